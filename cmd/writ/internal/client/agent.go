@@ -56,7 +56,8 @@ func (s *agentSession) request(what string, limit time.Duration, do func() error
 	closed := context.AfterFunc(limited, func() { _ = s.conn.Close() }) // unblocks do, which then returns an error
 	defer closed()
 	if s.waiting != nil {
-		notice := time.AfterFunc(agentNoticeDelay, func() { s.waiting(fmt.Sprintf("the ssh-agent at %s to %s", s.socket, what)) })
+		notice := time.AfterFunc(agentNoticeDelay,
+			func() { s.waiting(fmt.Sprintf("the ssh-agent at %s to %s", s.socket, what)) })
 		defer notice.Stop()
 	}
 	err := do()

@@ -39,13 +39,15 @@ func AddAuthority(r *identity.Roster, name string, key ssh.PublicKey, g Authorit
 		return writ.Errorf(writ.CodeConflict, "the authority %s is %s in the roster", name, a.State).
 			WithHint("names are never given again: choose another one, and another key if this one may be in wrong hands")
 	case key != nil && !same(a.Key, key):
-		return writ.Errorf(writ.CodeConflict, "the authority %s has another key", name).WithHint("add one of another name, and then remove this one")
+		return writ.Errorf(writ.CodeConflict, "the authority %s has another key", name).
+			WithHint("add one of another name, and then remove this one")
 	case len(g.Principals) == 0 && (len(g.KeyIDs) > 0 || g.AnyKeyID):
 		return writ.Errorf(writ.CodeUsage, "it is not said whose key ids are meant").WithHint("--user NAME")
 	}
 	for _, other := range r.Authorities {
 		if other.Name != name && same(other.Key, a.Key) {
-			return writ.Errorf(writ.CodeConflict, "the authority %s has this key", other.Name).WithHint("change that one: writ ca add %s", other.Name)
+			return writ.Errorf(writ.CodeConflict, "the authority %s has this key", other.Name).
+				WithHint("change that one: writ ca add %s", other.Name)
 		}
 	}
 	if owner := PrincipalOf(r, a.Key); owner != "" {
@@ -74,7 +76,8 @@ func certify(r *identity.Roster, a *identity.Authority, principal string, g Auth
 			WithHint("%s", meant.Among(principal, r.Principals, func(p identity.Principal) string { return p.Name },
 				"add it first: writ user add "+principal+" --ci --role deployer --project PROJECT"))
 	case p.Kind != identity.CI:
-		return writ.Errorf(writ.CodeUsage, "%s is a person: certificates are for machines", principal).WithHint("add one: writ user add NAME --ci")
+		return writ.Errorf(writ.CodeUsage, "%s is a person: certificates are for machines", principal).
+			WithHint("add one: writ user add NAME --ci")
 	}
 	if !slices.Contains(a.Principals, principal) {
 		a.Principals = append(a.Principals, principal)
@@ -103,7 +106,8 @@ func RemoveAuthority(r *identity.Roster, name string, state identity.State) erro
 	a := r.Authorities.Named(name)
 	if a == nil {
 		return writ.Errorf(writ.CodeNotFound, "the roster has no authority %q", name).
-			WithHint("%s", meant.Among(name, r.Authorities, func(a identity.Authority) string { return a.Name }, "`writ ca list` shows them"))
+			WithHint("%s",
+				meant.Among(name, r.Authorities, func(a identity.Authority) string { return a.Name }, "`writ ca list` shows them"))
 	}
 	a.State = later(a.State, state)
 	return nil
@@ -111,7 +115,9 @@ func RemoveAuthority(r *identity.Roster, name string, state identity.State) erro
 
 // CertificateOf returns the certificate that signed a run, or nil if a plain key signed it. The result does not depend
 // on the coordinator: the run id is derived from the signed text, which names its certificate.
-func (c *Client) CertificateOf(ctx context.Context, roster *identity.Roster, run api.Run) (*identity.Certificate, error) {
+func (c *Client) CertificateOf(
+	ctx context.Context, roster *identity.Roster, run api.Run,
+) (*identity.Certificate, error) {
 	signed, err := c.signed(ctx, run)
 	if err != nil {
 		return nil, err
@@ -121,7 +127,8 @@ func (c *Client) CertificateOf(ctx context.Context, roster *identity.Roster, run
 
 // MayHaveCertificate reports whether a certificate may have signed a run: some authority may certify its signer.
 func MayHaveCertificate(roster *identity.Roster, signer string) bool {
-	return slices.ContainsFunc(roster.Authorities, func(a identity.Authority) bool { return slices.Contains(a.Principals, signer) })
+	return slices.ContainsFunc(roster.Authorities,
+		func(a identity.Authority) bool { return slices.Contains(a.Principals, signer) })
 }
 
 // signed returns the signed text of a run with its signature. It verifies the text against the run id.

@@ -71,7 +71,8 @@ func Needs(plan scripts.Plan, project writ.ProjectID) (needs []Need) {
 // capacity, also if the script is submitted again. The extra capacity of an update is known only to the datacenter.
 func newIn(datacenter writ.DatacenterID, needs []Need, have []writ.Resource) (amounts []writ.Capacity) {
 	for _, need := range needs {
-		if !slices.ContainsFunc(have, func(r writ.Resource) bool { return r.Datacenter == datacenter && r.ResourceID == need.Resource }) {
+		if !slices.ContainsFunc(have,
+			func(r writ.Resource) bool { return r.Datacenter == datacenter && r.ResourceID == need.Resource }) {
 			amounts = append(amounts, need.Capacity)
 		}
 	}
@@ -120,7 +121,9 @@ func amountOf(c writ.Capacity) string {
 // enabled, connected, free of faults and have capacity for needs, it takes the one with the fewest open calls. The
 // roster defines the datacenters. The coordinator supplies only their status, so a false answer can at worst lead to a
 // worse choice.
-func (c *Client) Choose(ctx context.Context, roster *identity.Roster, labels map[string]string, needs []Need) (Choice, error) {
+func (c *Client) Choose(
+	ctx context.Context, roster *identity.Roster, labels map[string]string, needs []Need,
+) (Choice, error) {
 	answer, err := api.Answer[api.DatacenterList](c.API.ListDatacenters(ctx))
 	if err != nil {
 		return Choice{}, err
@@ -135,7 +138,8 @@ func (c *Client) Choose(ctx context.Context, roster *identity.Roster, labels map
 	}
 	var have []writ.Resource
 	if len(needs) > 0 {
-		if have, err = c.Resources(ctx, api.ListResourcesParams{Project: api.Given(string(needs[0].Resource.Project))}); err != nil {
+		if have, err = c.Resources(ctx,
+			api.ListResourcesParams{Project: api.Given(string(needs[0].Resource.Project))}); err != nil {
 			return Choice{}, err
 		}
 	}
@@ -166,13 +170,16 @@ func choose(roster *identity.Roster, labels map[string]string, known []api.Datac
 			Reason: cmp.Or(against(d, labels, health[d.ID]), full[d.ID])})
 	}
 	slices.SortFunc(choice.Candidates, func(a, b Candidate) int {
-		return cmp.Or(cmp.Compare(min(len(a.Reason), 1), min(len(b.Reason), 1)), cmp.Compare(a.Open, b.Open), strings.Compare(a.Name, b.Name))
+		return cmp.Or(cmp.Compare(min(len(a.Reason), 1), min(len(b.Reason), 1)), cmp.Compare(a.Open, b.Open),
+			strings.Compare(a.Name, b.Name))
 	})
 	if len(choice.Candidates) == 0 {
-		return choice, writ.Errorf(writ.CodeDatacenterUnknown, "the roster has no datacenter yet").WithHint("a root operator adds one with `writ dc add`")
+		return choice, writ.Errorf(writ.CodeDatacenterUnknown, "the roster has no datacenter yet").
+			WithHint("a root operator adds one with `writ dc add`")
 	}
 	if choice.Candidates[0].Reason != "" {
-		return choice, writ.Errorf(writ.CodeDatacenterAway, "no datacenter can be chosen: %s", strings.Join(choice.Explain(), "; ")).
+		return choice, writ.Errorf(writ.CodeDatacenterAway, "no datacenter can be chosen: %s",
+			strings.Join(choice.Explain(), "; ")).
 			WithHint("name one with --dc: its script waits until it returns, or has capacity")
 	}
 	choice.Datacenter = choice.Candidates[0].Datacenter

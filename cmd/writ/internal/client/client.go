@@ -139,7 +139,8 @@ func (c *Client) Avoid(gone *identity.Coordinator) {
 	s := c.servers
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	rest := slices.DeleteFunc(slices.Clone(s.urls), func(u *url.URL) bool { return slices.Contains(gone.URLs, identity.CoordinatorURL(u.String())) })
+	rest := slices.DeleteFunc(slices.Clone(s.urls),
+		func(u *url.URL) bool { return slices.Contains(gone.URLs, identity.CoordinatorURL(u.String())) })
 	if len(rest) > 0 {
 		s.urls, s.current = rest, 0
 	}
@@ -180,7 +181,8 @@ func (s *servers) Do(r *http.Request) (*http.Response, error) {
 	for _, u := range urls {
 		addresses = append(addresses, u.String())
 	}
-	e := writ.Errorf(writ.CodeUnreachable, "no coordinator answers at %s", strings.Join(addresses, ", ")).WithHint("%s", s.absent)
+	e := writ.Errorf(writ.CodeUnreachable, "no coordinator answers at %s", strings.Join(addresses, ", ")).
+		WithHint("%s", s.absent)
 	e.Err = last
 	return nil, e
 }
@@ -255,7 +257,8 @@ func (p *Person) SignStatement(s identity.Statement) ([]byte, error) {
 	}
 	d := p.Roster.Datacenter(s.Datacenter)
 	if d == nil {
-		return nil, writ.Errorf(writ.CodeDatacenterUnknown, "the roster has no datacenter %s", s.Datacenter).WithHint("`writ dc list` shows them")
+		return nil, writ.Errorf(writ.CodeDatacenterUnknown, "the roster has no datacenter %s", s.Datacenter).
+			WithHint("`writ dc list` shows them")
 	}
 	s.Certificate = identity.CertificateDigest(p.PublicKey())
 	s.Format, s.RosterDigest, s.DatacenterName = identity.FormatFor(s.Certificate), digest, d.Name
@@ -274,12 +277,14 @@ func (p *Person) SignStatement(s identity.Statement) ([]byte, error) {
 
 func unknownKey(key *Key) error {
 	if cert, ok := key.PublicKey().(*ssh.Certificate); ok {
-		return writ.Errorf(writ.CodeSignerUnknown, "the roster has no authority that may make the certificate %q of %s for %q",
+		return writ.Errorf(writ.CodeSignerUnknown,
+			"the roster has no authority that may make the certificate %q of %s for %q",
 			cert.KeyId, key.Spec, strings.Join(cert.ValidPrincipals, ", ")).
 			WithHint("`writ ca list` shows what each authority may make; the certificate names a machine of the roster as its principal")
 	}
 	return writ.Errorf(writ.CodeSignerUnknown, "the roster does not know the key %s", key.Spec).
-		WithHint("a root operator adds you: writ user add NAME --key '%s' --role deployer --project NAME", AuthorizedKey(key.PublicKey()))
+		WithHint("a root operator adds you: writ user add NAME --key '%s' --role deployer --project NAME",
+			AuthorizedKey(key.PublicKey()))
 }
 
 // Submit submits a signed text. If no answer arrives, the error explains how to find out whether the run was accepted.
@@ -301,7 +306,8 @@ func (c *Client) Submit(ctx context.Context, signed []byte) (writ.Submission, er
 		return s, err
 	}
 	e := writ.Errorf(writ.CodeUnreachable, "the coordinator did not answer; whether it took run %s is not known", run).
-		WithHint("`writ run show %s` says whether it did, as soon as one answers; the same signed text is never two runs", run)
+		WithHint("`writ run show %s` says whether it did, as soon as one answers; the same signed text is never two runs",
+			run)
 	e.Err = err
 	return s, e
 }
@@ -310,7 +316,8 @@ func (c *Client) Submit(ctx context.Context, signed []byte) (writ.Submission, er
 func (c *Client) refusedSubmission(ctx context.Context, signed []byte, said *writ.Error) error {
 	roster, err := c.Roster(ctx)
 	if err != nil {
-		return writ.Errorf(writ.CodeUnverified, "the coordinator says that it is refused (%s: %s), and the roster cannot be asked for: %v",
+		return writ.Errorf(writ.CodeUnverified,
+			"the coordinator says that it is refused (%s: %s), and the roster cannot be asked for: %v",
 			said.Code, said.Message, err)
 	}
 	to, err := newAnswerTo(roster, identity.ScriptNamespace, signed)

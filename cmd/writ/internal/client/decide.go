@@ -21,13 +21,17 @@ func (c *Client) Decide(ctx context.Context, by *Person, s identity.Statement) (
 }
 
 // DecideAt is Decide, and also returns the time of the decision at the supervisor.
-func (c *Client) DecideAt(ctx context.Context, by *Person, s identity.Statement) (api.StatementAnswer, time.Time, error) {
+func (c *Client) DecideAt(
+	ctx context.Context, by *Person, s identity.Statement,
+) (api.StatementAnswer, time.Time, error) {
 	done, answer, err := c.decide(ctx, by, s)
 	return done, time.UnixMilli(answer.Time), err
 }
 
 // decide is Decide, and also returns the complete signed answer of the supervisor.
-func (c *Client) decide(ctx context.Context, by *Person, s identity.Statement) (api.StatementAnswer, writ.Answer, error) {
+func (c *Client) decide(
+	ctx context.Context, by *Person, s identity.Statement,
+) (api.StatementAnswer, writ.Answer, error) {
 	signed, err := by.SignStatement(s)
 	if err != nil {
 		return api.StatementAnswer{}, writ.Answer{}, err
@@ -36,7 +40,8 @@ func (c *Client) decide(ctx context.Context, by *Person, s identity.Statement) (
 	if err != nil {
 		return api.StatementAnswer{}, writ.Answer{}, err
 	}
-	said, err := api.Answer[api.StatementAnswer](c.API.SubmitStatementWithBody(ctx, api.SignedType, bytes.NewReader(signed)))
+	said, err := api.Answer[api.StatementAnswer](c.API.SubmitStatementWithBody(ctx, api.SignedType,
+		bytes.NewReader(signed)))
 	if err != nil {
 		return api.StatementAnswer{}, writ.Answer{}, to.refused(writ.AsError(err))
 	}
@@ -51,14 +56,17 @@ type NewToken struct {
 }
 
 // CreateToken creates a join token and registers it at the datacenter.
-func (c *Client) CreateToken(ctx context.Context, by *Person, datacenter writ.DatacenterID, is NewToken) (identity.Token, time.Time, error) {
+func (c *Client) CreateToken(
+	ctx context.Context, by *Person, datacenter writ.DatacenterID, is NewToken,
+) (identity.Token, time.Time, error) {
 	token, err := identity.NewToken(by.Roster.Cluster).For(datacenter, by.Roster)
 	if err != nil {
 		return identity.Token{}, time.Time{}, err
 	}
 	expires := time.Now().Add(is.Validity).UTC().Truncate(time.Second)
 	statement := identity.Statement{Datacenter: datacenter}
-	identity.TokenGrant{ID: token.ID, Key: token.Key(), Role: is.Role, Expires: expires, Uses: is.Uses}.Statement(&statement)
+	identity.TokenGrant{ID: token.ID, Key: token.Key(), Role: is.Role, Expires: expires, Uses: is.Uses}.Statement(
+		&statement)
 	_, err = c.Decide(ctx, by, statement)
 	return token, expires, err
 }
@@ -91,7 +99,9 @@ func (c *Client) FindNodeOrRemoved(ctx context.Context, roster *identity.Roster,
 }
 
 // findNode finds a node among those with this admission state; "" means all nodes except removed ones.
-func (c *Client) findNode(ctx context.Context, roster *identity.Roster, name NodeName, admission writ.Admission) (writ.Node, error) {
+func (c *Client) findNode(
+	ctx context.Context, roster *identity.Roster, name NodeName, admission writ.Admission,
+) (writ.Node, error) {
 	dc, err := TheDatacenter(roster, name.Datacenter)
 	if err != nil {
 		return writ.Node{}, c.locate(ctx, roster, name, err)
@@ -102,7 +112,8 @@ func (c *Client) findNode(ctx context.Context, roster *identity.Roster, name Nod
 	}
 	var found []writ.Node
 	for _, n := range nodes {
-		if n.Datacenter == dc.ID && (n.Name == name.Node || string(n.ID) == name.Node) && (name.Fingerprint == "" || n.Key == name.Fingerprint) {
+		if n.Datacenter == dc.ID && (n.Name == name.Node || string(n.ID) == name.Node) &&
+			(name.Fingerprint == "" || n.Key == name.Fingerprint) {
 			found = append(found, n)
 		}
 	}
@@ -117,11 +128,13 @@ func (c *Client) findNode(ctx context.Context, roster *identity.Roster, name Nod
 		return writ.Node{}, writ.Errorf(writ.CodeConflict, "%d nodes of %s are called %q", len(found), dc.Name, name.Node).
 			WithHint("say --fingerprint, or use the id; `%s` shows both", list)
 	case name.Fingerprint != "":
-		return writ.Node{}, writ.Errorf(writ.CodeNotFound, "%s has no node %q with the key %s", dc.Name, name.Node, name.Fingerprint).
+		return writ.Node{}, writ.Errorf(writ.CodeNotFound, "%s has no node %q with the key %s", dc.Name, name.Node,
+			name.Fingerprint).
 			WithHint("compare the fingerprint with what the machine itself shows; `%s` shows who asks to be admitted", list)
 	}
 	return writ.Node{}, writ.Errorf(writ.CodeNotFound, "there is no node %q in %s", name.Node, dc.Name).
-		WithHint("%s", meant.Among(name.Node, nodes, func(n writ.Node) string { return n.Name }, "`writ node list` shows them"))
+		WithHint("%s",
+			meant.Among(name.Node, nodes, func(n writ.Node) string { return n.Name }, "`writ node list` shows them"))
 }
 
 // TheDatacenter returns the datacenter with a name or id, or the only datacenter of the roster. It uses only the
@@ -187,7 +200,8 @@ func (c *Client) AwaitNodeNews(ctx context.Context, before writ.Node, decision s
 			return
 		}
 		i := slices.IndexFunc(nodes, func(n writ.Node) bool { return n.ID == before.ID })
-		if i >= 0 && nodes[i].Revision > before.Revision || i < 0 && removed { // a newly admitted node is listed only after its event
+		if i >= 0 && nodes[i].Revision > before.Revision || i < 0 && removed {
+			// a newly admitted node is listed only after its event
 			return
 		}
 		select {

@@ -50,7 +50,11 @@ func (c *Client) endOf(ctx context.Context, roster *identity.Roster, run api.Run
 		if err != nil {
 			return End{}, false, err
 		}
-		return End{Summary: writ.Summary{Run: run.ID, Datacenter: run.Datacenter, Payload: run.Payload, Failure: &writ.Failure{Error: *why}}}, false, nil
+		return End{
+			Summary: writ.Summary{
+				Run: run.ID, Datacenter: run.Datacenter, Payload: run.Payload, Failure: &writ.Failure{Error: *why},
+			},
+		}, false, nil
 	}
 	summary, err := Outcome(roster, run)
 	if err != nil {
@@ -68,8 +72,9 @@ func (c *Client) endOf(ctx context.Context, roster *identity.Roster, run api.Run
 	case err != nil:
 		return End{Summary: summary, Unsure: err}, false, nil
 	case stands.Summary != writ.DigestOf(run.Summary):
-		return End{}, true, unverified(roster.Datacenter(run.Datacenter), "the coordinator shows an earlier end of run %s; its datacenter says that it is %s "+
-			"now, and was resumed %d times", run.ID, stands.State, stands.Resumes)
+		return End{}, true, unverified(roster.Datacenter(run.Datacenter),
+			"the coordinator shows an earlier end of run %s; its datacenter says that it is %s "+
+				"now, and was resumed %d times", run.ID, stands.State, stands.Resumes)
 	}
 	return End{Summary: summary}, false, nil
 }

@@ -14,10 +14,13 @@ const DefaultProject = "default"
 
 // Found creates version 1 of the roster of a new cluster with these coordinators. The signer is its root and only root
 // operator, and has all roles in all projects, including the right to destroy data.
-func Found(signer identity.Signer, name string, now time.Time, coordinators ...identity.Coordinator) (*identity.Roster, []byte, error) {
+func Found(
+	signer identity.Signer, name string, now time.Time, coordinators ...identity.Coordinator,
+) (*identity.Roster, []byte, error) {
 	root := signer.PublicKey()
 	if _, ok := root.(*ssh.Certificate); ok {
-		return nil, nil, writ.Errorf(writ.CodeKeyUnusable, "a certificate cannot be the root of a cluster").WithHint("use the plain key")
+		return nil, nil, writ.Errorf(writ.CodeKeyUnusable, "a certificate cannot be the root of a cluster").
+			WithHint("use the plain key")
 	}
 	created := now.UTC().Truncate(time.Second)
 	tenant := identity.Tenant{ID: writ.TenantID(writ.NewUUID()), Name: DefaultProject}

@@ -58,7 +58,9 @@ func (c *Client) govern(ctx context.Context,
 }
 
 // Successor signs the version after roster. It returns nil if change has no effect.
-func Successor(roster *identity.Roster, by *Person, now time.Time, change func(next *identity.Roster) error) ([]byte, error) {
+func Successor(
+	roster *identity.Roster, by *Person, now time.Time, change func(next *identity.Roster) error,
+) ([]byte, error) {
 	next, err := successor(roster, by, now)
 	if err != nil {
 		return nil, err
@@ -95,8 +97,9 @@ func successor(roster *identity.Roster, by *Person, now time.Time) (*identity.Ro
 		return nil, err
 	}
 	if roster.Threshold > 1 && !same(by.PublicKey(), roster.Root) {
-		return nil, writ.Errorf(writ.CodeRoleMissing, "%d root operators must sign the next version of the roster together, which this "+
-			"command cannot do", roster.Threshold).
+		return nil, writ.Errorf(writ.CodeRoleMissing,
+			"%d root operators must sign the next version of the roster together, which this "+
+				"command cannot do", roster.Threshold).
 			WithHint("the roster's root key can sign alone")
 	}
 	return roster.Successor(now)
@@ -140,7 +143,8 @@ func AddPrincipal(r *identity.Roster, name string, kind identity.PrincipalKind, 
 		case i < 0:
 			p.Keys = append(p.Keys, identity.PrincipalKey{Key: key, State: identity.Active})
 		case p.Keys[i].State != identity.Active:
-			return writ.Errorf(writ.CodeConflict, "the key %s of %s is %s in the roster", ssh.FingerprintSHA256(key), name, p.Keys[i].State).
+			return writ.Errorf(writ.CodeConflict, "the key %s of %s is %s in the roster", ssh.FingerprintSHA256(key), name,
+				p.Keys[i].State).
 				WithHint("a key is never used again: make another one with ssh-keygen -t ed25519")
 		}
 	}
@@ -157,12 +161,14 @@ func AddPrincipal(r *identity.Roster, name string, kind identity.PrincipalKind, 
 
 // MeantPrincipal returns the hint for an unknown principal name.
 func MeantPrincipal(r *identity.Roster, name string) string {
-	return meant.Among(name, r.Principals, func(p identity.Principal) string { return p.Name }, "`writ user list` shows them")
+	return meant.Among(name, r.Principals, func(p identity.Principal) string { return p.Name },
+		"`writ user list` shows them")
 }
 
 // meantDatacenter returns the hint for an unknown datacenter name.
 func meantDatacenter(r *identity.Roster, name string) string {
-	return meant.Among(name, r.Datacenters, func(d identity.Datacenter) string { return d.Name }, "`writ dc list` shows them")
+	return meant.Among(name, r.Datacenters, func(d identity.Datacenter) string { return d.Name },
+		"`writ dc list` shows them")
 }
 
 // RemovePrincipal disables a principal, or the key with this fingerprint; "" means the whole principal. State Removed
@@ -174,19 +180,24 @@ func RemovePrincipal(r *identity.Roster, name, fingerprint string, state identit
 	}
 	if fingerprint == "" {
 		if slices.Contains(r.Operators, name) && len(r.Operators) <= r.Threshold {
-			return writ.Errorf(writ.CodeConflict, "the roster needs %d root operators, and %s is one of %d", r.Threshold, name, len(r.Operators)).
-				WithHint("give %s another key with `writ user add %s --key FILE.pub`, and take out the old one with --only", name, name)
+			return writ.Errorf(writ.CodeConflict, "the roster needs %d root operators, and %s is one of %d", r.Threshold, name,
+				len(r.Operators)).
+				WithHint("give %s another key with `writ user add %s --key FILE.pub`, and take out the old one with --only", name,
+					name)
 		}
 		r.Operators = slices.DeleteFunc(r.Operators, func(o string) bool { return o == name })
 		p.State = later(p.State, state)
 		return nil
 	}
-	i := slices.IndexFunc(p.Keys, func(k identity.PrincipalKey) bool { return ssh.FingerprintSHA256(k.Key) == fingerprint })
+	i := slices.IndexFunc(p.Keys,
+		func(k identity.PrincipalKey) bool { return ssh.FingerprintSHA256(k.Key) == fingerprint })
 	if i < 0 {
-		return writ.Errorf(writ.CodeNotFound, "%s has no key %s", name, fingerprint).WithHint("`writ user list -o wide` shows them")
+		return writ.Errorf(writ.CodeNotFound, "%s has no key %s", name, fingerprint).
+			WithHint("`writ user list -o wide` shows them")
 	}
 	p.Keys[i].State = later(p.Keys[i].State, state)
-	if slices.Contains(r.Operators, name) && !slices.ContainsFunc(p.Keys, func(k identity.PrincipalKey) bool { return k.State == identity.Active }) {
+	if slices.Contains(r.Operators, name) &&
+		!slices.ContainsFunc(p.Keys, func(k identity.PrincipalKey) bool { return k.State == identity.Active }) {
 		return writ.Errorf(writ.CodeConflict, "%s is a root operator, and this is the only key that is left", name).
 			WithHint("give %s another key first: writ user add %s --key FILE.pub", name, name)
 	}
@@ -286,7 +297,8 @@ func FindDatacenter(r *identity.Roster, name string) (*identity.Datacenter, erro
 }
 
 func addressTaken(c *identity.Coordinator, address string) error {
-	return writ.Errorf(writ.CodeConflict, "the coordinator %s is at %s already", c.Name, address).WithHint("each coordinator has addresses of its own")
+	return writ.Errorf(writ.CodeConflict, "the coordinator %s is at %s already", c.Name, address).
+		WithHint("each coordinator has addresses of its own")
 }
 
 // AddCoordinator adds a coordinator to a roster, or adds addresses to the existing coordinator with this name and key.
@@ -306,7 +318,8 @@ func AddCoordinator(r *identity.Roster, name string, key ed25519.PublicKey, urls
 		return nil
 	}
 	if have := r.Coordinators.Of(key); have != nil {
-		return writ.Errorf(writ.CodeConflict, "the key is that of the coordinator %s already", have.Name).WithHint("use another --data directory")
+		return writ.Errorf(writ.CodeConflict, "the key is that of the coordinator %s already", have.Name).
+			WithHint("use another --data directory")
 	}
 	for _, u := range urls {
 		if have := r.Coordinators.At(u); have != nil {
@@ -319,14 +332,17 @@ func AddCoordinator(r *identity.Roster, name string, key ed25519.PublicKey, urls
 
 // RemoveCoordinator removes a coordinator from a roster.
 func RemoveCoordinator(r *identity.Roster, name string) error {
-	hint := meant.Among(name, r.Coordinators, func(c identity.Coordinator) string { return c.Name }, "`writ coordinator list` shows them")
+	hint := meant.Among(name, r.Coordinators, func(c identity.Coordinator) string { return c.Name },
+		"`writ coordinator list` shows them")
 	before := len(r.Coordinators)
-	r.Coordinators = slices.DeleteFunc(r.Coordinators, func(c identity.Coordinator) bool { return c.Name == name || c.ID == name })
+	r.Coordinators = slices.DeleteFunc(r.Coordinators,
+		func(c identity.Coordinator) bool { return c.Name == name || c.ID == name })
 	if len(r.Coordinators) == before {
 		return writ.Errorf(writ.CodeNotFound, "the roster has no coordinator %q", name).WithHint("%s", hint)
 	}
 	if len(r.Coordinators) == 0 {
-		return writ.Errorf(writ.CodeConflict, "%s is the only coordinator: without it no command could reach the cluster, nor bring it another roster", name).
+		return writ.Errorf(writ.CodeConflict,
+			"%s is the only coordinator: without it no command could reach the cluster, nor bring it another roster", name).
 			WithHint("add another one first: writ coordinator add NAME --url https://HOST:PORT --data DIRECTORY")
 	}
 	return nil
@@ -342,7 +358,9 @@ func Project(r *identity.Roster, nameOrID string) (identity.Project, error) {
 		return named[0], nil
 	case 0:
 		return identity.Project{}, writ.Errorf(writ.CodeProjectUnknown, "the roster has no project %q", nameOrID).
-			WithHint("%s", meant.Among(nameOrID, r.Projects, func(p identity.Project) string { return p.Name }, "`writ project list` shows them"))
+			WithHint("%s",
+				meant.Among(nameOrID, r.Projects, func(p identity.Project) string { return p.Name },
+					"`writ project list` shows them"))
 	default:
 		return identity.Project{}, writ.Errorf(writ.CodeConflict, "%d tenants have a project %q", len(named), nameOrID).
 			WithHint("name it by its id; `writ project list` shows them")

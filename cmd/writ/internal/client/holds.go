@@ -18,7 +18,9 @@ func (c *Client) Reads(ctx context.Context, roster *identity.Roster) ([]writ.Pro
 	}
 	now := time.Now()
 	// A login made now.
-	login := &identity.Login{Signer: by.Name, Certificate: identity.CertificateDigest(by.Key), Until: now.Add(identity.SessionValidity)}
+	login := &identity.Login{
+		Signer: by.Name, Certificate: identity.CertificateDigest(by.Key), Until: now.Add(identity.SessionValidity),
+	}
 	return (&identity.VerifiedLogin{Login: login, Key: by.Key}).Reads(roster, now)
 }
 
@@ -46,8 +48,8 @@ func (c *Client) ListedHolds(ctx context.Context, d *identity.Datacenter) ([]api
 func HoldsOf(list []api.Hold) (all identity.Holds) {
 	for _, h := range list {
 		all = append(all, identity.Hold{
-			Scope: identity.Scope{Project: h.Project, Deployment: h.Deployment, Operation: h.Operation}, ProjectName: h.ProjectName,
-			Held: h.Held, Revision: h.Revision, ByOperator: h.ByOperator, Decided: h.Decided,
+			Scope:       identity.Scope{Project: h.Project, Deployment: h.Deployment, Operation: h.Operation},
+			ProjectName: h.ProjectName, Held: h.Held, Revision: h.Revision, ByOperator: h.ByOperator, Decided: h.Decided,
 		})
 	}
 	return all

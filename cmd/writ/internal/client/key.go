@@ -208,7 +208,8 @@ func (s Signatory) Counts(r *identity.Roster, now time.Time) error {
 		return nil
 	}
 	if c := s.Certificate(r); c != nil && !now.Before(c.Until) {
-		return writ.Errorf(writ.CodeExpired, "the %s expired on %s", c, c.Until.Format(time.RFC3339)).WithHint("get a new one: what an expired certificate signs is refused")
+		return writ.Errorf(writ.CodeExpired, "the %s expired on %s", c, c.Until.Format(time.RFC3339)).
+			WithHint("get a new one: what an expired certificate signs is refused")
 	}
 	return identity.CheckCertificate(r, cert, now)
 }

@@ -113,7 +113,8 @@ func (l *logins) login(ctx context.Context, address, shown string, anew bool) (*
 	if err != nil {
 		return nil, err
 	}
-	if s := l.kept(address); s != nil && !anew && time.Now().Before(s.Until.Add(-soon)) && s.Coordinator == challenge.Coordinator {
+	if s := l.kept(address); s != nil && !anew && time.Now().Before(s.Until.Add(-soon)) &&
+		s.Coordinator == challenge.Coordinator {
 		next, err := refreshed(ctx, at, s, challenge)
 		switch {
 		case err == nil:
@@ -138,7 +139,9 @@ func (c *Client) LoggedIn(by http.RoundTripper) http.RoundTripper { return loggi
 
 // challenged requests a login challenge. It verifies that a coordinator of the roster signed it for this client and
 // address.
-func challenged(ctx context.Context, at *apiclient.Client, address string, roster *identity.Roster) (identity.LoginChallenge, error) {
+func challenged(
+	ctx context.Context, at *apiclient.Client, address string, roster *identity.Roster,
+) (identity.LoginChallenge, error) {
 	nonce := make([]byte, identity.NonceSize)
 	_, _ = rand.Read(nonce) // never fails
 	answer, err := api.Answer[api.LoginChallenge](at.Challenge(ctx, api.NewChallenge{Nonce: nonce, URL: address}))
@@ -151,13 +154,16 @@ func challenged(ctx context.Context, at *apiclient.Client, address string, roste
 	}
 	all, by, err := envelope.Open[identity.LoginChallenge](envelope.Challenge, answer.Signed, envelope.Only(keys...))
 	if err != nil || len(all) != 1 {
-		return identity.LoginChallenge{}, writ.Errorf(writ.CodeUnverified, "no coordinator of the roster signed the challenge for the login").
+		return identity.LoginChallenge{}, writ.Errorf(writ.CodeUnverified,
+			"no coordinator of the roster signed the challenge for the login").
 			WithHint("check the address; nothing was signed")
 	}
 	c := all[0]
 	self, there := roster.Coordinator(c.Coordinator), roster.Coordinators.At(address)
-	if self == nil || there != nil && there.ID != self.ID || envelope.IDOf(self.Key) != by || c.URL != address || !bytes.Equal(c.Client, nonce) || len(c.Nonce) != identity.NonceSize {
-		return identity.LoginChallenge{}, writ.Errorf(writ.CodeUnverified, "the challenge for the login is for another coordinator, address or client").
+	if self == nil || there != nil && there.ID != self.ID || envelope.IDOf(self.Key) != by || c.URL != address ||
+		!bytes.Equal(c.Client, nonce) || len(c.Nonce) != identity.NonceSize {
+		return identity.LoginChallenge{}, writ.Errorf(writ.CodeUnverified,
+			"the challenge for the login is for another coordinator, address or client").
 			WithHint("check the address; nothing was signed")
 	}
 	return c, nil
@@ -175,7 +181,9 @@ func (s *session) proof(challenge identity.LoginChallenge) (api.SessionProof, er
 }
 
 // prove sends a request that the session key authorises.
-func (l *logins) prove(ctx context.Context, address string, s *session, ask func(at *apiclient.Client, proof api.SessionProof) error) error {
+func (l *logins) prove(
+	ctx context.Context, address string, s *session, ask func(at *apiclient.Client, proof api.SessionProof) error,
+) error {
 	at, err := apiclient.NewClient(address, apiclient.WithHTTPClient(l.http))
 	if err != nil {
 		return err
@@ -196,7 +204,9 @@ func (l *logins) prove(ctx context.Context, address string, s *session, ask func
 }
 
 // refreshed obtains the next token with the session key.
-func refreshed(ctx context.Context, at *apiclient.Client, s *session, challenge identity.LoginChallenge) (*session, error) {
+func refreshed(
+	ctx context.Context, at *apiclient.Client, s *session, challenge identity.LoginChallenge,
+) (*session, error) {
 	proof, err := s.proof(challenge)
 	if err != nil {
 		return nil, err
@@ -224,13 +234,16 @@ func clocksAgree(here, there time.Time) error {
 		return nil
 	}
 	const layout = "2006-01-02 15:04:05 MST"
-	return writ.Errorf(code, "the clock of this machine says %s, and that of the coordinator %s: one of them is wrong by %s",
+	return writ.Errorf(code,
+		"the clock of this machine says %s, and that of the coordinator %s: one of them is wrong by %s",
 		here.UTC().Format(layout), there.UTC().Format(layout), off.Abs().Round(time.Second)).
 		WithHint("set the clock of this machine or of the other one; nothing was signed")
 }
 
 // begun logs in with a signature of the user's key.
-func (l *logins) begun(ctx context.Context, at *apiclient.Client, roster *identity.Roster, challenge identity.LoginChallenge) (*session, error) {
+func (l *logins) begun(
+	ctx context.Context, at *apiclient.Client, roster *identity.Roster, challenge identity.LoginChallenge,
+) (*session, error) {
 	key, err := l.client.Keys.Open(ctx, func(k ssh.PublicKey) bool { return PrincipalOf(roster, k) != "" })
 	if err != nil {
 		return nil, err
@@ -253,8 +266,10 @@ func (l *logins) begun(ctx context.Context, at *apiclient.Client, roster *identi
 		return nil, err
 	}
 	login := identity.Login{
-		Cluster: roster.Cluster, Coordinator: challenge.Coordinator, URL: challenge.URL, Roster: roster.Version, RosterDigest: digest, Signer: by.Name,
-		Certificate: identity.CertificateDigest(by.Key), Session: public, Nonce: challenge.Nonce, Created: now, Expires: now.Add(identity.LoginValidity), Until: now.Add(identity.SessionValidity),
+		Cluster: roster.Cluster, Coordinator: challenge.Coordinator, URL: challenge.URL, Roster: roster.Version,
+		RosterDigest: digest, Signer: by.Name, Certificate: identity.CertificateDigest(by.Key), Session: public,
+		Nonce: challenge.Nonce, Created: now, Expires: now.Add(identity.LoginValidity),
+		Until: now.Add(identity.SessionValidity),
 	}
 	if c := by.Certificate(roster); c != nil && c.Until.Before(login.Until) {
 		login.Until = c.Until
@@ -267,11 +282,15 @@ func (l *logins) begun(ctx context.Context, at *apiclient.Client, roster *identi
 	if err != nil {
 		return nil, err
 	}
-	t, err := api.Answer[api.LoginToken](at.LoginWithBody(ctx, api.SignedType, bytes.NewReader(identity.Join(text, armored))))
+	t, err := api.Answer[api.LoginToken](at.LoginWithBody(ctx, api.SignedType,
+		bytes.NewReader(identity.Join(text, armored))))
 	if err != nil {
 		return nil, err
 	}
-	return &session{Coordinator: challenge.Coordinator, Name: by.Name, Key: private.Seed(), Token: t.Token, Expires: t.Expires, Until: t.Until}, nil
+	return &session{
+		Coordinator: challenge.Coordinator, Name: by.Name, Key: private.Seed(), Token: t.Token, Expires: t.Expires,
+		Until: t.Until,
+	}, nil
 }
 
 // loggingIn is an http.RoundTripper that sends the session token and logs in if a coordinator requires it.

@@ -26,8 +26,9 @@ func (o Order) plan(ctx context.Context, roster *identity.Roster, given map[int]
 		return scripts.Plan{}, err
 	}
 	in := scripts.Inputs{
-		Params: params, Project: o.Project.Name, Datacenter: o.Datacenter, Allow: o.Script.Report.Operations, MaxCalls: o.MaxCalls,
-		Secrets: o.Secrets,
+		Params: params, Project: o.Project.Name, Datacenter: o.Datacenter, Allow: o.Script.Report.Operations,
+		MaxCalls: o.MaxCalls,
+		Secrets:  o.Secrets,
 	}
 	if roster != nil {
 		if d := roster.Datacenter(o.Datacenter); d != nil {
@@ -48,7 +49,8 @@ const MinPlanDigits = 12
 // PLAN_MISMATCH if the script now yields another plan.
 func (o *Order) Bind(ctx context.Context, roster *identity.Roster, named string) error {
 	digits := strings.ToLower(strings.TrimSpace(named))
-	if len(digits) < MinPlanDigits || len(digits) > 2*len(writ.Digest{}) || strings.Trim(digits, "0123456789abcdef") != "" {
+	if len(digits) < MinPlanDigits || len(digits) > 2*len(writ.Digest{}) ||
+		strings.Trim(digits, "0123456789abcdef") != "" {
 		return writ.Errorf(writ.CodeUsage, "--plan %q: that is no digest of a plan", named).
 			WithHint("it is the 64 hex digits that `writ plan` shows, or at least the first %d of them", MinPlanDigits)
 	}
@@ -64,7 +66,8 @@ func (o *Order) Bind(ctx context.Context, roster *identity.Roster, named string)
 		if plan.Horizon != nil {
 			seen += " as far as can be seen"
 		}
-		return writ.Errorf(writ.CodePlanMismatch, "the script plans as %s now, with %s, and not as %s", plan.Digest, seen, digits).
+		return writ.Errorf(writ.CodePlanMismatch, "the script plans as %s now, with %s, and not as %s", plan.Digest, seen,
+			digits).
 			WithHint("the script, a module, a parameter, the version of a secret, the project or the datacenter is another one than in the plan; `writ plan` shows what would be done now")
 	}
 	o.PlanDigest = plan.Digest
@@ -87,7 +90,9 @@ const maxRounds = 10
 // Foresee asks the order's datacenter for the effects of a plan. If a call would find its resource unchanged, its
 // result is known, and Foresee continues the plan with it, as long as this reveals more. It returns the extended plan
 // and its preview. newest is as for preview.
-func (c *Client) Foresee(ctx context.Context, o Order, roster *identity.Roster, plan scripts.Plan, newest bool) (scripts.Plan, writ.Preview, error) {
+func (c *Client) Foresee(
+	ctx context.Context, o Order, roster *identity.Roster, plan scripts.Plan, newest bool,
+) (scripts.Plan, writ.Preview, error) {
 	given := make(map[int]map[string]any)
 	for round := 1; ; round++ {
 		preview, err := c.preview(ctx, o, &plan, newest)
@@ -129,8 +134,9 @@ func answers(p writ.Preview, calls int) bool {
 // preview asks the order's datacenter for the effects of a plan. If newest is set, the current revision of the order's
 // deployment is used instead of its base revision.
 func (c *Client) preview(ctx context.Context, o Order, plan *scripts.Plan, newest bool) (writ.Preview, error) {
-	p := writ.Proposal{Project: o.Project.ID, Deployment: o.Deployment.Name, Destructive: len(o.Targets) > 0, Targets: o.Targets,
-		Calls: plan.Proposed()}
+	p := writ.Proposal{Project: o.Project.ID, Deployment: o.Deployment.Name, Destructive: len(o.Targets) > 0,
+		Targets: o.Targets,
+		Calls:   plan.Proposed()}
 	if p.Deployment != "" && !newest {
 		p.Base = &o.Deployment.Base
 	}
@@ -139,7 +145,8 @@ func (c *Client) preview(ctx context.Context, o Order, plan *scripts.Plan, newes
 		return writ.Preview{}, fmt.Errorf("encode the plan: %w", err)
 	}
 	if len(body) > maxProposal {
-		return writ.Preview{}, writ.Errorf(writ.CodeTooLarge, "the plan has %d bytes; a datacenter is asked about at most %d", len(body), maxProposal)
+		return writ.Preview{}, writ.Errorf(writ.CodeTooLarge, "the plan has %d bytes; a datacenter is asked about at most %d",
+			len(body), maxProposal)
 	}
 	preview, err := api.Answer[writ.Preview](c.API.PreviewPlan(ctx, string(o.Datacenter), body))
 	if err == nil && !answers(preview, len(plan.Calls)) {

@@ -119,7 +119,8 @@ func (a *answerTo) refused(said *writ.Error) error {
 		}
 	}
 	if a.datacenter == nil {
-		return unverified(nil, "the coordinator says that it is refused (%s: %s), and the roster does not have its datacenter", said.Code,
+		return unverified(nil,
+			"the coordinator says that it is refused (%s: %s), and the roster does not have its datacenter", said.Code,
 			said.Message)
 	}
 	answer, err := openAnswer(a.roster, a.datacenter, a.text, said.Proof)
@@ -127,7 +128,8 @@ func (a *answerTo) refused(said *writ.Error) error {
 	case err != nil:
 		return unverified(a.datacenter, "the coordinator says that it is refused (%s: %s): %v", said.Code, said.Message, err)
 	case answer.Refused == nil:
-		return unverified(a.datacenter, "the coordinator says that it is refused (%s: %s), and the supervisor has signed what it did: %s",
+		return unverified(a.datacenter,
+			"the coordinator says that it is refused (%s: %s), and the supervisor has signed what it did: %s",
 			said.Code, said.Message, answer.Done)
 	}
 	return proven(answer, said.Proof)
@@ -167,7 +169,8 @@ func (a *answerTo) verify() error {
 func Refusal(roster *identity.Roster, run api.Run) (*writ.Error, error) {
 	d := roster.Datacenter(run.Datacenter)
 	if d == nil {
-		return nil, unverified(nil, "the coordinator says that run %s is %s, and the roster has no datacenter %s", run.ID, run.State, run.Datacenter)
+		return nil, unverified(nil, "the coordinator says that run %s is %s, and the roster has no datacenter %s", run.ID,
+			run.State, run.Datacenter)
 	}
 	said := new(writ.Error)
 	if run.Failure != nil {
@@ -178,7 +181,8 @@ func Refusal(roster *identity.Roster, run api.Run) (*writ.Error, error) {
 	case err != nil:
 		return nil, unverified(d, "the coordinator says that run %s is %s (%s): %v", run.ID, run.State, said.Message, err)
 	case writ.RunIDOf(answer.Text) != run.ID || answer.Refused == nil:
-		return nil, unverified(d, "the coordinator says that run %s is %s, and its proof is about something else", run.ID, run.State)
+		return nil, unverified(d, "the coordinator says that run %s is %s, and its proof is about something else", run.ID,
+			run.State)
 	}
 	return proven(answer, said.Proof), nil
 }
@@ -189,7 +193,8 @@ func Refusal(roster *identity.Roster, run api.Run) (*writ.Error, error) {
 func Outcome(roster *identity.Roster, run api.Run) (writ.Summary, error) {
 	d := roster.Datacenter(run.Datacenter)
 	if d == nil {
-		return writ.Summary{}, unverified(nil, "the coordinator says that run %s is %s, and the roster has no datacenter %s", run.ID, run.State,
+		return writ.Summary{}, unverified(nil, "the coordinator says that run %s is %s, and the roster has no datacenter %s",
+			run.ID, run.State,
 			run.Datacenter)
 	}
 	if len(run.Summary) == 0 && run.Failure != nil && run.Failure.Code == writ.CodeRunLost {
@@ -197,18 +202,23 @@ func Outcome(roster *identity.Roster, run api.Run) (writ.Summary, error) {
 		if err != nil {
 			return writ.Summary{}, err
 		}
-		lost := writ.Errorf(writ.CodeRunLost, "the datacenter does not know the run any more, and refuses it: %s", why.Message).
+		lost := writ.Errorf(writ.CodeRunLost, "the datacenter does not know the run any more, and refuses it: %s",
+			why.Message).
 			WithHint("%s", run.Failure.Hint)
-		return writ.Summary{Run: run.ID, Datacenter: d.ID, Payload: run.Payload, State: writ.RunFailed, Failure: &writ.Failure{Error: *lost}}, nil
+		return writ.Summary{
+			Run: run.ID, Datacenter: d.ID, Payload: run.Payload, State: writ.RunFailed, Failure: &writ.Failure{Error: *lost},
+		}, nil
 	}
 	s, err := openSigned[writ.Summary](d, envelope.Summary, run.Summary)
 	switch {
 	case err != nil:
 		return writ.Summary{}, unverified(d, "the coordinator says that run %s is %s: %v", run.ID, run.State, err)
 	case s.Run != run.ID || writ.RunIDOf(s.Payload) != run.ID || s.Datacenter != d.ID:
-		return writ.Summary{}, unverified(d, "the coordinator says that run %s is %s, and its proof is about run %s", run.ID, run.State, s.Run)
+		return writ.Summary{}, unverified(d, "the coordinator says that run %s is %s, and its proof is about run %s", run.ID,
+			run.State, s.Run)
 	case string(s.State) != string(run.State):
-		return writ.Summary{}, unverified(d, "the coordinator says that run %s is %s, its datacenter has signed %s", run.ID, run.State, s.State)
+		return writ.Summary{}, unverified(d, "the coordinator says that run %s is %s, its datacenter has signed %s", run.ID,
+			run.State, s.State)
 	}
 	return s, nil
 }
@@ -225,7 +235,8 @@ type Adopted struct {
 // datacenter.
 func (c *Client) Adopted(ctx context.Context, roster *identity.Roster) ([]Adopted, error) {
 	nonce := newNonce()
-	list, err := api.Answer[api.AdoptionList](c.API.ListAdoptions(ctx, &api.ListAdoptionsParams{Nonce: hex.EncodeToString(nonce)}))
+	list, err := api.Answer[api.AdoptionList](c.API.ListAdoptions(ctx,
+		&api.ListAdoptionsParams{Nonce: hex.EncodeToString(nonce)}))
 	if err != nil {
 		return nil, err
 	}
@@ -262,7 +273,8 @@ func adoptedBy(roster *identity.Roster, d *identity.Datacenter, nonce []byte, li
 	if a.Roster == roster.Version {
 		digest, err := roster.Digest()
 		if err == nil && digest != a.Digest {
-			err = writ.Errorf(writ.CodeRosterFork, "%s has adopted another version %d of the roster, with the digest %s", d.Name, a.Roster, a.Digest)
+			err = writ.Errorf(writ.CodeRosterFork, "%s has adopted another version %d of the roster, with the digest %s", d.Name,
+				a.Roster, a.Digest)
 		}
 		if err != nil {
 			return 0, err
@@ -288,7 +300,9 @@ func (e *AdoptionPending) Unwrap() error { return e.Err }
 // AwaitAdoption waits until the given datacenters have signed that this roster, or a later one, is in force. If some
 // have not signed after within, the error is NOT_ADOPTED and names them. It returns at once with UNVERIFIED or
 // ROSTER_FORK if a proof is false.
-func (c *Client) AwaitAdoption(ctx context.Context, roster *identity.Roster, ids []writ.DatacenterID, within time.Duration) error {
+func (c *Client) AwaitAdoption(
+	ctx context.Context, roster *identity.Roster, ids []writ.DatacenterID, within time.Duration,
+) error {
 	asking, stop := context.WithTimeout(ctx, within)
 	defer stop()
 	missing := []string{"no datacenter was asked"}
@@ -310,7 +324,8 @@ func (c *Client) AwaitAdoption(ctx context.Context, roster *identity.Roster, ids
 		if ctx.Err() != nil {
 			return &AdoptionPending{Missing: missing, Err: ctx.Err()}
 		}
-		return writ.Errorf(writ.CodeNotAdopted, "version %d of the roster is signed, and after %s it is not proved to be in force in: %s",
+		return writ.Errorf(writ.CodeNotAdopted,
+			"version %d of the roster is signed, and after %s it is not proved to be in force in: %s",
 			roster.Version, within, strings.Join(missing, "; ")).
 			WithHint("`writ roster show` asks again; until a datacenter has it, it goes by the roster before")
 	}

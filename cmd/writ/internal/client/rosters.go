@@ -53,7 +53,8 @@ func (c *Client) rosterPage(ctx context.Context, known *identity.Roster, after i
 	if err == nil && answer.Version >= after {
 		return answer.Signed, nil
 	}
-	e := writ.Errorf(writ.CodeRosterTooOld, "the coordinator has version %d of the roster, version %d was seen before, and the coordinator did not take it",
+	e := writ.Errorf(writ.CodeRosterTooOld,
+		"the coordinator has version %d of the roster, version %d was seen before, and the coordinator did not take it",
 		before, known.Version).WithHint("it was restored from an old backup, or hides a version; inform its operator")
 	e.Err = err
 	return nil, e
@@ -73,7 +74,8 @@ func (c *Client) handIn(ctx context.Context, after int) error {
 		if version <= after {
 			continue
 		}
-		if _, err := api.Answer[api.RosterVersion](c.API.AddRosterWithBody(ctx, api.SignedType, bytes.NewReader(link))); err != nil {
+		if _, err := api.Answer[api.RosterVersion](c.API.AddRosterWithBody(ctx, api.SignedType,
+			bytes.NewReader(link))); err != nil {
 			return err
 		}
 	}

@@ -14,7 +14,8 @@ func AboutRuns(runs []api.Run, resume bool) (identity.Statement, error) {
 	l := identity.RunList{Project: runs[0].Project, ProjectName: runs[0].ProjectName, Resume: resume}
 	for _, r := range runs {
 		if r.Datacenter != runs[0].Datacenter || r.Project != l.Project {
-			return identity.Statement{}, writ.Errorf(writ.CodeUsage, "the runs are of several datacenters or projects, and one statement is about those of one").
+			return identity.Statement{}, writ.Errorf(writ.CodeUsage,
+				"the runs are of several datacenters or projects, and one statement is about those of one").
 				WithHint("say which with --dc and --project")
 		}
 		l.Runs = append(l.Runs, identity.SawRun(r.ID, r.Script, resume, r.Ended))
@@ -33,7 +34,9 @@ func (c *Client) DecideRuns(ctx context.Context, by *Person, s identity.Statemen
 
 // Runs returns at most limit runs that params select, newest first; limit 0 means all. next is the cursor of the
 // remaining runs.
-func (c *Client) Runs(ctx context.Context, params api.ListRunsParams, limit int) (runs []api.Run, next string, err error) {
+func (c *Client) Runs(
+	ctx context.Context, params api.ListRunsParams, limit int,
+) (runs []api.Run, next string, err error) {
 	runs, err = All(func(cursor string) ([]api.Run, string, error) {
 		params.Cursor, params.Limit = api.Given(cursor), api.Given(PageSize)
 		if limit > 0 {
@@ -56,10 +59,12 @@ func (c *Client) Runs(ctx context.Context, params api.ListRunsParams, limit int)
 func Selected(runs []api.Run, params api.ListRunsParams) error {
 	differs := func(want *string, have string) bool { return want != nil && *want != have }
 	for _, r := range runs {
-		if differs(params.Project, string(r.Project)) || differs(params.Datacenter, string(r.Datacenter)) || differs(params.Signer, r.Signer) ||
+		if differs(params.Project, string(r.Project)) || differs(params.Datacenter, string(r.Datacenter)) || differs(
+			params.Signer, r.Signer) ||
 			len(params.State) > 0 && !slices.Contains(params.State, api.RunState(r.State)) || differs(params.Script, r.Script) ||
 			differs(params.Deployment, r.Deployment) || params.Since != nil && r.Created.Before(*params.Since) {
-			return writ.Errorf(writ.CodeUnverified, "the coordinator lists run %s (%s, %s), which is none of those that were asked for", r.ID, r.Script, r.State).
+			return writ.Errorf(writ.CodeUnverified,
+				"the coordinator lists run %s (%s, %s), which is none of those that were asked for", r.ID, r.Script, r.State).
 				WithHint("ask another one with --server, and tell its operator; nothing was signed")
 		}
 	}

@@ -48,44 +48,52 @@ func (c *Client) FindRun(ctx context.Context, text string) (id writ.RunID, sure 
 		return id, false, err
 	}
 	return "", false, writ.Errorf(writ.CodeUsage, "%q is not the id of a run", text).
-		WithHint("give its 26 letters and digits, or the first %d or more, or %s; `writ run list` shows them", MinPrefix, LastRun)
+		WithHint("give its 26 letters and digits, or the first %d or more, or %s; `writ run list` shows them", MinPrefix,
+			LastRun)
 }
 
 // runWith returns the only run whose id starts with prefix.
 func (c *Client) runWith(ctx context.Context, prefix string) (writ.RunID, error) {
-	page, err := api.Answer[api.RunPage](c.API.ListRuns(ctx, &api.ListRunsParams{Prefix: &prefix, Limit: api.Given(maxCandidates + 1)}))
+	page, err := api.Answer[api.RunPage](c.API.ListRuns(ctx,
+		&api.ListRunsParams{Prefix: &prefix, Limit: api.Given(maxCandidates + 1)}))
 	if err != nil {
 		return "", err
 	}
 	var candidates []string
 	for _, r := range page.Items {
 		if !r.ID.Valid() || !strings.HasPrefix(string(r.ID), prefix) {
-			return "", writ.Errorf(writ.CodeUnverified, "the coordinator was asked for runs that begin with %s, and answers with %q", prefix, r.ID).
+			return "", writ.Errorf(writ.CodeUnverified,
+				"the coordinator was asked for runs that begin with %s, and answers with %q", prefix, r.ID).
 				WithHint("ask another one with --server, and tell its operator")
 		}
 		candidates = append(candidates, fmt.Sprintf("%s (%s, %s)", r.ID, r.Script, r.State))
 	}
 	switch {
 	case len(candidates) == 0:
-		return "", writ.Errorf(writ.CodeNotFound, "there is no run that begins with %s", prefix).WithHint("`writ run list` shows the runs that you may read")
+		return "", writ.Errorf(writ.CodeNotFound, "there is no run that begins with %s", prefix).
+			WithHint("`writ run list` shows the runs that you may read")
 	case len(candidates) > maxCandidates:
 		candidates[maxCandidates] = "and more"
 	case len(candidates) == 1:
 		return page.Items[0].ID, nil
 	}
-	return "", writ.Errorf(writ.CodeConflict, "several runs begin with %s", prefix).WithHint("type more of the id: %s", strings.Join(candidates, ", "))
+	return "", writ.Errorf(writ.CodeConflict, "several runs begin with %s", prefix).
+		WithHint("type more of the id: %s", strings.Join(candidates, ", "))
 }
 
 // newestRun returns the newest run of the context's project, or of all projects that the user may read.
 func (c *Client) newestRun(ctx context.Context) (writ.RunID, error) {
-	page, err := api.Answer[api.RunPage](c.API.ListRuns(ctx, &api.ListRunsParams{Project: api.Given(c.Context.Project), Limit: api.Given(1)}))
+	page, err := api.Answer[api.RunPage](c.API.ListRuns(ctx,
+		&api.ListRunsParams{Project: api.Given(c.Context.Project), Limit: api.Given(1)}))
 	switch {
 	case err != nil:
 		return "", err
 	case len(page.Items) == 0:
-		return "", writ.Errorf(writ.CodeNotFound, "there is no run yet, so none is %s", LastRun).WithHint("`writ submit FILE` makes one")
+		return "", writ.Errorf(writ.CodeNotFound, "there is no run yet, so none is %s", LastRun).
+			WithHint("`writ submit FILE` makes one")
 	case !page.Items[0].ID.Valid():
-		return "", writ.Errorf(writ.CodeUnverified, "the coordinator answers with a run %q, which is no id", page.Items[0].ID).
+		return "", writ.Errorf(writ.CodeUnverified, "the coordinator answers with a run %q, which is no id",
+			page.Items[0].ID).
 			WithHint("ask another one with --server, and tell its operator")
 	}
 	return page.Items[0].ID, nil

@@ -36,16 +36,20 @@ func ParseModules(words []string) (Modules, error) {
 		name, file, ok := strings.Cut(w, "=")
 		switch _, twice := modules[name]; {
 		case !ok || name == "" || file == "":
-			return nil, writ.Errorf(writ.CodeUsage, "--module %q is not of the form NAME=FILE", w).WithHint("it looks like site/net@2=./net.tengo")
+			return nil, writ.Errorf(writ.CodeUsage, "--module %q is not of the form NAME=FILE", w).
+				WithHint("it looks like site/net@2=./net.tengo")
 		case twice:
 			return nil, writ.Errorf(writ.CodeUsage, "--module %q is given twice", name)
 		case strings.HasPrefix(name, library.Prefix):
-			return nil, writ.Errorf(writ.CodeUsage, "--module %q: names that begin with %s belong to the library", name, library.Prefix).
+			return nil, writ.Errorf(writ.CodeUsage, "--module %q: names that begin with %s belong to the library", name,
+				library.Prefix).
 				WithHint("choose another name, like site/%s", strings.TrimPrefix(name, library.Prefix))
 		case scripts.BuiltIn(name):
-			return nil, writ.Errorf(writ.CodeUsage, "--module %q: a module of this name is built in", name).WithHint("choose another name, like site/%s", name)
+			return nil, writ.Errorf(writ.CodeUsage, "--module %q: a module of this name is built in", name).
+				WithHint("choose another name, like site/%s", name)
 		case !moduleName.MatchString(name):
-			return nil, writ.Errorf(writ.CodeUsage, "--module %q is no proper name for a module", name).WithHint("it looks like site/net@2")
+			return nil, writ.Errorf(writ.CodeUsage, "--module %q is no proper name for a module", name).
+				WithHint("it looks like site/net@2")
 		}
 		modules[name] = file
 	}
@@ -79,20 +83,21 @@ func ReadScriptAs(path string, text []byte, own Modules) (Script, error) {
 			WithHint("give the path of a file that is there and that you may read")
 	}
 	defer beside.Close()
-	bundle, err := scripts.Resolve(scripts.Source{Name: filepath.Base(path), Text: text}, func(module string) ([]byte, error) {
-		if file, ok := own[module]; ok {
-			return readOwn(module, file)
-		}
-		if !fs.ValidPath(module) {
-			return nil, fs.ErrNotExist
-		}
-		text, err := readStart(beside.FS(), module+".tengo")
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return nil, writ.Errorf(writ.CodeUsage, "cannot read the module %q: %v", module, err).
-				WithHint("modules lie in the folder of the script or below; --module NAME=FILE names a file elsewhere")
-		}
-		return text, err
-	})
+	bundle, err := scripts.Resolve(scripts.Source{Name: filepath.Base(path), Text: text},
+		func(module string) ([]byte, error) {
+			if file, ok := own[module]; ok {
+				return readOwn(module, file)
+			}
+			if !fs.ValidPath(module) {
+				return nil, fs.ErrNotExist
+			}
+			text, err := readStart(beside.FS(), module+".tengo")
+			if err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return nil, writ.Errorf(writ.CodeUsage, "cannot read the module %q: %v", module, err).
+					WithHint("modules lie in the folder of the script or below; --module NAME=FILE names a file elsewhere")
+			}
+			return text, err
+		})
 	if err != nil {
 		return Script{}, fmt.Errorf("read the script: %w", err)
 	}
@@ -129,7 +134,8 @@ func (s Script) file(source string, own Modules) string {
 
 // NewScript checks a script in memory without modules of its own.
 func NewScript(name string, text []byte) Script {
-	bundle, err := scripts.Resolve(scripts.Source{Name: name, Text: text}, func(string) ([]byte, error) { return nil, fs.ErrNotExist })
+	bundle, err := scripts.Resolve(scripts.Source{Name: name, Text: text},
+		func(string) ([]byte, error) { return nil, fs.ErrNotExist })
 	if err != nil {
 		panic(err) // unreachable: no file was read
 	}

@@ -17,14 +17,19 @@ import (
 
 // Secrets returns the secrets of a project in all datacenters, or in one if datacenter is set. An empty project means
 // all projects. The item of a datacenter that did not answer holds the error.
-func (c *Client) Secrets(ctx context.Context, datacenter writ.DatacenterID, project writ.ProjectID) ([]api.DatacenterSecrets, error) {
-	list, err := api.Answer[api.SecretList](c.API.ListSecrets(ctx, &api.ListSecretsParams{Datacenter: api.Given(string(datacenter)), Project: api.Given(string(project))}))
+func (c *Client) Secrets(
+	ctx context.Context, datacenter writ.DatacenterID, project writ.ProjectID,
+) ([]api.DatacenterSecrets, error) {
+	list, err := api.Answer[api.SecretList](c.API.ListSecrets(ctx,
+		&api.ListSecretsParams{Datacenter: api.Given(string(datacenter)), Project: api.Given(string(project))}))
 	return list.Items, err
 }
 
 // NewestSecrets returns the newest version of each secret of a project in a datacenter, by name, including removed
 // secrets.
-func (c *Client) NewestSecrets(ctx context.Context, datacenter writ.DatacenterID, project writ.ProjectID) (map[string]writ.Secret, error) {
+func (c *Client) NewestSecrets(
+	ctx context.Context, datacenter writ.DatacenterID, project writ.ProjectID,
+) (map[string]writ.Secret, error) {
 	answers, err := c.Secrets(ctx, datacenter, project)
 	if err != nil {
 		return nil, err
@@ -48,7 +53,9 @@ func (c *Client) NewestSecrets(ctx context.Context, datacenter writ.DatacenterID
 
 // ResolveSecrets adds the newest version in the datacenter to each name. A name with a version, "db-password@3", stays
 // unchanged. If all names have versions, it sends no request.
-func (c *Client) ResolveSecrets(ctx context.Context, datacenter *identity.Datacenter, project identity.Project, names []string) ([]string, error) {
+func (c *Client) ResolveSecrets(
+	ctx context.Context, datacenter *identity.Datacenter, project identity.Project, names []string,
+) ([]string, error) {
 	versions := versionsOf(names)
 	var newest map[string]writ.Secret
 	refs := make([]string, 0, len(versions))
@@ -65,9 +72,11 @@ func (c *Client) ResolveSecrets(ctx context.Context, datacenter *identity.Datace
 		}
 		s, ok := newest[name]
 		if !ok || !s.Removed.IsZero() {
-			return nil, writ.Errorf(writ.CodeSecretUnknown, "project %s has no secret %s in %s", project.Name, name, datacenter.Name).
+			return nil, writ.Errorf(writ.CodeSecretUnknown, "project %s has no secret %s in %s", project.Name, name,
+				datacenter.Name).
 				WithHint("%s", meant.Hint(name, slices.Sorted(maps.Keys(newest)),
-					"set it with `writ secret set "+name+" --project "+project.Name+" --dc "+datacenter.Name+"`, or in every datacenter with --all-dcs"))
+					"set it with `writ secret set "+name+" --project "+project.Name+" --dc "+datacenter.Name+
+						"`, or in every datacenter with --all-dcs"))
 		}
 		refs = append(refs, identity.SecretRef(name, s.Version))
 	}
@@ -108,7 +117,9 @@ func unresolved(name string, err error) error {
 
 // SetSecret encrypts a value for the supervisor's key in the roster, signs it as the next version of a secret and
 // submits it.
-func (c *Client) SetSecret(ctx context.Context, by *Person, datacenter writ.DatacenterID, project writ.ProjectID, name, value string) (api.StatementAnswer, error) {
+func (c *Client) SetSecret(
+	ctx context.Context, by *Person, datacenter writ.DatacenterID, project writ.ProjectID, name, value string,
+) (api.StatementAnswer, error) {
 	newest, err := c.NewestSecrets(ctx, datacenter, project)
 	if err != nil {
 		return api.StatementAnswer{}, err
@@ -121,7 +132,9 @@ func (c *Client) SetSecret(ctx context.Context, by *Person, datacenter writ.Data
 	if err != nil {
 		return api.StatementAnswer{}, err
 	}
-	label := secret.Label{Cluster: by.Roster.Cluster, Datacenter: datacenter, Project: project, Name: name, Version: newest[name].Version + 1}
+	label := secret.Label{
+		Cluster: by.Roster.Cluster, Datacenter: datacenter, Project: project, Name: name, Version: newest[name].Version + 1,
+	}
 	ciphertext, err := secret.Encrypt(value, label, reader)
 	if err != nil {
 		return api.StatementAnswer{}, err
@@ -130,12 +143,15 @@ func (c *Client) SetSecret(ctx context.Context, by *Person, datacenter writ.Data
 	if err != nil {
 		return api.StatementAnswer{}, err
 	}
-	identity.SecretChange{Project: project, Name: name, Version: label.Version, Ciphertext: ciphertext}.Statement(&statement)
+	identity.SecretChange{Project: project, Name: name, Version: label.Version, Ciphertext: ciphertext}.Statement(
+		&statement)
 	return c.Decide(ctx, by, statement)
 }
 
 // aboutSecret starts a statement about a secret with its newest version. It takes the names from the roster.
-func aboutSecret(by *Person, datacenter writ.DatacenterID, project writ.ProjectID, newest int) (identity.Statement, error) {
+func aboutSecret(
+	by *Person, datacenter writ.DatacenterID, project writ.ProjectID, newest int,
+) (identity.Statement, error) {
 	p := by.Roster.Project(project)
 	if p == nil {
 		return identity.Statement{}, writ.Errorf(writ.CodeProjectUnknown, "the roster has no project %s", project).
@@ -145,14 +161,17 @@ func aboutSecret(by *Person, datacenter writ.DatacenterID, project writ.ProjectI
 }
 
 // RemoveSecret removes all versions of a secret up to version from a datacenter; 0 means the newest one.
-func (c *Client) RemoveSecret(ctx context.Context, by *Person, datacenter writ.DatacenterID, project writ.ProjectID, name string, version int) (api.StatementAnswer, error) {
+func (c *Client) RemoveSecret(
+	ctx context.Context, by *Person, datacenter writ.DatacenterID, project writ.ProjectID, name string, version int,
+) (api.StatementAnswer, error) {
 	newest, err := c.NewestSecrets(ctx, datacenter, project)
 	if err != nil {
 		return api.StatementAnswer{}, err
 	}
 	have := newest[name].Version
 	if have == 0 {
-		return api.StatementAnswer{}, writ.Errorf(writ.CodeSecretUnknown, "the project has no secret %s in this datacenter", name).
+		return api.StatementAnswer{}, writ.Errorf(writ.CodeSecretUnknown, "the project has no secret %s in this datacenter",
+			name).
 			WithHint("%s", meant.Hint(name, slices.Sorted(maps.Keys(newest)), "`writ secret list` shows what there is"))
 	}
 	if version == 0 {

@@ -31,9 +31,11 @@ func (c *Client) standing(ctx context.Context, roster *identity.Roster, run api.
 	ctx, stop := context.WithTimeout(ctx, standingWithin)
 	defer stop()
 	nonce := newNonce()
-	answer, err := api.Answer[api.RunStanding](c.API.GetStanding(ctx, run.ID, &api.GetStandingParams{Nonce: hex.EncodeToString(nonce)}))
+	answer, err := api.Answer[api.RunStanding](c.API.GetStanding(ctx, run.ID,
+		&api.GetStandingParams{Nonce: hex.EncodeToString(nonce)}))
 	if writ.CodeOf(err) == writ.CodeVerbUnsupported {
-		return link.RunStanding{}, writ.Errorf(writ.CodeVerbUnsupported, "its supervisor is of an earlier version, which does not sign how a run stands: upgrade it")
+		return link.RunStanding{}, writ.Errorf(writ.CodeVerbUnsupported,
+			"its supervisor is of an earlier version, which does not sign how a run stands: upgrade it")
 	}
 	if err != nil {
 		return link.RunStanding{}, err
@@ -42,7 +44,8 @@ func (c *Client) standing(ctx context.Context, roster *identity.Roster, run api.
 	stands, err := openSigned[link.RunStanding](d, envelope.RunStanding, answer.Proof)
 	switch {
 	case err != nil:
-		return link.RunStanding{}, unverified(d, "the coordinator says that %s has answered how run %s stands: %v", d.Name, run.ID, err)
+		return link.RunStanding{}, unverified(d, "the coordinator says that %s has answered how run %s stands: %v", d.Name,
+			run.ID, err)
 	case stands.Cluster != roster.Cluster || stands.Datacenter != d.ID || stands.Run != run.ID:
 		return link.RunStanding{}, unverified(d, "the coordinator shows how another run stands, for run %s", run.ID)
 	case !bytes.Equal(stands.Nonce, nonce):
@@ -60,7 +63,8 @@ func (c *Client) NodeStanding(ctx context.Context, roster *identity.Roster, n wr
 	answer, err := api.Answer[api.NodeStanding](c.API.GetNodeStanding(ctx, string(n.Datacenter), n.ID,
 		&api.GetNodeStandingParams{Nonce: hex.EncodeToString(nonce)}))
 	if writ.CodeOf(err) == writ.CodeVerbUnsupported {
-		return link.NodeStanding{}, writ.Errorf(writ.CodeVerbUnsupported, "the supervisor of node %s is of an earlier version, which does not sign how a node stands", n.Name).
+		return link.NodeStanding{}, writ.Errorf(writ.CodeVerbUnsupported,
+			"the supervisor of node %s is of an earlier version, which does not sign how a node stands", n.Name).
 			WithHint("upgrade it; until then look at what runs on the machine itself")
 	}
 	if err != nil {
@@ -70,8 +74,10 @@ func (c *Client) NodeStanding(ctx context.Context, roster *identity.Roster, n wr
 	stands, err := openSigned[link.NodeStanding](d, envelope.NodeStanding, answer.Proof)
 	switch {
 	case err != nil:
-		return link.NodeStanding{}, unverified(d, "the coordinator says that %s has answered how node %s stands: %v", d.Name, n.Name, err)
-	case stands.Cluster != roster.Cluster || stands.Datacenter != d.ID || stands.Node != n.ID || stands.Name != n.Name || stands.Key != n.Key:
+		return link.NodeStanding{}, unverified(d, "the coordinator says that %s has answered how node %s stands: %v", d.Name,
+			n.Name, err)
+	case stands.Cluster != roster.Cluster || stands.Datacenter != d.ID || stands.Node != n.ID || stands.Name != n.Name ||
+		stands.Key != n.Key:
 		return link.NodeStanding{}, unverified(d, "the coordinator shows how another node stands, for node %s", n.Name)
 	case !bytes.Equal(stands.Nonce, nonce):
 		return link.NodeStanding{}, unverified(d, "the coordinator shows how node %s stood earlier", n.Name)
@@ -81,13 +87,17 @@ func (c *Client) NodeStanding(ctx context.Context, roster *identity.Roster, n wr
 
 // Tokens returns the join tokens of a datacenter. The error is UNVERIFIED if the supervisor did not sign them for this
 // request.
-func (c *Client) Tokens(ctx context.Context, roster *identity.Roster, d *identity.Datacenter) ([]writ.JoinToken, error) {
+func (c *Client) Tokens(
+	ctx context.Context, roster *identity.Roster, d *identity.Datacenter,
+) ([]writ.JoinToken, error) {
 	ctx, stop := context.WithTimeout(ctx, standingWithin)
 	defer stop()
 	nonce := newNonce()
-	answer, err := api.Answer[api.TokenStanding](c.API.GetTokenStanding(ctx, string(d.ID), &api.GetTokenStandingParams{Nonce: hex.EncodeToString(nonce)}))
+	answer, err := api.Answer[api.TokenStanding](c.API.GetTokenStanding(ctx, string(d.ID),
+		&api.GetTokenStandingParams{Nonce: hex.EncodeToString(nonce)}))
 	if writ.CodeOf(err) == writ.CodeVerbUnsupported {
-		return nil, writ.Errorf(writ.CodeVerbUnsupported, "its supervisor is of an earlier version, which does not sign its tokens: upgrade it, or take the id from the token itself")
+		return nil, writ.Errorf(writ.CodeVerbUnsupported,
+			"its supervisor is of an earlier version, which does not sign its tokens: upgrade it, or take the id from the token itself")
 	}
 	if err != nil {
 		return nil, err
@@ -104,7 +114,8 @@ func (c *Client) Tokens(ctx context.Context, roster *identity.Roster, d *identit
 	tokens := []writ.JoinToken{}
 	for _, t := range stands.Tokens {
 		tokens = append(tokens, writ.JoinToken{
-			ID: t.ID, Datacenter: d.ID, CreatedBy: t.CreatedBy, Expires: time.UnixMilli(t.Expires).UTC(), Uses: t.Uses, Used: len(t.Nodes), Nodes: t.Nodes,
+			ID: t.ID, Datacenter: d.ID, CreatedBy: t.CreatedBy, Expires: time.UnixMilli(t.Expires).UTC(), Uses: t.Uses,
+			Used: len(t.Nodes), Nodes: t.Nodes,
 		})
 	}
 	return tokens, nil
@@ -112,14 +123,17 @@ func (c *Client) Tokens(ctx context.Context, roster *identity.Roster, d *identit
 
 // Holds returns the holds of a datacenter for the given projects, and the holds that belong to no project. The error is
 // UNVERIFIED if the supervisor did not sign them for this request and these projects.
-func (c *Client) Holds(ctx context.Context, roster *identity.Roster, d *identity.Datacenter, projects []writ.ProjectID) ([]api.Hold, error) {
+func (c *Client) Holds(
+	ctx context.Context, roster *identity.Roster, d *identity.Datacenter, projects []writ.ProjectID,
+) ([]api.Hold, error) {
 	ctx, stop := context.WithTimeout(ctx, standingWithin)
 	defer stop()
 	nonce := newNonce()
 	answer, err := api.Answer[api.HoldStanding](c.API.GetHoldStanding(ctx, string(d.ID),
 		&api.GetHoldStandingParams{Nonce: hex.EncodeToString(nonce), Project: projects}))
 	if writ.CodeOf(err) == writ.CodeVerbUnsupported {
-		return nil, writ.Errorf(writ.CodeVerbUnsupported, "its supervisor is of an earlier version, which does not sign what is on hold: upgrade it")
+		return nil, writ.Errorf(writ.CodeVerbUnsupported,
+			"its supervisor is of an earlier version, which does not sign what is on hold: upgrade it")
 	}
 	if err != nil {
 		return nil, err
@@ -138,8 +152,8 @@ func (c *Client) Holds(ctx context.Context, roster *identity.Roster, d *identity
 	holds := []api.Hold{}
 	for _, h := range stands.Holds {
 		holds = append(holds, api.Hold{
-			Project: h.Project, ProjectName: h.ProjectName, Deployment: h.Deployment, Operation: h.Operation, Held: h.Held, Exempt: h.Exempt,
-			Revision: h.Revision, ByOperator: h.ByOperator, Decided: h.Decided,
+			Project: h.Project, ProjectName: h.ProjectName, Deployment: h.Deployment, Operation: h.Operation, Held: h.Held,
+			Exempt: h.Exempt, Revision: h.Revision, ByOperator: h.ByOperator, Decided: h.Decided,
 		})
 	}
 	return holds, nil

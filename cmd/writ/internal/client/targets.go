@@ -37,14 +37,17 @@ func (o *Order) NameTargets(ctx context.Context, roster *identity.Roster, d Dest
 	case !d.Said && all && len(targets) == 0: // destructive calls are not reached with these parameters
 		return nil
 	case !d.Said && all:
-		return writ.Errorf(writ.CodeDestructiveDenied, "%s may delete or overwrite data: %s", o.Script.Path, strings.Join(targets, " ")).
+		return writ.Errorf(writ.CodeDestructiveDenied, "%s may delete or overwrite data: %s", o.Script.Path,
+			strings.Join(targets, " ")).
 			WithHint("say --destructive if that is meant")
 	case !d.Said:
-		return writ.Errorf(writ.CodeDestructiveDenied, "%s may delete or overwrite data, and not all of it can be told before it runs%s",
+		return writ.Errorf(writ.CodeDestructiveDenied,
+			"%s may delete or overwrite data, and not all of it can be told before it runs%s",
 			o.Script.Path, among(targets)).
 			WithHint(namesHint)
 	case len(d.Named) == 0 && !all:
-		return writ.Errorf(writ.CodeDestructiveDenied, "not all that %s may destroy can be told before it runs%s", o.Script.Path, among(targets)).
+		return writ.Errorf(writ.CodeDestructiveDenied, "not all that %s may destroy can be told before it runs%s",
+			o.Script.Path, among(targets)).
 			WithHint(namesHint)
 	case len(d.Named) == 0:
 		o.Targets = targets
@@ -55,7 +58,8 @@ func (o *Order) NameTargets(ctx context.Context, roster *identity.Roster, d Dest
 		for _, target := range targets {
 			kind, name, _ := strings.Cut(target, "/")
 			if !identity.Covered(d.Named, writ.ResourceKind(kind), name) {
-				return writ.Errorf(writ.CodeDestructiveDenied, "%s would destroy %s, which --destructive does not name", o.Script.Path, target).
+				return writ.Errorf(writ.CodeDestructiveDenied, "%s would destroy %s, which --destructive does not name",
+					o.Script.Path, target).
 					WithHint(namesHint)
 			}
 		}
@@ -113,7 +117,8 @@ func withoutCovered(targets []string) []string {
 	return slices.DeleteFunc(slices.Clone(targets), func(target string) bool {
 		kind, name, _ := strings.Cut(target, "/")
 		return slices.ContainsFunc(targets, func(other string) bool {
-			return other != target && strings.HasSuffix(other, "*") && identity.Covered([]string{other}, writ.ResourceKind(kind), name)
+			return other != target && strings.HasSuffix(other, "*") &&
+				identity.Covered([]string{other}, writ.ResourceKind(kind), name)
 		})
 	})
 }

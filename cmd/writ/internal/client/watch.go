@@ -132,7 +132,8 @@ func anotherRun(asked, got writ.RunID) error {
 // Calls returns all calls of a run.
 func (c *Client) Calls(ctx context.Context, id writ.RunID) ([]writ.Call, error) {
 	return All(func(cursor string) ([]writ.Call, string, error) {
-		page, err := api.Answer[api.CallPage](c.API.ListCalls(ctx, id, &api.ListCallsParams{Limit: api.Given(PageSize), Cursor: api.Given(cursor)}))
+		page, err := api.Answer[api.CallPage](c.API.ListCalls(ctx, id,
+			&api.ListCallsParams{Limit: api.Given(PageSize), Cursor: api.Given(cursor)}))
 		return page.Items, page.NextCursor, err
 	})
 }
@@ -276,7 +277,8 @@ func (c *Client) stream(ctx context.Context, id writ.RunID, last *int64, w Watch
 			return writ.Errorf(writ.CodeUnreachable, "the coordinator has forgotten what came after the last event")
 		}
 		w.Event(m.Event)
-		if m.Event.Run != nil && m.Event.Run.State.Ended() || m.Event.Submission != nil && rejected(m.Event.Submission.State) {
+		if m.Event.Run != nil && m.Event.Run.State.Ended() ||
+			m.Event.Submission != nil && rejected(m.Event.Submission.State) {
 			return nil
 		}
 	}
