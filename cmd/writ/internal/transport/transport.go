@@ -95,7 +95,9 @@ func (t *Transport) init() {
 		unverified.DisableKeepAlives = true
 		// Rosters are self-certifying.
 		unverified.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS13, InsecureSkipVerify: true}
-		t.unverified = &http.Client{Transport: unverified, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+		t.unverified = &http.Client{
+			Transport: unverified, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		}
 	})
 }
 
@@ -114,7 +116,8 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	t.init()
 	if r.URL.Scheme != "https" && !reach.Loopback(r.URL.Hostname()) {
 		closeBody(r)
-		return nil, writ.Errorf(writ.CodeUsage, "%s://%s is not on this machine, and what is sent there would not be encrypted", r.URL.Scheme, r.URL.Host).
+		return nil, writ.Errorf(writ.CodeUsage,
+			"%s://%s is not on this machine, and what is sent there would not be encrypted", r.URL.Scheme, r.URL.Host).
 			WithHint("use its https:// address")
 	}
 	t.verifyAnew()
@@ -150,7 +153,10 @@ func inWords(server *url.URL, err error) error {
 	if what == "" {
 		return err
 	}
-	return &writ.Error{Code: writ.CodeUnreachable, Message: server.Host + " " + what, Hint: "check the address and the port: another program answers there", Err: err}
+	return &writ.Error{
+		Code: writ.CodeUnreachable, Message: server.Host + " " + what,
+		Hint: "check the address and the port: another program answers there", Err: err,
+	}
 }
 
 // verifyAnew drops the connections that were verified by another roster than the current one.
@@ -193,7 +199,10 @@ func (t *Transport) to(server *url.URL) *http.Transport {
 	if verified == nil {
 		verified = t.settings.Clone()
 		verified.TLSClientConfig = pki.Client(func(chain []*x509.Certificate) error {
-			v := Verifier{Rosters: t.Rosters, Want: func(r *identity.Roster) pki.Name { return t.Want(r, address) }, Floors: t.Floors, PublicNames: t.PublicNames, Now: t.Now}
+			v := Verifier{
+				Rosters: t.Rosters, Want: func(r *identity.Roster) pki.Name { return t.Want(r, address) }, Floors: t.Floors,
+				PublicNames: t.PublicNames, Now: t.Now,
+			}
 			return v.Verify(server.Hostname(), chain)
 		}, t.Own)
 		if server.Scheme == "http" && server.Hostname() == "localhost" {
@@ -315,7 +324,8 @@ func (t *Transport) refresh(ctx context.Context, server *url.URL) (bool, error) 
 func (t *Transport) fetchAll(ctx context.Context, server *url.URL, after int) ([][]byte, error) {
 	ctx, stop := context.WithTimeout(ctx, fetchWithin)
 	defer stop()
-	return chain.CollectPages(after, func(after int) ([][]byte, error) { return t.Fetch(ctx, t.unverified, server, after) })
+	return chain.CollectPages(after,
+		func(after int) ([][]byte, error) { return t.Fetch(ctx, t.unverified, server, after) })
 }
 
 // Fetch requests the signed rosters after a version, oldest first. client does not verify the server.
@@ -333,7 +343,9 @@ func FromSupervisor(ctx context.Context, client *http.Client, server *url.URL, a
 }
 
 // firstOf tries each way until the server supports one. If it supports none, the first error is returned.
-func firstOf(ctx context.Context, client *http.Client, server *url.URL, after int, ways ...Fetch) (signed [][]byte, err error) {
+func firstOf(
+	ctx context.Context, client *http.Client, server *url.URL, after int, ways ...Fetch,
+) (signed [][]byte, err error) {
 	for _, ask := range ways {
 		got, failed := ask(ctx, client, server, after)
 		if failed == nil || !errors.Is(failed, errNotThere) {
@@ -358,7 +370,9 @@ func supervisorsRosters(ctx context.Context, client *http.Client, server *url.UR
 // errNotThere marks a server without a roster API at the requested path.
 var errNotThere = errors.New("404 Not Found")
 
-func get[T any](ctx context.Context, client *http.Client, server *url.URL, path string, after int) (answer T, err error) {
+func get[T any](
+	ctx context.Context, client *http.Client, server *url.URL, path string, after int,
+) (answer T, err error) {
 	ctx, stop := context.WithTimeout(ctx, fetchWithin)
 	defer stop()
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, server.String()+path+"?after="+strconv.Itoa(after), nil)
@@ -394,10 +408,12 @@ func get[T any](ctx context.Context, client *http.Client, server *url.URL, path 
 func Address(what, address string) (*url.URL, error) {
 	u, err := url.Parse(strings.TrimSuffix(address, "/"))
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return nil, writ.Errorf(writ.CodeUsage, "%q is no address of a %s", address, what).WithHint("it looks like https://writ.example.org:7440")
+		return nil, writ.Errorf(writ.CodeUsage, "%q is no address of a %s", address, what).
+			WithHint("it looks like https://writ.example.org:7440")
 	}
 	if u.Path != "" || u.RawQuery != "" || u.Fragment != "" {
-		return nil, writ.Errorf(writ.CodeUsage, "the address of a %s ends with its port, and this one goes on: %s", what, u.Redacted()).WithHint("it looks like https://writ.example.org:7440")
+		return nil, writ.Errorf(writ.CodeUsage, "the address of a %s ends with its port, and this one goes on: %s", what,
+			u.Redacted()).WithHint("it looks like https://writ.example.org:7440")
 	}
 	return u, nil
 }
