@@ -67,7 +67,8 @@ func Load(path string) (*File, error) {
 		return nil, writ.Errorf(writ.CodeUsage, "cannot read the configuration: %v", err)
 	}
 	if err := yamltext.Decode(text, f); err != nil {
-		return nil, writ.Errorf(writ.CodeUsage, "the configuration %s cannot be read: %v", path, err).WithHint("%s", correctIt)
+		return nil, writ.Errorf(writ.CodeUsage, "the configuration %s cannot be read: %v", path, err).
+			WithHint("%s", correctIt)
 	}
 	for _, c := range f.Contexts {
 		if err := c.checkKept(); err != nil {
@@ -137,7 +138,8 @@ func (f *File) Context(name string) *Context {
 // Put adds a context or replaces the context of the same name.
 func (f *File) Put(c Context) error {
 	if err := c.checkKept(); err != nil {
-		return writ.Errorf(writ.CodeUsage, "context %q: %v", c.Name, err).WithHint("%s", cmp.Or(writ.AsError(err).Hint, copyIt))
+		return writ.Errorf(writ.CodeUsage, "context %q: %v", c.Name, err).
+			WithHint("%s", cmp.Or(writ.AsError(err).Hint, copyIt))
 	}
 	if have := f.Context(c.Name); have != nil {
 		*have = c
@@ -171,7 +173,9 @@ func (f *File) Choose(name string, over Context) (Context, error) {
 	if len(over.Servers) > 0 {
 		c.Servers, c.Alone = over.Servers, true
 	}
-	for at, value := range map[*string]string{(*string)(&c.Cluster): string(over.Cluster), &c.Project: over.Project, &c.Key: over.Key} {
+	for at, value := range map[*string]string{
+		(*string)(&c.Cluster): string(over.Cluster), &c.Project: over.Project, &c.Key: over.Key,
+	} {
 		if value != "" {
 			*at = value
 		}

@@ -32,9 +32,11 @@ func Unwritable(data string, err error) error {
 	case writ.CodeOf(err) == writ.CodeStoreFull || errors.Is(err, unix.ENOSPC):
 		return writ.Errorf(writ.CodeStoreFull, "%w", err).WithHint("free space on the disk of %s; start it again then", data)
 	case writ.CodeOf(err) == writ.CodeStoreReadOnly || errors.Is(err, unix.EROFS) || errors.Is(err, fs.ErrPermission):
-		return writ.Errorf(writ.CodeStoreReadOnly, "%w", err).WithHint("%s must be on a writable disk with free space; start it again then", data)
+		return writ.Errorf(writ.CodeStoreReadOnly, "%w", err).
+			WithHint("%s must be on a writable disk with free space; start it again then", data)
 	case errors.Is(err, unix.ENOTDIR):
-		return writ.Errorf(writ.CodeUsage, "%w", err).WithHint("%s is a file, or is below one: name a directory with --data", data)
+		return writ.Errorf(writ.CodeUsage, "%w", err).
+			WithHint("%s is a file, or is below one: name a directory with --data", data)
 	}
 	return err
 }
