@@ -15,7 +15,8 @@ import (
 
 // readsCommands reports whether the environment is that of such a CI system.
 func readsCommands(environ []string) bool {
-	return variable(environ, "GITHUB_ACTIONS") != "" || variable(environ, "TF_BUILD") != "" || variable(environ, "TEAMCITY_VERSION") != ""
+	return variable(environ, "GITHUB_ACTIONS") != "" || variable(environ, "TF_BUILD") != "" ||
+		variable(environ, "TEAMCITY_VERSION") != ""
 }
 
 // harmed is a writer that inserts a space into the start of every CI command.

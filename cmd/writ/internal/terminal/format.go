@@ -241,7 +241,8 @@ func Fields(fields []Field, wide bool) string {
 
 // BadFormat returns the error for a command that does not support format f.
 func BadFormat(f Format, possible ...string) error {
-	return writ.Errorf(writ.CodeUsage, "this command does not print %s", f).WithHint("use %s", strings.Join(possible, " or "))
+	return writ.Errorf(writ.CodeUsage, "this command does not print %s", f).
+		WithHint("use %s", strings.Join(possible, " or "))
 }
 
 // PrintLine writes v as one line of JSON, for streams of values.

@@ -132,7 +132,9 @@ func (t *Terminal) Paint(tone Tone, s string) string {
 	if !t.painted || s == "" {
 		return s
 	}
-	return map[Tone]lipgloss.Style{Good: t.styles.good, Changed: t.styles.changed, Bad: t.styles.bad, Dim: t.styles.dim, Title: t.styles.title}[tone].Render(s)
+	return map[Tone]lipgloss.Style{
+		Good: t.styles.good, Changed: t.styles.changed, Bad: t.styles.bad, Dim: t.styles.dim, Title: t.styles.title,
+	}[tone].Render(s)
 }
 
 // Plain returns a copy of t without colours.
