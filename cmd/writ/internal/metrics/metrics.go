@@ -40,7 +40,8 @@ type Page struct {
 // Handler serves /metrics, /healthz and /readyz without authentication. A scrape that exceeds the timeout fails.
 func (p *Page) Handler() http.Handler {
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(version(p.Version, p.Role), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	registry.MustRegister(version(p.Version, p.Role), collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	registry.MustRegister(p.Of...)
 	mux := http.NewServeMux()
 	for route, handler := range p.routes(registry) {
@@ -89,7 +90,8 @@ func (p *Page) answerReady(w http.ResponseWriter, r *http.Request) {
 // version returns the writ_build_info metric, which carries the program version as a label.
 func version(version, role string) prometheus.Collector {
 	g := prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "writ_build_info", Help: "1, with the version of this program.", ConstLabels: prometheus.Labels{"version": version, "role": role}})
+		Name: "writ_build_info", Help: "1, with the version of this program.",
+		ConstLabels: prometheus.Labels{"version": version, "role": role}})
 	g.Set(1)
 	return g
 }
