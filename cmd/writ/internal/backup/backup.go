@@ -68,7 +68,8 @@ const nodeSign = "node.key"
 // roleOf returns the role of the data directory dir.
 func roleOf(dir string) (role, error) {
 	if _, err := os.Stat(filepath.Join(dir, nodeSign)); err == nil {
-		return role{}, writ.Errorf(writ.CodeUsage, "%s is the data directory of a node, which has no backup: a restored node would repeat its work", dir).
+		return role{}, writ.Errorf(writ.CodeUsage,
+			"%s is the data directory of a node, which has no backup: a restored node would repeat its work", dir).
 			WithHint("a node that was lost joins anew, with writ token create and writ runner")
 	}
 	for _, r := range roles {
@@ -113,10 +114,12 @@ func Save(ctx context.Context, dir, file, version string) (m Manifest, err error
 	}
 	out, err := os.OpenFile(file, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if errors.Is(err, fs.ErrExist) {
-		return m, writ.Errorf(writ.CodeUsage, "%s is there already, and a backup never overwrites anything", file).WithHint("choose another name, one with the date in it")
+		return m, writ.Errorf(writ.CodeUsage, "%s is there already, and a backup never overwrites anything", file).
+			WithHint("choose another name, one with the date in it")
 	}
 	if err != nil {
-		return m, writ.Errorf(writ.CodeUsage, "make the backup: %v", err).WithHint("FILE is where the backup goes, in a directory that you may write to")
+		return m, writ.Errorf(writ.CodeUsage, "make the backup: %v", err).
+			WithHint("FILE is where the backup goes, in a directory that you may write to")
 	}
 	defer func() {
 		if err = errors.Join(err, out.Close()); err != nil {
@@ -208,7 +211,9 @@ func (w *writer) addFile(path, name string) error {
 	if err != nil {
 		return err
 	}
-	if err := w.tar.WriteHeader(&tar.Header{Name: name, Mode: int64(info.Mode().Perm()), Size: info.Size(), ModTime: info.ModTime()}); err != nil {
+	if err := w.tar.WriteHeader(&tar.Header{
+		Name: name, Mode: int64(info.Mode().Perm()), Size: info.Size(), ModTime: info.ModTime(),
+	}); err != nil {
 		return err
 	}
 	sum := sha256.New()
@@ -227,7 +232,8 @@ func Restore(ctx context.Context, file, dir string) (m Manifest, err error) {
 	}
 	defer in.Close()
 	if there, err := os.ReadDir(dir); err == nil && len(there) > 0 {
-		return m, writ.Errorf(writ.CodeConflict, "%s is not empty", dir).WithHint("move it away first, and keep it: it may know more than the backup")
+		return m, writ.Errorf(writ.CodeConflict, "%s is not empty", dir).
+			WithHint("move it away first, and keep it: it may know more than the backup")
 	}
 	r := tar.NewReader(in)
 	if m, err = readManifest(r); err != nil {
@@ -246,7 +252,8 @@ func Restore(ctx context.Context, file, dir string) (m Manifest, err error) {
 		err = writeMark(dir)
 	}
 	if err != nil {
-		damaged := writ.Errorf(writ.CodeUsage, "restore %s: %v", file, err).WithHint("nothing is left of it in %s; take another backup", dir)
+		damaged := writ.Errorf(writ.CodeUsage, "restore %s: %v", file, err).
+			WithHint("nothing is left of it in %s; take another backup", dir)
 		return m, errors.Join(damaged, empty(root))
 	}
 	return m, nil
@@ -286,14 +293,16 @@ func Mark(dir string) error {
 		return err
 	}
 	if r.name != Supervisor {
-		return writ.Errorf(writ.CodeUsage, "%s is of a coordinator: whether its ledger came from a backup it finds out itself", dir).
+		return writ.Errorf(writ.CodeUsage,
+			"%s is of a coordinator: whether its ledger came from a backup it finds out itself", dir).
 			WithHint("--data is what the supervisor was started with")
 	}
 	return writeMark(dir)
 }
 
 func writeMark(dir string) error {
-	if err := config.WriteFile(filepath.Join(dir, RestoredMark), []byte("the journal came from a backup: "+writ.NewUUID()+"\n")); err != nil {
+	if err := config.WriteFile(filepath.Join(dir, RestoredMark),
+		[]byte("the journal came from a backup: "+writ.NewUUID()+"\n")); err != nil {
 		return writ.Errorf(writ.CodeUsage, "say beside the key that the journal came from a backup: %v", err)
 	}
 	return nil
@@ -317,10 +326,12 @@ func readManifest(r *tar.Reader) (m Manifest, err error) {
 		err = json.NewDecoder(r).Decode(&m)
 	}
 	if err != nil {
-		return m, writ.Errorf(writ.CodeUsage, "this is not a backup of writ: %v", err).WithHint("FILE is what writ backup has written")
+		return m, writ.Errorf(writ.CodeUsage, "this is not a backup of writ: %v", err).
+			WithHint("FILE is what writ backup has written")
 	}
 	if m.Format != format {
-		return m, writ.Errorf(writ.CodeUsage, "the backup has format %d, this program knows %d", m.Format, format).WithHint("use the writ that made it: %s", m.Version)
+		return m, writ.Errorf(writ.CodeUsage, "the backup has format %d, this program knows %d", m.Format, format).
+			WithHint("use the writ that made it: %s", m.Version)
 	}
 	return m, nil
 }
