@@ -11,7 +11,10 @@ var schemePattern = regexp.MustCompile(`(?i)\b[a-z][a-z0-9+.-]*://|\\[nrt][a-z][
 
 // stores lists the schemes of databases and queues. People paste passwords into such addresses unescaped, so the
 // password extends to the last "@".
-var stores = []string{"postgres://", "postgresql://", "redis://", "rediss://", "unix://", "mysql://", "mongodb://", "mongodb+srv://", "amqp://", "amqps://", "nats://"}
+var stores = []string{
+	"postgres://", "postgresql://", "redis://", "rediss://", "unix://", "mysql://", "mongodb://", "mongodb+srv://",
+	"amqp://", "amqps://", "nats://",
+}
 
 // hideAddresses replaces passwords in addresses and the secret part of webhook addresses.
 func hideAddresses(s string) string {
@@ -121,7 +124,8 @@ func isUser(name, host string) bool {
 // isOpaque reports whether word is a token rather than a name: at least 20 letters, digits and underscores, with at
 // least one digit.
 func isOpaque(word string) bool {
-	return len(word) >= 20 && strings.ContainsAny(word, "0123456789") && strings.Trim(word, "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_") == ""
+	return len(word) >= 20 && strings.ContainsAny(word, "0123456789") &&
+		strings.Trim(word, "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_") == ""
 }
 
 // hooks matches a webhook address up to its secret part, which follows the host or a path segment.
@@ -151,7 +155,8 @@ func hideSegments(scheme, address string) string {
 	}
 	segments := strings.Split(path, "/")
 	for i, segment := range segments {
-		if isOpaque(segment) && looksRandom(segment) && strings.ContainsAny(segment, upper) && strings.ContainsAny(segment, lower) {
+		if isOpaque(segment) && looksRandom(segment) && strings.ContainsAny(segment, upper) &&
+			strings.ContainsAny(segment, lower) {
 			segments[i] = placeholder
 		}
 	}
