@@ -1,5 +1,5 @@
-// Package junit writes test results as JUnit XML, the format that Jenkins, GitLab and most other CI systems read. It must
-// not know the subject of the tests.
+// Package junit writes test results as JUnit XML, the format that Jenkins, GitLab and most other CI systems read. It
+// must not know the subject of the tests.
 package junit
 
 import (
@@ -83,7 +83,8 @@ func Write(w io.Writer, name string, suites []Suite) error {
 	var took time.Duration
 	for _, s := range suites {
 		one := suiteOf(s)
-		all.Tests, all.Failures, all.Errors, all.Skipped = all.Tests+one.Tests, all.Failures+one.Failures, all.Errors+one.Errors, all.Skipped+one.Skipped
+		all.Tests, all.Failures, all.Errors, all.Skipped = all.Tests+
+			one.Tests, all.Failures+one.Failures, all.Errors+one.Errors, all.Skipped+one.Skipped
 		took += s.Took
 		all.Suites = append(all.Suites, one)
 	}
@@ -97,7 +98,9 @@ func Write(w io.Writer, name string, suites []Suite) error {
 }
 
 func suiteOf(s Suite) xmlSuite {
-	one := xmlSuite{Name: s.Name, Tests: len(s.Cases), Time: seconds(s.Took), Timestamp: s.Began.UTC().Format("2006-01-02T15:04:05")}
+	one := xmlSuite{
+		Name: s.Name, Tests: len(s.Cases), Time: seconds(s.Took), Timestamp: s.Began.UTC().Format("2006-01-02T15:04:05"),
+	}
 	for _, c := range s.Cases {
 		x := xmlCase{Name: c.Name, Class: c.Class, File: c.File, Line: c.Line, Time: seconds(c.Took), Output: c.Output}
 		x.Failure, x.Error, x.Skipped = problemOf(c.Failure), problemOf(c.Error), problemOf(c.Skipped)
