@@ -22,7 +22,7 @@ const diskWithin = time.Second
 var (
 	diskSize = metric("writ_data_disk_size_bytes", "Size of the disk with the data directory.")
 	diskFree = metric("writ_data_disk_free_bytes",
-		"What this process can still write to the disk with the data directory.")
+		"Bytes that this process can still write to the disk with the data directory.")
 	storeSize = metric("writ_store_bytes", "Size of the file with the records of this part.")
 )
 

@@ -11,31 +11,31 @@ import (
 type Runner struct{ Of *runner.Runner }
 
 var (
-	runServing = metric("writ_runner_serving", "Whether the node takes jobs: 1, or 0 while it waits to be approved.")
-	runRedis   = metric("writ_runner_redis_up", "Whether Redis answers: 1 or 0.")
-	runJournal = metric("writ_runner_journal_up", "Whether the node's journal can be written: 1 or 0.")
+	runServing = metric("writ_runner_serving", "1 if the node accepts jobs, 0 while it waits for approval.")
+	runRedis   = metric("writ_runner_redis_up", "1 if Redis responds, otherwise 0.")
+	runJournal = metric("writ_runner_journal_up", "1 if the node's journal is writable, otherwise 0.")
 	runBeat    = metric("writ_runner_beat_sent_seconds",
-		"When Redis took a beat of the node last, in unix seconds. There is one each second.")
+		"Unix time of the last heartbeat that Redis accepted from the node. The node sends one per second.")
 	runHeard = metric("writ_runner_supervisor_heard_seconds",
-		"When a message of the supervisor came by Redis last, in unix seconds.")
+		"Unix time of the last message from the supervisor through Redis.")
 	runAnswered = metric("writ_runner_node_api_answered_seconds",
-		"When the node API of the supervisor answered last, in unix seconds. It is asked each minute.")
+		"Unix time of the last response of the supervisor's node API. The node calls it once a minute.")
 	runJobs = metric("writ_runner_jobs",
-		"Jobs in hand: waiting have not begun, running have, and the drivers of stuck ones ignore that their time is over.",
+		"Jobs on the node by state: waiting, running, or stuck if the driver ignores its deadline.",
 		"state")
-	runSlots  = metric("writ_runner_slots", "Jobs that run at a time.")
+	runSlots  = metric("writ_runner_slots", "Maximum number of concurrent jobs.")
 	runOldest = metric("writ_runner_oldest_job_seconds",
-		"For how long the oldest job in hand waits that has not begun, 0 if there is none.")
+		"Waiting time of the oldest job that has not started, or 0.")
 	runCarried = metric("writ_runner_jobs_total",
-		"Jobs that were carried out, by what came of them: succeeded, failed, cancelled.", "operation", "outcome")
-	runTook     = metric("writ_runner_job_seconds", "How long jobs took.", "operation")
-	runRefusals = metric("writ_runner_refusals_total", "Jobs that were answered without acting, by code.", "code")
+		"Finished jobs by outcome: succeeded, failed, cancelled.", "operation", "outcome")
+	runTook     = metric("writ_runner_job_seconds", "Duration of jobs.", "operation")
+	runRefusals = metric("writ_runner_refusals_total", "Jobs that were refused without any action, by code.", "code")
 	runRepeated = metric("writ_runner_repeated_total", "Deliveries that were answered from the journal.")
 	runDrops    = metric("writ_runner_dropped_total",
 		"Messages that were ignored: not authentic, not for this node, or too late.", "what", "code")
 	runOpen      = metric("writ_runner_results_unconfirmed", "Results that the supervisor has not confirmed.")
-	runMended    = metric("writ_runner_mended_total", "How often the node has mended a resource by itself.")
-	runResources = metric("writ_runner_resources", "Resources as of the last look at each, by kind and state.", "kind",
+	runMended    = metric("writ_runner_mended_total", "Number of automatic repairs of resources.")
+	runResources = metric("writ_runner_resources", "Resources by kind and by the state at their last inspection.", "kind",
 		"state")
 )
 
@@ -93,7 +93,7 @@ func (g gather) serving(m *runner.ServingMetrics) {
 func (r *Runner) Checks() []api.Check {
 	m := r.Of.Metrics()
 	checks := []api.Check{
-		check("serving", m.Serving, "the node takes no jobs yet: it waits to be approved, or is just beginning"),
+		check("serving", m.Serving, "the node does not accept jobs yet: it waits for approval or is starting"),
 	}
 	if !m.Serving {
 		return checks

@@ -21,45 +21,45 @@ type Supervisor struct {
 
 var (
 	supServing = metric("writ_supervisor_serving",
-		"Whether this supervisor serves its datacenter: 1, or 0 while it stands by.", "datacenter")
+		"1 if this supervisor serves its datacenter, 0 while it is on standby.", "datacenter")
 	supEpoch = metric("writ_supervisor_epoch",
-		"Number of the term of this supervisor. Nodes refuse jobs of an earlier one.")
+		"Epoch of this supervisor. Nodes refuse jobs of earlier epochs.")
 	supLooked = metric("writ_supervisor_last_look_seconds",
-		"When the supervisor has looked last at all that is open, in unix seconds. It does so each second.")
-	supJournal = metric("writ_supervisor_journal_up", "Whether the journal can be written: 1 or 0.")
-	supRedis   = metric("writ_supervisor_redis_up", "Whether Redis answers and takes what is written: 1 or 0.")
+		"Unix time of the last scan of all open work. The supervisor scans once a second.")
+	supJournal = metric("writ_supervisor_journal_up", "1 if the journal is writable, otherwise 0.")
+	supRedis   = metric("writ_supervisor_redis_up", "1 if Redis responds and accepts writes, otherwise 0.")
 	supWrites  = metric("writ_supervisor_journal_write_seconds",
-		"How long writes of the journal took until they were on disk, with the wait for others.")
-	supFailed  = metric("writ_supervisor_journal_failures_total", "Writes that the journal did not take.")
+		"Duration of journal writes until they are on disk, including the wait for other writes.")
+	supFailed  = metric("writ_supervisor_journal_failures_total", "Failed writes to the journal.")
 	supRenewed = metric("writ_supervisor_lease_renewed_seconds",
-		"When the lease of a journal on PostgreSQL was renewed last, in unix seconds.")
-	supRuns  = metric("writ_supervisor_runs_open", "Runs that are open.")
+		"Unix time of the last renewal of the lease of a journal on PostgreSQL.")
+	supRuns  = metric("writ_supervisor_runs_open", "Open runs.")
 	supSteps = metric("writ_supervisor_steps",
-		"Runs that take a step, wait for one, or could not write their last one: under_way, waiting, stalled.", "state")
+		"Runs by state of their step: under_way, waiting for a step, or stalled if the last write failed.", "state")
 	supCalls = metric("writ_supervisor_calls",
-		"Open calls: planned are not sent yet, queued are sent, running have begun.", "state")
+		"Open calls by state: planned (not sent), queued (sent), running (started).", "state")
 	supOldest = metric("writ_supervisor_oldest_call_seconds",
-		"For how long the oldest call is so, 0 if there is none: waiting has no node yet, planned has one, queued is sent, running has begun.", "state")
+		"Age of the oldest call by state, or 0: waiting (no node), planned (has a node), queued (sent), running (started).", "state")
 	supPasses = metric("writ_supervisor_pass_seconds",
-		"How long evaluations of scripts took, with the wait for a turn.")
-	supCrashes = metric("writ_supervisor_pass_failures_total", "Evaluations of scripts that gave no answer, by code.",
+		"Duration of script evaluations, including the wait for a free evaluator.")
+	supCrashes = metric("writ_supervisor_pass_failures_total", "Script evaluations without a result, by code.",
 		"code")
 	supNodes = metric("writ_supervisor_nodes",
-		"Nodes by how they are heard: ready, silent, lost. Those that wait to be approved are pending.", "state")
-	supHolds     = metric("writ_supervisor_holds", "Parts of the work that are on hold.")
-	supConnected = metric("writ_supervisor_coordinator_connected", "Whether there is a link to the coordinator: 1 or 0.",
+		"Nodes by state: ready, silent, lost, or pending while they wait for approval.", "state")
+	supHolds     = metric("writ_supervisor_holds", "Active holds.")
+	supConnected = metric("writ_supervisor_coordinator_connected", "1 if the coordinator is connected, otherwise 0.",
 		"coordinator")
 	supBehind = metric("writ_supervisor_events_unconfirmed", "Events that the coordinator has not confirmed.",
 		"coordinator")
-	supRefusals = metric("writ_supervisor_refusals_total", "Signed texts that were not taken, by what they were and why.",
+	supRefusals = metric("writ_supervisor_refusals_total", "Rejected signed texts by kind and code.",
 		"what", "code")
 	supComplains = metric("writ_supervisor_complaints_total",
-		"What went wrong, mostly with a node, by the line of the log and the code of a refusal.", "what", "code")
-	rosterNumber = metric("writ_roster_version", "Version of the newest roster that this part has.")
+		"Problems, mostly of nodes, by log message and refusal code.", "what", "code")
+	rosterNumber = metric("writ_roster_version", "Version of the newest roster of this daemon.")
 	rosterEnds   = metric("writ_roster_expires_seconds",
-		"When the newest roster that this part has expires, in unix seconds.")
+		"Unix time when the newest roster of this daemon expires.")
 	certEnds = metric("writ_certificate_expires_seconds",
-		"When a certificate expires, in unix seconds: supervisor and redis are renewed by themselves, 30 days before.",
+		"Unix time when a certificate expires. The supervisor and redis certificates are renewed automatically 30 days before.",
 		"certificate")
 )
 
@@ -140,7 +140,7 @@ func (g gather) work(m *supervisor.Metrics) {
 func (s *Supervisor) Checks() []api.Check {
 	serving := s.Now()
 	checks := []api.Check{
-		check("serving", serving != nil, "this supervisor does not serve its datacenter; it stands by, or is just beginning"),
+		check("serving", serving != nil, "this supervisor does not serve its datacenter: it is on standby or is starting"),
 	}
 	if serving == nil {
 		return checks
