@@ -57,7 +57,7 @@ func TestLostStoresComeBackFromTheirBackups(t *testing.T) {
 		code int
 		want string
 	}{
-		{[]string{"backup", "--data", "dc1-n1", "n1.tar"}, writ.ExitUsage, "a node that was lost joins anew"},
+		{[]string{"backup", "--data", "dc1-n1", "n1.tar"}, writ.ExitUsage, "a lost node joins again"},
 		{[]string{"backup", "--data", ".", "x.tar"}, writ.ExitUsage, "not the data directory"},
 		{[]string{"backup", "--data", "dc1", "dc1.tar"}, writ.ExitUsage, "never overwrites"},
 		{[]string{"restore", "--data", "dc1", "dc1.tar"}, writ.ExitConflict, "is not empty"},

@@ -70,7 +70,7 @@ func roleOf(dir string) (role, error) {
 	if _, err := os.Stat(filepath.Join(dir, nodeSign)); err == nil {
 		return role{}, writ.Errorf(writ.CodeUsage,
 			"%s is the data directory of a node, which has no backup: a restored node would repeat its work", dir).
-			WithHint("a node that was lost joins anew, with writ token create and writ runner")
+			WithHint("a lost node joins again: writ token create, then writ runner")
 	}
 	for _, r := range roles {
 		for _, sign := range r.signs {
@@ -80,7 +80,7 @@ func roleOf(dir string) (role, error) {
 		}
 	}
 	return role{}, writ.Errorf(writ.CodeUsage, "%s is not the data directory of a coordinator or a supervisor", dir).
-		WithHint("--data is what the daemon was started with")
+		WithHint("use the --data directory of the daemon")
 }
 
 // alone checks that no other daemon stores its data inside dir, as in the directory of `writ dev`. Such a backup would
@@ -96,7 +96,7 @@ func alone(ctx context.Context, dir string) error {
 		}
 		if inner := filepath.Dir(path); inner != dir && d.Type().IsRegular() && slices.Contains(signs, d.Name()) {
 			return writ.Errorf(writ.CodeUsage, "%s holds the data of another daemon too, in %s", dir, inner).
-				WithHint("`writ dev` keeps nodes inside; it has no backup. Back up what `writ coord` and `writ supervisor` were started with")
+				WithHint("the directory of `writ dev` contains nodes and cannot be backed up; use the --data directory of `writ coord` or `writ supervisor`")
 		}
 		return nil
 	})
@@ -228,12 +228,12 @@ func (w *writer) addFile(path, name string) error {
 func Restore(ctx context.Context, file, dir string) (m Manifest, err error) {
 	in, err := os.Open(file)
 	if err != nil {
-		return m, writ.Errorf(writ.CodeUsage, "read the backup: %v", err).WithHint("FILE is what writ backup has written")
+		return m, writ.Errorf(writ.CodeUsage, "read the backup: %v", err).WithHint("FILE must be a file written by writ backup")
 	}
 	defer in.Close()
 	if there, err := os.ReadDir(dir); err == nil && len(there) > 0 {
 		return m, writ.Errorf(writ.CodeConflict, "%s is not empty", dir).
-			WithHint("move it away first, and keep it: it may know more than the backup")
+			WithHint("move it away first, and keep it: it may be newer than the backup")
 	}
 	r := tar.NewReader(in)
 	if m, err = readManifest(r); err != nil {
@@ -253,7 +253,7 @@ func Restore(ctx context.Context, file, dir string) (m Manifest, err error) {
 	}
 	if err != nil {
 		damaged := writ.Errorf(writ.CodeUsage, "restore %s: %v", file, err).
-			WithHint("nothing is left of it in %s; take another backup", dir)
+			WithHint("the files in %s were removed again; use another backup", dir)
 		return m, errors.Join(damaged, empty(root))
 	}
 	return m, nil
@@ -269,7 +269,7 @@ func restoreFiles(ctx context.Context, root *os.Root, r *tar.Reader) error {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case errors.Is(err, io.EOF):
-			return errors.New("it is cut off")
+			return errors.New("the file is truncated")
 		case err != nil:
 			return err
 		case h.Name == sumsName:
@@ -295,7 +295,7 @@ func Mark(dir string) error {
 	if r.name != Supervisor {
 		return writ.Errorf(writ.CodeUsage,
 			"%s is of a coordinator: whether its ledger came from a backup it finds out itself", dir).
-			WithHint("--data is what the supervisor was started with")
+			WithHint("use the --data directory of the supervisor")
 	}
 	return writeMark(dir)
 }
@@ -303,7 +303,7 @@ func Mark(dir string) error {
 func writeMark(dir string) error {
 	if err := config.WriteFile(filepath.Join(dir, RestoredMark),
 		[]byte("the journal came from a backup: "+writ.NewUUID()+"\n")); err != nil {
-		return writ.Errorf(writ.CodeUsage, "say beside the key that the journal came from a backup: %v", err)
+		return writ.Errorf(writ.CodeUsage, "write the mark of a restored journal: %v", err)
 	}
 	return nil
 }
@@ -327,7 +327,7 @@ func readManifest(r *tar.Reader) (m Manifest, err error) {
 	}
 	if err != nil {
 		return m, writ.Errorf(writ.CodeUsage, "this is not a backup of writ: %v", err).
-			WithHint("FILE is what writ backup has written")
+			WithHint("FILE must be a file written by writ backup")
 	}
 	if m.Format != format {
 		return m, writ.Errorf(writ.CodeUsage, "the backup has format %d, this program knows %d", m.Format, format).

@@ -34,7 +34,7 @@ func (s sums) compare(text io.Reader) error {
 		return err
 	}
 	if !bytes.Equal(said, s.text()) {
-		return errors.New("its files are not those that were backed up")
+		return errors.New("the files do not match their checksums")
 	}
 	return nil
 }
