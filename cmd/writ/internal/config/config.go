@@ -80,7 +80,7 @@ func Load(path string) (*File, error) {
 }
 
 // correctIt is the hint for an invalid configuration file.
-const correctIt = "correct the file; `writ context export` on a machine that has the context writes it anew"
+const correctIt = "correct the file, or export the context again on a machine that has it: `writ context export`"
 
 // copyIt is the hint for invalid context values from a user.
 const copyIt = "copy it from `writ context export` on a machine that has the context"
@@ -94,7 +94,7 @@ func (c *Context) check() error {
 	}
 	for _, s := range c.Servers {
 		if !strings.HasPrefix(s, "http://") && !strings.HasPrefix(s, "https://") {
-			return fmt.Errorf("the server %q is no URL like %s", s, DefaultServer)
+			return fmt.Errorf("the server %q must be a URL like %s", s, DefaultServer)
 		}
 	}
 	_, err := identity.ParseAnchor(c.Cluster, c.Anchor)
