@@ -24,7 +24,7 @@ const (
 // Passphrase asks for a passphrase. It returns an error if the terminal is not interactive.
 func (t *Terminal) Passphrase(what string) ([]byte, error) {
 	if !t.Interactive() {
-		return nil, errors.New("there is no terminal to ask at; load the key into an ssh-agent instead")
+		return nil, errors.New("no terminal to ask for the passphrase; load the key into an ssh-agent instead")
 	}
 	return t.Hidden("Passphrase for " + what)
 }
