@@ -83,8 +83,10 @@ func Write(w io.Writer, name string, suites []Suite) error {
 	var took time.Duration
 	for _, s := range suites {
 		one := suiteOf(s)
-		all.Tests, all.Failures, all.Errors, all.Skipped = all.Tests+
-			one.Tests, all.Failures+one.Failures, all.Errors+one.Errors, all.Skipped+one.Skipped
+		all.Tests += one.Tests
+		all.Failures += one.Failures
+		all.Errors += one.Errors
+		all.Skipped += one.Skipped
 		took += s.Took
 		all.Suites = append(all.Suites, one)
 	}
