@@ -183,7 +183,7 @@ func closeBody(r *http.Request) {
 	}
 }
 
-var errNoRoster = writ.Errorf(writ.CodeCertificateUntrusted, "no roster is known by which the server could be verified")
+var errNoRoster = writ.Errorf(writ.CodeCertificateUntrusted, "cannot verify the server without a roster")
 
 // mayBeOutdated reports whether a newer roster could change the result of the verification.
 func mayBeOutdated(err error) bool {
@@ -408,11 +408,11 @@ func get[T any](
 func Address(what, address string) (*url.URL, error) {
 	u, err := url.Parse(strings.TrimSuffix(address, "/"))
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return nil, writ.Errorf(writ.CodeUsage, "%q is no address of a %s", address, what).
+		return nil, writ.Errorf(writ.CodeUsage, "%q is not the address of a %s", address, what).
 			WithHint("it looks like https://writ.example.org:7440")
 	}
 	if u.Path != "" || u.RawQuery != "" || u.Fragment != "" {
-		return nil, writ.Errorf(writ.CodeUsage, "the address of a %s ends with its port, and this one goes on: %s", what,
+		return nil, writ.Errorf(writ.CodeUsage, "the address of a %s must end after the port: %s", what,
 			u.Redacted()).WithHint("it looks like https://writ.example.org:7440")
 	}
 	return u, nil
