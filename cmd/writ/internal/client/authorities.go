@@ -30,7 +30,7 @@ func AddAuthority(r *identity.Roster, name string, key ssh.PublicKey, g Authorit
 		return writ.Errorf(writ.CodeUsage, "the roster has no authority %q, so a key is needed", name).
 			WithHint("writ ca add %s --key FILE.pub", name)
 	case a == nil && len(g.Principals) == 0:
-		return writ.Errorf(writ.CodeUsage, "it is not said for which machine the authority may make certificates").
+		return writ.Errorf(writ.CodeUsage, "the machine that the authority may certify is missing").
 			WithHint("--user NAME, after `writ user add NAME --ci --role deployer --project PROJECT`")
 	case a == nil:
 		r.Authorities = append(r.Authorities, identity.Authority{Name: name, State: identity.Active, Key: key})
@@ -42,7 +42,7 @@ func AddAuthority(r *identity.Roster, name string, key ssh.PublicKey, g Authorit
 		return writ.Errorf(writ.CodeConflict, "the authority %s has another key", name).
 			WithHint("add one of another name, and then remove this one")
 	case len(g.Principals) == 0 && (len(g.KeyIDs) > 0 || g.AnyKeyID):
-		return writ.Errorf(writ.CodeUsage, "it is not said whose key ids are meant").WithHint("--user NAME")
+		return writ.Errorf(writ.CodeUsage, "--key-id needs the machine of the key ids").WithHint("--user NAME")
 	}
 	for _, other := range r.Authorities {
 		if other.Name != name && same(other.Key, a.Key) {
@@ -51,7 +51,7 @@ func AddAuthority(r *identity.Roster, name string, key ssh.PublicKey, g Authorit
 		}
 	}
 	if owner := PrincipalOf(r, a.Key); owner != "" {
-		return writ.Errorf(writ.CodeConflict, "the key belongs to %s: an authority has a key that signs nothing else", owner)
+		return writ.Errorf(writ.CodeConflict, "the key belongs to %s: the key of an authority must not sign anything else", owner)
 	}
 	for _, p := range g.Principals {
 		if err := certify(r, a, p, g); err != nil {
@@ -88,7 +88,7 @@ func certify(r *identity.Roster, a *identity.Authority, principal string, g Auth
 	case len(g.KeyIDs) > 0:
 		for _, pattern := range g.KeyIDs {
 			if !identity.ValidKeyIDPattern(pattern) {
-				return writ.Errorf(writ.CodeUsage, "--key-id: %q is no key id, nor the beginning of some", pattern).
+				return writ.Errorf(writ.CodeUsage, "--key-id: %q is not a key id or a key id pattern", pattern).
 					WithHint("write ci-1234, or repo:acme/shop:* with three characters or more, the last of them a mark, before the star")
 			}
 		}

@@ -76,7 +76,7 @@ func New(c config.Context, dir string, keys Keys) (*Client, error) {
 	}
 	API, err := apiclient.NewClient(c.Servers[0], apiclient.WithHTTPClient(doer))
 	if err != nil {
-		return nil, writ.Errorf(writ.CodeUsage, "%q is no address of a coordinator: %v", c.Servers[0], err)
+		return nil, writ.Errorf(writ.CodeUsage, "%q is not the address of a coordinator: %v", c.Servers[0], err)
 	}
 	if keys.Spec == "" {
 		keys.Spec = c.Key
@@ -306,7 +306,7 @@ func (c *Client) Submit(ctx context.Context, signed []byte) (writ.Submission, er
 		return s, err
 	}
 	e := writ.Errorf(writ.CodeUnreachable, "the coordinator did not answer; whether it took run %s is not known", run).
-		WithHint("`writ run show %s` says whether it did, as soon as one answers; the same signed text is never two runs",
+		WithHint("check with `writ run show %s` once a coordinator answers; submitting the same signed text again is safe",
 			run)
 	e.Err = err
 	return s, e
@@ -317,7 +317,7 @@ func (c *Client) refusedSubmission(ctx context.Context, signed []byte, said *wri
 	roster, err := c.Roster(ctx)
 	if err != nil {
 		return writ.Errorf(writ.CodeUnverified,
-			"the coordinator says that it is refused (%s: %s), and the roster cannot be asked for: %v",
+			"the coordinator reports a refusal (%s: %s), and the roster is unavailable: %v",
 			said.Code, said.Message, err)
 	}
 	to, err := newAnswerTo(roster, identity.ScriptNamespace, signed)

@@ -126,11 +126,11 @@ func (c *Client) findNode(
 		return found[0], nil
 	case len(found) > 1:
 		return writ.Node{}, writ.Errorf(writ.CodeConflict, "%d nodes of %s are called %q", len(found), dc.Name, name.Node).
-			WithHint("say --fingerprint, or use the id; `%s` shows both", list)
+			WithHint("add --fingerprint, or use the id; `%s` shows both", list)
 	case name.Fingerprint != "":
 		return writ.Node{}, writ.Errorf(writ.CodeNotFound, "%s has no node %q with the key %s", dc.Name, name.Node,
 			name.Fingerprint).
-			WithHint("compare the fingerprint with what the machine itself shows; `%s` shows who asks to be admitted", list)
+			WithHint("compare the fingerprint with the one that the machine shows; `%s` lists the nodes that wait for approval", list)
 	}
 	return writ.Node{}, writ.Errorf(writ.CodeNotFound, "there is no node %q in %s", name.Node, dc.Name).
 		WithHint("%s",

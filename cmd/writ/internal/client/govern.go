@@ -318,7 +318,7 @@ func AddCoordinator(r *identity.Roster, name string, key ed25519.PublicKey, urls
 		return nil
 	}
 	if have := r.Coordinators.Of(key); have != nil {
-		return writ.Errorf(writ.CodeConflict, "the key is that of the coordinator %s already", have.Name).
+		return writ.Errorf(writ.CodeConflict, "the key belongs to the coordinator %s already", have.Name).
 			WithHint("use another --data directory")
 	}
 	for _, u := range urls {

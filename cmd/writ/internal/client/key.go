@@ -95,7 +95,7 @@ func (k Keys) search(ctx context.Context, known func(ssh.PublicKey) bool) (*Key,
 	case ctx.Err() != nil || errors.Is(err, errAgentMute):
 		return nil, err
 	}
-	return nil, writ.Errorf(writ.CodeKeyUnusable, "there is no SSH key: neither %s nor one in an ssh-agent", path).
+	return nil, writ.Errorf(writ.CodeKeyUnusable, "missing SSH key: neither %s nor an ssh-agent has one", path).
 		WithHint("make one with `ssh-keygen -t ed25519`, or name one with --key")
 }
 
@@ -209,7 +209,7 @@ func (s Signatory) Counts(r *identity.Roster, now time.Time) error {
 	}
 	if c := s.Certificate(r); c != nil && !now.Before(c.Until) {
 		return writ.Errorf(writ.CodeExpired, "the %s expired on %s", c, c.Until.Format(time.RFC3339)).
-			WithHint("get a new one: what an expired certificate signs is refused")
+			WithHint("get a new one: signatures by an expired certificate are rejected")
 	}
 	return identity.CheckCertificate(r, cert, now)
 }
@@ -246,7 +246,7 @@ func (k Keys) fromAgent(ctx context.Context, wanted func(ssh.PublicKey) bool) (*
 		return nil, k.mute
 	}
 	if k.AgentSocket == "" {
-		return nil, writ.Errorf(writ.CodeKeyUnusable, "there is no ssh-agent: SSH_AUTH_SOCK is not set").
+		return nil, writ.Errorf(writ.CodeKeyUnusable, "missing ssh-agent: SSH_AUTH_SOCK is not set").
 			WithHint("eval $(ssh-agent) && ssh-add, or name a key file with --key")
 	}
 	session, err := dialAgent(ctx, k.AgentSocket, k.Waiting)
@@ -269,7 +269,7 @@ func chooseFromAgent(session *agentSession, wanted func(ssh.PublicKey) bool) (*K
 	i := slices.IndexFunc(keys, func(k identity.AgentKey) bool { return wanted == nil || wanted(k.Key) })
 	if i < 0 {
 		return nil, writ.Errorf(writ.CodeKeyUnusable, "the ssh-agent holds none of the keys that could sign here").
-			WithHint("`ssh-add -l` lists what it holds; add a key with ssh-add, or name a key file with --key")
+			WithHint("`ssh-add -l` lists its keys; add a key with ssh-add, or name a key file with --key")
 	}
 	signer, err := session.signer(keys[i].Key)
 	if err != nil {

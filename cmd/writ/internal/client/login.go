@@ -235,7 +235,7 @@ func clocksAgree(here, there time.Time) error {
 	}
 	const layout = "2006-01-02 15:04:05 MST"
 	return writ.Errorf(code,
-		"the clock of this machine says %s, and that of the coordinator %s: one of them is wrong by %s",
+		"the clock of this machine shows %s, the clock of the coordinator %s: one of them is wrong by %s",
 		here.UTC().Format(layout), there.UTC().Format(layout), off.Abs().Round(time.Second)).
 		WithHint("set the clock of this machine or of the other one; nothing was signed")
 }

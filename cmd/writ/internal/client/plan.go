@@ -51,7 +51,7 @@ func (o *Order) Bind(ctx context.Context, roster *identity.Roster, named string)
 	digits := strings.ToLower(strings.TrimSpace(named))
 	if len(digits) < MinPlanDigits || len(digits) > 2*len(writ.Digest{}) ||
 		strings.Trim(digits, "0123456789abcdef") != "" {
-		return writ.Errorf(writ.CodeUsage, "--plan %q: that is no digest of a plan", named).
+		return writ.Errorf(writ.CodeUsage, "--plan %q is not the digest of a plan", named).
 			WithHint("it is the 64 hex digits that `writ plan` shows, or at least the first %d of them", MinPlanDigits)
 	}
 	plan, err := o.Plan(ctx, roster)
@@ -68,7 +68,7 @@ func (o *Order) Bind(ctx context.Context, roster *identity.Roster, named string)
 		}
 		return writ.Errorf(writ.CodePlanMismatch, "the script plans as %s now, with %s, and not as %s", plan.Digest, seen,
 			digits).
-			WithHint("the script, a module, a parameter, the version of a secret, the project or the datacenter is another one than in the plan; `writ plan` shows what would be done now")
+			WithHint("the script, a module, a parameter, the version of a secret, the project or the datacenter differs from the plan; `writ plan` shows the current plan")
 	}
 	o.PlanDigest = plan.Digest
 	return nil
@@ -150,7 +150,7 @@ func (c *Client) preview(ctx context.Context, o Order, plan *scripts.Plan, newes
 	}
 	preview, err := api.Answer[writ.Preview](c.API.PreviewPlan(ctx, string(o.Datacenter), body))
 	if err == nil && !answers(preview, len(plan.Calls)) {
-		err = writ.Errorf(writ.CodeExecError, "the datacenter answered for other calls than those of the plan")
+		err = writ.Errorf(writ.CodeExecError, "the datacenter answered for calls outside the plan")
 	}
 	return preview, err
 }

@@ -54,7 +54,7 @@ func openAnswer(roster *identity.Roster, d *identity.Datacenter, text writ.Diges
 	case a.Text != text:
 		return writ.Answer{}, errors.New("its proof is about another text")
 	case (a.Refused == nil) == (a.Done == ""):
-		return writ.Answer{}, errors.New("its proof does not say whether it was done")
+		return writ.Answer{}, errors.New("its proof contains no decision")
 	}
 	return a, nil
 }
@@ -97,10 +97,10 @@ func (a *answerTo) done(said api.StatementAnswer) (api.StatementAnswer, writ.Ans
 	answer, err := openAnswer(a.roster, a.datacenter, a.text, said.Proof)
 	switch {
 	case err != nil:
-		return api.StatementAnswer{}, answer, unverified(a.datacenter, "the coordinator says %q: %v", said.Done, err)
+		return api.StatementAnswer{}, answer, unverified(a.datacenter, "the coordinator reports %q: %v", said.Done, err)
 	case answer.Refused != nil:
 		return api.StatementAnswer{}, answer, unverified(a.datacenter,
-			"the coordinator says %q, and the supervisor has signed that it refused: %s", said.Done, answer.Refused.Message)
+			"the coordinator reports %q, but the supervisor signed a refusal: %s", said.Done, answer.Refused.Message)
 	}
 	return api.StatementAnswer{Subject: answer.Subject, Done: answer.Done, Proof: said.Proof}, answer, nil
 }
@@ -120,16 +120,16 @@ func (a *answerTo) refused(said *writ.Error) error {
 	}
 	if a.datacenter == nil {
 		return unverified(nil,
-			"the coordinator says that it is refused (%s: %s), and the roster does not have its datacenter", said.Code,
+			"the coordinator reports a refusal (%s: %s), but the datacenter is not in the roster", said.Code,
 			said.Message)
 	}
 	answer, err := openAnswer(a.roster, a.datacenter, a.text, said.Proof)
 	switch {
 	case err != nil:
-		return unverified(a.datacenter, "the coordinator says that it is refused (%s: %s): %v", said.Code, said.Message, err)
+		return unverified(a.datacenter, "the coordinator reports a refusal (%s: %s): %v", said.Code, said.Message, err)
 	case answer.Refused == nil:
 		return unverified(a.datacenter,
-			"the coordinator says that it is refused (%s: %s), and the supervisor has signed what it did: %s",
+			"the coordinator reports a refusal (%s: %s), but the supervisor signed the result: %s",
 			said.Code, said.Message, answer.Done)
 	}
 	return proven(answer, said.Proof)
@@ -169,7 +169,7 @@ func (a *answerTo) verify() error {
 func Refusal(roster *identity.Roster, run api.Run) (*writ.Error, error) {
 	d := roster.Datacenter(run.Datacenter)
 	if d == nil {
-		return nil, unverified(nil, "the coordinator says that run %s is %s, and the roster has no datacenter %s", run.ID,
+		return nil, unverified(nil, "the coordinator reports that run %s is %s, and the roster has no datacenter %s", run.ID,
 			run.State, run.Datacenter)
 	}
 	said := new(writ.Error)
@@ -179,9 +179,9 @@ func Refusal(roster *identity.Roster, run api.Run) (*writ.Error, error) {
 	answer, err := openAnswer(roster, d, run.Payload, said.Proof)
 	switch {
 	case err != nil:
-		return nil, unverified(d, "the coordinator says that run %s is %s (%s): %v", run.ID, run.State, said.Message, err)
+		return nil, unverified(d, "the coordinator reports that run %s is %s (%s): %v", run.ID, run.State, said.Message, err)
 	case writ.RunIDOf(answer.Text) != run.ID || answer.Refused == nil:
-		return nil, unverified(d, "the coordinator says that run %s is %s, and its proof is about something else", run.ID,
+		return nil, unverified(d, "the coordinator reports that run %s is %s, and its proof is about something else", run.ID,
 			run.State)
 	}
 	return proven(answer, said.Proof), nil
@@ -193,7 +193,7 @@ func Refusal(roster *identity.Roster, run api.Run) (*writ.Error, error) {
 func Outcome(roster *identity.Roster, run api.Run) (writ.Summary, error) {
 	d := roster.Datacenter(run.Datacenter)
 	if d == nil {
-		return writ.Summary{}, unverified(nil, "the coordinator says that run %s is %s, and the roster has no datacenter %s",
+		return writ.Summary{}, unverified(nil, "the coordinator reports that run %s is %s, and the roster has no datacenter %s",
 			run.ID, run.State,
 			run.Datacenter)
 	}
@@ -212,12 +212,12 @@ func Outcome(roster *identity.Roster, run api.Run) (writ.Summary, error) {
 	s, err := openSigned[writ.Summary](d, envelope.Summary, run.Summary)
 	switch {
 	case err != nil:
-		return writ.Summary{}, unverified(d, "the coordinator says that run %s is %s: %v", run.ID, run.State, err)
+		return writ.Summary{}, unverified(d, "the coordinator reports that run %s is %s: %v", run.ID, run.State, err)
 	case s.Run != run.ID || writ.RunIDOf(s.Payload) != run.ID || s.Datacenter != d.ID:
-		return writ.Summary{}, unverified(d, "the coordinator says that run %s is %s, and its proof is about run %s", run.ID,
+		return writ.Summary{}, unverified(d, "the coordinator reports that run %s is %s, and its proof is about run %s", run.ID,
 			run.State, s.Run)
 	case string(s.State) != string(run.State):
-		return writ.Summary{}, unverified(d, "the coordinator says that run %s is %s, its datacenter has signed %s", run.ID,
+		return writ.Summary{}, unverified(d, "the coordinator reports that run %s is %s, its datacenter has signed %s", run.ID,
 			run.State, s.State)
 	}
 	return s, nil
@@ -264,7 +264,7 @@ func adoptedBy(roster *identity.Roster, d *identity.Datacenter, nonce []byte, li
 	a, err := openSigned[writ.Adoption](d, envelope.Adoption, list.Items[i].Proof)
 	switch {
 	case err != nil:
-		return 0, unverified(d, "the coordinator says that %s has answered: %v", d.Name, err)
+		return 0, unverified(d, "the coordinator reports an answer of %s: %v", d.Name, err)
 	case a.Cluster != roster.Cluster || a.Datacenter != d.ID:
 		return 0, unverified(d, "the coordinator shows the adoption of another datacenter for %s", d.Name)
 	case !bytes.Equal(a.Nonce, nonce):

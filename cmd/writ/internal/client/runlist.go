@@ -15,8 +15,8 @@ func AboutRuns(runs []api.Run, resume bool) (identity.Statement, error) {
 	for _, r := range runs {
 		if r.Datacenter != runs[0].Datacenter || r.Project != l.Project {
 			return identity.Statement{}, writ.Errorf(writ.CodeUsage,
-				"the runs are of several datacenters or projects, and one statement is about those of one").
-				WithHint("say which with --dc and --project")
+				"the runs belong to several datacenters or projects, and a statement covers only one").
+				WithHint("select one with --dc and --project")
 		}
 		l.Runs = append(l.Runs, identity.SawRun(r.ID, r.Script, resume, r.Ended))
 	}
@@ -64,8 +64,8 @@ func Selected(runs []api.Run, params api.ListRunsParams) error {
 			len(params.State) > 0 && !slices.Contains(params.State, api.RunState(r.State)) || differs(params.Script, r.Script) ||
 			differs(params.Deployment, r.Deployment) || params.Since != nil && r.Created.Before(*params.Since) {
 			return writ.Errorf(writ.CodeUnverified,
-				"the coordinator lists run %s (%s, %s), which is none of those that were asked for", r.ID, r.Script, r.State).
-				WithHint("ask another one with --server, and tell its operator; nothing was signed")
+				"the coordinator lists run %s (%s, %s), which was not requested", r.ID, r.Script, r.State).
+				WithHint("use another coordinator with --server, and inform the operator of this one; nothing was signed")
 		}
 	}
 	return nil

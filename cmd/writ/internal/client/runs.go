@@ -64,7 +64,7 @@ func (c *Client) runWith(ctx context.Context, prefix string) (writ.RunID, error)
 		if !r.ID.Valid() || !strings.HasPrefix(string(r.ID), prefix) {
 			return "", writ.Errorf(writ.CodeUnverified,
 				"the coordinator was asked for runs that begin with %s, and answers with %q", prefix, r.ID).
-				WithHint("ask another one with --server, and tell its operator")
+				WithHint("use another coordinator with --server, and inform the operator of this one")
 		}
 		candidates = append(candidates, fmt.Sprintf("%s (%s, %s)", r.ID, r.Script, r.State))
 	}
@@ -92,9 +92,9 @@ func (c *Client) newestRun(ctx context.Context) (writ.RunID, error) {
 		return "", writ.Errorf(writ.CodeNotFound, "there is no run yet, so none is %s", LastRun).
 			WithHint("`writ submit FILE` makes one")
 	case !page.Items[0].ID.Valid():
-		return "", writ.Errorf(writ.CodeUnverified, "the coordinator answers with a run %q, which is no id",
+		return "", writ.Errorf(writ.CodeUnverified, "the coordinator answers with an invalid run id %q",
 			page.Items[0].ID).
-			WithHint("ask another one with --server, and tell its operator")
+			WithHint("use another coordinator with --server, and inform the operator of this one")
 	}
 	return page.Items[0].ID, nil
 }

@@ -48,7 +48,7 @@ func ParseModules(words []string) (Modules, error) {
 			return nil, writ.Errorf(writ.CodeUsage, "--module %q: a module of this name is built in", name).
 				WithHint("choose another name, like site/%s", name)
 		case !moduleName.MatchString(name):
-			return nil, writ.Errorf(writ.CodeUsage, "--module %q is no proper name for a module", name).
+			return nil, writ.Errorf(writ.CodeUsage, "--module %q is not a valid module name", name).
 				WithHint("it looks like site/net@2")
 		}
 		modules[name] = file

@@ -111,7 +111,7 @@ func unresolved(name string, err error) error {
 		return err
 	}
 	e.Message = "the newest version of the secret " + name + " is not known: " + e.Message
-	e.Hint, e.Err = "if you know it, say --secret "+name+"@VERSION", errors.Unwrap(err)
+	e.Hint, e.Err = "if you know it, use --secret "+name+"@VERSION", errors.Unwrap(err)
 	return &e
 }
 
@@ -172,7 +172,7 @@ func (c *Client) RemoveSecret(
 	if have == 0 {
 		return api.StatementAnswer{}, writ.Errorf(writ.CodeSecretUnknown, "the project has no secret %s in this datacenter",
 			name).
-			WithHint("%s", meant.Hint(name, slices.Sorted(maps.Keys(newest)), "`writ secret list` shows what there is"))
+			WithHint("%s", meant.Hint(name, slices.Sorted(maps.Keys(newest)), "`writ secret list` shows the secrets"))
 	}
 	if version == 0 {
 		version = have

@@ -44,7 +44,7 @@ func (c *Client) standing(ctx context.Context, roster *identity.Roster, run api.
 	stands, err := openSigned[link.RunStanding](d, envelope.RunStanding, answer.Proof)
 	switch {
 	case err != nil:
-		return link.RunStanding{}, unverified(d, "the coordinator says that %s has answered how run %s stands: %v", d.Name,
+		return link.RunStanding{}, unverified(d, "the coordinator reports an answer of %s on the state of run %s: %v", d.Name,
 			run.ID, err)
 	case stands.Cluster != roster.Cluster || stands.Datacenter != d.ID || stands.Run != run.ID:
 		return link.RunStanding{}, unverified(d, "the coordinator shows how another run stands, for run %s", run.ID)
@@ -65,7 +65,7 @@ func (c *Client) NodeStanding(ctx context.Context, roster *identity.Roster, n wr
 	if writ.CodeOf(err) == writ.CodeVerbUnsupported {
 		return link.NodeStanding{}, writ.Errorf(writ.CodeVerbUnsupported,
 			"the supervisor of node %s is of an earlier version, which does not sign how a node stands", n.Name).
-			WithHint("upgrade it; until then look at what runs on the machine itself")
+			WithHint("upgrade it; until then, check the machine itself")
 	}
 	if err != nil {
 		return link.NodeStanding{}, err
@@ -74,7 +74,7 @@ func (c *Client) NodeStanding(ctx context.Context, roster *identity.Roster, n wr
 	stands, err := openSigned[link.NodeStanding](d, envelope.NodeStanding, answer.Proof)
 	switch {
 	case err != nil:
-		return link.NodeStanding{}, unverified(d, "the coordinator says that %s has answered how node %s stands: %v", d.Name,
+		return link.NodeStanding{}, unverified(d, "the coordinator reports an answer of %s on the state of node %s: %v", d.Name,
 			n.Name, err)
 	case stands.Cluster != roster.Cluster || stands.Datacenter != d.ID || stands.Node != n.ID || stands.Name != n.Name ||
 		stands.Key != n.Key:
@@ -105,7 +105,7 @@ func (c *Client) Tokens(
 	stands, err := openSigned[link.TokenStanding](d, envelope.TokenStanding, answer.Proof)
 	switch {
 	case err != nil:
-		return nil, unverified(d, "the coordinator says that %s has answered which tokens it has: %v", d.Name, err)
+		return nil, unverified(d, "the coordinator reports an answer of %s with its tokens: %v", d.Name, err)
 	case stands.Cluster != roster.Cluster || stands.Datacenter != d.ID:
 		return nil, unverified(d, "the coordinator shows the tokens of another datacenter, for %s", d.Name)
 	case !bytes.Equal(stands.Nonce, nonce):
@@ -133,7 +133,7 @@ func (c *Client) Holds(
 		&api.GetHoldStandingParams{Nonce: hex.EncodeToString(nonce), Project: projects}))
 	if writ.CodeOf(err) == writ.CodeVerbUnsupported {
 		return nil, writ.Errorf(writ.CodeVerbUnsupported,
-			"its supervisor is of an earlier version, which does not sign what is on hold: upgrade it")
+			"its supervisor is of an earlier version, which does not sign its holds: upgrade it")
 	}
 	if err != nil {
 		return nil, err
@@ -141,13 +141,13 @@ func (c *Client) Holds(
 	stands, err := openSigned[link.HoldStanding](d, envelope.HoldStanding, answer.Proof)
 	switch {
 	case err != nil:
-		return nil, unverified(d, "the coordinator says that %s has answered what is on hold there: %v", d.Name, err)
+		return nil, unverified(d, "the coordinator reports an answer of %s with its holds: %v", d.Name, err)
 	case stands.Cluster != roster.Cluster || stands.Datacenter != d.ID:
-		return nil, unverified(d, "the coordinator shows what is on hold in another datacenter, for %s", d.Name)
+		return nil, unverified(d, "the coordinator shows the holds of another datacenter for %s", d.Name)
 	case !slices.Equal(stands.Projects, projects):
 		return nil, unverified(d, "the coordinator has asked %s about other projects than you did", d.Name)
 	case !bytes.Equal(stands.Nonce, nonce):
-		return nil, unverified(d, "the coordinator shows what was on hold in %s earlier", d.Name)
+		return nil, unverified(d, "the coordinator shows earlier holds of %s", d.Name)
 	}
 	holds := []api.Hold{}
 	for _, h := range stands.Holds {

@@ -19,7 +19,7 @@ type Destruction struct {
 }
 
 // namesHint explains how to name targets.
-const namesHint = "name what it may destroy: --destructive=volume/web-0,volume/data-* (a name ends in * if more may follow)"
+const namesHint = "name the targets: --destructive=volume/web-0,volume/data-* (a name ends in * if more may follow)"
 
 // NameTargets sets the targets that the order's script may destroy: those named by the user, or those found in the plan
 // and text of the script. The error is DESTRUCTIVE_DENIED if the script destroys data without the flag, destroys a
@@ -39,7 +39,7 @@ func (o *Order) NameTargets(ctx context.Context, roster *identity.Roster, d Dest
 	case !d.Said && all:
 		return writ.Errorf(writ.CodeDestructiveDenied, "%s may delete or overwrite data: %s", o.Script.Path,
 			strings.Join(targets, " ")).
-			WithHint("say --destructive if that is meant")
+			WithHint("confirm with --destructive")
 	case !d.Said:
 		return writ.Errorf(writ.CodeDestructiveDenied,
 			"%s may delete or overwrite data, and not all of it can be told before it runs%s",

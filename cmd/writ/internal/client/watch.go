@@ -126,7 +126,7 @@ func (c *Client) Payload(ctx context.Context, run api.Run) (*identity.Payload, e
 // anotherRun returns the error for an answer about another run.
 func anotherRun(asked, got writ.RunID) error {
 	return writ.Errorf(writ.CodeUnverified, "the coordinator was asked for run %s and answered with run %s", asked, got).
-		WithHint("do not believe this coordinator; use another one with --server, and tell its operator")
+		WithHint("do not trust this coordinator; use another one with --server, and inform its operator")
 }
 
 // Calls returns all calls of a run.
@@ -274,7 +274,7 @@ func (c *Client) stream(ctx context.Context, id writ.RunID, last *int64, w Watch
 		}
 		*last = m.ID
 		if m.Reset { // earlier events are missing from the stream
-			return writ.Errorf(writ.CodeUnreachable, "the coordinator has forgotten what came after the last event")
+			return writ.Errorf(writ.CodeUnreachable, "the coordinator no longer has the events after the last one")
 		}
 		w.Event(m.Event)
 		if m.Event.Run != nil && m.Event.Run.State.Ended() ||
