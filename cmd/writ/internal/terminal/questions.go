@@ -36,13 +36,13 @@ func (t *Terminal) Hidden(what string) ([]byte, error) {
 	defer fmt.Fprintln(t.Err)
 	before, err := term.GetState(t.In.Fd())
 	if err != nil {
-		return nil, fmt.Errorf("hide what is typed: %w", err)
+		return nil, fmt.Errorf("disable the echo: %w", err)
 	}
 	silent := *before
 	silent.Lflag = silent.Lflag&^unix.ECHO | unix.ICANON | unix.ISIG
 	silent.Iflag |= unix.ICRNL
 	if err := term.SetState(t.In.Fd(), &silent); err != nil {
-		return nil, fmt.Errorf("hide what is typed: %w", err)
+		return nil, fmt.Errorf("disable the echo: %w", err)
 	}
 	defer func() { _ = term.SetState(t.In.Fd(), before) }() // it fails only if the terminal is gone
 	return t.line(maxHidden)
