@@ -117,7 +117,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.URL.Scheme != "https" && !reach.Loopback(r.URL.Hostname()) {
 		closeBody(r)
 		return nil, writ.Errorf(writ.CodeUsage,
-			"%s://%s is not on this machine, and what is sent there would not be encrypted", r.URL.Scheme, r.URL.Host).
+			"%s://%s is not on this machine, and requests to it would not be encrypted", r.URL.Scheme, r.URL.Host).
 			WithHint("use its https:// address")
 	}
 	t.verifyAnew()
