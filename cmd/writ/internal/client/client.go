@@ -280,7 +280,7 @@ func unknownKey(key *Key) error {
 		return writ.Errorf(writ.CodeSignerUnknown,
 			"the roster has no authority that may make the certificate %q of %s for %q",
 			cert.KeyId, key.Spec, strings.Join(cert.ValidPrincipals, ", ")).
-			WithHint("`writ ca list` shows what each authority may make; the certificate names a machine of the roster as its principal")
+			WithHint("`writ ca list` shows the certificates that each authority may make; the certificate names a machine of the roster as its principal")
 	}
 	return writ.Errorf(writ.CodeSignerUnknown, "the roster does not know the key %s", key.Spec).
 		WithHint("a root operator adds you: writ user add NAME --key '%s' --role deployer --project NAME",

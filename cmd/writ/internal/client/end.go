@@ -73,7 +73,7 @@ func (c *Client) endOf(ctx context.Context, roster *identity.Roster, run api.Run
 		return End{Summary: summary, Unsure: err}, false, nil
 	case stands.Summary != writ.DigestOf(run.Summary):
 		return End{}, true, unverified(roster.Datacenter(run.Datacenter),
-			"the coordinator shows an earlier end of run %s; its datacenter says that it is %s "+
+			"the coordinator shows an earlier end of run %s; its datacenter reports that it is %s "+
 				"now, and was resumed %d times", run.ID, stands.State, stands.Resumes)
 	}
 	return End{Summary: summary}, false, nil

@@ -42,11 +42,11 @@ func (o *Order) NameTargets(ctx context.Context, roster *identity.Roster, d Dest
 			WithHint("confirm with --destructive")
 	case !d.Said:
 		return writ.Errorf(writ.CodeDestructiveDenied,
-			"%s may delete or overwrite data, and not all of it can be told before it runs%s",
+			"%s may delete or overwrite data, and some targets are unknown before it runs%s",
 			o.Script.Path, among(targets)).
 			WithHint(namesHint)
 	case len(d.Named) == 0 && !all:
-		return writ.Errorf(writ.CodeDestructiveDenied, "not all that %s may destroy can be told before it runs%s",
+		return writ.Errorf(writ.CodeDestructiveDenied, "some targets that %s may destroy are unknown before it runs%s",
 			o.Script.Path, among(targets)).
 			WithHint(namesHint)
 	case len(d.Named) == 0:
