@@ -51,7 +51,8 @@ func AddAuthority(r *identity.Roster, name string, key ssh.PublicKey, g Authorit
 		}
 	}
 	if owner := PrincipalOf(r, a.Key); owner != "" {
-		return writ.Errorf(writ.CodeConflict, "the key belongs to %s: the key of an authority must not sign anything else", owner)
+		return writ.Errorf(writ.CodeConflict, "the key belongs to %s: the key of an authority must not sign anything else",
+			owner)
 	}
 	for _, p := range g.Principals {
 		if err := certify(r, a, p, g); err != nil {

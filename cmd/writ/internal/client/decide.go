@@ -130,7 +130,8 @@ func (c *Client) findNode(
 	case name.Fingerprint != "":
 		return writ.Node{}, writ.Errorf(writ.CodeNotFound, "%s has no node %q with the key %s", dc.Name, name.Node,
 			name.Fingerprint).
-			WithHint("compare the fingerprint with the one that the machine shows; `%s` lists the nodes that wait for approval", list)
+			WithHint("compare the fingerprint with the one that the machine shows; `%s` lists the nodes that wait for approval",
+				list)
 	}
 	return writ.Node{}, writ.Errorf(writ.CodeNotFound, "there is no node %q in %s", name.Node, dc.Name).
 		WithHint("%s",

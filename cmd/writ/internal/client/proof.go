@@ -193,7 +193,8 @@ func Refusal(roster *identity.Roster, run api.Run) (*writ.Error, error) {
 func Outcome(roster *identity.Roster, run api.Run) (writ.Summary, error) {
 	d := roster.Datacenter(run.Datacenter)
 	if d == nil {
-		return writ.Summary{}, unverified(nil, "the coordinator reports that run %s is %s, and the roster has no datacenter %s",
+		return writ.Summary{}, unverified(nil,
+			"the coordinator reports that run %s is %s, and the roster has no datacenter %s",
 			run.ID, run.State,
 			run.Datacenter)
 	}
@@ -214,10 +215,12 @@ func Outcome(roster *identity.Roster, run api.Run) (writ.Summary, error) {
 	case err != nil:
 		return writ.Summary{}, unverified(d, "the coordinator reports that run %s is %s: %v", run.ID, run.State, err)
 	case s.Run != run.ID || writ.RunIDOf(s.Payload) != run.ID || s.Datacenter != d.ID:
-		return writ.Summary{}, unverified(d, "the coordinator reports that run %s is %s, and its proof is about run %s", run.ID,
+		return writ.Summary{}, unverified(d, "the coordinator reports that run %s is %s, and its proof is about run %s",
+			run.ID,
 			run.State, s.Run)
 	case string(s.State) != string(run.State):
-		return writ.Summary{}, unverified(d, "the coordinator reports that run %s is %s, its datacenter has signed %s", run.ID,
+		return writ.Summary{}, unverified(d, "the coordinator reports that run %s is %s, its datacenter has signed %s",
+			run.ID,
 			run.State, s.State)
 	}
 	return s, nil

@@ -74,7 +74,8 @@ func (c *Client) NodeStanding(ctx context.Context, roster *identity.Roster, n wr
 	stands, err := openSigned[link.NodeStanding](d, envelope.NodeStanding, answer.Proof)
 	switch {
 	case err != nil:
-		return link.NodeStanding{}, unverified(d, "the coordinator reports an answer of %s on the state of node %s: %v", d.Name,
+		return link.NodeStanding{}, unverified(d, "the coordinator reports an answer of %s on the state of node %s: %v",
+			d.Name,
 			n.Name, err)
 	case stands.Cluster != roster.Cluster || stands.Datacenter != d.ID || stands.Node != n.ID || stands.Name != n.Name ||
 		stands.Key != n.Key:
