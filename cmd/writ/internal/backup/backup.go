@@ -228,7 +228,8 @@ func (w *writer) addFile(path, name string) error {
 func Restore(ctx context.Context, file, dir string) (m Manifest, err error) {
 	in, err := os.Open(file)
 	if err != nil {
-		return m, writ.Errorf(writ.CodeUsage, "read the backup: %v", err).WithHint("FILE must be a file written by writ backup")
+		return m, writ.Errorf(writ.CodeUsage, "read the backup: %v", err).
+			WithHint("FILE must be a file written by writ backup")
 	}
 	defer in.Close()
 	if there, err := os.ReadDir(dir); err == nil && len(there) > 0 {
