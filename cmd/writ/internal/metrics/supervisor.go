@@ -39,7 +39,8 @@ var (
 	supCalls = metric("writ_supervisor_calls",
 		"Open calls by state: planned (not sent), queued (sent), running (started).", "state")
 	supOldest = metric("writ_supervisor_oldest_call_seconds",
-		"Age of the oldest call by state, or 0: waiting (no node), planned (has a node), queued (sent), running (started).", "state")
+		"Age of the oldest call by state, or 0: waiting (no node), planned (has a node), queued (sent), running (started).",
+		"state")
 	supPasses = metric("writ_supervisor_pass_seconds",
 		"Duration of script evaluations, including the wait for a free evaluator.")
 	supCrashes = metric("writ_supervisor_pass_failures_total", "Script evaluations without a result, by code.",
