@@ -1,4 +1,4 @@
-// Package bound limits texts and values before the supervisor stores them. It does not know their meaning.
+// Package bound limits texts and values before the supervisor stores them, without interpreting them.
 package bound
 
 import (
@@ -29,7 +29,7 @@ func Standing(s writ.Standing) writ.Standing {
 	return s
 }
 
-// Error returns an error with the code, message and hint of another, shortened, and with nothing else of it.
+// Error returns a copy of err with only its code, message and hint, the texts shortened.
 func Error(err *writ.Error) *writ.Error {
 	return &writ.Error{Code: err.Code, Message: Clip(err.Message, MaxText), Hint: Clip(err.Hint, MaxText)}
 }

@@ -1,5 +1,5 @@
-// Package hold keeps the decisions about work that must not start, and the rules for new decisions. It does not know the
-// signatures of the decisions, nor how a run waits.
+// Package hold keeps the decisions that hold or release work, and the rules for new decisions. Signatures of decisions
+// and the waiting of runs are handled elsewhere.
 package hold
 
 import (
@@ -13,24 +13,24 @@ import (
 	"writ/supervisor/placement"
 )
 
-// Limits of the decisions about deployments, for a project and in all. The numbers of projects and operations are limited
-// already. Members of a project must not prevent an operator from holding a wider scope.
+// Limits of the decisions about deployments, per project and in total. The numbers of projects and operations are
+// limited already. Members of a project must not use up the space that an operator needs to hold a wider scope.
 const (
 	maxHeldDeployments    = 20
 	maxHeldDeploymentsAll = 2000
 )
 
-// Decisions are the decisions in the journal. It is safe for concurrent use. Make it with New.
+// Decisions holds the decisions of the journal in memory. It is safe for concurrent use. Create it with New.
 type Decisions struct {
-	datacenter func() string // its name
+	datacenter func() string // name of the datacenter
 	now        atomic.Pointer[snapshot]
 }
 
 type snapshot struct {
 	all      identity.Holds
 	revision int64                             // of the newest decision
-	wide     identity.Holds                    // decisions about no project
-	of       map[writ.ProjectID]identity.Holds // decisions about a project, and wide; only projects with own decisions
+	wide     identity.Holds                    // decisions without a project
+	of       map[writ.ProjectID]identity.Holds // by project: its decisions and wide; only projects with decisions
 	changes  int                               // since this supervisor started
 }
 
@@ -41,7 +41,7 @@ func New(datacenter func() string) *Decisions {
 	return h
 }
 
-// Set replaces the decisions. changes counts the replacements since this supervisor started.
+// Set replaces the decisions. changes is the number of decisions since this supervisor started.
 func (h *Decisions) Set(all identity.Holds, revision int64, changes int) {
 	next := &snapshot{all: all, revision: revision, of: make(map[writ.ProjectID]identity.Holds), changes: changes}
 	for _, d := range all {
@@ -61,7 +61,7 @@ func (h *Decisions) Set(all identity.Holds, revision int64, changes int) {
 	h.now.Store(next)
 }
 
-// Over returns a hold that covers work, nil if there is none.
+// Over returns a hold that covers work, or nil.
 func (h *Decisions) Over(work identity.Scope) *identity.Hold {
 	now := h.now.Load()
 	if some, has := now.of[work.Project]; has {
@@ -70,12 +70,12 @@ func (h *Decisions) Over(work identity.Scope) *identity.Hold {
 	return now.wide.First(work)
 }
 
-// AboutDeployments reports whether there are decisions about deployments of a project.
+// AboutDeployments reports whether a deployment of the project has a decision.
 func (h *Decisions) AboutDeployments(project writ.ProjectID) bool {
 	return slices.ContainsFunc(h.now.Load().of[project], func(d identity.Hold) bool { return d.Deployment != "" })
 }
 
-// Reason returns the reason of runs and calls under a hold.
+// Reason returns the wait reason of runs and calls under a hold.
 func (h *Decisions) Reason(by *identity.Hold) writ.Reason {
 	hold, last := by.Scope.Reason(h.datacenter(), by.ProjectName), by.Last()
 	hold.By, hold.Since, hold.Text = last.Signer, last.Time.UTC().Truncate(time.Microsecond), last.Reason
@@ -91,7 +91,7 @@ func (h *Decisions) Changes() int { return h.now.Load().changes }
 // All returns all decisions.
 func (h *Decisions) All() identity.Holds { return h.now.Load().all }
 
-// CheckRoom returns an error if there are too many decisions for another one about next.
+// CheckRoom returns an error if the limits do not allow another decision about next.
 func CheckRoom(all identity.Holds, next identity.Scope) error {
 	if next.Deployment == "" {
 		return nil
@@ -112,8 +112,8 @@ func CheckRoom(all identity.Holds, next identity.Scope) error {
 		WithHint("hold the project as a whole")
 }
 
-// IsForgotten reports whether a release has no effect any more: everything that was signed before it has expired, and it
-// exempts its scope from no wider hold.
+// IsForgotten reports whether a release can be deleted: every statement signed before it has expired, and it does not
+// exempt its scope from a wider hold.
 func IsForgotten(all identity.Holds, h identity.Hold, now time.Time) bool {
 	if h.Held || now.Before(h.Last().Time.Add(identity.MaxValidity+2*identity.Skew)) {
 		return false

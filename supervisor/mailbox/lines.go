@@ -15,12 +15,12 @@ const (
 	// three quarters of all steps; see fair.May. Steps share processors, rounds of the evaluator and commits: beside 96
 	// steps of one project, a step of another project took three times as long, and the first project was no faster.
 	maxStepsBeside = 18
-	// maxUnknown limits the runs of a line that are looked up together.
+	// maxUnknown limits the unknown runs per lookup.
 	maxUnknown = 100
 )
 
 // lines orders the runs that wait for a step. Each project has a line. The project with the fewest concurrent steps is
-// served first, because a step may wait long for the evaluator. The lock of the Scheduler guards it.
+// served first, because a step may wait a long time for the evaluator. The Scheduler's lock guards it.
 type lines struct {
 	ready map[writ.ProjectID][]writ.RunID
 	order []writ.ProjectID       // keys of ready, the last served one at the end
@@ -34,14 +34,15 @@ func newLines() lines {
 	}
 }
 
-// Forged is the line of runs whose records were changed by another program. Their steps report that.
+// Forged is the line of runs with records that another program changed. Their steps report the error.
 const Forged writ.ProjectID = "!"
 
-// unknown returns the line of runs that a node named and whose projects are not known yet. Each node has such a line,
-// because a node can name any number of runs and must not delay the runs that other nodes name.
+// unknown returns the line for runs that a node named before their projects are known. Each node has its own line,
+// because a node can name any number of runs and must not delay runs named by other nodes.
 func unknown(node writ.NodeID) writ.ProjectID { return writ.ProjectID("?" + node) }
 
-// isUnknown reports whether the projects of a line's runs are unknown. The line "" has runs that no node named.
+// isUnknown reports whether a line holds runs with unknown projects. The line "" holds unknown runs that were not named
+// by a node.
 func isUnknown(line writ.ProjectID) bool { return line == "" || line[0] == '?' }
 
 // add appends a run to a line.
@@ -52,8 +53,8 @@ func (l *lines) add(line writ.ProjectID, run writ.RunID) {
 	l.ready[line] = append(l.ready[line], run)
 }
 
-// next removes the run of the next step and counts the step. If lookUp is set, it removes several runs of an unknown
-// line. It returns no runs if no line may have a step.
+// next removes the run of the next step from its line and counts the step. If lookUp is set and the line is unknown, it
+// removes up to maxUnknown runs for one lookup. It returns no runs if no line may have another step.
 func (l *lines) next(lookUp bool) (line writ.ProjectID, runs []writ.RunID) {
 	first, free := -1, l.free()
 	for i, line := range l.order {
@@ -80,7 +81,7 @@ func (l *lines) next(lookUp bool) (line writ.ProjectID, runs []writ.RunID) {
 	return line, runs
 }
 
-// end uncounts a step.
+// end subtracts an ended step of a line.
 func (l *lines) end(line writ.ProjectID) {
 	if l.under[line]--; l.under[line] == 0 {
 		delete(l.under, line)

@@ -9,8 +9,8 @@ import (
 	"writ/supervisor/mail"
 )
 
-// Run starts steps until ctx ends, and waits for the running ones. A goroutine is used for many steps, because its stack
-// grows during a step, and each growth copies it.
+// Run starts steps until ctx ends, then waits for the running ones. Goroutines are reused, because a stack grows during
+// a step, and each growth copies it.
 func (s *Scheduler) Run(ctx context.Context) error {
 	var group sync.WaitGroup
 	defer group.Wait()
@@ -44,7 +44,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	}
 }
 
-// serve gives a run its step, or looks up the projects of runs.
+// serve runs the step of a run, or looks up the projects of unknown runs.
 func (s *Scheduler) serve(ctx context.Context, d due) {
 	if d.unknown != nil {
 		s.lookUp(ctx, d.unknown)
@@ -54,7 +54,7 @@ func (s *Scheduler) serve(ctx context.Context, d due) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.lines.end(d.line)
-	s.signal() // a line may have waited for this
+	s.signal() // another line may wait for this slot
 }
 
 // lookUp moves runs to the lines of their projects. Mail for unknown runs is dropped without a step, because a node can

@@ -1,5 +1,5 @@
-// Package mailbox collects the mail of runs and schedules their steps: one step of a run at a time, fair between
-// projects. It does not know what a step does.
+// Package mailbox collects the mail of runs and schedules their steps. A run has at most one step at a time, and the
+// steps are shared fairly between projects. The function passed to New implements the step.
 package mailbox
 
 import (
@@ -14,22 +14,22 @@ import (
 	"writ/supervisor/mail"
 )
 
-// maxSpokenOf limits the runs in the unknown line of a node. Messages about further runs are dropped; the node repeats
-// them.
+// maxSpokenOf limits the unknown runs of a node that wait for a lookup. Messages about further unknown runs are
+// dropped; the node repeats them.
 const maxSpokenOf = 10_000
 
-// Scheduler gives each run its mail. Mail that arrives during a step waits for the next step of the run and comes
-// together. Make it with New.
+// Scheduler runs steps with the mail of each run. Mail that arrives during a step is collected for the run's next step.
+// Create it with New.
 type Scheduler struct {
-	// Owners returns the projects of runs that were not announced with Begin. Unknown runs are omitted. If it is nil, runs
-	// are not looked up.
+	// Owners returns the projects of runs that were not announced with Begin. Unknown runs are omitted. If Owners is
+	// nil, runs are not looked up.
 	Owners func(runs []writ.RunID) (map[writ.RunID]writ.ProjectID, error)
 	// Drop receives the results for unknown runs.
 	Drop func(results []mail.Arrival)
 
 	take   func(ctx context.Context, run writ.RunID, m mail.Mail) error
 	log    *slog.Logger
-	errors limit.Lines // logged errors, by code
+	errors limit.Lines // limits log lines, by error code
 	wake   chan struct{}
 
 	mu      sync.Mutex
@@ -38,15 +38,15 @@ type Scheduler struct {
 	stalled map[writ.RunID]bool // runs whose last step failed; Retry repeats them
 }
 
-// box is the mail of a run with or without a step.
+// box holds the mail of a run that has or awaits a step, or that is stalled.
 type box struct {
-	line  writ.ProjectID // the project of the run, or the line in which its project is looked up
+	line  writ.ProjectID // project of the run, or the line of unknown runs that it waits in
 	busy  bool
 	mails []mail.Mail
-	held  map[resultID]bool // results in mails or in the current step; nil if there were none
+	held  map[resultID]bool // results in mails or in the current step; nil without results
 }
 
-// resultID identifies a result. Nodes repeat results until they are acknowledged.
+// resultID identifies a result. It detects repetitions: a node resends a result until it is acknowledged.
 type resultID struct {
 	mail.Active
 	job writ.Digest
@@ -64,8 +64,8 @@ func New(take func(ctx context.Context, run writ.RunID, m mail.Mail) error, log 
 	}
 }
 
-// Begin gives a new run its first step. Before that, keep may store the run for the step. keep is not called if the run
-// is known already, because its step may have started.
+// Begin schedules the first step of a new run. Before that, it calls keep, which may store the run in memory for the
+// step. If the run already has a box, its step may have started, and keep is not called.
 func (s *Scheduler) Begin(run writ.RunID, project writ.ProjectID, keep func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -76,14 +76,14 @@ func (s *Scheduler) Begin(run writ.RunID, project writ.ProjectID, keep func()) {
 	s.put(run, project, mail.Mail{})
 }
 
-// Post gives mail to a run.
+// Post adds mail for a run.
 func (s *Scheduler) Post(run writ.RunID, m mail.Mail) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.put(run, "", m)
 }
 
-// PostResult gives a result to a run. It reports false and keeps nothing if the run holds the result already, or if too
+// PostResult adds a result for a run. It returns false, and drops the result, if the run already holds it or if too
 // many unknown runs of the node wait.
 func (s *Scheduler) PostResult(a mail.Arrival) bool {
 	s.mu.Lock()
@@ -93,7 +93,8 @@ func (s *Scheduler) PostResult(a mail.Arrival) bool {
 	return !known && s.PostFrom(a.Node, a.Result.Run, mail.Mail{Results: []mail.Arrival{a}})
 }
 
-// PostFrom gives a run the mail of a node. It reports false and drops the mail if too many unknown runs of the node wait.
+// PostFrom adds mail from a node for a run. It returns false, and drops the mail, if too many unknown runs of the node
+// wait.
 func (s *Scheduler) PostFrom(node writ.NodeID, run writ.RunID, m mail.Mail) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -105,7 +106,7 @@ func (s *Scheduler) PostFrom(node writ.NodeID, run writ.RunID, m mail.Mail) bool
 	return true
 }
 
-// put adds mail to the box of a run. A run without a box waits in line. The caller holds the lock.
+// put adds mail to the box of a run. A run without a box is queued in line. The caller holds the lock.
 func (s *Scheduler) put(run writ.RunID, line writ.ProjectID, m mail.Mail) {
 	b := s.boxes[run]
 	if b == nil {
@@ -170,8 +171,8 @@ func (s *Scheduler) Retry() {
 	s.signal()
 }
 
-// Slowed notes that a step waits for a rate limit of its project, until resume is called. Meanwhile the project gets no
-// more steps than beside other projects: they would wait as well and then continue all at once.
+// Slowed records that a step waits for a rate limit of its project, until resume is called. Until then the project gets
+// at most maxStepsBeside concurrent steps: further steps would wait as well and then continue all at once.
 func (s *Scheduler) Slowed(project writ.ProjectID) (resume func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -186,7 +187,7 @@ func (s *Scheduler) Slowed(project writ.ProjectID) (resume func()) {
 	}
 }
 
-// queue lets a run wait for a step. The caller holds the lock.
+// queue adds a run to its line and wakes Run. The caller holds the lock.
 func (s *Scheduler) queue(run writ.RunID) {
 	s.lines.add(s.boxes[run].line, run)
 	s.signal()
@@ -199,7 +200,7 @@ func (s *Scheduler) signal() {
 	}
 }
 
-// due is a run with the mail of its step. If unknown is set, it is the runs of a line that are looked up.
+// due is a run with the mail for its step. If unknown is set, it stands for a lookup of these runs instead.
 type due struct {
 	run     writ.RunID
 	line    writ.ProjectID
@@ -207,7 +208,7 @@ type due struct {
 	unknown []due
 }
 
-// next removes the next step from its line.
+// next removes the run of the next step, or the runs of the next lookup, from their line. It marks them busy.
 func (s *Scheduler) next() (due, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -228,11 +229,11 @@ func (s *Scheduler) next() (due, bool) {
 	return all[0], true
 }
 
-// maxStepResults limits the results of a step. A step is one transaction, which delays other writers. Further results
-// come in the next step of the run, after steps of other projects.
+// maxStepResults limits the results per step. A step is one transaction and delays other writers. Further results are
+// applied in the run's next step, after steps of other projects.
 const maxStepResults = 250
 
-// portion divides mails into those of the next step and the rest. It does not split mail with Done.
+// portion splits mails into the mails for the next step and the rest. It does not split mail with Done.
 func portion(mails []mail.Mail) (now, rest []mail.Mail) {
 	results := 0
 	for i, m := range mails {
@@ -245,14 +246,14 @@ func portion(mails []mail.Mail) (now, rest []mail.Mail) {
 			return mails[:at:at], mails[at:]
 		}
 		first := mail.Mail{Results: m.Results[:room:room]}
-		m.Results = slices.Clone(m.Results[room:]) // the other fields stay behind the results, which they may concern
+		m.Results = slices.Clone(m.Results[room:]) // the other fields stay behind the results, which they may refer to
 		return append(slices.Clone(mails[:i]), first), append([]mail.Mail{m}, mails[i+1:]...)
 	}
 	return mails, nil
 }
 
-// step applies mails in their order. Mail with Done has a step of its own, so that it gets its own error. If a step
-// fails, its mail and all later mail is kept.
+// step applies mails in order. Mail with Done gets a step and an error of its own. After a failed step, its mail and
+// all later mail without Done is kept for Retry.
 func (s *Scheduler) step(ctx context.Context, run writ.RunID, mails []mail.Mail) {
 	var kept mail.Mail
 	var taken []mail.Arrival
@@ -292,7 +293,8 @@ func (s *Scheduler) step(ctx context.Context, run writ.RunID, mails []mail.Mail)
 	}
 }
 
-// logFailure logs the error of a step. Faults of the store and forged records are logged elsewhere, once for all runs.
+// logFailure logs the error of a step at a limited rate. Errors of the store and forged records are logged elsewhere,
+// once for all runs.
 func (s *Scheduler) logFailure(ctx context.Context, run writ.RunID, err error) {
 	code := writ.CodeOf(err)
 	if ctx.Err() != nil || code.IsStoreUnavailable() || code == writ.CodeStoreDamaged || code == writ.CodeRecordForged {

@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// acksWait delays an acknowledgement, so that several are sent together. A node repeats a result after two seconds
+	// acksWait delays acknowledgements to send several in one message. A node resends a result after two seconds
 	// without an acknowledgement.
 	acksWait = 50 * time.Millisecond
 	// maxAcks limits the acknowledgements of one message.
@@ -37,7 +37,7 @@ func (o *Outbox) RunAcks(ctx context.Context) error {
 	}
 }
 
-// acknowledge tells the nodes that their results are on disk, and removes the messages from the queue.
+// acknowledge sends acknowledgements for results that are on disk, then removes their messages from the queue.
 func (o *Outbox) acknowledge(ctx context.Context, results []mail.Arrival) {
 	keys := make(map[writ.NodeID][]writ.JobKey)
 	messages := make([]queue.Message, 0, len(results))

@@ -1,6 +1,6 @@
-// Package outbox sends the messages of a supervisor to its nodes: signed jobs, acknowledgements of results and control
-// messages. It sends what is on disk already, and it may lose everything: the watch finds lost messages, and they are
-// sent again. It does not know why a message is sent.
+// Package outbox sends a supervisor's messages to nodes: signed jobs, acknowledgements of results and control messages.
+// Callers enqueue a message only after its state is committed. Messages that are lost in a crash or by the queue are
+// detected by the watch and sent again.
 package outbox
 
 import (
@@ -23,10 +23,10 @@ import (
 )
 
 const (
-	// jobsPerSignature limits the jobs that share a signature. A signature costs more than the rest of a job, but each job
-	// carries the digests of the jobs that were signed with it.
+	// jobsPerSignature limits the jobs that share one signature. Signing costs more than the rest of a job, but every
+	// job carries the digests of all jobs signed with it.
 	jobsPerSignature = 16
-	// nodesAtOnce limits the nodes that are sent to concurrently.
+	// nodesAtOnce limits the nodes that jobs are pushed to concurrently.
 	nodesAtOnce = 16
 )
 
@@ -36,28 +36,28 @@ type Config struct {
 	Epoch    int64
 	Queue    queue.Queue
 	Warnings *ratelog.Log
-	// Post gives mail to a run, about jobs that were withdrawn.
+	// Post delivers mail to a run: the results of withdrawals.
 	Post func(run writ.RunID, m mail.Mail)
 }
 
-// Outbox collects the messages of steps. The messages of many steps are sent together: with one signature and one round
-// trip to the queue for all jobs of a node. Make it with New.
+// Outbox collects the messages of committed steps and batches them by node: the pending jobs of a node share signatures
+// and one round trip to the queue. Create it with New.
 type Outbox struct {
 	Config
 
 	mu         sync.Mutex
 	jobs       map[writ.NodeID][]Job
-	stops      []Stops // sent after jobs
+	stops      []Stops // sent after the jobs collected with them
 	acks       []mail.Arrival
 	unanswered map[Question]bool
-	wake       chan struct{} // for jobs and stops
-	ring       chan struct{} // for acks
+	wake       chan struct{} // signals jobs or stops
+	ring       chan struct{} // signals acks
 }
 
 // Job is a job whose delivery is in the journal.
 type Job struct {
 	Task  string
-	Body  cbor.Raw // the bytes whose digest is in the journal
+	Body  cbor.Raw // bytes with the digest in the journal
 	EndBy time.Time
 }
 
@@ -75,8 +75,8 @@ func New(config Config) *Outbox {
 	}
 }
 
-// Put adds the messages of a step: its jobs, acknowledgements of its results, and its stops, which are sent after the
-// jobs. Flush starts sending.
+// Put adds the messages of a step: its jobs, the acknowledgements of its results, and its stops. Stops are sent after
+// the jobs. Flush starts sending.
 func (o *Outbox) Put(jobs map[writ.NodeID][]Job, results []mail.Arrival, stops Stops) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -89,7 +89,7 @@ func (o *Outbox) Put(jobs map[writ.NodeID][]Job, results []mail.Arrival, stops S
 	o.acks = append(o.acks, results...)
 }
 
-// Flush starts sending.
+// Flush wakes the senders if there are messages.
 func (o *Outbox) Flush() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -101,7 +101,7 @@ func (o *Outbox) Flush() {
 	}
 }
 
-// signal wakes the goroutine that waits for a channel.
+// signal wakes the goroutine that receives from wake.
 func signal(wake chan struct{}) {
 	select {
 	case wake <- struct{}{}:
@@ -117,7 +117,7 @@ func (o *Outbox) Run(ctx context.Context) error {
 			return nil
 		case <-o.wake:
 		}
-		runtime.Gosched() // so that the steps of the same commit are sent together
+		runtime.Gosched() // lets other steps of the same commit add their messages
 		o.sendAll(ctx)
 	}
 }
@@ -146,7 +146,8 @@ func (o *Outbox) sendAll(ctx context.Context) {
 	}
 }
 
-// send signs and pushes the jobs of a node. The watch delivers jobs again if they cannot be pushed.
+// send signs and pushes the jobs of a node. If that fails, the error is logged, and the watch delivers the jobs again
+// later.
 func (o *Outbox) send(ctx context.Context, node writ.NodeID, jobs []Job) {
 	tasks := make([]queue.Task, 0, len(jobs))
 	var err error
@@ -171,7 +172,7 @@ func (o *Outbox) send(ctx context.Context, node writ.NodeID, jobs []Job) {
 	}
 }
 
-// Control sends a message without jobs to a node. It is not repeated if it is lost.
+// Control signs a control message with the supervisor's epoch and sends it to a node. A lost message is not repeated.
 //
 //failpoint:none the caller names the message
 func (o *Outbox) Control(ctx context.Context, message writ.Control) {
@@ -185,7 +186,7 @@ func (o *Outbox) Control(ctx context.Context, message writ.Control) {
 	}
 }
 
-// IsUnanswered reports whether a question about a run is open.
+// IsUnanswered reports whether the queue has left a question about a run unanswered.
 func (o *Outbox) IsUnanswered(run writ.RunID) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -197,7 +198,7 @@ func (o *Outbox) IsUnanswered(run writ.RunID) bool {
 	return false
 }
 
-// TakeUnanswered removes and returns the questions that the queue did not answer.
+// TakeUnanswered removes and returns the questions that the queue left unanswered.
 func (o *Outbox) TakeUnanswered() []Question {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -9,23 +9,24 @@ import (
 	"writ/supervisor/mail"
 )
 
-// Stops takes back work of a run: jobs in the queues, and jobs that nodes have started.
+// Stops revokes work of a run: queued jobs, and jobs that nodes have started.
 type Stops struct {
 	Run   writ.RunID
-	Until int64 // time until which nodes remember a cancel, in Unix milliseconds
+	Until int64 // nodes remember a cancel until this time, in Unix milliseconds
 
-	Cancels  map[writ.NodeID]int             // nodes that stop the run, with the number of its resumes
-	GivenUp  map[writ.NodeID][]writ.JobKey   // started jobs that nodes stop
-	Withdraw map[writ.NodeID][]mail.Delivery // jobs to remove from the queue; the run learns which ones were removed
-	Reclaim  map[writ.NodeID][]mail.Delivery // the same for a lost node; the run also learns which ones were not there
-	Stale    map[writ.NodeID][]mail.Delivery // jobs to remove from the queue, whatever their state
+	Cancels  map[writ.NodeID]int             // nodes that must stop the run, with the resume count of the run
+	GivenUp  map[writ.NodeID][]writ.JobKey   // started jobs that nodes must stop
+	Withdraw map[writ.NodeID][]mail.Delivery // queued jobs to remove; the run receives the removed ones
+	// the same for a lost node; the run also receives the jobs that were not found
+	Reclaim map[writ.NodeID][]mail.Delivery
+	Stale   map[writ.NodeID][]mail.Delivery // queued jobs to remove; the run receives no report
 }
 
 func (s *Stops) isEmpty() bool {
 	return len(s.Cancels)+len(s.GivenUp)+len(s.Withdraw)+len(s.Reclaim)+len(s.Stale) == 0
 }
 
-// stop carries out s. The next step of the run may run at the same time.
+// stop sends s. The next step of the run may run concurrently.
 func (o *Outbox) stop(ctx context.Context, s Stops) {
 	for node, resumes := range s.Cancels {
 		message := writ.Control{Node: node, Cancels: map[writ.RunID]int64{s.Run: s.Until}}
@@ -45,7 +46,7 @@ func (o *Outbox) stop(ctx context.Context, s Stops) {
 		withdrawn, err := o.withdraw(ctx, s.Run, node, tasks)
 		if err != nil {
 			o.askAgain(s.Run, node)
-			tasks = withdrawn // the state of the others is unknown
+			tasks = withdrawn // the state of the other tasks is unknown
 		}
 		o.post(s.Run, mail.Mail{Withdrawn: withdrawn, MaybeStarted: notWithdrawn(tasks, withdrawn)})
 	}
@@ -54,8 +55,8 @@ func (o *Outbox) stop(ctx context.Context, s Stops) {
 	}
 }
 
-// withdraw removes deliveries of a run from the queue of a node. It returns those that no node received. With an error
-// the list may be incomplete.
+// withdraw removes deliveries of a run from the queue of a node. It returns the removed ones, which no node has
+// received. If it also returns an error, the list may be incomplete.
 func (o *Outbox) withdraw(ctx context.Context, run writ.RunID, node writ.NodeID, tasks []mail.Delivery) (withdrawn []mail.Delivery, err error) {
 	if len(tasks) == 0 {
 		return nil, nil
@@ -86,7 +87,7 @@ func notWithdrawn(tasks, withdrawn []mail.Delivery) (jobs []writ.JobKey) {
 	return slices.Compact(jobs)
 }
 
-// askAgain records that the queue did not answer which jobs of a run a lost node received. The watch asks again.
+// askAgain records that the queue did not report which jobs of a run a lost node received. The watch asks again.
 func (o *Outbox) askAgain(run writ.RunID, node writ.NodeID) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

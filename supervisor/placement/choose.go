@@ -9,8 +9,8 @@ import (
 	"writ"
 )
 
-// Choose finds the node for a request. Of the suitable nodes it takes the one with the fewest open calls, then with the
-// most free memory, then with the most free disk, then the first by name.
+// Choose selects the node for a request. Among the suitable nodes it prefers the fewest open calls, then the most free
+// memory, then the most free disk, then the first name.
 func Choose(r Request, nodes []Candidate) Decision {
 	var fit []Candidate
 	var d Decision
@@ -35,7 +35,7 @@ func Choose(r Request, nodes []Candidate) Decision {
 		d.Later, d.Why = true, writ.Reason{Code: writ.ReasonNoNode, Text: "the datacenter has no nodes yet"}
 		return d
 	}
-	if r.Node != "" { // nodes that were not requested explain nothing
+	if r.Node != "" { // nodes other than the requested one are not a reason
 		d.Unsuitable = slices.DeleteFunc(d.Unsuitable, func(a writ.NodeVerdict) bool { return a.Code == writ.VerdictOtherNode })
 	}
 	d.Why = reasonOf(d.Unsuitable)
@@ -45,7 +45,7 @@ func Choose(r Request, nodes []Candidate) Decision {
 	return d
 }
 
-// refuse returns the reason why a node is unsuitable, with an empty code if it is suitable. later means that the
+// refuse returns the reason why a node is unsuitable, or an empty code for a suitable node. later is set if the
 // obstacle may pass by itself.
 func refuse(r Request, c Candidate) (against writ.NodeVerdict, later bool) {
 	if r.Node != "" && r.Node != c.Name && r.Node != string(c.ID) {

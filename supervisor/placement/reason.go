@@ -15,7 +15,7 @@ const (
 	MaxNamed = 3
 )
 
-// NoCapacity returns the error of calls for which no node is suitable.
+// NoCapacity returns the error of a call without a suitable node, with a hint that fits the causes.
 func NoCapacity(r Request, d Decision) *writ.Error {
 	err := writ.Errorf(writ.CodeNoCapacity, "no node will do: %s", d.Why.Candidates())
 	for _, a := range d.Unsuitable {

@@ -68,7 +68,7 @@ func Fits(need, free writ.Capacity) bool {
 	return need.CPUs <= max(free.CPUs, 0) && need.MemoryMiB <= max(free.MemoryMiB, 0) && need.DiskGiB <= max(free.DiskGiB, 0)
 }
 
-// Shortage formats the amounts by which need exceeds free.
+// Shortage formats the amounts of need that free does not cover.
 func Shortage(need, free writ.Capacity) string { return shortage(need, free, "left") }
 
 // shortage ends each amount with scope: "left" or "in all".

@@ -39,8 +39,8 @@ func Share(room int, lines []Line) (next []writ.RunID) {
 	return next
 }
 
-// Enqueue makes a line contain exactly calls entries of run, whatever number the journal has. Waiting calls keep their
-// places, new calls come last.
+// Enqueue returns runs with exactly calls entries of run. Existing entries keep their positions, and missing ones are
+// appended.
 func Enqueue(runs []writ.RunID, run writ.RunID, calls int) []writ.RunID {
 	runs = slices.DeleteFunc(runs, func(id writ.RunID) bool {
 		if id == run {

@@ -1,6 +1,6 @@
-// Package program holds the signed submissions of runs: it verifies each submission that the journal returns, keeps the
-// programs of active runs in memory, and evaluates them. The journal may be a database on another machine; only the
-// signature of a person makes its content trustworthy. The package must not know how a run advances.
+// Package program handles the signed submissions of runs. It verifies each submission that the journal returns, keeps
+// the programs of active runs in memory and evaluates them. The journal may be a database on another machine: its
+// content is trusted only with a person's valid signature. The package must not know how a run advances.
 package program
 
 import (
@@ -27,12 +27,12 @@ const (
 type program struct {
 	bundle scripts.Bundle
 	inputs scripts.Inputs
-	bound  writ.Digest   // of the plan that the run is bound to, zero if it is bound to none
-	plan   *scripts.Plan // that plan, once it was made
-	size   int           // in memory, about, in bytes
+	bound  writ.Digest   // digest of the signed plan, zero without one
+	plan   *scripts.Plan // that plan as made here; nil until it is made
+	size   int           // approximate size in memory, in bytes
 }
 
-// bind returns the program with its plan, without the parts of the plan that do not bind the run.
+// bind returns a copy of the program with its plan. Parts of the plan that do not bind the run are left out.
 func (p *program) bind(plan *scripts.Plan) *program {
 	const inMemory, call = 4, 300 // factor of a value's size in memory to its encoding; size of a call without arguments
 	planned := *p
@@ -62,7 +62,7 @@ func (p *cache) put(id writ.RunID, program *program) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.drop(id)
-	for other := range p.kept { // which one is dropped does not matter, because it can be read again
+	for other := range p.kept { // drop any other program; it can be read again
 		if len(p.kept) < maxPrograms && p.bytes+program.size <= maxProgramBytes {
 			break
 		}
@@ -181,7 +181,7 @@ func (s *Store) Payload(ctx context.Context, digest writ.Digest) ([]byte, error)
 	return signed, nil
 }
 
-// Accepted keeps the program of a new run, so that its first step need not read it.
+// Accepted caches the program of a new run, so that the first step does not read it again.
 func (s *Store) Accepted(run *journal.Run, p *identity.Payload, signed []byte) {
 	s.kept.put(run.ID, programOf(run, p))
 	s.verified.put(run.ID, reverifiedRun{ShortDigestOf(signed), int32(run.Roster)})

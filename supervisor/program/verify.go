@@ -49,8 +49,8 @@ func New(config Config) *Store {
 // maxReverified limits the runs in memory whose submissions were verified. Other submissions are verified again.
 const maxReverified = 1 << 14
 
-// reverified remembers verified submissions as short digests, so that waiting runs need little memory. Finding another
-// text with the same 128 bits is infeasible.
+// reverified holds short digests of verified submissions, so that waiting runs need little memory. It is infeasible to
+// find another text with the same 128 bits.
 type reverified struct {
 	mu   sync.Mutex
 	runs map[ShortDigest]reverifiedRun
@@ -58,8 +58,8 @@ type reverified struct {
 
 // reverifiedRun is the verified submission of a run.
 type reverifiedRun struct {
-	signed ShortDigest // of text and signature
-	roster int32       // the newest by which its signer may have the run; 0 if none was asked since
+	signed ShortDigest // digest of text and signature
+	roster int32       // newest roster version under which the signer's rights were confirmed; 0 if unchecked
 }
 
 // ShortDigest is the first half of a SHA-256 digest.
@@ -94,15 +94,15 @@ func (v *reverified) forget(id writ.RunID) {
 	delete(v.runs, ShortDigestOf(id))
 }
 
-// forged returns the error of a run whose record differs from the accepted submission.
+// forged returns the error for a run with a record that differs from its accepted submission.
 func forged(id writ.RunID, what string) *writ.Error {
 	return writ.Errorf(writ.CodeRecordForged, "the journal does not give back run %s as it was accepted: %s", id, what).
 		WithHint("find out who can write to the database of the journal, then bring it back from a backup")
 }
 
-// Verify checks that the journal returned the submission of a run, and the run that follows from it: the run is named
-// after the digest of the text, the roster of that time verifies the signature, and the run agrees with the signed header.
-// Otherwise the error is RECORD_FORGED.
+// Verify checks the submission that the journal returned for a run, and the run's record. The run id must be derived
+// from the digest of the text, the signature must be valid under the roster of its acceptance, and the record must
+// agree with the signed header. Otherwise the error is RECORD_FORGED.
 func (s *Store) Verify(ctx context.Context, run *journal.Run, signed []byte) error {
 	if signed == nil {
 		return forged(run.ID, "its submission is not there")
@@ -133,7 +133,7 @@ func (s *Store) Verify(ctx context.Context, run *journal.Run, signed []byte) err
 	return nil
 }
 
-// takenMeanwhile lists the errors of a submission whose signer has lost rights since the submission was accepted.
+// takenMeanwhile lists the errors of a submission after its signer has lost rights.
 var takenMeanwhile = []writ.Code{writ.CodeSignerRevoked, writ.CodeRoleMissing, writ.CodeDestructiveDenied, writ.CodeProjectUnknown}
 
 // verifyAsOf verifies a submission as of its acceptance, which was shortly before the run was stored. A run of an earlier
@@ -188,8 +188,9 @@ func differs(run *journal.Run, v *identity.Verified) string {
 	return ""
 }
 
-// MayAct checks the submission of a run, and the rights of its signer by the newest roster, before a step of the run. An
-// attacker with write access to the database must not prevent this check. It returns how the run ends if a check fails.
+// MayAct checks the submission of a run, and the signer's rights under the newest roster, before a step of the run. An
+// attacker with write access to the database must not be able to prevent this check. If a check fails, MayAct returns
+// the stop that ends the run.
 func (s *Store) MayAct(ctx context.Context, run *journal.Run) (*mail.Stop, error) {
 	newest := s.Roster().Version
 	if run.State.Ended() || run.Stop != nil || int(s.verified.get(run.ID).roster) >= newest {
@@ -205,7 +206,8 @@ func (s *Store) MayAct(ctx context.Context, run *journal.Run) (*mail.Stop, error
 	}
 	switch {
 	case writ.CodeOf(err) == writ.CodeRecordForged:
-		if times, say := s.Refusals.Say(string(writ.CodeRecordForged), time.Now()); say { // whoever has the database can change each of many
+		// an attacker can change many records
+		if times, say := s.Refusals.Say(string(writ.CodeRecordForged), time.Now()); say {
 			s.Log.Error("run failed: the journal no longer has its accepted submission", "run", run.ID, "code", writ.CodeRecordForged, "err", err, "times", times)
 		}
 		return &mail.Stop{State: writ.RunFailed, Err: writ.AsError(err), By: s.Now().Add(workflow.StopWithin)}, nil
@@ -215,7 +217,7 @@ func (s *Store) MayAct(ctx context.Context, run *journal.Run) (*mail.Stop, error
 	return s.CheckSigner(s.Verifier(), run, signed), nil
 }
 
-// CheckSigner returns how a run ends if its signer has lost the right to it, nil otherwise.
+// CheckSigner returns the stop that ends a run if its signer has lost the right to it, or nil.
 func (s *Store) CheckSigner(verifier *identity.Verifier, run *journal.Run, signed []byte) *mail.Stop {
 	_, err := verifier.SubmissionAt(signed, run.Accepted)
 	switch writ.CodeOf(err) {

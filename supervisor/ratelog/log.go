@@ -1,6 +1,6 @@
-// Package ratelog logs warnings at a bounded rate. A node chooses what it sends and how often; it must not choose the
-// size of the supervisor's log. The first warning about a node is logged at once, repetitions are counted and logged
-// with growing pauses. The package does not know what the warnings mean.
+// Package ratelog logs warnings at a bounded rate. A node controls the content and frequency of its messages; it must
+// not control the size of the supervisor's log. The first warning of an event is logged at once. Repetitions are
+// counted and logged with growing pauses.
 package ratelog
 
 import (
@@ -19,7 +19,7 @@ const (
 	longestPause = 10 * time.Minute
 )
 
-// Log logs warnings. It is safe for concurrent use. Make it with New.
+// Log logs warnings. It is safe for concurrent use. Create it with New.
 type Log struct {
 	log    *slog.Logger
 	counts tally.Counts[Warning]
@@ -59,12 +59,12 @@ func (l *Log) Warn(node writ.NodeID, message string, args ...any) {
 	l.add(event{node: node, message: message}, args)
 }
 
-// Refused logs or counts something that was rejected because of why.
+// Refused logs or counts a rejected input. why is the error of the rejection.
 func (l *Log) Refused(node writ.NodeID, message string, why error, args ...any) {
 	l.add(event{node, message, writ.CodeOf(why)}, append(args, "err", why))
 }
 
-// Repeat logs the events that repeated during their pause, and forgets the others. Call it at regular intervals.
+// Repeat logs the events that repeated during their pause and drops the idle ones. Call it at regular intervals.
 func (l *Log) Repeat(now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -101,7 +101,7 @@ func (l *Log) add(e event, args []any) {
 	l.write(e, args)
 }
 
-// write writes a log line. A forged record is an error, because a person has to act.
+// write writes a log line. The level is error for a forged record, because a person has to act, and warning otherwise.
 func (l *Log) write(e event, args []any) {
 	level := slog.LevelWarn
 	if e.code != "" {
