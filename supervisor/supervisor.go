@@ -1,10 +1,12 @@
-// Package supervisor is one datacenter: it verifies what people signed, evaluates scripts as durable workflows, places their calls on
-// nodes, sends signed jobs, collects signed results and watches over all of it. Its journal is the truth; queue, coordinators and
-// nodes are believed only as far as a signature proves it. It must not know the HTTP API for people, nor the tools on hosts.
+// Package supervisor runs one datacenter. It verifies signed submissions and statements, evaluates scripts as durable
+// workflows, places their calls on nodes, sends signed jobs, collects signed results and monitors all of it. The
+// journal is the source of truth. The queue, coordinators and nodes are trusted only as far as a signature proves their
+// messages. The package does not depend on the HTTP API for people or on the tools on hosts.
 //
-// A run advances in steps, one at a time (step.go): what came in for it is taken, a pass of its script says which calls come next
-// (package scripts), these are claimed (claim.go), placed (place.go) and sent (send.go), all in one transaction. The collector
-// (collect.go) and the watch (watch.go) bring what nodes say and what they do not say any more.
+// A run advances in steps, one at a time; see package workflow: a step applies its mail, a pass of the script returns
+// the next calls (package scripts), and the calls are claimed, placed and prepared for sending, all in one transaction.
+// The collector (collect.go) handles the messages of nodes. The watch (watch.go) detects events that do not happen:
+// missing beats, lost jobs and passed deadlines.
 package supervisor
 
 import (
@@ -38,65 +40,69 @@ import (
 	"writ/supervisor/workflow"
 )
 
-// Config is what a supervisor is made of. All fields are required unless they say otherwise.
+// Config holds the settings and dependencies of a supervisor. Fields are required unless their comment says otherwise.
 type Config struct {
 	Datacenter writ.DatacenterID
-	Pin        writ.ClusterID     // what its roster must descend from
-	Key        ed25519.PrivateKey // the roster names its public half
+	Pin        writ.ClusterID     // pin of the roster chain
+	Key        ed25519.PrivateKey // private key; the roster has its public half
 	Journal    *journal.Journal
-	// Protected says that the journal is known to carry authentication codes: then rows without one are refused. Without it those of an earlier
-	// version are given theirs, unless the journal shows that this was done before.
+	// Protected means that the journal is known to carry authentication codes: rows without a code are refused. If it
+	// is false, rows of an earlier version get codes, unless the journal shows that this was done before.
 	Protected bool
-	// ProtectedValues says likewise that values that decide something carry codes, as those of earlier versions do not.
+	// ProtectedValues means the same for values that influence decisions. Earlier versions did not authenticate them.
 	ProtectedValues bool
-	// Adopted is told of each roster that comes into force, so that somebody keeps it where the database cannot take it away; it may be nil.
-	// Its error is logged.
+	// Adopted is called with each roster that comes into force, so that the caller can store it outside the database.
+	// It may be nil. Its error is logged.
 	Adopted   func(signed []byte) error
 	Queue     queue.Queue
-	Accounts  queue.Accounts // of nodes at the queue; nil if it has none
+	Accounts  queue.Accounts // accounts of nodes at the queue; nil if the queue has no accounts
 	Evaluator scripts.Evaluator
-	// Coordinators are addresses to keep a link to, besides those of the roster; none is possible: work that is here goes on.
+	// Coordinators lists addresses to link to, besides the coordinators of the roster. Without any coordinator, open
+	// work continues.
 	Coordinators []string
-	// MaxOpenRuns is how many runs of a project may be open at a time; DefaultMaxOpenRuns if 0.
+	// MaxOpenRuns limits the open runs of a project; 0 means DefaultMaxOpenRuns.
 	MaxOpenRuns int
-	// MaxOpenCalls is how many calls of a project may be open before its next run is refused; DefaultMaxOpenCalls if 0.
+	// MaxOpenCalls limits the open calls of a project: at the limit its next run is refused. 0 means
+	// DefaultMaxOpenCalls.
 	MaxOpenCalls int
-	// KeepRuns is how long a run is kept after its end; DefaultKeepRuns if 0. One whose submission or resume could still come is kept in any case.
+	// KeepRuns is the retention time of an ended run; 0 means DefaultKeepRuns. A run is kept longer while its
+	// submission or a resume could still arrive.
 	KeepRuns time.Duration
-	// Weights says, by the names of projects, how much of what is scarce each gets, compared with others that want some: CPU time of the
-	// evaluator, and room on nodes. It is 1 for those that are missing.
+	// Weights maps project names to their shares of scarce resources: CPU time of the evaluator, and room on nodes.
+	// Missing projects have weight 1.
 	Weights map[string]int
-	// OlderRunners gives runners accounts at the queue that bring their own scripts there, with which a node can stop it. Any node can say that its
-	// runner is one.
+	// OlderRunners allows queue accounts for old runners that upload their own Lua scripts to the queue. A node can
+	// stop the queue with such a script, and any node can claim to have an old runner.
 	OlderRunners bool
-	// Backoff is how long to wait after the failure of the n-th attempt, from 1. If nil it doubles from a second to a minute, with jitter.
-	// A minute is the most that is possible.
+	// Backoff returns the pause after the failure of attempt n, from 1. If nil, it doubles from one second to one
+	// minute, with jitter. The maximum is one minute.
 	Backoff func(attempt int) time.Duration
-	// Now is the wall clock, time.Now if nil: it may be set at any time, forward and back. What is measured from one moment to another is
-	// not read from it.
+	// Now returns the wall clock time; nil means time.Now. The wall clock may be set forward and back at any time.
+	// Durations are not measured with it.
 	Now func() time.Time
-	// Held has the datacenter on hold from the start on, until people release it.
+	// Held puts the whole datacenter on hold at the start, until people release it.
 	Held bool
-	// Marks keeps beside the key how far the journal has come; nil notices less when a journal comes from a backup.
+	// Marks stores the progress of the journal beside the key. Without it, fewer restores of the journal from a backup
+	// are detected.
 	Marks Marks
-	// Certificates are those of the datacenter; nil if nobody asks for any.
+	// Certificates manages the certificates of the datacenter. It may be nil.
 	Certificates Certificates
-	// DialWith is how coordinators are reached, and verified; as the system does it if nil.
+	// DialWith connects to coordinators and verifies them; nil means the defaults of the system.
 	DialWith *link.HTTPClient
-	Version  string // of the program
+	Version  string // program version
 	Log      *slog.Logger
 }
 
-// Supervisor serves one datacenter. Make it with Open, then call Run.
+// Supervisor serves one datacenter. Create it with Open, then call Run.
 type Supervisor struct {
 	Config
 	epoch         int64
 	roster        atomic.Pointer[identity.Roster]
-	forks         chain.Forks // of the roster, that were logged
-	adopting      sync.Mutex  // one roster at a time comes into force
+	forks         chain.Forks // roster forks that were logged
+	adopting      sync.Mutex  // serializes the adoption of rosters
 	former        formerAddresses
-	relink        chan struct{} // holds one if the coordinators of the roster may have changed
-	unchecked     chan struct{} // holds one if a roster came into force since the last look for runs to check
+	relink        chan struct{} // signals that the coordinators of the roster may have changed
+	unchecked     chan struct{} // signals that a new roster is in force and open runs need a check
 	fleet         *fleet
 	steps         *mailbox.Scheduler
 	freed         *freedNodes
@@ -115,28 +121,30 @@ type Supervisor struct {
 	accounts      *accounts
 	inventories   *inventories
 	holds         *hold.Decisions
-	heldTold      atomic.Int64 // number of changes of holds that all open runs know
+	heldTold      atomic.Int64 // number of hold changes that all open runs have received
 	boots         *boots
 	unknownEpochs unknownEpochs
 	faults        *faults
 	warnings      *ratelog.Log
-	refusals      limit.Lines // that are said, by signer and code, or by code alone
-	previews      fair.Slots  // of previews under way, by project
-	checking      fair.Slots  // of scripts that are being checked, by project
+	refusals      limit.Lines // rate limit of logged refusals, by signer and code, or by code alone
+	previews      fair.Slots  // running previews, by project
+	checking      fair.Slots  // running script checks, by project
 	reports       *reports
-	beats         limit.Names // that are heard, by node
-	hosts         limit.Names // likewise, of what nodes say of their machines
+	beats         limit.Names // rate limit of beats, by node
+	hosts         limit.Names // rate limit of host reports, by node
 	nodeLogs      *nodeLogs
-	rounds        atomic.Int64 // of the collector: so often it has heard all that had come
+	rounds        atomic.Int64 // rounds in which the collector handled all messages that had arrived
 	counts        counts
-	seen          atomic.Pointer[seen] // by the watch, last
+	seen          atomic.Pointer[seen] // result of the last scan of the watch
 	dialers       dialers
 }
 
-// Open makes a supervisor from its journal and takes a new epoch. It is journal.ErrHeld while another supervisor has the lease. rosters are
-// signed rosters from outside, oldest first; they are needed when the journal is new, and otherwise adopted if they are newer. The
-// datacenter must be in the newest with this key. Open runs that need an engine which this program does not have are an ENGINE_UNSUPPORTED
-// error; the journal is then as it was.
+// Open creates a supervisor from its journal and begins a new epoch. It returns journal.ErrHeld while another
+// supervisor has the lease.
+//
+// rosters holds signed rosters from outside, oldest first. They are required for a new journal; otherwise newer ones
+// are adopted. The newest roster must have the datacenter with this key. If open runs need an engine that this program
+// lacks, Open returns ENGINE_UNSUPPORTED and leaves the journal unchanged.
 func Open(ctx context.Context, config Config, rosters [][]byte) (*Supervisor, error) {
 	s := &Supervisor{
 		Config: config, refused: newRefusedTexts(), checks: newChecks(),
@@ -211,7 +219,7 @@ func Open(ctx context.Context, config Config, rosters [][]byte) (*Supervisor, er
 	return s, nil
 }
 
-// wireSteps connects the steps of runs with what they know and do.
+// wireSteps creates the advancer and connects it with its dependencies.
 func (s *Supervisor) wireSteps() {
 	s.shares = &shares{fleet: s.fleet, steps: s.steps, roster: s.roster.Load, weights: s.Weights}
 	s.inventories = newInventories(s.fleet, s.Journal.ReconcilesUntil)
@@ -239,14 +247,14 @@ func (s *Supervisor) datacenterName() string {
 	return string(s.Datacenter)
 }
 
-// Epoch returns the number that fences this supervisor off from the ones before it.
+// Epoch returns the epoch, the number that fences off earlier supervisors.
 func (s *Supervisor) Epoch() int64 { return s.epoch }
 
 // Roster returns the newest roster that the supervisor has adopted.
 func (s *Supervisor) Roster() *identity.Roster { return s.roster.Load() }
 
-// Run serves the datacenter until ctx ends; then it gives the lease back and returns nil. If another supervisor has taken over it is
-// journal.ErrFenced. Everything that is open goes on when it is run again.
+// Run serves the datacenter until ctx ends; then it releases the lease and returns nil. It returns journal.ErrFenced if
+// another supervisor has taken over. Open work continues at the next start.
 func (s *Supervisor) Run(ctx context.Context) error {
 	s.announce(ctx)
 	group, working := errgroup.WithContext(ctx)
@@ -276,10 +284,12 @@ func (s *Supervisor) Run(ctx context.Context) error {
 	return nil
 }
 
-// wakeWithin is how long a supervisor tries to read which runs are open before it ends: whoever looks after it starts it again.
+// wakeWithin limits how long the supervisor retries to read the open runs. After that Run returns an error, so that the
+// process manager restarts it.
 const wakeWithin = time.Minute
 
-// wakeOpenRuns lets the runs that were open when the last supervisor ended go on. A database that restarts meanwhile only delays that.
+// wakeOpenRuns continues the runs that were open when the last supervisor ended. It retries while the database
+// restarts.
 func (s *Supervisor) wakeOpenRuns(ctx context.Context) error {
 	for began := time.Now(); ; {
 		err := s.wakeOnce(ctx)
@@ -294,8 +304,9 @@ func (s *Supervisor) wakeOpenRuns(ctx context.Context) error {
 	}
 }
 
-// wakeOnce wakes the runs that were not evaluated up to where they are, and those that may wait for a node that was removed. What was out at
-// nodes is delivered again, under the new epoch: nodes know what they have done. All others wait for what the watch finds.
+// wakeOnce wakes the runs with a pending evaluation and the runs with calls on removed nodes. It delivers all sent
+// calls again under the new epoch; nodes recognize jobs that they have done. All other runs wait for events that the
+// watch finds.
 func (s *Supervisor) wakeOnce(ctx context.Context) error {
 	var pending []writ.RunID
 	var sent []*journal.Call
@@ -303,7 +314,8 @@ func (s *Supervisor) wakeOnce(ctx context.Context) error {
 		if pending, err = tx.PendingRuns(); err != nil {
 			return err
 		}
-		ahead, err := tx.RunsStampedAfter(tx.Now.Add(workflow.BackoffMost)) // by a clock that was set back since
+		// times from a clock that was set back since
+		ahead, err := tx.RunsStampedAfter(tx.Now.Add(workflow.BackoffMost))
 		if err != nil {
 			return err
 		}

@@ -16,51 +16,53 @@ import (
 )
 
 const (
-	// watchEvery is how often the supervisor looks for what does not happen.
+	// watchEvery is the scan interval of the watch.
 	watchEvery = time.Second
-	// clockStep is how far the wall clock must go back at once for the watch to look for times that are far away now.
+	// clockStep is the minimum backward step of the wall clock after which the watch looks for times that are now far
+	// in the future.
 	clockStep = 5 * time.Second
-	// endGrace is how long after its end-by a call is given up: the node reports by then if it lives.
+	// endGrace is added to the end-by of a call before the call is given up. A live node reports by then.
 	endGrace = 5 * time.Second
-	// missedLooks is how many looks in a row must find that nobody has a job before it is delivered again: its result may be on
-	// the way.
+	// missedLooks is the number of consecutive scans that must miss a job before it is delivered again. Its result may
+	// be on the way.
 	missedLooks = 2
-	// maxListened is how much time one look takes for listened to at most. One that comes later was kept from looking, and so may the collector.
+	// maxListened limits the listening time that one scan counts. After a longer pause the watch was blocked, and
+	// possibly the collector too.
 	maxListened = 2 * watchEvery
-	// maxDue is how many runs get a step in one look because a time is over.
+	// maxDue limits the runs that get a step in one scan because a time has passed.
 	maxDue = 1000
-	// maxHeld is how many calls that wait for a node, and how many that wait for their resource, are looked at again in one look, in turn:
-	// what they wait for lets them know when it comes, except where it is one of several things.
+	// maxHeld limits the calls that are rechecked in one scan, in rotation: of the calls that wait for a node, and of
+	// those that wait for their resource. Normally an event wakes them, but not if they wait for one of several things.
 	maxHeld = 100
 )
 
-// watcher remembers, between two looks, which jobs nobody seemed to have.
+// watcher holds the state of the watch between two scans.
 type watcher struct {
 	s        *Supervisor
-	last     time.Time     // of the last look, by the monotonic clock
-	wall     time.Time     // and by the wall clock
-	rounds   int64         // of the collector, when it was last seen to have heard everybody
-	heard    time.Time     // that was then, by the monotonic clock
-	setBack  bool          // the wall clock was, and nobody has looked for what that made far away
-	flushed  bool          // the queue was, and not everything is delivered again
-	lost     []writ.NodeID // whose runs were not told yet
+	last     time.Time     // last scan, by the monotonic clock
+	wall     time.Time     // last scan, by the wall clock
+	rounds   int64         // rounds of the collector at the last progress
+	heard    time.Time     // last progress of the collector, by the monotonic clock
+	setBack  bool          // the wall clock was set back and the affected times are not handled yet
+	flushed  bool          // the queue lost its contents, and jobs must be delivered again
+	lost     []writ.NodeID // lost nodes whose runs were not informed yet
 	missing  map[mail.Delivery]int
-	begun    map[mail.Delivery]bool          // that their nodes work on, and whose runs have not heard of it
-	left     map[mail.Delivery]time.Duration // until the end-by of what is out
-	fleet    map[writ.NodeID]writ.Node       // as it was then
-	restated int64                           // how often the journal had told again what stands
-	due      journal.Due                     // how far the calls have been looked at that wait for a time or a node
-	again    journal.Due                     // and once more
-	held     journal.Due                     // how far those that wait for their resource
-	holds    int                             // how often what is on hold had changed, when telling began
-	told     journal.Looked                  // how far the open runs were told of the last change
-	telling  bool                            // not all of them were
-	looked   journal.Looked                  // how far the open runs have been looked at for what would wake them
-	asleep   []writ.RunID                    // those that nothing seemed to wake
-	aged     time.Time                       // when the ages of what waits were read last, by the monotonic clock
+	begun    map[mail.Delivery]bool          // jobs that nodes work on and whose runs do not have them as started
+	left     map[mail.Delivery]time.Duration // remaining time of sent calls until their end-by
+	fleet    map[writ.NodeID]writ.Node       // nodes at the last scan
+	restated int64                           // last seen Journal.Restated
+	due      journal.Due                     // cursor of due calls
+	again    journal.Due                     // cursor of the repeated check of the same calls
+	held     journal.Due                     // cursor of calls that wait for their resource
+	holds    int                             // number of hold changes when the last notification round began
+	told     journal.Looked                  // cursor of the notification round of the last hold change
+	telling  bool                            // a notification round is in progress
+	looked   journal.Looked                  // cursor of the scan for runs without a wake-up
+	asleep   []writ.RunID                    // runs without a wake-up in the last scan
+	aged     time.Time                       // last read of the ages, by the monotonic clock
 }
 
-// watch looks every second for what does not happen by itself: nodes that fell silent, jobs that are nowhere, times that are over.
+// watch scans every second for missing events: silent nodes, lost jobs and passed times.
 func (s *Supervisor) watch(ctx context.Context) error {
 	now := time.Now()
 	w := &watcher{s: s, restated: -1, last: now, wall: s.Now(), heard: now, missing: make(map[mail.Delivery]int)}
@@ -111,7 +113,7 @@ func (w *watcher) look(ctx context.Context) error {
 		return err
 	}
 	if queueErr == nil {
-		err = w.findMissing(ctx, seen.sent) // which keeps nobody from the rest: it may be the fault of one node
+		err = w.findMissing(ctx, seen.sent) // does not stop the scan: it may be the fault of one node
 	}
 	for _, call := range seen.due {
 		s.steps.Post(call.Run, mail.Mail{})
@@ -128,7 +130,7 @@ func (w *watcher) look(ctx context.Context) error {
 	return err
 }
 
-// applySilence has nodes count as silent and as lost as the roster in force says.
+// applySilence applies the silent and lost timeouts of the roster in force.
 func (w *watcher) applySilence() {
 	silence := w.s.roster.Load().Datacenter(w.s.Datacenter).NodeSilence()
 	if w.s.fleet.setSilence(silence) {
@@ -136,19 +138,19 @@ func (w *watcher) applySilence() {
 	}
 }
 
-// sight is what a look finds in the journal.
+// sight holds the facts that one scan reads from the journal.
 type sight struct {
 	sent    []*journal.Call
 	due     []journal.Due
 	overdue []writ.RunID
-	ahead   []writ.RunID // that wait for a time which was near before the clock was set back
+	ahead   []writ.RunID // runs whose wait became too long because the clock was set back
 	loads   map[writ.NodeID]journal.Load
-	planned map[writ.NodeID]time.Time // since when the oldest call waits; nil if that was not read
-	behind  map[string]int64          // events that coordinators have not confirmed, likewise
-	empty   []writ.NodeID             // that are being drained
+	planned map[writ.NodeID]time.Time // start of the oldest wait; nil if not read in this scan
+	behind  map[string]int64          // events that each coordinator has not confirmed; nil if not read in this scan
+	empty   []writ.NodeID             // draining nodes without open calls
 }
 
-// read looks into the journal. A clock that was set back makes the watch begin anew with what it has looked at before.
+// read reads the facts of a scan. If the clock was set back, all cursors restart.
 func (w *watcher) read(tx *journal.Tx, now time.Time) (seen sight, err error) {
 	if seen.sent, err = tx.SentCalls(); err != nil {
 		return seen, err
@@ -170,7 +172,7 @@ func (w *watcher) read(tx *journal.Tx, now time.Time) (seen sight, err error) {
 		if seen.ahead, err = tx.RunsStampedAfter(now.Add(workflow.BackoffMost)); err != nil {
 			return seen, err
 		}
-		for _, c := range seen.sent { // what is being ended waits for them
+		for _, c := range seen.sent { // runs that are ending wait for sent calls
 			seen.ahead = append(seen.ahead, c.Run)
 		}
 	}
@@ -182,7 +184,8 @@ func (w *watcher) read(tx *journal.Tx, now time.Time) (seen sight, err error) {
 	return seen, nil
 }
 
-// offerRoom wakes the calls that wait for room on their node, or only to say what they wait for now.
+// offerRoom wakes the calls that wait for room on their node. If the node has changed and cannot receive jobs, they get
+// a step to update their wait reason.
 func (w *watcher) offerRoom(ctx context.Context, loads map[writ.NodeID]journal.Load, changed map[writ.NodeID]bool) {
 	s := w.s
 	for _, node := range s.fleet.serving() {
@@ -198,8 +201,8 @@ func (w *watcher) offerRoom(ctx context.Context, loads map[writ.NodeID]journal.L
 	}
 }
 
-// dueCalls returns the calls to be looked at: those whose time has come since the last look, all that wait for a node if one has changed, and
-// some of those that wait all the same.
+// dueCalls returns the calls to check: calls whose time has come since the last scan, all calls that wait for a node if
+// a node has changed, and a rotating part of all waiting calls.
 func (w *watcher) dueCalls(tx *journal.Tx, now time.Time) ([]journal.Due, error) {
 	due, err := tx.DueCalls(w.due, now, maxDue)
 	if err != nil {
@@ -216,7 +219,7 @@ func (w *watcher) dueCalls(tx *journal.Tx, now time.Time) ([]journal.Due, error)
 	return slices.Concat(due, again, held), err
 }
 
-// nextFew returns the next few of a list after at, and goes on there; after the last ones it begins anew.
+// nextFew returns the next maxHeld entries of a list after at, and advances at. After the end it restarts.
 func nextFew(list func(after journal.Due, now time.Time, max int) ([]journal.Due, error), at *journal.Due, now time.Time) ([]journal.Due, error) {
 	some, err := list(*at, now, maxHeld)
 	*at = journal.Due{}
@@ -226,8 +229,8 @@ func nextFew(list func(after journal.Due, now time.Time, max int) ([]journal.Due
 	return some, err
 }
 
-// changedNodes returns the nodes that say something else of themselves than at the last look, or about which something was decided. Every
-// call that waits for a node may wait for that.
+// changedNodes returns the nodes whose reported or decided state has changed since the last scan. Any call that waits
+// for a node may wait for such a change, so the cursor of due calls restarts.
 func (w *watcher) changedNodes() map[writ.NodeID]bool {
 	changed := make(map[writ.NodeID]bool)
 	before := w.fleet
@@ -243,7 +246,8 @@ func (w *watcher) changedNodes() map[writ.NodeID]bool {
 	return changed
 }
 
-// finishDrain lets nodes be drained on which nothing runs any more. That is no decision: what somebody signs meanwhile still counts.
+// finishDrain marks draining nodes without open calls as drained. This does not count as a decision, so decisions that
+// were signed meanwhile stay valid.
 func (w *watcher) finishDrain(ctx context.Context, empty []writ.NodeID) error {
 	for _, node := range empty {
 		err := w.s.changeNode(ctx, node, func(tx *journal.Tx, n *journal.Node) error {
@@ -260,21 +264,23 @@ func (w *watcher) finishDrain(ctx context.Context, empty []writ.NodeID) error {
 	return nil
 }
 
-// generation reports whether the queue has lost everything since the last look. The mark makes the round trip through the very
-// transport that beats come by: while it fails, silence proves nothing.
+// generation reports whether the queue has lost its contents since the last scan. The mark uses the same transport as
+// beats: while the transport fails, silence proves nothing.
 func (w *watcher) generation(ctx context.Context) (flushed bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, watchEvery)
 	defer cancel()
 	mark := fmt.Sprint(w.s.epoch)
 	have, err := w.s.Queue.Generation(ctx)
 	if err == nil {
-		err = w.s.Queue.SetGeneration(failpoint.At(ctx, failpoint.GenerationSet), mark) // each time: a Redis whose disk is full can be read, and takes no beats
+		// written each time: a Redis with a full disk can be read but accepts no beats
+		err = w.s.Queue.SetGeneration(failpoint.At(ctx, failpoint.GenerationSet), mark)
 	}
 	return err == nil && have != mark, err
 }
 
-// listened is how much of the time since the last look nodes can be blamed for: the queue works, and the collector has heard what came by it.
-// While the queue is away, the journal keeps the collector waiting, or the whole supervisor stands still, nobody knows what they said.
+// listened returns the part of the time since the last scan in which silence counts against nodes: the queue worked,
+// and the collector has handled the messages that arrived. The time does not count while the queue is away, the journal
+// blocks the collector, or the supervisor stands still.
 func (w *watcher) listened(at time.Time, queueWorks bool) time.Duration {
 	rounds := w.s.rounds.Load()
 	passed := min(at.Sub(w.heard), maxListened)
@@ -282,15 +288,15 @@ func (w *watcher) listened(at time.Time, queueWorks bool) time.Duration {
 	case !queueWorks:
 		passed = 0
 	case rounds == w.rounds:
-		return 0 // it is counted once the collector is through
+		return 0 // counted after the next round of the collector
 	}
 	w.rounds, w.heard = rounds, at
 	return passed
 }
 
-// endOverdue ends runs past their deadline and calls past their end-by. A deadline is a time of day; how long a call may still be out is
-// measured, because its node does so too: a clock that is set meanwhile ends nothing early. It is measured only while nodes are listened to:
-// they end a call in time by themselves, and what could not even be sent has not begun.
+// endOverdue ends runs past their deadline and calls past their end-by. A deadline is a wall clock time. The remaining
+// time of a call is measured with the monotonic clock, as on its node, so a changed clock ends no call early. It runs
+// only while nodes are listened to: nodes end calls in time by themselves, and an unsent call has not started.
 func (w *watcher) endOverdue(runs []writ.RunID, sent []*journal.Call, now time.Time, listened time.Duration) {
 	for _, id := range runs {
 		err := writ.Errorf(writ.CodeRunExpired, "the run did not end before its deadline").WithHint("give it more time with --deadline")
@@ -301,9 +307,10 @@ func (w *watcher) endOverdue(runs []writ.RunID, sent []*journal.Call, now time.T
 		job := mail.DeliveryOf(c)
 		rest, known := w.left[job]
 		if rest -= listened; !known {
-			rest = max(c.EndBy.Sub(now), 0) // what came while nobody listened is heard first
+			rest = max(c.EndBy.Sub(now), 0) // messages that arrived in a pause are handled first
 		}
-		if c.Why.LostNode() || c.KeptBack { // a stopped node measures no time, and has all of it when it is back
+		// a stopped node measures no time, so the call has its full time after the node's return
+		if c.Why.LostNode() || c.KeptBack {
 			rest = c.EndBy.Sub(c.Queued)
 		}
 		if left[job] = rest; rest < -endGrace {
@@ -313,7 +320,7 @@ func (w *watcher) endOverdue(runs []writ.RunID, sent []*journal.Call, now time.T
 	w.left = left
 }
 
-// giveUp tells every run with open calls on a lost node.
+// giveUp informs every run with open calls on a lost node.
 func (w *watcher) giveUp(ctx context.Context) error {
 	for len(w.lost) > 0 {
 		node := w.lost[0]
@@ -334,8 +341,8 @@ func (w *watcher) giveUp(ctx context.Context) error {
 	return nil
 }
 
-// askAgain has the runs on lost nodes whose jobs could not be taken back try that again, now that the queue answers. A node that is back says
-// itself what it has.
+// askAgain repeats the withdrawal of jobs on lost nodes that failed while the queue was away. A node that is back
+// reports its own jobs.
 func (w *watcher) askAgain() {
 	for _, q := range w.s.outbox.TakeUnanswered() {
 		if n, _ := w.s.fleet.Get(q.Node); workflow.IsAway(n) {
@@ -344,8 +351,8 @@ func (w *watcher) askAgain() {
 	}
 }
 
-// hearAgain lets the run of a call know that it began, if what its node said of it got lost on the way to the run: a beat is news once. The first
-// look that finds such a call only notes it, because its run may be about to hear.
+// hearAgain repeats the start message of a call whose first one did not reach its run; a beat reports a start only
+// once. The first scan that finds such a call only remembers it, because the message may be on its way.
 func (w *watcher) hearAgain(begun map[mail.Delivery]bool, c *journal.Call) {
 	job := mail.DeliveryOf(c)
 	if begun[job] = true; w.begun[job] {
@@ -353,13 +360,14 @@ func (w *watcher) hearAgain(begun map[mail.Delivery]bool, c *journal.Call) {
 	}
 }
 
-// findMissing compares what is out with what nodes said last: what is neither worked on nor in the queue is delivered again. Of a node whose part of the queue cannot be looked at it leaves
-// that, and returns why.
+// findMissing compares the sent calls with the last beats of their nodes. A call that is neither on its node nor in the
+// queue is delivered again. If a node's part of the queue cannot be read, its queued calls are skipped and the error is
+// returned.
 func (w *watcher) findMissing(ctx context.Context, sent []*journal.Call) (failed error) {
 	s := w.s
 	missing := make(map[mail.Delivery]int)
 	begun := make(map[mail.Delivery]bool)
-	unseen := make(map[writ.NodeID]map[string]*journal.Call) // by task, that their node does not work on
+	unseen := make(map[writ.NodeID]map[string]*journal.Call) // by task ID: calls that their node does not work on
 	for _, c := range sent {
 		active, ready, _ := s.fleet.Works(c.Node, c.Key())
 		if active && c.State == writ.CallQueued {
@@ -377,7 +385,7 @@ func (w *watcher) findMissing(ctx context.Context, sent []*journal.Call) (failed
 		gone := make([]string, 0, len(calls))
 		for id, c := range calls {
 			if c.State == writ.CallRunning || c.StartBy.Before(w.wall) {
-				w.miss(missing, c) // it began and is not worked on any more, or waited too long to be begun
+				w.miss(missing, c) // it has started but is not active, or waited too long to start
 			} else {
 				gone = append(gone, id)
 			}
@@ -393,14 +401,14 @@ func (w *watcher) findMissing(ctx context.Context, sent []*journal.Call) (failed
 		}
 	}
 	w.missing, w.begun = missing, begun
-	if w.flushed { // with what was told to nodes, too
+	if w.flushed { // the queue lost the messages to nodes as well
 		s.fleet.repeatGivenUp()
 	}
 	w.flushed = false
 	return failed
 }
 
-// tellHolds gives the open runs a step when something was put on hold or released: then they wait for something else, or for nothing.
+// tellHolds gives all open runs a step after a hold was set or released, because their wait reasons may have changed.
 func (w *watcher) tellHolds(ctx context.Context) error {
 	if n := w.s.holds.Changes(); n != w.holds {
 		w.holds, w.told, w.telling = n, journal.Looked{}, true
@@ -426,7 +434,8 @@ func (w *watcher) tellHolds(ctx context.Context) error {
 	return nil
 }
 
-// miss counts that nobody has a job, and has it delivered again when that was so often enough, or the queue is known to be empty.
+// miss counts a scan in which a job was missing. It delivers the job again after missedLooks scans, or at once if the
+// queue lost its contents.
 func (w *watcher) miss(missing map[mail.Delivery]int, c *journal.Call) {
 	job := mail.DeliveryOf(c)
 	looks := w.missing[job] + 1
@@ -437,9 +446,10 @@ func (w *watcher) miss(missing map[mail.Delivery]int, c *journal.Call) {
 	missing[job] = looks
 }
 
-// announce journals an event for each node that looks different now.
+// announce writes an event for each node whose public state has changed, and the new facts about machines.
 func (w *watcher) announce(ctx context.Context, loads map[writ.NodeID]journal.Load) error {
-	if n := w.s.Journal.Restated(); n != w.restated { // it told again what it has of nodes, which is how they joined
+	// the journal repeated its events about nodes, with their state at joining
+	if n := w.s.Journal.Restated(); n != w.restated {
 		w.restated = n
 		w.s.fleet.announceAll()
 	}

@@ -127,8 +127,8 @@ func (t claimer) keepWaiting(group []*journal.Call, waiting map[int]bool) {
 	}
 }
 
-// needs returns for each open call, by seq, the calls of the run that must end before it: those of its handles, the one
-// before it on its resource, and the last one on each resource that it names. Their own needs are not included.
+// needs maps each open call, by seq, to the calls of the run that must end before it: the targets of its handles, the
+// previous call on its resource, and the last call on each resource that it names. The result is not transitive.
 func (t claimer) needs() map[int][]int {
 	needs := make(map[int][]int)
 	last := make(map[writ.ResourceID]int)

@@ -18,10 +18,10 @@ import (
 // remaining calls is estimated.
 const maxRounds = 100
 
-// Draft simulates a run for a preview. The calls of a plan are claimed and placed like those of a step, but the journal
-// is only read. Where a node would act, the draft assumes the expected outcome and overlays it on the journal for the
-// following calls. Calls of one pass are arranged together. When the script waits for one of them, all of them are
-// assumed to end.
+// Draft simulates a run for a preview. The calls of a plan are claimed and placed as in a step, but the journal is only
+// read. Where a node would act, the draft assumes the expected outcome and overlays it on the journal for the following
+// calls. Calls of one pass are arranged together. When the script waits for one of them, all of them are assumed to
+// end.
 type Draft struct {
 	step *Step
 	tx   *journal.Tx

@@ -193,7 +193,7 @@ func (t ender) halt(why mail.Stop) {
 	}
 }
 
-// callBack withdraws a sent call and tells its node to stop it.
+// callBack withdraws a sent call from the queue and requests its node to stop it.
 func (t ender) callBack(c *journal.Call) {
 	t.out.Stops.Cancels[c.Node] = t.run.Resumes
 	t.out.Stops.Withdraw[c.Node] = append(t.out.Stops.Withdraw[c.Node], mail.DeliveriesOf(c)...)

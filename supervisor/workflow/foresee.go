@@ -71,7 +71,7 @@ func driftOf(have *journal.Resource) []string {
 	return have.Drift
 }
 
-// foreseeMake compares the arguments with those that made the resource, like its driver.
+// foreseeMake compares the arguments with the arguments that made the resource, as its driver does.
 func (p *ProposedCall) foreseeMake(f *foresight, id writ.ResourceID, args map[string]any, have *journal.Resource) {
 	switch {
 	case have == nil || have.State == catalog.Gone: // its node makes it again, regardless of the earlier arguments

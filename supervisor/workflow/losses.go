@@ -16,8 +16,8 @@ type losses struct{ *Step }
 
 // lose handles the calls of the run on a lost node. Calls that were never sent are placed again. Queued jobs are
 // withdrawn and placed again. Calls that may have started fail, unless the script asked to wait for the node or for a
-// signed decision. If the node is gone for good, calls that make or remove a resource are placed again, unless a
-// resource that they need was lost; all others fail.
+// signed decision. If the node is gone for good, calls that make or remove a resource are placed again, unless they
+// need another lost resource; all others fail.
 func (t losses) lose(node writ.NodeID) error {
 	n, _ := t.Nodes.Get(node)
 	var without map[int]need
@@ -52,8 +52,8 @@ func (t losses) lose(node writ.NodeID) error {
 	return nil
 }
 
-// lostNow adds the removed nodes that still have calls of the run to told. The supervisor may have ended between the
-// removal and the step that follows from it.
+// lostNow returns the lost nodes of the mail and all removed nodes that still have calls of the run. The supervisor may
+// have ended between the removal and the step that follows from it.
 func (t losses) lostNow(told []writ.NodeID) []writ.NodeID {
 	nodes := slices.Clone(told)
 	for _, c := range t.calls {

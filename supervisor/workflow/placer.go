@@ -131,7 +131,7 @@ func (t placer) placeGroup(group []*journal.Call, seats []placement.Candidate) e
 	homeless := false
 	for _, c := range group {
 		op, _ := catalog.Lookup(c.Operation)
-		if c.Node == "" { // an existing resource stays on its node, whatever the node offers by now
+		if c.Node == "" { // an existing resource stays on its node, even if the node no longer matches
 			w.Modules = append(w.Modules, op.Module)
 			if err := addLabels(&w, c); err != nil {
 				return t.fail(c, writ.CallFailed, err)
@@ -260,7 +260,7 @@ func (t placer) torn(c *journal.Call, a, b writ.NodeID) *writ.Error {
 
 // splitAt returns the position where the script read a result and thereby separated a call from the needs that this run
 // made: the last read before the youngest need or, if all needs were planned in one pass, before the call. It returns
-// "" if there is no such position.
+// "" if the run made none of the needs.
 func (t placer) splitAt(c *journal.Call) string {
 	var made []*journal.Call
 	for _, seq := range (transfer(t)).near(c) {

@@ -48,7 +48,7 @@ func ReadProposal(p *writ.Proposal) ([]ProposedCall, error) {
 	return calls, nil
 }
 
-// Short shortens a client's text for a message, to 80 bytes at most.
+// Short shortens a client's text for a message, to 80 bytes and an ellipsis.
 func Short(text string) string { return clip.Text(text, 80) }
 
 // readCall validates a call, given those before it.
