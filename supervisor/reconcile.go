@@ -11,27 +11,30 @@ import (
 	"writ/supervisor/placement"
 )
 
-// A journal that came from a backup does not know what nodes were sent since the backup was made, and a call that is placed on another node
-// than before would take effect twice. So nodes are asked for the runs from before: none of their calls is placed until every node has said
-// which of them it has, and those go where they were, to be answered from the record of that node.
+// A journal that was restored from a backup lacks the jobs that were sent after the backup. If such a call were placed
+// on a different node, it would take effect twice. Nodes are therefore asked for their calls of the earlier runs. No
+// call of such a run is placed until every node has reported. A call that a node reported goes to that node, which
+// answers it from its record.
 
-// maxAsked is how many runs a node is asked for at a time.
+// maxAsked limits the runs in one request to a node.
 const maxAsked = 64
 
-// inventories are what nodes have said of runs that are reconciled. It is not kept: the next supervisor asks again.
+// inventories holds the reports of nodes about runs that are reconciled. It is in memory only: the next supervisor asks
+// again.
 type inventories struct {
 	fleet *fleet
 	until func() time.Time
 
 	mu   sync.Mutex
-	runs map[writ.RunID]map[writ.NodeID][]int // the calls that each node has, sorted; no entry while it has not said
+	runs map[writ.RunID]map[writ.NodeID][]int // calls per run and node, sorted; no entry until the node has reported
 }
 
 func newInventories(fleet *fleet, until func() time.Time) *inventories {
 	return &inventories{fleet: fleet, until: until, runs: make(map[writ.RunID]map[writ.NodeID][]int)}
 }
 
-// ask returns those of some nodes that have not said yet what they have of a run. They are asked for it whenever they beat.
+// ask starts the reconciliation of a run and returns the nodes that have not reported yet. They are asked again with
+// each beat.
 func (d *inventories) ask(run writ.RunID, nodes []writ.NodeID) (silent []writ.NodeID) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -46,7 +49,7 @@ func (d *inventories) ask(run writ.RunID, nodes []writ.NodeID) (silent []writ.No
 	return silent
 }
 
-// unanswered returns runs that a node has to be asked for, maxAsked at most.
+// unanswered returns the runs that a node has not reported yet, at most maxAsked.
 func (d *inventories) unanswered(node writ.NodeID) (runs []writ.RunID) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -59,8 +62,8 @@ func (d *inventories) unanswered(node writ.NodeID) (runs []writ.RunID) {
 	return runs[:min(len(runs), maxAsked)]
 }
 
-// hear takes which calls of a run a node has. It reports false if nobody asked. The first answer stands: what the node begins after it was
-// sent by us.
+// hear records a node's calls of a run. It returns false if the report was not requested. The first report stands: this
+// supervisor has sent all later calls.
 func (d *inventories) hear(node writ.NodeID, run writ.RunID, calls []int) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -94,8 +97,8 @@ func (d *inventories) forget(run writ.RunID) {
 	delete(d.runs, run)
 }
 
-// hearInventories takes what a node has of runs that are reconciled. What it had when it knew only an earlier supervisor does not count: that one may have
-// sent more since.
+// hearInventories handles the inventories of a node. An inventory for an earlier epoch is ignored, because the earlier
+// supervisor may have sent more calls since.
 func (s *Supervisor) hearInventories(node writ.NodeID, all []writ.Inventory) {
 	for _, r := range all {
 		if r.Epoch == s.epoch && s.inventories.hear(node, r.Run, r.Calls) && len(s.inventories.ask(r.Run, s.fleet.serving())) == 0 {
@@ -104,7 +107,7 @@ func (s *Supervisor) hearInventories(node writ.NodeID, all []writ.Inventory) {
 	}
 }
 
-// Missing implements Inventories. The reason has the state of nodes that cannot report.
+// Missing implements Inventories. The reason includes the state of nodes that cannot report.
 func (d *inventories) Missing(run writ.RunID) writ.Reason {
 	silent := d.ask(run, d.fleet.serving())
 	if len(silent) == 0 {

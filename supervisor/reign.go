@@ -10,15 +10,16 @@ import (
 	"writ/supervisor/journal"
 )
 
-// announceTime bounds how long a new supervisor waits for a queue that does not take its announcements: nodes learn the epoch from every
-// job and from the answer to every beat, too. releaseTime bounds the end of an old one.
+// announceTime limits how long a new supervisor waits for a queue that does not accept its announcements. Nodes also
+// learn the epoch from every job and from the answer to every beat. releaseTime limits the release of the lease at the
+// end.
 const (
 	announceTime = 2 * time.Second
 	releaseTime  = 3 * time.Second
 )
 
-// reign renews the lease until ctx ends. It returns journal.ErrFenced when another supervisor has taken over. While the journal does not
-// answer nothing can be written, and so nothing be sent.
+// reign renews the lease until ctx ends. It returns journal.ErrFenced if another supervisor has taken over. While the
+// journal is unreachable, nothing can be written, and therefore nothing is sent.
 func (s *Supervisor) reign(ctx context.Context) error {
 	if !s.Journal.Shared() {
 		return nil
@@ -42,7 +43,8 @@ func (s *Supervisor) reign(ctx context.Context) error {
 	}
 }
 
-// announce tells the epoch to every node before the first job is sent, so that nobody obeys the supervisor before this one any more.
+// announce sends the epoch to every approved node before the first job is sent, so that no node obeys an earlier
+// supervisor any more.
 func (s *Supervisor) announce(ctx context.Context) {
 	ctx, stop := context.WithTimeout(ctx, announceTime)
 	defer stop()

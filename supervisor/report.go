@@ -19,31 +19,33 @@ import (
 )
 
 const (
-	// maxMended is how many of the things that were mended are kept with their resource, maxRepairEvents how many are events within an hour.
+	// maxMended limits the repairs that are kept with a resource. maxRepairEvents limits their events per resource and
+	// hour.
 	maxMended       = 5
 	maxRepairEvents = 10
 )
 
 const (
-	// reportEvery is how often reports are taken: of each node the newest. Nodes make one every 30 seconds, and say again what was not taken.
+	// reportEvery is the interval at which the newest report of each node is applied. Nodes send a report every 30
+	// seconds, and repeat unacknowledged facts.
 	reportEvery = time.Second
-	// reportsAtOnce is how many of them are written at the same time: they share commits.
+	// reportsAtOnce limits the reports that are written concurrently. They share commits.
 	reportsAtOnce = 8
-	// reportsPerSecond is how many reports of a node are expected, and reportsWaiting how many at once: as many as may have waited while the
-	// supervisor was away, see mostWaste. To read those beyond costs as much as they have bytes.
+	// reportsPerSecond is the expected rate of reports of a node. reportsWaiting is its burst: the reports that may
+	// have queued while the supervisor was away, see mostWaste. Reading reports costs time by their size.
 	reportsPerSecond = 1
 	reportsWaiting   = 400
-	// newsPerSecond is how many events may follow from the reports of a node, and newsAtOnce how many at once: after its host was started, every
-	// resource is told, and so are the hours in which it was cut off.
+	// newsPerSecond limits the events that follow from the reports of a node, and newsAtOnce is its burst: after a
+	// start of its host, a node reports every resource, and the hours of usage while it was cut off.
 	newsPerSecond = 5
 	newsAtOnce    = 2000
 )
 
-// reports are those that were not taken yet: of each node the newest.
+// reports holds the reports that were not applied yet, the newest of each node.
 type reports struct {
-	expected limit.Names   // reports, by node
-	news     limit.Names   // events that follow from them, by node
-	some     chan struct{} // has something when there are any
+	expected limit.Names   // rate limit of reports, by node
+	news     limit.Names   // rate limit of the resulting events, by node
+	some     chan struct{} // signals that newest is not empty
 
 	mu     sync.Mutex
 	newest map[writ.NodeID]*writ.Report
@@ -56,7 +58,7 @@ func newReports() *reports {
 	}
 }
 
-// put keeps a report until it is taken, in place of the one before.
+// put stores a report until all is called. It replaces the node's previous report.
 func (q *reports) put(r *writ.Report) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -67,7 +69,7 @@ func (q *reports) put(r *writ.Report) {
 	}
 }
 
-// all takes the reports out.
+// all removes and returns the reports.
 func (q *reports) all() map[writ.NodeID]*writ.Report {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -76,8 +78,8 @@ func (q *reports) all() map[writ.NodeID]*writ.Report {
 	return all
 }
 
-// hearReport takes what a node says of things that no resource has, and leaves the rest to applyReports: a write for each report would let one
-// node keep all others waiting.
+// hearReport handles a report of a node. It applies the facts about the node itself at once, in memory, and leaves the
+// rest to applyReports: one write per report would let a single node delay all others.
 func (s *Supervisor) hearReport(_ context.Context, node writ.NodeID, r *writ.Report) {
 	if r.Node != node {
 		s.warnings.Refused(node, "node sent the report of another node", ofAnother(r.Node))
@@ -87,7 +89,8 @@ func (s *Supervisor) hearReport(_ context.Context, node writ.NodeID, r *writ.Rep
 	if _, may := s.reports.expected.Reserve(string(node), 1, 0); !may {
 		s.accounts.countUseless(node, extraReports, 1)
 	}
-	if s.fleet.report(moderateReport(r), s.epoch) { // else an old one: the queue came back from a snapshot, or somebody says it again
+	// otherwise it is old: the queue was restored from a snapshot, or the message was replayed
+	if s.fleet.report(moderateReport(r), s.epoch) {
 		s.reports.put(r)
 	}
 }
@@ -113,9 +116,10 @@ func (s *Supervisor) applyReports(ctx context.Context) error {
 	}
 }
 
-// applyReport stores what a node found when it looked after its resources. What it says of how they stand, of drift and of what it mended becomes
-// part of the resources, and what they have used is reported to the coordinators; the node gets an acknowledgement once all of it is on disk. What would be more
-// news than a node may have is left to a later report.
+// applyReport stores the findings of a node about its resources. Standing, drift and repairs become part of the
+// resources, and usage is reported to the coordinators. The node gets an acknowledgement once all of it is on disk. If
+// there are more changes than the node's rate limit allows, the rest is left to a later report, and this report is not
+// acknowledged.
 func (s *Supervisor) applyReport(ctx context.Context, r *writ.Report) {
 	t := &reportUpdate{report: r, may: func(events int) bool {
 		_, may := s.reports.news.Reserve(string(r.Node), events, 0)
@@ -145,20 +149,20 @@ func (s *Supervisor) applyReport(ctx context.Context, r *writ.Report) {
 // reportUpdate applies a report to the journal.
 type reportUpdate struct {
 	report  *writ.Report
-	may     func(events int) bool // so many more may follow from it
-	left    bool                  // something waits for a later report: there was too much
-	strange int                   // entries of usage that are not the node's to tell
+	may     func(events int) bool // reserves events within the rate limit
+	left    bool                  // some changes exceed the rate limit
+	strange int                   // usage entries of resources that are not on the node
 }
 
-// apply writes what follows from the report.
+// apply writes the effects of the report.
 func (t *reportUpdate) apply(tx *journal.Tx) error {
-	t.left, t.strange = false, 0 // of a transaction that was tried before
+	t.left, t.strange = false, 0 // reset after a failed transaction
 	resources, err := tx.ResourcesOn(t.report.Node)
 	if err != nil {
 		return err
 	}
 	resources = slices.DeleteFunc(resources, func(r *journal.Resource) bool {
-		return r.Node != t.report.Node // the database says that it is there, and the record that it is elsewhere
+		return r.Node != t.report.Node // the index of the database disagrees with the authenticated record
 	})
 	if err := t.charge(tx, resources); err != nil {
 		return err
@@ -166,7 +170,7 @@ func (t *reportUpdate) apply(tx *journal.Tx) error {
 	return t.lookedAfter(tx, resources)
 }
 
-// charge makes events of what resources have used: those that the node has, and those that it had.
+// charge adds usage events for the resources of the node, including departed ones.
 func (t *reportUpdate) charge(tx *journal.Tx, resources []*journal.Resource) error {
 	has := make(map[writ.UID]*journal.Departed, len(resources))
 	for _, r := range resources {
@@ -194,7 +198,8 @@ func (t *reportUpdate) charge(tx *journal.Tx, resources []*journal.Resource) err
 	return nil
 }
 
-// hourOf reports whether a resource can have used something in an hour of which is still told. Clocks may be apart by less than an hour.
+// hourOf reports whether a resource can have usage in an hour that may still be reported. Clocks may differ by less
+// than an hour.
 func hourOf(r *journal.Departed, hour, now time.Time) bool {
 	earliest := r.Created
 	if told := now.Add(-journal.UsageGrace); earliest.Before(told) {
@@ -203,12 +208,12 @@ func hourOf(r *journal.Departed, hour, now time.Time) bool {
 	return hour.Equal(hour.Truncate(time.Hour)) && !hour.Before(earliest.Add(-2*time.Hour)) && !hour.After(now.Add(time.Hour))
 }
 
-// lookedAfter keeps how the resources of a node stand and how they differ from what was asked for, where that is another way than is known, and
-// what of them was mended. Each thing that was mended is an event, which has the rest too; what is told already is told no more.
+// lookedAfter stores the changes of standing and drift of the node's resources, and their repairs. Each repair is an
+// event that also carries the other changes. Changes without such an event get one event of their own.
 func (t *reportUpdate) lookedAfter(tx *journal.Tx, resources []*journal.Resource) error {
 	found, unseen := make(map[writ.UID][]string), make(map[writ.ResourceID][]string)
 	for _, d := range t.report.Drifts {
-		if d.UID == "" { // its driver could not even say which one it is
+		if d.UID == "" { // its driver could not determine the UID
 			unseen[d.ResourceID] = d.Lasts
 			continue
 		}
@@ -232,7 +237,8 @@ func (t *reportUpdate) lookedAfter(tx *journal.Tx, resources []*journal.Resource
 		r.Drift = now
 		gone := false
 		switch s, told := states[r.ResourceID]; {
-		case !told || s.UID != r.UID && (s.UID != "" || s.State != catalog.Gone): // of what is gone its driver may know no more
+		// the driver may not know the UID of a resource that is gone
+		case !told || s.UID != r.UID && (s.UID != "" || s.State != catalog.Gone):
 		case s.State == catalog.Gone && r.State == catalog.Deleting:
 			gone = true
 		case !s.Standing.Equal(r.Standing):
@@ -270,7 +276,7 @@ func (t *reportUpdate) lookedAfter(tx *journal.Tx, resources []*journal.Resource
 	return nil
 }
 
-// finishDelete forgets a resource whose delete had failed, and which its node took away after all.
+// finishDelete removes a resource whose delete had failed, but whose node has removed it since.
 func finishDelete(tx *journal.Tx, r *journal.Resource) error {
 	gone := r.Resource
 	gone.Deleted, gone.Updated = true, tx.Now
@@ -278,7 +284,7 @@ func finishDelete(tx *journal.Tx, r *journal.Resource) error {
 	return tx.RemoveResource(r.ResourceID)
 }
 
-// mended notes with a resource that its node has mended it, and reports false if that was known.
+// mended records a repair with its resource. It returns false if the repair is already known.
 func mended(r *journal.Resource, incarnation int64, m writ.NodeMending) bool {
 	was := &r.Mendings
 	switch {
@@ -294,8 +300,8 @@ func mended(r *journal.Resource, incarnation int64, m writ.NodeMending) bool {
 	return true
 }
 
-// mayReport reports whether what was mended is to be an event: in an hour there are maxRepairEvents of these, so that what breaks again and again does
-// not drown the rest.
+// mayReport reports whether a repair gets an event. A resource has at most maxRepairEvents such events per hour, so
+// that one that breaks repeatedly does not flood the event stream.
 func mayReport(r *journal.Resource, now time.Time) bool {
 	was := &r.Mendings
 	if hour := now.Truncate(time.Hour); !hour.Equal(was.Hour) {
@@ -308,8 +314,9 @@ func mayReport(r *journal.Resource, now time.Time) bool {
 	return true
 }
 
-// report takes over what a node says of things that no resource has, and reports whether the report is newer than the last: of no
-// earlier process than the one that beats, and made since the supervisor of this epoch began. Nodes of an earlier version do not say the latter.
+// report applies the facts of a report about the node itself. It returns false for an outdated report: one that is not
+// newer than the last, from an earlier process than the last beat, or made for an earlier epoch. Nodes of an earlier
+// version do not send the epoch.
 func (f *fleet) report(r *writ.Report, epoch int64) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -317,7 +324,7 @@ func (f *fleet) report(r *writ.Report, epoch int64) bool {
 	if m == nil {
 		return false
 	}
-	saysEpoch := r.Epoch != 0 || m.beats == 0 // one without is believed after a beat of this epoch
+	saysEpoch := r.Epoch != 0 || m.beats == 0 // a report without epoch is accepted after a beat of this epoch
 	switch {
 	case saysEpoch && r.Epoch < epoch, r.Incarnation < m.beat.Incarnation:
 		return false

@@ -13,11 +13,12 @@ import (
 	"writ/supervisor/workflow"
 )
 
-// A resume lets a failed run go on where it failed: what succeeded stays done, errors that the script has seen stay seen, and all other
-// calls that did not succeed get another attempt. The deadline stays: the signer bounded the run from its acceptance on, nodes hold a run that
-// destroys to it themselves, and an operator cannot give what the signer did not.
+// A resume continues a failed run where it failed: completed calls stay completed, errors that the script has read stay
+// read, and all other calls get another attempt. The deadline stays. The signer limited the run from its acceptance on,
+// nodes enforce the deadline of destructive runs themselves, and an operator cannot grant more than the signer did.
 
-// resume carries out a resume statement. The signer of the run, not only that of the statement, must still have the right to it.
+// resume executes a resume statement. The signer of the run, not only the signer of the statement, must still have the
+// right to the run.
 func (s *Supervisor) resume(ctx context.Context, v *identity.VerifiedStatement) (link.StatementAnswer, error) {
 	id := writ.RunID(v.Statement.ID())
 	answer := link.StatementAnswer{Subject: v.Statement.Subject, Done: goesOn(id)}
@@ -30,7 +31,8 @@ func (s *Supervisor) resume(ctx context.Context, v *identity.VerifiedStatement) 
 
 func goesOn(id writ.RunID) string { return fmt.Sprintf("run %s goes on", id) }
 
-// resumeRun resumes a run that the signer of a statement saw. also is written in the same transaction.
+// resumeRun resumes a run, given the state that the signer of the statement saw. also, if not nil, is written in the
+// same transaction.
 func (s *Supervisor) resumeRun(ctx context.Context, v *identity.VerifiedStatement, id writ.RunID, seen identity.Seen, also func(*journal.Tx) error) error {
 	for range rosterAttempts {
 		if err := s.resumeBy(ctx, s.verifier(), v, id, seen, also); !errors.Is(err, errRosterChanged) {
@@ -40,7 +42,8 @@ func (s *Supervisor) resumeRun(ctx context.Context, v *identity.VerifiedStatemen
 	return s.unknownRoster()
 }
 
-// resumeBy resumes a run whose rights one roster decides.
+// resumeBy resumes a run under the roster of verifier. It returns errRosterChanged if a newer roster was adopted
+// meanwhile.
 func (s *Supervisor) resumeBy(
 	ctx context.Context, verifier *identity.Verifier, v *identity.VerifiedStatement, id writ.RunID, seen identity.Seen, also func(*journal.Tx) error,
 ) error {
@@ -74,7 +77,8 @@ func (s *Supervisor) resumeBy(
 			if err != nil {
 				return err
 			}
-			if newest != verifier.Roster.Version { // who adopted it did not see this run among the open ones
+			// the check for the newer roster did not include this run, which was not open
+			if newest != verifier.Roster.Version {
 				return errRosterChanged
 			}
 			if err := tx.SetChecked(newest, id); err != nil {
@@ -95,7 +99,7 @@ func (s *Supervisor) resumeBy(
 	}
 }
 
-// stillNewest refuses a run whose deployment has moved on: it would undo what came after it.
+// stillNewest returns CONFLICT if the deployment of a run has a newer revision, which the resume would undo.
 func stillNewest(tx *journal.Tx, run *journal.Run) error {
 	if run.Deployment == "" {
 		return nil

@@ -15,11 +15,11 @@ import (
 	"writ/supervisor/mail"
 )
 
-// anyTime lets a roster count although it has expired: what was adopted stays the truth until a successor comes, and a chain must
-// hold for ever. That an expired roster admits no new work is the verifier's business.
+// anyTime disables the expiry check of rosters. An adopted roster stays in force until its successor comes, and a chain
+// must stay valid forever. The verifier ensures that an expired roster admits no new work.
 var anyTime time.Time
 
-// loadRosters verifies the chain of rosters in the journal against the pin, and adopts newer rosters from outside.
+// loadRosters verifies the chain of rosters in the journal against the pin, and then adopts newer rosters from outside.
 func (s *Supervisor) loadRosters(ctx context.Context, outside [][]byte) error {
 	var links []chain.Entry
 	err := s.Journal.Read(ctx, func(tx *journal.Tx) (err error) {
@@ -58,7 +58,8 @@ func (s *Supervisor) rosterText(ctx context.Context) func(version int) ([]byte, 
 	}
 }
 
-// notingAddresses records the addresses of coordinators in each roster that a function reads. Every version that changes one is a waypoint.
+// notingAddresses wraps text. It records the coordinator addresses of each roster that text reads. Every version that
+// changes an address is a waypoint.
 func (s *Supervisor) notingAddresses(text func(version int) ([]byte, error)) func(version int) ([]byte, error) {
 	return func(version int) ([]byte, error) {
 		signed, err := text(version)
@@ -74,10 +75,11 @@ func (s *Supervisor) notingAddresses(text func(version int) ([]byte, error)) fun
 	}
 }
 
-// endsEvery is how often the supervisor looks what in its roster ends by itself.
+// endsEvery is the interval at which the supervisor checks its roster for approaching expiries.
 const endsEvery = time.Hour
 
-// warnOfEnds logs that a roster or a role ends soon, until ctx ends. A datacenter that no coordinator reaches has no other way to tell it.
+// warnOfEnds logs approaching expiries of the roster and of roles, until ctx ends. A datacenter without a coordinator
+// has no other way to report them.
 func (s *Supervisor) warnOfEnds(ctx context.Context) error {
 	warned := make(identity.Warned)
 	tick := time.NewTicker(endsEvery)
@@ -93,9 +95,9 @@ func (s *Supervisor) warnOfEnds(ctx context.Context) error {
 }
 
 // AdoptRosters verifies and adopts links that follow the newest roster, and skips known rosters. It returns the version
-// in force afterwards. The first roster is verified against the pin.
+// in force afterwards. Without a roster, the first link is verified against the pin.
 func (s *Supervisor) AdoptRosters(ctx context.Context, links [][]byte) (int, error) {
-	s.adopting.Lock() // two coordinators bring the same one at the same time
+	s.adopting.Lock() // two coordinators may send the same roster at the same time
 	defer s.adopting.Unlock()
 	for _, link := range links {
 		current := s.roster.Load()
@@ -126,7 +128,8 @@ func (s *Supervisor) AdoptRosters(ctx context.Context, links [][]byte) (int, err
 	return 0, nil
 }
 
-// adopt puts a verified roster into force. What is on disk with it says which open runs it has not checked; Run checks them.
+// adopt brings a verified roster into force. It is written to the journal first, together with the record of the open
+// runs that it has not checked. Run checks these runs.
 func (s *Supervisor) adopt(ctx context.Context, roster *identity.Roster, link []byte) error {
 	signed := chain.Signed(link)
 	err := s.Journal.Write(failpoint.At(ctx, failpoint.RosterAdopted), func(tx *journal.Tx) error { return tx.AddRoster(roster, signed) })
@@ -147,7 +150,7 @@ func (s *Supervisor) adopt(ctx context.Context, roster *identity.Roster, link []
 	default:
 	}
 	if s.fleet == nil {
-		return nil // Run does the rest
+		return nil // before Open has finished; Run does the rest
 	}
 	for _, node := range s.fleet.serving() {
 		s.outbox.Control(failpoint.At(ctx, failpoint.RosterSent), writ.Control{Node: node, Roster: roster.Version})
@@ -156,13 +159,13 @@ func (s *Supervisor) adopt(ctx context.Context, roster *identity.Roster, link []
 }
 
 const (
-	// recheckBatch is how many runs are checked by a new roster between two notes of how far it got.
+	// recheckBatch is the number of runs that are checked against a new roster before the progress is written.
 	recheckBatch = 256
-	// recheckDelay is how long runs that could not be checked wait for the next attempt.
+	// recheckDelay is the pause before the next attempt after a failed check.
 	recheckDelay = time.Second
 )
 
-// wakeRecheck lets the open runs be checked that the newest roster has not checked.
+// wakeRecheck signals recheckRuns that a new roster is in force.
 func (s *Supervisor) wakeRecheck() {
 	select {
 	case s.unchecked <- struct{}{}:
@@ -170,8 +173,8 @@ func (s *Supervisor) wakeRecheck() {
 	}
 }
 
-// recheckRuns checks the open runs when it begins, and whenever a roster comes into force, until ctx ends. Who brings a roster may go away as soon
-// as it is on disk: what could not be checked is tried again until nothing is left.
+// recheckRuns checks the open runs at the start, and whenever a roster comes into force, until ctx ends. The sender of
+// a roster may disconnect once it is on disk, so failed checks are repeated here until none is left.
 func (s *Supervisor) recheckRuns(ctx context.Context) error {
 	said := ""
 	for {
@@ -196,9 +199,10 @@ func (s *Supervisor) recheckRuns(ctx context.Context) error {
 	}
 }
 
-// cancelRevoked cancels the open runs whose signer may not have them run any more. The journal knows by which roster each run was found good
-// last, so that neither a crash nor an error after the adoption of a roster saves a run, and a start without a new one asks nothing. A run that
-// cannot be read keeps no other from being checked; the error is that of the last one.
+// cancelRevoked cancels the open runs whose signer has lost the right to run them. The journal records by which roster
+// each run was last approved. Neither a crash nor an error after the adoption of a roster therefore spares a run, and a
+// start without a new roster checks nothing. If a run cannot be read, the others are still checked; the last such error
+// is returned.
 func (s *Supervisor) cancelRevoked(ctx context.Context) error {
 	verifier := s.verifier()
 	var last journal.RosterCheck
@@ -215,7 +219,7 @@ func (s *Supervisor) cancelRevoked(ctx context.Context) error {
 	}
 }
 
-// uncheckedRuns returns the next runs after last that were not found good by the roster of a verifier.
+// uncheckedRuns returns the next batch of runs after last that the roster of the verifier has not approved.
 func (s *Supervisor) uncheckedRuns(ctx context.Context, verifier *identity.Verifier, last journal.RosterCheck) (unchecked []journal.RosterCheck, err error) {
 	err = s.Journal.Read(ctx, func(tx *journal.Tx) (err error) {
 		unchecked, err = tx.UncheckedRuns(verifier.Roster.Version, last, recheckBatch)
@@ -227,7 +231,7 @@ func (s *Supervisor) uncheckedRuns(ctx context.Context, verifier *identity.Verif
 	return unchecked, nil
 }
 
-// checkSome checks runs, and notes which of them are good.
+// checkSome checks runs and records the approved ones.
 func (s *Supervisor) checkSome(ctx context.Context, verifier *identity.Verifier, unchecked []journal.RosterCheck) error {
 	var good []writ.RunID
 	var unread error
@@ -249,14 +253,14 @@ func (s *Supervisor) checkSome(ctx context.Context, verifier *identity.Verifier,
 	return unread
 }
 
-// mayGoOn reports whether a roster leaves a run alone; if it does not, the run is told to end.
+// mayGoOn reports whether a roster permits a run. If it does not, mayGoOn posts a stop to the run.
 func (s *Supervisor) mayGoOn(ctx context.Context, verifier *identity.Verifier, id writ.RunID) (bool, error) {
 	run, signed, err := s.programs.Submission(ctx, id)
 	if err != nil || run == nil {
 		return false, err
 	}
 	if err := s.programs.Verify(ctx, run, signed); writ.CodeOf(err) == writ.CodeRecordForged {
-		s.steps.Post(id, mail.Mail{}) // which ends it
+		s.steps.Post(id, mail.Mail{}) // its step ends it
 		return false, nil
 	} else if err != nil {
 		return false, err
@@ -268,7 +272,7 @@ func (s *Supervisor) mayGoOn(ctx context.Context, verifier *identity.Verifier, i
 	return true, nil
 }
 
-// inRoster reports whether the roster gives this datacenter to this supervisor's key.
+// inRoster returns an error unless the roster assigns this datacenter to this supervisor's key.
 func (s *Supervisor) inRoster(r *identity.Roster) error {
 	d := r.Datacenter(s.Datacenter)
 	if d == nil {

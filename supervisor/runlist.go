@@ -15,10 +15,10 @@ import (
 	"writ/supervisor/link"
 )
 
-// A statement about several runs is decided for each by itself, in the transaction of its step: one that cannot be cancelled keeps none of the others
-// from it. So the statement is recorded twice. Before the first run is touched the answer says that it was begun, and at the end what
-// happened to each. A client that hands it in again after a crash in between has the rest done. Once it has expired, the first answer stays, and
-// says no more than is known.
+// A statement about several runs is decided for each run separately, in the transaction of its step: a run that cannot
+// be cancelled does not affect the others. The statement is recorded twice: as begun before the first run is changed,
+// and at the end with the outcome of each run. If a client submits it again after a crash in between, the rest is done.
+// After the statement has expired, the first answer stays and does not give the outcomes.
 
 // decideRuns cancels or resumes the runs that a statement names.
 func (s *Supervisor) decideRuns(ctx context.Context, v *identity.VerifiedStatement) (link.StatementAnswer, error) {
@@ -46,7 +46,7 @@ func (s *Supervisor) decideRuns(ctx context.Context, v *identity.VerifiedStateme
 			done++
 		} else {
 			e := writ.AsError(err)
-			if !e.Decided() { // nothing was decided about this run, so nothing can be signed about it
+			if !e.Decided() { // an undecided run has no outcome to sign
 				return link.StatementAnswer{}, err
 			}
 			why = &writ.Error{Code: e.Code, Message: clip(e.Message, maxText), Hint: clip(e.Hint, maxText)}
@@ -60,10 +60,12 @@ func (s *Supervisor) decideRuns(ctx context.Context, v *identity.VerifiedStateme
 	return s.endRuns(ctx, v, fmt.Sprintf("%d of %d runs %s", done, len(outcomes), does), answers)
 }
 
-// decideRunOf does to one run what a statement says of its runs. Of a run of another project it tells nothing.
+// decideRunOf applies the decision of a statement to one of its runs. For a run of another project it returns the same
+// error as for an unknown run.
 func (s *Supervisor) decideRunOf(ctx context.Context, v *identity.VerifiedStatement, list identity.RunList, r identity.SeenOfRun) error {
 	run, err := s.row(ctx, r.Run)
-	if writ.CodeOf(err) == writ.CodeNotFound || err == nil && run.Project != list.Project { // in the same words
+	// same message, so that the existence of the run stays secret
+	if writ.CodeOf(err) == writ.CodeNotFound || err == nil && run.Project != list.Project {
 		return writ.Errorf(writ.CodeNotFound, "there is no run %s in the project %s", r.Run, list.ProjectName)
 	}
 	if err != nil || wasDecided(run, v) {
@@ -77,14 +79,15 @@ func (s *Supervisor) decideRunOf(ctx context.Context, v *identity.VerifiedStatem
 	if err == nil || !writ.AsError(err).Decided() {
 		return err
 	}
-	now, again := s.row(ctx, r.Run) // what stands in the way may be this statement: it came twice, or what the first time left behind came first
+	// the conflict may come from this statement: from a concurrent copy, or from an earlier attempt
+	now, again := s.row(ctx, r.Run)
 	if again == nil && wasDecided(now, v) {
 		return nil
 	}
 	return cmp.Or(again, err)
 }
 
-// wasDecided reports whether the statement has acted on a run already, before a crash or at the same time.
+// wasDecided reports whether the statement has already acted on a run, before a crash or concurrently.
 func wasDecided(run *journal.Run, v *identity.VerifiedStatement) bool {
 	want := decisionOfRun(v, v.Statement.Created)
 	return slices.ContainsFunc(run.Decided, func(d writ.Decision) bool {
@@ -92,7 +95,8 @@ func wasDecided(run *journal.Run, v *identity.VerifiedStatement) bool {
 	})
 }
 
-// beginRuns records a statement about several runs before the first of them is touched. One that was begun before a crash is there.
+// beginRuns records a statement about several runs as begun before the first of them is changed. It does nothing if the
+// statement is recorded already.
 func (s *Supervisor) beginRuns(ctx context.Context, v *identity.VerifiedStatement, runs int) error {
 	answer := link.StatementAnswer{
 		Subject: v.Statement.Subject, Begun: true, Done: fmt.Sprintf("a list of %d was begun; what became of each run is not recorded: look at them", runs),
@@ -105,14 +109,15 @@ func (s *Supervisor) beginRuns(ctx context.Context, v *identity.VerifiedStatemen
 	})
 }
 
-// endRuns records what became of each run, in the place of the answer that it was begun.
+// endRuns replaces the "begun" answer by the outcome of each run. If a concurrent copy of the statement was faster, it
+// returns the recorded answer.
 func (s *Supervisor) endRuns(ctx context.Context, v *identity.VerifiedStatement, done string, runs map[writ.RunID]*writ.Error) (link.StatementAnswer, error) {
 	answer := link.StatementAnswer{Subject: v.Statement.Subject, Done: done}
 	err := s.Journal.Write(failpoint.At(ctx, failpoint.RunsDecided), func(tx *journal.Tx) (err error) {
 		if before, err := tx.StatementAnswer(v.Digest); err != nil {
 			return err
 		} else if ended := new(link.StatementAnswer); json.Unmarshal(before, ended) == nil && !ended.Begun {
-			answer = *ended // it came twice at the same time, and the other was faster
+			answer = *ended // a concurrent copy was faster
 			return nil
 		}
 		answer.Proof, err = s.prove(tx, v.Roster, writ.Answer{Text: v.Digest, Subject: answer.Subject, Done: done, Runs: runs})
