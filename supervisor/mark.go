@@ -30,10 +30,10 @@ type Marks interface {
 	Heard() error
 }
 
-// keepMarkEvery is how often the mark follows the journal.
+// keepMarkEvery is the interval at which the mark is updated from the journal.
 const keepMarkEvery = 10 * time.Second
 
-// readMark compares the journal with the mark, before an epoch begins.
+// readMark compares the journal with the mark before an epoch begins.
 func (s *Supervisor) readMark(ctx context.Context) (Mark, error) {
 	if s.Marks == nil {
 		return Mark{}, nil
@@ -51,8 +51,8 @@ func (s *Supervisor) readMark(ctx context.Context) (Mark, error) {
 	return mark, err
 }
 
-// keepMark lets the mark follow the journal until ctx ends. What cannot be kept is tried again; the mark is behind meanwhile, which only means
-// that less is noticed.
+// keepMark updates the mark from the journal until ctx ends, and retries after errors. An outdated mark only detects
+// fewer restores.
 func (s *Supervisor) keepMark(ctx context.Context) error {
 	if s.Marks == nil {
 		return nil

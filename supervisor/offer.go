@@ -10,20 +10,20 @@ import (
 	"writ/supervisor/placement"
 )
 
-// freedNodes are the nodes where calls have ended for which others wait. Many steps end with one commit, and each of them makes room: who waits is
-// looked up once for all of them, in one place, and not by each step.
+// freedNodes collects the nodes where ended calls made room for waiting calls. Many steps end with one commit, so the
+// waiting runs are looked up once for all of them.
 type freedNodes struct {
 	wake chan struct{}
 
 	mu    sync.Mutex
-	nodes map[writ.NodeID]writ.RunID // whose step made the room, "" if those of several did
+	nodes map[writ.NodeID]writ.RunID // run whose step made the room, "" for several
 }
 
 func newFreedNodes() *freedNodes {
 	return &freedNodes{wake: make(chan struct{}, 1), nodes: make(map[writ.NodeID]writ.RunID)}
 }
 
-// add notes that a step of a run has made room on a node.
+// add records that a step of a run has made room on a node.
 func (r *freedNodes) add(node writ.NodeID, run writ.RunID) {
 	r.mu.Lock()
 	if _, known := r.nodes[node]; known {
@@ -37,7 +37,7 @@ func (r *freedNodes) add(node writ.NodeID, run writ.RunID) {
 	}
 }
 
-// take returns what was noted since it was taken last.
+// take removes and returns the recorded nodes.
 func (r *freedNodes) take() map[writ.NodeID]writ.RunID {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -46,7 +46,7 @@ func (r *freedNodes) take() map[writ.NodeID]writ.RunID {
 	return nodes
 }
 
-// offerRooms offers what room there is on nodes until ctx ends.
+// offerRooms offers the free room of nodes until ctx ends.
 func (s *Supervisor) offerRooms(ctx context.Context) error {
 	for {
 		select {
@@ -60,8 +60,8 @@ func (s *Supervisor) offerRooms(ctx context.Context) error {
 	}
 }
 
-// offer lets runs whose calls wait for room on a node have a step, as many as there is room for and shared between their projects. A run that
-// had one just now is left out: what it could send it has sent.
+// offer wakes runs whose calls wait for room on a node, as many as there is room for, shared between their projects. It
+// skips the run but, whose last step has sent all calls that it could.
 func (s *Supervisor) offer(ctx context.Context, node writ.NodeID, but writ.RunID) {
 	member, why := s.fleet.Away(node)
 	if !why.IsZero() {
@@ -70,8 +70,8 @@ func (s *Supervisor) offer(ctx context.Context, node writ.NodeID, but writ.RunID
 	s.wakeSendable(ctx, node, but, func(l journal.Load) (room, slots int) { return placement.Room(member.Slots, l.Sent()), member.Slots })
 }
 
-// wakeSendable gives a step to the runs whose calls wait for nothing but a node, so many calls as most says, but for one run. If there is no
-// room on a node with slots, these are the ones that get its spare room.
+// wakeSendable wakes the runs whose calls wait only for a node, except the run but. most returns the number of calls,
+// and the slots of the node: if there is no room but slots, the spare room is offered.
 func (s *Supervisor) wakeSendable(ctx context.Context, node writ.NodeID, but writ.RunID, most func(journal.Load) (room, slots int)) {
 	var next []writ.RunID
 	err := s.Journal.Read(ctx, func(tx *journal.Tx) error {

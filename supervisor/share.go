@@ -19,8 +19,9 @@ type shares struct {
 	weights map[string]int // by the names of projects
 }
 
-// Lines implements Shares. It returns the lines at a node that come into question for its room, beginning behind the project that was served there last, and
-// in any case that of own, if it is not "". However many projects wait, it looks at few more than have calls out there or can get a place.
+// Lines implements Shares. It returns the projects that compete for the room of a node, starting after the project that
+// was served there last. If own is not empty, its line is always included. It stops once enough projects without sent
+// calls are found to fill the room, so the cost does not depend on the number of waiting projects.
 func (s *shares) Lines(tx *journal.Tx, node writ.NodeID, now time.Time, room int, own writ.ProjectID) (lines []placement.Line, err error) {
 	first, err := nextProject(tx, node, s.fleet.lastServed(node), now)
 	if err != nil {
@@ -30,7 +31,7 @@ func (s *shares) Lines(tx *journal.Tx, node writ.NodeID, now time.Time, room int
 	if err != nil {
 		return nil, err
 	}
-	out := map[writ.ProjectID]int{} // does not matter for who is alone
+	out := map[writ.ProjectID]int{} // not needed if only one project waits
 	if first != second || own != "" && own != first {
 		if out, err = tx.SentByProject(node); err != nil {
 			return nil, err
@@ -38,14 +39,14 @@ func (s *shares) Lines(tx *journal.Tx, node writ.NodeID, now time.Time, room int
 	}
 	most := room
 	if s.steps.AnyStalled() {
-		most += journal.MaxCalls // so that there is somebody behind one that is left out
+		most += journal.MaxCalls // so that other runs remain if stalled ones are skipped
 	}
 	stand := func(project writ.ProjectID) (placement.Line, error) {
 		runs, err := tx.Sendable(node, project, now, most)
-		// Runs in trouble are left out: they would not use their places.
+		// Stalled runs are skipped: they would not use their places.
 		return placement.Line{Project: project, Weight: s.Weight(project), Sent: out[project], Runs: slices.DeleteFunc(runs, s.steps.IsStalled)}, err
 	}
-	idle := 0 // projects that have nothing out there: no more of these than there is room for get a place, and nobody else
+	idle := 0 // projects without sent calls: at most room of them can get a place
 	for project, next := first, second; project != "" && idle < room; project = next {
 		l, err := stand(project)
 		if err != nil {
@@ -100,7 +101,8 @@ func (s *shares) spare(tx *journal.Tx, node writ.NodeID, load journal.Load, slot
 	return placement.Share(room, lines), err
 }
 
-// nextProject returns the project that comes after another one among those that wait for a node, which may be the same; "" if none waits.
+// nextProject returns the next project after another one that waits for a node, in rotation. It may be the same
+// project; "" if none waits.
 func nextProject(tx *journal.Tx, node writ.NodeID, after writ.ProjectID, now time.Time) (writ.ProjectID, error) {
 	next, err := tx.NextSendable(node, after, now)
 	if next == "" && after != "" && err == nil {

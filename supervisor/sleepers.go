@@ -10,15 +10,15 @@ import (
 	"writ/supervisor/mail"
 )
 
-// maxSleepersLook bounds the open calls whose wakers the watch looks at in one look.
+// maxSleepersLook limits the open calls that one scan checks for a wake-up.
 const maxSleepersLook = 500
 
 // noWakeUp is logged for a run that only the watch woke.
 const noWakeUp = "a run had no wake-up; please report this defect"
 
-// wakeSleepers looks at some of the open runs, in turn, for one that nothing would wake. There is none unless this program has a bug, and that
-// must not keep a run waiting until its deadline: it gets a step, which decides anew what each of its calls waits for. What was decided about a
-// node a moment ago may not have reached its runs, so it is looked at twice.
+// wakeSleepers checks some of the open runs, in rotation, for runs that nothing would wake. Such a run is a bug of this
+// program. It gets a step, which decides again about all its calls, instead of waiting until its deadline. A run must
+// be found in two scans, because a recent decision about a node may not have reached it yet.
 func (w *watcher) wakeSleepers(ctx context.Context) error {
 	var confirmed, found []journal.Sleeper
 	err := w.s.Journal.Read(ctx, func(tx *journal.Tx) (err error) {
@@ -45,7 +45,7 @@ func (w *watcher) wakeSleepers(ctx context.Context) error {
 	return nil
 }
 
-// isAwaited reports whether a run has mail, which it may not have been able to write yet, or waits for the answer of the queue.
+// isAwaited reports whether a run has pending mail or waits for an answer of the queue.
 func (s *Supervisor) isAwaited(run writ.RunID) bool {
 	return s.steps.Knows(run) || s.outbox.IsUnanswered(run)
 }
