@@ -14,18 +14,20 @@ import (
 )
 
 const (
-	// maxPending bounds the nodes that wait for a statement: anybody who reaches the node API can make one. With maxAgeKey it bounds their bytes.
+	// maxPending limits the nodes that wait for a statement, because anyone who reaches the node API can add one.
+	// Together with maxAgeKey it limits their memory.
 	maxPending = 100
 	maxAgeKey  = 128
-	// pendingLife is how long a node that does not ask any more is kept: one that waits asks every five seconds.
+	// pendingLife is how long a node is kept after its last request. A waiting node asks every five seconds.
 	pendingLife = time.Minute
-	// maxPendingLogged is how many of them are logged in a minute.
+	// maxPendingLogged limits the waiting nodes that are logged per minute.
 	maxPendingLogged = 10
 )
 
-// pendingNodes are the nodes that ask to be admitted without a token. A stranger can make any number of them, so they are nowhere but here,
-// own no name, and are bounded: one too many displaces the oldest of the address that has most. A node that waits asks again and again, and
-// its id follows from its key, so that one which was displaced, or whose supervisor began anew, is back under its id within seconds.
+// pendingNodes holds the nodes that ask for admission without a token. A stranger can make any number of them, so they
+// are in memory only, own no name, and are limited: a new node above the limit displaces the oldest node of the network
+// with the most nodes. A waiting node asks repeatedly, and its ID is derived from its key, so after a displacement or a
+// restart of the supervisor it is back under the same ID within seconds.
 type pendingNodes struct {
 	mu    sync.Mutex
 	nodes map[writ.NodeID]*pendingNode
@@ -44,7 +46,7 @@ type pendingNode struct {
 
 func newPendingNodes() *pendingNodes { return &pendingNodes{nodes: make(map[writ.NodeID]*pendingNode)} }
 
-// nodeIDOf is the id of a node: it follows from its key.
+// nodeIDOf returns the ID of a node, which is derived from its key.
 func nodeIDOf(datacenter writ.DatacenterID, key ed25519.PublicKey) writ.NodeID {
 	h := sha256.New()
 	h.Write([]byte("writ-node-id-v1\x00"))
@@ -57,8 +59,8 @@ func nodeIDOf(datacenter writ.DatacenterID, key ed25519.PublicKey) writ.NodeID {
 	return writ.NodeID(text[:8] + "-" + text[8:12] + "-" + text[12:16] + "-" + text[16:20] + "-" + text[20:])
 }
 
-// ask keeps a node that asks from a network, and returns it as it is kept. It is news the first time; crowded is true once when nodes
-// begin to be displaced.
+// ask records a request of a node from a network and returns the stored node. news is true for the first request.
+// crowded is true once when nodes begin to be displaced.
 func (p *pendingNodes) ask(n journal.Node, from string, now time.Time) (kept journal.Node, news, crowded bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -94,7 +96,7 @@ func (p *pendingNodes) displaced() writ.NodeID {
 	return oldest.ID
 }
 
-// expire forgets nodes that do not ask any more. The caller holds mu.
+// expire removes nodes that no longer ask. The caller holds mu.
 func (p *pendingNodes) expire(now time.Time) {
 	for id, n := range p.nodes {
 		if now.Sub(n.asked) > pendingLife {
@@ -114,7 +116,7 @@ func (p *pendingNodes) mayLog(now time.Time) bool {
 	return p.told <= maxPendingLogged
 }
 
-// get returns a node that waits, nil if there is none.
+// get returns a waiting node, nil if unknown.
 func (p *pendingNodes) get(id writ.NodeID) *journal.Node {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -126,14 +128,14 @@ func (p *pendingNodes) get(id writ.NodeID) *journal.Node {
 	return nil
 }
 
-// remove forgets a node about which something was decided.
+// remove removes a node after a decision about it.
 func (p *pendingNodes) remove(id writ.NodeID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.nodes, id)
 }
 
-// list returns all nodes that wait, by name and id.
+// list returns all waiting nodes by name and ID.
 func (p *pendingNodes) list() []writ.Node {
 	p.mu.Lock()
 	defer p.mu.Unlock()

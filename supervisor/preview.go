@@ -12,19 +12,19 @@ import (
 )
 
 const (
-	// maxPreviews bounds the previews at once, of which one may be about each project: anybody may ask for one, and they must not keep the
-	// processors from runs.
+	// maxPreviews limits the concurrent previews, of which each project may have one. Anyone may request previews, and
+	// they must not take the processors from runs.
 	maxPreviews = 2
-	// previewWithin bounds one preview; the biggest plans that are possible take a tenth of that.
+	// previewWithin limits one preview. The largest possible plans take a tenth of that.
 	previewWithin = 10 * time.Second
-	// maxPreview bounds the JSON of a preview, so that it fits into a frame of the link.
+	// maxPreview limits the JSON of a preview, so that it fits into a frame of the link.
 	maxPreview = 900 << 10
-	// maxKept bounds the resources of a deployment that are listed because a plan does not name them.
+	// maxKept limits the listed resources of a deployment that a plan does not name.
 	maxKept = 500
 )
 
-// Preview says what a run of the proposal would do as things are now. It writes nothing and promises nothing: other runs may change
-// what it is based on.
+// Preview predicts the effects of a run of the proposal in the present state. It writes nothing and promises nothing:
+// other runs may change the state.
 func (s *Supervisor) Preview(ctx context.Context, proposal writ.Proposal) (writ.Preview, error) {
 	if s.roster.Load().Project(proposal.Project) == nil {
 		return writ.Preview{}, writ.Errorf(writ.CodeProjectUnknown, "the roster has no project %q", workflow.Short(string(proposal.Project)))
@@ -105,7 +105,7 @@ func (s *Supervisor) addKept(tx *journal.Tx, preview *writ.Preview, p *writ.Prop
 	return err
 }
 
-// fitted returns a preview that a frame of the link can carry: of a very big one, less is said about each call.
+// fitted returns a preview that fits into a frame of the link. It drops details of the calls of a very large preview.
 func fitted(p writ.Preview) writ.Preview {
 	text, err := json.Marshal(p)
 	if err != nil || len(text) <= maxPreview {

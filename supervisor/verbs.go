@@ -14,7 +14,7 @@ import (
 // maxLogLines bounds one answer of the verb logs.
 const maxLogLines = 1000
 
-// hello is what a coordinator is told first that is told a generation of the journal.
+// hello returns the first frame of a link: datacenter, version, epoch, roster version and the given journal generation.
 func (s *Supervisor) hello(generation string) link.Hello {
 	return link.Hello{
 		Datacenter: s.Datacenter, Journal: generation, Version: s.Version,
@@ -46,7 +46,7 @@ func (s *Supervisor) catchUp(ctx context.Context, coordinator *link.Dialer, vers
 	}
 }
 
-// handle answers what a coordinator asks.
+// handle answers a request of a coordinator.
 func (s *Supervisor) handle(ctx context.Context, verb link.Verb, params json.RawMessage, _ func(stage, detail string)) (any, error) {
 	switch verb {
 	case link.VerbSubmit:
@@ -220,7 +220,7 @@ func (s *Supervisor) queues(ctx context.Context) ([]link.QueueDepth, error) {
 	return all, nil
 }
 
-// nodesNow returns what is known of every node at this moment, with those that wait to be admitted.
+// nodesNow returns the present state of every node, including nodes that wait for admission.
 func (s *Supervisor) nodesNow() []link.NodeNow {
 	all := []link.NodeNow{}
 	for _, n := range s.fleet.List() {
@@ -232,7 +232,7 @@ func (s *Supervisor) nodesNow() []link.NodeNow {
 	return all
 }
 
-// depthOf is the queue of a node, with the ages of what waits there as the watch saw it last.
+// depthOf returns the queue depth of a node, with ages from the last scan of the watch.
 func (s *Supervisor) depthOf(node writ.NodeID, name string, l journal.Load) link.QueueDepth {
 	q := link.QueueDepth{QueueDepth: writ.QueueDepth{Node: node, NodeName: name, Planned: l.Planned, Queued: l.Queued, Running: l.Running}}
 	if seen, now := s.seen.Load(), s.Now(); seen != nil {
