@@ -15,8 +15,9 @@ import (
 	"writ/supervisor/workflow"
 )
 
-// A secret is kept as it came, encrypted to the supervisor. It is opened twice: when it is set, so that one that cannot be used is refused
-// at once, and when a call that names it is sent; then it is encrypted to the node, and nothing in between keeps it.
+// A secret is stored as it arrived, encrypted to the supervisor. It is decrypted twice: when it is set, so that an
+// unusable secret is refused at once, and when a call that names it is sent. Then it is encrypted to the node. No
+// plaintext is stored in between.
 
 func (s *Supervisor) setSecret(ctx context.Context, v *identity.VerifiedStatement) (link.StatementAnswer, error) {
 	change, err := identity.ParseSecretChange(v.Statement)
@@ -67,7 +68,7 @@ func roomForSecret(tx *journal.Tx, project writ.ProjectID) error {
 		WithHint("`writ secret remove NAME@VERSION` removes the versions up to one; `writ secret list` shows them. Use names again: the newest version of each stays")
 }
 
-// isNext refuses to set a secret in another version than the next.
+// isNext returns CONFLICT if the version to set is not the next one.
 func isNext(tx *journal.Tx, change identity.SecretChange, seen identity.Seen) error {
 	newest, err := tx.NewestSecret(change.Project, change.Name)
 	if err != nil {
@@ -125,8 +126,8 @@ func (s *Supervisor) listSecrets(ctx context.Context, project writ.ProjectID) (a
 	return all, err
 }
 
-// knowsSecrets refuses a submission that names a version which is not there, or which was not the newest any more when it was signed:
-// whoever told the signer of an old version must not choose it.
+// knowsSecrets refuses a submission that names a missing version, or a version that was already outdated when the
+// submission was signed: an attacker who showed the signer an old version must not thereby choose it.
 func knowsSecrets(tx *journal.Tx, p *identity.Payload) error {
 	for _, ref := range p.Secrets {
 		name, version := workflow.SplitRef(ref)
@@ -149,11 +150,11 @@ func knowsSecrets(tx *journal.Tx, p *identity.Payload) error {
 	return nil
 }
 
-// maxCiphertexts bounds the ciphertexts that are kept for nodes, at most 36 KiB each.
+// maxCiphertexts limits the cached ciphertexts for nodes, each at most 36 KiB.
 const maxCiphertexts = 512
 
-// keyring reads the secrets that were encrypted to this supervisor, and encrypts them to nodes. It keeps ciphertexts for
-// nodes, so that calls side by side on a node cost one encryption. It keeps no plaintext.
+// keyring decrypts the secrets that were encrypted to this supervisor, and encrypts them to nodes. It caches the
+// ciphertexts for nodes, so that parallel calls on a node cost one encryption. It stores no plaintext.
 type keyring struct {
 	cluster    writ.ClusterID
 	datacenter writ.DatacenterID

@@ -11,28 +11,28 @@ import (
 )
 
 const (
-	// suspendFirst is how long the account of a node is off that did to the queue what it must not. It doubles each time within suspendForget, up to
-	// suspendMost.
+	// suspendFirst is the first suspension of a node's queue account after misuse of the queue. It doubles with each
+	// misuse within suspendForget, up to suspendMost.
 	suspendFirst  = 30 * time.Second
 	suspendMost   = 30 * time.Minute
 	suspendForget = time.Hour
 	uselessIn     = time.Minute
 )
 
-// suspension is what a node is kept off the queue for.
+// suspension is the suspension of a node from the queue.
 type suspension struct {
 	until time.Time // by the monotonic clock
 	last  time.Duration
 	why   *writ.Error
-	off   bool // it is now
+	off   bool // in effect now
 }
 
-// waste is a kind of what a node sends that is good for nothing.
+// waste is a kind of useless message of a node.
 type waste int
 
 const (
 	unreadable   waste = iota // messages that cannot be opened
-	unasked                   // results of jobs that it never got: of runs that there are not, say
+	unasked                   // results of jobs that the node never received, such as results for unknown runs
 	extraBeats                // beats that come too often, or are of another node
 	extraReports              // reports, of its resources or of its machine, likewise
 	wastes
@@ -50,13 +50,13 @@ var mostWaste = [wastes]struct {
 	extraReports: {1000, "reports within %s that nobody expects"},
 }
 
-// useless counts what a node sent that is good for nothing.
+// useless counts the useless messages of a node since a time.
 type useless struct {
 	since time.Time
 	sent  [wastes]int
 }
 
-// why returns why that is too much, nil if it is not.
+// why returns an error if a count exceeds its limit, else nil.
 func (u *useless) why() *writ.Error {
 	for kind, n := range u.sent {
 		if m := mostWaste[kind]; n > m.most {
@@ -66,15 +66,15 @@ func (u *useless) why() *writ.Error {
 	return nil
 }
 
-// survey looks for what nodes do to the queue that they must not. A node that takes more than its share loses what it has there and, for a while,
-// its account. What it had when this supervisor began, it may have sent while nobody listened: that costs it nothing but what it had. The caller
-// holds mu.
+// survey checks the queue for misuse by nodes. A node that exceeds its share loses its queue contents and, for a while,
+// its account. At the first survey only the contents are removed, because the node may have sent them while no
+// supervisor listened. The caller holds mu.
 func (a *accounts) survey(ctx context.Context) {
 	looking, cancel := context.WithTimeout(ctx, applyWithin)
 	found, err := a.s.Accounts.Survey(looking)
 	cancel()
 	if err != nil && !errors.Is(err, errors.ErrUnsupported) && len(found) == 0 {
-		return // the watch says that the queue is away
+		return // the watch reports that the queue is away
 	}
 	first := !a.surveyed
 	a.surveyed = true
@@ -102,7 +102,7 @@ func (a *accounts) survey(ctx context.Context) {
 	}
 }
 
-// countUseless counts so much of what a node sent that is good for nothing.
+// countUseless adds n useless messages of a node.
 func (a *accounts) countUseless(node writ.NodeID, kind waste, n int) {
 	if a.s.Accounts == nil {
 		return
@@ -121,7 +121,7 @@ func (a *accounts) countUseless(node writ.NodeID, kind waste, n int) {
 	}
 }
 
-// block has a node suspended.
+// block requests the suspension of a node.
 func (a *accounts) block(node writ.NodeID, why *writ.Error) {
 	if a.s.Accounts == nil {
 		return
@@ -132,7 +132,7 @@ func (a *accounts) block(node writ.NodeID, why *writ.Error) {
 	a.rouse()
 }
 
-// suspendUseless suspends the nodes that send too much of that, and those that are blocked. The caller holds mu.
+// suspendUseless suspends the nodes that sent too many useless messages, and the blocked nodes. The caller holds mu.
 func (a *accounts) suspendUseless(ctx context.Context) {
 	a.uselessMu.Lock()
 	over := a.wrong
@@ -149,10 +149,11 @@ func (a *accounts) suspendUseless(ctx context.Context) {
 	}
 }
 
-// suspend takes away what a node has in the queue and, unless it is let off, its account first. The caller holds mu.
+// suspend disables the account of a node, unless letOff is set, and then removes its queue contents. The caller holds
+// mu.
 func (a *accounts) suspend(ctx context.Context, node writ.NodeID, why *writ.Error, letOff bool) {
 	if _, known := a.s.fleet.Get(node); !known {
-		letOff = true // nobody's: what a removed node left
+		letOff = true // contents that a removed node left
 	}
 	switch was := a.suspended[node]; {
 	case letOff || a.lacking:
@@ -166,7 +167,7 @@ func (a *accounts) suspend(ctx context.Context, node writ.NodeID, why *writ.Erro
 	}
 }
 
-// disableAccount takes a node's account away for a while, longer each time. The caller holds mu.
+// disableAccount disables a node's account, longer each time. The caller holds mu.
 func (a *accounts) disableAccount(ctx context.Context, node writ.NodeID, why *writ.Error, now time.Time) {
 	next := &suspension{last: suspendFirst, why: why, off: true}
 	if was := a.suspended[node]; was != nil && now.Sub(was.until) < suspendForget {
@@ -177,10 +178,10 @@ func (a *accounts) disableAccount(ctx context.Context, node writ.NodeID, why *wr
 	a.s.Log.Error("node is blocked from the queue", "node", a.s.fleet.Name(node), "for", next.last, "code", why.Code, "why", why.Message)
 	a.s.fleet.suspend(node, fmt.Sprintf("%s: %s; its account is off until %s UTC", why.Code, why.Message,
 		a.s.Now().Add(next.last).UTC().Format(time.TimeOnly)))
-	_ = a.apply(ctx) // noted, and tried again
+	_ = a.apply(ctx) // apply records its error and is retried
 }
 
-// endSuspensions gives nodes their accounts back when their suspension is over. The caller holds mu.
+// endSuspensions enables the accounts of nodes whose suspension is over. The caller holds mu.
 func (a *accounts) endSuspensions(now time.Time) {
 	for node, s := range a.suspended {
 		switch {
@@ -196,7 +197,7 @@ func (a *accounts) endSuspensions(now time.Time) {
 	}
 }
 
-// suspend says why a node is kept off the queue, "" if it is not any more.
+// suspend sets the reason of a node's suspension; "" ends it.
 func (f *fleet) suspend(id writ.NodeID, why string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -205,7 +206,7 @@ func (f *fleet) suspend(id writ.NodeID, why string) {
 		return
 	}
 	if m.suspended = why; why == "" {
-		m.Fault = "" // its next beat says more
+		m.Fault = "" // its next beat sets the fault again
 		return
 	}
 	m.Fault = why
