@@ -12,7 +12,8 @@ import (
 	"writ/supervisor/nodes"
 )
 
-// hostsPerSecond is how often a node may say what its machine is, and hostsAtOnce how often at once. Runners look every half minute.
+// hostsPerSecond limits the host reports of a node, and hostsAtOnce is their burst. Runners check their machine every
+// half minute.
 const (
 	hostsPerSecond = 0.1
 	hostsAtOnce    = 5
@@ -32,8 +33,8 @@ func (s *Supervisor) hearHost(_ context.Context, node writ.NodeID, r *nodes.Host
 	s.fleet.host(*r, s.epoch, s.Now())
 }
 
-// host takes over what a node says of its machine, if it is newer than the last: of no earlier process than the one that beats, and said since the
-// supervisor of this epoch began.
+// host stores a host report if it is newer than the last: not from an earlier process than the last beat, and not made
+// for an earlier epoch.
 func (f *fleet) host(r nodes.HostReport, epoch int64, now time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -46,7 +47,7 @@ func (f *fleet) host(r nodes.HostReport, epoch int64, now time.Time) {
 	m.described, m.Host = said, moderateHost(r.Host, now)
 }
 
-// started notes which start of its machine a node says that it lives in.
+// started records the boot ID of a node and counts restarts of its machine.
 func (m *member) started(boot string) {
 	if boot == "" || boot == m.Boot {
 		return
@@ -57,14 +58,14 @@ func (m *member) started(boot string) {
 	m.Boot = boot
 }
 
-// onlineEvery is how often the time in which a node was heard is added to its month: each time is a write and an event. onlineFirst is how soon a month
-// begins.
+// onlineEvery is the interval at which a node's online time is added to its month; each time is a write and an event.
+// onlineFirst is the delay for the first entry of a month.
 const (
 	onlineEvery = 10 * time.Minute
 	onlineFirst = time.Minute
 )
 
-// passed counts time in which a node was listened to, and which it was heard unless it is silent.
+// passed counts time in which the supervisor listened to a node. It counts as online unless the node is silent.
 func (m *member) passed(month string, listened time.Duration) {
 	if m.Admission != writ.AdmissionApproved {
 		return
@@ -78,7 +79,7 @@ func (m *member) passed(month string, listened time.Duration) {
 	}
 }
 
-// hasMonth reports whether something was added to a month.
+// hasMonth reports whether month is the newest month with an entry.
 func (m *member) hasMonth(month string) bool {
 	return len(m.Online) > 0 && m.Online[len(m.Online)-1].Month == month
 }
@@ -95,7 +96,8 @@ func (m *member) addOnline(month string) {
 	m.online, m.listened = m.online%time.Second, m.listened%time.Second
 }
 
-// keepOnline adds what was counted since the last time, before the supervisor ends. One that is killed loses it, for the time that it listened as well.
+// keepOnline writes the counted online time before the supervisor ends. A killed supervisor loses it, together with the
+// listening time.
 func (s *Supervisor) keepOnline(tx *journal.Tx) error {
 	s.fleet.addOnline(s.Now())
 	return putLives(tx, s.fleet.newLives())
@@ -136,12 +138,12 @@ func keptOnline(all []writ.Online) []writ.Online {
 	return all[max(len(all)-maxOnline, 0):]
 }
 
-// life is what is kept of the machine of a node.
+// life returns the stored facts about a node's machine.
 func (m *member) life() journal.Life {
 	return journal.Life{Node: m.ID, HostFacts: m.HostFacts}
 }
 
-// restoreMachines takes over what the journal has of machines.
+// restoreMachines loads the stored facts about machines.
 func (f *fleet) restoreMachines(lives []journal.Life, now time.Time) {
 	for _, l := range lives {
 		m := f.nodes[l.Node]
@@ -153,7 +155,7 @@ func (f *fleet) restoreMachines(lives []journal.Life, now time.Time) {
 	}
 }
 
-// newLives returns what is known of machines and not in the journal.
+// newLives returns the facts about machines that are not in the journal yet.
 func (f *fleet) newLives() (all []journal.Life) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -165,7 +167,7 @@ func (f *fleet) newLives() (all []journal.Life) {
 	return all
 }
 
-// keptLives records that they are in the journal.
+// keptLives records that these facts are in the journal.
 func (f *fleet) keptLives(all []journal.Life) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -37,19 +37,19 @@ type Metrics struct {
 	Expires      time.Time // of the roster
 }
 
-// Link is that to one coordinator.
+// Link is the link to one coordinator.
 type Link struct {
 	Connected   bool
 	Unconfirmed int64 // events that the coordinator has not confirmed
 }
 
-// Refusal is what is not taken of what people sign: a submission or a statement, and why.
+// Refusal is a kind of refused signed text: a submission or a statement, with the error code.
 type Refusal struct {
 	What string
 	Code writ.Code
 }
 
-// counts are what a supervisor counts besides what its parts do.
+// counts holds the counters of the supervisor itself.
 type counts struct {
 	passes   tally.Durations
 	crashes  tally.Counts[writ.Code]
@@ -74,7 +74,7 @@ func (c *counts) notePass(ctx context.Context, took time.Duration, err error) {
 	}
 }
 
-// seen is what the watch saw at its last look.
+// seen holds the results of the last scan of the watch.
 type seen struct {
 	at              time.Time
 	calls           map[writ.CallState]int
@@ -83,7 +83,7 @@ type seen struct {
 	behind          map[string]int64          // see sight
 }
 
-// agesEvery is how often the ages of calls that wait are read: each node is one question.
+// agesEvery is the interval at which the ages of waiting calls are read: one query per node.
 const agesEvery = 5 * time.Second
 
 // readAges reads what nothing but metrics needs, now and then.
@@ -116,7 +116,7 @@ func (w *watcher) readAges(tx *journal.Tx, to *sight) (err error) {
 	return nil
 }
 
-// note keeps what a look saw, for metrics.
+// note stores the results of a scan for metrics.
 func (w *watcher) note(from sight, now time.Time) {
 	next := &seen{at: now, calls: map[writ.CallState]int{writ.CallPlanned: 0, writ.CallQueued: 0, writ.CallRunning: 0}, planned: from.planned, queued: make(map[writ.NodeID]time.Time), behind: from.behind}
 	if before := w.s.seen.Load(); from.planned == nil && before != nil {
@@ -184,7 +184,7 @@ func (s *Supervisor) Metrics() Metrics {
 	return m
 }
 
-// setSeen fills in what the watch saw.
+// setSeen sets the metrics from the last scan of the watch.
 func (m *Metrics) setSeen(last *seen, now time.Time) {
 	m.Looked, m.Calls = last.at, maps.Clone(last.calls)
 	m.Waiting = age(now, last.planned[""])
