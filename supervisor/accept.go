@@ -88,7 +88,8 @@ const rosterAttempts = 100
 
 // unknownRoster returns the error for a journal with a newer roster that this supervisor never adopted.
 func (s *Supervisor) unknownRoster() error {
-	return writ.Errorf(writ.CodeRecordForged, "the journal has a newer version of the roster than %d, which this supervisor has not adopted",
+	return writ.Errorf(writ.CodeRecordForged,
+		"the journal has a newer version of the roster than %d, which this supervisor has not adopted",
 		s.roster.Load().Version).
 		WithHint("find out who can write to the database of the journal, then bring it back from a backup")
 }
@@ -160,7 +161,8 @@ func (s *Supervisor) submit(ctx context.Context, verifier *identity.Verifier, si
 		}
 		return s.stored(ctx, run.ID)
 	}
-	s.Log.Info("run accepted", "run", accepted.ID, "signer", signedBy(accepted.Signer, verified.Certificate), "script", accepted.Script,
+	s.Log.Info("run accepted", "run", accepted.ID, "signer", signedBy(accepted.Signer, verified.Certificate),
+		"script", accepted.Script,
 		"project", accepted.ProjectName)
 	return accepted, nil
 }
@@ -213,7 +215,8 @@ func (s *Supervisor) row(ctx context.Context, id writ.RunID) (run *journal.Run, 
 		return err
 	})
 	if err == nil && run == nil {
-		err = writ.Errorf(writ.CodeNotFound, "there is no run %s in this datacenter", id).WithHint("it forgets runs %d days after their end", int(s.KeepRuns.Hours()/24))
+		err = writ.Errorf(writ.CodeNotFound, "there is no run %s in this datacenter", id).
+			WithHint("it forgets runs %d days after their end", int(s.KeepRuns.Hours()/24))
 	}
 	return run, err
 }
@@ -270,8 +273,10 @@ func roomForDeployment(tx *journal.Tx, p *identity.Payload) error {
 }
 
 func otherRevision(deployment string, have, base int) *writ.Error {
-	return writ.Errorf(writ.CodeConflict, "the deployment %s is at revision %d, the script was signed against %d", deployment, have, base).
-		WithHint("`writ plan FILE --deployment %s` shows what the script would change now, and how to sign it again", deployment)
+	return writ.Errorf(writ.CodeConflict, "the deployment %s is at revision %d, the script was signed against %d",
+		deployment, have, base).
+		WithHint("`writ plan FILE --deployment %s` shows what the script would change now, and how to sign it again",
+			deployment)
 }
 
 // checkScript applies the checks of `writ check`. It also refuses signed parameters that are incomplete or invalid, and
@@ -289,16 +294,19 @@ func (s *Supervisor) checkScript(ctx context.Context, p *identity.Payload) error
 		return err
 	}
 	if !reflect.DeepEqual(filled, orEmpty(p.Params)) {
-		return writ.Errorf(writ.CodeArgumentsInvalid, "the signed parameters are not all that the script has").WithHint("sign it again with this version of writ")
+		return writ.Errorf(writ.CodeArgumentsInvalid, "the signed parameters are not all that the script has").
+			WithHint("sign it again with this version of writ")
 	}
 	for _, operation := range report.Operations {
 		if !slices.Contains(p.Allow, operation) && !strings.HasPrefix(operation, "run.") {
-			return writ.Errorf(writ.CodeOperationNotAllowed, "the script calls %s, which its signed header does not allow", operation).
+			return writ.Errorf(writ.CodeOperationNotAllowed, "the script calls %s, which its signed header does not allow",
+				operation).
 				WithHint("sign it again with this version of writ")
 		}
 	}
 	if p.Format == identity.FormatV1 && report.Destructive { // runs accepted before this check existed continue
-		return writ.Errorf(writ.CodeDestructiveDenied, "the script destroys, and its signed header does not name what it may destroy").
+		return writ.Errorf(writ.CodeDestructiveDenied,
+			"the script destroys, and its signed header does not name what it may destroy").
 			WithHint("sign it again with this version of writ, which names it: --destructive=volume/web-0,volume/data-*")
 	}
 	return nil
@@ -314,7 +322,8 @@ func orEmpty(params map[string]any) map[string]any {
 // verifier returns a verifier that uses the newest roster.
 func (s *Supervisor) verifier() *identity.Verifier {
 	return &identity.Verifier{
-		Roster: s.roster.Load(), Datacenter: s.Datacenter, Engines: scripts.Engines(), Now: s.Now, ProjectOf: s.projectOf, Forked: s.forked,
+		Roster: s.roster.Load(), Datacenter: s.Datacenter, Engines: scripts.Engines(), Now: s.Now, ProjectOf: s.projectOf,
+		Forked: s.forked,
 	}
 }
 

@@ -49,8 +49,9 @@ type accounts struct {
 func newAccounts(s *Supervisor) *accounts {
 	return &accounts{
 		s: s, wake: make(chan struct{}, 1), passwords: make(map[writ.NodeID]string), signed: make(map[writ.NodeID][]byte),
-		runners: make(map[writ.NodeID]queue.Runner), suspended: make(map[writ.NodeID]*suspension), useless: make(map[writ.NodeID]*useless),
-		wrong: make(map[writ.NodeID]*writ.Error),
+		runners: make(map[writ.NodeID]queue.Runner), suspended: make(map[writ.NodeID]*suspension),
+		useless: make(map[writ.NodeID]*useless),
+		wrong:   make(map[writ.NodeID]*writ.Error),
 	}
 }
 
@@ -145,7 +146,8 @@ func (a *accounts) of(ctx context.Context, n *journal.Node, asked []byte) ([]byt
 	defer a.mu.Unlock()
 	if s := a.suspended[n.ID]; s != nil && s.off {
 		return nil, writ.Errorf(s.why.Code, "the node %s is kept off the queue: %s", n.Name, s.why.Message).
-			WithHint("it may come back in %s; `writ node show %s` says more", max(time.Until(s.until), 0).Round(time.Second), n.Name)
+			WithHint("it may come back in %s; `writ node show %s` says more", max(time.Until(s.until), 0).Round(time.Second),
+				n.Name)
 	}
 	// any node can claim to have an older runner
 	if runner == queue.RunnerOlder && !a.s.OlderRunners && a.s.Accounts != nil && !a.lacking {
@@ -157,7 +159,8 @@ func (a *accounts) of(ctx context.Context, n *journal.Node, asked []byte) ([]byt
 	if was := a.runners[n.ID]; runner > was { // never downgrade: an older or unsigned request may come from an attacker
 		a.runners[n.ID], changed = runner, true
 		if runner == queue.RunnerOlder {
-			a.s.warnings.Warn(n.ID, "runner too old for a restricted queue account: until its upgrade each node can keep Redis busy", "name", n.Name)
+			a.s.warnings.Warn(n.ID,
+				"runner too old for a restricted queue account: until its upgrade each node can keep Redis busy", "name", n.Name)
 		}
 	}
 	if a.s.Accounts != nil && (changed || !a.looked[n.ID]) {
@@ -175,7 +178,8 @@ func (a *accounts) of(ctx context.Context, n *journal.Node, asked []byte) ([]byt
 			return nil, err
 		}
 		account.User = a.s.Accounts.User(n.ID)
-		if account.Secret, err = secret.Encrypt(password, secret.AccountLabel(a.s.Pin, a.s.Datacenter, n.ID), reader); err != nil {
+		if account.Secret, err = secret.Encrypt(password, secret.AccountLabel(a.s.Pin, a.s.Datacenter, n.ID), reader); err !=
+			nil {
 			return nil, err
 		}
 	}

@@ -79,9 +79,11 @@ func checkJoiner(joiner identity.Joiner) error {
 		return writ.Errorf(writ.CodeBadRequest, "an age key has at most %d characters", maxAgeKey)
 	}
 	if joiner.Serial != "" && !identity.ValidSerial(joiner.Serial) {
-		return writ.Errorf(writ.CodeBadRequest, "the serial number of a machine has %d to %d visible characters", identity.MinSerial, identity.MaxSerial)
+		return writ.Errorf(writ.CodeBadRequest, "the serial number of a machine has %d to %d visible characters",
+			identity.MinSerial, identity.MaxSerial)
 	}
-	if len(joiner.Key) != ed25519.PublicKeySize || len(joiner.Nonce) != identity.NonceSize || !writ.ValidName(joiner.Name) {
+	if len(joiner.Key) != ed25519.PublicKeySize || len(joiner.Nonce) != identity.NonceSize ||
+		!writ.ValidName(joiner.Name) {
 		return writ.Errorf(writ.CodeBadRequest, "a joiner has a name, a key of %d bytes and a nonce of %d bytes",
 			ed25519.PublicKeySize, identity.NonceSize)
 	}
@@ -102,7 +104,8 @@ func (s *Supervisor) Admit(ctx context.Context, claim nodes.Claim) (nodes.Welcom
 		return nodes.Welcome{}, err
 	}
 	if !s.greeted.valid(claim.Nonce, time.Now()) {
-		return nodes.Welcome{}, writ.Errorf(writ.CodeTokenInvalid, "the join took too long, or did not begin here").WithHint("join again")
+		return nodes.Welcome{}, writ.Errorf(writ.CodeTokenInvalid, "the join took too long, or did not begin here").
+			WithHint("join again")
 	}
 	token, err := s.token(ctx, joiner.Token)
 	if err != nil {
@@ -130,13 +133,15 @@ func (s *Supervisor) Admit(ctx context.Context, claim nodes.Claim) (nodes.Welcom
 }
 
 // errDecidedMeanwhile reports that the node's record was created or changed after its claim was checked.
-var errDecidedMeanwhile = writ.Errorf(writ.CodeConflict, "something was decided about the node meanwhile").WithHint("join again")
+var errDecidedMeanwhile = writ.Errorf(writ.CodeConflict, "something was decided about the node meanwhile").
+	WithHint("join again")
 
 // welcome returns the signed membership of node n, bound to the nonces of hello and claim.
 func (s *Supervisor) welcome(claim nodes.Claim, n *journal.Node) (nodes.Welcome, error) {
 	signed, err := s.membership(envelope.Welcome, n, slices.Concat(claim.Hello.Nonce, claim.Nonce))
 	return nodes.Welcome{
-		Node: n.ID, Name: n.Name, Admission: n.Admission, Cluster: s.Pin, Datacenter: s.Datacenter, Epoch: s.epoch, Signed: signed,
+		Node: n.ID, Name: n.Name, Admission: n.Admission, Cluster: s.Pin, Datacenter: s.Datacenter, Epoch: s.epoch,
+		Signed: signed,
 	}, err
 }
 
@@ -148,8 +153,8 @@ func (s *Supervisor) membership(kind envelope.Kind, n *journal.Node, nonce []byt
 		return nil, err
 	}
 	m := nodes.Membership{
-		Node: n.ID, Name: n.Name, Key: n.PublicKey, Admission: n.Admission, Cluster: s.Pin, Datacenter: s.Datacenter, Epoch: s.epoch,
-		Roster: roster.Version, Digest: digest, Nonce: nonce, Made: s.Now().UnixMilli(),
+		Node: n.ID, Name: n.Name, Key: n.PublicKey, Admission: n.Admission, Cluster: s.Pin, Datacenter: s.Datacenter,
+		Epoch: s.epoch, Roster: roster.Version, Digest: digest, Nonce: nonce, Made: s.Now().UnixMilli(),
 	}
 	if kind == envelope.Fence { // earlier nodes reject the field in other kinds
 		m.Lost = n.Lost
@@ -197,8 +202,9 @@ func (s *Supervisor) newNode(joiner identity.Joiner) *journal.Node {
 	}
 	return &journal.Node{
 		Node: writ.Node{
-			ID: nodeIDOf(s.Datacenter, joiner.Key), Datacenter: s.Datacenter, Name: joiner.Name, Key: identity.Fingerprint(joiner.Key),
-			Admission: writ.AdmissionPending, Scheduling: writ.SchedulingOpen, Liveness: writ.LivenessSilent, Joined: s.Now().UTC(),
+			ID: nodeIDOf(s.Datacenter, joiner.Key), Datacenter: s.Datacenter, Name: joiner.Name,
+			Key: identity.Fingerprint(joiner.Key), Admission: writ.AdmissionPending, Scheduling: writ.SchedulingOpen,
+			Liveness: writ.LivenessSilent, Joined: s.Now().UTC(),
 			HostFacts: writ.HostFacts{Host: host},
 		},
 		PublicKey: slices.Clone(joiner.Key), AgeKey: joiner.AgeKey, Serial: joiner.Serial,
@@ -258,7 +264,8 @@ func (s *Supervisor) token(ctx context.Context, id string) (journal.Token, error
 		return err
 	})
 	if err == nil && token == nil {
-		err = writ.Errorf(writ.CodeTokenInvalid, "the join token is not known here").WithHint("make one for this datacenter with `writ token create`")
+		err = writ.Errorf(writ.CodeTokenInvalid, "the join token is not known here").
+			WithHint("make one for this datacenter with `writ token create`")
 	}
 	if err != nil {
 		return journal.Token{}, err
@@ -268,7 +275,9 @@ func (s *Supervisor) token(ctx context.Context, id string) (journal.Token, error
 
 // admitNew spends the token and writes the node record in one transaction. known is the node's record from an earlier
 // claim, or nil.
-func (s *Supervisor) admitNew(ctx context.Context, claim nodes.Claim, known *journal.Node, token journal.Token) (nodes.Welcome, error) {
+func (s *Supervisor) admitNew(
+	ctx context.Context, claim nodes.Claim, known *journal.Node, token journal.Token,
+) (nodes.Welcome, error) {
 	joiner := joinerOf(claim)
 	// counted in memory: the use count in the database may be forged
 	if len(s.fleet.joinedWith(token.ID)) >= token.Uses {
@@ -325,16 +334,19 @@ func (s *Supervisor) admitNew(ctx context.Context, claim nodes.Claim, known *jou
 
 func refuseToken(token journal.Token, now time.Time) error {
 	if token.Revoked() {
-		return writ.Errorf(writ.CodeTokenInvalid, "the join token %s was revoked", token.ID).WithHint("make another one with `writ token create`")
+		return writ.Errorf(writ.CodeTokenInvalid, "the join token %s was revoked", token.ID).
+			WithHint("make another one with `writ token create`")
 	}
 	if !token.Expires.After(now) {
-		return writ.Errorf(writ.CodeTokenInvalid, "the join token expired on %s", token.Expires.Format(time.RFC3339)).WithHint("make another one with `writ token create`")
+		return writ.Errorf(writ.CodeTokenInvalid, "the join token expired on %s", token.Expires.Format(time.RFC3339)).
+			WithHint("make another one with `writ token create`")
 	}
 	return tokenSpent(token)
 }
 
 func tokenSpent(token journal.Token) error {
-	return writ.Errorf(writ.CodeTokenSpent, "the join token %s has admitted %s", token.ID, admitted(token.Uses)).WithHint("make another one with `writ token create`")
+	return writ.Errorf(writ.CodeTokenSpent, "the join token %s has admitted %s", token.ID, admitted(token.Uses)).
+		WithHint("make another one with `writ token create`")
 }
 
 func admitted(uses int) string {

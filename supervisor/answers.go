@@ -55,14 +55,18 @@ func (s *Supervisor) record(tx *journal.Tx, v *identity.VerifiedStatement, answe
 	if err != nil {
 		return err
 	}
-	return tx.AddStatement(journal.Text{Digest: v.Digest, Signer: v.Signer, Signed: v.Signed, Expires: v.Statement.Expires}, body)
+	return tx.AddStatement(journal.Text{
+		Digest: v.Digest, Signer: v.Signer, Signed: v.Signed, Expires: v.Statement.Expires,
+	}, body)
 }
 
 // refuse returns the error for a refused text. If why is a decision and the author of the text is verified, the error
 // is signed and stored, and the same text gets the same error again. If the refusal cannot be stored because of a rate
 // limit, the error is an unsigned RATE_LIMITED, because the same text may be accepted later. If the text was accepted
 // or carried out before, the error is errDecided.
-func (s *Supervisor) refuse(ctx context.Context, namespace identity.Namespace, verifier *identity.Verifier, signed []byte, why error) error {
+func (s *Supervisor) refuse(
+	ctx context.Context, namespace identity.Namespace, verifier *identity.Verifier, signed []byte, why error,
+) error {
 	e := writ.AsError(why)
 	if !e.Decided() {
 		return why
@@ -89,7 +93,8 @@ func (s *Supervisor) refuse(ctx context.Context, namespace identity.Namespace, v
 			return errDecided
 		}
 		refused = &writ.Error{Code: e.Code, Message: clip(e.Message, maxText), Hint: clip(e.Hint, maxText)}
-		proof, err := s.prove(tx, verifier.Roster, writ.Answer{Text: author.Digest, Subject: author.Subject, Refused: refused})
+		proof, err := s.prove(tx, verifier.Roster,
+			writ.Answer{Text: author.Digest, Subject: author.Subject, Refused: refused})
 		if err != nil {
 			return err
 		}
@@ -101,7 +106,8 @@ func (s *Supervisor) refuse(ctx context.Context, namespace identity.Namespace, v
 		return tx.AddRefusal(journal.Text{Digest: author.Digest, Signer: author.Signer, Expires: author.Expires}, body)
 	})
 	if full := writ.AsError(err); err != nil && full.Code == writ.CodeRateLimited {
-		return writ.Errorf(full.Code, "refused, but not for good (%s: %s): %s", e.Code, e.Message, full.Message).WithHint("%s", full.Hint)
+		return writ.Errorf(full.Code, "refused, but not for good (%s: %s): %s", e.Code, e.Message, full.Message).
+			WithHint("%s", full.Hint)
 	}
 	if err != nil {
 		return err
@@ -118,7 +124,8 @@ func (s *Supervisor) refuse(ctx context.Context, namespace identity.Namespace, v
 // are logged by the link.
 func (s *Supervisor) logRefused(ctx context.Context, author identity.Author, refused *writ.Error) {
 	if times, say := s.refusals.Say(author.Signer+" "+string(refused.Code), time.Now()); say {
-		s.Log.InfoContext(ctx, "refused", "caller", author.Signer, "subject", author.Subject, "code", refused.Code, "why", refused.Message, "times", times)
+		s.Log.InfoContext(ctx, "refused", "caller", author.Signer, "subject", author.Subject, "code", refused.Code,
+			"why", refused.Message, "times", times)
 	}
 }
 
@@ -166,7 +173,8 @@ func (s *Supervisor) adopted(nonce []byte) (link.AdoptedAnswer, error) {
 		return link.AdoptedAnswer{}, fmt.Errorf("sign which roster is in force: %w", err)
 	}
 	proof, err := envelope.Sign(envelope.Adoption, s.Key, writ.Adoption{
-		Cluster: s.Pin, Datacenter: s.Datacenter, Roster: roster.Version, Digest: digest, Nonce: nonce, Time: s.Now().UnixMilli(),
+		Cluster: s.Pin, Datacenter: s.Datacenter, Roster: roster.Version, Digest: digest, Nonce: nonce,
+		Time: s.Now().UnixMilli(),
 	})
 	return link.AdoptedAnswer{Proof: proof}, err
 }
@@ -181,7 +189,8 @@ func (s *Supervisor) standing(ctx context.Context, id writ.RunID, nonce []byte) 
 		return link.StandingAnswer{}, err
 	}
 	stands := link.RunStanding{
-		Cluster: s.Pin, Datacenter: s.Datacenter, Run: id, State: run.State, Resumes: run.Resumes, Nonce: nonce, Time: s.Now().UnixMilli(),
+		Cluster: s.Pin, Datacenter: s.Datacenter, Run: id, State: run.State, Resumes: run.Resumes, Nonce: nonce,
+		Time: s.Now().UnixMilli(),
 	}
 	if run.State.Ended() {
 		stands.Summary = writ.DigestOf(run.Summary)
@@ -204,11 +213,12 @@ func (s *Supervisor) standingOfNode(ctx context.Context, id writ.NodeID, nonce [
 	case err != nil:
 		return link.StandingAnswer{}, err
 	case n == nil:
-		return link.StandingAnswer{}, writ.Errorf(writ.CodeNotFound, "there is no node %s", id).WithHint("`writ node list` shows them")
+		return link.StandingAnswer{}, writ.Errorf(writ.CodeNotFound, "there is no node %s", id).
+			WithHint("`writ node list` shows them")
 	}
 	proof, err := envelope.Sign(envelope.NodeStanding, s.Key, link.NodeStanding{
-		Cluster: s.Pin, Datacenter: s.Datacenter, Node: id, Name: n.Name, Key: n.Key, Admission: n.Admission, Scheduling: n.Scheduling,
-		Revision: n.Decisions, Nonce: nonce, Time: s.Now().UnixMilli(),
+		Cluster: s.Pin, Datacenter: s.Datacenter, Node: id, Name: n.Name, Key: n.Key, Admission: n.Admission,
+		Scheduling: n.Scheduling, Revision: n.Decisions, Nonce: nonce, Time: s.Now().UnixMilli(),
 	})
 	return link.StandingAnswer{Proof: proof}, err
 }
@@ -222,10 +232,13 @@ func (s *Supervisor) standingOfTokens(ctx context.Context, nonce []byte) (link.S
 	if err != nil {
 		return link.StandingAnswer{}, err
 	}
-	stands := link.TokenStanding{Cluster: s.Pin, Datacenter: s.Datacenter, Tokens: []link.StandingToken{}, Nonce: nonce, Time: s.Now().UnixMilli()}
+	stands := link.TokenStanding{
+		Cluster: s.Pin, Datacenter: s.Datacenter, Tokens: []link.StandingToken{}, Nonce: nonce, Time: s.Now().UnixMilli(),
+	}
 	for _, t := range tokens {
 		stands.Tokens = append(stands.Tokens, link.StandingToken{
-			ID: t.ID, CreatedBy: t.CreatedBy, Expires: t.Expires.UnixMilli(), Uses: t.Uses, Nodes: append([]string{}, t.Nodes...),
+			ID: t.ID, CreatedBy: t.CreatedBy, Expires: t.Expires.UnixMilli(), Uses: t.Uses,
+			Nodes: append([]string{}, t.Nodes...),
 		})
 	}
 	proof, err := envelope.Sign(envelope.TokenStanding, s.Key, stands)
@@ -240,10 +253,12 @@ func (s *Supervisor) standingOfHolds(p link.StandingOfHolds) (link.StandingAnswe
 	}
 	holds := s.listHolds()
 	if !slices.Contains(p.Projects, identity.AllProjects) {
-		holds = slices.DeleteFunc(holds, func(h link.Hold) bool { return h.Project != "" && !slices.Contains(p.Projects, h.Project) })
+		holds = slices.DeleteFunc(holds,
+			func(h link.Hold) bool { return h.Project != "" && !slices.Contains(p.Projects, h.Project) })
 	}
 	proof, err := envelope.Sign(envelope.HoldStanding, s.Key, link.HoldStanding{
-		Cluster: s.Pin, Datacenter: s.Datacenter, Projects: p.Projects, Holds: holds, Nonce: p.Nonce, Time: s.Now().UnixMilli(),
+		Cluster: s.Pin, Datacenter: s.Datacenter, Projects: p.Projects, Holds: holds, Nonce: p.Nonce,
+		Time: s.Now().UnixMilli(),
 	})
 	return link.StandingAnswer{Proof: proof}, err
 }

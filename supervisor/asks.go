@@ -39,13 +39,16 @@ type asks struct {
 }
 
 func newAsks(now func() time.Time) *asks {
-	return &asks{plans: limit.Names{PerSecond: planAsks}, rosters: limit.Names{PerSecond: rosterAsks}, unsigned: limit.Names{PerSecond: unsignedAsks},
+	return &asks{plans: limit.Names{PerSecond: planAsks}, rosters: limit.Names{PerSecond: rosterAsks},
+		unsigned:   limit.Names{PerSecond: unsignedAsks},
 		statements: limit.Names{PerSecond: statementAsks}, idle: limit.Names{PerSecond: idleAsks}, now: now}
 }
 
 // of wraps answer with the limits of a coordinator.
 func (a *asks) of(coordinator string, answer link.Handler) link.Handler {
-	return func(ctx context.Context, verb link.Verb, params json.RawMessage, progress func(stage, detail string)) (any, error) {
+	return func(ctx context.Context, verb link.Verb, params json.RawMessage, progress func(
+		stage, detail string,
+	)) (any, error) {
 		var err error
 		switch cost := 1 + len(params)/askBytes; verb {
 		case link.VerbPlan:
@@ -104,10 +107,13 @@ func longest(cost int) time.Duration {
 }
 
 // awaitAsk waits for the turn of a request, at most most. If the wait would be longer, it returns RATE_LIMITED.
-func awaitAsk(ctx context.Context, by *limit.Names, coordinator string, verb link.Verb, cost int, most time.Duration) error {
+func awaitAsk(
+	ctx context.Context, by *limit.Names, coordinator string, verb link.Verb, cost int, most time.Duration,
+) error {
 	again, err := by.Wait(ctx, coordinator, cost, most)
 	if err == nil && again > 0 {
-		err = writ.Errorf(writ.CodeRateLimited, "the coordinator asks its datacenter for more than that answers in a second (%s)", verb).
+		err = writ.Errorf(writ.CodeRateLimited,
+			"the coordinator asks its datacenter for more than that answers in a second (%s)", verb).
 			WithHint("try again in %s", again.Round(time.Second)+time.Second)
 	}
 	return err

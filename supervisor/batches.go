@@ -42,7 +42,9 @@ type openBatch struct {
 }
 
 func loadBatches(ctx context.Context, j *journal.Journal) (*batches, error) {
-	b := &batches{open: make(map[string]*openBatch), reported: limit.Names{PerSecond: serialsPerSecond, AtOnce: serialsAtOnce}}
+	b := &batches{
+		open: make(map[string]*openBatch), reported: limit.Names{PerSecond: serialsPerSecond, AtOnce: serialsAtOnce},
+	}
 	err := j.Read(ctx, func(tx *journal.Tx) error {
 		all, err := tx.NodeBatches(maxBatches)
 		for _, one := range all {
@@ -118,7 +120,8 @@ func (s *Supervisor) mayReportSerial(n *journal.Node, network string) bool {
 	}
 	_, may := s.batches.reported.Reserve(network, 1, 0)
 	if times, say := s.refusals.Say("serials", time.Now()); !may && say {
-		s.Log.Warn("a network reports many serial numbers; they are not looked for in batches", "network", network, "most", serialsAtOnce, "times", times)
+		s.Log.Warn("a network reports many serial numbers; they are not looked for in batches", "network", network,
+			"most", serialsAtOnce, "times", times)
 	}
 	return may
 }
@@ -163,7 +166,8 @@ func (s *Supervisor) verifyBatch(b *journal.NodeBatch) (*identity.VerifiedStatem
 		return nil, identity.Batch{}, err
 	}
 	if v.Statement.Subject != "batch/"+b.ID || v.Statement.Decision != "create" {
-		return nil, identity.Batch{}, writ.Errorf(writ.CodeRecordForged, "the journal gives back another statement for the batch %s", b.ID)
+		return nil, identity.Batch{}, writ.Errorf(writ.CodeRecordForged,
+			"the journal gives back another statement for the batch %s", b.ID)
 	}
 	if err := v.Roster.Allows(v.Signer, v.Rule.Action, "", s.Now()); err != nil {
 		return nil, identity.Batch{}, err
@@ -204,7 +208,10 @@ func (s *Supervisor) admitByBatch(ctx context.Context, asks journal.Node, id str
 		b.Admitted = append(b.Admitted, asks.Serial)
 		n = asks
 		n.Joined, n.Admission, n.Batch, n.Decisions, n.Revision = tx.Now, writ.AdmissionApproved, id, 1, 1
-		n.Decided = []writ.Decision{{Decision: "approve", Signer: v.Signer, Reason: fmt.Sprintf("batch %s lists its serial number %s", id, n.Serial), Time: tx.Now}}
+		n.Decided = []writ.Decision{{
+			Decision: "approve", Signer: v.Signer, Reason: fmt.Sprintf("batch %s lists its serial number %s", id, n.Serial),
+			Time: tx.Now,
+		}}
 		if err := tx.PutNodeBatch(b); err != nil {
 			return err
 		}
@@ -242,7 +249,8 @@ func (f *fleet) holder(serial string, b *journal.NodeBatch) *journal.Node {
 			continue
 		}
 		last := len(m.Decided) - 1
-		if m.Batch == b.ID || m.Admission == writ.AdmissionApproved || m.Admission == writ.AdmissionPending || last >= 0 && !m.Decided[last].Time.Before(b.Made) {
+		if m.Batch == b.ID || m.Admission == writ.AdmissionApproved || m.Admission == writ.AdmissionPending ||
+			last >= 0 && !m.Decided[last].Time.Before(b.Made) {
 			n := m.Node
 			return &n
 		}
@@ -275,7 +283,9 @@ func (s *Supervisor) createBatch(ctx context.Context, v *identity.VerifiedStatem
 	}
 	err = s.Journal.Write(failpoint.At(ctx, failpoint.BatchMade), func(tx *journal.Tx) error {
 		if known, err := tx.NodeBatch(says.ID); err != nil || known != nil {
-			return cmp.Or[error](err, writ.Errorf(writ.CodeConflict, "there is a batch %s already", says.ID).WithHint("make another one with `writ batch create`"))
+			return cmp.Or[error](err,
+				writ.Errorf(writ.CodeConflict, "there is a batch %s already", says.ID).
+					WithHint("make another one with `writ batch create`"))
 		}
 		b := journal.NodeBatch{ID: says.ID, Signed: v.Signed, Made: tx.Now, Until: says.Until}
 		if err := tx.PutNodeBatch(&b); err != nil {
@@ -294,7 +304,8 @@ func (s *Supervisor) revokeBatch(ctx context.Context, v *identity.VerifiedStatem
 	err := s.Journal.Write(failpoint.At(ctx, failpoint.BatchRevoked), func(tx *journal.Tx) error {
 		b, err := tx.NodeBatch(id)
 		if err == nil && b == nil {
-			err = writ.Errorf(writ.CodeNotFound, "there is no batch %s in this datacenter", id).WithHint("`writ batch list` shows them")
+			err = writ.Errorf(writ.CodeNotFound, "there is no batch %s in this datacenter", id).
+				WithHint("`writ batch list` shows them")
 		}
 		if err != nil {
 			return err
@@ -331,7 +342,9 @@ func (s *Supervisor) listBatches(ctx context.Context) ([]link.Batch, error) {
 }
 
 func (s *Supervisor) batchShown(b *journal.NodeBatch) link.Batch {
-	shown := link.Batch{ID: b.ID, Datacenter: s.Datacenter, Until: b.Until, Revoked: b.Revoked, Admitted: s.fleet.admittedBy(b.ID)}
+	shown := link.Batch{
+		ID: b.ID, Datacenter: s.Datacenter, Until: b.Until, Revoked: b.Revoked, Admitted: s.fleet.admittedBy(b.ID),
+	}
 	statement, says, err := readBatch(b.Signed)
 	if err == nil {
 		shown.CreatedBy, shown.Reason = statement.Signer, statement.Reason
@@ -364,6 +377,7 @@ func (f *fleet) admittedBy(batch string) []link.BatchNode {
 			all = append(all, link.BatchNode{Serial: m.Serial, Name: m.Name, Key: m.Key, Admission: m.Admission})
 		}
 	}
-	slices.SortFunc(all, func(a, b link.BatchNode) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Key, b.Key)) })
+	slices.SortFunc(all,
+		func(a, b link.BatchNode) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Key, b.Key)) })
 	return all
 }

@@ -57,7 +57,8 @@ type bootServer struct {
 
 func newBoots() *boots {
 	b := &boots{
-		nonce: make([]byte, identity.NonceSize), all: map[string]*bootServer{}, counts: map[string]int64{}, ended: map[string]bool{}, begun: map[string]bool{},
+		nonce: make([]byte, identity.NonceSize), all: map[string]*bootServer{}, counts: map[string]int64{},
+		ended: map[string]bool{}, begun: map[string]bool{},
 		rates: limit.Names{PerSecond: bootReportsPerSecond, AtOnce: bootReportsAtOnce},
 	}
 	_, _ = rand.Read(b.nonce) // never fails
@@ -80,11 +81,13 @@ func (s *Supervisor) ReportBoots(ctx context.Context, c nodes.BootCredential, re
 		return err
 	}
 	if wait, ok := s.boots.rates.Reserve(c.Token, 1, 0); !ok {
-		return writ.Errorf(writ.CodeRateLimited, "the boot server reports too often").WithHint("it may do so again in %s", wait.Round(time.Second)+time.Second)
+		return writ.Errorf(writ.CodeRateLimited, "the boot server reports too often").
+			WithHint("it may do so again in %s", wait.Round(time.Second)+time.Second)
 	}
 	done, ok := s.boots.begin(c.Token)
 	if !ok {
-		return writ.Errorf(writ.CodeRateLimited, "a report with this token is on its way").WithHint("each boot server needs a token of its own")
+		return writ.Errorf(writ.CodeRateLimited, "a report with this token is on its way").
+			WithHint("each boot server needs a token of its own")
 	}
 	defer done()
 	text, err := read()
@@ -122,7 +125,8 @@ func (s *Supervisor) bootToken(ctx context.Context, c nodes.BootCredential) (*jo
 	}
 	switch {
 	case !key.Verify(identity.BootReportText(c.Token, s.Datacenter, c.Nonce, c.Count, c.List), c.Proof):
-		return nil, writ.Errorf(writ.CodeTokenInvalid, "the boot server has no token of this datacenter").WithHint("make one with `writ token create --role boot-server`")
+		return nil, writ.Errorf(writ.CodeTokenInvalid, "the boot server has no token of this datacenter").
+			WithHint("make one with `writ token create --role boot-server`")
 	case token.Ended(s.Now()) || s.tokenMakerMay(token.CreatedBy) != nil:
 		return nil, tokenEnded()
 	}
@@ -130,7 +134,8 @@ func (s *Supervisor) bootToken(ctx context.Context, c nodes.BootCredential) (*jo
 }
 
 func tokenEnded() error {
-	return writ.Errorf(writ.CodeTokenInvalid, "the token of the boot server has ended").WithHint("make another one with `writ token create --role boot-server`")
+	return writ.Errorf(writ.CodeTokenInvalid, "the token of the boot server has ended").
+		WithHint("make another one with `writ token create --role boot-server`")
 }
 
 // begin marks that a list of this token is being received, until done is called. It reports false if another list is
@@ -161,7 +166,8 @@ func (b *boots) follows(c nodes.BootCredential) error {
 		return tokenEnded()
 	}
 	if last := b.counts[c.Token]; string(c.Nonce) != string(b.nonce) || c.Count <= last || c.Count > last+maxBootsAhead {
-		return writ.Errorf(writ.CodeConflict, "this report of a boot server is not the next one").WithHint("ask which one is; each boot server needs a token of its own")
+		return writ.Errorf(writ.CodeConflict, "this report of a boot server is not the next one").
+			WithHint("ask which one is; each boot server needs a token of its own")
 	}
 	return nil
 }
@@ -184,7 +190,8 @@ func (b *boots) take(c nodes.BootCredential, report link.BootReport, expires, no
 		b.forgetOldest()
 	}
 	server := &bootServer{expires: expires, BootServer: link.BootServer{
-		Token: c.Token, Name: oneLine(report.Name, maxBootWord), Heard: now, Image: oneLine(report.Image, maxBootWord), Trouble: oneLine(report.Trouble, maxBootAdvice),
+		Token: c.Token, Name: oneLine(report.Name, maxBootWord), Heard: now, Image: oneLine(report.Image, maxBootWord),
+		Trouble: oneLine(report.Trouble, maxBootAdvice),
 	}}
 	seen := map[string]bool{}
 	for _, m := range report.Machines {
@@ -270,7 +277,9 @@ func (b *boots) list(asked link.Boots, now time.Time) link.BootList {
 		}
 	}
 	b.sort()
-	list := link.BootList{Servers: []link.BootServer{}, Steps: map[string]int{}, Total: len(b.sorted), Machines: []link.BootMachine{}}
+	list := link.BootList{
+		Servers: []link.BootServer{}, Steps: map[string]int{}, Total: len(b.sorted), Machines: []link.BootMachine{},
+	}
 	for _, s := range b.all {
 		list.Servers = append(list.Servers, s.BootServer)
 	}

@@ -53,11 +53,15 @@ func (o *openWork) enter(project writ.ProjectID, name string, calls int) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if used := o.calls[project]; used >= o.mostCalls {
-		return writ.Errorf(writ.CodeRateLimited, "the project %s has %d open calls in this datacenter, of %d that it may have, and this run may make %d more", name, used, o.mostCalls, calls).
+		return writ.Errorf(writ.CodeRateLimited,
+			"the project %s has %d open calls in this datacenter, of %d that it may have, and this run may make %d more", name,
+			used, o.mostCalls, calls).
 			WithHint("open runs go on; wait until calls of them have ended (`writ run list --state running`), or have the supervisor started with a higher --max-open-calls")
 	}
 	if used := o.runs[project]; used >= o.mostRuns {
-		return writ.Errorf(writ.CodeRateLimited, "the project %s has %d open runs in this datacenter, of %d that it may have, and this would be 1 more", name, used, o.mostRuns).
+		return writ.Errorf(writ.CodeRateLimited,
+			"the project %s has %d open runs in this datacenter, of %d that it may have, and this would be 1 more", name, used,
+			o.mostRuns).
 			WithHint("wait until some have ended (`writ run list --state accepted,running`), or have the supervisor started with a higher --max-open-runs")
 	}
 	o.runs[project]++

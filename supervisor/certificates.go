@@ -28,7 +28,8 @@ func (s *Supervisor) rotate(ctx context.Context, v *identity.VerifiedStatement) 
 	is := v.Statement.DatacenterName // the verifier checked that the roster has it
 	switch {
 	case v.Statement.ID() != string(s.Datacenter) || v.Statement.Seen.Name != is:
-		return link.StatementAnswer{}, writ.Errorf(writ.CodeConflict, "the decision is about the datacenter %s, and this one is %s", v.Statement.Seen.Name, is)
+		return link.StatementAnswer{}, writ.Errorf(writ.CodeConflict,
+			"the decision is about the datacenter %s, and this one is %s", v.Statement.Seen.Name, is)
 	case s.Certificates == nil:
 		return link.StatementAnswer{}, writ.Errorf(writ.CodeConflict, "the supervisor of %s issues no certificates", is)
 	}
@@ -37,7 +38,9 @@ func (s *Supervisor) rotate(ctx context.Context, v *identity.VerifiedStatement) 
 	err := s.Journal.Write(failpoint.At(ctx, failpoint.FloorRaised), func(tx *journal.Tx) error {
 		floor = tx.Now
 		answer = link.StatementAnswer{
-			Subject: v.Statement.Subject, Done: fmt.Sprintf("%s has new certificates; those from before %s count no more", is, floor.UTC().Format(time.RFC3339)),
+			Subject: v.Statement.Subject,
+			Done: fmt.Sprintf("%s has new certificates; those from before %s count no more", is,
+				floor.UTC().Format(time.RFC3339)),
 		}
 		if err := tx.SetCertificateFloor(floor); err != nil {
 			return err

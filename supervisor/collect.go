@@ -75,7 +75,8 @@ func (s *Supervisor) hearBeat(ctx context.Context, node writ.NodeID, said *writ.
 	if _, ok := s.beats.Reserve(string(node), 1, 0); !ok {
 		s.accounts.countUseless(node, extraBeats, 1)
 		if b.Epoch >= s.epoch { // older beats queued up while no supervisor ran
-			s.warnings.Refused(node, "node sends too many beats; some are dropped", tooOften("%d a second are heard", beatsPerSecond))
+			s.warnings.Refused(node, "node sends too many beats; some are dropped",
+				tooOften("%d a second are heard", beatsPerSecond))
 		}
 		return
 	}

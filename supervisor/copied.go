@@ -14,7 +14,8 @@ const (
 	copiedStays = time.Minute
 )
 
-var errCopied = writ.Errorf(writ.CodeNodeCopied, "two machines speak as this node: one has a copy of the other's data directory").
+var errCopied = writ.Errorf(writ.CodeNodeCopied,
+	"two machines speak as this node: one has a copy of the other's data directory").
 	WithHint("turn the copy off and empty its data directory; the other one gets work again by itself")
 
 // isCopied reports whether a current beat comes from another machine than the node's last beat: it has another boot id

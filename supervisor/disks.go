@@ -36,7 +36,8 @@ func steadyDisks(shown, reported []writ.Disk) []writ.Disk {
 	for i := range next {
 		d := &next[i]
 		j := slices.IndexFunc(shown, func(s writ.Disk) bool { return s.Path == d.Path && s.Bytes == d.Bytes })
-		if j >= 0 && max(shown[j].Free-d.Free, d.Free-shown[j].Free) < d.Bytes/steadyPart && shown[j].AlmostFull() == d.AlmostFull() {
+		if j >= 0 && max(shown[j].Free-d.Free, d.Free-shown[j].Free) < d.Bytes/steadyPart &&
+			shown[j].AlmostFull() == d.AlmostFull() {
 			d.Free = shown[j].Free
 		}
 	}

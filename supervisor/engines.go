@@ -38,7 +38,8 @@ func (s *Supervisor) canRunAll(ctx context.Context) error {
 			if len(names) > namedRuns {
 				names[namedRuns] = "and more"
 			}
-			return writ.Errorf(writ.CodeEngineUnsupported, "open runs need the engine %q, and this program has %q: %s", engine, have, strings.Join(names, ", ")).
+			return writ.Errorf(writ.CodeEngineUnsupported, "open runs need the engine %q, and this program has %q: %s", engine,
+				have, strings.Join(names, ", ")).
 				WithHint("start the program that was here before (`writ version` shows its engines) until these runs have ended, or cancel them with it")
 		}
 		return nil

@@ -268,7 +268,9 @@ func (f *fleet) key(node writ.NodeID) func(envelope.KeyID) (ed25519.PublicKey, e
 // clock. It returns the jobs that the previous beat did not name, and the new progress of jobs. It returns all jobs if
 // the node may not know which jobs were given up. If the beat is not newer than the last one, or the node is unknown,
 // fresh is false and the beat is not applied.
-func (f *fleet) beat(b writ.Beat, epoch int64, now, heard time.Time) (started []writ.JobKey, progress []writ.Progress, fresh bool) {
+func (f *fleet) beat(
+	b writ.Beat, epoch int64, now, heard time.Time,
+) (started []writ.JobKey, progress []writ.Progress, fresh bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	m := f.nodes[b.Node]
@@ -294,7 +296,8 @@ func (f *fleet) beat(b writ.Beat, epoch int64, now, heard time.Time) (started []
 	}
 	if m.outranked = b.Epoch > epoch; m.outranked {
 		m.Fault = fmt.Sprintf("%s: the node is newer than this journal: it obeys a later supervisor, or one that began while the clock ran ahead."+
-			" Start this one again after %s, or remove the node (writ node remove %s) and let it join anew", writ.CodeEpochAhead, time.UnixMilli(b.Epoch).UTC().Format(time.DateTime), m.Name)
+			" Start this one again after %s, or remove the node (writ node remove %s) and let it join anew", writ.CodeEpochAhead,
+			time.UnixMilli(b.Epoch).UTC().Format(time.DateTime), m.Name)
 	}
 	if heard.Sub(m.copied) < copiedStays && !m.copied.IsZero() {
 		m.Fault = errCopied.Error()
@@ -312,7 +315,8 @@ func skewed(late time.Duration) string {
 	if late < 0 {
 		way = "ahead of"
 	}
-	return fmt.Sprintf("%s: its clock is %s %s that of its supervisor", writ.CodeClockSkew, late.Abs().Round(time.Second), way)
+	return fmt.Sprintf("%s: its clock is %s %s that of its supervisor", writ.CodeClockSkew, late.Abs().Round(time.Second),
+		way)
 }
 
 // advance records the progress of jobs from a beat. It returns the texts to pass on now: the first text of a job at

@@ -27,10 +27,13 @@ func boundHealth(h writ.Health) writ.Health {
 }
 
 func boundDriver(d *writ.NodeDriver) {
-	d.Module, d.Name, d.Detail, d.Lacks = clip(d.Module, maxWord), clip(d.Name, maxWord), clip(d.Detail, maxText), clip(d.Lacks, maxText)
+	d.Module, d.Name, d.Detail, d.Lacks = clip(d.Module,
+		maxWord), clip(d.Name, maxWord), clip(d.Detail, maxText), clip(d.Lacks, maxText)
 	d.Engines = d.Engines[:min(len(d.Engines), maxEngines)]
 	for i, e := range d.Engines {
-		d.Engines[i] = writ.Engine{Name: clip(e.Name, maxWord), Version: clip(e.Version, maxWord), Refused: clip(e.Refused, maxText)}
+		d.Engines[i] = writ.Engine{
+			Name: clip(e.Name, maxWord), Version: clip(e.Version, maxWord), Refused: clip(e.Refused, maxText),
+		}
 	}
 }
 

@@ -50,7 +50,8 @@ func (s *Supervisor) holdAtStart(ctx context.Context, mark Mark) error {
 			next = *own
 		}
 		next.Held, next.ByOperator = true, true
-		next.Decided = workflow.Decided(next.Decided, writ.Decision{Decision: identity.DecisionHold, Reason: why, Time: tx.Now})
+		next.Decided = workflow.Decided(next.Decided,
+			writ.Decision{Decision: identity.DecisionHold, Reason: why, Time: tx.Now})
 		return next, nil
 	})
 }
@@ -58,11 +59,14 @@ func (s *Supervisor) holdAtStart(ctx context.Context, mark Mark) error {
 // changeHolds stores a new decision about one scope. change receives the decisions in the journal and returns the new
 // one. Steps that are committed later see it. The error is RECORD_FORGED if the journal's decisions are older than
 // those this supervisor has written.
-func (s *Supervisor) changeHolds(ctx context.Context, change func(tx *journal.Tx, all identity.Holds) (identity.Hold, error)) error {
+func (s *Supervisor) changeHolds(
+	ctx context.Context, change func(tx *journal.Tx, all identity.Holds) (identity.Hold, error),
+) error {
 	return s.Journal.Write(failpoint.At(ctx, failpoint.HoldDecided), func(tx *journal.Tx) error {
 		all, revision, err := tx.Holds()
 		if err == nil && revision < s.holds.Revision() {
-			err = writ.Errorf(writ.CodeRecordForged, "the journal has an earlier record of what is on hold than this supervisor has written").
+			err = writ.Errorf(writ.CodeRecordForged,
+				"the journal has an earlier record of what is on hold than this supervisor has written").
 				WithHint("find out who can write to the database of the journal, then bring it back from a backup")
 		}
 		if err != nil {
@@ -73,7 +77,8 @@ func (s *Supervisor) changeHolds(ctx context.Context, change func(tx *journal.Tx
 			return err
 		}
 		next.Revision = max(revision+1, tx.Now.UnixMicro()) // a restored journal never reuses a revision
-		all = slices.DeleteFunc(slices.Clone(all), func(h identity.Hold) bool { return h.Scope == next.Scope || hold.IsForgotten(all, h, tx.Now) })
+		all = slices.DeleteFunc(slices.Clone(all),
+			func(h identity.Hold) bool { return h.Scope == next.Scope || hold.IsForgotten(all, h, tx.Now) })
 		if err := hold.CheckRoom(all, next.Scope); err != nil {
 			return err
 		}
@@ -121,7 +126,8 @@ func (s *Supervisor) checkScope(v *identity.VerifiedStatement, scope identity.Sc
 	st := v.Statement
 	switch {
 	case st.Kind() == "datacenter" && (st.ID() != string(s.Datacenter) || st.Seen.Name != st.DatacenterName):
-		return writ.Errorf(writ.CodeConflict, "the decision is about the datacenter %s, and this one is %s", st.Seen.Name, st.DatacenterName)
+		return writ.Errorf(writ.CodeConflict, "the decision is about the datacenter %s, and this one is %s", st.Seen.Name,
+			st.DatacenterName)
 	case scope.Operation == "":
 		return nil
 	}
@@ -143,7 +149,9 @@ func (s *Supervisor) hold(v *identity.VerifiedStatement, _ identity.Holds, h *id
 
 // release ends the scope's own hold and exempts the scope from wider holds, which stay in force for the rest of their
 // scopes. Only an operator may release a hold by an operator.
-func (s *Supervisor) release(v *identity.VerifiedStatement, all identity.Holds, h *identity.Hold) (done string, err error) {
+func (s *Supervisor) release(
+	v *identity.VerifiedStatement, all identity.Holds, h *identity.Hold,
+) (done string, err error) {
 	over := all.Over(h.Scope)
 	if len(over) == 0 {
 		return "", writ.Errorf(writ.CodeConflict, "%s is not on hold", h.Text()).WithHint("`writ hold list` shows what is")
@@ -179,8 +187,8 @@ func (s *Supervisor) listHolds() []link.Hold {
 	list := make([]link.Hold, len(all))
 	for i, h := range all {
 		list[i] = link.Hold{
-			Project: h.Project, ProjectName: h.ProjectName, Deployment: h.Deployment, Operation: h.Operation, Held: h.Held, Exempt: all.Exempts(h.Scope),
-			Revision: h.Revision, ByOperator: h.ByOperator, Decided: h.Decided,
+			Project: h.Project, ProjectName: h.ProjectName, Deployment: h.Deployment, Operation: h.Operation, Held: h.Held,
+			Exempt: all.Exempts(h.Scope), Revision: h.Revision, ByOperator: h.ByOperator, Decided: h.Decided,
 		}
 	}
 	return list

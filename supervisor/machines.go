@@ -27,7 +27,8 @@ func (s *Supervisor) hearHost(_ context.Context, node writ.NodeID, r *nodes.Host
 	}
 	if _, may := s.hosts.Reserve(string(node), 1, 0); !may {
 		s.accounts.countUseless(node, extraReports, 1)
-		s.warnings.Refused(node, "node reports its machine too often; some reports are dropped", tooOften("%g a second are heard", hostsPerSecond))
+		s.warnings.Refused(node, "node reports its machine too often; some reports are dropped",
+			tooOften("%g a second are heard", hostsPerSecond))
 		return
 	}
 	s.fleet.host(*r, s.epoch, s.Now())

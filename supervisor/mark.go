@@ -11,8 +11,9 @@ import (
 	"writ/supervisor/journal"
 )
 
-// Only what the datacenter itself kept, its nodes, and its operator say that a journal came from a backup: a mark beside the supervisor's key,
-// the epochs that most nodes have obeyed, and `writ restore`. A coordinator could say it at any time, and have every run wait.
+// Only what the datacenter itself kept, its nodes, and its operator say that a journal came from a backup: a mark
+// beside the supervisor's key, the epochs that most nodes have obeyed, and `writ restore`. A coordinator could say it
+// at any time, and have every run wait.
 
 // Mark is what a supervisor keeps beside its key of its journal, which may be in a database somewhere else.
 type Mark struct {
@@ -45,7 +46,8 @@ func (s *Supervisor) readMark(ctx context.Context) (Mark, error) {
 	head, err := s.Journal.Head(ctx)
 	if err == nil && (mark.Restored || head.Behind(mark.Head)) {
 		s.Log.Warn("journal restored from a backup: its runs wait until every node has reported its inventory",
-			"epoch", head.Epoch, "event", head.Seq, "epoch_seen", mark.Epoch, "event_seen", mark.Seq, "said_by_operator", mark.Restored)
+			"epoch", head.Epoch, "event", head.Seq, "epoch_seen", mark.Epoch, "event_seen", mark.Seq,
+			"said_by_operator", mark.Restored)
 		s.Journal.CameFromBackup()
 	}
 	return mark, err
@@ -82,8 +84,8 @@ type unknownEpochs struct {
 	done  bool // they have started a reconciliation
 }
 
-// note takes an epoch that a node has obeyed and that the journal did not give. It is news the first time; most is true once, when most of
-// the nodes that serve say such a thing.
+// note takes an epoch that a node has obeyed and that the journal did not give. It is news the first time; most is true
+// once, when most of the nodes that serve say such a thing.
 func (a *unknownEpochs) note(node writ.NodeID, epoch int64, serving []writ.NodeID) (news, most bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -103,13 +105,15 @@ func (a *unknownEpochs) note(node writ.NodeID, epoch int64, serving []writ.NodeI
 	return !known, most
 }
 
-// hearEpoch takes the epoch that a node has obeyed. One that this journal never gave was another supervisor's, with a journal of which this one
-// is a copy from before. One node alone may lie, and then it is the only one to be believed less; most of them are believed.
+// hearEpoch takes the epoch that a node has obeyed. One that this journal never gave was another supervisor's, with a
+// journal of which this one is a copy from before. One node alone may lie, and then it is the only one to be believed
+// less; most of them are believed.
 func (s *Supervisor) hearEpoch(ctx context.Context, node writ.NodeID, epoch int64) {
 	if epoch == 0 || s.Journal.Gave(epoch) {
 		return
 	}
-	if time.UnixMilli(epoch).Before(s.Journal.ReconcilesUntil()) { // it began before this journal was restored, which is known
+	if time.UnixMilli(epoch).Before(s.Journal.ReconcilesUntil()) {
+		// it began before this journal was restored, which is known
 		return
 	}
 	news, most := s.unknownEpochs.note(node, epoch, s.fleet.serving())

@@ -63,8 +63,8 @@ func (s *Supervisor) handleMessage(ctx context.Context, m queue.Message) (stays 
 	return false, writ.Errorf(writ.CodeSignatureInvalid, "a node sends no messages of the kind %q", kind)
 }
 
-// handleUnnamed handles a message of an earlier runner, which names no kind: its kind is the one for which its signature
-// is valid.
+// handleUnnamed handles a message of an earlier runner, which names no kind: its kind is the one for which its
+// signature is valid.
 func (s *Supervisor) handleUnnamed(ctx context.Context, m queue.Message, keys envelope.Keys) (stays bool, err error) {
 	for _, row := range messageKinds {
 		stays, err = row.handle(ctx, s, m, keys)

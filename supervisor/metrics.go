@@ -11,7 +11,8 @@ import (
 	"writ/supervisor/ratelog"
 )
 
-// Metrics are the numbers of a supervisor, for those who watch it. What the watch saw is of its last look, and missing before the first one.
+// Metrics are the numbers of a supervisor, for those who watch it. What the watch saw is of its last look, and missing
+// before the first one.
 type Metrics struct {
 	Epoch        int64
 	Looked       time.Time // end of the watcher's last scan of open runs
@@ -118,7 +119,10 @@ func (w *watcher) readAges(tx *journal.Tx, to *sight) (err error) {
 
 // note stores the results of a scan for metrics.
 func (w *watcher) note(from sight, now time.Time) {
-	next := &seen{at: now, calls: map[writ.CallState]int{writ.CallPlanned: 0, writ.CallQueued: 0, writ.CallRunning: 0}, planned: from.planned, queued: make(map[writ.NodeID]time.Time), behind: from.behind}
+	next := &seen{
+		at: now, calls: map[writ.CallState]int{writ.CallPlanned: 0, writ.CallQueued: 0, writ.CallRunning: 0},
+		planned: from.planned, queued: make(map[writ.NodeID]time.Time), behind: from.behind,
+	}
 	if before := w.s.seen.Load(); from.planned == nil && before != nil {
 		next.planned, next.behind = before.planned, before.behind
 	}
@@ -153,11 +157,13 @@ func age(now, since time.Time) time.Duration {
 	return max(now.Sub(since), 0)
 }
 
-// Metrics returns the numbers of now. They are in memory: neither a journal nor a queue that hangs keeps anybody waiting.
+// Metrics returns the numbers of now. They are in memory: neither a journal nor a queue that hangs keeps anybody
+// waiting.
 func (s *Supervisor) Metrics() Metrics {
 	m := Metrics{
-		Epoch: s.epoch, Renewed: s.counts.renewed.Last(), Runs: s.opened.total(), Passes: s.counts.passes.Spread(), Crashes: s.counts.crashes.All(),
-		Nodes: s.countNodes(), Refusals: s.counts.refusals.All(), Complaints: s.warnings.Counts(), Links: make(map[string]Link),
+		Epoch: s.epoch, Renewed: s.counts.renewed.Last(), Runs: s.opened.total(), Passes: s.counts.passes.Spread(),
+		Crashes: s.counts.crashes.All(), Nodes: s.countNodes(), Refusals: s.counts.refusals.All(),
+		Complaints: s.warnings.Counts(), Links: make(map[string]Link),
 	}
 	m.JournalFault, m.Queue = s.faults.works()
 	m.Journal = m.JournalFault == ""
@@ -188,7 +194,9 @@ func (s *Supervisor) Metrics() Metrics {
 func (m *Metrics) setSeen(last *seen, now time.Time) {
 	m.Looked, m.Calls = last.at, maps.Clone(last.calls)
 	m.Waiting = age(now, last.planned[""])
-	m.Oldest = map[writ.CallState]time.Duration{writ.CallPlanned: 0, writ.CallQueued: 0, writ.CallRunning: age(now, last.running)}
+	m.Oldest = map[writ.CallState]time.Duration{
+		writ.CallPlanned: 0, writ.CallQueued: 0, writ.CallRunning: age(now, last.running),
+	}
 	for node, since := range last.planned {
 		if node != "" {
 			m.Oldest[writ.CallPlanned] = max(m.Oldest[writ.CallPlanned], age(now, since))
@@ -201,7 +209,10 @@ func (m *Metrics) setSeen(last *seen, now time.Time) {
 
 // countNodes counts nodes that are approved by how they are heard, and those that wait to be approved.
 func (s *Supervisor) countNodes() map[string]int {
-	nodes := map[string]int{string(writ.LivenessReady): 0, string(writ.LivenessSilent): 0, string(writ.LivenessLost): 0, string(writ.AdmissionPending): len(s.pending.list())}
+	nodes := map[string]int{
+		string(writ.LivenessReady): 0, string(writ.LivenessSilent): 0, string(writ.LivenessLost): 0,
+		string(writ.AdmissionPending): len(s.pending.list()),
+	}
 	for _, n := range s.fleet.List() {
 		switch n.Admission {
 		case writ.AdmissionApproved:

@@ -24,8 +24,12 @@ const (
 	maxListed = 64
 )
 
-// mostUsed is more than any resource uses in an hour: 4,096 processors, 64 TiB of memory, 16 PiB of disk, 800 Gbit/s each way.
-var mostUsed = writ.Used{CPUSeconds: 4096 * 3600, MemoryMiBSeconds: 64 << 20 * 3600, DiskGiBSeconds: 16 << 20 * 3600, Received: 100e9 * 3600, Sent: 100e9 * 3600}
+// mostUsed is more than any resource uses in an hour: 4,096 processors, 64 TiB of memory, 16 PiB of disk, 800 Gbit/s
+// each way.
+var mostUsed = writ.Used{
+	CPUSeconds: 4096 * 3600, MemoryMiBSeconds: 64 << 20 * 3600, DiskGiBSeconds: 16 << 20 * 3600, Received: 100e9 * 3600,
+	Sent: 100e9 * 3600,
+}
 
 // moderateReport cuts a report down to what a node can mean, in place.
 func moderateReport(r *writ.Report) *writ.Report {
@@ -49,7 +53,8 @@ func moderateReport(r *writ.Report) *writ.Report {
 	}
 	r.Findings = boundFindings(r.Findings)
 	r.Usage = slices.DeleteFunc(r.Usage[:min(len(r.Usage), maxReported)], func(u writ.Usage) bool {
-		return u.Project == "" || u.UID == "" || len(u.Name) > maxWord || len(u.Project) > maxWord || len(u.Kind) > maxWord || len(u.UID) > maxWord
+		return u.Project == "" || u.UID == "" || len(u.Name) > maxWord || len(u.Project) > maxWord || len(u.Kind) > maxWord ||
+			len(u.UID) > maxWord
 	})
 	for i := range r.Usage {
 		u := &r.Usage[i]
@@ -63,8 +68,10 @@ func moderateReport(r *writ.Report) *writ.Report {
 func moderateUsed(u writ.Used) writ.Used {
 	u = u.Most(writ.Used{})
 	return writ.Used{
-		CPUSeconds: min(u.CPUSeconds, mostUsed.CPUSeconds), MemoryMiBSeconds: min(u.MemoryMiBSeconds, mostUsed.MemoryMiBSeconds),
-		DiskGiBSeconds: min(u.DiskGiBSeconds, mostUsed.DiskGiBSeconds), Received: min(u.Received, mostUsed.Received), Sent: min(u.Sent, mostUsed.Sent),
+		CPUSeconds:       min(u.CPUSeconds, mostUsed.CPUSeconds),
+		MemoryMiBSeconds: min(u.MemoryMiBSeconds, mostUsed.MemoryMiBSeconds),
+		DiskGiBSeconds:   min(u.DiskGiBSeconds, mostUsed.DiskGiBSeconds), Received: min(u.Received, mostUsed.Received),
+		Sent: min(u.Sent, mostUsed.Sent),
 	}
 }
 
@@ -76,7 +83,8 @@ func moderateOrphans(all []writ.Orphan) []writ.Orphan {
 			o.Remedy = "" // half a command may do anything
 		}
 		all[i] = writ.Orphan{
-			Module: clip(o.Module, maxWord), Kind: clip(o.Kind, maxWord), Name: clip(o.Name, maxText), Of: clip(o.Of, maxWord), Remedy: o.Remedy,
+			Module: clip(o.Module, maxWord), Kind: clip(o.Kind, maxWord), Name: clip(o.Name, maxText), Of: clip(o.Of, maxWord),
+			Remedy: o.Remedy,
 		}
 	}
 	return all
@@ -96,7 +104,8 @@ func moderateNetwork(n *writ.NodeNetwork) {
 	if o == nil {
 		return
 	}
-	o.Address, o.Subnet, o.Version, o.Detail = clip(o.Address, maxWord), clip(o.Subnet, maxWord), clip(o.Version, maxWord), clip(o.Detail, maxText)
+	o.Address, o.Subnet, o.Version, o.Detail = clip(o.Address,
+		maxWord), clip(o.Subnet, maxWord), clip(o.Version, maxWord), clip(o.Detail, maxText)
 	o.Peers, o.Routes = o.Peers[:min(len(o.Peers), maxListed)], o.Routes[:min(len(o.Routes), maxListed)]
 	for i := range o.Peers {
 		p := &o.Peers[i]
@@ -124,7 +133,9 @@ func moderateHost(h writ.Host, now time.Time) *writ.Host {
 		d.Parts = slices.Clone(d.Parts[:min(len(d.Parts), parts)])
 		parts -= len(d.Parts)
 		for j, p := range d.Parts {
-			d.Parts[j] = writ.HostPart{Name: hostWord(p.Name), Bytes: max(p.Bytes, 0), Label: hostWord(p.Label), Mounted: hostWord(p.Mounted)}
+			d.Parts[j] = writ.HostPart{
+				Name: hostWord(p.Name), Bytes: max(p.Bytes, 0), Label: hostWord(p.Label), Mounted: hostWord(p.Mounted),
+			}
 		}
 	}
 	h.NICs = slices.Clone(h.NICs[:min(len(h.NICs), nodes.MaxNICs)])

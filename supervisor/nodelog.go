@@ -22,15 +22,18 @@ import (
 const (
 	// nodeLogWithin is how long a node may take to answer with lines of its log: less than a coordinator waits.
 	nodeLogWithin = 3 * time.Second
-	// logsAsked is how often in a second a node is asked for its log, and logsAskedOnce how often at once. A follower asks every two seconds.
+	// logsAsked is how often in a second a node is asked for its log, and logsAskedOnce how often at once. A follower asks
+	// every two seconds.
 	logsAsked     = 4
 	logsAskedOnce = 20
-	// logsHeard and logsHeardOnce are how many parts of the log of a node are heard: answers, and warnings, which it tells twice a minute at most.
+	// logsHeard and logsHeardOnce are how many parts of the log of a node are heard: answers, and warnings, which it tells
+	// twice a minute at most.
 	logsHeard     = 5
 	logsHeardOnce = 30
 )
 
-// nodeLogs are the logs of nodes as far as somebody asks for them, and what nodes told of them by themselves. They are in memory only.
+// nodeLogs are the logs of nodes as far as somebody asks for them, and what nodes told of them by themselves. They are
+// in memory only.
 type nodeLogs struct {
 	may, heard limit.Names // queries, and what is heard, by node
 
@@ -53,8 +56,9 @@ type toldWarnings struct {
 
 func newNodeLogs() *nodeLogs {
 	return &nodeLogs{
-		may: limit.Names{PerSecond: logsAsked, AtOnce: logsAskedOnce}, heard: limit.Names{PerSecond: logsHeard, AtOnce: logsHeardOnce},
-		open: make(map[string]openLogQuery), told: make(map[writ.NodeID]toldWarnings),
+		may:   limit.Names{PerSecond: logsAsked, AtOnce: logsAskedOnce},
+		heard: limit.Names{PerSecond: logsHeard, AtOnce: logsHeardOnce}, open: make(map[string]openLogQuery),
+		told: make(map[writ.NodeID]toldWarnings),
 	}
 }
 
@@ -71,7 +75,8 @@ func (l *nodeLogs) begin(node writ.NodeID) (id string, answer <-chan nodes.LogRe
 	}
 }
 
-// take takes what a node says: the answer to a query that is open, or its last warnings, if these are newer: Redis may give old ones again.
+// take takes what a node says: the answer to a query that is open, or its last warnings, if these are newer: Redis may
+// give old ones again.
 func (l *nodeLogs) take(r nodes.LogReport, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -109,11 +114,13 @@ func (s *Supervisor) nodeLog(ctx context.Context, p link.LogOfNode) (link.NodeLo
 	n, known := s.fleet.Get(p.Node)
 	switch {
 	case !known:
-		return link.NodeLog{}, writ.Errorf(writ.CodeNotFound, "there is no node %s", p.Node).WithHint("`writ node list` shows them")
+		return link.NodeLog{}, writ.Errorf(writ.CodeNotFound, "there is no node %s", p.Node).
+			WithHint("`writ node list` shows them")
 	case p.Level != "" && !slices.Contains(nodes.LogLevels, p.Level):
 		return link.NodeLog{}, writ.Errorf(writ.CodeBadRequest, "level: %q is not one of %v", p.Level, nodes.LogLevels)
 	case p.Lines < 0 || p.Lines > nodes.MaxLogLines:
-		return link.NodeLog{}, writ.Errorf(writ.CodeBadRequest, "lines: %d is not between 0 and %d", p.Lines, nodes.MaxLogLines)
+		return link.NodeLog{}, writ.Errorf(writ.CodeBadRequest, "lines: %d is not between 0 and %d", p.Lines,
+			nodes.MaxLogLines)
 	case len(p.Source) > maxWord || len(p.After) > nodes.MaxLogPosition:
 		return link.NodeLog{}, writ.Errorf(writ.CodeBadRequest, "source or after: they are longer than any is")
 	case n.Admission != writ.AdmissionApproved:
@@ -122,7 +129,8 @@ func (s *Supervisor) nodeLog(ctx context.Context, p link.LogOfNode) (link.NodeLo
 		return s.nodeLogs.last(p, "is "+string(n.Liveness)), nil
 	}
 	if wait, may := s.nodeLogs.may.Reserve(string(p.Node), 1, 0); !may {
-		return link.NodeLog{}, writ.Errorf(writ.CodeRateLimited, "node %s is asked for its log more than %d times a second", n.Name, logsAsked).
+		return link.NodeLog{}, writ.Errorf(writ.CodeRateLimited, "node %s is asked for its log more than %d times a second",
+			n.Name, logsAsked).
 			WithHint("try again in %s", wait.Round(time.Second)+time.Second)
 	}
 	r, err := s.askLog(ctx, p)
@@ -172,7 +180,8 @@ func (s *Supervisor) hearLog(_ context.Context, node writ.NodeID, r *nodes.LogRe
 	}
 	if _, may := s.nodeLogs.heard.Reserve(string(node), 1, 0); !may {
 		s.accounts.countUseless(node, extraReports, 1)
-		s.warnings.Refused(node, "node tells its log too often; some of it is dropped", tooOften("%d parts a second are heard", logsHeard))
+		s.warnings.Refused(node, "node tells its log too often; some of it is dropped",
+			tooOften("%d parts a second are heard", logsHeard))
 		return
 	}
 	if r.Epoch >= s.epoch { // else it was said to an earlier supervisor

@@ -67,12 +67,15 @@ func (s *Supervisor) offer(ctx context.Context, node writ.NodeID, but writ.RunID
 	if !why.IsZero() {
 		return
 	}
-	s.wakeSendable(ctx, node, but, func(l journal.Load) (room, slots int) { return placement.Room(member.Slots, l.Sent()), member.Slots })
+	s.wakeSendable(ctx, node, but,
+		func(l journal.Load) (room, slots int) { return placement.Room(member.Slots, l.Sent()), member.Slots })
 }
 
 // wakeSendable wakes the runs whose calls wait only for a node, except the run but. most returns the number of calls,
 // and the slots of the node: if there is no room but slots, the spare room is offered.
-func (s *Supervisor) wakeSendable(ctx context.Context, node writ.NodeID, but writ.RunID, most func(journal.Load) (room, slots int)) {
+func (s *Supervisor) wakeSendable(
+	ctx context.Context, node writ.NodeID, but writ.RunID, most func(journal.Load) (room, slots int),
+) {
 	var next []writ.RunID
 	err := s.Journal.Read(ctx, func(tx *journal.Tx) error {
 		load, err := tx.Load(node)

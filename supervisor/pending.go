@@ -89,7 +89,9 @@ func (p *pendingNodes) displaced() writ.NodeID {
 	}
 	var oldest *pendingNode
 	for _, n := range p.nodes {
-		if oldest == nil || cmp.Or(cmp.Compare(count[oldest.from], count[n.from]), n.since.Compare(oldest.since), cmp.Compare(n.ID, oldest.ID)) < 0 {
+		if oldest == nil ||
+			cmp.Or(cmp.Compare(count[oldest.from], count[n.from]), n.since.Compare(oldest.since), cmp.Compare(n.ID, oldest.ID)) <
+				0 {
 			oldest = n
 		}
 	}
@@ -105,7 +107,8 @@ func (p *pendingNodes) expire(now time.Time) {
 	}
 }
 
-// mayLog reports whether another node that waits is to be logged: a few in a minute, so that a stranger cannot fill the log.
+// mayLog reports whether another node that waits is to be logged: a few in a minute, so that a stranger cannot fill the
+// log.
 func (p *pendingNodes) mayLog(now time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -27,7 +27,8 @@ const (
 // other runs may change the state.
 func (s *Supervisor) Preview(ctx context.Context, proposal writ.Proposal) (writ.Preview, error) {
 	if s.roster.Load().Project(proposal.Project) == nil {
-		return writ.Preview{}, writ.Errorf(writ.CodeProjectUnknown, "the roster has no project %q", workflow.Short(string(proposal.Project)))
+		return writ.Preview{}, writ.Errorf(writ.CodeProjectUnknown, "the roster has no project %q",
+			workflow.Short(string(proposal.Project)))
 	}
 	plan, err := workflow.ReadProposal(&proposal)
 	if err != nil {
@@ -51,7 +52,9 @@ func (s *Supervisor) Preview(ctx context.Context, proposal writ.Proposal) (writ.
 	return fitted(preview), err
 }
 
-func (s *Supervisor) preview(ctx context.Context, tx *journal.Tx, p *writ.Proposal, plan []workflow.ProposedCall) (preview writ.Preview, err error) {
+func (s *Supervisor) preview(
+	ctx context.Context, tx *journal.Tx, p *writ.Proposal, plan []workflow.ProposedCall,
+) (preview writ.Preview, err error) {
 	if preview.Revision, err = tx.Revision(p.Project, p.Deployment); err != nil {
 		return preview, err
 	}
@@ -81,7 +84,9 @@ func (s *Supervisor) preview(ctx context.Context, tx *journal.Tx, p *writ.Propos
 }
 
 // addKept lists the resources of the deployment that the plan does not name.
-func (s *Supervisor) addKept(tx *journal.Tx, preview *writ.Preview, p *writ.Proposal, plan []workflow.ProposedCall) error {
+func (s *Supervisor) addKept(
+	tx *journal.Tx, preview *writ.Preview, p *writ.Proposal, plan []workflow.ProposedCall,
+) error {
 	if p.Deployment == "" {
 		return nil
 	}

@@ -101,7 +101,8 @@ func (d *inventories) forget(run writ.RunID) {
 // supervisor may have sent more calls since.
 func (s *Supervisor) hearInventories(node writ.NodeID, all []writ.Inventory) {
 	for _, r := range all {
-		if r.Epoch == s.epoch && s.inventories.hear(node, r.Run, r.Calls) && len(s.inventories.ask(r.Run, s.fleet.serving())) == 0 {
+		if r.Epoch == s.epoch && s.inventories.hear(node, r.Run, r.Calls) &&
+			len(s.inventories.ask(r.Run, s.fleet.serving())) == 0 {
 			s.steps.Post(r.Run, mail.Mail{})
 		}
 	}

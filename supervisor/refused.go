@@ -21,7 +21,8 @@ func tooOften(format string, args ...any) error {
 // maxRefused limits the refused texts in memory.
 const maxRefused = 1 << 14
 
-// refusedTexts remembers texts, with their signatures, that were refused for good. What the answer was is in the journal.
+// refusedTexts remembers texts, with their signatures, that were refused for good. What the answer was is in the
+// journal.
 type refusedTexts struct {
 	mu    sync.Mutex
 	texts map[program.ShortDigest]bool

@@ -53,8 +53,9 @@ type reports struct {
 
 func newReports() *reports {
 	return &reports{
-		expected: limit.Names{PerSecond: reportsPerSecond, AtOnce: reportsWaiting}, news: limit.Names{PerSecond: newsPerSecond, AtOnce: newsAtOnce},
-		some: make(chan struct{}, 1), newest: make(map[writ.NodeID]*writ.Report),
+		expected: limit.Names{PerSecond: reportsPerSecond, AtOnce: reportsWaiting},
+		news:     limit.Names{PerSecond: newsPerSecond, AtOnce: newsAtOnce}, some: make(chan struct{}, 1),
+		newest: make(map[writ.NodeID]*writ.Report),
 	}
 }
 
@@ -137,7 +138,8 @@ func (s *Supervisor) applyReport(ctx context.Context, r *writ.Report) {
 			writ.Errorf(writ.CodeResourceUnknown, "%d entries are of resources that are not on the node", t.strange))
 	}
 	if t.left {
-		s.warnings.Refused(r.Node, "node reports too many changes; the rest waits", tooOften("%d events a second are told", newsPerSecond))
+		s.warnings.Refused(r.Node, "node reports too many changes; the rest waits",
+			tooOften("%d events a second are told", newsPerSecond))
 		return
 	}
 	if len(r.Usage)+len(r.Mendings)+len(r.States) > 0 {
@@ -205,7 +207,8 @@ func hourOf(r *journal.Departed, hour, now time.Time) bool {
 	if told := now.Add(-journal.UsageGrace); earliest.Before(told) {
 		earliest = told
 	}
-	return hour.Equal(hour.Truncate(time.Hour)) && !hour.Before(earliest.Add(-2*time.Hour)) && !hour.After(now.Add(time.Hour))
+	return hour.Equal(hour.Truncate(time.Hour)) && !hour.Before(earliest.Add(-2*time.Hour)) &&
+		!hour.After(now.Add(time.Hour))
 }
 
 // lookedAfter stores the changes of standing and drift of the node's resources, and their repairs. Each repair is an
@@ -295,7 +298,8 @@ func mended(r *journal.Resource, incarnation int64, m writ.NodeMending) bool {
 	}
 	was.Total += m.Count - was.Count
 	was.Count = m.Count
-	r.Mended = append(slices.Clone(r.Mended), writ.Mending{Number: was.Total, Time: time.UnixMilli(m.Time).UTC(), What: m.What})
+	r.Mended = append(slices.Clone(r.Mended),
+		writ.Mending{Number: was.Total, Time: time.UnixMilli(m.Time).UTC(), What: m.What})
 	r.Mended = r.Mended[max(0, len(r.Mended)-maxMended):]
 	return true
 }

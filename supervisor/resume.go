@@ -33,7 +33,9 @@ func goesOn(id writ.RunID) string { return fmt.Sprintf("run %s goes on", id) }
 
 // resumeRun resumes a run, given the state that the signer of the statement saw. also, if not nil, is written in the
 // same transaction.
-func (s *Supervisor) resumeRun(ctx context.Context, v *identity.VerifiedStatement, id writ.RunID, seen identity.Seen, also func(*journal.Tx) error) error {
+func (s *Supervisor) resumeRun(
+	ctx context.Context, v *identity.VerifiedStatement, id writ.RunID, seen identity.Seen, also func(*journal.Tx) error,
+) error {
 	for range rosterAttempts {
 		if err := s.resumeBy(ctx, s.verifier(), v, id, seen, also); !errors.Is(err, errRosterChanged) {
 			return err
@@ -45,7 +47,9 @@ func (s *Supervisor) resumeRun(ctx context.Context, v *identity.VerifiedStatemen
 // resumeBy resumes a run under the roster of verifier. It returns errRosterChanged if a newer roster was adopted
 // meanwhile.
 func (s *Supervisor) resumeBy(
-	ctx context.Context, verifier *identity.Verifier, v *identity.VerifiedStatement, id writ.RunID, seen identity.Seen, also func(*journal.Tx) error,
+	ctx context.Context, verifier *identity.Verifier, v *identity.VerifiedStatement, id writ.RunID, seen identity.Seen, also func(
+		*journal.Tx,
+	) error,
 ) error {
 	run, signed, err := s.programs.Submission(ctx, id)
 	if err == nil && run == nil {
@@ -106,8 +110,10 @@ func stillNewest(tx *journal.Tx, run *journal.Run) error {
 	}
 	have, err := tx.Revision(run.Project, run.Deployment)
 	if err == nil && have != run.Revision {
-		err = writ.Errorf(writ.CodeConflict, "the deployment %s is at revision %d, the run makes revision %d", run.Deployment, have, run.Revision).
-			WithHint("`writ plan FILE --deployment %s` shows what the script would change now, and how to sign it again", run.Deployment)
+		err = writ.Errorf(writ.CodeConflict, "the deployment %s is at revision %d, the run makes revision %d", run.Deployment,
+			have, run.Revision).
+			WithHint("`writ plan FILE --deployment %s` shows what the script would change now, and how to sign it again",
+				run.Deployment)
 	}
 	return err
 }

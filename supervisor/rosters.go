@@ -36,7 +36,8 @@ func (s *Supervisor) loadRosters(ctx context.Context, outside [][]byte) error {
 		}
 		s.roster.Store(roster)
 	} else if len(outside) == 0 {
-		return writ.Errorf(writ.CodeRosterInvalid, "the supervisor has no roster").WithHint("give it the coordinator's address")
+		return writ.Errorf(writ.CodeRosterInvalid, "the supervisor has no roster").
+			WithHint("give it the coordinator's address")
 	}
 	_, err = s.AdoptRosters(ctx, outside)
 	return err
@@ -132,7 +133,8 @@ func (s *Supervisor) AdoptRosters(ctx context.Context, links [][]byte) (int, err
 // runs that it has not checked. Run checks these runs.
 func (s *Supervisor) adopt(ctx context.Context, roster *identity.Roster, link []byte) error {
 	signed := chain.Signed(link)
-	err := s.Journal.Write(failpoint.At(ctx, failpoint.RosterAdopted), func(tx *journal.Tx) error { return tx.AddRoster(roster, signed) })
+	err := s.Journal.Write(failpoint.At(ctx, failpoint.RosterAdopted),
+		func(tx *journal.Tx) error { return tx.AddRoster(roster, signed) })
 	if err != nil {
 		return fmt.Errorf("keep roster %d: %w", roster.Version, err)
 	}
@@ -220,7 +222,9 @@ func (s *Supervisor) cancelRevoked(ctx context.Context) error {
 }
 
 // uncheckedRuns returns the next batch of runs after last that the roster of the verifier has not approved.
-func (s *Supervisor) uncheckedRuns(ctx context.Context, verifier *identity.Verifier, last journal.RosterCheck) (unchecked []journal.RosterCheck, err error) {
+func (s *Supervisor) uncheckedRuns(
+	ctx context.Context, verifier *identity.Verifier, last journal.RosterCheck,
+) (unchecked []journal.RosterCheck, err error) {
 	err = s.Journal.Read(ctx, func(tx *journal.Tx) (err error) {
 		unchecked, err = tx.UncheckedRuns(verifier.Roster.Version, last, recheckBatch)
 		return err
@@ -232,7 +236,9 @@ func (s *Supervisor) uncheckedRuns(ctx context.Context, verifier *identity.Verif
 }
 
 // checkSome checks runs and records the approved ones.
-func (s *Supervisor) checkSome(ctx context.Context, verifier *identity.Verifier, unchecked []journal.RosterCheck) error {
+func (s *Supervisor) checkSome(
+	ctx context.Context, verifier *identity.Verifier, unchecked []journal.RosterCheck,
+) error {
 	var good []writ.RunID
 	var unread error
 	for _, j := range unchecked {
@@ -246,7 +252,8 @@ func (s *Supervisor) checkSome(ctx context.Context, verifier *identity.Verifier,
 	if len(good) == 0 {
 		return unread
 	}
-	err := s.Journal.Write(failpoint.At(ctx, failpoint.RunsChecked), func(tx *journal.Tx) error { return tx.SetChecked(verifier.Roster.Version, good...) })
+	err := s.Journal.Write(failpoint.At(ctx, failpoint.RunsChecked),
+		func(tx *journal.Tx) error { return tx.SetChecked(verifier.Roster.Version, good...) })
 	if err != nil {
 		return fmt.Errorf("record checked runs: %w", err)
 	}
@@ -276,7 +283,8 @@ func (s *Supervisor) mayGoOn(ctx context.Context, verifier *identity.Verifier, i
 func (s *Supervisor) inRoster(r *identity.Roster) error {
 	d := r.Datacenter(s.Datacenter)
 	if d == nil {
-		return writ.Errorf(writ.CodeDatacenterUnknown, "roster %d has no datacenter %s", r.Version, s.Datacenter).WithHint("add it with `writ dc add`")
+		return writ.Errorf(writ.CodeDatacenterUnknown, "roster %d has no datacenter %s", r.Version, s.Datacenter).
+			WithHint("add it with `writ dc add`")
 	}
 	if !d.SupervisorKey.Equal(s.Key.Public().(ed25519.PublicKey)) {
 		return writ.Errorf(writ.CodeSignerUnknown, "the roster gives %s another supervisor key than the one here", d.Name).

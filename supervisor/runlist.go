@@ -62,7 +62,9 @@ func (s *Supervisor) decideRuns(ctx context.Context, v *identity.VerifiedStateme
 
 // decideRunOf applies the decision of a statement to one of its runs. For a run of another project it returns the same
 // error as for an unknown run.
-func (s *Supervisor) decideRunOf(ctx context.Context, v *identity.VerifiedStatement, list identity.RunList, r identity.SeenOfRun) error {
+func (s *Supervisor) decideRunOf(
+	ctx context.Context, v *identity.VerifiedStatement, list identity.RunList, r identity.SeenOfRun,
+) error {
 	run, err := s.row(ctx, r.Run)
 	// same message, so that the existence of the run stays secret
 	if writ.CodeOf(err) == writ.CodeNotFound || err == nil && run.Project != list.Project {
@@ -99,7 +101,8 @@ func wasDecided(run *journal.Run, v *identity.VerifiedStatement) bool {
 // statement is recorded already.
 func (s *Supervisor) beginRuns(ctx context.Context, v *identity.VerifiedStatement, runs int) error {
 	answer := link.StatementAnswer{
-		Subject: v.Statement.Subject, Begun: true, Done: fmt.Sprintf("a list of %d was begun; what became of each run is not recorded: look at them", runs),
+		Subject: v.Statement.Subject, Begun: true,
+		Done: fmt.Sprintf("a list of %d was begun; what became of each run is not recorded: look at them", runs),
 	}
 	return s.Journal.Write(failpoint.At(ctx, failpoint.RunsBegun), func(tx *journal.Tx) error {
 		if body, err := tx.StatementAnswer(v.Digest); body != nil || err != nil {
@@ -111,7 +114,9 @@ func (s *Supervisor) beginRuns(ctx context.Context, v *identity.VerifiedStatemen
 
 // endRuns replaces the "begun" answer by the outcome of each run. If a concurrent copy of the statement was faster, it
 // returns the recorded answer.
-func (s *Supervisor) endRuns(ctx context.Context, v *identity.VerifiedStatement, done string, runs map[writ.RunID]*writ.Error) (link.StatementAnswer, error) {
+func (s *Supervisor) endRuns(
+	ctx context.Context, v *identity.VerifiedStatement, done string, runs map[writ.RunID]*writ.Error,
+) (link.StatementAnswer, error) {
 	answer := link.StatementAnswer{Subject: v.Statement.Subject, Done: done}
 	err := s.Journal.Write(failpoint.At(ctx, failpoint.RunsDecided), func(tx *journal.Tx) (err error) {
 		if before, err := tx.StatementAnswer(v.Digest); err != nil {
@@ -120,7 +125,8 @@ func (s *Supervisor) endRuns(ctx context.Context, v *identity.VerifiedStatement,
 			answer = *ended // a concurrent copy was faster
 			return nil
 		}
-		answer.Proof, err = s.prove(tx, v.Roster, writ.Answer{Text: v.Digest, Subject: answer.Subject, Done: done, Runs: runs})
+		answer.Proof, err = s.prove(tx, v.Roster,
+			writ.Answer{Text: v.Digest, Subject: answer.Subject, Done: done, Runs: runs})
 		if err != nil {
 			return err
 		}
@@ -128,7 +134,9 @@ func (s *Supervisor) endRuns(ctx context.Context, v *identity.VerifiedStatement,
 		if err != nil {
 			return err
 		}
-		return tx.ReplaceAnswer(journal.Text{Digest: v.Digest, Signer: v.Signer, Signed: v.Signed, Expires: v.Statement.Expires}, body)
+		return tx.ReplaceAnswer(journal.Text{
+			Digest: v.Digest, Signer: v.Signer, Signed: v.Signed, Expires: v.Statement.Expires,
+		}, body)
 	})
 	return answer, err
 }

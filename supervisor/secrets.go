@@ -28,7 +28,9 @@ func (s *Supervisor) setSecret(ctx context.Context, v *identity.VerifiedStatemen
 	if _, err := s.secrets.open(change.Ciphertext, label); err != nil {
 		return link.StatementAnswer{}, err
 	}
-	answer := link.StatementAnswer{Subject: v.Statement.Subject, Done: fmt.Sprintf("the secret %s is set, version %d", change.Name, change.Version)}
+	answer := link.StatementAnswer{
+		Subject: v.Statement.Subject, Done: fmt.Sprintf("the secret %s is set, version %d", change.Name, change.Version),
+	}
 	err = s.Journal.Write(failpoint.At(ctx, failpoint.SecretSet), func(tx *journal.Tx) error {
 		if err := isNext(tx, change, v.Statement.Seen); err != nil {
 			return err
@@ -37,7 +39,9 @@ func (s *Supervisor) setSecret(ctx context.Context, v *identity.VerifiedStatemen
 			return err
 		}
 		err := tx.AddSecret(&journal.Secret{
-			Secret:     writ.Secret{Project: change.Project, Name: change.Name, Version: change.Version, SetBy: v.Signer, Set: tx.Now},
+			Secret: writ.Secret{
+				Project: change.Project, Name: change.Name, Version: change.Version, SetBy: v.Signer, Set: tx.Now,
+			},
 			Ciphertext: change.Ciphertext, Statement: v.Digest,
 		})
 		if err != nil {
@@ -48,11 +52,12 @@ func (s *Supervisor) setSecret(ctx context.Context, v *identity.VerifiedStatemen
 	return answer, err
 }
 
-// maxSecrets limits the versions of all secrets of a project in a datacenter, of at most 36 KiB each. GitHub limits the secrets of an
-// organization to as many.
+// maxSecrets limits the versions of all secrets of a project in a datacenter, of at most 36 KiB each. GitHub limits the
+// secrets of an organization to as many.
 const maxSecrets = 1000
 
-// roomForSecret returns QUOTA_EXCEEDED if the project may not have another version of a secret. Removed versions make room.
+// roomForSecret returns QUOTA_EXCEEDED if the project may not have another version of a secret. Removed versions make
+// room.
 func roomForSecret(tx *journal.Tx, project writ.ProjectID) error {
 	n, err := tx.CountSecrets(project)
 	if err != nil || n < maxSecrets {
@@ -64,7 +69,8 @@ func roomForSecret(tx *journal.Tx, project writ.ProjectID) error {
 	if n, err = tx.CountSecrets(project); err != nil || n < maxSecrets {
 		return err
 	}
-	return writ.Errorf(writ.CodeQuotaExceeded, "the project has %d versions of secrets in this datacenter, and it may not have more", n).
+	return writ.Errorf(writ.CodeQuotaExceeded,
+		"the project has %d versions of secrets in this datacenter, and it may not have more", n).
 		WithHint("`writ secret remove NAME@VERSION` removes the versions up to one; `writ secret list` shows them. Use names again: the newest version of each stays")
 }
 
@@ -79,7 +85,8 @@ func isNext(tx *journal.Tx, change identity.SecretChange, seen identity.Seen) er
 		have = newest.Version
 	}
 	if change.Version != have+1 || int64(have) != seen.Revision {
-		return writ.Errorf(writ.CodeConflict, "the secret %s has version %d; what was signed would make version %d", change.Name, have, change.Version).
+		return writ.Errorf(writ.CodeConflict, "the secret %s has version %d; what was signed would make version %d",
+			change.Name, have, change.Version).
 			WithHint("another person set it meanwhile; look with `writ secret list`, then set it again")
 	}
 	return nil
@@ -101,7 +108,8 @@ func (s *Supervisor) removeSecret(ctx context.Context, v *identity.VerifiedState
 				WithHint("`writ secret list` shows what there is")
 		}
 		if change.Version > newest.Version || int64(newest.Version) != v.Statement.Seen.Revision {
-			return writ.Errorf(writ.CodeConflict, "the secret %s has version %d; what was signed would remove up to version %d, and saw version %d",
+			return writ.Errorf(writ.CodeConflict,
+				"the secret %s has version %d; what was signed would remove up to version %d, and saw version %d",
 				change.Name, newest.Version, change.Version, v.Statement.Seen.Revision).
 				WithHint("look with `writ secret list`, then remove it again")
 		}
@@ -109,7 +117,10 @@ func (s *Supervisor) removeSecret(ctx context.Context, v *identity.VerifiedState
 		if err != nil {
 			return err
 		}
-		answer = link.StatementAnswer{Subject: v.Statement.Subject, Done: fmt.Sprintf("the secret %s is removed up to version %d", change.Name, change.Version)}
+		answer = link.StatementAnswer{
+			Subject: v.Statement.Subject,
+			Done:    fmt.Sprintf("the secret %s is removed up to version %d", change.Name, change.Version),
+		}
 		return s.record(tx, v, &answer)
 	})
 	return answer, err
@@ -143,7 +154,8 @@ func knowsSecrets(tx *journal.Tx, p *identity.Payload) error {
 			return err
 		}
 		if newest.Version != version && newest.Set.Before(p.Created) {
-			return writ.Errorf(writ.CodeConflict, "the script was signed with the secret %s, when version %d was there already", ref, newest.Version).
+			return writ.Errorf(writ.CodeConflict, "the script was signed with the secret %s, when version %d was there already",
+				ref, newest.Version).
 				WithHint("sign it again")
 		}
 	}

@@ -22,7 +22,9 @@ type shares struct {
 // Lines implements Shares. It returns the projects that compete for the room of a node, starting after the project that
 // was served there last. If own is not empty, its line is always included. It stops once enough projects without sent
 // calls are found to fill the room, so the cost does not depend on the number of waiting projects.
-func (s *shares) Lines(tx *journal.Tx, node writ.NodeID, now time.Time, room int, own writ.ProjectID) (lines []placement.Line, err error) {
+func (s *shares) Lines(
+	tx *journal.Tx, node writ.NodeID, now time.Time, room int, own writ.ProjectID,
+) (lines []placement.Line, err error) {
 	first, err := nextProject(tx, node, s.fleet.lastServed(node), now)
 	if err != nil {
 		return nil, err
@@ -44,7 +46,9 @@ func (s *shares) Lines(tx *journal.Tx, node writ.NodeID, now time.Time, room int
 	stand := func(project writ.ProjectID) (placement.Line, error) {
 		runs, err := tx.Sendable(node, project, now, most)
 		// Stalled runs are skipped: they would not use their places.
-		return placement.Line{Project: project, Weight: s.Weight(project), Sent: out[project], Runs: slices.DeleteFunc(runs, s.steps.IsStalled)}, err
+		return placement.Line{
+			Project: project, Weight: s.Weight(project), Sent: out[project], Runs: slices.DeleteFunc(runs, s.steps.IsStalled),
+		}, err
 	}
 	idle := 0 // projects without sent calls: at most room of them can get a place
 	for project, next := first, second; project != "" && idle < room; project = next {

@@ -19,8 +19,8 @@ import (
 	"writ/supervisor/workflow"
 )
 
-// Decide verifies a signed statement and does what it says, or refuses it. What it answers is signed, and on disk with the effect; the same
-// statement again gets the same answer and has no other effect.
+// Decide verifies a signed statement and does what it says, or refuses it. What it answers is signed, and on disk with
+// the effect; the same statement again gets the same answer and has no other effect.
 func (s *Supervisor) Decide(ctx context.Context, signed []byte) (_ link.StatementAnswer, err error) {
 	defer func() { s.counts.noteAnswer("statement", err) }()
 	verifier := s.verifier()
@@ -80,26 +80,32 @@ func (s *Supervisor) decide(ctx context.Context, verified *identity.VerifiedStat
 		answer, err = s.setSecret(ctx, verified)
 	case "secret remove":
 		answer, err = s.removeSecret(ctx, verified)
-	case "node approve", "node reject", "node remove", "node cordon", "node uncordon", "node drain", "node lost", "node label":
+	case "node approve", "node reject", "node remove", "node cordon", "node uncordon", "node drain", "node lost",
+		"node label":
 		answer, err = s.decideNode(ctx, verified)
-	case "datacenter hold", "datacenter release", "project hold", "project release", "deployment hold", "deployment release", "operation hold", "operation release":
+	case "datacenter hold", "datacenter release", "project hold", "project release", "deployment hold",
+		"deployment release", "operation hold", "operation release":
 		answer, err = s.decideHold(ctx, verified)
 	default:
-		err = writ.Errorf(writ.CodeVerbUnsupported, "this supervisor cannot %s a %s yet", statement.Decision, statement.Kind())
+		err = writ.Errorf(writ.CodeVerbUnsupported, "this supervisor cannot %s a %s yet", statement.Decision,
+			statement.Kind())
 	}
 	if sqldb.IsDuplicate(err) || errors.Is(err, journal.ErrRefused) || writ.CodeOf(err) == writ.CodeConflict {
-		if known, err := s.answered(ctx, verified.Digest); known != nil || err != nil { // it came twice at the same time, and the other was faster
+		if known, err := s.answered(ctx, verified.Digest); known != nil || err != nil {
+			// it came twice at the same time, and the other was faster
 			return orZero(known), err
 		}
 	}
 	if err == nil {
 		s.Log.Info("statement carried out",
-			"caller", signedBy(verified.Signer, verified.Certificate), "subject", statement.Subject, "decision", statement.Decision, "reason", hidden.Escape(statement.Reason))
+			"caller", signedBy(verified.Signer, verified.Certificate), "subject", statement.Subject,
+			"decision", statement.Decision, "reason", hidden.Escape(statement.Reason))
 	}
 	return answer, err
 }
 
-// answered returns the answer to a statement that was carried out before, nil if it was not. Its error is the answer to one that was refused.
+// answered returns the answer to a statement that was carried out before, nil if it was not. Its error is the answer to
+// one that was refused.
 func (s *Supervisor) answered(ctx context.Context, digest writ.Digest) (*link.StatementAnswer, error) {
 	var body []byte
 	var refused *writ.Error
@@ -143,7 +149,9 @@ func (s *Supervisor) cancel(ctx context.Context, v *identity.VerifiedStatement) 
 func cancelling(id writ.RunID) string { return fmt.Sprintf("run %s is being cancelled", id) }
 
 // cancelRun cancels a run that the signer of a statement saw. also is written in the same transaction.
-func (s *Supervisor) cancelRun(ctx context.Context, v *identity.VerifiedStatement, id writ.RunID, seen identity.Seen, also func(*journal.Tx) error) error {
+func (s *Supervisor) cancelRun(
+	ctx context.Context, v *identity.VerifiedStatement, id writ.RunID, seen identity.Seen, also func(*journal.Tx) error,
+) error {
 	run, err := s.stored(ctx, id)
 	if err == nil {
 		err = sameRun(run, seen) // what it compares never changes
@@ -158,7 +166,10 @@ func (s *Supervisor) cancelRun(ctx context.Context, v *identity.VerifiedStatemen
 	done := make(chan error, 1)
 	decision := decisionOfRun(v, s.Now())
 	s.steps.Post(id, mail.Mail{
-		Stop: &mail.Stop{State: writ.RunCancelled, Err: why, By: s.Now().Add(workflow.StopWithin), Signed: v.Statement.Created, Decision: &decision},
+		Stop: &mail.Stop{
+			State: writ.RunCancelled, Err: why, By: s.Now().Add(workflow.StopWithin), Signed: v.Statement.Created,
+			Decision: &decision,
+		},
 		Also: also,
 		Done: done,
 	})
@@ -182,7 +193,10 @@ func (s *Supervisor) createToken(ctx context.Context, v *identity.VerifiedStatem
 	case grant.Uses > 1:
 		does = fmt.Sprintf("admits %d nodes", grant.Uses)
 	}
-	answer := link.StatementAnswer{Subject: v.Statement.Subject, Done: fmt.Sprintf("token %s %s until %s", grant.ID, does, grant.Expires.Format(time.RFC3339))}
+	answer := link.StatementAnswer{
+		Subject: v.Statement.Subject,
+		Done:    fmt.Sprintf("token %s %s until %s", grant.ID, does, grant.Expires.Format(time.RFC3339)),
+	}
 	err = s.Journal.Write(failpoint.At(ctx, failpoint.TokenMade), func(tx *journal.Tx) error {
 		if err := addToken(tx, grant, v.Signer); err != nil {
 			return err
@@ -197,10 +211,13 @@ func addToken(tx *journal.Tx, grant identity.TokenGrant, signer string) error {
 	if grant.Role == identity.TokenRoleBoot {
 		return tx.AddBootToken(&journal.BootToken{ID: grant.ID, Key: grant.Key[:], CreatedBy: signer, Expires: grant.Expires})
 	}
-	return tx.AddToken(journal.Token{ID: grant.ID, Key: grant.Key[:], CreatedBy: signer, Expires: grant.Expires, Uses: grant.Uses})
+	return tx.AddToken(journal.Token{
+		ID: grant.ID, Key: grant.Key[:], CreatedBy: signer, Expires: grant.Expires, Uses: grant.Uses,
+	})
 }
 
-// revokeToken has a token admit nobody any more, and a boot server report no more with it. Nodes that it has admitted stay.
+// revokeToken has a token admit nobody any more, and a boot server report no more with it. Nodes that it has admitted
+// stay.
 func (s *Supervisor) revokeToken(ctx context.Context, v *identity.VerifiedStatement) (link.StatementAnswer, error) {
 	id := v.Statement.ID()
 	answer := link.StatementAnswer{Subject: v.Statement.Subject}
@@ -211,7 +228,8 @@ func (s *Supervisor) revokeToken(ctx context.Context, v *identity.VerifiedStatem
 			ofBoot, err = tx.BootToken(id)
 		}
 		if err == nil && token == nil && ofBoot == nil {
-			err = writ.Errorf(writ.CodeNotFound, "there is no token %s in this datacenter", id).WithHint("`writ token list` shows them")
+			err = writ.Errorf(writ.CodeNotFound, "there is no token %s in this datacenter", id).
+				WithHint("`writ token list` shows them")
 		}
 		if err == nil && ofBoot != nil {
 			answer.Done = fmt.Sprintf("no boot server reports any more with the token %s, made by %s", id, ofBoot.CreatedBy)
@@ -240,7 +258,8 @@ func (s *Supervisor) listTokens(ctx context.Context) ([]writ.JoinToken, error) {
 		for _, t := range tokens {
 			nodes := s.fleet.joinedWith(t.ID)
 			list = append(list, writ.JoinToken{
-				ID: t.ID, Datacenter: s.Datacenter, CreatedBy: t.CreatedBy, Expires: s.tokenEnds(t.CreatedBy, t.Expires), Uses: t.Uses, Used: len(nodes), Nodes: nodes,
+				ID: t.ID, Datacenter: s.Datacenter, CreatedBy: t.CreatedBy, Expires: s.tokenEnds(t.CreatedBy, t.Expires),
+				Uses: t.Uses, Used: len(nodes), Nodes: nodes,
 			})
 		}
 		if err != nil {
@@ -248,7 +267,11 @@ func (s *Supervisor) listTokens(ctx context.Context) ([]writ.JoinToken, error) {
 		}
 		ofBoot, err := tx.BootTokens(maxBootTokens)
 		for _, t := range ofBoot {
-			list = append(list, writ.JoinToken{ID: t.ID, Datacenter: s.Datacenter, CreatedBy: t.CreatedBy, Expires: s.tokenEnds(t.CreatedBy, t.Expires), Nodes: []string{}})
+			list = append(list,
+				writ.JoinToken{
+					ID: t.ID, Datacenter: s.Datacenter, CreatedBy: t.CreatedBy, Expires: s.tokenEnds(t.CreatedBy, t.Expires),
+					Nodes: []string{},
+				})
 		}
 		return err
 	})
@@ -268,7 +291,8 @@ func (s *Supervisor) decideNode(ctx context.Context, v *identity.VerifiedStateme
 	id := writ.NodeID(v.Statement.ID())
 	err := s.changeNode(ctx, id, func(tx *journal.Tx, n *journal.Node) error {
 		if n == nil {
-			return writ.Errorf(writ.CodeNotFound, "there is no node %s", v.Statement.ID()).WithHint("`writ node list` shows them")
+			return writ.Errorf(writ.CodeNotFound, "there is no node %s", v.Statement.ID()).
+				WithHint("`writ node list` shows them")
 		}
 		if err := sameNode(n, v.Statement.Seen); err != nil {
 			return err
@@ -300,13 +324,15 @@ func (s *Supervisor) decideNode(ctx context.Context, v *identity.VerifiedStateme
 	if err != nil {
 		return link.StatementAnswer{}, err
 	}
-	for _, run := range append(waiting, s.boundSince(ctx, id)...) { // what gets lost with this process the next one finds when it begins
+	for _, run := range append(waiting, s.boundSince(ctx, id)...) {
+		// what gets lost with this process the next one finds when it begins
 		s.steps.Post(run, mail.Mail{LostNodes: []writ.NodeID{id}})
 	}
 	return answer, nil
 }
 
-// boundSince returns the runs whose steps bound calls to a node in the very commit in which it was removed, and could not know it.
+// boundSince returns the runs whose steps bound calls to a node in the very commit in which it was removed, and could
+// not know it.
 func (s *Supervisor) boundSince(ctx context.Context, id writ.NodeID) (runs []writ.RunID) {
 	if n, _ := s.fleet.Get(id); n.Admission != writ.AdmissionRemoved {
 		return nil
@@ -326,25 +352,30 @@ func decisionOf(v *identity.VerifiedStatement, now time.Time) writ.Decision {
 	return writ.Decision{Decision: v.Statement.Decision, Signer: v.Signer, Reason: v.Statement.Reason, Time: now}
 }
 
-// decisionOfRun is decisionOf for one of the runs that a statement is about: what is decided about it does not depend on how many there are.
+// decisionOfRun is decisionOf for one of the runs that a statement is about: what is decided about it does not depend
+// on how many there are.
 func decisionOfRun(v *identity.VerifiedStatement, now time.Time) writ.Decision {
 	d := decisionOf(v, now)
 	d.Decision = strings.TrimSuffix(d.Decision, "-runs")
 	return d
 }
 
-// sameNode refuses a decision about a node whose signer saw another one under this id, or this one before the newest decision about it.
+// sameNode refuses a decision about a node whose signer saw another one under this id, or this one before the newest
+// decision about it.
 func sameNode(n *journal.Node, seen identity.Seen) error {
 	is := fmt.Sprintf("node %s has the id %s and the key %s; it is %s and %s, at revision %d",
 		n.Name, n.ID, n.Key, n.Admission, n.Scheduling, n.Decisions)
 	switch {
 	case n.Name != seen.Name:
-		return writ.Errorf(writ.CodeConflict, "the decision is about the node %s, and was signed for the id of another node", seen.Name).WithHint("%s", is)
+		return writ.Errorf(writ.CodeConflict, "the decision is about the node %s, and was signed for the id of another node",
+			seen.Name).WithHint("%s", is)
 	case n.Key != seen.Fingerprint:
-		return writ.Errorf(writ.CodeConflict, "the decision is about the node %s with the key %s, and this one has another key",
+		return writ.Errorf(writ.CodeConflict,
+			"the decision is about the node %s with the key %s, and this one has another key",
 			seen.Name, seen.Fingerprint).WithHint("%s", is)
 	case int64(n.Decisions) != seen.Revision:
-		return writ.Errorf(writ.CodeConflict, "the decision was made at revision %d of the node %s", seen.Revision, seen.Name).
+		return writ.Errorf(writ.CodeConflict, "the decision was made at revision %d of the node %s", seen.Revision,
+			seen.Name).
 			WithHint("%s; look again, then decide", is)
 	}
 	return nil
@@ -356,11 +387,15 @@ func sameRun(run writ.Run, seen identity.Seen) error {
 		return nil
 	}
 	return writ.Errorf(writ.CodeConflict, "the decision is about a run of %s", seen.Name).
-		WithHint("run %s is one of %s in the project %s, and is %s; look again, then decide", run.ID, run.Script, run.ProjectName, run.State)
+		WithHint("run %s is one of %s in the project %s, and is %s; look again, then decide", run.ID, run.Script,
+			run.ProjectName, run.State)
 }
 
-// changeNode lets change act on a node, nil if there is none, as the journal has it. A change that is a decision counts itself.
-func (s *Supervisor) changeNode(ctx context.Context, id writ.NodeID, change func(tx *journal.Tx, n *journal.Node) error) error {
+// changeNode lets change act on a node, nil if there is none, as the journal has it. A change that is a decision counts
+// itself.
+func (s *Supervisor) changeNode(
+	ctx context.Context, id writ.NodeID, change func(tx *journal.Tx, n *journal.Node) error,
+) error {
 	var n *journal.Node
 	err := s.Journal.Write(failpoint.At(ctx, failpoint.NodeDecided), func(tx *journal.Tx) (err error) {
 		if n, err = tx.Node(id); err != nil {
@@ -409,7 +444,8 @@ func label(n *journal.Node, s *identity.Statement) (done string, err error) {
 	}
 	after := change.Apply(n.Labels)
 	if len(after) > writ.MaxLabels {
-		return "", writ.Errorf(writ.CodeConflict, "node %s would have %d labels; it can have %d", n.Name, len(after), writ.MaxLabels).
+		return "", writ.Errorf(writ.CodeConflict, "node %s would have %d labels; it can have %d", n.Name, len(after),
+			writ.MaxLabels).
 			WithHint("remove one with `writ node label %s NAME-`", n.Name)
 	}
 	n.Labels = after
@@ -433,11 +469,13 @@ func nodeState(n *journal.Node) string {
 // applyDecision moves a node as a decision says. What it is already is success.
 func applyDecision(n *journal.Node, decision string) error {
 	admissions := map[string]writ.Admission{
-		"approve": writ.AdmissionApproved, "reject": writ.AdmissionRejected, "remove": writ.AdmissionRemoved, identity.DecisionLost: writ.AdmissionRemoved,
+		"approve": writ.AdmissionApproved, "reject": writ.AdmissionRejected, "remove": writ.AdmissionRemoved,
+		identity.DecisionLost: writ.AdmissionRemoved,
 	}
 	if to, ok := admissions[decision]; ok {
 		if n.Admission != to && !writ.CanMove(writ.AdmissionMoves, n.Admission, to) {
-			return writ.Errorf(writ.CodeConflict, "node %s is %s and cannot become %s", n.Name, n.Admission, to).WithHint(lookAtNode, n.Name)
+			return writ.Errorf(writ.CodeConflict, "node %s is %s and cannot become %s", n.Name, n.Admission, to).
+				WithHint(lookAtNode, n.Name)
 		}
 		n.Admission, n.Gone = to, n.Gone || decision == identity.DecisionLost
 		return nil
@@ -449,7 +487,8 @@ func applyDecision(n *journal.Node, decision string) error {
 		return nil
 	}
 	if n.Scheduling != to && !writ.CanMove(writ.SchedulingMoves, n.Scheduling, to) {
-		return writ.Errorf(writ.CodeConflict, "node %s is %s and cannot become %s", n.Name, n.Scheduling, to).WithHint(lookAtNode, n.Name)
+		return writ.Errorf(writ.CodeConflict, "node %s is %s and cannot become %s", n.Name, n.Scheduling, to).
+			WithHint(lookAtNode, n.Name)
 	}
 	n.Scheduling = to
 	return nil

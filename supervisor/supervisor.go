@@ -148,12 +148,13 @@ type Supervisor struct {
 func Open(ctx context.Context, config Config, rosters [][]byte) (*Supervisor, error) {
 	s := &Supervisor{
 		Config: config, refused: newRefusedTexts(), checks: newChecks(),
-		greeted: newGreetings(), pending: newPendingNodes(), secrets: newKeyring(config.Pin, config.Datacenter, config.Key), boots: newBoots(),
-		faults: &faults{log: config.Log}, warnings: ratelog.New(config.Log), reports: newReports(),
+		greeted: newGreetings(), pending: newPendingNodes(), secrets: newKeyring(config.Pin, config.Datacenter, config.Key),
+		boots: newBoots(), faults: &faults{log: config.Log}, warnings: ratelog.New(config.Log), reports: newReports(),
 		beats:    limit.Names{PerSecond: beatsPerSecond, AtOnce: beatsAtOnce},
 		hosts:    limit.Names{PerSecond: hostsPerSecond, AtOnce: hostsAtOnce},
 		nodeLogs: newNodeLogs(),
-		previews: fair.Slots{Size: maxPreviews, Most: 1}, checking: fair.Slots{Size: maxChecking, Most: 1}, unchecked: make(chan struct{}, 1), relink: make(chan struct{}, 1),
+		previews: fair.Slots{Size: maxPreviews, Most: 1}, checking: fair.Slots{Size: maxChecking, Most: 1},
+		unchecked: make(chan struct{}, 1), relink: make(chan struct{}, 1),
 	}
 	if s.Backoff == nil {
 		s.Backoff = workflow.Backoff
@@ -165,14 +166,16 @@ func Open(ctx context.Context, config Config, rosters [][]byte) (*Supervisor, er
 		s.Now = time.Now
 	}
 	s.programs = program.New(program.Config{
-		Datacenter: s.Datacenter, Journal: s.Journal, Evaluator: s.Evaluator, Roster: s.roster.Load, Verifier: s.verifier, RosterText: s.rosterText,
-		Passed: s.counts.notePass, Refusals: &s.refusals, Now: s.Now, Log: s.Log,
+		Datacenter: s.Datacenter, Journal: s.Journal, Evaluator: s.Evaluator, Roster: s.roster.Load, Verifier: s.verifier,
+		RosterText: s.rosterText, Passed: s.counts.notePass, Refusals: &s.refusals, Now: s.Now, Log: s.Log,
 	})
 	s.Journal.SetClock(s.Now)
 	if err := s.protect(); err != nil {
 		return nil, err
 	}
-	s.steps, s.freed = mailbox.New(func(ctx context.Context, run writ.RunID, m mail.Mail) error { return s.advancer.Step(ctx, run, m) }, config.Log), newFreedNodes()
+	s.steps, s.freed = mailbox.New(func(ctx context.Context, run writ.RunID, m mail.Mail) error {
+		return s.advancer.Step(ctx, run, m)
+	}, config.Log), newFreedNodes()
 	s.holds = hold.New(s.datacenterName)
 	if err := s.canRunAll(ctx); err != nil {
 		return nil, err
@@ -184,10 +187,13 @@ func Open(ctx context.Context, config Config, rosters [][]byte) (*Supervisor, er
 	if s.epoch, err = s.Journal.BeginEpoch(ctx, s.Now()); err != nil {
 		return nil, fmt.Errorf("begin epoch: %w", err)
 	}
-	s.outbox = outbox.New(outbox.Config{Key: s.Key, Epoch: s.epoch, Queue: s.Queue, Warnings: s.warnings, Post: s.steps.Post})
+	s.outbox = outbox.New(outbox.Config{
+		Key: s.Key, Epoch: s.epoch, Queue: s.Queue, Warnings: s.warnings, Post: s.steps.Post,
+	})
 	if mark.Restored {
 		if err := s.Marks.Heard(); err != nil {
-			return nil, errors.Join(fmt.Errorf("note that the journal is known to come from a backup: %w", err), s.Journal.Release(context.WithoutCancel(ctx)))
+			return nil, errors.Join(fmt.Errorf("note that the journal is known to come from a backup: %w", err),
+				s.Journal.Release(context.WithoutCancel(ctx)))
 		}
 	}
 	if err = s.loadRosters(ctx, rosters); err == nil {
@@ -228,7 +234,8 @@ func (s *Supervisor) wireSteps() {
 		Nodes: s.fleet, Backlog: s.fleet, Holds: s.holds, Shares: s.shares, Secrets: s.secrets, Inventories: s.inventories,
 	}
 	s.advancer = workflow.NewAdvancer(workflow.AdvancerConfig{
-		Journal: s.Journal, View: s.view, Outbox: s.outbox, Mailbox: s.steps, Programs: s.programs, Quota: s.opened, Freed: s.freed.add,
+		Journal: s.Journal, View: s.view, Outbox: s.outbox, Mailbox: s.steps, Programs: s.programs, Quota: s.opened,
+		Freed:   s.freed.add,
 		Unasked: func(node writ.NodeID, results int) { s.accounts.countUseless(node, unasked, results) },
 		Ended: func(run writ.RunID) {
 			s.programs.Forget(run)

@@ -38,8 +38,9 @@ const (
 	wastes
 )
 
-// mostWaste is how much of each kind a node may send within uselessIn. After a restore there are as many results as it had not reported yet. After its
-// supervisor was away there are as many beats as its stream holds, about 10,000, and a report for each 30 of them.
+// mostWaste is how much of each kind a node may send within uselessIn. After a restore there are as many results as it
+// had not reported yet. After its supervisor was away there are as many beats as its stream holds, about 10,000, and a
+// report for each 30 of them.
 var mostWaste = [wastes]struct {
 	most int
 	what string
@@ -83,21 +84,26 @@ func (a *accounts) survey(ctx context.Context) {
 	for _, f := range found {
 		switch f.Offence {
 		case queue.OverBudget:
-			why := writ.Errorf(writ.CodeQueueBudget, "it had %d MiB in %d entries in the queue; %d MiB and %d entries are allowed",
+			why := writ.Errorf(writ.CodeQueueBudget,
+				"it had %d MiB in %d entries in the queue; %d MiB and %d entries are allowed",
 				f.Bytes>>20, f.Count, queue.BudgetBytes>>20, queue.BudgetEntries)
 			if f.What != "" {
 				why.Message = f.What
 			}
 			a.suspend(ctx, f.Node, why, first)
 		case queue.TooMany:
-			a.suspend(ctx, f.Node, writ.Errorf(writ.CodeQueueBudget, "it had %d connections to the queue, of which too few were left; %d are allowed",
-				f.Count, queue.BudgetConnections), first)
+			a.suspend(ctx, f.Node,
+				writ.Errorf(writ.CodeQueueBudget, "it had %d connections to the queue, of which too few were left; %d are allowed",
+					f.Count, queue.BudgetConnections), first)
 		case queue.Oversize:
-			a.s.warnings.Refused(f.Node, "messages of a node are too large; they are discarded unread", writ.Errorf(writ.CodeTooLarge, "%d messages have %d bytes", f.Count, f.Bytes))
+			a.s.warnings.Refused(f.Node, "messages of a node are too large; they are discarded unread",
+				writ.Errorf(writ.CodeTooLarge, "%d messages have %d bytes", f.Count, f.Bytes))
 		case queue.WrongType:
-			a.s.warnings.Refused(f.Node, "queue key of a node had a wrong type; it was replaced", writ.Errorf(writ.CodeQueueBudget, "%s", f.What))
+			a.s.warnings.Refused(f.Node, "queue key of a node had a wrong type; it was replaced",
+				writ.Errorf(writ.CodeQueueBudget, "%s", f.What))
 		case queue.TooFast:
-			a.s.warnings.Refused(f.Node, "node sends too much; its messages wait", tooOften("what waits is more than one look takes"))
+			a.s.warnings.Refused(f.Node, "node sends too much; its messages wait",
+				tooOften("what waits is more than one look takes"))
 		}
 	}
 }
@@ -175,7 +181,8 @@ func (a *accounts) disableAccount(ctx context.Context, node writ.NodeID, why *wr
 	}
 	next.until = now.Add(next.last)
 	a.suspended[node] = next
-	a.s.Log.Error("node is blocked from the queue", "node", a.s.fleet.Name(node), "for", next.last, "code", why.Code, "why", why.Message)
+	a.s.Log.Error("node is blocked from the queue", "node", a.s.fleet.Name(node), "for", next.last, "code", why.Code,
+		"why", why.Message)
 	a.s.fleet.suspend(node, fmt.Sprintf("%s: %s; its account is off until %s UTC", why.Code, why.Message,
 		a.s.Now().Add(next.last).UTC().Format(time.TimeOnly)))
 	_ = a.apply(ctx) // apply records its error and is retried

@@ -19,7 +19,10 @@ func (s *Supervisor) checkTokenMaker(id, maker string) error {
 	if err == nil {
 		return nil
 	}
-	return (&writ.Error{Code: writ.CodeTokenInvalid, Message: "the join token " + id + " has ended: its maker may not create tokens any more", Err: err}).
+	return (&writ.Error{
+		Code:    writ.CodeTokenInvalid,
+		Message: "the join token " + id + " has ended: its maker may not create tokens any more", Err: err,
+	}).
 		WithHint("have an admin make another one with `writ token create`")
 }
 

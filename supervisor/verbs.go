@@ -47,7 +47,9 @@ func (s *Supervisor) catchUp(ctx context.Context, coordinator *link.Dialer, vers
 }
 
 // handle answers a request of a coordinator.
-func (s *Supervisor) handle(ctx context.Context, verb link.Verb, params json.RawMessage, _ func(stage, detail string)) (any, error) {
+func (s *Supervisor) handle(
+	ctx context.Context, verb link.Verb, params json.RawMessage, _ func(stage, detail string),
+) (any, error) {
 	switch verb {
 	case link.VerbSubmit:
 		p, err := decode[link.Submit](params)
@@ -234,7 +236,9 @@ func (s *Supervisor) nodesNow() []link.NodeNow {
 
 // depthOf returns the queue depth of a node, with ages from the last scan of the watch.
 func (s *Supervisor) depthOf(node writ.NodeID, name string, l journal.Load) link.QueueDepth {
-	q := link.QueueDepth{QueueDepth: writ.QueueDepth{Node: node, NodeName: name, Planned: l.Planned, Queued: l.Queued, Running: l.Running}}
+	q := link.QueueDepth{
+		QueueDepth: writ.QueueDepth{Node: node, NodeName: name, Planned: l.Planned, Queued: l.Queued, Running: l.Running},
+	}
 	if seen, now := s.seen.Load(), s.Now(); seen != nil {
 		q.OldestPlanned, q.OldestQueued = age(now, seen.planned[node]), age(now, seen.queued[node])
 	}

@@ -134,7 +134,8 @@ func (w *watcher) look(ctx context.Context) error {
 func (w *watcher) applySilence() {
 	silence := w.s.roster.Load().Datacenter(w.s.Datacenter).NodeSilence()
 	if w.s.fleet.setSilence(silence) {
-		w.s.Log.Info("nodes that are not heard count as silent, then as lost", "silent_after", silence.Silent, "lost_after", silence.Lost)
+		w.s.Log.Info("nodes that are not heard count as silent, then as lost", "silent_after", silence.Silent,
+			"lost_after", silence.Lost)
 	}
 }
 
@@ -220,7 +221,9 @@ func (w *watcher) dueCalls(tx *journal.Tx, now time.Time) ([]journal.Due, error)
 }
 
 // nextFew returns the next maxHeld entries of a list after at, and advances at. After the end it restarts.
-func nextFew(list func(after journal.Due, now time.Time, max int) ([]journal.Due, error), at *journal.Due, now time.Time) ([]journal.Due, error) {
+func nextFew(
+	list func(after journal.Due, now time.Time, max int) ([]journal.Due, error), at *journal.Due, now time.Time,
+) ([]journal.Due, error) {
 	some, err := list(*at, now, maxHeld)
 	*at = journal.Due{}
 	if len(some) == maxHeld {
@@ -299,7 +302,8 @@ func (w *watcher) listened(at time.Time, queueWorks bool) time.Duration {
 // only while nodes are listened to: nodes end calls in time by themselves, and an unsent call has not started.
 func (w *watcher) endOverdue(runs []writ.RunID, sent []*journal.Call, now time.Time, listened time.Duration) {
 	for _, id := range runs {
-		err := writ.Errorf(writ.CodeRunExpired, "the run did not end before its deadline").WithHint("give it more time with --deadline")
+		err := writ.Errorf(writ.CodeRunExpired, "the run did not end before its deadline").
+			WithHint("give it more time with --deadline")
 		w.s.steps.Post(id, mail.Mail{Stop: &mail.Stop{State: writ.RunExpired, Err: err, By: now.Add(workflow.StopWithin)}})
 	}
 	left := make(map[mail.Delivery]time.Duration, len(sent))

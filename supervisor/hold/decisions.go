@@ -108,7 +108,8 @@ func CheckRoom(all identity.Holds, next identity.Scope) error {
 	if ofProject < maxHeldDeployments && inAll < maxHeldDeploymentsAll {
 		return nil
 	}
-	return writ.Errorf(writ.CodeConflict, "there are decisions about %d deployments of the project, and %d in all; more are not kept", ofProject, inAll).
+	return writ.Errorf(writ.CodeConflict,
+		"there are decisions about %d deployments of the project, and %d in all; more are not kept", ofProject, inAll).
 		WithHint("hold the project as a whole")
 }
 
@@ -141,7 +142,8 @@ func Superseded(all identity.Holds, about *identity.Hold, seen int64) error {
 	if seen > 0 {
 		saw = "saw the one of " + time.UnixMicro(seen).UTC().Format(time.DateTime) + " UTC as the last"
 	}
-	return writ.Errorf(writ.CodeConflict, "there is another decision about %s since the signer looked, who %s", about.Text(), saw).
+	return writ.Errorf(writ.CodeConflict, "there is another decision about %s since the signer looked, who %s",
+		about.Text(), saw).
 		WithHint("%s; look with `writ hold list`, then decide", is)
 }
 

@@ -37,31 +37,41 @@ const (
 // The column "body" holds the code before the record; other tables have a column "mac".
 var coveredTables = []covered{
 	{"runs", []string{"id", "number"}, []string{"body"}, map[string]string{
-		"state": searched, "open": ordered, "project": searched, "deployment": ordered, "revision": ordered, "accepted": searched,
-		"due":     "a run is never ended before the time in its body",
-		"pending": ordered, "judged": "each step checks the rights of the signer again", "engine": searched,
+		"state": searched, "open": ordered, "project": searched, "deployment": ordered, "revision": ordered,
+		"accepted": searched,
+		"due":      "a run is never ended before the time in its body",
+		"pending":  ordered, "judged": "each step checks the rights of the signer again", "engine": searched,
 		"ended": "deleting a run early only withholds it", "needed": "deleting a run early only withholds it",
 	}},
 	{"calls", []string{"place"}, []string{"body"}, map[string]string{
-		"run": searched, "seq": searched, "state": searched, "open": ordered, "node": searched, "project": ordered, "kind": ordered, "name": ordered,
-		"claimed": ordered, "ready": searched, "retry_at": searched, "planned": searched,
+		"run": searched, "seq": searched, "state": searched, "open": ordered, "node": searched, "project": ordered,
+		"kind": ordered, "name": ordered, "claimed": ordered, "ready": searched, "retry_at": searched, "planned": searched,
 		"cpus": searched, "memory_mib": searched, "disk_gib": searched,
 	}},
 	{"nodes", []string{"id"}, []string{"body"}, map[string]string{"name": searched, "key_id": searched}},
 	{"resources", []string{"project", "kind", "name"}, []string{"body"}, map[string]string{
 		"node": searched, "cpus": searched, "memory_mib": searched, "disk_gib": searched,
 	}},
-	{"departed", []string{"uid", "node"}, []string{"body"}, map[string]string{"gone": "deleting a departed resource early only withholds it"}},
+	{
+		"departed", []string{"uid", "node"}, []string{"body"},
+		map[string]string{"gone": "deleting a departed resource early only withholds it"},
+	},
 	{"tokens", []string{"id"}, []string{"key", "created_by", "expires", "spent", "spent_key"}, nil},
 	{"token_uses", []string{"token"}, []string{"uses", "used"}, nil},
 	{"boot_tokens", []string{"id"}, []string{"body"}, map[string]string{"expires": ordered}},
 	{"batches", []string{"id"}, []string{"body"}, map[string]string{"until": ordered}},
-	{"secrets", []string{"project", "name", "version"}, []string{"sealed", "statement", "set_by", "set_at", "removed"}, nil},
+	{
+		"secrets", []string{"project", "name", "version"}, []string{"sealed", "statement", "set_by", "set_at", "removed"},
+		nil,
+	},
 	{"statements", []string{"digest"}, []string{"answer", "expires"}, map[string]string{
 		"signed": "it is evidence and never read; it contains its own signature",
 		"signer": perSigner, "size": perSigner,
 	}},
-	{"refusals", []string{"digest"}, []string{"answer", "expires"}, map[string]string{"signer": perSigner, "size": perSigner, "refused": perSigner}},
+	{
+		"refusals", []string{"digest"}, []string{"answer", "expires"},
+		map[string]string{"signer": perSigner, "size": perSigner, "refused": perSigner},
+	},
 	{"deployments", []string{"project", "name"}, []string{"revision"}, nil},
 	{"deliveries", []string{"run", "seq", "try", "delivery"}, []string{"node", "digest", "epoch", "sent"}, nil},
 	{"results", []string{"run", "seq", "try"}, []string{"digest"}, nil},
@@ -231,7 +241,8 @@ func (c *codes) refuse(table string, key []any) *writ.Error {
 		}
 		fmt.Fprint(&row, k)
 	}
-	err := writ.Errorf(writ.CodeRecordForged, "the row %q of %s in the journal was not written by the supervisor", row.String(), table).
+	err := writ.Errorf(writ.CodeRecordForged, "the row %q of %s in the journal was not written by the supervisor",
+		row.String(), table).
 		WithHint("find out who can write to the journal's database, then restore the journal from a backup")
 	c.mu.Lock()
 	name := table + " " + row.String()
@@ -282,11 +293,13 @@ func (tx *Tx) adopt() (rows int, err error) {
 	}
 	switch {
 	case without > 0 && c.Known:
-		return 0, writ.Errorf(writ.CodeRecordForged, "the supervisor's journal was protected before, but %d records of this journal are not", without).
+		return 0, writ.Errorf(writ.CodeRecordForged,
+			"the supervisor's journal was protected before, but %d records of this journal are not", without).
 			WithHint("the journal was replaced; if it is a backup of an earlier version, " +
 				"docs/manual/runbook.md explains how to start with it")
 	case without > 0 && with > 0:
-		return 0, writ.Errorf(writ.CodeRecordForged, "%d records of the journal are protected, %d are not, and the mark of protection is missing",
+		return 0, writ.Errorf(writ.CodeRecordForged,
+			"%d records of the journal are protected, %d are not, and the mark of protection is missing",
 			with, without).
 			WithHint("find out who can write to the journal's database, then restore the journal from a backup")
 	}
@@ -368,7 +381,8 @@ func (tx *Tx) eachRow(t covered, do func(row []any) error) error {
 	n := len(t.key)
 	keys := strings.Join(t.key, ", ")
 	first := fmt.Sprintf(`SELECT %s FROM %s ORDER BY %s LIMIT %d`, strings.Join(columns, ", "), t.table, keys, adoptAtOnce)
-	next := fmt.Sprintf(`SELECT %s FROM %s WHERE (%s) > (%s) ORDER BY %s LIMIT %d`, strings.Join(columns, ", "), t.table, keys,
+	next := fmt.Sprintf(`SELECT %s FROM %s WHERE (%s) > (%s) ORDER BY %s LIMIT %d`, strings.Join(columns, ", "), t.table,
+		keys,
 		sqldb.Placeholders(1, n), keys, adoptAtOnce)
 	query, args := first, []any(nil)
 	for {

@@ -84,15 +84,19 @@ type answerRecord struct {
 // encodeCall returns the body of a call's row.
 func encodeCall(c *Call) ([]byte, error) {
 	r := callRecord{
-		Run: c.Run, Seq: c.Seq, Operation: c.Operation, Kind: c.Kind, Name: c.Name, Position: c.Position, State: c.State, Node: c.Node,
-		NodeName: c.NodeName, Driver: c.Driver, Simulated: c.Simulated, Change: c.Change, Attempt: c.Attempt, Delivery: c.Delivery, After: c.After,
-		Error: c.Error, Why: c.Why, Planned: sqldb.Micros(c.Planned), Queued: sqldb.Micros(c.Queued), Started: sqldb.Micros(c.Started), Ended: sqldb.Micros(c.Ended),
-		Hash: c.Hash[:], Project: c.Project, UID: c.UID, Args: c.Args, Options: c.Options, Need: c.Need, Orders: c.Orders, Values: c.Values, Claimed: c.Claimed, Ready: c.Ready,
-		RetryAt: sqldb.Micros(c.RetryAt), StartBy: sqldb.Micros(c.StartBy), EndBy: sqldb.Micros(c.EndBy), Before: c.Before, KnownFailures: c.KnownFailures, Spared: c.Spared, Late: c.Late,
+		Run: c.Run, Seq: c.Seq, Operation: c.Operation, Kind: c.Kind, Name: c.Name, Position: c.Position, State: c.State,
+		Node: c.Node, NodeName: c.NodeName, Driver: c.Driver, Simulated: c.Simulated, Change: c.Change, Attempt: c.Attempt,
+		Delivery: c.Delivery, After: c.After, Error: c.Error, Why: c.Why, Planned: sqldb.Micros(c.Planned),
+		Queued: sqldb.Micros(c.Queued), Started: sqldb.Micros(c.Started), Ended: sqldb.Micros(c.Ended), Hash: c.Hash[:],
+		Project: c.Project, UID: c.UID, Args: c.Args, Options: c.Options, Need: c.Need, Orders: c.Orders, Values: c.Values,
+		Claimed: c.Claimed, Ready: c.Ready, RetryAt: sqldb.Micros(c.RetryAt), StartBy: sqldb.Micros(c.StartBy),
+		EndBy: sqldb.Micros(c.EndBy), Before: c.Before, KnownFailures: c.KnownFailures, Spared: c.Spared, Late: c.Late,
 		Aside: c.Aside, Moved: c.Moved, Read: c.Read, Withdrawn: c.Withdrawn, KeptBack: c.KeptBack,
 	}
 	if d := c.Sent; d != nil {
-		r.Sent = &sentRecord{Attempt: d.Attempt, Delivery: d.Delivery, Node: d.Node, Job: d.Job[:], Epoch: d.Epoch, At: sqldb.Micros(d.At)}
+		r.Sent = &sentRecord{
+			Attempt: d.Attempt, Delivery: d.Delivery, Node: d.Node, Job: d.Job[:], Epoch: d.Epoch, At: sqldb.Micros(d.At),
+		}
 		if d.Node == c.Node {
 			r.Sent.Node = ""
 		}
@@ -123,14 +127,17 @@ func decodeCall(body []byte) (*Call, error) {
 	}
 	c := &Call{
 		Call: writ.Call{
-			Run: r.Run, Seq: r.Seq, Operation: r.Operation, Kind: r.Kind, Name: r.Name, Position: r.Position, State: r.State, Node: r.Node,
-			NodeName: r.NodeName, Driver: r.Driver, Simulated: r.Simulated, Change: r.Change, Attempt: r.Attempt, Delivery: r.Delivery, After: r.After,
-			Error: r.Error, Why: storedReason(r.Why, r.Reason, r.NodeName), Planned: sqldb.Time(r.Planned), Queued: sqldb.Time(r.Queued), Started: sqldb.Time(r.Started), Ended: sqldb.Time(r.Ended),
+			Run: r.Run, Seq: r.Seq, Operation: r.Operation, Kind: r.Kind, Name: r.Name, Position: r.Position, State: r.State,
+			Node: r.Node, NodeName: r.NodeName, Driver: r.Driver, Simulated: r.Simulated, Change: r.Change, Attempt: r.Attempt,
+			Delivery: r.Delivery, After: r.After, Error: r.Error, Why: storedReason(r.Why, r.Reason, r.NodeName),
+			Planned: sqldb.Time(r.Planned), Queued: sqldb.Time(r.Queued), Started: sqldb.Time(r.Started),
+			Ended: sqldb.Time(r.Ended),
 			EndBy: sqldb.Time(r.EndBy),
 		},
-		Project: r.Project, UID: r.UID, Args: r.Args, Options: r.Options, Need: r.Need, Orders: r.Orders, Values: r.Values, Claimed: r.Claimed, Ready: r.Ready,
-		RetryAt: sqldb.Time(r.RetryAt), StartBy: sqldb.Time(r.StartBy), Before: r.Before, KnownFailures: r.KnownFailures, Spared: r.Spared, Late: r.Late,
-		Aside: r.Aside, Moved: r.Moved, Read: r.Read, Withdrawn: r.Withdrawn, KeptBack: r.KeptBack,
+		Project: r.Project, UID: r.UID, Args: r.Args, Options: r.Options, Need: r.Need, Orders: r.Orders, Values: r.Values,
+		Claimed: r.Claimed, Ready: r.Ready, RetryAt: sqldb.Time(r.RetryAt), StartBy: sqldb.Time(r.StartBy), Before: r.Before,
+		KnownFailures: r.KnownFailures, Spared: r.Spared, Late: r.Late, Aside: r.Aside, Moved: r.Moved, Read: r.Read,
+		Withdrawn: r.Withdrawn, KeptBack: r.KeptBack,
 	}
 	if err := setDigest(&c.Hash, r.Hash); err != nil {
 		return nil, err
@@ -153,8 +160,8 @@ func decodeCall(body []byte) (*Call, error) {
 	return c, nil
 }
 
-// storedReason returns the reason of a row. Rows of earlier versions have a sentence. The supervisor compares only the codes of a lost
-// node, so it recognizes their sentences; every other one becomes a text.
+// storedReason returns the reason of a row. Rows of earlier versions have a sentence. The supervisor compares only the
+// codes of a lost node, so it recognizes their sentences; every other one becomes a text.
 func storedReason(why writ.Reason, text, node string) writ.Reason {
 	if text == "" || !why.IsZero() {
 		return why

@@ -25,7 +25,10 @@ func (tx *Tx) AddDelivery(c *Call, digest writ.Digest, epoch int64) error {
 	if before == nil {
 		return nil
 	}
-	row := []any{string(c.Run), c.Seq, before.Attempt, before.Delivery, string(before.Node), before.Job.String(), before.Epoch, sqldb.Micros(before.At)}
+	row := []any{
+		string(c.Run), c.Seq, before.Attempt, before.Delivery, string(before.Node), before.Job.String(), before.Epoch,
+		sqldb.Micros(before.At),
+	}
 	mac, err := tx.code("deliveries", row...)
 	if err != nil {
 		return err
@@ -44,7 +47,8 @@ func (tx *Tx) WasSent(c *Call, attempt int, node writ.NodeID, digest writ.Digest
 		string(c.Run), c.Seq, attempt, string(node), digest.String())
 	for _, row := range rows {
 		mac, _ := row[3].([]byte)
-		err := tx.check("deliveries", mac, string(c.Run), c.Seq, attempt, row[0], string(node), digest.String(), row[1], row[2])
+		err := tx.check("deliveries", mac, string(c.Run), c.Seq, attempt, row[0], string(node), digest.String(), row[1],
+			row[2])
 		if !isForged(err) {
 			return err == nil, err
 		}

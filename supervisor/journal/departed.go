@@ -32,12 +32,14 @@ func (tx *Tx) depart(r *Resource) error {
 		return err
 	}
 	return tx.exec(`INSERT INTO departed (uid, node, body, gone) VALUES ($1, $2, $3, $4)
-		ON CONFLICT (uid, node) DO UPDATE SET body = excluded.body, gone = excluded.gone`, string(r.UID), string(r.Node), body, sqldb.Micros(tx.Now))
+		ON CONFLICT (uid, node) DO UPDATE SET body = excluded.body, gone = excluded.gone`, string(r.UID), string(r.Node),
+		body, sqldb.Micros(tx.Now))
 }
 
 // Departed returns the resource that a node had under a UID within the last UsageGrace, or nil.
 func (tx *Tx) Departed(uid writ.UID, node writ.NodeID) (*Departed, error) {
-	return get[Departed](tx, "departed", `SELECT body FROM departed WHERE uid = $1 AND node = $2`, string(uid), string(node))
+	return get[Departed](tx, "departed", `SELECT body FROM departed WHERE uid = $1 AND node = $2`, string(uid),
+		string(node))
 }
 
 // forgetDeparted deletes the oldest resources that are past UsageGrace.

@@ -35,7 +35,8 @@ const heldCalls = `SELECT retry_at, run, seq FROM calls WHERE open AND retry_at 
 	AND (retry_at, run, seq) > ($2, $3, $4) ORDER BY retry_at, run, seq LIMIT $5`
 
 func (tx *Tx) dueAfter(query string, after Due, now time.Time, max int) ([]Due, error) {
-	rows, err := tx.QueryContext(tx.ctx, query, sqldb.Micros(now), sqldb.Micros(after.At), string(after.Run), after.Seq, max)
+	rows, err := tx.QueryContext(tx.ctx, query, sqldb.Micros(now), sqldb.Micros(after.At), string(after.Run), after.Seq,
+		max)
 	if err != nil {
 		return nil, err
 	}

@@ -25,7 +25,8 @@ func (tx *Tx) writeEvents() error {
 		return nil
 	}
 	var last int64
-	err := tx.QueryRowContext(tx.ctx, `UPDATE event_counter SET seq = seq + $1 WHERE only_row = 1 RETURNING seq`, len(tx.events)).Scan(&last)
+	err := tx.QueryRowContext(tx.ctx, `UPDATE event_counter SET seq = seq + $1 WHERE only_row = 1 RETURNING seq`,
+		len(tx.events)).Scan(&last)
 	if err != nil {
 		return err
 	}

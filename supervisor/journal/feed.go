@@ -116,7 +116,9 @@ func (f *Feed) begin(ctx context.Context) error {
 }
 
 // EncodedEvents implements link.EventSource.
-func (f *Feed) EncodedEvents(ctx context.Context, after int64, max int) (id string, events []writ.EncodedEvent, err error) {
+func (f *Feed) EncodedEvents(
+	ctx context.Context, after int64, max int,
+) (id string, events []writ.EncodedEvent, err error) {
 	id = f.ID() // before the read, so that no event of a later generation is sent under this ID
 	events, err = f.j.await(ctx, after, max)
 	return id, events, err
@@ -126,7 +128,8 @@ func (f *Feed) EncodedEvents(ctx context.Context, after int64, max int) (id stri
 func (f *Feed) Acknowledge(ctx context.Context, seq int64) error {
 	return f.j.Write(failpoint.At(ctx, failpoint.EventsConfirmed), func(tx *Tx) error {
 		return tx.exec(`INSERT INTO acknowledgements (coordinator, seq) VALUES ($1, $2)
-			ON CONFLICT (coordinator) DO UPDATE SET seq = excluded.seq WHERE acknowledgements.seq < excluded.seq`, f.coordinator, seq)
+			ON CONFLICT (coordinator) DO UPDATE SET seq = excluded.seq WHERE acknowledgements.seq < excluded.seq`, f.coordinator,
+			seq)
 	})
 }
 

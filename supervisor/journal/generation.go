@@ -66,7 +66,8 @@ func (tx *Tx) compare(seq int64, at time.Time) (standing, error) {
 func (tx *Tx) eventsFrom(seq int64) ([]writ.Event, error) {
 	var last int64
 	var body []byte
-	err := tx.QueryRowContext(tx.ctx, `SELECT seq, body FROM events WHERE seq >= $1 ORDER BY seq LIMIT 1`, seq).Scan(&last, &body)
+	err := tx.QueryRowContext(tx.ctx, `SELECT seq, body FROM events WHERE seq >= $1 ORDER BY seq LIMIT 1`, seq).Scan(&last,
+		&body)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, nil
 	}

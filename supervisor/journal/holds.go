@@ -55,5 +55,6 @@ func (tx *Tx) putHolds(id int64, all identity.Holds, revision int64) error {
 	if err != nil {
 		return fmt.Errorf("encode holds: %w", err)
 	}
-	return tx.exec(`INSERT INTO holds (id, body) VALUES ($1, $2) ON CONFLICT (id) DO UPDATE SET body = excluded.body`, id, body)
+	return tx.exec(`INSERT INTO holds (id, body) VALUES ($1, $2) ON CONFLICT (id) DO UPDATE SET body = excluded.body`, id,
+		body)
 }

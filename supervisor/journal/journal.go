@@ -128,7 +128,8 @@ func (j *Journal) Close() error { return j.db.Close() }
 
 // Read runs do on a snapshot of the journal.
 func (j *Journal) Read(ctx context.Context, do func(tx *Tx) error) error {
-	return j.db.Read(ctx, func(tx *sqldb.Tx) error { return do(&Tx{Tx: tx, ctx: ctx, codes: j.codes.Load(), batch: new(batch)}) })
+	return j.db.Read(ctx,
+		func(tx *sqldb.Tx) error { return do(&Tx{Tx: tx, ctx: ctx, codes: j.codes.Load(), batch: new(batch)}) })
 }
 
 // Write runs do and returns when its changes are on disk. Changes of several callers share a commit; an error of do
@@ -181,7 +182,8 @@ const probeSize = 64 << 10
 // Probe writes and deletes a value without meaning, to find out whether the journal is writable again.
 func (j *Journal) Probe(ctx context.Context) error {
 	for _, text := range []string{strings.Repeat("-", probeSize), ""} {
-		if err := j.Write(failpoint.At(ctx, failpoint.JournalProbed), func(tx *Tx) error { return tx.setMeta(metaProbe, text) }); err != nil {
+		if err := j.Write(failpoint.At(ctx, failpoint.JournalProbed),
+			func(tx *Tx) error { return tx.setMeta(metaProbe, text) }); err != nil {
 			return err
 		}
 	}

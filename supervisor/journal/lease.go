@@ -22,9 +22,11 @@ const (
 
 var (
 	// ErrHeld means that another process holds the lease.
-	ErrHeld error = writ.Errorf(writ.CodeStoreUnavailable, "another supervisor serves the datacenter").WithHint("this one stands by")
+	ErrHeld error = writ.Errorf(writ.CodeStoreUnavailable, "another supervisor serves the datacenter").
+		WithHint("this one stands by")
 	// ErrFenced means that another process has begun an epoch, so this one cannot write any more.
-	ErrFenced error = writ.Errorf(writ.CodeStoreUnavailable, "another supervisor serves the datacenter now").WithHint("this one stands by")
+	ErrFenced error = writ.Errorf(writ.CodeStoreUnavailable, "another supervisor serves the datacenter now").
+			WithHint("this one stands by")
 )
 
 // BeginEpoch takes the lease and begins a new epoch. The epoch is higher than every earlier one and at least the
@@ -113,13 +115,16 @@ func (j *Journal) BeginEpoch(ctx context.Context, now time.Time) (int64, error) 
 // writes would no longer fit the schema.
 func requireNoLease(ctx context.Context, store *sql.DB) error {
 	var left float64
-	err := store.QueryRowContext(ctx, `SELECT COALESCE(MAX(CAST(value AS BIGINT)) / 1000000.0 - EXTRACT(EPOCH FROM clock_timestamp()), 0)
+	err := store.QueryRowContext(ctx,
+		`SELECT COALESCE(MAX(CAST(value AS BIGINT)) / 1000000.0 - EXTRACT(EPOCH FROM clock_timestamp()), 0)
 		FROM meta WHERE name = 'lease'`).Scan(&left)
 	if err != nil {
 		return err
 	}
 	if left > 0 {
-		return writ.Errorf(writ.CodeStoreUnavailable, "the journal must be upgraded, but a supervisor of an earlier version uses it or was killed less than %s ago", LeaseTime).
+		return writ.Errorf(writ.CodeStoreUnavailable,
+			"the journal must be upgraded, but a supervisor of an earlier version uses it or was killed less than %s ago",
+			LeaseTime).
 			WithHint("stop that supervisor, and start this one again when the lease of %s has expired", LeaseTime)
 	}
 	return nil

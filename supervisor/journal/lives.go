@@ -19,7 +19,8 @@ func (tx *Tx) PutLife(l Life) error {
 	if err != nil {
 		return fmt.Errorf("encode the facts about a machine: %w", err)
 	}
-	return tx.exec(`INSERT INTO lives (node, body) VALUES ($1, $2) ON CONFLICT (node) DO UPDATE SET body = excluded.body`, string(l.Node), body)
+	return tx.exec(`INSERT INTO lives (node, body) VALUES ($1, $2) ON CONFLICT (node) DO UPDATE SET body = excluded.body`,
+		string(l.Node), body)
 }
 
 // Lives returns the observations of all nodes' machines. An unreadable row is omitted; its node reports the facts

@@ -124,7 +124,8 @@ func (tx *Tx) readLoads() error {
 	for rows.Next() {
 		var node writ.NodeID
 		var l Load
-		if err := rows.Scan(&node, &l.Planned, &l.Queued, &l.Running, &l.Reserved.CPUs, &l.Reserved.MemoryMiB, &l.Reserved.DiskGiB); err != nil {
+		if err := rows.Scan(&node, &l.Planned, &l.Queued, &l.Running, &l.Reserved.CPUs, &l.Reserved.MemoryMiB,
+			&l.Reserved.DiskGiB); err != nil {
 			return err
 		}
 		loads[node] = l

@@ -154,7 +154,8 @@ func (tx *Tx) Tokens(most int) ([]*Token, error) {
 }
 
 func (tx *Tx) tokens(where string, args ...any) (all []*Token, err error) {
-	rows, err := tx.QueryContext(tx.ctx, `SELECT id, key, created_by, expires, spent, spent_key, tokens.mac, uses, used, token_uses.mac
+	rows, err := tx.QueryContext(tx.ctx,
+		`SELECT id, key, created_by, expires, spent, spent_key, tokens.mac, uses, used, token_uses.mac
 		FROM tokens LEFT JOIN token_uses ON token = id `+where, args...)
 	if err != nil {
 		return nil, err
@@ -165,7 +166,8 @@ func (tx *Tx) tokens(where string, args ...any) (all []*Token, err error) {
 		var expires, spent int64
 		var uses, used sql.NullInt64
 		var mac, macOfUses []byte
-		if err := rows.Scan(&t.ID, &t.Key, &t.CreatedBy, &expires, &spent, &t.SpentKey, &mac, &uses, &used, &macOfUses); err != nil {
+		if err := rows.Scan(&t.ID, &t.Key, &t.CreatedBy, &expires, &spent, &t.SpentKey, &mac, &uses, &used,
+			&macOfUses); err != nil {
 			return nil, err
 		}
 		t.Expires, t.Spent, t.Uses = sqldb.Time(expires), sqldb.Time(spent), 1
@@ -213,7 +215,8 @@ func (tx *Tx) useToken(t *Token) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	return tx.changed(`UPDATE token_uses SET used = $2, mac = $3 WHERE token = $1 AND used = $4`, t.ID, t.Used+1, mac, t.Used)
+	return tx.changed(`UPDATE token_uses SET used = $2, mac = $3 WHERE token = $1 AND used = $4`, t.ID, t.Used+1, mac,
+		t.Used)
 }
 
 // RevokeToken revokes a token. The revocation stays in force if the clock goes back. It returns false if the token is

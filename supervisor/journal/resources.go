@@ -87,7 +87,8 @@ func (tx *Tx) RemoveResource(id writ.ResourceID) error {
 	if err := tx.depart(before); err != nil {
 		return err
 	}
-	return tx.exec(`DELETE FROM resources WHERE project = $1 AND kind = $2 AND name = $3`, string(id.Project), string(id.Kind), id.Name)
+	return tx.exec(`DELETE FROM resources WHERE project = $1 AND kind = $2 AND name = $3`, string(id.Project),
+		string(id.Kind), id.Name)
 }
 
 // Resource returns a resource, or nil if it is unknown.
@@ -97,7 +98,9 @@ func (tx *Tx) Resource(id writ.ResourceID) (*Resource, error) {
 }
 
 // ResourcesNamed returns the resources of a project and kind with these names, by name.
-func (tx *Tx) ResourcesNamed(project writ.ProjectID, kind writ.ResourceKind, names []string) (map[string]*Resource, error) {
+func (tx *Tx) ResourcesNamed(
+	project writ.ProjectID, kind writ.ResourceKind, names []string,
+) (map[string]*Resource, error) {
 	found := make(map[string]*Resource)
 	for some := range slices.Chunk(names, askedAtOnce) {
 		rows, err := tx.someRows(2, resourcesNamed, asked(some, string(project), string(kind))...)
@@ -122,7 +125,8 @@ func (tx *Tx) ResourcesNamed(project writ.ProjectID, kind writ.ResourceKind, nam
 // askedAtOnce is the number of names in one query.
 const askedAtOnce = 100
 
-var resourcesNamed = `SELECT name, body FROM resources WHERE project = $1 AND kind = $2 AND name IN (` + places(3, askedAtOnce) + `)`
+var resourcesNamed = `SELECT name, body FROM resources WHERE project = $1 AND kind = $2 AND name IN (` +
+	places(3, askedAtOnce) + `)`
 
 // places returns n placeholders of a query, numbered from from.
 func places(from, n int) string {
@@ -152,12 +156,14 @@ func (tx *Tx) Resources() ([]*Resource, error) {
 
 // ResourcesOn returns all resources on a node.
 func (tx *Tx) ResourcesOn(node writ.NodeID) ([]*Resource, error) {
-	return list[Resource](tx, "resources", `SELECT project, kind, name, body FROM resources WHERE node = $1 ORDER BY project, kind, name`, string(node))
+	return list[Resource](tx, "resources",
+		`SELECT project, kind, name, body FROM resources WHERE node = $1 ORDER BY project, kind, name`, string(node))
 }
 
 // ProjectResources returns all resources of a project.
 func (tx *Tx) ProjectResources(project writ.ProjectID) ([]*Resource, error) {
-	return list[Resource](tx, "resources", `SELECT project, kind, name, body FROM resources WHERE project = $1 ORDER BY kind, name`, string(project))
+	return list[Resource](tx, "resources",
+		`SELECT project, kind, name, body FROM resources WHERE project = $1 ORDER BY kind, name`, string(project))
 }
 
 // OpenCallOn returns another run with an open call that may still change the resource, or "".
@@ -174,7 +180,9 @@ const openCallOn = `SELECT run FROM calls WHERE project = $1 AND kind = $2 AND n
 
 // OpenCallsOn is OpenCallOn for all resources of a project and kind with these names. Names without such a run are
 // omitted.
-func (tx *Tx) OpenCallsOn(project writ.ProjectID, kind writ.ResourceKind, names []string, except writ.RunID) (map[string]writ.RunID, error) {
+func (tx *Tx) OpenCallsOn(
+	project writ.ProjectID, kind writ.ResourceKind, names []string, except writ.RunID,
+) (map[string]writ.RunID, error) {
 	found := make(map[string]writ.RunID)
 	for some := range slices.Chunk(names, askedAtOnce) {
 		rows, err := tx.someRows(2, openCallsOn, asked(some, string(project), string(kind), string(except))...)
@@ -192,7 +200,8 @@ func (tx *Tx) OpenCallsOn(project writ.ProjectID, kind writ.ResourceKind, names 
 	return found, nil
 }
 
-var openCallsOn = `SELECT name, run FROM calls WHERE project = $1 AND kind = $2 AND name IN (` + places(4, askedAtOnce) + `) AND open AND claimed
+var openCallsOn = `SELECT name, run FROM calls WHERE project = $1 AND kind = $2 AND name IN (` +
+	places(4, askedAtOnce) + `) AND open AND claimed
 	AND kind <> '' AND run <> $3 ORDER BY name, planned`
 
 // RunsWaitingFor returns at most max other runs with a call that waits for the resource, oldest first.

@@ -68,7 +68,8 @@ func (tx *Tx) addFrame(frame *Frame) error {
 		runs.WriteString(string(run))
 	}
 	return tx.exec(`INSERT INTO frames (digest, sealed, runs) VALUES ($1, $2, $3)
-		ON CONFLICT (digest) DO UPDATE SET runs = excluded.runs WHERE frames.runs = ''`, frame.Digest.String(), frame.Signed, runs.String())
+		ON CONFLICT (digest) DO UPDATE SET runs = excluded.runs WHERE frames.runs = ''`, frame.Digest.String(), frame.Signed,
+		runs.String())
 }
 
 // ResultsDigest returns SHA-256 over the digests of the frames of a run's results, ordered by seq and attempt. calls
@@ -100,7 +101,8 @@ func (tx *Tx) ResultsDigest(run writ.RunID, calls []*Call) (writ.Digest, error) 
 		}
 		all = append(all, r)
 	}
-	slices.SortFunc(all, func(a, b result) int { return cmp.Or(cmp.Compare(a.seq, b.seq), cmp.Compare(a.attempt, b.attempt)) })
+	slices.SortFunc(all,
+		func(a, b result) int { return cmp.Or(cmp.Compare(a.seq, b.seq), cmp.Compare(a.attempt, b.attempt)) })
 	var text []byte
 	for _, r := range all {
 		text = append(text, r.frame...)

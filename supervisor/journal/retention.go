@@ -83,7 +83,10 @@ func (tx *Tx) forgetRuns(now, ended time.Time) (int64, error) {
 			payload = r.Payload.String()
 		}
 		for _, step := range []struct{ query, key string }{
-			{`INSERT INTO forgotten (run, number) SELECT id, number FROM runs WHERE id = $1 ON CONFLICT (run) DO NOTHING`, string(id)},
+			{
+				`INSERT INTO forgotten (run, number) SELECT id, number FROM runs WHERE id = $1 ON CONFLICT (run) DO NOTHING`,
+				string(id),
+			},
 			{`DELETE FROM runs WHERE id = $1`, string(id)},
 			{`DELETE FROM payloads WHERE digest = $1`, payload},
 		} {
@@ -163,7 +166,8 @@ func (tx *Tx) clearRun(run writ.RunID) (int64, error) {
 // firstCalls selects the first calls of a deleted run.
 var firstCalls = fmt.Sprintf(` FROM calls WHERE place > (SELECT number FROM forgotten WHERE run = $1) * %d
 	AND place < ((SELECT number FROM forgotten WHERE run = $1) + 1) * %[1]d
-	AND place < (SELECT MIN(place) FROM calls WHERE place > (SELECT number FROM forgotten WHERE run = $1) * %[1]d) + $2`, MaxCalls+1)
+	AND place < (SELECT MIN(place) FROM calls WHERE place > (SELECT number FROM forgotten WHERE run = $1) * %[1]d) + $2`,
+	MaxCalls+1)
 
 // framesOf returns the distinct frames of the results of calls.
 func framesOf(calls []*Call) []string {
@@ -189,7 +193,8 @@ func (tx *Tx) clearFrame(digest string) error {
 	}
 	for run := range strings.FieldsSeq(runs) {
 		var there int
-		if err := tx.QueryRowContext(tx.ctx, `SELECT COUNT(*) FROM runs WHERE id = $1`, run).Scan(&there); err != nil || there > 0 {
+		if err := tx.QueryRowContext(tx.ctx, `SELECT COUNT(*) FROM runs WHERE id = $1`, run).Scan(&there); err != nil ||
+			there > 0 {
 			return err
 		}
 	}
@@ -219,13 +224,15 @@ func (tx *Tx) forgetEvents(coordinators []string) (int64, error) {
 	}
 	var last sql.NullInt64
 	then := sqldb.Micros(tx.Now.Add(-eventsKept))
-	if err := tx.QueryRowContext(tx.ctx, `SELECT MAX(seq) FROM event_marks WHERE at <= $1`, then).Scan(&last); err != nil || !last.Valid {
+	if err := tx.QueryRowContext(tx.ctx, `SELECT MAX(seq) FROM event_marks WHERE at <= $1`, then).Scan(&last); err !=
+		nil || !last.Valid {
 		return 0, err
 	}
 	if err := tx.exec(`DELETE FROM event_marks WHERE seq < $1`, last.Int64); err != nil {
 		return 0, err
 	}
-	return tx.deleted(`DELETE FROM events WHERE seq <= $1 AND seq IN (SELECT seq FROM events ORDER BY seq LIMIT $2)`, last.Int64, forgetEvents)
+	return tx.deleted(`DELETE FROM events WHERE seq <= $1 AND seq IN (SELECT seq FROM events ORDER BY seq LIMIT $2)`,
+		last.Int64, forgetEvents)
 }
 
 // deleted runs a DELETE statement and returns the number of deleted rows.

@@ -102,17 +102,21 @@ func (tx *Tx) AddRun(r *Run, roster int, signed []byte) (bool, error) {
 	if err != nil || !added {
 		return false, err
 	}
-	if err := tx.QueryRowContext(tx.ctx, `UPDATE run_counter SET number = number + 1 RETURNING number`).Scan(&r.number); err != nil {
+	if err := tx.QueryRowContext(tx.ctx, `UPDATE run_counter SET number = number + 1 RETURNING number`).Scan(
+		&r.number); err != nil {
 		return false, err
 	}
 	body, err := tx.encodeRun(r)
 	if err != nil {
 		return false, err
 	}
-	return true, tx.exec(`INSERT INTO runs (id, number, state, open, project, deployment, revision, accepted, due, needed, pending, judged, engine, body)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)`, string(r.ID), r.number, string(r.State), !r.State.Ended(),
-		string(r.Project), r.Deployment, r.Revision, sqldb.Micros(r.Accepted), sqldb.Micros(r.due()), sqldb.Micros(r.needed()), !r.Idle, roster,
-		r.Engine, body)
+	return true,
+		tx.exec(`INSERT INTO runs (id, number, state, open, project, deployment, revision, accepted, due, needed, pending, judged, engine, body)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)`, string(r.ID), r.number, string(r.State),
+			!r.State.Ended(),
+			string(r.Project), r.Deployment, r.Revision, sqldb.Micros(r.Accepted), sqldb.Micros(r.due()),
+			sqldb.Micros(r.needed()), !r.Idle, roster,
+			r.Engine, body)
 }
 
 // encodeRun returns the body of a run's row. The run must have its number.
@@ -263,7 +267,8 @@ type RosterCheck struct {
 // UncheckedRuns returns at most max open runs after a position whose submissions have not passed the check against a
 // roster yet.
 func (tx *Tx) UncheckedRuns(roster int, after RosterCheck, max int) ([]RosterCheck, error) {
-	rows, err := tx.QueryContext(tx.ctx, uncheckedRuns, roster, after.Roster, sqldb.Micros(after.Accepted), string(after.Run), max)
+	rows, err := tx.QueryContext(tx.ctx, uncheckedRuns, roster, after.Roster, sqldb.Micros(after.Accepted),
+		string(after.Run), max)
 	if err != nil {
 		return nil, err
 	}
@@ -365,7 +370,8 @@ func (tx *Tx) SetRevision(project writ.ProjectID, deployment string, revision in
 		return err
 	}
 	return tx.exec(`INSERT INTO deployments (project, name, revision, mac) VALUES ($1, $2, $3, $4)
-		ON CONFLICT (project, name) DO UPDATE SET revision = excluded.revision, mac = excluded.mac`, string(project), deployment, revision, mac)
+		ON CONFLICT (project, name) DO UPDATE SET revision = excluded.revision, mac = excluded.mac`, string(project),
+		deployment, revision, mac)
 }
 
 // AddLog stores a log line of a script. Invalid UTF-8 and NUL become U+FFFD, because not every database engine stores
@@ -378,7 +384,8 @@ func (tx *Tx) AddLog(line writ.LogLine) error {
 
 // Logs returns at most max lines of a run after an ordinal.
 func (tx *Tx) Logs(run writ.RunID, after, max int) ([]writ.LogLine, error) {
-	rows, err := tx.QueryContext(tx.ctx, `SELECT ordinal, text, time FROM logs WHERE run = $1 AND ordinal > $2 ORDER BY ordinal LIMIT $3`,
+	rows, err := tx.QueryContext(tx.ctx,
+		`SELECT ordinal, text, time FROM logs WHERE run = $1 AND ordinal > $2 ORDER BY ordinal LIMIT $3`,
 		string(run), after, max)
 	if err != nil {
 		return nil, err

@@ -31,18 +31,23 @@ func (tx *Tx) AddSecret(s *Secret) error {
 
 // row returns the columns of a secret.
 func (s *Secret) row() []any {
-	return []any{string(s.Project), s.Name, s.Version, s.Ciphertext, s.Statement.String(), s.SetBy, sqldb.Micros(s.Set), sqldb.Micros(s.Removed)}
+	return []any{
+		string(s.Project), s.Name, s.Version, s.Ciphertext, s.Statement.String(), s.SetBy, sqldb.Micros(s.Set),
+		sqldb.Micros(s.Removed),
+	}
 }
 
 // NewestSecret returns the newest version of a secret, removed or not; nil if there never was one.
 func (tx *Tx) NewestSecret(project writ.ProjectID, name string) (*Secret, error) {
-	return tx.scanSecret(tx.QueryRowContext(tx.ctx, selectSecrets+`WHERE project = $1 AND name = $2 ORDER BY version DESC LIMIT 1`,
+	return tx.scanSecret(tx.QueryRowContext(tx.ctx,
+		selectSecrets+`WHERE project = $1 AND name = $2 ORDER BY version DESC LIMIT 1`,
 		string(project), name))
 }
 
 // Secret returns a version of a secret, or nil if it is unknown or removed.
 func (tx *Tx) Secret(project writ.ProjectID, name string, version int) (*Secret, error) {
-	return tx.scanSecret(tx.QueryRowContext(tx.ctx, selectSecrets+`WHERE project = $1 AND name = $2 AND version = $3 AND removed = 0`,
+	return tx.scanSecret(tx.QueryRowContext(tx.ctx,
+		selectSecrets+`WHERE project = $1 AND name = $2 AND version = $3 AND removed = 0`,
 		string(project), name, version))
 }
 
@@ -54,7 +59,8 @@ func (tx *Tx) RemoveSecrets(project writ.ProjectID, name string, through int) (i
 	if err != nil {
 		return 0, err
 	}
-	rows, err := tx.QueryContext(tx.ctx, selectSecrets+`WHERE project = $1 AND name = $2 AND version <= $3 AND removed = 0 ORDER BY version`,
+	rows, err := tx.QueryContext(tx.ctx,
+		selectSecrets+`WHERE project = $1 AND name = $2 AND version <= $3 AND removed = 0 ORDER BY version`,
 		string(project), name, through)
 	if err != nil {
 		return 0, err
@@ -93,7 +99,8 @@ func (tx *Tx) ForgetRemovedSecrets(project writ.ProjectID) error {
 // Secrets returns all versions of all secrets of a project, without values, ordered by project, name and version. An
 // empty project means all.
 func (tx *Tx) Secrets(project writ.ProjectID) ([]writ.Secret, error) {
-	rows, err := tx.QueryContext(tx.ctx, selectSecrets+`WHERE $1 = '' OR project = $1 ORDER BY project, name, version`, string(project))
+	rows, err := tx.QueryContext(tx.ctx, selectSecrets+`WHERE $1 = '' OR project = $1 ORDER BY project, name, version`,
+		string(project))
 	if err != nil {
 		return nil, err
 	}
@@ -134,7 +141,8 @@ func (tx *Tx) scanSecret(row interface{ Scan(into ...any) error }) (*Secret, err
 		return nil, err
 	}
 	s.Set, s.Removed = sqldb.Time(set), sqldb.Time(removed)
-	if err := tx.check("secrets", mac, string(s.Project), s.Name, s.Version, s.Ciphertext, statement, s.SetBy, set, removed); err != nil {
+	if err := tx.check("secrets", mac, string(s.Project), s.Name, s.Version, s.Ciphertext, statement, s.SetBy, set,
+		removed); err != nil {
 		return nil, err
 	}
 	s.Statement, err = writ.ParseDigest(statement)

@@ -55,7 +55,8 @@ func (tx *Tx) ReplaceAnswer(t Text, answer []byte) error {
 	if err != nil {
 		return err
 	}
-	return tx.exec(`UPDATE statements SET answer = $2, size = $3, mac = $4 WHERE digest = $1`, t.Digest.String(), answer, len(t.Signed)+len(answer), mac)
+	return tx.exec(`UPDATE statements SET answer = $2, size = $3, mac = $4 WHERE digest = $1`, t.Digest.String(), answer,
+		len(t.Signed)+len(answer), mac)
 }
 
 // StatementAnswer returns the answer to a statement that was carried out, or nil.
@@ -83,7 +84,8 @@ func (tx *Tx) roomFor(table, signer string, size, most, mostBytes int) error {
 	if err != nil || have < most && bytes+size <= mostBytes {
 		return err
 	}
-	return writ.Errorf(writ.CodeRateLimited, "this datacenter already stores %d %s (%d KiB) of %s; the limit per signer is %d (%d KiB)",
+	return writ.Errorf(writ.CodeRateLimited,
+		"this datacenter already stores %d %s (%d KiB) of %s; the limit per signer is %d (%d KiB)",
 		have, table, bytes>>10, signer, most, mostBytes>>10).
 		WithHint("each is stored until a day after its expiry; wait, or let another person sign")
 }
@@ -95,7 +97,9 @@ func (tx *Tx) Refusal(digest writ.Digest) ([]byte, error) { return tx.answer("re
 func (tx *Tx) answer(table string, digest writ.Digest) ([]byte, error) {
 	var answer, mac []byte
 	var expires int64
-	err := tx.QueryRowContext(tx.ctx, `SELECT answer, expires, mac FROM `+table+` WHERE digest = $1`, digest.String()).Scan(&answer, &expires, &mac)
+	err := tx.QueryRowContext(tx.ctx, `SELECT answer, expires, mac FROM `+table+` WHERE digest = $1`,
+		digest.String()).Scan(
+		&answer, &expires, &mac)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, nil
 	}
@@ -114,7 +118,8 @@ func (tx *Tx) isRefused(digest writ.Digest) (bool, error) {
 
 // keptOf returns the number and size of a signer's rows in one of the two tables.
 func (tx *Tx) keptOf(table, signer string) (rows, bytes int, err error) {
-	err = tx.QueryRowContext(tx.ctx, `SELECT COUNT(*), CAST(COALESCE(SUM(size), 0) AS BIGINT) FROM `+table+` WHERE signer = $1`, signer).
+	err = tx.QueryRowContext(tx.ctx,
+		`SELECT COUNT(*), CAST(COALESCE(SUM(size), 0) AS BIGINT) FROM `+table+` WHERE signer = $1`, signer).
 		Scan(&rows, &bytes)
 	return rows, bytes, err
 }
@@ -122,7 +127,8 @@ func (tx *Tx) keptOf(table, signer string) (rows, bytes int, err error) {
 // forgetAnswers deletes some of the statements and refusals that expired long ago.
 func (tx *Tx) forgetAnswers(now time.Time) (gone int64, err error) {
 	for _, table := range []string{"statements", "refusals"} {
-		n, err := tx.deleted(`DELETE FROM `+table+` WHERE digest IN (SELECT digest FROM `+table+` WHERE expires < $1 LIMIT $2)`,
+		n, err := tx.deleted(`DELETE FROM `+table+` WHERE digest IN (SELECT digest FROM `+table+
+			` WHERE expires < $1 LIMIT $2)`,
 			sqldb.Micros(now.Add(-ReplayKept)), forgetRows)
 		gone += n
 		if err != nil {

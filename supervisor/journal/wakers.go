@@ -44,7 +44,9 @@ type Looked struct {
 // Sleepers checks open runs after a position and returns those that nothing would wake, with the next position, which
 // is zero at the end. It stops after about max open calls, but checks at least one run. isMember reports whether jobs
 // may be sent to a node.
-func (tx *Tx) Sleepers(isMember func(writ.NodeID) bool, after Looked, max int) (found []Sleeper, next Looked, err error) {
+func (tx *Tx) Sleepers(
+	isMember func(writ.NodeID) bool, after Looked, max int,
+) (found []Sleeper, next Looked, err error) {
 	runs, err := tx.idleRuns(after, max)
 	if err != nil || len(runs) == 0 {
 		return nil, Looked{}, err

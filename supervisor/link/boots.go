@@ -17,7 +17,8 @@ const (
 // BootSteps lists the steps of a booting machine in order. Boot servers count machines per step, and all other steps as
 // BootOther.
 var BootSteps = []string{
-	"script", "loading", "sent", "start", "network", "data", "config", "clock", "service", "runner", "waits", "approve", "joined", "off", BootOther,
+	"script", "loading", "sent", "start", "network", "data", "config", "clock", "service", "runner", "waits", "approve",
+	"joined", "off", BootOther,
 }
 
 // BootOther counts machines at a step outside of BootSteps, and those that have not asked yet.

@@ -117,7 +117,8 @@ func (d *desk) note(ctx context.Context, f *frame, err error) {
 	case e.Code == writ.CodeInternal:
 		d.log.ErrorContext(ctx, "answer request", "verb", f.Verb, "request", f.ID, "code", e.Code, "err", err, "times", times)
 	default:
-		d.log.InfoContext(ctx, "request refused", "verb", shown(string(f.Verb)), "request", f.ID, "code", e.Code, "err", shown(err.Error()), "times", times)
+		d.log.InfoContext(ctx, "request refused", "verb", shown(string(f.Verb)), "request", f.ID, "code", e.Code,
+			"err", shown(err.Error()), "times", times)
 	}
 }
 
@@ -127,7 +128,9 @@ const maxShown = 500
 func shown(text string) string { return clip.Prefix(text, maxShown) }
 
 // call calls the handler if it supports the verb. It recovers a panic.
-func (d *desk) call(ctx context.Context, p *peer, f *frame, progress func(stage, detail string)) (result any, err error) {
+func (d *desk) call(
+	ctx context.Context, p *peer, f *frame, progress func(stage, detail string),
+) (result any, err error) {
 	if !slices.Contains(p.verbs, f.Verb) {
 		return nil, writ.Errorf(writ.CodeVerbUnsupported, "the request %q is unknown or not permitted here", f.Verb)
 	}

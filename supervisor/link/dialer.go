@@ -82,7 +82,8 @@ func (d *Dialer) Run(ctx context.Context) error {
 		}
 		wait = retryAfter(attempt)
 		if times, say := d.comings.Say("cut", time.Now()); say {
-			log.WarnContext(ctx, "no link to the coordinator", "err", err, "retry_in", wait.Round(time.Millisecond), "times", times)
+			log.WarnContext(ctx, "no link to the coordinator", "err", err, "retry_in", wait.Round(time.Millisecond),
+				"times", times)
 		}
 		select {
 		case <-ctx.Done():
@@ -122,7 +123,9 @@ func (d *Dialer) Connected() bool {
 }
 
 // session runs one connection from dial to end.
-func (d *Dialer) session(ctx context.Context, desk *desk, pace *rate.Limiter, log *slog.Logger) (welcomed bool, err error) {
+func (d *Dialer) session(
+	ctx context.Context, desk *desk, pace *rate.Limiter, log *slog.Logger,
+) (welcomed bool, err error) {
 	conn, err := d.dial(ctx)
 	if err != nil {
 		return false, err

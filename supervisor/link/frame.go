@@ -91,7 +91,9 @@ func (f *failure) asError(other, request string) *writ.Error {
 	case f == nil || f.Code == writ.CodeInternal:
 		return writ.Errorf(writ.CodeExecError, "%s failed; its log has the cause, under request %s", other, request)
 	case f.Code.Info().Code != f.Code:
-		return &writ.Error{Code: writ.CodeExecError, Message: fmt.Sprintf("%s (%s)", f.Message, f.Code), Hint: f.Hint, Proof: f.Proof}
+		return &writ.Error{
+			Code: writ.CodeExecError, Message: fmt.Sprintf("%s (%s)", f.Message, f.Code), Hint: f.Hint, Proof: f.Proof,
+		}
 	default:
 		return &writ.Error{Code: f.Code, Message: f.Message, Hint: f.Hint, Proof: f.Proof}
 	}
@@ -125,7 +127,9 @@ func decodeFrame(data []byte) (*frame, error) {
 		return nil, protocolError{"a frame has no type"}
 	case typeRequest, typeProgress, typeResponse:
 		if f.ID == "" || len(f.ID) > maxID {
-			return nil, protocolError{fmt.Sprintf("a %s frame has an id of %d bytes; it needs 1 to %d", f.Type, len(f.ID), maxID)}
+			return nil, protocolError{
+				fmt.Sprintf("a %s frame has an id of %d bytes; it needs 1 to %d", f.Type, len(f.ID), maxID),
+			}
 		}
 	case typeChallenge:
 		if len(f.Nonce) < 16 {

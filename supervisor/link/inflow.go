@@ -77,7 +77,9 @@ const storeAgain = time.Second
 
 // insist stores the events of frames. It repeats failed attempts: no event may be lost, and requests continue
 // meanwhile.
-func (in *inflow) insist(ctx context.Context, frames []waitingFrame, size frameSize, log *slog.Logger) (stored int, err error) {
+func (in *inflow) insist(
+	ctx context.Context, frames []waitingFrame, size frameSize, log *slog.Logger,
+) (stored int, err error) {
 	for failing := false; ; {
 		stored, err = in.attempt(ctx, frames, size)
 		_, broken := errors.AsType[protocolError](err)

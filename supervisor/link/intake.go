@@ -23,8 +23,9 @@ const (
 
 	maxUndecoded = 32 << 20 // bytes of waiting frames of all datacenters; one frame of each is free
 	maxWaiting   = 4 << 20  // bytes of the frames of one datacenter that wait
-	maxDecoding  = 64 << 20 // memory of the frames that are decoded and stored at a time, with valueMemory for each JSON value
-	valueMemory  = 256      // bytes
+	// memory of the frames that are decoded and stored at a time, with valueMemory for each JSON value
+	maxDecoding = 64 << 20
+	valueMemory = 256 // bytes
 )
 
 // intake limits the memory and the rate of the events that a coordinator receives from all datacenters. Batches of

@@ -45,8 +45,9 @@ const (
 // Verbs by answering side. A request with any other verb is refused before its parameters are decoded.
 var (
 	ToSupervisor = []Verb{
-		VerbSubmit, VerbStatement, VerbRoster, VerbPlan, VerbLogs, VerbValues, VerbQueues, VerbResources, VerbSecrets, VerbNodes, VerbAdopted, VerbStanding,
-		VerbCertificates, VerbTokens, VerbBatches, VerbNodeStanding, VerbTokenStanding, VerbHolds, VerbHoldStanding, VerbNodeLog,
+		VerbSubmit, VerbStatement, VerbRoster, VerbPlan, VerbLogs, VerbValues, VerbQueues, VerbResources, VerbSecrets,
+		VerbNodes, VerbAdopted, VerbStanding, VerbCertificates, VerbTokens, VerbBatches, VerbNodeStanding, VerbTokenStanding,
+		VerbHolds, VerbHoldStanding, VerbNodeLog,
 		VerbBoots,
 	}
 	ToCoordinator = []Verb{VerbRoster}
@@ -75,7 +76,9 @@ type Welcome struct {
 }
 
 // Handler answers requests of the other side. An error is sent as its code, message and retryability.
-type Handler func(ctx context.Context, verb Verb, params json.RawMessage, progress func(stage, detail string)) (any, error)
+type Handler func(ctx context.Context, verb Verb, params json.RawMessage, progress func(
+	stage, detail string,
+)) (any, error)
 
 // EventSource supplies the events of a supervisor's link to one coordinator.
 type EventSource interface {

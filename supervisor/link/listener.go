@@ -185,7 +185,8 @@ func (l *Listener) serve(ctx context.Context, conn *websocket.Conn, s *Session, 
 	}
 	l.announce(s)
 	if times, say := l.comings.Say("connected "+string(s.Hello.Datacenter), time.Now()); say {
-		log.InfoContext(ctx, "datacenter is connected", "remote", s.Remote, "version", s.Hello.Version, "epoch", s.Hello.Epoch,
+		log.InfoContext(ctx, "datacenter is connected", "remote", s.Remote, "version", s.Hello.Version,
+			"epoch", s.Hello.Epoch,
 			"after", in.received, "times", times)
 	}
 	err = s.peer.run(session, ctx, func(ctx context.Context, f *frame) error {
@@ -220,7 +221,8 @@ func (l *Listener) claim(s *Session) (before *Session, err error) {
 	dc := s.Hello.Datacenter
 	before = l.sessions[dc]
 	if before != nil && before.Hello.Journal == s.Hello.Journal && before.Hello.Epoch > s.Hello.Epoch {
-		return nil, writ.Errorf(writ.CodeConflict, "another supervisor, with epoch %d, serves the datacenter; this one has epoch %d", before.Hello.Epoch, s.Hello.Epoch)
+		return nil, writ.Errorf(writ.CodeConflict,
+			"another supervisor, with epoch %d, serves the datacenter; this one has epoch %d", before.Hello.Epoch, s.Hello.Epoch)
 	}
 	if l.desks[dc] == nil {
 		l.desks[dc] = newDesk(&l.serving, l.Log.With("dc", dc))

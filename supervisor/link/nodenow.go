@@ -29,8 +29,8 @@ type NodeNow struct {
 // NodeNowOf returns the current state of a node.
 func NodeNowOf(n writ.Node) NodeNow {
 	return NodeNow{
-		ID: n.ID, Admission: n.Admission, Scheduling: n.Scheduling, Liveness: n.Liveness, LastBeat: n.LastBeat, Fault: n.Fault,
-		Slots: n.Slots, Capacity: n.Capacity, Revision: n.Revision, Labels: n.Labels, Decided: n.Decided,
+		ID: n.ID, Admission: n.Admission, Scheduling: n.Scheduling, Liveness: n.Liveness, LastBeat: n.LastBeat,
+		Fault: n.Fault, Slots: n.Slots, Capacity: n.Capacity, Revision: n.Revision, Labels: n.Labels, Decided: n.Decided,
 	}
 }
 

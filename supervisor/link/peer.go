@@ -57,7 +57,9 @@ func (p *peer) attach(conn *websocket.Conn) {
 // run transfers frames until the connection breaks, the other side violates the protocol, one of works returns an
 // error, or ctx ends. handlers is the context of request handlers, which outlives the session. on receives the frames
 // that do not belong to requests. works may use send. When run returns, all goroutines except handlers have ended.
-func (p *peer) run(ctx, handlers context.Context, on func(ctx context.Context, f *frame) error, works ...func(ctx context.Context) error) error {
+func (p *peer) run(
+	ctx, handlers context.Context, on func(ctx context.Context, f *frame) error, works ...func(ctx context.Context) error,
+) error {
 	group, session := errgroup.WithContext(ctx)
 	group.Go(func() error { return p.read(session, handlers, on) })
 	group.Go(func() error { return p.write(session) })
@@ -167,7 +169,9 @@ func (p *peer) hand(ctx context.Context, data []byte) error {
 
 // request sends a request to the other side and decodes its answer into result, which may be nil. It returns errCut if
 // the session ends before the answer; the request may then be repeated with the same ID in another session.
-func (p *peer) request(ctx context.Context, id string, verb Verb, params, result any, progress func(stage, detail string)) error {
+func (p *peer) request(
+	ctx context.Context, id string, verb Verb, params, result any, progress func(stage, detail string),
+) error {
 	raw, err := json.Marshal(params)
 	if err != nil {
 		return fmt.Errorf("encode parameters of %s: %w", verb, err)
@@ -297,7 +301,8 @@ func transmit(ctx context.Context, conn *websocket.Conn, f *frame) error {
 }
 
 func writeWhole(ctx context.Context, conn *websocket.Conn, data []byte) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, writeWithin, fmt.Errorf("the other side accepted no data for %v", writeWithin))
+	ctx, cancel := context.WithTimeoutCause(ctx, writeWithin,
+		fmt.Errorf("the other side accepted no data for %v", writeWithin))
 	defer cancel()
 	failpoint.OfFrame(data).Begin()
 	err := conn.Write(ctx, websocket.MessageText, data)

@@ -53,15 +53,20 @@ func (s *Session) Done() <-chan struct{} { return s.ended }
 // progress may be nil. A context without a deadline gets 30 s. Errors in addition to those of the answer:
 // DATACENTER_UNAVAILABLE if the session ends before the answer; TIMEOUT; VERB_UNSUPPORTED, without sending, for a verb
 // that its hello does not list; TOO_LARGE.
-func (s *Session) Request(ctx context.Context, verb Verb, params, result any, progress func(stage, detail string)) error {
+func (s *Session) Request(
+	ctx context.Context, verb Verb, params, result any, progress func(stage, detail string),
+) error {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
 	return s.peer.failed(s.request(ctx, writ.NewUUID(), verb, params, result, progress), verb)
 }
 
-func (s *Session) request(ctx context.Context, id string, verb Verb, params, result any, progress func(stage, detail string)) error {
+func (s *Session) request(
+	ctx context.Context, id string, verb Verb, params, result any, progress func(stage, detail string),
+) error {
 	if !slices.Contains(s.Hello.Verbs, verb) {
-		return writ.Errorf(writ.CodeVerbUnsupported, "the supervisor of datacenter %s (version %s) does not support %q", s.Hello.Datacenter, s.Hello.Version, verb)
+		return writ.Errorf(writ.CodeVerbUnsupported, "the supervisor of datacenter %s (version %s) does not support %q",
+			s.Hello.Datacenter, s.Hello.Version, verb)
 	}
 	return s.peer.request(ctx, id, verb, params, result, progress)
 }
@@ -92,7 +97,9 @@ func (l *Listener) Sessions() []*Session {
 // request continues in the new session under its old ID, so that it is handled once and its answer is not lost.
 // DATACENTER_UNAVAILABLE means that the datacenter is away; if the link was cut during the request, it may have been
 // carried out.
-func (l *Listener) Request(ctx context.Context, datacenter writ.DatacenterID, verb Verb, params, result any, progress func(stage, detail string)) error {
+func (l *Listener) Request(
+	ctx context.Context, datacenter writ.DatacenterID, verb Verb, params, result any, progress func(stage, detail string),
+) error {
 	s, ok := l.Session(datacenter)
 	if !ok {
 		return writ.Errorf(writ.CodeDatacenterAway, "the supervisor of datacenter %s is not connected", datacenter)

@@ -76,13 +76,15 @@ func (h *handler) bootReport(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return struct{}{}, b.ReportBoots(r.Context(), credential, func() ([]byte, error) { return readAll(r.Body, MaxBootList) })
+	return struct{}{}, b.ReportBoots(r.Context(), credential,
+		func() ([]byte, error) { return readAll(r.Body, MaxBootList) })
 }
 
 func credentialOf(header string) (c BootCredential, err error) {
 	text, ok := strings.CutPrefix(header, bootScheme)
 	if !ok || len(text) > maxCredential {
-		return c, writ.Errorf(writ.CodeTokenInvalid, "only a boot server may report booting machines").WithHint("create its token with `writ token create --role boot-server`")
+		return c, writ.Errorf(writ.CodeTokenInvalid, "only a boot server may report booting machines").
+			WithHint("create its token with `writ token create --role boot-server`")
 	}
 	plain, err := base64.RawURLEncoding.DecodeString(text)
 	if err == nil {

@@ -72,12 +72,14 @@ func (c *Client) Account(ctx context.Context, node writ.NodeID, asked []byte) ([
 
 // Standing implements Backend.
 func (c *Client) Standing(ctx context.Context, node writ.NodeID, nonce []byte) ([]byte, error) {
-	return c.do(ctx, http.MethodGet, pathNodes+url.PathEscape(string(node))+"?nonce="+hex.EncodeToString(nonce), nil, maxPayload)
+	return c.do(ctx, http.MethodGet, pathNodes+url.PathEscape(string(node))+"?nonce="+hex.EncodeToString(nonce), nil,
+		maxPayload)
 }
 
 // Fence implements Backend.
 func (c *Client) Fence(ctx context.Context, node writ.NodeID, nonce []byte) ([]byte, error) {
-	return c.do(ctx, http.MethodGet, pathNodes+url.PathEscape(string(node))+pathFence+"?nonce="+hex.EncodeToString(nonce), nil, maxPayload)
+	return c.do(ctx, http.MethodGet, pathNodes+url.PathEscape(string(node))+pathFence+"?nonce="+hex.EncodeToString(nonce),
+		nil, maxPayload)
 }
 
 // Fenced implements Backend.
@@ -113,12 +115,15 @@ func (c *Client) do(ctx context.Context, method, path string, text []byte, most 
 }
 
 // send is do with request headers.
-func (c *Client) send(ctx context.Context, method, path string, header http.Header, text []byte, most int64) ([]byte, error) {
+func (c *Client) send(
+	ctx context.Context, method, path string, header http.Header, text []byte, most int64,
+) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, clientTimeout)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(c.URL, "/")+path, bytes.NewReader(text))
 	if err != nil {
-		return nil, writ.Errorf(writ.CodeUsage, "%q is not the address of a supervisor's node API", c.URL).WithHint("use an address like http://127.0.0.1:7441")
+		return nil, writ.Errorf(writ.CodeUsage, "%q is not the address of a supervisor's node API", c.URL).
+			WithHint("use an address like http://127.0.0.1:7441")
 	}
 	request.Header = header
 	request.Header.Set("Content-Type", "application/json")
@@ -163,7 +168,10 @@ func (c *Client) unreachable(ctx context.Context, cause error) error {
 	}
 	// The server could not be authenticated as the supervisor, so its answer does not count.
 	if known, ok := errors.AsType[*writ.Error](cause); ok {
-		return &writ.Error{Code: writ.CodeUnreachable, Message: fmt.Sprintf("the node API at %s: %s", c.URL, known.Message), Hint: known.Hint, Err: known}
+		return &writ.Error{
+			Code: writ.CodeUnreachable, Message: fmt.Sprintf("the node API at %s: %s", c.URL, known.Message), Hint: known.Hint,
+			Err: known,
+		}
 	}
 	return &writ.Error{
 		Code: writ.CodeUnreachable, Message: fmt.Sprintf("the supervisor's node API at %s does not answer", c.URL),

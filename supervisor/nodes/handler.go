@@ -169,7 +169,8 @@ func (h *handler) admits(key ed25519.PublicKey, wanted writ.NodeID) error {
 	}
 	switch {
 	case n == nil:
-		return writ.Errorf(writ.CodeCertificateRole, "only nodes of the datacenter may request this, and the client certificate belongs to none").
+		return writ.Errorf(writ.CodeCertificateRole,
+			"only nodes of the datacenter may request this, and the client certificate belongs to none").
 			WithHint("send the request from the node, with its own data directory")
 	case wanted != "" && n.ID != wanted:
 		return writ.Errorf(writ.CodeCertificateRole, "the node %s may not request data of the node %s", n.Name, wanted).
@@ -185,9 +186,11 @@ func Admitted(n *writ.Node) error {
 	case writ.AdmissionApproved:
 		return nil
 	case writ.AdmissionRemoved, writ.AdmissionRejected:
-		return writ.Errorf(writ.CodeNodeRejected, "the node %s was %s here", n.Name, n.Admission).WithHint("join with a new data directory")
+		return writ.Errorf(writ.CodeNodeRejected, "the node %s was %s here", n.Name, n.Admission).
+			WithHint("join with a new data directory")
 	default:
-		return writ.Errorf(writ.CodeConflict, "the node %s is %s", n.Name, n.Admission).WithHint("`writ node approve %s`", n.Name)
+		return writ.Errorf(writ.CodeConflict, "the node %s is %s", n.Name, n.Admission).
+			WithHint("`writ node approve %s`", n.Name)
 	}
 }
 
@@ -253,7 +256,9 @@ func (h *handler) fence(w http.ResponseWriter, r *http.Request) {
 }
 
 // questioned decodes a signed-answer request about a node, which has a nonce, and calls ask.
-func questioned(r *http.Request, ask func(ctx context.Context, node writ.NodeID, nonce []byte) ([]byte, error)) ([]byte, error) {
+func questioned(
+	r *http.Request, ask func(ctx context.Context, node writ.NodeID, nonce []byte) ([]byte, error),
+) ([]byte, error) {
 	nonce, err := hex.DecodeString(r.URL.Query().Get("nonce"))
 	if err != nil {
 		return nil, writ.Errorf(writ.CodeBadRequest, "a nonce must consist of hex digits")
@@ -334,7 +339,8 @@ func (h *handler) note(r *http.Request, code writ.Code, id string, err error) {
 		times, say = h.lines.Say(string(code)+" "+chi.RouteContext(r.Context()).RoutePattern(), time.Now())
 	}
 	if say {
-		h.log.Log(r.Context(), level, "node refused", "request", id, "path", r.URL.Path, "remote", r.RemoteAddr, "code", code, "err", err, "times", times)
+		h.log.Log(r.Context(), level, "node refused", "request", id, "path", r.URL.Path, "remote", r.RemoteAddr, "code", code,
+			"err", err, "times", times)
 	}
 }
 

@@ -31,7 +31,10 @@ type rosterPages struct {
 }
 
 func newRosterPages(backend Backend, members Members) *rosterPages {
-	return &rosterPages{backend: backend, members: members, cache: pagecache.Cache{MaxBytes: maxPages, Patience: pagePatience, MinHold: pageHold}}
+	return &rosterPages{
+		backend: backend, members: members,
+		cache: pagecache.Cache{MaxBytes: maxPages, Patience: pagePatience, MinHold: pageHold},
+	}
 }
 
 // page returns the page of rosters after a version as JSON, for a remote address.
@@ -48,7 +51,8 @@ func (p *rosterPages) page(ctx context.Context, remote string, after int) (*page
 		return json.Marshal(links)
 	})
 	if errors.Is(err, pagecache.ErrBusy) {
-		return nil, writ.Errorf(writ.CodeRateLimited, "too many clients read older versions of the roster").WithHint("try again in a few seconds")
+		return nil, writ.Errorf(writ.CodeRateLimited, "too many clients read older versions of the roster").
+			WithHint("try again in a few seconds")
 	}
 	return lease, err
 }

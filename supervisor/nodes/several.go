@@ -145,7 +145,8 @@ func (s *Several) Fence(ctx context.Context, node writ.NodeID, nonce []byte) ([]
 
 // Fenced implements Backend.
 func (s *Several) Fenced(ctx context.Context, node writ.NodeID, signed []byte) error {
-	_, err := ask(ctx, s, func(ctx context.Context, b Backend) (struct{}, error) { return struct{}{}, b.Fenced(ctx, node, signed) })
+	_, err := ask(ctx, s,
+		func(ctx context.Context, b Backend) (struct{}, error) { return struct{}{}, b.Fenced(ctx, node, signed) })
 	return err
 }
 

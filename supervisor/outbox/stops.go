@@ -57,7 +57,9 @@ func (o *Outbox) stop(ctx context.Context, s Stops) {
 
 // withdraw removes deliveries of a run from the queue of a node. It returns the removed ones, which no node has
 // received. If it also returns an error, the list may be incomplete.
-func (o *Outbox) withdraw(ctx context.Context, run writ.RunID, node writ.NodeID, tasks []mail.Delivery) (withdrawn []mail.Delivery, err error) {
+func (o *Outbox) withdraw(
+	ctx context.Context, run writ.RunID, node writ.NodeID, tasks []mail.Delivery,
+) (withdrawn []mail.Delivery, err error) {
 	if len(tasks) == 0 {
 		return nil, nil
 	}
@@ -77,7 +79,8 @@ func (o *Outbox) withdraw(ctx context.Context, run writ.RunID, node writ.NodeID,
 	return withdrawn, err
 }
 
-// notWithdrawn returns the jobs with a delivery in tasks that is not in withdrawn. The deliveries of a job are adjacent.
+// notWithdrawn returns the jobs with a delivery in tasks that is not in withdrawn. The deliveries of a job are
+// adjacent.
 func notWithdrawn(tasks, withdrawn []mail.Delivery) (jobs []writ.JobKey) {
 	for _, task := range tasks {
 		if !slices.Contains(withdrawn, task) {

@@ -36,7 +36,8 @@ func Choose(r Request, nodes []Candidate) Decision {
 		return d
 	}
 	if r.Node != "" { // nodes other than the requested one are not a reason
-		d.Unsuitable = slices.DeleteFunc(d.Unsuitable, func(a writ.NodeVerdict) bool { return a.Code == writ.VerdictOtherNode })
+		d.Unsuitable = slices.DeleteFunc(d.Unsuitable,
+			func(a writ.NodeVerdict) bool { return a.Code == writ.VerdictOtherNode })
 	}
 	d.Why = reasonOf(d.Unsuitable)
 	if len(d.Unsuitable) == 0 {

@@ -31,15 +31,16 @@ func NoCapacity(r Request, d Decision) *writ.Error {
 		return err.WithHint("`writ node list` shows the nodes; correct the option node of the call, or leave it out")
 	case r.Node != "":
 		return err.WithHint("`writ node list` shows what the node has left; ask for less, or leave the option node out")
-	case len(d.Unsuitable) > 0 && !slices.ContainsFunc(d.Unsuitable, func(a writ.NodeVerdict) bool { return a.Code != writ.VerdictTooSmall }):
+	case len(d.Unsuitable) > 0 &&
+		!slices.ContainsFunc(d.Unsuitable, func(a writ.NodeVerdict) bool { return a.Code != writ.VerdictTooSmall }):
 		return err.WithHint("ask for less, or add a larger node; `writ node list -o wide` shows the sizes")
 	default:
 		return err.WithHint("`writ node list` shows what nodes have left; ask for less, delete what is not needed, or add a node")
 	}
 }
 
-// reasonOf returns the reason why all of these nodes are unsuitable. It groups the nodes by cause. If there are too many
-// causes, it keeps the ones with the most nodes.
+// reasonOf returns the reason why all of these nodes are unsuitable. It groups the nodes by cause. If there are too
+// many causes, it keeps the ones with the most nodes.
 func reasonOf(unsuitable []writ.NodeVerdict) writ.Reason {
 	names := make(map[string][]string)
 	var causes []writ.NodeVerdict // the first node of each cause

@@ -65,7 +65,8 @@ func (e EngineRequest) String() string {
 
 // Fits reports whether free covers need. An amount of zero always fits, even if free is negative.
 func Fits(need, free writ.Capacity) bool {
-	return need.CPUs <= max(free.CPUs, 0) && need.MemoryMiB <= max(free.MemoryMiB, 0) && need.DiskGiB <= max(free.DiskGiB, 0)
+	return need.CPUs <= max(free.CPUs, 0) && need.MemoryMiB <= max(free.MemoryMiB, 0) &&
+		need.DiskGiB <= max(free.DiskGiB, 0)
 }
 
 // Shortage formats the amounts of need that free does not cover.
@@ -77,7 +78,10 @@ func shortage(need, free writ.Capacity, scope string) string {
 	for _, amount := range []struct {
 		need, free int64
 		unit       string
-	}{{need.CPUs, free.CPUs, "CPUs"}, {need.MemoryMiB, free.MemoryMiB, "MiB of memory"}, {need.DiskGiB, free.DiskGiB, "GiB of disk"}} {
+	}{
+		{need.CPUs, free.CPUs, "CPUs"}, {need.MemoryMiB, free.MemoryMiB, "MiB of memory"},
+		{need.DiskGiB, free.DiskGiB, "GiB of disk"},
+	} {
 		if has := max(amount.free, 0); amount.need > has {
 			all = append(all, fmt.Sprintf("has %d of the %d needed %s %s", has, amount.need, amount.unit, scope))
 		}
@@ -89,7 +93,8 @@ func shortage(need, free writ.Capacity, scope string) string {
 // module may have any.
 func (e EngineRequest) refusal(c Candidate) string {
 	i := slices.IndexFunc(c.Drivers, func(d writ.NodeDriver) bool { return d.Module == e.Module && len(d.Engines) > 0 })
-	if i < 0 || slices.ContainsFunc(c.Drivers[i].Engines, func(has writ.Engine) bool { return has.Does(e.Names, e.Version) }) {
+	if i < 0 ||
+		slices.ContainsFunc(c.Drivers[i].Engines, func(has writ.Engine) bool { return has.Does(e.Names, e.Version) }) {
 		return ""
 	}
 	has, refused := "none", ""

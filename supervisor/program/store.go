@@ -126,7 +126,9 @@ func programOf(run *journal.Run, payload *identity.Payload) *program {
 }
 
 // Pass evaluates the script of a run, given its calls and the number of its log lines.
-func (s *Store) Pass(ctx context.Context, run *journal.Run, calls []scripts.Entry, logged int) (scripts.Outcome, error) {
+func (s *Store) Pass(
+	ctx context.Context, run *journal.Run, calls []scripts.Entry, logged int,
+) (scripts.Outcome, error) {
 	p, err := s.program(ctx, run)
 	if err != nil {
 		return scripts.Outcome{}, err
@@ -137,9 +139,9 @@ func (s *Store) Pass(ctx context.Context, run *journal.Run, calls []scripts.Entr
 	return outcome, err
 }
 
-// pass evaluates a script. A run with a signed plan fails before its first call if the plan that is made here differs, and
-// otherwise before its first unplanned call. After a restart the plan is made again, by the engine that was signed. The
-// outcome has the log lines after the first logged ones.
+// pass evaluates a script. A run with a signed plan fails before its first call if the plan that is made here differs,
+// and otherwise before its first unplanned call. After a restart the plan is made again, by the engine that was signed.
+// The outcome has the log lines after the first logged ones.
 func (s *Store) pass(ctx context.Context, p *program, journaled []scripts.Entry, logged int) (scripts.Outcome, error) {
 	inputs := p.inputs
 	inputs.Logged = logged
@@ -155,7 +157,8 @@ func (s *Store) pass(ctx context.Context, p *program, journaled []scripts.Entry,
 		s.kept.put(p.inputs.Run, p)
 	}
 	if p.plan.Digest != p.bound {
-		err := writ.Errorf(writ.CodePlanMismatch, "the run is bound to the plan %s, but its script is planned here as %s", p.bound, p.plan.Digest).
+		err := writ.Errorf(writ.CodePlanMismatch, "the run is bound to the plan %s, but its script is planned here as %s",
+			p.bound, p.plan.Digest).
 			WithHint("plan it again with `writ plan`, and sign that plan")
 		return scripts.Outcome{Status: scripts.Failed, Failure: &writ.Failure{Error: *err}}, nil
 	}

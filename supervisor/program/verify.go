@@ -134,12 +134,16 @@ func (s *Store) Verify(ctx context.Context, run *journal.Run, signed []byte) err
 }
 
 // takenMeanwhile lists the errors of a submission after its signer has lost rights.
-var takenMeanwhile = []writ.Code{writ.CodeSignerRevoked, writ.CodeRoleMissing, writ.CodeDestructiveDenied, writ.CodeProjectUnknown}
+var takenMeanwhile = []writ.Code{
+	writ.CodeSignerRevoked, writ.CodeRoleMissing, writ.CodeDestructiveDenied, writ.CodeProjectUnknown,
+}
 
-// verifyAsOf verifies a submission as of its acceptance, which was shortly before the run was stored. A run of an earlier
-// version does not name its roster. The newest roster may have fewer rights, which CheckSigner checks, but it has all
-// keys.
-func verifyAsOf(roster *identity.Roster, datacenter writ.DatacenterID, signed []byte, run *journal.Run) (verified *identity.Verified, err error) {
+// verifyAsOf verifies a submission as of its acceptance, which was shortly before the run was stored. A run of an
+// earlier version does not name its roster. The newest roster may have fewer rights, which CheckSigner checks, but it
+// has all keys.
+func verifyAsOf(
+	roster *identity.Roster, datacenter writ.DatacenterID, signed []byte, run *journal.Run,
+) (verified *identity.Verified, err error) {
 	for _, before := range []time.Duration{0, time.Second, time.Minute} {
 		at := run.Accepted.Add(-before)
 		verifier := &identity.Verifier{Roster: roster, Datacenter: datacenter, Now: func() time.Time { return at }}
@@ -170,7 +174,10 @@ func differs(run *journal.Run, v *identity.Verified) string {
 	}{
 		{run.Datacenter == p.Datacenter, "its datacenter"},
 		{run.Project == p.Project && run.ProjectName == p.ProjectName, "its project"},
-		{run.Deployment == p.Deployment.Name && (run.Deployment == "" || run.Revision == p.Deployment.Base+1), "its deployment"},
+		{
+			run.Deployment == p.Deployment.Name && (run.Deployment == "" || run.Revision == p.Deployment.Base+1),
+			"its deployment",
+		},
 		{run.Signer == v.Signer, "its signer"},
 		{run.Script == p.Script.Name, "its script"},
 		{run.Plan == p.Plan, "its plan"},
@@ -208,7 +215,8 @@ func (s *Store) MayAct(ctx context.Context, run *journal.Run) (*mail.Stop, error
 	case writ.CodeOf(err) == writ.CodeRecordForged:
 		// an attacker can change many records
 		if times, say := s.Refusals.Say(string(writ.CodeRecordForged), time.Now()); say {
-			s.Log.Error("run failed: the journal no longer has its accepted submission", "run", run.ID, "code", writ.CodeRecordForged, "err", err, "times", times)
+			s.Log.Error("run failed: the journal no longer has its accepted submission", "run", run.ID,
+				"code", writ.CodeRecordForged, "err", err, "times", times)
 		}
 		return &mail.Stop{State: writ.RunFailed, Err: writ.AsError(err), By: s.Now().Add(workflow.StopWithin)}, nil
 	case err != nil:

@@ -60,7 +60,9 @@ type Advancer struct {
 
 // NewAdvancer returns an advancer. Its Step, Owners and Drop serve the mailbox.
 func NewAdvancer(config AdvancerConfig) *Advancer {
-	return &Advancer{AdvancerConfig: config, recent: newRecent(), logs: limit.Names{PerSecond: logBytes, AtOnce: logBytesOnce}}
+	return &Advancer{
+		AdvancerConfig: config, recent: newRecent(), logs: limit.Names{PerSecond: logBytes, AtOnce: logBytesOnce},
+	}
 }
 
 // Begin schedules the first step of a new run. The caller has written the run to the journal.

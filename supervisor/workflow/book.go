@@ -10,7 +10,9 @@ import (
 
 // chargeLook records the disk space of a resource after an operation that reads the resource but stores data beside it,
 // such as an archive.
-func chargeLook(tx *journal.Tx, op *catalog.Operation, c *journal.Call, have *journal.Resource, result writ.Result) error {
+func chargeLook(
+	tx *journal.Tx, op *catalog.Operation, c *journal.Call, have *journal.Resource, result writ.Result,
+) error {
 	if have == nil || have.UID != c.UID {
 		return nil
 	}

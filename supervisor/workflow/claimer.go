@@ -161,11 +161,13 @@ func neverSent(c *journal.Call) bool { return c.Attempt == c.Moved+1 && c.Delive
 func (t claimer) claim(g ground, op *catalog.Operation, c *journal.Call) error {
 	switch {
 	case !slices.Contains(t.run.Allow, op.Name()) && op.Module != "run":
-		return t.fail(c, writ.CallFailed, writ.Errorf(writ.CodeOperationNotAllowed, "the signed header does not allow %s", op.Name()))
+		return t.fail(c, writ.CallFailed,
+			writ.Errorf(writ.CodeOperationNotAllowed, "the signed header does not allow %s", op.Name()))
 	case op.Destructive && !t.run.MayDestroy(op.Kind, c.Name):
-		return t.fail(c, writ.CallFailed, writ.Errorf(writ.CodeDestructiveDenied, "%s destroys, and the signed header does not name the %s %s",
-			op.Name(), op.Kind, c.Name).
-			WithHint("sign it with --destructive=%s", identity.TargetOf(op.Kind, c.Name)))
+		return t.fail(c, writ.CallFailed,
+			writ.Errorf(writ.CodeDestructiveDenied, "%s destroys, and the signed header does not name the %s %s",
+				op.Name(), op.Kind, c.Name).
+				WithHint("sign it with --destructive=%s", identity.TargetOf(op.Kind, c.Name)))
 	case op.Effect == catalog.Find && !op.Named():
 		return t.succeed(c, map[string]any{"unix_ms": t.now.UnixMilli()})
 	case !op.Named():
@@ -210,10 +212,12 @@ func (t claimer) isFree(g ground, c *journal.Call) (bool, error) {
 // find answers get(name) from the journal.
 func (t claimer) find(c *journal.Call, have *journal.Resource) error {
 	if have == nil {
-		return t.fail(c, writ.CallFailed, writ.Errorf(writ.CodeResourceUnknown, "project %s has no %s", t.run.ProjectName, c.Resource()).
-			WithHint("`writ resource list` shows what there is"))
+		return t.fail(c, writ.CallFailed,
+			writ.Errorf(writ.CodeResourceUnknown, "project %s has no %s", t.run.ProjectName, c.Resource()).
+				WithHint("`writ resource list` shows what there is"))
 	}
-	c.UID, c.Node, c.NodeName, c.Driver, c.Simulated = have.UID, have.Node, t.Nodes.Name(have.Node), have.Driver, have.Simulated
+	c.UID, c.Node, c.NodeName, c.Driver, c.Simulated = have.UID, have.Node, t.Nodes.Name(
+		have.Node), have.Driver, have.Simulated
 	return t.succeed(c, have.Values)
 }
 
@@ -248,8 +252,10 @@ func (t claimer) claimNamed(g ground, op *catalog.Operation, c *journal.Call) (w
 			return false, err
 		}
 		if have == nil {
-			return false, t.fail(c, writ.CallFailed, writ.Errorf(writ.CodeResourceUnknown, "%s needs the %s, which project %s does not have", describe(c), id, t.run.ProjectName).
-				WithHint("make it first, in this script or in an earlier one"))
+			return false, t.fail(c, writ.CallFailed,
+				writ.Errorf(writ.CodeResourceUnknown, "%s needs the %s, which project %s does not have", describe(c), id,
+					t.run.ProjectName).
+					WithHint("make it first, in this script or in an earlier one"))
 		}
 		if name, named := c.Args[op.Origin].(string); named && name == ref.Name {
 			continue // the source of a copy may be on another node
@@ -262,9 +268,11 @@ func (t claimer) claimNamed(g ground, op *catalog.Operation, c *journal.Call) (w
 	return false, nil
 }
 
-// claimResource decides the relation of a call to its resource, given the existing resource and the last open call of the
-// run that makes or changes it.
-func (t claimer) claimResource(op *catalog.Operation, c *journal.Call, have *journal.Resource, earlier *journal.Call) error {
+// claimResource decides the relation of a call to its resource, given the existing resource and the last open call of
+// the run that makes or changes it.
+func (t claimer) claimResource(
+	op *catalog.Operation, c *journal.Call, have *journal.Resource, earlier *journal.Call,
+) error {
 	var before writ.Capacity // capacity of the resource after all earlier open calls of the run
 	if have != nil {
 		before = have.Need
@@ -286,8 +294,9 @@ func (t claimer) claimResource(op *catalog.Operation, c *journal.Call, have *jou
 		}
 		if n, ok := t.Nodes.Get(have.Node); !ok || n.Admission == writ.AdmissionRemoved {
 			name := t.Nodes.Name(have.Node)
-			return t.fail(c, writ.CallFailed, writ.Errorf(writ.CodeNodeLost, "the %s was on %s, which was removed", have.ResourceID, name).
-				WithHint("if that never comes back, `writ node lost %s` frees the names of what it had; until then use another name", name))
+			return t.fail(c, writ.CallFailed,
+				writ.Errorf(writ.CodeNodeLost, "the %s was on %s, which was removed", have.ResourceID, name).
+					WithHint("if that never comes back, `writ node lost %s` frees the names of what it had; until then use another name", name))
 		}
 		c.UID, c.Need = have.UID, grows(op, c, before)
 		t.pin(c, have.Node)
@@ -300,8 +309,9 @@ func (t claimer) claimResource(op *catalog.Operation, c *journal.Call, have *jou
 		c.Change = writ.ChangeUnchanged
 		return t.succeed(c, map[string]any{"name": c.Name, "uid": "", "simulated": false})
 	default:
-		return t.fail(c, writ.CallFailed, writ.Errorf(writ.CodeResourceUnknown, "project %s has no %s", t.run.ProjectName, c.Resource()).
-			WithHint("make it first: %s.create(%q, …)", op.Module, c.Name))
+		return t.fail(c, writ.CallFailed,
+			writ.Errorf(writ.CodeResourceUnknown, "project %s has no %s", t.run.ProjectName, c.Resource()).
+				WithHint("make it first: %s.create(%q, …)", op.Module, c.Name))
 	}
 	t.claimed[c.Seq] = t.waits(c)
 	c.Claimed, c.Why, c.RetryAt = true, writ.Reason{}, time.Time{}
@@ -350,7 +360,8 @@ func (t claimer) notOwner(have *journal.Resource) *writ.Error {
 
 // apart returns the error of a call whose needs are on different nodes.
 func (t claimer) apart(c *journal.Call, id writ.ResourceID, node writ.NodeID) *writ.Error {
-	return writ.Errorf(writ.CodeResourceConflict, "%s cannot be on one node with all that it needs: the %s is on %s", describe(c), id, t.Nodes.Name(node))
+	return writ.Errorf(writ.CodeResourceConflict, "%s cannot be on one node with all that it needs: the %s is on %s",
+		describe(c), id, t.Nodes.Name(node))
 }
 
 // enlist adds a new call of a pass to the run.

@@ -35,8 +35,8 @@ func (t ender) conclude(tx *journal.Tx) error {
 	return nil
 }
 
-// unhandled returns the call that fails the run: the first failed call whose error the script did not read. Calls that only
-// lack a dependency come last.
+// unhandled returns the call that fails the run: the first failed call whose error the script did not read. Calls that
+// only lack a dependency come last.
 func (t ender) unhandled() *journal.Call {
 	var follower *journal.Call
 	for _, c := range t.calls {
@@ -88,8 +88,8 @@ func (t ender) end(tx *journal.Tx, state writ.RunState) error {
 		return err
 	}
 	run.Summary, err = envelope.Sign(envelope.Summary, t.Key, writ.Summary{
-		Run: run.ID, Datacenter: t.Datacenter, Payload: run.Payload, State: state, Failure: signedFailure(run.Failure), Output: run.Output,
-		Calls: len(t.calls), Results: results, Ended: t.now.UnixMilli(),
+		Run: run.ID, Datacenter: t.Datacenter, Payload: run.Payload, State: state, Failure: signedFailure(run.Failure),
+		Output: run.Output, Calls: len(t.calls), Results: results, Ended: t.now.UnixMilli(),
 	})
 	return err
 }
@@ -144,9 +144,11 @@ func (t ender) cascade() error {
 func (t ender) unmet(need *journal.Call) *writ.Error {
 	cause := firstCause(t.calls, need)
 	if cause.Error == nil {
-		return writ.Errorf(writ.CodeDependencyFailed, "call %s did not succeed", t.describeSeq(cause.Seq)).WithHint("see why with `writ run show %s`", t.run.ID)
+		return writ.Errorf(writ.CodeDependencyFailed, "call %s did not succeed", t.describeSeq(cause.Seq)).
+			WithHint("see why with `writ run show %s`", t.run.ID)
 	}
-	return writ.Errorf(writ.CodeDependencyFailed, "call %s did not succeed: %s: %s", t.describeSeq(cause.Seq), cause.Error.Code, bound.Clip(cause.Error.Message, maxCause)).
+	return writ.Errorf(writ.CodeDependencyFailed, "call %s did not succeed: %s: %s", t.describeSeq(cause.Seq),
+		cause.Error.Code, bound.Clip(cause.Error.Message, maxCause)).
 		WithHint("%s", cmp.Or(cause.Error.Hint, fmt.Sprintf("see why with `writ run show %s`", t.run.ID)))
 }
 
@@ -160,7 +162,8 @@ func (t ender) blame(f writ.Failure) *writ.Failure {
 	}
 	if cause := firstCause(t.calls, needs); cause != needs && cause.Error != nil {
 		f.Code, f.Hint, f.Seq = cause.Error.Code, cause.Error.Hint, cause.Seq
-		f.Message = fmt.Sprintf("%s needs %s, which did not succeed: %s", describe(needs), describe(cause), bound.Clip(cause.Error.Message, maxCause))
+		f.Message = fmt.Sprintf("%s needs %s, which did not succeed: %s", describe(needs), describe(cause),
+			bound.Clip(cause.Error.Message, maxCause))
 	}
 	return &f
 }

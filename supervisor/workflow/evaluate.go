@@ -78,9 +78,9 @@ func (a *Advancer) keepCrashes(ctx context.Context, run *journal.Run) error {
 	return writ.Errorf(writ.CodeEvaluatorCrashed, "evaluating the script killed its process %d times", run.Crashes)
 }
 
-// admitLog waits until a project may log the lines of a pass. It returns the number of lines that are kept; those beyond
-// logPatience are dropped. It reserves the time of all lines at once: passes that reserved line by line would wait for
-// each other and end at the same moment.
+// admitLog waits until a project may log the lines of a pass. It returns the number of lines that are kept; those
+// beyond logPatience are dropped. It reserves the time of all lines at once: passes that reserved line by line would
+// wait for each other and end at the same moment.
 func (a *Advancer) admitLog(ctx context.Context, project writ.ProjectID, lines []string) (kept int, err error) {
 	costs := make([]int, len(lines))
 	for i, line := range lines {

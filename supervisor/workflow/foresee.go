@@ -155,7 +155,9 @@ func (p *ProposedCall) known(args map[string]any) map[string]any {
 
 // shrinks returns the error of a call that would shrink a disk, which no driver supports. It returns nil for other
 // calls.
-func (p *ProposedCall) shrinks(id writ.ResourceID, changed []string, args map[string]any, have *journal.Resource) *writ.Error {
+func (p *ProposedCall) shrinks(
+	id writ.ResourceID, changed []string, args map[string]any, have *journal.Resource,
+) *writ.Error {
 	for _, name := range changed {
 		field, _ := p.Op.Args.Field(name)
 		has, _ := have.Values[name].(int64)

@@ -143,7 +143,8 @@ func (t losses) loseNeed(c *journal.Call, lost need) error {
 	if lost.resource == c.Resource() {
 		why = "and what it is about is lost with it"
 	}
-	err := writ.Errorf(writ.CodeNodeLost, "%s is gone, and no other node can do %s: %s", t.Nodes.Name(lost.node), describe(c), why).
+	err := writ.Errorf(writ.CodeNodeLost, "%s is gone, and no other node can do %s: %s", t.Nodes.Name(lost.node),
+		describe(c), why).
 		WithHint("hand the script in again: it makes the %s anew, without what it held", lost.resource)
 	return t.fail(c, writ.CallFailed, err)
 }
@@ -283,7 +284,8 @@ func (t losses) needsThere(c *journal.Call) (needs []need) {
 		id := writ.ResourceID{Project: c.Project, Kind: ref.Kind, Name: ref.Name}
 		origin, _ := c.Args[op.Origin].(string)
 		known := slices.ContainsFunc(needs, func(n need) bool { return n.resource == id })
-		if known || origin == ref.Name || !together(c, &journal.Call{Call: writ.Call{Kind: ref.Kind}}) || t.lastOn(id, c.Seq) != nil {
+		if known || origin == ref.Name || !together(c, &journal.Call{Call: writ.Call{Kind: ref.Kind}}) ||
+			t.lastOn(id, c.Seq) != nil {
 			continue
 		}
 		needs = append(needs, need{0, id, c.Node})

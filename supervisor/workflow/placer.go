@@ -107,7 +107,8 @@ func (t placer) connected() [][]*journal.Call {
 // together reports whether a call must be on the node of its need. A database is reached by its address and binds no
 // call, and a database itself is bound only by its network.
 func together(c, need *journal.Call) bool {
-	return c.Kind != "" && need.Kind != "" && need.Kind != writ.KindHeroDB && (c.Kind != writ.KindHeroDB || need.Kind == writ.KindNetwork)
+	return c.Kind != "" && need.Kind != "" && need.Kind != writ.KindHeroDB &&
+		(c.Kind != writ.KindHeroDB || need.Kind == writ.KindNetwork)
 }
 
 // addLabels adds the labels that a call requests to the request of its group.
@@ -115,7 +116,8 @@ func addLabels(w *placement.Request, c *journal.Call) *writ.Error {
 	for _, name := range slices.Sorted(maps.Keys(c.Options.Labels)) {
 		value := c.Options.Labels[name]
 		if has, ok := w.Labels[name]; ok && has != value {
-			return writ.Errorf(writ.CodeResourceConflict, "%s is asked for on a node with %s=%s, and something that it goes with on one with %s=%s",
+			return writ.Errorf(writ.CodeResourceConflict,
+				"%s is asked for on a node with %s=%s, and something that it goes with on one with %s=%s",
 				describe(c), name, value, name, has).WithHint("give both the same labels")
 		}
 		w.Labels[name] = value
@@ -145,16 +147,18 @@ func (t placer) placeGroup(group []*journal.Call, seats []placement.Candidate) e
 		}
 		if node := c.Options.Node; node != "" {
 			if name := t.Nodes.Name; w.Node != "" && name(writ.NodeID(w.Node)) != name(writ.NodeID(node)) {
-				return t.fail(c, writ.CallFailed, writ.Errorf(writ.CodeResourceConflict, "%s is asked for on %s, and something that it goes with on %s",
-					describe(c), node, w.Node).WithHint("name one node for both"))
+				return t.fail(c, writ.CallFailed,
+					writ.Errorf(writ.CodeResourceConflict, "%s is asked for on %s, and something that it goes with on %s",
+						describe(c), node, w.Node).WithHint("name one node for both"))
 			}
 			w.Node = node
 		}
 		homeless = homeless || c.Node == ""
 		for _, node := range t.homes(c) {
 			if n, known := t.Nodes.Get(node); !known || n.Admission == writ.AdmissionRemoved {
-				return t.fail(c, writ.CallFailed, writ.Errorf(writ.CodeNodeLost, "what %s needs was on %s, which was removed", describe(c), t.Nodes.Name(node)).
-					WithHint("hand the script in again: it makes what is missing anew"))
+				return t.fail(c, writ.CallFailed,
+					writ.Errorf(writ.CodeNodeLost, "what %s needs was on %s, which was removed", describe(c), t.Nodes.Name(node)).
+						WithHint("hand the script in again: it makes what is missing anew"))
 			}
 			if pinned != "" && pinned != node {
 				return t.fail(c, writ.CallFailed, t.torn(c, pinned, node))
@@ -167,8 +171,9 @@ func (t placer) placeGroup(group []*journal.Call, seats []placement.Candidate) e
 	}
 	if pinned != "" {
 		if w.Node != "" && w.Node != string(pinned) && w.Node != t.Nodes.Name(pinned) {
-			return t.fail(group[0], writ.CallFailed, writ.Errorf(writ.CodeResourceConflict, "%s is asked for on %s, but what it needs is on %s",
-				describe(group[0]), w.Node, t.Nodes.Name(pinned)))
+			return t.fail(group[0], writ.CallFailed,
+				writ.Errorf(writ.CodeResourceConflict, "%s is asked for on %s, but what it needs is on %s",
+					describe(group[0]), w.Node, t.Nodes.Name(pinned)))
 		}
 		w.Node, w.Bound = string(pinned), true
 	}
@@ -235,7 +240,8 @@ func (t placer) checkGrowth(group []*journal.Call, seats []placement.Candidate) 
 			continue
 		default:
 			err := writ.Errorf(writ.CodeNoCapacity, "%s %s more", c.NodeName, placement.Shortage(c.Need, *free)).
-				WithHint("the %s stays on its node: request less, or delete unused resources there (writ resource list -o wide)", c.Resource())
+				WithHint("the %s stays on its node: request less, or delete unused resources there (writ resource list -o wide)",
+					c.Resource())
 			if err := t.fail(c, writ.CallFailed, err); err != nil {
 				return err
 			}
@@ -248,7 +254,8 @@ func (t placer) checkGrowth(group []*journal.Call, seats []placement.Candidate) 
 
 // torn returns the error of a call that is bound to two nodes.
 func (t placer) torn(c *journal.Call, a, b writ.NodeID) *writ.Error {
-	err := writ.Errorf(writ.CodeResourceConflict, "%s needs things that are on different nodes, %s and %s", describe(c), t.Nodes.Name(a), t.Nodes.Name(b))
+	err := writ.Errorf(writ.CodeResourceConflict, "%s needs things that are on different nodes, %s and %s", describe(c),
+		t.Nodes.Name(a), t.Nodes.Name(b))
 	if len(waiter(t).holders(c)) > 0 {
 		return err.WithHint("the journal came from a backup, and a node has this call from before: look at what is on both")
 	}

@@ -31,10 +31,13 @@ func ReadProposal(p *writ.Proposal) ([]ProposedCall, error) {
 		return nil, writ.Errorf(writ.CodeBadRequest, "%q is no name of a deployment", Short(p.Deployment))
 	case p.Deployment == "" && p.Base != nil, p.Base != nil && *p.Base < 0:
 		return nil, writ.Errorf(writ.CodeBadRequest, "base is a revision of a deployment")
-	case len(p.Targets) > identity.MaxTargets, slices.ContainsFunc(p.Targets, func(t string) bool { return !identity.ValidTarget(t) }):
-		return nil, writ.Errorf(writ.CodeBadRequest, "targets are at most %d names like volume/web-0 or volume/web-*", identity.MaxTargets)
+	case len(p.Targets) > identity.MaxTargets,
+		slices.ContainsFunc(p.Targets, func(t string) bool { return !identity.ValidTarget(t) }):
+		return nil, writ.Errorf(writ.CodeBadRequest, "targets are at most %d names like volume/web-0 or volume/web-*",
+			identity.MaxTargets)
 	case len(p.Calls) > scripts.MaxCalls:
-		return nil, writ.Errorf(writ.CodeTooLarge, "the plan has %d calls; a run has at most %d", len(p.Calls), scripts.MaxCalls)
+		return nil, writ.Errorf(writ.CodeTooLarge, "the plan has %d calls; a run has at most %d", len(p.Calls),
+			scripts.MaxCalls)
 	}
 	calls := make([]ProposedCall, 0, len(p.Calls))
 	for i := range p.Calls {
@@ -169,7 +172,9 @@ func hides(v any) bool {
 // ProposalRun returns the run that a submission of the proposal would make, without an ID.
 func ProposalRun(p *writ.Proposal, calls []ProposedCall, project string, revision int) *journal.Run {
 	run := &journal.Run{
-		Run:         writ.Run{Project: p.Project, ProjectName: project, Deployment: p.Deployment, Revision: revision + 1, State: writ.RunRunning},
+		Run: writ.Run{
+			Project: p.Project, ProjectName: project, Deployment: p.Deployment, Revision: revision + 1, State: writ.RunRunning,
+		},
 		Destructive: p.Destructive, Targets: p.Targets,
 	}
 	for _, c := range calls {

@@ -87,7 +87,8 @@ func (t receiver) receive(m mail.Mail, why *mail.Stop) error {
 				WithHint("`writ run show %s` shows how", t.run.ID)
 		}
 		if !m.Stop.Signed.IsZero() && m.Stop.Signed.Before(t.run.Resumed) { // the cancel was delayed on its way
-			return writ.Errorf(writ.CodeConflict, "run %s was resumed after the cancel was signed", t.run.ID).WithHint("look at it again, then decide")
+			return writ.Errorf(writ.CodeConflict, "run %s was resumed after the cancel was signed", t.run.ID).
+				WithHint("look at it again, then decide")
 		}
 		if m.Stop.State == writ.RunExpired {
 			waiter(t).sayHeld(m.Stop.Err)
@@ -243,11 +244,13 @@ func (t receiver) overdue(key writ.JobKey) error {
 		return nil
 	}
 	t.out.Freed[c.Node] = true
-	err := writ.Errorf(writ.CodeDeadlineExceeded, "%s did not end by %s on %s", c.Operation, c.EndBy.Format(time.TimeOnly), c.NodeName).
+	err := writ.Errorf(writ.CodeDeadlineExceeded, "%s did not end by %s on %s", c.Operation, c.EndBy.Format(time.TimeOnly),
+		c.NodeName).
 		WithHint("give it more time with the option timeout, or look at the node")
 	if n, _ := t.Nodes.Get(c.Node); slices.ContainsFunc(n.Stuck, func(w writ.Stuck) bool { return w.JobKey == key }) {
 		err.Message += ", and its driver does not stop"
-		err.Hint = fmt.Sprintf("other work on the %s waits until that is done; `writ node show %s` tells when it is", c.Resource(), c.NodeName)
+		err.Hint = fmt.Sprintf("other work on the %s waits until that is done; `writ node show %s` tells when it is",
+			c.Resource(), c.NodeName)
 	}
 	return t.fail(c, writ.CallExpired, err)
 }
@@ -267,7 +270,10 @@ func (t receiver) validateResult(c *journal.Call, r writ.Result) writ.Result {
 	if r.Error.Code.Info().Code != r.Error.Code {
 		r.Error.Code = writ.CodeInternal // the node has another version, or it lies
 	}
-	r.Error = &writ.Error{Code: r.Error.Code, Message: bound.Clip(r.Error.Message, bound.MaxText), Hint: bound.Clip(r.Error.Hint, bound.MaxText)}
+	r.Error = &writ.Error{
+		Code: r.Error.Code, Message: bound.Clip(r.Error.Message, bound.MaxText),
+		Hint: bound.Clip(r.Error.Hint, bound.MaxText),
+	}
 	return r
 }
 
@@ -280,11 +286,13 @@ func (t receiver) misfit(c *journal.Call, r writ.Result) *writ.Error {
 	case size > scripts.MaxResult:
 		return writ.Errorf(writ.CodeScriptLimit, "the result has %d KiB, %d are possible", size>>10, scripts.MaxResult>>10)
 	case t.run.Bytes+size > scripts.MaxJournal:
-		return writ.Errorf(writ.CodeScriptLimit, "the arguments and results of a run may have %d KiB in all", scripts.MaxJournal>>10)
+		return writ.Errorf(writ.CodeScriptLimit, "the arguments and results of a run may have %d KiB in all",
+			scripts.MaxJournal>>10)
 	}
 	if op, ok := catalog.Lookup(c.Operation); ok {
 		if problems := op.Result.Check(r.Values, nil); len(problems) > 0 {
-			return writ.Errorf(writ.CodeInternal, "the node answered %s with what is no result of it: %s", c.Operation, bound.Clip(problems[0].Message, bound.MaxText))
+			return writ.Errorf(writ.CodeInternal, "the node answered %s with what is no result of it: %s", c.Operation,
+				bound.Clip(problems[0].Message, bound.MaxText))
 		}
 	}
 	switch r.Change {
@@ -298,7 +306,8 @@ func (t receiver) misfit(c *journal.Call, r writ.Result) *writ.Error {
 // leftoverOf returns the earlier resource of ours that was in the way of a call, nil if there was none.
 func (t receiver) leftoverOf(tx *journal.Tx, a mail.Arrival) (*leftover, error) {
 	c := t.call(a.Result.Seq)
-	if a.Result.Found == "" || a.Result.Error == nil || a.Result.Error.Code != writ.CodeResourceConflict || c == nil || c.Node != a.Node {
+	if a.Result.Found == "" || a.Result.Error == nil || a.Result.Error.Code != writ.CodeResourceConflict || c == nil ||
+		c.Node != a.Node {
 		return nil, nil
 	}
 	if op, ok := catalog.Lookup(c.Operation); !ok || op.Effect != catalog.Make {

@@ -17,12 +17,15 @@ type resumer struct{ *Step }
 func MayResume(run *journal.Run, now time.Time) error {
 	switch {
 	case !run.State.Ended():
-		return writ.Errorf(writ.CodeConflict, "the state of run %s is %s", run.ID, run.State).WithHint("`writ run watch %s` shows it", run.ID)
+		return writ.Errorf(writ.CodeConflict, "the state of run %s is %s", run.ID, run.State).
+			WithHint("`writ run watch %s` shows it", run.ID)
 	case run.State != writ.RunFailed:
-		return writ.Errorf(writ.CodeConflict, "the state of run %s is %s; only a failed run can be resumed", run.ID, run.State).
+		return writ.Errorf(writ.CodeConflict, "the state of run %s is %s; only a failed run can be resumed", run.ID,
+			run.State).
 			WithHint("hand its script in again with `writ submit`")
 	case !now.Before(run.Deadline):
-		return writ.Errorf(writ.CodeRunExpired, "the deadline of run %s was %s, and a resume does not move it", run.ID, run.Deadline.UTC().Format(time.RFC3339)).
+		return writ.Errorf(writ.CodeRunExpired, "the deadline of run %s was %s, and a resume does not move it", run.ID,
+			run.Deadline.UTC().Format(time.RFC3339)).
 			WithHint("hand its script in again, with a later --deadline")
 	}
 	return nil
@@ -70,14 +73,16 @@ func (t resumer) curable() error {
 	if cause == nil {
 		return nil
 	}
-	return writ.Errorf(writ.CodeConflict, "the run failed because call %s did, whose error the script has read and gone on", t.describeSeq(cause.Seq)).
+	return writ.Errorf(writ.CodeConflict,
+		"the run failed because call %s did, whose error the script has read and gone on", t.describeSeq(cause.Seq)).
 		WithHint("a resume would end the same way; hand the script in again with `writ submit`")
 }
 
 // firstCause returns the call whose failure caused the failure of c, directly or through others.
 func firstCause(calls []*journal.Call, c *journal.Call) *journal.Call {
 	for c.Error != nil && c.Error.Code == writ.CodeDependencyFailed {
-		i := slices.IndexFunc(c.After, func(seq int) bool { return calls[seq-1].State.Ended() && calls[seq-1].State != writ.CallSucceeded })
+		i := slices.IndexFunc(c.After,
+			func(seq int) bool { return calls[seq-1].State.Ended() && calls[seq-1].State != writ.CallSucceeded })
 		if i < 0 {
 			break
 		}

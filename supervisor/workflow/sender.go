@@ -238,7 +238,9 @@ func earlier(a, b time.Time) time.Time {
 
 // shareRoom divides the room of a node that other runs wait for. It returns how many of the run's calls may use it, and
 // the runs to wake for the rest.
-func (t sender) shareRoom(tx *journal.Tx, node writ.NodeID, room, calls int) (ours int, others []writ.RunID, err error) {
+func (t sender) shareRoom(
+	tx *journal.Tx, node writ.NodeID, room, calls int,
+) (ours int, others []writ.RunID, err error) {
 	lines, err := t.Shares.Lines(tx, node, t.now, room, t.run.Project)
 	if err != nil {
 		return 0, nil, err
@@ -261,7 +263,9 @@ func (t sender) shareRoom(tx *journal.Tx, node writ.NodeID, room, calls int) (ou
 
 // secretsFor returns the secrets that a call names, encrypted to its node. missing is the error about a secret that is
 // unknown or unreadable.
-func (t sender) secretsFor(tx *journal.Tx, c *journal.Call) (ciphertext map[string][]byte, missing *writ.Error, err error) {
+func (t sender) secretsFor(
+	tx *journal.Tx, c *journal.Call,
+) (ciphertext map[string][]byte, missing *writ.Error, err error) {
 	op, _ := catalog.Lookup(c.Operation)
 	names := op.Args.Secrets(c.Args)
 	if len(names) == 0 {

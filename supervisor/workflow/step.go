@@ -90,7 +90,8 @@ func (t *Step) isOut() bool {
 // rebase shortens waits and stop times that are too far away because the clock was set back. A run that stops because
 // its script failed keeps its deadline as stop time.
 func (t *Step) rebase() {
-	if run := t.run; run.Stop != nil && !run.State.Ended() && !run.StopBy.Equal(run.Deadline) && run.StopBy.After(t.now.Add(StopWithin)) {
+	if run := t.run; run.Stop != nil && !run.State.Ended() && !run.StopBy.Equal(run.Deadline) &&
+		run.StopBy.After(t.now.Add(StopWithin)) {
 		run.StopBy, t.runDirty = t.now.Add(StopWithin), true
 	}
 	for _, c := range t.calls {
@@ -207,7 +208,8 @@ func (t *Step) lastOn(id writ.ResourceID, seq int) *journal.Call {
 		if c.State.Ended() {
 			continue
 		}
-		if op, _ := catalog.Lookup(c.Operation); op.Effect == catalog.Make || op.Effect == catalog.Remove || op.Effect == catalog.Alter {
+		if op, _ := catalog.Lookup(c.Operation); op.Effect == catalog.Make || op.Effect == catalog.Remove ||
+			op.Effect == catalog.Alter {
 			return c
 		}
 	}

@@ -54,8 +54,9 @@ func (t transfer) grant(tx *journal.Tx, op *catalog.Operation, c *journal.Call) 
 	snapshot, _ := c.Args["snapshot"].(string)
 	return envelope.Sign(envelope.TransferGrant, t.Key, writ.TransferGrant{
 		Cluster: t.Cluster, Datacenter: t.Datacenter, Transfer: fmt.Sprintf("%s-%d", c.Run, c.Seq),
-		From: giver.ID, FromName: giver.Name, FromKey: giver.PublicKey, Address: giver.Transfers, Unheard: beats == 0, To: fetcher.ID, ToKey: fetcher.PublicKey,
-		Resource: from.ResourceID, UID: from.UID, Snapshot: snapshot, Expires: c.EndBy.UnixMilli(),
+		From: giver.ID, FromName: giver.Name, FromKey: giver.PublicKey, Address: giver.Transfers, Unheard: beats == 0,
+		To: fetcher.ID, ToKey: fetcher.PublicKey, Resource: from.ResourceID, UID: from.UID, Snapshot: snapshot,
+		Expires: c.EndBy.UnixMilli(),
 	})
 }
 

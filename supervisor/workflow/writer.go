@@ -190,7 +190,9 @@ func (t writer) handOver(tx *journal.Tx, c *journal.Call) error {
 func (t writer) keepLog(tx *journal.Tx, p *pass) error {
 	lines := p.Logs[:p.kept:p.kept]
 	if dropped := len(p.Logs) - p.kept; dropped > 0 {
-		lines = append(lines, fmt.Sprintf("%d lines are dropped here: scripts of the project %s log more than %d MiB a second", dropped, t.run.ProjectName, logBytes>>20))
+		lines = append(lines,
+			fmt.Sprintf("%d lines are dropped here: scripts of the project %s log more than %d MiB a second", dropped,
+				t.run.ProjectName, logBytes>>20))
 	}
 	for i, text := range lines {
 		line := writ.LogLine{Run: t.run.ID, Ordinal: t.run.Logs + i + 1, Text: text, Time: t.now}
@@ -236,7 +238,9 @@ func (t writer) book(tx *journal.Tx, s appliedResult) error {
 
 // effect returns the resource after a successful call, or nil if the call removed it. have is the resource before the
 // call and stays unchanged. If told is false, the result does not affect the resource.
-func (t writer) effect(op *catalog.Operation, c *journal.Call, have *journal.Resource, result writ.Result) (after *journal.Resource, told bool) {
+func (t writer) effect(
+	op *catalog.Operation, c *journal.Call, have *journal.Resource, result writ.Result,
+) (after *journal.Resource, told bool) {
 	switch {
 	case have != nil && have.UID != c.UID:
 		return nil, false // late result: another call has made the resource again

@@ -100,7 +100,9 @@ func (s *Supervisor) awaitDatacenter(
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		state, attributes := "waiting until the roster names this supervisor: a root operator adds it with `writ dc add`", []any{"name", s.Name, "fingerprint", identity.Fingerprint(public)}
+		state, attributes := "waiting until the roster names this supervisor: a root operator adds it with `writ dc add`", []any{
+			"name", s.Name, "fingerprint", identity.Fingerprint(public),
+		}
 		if err != nil {
 			state, attributes = "no coordinator answers; trying again", append(attributes, "err", err)
 		}

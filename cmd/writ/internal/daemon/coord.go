@@ -124,7 +124,8 @@ func (c *Coord) certify(ctx context.Context, to *coord.Config) error {
 		return writ.Errorf(writ.CodeUsage, "--tls-cert and --tls-key belong together, and one of them is missing").
 			WithHint("give both: a certificate with its chain, and its key, as fullchain.pem and privkey.pem of certbot")
 	case to.TLS == nil:
-		return writ.Errorf(writ.CodeUsage, "this coordinator speaks no TLS, because the roster names no https:// address of it: --tls-cert has no use").
+		return writ.Errorf(writ.CodeUsage,
+			"this coordinator speaks no TLS, because the roster names no https:// address of it: --tls-cert has no use").
 			WithHint("found the cluster with `writ init --coordinator https://HOST:PORT` and give this coordinator its coordinator.key, or leave out --tls-cert and --tls-key")
 	}
 	public := &publicCertificate{

@@ -30,7 +30,8 @@ const (
 // The kept files of each role, except the key of a coordinator: the roster decides whether it needs one.
 var (
 	ledgerKept = keptFile{coordLedger, "coordinator", []string{coordLedger + ".lock"},
-		fromBackup + "To begin with an empty ledger, remove %[1]s/" + coordLedger + ".lock: datacenters report their state again"}
+		fromBackup + "To begin with an empty ledger, remove %[1]s/" + coordLedger +
+			".lock: datacenters report their state again"}
 	supervisorKeyKept = keptFile{
 		supervisorKeyFile, "supervisor", []string{supervisorJournal, protectedFile, markFile, "rosters"}, supervisors,
 	}

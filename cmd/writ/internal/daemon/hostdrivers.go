@@ -396,7 +396,10 @@ func (d *drivers) openHost(ctx context.Context, c driverConfig, dir string) erro
 	for _, one := range []struct {
 		sal.Driver
 		module, dir string
-	}{{h.networks, "network", ""}, {h.databases, "herodb", h.databases.Dir}, {h.containers, "container", h.containers.Dir}, {h.machines, "machine", h.machines.Dir}} {
+	}{
+		{h.networks, "network", ""}, {h.databases, "herodb", h.databases.Dir}, {h.containers, "container", h.containers.Dir},
+		{h.machines, "machine", h.machines.Dir},
+	} {
 		keeps := one.dir != "" && hasRecords(one.dir)
 		if lacks[one.module] && !(keeps && one.module == "container") { // containerd may start after the node
 			d.lacking = append(d.lacking,

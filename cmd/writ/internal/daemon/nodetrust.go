@@ -47,7 +47,9 @@ func newNodeTrust(key ed25519.PrivateKey, token string, cluster writ.ClusterID, 
 	if err != nil {
 		return nil, err
 	}
-	t.anchor, t.datacenter = identity.Anchor{Cluster: parsed.Pin, Version: parsed.Roster, Digest: parsed.RosterDigest}, parsed.Datacenter
+	t.anchor, t.datacenter = identity.Anchor{
+		Cluster: parsed.Pin, Version: parsed.Roster, Digest: parsed.RosterDigest,
+	}, parsed.Datacenter
 	return t, nil
 }
 
@@ -78,9 +80,10 @@ func (t *nodeTrust) joined(m *member.Member) {
 // redis verifies the certificate of Redis. It must be the datacenter's, or a certificate of a system authority for the
 // host name.
 func (t *nodeTrust) redis(host string, s tls.ConnectionState) error {
-	v := transport.Verifier{Rosters: t, Floors: &t.floors, PublicNames: true, Now: t.now, Want: func(*identity.Roster) pki.Name {
-		return pki.Name{Role: pki.Redis, Datacenter: t.supervisor(nil, "").Datacenter}
-	}}
+	v := transport.Verifier{Rosters: t, Floors: &t.floors, PublicNames: true, Now: t.now,
+		Want: func(*identity.Roster) pki.Name {
+			return pki.Name{Role: pki.Redis, Datacenter: t.supervisor(nil, "").Datacenter}
+		}}
 	return v.Verify(host, s.PeerCertificates)
 }
 

@@ -82,7 +82,8 @@ func (p *publicCertificate) look() {
 	}
 	if p.fault != err.Error() {
 		p.fault = err.Error()
-		p.log.WarnContext(ctx, "the files of "+p.what+" have changed and cannot be used: the last certificate is shown on", "err", err,
+		p.log.WarnContext(ctx, "the files of "+p.what+" have changed and cannot be used: the last certificate is shown on",
+			"err", err,
 			"expires", p.current.Load().Leaf.NotAfter, "fix", err.Hint)
 	}
 }

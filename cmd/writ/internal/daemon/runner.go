@@ -168,7 +168,8 @@ func (r *Runner) Run(ctx context.Context, ready func([]writ.NodeDriver)) (err er
 // public address, or else address.
 func openTransfers(address, public string, rateMiB int64) (*runner.Transfers, error) {
 	if rateMiB < 0 || rateMiB > 1<<20 || rateMiB > 0 && address == "" {
-		return nil, writ.Errorf(writ.CodeUsage, "--transfer-rate %d is invalid: it needs --transfers, and allows 0 to 1048576 MiB per second", rateMiB)
+		return nil, writ.Errorf(writ.CodeUsage,
+			"--transfer-rate %d is invalid: it needs --transfers, and allows 0 to 1048576 MiB per second", rateMiB)
 	}
 	if address == "" {
 		if public != "" {
