@@ -16,7 +16,7 @@ const (
 	ReasonCall     ReasonCode = "call"     // Seq, Call: an earlier call of the run
 	ReasonResource ReasonCode = "resource" // Resource, Run: the open run that uses the resource
 	ReasonRun      ReasonCode = "run"      // Run, Deployment: an earlier run of the deployment
-	// Hold; with Seq and Call if the hold applies to a call of the same group
+	// Hold; with Seq and Call if the hold applies to a call of the same group.
 	ReasonHold       ReasonCode = "hold"
 	ReasonNoNode     ReasonCode = "no_node"       // Nodes, More; or Text if no node is a candidate
 	ReasonNode       ReasonCode = "node"          // Node, State or Text: the call is bound to the node

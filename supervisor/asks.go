@@ -20,7 +20,7 @@ const (
 	askBytes      = 10 << 10
 	unsignedAsks  = 100 // statements per second without a valid signature
 	statementAsks = 500 // statements per second of any kind; fifty people can each reach their personal limit
-	// submissions per second without a new decision: accepted before, refused before, or without a valid signature
+	// Submissions per second without a new decision: accepted before, refused before, or without a valid signature.
 	idleAsks      = 100
 	smallAskWaits = 10 * time.Second
 	largeAskWaits = 2 * time.Second // a coordinator serves many users: small requests pass while large ones wait

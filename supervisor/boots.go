@@ -25,7 +25,7 @@ const (
 	bootReportsAtOnce    = 5
 	maxBootAdvice        = 1 << 10 // bytes
 	maxBootWord          = 256
-	// a report may skip up to this many numbers; otherwise a very large number would leave no next one
+	// A report may skip up to this many numbers; otherwise a very large number would leave no next one.
 	maxBootsAhead = 1000
 	sameSince     = 3 * time.Second // tolerance: ages are in whole seconds, and reports take time to arrive
 )

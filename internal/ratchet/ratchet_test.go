@@ -71,7 +71,7 @@ func TestExcessIsNamed(t *testing.T) {
 		})
 	}
 	files := fstest.MapFS{}
-	for _, name := range strings.Split("abcdefghijklmnopqrstuvwxyz", "") {
+	for name := range strings.SplitSeq("abcdefghijklmnopqrstuvwxyz", "") {
 		files["a/"+name+".go"] = &fstest.MapFile{Data: []byte("package a\n")}
 	}
 	figures, err := Measure(files)

@@ -23,7 +23,7 @@ const (
 
 	maxUndecoded = 32 << 20 // bytes of waiting frames of all datacenters; one frame of each is free
 	maxWaiting   = 4 << 20  // bytes of the frames of one datacenter that wait
-	// memory of the frames that are decoded and stored at a time, with valueMemory for each JSON value
+	// Memory of the frames that are decoded and stored at a time, with valueMemory for each JSON value.
 	maxDecoding = 64 << 20
 	valueMemory = 256 // bytes
 )
