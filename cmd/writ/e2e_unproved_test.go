@@ -279,7 +279,7 @@ func (r *redirected) unheld(lied func(string, func(string, any) any, ...string),
 	wants("a datacenter that is away", at(datacenters, func(map[string]any) any {
 		return api.Problem{Type: "urn:writ:code:DATACENTER_UNAVAILABLE", Title: "x", Status: 503, Code: writ.CodeDatacenterAway, Detail: "not connected", RequestID: "1"}
 	}), writ.ExitUnreachable, "east cannot be asked", list...)
-	wants("an older supervisor", at(datacenters, unsupported), writ.CodeVerbUnsupported.Info().Exit, "does not sign what is on hold: upgrade it", list...)
+	wants("an older supervisor", at(datacenters, unsupported), writ.CodeVerbUnsupported.Info().Exit, "does not sign its holds: upgrade it", list...)
 	wants("an older supervisor", at(datacenters, unsupported), 0, "are not verified", hold...)
 	r.again(writ.ExitDone, release...)
 	lied("a hold that was released", at(datacenters, func(map[string]any) any { return held }), list...)
