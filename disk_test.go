@@ -7,6 +7,13 @@ import (
 )
 
 // Nodes offer all but a twentieth of their disk.
+//
+// Promise: Operation: Lists of nodes, plans, watched runs, the doctor and the dashboard name each disk with less than
+// a twentieth free.
+// How: Each report of a node has the free bytes of its disks.
+// Also: TestReportNamesDisks, TestPreviewWarnsOfFullDisk, TestNodeShowsItsDisks, TestWatchWarnsOfFullDiskOnce,
+// TestDoctorNamesAnAwayDatacenter, TestDoctorNamesNodesThatNeedAPerson, TestDoctorNamesThingsThatExpire,
+// TestAlmostFullDiskNeedsAttention
 func TestDiskIsAlmostFullBelowTwentieth(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

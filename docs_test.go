@@ -20,6 +20,10 @@ var update = flag.Bool("update", false, "write the documents that are made from 
 
 // TestDocuments compares generated documents with their sources: the tables of this package, the catalogue of
 // operations and the diagnostics of scripts.
+//
+// Promise: Plans, scripts and manuals: Manuals and editor files describe operations as the catalogue does.
+// How: They are generated and compared; snippets and colours are tested on every example.
+// Also: TestGeneratedFiles, TestSnippetsPassTheCheck
 func TestDocuments(t *testing.T) {
 	for name, text := range map[string]string{
 		"codes.md": codesDocument(), "states.md": statesDocument(), "operations.md": operationsDocument(),

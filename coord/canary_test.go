@@ -154,6 +154,13 @@ var differing = regexp.MustCompile(`(?m)(^(Date|X-Request-Id): .*|"request_id":"
 // A reader of other projects sends every possible request: each route with hidden ids, each filter, with cursors that
 // point there, with GET and HEAD, with a token and with a cookie. No response contains a hidden text, and a hidden
 // resource is indistinguishable from a missing one.
+//
+// Promise: Readers and roles: A reader of some projects sees no data of another project through any route, filter,
+// cursor, page, stream or error.
+// How: One table of routes; the ledger selects by project; hidden items are answered like missing ones; the tests
+// search all answers for canaries.
+// Also: TestAStreamRevealsNoOtherProject, TestAReaderOfOneProjectSeesNoOther,
+// TestAReaderOfOneProjectSeesOnlyItsResources
 func TestAReaderLearnsNothingOfAnotherProject(t *testing.T) {
 	p, s := startReading(t)
 	own := p.runFor(shop, "web-shop", "hello.tengo")

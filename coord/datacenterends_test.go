@@ -8,6 +8,11 @@ import (
 	"writ/identity"
 )
 
+// Promise: Operation: Expiring boot server tokens, incomplete batches and unrenewed certificates are reported before
+// they expire.
+// How: The coordinator asks datacenters every five minutes.
+// Also: TestExpiringThingsAreNamed, TestDoctorNamesThingsThatExpire, TestOnlyBootTokensNeedRenewal,
+// TestBatchWithMissingNodesIsNamed, TestUnrenewedCertificateIsNamed
 func TestCertificateOfDatacenterIsAmongEnds(t *testing.T) {
 	p := start(t, nil)
 	s := connect(p, vienna, nil)

@@ -211,6 +211,12 @@ func (s *describedStream) end(line string) error {
 }
 
 // Handshakes that are refused, and one that opens a link.
+//
+// Promise: Events, traces and the API: Each answer of the coordinator matches the API description in status, headers,
+// media type and content.
+// How: The client of the coordinator's tests compares each answer with openapi.yaml, including refused handshakes and
+// stream messages.
+// Also: TestListsOfAnEmptyClusterAreDescribed, TestTheExampleOfAStreamIsOne, TestAnAnswerThatIsNotDescribedIsNoticed
 func TestEveryAnswerToAHandshakeIsDescribed(t *testing.T) {
 	p := start(t, nil)
 	proper := http.Header{"Connection": {"Upgrade"}, "Upgrade": {"websocket"}, "Sec-Websocket-Version": {"13"}, "Sec-Websocket-Key": {"AAAAAAAAAAAAAAAAAAAAAA=="}}

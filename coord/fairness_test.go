@@ -8,6 +8,10 @@ import (
 )
 
 // The waiting submissions of one project, however many, delay another project by one round only.
+//
+// Promise: Load and attackers: A flood of submissions of one project delays another project by one round of 64 only.
+// How: The delivery loop serves projects in turn; a refused project pauses alone.
+// Also: TestRateLimitedProjectPausesAlone
 func TestProjectsAreDeliveredRoundRobin(t *testing.T) {
 	p := start(t, nil)
 	const many = 300

@@ -15,6 +15,10 @@ import (
 )
 
 // People use one coordinator, the datacenter is linked to the other. await checks only when it is woken.
+//
+// Promise: Limits and shares: Coordinators that share a ledger see each other's runs and rosters, and the coordinator
+// with the link delivers a submission.
+// How: Each polls the ledger's position twice a second.
 func TestCoordinatorsSharingALedgerWakeEachOther(t *testing.T) {
 	database := testenv.Postgres(t).Store()
 	onIt := func(c *Config) {
@@ -86,6 +90,9 @@ func (f *forgedRosters) Roster(ctx context.Context, version int) ([]byte, error)
 }
 
 // A roster that was inserted into the ledger without a signature is rejected each time, and logged rarely.
+//
+// Promise: Commands and hosts: A forged roster in a shared ledger is refused and logged once in ten seconds.
+// How: Coordinators that share a ledger read it twice a second and verify each roster.
 func TestAForgedRosterOfTheLedgerIsAFewLines(t *testing.T) {
 	store, err := sqlstore.Open(t.Context(), filepath.Join(t.TempDir(), "ledger.db"))
 	if err != nil {

@@ -141,6 +141,11 @@ func TestEveryRouteHasAScope(t *testing.T) {
 }
 
 // A login is valid once, for a minute, at this coordinator, and for people in the roster.
+//
+// Promise: Connections and certificates: A login is valid once, within a minute, at one coordinator and address, and
+// the client signs it only for a coordinator of the roster.
+// How: Both sides sign both nonces and the address.
+// Also: TestALoginIsSignedForACoordinatorOfTheRosterOnly
 func TestALoginCountsOnceAndHere(t *testing.T) {
 	var late atomic.Int64
 	p := startNamed(t, func(c *Config) { c.Now = func() time.Time { return time.Now().Add(time.Duration(late.Load())) } })
@@ -182,6 +187,12 @@ func TestALoginCountsOnceAndHere(t *testing.T) {
 }
 
 // Reading ends with the roster that permitted it, with the token, and with the session. Streams end too.
+//
+// Promise: Readers and roles: Read access, including open streams and pending requests, ends with the role, the key,
+// the token or the session.
+// How: Each request and each stream message checks the newest roster and the token.
+// Also: TestANewRosterWakesPages, TestAStreamEndsWithItsTokenAndItsSession,
+// TestStreamSendsNoEventAfterItsSessionEnds, TestAnAnswerAfterTheEndOfTheRoleIsWithheld
 func TestReadingEndsWithTheRoleTheTokenAndTheSession(t *testing.T) {
 	var late atomic.Int64
 	p := startNamed(t, func(c *Config) { c.Now = func() time.Time { return time.Now().Add(time.Duration(late.Load())) } })
@@ -408,6 +419,11 @@ func TestAnAnswerAfterTheEndOfTheRoleIsWithheld(t *testing.T) {
 }
 
 // A browser exchanges a code for a cookie, once, and can then open the dashboard.
+//
+// Promise: Readers and roles: A browser logs in with a code that works once, within 30 seconds, and never appears in
+// a log; logging out ends only that browser's login.
+// How: The code is in the URL fragment; the server accepts the forms only from its own origin.
+// Also: TestABrowserLogsOutByItself, TestSessionsOfOneSignerAreBounded, TestBrowserLogsInWithTheCodeOfItsAddress
 func TestABrowserLogsInWithACodeOnce(t *testing.T) {
 	p := startNamed(t, nil)
 	status, body := p.as("", http.MethodGet, "/")

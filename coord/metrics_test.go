@@ -17,11 +17,18 @@ import (
 )
 
 // The page of the manual lists every metric: alert rules depend on it.
+//
+// Promise: Events, traces and the API: Alert rules and the Grafana dashboard use existing metrics only.
+// How: The manual's page lists all metrics.
+// Also: TestHealthReadinessMetricsAndSpec, TestTheManualListsEveryMetricOfEveryPart
 func TestTheManualListsEveryMetric(t *testing.T) {
 	testenv.CheckMetrics(t, "..", "Metrics of a coordinator", made(t, Config{}).metrics.registry.Describe)
 }
 
 // False reports of a datacenter spoil only the metrics of its own nodes.
+//
+// Promise: Commands and hosts: A datacenter with false metrics hides no metrics of other datacenters.
+// How: A duplicate metric is omitted.
 func TestLyingDatacenterHidesNoMetrics(t *testing.T) {
 	p := start(t, nil)
 	liar, honest := connect(p, vienna, nil), connect(p, graz, nil)
@@ -43,6 +50,12 @@ func TestLyingDatacenterHidesNoMetrics(t *testing.T) {
 }
 
 // A datacenter that does not answer delays no scrape, and hides no metric of the others.
+//
+// Promise: Events, traces and the API: The metrics of a coordinator show waiting times per node and reserved disk; an
+// unresponsive datacenter hides no other.
+// How: Supervisors answer with the ages that their watch read; all datacenters are asked in parallel, within two
+// seconds.
+// Also: TestTheNumbersOfASupervisorFollowFromItsWork
 func TestMetricsReportQueuesAndReservations(t *testing.T) {
 	p := start(t, nil)
 	handled := func(answer link.Handler) func(s *supervisor) {

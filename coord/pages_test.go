@@ -16,6 +16,12 @@ import (
 )
 
 // The dashboard shows an output only if the datacenter of the run has signed it.
+//
+// Promise: Readers and roles: The dashboard shows an output only with the datacenter's signature, and a text only if
+// its digest matches the run.
+// How: The coordinator verifies the summary against the roster; the reader still trusts the coordinator that renders
+// the page, while `writ run show` verifies by itself.
+// Also: TestARunPageShowsTheSignedOutput, TestARunPageWithoutASignedTextSaysSo
 func TestPagesShowOnlySignedOutput(t *testing.T) {
 	p := start(t, nil)
 	id := writ.RunIDOf(writ.Digest{1})
@@ -45,6 +51,10 @@ func TestPagesShowOnlySignedOutput(t *testing.T) {
 }
 
 // Pages offer commands according to the current role of the reader.
+//
+// Promise: Readers and roles: The dashboard offers a command only to people whose role allows it.
+// How: Each page checks the newest roster.
+// Also: TestNodePageShowsStateAndCommands
 func TestPagesKnowWhatAReaderMayDo(t *testing.T) {
 	p, _ := startReading(t)
 	sub := p.runFor(shop, "web-shop", "hello.tengo")
@@ -71,6 +81,9 @@ func TestACoordinatorSamplesItsQueues(t *testing.T) {
 }
 
 // The page of a node shows the live state from its datacenter, also of a waiting node, and of no other node.
+//
+// Promise: Operation: The page of a node shows its current last beat, state and slots.
+// How: The datacenter is asked, as for `writ node show`.
 func TestThePageOfANodeIsAsItsDatacenterKnowsIt(t *testing.T) {
 	p, s := startReading(t)
 	beat := time.Now().UTC().Add(-3 * time.Second).Truncate(time.Millisecond)
@@ -105,6 +118,9 @@ func TestThePageOfANodeIsAsItsDatacenterKnowsIt(t *testing.T) {
 }
 
 // A script cannot hide its log by writing more than fits into an answer of its datacenter.
+//
+// Promise: Commands and hosts: A script cannot hide its log by long lines: readers get the whole log.
+// How: The coordinator requests fewer lines when an answer exceeds the link's limit.
 func TestALogOfLongLinesIsReadWhole(t *testing.T) {
 	p := start(t, nil)
 	const most, all = 500, 620

@@ -13,6 +13,11 @@ import (
 	"writ/ledger"
 )
 
+// Promise: Limits and shares: Waiting submissions cannot fill a coordinator: the limits are 50,000 and 512 MiB per
+// signer, 200,000 and 2 GiB in total.
+// How: They are counted by signer from the ledger every 5 s and as they arrive; bytes with an invalid signature are
+// never stored.
+// Also: TestABadSubmissionIsRefusedWithoutEffect
 func TestWaitingSubmissionsAreBounded(t *testing.T) {
 	first := signedScript(t, payload())
 	bound := func(signer, all ledger.Waits) *fixture {
@@ -64,6 +69,12 @@ func TestRepeatedSubmissionsTakeNoRoom(t *testing.T) {
 
 // A project that submits faster than permitted waits, and is then refused with the time to retry; another project does
 // not wait.
+//
+// Promise: Limits and shares: A project submits at most 50 times a second at one coordinator, 100 at once; further
+// submissions wait for 5 s and then get `RATE_LIMITED`.
+// How: `--project-rate`; submissions are counted by project after verification; 16 KiB count as one; other projects
+// do not wait.
+// Also: TestCallerOverItsRateWaits
 func TestNoProjectHandsInMoreThanItMay(t *testing.T) {
 	p := start(t, func(c *Config) { c.SubmissionsPerSecond = 0.1 }) // one at once, and the next one in 10 s
 	if _, err := p.submit(signedScript(t, payload())); err != nil {
@@ -89,6 +100,10 @@ func TestNoProjectHandsInMoreThanItMay(t *testing.T) {
 }
 
 // Cancelling a run costs its datacenter more than starting one. The statements of one person delay no other person.
+//
+// Promise: Limits and shares: A person submits at most 10 statements a second at one coordinator, 20 at once; further
+// ones wait for 5 s and then get `RATE_LIMITED`.
+// How: Statements are counted by signer after verification, at a fifth of `--project-rate`.
 func TestStatementsOfASignerAreLimited(t *testing.T) {
 	// A statement at once, and the next one in 10 s.
 	p := start(t, func(c *Config) { c.SubmissionsPerSecond = 0.5 })

@@ -297,6 +297,16 @@ func routesOf(t *testing.T, p *fixture) (served []string) {
 }
 
 // Each route, requested by each role and by strangers, with GET and with HEAD. A route without a row fails.
+//
+// Promise: Readers and roles: Each role reads exactly the routes that SECURITY.md lists for it.
+// How: The test holds a hand-written table of 16 people at every route; a route without a row fails the test.
+// Also: TestEveryRouteHasAScope
+//
+// Promise: Readers and roles: The dashboard shows signed texts, arguments, results and logs only to readers that may
+// get them from the API.
+// How: The same table of routes applies; datacenters are asked only when a page is opened, never by a stream.
+// Also: TestAReaderLearnsNothingOfAnotherProject, TestAReaderOfOneProjectSeesNoOther,
+// TestValuesAndLogAreAskedForOnRequestOnly
 func TestEveryRoleAtEveryRoute(t *testing.T) {
 	p, _ := startReading(t)
 	sub := p.runFor(shop, "web-shop", "hello.tengo")
@@ -414,6 +424,9 @@ func (p *fixture) answer(token, method, path, body string) string {
 }
 
 // A list without a project has the items of all readable projects, in pages.
+//
+// Promise: Readers and roles: A list without a project filter shows all readable projects in full pages.
+// How: The ledger selects the projects before it cuts the page.
 func TestListsDefaultToAllReadableProjects(t *testing.T) {
 	p, s := startReading(t)
 	want := map[writ.ProjectID]int{}
@@ -482,6 +495,10 @@ func TestListsDefaultToAllReadableProjects(t *testing.T) {
 
 // A logged-in person has the request rate of one address, however many addresses it uses. The log names the refused
 // person.
+//
+// Promise: Load and attackers: A logged-in person gets the request allowance of one address, from any number of
+// addresses.
+// How: An allowance per name; the log names the refused person.
 func TestAPersonHasOneRateFromAllAddresses(t *testing.T) {
 	p, _ := startReading(t)
 	dave, erin := p.token("dave"), p.token("erin")

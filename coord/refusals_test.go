@@ -17,6 +17,15 @@ import (
 )
 
 // TestPublicRequestsLogFewLines sends each request a thousand times, from a thousand addresses, each within its rate.
+//
+// Promise: Load and attackers: Other parties cannot fill a log through requests, links, changed records, Redis
+// content, transfer connections or non-TLS bytes.
+// How: The first of a kind is logged with its code, then one every ten seconds with the count; state changes may
+// appear twenty times first.
+// Also: TestRunsThatTheDatabaseChangedAreAFewLines, TestFailedStepsAreLoggedOncePerCode,
+// TestThoseThatAreRefusedAreAFewLines, TestAFlappingLinkLogsFewLines, TestRequestsThatFailAreAFewLines,
+// TestDroppedMessagesLogFewLines, TestUnsignedJobsLogFewLines, TestRequestsOfStrangersLogFewLines,
+// TestUnreadableTasksLogFewLines, TestStrangersMakeAFewLinesOfAServer
 func TestPublicRequestsLogFewLines(t *testing.T) {
 	send := func(p *fixture, method, path, kind string, body []byte, from int, change func(r *http.Request)) int {
 		r := httptest.NewRequest(method, p.PublicURL+path, bytes.NewReader(body))

@@ -17,6 +17,11 @@ import (
 )
 
 // A page that one caller has requested leads every other caller that shares it to the newest roster.
+//
+// Promise: Signatures and rosters: A roster request of an unknown client does not change the answers to other
+// callers.
+// How: A shared page leads every caller to the newest version.
+// Also: TestPageServesAllItsCallers, TestCallersShareARosterPage
 func TestSharedRosterPageLeadsEveryCaller(t *testing.T) {
 	store, err := sqlstore.Open(t.Context(), filepath.Join(t.TempDir(), "ledger.db"))
 	if err != nil {

@@ -338,6 +338,12 @@ func TestSupervisorAsksForAPlace(t *testing.T) {
 
 // Registering needs no right: a flood from one address displaces only registrations from its network; a supervisor from
 // elsewhere keeps its place.
+//
+// Promise: Load and attackers: Unknown clients cannot prevent a new supervisor from registering: 100 may wait, and
+// then the largest network loses one, first one without a proof.
+// How: The network of each is stored; a registration cannot be replaced; `writ dc add` skips false proofs.
+// Also: TestLedgerInMemory/a_flood_of_registrations, TestAStrangerTakesNoPlaceOfASupervisor,
+// TestLedgerInMemory/a_registration_replaces_no_other
 func TestRegistrationFloodDisplacesOnlyItsNetwork(t *testing.T) {
 	p := start(t, nil)
 	register := func(from string, names ...string) {

@@ -33,6 +33,11 @@ func (p *fixture) listed(token string, query url.Values) map[writ.RunID]string {
 }
 
 // Each filter selects the described runs, from the readable projects only, and the next pages use the same filter.
+//
+// Promise: Readers and roles: Runs can be selected by script, deployment, age, id prefix and time without an event;
+// pages and permissions are unchanged.
+// How: The ledger selects by indexes; it derives the last event of a run from its events without log lines.
+// Also: TestLedgerInFile, TestLedgerOnPostgreSQL
 func TestRunFiltersSelectByPropertyAndSilence(t *testing.T) {
 	var later atomic.Int64 // offset of the coordinator's clock
 	p, s := startReading(t, func(c *Config) {
@@ -118,6 +123,11 @@ func (a *asking) Nodes(ctx context.Context, filter ledger.NodeFilter, page ledge
 
 // A call on a failing node has the node's fault as reason, before older reports about other calls. The ledger is read
 // once for the nodes of all runs of a page.
+//
+// Promise: Operation: The cause of stuck work and its mending command are at most two links from the first page, and
+// in `writ run list --stuck`.
+// How: The code of the reason, or the state of a call's node, selects the command; commands contain valid names only.
+// Also: TestEachKindOfStuckWorkIsFoundWithItsCommand, TestCommandFollowsFromTheReason
 func TestWhyNamesTheFailingNode(t *testing.T) {
 	store, err := sqlstore.Open(t.Context(), ":memory:")
 	if err != nil {

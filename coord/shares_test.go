@@ -9,6 +9,11 @@ import (
 	"writ/internal/test/testenv"
 )
 
+// Promise: Limits and shares: No datacenter fills the ledger of a coordinator: above its share it is paused with a
+// reason while other datacenters continue.
+// How: Event bytes are summed per day and datacenter; the share is half of the disk divided by datacenters when less
+// than a quarter is free, or `--datacenter-share`.
+// Also: TestDatacenterOverItsShareIsPaused, TestLedgerInFile, TestLedgerInMemory, TestLedgerOnPostgreSQL
 func TestShareOfADatacenterFollowsTheDisk(t *testing.T) {
 	const gib = 1 << 30
 	for name, tt := range map[string]struct {

@@ -88,6 +88,8 @@ func TestSubmissionWaitsForItsDatacenter(t *testing.T) {
 	p.await("all delivered", func() bool { return p.run(want[2]).State == api.RunStateAccepted && len(s.took()) == 3 })
 }
 
+// Promise: Failures: A killed coordinator loses no confirmed request.
+// How: It writes the ledger before the answer.
 func TestRestartLosesNothing(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ledger.db")
 	open := func() ledger.Ledger {

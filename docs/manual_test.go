@@ -27,6 +27,10 @@ import (
 //	tengo                no diagnostics; the run completes and prints the text of the next fence
 //	tengo check=W0105    exactly this diagnostic
 //	tengo fails=CODE     no diagnostics; the run fails with this code
+//
+// Promise: Plans, scripts and manuals: The manual's scripts are correct: they pass their check, run, and print the
+// shown output; faulty ones get the named diagnostic.
+// How: A test checks and runs each.
 func TestScriptsOfTheManual(t *testing.T) {
 	for _, page := range []string{"scripts.md", "coming-from.md", "databases.md", "logs.md"} {
 		text, err := os.ReadFile(filepath.Join("manual", page))

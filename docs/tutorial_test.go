@@ -29,6 +29,9 @@ const guard = 2 * time.Minute
 //	sh                          in the reader's shell; must succeed
 //	sh terminal=NAME until=TEXT in another terminal; continues when the terminal has shown the text
 //	sh stop=NAME                after Ctrl-C in that terminal
+//
+// Promise: Plans, scripts and manuals: The tutorial is correct.
+// How: A test types its commands and compares the output.
 func TestTutorial(t *testing.T) {
 	for _, tool := range []string{"redis-server", "ssh-keygen", "curl"} {
 		testenv.Need(t, tool)

@@ -384,6 +384,16 @@ func flaws(document string, all []authority) (flaws []string) {
 }
 
 // Every addition that changes or authorises something must document its verifiers.
+//
+// Promise: Signatures and rosters: A client without a login causes only bounded reads, memory and traffic at a
+// server, however long the roster history is.
+// How: A verifier needs the versions that change operators, the newest version, and 32 bytes for each other one; all
+// callers share pages within 24 MiB.
+// Also: TestStrangersShareOneRosterPage, TestAHelloIsAnsweredWithoutRosters
+//
+// Promise: Signatures and rosters: A table lists the verifier of every text and request that changes or authorises
+// state.
+// How: A test compares the rows of verifies.md with the code.
 func TestEverythingThatAuthorisesSaysWhoVerifiesIt(t *testing.T) {
 	document, err := os.ReadFile(verifiesFile)
 	if err != nil {

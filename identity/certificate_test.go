@@ -79,6 +79,11 @@ func TestCertificateDescribesTheSigner(t *testing.T) {
 	golden(t, "payload-v3.writ", signed)
 }
 
+// Promise: CI certificates and batches: A certificate signs only for the machines, key ids and time that the roster
+// allows for its authority.
+// How: Coordinator, supervisor and node each verify it as of the acceptance; critical options, host certificates and
+// keys of the roster are refused.
+// Also: TestCertificatesOfSSHKeygenAreAccepted, TestANodeVerifiesCertificatesByItself
 func TestCertificatesAreHeldToTheirAuthority(t *testing.T) {
 	for name, tt := range map[string]struct {
 		change func(c *ssh.Certificate)
@@ -152,6 +157,10 @@ func TestAuthorityIsIdentifiedByItsKey(t *testing.T) {
 }
 
 // The bytes that a key signs do not include its certificate, so a coordinator could replace or remove it.
+//
+// Promise: CI certificates and batches: A coordinator can neither replace nor remove the certificate of a signed
+// text.
+// How: The signed text contains the SHA-256 of the certificate.
 func TestCertificateCannotBeSwappedOrStripped(t *testing.T) {
 	v := limitedVerifier(t)
 	good := job(t, nil)
@@ -301,6 +310,10 @@ func TestRunsOutliveTheirCertificate(t *testing.T) {
 	}
 }
 
+// Promise: CI certificates and batches: A certificate cannot sign a roster or use the role admin, and the key of an
+// authority belongs to no principal or daemon.
+// How: The verifier ignores that role; a roster that breaks the rule is invalid.
+// Also: TestCertificateCannotSignRosters, TestAuthorityHasItsOwnKeyAndValidLimits
 func TestCertificateGetsNoAdminRole(t *testing.T) {
 	v := limitedVerifier(t)
 	robot := func(role Role) {

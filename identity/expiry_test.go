@@ -9,6 +9,13 @@ import (
 	"writ/identity"
 )
 
+// Promise: Signatures and rosters: Commands, dashboard, metrics and logs warn before a roster or role expires: 30, 7
+// and 1 days before, at the end, and for a roster from half of its life on.
+// How: `Roster.Expiries` lists the expiring roles, keys and rosters.
+// Also: TestARosterAsksForItsRenewalFromHalfOfItsLife, TestTheDashboardSaysWhichRoleEndsNext,
+// TestRosterExpiryIsLoggedOncePerStage, TestRolesThatEndAreMetrics, TestCoordinatorReportsExpiringItems,
+// TestHealthReadinessMetricsAndSpec, TestASupervisorLogsThatItsRosterEnds, TestANoticeStandsOnEveryPage,
+// TestScripts/refused, TestCommandsWarnOfTheEndOfTheRoster, TestEveryCommandThatSignsWarnsOfARoleThatEnds
 func TestExpiriesAreKnownInAdvance(t *testing.T) {
 	const day = 24 * time.Hour
 	now := time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)

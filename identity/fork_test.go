@@ -36,6 +36,11 @@ func versions(t *testing.T, changes ...func(next *Roster)) []*Roster {
 
 // A text names the roster that its signer has seen. A verifier whose chain has another roster of that version rejects
 // the text and reports the fork once.
+//
+// Promise: Signatures and rosters: A fork of the roster is detected: a text signed under another roster of the same
+// version is refused and both digests are logged.
+// How: A signed text names the version and digest of its signer's roster; a verifier with another digest answers
+// `ROSTER_FORK`.
 func TestTextSignedUnderAForkIsRejected(t *testing.T) {
 	project := func(name string) func(*Roster) {
 		return func(next *Roster) {

@@ -9,6 +9,11 @@ import (
 
 // A signer without a right in the project that he claims to have seen, or without read access to the run's real
 // project, learns nothing about the run. The answer is the same whether the run exists or not.
+//
+// Promise: Readers and roles: A statement reveals neither the content nor the existence of a run that its signer may
+// not read.
+// How: The supervisor checks the right in the signed project before it looks up the run.
+// Also: TestNoAnswerTellsOfARunOfAnotherProject
 func TestStatementRevealsNoRunOfAnotherProject(t *testing.T) {
 	missing := writ.RunIDOf(writ.Digest{2})
 	for name, tt := range map[string]struct {

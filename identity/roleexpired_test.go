@@ -8,6 +8,7 @@ import (
 	"writ"
 )
 
+// Promise: Operation: An expired role is named in the error, with the time and the command that renews it.
 func TestExpiredRoleIsNamed(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)

@@ -83,6 +83,10 @@ func (c *signedChain) path(after int) [][]byte {
 
 // The chain has versions that do not change the signers, one that removes alice as an operator, and more that only the
 // others may sign.
+//
+// Promise: Signatures and rosters: A verifier that skips roster versions still detects a fork in any of them.
+// How: The signed history covers the digest of each version, and the verifier folds them.
+// Also: TestSkipNeedsTheSkippedDigests
 func TestWaypointsLeadToTheNewestRoster(t *testing.T) {
 	c := newSignedChain(t)
 	c.projects(5, "alice", "bob")

@@ -333,6 +333,8 @@ func TestFirstRosterIsSignedByItsRoot(t *testing.T) {
 	}
 }
 
+// Promise: Signatures and rosters: A roster is accepted only if its chain of signatures starts at the root key.
+// How: The operators of the previous roster or the root key sign each roster from version 1 on.
 func TestRosterChainLeadsFromThePin(t *testing.T) {
 	first := testRoster()
 	first.Created, first.Expires = noon.Add(-200*24*time.Hour), noon.Add(-100*24*time.Hour) // expired long ago

@@ -322,6 +322,9 @@ func TestCertificateHasOneEncoding(t *testing.T) {
 }
 
 // Our wire code and another implementation accept each other's signatures.
+//
+// Promise: Signatures and rosters: `ssh-keygen` accepts every signature that writ accepts.
+// How: writ is stricter: it accepts one algorithm, one hash and one encoding.
 func TestSignaturesAgreeWithTheOracle(t *testing.T) {
 	key, err := ssh.NewSignerFromSigner(testKey("alice"))
 	if err != nil {

@@ -62,6 +62,11 @@ func TestParseTokenRefuses(t *testing.T) {
 }
 
 // A token admits to one datacenter. A joiner checks this before it proves the token.
+//
+// Promise: Signatures and rosters: A join token admits a node to exactly one datacenter.
+// How: It names the datacenter and its maker's roster; the joining machine compares both with the supervisor's proof
+// before it uses the token.
+// Also: TestTheTokenIsUsedOnlyAfterTheSupervisorProvedItself
 func TestTokenAdmitsOnlyToItsDatacenter(t *testing.T) {
 	roster := testVerifier(t).Roster
 	token, err := NewToken(testCluster()).For(viennaID, roster)

@@ -66,6 +66,9 @@ func TestVerifierOfACoordinator(t *testing.T) {
 }
 
 // Each case fails exactly one check of the verifier.
+//
+// Promise: Signatures and rosters: Every other flaw of a submission is refused with its own code.
+// How: Coordinator, supervisor and node use one verifier.
 func TestVerifierRefusesSubmission(t *testing.T) {
 	type scene struct {
 		v       *Verifier
@@ -452,6 +455,9 @@ func TestRoleThatDemandsUserVerification(t *testing.T) {
 }
 
 // No byte of a signed text can be replaced, added or removed.
+//
+// Promise: Signatures and rosters: Verification fails if any byte of a submission is changed.
+// How: The signature covers the received bytes; a strict parser writes the text again and compares.
 func TestNoByteOfASubmissionCanBeChanged(t *testing.T) {
 	v := testVerifier(t)
 	signed := signText(t, testSigner("alice"), ScriptNamespace, testPayload())

@@ -115,6 +115,9 @@ func TestAJobIsRememberedAsLongAsItCanBeDelivered(t *testing.T) {
 }
 
 // A partial failure of a job that must be done at most once ends its attempts.
+//
+// Promise: Failures: A tool that fails in the middle of unrepeatable work is not restarted automatically.
+// How: The failure becomes `OUTCOME_UNKNOWN`, unless the tool reports that it changed no state.
 func TestAPartialFailureOfANonRepeatableJobEndsItsAttempts(t *testing.T) {
 	for _, tt := range []struct {
 		operation  string
@@ -150,6 +153,13 @@ func TestAPartialFailureOfANonRepeatableJobEndsItsAttempts(t *testing.T) {
 // TestACallActsOnceForAnyOrderOfMessages simulates a supervisor that gives up attempts and sends others, a queue that
 // delivers and repeats any of them at any time, a full disk, drivers that fail or are slow, and a runner that is
 // killed. A second effect is only allowed if a person was told that there may be a first one.
+//
+// Promise: Failures: At most one attempt of a call performs unrepeatable work, across any order, kills, full disks
+// and resumes.
+// How: A node compares all attempts of the call before it acts and remembers them until a day after the run's
+// deadline; only a warned person can order a repeat.
+// Also: TestEarlierAttemptsDecideExecution, TestAnAbandonedAttemptDoesNotActBesideTheNext,
+// TestAResumeDoesNotRepeatWhatMayHaveBeenDone, TestAJobIsNotRepeatedByANodeThatWasAwayForDays
 func TestACallActsOnceForAnyOrderOfMessages(t *testing.T) {
 	testenv.CheckProperty(t, func(rt *rapid.T) {
 		steps := rapid.SliceOfN(rapid.SampledFrom([]string{

@@ -48,6 +48,11 @@ func (n *node) answeredIn(j *writ.Job, most time.Duration, want writ.Code) {
 	}
 }
 
+// Promise: Networks and containers: A log reader delays no other work, ends with its resource or run, and continues
+// after a restart of the node.
+// How: The node waits before it takes the lock of the resource.
+// Also: TestAJobThatWaitsForMoreOfALogEndsWithItsTimeOrWhatItWaitsFor, TestAWaitForALogContinuesAfterARestart,
+// TestOnlySomeJobsOfANodeWaitForLogs, TestALogReaderBlocksNoOtherCall
 func TestAJobThatWaitsForALogBlocksNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, looks := following(t)

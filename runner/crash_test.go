@@ -55,6 +55,8 @@ func (silent) Send(ctx context.Context, _ queue.Stream, _ []byte) error {
 	return context.Cause(ctx)
 }
 
+// Promise: Failures: A runner killed at any step has a definite state for each job after its restart.
+// How: Declarative operations continue; others end as `OUTCOME_UNKNOWN`.
 func TestAJobSurvivesTheDeathOfItsRunner(t *testing.T) {
 	steps := []string{afterStarted, afterActed, afterFinished, afterSent}
 	for _, tt := range []struct {

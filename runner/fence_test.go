@@ -106,6 +106,16 @@ func TestANodeThatIsGoneStopsWhatItHasBeforeItEnds(t *testing.T) {
 }
 
 // A restarted host starts no resources before it has learned of its removal.
+//
+// Promise: Failures: A node signed as lost never works again and stops all its resources when it learns of the loss;
+// volumes remain.
+// How: It asks with a nonce and obeys its supervisor's signature together with the person's statement; behind a
+// partition it stops within about a minute; until then two nodes may run the same resource, so turn the machine off
+// first.
+// Also: TestANodeThatIsGoneStopsWhatItHasBeforeItEnds, TestANodeThatWasKilledWhileItStoppedThingsGoesOn,
+// TestOnlyASignedLossStopsWhatANodeHas, TestANodeThatCannotAskLooksAfterWhatItHas,
+// TestAMachineOfALostNodeIsStoppedWhenTheNodeReturns, TestANodeThatWasFalselyLostStopsWhatItHas,
+// TestALostNodesMachineRunsOnOneNodeAfterItsReturn
 func TestANodeThatIsGoneStartsNothingAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFixture(t)

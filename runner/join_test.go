@@ -75,6 +75,8 @@ func TestANodeSaysTheSerialNumberOfItsMachineWhenItJoins(t *testing.T) {
 	}
 }
 
+// Promise: Admission of nodes: A joining node sends no secret to a wrong supervisor.
+// How: The supervisor proves its identity first, up to the pin in the token.
 func TestTheTokenIsUsedOnlyAfterTheSupervisorProvedItself(t *testing.T) {
 	token := func(s *fixture) string { return s.token() }
 	for name, tt := range map[string]struct {

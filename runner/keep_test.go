@@ -101,6 +101,12 @@ func (w *watchful) put(r *runner.Runner) {
 	r.Drivers = append([]sal.Driver{w}, r.Drivers[1:]...)
 }
 
+// Promise: Repair and usage: A node checks its resources at its start and every half minute, never during a job, and
+// reports unrepaired differences with the resource.
+// How: One service of the runner, a signed report, the latest counts.
+// Also: TestMaintenanceSkipsAResourceWithAJob, TestADriverThatHangsDuringAnInspectionBlocksNoOtherWork,
+// TestADriverThatHangsOrPanicsDuringAMeasurementBlocksNoOtherWork, TestADriverThatIgnoresItsEndHoldsOnlyItsResource,
+// TestDriftBecomesPartOfItsResource
 func TestANodeLooksAfterItsResources(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		broken := map[string][]sal.Drift{}
@@ -189,6 +195,12 @@ func TestRecordsOfNetworksStay(t *testing.T) {
 }
 
 // A repair is in every report until the supervisor acknowledges it.
+//
+// Promise: Repair and usage: A repair of a node is one event of its resource, despite lost or repeated reports and
+// restarts.
+// How: Each report contains it until acknowledged; the transaction of the event stores the last number; repeated
+// breaks create at most ten events an hour.
+// Also: TestARepairIsOneEventOfItsResource, TestRunRestartsEndedContainers, TestAResourceSaysWhatItsNodeMended
 func TestARepairIsReportedUntilItIsAcknowledged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var broken []sal.Drift
@@ -248,6 +260,12 @@ func TestARepairIsReportedUntilItIsAcknowledged(t *testing.T) {
 
 // The state of a resource is reported when it changes, in every report until the supervisor acknowledges it. It is
 // reported again after each operation, because the operation's answer may differ, and to a new supervisor.
+//
+// Promise: Repair and usage: The shown state and address of a resource are at most half a minute old; leftovers of a
+// failed delete stay visible.
+// How: A change is reported until acknowledged, to each new supervisor, and after each operation.
+// Also: TestStatesBeyondOneReportFollowInOthers, TestALostResourceIsReportedOnce,
+// TestHowAResourceStandsBecomesPartOfIt, TestALateDeleteOfANodeIsRecorded, TestFindingsOfANodeReachPeople
 func TestTheStatusOfAResourceIsReportedUntilItIsAcknowledged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &watchful{
@@ -334,6 +352,8 @@ func TestMaintenanceSkipsAResourceWithAJob(t *testing.T) {
 	})
 }
 
+// Promise: Repair and usage: A driver with an endless check delays only its resource.
+// How: Each check has five minutes, then the node names it.
 func TestADriverThatHangsDuringAnInspectionBlocksNoOtherWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		free := make(chan struct{})
@@ -405,6 +425,11 @@ func TestADriverThatHangsOrPanicsDuringAMeasurementBlocksNoOtherWork(t *testing.
 
 // The use of a resource is reported until the supervisor acknowledges it, even by the next incarnation, and never
 // decreases.
+//
+// Promise: Repair and usage: The use of a resource is counted once, with any lost or repeated report.
+// How: Hours only grow and are reported until acknowledged; the greater number counts.
+// Also: TestUseIsChargedFromTheFirstMomentToTheLast, TestUseIsChargedToTheHourInWhichItWas, TestSilenceIsNotDeath,
+// TestOnARealDiskAndNetwork, TestUsageIsAcknowledgedAfterItIsOnDisk
 func TestUsageIsReportedUntilItIsAcknowledged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &watchful{
@@ -449,6 +474,10 @@ func TestUsageIsReportedUntilItIsAcknowledged(t *testing.T) {
 }
 
 // Scans are half a minute apart. A resource that exists for a shorter time is charged for all of it.
+//
+// Promise: Commands and hosts: A resource is charged from its creation to its deletion, and each moment once.
+// How: A reading at its creation, at each check and before its deletion; sums equal the lines.
+// Also: TestUsageIsReportedUntilItIsAcknowledged, TestUsageIsAddedUpByProjectAndTenant
 func TestUseIsChargedFromTheFirstMomentToTheLast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &watchful{

@@ -11,6 +11,14 @@ import (
 	"writ/supervisor/nodes"
 )
 
+// Promise: Commands and hosts: `writ node show`, `disks` and `nics` show system, image, kernel, restarts, hardware,
+// disks and network cards of a node.
+// How: Read without privileges from kernel files; a signed message on each change and every 10 minutes; no decision
+// depends on it.
+// Also: TestAnUnreadableMachineBlocksNoOtherWork, TestReportedFactsOfAMachineAreStored,
+// TestRestartsOfAMachineAreCounted, TestARealRunnerReportsItsMachine, TestANodeShowsWhatItsMachineIs,
+// TestDisksAndNetworkCardsOfANodeAreListed, TestAMachineIsShownAsItsNodeSays,
+// TestAMachineIsReadFromTheFilesOfItsKernel
 func TestFactsOfAMachineAreReportedWhenTheyChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var now atomic.Pointer[writ.Host]

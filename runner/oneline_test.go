@@ -3,6 +3,9 @@ package runner
 import "testing"
 
 // Clients escape line breaks when they print a message.
+//
+// Promise: Machines and the overlay: A driver message is one line everywhere.
+// How: Line ends become `; ` before it is sent.
 func TestDriverMessageBecomesOneLine(t *testing.T) {
 	for text, want := range map[string]string{
 		"one":                      "one",

@@ -24,6 +24,13 @@ func (s *fixture) destroy(seq int, payload writ.Digest, change func(j *writ.Job)
 	})
 }
 
+// Promise: Signatures and rosters: Data is destroyed only under a person's signature, and only the data that the
+// signed text names.
+// How: The node fetches and verifies the signed text, which lists kinds and names or name prefixes.
+// Also: TestTargetsCoverOnlyTheirNames, TestARunDestroysOnlyWhatItsPayloadNames
+//
+// Promise: Load and attackers: Use of a stolen supervisor key appears in the log of the attacked node.
+// How: The node refuses operations without a person's signature and logs a warning with the code.
 func TestOnlyASignatureDestroys(t *testing.T) {
 	for name, tt := range map[string]struct {
 		submit func(s *fixture) writ.Digest
@@ -328,6 +335,10 @@ func TestANodeAPIThatHangsHoldsNothingUp(t *testing.T) {
 }
 
 // The reason why a job waits is in each beat, for people who ask why the call waits.
+//
+// Promise: Operation: A call that waits because its node cannot reach the node API shows the reason and its start
+// time.
+// How: The beats of the node contain the reason of each waiting job.
 func TestAJobThatCannotGetItsSignedScriptSaysSo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFixture(t)

@@ -23,6 +23,11 @@ import (
 	"writ/sal"
 )
 
+// Promise: Failures: A job acts once for any number of deliveries.
+// How: The runner keeps it until its result is on disk and answers repeats from its journal; unrepeatable work is
+// recorded on disk before the node acts.
+// Also: TestARepeatableJobIsRecordedWhenItIsDone, TestEvictedRunsAreReadFromTheJournal,
+// TestARunThatIsBeingWrittenIsNotEvicted
 func TestAJobActsOnceHoweverOftenItIsDelivered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newFixture(t).fresh(nil)
@@ -97,6 +102,8 @@ func TestEachAttemptIsItsOwnPermission(t *testing.T) {
 	})
 }
 
+// Promise: Submissions: An unauthentic text has no effect on a node.
+// How: The node checks signature, addressee, epoch and times before any write.
 func TestUnauthenticMessagesHaveNoEffect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newFixture(t).fresh(nil)
@@ -183,6 +190,8 @@ func TestDroppedMessagesLogFewLines(t *testing.T) {
 	})
 }
 
+// Promise: Nodes and Redis: Nodes refuse jobs of an earlier supervisor.
+// How: Jobs carry an epoch; nodes store the highest epoch on disk.
 func TestALowerEpochIsRefusedAlsoAfterARestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newFixture(t).fresh(nil)

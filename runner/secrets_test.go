@@ -163,6 +163,8 @@ func searchSpans(t *testing.T, spans []tracing.Span, want int) {
 	}
 }
 
+// Promise: Secrets: A node uses the correct secret or fails the job.
+// How: The decrypted secret must match the name in the job.
 func TestASecretThatIsNotTheRightOneStopsTheJob(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newFixture(t).fresh(nil)

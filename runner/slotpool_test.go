@@ -52,6 +52,13 @@ func wide(s *fixture) *node {
 	})
 }
 
+// Promise: Limits and shares: Hanging downloads occupy no slot of a node, and hanging calls of one project leave
+// slots for other projects.
+// How: Transfers have their own slots; slots are shared by project, time and weight, and one project gets three
+// quarters of the free slots.
+// Also: TestJobsThatTakeLongLeaveSlotsToOtherProjects, TestSlotsAreSharedByTimeAndWeight,
+// TestAbsentCallsLeaveCapacityToOtherProjects, TestSpareCapacityGoesToProjectsWithTheLeast,
+// TestAProjectGetsMoreByItsWeight
 func TestFetchesThatHangHoldNoSlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := wide(newFixture(t))

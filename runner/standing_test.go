@@ -144,6 +144,13 @@ func TestAnEnvelopeOfAnotherKindDecidesNoMembership(t *testing.T) {
 }
 
 // An epoch is obeyed forever, so an impossible one must not block a node, whoever signed it.
+//
+// Promise: Admission of nodes: A network attacker cannot change the join answer of a node, and the node verifies the
+// whole answer before it stores any part.
+// How: The supervisor signs the welcome with both nonces, the node's key and the digest of the newest roster; an
+// epoch more than a year ahead is refused.
+// Also: TestAnEpochThatCannotBeIsNotFollowed, TestAWelcomeCannotBeChangedInTransit,
+// TestAWelcomeThatCannotBeIsRefused, TestANodeJoinsWithTheNewestRosterOnly
 func TestAnEpochThatCannotBeDoesNotMakeANodeDeaf(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFixture(t)

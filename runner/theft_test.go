@@ -182,6 +182,12 @@ func (v *victim) state() map[string]sal.Observation {
 
 // The supervisor's key alone changes nothing on a node: neither data nor its owners, whatever the operation and
 // whatever payload a thief can get.
+//
+// Promise: Signatures and rosters: With a stolen supervisor key alone, a node performs only read operations.
+// How: Every operation declares its effect on data; the node verifies the payload of the other operations once per
+// run; SECURITY.md describes transfer grants.
+// Also: TestAPayloadIsFetchedOnceForARun, TestEveryOperationDeclaresItsEffectOnData,
+// TestDeclaredDataMatchesTheOperation
 func TestTheSupervisorsKeyAloneChangesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := newVictim(t)

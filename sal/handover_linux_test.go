@@ -59,6 +59,12 @@ func quiet(string) {}
 
 // After any sequence of interruptions, the disk belongs to no user except the one who can reach it, and it can be
 // reclaimed.
+//
+// Promise: Speed and storage: A disk belongs to a user only while a record has that user and the disk's directory
+// leads to it, also after an interruption at any step.
+// How: The directory gains the entry first and loses it last; files return before the record has another user.
+// Also: TestDiskOfAContainerStaysUnchanged, TestDiskWithAHardLinkIsReclaimed, TestDiskOwnerIsAlwaysRecorded,
+// TestHardLinkedDiskAllowsDelete, TestUsersComeAndGoWithTheNextStart, TestUsersOfEnginesComeAndGoWithTheNextStart
 func TestInterruptedHandoverIsReclaimed(t *testing.T) {
 	hand := func(dir string, user uint32, readOnly bool) func(step func(string)) error {
 		return func(step func(string)) error { return sal.HandDisk(dir, user, readOnly, step) }

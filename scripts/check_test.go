@@ -291,6 +291,9 @@ func sortedLike(codes []string) []string {
 	return slices.Compact(codes)
 }
 
+// Promise: Plans, scripts and manuals: Every diagnostic has a wrong example that triggers it and a correct one
+// without diagnostics.
+// How: The test checks the table of `writ explain`.
 func TestEveryCodeIsExplained(t *testing.T) {
 	seen := make(map[string]bool)
 	for _, info := range diagnostic.Codes {

@@ -45,6 +45,9 @@ var costly = map[string]string{
 }
 
 // TestCheckTimeIsLimited measures the CPU time of the thread that checks, compiles and formats.
+//
+// Promise: Evaluation and resumes: No source occupies the process that checks it for long.
+// How: Limits apply before the parser; the check computes lines and suggestions only for shown diagnostics.
 func TestCheckTimeIsLimited(t *testing.T) {
 	// The slowest takes 0.5 s, and three times that with the race detector; before the fix up to 8 s.
 	const most = 3 * time.Second

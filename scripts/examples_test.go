@@ -13,6 +13,8 @@ import (
 	"writ/scripts/check"
 )
 
+// Promise: Plans, scripts and manuals: Every example passes its check and runs.
+// How: The test keeps the journal in memory.
 func TestExamplesPassTheirCheckAndRun(t *testing.T) {
 	for file, want := range map[string]struct {
 		operations []string

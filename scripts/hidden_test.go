@@ -10,6 +10,11 @@ import (
 	"writ/scripts/check"
 )
 
+// Promise: Terminals and output: `writ check` warns of invisible, direction-changing and look-alike characters, and
+// every output escapes them and control characters.
+// How: The check reads each source with comments and texts; JSON and YAML keep the value.
+// Also: TestCleanTakesControlFromStrangers, TestOutputHasNoUnsafeCharacters, TestHiddenCharactersAreFound,
+// TestDisguisedWordsAreFound
 func TestMisleadingTextIsReported(t *testing.T) {
 	const head = "run := import(\"run\")\n"
 	for name, tt := range map[string]struct {

@@ -146,6 +146,14 @@ func TestLintsLookIntoModules(t *testing.T) {
 }
 
 // The engine behaves as the lints claim.
+//
+// Promise: Plans, scripts and manuals: A script that reads a result between two calls whose resources must share a
+// node gets a warning and fails in its test.
+// How: The checker follows handles through statements, loops and lists; a test has two nodes; the datacenter's error
+// names the line of the read.
+// Also: TestLintsAreSilentBesideErrors, TestLintsFindLikelyMistakes, TestLintsLookIntoModules,
+// TestCallHasThePositionOfTheLastRead, TestAReadThatSplitsAGroupIsNamed, TestScripts/test,
+// TestEveryWaitAndFailureHasItsSentence
 func TestLintedTrapsAreReal(t *testing.T) {
 	for text, want := range map[string]any{
 		"fs := []; for i := 0; i < 2; i++ { fs = append(fs, func() { return i }) }; v := fs[0]()":                          int64(2),

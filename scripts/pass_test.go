@@ -298,6 +298,8 @@ func TestNewRulesDoNotBreakJournaledCalls(t *testing.T) {
 	}
 }
 
+// Promise: Submissions: A script performs only the operations that its signed header allows.
+// How: Operations outside of `allow` are refused.
 func TestUnsignedCallsAreRejected(t *testing.T) {
 	p := compile(t, bundleOf(imports+`volume.get("a"); volume.delete("a")`))
 	for _, tt := range []struct {

@@ -44,6 +44,8 @@ func agree(t rapid.TB, text string, plan scripts.Plan, o scripts.Outcome, calls 
 	}
 }
 
+// Promise: Plans, scripts and manuals: The plan of every example equals its run.
+// How: One function creates both.
 func TestPlanOfAnExampleIsItsRun(t *testing.T) {
 	planned := make(map[string]bool)
 	for _, test := range []struct {
@@ -107,6 +109,11 @@ func TestPlanOfAnExampleIsItsRun(t *testing.T) {
 }
 
 // A run makes its planned calls for all results.
+//
+// Promise: Plans, scripts and manuals: A plan shows only known values: for any results, a run performs the planned
+// calls up to the plan's horizon.
+// How: Every operator, builtin and module checks for unknown values; a decision by an unknown value ends the plan.
+// Also: TestUnknownIsNeverUsedAsAValue
 func TestRunsFollowTheirPlan(t *testing.T) {
 	for number := range uint64(200) {
 		chance := rand.New(rand.NewPCG(number, 1))

@@ -28,6 +28,9 @@ var oneScript = flag.Int("script", -1, "replay only the random script of this nu
 
 // TestReplayFromEveryPrefixIsEqual runs random scripts with results in random order, then replays each from every
 // prefix of its journal. The calls and everything else must be the same.
+//
+// Promise: Evaluation and resumes: Replaying a run from any point of its journal gives the same calls.
+// How: A pass is a pure function of bundle, inputs and journal.
 func TestReplayFromEveryPrefixIsEqual(t *testing.T) {
 	if *oneScript >= 0 {
 		replay(t, *oneScript)

@@ -11,6 +11,10 @@ import (
 	"writ/scripts/check"
 )
 
+// Promise: Plans, scripts and manuals: A person sees the objects that a script would destroy before signing it, or
+// must name them.
+// How: The plan lists its calls, or the signed text contains the names.
+// Also: TestScripts/refused
 func TestCheckReportsDestroyedResources(t *testing.T) {
 	for name, tt := range map[string]struct {
 		script string

@@ -177,6 +177,12 @@ func (s *sim) wantRefused(signed []byte, want writ.Code) []byte {
 	return e.Proof
 }
 
+// Promise: Signatures and rosters: A supervisor signs one outcome per text: a repeat gets the same proof, a refused
+// text stays refused, and only the author of a text gets its proof.
+// How: The deciding transaction stores the answer until a day after the text expires; without space for a refusal the
+// answer is `RATE_LIMITED`, without proof.
+// Also: TestASubmissionThatWasRefusedStaysRefused, TestAFloodOfRefusalsMakesNoStatementAcceptable,
+// TestOnlyItsAuthorsTextIsRefusedWithAProof, TestAnAcceptedSubmissionIsNeverRefused
 func TestTheOutcomeOfAStatementIsSignedOnce(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		statement := s.change("db-password", 1, canary)

@@ -76,6 +76,14 @@ func (s *sim) inForce(change func(r *identity.Roster)) {
 
 // A batch admits nodes whose machines report the numbers that were signed: each number one node, and no more nodes than were signed, also after a
 // restart. A node that waits is admitted when it asks again.
+//
+// Promise: Admission of nodes: A signed list of serial numbers admits the first machine per number, within the signed
+// time and count, and never a rejected machine.
+// How: The admitting transaction verifies the signed text again and records the number; nodes keep the number that
+// they joined with.
+// Also: TestOfTwoMachinesWithOneSerialNumberOneIsAdmitted, TestABatchEnds, TestABatchOverrulesNoDecision,
+// TestANodeKeepsTheSerialNumberThatItJoinedWith, TestNodesOfABatchJoinWithoutACommandForEach,
+// TestANodeSaysTheSerialNumberOfItsMachineWhenItJoins, TestAMachineStartsFromAnImageAsANode
 func TestABatchAdmitsTheMachinesThatItsSignerListed(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		early := s.machine("early", "SN-0002")
@@ -284,6 +292,11 @@ func (n *testNode) claimAt(address string) nodes.Welcome {
 }
 
 // A stranger who guesses serial numbers has few guesses an hour from each network, and keeps no other machine out.
+//
+// Promise: Admission of nodes: An address can guess at most 50 serial numbers and then one a minute, and the list of
+// batches reveals no open number.
+// How: The list contains numbers that were used or that two machines report.
+// Also: TestABatchAdmitsTheMachinesThatItsSignerListed
 func TestGuessesOfSerialNumbersAreFew(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		var serials []string

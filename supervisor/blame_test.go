@@ -8,6 +8,10 @@ import (
 
 // A run that ends because of a call which needed a failed one has the code and the number of the failed one, which say what to do. Its position is where
 // the script could not go on. A call keeps its own code, which the script may read.
+//
+// Promise: Failures: A run that ends because of a dependent call names the call that failed first, with its code.
+// How: The supervisor follows the calls to the first failure before it signs the summary; the summary, lists,
+// webhooks and the page of failures agree.
 func TestARunIsFailedByTheCallThatFailedByItself(t *testing.T) {
 	const head = `volume := import("volume")
 machine := import("machine")

@@ -89,6 +89,15 @@ func reportOf(macs ...string) link.BootReport {
 
 // Only who has a token of this datacenter for boot servers reports machines, and each report counts once: strangers, nodes, boot servers of other
 // datacenters and who has recorded an earlier report change nothing.
+//
+// Promise: Machines from an image: Operators see starting machines everywhere; rows come only from a boot server with
+// an admin's token, and a replayed report has no effect.
+// How: Each report has the whole list, proved over a nonce of the supervisor; no decision depends on it.
+// Also: TestReportedMachinesAreBoundedAndCanBeShown, TestAnAddressThatInventsMachinesHidesNoOthers,
+// TestARevokedBootServerAddsNothingThatIsOnItsWay, TestOneListOfABootServerIsReadAtATime,
+// TestTheListOfABootServerIsBoundedAndReadLast, TestABootServerTellsOnlyTheSupervisorOfItsToken,
+// TestThePageOfStartsShowsWhatBootServersSay, TestThePageOfStartsIsLive, TestMachinesThatStartAreListedToTheirEnd,
+// TestOperatorsSeeFromAnywhereWhichMachinesStart
 func TestOnlyABootServerOfTheDatacenterReportsMachines(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		token, other := s.bootToken(time.Hour), s.bootToken(2*time.Minute)

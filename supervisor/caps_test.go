@@ -8,6 +8,9 @@ import (
 	"writ/internal/test/testenv"
 )
 
+// Promise: Limits and shares: A project has a limit of open runs; further runs are refused with the numbers before
+// any record is written, and wait at their coordinator.
+// How: Open runs are counted from the journal at the start and updated with each run that opens or ends.
 func TestAProjectHasNoMoreOpenRunsThanItMay(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		s.halt()
@@ -64,6 +67,10 @@ func TestAResumedRunCountsAsOpenAgain(t *testing.T) {
 }
 
 // The script's own fan-out is more than the cap: whoever is in may go on, or runs would wait for each other for ever.
+//
+// Promise: Limits and shares: A project with too many open calls gets no new run, while its open runs continue with
+// any number of calls.
+// How: Open calls are counted as open runs are.
 func TestAProjectWithTooManyOpenCallsGetsNoNewRunAndEveryOpenOneGoesOn(t *testing.T) {
 	const fanOut = `
 volume := import("volume")

@@ -8,6 +8,8 @@ import (
 	"writ/scripts/check"
 )
 
+// Promise: Speed and storage: A known valid script is not checked again, and an invalid script never counts as valid.
+// How: The newest 64 valid scripts are cached by the digest of their texts.
 func TestOnlyGoodScriptsAreRemembered(t *testing.T) {
 	c := newChecks()
 	s := &Supervisor{checks: c}

@@ -28,6 +28,11 @@ func (c *clock) set(ahead time.Duration) {
 // since returns how long ago it was set.
 func (c *clock) since() time.Duration { return time.Duration(time.Now().UnixNano() - c.at.Load()) }
 
+// Promise: Recovery: Setting a clock ends no call early, delays no call and marks no node as silent.
+// How: Both sides measure silence and call time by monotonic clocks; a call with an implausible next check is checked
+// at once.
+// Also: TestAClockThatIsSetBackDelaysNoRun, TestClocksThatAreSetMakeNoNodeSilent,
+// TestADriverHasItsTimeEvenIfTheClockOfItsNodeIsSet, TestACancelledRunEndsEvenIfTheClockIsSetBack
 func TestAClockThatIsSetForwardEndsNothingEarly(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		s.join("n1", slowly(2*time.Minute))
@@ -125,6 +130,8 @@ func TestClocksThatAreSetMakeNoNodeSilent(t *testing.T) {
 	})
 }
 
+// Promise: Recovery: A node whose clock is off by more than 30 s gets no new work and reports the reason.
+// How: Beats carry the clock.
 func TestANodeWhoseClockIsOffGetsNoNewWorkAndSaysSo(t *testing.T) {
 	for ahead, says := range map[time.Duration][]string{
 		31 * time.Second: {"31s", "ahead"}, -31 * time.Second: {"31s", "behind"}, 48 * time.Hour: {"48h0m0s", "ahead"},
@@ -149,6 +156,10 @@ func TestANodeWhoseClockIsOffGetsNoNewWorkAndSaysSo(t *testing.T) {
 	}
 }
 
+// Promise: Recovery: A job expires by the clock of its node, and a clock that runs years ahead makes a node forget no
+// needed record.
+// How: Start-by and end-by are in the envelope; a node deletes records by the newest end-by that it received.
+// Also: TestPruneForgetsNothingBecauseTheClockIsAhead
 func TestAJobExpiresByTheClockOfItsNode(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s, q := tapped(t)

@@ -29,6 +29,8 @@ func (s *sim) shown(id writ.NodeID) (last writ.Node) {
 	return last
 }
 
+// Promise: Nodes and Redis: 100,000 bad messages of a node produce fewer than 100 log lines.
+// How: The supervisor logs each kind of fault once per node and then counts.
 func TestABadMessageIsLoggedOnceAndThenCounted(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n := s.join("n1")
@@ -218,6 +220,10 @@ func TestOnlyANodeSaysWhatItsRunnerIs(t *testing.T) {
 
 // With the scripts of older runners a node can stop the queue, so a node does not get them by saying that it has such a runner, nor does somebody
 // else by asking for it.
+//
+// Promise: Nodes and Redis: An older runner gets a Redis account only with the flag `--older-runners`.
+// How: The older scripts are loaded only with the flag; the node signs its version in the account request.
+// Also: TestAnOlderRunnerGoesOnUntilItIsReplaced, TestOnlyANodeSaysWhatItsRunnerIs
 func TestANodeThatSaysItIsOlderGetsNoAccount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		keeper := &memoryAccounts{}
@@ -246,6 +252,11 @@ func TestANodeThatSaysItIsOlderGetsNoAccount(t *testing.T) {
 
 // Results of runs that there are not, beats and reports without a pause cost the datacenter work and nobody gets anything from them. A node that sends
 // more of them than one can have whose supervisor was away, or was restored, is kept off the queue. Another node may send as many as that.
+//
+// Promise: Load and attackers: A node that sends too much is denied the queue: per minute 20,000 results of unknown
+// jobs, or 15,000 excess beats or 1,000 excess reports.
+// How: Each node has a count; such results cost one journal read per hundred runs and no step.
+// Also: TestUnknownRunsGetNoStep
 func TestANodeThatSendsWhatCountsForNothingIsBlocked(t *testing.T) {
 	for name, test := range map[string]struct {
 		kind        envelope.Kind

@@ -13,6 +13,10 @@ import (
 
 // A second machine with the data directory of a node is noticed, however it is numbered, and neither of the two gets work. What was said before,
 // and a machine that starts again, are no copies.
+//
+// Promise: Machines from an image: A second machine with a copy of a node's disk is detected within seconds while
+// both run, and neither gets work then.
+// How: Starts have rising numbers, and machines an id of the kernel's start; contradicting beats block the node.
 func TestAMachineWithACopyOfANodesDiskIsNoticed(t *testing.T) {
 	for name, other := range map[string]struct {
 		change func(b *writ.Beat)

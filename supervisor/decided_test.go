@@ -29,6 +29,12 @@ func (s *sim) decideFor(subject, decision, reason string) {
 }
 
 // Who decided what about a node, when and why, is kept and told with it.
+//
+// Promise: Operation: A decision about a node or run is stored with person, time and reason, and logged by the
+// supervisor.
+// How: It is part of an authenticated record; the last five are kept.
+// Also: TestTheReasonOfADecisionIsKeptWithItsRun, TestTheReasonOfEachDecisionIsLogged, TestScripts/refused,
+// TestAFailedRunIsResumed, TestNodeShowsItsDecisions
 func TestTheReasonOfADecisionIsKeptWithItsNode(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n := s.join("n1")

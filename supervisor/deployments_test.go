@@ -10,6 +10,10 @@ import (
 )
 
 // TestNamesOfDeploymentsAreBounded gives a project as many deployments as it may have. Runs of these go on, and another name is refused.
+//
+// Promise: Limits and shares: A project has at most 10,000 deployment names in a datacenter; further names are
+// refused with `QUOTA_EXCEEDED`.
+// How: Revisions are kept forever, so an old payload stays refused.
 func TestNamesOfDeploymentsAreBounded(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		s.join("n1")

@@ -129,6 +129,9 @@ func tapped(t *testing.T) (*sim, *tap) {
 	return s, q
 }
 
+// Promise: Recovery: A result that the queue lost is sent again unchanged.
+// How: The node's journal stores it; a job without a worker is delivered again.
+// Also: TestABeatThatDoesNotNameAJobAnyMoreHasItDeliveredAgain
 func TestAResultThatTheQueueLostIsAskedForAgain(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := newSim(t)
@@ -180,6 +183,8 @@ func TestABeatThatDoesNotNameAJobAnyMoreHasItDeliveredAgain(t *testing.T) {
 	})
 }
 
+// Promise: Recovery: Jobs are not redelivered while they wait in a queue.
+// How: The supervisor lists the queue; a delivery has its start-by.
 func TestAThousandJobsThatWaitInTheQueueAreDeliveredOnce(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n := s.join("n1", slowly(10*time.Second), func(n *testNode) { n.slots = 500 }) // twice as many are out
@@ -205,6 +210,8 @@ func TestAThousandJobsThatWaitInTheQueueAreDeliveredOnce(t *testing.T) {
 	})
 }
 
+// Promise: Recovery: A queue that is down for 90 s causes no lost node.
+// How: Silence counts only while the supervisor's own mark makes the round trip.
 func TestAQueueThatIsAwayForNinetySecondsLosesNoNode(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n := s.realNode("n1")
@@ -220,6 +227,9 @@ func TestAQueueThatIsAwayForNinetySecondsLosesNoNode(t *testing.T) {
 }
 
 // TestJobsThatWaitBehindLongOnesDoNotPileUp has a node whose slots are taken for hours by jobs of the same run.
+//
+// Promise: Recovery: Jobs that wait behind long jobs are in Redis once and are resent at most every 15 min.
+// How: The next delivery withdraws the stale one; it may wait longer while the slots of the node are occupied.
 func TestJobsThatWaitBehindLongOnesDoNotPileUp(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s, q := tapped(t)
@@ -282,6 +292,11 @@ func (d hourly) Do(ctx context.Context, r sal.Request) (sal.Outcome, error) {
 }
 
 // TestANodeThatIsBackStopsWhatWasGivenUp lets the script go on after it was told that the node is lost.
+//
+// Promise: Recovery: A lost node that returns stops the abandoned calls within 10 s, even if the script has
+// continued.
+// How: The supervisor sends the cancel when the node names the job, and again after a loss of Redis or a restart of
+// the runner.
 func TestANodeThatIsBackStopsWhatWasGivenUp(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
@@ -344,6 +359,9 @@ func (s *sim) events() []writ.Event {
 	return events
 }
 
+// Promise: Recovery: A supervisor or journal that freezes for minutes loses no node and ends no call.
+// How: Silence and call time count only while the collector receives; a late check counts as 2 s.
+// Also: TestAJournalThatHangsLosesNoNode, TestALateLookIsNoSilence, TestAPausedSupervisorDeclaresNoNodeLost
 func TestASupervisorThatStandsStillLosesNoNode(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s, q := tapped(t)
@@ -387,6 +405,9 @@ func TestAJournalThatHangsLosesNoNode(t *testing.T) {
 }
 
 // TestAnUnsentCallDoesNotExpire keeps the queue away for longer than a call may be out.
+//
+// Promise: Recovery: A job that cannot be sent while the queue is down expires only with its run.
+// How: Silence and call time count only while the collector receives.
 func TestAnUnsentCallDoesNotExpire(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n := s.realNode("n1")
@@ -407,6 +428,8 @@ func TestAnUnsentCallDoesNotExpire(t *testing.T) {
 	})
 }
 
+// Promise: Recovery: Nodes ignore late jobs of an earlier supervisor.
+// How: Nodes receive the epoch before the first job.
 func TestAJobOfAnEarlierSupervisorThatComesLateIsNotDone(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s, q := tapped(t)
@@ -437,6 +460,8 @@ func TestAJobOfAnEarlierSupervisorThatComesLateIsNotDone(t *testing.T) {
 	})
 }
 
+// Promise: Recovery: A job that arrives after its cancel is not executed.
+// How: Nodes remember cancelled runs.
 func TestACancelThatOvertakesItsJobKeepsItFromBeingDone(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s, q := tapped(t)
@@ -476,6 +501,8 @@ func (d *stuckDriver) Do(ctx context.Context, r sal.Request) (sal.Outcome, error
 	return sal.Outcome{Change: change, Values: answerOf(r)}, err
 }
 
+// Promise: Recovery: A driver that outlives its run delays only the next job on its resource.
+// How: The lock of a resource ends with the driver; waiting jobs use up no attempts.
 func TestTheNextJobWaitsForADriverThatOutlivesItsRun(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		const stuckFor = 20 * time.Minute // longer than all attempts of the next call take, if they count
@@ -525,6 +552,9 @@ func (s *sim) backup() (restore func()) {
 	}
 }
 
+// Promise: Recovery: A journal restored from a backup repeats no work: nodes answer jobs sent after the backup, and
+// the same submission is the same run.
+// How: The epoch is at least the clock; uids derive from calls; a node's answer names its delivery.
 func TestAJournalRestoredFromBackupRepeatsNothing(t *testing.T) {
 	const script = `
 image := import("image")

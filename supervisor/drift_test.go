@@ -13,6 +13,12 @@ import (
 )
 
 // What a node does not have any more, or not as it was asked for, is no match for what a script wants, whatever the journal has on record.
+//
+// Promise: Plans, scripts and manuals: A plan never shows a missing or changed resource as unchanged.
+// How: The plan reads state and drift of the record; drivers inspect the resource; a guest that shut down stays off
+// until `machine.start`.
+// Also: TestVolumeWithoutContentIsMadeAgain, TestSnapshotsOutliveTheirVolumeContent, TestChangedImageIsFetchedAgain,
+// TestFindingsOfANodeReachPeople
 func TestAPreviewKnowsWhatIsGoneOrDiffers(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n := s.join("n1")

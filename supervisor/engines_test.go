@@ -11,6 +11,8 @@ import (
 	"writ/supervisor/journal"
 )
 
+// Promise: Evaluation and resumes: A supervisor refuses to start if it lacks the engine of an open run.
+// How: The error names the runs and the next step.
 func TestASupervisorDoesNotStartWithRunsOfAnEngineThatItDoesNotHave(t *testing.T) {
 	s := newSim(t)
 	var open []writ.RunID

@@ -58,6 +58,11 @@ func (s *sim) endedCalls(id writ.RunID) (n int) {
 	return n
 }
 
+// Promise: Limits and shares: A project with little work on a node does not wait for all earlier calls of another
+// project.
+// How: A free slot serves the project with the fewest active calls; a node has at most two deliveries per slot.
+// Also: TestManyProjectsShareSmallCapacity, TestCapacityIsSharedBetweenProjects,
+// TestNoMoreThanTwoDeliveriesPerSlotAreOut
 func TestAProjectWithLittleWorkDoesNotWaitForOneWithMuch(t *testing.T) {
 	inProjects(t, 1, func(t *testing.T, s *sim, projects []identity.Project) {
 		s.join("n1", slowly(10*time.Second), func(n *testNode) { n.slots = 2 })
@@ -156,6 +161,12 @@ func TestAbsentCallsLeaveCapacityToOtherProjects(t *testing.T) {
 
 // What the scripts of one project log is written to two stores and told to everybody who follows: it has a bound for each project. A run waits
 // until its project may log what it adds, and if that takes long its log says what is missing.
+//
+// Promise: Load and attackers: The scripts of one project log at most 1 MiB a second in a datacenter, with a burst of
+// half of that.
+// How: A run waits for its lines for 6 s at most, then the log counts the missing lines; each line counts 1 KiB
+// extra.
+// Also: TestShortLinesHaveABoundToo
 func TestNoProjectLogsWithoutBound(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		const script = `

@@ -161,6 +161,13 @@ func TestANodeThatWasFalselyLostStopsWhatItHas(t *testing.T) {
 }
 
 // Calls that may have begun on the lost node are done by another one, together with what they need, and only once a person has signed.
+//
+// Promise: Failures: With `on_loss: "replace"`, another node repeats a possibly started call only after a person
+// signed the loss, never by a timeout.
+// How: The transaction of the signature records the calls that the lost node must not continue; a call that needs a
+// volume of the lost node ends as `NODE_LOST`.
+// Also: TestACallIsReplacedOnlyWithAllThatItNeeds, TestALossThatIsSignedOutlivesTheSupervisor,
+// TestDiagnosticsHaveCodeAndPosition
 func TestACallThatMayHaveBegunIsReplacedAfterASignedLoss(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n1 := s.realNode("n1")

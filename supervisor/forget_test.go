@@ -71,6 +71,8 @@ func forgetsAndKeeps(t *testing.T, s *sim) {
 	s.wantEffects(2 + 2) // each asked for the volume once, and the one in between for two things
 }
 
+// Promise: Limits and shares: A clock set far ahead causes no deletion in a journal, so no submission runs twice.
+// How: The signing time of the newest submission decides.
 func TestAClockThatIsFarAheadForgetsNothing(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		s.join("n1")

@@ -58,6 +58,13 @@ func (s *sim) wantHeld(id writ.RunID, words ...string) {
 }
 
 // From the answer to a hold on no job is sent of what it is about, and the datacenter takes submissions. The release lets all of them go on.
+//
+// Promise: Recovery: Held work does not start: from the answer to a hold on, no job of the held work is sent, while
+// running work, results and submissions continue.
+// How: One function creates jobs and checks holds first; waiting calls keep no claim and reserve no capacity; a
+// release wakes all runs.
+// Also: TestAHoldStopsItsPartOfTheWork, TestAHoldStopsFurtherAttempts, TestAHeldDeploymentKeepsWhatItHas,
+// TestCallsWaitForThoseOnHoldThatTheyGoWith, TestSimulation
 func TestAHoldLetsNothingStart(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n := s.join("n1", slowly(20*time.Second))
@@ -89,6 +96,10 @@ func TestAHoldLetsNothingStart(t *testing.T) {
 }
 
 // The next supervisor holds what the one before held; what had been sent and got lost is not begun either, and does not run out of time.
+//
+// Promise: Recovery: A hold survives its supervisor, and a held run expires at its deadline.
+// How: The journal stores all decisions in one authenticated row.
+// Also: TestARunOnHoldEndsAsAnyOther, TestHoldsAreKept
 func TestAHoldOutlivesItsSupervisor(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n := s.join("n1", slowly(30*time.Second), func(n *testNode) { n.slots = 1 })
@@ -184,6 +195,9 @@ func TestAHoldStopsItsPartOfTheWork(t *testing.T) {
 }
 
 // A part that is released goes on while the rest stays on hold, until somebody holds the whole again.
+//
+// Promise: Recovery: A datacenter on hold can be released in parts.
+// How: A release excludes a part from the earlier, wider holds.
 func TestADatacenterIsLetGoPieceByPiece(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		s.join("n1")
@@ -213,6 +227,10 @@ func TestADatacenterIsLetGoPieceByPiece(t *testing.T) {
 }
 
 // Who keeps decisions back, or hands them in again or in another order, changes nothing.
+//
+// Promise: Signatures and rosters: A delayed or reordered hold or release has no effect.
+// How: It names the newest decision about the same or the enclosing work, as its signer saw it.
+// Also: TestAHostileCoordinatorRedirectsNoDecision/later
 func TestAHoldOrReleaseThatWasKeptBackDoesNothing(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		refused := func(what string, kept []byte) {
@@ -280,6 +298,11 @@ func TestAHeldDeploymentKeepsWhatItHas(t *testing.T) {
 }
 
 // The people of a project hold and release their own work, and not what an operator of the datacenter holds.
+//
+// Promise: Signatures and rosters: Members of a project can neither release the hold of a datacenter operator nor
+// prevent operators from holding.
+// How: A hold records whether an operator of all projects signed it; decisions about a part do not change the
+// revision of the whole.
 func TestAProjectReleasesNothingThatAnOperatorHolds(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := found(t)
@@ -341,6 +364,11 @@ func TestAProjectReleasesNothingThatAnOperatorHolds(t *testing.T) {
 }
 
 // A supervisor that is started held sends nothing of what is open, whatever the journal says of it, until people release it piece by piece.
+//
+// Promise: Recovery: A supervisor started with `--held`, or with a journal that lost a hold, sends no job of open
+// runs.
+// How: A mark beside the supervisor's key has the number of the newest decision.
+// Also: TestAJournalThatForgotAHoldStartsHeld
 func TestASupervisorStartsHeld(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n := s.join("n1", slowly(time.Hour), func(n *testNode) { n.slots = 1 })

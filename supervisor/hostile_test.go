@@ -127,6 +127,12 @@ volume.create("b", {size_gib: 1})
 run.output({a: "as it was signed"})
 `
 
+// Promise: Failures: A hostile database cannot make a supervisor evaluate, sign or hand out an unsigned script, or
+// alter the life of a run.
+// How: The supervisor compares stored data with the run's digest and signed header, verifies it against the roster of
+// that time, and checks rights before it sends.
+// Also: TestASubmissionThatIsGoneFromTheJournalEndsItsRun, TestARevocationHoldsAlthoughTheDatabaseHidesTheRun,
+// TestTheDatabaseDoesNotSayThatTheTimeOfARunIsOver
 func TestAScriptThatWasSwappedInTheJournalIsNeitherEvaluatedNorGivenToNodes(t *testing.T) {
 	for name, swap := range map[string]func(s *sim, p *identity.Payload, signed []byte) []byte{
 		"another text under the old signature": func(s *sim, p *identity.Payload, signed []byte) []byte {

@@ -18,6 +18,11 @@ func (s *sim) label(node writ.NodeID, change identity.LabelChange) (link.Stateme
 	return s.Decide(s.t.Context(), s.sign(statement))
 }
 
+// Promise: Secrets: A signed label of a node directs placement, also after restarts, until it is removed; a node
+// cannot label itself.
+// How: A statement names the changed labels; the journal stores labels; a beat has no field for them.
+// Also: TestALabelWithoutAValueIsALabel, TestLinkedCallsAskForOneNode, TestANodeHasNoMoreLabelsThanAScriptCanAskFor,
+// TestSchedulersOfNodesCanLabelThem, TestStatementWithoutDecisionIsRejected
 func TestALabelSaysWhereSomethingGoesUntilItIsTakenAway(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		s.join("n1")

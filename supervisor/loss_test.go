@@ -22,6 +22,14 @@ func (s *sim) workingNode(name string) *realNode {
 }
 
 // What has its node and was never sent there has not begun: when the node is lost, another one does it.
+//
+// Promise: Failures: A call that a lost node never received moves to another node; a call that it may have started
+// does not.
+// How: The supervisor withdraws the jobs of a lost node from its queue and moves only calls whose every delivery it
+// withdrew.
+// Also: TestAnUndeliveredCallOfALostNodeMoves, TestAQueueThatCannotTakeBackIsAskedAgain,
+// TestADeliveredCallOfALostNodeDoesNotMove, TestACallThatNamesALostNodeWaitsForIt,
+// TestANonRepeatableCallMovesIfItNeverBegan, TestAnUndeliveredCallMovesRepeatedly
 func TestAnUnsentCallOfALostNodeMoves(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n1 := s.join("n1", slowly(time.Hour), func(n *testNode) { n.slots = 1 })
@@ -206,6 +214,9 @@ func TestACallThatNamesALostNodeWaitsForIt(t *testing.T) {
 	})
 }
 
+// Promise: Failures: The names of a lost node's resources are free once a person signed that the node never returns.
+// How: The transaction of the `lost` statement removes its resources.
+// Also: TestTheNamesOfANodeThatWasOnlyRemovedAreNotFree, TestRunsThatWaitForANodeThatIsGoneMoveOrEnd
 func TestTheNamesOfANodeThatIsGoneAreFree(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n1 := s.realNode("n1")
@@ -330,6 +341,10 @@ machine.create("slow-90-m", {cpus: 1, memory_mib: 256, disks: [v]}, {on_loss: "w
 
 // A run that failed because its node is lost goes on there when it is resumed, and elsewhere only if somebody has signed that the node never comes
 // back. Of a node that was only removed nobody knows what it still runs.
+//
+// Promise: Recovery: A resume of a run that failed as `NODE_LOST` waits for the lost node and moves to another node
+// only after a signed loss.
+// How: The call keeps its node; one function decides about calls of lost and removed nodes.
 func TestAResumeAfterALossStaysWithTheNodeUntilThatIsGone(t *testing.T) {
 	const script = `volume := import("volume")` + "\n" + `volume.create("slow-90-v", {size_gib: 1})` + "\n"
 	for _, tt := range []struct {

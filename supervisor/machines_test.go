@@ -126,6 +126,10 @@ func hostTexts(h *writ.Host) []string {
 	return all
 }
 
+// Promise: Admission of nodes: The machine description of a hostile node is shown sanitised and within limits: 64
+// disks, 64 network cards, 128 bytes per text.
+// How: The supervisor truncates and cleans it before storing and accepts one message per ten seconds.
+// Also: TestANodeSaysSeldomWhatItsMachineIs
 func TestFactsFromAHostileNodeAreCutAndCleaned(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n := s.join("n1")
@@ -195,6 +199,11 @@ func TestARealRunnerReportsItsMachine(t *testing.T) {
 }
 
 // A month has the time in which a node was heard, of that in which its supervisor listened. A supervisor that is away counts for nobody.
+//
+// Promise: Commands and hosts: `writ usage --nodes` shows the online share of each node in a month, also across
+// restarts of the supervisor.
+// How: Added to the month every ten minutes and at shutdown; kept in the journal for 13 months.
+// Also: TestOnlyAllOfTheTimeIsShownAsAHundredPercent
 func TestTheTimeInWhichANodeWasHeardIsKeptByMonth(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSimAt(t, filepath.Join(t.TempDir(), "journal.db"), nil)

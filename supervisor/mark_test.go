@@ -27,6 +27,14 @@ func (m *memoryMarks) Read() (supervisor.Mark, error) { return m.mark, nil }
 func (m *memoryMarks) Keep(h journal.Head) error      { m.mark.Head = h; return nil }
 func (m *memoryMarks) Heard() error                   { m.mark.Restored = false; m.heard++; return nil }
 
+// Promise: Recovery: After a restore no other node repeats work: an earlier run waits until every node has reported
+// its part of the run.
+// How: `writ restore` marks the journal, or the journal is behind the mark beside the supervisor's key, or most nodes
+// obey a newer epoch; nodes that joined later or were removed are not awaited.
+// Also: TestTheMarkOfARestoredJournalIsReadOnce, TestARestoredDirectoryWithoutAStoreIsMarked,
+// TestAfterARestoreARunGoesToTheNodeThatHasIt, TestACallOfAnOpenRunThatWasSentAfterTheBackupWaitsForItsNode,
+// TestACallThatASilentNodeHasWaitsForIt, TestTheNextSupervisorAsksAgain, TestANodeSaysOnceWhatItHasOfARun,
+// TestAJournalThatIsRestoredKnowsIt
 func TestEventsKeptByTheDatacenterStartAReconciliation(t *testing.T) {
 	for name, tt := range map[string]struct {
 		mark func(h journal.Head) supervisor.Mark
@@ -137,6 +145,13 @@ func (sink) LastEvent(context.Context, writ.DatacenterID, string) (int64, time.T
 func (sink) StoreEvents(context.Context, writ.DatacenterID, []writ.Event) error { return nil }
 
 // Over a real link, a coordinator acknowledges events of the future. With a node that is dead every open run would wait for it.
+//
+// Promise: Recovery: A coordinator that acknowledges future events delays no run and causes at most three new journal
+// generations per hour, for itself only.
+// How: Only the datacenter's own records and an operator start a reconciliation.
+// Also: TestOnlyMostNodesStartAReconciliation, TestANewGenerationReportsNodesAsTheyAre,
+// TestNoCoordinatorStartsAReconciliation, TestACoordinatorThatLiesCausesAFewNewGenerationsOnly,
+// TestAJournalKnowsTheEpochsThatItGave
 func TestACoordinatorThatClaimsTheFutureMakesNoRunWait(t *testing.T) {
 	s := newSim(t)
 	log := slog.New(slog.DiscardHandler)
@@ -197,6 +212,11 @@ func TestANewGenerationReportsNodesAsTheyAre(t *testing.T) {
 }
 
 // Whoever has Redis keeps what a node said, and says it again when the node is dead and another supervisor has begun.
+//
+// Promise: Recovery: Redis cannot replay messages that a node sent to an earlier supervisor or process.
+// How: A beat counts only with the supervisor's epoch, which is new to every node; a report also needs the newest
+// process of the node.
+// Also: TestReportsOfEarlierProcessesAndSupervisorsCountForNothing
 func TestBeatsOfEarlierSupervisorsKeepNoDeadNodeAlive(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n := s.join("n1")

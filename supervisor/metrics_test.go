@@ -17,6 +17,14 @@ for name in ["a", "b", "c"] { volume.create(name, {size_gib: 1}) }
 `
 
 // What people read of a supervisor follows from what it did.
+//
+// Promise: Events, traces and the API: Supervisors and runners expose work and backlog metrics, and a hanging
+// journal, disk or driver blocks no scrape.
+// How: Numbers are in memory; the supervisor's watch reads the ages of waiting items every five seconds; an answer
+// has eight seconds, a disk one.
+// Also: TestTheNumbersOfARunnerFollowFromItsWork, TestResourcesOfANodeAndWhatItMendedAreCounted,
+// TestEventsThatACoordinatorHasNotConfirmedAreCounted, TestNoQuestionReadsMoreThanItsAnswer,
+// TestEveryPartTellsWhatItDid, TestAPartThatHangsKeepsNoScrapeWaiting, TestADiskThatHangsIsLeftOut
 func TestTheNumbersOfASupervisorFollowFromItsWork(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		between := func(what string, age, least, most time.Duration) {

@@ -30,6 +30,12 @@ func (s *sim) decision(id writ.NodeID, decision string) error {
 }
 
 // A stranger without a token asks for a name before the node that is to have it, as often as it likes.
+//
+// Promise: Admission of nodes: A client without a token can neither take the name of a node nor prevent a node from
+// joining.
+// How: Admission uses the id derived from the key; only admitted nodes own names; a token displaces a waiting node.
+// Also: TestAStatementAdmitsTheKeyThatItNamesAndNoOtherOfItsName,
+// TestANameIsFreeAgainOnceItsNodeWasRejectedOrRemoved, TestNodesThatAreNotAdmittedLetGoOfTheirNames
 func TestAStrangerWithoutATokenTakesNoName(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		stranger, strange := asking(s, "web1")
@@ -187,6 +193,9 @@ func TestAClaimIsCheckedAsTheHelloWas(t *testing.T) {
 }
 
 // The transaction that admits by a token looks again: a decision may have been made since the claim was looked at.
+//
+// Promise: Admission of nodes: A token cannot admit a node that a person rejects concurrently.
+// How: The admitting transaction reads the node's record again.
 func TestATokenAdmitsNoNodeThatIsRejectedAtTheSameTime(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n, id := asking(s, "web1")

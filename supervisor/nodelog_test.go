@@ -137,6 +137,9 @@ func TestOfANodeThatIsAwayTheLastWarningsAreKnown(t *testing.T) {
 	})
 }
 
+// Promise: Commands and hosts: Log lines of a hostile node are bounded, send no terminal commands and contain no
+// deceptive characters.
+// How: 1,000 lines, 1 KiB each, 256 KiB in all; control and hidden characters are replaced.
 func TestLinesFromAHostileNodeAreCutAndCleaned(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		evil := "\x1b]0;owned\a\x1b[2J\u202e" + strings.Repeat("ä\u202e\n", 4000)

@@ -16,6 +16,12 @@ func pendingFor(n int) journal.Node {
 }
 
 // A stranger with one network makes any number of nodes that wait: it displaces its own, and the honest ones stay.
+//
+// Promise: Admission of nodes: Unknown machines that request admission fill no journal, ledger or log and displace no
+// waiting node of another network.
+// How: At most 100 nodes wait, in memory; one more displaces the oldest of the largest network.
+// Also: TestNodesThatWaitAreInNoJournalAndKeepTheirIds, TestStrangersCannotFillTheJournalWithNodes,
+// TestOnlyAFewNodesThatWaitAreLogged, TestANodeThatDoesNotAskAnyMoreIsForgotten
 func TestAFloodOfJoinsDisplacesOnlyThoseOfItsNetwork(t *testing.T) {
 	p, now := newPendingNodes(), time.Now()
 	honest := []journal.Node{pendingFor(-1), pendingFor(-2)}

@@ -219,6 +219,10 @@ func (s *sim) agree(preview writ.Preview, calls []*journal.Call) {
 }
 
 // What is foreseen is what happens: each example, and some that fail, on two nodes, twice.
+//
+// Promise: Plans, scripts and manuals: A preview shows the change, node and error of each call of the later run.
+// How: It uses the claiming and placing of a real step on a read-only journal.
+// Also: TestPreviewSaysWhatARunWouldDo
 func TestAPreviewIsWhatTheRunDoesThen(t *testing.T) {
 	tests := map[string]string{
 		"refused": previewModules + `
@@ -354,6 +358,9 @@ func TestAPreviewSeesWhatOtherRunsDo(t *testing.T) {
 	})
 }
 
+// Promise: Plans, scripts and manuals: A preview leaves no trace and has a bounded cost.
+// How: A reading transaction, bounded in calls, time and answer; two at once.
+// Also: TestTheBiggestPlansArePreviewed
 func TestHostileProposalsAreRefused(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		s.join("n1")

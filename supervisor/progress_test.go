@@ -25,6 +25,11 @@ func (d talker) Do(ctx context.Context, r sal.Request) (sal.Outcome, error) {
 }
 
 // How far a call is comes to people while it runs, now and then: each time is a write and an event.
+//
+// Promise: Operation: Progress of calls is visible where drivers report it: downloads of images and copies between
+// nodes.
+// How: A part of each beat, without secrets; each call produces one event every ten seconds at most.
+// Also: TestTheProgressOfADownloadIsReported, TestASecretEndsAtTheDriver
 func TestARunReportsTheProgressOfItsCalls(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		s.realNode("n1", func(n *realNode) { n.drivers = []sal.Driver{talker{simDriver{newSimHost(1), "volume"}}} })

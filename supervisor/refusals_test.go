@@ -128,6 +128,12 @@ func (s *sim) refusals() (lines map[string]int, bad []string) {
 }
 
 // Coordinators, nodes and strangers have a lot refused in one second. Each kind is one line, with a code that `writ explain` knows.
+//
+// Promise: Nodes and Redis: Each refusal to a coordinator, node or joiner is logged with its code, at most once in
+// ten seconds for each request and code.
+// How: The link logs unanswered requests, the node API logs node requests; a refusal with a proof names its signer.
+// Also: TestManyChangedRecordsAreAFewLines, TestAWatchThatFailsEachSecondIsAFewLines,
+// TestRequestsThatFailAreAFewLines, TestRefusalsOfEachCodeAreOneLine
 func TestEachRefusalIsLoggedOnceWithItsCode(t *testing.T) {
 	const often = 50
 	synctest.Test(t, func(t *testing.T) {
@@ -284,6 +290,12 @@ func TestRefusedTextsThatComeAgainHaveARate(t *testing.T) {
 }
 
 // A node that says as much of itself as fits into a message does not cut its datacenter off from the coordinators: less of it is told.
+//
+// Promise: Load and attackers: A node with maximal self-descriptions does not disconnect its datacenter from the
+// coordinators.
+// How: An event with node data has at most 256 KiB; larger ones are sent without drivers, disks, networks, orphans
+// and drift, and the log names the node.
+// Also: TestEventsThatNoLinkCarriesAreShortened
 func TestNoNodeSaysMoreThanALinkCarries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := found(t)
@@ -351,6 +363,11 @@ func TestAClaimThatIsRefusedIsOneLine(t *testing.T) {
 }
 
 // A stranger who claims to have a token of an odd name learns that it is none, on PostgreSQL too. That is no fault of the supervisor.
+//
+// Promise: Nodes and Redis: A text that a store cannot hold, for example with NUL, is refused as `BAD_REQUEST` and
+// never logged as a defect.
+// How: Stores mark errors that a text caused.
+// Also: TestLedgerOnPostgreSQL
 func TestATokenThatNoStoreCanKeepIsRefused(t *testing.T) {
 	inSimOnPostgreSQL(t, func(t *testing.T, s *sim) {
 		api := nodes.Handler(s.Supervisor, s.Supervisor, s.Log)

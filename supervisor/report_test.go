@@ -312,6 +312,10 @@ func (s *sim) usageOf(r *writ.Resource) writ.Usage {
 }
 
 // What a node says that resources used becomes somebody's bill: only what it has counts, or had until of late, for hours in which that was there.
+//
+// Promise: Nodes and Redis: A node charges a project only for resources that it holds or held within 31 days, and
+// only for the hours since their creation.
+// How: The supervisor compares usage with the resources in its journal.
 func TestANodeChargesOnlyWhatItHas(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n, liar := s.join("n1"), s.join("n2")
@@ -359,6 +363,12 @@ func TestANodeChargesOnlyWhatItHas(t *testing.T) {
 }
 
 // A node that reports without a pause costs as much as one that does not: of all that come within a second the newest counts.
+//
+// Promise: Nodes and Redis: A node that sends reports or beats continuously costs a supervisor about as much as an
+// honest node.
+// How: Per node and second, the supervisor reads the newest report, four beats and five events; the rest waits for a
+// later report.
+// Also: TestOldBeatsAreAnsweredSeldom, TestANodeHasItsShareOfNews
 func TestReportsWithoutAPauseAreTakenOnceASecond(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n := s.join("n1")

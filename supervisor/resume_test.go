@@ -220,6 +220,9 @@ func TestTheStateOfARunIsSignedForEachReader(t *testing.T) {
 }
 
 // A coordinator keeps a cancel back, and hands it in when the run was resumed by somebody who knows nothing of it.
+//
+// Promise: Signatures and rosters: A delayed cancel does not end a run that was resumed after the cancel was signed.
+// How: The run stores the signing time of its newest resume.
 func TestACancelFromBeforeAResumeCountsNoMore(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		b := newBreaking(map[string]int{"v": 1})
@@ -310,6 +313,9 @@ run.fail("enough")
 	})
 }
 
+// Promise: Evaluation and resumes: A resume is refused if the run has not failed, its deployment has a newer
+// revision, its signer lost the right, or its deadline has passed.
+// How: The transaction that opens the run checks all of this against the newest roster.
 func TestOnlyAFailedRunOfTheNewestRevisionIsResumed(t *testing.T) {
 	fails := func(t *testing.T, s *sim, change ...func(p *identity.Payload)) writ.RunID {
 		s.join("n1", newBreaking(map[string]int{"v": 1}).join)
@@ -404,6 +410,8 @@ func TestOnlyAFailedRunOfTheNewestRevisionIsResumed(t *testing.T) {
 	}
 }
 
+// Promise: Recovery: A success that arrives after its call was abandoned is reused by a resume.
+// How: The journal keeps it with the call.
 func TestALateSuccessNeedsNoOtherAttempt(t *testing.T) {
 	for name, at := range map[string]time.Duration{"BeforeTheResume": 3 * time.Minute, "AfterIt": 80 * time.Second} {
 		t.Run(name, func(t *testing.T) {
@@ -588,6 +596,12 @@ func withFaults(faults map[string]int) map[string]int {
 	return faults
 }
 
+// Promise: Evaluation and resumes: A resumed run ends as if the failure had not happened, and each effect happens
+// once.
+// How: A resume reopens the calls that the script has not read, each under a new key; the script is evaluated before
+// any call is sent.
+// Also: TestAResumedRunGoesOnAfterARestartOfTheSupervisor,
+// TestAResumeKeepsWhatTheScriptHasSeenAndRepeatsOnlyTheFailure
 func TestAResumedRunEndsAsIfNoCallHadFailed(t *testing.T) {
 	seeds := uint64(11)
 	if testenv.IsLong() {

@@ -49,6 +49,11 @@ func (s *sim) wantCodes(proof []byte, want map[writ.RunID]writ.Code) {
 	}
 }
 
+// Promise: CI certificates and batches: One statement cancels or resumes exactly the listed runs of one project, and
+// the outcome of each run is signed.
+// How: The text contains ids, scripts and ends instead of a filter; each run is decided in its own transaction.
+// Also: TestOneStatementResumesRunsAsTheirSignerSawThem, TestAStatementAboutRunsThatComesTwiceIsAnsweredAsOnce,
+// TestAListHasNoRunThatWasNotAskedFor
 func TestOneStatementCancelsTheRunsThatItNamesAndNoOthers(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		s.join("n1", slowly(2*time.Minute))
@@ -181,6 +186,10 @@ func TestAStatementAboutRunsThatComesTwiceIsAnsweredAsOnce(t *testing.T) {
 }
 
 // A crash between the runs of a list: who hands the statement in again has the rest done, and nobody is told that nothing was.
+//
+// Promise: CI certificates and batches: A statement about several runs that a crash interrupted is completed on
+// resubmission and never reported as refused.
+// How: It is recorded before the first run changes.
 func TestAStatementAboutRunsThatWasInterruptedIsFinishedOrSaysSo(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := found(t)

@@ -42,6 +42,18 @@ var (
 // TestSimulation runs whole datacenters in virtual time, with real supervisors, runners, journals and envelopes, while everything around them
 // goes wrong: processes die at any step, nodes are removed and others join, the queue loses, repeats, delays and forgets, disks fill up, drivers
 // fail, hang and ignore their end. What must hold meanwhile and afterwards is in simulation_check_test.go.
+//
+// Promise: Failures: Each open run has a waker that survives its supervisor: a due pass, a time, or a member node.
+// How: The waker of a call is in indexed columns; a watch finds a run without a waker within minutes, wakes it and
+// logs a bug; `writ doctor --journal FILE` lists such runs.
+// Also: TestEveryRunHasAWakerOrIsNamed, TestADatabaseThatRestartsDuringRecoveryLosesNoRun,
+// TestAnOldSupervisorThatDrainsTakesNoRunFromTheNewOne, TestRecoveryThatActsOnAStaleListChangesNothing,
+// TestTheNextSupervisorFinishesPendingWork, TestTheWatchWakesAStalledRun, TestDoctorFindsRunsThatNoEventWouldWake
+//
+// Promise: Recovery: Every run ends within 5 minutes after the last fault, without a doubled or lost effect or a
+// foreign result.
+// How: Whole datacenters run in virtual time from a seed; faults are kills at any step, a bad queue, full disks,
+// wrong clocks, takeovers and failing drivers; events have no gap and reservations are right.
 func TestSimulation(t *testing.T) {
 	seeds, faulty, size := 20, time.Hour, 10
 	switch {

@@ -69,6 +69,10 @@ func TestASignedScriptBecomesWorkInTheOrderOfItsHandles(t *testing.T) {
 }
 
 // A module counts as it was signed, also if the binary that evaluates has another one of its name.
+//
+// Promise: Submissions: A run uses exactly the modules that were signed with its script.
+// How: Their bytes are part of the signed text; a published library module never changes.
+// Also: TestPublishedVersionsNeverChange
 func TestARunUsesTheModulesThatWereSigned(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		const text = "fleet := import(\"lib/fleet@1\")\nown := import(\"site/own\")\nrun := import(\"run\")\nrun.output({fleet: fleet.words, own: own.words})\n"
@@ -107,6 +111,8 @@ func TestTheSummaryOfARunIsSignedByItsSupervisor(t *testing.T) {
 	})
 }
 
+// Promise: Submissions: A repeated submission returns the same run at any later time.
+// How: The payload's digest is unique in the journal; the run's id derives from it.
 func TestTheSameSubmissionAgainIsTheSameRun(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		s.join("n1")
@@ -130,6 +136,8 @@ func TestTheSameSubmissionAgainIsTheSameRun(t *testing.T) {
 	})
 }
 
+// Promise: Submissions: A refused submission has no effect.
+// How: The supervisor verifies before the first write and writes the rest in one transaction.
 func TestRefusedSubmissionsHaveNoEffect(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		for _, tt := range []struct {
@@ -183,6 +191,8 @@ func slowly(d time.Duration) func(n *testNode) {
 	}
 }
 
+// Promise: Failures: Losing all Redis data delays a run by at most 10 s and changes no result.
+// How: The journal lists the delivered jobs; a mark in Redis reveals the loss.
 func TestLosingTheQueueDelaysARunAndChangesNothing(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		s.join("n1", slowly(2*time.Second))
@@ -203,6 +213,8 @@ func TestLosingTheQueueDelaysARunAndChangesNothing(t *testing.T) {
 	})
 }
 
+// Promise: Failures: A restarted supervisor continues its runs under a higher epoch.
+// How: Open runs wake up from the journal.
 func TestASupervisorThatComesBackGoesOn(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		if took := comesBackAndGoesOn(t, s); took > goesOnWithin+3*time.Second {
@@ -363,6 +375,8 @@ func TestACancelledRunEndsAndNotifiesItsNodes(t *testing.T) {
 	})
 }
 
+// Promise: Limits and shares: A cancelled run ends within 35 s, also if its node is silent.
+// How: The supervisor withdraws the job, sends the cancel to the node, then abandons the job.
 func TestACancelledRunEndsEvenIfItsNodeDoesNotAnswer(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		s.join("n1", slowly(20*time.Minute))
@@ -398,6 +412,8 @@ func TestACancelledRunEndsEvenIfTheClockIsSetBack(t *testing.T) {
 	})
 }
 
+// Promise: Limits and shares: A run ends at its deadline at the latest.
+// How: Every run and every job has a deadline.
 func TestARunNeverOutlivesItsDeadline(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) { // no node at all
 		p := s.payload(webScript)
@@ -446,6 +462,12 @@ func TestALostNodeEndsWhatWasSentThere(t *testing.T) {
 	})
 }
 
+// Promise: Limits and shares: A silent node gets no work, and a lost node fails its possibly started calls after a
+// minute or after the times in the roster.
+// How: Beats are checked every second; a standby counts the same way.
+// Also: TestANodeGetsWorkUntilItIsSilent, TestALostNodeEndsWhatWasSentThere,
+// TestALostNodesCallsAreGivenUpAfterTheTimeOfItsDatacenter, TestANodeIsLostOnceItWasNotHeardForItsTime,
+// TestTimesOfSilentNodesHaveBounds, TestNodeSilencesHaveFormatThree
 func TestASilentNodeGetsNoNewWork(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n := s.join("n1")
@@ -465,6 +487,8 @@ func TestASilentNodeGetsNoNewWork(t *testing.T) {
 	})
 }
 
+// Promise: Nodes and Redis: A forged result has no effect.
+// How: The node must sign it, and it must name a delivery that was sent to that node.
 func TestForgedResultsAreIgnored(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n := s.join("n1", slowly(20*time.Second))
@@ -706,6 +730,10 @@ v.name
 	})
 }
 
+// Promise: Admission of nodes: A join token admits one machine, or the number that its maker signed, and the stored
+// form admits no machine.
+// How: The admitting transaction spends the token; stores keep a public key.
+// Also: TestATokenAdmitsAsManyAsItsMakerSigned, TestATokenAdmitsAsManyAsItSays, TestStoredTokenKeyCannotMakeProofs
 func TestAJoinTokenAdmitsOneNode(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		token := s.token()
@@ -882,6 +910,11 @@ func TestARejectedNodeIsNotified(t *testing.T) {
 	})
 }
 
+// Promise: Submissions: Revoking a signer cancels the open runs of that signer.
+// How: The transaction that adopts the roster lists the open runs; the supervisor checks them at once and again after
+// a restart.
+// Also: TestARevocationHoldsAlthoughTheLinkThatBroughtItIsCut,
+// TestAnUnreadableRunIsCheckedOnceItIsReadableAndBlocksNoOther, TestARosterThatWasAdoptedBeforeACrashStillCancels
 func TestRevokingASignerCancelsHisOpenRuns(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		s.join("n1", slowly(2*time.Minute))

@@ -221,6 +221,11 @@ func TestTheNextSupervisorFinishesPendingWork(t *testing.T) {
 }
 
 // Whatever a run waits for of a node, it does not wait for one that was removed.
+//
+// Promise: Failures: No run waits for a removed node: untouched calls move at once, and possibly started calls end as
+// `NODE_LOST`.
+// How: The decision wakes the runs, and so does the next supervisor at its start; only `on_loss: "replace"` waits for
+// a signature.
 func TestNoRunWaitsForANodeThatWasRemoved(t *testing.T) {
 	for _, tt := range []struct {
 		name   string

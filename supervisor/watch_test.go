@@ -23,6 +23,8 @@ func (q *blind) Missing(ctx context.Context, node writ.NodeID, ids ...string) ([
 	return q.Queue.Missing(ctx, node, ids...)
 }
 
+// Promise: Limits and shares: A node cannot disturb the queue of another node.
+// How: The supervisor reads one queue after the other; an error affects only its queue.
 func TestTheQueueOfOneNodeStopsNoOtherNode(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := found(t)
@@ -53,6 +55,10 @@ func TestTheQueueOfOneNodeStopsNoOtherNode(t *testing.T) {
 }
 
 // A supervisor that the backup does not know began while the clock was two hours ahead. It is right again.
+//
+// Promise: Limits and shares: A node that obeys a later supervisor gets no work, and `writ node show` gives the
+// reason.
+// How: Beats carry the highest epoch that the node knows.
 func TestANodeThatObeysALaterEpochGetsNoWorkAndSaysSo(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		const ping = "node := import(\"node\")\nnode.ping()\n"

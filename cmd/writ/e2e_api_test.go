@@ -14,6 +14,13 @@ import (
 
 // Every API operation matches its description, for valid and invalid requests that schemathesis generates from it. The
 // link and the event streams are excluded because they do not end.
+//
+// Promise: Events, traces and the API: The API answers each valid request and refuses each invalid request as its
+// description specifies.
+// How: The description has the limits of all parameters and fields; exceptions are in
+// coord/api/testdata/schemathesis.toml with their reasons.
+// Also: TestEveryErrorIsAProblem, TestInvalidParametersAreRefused, TestRoutesAreThoseOfTheSpec,
+// TestNoBodyHasAnUnknownField
 func TestTheAPIIsAsItsDescriptionSays(t *testing.T) {
 	testenv.Nightly(t, "TestEveryErrorIsAProblem, TestRoutesAreThoseOfTheSpec and the tests of handlers ask for what people got wrong")
 	t.Parallel()

@@ -13,6 +13,12 @@ import (
 
 // TestLostStoresComeBackFromTheirBackups loses the data directory of a supervisor, then that of the coordinator, and
 // restores older ones. No job runs twice, no run stays open for ever, and later events are reported.
+//
+// Promise: Recovery: A store restored from a backup catches up, and no run stays open forever: a run unknown to its
+// datacenter restarts or ends as `RUN_LOST`.
+// How: Both ends of a link compare the last event; a journal that cannot continue takes a new id and sends its whole
+// state.
+// Also: TestAGenerationHasOneSequenceOfEvents, TestRunsMissingInRestoredJournalRestartOrEnd
 func TestLostStoresComeBackFromTheirBackups(t *testing.T) {
 	t.Parallel()
 	s := testcluster.New(t)

@@ -54,6 +54,12 @@ func imageServer(t *testing.T, file string) (url, ca string) {
 
 // An image with containerd and runc from Debian packages, made as in the manual, starts a machine that runs a container
 // for a signed script.
+//
+// Promise: Machines from an image: A machine from the manual's image with Debian's containerd and runc runs
+// containers with their own users and networks.
+// How: The test builds the image of the manual's recipe; volumes are on btrfs, and containers restart with the
+// machine.
+// Also: TestPackagesOfNodeImagesAreThoseOfTheManual
 func TestAMachineFromAnImageRunsContainers(t *testing.T) {
 	testenv.Nightly(t, "TestProgramsBringTheirLibraries of package efi/image makes an image with a program of Debian")
 	testenv.Need(t, "redis-server")

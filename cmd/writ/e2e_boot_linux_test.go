@@ -291,6 +291,12 @@ func (v *vm) pressPower() {
 // A machine starts from an image with UEFI firmware, joins with a token, executes a signed job and turns off. The
 // settings and the token are first on the USB stick or CD with the image, then on the kernel's command line. The
 // console never shows the token. A machine without a token joins after its approval.
+//
+// Promise: Machines from an image: A machine with UEFI firmware boots a node image, joins with a token, runs a signed
+// job and shuts down at its power button.
+// How: Everything is in one file; the first process mounts, loads modules, uses DHCP and starts the runner; with a
+// data disk it stays the same node.
+// Also: TestTheFirstProcessPreparesAMachine
 func TestAMachineStartsFromAnImageAsANode(t *testing.T) {
 	testenv.Nightly(t, "TestTheFirstProcessPreparesAMachine of package efi/boot starts one without firmware, and the tests of efi/image make images")
 	testenv.Need(t, "redis-server")

@@ -15,6 +15,10 @@ import (
 
 // A machine without a token starts in each of four ways: from a USB stick, from a CD, with iPXE over HTTP, and from a
 // kernel without firmware. It waits for its approval and then continues by itself.
+//
+// Promise: Machines from an image: A machine without a token starts from a USB stick, a CD, iPXE over HTTP or a bare
+// kernel, and is ready after approval.
+// How: One image, with its settings on a disk, in a script or on a command line; approval needs no further start.
 func TestAMachineWithoutATokenStartsInEachWay(t *testing.T) {
 	testenv.Nightly(t, "TestAMachineThatWaitsShowsHowToApproveIt of package efi/boot has the page, and TestTheFirstProcessPreparesAMachine there starts a machine from a kernel")
 	testenv.Need(t, "redis-server")

@@ -19,6 +19,11 @@ import (
 
 // TestJoiningWithoutTokens adds a supervisor by its key and a node by a statement. Both trust the cluster's id alone.
 // If the roster requires approval, a node with a token also waits for a statement.
+//
+// Promise: Admission of nodes: In a datacenter with manual approval, a token admits no node: each node waits for an
+// approval of its key.
+// How: The supervisor asks the roster in force when it admits.
+// Also: TestManualApprovalsHaveFormatTwo
 func TestJoiningWithoutTokens(t *testing.T) {
 	t.Parallel()
 	s := testcluster.New(t)
@@ -112,6 +117,11 @@ func TestAStrangerTakesNoPlaceOfASupervisor(t *testing.T) {
 
 // TestTwoDatacenters checks that scripts reach the addressed datacenter, and that a script waits for a datacenter that
 // is down.
+//
+// Promise: Failures: A submission for an unreachable datacenter is visible, waits, and runs when the datacenter
+// returns.
+// How: The coordinator keeps it until it expires.
+// Also: TestSubmissionWaitsForItsDatacenter
 func TestTwoDatacenters(t *testing.T) {
 	t.Parallel()
 	s := testcluster.New(t)

@@ -26,6 +26,9 @@ import (
 )
 
 // TestDemo runs the demo in this process, under the race detector and the leak check.
+//
+// Promise: Plans, scripts and manuals: `writ demo` succeeds with only Go installed.
+// How: Embedded Redis, simulated drivers.
 func TestDemo(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	dir := t.TempDir()
@@ -103,6 +106,9 @@ func TestDemoForPeople(t *testing.T) {
 }
 
 // TestDevSaysWhichRedisItUses checks both cases: a redis-server on PATH, and the stand-in without one.
+//
+// Promise: Commands and hosts: `writ dev` prints the Redis that it uses.
+// How: It starts `redis-server` from PATH, or a stand-in if the program is missing.
 func TestDevSaysWhichRedisItUses(t *testing.T) {
 	redis := testenv.Need(t, "redis-server")
 	testcluster.Binary(t) // while the compiler is on PATH
@@ -121,6 +127,11 @@ func TestDevSaysWhichRedisItUses(t *testing.T) {
 }
 
 // TestDevGoesOnWhereItWas kills a development cluster and starts it again in the same directory.
+//
+// Promise: Connections and certificates: Clusters on loopback require a login from readers, as other clusters do: the
+// clusters of `writ init`, `writ dev` and `writ demo`.
+// How: The roster names their coordinator.
+// Also: TestACoordinatorOnLoopbackGetsTLS
 func TestDevGoesOnWhereItWas(t *testing.T) {
 	t.Parallel()
 	s := testcluster.Empty(t)
@@ -306,6 +317,10 @@ func TestDevGoesOnWithoutANodeThatWasRemoved(t *testing.T) {
 }
 
 // TestDevWithoutANodeSaysHowOneComesBack removes the only node, starts the cluster again, and follows its hint.
+//
+// Promise: Commands and hosts: `writ dev` lists the directories of removed nodes with the steps to replace them, and
+// is not ready without a node.
+// How: It asks the coordinator for the removed nodes.
 func TestDevWithoutANodeSaysHowOneComesBack(t *testing.T) {
 	t.Parallel()
 	s := testcluster.Empty(t)
@@ -330,6 +345,14 @@ func TestDevWithoutANodeSaysHowOneComesBack(t *testing.T) {
 
 // TestARemovedNodeEndsWithACodeOfItsOwn removes a node whose Redis then disconnects it. Its process ends, and so does
 // the next start. The first of the two supervisors that its nodes know is absent.
+//
+// Promise: Admission of nodes: A node stops permanently, within a minute, only on its supervisor's signed removal,
+// and systemd does not restart it.
+// How: The node asks with a nonce: at its start, every minute, and after a refusal of Redis or the node API; without
+// Redis accounts it asks every 5 s.
+// Also: TestANodeThatWasRemovedEndsAndDoesNotBeginAgain, TestOnlyTheSignatureOfItsSupervisorEndsANode,
+// TestANodeThatIsRefusedAsksWhetherItIsStillAMember, TestANodeWhoseQueueHasNoAccountsAsksMoreOften,
+// TestAnEnvelopeOfAnotherKindDecidesNoMembership
 func TestARemovedNodeEndsWithACodeOfItsOwn(t *testing.T) {
 	t.Parallel()
 	broker := testenv.RedisWithPassword(t)

@@ -69,6 +69,11 @@ func diskCluster(t *testing.T) (*testcluster.Cluster, map[string]*testenv.Disk) 
 
 // TestAFullDiskLosesNoDataAndIsNamed fills the disk of each part in turn while runs are open: new work is refused or
 // waits, users see the reason, and work continues by itself when there is space again.
+//
+// Promise: Failures: On a full disk of ledger, journal, node or Redis, new work is refused or waits, commands name
+// the disk, and later all runs continue.
+// How: Temporary errors are never final; a store is healthy again only after a probe larger than ordinary writes;
+// with space again runs continue within seconds.
 func TestAFullDiskLosesNoDataAndIsNamed(t *testing.T) {
 	testenv.Nightly(t, "TestAProcessOnAReadOnlyDiskSaysSoAndEnds starts each process on a disk that takes nothing, and internal/sqldb fills one")
 	cluster, disks := diskCluster(t)

@@ -23,6 +23,9 @@ import (
 
 // TestFlippedByteIsRefused changes each byte of a submission. The coordinator refuses it, and if the coordinator does
 // not verify it, the supervisor does.
+//
+// Promise: Signatures and rosters: Coordinator and supervisor each refuse a submission with any flipped byte.
+// How: Both verify the received bytes.
 func TestFlippedByteIsRefused(t *testing.T) {
 	t.Parallel()
 	for name, blind := range map[string]bool{"by the coordinator": false, "by the supervisor": true} {

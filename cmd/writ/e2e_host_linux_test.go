@@ -194,6 +194,16 @@ import("network").delete("lan")
 
 // TestAScriptWorksOnRealDrivers creates a resource of each kind with a script, checks that they work together, and
 // removes them with another script.
+//
+// Promise: Repair and usage: A script creates a network, images, volumes, a container, a database and a machine on
+// real drivers, and another script removes them without a trace.
+// How: One runner with `--drivers host`, private containerd, redis-server, a guest in QEMU behind the stub of the
+// hypervisor.
+//
+// Promise: Databases: A container and a database share a secret that the script never sees, and a new version changes
+// the database first, then the container.
+// How: One name for both, resolved on the node; the container waits for the database's address; the old version is
+// invalid.
 func TestAScriptWorksOnRealDrivers(t *testing.T) {
 	for _, tool := range []string{"nft", "ping", "redis-server", "busybox", "btrfs", "mkfs.btrfs", "ctr"} {
 		testenv.Need(t, tool)

@@ -463,6 +463,19 @@ func (p *page) copiesAVolume() {
 
 // Two coordinators, a supervisor with its Redis, nodes and a user run on separate hosts, with the commands of the
 // manual. Their cables carry only TLS 1.3. Only the output of commands is copied between hosts.
+//
+// Promise: Connections and certificates: Coordinator, supervisor, Redis, nodes and people on different hosts use TLS
+// 1.3 only, without copying certificates.
+// How: Certificates chain to keys of the roster; the test runs the commands of the sites manual on seven hosts and
+// captures their traffic.
+//
+// Promise: Connections and certificates: `writ pki rotate` ends all earlier certificates of a datacenter permanently:
+// a peer that has seen a new certificate refuses them.
+// How: The time of the signed statement is stored in the journal and in each delegation; runs continue during 20
+// rotations.
+// Also: TestNoRunFailsWhileCertificatesLastAMinute, TestANodeThatWasOffForMonthsComesBack,
+// TestRotationRevokesEarlierCertificates, TestStolenKeyDoesNotLockOutItsSuccessor,
+// TestFloorNeverRevokesNewCertificates, TestCertificatesAreEndedForGood
 func TestHostsSpeakNothingButTLS(t *testing.T) {
 	t.Parallel()
 	if !testcluster.Alone(t, "") {

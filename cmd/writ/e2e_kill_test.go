@@ -26,6 +26,10 @@ run.output({steps: 8})
 
 // TestKilledProcessesFinishTheRun kills each kind of process in the middle of a run and restarts it. The run succeeds,
 // and each call took effect once.
+//
+// Promise: Failures: A run completes despite a kill at any point, and each effect happens once.
+// How: A step counts once it is in a journal; open calls are delivered again.
+// Also: TestARunEndsWithAllEffectsAfterAnyKill
 func TestKilledProcessesFinishTheRun(t *testing.T) {
 	t.Parallel()
 	broker := testenv.RedisWithPassword(t)

@@ -17,6 +17,13 @@ import (
 
 // TestTheLogOfANodeIsReadFromElsewhere requests the log of a node's runner, with real processes. It includes the lines
 // of a runner that was killed.
+//
+// Promise: Commands and hosts: `writ node logs` shows the last lines of a node, also of a killed runner, to operators
+// and admins of all projects.
+// How: Rings of 1 MiB in the data directory; a request in a signed control message.
+// Also: TestANodeAnswersWithLinesOfItsLog, TestANodeIsAskedForItsLog, TestEveryRoleAtEveryRoute,
+// TestTheLogOfANodePassesThrough, TestTheLogOfANodeIsAPage, TestTheKeptLogOfARunnerHasNoSecret,
+// TestRingFileHasTheLastLinesInFixedSize, TestAQueryFindsItsLinesInTheirOrder
 func TestTheLogOfANodeIsReadFromElsewhere(t *testing.T) {
 	t.Parallel()
 	s := testcluster.New(t)

@@ -413,6 +413,36 @@ func (r *redirected) lie(name string, pair [2]string) func(string, any) any {
 // A coordinator that changes names, ids, fingerprints, revisions and versions in its answers never gets a statement
 // about another subject than the one that the user named. The same holds for a coordinator that withholds statements
 // and submits them later in another order.
+//
+// Promise: Signatures and rosters: Commands show the outcome of a run or statement only with the supervisor's
+// signature, and otherwise end with `UNVERIFIED` (exit code 9).
+// How: The supervisor signs each outcome, refusal and run end over the SHA-256 of the signed text, and each roster
+// adoption over the client's nonce.
+// Subtest: what_no_supervisor_signed
+// Also: TestOnlyTheSignatureOfTheDatacenterProvesHowARunEnded, TestOnlyAnAnswerToThisTextIsBelieved
+//
+// Promise: Signatures and rosters: `writ node drain --wait` reports a node as drained only if its supervisor signed
+// that state after the command started.
+// How: The client requests the node state with a nonce; the supervisor signs id, name, key, admission and scheduling.
+// Subtest: what_no_supervisor_signed
+// Also: TestTheStateOfANodeIsSignedForEachReader
+//
+// Promise: Signatures and rosters: A command that changes the roster lists the datacenters that have not adopted it.
+// How: Each datacenter signs its adoption; commands wait 30 s for all of them, then end with `NOT_ADOPTED`, exit code
+// 6.
+// Subtest: what_no_supervisor_signed
+//
+// Promise: Signatures and rosters: A coordinator cannot redirect a decision to another subject or to a later state of
+// the same subject.
+// How: A statement contains id, name, project, key and revision as its signer saw them; the supervisor compares them
+// in the deciding transaction.
+// Also: TestADecisionCountsOnlyForWhatItsSignerSaw
+//
+// Promise: Signatures and rosters: A coordinator that hides one of two nodes with the same name cannot cause a
+// decision about the other node.
+// How: Without a fingerprint from the signer, the supervisor must have signed that the node is admitted; an admitted
+// node owns its name.
+// Subtest: two_that_wait_under_one_name
 func TestAHostileCoordinatorRedirectsNoDecision(t *testing.T) {
 	t.Parallel()
 	for _, rule := range identity.Rules {

@@ -46,6 +46,11 @@ run.output({sum: sum.stdout, echo: echo.stdout, env: env.stdout, version: store.
 // TestASecretIsFoundNowhere sends a secret from standard input to drivers on a node, through a real Redis and real
 // processes with debug logs, while event streams and pages are read. The drivers receive it; no output ever contains
 // it.
+//
+// Promise: Secrets: The value of a secret appears in no file, log, stream, answer, page, Redis key or span; only the
+// driver that needs it receives it.
+// How: writ uses names everywhere and age ciphertext in transit; the node decrypts it immediately before use.
+// Also: TestASecretEndsAtTheDriver
 func TestASecretIsFoundNowhere(t *testing.T) {
 	t.Parallel()
 	broker := testenv.Redis(t)

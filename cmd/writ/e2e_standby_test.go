@@ -16,6 +16,11 @@ import (
 // TestAStandbyTakesOver kills the active one of two supervisors in the middle of a run, and pauses its successor in the
 // middle of the next run until the first serves again. At the end a supervisor starts while PostgreSQL is down, and
 // waits for it.
+//
+// Promise: Failures: A standby takes over when the supervisor of a datacenter is killed or frozen, and each effect
+// happens once.
+// How: A lease of 10 s in the journal, by PostgreSQL's clock, renewed every 3 s.
+// Also: TestALeaseHasOneHolder, TestALeaseEndsSoonEnoughForAStandby
 func TestAStandbyTakesOver(t *testing.T) {
 	t.Parallel()
 	testenv.Nightly(t, "TestALeaseHasOneHolder and TestOnlyWhoHasTheLeaseWrites of supervisor/journal")

@@ -46,6 +46,12 @@ func processesOf(t *testing.T, data, containerd string) (all []string) {
 }
 
 // An upgrade replaces the program of a node's runner. Everything else on the node continues.
+//
+// Promise: Machines and the overlay: An upgrade of a runner stops no resource: the next program adopts machines,
+// containers and databases.
+// How: They have their own sessions; the shipped unit has `KillMode=process`, and `writ doctor` warns of other units.
+// Also: TestDoctorWarnsOfAUnitThatEndsMachinesWithTheirRunner, TestUnitsThatAreShippedAreFineAndLetMachinesGoOn,
+// TestSettingsThatAreShippedAreSettings
 func TestResourcesOutliveTheUpgradeOfTheirRunner(t *testing.T) {
 	testenv.Nightly(t, "each driver's suite ends its runner and goes on with what it left")
 	for _, tool := range []string{"redis-server", "busybox", "ctr", "nft"} {

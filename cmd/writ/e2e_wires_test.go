@@ -115,6 +115,10 @@ func told(wire string, how testcluster.Spoil) (line []string, says string) {
 
 // TestSpoiledWires disturbs every connection in every way while runs are open. All runs succeed, each job is done once,
 // no node is lost, and the ledger has every event once and in order.
+//
+// Promise: Failures: Late, cut, half-open, slow or flapping networks lose and double no run, job or event.
+// How: Every wait has a limit; every message is repeated until acknowledged and applied once; `submit` answers within
+// 20 s.
 func TestSpoiledWires(t *testing.T) {
 	t.Parallel()
 	s := newWireCluster(t)

@@ -18,6 +18,11 @@ import (
 
 // Signed texts are readable for ever, so they must contain no secret. Commands reject a secret before they send a
 // request.
+//
+// Promise: Terminals and output: Signed reasons, labels and parameters contain no private key or join token, and
+// reasons and labels no password of an address.
+// How: Commands refuse such a value before they contact a coordinator.
+// Also: TestTextsWithSecretsAreDetected
 func TestNoSecretIsSigned(t *testing.T) {
 	_, key, err := ed25519.GenerateKey(nil)
 	if err != nil {

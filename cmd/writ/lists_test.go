@@ -20,6 +20,11 @@ import (
 
 // Each list command runs without items. It tells users which command creates the first item, and gives programs an
 // empty list and no sentence.
+//
+// Promise: Commands and hosts: An empty list prints a notice with the command that creates the first item; programs
+// get an empty list without the notice.
+// How: One function prints lists; the tests walk the commands and their source.
+// Also: TestEveryListIsPrintedByOneFunction
 func TestEveryListSaysThatItIsEmpty(t *testing.T) {
 	t.Parallel()
 	s := testcluster.New(t)

@@ -15,6 +15,10 @@ import (
 
 // TestEachNumberOfACommandHasARange checks the flags of all commands: each number or duration rejects values outside of
 // its range, and the error names the range.
+//
+// Promise: Commands and hosts: A command rejects invalid numbers and durations and those outside the documented
+// range.
+// How: One function limits flags; the test walks the commands, so a new flag without a range fails.
 func TestEachNumberOfACommandHasARange(t *testing.T) {
 	env := newEnv(terminal.New(os.Stdin, os.Stdout, os.Stderr, nil))
 	checkedElsewhere := []string{"silent-after", "lost-after"} // identity.Silence compares the two

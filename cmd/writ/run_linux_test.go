@@ -137,6 +137,11 @@ const (
 	ctrlD = "\x04"
 )
 
+// Promise: Terminals and output: Ctrl-C and Ctrl-D end each prompt of a command without signing or setting anything,
+// and the terminal echoes input again.
+// How: A goroutine reads the terminal; the prompt ends with the context of the command.
+// Also: TestTheSecondQuestionForASecretEndsWithCtrlC, TestAnInterruptedConfirmationSignsNothing,
+// TestAReadEndsWithItsCommand
 func TestAQuestionEndsWithCtrlCAndCtrlD(t *testing.T) {
 	for _, tt := range []struct {
 		command, keys string

@@ -44,6 +44,75 @@ func (t tidy) Run() int {
 }
 
 // TestScripts runs command lines as users do; see testdata/script.
+//
+// Promise: CI certificates and batches: A CI job signs with a certificate from ssh-keygen, an agent or a file, and
+// commands show its key id and authority.
+// How: The client reads the certificate beside the key, as ssh does.
+// Subtest: ca
+//
+// Promise: Recovery: Removing a node with resources, or declaring it lost, requires a confirmation or `--yes`.
+// How: The command shows the node's state and resources, as the coordinator reports them; without a terminal and
+// `--yes` it signs no statement.
+// Subtest: lost
+// Also: TestANodeThatWorksIsEndedIfAPersonSaysSo
+//
+// Promise: Recovery: The names of a removed node's resources are free after `writ node lost`, and its resources stop
+// when it returns.
+// How: The client includes removed nodes and signs if the supervisor has signed the removal.
+// Subtest: lost
+// Also: TestANodeThatWasRemovedCanBeLost
+//
+// Promise: Recovery: `writ hold` and `writ release` affect a whole datacenter only if `--dc` names it.
+// How: Without a selecting flag the command signs no statement; a hold of an unknown deployment is signed with a
+// warning.
+// Subtest: hold
+//
+// Promise: Operation: A mistyped name of a datacenter, project, context, deployment, hold, person, resource or node
+// gets a suggestion.
+// How: One function compares it with the readable names.
+// Subtest: operator
+// Also: TestClosestGuessesWhatWasMeant
+//
+// Promise: Plans, scripts and manuals: `writ plan` reports in text and exit code that a script would change no
+// resource.
+// How: Calls without a change have known results.
+// Subtest: plan
+//
+// Promise: Commands and hosts: A join token that could not be printed admits no node: it is revoked, or the error
+// names the revoking command.
+// Subtest: refused
+//
+// Promise: Commands and hosts: A command rejects empty names and empty flag values, for example from an unset
+// variable.
+// How: One function checks the flags, and one the arguments, before a command begins; `--reason` and flags of daemons
+// may be empty.
+// Subtest: context
+//
+// Promise: Commands and hosts: Interrupting a command leaves its run open, or cancels it with `--cancel-on-exit`, and
+// prints the signed outcome.
+// How: The cancel is signed within 8 s; a second signal does not end it.
+// Subtest: ci-cancel
+//
+// Promise: Releases and CI: A job shows its plan in one pull request comment, updated by the next push, and changes
+// no other comment.
+// How: A mark in the comment, and its author; curl reads the token from its standard input; values of secret
+// variables are omitted.
+// Subtest: ci-comment
+//
+// Promise: Releases and CI: A GitHub job shows its plan and its run's signed end in its summary, without markup from
+// scripts.
+// How: Both are blocks of code with fences that their text cannot close.
+// Subtest: ci
+// Also: TestAPlanInACommentIsNoMarkup
+//
+// Promise: Releases and CI: The examples of ci.md for GitHub, GitLab and other runners work as printed.
+// How: The test runs the page.
+// Subtest: ci-manual
+//
+// Promise: Releases and CI: A private key that a CI system holds as text is a file for one command only, and errors
+// about it do not print it.
+// How: It is in a directory of the job that only its user reads.
+// Subtest: ci-keys
 func TestScripts(t *testing.T) { runScripts(t, "testdata/script") }
 
 // TestCIStartsFromCheckout makes a release as in the manual, puts it on a file share and runs the jobs of the manual
@@ -56,6 +125,9 @@ func TestCIStartsFromCheckout(t *testing.T) {
 }
 
 // TestStockToolsAreEnough signs and submits with tools that every machine has.
+//
+// Promise: Signatures and rosters: A person can sign and submit with stock `ssh-keygen`, `cat` and `curl`.
+// How: The payload is plain text, the signature is SSHSIG.
 func TestStockToolsAreEnough(t *testing.T) {
 	testenv.Need(t, "ssh-keygen")
 	testenv.Need(t, "curl")

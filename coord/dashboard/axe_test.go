@@ -37,6 +37,9 @@ const violations = `axe.run(document, {resultTypes: ["violations"]}).then((found
 	found.violations.map((v) => v.id + ": " + v.help + "\n" + v.nodes.map((n) => "\t" + n.target.join(" ") + ": " + n.failureSummary.replaceAll("\n", " ")).join("\n")).join("\n"))`
 
 // No page violates a rule of axe, in light and dark mode, on a desktop and on a phone. The gate checks one page.
+//
+// Promise: Operation: No page of the dashboard breaks a rule of axe, in light and dark, at 1280 and 390 pixels.
+// How: axe-core 4.14.1 in Chromium.
 func TestAxeFindsNoViolation(t *testing.T) {
 	t.Parallel()
 	w := open(t)

@@ -68,6 +68,10 @@ var hostileNames = []string{
 	`<img src=x onerror=alert(1)>"'{{.}}` + "\u202e</script>", `"><script>alert(1)</script>`, `javascript:alert(1)`, `//attacker.example`, `" onmouseover="alert(1)`, `' autofocus onfocus='alert(1)`,
 }
 
+// Promise: Readers and roles: Names chosen by other parties stay text on every dashboard page and never become an
+// element, an attribute or an address.
+// How: Pages are made of functions that escape texts and values, and take addresses of this site only.
+// Also: TestNoTextBecomesMarkup, TestAddressesLeadToNoOtherSite
 func TestNamesFromStrangersStayText(t *testing.T) {
 	t.Parallel()
 	for _, name := range hostileNames {
@@ -581,6 +585,10 @@ func TestAReaderOfOneProjectSeesNoOther(t *testing.T) {
 }
 
 // A reader of one project receives its events at once, and no hint of events in other projects.
+//
+// Promise: Readers and roles: A reader of some projects sees the runs, counts and pages of these projects live on the
+// dashboard.
+// How: Pages omit other projects and get no frame for events of other projects.
 func TestAReaderOfOneProjectSeesHisRunsLive(t *testing.T) {
 	t.Parallel()
 	w := open(t)

@@ -46,6 +46,11 @@ func TestAStuckRunAndItsCommandAreFoundByKeysAlone(t *testing.T) {
 
 // Updates keep the focus on its element: on the same link of a replaced row, and on the same command. If a command is
 // removed, its part of the page gets the focus, and Enter does nothing there.
+//
+// Promise: Operation: Live updates of a dashboard page keep the focus on its link or command, or in its place when
+// the row is removed.
+// How: The equivalent element of the new row gets the focus, or else the row, on which Enter has no effect.
+// Also: TestRowsThatMoveOrGoAwayKeepThePlaceOfTheFocus
 func TestNewsLeaveTheFocusWhereItIs(t *testing.T) {
 	t.Parallel()
 	w := open(t)

@@ -29,6 +29,11 @@ func TestHelperProcess(t *testing.T) {
 }
 
 // A stopped coordinator keeps its connections: a page must detect the silence itself.
+//
+// Promise: Operation: A dashboard page shows within 10 s that its coordinator is frozen or disconnected, and
+// continues when the coordinator returns.
+// How: Each stream sends a sign of life every 2 s; a page without one for 8 s shows the time of the last.
+// Also: TestAQuietStreamGivesASignOfLife
 func TestAFrozenCoordinatorIsShownWithinTenSeconds(t *testing.T) {
 	t.Parallel()
 	tab := browse(t)

@@ -14,6 +14,11 @@ import (
 
 // Holds are shown above the lists of held work, with the command for readers who may use it. A reader of one project
 // sees nothing of another one.
+//
+// Promise: Operation: Held work is shown with its release command at each run and call, above the dashboard lists,
+// and in `writ dc list`.
+// How: Supervisors are asked each time; reasons come with runs and calls; readers of a project see only its holds.
+// Also: TestAPersonHoldsWorkAndReleasesIt, TestValuesAndLogsComeFromTheDatacenter
 func TestPagesShowWhatIsOnHold(t *testing.T) {
 	t.Parallel()
 	w := open(t)

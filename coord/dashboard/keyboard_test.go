@@ -87,6 +87,11 @@ func tabTo(t *testing.T, tab context.Context, expression string) {
 
 // A person who uses only keys can reach, see and do everything on each page, in wide and in narrow windows. The gate
 // checks one page.
+//
+// Promise: Operation: Each page of the dashboard works by keyboard alone, at 1280 and 390 pixels, with visible focus.
+// How: WCAG 2.2, 2.1.1 to 2.1.4, 2.4.1, 2.4.3, 2.4.7 and 2.4.11; the test asks the browser for click listeners.
+// Also: TestAStuckRunAndItsCommandAreFoundByKeysAlone, TestKeysOfOneCharacterCanBeTurnedOff,
+// TestTheManualListsTheKeysOfTheHelp, TestColoursHaveContrast
 func TestEveryPageIsUsedByKeysAlone(t *testing.T) {
 	t.Parallel()
 	w := open(t)

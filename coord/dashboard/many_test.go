@@ -12,6 +12,10 @@ import (
 
 // The list of runs offers one command for all selected runs: to readers with the right, and with names that are safe in
 // a shell.
+//
+// Promise: Readers and roles: The list of runs offers one command for all selected runs to people that may control
+// these runs.
+// How: Filters that are unsafe in a shell or unknown to the command yield no command.
 func TestTheListOfRunsOffersOneCommandForItsFilter(t *testing.T) {
 	t.Parallel()
 	w := open(t)

@@ -31,6 +31,10 @@ func (w *fixture) past(step time.Duration) {
 	}
 }
 
+// Promise: Operation: The dashboard shows the last 15 minutes of each queue, with gaps marked, also for the time
+// without an open page.
+// How: The coordinator samples every 5 s in memory; a restart begins a new history.
+// Also: TestRunSamplesWithoutOpenPages, TestManyQueuesFitIntoAPage, TestACoordinatorSamplesItsQueues
 func TestQueuesHaveAHistoryThatTheServerSamples(t *testing.T) {
 	t.Parallel()
 	w := open(t)
@@ -82,6 +86,8 @@ func TestRunSamplesWithoutOpenPages(t *testing.T) {
 	}
 }
 
+// Promise: Operation: A queue without a receiving runner shows the mending command, above all other queues.
+// How: Health and fault of its node, by the newest beat.
 func TestQueueWithoutRunnerShowsAdvice(t *testing.T) {
 	t.Parallel()
 	w := open(t)

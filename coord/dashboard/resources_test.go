@@ -191,6 +191,9 @@ func TestNodePageShowsStateAndCommands(t *testing.T) {
 }
 
 // A name that is unsafe in a shell is in no command.
+//
+// Promise: Readers and roles: A command on the dashboard contains no name that a shell would execute.
+// How: Unsafe names are replaced by ids, or the command is omitted.
 func TestCommandsContainNoUnsafeName(t *testing.T) {
 	t.Parallel()
 	w := open(t)

@@ -42,6 +42,10 @@ func secretsOn(w *fixture, address string) (lines []string) {
 
 var nextPage = regexp.MustCompile(`href="([^"]+)" rel="next"`)
 
+// Promise: Operation: The dashboard lists secrets by name and version, never by value, to the readers of `writ secret
+// list`.
+// How: The scope of the API; datacenters are asked, and they answer without values.
+// Also: TestAReaderOfOneProjectSeesNoOther, TestEveryRoleAtEveryRoute
 func TestSecretListHasVersionsWithoutValues(t *testing.T) {
 	t.Parallel()
 	w := open(t)
@@ -78,6 +82,11 @@ func TestSecretListHasVersionsWithoutValues(t *testing.T) {
 }
 
 // Each number of resources is the count of the linked list, and the sums match its rows.
+//
+// Promise: Operation: The dashboard sums usage by project and month, and each number equals the count of its linked
+// list.
+// How: One filter sums and lists.
+// Also: TestUsageOfAMonthSortsNothing
 func TestUsageIsSummedByProjectAndMonth(t *testing.T) {
 	t.Parallel()
 	w := open(t)

@@ -60,6 +60,9 @@ func stuckRuns(w *fixture) (oldest, waits, banks writ.Run) {
 
 var stuckScript = regexp.MustCompile(`data-open>([a-z0-9-]+)\.tengo<`)
 
+// Promise: Operation: The dashboard lists silent or repeating open runs, the oldest first, with reason and commands.
+// How: The selection equals `writ run list --stuck`; the reason equals the API's.
+// Also: TestListsOfRunsReadWhatTheyShow
 func TestStuckRunsAreListedWithWhatHelps(t *testing.T) {
 	t.Parallel()
 	w := open(t)
@@ -150,6 +153,11 @@ func TestStuckRunOffersLostNodeByRole(t *testing.T) {
 var numberOnTile = regexp.MustCompile(`<a class="count s-([a-z]+)[^"]*" href="([^"]*)"[^>]*><b>(\d+)</b>`)
 
 // Each number on the overview is the count of the linked list, with any filter and for any reader.
+//
+// Promise: Operation: Each number of runs or resources on the dashboard equals the length of its linked list, with
+// any filter and for any reader.
+// How: One filter counts and lists.
+// Also: TestNumbersOfResourcesAreThoseOfTheirLists, TestFailuresAreGroupedAndLeadToTheirRuns
 func TestNumbersAreThoseOfTheListsBehindThem(t *testing.T) {
 	t.Parallel()
 	w := open(t)

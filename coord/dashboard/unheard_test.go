@@ -21,6 +21,8 @@ func (w *fixture) setNode(name string, change func(n *writ.Node)) {
 	w.store(ams, writ.Event{Node: n})
 }
 
+// Promise: Operation: The dashboard shows no call and no resource of a silent or lost node as running.
+// How: Their state is unknown until the node reports again.
 func TestSilentNodeRunsNothing(t *testing.T) {
 	t.Parallel()
 	w := open(t)
@@ -136,6 +138,10 @@ func TestExpiringThingsAreNamed(t *testing.T) {
 
 var attentionItem = regexp.MustCompile(`(?s)<p class="notice attention".*?</p>`)
 
+// Promise: Operation: The first page of the dashboard counts the items that need a person, and `writ doctor` reports
+// the same.
+// How: Nodes are listed every 5 s.
+// Also: TestDoctorNamesNodesThatNeedAPerson
 func TestFirstPageNamesWhatNeedsAttention(t *testing.T) {
 	t.Parallel()
 	w := open(t)

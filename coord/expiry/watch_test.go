@@ -112,6 +112,11 @@ func TestRosterExpiryIsLoggedOncePerStage(t *testing.T) {
 
 // The expiry of a certificate for browsers is logged 30, 7 and 1 days before, but only in the last third of its
 // validity, in which programs renew it. From then on the dashboard shows it, next to the notice about the roster.
+//
+// Promise: Connections and certificates: The log and dashboard warn 30, 7 and 1 days before a browser certificate
+// expires, but only within the last third of its lifetime.
+// How: A metric holds the expiry time.
+// Also: TestANoticeHidesNoOther, TestHealthReadinessMetricsAndSpec
 func TestBrowserCertificateExpiryIsLoggedPerStage(t *testing.T) {
 	begun := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	const (

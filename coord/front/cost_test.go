@@ -8,6 +8,8 @@ import (
 	"writ/supervisor/link"
 )
 
+// Promise: Load and attackers: A costly answer counts as several of the 1,000 requests per second of an address.
+// How: Each route has a cost: ten for a list, a hundred for starting machines, one per KiB for a plan.
 func TestACostlyRequestCountsAsSeveral(t *testing.T) {
 	for _, tt := range []struct {
 		method, path string

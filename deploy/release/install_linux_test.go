@@ -76,6 +76,10 @@ const units = "writ-coord.service writ-supervisor.service writ-runner.service wr
 // Leave the machine's other packages and its manual page index alone.
 const dpkgInstall = "dpkg --install --force-depends --force-unsafe-io --no-triggers"
 
+// Promise: Releases and CI: A package installs, upgrades and uninstalls as expected: it starts no service, keeps
+// changed settings, restarts running services and keeps data.
+// How: `deploy/release`, with nfpm; the test installs on a copy of the machine's files.
+// Also: TestAnArchiveHasAllThatAPersonNeeds, TestAnImageHasAUserAndOneProgram
 func TestAPackageIsInstalledUpgradedAndRemoved(t *testing.T) {
 	for _, system := range []struct{ tool, format, install, upgrade, remove string }{
 		{"dpkg", "deb", dpkgInstall, dpkgInstall, "dpkg --no-triggers --remove writ"},
@@ -128,6 +132,9 @@ func TestAPackageIsInstalledUpgradedAndRemoved(t *testing.T) {
 }
 
 // TestUpgradeGivesEachDaemonItsOwnUser upgrades twice from a version in which all daemons shared one user.
+//
+// Promise: Failures: A coordinator, supervisor or boot server reads no data of another daemon on its host.
+// How: Units and packages use one system user each; upgrades change the owner of the files.
 func TestUpgradeGivesEachDaemonItsOwnUser(t *testing.T) {
 	t.Parallel()
 	testenv.Need(t, "dpkg")

@@ -42,6 +42,9 @@ func fixture(t *testing.T, text string) (*source, *builds) {
 	return &source{dir: "../..", version: "v1.2.3-rc.1", made: time.Unix(1_790_000_000, 0).UTC(), progress: io.Discard}, b
 }
 
+// Promise: Releases and CI: Equal commits produce equal release files, in any directory.
+// How: All times are the commit's time.
+// Also: TestAReleaseOfThisSourceRunsInEachForm
 func TestEqualProgramsMakeEqualFiles(t *testing.T) {
 	s, b := fixture(t, "the program for ")
 	_, again := fixture(t, "the program for ")

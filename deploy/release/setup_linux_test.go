@@ -176,6 +176,10 @@ func (j *job) kept() (names []string) {
 
 const archiveHere = "writ_1.2.3-rc.1_linux_amd64.tar.gz"
 
+// Promise: Releases and CI: A CI job uses only the writ release with the configured digest.
+// How: Deploy/ci verifies the archive each time before it unpacks the program; a failed step leaves no file.
+// Also: TestAJobGetsWritFromOneArchive, TestATamperedArchiveIsRefused, TestAJobInstallsNothingElse,
+// TestAJobThatIsCancelledLeavesNothing, TestScripts/ci-setup
 func TestAJobGetsWritFromARelease(t *testing.T) {
 	testenv.Need(t, "busybox")
 	for _, shell := range [][]string{{"sh"}, {"bash", "--posix"}, {"busybox", "sh"}} {

@@ -93,6 +93,12 @@ func managed() *ndp.RouterAdvertisement {
 
 // A card requests an address by DHCPv6 if its router says so. It skips a server without free addresses, renews its
 // address, accepts a new one, and asks all servers if its own does not answer. An expired address is lost.
+//
+// Promise: Machines from an image: A card gets an address by DHCPv6 if its router announces it, renews it, uses other
+// servers, and declines an occupied address.
+// How: DHCPv6 with renew, rebind and decline.
+// Also: TestAnAddressOfDHCPv6ThatIsTakenIsGivenBack, TestNameserversAreAskedForByDHCPv6,
+// TestALeaseByDHCPv6IsReadAndOneThatIsNoneRefused
 func TestACardFollowsItsDHCPv6Server(t *testing.T) {
 	t.Parallel()
 	if !testenv.OwnNetns(t) {

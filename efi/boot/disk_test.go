@@ -32,6 +32,12 @@ func TestAPersonLearnsWhatIsOnADisk(t *testing.T) {
 	}
 }
 
+// Promise: Machines from an image: A disk with foreign files, or of another computer or node, is reported and never
+// written.
+// How: The kernel refuses writes during the inspection, without the journal; marks of other file systems are known;
+// `writ.name` is compared.
+// Also: TestADiskIsLookedAtBeforeItsJournalIsWritten, TestALinkIsNoDirectoryOfANode, TestAPersonLearnsWhatIsOnADisk,
+// TestAMachineNamesWhatHoldsUpItsStart
 func TestADiskThatIsNotOfThisNodeIsRefused(t *testing.T) {
 	for _, tt := range []struct {
 		err  error

@@ -123,6 +123,12 @@ func TestAnEmptyDiskIsNotDiscarded(t *testing.T) {
 	}
 }
 
+// Promise: Machines from an image: A machine formats a disk only if its serial number was named and it is empty;
+// another disk stays unchanged to the byte.
+// How: The first and last MiB must be zero without copies of super blocks; unreadable parts may be data; of two disks
+// with one number neither is used.
+// Also: TestADiskThatCannotBeReadIsNotEmpty, TestAnEmptyDiskIsNotDiscarded, TestADiskIsFoundByItsSerialNumber,
+// TestTheFirstProcessPreparesAMachine, TestAMachineFromAnImageRunsContainers
 func TestTheContentOfADiskIsNamed(t *testing.T) {
 	btrfs, ext4 := []string{"mkfs.btrfs", "-q", "-L", "others"}, []string{"mkfs.ext4", "-q", "-L", "others"}
 	for name, tt := range map[string]struct {
@@ -158,6 +164,11 @@ func TestTheContentOfADiskIsNamed(t *testing.T) {
 
 // mkfs.btrfs writes another magic number until it is finished, and an unfinished file system has our label. Such a file
 // system can be made again after a power failure, and no other can.
+//
+// Promise: Machines from an image: A power cut during formatting leaves a disk that is ready or is formatted again by
+// the next start.
+// How: The file system has a temporary label until complete and gets the data label last, in a transaction.
+// Also: TestAMachineFromAnImageRunsContainers
 func TestAFileSystemThatWasBegunIsMadeAgain(t *testing.T) {
 	made := func() *os.File { return madeBy(t, "mkfs.btrfs", "-q", "-L", makingLabel) }
 	for name, tt := range map[string]struct {

@@ -370,6 +370,25 @@ func guestImage(t *testing.T, kernel testenv.KernelFiles, services []boot.Servic
 
 // QEMU starts a guest with the kernel and the files of an image, without firmware. The first process prepares the
 // machine. The runner finds everything it needs, and no secret in unexpected places.
+//
+// Promise: Machines from an image: A process of a machine from an image can have its own root, as containers need.
+// How: The first process copies the kernel's files to their own file system and restarts there.
+//
+// Promise: Machines from an image: Services of an image run before the runner and until it has ended; a service that
+// ends is restarted after 1 to 30 s with its reason on the console.
+// How: The first process starts them in order and waits for the socket of each.
+// Also: TestServicesThatCannotRunAreRefused, TestAServiceThatFailsIsOnThePage,
+// TestAProgramThatEndsAgainAndAgainIsStartedLessOften
+//
+// Promise: Machines from an image: With `writ.vlan` a card sends only frames of its VLAN and has its addresses there;
+// if the kernel lacks the module, the console names it.
+// How: netlink; the card itself has no address.
+// Also: TestACardIsInItsVLANOrSaysWhatItsImageLacks
+//
+// Promise: Commands and hosts: A machine from a node image keeps the log lines of its first process, services and
+// kernel warnings, without secrets.
+// How: The first process writes the rings that the runner reads; lines from before the disk was mounted are included.
+// Also: TestLinesFromBeforeTheDiskWasThereAreKept, TestWarningsOfTheKernelAreFound
 func TestTheFirstProcessPreparesAMachine(t *testing.T) {
 	t.Parallel()
 	qemu, kernel := testenv.Need(t, "qemu-system-x86_64"), testenv.Kernel(t)

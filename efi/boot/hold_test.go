@@ -7,6 +7,14 @@ import (
 	"writ/efi/progress"
 )
 
+// Promise: Machines from an image: After the same failure twice in a row the machine retries rarely, does not
+// restart, and shows the reason, time and next step.
+// How: The stages and the ends of the runner are compared without their numbers.
+// Also: TestARunnerThatIsHeldIsStartedSeldom, TestAStageThatFailsTwiceIsHeldOnThePageUntilItWorks,
+// TestAStageThatOnlyAPersonCanMendIsHeldAtOnce, TestARunnerThatEndsTwiceWithOneErrorIsHeld,
+// TestARunnerThatCannotBeStartedIsHeld, TestADiskThatIsFullStaysKnownBesideOtherFaults,
+// TestAStageFailsSinceItsFirstFailure, TestACardThatIsRefusedSaysWhyWhileItAsksAgain,
+// TestANodeThatCannotJoinAsksSeldom
 func TestTheSameFailureTwiceInARowIsHeld(t *testing.T) {
 	failing := func(stage, text string) progress.Report {
 		return progress.Report{Stage: stage, Text: text, Next: "mend it", Failed: true}

@@ -19,6 +19,19 @@ import (
 
 // On a network with IPv6 only and without DHCP, a card uses an address after duplicate detection. It follows changes of
 // nameservers and addresses that its router advertises, and ignores packets from other networks.
+//
+// Promise: Machines from an image: In a network with IPv6 only, a card gets a unique address, nameservers and next
+// hop from its router.
+// How: The kernel creates and tests addresses; the first process listens to routers, and a silent family delays no
+// start by the other family.
+// Also: TestTheFirstProcessPreparesAMachine, TestAMachineJoinsInANetworkWithIPv6Only
+//
+// Promise: Machines from an image: Packets of another network are not accepted as advertisements, and an unknown host
+// adds at most three nameservers and prolongs no wait.
+// How: Hop limit and source of each packet are checked as the kernel does; each query has a limit; log lines are
+// limited.
+// Also: TestAdvertisedNameserversAreBounded, TestAddressesThatOthersHaveAreBounded,
+// TestChangesOfAddressesAreToldNowAndThen, TestAnswersForOthersProlongNoWait
 func TestACardFollowsItsRouter(t *testing.T) {
 	t.Parallel()
 	if !testenv.OwnNetns(t) {
@@ -71,6 +84,11 @@ func TestAdvertisedNameserversAreBounded(t *testing.T) {
 }
 
 // A card gets all configured addresses except one that another machine uses, which it reports. It ignores routers.
+//
+// Promise: Machines from an image: A card with `writ.address` has exactly these addresses, also when routers
+// advertise others; an occupied address is shown on the console.
+// How: The kernel ignores router advertisements.
+// Also: TestThePageSaysThatAnotherMachineHasTheAddress
 func TestACardHasTheAddressesOfTheSettings(t *testing.T) {
 	t.Parallel()
 	if !testenv.OwnNetns(t) {

@@ -122,6 +122,11 @@ func TestOnlyThePowerButtonTurnsOff(t *testing.T) {
 }
 
 // A card applies a DHCP lease, renews it, and switches to another address if the server assigns one.
+//
+// Promise: Machines from an image: A network card keeps its DHCP lease and follows its server to another address.
+// How: It renews after half of the time.
+// Also: TestACardHasTheGatewayOfItsLeaseOrNothingOfIt, TestAnMTUThatACardCannotHaveCostsNoAddress,
+// TestACardThatIsTakenOutIsForgotten
 func TestACardFollowsItsDHCPServer(t *testing.T) {
 	t.Parallel()
 	if !testenv.OwnNetns(t) {

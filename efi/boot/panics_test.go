@@ -34,6 +34,12 @@ func found(t *testing.T, pstore fstest.MapFS) []crash {
 
 var firstPanic = time.Date(2026, 11, 27, 3, 0, 0, 0, time.UTC)
 
+// Promise: Machines from an image: After a kernel panic, the console and the node's log show the kernel's last words,
+// without the token.
+// How: pstore in firmware variables; entries are bounded, cleaned, and deleted once the log has its place; the boot
+// server receives the reason.
+// Also: TestLastWordsAreBounded, TestTheLastWordsOfAKernelAreInTheLogWithoutTheToken,
+// TestTheLastWordsOfAKernelAreShownWithoutTheToken, TestStartsFromADiskAreCountedAndSayHowTheLastOneEnded
 func TestTheLastWordsOfAKernelArePutTogether(t *testing.T) {
 	pstore := fstest.MapFS{
 		"console-ramoops-0":  {Data: []byte("none of them")},
@@ -101,6 +107,12 @@ func TestLastWordsAreBounded(t *testing.T) {
 }
 
 // Each start counts the panic of the previous one. The records stay until they are stored elsewhere.
+//
+// Promise: Machines from an image: A machine that panicked in the same way at the end of two starts starts no service
+// and no runner until a power cycle.
+// How: A firmware variable has the count, beside the id of the last counted words; a restart by the watchdog has the
+// same effect.
+// Also: TestAPanicOfAMachineThatRanForLongSaysNothingOfItsStart, TestAMachineThatItsWatchdogRestartsTwiceIsHeld
 func TestAKernelThatPanicsAtTheEndOfTwoStartsIsHeld(t *testing.T) {
 	at, pstore, count := firstPanic, fstest.MapFS{}, panics{}
 	start := func(what string, held, still bool) {

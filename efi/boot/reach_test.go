@@ -14,6 +14,16 @@ import (
 )
 
 // For each unreachable server, the machine reports the reason and the remedy. Servers listen on loopback.
+//
+// Promise: Machines from an image: A start fault is on the console within 10 s of the first process, with the next
+// step, and in `writ boot list` if possible.
+// How: Each wait has a limit, after which it is shown; the first process diagnoses unreachable servers, missing
+// drivers and missing firmware; the list needs a reachable boot server.
+// Also: TestServersAreTriedAtOnce, TestAServerThatCannotBeReachedStaysKnown, TestDevicesWithoutADriverAreNamed,
+// TestFirmwareThatTheKernelDoesNotFindIsNamed, TestAMachineWithoutAnAddressSaysWhatToDo,
+// TestAStartSaysThatItAsksForTheTime, TestATimeServerWithANameIsAskedWithinItsTime,
+// TestTheManualHasTheWordsOfEachFault, TestAMachineThatIsHeldIsListedWithWhatToDo,
+// TestAMachineNamesWhatHoldsUpItsStart
 func TestAMachineSaysWhyAServerCannotBeReached(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

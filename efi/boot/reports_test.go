@@ -62,6 +62,11 @@ func (s *bootServer) becomes(status int, err error) {
 
 // Reports made before the network is up are sent later in order, even if the boot server starts late. No stage waits
 // for this.
+//
+// Promise: Machines from an image: An unreachable boot server delays no start and delays a shutdown by two seconds at
+// most; it receives no token and no fingerprint.
+// How: Reports wait in a queue of 32, and secrets are removed.
+// Also: TestABootServerThatIsAwayDelaysTheEndForAMomentOnly, TestTheFirstProcessPreparesAMachine
 func TestStagesAreReportedToABootServerWithoutWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := new(bootServer)

@@ -24,6 +24,15 @@ func (p *paged) starts(c Config, services ...Service) {
 
 var usualConfig = Config{Supervisors: []string{"https://10.77.0.3:7441"}, TimeServers: []string{"10.77.0.1"}, Data: "writ-data"}
 
+// Promise: Machines from an image: A start of more than 3 s shows all of its stages, and the current one with its
+// age, limit and consequence.
+// How: The waiting code and the page read the limit from one value; a wait without a limit gives a reason.
+// Also: TestARegistrationThatTakesLongIsOnThePage, TestTheLongestPageFitsOnAScreen,
+// TestAStageThatFailedAndIsOverIsOnThePage, TestStagesOfAStartAreShownAgainWithTheirAge,
+// TestCardsWithACableComeFirstOnThePage, TestADHCPServerIsAskedForAsLongAsThePageSays,
+// TestARunnerIsLeftAloneForAsLongAsThePageSays, TestAServiceIsAwaitedForAsLongAsThePageSays,
+// TestTimeServersAreAwaitedForAsLongAsThePageSays, TestAClockThatCannotBeRightWaitsWithoutALimitAndThePageSaysWhy,
+// TestTheManualHasTheLimits, TestTheFirstProcessPreparesAMachine
 func TestThePageOfAStartHasEachStageWithItsAgeAndItsLimit(t *testing.T) {
 	onScreen(t, func(p *paged) {
 		// The time after p.starts; the page reads it from another goroutine.

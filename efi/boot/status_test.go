@@ -139,6 +139,10 @@ var (
 	cannot = progress.Report{Stage: progress.StageRunner, Text: "cannot join yet: connection refused", Next: "look at the supervisor", Failed: true}
 )
 
+// Promise: Machines from an image: A machine without a token gets no work before an admin approved its key or its
+// serial number in a batch.
+// How: It registers as pending; the console shows name, fingerprint and the decision.
+// Also: TestWithoutTokenANodeMustKnowItsCluster, TestAMachineStartsFromAnImageAsANode
 func TestAMachineThatWaitsShowsHowToApproveIt(t *testing.T) {
 	onScreen(t, func(p *paged) {
 		p.begin()
@@ -178,6 +182,11 @@ func TestTheCommandOfAnApprovalFitsOnAScreen(t *testing.T) {
 	})
 }
 
+// Promise: Machines from an image: The console of a machine from an image ends with a page of 80 columns that shows
+// its name, its fault, and the next step.
+// How: One page covers all conditions; a new page appears after a second of quiet, an unchanged one after a minute.
+// Also: TestAMachineThatCannotJoinSaysWhyAndWhatToDo, TestAMachineThatWasRefusedSaysSo,
+// TestNoPageIsShownOnceTheMachineIsTurnedOff, TestPicturesOfTheConsole, TestAMachineStartsFromAnImageAsANode
 func TestAMachineThatServesShowsItsPageOnceItIsCalm(t *testing.T) {
 	onScreen(t, func(p *paged) {
 		p.is(Admission{State: writ.AdmissionApproved, Name: "n1", Fingerprint: "SHA256:abc"})

@@ -203,6 +203,10 @@ func TestADHCPServerIsAskedForAsLongAsThePageSays(t *testing.T) {
 }
 
 // A shutdown that does not complete is forced.
+//
+// Promise: Machines from an image: A machine shuts down within two minutes of the request, also with a stuck program
+// or disk.
+// How: The first process forces the shutdown; if it cannot run, the watchdog restarts the machine.
 func TestTheEndOfAMachineHasALimit(t *testing.T) {
 	onScreen(t, func(p *paged) {
 		m, _ := heldMachine(p)

@@ -22,6 +22,13 @@ func assignments(t *testing.T, text string) *Assignments {
 
 // A machine gets its own settings after the common ones, by hardware address or serial number. The list shows whether
 // it uses them.
+//
+// Promise: Machines from an image: A machine can have its own settings, by network card or serial number, and
+// operators see whether it uses them.
+// How: They are only in its script; it reports a digest of its settings; an error names the line, and an invalid file
+// keeps the earlier settings.
+// Also: TestSettingsThatNoMachineCouldHaveAreRefused, TestAnAssignmentChangesItsLineOnly,
+// TestReportsSayWhatTheMachineWasStartedWith, TestOneMachineGetsSettingsOfItsOwn
 func TestAMachineGetsItsOwnSettingsAndOperatorsSeeWhetherItUsesThem(t *testing.T) {
 	text, trouble := "", error(nil)
 	f := newFixture(t, func(c *Config) { c.Assigned = func() (*Assignments, error) { return assignments(t, text), trouble } })

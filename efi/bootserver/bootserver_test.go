@@ -147,6 +147,14 @@ func (f *fixture) row() Row {
 }
 
 // A machine is tracked from its first request until it is a node. If it is silent, the advice names a place to look at.
+//
+// Promise: Machines from an image: An operator sees the progress of each start from a boot server, with times and
+// fault texts, from the first request on.
+// How: The server records requests and bytes; the first process reports stages after the network is up.
+// Also: TestAStageBeginsWithItsFirstReport, TestAMachineThatStartsInVainIsNamed,
+// TestStagesAreReportedToABootServerWithoutWaiting, TestTheFirstProcessPreparesAMachine,
+// TestABootServerServesASiteAndListsItsMachines, TestABootServerUnderstandsTheLogOfARunner,
+// TestAMachineStartsFromABootServer, TestAMachineStartsFromAnImageAsANode
 func TestEachStepOfAStartIsSeenFromTheOtherSide(t *testing.T) {
 	f := newFixture(t, nil)
 	see := func(step, advice string) {
@@ -334,6 +342,9 @@ func TestAStageBeginsWithItsFirstReport(t *testing.T) {
 	}
 }
 
+// Promise: Machines from an image: A boot server sends exactly the bytes of the published digest, whole or in parts,
+// and no other file.
+// How: The image is in memory, and no request path leads to a file.
 func TestAnImageIsSentByItsDigestWholeAndInParts(t *testing.T) {
 	f := newFixture(t, nil)
 	path := imagePath + ImageName(f.Digest())
@@ -375,6 +386,13 @@ func TestAnImageIsSentByItsDigestWholeAndInParts(t *testing.T) {
 }
 
 // Requests of strangers only change rows, whose number and size are limited and whose texts are printable.
+//
+// Promise: Machines from an image: Requests of unknown clients change only bounded, sanitised list rows of a boot
+// server.
+// How: Texts are cleaned and truncated; above 4,096 machines the largest network loses its oldest; requests and
+// connections per address are limited.
+// Also: TestMachinesThatAreMadeUpPushOutNoOthers, TestAnAddressThatAsksTooOftenIsRefused,
+// TestListenerHasPlacesForOtherNetworks, TestAReportIsBoundedAndCanBeShown
 func TestReportsOfStrangersAreBoundedAndPrintable(t *testing.T) {
 	f := newFixture(t, nil)
 	evil := "\x1b]0;owned\a\u202e\n" + strings.Repeat("x", 2_000)

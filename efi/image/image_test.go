@@ -69,6 +69,9 @@ func moved(t *testing.T, files fs.FS) fs.FS {
 	return there
 }
 
+// Promise: Machines from an image: Equal inputs produce equal images and disks.
+// How: Files are sorted and have no times or owners; ids derive from the content.
+// Also: TestEqualFilesMakeEqualDisks, TestTheSameFilesMakeTheSameArchive
 func TestEqualInputsMakeEqualImages(t *testing.T) {
 	r := recipe(t)
 	digest := func() string {
@@ -124,6 +127,12 @@ func TestAnImageHasTheModulesAndTheProgram(t *testing.T) {
 	}
 }
 
+// Promise: Machines from an image: A token is neither in an image nor visible on the console, in `/proc/cmdline` or
+// in a container.
+// How: The build refuses a token, and no command takes one as an argument; the first process hides it and passes it
+// to the runner in a file for root.
+// Also: TestNoTextHasTheToken, TestTheFirstProcessPreparesAMachine, TestScripts/efi,
+// TestAContainerHasWhatItWasAskedFor
 func TestInputsThatMakeNoNodeAreRefused(t *testing.T) {
 	good := recipe(t)
 	for name, tt := range map[string]struct {
@@ -167,6 +176,12 @@ func mkfs(t *testing.T) []byte {
 	return data
 }
 
+// Promise: Machines from an image: A program of an image has all libraries that the loader of glibc would load, from
+// the packages of the build alone.
+// How: writ reads the programs as the loader does; a test compares with the loader; a missing library fails the
+// build.
+// Also: TestInputsThatMakeNoNodeAreRefused, TestTheLibrariesAreThoseThatTheLoaderLoads,
+// TestLibrariesThatThereAreNotAreNamedTogether
 func TestProgramsBringTheirLibraries(t *testing.T) {
 	r := recipe(t)
 	r.Packages = os.DirFS("/")

@@ -80,6 +80,10 @@ func TestListsThatCannotBeReadAreRefused(t *testing.T) {
 }
 
 // Lists writes the same lists for the modules of a real kernel as depmod does.
+//
+// Promise: Machines from an image: An image contains the modules that modprobe would load.
+// How: writ reads each module itself; a test compares with depmod.
+// Also: TestAClosureCanBeLoadedInItsOrder
 func TestListsAreThoseOfDepmod(t *testing.T) {
 	depmod := &exec.Cmd{Path: testenv.Unpacked(t, testenv.Kmod)}
 	dir := testenv.Kernel(t).Modules

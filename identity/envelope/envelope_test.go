@@ -253,6 +253,8 @@ func TestOpenerForgetsTheOldest(t *testing.T) {
 	}
 }
 
+// Promise: Submissions: Verification fails if any byte of a job or result is changed in transit.
+// How: An ed25519 signature covers kind and frame.
 func TestNoByteOfAnEnvelopeCanBeChanged(t *testing.T) {
 	frame, _ := Sign(Result, testKey("node"), results(2)...)
 	alone := mustSignEach(t, results(2)...)[1]

@@ -179,6 +179,12 @@ func (f forged) make(t *testing.T, r *identity.Roster, name Name) []*x509.Certif
 }
 
 // The key of one owner, or an unknown key, authenticates no other owner in any form.
+//
+// Promise: Connections and certificates: A certificate authorises only the role that the key of its owner delegated,
+// at one datacenter or coordinator.
+// How: The verifier requires one URI, the owner's key in the roster, and the expected role.
+// Also: TestIssuerIssuesOnlyForItsOwner, TestANodeAsksItsSupervisorOnly,
+// TestANodeLogsInAtNoRedisButThatOfItsDatacenter
 func TestCertificateNeedsItsOwnersDelegation(t *testing.T) {
 	r := testRoster(t)
 	v := &Verifier{Roster: r, Now: noon}
@@ -304,6 +310,10 @@ func TestInvalidCertificateTimeNamesClocks(t *testing.T) {
 	}
 }
 
+// Promise: Connections and certificates: Certificates are renewed without a restart, and an error about an expired
+// certificate names both clocks.
+// How: Renewal starts at two thirds of 90 days.
+// Also: TestInvalidCertificateTimeNamesClocks
 func TestCertificateRenewsAtTwoThirdsOfItsLife(t *testing.T) {
 	r := testRoster(t)
 	now := noon
@@ -500,6 +510,11 @@ func TestBothSidesOfAConnectionKnowEachOther(t *testing.T) {
 
 // One listener has a certificate for clients of writ and another one for all others. Both kinds of clients use
 // HTTP/1.1. A client that offers the wrong protocol gets the other certificate and rejects it.
+//
+// Promise: Connections and certificates: Browsers and `curl` get the public certificate of a coordinator that has
+// one, and writ clients get the certificate that the roster verifies.
+// How: writ clients identify themselves by ALPN; a false claim yields a certificate that the client does not trust.
+// Also: TestACoordinatorShowsBrowsersACertificateThatTheyKnow
 func TestClientsAndBrowsersGetSeparateCertificates(t *testing.T) {
 	r := testRoster(t)
 	i := issuer(r, "front", frontCoordinator)

@@ -258,6 +258,9 @@ func TestVersion2ControllersAreDelegated(t *testing.T) {
 }
 
 // The last group may also be removed by hand, as the hint for operators says.
+//
+// Promise: Machines and the overlay: Deleted cgroups leave no directory.
+// How: The last cgroup removes its parent directory.
 func TestNoDirectoryIsLeftOfGroupsThatAreGone(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(g *cgroup.Groups) error{

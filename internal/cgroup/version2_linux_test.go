@@ -13,6 +13,12 @@ import (
 
 // On a kernel whose controllers are in use by version 1, version 2 has none. So the tests above run again in a real
 // guest in QEMU, whose kernel uses version 2.
+//
+// Promise: Machines and the overlay: The process of a machine has limits of memory, processors and threads, and an
+// excess of memory kills only this process.
+// How: Each has its own cgroup, version 1 or 2, from its start until its deletion; the kill is reported.
+// Also: TestMachineProcessHasItsOwnCgroup, TestOversizeProcessIsKilledAlone, TestAProcessWithoutAGroupGetsIntoOne,
+// TestAProcessOverItsMemoryLimitIsKilledAlone, TestAForkBombEnds, TestABusyProcessGetsItsShareOfProcessors
 func TestGroupsOfVersion2BoundAsWell(t *testing.T) {
 	t.Parallel()
 	testenv.Nightly(t, "the same on the hierarchy of this machine")

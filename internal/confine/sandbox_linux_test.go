@@ -60,6 +60,12 @@ func needLandlock(t *testing.T) {
 }
 
 // The test runs with and without a separate user, as root and as another user.
+//
+// Promise: Volumes and images: A hostile qcow2 disk that compromises its converter gains access to that disk only.
+// How: Two open files, Landlock, a system call filter, namespaces, limits, the greatest niceness, and its own user
+// where possible.
+// Also: TestASandboxIsForItsProcessAlone, TestProcessOverItsLimitsIsEnded,
+// TestACompromisedConverterReachesOnlyItsDisk, TestADiskOfManyFilesIsReadAsOne
 func TestASandboxedProgramReachesOnlyItsFiles(t *testing.T) {
 	needLandlock(t)
 	users := []uint32{0}

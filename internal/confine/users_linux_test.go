@@ -84,6 +84,13 @@ func TestOnlyProcessesOfTheUserEnd(t *testing.T) {
 
 // Some containers have no user namespace: root there can switch to the number of an engine. Such a process is not the
 // engine, does not block the number, and must not be killed.
+//
+// Promise: Speed and storage: A compromised engine or container root cannot impersonate another database or a
+// starting machine.
+// How: A process is identified by its user, which it cannot choose; processes with their own process numbers or root
+// directory are never a driver's.
+// Also: TestAProcessInItsOwnNamespacesEnds, TestEngineIsIdentifiedByItsUser, TestAnEngineIsNoProcessOfAContainer,
+// TestStartIsIdentifiedByItsUser
 func TestNoProcessOfAContainerCountsAsAUser(t *testing.T) {
 	testenv.NeedRoot(t)
 	who := &syscall.Credential{Uid: someone, Gid: someone}

@@ -110,6 +110,11 @@ const exempt = "failpoint:none"
 
 // TestEveryWriteAndSendHasItsPlace reports changes of stores, messages to the queue and files without a place. A
 // function without a place needs the directive //failpoint:none with a reason.
+//
+// Promise: Limits and shares: The list of these write and send points is complete, and the released program contains
+// no code for them.
+// How: A test compares the code with the list and searches the binary.
+// Also: TestEveryPlaceIsInTheCode, TestTheProgramHasNoPlacesUnlessItIsBuiltForTests
 func TestEveryWriteAndSendHasItsPlace(t *testing.T) {
 	all, _ := sources(t)
 	matched, searched := map[string]bool{}, map[string]bool{}

@@ -129,6 +129,10 @@ func (c *cutter) serve(wg *sync.WaitGroup) {
 	}
 }
 
+// Promise: Failures: The outcome of a commit is always determined, even if the connection to PostgreSQL breaks during
+// it.
+// How: Each transaction records its number under a lock; a process that lost the answer takes the lock and reads the
+// number.
 func TestLostCommitResponseIsResolved(t *testing.T) {
 	own := testenv.Postgres(t)
 	for _, pass := range []bool{true, false} {
@@ -162,6 +166,12 @@ func TestLostCommitResponseIsResolved(t *testing.T) {
 }
 
 // Only one process writes at a time: data that a change has read is unchanged when it writes.
+//
+// Promise: Failures: Of several processes on one PostgreSQL store, one writes at a time, and a frozen one delays the
+// others by at most 5 s.
+// How: A lock per transaction is released after 5 s of silence; a process without a pending upgrade opens the store
+// without a lock.
+// Also: TestStoppedWriterIsDisconnected, TestStoppedPreparationBlocksNoReadyDatabase, TestAStandbyTakesOver
 func TestDatabaseHasOneWriterAtATime(t *testing.T) {
 	path := server.Store(t)
 	count := func(tx *Tx) error {
@@ -385,6 +395,9 @@ func TestStoppedWriterIsDisconnected(t *testing.T) {
 
 // An abandoned statement whose cancel request was lost keeps its locks only until the server detects the closed
 // connection.
+//
+// Promise: Failures: An abandoned statement holds its locks on PostgreSQL for a few seconds at most.
+// How: The server checks each second whether the connection is closed.
 func TestClosedConnectionEndsItsStatement(t *testing.T) {
 	path := server.Store(t)
 	db := open(t, path)

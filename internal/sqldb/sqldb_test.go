@@ -487,6 +487,10 @@ func TestPlaceholders(t *testing.T) {
 
 // A supervisor that has lost its lease closes its journal while nodes still send requests. They must get
 // STORE_UNAVAILABLE, not an internal error.
+//
+// Promise: Speed and storage: A reader of a closing store gets an unavailable error and retries.
+// How: Reads and writes return the same error from the start of the shutdown; nodes at a supervisor without its lease
+// are such readers.
 func TestClosedStoreIsUnavailable(t *testing.T) {
 	kept(t, func(t *testing.T, path string) {
 		db := open(t, path)

@@ -60,6 +60,12 @@ func countedListener(t *testing.T) (address string, came *atomic.Int64) {
 	return l.Addr().String(), came
 }
 
+// Promise: Failures: A network attacker can neither read nor change the data between a daemon and a remote
+// PostgreSQL.
+// How: `sslmode=verify-full` and TLS 1.3 are required for each host of the parsed address, with fallbacks; otherwise
+// the daemon refuses to connect.
+// Also: TestEachHostOfAnAddressMustBeHereOrVerified, TestLocalhostIsThisMachine,
+// TestPostgreSQLIsTrustedByItsCertificateOnly, TestNeitherJournalNorLedgerIsReachedUnverifiedOnAnotherMachine
 func TestRemotePostgreSQLNeedsVerifiedTLS(t *testing.T) {
 	address, came := countedListener(t)
 	host, port, _ := net.SplitHostPort(address)

@@ -96,6 +96,14 @@ func wantHistory(t *testing.T, h *linear.History[handedIn, handedOut], legal boo
 	}
 }
 
+// Promise: Failures: Concurrent requests have the answers of some sequential order, also during kills.
+// How: One writer, unique keys, and the epoch in each transaction; Porcupine checks histories, and each check has a
+// twin without the mechanism that must fail.
+// Also: TestOneConcurrentDeliveryStarts, TestConcurrentSubmissionsAreOneRun,
+// TestConcurrentSubmissionsWithoutAUniquePayloadAreFoundOut, TestTheFirstResultOfAnAttemptWins,
+// TestOnlyWhoHasTheLeaseWrites, TestAnOldHolderThatIsNotFencedOffIsFoundOut,
+// TestResultsThatReplaceEachOtherAreFoundOut, TestCheckThenStartIsNotLinearizable,
+// TestHistoryIsLegalIfSomeOrderExplainsIt
 func TestConcurrentSubmissionsAreOne(t *testing.T) {
 	onBoth(t, func(t *testing.T, path string) {
 		wantHistory(t, handIn(t, path, 6, func(s *sqlstore.Store, in handedIn) (handedOut, error) {

@@ -10,6 +10,13 @@ import (
 )
 
 // A list of runs reads only the runs that it returns. A frequent query for a rare state must not scan all runs.
+//
+// Promise: Readers and roles: A list of runs filtered by project or state reads only the runs that it shows.
+// How: Each filter has an index in the order of the list.
+//
+// Promise: Operation: All pages of a list have the same size and cost, also in a large ledger.
+// How: Keyset cursors, and an index for each order; the first page names 24 nodes and counts the others.
+// Also: TestListsOfDeploymentsSortNothing, TestTheFirstPageNamesTheNodesWithMostCalls
 func TestListsOfRunsReadWhatTheyShow(t *testing.T) {
 	s, err := Open(t.Context(), ":memory:")
 	if err != nil {

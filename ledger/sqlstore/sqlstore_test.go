@@ -24,10 +24,30 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+// Promise: Readers and roles: A reader of some projects receives all events of these projects, also after a pause,
+// and no event of another project.
+// How: The ledger records the project of each event; streams select by it.
+// Subtest: an_event
+// Also: TestEventsOfAnEarlierVersionGetTheirProject, TestReaderOfSomeProjectsResumesHisStream,
+// TestStreamsReceiveEachEventOnce, TestAQuietStreamSendsKeepAlivesOnly
+//
+// Promise: Operation: A list of deployments names the revision that the datacenter accepted last.
+// How: The revision is in the events of the datacenter; a run page names its revision and the verified certificate of
+// its signer.
+// Also: TestScripts/submit, TestARunPageMarksTheLineThatFailed, TestResourcesAndDeploymentsSayHowTheyStand
 func TestLedgerInMemory(t *testing.T) {
 	ledgertest.Run(t, func(t testing.TB) ledger.Ledger { return open(t, ":memory:") })
 }
 
+// Promise: Repair and usage: A datacenter that reports impossible use stops neither its own events nor the sums of
+// other datacenters.
+// How: The coordinator limits the hourly use of each resource far above any machine; sums end at 2^60.
+// Also: TestLedgerInMemory, TestLedgerOnPostgreSQL, TestSumsOfUsageEnd
+//
+// Promise: Operation: Runs are found by a text in their names, parameters and errors, and by prefixes of their
+// resource names.
+// How: The search reads each run; parameters come with the submission.
+// Also: TestOldRunsAreFoundByScriptAndDeployment, TestTheSearchTakesASignerAScriptAndARun
 func TestLedgerInFile(t *testing.T) {
 	ledgertest.Run(t, func(t testing.TB) ledger.Ledger {
 		dir, err := os.MkdirTemp(t.TempDir(), "") // one test may open several
@@ -38,6 +58,9 @@ func TestLedgerInFile(t *testing.T) {
 	})
 }
 
+// Promise: Failures: Journal and ledger keep their promises on SQLite and on PostgreSQL.
+// How: Both use the same queries and the same test suite.
+// Also: TestADatacenterWorksOnPostgreSQL, TestRecordsComeBackAsTheyWereKept
 func TestLedgerOnPostgreSQL(t *testing.T) {
 	server := testenv.Postgres(t)
 	ledgertest.Run(t, func(t testing.TB) ledger.Ledger { return open(t, server.Store()) })

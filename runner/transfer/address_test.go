@@ -38,6 +38,12 @@ func visited(t *testing.T, serve func(net.Conn)) (address string, visits *atomic
 
 // A node chooses its own address for transfers. A compromised node must not make other nodes connect to arbitrary
 // addresses in their networks.
+//
+// Promise: Volumes and images: A node that announces a transfer address cannot direct another node to a service of
+// the other node's host or network.
+// How: Each address is compared right before the connection with the internet and `--transfer-allow`; all errors are
+// equal.
+// Also: TestATransferDoesNotRevealOpenPorts
 func TestANodeConnectsOnlyWhereItsOperatorAllows(t *testing.T) {
 	t.Parallel()
 	from, to := plain(t)

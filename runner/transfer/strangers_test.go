@@ -26,6 +26,12 @@ import (
 )
 
 // Invalid transfer grants are rejected before the driver is called.
+//
+// Promise: Volumes and images: A node sends a volume only to the node and until the time that its supervisor signed,
+// and shows its transfer grant to no other node.
+// How: Signatures, and TLS 1.3 between the keys of both nodes.
+// Also: TestATransferGrantIsShownToItsNodeOnly, TestAJobWithATransferGrantHasAnOrigin,
+// TestAJobThatCopiesFromAnotherNodeHasATransferGrant
 func TestATransferGrantBoundsEachTransfer(t *testing.T) {
 	t.Parallel()
 	from, to := plain(t)
@@ -153,6 +159,12 @@ func TestRequestsOfStrangersLogFewLines(t *testing.T) {
 
 // Unauthenticated clients use all available places. From another address, with and without a key, they reconnect when
 // they are closed; from the same address they keep their connections.
+//
+// Promise: Volumes and images: Unknown clients that occupy connections cannot prevent a copy, and a transfer grant
+// has one stream.
+// How: Excess connections without a grant displace the oldest of the largest network; a repeated request of a node
+// replaces its earlier connection.
+// Also: TestTheNetworkWithMostConnectionsLosesOne, TestATransferGrantHasOneStream, TestArchivesShareTheRateLimit
 func TestStrangersBlockNoTransfer(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {

@@ -25,6 +25,11 @@ import (
 	"writ/sal/saltest"
 )
 
+// Promise: Volumes and images: A copy of a volume on another node is the volume at its first request, continues after
+// a cut or kill, and is valid only with the right SHA-256.
+// How: A hidden snapshot per call; equal archives to the byte; the received length is recorded.
+// Also: TestACopyGoesOnWhereItWasCut, TestACopyOutlivesBothEnds, TestACopyBetweenNodesOutlivesTheirEnds,
+// sal/volume.TestConformance, TestACopyOutlivesACrashAtEachStepOfEitherEnd
 func TestAVolumeArrivesAsItIs(t *testing.T) {
 	onEach(t, func(t *testing.T, from, to *node) {
 		from.made("data", 2)
@@ -130,6 +135,12 @@ func archiveOf(t *testing.T, h tar.Header, content string) []byte {
 }
 
 // The giving node sends invalid archives.
+//
+// Promise: Volumes and images: A node that lies or delays during a copy creates no volume, writes only inside the
+// volume, and stays within the call's limits.
+// How: Sizes and times are agreed before the first byte; digests; one directory for names.
+// Also: TestAWrongDigestIsTheEnd, TestSlowNodeCostsOnlyTheCallsTime, TestConcurrentArchivesAreLimited,
+// TestCopyRespectsTheProjectQuota
 func TestInvalidArchiveMakesNoVolume(t *testing.T) {
 	t.Parallel()
 	fine := archiveOf(t, tar.Header{Name: "file"}, "fine")
@@ -317,6 +328,11 @@ func TestVolumeDeletedMeanwhileIsNotCopied(t *testing.T) {
 }
 
 // The receiving node never requests the rest, and the snapshot expires.
+//
+// Promise: Volumes and images: A copy leaves no data at its source after its grant expires, and at its target only a
+// complete volume.
+// How: Transfer data is recorded with its expiry; it is deleted with its volume or when the copy is cancelled.
+// Also: TestVolumeDeletedMeanwhileIsNotCopied, TestACancelledCopyLeavesNothing
 func TestAnAbandonedCopyLeavesNoData(t *testing.T) {
 	onEach(t, func(t *testing.T, from, to *node) {
 		from.made("data", 2)

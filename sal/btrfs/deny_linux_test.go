@@ -30,6 +30,9 @@ func readsAs(t *testing.T, user, shared uint32, path string) bool {
 
 // The users of engines and machines may pass the directory of all trees, as with real drivers. They cannot read a tree
 // with an open mode, and a tree that was handed to a user is open only to that user.
+//
+// Promise: Failures: The engine or machine of one project cannot read a volume of another project.
+// How: An access list on btrfs, a parent of mode 0700 on directories.
 func TestOtherProjectsReadNoTree(t *testing.T) {
 	t.Parallel()
 	const shared, engine, other = 2010000000, 2010000001, 2010000002

@@ -68,6 +68,11 @@ func bury(t testing.TB, dir string) {
 	}
 }
 
+// Promise: Volumes and images: Nested subvolumes are never lost silently: `writ node show` names them, and snapshots,
+// copies, backups and restores are refused until they are removed.
+// How: Before and after each snapshot, writ lists the subvolume's contents from the kernel and removes by number;
+// deletion includes them.
+// Also: TestTreeIsRemovedWithNestedSubvolumes, TestVolumeWithSubvolumesIsNotCopied
 func TestNestedSubvolumesAreReported(t *testing.T) {
 	kinds(t, func(t *testing.T, p *Pool) {
 		ctx, bound := t.Context(), sal.Bound{Bytes: 32 * mib}

@@ -18,6 +18,8 @@ import (
 	"writ/sal/saltest"
 )
 
+// Promise: Volumes and images: Two machines never write to one volume.
+// How: Records are compared before the record of the new machine is written.
 func TestVolumeIsForOneMachineAtATime(t *testing.T) {
 	forEachFixture(t, func(t *testing.T, b *fixture) {
 		root := []any{saltest.RefTo(writ.KindVolume, "root")}
@@ -56,6 +58,10 @@ func (u user) Users(_ context.Context, volume writ.UID) ([]sal.User, error) {
 }
 
 // A container could replace the disk in a volume by a link to any file of the host.
+//
+// Promise: Volumes and images: A container cannot make a machine open a file of its node.
+// How: A volume serves one machine or containers; links in the place of disks are not followed.
+// Also: TestAFailedCreateOfAContainerLeavesNoTrace
 func TestContainersVolumeIsForNoMachine(t *testing.T) {
 	b := newFixture(t)
 	data := saltest.RefTo(writ.KindVolume, "data")
@@ -368,6 +374,11 @@ func TestHeldDiskIsBusyEachTime(t *testing.T) {
 }
 
 // Memory that a guest was given cannot be taken back.
+//
+// Promise: Machines and the overlay: A refused resize changes no setting, or the record holds the actual size; memory
+// or CPUs that a guest keeps are `RESOURCE_BUSY`.
+// How: Memory changes first, then CPUs; the record follows the actual machine.
+// Also: TestNinthMemoryAdditionIsRefused, TestUnreleasedCPUsMakeResizeBusy, TestHeldDiskIsBusyEachTime
 func TestHalfRefusedResizeIsRecorded(t *testing.T) {
 	forEachFixture(t, func(t *testing.T, b *fixture) {
 		b.must("machine.create", "web", machineSpec)

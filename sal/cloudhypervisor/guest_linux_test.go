@@ -35,6 +35,16 @@ func (b *fixture) says(name, text string) {
 }
 
 // The guest is real, with a Debian kernel in QEMU; only the program between guest and driver is a stub.
+//
+// Promise: Volumes and images: A guest finds its name, address and keys at its first boot and shuts itself down when
+// it is stopped.
+// How: A FAT image that Linux reads; the power button until the grace is over.
+// Also: TestGuestRunsOnCloudHypervisor
+//
+// Promise: Volumes and images: A running guest accepts and releases volumes and continues from a snapshot of its
+// memory.
+// How: Hot-plug, and a VMM that reads the memory back.
+// Also: TestGuestRunsOnCloudHypervisor
 func TestRealGuestReadsItsCloudInitDisk(t *testing.T) {
 	qemu, ip, ping := testenv.Need(t, "qemu-system-x86_64"), testenv.Need(t, "ip"), testenv.Need(t, "ping")
 	testenv.NeedTaps(t)

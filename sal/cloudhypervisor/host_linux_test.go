@@ -48,6 +48,9 @@ func TestForeignSocketOwnerIsNamed(t *testing.T) {
 	})
 }
 
+// Promise: Machines and the overlay: writ adopts or ends only a process that it started for this machine.
+// How: Its number, start time, the host's boot and a random name identify it, held by a pidfd.
+// Also: TestForeignSocketOwnerIsNamed
 func TestReusedNumberIsNotTakenForTheMachine(t *testing.T) {
 	forEachFixture(t, func(t *testing.T, b *fixture) {
 		b.must("machine.create", "web", machineSpec)
@@ -159,6 +162,10 @@ func TestAddressesAndUsageAreThoseOfTheTaps(t *testing.T) {
 }
 
 // A recreated tap has the same name, but the process holds the old tap.
+//
+// Promise: Repair and usage: A machine with a removed tap is reported until it is restarted, also if a tap of that
+// name returns.
+// How: The record has the numbers of the taps of its process.
 func TestLostTapIsReportedUntilRestart(t *testing.T) {
 	nets := networks(t)
 	if nets == nil {
@@ -219,6 +226,8 @@ func TestTapsOfAnEarlierStartAreNotLost(t *testing.T) {
 	b.empty()
 }
 
+// Promise: Volumes and images: A failed creation of a machine leaves no part of it.
+// How: All parts are removed before the error is returned.
 func TestAFailedCreateOfAMachineLeavesNoTrace(t *testing.T) {
 	for name, tt := range map[string]struct {
 		set   vmmstub.Settings
@@ -242,6 +251,10 @@ func TestAFailedCreateOfAMachineLeavesNoTrace(t *testing.T) {
 	}
 }
 
+// Promise: Machines and the overlay: An unbootable machine is refused at once: an image without a kernel, an
+// initramfs larger than memory, a command line outside ASCII.
+// How: Headers and sizes are read before a process starts.
+// Also: TestKernelsAreKnownByTheirHeaders
 func TestMissingToolsAreReportedBeforeACreate(t *testing.T) {
 	b := newFixture(t)
 	big := filepath.Join(b.host, "images", "root")

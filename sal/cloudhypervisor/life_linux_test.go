@@ -17,6 +17,9 @@ import (
 	"writ/sal/catalog"
 )
 
+// Promise: Machines and the overlay: A machine survives its runner and is unchanged for the next one.
+// How: It has its own session; the socket is inherited and stays.
+// Also: TestProcessThatWasJustStartedIsFoundAgain
 func TestMachineSurvivesItsRunner(t *testing.T) {
 	forEachFixture(t, func(t *testing.T, b *fixture) {
 		b.must("machine.create", "web", machineSpec)
@@ -52,6 +55,10 @@ func TestProcessThatWasJustStartedIsFoundAgain(t *testing.T) {
 	})
 }
 
+// Promise: Machines and the overlay: A machine that died unexpectedly is restarted with growing pauses, also after a
+// reboot; a guest that shut down stays off.
+// How: The runner compares record, process and the events of the process.
+// Also: TestMachineReturnsAfterHostReboot, TestAGuestThatPowersOffStaysOff
 func TestKilledMachineRestartsWithBackoff(t *testing.T) {
 	b := newFixture(t)
 	b.must("machine.create", "web", machineSpec)
@@ -140,6 +147,11 @@ func TestAGuestThatPowersOffStaysOff(t *testing.T) {
 }
 
 // The process may also end with a clean shutdown: only the guest itself turns the machine off.
+//
+// Promise: Machines and the overlay: Only its guest shuts down a machine; a machine whose process ends by a signal or
+// fault is restarted and the reason is reported.
+// How: The process stays when its guest shuts down, and removes its machine when it ends for another reason.
+// Also: TestAGuestThatPowersOffStaysOff, TestGuestOffBeforeProcessEndStaysOff
 func TestMachineRestartsAfterItsProcessEnds(t *testing.T) {
 	fail := "VCPU generated error: VcpuRun"
 	for _, release := range vmmstub.Releases {
@@ -210,6 +222,10 @@ func TestAProcessOfAnEarlierVersionIsKnown(t *testing.T) {
 }
 
 // The report comes before and after the failure of the guest.
+//
+// Promise: Machines and the overlay: A kernel that fails within two seconds fails its call with cloud-hypervisor's
+// message, and a silent guest is reported after 20 s.
+// How: writ reads the console and the events of the process.
 func TestUnbootableKernelIsReported(t *testing.T) {
 	b := newFixture(t)
 	// Seen during the shutdown of its machine.
@@ -282,6 +298,9 @@ func TestGuestRebootIsReportedOnce(t *testing.T) {
 }
 
 // Killing silent processes would kill machines that work.
+//
+// Promise: Machines and the overlay: A machine with an unresponsive process does not count as dead.
+// How: Only the kernel reports the end of a process.
 func TestSilenceIsNotDeath(t *testing.T) {
 	b := newFixture(t)
 	b.must("machine.create", "web", machineSpec)

@@ -43,6 +43,10 @@ func TestEverySettingIsExplicit(t *testing.T) {
 	})
 }
 
+// Promise: Machines and the overlay: The output of a guest and its process cannot fill the disk while a runner is
+// present: a console has 8 MiB twice, the process 1 MiB.
+// How: The runner checks every second and frees the beginning of the file.
+// Also: TestGuestRebootIsReportedOnce
 func TestConsoleKeepsBoundedHistory(t *testing.T) {
 	b := newFixture(t)
 	b.must("machine.create", "web", machineSpec)
@@ -94,6 +98,9 @@ func TestConsoleKeepsBoundedHistory(t *testing.T) {
 }
 
 // Commas, quotes and brackets are allowed in the path of a data directory.
+//
+// Promise: Machines and the overlay: The path of a data directory may contain commas, quotes and brackets.
+// How: Events go to a descriptor; paths are never used as patterns.
 func TestDirectoryMayContainSeparators(t *testing.T) {
 	forEachFixture(t, func(t *testing.T, b *fixture) {
 		b.Dir = filepath.Join(b.Dir, `a,b"[`)

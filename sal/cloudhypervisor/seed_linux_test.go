@@ -153,6 +153,9 @@ func TestAMachineGetsTheNameserversOfItsNetworks(t *testing.T) {
 
 // A namespace represents the guest, configured as by netplan. Each of its interfaces leads to a router that drops
 // packets with a false source address, as networks do.
+//
+// Promise: Volumes and images: A guest answers a packet on the network on which it arrived.
+// How: A routing table per interface, with rules, in the cloud-init data for netplan.
 func TestAnInterfaceAnswersItsOwnTraffic(t *testing.T) {
 	ip, nft, ping := testenv.Need(t, "ip"), testenv.Need(t, "nft"), testenv.Need(t, "ping")
 	guest, router := testenv.Netns(t), testenv.Netns(t)
@@ -253,6 +256,14 @@ func TestUserDataThatIsTooBigIsRefused(t *testing.T) {
 }
 
 // A program without a hypervisor needs no KVM.
+//
+// Promise: Volumes and images: A node without KVM gets no machines; `writ doctor`, `writ node show` and placement
+// report the missing feature.
+// How: writ checks before it offers the driver; each beat lists missing features; existing machines can be stopped
+// and deleted.
+// Also: TestARunnerOffersWhatTheDoctorFindsHere, TestChooseTakesTheBestNodeAndExplainsOthers,
+// TestANodeThatLacksSomethingKeepsWhatItHasAndGetsNothingNewOfIt, TestARunnerLooksAfterWhatItCouldNotMakeNow,
+// TestMissingToolsAreReportedOncePerModule
 func TestWithoutKVMThereAreNoMachines(t *testing.T) {
 	b := newFixture(t)
 	look := func() error {
@@ -280,6 +291,11 @@ func TestWithoutKVMThereAreNoMachines(t *testing.T) {
 }
 
 // The runner itself can open the device. The error has the command that helps.
+//
+// Promise: Machines and the overlay: A host whose `/dev/kvm` belongs to root alone offers no machines with their own
+// users and prints the mending command.
+// How: The check reads the device's mode and group as the process would see them.
+// Also: TestGuestsOfOthersNeedMoreThanRootsKVM
 func TestRootOnlyKVMIsUnusableForAccounts(t *testing.T) {
 	b := newFixture(t)
 	b.needUsers()

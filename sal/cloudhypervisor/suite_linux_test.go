@@ -44,6 +44,33 @@ func says(t testing.TB, host, text string) {
 
 // The steps are two suites: each crash is tested on a fresh machine that was brought to its moment, and stopping and
 // starting a machine takes two processes.
+//
+// Promise: Limits and shares: A damaged record affects only its own resource, which reports `RECORD_DAMAGED` with the
+// file and can be deleted completely.
+// How: Records name their resource at their beginning; deletion uses names and ids that need no record; until then a
+// volume that it may use counts as in use.
+// Subtest: .*GoesOnBesideADamagedRecord
+// Also: sal/containerd.TestConformance/.*GoesOnBesideADamagedRecord,
+// sal/herodb.TestConformance/.*GoesOnBesideADamagedRecord, sal/image.TestConformance/.*GoesOnBesideADamagedRecord,
+// sal/netdev.TestConformance/.*GoesOnBesideADamagedRecord,
+// sal/simulated.TestConformance/.*GoesOnBesideADamagedRecord,
+// sal/volume.TestConformance/.*GoesOnBesideADamagedRecord, TestRecordUnderAnotherNameIsDamaged,
+// TestTruncatedRecordIsReported, TestDamagedRecordBlocksVolumes, TestPortsOfADamagedRecordAreReleased
+//
+// Promise: Networks and containers: A log or console reader gets every line once and in order, or a notice about
+// missing lines, across rotations and restarts.
+// How: Every byte has a number, and files are named by theirs.
+// Subtest: .*TellsWhatWasWritten
+// Also: sal/containerd.TestConformance/.*TellsWhatWasWritten, sal/herodb.TestConformance/.*TellsWhatWasWritten,
+// sal/image.TestConformance/.*TellsWhatWasWritten, sal/netdev.TestConformance/.*TellsWhatWasWritten,
+// sal/simulated.TestConformance/.*TellsWhatWasWritten, sal/volume.TestConformance/.*TellsWhatWasWritten,
+// TestLogIsReadFromAPosition, TestLostPartsOfALogAreReported, TestALogIsReadWhileItIsPutAside,
+// TestAContainerOutlivesDaemonAndRunner, TestConsoleKeepsBoundedHistory, TestScripts/logs
+//
+// Promise: Machines and the overlay: A runner killed at any step of a machine leaves a state that the next call
+// completes or removes.
+// How: The record precedes the process; the process is found by its arguments; a deleted machine leaves no process,
+// tap or file.
 func TestConformance(t *testing.T) {
 	spec := map[string]any{
 		"cpus": int64(1), "memory_mib": int64(256),

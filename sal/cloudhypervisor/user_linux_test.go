@@ -70,6 +70,15 @@ func ownerOf(t testing.TB, path string) (user, group uint32, mode fs.FileMode) {
 	return s.Uid, s.Gid, info.Mode().Perm()
 }
 
+// Promise: Machines and the overlay: An attacker that escapes from a machine or engine is an unprivileged user with
+// access to that machine or database only.
+// How: A user and group per process, recorded before they own a file and reused after full deletion; root opens no
+// file that they can replace.
+// Also: TestUserNumberInUseStaysReserved, TestADiskIsHandedOverOnlyIfItIsOne, TestUsersComeAndGoWithTheNextStart,
+// TestEachEngineHasItsOwnUnprivilegedUser, TestUsersOfEnginesComeAndGoWithTheNextStart,
+// TestLinksInTheTreeOfAnEngineAreNotFollowed, TestAChildOfAnEngineStopsListening,
+// TestTwoNodesOfAHostGiveTheirProcessesOtherUsers, TestAScriptWorksOnRealDrivers, TestAProcessIsKnownByItsUser,
+// TestTheNumberOfARunningUserIsNotReused, TestOnlyTheUserCanPassTheDirectories
 func TestEachMachineHasItsOwnUnprivilegedUser(t *testing.T) {
 	forEachFixture(t, func(t *testing.T, b *fixture) {
 		b.needUsers()

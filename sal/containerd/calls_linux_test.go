@@ -15,6 +15,9 @@ import (
 
 // A container with a volume on btrfs can share blocks of files there, but cannot make a subvolume with any form of the
 // request.
+//
+// Promise: Volumes and images: A container cannot create subvolumes in its volumes.
+// How: A system call filter allows only the btrfs requests for shared blocks.
 func TestAContainerMakesNoSubvolumes(t *testing.T) {
 	testenv.NeedRoot(t)
 	b := newFixture(t, testenv.HomeInMemory(t, "containerd"))
@@ -42,6 +45,9 @@ func TestAContainerMakesNoSubvolumes(t *testing.T) {
 }
 
 // A file in a volume must not give rights to any user, not even in the next container, whatever its owner is there.
+//
+// Promise: Secrets: setuid files and devices in a volume give a container no rights.
+// How: Volumes are mounted `nosuid,nodev`.
 func TestVolumesIgnoreSetuidAndDevices(t *testing.T) {
 	testenv.NeedRoot(t)
 	b := newFixture(t, testenv.HomeInMemory(t, "containerd"))

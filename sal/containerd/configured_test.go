@@ -14,6 +14,11 @@ import (
 )
 
 // The user is the one that the image names, with the groups that list it in the files of the image.
+//
+// Promise: Networks and containers: A container runs as the user and groups that its image names, and its root can
+// switch to another user.
+// How: The files of the image define users; the user namespace allows setgroups(2).
+// Also: TestAContainerRunsAsItsImageSays, TestRootInAContainerHasItsOwnUser
 func TestTheUserOfAContainerIsThatOfItsImage(t *testing.T) {
 	t.Parallel()
 	layer := fstest.MapFS{

@@ -254,6 +254,9 @@ func says(t testing.TB, d *Driver, line, input string) {
 	}
 }
 
+// Promise: Networks and containers: A runner killed at any step of a container leaves a state that the next call
+// completes or removes.
+// How: A record precedes every other change; a replacement is complete before the old container ends.
 func TestConformance(t *testing.T) {
 	daemon := testenv.Containerd(t, testenv.HomeInMemory(t, "containerd"))
 	spec := map[string]any{"image": "busybox", "command": waits, "memory_mib": int64(64)}

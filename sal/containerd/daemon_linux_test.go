@@ -61,6 +61,13 @@ func TestRefusedConnectionIsNotWaitedFor(t *testing.T) {
 }
 
 // A retry is useless if the system forbids this process to connect: the operator must change the configuration.
+//
+// Promise: Networks and containers: While containerd is down, calls fail at once and are retried; with a forbidden
+// socket they are not retried.
+// How: The result of one check is shared until the socket has a listener; an unresponsive containerd delays one check
+// by 10 s.
+// Also: TestADaemonThatIsAwayIsWaitedForOnce, TestADaemonThatIsSilentIsWaitedForOnce,
+// TestRefusedConnectionIsNotWaitedFor
 func TestForbiddenSocketIsNotRetried(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {

@@ -62,6 +62,12 @@ func withVolume(volume string) map[string]any {
 	return map[string]any{"image": "busybox", "command": waits, "volumes": []any{map[string]any{"volume": saltest.RefTo(writ.KindVolume, volume), "path": "/v"}}}
 }
 
+// Promise: Networks and containers: Root in a container is a host user of that container alone, and its user numbers
+// are reused only after full deletion.
+// How: Each container has a user namespace and a recorded range; layers and volumes are idmapped mounts.
+// Also: TestUsersAreFreedWithTheirContainer, TestALayerOfAContainerWithUsersOfItsOwnIsKept,
+// TestTwoNodesOfAHostGiveTheirContainersOtherUsers, TestTreeIsShownWithItsUsersOwnership,
+// TestNetworkBelongsToItsUsers
 func TestRootInAContainerHasItsOwnUser(t *testing.T) {
 	for name, root := range map[string]func(*testing.T) string{
 		"overlayfs": func(*testing.T) string { return "" },
@@ -213,6 +219,10 @@ func TestUsersAreFreedWithTheirContainer(t *testing.T) {
 	}
 }
 
+// Promise: Networks and containers: A container from an earlier version, or on a host without subordinate users, runs
+// with host users and the node reports it.
+// How: Its record has no numbers; with configured numbers the node refuses such a container.
+// Also: TestHostWithoutContainerUsersIsReported
 func TestOldContainerKeepsItsUsers(t *testing.T) {
 	b := newFixture(t, "")
 	ids := b.driver.IDs

@@ -75,6 +75,12 @@ func configOf(diffIDs ...any) map[string]any {
 
 // The daemon has a layer of another project. An archive that names the layer by its digest must not get it, and the
 // error must not reveal whether the daemon has it.
+//
+// Promise: Volumes and images: A container has exactly the layers of its archive, never layers of another project's
+// image with known digests.
+// How: Each image in the archive contains its config and layers, and unpacked layers match the config; writ checks at
+// the fetch and before the import.
+// Also: TestAnArchiveIsNoImageButItsOwn, TestArchiveContainsEachNamedLayer
 func TestContainerGetsOnlyItsArchivesLayers(t *testing.T) {
 	b := newFixture(t, testenv.HomeInMemory(t, "containerd"))
 	images := shelf{"victim": busybox(t)}

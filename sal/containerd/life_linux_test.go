@@ -25,6 +25,13 @@ import (
 	"writ/sal/saltest"
 )
 
+// Promise: Networks and containers: A deleted container leaves no container, layer, image, lease, mount or file; its
+// volumes remain.
+// How: ids derive from names and are recorded; unused images and imports are deleted with their last user.
+// Also: TestAFailedCreateOfAContainerLeavesNoTrace
+//
+// Promise: Networks and containers: A container gets exactly the CPUs, memory and processes that its call requested.
+// How: cgroups limit it, and the test reads them back.
 func TestAContainerHasWhatItWasAskedFor(t *testing.T) {
 	for name, root := range map[string]func(t *testing.T) string{
 		"overlayfs": func(*testing.T) string { return "" },
@@ -168,6 +175,9 @@ func (b *fixture) log(name string) string {
 	return b.must("container.logs", name, map[string]any{"lines": int64(1000)})["text"].(string)
 }
 
+// Promise: Networks and containers: Containers keep running while containerd or the runner is down and are adopted
+// again.
+// How: Each has a process of the runtime and a process that stores its output.
 func TestAContainerOutlivesDaemonAndRunner(t *testing.T) {
 	b := newFixture(t, "")
 	b.must("container.create", "web", map[string]any{"image": "busybox", "command": []any{"sh", "-c", "i=0; while :; do echo $i; i=$((i+1)); sleep 0.1; done"}})
@@ -485,6 +495,10 @@ func TestAFailedCreateOfAContainerLeavesNoTrace(t *testing.T) {
 	b.must("container.delete", "web", nil)
 }
 
+// Promise: Networks and containers: A container that exits is restarted by its policy with growing pauses, and a
+// stopped container stays stopped.
+// How: The daemon's events, a record before each stop, pauses from one second to five minutes.
+// Also: TestStopGivesTimeAndThenNone
 func TestRunRestartsEndedContainers(t *testing.T) {
 	b := newFixture(t, "")
 	ctx, cancel := context.WithCancel(t.Context())
@@ -552,6 +566,9 @@ func (b *fixture) killed(name string) {
 	}
 }
 
+// Promise: Networks and containers: A container without a process is restored, also if containerd lost it and it has
+// no secrets.
+// How: The runner compares daemon and record.
 func TestKeepRepairsContainersAndNamesOrphans(t *testing.T) {
 	b := newFixture(t, "")
 	web := saltest.Resource(writ.KindContainer, "web")
@@ -642,6 +659,12 @@ func TestARemovalThatWasCutOffIsFinished(t *testing.T) {
 
 // The runner dies as soon as it has started a program. No process opens the pipes any more; the shim waits for that and
 // blocks all other requests.
+//
+// Promise: Networks and containers: A runner that dies during `container.exec` or a removal harms no container and
+// leaves no process.
+// How: Programs of a dead runner are ended and abandoned removals are completed; an unresponsive process counts as
+// alive.
+// Also: TestARemovalThatWasCutOffIsFinished
 func TestAProgramOfADeadRunnerBlocksNoOther(t *testing.T) {
 	b := newFixture(t, testenv.HomeInMemory(t, "containerd"))
 	b.host = filepath.Join(b.host, "a[b]*?") // these characters must not act as a pattern
@@ -725,6 +748,10 @@ func (b *fixture) mends(resource writ.ResourceID, what string) {
 	}
 }
 
+// Promise: Networks and containers: The output of a container uses at most 8 MiB of the node; excess output is
+// dropped.
+// How: A process per container rotates two files, with or without a runner.
+// Also: TestStuckFullLogStaysUnchanged
 func TestALogIsBounded(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
 	l := &rotated{log: sal.Log{Path: path}, most: 1000}
@@ -769,6 +796,11 @@ func TestALogIsBounded(t *testing.T) {
 
 // A secret in the environment that the container writes to its log is replaced by its name, even if it is read in two
 // parts. A replacement of the container has another log.
+//
+// Promise: Networks and containers: The log of a container shows no secret of its environment, also if it is written
+// or read in pieces.
+// How: Values come from containerd's record of the container; no part begins or ends within a value.
+// Also: TestALogIsReadAsItWasWritten
 func TestLogMasksEnvironmentSecrets(t *testing.T) {
 	b := newFixture(t, "")
 	make := func(command string) {

@@ -28,6 +28,9 @@ func (overlay) Address(context.Context) (netip.Addr, error) {
 	return netip.MustParseAddr("400:aaaa:1:1::1"), nil
 }
 
+// Promise: Networks and containers: Containers reach each other on their network under the same addresses after a
+// reboot.
+// How: The namespace is recreated from the id of its owner.
 func TestContainersReachEachOtherOnTheirNetwork(t *testing.T) {
 	b := newFixture(t, "")
 	networks := &netdev.Driver{

@@ -18,6 +18,11 @@ func TestTreesConformance(t *testing.T) {
 }
 
 // A process may create links in a tree while it is copied. They must not lead to the content of another tree.
+//
+// Promise: Speed and storage: A copy or snapshot of a plain directory contains only its own tree, also if its owner
+// changes it meanwhile.
+// How: Files are opened below the tree only; limits apply during writing; an empty copy leaves no file.
+// Also: TestArchiveLengthIsLimitedByItsVolume, TestFailedCopyLeavesNoVolume
 func TestACopyHasNoFilesOfOtherTrees(t *testing.T) {
 	const secret = "of another tree"
 	trees := &Trees{Dir: t.TempDir()}

@@ -60,6 +60,9 @@ var onNetworks = map[string]bool{
 	"keep a snapshot": true, "delete a snapshot": true, "restore the tree": true, "remove the data": true,
 }
 
+// Promise: Databases: A runner killed at any step of a database leaves a state that the next call completes or
+// removes; a deleted database leaves no process, group, namespace or file.
+// How: The record precedes the process; processes are identified by program, path and start time.
 func TestConformance(t *testing.T) {
 	testenv.Need(t, "redis-server")
 	for name, suite := range map[string]saltest.Suite{
@@ -101,6 +104,12 @@ func TestConformance(t *testing.T) {
 
 // The generated secret must be only in its file, and neither in the arguments and environment of the process nor in
 // records, logs, configuration and results.
+//
+// Promise: Databases: The secret of a database is in one file for its runner's user and in no argument, environment,
+// record, log or result.
+// How: Engine users are in a file of hashes; engines that take secrets only as arguments need permission and get no
+// secret of a script.
+// Also: TestGivenPasswordIsStoredAsHash, TestWeakEngineServesOnlyIfNamed
 func TestTheSecretIsOnlyInItsFile(t *testing.T) {
 	b := newFixture(t)
 	values := b.do("herodb.create", spec, writ.ChangeCreated)
@@ -162,6 +171,9 @@ func TestGivenPasswordIsStoredAsHash(t *testing.T) {
 }
 
 // The secret is rotated while a client is connected.
+//
+// Promise: Databases: A new secret of a database is valid at once without a pause, and the old one is refused.
+// How: The engine reloads its users in the order file, record, engine.
 func TestARotatedSecretClosesAndOpensWithoutAPause(t *testing.T) {
 	b := newFixture(t)
 	b.do("herodb.create", spec, writ.ChangeCreated)
@@ -193,6 +205,10 @@ func TestARotatedSecretClosesAndOpensWithoutAPause(t *testing.T) {
 }
 
 // The driver, conversely, can manage the server but cannot read data.
+//
+// Promise: Databases: Clients of a database can access all of the data and no server commands; the driver has the
+// opposite rights.
+// How: The users of the engine have separate rights.
 func TestClientsHaveTheDataAndNotTheServer(t *testing.T) {
 	b := newFixture(t)
 	b.do("herodb.create", spec, writ.ChangeCreated)
@@ -233,6 +249,10 @@ func must[T any](v T, err error) T {
 }
 
 // The process is found even if the runner was killed before it recorded the process.
+//
+// Promise: Databases: A database survives its runner, and a process that ends is restarted with growing pauses.
+// How: Its own session, and a check every half minute.
+// Also: TestAKilledProcessComesBack, TestRestartDelaysGrowToALimit
 func TestRestartedRunnerFindsItsDatabase(t *testing.T) {
 	b := newFixture(t)
 	b.do("herodb.create", spec, writ.ChangeCreated)
@@ -298,6 +318,10 @@ func TestRestartDelaysGrowToALimit(t *testing.T) {
 }
 
 // A client writes during the backup.
+//
+// Promise: Databases: A backup is one moment of a running database, and a restore returns that moment without a
+// secret.
+// How: Writers wait while a snapshot is created, at most 20 s after their runner died.
 func TestRestoreBringsBackTheBackup(t *testing.T) {
 	for _, persist := range []bool{true, false} {
 		t.Run(fmt.Sprintf("persist=%t", persist), func(t *testing.T) {
@@ -361,6 +385,11 @@ func TestRestoreBringsBackTheBackup(t *testing.T) {
 }
 
 // The engine limits its memory, and the kernel does where the host supports it.
+//
+// Promise: Databases: Memory and disk of a database are limited; at a limit writ reports it, and with more space the
+// database continues.
+// How: maxmemory below a cgroup's limit, a quota on the tree.
+// Also: TestFullDiskIsReportedAndRecovers, TestOnARealDiskAndNetwork
 func TestMemoryIsBounded(t *testing.T) {
 	b := newFixture(t)
 	b.do("herodb.create", with(spec, "memory_mib", int64(32)), writ.ChangeCreated)
@@ -405,6 +434,10 @@ func TestMemoryIsBounded(t *testing.T) {
 }
 
 // The engine does not count the memory of clients' scripts, so the kernel kills it. The error has the reason.
+//
+// Promise: Machines and the overlay: An engine that exceeds the memory of its database is killed alone, reported, and
+// restarted with its data.
+// How: Its cgroup limits it as for machines; its children end with it.
 func TestEngineOverItsLimitIsKilledAlone(t *testing.T) {
 	b := newFixture(t)
 	if lacking, _ := b.groups().Lacks(); len(lacking) > 0 {
@@ -508,6 +541,11 @@ func TestAPortThatIsTakenBeforeTheStartIsReplaced(t *testing.T) {
 }
 
 // The record has a PID that another process has now.
+//
+// Promise: Databases: writ leaves foreign processes, ports and user numbers alone, and lost data is not replaced by
+// an empty database.
+// How: It adopts only processes with its program and path.
+// Also: TestAForeignProcessOnThePortIsNotOurs, TestMissingDataIsNotReplaced
 func TestAReusedProcessNumberIsLeftAlone(t *testing.T) {
 	b := newFixture(t)
 	b.do("herodb.create", spec, writ.ChangeCreated)
@@ -582,6 +620,9 @@ func TestFullDiskIsReportedAndRecovers(t *testing.T) {
 }
 
 // The node's program changes its version.
+//
+// Promise: Databases: An engine is upgraded only at a script's request, also if the programs of its node change.
+// How: The version is recorded, and a copy of the program kept.
 func TestAnEngineIsUpgradedOnlyWhenAsked(t *testing.T) {
 	b := newFixture(t)
 	real := testenv.Need(t, "redis-server")

@@ -289,6 +289,12 @@ func TestLinksInTheTreeOfAnEngineAreNotFollowed(t *testing.T) {
 }
 
 // A child of an engine may forge its arguments and continue to listen on the engine's port.
+//
+// Promise: Speed and storage: Leftover processes and output of a driver process do not disturb the next one.
+// How: Its process group ends before the next one starts, or all processes of its user; events are read in pieces.
+// Also: sal/cloudhypervisor.TestWithoutGroupsProcessesOfAnotherNodeLive, TestWithoutGroupsProcessesOfAnotherNodeLive,
+// TestMachineChildrenEndWithoutCgroups, TestEngineChildrenEndWithoutCgroups, TestInvalidEventsAreSkippedInPieces,
+// TestAConsoleReservesNoMoreThanItMayHave
 func TestAChildOfAnEngineStopsListening(t *testing.T) {
 	b := newFixture(t)
 	if b.groups().About() == "nothing" {

@@ -66,6 +66,12 @@ func (t try) String() string { return fmt.Sprintf("%s %q, said %q", t.code, t.te
 // Files outside the image directories, missing files, unreadable files, links that lead out, and files with another
 // digest have the same error, whatever their size, and the error is immediate. The operator's log has the cause, once
 // in a while.
+//
+// Promise: Volumes and images: A script reads a node's file only below a directory that the operator opened, and only
+// with its SHA-256.
+// How: `os.Root` below `--image-dir`, regular files only; the file is hashed first, and every obstacle gives the same
+// error.
+// Also: TestImagesComeFromWhereTheOperatorSays
 func TestErrorsDoNotRevealWhichFilesExist(t *testing.T) {
 	dir, outside := t.TempDir(), t.TempDir()
 	secret, open := filepath.Join(outside, "key"), filepath.Join(dir, "disk")
@@ -146,6 +152,11 @@ func TestErrorsDoNotRevealWhichFilesExist(t *testing.T) {
 }
 
 // Bytes of the attacker followed by bytes of another URL never make an image, so no digest of both can confirm a guess.
+//
+// Promise: Volumes and images: Bytes of two URLs never form one image, so no digest tests the content of another file
+// or server.
+// How: A part belongs to one project and one URL and continues only from its source, behind all redirects.
+// Also: TestRedirectToAnotherServerStartsAgain, TestPartsOfEarlierVersionsAreDiscarded
 func TestDigestCannotTestBytesOfAnotherURL(t *testing.T) {
 	prefix, secret := bytes.Repeat([]byte("own "), 1<<12), []byte("0123456789 and the key of the node")
 	file := filepath.Join(t.TempDir(), "key")
@@ -241,6 +252,11 @@ func TestASignatureInAQueryMayChange(t *testing.T) {
 }
 
 // A project that knows a digest fetches the content itself or gets no image.
+//
+// Promise: Volumes and images: A project gets content by its digest only if it fetched that content itself, and
+// learns of no other project's content.
+// How: Parts and slots belong to one project; equal files are shared after the fetch and count for each project.
+// Also: TestSharedFileStaysForItsLastProject
 func TestContentOfAnotherProjectStaysHidden(t *testing.T) {
 	text := bytes.Repeat([]byte("disk"), 1<<16)
 	owner := saltest.Resource(writ.KindImage, "a").Project

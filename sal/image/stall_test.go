@@ -12,6 +12,10 @@ import (
 
 // A server that stalls costs a call the time of one attempt, whether it is silent or very slow. A node fetches only a
 // few images at a time, and each stalled fetch occupies a slot.
+//
+// Promise: Limits and shares: An image server that freezes or trickles delays a call by one minute.
+// How: Below 64 KiB per minute the call ends as `UNREACHABLE` and keeps the received part; after a broken connection
+// it retries at once.
 func TestStalledServerIsAskedOnce(t *testing.T) {
 	text := bytes.Repeat([]byte("0123456789abcdef"), 1<<14)
 	for name, serve := range map[string]func(w http.ResponseWriter, r *http.Request){

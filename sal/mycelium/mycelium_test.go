@@ -164,6 +164,10 @@ func TestKeyIsCreatedOnceAndPrivate(t *testing.T) {
 	}
 }
 
+// Promise: Machines and the overlay: A node keeps its addresses without its overlay daemon, restarts a dead daemon,
+// and leaves another node's daemon alone.
+// How: writ creates the key; it identifies the daemon by its command line and holds it by a handle.
+// Also: TestDeadDaemonIsRestarted, TestDaemonIsAdoptedUnlessItsSettingsDiffer
 func TestHostWithoutDaemonHasAddresses(t *testing.T) {
 	var log bytes.Buffer
 	n := &Node{Dir: t.TempDir(), Binary: filepath.Join(t.TempDir(), "mycelium"), Log: slog.New(slog.NewTextHandler(&log, nil))}
@@ -231,6 +235,12 @@ func TestBothFormsOfEndpointsAreRead(t *testing.T) {
 }
 
 // The fields that the driver reads, and those that people see, are the same in both.
+//
+// Promise: Machines and the overlay: The stubs of mycelium and cloud-hypervisor answer, end and lock as the real
+// programs do.
+// How: The same tests run with both.
+// Also: TestRequestsAreAnsweredAsTheRealProgramDoes, TestEveryEndHasItsCodeAndItsEvents,
+// TestADiskIsLockedWhileTheMachineRuns
 func TestTheStubAnswersAsTheDaemonDoes(t *testing.T) {
 	both(t, func(t *testing.T, binary string) {
 		n := newNode(t, binary)
@@ -497,6 +507,9 @@ func TestFailedDaemonStartIsReported(t *testing.T) {
 }
 
 // The daemon continues without its port and only logs that.
+//
+// Promise: Machines and the overlay: A node reports an occupied port that keeps it out of the overlay.
+// How: The node checks the port before it starts the daemon, which would continue without it.
 func TestAPortInUseIsNamed(t *testing.T) {
 	for network, address := range map[string]string{"tcp": ":9651", "tcp4": DefaultAPI} {
 		n := newNode(t, stub(t))
@@ -746,6 +759,9 @@ func TestInvalidAnswerIsQuotedBriefly(t *testing.T) {
 }
 
 // A process in a container may have any arguments. It is neither adopted nor stopped.
+//
+// Promise: Repair and usage: A process in a container or of another user cannot impersonate the overlay daemon.
+// How: Its user, process numbers and root directory must be the runner's own.
 func TestContainerProcessIsNotTheDaemon(t *testing.T) {
 	testenv.NeedRoot(t)
 	const shell = "/bin/sh"
@@ -794,6 +810,11 @@ func TestContainerProcessIsNotTheDaemon(t *testing.T) {
 }
 
 // While a client waits for a message, the daemon answers no other. The node then reports the last answer and its age.
+//
+// Promise: Repair and usage: While the overlay daemon does not answer, its last answer is shown with its age, and
+// drops are shown as usual.
+// How: A background request asks the daemon; a caller waits three seconds at most.
+// Also: TestRecordsOfNetworksStay
 func TestTheLastAnswerOfABusyDaemonIsReported(t *testing.T) {
 	hold, reached := make(chan struct{}), make(chan struct{})
 	var held atomic.Bool

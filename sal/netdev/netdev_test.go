@@ -157,6 +157,10 @@ func try(t testing.TB, netns string, args ...string) (said string, err error) {
 	return said, err
 }
 
+// Promise: Networks and containers: A runner killed at any step of a network or port leaves a state that the next
+// call completes or removes.
+// How: Record, rules and link are created in this order and removed in reverse.
+// Also: TestPortsSurviveACrashAtAnyStep
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	s := &fixtures{netns: map[string]string{}, subnet: subnetA}
@@ -292,6 +296,9 @@ func (g *guest) dropped() Dropped {
 	return d
 }
 
+// Promise: Networks and containers: A deleted network leaves no link, address, route, rule, namespace or file.
+// How: Names derive from ids and are recorded before the first change; links carry a mark; rules change in one
+// transaction.
 func TestDeleteLeavesNoLinksOrRules(t *testing.T) {
 	t.Parallel()
 	x := newFixture(t, subnetA)
@@ -331,6 +338,9 @@ func TestDeleteLeavesNoLinksOrRules(t *testing.T) {
 	}
 }
 
+// Promise: Networks and containers: Traffic enters a network from outside only if `network.allow` permits it, and
+// dropped packets are counted.
+// How: nftables, one chain per port, replies by connection tracking.
 func TestIncomingTrafficNeedsARule(t *testing.T) {
 	t.Parallel()
 	x := newFixture(t, subnetA)
@@ -396,6 +406,9 @@ func TestDriverUsesTheNamespaceOfItsProcess(t *testing.T) {
 	}
 }
 
+// Promise: Networks and containers: A member of a network cannot send under another member's address.
+// How: nftables at the bridge compares hardware and IP address, also in ARP and neighbour discovery.
+// Also: TestMachineCannotSpoofThroughItsTap
 func TestAGuestCannotSpoofAnAddress(t *testing.T) {
 	t.Parallel()
 	x := newFixture(t, subnetA)

@@ -98,6 +98,20 @@ func join(t *testing.T, binary string) (a, b joined) {
 	}
 }
 
+// Promise: Machines and the overlay: Resources on two nodes reach each other over the overlay, and forbidden packets
+// and false addresses are dropped and counted.
+// How: A /96 of the node's /64 per network, 400::/7 by the daemon, rules at both ends.
+//
+// Promise: Machines and the overlay: The overlay carries packets up to the network's size, and a peer that would lose
+// them is refused before any process starts.
+// How: Peers connect by TCP only.
+// Also: TestRefusedPeersAreUnusable, TestInvalidPeersAreRefused, TestAPeerOfNoUseIsRefusedBeforeAnythingStarts
+//
+// Promise: Commands and hosts: `writ node show` and `/metrics` show overlay state and dropped packets, at most half a
+// minute old.
+// How: Part of the signed report of a node; lists are bounded on both sides.
+// Also: TestTwoHostsReachEachOther, TestANodeLooksAfterItsResources, TestDriftBecomesPartOfItsResource,
+// TestANodeShowsHowItsNetworksDo
 func TestGuestsReachEachOtherOverTheOverlay(t *testing.T) {
 	t.Run("stub", func(t *testing.T) { reachEachOther(t, stub(t)) })
 	t.Run("real", func(t *testing.T) { reachEachOther(t, testenv.Need(t, "mycelium")) })
@@ -221,6 +235,9 @@ func carriesMuch(t *testing.T, from, to *guest) {
 }
 
 // Multicast of programs that search for peers, like mycelium, does not reach networks. Unicast does.
+//
+// Promise: Machines and the overlay: Multicast of programs on a node's host does not enter its networks.
+// How: Multicast by UDP is dropped where the host sends onto a port.
 func TestHostMulticastStaysOffNetworks(t *testing.T) {
 	t.Parallel()
 	x := newFixture(t, subnetA)
@@ -270,6 +287,11 @@ func TestHostMulticastStaysOffNetworks(t *testing.T) {
 
 // mycelium searches for peers on every interface of a host and would accept tenants. The test listens in place of the
 // daemon, on the ports for discovery, TCP and QUIC. The first message it receives must be the host's own.
+//
+// Promise: Machines and the overlay: Members of a network cannot reach the overlay daemon of their host at any
+// address.
+// How: Traffic from networks to the host is dropped, except ICMP and replies; discovery uses UDP 9650, its ports are
+// 9651.
 func TestGuestsCannotReachTheOverlayOfTheirHost(t *testing.T) {
 	t.Parallel()
 	x := newFixture(t, subnetA)

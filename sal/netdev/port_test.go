@@ -242,6 +242,8 @@ func TestPortsOfAnIPv4RangeRunOut(t *testing.T) {
 	}
 }
 
+// Promise: Networks and containers: writ leaves foreign network interfaces alone.
+// How: It uses only interfaces with its mark.
 func TestForeignInterfaceStaysUnchanged(t *testing.T) {
 	t.Parallel()
 	x := front(t)
@@ -284,6 +286,8 @@ func TestForeignInterfaceStaysUnchanged(t *testing.T) {
 	}
 }
 
+// Promise: Volumes and images: A network takes no address range from its node that another host may use.
+// How: Private ranges only, compared with the addresses and routes of the host.
 func TestRangesDoNotOverlap(t *testing.T) {
 	t.Parallel()
 	x := front(t)
@@ -302,6 +306,11 @@ func TestRangesDoNotOverlap(t *testing.T) {
 }
 
 // A host that rebooted has the records and no links.
+//
+// Promise: Networks and containers: Networks are restored after a reboot, and a removed part returns within half a
+// minute.
+// How: The runner compares kernel and record.
+// Also: TestRemovedPartsOfANetworkAreRepaired
 func TestEverythingComesBackAfterAReboot(t *testing.T) {
 	t.Parallel()
 	s := &fixtures{netns: map[string]string{}, subnet: subnetA}
@@ -374,6 +383,10 @@ func TestRemovedPartsOfANetworkAreRepaired(t *testing.T) {
 	}
 }
 
+// Promise: Repair and usage: Leftovers on a node that belong to no resource are listed with a command that removes
+// them.
+// How: Names and marks of writ are compared with the records at each check; a command is shown whole or not shown.
+// Also: TestKeepReportsMissingContent, TestOnlyWhatIsLeftIsAnOrphan, TestAnUnrecordedEngineIsAnOrphan
 func TestOrphansAreFoundByTheirNames(t *testing.T) {
 	t.Parallel()
 	x := front(t)

@@ -10,6 +10,9 @@ import (
 )
 
 // A script that requests a used range learns the user's name only within its own project.
+//
+// Promise: Readers and roles: An error about an occupied address range names no network of another project.
+// How: The driver compares projects.
 func TestUsedRangeHidesTheOtherProject(t *testing.T) {
 	record := func(project writ.ProjectID, name string) *sal.Record[network] {
 		return &sal.Record[network]{

@@ -161,6 +161,8 @@ func logOf(kind writ.ResourceKind, operation string) saltest.Log {
 	}
 }
 
+// Promise: Limits and shares: After a driver is killed at any step, its next call continues.
+// How: Every driver writes a record before the first side effect.
 func TestConformance(t *testing.T) {
 	for operation, suite := range suites {
 		t.Run(operation, func(t *testing.T) {

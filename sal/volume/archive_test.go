@@ -112,6 +112,10 @@ func shape(t testing.TB, dir string) map[string]string {
 	return all
 }
 
+// Promise: Volumes and images: A backup contains all of a volume: hard and symbolic links, pipes, owners, times,
+// attributes and holes.
+// How: One archive format, equal to the byte for equal content; plain directories, btrfs and tar(1) read it.
+// Also: TestOthersReadTheArchive, TestRoundTripsPreserveTheContent
 func TestArchiveIsCompleteAndDeterministic(t *testing.T) {
 	from := t.TempDir()
 	furnishAll(t, from)
@@ -256,6 +260,8 @@ func receiveBytes(b *fixture, archive []byte) error {
 	return err
 }
 
+// Promise: Volumes and images: The content of a backup never writes outside its volume.
+// How: Names are opened below one directory only.
 func TestReceiveNeverWritesOutside(t *testing.T) {
 	for name, archive := range hostile() {
 		b := plain(t)
@@ -291,6 +297,9 @@ func TestPackingEndsWithItsContext(t *testing.T) {
 }
 
 // The test compares a clone of a snapshot with the volume: whatever an archive keeps, they keep too.
+//
+// Promise: Volumes and images: Snapshots and clones contain all that a backup contains, also of plain directories.
+// How: Directories, files, links and pipes are copied with their owners, times and attributes.
 func TestSnapshotsAndClonesAreComplete(t *testing.T) {
 	onEach(t, func(t *testing.T, fresh func(t testing.TB) *fixture) {
 		b := fresh(t)

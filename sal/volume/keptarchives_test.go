@@ -71,6 +71,13 @@ func TestArchiveMustFitTheBoundOfItsVolume(t *testing.T) {
 	}
 }
 
+// Promise: Volumes and images: Archives of volumes are limited, counted and deletable: 16 per volume, 256 per project
+// and node, together twice the size of the volumes.
+// How: The record lists the archive before its first byte; `volume.discard` deletes an archive.
+// Also: TestArchiveCountsForTheShareOfItsProject, TestArchiveIsCompleteAndDeterministic,
+// TestArchiveLengthIsLimitedByItsVolume, TestArchiveMustFitTheBoundOfItsVolume, TestArchiveOutOfOrderIsRefused,
+// TestArchivesOfAVolumeAreBounded, TestArchivesOfDeletedVolumesAreBounded, TestArchivesOfDeletedVolumesAreRemnants,
+// TestCrashedSendLosesNoArchive, TestArchivesCountForTheirNode, TestNodeOffersNoDiskThatRemnantsUse
 func TestArchiveBelongsToTheVolumeThatWroteIt(t *testing.T) {
 	b := plain(t)
 	for _, name := range []string{"first", "second"} {

@@ -90,6 +90,9 @@ func (k kind) open(host string, step func(string)) *Driver {
 	}
 }
 
+// Promise: Volumes and images: A volume is either complete or absent, and its deletion leaves no trace, with a crash
+// at any point.
+// How: A record precedes the first change; subvolumes are exchanged atomically.
 func TestConformance(t *testing.T) {
 	source := saltest.Other{Name: "source", Steps: []saltest.Step{
 		{Operation: "volume.create", Args: spec},
@@ -469,6 +472,9 @@ func TestRestoreIsWholeWhereverItIsStopped(t *testing.T) {
 	})
 }
 
+// Promise: Networks and containers: An interrupted backup of a volume is completed by the next call or leaves no
+// file.
+// How: The archive and its temporary file share one record until completion.
 func TestSendIsFinishedWhereverItIsStopped(t *testing.T) {
 	onEach(t, func(t *testing.T, fresh func(testing.TB) *fixture) {
 		for stop, stopped := 0, true; stopped; stop++ {
@@ -566,6 +572,12 @@ func (u user) Users(_ context.Context, volume writ.UID) ([]sal.User, error) {
 	return []sal.User{u.User}, nil
 }
 
+// Promise: Volumes and images: A volume in use is not deleted, and not restored before its machine or container is
+// stopped, also with concurrent requests.
+// How: The driver marks it as closed, then asks every possible user; a new user records its use, then checks the
+// mark.
+// Also: TestVolumeInDeletionIsBusy, TestVanishingVolumeIsForNoMachine, TestVanishingVolumeIsForNoContainer,
+// TestVolumeIsForOneMachineAtATime, TestContainerStateSurvivesLossAndPause
 func TestAVolumeInUseIsNotDeleted(t *testing.T) {
 	b := plain(t)
 	dir := b.must("volume.create", "root", spec)["path"].(string)
@@ -680,6 +692,11 @@ func TestVolumeRejectsInvalidRequests(t *testing.T) {
 }
 
 // A machine would see an exceeded share as a failing disk.
+//
+// Promise: Volumes and images: The sizes of a project's volumes and databases never exceed `writ runner
+// --project-disk` on a node, also for concurrent requests.
+// How: Tree limits are summed, including those in creation; excess is `QUOTA_EXCEEDED` with the numbers.
+// Also: TestSizesOfAProjectAreLimited, TestConcurrentSizesAreAddedUp
 func TestSizesBeyondTheProjectShareAreRefused(t *testing.T) {
 	t.Parallel()
 	b := &fixture{TB: t, kind: kinds["btrfs"], host: kinds["btrfs"].hosts(t).New(t)}

@@ -37,6 +37,12 @@ type attack struct {
 // TestAttacks runs the attacks. Each must end as its own failure, with its expected code and a position, within the
 // limits of CPU time and memory. The child must survive and give the next script its right answer, and the parent must
 // not change. The same applies to its plan, which may also end where values are unknown.
+//
+// Promise: Evaluation and resumes: A script cannot crash its supervisor: every attack ends with its code within 2.5 s
+// of CPU and 300 MB.
+// How: Passes run in children with limits; every function accounts for its reads and allocations; a dead child costs
+// one pass; the next script is evaluated correctly.
+// Also: TestDeadChildCostsOnePass
 func TestAttacks(t *testing.T) {
 	all := gateAttacks(append(attackFiles(t), attackBundles()...))
 	const workers = 2

@@ -187,6 +187,10 @@ func TestChildAndProcessOutcomesAreEqual(t *testing.T) {
 }
 
 // A script can end its child each time. The first death by each cause is logged, and the others are counted.
+//
+// Promise: Evaluation and resumes: Scripts that repeatedly crash their evaluator cannot fill the log, and a script
+// that compromises a child gets its own line.
+// How: Each kind of end gets one line in ten seconds, with a count.
 func TestDeadChildrenLogFewLines(t *testing.T) {
 	t.Parallel()
 	pool, log := newMoodyPool(t), new(testenv.Log)

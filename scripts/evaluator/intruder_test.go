@@ -105,6 +105,11 @@ func needLayer(t testing.TB, name string) {
 	}
 }
 
+// Promise: Evaluation and resumes: A script that compromises its evaluator can only compute and answer: it has no
+// file, network or process.
+// How: Landlock, seccomp in every thread, no descriptors, environment or privileges, all set before the child reads a
+// byte of a script.
+// Also: TestLivingChildIsConfined
 func TestChildCannotEscapeConfinement(t *testing.T) {
 	needLayer(t, evaluator.LayerSeccomp)
 	for name, i := range intrusions {

@@ -218,6 +218,11 @@ func lie() int {
 
 // TestAnswersOfAChildAreVerified has a hostile child answer with everything that no script can cause. The pass then
 // does not take place, the child is ended, and the next run gets another one.
+//
+// Promise: Evaluation and resumes: A compromised child can request only the calls that its script's signed header
+// allows.
+// How: The supervisor checks every outcome against inputs and journal and ends a child that lies or stalls.
+// Also: TestSlowlyWritingChildTimesOut
 func TestAnswersOfAChildAreVerified(t *testing.T) {
 	pool := newPoolOf(t, "liar")
 	journal := []scripts.Entry{{Seq: 1, State: scripts.EntryFailed, Error: writ.Errorf(writ.CodeInjected, "no")}, {Seq: 2, State: scripts.EntryOpen}}

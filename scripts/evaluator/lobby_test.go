@@ -58,6 +58,11 @@ func repeated(text string, n int) []string {
 	return all
 }
 
+// Promise: Speed and storage: Passes that wait for an evaluator child share it in rounds of about 10 ms, and if the
+// child ends, only the responsible pass fails.
+// How: The admission queue remembers the cost of programs; after a death each pass runs alone.
+// Also: TestRoundIsShort, TestSlowProgramDelaysNoOther, TestDeadChildCostsOnePassOfItsRound,
+// TestPassesOutliveTheirLeader
 func TestWaitingPassesShareARound(t *testing.T) {
 	together := make(map[int]int) // passes by the size of their round
 	for _, one := range crowd(t, newPoolOf(t, "liar"), always(t), repeated("// count", 40)...) {

@@ -9,6 +9,12 @@ import (
 
 // In virtual time: two children, forty passes of one project that take a quantum each, and three later small ones of
 // another project.
+//
+// Promise: Limits and shares: Scripts that need much CPU time do not delay runs of other projects.
+// How: A free evaluator child serves the project with the least weighted CPU time; a pass or plan restarts in a slow
+// class after 50 ms; large programs compile in a class of their own.
+// Also: TestLongPassYieldsItsChild, TestCPUTimeIsSharedByProject, TestLongCompilationEndsNoChild,
+// TestSlowPassEndsNoChild, TestSlotsLimitEachClass, TestTenantsGetEqualTimeForItemsOfAnyCost, TestWeightsShareTheTime
 func TestSlowScriptsOfAProjectDoNotDelayAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pool := &Pool{Size: 2}

@@ -51,6 +51,10 @@ for i := 0; i < 5; i++ {
 }
 node.ping().err`
 
+// Promise: Evaluation and resumes: A child never evaluates a run against another run's history.
+// How: Parent and child cache the same journals by the same rules and compare version and count; on a mismatch the
+// parent sends the whole journal.
+// Also: TestChildFollowsEveryChangeOfInputs, TestBothSidesHaveTheSameJournals, TestDifferenceNeedsItsBaseJournal
 func TestChildFollowsEveryChangeOfAJournal(t *testing.T) {
 	pool := newPool(t, 1)
 	inputs := func(run string) scripts.Inputs {
@@ -137,6 +141,9 @@ import("node").facts().hostname`)
 }
 
 // TestChildKeepsManyRunsWithinItsMemory has many waiting runs with big journals, then one script that uses its maximum.
+//
+// Promise: Speed and storage: Cached journals do not reduce the memory limit of a script.
+// How: They are bounded by their size in memory.
 func TestChildKeepsManyRunsWithinItsMemory(t *testing.T) {
 	t.Parallel()
 	pool := newPool(t, 1)
@@ -178,6 +185,10 @@ func TestChildKeepsManyRunsWithinItsMemory(t *testing.T) {
 
 // TestSequentialWaitsAreCheap measures the CPU time of the child. It grows with the square of the calls. Sending whole
 // journals takes four times as much. The measured value was 2.5 s of CPU time on a busy machine.
+//
+// Promise: Speed and storage: A script that waits 1,000 times, once per call, uses less than 1.5 s of CPU for its
+// evaluation.
+// How: A child caches the journals of runs and receives only new entries.
 func TestSequentialWaitsAreCheap(t *testing.T) {
 	t.Parallel()
 	pool := newPool(t, 1)

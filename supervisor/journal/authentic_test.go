@@ -39,6 +39,17 @@ func mustWrite(t *testing.T, j *Journal, do func(tx *Tx) error) {
 }
 
 // Each new column of a table must be covered by the code of its rows, or listed with a reason.
+//
+// Promise: Failures: A hostile database cannot add, change, move or copy a deciding record; such a record is refused
+// and logged once.
+// How: HMAC-SHA256 of key and columns, under a key derived from the supervisor's; a test compares the covered columns
+// with the schema.
+// Also: TestARowThatWasChangedMovedOrCopiedIsRefusedAndLoggedOnce, TestCallsOfAnotherRunAreRefused,
+// TestASpentTokenIsProtected, TestEveryValueCarriesACodeOrDoesNoHarm, TestAValueThatTheDatabaseChangedIsRefused,
+// TestValuesWithoutACodeAreGivenOneOnce, TestANodeThatTheDatabaseMakesUpOrChangesGetsNothing,
+// TestASwappedSecretReachesNoNode, TestAScriptDecidesByNoResultThatTheDatabaseChanged,
+// TestNoCallIsSentThatTheDatabaseChanged, TestARunThatTheDatabaseChangedIsNotCarriedOut,
+// TestASpentTokenStaysSpentInAChangedDatabase, TestAnAnswerToAStatementIsNotTheDatabases
 func TestEveryColumnIsCoveredOrDoesNoHarm(t *testing.T) {
 	j, err := Open(t.Context(), ":memory:")
 	if err != nil {
@@ -318,6 +329,10 @@ func other(body any) []byte {
 }
 
 // Rows without a code are adopted once, from an earlier version, and never again.
+//
+// Promise: Failures: Records without a code from an earlier journal version are trusted exactly once.
+// How: A mark that the database cannot forge, a file beside the supervisor's key, and every existing code.
+// Also: TestAJournalWithoutItsMarkIsProtectedStill, TestTheDataDirectoryRemembersThatItsJournalIsProtected
 func TestRowsWithoutACodeAreGivenOneOnce(t *testing.T) {
 	bothEngines(t, func(t *testing.T, path string) {
 		old, err := Open(t.Context(), path) // writes as earlier versions did

@@ -67,6 +67,10 @@ func aFullCall() *journal.Call {
 }
 
 // A field that was added to Call and not to callRecord is detected here.
+//
+// Promise: Speed and storage: A call is stored compactly without loss, and calls of earlier versions are readable.
+// How: Numbers for the names of fields; binary times and digests.
+// Also: TestCallsOfAnEarlierVersionAreRead
 func TestEveryFieldOfACallIsKept(t *testing.T) {
 	full, elsewhere := aFullCall(), aFullCall()
 	elsewhere.Seq++

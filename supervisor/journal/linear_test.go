@@ -193,6 +193,13 @@ var byDigest = linear.Model[string, stored, kept]{
 	Key: firstWins.Key,
 }
 
+// Promise: Speed and storage: The first result of an attempt is final, and every result is in the digest of its run's
+// summary.
+// How: The row of the call has the result of the newest attempt, separate rows have the others; a frame is kept while
+// one of its runs exists.
+// Also: TestAllResultsOfARunAreDigested, TestAFrameIsKeptOnceForAllItsResults,
+// TestOldRunsAreForgottenWholeInSmallSteps, TestFramesOfAnEarlierVersionGoWithTheirLastResult,
+// TestEventsOfAnEarlierVersionAreSent
 func TestTheFirstResultOfAnAttemptWins(t *testing.T) {
 	stores(t, func(t *testing.T, path string) {
 		add := func(tx *journal.Tx, c *journal.Call, frame *journal.Frame) (bool, error) {

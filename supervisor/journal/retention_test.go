@@ -108,6 +108,12 @@ func forgetAll(t *testing.T, j *journal.Journal, ended time.Time, coordinators .
 	return steps
 }
 
+// Promise: Limits and shares: A journal deletes runs 90 days after their end (`--keep-runs`), and events a week after
+// every coordinator received them; late submissions and resumes still get their answers.
+// How: One small step at a time in the single writer, which may stop after each step; resources remain.
+// Also: TestRunsThatEndedUnderAnEarlierVersionAreForgottenToo, TestAJournalThatForgetsDoesNotGrow,
+// TestEventsStayAWeekAfterEveryCoordinatorHasThem, TestStatementsAreAnsweredAgainUntilADayAfterTheyExpire,
+// TestAnOldRunIsForgottenAndWhatItMadeStays
 func TestOldRunsAreForgottenWholeInSmallSteps(t *testing.T) {
 	stores(t, func(t *testing.T, path string) {
 		j, err := journal.Open(t.Context(), path)

@@ -39,6 +39,12 @@ func eventsAfter(t *testing.T, j *journal.Journal, after int64, max int) []writ.
 }
 
 // A close follower gets from memory the same events that others read from the store.
+//
+// Promise: Speed and storage: Events are equal from memory and from the journal, and events of another process are
+// not skipped.
+// How: The newest events are cached as committed and dropped when an epoch or generation begins or events are
+// deleted.
+// Also: TestEventsOfAnotherProcessAreSent
 func TestEventsAreTheSameFromMemoryAndFromTheJournal(t *testing.T) {
 	stores(t, func(t *testing.T, path string) {
 		j := open(t, path)

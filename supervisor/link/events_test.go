@@ -54,6 +54,9 @@ func (b *brittle) Write(p []byte) (int, error) {
 }
 
 // Connections break at any byte; the store fails before or after storing; coordinators crash and restart.
+//
+// Promise: Failures: Events reach the coordinator once and in order.
+// How: Events get consecutive numbers at commit; the receiving store acknowledges them.
 func TestEventsArriveOnceAndInOrderThroughAllFaults(t *testing.T) {
 	const events = 600
 	for seed := range uint64(40) {
@@ -255,6 +258,9 @@ func (s *seqs) StoreEvents(_ context.Context, _ writ.DatacenterID, events []writ
 	return nil
 }
 
+// Promise: Limits and shares: A coordinator with a new ledger receives the events of a journal from the oldest stored
+// one.
+// How: Only the first event may have any number.
 func TestANewCoordinatorBeginsWithTheFirstEventThatIsStillThere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const first, last = 10*Window + 3, 13 * Window

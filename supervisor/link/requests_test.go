@@ -352,6 +352,9 @@ func TestDecodeRefusesWhatItDoesNotKnow(t *testing.T) {
 }
 
 // Reading a coordinator's frames costs CPU, whatever their content, so the rate is limited.
+//
+// Promise: Load and attackers: A supervisor reads at most 8 MiB a second from a coordinator, 32 MiB at once.
+// How: A rate for each link, which a new session does not reset.
 func TestOfACoordinatorSoMuchIsReadInASecond(t *testing.T) {
 	linked(t, func(_ *Listener, d *Dialer) {
 		d.Handle = func(context.Context, Verb, json.RawMessage, func(stage, detail string)) (any, error) { return nil, nil }

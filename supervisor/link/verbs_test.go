@@ -77,6 +77,13 @@ func declaredVerbs(t *testing.T) (all []Verb) {
 
 // Each verb in both directions, and unknown verbs. A verb without a row fails the test. A forbidden request never
 // reaches a handler, whatever the other side's hello lists.
+//
+// Promise: Readers and roles: Each side of a link answers only its own verbs, an unknown peer gets no answer, and a
+// datacenter reports only its own data.
+// How: There are two lists of verbs; events are stored under the datacenter of the link; a verb without a row fails
+// the test.
+// Also: TestAStrangersFramesAreNotRead, TestASupervisorAnswersTheVerbsOfItsHello, TestASupervisorAsksForRostersOnly,
+// TestADatacenterSpeaksOnlyForItself
 func TestEachSideAnswersItsOwnVerbsOnly(t *testing.T) {
 	if diff := cmp.Diff(slices.Sorted(maps.Keys(verbRights)), declaredVerbs(t)); diff != "" {
 		t.Fatalf("verbs with a row (-), verbs of the package (+):\n%s", diff)

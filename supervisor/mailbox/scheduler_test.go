@@ -169,6 +169,12 @@ func TestProjectSharesSteps(t *testing.T) {
 }
 
 // TestLongStepsOfAProjectLeaveSlotsForOthers blocks all steps of one project, as a busy evaluator does.
+//
+// Promise: Limits and shares: Runs of one project that wait for the evaluator leave capacity for runs of other
+// projects.
+// How: A project may use three quarters of the free steps, and 18 of 128 beside another project; it has one preview
+// and one new script in progress.
+// Also: TestProjectSharesSteps, TestCapacityIsSharedBetweenProjects, TestTenantCanBeLimitedToOneSlot
 func TestLongStepsOfAProjectLeaveSlotsForOthers(t *testing.T) {
 	for name, told := range map[string]bool{"told": true, "looked up": false} {
 		t.Run(name, func(t *testing.T) {
@@ -226,6 +232,10 @@ func TestLongStepsOfAProjectLeaveSlotsForOthers(t *testing.T) {
 }
 
 // The results of a run are applied in parts, and steps of other projects come between them.
+//
+// Promise: Limits and shares: Input for one run is written in parts of 250 results, so steps of other projects run in
+// between.
+// How: Steps are bounded and shared by project.
 func TestManyResultsAreWrittenInParts(t *testing.T) {
 	steps := New(func(context.Context, writ.RunID, mail.Mail) error { return nil }, slog.New(slog.DiscardHandler))
 	steps.Begin("many", "hostile", func() {})
@@ -277,6 +287,11 @@ func TestManyResultsAreWrittenInParts(t *testing.T) {
 
 // TestResultsOfUnknownRunsDelayNoOtherNode lets a node send results of any number of runs that do not exist, each of which is looked up:
 // results of another node came behind all of them.
+//
+// Promise: Nodes and Redis: A node that names many unknown runs delays messages of other nodes by at most four
+// lookups.
+// How: Each node has its own queue of 10,000 run ids with four concurrent lookups; an honest node repeats a dropped
+// id.
 func TestResultsOfUnknownRunsDelayNoOtherNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const many = 4 * maxSteps

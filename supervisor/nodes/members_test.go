@@ -73,6 +73,11 @@ func as(t *testing.T, key ed25519.PrivateKey) *tls.Config {
 }
 
 // A client that knows a digest, or the ID of a node, gets nothing for it without the key of a node.
+//
+// Promise: Connections and certificates: Between hosts, only approved nodes read payloads and only a node reads its
+// own account; the connections of a removed node close within a second.
+// How: The node proves its key on each connection; the supervisor checks each request.
+// Also: TestConnectionsOfARemovedNodeEnd
 func TestPayloadsAndAccountsAreForMembers(t *testing.T) {
 	m := members{}
 	server := serveTLS(t, m, &nodes.Connections{})

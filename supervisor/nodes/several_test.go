@@ -15,6 +15,12 @@ import (
 
 // One supervisor is gone, one is standby, and one serves: a node finds it, stays with it, and finds the next one after
 // a change.
+//
+// Promise: Admission of nodes: A node with several supervisor addresses finds the serving supervisor without a load
+// balancer and stays with it.
+// How: The node verifies each answer and tries the next address if a supervisor is unreachable, on standby, or silent
+// for 3 s.
+// Also: TestANodePassesASupervisorThatHangs
 func TestANodeFindsTheSupervisorThatServes(t *testing.T) {
 	log := slog.New(slog.DiscardHandler)
 	gone := httptest.NewServer(http.NotFoundHandler())

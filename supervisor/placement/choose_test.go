@@ -79,6 +79,9 @@ func TestChooseTakesTheBestNodeAndExplainsOthers(t *testing.T) {
 }
 
 // TestReasonIsShort checks that a reason, which every waiting call stores, does not grow with the datacenter.
+//
+// Promise: Recovery: The reason why no node fits a call stays short for any number of nodes.
+// How: The text groups nodes by cause and lists a few names.
 func TestReasonIsShort(t *testing.T) {
 	var against []writ.NodeVerdict
 	for i := range 500 {

@@ -17,6 +17,10 @@ import (
 )
 
 // A compromised node has its account and tries every command with it.
+//
+// Promise: Nodes and Redis: A compromised node can neither read nor change the Redis data of another node.
+// How: Each node has a Redis user with exact commands and keys.
+// Also: TestANodesAccountIsEnoughForAllItsTraffic, TestANodesAccountAllowsOnlyNeededCommands
 func TestANodesAccountReachesOnlyItsKeys(t *testing.T) {
 	t.Parallel()
 	server := testenv.Redis(t)

@@ -107,6 +107,11 @@ func (g *batching) add(ctx context.Context, key string) <-chan error {
 
 // Commands that arrive during a round trip go with the next one, and each caller gets the reply to its own command.
 // This includes a command that fails, one whose script Redis does not know, and one whose caller gives up.
+//
+// Promise: Load and attackers: Concurrent short commands to Redis share a round trip, get their own answers, and
+// never wait for a blocking command.
+// How: The first waiting command starts the next round trip with all queued ones.
+// Also: TestBatchedCallersKeepTheirDeadlines
 func TestCommandsThatComeTogetherShareARoundTrip(t *testing.T) {
 	t.Parallel()
 	g := newBatching(t, 1)

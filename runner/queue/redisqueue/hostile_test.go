@@ -93,6 +93,10 @@ func (d *two) findings() map[queue.Offence]queue.Finding {
 	return all
 }
 
+// Promise: Nodes and Redis: 50 messages of 16 MiB from one node use less than 128 MiB of the supervisor's heap, while
+// other nodes are served.
+// How: The supervisor limits replies while it reads them and removes oversized messages.
+// Also: TestAMessageOfManyFieldsIsDropped, TestLargeMessagesDelayNoOthers, TestAnOversizedReplyIsReplacedByAMark
 func TestOversizeMessagesNeverReachMemory(t *testing.T) {
 	d := newTwo(t) // not parallel, because it measures the heap
 	const n, size = 50, 16 << 20
@@ -192,6 +196,10 @@ func TestANodeThatSendsTooMuchWaitsAlone(t *testing.T) {
 }
 
 // Every key that a node may write, with every type that its account permits; other types are set by an administrator.
+//
+// Promise: Nodes and Redis: A broken Redis key or stream affects only the node that owns the key.
+// How: The supervisor repairs each stream by itself; it removes a key of the wrong type and reports it once.
+// Also: TestARepeatedlyCorruptedStreamDelaysNoOther, TestAStreamWithoutItsGroupCostsItsNodeOnly
 func TestAKeyOfTheWrongTypeCostsItsNodeOnly(t *testing.T) {
 	t.Parallel()
 	d := newTwo(t)
@@ -287,6 +295,11 @@ func TestAStreamWithoutItsGroupCostsItsNodeOnly(t *testing.T) {
 	}
 }
 
+// Promise: Nodes and Redis: A node that fills Redis loses its own data and temporarily its account; other nodes are
+// unaffected.
+// How: An incremental scan of all keys has a budget per node; the node shows `QUEUE_BUDGET`.
+// Also: TestALargeKeyIsFoundAmongVeryMany, TestANodeHasItsShareOfKeys, TestANodeThatSendsTooMuchWaitsAlone,
+// TestANodeThatFillsTheQueueIsKeptOffItForAWhile, TestABacklogFromAnAbsenceBlocksNoNode
 func TestANodeThatFillsRedisIsFoundAndClearedAlone(t *testing.T) {
 	t.Parallel()
 	for name, fill := range map[string]func(d *two) error{
@@ -421,6 +434,12 @@ func (d *two) used() int64 {
 }
 
 // Names of groups and of forbidden keys use memory outside of keys.
+//
+// Promise: Nodes and Redis: The data that Redis keeps about a node in addition to keys is bounded: group names,
+// refused names, connection names and script copies.
+// How: Nodes cannot create groups; the supervisor clears the log of refusals, measures connection names and suspends
+// the node.
+// Also: TestLongNamesOfConnectionsAreFound, TestScriptsCopyABoundedNumberOfTimes
 func TestMemoryOutsideKeysIsFreed(t *testing.T) {
 	t.Parallel()
 	d := newTwo(t)
@@ -479,6 +498,9 @@ func TestScriptsCopyABoundedNumberOfTimes(t *testing.T) {
 }
 
 // A client that fails to log in chose the name itself, which proves nothing about the node with that name.
+//
+// Promise: Nodes and Redis: A node cannot cause the suspension of another node by failed logins under its name.
+// How: The supervisor uses the user of the connection instead of the claimed name.
 func TestANodeThatLogsInAsAnotherOneIsFound(t *testing.T) {
 	t.Parallel()
 	for what, name := range map[string]string{"": strings.Repeat("x", 2<<20), "under a name that is not read": strings.Repeat("x", maxString+1)} {
@@ -526,6 +548,10 @@ func TestLongNamesOfConnectionsAreFound(t *testing.T) {
 
 // A node chooses the names of its keys as well. Several long ones at once block a script of Redis for too long, and
 // must not reach this process.
+//
+// Promise: Nodes and Redis: Long key names neither stop the Redis survey nor enter the memory of the supervisor.
+// How: Scripts in Redis measure and remove keys, one long name at a time; a partial survey counts.
+// Also: TestALookThatComesToNoEndKeepsWhatItFound
 func TestLongNamesOfKeysAreRemovedUnread(t *testing.T) {
 	d := newTwo(t) // not parallel, because it measures the heap
 	const n, size = 10, 8 << 20
@@ -552,6 +578,8 @@ func TestLongNamesOfKeysAreRemovedUnread(t *testing.T) {
 	}
 }
 
+// Promise: Nodes and Redis: A node with oversized entries in its task lists is denied access to Redis.
+// How: The survey compares the bytes of each list with its length.
 func TestLongEntriesOfListsAreFound(t *testing.T) {
 	t.Parallel()
 	d := newTwo(t)

@@ -17,6 +17,9 @@ import (
 	"writ/runner/queue"
 )
 
+// Promise: Load and attackers: A node receives work at once, and an idle node polls Redis four times a second.
+// How: After an empty poll the node waits until Redis has work.
+// Also: TestANodeThatMayNotWaitLooksAgain
 func TestAnIdleNodeWaitsInsteadOfLooking(t *testing.T) {
 	t.Parallel()
 	server := testenv.Redis(t)
@@ -58,6 +61,9 @@ func TestANodeThatMayNotWaitLooksAgain(t *testing.T) {
 	}
 }
 
+// Promise: Load and attackers: A read-only or paused Redis is polled four times a second.
+// How: A pause follows a failed or unexpectedly empty poll.
+// Also: TestPausedQueueIsNotPolledFast
 func TestReadOnlyRedisIsNotPolledFast(t *testing.T) {
 	t.Parallel()
 	for name, login := range map[string]func(t *testing.T, admin *redis.Client, redisURL string) string{
@@ -116,6 +122,9 @@ func TestPausedQueueIsNotPolledFast(t *testing.T) {
 }
 
 // There are more of them than slots, and they must not count as tasks in a handler.
+//
+// Promise: Recovery: An unreadable task leaves its queue within seconds and occupies no slot.
+// How: The node removes and logs a task without a handler after two checks, a second apart.
 func TestUnreadableTasksAreRemoved(t *testing.T) {
 	t.Parallel()
 	redisURL := testenv.Redis(t).URL

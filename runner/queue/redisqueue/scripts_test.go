@@ -44,6 +44,11 @@ func (e *evals) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 
 // The scripts of a node are determined by running all its operations at a Redis without scripts, with an account that
 // may use EVAL.
+//
+// Promise: Nodes and Redis: A node cannot load a script into Redis, and loaded scripts end soon with any arguments.
+// How: Its account lacks `EVAL`; the supervisor loads the scripts for runners, and again after Redis lost them.
+// Also: TestTheScriptsOfAsynqAreThoseOfItsSource, TestScriptsEndForAnyInputOfNodes,
+// TestWorkGoesOnAfterRedisForgotItsScripts, TestANodesAccountReachesOnlyItsKeys
 func TestLoadedScriptsAreThoseInUse(t *testing.T) {
 	t.Parallel()
 	server := testenv.Redis(t)

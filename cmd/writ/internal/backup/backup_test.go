@@ -81,6 +81,9 @@ func TestABackupIsRestoredAsItWas(t *testing.T) {
 }
 
 // The directory of `writ dev` contains nodes, which must not be backed up.
+//
+// Promise: Recovery: A backup never contains the records of a node's work.
+// How: The backup refuses a directory with the key of a node at any depth.
 func TestADirectoryWithANodeInsideIsNotBackedUp(t *testing.T) {
 	dir, _ := directory(t)
 	for _, name := range []string{"n1/node.key", "dc2/supervisor.key", "deep/down/ledger.db"} {

@@ -9,6 +9,11 @@ import (
 )
 
 // An empty list would mean that there are no items, and exit code 0 that all datacenters answered.
+//
+// Promise: Terminals and output: A list collected from datacenters fails if all of them are unreachable and warns if
+// some are.
+// How: One function collects the answers.
+// Also: TestScripts/refused
 func TestAListThatNoDatacenterAnsweredFails(t *testing.T) {
 	untrue := writ.Errorf(writ.CodeUnverified, "dc cannot be asked: you may not").WithHint("ask")
 	denied, away := writ.Errorf(writ.CodeRoleMissing, "you may not").WithHint("ask"), writ.Errorf(writ.CodeDatacenterAway, "no link")

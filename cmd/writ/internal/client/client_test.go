@@ -315,6 +315,8 @@ func TestAFalseCoordinatorIsNotHiddenByOthersThatAreGone(t *testing.T) {
 }
 
 // The coordinators of the newest stored roster are used if those of the context are unreachable.
+//
+// Promise: Connections and certificates: The last coordinator of a roster cannot be removed.
 func TestAnotherCoordinatorOfTheRosterIsAsked(t *testing.T) {
 	w, dir := newFixture(t), t.TempDir()
 	_, key, _ := ed25519.GenerateKey(nil)
@@ -410,6 +412,9 @@ func TestCoordinatorThatKnowsLessThanWasSeenIsRefused(t *testing.T) {
 }
 
 // A coordinator may lack or withhold rosters that the client received from another one. The next command submits them.
+//
+// Promise: Signatures and rosters: A command uploads the rosters that its coordinator lacks.
+// How: The client uploads the rosters that it has seen and repeats its request.
 func TestClientHandsInRosters(t *testing.T) {
 	w, dir := newFixture(t), t.TempDir()
 	for _, name := range []string{"web", "mail", "bank"} {

@@ -17,6 +17,12 @@ import (
 
 // A summary signed before a resume remains validly signed. A coordinator that shows it must also show that the
 // datacenter currently confirms it.
+//
+// Promise: Signatures and rosters: Commands never show an earlier failure as the end of a resumed run; if the
+// datacenter is unreachable, they print the time of the last verified state.
+// How: The client requests the run state with a nonce; the supervisor signs state, resumes and the digest of the last
+// summary.
+// Also: TestTheStateOfARunIsSignedForEachReader, TestAHostileCoordinatorRedirectsNoDecision/what_no_supervisor_signed
 func TestAnEarlierEndOfARunThatWasResumedIsNotVerified(t *testing.T) {
 	w := newFixture(t)
 	roster := w.alice.Roster

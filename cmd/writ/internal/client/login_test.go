@@ -76,6 +76,9 @@ func TestALoginIsSignedForACoordinatorOfTheRosterOnly(t *testing.T) {
 }
 
 // A login that would be rejected because of the time is not signed. The error shows both clocks.
+//
+// Promise: Readers and roles: A login with a wrong clock is not signed, and the error names both clocks.
+// How: The coordinator signs its time with the challenge.
 func TestALoginWithAWrongClockNamesBothClocks(t *testing.T) {
 	here := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	for off, want := range map[time.Duration]writ.Code{

@@ -14,6 +14,8 @@ type answering func(r *http.Request) *http.Response
 
 func (a answering) RoundTrip(r *http.Request) (*http.Response, error) { return a(r), nil }
 
+// Promise: Load and attackers: A client retries a rate-limited request ten times within the time of its command.
+// How: The answer has `Retry-After`.
 func TestTheClientRetriesAfterRetryAfter(t *testing.T) {
 	for _, tt := range []struct {
 		name, after string

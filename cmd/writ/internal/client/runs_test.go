@@ -29,6 +29,12 @@ func lists(t *testing.T, asked *string, runs ...api.Run) string {
 }
 
 // A prefix matches one run or none. Other answers of a coordinator are rejected.
+//
+// Promise: Signatures and rosters: A coordinator cannot choose the run that a person cancels or resumes by a partial
+// id or `@last`.
+// How: The client computes the ids of local submissions; it asks for confirmation of any other run, and without a
+// terminal it signs only for a full id.
+// Also: TestTheLastRunIsThatOfTheLastSubmission, TestAHostileCoordinatorRedirectsNoDecision/run_.*_prefix
 func TestARunIsFoundByTheBeginningOfItsID(t *testing.T) {
 	one := api.Run{ID: writ.RunID("abcd" + strings.Repeat("e", 22)), Script: "web.tengo", State: api.RunStateFailed}
 	other := one

@@ -67,6 +67,11 @@ func TestOnlyTheSignatureOfTheDatacenterSaysHowANodeStands(t *testing.T) {
 }
 
 // A list of join tokens is accepted only with a fresh signature of the supervisor.
+//
+// Promise: Signatures and rosters: A coordinator that swaps two join tokens in its list cannot choose the token that
+// a person revokes.
+// How: `writ token list` shows the list that the supervisor signed over a nonce of the client.
+// Also: TestAHostileCoordinatorRedirectsNoDecision/what_no_supervisor_signed
 func TestOnlyTheSignatureOfTheDatacenterListsItsTokens(t *testing.T) {
 	w := newFixture(t)
 	roster := w.alice.Roster
@@ -113,6 +118,12 @@ func TestOnlyTheSignatureOfTheDatacenterListsItsTokens(t *testing.T) {
 }
 
 // A list of holds is accepted only with a fresh signature of the supervisor for the requested projects.
+//
+// Promise: Signatures and rosters: A coordinator can neither hide nor invent a hold in `writ hold list`, `writ dc
+// list` and `writ doctor`, and a reader of one project sees only the holds of that project.
+// How: The supervisor signs the list over a nonce of the client and the names of the projects.
+// Also: TestSignedHoldsContainOnlyReadableProjects,
+// TestAHostileCoordinatorRedirectsNoDecision/what_no_supervisor_signed, TestScripts/hold
 func TestOnlyTheSignatureOfTheDatacenterListsWhatIsOnHold(t *testing.T) {
 	w := newFixture(t)
 	roster := w.alice.Roster

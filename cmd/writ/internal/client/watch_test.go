@@ -175,6 +175,9 @@ func TestOrderThatCannotBeIsAMistakeOfThePerson(t *testing.T) {
 }
 
 // A coordinator with an endless list does not block a command or fill its memory.
+//
+// Promise: Signatures and rosters: An endless list from a coordinator cannot exhaust the memory of a command.
+// How: The client reads at most 2,000 pages and then fails with `TOO_LARGE`.
 func TestAListHasAnEnd(t *testing.T) {
 	asked := 0
 	_, err := All(func(string) ([]int, string, error) {

@@ -11,6 +11,12 @@ import (
 )
 
 // A chain that conflicts with the anchor is rejected.
+//
+// Promise: Connections and certificates: A client, supervisor or node sends only a roster request to an unverified
+// server, and plain text stays on loopback.
+// How: The first contact verifies the chain from the cluster's id through the anchor; every later chain must fit the
+// anchor.
+// Also: TestAServerOutsideTheRostersGetsNoRequest, TestPlainTextStaysOnThisMachine
 func TestAForkOfTheAnchorIsNotKept(t *testing.T) {
 	_, key, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {

@@ -9,6 +9,9 @@ import (
 	"writ"
 )
 
+// Promise: Failures: A daemon refuses to start without a file that it creates only once, such as its key.
+// How: The code `DATA_INCOMPLETE`, the file and the next step.
+// Also: TestDaemonsRefuseIncompleteDataDirectories, TestCoordinatorGetsANewKey
 func TestKeptFilesAreMissed(t *testing.T) {
 	for _, tt := range []struct {
 		file     keptFile

@@ -11,6 +11,11 @@ import (
 
 // TestADevelopmentClusterEndsWithinFiveSeconds adds up what it may wait for: jobs of all nodes at once, then requests of each of four supervisors
 // and of the coordinator. What else there is to do when it ends takes milliseconds.
+//
+// Promise: Recovery: `writ dev` ends within seconds of Ctrl-C, also with open runs and requests; interrupted work
+// restarts at the next start.
+// How: Jobs have 2 s, and requests half a second at each supervisor and the coordinator.
+// Also: TestARequestThatNeverEndsIsCut, TestDevEndsSoonWithRunsOpen
 func TestADevelopmentClusterEndsWithinFiveSeconds(t *testing.T) {
 	if most := devGrace + 5*devRequestGrace; most > 4500*time.Millisecond {
 		t.Errorf("it may wait for %s", most)

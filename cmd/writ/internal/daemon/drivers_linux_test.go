@@ -102,6 +102,9 @@ func TestANodeLooksAfterWhatItMadeWithoutItsTools(t *testing.T) {
 }
 
 // Two nodes in one network namespace would take each other's links and rules for what nobody has.
+//
+// Promise: Volumes and images: Only one node changes a network namespace.
+// How: The kernel grants a name to one process at a time.
 func TestOneNodeChangesAHost(t *testing.T) {
 	config := driverConfig{Choice: DriversHost, Dir: t.TempDir(), Log: slog.New(slog.DiscardHandler)}
 	first, err := openDrivers(t.Context(), config)

@@ -97,6 +97,11 @@ func needsTables(h *hostDrivers) string {
 }
 
 // A runner offers what `writ doctor` calls ok or degraded, and nothing else.
+//
+// Promise: Commands and hosts: `writ doctor`, a runner and the manual agree on the missing features of a host, with
+// effect and remedy.
+// How: Drivers declare their needs once, each with its check.
+// Also: TestManualSaysWhatHostsNeed, TestScripts/doctor, TestNeedsOfNetworksAreChecked
 func TestARunnerOffersWhatTheDoctorFindsHere(t *testing.T) {
 	// A host without programs has no machines and databases.
 	bin, dir := t.TempDir(), t.TempDir()

@@ -55,6 +55,11 @@ func (s *fixture) Member(key ed25519.PublicKey) *writ.Node {
 
 // A node was off for 200 days. Meanwhile its roster expired, its supervisor got another key and address, and made other authorities twice. While
 // the clock of the node is wrong it says so, with both clocks; then it is back, without a token.
+//
+// Promise: Connections and certificates: A node that was off for months rejoins without a token, even if its
+// supervisor changed key, address and authority.
+// How: The supervisor gives rosters to every caller and recognises the node by its key; an error about a wrong clock
+// names both clocks.
 func TestANodeThatWasOffForMonthsComesBack(t *testing.T) {
 	const day = 24 * time.Hour
 	newKey := func() ed25519.PrivateKey {

@@ -229,6 +229,12 @@ type elsewhere struct{ net.Listener }
 func (elsewhere) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 9180} }
 
 // Metrics have names of nodes and people: they leave a machine with TLS or not at all.
+//
+// Promise: Connections and certificates: Metrics of a coordinator or supervisor leave the machine over TLS 1.3 only,
+// and metrics of a node never leave it.
+// How: Beyond loopback the metrics listener presents the daemon's certificate; a daemon without a certificate refuses
+// the address.
+// Also: TestMetricsOfASupervisorLeaveThisMachineWithTLSOnly, TestMetricsOfARunnerStayOnThisMachine
 func TestMetricsLeaveThisMachineWithTLSOnly(t *testing.T) {
 	plain := newCoord(t, t.TempDir(), "127.0.0.1:0")
 	plain.Metrics = elsewhere{listening(t)}
@@ -273,6 +279,11 @@ func TestMetricsLeaveThisMachineWithTLSOnly(t *testing.T) {
 }
 
 // A connection that is open goes on with the certificate with which it began; the next one gets the new one.
+//
+// Promise: Connections and certificates: A renewed browser certificate is used without a restart; if the new pair is
+// broken, the coordinator keeps the last valid pair and logs the fault once.
+// How: The coordinator checks both files at handshakes, at most every 5 s.
+// Also: TestABrokenRenewalKeepsTheLastGoodCertificate, TestAFaultThatLeavesNoTraceInTheFilesIsFoundToBeMended
 func TestARenewedCertificateIsShownWithoutARestart(t *testing.T) {
 	a := newWebAuthority(t)
 	first := a.issue(time.Now().Add(24*time.Hour), "writ.example.org")
@@ -384,6 +395,11 @@ func TestAFaultThatLeavesNoTraceInTheFilesIsFoundToBeMended(t *testing.T) {
 	}
 }
 
+// Promise: Connections and certificates: An unusable browser certificate stops the start; an expired or mismatched
+// one, or one with a key readable by other users, is logged.
+// How: The coordinator fails with `USAGE` and a hint.
+// Also: TestACertificateForBrowsersThatIsNotRightIsLogged,
+// TestACoordinatorStartsWithACertificateForBrowsersThatHasExpired
 func TestFlagsOfTheCertificateForBrowsersThatCannotWorkAreRefused(t *testing.T) {
 	a := newWebAuthority(t)
 	a.issue(time.Now().Add(time.Hour), "writ.example.org")

@@ -84,6 +84,10 @@ func sorted[T any](all []T, text func(T) string) (texts []string) {
 }
 
 // Stores that an earlier program wrote are read by this one, with all that stands in them: nothing is forged, lost or of another form.
+//
+// Promise: Evaluation and resumes: Journal, ledger, node journal and Redis data of an earlier version remain
+// readable.
+// How: A test reads stores that an earlier program wrote.
 func TestRecordedStoresAreRead(t *testing.T) {
 	// the ledger
 	store, err := sqlstore.Open(t.Context(), recordedFile(t, "ledger.db"))

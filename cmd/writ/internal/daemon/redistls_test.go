@@ -23,6 +23,10 @@ import (
 )
 
 // Redis listens with a certificate that its supervisor issued, again after a restart, and with the next one when it is time, also if Redis was away then.
+//
+// Promise: Connections and certificates: Redis accepts node connections over TLS only, also after a restart, and
+// receives its next certificate even if it was down at the renewal time.
+// How: The supervisor checks every 5 s; it refuses a Redis with a port without TLS.
 func TestRedisListensWithACertificateOfItsSupervisor(t *testing.T) {
 	t.Parallel()
 	testenv.Need(t, "redis-server")

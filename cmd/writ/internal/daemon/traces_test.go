@@ -13,6 +13,12 @@ import (
 )
 
 // A daemon ends without an error if its collector takes nothing or hangs, and its log says that traces are missing.
+//
+// Promise: Events, traces and the API: A run is one trace from the command line to the driver, without tracing data
+// on the wire, and an unreachable collector delays no work.
+// How: Ids derive from the run; spans wait in a queue that drops.
+// Also: TestEachAttemptOfAJobIsASpanOfItsCall, TestEventsAreToldToWebhooksAndTraced,
+// TestSpansReachTheCollectorAsTheyWere, TestUnreachableCollectorBlocksNothing, TestARunIsATraceOfItsParts
 func TestACollectorThatTakesNothingIsNoFailureOfADaemon(t *testing.T) {
 	t.Parallel() // the last traces are tried for some seconds
 	collector := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) }))

@@ -17,6 +17,13 @@ import (
 )
 
 // TestNoErrorShowsASecret puts every kind of secret into every error that repeats its input.
+//
+// Promise: Terminals and output: Errors, logs and contexts contain no private key, token, webhook address or password
+// of an address.
+// How: A filter removes secrets from every error, hint, note and log attribute; a key in place of a name is refused
+// unread.
+// Also: TestAKeyInPlaceOfItsNameIsNotShown, TestAKeyIsNotKept, TestNoDaemonLogsASecret, TestNoTextShowsASecret,
+// TestNoLogShowsASecret, TestInvalidAddressKeepsItsPassword
 func TestNoErrorShowsASecret(t *testing.T) {
 	_, key, err := ed25519.GenerateKey(nil)
 	if err != nil {

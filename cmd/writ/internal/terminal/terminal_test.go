@@ -72,6 +72,9 @@ func TestEachFormatOfAList(t *testing.T) {
 }
 
 // Machines choose some cell values, and a spreadsheet evaluates a cell that starts like a formula.
+//
+// Promise: Terminals and output: No cell of `-o csv` is a formula to a spreadsheet.
+// How: An apostrophe precedes each text that begins like a formula.
 func TestNoCellOfCSVIsAFormula(t *testing.T) {
 	term, out, _ := newTest(t)
 	term.Format = CSV

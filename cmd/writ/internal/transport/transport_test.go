@@ -228,6 +228,11 @@ func at(off time.Duration, i *pki.Issuer) *pki.Issuer {
 
 // Each certificate fault has its own code and hint, exits a command with code 3, and prevents the request. This
 // includes certificates of other processes of the same cluster.
+//
+// Promise: Connections and certificates: A client that receives a wrong certificate reports its fault with exit code
+// 3 and sends only a roster request.
+// How: Each fault has a code and a hint.
+// Also: TestAtTheFirstContactAnotherProcessOfTheClusterIsNamed
 func TestAWrongCertificateGetsNoRequest(t *testing.T) {
 	c, front := found(t, time.Hour)
 	super := newKey(t)
@@ -462,6 +467,12 @@ func TestAConnectionThatAnEarlierRosterVerifiedIsNotUsedAgain(t *testing.T) {
 }
 
 // The key of one coordinator is not valid at the address of another, and neither is a public certificate.
+//
+// Promise: Connections and certificates: The address of a coordinator in the roster accepts only that coordinator's
+// certificate, never a public certificate.
+// How: Certificate and login challenge must belong to that coordinator.
+// Also: TestAServerBehindAProxyIsVerified, TestAProxyThatEndsTLSIsTrustedWhereTheRosterNamesNoCoordinator,
+// TestALoginIsSignedForACoordinatorOfTheRosterOnly
 func TestAnAddressOfTheRosterIsOneCoordinators(t *testing.T) {
 	c, front := found(t, time.Hour)
 	second := newKey(t)

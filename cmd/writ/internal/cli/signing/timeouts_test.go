@@ -11,6 +11,8 @@ import (
 	"writ/scripts/check"
 )
 
+// Promise: Operation: A script timeout beyond the deadline of its run is reported before signing.
+// How: The check reads the literal timeouts of the script.
 func TestTimeoutBeyondDeadlineIsNamed(t *testing.T) {
 	t.Parallel()
 	bundle := scripts.Bundle{Main: scripts.Source{Name: "web.tengo", Text: []byte(`volume := import("volume")

@@ -15,6 +15,15 @@ import (
 )
 
 // TestEveryWaitAndFailureHasItsSentence checks the sentence for each reason.
+//
+// Promise: Operation: Each waiting or failed item has one sentence of explanation and the next command.
+// How: Supervisors journal the reason of each held call or run; `writ run explain` follows it to its first cause.
+// Also: TestAResumeIsAdvisedOnlyWhereItCanHelp
+//
+// Promise: Operation: The advised command for another submission uses the same place and parameters, with any
+// characters.
+// How: Parameters come from the signed text, whose digest forms the run's id; each word is quoted for the shell.
+// Also: TestAShellTakesWordsAsTheyAre, TestScripts/submit
 func TestEveryWaitAndFailureHasItsSentence(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)

@@ -48,6 +48,10 @@ const gateEvery = 6
 
 // TestHonestWorkGoesOnBesideAttackers counts: all honest runs succeed under every attack, and repeated actions of the
 // attacker are not logged each time.
+//
+// Promise: Load and attackers: Honest runs succeed beside a hostile node, project or coordinator with any of 32
+// attacks.
+// How: All limits and shares together, between real processes; answers to the attacker stay within its limits.
 func TestHonestWorkGoesOnBesideAttackers(t *testing.T) {
 	t.Parallel()
 	*pace = min(*pace, 500) // the effects of an attack outlast it

@@ -60,6 +60,9 @@ run.output({done: true})
 
 // TestSoak watches all processes under half load. A short time (-for) only shows that all values are measured. The
 // slopes are meaningful after half an hour.
+//
+// Promise: Failures: Heap, goroutines and descriptors of long-running processes do not grow.
+// How: Caches are bounded by number or bytes; a store has at most eight connections for readers.
 func TestSoak(t *testing.T) {
 	testenv.Nightly(t, "packages that start goroutines look for leaked ones")
 	long := testenv.IsLong()

@@ -65,6 +65,10 @@ var variants = map[string]variant{
 
 // TestStorm kills processes at random while runs are in progress. Every accepted submission has its run, every run ends
 // in a permitted state with a summary that the client verifies, and each effect occurs once.
+//
+// Promise: Failures: Any number of kills loses no accepted run and doubles no effect, and every run ends within a
+// minute after the last kill.
+// How: The other mechanisms of this section, together; summaries verify; journal, ledger, lists and dashboard agree.
 func TestStorm(t *testing.T) {
 	testenv.Nightly(t, "TestKilledProcessesFinishTheRun of cmd/writ kills each process once")
 	if !testenv.IsLong() {

@@ -340,6 +340,10 @@ func (h *hostCluster) traces() []string {
 // it, and checks that the host is in the same state as without interruption. The short form runs every step, but ends
 // the runner only before the steps of some acts and before a few steps of creating and deleting acts, selected by the
 // seed.
+//
+// Promise: Limits and shares: A node process may repeatedly end before any change of its host: the call completes
+// without leftovers, duplicates or drift.
+// How: Every driver records before it acts and names each step; a test build ends itself before each.
 func TestARunnerMayEndBeforeEveryStepOfItsDrivers(t *testing.T) {
 	testenv.Nightly(t, "the conformance suite disturbs every driver at its steps, and TestAScriptWorksOnRealDrivers of cmd/writ uses them together")
 	for _, tool := range []string{"nft", "redis-server", "busybox", "mkfs.btrfs", "btrfs", "qemu-img", "containerd", "runc", "ctr"} {

@@ -109,6 +109,11 @@ func ends(t *testing.T) (all []end) {
 
 // TestAProcessMayEndAtEveryWriteAndSend ends a process at each place in each mode, restarts it, and checks the results
 // of the concurrent work. It fails if a place is not reached. The short form selects some ends by its seed.
+//
+// Promise: Limits and shares: A process may end before, during or after any write or send without a lost or doubled
+// effect.
+// How: Every commit, file and message has a name, at which a test build ends itself; afterwards every run ends and
+// stores are intact.
 func TestAProcessMayEndAtEveryWriteAndSend(t *testing.T) {
 	testenv.Nightly(t, "TestARunEndsWithAllEffectsAfterAnyKill of supervisor, and TestKilledProcessesFinishTheRun of cmd/writ with real processes")
 	all := ends(t)
