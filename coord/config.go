@@ -26,7 +26,7 @@ const (
 	// everything in a loop stays below the limit, a runaway loop does not.
 	DefaultRequestsPerSecond = 1000
 	// DefaultSubmissionsPerSecond leaves most of a datacenter to other projects: two cores carry out 300 runs of five
-	// calls a second. See docs/guarantees.md.
+	// calls a second. See docs/measurements.md.
 	DefaultSubmissionsPerSecond = 50
 	DefaultMaxStreams           = 256
 )

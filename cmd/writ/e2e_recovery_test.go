@@ -14,7 +14,7 @@ import (
 
 // TestRecovery measures the recovery after a kill, from the start of the next process: for a runner until its job runs
 // again, for a supervisor until the next call is done. It prints the times. It fails only after ten times the limit in
-// docs/guarantees.md.
+// docs/promises.md.
 func TestRecovery(t *testing.T) {
 	t.Parallel()
 	kills := 4
