@@ -13,7 +13,7 @@ import (
 // How: Each report of a node has the free bytes of its disks.
 // Also: TestReportNamesDisks, TestPreviewWarnsOfFullDisk, TestNodeShowsItsDisks, TestWatchWarnsOfFullDiskOnce,
 // TestDoctorNamesAnAwayDatacenter, TestDoctorNamesNodesThatNeedAPerson, TestDoctorNamesThingsThatExpire,
-// TestAlmostFullDiskNeedsAttention
+// TestAlmostFullDiskNeedsAttention.
 func TestDiskIsAlmostFullBelowTwentieth(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

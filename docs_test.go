@@ -23,7 +23,7 @@ var update = flag.Bool("update", false, "write the documents that are made from 
 //
 // Promise: Plans, scripts and manuals: Manuals and editor files describe operations as the catalogue does.
 // How: They are generated and compared; snippets and colours are tested on every example.
-// Also: TestGeneratedFiles, TestSnippetsPassTheCheck
+// Also: TestGeneratedFiles, TestSnippetsPassTheCheck.
 func TestDocuments(t *testing.T) {
 	for name, text := range map[string]string{
 		"codes.md": codesDocument(), "states.md": statesDocument(), "operations.md": operationsDocument(),

@@ -160,7 +160,7 @@ var differing = regexp.MustCompile(`(?m)(^(Date|X-Request-Id): .*|"request_id":"
 // How: One table of routes; the ledger selects by project; hidden items are answered like missing ones; the tests
 // search all answers for canaries.
 // Also: TestAStreamRevealsNoOtherProject, TestAReaderOfOneProjectSeesNoOther,
-// TestAReaderOfOneProjectSeesOnlyItsResources
+// TestAReaderOfOneProjectSeesOnlyItsResources.
 func TestAReaderLearnsNothingOfAnotherProject(t *testing.T) {
 	p, s := startReading(t)
 	own := p.runFor(shop, "web-shop", "hello.tengo")

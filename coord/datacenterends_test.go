@@ -12,7 +12,7 @@ import (
 // they expire.
 // How: The coordinator asks datacenters every five minutes.
 // Also: TestExpiringThingsAreNamed, TestDoctorNamesThingsThatExpire, TestOnlyBootTokensNeedRenewal,
-// TestBatchWithMissingNodesIsNamed, TestUnrenewedCertificateIsNamed
+// TestBatchWithMissingNodesIsNamed, TestUnrenewedCertificateIsNamed.
 func TestCertificateOfDatacenterIsAmongEnds(t *testing.T) {
 	p := start(t, nil)
 	s := connect(p, vienna, nil)

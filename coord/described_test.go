@@ -216,7 +216,7 @@ func (s *describedStream) end(line string) error {
 // media type and content.
 // How: The client of the coordinator's tests compares each answer with openapi.yaml, including refused handshakes and
 // stream messages.
-// Also: TestListsOfAnEmptyClusterAreDescribed, TestTheExampleOfAStreamIsOne, TestAnAnswerThatIsNotDescribedIsNoticed
+// Also: TestListsOfAnEmptyClusterAreDescribed, TestTheExampleOfAStreamIsOne, TestAnAnswerThatIsNotDescribedIsNoticed.
 func TestEveryAnswerToAHandshakeIsDescribed(t *testing.T) {
 	p := start(t, nil)
 	proper := http.Header{"Connection": {"Upgrade"}, "Upgrade": {"websocket"}, "Sec-Websocket-Version": {"13"}, "Sec-Websocket-Key": {"AAAAAAAAAAAAAAAAAAAAAA=="}}

@@ -137,7 +137,7 @@ func (p *fixture) request(method, path string, change func(r *http.Request)) (*h
 // Promise: Limits and shares: A foreign web page cannot use an operator's browser to read from or write to a
 // coordinator or supervisor.
 // How: Every HTTP listener checks `Host` (`HOST_UNKNOWN`), `Origin` and `Sec-Fetch-Site` (`ORIGIN_FOREIGN`).
-// Also: TestEveryListenerRefusesPagesOfStrangers, TestStrangersPagesGetNothing
+// Also: TestEveryListenerRefusesPagesOfStrangers, TestStrangersPagesGetNothing.
 func TestEveryRouteRefusesPagesOfOthers(t *testing.T) {
 	p := start(t, func(c *Config) { c.AllowedHosts = []string{"writ.internal"} })
 	routes := 0
@@ -235,7 +235,7 @@ func TestTooManyRequestsAreSlowedDown(t *testing.T) {
 // Promise: Connections and certificates: A coordinator listens on loopback only, unless the roster names its key and
 // an `https://` address; then reading requires a login.
 // How: It refuses other addresses.
-// Also: TestEveryRouteHasAScope, TestEveryRoleAtEveryRoute, TestNoSpellingOfAnAddressGoesPastTheTable
+// Also: TestEveryRouteHasAScope, TestEveryRoleAtEveryRoute, TestNoSpellingOfAnAddressGoesPastTheTable.
 func TestOnlyLoopbackIsListenedOn(t *testing.T) {
 	for address, want := range map[string]writ.Code{"127.0.0.1:1": "", "[::1]:1": "", "0.0.0.0:1": writ.CodeListenRefused, "192.0.2.1:1": writ.CodeListenRefused, "[::]:1": writ.CodeListenRefused} {
 		tcp, err := net.ResolveTCPAddr("tcp", address)

@@ -145,7 +145,7 @@ func TestEveryRouteHasAScope(t *testing.T) {
 // Promise: Connections and certificates: A login is valid once, within a minute, at one coordinator and address, and
 // the client signs it only for a coordinator of the roster.
 // How: Both sides sign both nonces and the address.
-// Also: TestALoginIsSignedForACoordinatorOfTheRosterOnly
+// Also: TestALoginIsSignedForACoordinatorOfTheRosterOnly.
 func TestALoginCountsOnceAndHere(t *testing.T) {
 	var late atomic.Int64
 	p := startNamed(t, func(c *Config) { c.Now = func() time.Time { return time.Now().Add(time.Duration(late.Load())) } })
@@ -192,7 +192,7 @@ func TestALoginCountsOnceAndHere(t *testing.T) {
 // the token or the session.
 // How: Each request and each stream message checks the newest roster and the token.
 // Also: TestANewRosterWakesPages, TestAStreamEndsWithItsTokenAndItsSession,
-// TestStreamSendsNoEventAfterItsSessionEnds, TestAnAnswerAfterTheEndOfTheRoleIsWithheld
+// TestStreamSendsNoEventAfterItsSessionEnds, TestAnAnswerAfterTheEndOfTheRoleIsWithheld.
 func TestReadingEndsWithTheRoleTheTokenAndTheSession(t *testing.T) {
 	var late atomic.Int64
 	p := startNamed(t, func(c *Config) { c.Now = func() time.Time { return time.Now().Add(time.Duration(late.Load())) } })
@@ -423,7 +423,7 @@ func TestAnAnswerAfterTheEndOfTheRoleIsWithheld(t *testing.T) {
 // Promise: Readers and roles: A browser logs in with a code that works once, within 30 seconds, and never appears in
 // a log; logging out ends only that browser's login.
 // How: The code is in the URL fragment; the server accepts the forms only from its own origin.
-// Also: TestABrowserLogsOutByItself, TestSessionsOfOneSignerAreBounded, TestBrowserLogsInWithTheCodeOfItsAddress
+// Also: TestABrowserLogsOutByItself, TestSessionsOfOneSignerAreBounded, TestBrowserLogsInWithTheCodeOfItsAddress.
 func TestABrowserLogsInWithACodeOnce(t *testing.T) {
 	p := startNamed(t, nil)
 	status, body := p.as("", http.MethodGet, "/")

@@ -20,7 +20,7 @@ import (
 //
 // Promise: Events, traces and the API: Alert rules and the Grafana dashboard use existing metrics only.
 // How: The manual's page lists all metrics.
-// Also: TestHealthReadinessMetricsAndSpec, TestTheManualListsEveryMetricOfEveryPart
+// Also: TestHealthReadinessMetricsAndSpec, TestTheManualListsEveryMetricOfEveryPart.
 func TestTheManualListsEveryMetric(t *testing.T) {
 	testenv.CheckMetrics(t, "..", "Metrics of a coordinator", made(t, Config{}).metrics.registry.Describe)
 }
@@ -55,7 +55,7 @@ func TestLyingDatacenterHidesNoMetrics(t *testing.T) {
 // unresponsive datacenter hides no other.
 // How: Supervisors answer with the ages that their watch read; all datacenters are asked in parallel, within two
 // seconds.
-// Also: TestTheNumbersOfASupervisorFollowFromItsWork
+// Also: TestTheNumbersOfASupervisorFollowFromItsWork.
 func TestMetricsReportQueuesAndReservations(t *testing.T) {
 	p := start(t, nil)
 	handled := func(answer link.Handler) func(s *supervisor) {

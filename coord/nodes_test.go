@@ -15,7 +15,7 @@ import (
 // Promise: Operation: Lists of nodes show the current beat, liveness and fault; while a datacenter is unreachable,
 // its nodes are shown as not ready.
 // How: The coordinator asks the datacenters for each list and accepts from each only its own nodes.
-// Also: TestListsComeInPages
+// Also: TestListsComeInPages.
 func TestNodeListShowsLiveState(t *testing.T) {
 	p := start(t, nil)
 	old, now := time.Now().Add(-time.Hour).UTC(), time.Now().UTC().Truncate(time.Millisecond)

@@ -21,7 +21,7 @@ import (
 // its digest matches the run.
 // How: The coordinator verifies the summary against the roster; the reader still trusts the coordinator that renders
 // the page, while `writ run show` verifies by itself.
-// Also: TestARunPageShowsTheSignedOutput, TestARunPageWithoutASignedTextSaysSo
+// Also: TestARunPageShowsTheSignedOutput, TestARunPageWithoutASignedTextSaysSo.
 func TestPagesShowOnlySignedOutput(t *testing.T) {
 	p := start(t, nil)
 	id := writ.RunIDOf(writ.Digest{1})
@@ -54,7 +54,7 @@ func TestPagesShowOnlySignedOutput(t *testing.T) {
 //
 // Promise: Readers and roles: The dashboard offers a command only to people whose role allows it.
 // How: Each page checks the newest roster.
-// Also: TestNodePageShowsStateAndCommands
+// Also: TestNodePageShowsStateAndCommands.
 func TestPagesKnowWhatAReaderMayDo(t *testing.T) {
 	p, _ := startReading(t)
 	sub := p.runFor(shop, "web-shop", "hello.tengo")

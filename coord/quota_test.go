@@ -17,7 +17,7 @@ import (
 // signer, 200,000 and 2 GiB in total.
 // How: They are counted by signer from the ledger every 5 s and as they arrive; bytes with an invalid signature are
 // never stored.
-// Also: TestABadSubmissionIsRefusedWithoutEffect
+// Also: TestABadSubmissionIsRefusedWithoutEffect.
 func TestWaitingSubmissionsAreBounded(t *testing.T) {
 	first := signedScript(t, payload())
 	bound := func(signer, all ledger.Waits) *fixture {
@@ -74,7 +74,7 @@ func TestRepeatedSubmissionsTakeNoRoom(t *testing.T) {
 // submissions wait for 5 s and then get `RATE_LIMITED`.
 // How: `--project-rate`; submissions are counted by project after verification; 16 KiB count as one; other projects
 // do not wait.
-// Also: TestCallerOverItsRateWaits
+// Also: TestCallerOverItsRateWaits.
 func TestNoProjectHandsInMoreThanItMay(t *testing.T) {
 	p := start(t, func(c *Config) { c.SubmissionsPerSecond = 0.1 }) // one at once, and the next one in 10 s
 	if _, err := p.submit(signedScript(t, payload())); err != nil {

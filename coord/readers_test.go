@@ -306,7 +306,7 @@ func routesOf(t *testing.T, p *fixture) (served []string) {
 // get them from the API.
 // How: The same table of routes applies; datacenters are asked only when a page is opened, never by a stream.
 // Also: TestAReaderLearnsNothingOfAnotherProject, TestAReaderOfOneProjectSeesNoOther,
-// TestValuesAndLogAreAskedForOnRequestOnly
+// TestValuesAndLogAreAskedForOnRequestOnly.
 func TestEveryRoleAtEveryRoute(t *testing.T) {
 	p, _ := startReading(t)
 	sub := p.runFor(shop, "web-shop", "hello.tengo")

@@ -25,7 +25,7 @@ import (
 // Also: TestRunsThatTheDatabaseChangedAreAFewLines, TestFailedStepsAreLoggedOncePerCode,
 // TestThoseThatAreRefusedAreAFewLines, TestAFlappingLinkLogsFewLines, TestRequestsThatFailAreAFewLines,
 // TestDroppedMessagesLogFewLines, TestUnsignedJobsLogFewLines, TestRequestsOfStrangersLogFewLines,
-// TestUnreadableTasksLogFewLines, TestStrangersMakeAFewLinesOfAServer
+// TestUnreadableTasksLogFewLines, TestStrangersMakeAFewLinesOfAServer.
 func TestPublicRequestsLogFewLines(t *testing.T) {
 	send := func(p *fixture, method, path, kind string, body []byte, from int, change func(r *http.Request)) int {
 		r := httptest.NewRequest(method, p.PublicURL+path, bytes.NewReader(body))

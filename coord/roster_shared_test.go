@@ -21,7 +21,7 @@ import (
 // Promise: Signatures and rosters: A roster request of an unknown client does not change the answers to other
 // callers.
 // How: A shared page leads every caller to the newest version.
-// Also: TestPageServesAllItsCallers, TestCallersShareARosterPage
+// Also: TestPageServesAllItsCallers, TestCallersShareARosterPage.
 func TestSharedRosterPageLeadsEveryCaller(t *testing.T) {
 	store, err := sqlstore.Open(t.Context(), filepath.Join(t.TempDir(), "ledger.db"))
 	if err != nil {

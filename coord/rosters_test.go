@@ -343,7 +343,7 @@ func TestSupervisorAsksForAPlace(t *testing.T) {
 // then the largest network loses one, first one without a proof.
 // How: The network of each is stored; a registration cannot be replaced; `writ dc add` skips false proofs.
 // Also: TestLedgerInMemory/a_flood_of_registrations, TestAStrangerTakesNoPlaceOfASupervisor,
-// TestLedgerInMemory/a_registration_replaces_no_other
+// TestLedgerInMemory/a_registration_replaces_no_other.
 func TestRegistrationFloodDisplacesOnlyItsNetwork(t *testing.T) {
 	p := start(t, nil)
 	register := func(from string, names ...string) {

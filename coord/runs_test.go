@@ -37,7 +37,7 @@ func (p *fixture) listed(token string, query url.Values) map[writ.RunID]string {
 // Promise: Readers and roles: Runs can be selected by script, deployment, age, id prefix and time without an event;
 // pages and permissions are unchanged.
 // How: The ledger selects by indexes; it derives the last event of a run from its events without log lines.
-// Also: TestLedgerInFile, TestLedgerOnPostgreSQL
+// Also: TestLedgerInFile, TestLedgerOnPostgreSQL.
 func TestRunFiltersSelectByPropertyAndSilence(t *testing.T) {
 	var later atomic.Int64 // offset of the coordinator's clock
 	p, s := startReading(t, func(c *Config) {
@@ -127,7 +127,7 @@ func (a *asking) Nodes(ctx context.Context, filter ledger.NodeFilter, page ledge
 // Promise: Operation: The cause of stuck work and its mending command are at most two links from the first page, and
 // in `writ run list --stuck`.
 // How: The code of the reason, or the state of a call's node, selects the command; commands contain valid names only.
-// Also: TestEachKindOfStuckWorkIsFoundWithItsCommand, TestCommandFollowsFromTheReason
+// Also: TestEachKindOfStuckWorkIsFoundWithItsCommand, TestCommandFollowsFromTheReason.
 func TestWhyNamesTheFailingNode(t *testing.T) {
 	store, err := sqlstore.Open(t.Context(), ":memory:")
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 // reason while other datacenters continue.
 // How: Event bytes are summed per day and datacenter; the share is half of the disk divided by datacenters when less
 // than a quarter is free, or `--datacenter-share`.
-// Also: TestDatacenterOverItsShareIsPaused, TestLedgerInFile, TestLedgerInMemory, TestLedgerOnPostgreSQL
+// Also: TestDatacenterOverItsShareIsPaused, TestLedgerInFile, TestLedgerInMemory, TestLedgerOnPostgreSQL.
 func TestShareOfADatacenterFollowsTheDisk(t *testing.T) {
 	const gib = 1 << 30
 	for name, tt := range map[string]struct {

@@ -83,7 +83,7 @@ func TestCertificateDescribesTheSigner(t *testing.T) {
 // allows for its authority.
 // How: Coordinator, supervisor and node each verify it as of the acceptance; critical options, host certificates and
 // keys of the roster are refused.
-// Also: TestCertificatesOfSSHKeygenAreAccepted, TestANodeVerifiesCertificatesByItself
+// Also: TestCertificatesOfSSHKeygenAreAccepted, TestANodeVerifiesCertificatesByItself.
 func TestCertificatesAreHeldToTheirAuthority(t *testing.T) {
 	for name, tt := range map[string]struct {
 		change func(c *ssh.Certificate)
@@ -313,7 +313,7 @@ func TestRunsOutliveTheirCertificate(t *testing.T) {
 // Promise: CI certificates and batches: A certificate cannot sign a roster or use the role admin, and the key of an
 // authority belongs to no principal or daemon.
 // How: The verifier ignores that role; a roster that breaks the rule is invalid.
-// Also: TestCertificateCannotSignRosters, TestAuthorityHasItsOwnKeyAndValidLimits
+// Also: TestCertificateCannotSignRosters, TestAuthorityHasItsOwnKeyAndValidLimits.
 func TestCertificateGetsNoAdminRole(t *testing.T) {
 	v := limitedVerifier(t)
 	robot := func(role Role) {

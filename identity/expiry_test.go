@@ -15,7 +15,7 @@ import (
 // Also: TestARosterAsksForItsRenewalFromHalfOfItsLife, TestTheDashboardSaysWhichRoleEndsNext,
 // TestRosterExpiryIsLoggedOncePerStage, TestRolesThatEndAreMetrics, TestCoordinatorReportsExpiringItems,
 // TestHealthReadinessMetricsAndSpec, TestASupervisorLogsThatItsRosterEnds, TestANoticeStandsOnEveryPage,
-// TestScripts/refused, TestCommandsWarnOfTheEndOfTheRoster, TestEveryCommandThatSignsWarnsOfARoleThatEnds
+// TestScripts/refused, TestCommandsWarnOfTheEndOfTheRoster, TestEveryCommandThatSignsWarnsOfARoleThatEnds.
 func TestExpiriesAreKnownInAdvance(t *testing.T) {
 	const day = 24 * time.Hour
 	now := time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)

@@ -86,7 +86,7 @@ func (c *signedChain) path(after int) [][]byte {
 //
 // Promise: Signatures and rosters: A verifier that skips roster versions still detects a fork in any of them.
 // How: The signed history covers the digest of each version, and the verifier folds them.
-// Also: TestSkipNeedsTheSkippedDigests
+// Also: TestSkipNeedsTheSkippedDigests.
 func TestWaypointsLeadToTheNewestRoster(t *testing.T) {
 	c := newSignedChain(t)
 	c.projects(5, "alice", "bob")

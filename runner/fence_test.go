@@ -115,7 +115,7 @@ func TestANodeThatIsGoneStopsWhatItHasBeforeItEnds(t *testing.T) {
 // Also: TestANodeThatIsGoneStopsWhatItHasBeforeItEnds, TestANodeThatWasKilledWhileItStoppedThingsGoesOn,
 // TestOnlyASignedLossStopsWhatANodeHas, TestANodeThatCannotAskLooksAfterWhatItHas,
 // TestAMachineOfALostNodeIsStoppedWhenTheNodeReturns, TestANodeThatWasFalselyLostStopsWhatItHas,
-// TestALostNodesMachineRunsOnOneNodeAfterItsReturn
+// TestALostNodesMachineRunsOnOneNodeAfterItsReturn.
 func TestANodeThatIsGoneStartsNothingAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFixture(t)

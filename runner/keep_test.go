@@ -106,7 +106,7 @@ func (w *watchful) put(r *runner.Runner) {
 // How: One service of the runner, a signed report, the latest counts.
 // Also: TestMaintenanceSkipsAResourceWithAJob, TestADriverThatHangsDuringAnInspectionBlocksNoOtherWork,
 // TestADriverThatHangsOrPanicsDuringAMeasurementBlocksNoOtherWork, TestADriverThatIgnoresItsEndHoldsOnlyItsResource,
-// TestDriftBecomesPartOfItsResource
+// TestDriftBecomesPartOfItsResource.
 func TestANodeLooksAfterItsResources(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		broken := map[string][]sal.Drift{}
@@ -200,7 +200,7 @@ func TestRecordsOfNetworksStay(t *testing.T) {
 // restarts.
 // How: Each report contains it until acknowledged; the transaction of the event stores the last number; repeated
 // breaks create at most ten events an hour.
-// Also: TestARepairIsOneEventOfItsResource, TestRunRestartsEndedContainers, TestAResourceSaysWhatItsNodeMended
+// Also: TestARepairIsOneEventOfItsResource, TestRunRestartsEndedContainers, TestAResourceSaysWhatItsNodeMended.
 func TestARepairIsReportedUntilItIsAcknowledged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var broken []sal.Drift
@@ -265,7 +265,7 @@ func TestARepairIsReportedUntilItIsAcknowledged(t *testing.T) {
 // failed delete stay visible.
 // How: A change is reported until acknowledged, to each new supervisor, and after each operation.
 // Also: TestStatesBeyondOneReportFollowInOthers, TestALostResourceIsReportedOnce,
-// TestHowAResourceStandsBecomesPartOfIt, TestALateDeleteOfANodeIsRecorded, TestFindingsOfANodeReachPeople
+// TestHowAResourceStandsBecomesPartOfIt, TestALateDeleteOfANodeIsRecorded, TestFindingsOfANodeReachPeople.
 func TestTheStatusOfAResourceIsReportedUntilItIsAcknowledged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &watchful{
@@ -429,7 +429,7 @@ func TestADriverThatHangsOrPanicsDuringAMeasurementBlocksNoOtherWork(t *testing.
 // Promise: Repair and usage: The use of a resource is counted once, with any lost or repeated report.
 // How: Hours only grow and are reported until acknowledged; the greater number counts.
 // Also: TestUseIsChargedFromTheFirstMomentToTheLast, TestUseIsChargedToTheHourInWhichItWas, TestSilenceIsNotDeath,
-// TestOnARealDiskAndNetwork, TestUsageIsAcknowledgedAfterItIsOnDisk
+// TestOnARealDiskAndNetwork, TestUsageIsAcknowledgedAfterItIsOnDisk.
 func TestUsageIsReportedUntilItIsAcknowledged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &watchful{
@@ -477,7 +477,7 @@ func TestUsageIsReportedUntilItIsAcknowledged(t *testing.T) {
 //
 // Promise: Commands and hosts: A resource is charged from its creation to its deletion, and each moment once.
 // How: A reading at its creation, at each check and before its deletion; sums equal the lines.
-// Also: TestUsageIsReportedUntilItIsAcknowledged, TestUsageIsAddedUpByProjectAndTenant
+// Also: TestUsageIsReportedUntilItIsAcknowledged, TestUsageIsAddedUpByProjectAndTenant.
 func TestUseIsChargedFromTheFirstMomentToTheLast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &watchful{

@@ -18,7 +18,7 @@ import (
 // Also: TestAnUnreadableMachineBlocksNoOtherWork, TestReportedFactsOfAMachineAreStored,
 // TestRestartsOfAMachineAreCounted, TestARealRunnerReportsItsMachine, TestANodeShowsWhatItsMachineIs,
 // TestDisksAndNetworkCardsOfANodeAreListed, TestAMachineIsShownAsItsNodeSays,
-// TestAMachineIsReadFromTheFilesOfItsKernel
+// TestAMachineIsReadFromTheFilesOfItsKernel.
 func TestFactsOfAMachineAreReportedWhenTheyChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var now atomic.Pointer[writ.Host]

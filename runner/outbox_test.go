@@ -121,7 +121,7 @@ func TestAnAcknowledgementEndsTheWaitForTheTransport(t *testing.T) {
 // Promise: Recovery: Results do not accumulate in Redis while the supervisor is down, and arrive within 2 s after its
 // return.
 // How: The pause before a repeat doubles from 2 s to a minute; a control message resets it.
-// Also: TestResultsAreSentSoonOnceTheSupervisorIsHeard, TestAResultIsSentAgainUntilItIsAcknowledged
+// Also: TestResultsAreSentSoonOnceTheSupervisorIsHeard, TestAResultIsSentAgainUntilItIsAcknowledged.
 func TestUnacknowledgedResultsAreSentWithBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := mailing(t)

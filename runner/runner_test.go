@@ -27,7 +27,7 @@ import (
 // How: The runner keeps it until its result is on disk and answers repeats from its journal; unrepeatable work is
 // recorded on disk before the node acts.
 // Also: TestARepeatableJobIsRecordedWhenItIsDone, TestEvictedRunsAreReadFromTheJournal,
-// TestARunThatIsBeingWrittenIsNotEvicted
+// TestARunThatIsBeingWrittenIsNotEvicted.
 func TestAJobActsOnceHoweverOftenItIsDelivered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newFixture(t).fresh(nil)

@@ -58,7 +58,7 @@ func wide(s *fixture) *node {
 // quarters of the free slots.
 // Also: TestJobsThatTakeLongLeaveSlotsToOtherProjects, TestSlotsAreSharedByTimeAndWeight,
 // TestAbsentCallsLeaveCapacityToOtherProjects, TestSpareCapacityGoesToProjectsWithTheLeast,
-// TestAProjectGetsMoreByItsWeight
+// TestAProjectGetsMoreByItsWeight.
 func TestFetchesThatHangHoldNoSlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := wide(newFixture(t))

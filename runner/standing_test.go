@@ -150,7 +150,7 @@ func TestAnEnvelopeOfAnotherKindDecidesNoMembership(t *testing.T) {
 // How: The supervisor signs the welcome with both nonces, the node's key and the digest of the newest roster; an
 // epoch more than a year ahead is refused.
 // Also: TestAnEpochThatCannotBeIsNotFollowed, TestAWelcomeCannotBeChangedInTransit,
-// TestAWelcomeThatCannotBeIsRefused, TestANodeJoinsWithTheNewestRosterOnly
+// TestAWelcomeThatCannotBeIsRefused, TestANodeJoinsWithTheNewestRosterOnly.
 func TestAnEpochThatCannotBeDoesNotMakeANodeDeaf(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFixture(t)

@@ -187,7 +187,7 @@ func (v *victim) state() map[string]sal.Observation {
 // How: Every operation declares its effect on data; the node verifies the payload of the other operations once per
 // run; SECURITY.md describes transfer grants.
 // Also: TestAPayloadIsFetchedOnceForARun, TestEveryOperationDeclaresItsEffectOnData,
-// TestDeclaredDataMatchesTheOperation
+// TestDeclaredDataMatchesTheOperation.
 func TestTheSupervisorsKeyAloneChangesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := newVictim(t)

@@ -64,7 +64,7 @@ func quiet(string) {}
 // leads to it, also after an interruption at any step.
 // How: The directory gains the entry first and loses it last; files return before the record has another user.
 // Also: TestDiskOfAContainerStaysUnchanged, TestDiskWithAHardLinkIsReclaimed, TestDiskOwnerIsAlwaysRecorded,
-// TestHardLinkedDiskAllowsDelete, TestUsersComeAndGoWithTheNextStart, TestUsersOfEnginesComeAndGoWithTheNextStart
+// TestHardLinkedDiskAllowsDelete, TestUsersComeAndGoWithTheNextStart, TestUsersOfEnginesComeAndGoWithTheNextStart.
 func TestInterruptedHandoverIsReclaimed(t *testing.T) {
 	hand := func(dir string, user uint32, readOnly bool) func(step func(string)) error {
 		return func(step func(string)) error { return sal.HandDisk(dir, user, readOnly, step) }

@@ -9,7 +9,7 @@ import (
 // Promise: Volumes and images: A volume or machine has at most 64 snapshots and a database 64 backups, each deletable
 // by itself.
 // How: The driver counts them before it creates another; the delete operations are repeatable.
-// Also: TestSnapshotsOfAVolumeAreBounded
+// Also: TestSnapshotsOfAVolumeAreBounded.
 func TestSnapshotsOfAResourceAreBounded(t *testing.T) {
 	machine := writ.ResourceID{Project: "p", Kind: writ.KindMachine, Name: "web"}
 	for have, want := range map[int]writ.Code{0: "", MaxSnapshots - 1: "", MaxSnapshots: writ.CodeQuotaExceeded, MaxSnapshots + 1: writ.CodeQuotaExceeded} {

@@ -14,7 +14,7 @@ import (
 // every output escapes them and control characters.
 // How: The check reads each source with comments and texts; JSON and YAML keep the value.
 // Also: TestCleanTakesControlFromStrangers, TestOutputHasNoUnsafeCharacters, TestHiddenCharactersAreFound,
-// TestDisguisedWordsAreFound
+// TestDisguisedWordsAreFound.
 func TestMisleadingTextIsReported(t *testing.T) {
 	const head = "run := import(\"run\")\n"
 	for name, tt := range map[string]struct {

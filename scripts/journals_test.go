@@ -97,7 +97,7 @@ func (r *recording) pass(t *testing.T, p *interpreter.Program, n int) (recordedP
 
 // Promise: Evaluation and resumes: A run started under an earlier binary of the same engine continues unchanged.
 // How: Recorded runs use every operation and function; a test replays them from every prefix.
-// Also: TestRecordingsUseEverything
+// Also: TestRecordingsUseEverything.
 func TestRecordedRunsReplay(t *testing.T) {
 	for _, name := range recorded(t) {
 		t.Run(name, func(t *testing.T) {

@@ -153,7 +153,7 @@ func TestLintsLookIntoModules(t *testing.T) {
 // names the line of the read.
 // Also: TestLintsAreSilentBesideErrors, TestLintsFindLikelyMistakes, TestLintsLookIntoModules,
 // TestCallHasThePositionOfTheLastRead, TestAReadThatSplitsAGroupIsNamed, TestScripts/test,
-// TestEveryWaitAndFailureHasItsSentence
+// TestEveryWaitAndFailureHasItsSentence.
 func TestLintedTrapsAreReal(t *testing.T) {
 	for text, want := range map[string]any{
 		"fs := []; for i := 0; i < 2; i++ { fs = append(fs, func() { return i }) }; v := fs[0]()":                          int64(2),

@@ -113,7 +113,7 @@ func TestPlanOfAnExampleIsItsRun(t *testing.T) {
 // Promise: Plans, scripts and manuals: A plan shows only known values: for any results, a run performs the planned
 // calls up to the plan's horizon.
 // How: Every operator, builtin and module checks for unknown values; a decision by an unknown value ends the plan.
-// Also: TestUnknownIsNeverUsedAsAValue
+// Also: TestUnknownIsNeverUsedAsAValue.
 func TestRunsFollowTheirPlan(t *testing.T) {
 	for number := range uint64(200) {
 		chance := rand.New(rand.NewPCG(number, 1))

@@ -14,7 +14,7 @@ import (
 // Promise: Plans, scripts and manuals: A person sees the objects that a script would destroy before signing it, or
 // must name them.
 // How: The plan lists its calls, or the signed text contains the names.
-// Also: TestScripts/refused
+// Also: TestScripts/refused.
 func TestCheckReportsDestroyedResources(t *testing.T) {
 	for name, tt := range map[string]struct {
 		script string

@@ -163,7 +163,7 @@ func TestTesterMembersReportFailures(t *testing.T) {
 // Promise: Plans, scripts and manuals: Tests of scripts are isolated from each other, and a failing one gives its
 // position.
 // How: One evaluation and one datacenter each.
-// Also: TestTesterMembersReportFailures
+// Also: TestTesterMembersReportFailures.
 func TestTestsOfAFileAreIndependent(t *testing.T) {
 	f := testFile(t, `counter := [0]
 more := func() { counter[0] += 1; return counter[0] }

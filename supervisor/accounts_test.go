@@ -109,7 +109,7 @@ func (s *sim) account(n *testNode) (user, password string, err error) {
 
 // Promise: Nodes and Redis: Only the node can decrypt its Redis password, and a removed node is disconnected at once.
 // How: The supervisor draws the password, encrypts it for the node and signs it; Redis stores the hash.
-// Also: TestANodeAsksForItsAccountWhenItNeedsOne, TestApplyMakesExactlyTheAccounts
+// Also: TestANodeAsksForItsAccountWhenItNeedsOne, TestApplyMakesExactlyTheAccounts.
 func TestEachApprovedNodeHasAnAccountThatOnlyItCanOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		keeper := &memoryAccounts{}

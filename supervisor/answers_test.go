@@ -182,7 +182,7 @@ func (s *sim) wantRefused(signed []byte, want writ.Code) []byte {
 // How: The deciding transaction stores the answer until a day after the text expires; without space for a refusal the
 // answer is `RATE_LIMITED`, without proof.
 // Also: TestASubmissionThatWasRefusedStaysRefused, TestAFloodOfRefusalsMakesNoStatementAcceptable,
-// TestOnlyItsAuthorsTextIsRefusedWithAProof, TestAnAcceptedSubmissionIsNeverRefused
+// TestOnlyItsAuthorsTextIsRefusedWithAProof, TestAnAcceptedSubmissionIsNeverRefused.
 func TestTheOutcomeOfAStatementIsSignedOnce(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		statement := s.change("db-password", 1, canary)

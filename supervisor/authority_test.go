@@ -59,7 +59,7 @@ func (s *sim) amended(how func(r *identity.Roster)) {
 // Promise: CI certificates and batches: Runs of a removed authority continue, runs of a revoked authority are
 // cancelled, and neither can start new runs.
 // How: The rules for people apply.
-// Also: TestRunsOutliveTheirCertificate
+// Also: TestRunsOutliveTheirCertificate.
 func TestRunsOfAnAuthorityGoOnUnlessItLosesARight(t *testing.T) {
 	for name, c := range map[string]struct {
 		change  func(a *identity.Authority)

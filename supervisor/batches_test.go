@@ -83,7 +83,7 @@ func (s *sim) inForce(change func(r *identity.Roster)) {
 // they joined with.
 // Also: TestOfTwoMachinesWithOneSerialNumberOneIsAdmitted, TestABatchEnds, TestABatchOverrulesNoDecision,
 // TestANodeKeepsTheSerialNumberThatItJoinedWith, TestNodesOfABatchJoinWithoutACommandForEach,
-// TestANodeSaysTheSerialNumberOfItsMachineWhenItJoins, TestAMachineStartsFromAnImageAsANode
+// TestANodeSaysTheSerialNumberOfItsMachineWhenItJoins, TestAMachineStartsFromAnImageAsANode.
 func TestABatchAdmitsTheMachinesThatItsSignerListed(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		early := s.machine("early", "SN-0002")
@@ -296,7 +296,7 @@ func (n *testNode) claimAt(address string) nodes.Welcome {
 // Promise: Admission of nodes: An address can guess at most 50 serial numbers and then one a minute, and the list of
 // batches reveals no open number.
 // How: The list contains numbers that were used or that two machines report.
-// Also: TestABatchAdmitsTheMachinesThatItsSignerListed
+// Also: TestABatchAdmitsTheMachinesThatItsSignerListed.
 func TestGuessesOfSerialNumbersAreFew(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		var serials []string

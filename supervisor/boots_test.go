@@ -97,7 +97,7 @@ func reportOf(macs ...string) link.BootReport {
 // TestARevokedBootServerAddsNothingThatIsOnItsWay, TestOneListOfABootServerIsReadAtATime,
 // TestTheListOfABootServerIsBoundedAndReadLast, TestABootServerTellsOnlyTheSupervisorOfItsToken,
 // TestThePageOfStartsShowsWhatBootServersSay, TestThePageOfStartsIsLive, TestMachinesThatStartAreListedToTheirEnd,
-// TestOperatorsSeeFromAnywhereWhichMachinesStart
+// TestOperatorsSeeFromAnywhereWhichMachinesStart.
 func TestOnlyABootServerOfTheDatacenterReportsMachines(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		token, other := s.bootToken(time.Hour), s.bootToken(2*time.Minute)

@@ -32,7 +32,7 @@ func (c *clock) since() time.Duration { return time.Duration(time.Now().UnixNano
 // How: Both sides measure silence and call time by monotonic clocks; a call with an implausible next check is checked
 // at once.
 // Also: TestAClockThatIsSetBackDelaysNoRun, TestClocksThatAreSetMakeNoNodeSilent,
-// TestADriverHasItsTimeEvenIfTheClockOfItsNodeIsSet, TestACancelledRunEndsEvenIfTheClockIsSetBack
+// TestADriverHasItsTimeEvenIfTheClockOfItsNodeIsSet, TestACancelledRunEndsEvenIfTheClockIsSetBack.
 func TestAClockThatIsSetForwardEndsNothingEarly(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		s.join("n1", slowly(2*time.Minute))
@@ -159,7 +159,7 @@ func TestANodeWhoseClockIsOffGetsNoNewWorkAndSaysSo(t *testing.T) {
 // Promise: Recovery: A job expires by the clock of its node, and a clock that runs years ahead makes a node forget no
 // needed record.
 // How: Start-by and end-by are in the envelope; a node deletes records by the newest end-by that it received.
-// Also: TestPruneForgetsNothingBecauseTheClockIsAhead
+// Also: TestPruneForgetsNothingBecauseTheClockIsAhead.
 func TestAJobExpiresByTheClockOfItsNode(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s, q := tapped(t)

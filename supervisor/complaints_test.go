@@ -223,7 +223,7 @@ func TestOnlyANodeSaysWhatItsRunnerIs(t *testing.T) {
 //
 // Promise: Nodes and Redis: An older runner gets a Redis account only with the flag `--older-runners`.
 // How: The older scripts are loaded only with the flag; the node signs its version in the account request.
-// Also: TestAnOlderRunnerGoesOnUntilItIsReplaced, TestOnlyANodeSaysWhatItsRunnerIs
+// Also: TestAnOlderRunnerGoesOnUntilItIsReplaced, TestOnlyANodeSaysWhatItsRunnerIs.
 func TestANodeThatSaysItIsOlderGetsNoAccount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		keeper := &memoryAccounts{}
@@ -256,7 +256,7 @@ func TestANodeThatSaysItIsOlderGetsNoAccount(t *testing.T) {
 // Promise: Load and attackers: A node that sends too much is denied the queue: per minute 20,000 results of unknown
 // jobs, or 15,000 excess beats or 1,000 excess reports.
 // How: Each node has a count; such results cost one journal read per hundred runs and no step.
-// Also: TestUnknownRunsGetNoStep
+// Also: TestUnknownRunsGetNoStep.
 func TestANodeThatSendsWhatCountsForNothingIsBlocked(t *testing.T) {
 	for name, test := range map[string]struct {
 		kind        envelope.Kind

@@ -34,7 +34,7 @@ func (s *sim) decideFor(subject, decision, reason string) {
 // supervisor.
 // How: It is part of an authenticated record; the last five are kept.
 // Also: TestTheReasonOfADecisionIsKeptWithItsRun, TestTheReasonOfEachDecisionIsLogged, TestScripts/refused,
-// TestAFailedRunIsResumed, TestNodeShowsItsDecisions
+// TestAFailedRunIsResumed, TestNodeShowsItsDecisions.
 func TestTheReasonOfADecisionIsKeptWithItsNode(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n := s.join("n1")

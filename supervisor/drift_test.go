@@ -18,7 +18,7 @@ import (
 // How: The plan reads state and drift of the record; drivers inspect the resource; a guest that shut down stays off
 // until `machine.start`.
 // Also: TestVolumeWithoutContentIsMadeAgain, TestSnapshotsOutliveTheirVolumeContent, TestChangedImageIsFetchedAgain,
-// TestFindingsOfANodeReachPeople
+// TestFindingsOfANodeReachPeople.
 func TestAPreviewKnowsWhatIsGoneOrDiffers(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n := s.join("n1")

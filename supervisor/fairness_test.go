@@ -62,7 +62,7 @@ func (s *sim) endedCalls(id writ.RunID) (n int) {
 // project.
 // How: A free slot serves the project with the fewest active calls; a node has at most two deliveries per slot.
 // Also: TestManyProjectsShareSmallCapacity, TestCapacityIsSharedBetweenProjects,
-// TestNoMoreThanTwoDeliveriesPerSlotAreOut
+// TestNoMoreThanTwoDeliveriesPerSlotAreOut.
 func TestAProjectWithLittleWorkDoesNotWaitForOneWithMuch(t *testing.T) {
 	inProjects(t, 1, func(t *testing.T, s *sim, projects []identity.Project) {
 		s.join("n1", slowly(10*time.Second), func(n *testNode) { n.slots = 2 })
@@ -166,7 +166,7 @@ func TestAbsentCallsLeaveCapacityToOtherProjects(t *testing.T) {
 // half of that.
 // How: A run waits for its lines for 6 s at most, then the log counts the missing lines; each line counts 1 KiB
 // extra.
-// Also: TestShortLinesHaveABoundToo
+// Also: TestShortLinesHaveABoundToo.
 func TestNoProjectLogsWithoutBound(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		const script = `

@@ -167,7 +167,7 @@ func TestANodeThatWasFalselyLostStopsWhatItHas(t *testing.T) {
 // How: The transaction of the signature records the calls that the lost node must not continue; a call that needs a
 // volume of the lost node ends as `NODE_LOST`.
 // Also: TestACallIsReplacedOnlyWithAllThatItNeeds, TestALossThatIsSignedOutlivesTheSupervisor,
-// TestDiagnosticsHaveCodeAndPosition
+// TestDiagnosticsHaveCodeAndPosition.
 func TestACallThatMayHaveBegunIsReplacedAfterASignedLoss(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n1 := s.realNode("n1")

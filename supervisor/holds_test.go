@@ -64,7 +64,7 @@ func (s *sim) wantHeld(id writ.RunID, words ...string) {
 // How: One function creates jobs and checks holds first; waiting calls keep no claim and reserve no capacity; a
 // release wakes all runs.
 // Also: TestAHoldStopsItsPartOfTheWork, TestAHoldStopsFurtherAttempts, TestAHeldDeploymentKeepsWhatItHas,
-// TestCallsWaitForThoseOnHoldThatTheyGoWith, TestSimulation
+// TestCallsWaitForThoseOnHoldThatTheyGoWith, TestSimulation.
 func TestAHoldLetsNothingStart(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n := s.join("n1", slowly(20*time.Second))
@@ -99,7 +99,7 @@ func TestAHoldLetsNothingStart(t *testing.T) {
 //
 // Promise: Recovery: A hold survives its supervisor, and a held run expires at its deadline.
 // How: The journal stores all decisions in one authenticated row.
-// Also: TestARunOnHoldEndsAsAnyOther, TestHoldsAreKept
+// Also: TestARunOnHoldEndsAsAnyOther, TestHoldsAreKept.
 func TestAHoldOutlivesItsSupervisor(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n := s.join("n1", slowly(30*time.Second), func(n *testNode) { n.slots = 1 })
@@ -230,7 +230,7 @@ func TestADatacenterIsLetGoPieceByPiece(t *testing.T) {
 //
 // Promise: Signatures and rosters: A delayed or reordered hold or release has no effect.
 // How: It names the newest decision about the same or the enclosing work, as its signer saw it.
-// Also: TestAHostileCoordinatorRedirectsNoDecision/later
+// Also: TestAHostileCoordinatorRedirectsNoDecision/later.
 func TestAHoldOrReleaseThatWasKeptBackDoesNothing(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		refused := func(what string, kept []byte) {
@@ -368,7 +368,7 @@ func TestAProjectReleasesNothingThatAnOperatorHolds(t *testing.T) {
 // Promise: Recovery: A supervisor started with `--held`, or with a journal that lost a hold, sends no job of open
 // runs.
 // How: A mark beside the supervisor's key has the number of the newest decision.
-// Also: TestAJournalThatForgotAHoldStartsHeld
+// Also: TestAJournalThatForgotAHoldStartsHeld.
 func TestASupervisorStartsHeld(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n := s.join("n1", slowly(time.Hour), func(n *testNode) { n.slots = 1 })

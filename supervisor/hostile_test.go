@@ -132,7 +132,7 @@ run.output({a: "as it was signed"})
 // How: The supervisor compares stored data with the run's digest and signed header, verifies it against the roster of
 // that time, and checks rights before it sends.
 // Also: TestASubmissionThatIsGoneFromTheJournalEndsItsRun, TestARevocationHoldsAlthoughTheDatabaseHidesTheRun,
-// TestTheDatabaseDoesNotSayThatTheTimeOfARunIsOver
+// TestTheDatabaseDoesNotSayThatTheTimeOfARunIsOver.
 func TestAScriptThatWasSwappedInTheJournalIsNeitherEvaluatedNorGivenToNodes(t *testing.T) {
 	for name, swap := range map[string]func(s *sim, p *identity.Payload, signed []byte) []byte{
 		"another text under the old signature": func(s *sim, p *identity.Payload, signed []byte) []byte {

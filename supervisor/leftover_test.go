@@ -88,7 +88,7 @@ func TestAStuckDriverEndsAsExpiredAndIsNamed(t *testing.T) {
 // Promise: Recovery: A resource of an abandoned call does not block the next call: the same deployment takes it over,
 // and other deployments see its owner.
 // How: A node reports the uid that it found; uids derive from calls, so the journal knows the owner.
-// Also: TestTheNextCallTakesOverWhatALostNodeMade
+// Also: TestTheNextCallTakesOverWhatALostNodeMade.
 func TestTheNextCallTakesOverWhatAStuckDriverMade(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		h := newSimHost(1)

@@ -29,7 +29,7 @@ func (s *sim) workingNode(name string) *realNode {
 // withdrew.
 // Also: TestAnUndeliveredCallOfALostNodeMoves, TestAQueueThatCannotTakeBackIsAskedAgain,
 // TestADeliveredCallOfALostNodeDoesNotMove, TestACallThatNamesALostNodeWaitsForIt,
-// TestANonRepeatableCallMovesIfItNeverBegan, TestAnUndeliveredCallMovesRepeatedly
+// TestANonRepeatableCallMovesIfItNeverBegan, TestAnUndeliveredCallMovesRepeatedly.
 func TestAnUnsentCallOfALostNodeMoves(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n1 := s.join("n1", slowly(time.Hour), func(n *testNode) { n.slots = 1 })
@@ -216,7 +216,7 @@ func TestACallThatNamesALostNodeWaitsForIt(t *testing.T) {
 
 // Promise: Failures: The names of a lost node's resources are free once a person signed that the node never returns.
 // How: The transaction of the `lost` statement removes its resources.
-// Also: TestTheNamesOfANodeThatWasOnlyRemovedAreNotFree, TestRunsThatWaitForANodeThatIsGoneMoveOrEnd
+// Also: TestTheNamesOfANodeThatWasOnlyRemovedAreNotFree, TestRunsThatWaitForANodeThatIsGoneMoveOrEnd.
 func TestTheNamesOfANodeThatIsGoneAreFree(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n1 := s.realNode("n1")

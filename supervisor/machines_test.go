@@ -129,7 +129,7 @@ func hostTexts(h *writ.Host) []string {
 // Promise: Admission of nodes: The machine description of a hostile node is shown sanitised and within limits: 64
 // disks, 64 network cards, 128 bytes per text.
 // How: The supervisor truncates and cleans it before storing and accepts one message per ten seconds.
-// Also: TestANodeSaysSeldomWhatItsMachineIs
+// Also: TestANodeSaysSeldomWhatItsMachineIs.
 func TestFactsFromAHostileNodeAreCutAndCleaned(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n := s.join("n1")
@@ -203,7 +203,7 @@ func TestARealRunnerReportsItsMachine(t *testing.T) {
 // Promise: Commands and hosts: `writ usage --nodes` shows the online share of each node in a month, also across
 // restarts of the supervisor.
 // How: Added to the month every ten minutes and at shutdown; kept in the journal for 13 months.
-// Also: TestOnlyAllOfTheTimeIsShownAsAHundredPercent
+// Also: TestOnlyAllOfTheTimeIsShownAsAHundredPercent.
 func TestTheTimeInWhichANodeWasHeardIsKeptByMonth(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSimAt(t, filepath.Join(t.TempDir(), "journal.db"), nil)

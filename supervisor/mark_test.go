@@ -34,7 +34,7 @@ func (m *memoryMarks) Heard() error                   { m.mark.Restored = false;
 // Also: TestTheMarkOfARestoredJournalIsReadOnce, TestARestoredDirectoryWithoutAStoreIsMarked,
 // TestAfterARestoreARunGoesToTheNodeThatHasIt, TestACallOfAnOpenRunThatWasSentAfterTheBackupWaitsForItsNode,
 // TestACallThatASilentNodeHasWaitsForIt, TestTheNextSupervisorAsksAgain, TestANodeSaysOnceWhatItHasOfARun,
-// TestAJournalThatIsRestoredKnowsIt
+// TestAJournalThatIsRestoredKnowsIt.
 func TestEventsKeptByTheDatacenterStartAReconciliation(t *testing.T) {
 	for name, tt := range map[string]struct {
 		mark func(h journal.Head) supervisor.Mark
@@ -151,7 +151,7 @@ func (sink) StoreEvents(context.Context, writ.DatacenterID, []writ.Event) error 
 // How: Only the datacenter's own records and an operator start a reconciliation.
 // Also: TestOnlyMostNodesStartAReconciliation, TestANewGenerationReportsNodesAsTheyAre,
 // TestNoCoordinatorStartsAReconciliation, TestACoordinatorThatLiesCausesAFewNewGenerationsOnly,
-// TestAJournalKnowsTheEpochsThatItGave
+// TestAJournalKnowsTheEpochsThatItGave.
 func TestACoordinatorThatClaimsTheFutureMakesNoRunWait(t *testing.T) {
 	s := newSim(t)
 	log := slog.New(slog.DiscardHandler)
@@ -216,7 +216,7 @@ func TestANewGenerationReportsNodesAsTheyAre(t *testing.T) {
 // Promise: Recovery: Redis cannot replay messages that a node sent to an earlier supervisor or process.
 // How: A beat counts only with the supervisor's epoch, which is new to every node; a report also needs the newest
 // process of the node.
-// Also: TestReportsOfEarlierProcessesAndSupervisorsCountForNothing
+// Also: TestReportsOfEarlierProcessesAndSupervisorsCountForNothing.
 func TestBeatsOfEarlierSupervisorsKeepNoDeadNodeAlive(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n := s.join("n1")

@@ -24,7 +24,7 @@ for name in ["a", "b", "c"] { volume.create(name, {size_gib: 1}) }
 // has eight seconds, a disk one.
 // Also: TestTheNumbersOfARunnerFollowFromItsWork, TestResourcesOfANodeAndWhatItMendedAreCounted,
 // TestEventsThatACoordinatorHasNotConfirmedAreCounted, TestNoQuestionReadsMoreThanItsAnswer,
-// TestEveryPartTellsWhatItDid, TestAPartThatHangsKeepsNoScrapeWaiting, TestADiskThatHangsIsLeftOut
+// TestEveryPartTellsWhatItDid, TestAPartThatHangsKeepsNoScrapeWaiting, TestADiskThatHangsIsLeftOut.
 func TestTheNumbersOfASupervisorFollowFromItsWork(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		between := func(what string, age, least, most time.Duration) {

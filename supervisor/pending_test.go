@@ -21,7 +21,7 @@ func pendingFor(n int) journal.Node {
 // waiting node of another network.
 // How: At most 100 nodes wait, in memory; one more displaces the oldest of the largest network.
 // Also: TestNodesThatWaitAreInNoJournalAndKeepTheirIds, TestStrangersCannotFillTheJournalWithNodes,
-// TestOnlyAFewNodesThatWaitAreLogged, TestANodeThatDoesNotAskAnyMoreIsForgotten
+// TestOnlyAFewNodesThatWaitAreLogged, TestANodeThatDoesNotAskAnyMoreIsForgotten.
 func TestAFloodOfJoinsDisplacesOnlyThoseOfItsNetwork(t *testing.T) {
 	p, now := newPendingNodes(), time.Now()
 	honest := []journal.Node{pendingFor(-1), pendingFor(-2)}

@@ -129,7 +129,7 @@ func wantDeviation(t *testing.T, run *journal.Run, message, position string) {
 // Promise: Submissions: A run with a plan performs the planned calls or stops before the first deviation.
 // How: The supervisor makes the plan and compares every pass with it; beyond the plan's horizon the signed header is
 // the limit.
-// Also: TestAPlanThatIsNotTheScriptsIsRefusedBeforeTheFirstCall
+// Also: TestAPlanThatIsNotTheScriptsIsRefusedBeforeTheFirstCall.
 func TestARunStopsBeforeTheCallThatWasNotPlanned(t *testing.T) {
 	for name, test := range map[string]struct {
 		replace, with     string

@@ -222,7 +222,7 @@ func (s *sim) agree(preview writ.Preview, calls []*journal.Call) {
 //
 // Promise: Plans, scripts and manuals: A preview shows the change, node and error of each call of the later run.
 // How: It uses the claiming and placing of a real step on a read-only journal.
-// Also: TestPreviewSaysWhatARunWouldDo
+// Also: TestPreviewSaysWhatARunWouldDo.
 func TestAPreviewIsWhatTheRunDoesThen(t *testing.T) {
 	tests := map[string]string{
 		"refused": previewModules + `
@@ -360,7 +360,7 @@ func TestAPreviewSeesWhatOtherRunsDo(t *testing.T) {
 
 // Promise: Plans, scripts and manuals: A preview leaves no trace and has a bounded cost.
 // How: A reading transaction, bounded in calls, time and answer; two at once.
-// Also: TestTheBiggestPlansArePreviewed
+// Also: TestTheBiggestPlansArePreviewed.
 func TestHostileProposalsAreRefused(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		s.join("n1")

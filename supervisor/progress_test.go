@@ -29,7 +29,7 @@ func (d talker) Do(ctx context.Context, r sal.Request) (sal.Outcome, error) {
 // Promise: Operation: Progress of calls is visible where drivers report it: downloads of images and copies between
 // nodes.
 // How: A part of each beat, without secrets; each call produces one event every ten seconds at most.
-// Also: TestTheProgressOfADownloadIsReported, TestASecretEndsAtTheDriver
+// Also: TestTheProgressOfADownloadIsReported, TestASecretEndsAtTheDriver.
 func TestARunReportsTheProgressOfItsCalls(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		s.realNode("n1", func(n *realNode) { n.drivers = []sal.Driver{talker{simDriver{newSimHost(1), "volume"}}} })

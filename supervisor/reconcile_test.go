@@ -153,7 +153,7 @@ func TestACallThatASilentNodeHasWaitsForIt(t *testing.T) {
 // Promise: Recovery: A run that is unknown to the restored journal waits for nodes only if it was signed before the
 // restore.
 // How: The signing time decides.
-// Also: TestRunsSignedAfterARestoreDoNotWait, TestANodeThatIsGoneForGoodIsWaitedForUntilItIsRemoved
+// Also: TestRunsSignedAfterARestoreDoNotWait, TestANodeThatIsGoneForGoodIsWaitedForUntilItIsRemoved.
 func TestARunThatWasNeverHereGoesOnAfterARestoreOnceNodesHaveSaidSo(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n1, n2 := wholeSim(s)

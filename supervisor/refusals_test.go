@@ -133,7 +133,7 @@ func (s *sim) refusals() (lines map[string]int, bad []string) {
 // ten seconds for each request and code.
 // How: The link logs unanswered requests, the node API logs node requests; a refusal with a proof names its signer.
 // Also: TestManyChangedRecordsAreAFewLines, TestAWatchThatFailsEachSecondIsAFewLines,
-// TestRequestsThatFailAreAFewLines, TestRefusalsOfEachCodeAreOneLine
+// TestRequestsThatFailAreAFewLines, TestRefusalsOfEachCodeAreOneLine.
 func TestEachRefusalIsLoggedOnceWithItsCode(t *testing.T) {
 	const often = 50
 	synctest.Test(t, func(t *testing.T) {
@@ -295,7 +295,7 @@ func TestRefusedTextsThatComeAgainHaveARate(t *testing.T) {
 // coordinators.
 // How: An event with node data has at most 256 KiB; larger ones are sent without drivers, disks, networks, orphans
 // and drift, and the log names the node.
-// Also: TestEventsThatNoLinkCarriesAreShortened
+// Also: TestEventsThatNoLinkCarriesAreShortened.
 func TestNoNodeSaysMoreThanALinkCarries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := found(t)
@@ -367,7 +367,7 @@ func TestAClaimThatIsRefusedIsOneLine(t *testing.T) {
 // Promise: Nodes and Redis: A text that a store cannot hold, for example with NUL, is refused as `BAD_REQUEST` and
 // never logged as a defect.
 // How: Stores mark errors that a text caused.
-// Also: TestLedgerOnPostgreSQL
+// Also: TestLedgerOnPostgreSQL.
 func TestATokenThatNoStoreCanKeepIsRefused(t *testing.T) {
 	inSimOnPostgreSQL(t, func(t *testing.T, s *sim) {
 		api := nodes.Handler(s.Supervisor, s.Supervisor, s.Log)

@@ -368,7 +368,7 @@ func TestANodeChargesOnlyWhatItHas(t *testing.T) {
 // honest node.
 // How: Per node and second, the supervisor reads the newest report, four beats and five events; the rest waits for a
 // later report.
-// Also: TestOldBeatsAreAnsweredSeldom, TestANodeHasItsShareOfNews
+// Also: TestOldBeatsAreAnsweredSeldom, TestANodeHasItsShareOfNews.
 func TestReportsWithoutAPauseAreTakenOnceASecond(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n := s.join("n1")

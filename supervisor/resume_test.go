@@ -601,7 +601,7 @@ func withFaults(faults map[string]int) map[string]int {
 // How: A resume reopens the calls that the script has not read, each under a new key; the script is evaluated before
 // any call is sent.
 // Also: TestAResumedRunGoesOnAfterARestartOfTheSupervisor,
-// TestAResumeKeepsWhatTheScriptHasSeenAndRepeatsOnlyTheFailure
+// TestAResumeKeepsWhatTheScriptHasSeenAndRepeatsOnlyTheFailure.
 func TestAResumedRunEndsAsIfNoCallHadFailed(t *testing.T) {
 	seeds := uint64(11)
 	if testenv.IsLong() {

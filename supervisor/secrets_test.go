@@ -189,7 +189,7 @@ func TestAnOldVersionIsNotTakenForTheNewest(t *testing.T) {
 // Promise: Secrets: A secret cannot be swapped, moved or rolled back in transit.
 // How: Signature and ciphertext both contain project, name and version; only the next version is created and only the
 // newest is signed.
-// Also: TestAnOldVersionIsNotTakenForTheNewest
+// Also: TestAnOldVersionIsNotTakenForTheNewest.
 func TestOnlyWhatAnAdminSignedSetsASecret(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		label := secret.Label{Cluster: s.Pin, Datacenter: theDatacenter, Project: theProject, Name: "db-password", Version: 1}

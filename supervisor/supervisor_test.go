@@ -72,7 +72,7 @@ func TestASignedScriptBecomesWorkInTheOrderOfItsHandles(t *testing.T) {
 //
 // Promise: Submissions: A run uses exactly the modules that were signed with its script.
 // How: Their bytes are part of the signed text; a published library module never changes.
-// Also: TestPublishedVersionsNeverChange
+// Also: TestPublishedVersionsNeverChange.
 func TestARunUsesTheModulesThatWereSigned(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		const text = "fleet := import(\"lib/fleet@1\")\nown := import(\"site/own\")\nrun := import(\"run\")\nrun.output({fleet: fleet.words, own: own.words})\n"
@@ -467,7 +467,7 @@ func TestALostNodeEndsWhatWasSentThere(t *testing.T) {
 // How: Beats are checked every second; a standby counts the same way.
 // Also: TestANodeGetsWorkUntilItIsSilent, TestALostNodeEndsWhatWasSentThere,
 // TestALostNodesCallsAreGivenUpAfterTheTimeOfItsDatacenter, TestANodeIsLostOnceItWasNotHeardForItsTime,
-// TestTimesOfSilentNodesHaveBounds, TestNodeSilencesHaveFormatThree
+// TestTimesOfSilentNodesHaveBounds, TestNodeSilencesHaveFormatThree.
 func TestASilentNodeGetsNoNewWork(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n := s.join("n1")
@@ -733,7 +733,7 @@ v.name
 // Promise: Admission of nodes: A join token admits one machine, or the number that its maker signed, and the stored
 // form admits no machine.
 // How: The admitting transaction spends the token; stores keep a public key.
-// Also: TestATokenAdmitsAsManyAsItsMakerSigned, TestATokenAdmitsAsManyAsItSays, TestStoredTokenKeyCannotMakeProofs
+// Also: TestATokenAdmitsAsManyAsItsMakerSigned, TestATokenAdmitsAsManyAsItSays, TestStoredTokenKeyCannotMakeProofs.
 func TestAJoinTokenAdmitsOneNode(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		token := s.token()
@@ -914,7 +914,7 @@ func TestARejectedNodeIsNotified(t *testing.T) {
 // How: The transaction that adopts the roster lists the open runs; the supervisor checks them at once and again after
 // a restart.
 // Also: TestARevocationHoldsAlthoughTheLinkThatBroughtItIsCut,
-// TestAnUnreadableRunIsCheckedOnceItIsReadableAndBlocksNoOther, TestARosterThatWasAdoptedBeforeACrashStillCancels
+// TestAnUnreadableRunIsCheckedOnceItIsReadableAndBlocksNoOther, TestARosterThatWasAdoptedBeforeACrashStillCancels.
 func TestRevokingASignerCancelsHisOpenRuns(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		s.join("n1", slowly(2*time.Minute))

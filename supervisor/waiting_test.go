@@ -53,7 +53,7 @@ func leastHeap() uint64 {
 //
 // Promise: Speed and storage: 100,000 waiting runs need less than 300 MB in their supervisor.
 // How: A run is in memory only during its step; every query about open runs has a covering index.
-// Also: TestBenchWaiting, TestNoQuestionReadsMoreThanItsAnswer
+// Also: TestBenchWaiting, TestNoQuestionReadsMoreThanItsAnswer.
 func TestAWaitingRunNeedsNoMemory(t *testing.T) {
 	testenv.Nightly(t, "TestBenchWaiting of cmd/writ and TestNoQuestionReadsMoreThanItsAnswer of supervisor/journal")
 	const before, more, most = 1000, 4000, 400 // runs, and bytes for each of those that are more

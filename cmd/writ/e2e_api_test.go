@@ -20,7 +20,7 @@ import (
 // How: The description has the limits of all parameters and fields; exceptions are in
 // coord/api/testdata/schemathesis.toml with their reasons.
 // Also: TestEveryErrorIsAProblem, TestInvalidParametersAreRefused, TestRoutesAreThoseOfTheSpec,
-// TestNoBodyHasAnUnknownField
+// TestNoBodyHasAnUnknownField.
 func TestTheAPIIsAsItsDescriptionSays(t *testing.T) {
 	testenv.Nightly(t, "TestEveryErrorIsAProblem, TestRoutesAreThoseOfTheSpec and the tests of handlers ask for what people got wrong")
 	t.Parallel()

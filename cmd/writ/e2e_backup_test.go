@@ -18,7 +18,7 @@ import (
 // datacenter restarts or ends as `RUN_LOST`.
 // How: Both ends of a link compare the last event; a journal that cannot continue takes a new id and sends its whole
 // state.
-// Also: TestAGenerationHasOneSequenceOfEvents, TestRunsMissingInRestoredJournalRestartOrEnd
+// Also: TestAGenerationHasOneSequenceOfEvents, TestRunsMissingInRestoredJournalRestartOrEnd.
 func TestLostStoresComeBackFromTheirBackups(t *testing.T) {
 	t.Parallel()
 	s := testcluster.New(t)

@@ -23,7 +23,7 @@ import (
 // Promise: Speed and storage: The cost of a call is measured beside the same work on asynq, in the same minutes, and
 // on other systems if they are installed.
 // How: One loop drives every system, in turns, each in its own process; figures are medians of rounds.
-// Also: TestEveryCallIsCarriedOutOnce, TestFiguresAreMediansOfRounds
+// Also: TestEveryCallIsCarriedOutOnce, TestFiguresAreMediansOfRounds.
 func TestBenchMeasuresEveryWorkload(t *testing.T) {
 	t.Parallel()
 	testenv.Need(t, "redis-server") // the stand-in does not support TLS

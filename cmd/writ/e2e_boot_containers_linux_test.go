@@ -59,7 +59,7 @@ func imageServer(t *testing.T, file string) (url, ca string) {
 // containers with their own users and networks.
 // How: The test builds the image of the manual's recipe; volumes are on btrfs, and containers restart with the
 // machine.
-// Also: TestPackagesOfNodeImagesAreThoseOfTheManual
+// Also: TestPackagesOfNodeImagesAreThoseOfTheManual.
 func TestAMachineFromAnImageRunsContainers(t *testing.T) {
 	testenv.Nightly(t, "TestProgramsBringTheirLibraries of package efi/image makes an image with a program of Debian")
 	testenv.Need(t, "redis-server")

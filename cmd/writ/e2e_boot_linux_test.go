@@ -296,7 +296,7 @@ func (v *vm) pressPower() {
 // job and shuts down at its power button.
 // How: Everything is in one file; the first process mounts, loads modules, uses DHCP and starts the runner; with a
 // data disk it stays the same node.
-// Also: TestTheFirstProcessPreparesAMachine
+// Also: TestTheFirstProcessPreparesAMachine.
 func TestAMachineStartsFromAnImageAsANode(t *testing.T) {
 	testenv.Nightly(t, "TestTheFirstProcessPreparesAMachine of package efi/boot starts one without firmware, and the tests of efi/image make images")
 	testenv.Need(t, "redis-server")

@@ -23,7 +23,7 @@ import (
 // Promise: Admission of nodes: In a datacenter with manual approval, a token admits no node: each node waits for an
 // approval of its key.
 // How: The supervisor asks the roster in force when it admits.
-// Also: TestManualApprovalsHaveFormatTwo
+// Also: TestManualApprovalsHaveFormatTwo.
 func TestJoiningWithoutTokens(t *testing.T) {
 	t.Parallel()
 	s := testcluster.New(t)
@@ -121,7 +121,7 @@ func TestAStrangerTakesNoPlaceOfASupervisor(t *testing.T) {
 // Promise: Failures: A submission for an unreachable datacenter is visible, waits, and runs when the datacenter
 // returns.
 // How: The coordinator keeps it until it expires.
-// Also: TestSubmissionWaitsForItsDatacenter
+// Also: TestSubmissionWaitsForItsDatacenter.
 func TestTwoDatacenters(t *testing.T) {
 	t.Parallel()
 	s := testcluster.New(t)

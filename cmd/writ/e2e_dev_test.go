@@ -131,7 +131,7 @@ func TestDevSaysWhichRedisItUses(t *testing.T) {
 // Promise: Connections and certificates: Clusters on loopback require a login from readers, as other clusters do: the
 // clusters of `writ init`, `writ dev` and `writ demo`.
 // How: The roster names their coordinator.
-// Also: TestACoordinatorOnLoopbackGetsTLS
+// Also: TestACoordinatorOnLoopbackGetsTLS.
 func TestDevGoesOnWhereItWas(t *testing.T) {
 	t.Parallel()
 	s := testcluster.Empty(t)
@@ -352,7 +352,7 @@ func TestDevWithoutANodeSaysHowOneComesBack(t *testing.T) {
 // Redis accounts it asks every 5 s.
 // Also: TestANodeThatWasRemovedEndsAndDoesNotBeginAgain, TestOnlyTheSignatureOfItsSupervisorEndsANode,
 // TestANodeThatIsRefusedAsksWhetherItIsStillAMember, TestANodeWhoseQueueHasNoAccountsAsksMoreOften,
-// TestAnEnvelopeOfAnotherKindDecidesNoMembership
+// TestAnEnvelopeOfAnotherKindDecidesNoMembership.
 func TestARemovedNodeEndsWithACodeOfItsOwn(t *testing.T) {
 	t.Parallel()
 	broker := testenv.RedisWithPassword(t)

@@ -23,7 +23,7 @@ import (
 // How: Rings of 1 MiB in the data directory; a request in a signed control message.
 // Also: TestANodeAnswersWithLinesOfItsLog, TestANodeIsAskedForItsLog, TestEveryRoleAtEveryRoute,
 // TestTheLogOfANodePassesThrough, TestTheLogOfANodeIsAPage, TestTheKeptLogOfARunnerHasNoSecret,
-// TestRingFileHasTheLastLinesInFixedSize, TestAQueryFindsItsLinesInTheirOrder
+// TestRingFileHasTheLastLinesInFixedSize, TestAQueryFindsItsLinesInTheirOrder.
 func TestTheLogOfANodeIsReadFromElsewhere(t *testing.T) {
 	t.Parallel()
 	s := testcluster.New(t)

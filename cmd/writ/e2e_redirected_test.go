@@ -442,7 +442,7 @@ func (r *redirected) lie(name string, pair [2]string) func(string, any) any {
 // decision about the other node.
 // How: Without a fingerprint from the signer, the supervisor must have signed that the node is admitted; an admitted
 // node owns its name.
-// Subtest: two_that_wait_under_one_name
+// Subtest: two_that_wait_under_one_name.
 func TestAHostileCoordinatorRedirectsNoDecision(t *testing.T) {
 	t.Parallel()
 	for _, rule := range identity.Rules {

@@ -50,7 +50,7 @@ run.output({sum: sum.stdout, echo: echo.stdout, env: env.stdout, version: store.
 // Promise: Secrets: The value of a secret appears in no file, log, stream, answer, page, Redis key or span; only the
 // driver that needs it receives it.
 // How: writ uses names everywhere and age ciphertext in transit; the node decrypts it immediately before use.
-// Also: TestASecretEndsAtTheDriver
+// Also: TestASecretEndsAtTheDriver.
 func TestASecretIsFoundNowhere(t *testing.T) {
 	t.Parallel()
 	broker := testenv.Redis(t)

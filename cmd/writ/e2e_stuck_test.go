@@ -15,7 +15,7 @@ import (
 // Promise: Recovery: A job whose driver does not stop ends as expired, and its node lists the driver until it returns
 // and reports its effect.
 // How: Beats name the drivers that ignore their deadline, with resource and start time.
-// Also: TestAStuckDriverEndsAsExpiredAndIsNamed, TestADriverThatIgnoresItsEndHoldsOnlyItsResource
+// Also: TestAStuckDriverEndsAsExpiredAndIsNamed, TestADriverThatIgnoresItsEndHoldsOnlyItsResource.
 func TestAStuckDriverIsNamedAndBlocksNoOtherWork(t *testing.T) {
 	t.Parallel()
 	testenv.Nightly(t, "TestADriverThatIgnoresItsEndHoldsOnlyItsResource of runner and TestAStuckDriverEndsAsExpiredAndIsNamed of supervisor, in virtual time")

@@ -51,7 +51,7 @@ func processesOf(t *testing.T, data, containerd string) (all []string) {
 // containers and databases.
 // How: They have their own sessions; the shipped unit has `KillMode=process`, and `writ doctor` warns of other units.
 // Also: TestDoctorWarnsOfAUnitThatEndsMachinesWithTheirRunner, TestUnitsThatAreShippedAreFineAndLetMachinesGoOn,
-// TestSettingsThatAreShippedAreSettings
+// TestSettingsThatAreShippedAreSettings.
 func TestResourcesOutliveTheUpgradeOfTheirRunner(t *testing.T) {
 	testenv.Nightly(t, "each driver's suite ends its runner and goes on with what it left")
 	for _, tool := range []string{"redis-server", "busybox", "ctr", "nft"} {

@@ -17,7 +17,7 @@ import (
 // Promise: Commands and hosts: A client in another language can log in, submit a script and verify the run's end by
 // wire.md alone.
 // How: The formats are texts with SSH signatures, and envelopes of CBOR with Ed25519.
-// Also: TestVectorForOtherLanguagesIsCurrent
+// Also: TestVectorForOtherLanguagesIsCurrent.
 func TestAClientInPythonRunsAScript(t *testing.T) {
 	t.Parallel()
 	python := testenv.Need(t, "python3")

@@ -19,7 +19,7 @@ import (
 // Promise: Machines from an image: A web server directory delivers a whole image and no token to a machine, also
 // during an update.
 // How: The image has its digest in its name, and the script with that name is written last; a token is refused.
-// Also: TestAnImageWithATokenIsNotForANetwork, TestScripts/efi, TestAMachineStartsFromABootServer
+// Also: TestAnImageWithATokenIsNotForANetwork, TestScripts/efi, TestAMachineStartsFromABootServer.
 func TestABuildWritesBillAndChecksum(t *testing.T) {
 	kernel, stub := testenv.Kernel(t), testenv.Unpacked(t, testenv.EFIStub)
 	dir := t.TempDir()

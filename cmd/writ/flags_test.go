@@ -22,7 +22,7 @@ import (
 // Promise: Terminals and output: Signed reasons, labels and parameters contain no private key or join token, and
 // reasons and labels no password of an address.
 // How: Commands refuse such a value before they contact a coordinator.
-// Also: TestTextsWithSecretsAreDetected
+// Also: TestTextsWithSecretsAreDetected.
 func TestNoSecretIsSigned(t *testing.T) {
 	_, key, err := ed25519.GenerateKey(nil)
 	if err != nil {

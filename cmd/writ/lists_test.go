@@ -24,7 +24,7 @@ import (
 // Promise: Commands and hosts: An empty list prints a notice with the command that creates the first item; programs
 // get an empty list without the notice.
 // How: One function prints lists; the tests walk the commands and their source.
-// Also: TestEveryListIsPrintedByOneFunction
+// Also: TestEveryListIsPrintedByOneFunction.
 func TestEveryListSaysThatItIsEmpty(t *testing.T) {
 	t.Parallel()
 	s := testcluster.New(t)

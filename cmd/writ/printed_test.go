@@ -122,7 +122,7 @@ func typedPages(t *testing.T) (pages []string) {
 //
 // Promise: Plans, scripts and manuals: The commands of README and manual work.
 // How: The nightly tier types each of them, except for those in one table with reasons.
-// Also: TestDocumentedCommandsAreKnown, TestPrintedCommandsWork
+// Also: TestDocumentedCommandsAreKnown, TestPrintedCommandsWork.
 func TestPrintedCommandsAreTyped(t *testing.T) {
 	typed, used := typedPages(t), make(map[untypedCommand]bool)
 	for page, text := range printedPages(t) {

@@ -141,7 +141,7 @@ const (
 // and the terminal echoes input again.
 // How: A goroutine reads the terminal; the prompt ends with the context of the command.
 // Also: TestTheSecondQuestionForASecretEndsWithCtrlC, TestAnInterruptedConfirmationSignsNothing,
-// TestAReadEndsWithItsCommand
+// TestAReadEndsWithItsCommand.
 func TestAQuestionEndsWithCtrlCAndCtrlD(t *testing.T) {
 	for _, tt := range []struct {
 		command, keys string

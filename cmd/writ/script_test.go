@@ -112,7 +112,7 @@ func (t tidy) Run() int {
 // Promise: Releases and CI: A private key that a CI system holds as text is a file for one command only, and errors
 // about it do not print it.
 // How: It is in a directory of the job that only its user reads.
-// Subtest: ci-keys
+// Subtest: ci-keys.
 func TestScripts(t *testing.T) { runScripts(t, "testdata/script") }
 
 // TestCIStartsFromCheckout makes a release as in the manual, puts it on a file share and runs the jobs of the manual

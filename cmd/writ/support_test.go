@@ -47,7 +47,7 @@ func unpackBundle(t *testing.T, path string) map[string]string {
 // Promise: Commands and hosts: A support bundle contains no private key, token or password of an address, and works
 // without a cluster.
 // How: Outputs of commands and logs pass the same filter as logs.
-// Also: TestBundleHidesForeignTokens, TestNoTextShowsASecret, TestNoPathHidesALineOfAKey
+// Also: TestBundleHidesForeignTokens, TestNoTextShowsASecret, TestNoPathHidesALineOfAKey.
 func TestABundleHasNoKeysAndIsMadeWithoutACluster(t *testing.T) {
 	dir := t.TempDir()
 	log, bundle, config := filepath.Join(dir, "coord.log"), filepath.Join(dir, "help.tar.gz"), filepath.Join(dir, "config.yaml")

@@ -71,7 +71,7 @@ var hostileNames = []string{
 // Promise: Readers and roles: Names chosen by other parties stay text on every dashboard page and never become an
 // element, an attribute or an address.
 // How: Pages are made of functions that escape texts and values, and take addresses of this site only.
-// Also: TestNoTextBecomesMarkup, TestAddressesLeadToNoOtherSite
+// Also: TestNoTextBecomesMarkup, TestAddressesLeadToNoOtherSite.
 func TestNamesFromStrangersStayText(t *testing.T) {
 	t.Parallel()
 	for _, name := range hostileNames {

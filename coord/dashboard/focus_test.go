@@ -50,7 +50,7 @@ func TestAStuckRunAndItsCommandAreFoundByKeysAlone(t *testing.T) {
 // Promise: Operation: Live updates of a dashboard page keep the focus on its link or command, or in its place when
 // the row is removed.
 // How: The equivalent element of the new row gets the focus, or else the row, on which Enter has no effect.
-// Also: TestRowsThatMoveOrGoAwayKeepThePlaceOfTheFocus
+// Also: TestRowsThatMoveOrGoAwayKeepThePlaceOfTheFocus.
 func TestNewsLeaveTheFocusWhereItIs(t *testing.T) {
 	t.Parallel()
 	w := open(t)

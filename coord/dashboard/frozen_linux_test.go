@@ -33,7 +33,7 @@ func TestHelperProcess(t *testing.T) {
 // Promise: Operation: A dashboard page shows within 10 s that its coordinator is frozen or disconnected, and
 // continues when the coordinator returns.
 // How: Each stream sends a sign of life every 2 s; a page without one for 8 s shows the time of the last.
-// Also: TestAQuietStreamGivesASignOfLife
+// Also: TestAQuietStreamGivesASignOfLife.
 func TestAFrozenCoordinatorIsShownWithinTenSeconds(t *testing.T) {
 	t.Parallel()
 	tab := browse(t)

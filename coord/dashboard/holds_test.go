@@ -18,7 +18,7 @@ import (
 // Promise: Operation: Held work is shown with its release command at each run and call, above the dashboard lists,
 // and in `writ dc list`.
 // How: Supervisors are asked each time; reasons come with runs and calls; readers of a project see only its holds.
-// Also: TestAPersonHoldsWorkAndReleasesIt, TestValuesAndLogsComeFromTheDatacenter
+// Also: TestAPersonHoldsWorkAndReleasesIt, TestValuesAndLogsComeFromTheDatacenter.
 func TestPagesShowWhatIsOnHold(t *testing.T) {
 	t.Parallel()
 	w := open(t)

@@ -45,7 +45,7 @@ var nextPage = regexp.MustCompile(`href="([^"]+)" rel="next"`)
 // Promise: Operation: The dashboard lists secrets by name and version, never by value, to the readers of `writ secret
 // list`.
 // How: The scope of the API; datacenters are asked, and they answer without values.
-// Also: TestAReaderOfOneProjectSeesNoOther, TestEveryRoleAtEveryRoute
+// Also: TestAReaderOfOneProjectSeesNoOther, TestEveryRoleAtEveryRoute.
 func TestSecretListHasVersionsWithoutValues(t *testing.T) {
 	t.Parallel()
 	w := open(t)
@@ -86,7 +86,7 @@ func TestSecretListHasVersionsWithoutValues(t *testing.T) {
 // Promise: Operation: The dashboard sums usage by project and month, and each number equals the count of its linked
 // list.
 // How: One filter sums and lists.
-// Also: TestUsageOfAMonthSortsNothing
+// Also: TestUsageOfAMonthSortsNothing.
 func TestUsageIsSummedByProjectAndMonth(t *testing.T) {
 	t.Parallel()
 	w := open(t)

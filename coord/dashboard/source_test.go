@@ -15,7 +15,7 @@ import (
 
 // Promise: Operation: The page of a run marks the failing or waiting lines of its script live, within 100 KB.
 // How: Positions of the failure and of open calls; a long script shows the lines around marks.
-// Also: TestALongScriptIsShownAroundItsMarks
+// Also: TestALongScriptIsShownAroundItsMarks.
 func TestARunPageMarksTheLineThatFailed(t *testing.T) {
 	t.Parallel()
 	w := open(t)

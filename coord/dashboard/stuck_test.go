@@ -62,7 +62,7 @@ var stuckScript = regexp.MustCompile(`data-open>([a-z0-9-]+)\.tengo<`)
 
 // Promise: Operation: The dashboard lists silent or repeating open runs, the oldest first, with reason and commands.
 // How: The selection equals `writ run list --stuck`; the reason equals the API's.
-// Also: TestListsOfRunsReadWhatTheyShow
+// Also: TestListsOfRunsReadWhatTheyShow.
 func TestStuckRunsAreListedWithWhatHelps(t *testing.T) {
 	t.Parallel()
 	w := open(t)
@@ -157,7 +157,7 @@ var numberOnTile = regexp.MustCompile(`<a class="count s-([a-z]+)[^"]*" href="([
 // Promise: Operation: Each number of runs or resources on the dashboard equals the length of its linked list, with
 // any filter and for any reader.
 // How: One filter counts and lists.
-// Also: TestNumbersOfResourcesAreThoseOfTheirLists, TestFailuresAreGroupedAndLeadToTheirRuns
+// Also: TestNumbersOfResourcesAreThoseOfTheirLists, TestFailuresAreGroupedAndLeadToTheirRuns.
 func TestNumbersAreThoseOfTheListsBehindThem(t *testing.T) {
 	t.Parallel()
 	w := open(t)

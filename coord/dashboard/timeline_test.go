@@ -58,7 +58,7 @@ func retried(w *fixture, n int) writ.Run {
 // Promise: Operation: The timeline of a run shows each attempt of each call as bars and as a table, within 100 KB per
 // page.
 // How: Earlier attempts come from the events of the run, at most 5,000; bars differ without their colour.
-// Also: TestBarsDifferWithoutTheirColour, TestTheTimelineOfALargeRunIsBounded
+// Also: TestBarsDifferWithoutTheirColour, TestTheTimelineOfALargeRunIsBounded.
 func TestATimelineShowsEachAttempt(t *testing.T) {
 	t.Parallel()
 	w := open(t)

@@ -141,7 +141,7 @@ var attentionItem = regexp.MustCompile(`(?s)<p class="notice attention".*?</p>`)
 // Promise: Operation: The first page of the dashboard counts the items that need a person, and `writ doctor` reports
 // the same.
 // How: Nodes are listed every 5 s.
-// Also: TestDoctorNamesNodesThatNeedAPerson
+// Also: TestDoctorNamesNodesThatNeedAPerson.
 func TestFirstPageNamesWhatNeedsAttention(t *testing.T) {
 	t.Parallel()
 	w := open(t)

@@ -116,7 +116,7 @@ func TestRosterExpiryIsLoggedOncePerStage(t *testing.T) {
 // Promise: Connections and certificates: The log and dashboard warn 30, 7 and 1 days before a browser certificate
 // expires, but only within the last third of its lifetime.
 // How: A metric holds the expiry time.
-// Also: TestANoticeHidesNoOther, TestHealthReadinessMetricsAndSpec
+// Also: TestANoticeHidesNoOther, TestHealthReadinessMetricsAndSpec.
 func TestBrowserCertificateExpiryIsLoggedPerStage(t *testing.T) {
 	begun := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	const (

@@ -246,7 +246,7 @@ func payloadRun(n int) writ.RunID { return writ.RunIDOf(writ.DigestOf(fmt.Append
 // Promise: Load and attackers: Events for many streams are read and encoded once, and a slow stream neither misses
 // nor repeats an event.
 // How: The newest 16 MiB of events are in memory while streams exist; slower streams read the ledger.
-// Also: TestStreamsReceiveEachEventOnce
+// Also: TestStreamsReceiveEachEventOnce.
 func TestManyStreamsAskTheLedgerOnce(t *testing.T) {
 	const streams, rounds = 50, 20
 	p, counting := start(t, tailBytes)

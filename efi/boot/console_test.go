@@ -17,7 +17,7 @@ func (s stuck) Write([]byte) (int, error) { <-s; return 0, nil }
 
 // Promise: Machines from an image: A stuck serial line or a card without a cable delays no start.
 // How: Each console has its own queue; all cards are asked at once.
-// Also: TestTheFirstProcessPreparesAMachine
+// Also: TestTheFirstProcessPreparesAMachine.
 func TestAConsoleThatIsStuckDelaysNothing(t *testing.T) {
 	var screen bytes.Buffer
 	line := make(stuck)

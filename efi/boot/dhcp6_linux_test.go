@@ -98,7 +98,7 @@ func managed() *ndp.RouterAdvertisement {
 // servers, and declines an occupied address.
 // How: DHCPv6 with renew, rebind and decline.
 // Also: TestAnAddressOfDHCPv6ThatIsTakenIsGivenBack, TestNameserversAreAskedForByDHCPv6,
-// TestALeaseByDHCPv6IsReadAndOneThatIsNoneRefused
+// TestALeaseByDHCPv6IsReadAndOneThatIsNoneRefused.
 func TestACardFollowsItsDHCPv6Server(t *testing.T) {
 	t.Parallel()
 	if !testenv.OwnNetns(t) {

@@ -37,7 +37,7 @@ func disks(t *testing.T, made map[string][]string) (class, dev string) {
 
 // Promise: Machines from an image: A machine with a missing or duplicate disk does not join as another node.
 // How: It waits and shows the expected label or number.
-// Also: TestADiskIsFoundByItsSerialNumber, TestDataOnAnotherDiskThanTheNamedOneAreRefused
+// Also: TestADiskIsFoundByItsSerialNumber, TestDataOnAnotherDiskThanTheNamedOneAreRefused.
 func TestTheDiskOfANodeIsFoundByItsLabel(t *testing.T) {
 	ext4, btrfs := []string{"mkfs.ext4", "-q", "-L", "writ-data"}, []string{"mkfs.btrfs", "-q", "-L", "a-label-of-more-than-16-letters"}
 	class, dev := disks(t, map[string][]string{"vda": nil, "vdb1": ext4, "nvme0n1": btrfs, "loop0": ext4})

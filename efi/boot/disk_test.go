@@ -37,7 +37,7 @@ func TestAPersonLearnsWhatIsOnADisk(t *testing.T) {
 // How: The kernel refuses writes during the inspection, without the journal; marks of other file systems are known;
 // `writ.name` is compared.
 // Also: TestADiskIsLookedAtBeforeItsJournalIsWritten, TestALinkIsNoDirectoryOfANode, TestAPersonLearnsWhatIsOnADisk,
-// TestAMachineNamesWhatHoldsUpItsStart
+// TestAMachineNamesWhatHoldsUpItsStart.
 func TestADiskThatIsNotOfThisNodeIsRefused(t *testing.T) {
 	for _, tt := range []struct {
 		err  error

@@ -128,7 +128,7 @@ func TestAnEmptyDiskIsNotDiscarded(t *testing.T) {
 // How: The first and last MiB must be zero without copies of super blocks; unreadable parts may be data; of two disks
 // with one number neither is used.
 // Also: TestADiskThatCannotBeReadIsNotEmpty, TestAnEmptyDiskIsNotDiscarded, TestADiskIsFoundByItsSerialNumber,
-// TestTheFirstProcessPreparesAMachine, TestAMachineFromAnImageRunsContainers
+// TestTheFirstProcessPreparesAMachine, TestAMachineFromAnImageRunsContainers.
 func TestTheContentOfADiskIsNamed(t *testing.T) {
 	btrfs, ext4 := []string{"mkfs.btrfs", "-q", "-L", "others"}, []string{"mkfs.ext4", "-q", "-L", "others"}
 	for name, tt := range map[string]struct {
@@ -168,7 +168,7 @@ func TestTheContentOfADiskIsNamed(t *testing.T) {
 // Promise: Machines from an image: A power cut during formatting leaves a disk that is ready or is formatted again by
 // the next start.
 // How: The file system has a temporary label until complete and gets the data label last, in a transaction.
-// Also: TestAMachineFromAnImageRunsContainers
+// Also: TestAMachineFromAnImageRunsContainers.
 func TestAFileSystemThatWasBegunIsMadeAgain(t *testing.T) {
 	made := func() *os.File { return madeBy(t, "mkfs.btrfs", "-q", "-L", makingLabel) }
 	for name, tt := range map[string]struct {

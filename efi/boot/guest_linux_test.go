@@ -388,7 +388,7 @@ func guestImage(t *testing.T, kernel testenv.KernelFiles, services []boot.Servic
 // Promise: Commands and hosts: A machine from a node image keeps the log lines of its first process, services and
 // kernel warnings, without secrets.
 // How: The first process writes the rings that the runner reads; lines from before the disk was mounted are included.
-// Also: TestLinesFromBeforeTheDiskWasThereAreKept, TestWarningsOfTheKernelAreFound
+// Also: TestLinesFromBeforeTheDiskWasThereAreKept, TestWarningsOfTheKernelAreFound.
 func TestTheFirstProcessPreparesAMachine(t *testing.T) {
 	t.Parallel()
 	qemu, kernel := testenv.Need(t, "qemu-system-x86_64"), testenv.Kernel(t)

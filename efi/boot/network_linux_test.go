@@ -126,7 +126,7 @@ func TestOnlyThePowerButtonTurnsOff(t *testing.T) {
 // Promise: Machines from an image: A network card keeps its DHCP lease and follows its server to another address.
 // How: It renews after half of the time.
 // Also: TestACardHasTheGatewayOfItsLeaseOrNothingOfIt, TestAnMTUThatACardCannotHaveCostsNoAddress,
-// TestACardThatIsTakenOutIsForgotten
+// TestACardThatIsTakenOutIsForgotten.
 func TestACardFollowsItsDHCPServer(t *testing.T) {
 	t.Parallel()
 	if !testenv.OwnNetns(t) {

@@ -39,7 +39,7 @@ var firstPanic = time.Date(2026, 11, 27, 3, 0, 0, 0, time.UTC)
 // How: pstore in firmware variables; entries are bounded, cleaned, and deleted once the log has its place; the boot
 // server receives the reason.
 // Also: TestLastWordsAreBounded, TestTheLastWordsOfAKernelAreInTheLogWithoutTheToken,
-// TestTheLastWordsOfAKernelAreShownWithoutTheToken, TestStartsFromADiskAreCountedAndSayHowTheLastOneEnded
+// TestTheLastWordsOfAKernelAreShownWithoutTheToken, TestStartsFromADiskAreCountedAndSayHowTheLastOneEnded.
 func TestTheLastWordsOfAKernelArePutTogether(t *testing.T) {
 	pstore := fstest.MapFS{
 		"console-ramoops-0":  {Data: []byte("none of them")},
@@ -112,7 +112,7 @@ func TestLastWordsAreBounded(t *testing.T) {
 // and no runner until a power cycle.
 // How: A firmware variable has the count, beside the id of the last counted words; a restart by the watchdog has the
 // same effect.
-// Also: TestAPanicOfAMachineThatRanForLongSaysNothingOfItsStart, TestAMachineThatItsWatchdogRestartsTwiceIsHeld
+// Also: TestAPanicOfAMachineThatRanForLongSaysNothingOfItsStart, TestAMachineThatItsWatchdogRestartsTwiceIsHeld.
 func TestAKernelThatPanicsAtTheEndOfTwoStartsIsHeld(t *testing.T) {
 	at, pstore, count := firstPanic, fstest.MapFS{}, panics{}
 	start := func(what string, held, still bool) {

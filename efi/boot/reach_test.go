@@ -23,7 +23,7 @@ import (
 // TestFirmwareThatTheKernelDoesNotFindIsNamed, TestAMachineWithoutAnAddressSaysWhatToDo,
 // TestAStartSaysThatItAsksForTheTime, TestATimeServerWithANameIsAskedWithinItsTime,
 // TestTheManualHasTheWordsOfEachFault, TestAMachineThatIsHeldIsListedWithWhatToDo,
-// TestAMachineNamesWhatHoldsUpItsStart
+// TestAMachineNamesWhatHoldsUpItsStart.
 func TestAMachineSaysWhyAServerCannotBeReached(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

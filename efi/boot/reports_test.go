@@ -66,7 +66,7 @@ func (s *bootServer) becomes(status int, err error) {
 // Promise: Machines from an image: An unreachable boot server delays no start and delays a shutdown by two seconds at
 // most; it receives no token and no fingerprint.
 // How: Reports wait in a queue of 32, and secrets are removed.
-// Also: TestABootServerThatIsAwayDelaysTheEndForAMomentOnly, TestTheFirstProcessPreparesAMachine
+// Also: TestABootServerThatIsAwayDelaysTheEndForAMomentOnly, TestTheFirstProcessPreparesAMachine.
 func TestStagesAreReportedToABootServerWithoutWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := new(bootServer)

@@ -32,7 +32,7 @@ var usualConfig = Config{Supervisors: []string{"https://10.77.0.3:7441"}, TimeSe
 // TestCardsWithACableComeFirstOnThePage, TestADHCPServerIsAskedForAsLongAsThePageSays,
 // TestARunnerIsLeftAloneForAsLongAsThePageSays, TestAServiceIsAwaitedForAsLongAsThePageSays,
 // TestTimeServersAreAwaitedForAsLongAsThePageSays, TestAClockThatCannotBeRightWaitsWithoutALimitAndThePageSaysWhy,
-// TestTheManualHasTheLimits, TestTheFirstProcessPreparesAMachine
+// TestTheManualHasTheLimits, TestTheFirstProcessPreparesAMachine.
 func TestThePageOfAStartHasEachStageWithItsAgeAndItsLimit(t *testing.T) {
 	onScreen(t, func(p *paged) {
 		// The time after p.starts; the page reads it from another goroutine.

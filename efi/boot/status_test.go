@@ -142,7 +142,7 @@ var (
 // Promise: Machines from an image: A machine without a token gets no work before an admin approved its key or its
 // serial number in a batch.
 // How: It registers as pending; the console shows name, fingerprint and the decision.
-// Also: TestWithoutTokenANodeMustKnowItsCluster, TestAMachineStartsFromAnImageAsANode
+// Also: TestWithoutTokenANodeMustKnowItsCluster, TestAMachineStartsFromAnImageAsANode.
 func TestAMachineThatWaitsShowsHowToApproveIt(t *testing.T) {
 	onScreen(t, func(p *paged) {
 		p.begin()
@@ -186,7 +186,7 @@ func TestTheCommandOfAnApprovalFitsOnAScreen(t *testing.T) {
 // its name, its fault, and the next step.
 // How: One page covers all conditions; a new page appears after a second of quiet, an unchanged one after a minute.
 // Also: TestAMachineThatCannotJoinSaysWhyAndWhatToDo, TestAMachineThatWasRefusedSaysSo,
-// TestNoPageIsShownOnceTheMachineIsTurnedOff, TestPicturesOfTheConsole, TestAMachineStartsFromAnImageAsANode
+// TestNoPageIsShownOnceTheMachineIsTurnedOff, TestPicturesOfTheConsole, TestAMachineStartsFromAnImageAsANode.
 func TestAMachineThatServesShowsItsPageOnceItIsCalm(t *testing.T) {
 	onScreen(t, func(p *paged) {
 		p.is(Admission{State: writ.AdmissionApproved, Name: "n1", Fingerprint: "SHA256:abc"})

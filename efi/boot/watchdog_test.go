@@ -19,7 +19,7 @@ func (d *device) Close() error { d.closed = true; return nil }
 // shutdown after two more minutes.
 // How: Signs of life come from the loop that reaps programs; without a hardware watchdog the kernel's is used.
 // Also: TestAWatchdogIsStoppedAtAnOrderlyEnd, TestALoopThatIsStuckGivesNoSignOfLife,
-// TestAMachineThatHangsIsRestartedAndHeldTheSecondTime, TestAMachineThatHangsIsRestartedByItsHardware
+// TestAMachineThatHangsIsRestartedAndHeldTheSecondTime, TestAMachineThatHangsIsRestartedByItsHardware.
 func TestAWatchdogGetsSignsOfLifeUntilTheMachineShouldBeOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var w watchdog

@@ -154,7 +154,7 @@ func (f *fixture) row() Row {
 // Also: TestAStageBeginsWithItsFirstReport, TestAMachineThatStartsInVainIsNamed,
 // TestStagesAreReportedToABootServerWithoutWaiting, TestTheFirstProcessPreparesAMachine,
 // TestABootServerServesASiteAndListsItsMachines, TestABootServerUnderstandsTheLogOfARunner,
-// TestAMachineStartsFromABootServer, TestAMachineStartsFromAnImageAsANode
+// TestAMachineStartsFromABootServer, TestAMachineStartsFromAnImageAsANode.
 func TestEachStepOfAStartIsSeenFromTheOtherSide(t *testing.T) {
 	f := newFixture(t, nil)
 	see := func(step, advice string) {
@@ -392,7 +392,7 @@ func TestAnImageIsSentByItsDigestWholeAndInParts(t *testing.T) {
 // How: Texts are cleaned and truncated; above 4,096 machines the largest network loses its oldest; requests and
 // connections per address are limited.
 // Also: TestMachinesThatAreMadeUpPushOutNoOthers, TestAnAddressThatAsksTooOftenIsRefused,
-// TestListenerHasPlacesForOtherNetworks, TestAReportIsBoundedAndCanBeShown
+// TestListenerHasPlacesForOtherNetworks, TestAReportIsBoundedAndCanBeShown.
 func TestReportsOfStrangersAreBoundedAndPrintable(t *testing.T) {
 	f := newFixture(t, nil)
 	evil := "\x1b]0;owned\a\u202e\n" + strings.Repeat("x", 2_000)

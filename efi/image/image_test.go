@@ -71,7 +71,7 @@ func moved(t *testing.T, files fs.FS) fs.FS {
 
 // Promise: Machines from an image: Equal inputs produce equal images and disks.
 // How: Files are sorted and have no times or owners; ids derive from the content.
-// Also: TestEqualFilesMakeEqualDisks, TestTheSameFilesMakeTheSameArchive
+// Also: TestEqualFilesMakeEqualDisks, TestTheSameFilesMakeTheSameArchive.
 func TestEqualInputsMakeEqualImages(t *testing.T) {
 	r := recipe(t)
 	digest := func() string {
@@ -132,7 +132,7 @@ func TestAnImageHasTheModulesAndTheProgram(t *testing.T) {
 // How: The build refuses a token, and no command takes one as an argument; the first process hides it and passes it
 // to the runner in a file for root.
 // Also: TestNoTextHasTheToken, TestTheFirstProcessPreparesAMachine, TestScripts/efi,
-// TestAContainerHasWhatItWasAskedFor
+// TestAContainerHasWhatItWasAskedFor.
 func TestInputsThatMakeNoNodeAreRefused(t *testing.T) {
 	good := recipe(t)
 	for name, tt := range map[string]struct {
@@ -181,7 +181,7 @@ func mkfs(t *testing.T) []byte {
 // How: writ reads the programs as the loader does; a test compares with the loader; a missing library fails the
 // build.
 // Also: TestInputsThatMakeNoNodeAreRefused, TestTheLibrariesAreThoseThatTheLoaderLoads,
-// TestLibrariesThatThereAreNotAreNamedTogether
+// TestLibrariesThatThereAreNotAreNamedTogether.
 func TestProgramsBringTheirLibraries(t *testing.T) {
 	r := recipe(t)
 	r.Packages = os.DirFS("/")

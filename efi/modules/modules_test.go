@@ -83,7 +83,7 @@ func TestListsThatCannotBeReadAreRefused(t *testing.T) {
 //
 // Promise: Machines from an image: An image contains the modules that modprobe would load.
 // How: writ reads each module itself; a test compares with depmod.
-// Also: TestAClosureCanBeLoadedInItsOrder
+// Also: TestAClosureCanBeLoadedInItsOrder.
 func TestListsAreThoseOfDepmod(t *testing.T) {
 	depmod := &exec.Cmd{Path: testenv.Unpacked(t, testenv.Kmod)}
 	dir := testenv.Kernel(t).Modules

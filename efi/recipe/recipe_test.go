@@ -75,7 +75,7 @@ func TestARecipeWithAnErrorIsRefused(t *testing.T) {
 
 // Promise: Machines from an image: An image consists only of pinned packages and files if its recipe pins them.
 // How: Name, version and SHA-256 of each package are compared before a build.
-// Also: TestARecipeWithAnErrorIsRefused, TestFirmwareCertificatesAndProgramsAreTaken
+// Also: TestARecipeWithAnErrorIsRefused, TestFirmwareCertificatesAndProgramsAreTaken.
 func TestOnlyPinnedPackagesAreUsed(t *testing.T) {
 	a, b := Pin{"a", "1", strings.Repeat("a", 64)}, Pin{"b", "2", strings.Repeat("b", 64)}
 	other, newer := Pin{"a", "1", strings.Repeat("0", 64)}, Pin{"a", "3", strings.Repeat("a", 64)}

@@ -184,7 +184,7 @@ func (f forged) make(t *testing.T, r *identity.Roster, name Name) []*x509.Certif
 // at one datacenter or coordinator.
 // How: The verifier requires one URI, the owner's key in the roster, and the expected role.
 // Also: TestIssuerIssuesOnlyForItsOwner, TestANodeAsksItsSupervisorOnly,
-// TestANodeLogsInAtNoRedisButThatOfItsDatacenter
+// TestANodeLogsInAtNoRedisButThatOfItsDatacenter.
 func TestCertificateNeedsItsOwnersDelegation(t *testing.T) {
 	r := testRoster(t)
 	v := &Verifier{Roster: r, Now: noon}
@@ -313,7 +313,7 @@ func TestInvalidCertificateTimeNamesClocks(t *testing.T) {
 // Promise: Connections and certificates: Certificates are renewed without a restart, and an error about an expired
 // certificate names both clocks.
 // How: Renewal starts at two thirds of 90 days.
-// Also: TestInvalidCertificateTimeNamesClocks
+// Also: TestInvalidCertificateTimeNamesClocks.
 func TestCertificateRenewsAtTwoThirdsOfItsLife(t *testing.T) {
 	r := testRoster(t)
 	now := noon
@@ -514,7 +514,7 @@ func TestBothSidesOfAConnectionKnowEachOther(t *testing.T) {
 // Promise: Connections and certificates: Browsers and `curl` get the public certificate of a coordinator that has
 // one, and writ clients get the certificate that the roster verifies.
 // How: writ clients identify themselves by ALPN; a false claim yields a certificate that the client does not trust.
-// Also: TestACoordinatorShowsBrowsersACertificateThatTheyKnow
+// Also: TestACoordinatorShowsBrowsersACertificateThatTheyKnow.
 func TestClientsAndBrowsersGetSeparateCertificates(t *testing.T) {
 	r := testRoster(t)
 	i := issuer(r, "front", frontCoordinator)

@@ -18,7 +18,7 @@ import (
 // excess of memory kills only this process.
 // How: Each has its own cgroup, version 1 or 2, from its start until its deletion; the kill is reported.
 // Also: TestMachineProcessHasItsOwnCgroup, TestOversizeProcessIsKilledAlone, TestAProcessWithoutAGroupGetsIntoOne,
-// TestAProcessOverItsMemoryLimitIsKilledAlone, TestAForkBombEnds, TestABusyProcessGetsItsShareOfProcessors
+// TestAProcessOverItsMemoryLimitIsKilledAlone, TestAForkBombEnds, TestABusyProcessGetsItsShareOfProcessors.
 func TestGroupsOfVersion2BoundAsWell(t *testing.T) {
 	t.Parallel()
 	testenv.Nightly(t, "the same on the hierarchy of this machine")

@@ -65,7 +65,7 @@ func needLandlock(t *testing.T) {
 // How: Two open files, Landlock, a system call filter, namespaces, limits, the greatest niceness, and its own user
 // where possible.
 // Also: TestASandboxIsForItsProcessAlone, TestProcessOverItsLimitsIsEnded,
-// TestACompromisedConverterReachesOnlyItsDisk, TestADiskOfManyFilesIsReadAsOne
+// TestACompromisedConverterReachesOnlyItsDisk, TestADiskOfManyFilesIsReadAsOne.
 func TestASandboxedProgramReachesOnlyItsFiles(t *testing.T) {
 	needLandlock(t)
 	users := []uint32{0}

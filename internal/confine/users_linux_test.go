@@ -90,7 +90,7 @@ func TestOnlyProcessesOfTheUserEnd(t *testing.T) {
 // How: A process is identified by its user, which it cannot choose; processes with their own process numbers or root
 // directory are never a driver's.
 // Also: TestAProcessInItsOwnNamespacesEnds, TestEngineIsIdentifiedByItsUser, TestAnEngineIsNoProcessOfAContainer,
-// TestStartIsIdentifiedByItsUser
+// TestStartIsIdentifiedByItsUser.
 func TestNoProcessOfAContainerCountsAsAUser(t *testing.T) {
 	testenv.NeedRoot(t)
 	who := &syscall.Credential{Uid: someone, Gid: someone}

@@ -114,7 +114,7 @@ const exempt = "failpoint:none"
 // Promise: Limits and shares: The list of these write and send points is complete, and the released program contains
 // no code for them.
 // How: A test compares the code with the list and searches the binary.
-// Also: TestEveryPlaceIsInTheCode, TestTheProgramHasNoPlacesUnlessItIsBuiltForTests
+// Also: TestEveryPlaceIsInTheCode, TestTheProgramHasNoPlacesUnlessItIsBuiltForTests.
 func TestEveryWriteAndSendHasItsPlace(t *testing.T) {
 	all, _ := sources(t)
 	matched, searched := map[string]bool{}, map[string]bool{}

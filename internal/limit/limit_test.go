@@ -47,7 +47,7 @@ func TestAddressBudgetsAreSeparateAndBounded(t *testing.T) {
 // Promise: Load and attackers: One address uses at most three quarters of a coordinator's event streams and live
 // pages.
 // How: Places are counted by address; an IPv6 /64 is one address; a new address gets one place.
-// Also: TestAddressBudgetsAreSeparateAndBounded, TestOneAddressLeavesStreamsForOthers
+// Also: TestAddressBudgetsAreSeparateAndBounded, TestOneAddressLeavesStreamsForOthers.
 func TestThereIsAPlaceForOtherNetworks(t *testing.T) {
 	s := &Shares{Size: 256}
 	var leaves []func()

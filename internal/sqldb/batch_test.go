@@ -21,7 +21,7 @@ func counted(tx *Tx) error {
 
 // Promise: Speed and storage: Changes in a shared commit share its cost, and a failed change undoes only itself.
 // How: One writer; events, loads and the lease once per commit, savepoints only after a failure.
-// Also: TestFailedChangeUndoesOnlyItself
+// Also: TestFailedChangeUndoesOnlyItself.
 func TestBatchEndsOnceAndCountsCommittedChanges(t *testing.T) {
 	refused := errors.New("refused")
 	failed := func(tx *Tx) error { return errors.Join(counted(tx), refused) }

@@ -52,7 +52,7 @@ func pragma(t *testing.T, db *DB, text string) {
 
 // Promise: Failures: A full disk rejects new work and damages no data, and work continues when space is available.
 // How: The error `STORE_FULL` is retryable; `/readyz` fails with the reason.
-// Also: TestFullPostgreSQLRejectsWritesAndRecovers
+// Also: TestFullPostgreSQLRejectsWritesAndRecovers.
 func TestFullStoreRejectsWritesAndRecovers(t *testing.T) {
 	stores(t, func(t *testing.T, path string) {
 		db := open(t, path)
@@ -186,7 +186,7 @@ func writeUntilKilled(path string) {
 
 // Promise: Failures: A change that a store confirmed survives SIGKILL of its process and of PostgreSQL.
 // How: One transaction and fsync precede the answer.
-// Also: TestAcknowledgedWritesSurvivePostgreSQLKill
+// Also: TestAcknowledgedWritesSurvivePostgreSQLKill.
 func TestAcknowledgedWritesSurviveSIGKILL(t *testing.T) { kept(t, whatWasAnsweredSurvivesSIGKILL) }
 
 func whatWasAnsweredSurvivesSIGKILL(t *testing.T, path string) {

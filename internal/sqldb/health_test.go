@@ -60,7 +60,7 @@ func wantDamaged(t *testing.T, name, path string, err error) {
 // Promise: Failures: A damaged store is detected and reported, at the start and at run time.
 // How: `PRAGMA quick_check` runs at the start and periodically; the code `STORE_DAMAGED` stays until the process
 // ends.
-// Also: TestDamageIsFoundAtRunTime, TestReadOfDamagedPageIsNamed, TestFullDiskFailsTheCheck
+// Also: TestDamageIsFoundAtRunTime, TestReadOfDamagedPageIsNamed, TestFullDiskFailsTheCheck.
 func TestDamageIsFoundAtStart(t *testing.T) {
 	for name, at := range map[string]int64{"first page": 0, "schema": 100, "last page": -4096} {
 		path := filledStore(t)

@@ -171,7 +171,7 @@ func TestLostCommitResponseIsResolved(t *testing.T) {
 // others by at most 5 s.
 // How: A lock per transaction is released after 5 s of silence; a process without a pending upgrade opens the store
 // without a lock.
-// Also: TestStoppedWriterIsDisconnected, TestStoppedPreparationBlocksNoReadyDatabase, TestAStandbyTakesOver
+// Also: TestStoppedWriterIsDisconnected, TestStoppedPreparationBlocksNoReadyDatabase, TestAStandbyTakesOver.
 func TestDatabaseHasOneWriterAtATime(t *testing.T) {
 	path := server.Store(t)
 	count := func(tx *Tx) error {

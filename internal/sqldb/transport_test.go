@@ -65,7 +65,7 @@ func countedListener(t *testing.T) (address string, came *atomic.Int64) {
 // How: `sslmode=verify-full` and TLS 1.3 are required for each host of the parsed address, with fallbacks; otherwise
 // the daemon refuses to connect.
 // Also: TestEachHostOfAnAddressMustBeHereOrVerified, TestLocalhostIsThisMachine,
-// TestPostgreSQLIsTrustedByItsCertificateOnly, TestNeitherJournalNorLedgerIsReachedUnverifiedOnAnotherMachine
+// TestPostgreSQLIsTrustedByItsCertificateOnly, TestNeitherJournalNorLedgerIsReachedUnverifiedOnAnotherMachine.
 func TestRemotePostgreSQLNeedsVerifiedTLS(t *testing.T) {
 	address, came := countedListener(t)
 	host, port, _ := net.SplitHostPort(address)

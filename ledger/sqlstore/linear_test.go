@@ -103,7 +103,7 @@ func wantHistory(t *testing.T, h *linear.History[handedIn, handedOut], legal boo
 // TestConcurrentSubmissionsWithoutAUniquePayloadAreFoundOut, TestTheFirstResultOfAnAttemptWins,
 // TestOnlyWhoHasTheLeaseWrites, TestAnOldHolderThatIsNotFencedOffIsFoundOut,
 // TestResultsThatReplaceEachOtherAreFoundOut, TestCheckThenStartIsNotLinearizable,
-// TestHistoryIsLegalIfSomeOrderExplainsIt
+// TestHistoryIsLegalIfSomeOrderExplainsIt.
 func TestConcurrentSubmissionsAreOne(t *testing.T) {
 	onBoth(t, func(t *testing.T, path string) {
 		wantHistory(t, handIn(t, path, 6, func(s *sqlstore.Store, in handedIn) (handedOut, error) {

@@ -34,7 +34,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // Promise: Operation: A list of deployments names the revision that the datacenter accepted last.
 // How: The revision is in the events of the datacenter; a run page names its revision and the verified certificate of
 // its signer.
-// Also: TestScripts/submit, TestARunPageMarksTheLineThatFailed, TestResourcesAndDeploymentsSayHowTheyStand
+// Also: TestScripts/submit, TestARunPageMarksTheLineThatFailed, TestResourcesAndDeploymentsSayHowTheyStand.
 func TestLedgerInMemory(t *testing.T) {
 	ledgertest.Run(t, func(t testing.TB) ledger.Ledger { return open(t, ":memory:") })
 }
@@ -47,7 +47,7 @@ func TestLedgerInMemory(t *testing.T) {
 // Promise: Operation: Runs are found by a text in their names, parameters and errors, and by prefixes of their
 // resource names.
 // How: The search reads each run; parameters come with the submission.
-// Also: TestOldRunsAreFoundByScriptAndDeployment, TestTheSearchTakesASignerAScriptAndARun
+// Also: TestOldRunsAreFoundByScriptAndDeployment, TestTheSearchTakesASignerAScriptAndARun.
 func TestLedgerInFile(t *testing.T) {
 	ledgertest.Run(t, func(t testing.TB) ledger.Ledger {
 		dir, err := os.MkdirTemp(t.TempDir(), "") // one test may open several
@@ -60,7 +60,7 @@ func TestLedgerInFile(t *testing.T) {
 
 // Promise: Failures: Journal and ledger keep their promises on SQLite and on PostgreSQL.
 // How: Both use the same queries and the same test suite.
-// Also: TestADatacenterWorksOnPostgreSQL, TestRecordsComeBackAsTheyWereKept
+// Also: TestADatacenterWorksOnPostgreSQL, TestRecordsComeBackAsTheyWereKept.
 func TestLedgerOnPostgreSQL(t *testing.T) {
 	server := testenv.Postgres(t)
 	ledgertest.Run(t, func(t testing.TB) ledger.Ledger { return open(t, server.Store()) })

@@ -43,7 +43,7 @@ func visited(t *testing.T, serve func(net.Conn)) (address string, visits *atomic
 // the other node's host or network.
 // How: Each address is compared right before the connection with the internet and `--transfer-allow`; all errors are
 // equal.
-// Also: TestATransferDoesNotRevealOpenPorts
+// Also: TestATransferDoesNotRevealOpenPorts.
 func TestANodeConnectsOnlyWhereItsOperatorAllows(t *testing.T) {
 	t.Parallel()
 	from, to := plain(t)

@@ -31,7 +31,7 @@ import (
 // and shows its transfer grant to no other node.
 // How: Signatures, and TLS 1.3 between the keys of both nodes.
 // Also: TestATransferGrantIsShownToItsNodeOnly, TestAJobWithATransferGrantHasAnOrigin,
-// TestAJobThatCopiesFromAnotherNodeHasATransferGrant
+// TestAJobThatCopiesFromAnotherNodeHasATransferGrant.
 func TestATransferGrantBoundsEachTransfer(t *testing.T) {
 	t.Parallel()
 	from, to := plain(t)
@@ -164,7 +164,7 @@ func TestRequestsOfStrangersLogFewLines(t *testing.T) {
 // has one stream.
 // How: Excess connections without a grant displace the oldest of the largest network; a repeated request of a node
 // replaces its earlier connection.
-// Also: TestTheNetworkWithMostConnectionsLosesOne, TestATransferGrantHasOneStream, TestArchivesShareTheRateLimit
+// Also: TestTheNetworkWithMostConnectionsLosesOne, TestATransferGrantHasOneStream, TestArchivesShareTheRateLimit.
 func TestStrangersBlockNoTransfer(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {

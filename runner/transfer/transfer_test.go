@@ -29,7 +29,7 @@ import (
 // a cut or kill, and is valid only with the right SHA-256.
 // How: A hidden snapshot per call; equal archives to the byte; the received length is recorded.
 // Also: TestACopyGoesOnWhereItWasCut, TestACopyOutlivesBothEnds, TestACopyBetweenNodesOutlivesTheirEnds,
-// sal/volume.TestConformance, TestACopyOutlivesACrashAtEachStepOfEitherEnd
+// sal/volume.TestConformance, TestACopyOutlivesACrashAtEachStepOfEitherEnd.
 func TestAVolumeArrivesAsItIs(t *testing.T) {
 	onEach(t, func(t *testing.T, from, to *node) {
 		from.made("data", 2)
@@ -140,7 +140,7 @@ func archiveOf(t *testing.T, h tar.Header, content string) []byte {
 // volume, and stays within the call's limits.
 // How: Sizes and times are agreed before the first byte; digests; one directory for names.
 // Also: TestAWrongDigestIsTheEnd, TestSlowNodeCostsOnlyTheCallsTime, TestConcurrentArchivesAreLimited,
-// TestCopyRespectsTheProjectQuota
+// TestCopyRespectsTheProjectQuota.
 func TestInvalidArchiveMakesNoVolume(t *testing.T) {
 	t.Parallel()
 	fine := archiveOf(t, tar.Header{Name: "file"}, "fine")
@@ -332,7 +332,7 @@ func TestVolumeDeletedMeanwhileIsNotCopied(t *testing.T) {
 // Promise: Volumes and images: A copy leaves no data at its source after its grant expires, and at its target only a
 // complete volume.
 // How: Transfer data is recorded with its expiry; it is deleted with its volume or when the copy is cancelled.
-// Also: TestVolumeDeletedMeanwhileIsNotCopied, TestACancelledCopyLeavesNothing
+// Also: TestVolumeDeletedMeanwhileIsNotCopied, TestACancelledCopyLeavesNothing.
 func TestAnAbandonedCopyLeavesNoData(t *testing.T) {
 	onEach(t, func(t *testing.T, from, to *node) {
 		from.made("data", 2)

@@ -72,7 +72,7 @@ func bury(t testing.TB, dir string) {
 // copies, backups and restores are refused until they are removed.
 // How: Before and after each snapshot, writ lists the subvolume's contents from the kernel and removes by number;
 // deletion includes them.
-// Also: TestTreeIsRemovedWithNestedSubvolumes, TestVolumeWithSubvolumesIsNotCopied
+// Also: TestTreeIsRemovedWithNestedSubvolumes, TestVolumeWithSubvolumesIsNotCopied.
 func TestNestedSubvolumesAreReported(t *testing.T) {
 	kinds(t, func(t *testing.T, p *Pool) {
 		ctx, bound := t.Context(), sal.Bound{Bytes: 32 * mib}

@@ -97,7 +97,7 @@ func syncAll(t testing.TB, dir string) {
 // Promise: Volumes and images: A btrfs volume holds the requested size plus at most a 32nd and 16 MiB, with any
 // snapshots; volumes of a project share a limit.
 // How: Kernel quotas, simple ones where available; each snapshot that pins blocks has a limit.
-// Also: TestSnapshotsDoNotShrinkATree, TestVolumesOfAProjectShareItsBound
+// Also: TestSnapshotsDoNotShrinkATree, TestVolumesOfAProjectShareItsBound.
 func TestTreeSizeIsEnforced(t *testing.T) {
 	kinds(t, func(t *testing.T, p *Pool) {
 		dir := must[string](t)(p.Make(t.Context(), "a", sal.Bound{Bytes: 32 * mib}))
@@ -173,7 +173,7 @@ func TestSnapshotsDoNotShrinkATree(t *testing.T) {
 // Promise: Volumes and images: Volumes and databases of a project, with snapshots and metadata, use no more disk than
 // `writ runner --project-disk`.
 // How: A quota group of the kernel per project.
-// Also: TestNestedSubvolumesCountForTheProject, TestSharesOfADiskNeedOneThatKeepsThem
+// Also: TestNestedSubvolumesCountForTheProject, TestSharesOfADiskNeedOneThatKeepsThem.
 func TestVolumesOfAProjectShareItsBound(t *testing.T) {
 	kinds(t, func(t *testing.T, p *Pool) {
 		a := must[string](t)(p.Make(t.Context(), "a", sal.Bound{Bytes: 80 * mib, Project: "bounded"}))

@@ -12,7 +12,7 @@ import (
 // Promise: Plans, scripts and manuals: `writ explain OPERATION` prints the manual's text with an example free of
 // diagnostics.
 // How: Text comes from the catalogue; a diagnostic about arguments names the operation.
-// Also: TestScripts/explain
+// Also: TestScripts/explain.
 func TestExamplesOfOperationsAreValidScripts(t *testing.T) {
 	for _, op := range catalog.Operations() {
 		text := op.Example()

@@ -61,7 +61,7 @@ func (u user) Users(_ context.Context, volume writ.UID) ([]sal.User, error) {
 //
 // Promise: Volumes and images: A container cannot make a machine open a file of its node.
 // How: A volume serves one machine or containers; links in the place of disks are not followed.
-// Also: TestAFailedCreateOfAContainerLeavesNoTrace
+// Also: TestAFailedCreateOfAContainerLeavesNoTrace.
 func TestContainersVolumeIsForNoMachine(t *testing.T) {
 	b := newFixture(t)
 	data := saltest.RefTo(writ.KindVolume, "data")
@@ -378,7 +378,7 @@ func TestHeldDiskIsBusyEachTime(t *testing.T) {
 // Promise: Machines and the overlay: A refused resize changes no setting, or the record holds the actual size; memory
 // or CPUs that a guest keeps are `RESOURCE_BUSY`.
 // How: Memory changes first, then CPUs; the record follows the actual machine.
-// Also: TestNinthMemoryAdditionIsRefused, TestUnreleasedCPUsMakeResizeBusy, TestHeldDiskIsBusyEachTime
+// Also: TestNinthMemoryAdditionIsRefused, TestUnreleasedCPUsMakeResizeBusy, TestHeldDiskIsBusyEachTime.
 func TestHalfRefusedResizeIsRecorded(t *testing.T) {
 	forEachFixture(t, func(t *testing.T, b *fixture) {
 		b.must("machine.create", "web", machineSpec)

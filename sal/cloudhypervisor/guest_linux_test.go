@@ -44,7 +44,7 @@ func (b *fixture) says(name, text string) {
 // Promise: Volumes and images: A running guest accepts and releases volumes and continues from a snapshot of its
 // memory.
 // How: Hot-plug, and a VMM that reads the memory back.
-// Also: TestGuestRunsOnCloudHypervisor
+// Also: TestGuestRunsOnCloudHypervisor.
 func TestRealGuestReadsItsCloudInitDisk(t *testing.T) {
 	qemu, ip, ping := testenv.Need(t, "qemu-system-x86_64"), testenv.Need(t, "ip"), testenv.Need(t, "ping")
 	testenv.NeedTaps(t)

@@ -50,7 +50,7 @@ func TestForeignSocketOwnerIsNamed(t *testing.T) {
 
 // Promise: Machines and the overlay: writ adopts or ends only a process that it started for this machine.
 // How: Its number, start time, the host's boot and a random name identify it, held by a pidfd.
-// Also: TestForeignSocketOwnerIsNamed
+// Also: TestForeignSocketOwnerIsNamed.
 func TestReusedNumberIsNotTakenForTheMachine(t *testing.T) {
 	forEachFixture(t, func(t *testing.T, b *fixture) {
 		b.must("machine.create", "web", machineSpec)
@@ -254,7 +254,7 @@ func TestAFailedCreateOfAMachineLeavesNoTrace(t *testing.T) {
 // Promise: Machines and the overlay: An unbootable machine is refused at once: an image without a kernel, an
 // initramfs larger than memory, a command line outside ASCII.
 // How: Headers and sizes are read before a process starts.
-// Also: TestKernelsAreKnownByTheirHeaders
+// Also: TestKernelsAreKnownByTheirHeaders.
 func TestMissingToolsAreReportedBeforeACreate(t *testing.T) {
 	b := newFixture(t)
 	big := filepath.Join(b.host, "images", "root")

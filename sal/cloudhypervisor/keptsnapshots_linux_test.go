@@ -41,7 +41,7 @@ func (b *fixture) snapshotFiles() []string {
 // Promise: Volumes and images: Snapshots of machines count for the node, the usage and `--project-disk`.
 // How: The record has the largest possible size before the first byte and the actual size at the end; a crash leaves
 // no unrecorded file.
-// Also: TestSnapshotNeedsRoomOfItsProject, TestKeepSweepsInterruptedSnapshots, TestSnapshotsCountForTheirNode
+// Also: TestSnapshotNeedsRoomOfItsProject, TestKeepSweepsInterruptedSnapshots, TestSnapshotsCountForTheirNode.
 func TestSnapshotsCountUntilDeleted(t *testing.T) {
 	b := newFixture(t)
 	b.withDisk(8)

@@ -46,7 +46,7 @@ func TestEverySettingIsExplicit(t *testing.T) {
 // Promise: Machines and the overlay: The output of a guest and its process cannot fill the disk while a runner is
 // present: a console has 8 MiB twice, the process 1 MiB.
 // How: The runner checks every second and frees the beginning of the file.
-// Also: TestGuestRebootIsReportedOnce
+// Also: TestGuestRebootIsReportedOnce.
 func TestConsoleKeepsBoundedHistory(t *testing.T) {
 	b := newFixture(t)
 	b.must("machine.create", "web", machineSpec)

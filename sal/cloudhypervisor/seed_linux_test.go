@@ -263,7 +263,7 @@ func TestUserDataThatIsTooBigIsRefused(t *testing.T) {
 // and deleted.
 // Also: TestARunnerOffersWhatTheDoctorFindsHere, TestChooseTakesTheBestNodeAndExplainsOthers,
 // TestANodeThatLacksSomethingKeepsWhatItHasAndGetsNothingNewOfIt, TestARunnerLooksAfterWhatItCouldNotMakeNow,
-// TestMissingToolsAreReportedOncePerModule
+// TestMissingToolsAreReportedOncePerModule.
 func TestWithoutKVMThereAreNoMachines(t *testing.T) {
 	b := newFixture(t)
 	look := func() error {
@@ -295,7 +295,7 @@ func TestWithoutKVMThereAreNoMachines(t *testing.T) {
 // Promise: Machines and the overlay: A host whose `/dev/kvm` belongs to root alone offers no machines with their own
 // users and prints the mending command.
 // How: The check reads the device's mode and group as the process would see them.
-// Also: TestGuestsOfOthersNeedMoreThanRootsKVM
+// Also: TestGuestsOfOthersNeedMoreThanRootsKVM.
 func TestRootOnlyKVMIsUnusableForAccounts(t *testing.T) {
 	b := newFixture(t)
 	b.needUsers()

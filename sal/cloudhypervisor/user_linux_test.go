@@ -78,7 +78,7 @@ func ownerOf(t testing.TB, path string) (user, group uint32, mode fs.FileMode) {
 // TestEachEngineHasItsOwnUnprivilegedUser, TestUsersOfEnginesComeAndGoWithTheNextStart,
 // TestLinksInTheTreeOfAnEngineAreNotFollowed, TestAChildOfAnEngineStopsListening,
 // TestTwoNodesOfAHostGiveTheirProcessesOtherUsers, TestAScriptWorksOnRealDrivers, TestAProcessIsKnownByItsUser,
-// TestTheNumberOfARunningUserIsNotReused, TestOnlyTheUserCanPassTheDirectories
+// TestTheNumberOfARunningUserIsNotReused, TestOnlyTheUserCanPassTheDirectories.
 func TestEachMachineHasItsOwnUnprivilegedUser(t *testing.T) {
 	forEachFixture(t, func(t *testing.T, b *fixture) {
 		b.needUsers()

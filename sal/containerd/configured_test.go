@@ -18,7 +18,7 @@ import (
 // Promise: Networks and containers: A container runs as the user and groups that its image names, and its root can
 // switch to another user.
 // How: The files of the image define users; the user namespace allows setgroups(2).
-// Also: TestAContainerRunsAsItsImageSays, TestRootInAContainerHasItsOwnUser
+// Also: TestAContainerRunsAsItsImageSays, TestRootInAContainerHasItsOwnUser.
 func TestTheUserOfAContainerIsThatOfItsImage(t *testing.T) {
 	t.Parallel()
 	layer := fstest.MapFS{

@@ -67,7 +67,7 @@ func TestRefusedConnectionIsNotWaitedFor(t *testing.T) {
 // How: The result of one check is shared until the socket has a listener; an unresponsive containerd delays one check
 // by 10 s.
 // Also: TestADaemonThatIsAwayIsWaitedForOnce, TestADaemonThatIsSilentIsWaitedForOnce,
-// TestRefusedConnectionIsNotWaitedFor
+// TestRefusedConnectionIsNotWaitedFor.
 func TestForbiddenSocketIsNotRetried(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {

@@ -67,7 +67,7 @@ func withVolume(volume string) map[string]any {
 // How: Each container has a user namespace and a recorded range; layers and volumes are idmapped mounts.
 // Also: TestUsersAreFreedWithTheirContainer, TestALayerOfAContainerWithUsersOfItsOwnIsKept,
 // TestTwoNodesOfAHostGiveTheirContainersOtherUsers, TestTreeIsShownWithItsUsersOwnership,
-// TestNetworkBelongsToItsUsers
+// TestNetworkBelongsToItsUsers.
 func TestRootInAContainerHasItsOwnUser(t *testing.T) {
 	for name, root := range map[string]func(*testing.T) string{
 		"overlayfs": func(*testing.T) string { return "" },
@@ -222,7 +222,7 @@ func TestUsersAreFreedWithTheirContainer(t *testing.T) {
 // Promise: Networks and containers: A container from an earlier version, or on a host without subordinate users, runs
 // with host users and the node reports it.
 // How: Its record has no numbers; with configured numbers the node refuses such a container.
-// Also: TestHostWithoutContainerUsersIsReported
+// Also: TestHostWithoutContainerUsersIsReported.
 func TestOldContainerKeepsItsUsers(t *testing.T) {
 	b := newFixture(t, "")
 	ids := b.driver.IDs

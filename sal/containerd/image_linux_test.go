@@ -80,7 +80,7 @@ func configOf(diffIDs ...any) map[string]any {
 // image with known digests.
 // How: Each image in the archive contains its config and layers, and unpacked layers match the config; writ checks at
 // the fetch and before the import.
-// Also: TestAnArchiveIsNoImageButItsOwn, TestArchiveContainsEachNamedLayer
+// Also: TestAnArchiveIsNoImageButItsOwn, TestArchiveContainsEachNamedLayer.
 func TestContainerGetsOnlyItsArchivesLayers(t *testing.T) {
 	b := newFixture(t, testenv.HomeInMemory(t, "containerd"))
 	images := shelf{"victim": busybox(t)}

@@ -498,7 +498,7 @@ func TestAFailedCreateOfAContainerLeavesNoTrace(t *testing.T) {
 // Promise: Networks and containers: A container that exits is restarted by its policy with growing pauses, and a
 // stopped container stays stopped.
 // How: The daemon's events, a record before each stop, pauses from one second to five minutes.
-// Also: TestStopGivesTimeAndThenNone
+// Also: TestStopGivesTimeAndThenNone.
 func TestRunRestartsEndedContainers(t *testing.T) {
 	b := newFixture(t, "")
 	ctx, cancel := context.WithCancel(t.Context())
@@ -664,7 +664,7 @@ func TestARemovalThatWasCutOffIsFinished(t *testing.T) {
 // leaves no process.
 // How: Programs of a dead runner are ended and abandoned removals are completed; an unresponsive process counts as
 // alive.
-// Also: TestARemovalThatWasCutOffIsFinished
+// Also: TestARemovalThatWasCutOffIsFinished.
 func TestAProgramOfADeadRunnerBlocksNoOther(t *testing.T) {
 	b := newFixture(t, testenv.HomeInMemory(t, "containerd"))
 	b.host = filepath.Join(b.host, "a[b]*?") // these characters must not act as a pattern
@@ -751,7 +751,7 @@ func (b *fixture) mends(resource writ.ResourceID, what string) {
 // Promise: Networks and containers: The output of a container uses at most 8 MiB of the node; excess output is
 // dropped.
 // How: A process per container rotates two files, with or without a runner.
-// Also: TestStuckFullLogStaysUnchanged
+// Also: TestStuckFullLogStaysUnchanged.
 func TestALogIsBounded(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
 	l := &rotated{log: sal.Log{Path: path}, most: 1000}
@@ -800,7 +800,7 @@ func TestALogIsBounded(t *testing.T) {
 // Promise: Networks and containers: The log of a container shows no secret of its environment, also if it is written
 // or read in pieces.
 // How: Values come from containerd's record of the container; no part begins or ends within a value.
-// Also: TestALogIsReadAsItWasWritten
+// Also: TestALogIsReadAsItWasWritten.
 func TestLogMasksEnvironmentSecrets(t *testing.T) {
 	b := newFixture(t, "")
 	make := func(command string) {

@@ -26,7 +26,7 @@ import (
 // Promise: Databases: Members of a network receive exactly the nameservers that answer there.
 // How: Ports list them by range; a container gets a read-only file, a machine cloud-init data; answers pass although
 // other traffic is blocked.
-// Also: TestNetworksGetReachableNameservers, TestHostNameserversAreRead, TestAMachineGetsTheNameserversOfItsNetworks
+// Also: TestNetworksGetReachableNameservers, TestHostNameserversAreRead, TestAMachineGetsTheNameserversOfItsNetworks.
 func TestContainerUsesTheNodesNameservers(t *testing.T) {
 	b := newFixture(t, "")
 	program := testenv.Need(t, "ip")

@@ -22,7 +22,7 @@ func TestTreesConformance(t *testing.T) {
 // Promise: Speed and storage: A copy or snapshot of a plain directory contains only its own tree, also if its owner
 // changes it meanwhile.
 // How: Files are opened below the tree only; limits apply during writing; an empty copy leaves no file.
-// Also: TestArchiveLengthIsLimitedByItsVolume, TestFailedCopyLeavesNoVolume
+// Also: TestArchiveLengthIsLimitedByItsVolume, TestFailedCopyLeavesNoVolume.
 func TestACopyHasNoFilesOfOtherTrees(t *testing.T) {
 	const secret = "of another tree"
 	trees := &Trees{Dir: t.TempDir()}

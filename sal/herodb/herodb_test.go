@@ -109,7 +109,7 @@ func TestConformance(t *testing.T) {
 // record, log or result.
 // How: Engine users are in a file of hashes; engines that take secrets only as arguments need permission and get no
 // secret of a script.
-// Also: TestGivenPasswordIsStoredAsHash, TestWeakEngineServesOnlyIfNamed
+// Also: TestGivenPasswordIsStoredAsHash, TestWeakEngineServesOnlyIfNamed.
 func TestTheSecretIsOnlyInItsFile(t *testing.T) {
 	b := newFixture(t)
 	values := b.do("herodb.create", spec, writ.ChangeCreated)
@@ -252,7 +252,7 @@ func must[T any](v T, err error) T {
 //
 // Promise: Databases: A database survives its runner, and a process that ends is restarted with growing pauses.
 // How: Its own session, and a check every half minute.
-// Also: TestAKilledProcessComesBack, TestRestartDelaysGrowToALimit
+// Also: TestAKilledProcessComesBack, TestRestartDelaysGrowToALimit.
 func TestRestartedRunnerFindsItsDatabase(t *testing.T) {
 	b := newFixture(t)
 	b.do("herodb.create", spec, writ.ChangeCreated)
@@ -389,7 +389,7 @@ func TestRestoreBringsBackTheBackup(t *testing.T) {
 // Promise: Databases: Memory and disk of a database are limited; at a limit writ reports it, and with more space the
 // database continues.
 // How: maxmemory below a cgroup's limit, a quota on the tree.
-// Also: TestFullDiskIsReportedAndRecovers, TestOnARealDiskAndNetwork
+// Also: TestFullDiskIsReportedAndRecovers, TestOnARealDiskAndNetwork.
 func TestMemoryIsBounded(t *testing.T) {
 	b := newFixture(t)
 	b.do("herodb.create", with(spec, "memory_mib", int64(32)), writ.ChangeCreated)
@@ -545,7 +545,7 @@ func TestAPortThatIsTakenBeforeTheStartIsReplaced(t *testing.T) {
 // Promise: Databases: writ leaves foreign processes, ports and user numbers alone, and lost data is not replaced by
 // an empty database.
 // How: It adopts only processes with its program and path.
-// Also: TestAForeignProcessOnThePortIsNotOurs, TestMissingDataIsNotReplaced
+// Also: TestAForeignProcessOnThePortIsNotOurs, TestMissingDataIsNotReplaced.
 func TestAReusedProcessNumberIsLeftAlone(t *testing.T) {
 	b := newFixture(t)
 	b.do("herodb.create", spec, writ.ChangeCreated)

@@ -294,7 +294,7 @@ func TestLinksInTheTreeOfAnEngineAreNotFollowed(t *testing.T) {
 // How: Its process group ends before the next one starts, or all processes of its user; events are read in pieces.
 // Also: sal/cloudhypervisor.TestWithoutGroupsProcessesOfAnotherNodeLive, TestWithoutGroupsProcessesOfAnotherNodeLive,
 // TestMachineChildrenEndWithoutCgroups, TestEngineChildrenEndWithoutCgroups, TestInvalidEventsAreSkippedInPieces,
-// TestAConsoleReservesNoMoreThanItMayHave
+// TestAConsoleReservesNoMoreThanItMayHave.
 func TestAChildOfAnEngineStopsListening(t *testing.T) {
 	b := newFixture(t)
 	if b.groups().About() == "nothing" {

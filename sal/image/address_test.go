@@ -20,7 +20,7 @@ import (
 // How: Addresses are compared at the socket and at each redirect; environment proxies are ignored; one error for all
 // other addresses.
 // Also: TestNoConnectionIsOpenedToARefusedAddress, TestNamesAndRedirectsCannotReachInside,
-// TestNoProxyOfTheEnvironmentIsAsked, TestErrorsInPrivateRangesAreEqual
+// TestNoProxyOfTheEnvironmentIsAsked, TestErrorsInPrivateRangesAreEqual.
 func TestAddressesOutsideTheInternetAreNotPublic(t *testing.T) {
 	for _, text := range []string{
 		"127.0.0.1", "0.0.0.0", "10.1.2.3", "172.16.0.1", "172.31.255.255", "192.168.1.1", "100.64.0.1", "100.100.100.200", "169.254.169.254", "168.63.129.16",

@@ -71,7 +71,7 @@ func (t try) String() string { return fmt.Sprintf("%s %q, said %q", t.code, t.te
 // with its SHA-256.
 // How: `os.Root` below `--image-dir`, regular files only; the file is hashed first, and every obstacle gives the same
 // error.
-// Also: TestImagesComeFromWhereTheOperatorSays
+// Also: TestImagesComeFromWhereTheOperatorSays.
 func TestErrorsDoNotRevealWhichFilesExist(t *testing.T) {
 	dir, outside := t.TempDir(), t.TempDir()
 	secret, open := filepath.Join(outside, "key"), filepath.Join(dir, "disk")
@@ -156,7 +156,7 @@ func TestErrorsDoNotRevealWhichFilesExist(t *testing.T) {
 // Promise: Volumes and images: Bytes of two URLs never form one image, so no digest tests the content of another file
 // or server.
 // How: A part belongs to one project and one URL and continues only from its source, behind all redirects.
-// Also: TestRedirectToAnotherServerStartsAgain, TestPartsOfEarlierVersionsAreDiscarded
+// Also: TestRedirectToAnotherServerStartsAgain, TestPartsOfEarlierVersionsAreDiscarded.
 func TestDigestCannotTestBytesOfAnotherURL(t *testing.T) {
 	prefix, secret := bytes.Repeat([]byte("own "), 1<<12), []byte("0123456789 and the key of the node")
 	file := filepath.Join(t.TempDir(), "key")
@@ -256,7 +256,7 @@ func TestASignatureInAQueryMayChange(t *testing.T) {
 // Promise: Volumes and images: A project gets content by its digest only if it fetched that content itself, and
 // learns of no other project's content.
 // How: Parts and slots belong to one project; equal files are shared after the fetch and count for each project.
-// Also: TestSharedFileStaysForItsLastProject
+// Also: TestSharedFileStaysForItsLastProject.
 func TestContentOfAnotherProjectStaysHidden(t *testing.T) {
 	text := bytes.Repeat([]byte("disk"), 1<<16)
 	owner := saltest.Resource(writ.KindImage, "a").Project

@@ -153,7 +153,7 @@ func (c *cutter) Write(b []byte) (int, error) {
 // Promise: Volumes and images: Fetched images use at most `--image-disk` of a runner, a quarter of the disk by
 // default; larger ones fail with `QUOTA_EXCEEDED`.
 // How: Files are counted before and during writing or converting; unnamed images are deleted first.
-// Also: TestConversionBeyondTheLimitIsStopped
+// Also: TestConversionBeyondTheLimitIsStopped.
 func TestImagesAreLimited(t *testing.T) {
 	small, big := bytes.Repeat([]byte("small"), 1<<18), bytes.Repeat([]byte("x"), 20<<20)
 	files := map[string][]byte{"/small": small, "/big": big}
@@ -422,7 +422,7 @@ func TestOtherContentIsFetchedFromTheStart(t *testing.T) {
 // Promise: Volumes and images: An image is fetched once per project and SHA-256, continues after a broken download,
 // and stays while a name refers to it.
 // How: Files are named by their digest, under a record that precedes them.
-// Also: TestBrokenDownloadResumes, TestNewAttemptResumesTheDownload, TestASignatureInAQueryMayChange
+// Also: TestBrokenDownloadResumes, TestNewAttemptResumesTheDownload, TestASignatureInAQueryMayChange.
 func TestDigestIsFetchedOncePerProject(t *testing.T) {
 	text := bytes.Repeat([]byte("disk"), 1<<16)
 	s := newImageServer(t, map[string][]byte{"/a": text, "/b": []byte("b")})
@@ -491,7 +491,7 @@ func (h *havers) ImageUsers(_ context.Context, image sal.Owner) ([]sal.Owner, er
 // user.
 // How: The driver marks it as closed, then asks every possible user; a new user records its use, then checks the
 // mark.
-// Also: TestImagesThatAMachineStartsFromAreItsOwn, TestAnImageIsItsContainers
+// Also: TestImagesThatAMachineStartsFromAreItsOwn, TestAnImageIsItsContainers.
 func TestAnImageInUseStays(t *testing.T) {
 	text := []byte("a kernel")
 	s := newImageServer(t, map[string][]byte{"/a": text})
@@ -584,7 +584,7 @@ func TestNextAttemptRemovesUnfinishedFiles(t *testing.T) {
 // Promise: Volumes and images: An invalid image leaves no file: a wrong SHA-256, a qcow2 disk with references, an
 // incomplete archive, a full disk.
 // How: Checks precede its name.
-// Also: TestAFullDiskIsReportedAndFreed
+// Also: TestAFullDiskIsReportedAndFreed.
 func TestAFailedFetchLeavesNoFile(t *testing.T) {
 	qemu := testenv.Need(t, "qemu-img")
 	secret := filepath.Join(t.TempDir(), "secret")

@@ -167,7 +167,7 @@ func TestKeyIsCreatedOnceAndPrivate(t *testing.T) {
 // Promise: Machines and the overlay: A node keeps its addresses without its overlay daemon, restarts a dead daemon,
 // and leaves another node's daemon alone.
 // How: writ creates the key; it identifies the daemon by its command line and holds it by a handle.
-// Also: TestDeadDaemonIsRestarted, TestDaemonIsAdoptedUnlessItsSettingsDiffer
+// Also: TestDeadDaemonIsRestarted, TestDaemonIsAdoptedUnlessItsSettingsDiffer.
 func TestHostWithoutDaemonHasAddresses(t *testing.T) {
 	var log bytes.Buffer
 	n := &Node{Dir: t.TempDir(), Binary: filepath.Join(t.TempDir(), "mycelium"), Log: slog.New(slog.NewTextHandler(&log, nil))}
@@ -240,7 +240,7 @@ func TestBothFormsOfEndpointsAreRead(t *testing.T) {
 // programs do.
 // How: The same tests run with both.
 // Also: TestRequestsAreAnsweredAsTheRealProgramDoes, TestEveryEndHasItsCodeAndItsEvents,
-// TestADiskIsLockedWhileTheMachineRuns
+// TestADiskIsLockedWhileTheMachineRuns.
 func TestTheStubAnswersAsTheDaemonDoes(t *testing.T) {
 	both(t, func(t *testing.T, binary string) {
 		n := newNode(t, binary)
@@ -814,7 +814,7 @@ func TestContainerProcessIsNotTheDaemon(t *testing.T) {
 // Promise: Repair and usage: While the overlay daemon does not answer, its last answer is shown with its age, and
 // drops are shown as usual.
 // How: A background request asks the daemon; a caller waits three seconds at most.
-// Also: TestRecordsOfNetworksStay
+// Also: TestRecordsOfNetworksStay.
 func TestTheLastAnswerOfABusyDaemonIsReported(t *testing.T) {
 	hold, reached := make(chan struct{}), make(chan struct{})
 	var held atomic.Bool

@@ -160,7 +160,7 @@ func try(t testing.TB, netns string, args ...string) (said string, err error) {
 // Promise: Networks and containers: A runner killed at any step of a network or port leaves a state that the next
 // call completes or removes.
 // How: Record, rules and link are created in this order and removed in reverse.
-// Also: TestPortsSurviveACrashAtAnyStep
+// Also: TestPortsSurviveACrashAtAnyStep.
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	s := &fixtures{netns: map[string]string{}, subnet: subnetA}
@@ -408,7 +408,7 @@ func TestDriverUsesTheNamespaceOfItsProcess(t *testing.T) {
 
 // Promise: Networks and containers: A member of a network cannot send under another member's address.
 // How: nftables at the bridge compares hardware and IP address, also in ARP and neighbour discovery.
-// Also: TestMachineCannotSpoofThroughItsTap
+// Also: TestMachineCannotSpoofThroughItsTap.
 func TestAGuestCannotSpoofAnAddress(t *testing.T) {
 	t.Parallel()
 	x := newFixture(t, subnetA)

@@ -111,7 +111,7 @@ func join(t *testing.T, binary string) (a, b joined) {
 // minute old.
 // How: Part of the signed report of a node; lists are bounded on both sides.
 // Also: TestTwoHostsReachEachOther, TestANodeLooksAfterItsResources, TestDriftBecomesPartOfItsResource,
-// TestANodeShowsHowItsNetworksDo
+// TestANodeShowsHowItsNetworksDo.
 func TestGuestsReachEachOtherOverTheOverlay(t *testing.T) {
 	t.Run("stub", func(t *testing.T) { reachEachOther(t, stub(t)) })
 	t.Run("real", func(t *testing.T) { reachEachOther(t, testenv.Need(t, "mycelium")) })

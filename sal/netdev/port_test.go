@@ -310,7 +310,7 @@ func TestRangesDoNotOverlap(t *testing.T) {
 // Promise: Networks and containers: Networks are restored after a reboot, and a removed part returns within half a
 // minute.
 // How: The runner compares kernel and record.
-// Also: TestRemovedPartsOfANetworkAreRepaired
+// Also: TestRemovedPartsOfANetworkAreRepaired.
 func TestEverythingComesBackAfterAReboot(t *testing.T) {
 	t.Parallel()
 	s := &fixtures{netns: map[string]string{}, subnet: subnetA}
@@ -386,7 +386,7 @@ func TestRemovedPartsOfANetworkAreRepaired(t *testing.T) {
 // Promise: Repair and usage: Leftovers on a node that belong to no resource are listed with a command that removes
 // them.
 // How: Names and marks of writ are compared with the records at each check; a command is shown whole or not shown.
-// Also: TestKeepReportsMissingContent, TestOnlyWhatIsLeftIsAnOrphan, TestAnUnrecordedEngineIsAnOrphan
+// Also: TestKeepReportsMissingContent, TestOnlyWhatIsLeftIsAnOrphan, TestAnUnrecordedEngineIsAnOrphan.
 func TestOrphansAreFoundByTheirNames(t *testing.T) {
 	t.Parallel()
 	x := front(t)

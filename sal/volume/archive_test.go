@@ -115,7 +115,7 @@ func shape(t testing.TB, dir string) map[string]string {
 // Promise: Volumes and images: A backup contains all of a volume: hard and symbolic links, pipes, owners, times,
 // attributes and holes.
 // How: One archive format, equal to the byte for equal content; plain directories, btrfs and tar(1) read it.
-// Also: TestOthersReadTheArchive, TestRoundTripsPreserveTheContent
+// Also: TestOthersReadTheArchive, TestRoundTripsPreserveTheContent.
 func TestArchiveIsCompleteAndDeterministic(t *testing.T) {
 	from := t.TempDir()
 	furnishAll(t, from)

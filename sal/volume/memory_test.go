@@ -64,7 +64,7 @@ func TestUnpackingForgetsHeaders(t *testing.T) {
 // How: Directories are completed in archive order; at most 256 MiB of names, 16 MiB of access lists and 960 KiB of
 // attributes per file are in memory.
 // Also: TestUnpackingForgetsHeaders, TestPackingBoundsAttributes, TestSmallHolesAreWrittenAsZeros,
-// TestWalkBoundsItsMemory
+// TestWalkBoundsItsMemory.
 func TestUnpackingBoundsHeldAccessLists(t *testing.T) {
 	list := map[string]string{attributePrefix + "system.posix_acl_default": strings.Repeat("x", 64<<10)}
 	u := &unpacking{fits: func(int64) error { return nil }, step: func(string) {}}

@@ -577,7 +577,7 @@ func (u user) Users(_ context.Context, volume writ.UID) ([]sal.User, error) {
 // How: The driver marks it as closed, then asks every possible user; a new user records its use, then checks the
 // mark.
 // Also: TestVolumeInDeletionIsBusy, TestVanishingVolumeIsForNoMachine, TestVanishingVolumeIsForNoContainer,
-// TestVolumeIsForOneMachineAtATime, TestContainerStateSurvivesLossAndPause
+// TestVolumeIsForOneMachineAtATime, TestContainerStateSurvivesLossAndPause.
 func TestAVolumeInUseIsNotDeleted(t *testing.T) {
 	b := plain(t)
 	dir := b.must("volume.create", "root", spec)["path"].(string)
@@ -696,7 +696,7 @@ func TestVolumeRejectsInvalidRequests(t *testing.T) {
 // Promise: Volumes and images: The sizes of a project's volumes and databases never exceed `writ runner
 // --project-disk` on a node, also for concurrent requests.
 // How: Tree limits are summed, including those in creation; excess is `QUOTA_EXCEEDED` with the numbers.
-// Also: TestSizesOfAProjectAreLimited, TestConcurrentSizesAreAddedUp
+// Also: TestSizesOfAProjectAreLimited, TestConcurrentSizesAreAddedUp.
 func TestSizesBeyondTheProjectShareAreRefused(t *testing.T) {
 	t.Parallel()
 	b := &fixture{TB: t, kind: kinds["btrfs"], host: kinds["btrfs"].hosts(t).New(t)}

@@ -42,7 +42,7 @@ type attack struct {
 // of CPU and 300 MB.
 // How: Passes run in children with limits; every function accounts for its reads and allocations; a dead child costs
 // one pass; the next script is evaluated correctly.
-// Also: TestDeadChildCostsOnePass
+// Also: TestDeadChildCostsOnePass.
 func TestAttacks(t *testing.T) {
 	all := gateAttacks(append(attackFiles(t), attackBundles()...))
 	const workers = 2

@@ -109,7 +109,7 @@ func needLayer(t testing.TB, name string) {
 // file, network or process.
 // How: Landlock, seccomp in every thread, no descriptors, environment or privileges, all set before the child reads a
 // byte of a script.
-// Also: TestLivingChildIsConfined
+// Also: TestLivingChildIsConfined.
 func TestChildCannotEscapeConfinement(t *testing.T) {
 	needLayer(t, evaluator.LayerSeccomp)
 	for name, i := range intrusions {

@@ -222,7 +222,7 @@ func lie() int {
 // Promise: Evaluation and resumes: A compromised child can request only the calls that its script's signed header
 // allows.
 // How: The supervisor checks every outcome against inputs and journal and ends a child that lies or stalls.
-// Also: TestSlowlyWritingChildTimesOut
+// Also: TestSlowlyWritingChildTimesOut.
 func TestAnswersOfAChildAreVerified(t *testing.T) {
 	pool := newPoolOf(t, "liar")
 	journal := []scripts.Entry{{Seq: 1, State: scripts.EntryFailed, Error: writ.Errorf(writ.CodeInjected, "no")}, {Seq: 2, State: scripts.EntryOpen}}

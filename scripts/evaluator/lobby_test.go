@@ -62,7 +62,7 @@ func repeated(text string, n int) []string {
 // child ends, only the responsible pass fails.
 // How: The admission queue remembers the cost of programs; after a death each pass runs alone.
 // Also: TestRoundIsShort, TestSlowProgramDelaysNoOther, TestDeadChildCostsOnePassOfItsRound,
-// TestPassesOutliveTheirLeader
+// TestPassesOutliveTheirLeader.
 func TestWaitingPassesShareARound(t *testing.T) {
 	together := make(map[int]int) // passes by the size of their round
 	for _, one := range crowd(t, newPoolOf(t, "liar"), always(t), repeated("// count", 40)...) {

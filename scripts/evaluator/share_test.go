@@ -14,7 +14,7 @@ import (
 // How: A free evaluator child serves the project with the least weighted CPU time; a pass or plan restarts in a slow
 // class after 50 ms; large programs compile in a class of their own.
 // Also: TestLongPassYieldsItsChild, TestCPUTimeIsSharedByProject, TestLongCompilationEndsNoChild,
-// TestSlowPassEndsNoChild, TestSlotsLimitEachClass, TestTenantsGetEqualTimeForItemsOfAnyCost, TestWeightsShareTheTime
+// TestSlowPassEndsNoChild, TestSlotsLimitEachClass, TestTenantsGetEqualTimeForItemsOfAnyCost, TestWeightsShareTheTime.
 func TestSlowScriptsOfAProjectDoNotDelayAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pool := &Pool{Size: 2}

@@ -54,7 +54,7 @@ node.ping().err`
 // Promise: Evaluation and resumes: A child never evaluates a run against another run's history.
 // How: Parent and child cache the same journals by the same rules and compare version and count; on a mismatch the
 // parent sends the whole journal.
-// Also: TestChildFollowsEveryChangeOfInputs, TestBothSidesHaveTheSameJournals, TestDifferenceNeedsItsBaseJournal
+// Also: TestChildFollowsEveryChangeOfInputs, TestBothSidesHaveTheSameJournals, TestDifferenceNeedsItsBaseJournal.
 func TestChildFollowsEveryChangeOfAJournal(t *testing.T) {
 	pool := newPool(t, 1)
 	inputs := func(run string) scripts.Inputs {

@@ -49,7 +49,7 @@ func mustWrite(t *testing.T, j *Journal, do func(tx *Tx) error) {
 // TestValuesWithoutACodeAreGivenOneOnce, TestANodeThatTheDatabaseMakesUpOrChangesGetsNothing,
 // TestASwappedSecretReachesNoNode, TestAScriptDecidesByNoResultThatTheDatabaseChanged,
 // TestNoCallIsSentThatTheDatabaseChanged, TestARunThatTheDatabaseChangedIsNotCarriedOut,
-// TestASpentTokenStaysSpentInAChangedDatabase, TestAnAnswerToAStatementIsNotTheDatabases
+// TestASpentTokenStaysSpentInAChangedDatabase, TestAnAnswerToAStatementIsNotTheDatabases.
 func TestEveryColumnIsCoveredOrDoesNoHarm(t *testing.T) {
 	j, err := Open(t.Context(), ":memory:")
 	if err != nil {
@@ -332,7 +332,7 @@ func other(body any) []byte {
 //
 // Promise: Failures: Records without a code from an earlier journal version are trusted exactly once.
 // How: A mark that the database cannot forge, a file beside the supervisor's key, and every existing code.
-// Also: TestAJournalWithoutItsMarkIsProtectedStill, TestTheDataDirectoryRemembersThatItsJournalIsProtected
+// Also: TestAJournalWithoutItsMarkIsProtectedStill, TestTheDataDirectoryRemembersThatItsJournalIsProtected.
 func TestRowsWithoutACodeAreGivenOneOnce(t *testing.T) {
 	bothEngines(t, func(t *testing.T, path string) {
 		old, err := Open(t.Context(), path) // writes as earlier versions did

@@ -70,7 +70,7 @@ func aFullCall() *journal.Call {
 //
 // Promise: Speed and storage: A call is stored compactly without loss, and calls of earlier versions are readable.
 // How: Numbers for the names of fields; binary times and digests.
-// Also: TestCallsOfAnEarlierVersionAreRead
+// Also: TestCallsOfAnEarlierVersionAreRead.
 func TestEveryFieldOfACallIsKept(t *testing.T) {
 	full, elsewhere := aFullCall(), aFullCall()
 	elsewhere.Seq++

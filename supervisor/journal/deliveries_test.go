@@ -30,7 +30,7 @@ func wasSent(t *testing.T, path string, run writ.RunID, attempt int, node writ.N
 //
 // Promise: Speed and storage: A result may answer any delivery of its attempt.
 // How: The row of the call has the newest delivery, separate rows have the earlier ones.
-// Also: TestDeliveriesOfAnEarlierVersionAreRemembered
+// Also: TestDeliveriesOfAnEarlierVersionAreRemembered.
 func TestEveryDeliveryIsRemembered(t *testing.T) {
 	stores(t, func(t *testing.T, path string) {
 		j := open(t, path)

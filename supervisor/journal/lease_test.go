@@ -25,7 +25,7 @@ func steal(t *testing.T, path string) *journal.Journal {
 
 // Promise: Failures: A superseded supervisor that wakes up writes no record, sends no new job, and becomes a standby.
 // How: Every write compares the epoch in its own transaction.
-// Also: TestAnOldSupervisorThatWakesUpChangesNothing
+// Also: TestAnOldSupervisorThatWakesUpChangesNothing.
 func TestASupervisorOfAnEarlierEpochCannotWrite(t *testing.T) {
 	stores(t, func(t *testing.T, path string) {
 		old := open(t, path)

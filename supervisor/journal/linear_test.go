@@ -199,7 +199,7 @@ var byDigest = linear.Model[string, stored, kept]{
 // one of its runs exists.
 // Also: TestAllResultsOfARunAreDigested, TestAFrameIsKeptOnceForAllItsResults,
 // TestOldRunsAreForgottenWholeInSmallSteps, TestFramesOfAnEarlierVersionGoWithTheirLastResult,
-// TestEventsOfAnEarlierVersionAreSent
+// TestEventsOfAnEarlierVersionAreSent.
 func TestTheFirstResultOfAnAttemptWins(t *testing.T) {
 	stores(t, func(t *testing.T, path string) {
 		add := func(tx *journal.Tx, c *journal.Call, frame *journal.Frame) (bool, error) {

@@ -16,7 +16,7 @@ import (
 // Promise: Speed and storage: Calls that are processed together are stored together in the journal, also after an
 // upgrade.
 // How: Runs are numbered in order of acceptance.
-// Also: TestCallsOfAnEarlierVersionGetTheirPlaces
+// Also: TestCallsOfAnEarlierVersionGetTheirPlaces.
 func TestARunHasAPlaceForEachOfItsCalls(t *testing.T) {
 	if identity.MaxCalls > journal.MaxCalls {
 		t.Errorf("a submission may ask for %d calls; a run has places for %d", identity.MaxCalls, journal.MaxCalls)

@@ -113,7 +113,7 @@ func forgetAll(t *testing.T, j *journal.Journal, ended time.Time, coordinators .
 // How: One small step at a time in the single writer, which may stop after each step; resources remain.
 // Also: TestRunsThatEndedUnderAnEarlierVersionAreForgottenToo, TestAJournalThatForgetsDoesNotGrow,
 // TestEventsStayAWeekAfterEveryCoordinatorHasThem, TestStatementsAreAnsweredAgainUntilADayAfterTheyExpire,
-// TestAnOldRunIsForgottenAndWhatItMadeStays
+// TestAnOldRunIsForgottenAndWhatItMadeStays.
 func TestOldRunsAreForgottenWholeInSmallSteps(t *testing.T) {
 	stores(t, func(t *testing.T, path string) {
 		j, err := journal.Open(t.Context(), path)

@@ -14,7 +14,7 @@ import (
 // Promise: Signatures and rosters: A signer cannot fill a journal or ledger with statements or refused texts.
 // How: A signer has 10,000 refusals in 16 MiB and 10,000 statements in 64 MiB, then `RATE_LIMITED`; a ledger keeps
 // 1,000 refused or expired submissions per signer.
-// Also: TestOldRejectedSubmissionsAreDeleted
+// Also: TestOldRejectedSubmissionsAreDeleted.
 func TestRecordsOfASignerAreBounded(t *testing.T) {
 	bothEngines(t, func(t *testing.T, path string) {
 		j, err := openProtected(t, path, Protection{Key: theKey})

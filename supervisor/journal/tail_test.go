@@ -44,7 +44,7 @@ func eventsAfter(t *testing.T, j *journal.Journal, after int64, max int) []writ.
 // not skipped.
 // How: The newest events are cached as committed and dropped when an epoch or generation begins or events are
 // deleted.
-// Also: TestEventsOfAnotherProcessAreSent
+// Also: TestEventsOfAnotherProcessAreSent.
 func TestEventsAreTheSameFromMemoryAndFromTheJournal(t *testing.T) {
 	stores(t, func(t *testing.T, path string) {
 		j := open(t, path)

@@ -48,7 +48,7 @@ func liveHeap() int64 {
 // Promise: Limits and shares: A datacenter that floods a coordinator with events delays only itself.
 // How: Each has a pace of 16 MiB a second and 64 MiB at once, where an event costs 512 bytes more; undecoded frames
 // wait in bounded buffers and batches alternate.
-// Also: TestWaitingFramesOfAllSessionsAreBounded, TestFloodOfEventsIsSlowedDown, TestPausedDatacenterAnswersRequests
+// Also: TestWaitingFramesOfAllSessionsAreBounded, TestFloodOfEventsIsSlowedDown, TestPausedDatacenterAnswersRequests.
 func TestUnstoredEventsTakeBoundedMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})

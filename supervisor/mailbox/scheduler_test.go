@@ -174,7 +174,7 @@ func TestProjectSharesSteps(t *testing.T) {
 // projects.
 // How: A project may use three quarters of the free steps, and 18 of 128 beside another project; it has one preview
 // and one new script in progress.
-// Also: TestProjectSharesSteps, TestCapacityIsSharedBetweenProjects, TestTenantCanBeLimitedToOneSlot
+// Also: TestProjectSharesSteps, TestCapacityIsSharedBetweenProjects, TestTenantCanBeLimitedToOneSlot.
 func TestLongStepsOfAProjectLeaveSlotsForOthers(t *testing.T) {
 	for name, told := range map[string]bool{"told": true, "looked up": false} {
 		t.Run(name, func(t *testing.T) {

@@ -77,7 +77,7 @@ func as(t *testing.T, key ed25519.PrivateKey) *tls.Config {
 // Promise: Connections and certificates: Between hosts, only approved nodes read payloads and only a node reads its
 // own account; the connections of a removed node close within a second.
 // How: The node proves its key on each connection; the supervisor checks each request.
-// Also: TestConnectionsOfARemovedNodeEnd
+// Also: TestConnectionsOfARemovedNodeEnd.
 func TestPayloadsAndAccountsAreForMembers(t *testing.T) {
 	m := members{}
 	server := serveTLS(t, m, &nodes.Connections{})

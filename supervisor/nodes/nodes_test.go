@@ -203,7 +203,7 @@ func TestAnythingElseAtTheAddressIsUnreachable(t *testing.T) {
 // Promise: Load and attackers: A flood from one address makes the node API sign or verify at most 50 joins a second
 // and answer 1,000 requests.
 // How: An allowance per address, with a burst of twice that; refusals are one line every ten seconds per code.
-// Also: TestRepeatedLineIsLoggedOncePerInterval
+// Also: TestRepeatedLineIsLoggedOncePerInterval.
 func TestAFloodOfRequestsIsBoundedAndLoggedOnce(t *testing.T) {
 	var log strings.Builder
 	api := nodes.Handler(&desk{err: writ.Errorf(writ.CodeNotFound, "not here")}, nil, slog.New(slog.NewTextHandler(&log, nil)))

@@ -20,7 +20,7 @@ import (
 // balancer and stays with it.
 // How: The node verifies each answer and tries the next address if a supervisor is unreachable, on standby, or silent
 // for 3 s.
-// Also: TestANodePassesASupervisorThatHangs
+// Also: TestANodePassesASupervisorThatHangs.
 func TestANodeFindsTheSupervisorThatServes(t *testing.T) {
 	log := slog.New(slog.DiscardHandler)
 	gone := httptest.NewServer(http.NotFoundHandler())

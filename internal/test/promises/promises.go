@@ -4,7 +4,7 @@
 //	// Promise: Failures: A restarted supervisor continues its runs under a higher epoch.
 //	// How: Open runs wake up from the journal.
 //	// Subtest: restart
-//	// Also: TestRecovery, TestStandbyContinues/lease
+//	// Also: TestRecovery, TestStandbyContinues/lease.
 //
 // The first word group is the section. How gives the mechanism, Subtest the part of this test that proves the promise,
 // and Also further tests. A test in Also that several packages declare needs its folder: sal/volume.TestConformance.
@@ -160,9 +160,9 @@ func (r *reader) complete(found comment) (Promise, error) {
 	}
 	promise := Promise{Section: section, Sentence: sentence, How: fields["How"]}
 	first := found.test
-	first.Subtest = fields["Subtest"]
+	first.Subtest = strings.TrimSuffix(fields["Subtest"], ".")
 	promise.Tests = append(promise.Tests, first)
-	for name := range strings.SplitSeq(fields["Also"], ", ") {
+	for name := range strings.SplitSeq(strings.TrimSuffix(fields["Also"], "."), ", ") {
 		if name == "" {
 			continue
 		}

@@ -20,7 +20,7 @@ import (
 //
 // Promise: Nodes and Redis: A compromised node can neither read nor change the Redis data of another node.
 // How: Each node has a Redis user with exact commands and keys.
-// Also: TestANodesAccountIsEnoughForAllItsTraffic, TestANodesAccountAllowsOnlyNeededCommands
+// Also: TestANodesAccountIsEnoughForAllItsTraffic, TestANodesAccountAllowsOnlyNeededCommands.
 func TestANodesAccountReachesOnlyItsKeys(t *testing.T) {
 	t.Parallel()
 	server := testenv.Redis(t)

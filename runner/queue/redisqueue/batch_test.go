@@ -111,7 +111,7 @@ func (g *batching) add(ctx context.Context, key string) <-chan error {
 // Promise: Load and attackers: Concurrent short commands to Redis share a round trip, get their own answers, and
 // never wait for a blocking command.
 // How: The first waiting command starts the next round trip with all queued ones.
-// Also: TestBatchedCallersKeepTheirDeadlines
+// Also: TestBatchedCallersKeepTheirDeadlines.
 func TestCommandsThatComeTogetherShareARoundTrip(t *testing.T) {
 	t.Parallel()
 	g := newBatching(t, 1)

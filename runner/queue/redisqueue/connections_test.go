@@ -74,7 +74,7 @@ func (c *bare) fails(words ...string) {
 // Promise: Nodes and Redis: A node cannot occupy the connections of Redis for long.
 // How: When half of them are taken, the supervisor suspends each node with more than 64, which closes its
 // connections.
-// Also: TestANodeStaysWithinItsConnections
+// Also: TestANodeStaysWithinItsConnections.
 func TestANodeThatTakesConnectionsIsFound(t *testing.T) {
 	t.Parallel()
 	for what, name := range map[string]string{"": "x", "under names that take longer than anybody reads": strings.Repeat("x", 100<<10)} {

@@ -96,7 +96,7 @@ func (d *two) findings() map[queue.Offence]queue.Finding {
 // Promise: Nodes and Redis: 50 messages of 16 MiB from one node use less than 128 MiB of the supervisor's heap, while
 // other nodes are served.
 // How: The supervisor limits replies while it reads them and removes oversized messages.
-// Also: TestAMessageOfManyFieldsIsDropped, TestLargeMessagesDelayNoOthers, TestAnOversizedReplyIsReplacedByAMark
+// Also: TestAMessageOfManyFieldsIsDropped, TestLargeMessagesDelayNoOthers, TestAnOversizedReplyIsReplacedByAMark.
 func TestOversizeMessagesNeverReachMemory(t *testing.T) {
 	d := newTwo(t) // not parallel, because it measures the heap
 	const n, size = 50, 16 << 20
@@ -199,7 +199,7 @@ func TestANodeThatSendsTooMuchWaitsAlone(t *testing.T) {
 //
 // Promise: Nodes and Redis: A broken Redis key or stream affects only the node that owns the key.
 // How: The supervisor repairs each stream by itself; it removes a key of the wrong type and reports it once.
-// Also: TestARepeatedlyCorruptedStreamDelaysNoOther, TestAStreamWithoutItsGroupCostsItsNodeOnly
+// Also: TestARepeatedlyCorruptedStreamDelaysNoOther, TestAStreamWithoutItsGroupCostsItsNodeOnly.
 func TestAKeyOfTheWrongTypeCostsItsNodeOnly(t *testing.T) {
 	t.Parallel()
 	d := newTwo(t)
@@ -299,7 +299,7 @@ func TestAStreamWithoutItsGroupCostsItsNodeOnly(t *testing.T) {
 // unaffected.
 // How: An incremental scan of all keys has a budget per node; the node shows `QUEUE_BUDGET`.
 // Also: TestALargeKeyIsFoundAmongVeryMany, TestANodeHasItsShareOfKeys, TestANodeThatSendsTooMuchWaitsAlone,
-// TestANodeThatFillsTheQueueIsKeptOffItForAWhile, TestABacklogFromAnAbsenceBlocksNoNode
+// TestANodeThatFillsTheQueueIsKeptOffItForAWhile, TestABacklogFromAnAbsenceBlocksNoNode.
 func TestANodeThatFillsRedisIsFoundAndClearedAlone(t *testing.T) {
 	t.Parallel()
 	for name, fill := range map[string]func(d *two) error{
@@ -439,7 +439,7 @@ func (d *two) used() int64 {
 // refused names, connection names and script copies.
 // How: Nodes cannot create groups; the supervisor clears the log of refusals, measures connection names and suspends
 // the node.
-// Also: TestLongNamesOfConnectionsAreFound, TestScriptsCopyABoundedNumberOfTimes
+// Also: TestLongNamesOfConnectionsAreFound, TestScriptsCopyABoundedNumberOfTimes.
 func TestMemoryOutsideKeysIsFreed(t *testing.T) {
 	t.Parallel()
 	d := newTwo(t)
@@ -551,7 +551,7 @@ func TestLongNamesOfConnectionsAreFound(t *testing.T) {
 //
 // Promise: Nodes and Redis: Long key names neither stop the Redis survey nor enter the memory of the supervisor.
 // How: Scripts in Redis measure and remove keys, one long name at a time; a partial survey counts.
-// Also: TestALookThatComesToNoEndKeepsWhatItFound
+// Also: TestALookThatComesToNoEndKeepsWhatItFound.
 func TestLongNamesOfKeysAreRemovedUnread(t *testing.T) {
 	d := newTwo(t) // not parallel, because it measures the heap
 	const n, size = 10, 8 << 20

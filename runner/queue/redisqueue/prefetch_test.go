@@ -19,7 +19,7 @@ import (
 
 // Promise: Load and attackers: A node receives work at once, and an idle node polls Redis four times a second.
 // How: After an empty poll the node waits until Redis has work.
-// Also: TestANodeThatMayNotWaitLooksAgain
+// Also: TestANodeThatMayNotWaitLooksAgain.
 func TestAnIdleNodeWaitsInsteadOfLooking(t *testing.T) {
 	t.Parallel()
 	server := testenv.Redis(t)
@@ -63,7 +63,7 @@ func TestANodeThatMayNotWaitLooksAgain(t *testing.T) {
 
 // Promise: Load and attackers: A read-only or paused Redis is polled four times a second.
 // How: A pause follows a failed or unexpectedly empty poll.
-// Also: TestPausedQueueIsNotPolledFast
+// Also: TestPausedQueueIsNotPolledFast.
 func TestReadOnlyRedisIsNotPolledFast(t *testing.T) {
 	t.Parallel()
 	for name, login := range map[string]func(t *testing.T, admin *redis.Client, redisURL string) string{

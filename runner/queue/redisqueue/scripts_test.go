@@ -48,7 +48,7 @@ func (e *evals) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 // Promise: Nodes and Redis: A node cannot load a script into Redis, and loaded scripts end soon with any arguments.
 // How: Its account lacks `EVAL`; the supervisor loads the scripts for runners, and again after Redis lost them.
 // Also: TestTheScriptsOfAsynqAreThoseOfItsSource, TestScriptsEndForAnyInputOfNodes,
-// TestWorkGoesOnAfterRedisForgotItsScripts, TestANodesAccountReachesOnlyItsKeys
+// TestWorkGoesOnAfterRedisForgotItsScripts, TestANodesAccountReachesOnlyItsKeys.
 func TestLoadedScriptsAreThoseInUse(t *testing.T) {
 	t.Parallel()
 	server := testenv.Redis(t)

@@ -13,7 +13,7 @@ import (
 // Promise: Terminals and output: A list collected from datacenters fails if all of them are unreachable and warns if
 // some are.
 // How: One function collects the answers.
-// Also: TestScripts/refused
+// Also: TestScripts/refused.
 func TestAListThatNoDatacenterAnsweredFails(t *testing.T) {
 	untrue := writ.Errorf(writ.CodeUnverified, "dc cannot be asked: you may not").WithHint("ask")
 	denied, away := writ.Errorf(writ.CodeRoleMissing, "you may not").WithHint("ask"), writ.Errorf(writ.CodeDatacenterAway, "no link")

@@ -34,7 +34,7 @@ func lists(t *testing.T, asked *string, runs ...api.Run) string {
 // id or `@last`.
 // How: The client computes the ids of local submissions; it asks for confirmation of any other run, and without a
 // terminal it signs only for a full id.
-// Also: TestTheLastRunIsThatOfTheLastSubmission, TestAHostileCoordinatorRedirectsNoDecision/run_.*_prefix
+// Also: TestTheLastRunIsThatOfTheLastSubmission, TestAHostileCoordinatorRedirectsNoDecision/run_.*_prefix.
 func TestARunIsFoundByTheBeginningOfItsID(t *testing.T) {
 	one := api.Run{ID: writ.RunID("abcd" + strings.Repeat("e", 22)), Script: "web.tengo", State: api.RunStateFailed}
 	other := one

@@ -71,7 +71,7 @@ func TestOnlyTheSignatureOfTheDatacenterSaysHowANodeStands(t *testing.T) {
 // Promise: Signatures and rosters: A coordinator that swaps two join tokens in its list cannot choose the token that
 // a person revokes.
 // How: `writ token list` shows the list that the supervisor signed over a nonce of the client.
-// Also: TestAHostileCoordinatorRedirectsNoDecision/what_no_supervisor_signed
+// Also: TestAHostileCoordinatorRedirectsNoDecision/what_no_supervisor_signed.
 func TestOnlyTheSignatureOfTheDatacenterListsItsTokens(t *testing.T) {
 	w := newFixture(t)
 	roster := w.alice.Roster
@@ -123,7 +123,7 @@ func TestOnlyTheSignatureOfTheDatacenterListsItsTokens(t *testing.T) {
 // list` and `writ doctor`, and a reader of one project sees only the holds of that project.
 // How: The supervisor signs the list over a nonce of the client and the names of the projects.
 // Also: TestSignedHoldsContainOnlyReadableProjects,
-// TestAHostileCoordinatorRedirectsNoDecision/what_no_supervisor_signed, TestScripts/hold
+// TestAHostileCoordinatorRedirectsNoDecision/what_no_supervisor_signed, TestScripts/hold.
 func TestOnlyTheSignatureOfTheDatacenterListsWhatIsOnHold(t *testing.T) {
 	w := newFixture(t)
 	roster := w.alice.Roster

@@ -16,7 +16,7 @@ import (
 // server, and plain text stays on loopback.
 // How: The first contact verifies the chain from the cluster's id through the anchor; every later chain must fit the
 // anchor.
-// Also: TestAServerOutsideTheRostersGetsNoRequest, TestPlainTextStaysOnThisMachine
+// Also: TestAServerOutsideTheRostersGetsNoRequest, TestPlainTextStaysOnThisMachine.
 func TestAForkOfTheAnchorIsNotKept(t *testing.T) {
 	_, key, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 
 // Promise: Failures: A daemon refuses to start without a file that it creates only once, such as its key.
 // How: The code `DATA_INCOMPLETE`, the file and the next step.
-// Also: TestDaemonsRefuseIncompleteDataDirectories, TestCoordinatorGetsANewKey
+// Also: TestDaemonsRefuseIncompleteDataDirectories, TestCoordinatorGetsANewKey.
 func TestKeptFilesAreMissed(t *testing.T) {
 	for _, tt := range []struct {
 		file     keptFile

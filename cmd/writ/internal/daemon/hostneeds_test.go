@@ -101,7 +101,7 @@ func needsTables(h *hostDrivers) string {
 // Promise: Commands and hosts: `writ doctor`, a runner and the manual agree on the missing features of a host, with
 // effect and remedy.
 // How: Drivers declare their needs once, each with its check.
-// Also: TestManualSaysWhatHostsNeed, TestScripts/doctor, TestNeedsOfNetworksAreChecked
+// Also: TestManualSaysWhatHostsNeed, TestScripts/doctor, TestNeedsOfNetworksAreChecked.
 func TestARunnerOffersWhatTheDoctorFindsHere(t *testing.T) {
 	// A host without programs has no machines and databases.
 	bin, dir := t.TempDir(), t.TempDir()

@@ -234,7 +234,7 @@ func (elsewhere) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1
 // and metrics of a node never leave it.
 // How: Beyond loopback the metrics listener presents the daemon's certificate; a daemon without a certificate refuses
 // the address.
-// Also: TestMetricsOfASupervisorLeaveThisMachineWithTLSOnly, TestMetricsOfARunnerStayOnThisMachine
+// Also: TestMetricsOfASupervisorLeaveThisMachineWithTLSOnly, TestMetricsOfARunnerStayOnThisMachine.
 func TestMetricsLeaveThisMachineWithTLSOnly(t *testing.T) {
 	plain := newCoord(t, t.TempDir(), "127.0.0.1:0")
 	plain.Metrics = elsewhere{listening(t)}
@@ -283,7 +283,7 @@ func TestMetricsLeaveThisMachineWithTLSOnly(t *testing.T) {
 // Promise: Connections and certificates: A renewed browser certificate is used without a restart; if the new pair is
 // broken, the coordinator keeps the last valid pair and logs the fault once.
 // How: The coordinator checks both files at handshakes, at most every 5 s.
-// Also: TestABrokenRenewalKeepsTheLastGoodCertificate, TestAFaultThatLeavesNoTraceInTheFilesIsFoundToBeMended
+// Also: TestABrokenRenewalKeepsTheLastGoodCertificate, TestAFaultThatLeavesNoTraceInTheFilesIsFoundToBeMended.
 func TestARenewedCertificateIsShownWithoutARestart(t *testing.T) {
 	a := newWebAuthority(t)
 	first := a.issue(time.Now().Add(24*time.Hour), "writ.example.org")
@@ -399,7 +399,7 @@ func TestAFaultThatLeavesNoTraceInTheFilesIsFoundToBeMended(t *testing.T) {
 // one, or one with a key readable by other users, is logged.
 // How: The coordinator fails with `USAGE` and a hint.
 // Also: TestACertificateForBrowsersThatIsNotRightIsLogged,
-// TestACoordinatorStartsWithACertificateForBrowsersThatHasExpired
+// TestACoordinatorStartsWithACertificateForBrowsersThatHasExpired.
 func TestFlagsOfTheCertificateForBrowsersThatCannotWorkAreRefused(t *testing.T) {
 	a := newWebAuthority(t)
 	a.issue(time.Now().Add(time.Hour), "writ.example.org")

@@ -10,7 +10,7 @@ import (
 
 // Promise: Operation: A coordinator does not start with a `--public-url` that leads to its own listener with the
 // wrong scheme.
-// Also: TestCoordinatorRefusesURLItCannotServe
+// Also: TestCoordinatorRefusesURLItCannotServe.
 func TestPublicURLFitsItsListener(t *testing.T) {
 	t.Parallel()
 	own := func(ip netip.Addr) bool { return ip.String() == "192.0.2.5" || ip.IsLoopback() }

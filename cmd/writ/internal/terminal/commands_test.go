@@ -11,7 +11,7 @@ import (
 // Promise: Terminals and output: Command output contains no workflow command for GitHub Actions, Azure Pipelines or
 // TeamCity.
 // How: In their jobs writ breaks each marker with a space, in JSON with an escape.
-// Also: TestOtherTextIsLeftAsItIsInCIJobs, TestScripts/ci
+// Also: TestOtherTextIsLeftAsItIsInCIJobs, TestScripts/ci.
 func TestNoTextIsACommandToACISystem(t *testing.T) {
 	commands := []string{"::add-mask::x", "##[add-mask]x", "##vso[task.setvariable variable=PATH]/x", "##teamcity[buildStop]", "###[group]x", "#\u00a0##[group]x"}
 	is := func(line string) bool { // as the runners of these systems parse it

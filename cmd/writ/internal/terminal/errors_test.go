@@ -23,7 +23,7 @@ import (
 // How: A filter removes secrets from every error, hint, note and log attribute; a key in place of a name is refused
 // unread.
 // Also: TestAKeyInPlaceOfItsNameIsNotShown, TestAKeyIsNotKept, TestNoDaemonLogsASecret, TestNoTextShowsASecret,
-// TestNoLogShowsASecret, TestInvalidAddressKeepsItsPassword
+// TestNoLogShowsASecret, TestInvalidAddressKeepsItsPassword.
 func TestNoErrorShowsASecret(t *testing.T) {
 	_, key, err := ed25519.GenerateKey(nil)
 	if err != nil {

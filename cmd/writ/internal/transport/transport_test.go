@@ -232,7 +232,7 @@ func at(off time.Duration, i *pki.Issuer) *pki.Issuer {
 // Promise: Connections and certificates: A client that receives a wrong certificate reports its fault with exit code
 // 3 and sends only a roster request.
 // How: Each fault has a code and a hint.
-// Also: TestAtTheFirstContactAnotherProcessOfTheClusterIsNamed
+// Also: TestAtTheFirstContactAnotherProcessOfTheClusterIsNamed.
 func TestAWrongCertificateGetsNoRequest(t *testing.T) {
 	c, front := found(t, time.Hour)
 	super := newKey(t)
@@ -472,7 +472,7 @@ func TestAConnectionThatAnEarlierRosterVerifiedIsNotUsedAgain(t *testing.T) {
 // certificate, never a public certificate.
 // How: Certificate and login challenge must belong to that coordinator.
 // Also: TestAServerBehindAProxyIsVerified, TestAProxyThatEndsTLSIsTrustedWhereTheRosterNamesNoCoordinator,
-// TestALoginIsSignedForACoordinatorOfTheRosterOnly
+// TestALoginIsSignedForACoordinatorOfTheRosterOnly.
 func TestAnAddressOfTheRosterIsOneCoordinators(t *testing.T) {
 	c, front := found(t, time.Hour)
 	second := newKey(t)

@@ -48,7 +48,7 @@ func carryOut(t *testing.T, path string) {
 
 // Promise: Plans, scripts and manuals: Every example and the manual have tests, and the tests pass.
 // How: They run on simulated drivers.
-// Also: TestManualOfTestsIsRight
+// Also: TestManualOfTestsIsRight.
 func TestTestsOfExamplesPass(t *testing.T) {
 	files, err := testFiles([]string{"../../../../../scripts/examples"})
 	if err != nil {

@@ -68,7 +68,7 @@ func TestDoctorWarnsOfAUnitThatEndsMachinesWithTheirRunner(t *testing.T) {
 // Promise: Secrets: The shipped systemd units expose little, and the drivers need only the capabilities of the
 // runner's unit.
 // How: systemd's own score is bounded; real drivers run with the unit's capabilities and `no_new_privs`.
-// Also: TestUnitsThatAreShippedExposeLittle, TestAScriptWorksOnRealDrivers
+// Also: TestUnitsThatAreShippedExposeLittle, TestAScriptWorksOnRealDrivers.
 func TestUnitsThatAreShippedAreFineAndLetMachinesGoOn(t *testing.T) {
 	found := examineUnits([]string{shippedUnits})
 	if len(found) != 1 || found[0].Check != "unit writ-runner.service" || found[0].State != healthy {

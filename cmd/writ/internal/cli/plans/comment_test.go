@@ -16,7 +16,7 @@ import (
 // Promise: Terminals and output: A plan in a comment contains no markup and mentions no person; a truncated plan
 // keeps its deletions, digest and counts.
 // How: The plan is one code block with a fence that its text cannot close; the calls are truncated first.
-// Also: TestALongPlanKeepsWhatASignerHasToKnow
+// Also: TestALongPlanKeepsWhatASignerHasToKnow.
 func TestAPlanInACommentIsNoMarkup(t *testing.T) {
 	term := terminal.New(os.Stdin, nil, nil, nil)
 	plan := &planned{Script: "web.tengo", Project: "shop", Plan: scripts.Plan{Logs: []string{"````", "@everybody", "\n```\n# Approved\n", strings.Repeat("é", 50_000)}}, Preview: &writ.Preview{}}

@@ -23,7 +23,7 @@ import (
 // Promise: Operation: The advised command for another submission uses the same place and parameters, with any
 // characters.
 // How: Parameters come from the signed text, whose digest forms the run's id; each word is quoted for the shell.
-// Also: TestAShellTakesWordsAsTheyAre, TestScripts/submit
+// Also: TestAShellTakesWordsAsTheyAre, TestScripts/submit.
 func TestEveryWaitAndFailureHasItsSentence(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)

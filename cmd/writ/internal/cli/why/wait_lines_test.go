@@ -15,7 +15,7 @@ import (
 // Promise: Operation: `writ submit` and `writ run watch` explain a silent run within 8 s, with the command that ends
 // the wait.
 // How: The command checks the run 4 s after the last event, as `writ run explain` does.
-// Also: TestLookoutLooksOnlyWhileRunIsSilent, TestWatcherNamesCommandThatEndsWait
+// Also: TestLookoutLooksOnlyWhileRunIsSilent, TestWatcherNamesCommandThatEndsWait.
 func TestWatcherShowsWaitsWithTheirCommand(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
