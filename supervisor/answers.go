@@ -12,6 +12,7 @@ import (
 	"writ/identity"
 	"writ/identity/envelope"
 	"writ/internal/failpoint"
+	"writ/supervisor/bound"
 	"writ/supervisor/journal"
 	"writ/supervisor/link"
 	"writ/supervisor/program"
@@ -92,7 +93,7 @@ func (s *Supervisor) refuse(
 		case decided:
 			return errDecided
 		}
-		refused = &writ.Error{Code: e.Code, Message: clip(e.Message, maxText), Hint: clip(e.Hint, maxText)}
+		refused = bound.Error(e)
 		proof, err := s.prove(tx, verifier.Roster,
 			writ.Answer{Text: author.Digest, Subject: author.Subject, Refused: refused})
 		if err != nil {

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"writ/supervisor/bound"
+
 	"writ"
 )
 
@@ -45,7 +47,7 @@ func TestNodeCannotInventDisks(t *testing.T) {
 	if len(got) != 17 { // of the first 32, each other one has a path of its own
 		t.Fatalf("%d disks are kept, want 17", len(got))
 	}
-	if d := got[0]; len(d.Path) > maxWord || strings.Contains(d.Path, "\n") || d.Bytes != maxDiskBytes || d.Free != 0 {
+	if d := got[0]; len(d.Path) > bound.MaxWord || strings.Contains(d.Path, "\n") || d.Bytes != maxDiskBytes || d.Free != 0 {
 		t.Errorf("a disk has %d bytes of path, %d and %d", len(d.Path), d.Bytes, d.Free)
 	}
 	if want := (writ.Disk{Path: "/0", Bytes: 10, Free: 10}); got[1] != want {

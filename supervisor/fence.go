@@ -9,7 +9,9 @@ import (
 	"writ"
 	"writ/identity"
 	"writ/identity/envelope"
+	"writ/internal/clip"
 	"writ/internal/failpoint"
+	"writ/supervisor/bound"
 	"writ/supervisor/journal"
 	"writ/supervisor/nodes"
 )
@@ -102,7 +104,7 @@ func takeFenceAnswer(n *journal.Node, a nodes.FenceAnswer, signed []byte) bool {
 	fence.Stopped = min(len(a.Stopped), nodes.MaxFenced)
 	fence.Open = nil
 	for _, text := range a.Open[:min(len(a.Open), nodes.MaxFenced)] {
-		fence.Open = append(fence.Open, clip(text, maxText))
+		fence.Open = append(fence.Open, clip.Text(text, bound.MaxText))
 	}
 	n.Fence = &fence
 	n.Orphans = moderateOrphans(a.Kept)

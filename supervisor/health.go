@@ -3,6 +3,9 @@ package supervisor
 import (
 	"time"
 
+	"writ/internal/clip"
+	"writ/supervisor/bound"
+
 	"writ"
 )
 
@@ -10,14 +13,16 @@ import (
 func boundHealth(h writ.Health) writ.Health {
 	h.Slots = min(max(h.Slots, 0), maxSlots)
 	h.Capacity = writ.Capacity{
-		CPUs: amountOf(h.Capacity.CPUs), MemoryMiB: amountOf(h.Capacity.MemoryMiB), DiskGiB: amountOf(h.Capacity.DiskGiB),
+		CPUs: bound.Amount(h.Capacity.CPUs), MemoryMiB: bound.Amount(h.Capacity.MemoryMiB),
+		DiskGiB: bound.Amount(h.Capacity.DiskGiB),
 	}
-	h.Version, h.Transfers, h.Fault = clip(h.Version, maxWord), addressOf(h.Transfers), clip(h.Fault, maxText)
+	h.Version, h.Transfers, h.Fault = clip.Text(h.Version,
+		bound.MaxWord), addressOf(h.Transfers), clip.Text(h.Fault, bound.MaxText)
 	h.Stuck = h.Stuck[:min(len(h.Stuck), maxStuck)]
 	for i := range h.Stuck {
 		s := &h.Stuck[i]
-		s.Operation, s.Name = clip(s.Operation, maxWord), clip(s.Name, maxWord)
-		s.Project = writ.ProjectID(clip(string(s.Project), maxWord))
+		s.Operation, s.Name = clip.Text(s.Operation, bound.MaxWord), clip.Text(s.Name, bound.MaxWord)
+		s.Project = writ.ProjectID(clip.Text(string(s.Project), bound.MaxWord))
 	}
 	h.Drivers = h.Drivers[:min(len(h.Drivers), maxDrivers)]
 	for i := range h.Drivers {
@@ -27,12 +32,14 @@ func boundHealth(h writ.Health) writ.Health {
 }
 
 func boundDriver(d *writ.NodeDriver) {
-	d.Module, d.Name, d.Detail, d.Lacks = clip(d.Module,
-		maxWord), clip(d.Name, maxWord), clip(d.Detail, maxText), clip(d.Lacks, maxText)
+	d.Module, d.Name, d.Detail, d.Lacks = clip.Text(d.Module,
+		bound.MaxWord), clip.Text(d.Name,
+		bound.MaxWord), clip.Text(d.Detail, bound.MaxText), clip.Text(d.Lacks, bound.MaxText)
 	d.Engines = d.Engines[:min(len(d.Engines), maxEngines)]
 	for i, e := range d.Engines {
 		d.Engines[i] = writ.Engine{
-			Name: clip(e.Name, maxWord), Version: clip(e.Version, maxWord), Refused: clip(e.Refused, maxText),
+			Name: clip.Text(e.Name, bound.MaxWord), Version: clip.Text(e.Version, bound.MaxWord),
+			Refused: clip.Text(e.Refused, bound.MaxText),
 		}
 	}
 }

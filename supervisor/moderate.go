@@ -7,6 +7,7 @@ import (
 	"unicode"
 
 	"writ"
+	"writ/internal/clip"
 	"writ/internal/hidden"
 	"writ/supervisor/bound"
 	"writ/supervisor/nodes"
@@ -37,7 +38,7 @@ func moderateReport(r *writ.Report) *writ.Report {
 	for i, d := range r.Drifts {
 		lasts := d.Lasts[:min(len(d.Lasts), maxDrift)]
 		for j := range lasts {
-			lasts[j] = clip(lasts[j], maxText)
+			lasts[j] = clip.Text(lasts[j], bound.MaxText)
 		}
 		r.Drifts[i].Lasts = lasts
 	}
@@ -48,13 +49,14 @@ func moderateReport(r *writ.Report) *writ.Report {
 	r.Mendings = r.Mendings[:min(len(r.Mendings), maxReported)]
 	for i := range r.Mendings {
 		m := &r.Mendings[i]
-		m.Count, m.What = min(m.Count, maxMendings), clip(m.What, maxText)
+		m.Count, m.What = min(m.Count, maxMendings), clip.Text(m.What, bound.MaxText)
 		m.Time = min(max(m.Time, 0), maxTime)
 	}
 	r.Findings = boundFindings(r.Findings)
 	r.Usage = slices.DeleteFunc(r.Usage[:min(len(r.Usage), maxReported)], func(u writ.Usage) bool {
-		return u.Project == "" || u.UID == "" || len(u.Name) > maxWord || len(u.Project) > maxWord || len(u.Kind) > maxWord ||
-			len(u.UID) > maxWord
+		return u.Project == "" || u.UID == "" || len(u.Name) > bound.MaxWord || len(u.Project) > bound.MaxWord ||
+			len(u.Kind) > bound.MaxWord ||
+			len(u.UID) > bound.MaxWord
 	})
 	for i := range r.Usage {
 		u := &r.Usage[i]
@@ -79,11 +81,12 @@ func moderateUsed(u writ.Used) writ.Used {
 func moderateOrphans(all []writ.Orphan) []writ.Orphan {
 	all = all[:min(len(all), maxStuck)]
 	for i, o := range all {
-		if len(o.Remedy) > maxText {
+		if len(o.Remedy) > bound.MaxText {
 			o.Remedy = "" // half a command may do anything
 		}
 		all[i] = writ.Orphan{
-			Module: clip(o.Module, maxWord), Kind: clip(o.Kind, maxWord), Name: clip(o.Name, maxText), Of: clip(o.Of, maxWord),
+			Module: clip.Text(o.Module, bound.MaxWord), Kind: clip.Text(o.Kind, bound.MaxWord),
+			Name: clip.Text(o.Name, bound.MaxText), Of: clip.Text(o.Of, bound.MaxWord),
 			Remedy: o.Remedy,
 		}
 	}
@@ -98,21 +101,24 @@ func moderateNetwork(n *writ.NodeNetwork) {
 	n.Ports = n.Ports[:min(len(n.Ports), maxListed)]
 	for i := range n.Ports {
 		p := &n.Ports[i]
-		p.Owner, p.Network = clip(p.Owner, maxText), clip(p.Network, maxWord)
+		p.Owner, p.Network = clip.Text(p.Owner, bound.MaxText), clip.Text(p.Network, bound.MaxWord)
 	}
 	o := n.Overlay
 	if o == nil {
 		return
 	}
-	o.Address, o.Subnet, o.Version, o.Detail = clip(o.Address,
-		maxWord), clip(o.Subnet, maxWord), clip(o.Version, maxWord), clip(o.Detail, maxText)
+	o.Address, o.Subnet, o.Version, o.Detail = clip.Text(o.Address,
+		bound.MaxWord), clip.Text(o.Subnet,
+		bound.MaxWord), clip.Text(o.Version, bound.MaxWord), clip.Text(o.Detail, bound.MaxText)
 	o.Peers, o.Routes = o.Peers[:min(len(o.Peers), maxListed)], o.Routes[:min(len(o.Routes), maxListed)]
 	for i := range o.Peers {
 		p := &o.Peers[i]
-		p.Endpoint, p.Type, p.State = clip(p.Endpoint, maxText), clip(p.Type, maxWord), clip(p.State, maxWord)
+		p.Endpoint, p.Type, p.State = clip.Text(p.Endpoint,
+			bound.MaxText), clip.Text(p.Type, bound.MaxWord), clip.Text(p.State, bound.MaxWord)
 	}
 	for i := range o.Routes {
-		o.Routes[i].Subnet, o.Routes[i].NextHop = clip(o.Routes[i].Subnet, maxWord), clip(o.Routes[i].NextHop, maxText)
+		o.Routes[i].Subnet, o.Routes[i].NextHop = clip.Text(o.Routes[i].Subnet,
+			bound.MaxWord), clip.Text(o.Routes[i].NextHop, bound.MaxText)
 	}
 }
 
@@ -121,7 +127,7 @@ func moderateHost(h writ.Host, now time.Time) *writ.Host {
 	for _, text := range []*string{&h.OS, &h.Image, &h.Kernel, &h.Vendor, &h.Product, &h.Serial, &h.CPU} {
 		*text = hostWord(*text)
 	}
-	h.MemoryMiB = amountOf(h.MemoryMiB)
+	h.MemoryMiB = bound.Amount(h.MemoryMiB)
 	if h.Booted = h.Booted.UTC(); h.Booted.Year() < 1970 || h.Booted.After(now.Add(maxSkew)) {
 		h.Booted = time.Time{} // else nobody can tell how long it runs, and some years are no JSON
 	}
@@ -141,7 +147,8 @@ func moderateHost(h writ.Host, now time.Time) *writ.Host {
 	h.NICs = slices.Clone(h.NICs[:min(len(h.NICs), nodes.MaxNICs)])
 	for i := range h.NICs {
 		n := &h.NICs[i]
-		n.Name, n.MAC, n.Driver, n.SpeedMbit = hostWord(n.Name), hostWord(n.MAC), hostWord(n.Driver), amountOf(n.SpeedMbit)
+		n.Name, n.MAC, n.Driver, n.SpeedMbit = hostWord(n.Name), hostWord(
+			n.MAC), hostWord(n.Driver), bound.Amount(n.SpeedMbit)
 		n.Addresses = slices.Clone(n.Addresses[:min(len(n.Addresses), nodes.MaxAddresses)])
 		for j, address := range n.Addresses {
 			n.Addresses[j] = hostWord(address)
@@ -164,5 +171,5 @@ func oneLine(text string, most int) string {
 		}
 		return r
 	}, text))
-	return clip(strings.TrimSpace(text), most)
+	return clip.Text(strings.TrimSpace(text), most)
 }

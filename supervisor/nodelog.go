@@ -15,6 +15,7 @@ import (
 	"writ/internal/cbor"
 	"writ/internal/failpoint"
 	"writ/internal/limit"
+	"writ/supervisor/bound"
 	"writ/supervisor/link"
 	"writ/supervisor/nodes"
 )
@@ -121,7 +122,7 @@ func (s *Supervisor) nodeLog(ctx context.Context, p link.LogOfNode) (link.NodeLo
 	case p.Lines < 0 || p.Lines > nodes.MaxLogLines:
 		return link.NodeLog{}, writ.Errorf(writ.CodeBadRequest, "lines: %d is not between 0 and %d", p.Lines,
 			nodes.MaxLogLines)
-	case len(p.Source) > maxWord || len(p.After) > nodes.MaxLogPosition:
+	case len(p.Source) > bound.MaxWord || len(p.After) > nodes.MaxLogPosition:
 		return link.NodeLog{}, writ.Errorf(writ.CodeBadRequest, "source or after: they are longer than any is")
 	case n.Admission != writ.AdmissionApproved:
 		return s.nodeLogs.last(p, "is "+string(n.Admission)), nil
@@ -191,7 +192,7 @@ func (s *Supervisor) hearLog(_ context.Context, node writ.NodeID, r *nodes.LogRe
 
 // moderateLog returns what a node says of its log as people can be shown it. Nothing else follows from it.
 func moderateLog(r nodes.LogReport) nodes.LogReport {
-	r.Boot, r.Refused = hostWord(r.Boot), oneLine(r.Refused, maxWord)
+	r.Boot, r.Refused = hostWord(r.Boot), oneLine(r.Refused, bound.MaxWord)
 	if len(r.Next) > nodes.MaxLogPosition || strings.ContainsFunc(r.Next, notOfPosition) {
 		r.Next = ""
 	}

@@ -11,6 +11,7 @@ import (
 	"writ"
 	"writ/identity"
 	"writ/internal/failpoint"
+	"writ/supervisor/bound"
 	"writ/supervisor/journal"
 	"writ/supervisor/link"
 )
@@ -49,7 +50,7 @@ func (s *Supervisor) decideRuns(ctx context.Context, v *identity.VerifiedStateme
 			if !e.Decided() { // an undecided run has no outcome to sign
 				return link.StatementAnswer{}, err
 			}
-			why = &writ.Error{Code: e.Code, Message: clip(e.Message, maxText), Hint: clip(e.Hint, maxText)}
+			why = bound.Error(e)
 		}
 		answers[list.Runs[i].Run] = why
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"writ"
+	"writ/internal/clip"
 	"writ/scripts"
 	"writ/supervisor/bound"
 )
@@ -49,7 +50,7 @@ func moderate(b writ.Beat) writ.Beat {
 	b.Active = b.Active[:min(len(b.Active), maxActive)]
 	b.Progress = b.Progress[:min(len(b.Progress), maxProgress)]
 	for i := range b.Progress {
-		b.Progress[i].Text = bound.Clip(b.Progress[i].Text, bound.MaxText)
+		b.Progress[i].Text = clip.Text(b.Progress[i].Text, bound.MaxText)
 	}
 	b.Inventories = nil // heard already
 	return b

@@ -17,21 +17,18 @@ const (
 	MaxAmount = 1 << 40
 )
 
-// Clip shortens a text to about limit bytes. It never cuts a character in half.
-func Clip(text string, limit int) string { return clip.Text(text, limit) }
-
 // Amount returns n if it is between 0 and MaxAmount, else the nearer limit.
 func Amount(n int64) int64 { return min(max(n, 0), MaxAmount) }
 
 // Standing shortens the texts of a standing.
 func Standing(s writ.Standing) writ.Standing {
-	s.State, s.Address, s.IPv4 = Clip(s.State, MaxWord), Clip(s.Address, MaxWord), Clip(s.IPv4, MaxWord)
+	s.State, s.Address, s.IPv4 = clip.Text(s.State, MaxWord), clip.Text(s.Address, MaxWord), clip.Text(s.IPv4, MaxWord)
 	return s
 }
 
 // Error returns a copy of err with only its code, message and hint, the texts shortened.
 func Error(err *writ.Error) *writ.Error {
-	return &writ.Error{Code: err.Code, Message: Clip(err.Message, MaxText), Hint: Clip(err.Hint, MaxText)}
+	return &writ.Error{Code: err.Code, Message: clip.Text(err.Message, MaxText), Hint: clip.Text(err.Hint, MaxText)}
 }
 
 // Size returns the number of bytes that values take in the journal. Values without an encoding are larger than allowed.

@@ -7,7 +7,7 @@ import (
 
 	"writ"
 	"writ/identity/envelope"
-	"writ/supervisor/bound"
+	"writ/internal/clip"
 	"writ/supervisor/journal"
 	"writ/supervisor/mail"
 )
@@ -148,7 +148,7 @@ func (t ender) unmet(need *journal.Call) *writ.Error {
 			WithHint("see why with `writ run show %s`", t.run.ID)
 	}
 	return writ.Errorf(writ.CodeDependencyFailed, "call %s did not succeed: %s: %s", t.describeSeq(cause.Seq),
-		cause.Error.Code, bound.Clip(cause.Error.Message, maxCause)).
+		cause.Error.Code, clip.Text(cause.Error.Message, maxCause)).
 		WithHint("%s", cmp.Or(cause.Error.Hint, fmt.Sprintf("see why with `writ run show %s`", t.run.ID)))
 }
 
@@ -163,7 +163,7 @@ func (t ender) blame(f writ.Failure) *writ.Failure {
 	if cause := firstCause(t.calls, needs); cause != needs && cause.Error != nil {
 		f.Code, f.Hint, f.Seq = cause.Error.Code, cause.Error.Hint, cause.Seq
 		f.Message = fmt.Sprintf("%s needs %s, which did not succeed: %s", describe(needs), describe(cause),
-			bound.Clip(cause.Error.Message, maxCause))
+			clip.Text(cause.Error.Message, maxCause))
 	}
 	return &f
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"writ"
+	"writ/internal/clip"
 	"writ/sal/catalog"
 	"writ/scripts"
 	"writ/supervisor/bound"
@@ -257,7 +258,7 @@ func (t receiver) overdue(key writ.JobKey) error {
 
 // validateResult returns a result in bounded form. A success that does not fit its operation becomes a failure.
 func (t receiver) validateResult(c *journal.Call, r writ.Result) writ.Result {
-	r.Driver = bound.Clip(r.Driver, bound.MaxWord)
+	r.Driver = clip.Text(r.Driver, bound.MaxWord)
 	if r.Error == nil {
 		if err := t.misfit(c, r); err != nil {
 			r.Error = err
@@ -270,10 +271,7 @@ func (t receiver) validateResult(c *journal.Call, r writ.Result) writ.Result {
 	if r.Error.Code.Info().Code != r.Error.Code {
 		r.Error.Code = writ.CodeInternal // the node has another version, or it lies
 	}
-	r.Error = &writ.Error{
-		Code: r.Error.Code, Message: bound.Clip(r.Error.Message, bound.MaxText),
-		Hint: bound.Clip(r.Error.Hint, bound.MaxText),
-	}
+	r.Error = bound.Error(r.Error)
 	return r
 }
 
@@ -292,7 +290,7 @@ func (t receiver) misfit(c *journal.Call, r writ.Result) *writ.Error {
 	if op, ok := catalog.Lookup(c.Operation); ok {
 		if problems := op.Result.Check(r.Values, nil); len(problems) > 0 {
 			return writ.Errorf(writ.CodeInternal, "the node answered %s with what is no result of it: %s", c.Operation,
-				bound.Clip(problems[0].Message, bound.MaxText))
+				clip.Text(problems[0].Message, bound.MaxText))
 		}
 	}
 	switch r.Change {
