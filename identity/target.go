@@ -56,8 +56,10 @@ func (p *Payload) Header() *Payload {
 	h := *p
 	h.Params, h.Modules, h.Script = nil, nil, File{}
 	h.Cluster, h.Datacenter, h.Project = clone(p.Cluster), clone(p.Datacenter), clone(p.Project)
-	h.ProjectName, h.Signer, h.Engine, h.Deployment.Name = clone(
-		p.ProjectName), clone(p.Signer), clone(p.Engine), clone(p.Deployment.Name)
+	h.ProjectName = clone(p.ProjectName)
+	h.Signer = clone(p.Signer)
+	h.Engine = clone(p.Engine)
+	h.Deployment.Name = clone(p.Deployment.Name)
 	h.Allow, h.Targets, h.Secrets = clones(p.Allow), clones(p.Targets), clones(p.Secrets)
 	return &h
 }

@@ -282,13 +282,15 @@ func oneLine(text string, most int) string {
 
 // fit clips the texts of a driver's description. Some of them are output of other programs.
 func fit(about writ.NodeDriver) writ.NodeDriver {
-	about.Name, about.Detail, about.Lacks = oneLine(about.Name, maxSentence), oneLine(about.Detail,
-		maxMessage), oneLine(about.Lacks, maxMessage)
+	about.Name = oneLine(about.Name, maxSentence)
+	about.Detail = oneLine(about.Detail, maxMessage)
+	about.Lacks = oneLine(about.Lacks, maxMessage)
 	about.Engines = slices.Clone(about.Engines)
 	for i := range about.Engines {
 		e := &about.Engines[i]
-		e.Name, e.Version, e.Refused = oneLine(e.Name, maxSentence), oneLine(e.Version, maxSentence), oneLine(e.Refused,
-			maxMessage)
+		e.Name = oneLine(e.Name, maxSentence)
+		e.Version = oneLine(e.Version, maxSentence)
+		e.Refused = oneLine(e.Refused, maxMessage)
 	}
 	return about
 }

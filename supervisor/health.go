@@ -16,8 +16,9 @@ func boundHealth(h writ.Health) writ.Health {
 		CPUs: bound.Amount(h.Capacity.CPUs), MemoryMiB: bound.Amount(h.Capacity.MemoryMiB),
 		DiskGiB: bound.Amount(h.Capacity.DiskGiB),
 	}
-	h.Version, h.Transfers, h.Fault = clip.Text(h.Version,
-		bound.MaxWord), addressOf(h.Transfers), clip.Text(h.Fault, bound.MaxText)
+	h.Version = clip.Text(h.Version, bound.MaxWord)
+	h.Transfers = addressOf(h.Transfers)
+	h.Fault = clip.Text(h.Fault, bound.MaxText)
 	h.Stuck = h.Stuck[:min(len(h.Stuck), maxStuck)]
 	for i := range h.Stuck {
 		s := &h.Stuck[i]
@@ -32,9 +33,10 @@ func boundHealth(h writ.Health) writ.Health {
 }
 
 func boundDriver(d *writ.NodeDriver) {
-	d.Module, d.Name, d.Detail, d.Lacks = clip.Text(d.Module,
-		bound.MaxWord), clip.Text(d.Name,
-		bound.MaxWord), clip.Text(d.Detail, bound.MaxText), clip.Text(d.Lacks, bound.MaxText)
+	d.Module = clip.Text(d.Module, bound.MaxWord)
+	d.Name = clip.Text(d.Name, bound.MaxWord)
+	d.Detail = clip.Text(d.Detail, bound.MaxText)
+	d.Lacks = clip.Text(d.Lacks, bound.MaxText)
 	d.Engines = d.Engines[:min(len(d.Engines), maxEngines)]
 	for i, e := range d.Engines {
 		d.Engines[i] = writ.Engine{

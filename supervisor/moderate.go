@@ -107,18 +107,20 @@ func moderateNetwork(n *writ.NodeNetwork) {
 	if o == nil {
 		return
 	}
-	o.Address, o.Subnet, o.Version, o.Detail = clip.Text(o.Address,
-		bound.MaxWord), clip.Text(o.Subnet,
-		bound.MaxWord), clip.Text(o.Version, bound.MaxWord), clip.Text(o.Detail, bound.MaxText)
+	o.Address = clip.Text(o.Address, bound.MaxWord)
+	o.Subnet = clip.Text(o.Subnet, bound.MaxWord)
+	o.Version = clip.Text(o.Version, bound.MaxWord)
+	o.Detail = clip.Text(o.Detail, bound.MaxText)
 	o.Peers, o.Routes = o.Peers[:min(len(o.Peers), maxListed)], o.Routes[:min(len(o.Routes), maxListed)]
 	for i := range o.Peers {
 		p := &o.Peers[i]
-		p.Endpoint, p.Type, p.State = clip.Text(p.Endpoint,
-			bound.MaxText), clip.Text(p.Type, bound.MaxWord), clip.Text(p.State, bound.MaxWord)
+		p.Endpoint = clip.Text(p.Endpoint, bound.MaxText)
+		p.Type = clip.Text(p.Type, bound.MaxWord)
+		p.State = clip.Text(p.State, bound.MaxWord)
 	}
 	for i := range o.Routes {
-		o.Routes[i].Subnet, o.Routes[i].NextHop = clip.Text(o.Routes[i].Subnet,
-			bound.MaxWord), clip.Text(o.Routes[i].NextHop, bound.MaxText)
+		o.Routes[i].Subnet = clip.Text(o.Routes[i].Subnet, bound.MaxWord)
+		o.Routes[i].NextHop = clip.Text(o.Routes[i].NextHop, bound.MaxText)
 	}
 }
 
@@ -147,8 +149,10 @@ func moderateHost(h writ.Host, now time.Time) *writ.Host {
 	h.NICs = slices.Clone(h.NICs[:min(len(h.NICs), nodes.MaxNICs)])
 	for i := range h.NICs {
 		n := &h.NICs[i]
-		n.Name, n.MAC, n.Driver, n.SpeedMbit = hostWord(n.Name), hostWord(
-			n.MAC), hostWord(n.Driver), bound.Amount(n.SpeedMbit)
+		n.Name = hostWord(n.Name)
+		n.MAC = hostWord(n.MAC)
+		n.Driver = hostWord(n.Driver)
+		n.SpeedMbit = bound.Amount(n.SpeedMbit)
 		n.Addresses = slices.Clone(n.Addresses[:min(len(n.Addresses), nodes.MaxAddresses)])
 		for j, address := range n.Addresses {
 			n.Addresses[j] = hostWord(address)

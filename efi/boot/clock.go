@@ -64,8 +64,8 @@ func (c *clock) correct(start bool) (did string, err error) {
 
 // noTime wraps err, the failure of all time servers. possible reports whether the clock is plausible without them.
 func noTime(err error, possible bool) error {
-	text, hint := strings.ReplaceAll(err.Error(), "\n",
-		"; "), "check that they run and that this network reaches them, or name others with writ.ntp"
+	text := strings.ReplaceAll(err.Error(), "\n", "; ")
+	hint := "check that they run and that this network reaches them, or name others with writ.ntp"
 	if !possible {
 		text += ". The clock of this machine is wrong"
 		hint += ". Or set the clock in the firmware's setup"

@@ -118,8 +118,9 @@ func addSections(file []byte, more []section) ([]byte, error) {
 	initialized := optional.SizeOfInitializedData
 	for i, s := range more {
 		out = pad(out, optional.FileAlignment)
-		begin, offset, inFile := alignUp(uint64(end), page), len(out), alignUp(uint64(len(s.data)),
-			uint64(optional.FileAlignment))
+		begin := alignUp(uint64(end), page)
+		offset := len(out)
+		inFile := alignUp(uint64(len(s.data)), uint64(optional.FileAlignment))
 		size := max(uint64(s.size), uint64(len(s.data)))
 		if begin+size > math.MaxInt32 || uint64(offset)+inFile > math.MaxInt32 {
 			return nil, writ.Errorf(writ.CodeTooLarge, "the image would be more than 2 GiB")

@@ -245,8 +245,8 @@ func Usable(programs, devices []string) error {
 			}
 		}
 		if err != nil {
-			faults, fixes = append(faults,
-				err.Error()), append(fixes, "put "+name+" where every user may execute it: /usr/local/bin")
+			faults = append(faults, err.Error())
+			fixes = append(fixes, "put "+name+" where every user may execute it: /usr/local/bin")
 		}
 	}
 	for _, path := range devices {

@@ -43,8 +43,12 @@ func testAnotherJournal(t *testing.T, l ledger.Ledger) {
 
 func testUnreported(t *testing.T, l ledger.Ledger) {
 	ctx := t.Context()
-	told, ended, lost, answered, elsewhere, waiting := incoming(1, east), incoming(2, east), incoming(3,
-		east), incoming(4, east), incoming(5, west), incoming(6, east)
+	told := incoming(1, east)
+	ended := incoming(2, east)
+	lost := incoming(3, east)
+	answered := incoming(4, east)
+	elsewhere := incoming(5, west)
+	waiting := incoming(6, east)
 	for _, in := range []ledger.Incoming{told, ended, lost, answered, elsewhere, waiting} {
 		add(t, l, in)
 	}

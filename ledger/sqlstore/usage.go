@@ -176,8 +176,10 @@ func (s *Store) Usage(
 		var u ledger.Usage
 		err := rows.Scan(&project, &kind, &u.Name, &uid, &datacenter, &first, &last,
 			&u.CPUSeconds, &u.MemoryMiBSeconds, &u.DiskGiBSeconds, &u.Received, &u.Sent)
-		u.Project, u.Kind, u.UID, u.Datacenter = writ.ProjectID(project), writ.ResourceKind(
-			kind), writ.UID(uid), writ.DatacenterID(datacenter)
+		u.Project = writ.ProjectID(project)
+		u.Kind = writ.ResourceKind(kind)
+		u.UID = writ.UID(uid)
+		u.Datacenter = writ.DatacenterID(datacenter)
 		u.First, u.Last = sqldb.Time(first), sqldb.Time(last)
 		return u, []any{project, kind, u.Name, uid, datacenter}, err
 	})

@@ -61,8 +61,9 @@ func (p *Pool) Path(name string) string { return filepath.Join(p.Dir, "trees", n
 // Remedy returns a command that removes the subvolumes of a tree and of its snapshots, if they exist, and the directory
 // of the snapshots.
 func (p *Pool) Remedy(name string) string {
-	tree, snapshots, work := sal.Command(p.Path(name)), sal.Command(filepath.Join(p.Dir, "snapshots",
-		name)), sal.Command(filepath.Join(p.Dir, "work", name))
+	tree := sal.Command(p.Path(name))
+	snapshots := sal.Command(filepath.Join(p.Dir, "snapshots", name))
+	work := sal.Command(filepath.Join(p.Dir, "work", name))
 	return fmt.Sprintf("for s in %s %s/* %s; do btrfs subvolume show \"$s\" >/dev/null 2>&1 && btrfs subvolume delete \"$s\"; done; rm -rf %s", tree, snapshots, work, snapshots)
 }
 

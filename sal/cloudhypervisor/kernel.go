@@ -101,8 +101,9 @@ func hasPVH(f io.ReaderAt, head []byte) bool {
 	if len(head) < elfHeader {
 		return false
 	}
-	at, size, count := binary.LittleEndian.Uint64(head[32:]), binary.LittleEndian.Uint16(
-		head[54:]), binary.LittleEndian.Uint16(head[56:])
+	at := binary.LittleEndian.Uint64(head[32:])
+	size := binary.LittleEndian.Uint16(head[54:])
+	count := binary.LittleEndian.Uint16(head[56:])
 	if size != programSize || count > maxPrograms || at > 1<<62 {
 		return false
 	}
@@ -129,8 +130,9 @@ func pvhAmong(notes []byte) bool {
 	const header = 12
 	padded := func(n uint32) uint64 { return (uint64(n) + 3) &^ 3 }
 	for len(notes) >= header {
-		name, value, kind := binary.LittleEndian.Uint32(notes), binary.LittleEndian.Uint32(
-			notes[4:]), binary.LittleEndian.Uint32(notes[8:])
+		name := binary.LittleEndian.Uint32(notes)
+		value := binary.LittleEndian.Uint32(notes[4:])
+		kind := binary.LittleEndian.Uint32(notes[8:])
 		if kind == pvhEntryKind && bytes.HasPrefix(notes[header:], []byte("Xen\x00")) {
 			return true
 		}

@@ -59,8 +59,8 @@ func planValue(p *scripts.Plan) map[string]any {
 	calls, steps := make([]any, len(p.Calls)), make([]any, len(p.Calls))
 	for i, c := range p.Calls {
 		name, _ := readable(withUnknownTexts(c.Name, targets), nil).(string)
-		labels[c.Seq], targets[c.Seq] = handleText(c.Operation, name,
-			c.Seq), scripttest.Target{Operation: c.Operation, Name: name}.String()
+		labels[c.Seq] = handleText(c.Operation, name, c.Seq)
+		targets[c.Seq] = scripttest.Target{Operation: c.Operation, Name: name}.String()
 		calls[i] = map[string]any{
 			"seq": int64(c.Seq), "operation": c.Operation, "name": name, "position": c.Position,
 			"args":    readable(withUnknownTexts(orEmptyMap(c.Args), targets), labels),

@@ -216,8 +216,11 @@ func (t claimer) find(c *journal.Call, have *journal.Resource) error {
 			writ.Errorf(writ.CodeResourceUnknown, "project %s has no %s", t.run.ProjectName, c.Resource()).
 				WithHint("`writ resource list` shows what there is"))
 	}
-	c.UID, c.Node, c.NodeName, c.Driver, c.Simulated = have.UID, have.Node, t.Nodes.Name(
-		have.Node), have.Driver, have.Simulated
+	c.UID = have.UID
+	c.Node = have.Node
+	c.NodeName = t.Nodes.Name(have.Node)
+	c.Driver = have.Driver
+	c.Simulated = have.Simulated
 	return t.succeed(c, have.Values)
 }
 

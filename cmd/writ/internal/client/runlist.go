@@ -59,8 +59,8 @@ func (c *Client) Runs(
 func Selected(runs []api.Run, params api.ListRunsParams) error {
 	differs := func(want *string, have string) bool { return want != nil && *want != have }
 	for _, r := range runs {
-		if differs(params.Project, string(r.Project)) || differs(params.Datacenter, string(r.Datacenter)) || differs(
-			params.Signer, r.Signer) ||
+		if differs(params.Project, string(r.Project)) || differs(params.Datacenter, string(r.Datacenter)) ||
+			differs(params.Signer, r.Signer) ||
 			len(params.State) > 0 && !slices.Contains(params.State, api.RunState(r.State)) || differs(params.Script, r.Script) ||
 			differs(params.Deployment, r.Deployment) || params.Since != nil && r.Created.Before(*params.Since) {
 			return writ.Errorf(writ.CodeUnverified,

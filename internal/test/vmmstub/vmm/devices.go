@@ -84,8 +84,8 @@ func (v *vmm) newMachine(memory string) (vm *machine, err error) {
 		return vm, err
 	}
 	if err := vm.lock(); err != nil {
-		vm.guest, vm.fault = newSimulatedGuest(v, nil,
-			true), wrap("Error locking disk images: Another instance likely holds a lock", err)
+		vm.guest = newSimulatedGuest(v, nil, true)
+		vm.fault = wrap("Error locking disk images: Another instance likely holds a lock", err)
 		return vm, nil
 	}
 	vm.guest, err = v.newGuest(vm, memory)

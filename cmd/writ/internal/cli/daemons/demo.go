@@ -224,6 +224,6 @@ func demoText(r demoResult, keep bool) string {
 		{Title: "run", Value: string(r.Run.ID)},
 		{Title: "state", Value: string(r.Run.State) + ", signed by the datacenter's supervisor and verified"},
 		{Title: "took", Value: runview.TookRun(r.Run)},
-	}, false) + "\n" + calls.Text(false) + "\noutput\n" + runview.OutputText(
-		r.Run.Output) + "\ndashboard: " + r.Dashboard + gone + "\n"
+	}, false) + "\n" + calls.Text(false) + "\noutput\n" + runview.OutputText(r.Run.Output) +
+		"\ndashboard: " + r.Dashboard + gone + "\n"
 }

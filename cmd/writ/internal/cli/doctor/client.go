@@ -59,8 +59,8 @@ func examineConfig(env *cli.Env) (*client.Client, finding) {
 		f.Detail, f.Fix = err.Error(), writ.AsError(err).Hint
 		return nil, f
 	}
-	f.State, f.Detail = healthy, fmt.Sprintf("%s, context %q, %s", file.Path, c.Context.Name,
-		strings.Join(c.Context.Servers, " "))
+	f.State = healthy
+	f.Detail = fmt.Sprintf("%s, context %q, %s", file.Path, c.Context.Name, strings.Join(c.Context.Servers, " "))
 	if c.Context.Cluster == "" {
 		f.State, f.Detail = suspect, fmt.Sprintf("%s names no cluster to trust", file.Path)
 		f.Fix = "export WRIT_CONFIG=DIR/client.yaml as `writ init` or `writ dev` made it, or writ context add"

@@ -53,8 +53,8 @@ func findNodes(nodes []writ.Node, datacenters map[writ.DatacenterID]string) (fou
 		case n.Fault != "":
 			f.Detail = "takes no work: " + n.Fault
 		case n.Capacity.DiskGiB > 0 && n.Used.DiskGiB >= n.Capacity.DiskGiB:
-			f.State, f.Detail = suspect, fmt.Sprintf("its disk is full: %d of %d GiB are reserved", n.Used.DiskGiB,
-				n.Capacity.DiskGiB)
+			f.State = suspect
+			f.Detail = fmt.Sprintf("its disk is full: %d of %d GiB are reserved", n.Used.DiskGiB, n.Capacity.DiskGiB)
 		case n.AlmostFullDisk() != nil:
 			f.State, f.Detail = suspect, fmt.Sprintf("a disk is almost full: %s", n.AlmostFullDisk())
 		default:

@@ -91,8 +91,8 @@ func endNode(ctx context.Context, env *cli.Env, name nodeFlags, e ending, yes bo
 	}
 	var losses []why.Loss
 	if e.decision == identity.DecisionLost { // the decision deletes the resources
-		if losses, err = (why.LossFinder{Client: c, Node: n, Datacenter: roster.Datacenter(n.Datacenter).Name}).Present(
-			ctx); err != nil {
+		finder := why.LossFinder{Client: c, Node: n, Datacenter: roster.Datacenter(n.Datacenter).Name}
+		if losses, err = finder.Present(ctx); err != nil {
 			env.Warn("cannot list the losses: %v", err)
 		}
 	}
