@@ -11,7 +11,7 @@ type Health struct {
 	Stuck     []Stuck      `json:"wedged,omitempty"`    // jobs whose drivers ignore their deadline
 }
 
-// Findings is what the scans of a node find apart from its resources. Node has those of the last scan.
+// Findings holds the results of a scan of a node, apart from its resources. Node has those of the last scan.
 type Findings struct {
 	Mended  int64        `json:"mended,omitempty"`  // number of repairs since the node's runner started
 	Orphans []Orphan     `json:"orphans,omitempty"` // complete list

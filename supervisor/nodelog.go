@@ -27,14 +27,14 @@ const (
 	// every two seconds.
 	logsAsked     = 4
 	logsAskedOnce = 20
-	// logsHeard and logsHeardOnce are how many parts of the log of a node are heard: answers, and warnings, which it tells
-	// twice a minute at most.
+	// logsHeard limits the parts of a node's log that are accepted per second, logsHeardOnce those in a burst. Parts are
+	// answers to queries, and warnings, which a node sends at most twice a minute.
 	logsHeard     = 5
 	logsHeardOnce = 30
 )
 
-// nodeLogs are the logs of nodes as far as somebody asks for them, and what nodes told of them by themselves. They are
-// in memory only.
+// nodeLogs holds the open queries for logs of nodes, and the warnings that nodes sent by themselves.
+// It is in memory only.
 type nodeLogs struct {
 	may, heard limit.Names // queries, and what is heard, by node
 

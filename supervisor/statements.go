@@ -19,8 +19,8 @@ import (
 	"writ/supervisor/workflow"
 )
 
-// Decide verifies a signed statement and does what it says, or refuses it. What it answers is signed, and on disk with
-// the effect; the same statement again gets the same answer and has no other effect.
+// Decide verifies a signed statement and applies or refuses it. Its answer is signed and stored in the transaction of the
+// effect. A repeated statement gets the same answer and has no second effect.
 func (s *Supervisor) Decide(ctx context.Context, signed []byte) (_ link.StatementAnswer, err error) {
 	defer func() { s.counts.noteAnswer("statement", err) }()
 	verifier := s.verifier()

@@ -12,13 +12,14 @@ import (
 	"writ/supervisor/bound"
 )
 
-// An envelope says which node speaks, not that it is honest. What follows holds the words of nodes to what honest ones
-// can say, so that one in wrong hands harms nothing but its own work: neither journal nor links grow without bounds.
+// The signature of an envelope proves its node, not that the node is honest. The functions of this file reduce messages
+// to values that an honest node can send. A hostile node then harms only its own work, and cannot grow the journal or the
+// links without bounds.
 
 const (
 	// maxSlots limits the slots of a node.
 	maxSlots = 4096
-	// maxActive bounds the jobs that a node may say it works on: twice its slots, and as many whose drivers do not let go.
+	// maxActive limits the active jobs that a node reports: twice its slots, and the same number with stuck drivers.
 	maxActive = 4 * maxSlots
 	// maxStuck bounds the jobs of a node that are shown as stuck.
 	maxStuck = 256

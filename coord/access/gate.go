@@ -1,6 +1,6 @@
-// Package access decides who may read what a coordinator shows: a table of routes, the logins of people, and the
-// projects that the newest roster lets each of them read. A route without a scope is closed. Access does not decide who
-// may change something: changes are signed texts, which datacenters verify.
+// Package access decides the rights to read from a coordinator. It holds the scope of each route, the logins of people,
+// and the projects that the newest roster allows each person to read. A route without a scope is closed. Access decides no
+// right to change: changes are signed texts, which datacenters verify.
 package access
 
 import (

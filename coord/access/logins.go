@@ -14,8 +14,8 @@ import (
 	"writ/identity/envelope"
 )
 
-// Self is the identity of a coordinator in the roster, with its key. The key only proves the identity of the
-// coordinator to people who log in; it grants nothing else.
+// Self is the identity of a coordinator in the roster, with its key. The key only proves the identity of the coordinator
+// during a login. It grants no right.
 type Self struct {
 	ID  string
 	Key ed25519.PrivateKey

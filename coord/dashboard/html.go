@@ -88,7 +88,7 @@ func wideFact(name string, children ...Node) Node {
 	return Div(Class("wide"), Dt(Text(name)), Dd(children...))
 }
 
-// commandList lists commands that the reader may run. It renders nothing if there are none.
+// commandList lists commands that the reader may run. An empty list renders an empty text.
 func commandList(all []command) Node {
 	if len(all) == 0 {
 		return nil

@@ -2,7 +2,7 @@ package remedy
 
 import "writ"
 
-// Verb is the part of a command line that says what the command does.
+// Verb names the command of a command line, without its arguments.
 type Verb string
 
 // The verbs of commands that help.
