@@ -11,6 +11,7 @@ type Error struct {
 	Code    Code   `json:"code"`
 	Message string `json:"message"`        // the problem, in the user's words
 	Hint    string `json:"hint,omitempty"` // the next step, often a command; may be empty
+	Node    NodeID `json:"node,omitempty"` // the node whose loss or removal is the cause
 	// Proof is the supervisor's signed Answer, if a supervisor made the decision.
 	Proof []byte `json:"proof,omitempty"`
 	Err   error  `json:"-"` // the cause, for logs only

@@ -22,7 +22,6 @@ import (
 
 	"writ/coord/api"
 	"writ/identity"
-	"writ/identity/chain"
 	"writ/internal/test/testenv"
 	"writ/ledger/sqlstore"
 	"writ/supervisor/nodes"
@@ -40,7 +39,7 @@ const (
 // and meanwhile.
 func TestManyStrangersCostBoundedMemory(t *testing.T) {
 	testenv.Nightly(t, "TestStrangersShareOneRosterPage of package coord, TestCallersShareARosterPage of package supervisor/nodes")
-	store, err := sqlstore.Open(t.Context(), ":memory:")
+	store, err := sqlstore.Open(t.Context(), t.TempDir()+"/ledger.db")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +90,7 @@ func (p *fixture) addVersions(n int) {
 		}
 		texts[newest.Version] = signed
 	}
-	path, err := newest.Chain().PathWithin(have, chain.PageSize, func(version int) ([]byte, error) { return texts[version], nil })
+	path, err := newest.Chain().PathWithin(have, 1<<30, func(version int) ([]byte, error) { return texts[version], nil })
 	if err != nil {
 		p.t.Fatal(err)
 	}

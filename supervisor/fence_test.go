@@ -116,7 +116,7 @@ func TestANodeThatWasRemovedCanBeLost(t *testing.T) {
 		n1.retired()
 		n2 := s.realNode("n2")
 		run, _ := s.wantState(s.submit(aMachine), writ.RunFailed)
-		if run.Failure.Code != writ.CodeNodeLost || !strings.Contains(run.Failure.Hint, "writ node lost n1") || n1.power(theBox) != "running" {
+		if run.Failure.Code != writ.CodeNodeLost || run.Failure.Node != n1.id() || !strings.Contains(run.Failure.Hint, "writ node lost n1") || n1.power(theBox) != "running" {
 			t.Errorf("failure = %+v, and the machine is %s", run.Failure, n1.power(theBox))
 		}
 		s.decide(n1.id(), "lost")
@@ -145,7 +145,7 @@ func TestANodeThatWasFalselyLostStopsWhatItHas(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		s.decide(n1.id(), "lost")
 		run, calls := s.wantState(id, writ.RunFailed) // its volume was there already, and what it holds is lost
-		if run.Failure.Code != writ.CodeNodeLost || !strings.Contains(run.Failure.Message, "volume root") || calls[1].NodeName == "n2" {
+		if run.Failure.Code != writ.CodeNodeLost || run.Failure.Node != n1.id() || !strings.Contains(run.Failure.Message, "volume root") || calls[1].NodeName == "n2" {
 			t.Errorf("failure = %+v", run.Failure)
 		}
 		n1.retired()

@@ -48,7 +48,7 @@ var scopes = map[string]Scope{
 	"GET /v1/runs/{run}/logs":                                ForProject,
 	"GET /v1/runs/{run}/events":                              ForProject,
 	"GET /v1/events":                                         ForReaders,
-	"GET /v1/roster":                                         ForAll,
+	"GET /v1/roster":                                         ForStrangers,
 	"POST /v1/roster":                                        ForStrangers,
 	"GET /v1/roster/adoptions":                               ForReaders,
 	"GET /v1/regions":                                        ForReaders,

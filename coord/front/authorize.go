@@ -30,6 +30,9 @@ func (f *Front) Authorize(next http.Handler) http.Handler {
 			f.Strangers.serve(w, r, next)
 			return
 		}
+		if !isStream(r) {
+			defer f.Strangers.Turns.Precede()()
+		}
 		if who != nil {
 			f.serveReader(w, r, next)
 			return

@@ -43,7 +43,7 @@ func (f *Front) Guard(next http.Handler) http.Handler {
 			// Otherwise it would end the wait for the next request.
 			defer func() { _ = control.SetReadDeadline(time.Time{}) }()
 		}
-		if !strings.Contains(r.Header.Get("Accept"), "text/event-stream") { // streams set a deadline for each write
+		if !isStream(r) { // streams set a deadline for each write
 			_ = control.SetWriteDeadline(time.Now().Add(answerWithin))
 		}
 		body, release := f.Bodies.Meter(r.RemoteAddr, r.Body)
@@ -52,3 +52,6 @@ func (f *Front) Guard(next http.Handler) http.Handler {
 		next.ServeHTTP(w, r)
 	})
 }
+
+// isStream reports whether a client asks for a stream of events, which has no end.
+func isStream(r *http.Request) bool { return strings.Contains(r.Header.Get("Accept"), "text/event-stream") }

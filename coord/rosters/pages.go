@@ -11,6 +11,7 @@ import (
 	"writ"
 	"writ/coord/api"
 	"writ/identity"
+	"writ/internal/httpguard"
 	"writ/internal/pagecache"
 )
 
@@ -32,7 +33,9 @@ func (p Page) VisitGetRosterResponse(w http.ResponseWriter) error {
 }
 
 func newPages() *pagecache.Cache {
-	return &pagecache.Cache{MaxBytes: MaxPages, Patience: pagePatience, MinHold: pageHold}
+	return &pagecache.Cache{
+		MaxBytes: MaxPages, Patience: pagePatience, MinHold: pageHold, BeforeWait: httpguard.EndTurn,
+	}
 }
 
 // PageBytes returns the size of all pages in memory, at most MaxPages.

@@ -23,11 +23,23 @@ func InTurn(turns Turns, next http.Handler) http.Handler {
 			return // the client has disconnected
 		}
 		defer turn.end()
+		r = r.WithContext(context.WithValue(r.Context(), turnKey{}, turn))
 		if r.Body != nil {
 			r.Body = &turnBody{r.Body, turn}
 		}
 		next.ServeHTTP(&turnWriter{w, turn}, r)
 	})
+}
+
+// turnKey is the key of the turn in the context of its request.
+type turnKey struct{}
+
+// EndTurn releases the turn of a request permanently, if it has one. A handler calls it, in its own goroutine, before it
+// waits for other requests.
+func EndTurn(ctx context.Context) {
+	if turn, ok := ctx.Value(turnKey{}).(*turn); ok {
+		turn.end()
+	}
 }
 
 // turn is the turn of one request. Only the goroutine of its handler uses it.

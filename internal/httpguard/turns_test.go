@@ -50,3 +50,22 @@ func (w slowWriter) Write(b []byte) (int, error) {
 	<-w.reads
 	return w.ResponseWriter.Write(b)
 }
+
+func TestWaitingRequestEndsItsTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		answer := make(chan struct{})
+		handler := httpguard.InTurn(&limit.Turns{Size: 1}, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/waits" {
+				httpguard.EndTurn(r.Context())
+				<-answer
+			}
+		}))
+		serve := func(path string) {
+			handler.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, http.NoBody))
+		}
+		go serve("/waits")
+		synctest.Wait()
+		serve("/") // blocks for ever if the waiting request has the only turn
+		close(answer)
+	})
+}

@@ -18,6 +18,26 @@ type Turns struct {
 	mu    sync.Mutex
 	line  fair.Queue[*waiter]
 	taken int
+	ahead int         // requests without turns in progress
+	last  time.Time   // when the last turn was granted
+	later *time.Timer // grants the next turn while ahead is not 0
+}
+
+// pace is the minimum time between the starts of two turns while other requests are in progress.
+const pace = 5 * time.Millisecond
+
+// Precede slows the turns down until end is called: at most one begins every 5 ms. The requests that take no turns call
+// it, so that they do not wait for the processors behind hundreds of others.
+func (t *Turns) Precede() (end func()) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.ahead++
+	return sync.OnceFunc(func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.ahead--
+		t.next()
+	})
 }
 
 // waiter is a request that waits for its turn.
@@ -54,14 +74,32 @@ func (t *Turns) next() {
 	if size == 0 {
 		size = max(runtime.GOMAXPROCS(0)/2, 1)
 	}
-	for t.taken < size {
+	for t.taken < size && !t.delayed() {
 		w, grant, ok := t.line.Next(time.Since(origin), nil)
 		if !ok {
 			return
 		}
 		t.taken++
+		t.last = time.Now()
 		w.ready <- grant
 	}
+}
+
+// delayed reports whether the next turn has to wait for its pace, and grants it later.
+func (t *Turns) delayed() bool {
+	wait := pace - time.Since(t.last)
+	if t.ahead == 0 || wait <= 0 {
+		return false
+	}
+	if t.later == nil {
+		t.later = time.AfterFunc(wait, func() {
+			t.mu.Lock()
+			defer t.mu.Unlock()
+			t.later = nil
+			t.next()
+		})
+	}
+	return true
 }
 
 func (t *Turns) releaser(grant fair.Grant) func() {

@@ -75,3 +75,30 @@ func TestCancelledRequestLeavesTheLine(t *testing.T) {
 		}
 	})
 }
+
+func TestTurnsLetOtherRequestsGoFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		turns, began := new(Turns), time.Now()
+		take := func() time.Duration {
+			release, err := turns.Take(t.Context(), "a")
+			if err != nil {
+				t.Error(err)
+				return 0
+			}
+			release()
+			return time.Since(began)
+		}
+		take()
+		end := turns.Precede()
+		if at := take(); at != pace {
+			t.Errorf("the second turn began after %s, want %s", at, pace)
+		}
+		if at := take(); at != 2*pace {
+			t.Errorf("the third turn began after %s, want %s", at, 2*pace)
+		}
+		go func() { time.Sleep(pace / 2); end() }()
+		if at := take(); at != 2*pace+pace/2 {
+			t.Errorf("the turn after the other request began after %s", at)
+		}
+	})
+}

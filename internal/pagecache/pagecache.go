@@ -20,6 +20,8 @@ type Cache struct {
 	Patience time.Duration // limits the wait for room
 	// MinHold is how long a caller may always keep a page. If another page has no room, older leases are revoked.
 	MinHold time.Duration
+	// BeforeWait is called before a call of Get waits for other callers. nil does nothing.
+	BeforeWait func(context.Context)
 
 	once  sync.Once
 	turns limit.Turns // of size 1: one page is built at a time
@@ -59,6 +61,9 @@ func (c *Cache) Get(
 	network := limit.NetworkOf(remote)
 	if lease := c.find(network, key); lease != nil {
 		return lease, nil
+	}
+	if c.BeforeWait != nil {
+		c.BeforeWait(ctx)
 	}
 	patient, stop := context.WithTimeoutCause(ctx, c.Patience, ErrBusy)
 	defer stop()

@@ -123,8 +123,8 @@ func Handler(backend Backend, members Members, log *slog.Logger) http.Handler {
 	}))
 	joins.Get(pathBoots+"/{token}", answer(h, h.bootNext))
 	joins.Post(pathBoots, answer(h, h.bootReport))
-	r.Get(pathRosters, h.rosters) // without a turn, because it waits for the journal
-	known := r.With(h.known)
+	r.With(inTurn).Get(pathRosters, h.rosters)
+	known := r.With(h.known, precede(turns))
 	known.Get(pathPayloads+"{sha256}", h.payload)
 	known.Get(pathAccounts+"{node}", h.account)
 	r.Get(pathNodes+"{node}", h.standing)
@@ -137,6 +137,16 @@ func Handler(backend Backend, members Members, log *slog.Logger) http.Handler {
 		h.fail(w, r, writ.Errorf(writ.CodeMethodNotAllowed, "the path %s does not support %s", r.URL.Path, r.Method))
 	})
 	return r
+}
+
+// precede slows the turns of others down during a request.
+func precede(turns *limit.Turns) func(http.Handler) http.Handler {
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			defer turns.Precede()()
+			next.ServeHTTP(w, r)
+		})
+	}
 }
 
 type handler struct {

@@ -12,6 +12,7 @@ import (
 	"writ"
 	"writ/internal/clip"
 	"writ/internal/failpoint"
+	"writ/internal/httpguard"
 	"writ/internal/pagecache"
 )
 
@@ -33,7 +34,9 @@ type rosterPages struct {
 func newRosterPages(backend Backend, members Members) *rosterPages {
 	return &rosterPages{
 		backend: backend, members: members,
-		cache: pagecache.Cache{MaxBytes: maxPages, Patience: pagePatience, MinHold: pageHold},
+		cache: pagecache.Cache{
+			MaxBytes: maxPages, Patience: pagePatience, MinHold: pageHold, BeforeWait: httpguard.EndTurn,
+		},
 	}
 }
 

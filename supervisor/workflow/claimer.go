@@ -298,7 +298,7 @@ func (t claimer) claimResource(
 		if n, ok := t.Nodes.Get(have.Node); !ok || n.Admission == writ.AdmissionRemoved {
 			name := t.Nodes.Name(have.Node)
 			return t.fail(c, writ.CallFailed,
-				writ.Errorf(writ.CodeNodeLost, "the %s was on %s, which was removed", have.ResourceID, name).
+				nodeLost(have.Node, "the %s was on %s, which was removed", have.ResourceID, name).
 					WithHint("if that never comes back, `writ node lost %s` frees the names of what it had; until then use another name", name))
 		}
 		c.UID, c.Need = have.UID, grows(op, c, before)

@@ -147,9 +147,11 @@ func (t ender) unmet(need *journal.Call) *writ.Error {
 		return writ.Errorf(writ.CodeDependencyFailed, "call %s did not succeed", t.describeSeq(cause.Seq)).
 			WithHint("see why with `writ run show %s`", t.run.ID)
 	}
-	return writ.Errorf(writ.CodeDependencyFailed, "call %s did not succeed: %s: %s", t.describeSeq(cause.Seq),
+	err := writ.Errorf(writ.CodeDependencyFailed, "call %s did not succeed: %s: %s", t.describeSeq(cause.Seq),
 		cause.Error.Code, clip.Text(cause.Error.Message, maxCause)).
 		WithHint("%s", cmp.Or(cause.Error.Hint, fmt.Sprintf("see why with `writ run show %s`", t.run.ID)))
+	err.Node = cause.Error.Node
+	return err
 }
 
 // blame returns the failure of a run with the code and number of the call that failed first, because failures are
@@ -161,7 +163,7 @@ func (t ender) blame(f writ.Failure) *writ.Failure {
 		return &f
 	}
 	if cause := firstCause(t.calls, needs); cause != needs && cause.Error != nil {
-		f.Code, f.Hint, f.Seq = cause.Error.Code, cause.Error.Hint, cause.Seq
+		f.Code, f.Hint, f.Node, f.Seq = cause.Error.Code, cause.Error.Hint, cause.Error.Node, cause.Seq
 		f.Message = fmt.Sprintf("%s needs %s, which did not succeed: %s", describe(needs), describe(cause),
 			clip.Text(cause.Error.Message, maxCause))
 	}

@@ -111,6 +111,13 @@ func (t losses) giveUp(c *journal.Call) {
 	t.out.Stops.GivenUp[c.Node] = append(t.out.Stops.GivenUp[c.Node], c.Key())
 }
 
+// nodeLost returns an error with the code NODE_LOST that names the node for programs.
+func nodeLost(node writ.NodeID, format string, args ...any) *writ.Error {
+	err := writ.Errorf(writ.CodeNodeLost, format, args...)
+	err.Node = node
+	return err
+}
+
 // loseBegun fails a call that its lost node may have started.
 func (t losses) loseBegun(c *journal.Call) error {
 	if c.State.Sent() {
@@ -121,7 +128,7 @@ func (t losses) loseBegun(c *journal.Call) error {
 	if n.Admission == writ.AdmissionRemoved {
 		is = "was removed"
 	}
-	err := writ.Errorf(writ.CodeNodeLost, "%s %s; whether it did %s is unknown", c.NodeName, is, c.Operation)
+	err := nodeLost(c.Node, "%s %s; whether it did %s is unknown", c.NodeName, is, c.Operation)
 	switch {
 	case n.Gone:
 		err = err.WithHint("hand the script in again: what was on %s is made anew elsewhere", c.NodeName)
@@ -143,8 +150,7 @@ func (t losses) loseNeed(c *journal.Call, lost need) error {
 	if lost.resource == c.Resource() {
 		why = "and what it is about is lost with it"
 	}
-	err := writ.Errorf(writ.CodeNodeLost, "%s is gone, and no other node can do %s: %s", t.Nodes.Name(lost.node),
-		describe(c), why).
+	err := nodeLost(lost.node, "%s is gone, and no other node can do %s: %s", t.Nodes.Name(lost.node), describe(c), why).
 		WithHint("hand the script in again: it makes the %s anew, without what it held", lost.resource)
 	return t.fail(c, writ.CallFailed, err)
 }

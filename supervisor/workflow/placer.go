@@ -157,7 +157,7 @@ func (t placer) placeGroup(group []*journal.Call, seats []placement.Candidate) e
 		for _, node := range t.homes(c) {
 			if n, known := t.Nodes.Get(node); !known || n.Admission == writ.AdmissionRemoved {
 				return t.fail(c, writ.CallFailed,
-					writ.Errorf(writ.CodeNodeLost, "what %s needs was on %s, which was removed", describe(c), t.Nodes.Name(node)).
+					nodeLost(node, "what %s needs was on %s, which was removed", describe(c), t.Nodes.Name(node)).
 						WithHint("hand the script in again: it makes what is missing anew"))
 			}
 			if pinned != "" && pinned != node {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	"writ"
 	"writ/cmd/writ/internal/cli"
@@ -73,19 +72,12 @@ func (f LossFinder) past(ctx context.Context) ([]Loss, error) {
 		return nil, err
 	}
 	return f.losses(ctx,
-		newestByDeployment(slices.DeleteFunc(failed, func(r api.Run) bool { return !failedWith(r, f.Node.Name) })))
+		newestByDeployment(slices.DeleteFunc(failed, func(r api.Run) bool { return !failedWith(r, f.Node.ID) })))
 }
 
 // failedWith reports whether a run failed because it lost a node.
-func failedWith(r api.Run, node string) bool {
-	return r.Failure != nil && (r.Failure.Code == writ.CodeNodeLost || r.Failure.Code == writ.CodeDependencyFailed) &&
-		names(r.Failure.Message, node)
-}
-
-// names reports whether a sentence contains a name as a separate word.
-func names(sentence, name string) bool {
-	return slices.Contains(strings.FieldsFunc(sentence, func(c rune) bool { return strings.ContainsRune(" ,:;()", c) }),
-		name)
+func failedWith(r api.Run, node writ.NodeID) bool {
+	return r.Failure != nil && r.Failure.Node == node
 }
 
 func (f LossFinder) runs(ctx context.Context, states ...api.RunState) ([]api.Run, error) {

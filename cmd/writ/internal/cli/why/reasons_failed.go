@@ -1,6 +1,7 @@
 package why
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -60,20 +61,11 @@ func (s *Situation) whyFailed() Reason {
 func command(line string) remedy.Command { return remedy.Command{Line: line} }
 
 // lostNode returns the node that a call failed with, an empty one if the call failed otherwise or the node is unknown.
-// A call without a node has the name of the node in its error.
-func (s *Situation) lostNode(c writ.Call) (lost writ.Node) {
+func (s *Situation) lostNode(c writ.Call) writ.Node {
 	if !endedByLoss(c) {
-		return lost
+		return writ.Node{}
 	}
-	if n, known := s.nodes[c.Node]; known {
-		return n
-	}
-	for _, n := range s.nodes {
-		if names(c.Error.Message, n.Name) && (lost.ID == "" || lost.Gone) { // several removed nodes may have the name
-			lost = n
-		}
-	}
-	return lost
+	return s.nodes[cmp.Or(c.Error.Node, c.Node)]
 }
 
 // isSplit reports whether a call failed because its run had already placed the resources that the call needs.
