@@ -13,6 +13,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"writ/efi/progress"
 	"writ/internal/sleep"
 )
 
@@ -20,7 +21,7 @@ import (
 type card struct {
 	link   netlink.Link // the VLAN's link, if the card is in a VLAN
 	chosen bool         // whether the settings of Config.Interface apply to this card
-	waits  [families]wait
+	waits  [families]progress.Wait
 	has    [families][]netip.Prefix
 	next   string // what a person can do if the card is unusable, "" otherwise
 	mtu    int    // from the latest DHCP lease
@@ -44,8 +45,8 @@ func (c *card) String() string {
 	}
 	var waits []string
 	for _, one := range c.waits {
-		if one.text != "" {
-			waits = append(waits, one.text)
+		if one.Text != "" {
+			waits = append(waits, one.Text)
 		}
 	}
 	if len(waits) == 0 {
@@ -66,32 +67,32 @@ func addressList(all []netip.Prefix) string {
 }
 
 // waiting returns the pending waits of the card. The caller holds the lock of the network.
-func (c *card) waiting() (all []wait) {
+func (c *card) waiting() (all []progress.Wait) {
 	name := fmt.Sprintf("%s (%s)", c.name(), c.link.Attrs().HardwareAddr)
 	for _, one := range c.waits {
-		if one.text == "" || c.waits[v4].text == noCarrier && len(all) > 0 {
+		if one.Text == "" || c.waits[v4].Text == noCarrier && len(all) > 0 {
 			continue
 		}
-		one.text = name + " " + one.text
+		one.Text = name + " " + one.Text
 		all, name = append(all, one), c.name()
 	}
 	if len(all) == 0 {
-		all = []wait{{text: name + " was found", limit: otherCards}}
+		all = []progress.Wait{{Text: name + " was found", Limit: otherCards}}
 	}
 	return all
 }
 
 // Limits of waits for an address that no timeout ends.
 var (
-	cableLimit = waitLimit{then: "it continues when a cable is plugged in"}
-	otherCards = waitLimit{then: "the first address of any card counts"}
+	cableLimit = progress.Limit{Then: "it continues when a cable is plugged in"}
+	otherCards = progress.Limit{Then: "the first address of any card counts"}
 )
 
 // waits records the reason why a card has no address in a family. Pages show it until the card has an address.
-func (s *cardSet) waits(c *card, family int, l waitLimit, format string, args ...any) {
+func (s *cardSet) waits(c *card, family int, l progress.Limit, format string, args ...any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	c.waits[family] = wait{fmt.Sprintf(format, args...), l, time.Now()}
+	c.waits[family] = progress.Wait{Text: fmt.Sprintf(format, args...), Limit: l, Since: time.Now()}
 }
 
 // advise records what a person can do to make a card usable.

@@ -90,13 +90,13 @@ func (m *machine) correctClock(ctx context.Context, c *clock) error {
 const rounds = 2
 
 // limit returns how long the start waits for the time servers. It has no limit if the clock is implausible.
-func (c *clock) limit() waitLimit {
+func (c *clock) limit() progress.Limit {
 	if checkClock(c.now()) != nil {
-		return waitLimit{then: "without the time no certificate can be verified"}
+		return progress.Limit{Then: "without the time no certificate can be verified"}
 	}
-	return waitLimit{
-		rounds*time.Duration(len(c.servers))*askMostOf + (rounds-1)*askAgain,
-		"the start continues with the hardware clock",
+	return progress.Limit{
+		Most: rounds*time.Duration(len(c.servers))*askMostOf + (rounds-1)*askAgain,
+		Then: "the start continues with the hardware clock",
 	}
 }
 

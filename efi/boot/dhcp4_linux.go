@@ -11,6 +11,7 @@ import (
 	"github.com/insomniacslk/dhcp/dhcpv4"
 	"github.com/insomniacslk/dhcp/dhcpv4/nclient4"
 
+	"writ/efi/progress"
 	"writ/internal/sleep"
 )
 
@@ -27,7 +28,7 @@ const (
 var asking = []nclient4.ClientOpt{nclient4.WithTimeout(answerIn), nclient4.WithRetry(askTimes)}
 
 // askLimit is the wait limit of a card without an address.
-var askLimit = waitLimit{askFor, "it asks again"}
+var askLimit = progress.Limit{Most: askFor, Then: "it asks again"}
 
 // leases obtains a lease and renews it until it is lost.
 func (n *network) leases(ctx context.Context, c *card) error {

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"writ"
+	"writ/efi/boot/devices"
 	"writ/efi/progress"
 )
 
@@ -20,9 +21,9 @@ const usuallyThere = 5 * time.Second
 
 // Limits of the waits for the disk.
 var (
-	diskLimit = waitLimit{then: "it looks for the disk " + everyLook +
+	diskLimit = progress.Limit{Then: "it looks for the disk " + everyLook +
 		": in memory this machine would be another node"}
-	mountLimit = waitLimit{then: "the kernel reads the file system"}
+	mountLimit = progress.Limit{Then: "the kernel reads the file system"}
 )
 
 // mountData mounts the data disk, if one is configured. It waits for a disk that appears late: with its data in memory,
@@ -41,13 +42,13 @@ func (m *machine) mountData(ctx context.Context) error {
 		}
 		m.status.waits(progress.StageData, err.Error(), diskLimit)
 		if time.Since(began) > usuallyThere {
-			m.failAgain(progress.StageData, withLacking(err, lackingNow(diskDevices)),
+			m.failAgain(progress.StageData, withLacking(err, devices.Lacking(devices.DiskControllers)),
 				"it looks for the disk "+everyLook)
 		}
 		select {
 		case <-look.C:
 			if m.loader != nil {
-				_, _ = m.loader.all() // failures were reported at the first attempt
+				_, _ = m.loader.All() // failures were reported at the first attempt
 			}
 		case <-ctx.Done():
 			return context.Cause(ctx)

@@ -22,7 +22,7 @@ import (
 const mkfsAt = "/usr/sbin/mkfs.btrfs"
 
 // mkfsLimit limits its run time. It writes a few MiB and discards no blocks.
-var mkfsLimit = waitLimit{5 * time.Minute, "the machine is held"}
+var mkfsLimit = progress.Limit{Most: 5 * time.Minute, Then: "the machine is held"}
 
 // findEmpty returns the disk with a serial number. It returns an error if the disk is not empty. block is /sys/block.
 func findEmpty(block fs.FS, dev, serial string) (dataDisk, error) {
@@ -78,7 +78,7 @@ func (m *machine) makeFileSystem(ctx context.Context, d dataDisk) error {
 		return err
 	case making.Err() != nil:
 		return writ.Errorf(writ.CodeUsage, "%s did not make a file system on %s within %s", mkfsAt, d.device,
-			mkfsLimit.most).
+			mkfsLimit.Most).
 			WithHint("check the disk. Start the machine again to try again, or name another disk")
 	case !status.Exited() || status.ExitStatus() != 0:
 		return writ.Errorf(writ.CodeUsage, "%s cannot make a file system on %s: %s: %s", mkfsAt, d.device,

@@ -30,9 +30,9 @@ func pauseOfRunner(before, lived time.Duration, held bool) time.Duration {
 // status page shows the reason, the time and the remedy.
 type hold struct {
 	stage, reason, next string
-	goesOn              string // how it is retried
-	pause               *wait  // until the next retry, nil if unknown
-	person              bool   // whether only a person can fix it
+	goesOn              string         // how it is retried
+	pause               *progress.Wait // until the next retry, nil if unknown
+	person              bool           // whether only a person can fix it
 	// Time of the first failure since the stage last worked, from the start of the kernel.
 	since time.Duration
 	times int
@@ -128,11 +128,11 @@ func (s *status) failed(r progress.Report, goesOn string) (held, news bool) {
 }
 
 // pauses waits until the next retry. The status page shows the remaining time.
-func (s *status) pauses(ctx context.Context, l waitLimit) error {
+func (s *status) pauses(ctx context.Context, l progress.Limit) error {
 	s.mu.Lock()
-	s.hold.pause = &wait{limit: l, since: time.Now()}
+	s.hold.pause = &progress.Wait{Limit: l, Since: time.Now()}
 	s.mu.Unlock()
-	return sleep.For(ctx, l.most)
+	return sleep.For(ctx, l.Most)
 }
 
 // beside lists problems that do not stop the start, at most one report per stage.

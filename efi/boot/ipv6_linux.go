@@ -13,6 +13,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"writ/efi/progress"
 )
 
 // ipv6Watch tracks the IPv6 addresses of a card. The kernel solicits routers, derives addresses from their
@@ -200,7 +202,7 @@ func (s *ipv6Watch) look(ctx context.Context, change netlink.AddrUpdate) {
 			continue
 		case one.Flags&unix.IFA_F_TENTATIVE != 0:
 			if tests = true; len(s.told) == 0 {
-				s.waits(s.card, v6, waitLimit{then: "the kernel asks the network"},
+				s.waits(s.card, v6, progress.Limit{Then: "the kernel asks the network"},
 					"checks that no other machine uses %s", address)
 			}
 			continue

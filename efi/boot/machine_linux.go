@@ -15,12 +15,12 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"writ/efi/modules"
+	"writ/efi/boot/devices"
 	"writ/efi/progress"
 )
 
 // endLimit is how long a program may take to exit.
-var endLimit = waitLimit{30 * time.Second, "it is killed"}
+var endLimit = progress.Limit{Most: 30 * time.Second, Then: "it is killed"}
 
 // showWithin is how long the consoles may take to show the last lines.
 const showWithin = 2 * time.Second
@@ -30,7 +30,7 @@ type machine struct {
 	*Machine
 	consoles
 	config    Config
-	loader    *loader
+	loader    *devices.Loader
 	network   network
 	processes processes
 	watchdog  watchdog
@@ -347,16 +347,13 @@ func mountWholeProc() error {
 // openModules opens the module index of the image.
 func (m *machine) openModules() {
 	var err error
-	if m.loader, err = newLoader(); err != nil {
+	if m.loader, err = devices.New(imageModules(), parameters); err != nil {
 		m.loader = nil
-		m.fail(stageModules, err)
+		m.fail(progress.StageModules, err)
 		return
 	}
 	m.network.loader = m.loader
-	m.loader.load = func(one *modules.Module) error {
-		m.status.waits(stageModules, "loads "+one.Name, modulesLimit)
-		return load(one)
-	}
+	m.loader.Loads = func(module string) { m.status.waits(progress.StageModules, "loads "+module, modulesLimit) }
 }
 
 // plan shows the stages of the start on the page.
@@ -365,8 +362,12 @@ func (m *machine) plan() {
 	m.status.plan(m.config.stages(services))
 }
 
+// parameters holds the options of the modules that need some. The software watchdog panics, so that the kernel log is
+// preserved.
+var parameters = map[string]string{softwareWatchdog: "soft_panic=1", "efi_pstore": "pstore_disable=0"}
+
 // modulesLimit has no timeout: loading a module blocks until its driver has probed the devices.
-var modulesLimit = waitLimit{then: "a driver probes its devices"}
+var modulesLimit = progress.Limit{Then: "a driver probes its devices"}
 
 // loadModules loads the modules of the image's list and the modules that devices request.
 func (m *machine) loadModules() {
@@ -375,56 +376,18 @@ func (m *machine) loadModules() {
 	}
 	list, err := os.ReadFile(LoadAt)
 	if err != nil {
-		m.fail(stageModules, err)
+		m.fail(progress.StageModules, err)
 	}
-	named, err := m.loader.named(strings.Fields(string(list)))
-	asked, more := m.loader.all()
+	named, err := m.loader.Named(strings.Fields(string(list)))
+	asked, more := m.loader.All()
 	if err := errors.Join(err, more); err != nil {
-		m.fail(stageModules, err)
+		m.fail(progress.StageModules, err)
 	}
-	m.stage(stageModules, "%d loaded", named+asked)
-}
-
-func newLoader() (*loader, error) {
-	index, err := modules.Open(os.DirFS(filepath.Join(ModulesAt, release())))
-	if err != nil {
-		return nil, err
-	}
-	return &loader{index: index, devices: os.DirFS("/sys/devices"), load: load, tried: map[string]bool{}}, nil
+	m.stage(progress.StageModules, "%d loaded", named+asked)
 }
 
 // Modprobe loads the modules that the kernel requests with "modprobe -q -- NAME…" and returns the exit code.
-func Modprobe(args []string) int {
-	l, err := newLoader()
-	if err != nil {
-		return 1
-	}
-	loaded := 0
-	for _, name := range args[1:] {
-		if !strings.HasPrefix(name, "-") {
-			n, _ := l.closure(name) // the kernel checks the result itself
-			loaded += n
-		}
-	}
-	if loaded == 0 {
-		return 1
-	}
-	return 0
-}
+func Modprobe(args []string) int { return devices.Modprobe(imageModules(), parameters, args[1:]) }
 
-// parameters are the options of modules that need some. The software watchdog panics, so that the kernel log is
-// preserved.
-var parameters = map[string]string{softwareWatchdog: "soft_panic=1", "efi_pstore": "pstore_disable=0"}
-
-// load loads a module into the kernel. It is not an error if the module is already loaded.
-func load(one *modules.Module) error {
-	file, err := os.Open(filepath.Join(ModulesAt, release(), one.Path))
-	if err != nil {
-		return err
-	}
-	defer file.Close()
-	if err := unix.FinitModule(int(file.Fd()), parameters[one.Name], 0); err != nil && !errors.Is(err, unix.EEXIST) {
-		return err
-	}
-	return nil
-}
+// imageModules returns the directory of the modules for the running kernel.
+func imageModules() string { return filepath.Join(ModulesAt, release()) }

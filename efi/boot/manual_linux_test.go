@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"writ/efi/progress"
 )
 
 // The table of waits in the manual has the limits of the code.
@@ -22,15 +24,15 @@ func TestTheManualHasTheLimits(t *testing.T) {
 	oneServer := (&clock{servers: []string{"10.77.0.1"}, now: func() time.Time { return clockFrom }}).limit()
 	for _, tt := range []struct {
 		stage string
-		limit waitLimit
+		limit progress.Limit
 	}{
-		{stageModules, modulesLimit}, {"data", diskLimit}, {"data", mkfsLimit}, {"network", askLimit}, {"network", otherCards}, {"service", readyLimit}, {"runner", joinLimit},
+		{progress.StageModules, modulesLimit}, {"data", diskLimit}, {"data", mkfsLimit}, {"network", askLimit}, {"network", otherCards}, {"service", readyLimit}, {"runner", joinLimit},
 		{"clock", (&clock{now: func() time.Time { return time.Time{} }}).limit()}, {"joined", approvalLimit}, {"off", endLimit}, {"off", offLimit},
-		{"clock", oneServer}, {"runner", waitLimit{heldPause, runnerAgain}},
+		{"clock", oneServer}, {"runner", progress.Limit{Most: heldPause, Then: runnerAgain}},
 	} {
-		want := "none: " + tt.limit.then
-		if tt.limit.most > 0 {
-			want = fmt.Sprintf("%.0f s.*, then %s", tt.limit.most.Seconds(), regexp.QuoteMeta(tt.limit.then))
+		want := "none: " + tt.limit.Then
+		if tt.limit.Most > 0 {
+			want = fmt.Sprintf("%.0f s.*, then %s", tt.limit.Most.Seconds(), regexp.QuoteMeta(tt.limit.Then))
 		}
 		if !regexp.MustCompile("(?m)^\\| `" + tt.stage + "` \\| .* \\| .*" + want).Match(text) {
 			t.Errorf("the manual does not say of %s: %s", tt.stage, want)

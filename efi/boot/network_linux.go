@@ -18,6 +18,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"writ"
+	"writ/efi/boot/devices"
 	"writ/efi/progress"
 	"writ/internal/limit"
 )
@@ -47,7 +48,7 @@ type network struct {
 	host
 	cardSet
 	config *Config
-	loader *loader         // nil without modules
+	loader *devices.Loader // nil without modules
 	work   *sync.WaitGroup // the goroutines of cards
 
 	nameservers map[source][]netip.Addr // guarded by mu
@@ -144,8 +145,8 @@ func (n *network) keepLooking(ctx context.Context) {
 // others.
 func (n *network) findCards(ctx context.Context) {
 	if n.loader != nil {
-		if _, err := n.loader.all(); err != nil {
-			n.fail(stageModules, err)
+		if _, err := n.loader.All(); err != nil {
+			n.fail(progress.StageModules, err)
 		}
 	}
 	links, err := listed(netlink.LinkList)
@@ -215,14 +216,14 @@ func (s *cardSet) firstCard() (address net.HardwareAddr) {
 }
 
 // waiting returns the waits of all cards, those with a cable first.
-func (s *cardSet) waiting() (all []wait) {
+func (s *cardSet) waiting() (all []progress.Wait) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.cards) == 0 {
-		return []wait{{text: "no network card was found", limit: waitLimit{then: "it looks for cards " + everyLook}}}
+		return []progress.Wait{{Text: "no network card was found", Limit: progress.Limit{Then: "it looks for cards " + everyLook}}}
 	}
 	bare := func(c *card) int {
-		if c.waits[v4].text == noCarrier {
+		if c.waits[v4].Text == noCarrier {
 			return 1
 		}
 		return 0

@@ -37,7 +37,7 @@ type lastEnd struct {
 // runs before the device modules are loaded, because one of them may cause the panic.
 func (m *machine) readLastEnd() {
 	if hasEFI() && m.loader != nil {
-		if _, err := m.loader.named([]string{"efivarfs", "efi_pstore"}); err != nil {
+		if _, err := m.loader.Named([]string{"efivarfs", "efi_pstore"}); err != nil {
 			m.fail(progress.StagePanic, err)
 		}
 	}
@@ -223,7 +223,7 @@ func (m *machine) loadFew() {
 		return
 	}
 	names := []string{"button", "evdev"}
-	if _, err := m.loader.named(names); err != nil {
+	if _, err := m.loader.Named(names); err != nil {
 		m.fail("modules", err)
 		return
 	}

@@ -33,7 +33,7 @@ func (m *machine) serve(ctx context.Context) {
 		}
 		wait = pauseOfRunner(wait, time.Since(began), held)
 		m.show("runner", "starts again in "+wait.String())
-		if m.status.pauses(ctx, waitLimit{wait, runnerAgain}) != nil {
+		if m.status.pauses(ctx, progress.Limit{Most: wait, Then: runnerAgain}) != nil {
 			return
 		}
 	}
@@ -177,12 +177,12 @@ func (m *machine) runChild(
 			stage = name
 		}
 		_ = unix.Kill(pid, unix.SIGTERM)
-		m.show(stage, fmt.Sprintf("waits for %s to exit, at most %s; then %s", name, endLimit.most, endLimit.then))
+		m.show(stage, fmt.Sprintf("waits for %s to exit, at most %s; then %s", name, endLimit.Most, endLimit.Then))
 		select {
 		case status = <-ended:
 			m.show(stage, name+" has ended")
-		case <-time.After(endLimit.most):
-			m.show(stage, fmt.Sprintf("%s did not exit within %s and is killed", name, endLimit.most))
+		case <-time.After(endLimit.Most):
+			m.show(stage, fmt.Sprintf("%s did not exit within %s and is killed", name, endLimit.Most))
 			_ = unix.Kill(pid, unix.SIGKILL)
 			status = <-ended
 		}

@@ -12,7 +12,7 @@ import (
 )
 
 // readyLimit is how long the start waits for a service.
-var readyLimit = waitLimit{30 * time.Second, "the start continues without it"}
+var readyLimit = progress.Limit{Most: 30 * time.Second, Then: "the start continues without it"}
 
 // startServices starts the services of the image in order, each after the previous one is ready. It continues without a
 // service that does not become ready: the runner reports the affected drivers, and the console shows the cause.
@@ -32,7 +32,7 @@ func (m *machine) startServices(ctx, starting context.Context) {
 			return
 		default:
 			m.fail(progress.StageService, fmt.Errorf("%s does not answer at %s within %s; %s", s.Name, s.Socket,
-				readyLimit.most, readyLimit.then))
+				readyLimit.Most, readyLimit.Then))
 		}
 	}
 }

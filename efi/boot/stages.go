@@ -9,9 +9,6 @@ import (
 	"writ/efi/progress"
 )
 
-// stageModules is the stage that loads the drivers of devices.
-const stageModules = "modules"
-
 // startStage is one stage of the start, with its latest report.
 type startStage struct {
 	stage, plan string // plan describes the stage before it is reached
@@ -20,10 +17,10 @@ type startStage struct {
 	done        bool
 	began       time.Duration // began and ended: from the start of the kernel
 	ended       time.Duration
-	wait        wait // has a zero time if the stage waits for nothing known
+	wait        progress.Wait // has a zero time if the stage waits for nothing known
 }
 
-func (s *startStage) reached() bool { return s.done || s.failed || !s.wait.since.IsZero() }
+func (s *startStage) reached() bool { return s.done || s.failed || !s.wait.Since.IsZero() }
 
 // stages returns the planned stages of a start with these settings, in order.
 func (c *Config) stages(services []Service) (all stages) {
@@ -43,7 +40,7 @@ func (c *Config) stages(services []Service) (all stages) {
 		clock.plan = "asks for the time: " + strings.Join(c.TimeServers, " ")
 	}
 	all = stages{
-		{stage: progress.StageStart}, {stage: stageModules, plan: "drivers of the devices"},
+		{stage: progress.StageStart}, {stage: progress.StageModules, plan: "drivers of the devices"},
 		{stage: progress.StageWatchdog, plan: "restarts a machine that hangs"},
 	}
 	if c.Boot != "" {
@@ -107,7 +104,7 @@ func (w stages) end() (at time.Duration) {
 
 // waits records the current wait of a stage. A finished stage ignores it, for example a network whose second card has
 // no cable.
-func (w *stages) waits(stage string, now wait) {
+func (w *stages) waits(stage string, now progress.Wait) {
 	s := w.at(stage)
 	if s.done {
 		return
@@ -115,7 +112,7 @@ func (w *stages) waits(stage string, now wait) {
 	if !s.reached() {
 		s.began = w.end()
 	}
-	now.text = progress.Text(now.text, progress.MaxText)
+	now.Text = progress.Text(now.Text, progress.MaxText)
 	s.wait = now
 }
 
@@ -128,12 +125,12 @@ func (w *stages) note(r progress.Report, at time.Duration) {
 	}
 	s.text, s.failed = r.Text, r.Failed
 	if !r.Failed && !s.done {
-		s.done, s.ended, s.wait = true, at, wait{}
+		s.done, s.ended, s.wait = true, at, progress.Wait{}
 	}
 }
 
 // stop records that a stage waits for a person only.
-func (w *stages) stop(stage string) { w.at(stage).wait = wait{} }
+func (w *stages) stop(stage string) { w.at(stage).wait = progress.Wait{} }
 
 // took describes the duration of the start and of each stage. It returns "" before the node has joined.
 func (w stages) took() string {

@@ -22,7 +22,7 @@ const (
 
 // showStages shows the page of the stages while the machine starts.
 func (s *status) showStages() {
-	var cards []wait
+	var cards []progress.Wait
 	if s.cards != nil {
 		cards = s.cards() // before taking mu: a caller that reports a stage may hold the network's lock
 	}
@@ -54,7 +54,7 @@ func (s *status) showStages() {
 
 // lines formats the stages with their times and limits. held is the name of the held stage, if any, and cards are the
 // waits of the network cards. If brief is set, finished stages share one line.
-func (w stages) lines(now time.Duration, held string, cards []wait, brief bool) (lines []string) {
+func (w stages) lines(now time.Duration, held string, cards []progress.Wait, brief bool) (lines []string) {
 	lines = append(lines, fmt.Sprintf("%4s %-8s %6s %6s", "", "stage", "from s", "for s"))
 	var done, next []string
 	for i, s := range w {
@@ -126,15 +126,15 @@ func (s *startStage) said() string {
 }
 
 // waitText describes the current wait of the stage with its limit. It returns otherwise if there is none.
-func (s *startStage) waitText(cards []wait, otherwise string) string {
+func (s *startStage) waitText(cards []progress.Wait, otherwise string) string {
 	var all []string
 	switch {
 	case s.stage == progress.StageNetwork && len(cards) > 0:
 		for _, one := range cards {
-			one.text = progress.Text(one.text, progress.MaxText)
+			one.Text = progress.Text(one.Text, progress.MaxText)
 			all = append(all, one.String())
 		}
-	case s.wait.since.IsZero():
+	case s.wait.Since.IsZero():
 		return otherwise
 	default:
 		all = append(all, s.wait.String())

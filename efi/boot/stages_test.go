@@ -17,7 +17,7 @@ func (p *paged) starts(c Config, services ...Service) {
 	p.stage(progress.StageStart, "writ v1.0.0 on Linux 6.1.0-56-cloud-amd64")
 	p.status.plan(c.stages(services))
 	p.wait(400 * time.Millisecond)
-	p.stage(stageModules, "22 loaded")
+	p.stage(progress.StageModules, "22 loaded")
 	p.stage(progress.StageWatchdog, "Software Watchdog restarts the machine if it hangs for 60 s")
 	p.stage(progress.StageData, "/dev/vda, btrfs with the label writ-data")
 }
@@ -37,10 +37,10 @@ func TestThePageOfAStartHasEachStageWithItsAgeAndItsLimit(t *testing.T) {
 	onScreen(t, func(p *paged) {
 		// The time after p.starts; the page reads it from another goroutine.
 		asked := time.Now().Add(2400 * time.Millisecond)
-		p.cards = func() []wait {
-			return []wait{
-				{"eth0 (52:54:00:77:00:50) asks for an address by DHCP", waitLimit{15 * time.Second, "it asks again"}, asked},
-				{"eth0 receives no IPv6 router advertisement", waitLimit{then: "the first address of any card counts"}, asked},
+		p.cards = func() []progress.Wait {
+			return []progress.Wait{
+				{Text: "eth0 (52:54:00:77:00:50) asks for an address by DHCP", Limit: progress.Limit{Most: 15 * time.Second, Then: "it asks again"}, Since: asked},
+				{Text: "eth0 receives no IPv6 router advertisement", Limit: progress.Limit{Then: "the first address of any card counts"}, Since: asked},
 			}
 		}
 		p.starts(usualConfig, Service{Name: "containerd"}, Service{Name: "mycelium"})
@@ -100,7 +100,7 @@ func TestTheLongestPageFitsOnAScreen(t *testing.T) {
 		p.starts(usualConfig, Service{Name: "containerd"})
 		p.stage(progress.StageNetwork, "%s", strings.Repeat("eth0 10.77.0.50/24, by DHCP ", 9))
 		long := writ.Errorf(writ.CodeNotFound, "%s", strings.Repeat("no time server tells the time, ", 12)).WithHint("%s", strings.Repeat("name another one, ", 18))
-		p.waits(progress.StageClock, strings.Repeat("asks for the time ", 20), waitLimit{13 * time.Second, "the start continues with the hardware clock"})
+		p.waits(progress.StageClock, strings.Repeat("asks for the time ", 20), progress.Limit{Most: 13 * time.Second, Then: "the start continues with the hardware clock"})
 		for range 2 {
 			p.failed(failure(progress.StageClock, long), "it asks every 30s, and goes on when one of them has told the time")
 		}
@@ -124,7 +124,7 @@ func TestAStageThatFailedAndIsOverIsOnThePage(t *testing.T) {
 		p.stage(progress.StageStart, "writ v1.0.0")
 		p.fail(progress.StageConfig, errors.New("unknown setting writ.nothing"))
 		p.status.plan(usualConfig.stages(nil))
-		p.stage(stageModules, "22 loaded")
+		p.stage(progress.StageModules, "22 loaded")
 		p.stage(progress.StageWatchdog, "none")
 		p.fail(progress.StageNetwork, errors.New("no address yet"))
 		p.stage(progress.StageNetwork, "eth0 10.77.0.50/24") // a stage that the start needs first

@@ -37,9 +37,9 @@ type Admission struct {
 type status struct {
 	*consoles
 	version   string
-	admission func() Admission // nil if no page about the node is shown
-	addresses func() string    // of the network cards
-	cards     func() []wait    // waits of the network cards; may be nil
+	admission func() Admission       // nil if no page about the node is shown
+	addresses func() string          // of the network cards
+	cards     func() []progress.Wait // waits of the network cards; may be nil
 
 	started atomic.Bool // set when the runner has started; the page is then about the node
 
@@ -149,7 +149,9 @@ func (s *status) begin() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.ended, s.serves, s.decided, s.waited, s.counted = "", false, false, false, false
-	s.stages.waits(progress.StageRunner, wait{"asks its supervisor to join", joinLimit, time.Now()})
+	s.stages.waits(progress.StageRunner, progress.Wait{
+		Text: "asks its supervisor to join", Limit: joinLimit, Since: time.Now(),
+	})
 	s.reached()
 }
 
@@ -314,7 +316,7 @@ func (s *status) showPage() {
 	switch s.shown {
 	case pending:
 		fields = append(fields, field{
-			"waits", fmt.Sprintf("since %.0f s after its start: %s", s.asked.Seconds(), wait{limit: approvalLimit}),
+			"waits", fmt.Sprintf("since %.0f s after its start: %s", s.asked.Seconds(), progress.Wait{Limit: approvalLimit}),
 		})
 	case serving:
 		fields = append(fields, field{"started", s.stages.took()})

@@ -219,7 +219,7 @@ func TestAMachineThatCannotJoinSaysWhyAndWhatToDo(t *testing.T) {
 			"It retries by itself.")
 		p.says("error: another one", 0, progress.Report{Stage: progress.StageRunner, Text: "another one", Failed: true})
 		p.end("ended with exit code 1")
-		_ = p.pauses(p.t.Context(), waitLimit{quiet, "the runner starts again"})
+		_ = p.pauses(p.t.Context(), progress.Limit{Most: quiet, Then: "the runner starts again"})
 		synctest.Wait()
 		p.want(1, "The runner of this machine has ended.\n", "    trouble      ended with exit code 1: another one\n    since        0 s after its start, for 26 s\n"+
 			"    goes on      1 s of 1 s, then the runner starts again\n", "It is started again by itself.")

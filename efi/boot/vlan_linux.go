@@ -17,7 +17,7 @@ const vlanModule = "8021q"
 // enterVLAN puts a card into the configured VLAN: c.link becomes the VLAN's interface. The card itself gets no address.
 func (n *network) enterVLAN(c *card) error {
 	if n.loader != nil {
-		if _, err := n.loader.named([]string{vlanModule}); err != nil {
+		if _, err := n.loader.Named([]string{vlanModule}); err != nil {
 			return err
 		}
 	}

@@ -22,23 +22,23 @@ import (
 )
 
 // isOver fails the test unless the wait ends exactly at its limit, and the page shows one second left just before.
-func (p *paged) isOver(over *atomic.Bool, l waitLimit) {
+func (p *paged) isOver(over *atomic.Bool, l progress.Limit) {
 	p.t.Helper()
 	began := time.Now()
-	p.wait(l.most - time.Second)
+	p.wait(l.Most - time.Second)
 	if over.Load() {
-		p.t.Fatalf("the wait is over after %s, and the page says %s", time.Since(began), l.most)
+		p.t.Fatalf("the wait is over after %s, and the page says %s", time.Since(began), l.Most)
 	}
 	p.shows()
 	p.showStages()
 	synctest.Wait()
 	flat := strings.Join(strings.Fields(p.shows()), " ")
-	if want := fmt.Sprintf("%.0f s of %.0f s, then %s", (l.most - time.Second).Seconds(), l.most.Seconds(), l.then); !strings.Contains(flat, want) {
+	if want := fmt.Sprintf("%.0f s of %.0f s, then %s", (l.Most - time.Second).Seconds(), l.Most.Seconds(), l.Then); !strings.Contains(flat, want) {
 		p.t.Errorf("the page does not say %q:\n%s", want, flat)
 	}
 	p.wait(time.Second)
 	if !over.Load() {
-		p.t.Errorf("the wait goes on after its limit of %s", l.most)
+		p.t.Errorf("the wait goes on after its limit of %s", l.Most)
 	}
 }
 
@@ -122,7 +122,7 @@ func TestARunnerIsLeftAloneForAsLongAsThePageSays(t *testing.T) {
 		p.end("ended with exit code 1")
 		var over atomic.Bool
 		m.work.Go(func() {
-			_ = m.status.pauses(p.t.Context(), waitLimit{heldPause, "the runner starts again"})
+			_ = m.status.pauses(p.t.Context(), progress.Limit{Most: heldPause, Then: "the runner starts again"})
 			over.Store(true)
 		})
 		p.wait(heldPause - time.Second)
@@ -196,8 +196,8 @@ func TestADHCPServerIsAskedForAsLongAsThePageSays(t *testing.T) {
 		if _, err := client.Request(t.Context()); err == nil {
 			t.Error("it has a lease")
 		}
-		if took := time.Since(began); took != askLimit.most || network.asked.Load() != askTimes {
-			t.Errorf("it asks %d times within %s, and the page says %s", network.asked.Load(), took, askLimit.most)
+		if took := time.Since(began); took != askLimit.Most || network.asked.Load() != askTimes {
+			t.Errorf("it asks %d times within %s, and the page says %s", network.asked.Load(), took, askLimit.Most)
 		}
 	})
 }

@@ -27,7 +27,7 @@ func (m *machine) armWatchdog() {
 		return
 	}
 	if _, err := os.Stat(watchdogAt); err != nil && m.loader != nil {
-		if _, err := m.loader.named([]string{softwareWatchdog}); err != nil {
+		if _, err := m.loader.Named([]string{softwareWatchdog}); err != nil {
 			m.fail(progress.StageWatchdog, err)
 		}
 	}

@@ -115,3 +115,6 @@ func MAC(text string) string {
 
 // Name returns a hardware address in the form for URLs.
 func Name(mac string) string { return strings.ReplaceAll(mac, ":", "-") }
+
+// StageModules is the stage that loads the drivers of devices.
+const StageModules = "modules"

@@ -1,4 +1,7 @@
-package boot
+// Package devices loads the kernel modules that the devices of a starting machine request, and lists what the devices
+// lack: drivers and firmware files. It knows /sys, the kernel log and the modules of an image. It does not know what the
+// devices are used for.
+package devices
 
 import (
 	"errors"
@@ -12,8 +15,10 @@ import (
 	"writ/efi/modules"
 )
 
-// loader loads the modules that devices request.
-type loader struct {
+// Loader loads the modules that devices request.
+type Loader struct {
+	Loads func(module string) // runs before each module is loaded; may be nil
+
 	index   *modules.Index
 	devices fs.FS                         // /sys/devices
 	load    func(m *modules.Module) error // loads one module into the kernel
@@ -22,8 +27,8 @@ type loader struct {
 	tried map[string]bool // modules tried so far, including failed ones: a failure is reported once
 }
 
-// named loads modules by name, with their dependencies.
-func (l *loader) named(names []string) (loaded int, err error) {
+// Named loads modules by name, with their dependencies.
+func (l *Loader) Named(names []string) (loaded int, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var failed []error
@@ -35,9 +40,9 @@ func (l *loader) named(names []string) (loaded int, err error) {
 	return loaded, errors.Join(failed...)
 }
 
-// all loads the modules for all devices. It repeats until no new alias appears, because a bus exposes its devices only
+// All loads the modules for all devices. It repeats until no new alias appears, because a bus exposes its devices only
 // after its driver is loaded.
-func (l *loader) all() (loaded int, err error) {
+func (l *Loader) All() (loaded int, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	asked := map[string]bool{}
@@ -61,7 +66,7 @@ func (l *loader) all() (loaded int, err error) {
 
 // closure loads the modules for a name or an alias. Unknown aliases are not an error: the driver may be built into the
 // kernel, or missing from the image.
-func (l *loader) closure(alias string) (loaded int, err error) {
+func (l *Loader) closure(alias string) (loaded int, err error) {
 	if found, _ := l.index.Find(alias); len(found) == 0 {
 		return 0, nil
 	}
@@ -75,6 +80,9 @@ func (l *loader) closure(alias string) (loaded int, err error) {
 			continue
 		}
 		l.tried[m.Name] = true
+		if l.Loads != nil {
+			l.Loads(m.Name)
+		}
 		if err := l.load(m); err != nil {
 			failed = append(failed, fmt.Errorf("load the module %s: %w", m.Name, err))
 			continue

@@ -1,4 +1,4 @@
-package boot
+package devices
 
 import (
 	"errors"
@@ -28,7 +28,7 @@ func TestDevicesThatAppearWithADriverGetTheirs(t *testing.T) {
 		"empty/modalias":        {Data: []byte("\n")},
 	}
 	var loaded []string
-	l := &loader{index: index, devices: devices, tried: map[string]bool{}, load: func(m *modules.Module) error {
+	l := &Loader{index: index, devices: devices, tried: map[string]bool{}, load: func(m *modules.Module) error {
 		if m.Name == "broken" {
 			return errors.New("no such device")
 		}
@@ -38,17 +38,17 @@ func TestDevicesThatAppearWithADriverGetTheirs(t *testing.T) {
 		}
 		return nil
 	}}
-	if n, err := l.named([]string{"loop", "not_in_the_image"}); n != 1 || err != nil {
+	if n, err := l.Named([]string{"loop", "not_in_the_image"}); n != 1 || err != nil {
 		t.Errorf("by name %d are loaded, %v", n, err)
 	}
-	n, err := l.all()
+	n, err := l.All()
 	if got := strings.Join(loaded, " "); n != 3 || got != "loop virtio virtio_pci virtio_net" {
 		t.Errorf("%d are loaded: %s", n, got)
 	}
 	if err == nil || !strings.Contains(err.Error(), "broken") {
 		t.Errorf("a module that cannot be loaded is not told: %v", err)
 	}
-	if n, err := l.all(); n != 0 || err != nil {
+	if n, err := l.All(); n != 0 || err != nil {
 		t.Errorf("a second time %d are loaded, %v", n, err)
 	}
 }
