@@ -64,7 +64,7 @@ func (m *machine) correctClock(ctx context.Context, c *clock) error {
 	for round := 1; ; round++ {
 		did, err := c.correct(true)
 		if failed = err; err == nil {
-			m.stage("clock", "%s", did)
+			m.Stage("clock", "%s", did)
 			break
 		}
 		possible := checkClock(c.now()) == nil
@@ -75,7 +75,7 @@ func (m *machine) correctClock(ctx context.Context, c *clock) error {
 		}
 		pause := askAgain
 		// Also if the failures alternate.
-		if m.failAgain(progress.StageClock, noTime(err, possible), goesOn) || round >= rounds {
+		if m.FailAgain(progress.StageClock, noTime(err, possible), goesOn) || round >= rounds {
 			pause = askSeldom
 		}
 		if sleep.For(ctx, pause) != nil {
@@ -125,10 +125,10 @@ func (m *machine) keepClock(ctx context.Context, c *clock, failed error) {
 		did, err := c.correct(false)
 		switch {
 		case err != nil && (failed == nil || !alike(failed.Error(), err.Error())):
-			m.fail("clock", err)
+			m.Fail("clock", err)
 			m.status.clockIs("not corrected: " + withHint(err))
 		case err == nil && failed != nil:
-			m.stage("clock", "%s", did)
+			m.Stage("clock", "%s", did)
 			m.status.clockIs("")
 		}
 		failed = err
@@ -138,7 +138,7 @@ func (m *machine) keepClock(ctx context.Context, c *clock, failed error) {
 // withHint formats an error and its hint as one line.
 func withHint(err error) string {
 	text := strings.ReplaceAll(err.Error(), "\n", "; ")
-	if hint := hintOf(err); hint != "" {
+	if hint := progress.HintOf(err); hint != "" {
 		text += ": " + hint
 	}
 	return text

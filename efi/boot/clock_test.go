@@ -9,6 +9,7 @@ import (
 	"github.com/beevik/ntp"
 
 	"writ"
+	"writ/efi/progress"
 )
 
 // Promise: Machines from an image: A time server cannot move the clock of a running node by more than a minute.
@@ -60,7 +61,7 @@ func TestAClockIsCorrectedByTheFirstServerThatAnswers(t *testing.T) {
 		t.Errorf("without an answer: %v", err)
 	}
 	for possible, want := range map[bool]string{true: "no time server answered: x", false: "no time server answered: x. The clock of this machine is wrong"} {
-		if err := noTime(errors.New("x"), possible); err.Error() != want || hintOf(err) == "" {
+		if err := noTime(errors.New("x"), possible); err.Error() != want || progress.HintOf(err) == "" {
 			t.Errorf("without an answer it is %v", err)
 		}
 	}

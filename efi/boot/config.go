@@ -3,7 +3,6 @@ package boot
 import (
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
 	"regexp"
 	"slices"
@@ -12,12 +11,13 @@ import (
 	"time"
 
 	"writ"
+	"writ/efi/boot/netconfig"
 )
 
 // Config holds the settings of a machine, words of the form "writ.NAME=VALUE". They come from a file of the image, from
 // the kernel's command line and from credentials of the boot loader. If a setting is repeated, the last value wins.
 type Config struct {
-	Name        string   // of the node; derived from the address of the first network card if ""
+	netconfig.Settings
 	Supervisors []string // addresses of node APIs
 	Redis       string   // address of the datacenter's Redis
 	Join        string   // join token; a secret
@@ -33,13 +33,6 @@ type Config struct {
 	TimeServers []string // NTP servers; if empty, the hardware clock is trusted
 
 	Watchdog time.Duration // a hung machine restarts after this time; 0 for the default, noWatchdog for never
-
-	// Name or hardware address of the card that VLAN, Addresses and Gateways apply to; "" for every card.
-	Interface   string
-	VLAN        int            // id of the VLAN that the card uses exclusively; 0 for none
-	Addresses   []netip.Prefix // IPv4 and IPv6; if set, the card requests no others
-	Gateways    []netip.Addr   // for a card with Addresses
-	Nameservers []netip.Addr   // used before the nameservers from DHCP and routers
 }
 
 // The valid range of VLAN ids. The 12-bit values 0 and 4095 are reserved.
@@ -221,12 +214,4 @@ func Redacted(cmdline string) string {
 		}
 	}
 	return strings.Join(words, " ")
-}
-
-// nameFor derives a node name from the hardware address of its first card.
-func nameFor(card net.HardwareAddr) string {
-	if len(card) == 0 {
-		return "node"
-	}
-	return "node-" + strings.ReplaceAll(card.String(), ":", "")
 }

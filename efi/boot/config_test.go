@@ -2,7 +2,6 @@ package boot
 
 import (
 	"fmt"
-	"net"
 	"strings"
 	"testing"
 	"time"
@@ -110,14 +109,5 @@ func TestAClockThatWasNeverSetIsRefused(t *testing.T) {
 		if err := checkClock(now); (err == nil) != ok {
 			t.Errorf("%s: %v", text, err)
 		}
-	}
-}
-
-func TestANodeIsNamedByItsFirstCard(t *testing.T) {
-	if got := nameFor(net.HardwareAddr{0x52, 0x54, 0, 1, 2, 0xff}); got != "node-5254000102ff" || !writ.ValidName(got) {
-		t.Errorf("nameFor = %q", got)
-	}
-	if got := nameFor(nil); !writ.ValidName(got) {
-		t.Errorf("without a card the name is %q", got)
 	}
 }

@@ -1,14 +1,12 @@
 package boot
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"strings"
 	"sync"
 	"time"
 
-	"writ"
 	"writ/efi/progress"
 )
 
@@ -68,8 +66,8 @@ func (c *consoles) page(lines ...string) {
 	c.send(text + "\r\n")
 }
 
-// stage shows the progress of a stage with a timestamp and reports it.
-func (c *consoles) stage(name, format string, args ...any) {
+// Stage shows the progress of a stage with a timestamp and reports it.
+func (c *consoles) Stage(name, format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	c.show(name, text)
 	c.report(progress.Report{Stage: name, Text: text})
@@ -90,39 +88,20 @@ func (c *consoles) report(r progress.Report) {
 	}
 }
 
-// fail shows and reports an error with its hint. Joined errors are handled one by one.
-func (c *consoles) fail(name string, err error) {
-	for _, one := range each(err) {
+// Fail shows and reports an error with its hint. Joined errors are handled one by one.
+func (c *consoles) Fail(name string, err error) {
+	for _, one := range progress.Flatten(err) {
 		c.showFailure(name, one)
-		c.report(failure(name, one))
+		c.report(progress.Failure(name, one))
 	}
-}
-
-// each flattens joined errors.
-func each(err error) (all []error) {
-	several, ok := err.(interface{ Unwrap() []error })
-	if !ok {
-		return []error{err}
-	}
-	for _, one := range several.Unwrap() {
-		all = append(all, each(one)...)
-	}
-	return all
 }
 
 // showFailure shows an error and its hint without reporting it.
 func (c *consoles) showFailure(name string, err error) {
 	c.show(name, "error: "+err.Error())
-	if hint := hintOf(err); hint != "" {
+	if hint := progress.HintOf(err); hint != "" {
 		c.show(name, "hint: "+hint)
 	}
-}
-
-func hintOf(err error) string {
-	if e, ok := errors.AsType[*writ.Error](err); ok {
-		return e.Hint
-	}
-	return ""
 }
 
 // close closes the queues and waits up to within for the devices to write the remaining lines.

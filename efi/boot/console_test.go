@@ -24,8 +24,8 @@ func TestAConsoleThatIsStuckDelaysNothing(t *testing.T) {
 	c := &consoles{since: func() time.Duration { return 1500 * time.Millisecond }}
 	c.add(line)
 	c.add(&screen)
-	c.stage("network", "eth0 %s", "10.0.0.5/24")
-	c.fail("clock", errors.Join(writ.Errorf(writ.CodeClockSkew, "it is 1970").WithHint("set it"), errors.New("no battery")))
+	c.Stage("network", "eth0 %s", "10.0.0.5/24")
+	c.Fail("clock", errors.Join(writ.Errorf(writ.CodeClockSkew, "it is 1970").WithHint("set it"), errors.New("no battery")))
 	c.line("a \x1b[31mrunner\x07 says…")
 	go func() { time.Sleep(10 * time.Millisecond); close(line) }() // otherwise close waits for its whole timeout
 	c.close(time.Minute)

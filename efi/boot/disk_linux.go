@@ -16,12 +16,18 @@ import (
 	"writ/efi/progress"
 )
 
+// lookForDisk is the time between searches for the disk.
+const lookForDisk = time.Second
+
+// everyDiskLook describes lookForDisk for people.
+var everyDiskLook = fmt.Sprintf("every %.0f s", lookForDisk.Seconds())
+
 // usuallyThere is how long disks take to appear. USB disks are slow.
 const usuallyThere = 5 * time.Second
 
 // Limits of the waits for the disk.
 var (
-	diskLimit = progress.Limit{Then: "it looks for the disk " + everyLook +
+	diskLimit = progress.Limit{Then: "it looks for the disk " + everyDiskLook +
 		": in memory this machine would be another node"}
 	mountLimit = progress.Limit{Then: "the kernel reads the file system"}
 )
@@ -30,10 +36,10 @@ var (
 // the machine would be another node.
 func (m *machine) mountData(ctx context.Context) error {
 	if m.config.label() == "" {
-		m.stage("data", "in memory: after a restart this machine is another node")
+		m.Stage("data", "in memory: after a restart this machine is another node")
 		return nil
 	}
-	look := time.NewTicker(lookEvery)
+	look := time.NewTicker(lookForDisk)
 	defer look.Stop()
 	for began := time.Now(); ; {
 		disk, err := m.findDisk()
@@ -42,8 +48,8 @@ func (m *machine) mountData(ctx context.Context) error {
 		}
 		m.status.waits(progress.StageData, err.Error(), diskLimit)
 		if time.Since(began) > usuallyThere {
-			m.failAgain(progress.StageData, withLacking(err, devices.Lacking(devices.DiskControllers)),
-				"it looks for the disk "+everyLook)
+			m.FailAgain(progress.StageData, withLacking(err, devices.Lacking(devices.DiskControllers)),
+				"it looks for the disk "+everyDiskLook)
 		}
 		select {
 		case <-look.C:
@@ -96,7 +102,7 @@ func (m *machine) useDisk(ctx context.Context, d dataDisk) error {
 			return errors.Join(fmt.Errorf("set the label of the file system on %s: %w", d.device, err), unmount(at))
 		}
 	}
-	m.stage("data", "%s, %s %s %s", d.device, d.kind, how, m.config.label())
+	m.Stage("data", "%s, %s %s %s", d.device, d.kind, how, m.config.label())
 	return m.checkRoom(d, at)
 }
 

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"writ/efi/progress"
 )
 
 func TestAPersonLearnsWhatIsOnADisk(t *testing.T) {
@@ -59,8 +61,8 @@ func TestADiskThatIsNotOfThisNodeIsRefused(t *testing.T) {
 		{withLacking(noDisk("data", "", nil), "no driver"), "none; no driver", "build the image"},
 		{withLacking(noDisk("data", "vfat on /dev/sda1", nil), "no driver"), "the label data belongs to vfat", "attach the right disk"},
 	} {
-		if fmt.Sprint(tt.err == nil) != fmt.Sprint(tt.says == "") || tt.err != nil && (!strings.Contains(tt.err.Error(), tt.says) || !strings.Contains(hintOf(tt.err), tt.next)) {
-			t.Errorf("it is %v, %s; want %q", tt.err, hintOf(tt.err), tt.says)
+		if fmt.Sprint(tt.err == nil) != fmt.Sprint(tt.says == "") || tt.err != nil && (!strings.Contains(tt.err.Error(), tt.says) || !strings.Contains(progress.HintOf(tt.err), tt.next)) {
+			t.Errorf("it is %v, %s; want %q", tt.err, progress.HintOf(tt.err), tt.says)
 		}
 	}
 }

@@ -99,13 +99,6 @@ func (f field) lines() (lines []string) {
 	return lines
 }
 
-// failure converts an error to a report.
-func failure(stage string, err error) progress.Report {
-	return progress.Report{
-		Stage: stage, Text: strings.ReplaceAll(err.Error(), "\n", "; "), Next: hintOf(err), Failed: true,
-	}
-}
-
 // failed records the failure of a stage. held reports whether the previous failure was the same, and news whether this
 // is worth reporting.
 func (s *status) failed(r progress.Report, goesOn string) (held, news bool) {

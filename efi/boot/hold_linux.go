@@ -1,9 +1,11 @@
 package boot
 
-// failAgain reports that a stage failed and how it is retried. It returns true if the previous failure was the same.
+import "writ/efi/progress"
+
+// FailAgain reports that a stage failed and how it is retried. It returns true if the previous failure was the same.
 // The stage is then held: this is reported once, and the status page shows it from then on.
-func (m *machine) failAgain(stage string, err error, goesOn string) (held bool) {
-	r := failure(stage, err)
+func (m *machine) FailAgain(stage string, err error, goesOn string) (held bool) {
+	r := progress.Failure(stage, err)
 	held, news := m.status.failed(r, goesOn)
 	switch {
 	case held && news:
@@ -11,14 +13,14 @@ func (m *machine) failAgain(stage string, err error, goesOn string) (held bool) 
 		r.Held = true
 		m.report(r)
 	case news:
-		m.fail(stage, err)
+		m.Fail(stage, err)
 	}
 	return held
 }
 
 // stop reports that the start cannot continue until a person acts.
 func (m *machine) stop(stage string, err error) {
-	r := failure(stage, err)
+	r := progress.Failure(stage, err)
 	r.Held = true
 	m.showFailure(stage, err)
 	m.status.failed(r, "not by itself: when that is done, turn the machine off and on with its power button")
@@ -27,6 +29,6 @@ func (m *machine) stop(stage string, err error) {
 
 // failBeside reports a problem that does not stop the start. Pages and reports repeat it until the node serves.
 func (m *machine) failBeside(stage string, err error) {
-	m.fail(stage, err)
-	m.status.besides(failure(stage, err))
+	m.Fail(stage, err)
+	m.status.besides(progress.Failure(stage, err))
 }

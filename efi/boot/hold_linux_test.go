@@ -26,16 +26,16 @@ func heldMachine(p *paged) (m *machine, told *[]progress.Report) {
 func TestAStageThatFailsTwiceIsHeldOnThePageUntilItWorks(t *testing.T) {
 	onScreen(t, func(p *paged) {
 		m, told := heldMachine(p)
-		m.stage("start", "writ v1.0.0")
+		m.Stage("start", "writ v1.0.0")
 		missing := writ.Errorf(writ.CodeNotFound, "no disk has the label writ-data").WithHint("attach the disk")
 		p.wait(5 * time.Second)
-		if m.failAgain(progress.StageData, missing, "it looks every second") {
+		if m.FailAgain(progress.StageData, missing, "it looks every second") {
 			t.Error("it is held when it failed once")
 		}
 		p.want(0, "data     error: no disk has the label writ-data\n", "data     hint: attach the disk\n")
 		for range 10 {
 			p.wait(time.Second)
-			if !m.failAgain(progress.StageData, missing, "it looks every second") {
+			if !m.FailAgain(progress.StageData, missing, "it looks every second") {
 				t.Error("it is not held when it failed again")
 			}
 		}
@@ -49,7 +49,7 @@ func TestAStageThatFailsTwiceIsHeldOnThePageUntilItWorks(t *testing.T) {
 		if shown := p.shows(); strings.Count(shown, "This machine is held at data") != 2 || !strings.Contains(shown, "for 61 s\n") {
 			t.Errorf("within a minute the screen shows\n%s", shown)
 		}
-		m.stage(progress.StageData, "/dev/vda")
+		m.Stage(progress.StageData, "/dev/vda")
 		p.wait(time.Minute)
 		if shown := p.shows(); strings.Contains(shown, "held") || !strings.Contains(shown, "This machine is starting") {
 			t.Errorf("when the stage works the screen shows\n%s", shown)
@@ -60,7 +60,7 @@ func TestAStageThatFailsTwiceIsHeldOnThePageUntilItWorks(t *testing.T) {
 func TestAStageThatOnlyAPersonCanMendIsHeldAtOnce(t *testing.T) {
 	onScreen(t, func(p *paged) {
 		m, told := heldMachine(p)
-		m.stage("start", "writ v1.0.0")
+		m.Stage("start", "writ v1.0.0")
 		m.stop(progress.StageConfig, writ.Errorf(writ.CodeUsage, "the token is missing").WithHint("make one"))
 		p.want(0, "config   error: the token is missing\n", "This machine is held at config: it needs a person.\n", "    next         make one\n    goes on      not by itself: when that is done, turn the machine off")
 		if len(*told) != 2 || !(*told)[1].Held || (*told)[1].Next != "make one" {

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"writ/efi/boot/devices"
+	"writ/efi/boot/netconfig"
 	"writ/efi/progress"
 )
 
@@ -31,7 +32,7 @@ type machine struct {
 	consoles
 	config    Config
 	loader    *devices.Loader
-	network   network
+	network   *netconfig.Network
 	processes processes
 	watchdog  watchdog
 	lastEnd   lastEnd
@@ -53,11 +54,11 @@ func (m *Machine) Main() {
 		Machine: m, consoles: consoles{since: uptime}, reports: reports, logs: newLogs(m.Redact),
 		failing: make(chan struct{}, 1),
 	}
-	run.network.init(run, &run.config, &run.work, "/etc", unix.Sethostname)
+	run.network = netconfig.New(run, &run.config.Settings, &run.work, "/etc", unix.Sethostname)
 	run.kept = run.logs.stage
 	run.status = &status{
 		consoles: &run.consoles, version: withImage(m.Version), admission: m.Admission, addresses: run.network.String,
-		cards: run.network.waiting,
+		cards: run.network.Waiting,
 	}
 	run.told = func(r progress.Report) {
 		r.Text = m.Redact(r.Text)
@@ -65,7 +66,7 @@ func (m *Machine) Main() {
 		reports.add(r)
 	}
 	how := run.run(moved)
-	run.stage("off", "bye")
+	run.Stage("off", "bye")
 	run.close(showWithin)
 	unix.Sync()
 	_ = run.watchdog.disarm() // otherwise it restarts the machine if the reboot call fails
@@ -99,17 +100,17 @@ func (m *machine) run(moved error) (how int) {
 	for _, device := range openConsoles() {
 		m.add(device)
 	}
-	m.stage("start", "writ %s on Linux %s", m.Version, release())
+	m.Stage("start", "writ %s on Linux %s", m.Version, release())
 	if failed != nil {
-		m.fail("mounts", failed)
+		m.Fail("mounts", failed)
 	}
 	if moved != nil {
-		m.fail("mounts", moved)
+		m.Fail("mounts", moved)
 	}
 	ctx, off := m.untilOff()
 	m.processes.reap(m.watchdog.alive)
 	if err := m.readConfig(); err != nil {
-		m.fail("config", err)
+		m.Fail("config", err)
 	}
 	m.plan()
 	go m.logs.readKernel()
@@ -134,15 +135,15 @@ func (m *machine) run(moved error) (how int) {
 	m.watchdog.off(offWithin)
 	defer m.atLast(func() { _ = m.watchdog.disarm(); _ = unix.Reboot(how) })()
 	m.startsOver()
-	m.stage("off", "%v", context.Cause(ctx))
+	m.Stage("off", "%v", context.Cause(ctx))
 	stopReports()
 	m.work.Wait()
 	endServices()
 	m.services.Wait()
-	m.processes.endAll(m.stage)
+	m.processes.endAll(m.Stage)
 	m.logs.end()
 	if err := unmountData(); err != nil {
-		m.fail("off", err)
+		m.Fail("off", err)
 	}
 	return how
 }
@@ -159,7 +160,7 @@ func (m *machine) boot(ctx, running context.Context) (stopReports func()) {
 		}
 	}
 	if m.config.Boot != "" { // the network comes first, so that the boot server learns of later problems
-		if m.network.connect(ctx) != nil {
+		if m.network.Connect(ctx) != nil {
 			return stopReports
 		}
 		reporting, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -183,14 +184,14 @@ func (m *machine) bootNode(ctx, running context.Context) {
 		return
 	}
 	if err := m.logs.begin(LogsAt); err != nil {
-		m.fail("data", err)
+		m.Fail("data", err)
 	}
 	m.forget()
 	if err := m.config.Missing(m.Joined()); err != nil {
 		m.stop(progress.StageConfig, err)
 		return
 	}
-	if m.config.Boot == "" && m.network.connect(ctx) != nil {
+	if m.config.Boot == "" && m.network.Connect(ctx) != nil {
 		return
 	}
 	if err := m.setClock(ctx); err != nil {
@@ -199,7 +200,7 @@ func (m *machine) bootNode(ctx, running context.Context) {
 		}
 		return
 	}
-	m.stage("clock", "%s", time.Now().UTC().Format(time.RFC3339))
+	m.Stage("clock", "%s", time.Now().UTC().Format(time.RFC3339))
 	m.startServices(running, ctx)
 	m.work.Go(func() { m.serve(ctx) })
 }
@@ -349,10 +350,10 @@ func (m *machine) openModules() {
 	var err error
 	if m.loader, err = devices.New(imageModules(), parameters); err != nil {
 		m.loader = nil
-		m.fail(progress.StageModules, err)
+		m.Fail(progress.StageModules, err)
 		return
 	}
-	m.network.loader = m.loader
+	m.network.Loader = m.loader
 	m.loader.Loads = func(module string) { m.status.waits(progress.StageModules, "loads "+module, modulesLimit) }
 }
 
@@ -376,14 +377,14 @@ func (m *machine) loadModules() {
 	}
 	list, err := os.ReadFile(LoadAt)
 	if err != nil {
-		m.fail(progress.StageModules, err)
+		m.Fail(progress.StageModules, err)
 	}
 	named, err := m.loader.Named(strings.Fields(string(list)))
 	asked, more := m.loader.All()
 	if err := errors.Join(err, more); err != nil {
-		m.fail(progress.StageModules, err)
+		m.Fail(progress.StageModules, err)
 	}
-	m.stage(progress.StageModules, "%d loaded", named+asked)
+	m.Stage(progress.StageModules, "%d loaded", named+asked)
 }
 
 // Modprobe loads the modules that the kernel requests with "modprobe -q -- NAME…" and returns the exit code.

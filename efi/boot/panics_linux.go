@@ -38,7 +38,7 @@ type lastEnd struct {
 func (m *machine) readLastEnd() {
 	if hasEFI() && m.loader != nil {
 		if _, err := m.loader.Named([]string{"efivarfs", "efi_pstore"}); err != nil {
-			m.fail(progress.StagePanic, err)
+			m.Fail(progress.StagePanic, err)
 		}
 	}
 	if err := unix.Mount("pstore", pstoreAt, "pstore", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil &&
@@ -47,11 +47,11 @@ func (m *machine) readLastEnd() {
 	}
 	records, files, err := readRecords(os.DirFS(pstoreAt))
 	if err != nil {
-		m.fail(progress.StagePanic, fmt.Errorf("read the kernel's panic log: %w", err))
+		m.Fail(progress.StagePanic, fmt.Errorf("read the kernel's panic log: %w", err))
 	}
 	found := crashes(records)
 	if m.lastEnd.before, err = loadPanics(); err != nil {
-		m.fail(progress.StagePanic, fmt.Errorf("read the count of panics of the kernel: %w", err))
+		m.Fail(progress.StagePanic, fmt.Errorf("read the count of panics of the kernel: %w", err))
 	}
 	was := m.lastEnd.before
 	m.count(was.after(found))
@@ -73,7 +73,7 @@ func (m *machine) tellPanic(c crash) {
 	}
 	m.status.also(field{"last start", m.lastEnd.Reason})
 	if !m.lastEnd.held() {
-		m.fail(progress.StagePanic, m.lastEnd.trouble())
+		m.Fail(progress.StagePanic, m.lastEnd.trouble())
 	}
 }
 
@@ -128,7 +128,7 @@ func (m *machine) count(now panics) {
 	}
 	m.lastEnd.before = now
 	if err := now.keep(); err != nil {
-		m.fail(progress.StagePanic,
+		m.Fail(progress.StagePanic,
 			fmt.Errorf("count the kernel panic, without which the machine is not held: %w", err))
 	}
 }
@@ -140,7 +140,7 @@ func (m *machine) startsOver() {
 	}
 	m.lastEnd.over.Do(func() {
 		if err := (panics{ID: m.lastEnd.ID}).keep(); err != nil {
-			m.fail(progress.StagePanic, fmt.Errorf("reset the count of kernel panics: %w", err))
+			m.Fail(progress.StagePanic, fmt.Errorf("reset the count of kernel panics: %w", err))
 		}
 	})
 }
@@ -211,7 +211,7 @@ func (m *machine) forget() {
 func (m *machine) deleteWords(files []string) {
 	for _, name := range files {
 		if err := os.Remove(filepath.Join(pstoreAt, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			m.fail(progress.StagePanic, fmt.Errorf("delete the kernel's panic log: %w", err))
+			m.Fail(progress.StagePanic, fmt.Errorf("delete the kernel's panic log: %w", err))
 			return
 		}
 	}
@@ -224,8 +224,8 @@ func (m *machine) loadFew() {
 	}
 	names := []string{"button", "evdev"}
 	if _, err := m.loader.Named(names); err != nil {
-		m.fail("modules", err)
+		m.Fail("modules", err)
 		return
 	}
-	m.stage("modules", "%s only", strings.Join(names, " and "))
+	m.Stage("modules", "%s only", strings.Join(names, " and "))
 }

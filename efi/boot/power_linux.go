@@ -38,7 +38,7 @@ func (m *machine) watchPowerButton(ctx context.Context, off func(ending)) {
 		}
 		device, err := os.Open(filepath.Join("/dev/input", filepath.Base(filepath.Dir(filepath.Dir(name)))))
 		if err != nil {
-			m.fail("button", err)
+			m.Fail("button", err)
 			continue
 		}
 		context.AfterFunc(ctx, func() { device.Close() })

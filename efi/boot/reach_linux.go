@@ -43,12 +43,12 @@ func (m *machine) explain(ctx context.Context) {
 func (m *machine) unreachable(err error) {
 	r := progress.Report{Stage: progress.StageRunner}
 	if err != nil {
-		r = failure(progress.StageRunner, err)
+		r = progress.Failure(progress.StageRunner, err)
 	}
 	if !m.status.besides(r) || err == nil {
 		return
 	}
-	for _, one := range each(err) {
+	for _, one := range progress.Flatten(err) {
 		m.showFailure("reach", one)
 	}
 	known := m.known()

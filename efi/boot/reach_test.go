@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"testing"
 
+	"writ/efi/progress"
 	"writ/internal/test/testenv"
 )
 
@@ -68,8 +69,8 @@ func TestAMachineSaysWhyAServerCannotBeReached(t *testing.T) {
 		{"https://odd.example.org", "rediss://" + here, "the nameservers 192.0.2.53 do not answer", "writ.nameserver"},
 	} {
 		err := p.servers(t.Context(), strings.Split(tt.supervisors, ","), tt.redis)
-		if (err != nil) != (tt.says != "") || err != nil && (!strings.Contains(err.Error(), tt.says) || !strings.Contains(hintOf(err), tt.next)) {
-			t.Errorf("%s and %s: %v, %s; want %q", tt.supervisors, tt.redis, err, hintOf(err), tt.says)
+		if (err != nil) != (tt.says != "") || err != nil && (!strings.Contains(err.Error(), tt.says) || !strings.Contains(progress.HintOf(err), tt.next)) {
+			t.Errorf("%s and %s: %v, %s; want %q", tt.supervisors, tt.redis, err, progress.HintOf(err), tt.says)
 		}
 	}
 	servers = nil

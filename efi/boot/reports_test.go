@@ -74,8 +74,8 @@ func TestStagesAreReportedToABootServerWithoutWaiting(t *testing.T) {
 		r := newReports(func(line string) string { return strings.ReplaceAll(line, "canary", "(redacted)") })
 		c := &consoles{since: func() time.Duration { return 0 }, told: r.add}
 		began := time.Now()
-		c.stage("start", "a canary \x1b[2J%s", strings.Repeat("x", 1_000))
-		c.fail("data", errors.Join(writ.Errorf(writ.CodeNotFound, "no disk").WithHint("attach one"), fmt.Errorf("nor another")))
+		c.Stage("start", "a canary \x1b[2J%s", strings.Repeat("x", 1_000))
+		c.Fail("data", errors.Join(writ.Errorf(writ.CodeNotFound, "no disk").WithHint("attach one"), fmt.Errorf("nor another")))
 		ctx, stop := context.WithCancel(t.Context())
 		go r.run(ctx, server, "http://192.0.2.1/boot/report/52-54-00-77-00-50")
 		time.Sleep(10 * time.Minute)
@@ -87,10 +87,10 @@ func TestStagesAreReportedToABootServerWithoutWaiting(t *testing.T) {
 		time.Sleep(time.Minute)
 		server.becomes(http.StatusNoContent, nil)
 		time.Sleep(time.Minute)
-		c.stage(progress.StageClock, "right")
-		c.stage(progress.StageRunner, "started")
-		c.stage(progress.StageNetwork, "eth0 has another lease")
-		c.fail(progress.StageClock, errors.New("no answer"))
+		c.Stage(progress.StageClock, "right")
+		c.Stage(progress.StageRunner, "started")
+		c.Stage(progress.StageNetwork, "eth0 has another lease")
+		c.Fail(progress.StageClock, errors.New("no answer"))
 		c.report(progress.Report{Stage: progress.StageJoined, Node: "n1"})
 		time.Sleep(time.Second)
 		if got, want := server.stages(), "start data data clock runner joined"; got != want {
@@ -104,10 +104,10 @@ func TestStagesAreReportedToABootServerWithoutWaiting(t *testing.T) {
 			t.Errorf("the fault is %+v", failed)
 		}
 		server.becomes(http.StatusBadRequest, nil) // a rejected report is not retried
-		c.stage(progress.StageRunner, "of another version")
+		c.Stage(progress.StageRunner, "of another version")
 		time.Sleep(time.Second)
 		server.becomes(http.StatusNoContent, nil)
-		c.stage(progress.StageOff, "shutdown requested")
+		c.Stage(progress.StageOff, "shutdown requested")
 		r.end(stop)
 		if got := server.stages(); !strings.HasSuffix(got, "joined off") {
 			t.Errorf("at the end it was told %s", got)

@@ -25,7 +25,7 @@ func (m *machine) serve(ctx context.Context) {
 		case err != nil:
 			held = m.cannotStart(err)
 		case status.Exited() && status.ExitStatus() == writ.ExitRemoved:
-			m.stage("runner", "the datacenter has removed this node; give the machine another token and start it again")
+			m.Stage("runner", "the datacenter has removed this node; give the machine another token and start it again")
 			m.status.end(describe(status))
 			return
 		default:
@@ -55,7 +55,7 @@ func (m *machine) keepToken() error {
 func (m *machine) cannotStart(err error) (held bool) {
 	m.showFailure(progress.StageRunner, err)
 	held = m.status.end(err.Error())
-	r := failure(progress.StageRunner, err)
+	r := progress.Failure(progress.StageRunner, err)
 	r.Held = held
 	m.report(r)
 	return held

@@ -20,18 +20,18 @@ var readyLimit = progress.Limit{Most: 30 * time.Second, Then: "the start continu
 func (m *machine) startServices(ctx, starting context.Context) {
 	services, err := readServices(ServicesAt)
 	if err != nil {
-		m.fail(progress.StageService, err)
+		m.Fail(progress.StageService, err)
 	}
 	for _, s := range services {
 		m.services.Go(func() { m.keep(ctx, s) })
 		switch {
 		case s.Socket == "":
 		case m.becomesReady(starting, s):
-			m.stage(progress.StageService, "%s is ready", s.Name)
+			m.Stage(progress.StageService, "%s is ready", s.Name)
 		case starting.Err() != nil:
 			return
 		default:
-			m.fail(progress.StageService, fmt.Errorf("%s does not answer at %s within %s; %s", s.Name, s.Socket,
+			m.Fail(progress.StageService, fmt.Errorf("%s does not answer at %s within %s; %s", s.Name, s.Socket,
 				readyLimit.Most, readyLimit.Then))
 		}
 	}

@@ -14,12 +14,12 @@ import (
 // starts takes the machine to its network stage.
 func (p *paged) starts(c Config, services ...Service) {
 	p.wait(2 * time.Second) // of the kernel
-	p.stage(progress.StageStart, "writ v1.0.0 on Linux 6.1.0-56-cloud-amd64")
+	p.Stage(progress.StageStart, "writ v1.0.0 on Linux 6.1.0-56-cloud-amd64")
 	p.status.plan(c.stages(services))
 	p.wait(400 * time.Millisecond)
-	p.stage(progress.StageModules, "22 loaded")
-	p.stage(progress.StageWatchdog, "Software Watchdog restarts the machine if it hangs for 60 s")
-	p.stage(progress.StageData, "/dev/vda, btrfs with the label writ-data")
+	p.Stage(progress.StageModules, "22 loaded")
+	p.Stage(progress.StageWatchdog, "Software Watchdog restarts the machine if it hangs for 60 s")
+	p.Stage(progress.StageData, "/dev/vda, btrfs with the label writ-data")
 }
 
 var usualConfig = Config{Supervisors: []string{"https://10.77.0.3:7441"}, TimeServers: []string{"10.77.0.1"}, Data: "writ-data"}
@@ -64,7 +64,7 @@ func TestThePageOfAStartHasEachStageWithItsAgeAndItsLimit(t *testing.T) {
 `)
 		p.wait(startEvery)
 		p.want(0, "  now  network     2.4   33.0  eth0", "DHCP: 15 s of 15 s, then it asks again\n")
-		p.stage(progress.StageNetwork, "eth0 10.77.0.50/24, by DHCP")
+		p.Stage(progress.StageNetwork, "eth0 10.77.0.50/24, by DHCP")
 		p.wait(startQuiet)
 		p.want(0, "  done network     2.4   33.0  eth0 10.77.0.50/24, by DHCP\n  now  clock      35.4    3.0  asks for the time: 10.77.0.1\n  next service")
 	})
@@ -74,8 +74,8 @@ func TestThePageOfAStartHasEachStageWithItsAgeAndItsLimit(t *testing.T) {
 func TestARegistrationThatTakesLongIsOnThePage(t *testing.T) {
 	onScreen(t, func(p *paged) {
 		p.starts(usualConfig, Service{Name: "containerd"})
-		p.stage(progress.StageNetwork, "eth0 10.77.0.50/24")
-		p.stage(progress.StageClock, "2026-11-26T04:52:51Z")
+		p.Stage(progress.StageNetwork, "eth0 10.77.0.50/24")
+		p.Stage(progress.StageClock, "2026-11-26T04:52:51Z")
 		p.begin()
 		p.says("a line of the runner", startQuiet)
 		p.want(0, "a line of the runner\n", "  done clock       2.4    0.0  2026-11-26T04:52:51Z\n  done service                 containerd\n"+
@@ -98,11 +98,11 @@ func TestARegistrationThatTakesLongIsOnThePage(t *testing.T) {
 func TestTheLongestPageFitsOnAScreen(t *testing.T) {
 	onScreen(t, func(p *paged) {
 		p.starts(usualConfig, Service{Name: "containerd"})
-		p.stage(progress.StageNetwork, "%s", strings.Repeat("eth0 10.77.0.50/24, by DHCP ", 9))
+		p.Stage(progress.StageNetwork, "%s", strings.Repeat("eth0 10.77.0.50/24, by DHCP ", 9))
 		long := writ.Errorf(writ.CodeNotFound, "%s", strings.Repeat("no time server tells the time, ", 12)).WithHint("%s", strings.Repeat("name another one, ", 18))
 		p.waits(progress.StageClock, strings.Repeat("asks for the time ", 20), progress.Limit{Most: 13 * time.Second, Then: "the start continues with the hardware clock"})
 		for range 2 {
-			p.failed(failure(progress.StageClock, long), "it asks every 30s, and goes on when one of them has told the time")
+			p.failed(progress.Failure(progress.StageClock, long), "it asks every 30s, and goes on when one of them has told the time")
 		}
 		shown := p.shows()
 		_, page, _ := strings.Cut(shown, "\n\n")
@@ -121,14 +121,14 @@ func TestTheLongestPageFitsOnAScreen(t *testing.T) {
 // A failed stage that does not stop the start stays on the page and does not count as the current stage.
 func TestAStageThatFailedAndIsOverIsOnThePage(t *testing.T) {
 	onScreen(t, func(p *paged) {
-		p.stage(progress.StageStart, "writ v1.0.0")
-		p.fail(progress.StageConfig, errors.New("unknown setting writ.nothing"))
+		p.Stage(progress.StageStart, "writ v1.0.0")
+		p.Fail(progress.StageConfig, errors.New("unknown setting writ.nothing"))
 		p.status.plan(usualConfig.stages(nil))
-		p.stage(progress.StageModules, "22 loaded")
-		p.stage(progress.StageWatchdog, "none")
-		p.fail(progress.StageNetwork, errors.New("no address yet"))
-		p.stage(progress.StageNetwork, "eth0 10.77.0.50/24") // a stage that the start needs first
-		p.fail(progress.StageNetwork, errors.New("eth1 cannot have its MTU"))
+		p.Stage(progress.StageModules, "22 loaded")
+		p.Stage(progress.StageWatchdog, "none")
+		p.Fail(progress.StageNetwork, errors.New("no address yet"))
+		p.Stage(progress.StageNetwork, "eth0 10.77.0.50/24") // a stage that the start needs first
+		p.Fail(progress.StageNetwork, errors.New("eth1 cannot have its MTU"))
 		p.wait(startQuiet)
 		p.want(0, "  done start ", "  fail config                  error: unknown setting writ.nothing\n", "  done network     0.0    0.0  error: eth1 cannot have its MTU\n", "  now  clock ")
 	})

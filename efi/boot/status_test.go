@@ -262,7 +262,7 @@ func TestAMachineThatWasRefusedSaysSo(t *testing.T) {
 
 func TestNoPageIsShownOnceTheMachineIsTurnedOff(t *testing.T) {
 	onScreen(t, func(p *paged) {
-		p.stage("start", "writ")
+		p.Stage("start", "writ")
 		p.begin()
 		p.is(Admission{State: writ.AdmissionPending, Name: "n1", Fingerprint: "SHA256:abc"})
 		p.look(progress.Report{}, false)
@@ -291,12 +291,12 @@ func TestAProgramThatDoesNotTellHasNoPage(t *testing.T) {
 
 func TestStagesOfAStartAreShownAgainWithTheirAge(t *testing.T) {
 	onScreen(t, func(p *paged) {
-		p.stage("start", "writ v1.0.0")
+		p.Stage("start", "writ v1.0.0")
 		p.wait(2 * time.Second)
-		p.fail("modules", writ.Errorf(writ.CodeUsage, "no module"))
+		p.Fail("modules", writ.Errorf(writ.CodeUsage, "no module"))
 		p.wait(27 * time.Second)
 		for range 3 {
-			p.stage("network", "no address yet: \x1b[2Jeth0 has no carrier")
+			p.Stage("network", "no address yet: \x1b[2Jeth0 has no carrier")
 		}
 		p.wait(2 * time.Second)
 		p.want(0, "This machine is starting and is not a node yet.\n\n       stage    from s  for s\n  done start       0.0    0.0  writ v1.0.0\n  now  modules     0.0    3.0  error: no module\n",
@@ -306,7 +306,7 @@ func TestStagesOfAStartAreShownAgainWithTheirAge(t *testing.T) {
 			t.Errorf("within another minute the stages are shown %d times", again)
 		}
 		p.begin()
-		p.stage("network", "a lease was renewed")
+		p.Stage("network", "a lease was renewed")
 		p.wait(time.Minute)
 		p.want(0, "  fail modules                 error: no module\n  done network     0.0   29.0  no address yet:  [2Jeth0 has no carrier\n"+
 			"  now  runner     29.0   65.0  asks its supervisor to join: no limit, it asks\n                               until the supervisor answers\n")

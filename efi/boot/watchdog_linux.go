@@ -23,23 +23,23 @@ const (
 // armWatchdog arms a watchdog, which restarts the machine if the first process is stuck.
 func (m *machine) armWatchdog() {
 	if m.config.Watchdog == noWatchdog {
-		m.stage(progress.StageWatchdog, "disabled by the settings")
+		m.Stage(progress.StageWatchdog, "disabled by the settings")
 		return
 	}
 	if _, err := os.Stat(watchdogAt); err != nil && m.loader != nil {
 		if _, err := m.loader.Named([]string{softwareWatchdog}); err != nil {
-			m.fail(progress.StageWatchdog, err)
+			m.Fail(progress.StageWatchdog, err)
 		}
 	}
 	device, err := os.OpenFile(watchdogAt, os.O_WRONLY, 0)
 	if err != nil {
-		m.stage(progress.StageWatchdog, "no device: a hung machine is not restarted (%v)", err)
+		m.Stage(progress.StageWatchdog, "no device: a hung machine is not restarted (%v)", err)
 		return
 	}
 	m.tellReset(device)
 	text := describeWatchdog(device, cmp.Or(m.config.Watchdog, watchdogUsual))
 	m.watchdog.arm(device)
-	m.stage(progress.StageWatchdog, "%s", text)
+	m.Stage(progress.StageWatchdog, "%s", text)
 	m.status.also(field{"watchdog", text})
 }
 
@@ -55,7 +55,7 @@ func (m *machine) tellReset(device *os.File) {
 	m.count(m.lastEnd.ifReset)
 	m.status.also(field{"last start", m.lastEnd.Reason})
 	if !m.lastEnd.held() {
-		m.fail(progress.StageWatchdog, m.lastEnd.trouble())
+		m.Fail(progress.StageWatchdog, m.lastEnd.trouble())
 	}
 }
 

@@ -1,4 +1,4 @@
-package boot
+package netconfig
 
 import (
 	"net"
@@ -53,7 +53,7 @@ func TestACardFollowsItsRouter(t *testing.T) {
 	if err != nil || len(all) != 2 {
 		t.Errorf("the card has the addresses %v, %v", all, err)
 	}
-	if text := l.network.String(); !strings.Contains(text, " has 2001:db8:1:0:") {
+	if text := l.Network.String(); !strings.Contains(text, " has 2001:db8:1:0:") {
 		t.Errorf("the page says %s", text)
 	}
 	l.resolves("2001:db8:1::53", "fe80::1%card")
@@ -96,9 +96,11 @@ func TestACardHasTheAddressesOfTheSettings(t *testing.T) {
 	}
 	l := newLAN(t)
 	l.hasAddress(netip.MustParsePrefix("2001:db8::5/64"))
-	if err := l.config.Read("writ.address=10.9.0.4/24,2001:db8::4/64,2001:db8::5/64 writ.gateway=10.9.0.1,fe80::1 writ.nameserver=2001:db8::53"); err != nil {
-		t.Fatal(err)
+	for _, one := range []string{"10.9.0.4/24", "2001:db8::4/64", "2001:db8::5/64"} {
+		l.settings.Addresses = append(l.settings.Addresses, netip.MustParsePrefix(one))
 	}
+	l.settings.Gateways = []netip.Addr{netip.MustParseAddr("10.9.0.1"), netip.MustParseAddr("fe80::1")}
+	l.settings.Nameservers = []netip.Addr{netip.MustParseAddr("2001:db8::53")}
 	r := l.routes(advertise("2001:db8:1::/64", nameserver(time.Hour, "2001:db8:1::53")))
 	l.start()
 	l.gets("card 10.9.0.4/24, gateway 10.9.0.1, as configured")
@@ -118,7 +120,7 @@ func TestACardHasTheAddressesOfTheSettings(t *testing.T) {
 	if err != nil || len(gateways) != 1 || gateways[0].String() != "fe80::1" {
 		t.Errorf("the gateways are %v, %v", gateways, err)
 	}
-	if text := l.network.String(); !strings.HasSuffix(text, " has 10.9.0.4/24, 2001:db8::4/64") {
+	if text := l.Network.String(); !strings.HasSuffix(text, " has 10.9.0.4/24, 2001:db8::4/64") {
 		t.Errorf("the page says %s", text)
 	}
 	l.resolves("2001:db8::53")
@@ -132,29 +134,24 @@ func TestThePageSaysThatAnotherMachineHasTheAddress(t *testing.T) {
 	}
 	l := newLAN(t)
 	l.hasAddress(netip.MustParsePrefix("2001:db8::5/64"))
-	if err := l.config.Read("writ.address=2001:db8::5/64"); err != nil {
-		t.Fatal(err)
-	}
+	l.settings.Addresses = []netip.Prefix{netip.MustParsePrefix("2001:db8::5/64")}
 	l.start()
 	l.says("error: card does not use 2001:db8::5: another machine on its network uses this address")
 	l.eventually("the page says so", func() bool {
-		return strings.HasSuffix(l.network.String(), " does not use 2001:db8::5: another machine on its network uses this address")
+		return strings.HasSuffix(l.Network.String(), " does not use 2001:db8::5: another machine on its network uses this address")
 	})
 }
 
 // A stranger can claim every address that it advertises. The number of reports is limited.
 func TestAddressesThatOthersHaveAreBounded(t *testing.T) {
-	said := new(testenv.Log)
-	m := &machine{consoles: consoles{since: func() time.Duration { return 0 }}}
-	m.add(said)
+	said := new(console)
 	s := &ipv6Watch{
-		network: &network{host: m}, card: &card{link: &netlink.Dummy{LinkAttrs: netlink.LinkAttrs{Name: "eth0"}}},
+		Network: &Network{Host: said}, card: &card{link: &netlink.Dummy{LinkAttrs: netlink.LinkAttrs{Name: "eth0"}}},
 		twice: map[netip.Addr]bool{},
 	}
 	for i := range 1000 {
 		s.hasAnother(*ipNet(netip.PrefixFrom(netip.AddrFrom16([16]byte{0x20, 1, 14: byte(i >> 8), 15: byte(i)}), 64)))
 	}
-	m.close(patience)
 	if n := strings.Count(said.String(), "error: "); n != takenTold || len(s.twice) != takenTold {
 		t.Errorf("people are told of %d, and %d are remembered", n, len(s.twice))
 	}

@@ -1,4 +1,4 @@
-package boot
+package netconfig
 
 import (
 	"context"
@@ -31,7 +31,7 @@ var asking = []nclient4.ClientOpt{nclient4.WithTimeout(answerIn), nclient4.WithR
 var askLimit = progress.Limit{Most: askFor, Then: "it asks again"}
 
 // leases obtains a lease and renews it until it is lost.
-func (n *network) leases(ctx context.Context, c *card) error {
+func (n *Network) leases(ctx context.Context, c *card) error {
 	client, err := nclient4.New(c.name(), asking...)
 	if err != nil {
 		return err
@@ -40,8 +40,8 @@ func (n *network) leases(ctx context.Context, c *card) error {
 	options := []dhcpv4.Modifier{dhcpv4.WithRequestedOptions(dhcpv4.OptionSubnetMask, dhcpv4.OptionRouter,
 		dhcpv4.OptionDomainNameServer,
 		dhcpv4.OptionHostName, dhcpv4.OptionInterfaceMTU)}
-	if n.config.Name != "" {
-		options = append(options, dhcpv4.WithOption(dhcpv4.OptHostName(n.config.Name)))
+	if n.settings.Name != "" {
+		options = append(options, dhcpv4.WithOption(dhcpv4.OptHostName(n.settings.Name)))
 	}
 	var given *nclient4.Lease
 	if err := within(ctx, 2*askMost, func(ctx context.Context) (err error) { // twice: an offer, then the lease

@@ -1,10 +1,11 @@
-package boot
+package netconfig
 
 import (
 	"net"
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -83,41 +84,23 @@ func TestAListIsReadAgainWhenTheKernelChangedItMeanwhile(t *testing.T) {
 
 // Frequent address changes, which a stranger can cause, flood neither the console nor the log.
 func TestChangesOfAddressesAreToldNowAndThen(t *testing.T) {
-	said := new(testenv.Log)
-	m := &machine{consoles: consoles{since: func() time.Duration { return 0 }}}
-	m.add(said)
-	m.network.init(m, &m.config, &m.work, t.TempDir(), nil)
+	said := new(console)
+	n := New(said, new(Settings), new(sync.WaitGroup), t.TempDir(), nil)
 	told := make(chan int)
 	go func() {
-		n := 0
-		for range m.network.up {
-			n++
+		count := 0
+		for range n.up {
+			count++
 		}
-		told <- n
+		told <- count
 	}()
 	for i := range 10_000 {
-		m.network.tell(t.Context(), "eth0 2001:db8::%x", i)
-		m.network.tellLost("eth0 has lost 2001:db8::%x", i)
+		n.tell(t.Context(), "eth0 2001:db8::%x", i)
+		n.tellLost("eth0 has lost 2001:db8::%x", i)
 	}
-	close(m.network.up)
-	m.close(patience)
+	close(n.up)
 	if got, lost := <-told, strings.Count(said.String(), "has lost"); got < changesAtOnce || got > 2*changesAtOnce || lost < changesAtOnce || lost > 2*changesAtOnce {
 		t.Errorf("of 10,000 changes of each kind %d and %d are told", got, lost)
-	}
-}
-
-func TestOnlyThePowerButtonTurnsOff(t *testing.T) {
-	pressed := append(make([]byte, 16), 1, 0, 116, 0, 1, 0, 0, 0)
-	if !isPowerPressed(pressed) {
-		t.Error("the button does not count")
-	}
-	for name, event := range map[string][]byte{
-		"released": append(make([]byte, 16), 1, 0, 116, 0, 0, 0, 0, 0), "another key": append(make([]byte, 16), 1, 0, 30, 0, 1, 0, 0, 0),
-		"no key": append(make([]byte, 16), 0, 0, 116, 0, 1, 0, 0, 0), "cut": pressed[:20],
-	} {
-		if isPowerPressed(event) {
-			t.Errorf("an event that is %s turns the machine off", name)
-		}
 	}
 }
 
@@ -180,7 +163,7 @@ func TestACardThatIsRefusedSaysWhyWhileItAsksAgain(t *testing.T) {
 			if m.MessageType() == dhcpv4.MessageTypeDiscover {
 				kind = dhcpv4.MessageTypeOffer
 				if attempts.Add(1) > 1 {
-					said <- l.network.String()
+					said <- l.Network.String()
 				}
 			}
 			answer, err := dhcpv4.NewReplyFromRequest(m, dhcpv4.WithMessageType(kind), dhcpv4.WithYourIP(net.IPv4(10, 9, 0, 7)), dhcpv4.WithOption(dhcpv4.OptServerIdentifier(net.IPv4(10, 9, 0, 1))))
@@ -193,7 +176,7 @@ func TestACardThatIsRefusedSaysWhyWhileItAsksAgain(t *testing.T) {
 	l.answersDHCPv6(func(_ int, m *dhcpv6.Message) []*dhcpv6.Message {
 		if m.MessageType == dhcpv6.MessageTypeSolicit {
 			if solicits.Add(1) > 1 {
-				said <- l.network.String()
+				said <- l.Network.String()
 			}
 			return []*dhcpv6.Message{answerTo(m, leaseOf("2001:db8::7", 100, 200, 300, 300))}
 		}
@@ -205,7 +188,7 @@ func TestACardThatIsRefusedSaysWhyWhileItAsksAgain(t *testing.T) {
 	for _, family := range []string{"got no address by DHCP: ", "got no address by DHCPv6: "} {
 		l.eventually(family, func() bool { return strings.Contains(<-said, family) })
 	}
-	if text := l.network.String(); strings.Contains(text, "asks for an address") {
+	if text := l.Network.String(); strings.Contains(text, "asks for an address") {
 		t.Errorf("while it asks again it says %s", text)
 	}
 }
@@ -218,7 +201,7 @@ func TestAnMTUThatACardCannotHaveCostsNoAddress(t *testing.T) {
 	}
 	l := newLAN(t)
 	for range 3 { // like renewals
-		if err := l.network.apply(l.card, byDHCP, lease{address: netip.MustParsePrefix("10.9.0.7/24"), mtu: 1 << 20}); err != nil {
+		if err := l.Network.apply(l.card, byDHCP, lease{address: netip.MustParsePrefix("10.9.0.7/24"), mtu: 1 << 20}); err != nil {
 			t.Error(err)
 		}
 	}
@@ -259,7 +242,7 @@ func TestACardThatIsTakenOutIsForgotten(t *testing.T) {
 	}
 	l.says("card is gone")
 	l.resolves()
-	if text := l.network.String(); text != "no network card was found" {
+	if text := l.Network.String(); text != "no network card was found" {
 		t.Errorf("the page says %s", text)
 	}
 }

@@ -1,4 +1,4 @@
-package boot
+package netconfig
 
 import (
 	"context"
@@ -19,19 +19,36 @@ import (
 	"golang.org/x/net/ipv6"
 	"golang.org/x/sys/unix"
 
+	"writ/efi/progress"
 	"writ/internal/test/testenv"
 )
 
 // lan is a network between a machine's card and a host. Test process and host have network namespaces of their own.
 type lan struct {
 	*testing.T
-	*machine
+	*Network
 	card  *card
 	space string // network namespace of the host
 	host  netlink.Link
-	said  *testenv.Log
+	said  *console
 	named chan string
 	seen  []string // addresses reported so far
+}
+
+// console shows what a network reports, like the consoles of a machine.
+type console struct{ testenv.Log }
+
+func (c *console) Stage(name, format string, args ...any) {
+	fmt.Fprintf(c, "%s %s\n", name, fmt.Sprintf(format, args...))
+}
+
+func (c *console) Fail(name string, err error) {
+	fmt.Fprintf(c, "%s error: %v\nhint: %s\n", name, err, progress.HintOf(err))
+}
+
+func (c *console) FailAgain(name string, err error, goesOn string) (held bool) {
+	c.Fail(name, err)
+	return false
 }
 
 // hostLinkLocal is the address of the host as a router.
@@ -42,10 +59,7 @@ const patience = time.Minute
 
 func newLAN(t *testing.T) *lan {
 	t.Helper()
-	l := &lan{T: t, space: testenv.Netns(t), said: new(testenv.Log), named: make(chan string, 16)}
-	l.machine = &machine{consoles: consoles{since: func() time.Duration { return 0 }}}
-	l.add(l.said)
-	l.Cleanup(func() { l.close(time.Second) })
+	l := &lan{T: t, space: testenv.Netns(t), said: new(console), named: make(chan string, 16)}
 	there, err := os.Open(l.space)
 	if err != nil {
 		t.Fatal(err)
@@ -59,8 +73,11 @@ func newLAN(t *testing.T) *lan {
 		t.Fatal(err)
 	}
 	soon(t, "card")
-	l.network.init(l.machine, &l.config, &l.work, t.TempDir(), func(name []byte) error { l.named <- string(name); return nil })
-	l.card, _ = l.network.find(link, true)
+	l.Network = New(l.said, new(Settings), new(sync.WaitGroup), t.TempDir(), func(name []byte) error {
+		l.named <- string(name)
+		return nil
+	})
+	l.card, _ = l.Network.find(link, true)
 	testenv.InNetns(t, l.space, func() error {
 		soon(t, "host")
 		if l.host, err = netlink.LinkByName("host"); err != nil {
@@ -114,7 +131,7 @@ func (l *lan) serve(open func() (server, error)) {
 func (l *lan) start() {
 	ctx, stop := context.WithCancel(l.Context())
 	l.Cleanup(func() { stop(); l.work.Wait() })
-	l.work.Go(func() { l.network.serveCard(ctx, l.card) })
+	l.work.Go(func() { l.Network.serveCard(ctx, l.card) })
 }
 
 // gets waits for a report that the card received an address.
@@ -123,14 +140,14 @@ func (l *lan) gets(want string) {
 	late := time.After(patience)
 	for {
 		select {
-		case got := <-l.network.up:
+		case got := <-l.Network.up:
 			l.seen = append(l.seen, got)
 			if strings.HasPrefix(got, want) {
 				return
 			}
 			l.Errorf("the card got %s, want %s", got, want)
 		case <-late:
-			l.Fatalf("the card does not get %s; it got %q and said\n%s\n%s", want, l.seen, l.said, l.network.String())
+			l.Fatalf("the card does not get %s; it got %q and said\n%s\n%s", want, l.seen, l.said, l.Network.String())
 		}
 	}
 }
@@ -140,7 +157,7 @@ func (l *lan) eventually(what string, is func() bool) {
 	l.Helper()
 	for late := time.Now().Add(patience); !is(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(late) {
-			l.Fatalf("%s: not so after %s; the machine said\n%s\n%s", what, patience, l.said, l.network.String())
+			l.Fatalf("%s: not so after %s; the machine said\n%s\n%s", what, patience, l.said, l.Network.String())
 		}
 	}
 }
@@ -172,7 +189,7 @@ func (l *lan) resolves(want ...string) {
 		text += "nameserver " + one + "\n"
 	}
 	l.eventually(fmt.Sprintf("nameservers are %q", want), func() bool {
-		now, err := os.ReadFile(filepath.Join(l.network.etc, "resolv.conf"))
+		now, err := os.ReadFile(filepath.Join(l.Network.etc, "resolv.conf"))
 		return string(now) == text && (err == nil || errors.Is(err, os.ErrNotExist))
 	})
 }

@@ -1,7 +1,8 @@
-package boot
+package netconfig
 
 import (
 	"writ"
+	"writ/efi/boot/devices"
 )
 
 // noCarrier is the state of a card without a cable.
@@ -38,8 +39,28 @@ func (a addressless) trouble() error {
 	case a.cards == a.bare:
 		return e.WithHint("plug in the cable, and check the port of the switch")
 	case a.unmatched != "":
-		return e.WithHint("correct %sinterface: its card gets the address and the VLAN of the settings", prefix)
+		return e.WithHint("correct writ.interface: its card gets the address and the VLAN of the settings")
 	default:
 		return e.WithHint("check that a DHCP server answers in this network (VLAN), or give the machine writ.address")
 	}
+}
+
+// noNetwork returns the reason for the missing address, with a remedy.
+func (n *Network) noNetwork() error {
+	a := addressless{lacks: devices.Lacking(devices.NetworkCards), unmatched: n.unmatched(), waits: n.String()}
+	a.cards, a.bare, a.next = n.count()
+	return a.trouble()
+}
+
+// count returns the number of cards and of those without a cable. next is the remedy for an unusable card.
+func (s *cardSet) count() (cards, bare int, next string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range s.cards {
+		if c.waits[v4].Text == noCarrier {
+			bare++
+		}
+		next = max(next, c.next)
+	}
+	return len(s.cards), bare, next
 }

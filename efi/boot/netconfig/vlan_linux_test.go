@@ -1,12 +1,14 @@
-package boot
+package netconfig
 
 import (
+	"net/netip"
 	"os"
 	"strings"
 	"testing"
 
 	"github.com/vishvananda/netlink"
 
+	"writ/efi/progress"
 	"writ/internal/test/testenv"
 )
 
@@ -18,18 +20,17 @@ func TestACardIsInItsVLANOrSaysWhatItsImageLacks(t *testing.T) {
 		return
 	}
 	l := newLAN(t)
-	if err := l.config.Read("writ.vlan=7 writ.interface=card writ.address=10.9.0.4/24"); err != nil {
-		t.Fatal(err)
-	}
+	l.settings.VLAN, l.settings.Interface = 7, "card"
+	l.settings.Addresses = []netip.Prefix{netip.MustParsePrefix("10.9.0.4/24")}
 	l.start()
 	l.eventually("the card is in its VLAN, or cannot be", func() bool {
-		return len(l.network.up) > 0 || strings.Contains(l.network.String(), "cannot be used: make the VLAN 7 of card: this image has no module 8021q")
+		return len(l.Network.up) > 0 || strings.Contains(l.Network.String(), "cannot be used: make the VLAN 7 of card: this image has no module 8021q")
 	})
 	if _, err := os.Stat("/proc/net/vlan"); err != nil {
 		l.says("error: make the VLAN 7 of card: this image has no module 8021q")
 		l.says("--module 8021q")
 		l.says("linux-image-amd64")
-		if hint := hintOf(l.network.noNetwork()); !strings.Contains(hint, "--module 8021q") {
+		if hint := progress.HintOf(l.Network.noNetwork()); !strings.Contains(hint, "--module 8021q") {
 			t.Errorf("on its page the machine says %s", hint)
 		}
 		return

@@ -1,4 +1,4 @@
-package boot
+package netconfig
 
 import (
 	"net"

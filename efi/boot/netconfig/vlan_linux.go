@@ -1,4 +1,4 @@
-package boot
+package netconfig
 
 import (
 	"errors"
@@ -15,9 +15,9 @@ import (
 const vlanModule = "8021q"
 
 // enterVLAN puts a card into the configured VLAN: c.link becomes the VLAN's interface. The card itself gets no address.
-func (n *network) enterVLAN(c *card) error {
-	if n.loader != nil {
-		if _, err := n.loader.Named([]string{vlanModule}); err != nil {
+func (n *Network) enterVLAN(c *card) error {
+	if n.Loader != nil {
+		if _, err := n.Loader.Named([]string{vlanModule}); err != nil {
 			return err
 		}
 	}
@@ -28,15 +28,15 @@ func (n *network) enterVLAN(c *card) error {
 		return fmt.Errorf("turn on %s: %w", c.name(), err)
 	}
 	attrs := netlink.NewLinkAttrs()
-	attrs.Name, attrs.ParentIndex = fmt.Sprintf("%s.%d", c.name(), n.config.VLAN), c.link.Attrs().Index
+	attrs.Name, attrs.ParentIndex = fmt.Sprintf("%s.%d", c.name(), n.settings.VLAN), c.link.Attrs().Index
 	if err := netlink.LinkAdd(&netlink.Vlan{
-		LinkAttrs: attrs, VlanId: n.config.VLAN, VlanProtocol: netlink.VLAN_PROTOCOL_8021Q,
+		LinkAttrs: attrs, VlanId: n.settings.VLAN, VlanProtocol: netlink.VLAN_PROTOCOL_8021Q,
 	}); err != nil {
-		return vlanError(c.name(), n.config.VLAN, err)
+		return vlanError(c.name(), n.settings.VLAN, err)
 	}
 	inside, err := netlink.LinkByName(attrs.Name)
 	if err != nil {
-		return vlanError(c.name(), n.config.VLAN, err)
+		return vlanError(c.name(), n.settings.VLAN, err)
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()

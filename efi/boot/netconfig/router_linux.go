@@ -1,4 +1,4 @@
-package boot
+package netconfig
 
 import (
 	"cmp"
@@ -153,5 +153,5 @@ func addressTaken(name string, address netip.Addr) error {
 	if address.IsLinkLocalUnicast() {
 		return err.WithHint("two cards have the same hardware address; change one of them, otherwise this card has no IPv6")
 	}
-	return err.WithHint("give one of the two another address by %saddress or by the DHCPv6 server", prefix)
+	return err.WithHint("give one of the two another address by writ.address or by the DHCPv6 server")
 }

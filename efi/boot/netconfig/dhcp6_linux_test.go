@@ -1,4 +1,4 @@
-package boot
+package netconfig
 
 import (
 	"context"
@@ -105,9 +105,7 @@ func TestACardFollowsItsDHCPv6Server(t *testing.T) {
 		return
 	}
 	l := newLAN(t)
-	if err := l.config.Read("writ.nameserver=2001:db8::54"); err != nil {
-		t.Fatal(err)
-	}
+	l.settings.Nameservers = []netip.Addr{netip.MustParseAddr("2001:db8::54")}
 	dns := dhcpv6.OptDNS(net.ParseIP("2001:db8::53"))
 	s := l.answersDHCPv6(func(n int, m *dhcpv6.Message) []*dhcpv6.Message {
 		first := answerTo(m, leaseOf("2001:db8::7", 1, 2, 3, 60), dns)

@@ -1,9 +1,25 @@
-package boot
+package netconfig
 
 import (
 	"strings"
 	"testing"
+
+	"writ/efi/boot/internal/test/manual"
+	"writ/efi/progress"
 )
+
+func TestTheManualHasTheFaultsOfNetworks(t *testing.T) {
+	page := manual.Read(t)
+	page.HasLimit(t, "network", askLimit)
+	page.HasLimit(t, "network", otherCards)
+	page.HasFaults(t,
+		addressless{waits: new(Network).String()}.trouble(),
+		addressless{lacks: "the network card 8086:100e (0000:00:02.0) has no driver"}.trouble(),
+		addressless{lacks: "the image lacks the firmware x.fw"}.trouble(),
+		addressless{cards: 1, bare: 1, waits: "eth0 (52:54:00:77:00:50) " + noCarrier}.trouble(),
+		addressless{cards: 1, unmatched: "no card matches writ.interface=eth7"}.trouble(),
+	)
+}
 
 func TestAMachineWithoutAnAddressSaysWhatToDo(t *testing.T) {
 	for _, tt := range []struct {
@@ -20,8 +36,8 @@ func TestAMachineWithoutAnAddressSaysWhatToDo(t *testing.T) {
 		{addressless{cards: 1, waits: "eth0 waits", unmatched: "no card is eth7"}, "eth0 waits; no card is eth7", "correct writ.interface"},
 	} {
 		err := tt.machine.trouble()
-		if !strings.Contains(hintOf(err), tt.hint) || err.Error() != "no address yet: "+tt.text {
-			t.Errorf("%+v: %v, %s", tt.machine, err, hintOf(err))
+		if !strings.Contains(progress.HintOf(err), tt.hint) || err.Error() != "no address yet: "+tt.text {
+			t.Errorf("%+v: %v, %s", tt.machine, err, progress.HintOf(err))
 		}
 	}
 }

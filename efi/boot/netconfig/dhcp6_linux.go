@@ -1,4 +1,4 @@
-package boot
+package netconfig
 
 import (
 	"bytes"
@@ -41,7 +41,7 @@ func (s *ipv6Watch) useDHCPv6(ctx context.Context, use dhcpv6Use) {
 		}
 		s.waits(s.card, v6, l, failing, err)
 		if use == forNameservers && !told {
-			s.stage("network", s.card.name()+" "+failing, err)
+			s.Stage("network", s.card.name()+" "+failing, err)
 			told = true
 		}
 	}
@@ -55,7 +55,7 @@ type lease6 struct {
 
 // leaseIPv6 obtains an address and renews it until it is lost.
 func (s *ipv6Watch) leaseIPv6(ctx context.Context) error {
-	client, err := newDHCPv6(s.card, s.config.Name)
+	client, err := newDHCPv6(s.card, s.settings.Name)
 	if err != nil {
 		return err
 	}
@@ -141,7 +141,7 @@ func (s *ipv6Watch) untilTaken(ctx context.Context, wait time.Duration, address 
 
 // inform requests nameservers and refreshes them at the server's interval. It returns an error if no server answers.
 func (s *ipv6Watch) inform(ctx context.Context) error {
-	client, err := newDHCPv6(s.card, s.config.Name)
+	client, err := newDHCPv6(s.card, s.settings.Name)
 	if err != nil {
 		return err
 	}

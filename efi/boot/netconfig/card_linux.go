@@ -1,4 +1,4 @@
-package boot
+package netconfig
 
 import (
 	"context"
@@ -20,7 +20,7 @@ import (
 // card is a network card in use. The lock of the network guards waits, has, next and mtu.
 type card struct {
 	link   netlink.Link // the VLAN's link, if the card is in a VLAN
-	chosen bool         // whether the settings of Config.Interface apply to this card
+	chosen bool         // whether the settings of Settings.Interface apply to this card
 	waits  [families]progress.Wait
 	has    [families][]netip.Prefix
 	next   string // what a person can do if the card is unusable, "" otherwise
@@ -109,14 +109,9 @@ func (s *cardSet) has(c *card, family int, addresses ...netip.Prefix) {
 	c.has[family] = addresses
 }
 
-// isFor reports whether the settings of a single card apply to link.
-func (c *Config) isFor(link netlink.Link) bool {
-	return c.Interface == "" || c.Interface == link.Attrs().Name || c.Interface == link.Attrs().HardwareAddr.String()
-}
-
 // unmatched returns a message if no card matches the interface of the settings, and "" otherwise.
-func (n *network) unmatched() string {
-	if n.config.Interface == "" {
+func (n *Network) unmatched() string {
+	if n.settings.Interface == "" {
 		return ""
 	}
 	n.mu.Lock()
@@ -126,23 +121,23 @@ func (n *network) unmatched() string {
 			return ""
 		}
 	}
-	return fmt.Sprintf("no card matches %sinterface=%s", prefix, n.config.Interface)
+	return fmt.Sprintf("no card matches writ.interface=%s", n.settings.Interface)
 }
 
 // serveCard configures the addresses of a card and maintains them until the card is removed.
-func (n *network) serveCard(ctx context.Context, c *card) {
-	if c.chosen && n.config.VLAN != 0 {
+func (n *Network) serveCard(ctx context.Context, c *card) {
+	if c.chosen && n.settings.VLAN != 0 {
 		if err := n.enterVLAN(c); err != nil {
 			n.waits(c, v4, otherCards, "cannot be used: %v", err)
-			n.advise(c, hintOf(err))
-			n.fail("network", err)
+			n.advise(c, progress.HintOf(err))
+			n.Fail("network", err)
 			return
 		}
 	}
-	asks := !c.chosen || len(n.config.Addresses) == 0
+	asks := !c.chosen || len(n.settings.Addresses) == 0
 	ipv6, err := n.watchIPv6(c, asks) // before the card is up, so that no advertisement is missed
 	if err != nil {
-		n.fail("network", err)
+		n.Fail("network", err)
 	}
 	if err := netlink.LinkSetUp(c.link); err != nil {
 		n.waits(c, v4, otherCards, "cannot be turned on: %v", err)
@@ -163,37 +158,29 @@ func (n *network) serveCard(ctx context.Context, c *card) {
 
 // configure applies the addresses of the settings to a card. IPv6 addresses are announced later, once the kernel has
 // checked that no other machine uses them.
-func (n *network) configure(ctx context.Context, c *card) {
+func (n *Network) configure(ctx context.Context, c *card) {
 	var ipv4 []netip.Prefix
-	for _, address := range n.config.Addresses {
+	for _, address := range n.settings.Addresses {
 		if err := c.addAddress(lease{address: address}); err != nil {
-			n.fail("network", err)
+			n.Fail("network", err)
 			continue
 		}
 		if address.Addr().Is4() {
 			ipv4 = append(ipv4, address)
 		}
 	}
-	for _, gateway := range n.config.Gateways {
+	for _, gateway := range n.settings.Gateways {
 		if err := c.addGateway(gateway); err != nil {
-			n.fail("network", err)
+			n.Fail("network", err)
 		}
 	}
 	if err := n.resolve(c, byDHCP, nil); err != nil {
-		n.fail("network", err)
+		n.Fail("network", err)
 	}
 	if len(ipv4) > 0 {
 		n.has(c, v4, ipv4...)
-		n.tell(ctx, "%s %s%s, as configured", c.name(), addressList(ipv4), n.config.gatewayText(netip.Addr.Is4))
+		n.tell(ctx, "%s %s%s, as configured", c.name(), addressList(ipv4), n.settings.gatewayText(netip.Addr.Is4))
 	}
-}
-
-// gatewayText returns the first gateway of an address family as text for people, "" if it has no gateway.
-func (c *Config) gatewayText(ofFamily func(netip.Addr) bool) string {
-	if i := slices.IndexFunc(c.Gateways, ofFamily); i >= 0 {
-		return ", gateway " + c.Gateways[i].String()
-	}
-	return ""
 }
 
 func (c *card) name() string { return c.link.Attrs().Name }
@@ -226,7 +213,7 @@ func (c *card) addGateway(gateway netip.Addr) error {
 
 // serveIPv4 requests DHCP leases for a card until ctx ends or the card is removed. It keeps the text of the last
 // failure while it retries: a text that changes with each attempt would look like a new failure.
-func (n *network) serveIPv4(ctx context.Context, c *card) {
+func (n *Network) serveIPv4(ctx context.Context, c *card) {
 	const asks = "asks for an address by DHCP"
 	for text := asks; ctx.Err() == nil; {
 		carrier, there := c.carrier()
@@ -259,15 +246,15 @@ func (c *card) carrier() (carrier, there bool) {
 }
 
 // lose removes a card that was unplugged, for example from USB. A card plugged in later is a new card.
-func (n *network) lose(c *card) {
+func (n *Network) lose(c *card) {
 	n.mu.Lock()
 	maps.DeleteFunc(n.cards, func(_ int, one *card) bool { return one == c })
 	for _, by := range []way{byDHCP, byRouter, byDHCPv6} {
 		delete(n.nameservers, source{c.link.Attrs().Index, by})
 	}
 	n.mu.Unlock()
-	n.stage("network", "%s is gone", c.name())
+	n.Stage("network", "%s is gone", c.name())
 	if err := n.resolve(c, byDHCP, nil); err != nil {
-		n.fail("network", err)
+		n.Fail("network", err)
 	}
 }

@@ -1,4 +1,4 @@
-package boot
+package netconfig
 
 import (
 	"cmp"
@@ -36,20 +36,23 @@ const (
 // everyLook describes lookEvery for people.
 var everyLook = fmt.Sprintf("every %.0f s", lookEvery.Seconds())
 
-// host is the first process, as far as the network needs it.
-type host interface {
-	stage(name, format string, args ...any)
-	fail(name string, err error)
-	failAgain(stage string, err error, goesOn string) (held bool)
+// Host is the first process, as far as the network needs it.
+type Host interface {
+	// Stage reports the progress of a stage.
+	Stage(name, format string, args ...any)
+	// Fail reports an error of a stage.
+	Fail(name string, err error)
+	// FailAgain reports an error and how the stage is retried. It returns true if the previous error was the same.
+	FailAgain(stage string, err error, goesOn string) (held bool)
 }
 
-// network configures the cards of the machine.
-type network struct {
-	host
+// Network configures the cards of the machine.
+type Network struct {
+	Host
 	cardSet
-	config *Config
-	loader *devices.Loader // nil without modules
-	work   *sync.WaitGroup // the goroutines of cards
+	settings *Settings
+	Loader   *devices.Loader // nil without modules
+	work     *sync.WaitGroup // the goroutines of cards
 
 	nameservers map[source][]netip.Addr // guarded by mu
 	etc         string                  // directory of resolv.conf
@@ -90,16 +93,21 @@ type lease struct {
 	preferred   time.Duration // the kernel opens no connections from an IPv6 address after this time
 }
 
-func (n *network) init(h host, config *Config, work *sync.WaitGroup, etc string, rename func([]byte) error) {
-	n.host, n.config, n.work = h, config, work
+// New returns the network of a machine. The settings may change until connect is called. work counts the
+// goroutines of the cards, etc is the directory of resolv.conf, and rename sets the host name.
+func New(
+	h Host, settings *Settings, work *sync.WaitGroup, etc string, rename func([]byte) error,
+) *Network {
+	n := &Network{Host: h, settings: settings, work: work}
 	n.cards, n.nameservers, n.up = map[int]*card{}, map[source][]netip.Addr{}, make(chan string, 16)
 	n.etc, n.rename = etc, rename
 	n.lines.AtOnce = changesAtOnce
+	return n
 }
 
-// connect starts serving all network cards and returns when the first one has an address. It waits without a limit and
+// Connect starts serving all network cards and returns when the first one has an address. It waits without a limit and
 // shows the reason.
-func (n *network) connect(ctx context.Context) error {
+func (n *Network) Connect(ctx context.Context) error {
 	if lo, err := netlink.LinkByName("lo"); err == nil {
 		_ = netlink.LinkSetUp(lo)
 	}
@@ -111,13 +119,13 @@ func (n *network) connect(ctx context.Context) error {
 	for {
 		select {
 		case got := <-n.up:
-			n.stage("network", "%s", got)
+			n.Stage("network", "%s", got)
 			n.work.Go(func() { n.keepLooking(ctx) })
 			return nil
 		case <-look.C:
 			n.findCards(ctx)
 		case <-tell.C:
-			n.failAgain(progress.StageNetwork, n.noNetwork(),
+			n.FailAgain(progress.StageNetwork, n.noNetwork(),
 				"it looks for cards and cables every second, and repeats its requests for addresses")
 		case <-ctx.Done():
 			return context.Cause(ctx)
@@ -126,13 +134,13 @@ func (n *network) connect(ctx context.Context) error {
 }
 
 // keepLooking serves cards that appear later.
-func (n *network) keepLooking(ctx context.Context) {
+func (n *Network) keepLooking(ctx context.Context) {
 	look := time.NewTicker(lookLater)
 	defer look.Stop()
 	for {
 		select {
 		case got := <-n.up:
-			n.stage("network", "%s", got)
+			n.Stage("network", "%s", got)
 		case <-look.C:
 			n.findCards(ctx)
 		case <-ctx.Done():
@@ -143,22 +151,22 @@ func (n *network) keepLooking(ctx context.Context) {
 
 // findCards starts serving new cards. Cards are served concurrently, because one without a cable must not delay the
 // others.
-func (n *network) findCards(ctx context.Context) {
-	if n.loader != nil {
-		if _, err := n.loader.All(); err != nil {
-			n.fail(progress.StageModules, err)
+func (n *Network) findCards(ctx context.Context) {
+	if n.Loader != nil {
+		if _, err := n.Loader.All(); err != nil {
+			n.Fail(progress.StageModules, err)
 		}
 	}
 	links, err := listed(netlink.LinkList)
 	if err != nil {
-		n.fail("network", err)
+		n.Fail("network", err)
 		return
 	}
 	for _, link := range links {
 		if _, err := os.Stat("/sys/class/net/" + link.Attrs().Name + "/device"); err != nil {
 			continue // loopback or a virtual interface
 		}
-		if c, found := n.find(link, n.config.isFor(link)); found {
+		if c, found := n.find(link, n.settings.isFor(link.Attrs().Name, link.Attrs().HardwareAddr)); found {
 			n.work.Go(func() { n.serveCard(ctx, c) })
 		}
 	}
@@ -215,8 +223,8 @@ func (s *cardSet) firstCard() (address net.HardwareAddr) {
 	return address
 }
 
-// waiting returns the waits of all cards, those with a cable first.
-func (s *cardSet) waiting() (all []progress.Wait) {
+// Waiting returns the waits of all cards, those with a cable first.
+func (s *cardSet) Waiting() (all []progress.Wait) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.cards) == 0 {
@@ -249,9 +257,9 @@ func (s *cardSet) tell(ctx context.Context, format string, args ...any) {
 }
 
 // tellLost reports an address that a card lost.
-func (n *network) tellLost(format string, args ...any) {
+func (n *Network) tellLost(format string, args ...any) {
 	if text, say := n.change("lost", fmt.Sprintf(format, args...)); say {
-		n.stage("network", "%s", text)
+		n.Stage("network", "%s", text)
 	}
 }
 
@@ -275,11 +283,11 @@ func (l lease) String() string {
 }
 
 // apply configures a card with a lease. It is idempotent.
-func (n *network) apply(c *card, by way, l lease) error {
+func (n *Network) apply(c *card, by way, l lease) error {
 	if l.mtu != 0 && l.mtu != c.mtu { // an unsupported MTU is reported once and does not cost the address
 		c.mtu = l.mtu
 		if err := netlink.LinkSetMTU(c.link, l.mtu); err != nil {
-			n.fail("network", fmt.Errorf("set the MTU %d of %s from DHCP: %w", l.mtu, c.name(), err))
+			n.Fail("network", fmt.Errorf("set the MTU %d of %s from DHCP: %w", l.mtu, c.name(), err))
 		}
 	}
 	if err := c.addAddress(l); err != nil {
@@ -294,7 +302,7 @@ func (n *network) apply(c *card, by way, l lease) error {
 }
 
 // remove removes the address and the nameservers of a lease from a card.
-func (n *network) remove(c *card, by way, l lease) {
+func (n *Network) remove(c *card, by way, l lease) {
 	_ = netlink.AddrDel(c.link, &netlink.Addr{IPNet: ipNet(l.address)}) // its routes go with it
 	_ = n.resolve(c, by, nil)
 }
@@ -304,12 +312,12 @@ func ipNet(p netip.Prefix) *net.IPNet {
 }
 
 // resolve writes resolv.conf after the nameservers of a card have changed.
-func (n *network) resolve(c *card, by way, servers []netip.Addr) error {
+func (n *Network) resolve(c *card, by way, servers []netip.Addr) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.nameservers[source{c.link.Attrs().Index, by}] = servers
 	var text strings.Builder
-	for _, server := range resolvers(n.config.Nameservers, n.nameservers) {
+	for _, server := range resolvers(n.settings.Nameservers, n.nameservers) {
 		fmt.Fprintf(&text, "nameserver %s\n", server)
 	}
 	file := filepath.Join(n.etc, "resolv.conf")
@@ -334,10 +342,10 @@ func resolvers(configured []netip.Addr, told map[source][]netip.Addr) []netip.Ad
 }
 
 // setName sets the host name: the configured one, else one from DHCP, else one derived from the first card.
-func (n *network) setName(told string) {
+func (n *Network) setName(told string) {
 	short, _, _ := strings.Cut(told, ".")
 	if !writ.ValidName(short) {
 		short = ""
 	}
-	_ = n.rename([]byte(cmp.Or(n.config.Name, short, nameFor(n.firstCard()))))
+	_ = n.rename([]byte(cmp.Or(n.settings.Name, short, nameFor(n.firstCard()))))
 }

@@ -1,4 +1,4 @@
-package boot
+package netconfig
 
 import (
 	"context"
@@ -21,7 +21,7 @@ import (
 // advertisements and detects duplicates. The watch adds nameservers, DHCPv6 if a router requests it, and reports to
 // people.
 type ipv6Watch struct {
-	*network
+	*Network
 	card      *card
 	asks      bool                 // whether to solicit addresses; otherwise the card has the addresses of the settings
 	routers   <-chan advertisement // nil unless asks
@@ -54,7 +54,7 @@ const (
 const takenTold = 16
 
 // watchIPv6 prepares a card for IPv6 before it is brought up. It returns nil if the kernel has no IPv6.
-func (n *network) watchIPv6(c *card, asks bool) (*ipv6Watch, error) {
+func (n *Network) watchIPv6(c *card, asks bool) (*ipv6Watch, error) {
 	// The runner may turn the machine into a router, and a router accepts advertisements only with accept_ra=2. A card
 	// with configured addresses accepts none.
 	hear := map[string]string{"accept_ra": "2", "autoconf": "1"}
@@ -69,7 +69,7 @@ func (n *network) watchIPv6(c *card, asks bool) (*ipv6Watch, error) {
 		}
 	}
 	s := &ipv6Watch{
-		network: n, card: c, asks: asks, done: make(chan struct{}), servers: advertised{}, twice: map[netip.Addr]bool{},
+		Network: n, card: c, asks: asks, done: make(chan struct{}), servers: advertised{}, twice: map[netip.Addr]bool{},
 		taken: make(chan netip.Addr, 1),
 	}
 	if err := s.subscribe(); err != nil {
@@ -127,7 +127,7 @@ func (s *ipv6Watch) run(ctx context.Context) {
 		case change, ok := <-s.addresses:
 			if !ok { // the kernel drops a subscriber that was too slow
 				if err := s.subscribe(); err != nil {
-					s.fail("network", fmt.Errorf("watch the addresses of %s: %w", s.card.name(), err))
+					s.Fail("network", fmt.Errorf("watch the addresses of %s: %w", s.card.name(), err))
 					return
 				}
 			}
@@ -176,7 +176,7 @@ func (s *ipv6Watch) hear(ctx context.Context, a advertisement) {
 
 func (s *ipv6Watch) resolveAdvertised() {
 	if err := s.resolve(s.card, byRouter, s.servers.list()); err != nil {
-		s.fail("network", err)
+		s.Fail("network", err)
 	}
 }
 
@@ -187,7 +187,7 @@ func (s *ipv6Watch) look(ctx context.Context, change netlink.AddrUpdate) {
 	}
 	all, err := listed(func() ([]netlink.Addr, error) { return netlink.AddrList(s.card.link, netlink.FAMILY_V6) })
 	if err != nil {
-		s.fail("network", fmt.Errorf("list the addresses of %s: %w", s.card.name(), err))
+		s.Fail("network", fmt.Errorf("list the addresses of %s: %w", s.card.name(), err))
 		return
 	}
 	var has []netip.Prefix
@@ -244,14 +244,14 @@ func (s *ipv6Watch) hasAnother(of net.IPNet) {
 	s.lost = address
 	if !s.twice[address] && len(s.twice) < takenTold {
 		s.twice[address] = true
-		s.fail("network", addressTaken(s.card.name(), address))
+		s.Fail("network", addressTaken(s.card.name(), address))
 	}
 }
 
 func (s *ipv6Watch) gatewayText() string {
 	switch {
 	case !s.asks:
-		return s.config.gatewayText(netip.Addr.Is6)
+		return s.settings.gatewayText(netip.Addr.Is6)
 	case s.gateway.IsValid():
 		return ", gateway " + s.gateway.String()
 	}
