@@ -64,7 +64,7 @@ func missingFirmware(log string) (all []string) {
 	return all
 }
 
-// lacking describes what the machine lacks for devices of a class, "" if nothing is known.
+// lacking describes the missing drivers and firmware of a device class, "" if nothing is known.
 func lacking(sys fs.FS, log string, class Class) string {
 	all := undriven(sys, class)
 	if files := missingFirmware(log); len(files) > 0 {

@@ -1,6 +1,5 @@
-// Package devices loads the kernel modules that the devices of a starting machine request, and lists what the devices
-// lack: drivers and firmware files. It knows /sys, the kernel log and the modules of an image. It does not know what the
-// devices are used for.
+// Package devices loads the kernel modules that the devices of a starting machine request, and lists missing drivers and
+// missing firmware files. It reads /sys, the kernel log and the modules of an image. It does not know the use of a device.
 package devices
 
 import (

@@ -12,7 +12,7 @@ const noCarrier = "has no carrier"
 type addressless struct {
 	cards     int
 	bare      int    // number of cards without a cable
-	lacks     string // what the image lacks for network cards, "" if unknown
+	lacks     string // missing drivers and firmware of network cards, "" if unknown
 	unmatched string // set if no card matches the settings
 	waits     string // pending waits of the cards
 	next      string // remedy for an unusable card, "" if all are usable
@@ -45,10 +45,10 @@ func (a addressless) trouble() error {
 	}
 }
 
-// noNetwork returns the reason for the missing address, with a remedy.
-func (n *Network) noNetwork() error {
-	a := addressless{lacks: devices.Lacking(devices.NetworkCards), unmatched: n.unmatched(), waits: n.String()}
-	a.cards, a.bare, a.next = n.count()
+// noNetwork returns the reason for the missing address, with a remedy. name is the interface of the settings.
+func (s *cardSet) noNetwork(name string) error {
+	a := addressless{lacks: devices.Lacking(devices.NetworkCards), unmatched: s.unmatched(name), waits: s.String()}
+	a.cards, a.bare, a.next = s.count()
 	return a.trouble()
 }
 

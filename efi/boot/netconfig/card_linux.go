@@ -23,7 +23,7 @@ type card struct {
 	chosen bool         // whether the settings of Settings.Interface apply to this card
 	waits  [families]progress.Wait
 	has    [families][]netip.Prefix
-	next   string // what a person can do if the card is unusable, "" otherwise
+	next   string // remedy if the card is unusable, "" otherwise
 	mtu    int    // from the latest DHCP lease
 }
 
@@ -95,7 +95,7 @@ func (s *cardSet) waits(c *card, family int, l progress.Limit, format string, ar
 	c.waits[family] = progress.Wait{Text: fmt.Sprintf(format, args...), Limit: l, Since: time.Now()}
 }
 
-// advise records what a person can do to make a card usable.
+// advise records the remedy for an unusable card.
 func (s *cardSet) advise(c *card, next string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -109,19 +109,19 @@ func (s *cardSet) has(c *card, family int, addresses ...netip.Prefix) {
 	c.has[family] = addresses
 }
 
-// unmatched returns a message if no card matches the interface of the settings, and "" otherwise.
-func (n *Network) unmatched() string {
-	if n.settings.Interface == "" {
-		return ""
-	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	for _, c := range n.cards {
+// unmatched returns a message if no card has the name or address of the settings, and "" otherwise.
+func (s *cardSet) unmatched(name string) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range s.cards {
 		if c.chosen {
 			return ""
 		}
 	}
-	return fmt.Sprintf("no card matches writ.interface=%s", n.settings.Interface)
+	if name == "" {
+		return ""
+	}
+	return fmt.Sprintf("no card matches writ.interface=%s", name)
 }
 
 // serveCard configures the addresses of a card and maintains them until the card is removed.
@@ -249,10 +249,8 @@ func (c *card) carrier() (carrier, there bool) {
 func (n *Network) lose(c *card) {
 	n.mu.Lock()
 	maps.DeleteFunc(n.cards, func(_ int, one *card) bool { return one == c })
-	for _, by := range []way{byDHCP, byRouter, byDHCPv6} {
-		delete(n.nameservers, source{c.link.Attrs().Index, by})
-	}
 	n.mu.Unlock()
+	n.resolver.forget(c.link.Attrs().Index)
 	n.Stage("network", "%s is gone", c.name())
 	if err := n.resolve(c, byDHCP, nil); err != nil {
 		n.Fail("network", err)

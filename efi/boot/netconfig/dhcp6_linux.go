@@ -198,7 +198,7 @@ func (d *dhcpv6Client) request(ctx context.Context) (*dhcpv6.Message, error) {
 	return d.ask(ctx, dhcpv6.MessageTypeRequest, offer, nil)
 }
 
-// decline tells the server that another machine uses the address.
+// decline returns an address to the server, because another machine uses it.
 func (d *dhcpv6Client) decline(ctx context.Context, given *dhcpv6.Message) {
 	ctx, cancel := context.WithTimeout(ctx, declineWithin)
 	defer cancel()

@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -189,7 +188,7 @@ func (l *lan) resolves(want ...string) {
 		text += "nameserver " + one + "\n"
 	}
 	l.eventually(fmt.Sprintf("nameservers are %q", want), func() bool {
-		now, err := os.ReadFile(filepath.Join(l.Network.etc, "resolv.conf"))
+		now, err := os.ReadFile(l.resolver.file)
 		return string(now) == text && (err == nil || errors.Is(err, os.ErrNotExist))
 	})
 }

@@ -54,33 +54,17 @@ type Network struct {
 	Loader   *devices.Loader // nil without modules
 	work     *sync.WaitGroup // the goroutines of cards
 
-	nameservers map[source][]netip.Addr // guarded by mu
-	etc         string                  // directory of resolv.conf
-	rename      func([]byte) error      // sets the host name
+	resolver resolvConf
+	rename   func([]byte) error // sets the host name
 }
 
-// cardSet holds the cards that the machine uses, with what each waits for.
+// cardSet holds the cards of the machine and the reasons why each waits.
 type cardSet struct {
 	mu    sync.Mutex
 	cards map[int]*card // by interface index
 	up    chan string   // new addresses, as text
 	lines limit.Lines   // rate limit for address changes, which strangers on the network can trigger
 }
-
-// source is the origin of nameservers: a card and a way of learning them. Programs use nameservers in the order of
-// their sources.
-type source struct {
-	card int
-	way  way
-}
-
-type way int
-
-const (
-	byDHCP way = iota
-	byRouter
-	byDHCPv6
-)
 
 // lease holds the configuration of a card by one server or router.
 type lease struct {
@@ -99,8 +83,8 @@ func New(
 	h Host, settings *Settings, work *sync.WaitGroup, etc string, rename func([]byte) error,
 ) *Network {
 	n := &Network{Host: h, settings: settings, work: work}
-	n.cards, n.nameservers, n.up = map[int]*card{}, map[source][]netip.Addr{}, make(chan string, 16)
-	n.etc, n.rename = etc, rename
+	n.cards, n.up, n.rename = map[int]*card{}, make(chan string, 16), rename
+	n.resolver = resolvConf{file: filepath.Join(etc, "resolv.conf"), learned: map[source][]netip.Addr{}}
 	n.lines.AtOnce = changesAtOnce
 	return n
 }
@@ -125,7 +109,7 @@ func (n *Network) Connect(ctx context.Context) error {
 		case <-look.C:
 			n.findCards(ctx)
 		case <-tell.C:
-			n.FailAgain(progress.StageNetwork, n.noNetwork(),
+			n.FailAgain(progress.StageNetwork, n.noNetwork(n.settings.Interface),
 				"it looks for cards and cables every second, and repeats its requests for addresses")
 		case <-ctx.Done():
 			return context.Cause(ctx)
@@ -244,7 +228,7 @@ func (s *cardSet) Waiting() (all []progress.Wait) {
 	return all
 }
 
-// tell reports an address that a card received.
+// tell reports a new address of a card.
 func (s *cardSet) tell(ctx context.Context, format string, args ...any) {
 	text, say := s.change("got", fmt.Sprintf(format, args...))
 	if !say {
@@ -311,36 +295,6 @@ func ipNet(p netip.Prefix) *net.IPNet {
 	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
 }
 
-// resolve writes resolv.conf after the nameservers of a card have changed.
-func (n *Network) resolve(c *card, by way, servers []netip.Addr) error {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.nameservers[source{c.link.Attrs().Index, by}] = servers
-	var text strings.Builder
-	for _, server := range resolvers(n.settings.Nameservers, n.nameservers) {
-		fmt.Fprintf(&text, "nameserver %s\n", server)
-	}
-	file := filepath.Join(n.etc, "resolv.conf")
-	if err := os.WriteFile(file+".new", []byte(text.String()), 0o644); err != nil {
-		return err
-	}
-	return os.Rename(file+".new", file)
-}
-
-// resolvers merges all nameservers without duplicates: those of the configuration first, then by card index and way.
-func resolvers(configured []netip.Addr, told map[source][]netip.Addr) []netip.Addr {
-	all := slices.Clone(configured)
-	for _, from := range slices.SortedFunc(maps.Keys(told),
-		func(a, b source) int { return cmp.Or(a.card-b.card, int(a.way-b.way)) }) {
-		for _, one := range told[from] {
-			if !slices.Contains(all, one) {
-				all = append(all, one)
-			}
-		}
-	}
-	return all
-}
-
 // setName sets the host name: the configured one, else one from DHCP, else one derived from the first card.
 func (n *Network) setName(told string) {
 	short, _, _ := strings.Cut(told, ".")
@@ -348,4 +302,9 @@ func (n *Network) setName(told string) {
 		short = ""
 	}
 	_ = n.rename([]byte(cmp.Or(n.settings.Name, short, nameFor(n.firstCard()))))
+}
+
+// resolve writes resolv.conf after the nameservers of a card have changed.
+func (n *Network) resolve(c *card, by way, servers []netip.Addr) error {
+	return n.resolver.set(source{c.link.Attrs().Index, by}, servers, n.settings.Nameservers)
 }

@@ -80,7 +80,7 @@ func isOfLink(about *ipv6.ControlMessage, index int, from netip.Addr) bool {
 	return about != nil && about.IfIndex == index && about.HopLimit == ndp.HopLimit && from.IsLinkLocalUnicast()
 }
 
-// use returns the purpose for which the router requests DHCPv6.
+// use returns the purpose of DHCPv6 that the router requests.
 func (a advertisement) use() dhcpv6Use {
 	switch {
 	case a.ManagedConfiguration:

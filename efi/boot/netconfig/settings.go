@@ -1,7 +1,7 @@
 // Package netconfig configures the network of a starting machine and keeps it configured: addresses from the settings, by
-// DHCP, by DHCPv6 and from routers, the default routes, resolv.conf, the host name and the VLAN. A machine without an
-// address waits without a limit, and the package names the reason and the remedy. It knows the kernel's network cards. It
-// does not know the consoles, the pages and the other stages of the start: a Host shows them what it reports.
+// DHCP, by DHCPv6 and from routers, default routes, resolv.conf, the host name and the VLAN. A machine without an address
+// waits without a limit; the package reports the reason and the remedy to a Host. The package does not know how a Host
+// shows its reports, nor the other stages of the start.
 package netconfig
 
 import (

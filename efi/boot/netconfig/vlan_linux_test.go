@@ -30,7 +30,7 @@ func TestACardIsInItsVLANOrSaysWhatItsImageLacks(t *testing.T) {
 		l.says("error: make the VLAN 7 of card: this image has no module 8021q")
 		l.says("--module 8021q")
 		l.says("linux-image-amd64")
-		if hint := progress.HintOf(l.Network.noNetwork()); !strings.Contains(hint, "--module 8021q") {
+		if hint := progress.HintOf(l.Network.noNetwork("card")); !strings.Contains(hint, "--module 8021q") {
 			t.Errorf("on its page the machine says %s", hint)
 		}
 		return
