@@ -58,7 +58,7 @@ func (m *machine) setClock(ctx context.Context) error {
 // correctClock corrects the clock at the start. It then starts the background correction.
 func (m *machine) correctClock(ctx context.Context, c *clock) error {
 	asks := "asks for the time: " + strings.Join(c.servers, " ")
-	m.show(progress.StageClock, asks)
+	m.Show(progress.StageClock, asks)
 	m.status.waits(progress.StageClock, asks, c.limit())
 	var failed error
 	for round := 1; ; round++ {
@@ -70,7 +70,7 @@ func (m *machine) correctClock(ctx context.Context, c *clock) error {
 		possible := checkClock(c.now()) == nil
 		goesOn := waitsForTime(possible)
 		if possible && round >= rounds { // the hardware clock is good enough; keepClock asks again
-			m.show(progress.StageClock, "no answer again: "+goesOn)
+			m.Show(progress.StageClock, "no answer again: "+goesOn)
 			break
 		}
 		pause := askAgain

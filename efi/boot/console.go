@@ -69,12 +69,12 @@ func (c *consoles) page(lines ...string) {
 // Stage shows the progress of a stage with a timestamp and reports it.
 func (c *consoles) Stage(name, format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
-	c.show(name, text)
+	c.Show(name, text)
 	c.report(progress.Report{Stage: name, Text: text})
 }
 
-// show shows a line about a stage without reporting it.
-func (c *consoles) show(name, text string) {
+// Show shows a line about a stage without reporting it.
+func (c *consoles) Show(name, text string) {
 	if c.kept != nil {
 		c.kept(name, text)
 	}
@@ -98,9 +98,9 @@ func (c *consoles) Fail(name string, err error) {
 
 // showFailure shows an error and its hint without reporting it.
 func (c *consoles) showFailure(name string, err error) {
-	c.show(name, "error: "+err.Error())
+	c.Show(name, "error: "+err.Error())
 	if hint := progress.HintOf(err); hint != "" {
-		c.show(name, "hint: "+hint)
+		c.Show(name, "hint: "+hint)
 	}
 }
 

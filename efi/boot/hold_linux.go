@@ -9,7 +9,7 @@ func (m *machine) FailAgain(stage string, err error, goesOn string) (held bool) 
 	held, news := m.status.failed(r, goesOn)
 	switch {
 	case held && news:
-		m.show(stage, "held: it failed twice in the same way; "+goesOn)
+		m.Show(stage, "held: it failed twice in the same way; "+goesOn)
 		r.Held = true
 		m.report(r)
 	case news:
@@ -27,8 +27,8 @@ func (m *machine) stop(stage string, err error) {
 	m.report(r)
 }
 
-// failBeside reports a problem that does not stop the start. Pages and reports repeat it until the node serves.
-func (m *machine) failBeside(stage string, err error) {
+// FailBeside reports a problem that does not stop the start. Pages and reports repeat it until the node serves.
+func (m *machine) FailBeside(stage string, err error) {
 	m.Fail(stage, err)
 	m.status.besides(progress.Failure(stage, err))
 }

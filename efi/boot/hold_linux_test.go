@@ -132,7 +132,7 @@ func TestADiskThatIsFullStaysKnownBesideOtherFaults(t *testing.T) {
 	onScreen(t, func(p *paged) {
 		m, told := heldMachine(p)
 		m.Means = func(string) (progress.Report, bool) { return cannot, true }
-		m.failBeside(progress.StageData, writ.Errorf(writ.CodeStoreUnavailable, "the disk is full").WithHint("delete files"))
+		m.FailBeside(progress.StageData, writ.Errorf(writ.CodeStoreUnavailable, "the disk is full").WithHint("delete files"))
 		p.begin()
 		m.runnerSays("cannot join")
 		m.unreachable(nil)

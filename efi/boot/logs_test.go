@@ -29,8 +29,8 @@ func TestLinesFromBeforeTheDiskWasThereAreKept(t *testing.T) {
 	l := newLogs(func(text string) string { return strings.ReplaceAll(text, "canary", "(hidden)") })
 	c := consoles{since: func() time.Duration { return 0 }, kept: l.stage}
 	c.Stage("start", "writ %s", "canary")
-	c.show("data", "error: no disk")
-	c.show("service", "containerd ended with exit code 1; starts again in 1s")
+	c.Show("data", "error: no disk")
+	c.Show("service", "containerd ended with exit code 1; starts again in 1s")
 	if err := l.begin(dir); err != nil {
 		t.Fatal(err)
 	}

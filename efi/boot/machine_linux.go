@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"writ/efi/boot/datadisk"
 	"writ/efi/boot/devices"
 	"writ/efi/boot/netconfig"
 	"writ/efi/progress"
@@ -142,7 +143,7 @@ func (m *machine) run(moved error) (how int) {
 	m.services.Wait()
 	m.processes.endAll(m.Stage)
 	m.logs.end()
-	if err := unmountData(); err != nil {
+	if err := m.mounter().Disk.Unmount(); err != nil {
 		m.Fail("off", err)
 	}
 	return how
@@ -177,7 +178,7 @@ func (m *machine) boot(ctx, running context.Context) (stopReports func()) {
 
 // bootNode runs the stages of a node. Its services run until running ends.
 func (m *machine) bootNode(ctx, running context.Context) {
-	if err := m.mountData(ctx); err != nil {
+	if err := m.mounter().Mount(ctx); err != nil {
 		if ctx.Err() == nil {
 			m.stop(progress.StageData, err)
 		}
@@ -203,6 +204,14 @@ func (m *machine) bootNode(ctx, running context.Context) {
 	m.Stage("clock", "%s", time.Now().UTC().Format(time.RFC3339))
 	m.startServices(running, ctx)
 	m.work.Go(func() { m.serve(ctx) })
+}
+
+// mounter returns the mounter of the data disk.
+func (m *machine) mounter() *datadisk.Mounter {
+	return &datadisk.Mounter{
+		Host: m, Loader: m.loader,
+		Disk: datadisk.Settings{Label: m.config.label(), Serial: m.config.Disk, Node: m.config.Name, Dir: DataAt},
+	}
 }
 
 // ending is the reason for a shutdown and the reboot(2) command for it.

@@ -19,7 +19,7 @@ func TestTheManualHasTheLimits(t *testing.T) {
 		stage string
 		limit progress.Limit
 	}{
-		{progress.StageModules, modulesLimit}, {"data", diskLimit}, {"data", mkfsLimit}, {"service", readyLimit},
+		{progress.StageModules, modulesLimit}, {"service", readyLimit},
 		{"runner", joinLimit}, {"runner", progress.Limit{Most: heldPause, Then: runnerAgain}}, {"joined", approvalLimit},
 		{"clock", (&clock{servers: []string{"10.77.0.1"}, now: func() time.Time { return clockFrom }}).limit()},
 		{"clock", (&clock{now: func() time.Time { return time.Time{} }}).limit()}, {"off", endLimit}, {"off", offLimit},
@@ -37,11 +37,10 @@ func TestTheManualHasTheWordsOfEachFault(t *testing.T) {
 		return p.servers(t.Context(), []string{"https://sup.example.org:7441"}, "rediss://192.0.2.2")
 	}
 	all := []error{
-		checkClock(time.Time{}), noTime(errors.New("x"), true), noDisk("data", "", nil),
-		noDisk("data", "xfs on /dev/vda", nil), foreign([]string{"photo"}, "node"),
+		checkClock(time.Time{}), noTime(errors.New("x"), true),
 		panics{Reason: panicWords + ": x", Times: 1}.trouble(), panics{Times: heldFrom}.trouble(),
 		panics{Times: stillFrom}.trouble(), panics{}.afterReset().trouble(), panics{}.afterReset().afterReset().trouble(),
-		otherNode("n1", "n2"), full("/dev/vda", 0, 1<<30), new(Config).Read("writ.nothing=1"),
+		new(Config).Read("writ.nothing=1"),
 		(&Config{Supervisors: []string{"x"}, Redis: "x"}).Missing(false),
 		fails(nil, syscall.ECONNREFUSED), fails(nil, context.DeadlineExceeded),
 		fails(&net.DNSError{IsTimeout: true}, syscall.ECONNREFUSED),

@@ -64,7 +64,7 @@ var offLimit = progress.Limit{Most: offWithin, Then: "it is turned off by force"
 // disk. The returned function cancels it.
 func (m *machine) atLast(end func()) (ended func() bool) {
 	return time.AfterFunc(offLimit.Most, func() {
-		m.show(progress.StageOff, "the shutdown did not complete within "+offLimit.Most.String()+": "+offLimit.Then)
+		m.Show(progress.StageOff, "the shutdown did not complete within "+offLimit.Most.String()+": "+offLimit.Then)
 		time.AfterFunc(showWithin, end)
 	}).Stop
 }

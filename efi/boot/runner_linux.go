@@ -32,7 +32,7 @@ func (m *machine) serve(ctx context.Context) {
 			held = m.reportEnd(describe(status))
 		}
 		wait = pauseOfRunner(wait, time.Since(began), held)
-		m.show("runner", "starts again in "+wait.String())
+		m.Show("runner", "starts again in "+wait.String())
 		if m.status.pauses(ctx, progress.Limit{Most: wait, Then: runnerAgain}) != nil {
 			return
 		}
@@ -64,14 +64,14 @@ func (m *machine) cannotStart(err error) (held bool) {
 // reportEnd reports how the runner exited, with its last error for the boot server. It returns true if the previous
 // failure was the same.
 func (m *machine) reportEnd(how string) (held bool) {
-	m.show("runner", "ended with "+how)
+	m.Show("runner", "ended with "+how)
 	held = m.status.end("ended with " + how)
 	r := progress.Report{Stage: progress.StageRunner, Text: "ended with " + how, Failed: true, Held: held}
 	if known := m.known(); known.Text != "" {
 		r.Text, r.Next = r.Text+": "+known.Text, known.Next
 	}
 	if held {
-		m.show("runner", "held: it ended twice in the same way")
+		m.Show("runner", "held: it ended twice in the same way")
 	}
 	m.report(r)
 	return held
@@ -138,13 +138,30 @@ func (m *machine) runRunner(ctx context.Context) (unix.WaitStatus, error) {
 	defer stop()
 	m.work.Go(func() { m.explain(running) })
 	return m.runChild(ctx, "runner", slices.Concat([]string{Program}, m.Runner(m.config)), m.runnerSays, func(pid int) {
-		m.show("runner", fmt.Sprintf("started as process %d", pid))
+		m.Show("runner", fmt.Sprintf("started as process %d", pid))
 		// Otherwise the boot server keeps the report of the earlier exit until the node serves.
 		if m.known().Text == "" {
 			m.report(progress.Report{Stage: progress.StageRunner, Text: "started"})
 		}
 	})
 }
+
+// Run runs a program once and passes each output line to says. failed describes how it exited, "" for success.
+func (m *machine) Run(
+	ctx context.Context, name string, command []string, says func(line string),
+) (failed string, err error) {
+	status, err := m.runChild(ctx, name, command, says, func(int) {})
+	if err == nil && (!status.Exited() || status.ExitStatus() != 0) {
+		failed = describe(status)
+	}
+	return failed, err
+}
+
+// Waits shows the current wait of a stage.
+func (m *machine) Waits(stage, text string, l progress.Limit) { m.status.waits(stage, text, l) }
+
+// NodeOnDisk returns the name of the node whose data is mounted, "" if unknown.
+func (m *machine) NodeOnDisk() string { return m.status.name() }
 
 // runChild runs a program once and passes each output line to says. When ctx ends, it stops the program and waits for
 // its exit.
@@ -177,12 +194,12 @@ func (m *machine) runChild(
 			stage = name
 		}
 		_ = unix.Kill(pid, unix.SIGTERM)
-		m.show(stage, fmt.Sprintf("waits for %s to exit, at most %s; then %s", name, endLimit.Most, endLimit.Then))
+		m.Show(stage, fmt.Sprintf("waits for %s to exit, at most %s; then %s", name, endLimit.Most, endLimit.Then))
 		select {
 		case status = <-ended:
-			m.show(stage, name+" has ended")
+			m.Show(stage, name+" has ended")
 		case <-time.After(endLimit.Most):
-			m.show(stage, fmt.Sprintf("%s did not exit within %s and is killed", name, endLimit.Most))
+			m.Show(stage, fmt.Sprintf("%s did not exit within %s and is killed", name, endLimit.Most))
 			_ = unix.Kill(pid, unix.SIGKILL)
 			status = <-ended
 		}

@@ -63,7 +63,7 @@ func (m *machine) keep(ctx context.Context, s Service) {
 			last.Store(&line)
 			m.logs.service(s.Name, line)
 		}, func(pid int) {
-			m.show(progress.StageService, fmt.Sprintf("%s started as process %d", s.Name, pid))
+			m.Show(progress.StageService, fmt.Sprintf("%s started as process %d", s.Name, pid))
 			m.status.service(s.Name, "")
 		})
 		if ctx.Err() != nil {
@@ -80,7 +80,7 @@ func (m *machine) keep(ctx context.Context, s Service) {
 		}
 		wait = pause(wait, time.Since(began))
 		m.status.service(s.Name, how)
-		m.show(progress.StageService, fmt.Sprintf("%s %s; starts again in %s", s.Name, how, wait))
+		m.Show(progress.StageService, fmt.Sprintf("%s %s; starts again in %s", s.Name, how, wait))
 		m.report(progress.Report{Stage: progress.StageService, Text: s.Name + " " + how, Failed: true})
 		if sleep.For(ctx, wait) != nil {
 			return

@@ -275,7 +275,7 @@ func (s *status) lookForDecision() {
 		s.decided = true
 		if s.waited {
 			text := fmt.Sprintf("the datacenter has %s this node", s.now.State)
-			s.show(progress.StageApprove, text)
+			s.Show(progress.StageApprove, text)
 			s.report(progress.Report{
 				Stage: progress.StageApprove, Text: text, Failed: s.now.State != writ.AdmissionApproved,
 			})

@@ -1,4 +1,7 @@
-package boot
+// Package datadisk finds the disk with a node's data by its label or serial number and mounts it. It makes a file system
+// only on an empty disk that the settings name. It never mounts a disk that may belong to another node or machine. The
+// package does not know what a node stores.
+package datadisk
 
 import (
 	"bytes"
@@ -90,7 +93,7 @@ func noDisk(label, other string, seen []string) error {
 	}
 	return writ.Errorf(writ.CodeNotFound, "no disk has a file system with the label %s; disks and partitions: %s",
 		label, there).
-		WithHint("attach the disk, or name it by its serial number with %s; or make its file system: mkfs.btrfs -L %s DISK, or mkfs.ext4 -L %s DISK", prefix+"disk", label, label)
+		WithHint("attach the disk, or name it by its serial number with writ.disk; or make its file system: mkfs.btrfs -L %s DISK, or mkfs.ext4 -L %s DISK", label, label)
 }
 
 // withLacking adds to the error of a missing disk which drivers or firmware the image lacks, if known.

@@ -1,4 +1,4 @@
-package boot
+package datadisk
 
 import (
 	"errors"
@@ -14,16 +14,16 @@ import (
 // asItIs holds the mount options that prevent the kernel from replaying the journal of a file system.
 var asItIs = map[string]string{"btrfs": "rescue=nologreplay", "ext4": "noload"}
 
-// mount mounts a disk at a directory if the disk can belong to this node. own returns an error if it belongs to another
+// mount mounts a disk at a directory if the disk can belong to this node. data is the node's directory on it. own returns an error if it belongs to another
 // node.
-func (d *dataDisk) mount(at string, own func() error) error {
-	if err := d.look(at, own); err != nil {
+func (d *dataDisk) mount(at, data string, own func() error) error {
+	if err := d.look(at, data, own); err != nil {
 		return err
 	}
 	if err := d.mountAs(at, 0, ""); err != nil {
 		return err
 	}
-	if err := d.check(at, own); err != nil { // checked again after the journal was replayed
+	if err := d.check(at, data, own); err != nil { // checked again after the journal was replayed
 		return errors.Join(err, unmount(at))
 	}
 	return nil
@@ -31,7 +31,7 @@ func (d *dataDisk) mount(at string, own func() error) error {
 
 // look checks that the files of a disk belong to a node, without writing to the disk. A plain read-only mount would
 // replay the journal of a machine that lost power, or of a machine that is using the disk now.
-func (d *dataDisk) look(at string, own func() error) error {
+func (d *dataDisk) look(at, data string, own func() error) error {
 	release, err := protect(d.device)
 	if err != nil {
 		return err
@@ -40,7 +40,7 @@ func (d *dataDisk) look(at string, own func() error) error {
 	if err := d.mountAs(at, unix.MS_RDONLY, asItIs[d.kind]); err != nil {
 		return err
 	}
-	return errors.Join(d.check(at, own), unmount(at))
+	return errors.Join(d.check(at, data, own), unmount(at))
 }
 
 func (d *dataDisk) mountAs(at string, flags uintptr, options string) error {
@@ -53,12 +53,12 @@ func (d *dataDisk) mountAs(at string, flags uintptr, options string) error {
 }
 
 // check returns an error if a mounted disk has foreign files or belongs to another node.
-func (d *dataDisk) check(at string, own func() error) error {
+func (d *dataDisk) check(at, data string, own func() error) error {
 	entries, err := os.ReadDir(at)
 	if err != nil {
 		return fmt.Errorf("list the files of %s: %w", d.device, err)
 	}
-	data := filepath.Base(DataAt)
+	data = filepath.Base(data)
 	var names []string
 	for _, e := range entries {
 		name := e.Name()
@@ -94,6 +94,7 @@ func protect(device string) (release func(), err error) {
 	}, nil
 }
 
+// unmount unmounts a file system.
 func unmount(at string) error {
 	if err := unix.Unmount(at, 0); err != nil {
 		return fmt.Errorf("unmount %s: %w", at, err)

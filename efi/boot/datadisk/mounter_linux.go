@@ -1,4 +1,4 @@
-package boot
+package datadisk
 
 import (
 	"context"
@@ -32,10 +32,17 @@ var (
 	mountLimit = progress.Limit{Then: "the kernel reads the file system"}
 )
 
-// mountData mounts the data disk, if one is configured. It waits for a disk that appears late: with its data in memory,
+// Mounter finds the data disk and mounts it.
+type Mounter struct {
+	Host
+	Disk   Settings
+	Loader *devices.Loader // nil without modules
+}
+
+// Mount mounts the data disk, if one is configured. It waits for a disk that appears late: with its data in memory,
 // the machine would be another node.
-func (m *machine) mountData(ctx context.Context) error {
-	if m.config.label() == "" {
+func (m *Mounter) Mount(ctx context.Context) error {
+	if m.Disk.Label == "" {
 		m.Stage("data", "in memory: after a restart this machine is another node")
 		return nil
 	}
@@ -46,15 +53,15 @@ func (m *machine) mountData(ctx context.Context) error {
 		if err == nil {
 			return m.useDisk(ctx, disk)
 		}
-		m.status.waits(progress.StageData, err.Error(), diskLimit)
+		m.Waits(progress.StageData, err.Error(), diskLimit)
 		if time.Since(began) > usuallyThere {
 			m.FailAgain(progress.StageData, withLacking(err, devices.Lacking(devices.DiskControllers)),
 				"it looks for the disk "+everyDiskLook)
 		}
 		select {
 		case <-look.C:
-			if m.loader != nil {
-				_, _ = m.loader.All() // failures were reported at the first attempt
+			if m.Loader != nil {
+				_, _ = m.Loader.All() // failures were reported at the first attempt
 			}
 		case <-ctx.Done():
 			return context.Cause(ctx)
@@ -69,22 +76,22 @@ type dataDisk struct {
 }
 
 // findDisk returns the disk with the node's data, or the empty disk for it.
-func (m *machine) findDisk() (dataDisk, error) {
-	device, kind, err := findData("/sys/class/block", "/dev", m.config.label())
+func (m *Mounter) findDisk() (dataDisk, error) {
+	device, kind, err := findData("/sys/class/block", "/dev", m.Disk.Label)
 	switch {
-	case m.config.Disk == "":
+	case m.Disk.Serial == "":
 		return dataDisk{device: device, kind: kind}, err
 	case err == nil:
-		return dataDisk{device: device, kind: kind}, checkNamed(os.DirFS("/sys/block"), device, m.config.label(),
-			m.config.Disk)
+		return dataDisk{device: device, kind: kind}, checkNamed(os.DirFS("/sys/block"), device, m.Disk.Label,
+			m.Disk.Serial)
 	case writ.CodeOf(err) != writ.CodeNotFound:
 		return dataDisk{}, err
 	}
-	return findEmpty(os.DirFS("/sys/block"), "/dev", m.config.Disk)
+	return findEmpty(os.DirFS("/sys/block"), "/dev", m.Disk.Serial)
 }
 
 // useDisk mounts the data disk. It makes the file system first if the disk is empty.
-func (m *machine) useDisk(ctx context.Context, d dataDisk) error {
+func (m *Mounter) useDisk(ctx context.Context, d dataDisk) error {
 	how := "with the label"
 	if d.empty {
 		if err := m.makeFileSystem(ctx, d); err != nil {
@@ -92,31 +99,31 @@ func (m *machine) useDisk(ctx context.Context, d dataDisk) error {
 		}
 		d.kind, how = "btrfs", "made with the label"
 	}
-	at := filepath.Dir(DataAt)
-	m.status.waits(progress.StageData, "mounts "+d.device, mountLimit)
-	if err := d.mount(at, func() error { return otherNode(m.status.name(), m.config.Name) }); err != nil {
+	at := m.Disk.mountPoint()
+	m.Waits(progress.StageData, "mounts "+d.device, mountLimit)
+	if err := d.mount(at, m.Disk.Dir, func() error { return otherNode(m.NodeOnDisk(), m.Disk.Node) }); err != nil {
 		return err
 	}
 	if d.empty {
-		if err := setLabel(at, m.config.label()); err != nil {
+		if err := setLabel(at, m.Disk.Label); err != nil {
 			return errors.Join(fmt.Errorf("set the label of the file system on %s: %w", d.device, err), unmount(at))
 		}
 	}
-	m.Stage("data", "%s, %s %s %s", d.device, d.kind, how, m.config.label())
+	m.Stage("data", "%s, %s %s %s", d.device, d.kind, how, m.Disk.Label)
 	return m.checkRoom(d, at)
 }
 
 // checkRoom reports a full disk and creates the node's directory, which marks the disk as a node's.
-func (m *machine) checkRoom(d dataDisk, at string) error {
+func (m *Mounter) checkRoom(d dataDisk, at string) error {
 	var room unix.Statfs_t
 	if err := unix.Statfs(at, &room); err != nil {
 		return fmt.Errorf("read the free space of %s: %w", d.device, err)
 	}
 	if err := full(d.device, room.Bavail*uint64(room.Bsize), room.Blocks*uint64(room.Bsize)); err != nil {
-		m.failBeside(progress.StageData, err)
+		m.FailBeside(progress.StageData, err)
 	}
 	// If the disk is full, the runner reports its own failure.
-	if err := os.Mkdir(DataAt, 0o700); err != nil && !errors.Is(err, os.ErrExist) && !errors.Is(err, unix.ENOSPC) {
+	if err := os.Mkdir(m.Disk.Dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) && !errors.Is(err, unix.ENOSPC) {
 		return fmt.Errorf("make a directory on %s: %w", d.device, err)
 	}
 	return nil
@@ -161,6 +168,3 @@ func findData(class, dev, label string) (device, kind string, err error) {
 		strings.Join(found, " ")).
 		WithHint("detach the wrong one: one of them may be a copy")
 }
-
-// unmountData unmounts the data disk.
-func unmountData() error { return unmount(filepath.Dir(DataAt)) }

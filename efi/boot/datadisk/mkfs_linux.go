@@ -1,4 +1,4 @@
-package boot
+package datadisk
 
 import (
 	"context"
@@ -59,18 +59,19 @@ func findEmpty(block fs.FS, dev, serial string) (dataDisk, error) {
 }
 
 // makeFileSystem makes a file system with makingLabel on an empty disk. It does not retry: a failure needs a person.
-func (m *machine) makeFileSystem(ctx context.Context, d dataDisk) error {
+func (m *Mounter) makeFileSystem(ctx context.Context, d dataDisk) error {
 	if _, err := os.Stat(mkfsAt); err != nil {
 		return writ.Errorf(writ.CodeUsage, "%s is empty, and the image has no program %s", d.device, mkfsAt).
 			WithHint("build the image with Debian's package btrfs-progs and its libraries in --packages")
 	}
-	m.show(progress.StageData,
-		"makes a file system on "+d.device+", the empty disk with the serial number "+m.config.Disk)
-	making, cancel := m.status.within(ctx, progress.StageData, "makes a file system on "+d.device, mkfsLimit)
+	m.Show(progress.StageData,
+		"makes a file system on "+d.device+", the empty disk with the serial number "+m.Disk.Serial)
+	m.Waits(progress.StageData, "makes a file system on "+d.device, mkfsLimit)
+	making, cancel := context.WithTimeout(ctx, mkfsLimit.Most)
 	defer cancel()
 	var said []string
-	status, err := m.runChild(making, path.Base(mkfsAt), append([]string{mkfsAt}, d.mkfs()...),
-		func(line string) { said = append(said, line) }, func(int) {})
+	failed, err := m.Run(making, path.Base(mkfsAt), append([]string{mkfsAt}, d.mkfs()...),
+		func(line string) { said = append(said, line) })
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
@@ -80,9 +81,9 @@ func (m *machine) makeFileSystem(ctx context.Context, d dataDisk) error {
 		return writ.Errorf(writ.CodeUsage, "%s did not make a file system on %s within %s", mkfsAt, d.device,
 			mkfsLimit.Most).
 			WithHint("check the disk. Start the machine again to try again, or name another disk")
-	case !status.Exited() || status.ExitStatus() != 0:
+	case failed != "":
 		return writ.Errorf(writ.CodeUsage, "%s cannot make a file system on %s: %s: %s", mkfsAt, d.device,
-			describe(status), strings.Join(said, "; ")).
+			failed, strings.Join(said, "; ")).
 			WithHint("start the machine again to try again, or name another disk")
 	}
 	return nil

@@ -1,4 +1,4 @@
-package boot
+package datadisk
 
 import (
 	"bytes"
@@ -197,11 +197,11 @@ func withSerial(block fs.FS, serial string) (string, error) {
 	case 0:
 		return "", writ.Errorf(writ.CodeNotFound, "no disk has the serial number %s; there are %d disks: %s", serial,
 			len(seen), strings.Join(seen, " ")).
-			WithHint("attach the disk, or set %s to its number as shown here", prefix+"disk")
+			WithHint("attach the disk, or set writ.disk to its number as shown here")
 	}
 	return "", writ.Errorf(writ.CodeConflict, "several disks have the serial number %s: %s", serial,
 		strings.Join(found, " ")).
-		WithHint("detach all but one. If they are one disk with two paths, make its file system yourself, and set %s to its label", prefix+"data")
+		WithHint("detach all but one. If they are one disk with two paths, make its file system yourself, and set writ.data to its label")
 }
 
 // checkNamed returns an error if the data file system is not on the disk with the serial number. block is /sys/block.
@@ -220,5 +220,5 @@ func checkNamed(block fs.FS, device, label, serial string) error {
 	}
 	return writ.Errorf(writ.CodeConflict, "the file system with the label %s is on %s, and the serial number %s %s",
 		label, device, serial, whose).
-		WithHint("set %s to the number of this disk, or detach it: it may be a copy", prefix+"disk")
+		WithHint("set writ.disk to the number of this disk, or detach it: it may be a copy")
 }

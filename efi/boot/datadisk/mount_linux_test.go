@@ -1,4 +1,4 @@
-package boot
+package datadisk
 
 import (
 	"bytes"
@@ -13,6 +13,8 @@ import (
 	"writ"
 	"writ/internal/test/testenv"
 )
+
+const nodeDir = "/var/lib/writ/node"
 
 // leave creates a journal entry. btrfs only logs files that are already in a committed transaction.
 func leave(t *testing.T, name string) {
@@ -47,8 +49,8 @@ func TestADiskIsLookedAtBeforeItsJournalIsWritten(t *testing.T) {
 			says string // expected error, "" if it is mounted
 		}{
 			{"photo", own(nil), "not belong to a node: photo"},
-			{filepath.Base(DataAt), own(other), "that of another node"},
-			{filepath.Base(DataAt), own(nil), ""},
+			{filepath.Base(nodeDir), own(other), "that of another node"},
+			{filepath.Base(nodeDir), own(nil), ""},
 		} {
 			t.Run(kind+" "+tt.says, func(t *testing.T) {
 				dir, at := filepath.Join(t.TempDir(), "there"), t.TempDir()
@@ -60,7 +62,7 @@ func TestADiskIsLookedAtBeforeItsJournalIsWritten(t *testing.T) {
 					t.Fatal(err)
 				}
 				d := dataDisk{device: testenv.Attach(t, file), kind: kind}
-				err = d.mount(at, tt.own)
+				err = d.mount(at, nodeDir, tt.own)
 				if tt.says == "" {
 					if err == nil {
 						err = errors.Join(os.WriteFile(filepath.Join(at, "journal"), nil, 0o600), unmount(at))
@@ -87,10 +89,10 @@ func TestADiskIsLookedAtBeforeItsJournalIsWritten(t *testing.T) {
 // If the node's directory were a symbolic link, the runner would write to another place.
 func TestALinkIsNoDirectoryOfANode(t *testing.T) {
 	dir, d := t.TempDir(), dataDisk{device: "/dev/vda"}
-	if err := os.Symlink("/etc", filepath.Join(dir, filepath.Base(DataAt))); err != nil {
+	if err := os.Symlink("/etc", filepath.Join(dir, filepath.Base(nodeDir))); err != nil {
 		t.Fatal(err)
 	}
-	if err := d.check(dir, func() error { return nil }); writ.CodeOf(err) != writ.CodeConflict || !strings.Contains(err.Error(), "node (no directory)") {
+	if err := d.check(dir, nodeDir, func() error { return nil }); writ.CodeOf(err) != writ.CodeConflict || !strings.Contains(err.Error(), "node (no directory)") {
 		t.Errorf("it is one of a node: %v", err)
 	}
 }
