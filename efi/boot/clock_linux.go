@@ -3,6 +3,7 @@ package boot
 import (
 	"context"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -47,42 +48,48 @@ func synchronised() error {
 	return err
 }
 
-// setClock corrects the clock if time servers are configured. It returns an error if the clock is implausible.
-func (m *machine) setClock(ctx context.Context) error {
-	if len(m.config.TimeServers) == 0 {
-		return checkClock(time.Now())
-	}
-	return m.correctClock(ctx, newClock(m.config.TimeServers))
+// clockStage corrects the clock at the start and in the background.
+type clockStage struct {
+	reporter
+	work *sync.WaitGroup
 }
 
-// correctClock corrects the clock at the start. It then starts the background correction.
-func (m *machine) correctClock(ctx context.Context, c *clock) error {
+// set corrects the clock if time servers are configured. It returns an error if the clock is implausible.
+func (k *clockStage) set(ctx context.Context, servers []string) error {
+	if len(servers) == 0 {
+		return checkClock(time.Now())
+	}
+	return k.correct(ctx, newClock(servers))
+}
+
+// correct corrects the clock at the start. It then starts the background correction.
+func (k *clockStage) correct(ctx context.Context, c *clock) error {
 	asks := "asks for the time: " + strings.Join(c.servers, " ")
-	m.Show(progress.StageClock, asks)
-	m.status.waits(progress.StageClock, asks, c.limit())
+	k.Show(progress.StageClock, asks)
+	k.status.waits(progress.StageClock, asks, c.limit())
 	var failed error
 	for round := 1; ; round++ {
 		did, err := c.correct(true)
 		if failed = err; err == nil {
-			m.Stage("clock", "%s", did)
+			k.Stage("clock", "%s", did)
 			break
 		}
 		possible := checkClock(c.now()) == nil
 		goesOn := waitsForTime(possible)
-		if possible && round >= rounds { // the hardware clock is good enough; keepClock asks again
-			m.Show(progress.StageClock, "no answer again: "+goesOn)
+		if possible && round >= rounds { // the hardware clock is good enough; keep asks again
+			k.Show(progress.StageClock, "no answer again: "+goesOn)
 			break
 		}
 		pause := askAgain
 		// Also if the failures alternate.
-		if m.FailAgain(progress.StageClock, noTime(err, possible), goesOn) || round >= rounds {
+		if k.FailAgain(progress.StageClock, noTime(err, possible), goesOn) || round >= rounds {
 			pause = askSeldom
 		}
 		if sleep.For(ctx, pause) != nil {
 			return context.Cause(ctx)
 		}
 	}
-	m.work.Go(func() { m.keepClock(ctx, c, failed) })
+	k.work.Go(func() { k.keep(ctx, c, failed) })
 	return checkClock(c.now())
 }
 
@@ -108,12 +115,12 @@ func waitsForTime(possible bool) string {
 	return "it asks every " + askSeldom.String()
 }
 
-// keepClock corrects the clock until the machine is turned off. failed is the error of the correction at the start, if
+// keep corrects the clock until the machine is turned off. failed is the error of the correction at the start, if
 // any. It reports when corrections begin to fail, fail for another reason, or work again. The status page shows the
 // same.
-func (m *machine) keepClock(ctx context.Context, c *clock, failed error) {
+func (k *clockStage) keep(ctx context.Context, c *clock, failed error) {
 	if failed != nil {
-		m.status.clockIs("not corrected: no time server answered")
+		k.status.clockIs("not corrected: no time server answered")
 	}
 	pause := func() time.Duration {
 		if failed != nil {
@@ -125,11 +132,11 @@ func (m *machine) keepClock(ctx context.Context, c *clock, failed error) {
 		did, err := c.correct(false)
 		switch {
 		case err != nil && (failed == nil || !alike(failed.Error(), err.Error())):
-			m.Fail("clock", err)
-			m.status.clockIs("not corrected: " + withHint(err))
+			k.Fail("clock", err)
+			k.status.clockIs("not corrected: " + withHint(err))
 		case err == nil && failed != nil:
-			m.Stage("clock", "%s", did)
-			m.status.clockIs("")
+			k.Stage("clock", "%s", did)
+			k.status.clockIs("")
 		}
 		failed = err
 	}

@@ -33,7 +33,7 @@ func TestThePageSaysWhyTheClockIsNotCorrected(t *testing.T) {
 		var offset atomic.Pointer[time.Duration] // nil while the server is silent
 		var asked atomic.Int32
 		m.work.Go(func() {
-			m.keepClock(ctx, clockOf(func() (time.Duration, error) {
+			m.clock.keep(ctx, clockOf(func() (time.Duration, error) {
 				asked.Add(1)
 				if by := offset.Load(); by != nil {
 					return *by, nil
@@ -70,7 +70,7 @@ func TestAStartSaysThatItAsksForTheTime(t *testing.T) {
 		defer func() { stop(); m.work.Wait() }()
 		asked := make(chan struct{})
 		m.work.Go(func() {
-			_ = m.correctClock(ctx, clockOf(func() (time.Duration, error) {
+			_ = m.clock.correct(ctx, clockOf(func() (time.Duration, error) {
 				<-asked
 				return 0, nil
 			}))

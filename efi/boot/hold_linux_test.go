@@ -15,7 +15,7 @@ import (
 func heldMachine(p *paged) (m *machine, told *[]progress.Report) {
 	told = new([]progress.Report)
 	same := func(line string) string { return line }
-	m = &machine{Machine: &Machine{Redact: same}, consoles: consoles{since: p.since, lines: p.lines}, logs: newLogs(same), status: p.status, failing: make(chan struct{}, 1)}
+	m = newMachine(&Machine{Redact: same}, reporter{&consoles{since: p.since, lines: p.lines}, p.status}, newLogs(same))
 	m.told = func(r progress.Report) {
 		p.note(r)
 		*told = append(*told, r)
@@ -89,9 +89,9 @@ func TestARunnerThatEndsTwiceWithOneErrorIsHeld(t *testing.T) {
 		stop() // so that pauses do not block the test
 		for i, held := range []bool{false, true, true} {
 			p.begin()
-			m.runnerSays("error: the token is spent")
-			m.runnerSays("hint: make another one")
-			if m.reportEnd("exit code 3") != held {
+			m.node.runnerSays("error: the token is spent")
+			m.node.runnerSays("hint: make another one")
+			if m.node.reportEnd("exit code 3") != held {
 				t.Errorf("after end %d held is %v", i+1, !held)
 			}
 			_ = m.status.pauses(now, progress.Limit{Most: heldPause, Then: "the runner starts again"})
@@ -115,7 +115,7 @@ func TestARunnerThatCannotBeStartedIsHeld(t *testing.T) {
 		m, told := heldMachine(p)
 		for _, held := range []bool{false, true} {
 			m.status.begin()
-			if m.cannotStart(errors.New("pass the token to the runner: no space left")) != held {
+			if m.node.cannotStart(errors.New("pass the token to the runner: no space left")) != held {
 				t.Errorf("held is %v", !held)
 			}
 		}
@@ -134,20 +134,20 @@ func TestADiskThatIsFullStaysKnownBesideOtherFaults(t *testing.T) {
 		m.Means = func(string) (progress.Report, bool) { return cannot, true }
 		m.FailBeside(progress.StageData, writ.Errorf(writ.CodeStoreUnavailable, "the disk is full").WithHint("delete files"))
 		p.begin()
-		m.runnerSays("cannot join")
-		m.unreachable(nil)
+		m.node.runnerSays("cannot join")
+		m.node.unreachable(nil)
 		p.wait(2 * time.Second)
 		p.want(1, "    trouble      the disk is full: cannot join yet: connection refused\n", "    next         delete files\n")
 		silent, unknown := writ.Errorf(writ.CodeUnreachable, "the supervisor does not answer").WithHint("look"), writ.Errorf(writ.CodeUnreachable, "no nameserver answers").WithHint("name others")
 		for range 3 {
-			m.unreachable(silent)
-			m.unreachable(unknown)
+			m.node.unreachable(silent)
+			m.node.unreachable(unknown)
 		}
 		if last := (*told)[len(*told)-1]; last.Text != "the disk is full; no nameserver answers; cannot join yet: connection refused" || last.Next != "delete files" {
 			t.Errorf("the boot server is told %+v", last)
 		}
-		m.unreachable(nil)
-		m.reportEnd("exit code 1")
+		m.node.unreachable(nil)
+		m.node.reportEnd("exit code 1")
 		if last := (*told)[len(*told)-1]; last.Text != "ended with exit code 1: the disk is full; cannot join yet: connection refused" {
 			t.Errorf("the boot server is told %+v", last)
 		}
@@ -165,21 +165,21 @@ func TestAServerThatCannotBeReachedStaysKnown(t *testing.T) {
 			return cannot, line == "cannot join"
 		}
 		p.begin()
-		m.runnerSays("cannot join")
+		m.node.runnerSays("cannot join")
 		unknown := writ.Errorf(writ.CodeUnreachable, "no nameserver answers").WithHint("name others")
 		for range 3 {
-			m.unreachable(unknown)
+			m.node.unreachable(unknown)
 		}
 		p.wait(5 * time.Second)
 		p.want(1, "reach    error: no nameserver answers\n", "    trouble      no nameserver answers: cannot join yet: connection refused\n", "    next         name others\n")
-		m.runnerSays("cannot join")
+		m.node.runnerSays("cannot join")
 		if last := (*told)[len(*told)-1]; len(*told) != 3 || last.Text != "no nameserver answers; cannot join yet: connection refused" || !last.Held {
 			t.Errorf("the boot server is told %+v", *told)
 		}
 		if m.status.fine() {
 			t.Error("it is fine")
 		}
-		m.runnerSays("serving")
+		m.node.runnerSays("serving")
 		p.wait(5 * time.Second)
 		p.want(1, "This machine serves as a node.\n")
 		if shown := p.shows(); strings.Contains(shown, "nameserver") || !m.status.fine() {

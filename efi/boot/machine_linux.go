@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -30,42 +29,50 @@ const showWithin = 2 * time.Second
 // machine is the running machine.
 type machine struct {
 	*Machine
-	consoles
-	config    Config
-	loader    *devices.Loader
-	network   *netconfig.Network
-	processes processes
-	watchdog  watchdog
-	lastEnd   lastEnd
-	work      sync.WaitGroup // everything that ends at shutdown, including the runner
-	services  sync.WaitGroup // programs of the image that outlive the runner, because it needs them
-	reports   *reports
-	logs      *logs
-	status    *status
-	failing   chan struct{}                   // signals that the runner logged an error
-	complaint atomic.Pointer[progress.Report] // the runner's last error
+	reporter
+	config   Config
+	loader   *devices.Loader
+	network  *netconfig.Network
+	programs programs
+	watchdog watchdog
+	lastEnd  lastEnd
+	clock    clockStage
+	services serviceStage   // programs of the image that outlive the runner, because it needs them
+	node     nodeStage      // the runner
+	work     sync.WaitGroup // everything that ends at shutdown, including the runner
+	reports  *reports
+	logs     *logs
+}
+
+// newMachine returns a machine whose stages report to r and l.
+func newMachine(m *Machine, r reporter, l *logs) *machine {
+	run := &machine{Machine: m, reporter: r, logs: l, programs: programs{show: r.Show}}
+	run.lastEnd = lastEnd{Machine: m, reporter: r, logs: l}
+	run.clock = clockStage{reporter: r, work: &run.work}
+	run.services = serviceStage{Machine: m, reporter: r, programs: &run.programs, logs: l}
+	run.node = nodeStage{
+		Machine: m, reporter: r, programs: &run.programs, logs: l, config: &run.config, work: &run.work,
+		failing: make(chan struct{}, 1),
+	}
+	return run
 }
 
 // Main starts the machine and runs it until it is turned off. It never returns: the kernel panics if its first process
 // exits.
 func (m *Machine) Main() {
 	moved := moveRoot()
-	reports := newReports(m.Redact)
-	run := &machine{
-		Machine: m, consoles: consoles{since: uptime}, reports: reports, logs: newLogs(m.Redact),
-		failing: make(chan struct{}, 1),
-	}
-	run.network = netconfig.New(run, &run.config.Settings, &run.work, "/etc", unix.Sethostname)
-	run.kept = run.logs.stage
-	run.status = &status{
-		consoles: &run.consoles, version: withImage(m.Version), admission: m.Admission, addresses: run.network.String,
-		cards: run.network.Waiting,
-	}
-	run.told = func(r progress.Report) {
+	reports, logs := newReports(m.Redact), newLogs(m.Redact)
+	screen := &consoles{since: uptime, kept: logs.stage}
+	page := &status{consoles: screen, version: withImage(m.Version), admission: m.Admission}
+	screen.told = func(r progress.Report) {
 		r.Text = m.Redact(r.Text)
-		run.status.note(r)
+		page.note(r)
 		reports.add(r)
 	}
+	run := newMachine(m, reporter{screen, page}, logs)
+	run.reports = reports
+	run.network = netconfig.New(run, &run.config.Settings, &run.work, "/etc", unix.Sethostname)
+	page.addresses, page.cards = run.network.String, run.network.Waiting
 	how := run.run(moved)
 	run.Stage("off", "bye")
 	run.close(showWithin)
@@ -109,14 +116,14 @@ func (m *machine) run(moved error) (how int) {
 		m.Fail("mounts", moved)
 	}
 	ctx, off := m.untilOff()
-	m.processes.reap(m.watchdog.alive)
+	m.programs.processes.reap(m.watchdog.alive)
 	if err := m.readConfig(); err != nil {
 		m.Fail("config", err)
 	}
 	m.plan()
 	go m.logs.readKernel()
 	m.openModules()
-	m.readLastEnd()
+	m.lastEnd.read(m.loader)
 	if m.lastEnd.still() {
 		m.loadFew()
 	} else {
@@ -124,7 +131,7 @@ func (m *machine) run(moved error) (how int) {
 	}
 	m.armWatchdog()
 	if !m.lastEnd.held() {
-		defer time.AfterFunc(lateAfter, m.startsOver).Stop()
+		defer time.AfterFunc(lateAfter, m.lastEnd.startsOver).Stop()
 	}
 	defer context.AfterFunc(ctx, m.status.off)()
 	m.watchPowerButton(ctx, off)
@@ -135,13 +142,13 @@ func (m *machine) run(moved error) (how int) {
 	how = end.reboot
 	m.watchdog.off(offWithin)
 	defer m.atLast(func() { _ = m.watchdog.disarm(); _ = unix.Reboot(how) })()
-	m.startsOver()
+	m.lastEnd.startsOver()
 	m.Stage("off", "%v", context.Cause(ctx))
 	stopReports()
 	m.work.Wait()
 	endServices()
-	m.services.Wait()
-	m.processes.endAll(m.Stage)
+	m.services.running.Wait()
+	m.programs.processes.endAll(m.Stage)
 	m.logs.end()
 	if err := m.mounter().Disk.Unmount(); err != nil {
 		m.Fail("off", err)
@@ -187,7 +194,7 @@ func (m *machine) bootNode(ctx, running context.Context) {
 	if err := m.logs.begin(LogsAt); err != nil {
 		m.Fail("data", err)
 	}
-	m.forget()
+	m.lastEnd.forget()
 	if err := m.config.Missing(m.Joined()); err != nil {
 		m.stop(progress.StageConfig, err)
 		return
@@ -195,21 +202,27 @@ func (m *machine) bootNode(ctx, running context.Context) {
 	if m.config.Boot == "" && m.network.Connect(ctx) != nil {
 		return
 	}
-	if err := m.setClock(ctx); err != nil {
+	if err := m.clock.set(ctx, m.config.TimeServers); err != nil {
 		if ctx.Err() == nil {
 			m.stop(progress.StageClock, err)
 		}
 		return
 	}
 	m.Stage("clock", "%s", time.Now().UTC().Format(time.RFC3339))
-	m.startServices(running, ctx)
-	m.work.Go(func() { m.serve(ctx) })
+	m.services.start(running, ctx)
+	m.work.Go(func() { m.node.serve(ctx) })
+}
+
+// diskHost is the machine for the mounter of the data disk.
+type diskHost struct {
+	*reporter
+	*programs
 }
 
 // mounter returns the mounter of the data disk.
 func (m *machine) mounter() *datadisk.Mounter {
 	return &datadisk.Mounter{
-		Host: m, Loader: m.loader,
+		Host: diskHost{&m.reporter, &m.programs}, Loader: m.loader,
 		Disk: datadisk.Settings{Label: m.config.label(), Serial: m.config.Disk, Node: m.config.Name, Dir: DataAt},
 	}
 }
@@ -394,6 +407,19 @@ func (m *machine) loadModules() {
 		m.Fail(progress.StageModules, err)
 	}
 	m.Stage(progress.StageModules, "%d loaded", named+asked)
+}
+
+// loadFew loads only the modules that a held machine needs for its power button.
+func (m *machine) loadFew() {
+	if m.loader == nil {
+		return
+	}
+	names := []string{"button", "evdev"}
+	if _, err := m.loader.Named(names); err != nil {
+		m.Fail("modules", err)
+		return
+	}
+	m.Stage("modules", "%s only", strings.Join(names, " and "))
 }
 
 // Modprobe loads the modules that the kernel requests with "modprobe -q -- NAME…" and returns the exit code.

@@ -8,11 +8,11 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 
 	"golang.org/x/sys/unix"
 
+	"writ/efi/boot/devices"
 	"writ/efi/progress"
 )
 
@@ -26,6 +26,10 @@ const (
 
 // lastEnd describes how the previous run ended, as far as the firmware knows.
 type lastEnd struct {
+	*Machine
+	reporter
+	logs *logs
+
 	panics
 	before  panics    // as stored
 	ifReset panics    // the count to use if the hardware watchdog ended the previous run
@@ -33,12 +37,12 @@ type lastEnd struct {
 	files   []string  // records to delete once the log is on disk
 }
 
-// readLastEnd checks whether the kernel panicked at the end of the previous run, and reports and counts the panic. It
+// read checks whether the kernel panicked at the end of the previous run, and reports and counts the panic. It
 // runs before the device modules are loaded, because one of them may cause the panic.
-func (m *machine) readLastEnd() {
-	if hasEFI() && m.loader != nil {
-		if _, err := m.loader.Named([]string{"efivarfs", "efi_pstore"}); err != nil {
-			m.Fail(progress.StagePanic, err)
+func (e *lastEnd) read(loader *devices.Loader) {
+	if hasEFI() && loader != nil {
+		if _, err := loader.Named([]string{"efivarfs", "efi_pstore"}); err != nil {
+			e.Fail(progress.StagePanic, err)
 		}
 	}
 	if err := unix.Mount("pstore", pstoreAt, "pstore", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil &&
@@ -47,33 +51,33 @@ func (m *machine) readLastEnd() {
 	}
 	records, files, err := readRecords(os.DirFS(pstoreAt))
 	if err != nil {
-		m.Fail(progress.StagePanic, fmt.Errorf("read the kernel's panic log: %w", err))
+		e.Fail(progress.StagePanic, fmt.Errorf("read the kernel's panic log: %w", err))
 	}
 	found := crashes(records)
-	if m.lastEnd.before, err = loadPanics(); err != nil {
-		m.Fail(progress.StagePanic, fmt.Errorf("read the count of panics of the kernel: %w", err))
+	if e.before, err = loadPanics(); err != nil {
+		e.Fail(progress.StagePanic, fmt.Errorf("read the count of panics of the kernel: %w", err))
 	}
-	was := m.lastEnd.before
-	m.count(was.after(found))
-	m.lastEnd.ifReset = was.afterReset()
+	was := e.before
+	e.count(was.after(found))
+	e.ifReset = was.afterReset()
 	for _, c := range found {
-		m.logs.crash(c)
-		m.lastEnd.files = c.files // only the last crash stays: firmware storage is small
+		e.logs.crash(c)
+		e.files = c.files // only the last crash stays: firmware storage is small
 	}
-	m.deleteWords(slices.DeleteFunc(files, func(name string) bool { return slices.Contains(m.lastEnd.files, name) }))
-	if m.lastEnd.Reason != "" { // the last crash is new
-		m.tellPanic(found[len(found)-1])
+	e.deleteWords(slices.DeleteFunc(files, func(name string) bool { return slices.Contains(e.files, name) }))
+	if e.Reason != "" { // the last crash is new
+		e.tell(found[len(found)-1])
 	}
 }
 
-// tellPanic reports how the previous run ended. A held machine reports it later, where it stops.
-func (m *machine) tellPanic(c crash) {
+// tell reports how the previous run ended. A held machine reports it later, where it stops.
+func (e *lastEnd) tell(c crash) {
 	for _, line := range c.lastWords() {
-		m.line("  kernel: " + m.Redact(Redacted(line)))
+		e.line("  kernel: " + e.Redact(Redacted(line)))
 	}
-	m.status.also(field{"last start", m.lastEnd.Reason})
-	if !m.lastEnd.held() {
-		m.Fail(progress.StagePanic, m.lastEnd.trouble())
+	e.status.also(field{"last start", e.Reason})
+	if !e.held() {
+		e.Fail(progress.StagePanic, e.trouble())
 	}
 }
 
@@ -121,26 +125,26 @@ func withVariable(do func(file string) error) error {
 }
 
 // count sets the current count and stores it in the firmware if it changed.
-func (m *machine) count(now panics) {
-	m.lastEnd.panics = now
-	if now == m.lastEnd.before {
+func (e *lastEnd) count(now panics) {
+	e.panics = now
+	if now == e.before {
 		return
 	}
-	m.lastEnd.before = now
+	e.before = now
 	if err := now.keep(); err != nil {
-		m.Fail(progress.StagePanic,
+		e.Fail(progress.StagePanic,
 			fmt.Errorf("count the kernel panic, without which the machine is not held: %w", err))
 	}
 }
 
 // startsOver resets the count, because this run ends in an orderly way or has lasted long enough.
-func (m *machine) startsOver() {
-	if m.lastEnd.Times == 0 {
+func (e *lastEnd) startsOver() {
+	if e.Times == 0 {
 		return
 	}
-	m.lastEnd.over.Do(func() {
-		if err := (panics{ID: m.lastEnd.ID}).keep(); err != nil {
-			m.Fail(progress.StagePanic, fmt.Errorf("reset the count of kernel panics: %w", err))
+	e.over.Do(func() {
+		if err := (panics{ID: e.ID}).keep(); err != nil {
+			e.Fail(progress.StagePanic, fmt.Errorf("reset the count of kernel panics: %w", err))
 		}
 	})
 }
@@ -202,30 +206,17 @@ func mutable(file string) error {
 }
 
 // forget deletes the kept panic records. The log has stored them.
-func (m *machine) forget() {
-	m.deleteWords(m.lastEnd.files)
-	m.lastEnd.files = nil
+func (e *lastEnd) forget() {
+	e.deleteWords(e.files)
+	e.files = nil
 }
 
 // deleteWords deletes panic records.
-func (m *machine) deleteWords(files []string) {
+func (e *lastEnd) deleteWords(files []string) {
 	for _, name := range files {
 		if err := os.Remove(filepath.Join(pstoreAt, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			m.Fail(progress.StagePanic, fmt.Errorf("delete the kernel's panic log: %w", err))
+			e.Fail(progress.StagePanic, fmt.Errorf("delete the kernel's panic log: %w", err))
 			return
 		}
 	}
-}
-
-// loadFew loads only the modules that a held machine needs for its power button.
-func (m *machine) loadFew() {
-	if m.loader == nil {
-		return
-	}
-	names := []string{"button", "evdev"}
-	if _, err := m.loader.Named(names); err != nil {
-		m.Fail("modules", err)
-		return
-	}
-	m.Stage("modules", "%s only", strings.Join(names, " and "))
 }

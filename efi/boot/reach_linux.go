@@ -18,42 +18,42 @@ const (
 )
 
 // explain reports why the runner does not reach its datacenter, until ctx ends.
-func (m *machine) explain(ctx context.Context) {
+func (n *nodeStage) explain(ctx context.Context) {
 	p := &probe{lookUp: new(net.Resolver).LookupHost, dial: new(net.Dialer).DialContext, nameservers: nameservers}
 	for next := time.After(silentFor); ; {
 		select {
-		case <-m.failing:
+		case <-n.failing:
 		case <-next:
 		case <-ctx.Done():
 			return
 		}
-		if next = nil; m.status.fine() {
+		if next = nil; n.status.fine() {
 			continue
 		}
-		err := p.servers(ctx, m.config.Supervisors, m.config.Redis)
+		err := p.servers(ctx, n.config.Supervisors, n.config.Redis)
 		if ctx.Err() != nil {
 			return
 		}
-		m.unreachable(err)
+		n.unreachable(err)
 		next = time.After(lookAgain)
 	}
 }
 
 // unreachable reports what is unreachable, unless that is already known. A nil error clears the problem.
-func (m *machine) unreachable(err error) {
+func (n *nodeStage) unreachable(err error) {
 	r := progress.Report{Stage: progress.StageRunner}
 	if err != nil {
 		r = progress.Failure(progress.StageRunner, err)
 	}
-	if !m.status.besides(r) || err == nil {
+	if !n.status.besides(r) || err == nil {
 		return
 	}
 	for _, one := range progress.Flatten(err) {
-		m.showFailure("reach", one)
+		n.showFailure("reach", one)
 	}
-	known := m.known()
+	known := n.known()
 	r.Text, r.Next = known.Text, known.Next
-	m.report(r)
+	n.report(r)
 }
 
 // nameservers returns the nameservers of resolv.conf.

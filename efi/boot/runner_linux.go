@@ -2,10 +2,11 @@ package boot
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -14,200 +15,146 @@ import (
 	"writ/efi/progress"
 )
 
+// nodeStage runs the runner of the node.
+type nodeStage struct {
+	*Machine
+	reporter
+	programs  *programs
+	logs      *logs
+	config    *Config
+	work      *sync.WaitGroup
+	failing   chan struct{}                   // signals that the runner logged an error
+	complaint atomic.Pointer[progress.Report] // the runner's last error
+}
+
 // serve runs the runner until ctx ends and restarts it when it exits.
-func (m *machine) serve(ctx context.Context) {
+func (n *nodeStage) serve(ctx context.Context) {
 	for wait := time.Duration(0); ; {
 		began, held := time.Now(), false
-		status, err := m.runRunner(ctx)
+		status, err := n.runRunner(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return
 		case err != nil:
-			held = m.cannotStart(err)
+			held = n.cannotStart(err)
 		case status.Exited() && status.ExitStatus() == writ.ExitRemoved:
-			m.Stage("runner", "the datacenter has removed this node; give the machine another token and start it again")
-			m.status.end(describe(status))
+			n.Stage("runner", "the datacenter has removed this node; give the machine another token and start it again")
+			n.status.end(describe(status))
 			return
 		default:
-			held = m.reportEnd(describe(status))
+			held = n.reportEnd(describe(status))
 		}
 		wait = pauseOfRunner(wait, time.Since(began), held)
-		m.Show("runner", "starts again in "+wait.String())
-		if m.status.pauses(ctx, progress.Limit{Most: wait, Then: runnerAgain}) != nil {
+		n.Show("runner", "starts again in "+wait.String())
+		if n.status.pauses(ctx, progress.Limit{Most: wait, Then: runnerAgain}) != nil {
 			return
 		}
 	}
 }
 
 // keepToken passes the token to the runner in a file that only root can read.
-func (m *machine) keepToken() error {
-	if m.config.Join == "" || m.config.Join == "@"+TokenAt {
+func (n *nodeStage) keepToken() error {
+	if n.config.Join == "" || n.config.Join == "@"+TokenAt {
 		return nil
 	}
-	if err := os.WriteFile(TokenAt, []byte(m.config.Join+"\n"), 0o600); err != nil {
+	if err := os.WriteFile(TokenAt, []byte(n.config.Join+"\n"), 0o600); err != nil {
 		return fmt.Errorf("pass the token to the runner: %w", err)
 	}
-	m.config.Join = "@" + TokenAt
+	n.config.Join = "@" + TokenAt
 	return nil
 }
 
 // cannotStart reports that the runner failed to start. It returns true if the previous failure was the same.
-func (m *machine) cannotStart(err error) (held bool) {
-	m.showFailure(progress.StageRunner, err)
-	held = m.status.end(err.Error())
+func (n *nodeStage) cannotStart(err error) (held bool) {
+	n.showFailure(progress.StageRunner, err)
+	held = n.status.end(err.Error())
 	r := progress.Failure(progress.StageRunner, err)
 	r.Held = held
-	m.report(r)
+	n.report(r)
 	return held
 }
 
 // reportEnd reports how the runner exited, with its last error for the boot server. It returns true if the previous
 // failure was the same.
-func (m *machine) reportEnd(how string) (held bool) {
-	m.Show("runner", "ended with "+how)
-	held = m.status.end("ended with " + how)
+func (n *nodeStage) reportEnd(how string) (held bool) {
+	n.Show("runner", "ended with "+how)
+	held = n.status.end("ended with " + how)
 	r := progress.Report{Stage: progress.StageRunner, Text: "ended with " + how, Failed: true, Held: held}
-	if known := m.known(); known.Text != "" {
+	if known := n.known(); known.Text != "" {
 		r.Text, r.Next = r.Text+": "+known.Text, known.Next
 	}
 	if held {
-		m.Show("runner", "held: it ended twice in the same way")
+		n.Show("runner", "held: it ended twice in the same way")
 	}
-	m.report(r)
+	n.report(r)
 	return held
 }
 
 // known returns the current problems: the last error of the runner, and problems that do not stop the start.
-func (m *machine) known() (r progress.Report) {
-	if last := m.complaint.Load(); last != nil {
+func (n *nodeStage) known() (r progress.Report) {
+	if last := n.complaint.Load(); last != nil {
 		r = *last
 	}
-	return m.status.withBeside(r)
+	return n.status.withBeside(r)
 }
 
 // runnerSays shows a line of the runner and updates the status and the reports from it.
-func (m *machine) runnerSays(line string) {
-	line = m.Redact(line)
-	m.line(line)
-	m.logs.runner(line)
+func (n *nodeStage) runnerSays(line string) {
+	line = n.Redact(line)
+	n.line(line)
+	n.logs.runner(line)
 	var report progress.Report
 	ok := false
-	if m.Means != nil {
-		report, ok = m.Means(line)
+	if n.Means != nil {
+		report, ok = n.Means(line)
 	}
-	report.Held = m.status.look(report, ok)
+	report.Held = n.status.look(report, ok)
 	if ok {
-		m.complain(report)
+		n.complain(report)
 	}
 }
 
 // complain reports the meaning of a line of the runner. A hint belongs to the preceding error; both are reported when
 // the runner exits.
-func (m *machine) complain(r progress.Report) {
-	last := m.complaint.Load()
+func (n *nodeStage) complain(r progress.Report) {
+	last := n.complaint.Load()
 	switch {
 	case r.Text == "" && r.Next != "":
 		if last != nil {
-			m.complaint.Store(&progress.Report{Text: last.Text, Next: r.Next})
+			n.complaint.Store(&progress.Report{Text: last.Text, Next: r.Next})
 		}
 		return
 	case r.Failed:
 		said := r
-		m.complaint.Store(&said)
-		r = m.known()
+		n.complaint.Store(&said)
+		r = n.known()
 	default:
-		m.complaint.Store(nil)
+		n.complaint.Store(nil)
 	}
-	r.Node = m.status.name()
-	m.report(r)
+	r.Node = n.status.name()
+	n.report(r)
 	if r.Failed {
 		select {
-		case m.failing <- struct{}{}: // the result of the diagnosis is reported later
+		case n.failing <- struct{}{}: // the result of the diagnosis is reported later
 		default:
 		}
 	}
 }
 
 // runRunner runs the runner once. When ctx ends, it stops the runner and waits for its exit.
-func (m *machine) runRunner(ctx context.Context) (unix.WaitStatus, error) {
-	m.status.begin()
-	if err := m.keepToken(); err != nil {
+func (n *nodeStage) runRunner(ctx context.Context) (unix.WaitStatus, error) {
+	n.status.begin()
+	if err := n.keepToken(); err != nil {
 		return 0, err
 	}
 	running, stop := context.WithCancel(ctx)
 	defer stop()
-	m.work.Go(func() { m.explain(running) })
-	return m.runChild(ctx, "runner", slices.Concat([]string{Program}, m.Runner(m.config)), m.runnerSays, func(pid int) {
-		m.Show("runner", fmt.Sprintf("started as process %d", pid))
+	n.work.Go(func() { n.explain(running) })
+	return n.programs.run(ctx, "runner", slices.Concat([]string{Program}, n.Runner(*n.config)), n.runnerSays, func(pid int) {
+		n.Show("runner", fmt.Sprintf("started as process %d", pid))
 		// Otherwise the boot server keeps the report of the earlier exit until the node serves.
-		if m.known().Text == "" {
-			m.report(progress.Report{Stage: progress.StageRunner, Text: "started"})
+		if n.known().Text == "" {
+			n.report(progress.Report{Stage: progress.StageRunner, Text: "started"})
 		}
 	})
-}
-
-// Run runs a program once and passes each output line to says. failed describes how it exited, "" for success.
-func (m *machine) Run(
-	ctx context.Context, name string, command []string, says func(line string),
-) (failed string, err error) {
-	status, err := m.runChild(ctx, name, command, says, func(int) {})
-	if err == nil && (!status.Exited() || status.ExitStatus() != 0) {
-		failed = describe(status)
-	}
-	return failed, err
-}
-
-// Waits shows the current wait of a stage.
-func (m *machine) Waits(stage, text string, l progress.Limit) { m.status.waits(stage, text, l) }
-
-// NodeOnDisk returns the name of the node whose data is mounted, "" if unknown.
-func (m *machine) NodeOnDisk() string { return m.status.name() }
-
-// runChild runs a program once and passes each output line to says. When ctx ends, it stops the program and waits for
-// its exit.
-func (m *machine) runChild(
-	ctx context.Context, name string, command []string, says func(line string), started func(pid int),
-) (unix.WaitStatus, error) {
-	read, write, err := os.Pipe()
-	if err != nil {
-		return 0, err
-	}
-	heard := make(chan struct{})
-	go func() {
-		defer close(heard)
-		_, _ = read.WriteTo(&lineWriter{show: says})
-		read.Close()
-	}()
-	env := []string{"PATH=/usr/sbin:/usr/bin", "HOME=/root", "TMPDIR=/tmp"}
-	pid, ended, err := m.processes.start(command[0], command, env, write)
-	write.Close()
-	if err != nil {
-		return 0, fmt.Errorf("start %s: %w", command[0], err)
-	}
-	started(pid)
-	var status unix.WaitStatus
-	select {
-	case status = <-ended:
-	case <-ctx.Done():
-		stage := progress.StageOff
-		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-			stage = name
-		}
-		_ = unix.Kill(pid, unix.SIGTERM)
-		m.Show(stage, fmt.Sprintf("waits for %s to exit, at most %s; then %s", name, endLimit.Most, endLimit.Then))
-		select {
-		case status = <-ended:
-			m.Show(stage, name+" has ended")
-		case <-time.After(endLimit.Most):
-			m.Show(stage, fmt.Sprintf("%s did not exit within %s and is killed", name, endLimit.Most))
-			_ = unix.Kill(pid, unix.SIGKILL)
-			status = <-ended
-		}
-	}
-	// Processes that it left behind may still hold the pipe open.
-	select {
-	case <-heard:
-	case <-time.After(time.Second):
-	}
-	return status, nil
 }

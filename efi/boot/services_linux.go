@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -14,32 +15,41 @@ import (
 // readyLimit is how long the start waits for a service.
 var readyLimit = progress.Limit{Most: 30 * time.Second, Then: "the start continues without it"}
 
-// startServices starts the services of the image in order, each after the previous one is ready. It continues without a
+// serviceStage runs the services of the image.
+type serviceStage struct {
+	*Machine
+	reporter
+	programs *programs
+	logs     *logs
+	running  sync.WaitGroup
+}
+
+// start starts the services of the image in order, each after the previous one is ready. It continues without a
 // service that does not become ready: the runner reports the affected drivers, and the console shows the cause.
 // Services run until ctx ends. The start is cancelled if starting ends.
-func (m *machine) startServices(ctx, starting context.Context) {
+func (v *serviceStage) start(ctx, starting context.Context) {
 	services, err := readServices(ServicesAt)
 	if err != nil {
-		m.Fail(progress.StageService, err)
+		v.Fail(progress.StageService, err)
 	}
 	for _, s := range services {
-		m.services.Go(func() { m.keep(ctx, s) })
+		v.running.Go(func() { v.keep(ctx, s) })
 		switch {
 		case s.Socket == "":
-		case m.becomesReady(starting, s):
-			m.Stage(progress.StageService, "%s is ready", s.Name)
+		case v.becomesReady(starting, s):
+			v.Stage(progress.StageService, "%s is ready", s.Name)
 		case starting.Err() != nil:
 			return
 		default:
-			m.Fail(progress.StageService, fmt.Errorf("%s does not answer at %s within %s; %s", s.Name, s.Socket,
+			v.Fail(progress.StageService, fmt.Errorf("%s does not answer at %s within %s; %s", s.Name, s.Socket,
 				readyLimit.Most, readyLimit.Then))
 		}
 	}
 }
 
 // becomesReady waits until a service accepts connections at its socket and reports whether it does.
-func (m *machine) becomesReady(ctx context.Context, s Service) bool {
-	ctx, cancel := m.status.within(ctx, progress.StageService, "waits until "+s.Name+" answers at "+s.Socket,
+func (v *serviceStage) becomesReady(ctx context.Context, s Service) bool {
+	ctx, cancel := v.status.within(ctx, progress.StageService, "waits until "+s.Name+" answers at "+s.Socket,
 		readyLimit)
 	defer cancel()
 	for {
@@ -55,16 +65,16 @@ func (m *machine) becomesReady(ctx context.Context, s Service) bool {
 }
 
 // keep runs a service until ctx ends and restarts it when it exits. Only the last line before an exit is shown.
-func (m *machine) keep(ctx context.Context, s Service) {
+func (v *serviceStage) keep(ctx context.Context, s Service) {
 	for wait := time.Duration(0); ; {
 		began := time.Now()
 		var last atomic.Pointer[string]
-		status, err := m.runChild(ctx, s.Name, s.Command, func(line string) {
+		status, err := v.programs.run(ctx, s.Name, s.Command, func(line string) {
 			last.Store(&line)
-			m.logs.service(s.Name, line)
+			v.logs.service(s.Name, line)
 		}, func(pid int) {
-			m.Show(progress.StageService, fmt.Sprintf("%s started as process %d", s.Name, pid))
-			m.status.service(s.Name, "")
+			v.Show(progress.StageService, fmt.Sprintf("%s started as process %d", s.Name, pid))
+			v.status.service(s.Name, "")
 		})
 		if ctx.Err() != nil {
 			return
@@ -74,14 +84,14 @@ func (m *machine) keep(ctx context.Context, s Service) {
 			how = "ended with " + describe(status)
 		}
 		if said := last.Load(); said != nil {
-			how += ": " + m.Redact(*said)
+			how += ": " + v.Redact(*said)
 		} else if err != nil {
 			how += ": " + err.Error()
 		}
 		wait = pause(wait, time.Since(began))
-		m.status.service(s.Name, how)
-		m.Show(progress.StageService, fmt.Sprintf("%s %s; starts again in %s", s.Name, how, wait))
-		m.report(progress.Report{Stage: progress.StageService, Text: s.Name + " " + how, Failed: true})
+		v.status.service(s.Name, how)
+		v.Show(progress.StageService, fmt.Sprintf("%s %s; starts again in %s", s.Name, how, wait))
+		v.report(progress.Report{Stage: progress.StageService, Text: s.Name + " " + how, Failed: true})
 		if sleep.For(ctx, wait) != nil {
 			return
 		}

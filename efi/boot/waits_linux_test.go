@@ -45,7 +45,7 @@ func TestAServiceIsAwaitedForAsLongAsThePageSays(t *testing.T) {
 		p.Stage(progress.StageClock, "2026-11-26T04:52:51Z")
 		var over atomic.Bool
 		m.work.Go(func() {
-			if m.becomesReady(p.t.Context(), Service{Name: "containerd", Socket: filepath.Join(p.t.TempDir(), "none")}) {
+			if m.services.becomesReady(p.t.Context(), Service{Name: "containerd", Socket: filepath.Join(p.t.TempDir(), "none")}) {
 				t.Error("a service that does not run is ready")
 			}
 			over.Store(true)
@@ -77,7 +77,7 @@ func awaitTimeServers(t *testing.T, ways ...string) {
 		}
 		var over atomic.Bool
 		m.work.Go(func() {
-			if err := m.correctClock(ctx, c); err != nil {
+			if err := m.clock.correct(ctx, c); err != nil {
 				t.Error(err)
 			}
 			over.Store(true)
@@ -99,7 +99,7 @@ func TestAClockThatCannotBeRightWaitsWithoutALimitAndThePageSaysWhy(t *testing.T
 		c := clockOf(func() (time.Duration, error) { return 0, errors.New("no answer") })
 		c.now = time.Now // virtual time begins in the year 2000
 		var over atomic.Bool
-		m.work.Go(func() { _ = m.correctClock(ctx, c); over.Store(true) })
+		m.work.Go(func() { _ = m.clock.correct(ctx, c); over.Store(true) })
 		p.wait(10 * time.Minute)
 		p.want(0, "This machine is held at clock", "  held clock       2.4    1.0  asks for the time: ntp.example.org: no limit,\n                               without the time no certificate can be verified\n",
 			"    goes on      it asks every 30s\n")

@@ -36,27 +36,11 @@ func (m *machine) armWatchdog() {
 		m.Stage(progress.StageWatchdog, "no device: a hung machine is not restarted (%v)", err)
 		return
 	}
-	m.tellReset(device)
+	m.lastEnd.tellReset(device)
 	text := describeWatchdog(device, cmp.Or(m.config.Watchdog, watchdogUsual))
 	m.watchdog.arm(device)
 	m.Stage(progress.StageWatchdog, "%s", text)
 	m.status.also(field{"watchdog", text})
-}
-
-// tellReset reports and counts a restart by the watchdog.
-func (m *machine) tellReset(device *os.File) {
-	cause, err := unix.IoctlGetInt(int(device.Fd()), unix.WDIOC_GETBOOTSTATUS)
-	if err != nil || cause&unix.WDIOF_CARDRESET == 0 { // many devices do not report it
-		return
-	}
-	if m.lastEnd.Reason != "" { // the kernel panicked, and the watchdog fired before the restart
-		return
-	}
-	m.count(m.lastEnd.ifReset)
-	m.status.also(field{"last start", m.lastEnd.Reason})
-	if !m.lastEnd.held() {
-		m.Fail(progress.StageWatchdog, m.lastEnd.trouble())
-	}
 }
 
 // describeWatchdog sets the timeout of a watchdog, if the device supports it, and describes the watchdog.
@@ -77,4 +61,20 @@ func describeWatchdog(device *os.File, after time.Duration) string {
 		text += ", and cannot be stopped (nowayout)"
 	}
 	return text
+}
+
+// tellReset reports and counts a restart by the watchdog.
+func (e *lastEnd) tellReset(device *os.File) {
+	cause, err := unix.IoctlGetInt(int(device.Fd()), unix.WDIOC_GETBOOTSTATUS)
+	if err != nil || cause&unix.WDIOF_CARDRESET == 0 { // many devices do not report it
+		return
+	}
+	if e.Reason != "" { // the kernel panicked, and the watchdog fired before the restart
+		return
+	}
+	e.count(e.ifReset)
+	e.status.also(field{"last start", e.Reason})
+	if !e.held() {
+		e.Fail(progress.StageWatchdog, e.trouble())
+	}
 }

@@ -1,0 +1,46 @@
+package boot
+
+import "writ/efi/progress"
+
+// reporter shows the progress and the failures of stages on the consoles and the page, and reports them.
+type reporter struct {
+	*consoles
+	status *status
+}
+
+// Waits shows the current wait of a stage.
+func (r *reporter) Waits(stage, text string, l progress.Limit) { r.status.waits(stage, text, l) }
+
+// NodeOnDisk returns the name of the node whose data is mounted, "" if unknown.
+func (r *reporter) NodeOnDisk() string { return r.status.name() }
+
+// FailAgain reports that a stage failed and how it is retried. It returns true if the previous failure was the same.
+// The stage is then held: this is reported once, and the status page shows it from then on.
+func (r *reporter) FailAgain(stage string, err error, goesOn string) (held bool) {
+	failure := progress.Failure(stage, err)
+	held, news := r.status.failed(failure, goesOn)
+	switch {
+	case held && news:
+		r.Show(stage, "held: it failed twice in the same way; "+goesOn)
+		failure.Held = true
+		r.report(failure)
+	case news:
+		r.Fail(stage, err)
+	}
+	return held
+}
+
+// stop reports that the start cannot continue until a person acts.
+func (r *reporter) stop(stage string, err error) {
+	failure := progress.Failure(stage, err)
+	failure.Held = true
+	r.showFailure(stage, err)
+	r.status.failed(failure, "not by itself: when that is done, turn the machine off and on with its power button")
+	r.report(failure)
+}
+
+// FailBeside reports a problem that does not stop the start. Pages and reports repeat it until the node serves.
+func (r *reporter) FailBeside(stage string, err error) {
+	r.Fail(stage, err)
+	r.status.besides(progress.Failure(stage, err))
+}
