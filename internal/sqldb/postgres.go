@@ -66,6 +66,9 @@ func (db *DB) openPostgres(ctx context.Context, address string, migrations fs.FS
 	if err != nil {
 		return err
 	}
+	if err := requireWritable(config, address); err != nil {
+		return err
+	}
 	if err := checkDirect(ctx, config); err != nil {
 		return fmt.Errorf("open %s: %w", nameOf(address), connectError(err))
 	}
@@ -83,6 +86,7 @@ func (db *DB) openPostgresToRead(ctx context.Context, address string, migrations
 	if err != nil {
 		return err
 	}
+	permitReadOnly(config, address)
 	if err := checkDirect(ctx, config); err != nil {
 		return fmt.Errorf("open %s: %w", nameOf(address), connectError(err))
 	}
@@ -113,6 +117,11 @@ func (db *DB) configOf(address string) (*pgx.ConnConfig, error) {
 	if err != nil {
 		return nil, writ.Errorf(writ.CodeUsage, "the address of the store is not a PostgreSQL address: %v", err).
 			WithHint("postgres://user@host/database?sslmode=verify-full; the password comes from ~/.pgpass or PGPASSFILE")
+	}
+	if config.RuntimeParams["replication"] != "" {
+		return nil, writ.Errorf(writ.CodeUsage, "the address of the store has replication=%s, which is for standbys",
+			config.RuntimeParams["replication"]).
+			WithHint("remove replication from the address")
 	}
 	if err := checkTransport(config, db.local); err != nil {
 		return nil, err
@@ -230,26 +239,6 @@ func versions(ctx context.Context, pool *sql.DB, migrations fs.FS) (have, newest
 	}
 	have, err = provider.GetDBVersion(ctx)
 	return have, newest, err
-}
-
-// checkOrder rejects a database that sorts texts by the rules of a language. Lists would differ between engines, and an
-// update of the system's libraries could silently corrupt every index.
-func checkOrder(ctx context.Context, conn *sql.Conn) error {
-	var encoding, order string
-	err := conn.QueryRowContext(ctx,
-		`SELECT pg_encoding_to_char(encoding), datcollate FROM pg_database WHERE datname = current_database()`).Scan(
-		&encoding, &order)
-	if err != nil {
-		return err
-	}
-	switch strings.ToUpper(order) {
-	case "C", "POSIX", "C.UTF-8", "C.UTF8":
-		if encoding == "UTF8" {
-			return nil
-		}
-	}
-	return writ.Errorf(writ.CodeUsage, "the database has the encoding %s and orders texts by %s", encoding, order).
-		WithHint("make one with `createdb --template=template0 --encoding=UTF8 --locale=C.UTF-8 NAME`")
 }
 
 // claim reserves the database for one kind of store. The first migration names the kind.

@@ -8,7 +8,6 @@ import (
 	"io"
 	"io/fs"
 	"net"
-	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
@@ -48,9 +47,16 @@ func postgresUnavailable(err error) bool {
 		errors.Is(err, driver.ErrBadConn) || errors.Is(err, sql.ErrConnDone) || pgconn.SafeToRetry(err)
 }
 
-// postgresCondition returns the error of a database that is damaged, full or read-only, or else nil.
+// postgresCondition returns the error of a database with a known fault, such as a full disk, or else nil. An operator
+// removes the fault while the process runs.
 func postgresCondition(err error) error {
-	e, ok := errors.AsType[*pgconn.PgError](err)
+	if errors.Is(err, pgconn.ErrReadOnlyConnection) || errors.Is(err, pgconn.ErrStandbyConnection) {
+		return (&writ.Error{
+			Code: writ.CodeStoreReadOnly, Message: "no host of the address is a PostgreSQL that accepts writes", Err: err,
+		}).
+			WithHint("name the primary in the address, or promote a standby; writ continues by itself")
+	}
+	e, ok := errors.AsType[*pgconn.PgError](decisive(err))
 	if !ok {
 		return nil
 	}
@@ -60,7 +66,19 @@ func postgresCondition(err error) error {
 			WithHint("free space on the server; writ continues by itself")
 	case "25006":
 		return (&writ.Error{Code: writ.CodeStoreReadOnly, Message: "PostgreSQL rejects writes: " + e.Message, Err: err}).
-			WithHint("use the address of the primary, or make the server writable; writ continues by itself")
+			WithHint("use the address of the primary, or turn off default_transaction_read_only of the server, database or role; " +
+				"writ continues by itself")
+	case "53300":
+		return (&writ.Error{
+			Code: writ.CodeStoreUnavailable, Message: "PostgreSQL accepts no more connections: " + e.Message, Err: err,
+		}).
+			WithHint("a process of writ needs up to %d: raise max_connections, or the CONNECTION LIMIT of the role or "+
+				"database; writ continues by itself", maxReaders+1)
+	case "42501":
+		return (&writ.Error{
+			Code: writ.CodeStoreUnavailable, Message: "PostgreSQL denies access to the store: " + e.Message, Err: err,
+		}).
+			WithHint("%s; writ continues by itself", ownerHint)
 	case "XX001", "XX002":
 		return (&writ.Error{
 			Code: writ.CodeStoreDamaged, Message: "PostgreSQL found that its data is damaged: " + e.Message, Err: err,
@@ -105,24 +123,4 @@ func postgresUnkept(err error) bool {
 func postgresDuplicate(err error) bool {
 	e, ok := errors.AsType[*pgconn.PgError](err)
 	return ok && e.Code == "23505"
-}
-
-// connectError converts the error of a connection attempt to an error for people.
-func connectError(err error) error {
-	if refusedByPooler(err) {
-		return poolerError("it refuses the settings of a session", err)
-	}
-	err = storeError(err, "")
-	e, ok := errors.AsType[*pgconn.PgError](decisive(err))
-	switch {
-	case !ok:
-		return err
-	case strings.HasPrefix(e.Code, "28"):
-		return writ.Errorf(writ.CodeUsage, "PostgreSQL rejected the login: %s", e.Message).
-			WithHint("the user is in the address, the password in ~/.pgpass or the file named by PGPASSFILE")
-	case e.Code == "3D000":
-		return writ.Errorf(writ.CodeUsage, "the database does not exist: %s", e.Message).
-			WithHint("make it with `createdb --template=template0 --encoding=UTF8 --locale=C.UTF-8 NAME`")
-	}
-	return err
 }
