@@ -186,7 +186,7 @@ func TestADeliveredCallOfALostNodeDoesNotMove(t *testing.T) {
 		}
 		n2 := s.join("n2")
 		run, _ := s.wantState(id, writ.RunFailed)
-		if run.Failure.Code != writ.CodeNodeLost || run.Failure.Node != n1.id() || !strings.Contains(run.Failure.Hint, "writ node lost n1") {
+		if run.Failure.Code != writ.CodeNodeLost || run.Failure.Node != n1.id || !strings.Contains(run.Failure.Hint, "writ node lost n1") {
 			t.Errorf("failure = %+v", run.Failure)
 		}
 		if one, two := n1.given(), n2.given(); len(one) != 1 || len(two) != 0 {

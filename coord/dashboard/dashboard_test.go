@@ -486,11 +486,11 @@ func TestStreamsAreBounded(t *testing.T) {
 func TestANoticeStandsOnEveryPage(t *testing.T) {
 	w := open(t)
 	for _, path := range []string{"/", "/nodes", "/datacenters", "/runs/none"} {
-		w.board.Notice = func(context.Context) string { return "" }
+		w.notice = ""
 		if _, body := w.get(path); strings.Contains(body, "class=\"notice\"") {
 			t.Errorf("%s has a notice without words", path)
 		}
-		w.board.Notice = func(context.Context) string { return "renew <it>" }
+		w.notice = "renew <it>"
 		if _, body := w.get(path); !strings.Contains(body, `<p class="notice" role="status">renew &lt;it&gt;</p>`) {
 			t.Errorf("%s has no notice", path)
 		}

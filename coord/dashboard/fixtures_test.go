@@ -47,6 +47,7 @@ type fixture struct {
 	t      testing.TB
 	ledger *sqlstore.Store
 	board  *dashboard.Dashboard
+	notice string // on each page
 	url    string
 	seq    map[writ.DatacenterID]int64
 
@@ -257,6 +258,7 @@ func open(t testing.TB) *fixture {
 	w.addRoster()
 	stopping := make(chan struct{})
 	board := &dashboard.Dashboard{Ledger: store, LiveView: w, Log: slog.New(slog.DiscardHandler), Stopping: stopping, MaxStreams: 4, Reader: w.whoReads, Still: w.still, Ends: w.expiring, LedgerDown: w.ledgerDown.Load}
+	board.Notice = func(context.Context) string { return w.notice }
 	w.board = board
 	routes := chi.NewRouter()
 	routes.Use(w.refuse)
