@@ -120,7 +120,7 @@ func withVariable(do func(file string) error) error {
 		""); err != nil {
 		return fmt.Errorf("mount the variables of the firmware: %w", err)
 	}
-	defer func() { _ = unix.Unmount(efiVarsAt, 0) }() // unmounted, so that nothing else writes there
+	defer func() { _ = unix.Unmount(efiVarsAt, 0) }() // so that other programs cannot change variables
 	return do(filepath.Join(efiVarsAt, panicsVar))
 }
 

@@ -25,8 +25,8 @@ const (
 // addressesTried limits the addresses per name. A nameserver can return any number.
 const addressesTried = 8
 
-// probe diagnoses why servers do not answer. The runner only logs that they do not; a person at the machine needs to
-// know what to fix.
+// probe diagnoses why servers do not answer. The runner only logs that they do not; a person at the machine needs the
+// cause.
 type probe struct {
 	lookUp      func(ctx context.Context, host string) ([]string, error)
 	dial        func(ctx context.Context, network, address string) (net.Conn, error)

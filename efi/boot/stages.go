@@ -17,7 +17,7 @@ type startStage struct {
 	done        bool
 	began       time.Duration // began and ended: from the start of the kernel
 	ended       time.Duration
-	wait        progress.Wait // has a zero time if the stage waits for nothing known
+	wait        progress.Wait // zero if the stage does not wait
 }
 
 func (s *startStage) reached() bool { return s.done || s.failed || !s.wait.Since.IsZero() }

@@ -52,7 +52,8 @@ func attribute(sys fs.FS, dir, name string) string {
 
 // firmwarePattern matches the kernel's messages about missing firmware files: first Debian's form, then the upstream
 // one. The name of the device precedes it.
-var firmwarePattern = regexp.MustCompile(`(?:firmware: failed to load (\S+) \(-2\)|Direct firmware load for (\S+) failed with error -2)`)
+var firmwarePattern = regexp.MustCompile(
+	`(?:firmware: failed to load (\S+) \(-2\)|Direct firmware load for (\S+) failed with error -2)`)
 
 // missingFirmware returns the firmware files that the kernel log reports as missing.
 func missingFirmware(log string) (all []string) {

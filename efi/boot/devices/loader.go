@@ -1,5 +1,6 @@
-// Package devices loads the kernel modules that the devices of a starting machine request, and lists missing drivers and
-// missing firmware files. It reads /sys, the kernel log and the modules of an image. It does not know the use of a device.
+// Package devices loads the kernel modules that the devices of a starting machine request, and lists missing drivers
+// and missing firmware files. It reads /sys, the kernel log and the modules of an image. It does not know the use of a
+// device.
 package devices
 
 import (
