@@ -54,4 +54,6 @@ func (f *Front) Guard(next http.Handler) http.Handler {
 }
 
 // isStream reports whether a client asks for a stream of events, which has no end.
-func isStream(r *http.Request) bool { return strings.Contains(r.Header.Get("Accept"), "text/event-stream") }
+func isStream(r *http.Request) bool {
+	return strings.Contains(r.Header.Get("Accept"), "text/event-stream")
+}
