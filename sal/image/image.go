@@ -97,12 +97,11 @@ func (d *Driver) Describe() writ.NodeDriver {
 	if len(d.Dirs) > 0 {
 		n.Detail += " and files below " + strings.Join(d.Dirs, ", ")
 	}
-	n.Detail += ", each digest once; raw, qcow2 and OCI archives"
+	formats := "raw, qcow2 and OCI archives"
 	if _, err := d.converter(); err != nil {
-		n.Detail = strings.TrimSuffix(n.Detail,
-			", qcow2 and OCI archives") + " and OCI archives, but no qcow2: " + writ.AsError(err).Message
+		formats = "raw and OCI archives, but no qcow2: " + writ.AsError(err).Message
 	}
-	n.Detail += "; together at most " + amount(d.most(filepath.Dir(d.Dir)))
+	n.Detail += ", each digest once; " + formats + "; together at most " + amount(d.most(filepath.Dir(d.Dir)))
 	return n
 }
 
