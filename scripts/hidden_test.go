@@ -51,7 +51,7 @@ func TestMisleadingTextIsReported(t *testing.T) {
 		t.Errorf("%d warnings", len(r.Diagnostics))
 	}
 	module := scripts.Bundle{
-		Main:    scripts.Source{Name: "a.tengo", Text: []byte("import(\"lib/b@1\")\n")},
+		Main:    scripts.Source{Name: "a.tengo", Text: []byte("import(\"lib/b@1\")\nimport(\"run\").log(1)\n")},
 		Modules: []scripts.Source{{Name: "lib/b@1", Text: []byte("// \u202e\nexport 1\n")}},
 	}
 	if r := check.Check(module); len(r.Diagnostics) != 1 || r.Diagnostics[0].File != "lib/b@1" {

@@ -100,9 +100,17 @@ var lints = []struct {
 	{"fs := []\nfor i := 0; i < 2; i++ { j := i; fs = append(fs, func() { return i + i + j }) }\nfor k in [1] { fs = append(fs, [func() { return k }]) }\nfor x in [1] { fs[0] = func() { c := 1; return c + x } }\nfs[0]()",
 		[]string{"W0410 2:66", "W0410 2:74", "W0410 3:49", "W0410 4:52"}},
 	{"g := func() {\n\tfs := []\n\tfor i := 0; i < 2; i++ { j := i; fs = append(fs, func() { return i + j }) }\n\treturn fs\n}\ng()", []string{"W0410 3:67"}},
-	{"e := import(\"enum\")\nfs := []\nfor i in [1] {\n\te.each([1], func(k, v) { fs = append(fs, k + v + i) })\n\tf := func() { return i }\n\tf()\n\tfs = append(fs, func(i) { return func() { return i } }(i))\n}", nil},
+	{"e := import(\"enum\")\nfs := []\nfor i in [1] {\n\te.each([1], func(k, v) { fs = append(fs, k + v + i) })\n\tf := func() { return i }\n\tf()\n\tfs = append(fs, func(i) { return func() { return i } }(i))\n}", []string{"W0416 1:1"}},
 	{use + "for i := 0; i < 3; i++ { v.create(\"a\", {size_gib: 1}); m.create(\"a\" + i, {cpus: 1, memory_mib: 64}); n.ping(); v.get(\"a\") }\nr.log(1)", []string{"W0411 2:35"}},
 	{use + "for i := 0; i < 3; i++ { if v.create(\"a\", {size_gib: i}).err == undefined { break } }\nfor { f := func() { v.create(\"a\", {size_gib: 1}) }; f(); n.ping(); m.get(\"m\"); r.log(1) }", nil},
+
+	// Scripts without an effect.
+	{"", []string{"W0416 1:1"}},
+	{"// v := import(\"volume\")\n// v.create(\"d\", {size_gib: 1})\n", []string{"W0416 1:1"}},
+	{"r := import(\"run\")\nparams := {a: {type: \"int\", default: 1}}\nif r.params.a > 1 { _x := 1 }", []string{"W0416 1:1"}},
+	{"import(\"run\").log(1)", nil},
+	{"r := import(\"run\")\nf := func() { r.fail(\"x\") }\nif 1 + 1 == 3 { f() }", nil},
+	{"import(\"run\").output({a: 1})", nil},
 
 	// Misleading text; hidden_test.go has more.
 	{"// a\u202eb\n\u0430dmin := 1\n\u0430dmin += 1\nprint := func(x) { return x }\nr := import(\"run\")\nr.log(print(\u0430dmin))", []string{"W0413 1:5", "W0414 2:1", "W0414 3:1", "W0414 6:13"}},

@@ -81,6 +81,7 @@ type checker struct {
 	secrets    map[string]bool
 	targets    targets
 	timeouts   []Timeout
+	hasEffect  bool                 // the text names an operation, or a member of run with an effect
 	seen       map[parser.Expr]bool // module names in permitted positions
 
 	reads        []paramRead
@@ -235,10 +236,11 @@ func (c *checker) member(module string, key *parser.StringLit) {
 		return // enum is Tengo source that exports a map
 	}
 	if op, ok := catalog.Lookup(module + "." + key.Value); ok {
-		c.operations[op.Name()] = true
+		c.operations[op.Name()], c.hasEffect = true, true
 		c.targets.mention(op)
 		return
 	}
+	c.hasEffect = c.hasEffect || module == "run" && key.Value != "params" && key.Value != "secret"
 	if _, ok := interpreter.LookupMember(module, key.Value); !ok {
 		c.At(diagnostic.CodeUnknownMember, key, "module %s has no %q", module, key.Value).SetHelp(
 			meant.Member("it", key.Value, interpreter.MemberNames(module)))

@@ -82,6 +82,7 @@ const (
 	CodeDisguised = "W0414"
 
 	CodeUnordered = "W0415"
+	CodeNoEffect  = "W0416"
 
 	CodeTestOperation = "W0501"
 	CodeTestMember    = "W0502"

@@ -179,6 +179,12 @@ web := machine.create("web", {cpus: 1, memory_mib: 512, disks: [disk]})
 machine.stop(web).state
 volume.restore(disk, {snapshot: "before"}).uid
 machine.start(web)`},
+	{CodeNoEffect, SeverityWarning, "the script does nothing",
+		"The script and its modules call no operation, log nothing and have no output, so each run succeeds without an effect. The file may be empty, or all of it may be a comment. Call an operation, or log a line with `run.log` if the run is a test.",
+		`// volume := import("volume")
+// volume.create("disk", {size_gib: 10})`,
+		`volume := import("volume")
+volume.create("disk", {size_gib: 10})`},
 
 	{CodeTestOperation, SeverityError, "a test calls no operations",
 		"A file whose name ends with `_test.tengo` holds tests. A test runs scripts on simulated drivers, `t.run(\"web.tengo\")`, and makes no calls itself. So it cannot import `run` and the modules of operations, and neither can the modules that it imports. It can import pure modules (text, json, math, …).",
