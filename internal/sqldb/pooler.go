@@ -46,10 +46,19 @@ func checkDirect(ctx context.Context, config *pgx.ConnConfig) error {
 		return err
 	case lock != lockTimeout || check != leftAfter:
 		return poolerError("it ignores the settings of a session", nil)
+	case isPgpool(ctx, one):
+		return poolerError("Pgpool-II sends statements of a session to different servers", nil)
 	case backend == one.PgConn().PID():
 		return nil // the server itself answered
 	}
 	return checkOwnConnection(ctx, config, one)
+}
+
+// isPgpool reports whether Pgpool-II answers a statement that a server rejects. Pgpool-II keeps the settings of
+// sessions and the number of the server's process, but a standby may answer reads and take locks.
+func isPgpool(ctx context.Context, conn *pgx.Conn) bool {
+	var version string
+	return conn.QueryRow(ctx, "SHOW pool_version", pgx.QueryExecModeSimpleProtocol).Scan(&version) == nil
 }
 
 // checkOwnConnection checks that two connections are two sessions of the server. A proxy that only forwards bytes

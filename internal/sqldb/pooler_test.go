@@ -45,4 +45,14 @@ func TestPoolerIsRefused(t *testing.T) {
 			}
 		})
 	}
+	t.Run("sends reads to a standby", func(t *testing.T) {
+		db, err := Open(t.Context(), own.Pgpool(t)+"?sslmode=disable", schema)
+		if err == nil {
+			db.Close()
+			t.Fatal("the store was opened behind Pgpool-II")
+		}
+		if e := writ.AsError(err); e.Code != writ.CodeUsage || !strings.Contains(err.Error(), "Pgpool-II") {
+			t.Errorf("%v (%s, hint %q)", err, e.Code, e.Hint)
+		}
+	})
 }

@@ -36,7 +36,38 @@ func (p *PostgresServer) Pooler(t testing.TB, settings ...string) string {
 		t.Fatal(err)
 	}
 	p.own(file)
-	startPooler(t, path, file, p.runAs)
+	startPooler(t, exec.Command(path, file), "process up", p.runAs)
+	return poolerAddress(port)
+}
+
+// Pgpool starts a Pgpool-II in front of the server and returns the address of a database behind it. Pgpool-II ends with
+// the test. Pgpool skips the test like Need.
+func (p *PostgresServer) Pgpool(t testing.TB) string {
+	t.Helper()
+	path := Need(t, "pgpool")
+	port := FreePort(t)
+	dir := p.Folder("pgpool" + strconv.Itoa(port))
+	host, serverPort, err := net.SplitHostPort(p.Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var text strings.Builder
+	for name, value := range map[string]any{
+		"backend_clustering_mode": "'raw'", "listen_addresses": "'127.0.0.1'", "port": port, "pcp_port": FreePort(t),
+		"backend_hostname0": "'" + host + "'", "backend_port0": serverPort, "num_init_children": 4,
+		"unix_socket_directories": "'" + dir + "'", "pcp_socket_dir": "'" + dir + "'",
+		"pid_file_name": "'" + dir + "/pid'", "logdir": "'" + dir + "'", "work_dir": "'" + dir + "'",
+	} {
+		fmt.Fprintf(&text, "%s = %v\n", name, value)
+	}
+	config := p.file(filepath.Join(filepath.Base(dir), "pgpool.conf"), []byte(text.String()))
+	empty := p.file(filepath.Join(filepath.Base(dir), "empty"), nil)
+	startPooler(t, exec.Command(path, "-n", "-f", config, "-F", empty, "-a", empty, "-k", empty),
+		"successfully started", p.runAs)
+	return poolerAddress(port)
+}
+
+func poolerAddress(port int) string {
 	u := url.URL{
 		Scheme: "postgres", User: url.User("writ"), Host: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)),
 		Path: "/postgres",
@@ -44,15 +75,14 @@ func (p *PostgresServer) Pooler(t testing.TB, settings ...string) string {
 	return u.String()
 }
 
-// startPooler returns when PgBouncer is ready. Like PostgreSQL, PgBouncer does not run as root.
-func startPooler(t testing.TB, path, file string, runAs *syscall.Credential) {
+// startPooler returns when the output of a pooler contains ready. Like PostgreSQL, poolers do not run as root.
+func startPooler(t testing.TB, cmd *exec.Cmd, ready string, runAs *syscall.Credential) {
 	t.Helper()
 	log, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer log.Close()
-	cmd := exec.Command(path, file)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: runAs}
 	cmd.Stdout, cmd.Stderr = w, w
 	err = cmd.Start()
@@ -61,16 +91,19 @@ func startPooler(t testing.TB, path, file string, runAs *syscall.Credential) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
+		children := childrenOf(cmd.Process.Pid)
+		for _, pid := range append(children, cmd.Process.Pid) {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
 		_ = cmd.Wait() // the error reports the kill
 	})
 	_ = log.SetReadDeadline(time.Now().Add(postgresGuard))
 	var output strings.Builder
 	for lines := bufio.NewScanner(log); lines.Scan(); {
-		if strings.Contains(lines.Text(), "process up") {
+		if strings.Contains(lines.Text(), ready) {
 			return
 		}
 		output.WriteString(lines.Text() + "\n")
 	}
-	t.Fatalf("pgbouncer did not start:\n%s", output.String())
+	t.Fatalf("the pooler did not start:\n%s", output.String())
 }

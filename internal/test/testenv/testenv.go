@@ -30,6 +30,7 @@ var Tools = []Tool{
 	{Name: "ssh-keygen", Package: "openssh-client"},
 	{Name: "postgres", Dirs: postgresDirs, Package: "postgresql"},
 	{Name: "pgbouncer", Dirs: "/usr/sbin", Package: "pgbouncer"},
+	{Name: "pgpool", Dirs: "/usr/sbin", Package: "pgpool2"},
 	{Name: "curl", Package: "curl"},
 	{Name: "jq", Package: "jq"},
 	{Name: "python3", Package: "python3"},
