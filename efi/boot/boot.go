@@ -6,9 +6,6 @@
 package boot
 
 import (
-	"time"
-
-	"writ"
 	"writ/efi/progress"
 	"writ/internal/logring"
 )
@@ -50,20 +47,4 @@ func IsModprobe(args []string) bool {
 // IsInit reports whether this process is the first one of a machine. The kernel starts it as /init.
 func IsInit(pid int, args []string) bool {
 	return pid == 1 && len(args) > 0 && args[0] == "/init"
-}
-
-// The range of plausible clock times. A clock outside it was never set, and certificates would fail with a misleading
-// error.
-var (
-	clockFrom = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	clockTo   = time.Date(2126, 1, 1, 0, 0, 0, 0, time.UTC)
-)
-
-// checkClock returns an error if now is outside the plausible range.
-func checkClock(now time.Time) error {
-	if now.Before(clockFrom) || now.After(clockTo) {
-		return writ.Errorf(writ.CodeClockSkew, "the clock of this machine shows %s", now.UTC().Format(time.RFC3339)).
-			WithHint("set the clock in the firmware's setup, and replace its battery if it does not keep the time")
-	}
-	return nil
 }

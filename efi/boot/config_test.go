@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"writ"
+	"writ/efi/boot/clock"
 )
 
 func TestWordsOfTheCommandLineAreRead(t *testing.T) {
@@ -106,7 +107,7 @@ func TestAClockThatWasNeverSetIsRefused(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := checkClock(now); (err == nil) != ok {
+		if err := clock.Check(now); (err == nil) != ok {
 			t.Errorf("%s: %v", text, err)
 		}
 	}

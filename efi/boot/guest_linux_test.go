@@ -26,6 +26,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"writ/efi/boot"
+	"writ/efi/boot/internal/test/ntpstub"
 	"writ/efi/bootserver"
 	"writ/efi/image"
 	"writ/efi/progress"
@@ -404,7 +405,7 @@ func TestTheFirstProcessPreparesAMachine(t *testing.T) {
 	if err := errors.Join(os.WriteFile(disk, nil, 0o600), os.Truncate(disk, 128<<20)); err != nil {
 		t.Fatal(err)
 	}
-	_, clock, _ := net.SplitHostPort(boot.TimeServer(t, "127.0.0.1:0", 2*time.Hour))
+	_, clock, _ := net.SplitHostPort(ntpstub.Serve(t, "127.0.0.1:0", 2*time.Hour))
 	server, reported := bootServer(t)
 	// Not the first address, so that the order of stages is fixed.
 	wire := serveVLAN(t, func() bool { said, _ := reported(); return said != "" })

@@ -17,6 +17,7 @@ import (
 	"writ/efi/boot/datadisk"
 	"writ/efi/boot/devices"
 	"writ/efi/boot/netconfig"
+	"writ/efi/boot/panics"
 	"writ/efi/progress"
 )
 
@@ -124,14 +125,14 @@ func (m *machine) run(moved error) (how int) {
 	go m.logs.readKernel()
 	m.openModules()
 	m.lastEnd.read(m.loader)
-	if m.lastEnd.still() {
+	if m.lastEnd.Still() {
 		m.loadFew()
 	} else {
 		m.loadModules()
 	}
 	m.armWatchdog()
-	if !m.lastEnd.held() {
-		defer time.AfterFunc(lateAfter, m.lastEnd.startsOver).Stop()
+	if !m.lastEnd.Held() {
+		defer time.AfterFunc(panics.LateAfter, m.lastEnd.startsOver).Stop()
 	}
 	defer context.AfterFunc(ctx, m.status.off)()
 	m.watchPowerButton(ctx, off)
@@ -161,9 +162,9 @@ func (m *machine) run(moved error) (how int) {
 // pending reports and stops reporting.
 func (m *machine) boot(ctx, running context.Context) (stopReports func()) {
 	stopReports = func() {}
-	if m.lastEnd.held() {
-		m.stop(progress.StagePanic, m.lastEnd.trouble())
-		if m.config.Boot == "" || m.lastEnd.still() { // the driver of a network card may cause the panic
+	if m.lastEnd.Held() {
+		m.stop(progress.StagePanic, m.lastEnd.Trouble())
+		if m.config.Boot == "" || m.lastEnd.Still() { // the driver of a network card may cause the panic
 			return stopReports
 		}
 	}
@@ -175,8 +176,8 @@ func (m *machine) boot(ctx, running context.Context) (stopReports func()) {
 		go m.reports.run(reporting, &http.Transport{DisableKeepAlives: true}, m.config.Boot)
 		stopReports = func() { m.reports.end(cancel); cancel() }
 	}
-	if m.lastEnd.held() { // reported again, so that it is the last report and the last page
-		m.stop(progress.StagePanic, m.lastEnd.trouble())
+	if m.lastEnd.Held() { // reported again, so that it is the last report and the last page
+		m.stop(progress.StagePanic, m.lastEnd.Trouble())
 		return stopReports
 	}
 	m.bootNode(ctx, running)

@@ -1,13 +1,10 @@
 package boot
 
 import (
-	"bufio"
 	"context"
-	"net"
-	"os"
-	"strings"
 	"time"
 
+	"writ/efi/boot/reach"
 	"writ/efi/progress"
 )
 
@@ -19,7 +16,7 @@ const (
 
 // explain reports why the runner does not reach its datacenter, until ctx ends.
 func (n *nodeStage) explain(ctx context.Context) {
-	p := &probe{lookUp: new(net.Resolver).LookupHost, dial: new(net.Dialer).DialContext, nameservers: nameservers}
+	p := reach.New("/etc/resolv.conf")
 	for next := time.After(silentFor); ; {
 		select {
 		case <-n.failing:
@@ -30,7 +27,7 @@ func (n *nodeStage) explain(ctx context.Context) {
 		if next = nil; n.status.fine() {
 			continue
 		}
-		err := p.servers(ctx, n.config.Supervisors, n.config.Redis)
+		err := p.Servers(ctx, n.config.Supervisors, n.config.Redis)
 		if ctx.Err() != nil {
 			return
 		}
@@ -54,19 +51,4 @@ func (n *nodeStage) unreachable(err error) {
 	known := n.known()
 	r.Text, r.Next = known.Text, known.Next
 	n.report(r)
-}
-
-// nameservers returns the nameservers of resolv.conf.
-func nameservers() (all []string) {
-	file, err := os.Open("/etc/resolv.conf")
-	if err != nil {
-		return nil
-	}
-	defer file.Close()
-	for lines := bufio.NewScanner(file); lines.Scan(); {
-		if server, ok := strings.CutPrefix(lines.Text(), "nameserver "); ok {
-			all = append(all, server)
-		}
-	}
-	return all
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/beevik/ntp"
 
+	"writ/efi/boot/clock"
 	"writ/efi/progress"
 )
 
@@ -69,9 +70,9 @@ func awaitTimeServers(t *testing.T, ways ...string) {
 		p.starts(usualConfig)
 		p.Stage(progress.StageNetwork, "eth0 10.77.0.50/24")
 		c := clockOf(nil)
-		c.servers = []string{"10.77.0.1", "10.77.0.2"}
-		c.ask = func(string) (*ntp.Response, error) {
-			time.Sleep(askMostOf) // virtual time
+		c.Servers = []string{"10.77.0.1", "10.77.0.2"}
+		c.Ask = func(string) (*ntp.Response, error) {
+			time.Sleep((c.Limit().Most - clock.AskAgain) / 4) // of virtual time: two rounds with two servers
 			ways = append(ways[1:], ways[0])
 			return nil, errors.New(ways[0])
 		}
@@ -82,7 +83,7 @@ func awaitTimeServers(t *testing.T, ways ...string) {
 			}
 			over.Store(true)
 		})
-		p.isOver(&over, c.limit())
+		p.isOver(&over, c.Limit())
 		if p.hold.held() {
 			t.Error("the start goes on, and is held")
 		}
@@ -97,7 +98,7 @@ func TestAClockThatCannotBeRightWaitsWithoutALimitAndThePageSaysWhy(t *testing.T
 		p.starts(usualConfig)
 		p.Stage(progress.StageNetwork, "eth0 10.77.0.50/24")
 		c := clockOf(func() (time.Duration, error) { return 0, errors.New("no answer") })
-		c.now = time.Now // virtual time begins in the year 2000
+		c.Now = time.Now // virtual time begins in the year 2000
 		var over atomic.Bool
 		m.work.Go(func() { _ = m.clock.correct(ctx, c); over.Store(true) })
 		p.wait(10 * time.Minute)

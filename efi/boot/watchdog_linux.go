@@ -74,7 +74,7 @@ func (e *lastEnd) tellReset(device *os.File) {
 	}
 	e.count(e.ifReset)
 	e.status.also(field{"last start", e.Reason})
-	if !e.held() {
-		e.Fail(progress.StageWatchdog, e.trouble())
+	if !e.Held() {
+		e.Fail(progress.StageWatchdog, e.Trouble())
 	}
 }

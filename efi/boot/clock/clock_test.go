@@ -1,4 +1,4 @@
-package boot
+package clock
 
 import (
 	"errors"
@@ -36,10 +36,10 @@ func TestAClockIsCorrectedByTheFirstServerThatAnswers(t *testing.T) {
 	} {
 		var slewed time.Duration
 		var stepped time.Time
-		c := &clock{
-			servers: []string{"away", "here", "later"},
-			now:     func() time.Time { return now },
-			ask: func(server string) (*ntp.Response, error) {
+		c := &Clock{
+			Servers: []string{"away", "here", "later"},
+			Now:     func() time.Time { return now },
+			Ask: func(server string) (*ntp.Response, error) {
 				if server == "away" {
 					return nil, errors.New("no answer")
 				}
@@ -48,20 +48,20 @@ func TestAClockIsCorrectedByTheFirstServerThatAnswers(t *testing.T) {
 				}
 				return &ntp.Response{ClockOffset: tt.offset}, nil
 			},
-			slew: func(by time.Duration) error { slewed = by; return nil },
-			step: func(to time.Time) error { stepped = to; return nil },
+			Slew: func(by time.Duration) error { slewed = by; return nil },
+			Step: func(to time.Time) error { stepped = to; return nil },
 		}
-		did, err := c.correct(tt.start)
+		did, err := c.Correct(tt.start)
 		if slewed != tt.slewed || !stepped.Equal(tt.stepped) || writ.CodeOf(err) != tt.code || err == nil && !strings.Contains(did, "here") {
 			t.Errorf("%s: slewed by %s, set to %s, %q, %v", name, slewed, stepped, did, err)
 		}
 	}
-	c := &clock{servers: []string{"a", "b"}, ask: func(string) (*ntp.Response, error) { return nil, errors.New("no answer") }}
-	if _, err := c.correct(true); err == nil || !strings.Contains(err.Error(), "ask a") || !strings.Contains(err.Error(), "ask b") {
+	c := &Clock{Servers: []string{"a", "b"}, Ask: func(string) (*ntp.Response, error) { return nil, errors.New("no answer") }}
+	if _, err := c.Correct(true); err == nil || !strings.Contains(err.Error(), "ask a") || !strings.Contains(err.Error(), "ask b") {
 		t.Errorf("without an answer: %v", err)
 	}
 	for possible, want := range map[bool]string{true: "no time server answered: x", false: "no time server answered: x. The clock of this machine is wrong"} {
-		if err := noTime(errors.New("x"), possible); err.Error() != want || progress.HintOf(err) == "" {
+		if err := NoAnswer(errors.New("x"), possible); err.Error() != want || progress.HintOf(err) == "" {
 			t.Errorf("without an answer it is %v", err)
 		}
 	}

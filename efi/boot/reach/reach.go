@@ -1,12 +1,17 @@
-package boot
+// Package reach diagnoses why a machine does not reach the servers of its datacenter: an unknown name, a silent
+// nameserver, a refused connection, a missing route. Each error names the setting to correct. The package sends nothing
+// but lookups and connection attempts.
+package reach
 
 import (
+	"bufio"
 	"cmp"
 	"context"
 	"errors"
 	"net"
 	"net/netip"
 	"net/url"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -33,8 +38,16 @@ type probe struct {
 	nameservers func() []string // those in use
 }
 
-// servers returns an error if none of the supervisors is reachable, or if Redis is not.
-func (p *probe) servers(ctx context.Context, supervisors []string, redis string) error {
+// New returns a probe of this machine. resolvConf is the file with its nameservers.
+func New(resolvConf string) *probe {
+	return &probe{
+		lookUp: new(net.Resolver).LookupHost, dial: new(net.Dialer).DialContext,
+		nameservers: func() []string { return nameserversOf(resolvConf) },
+	}
+}
+
+// Servers returns an error if none of the supervisors is reachable, or if Redis is not.
+func (p *probe) Servers(ctx context.Context, supervisors []string, redis string) error {
 	var one, other error
 	var both sync.WaitGroup
 	both.Go(func() {
@@ -123,4 +136,19 @@ func (p *probe) answers(ctx context.Context, what, setting, at string) error {
 	}
 	return writ.Errorf(writ.CodeUnreachable, "%s does not answer at %s within %s", what, at, dialWithin).
 		WithHint("check that it runs, the address in %s, and routes and firewalls between", setting)
+}
+
+// nameserversOf returns the nameservers of a resolv.conf.
+func nameserversOf(path string) (all []string) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil
+	}
+	defer file.Close()
+	for lines := bufio.NewScanner(file); lines.Scan(); {
+		if server, ok := strings.CutPrefix(lines.Text(), "nameserver "); ok {
+			all = append(all, server)
+		}
+	}
+	return all
 }

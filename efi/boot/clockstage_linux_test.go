@@ -3,20 +3,21 @@ package boot
 import (
 	"context"
 	"errors"
-	"net"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/beevik/ntp"
+
+	"writ/efi/boot/clock"
 )
 
 // clockOf returns a clock with one time server, whose offset ask returns.
-func clockOf(ask func() (time.Duration, error)) *clock {
-	return &clock{
-		servers: []string{"ntp.example.org"}, now: func() time.Time { return time.Now().AddDate(27, 0, 0) }, slew: func(time.Duration) error { return nil }, step: func(time.Time) error { return nil },
-		ask: func(string) (*ntp.Response, error) {
+func clockOf(ask func() (time.Duration, error)) *clock.Clock {
+	return &clock.Clock{
+		Servers: []string{"ntp.example.org"}, Now: func() time.Time { return time.Now().AddDate(27, 0, 0) }, Slew: func(time.Duration) error { return nil }, Step: func(time.Time) error { return nil },
+		Ask: func(string) (*ntp.Response, error) {
 			offset, err := ask()
 			return &ntp.Response{ClockOffset: offset}, err
 		},
@@ -79,28 +80,4 @@ func TestAStartSaysThatItAsksForTheTime(t *testing.T) {
 		close(asked)
 		p.want(0, "clock    right by ntp.example.org\n")
 	})
-}
-
-// The lookup of a name has the same timeout as a time server.
-func TestATimeServerWithANameIsAskedWithinItsTime(t *testing.T) {
-	silent, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer silent.Close()
-	var asked atomic.Int32
-	resolver := &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		asked.Add(1)
-		return new(net.Dialer).DialContext(ctx, "udp", silent.LocalAddr().String())
-	}}
-	// A busy machine may not send the query within so short a timeout.
-	for within := 20 * time.Millisecond; asked.Load() == 0; within *= 2 {
-		_, err = queryBy(&net.Dialer{Timeout: within, Resolver: resolver}, "ntp.example.org")
-		if timeout, ok := errors.AsType[net.Error](err); !ok || !timeout.Timeout() {
-			t.Errorf("a nameserver that is silent: %v", err)
-		}
-		if within > time.Minute {
-			t.Fatal("the nameserver is not asked")
-		}
-	}
 }

@@ -1,8 +1,7 @@
-package boot
+package panics
 
 import (
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -23,13 +22,13 @@ func panicked(pstore fstest.MapFS, at time.Time, why string, first ...string) {
 }
 
 // found returns the crashes in a pstore.
-func found(t *testing.T, pstore fstest.MapFS) []crash {
+func found(t *testing.T, pstore fstest.MapFS) []Crash {
 	t.Helper()
-	records, _, err := readRecords(pstore)
+	all, _, err := Read(pstore)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return crashes(records)
+	return all
 }
 
 var firstPanic = time.Date(2026, 11, 27, 3, 0, 0, 0, time.UTC)
@@ -57,21 +56,21 @@ func TestTheLastWordsOfAKernelArePutTogether(t *testing.T) {
 		t.Errorf("the reason is %q", c.reason)
 	}
 	c := all[1]
-	if c.reason != "Kernel panic - not syncing: second (in btrfs_foo)" || c.after != 12500*time.Millisecond || !c.at.Equal(firstPanic.Add(time.Minute)) {
+	if c.reason != "Kernel panic - not syncing: second (in btrfs_foo)" || c.After != 12500*time.Millisecond || !c.At.Equal(firstPanic.Add(time.Minute)) {
 		t.Errorf("it is %+v", c)
 	}
 	var texts []string
-	for _, line := range c.lines {
-		texts = append(texts, fmt.Sprint(line.priority, " ", line.text))
+	for _, line := range c.Lines {
+		texts = append(texts, fmt.Sprint(line.Priority, " ", line.Text))
 	}
 	want := []string{"4 RIP: 0010:btrfs_foo+0x12/0x30", "4 RIP: 0033:0x7f", "6 the kernel starts", "6 a line before", "0 Kernel panic - not syncing: second", "4 Call Trace:"}
 	if !slices.Equal(texts, want) {
 		t.Errorf("the lines are %q", texts)
 	}
-	if len(c.files) != 2 || !strings.Contains(c.files[0], "02001") {
-		t.Errorf("its files are %q", c.files)
+	if len(c.Files) != 2 || !strings.Contains(c.Files[0], "02001") {
+		t.Errorf("its files are %q", c.Files)
 	}
-	if words := c.lastWords(); len(words) != 5 || words[4] != "Kernel panic - not syncing: second" {
+	if words := c.LastWords(); len(words) != 5 || words[4] != "Kernel panic - not syncing: second" {
 		t.Errorf("the last words are %q", words)
 	}
 	if c.id == all[0].id {
@@ -91,12 +90,12 @@ func TestLastWordsAreBounded(t *testing.T) {
 		t.Fatalf("%d records of %d files are read, %v", len(records), len(files), err)
 	}
 	for _, c := range crashes(records) {
-		if len(c.lines) > wordsKept || len(c.lastWords()) != 0 || !strings.HasSuffix(c.reason, "unknown reason") {
-			t.Errorf("%d lines are kept, with the reason %q", len(c.lines), c.reason)
+		if len(c.Lines) > wordsKept || len(c.LastWords()) != 0 || !strings.HasSuffix(c.reason, "unknown reason") {
+			t.Errorf("%d lines are kept, with the reason %q", len(c.Lines), c.reason)
 		}
 	}
 	for _, text := range []string{"", "{", "[]", `{"times":-1}`, `{"times":1e9}`, `{"times":2,"id":"` + strings.Repeat("x", 1000) + `"}`} {
-		if p := parsePanics([]byte(text)); p != (panics{}) {
+		if p := parsePanics([]byte(text)); p != (Count{}) {
 			t.Errorf("%.40s is %+v", text, p)
 		}
 	}
@@ -114,11 +113,11 @@ func TestLastWordsAreBounded(t *testing.T) {
 // same effect.
 // Also: TestAPanicOfAMachineThatRanForLongSaysNothingOfItsStart, TestAMachineThatItsWatchdogRestartsTwiceIsHeld.
 func TestAKernelThatPanicsAtTheEndOfTwoStartsIsHeld(t *testing.T) {
-	at, pstore, count := firstPanic, fstest.MapFS{}, panics{}
+	at, pstore, count := firstPanic, fstest.MapFS{}, Count{}
 	start := func(what string, held, still bool) {
 		t.Helper()
-		count = count.after(found(t, pstore))
-		if count.held() != held || count.still() != still {
+		count = count.After(found(t, pstore))
+		if count.Held() != held || count.Still() != still {
 			t.Errorf("%s: it is %+v", what, count)
 		}
 	}
@@ -134,7 +133,7 @@ func TestAKernelThatPanicsAtTheEndOfTwoStartsIsHeld(t *testing.T) {
 	start("after a panic that is the first since", false, false)
 	ends("Fatal exception in CPU 3, address 0xffff888200001234")
 	start("after the same panic", true, false)
-	if err := count.trouble(); !strings.Contains(err.Error(), "panicked in the same way at the end of two starts: Kernel panic - not syncing: Fatal exception") {
+	if err := count.Trouble(); !strings.Contains(err.Error(), "panicked in the same way at the end of two starts: Kernel panic - not syncing: Fatal exception") {
 		t.Error(err)
 	}
 	ends("Fatal exception in CPU 3, address 0xffff888200001234")
@@ -152,67 +151,45 @@ func TestAKernelThatPanicsAtTheEndOfTwoStartsIsHeld(t *testing.T) {
 	start("after the same panic, beside the one before", true, false)
 	clear(pstore)
 	start("after it was turned off and on again", false, false)
-	if count != (panics{}) {
+	if count != (Count{}) {
 		t.Errorf("what is kept is %+v", count)
 	}
 }
 
 func TestAPanicOfAMachineThatRanForLongSaysNothingOfItsStart(t *testing.T) {
-	late := crash{id: "1", reason: "x", after: 2 * lateAfter}
-	early := func(id string) crash { return crash{id: id, reason: "x", after: time.Minute} }
-	p := panics{}.after([]crash{late})
+	late := Crash{id: "1", reason: "x", After: 2 * LateAfter}
+	early := func(id string) Crash { return Crash{id: id, reason: "x", After: time.Minute} }
+	p := Count{}.After([]Crash{late})
 	if p.Times != 0 || p.Reason != "x" {
 		t.Errorf("it counts as %+v", p)
 	}
-	p = p.after([]crash{early("2")})
-	p = p.after([]crash{{id: "3", reason: "x", after: 2 * lateAfter}})
-	if p.held() {
+	p = p.After([]Crash{early("2")})
+	p = p.After([]Crash{{id: "3", reason: "x", After: 2 * LateAfter}})
+	if p.Held() {
 		t.Errorf("it is held: %+v", p)
 	}
-	if p = p.after([]crash{early("4"), early("5")}); !p.held() {
+	if p = p.After([]Crash{early("4"), early("5")}); !p.Held() {
 		t.Errorf("it is not held: %+v", p)
-	}
-}
-
-func TestTheLastWordsOfAKernelAreInTheLogWithoutTheToken(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "log")
-	l := newLogs(func(text string) string { return strings.ReplaceAll(text, "canary", "(redacted)") })
-	pstore := fstest.MapFS{}
-	panicked(pstore, firstPanic, "canary \x1b[2J", "<5>[    0.000000] Command line: quiet writ.join=writ2.secret panic=60\n", "<4>[    0.100000] a warning\n")
-	for _, c := range found(t, pstore) {
-		l.crash(c)
-	}
-	if err := l.begin(dir); err != nil {
-		t.Fatal(err)
-	}
-	l.end()
-	want := []string{
-		"info before the restart, [0.000000] Command line: quiet writ.join=(hidden) panic=60", "warn before the restart, [0.100000] a warning",
-		"info before the restart, [1.000000] the kernel starts", "info before the restart, [12.345678] a line before",
-		"error before the restart, [12.500000] Kernel panic - not syncing: (redacted)  [2J", "warn before the restart, [12.500001] Call Trace:",
-	}
-	if got := keptLines(t, dir, sourceKernel); !slices.Equal(got, want) {
-		t.Errorf("the log has %q", got)
 	}
 }
 
 // A reset by the hardware leaves no records.
 func TestAMachineThatItsWatchdogRestartsTwiceIsHeld(t *testing.T) {
-	p := panics{ID: "1"}.afterReset()
-	if want := (panics{"1", resetReason, 1}); p != want || p.held() {
+	p := Count{ID: "1"}.AfterReset()
+	if want := (Count{"1", resetReason, 1}); p != want || p.Held() {
 		t.Errorf("the first time it is %+v", p)
 	}
-	if again := p.after(nil); again.Times != 0 {
+	if again := p.After(nil); again.Times != 0 {
 		t.Errorf("after another end it is %+v", again)
 	}
-	if p = p.afterReset(); !p.held() || p.still() || !strings.Contains(p.trouble().Error(), "restarted it at the end of two starts") {
-		t.Errorf("the second time it is %+v: %v", p, p.trouble())
+	if p = p.AfterReset(); !p.Held() || p.Still() || !strings.Contains(p.Trouble().Error(), "restarted it at the end of two starts") {
+		t.Errorf("the second time it is %+v: %v", p, p.Trouble())
 	}
-	if p = p.afterReset(); p.held() {
+	if p = p.AfterReset(); p.Held() {
 		t.Errorf("one that is held does not start over: %+v", p)
 	}
-	early := crash{id: "2", reason: "x", after: time.Minute}
-	if p = (panics{}).after([]crash{early}).afterReset(); p.held() {
+	early := Crash{id: "2", reason: "x", After: time.Minute}
+	if p = (Count{}).After([]Crash{early}).AfterReset(); p.Held() {
 		t.Errorf("after a panic it is held: %+v", p)
 	}
 }

@@ -1,4 +1,7 @@
-package boot
+// Package panics reads the kernel panics that ended earlier runs of a machine from pstore, and counts consecutive runs
+// that ended in the same way in a variable of the firmware. A machine that panicked twice is held. The log of a panic is
+// untrusted: the package limits its size. It does not redact the log.
+package panics
 
 import (
 	"bytes"
@@ -6,7 +9,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"fmt"
 	"io"
 	"io/fs"
 	"regexp"
@@ -28,8 +30,8 @@ const (
 	maxReason   = 200 // in bytes
 )
 
-// lateAfter is the uptime after which a panic does not count as a failed start.
-const lateAfter = time.Hour
+// LateAfter is the uptime after which a panic does not count as a failed start.
+const LateAfter = time.Hour
 
 // record is one part of the log of a panic. Part 1 holds the last lines.
 type record struct {
@@ -42,8 +44,13 @@ type record struct {
 // recordHead matches the first line of a record.
 var recordHead = regexp.MustCompile(`^(Panic|Oops)#(\d{1,9}) Part(\d{1,9})\n`)
 
-// readRecords reads the records in a pstore directory, ordered by time and part. files lists all record files,
-// including unreadable ones.
+// Read returns the panics in a pstore directory, oldest first. files lists all record files, including unreadable ones.
+func Read(pstore fs.FS) (found []Crash, files []string, err error) {
+	records, files, err := readRecords(pstore)
+	return crashes(records), files, err
+}
+
+// readRecords reads the records in a pstore directory, ordered by time and part.
 func readRecords(pstore fs.FS) (records []record, files []string, err error) {
 	names, err := fs.Glob(pstore, "dmesg-*")
 	if err != nil {
@@ -84,26 +91,26 @@ func readRecord(pstore fs.FS, name string) (r record, ok bool) {
 	}, true
 }
 
-// crash is a kernel panic that ended an earlier run of the machine.
-type crash struct {
+// Crash is a kernel panic that ended an earlier run of the machine.
+type Crash struct {
 	id     string        // digest of the log and the time
 	reason string        // the message of the panic and its place in the kernel
-	after  time.Duration // uptime at the panic
-	at     time.Time
-	lines  []kernelLine
-	files  []string
+	After  time.Duration // uptime at the panic
+	At     time.Time
+	Lines  []Line   // last lines of the kernel log
+	Files  []string // records of the panic in pstore
 }
 
-// kernelLine is a line of the kernel log.
-type kernelLine struct {
-	priority int // 0 is the most severe
-	after    time.Duration
-	text     string
+// Line is a line of the kernel log.
+type Line struct {
+	Priority int // 0 is the most severe
+	After    time.Duration // uptime
+	Text     string
 }
 
 // crashes assembles the panics in records, oldest first. Other records, such as an oops, did not end a run and are
 // omitted.
-func crashes(records []record) (all []crash) {
+func crashes(records []record) (all []Crash) {
 	for len(records) > 0 {
 		first, n := records[0], 1
 		for n < len(records) && records[n].kind == first.kind && records[n].count == first.count &&
@@ -119,20 +126,20 @@ func crashes(records []record) (all []crash) {
 }
 
 // newCrash assembles the parts of one panic.
-func newCrash(parts []record) crash {
+func newCrash(parts []record) Crash {
 	sum := sha256.New()
-	c := crash{at: parts[0].at}
+	c := Crash{At: parts[0].at}
 	for _, r := range slices.Backward(parts) {
-		c.files = append(c.files, r.file)
+		c.Files = append(c.Files, r.file)
 		_, _ = io.WriteString(sum, r.text)
 		for line := range strings.Lines(r.text) {
-			c.lines = append(c.lines, parseLine(line))
+			c.Lines = append(c.Lines, parseLine(line))
 		}
 	}
-	_, _ = io.WriteString(sum, c.at.UTC().Format(time.RFC3339))
+	_, _ = io.WriteString(sum, c.At.UTC().Format(time.RFC3339))
 	c.id = hex.EncodeToString(sum.Sum(nil)[:16])
 	c.explain()
-	c.lines = c.lines[max(0, len(c.lines)-wordsKept):]
+	c.Lines = c.Lines[max(0, len(c.Lines)-wordsKept):]
 	return c
 }
 
@@ -140,15 +147,15 @@ func newCrash(parts []record) crash {
 // time.
 var linePattern = regexp.MustCompile(`^<(\d{1,4})>\[ *(\d{1,9}\.\d{1,9})\](?:\[ *[A-Z]\d+\])? ?(.*)`)
 
-func parseLine(line string) kernelLine {
+func parseLine(line string) Line {
 	line = strings.TrimRight(line, "\n")
 	found := linePattern.FindStringSubmatch(line)
 	if found == nil {
-		return kernelLine{priority: 4, text: line} // continuation of the previous line
+		return Line{Priority: 4, Text: line} // continuation of the previous line
 	}
 	priority, _ := strconv.Atoi(found[1]) // digits only, so they cannot fail
 	seconds, _ := strconv.ParseFloat(found[2], 64)
-	return kernelLine{priority & 7, time.Duration(seconds * float64(time.Second)), found[3]}
+	return Line{priority & 7, time.Duration(seconds * float64(time.Second)), found[3]}
 }
 
 const panicWords = "Kernel panic - not syncing"
@@ -157,25 +164,25 @@ const panicWords = "Kernel panic - not syncing"
 var codeAt = regexp.MustCompile(`RIP: 0010:([A-Za-z0-9_.]{1,80})\+0x`)
 
 // explain finds the message of the panic. The place is the last one logged before it.
-func (c *crash) explain() {
+func (c *Crash) explain() {
 	place := ""
 	c.reason = panicWords + ", for an unknown reason"
-	for _, line := range c.lines {
-		if found := codeAt.FindStringSubmatch(line.text); found != nil {
+	for _, line := range c.Lines {
+		if found := codeAt.FindStringSubmatch(line.Text); found != nil {
 			place = " (in " + found[1] + ")"
 		}
-		if _, why, found := strings.Cut(line.text, panicWords); found {
-			c.reason, c.after = progress.Text(panicWords+why, maxReason)+place, line.after
+		if _, why, found := strings.Cut(line.Text, panicWords); found {
+			c.reason, c.After = progress.Text(panicWords+why, maxReason)+place, line.After
 			return
 		}
 	}
 }
 
-// lastWords returns a few lines up to the message of the panic.
-func (c *crash) lastWords() (texts []string) {
-	end := 1 + slices.IndexFunc(c.lines, func(l kernelLine) bool { return strings.Contains(l.text, panicWords) })
-	for _, line := range c.lines[max(0, end-wordsShown):end] {
-		texts = append(texts, line.text)
+// LastWords returns a few lines up to the message of the panic.
+func (c *Crash) LastWords() (texts []string) {
+	end := 1 + slices.IndexFunc(c.Lines, func(l Line) bool { return strings.Contains(l.Text, panicWords) })
+	for _, line := range c.Lines[max(0, end-wordsShown):end] {
+		texts = append(texts, line.Text)
 	}
 	return texts
 }
@@ -188,9 +195,9 @@ func samePanic(a, b string) bool {
 	return varying.ReplaceAllString(a, "") == varying.ReplaceAllString(b, "")
 }
 
-// panics counts consecutive runs that ended in the same panic. The firmware stores it, so it survives a power failure
+// Count counts consecutive runs that ended in the same panic. The firmware stores it, so it survives a power failure
 // and needs no disk.
-type panics struct {
+type Count struct {
 	ID     string `json:"id,omitempty"` // of the last counted panic
 	Reason string `json:"reason,omitempty"`
 	Times  int    `json:"times,omitempty"`
@@ -203,16 +210,16 @@ const (
 )
 
 // parsePanics parses the stored count. Invalid data counts as zero.
-func parsePanics(text []byte) (p panics) {
+func parsePanics(text []byte) (p Count) {
 	if json.Unmarshal(text, &p) != nil || p.Times < 0 || len(p.ID) > 64 {
-		return panics{}
+		return Count{}
 	}
 	p.Times, p.Reason = min(p.Times, stillFrom), progress.Text(p.Reason, 2*maxReason)
 	return p
 }
 
-// after returns the count updated with the crashes found. A crash may have been counted before.
-func (p panics) after(found []crash) panics {
+// After returns the count updated with the crashes found. A crash may have been counted before.
+func (p Count) After(found []Crash) Count {
 	fresh := found
 	for i, c := range found {
 		if c.id == p.ID {
@@ -221,77 +228,61 @@ func (p panics) after(found []crash) panics {
 	}
 	if len(fresh) == 0 { // no new crash: the previous run ended in another way
 		if len(found) == 0 {
-			return panics{}
+			return Count{}
 		}
-		return panics{ID: p.ID}
+		return Count{ID: p.ID}
 	}
 	for _, c := range fresh {
 		times := 1
 		switch {
-		case p.held(): // for any reason: a held machine does nothing
+		case p.Held(): // for any reason: a held machine does nothing
 			times = stillFrom
-		case c.after > lateAfter:
+		case c.After > LateAfter:
 			times = 0
 		case p.Times > 0 && samePanic(p.Reason, c.reason):
 			times = p.Times + 1
 		}
-		p = panics{c.id, c.reason, times}
+		p = Count{c.id, c.reason, times}
 	}
 	return p
 }
 
-func (p panics) held() bool { return p.Times >= heldFrom }
+// Held reports whether the machine must not start its node.
+func (p Count) Held() bool { return p.Times >= heldFrom }
 
-// still reports whether the machine panicked while it was held.
-func (p panics) still() bool { return p.Times >= stillFrom }
+// Still reports whether the machine panicked while it was held.
+func (p Count) Still() bool { return p.Times >= stillFrom }
 
 // resetReason replaces the panic message if the hardware watchdog restarted a hung machine. No log exists then.
 const resetReason = "the watchdog of this machine has restarted it"
 
-// afterReset returns the count updated for a reset by the hardware watchdog. The count of a machine that was held
+// AfterReset returns the count updated for a reset by the hardware watchdog. The count of a machine that was held
 // because of a reset starts over, because the hardware may still report an earlier reset.
-func (p panics) afterReset() panics {
+func (p Count) AfterReset() Count {
 	times := 1
-	if p.Reason == resetReason && !p.held() {
+	if p.Reason == resetReason && !p.Held() {
 		times = p.Times + 1
 	}
-	return panics{p.ID, resetReason, times}
+	return Count{p.ID, resetReason, times}
 }
 
-// trouble returns the error that describes how the last run ended.
-func (p panics) trouble() error {
+// Trouble returns the error that describes how the last run ended.
+func (p Count) Trouble() error {
 	const mend = "start another image, or check the hardware%s; after it is turned off and on, the machine makes two more starts"
 	switch {
-	case p.Reason == resetReason && p.held():
+	case p.Reason == resetReason && p.Held():
 		return writ.Errorf(writ.CodeInternal, "%s at the end of two starts: it hung", p.Reason).WithHint(mend, "")
 	case p.Reason == resetReason:
 		return writ.Errorf(writ.CodeInternal, "%s: it hung", p.Reason).
 			WithHint("check its last log lines and its hardware; if the next start ends in the same way, it is held")
-	case !p.held():
+	case !p.Held():
 		return writ.Errorf(writ.CodeInternal, "the last start of this machine ended with: %s", p.Reason).
-			WithHint("its kernel log is stored under the source %s; if the next start ends in the same way, it is held",
-				sourceKernel)
+			WithHint("its kernel log is stored under the source kernel; if the next start ends in the same way, it is held")
 	}
 	when := "in the same way at the end of two starts"
-	if p.still() {
+	if p.Still() {
 		when = "while this machine was held"
 	}
 	return writ.Errorf(writ.CodeInternal, "the kernel panicked %s: %s", when, p.Reason).
 		WithHint(mend, " that the kernel log names")
-}
-
-// crash stores the kernel log of a panic. The log may contain the command line and thus the token, which it redacts.
-func (l *logs) crash(c crash) {
-	for _, line := range c.lines {
-		level := "error"
-		switch {
-		case line.priority > 4:
-			level = "info"
-		case line.priority == 4:
-			level = "warn"
-		}
-		at := c.at.Add(line.after - c.after)
-		l.add(sourceKernel, level,
-			fmt.Sprintf("before the restart, [%.6f] %s", line.after.Seconds(), clean(Redacted(line.text))), at)
-	}
 }

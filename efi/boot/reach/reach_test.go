@@ -1,4 +1,4 @@
-package boot
+package reach
 
 import (
 	"context"
@@ -68,13 +68,13 @@ func TestAMachineSaysWhyAServerCannotBeReached(t *testing.T) {
 		{"https://silent.example.org", "rediss://" + here, "the nameservers 192.0.2.53 do not answer", "writ.nameserver"},
 		{"https://odd.example.org", "rediss://" + here, "the nameservers 192.0.2.53 do not answer", "writ.nameserver"},
 	} {
-		err := p.servers(t.Context(), strings.Split(tt.supervisors, ","), tt.redis)
+		err := p.Servers(t.Context(), strings.Split(tt.supervisors, ","), tt.redis)
 		if (err != nil) != (tt.says != "") || err != nil && (!strings.Contains(err.Error(), tt.says) || !strings.Contains(progress.HintOf(err), tt.next)) {
 			t.Errorf("%s and %s: %v, %s; want %q", tt.supervisors, tt.redis, err, progress.HintOf(err), tt.says)
 		}
 	}
 	servers = nil
-	if err := p.servers(t.Context(), []string{"https://silent.example.org"}, "rediss://unknown.example.org"); err == nil || strings.Count(err.Error(), "has no nameserver") != 2 {
+	if err := p.Servers(t.Context(), []string{"https://silent.example.org"}, "rediss://unknown.example.org"); err == nil || strings.Count(err.Error(), "has no nameserver") != 2 {
 		t.Errorf("without a nameserver: %v", err)
 	}
 }
@@ -108,7 +108,7 @@ func TestServersAreTriedAtOnce(t *testing.T) {
 	for i := range names {
 		supervisors = append(supervisors, fmt.Sprintf("https://s%d.example.org:7441", i))
 	}
-	err := p.servers(t.Context(), supervisors, "rediss://192.0.2.1")
+	err := p.Servers(t.Context(), supervisors, "rediss://192.0.2.1")
 	if n := dialed.Load(); n != dials || err == nil || strings.Count(err.Error(), "the connection is refused") != 2 {
 		t.Errorf("%d addresses are tried: %v", n, err)
 	}
