@@ -35,7 +35,7 @@ func (k *clockStage) set(ctx context.Context, servers []string) error {
 func (k *clockStage) correct(ctx context.Context, c *clock.Clock) error {
 	asks := "asks for the time: " + strings.Join(c.Servers, " ")
 	k.Show(progress.StageClock, asks)
-	k.status.waits(progress.StageClock, asks, c.Limit())
+	k.Waits(progress.StageClock, asks, c.Limit())
 	var failed error
 	for round := 1; ; round++ {
 		did, err := c.Correct(true)
@@ -75,7 +75,7 @@ func waitsForTime(possible bool) string {
 // same.
 func (k *clockStage) keep(ctx context.Context, c *clock.Clock, failed error) {
 	if failed != nil {
-		k.status.clockIs("not corrected: no time server answered")
+		k.clockIs("not corrected: no time server answered")
 	}
 	pause := func() time.Duration {
 		if failed != nil {
@@ -88,10 +88,10 @@ func (k *clockStage) keep(ctx context.Context, c *clock.Clock, failed error) {
 		switch {
 		case err != nil && (failed == nil || !alike(failed.Error(), err.Error())):
 			k.Fail("clock", err)
-			k.status.clockIs("not corrected: " + withHint(err))
+			k.clockIs("not corrected: " + withHint(err))
 		case err == nil && failed != nil:
 			k.Stage("clock", "%s", did)
-			k.status.clockIs("")
+			k.clockIs("")
 		}
 		failed = err
 	}

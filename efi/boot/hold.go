@@ -104,16 +104,16 @@ func (f field) lines() (lines []string) {
 func (s *status) failed(r progress.Report, goesOn string) (held, news bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	was := s.hold.held()
-	s.hold.failed(r.Clean(), goesOn, s.since())
+	was := s.node.hold.held()
+	s.node.hold.failed(r.Clean(), goesOn, s.since())
 	if !s.started.Load() {
 		s.stages.note(r, s.since())
 		if r.Held {
 			s.stages.stop(r.Stage)
 		}
 	}
-	held = s.hold.held()
-	news = s.hold.times == 1 || held && !was
+	held = s.node.hold.held()
+	news = s.node.hold.times == 1 || held && !was
 	if held && news && !s.started.Load() {
 		s.showIn(0, s.showStages)
 	}
@@ -123,7 +123,7 @@ func (s *status) failed(r progress.Report, goesOn string) (held, news bool) {
 // pauses waits until the next retry. The status page shows the remaining time.
 func (s *status) pauses(ctx context.Context, l progress.Limit) error {
 	s.mu.Lock()
-	s.hold.pause = &progress.Wait{Limit: l, Since: time.Now()}
+	s.node.hold.pause = &progress.Wait{Limit: l, Since: time.Now()}
 	s.mu.Unlock()
 	return sleep.For(ctx, l.Most)
 }
@@ -147,48 +147,47 @@ func (b beside) next() string {
 	return b[0].Next
 }
 
-// besides records the problem of a stage that does not stop the start. A report without a text clears the problem. It
-// reports whether anything changed.
-func (s *status) besides(r progress.Report) (news bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	i := slices.IndexFunc(s.beside, func(known progress.Report) bool { return known.Stage == r.Stage })
+// put records the problem of a stage that does not stop the start. A report without a text clears the problem. It
+// returns whether anything changed.
+func (b *beside) put(r progress.Report) (news bool) {
+	i := slices.IndexFunc(*b, func(known progress.Report) bool { return known.Stage == r.Stage })
 	switch {
-	case i < 0 && r.Text == "" || i >= 0 && s.beside[i].Text == r.Text:
+	case i < 0 && r.Text == "" || i >= 0 && (*b)[i].Text == r.Text:
 		return false
 	case i < 0:
-		s.beside = append(s.beside, r)
+		*b = append(*b, r)
 	case r.Text == "":
-		s.beside = slices.Delete(s.beside, i, i+1)
+		*b = slices.Delete(*b, i, i+1)
 	default:
-		s.beside[i] = r
-	}
-	if s.started.Load() {
-		s.shown = unknown // redraw the page soon
-		s.later()
+		(*b)[i] = r
 	}
 	return true
+}
+
+// addTo adds the problems to a report of the runner. Their remedy has precedence.
+func (b beside) addTo(r progress.Report) progress.Report {
+	if len(b) == 0 {
+		return r
+	}
+	if text := b.text(); r.Text == "" {
+		r.Text = text
+	} else {
+		r.Text = text + "; " + r.Text
+	}
+	r.Next = cmp.Or(b.next(), r.Next)
+	return r
 }
 
 // fine reports whether the node serves or waits only for a person.
 func (s *status) fine() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.over || s.wrong == "" && (s.serves || s.waited)
+	return s.over || s.node.wrong == "" && (s.node.serves || s.node.waited)
 }
 
-// withBeside adds the problems that do not stop the start to a report of the runner. Their remedy has precedence.
+// withBeside adds the problems that do not stop the start to a report of the runner.
 func (s *status) withBeside(r progress.Report) progress.Report {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.beside) == 0 {
-		return r
-	}
-	if text := s.beside.text(); r.Text == "" {
-		r.Text = text
-	} else {
-		r.Text = text + "; " + r.Text
-	}
-	r.Next = cmp.Or(s.beside.next(), r.Next)
-	return r
+	return s.node.beside.addTo(r)
 }

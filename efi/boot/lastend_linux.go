@@ -68,7 +68,7 @@ func (e *lastEnd) tell(c panics.Crash) {
 	for _, line := range c.LastWords() {
 		e.line("  kernel: " + e.Redact(Redacted(line)))
 	}
-	e.status.also(field{"last start", e.Reason})
+	e.also("last start", e.Reason)
 	if !e.Held() {
 		e.Fail(progress.StagePanic, e.Trouble())
 	}

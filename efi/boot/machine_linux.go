@@ -377,13 +377,13 @@ func (m *machine) openModules() {
 		return
 	}
 	m.network.Loader = m.loader
-	m.loader.Loads = func(module string) { m.status.waits(progress.StageModules, "loads "+module, modulesLimit) }
+	m.loader.Loads = func(module string) { m.Waits(progress.StageModules, "loads "+module, modulesLimit) }
 }
 
 // plan shows the stages of the start on the page.
 func (m *machine) plan() {
 	services, _ := readServices(ServicesAt) // an error is reported when the services start
-	m.status.plan(m.config.stages(services))
+	m.status.changeStages(func(s *stages) { s.plan(m.config.stages(services)) })
 }
 
 // parameters holds the options of the modules that need some. The software watchdog panics, so that the kernel log is

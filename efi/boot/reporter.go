@@ -1,6 +1,10 @@
 package boot
 
-import "writ/efi/progress"
+import (
+	"time"
+
+	"writ/efi/progress"
+)
 
 // reporter shows the progress and the failures of stages on the consoles and the page, and reports them.
 type reporter struct {
@@ -9,10 +13,34 @@ type reporter struct {
 }
 
 // Waits shows the current wait of a stage.
-func (r *reporter) Waits(stage, text string, l progress.Limit) { r.status.waits(stage, text, l) }
+func (r *reporter) Waits(stage, text string, l progress.Limit) {
+	r.status.changeStages(func(all *stages) {
+		all.waits(stage, progress.Wait{Text: text, Limit: l, Since: time.Now()})
+	})
+}
+
+// clockIs shows the problem of the clock, "" if it is correct.
+func (r *reporter) clockIs(wrong string) {
+	r.status.update(func(n *nodeState) bool { n.clock = wrong; return true })
+}
+
+// also adds a field to the page.
+func (r *reporter) also(name, value string) {
+	r.status.update(func(n *nodeState) bool { n.also(name, value); return false })
+}
+
+// service shows the state of a service. wrong is "" while it runs.
+func (r *reporter) service(name, wrong string) {
+	r.status.update(func(n *nodeState) bool { n.service(name, wrong); return true })
+}
 
 // NodeOnDisk returns the name of the node whose data is mounted, "" if unknown.
-func (r *reporter) NodeOnDisk() string { return r.status.name() }
+func (r *reporter) NodeOnDisk() string {
+	if r.status.admission == nil {
+		return ""
+	}
+	return r.status.admission().Name
+}
 
 // FailAgain reports that a stage failed and how it is retried. It returns true if the previous failure was the same.
 // The stage is then held: this is reported once, and the status page shows it from then on.
@@ -42,5 +70,5 @@ func (r *reporter) stop(stage string, err error) {
 // FailBeside reports a problem that does not stop the start. Pages and reports repeat it until the node serves.
 func (r *reporter) FailBeside(stage string, err error) {
 	r.Fail(stage, err)
-	r.status.besides(progress.Failure(stage, err))
+	r.status.update(func(n *nodeState) bool { return n.beside.put(progress.Failure(stage, err)) })
 }

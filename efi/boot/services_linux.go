@@ -49,8 +49,8 @@ func (v *serviceStage) start(ctx, starting context.Context) {
 
 // becomesReady waits until a service accepts connections at its socket and reports whether it does.
 func (v *serviceStage) becomesReady(ctx context.Context, s Service) bool {
-	ctx, cancel := v.status.within(ctx, progress.StageService, "waits until "+s.Name+" answers at "+s.Socket,
-		readyLimit)
+	v.Waits(progress.StageService, "waits until "+s.Name+" answers at "+s.Socket, readyLimit)
+	ctx, cancel := context.WithTimeout(ctx, readyLimit.Most)
 	defer cancel()
 	for {
 		conn, err := new(net.Dialer).DialContext(ctx, "unix", s.Socket)
@@ -74,7 +74,7 @@ func (v *serviceStage) keep(ctx context.Context, s Service) {
 			v.logs.service(s.Name, line)
 		}, func(pid int) {
 			v.Show(progress.StageService, fmt.Sprintf("%s started as process %d", s.Name, pid))
-			v.status.service(s.Name, "")
+			v.service(s.Name, "")
 		})
 		if ctx.Err() != nil {
 			return
@@ -89,7 +89,7 @@ func (v *serviceStage) keep(ctx context.Context, s Service) {
 			how += ": " + err.Error()
 		}
 		wait = pause(wait, time.Since(began))
-		v.status.service(s.Name, how)
+		v.service(s.Name, how)
 		v.Show(progress.StageService, fmt.Sprintf("%s %s; starts again in %s", s.Name, how, wait))
 		v.report(progress.Report{Stage: progress.StageService, Text: s.Name + " " + how, Failed: true})
 		if sleep.For(ctx, wait) != nil {

@@ -54,16 +54,16 @@ func TestAnImageMayHaveNoServices(t *testing.T) {
 
 func TestAServiceThatFailsIsOnThePage(t *testing.T) {
 	onScreen(t, func(p *paged) {
-		p.service("containerd", "")
-		p.service("mycelium", "")
+		p.reporter().service("containerd", "")
+		p.reporter().service("mycelium", "")
 		p.begin()
 		p.is(Admission{State: writ.AdmissionApproved, Name: "n1"})
 		p.says("serving", quiet, joins)
 		p.want(1, "This machine serves as a node.\n", "    services     containerd runs; mycelium runs\n")
-		p.service("mycelium", "ended with exit code 1: no such card")
+		p.reporter().service("mycelium", "ended with exit code 1: no such card")
 		p.wait(quiet)
 		p.want(1, "    services     containerd runs; mycelium ended with exit code 1: no such card\n")
-		p.service("mycelium", "")
+		p.reporter().service("mycelium", "")
 		p.wait(quiet)
 		p.want(1, "    services     containerd runs; mycelium runs\n")
 	})

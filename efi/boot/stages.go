@@ -1,7 +1,6 @@
 package boot
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -148,11 +147,11 @@ func (w stages) took() string {
 	return fmt.Sprintf("in %.1f s: %s", w[i].ended.Seconds(), strings.Join(all, ", "))
 }
 
-// plan sets the planned stages of the start.
-func (s *status) plan(all stages) {
+// changeStages changes the stages of the start.
+func (s *status) changeStages(change func(all *stages)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.stages.plan(all)
+	change(&s.stages)
 }
 
 // reached schedules the page of the stages, in case the next stage takes long. The caller holds mu.
@@ -175,16 +174,3 @@ var (
 
 // runnerAgain describes what follows the pause of an exited runner.
 const runnerAgain = "the runner starts again"
-
-// waits records the current wait of a stage, until the stage reports that it is done.
-func (s *status) waits(stage, text string, l progress.Limit) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.stages.waits(stage, progress.Wait{Text: text, Limit: l, Since: time.Now()})
-}
-
-// within records the current wait of a stage and returns a context with its limit as the timeout.
-func (s *status) within(ctx context.Context, stage, text string, l progress.Limit) (context.Context, context.CancelFunc) {
-	s.waits(stage, text, l)
-	return context.WithTimeout(ctx, l.Most)
-}

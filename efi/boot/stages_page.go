@@ -32,17 +32,17 @@ func (s *status) showStages() {
 		return
 	}
 	title, held := "This machine is starting and is not a node yet.", ""
-	if s.hold.held() && !s.started.Load() {
-		held = s.hold.stage
+	if s.node.hold.held() && !s.started.Load() {
+		held = s.node.hold.stage
 		title = "This machine is held at " + held + ": it failed twice in the same way."
-		if s.hold.person {
+		if s.node.hold.person {
 			title = "This machine is held at " + held + ": it needs a person."
 		}
 	}
 	var why []string
 	if held != "" {
 		why = append([]string{""},
-			textOf(append([]field{{"trouble", s.hold.reason}}, s.hold.fields(s.since(), "")...))...)
+			textOf(append([]field{{"trouble", s.node.hold.reason}}, s.node.hold.fields(s.since(), "")...))...)
 	}
 	lines := s.stages.lines(s.since(), held, cards, false)
 	if len(lines)+len(why)+2 >= pageLines {

@@ -15,7 +15,7 @@ import (
 func (p *paged) starts(c Config, services ...Service) {
 	p.wait(2 * time.Second) // of the kernel
 	p.Stage(progress.StageStart, "writ v1.0.0 on Linux 6.1.0-56-cloud-amd64")
-	p.status.plan(c.stages(services))
+	p.changeStages(func(s *stages) { s.plan(c.stages(services)) })
 	p.wait(400 * time.Millisecond)
 	p.Stage(progress.StageModules, "22 loaded")
 	p.Stage(progress.StageWatchdog, "Software Watchdog restarts the machine if it hangs for 60 s")
@@ -100,7 +100,7 @@ func TestTheLongestPageFitsOnAScreen(t *testing.T) {
 		p.starts(usualConfig, Service{Name: "containerd"})
 		p.Stage(progress.StageNetwork, "%s", strings.Repeat("eth0 10.77.0.50/24, by DHCP ", 9))
 		long := writ.Errorf(writ.CodeNotFound, "%s", strings.Repeat("no time server tells the time, ", 12)).WithHint("%s", strings.Repeat("name another one, ", 18))
-		p.waits(progress.StageClock, strings.Repeat("asks for the time ", 20), progress.Limit{Most: 13 * time.Second, Then: "the start continues with the hardware clock"})
+		p.reporter().Waits(progress.StageClock, strings.Repeat("asks for the time ", 20), progress.Limit{Most: 13 * time.Second, Then: "the start continues with the hardware clock"})
 		for range 2 {
 			p.failed(progress.Failure(progress.StageClock, long), "it asks every 30s, and goes on when one of them has told the time")
 		}
@@ -123,7 +123,7 @@ func TestAStageThatFailedAndIsOverIsOnThePage(t *testing.T) {
 	onScreen(t, func(p *paged) {
 		p.Stage(progress.StageStart, "writ v1.0.0")
 		p.Fail(progress.StageConfig, errors.New("unknown setting writ.nothing"))
-		p.status.plan(usualConfig.stages(nil))
+		p.changeStages(func(s *stages) { s.plan(usualConfig.stages(nil)) })
 		p.Stage(progress.StageModules, "22 loaded")
 		p.Stage(progress.StageWatchdog, "none")
 		p.Fail(progress.StageNetwork, errors.New("no address yet"))

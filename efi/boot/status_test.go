@@ -53,6 +53,9 @@ func (p *paged) seen() Admission {
 	return p.place
 }
 
+// reporter returns a reporter for the page.
+func (p *paged) reporter() *reporter { return &reporter{p.consoles, p.status} }
+
 // is sets the decision of the datacenter.
 func (p *paged) is(now Admission) {
 	p.mu.Lock()
@@ -227,20 +230,20 @@ func TestAMachineThatCannotJoinSaysWhyAndWhatToDo(t *testing.T) {
 		p.is(Admission{State: writ.AdmissionApproved, Name: "n1"})
 		p.says("serving", quiet, joins)
 		p.want(1, "This machine serves as a node.\n")
-		if p.trouble() != "" {
-			t.Errorf("it serves, and the trouble is %q", p.trouble())
+		if p.node.trouble() != "" {
+			t.Errorf("it serves, and the trouble is %q", p.node.trouble())
 		}
 	})
 }
 
 func TestAClockThatIsNotCorrectedIsOnThePage(t *testing.T) {
 	onScreen(t, func(p *paged) {
-		p.clockIs("not corrected: no answer")
+		p.reporter().clockIs("not corrected: no answer")
 		p.is(Admission{State: writ.AdmissionApproved, Name: "n1"})
 		p.begin()
 		p.says("serving", quiet, joins)
 		p.want(1, "    clock        not corrected: no answer\n")
-		p.clockIs("")
+		p.reporter().clockIs("")
 		p.wait(quiet)
 		if shown := p.shows(); !strings.Contains(shown, "This machine serves as a node.\n") || strings.Contains(shown, "clock") {
 			t.Errorf("when it is corrected the screen shows\n%s", shown)
@@ -283,8 +286,8 @@ func TestAProgramThatDoesNotTellHasNoPage(t *testing.T) {
 		p.end("ended")
 		p.wait(time.Hour)
 		p.want(0)
-		if p.name() != "" {
-			t.Errorf("it has the name %q", p.name())
+		if p.reporter().NodeOnDisk() != "" {
+			t.Errorf("it has the name %q", p.reporter().NodeOnDisk())
 		}
 	})
 }

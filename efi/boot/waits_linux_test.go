@@ -84,7 +84,7 @@ func awaitTimeServers(t *testing.T, ways ...string) {
 			over.Store(true)
 		})
 		p.isOver(&over, c.Limit())
-		if p.hold.held() {
+		if p.node.hold.held() {
 			t.Error("the start goes on, and is held")
 		}
 	})

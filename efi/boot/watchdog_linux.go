@@ -40,7 +40,7 @@ func (m *machine) armWatchdog() {
 	text := describeWatchdog(device, cmp.Or(m.config.Watchdog, watchdogUsual))
 	m.watchdog.arm(device)
 	m.Stage(progress.StageWatchdog, "%s", text)
-	m.status.also(field{"watchdog", text})
+	m.also("watchdog", text)
 }
 
 // describeWatchdog sets the timeout of a watchdog, if the device supports it, and describes the watchdog.
@@ -73,7 +73,7 @@ func (e *lastEnd) tellReset(device *os.File) {
 		return
 	}
 	e.count(e.ifReset)
-	e.status.also(field{"last start", e.Reason})
+	e.also("last start", e.Reason)
 	if !e.Held() {
 		e.Fail(progress.StageWatchdog, e.Trouble())
 	}

@@ -1,6 +1,6 @@
 // Package datadisk finds the disk with a node's data by its label or serial number and mounts it. It makes a file system
-// only on an empty disk that the settings name. It never mounts a disk that may belong to another node or machine. It
-// does not read the data of the node.
+// only on an empty disk that the settings name. It never mounts a disk that may belong to another node or machine. The
+// package does not read the data.
 package datadisk
 
 import (

@@ -48,7 +48,7 @@ func (p Count) Store() error {
 	})
 }
 
-// withVariable calls do with the file of the EFI variable. Without EFI firmware it does nothing.
+// withVariable calls do with the file of the EFI variable. It returns nil on a machine without EFI firmware.
 func withVariable(do func(file string) error) error {
 	if !HasEFI() {
 		return nil
@@ -57,7 +57,7 @@ func withVariable(do func(file string) error) error {
 		""); err != nil {
 		return fmt.Errorf("mount the variables of the firmware: %w", err)
 	}
-	defer func() { _ = unix.Unmount(efiVarsAt, 0) }() // so that other programs cannot change variables
+	defer func() { _ = unix.Unmount(efiVarsAt, 0) }() // so that no other program writes there
 	return do(filepath.Join(efiVarsAt, panicsVar))
 }
 
@@ -101,7 +101,7 @@ func removeVariable(file string) error {
 	return nil
 }
 
-// mutable clears the immutable flag, with which the kernel protects variables against accidents.
+// mutable clears the immutable flag. The kernel sets it to prevent accidental changes of variables.
 func mutable(file string) error {
 	variable, err := os.Open(file)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -203,7 +203,7 @@ type Count struct {
 	Times  int    `json:"times,omitempty"`
 }
 
-// The number of panics from which a machine is held, and from which it must have panicked while held.
+// heldFrom is the number of panics after which a machine is held. More than that happened while it was held.
 const (
 	heldFrom  = 2
 	stillFrom = 3
@@ -235,7 +235,7 @@ func (p Count) After(found []Crash) Count {
 	for _, c := range fresh {
 		times := 1
 		switch {
-		case p.Held(): // for any reason: a held machine does nothing
+		case p.Held(): // for any reason: a held machine starts no node
 			times = stillFrom
 		case c.After > LateAfter:
 			times = 0

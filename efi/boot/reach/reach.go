@@ -1,6 +1,6 @@
 // Package reach diagnoses why a machine does not reach the servers of its datacenter: an unknown name, a silent
-// nameserver, a refused connection, a missing route. Each error names the setting to correct. The package sends nothing
-// but lookups and connection attempts.
+// nameserver, a refused connection, a missing route. Each error names the setting to correct. The package only
+// resolves names and opens connections.
 package reach
 
 import (

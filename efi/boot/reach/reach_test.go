@@ -23,7 +23,7 @@ import (
 // Also: TestServersAreTriedAtOnce, TestAServerThatCannotBeReachedStaysKnown, TestDevicesWithoutADriverAreNamed,
 // TestFirmwareThatTheKernelDoesNotFindIsNamed, TestAMachineWithoutAnAddressSaysWhatToDo,
 // TestAStartSaysThatItAsksForTheTime, TestATimeServerWithANameIsAskedWithinItsTime,
-// TestTheManualHasTheWordsOfEachFault, TestAMachineThatIsHeldIsListedWithWhatToDo,
+// TestTheManualHasTheFaultsOfServers, TestAMachineThatIsHeldIsListedWithWhatToDo,
 // TestAMachineNamesWhatHoldsUpItsStart.
 func TestAMachineSaysWhyAServerCannotBeReached(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
