@@ -10,7 +10,7 @@ import (
 )
 
 func TestTheManualHasTheFaultsOfServers(t *testing.T) {
-	p := &probe{}
+	p := &Probe{}
 	page := manual.Read(t)
 	for _, nameservers := range [][]string{{"192.0.2.53"}, nil} {
 		p.nameservers = func() []string { return nameservers }

@@ -30,24 +30,24 @@ const (
 // addressesTried limits the addresses per name. A nameserver can return any number.
 const addressesTried = 8
 
-// probe diagnoses why servers do not answer. The runner only logs that they do not; a person at the machine needs the
-// cause.
-type probe struct {
+// Probe diagnoses why servers do not answer. The runner only logs that they do not; a person at the machine needs to
+// know what to fix.
+type Probe struct {
 	lookUp      func(ctx context.Context, host string) ([]string, error)
 	dial        func(ctx context.Context, network, address string) (net.Conn, error)
 	nameservers func() []string // those in use
 }
 
-// New returns a probe of this machine. resolvConf is the file with its nameservers.
-func New(resolvConf string) *probe {
-	return &probe{
+// New returns a Probe of this machine. resolvConf is the file with its nameservers.
+func New(resolvConf string) *Probe {
+	return &Probe{
 		lookUp: new(net.Resolver).LookupHost, dial: new(net.Dialer).DialContext,
 		nameservers: func() []string { return nameserversOf(resolvConf) },
 	}
 }
 
 // Servers returns an error if none of the supervisors is reachable, or if Redis is not.
-func (p *probe) Servers(ctx context.Context, supervisors []string, redis string) error {
+func (p *Probe) Servers(ctx context.Context, supervisors []string, redis string) error {
 	var one, other error
 	var both sync.WaitGroup
 	both.Go(func() {
@@ -78,7 +78,7 @@ func oneOf(all []string, try func(string) error) error {
 var ports = map[string]string{"http": "80", "https": "443", "redis": "6379", "rediss": "6379"}
 
 // server returns an error if the server at a URL is unreachable. It ignores URLs without a host, which others report.
-func (p *probe) server(ctx context.Context, what, setting, at string) error {
+func (p *Probe) server(ctx context.Context, what, setting, at string) error {
 	u, err := url.Parse(at)
 	if err != nil || u.Hostname() == "" {
 		return nil
@@ -94,14 +94,14 @@ func (p *probe) server(ctx context.Context, what, setting, at string) error {
 	})
 }
 
-func (p *probe) lookedUp(ctx context.Context, host string) ([]string, error) {
+func (p *Probe) lookedUp(ctx context.Context, host string) ([]string, error) {
 	ctx, stop := context.WithTimeout(ctx, lookUpWithin)
 	defer stop()
 	return p.lookUp(ctx, host)
 }
 
 // unknown returns the error for a name without an address.
-func (p *probe) unknown(what, setting, host string, err error) error {
+func (p *Probe) unknown(what, setting, host string, err error) error {
 	servers := strings.Join(p.nameservers(), " ")
 	e, ok := errors.AsType[*net.DNSError](err)
 	switch {
@@ -119,7 +119,7 @@ func (p *probe) unknown(what, setting, host string, err error) error {
 }
 
 // answers returns an error if no connection to an address can be made.
-func (p *probe) answers(ctx context.Context, what, setting, at string) error {
+func (p *Probe) answers(ctx context.Context, what, setting, at string) error {
 	ctx, stop := context.WithTimeout(ctx, dialWithin)
 	defer stop()
 	conn, err := p.dial(ctx, "tcp", at)

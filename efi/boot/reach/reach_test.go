@@ -37,7 +37,7 @@ func TestAMachineSaysWhyAServerCannotBeReached(t *testing.T) {
 		"unknown.example.org": &net.DNSError{IsNotFound: true}, "silent.example.org": &net.DNSError{IsTimeout: true}, "odd.example.org": errors.New("odd"),
 	}
 	servers := []string{"192.0.2.53"}
-	p := &probe{
+	p := &Probe{
 		lookUp: func(_ context.Context, host string) ([]string, error) {
 			if err := names[host]; err != nil {
 				return nil, err
@@ -89,7 +89,7 @@ func TestServersAreTriedAtOnce(t *testing.T) {
 	}
 	var dialed atomic.Int32
 	all := make(chan struct{})
-	p := &probe{
+	p := &Probe{
 		lookUp: func(context.Context, string) ([]string, error) { return addresses, nil },
 		dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			if dialed.Add(1) == dials {
