@@ -19,7 +19,7 @@ func Flatten(err error) (all []error) {
 	return all
 }
 
-// HintOf returns the hint of an error, "" if it has none.
+// HintOf returns the hint of an error, or "".
 func HintOf(err error) string {
 	if e, ok := errors.AsType[*writ.Error](err); ok {
 		return e.Hint

@@ -8,7 +8,7 @@ import (
 // Limit is the limit of a wait. The waiting code and the page use the same value, so they cannot differ.
 type Limit struct {
 	Most time.Duration // no limit if 0
-	Then string        // what happens after the limit; without a limit, the reason for that
+	Then string        // consequence of the limit, or the reason for having none
 }
 
 // Wait is something that the machine currently waits for.
@@ -18,7 +18,7 @@ type Wait struct {
 	Since time.Time
 }
 
-// String formats the elapsed time, the limit and what happens then.
+// String formats the elapsed time, the limit and its consequence.
 func (w Wait) String() string {
 	text := w.Text
 	if text != "" {

@@ -67,12 +67,12 @@ func (c *checker) lint(params scripts.Params) {
 	l.unusedNames()
 	l.unusedParams(params)
 	l.missingKeys()
-	l.noEffect()
+	reportNoEffect(l)
 }
 
-// noEffect reports a script that neither calls an operation nor logs, fails or has an output. Another finding, such as
+// reportNoEffect reports a script that neither calls an operation nor logs, fails or has an output. Another finding, such as
 // an unused module, already tells the author what is missing.
-func (l *linter) noEffect() {
+func reportNoEffect(l *linter) {
 	if main := l.Main; !l.hasEffect && len(l.List) == 0 && !scripts.IsTest(main.Source.Name) {
 		l.Add(diagnostic.CodeNoEffect, parser.Pos(main.File.Base), 1, "the script does nothing").Help =
 			"call an operation, or log a line with run.log"

@@ -180,7 +180,9 @@ machine.stop(web).state
 volume.restore(disk, {snapshot: "before"}).uid
 machine.start(web)`},
 	{CodeNoEffect, SeverityWarning, "the script does nothing",
-		"The script and its modules call no operation, log nothing and have no output, so each run succeeds without an effect. The file may be empty, or all of it may be a comment. Call an operation, or log a line with `run.log` if the run is a test.",
+		"The script and its modules call no operation, log nothing and have no output. Each run succeeds without an " +
+			"effect. The file may be empty, or all of it may be a comment. Call an operation, or log a line with " +
+			"`run.log` if the run is a test.",
 		`// volume := import("volume")
 // volume.create("disk", {size_gib: 10})`,
 		`volume := import("volume")
