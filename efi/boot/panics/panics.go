@@ -103,7 +103,7 @@ type Crash struct {
 
 // Line is a line of the kernel log.
 type Line struct {
-	Priority int // 0 is the most severe
+	Priority int           // 0 is the most severe
 	After    time.Duration // uptime
 	Text     string
 }
