@@ -19,6 +19,9 @@ const (
 	KindHeroDB    ResourceKind = "herodb"
 )
 
+// ResourceKinds lists the kinds of resources in the order of lists.
+var ResourceKinds = []ResourceKind{KindMachine, KindContainer, KindVolume, KindImage, KindNetwork, KindHeroDB}
+
 // ResourceID identifies a resource within its datacenter.
 type ResourceID struct {
 	Project ProjectID    `json:"project"`

@@ -39,11 +39,8 @@ func (h copyHandlers) ListResources(
 ) (apiserver.ListResourcesResponseObject, error) {
 	p := r.Params
 	filter := ledger.ResourceFilter{Kind: api.Value(p.Kind), Node: api.Value(p.Node), Deployment: api.Value(p.Deployment)}
-	known := []writ.ResourceKind{
-		writ.KindMachine, writ.KindContainer, writ.KindVolume, writ.KindImage, writ.KindNetwork, writ.KindHeroDB,
-	}
-	if p.Kind != nil && !slices.Contains(known, *p.Kind) {
-		return nil, writ.Errorf(writ.CodeBadRequest, "kind: %q is not one of %v", *p.Kind, known)
+	if p.Kind != nil && !slices.Contains(writ.ResourceKinds, *p.Kind) {
+		return nil, writ.Errorf(writ.CodeBadRequest, "kind: %q is not one of %v", *p.Kind, writ.ResourceKinds)
 	}
 	s, err := h.selected(ctx, p.Limit, p.Cursor, p.Datacenter, p.Project)
 	if err != nil {

@@ -141,8 +141,8 @@ func (c concern) html() Node {
 // addAttention adds the line to a page. Without concerns, the part is empty.
 func addAttention(p *page, a attention) {
 	if len(a) == 0 {
-		add[attention](p, part{id: "attention"})
+		add[attention](p, part{ID: "attention"})
 		return
 	}
-	add(p, part{id: "attention"}, a)
+	add(p, part{ID: "attention"}, a)
 }

@@ -15,14 +15,13 @@ import (
 )
 
 const (
-	maxBoots       = 200              // machines of a datacenter on the page: the newest of each address first
 	bootServerAway = 30 * time.Second // with very many machines, a boot server reports only every few seconds
 	digestShown    = 12
 )
 
 // boot is the page of machines that boot over the network, as reported by boot servers. Any machine in those networks
 // can impersonate another, so the reports are only displayed and have no effect.
-func (d nodePages) boot(ctx context.Context, r *http.Request, _ bool) (*page, error) {
+func (d *nodePages) boot(ctx context.Context, r *http.Request, _ bool) (*page, error) {
 	only := writ.DatacenterID(r.URL.Query().Get("datacenter"))
 	now, err := d.moment(ctx)
 	if err != nil {
@@ -30,7 +29,7 @@ func (d nodePages) boot(ctx context.Context, r *http.Request, _ bool) (*page, er
 	}
 	p := &page{
 		Title: "Boot", Nav: "boot",
-		body: bootPage{listPage{Filter: ledger.ResourceFilter{Datacenter: only}, Datacenters: now.datacenters}},
+		Body: bootPage{nodeFilter{only, now.datacenters}},
 	}
 	var servers []bootServer
 	var rows []bootRow
@@ -47,9 +46,9 @@ func (d nodePages) boot(ctx context.Context, r *http.Request, _ bool) (*page, er
 	if err := d.linkNodes(ctx, only, rows); err != nil {
 		return nil, err
 	}
-	add(p, part{id: "servers"}, servers...)
-	add(p, part{id: "total"}, bootsLeft{left})
-	add(p, part{id: "boots"}, rows...)
+	add(p, part{ID: "servers"}, servers...)
+	add(p, part{ID: "total"}, bootsLeft{left})
+	add(p, part{ID: "boots"}, rows...)
 	return p, nil
 }
 
@@ -144,9 +143,6 @@ func escapeAll(texts ...*string) {
 	}
 }
 
-// stepJoined is the step of a machine that serves as a node.
-const stepJoined = "joined"
-
 // bootState returns the state of a machine in one word.
 func bootState(m api.BootMachine) string {
 	switch {
@@ -169,7 +165,7 @@ type namedNode struct {
 }
 
 // linkNodes links each joined machine to the node whose name it reported.
-func (d nodePages) linkNodes(ctx context.Context, only writ.DatacenterID, rows []bootRow) error {
+func (d *nodePages) linkNodes(ctx context.Context, only writ.DatacenterID, rows []bootRow) error {
 	var names []string
 	for _, r := range rows {
 		if r.State == stepJoined && r.Node != "" {
@@ -197,7 +193,7 @@ func (d nodePages) linkNodes(ctx context.Context, only writ.DatacenterID, rows [
 
 // nodesNamed returns the approved nodes with one of these names. It reads the ledger once, and again only if there are
 // more than one list may have.
-func (d nodePages) nodesNamed(
+func (d *nodePages) nodesNamed(
 	ctx context.Context, only writ.DatacenterID, names []string,
 ) (map[namedNode]writ.Node, error) {
 	known := map[namedNode]writ.Node{}
@@ -213,29 +209,4 @@ func (d nodePages) nodesNamed(
 		known[namedNode{n.Datacenter, n.Name}] = n
 	}
 	return known, nil
-}
-
-// bootCount counts the booting machines for the first page.
-type bootCount struct{ Starting, Failed int }
-
-// Key is constant: the part has one piece.
-func (bootCount) Key() string { return "boot" }
-
-// bootCounts counts the booting machines. Without a boot server it returns nothing.
-func bootCounts(now *moment) []bootCount {
-	var c bootCount
-	servers := 0
-	for _, dc := range now.boots {
-		servers += len(dc.Servers)
-		c.Failed += dc.Failed
-		for step, n := range dc.Steps {
-			if step != stepJoined && step != "off" && step != "other" {
-				c.Starting += n
-			}
-		}
-	}
-	if servers == 0 {
-		return nil
-	}
-	return []bootCount{c}
 }

@@ -7,11 +7,11 @@ import (
 )
 
 // bootPage is the page of machines that boot over the network.
-type bootPage struct{ listPage }
+type bootPage struct{ nodeFilter }
 
 func (b bootPage) html(p *page) Node {
-	return Section(ID("list"), Class("panel"), Aria("label", "Machines that start"), p.live(),
-		filterForm("/boot", H1(Text("Boot")), b.chooseDatacenter(), apply(false, "")),
+	return Section(ID("list"), Class("panel"), Aria("label", "Machines that start"), p.liveUpdates(),
+		filterForm("/boot", H1(Text("Boot")), b.choose(), apply(false, "")),
 		P(Class("sub"),
 			Text("Boot servers report these machines, which boot over the network. The reports are unverified: treat them as a hint.")),
 		Ul(p.part("servers"), Class("boot-servers"), Aria("label", "Boot servers")),
@@ -74,12 +74,4 @@ func (r bootRow) node() Node {
 		return orNone(r.Node)
 	}
 	return Group{A(Href(r.Page), opens(), Text(r.Node)), sub(r.Mismatch)}
-}
-
-func (c bootCount) html() Node {
-	failed := ""
-	if c.Failed > 0 {
-		failed = ", " + digits(c.Failed) + " cannot go on"
-	}
-	return P(Class("note"), key(c), A(Href("/boot"), Text(plural(c.Starting, "machine starts", "machines start")+failed)))
 }

@@ -33,7 +33,7 @@ type counted struct {
 
 // numbersOf counts the runs in the lists behind the numbers of the overview. A page load gets current numbers; its live
 // updates may have numbers that are recountEvery old.
-func (d *Dashboard) numbersOf(
+func (d *listPages) numbersOf(
 	ctx context.Context, own *url.URL, now *moment, filter ledger.RunFilter,
 ) (numbers, error) {
 	if !narrow(filter) {
@@ -64,7 +64,7 @@ func (d *Dashboard) numbersOf(
 	return n, nil
 }
 
-func (d *Dashboard) recount(ctx context.Context, now *moment, filter ledger.RunFilter) (numbers, error) {
+func (d *listPages) recount(ctx context.Context, now *moment, filter ledger.RunFilter) (numbers, error) {
 	filter.States = nil
 	all, err := d.Ledger.CountRuns(ctx, filter)
 	if err != nil {

@@ -45,7 +45,7 @@ func sinceOf(text string, now time.Time) (time.Time, error) {
 }
 
 // failures is the page of failed runs, grouped by code and operation.
-func (d listPages) failures(ctx context.Context, r *http.Request, quiet bool) (*page, error) {
+func (d *listPages) failures(ctx context.Context, r *http.Request, quiet bool) (*page, error) {
 	q := r.URL.Query()
 	if q.Get(sinceParam) == "" {
 		q.Set(sinceParam, "24h")
@@ -60,7 +60,7 @@ func (d listPages) failures(ctx context.Context, r *http.Request, quiet bool) (*
 	}
 	data := failuresPage{
 		Since: q.Get(sinceParam), Filter: filter, Project: writ.ProjectID(q.Get("project")),
-		Projects: d.Reader(ctx).projectsOf(now), Datacenters: now.datacenters,
+		Projects: d.projectsOf(ctx, now), Datacenters: now.datacenters,
 		Kept: slices.DeleteFunc(kept(q, "signer", textParam), func(v value) bool { return v.Name == sinceParam }),
 	}
 	for _, span := range spans {
@@ -69,7 +69,7 @@ func (d listPages) failures(ctx context.Context, r *http.Request, quiet bool) (*
 	if !slices.Contains(spans, data.Since) {
 		data.Spans = append(data.Spans, value{data.Since, "the last " + data.Since})
 	}
-	p := &page{Title: "Failures", Nav: "failures", body: data}
+	p := &page{Title: "Failures", Nav: "failures", Body: data}
 	if quiet {
 		return p, nil
 	}
@@ -81,7 +81,7 @@ func (d listPages) failures(ctx context.Context, r *http.Request, quiet bool) (*
 	for i, g := range groups {
 		rows[i] = failureRow{g, listOf(q, g)}
 	}
-	add(p, part{id: "failures", ofLedger: true}, rows...)
+	add(p, part{ID: "failures", OfLedger: true}, rows...)
 	return p, nil
 }
 

@@ -3,7 +3,7 @@ package dashboard
 import . "writ/coord/dashboard/markup"
 
 func (f failuresPage) html(p *page) Node {
-	return Section(ID("list"), Class("panel"), Aria("label", "Failures"), p.live(),
+	return Section(ID("list"), Class("panel"), Aria("label", "Failures"), p.liveUpdates(),
 		filterForm("/failures",
 			H1(Text("Failures")),
 			choice("Time", sinceParam,

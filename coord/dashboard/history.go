@@ -2,8 +2,6 @@ package dashboard
 
 import (
 	"context"
-	"fmt"
-	"strings"
 	"sync"
 	"time"
 
@@ -38,12 +36,12 @@ type slot struct {
 	running, queued, planned int32
 }
 
-// Run samples the depths of the queues until ctx ends. Without it, pages have no history.
-func (d *Dashboard) Run(ctx context.Context) error {
+// run samples the depths of the queues until ctx ends. Without it, pages have no history.
+func (d *source) run(ctx context.Context) error {
 	tick := time.NewTicker(sampleEvery)
 	defer tick.Stop()
 	for {
-		d.Sample(ctx, time.Now())
+		d.sample(ctx, time.Now())
 		select {
 		case <-ctx.Done():
 			return nil
@@ -52,8 +50,8 @@ func (d *Dashboard) Run(ctx context.Context) error {
 	}
 }
 
-// Sample records the current depths of the queues. A datacenter that does not answer in time leaves a gap.
-func (d *Dashboard) Sample(ctx context.Context, now time.Time) {
+// sample records the current depths of the queues. A datacenter that does not answer in time leaves a gap.
+func (d *source) sample(ctx context.Context, now time.Time) {
 	asking, cancel := context.WithTimeout(ctx, datacenterTimeout)
 	defer cancel()
 	queues, err := d.LiveView.Queues(asking)
@@ -137,63 +135,4 @@ func (h *history) chart(key queueKey, now time.Time) chart {
 		}
 	}
 	return chartOf(shown)
-}
-
-// chartHeight is the height of a chart in its own units; a slot has width 1.
-const chartHeight = 100
-
-// chart is the drawing of a history: stacked areas as paths, and the gaps without samples.
-type chart struct {
-	Running, Queued, Planned string
-	Holes                    []hole
-	Most                     int // the most open calls at one time
-	Now                      int // number of sampled slots
-}
-
-type hole struct{ From, Width int }
-
-func chartOf(slots [slotsKept]slot) (c chart) {
-	most := int32(4) // otherwise a single call would fill the chart
-	for _, s := range slots {
-		if s.number >= 0 {
-			c.Most = max(c.Most, s.open())
-			c.Now++
-		}
-	}
-	most = max(most, int32(c.Most))
-	area := func(of func(s slot) int32) string {
-		return areaPath(slots, func(s slot) int { return chartHeight - int(int64(of(s))*chartHeight/int64(most)) })
-	}
-	c.Running = area(func(s slot) int32 { return s.running })
-	c.Queued = area(func(s slot) int32 { return s.running + s.queued })
-	c.Planned = area(func(s slot) int32 { return s.running + s.queued + s.planned })
-	for i, s := range slots {
-		switch n := len(c.Holes); {
-		case s.number >= 0:
-		case n > 0 && c.Holes[n-1].From+c.Holes[n-1].Width == i:
-			c.Holes[n-1].Width++
-		default:
-			c.Holes = append(c.Holes, hole{i, 1})
-		}
-	}
-	return c
-}
-
-// areaPath draws a step function. It writes a height only where it changes.
-func areaPath(slots [slotsKept]slot, height func(s slot) int) string {
-	var b strings.Builder
-	at := chartHeight
-	fmt.Fprintf(&b, "M0 %d", chartHeight)
-	for i, s := range slots {
-		y := chartHeight
-		if s.number >= 0 {
-			y = height(s)
-		}
-		if y != at {
-			fmt.Fprintf(&b, "H%dV%d", i, y)
-			at = y
-		}
-	}
-	fmt.Fprintf(&b, "H%dV%dZ", slotsKept, chartHeight)
-	return b.String()
 }

@@ -3,6 +3,7 @@ package dashboard
 import (
 	"cmp"
 	"time"
+	. "writ/coord/dashboard/markup"
 
 	"writ"
 	"writ/coord/api"
@@ -58,7 +59,7 @@ func addHolds(p *page, reader Reader, now *moment) {
 			all = append(all, row)
 		}
 	}
-	add(p, part{id: "holds"}, all...)
+	add(p, part{ID: "holds"}, all...)
 }
 
 func scopeOf(h api.Hold) identity.Scope {
@@ -71,4 +72,23 @@ func mayRelease(reader Reader, h api.Hold) bool {
 		return reader.may(identity.ActionScheduleNodes, "")
 	}
 	return reader.may(identity.ActionControlRuns, h.Project)
+}
+
+// holdsSection shows the holds.
+func holdsSection(p *page) Node {
+	return Section(p.part("holds"), Class("holds"), Aria("label", "On hold"))
+}
+
+func (h held) html() Node {
+	word, reason := "released", ""
+	if h.Held {
+		word = "on hold"
+	}
+	if h.Reason() != "" {
+		reason = ": " + h.Reason()
+	}
+	return P(Class("hold"), key(h),
+		Span(Span(Class("tag"), Text(word)), Text(" "), B(Text(h.What())), Text(" in "+h.DatacenterName+", "),
+			sinceTime(h.Time()), Text(" by "+h.By()+reason)),
+		With(h.Command, func(command string) Node { return Group{Text(" "), copyable(command)} }))
 }

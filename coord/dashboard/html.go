@@ -1,15 +1,11 @@
 package dashboard
 
 import (
-	"cmp"
 	"strconv"
 	"strings"
 	"time"
 
-	"writ"
-	"writ/coord/api"
 	. "writ/coord/dashboard/markup"
-	"writ/identity"
 )
 
 // Building blocks of the pages.
@@ -17,9 +13,6 @@ import (
 // number renders a number, digits formats one.
 func number[N ~int | ~int64](n N) Node   { return Text(digits(n)) }
 func digits[N ~int | ~int64](n N) string { return strconv.FormatInt(int64(n), 10) }
-
-// key marks an element with the key of its piece.
-func key(of keyed) Node { return Data("key", of.Key()) }
 
 // opens marks the link of a row that the keyboard opens.
 func opens() Node { return Mark("open") }
@@ -88,14 +81,6 @@ func wideFact(name string, children ...Node) Node {
 	return Div(Class("wide"), Dt(Text(name)), Dd(children...))
 }
 
-// commandList lists commands that the reader may run. An empty list renders an empty text.
-func commandList(all []command) Node {
-	if len(all) == 0 {
-		return nil
-	}
-	return Dl(Class("commands"), Each(all, func(c command) Node { return fact(c.Does, copyable(c.Line)) }))
-}
-
 // copyable renders a shell command with a copy button, nothing if it is empty.
 func copyable(line string) Node {
 	return With(line, func(line string) Node {
@@ -149,18 +134,6 @@ func option(value, text string, chosen bool) Node {
 	return Option(Value(value), If(chosen, Selected()), Text(text))
 }
 
-func chooseProject(of []identity.Project, chosen writ.ProjectID) Node {
-	return choice("Project", "project", option("", "all projects", false), Each(of, func(p identity.Project) Node {
-		return option(string(p.ID), p.Name, p.ID == chosen)
-	}))
-}
-
-func chooseDatacenter(of []api.Datacenter, chosen writ.DatacenterID) Node {
-	return choice("Datacenter", "datacenter", option("", "all datacenters", false), Each(of, func(dc api.Datacenter) Node {
-		return option(string(dc.ID), dc.Name, dc.ID == chosen)
-	}))
-}
-
 // searchField is a text field of a form.
 func searchField(label, name, value, placeholder string) Node {
 	return Label(Span(Text(label)),
@@ -187,7 +160,27 @@ func between(first, next, what string, attributes ...Node) Node {
 		With(next, func(next string) Node { return A(Href(next), Rel("next"), Text(what+" →")) }))
 }
 
-func (p pager) html() Node { return between(p.First, p.Next, p.What, key(p)) }
+// crumb links to the parent page.
+func crumb(address, text string) Node {
+	return P(Class("crumb"), A(Href(address), Mark("up"), Text("← "+text)))
+}
 
-// projectText renders the name of a project, or the beginning of its id.
-func projectText(name string, id writ.ProjectID) Node { return Text(cmp.Or(name, short(id))) }
+// tookOr renders the duration of something, or its start if it is running.
+func tookOr(took time.Duration, running bool, since time.Time) Node {
+	switch {
+	case took != 0:
+		return Text(duration(took))
+	case running && !since.IsZero():
+		return sinceTime(since)
+	}
+	return none()
+}
+
+// logBox renders the lines of a log.
+func logBox(lines Node) Node {
+	return Div(Class("code-box"), TabIndex("0"), Role("region"), Aria("label", "Lines of the log"),
+		Table(Class("source"), TBody(lines)))
+}
+
+// value is a named value as text.
+type value struct{ Name, Text string }

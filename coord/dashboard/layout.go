@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"net/http"
+	"writ/coord/dashboard/static"
 
 	"writ"
 	. "writ/coord/dashboard/markup"
@@ -20,24 +21,24 @@ func (p *page) html() Node {
 			Meta(Name("color-scheme"), Content("light dark")),
 			Meta(Name("htmx-config"), Content(htmxConfig)),
 			DocumentTitle(p.Title+" · writ"),
-			Link(Rel("icon"), Href(staticURL("icon.svg")), Type("image/svg+xml")),
-			Link(Rel("stylesheet"), Href(staticURL("vendor/uplot-1.6.32.min.css"))),
-			Link(Rel("stylesheet"), Href(staticURL("dashboard.css"))),
-			Script(staticURL("vendor/htmx-2.0.11.min.js")),
-			Script(staticURL("vendor/uplot-1.6.32.min.js")),
-			Script(staticURL("chart.js")),
-			Script(staticURL("dashboard.js")),
+			Link(Rel("icon"), Href(static.URL("icon.svg")), Type("image/svg+xml")),
+			Link(Rel("stylesheet"), Href(static.URL("vendor/uplot-1.6.32.min.css"))),
+			Link(Rel("stylesheet"), Href(static.URL("dashboard.css"))),
+			Script(static.URL("vendor/htmx-2.0.11.min.js")),
+			Script(static.URL("vendor/uplot-1.6.32.min.js")),
+			Script(static.URL("chart.js")),
+			Script(static.URL("dashboard.js")),
 		),
 		Body(
 			A(Class("skip"), Href("#main"), Text("Skip to content")),
 			p.header(),
 			Main(ID("main"), TabIndex("-1"),
-				With(p.Notice, func(notice string) Node { return P(Class("notice"), Role("status"), Text(notice)) }),
-				p.body.html(p)),
+				With(p.notice, func(notice string) Node { return P(Class("notice"), Role("status"), Text(notice)) }),
+				p.Body.html(p)),
 			Footer(
 				P(Text("Read only: changes are made by signed texts. "), A(Href("/openapi.yaml"), Text("API")),
-					If(p.Everything, Group{Text(" · "), A(Href("/metrics"), Text("metrics"))})),
-				If(p.Reader != "", p.logout())),
+					If(p.everything(), Group{Text(" · "), A(Href("/metrics"), Text("metrics"))})),
+				If(p.reader.Name != "" && !p.bare, p.logout())),
 			keysDialog(),
 			Span(ID("said"), Class("hidden"), Role("status")), // announces the effect of a button to screen readers
 		),
@@ -55,7 +56,7 @@ func (p *page) header() Node {
 			p.entry("resources", "/resources", "Resources"),
 			p.entry("secrets", "/secrets", "Secrets"),
 			p.entry("usage", "/usage", "Usage"),
-			If(p.Everything,
+			If(p.everything(),
 				Group{
 					p.entry("queues", "/queues", "Queues"), p.entry("nodes", "/nodes", "Nodes"), p.entry("boot", "/boot", "Boot"),
 				}),
@@ -71,7 +72,7 @@ func (p *page) header() Node {
 // logout shows the logged-in person and a logout button.
 func (p *page) logout() Node {
 	return Form(Class("logout"), Method("post"), Action("/logout"),
-		Text("Logged in as "+hidden.Escape(p.Reader)+" until "), Time(DateTime(millis(p.Until)), Text(stamp(p.Until))),
+		Text("Logged in as "+hidden.Escape(p.reader.Name)+" until "), Time(DateTime(millis(p.reader.Until)), Text(stamp(p.reader.Until))),
 		Text(" "), Button(Type("submit"), Text("Log out")))
 }
 
@@ -115,7 +116,7 @@ type problem struct{ *writ.Error }
 
 // problemPage returns the page of an error.
 func problemPage(e *writ.Error, bare bool) *page {
-	return &page{Title: http.StatusText(e.Code.Info().Status), bare: bare, body: problem{e}}
+	return &page{Title: http.StatusText(e.Code.Info().Status), bare: bare, Body: problem{e}}
 }
 
 func (e problem) html(*page) Node {
@@ -150,6 +151,6 @@ func (loginPage) html(*page) Node {
 			P(Text("You opened an address with a code. It logs this browser in, once.")),
 			Button(Type("submit"), Text("Continue")),
 		),
-		Script(staticURL("login.js")),
+		Script(static.URL("login.js")),
 	)
 }

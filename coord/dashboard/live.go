@@ -42,29 +42,30 @@ const beat = "event: beat\ndata: {}\n\n"
 // stream serves the live updates of a page, at most one frame per second. The id of a frame is the newest event that it
 // includes. A client that reconnects with the id of the newest event receives only the changes that do not depend on
 // events.
-func (d *Dashboard) stream(v view) http.HandlerFunc {
+func (s *server) stream(v view) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		leave, ok := d.streams.Enter(r.RemoteAddr)
+		leave, ok := s.streams.Enter(r.RemoteAddr)
 		if !ok {
-			d.fail(w, r, writ.Errorf(writ.CodeTooManyWatchers, "no more live pages for this address: too many are open"))
+			s.fail(w, r, writ.Errorf(writ.CodeTooManyWatchers, "no more live pages for this address: too many are open"))
 			return // no number here: it would reveal the streams of other people
 		}
 		defer leave()
-		s := &stream{
-			d: d, view: v, r: r, w: w, control: http.NewResponseController(w), after: seenBy(r), all: d.Reader(r.Context()).All,
+		open := &stream{
+			server: s, view: v, r: r, w: w, control: http.NewResponseController(w), after: seenBy(r),
+			all: s.Reader(r.Context()).All,
 		}
-		f, id, err := s.next(r.Context())
+		f, id, err := open.next(r.Context())
 		if err != nil {
-			d.fail(w, r, err)
+			s.fail(w, r, err)
 			return
 		}
-		_ = s.control.SetReadDeadline(time.Time{}) // the deadline for the request body would end the stream
+		_ = open.control.SetReadDeadline(time.Time{}) // the deadline for the request body would end the stream
 		h := w.Header()
 		h.Set("Content-Type", "text/event-stream")
 		h.Set("X-Accel-Buffering", "no") // otherwise a proxy buffers frames
 		w.WriteHeader(http.StatusOK)
-		if err := s.flow(r.Context(), f, id); err != nil && r.Context().Err() == nil {
-			d.Log.DebugContext(r.Context(), "page stream ended", "path", r.URL.Path, "err", err)
+		if err := open.flow(r.Context(), f, id); err != nil && r.Context().Err() == nil {
+			s.Log.DebugContext(r.Context(), "page stream ended", "path", r.URL.Path, "err", err)
 		}
 	}
 }
@@ -81,7 +82,7 @@ func seenBy(r *http.Request) int64 {
 
 // stream is the stream of one page with live updates.
 type stream struct {
-	d       *Dashboard
+	server  *server
 	view    view
 	r       *http.Request
 	w       http.ResponseWriter
@@ -117,7 +118,7 @@ func (s *stream) flow(ctx context.Context, f frame, id int64) error {
 			wrote = time.Now()
 		}
 		s.after = id
-		news := s.d.LiveView.News()
+		news := s.server.News()
 		if !s.wait(ctx, nil) { // at most one frame per second …
 			return nil
 		}
@@ -142,7 +143,7 @@ func (s *stream) wait(ctx context.Context, wake <-chan struct{}) bool {
 	case <-wake:
 	case <-ctx.Done():
 		return false
-	case <-s.d.Stopping:
+	case <-s.server.Stopping:
 		return false
 	}
 	return true
@@ -158,14 +159,14 @@ func (s *stream) write(text string) error {
 
 // next renders the page again and returns the changes.
 func (s *stream) next(ctx context.Context) (f frame, id int64, err error) {
-	_, id, err = s.d.Ledger.EventRange(ctx) // before the read, so that later events are repeated, not lost
+	_, id, err = s.server.Events(ctx) // before the read, so that later events are repeated, not lost
 	if err != nil {
 		return f, 0, err
 	}
 	first := s.shown == nil
 	p, err := s.view(ctx, s.r, !first && id == s.after)
-	if err == nil && s.d.Still != nil {
-		err = s.d.Still(ctx) // after the read: changes after the end of a session must not be sent
+	if err == nil && s.server.Still != nil {
+		err = s.server.Still(ctx) // after the read: changes after the end of a session must not be sent
 	}
 	if err != nil {
 		return f, 0, err
@@ -173,19 +174,19 @@ func (s *stream) next(ctx context.Context) (f frame, id int64, err error) {
 	if first {
 		s.shown = map[string][]piece{}
 	}
-	for _, part := range p.Parts {
-		known := first && part.ofLedger && id == s.after // unchanged since the page was loaded
-		if c, any := compare(part, s.shown[part.id], first); any && !known {
+	for _, part := range p.parts {
+		known := first && part.OfLedger && id == s.after // unchanged since the page was loaded
+		if c, any := compare(part, s.shown[part.ID], first); any && !known {
 			f.Parts = append(f.Parts, c)
 		}
-		s.shown[part.id] = part.pieces
+		s.shown[part.ID] = part.pieces
 	}
 	return f, id, nil
 }
 
 // compare returns the changes of a part since it was shown. The first time, everything is a change.
 func compare(now part, shown []piece, first bool) (c changed, any bool) {
-	c = changed{ID: now.id, Pieces: map[string]string{}}
+	c = changed{ID: now.ID, Pieces: map[string]string{}}
 	before := make(map[string]markup.HTML, len(shown))
 	for _, p := range shown {
 		before[p.key] = p.html

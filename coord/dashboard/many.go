@@ -3,7 +3,6 @@ package dashboard
 import (
 	"net/url"
 	"regexp"
-	"slices"
 
 	"writ"
 	"writ/identity"
@@ -21,7 +20,7 @@ var shellSpan = regexp.MustCompile(`^[0-9]{1,5}[hms]$`)
 // or is unsafe in a shell.
 func manyCommands(q url.Values, filter ledger.RunFilter, now *moment, reader Reader) []command {
 	project := writ.ProjectID(q.Get("project"))
-	word := projectWord(now, project)
+	word := now.projectWord(project)
 	if word == "" || !reader.may(identity.ActionControlRuns, project) || filter.Failure != "" ||
 		filter.Operation+filter.Text != "" {
 		return nil
@@ -31,7 +30,7 @@ func manyCommands(q url.Values, filter ledger.RunFilter, now *moment, reader Rea
 		flag, value string
 		proper      func(string) bool
 	}{
-		{"dc", dcName(now, filter.Datacenter), writ.ValidName},
+		{"dc", now.datacenterName(filter.Datacenter), writ.ValidName},
 		{"script", filter.Script, shellFile.MatchString},
 		{"deployment", filter.Deployment, writ.ValidName},
 		{"signer", filter.Signer, identity.ValidPrincipal},
@@ -62,26 +61,4 @@ func manyCommands(q url.Values, filter ledger.RunFilter, now *moment, reader Rea
 			command{"List the failed runs and resume them with one signed statement", "writ run resume" + flags})
 	}
 	return all
-}
-
-// projectWord returns the name of a project for a command, or its id if another tenant has a project of the same name.
-// It returns "" for an unknown project.
-func projectWord(now *moment, project writ.ProjectID) string {
-	i := slices.IndexFunc(now.projects, func(p identity.Project) bool { return p.ID == project })
-	if i < 0 || !writ.ValidName(now.projects[i].Name) {
-		return ""
-	}
-	if slices.ContainsFunc(now.projects,
-		func(p identity.Project) bool { return p.ID != project && p.Name == now.projects[i].Name }) {
-		return string(project)
-	}
-	return now.projects[i].Name
-}
-
-// dcName returns the name of a datacenter, "" for "".
-func dcName(now *moment, id writ.DatacenterID) string {
-	if id == "" {
-		return ""
-	}
-	return now.datacenter(id).Name
 }

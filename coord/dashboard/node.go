@@ -8,8 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/go-chi/chi/v5"
-
 	"writ"
 	"writ/coord/api"
 	"writ/identity"
@@ -17,13 +15,8 @@ import (
 	"writ/ledger"
 )
 
-// nodePage returns the address of the page of a node.
-func nodePage(datacenter writ.DatacenterID, id writ.NodeID) string {
-	return "/nodes/" + url.PathEscape(string(datacenter)) + "/" + url.PathEscape(string(id))
-}
-
 // node is the page of one node: its health, its resources, its waiting calls, and the commands for operators.
-func (d nodePages) node(ctx context.Context, r *http.Request, _ bool) (*page, error) {
+func (d *nodePages) node(ctx context.Context, r *http.Request, _ bool) (*page, error) {
 	datacenter, id := pathPart(r, "datacenter"), pathPart(r, "node")
 	n, err := d.nodeOf(ctx, writ.DatacenterID(datacenter), writ.NodeID(id))
 	if err != nil {
@@ -46,31 +39,22 @@ func (d nodePages) node(ctx context.Context, r *http.Request, _ bool) (*page, er
 		head.OrphanLines = append(head.OrphanLines,
 			hidden.Escape(fmt.Sprintf("%s %s of the driver %s", o.Kind, o.Name, o.Module)))
 	}
-	p := &page{Title: n.Name, Nav: "nodes", body: nodePlace{}}
-	add(p, part{id: "head"}, head)
+	p := &page{Title: n.Name, Nav: "nodes", Body: nodePlace{}}
+	add(p, part{ID: "head"}, head)
 	made := &url.URL{
 		Path: "/resources", RawQuery: url.Values{"datacenter": {string(n.Datacenter)}, "node": {string(n.ID)}}.Encode(),
 	}
-	add(p, part{id: "counts"}, kindCounts(made, "", counts)...)
+	add(p, part{ID: "counts"}, countsOf(made, "kind", writ.ResourceKinds, counts)...)
 	drivers := make([]driverRow, len(n.Drivers))
 	for i, driver := range n.Drivers {
 		drivers[i] = driverRow{driver}
 	}
-	add(p, part{id: "drivers"}, drivers...)
+	add(p, part{ID: "drivers"}, drivers...)
 	return p, nil
 }
 
-// pathPart returns a path parameter, unescaped.
-func pathPart(r *http.Request, name string) string {
-	text, err := url.PathUnescape(chi.URLParam(r, name))
-	if err != nil {
-		return ""
-	}
-	return text
-}
-
 // nodeOf returns a node, including removed ones.
-func (d nodePages) nodeOf(ctx context.Context, datacenter writ.DatacenterID, node writ.NodeID) (writ.Node, error) {
+func (d *nodePages) nodeOf(ctx context.Context, datacenter writ.DatacenterID, node writ.NodeID) (writ.Node, error) {
 	filter := ledger.NodeFilter{Datacenter: datacenter, Nodes: []writ.NodeID{node}}
 	for _, filter.Admission = range []writ.Admission{"", writ.AdmissionRemoved} {
 		if datacenter == "" || node == "" {
@@ -126,9 +110,6 @@ type stuckJob struct {
 type driverRow struct{ writ.NodeDriver }
 
 func (r driverRow) Key() string { return r.Module }
-
-// command is a shell command with its effect.
-type command struct{ Does, Line string }
 
 // nodeWord returns the name of a node for a command, or its id if the name is unsafe in a shell, or "" if both are.
 func nodeWord(n writ.Node) string {

@@ -14,7 +14,7 @@ type nodePlace struct{}
 func (nodePlace) html(p *page) Node {
 	return Group{
 		crumb("/nodes", "Nodes"),
-		Div(p.part("head"), p.live()),
+		Div(p.part("head"), p.liveUpdates()),
 		Section(Class("panel"), Aria("label", "Resources"),
 			H2(Text("Resources on this node")),
 			Nav(p.part("counts"), Class("counts kinds"), Aria("label", "Resources by kind"))),
@@ -147,10 +147,4 @@ func (l nodeLogPage) lines() Node {
 		}
 		return Tr(cell("mk", "", clock(line.Time)), cell("mk", "", Text(line.Source)), Td(Code(Text(text))))
 	}))
-}
-
-// logBox renders the lines of a log.
-func logBox(lines Node) Node {
-	return Div(Class("code-box"), TabIndex("0"), Role("region"), Aria("label", "Lines of the log"),
-		Table(Class("source"), TBody(lines)))
 }

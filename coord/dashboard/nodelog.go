@@ -15,7 +15,7 @@ import (
 const maxNodeLines = 50
 
 // nodeLog is the page with the last lines of the log of a node. Each load of the page requests them from the node.
-func (d nodePages) nodeLog(ctx context.Context, r *http.Request, _ bool) (*page, error) {
+func (d *nodePages) nodeLog(ctx context.Context, r *http.Request, _ bool) (*page, error) {
 	n, err := d.nodeOf(ctx, writ.DatacenterID(pathPart(r, "datacenter")), writ.NodeID(pathPart(r, "node")))
 	if err != nil {
 		return nil, err
@@ -29,7 +29,7 @@ func (d nodePages) nodeLog(ctx context.Context, r *http.Request, _ bool) (*page,
 		l.Text, l.Source = cut(hidden.Escape(l.Text), valueRunes), hidden.Escape(l.Source)
 		data.Shown = append(data.Shown, nodeLine{l, l.Boot != log.Boot})
 	}
-	return &page{Title: "Log of " + n.Name, Nav: "nodes", body: data}, nil
+	return &page{Title: "Log of " + n.Name, Nav: "nodes", Body: data}, nil
 }
 
 // nodeLogPage is the body of the page. Word is the node in commands, "" if no command can name it.

@@ -9,8 +9,25 @@ import (
 	"writ/ledger"
 )
 
+// maxNodes limits the nodes on a page.
+const maxNodes = 50
+
+// nodePages serves the pages of datacenters, nodes, queues and booting machines.
+type nodePages struct{ *source }
+
+func (d *nodePages) routes() []route {
+	return []route{
+		{"/queues", d.queuesPage, true},
+		{"/nodes", d.nodes, true},
+		{"/boot", d.boot, true},
+		{"/nodes/{datacenter}/{node}", d.node, true},
+		{"/datacenters", d.datacenters, true},
+		{"/nodes/{datacenter}/{node}/log", d.nodeLog, false},
+	}
+}
+
 // nodes is the page of the nodes: the state of each, whether it gets work, and its load.
-func (d nodePages) nodes(ctx context.Context, r *http.Request, _ bool) (*page, error) {
+func (d *nodePages) nodes(ctx context.Context, r *http.Request, _ bool) (*page, error) {
 	q := r.URL.Query()
 	now, err := d.moment(ctx)
 	if err != nil {
@@ -21,20 +38,23 @@ func (d nodePages) nodes(ctx context.Context, r *http.Request, _ bool) (*page, e
 	if err != nil {
 		return nil, err
 	}
-	p := &page{Title: "Nodes", Nav: "nodes", body: nodesPage{filter.Datacenter, now.datacenters}}
+	p := &page{Title: "Nodes", Nav: "nodes", Body: nodesPage{nodeFilter{filter.Datacenter, now.datacenters}}}
 	rows := make([]nodeRow, len(list.Items))
 	for i, n := range list.Items {
 		rows[i] = nodeRowOf(n, now)
 	}
-	add(p, part{id: "nodes"}, rows...)
-	add(p, part{id: "pager"}, pagerOf(r.URL, list.Next, "More nodes"))
+	add(p, part{ID: "nodes"}, rows...)
+	add(p, part{ID: "pager"}, pagerOf(r.URL, list.Next, "More nodes"))
 	return p, nil
 }
 
-type nodesPage struct {
-	Datacenter  writ.DatacenterID
+// nodeFilter is the filter of the lists of nodes, queues and booting machines.
+type nodeFilter struct {
+	Datacenter  writ.DatacenterID // "" for all
 	Datacenters []api.Datacenter
 }
+
+type nodesPage struct{ nodeFilter }
 
 // nodeRow is a row of the list of nodes.
 type nodeRow struct {
@@ -88,19 +108,19 @@ func nodeRowOf(n writ.Node, now *moment) nodeRow {
 }
 
 // datacenters is the page of the datacenters and their health.
-func (d nodePages) datacenters(ctx context.Context, _ *http.Request, _ bool) (*page, error) {
+func (d *nodePages) datacenters(ctx context.Context, _ *http.Request, _ bool) (*page, error) {
 	now, err := d.moment(ctx)
 	if err != nil {
 		return nil, err
 	}
-	p := &page{Title: "Datacenters", Nav: "datacenters", body: datacentersPage{}}
+	p := &page{Title: "Datacenters", Nav: "datacenters", Body: datacentersPage{}}
 	addHolds(p, d.Reader(ctx), now)
 	if !d.Reader(ctx).All {
 		names := make([]datacenterName, len(now.datacenters))
 		for i, dc := range now.datacenters {
 			names[i] = datacenterName{dc.ID, dc.Name, dc.Health}
 		}
-		add(p, part{id: "datacenters"}, names...)
+		add(p, part{ID: "datacenters"}, names...)
 		return p, nil
 	}
 	rows := make([]datacenterRow, len(now.datacenters))
@@ -121,7 +141,7 @@ func (d nodePages) datacenters(ctx context.Context, _ *http.Request, _ bool) (*p
 			}
 		}
 	}
-	add(p, part{id: "datacenters"}, rows...)
+	add(p, part{ID: "datacenters"}, rows...)
 	return p, nil
 }
 

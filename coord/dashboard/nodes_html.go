@@ -9,11 +9,14 @@ import (
 	"writ/internal/hidden"
 )
 
+// choose renders the field of the filter.
+func (f nodeFilter) choose() Node { return chooseDatacenter(f.Datacenters, f.Datacenter) }
+
 func (n nodesPage) html(p *page) Node {
-	return Section(ID("list"), Class("panel"), Aria("label", "Nodes"), p.live(),
+	return Section(ID("list"), Class("panel"), Aria("label", "Nodes"), p.liveUpdates(),
 		filterForm("/nodes",
 			H1(Text("Nodes")),
-			chooseDatacenter(n.Datacenters, n.Datacenter),
+			n.choose(),
 			apply(false, "")),
 		Table(Class("list nodes"), heads("Health", "Node", "Datacenter", "Calls", "Reserved", "Drivers", "#Last beat"),
 			TBody(p.part("nodes"))),
@@ -137,12 +140,12 @@ type datacentersPage struct{}
 
 func (datacentersPage) html(p *page) Node {
 	columns := Group{headCells("Health", "Datacenter")}
-	if p.Everything {
+	if p.everything() {
 		columns = append(columns, headCells("Region", "Open calls", "Supervisor", "#Connected"))
 	}
 	return Group{
 		holdsSection(p),
-		Section(ID("list"), Class("panel"), Aria("label", "Datacenters"), p.live(),
+		Section(ID("list"), Class("panel"), Aria("label", "Datacenters"), p.liveUpdates(),
 			Div(Class("filter"), H1(Text("Datacenters"))),
 			Table(Class("list datacenters"), THead(Tr(columns)), TBody(p.part("datacenters"))),
 			P(Class("empty"), Text("The roster names no datacenter yet: "), Code(Text("writ dc add")))),

@@ -1,7 +1,6 @@
 package dashboard
 
 import (
-	"cmp"
 	"context"
 	"maps"
 	"time"
@@ -46,49 +45,6 @@ func (u *unheard) html() Node {
 
 // stateUnknown replaces the state of a resource or call on an unheard node.
 const stateUnknown = "unknown"
-
-// unheardCalls counts the running calls of a run on unheard nodes.
-type unheardCalls struct {
-	n     int
-	first *unheard // the first of their nodes
-}
-
-// progress counts these calls as open instead of running.
-func (u unheardCalls) progress(p progress) progress {
-	n := min(u.n, p.Running)
-	p.Running -= n
-	p.Open += n
-	return p
-}
-
-// unheardRuns returns the unheard calls of runs. It reads at most markedCalls open calls of each running run, and none
-// while all nodes are heard.
-func (d *Dashboard) unheardRuns(
-	ctx context.Context, now *moment, runs ...ledger.Run,
-) (map[writ.RunID]unheardCalls, error) {
-	var ids []writ.RunID
-	for _, r := range runs {
-		if r.State == ledger.State(writ.RunRunning) && now.hasUnheard(r.Datacenter) {
-			ids = append(ids, r.ID)
-		}
-	}
-	open, err := d.Ledger.OpenCalls(ctx, markedCalls, ids...)
-	if err != nil {
-		return nil, err
-	}
-	all := map[writ.RunID]unheardCalls{}
-	for _, r := range runs {
-		var calls unheardCalls
-		for _, c := range open[r.ID] {
-			if u := now.unheardCall(c, r.Datacenter, d.Reader(ctx)); u != nil {
-				calls.n++
-				calls.first = cmp.Or(calls.first, u)
-			}
-		}
-		all[r.ID] = calls
-	}
-	return all, nil
-}
 
 // hasUnheard reports whether a datacenter has unheard nodes.
 func (m *moment) hasUnheard(datacenter writ.DatacenterID) bool {
@@ -143,7 +99,7 @@ func isFull(used, all int64) bool { return all > 0 && used >= all }
 
 // lookAtNodes lists all nodes, or returns their recent states. If the list fails, it returns the last states, so that
 // pages remain available.
-func (d *Dashboard) lookAtNodes(ctx context.Context, m *moment, last *moment) nodeStates {
+func (d *source) lookAtNodes(ctx context.Context, m *moment, last *moment) nodeStates {
 	before := nodeStates{}
 	if last != nil {
 		if before = last.nodes; m.at.Sub(before.at) < nodesEvery {

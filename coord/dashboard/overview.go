@@ -18,19 +18,43 @@ import (
 )
 
 const (
-	maxRuns  = 50
-	maxNodes = 50
+	maxRuns = 50
 	// quietNodes is the number of nodes in the table of depths above which it omits idle nodes, and then those with the
 	// fewest calls.
 	quietNodes = 24
 )
 
+// listPages serves the lists of runs: all, failed and stuck ones.
+type listPages struct {
+	*source
+	Ends       func(ctx context.Context) []identity.Expiry // lists the expiring items; may be nil
+	LedgerDown func() bool                                 // reports an unusable ledger; may be nil
+
+	counted counted
+}
+
+func (d *listPages) routes() []route {
+	return []route{
+		{"/", d.overview, true},
+		{"/stuck", d.stuck, true},
+		{"/failures", d.failures, true},
+	}
+}
+
+// expiring lists the expiring items.
+func (d *listPages) expiring(ctx context.Context) []identity.Expiry {
+	if d.Ends == nil {
+		return nil
+	}
+	return d.Ends(ctx)
+}
+
 // overview is the first page: the state of everything, and the newest runs.
-func (d listPages) overview(ctx context.Context, r *http.Request, quiet bool) (*page, error) {
+func (d *listPages) overview(ctx context.Context, r *http.Request, quiet bool) (*page, error) {
 	q := r.URL.Query()
 	elsewhere, err := d.search(ctx, r.URL)
 	if elsewhere != "" || err != nil {
-		return &page{elsewhere: elsewhere}, err
+		return &page{Redirect: elsewhere}, err
 	}
 	filter, err := d.filtersOf(ctx, q)
 	if err != nil {
@@ -51,7 +75,7 @@ func (d listPages) overview(ctx context.Context, r *http.Request, quiet bool) (*
 		Filter: filter, Project: writ.ProjectID(q.Get("project")), State: q.Get("state"),
 		All: with(r.URL, "state", "", "project", "", "signer", "", "datacenter", "", "script", "", "deployment", "",
 			textParam, "", sinceParam, "", failureParam, "", operationParam, ""),
-		Datacenters: now.datacenters, Projects: reader.projectsOf(now), Kept: kept(q), Since: spanNames[q.Get(sinceParam)],
+		Datacenters: now.datacenters, Projects: d.projectsOf(ctx, now), Kept: kept(q), Since: spanNames[q.Get(sinceParam)],
 	}
 	data.Commands, data.Submits = manyCommands(q, filter, now, reader), reader.maySubmit(data.Projects)
 	p := &page{Title: "Runs", Nav: "runs"}
@@ -59,37 +83,20 @@ func (d listPages) overview(ctx context.Context, r *http.Request, quiet bool) (*
 	if err != nil {
 		return nil, err
 	}
-	add(p, part{id: "counts"}, counts(r.URL, n.states, n.stuck)...)
-	addAttention(p, attentionOf(now, reader, d.ends(ctx), d.LedgerDown != nil && d.LedgerDown()))
+	add(p, part{ID: "counts"}, stateCounts(r.URL, n)...)
+	addAttention(p, attentionOf(now, reader, d.expiring(ctx), d.LedgerDown != nil && d.LedgerDown()))
 	addHolds(p, reader, now)
 	if reader.All { // nodes and queues belong to all projects together
 		if data.History, err = d.addDepths(p, now); err != nil {
 			return nil, err
 		}
-		add(p, part{id: "boot"}, bootCounts(now)...)
+		add(p, part{ID: "boot"}, bootCounts(now)...)
 	}
-	p.body = data
+	p.Body = data
 	if quiet && now.isSteady() {
 		return p, nil
 	}
 	return p, d.addRuns(ctx, r.URL, p, now, filter)
-}
-
-// selects returns the projects of a list: the requested one, or for "" all readable ones. An empty result means all
-// projects, so only a reader of all projects gets one.
-func (r Reader) selects(project writ.ProjectID) ([]writ.ProjectID, error) {
-	switch {
-	case project != "" && r.Reads(project):
-		return []writ.ProjectID{project}, nil
-	case project != "":
-		return nil, ledger.NotThere("project", project)
-	case !r.All && len(r.Projects) == 0:
-		return nil, writ.Errorf(writ.CodeLoginRequired, "cannot list runs: the reader is unknown").
-			WithHint("log in again: writ login --web")
-	case !r.All:
-		return r.Projects, nil
-	}
-	return nil, nil
 }
 
 // idPrefix matches a prefix of a run id, as in commands.
@@ -98,7 +105,7 @@ var idPrefix = regexp.MustCompile(`^[a-z2-7]{4,26}$`)
 // search returns the address for a text in the signer field, "" if it is the signer of runs. The field also accepts the
 // name of a script, the id of a run or a prefix of it, and any text in runs. A signer whose name looks like a prefix
 // has priority.
-func (d listPages) search(ctx context.Context, own *url.URL) (elsewhere string, err error) {
+func (d *listPages) search(ctx context.Context, own *url.URL) (elsewhere string, err error) {
 	text := strings.TrimSpace(own.Query().Get("signer"))
 	switch id := writ.RunID(text); {
 	case text == "":
@@ -131,9 +138,9 @@ func (d listPages) search(ctx context.Context, own *url.URL) (elsewhere string, 
 }
 
 // addDepths adds the open calls of all queues, and returns the points of the chart as JSON.
-func (d listPages) addDepths(p *page, now *moment) (history string, err error) {
-	add(p, part{id: "depth"}, depthOf(now))
-	add(p, part{id: "queues"}, queues(now)...)
+func (d *listPages) addDepths(p *page, now *moment) (history string, err error) {
+	add(p, part{ID: "depth"}, depthOf(now))
+	add(p, part{ID: "queues"}, queues(now)...)
 	points, err := json.Marshal(d.past.samples())
 	if err != nil {
 		return "", fmt.Errorf("encode samples: %w", err)
@@ -168,97 +175,6 @@ type overview struct {
 // Filtered reports whether the list may omit runs.
 func (o overview) Filtered() bool {
 	return o.State != "" || o.Project != "" || narrow(o.Filter)
-}
-
-// count is the number of runs in a state, or of stuck runs.
-type count struct {
-	State   ledger.State
-	N       int
-	Address string // of their list
-	Chosen  bool
-}
-
-func (c count) Key() string { return string(c.State) }
-
-func counts(own *url.URL, of map[ledger.State]int, stuck int) []count {
-	chosen := ledger.State(own.Query().Get("state"))
-	all := make([]count, len(ledger.States))
-	for i, s := range ledger.States {
-		c := count{State: s, N: of[s], Chosen: s == chosen, Address: with(own, "state", string(s))}
-		if c.Chosen {
-			c.Address = with(own, "state", "")
-		}
-		all[i] = c
-	}
-	address := "/stuck"
-	if _, query, ok := strings.Cut(with(own, "state", ""), "?"); ok {
-		address += "?" + query
-	}
-	return append(all, count{State: "stuck", N: stuck, Address: address})
-}
-
-// depth counts the open calls of all queues.
-type depth struct {
-	Running, Queued, Planned int
-	Unheard                  int // calls that ran on nodes that are now unheard
-	Unknown                  int // datacenters that do not answer
-}
-
-// Key is constant: the part has one piece.
-func (depth) Key() string { return "depth" }
-
-func depthOf(now *moment) (sum depth) {
-	for _, dc := range now.queues {
-		if dc.Error != nil {
-			sum.Unknown++
-		}
-		for _, q := range dc.Queues {
-			sum.add(now, dc.Datacenter, q)
-			sum.Queued += q.Queued
-			sum.Planned += q.Planned
-		}
-	}
-	return sum
-}
-
-// add counts the running calls of a queue.
-func (d *depth) add(now *moment, datacenter writ.DatacenterID, q writ.QueueDepth) {
-	if _, is := now.unheardNode(datacenter, q.Node); is {
-		d.Unheard += q.Running
-		return
-	}
-	d.Running += q.Running
-}
-
-// queue is a row of the table of depths: a node, an unreachable datacenter, or a datacenter with its omitted nodes.
-type queue struct {
-	writ.QueueDepth
-	Datacenter writ.DatacenterID
-	Name       string   // of the datacenter
-	Unheard    *unheard // the node if it is unheard, otherwise nil
-	Error      *writ.Error
-	Idle       int // omitted idle nodes
-	Busy       int // omitted nodes with fewer calls than others
-}
-
-// Key identifies the row. Calls that were not placed yet have no node.
-func (q queue) Key() string {
-	if q.Error != nil || q.Idle+q.Busy > 0 {
-		return string(q.Datacenter)
-	}
-	return string(q.Datacenter) + "/" + string(q.Node)
-}
-
-// Open counts the calls of the node.
-func (q queue) Open() int { return q.Running + q.Queued + q.Planned }
-
-// queueOf returns the row of a queue, with the reason if its node is unheard.
-func queueOf(now *moment, dc api.DatacenterQueues, q writ.QueueDepth) queue {
-	line := queue{QueueDepth: q, Datacenter: dc.Datacenter, Name: dc.Name}
-	if u, is := now.unheardNode(dc.Datacenter, q.Node); is {
-		line.Unheard = &u
-	}
-	return line
 }
 
 func queues(now *moment) (lines []queue) {
@@ -329,7 +245,7 @@ func idsOf(runs []ledger.Run) []writ.RunID {
 }
 
 // addRuns adds the list of runs and the links to more of them.
-func (d listPages) addRuns(ctx context.Context, own *url.URL, p *page, now *moment, filter ledger.RunFilter) error {
+func (d *listPages) addRuns(ctx context.Context, own *url.URL, p *page, now *moment, filter ledger.RunFilter) error {
 	list, err := d.Ledger.Runs(ctx, filter, ledger.Page{Limit: maxRuns, Cursor: own.Query().Get(cursorParam)})
 	if err != nil {
 		return err
@@ -339,7 +255,7 @@ func (d listPages) addRuns(ctx context.Context, own *url.URL, p *page, now *mome
 		return err
 	}
 	rows := make([]runRow, len(list.Items))
-	unheardRuns, err := d.unheardRuns(ctx, now, list.Items...)
+	unheardRuns, err := unheardRuns(ctx, d.source, now, list.Items...)
 	if err != nil {
 		return err
 	}
@@ -351,34 +267,21 @@ func (d listPages) addRuns(ctx context.Context, own *url.URL, p *page, now *mome
 			OfProject: with(own, "project", string(run.Project)), OfSigner: with(own, "signer", run.Signer),
 		}
 	}
-	add(p, part{id: "runs", ofLedger: true}, rows...)
-	add(p, part{id: "pager", ofLedger: true}, pagerOf(own, list.Next, "Older runs"))
+	add(p, part{ID: "runs", OfLedger: true}, rows...)
+	add(p, part{ID: "pager", OfLedger: true}, pagerOf(own, list.Next, "Older runs"))
 	return nil
 }
 
-// progress counts the calls of a run by outcome.
-type progress struct{ Succeeded, Failed, Running, Open int }
-
-func progressOf(counts map[writ.CallState]int) (p progress) {
-	for state, n := range counts {
-		switch {
-		case state == writ.CallSucceeded:
-			p.Succeeded += n
-		case state.Ended():
-			p.Failed += n
-		case state == writ.CallRunning:
-			p.Running += n
-		default:
-			p.Open += n
-		}
+// stateCounts links to the runs in each state, and to the stuck runs.
+func stateCounts(own *url.URL, n numbers) []count {
+	all := countsOf(own, "state", ledger.States, n.states)
+	address := "/stuck"
+	if _, query, ok := strings.Cut(with(own, "state", ""), "?"); ok {
+		address += "?" + query
 	}
-	return p
+	all = append(all, count{Name: "stuck", N: n.stuck, Address: address})
+	for i := range all {
+		all[i].IsState = true
+	}
+	return all
 }
-
-// Total is the number of calls that the run has requested so far.
-func (p progress) Total() int { return p.Succeeded + p.Failed + p.Running + p.Open }
-
-// FailedFrom and RunningFrom are the starts of these sections on a bar of length Total.
-
-func (p progress) FailedFrom() int  { return p.Succeeded }
-func (p progress) RunningFrom() int { return p.Succeeded + p.Failed }

@@ -2,7 +2,6 @@ package dashboard
 
 import (
 	"cmp"
-	"net/url"
 
 	"writ"
 	. "writ/coord/dashboard/markup"
@@ -15,8 +14,8 @@ func (o overview) html(p *page) Node {
 		Section(p.part("attention"), Aria("label", "Needs attention")),
 		Nav(p.part("counts"), Class("counts"), Aria("label", "Runs by state")),
 		holdsSection(p),
-		When(p.Everything, func() Node { return o.depths(p) }),
-		Section(ID("list"), Class("panel"), Aria("label", "Runs"), p.live(),
+		When(p.everything(), func() Node { return o.depths(p) }),
+		Section(ID("list"), Class("panel"), Aria("label", "Runs"), p.liveUpdates(),
 			filterForm("/", Role("search"), HX("select-oob", "#counts"),
 				H2(Text(o.heading())),
 				keeps(o.Kept...), keeps(value{"state", o.State}),
@@ -77,82 +76,6 @@ func (o overview) depths(p *page) Node {
 			noNode()))
 }
 
-// noNode is shown below an empty list of nodes.
-func noNode() Node {
-	return P(Class("empty"), Text("No node has joined yet. "), Code(Text("writ token create")),
-		Text(" creates a token to join with."))
-}
-
-func (c count) html() Node {
-	class := "count s-" + string(c.State)
-	if c.N == 0 {
-		class += " zero"
-	}
-	return A(Class(class), Href(c.Address), key(c), If(c.Chosen, Aria("current", "true")), B(number(c.N)),
-		Span(glyph(string(c.State)), Text(c.State)))
-}
-
-func (d depth) html() Node {
-	line := func(state string, n int) Node {
-		return Div(Class("b-"+state), Dt(Text(state)), Dd(number(n)))
-	}
-	return Div(Class("depth"), key(d), Data("running", digits(d.Running)), Data("queued", digits(d.Queued)),
-		Data("planned", digits(d.Planned)),
-		H2(Text("Open calls")),
-		Dl(line("running", d.Running), line("queued", d.Queued), line("planned", d.Planned)),
-		If(d.Unheard > 0,
-			P(Class("note"), Text("without "+plural(d.Unheard, "call", "calls")+" on nodes that are not heard"))),
-		If(d.Unknown > 0,
-			P(Class("note"), Text("without "+plural(d.Unknown, "datacenter that does", "datacenters that do")+" not answer"))))
-}
-
-func (q queue) html() Node {
-	return Tr(key(q), If(q.Open() == 0, Class("idle")), Th(Scope("row"), q.title()), q.cells())
-}
-
-func (q queue) title() Node {
-	if q.Error != nil || q.Idle+q.Busy > 0 {
-		return Text(q.Name)
-	}
-	return Group{Text(q.NodeName), sub(q.Name)}
-}
-
-func (q queue) cells() Node {
-	switch {
-	case q.Error != nil:
-		return Td(ColSpan("3"), Class("n"), Title(q.Error.Message), stateTag("away"), Text(" "),
-			Span(Class("hidden"), Text(q.Error.Code)))
-	case q.Idle+q.Busy > 0:
-		return Td(ColSpan("3"), Class("n"),
-			If(q.Busy > 0,
-				A(Href(queuesOf(q.Datacenter)), Text(plural(q.Busy, "more node has", "more nodes have")+" fewer calls"))),
-			If(q.Idle > 0 && q.Busy > 0, Text(", ")),
-			If(q.Idle > 0, Text(plural(q.Idle, "more node has", "more nodes have")+" nothing to do")))
-	}
-	return Group{cell("n", "", q.running()), cell("n", "", number(q.Queued)), cell("n", "", number(q.Planned))}
-}
-
-// running shows the number of running calls. It is unknown while the node is unheard.
-func (q queue) running() Node {
-	if q.Unheard != nil && q.Running > 0 {
-		return Span(Class("none"), Title(digits(q.Running)+" ran when the node was heard last"), Text("unknown"))
-	}
-	return number(q.Running)
-}
-
-// running formats the running calls, and those of unheard nodes as unknown.
-func (d depth) running() string {
-	text := digits(d.Running) + " running"
-	if d.Unheard > 0 {
-		text += ", " + digits(d.Unheard) + " unknown"
-	}
-	return text
-}
-
-func queuesOf(datacenter writ.DatacenterID) string {
-	return "/queues?datacenter=" + url.QueryEscape(string(datacenter))
-}
-
 func (r runRow) html() Node {
 	return Tr(key(r), Data("state", string(r.State)),
 		cell("st", "", stateTag(r.State)),
@@ -170,37 +93,4 @@ func (r runRow) failure() Node {
 		return nil
 	}
 	return Span(Class("why"), Code(Text(r.Failure.Code)), Text(" "+r.Failure.Message))
-}
-
-func (p progress) html() Node {
-	if p.Total() == 0 {
-		return none()
-	}
-	return Span(Class("progress"),
-		SVG("", "0 0 "+digits(p.Total())+" 1", Stretched(), Aria("hidden", "true"),
-			Rect("b-succeeded", "", "", digits(p.Succeeded), "1"),
-			Rect("b-failed", digits(p.FailedFrom()), "", digits(p.Failed), "1"),
-			Rect("b-running", digits(p.RunningFrom()), "", digits(p.Running), "1")),
-		Span(Text(digits(p.Succeeded)+"/"+digits(p.Total())),
-			If(p.Failed > 0, Group{Text(" "), Span(Class("bad"), Title("failed, cancelled or expired"),
-				glyph("failed"), number(p.Failed), Span(Class("hidden"), Text(" failed, cancelled or expired")))})))
-}
-
-// holdsSection shows the holds.
-func holdsSection(p *page) Node {
-	return Section(p.part("holds"), Class("holds"), Aria("label", "On hold"))
-}
-
-func (h held) html() Node {
-	word, reason := "released", ""
-	if h.Held {
-		word = "on hold"
-	}
-	if h.Reason() != "" {
-		reason = ": " + h.Reason()
-	}
-	return P(Class("hold"), key(h),
-		Span(Span(Class("tag"), Text(word)), Text(" "), B(Text(h.What())), Text(" in "+h.DatacenterName+", "),
-			sinceTime(h.Time()), Text(" by "+h.By()+reason)),
-		With(h.Command, func(command string) Node { return Group{Text(" "), copyable(command)} }))
 }

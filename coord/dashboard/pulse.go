@@ -8,7 +8,6 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sync/singleflight"
 
-	"writ"
 	"writ/coord/api"
 	"writ/identity"
 	"writ/ledger"
@@ -20,6 +19,10 @@ const (
 	sumsKept          = 300                    // samples of all queues, more than the five minutes of a chart
 	stuckEvery        = 5 * time.Second        // interval between counts of stuck runs, which read every open run
 )
+
+// stuckAfter is the silence after which a run counts as stuck on the overview, as in the example of `writ run list
+// --stuck`.
+const stuckAfter = 5 * time.Minute
 
 // pulse shares the current state between all pages. It is read at most once a second, however many pages are open.
 type pulse struct {
@@ -48,7 +51,7 @@ type moment struct {
 type sample [4]int64
 
 // moment returns the current state, or one that is less than a second old.
-func (d *Dashboard) moment(ctx context.Context) (*moment, error) {
+func (d *source) moment(ctx context.Context) (*moment, error) {
 	last := d.lastMoment()
 	if last != nil && time.Since(last.at) < stale {
 		return last, nil
@@ -66,13 +69,23 @@ func (d *Dashboard) moment(ctx context.Context) (*moment, error) {
 }
 
 // lastMoment returns the newest moment, nil before the first.
-func (d *Dashboard) lastMoment() *moment {
+func (d *source) lastMoment() *moment {
 	d.now.mu.Lock()
 	defer d.now.mu.Unlock()
 	return d.now.last
 }
 
-func (d *Dashboard) look(ctx context.Context) (*moment, error) {
+// forget drops the last moment and the points of the chart of all queues, so that the next page reads everything again.
+func (d *source) forget() {
+	d.now.mu.Lock()
+	defer d.now.mu.Unlock()
+	d.now.last = nil
+	d.past.mu.Lock()
+	defer d.past.mu.Unlock()
+	d.past.sums = nil
+}
+
+func (d *source) look(ctx context.Context) (*moment, error) {
 	m := &moment{at: time.Now()}
 	var err error
 	if m.datacenters, err = d.LiveView.Datacenters(ctx); err != nil {
@@ -102,7 +115,7 @@ func (d *Dashboard) look(ctx context.Context) (*moment, error) {
 }
 
 // countStuck counts the stuck runs, or reuses a recent count.
-func (d *Dashboard) countStuck(ctx context.Context, m *moment) (err error) {
+func (d *source) countStuck(ctx context.Context, m *moment) (err error) {
 	last := d.lastMoment()
 	if last != nil && m.at.Sub(last.stuckAt) < stuckEvery {
 		m.stuck, m.stuckAt = last.stuck, last.stuckAt
@@ -111,14 +124,4 @@ func (d *Dashboard) countStuck(ctx context.Context, m *moment) (err error) {
 	m.stuckAt = m.at
 	m.stuck, err = d.Ledger.CountRuns(ctx, ledger.RunFilter{Silent: m.at.Add(-stuckAfter).Truncate(time.Second)})
 	return err
-}
-
-// datacenter returns a datacenter. If it is not in the roster, only the id is set.
-func (m *moment) datacenter(id writ.DatacenterID) api.Datacenter {
-	for _, dc := range m.datacenters {
-		if dc.ID == id {
-			return dc
-		}
-	}
-	return api.Datacenter{ID: id, Name: short(id), Health: api.DatacenterHealthAway}
 }

@@ -16,7 +16,7 @@ import (
 const maxQueues = 40
 
 // queuesPage is the page of all queues: the depth of each now and before, and what helps if its node takes no calls.
-func (d nodePages) queuesPage(ctx context.Context, r *http.Request, _ bool) (*page, error) {
+func (d *nodePages) queuesPage(ctx context.Context, r *http.Request, _ bool) (*page, error) {
 	only := writ.DatacenterID(r.URL.Query().Get("datacenter"))
 	now, err := d.moment(ctx)
 	if err != nil {
@@ -32,10 +32,10 @@ func (d nodePages) queuesPage(ctx context.Context, r *http.Request, _ bool) (*pa
 	rows, left := d.queueRows(now, only, nodes, d.Reader(ctx))
 	p := &page{
 		Title: "Queues", Nav: "queues",
-		body: queueList{listPage{Filter: ledger.ResourceFilter{Datacenter: only}, Datacenters: now.datacenters}},
+		Body: queueList{nodeFilter{only, now.datacenters}},
 	}
-	add(p, part{id: "total"}, queuesLeft{left})
-	add(p, part{id: "queues"}, rows...)
+	add(p, part{ID: "total"}, queuesLeft{left})
+	add(p, part{ID: "queues"}, rows...)
 	return p, nil
 }
 
@@ -59,7 +59,7 @@ type queueRow struct {
 // trouble reports whether waiting calls are not being taken.
 func (r queueRow) trouble() bool { return r.Help != "" }
 
-func (d nodePages) queueRows(
+func (d *nodePages) queueRows(
 	now *moment, only writ.DatacenterID, nodes map[queueKey]writ.Node, reader Reader,
 ) (rows []queueRow, left int) {
 	for _, dc := range now.queues {

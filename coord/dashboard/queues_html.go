@@ -7,11 +7,11 @@ import (
 )
 
 // queueList is the page of all queues.
-type queueList struct{ listPage }
+type queueList struct{ nodeFilter }
 
 func (q queueList) html(p *page) Node {
-	return Section(ID("list"), Class("panel"), Aria("label", "Queues"), p.live(),
-		filterForm("/queues", H1(Text("Queues")), q.chooseDatacenter(), apply(false, "")),
+	return Section(ID("list"), Class("panel"), Aria("label", "Queues"), p.liveUpdates(),
+		filterForm("/queues", H1(Text("Queues")), q.choose(), apply(false, "")),
 		Ul(Class("legend"),
 			Li(Class("b-running"), Text("running")), Li(Class("b-queued"), Text("queued")),
 			Li(Class("b-planned"), Text("planned")),
@@ -60,18 +60,5 @@ func (r queueRow) depths() Node {
 		cell("n", "running", r.running(), If(r.Slots > 0, sub("of "+digits(r.Slots)))),
 		cell("n", "queued", number(r.Queued)),
 		cell("n", "planned", number(r.Planned)),
-	}
-}
-
-func (c chart) html() Node {
-	label, most := "no samples of the last 15 minutes", ""
-	if c.Now > 0 {
-		label, most = "at most "+digits(c.Most)+" open calls in the last 15 minutes", "at most "+digits(c.Most)
-	}
-	return Group{
-		picture("past", "0 0 60 100", Role("img"), Aria("label", label),
-			Each(c.Holes, func(h hole) Node { return Rect("b-hole", digits(h.From), "", digits(h.Width), "100") }),
-			Path("b-planned", c.Planned), Path("b-queued", c.Queued), Path("b-running", c.Running)),
-		Text("\n"), Span(Class("sub most"), Text(most)),
 	}
 }

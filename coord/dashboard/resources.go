@@ -18,13 +18,20 @@ const (
 	maxDeployments = 50
 )
 
-// kinds lists the kinds of resources in the order of the lists.
-var kinds = []writ.ResourceKind{
-	writ.KindMachine, writ.KindContainer, writ.KindVolume, writ.KindImage, writ.KindNetwork, writ.KindHeroDB,
+// resourcePages serves the pages of resources, deployments, secrets and usage.
+type resourcePages struct{ *source }
+
+func (d *resourcePages) routes() []route {
+	return []route{
+		{"/resources", d.resources, true},
+		{"/deployments", d.deployments, true},
+		{"/secrets", d.secrets, false},
+		{"/usage", d.usage, false},
+	}
 }
 
 // resourceFilter parses the filter of an address. All selected resources are readable.
-func (d resourcePages) resourceFilter(ctx context.Context, q url.Values) (ledger.ResourceFilter, error) {
+func (d *resourcePages) resourceFilter(ctx context.Context, q url.Values) (ledger.ResourceFilter, error) {
 	projects, err := d.Reader(ctx).selects(writ.ProjectID(q.Get("project")))
 	if err != nil {
 		return ledger.ResourceFilter{}, err
@@ -34,14 +41,15 @@ func (d resourcePages) resourceFilter(ctx context.Context, q url.Values) (ledger
 		Node:       writ.NodeID(q.Get("node")),
 		Deployment: q.Get("deployment"),
 	}
-	if filter.Kind != "" && !slices.Contains(kinds, filter.Kind) {
-		return filter, writ.Errorf(writ.CodeBadRequest, "unknown kind %q", filter.Kind).WithHint("the kinds are %v", kinds)
+	if filter.Kind != "" && !slices.Contains(writ.ResourceKinds, filter.Kind) {
+		return filter, writ.Errorf(writ.CodeBadRequest, "unknown kind %q", filter.Kind).
+			WithHint("the kinds are %v", writ.ResourceKinds)
 	}
 	return filter, nil
 }
 
 // resources is the page of resources.
-func (d resourcePages) resources(ctx context.Context, r *http.Request, quiet bool) (*page, error) {
+func (d *resourcePages) resources(ctx context.Context, r *http.Request, quiet bool) (*page, error) {
 	q := r.URL.Query()
 	filter, err := d.resourceFilter(ctx, q)
 	if err != nil {
@@ -53,14 +61,14 @@ func (d resourcePages) resources(ctx context.Context, r *http.Request, quiet boo
 	}
 	reader := d.Reader(ctx)
 	data := listPage{
-		Filter: filter, Project: writ.ProjectID(q.Get("project")), Projects: reader.projectsOf(now),
+		Filter: filter, Project: writ.ProjectID(q.Get("project")), Projects: d.projectsOf(ctx, now),
 		Datacenters: now.datacenters,
 	}
 	data.All = with(r.URL, "project", "", "datacenter", "", "kind", "", "node", "", "deployment", "")
 	if filter.Node != "" {
 		data.NodeName = now.nodeName(filter.Datacenter, filter.Node)
 	}
-	p := &page{Title: "Resources", Nav: "resources", body: resourcesPage{data}}
+	p := &page{Title: "Resources", Nav: "resources", Body: resourcesPage{data}}
 	if quiet && now.isSteady() {
 		return p, nil
 	}
@@ -70,7 +78,7 @@ func (d resourcePages) resources(ctx context.Context, r *http.Request, quiet boo
 	if err != nil {
 		return nil, err
 	}
-	add(p, part{id: "counts", ofLedger: true}, kindCounts(r.URL, filter.Kind, counts)...)
+	add(p, part{ID: "counts", OfLedger: true}, countsOf(r.URL, "kind", writ.ResourceKinds, counts)...)
 	list, err := d.Ledger.Resources(ctx, filter, ledger.Page{Limit: maxResources, Cursor: q.Get(cursorParam)})
 	if err != nil {
 		return nil, err
@@ -79,8 +87,8 @@ func (d resourcePages) resources(ctx context.Context, r *http.Request, quiet boo
 	for i, res := range list.Items {
 		rows[i] = resourceRowOf(r.URL, res, now, reader)
 	}
-	add(p, part{id: "resources", ofLedger: true}, rows...)
-	add(p, part{id: "pager", ofLedger: true}, pagerOf(r.URL, list.Next, "More resources"))
+	add(p, part{ID: "resources", OfLedger: true}, rows...)
+	add(p, part{ID: "pager", OfLedger: true}, pagerOf(r.URL, list.Next, "More resources"))
 	return p, nil
 }
 
@@ -99,27 +107,6 @@ type listPage struct {
 func (l listPage) Filtered() bool {
 	f := l.Filter
 	return f.Datacenter != "" || f.Kind != "" || f.Node != "" || f.Deployment != "" || l.Project != ""
-}
-
-// kindCount is the number of resources of a kind.
-type kindCount struct {
-	Kind    writ.ResourceKind
-	N       int
-	Address string
-	Chosen  bool
-}
-
-func (c kindCount) Key() string { return string(c.Kind) }
-
-func kindCounts(own *url.URL, chosen writ.ResourceKind, counts map[writ.ResourceKind]int) []kindCount {
-	all := make([]kindCount, len(kinds))
-	for i, kind := range kinds {
-		all[i] = kindCount{Kind: kind, N: counts[kind], Chosen: kind == chosen, Address: with(own, "kind", string(kind))}
-		if all[i].Chosen {
-			all[i].Address = with(own, "kind", "")
-		}
-	}
-	return all
 }
 
 // resourceRow is a row of the list of resources.
@@ -169,30 +156,8 @@ func resourceRowOf(own *url.URL, res writ.Resource, now *moment, reader Reader) 
 	return row
 }
 
-// projectName returns the name of a project in the roster.
-func (m *moment) projectName(id writ.ProjectID) string {
-	for _, p := range m.projects {
-		if p.ID == id {
-			return p.Name
-		}
-	}
-	return short(id)
-}
-
-// nodeName returns the name of a node from the last report of its datacenter, or the beginning of its id.
-func (m *moment) nodeName(datacenter writ.DatacenterID, id writ.NodeID) string {
-	for _, queues := range m.queues {
-		for _, q := range queues.Queues {
-			if q.Node == id && (datacenter == "" || queues.Datacenter == datacenter) && q.NodeName != "" {
-				return q.NodeName
-			}
-		}
-	}
-	return short(id)
-}
-
 // deployments is the page of deployments.
-func (d resourcePages) deployments(ctx context.Context, r *http.Request, quiet bool) (*page, error) {
+func (d *resourcePages) deployments(ctx context.Context, r *http.Request, quiet bool) (*page, error) {
 	q := r.URL.Query()
 	filter, err := d.resourceFilter(ctx, q)
 	if err != nil {
@@ -203,11 +168,11 @@ func (d resourcePages) deployments(ctx context.Context, r *http.Request, quiet b
 		return nil, err
 	}
 	data := listPage{
-		Filter: filter, Project: writ.ProjectID(q.Get("project")), Projects: d.Reader(ctx).projectsOf(now),
+		Filter: filter, Project: writ.ProjectID(q.Get("project")), Projects: d.projectsOf(ctx, now),
 		Datacenters: now.datacenters, All: "/deployments",
 	}
 	data.Submits = d.Reader(ctx).maySubmit(data.Projects)
-	p := &page{Title: "Deployments", Nav: "deployments", body: deploymentsPage{data}}
+	p := &page{Title: "Deployments", Nav: "deployments", Body: deploymentsPage{data}}
 	if quiet {
 		return p, nil
 	}
@@ -224,8 +189,8 @@ func (d resourcePages) deployments(ctx context.Context, r *http.Request, quiet b
 	if err := d.sayWhy(ctx, rows); err != nil {
 		return nil, err
 	}
-	add(p, part{id: "deployments", ofLedger: true}, rows...)
-	add(p, part{id: "pager", ofLedger: true}, pagerOf(r.URL, list.Next, "More deployments"))
+	add(p, part{ID: "deployments", OfLedger: true}, rows...)
+	add(p, part{ID: "pager", OfLedger: true}, pagerOf(r.URL, list.Next, "More deployments"))
 	return p, nil
 }
 
@@ -246,7 +211,7 @@ func (r deploymentRow) Key() string {
 	return string(r.Datacenter) + "/" + string(r.Project) + "/" + r.Name
 }
 
-func (d resourcePages) deploymentRowOf(
+func (d *resourcePages) deploymentRowOf(
 	ctx context.Context, one ledger.Deployment, filter ledger.ResourceFilter, now *moment,
 ) (deploymentRow, error) {
 	same := url.Values{"project": {string(one.Project)}, "datacenter": {string(one.Datacenter)}, "deployment": {one.Name}}
@@ -267,7 +232,7 @@ func (d resourcePages) deploymentRowOf(
 }
 
 // sayWhy sets the reason why the newest run of each deployment has not ended, with one request for all of them.
-func (d resourcePages) sayWhy(ctx context.Context, rows []deploymentRow) error {
+func (d *resourcePages) sayWhy(ctx context.Context, rows []deploymentRow) error {
 	var open []ledger.Run
 	for _, r := range rows {
 		if r.Newest != nil && r.Newest.Ended.IsZero() {

@@ -28,7 +28,7 @@ func (r resourcesPage) html(p *page) Node {
 		title += " on " + r.NodeName
 	}
 	columns := Group{headCells("State", "Resource", "Project", "Deployment", "Datacenter")}
-	if p.Everything {
+	if p.everything() {
 		columns = append(columns, headCells("Node"))
 	}
 	empty := Text("No script has made anything yet.")
@@ -37,7 +37,7 @@ func (r resourcesPage) html(p *page) Node {
 	}
 	return Group{
 		Nav(p.part("counts"), Class("counts kinds"), Aria("label", "Resources by kind")),
-		Section(ID("list"), Class("panel"), Aria("label", "Resources"), p.live(),
+		Section(ID("list"), Class("panel"), Aria("label", "Resources"), p.liveUpdates(),
 			filterForm("/resources", HX("select-oob", "#counts"),
 				H1(Text(title)),
 				r.hiddenFilters(), r.chooseProject(), r.chooseDatacenter(),
@@ -47,15 +47,6 @@ func (r resourcesPage) html(p *page) Node {
 			P(Class("empty"), empty),
 			Div(p.part("pager"))),
 	}
-}
-
-func (c kindCount) html() Node {
-	class := "count"
-	if c.N == 0 {
-		class = "count zero"
-	}
-	return A(Class(class), Href(c.Address), key(c), If(c.Chosen, Aria("current", "true")), B(number(c.N)),
-		Span(Text(c.Kind)))
 }
 
 func (r resourceRow) html() Node {
@@ -125,7 +116,7 @@ func (r resourceRow) changed() Node {
 type deploymentsPage struct{ listPage }
 
 func (d deploymentsPage) html(p *page) Node {
-	return Section(ID("list"), Class("panel"), Aria("label", "Deployments"), p.live(),
+	return Section(ID("list"), Class("panel"), Aria("label", "Deployments"), p.liveUpdates(),
 		filterForm("/deployments",
 			H1(Text("Deployments")),
 			d.hiddenFilters(), d.chooseProject(), d.chooseDatacenter(),

@@ -19,8 +19,23 @@ import (
 // maxCalls limits the calls of a run on a page, next to its script. Links within the page lead to the first calls only.
 const maxCalls = 50
 
+// runPages serves the pages of one run.
+type runPages struct {
+	*source
+	texts texts
+}
+
+func (d *runPages) routes() []route {
+	return []route{
+		{"/runs/{id}", d.run, true},
+		{"/runs/{id}/values", d.values, false},
+		{"/runs/{id}/log", d.log, false},
+		{"/runs/{id}/timeline", d.timeline, false},
+	}
+}
+
 // run is the page of one run: its state, why it failed, and its calls on a timeline.
-func (d runPages) run(ctx context.Context, r *http.Request, quiet bool) (*page, error) {
+func (d *runPages) run(ctx context.Context, r *http.Request, quiet bool) (*page, error) {
 	id := writ.RunID(chi.URLParam(r, "id"))
 	if !id.Valid() {
 		return nil, noRunID(id)
@@ -45,7 +60,7 @@ func (d runPages) run(ctx context.Context, r *http.Request, quiet bool) (*page, 
 	head.Controls = d.Reader(ctx).may(identity.ActionControlRuns, run.Project)
 	head.Helps = now.helps(d.Reader(ctx), run, why[id])
 	head.Why = sentenceBeside(why[id], head.Helps)
-	unheardRuns, err := d.unheardRuns(ctx, now, run)
+	unheardRuns, err := unheardRuns(ctx, d.source, now, run)
 	if err != nil {
 		return nil, err
 	}
@@ -53,12 +68,12 @@ func (d runPages) run(ctx context.Context, r *http.Request, quiet bool) (*page, 
 	if run.Failure != nil {
 		head.At = d.lineOf(ctx, run)
 	}
-	p := &page{Title: run.Script, Nav: "runs", body: runPage{}}
-	add(p, part{id: "head"}, head)
+	p := &page{Title: run.Script, Nav: "runs", Body: runPage{}}
+	add(p, part{ID: "head"}, head)
 	if quiet && now.isSteady() {
 		return p, nil
 	}
-	add(p, part{id: "output", ofLedger: true}, d.outputOf(ctx, run))
+	add(p, part{ID: "output", OfLedger: true}, d.outputOf(ctx, run))
 	if err := d.addSource(ctx, p, now, run); err != nil {
 		return nil, err
 	}
@@ -66,7 +81,7 @@ func (d runPages) run(ctx context.Context, r *http.Request, quiet bool) (*page, 
 }
 
 // addCalls adds the list of calls with its timeline, and the links to more calls.
-func (d runPages) addCalls(ctx context.Context, own *url.URL, p *page, now *moment, run ledger.Run) error {
+func (d *runPages) addCalls(ctx context.Context, own *url.URL, p *page, now *moment, run ledger.Run) error {
 	calls, err := d.Ledger.Calls(ctx, run.ID, ledger.Page{Limit: maxCalls, Cursor: own.Query().Get(cursorParam)})
 	if err != nil {
 		return err
@@ -80,9 +95,9 @@ func (d runPages) addCalls(ctx context.Context, own *url.URL, p *page, now *mome
 			Unheard: now.unheardCall(c, run.Datacenter, d.Reader(ctx)),
 		}
 	}
-	add(p, part{id: "scale", ofLedger: true}, line)
-	add(p, part{id: "calls", ofLedger: true}, rows...)
-	add(p, part{id: "pager", ofLedger: true}, pagerOf(own, calls.Next, "More calls"))
+	add(p, part{ID: "scale", OfLedger: true}, line)
+	add(p, part{ID: "calls", OfLedger: true}, rows...)
+	add(p, part{ID: "pager", OfLedger: true}, pagerOf(own, calls.Next, "More calls"))
 	return nil
 }
 

@@ -1,24 +1,11 @@
 package dashboard
 
 import (
-	"net/url"
 	"strings"
-	"time"
 
 	"writ"
 	. "writ/coord/dashboard/markup"
 )
-
-// runPageOf returns the address of the page of a run.
-func runPageOf(id writ.RunID) string { return "/runs/" + url.PathEscape(string(id)) }
-
-// callPlace returns the fragment of a call on the page of its run.
-func callPlace(seq int) string { return "#call-" + digits(seq) }
-
-// crumb links to the parent page.
-func crumb(address, text string) Node {
-	return P(Class("crumb"), A(Href(address), Mark("up"), Text("← "+text)))
-}
 
 // runPage is the page of a run, which consists of parts only.
 type runPage struct{}
@@ -26,7 +13,7 @@ type runPage struct{}
 func (runPage) html(p *page) Node {
 	return Group{
 		crumb("/", "Runs"),
-		Div(p.part("head"), p.live()),
+		Div(p.part("head"), p.liveUpdates()),
 		Div(p.part("output")),
 		Section(Class("panel"), Aria("label", "Calls"),
 			Div(p.part("scale")),
@@ -278,17 +265,6 @@ func (c callRow) place() Node {
 		node = Text(short(c.Node))
 	}
 	return Group{node, If(c.Driver != "simulated", sub(c.Driver)), simulated(c.Simulated)}
-}
-
-// tookOr renders the duration of something, or its start if it is running.
-func tookOr(took time.Duration, running bool, since time.Time) Node {
-	switch {
-	case took != 0:
-		return Text(duration(took))
-	case running && !since.IsZero():
-		return sinceTime(since)
-	}
-	return none()
 }
 
 // box returns the coordinates of the bars of a call.

@@ -22,7 +22,7 @@ const (
 
 // secrets is the page of the secrets of projects: their names and versions, never their values. Each load of the page
 // requests them from the datacenters, because the coordinator stores none.
-func (d resourcePages) secrets(ctx context.Context, r *http.Request, _ bool) (*page, error) {
+func (d *resourcePages) secrets(ctx context.Context, r *http.Request, _ bool) (*page, error) {
 	q := r.URL.Query()
 	reader := d.Reader(ctx)
 	project, only := writ.ProjectID(q.Get("project")), writ.DatacenterID(q.Get("datacenter"))
@@ -44,7 +44,7 @@ func (d resourcePages) secrets(ctx context.Context, r *http.Request, _ bool) (*p
 	}
 	data := secretsPage{
 		listPage: listPage{
-			Filter: ledger.ResourceFilter{Datacenter: only}, Project: project, Projects: reader.projectsOf(now),
+			Filter: ledger.ResourceFilter{Datacenter: only}, Project: project, Projects: d.projectsOf(ctx, now),
 			Datacenters: now.datacenters, All: "/secrets",
 		},
 	}
@@ -63,7 +63,7 @@ func (d resourcePages) secrets(ctx context.Context, r *http.Request, _ bool) (*p
 	}
 	data.Rows, data.First = rows, firstOf(r.URL, afterSecrets)
 	data.Command = setCommand(reader, project, now)
-	return &page{Title: "Secrets", Nav: "secrets", body: data}, nil
+	return &page{Title: "Secrets", Nav: "secrets", Body: data}, nil
 }
 
 // secretsPage is the body of the page.
@@ -104,7 +104,7 @@ func secretRowsOf(dc api.DatacenterSecrets, now *moment) []secretRow {
 
 // setCommand returns the command that sets a secret of a project, "" if the reader may not or no project is chosen.
 func setCommand(reader Reader, project writ.ProjectID, now *moment) string {
-	word := projectWord(now, project)
+	word := now.projectWord(project)
 	if word == "" || !reader.may(identity.ActionManageSecrets, project) {
 		return ""
 	}

@@ -25,7 +25,6 @@ const (
 	lineRunes   = 240
 	maxMarks    = 10
 	markedCalls = 50
-	valueRunes  = 1000
 	maxParams   = 60
 )
 
@@ -47,7 +46,7 @@ type signedText struct {
 
 // signedText returns the signed text of a run, nil if the ledger does not have it: the text of a refused submission is
 // pruned. The caller has checked that the reader may read the run.
-func (d runPages) signedText(ctx context.Context, run ledger.Run) (*signedText, error) {
+func (d *runPages) signedText(ctx context.Context, run ledger.Run) (*signedText, error) {
 	d.texts.mu.Lock()
 	known := d.texts.kept[run.Payload]
 	d.texts.mu.Unlock()
@@ -80,9 +79,6 @@ func (d runPages) signedText(ctx context.Context, run ledger.Run) (*signedText, 
 	return text, nil
 }
 
-// value is a named value as text.
-type value struct{ Name, Text string }
-
 // valuesOf lists values by name, as JSON. Long values are cut.
 func valuesOf(all map[string]any) []value {
 	list := make([]value, 0, len(all))
@@ -101,18 +97,6 @@ func jsonText(v any) string {
 		return "cannot be shown: " + err.Error()
 	}
 	return cut(strings.TrimSpace(b.String()), valueRunes)
-}
-
-// cut shortens a text to at most max characters and states the number of omitted ones. It escapes invisible characters.
-func cut(text string, max int) string {
-	text = hidden.Escape(text)
-	if len(text) <= max {
-		return text
-	}
-	if runes := []rune(text); len(runes) > max {
-		return fmt.Sprintf("%s … (%d more)", string(runes[:max]), len(runes)-max)
-	}
-	return text
 }
 
 // mark is an event at a line of a script.
@@ -308,7 +292,7 @@ func signedFactsOf(p *signedText) signedFacts {
 func words(all []string) string { return cut(strings.Join(all, ", "), valueRunes) }
 
 // lineOf returns the id of the line where a run failed, "" if the page does not show it.
-func (d runPages) lineOf(ctx context.Context, run ledger.Run) string {
+func (d *runPages) lineOf(ctx context.Context, run ledger.Run) string {
 	at, ok := parsePosition(run.Failure.Position)
 	text, err := d.signedText(ctx, run)
 	if !ok || err != nil || text == nil {
@@ -323,12 +307,12 @@ func (d runPages) lineOf(ctx context.Context, run ledger.Run) string {
 }
 
 // addSource adds the signed text, and the script with its marks.
-func (d runPages) addSource(ctx context.Context, p *page, now *moment, run ledger.Run) error {
+func (d *runPages) addSource(ctx context.Context, p *page, now *moment, run ledger.Run) error {
 	text, err := d.signedText(ctx, run)
 	if err != nil {
 		return err
 	}
-	add(p, part{id: "signed", ofLedger: true}, signedFactsOf(text))
+	add(p, part{ID: "signed", OfLedger: true}, signedFactsOf(text))
 	var rows []sourceRow
 	if text != nil {
 		open, err := d.Ledger.OpenCalls(ctx, markedCalls, run.ID)
@@ -342,6 +326,6 @@ func (d runPages) addSource(ctx context.Context, p *page, now *moment, run ledge
 		}
 		rows = sourceRows(text.Payload, marksOf(run, open[run.ID]))
 	}
-	add(p, part{id: "source", ofLedger: true}, rows...)
+	add(p, part{ID: "source", OfLedger: true}, rows...)
 	return nil
 }

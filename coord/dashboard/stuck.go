@@ -15,17 +15,13 @@ import (
 	"writ/ledger"
 )
 
-// stuckAfter is the silence after which a run counts as stuck on the overview, as in the example of `writ run list
-// --stuck`.
-const stuckAfter = 5 * time.Minute
-
 // silences lists the durations that the page of stuck runs offers.
 var silences = []string{"1m", "5m", "15m", "1h", "6h", "24h"}
 
 const silentParam = "for"
 
 // filtersOf parses the filter of runs in an address, except for their states. All selected runs are readable.
-func (d listPages) filtersOf(ctx context.Context, q url.Values) (ledger.RunFilter, error) {
+func (d *listPages) filtersOf(ctx context.Context, q url.Values) (ledger.RunFilter, error) {
 	projects, err := d.Reader(ctx).selects(writ.ProjectID(q.Get("project")))
 	if err != nil {
 		return ledger.RunFilter{}, err
@@ -53,18 +49,8 @@ func kept(q url.Values, besides ...string) (all []value) {
 	return all
 }
 
-// projectsOf lists the projects that a reader may choose from.
-func (r Reader) projectsOf(now *moment) (readable []identity.Project) {
-	for _, known := range now.projects {
-		if r.Reads(known.ID) {
-			readable = append(readable, known)
-		}
-	}
-	return readable
-}
-
 // stuck is the page of open runs without recent events, the oldest first.
-func (d listPages) stuck(ctx context.Context, r *http.Request, _ bool) (*page, error) {
+func (d *listPages) stuck(ctx context.Context, r *http.Request, _ bool) (*page, error) {
 	q := r.URL.Query()
 	filter, err := d.filtersOf(ctx, q)
 	if err != nil {
@@ -88,9 +74,9 @@ func (d listPages) stuck(ctx context.Context, r *http.Request, _ bool) (*page, e
 	if err != nil {
 		return nil, err
 	}
-	data.Projects, data.Datacenters = d.Reader(ctx).projectsOf(now), now.datacenters
+	data.Projects, data.Datacenters = d.projectsOf(ctx, now), now.datacenters
 	filter.Silent, filter.Oldest = now.at.Add(-after).Truncate(time.Second), true
-	p := &page{Title: "Stuck runs", Nav: "stuck", body: data}
+	p := &page{Title: "Stuck runs", Nav: "stuck", Body: data}
 	addHolds(p, d.Reader(ctx), now)
 	return p, d.addStuck(ctx, r.URL, p, now, filter, data.For)
 }
@@ -133,14 +119,14 @@ func (r stuckRow) Cancels() bool { return r.Controls && r.ID.Valid() && r.State 
 // Waits reports whether the run waits for its datacenter.
 func (r stuckRow) Waits() bool { return r.State == ledger.StateWaiting }
 
-func (d listPages) addStuck(
+func (d *listPages) addStuck(
 	ctx context.Context, own *url.URL, p *page, now *moment, filter ledger.RunFilter, silence string,
 ) error {
 	counts, err := d.Ledger.CountRuns(ctx, filter)
 	if err != nil {
 		return err
 	}
-	add(p, part{id: "total"}, stuckTotal{sumOf(counts.Total()), silence})
+	add(p, part{ID: "total"}, stuckTotal{sumOf(counts.Total()), silence})
 	list, err := d.Ledger.Runs(ctx, filter, ledger.Page{Limit: maxRuns, Cursor: own.Query().Get(cursorParam)})
 	if err != nil {
 		return err
@@ -165,8 +151,8 @@ func (d listPages) addStuck(
 			rows[i].Heard = run.Created
 		}
 	}
-	add(p, part{id: "stuck"}, rows...)
-	add(p, part{id: "pager"}, pagerOf(own, list.Next, "More runs"))
+	add(p, part{ID: "stuck"}, rows...)
+	add(p, part{ID: "pager"}, pagerOf(own, list.Next, "More runs"))
 	return nil
 }
 

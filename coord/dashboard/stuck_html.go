@@ -8,7 +8,7 @@ import (
 func (s stuckPage) html(p *page) Node {
 	return Group{
 		holdsSection(p),
-		Section(ID("list"), Class("panel"), Aria("label", "Stuck runs"), p.live(),
+		Section(ID("list"), Class("panel"), Aria("label", "Stuck runs"), p.liveUpdates(),
 			filterForm("/stuck",
 				H1(Text("Stuck runs")),
 				choice("Silent for", "for",

@@ -24,7 +24,7 @@ const (
 
 // timeline is the page of the calls of a run over time, with each attempt. It is built on request only: attempts before
 // the last one are read from the events of the run.
-func (d runPages) timeline(ctx context.Context, r *http.Request, _ bool) (*page, error) {
+func (d *runPages) timeline(ctx context.Context, r *http.Request, _ bool) (*page, error) {
 	id := writ.RunID(chi.URLParam(r, "id"))
 	if !id.Valid() {
 		return nil, noRunID(id)
@@ -63,7 +63,7 @@ func (d runPages) timeline(ctx context.Context, r *http.Request, _ bool) (*page,
 		row.Attempts[len(row.Attempts)-1].State = row.Shown()
 		data.Calls = append(data.Calls, row)
 	}
-	return &page{Title: "Timeline of " + run.Script, Nav: "runs", body: data}, nil
+	return &page{Title: "Timeline of " + run.Script, Nav: "runs", Body: data}, nil
 }
 
 // timelinePage is the body of the page.
@@ -98,7 +98,7 @@ type attempt struct {
 
 // pastAttempts reads all attempts before the last one, by the number of their call. whole is false if events are
 // missing.
-func (d runPages) pastAttempts(
+func (d *runPages) pastAttempts(
 	ctx context.Context, run writ.RunID, calls []writ.Call,
 ) (past map[int][]attempt, whole bool, err error) {
 	want := map[int]int{} // number of earlier attempts, by call

@@ -21,7 +21,7 @@ const (
 )
 
 // usage is the page of the resource usage in a month: by project, or by resource of one project.
-func (d resourcePages) usage(ctx context.Context, r *http.Request, _ bool) (*page, error) {
+func (d *resourcePages) usage(ctx context.Context, r *http.Request, _ bool) (*page, error) {
 	q := r.URL.Query()
 	reader := d.Reader(ctx)
 	project := writ.ProjectID(q.Get("project"))
@@ -36,7 +36,7 @@ func (d resourcePages) usage(ctx context.Context, r *http.Request, _ bool) (*pag
 	data := usagePage{
 		listPage: listPage{
 			Filter: ledger.ResourceFilter{Datacenter: writ.DatacenterID(q.Get("datacenter"))}, Project: project,
-			Projects: reader.projectsOf(now), Datacenters: now.datacenters,
+			Projects: d.projectsOf(ctx, now), Datacenters: now.datacenters,
 		},
 		Month: q.Get(monthParam), Months: monthsUntil(now.at),
 	}
@@ -58,11 +58,11 @@ func (d resourcePages) usage(ctx context.Context, r *http.Request, _ bool) (*pag
 		return nil, err
 	}
 	data.Command = usageCommand(data, now)
-	return &page{Title: "Usage", Nav: "usage", body: data}, nil
+	return &page{Title: "Usage", Nav: "usage", Body: data}, nil
 }
 
 // readUsage loads the projects of a page, or the resources of its project.
-func (d resourcePages) readUsage(
+func (d *resourcePages) readUsage(
 	ctx context.Context, own *url.URL, data *usagePage, filter ledger.UsageFilter, now *moment,
 ) error {
 	at := ledger.Page{Limit: maxUsage, Cursor: own.Query().Get(cursorParam)}
@@ -137,7 +137,7 @@ func usageCommand(data usagePage, now *moment) string {
 	if data.Project == "" {
 		return command + " --by project"
 	}
-	word := projectWord(now, data.Project)
+	word := now.projectWord(data.Project)
 	if word == "" {
 		return ""
 	}

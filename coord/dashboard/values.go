@@ -4,7 +4,6 @@ import (
 	"context"
 	"html"
 	"net/http"
-	"net/url"
 	"strconv"
 
 	"github.com/go-chi/chi/v5"
@@ -26,7 +25,7 @@ const (
 
 // values is the page of the output of a run, and of the arguments and results of its calls. Each load of the page
 // requests them from the datacenter, because the coordinator stores no values; the page has no live updates.
-func (d runPages) values(ctx context.Context, r *http.Request, _ bool) (*page, error) {
+func (d *runPages) values(ctx context.Context, r *http.Request, _ bool) (*page, error) {
 	run, after, err := d.asked(ctx, r, afterCall)
 	if err != nil {
 		return nil, err
@@ -43,11 +42,11 @@ func (d runPages) values(ctx context.Context, r *http.Request, _ bool) (*page, e
 		}
 		data.Calls = append(data.Calls, callValues{c.Call, valuesOf(c.Args), valuesOf(c.Values)})
 	}
-	return &page{Title: "Values of " + run.Script, Nav: "runs", body: data}, nil
+	return &page{Title: "Values of " + run.Script, Nav: "runs", Body: data}, nil
 }
 
 // asked parses the run and the list position of an address.
-func (d runPages) asked(ctx context.Context, r *http.Request, parameter string) (run ledger.Run, after int, err error) {
+func (d *runPages) asked(ctx context.Context, r *http.Request, parameter string) (run ledger.Run, after int, err error) {
 	id := writ.RunID(chi.URLParam(r, "id"))
 	if !id.Valid() {
 		return run, 0, noRunID(id)
@@ -68,14 +67,6 @@ func noRunID(id writ.RunID) error {
 		WithHint("an id has 26 lower-case letters and digits")
 }
 
-// firstOf returns the address of the first page of a list, "" on that page.
-func firstOf(own *url.URL, parameter string) string {
-	if own.Query().Get(parameter) == "" {
-		return ""
-	}
-	return with(own, parameter, "")
-}
-
 type valuesPage struct {
 	Run         ledger.Run
 	Output      []value
@@ -89,7 +80,7 @@ type callValues struct {
 }
 
 // log is the page of the log of a script. Each load of the page requests it from the datacenter.
-func (d runPages) log(ctx context.Context, r *http.Request, _ bool) (*page, error) {
+func (d *runPages) log(ctx context.Context, r *http.Request, _ bool) (*page, error) {
 	run, after, err := d.asked(ctx, r, afterLine)
 	if err != nil {
 		return nil, err
@@ -111,7 +102,7 @@ func (d runPages) log(ctx context.Context, r *http.Request, _ bool) (*page, erro
 	if data.Lines = lines; len(lines) == maxLines {
 		data.Next = with(r.URL, afterLine, strconv.Itoa(lines[len(lines)-1].Ordinal))
 	}
-	return &page{Title: "Log of " + run.Script, Nav: "runs", body: data}, nil
+	return &page{Title: "Log of " + run.Script, Nav: "runs", Body: data}, nil
 }
 
 type logPage struct {
@@ -131,7 +122,7 @@ type output struct {
 // Key is constant: the part has one piece.
 func (output) Key() string { return "output" }
 
-func (d runPages) outputOf(ctx context.Context, run ledger.Run) output {
+func (d *runPages) outputOf(ctx context.Context, run ledger.Run) output {
 	o := output{Ended: !run.Ended.IsZero(), Link: "/runs/" + string(run.ID) + "/values"}
 	if run.Accepted.IsZero() {
 		o.Link = "" // its datacenter does not have the run

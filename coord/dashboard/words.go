@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strconv"
 	"time"
+	"writ/internal/hidden"
 )
 
 // duration formats a duration so that durations are easy to compare. static/dashboard.js does the same for running
@@ -60,4 +61,19 @@ func share(used, whole int64) int64 {
 		return 0
 	}
 	return min(100, (used*100+whole-1)/whole)
+}
+
+// valueRunes limits the characters of a shown value.
+const valueRunes = 1000
+
+// cut shortens a text to at most max characters and states the number of omitted ones. It escapes invisible characters.
+func cut(text string, max int) string {
+	text = hidden.Escape(text)
+	if len(text) <= max {
+		return text
+	}
+	if runes := []rune(text); len(runes) > max {
+		return fmt.Sprintf("%s … (%d more)", string(runes[:max]), len(runes)-max)
+	}
+	return text
 }

@@ -1,4 +1,6 @@
-package dashboard
+// Package static serves the files of the pages for browsers: scripts, styles and pictures. The files in vendor are
+// unchanged and have their licences.
+package static
 
 import (
 	"bytes"
@@ -8,54 +10,46 @@ import (
 	"io/fs"
 	"net/http"
 	"path"
-	"strings"
 	"sync"
 	"time"
-
-	"github.com/go-chi/chi/v5"
-
-	"writ"
 )
 
-// static holds the files for browsers. The files in vendor are unchanged and have their licences.
-//
-//go:embed static
-var static embed.FS
+//go:embed *.js *.css *.svg vendor
+var embedded embed.FS
 
-// file is a file for browsers.
+// file is a file with the version that follows from its content.
 type file struct {
 	body    []byte
-	version string // derived from the body
+	version string
 }
 
-// files maps names below static to files.
+// files maps names to files.
 var files = sync.OnceValue(readFiles)
 
-// staticURL returns the address of a file, with its version.
-func staticURL(name string) string { return "/static/" + name + "?v=" + files()[name].version }
+// URL returns the address of a file, with its version.
+func URL(name string) string { return "/static/" + name + "?v=" + files()[name].version }
 
 func readFiles() map[string]file {
 	files := map[string]file{}
 	// Embedded, so reads cannot fail.
-	_ = fs.WalkDir(static, "static", func(name string, entry fs.DirEntry, err error) error {
+	_ = fs.WalkDir(embedded, ".", func(name string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
 			return err
 		}
-		body, err := static.ReadFile(name)
+		body, err := embedded.ReadFile(name)
 		sum := sha256.Sum256(body)
-		files[strings.TrimPrefix(name, "static/")] = file{body, hex.EncodeToString(sum[:6])}
+		files[name] = file{body, hex.EncodeToString(sum[:6])}
 		return err
 	})
 	return files
 }
 
-// serveFile serves a file. An address with the current version never changes its content, so browsers cache it forever.
-func (d *Dashboard) serveFile(w http.ResponseWriter, r *http.Request) {
-	name := chi.URLParam(r, "*")
+// Serve serves a file, or returns false if the name is unknown. An address with the current version never changes its
+// content, so browsers cache it forever.
+func Serve(w http.ResponseWriter, r *http.Request, name string) bool {
 	f, ok := files()[name]
 	if !ok {
-		d.Refuse(w, r, writ.Errorf(writ.CodeNotFound, "unknown file %q", name)) // without a login
-		return
+		return false
 	}
 	h := w.Header()
 	h.Set("ETag", `"`+f.version+`"`)
@@ -69,6 +63,7 @@ func (d *Dashboard) serveFile(w http.ResponseWriter, r *http.Request) {
 	}
 	h.Set("Content-Type", kind)
 	http.ServeContent(w, r, name, time.Time{}, bytes.NewReader(f.body))
+	return true
 }
 
 var contentTypes = map[string]string{
