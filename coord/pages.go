@@ -5,7 +5,7 @@ import (
 
 	"writ"
 	"writ/coord/access"
-	"writ/coord/dashboard"
+	"writ/coord/dashboard/page"
 	"writ/coord/live"
 	"writ/identity"
 	"writ/ledger"
@@ -42,9 +42,9 @@ func (v pageView) Certificate(ctx context.Context, signed []byte) (*identity.Cer
 func (v pageView) News() <-chan struct{} { return v.c.news.Next() }
 
 // pageReader describes the reader of a request to the dashboard.
-func (c *Coordinator) pageReader(ctx context.Context) dashboard.Reader {
+func (c *Coordinator) pageReader(ctx context.Context) page.Reader {
 	who := access.ViewerOf(ctx)
-	reader := dashboard.Reader{All: who.All, Projects: who.Projects}
+	reader := page.Reader{All: who.All, Projects: who.Projects}
 	if login := who.Login(); login != nil {
 		reader.Name, reader.Until, reader.May = login.Signer, login.Until, c.gate.May(login)
 	}

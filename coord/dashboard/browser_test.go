@@ -17,7 +17,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"writ"
-	"writ/coord/dashboard"
+	"writ/coord/dashboard/page"
 	"writ/internal/test/testenv"
 )
 
@@ -224,7 +224,7 @@ func everyPage(failed, running writ.Run) []shownPage {
 // show opens a page.
 func (w *fixture) show(t *testing.T, tab context.Context, p shownPage) {
 	t.Helper()
-	w.readAs(dashboard.Reader{Name: "alice", Until: time.Now().Add(12 * time.Hour), All: !p.ofOne, Projects: ofShop.Projects})
+	w.readAs(page.Reader{Name: "alice", Until: time.Now().Add(12 * time.Hour), All: !p.ofOne, Projects: ofShop.Projects})
 	do(t, tab, chromedp.Navigate(w.url+p.path), chromedp.WaitVisible("#main"))
 	if !p.still {
 		do(t, tab, until(live))

@@ -13,19 +13,24 @@ import (
 
 	"github.com/go-chi/chi/v5"
 
+	"writ/coord/dashboard/nodes"
+	"writ/coord/dashboard/page"
+	"writ/coord/dashboard/resources"
+	"writ/coord/dashboard/runs"
+	"writ/coord/dashboard/snapshot"
 	"writ/identity"
 )
 
 // Dashboard serves the pages of one coordinator. Set its fields, then call Register, which starts no goroutines. Run
 // samples the queues for their charts.
 type Dashboard struct {
-	Ledger   Ledger       // required
-	LiveView LiveView     // required
-	Log      *slog.Logger // required
+	Ledger   snapshot.Ledger   // required
+	LiveView snapshot.LiveView // required
+	Log      *slog.Logger      // required
 	// Stopping is closed when the coordinator stops, which ends the streams. It may be nil.
 	Stopping <-chan struct{}
 	// Reader returns the reader of an admitted request. Required.
-	Reader func(ctx context.Context) Reader
+	Reader func(ctx context.Context) page.Reader
 	// Notice returns the banner at the top of every page, "" for none. It may be nil.
 	Notice func(ctx context.Context) string
 	// Still returns an error if the sender of a request has lost the right to read. It is called before each frame; it
@@ -38,8 +43,8 @@ type Dashboard struct {
 	// MaxStreams limits the open streams; DefaultMaxStreams if 0.
 	MaxStreams int
 
-	server server
-	source source
+	server page.Server
+	source snapshot.Source
 }
 
 // Register adds the pages to routes, and the streams and files that they need below /live/ and /static/. It is called
@@ -49,21 +54,21 @@ func (d *Dashboard) Register(routes chi.Router) {
 	d.server.Events, d.server.News = d.Ledger.EventRange, d.LiveView.News
 	d.server.Log, d.server.Stopping, d.server.Reader = d.Log, d.Stopping, d.Reader
 	d.server.Notice, d.server.Still, d.server.MaxStreams = d.Notice, d.Still, d.MaxStreams
-	d.server.register(routes, slices.Concat(
-		(&listPages{source: &d.source, Ends: d.Ends, LedgerDown: d.LedgerDown}).routes(),
-		(&runPages{source: &d.source}).routes(),
-		(&nodePages{&d.source}).routes(),
-		(&resourcePages{&d.source}).routes(),
+	d.server.Register(routes, slices.Concat(
+		(&runs.ListPages{Source: &d.source, Ends: d.Ends, LedgerDown: d.LedgerDown}).Routes(),
+		(&runs.RunPages{Source: &d.source}).Routes(),
+		(&nodes.Pages{Source: &d.source}).Routes(),
+		(&resources.Pages{Source: &d.source}).Routes(),
 	)...)
 }
 
 // Refuse answers a browser that was not admitted, with a page that reveals nothing about the cluster.
 func (d *Dashboard) Refuse(w http.ResponseWriter, r *http.Request, err error) {
-	d.server.refuse(w, r, err)
+	d.server.Refuse(w, r, err)
 }
 
 // Run samples the queues for their charts until ctx ends. Without it, pages have no history.
-func (d *Dashboard) Run(ctx context.Context) error { return d.source.run(ctx) }
+func (d *Dashboard) Run(ctx context.Context) error { return d.source.Run(ctx) }
 
 // Sample records the current depths of the queues.
-func (d *Dashboard) Sample(ctx context.Context, now time.Time) { d.source.sample(ctx, now) }
+func (d *Dashboard) Sample(ctx context.Context, now time.Time) { d.source.Sample(ctx, now) }

@@ -19,7 +19,7 @@ import (
 
 	"writ"
 	"writ/coord/api"
-	"writ/coord/dashboard"
+	"writ/coord/dashboard/page"
 	"writ/identity"
 	"writ/internal/test/testenv"
 	"writ/ledger"
@@ -285,13 +285,13 @@ func TestRunPageSaysWhyWhereAndHow(t *testing.T) {
 	w.run(open, writ.Call{Operation: "volume.create", State: writ.CallPlanned, Attempt: 1, Planned: open.Accepted})
 	wants(t, w.page("/runs/"+string(open.ID)), "writ run cancel "+string(open.ID), "data-open>")
 
-	w.readAs(dashboard.Reader{All: true, May: func(action identity.Action, _ writ.ProjectID) bool { return action != identity.ActionControlRuns }})
+	w.readAs(page.Reader{All: true, May: func(action identity.Action, _ writ.ProjectID) bool { return action != identity.ActionControlRuns }})
 	for _, id := range []writ.RunID{run.ID, open.ID} {
 		if body := w.page("/runs/" + string(id)); strings.Contains(body, "run resume") || strings.Contains(body, "run cancel") {
 			t.Error("a command is offered to somebody whose role does not allow it")
 		}
 	}
-	w.readAs(dashboard.Reader{All: true})
+	w.readAs(page.Reader{All: true})
 
 	waiting := w.submit(3, "later.tengo", func(in *ledger.Incoming) { in.Datacenter = fra })
 	wants(t, w.page("/runs/"+string(waiting.ID)), "waits for the datacenter fra1 to connect")
@@ -448,7 +448,7 @@ func TestDepthsFollowTheDatacenters(t *testing.T) {
 func TestAQuietStreamGivesASignOfLife(t *testing.T) {
 	t.Parallel()
 	w := open(t)
-	for _, reader := range []dashboard.Reader{{All: true}, ofShop} {
+	for _, reader := range []page.Reader{{All: true}, ofShop} {
 		w.readAs(reader)
 		ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second)
 		defer cancel()
@@ -486,11 +486,11 @@ func TestStreamsAreBounded(t *testing.T) {
 func TestANoticeStandsOnEveryPage(t *testing.T) {
 	w := open(t)
 	for _, path := range []string{"/", "/nodes", "/datacenters", "/runs/none"} {
-		w.notice = ""
+		w.notice.Store("")
 		if _, body := w.get(path); strings.Contains(body, "class=\"notice\"") {
 			t.Errorf("%s has a notice without words", path)
 		}
-		w.notice = "renew <it>"
+		w.notice.Store("renew <it>")
 		if _, body := w.get(path); !strings.Contains(body, `<p class="notice" role="status">renew &lt;it&gt;</p>`) {
 			t.Errorf("%s has no notice", path)
 		}
@@ -498,7 +498,7 @@ func TestANoticeStandsOnEveryPage(t *testing.T) {
 }
 
 // ofShop reads one of the two projects.
-var ofShop = dashboard.Reader{Projects: []writ.ProjectID{shop}}
+var ofShop = page.Reader{Projects: []writ.ProjectID{shop}}
 
 var countOf = regexp.MustCompile(`data-key="([a-z]+)"[^>]*><b>(\d+)</b>`)
 
@@ -574,9 +574,9 @@ func TestAReaderOfOneProjectSeesNoOther(t *testing.T) {
 	if len(w.asked) > 0 {
 		t.Errorf("datacenters were asked for what the reader must not see: %v", w.asked)
 	}
-	w.readAs(dashboard.Reader{Projects: []writ.ProjectID{shop, bank}})
+	w.readAs(page.Reader{Projects: []writ.ProjectID{shop, bank}})
 	wants(t, w.page("/"), "own.tengo", "canary.tengo")
-	w.readAs(dashboard.Reader{})
+	w.readAs(page.Reader{})
 	for _, path := range []string{"/", "/live/", "/stuck", "/live/stuck", "/secrets", "/usage", "/runs/" + string(own.ID), "/runs/" + string(own.ID) + "/values", "/runs/" + string(own.ID) + "/log"} {
 		if response, body := w.get(path); response.StatusCode < 400 || strings.Contains(body, "own.tengo") {
 			t.Errorf("who reads nothing gets %s: %s", path, response.Status)

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"writ"
-	"writ/coord/dashboard"
+	"writ/coord/dashboard/page"
 	"writ/ledger"
 )
 
@@ -35,7 +35,7 @@ func TestFailuresAreGroupedAndLeadToTheirRuns(t *testing.T) {
 	}
 	rows := regexp.MustCompile(`<tr data-key="[a-z2-7]{26}"`)
 	next := regexp.MustCompile(`href="([^"]+)" rel="next"`)
-	for name, reader := range map[string]dashboard.Reader{"all": {All: true}, "shop": ofShop} {
+	for name, reader := range map[string]page.Reader{"all": {All: true}, "shop": ofShop} {
 		w.readAs(reader)
 		for query, first := range map[string]string{
 			"": "NO_CAPACITY machine.create", "?since=1h&project=" + string(shop): "NO_CAPACITY machine.create", "?datacenter=" + string(fra): "", "?since=1h&signer=ci-release": "NODE_LOST volume.create",
@@ -79,7 +79,7 @@ func TestFailuresAreGroupedAndLeadToTheirRuns(t *testing.T) {
 		}
 		return true
 	})
-	w.readAs(dashboard.Reader{})
+	w.readAs(page.Reader{})
 	if response, _ := w.get("/failures"); response.StatusCode < 400 {
 		t.Errorf("who reads nothing gets %s", response.Status)
 	}

@@ -21,6 +21,7 @@ import (
 	"writ"
 	"writ/coord/api"
 	"writ/coord/dashboard"
+	"writ/coord/dashboard/page"
 	"writ/identity"
 	"writ/internal/httpguard"
 	"writ/ledger"
@@ -47,7 +48,6 @@ type fixture struct {
 	t      testing.TB
 	ledger *sqlstore.Store
 	board  *dashboard.Dashboard
-	notice string // on each page
 	url    string
 	seq    map[writ.DatacenterID]int64
 
@@ -57,12 +57,13 @@ type fixture struct {
 	holds       []api.DatacenterHolds
 	boots       []api.DatacenterBoots
 	news        chan struct{}
-	reader      dashboard.Reader
+	reader      page.Reader
 	values      api.RunValues // the datacenter's answers about values, and about the log
 	lines       []writ.LogLine
 	kept        []api.DatacenterSecrets    // the secrets of the datacenters
 	reasons     map[writ.RunID]writ.Reason // reasons of waiting runs, if not the default
 	asked       []writ.RunID               // runs whose values or log were requested
+	notice      atomic.Value               // string
 	ledgerDown  atomic.Bool
 	looked      chan struct{} // gets a token whenever a stream has sent all its changes
 	log         api.NodeLog
@@ -123,13 +124,13 @@ func (w *fixture) awaitLook() {
 }
 
 // readAs sets the reader of all requests.
-func (w *fixture) readAs(r dashboard.Reader) {
+func (w *fixture) readAs(r page.Reader) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.reader = r
 }
 
-func (w *fixture) whoReads(context.Context) dashboard.Reader {
+func (w *fixture) whoReads(context.Context) page.Reader {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.reader
@@ -246,7 +247,7 @@ func open(t testing.TB) *fixture {
 	}
 	connected := time.Now().Add(-5*time.Hour - 12*time.Minute)
 	w := &fixture{
-		t: t, ledger: store, seq: map[writ.DatacenterID]int64{}, news: make(chan struct{}), looked: make(chan struct{}, 100), reader: dashboard.Reader{All: true},
+		t: t, ledger: store, seq: map[writ.DatacenterID]int64{}, news: make(chan struct{}), looked: make(chan struct{}, 100), reader: page.Reader{All: true},
 		datacenters: []api.Datacenter{
 			{ID: ams, Name: "ams1", Region: "eu-west", Key: "SHA256:4dT0bJ5rkK9mQ2xw8Yp1cVnE7sLhUuZfAoRg3iBqXvM", Labels: map[string]string{"tier": "gold", "power": "solar"}, Enabled: true, Health: api.DatacenterHealthHealthy, Placeable: true, Version: "v0.1.0", Roster: 7, Connected: connected},
 			{ID: gent, Name: "gent2", Region: "eu-west", Key: "SHA256:Yk2LsQ0aVn8uHcXo5tMZpB3wGfRj7dEiT1rNqK6vC9y", Enabled: true, Health: api.DatacenterHealthHealthy, Placeable: true, Version: "v0.1.0", Roster: 7, Connected: connected.Add(time.Hour)},
@@ -257,8 +258,8 @@ func open(t testing.TB) *fixture {
 	}
 	w.addRoster()
 	stopping := make(chan struct{})
-	board := &dashboard.Dashboard{Ledger: store, LiveView: w, Log: slog.New(slog.DiscardHandler), Stopping: stopping, MaxStreams: 4, Reader: w.whoReads, Still: w.still, Ends: w.expiring, LedgerDown: w.ledgerDown.Load}
-	board.Notice = func(context.Context) string { return w.notice }
+	board := &dashboard.Dashboard{Ledger: store, LiveView: w, Log: slog.New(slog.DiscardHandler), Stopping: stopping, MaxStreams: 4, Reader: w.whoReads, Still: w.still, Ends: w.expiring, LedgerDown: w.ledgerDown.Load,
+		Notice: func(context.Context) string { text, _ := w.notice.Load().(string); return text }}
 	w.board = board
 	routes := chi.NewRouter()
 	routes.Use(w.refuse)

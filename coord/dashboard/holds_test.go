@@ -7,7 +7,7 @@ import (
 
 	"writ"
 	"writ/coord/api"
-	"writ/coord/dashboard"
+	"writ/coord/dashboard/page"
 	"writ/identity"
 	"writ/ledger"
 )
@@ -35,13 +35,13 @@ func TestPagesShowWhatIsOnHold(t *testing.T) {
 	all := []string{"the datacenter</b> in ams1", "by the supervisor itself: the supervisor was started with --held", "the project shop</b> in ams1", "the deployment web of the project shop",
 		"writ release --dc ams1<", "writ release --dc ams1 --project shop --deployment web<"}
 	for _, path := range []string{"/", "/stuck", "/datacenters"} {
-		w.readAs(dashboard.Reader{All: true})
+		w.readAs(page.Reader{All: true})
 		body := w.page(path)
 		wants(t, body, append(all, "the project canary", "writ release --dc ams1 --project canary<")...)
 		if strings.Contains(body, "canary-released") || strings.Contains(body, "writ release --dc ams1 --project shop<") {
 			t.Errorf("%s shows what is not on hold, or offers to release what was", path)
 		}
-		w.readAs(dashboard.Reader{Projects: []writ.ProjectID{shop}, May: func(a identity.Action, _ writ.ProjectID) bool { return a == identity.ActionControlRuns }})
+		w.readAs(page.Reader{Projects: []writ.ProjectID{shop}, May: func(a identity.Action, _ writ.ProjectID) bool { return a == identity.ActionControlRuns }})
 		body = w.page(path)
 		wants(t, body, all[:4]...)
 		if strings.Contains(body, "canary") || strings.Contains(body, "writ release") {
@@ -62,10 +62,10 @@ func TestTheCommandOfAHoldStandsOnAPageOnce(t *testing.T) {
 	const command = "writ release --dc ams1 --project web-shop"
 	w.because(run.ID, heldBy("sam", "ams1", "web-shop"))
 	for _, path := range []string{"/runs/" + string(run.ID), "/stuck"} {
-		w.readAs(dashboard.Reader{All: true})
+		w.readAs(page.Reader{All: true})
 		body := w.page(path)
 		wants(t, body, "is on hold: sam has held the project web-shop", `data-copy="`+command+`"`)
-		w.readAs(dashboard.Reader{All: true, May: func(identity.Action, writ.ProjectID) bool { return false }})
+		w.readAs(page.Reader{All: true, May: func(identity.Action, writ.ProjectID) bool { return false }})
 		body = w.page(path)
 		wants(t, body, "is on hold ("+command+"): sam has held the project web-shop")
 		if strings.Contains(body, `data-copy="`+command) {

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"writ"
-	"writ/coord/dashboard"
+	"writ/coord/dashboard/page"
 	"writ/identity"
 )
 
@@ -42,7 +42,7 @@ func TestTheListOfRunsOffersOneCommandForItsFilter(t *testing.T) {
 			t.Errorf("%s shows %d commands, want %q", address, n, want)
 		}
 	}
-	w.readAs(dashboard.Reader{All: true, May: func(action identity.Action, _ writ.ProjectID) bool { return action != identity.ActionControlRuns }})
+	w.readAs(page.Reader{All: true, May: func(action identity.Action, _ writ.ProjectID) bool { return action != identity.ActionControlRuns }})
 	if page := w.page("/?" + project); strings.Contains(page, "run cancel --all") || strings.Contains(page, "run resume --all") {
 		t.Error("a reader who may not control runs is offered to")
 	}

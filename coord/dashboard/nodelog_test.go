@@ -9,7 +9,7 @@ import (
 
 	"writ"
 	"writ/coord/api"
-	"writ/coord/dashboard"
+	"writ/coord/dashboard/page"
 	"writ/identity"
 )
 
@@ -43,7 +43,7 @@ func TestTheLogOfANodeIsAPage(t *testing.T) {
 	}
 	w.mu.Lock()
 	w.log = api.NodeLog{Away: "is lost", Told: time.Now().Add(-4 * time.Minute)}
-	w.reader = dashboard.Reader{All: true, May: func(identity.Action, writ.ProjectID) bool { return false }}
+	w.reader = page.Reader{All: true, May: func(identity.Action, writ.ProjectID) bool { return false }}
 	w.mu.Unlock()
 	if body := w.page(path + "/log"); !strings.Contains(body, "The node is lost. These are its last reported warnings") || !strings.Contains(body, "There are no lines.") {
 		t.Errorf("of a node that is away the page says\n%s", body)

@@ -12,7 +12,7 @@ import (
 
 	"writ"
 	"writ/coord/api"
-	"writ/coord/dashboard"
+	"writ/coord/dashboard/page"
 	"writ/identity"
 )
 
@@ -113,7 +113,7 @@ func TestQueueWithoutRunnerShowsAdvice(t *testing.T) {
 	if strings.Index(body, "gent2-n1") > strings.Index(body, "ams1-n1") {
 		t.Error("a queue that nobody takes from stands below one that is only long")
 	}
-	w.readAs(dashboard.Reader{All: true, May: func(action identity.Action, _ writ.ProjectID) bool { return action == identity.ActionRead }})
+	w.readAs(page.Reader{All: true, May: func(action identity.Action, _ writ.ProjectID) bool { return action == identity.ActionRead }})
 	if body := w.page("/queues"); strings.Contains(body, "writ node lost") {
 		t.Error("a viewer is told to sign that a node is lost")
 	}

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"writ"
-	"writ/coord/dashboard"
+	"writ/coord/dashboard/page"
 	"writ/identity"
 	"writ/ledger"
 )
@@ -45,7 +45,7 @@ func TestNumbersOfResourcesAreThoseOfTheirLists(t *testing.T) {
 	w := open(t)
 	_, running := fill(w)
 	w.resources(running)
-	for name, reader := range map[string]dashboard.Reader{"all": {All: true}, "shop": ofShop} {
+	for name, reader := range map[string]page.Reader{"all": {All: true}, "shop": ofShop} {
 		w.readAs(reader)
 		pages := []string{"/resources", "/resources?deployment=web", "/resources?datacenter=" + string(ams), "/resources?kind=volume&project=" + string(shop), "/resources?deployment=none"}
 		if reader.All {
@@ -141,7 +141,7 @@ func TestAReaderOfOneProjectSeesOnlyItsResources(t *testing.T) {
 			return true
 		})
 	}
-	w.readAs(dashboard.Reader{})
+	w.readAs(page.Reader{})
 	for _, at := range []string{"/resources", "/deployments", "/live/resources", "/live/deployments"} {
 		if response, body := w.get(at); response.StatusCode < 400 || strings.Contains(body, "web-0") {
 			t.Errorf("who reads nothing gets %s: %s", at, response.Status)
@@ -172,7 +172,7 @@ func TestNodePageShowsStateAndCommands(t *testing.T) {
 		identity.Operator: {"show", "drain", "uncordon"},
 		identity.Admin:    {"show", "drain", "uncordon", "remove"},
 	} {
-		w.readAs(dashboard.Reader{All: true, May: func(action identity.Action, _ writ.ProjectID) bool {
+		w.readAs(page.Reader{All: true, May: func(action identity.Action, _ writ.ProjectID) bool {
 			return slices.Contains(identity.RoleActions[role], action)
 		}})
 		var got []string
@@ -226,7 +226,7 @@ func TestAViewerOfEmptyListsIsOfferedNoSubmission(t *testing.T) {
 	for _, at := range []string{"/", "/deployments"} {
 		wants(t, w.page(at), "writ submit FILE")
 	}
-	w.readAs(dashboard.Reader{All: true, May: func(action identity.Action, _ writ.ProjectID) bool { return action == identity.ActionRead }})
+	w.readAs(page.Reader{All: true, May: func(action identity.Action, _ writ.ProjectID) bool { return action == identity.ActionRead }})
 	for _, at := range []string{"/", "/deployments"} {
 		if strings.Contains(w.page(at), "writ submit") {
 			t.Errorf("%s offers a submission to a viewer", at)

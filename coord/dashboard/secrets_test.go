@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"writ"
-	"writ/coord/dashboard"
+	"writ/coord/dashboard/page"
 	"writ/identity"
 	"writ/internal/test/testenv"
 )
@@ -62,7 +62,7 @@ func TestSecretListHasVersionsWithoutValues(t *testing.T) {
 	}
 	wants(t, w.page("/secrets"), "4 versions", "fra1 did not list its secrets: the datacenter fra1 is not connected", "writ secret list")
 	for _, may := range []bool{true, false} {
-		w.readAs(dashboard.Reader{All: true, May: func(action identity.Action, project writ.ProjectID) bool {
+		w.readAs(page.Reader{All: true, May: func(action identity.Action, project writ.ProjectID) bool {
 			return may && action == identity.ActionManageSecrets && project == shop
 		}})
 		if strings.Contains(w.page("/secrets?project="+string(shop)), "writ secret set NAME --project web-shop") != may {

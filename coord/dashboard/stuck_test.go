@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"writ"
-	"writ/coord/dashboard"
+	"writ/coord/dashboard/page"
 	"writ/identity"
 	"writ/ledger"
 )
@@ -96,11 +96,11 @@ func TestStuckRunsAreListedWithWhatHelps(t *testing.T) {
 	if strings.Contains(body, "writ run cancel "+string(waits.ID)) {
 		t.Error("a run that its datacenter does not have can be cancelled")
 	}
-	w.readAs(dashboard.Reader{All: true, May: func(action identity.Action, project writ.ProjectID) bool { return project == bank }})
+	w.readAs(page.Reader{All: true, May: func(action identity.Action, project writ.ProjectID) bool { return project == bank }})
 	if body := w.page("/stuck"); strings.Contains(body, "writ run cancel "+string(oldest.ID)) || !strings.Contains(body, "writ run cancel "+string(banks.ID)) {
 		t.Error("commands are not offered by role")
 	}
-	w.readAs(dashboard.Reader{All: true})
+	w.readAs(page.Reader{All: true})
 	w.onHold()
 	w.because(oldest.ID, heldBy("alice", "ams1", "web-shop"))
 	w.because(banks.ID, writ.Reason{Code: writ.ReasonNode, Node: "ams1-n1", State: "silent"})
@@ -114,7 +114,7 @@ func TestStuckRunsAreListedWithWhatHelps(t *testing.T) {
 		return row
 	}
 	for _, allowed := range []bool{true, false} {
-		w.readAs(dashboard.Reader{All: allowed, Projects: []writ.ProjectID{shop, bank}, May: func(identity.Action, writ.ProjectID) bool { return allowed }})
+		w.readAs(page.Reader{All: allowed, Projects: []writ.ProjectID{shop, bank}, May: func(identity.Action, writ.ProjectID) bool { return allowed }})
 		for command, run := range map[string]writ.Run{release: oldest, show: banks, uncordon: waits} {
 			if strings.Contains(row(run), command) != allowed {
 				t.Errorf("%s is offered to somebody who may do it: %v", command, allowed)
@@ -138,7 +138,7 @@ func TestStuckRunOffersLostNodeByRole(t *testing.T) {
 	w.because(run.ID, writ.Reason{Code: writ.ReasonNode, Node: "ams1-n1", State: "lost"})
 	const lost, show, does = `data-copy="writ node lost ams1-n1 --dc ams1"`, `data-copy="writ node show ams1-n1 --dc ams1"`, "if the machine never comes back: declares it lost"
 	for _, admits := range []bool{true, false} {
-		w.readAs(dashboard.Reader{All: true, May: func(action identity.Action, _ writ.ProjectID) bool {
+		w.readAs(page.Reader{All: true, May: func(action identity.Action, _ writ.ProjectID) bool {
 			return admits || action != identity.ActionAdmitNodes
 		}})
 		for _, page := range []string{"/stuck", "/runs/" + string(run.ID)} {
@@ -165,7 +165,7 @@ func TestNumbersAreThoseOfTheListsBehindThem(t *testing.T) {
 	stuckRuns(w)
 	rows := regexp.MustCompile(`<tr data-key="[a-z2-7]{26}"`)
 	next := regexp.MustCompile(`href="([^"]+)" rel="next"`)
-	for name, reader := range map[string]dashboard.Reader{"all": {All: true}, "shop": ofShop} {
+	for name, reader := range map[string]page.Reader{"all": {All: true}, "shop": ofShop} {
 		w.readAs(reader)
 		for _, query := range []string{"", "?project=" + string(shop), "?datacenter=" + string(gent), "?signer=bob", "?signer=bob&datacenter=" + string(ams), "?datacenter=" + string(fra)} {
 			tiles := numberOnTile.FindAllStringSubmatch(w.page("/"+query), -1)
@@ -196,7 +196,7 @@ func TestLiveNumbersAreThoseOfTheFilterAndTheReader(t *testing.T) {
 	w := open(t)
 	fill(w)
 	for range 2 { // cached the second time
-		for name, reader := range map[string]dashboard.Reader{"all": {All: true}, "shop": ofShop} {
+		for name, reader := range map[string]page.Reader{"all": {All: true}, "shop": ofShop} {
 			w.readAs(reader)
 			tile := regexp.MustCompile(`s-succeeded[^>]*><b>(\d+)</b>`)
 			want := tile.FindStringSubmatch(w.page("/?datacenter=" + string(ams)))

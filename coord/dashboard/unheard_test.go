@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"writ"
-	"writ/coord/dashboard"
+	"writ/coord/dashboard/page"
 	"writ/identity"
 )
 
@@ -37,7 +37,7 @@ func TestSilentNodeRunsNothing(t *testing.T) {
 	w.setNode("ams1-n3", func(n *writ.Node) { n.Liveness, n.LastBeat = writ.LivenessSilent, time.Now().Add(-time.Minute) })
 	w.setNode("ams1-n2", func(n *writ.Node) { n.Liveness, n.LastBeat = writ.LivenessLost, time.Now().Add(-time.Hour) })
 	silent, lost := "unknown: ams1-n3 is silent since", "unknown: ams1-n2 is lost since"
-	for name, tt := range map[string]struct{ page, key, want string }{
+	for name, tt := range map[string]struct{ page, Key, want string }{
 		"Call":        {run, "4", silent},
 		"RunList":     {"/", string(running.ID), silent},
 		"Resource":    {"/resources?kind=machine", string(ams) + "/" + string(shop) + "/machine/web-0", lost},
@@ -46,7 +46,7 @@ func TestSilentNodeRunsNothing(t *testing.T) {
 		"Overview":    {"/", string(ams) + "/ams1-n3", ">unknown<"},
 		"Datacenters": {"/datacenters", string(ams), ", 3 unknown"},
 	} {
-		shown := row(tt.page, tt.key)
+		shown := row(tt.page, tt.Key)
 		if name == "RunList" { // its datacenter is connected, and continues the run
 			shown = strings.Replace(shown, "s-running", "", 1)
 		}
@@ -164,7 +164,7 @@ func TestFirstPageNamesWhatNeedsAttention(t *testing.T) {
 	wants(t, attentionItem.FindString(w.page("/")), all...)
 	w.ledgerDown.Store(true)
 	wants(t, attentionItem.FindString(w.page("/")), "1 ledger cannot be used: this coordinator refuses new work")
-	w.readAs(dashboard.Reader{Projects: []writ.ProjectID{bank}})
+	w.readAs(page.Reader{Projects: []writ.ProjectID{bank}})
 	line := attentionItem.FindString(w.page("/"))
 	wants(t, line, `href="#holds">1 hold<`, `href="/stuck">`)
 	if strings.Contains(line, "/nodes") || strings.Contains(line, "ledger") {

@@ -56,7 +56,7 @@ func rendersNoTemplates(t *testing.T, path string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !bytes.Contains(program, []byte("\x00writ/coord/dashboard.(*page).html\x00")) {
+	if !bytes.Contains(program, []byte("\x00writ/coord/dashboard/page.(*Page).HTML\x00")) {
 		t.Error("the program does not name its functions")
 	}
 	if bytes.Contains(program, []byte("\x00text/template.(*state).evalField\x00")) {

@@ -1,0 +1,73 @@
+package page
+
+import (
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/go-chi/chi/v5"
+
+	"writ"
+	"writ/coord/dashboard/widget"
+)
+
+// afterParam is the parameter of a stream with the newest event that its page includes.
+const afterParam = "after"
+
+// liveURL returns the address of the live updates of a page.
+func liveURL(own *url.URL, newest int64) string {
+	q := own.Query()
+	q.Set(afterParam, strconv.FormatInt(newest, 10))
+	return "/live" + own.EscapedPath() + "?" + q.Encode()
+}
+
+// Address returns the address of the same page with some parameters changed; "" removes one. It always leads to the
+// first page of lists.
+func Address(own *url.URL, changes ...string) string {
+	q := own.Query()
+	q.Del(CursorParam)
+	q.Del(afterParam)
+	for i := 0; i < len(changes); i += 2 {
+		if changes[i+1] == "" {
+			q.Del(changes[i])
+		} else {
+			q.Set(changes[i], changes[i+1])
+		}
+	}
+	path := strings.TrimPrefix(own.EscapedPath(), "/live")
+	if len(q) == 0 {
+		return path
+	}
+	return path + "?" + q.Encode()
+}
+
+const CursorParam = "cursor"
+
+// FirstOf returns the address of the first page of a list, "" on that page.
+func FirstOf(own *url.URL, parameter string) string {
+	if own.Query().Get(parameter) == "" {
+		return ""
+	}
+	return Address(own, parameter, "")
+}
+
+// NodePage returns the address of the page of a node.
+func NodePage(datacenter writ.DatacenterID, id writ.NodeID) string {
+	return "/nodes/" + url.PathEscape(string(datacenter)) + "/" + url.PathEscape(string(id))
+}
+
+// PathPart returns a path parameter, unescaped.
+func PathPart(r *http.Request, name string) string {
+	text, err := url.PathUnescape(chi.URLParam(r, name))
+	if err != nil {
+		return ""
+	}
+	return text
+}
+
+// RunPage returns the address of the page of a run.
+func RunPage(id writ.RunID) string { return "/runs/" + url.PathEscape(string(id)) }
+
+// CallPlace returns the fragment of a call on the page of its run.
+func CallPlace(seq int) string { return "#call-" + widget.Digits(seq) }

@@ -1,0 +1,31 @@
+package page
+
+import (
+	"net/url"
+
+	. "writ/coord/dashboard/markup"
+	. "writ/coord/dashboard/widget"
+)
+
+// Pager links to the first and the next page of a list.
+type Pager struct {
+	First string // "" on the first page
+	Next  string // "" on the last page
+	What  string // "older", "more"
+}
+
+// Key is constant: the part has one piece.
+func (Pager) Key() string { return "pager" }
+
+func PagerOf(own *url.URL, next, what string) Pager {
+	p := Pager{What: what}
+	if own.Query().Get(CursorParam) != "" {
+		p.First = Address(own)
+	}
+	if next != "" {
+		p.Next = Address(own, CursorParam, next)
+	}
+	return p
+}
+
+func (p Pager) HTML() Node { return PageLinks(p.First, p.Next, p.What, Key(p)) }

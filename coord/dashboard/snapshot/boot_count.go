@@ -1,0 +1,47 @@
+package snapshot
+
+import (
+	. "writ/coord/dashboard/markup"
+	"writ/coord/dashboard/page"
+	. "writ/coord/dashboard/widget"
+)
+
+// maxBoots limits the booting machines of a datacenter on a page. The newest of each address come first.
+const maxBoots = 200
+
+// bootCount counts the booting machines for the first page.
+type bootCount struct{ Starting, Failed int }
+
+// Key is constant: the part has one piece.
+func (bootCount) Key() string { return "boot" }
+
+// BootCounts counts the booting machines. Without a boot server it returns nothing.
+func BootCounts(now *Snapshot) []bootCount {
+	var c bootCount
+	servers := 0
+	for _, dc := range now.Boots {
+		servers += len(dc.Servers)
+		c.Failed += dc.Failed
+		for step, n := range dc.Steps {
+			if step != StepJoined && step != "off" && step != "other" {
+				c.Starting += n
+			}
+		}
+	}
+	if servers == 0 {
+		return nil
+	}
+	return []bootCount{c}
+}
+
+// StepJoined is the step of a machine that serves as a node.
+const StepJoined = "joined"
+
+func (c bootCount) HTML() Node {
+	failed := ""
+	if c.Failed > 0 {
+		failed = ", " + Digits(c.Failed) + " cannot go on"
+	}
+	return P(Class("note"), page.Key(c),
+		A(Href("/boot"), Text(Plural(c.Starting, "machine starts", "machines start")+failed)))
+}

@@ -1,0 +1,55 @@
+package snapshot
+
+import (
+	"writ"
+	"writ/coord/dashboard/page"
+	"writ/coord/remedy"
+	"writ/identity"
+	"writ/ledger"
+)
+
+// Remedy returns the command that helps a run which waits for a reason, the zero Command if none does or the reader's
+// role does not allow it.
+func (m *Snapshot) Remedy(reader page.Reader, run ledger.Run, why writ.Reason) remedy.Command {
+	if !run.Ended.IsZero() {
+		return remedy.Command{}
+	}
+	command := remedy.For(why, run.ID, m.Datacenter(run.Datacenter).Name)
+	if !reader.Allows(identity.ActionAdmitNodes, "") {
+		command = command.WithoutLoss()
+	}
+	allowed := true
+	switch command.Verb {
+	case remedy.Release:
+		allowed = m.mayRelease(reader, command.Line)
+	case remedy.UncordonNode:
+		allowed = reader.Allows(identity.ActionScheduleNodes, "")
+	case remedy.ListNodes, remedy.ShowNode, remedy.DeclareLost:
+		allowed = reader.All
+	}
+	if !allowed {
+		return remedy.Command{}
+	}
+	return command
+}
+
+// SentenceBeside returns the sentence of a reason for a place beside a command. It names no command if there is one.
+func SentenceBeside(why writ.Reason, command remedy.Command) string {
+	if command.IsZero() {
+		return why.String()
+	}
+	return why.Brief()
+}
+
+// mayRelease reports whether a page offers the command of a hold to a reader. The maker of a hold is unknown while its
+// datacenter does not list it; then only operators may release it.
+func (m *Snapshot) mayRelease(reader page.Reader, command string) bool {
+	for _, dc := range m.Holds {
+		for _, h := range dc.Holds {
+			if h.Held && scopeOf(h).Release(dc.Name, h.ProjectName) == command {
+				return mayRelease(reader, h)
+			}
+		}
+	}
+	return reader.Allows(identity.ActionScheduleNodes, "")
+}
