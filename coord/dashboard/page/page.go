@@ -15,7 +15,7 @@ type Page struct {
 	Redirect string // address of a redirect instead of a page, or ""
 
 	parts  []Part
-	bare   bool   // visible to strangers, so it reveals nothing about the cluster
+	bare   bool   // visible without a login, so it has no data of the cluster
 	reader Reader // set when the page is written
 	notice string // warning for operators, or ""
 	live   string // address of the live updates, or ""
@@ -25,7 +25,7 @@ type Page struct {
 // reader may not open.
 func (p *Page) Everything() bool { return p.reader.All }
 
-// body is the content of a page between its header and its footer.
+// Body is the content of a page between its header and its footer.
 type body interface{ HTML(p *Page) Node }
 
 // Part is a section of a page with live updates: the element with this id contains the pieces in order.

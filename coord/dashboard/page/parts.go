@@ -37,7 +37,7 @@ func ChooseDatacenter(of []api.Datacenter, chosen writ.DatacenterID) Node {
 // ProjectText renders the name of a project, or the beginning of its id.
 func ProjectText(name string, id writ.ProjectID) Node { return Text(cmp.Or(name, Short(id))) }
 
-// Decided describes the last decision, for example "cordon by alice: the disk is failing"; "" if there is none.
+// Decided describes the last decision, for example "cordon by alice: the disk is failing", or returns "" for an empty list.
 func Decided(all []writ.Decision) string {
 	if len(all) == 0 {
 		return ""

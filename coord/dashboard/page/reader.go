@@ -8,7 +8,7 @@ import (
 	"writ/ledger"
 )
 
-// Reader describes the reader of a page. The zero value may read nothing.
+// Reader describes the reader of a page. The zero value has no read rights.
 type Reader struct {
 	Name     string           // the logged-in person in the roster, or ""
 	Until    time.Time        // end of the login

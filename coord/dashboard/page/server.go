@@ -88,7 +88,7 @@ func protect(next http.Handler) http.Handler {
 	})
 }
 
-// Refuse answers a browser that was not admitted, with a page that reveals nothing about the cluster.
+// Refuse answers a browser that was not admitted, with a page that has no data of the cluster.
 func (s *Server) Refuse(w http.ResponseWriter, r *http.Request, err error) {
 	e := writ.AsError(err)
 	show := func(w http.ResponseWriter, r *http.Request) {

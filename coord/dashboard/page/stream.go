@@ -19,7 +19,7 @@ const (
 	// coordinator frozen or disconnected, and shows that within 10 s. A datacenter that does not answer delays a
 	// heartbeat by a few seconds only.
 	heartbeat = 2 * time.Second
-	// A reader that accepts no bytes for this long is disconnected; it reconnects and misses nothing.
+	// A reader that accepts no bytes for this long is disconnected. It receives the missed changes when it reconnects.
 	writeWithin = 10 * time.Second
 )
 
@@ -36,7 +36,7 @@ type changed struct {
 	Pieces map[string]string `json:"pieces,omitempty"` // HTML of new or changed pieces
 }
 
-// beat is sent when there is nothing new. It is an event, because browsers do not pass comments to scripts.
+// beat is sent if a page has no changes. It is an event, because browsers do not pass comments to scripts.
 const beat = "event: beat\ndata: {}\n\n"
 
 // stream serves the live updates of a page, at most one frame per second. The id of a frame is the newest event that it
@@ -123,7 +123,7 @@ func (s *stream) flow(ctx context.Context, f frame, id int64) error {
 			return nil
 		}
 		if s.all && !s.wait(ctx, news) { // … and one at once when something happens after a quiet second
-			// Readers of some projects get frames at fixed intervals, whose timing reveals nothing about other
+			// Readers of some projects get frames at fixed intervals, so their timing does not reveal events of other
 			// projects.
 			return nil
 		}

@@ -15,7 +15,7 @@ type bootCount struct{ Starting, Failed int }
 // Key is constant: the part has one piece.
 func (bootCount) Key() string { return "boot" }
 
-// BootCounts counts the booting machines. Without a boot server it returns nothing.
+// BootCounts counts the booting machines. Without a boot server the list is empty.
 func BootCounts(now *Snapshot) []bootCount {
 	var c bootCount
 	servers := 0

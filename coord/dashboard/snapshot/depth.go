@@ -122,7 +122,7 @@ func (q Queue) RunningCell() Node {
 	return Number(q.Running)
 }
 
-// RunningText formats the running calls, and those of unheard nodes as unknown.
+// RunningText formats the number of running calls. Calls on unheard nodes count as unknown.
 func (d Depth) RunningText() string {
 	text := Digits(d.Running) + " running"
 	if d.Unheard > 0 {

@@ -30,7 +30,7 @@ func (h held) Key() string {
 	return string(h.Datacenter) + "/" + string(h.Project) + "/" + h.Deployment + "/" + h.Operation
 }
 
-// What describes the held work.
+// What returns the name of the held work.
 func (h held) What() string { return hidden.Escape(h.scope.Text(h.ProjectName)) }
 
 func (h held) last() (d writ.Decision) {

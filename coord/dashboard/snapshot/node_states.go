@@ -16,8 +16,8 @@ import (
 
 const (
 	nodesEvery = 5 * time.Second // interval between two lists of all nodes
-	// steadyAfter is the time after a change of the unheard nodes in which pages render ledger parts without a ledger
-	// event.
+	// steadyAfter follows each change of the unheard nodes. Until it has passed, live pages render the parts of the
+	// ledger without a new event.
 	steadyAfter = 2 * nodesEvery
 )
 

@@ -35,8 +35,8 @@ type cache struct {
 	last *Snapshot
 }
 
-// Snapshot is the state of everything at one time. It is immutable, and the same for all readers: each page omits what
-// its reader may not see.
+// Snapshot is the state of the cluster at one time. It is immutable, and the same for all readers: each page omits
+// data that its reader may not see.
 type Snapshot struct {
 	At          time.Time
 	Datacenters []api.Datacenter
@@ -53,7 +53,7 @@ type Snapshot struct {
 // sample is a point of the chart of depths: unix milliseconds, running, queued, planned.
 type sample [4]int64
 
-// Now returns the current state, or one that is less than a second old.
+// Now returns a snapshot that is less than a second old.
 func (s *Source) Now(ctx context.Context) (*Snapshot, error) {
 	last := s.last()
 	if last != nil && time.Since(last.At) < stale {

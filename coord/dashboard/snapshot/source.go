@@ -56,10 +56,9 @@ type LiveView interface {
 	Why(ctx context.Context, runs ...ledger.Run) (map[writ.RunID]writ.Reason, error)
 	// Certificate returns the certificate that signed a submission, nil if it was signed by a plain key.
 	Certificate(ctx context.Context, signed []byte) (*identity.Certificate, error)
-	// Output returns the output of a run from the summary that its datacenter signed, nil if there is none.
+	// Output returns the output of a run from the summary that its datacenter signed, or nil without a summary.
 	Output(ctx context.Context, run ledger.Run) (map[string]any, error)
-	// Secrets asks all datacenters, or only one, for the secrets of some projects. Without projects it lists those of
-	// all. The entry of an unreachable datacenter has an error.
+	// Secrets asks all datacenters, or only one, for the secrets of some projects. An empty list means all projects. The entry of an unreachable datacenter has an error.
 	Secrets(ctx context.Context, only writ.DatacenterID, projects []writ.ProjectID) ([]api.DatacenterSecrets, error)
 	// Values asks the datacenter of a run for its output, and for the arguments and results of its calls with a number
 	// above after.

@@ -18,7 +18,7 @@ func Digits[N ~int | ~int64](n N) string { return strconv.FormatInt(int64(n), 10
 // Opens marks the link of a row that the keyboard opens.
 func Opens() Node { return Mark("open") }
 
-// Sub renders small text after something, subs does so with nodes. They render nothing if it is empty.
+// Sub renders small text after another element; Subs does the same with nodes. An empty text renders an empty node.
 func Sub(s string) Node {
 	return With(s, func(s string) Node { return Subs(Text(s)) })
 }
@@ -30,7 +30,7 @@ func Subs(children ...Node) Node {
 // None renders the placeholder of an empty value.
 func None() Node { return Span(Class("none"), Text("–")) }
 
-// Why renders an error, waits the reason of a wait. Both render nothing if the text is empty.
+// Why renders an error, and Waits the reason of a wait. An empty text renders an empty node.
 func Why(s string) Node {
 	return With(s, func(s string) Node { return Span(Class("why"), Text(s)) })
 }
@@ -39,7 +39,7 @@ func Waits(s string) Node {
 	return With(s, func(s string) Node { return Span(Class("waits"), Text(s)) })
 }
 
-// Bold and tag render a text after something, if it is not empty.
+// Bold and Tag render a text after something, if it is not empty.
 func Bold(s string) Node {
 	return With(s, func(s string) Node { return Group{Text(" "), B(Text(s))} })
 }
@@ -82,7 +82,7 @@ func WideFact(name string, children ...Node) Node {
 	return Div(Class("wide"), Dt(Text(name)), Dd(children...))
 }
 
-// Copyable renders a shell command with a copy button, nothing if it is empty.
+// Copyable renders a shell command with a copy button. An empty command renders an empty node.
 func Copyable(line string) Node {
 	return With(line, func(line string) Node {
 		return Span(Class("copy"), Code(Text(line)),
@@ -90,7 +90,7 @@ func Copyable(line string) Node {
 	})
 }
 
-// Age renders a time that a script replaces by the elapsed time, sinceTime one that it replaces by the duration.
+// Age and SinceTime render a time. A script replaces it with the elapsed time, by Age in words such as "2 min ago".
 func Age(t time.Time) Node { return Time(DateTime(Millis(t)), Mark("age"), Text(Stamp(t))) }
 
 func SinceTime(t time.Time) Node {
