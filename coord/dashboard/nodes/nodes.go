@@ -18,6 +18,7 @@ const maxNodes = 50
 // Pages serves the pages of datacenters, nodes, queues and booting machines.
 type Pages struct{ *snapshot.Source }
 
+// Routes lists the pages about nodes, queues and boots.
 func (d *Pages) Routes() []page.Route {
 	return []page.Route{
 		{Pattern: "/queues", View: d.queuesPage, Live: true},

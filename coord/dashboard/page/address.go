@@ -42,6 +42,7 @@ func Address(own *url.URL, changes ...string) string {
 	return path + "?" + q.Encode()
 }
 
+// CursorParam is the parameter of an address that selects a later page of a list.
 const CursorParam = "cursor"
 
 // FirstOf returns the address of the first page of a list, "" on that page.

@@ -32,8 +32,10 @@ func Counts[K ~string](own *url.URL, parameter string, values []K, numbers map[K
 	return all
 }
 
+// Key identifies the count on its page.
 func (c Count) Key() string { return c.Name }
 
+// HTML returns the count with its name, as a link if it has an address.
 func (c Count) HTML() Node {
 	class, symbol := "count", Node(nil)
 	if c.IsState {

@@ -17,6 +17,7 @@ type Pager struct {
 // Key is constant: the part has one piece.
 func (Pager) Key() string { return "pager" }
 
+// PagerOf returns the links below a list. next is the cursor of the next page, "" on the last one.
 func PagerOf(own *url.URL, next, what string) Pager {
 	p := Pager{What: what}
 	if own.Query().Get(CursorParam) != "" {
@@ -28,4 +29,5 @@ func PagerOf(own *url.URL, next, what string) Pager {
 	return p
 }
 
+// HTML returns the links to the first and the next page.
 func (p Pager) HTML() Node { return PageLinks(p.First, p.Next, p.What, Key(p)) }

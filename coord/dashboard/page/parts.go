@@ -21,12 +21,14 @@ func CommandList(all []Command) Node {
 	return Dl(Class("commands"), Each(all, func(c Command) Node { return Fact(c.Does, Copyable(c.Line)) }))
 }
 
+// ChooseProject returns a filter by project.
 func ChooseProject(of []identity.Project, chosen writ.ProjectID) Node {
 	return Choice("Project", "project", OptionOf("", "all projects", false), Each(of, func(p identity.Project) Node {
 		return OptionOf(string(p.ID), p.Name, p.ID == chosen)
 	}))
 }
 
+// ChooseDatacenter returns a filter by datacenter.
 func ChooseDatacenter(of []api.Datacenter, chosen writ.DatacenterID) Node {
 	return Choice("Datacenter", "datacenter", OptionOf("", "all datacenters", false),
 		Each(of, func(dc api.Datacenter) Node {

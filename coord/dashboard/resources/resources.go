@@ -24,6 +24,7 @@ const (
 // Pages serves the pages of resources, deployments, secrets and usage.
 type Pages struct{ *snapshot.Source }
 
+// Routes lists the pages about resources, secrets and usage.
 func (d *Pages) Routes() []page.Route {
 	return []page.Route{
 		{Pattern: "/resources", View: d.resources, Live: true},

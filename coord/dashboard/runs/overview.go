@@ -38,6 +38,7 @@ type ListPages struct {
 	counted counted
 }
 
+// Routes lists the first page and the lists of runs.
 func (d *ListPages) Routes() []page.Route {
 	return []page.Route{
 		{Pattern: "/", View: d.overview, Live: true},

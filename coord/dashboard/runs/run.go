@@ -27,6 +27,7 @@ type RunPages struct {
 	texts texts
 }
 
+// Routes lists the pages about one run.
 func (d *RunPages) Routes() []page.Route {
 	return []page.Route{
 		{Pattern: "/runs/{id}", View: d.run, Live: true},

@@ -9,15 +9,15 @@ import (
 // maxBoots limits the booting machines of a datacenter on a page. The newest of each address come first.
 const maxBoots = 200
 
-// bootCount counts the booting machines for the first page.
-type bootCount struct{ Starting, Failed int }
+// BootCount counts the booting machines for the first page.
+type BootCount struct{ Starting, Failed int }
 
 // Key is constant: the part has one piece.
-func (bootCount) Key() string { return "boot" }
+func (BootCount) Key() string { return "boot" }
 
 // BootCounts counts the booting machines. Without a boot server the list is empty.
-func BootCounts(now *Snapshot) []bootCount {
-	var c bootCount
+func BootCounts(now *Snapshot) []BootCount {
+	var c BootCount
 	servers := 0
 	for _, dc := range now.Boots {
 		servers += len(dc.Servers)
@@ -31,13 +31,14 @@ func BootCounts(now *Snapshot) []bootCount {
 	if servers == 0 {
 		return nil
 	}
-	return []bootCount{c}
+	return []BootCount{c}
 }
 
 // StepJoined is the step of a machine that serves as a node.
 const StepJoined = "joined"
 
-func (c bootCount) HTML() Node {
+// HTML returns the counts with a link to the list of machines.
+func (c BootCount) HTML() Node {
 	failed := ""
 	if c.Failed > 0 {
 		failed = ", " + Digits(c.Failed) + " cannot go on"

@@ -67,6 +67,7 @@ func areaPath(slots [slotsKept]slot, height func(s slot) int) string {
 	return b.String()
 }
 
+// HTML returns the chart with a description for screen readers.
 func (c Chart) HTML() Node {
 	label, most := "no samples of the last 15 minutes", ""
 	if c.Now > 0 {

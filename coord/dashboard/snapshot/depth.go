@@ -20,6 +20,7 @@ type Depth struct {
 // Key is constant: the part has one piece.
 func (Depth) Key() string { return "depth" }
 
+// DepthOf sums the queues of all nodes.
 func DepthOf(now *Snapshot) (sum Depth) {
 	for _, dc := range now.Queues {
 		if dc.Error != nil {
@@ -74,6 +75,7 @@ func QueueOf(now *Snapshot, dc api.DatacenterQueues, q writ.QueueDepth) Queue {
 	return line
 }
 
+// HTML returns a bar with the jobs by state.
 func (d Depth) HTML() Node {
 	line := func(state string, n int) Node {
 		return Div(Class("b-"+state), Dt(Text(state)), Dd(Number(n)))
@@ -88,6 +90,7 @@ func (d Depth) HTML() Node {
 			P(Class("note"), Text("without "+Plural(d.Unknown, "datacenter that does", "datacenters that do")+" not answer"))))
 }
 
+// HTML returns the row of the queue.
 func (q Queue) HTML() Node {
 	return Tr(page.Key(q), If(q.Open() == 0, Class("idle")), Th(Scope("row"), q.title()), q.cells())
 }

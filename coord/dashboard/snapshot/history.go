@@ -22,6 +22,7 @@ type history struct {
 	queues map[NodeKey]*track
 }
 
+// NodeKey identifies a node of all datacenters.
 type NodeKey struct {
 	Datacenter writ.DatacenterID
 	Node       writ.NodeID

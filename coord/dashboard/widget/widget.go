@@ -12,7 +12,9 @@ import (
 )
 
 // Number renders a number, digits formats one.
-func Number[N ~int | ~int64](n N) Node   { return Text(Digits(n)) }
+func Number[N ~int | ~int64](n N) Node { return Text(Digits(n)) }
+
+// Digits formats a number without separators.
 func Digits[N ~int | ~int64](n N) string { return strconv.FormatInt(int64(n), 10) }
 
 // Opens marks the link of a row that the keyboard opens.
@@ -23,6 +25,7 @@ func Sub(s string) Node {
 	return With(s, func(s string) Node { return Subs(Text(s)) })
 }
 
+// Subs returns secondary text after a space.
 func Subs(children ...Node) Node {
 	return Group{Text(" "), Span(Class("sub"), Group(children))}
 }
@@ -35,6 +38,7 @@ func Why(s string) Node {
 	return With(s, func(s string) Node { return Span(Class("why"), Text(s)) })
 }
 
+// Waits returns the reason of a wait, nothing for "".
 func Waits(s string) Node {
 	return With(s, func(s string) Node { return Span(Class("waits"), Text(s)) })
 }
@@ -44,6 +48,7 @@ func Bold(s string) Node {
 	return With(s, func(s string) Node { return Group{Text(" "), B(Text(s))} })
 }
 
+// Tag returns a word in a frame, nothing for "".
 func Tag[S ~string](s S) Node {
 	return With(s, func(s S) Node { return Group{Text(" "), Span(Class("tag"), Text(s))} })
 }
@@ -66,6 +71,7 @@ func Heads(names ...string) Node {
 	return THead(Tr(HeadCells(names...)))
 }
 
+// HeadCells returns the head of a table. A name that starts with # aligns its column to the right.
 func HeadCells(names ...string) Node {
 	return Each(names, func(name string) Node {
 		name, right := strings.CutPrefix(name, "#")
@@ -78,6 +84,7 @@ func Fact(name string, children ...Node) Node {
 	return Div(Dt(Text(name)), Dd(children...))
 }
 
+// WideFact returns a fact that takes a whole row.
 func WideFact(name string, children ...Node) Node {
 	return Div(Class("wide"), Dt(Text(name)), Dd(children...))
 }
@@ -93,6 +100,7 @@ func Copyable(line string) Node {
 // Age and SinceTime render a time. A script replaces it with the elapsed time, by Age in words such as "2 min ago".
 func Age(t time.Time) Node { return Time(DateTime(Millis(t)), Mark("age"), Text(Stamp(t))) }
 
+// SinceTime returns a time that the browser updates as an age.
 func SinceTime(t time.Time) Node {
 	return Time(DateTime(Millis(t)), Mark("since"), Text("since "+Stamp(t)))
 }
@@ -105,6 +113,7 @@ func Simulated(is bool) Node {
 	return If(is, Group{Text(" "), SimulatedTag()})
 }
 
+// SimulatedTag marks a resource of a simulated driver.
 func SimulatedTag() Node {
 	return Span(Class("simulated"), Title("Simulated: the driver created no resource"), Text("simulated"))
 }
@@ -131,6 +140,7 @@ func Choice(label, name string, options ...Node) Node {
 	return Label(Span(Text(label)), Select(Name(name), ID("f-"+name), Group(options)))
 }
 
+// OptionOf returns an option of a select element.
 func OptionOf(value, text string, chosen bool) Node {
 	return Option(Value(value), If(chosen, Selected()), Text(text))
 }

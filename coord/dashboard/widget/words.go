@@ -40,6 +40,7 @@ func Short(id any) string {
 	return text[:min(8, len(text))]
 }
 
+// Plural formats a count with its noun.
 func Plural(n int, one, many string) string {
 	if n == 1 {
 		return "1 " + one
