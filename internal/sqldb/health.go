@@ -39,7 +39,7 @@ type health struct {
 	next   time.Time
 }
 
-// Check returns STORE_DAMAGED or STORE_FULL if the store cannot be used. It examines the whole file from time to time,
+// Check returns STORE_DAMAGED, STORE_READ_ONLY or STORE_FULL if the store cannot be used. It examines the whole file from time to time,
 // so it also finds damage in pages that are never read. For a store that is not a file it returns nil.
 func (db *DB) Check(ctx context.Context) error { return db.health.check(ctx) }
 
@@ -81,12 +81,15 @@ func (h *health) examined(damage error, took time.Duration) {
 	h.next = time.Now().Add(max(examinePause, examineShare*took))
 }
 
-// room returns STORE_FULL if the disk of the file has no room.
+// room returns STORE_READ_ONLY if the disk of the file is read-only, and STORE_FULL if it has no room.
 func (h *health) room() error {
 	var disk unix.Statfs_t
 	dir := filepath.Dir(h.path)
 	if err := unix.Statfs(dir, &disk); err != nil {
 		return nil // writes report the reason
+	}
+	if disk.Flags&unix.ST_RDONLY != 0 {
+		return readOnly(h.path, unix.EROFS)
 	}
 	if uint64(disk.Bavail)*uint64(disk.Bsize) >= minFree || os.Geteuid() == 0 && hasReserve(dir) {
 		return nil
