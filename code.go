@@ -95,6 +95,7 @@ const (
 	CodeStoreReadOnly          Code = "STORE_READ_ONLY"
 	CodeStoreDamaged           Code = "STORE_DAMAGED"
 	CodeDataIncomplete         Code = "DATA_INCOMPLETE"
+	CodeDataUnsafe             Code = "DATA_UNSAFE"
 	CodeQueueUnavailable       Code = "QUEUE_UNAVAILABLE"
 	CodeQueueBudget            Code = "QUEUE_BUDGET"
 	CodeScriptInvalid          Code = "SCRIPT_INVALID"
@@ -374,6 +375,11 @@ var Codes = []CodeInfo{
 		CodeDataIncomplete, Conflict, false, 409, ExitConflict,
 		"The data directory lacks a file that the daemon creates only once.",
 		"Restore the directory from a backup; docs/manual/runbook.md describes the steps without a backup.",
+	},
+	{
+		CodeDataUnsafe, Conflict, false, 409, ExitConflict,
+		"The data directory is in memory or on a network file system, where a daemon can lose its records.",
+		"Stop the daemon, move the directory to a local disk, and name it with `--data`.",
 	},
 	{
 		CodeQueueUnavailable, Unavailable, true, 503, ExitUnreachable, "Redis does not answer.",

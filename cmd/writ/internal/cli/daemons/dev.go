@@ -42,6 +42,7 @@ It uses redis-server if that is on PATH, and otherwise a stand-in inside the pro
 				return err
 			}
 			d.Version, d.Log, d.Note = env.Version, log, env.Note
+			serve.WarnOfData(log, cmd)
 			daemon.Ease()
 			err = d.Run(cmd.Context(), func(cluster daemon.DevCluster) { showDev(env, cluster) })
 			if cli.IsInterrupt(cmd.Context(), err) {

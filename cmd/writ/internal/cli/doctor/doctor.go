@@ -3,6 +3,7 @@ package doctor
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"golang.org/x/crypto/ssh"
+	"golang.org/x/sys/unix"
 
 	"writ"
 	"writ/cmd/writ/internal/cli"
@@ -425,10 +427,16 @@ func examineData(dir string) finding {
 		probe, err := os.CreateTemp(at, ".writ-doctor-*")
 		if err != nil {
 			f.State, f.Detail, f.Fix = suspect, "cannot write to "+at, "choose another place with --data"
+			if errors.Is(err, unix.EROFS) {
+				f.Detail, f.Fix = at+" is on a read-only disk", "make the disk writable, or choose another place with --data"
+			}
 			return f
 		}
 		_ = probe.Close()
 		_ = os.Remove(probe.Name())
+		if e := writ.AsError(config.UnsafeData(dir)); e != nil {
+			f.State, f.Detail, f.Fix = suspect, e.Message, e.Hint
+		}
 		return f
 	}
 	return f

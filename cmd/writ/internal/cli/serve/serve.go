@@ -12,6 +12,7 @@ import (
 
 	"writ"
 	"writ/cmd/writ/internal/cli"
+	"writ/cmd/writ/internal/config"
 	"writ/cmd/writ/internal/daemon"
 	"writ/identity"
 	"writ/runner/queue/redisqueue"
@@ -30,6 +31,7 @@ func DaemonCommand(
 		if err != nil {
 			return err
 		}
+		WarnOfData(log, cmd)
 		daemon.Ease()
 		ctx, stop := context.WithCancel(cmd.Context())
 		var reports sync.WaitGroup
@@ -136,4 +138,16 @@ func JoinToken(join string, joined bool) (*identity.Token, error) {
 		return nil, err
 	}
 	return &token, nil
+}
+
+// WarnOfData logs DATA_UNSAFE if the data directory of a daemon is in memory or on the network. The daemon starts,
+// because a test or a node without a disk may intend it.
+func WarnOfData(log *slog.Logger, cmd *cobra.Command) {
+	data := cmd.Flag("data")
+	if data == nil {
+		return
+	}
+	if e := writ.AsError(config.UnsafeData(data.Value.String())); e != nil {
+		log.Warn(e.Message, "code", e.Code, "hint", e.Hint)
+	}
 }
