@@ -78,6 +78,9 @@ func (p *program) run(ctx context.Context, container string, command, env []stri
 	}
 	process := *spec.Process
 	process.Args, process.Env, process.Terminal = command, append(process.Env, env...), false
+	if err := checkWords(process.Args, process.Env); err != nil {
+		return 0, err
+	}
 
 	pipes := p.pipes(p.Resource)
 	defer os.RemoveAll(pipes)

@@ -23,6 +23,10 @@ func symlink(name, to string) testenv.LayerEntry {
 	return testenv.LayerEntry{Header: tar.Header{Name: name, Linkname: to, Typeflag: tar.TypeSymlink}}
 }
 
+func hardLink(name, to string) testenv.LayerEntry {
+	return testenv.LayerEntry{Header: tar.Header{Name: name, Linkname: to, Typeflag: tar.TypeLink}}
+}
+
 func node(kind byte, name string, mode int64) testenv.LayerEntry {
 	return testenv.LayerEntry{Header: tar.Header{Name: name, Typeflag: kind, Mode: mode, Devmajor: 1, Devminor: 5}}
 }
@@ -49,6 +53,19 @@ var fieldImages = map[string]fieldImage{
 	"directory-a-loop": {config: map[string]any{"WorkingDir": "/loop"}, files: []testenv.LayerEntry{symlink("loop", "/loop")}, want: "file exists"},
 	"hosts-a-tree":     {files: []testenv.LayerEntry{node(tar.TypeDir, "etc/hosts/", 0o755)}, want: "not a directory"},
 	"proc-a-link":      {files: []testenv.LayerEntry{symlink("proc", "tmp")}, want: "must be mounted on ordinary directory"},
+	"env-nul":          {config: map[string]any{"Env": []string{"A=\x00"}}, want: `its variable "A" contains NUL`},
+	"env-large":        {config: map[string]any{"Env": []string{"A=" + strings.Repeat("x", maxWord)}}, want: "131073 bytes"},
+	"argument-nul":     {config: map[string]any{"Entrypoint": []string{"sh", "\x00"}}, want: "its argument 1 contains NUL"},
+	"directory-nul":    {config: map[string]any{"WorkingDir": "/a\x00"}, want: "working directory contains NUL"},
+	"link-to-nothing":  {files: []testenv.LayerEntry{hardLink("etc/key", "../../etc/shadow")}, want: ": link /etc/shadow /etc/key: no such file"},
+	"file-as-parent":   {files: []testenv.LayerEntry{node(tar.TypeReg, "a", 0o644), node(tar.TypeReg, "a/b", 0o644)}, want: "not a directory"},
+	"whiteout-of-all":  {files: []testenv.LayerEntry{node(tar.TypeReg, ".wh.", 0o644)}, want: "invalid whiteout name"},
+	"entry-of-a-tape":  {files: []testenv.LayerEntry{node('V', "label", 0o644)}, want: "unhandled tar header type"},
+	"name-too-long":    {files: []testenv.LayerEntry{node(tar.TypeReg, strings.Repeat("n", 300), 0o644)}, want: "file name too long"},
+	"capability-wrong": {
+		files: []testenv.LayerEntry{{Header: tar.Header{Name: "a", PAXRecords: map[string]string{"SCHILY.xattr.security.capability": "x"}}}},
+		want:  "failed to setxattr",
+	},
 	"volume-at-a-file": {volume: "/bin/busybox", want: "not a directory"},
 	"volume-at-a-loop": {volume: "/loop", files: []testenv.LayerEntry{symlink("loop", "/loop")}, want: "too many levels"},
 }
@@ -59,8 +76,8 @@ var usersOfNix = []testenv.LayerEntry{
 }
 
 func TestUnusualImagesRunOrAreRefused(t *testing.T) {
-	testenv.Nightly(t, "TestTheUserOfAContainerIsThatOfItsImage, TestEnvironmentOmitsBrokenVariables and TestRefusalsOfTheRuntimeAreFinal of "+
-		"package sal/containerd decide the same without a daemon")
+	testenv.Nightly(t, "TestTheUserOfAContainerIsThatOfItsImage, TestEnvironmentOmitsBrokenVariables, TestRefusalsOfTheRuntimeAreFinal and "+
+		"TestLayersThatCannotBeUnpackedAreFinal of package sal/containerd decide the same without a daemon")
 	b := newFixture(t, "")
 	for name, tt := range fieldImages {
 		t.Run(name, func(t *testing.T) {

@@ -66,7 +66,7 @@ func (j *job) unpacked(ctx context.Context, name, path, keeps string) (client.Im
 	}
 	j.step("unpack the image")
 	if err := image.Unpack(leases.WithLease(ctx, name), keeps); err != nil {
-		return nil, failed("unpack the image", err)
+		return nil, notUnpacked(err)
 	}
 	j.step("end the import")
 	if err := j.daemon.LeasesService().Delete(ctx, lease); err != nil && !gone(err) {

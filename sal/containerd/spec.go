@@ -199,6 +199,7 @@ func (j *job) spec(r *record, p *plan, image client.Image) []oci.SpecOpts {
 	options = append(options,
 		requireProgram,
 		oci.WithEnv(p.env),
+		requireStartable,
 		oci.WithHostname(r.Resource.Name),
 		oci.WithMounts(byDepth(mounts)),
 		oci.WithCPUCFS(p.args.CPUs*period, period),
