@@ -11,6 +11,8 @@ import (
 	"maps"
 	"net/http"
 	"os"
+	"path"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -238,13 +240,12 @@ func openRoutes(t *testing.T) (all []string) {
 
 // listeners maps each listener of a daemon to its server in the table of requests without a login.
 var listeners = map[string]string{
-	"BootServer.Machines": "boot server", "BootServer.Operators": "boot server",
-	"Coord.Listener": "coordinator", "Coord.Metrics": "coordinator's metrics",
-	"Dev.Listener":        "coordinator",
-	"Runner.Metrics":      "metrics",
-	"Supervisor.Listener": "node API",
-	"Supervisor.Metrics":  "metrics",
-	"Transfers.Listener":  "transfers",
+	"bootd.Server.Machines": "boot server", "bootd.Server.Operators": "boot server",
+	"coordinatord.Coordinator.Listener": "coordinator", "coordinatord.Coordinator.Metrics": "coordinator's metrics",
+	"devcluster.Cluster.Listener":     "coordinator",
+	"runnerd.Runner.Metrics":          "metrics",
+	"supervisord.Supervisor.Listener": "node API", "supervisord.Supervisor.Metrics": "metrics",
+	"runner.Transfers.Listener": "transfers",
 }
 
 // TestEveryListenerHasRows finds the fields of type net.Listener of daemons. The server of each must have rows in the
@@ -252,8 +253,19 @@ var listeners = map[string]string{
 func TestEveryListenerHasRows(t *testing.T) {
 	routes := openRoutes(t)
 	found := map[string]bool{}
-	for _, folder := range []string{"cmd/writ/internal/daemon", "runner"} {
+	folders := []string{"cmd/writ/internal/daemon", "runner"}
+	daemons, err := filepath.Glob("../cmd/writ/internal/daemon/*d*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range daemons {
+		if info, err := os.Stat(dir); err == nil && info.IsDir() {
+			folders = append(folders, strings.TrimPrefix(filepath.ToSlash(dir), "../"))
+		}
+	}
+	for _, folder := range folders {
 		for _, field := range fieldsOfType(t, folder, "net.Listener") {
+			field = path.Base(folder) + "." + field
 			found[field] = true
 			server := listeners[field]
 			if server == "" || !slices.ContainsFunc(routes, func(route string) bool { return strings.HasPrefix(route, server+" ") }) {

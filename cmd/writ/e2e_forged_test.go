@@ -14,6 +14,8 @@ import (
 	"writ/cmd/writ/internal/client"
 	"writ/cmd/writ/internal/config"
 	"writ/cmd/writ/internal/daemon"
+	"writ/cmd/writ/internal/daemon/coordinatord"
+	"writ/cmd/writ/internal/daemon/supervisord"
 	"writ/cmd/writ/internal/test/testcluster"
 	"writ/coord/api"
 	"writ/identity"
@@ -94,7 +96,7 @@ func newSmallCluster(t *testing.T, blind bool) (*client.Client, func() []byte) {
 	t.Helper()
 	t.Cleanup(http.DefaultClient.CloseIdleConnections)
 	dir := t.TempDir()
-	private, err := daemon.SupervisorKey(dir) // any key will do for the user
+	private, err := supervisord.SupervisorKey(dir) // any key will do for the user
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,8 +111,8 @@ func newSmallCluster(t *testing.T, blind bool) (*client.Client, func() []byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	super := &daemon.Supervisor{Data: filepath.Join(dir, "dc1"), Name: "dc1", Version: "test", Log: slog.New(slog.DiscardHandler)}
-	superKey, err := daemon.SupervisorKey(super.Data)
+	super := &supervisord.Supervisor{Data: filepath.Join(dir, "dc1"), Name: "dc1", Version: "test", Log: slog.New(slog.DiscardHandler)}
+	superKey, err := supervisord.SupervisorKey(super.Data)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,7 +135,7 @@ func newSmallCluster(t *testing.T, blind bool) (*client.Client, func() []byte) {
 	if super.Redis.URL, err = stand.URL(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	coordinator := &daemon.Coord{
+	coordinator := &coordinatord.Coordinator{
 		Data: filepath.Join(dir, "coord"), Rosters: [][]byte{first, second}, Cluster: cluster, Version: "test", Log: slog.New(slog.DiscardHandler),
 		SkipEarlyCheckForTest: blind,
 	}

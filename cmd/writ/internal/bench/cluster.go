@@ -25,6 +25,9 @@ import (
 	"writ/cmd/writ/internal/client"
 	"writ/cmd/writ/internal/config"
 	"writ/cmd/writ/internal/daemon"
+	"writ/cmd/writ/internal/daemon/redisd"
+	"writ/cmd/writ/internal/daemon/runnerd"
+	"writ/cmd/writ/internal/daemon/supervisord"
 	"writ/identity"
 	"writ/identity/pki"
 	"writ/runner/queue/redisqueue"
@@ -55,7 +58,7 @@ type cluster struct {
 	events     *events
 	url        string // of the coordinator's side of the link
 	nodeAPI    string // address of the supervisor's node API
-	redis      daemon.Started
+	redis      redisd.Started
 	redisAt    string // address for nodes, if it differs from the supervisor's
 	issuer     *pki.Issuer
 	supervisor *child
@@ -92,11 +95,11 @@ func (s *cluster) begin(ctx context.Context) error {
 }
 
 // startRedis starts a Redis and returns when it is ready.
-func (s *cluster) startRedis(dir string) (redis daemon.Started, err error) {
+func (s *cluster) startRedis(dir string) (redis redisd.Started, err error) {
 	ready := make(chan struct{})
-	one := &daemon.Redis{Dir: dir, Socket: s.tls, Log: s.log}
+	one := &redisd.Redis{Dir: dir, Socket: s.tls, Log: s.log}
 	err = s.start(ready, func() error {
-		return one.Run(s.ctx, func(started daemon.Started) {
+		return one.Run(s.ctx, func(started redisd.Started) {
 			redis = started
 			close(ready)
 		})
@@ -152,7 +155,7 @@ func (s *cluster) found() error {
 	s.person = &client.Person{Key: key, Name: "bench", Roster: roster}
 	dir := filepath.Join(s.dir, supervisorDir)
 	second, err := client.Successor(roster, s.person, time.Now(), func(next *identity.Roster) error {
-		key, err := daemon.SupervisorKey(dir)
+		key, err := supervisord.SupervisorKey(dir)
 		if err != nil {
 			return err
 		}
@@ -297,10 +300,10 @@ func (s *cluster) addNode(name string, slots int) error {
 	if err != nil {
 		return err
 	}
-	node := &daemon.Runner{
+	node := &runnerd.Runner{
 		Data: filepath.Join(s.dir, name), Name: name, Supervisor: []string{"http://" + s.nodeAPI}, Token: token,
 		Redis: redisqueue.Server{URL: s.redis.URL}.WithoutLogin(), Slots: slots, Capacity: Plenty,
-		Drivers: daemon.DriversSimulated, Grace: time.Millisecond, Version: s.version, Log: slog.New(slog.DiscardHandler),
+		Drivers: runnerd.DriversSimulated, Grace: time.Millisecond, Version: s.version, Log: slog.New(slog.DiscardHandler),
 	}
 	ready := make(chan struct{})
 	if err := s.start(ready, func() error {

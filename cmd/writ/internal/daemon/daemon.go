@@ -1,4 +1,4 @@
-// Package daemon assembles the processes of writ: coordinator, supervisor, runner, boot server, and all of them in one
-// process for `writ dev`. It is the only place that chooses stores and drivers. It must not know the command line. A
-// process is a struct of settings; it starts in Run.
+// Package daemon is the common part of the processes of writ: listeners, stores and their locks, files that a process creates
+// only once, metrics and traces. Each process has a package below this folder; together they are the only place that
+// chooses stores and drivers. They must not know the command line.
 package daemon

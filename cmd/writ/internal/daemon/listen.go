@@ -35,8 +35,8 @@ func Listen(address string) (net.Listener, error) {
 	return failpoint.Listener((&limit.Shares{Size: maxConnections}).Listener(l)), nil
 }
 
-// onLoopback reports whether an address is on this machine and cannot be reached from another.
-func onLoopback(address net.Addr) bool {
+// OnLoopback reports whether an address is on this machine and cannot be reached from another.
+func OnLoopback(address net.Addr) bool {
 	host, _, err := net.SplitHostPort(address.String())
 	return err == nil && reach.Loopback(host)
 }

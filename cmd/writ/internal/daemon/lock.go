@@ -10,10 +10,10 @@ import (
 	"writ/internal/storelock"
 )
 
-// lockStore creates the data directory and locks a store in it for this process. Without the lock, two coordinators on
+// LockStore creates the data directory and locks a store in it for this process. Without the lock, two coordinators on
 // one ledger would miss each other's changes, and two supervisors on one journal would fence each other off again and
 // again.
-func lockStore(data, store string) (*storelock.Lock, error) {
+func LockStore(data, store string) (*storelock.Lock, error) {
 	if err := config.MakeData(data); err != nil {
 		return nil, err
 	}

@@ -11,11 +11,11 @@ import (
 	"writ"
 )
 
-// metricsListener returns the listener for metrics: plain on loopback, and with TLS elsewhere, because metrics contain
+// MetricsListener returns the listener for metrics: plain on loopback, and with TLS elsewhere, because metrics contain
 // names of nodes and people. Without TLS it rejects other addresses; lacks gives the reason, and hint an alternative.
-func metricsListener(l net.Listener, secure *tls.Config, lacks, hint string) (net.Listener, error) {
+func MetricsListener(l net.Listener, secure *tls.Config, lacks, hint string) (net.Listener, error) {
 	switch {
-	case l == nil || onLoopback(l.Addr()):
+	case l == nil || OnLoopback(l.Addr()):
 		return l, nil
 	case secure == nil:
 		return nil, writ.Errorf(writ.CodeListenRefused, "the listener for metrics at %s is not on loopback, and %s",
@@ -28,11 +28,11 @@ func metricsListener(l net.Listener, secure *tls.Config, lacks, hint string) (ne
 // metricsGrace limits the time for in-flight requests for metrics after shutdown begins.
 const metricsGrace = time.Second
 
-// serveMetrics serves metrics until ctx ends. It does nothing without a listener.
-func serveMetrics(ctx context.Context, l net.Listener, handler http.Handler, log *slog.Logger) error {
+// ServeMetrics serves metrics until ctx ends. It returns at once without a listener.
+func ServeMetrics(ctx context.Context, l net.Listener, handler http.Handler, log *slog.Logger) error {
 	if l == nil {
 		return nil
 	}
 	log.InfoContext(ctx, "metrics are served", "address", l.Addr().String())
-	return serveHTTP(ctx, l, handler, metricsGrace, log, nil)
+	return ServeHTTP(ctx, l, handler, metricsGrace, log, nil)
 }

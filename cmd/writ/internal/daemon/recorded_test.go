@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"bytes"
-	"compress/gzip"
 	"context"
 	"crypto/ed25519"
 	"crypto/sha256"
@@ -18,6 +17,7 @@ import (
 	"time"
 
 	"writ"
+	"writ/cmd/writ/internal/daemon/internal/test/recorded"
 	"writ/coord"
 	"writ/identity"
 	"writ/identity/envelope"
@@ -39,30 +39,11 @@ func recordedKey() ed25519.PrivateKey {
 	return ed25519.NewKeyFromSeed(seed[:])
 }
 
-// recorded returns a recorded file.
-func recorded(t *testing.T, name string) []byte {
-	t.Helper()
-	f, err := os.Open(filepath.Join("testdata", "recorded", name+".gz"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	z, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := io.ReadAll(z)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return text
-}
-
 // recordedFile writes a recorded file into a directory of the test, and returns its path.
 func recordedFile(t *testing.T, name string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
-	if err := os.WriteFile(path, recorded(t, name), 0o600); err != nil {
+	if err := os.WriteFile(path, recorded.File(t, "testdata/recorded", name), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	return path
@@ -267,7 +248,7 @@ func wantRecordedNode(t *testing.T, records *journal.Journal, runs []ledger.Run)
 func readRecordedRedis(t *testing.T, keys map[writ.NodeID]ed25519.PublicKey, jobs map[writ.JobKey]writ.Job) (beats, results, controls int) {
 	t.Helper()
 	server := testenv.Redis(t)
-	replay(t, server.Addr, recorded(t, "redis.resp"))
+	replay(t, server.Addr, recorded.File(t, "testdata/recorded", "redis.resp"))
 	q, err := redisqueue.Open(server.URL)
 	if err != nil {
 		t.Fatal(err)

@@ -7,5 +7,5 @@ import (
 	"log/slog"
 )
 
-// ReportOnSignal does nothing on this system.
+// ReportOnSignal is not supported on this system.
 func ReportOnSignal(context.Context, *slog.Logger) {}

@@ -1,14 +1,15 @@
 package daemon
 
 import (
+	"crypto/ed25519"
 	"time"
 
 	"writ"
 	"writ/identity"
 )
 
-// clusterOf returns the cluster of a chain of rosters, "" for an empty chain.
-func clusterOf(signed [][]byte) (writ.ClusterID, error) {
+// ClusterOf returns the cluster of a chain of rosters, "" for an empty chain.
+func ClusterOf(signed [][]byte) (writ.ClusterID, error) {
 	if len(signed) == 0 {
 		return "", nil
 	}
@@ -18,3 +19,6 @@ func clusterOf(signed [][]byte) (writ.ClusterID, error) {
 	}
 	return first.Cluster, nil
 }
+
+// PublicKey returns the public half of a key.
+func PublicKey(key ed25519.PrivateKey) ed25519.PublicKey { return key.Public().(ed25519.PublicKey) }

@@ -15,9 +15,9 @@ import (
 // 2 KiB.
 const maxHeader = 16 << 10
 
-// serveHTTP serves until ctx ends. In-flight requests then have grace to finish. note, which may be nil, observes
+// ServeHTTP serves until ctx ends. In-flight requests then have grace to finish. note, which may be nil, observes
 // connections.
-func serveHTTP(
+func ServeHTTP(
 	ctx context.Context, l net.Listener, handler http.Handler, grace time.Duration, log *slog.Logger,
 	note func(net.Conn, http.ConnState),
 ) error {

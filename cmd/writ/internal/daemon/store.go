@@ -11,37 +11,37 @@ import (
 	"writ/internal/storelock"
 )
 
-// storeLocation is the place of a daemon's records: a file in its data directory, or a PostgreSQL database.
-type storeLocation struct {
-	path string    // name to open the store with
-	file string    // the same; "" for a database
-	lock io.Closer // of the file; a database allows several processes
+// Store is the place of a daemon's records: a file in its data directory, or a PostgreSQL database.
+type Store struct {
+	Path string    // name to open the store with
+	File string    // the same; "" for a database
+	Lock io.Closer // of the file; a database allows several processes
 }
 
-// opened records that the store exists, so that a later start detects its loss.
-func (l *storeLocation) opened() error {
-	if lock, is := l.lock.(*storelock.Lock); is {
+// Opened records that the store exists, so that a later start detects its loss.
+func (l *Store) Opened() error {
+	if lock, is := l.Lock.(*storelock.Lock); is {
 		return lock.MarkOpened()
 	}
 	return nil
 }
 
-// claimStore returns the location of a store, and locks a file for this process. address is empty, the postgres:// URL
+// ClaimStore returns the location of a store, and locks a file for this process. address is empty, the postgres:// URL
 // of a database, or @FILE with such a URL.
-func claimStore(data string, file keptFile, flag, address string) (storeLocation, error) {
+func ClaimStore(data string, file KeptFile, flag, address string) (Store, error) {
 	if address != "" {
 		url, err := ServerAddress(flag, address)
-		return storeLocation{path: url, lock: io.NopCloser(nil)}, err
+		return Store{Path: url, Lock: io.NopCloser(nil)}, err
 	}
-	if err := file.check(data); err != nil {
-		return storeLocation{}, err
+	if err := file.Check(data); err != nil {
+		return Store{}, err
 	}
-	lock, err := lockStore(data, file.name)
+	lock, err := LockStore(data, file.Name)
 	if err != nil {
-		return storeLocation{}, err
+		return Store{}, err
 	}
-	path := filepath.Join(data, file.name)
-	return storeLocation{path, path, lock}, nil
+	path := filepath.Join(data, file.Name)
+	return Store{path, path, lock}, nil
 }
 
 // ServerAddress returns the postgres:// URL in the value of a flag, or in the file that it names with @. A password in

@@ -7,9 +7,9 @@ import (
 	"writ/internal/tracing"
 )
 
-// openTraces opens the exporter of a daemon, nil without a URL in the settings. end sends the remaining traces. It logs
+// OpenTraces opens the exporter of a daemon, nil without a URL in the settings. end sends the remaining traces. It logs
 // a failure, because an unavailable collector is not an error of the daemon.
-func openTraces(
+func OpenTraces(
 	ctx context.Context, s tracing.Settings, service, version string, log *slog.Logger,
 ) (traces *tracing.Exporter, end func(), err error) {
 	s.Service, s.Version, s.Log = service, version, log

@@ -24,7 +24,7 @@ func TestACollectorThatTakesNothingIsNoFailureOfADaemon(t *testing.T) {
 	collector := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) }))
 	defer collector.Close()
 	said := new(testenv.Log)
-	traces, end, err := openTraces(t.Context(), tracing.Settings{URL: collector.URL, Ratio: 1}, "writ-test", "test", said.Logger())
+	traces, end, err := OpenTraces(t.Context(), tracing.Settings{URL: collector.URL, Ratio: 1}, "writ-test", "test", said.Logger())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,7 +33,7 @@ func TestACollectorThatTakesNothingIsNoFailureOfADaemon(t *testing.T) {
 	if !strings.Contains(said.String(), "some traces are not sent") {
 		t.Errorf("the log says %q", said)
 	}
-	if _, end, err = openTraces(t.Context(), tracing.Settings{}, "writ-test", "test", said.Logger()); err != nil {
+	if _, end, err = OpenTraces(t.Context(), tracing.Settings{}, "writ-test", "test", said.Logger()); err != nil {
 		t.Error(err)
 	}
 	end()

@@ -20,6 +20,8 @@ import (
 	"writ/cmd/writ/internal/cli"
 	"writ/cmd/writ/internal/cli/serve"
 	"writ/cmd/writ/internal/daemon"
+	"writ/cmd/writ/internal/daemon/runnerd"
+	"writ/cmd/writ/internal/daemon/supervisord"
 	"writ/cmd/writ/internal/terminal"
 	"writ/scripts"
 )
@@ -233,7 +235,7 @@ func waitingFields(r bench.WaitingReport) []terminal.Field {
 
 // benchSupervisorCommand runs the supervisor of a benchmark, which reports more than a regular supervisor.
 func benchSupervisorCommand(env *cli.Env) *cobra.Command {
-	var s daemon.Supervisor
+	var s supervisord.Supervisor
 	var listen string
 	c := benchDaemon(env, bench.SupervisorName, func(log *slog.Logger) (_ func(context.Context, func()) error, err error) {
 		if s.Listener, err = daemon.Listen(listen); err != nil {
@@ -254,7 +256,7 @@ func benchSupervisorCommand(env *cli.Env) *cobra.Command {
 
 // benchRunnerCommand runs a node of a benchmark.
 func benchRunnerCommand(env *cli.Env) *cobra.Command {
-	r := daemon.Runner{Drivers: daemon.DriversSimulated, Capacity: bench.Plenty}
+	r := runnerd.Runner{Drivers: runnerd.DriversSimulated, Capacity: bench.Plenty}
 	var join string
 	c := benchDaemon(env, bench.RunnerName, func(log *slog.Logger) (func(context.Context, func()) error, error) {
 		token, err := serve.JoinToken(join, false)

@@ -11,6 +11,9 @@ import (
 	"writ/cmd/writ/internal/cli"
 	"writ/cmd/writ/internal/cli/serve"
 	"writ/cmd/writ/internal/daemon"
+	"writ/cmd/writ/internal/daemon/coordinatord"
+	"writ/cmd/writ/internal/daemon/runnerd"
+	"writ/cmd/writ/internal/daemon/supervisord"
 	"writ/coord"
 	"writ/internal/tracing"
 	"writ/runner"
@@ -38,7 +41,7 @@ It begins with the rosters in its data directory, where "writ init" puts the fir
 			return writ.Errorf(writ.CodeUsage, "--project-rate: %g is not a number of submissions per second", projectRate).
 				WithHint("0 is for no bound")
 		}
-		signed, cluster, err := daemon.RostersFor(data, rosters)
+		signed, cluster, err := coordinatord.RostersFor(data, rosters)
 		if err != nil {
 			return err
 		}
@@ -50,7 +53,7 @@ It begins with the rosters in its data directory, where "writ init" puts the fir
 		if err != nil {
 			return err
 		}
-		coordinator := &daemon.Coord{
+		coordinator := &coordinatord.Coordinator{
 			Metrics: monitored, TLSCert: tlsCert, TLSKey: tlsKey,
 			Data: data, Ledger: ledger, Listener: l, PublicURL: publicURL, Coordinators: coordinators, Rosters: signed,
 			Cluster: cluster, AllowedHosts: hosts, ProjectRate: projectRate, ShareGiB: shareGiB, Webhooks: webhooks,
@@ -89,7 +92,7 @@ It begins with the rosters in its data directory, where "writ init" puts the fir
 }
 
 func supervisorCommand(env *cli.Env) *cobra.Command {
-	var s daemon.Supervisor
+	var s supervisord.Supervisor
 	var listen, metrics, join, cluster string
 	c := serve.DaemonCommand(env, &cobra.Command{
 		Use:   "supervisor",
@@ -115,9 +118,9 @@ It keeps a link to the coordinators. While they are away, the work of the datace
 		if err := serve.FindRedis(&s.Redis); err != nil {
 			return err
 		}
-		s.Token, err = serve.JoinToken(join, daemon.SupervisorJoined(s.Data))
+		s.Token, err = serve.JoinToken(join, supervisord.SupervisorJoined(s.Data))
 		// A supervisor that has joined does not need the token, whose file may be gone.
-		if err != nil && !daemon.SupervisorUsed(s.Data) {
+		if err != nil && !supervisord.SupervisorUsed(s.Data) {
 			return err
 		}
 		if s.Listener, err = daemon.Listen(listen); err != nil {
@@ -166,7 +169,7 @@ It keeps a link to the coordinators. While they are away, the work of the datace
 }
 
 func runnerCommand(env *cli.Env) *cobra.Command {
-	r := daemon.Runner{Drivers: daemon.DriversAuto}
+	r := runnerd.Runner{Drivers: runnerd.DriversAuto}
 	var metrics, join, cluster string
 	c := serve.DaemonCommand(env, &cobra.Command{
 		Use:   "runner",

@@ -17,6 +17,8 @@ import (
 	"writ/cmd/writ/internal/client"
 	"writ/cmd/writ/internal/config"
 	"writ/cmd/writ/internal/daemon"
+	"writ/cmd/writ/internal/daemon/devcluster"
+	"writ/cmd/writ/internal/daemon/runnerd"
 	"writ/cmd/writ/internal/terminal"
 	"writ/coord/api"
 	"writ/identity"
@@ -43,7 +45,7 @@ type demoResult struct {
 func demoCommand(env *cli.Env) *cobra.Command {
 	var keep bool
 	var l cli.LogFlags
-	d := daemon.Dev{Datacenters: 1, Nodes: 2, Drivers: daemon.DriversAuto}
+	d := devcluster.Cluster{Datacenters: 1, Nodes: 2, Drivers: runnerd.DriversAuto}
 	c := &cobra.Command{
 		Use:   "demo",
 		Short: "Show everything at work: a cluster on this machine, and an example that is signed, submitted and runs",
@@ -69,7 +71,7 @@ until Ctrl-C.`,
 }
 
 // demo starts a development cluster and runs the example in it.
-func demo(ctx context.Context, env *cli.Env, d daemon.Dev, keep bool) (err error) {
+func demo(ctx context.Context, env *cli.Env, d devcluster.Cluster, keep bool) (err error) {
 	dir, err := os.MkdirTemp("", "writ-demo-")
 	if err != nil {
 		return fmt.Errorf("make a temporary directory: %w", err)
@@ -85,8 +87,8 @@ func demo(ctx context.Context, env *cli.Env, d daemon.Dev, keep bool) (err error
 	}
 	running, stop := context.WithCancel(ctx)
 	defer stop()
-	ready, ended := make(chan daemon.DevCluster, 1), make(chan error, 1)
-	go func() { ended <- d.Run(running, func(c daemon.DevCluster) { ready <- c }) }()
+	ready, ended := make(chan devcluster.Running, 1), make(chan error, 1)
+	go func() { ended <- d.Run(running, func(c devcluster.Running) { ready <- c }) }()
 
 	select {
 	case err := <-ended:
@@ -108,7 +110,7 @@ func demo(ctx context.Context, env *cli.Env, d daemon.Dev, keep bool) (err error
 }
 
 // showDemo submits the example, watches it and prints the result.
-func showDemo(ctx context.Context, env *cli.Env, cluster daemon.DevCluster, keep bool) error {
+func showDemo(ctx context.Context, env *cli.Env, cluster devcluster.Running, keep bool) error {
 	within, stop := context.WithTimeout(ctx, demoWithin)
 	defer stop()
 	for _, d := range cluster.Drivers {
@@ -134,7 +136,7 @@ func showDemo(ctx context.Context, env *cli.Env, cluster daemon.DevCluster, keep
 	return nil
 }
 
-func runExample(ctx context.Context, env *cli.Env, cluster daemon.DevCluster) (demoResult, error) {
+func runExample(ctx context.Context, env *cli.Env, cluster devcluster.Running) (demoResult, error) {
 	file, err := config.Load(cluster.Client)
 	if err != nil {
 		return demoResult{}, err

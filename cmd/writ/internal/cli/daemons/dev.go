@@ -10,10 +10,12 @@ import (
 	"writ/cmd/writ/internal/cli/serve"
 	"writ/cmd/writ/internal/config"
 	"writ/cmd/writ/internal/daemon"
+	"writ/cmd/writ/internal/daemon/devcluster"
+	"writ/cmd/writ/internal/daemon/runnerd"
 )
 
 func devCommand(env *cli.Env) *cobra.Command {
-	d := daemon.Dev{Drivers: daemon.DriversAuto}
+	d := devcluster.Cluster{Drivers: runnerd.DriversAuto}
 	var l cli.LogFlags
 	var listen string
 	c := &cobra.Command{
@@ -32,7 +34,7 @@ It uses redis-server if that is on PATH, and otherwise a stand-in inside the pro
 			if err != nil {
 				return err
 			}
-			if d.Drivers == daemon.DriversHost && !cmd.Flags().Changed("nodes") {
+			if d.Drivers == runnerd.DriversHost && !cmd.Flags().Changed("nodes") {
 				d.Nodes = 1
 			}
 			if err := devNodes(d.Drivers, d.Datacenters, d.Nodes); err != nil {
@@ -44,7 +46,7 @@ It uses redis-server if that is on PATH, and otherwise a stand-in inside the pro
 			d.Version, d.Log, d.Note = env.Version, log, env.Note
 			serve.WarnOfData(log, cmd)
 			daemon.Ease()
-			err = d.Run(cmd.Context(), func(cluster daemon.DevCluster) { showDev(env, cluster) })
+			err = d.Run(cmd.Context(), func(cluster devcluster.Running) { showDev(env, cluster) })
 			if cli.IsInterrupt(cmd.Context(), err) {
 				env.Note("stopped; everything is kept in %s", d.Data)
 				return nil
@@ -70,12 +72,12 @@ It uses redis-server if that is on PATH, and otherwise a stand-in inside the pro
 const maxDevNodes = 64
 
 // devNodes checks that one process can run this number of datacenters and of nodes in each with the given drivers.
-func devNodes(drivers daemon.Drivers, datacenters, nodes int) error {
+func devNodes(drivers runnerd.Drivers, datacenters, nodes int) error {
 	if datacenters*nodes > maxDevNodes {
 		return writ.Errorf(writ.CodeUsage, "%d datacenters with %d nodes each are not possible", datacenters, nodes).
 			WithHint("at most %d nodes in all", maxDevNodes)
 	}
-	if drivers == daemon.DriversHost && datacenters*nodes > 1 {
+	if drivers == runnerd.DriversHost && datacenters*nodes > 1 {
 		return writ.Errorf(writ.CodeUsage,
 			"--drivers host allows one node: two nodes on one host would treat each other's resources as orphans").
 			WithHint("use --dcs 1 --nodes 1")
@@ -83,7 +85,7 @@ func devNodes(drivers daemon.Drivers, datacenters, nodes int) error {
 	return nil
 }
 
-func showDev(env *cli.Env, cluster daemon.DevCluster) {
+func showDev(env *cli.Env, cluster devcluster.Running) {
 	env.Note("")
 	for _, d := range cluster.Drivers {
 		env.Note("  %s", driverLine(d))

@@ -4,20 +4,20 @@ import (
 	"testing"
 
 	"writ"
-	"writ/cmd/writ/internal/daemon"
+	"writ/cmd/writ/internal/daemon/runnerd"
 )
 
 func TestHostDriversAllowOneNode(t *testing.T) {
 	for _, tt := range []struct {
-		drivers            daemon.Drivers
+		drivers            runnerd.Drivers
 		datacenters, nodes int
 		want               string
 	}{
-		{daemon.DriversHost, 1, 1, ""},
-		{daemon.DriversHost, 1, 2, "use --dcs 1 --nodes 1"},
-		{daemon.DriversHost, 2, 1, "use --dcs 1 --nodes 1"},
-		{daemon.DriversAuto, 2, 32, ""},
-		{daemon.DriversSimulated, 5, 13, "at most 64 nodes in all"},
+		{runnerd.DriversHost, 1, 1, ""},
+		{runnerd.DriversHost, 1, 2, "use --dcs 1 --nodes 1"},
+		{runnerd.DriversHost, 2, 1, "use --dcs 1 --nodes 1"},
+		{runnerd.DriversAuto, 2, 32, ""},
+		{runnerd.DriversSimulated, 5, 13, "at most 64 nodes in all"},
 	} {
 		err := devNodes(tt.drivers, tt.datacenters, tt.nodes)
 		got := ""

@@ -26,6 +26,7 @@ import (
 	"writ/cmd/writ/internal/client"
 	"writ/cmd/writ/internal/config"
 	"writ/cmd/writ/internal/daemon"
+	"writ/cmd/writ/internal/daemon/runnerd"
 	"writ/cmd/writ/internal/redact"
 	"writ/cmd/writ/internal/terminal"
 	"writ/coord/api"
@@ -101,7 +102,7 @@ func withoutDoctor(fix string) string {
 
 func doctorCommand(env *cli.Env) *cobra.Command {
 	var redis redisqueue.Server
-	var host daemon.HostConfig
+	var host runnerd.HostConfig
 	var data, records string
 	c := &cobra.Command{
 		Use:   "doctor",
@@ -480,14 +481,14 @@ func (t tool) examine() finding {
 }
 
 // examineHost checks the requirements of the node drivers on this host and reports the features that would not work.
-func examineHost(ctx context.Context, data string, host daemon.HostConfig) []finding {
+func examineHost(ctx context.Context, data string, host runnerd.HostConfig) []finding {
 	if runtime.GOOS != "linux" {
 		return []finding{{
 			Check: "kernel", State: suspect,
 			Detail: runtime.GOOS + ": this machine can be a client; nodes and supervisors need Linux",
 		}}
 	}
-	all, err := daemon.HostNeeds(ctx, data, host)
+	all, err := runnerd.HostNeeds(ctx, data, host)
 	if err != nil {
 		return []finding{{Check: "drivers of a node", State: ill, Detail: err.Error(), Fix: writ.AsError(err).Hint}}
 	}

@@ -9,7 +9,7 @@ import (
 
 	"writ"
 	"writ/cmd/writ/internal/cli"
-	"writ/cmd/writ/internal/daemon"
+	"writ/cmd/writ/internal/daemon/bootd"
 	"writ/cmd/writ/internal/redact"
 	"writ/efi/bootserver"
 )
@@ -69,7 +69,7 @@ datacenter admits a machine by its key, its token or its serial number, and labe
 
 // assign changes the settings of a machine in a file. It replaces the file atomically.
 func assign(file, machine string, words []string) error {
-	text, err := daemon.ReadAssignments(file)
+	text, err := bootd.ReadAssignments(file)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return writ.Errorf(writ.CodeUsage, "read --machines: %v", err)
 	}

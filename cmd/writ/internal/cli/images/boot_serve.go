@@ -18,6 +18,7 @@ import (
 	"writ/cmd/writ/internal/cli"
 	"writ/cmd/writ/internal/cli/serve"
 	"writ/cmd/writ/internal/daemon"
+	"writ/cmd/writ/internal/daemon/bootd"
 	"writ/cmd/writ/internal/terminal"
 	"writ/coord/api"
 	"writ/efi/bootserver"
@@ -38,7 +39,7 @@ func bootCommand(env *cli.Env) *cobra.Command {
 }
 
 func bootServeCommand(env *cli.Env) *cobra.Command {
-	var b daemon.BootServer
+	var b bootd.Server
 	var listen, list, source, assigned, report string
 	var reportTo []string
 	var machine machineFlags
@@ -76,7 +77,7 @@ The image is read once. Start the server again with the next one: machines that 
 		}
 		b.Words = slices.Concat(cmdline, words)
 		if assigned != "" {
-			b.Assigned = &daemon.AssignmentsFile{Path: assigned, Check: checkAssigned}
+			b.Assigned = &bootd.AssignmentsFile{Path: assigned, Check: checkAssigned}
 		}
 		if b.Reports, err = bootReports(report, reportTo, b.Words, log); err != nil {
 			return err
@@ -114,7 +115,7 @@ The image is read once. Start the server again with the next one: machines that 
 
 // bootReports returns the reporter of starting machines to the supervisor of the token's datacenter, nil without a
 // token. By default, it uses the supervisor addresses in the command line of the machines.
-func bootReports(token string, to, words []string, log *slog.Logger) (*daemon.BootReports, error) {
+func bootReports(token string, to, words []string, log *slog.Logger) (*bootd.Reports, error) {
 	if token == "" {
 		if len(to) > 0 {
 			return nil, writ.Errorf(writ.CodeUsage, "--report-to needs --report").
@@ -133,7 +134,7 @@ func bootReports(token string, to, words []string, log *slog.Logger) (*daemon.Bo
 			}
 		}
 	}
-	return daemon.NewBootReports(*parsed, to, log)
+	return bootd.NewReports(*parsed, to, log)
 }
 
 func bootListCommand(env *cli.Env) *cobra.Command {

@@ -12,6 +12,7 @@ import (
 	"writ/cmd/writ/internal/client"
 	"writ/cmd/writ/internal/config"
 	"writ/cmd/writ/internal/daemon"
+	"writ/cmd/writ/internal/daemon/coordinatord"
 	"writ/cmd/writ/internal/terminal"
 	"writ/cmd/writ/internal/transport"
 	"writ/identity"
@@ -152,7 +153,7 @@ func addCoordinator(
 		return nil, client.Amended{}, writ.Errorf(writ.CodeConflict, "%s belongs to the cluster %s", data, kept.Cluster).
 			WithHint("use another --data")
 	}
-	key, err := daemon.CoordinatorKey(data)
+	key, err := coordinatord.CoordinatorKey(data)
 	if err != nil {
 		return nil, client.Amended{}, writ.Errorf(writ.CodeUsage, "cannot make the key of the coordinator: %v", err).
 			WithHint("--data names a directory that you can write to")

@@ -17,6 +17,7 @@ import (
 	"writ/cmd/writ/internal/client"
 	"writ/cmd/writ/internal/config"
 	"writ/cmd/writ/internal/daemon"
+	"writ/cmd/writ/internal/daemon/coordinatord"
 	"writ/cmd/writ/internal/terminal"
 	"writ/cmd/writ/internal/transport"
 	"writ/identity"
@@ -165,7 +166,7 @@ func writeFounding(data, name string, coordinator *url.URL, key *client.Key) (fo
 
 // firstCoordinator creates the key of a coordinator in the data directory, and returns its roster entry.
 func firstCoordinator(data string, u *url.URL) ([]identity.Coordinator, error) {
-	key, err := daemon.CoordinatorKey(data)
+	key, err := coordinatord.CoordinatorKey(data)
 	if err != nil {
 		return nil, err
 	}

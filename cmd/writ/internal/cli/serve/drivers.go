@@ -4,12 +4,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"writ/cmd/writ/internal/cli"
-	"writ/cmd/writ/internal/daemon"
+	"writ/cmd/writ/internal/daemon/runnerd"
 )
 
 // DriverFlags adds the flags that select and configure the drivers of a node.
-func DriverFlags(c *cobra.Command, drivers *daemon.Drivers, speed *float64, host *daemon.HostConfig) {
-	*drivers = daemon.DriversAuto
+func DriverFlags(c *cobra.Command, drivers *runnerd.Drivers, speed *float64, host *runnerd.HostConfig) {
+	*drivers = runnerd.DriversAuto
 	c.Flags().Var(drivers, "drivers",
 		"auto: real ones for volumes and images. simulated: they change nothing on the host. host: real ones only, which change network, containers and machines")
 	c.Flags().Float64Var(speed, "simulate-speed", 1, "factor for the durations of simulated drivers. 0: at once")
@@ -36,11 +36,11 @@ func DriverFlags(c *cobra.Command, drivers *daemon.Drivers, speed *float64, host
 	cli.FromEnvironment(c.Flags(), "drivers", "simulate-speed", "overlay-peer", "containerd", "firmware", "project-disk",
 		"image-disk",
 		"process-users", "container-ids")
-	cli.OneOf(c, "drivers", string(daemon.DriversAuto), string(daemon.DriversSimulated), string(daemon.DriversHost))
+	cli.OneOf(c, "drivers", string(runnerd.DriversAuto), string(runnerd.DriversSimulated), string(runnerd.DriversHost))
 }
 
 // ImageFlags adds the flags for sources of images other than servers on the internet.
-func ImageFlags(c *cobra.Command, host *daemon.HostConfig) {
+func ImageFlags(c *cobra.Command, host *runnerd.HostConfig) {
 	c.Flags().StringSliceVar(&host.ImageDirs, "image-dir", nil,
 		"directory whose files every project may use as images, by file:// URLs (repeatable). Without it no file is read")
 	c.Flags().StringSliceVar(&host.ImageAllow, "image-allow", nil,
@@ -50,18 +50,18 @@ func ImageFlags(c *cobra.Command, host *daemon.HostConfig) {
 }
 
 // NameserverFlag adds the flag for the nameservers of containers and machines.
-func NameserverFlag(c *cobra.Command, host *daemon.HostConfig) {
+func NameserverFlag(c *cobra.Command, host *runnerd.HostConfig) {
 	c.Flags().StringSliceVar(&host.Nameservers, "nameserver", nil,
 		"with --drivers host: nameserver for containers and machines whose networks reach it (repeatable). none: no nameserver. By default: the nameservers of the host")
 	cli.FromEnvironment(c.Flags(), "nameserver")
 }
 
 // EnginesFlag adds the flag for the engines of databases.
-func EnginesFlag(c *cobra.Command, host *daemon.HostConfig) {
+func EnginesFlag(c *cobra.Command, host *runnerd.HostConfig) {
 	c.Flags().StringSliceVar(&host.Engines, "engines", nil,
 		"with --drivers host: the engines of new databases, best first, as valkey-server,redis-server. By default: all installed ones that keep their secret. herodb and hero_redis show it to all users of the host, and serve only if named")
 	cli.FromEnvironment(c.Flags(), "engines")
-	cli.Complete(c, "engines", daemon.Engines()...)
+	cli.Complete(c, "engines", runnerd.Engines()...)
 }
 
 // MostSpeed limits the factor of simulated durations, so that a duration of hours does not overflow.

@@ -1,9 +1,0 @@
-//go:build !linux
-
-package daemon
-
-import "os/exec"
-
-// runBound runs a child until it ends. It survives the death of this process, because the system offers no way to bind
-// it.
-func runBound(cmd *exec.Cmd) error { return cmd.Run() }

@@ -1,0 +1,67 @@
+package coordinatord
+
+import (
+	"crypto/ed25519"
+	"log/slog"
+	"testing"
+	"time"
+
+	"writ"
+	"writ/cmd/writ/internal/client"
+	"writ/cmd/writ/internal/daemon"
+	"writ/cmd/writ/internal/daemon/processes"
+	"writ/identity"
+)
+
+// newCoord returns a coordinator of a new cluster that listens at an address.
+func newCoord(t *testing.T, data, address string) *Coordinator {
+	t.Helper()
+	_, private, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	roster, signed, err := client.Found(&client.Key{Signer: identity.NewSigner(private)}, "alice", time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener, err := daemon.Listen(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &Coordinator{Data: data, Listener: listener, Rosters: [][]byte{signed}, Cluster: roster.Cluster, Version: "test", Log: slog.New(slog.DiscardHandler)}
+}
+
+func TestSecondCoordinatorOfOneDirectoryIsRefused(t *testing.T) {
+	data := t.TempDir()
+	p, _ := processes.New(t.Context())
+	if err := p.Start(t.Context(), "first", newCoord(t, data, "127.0.0.1:0").Run); err != nil {
+		t.Fatal(err)
+	}
+	second := newCoord(t, data, "127.0.0.1:0")
+	if err := second.Run(t.Context(), func() { t.Error("it says that it serves") }); writ.CodeOf(err) != writ.CodeConflict {
+		t.Errorf("%v, want CONFLICT", err)
+	}
+	if err := p.Stop(); err != nil {
+		t.Error(err)
+	}
+}
+
+// Who waits for ready would otherwise go on, and wait for what depends on the coordinator.
+func TestCoordinatorIsNotReadyWhereItMayNotListen(t *testing.T) {
+	c := newCoord(t, t.TempDir(), "0.0.0.0:0")
+	if err := c.Run(t.Context(), func() { t.Error("it says that it serves") }); writ.CodeOf(err) != writ.CodeListenRefused {
+		t.Errorf("%v, want LISTEN_REFUSED", err)
+	}
+}
+
+// The first address of a coordinator that was founded on loopback has no TLS. With it as the own address, cookies would not be kept from plain text.
+func TestACoordinatorIsKnownByAnAddressWithTLS(t *testing.T) {
+	for want, urls := range map[string][]string{
+		"https://10.77.0.2:7440": {"http://127.0.0.1:7440", "https://10.77.0.2:7440", "https://front:7440"},
+		"http://127.0.0.1:7440":  {"http://127.0.0.1:7440"},
+	} {
+		if got := firstAddress(&identity.Coordinator{URLs: urls}); got != want {
+			t.Errorf("%s instead of %s", got, want)
+		}
+	}
+}

@@ -1,0 +1,40 @@
+package daemontest
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/x509"
+
+	"writ"
+	"writ/supervisor/nodes"
+)
+
+// NodeAPI is a node API that gives rosters, and an account to one node.
+type NodeAPI struct {
+	nodes.Backend
+	Signed [][]byte // its rosters
+	Node   writ.Node
+	Key    ed25519.PublicKey
+}
+
+func (s *NodeAPI) Rosters(_ context.Context, after int) ([][]byte, error) {
+	return s.Signed[after:], nil
+}
+
+func (s *NodeAPI) Gone(writ.NodeID) bool { return false }
+
+func (s *NodeAPI) RosterPage(after int) (start, newest int) { return after, len(s.Signed) }
+
+func (s *NodeAPI) Account(context.Context, writ.NodeID, []byte) ([]byte, error) {
+	return []byte("account"), nil
+}
+
+func (s *NodeAPI) Member(key ed25519.PublicKey) *writ.Node {
+	if !key.Equal(s.Key) {
+		return nil
+	}
+	return &s.Node
+}
+
+// AcceptAll accepts every client of a node API.
+func AcceptAll([]*x509.Certificate) error { return nil }

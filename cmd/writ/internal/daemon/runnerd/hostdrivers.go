@@ -1,0 +1,430 @@
+package runnerd
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+
+	"writ"
+	"writ/internal/confine"
+	"writ/internal/failpoint"
+	"writ/internal/userns"
+	"writ/sal"
+	"writ/sal/btrfs"
+	"writ/sal/cloudhypervisor"
+	"writ/sal/containerd"
+	"writ/sal/herodb"
+	"writ/sal/mycelium"
+	"writ/sal/needs"
+	"writ/sal/netdev"
+)
+
+// HostConfig holds the settings of drivers that change a host.
+type HostConfig struct {
+	OverlayPeers []string // addresses that mycelium connects to
+	// OverlayNoDiscovery keeps mycelium from peering with daemons that it finds on the wire.
+	OverlayNoDiscovery bool
+	// OverlayDiscoverOn names the only interfaces on which mycelium searches for peers.
+	OverlayDiscoverOn []string
+	Containerd        string   // socket of the daemon, its usual place if empty
+	Firmware          string   // for machines without a kernel
+	ProjectGiB        int64    // limits volumes and databases of a project; 0 is unlimited. For DriversAuto too
+	ImageGiB          int64    // limits fetched images; a quarter of the disk if 0. For DriversAuto too
+	ImageDirs         []string // directories whose files every project may use as images. For DriversAuto too
+	ImageAllow        []string // address ranges of image servers outside the internet. For DriversAuto too
+	// ProcessUsers is the range of user numbers for processes of drivers, "200000-265535"; "none" means the runner's
+	// user. If empty, rarely used numbers are chosen where that is possible.
+	ProcessUsers string
+	// ContainerIDs is the range of user numbers for containers, userns.Many for each; "none" means the host's users. If
+	// empty, rarely used numbers are chosen where that is possible.
+	ContainerIDs string
+	// Engines lists the engines for new databases, best first. If empty, all engines of the host that protect their
+	// secret are used.
+	Engines []string
+	// Nameservers lists the nameservers for containers and machines; "none" means no nameserver. The default is the
+	// host's nameservers.
+	Nameservers []string
+	Above       string // parent directory that also belongs to writ; "" for none
+}
+
+// hostDrivers holds all drivers that change a host, even if their requirements are missing.
+type hostDrivers struct {
+	storage    storage
+	bounded    *btrfs.Pool // of volumes; the storage may use plain directories
+	overlay    *mycelium.Node
+	networks   *netdev.Driver
+	machines   *cloudhypervisor.Driver
+	containers *containerd.Driver
+	databases  *herodb.Driver
+}
+
+// newHost returns the drivers. It does not touch the host.
+func newHost(c driverConfig, dir string) *hostDrivers {
+	h := &hostDrivers{storage: openStorage(dir, c)}
+	h.bounded = &btrfs.Pool{Dir: filepath.Join(dir, "pool")}
+	h.overlay = c.overlay(filepath.Join(dir, "mycelium"))
+	h.networks = &netdev.Driver{
+		Dir: filepath.Join(dir, "network"), Overlay: h.overlay, Nameservers: c.nameservers(),
+		Step: failpoint.Step("network"),
+	}
+	h.databases = &herodb.Driver{
+		Dir: filepath.Join(dir, "herodb"), Trees: h.storage.trees, Overlay: h.overlay, Engines: c.Host.Engines,
+		Step: failpoint.Step("herodb"),
+	}
+	h.containers = &containerd.Driver{
+		Dir: filepath.Join(dir, "container"), Address: cmp.Or(c.Host.Containerd, containerd.DefaultAddress),
+		Images: h.storage.images, Volumes: h.storage.volumes,
+		IDs: c.containerIDs(), IDsAsked: c.Host.ContainerIDs != "", Log: c.Log, Step: failpoint.Step("container"),
+	}
+	machines, databases := c.accounts(filepath.Dir(dir)).Halves()
+	if c.Host.ProcessUsers == "" && machines.Off == nil { // an explicit choice fails when something starts
+		machines.Off = confine.Usable([]string{"cloud-hypervisor"}, []string{"/dev/kvm", "/dev/net/tun"})
+	}
+	if c.Host.ProcessUsers == "" && databases.Off == nil {
+		databases.Off = confine.Usable(h.databases.Offered(), nil)
+	}
+	h.databases.Accounts = databases
+	h.machines = &cloudhypervisor.Driver{
+		Dir: machineDir(dir), Accounts: machines, Images: h.storage.images, Volumes: h.storage.volumes,
+		Room:     h.storage.trees.Room,
+		Firmware: c.Host.Firmware, Step: failpoint.Step("machine"),
+	}
+	return h
+}
+
+// overlay returns the driver of the overlay.
+func (c driverConfig) overlay(dir string) *mycelium.Node {
+	return &mycelium.Node{
+		Dir: dir, Log: c.Log, Outlive: true, Step: failpoint.Step("mycelium"),
+		Peers: c.Host.OverlayPeers, NoDiscovery: c.Host.OverlayNoDiscovery, DiscoveryOn: c.Host.OverlayDiscoverOn,
+	}
+}
+
+// Engines returns the names of the engines of databases.
+func Engines() []string { return herodb.EngineNames() }
+
+// check rejects settings that are invalid on every host.
+func (c driverConfig) check() error {
+	known := herodb.EngineNames()
+	for i, name := range c.Host.Engines {
+		if !slices.Contains(known, name) {
+			return writ.Errorf(writ.CodeUsage, "unknown engine %q for databases", name).
+				WithHint("--engines takes %s, best first", strings.Join(known, ", "))
+		}
+		if slices.Contains(c.Host.Engines[:i], name) {
+			return writ.Errorf(writ.CodeUsage, "--engines names %s twice", name).WithHint("name each once, best first")
+		}
+	}
+	if err := mycelium.CheckPeers(c.Host.OverlayPeers); err != nil {
+		return err
+	}
+	if c.Host.silent() {
+		return nil
+	}
+	for _, text := range c.Host.Nameservers {
+		server, err := netip.ParseAddr(text)
+		if err == nil {
+			err = netdev.CheckNameserver(server)
+		}
+		if err != nil {
+			return writ.Errorf(writ.CodeUsage, "%q is not a nameserver that others can reach: %w", text, err).
+				WithHint("--nameserver takes an address that networks reach, as 192.0.2.53; or only: none")
+		}
+	}
+	return nil
+}
+
+// silent reports whether no nameserver is announced.
+func (h HostConfig) silent() bool { return slices.Equal(h.Nameservers, []string{"none"}) }
+
+// nameservers returns a function that lists the nameservers for networks, nil for none.
+func (c driverConfig) nameservers() func() []netip.Addr {
+	if c.Host.silent() {
+		return nil
+	}
+	var named []netip.Addr
+	for _, text := range c.Host.Nameservers {
+		if server, err := netip.ParseAddr(text); err == nil { // check has rejected invalid ones
+			named = append(named, server)
+		}
+	}
+	if len(named) == 0 {
+		return netdev.HostNameservers
+	}
+	return func() []netip.Addr { return named }
+}
+
+// accounts returns the users of driver processes. They must be able to enter the data directory.
+func (c driverConfig) accounts(data string) *confine.Accounts {
+	a := c.numbers(data)
+	if a.Used() {
+		a.Off = a.Passable()
+	}
+	return a
+}
+
+// numbers returns the users of driver processes, without a check of the data directory.
+func (c driverConfig) numbers(data string) *confine.Accounts {
+	a := own("process-users",
+		cmp.Or(c.Host.ProcessUsers, fmt.Sprintf("%d-%d", confine.DefaultFirst, confine.DefaultLast)))
+	a.Top = cmp.Or(c.Host.Above, data)
+	return a
+}
+
+// The default user numbers of 700 containers follow the numbers of processes.
+const (
+	firstContainerID = 2011000000
+	lastContainerID  = firstContainerID + 700*userns.Many - 1
+)
+
+// containerIDs returns the users of containers.
+func (c driverConfig) containerIDs() *confine.Accounts {
+	a := own("container-ids", cmp.Or(c.Host.ContainerIDs, fmt.Sprintf("%d-%d", firstContainerID, lastContainerID)))
+	if a.Used() && a.Last-a.SharedGroup+1 < userns.Many {
+		a.Off = fmt.Errorf("%s are fewer than the %d user numbers that a container gets", a.Numbers(), userns.Many)
+	}
+	return a
+}
+
+// own parses the value of a flag with user numbers. No user of this host may have one of them.
+func own(flag, text string) *confine.Accounts {
+	switch {
+	case text == noUsers:
+		return &confine.Accounts{Off: fmt.Errorf("--%s none", flag)}
+	case os.Geteuid() != 0:
+		return &confine.Accounts{Off: errors.New("only root starts processes as others")}
+	}
+	a, err := confine.ParseAccounts(text)
+	if err != nil {
+		return &confine.Accounts{Off: err}
+	}
+	a.Off = errors.Join(a.Strangers(), a.Mapped())
+	return a
+}
+
+// noUsers is the value of a flag that runs processes as the runner's user.
+const noUsers = "none"
+
+// checkUsers rejects explicit user numbers that cannot be used, because running processes as root instead would be
+// unsafe.
+func (c driverConfig) checkUsers(data string) error {
+	asked := func(text string) bool { return text != "" && text != noUsers }
+	users, ids := c.accounts(data), c.containerIDs()
+	switch {
+	case asked(c.Host.ProcessUsers) && users.Off != nil:
+		return writ.Errorf(writ.CodeUsage, "processes cannot have the users --process-users %s: %w",
+			c.Host.ProcessUsers, users.Off).
+			WithHint("%s", needs.AccountsFix)
+	case asked(c.Host.ContainerIDs) && ids.Off != nil:
+		return writ.Errorf(writ.CodeUsage, "containers cannot have the users --container-ids %s: %w",
+			c.Host.ContainerIDs, ids.Off).
+			WithHint("run the node as root, and name numbers that no program uses; --container-ids none: containers have the users of the host")
+	case users.Used() && ids.Used() && users.SharedGroup <= ids.Last && ids.SharedGroup <= users.Last:
+		return writ.Errorf(writ.CodeUsage, "processes and containers would have the same users, %s and %s",
+			users.Numbers(), ids.Numbers()).
+			WithHint("name others with --process-users or --container-ids")
+	}
+	return nil
+}
+
+// usersFile holds the user numbers of the host's nodes: each node locks its own.
+const usersFile = "/run/writ-users"
+
+// claimUsers reserves the user numbers of this node on this host while it runs. A process that escapes from a machine
+// here could otherwise attack a machine of another node. Nodes in separate network namespaces share the host's users
+// too.
+func (c driverConfig) claimUsers(ctx context.Context, data string) (io.Closer, error) {
+	var claims closers
+	for _, what := range []struct {
+		who, flag string
+		*confine.Accounts
+	}{{"processes", "process-users", c.accounts(data)}, {"containers", "container-ids", c.containerIDs()}} {
+		if !what.Used() {
+			continue
+		}
+		claim, err := what.Claim(usersFile)
+		if taken, ok := errors.AsType[*confine.Taken](err); ok {
+			return nil, errors.Join(writ.Errorf(writ.CodeUsage, "%s cannot have the users %s: %w", what.who,
+				what.Numbers(), taken).
+				WithHint("give this node numbers of its own, with --%s %s", what.flag, taken.Others()), claims.Close())
+		}
+		if err != nil {
+			c.Log.WarnContext(ctx, "user numbers are not reserved against other nodes of this host",
+				"users", what.Numbers(), "err", err)
+			continue
+		}
+		claims = append(claims, claim)
+	}
+	return claims, nil
+}
+
+// closers closes several things together.
+type closers []io.Closer
+
+func (all closers) Close() error {
+	var err error
+	for _, one := range all {
+		err = errors.Join(err, one.Close())
+	}
+	return err
+}
+
+// withNetworks connects the drivers that use networks to the driver of networks.
+func (h *hostDrivers) withNetworks() {
+	h.databases.Networks, h.containers.Networks, h.machines.Networks = h.networks, h.networks, h.networks
+}
+
+// needs lists every driver by module, in order of dependency. Each one's needs are evaluated late, because they may
+// include another driver.
+func (h *hostDrivers) needs() []moduleNeeds {
+	return []moduleNeeds{
+		{"image", h.storage.images},
+		{"volume", h.bounded},
+		{"overlay", h.overlay},
+		{"network", h.networks},
+		{"machine", h.machines},
+		{"container", h.containers},
+		{"herodb", h.databases},
+	}
+}
+
+// moduleNeeds is a driver with requirements. The overlay counts as a module although it has no operations.
+type moduleNeeds struct {
+	module string
+	needs.Needy
+}
+
+// examine checks all requirements, and connects the networks if they are available.
+func (h *hostDrivers) examine(ctx context.Context) []needs.Finding {
+	var all []needs.Finding
+	for _, m := range h.needs() {
+		found := needs.Examine(ctx, m.module, m.Needs())
+		if m.module == "network" && needs.Refusal(found) == nil {
+			h.withNetworks()
+		}
+		all = append(all, found...)
+	}
+	return all
+}
+
+// HostNeeds checks all requirements of a node with DriversHost and this data directory, without changing the host.
+func HostNeeds(ctx context.Context, data string, host HostConfig) (found []needs.Finding, err error) {
+	dir, err := filepath.Abs(hostDir(data))
+	if err != nil {
+		return nil, err
+	}
+	c := driverConfig{Host: host, Log: slog.New(slog.DiscardHandler)}
+	if err := errors.Join(c.check(), host.checkImages(filepath.Dir(dir)),
+		c.overlay("").CheckDiscovery(ctx)); err != nil {
+		return nil, err
+	}
+	h := newHost(c, dir)
+	defer func() { err = errors.Join(err, h.containers.Close()) }()
+	return h.examine(ctx), nil
+}
+
+// hostDir returns the directory of the drivers' data.
+func hostDir(data string) string { return filepath.Join(data, "host") }
+
+// hostMark is an abstract socket that only one process of a network namespace can have.
+const hostMark = "@writ-host"
+
+// claimHost ensures that no other node changes this host. Two nodes would remove each other's links.
+func claimHost() (io.Closer, error) {
+	if runtime.GOOS != "linux" {
+		return io.NopCloser(nil), nil // the drivers have no effect there
+	}
+	mark, err := net.Listen("unix", hostMark)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return nil, writ.Errorf(writ.CodeUsage,
+			"another node with --drivers host runs in this network namespace: two would take each other's things away").
+			WithHint("end it first, or start this one in a namespace of its own: ip netns exec NAME writ runner …")
+	}
+	return mark, err
+}
+
+// openHost adds every driver whose requirements the host meets, and logs the missing requirements with their fixes. A
+// driver with existing resources is added too, but creates nothing new.
+func (d *drivers) openHost(ctx context.Context, c driverConfig, dir string) error {
+	if err := c.check(); err != nil {
+		return err
+	}
+	if err := c.overlay("").CheckDiscovery(ctx); err != nil {
+		return err
+	}
+	if err := c.checkUsers(filepath.Dir(dir)); err != nil {
+		return err
+	}
+	mark, err := claimHost()
+	if err != nil {
+		return err
+	}
+	users, err := c.claimUsers(ctx, filepath.Dir(dir))
+	if err != nil {
+		return errors.Join(err, mark.Close())
+	}
+	h := newHost(c, dir)
+	if h.containers.Program, err = os.Executable(); err != nil {
+		return errors.Join(err, users.Close(), mark.Close())
+	}
+	lacks, why := map[string]bool{}, map[string]string{}
+	for _, f := range h.examine(ctx) {
+		switch f.State {
+		case needs.Missing:
+			lacks[f.Module] = true
+			why[f.Module] = cmp.Or(why[f.Module], f.Need+": "+f.Detail)
+			c.Log.WarnContext(ctx, "module disabled", "module", f.Module, "need", f.Need, "found", f.Detail,
+				"fix", f.Fix)
+		case needs.Degraded:
+			c.Log.WarnContext(ctx, "module limited", "module", f.Module, "need", f.Need, "found", f.Detail, "so", f.Use,
+				"fix", f.Fix)
+		}
+	}
+	d.all = h.storage.drivers()
+	d.services = append(d.services, h.overlay.Run)
+	for _, one := range []struct {
+		sal.Driver
+		module, dir string
+	}{
+		{h.networks, "network", ""}, {h.databases, "herodb", h.databases.Dir}, {h.containers, "container", h.containers.Dir},
+		{h.machines, "machine", h.machines.Dir},
+	} {
+		keeps := one.dir != "" && hasRecords(one.dir)
+		if lacks[one.module] && !(keeps && one.module == "container") { // containerd may start after the node
+			d.lacking = append(d.lacking,
+				writ.NodeDriver{Module: one.module, Name: one.Describe().Name, Lacks: why[one.module]})
+		}
+		if keeps {
+			lacks[one.module] = false
+		}
+		if !lacks[one.module] {
+			d.all = append(d.all, one.Driver)
+		}
+	}
+	if !lacks["container"] {
+		d.services = append(d.services, h.containers.Run)
+		h.storage.volumes.Users = append(h.storage.volumes.Users, h.containers)
+		h.storage.images.Users = append(h.storage.images.Users, h.containers)
+		h.machines.Others = []sal.Users{h.containers}
+	}
+	if !lacks["machine"] {
+		h.withNetworks() // machines always need networks
+		d.services = append(d.services, h.machines.Run)
+		h.storage.volumes.Users = append(h.storage.volumes.Users, h.machines)
+		h.storage.images.Users = append(h.storage.images.Users, h.machines)
+		h.containers.Others = []sal.Users{h.machines}
+	}
+	d.close = func() error { return errors.Join(h.containers.Close(), users.Close(), mark.Close()) }
+	return nil
+}

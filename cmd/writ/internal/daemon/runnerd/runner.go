@@ -1,0 +1,221 @@
+// Package runnerd runs a node as a process: its membership, its queue, its journal and the drivers that this host
+// supports. The rules of a node are in package runner.
+package runnerd
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"path/filepath"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+
+	"writ"
+	"writ/cmd/writ/internal/config"
+	"writ/cmd/writ/internal/daemon"
+	"writ/cmd/writ/internal/daemon/nodetrust"
+	"writ/cmd/writ/internal/metrics"
+	"writ/cmd/writ/internal/transport"
+	"writ/internal/tracing"
+	"writ/runner"
+	"writ/runner/hardware"
+	"writ/runner/journal"
+	"writ/runner/member"
+	"writ/runner/queue/redisqueue"
+	"writ/supervisor/nodes"
+)
+
+const nodeIsNew = "a node has no backup: remove it with `writ node remove NODE`, and start it with an empty directory in place of %[1]s and a new token"
+
+// nodeKept lists the kept files of a node.
+var nodeKept = []daemon.KeptFile{
+	{Name: "node.key", Role: "node", Evidence: []string{"member.json", "journal.db"}, Next: nodeIsNew},
+	{Name: "age.key", Role: "node", Evidence: []string{"member.json", "journal.db"}, Next: nodeIsNew},
+	{Name: "member.json", Role: "node", Evidence: []string{"journal.db"}, Next: nodeIsNew},
+	{Name: "journal.db", Role: "node", Evidence: []string{"journal.db.lock"}, Next: nodeIsNew},
+}
+
+// Runner is a node as a process.
+type Runner struct {
+	Data       string
+	Name       string   // requested name; needed only until it has joined
+	Supervisor []string // URLs of the node APIs of its datacenter's supervisors; one of them serves
+	Token      string   // token to join with; "" if the node has joined or waits for an approve statement
+	Cluster    writ.ClusterID
+	Redis      redisqueue.Server // without a login in its URL, the supervisor provides the account
+	// Address for other nodes that fetch copies of volumes; port 0 means any; "" disables it.
+	Transfers string
+	Public    string       // "host:port" of Transfers for other nodes; "" means Transfers
+	Peers     []string     // address ranges of other nodes to fetch from, in addition to the internet
+	RateMiB   int64        // rate limit for all fetching nodes together, in MiB per second; 0 means unlimited
+	Metrics   net.Listener // for metrics and health, without login, on loopback; nil for none
+	Slots     int
+	Capacity  writ.Capacity // zero parts are measured
+	Drivers   Drivers
+	Host      HostConfig    // for DriversHost
+	Speed     float64       // of simulated drivers
+	Grace     time.Duration // see runner.Runner
+	Traces    tracing.Settings
+	Version   string
+	Log       *slog.Logger
+}
+
+// Run joins if necessary, and serves until ctx ends; then it returns nil. It calls ready with the drivers of the node
+// after it has joined.
+func (r *Runner) Run(ctx context.Context, ready func([]writ.NodeDriver)) (err error) {
+	if err := config.MakeData(r.Data); err != nil {
+		return err
+	}
+	for _, file := range nodeKept {
+		if err := file.Check(r.Data); err != nil {
+			return err
+		}
+	}
+	log, kept, endLog, err := keepLog(ctx, r.Data, r.Log)
+	if err != nil {
+		return err
+	}
+	defer func() { endLog(err) }()
+	for i, address := range r.Supervisor {
+		u, err := transport.Address("supervisor's node API", address)
+		if err != nil {
+			return err
+		}
+		r.Supervisor[i] = u.String()
+	}
+	key, err := member.Key(r.Data)
+	if err != nil {
+		return err
+	}
+	trust, err := nodetrust.New(key, r.Token, r.Cluster, log)
+	if err != nil {
+		return err
+	}
+	peers, err := parseRanges("transfer-allow", r.Peers)
+	if err != nil {
+		return err
+	}
+	transfers, err := openTransfers(r.Transfers, r.Public, r.RateMiB)
+	if err != nil {
+		return err
+	}
+	if transfers != nil {
+		defer transfers.Listener.Close()
+	}
+	monitored, err := daemon.MetricsListener(r.Metrics, nil, "a node has no certificate that a monitor could verify",
+		"read it there with an agent of your monitoring on this host")
+	if err != nil {
+		return err
+	}
+	api := nodes.NewSeveral(trust.Client(), r.Supervisor...)
+	if r.Redis.CA == "" {
+		r.Redis.Verify = trust.Redis
+	}
+	r.Redis.Connections = redisqueue.NodeConnections
+	queue, err := r.Redis.Open()
+	if err != nil {
+		return err
+	}
+	queue.Log = log
+	defer func() { err = errors.Join(err, queue.Close()) }()
+	drivers, err := openDrivers(ctx,
+		driverConfig{Choice: r.Drivers, Dir: hostDir(r.Data), Speed: r.Speed, Host: r.Host, Log: log})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, drivers.close()) }()
+	joined, err := member.Join(ctx, member.Joining{
+		Dir: r.Data, API: api, Token: r.Token, Cluster: r.Cluster, Name: r.Name, Version: r.Version, Log: log,
+		Serial: hardware.Here().Serial(),
+	})
+	if err != nil {
+		return err
+	}
+	trust.Joined(joined)
+	if !r.Redis.HasLogin() {
+		queue.Login = joined.Login(api)
+	}
+	store := filepath.Join(r.Data, "journal.db")
+	records, err := journal.Open(ctx, store)
+	if err != nil {
+		return config.Unwritable(r.Data, fmt.Errorf("open the node's journal: %w", err))
+	}
+	defer func() { err = errors.Join(err, records.Close()) }()
+	log.InfoContext(ctx, "the node has joined", "name", joined.Name(), "node", joined.Node(), "dc", joined.Datacenter())
+	ready(describe(drivers.all))
+	traces, endTraces, err := daemon.OpenTraces(ctx, r.Traces, "writ-runner", r.Version, log)
+	if err != nil {
+		return err
+	}
+	defer endTraces()
+	node := &runner.Runner{
+		Member: joined, API: api, Queue: queue, Journal: records, Drivers: drivers.all, Lacking: drivers.lacking,
+		Slots: r.Slots, Capacity: r.Capacity,
+		Grace: r.Grace, Transfers: transfers, Peers: peers, Version: r.Version, Host: hardware.Here().Host,
+		Disks: disksBelow(r.Data), Log: log, NodeLog: kept, Record: traces.Record,
+	}
+	watched := &metrics.Runner{Of: node}
+	page := &metrics.Page{
+		Role: "runner", Version: r.Version, Checks: watched.Checks, Log: log,
+		Of: []prometheus.Collector{watched, &metrics.Disk{Data: r.Data, Store: store}},
+	}
+	serving, stop := context.WithCancel(ctx)
+	defer stop()
+	group, serving := errgroup.WithContext(serving)
+	for _, service := range drivers.services {
+		group.Go(func() error { return service(serving) })
+	}
+	group.Go(func() error { return daemon.ServeMetrics(serving, monitored, page.Handler(), log) })
+	group.Go(func() error {
+		defer stop() // of the drivers' services
+		return node.Run(serving)
+	})
+	return group.Wait()
+}
+
+// openTransfers listens for other nodes that fetch copies. It returns nil without an address. Other nodes get the
+// public address, or else address.
+func openTransfers(address, public string, rateMiB int64) (*runner.Transfers, error) {
+	if rateMiB < 0 || rateMiB > 1<<20 || rateMiB > 0 && address == "" {
+		return nil, writ.Errorf(writ.CodeUsage,
+			"--transfer-rate %d is invalid: it needs --transfers, and allows 0 to 1048576 MiB per second", rateMiB)
+	}
+	if address == "" {
+		if public != "" {
+			return nil, writ.Errorf(writ.CodeUsage,
+				"--public-transfers needs --transfers")
+		}
+		return nil, nil
+	}
+	if !namesHost(address) && public == "" {
+		return nil, writ.Errorf(writ.CodeUsage,
+			"--transfers %s is not an address that other nodes can reach", address).
+			WithHint("name the host as the others do, like 10.0.0.5:7450, or add --public-transfers HOST:PORT")
+	}
+	if public != "" && !namesHost(public) {
+		return nil, writ.Errorf(writ.CodeUsage, "--public-transfers %q is not the address of a host", public).
+			WithHint("it looks like n1.example.net:7450")
+	}
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, writ.Errorf(writ.CodeUsage, "cannot listen at --transfers %s: %w", address, err).
+			WithHint("use an address of this host, and a free port")
+	}
+	host, _, _ := net.SplitHostPort(address)
+	_, port, _ := net.SplitHostPort(listener.Addr().String())
+	return &runner.Transfers{
+		Listener: listener, Address: cmp.Or(public, net.JoinHostPort(host, port)), Rate: rateMiB << 20,
+	}, nil
+}
+
+// namesHost reports whether an address names one host, not all addresses of a socket.
+func namesHost(address string) bool {
+	host, port, err := net.SplitHostPort(address)
+	ip := net.ParseIP(host)
+	return err == nil && host != "" && port != "" && (ip == nil || !ip.IsUnspecified())
+}

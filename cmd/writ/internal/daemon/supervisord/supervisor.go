@@ -1,0 +1,259 @@
+// Package supervisord runs the supervisor of a datacenter as a process: its key, its journal and trusted rosters, the
+// registration with the coordinators, the node API, the certificate of Redis, and the wait for the lease of the journal.
+// The rules of a supervisor are in package supervisor.
+package supervisord
+
+import (
+	"cmp"
+	"context"
+	"crypto/ed25519"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/crypto/ssh"
+	"golang.org/x/sync/errgroup"
+
+	"writ"
+	"writ/cmd/writ/internal/config"
+	"writ/cmd/writ/internal/daemon"
+	"writ/cmd/writ/internal/metrics"
+	"writ/cmd/writ/internal/transport"
+	"writ/identity"
+	"writ/identity/pki"
+	"writ/runner/queue"
+	"writ/runner/queue/redisqueue"
+	"writ/supervisor"
+	"writ/supervisor/journal"
+	"writ/supervisor/nodes"
+)
+
+// The files of a supervisor in its data directory. It also has the trusted rosters there.
+const (
+	supervisorKeyFile    = "supervisor.key"
+	supervisorPublicFile = "supervisor.pub"
+	supervisorJournal    = "journal.db"
+)
+
+// withoutBackup is the next step for a lost file of a supervisor.
+const withoutBackup = daemon.FromBackup + "Without a backup make a new datacenter: `writ dc add`, and an empty --data"
+
+var (
+	supervisorKeyKept = daemon.KeptFile{
+		Name: supervisorKeyFile, Role: "supervisor", Next: withoutBackup,
+		Evidence: []string{supervisorJournal, protectedFile, markFile, "rosters"},
+	}
+	journalKept = daemon.KeptFile{
+		Name: supervisorJournal, Role: "supervisor", Next: withoutBackup,
+		Evidence: []string{supervisorJournal + ".lock", protectedFile, markFile},
+	}
+)
+
+// Supervisor is a datacenter's supervisor as a process.
+type Supervisor struct {
+	Data         string
+	Journal      string // postgres:// URL of its journal, or @FILE with one; "" means a file in Data
+	Name         string // name of the datacenter; needed only until the roster has its key
+	Coordinators []string
+	// Token for the registration; nil if the roster has the key, or gets it without a token.
+	Token        *identity.Token
+	Cluster      writ.ClusterID // trusted cluster; a token names it, and it is stored after joining
+	Redis        redisqueue.Server
+	RedisListen  string         // address for Redis to listen for nodes; "" means the configuration of Redis
+	RedisTLSDir  string         // directory of the certificate of Redis; "" means a directory in Data
+	NoAccounts   bool           // Redis is the stand-in in this process
+	Listener     net.Listener   // for its nodes
+	Metrics      net.Listener   // for metrics and health, without login, and without TLS on loopback; nil for none
+	AllowedHosts []string       // host names for nodes, in addition to addresses and the name of this machine
+	MaxOpenRuns  int            // of a project; supervisor.DefaultMaxOpenRuns if 0
+	MaxOpenCalls int            // of a project; supervisor.DefaultMaxOpenCalls if 0
+	KeepRuns     time.Duration  // time after their end; supervisor.DefaultKeepRuns if 0
+	Weights      map[string]int // of projects by name: see supervisor.Config
+	OlderRunners bool           // see supervisor.Config
+	Held         bool           // see supervisor.Config; applies once
+	Grace        time.Duration  // time for in-flight requests of nodes after shutdown begins; 5 s if 0
+	Version      string
+	Log          *slog.Logger
+
+	now atomic.Pointer[supervisor.Supervisor] // the serving supervisor; nil while this process stands by
+}
+
+// SupervisorKey returns the key of the supervisor in a data directory. It creates a missing key, and writes the public
+// key beside it.
+func SupervisorKey(data string) (ed25519.PrivateKey, error) {
+	if err := config.MakeData(data); err != nil {
+		return nil, err
+	}
+	key, err := identity.LoadOrCreateKey(filepath.Join(data, supervisorKeyFile))
+	if err != nil {
+		return nil, err
+	}
+	public := ssh.MarshalAuthorizedKey(identity.SSHKey(daemon.PublicKey(key)))
+	if err := config.WriteFile(filepath.Join(data, supervisorPublicFile), public); err != nil {
+		return nil, fmt.Errorf("write the public key: %w", err)
+	}
+	return key, nil
+}
+
+// Run serves until ctx ends, and then returns nil. It calls ready when the roster has the datacenter and the node API
+// is open.
+func (s *Supervisor) Run(ctx context.Context, ready func()) (err error) {
+	defer s.Listener.Close()
+	for _, address := range s.Coordinators {
+		if _, err := transport.Address("coordinator", address); err != nil {
+			return err
+		}
+	}
+	if err := supervisorKeyKept.Check(s.Data); err != nil {
+		return err
+	}
+	where, err := daemon.ClaimStore(s.Data, journalKept, "journal", s.Journal)
+	if err != nil {
+		return err
+	}
+	defer where.Lock.Close()
+	key, err := SupervisorKey(s.Data)
+	if err != nil {
+		return err
+	}
+	rosters, err := s.trustedRosters(ctx, where)
+	if err != nil {
+		return err
+	}
+	datacenter, err := s.awaitDatacenter(ctx, rosters, key)
+	if err != nil {
+		return err
+	}
+	redis, err := s.Redis.Open()
+	if err != nil {
+		return err
+	}
+	redis.Log = s.Log
+	defer func() { err = errors.Join(err, redis.Close()) }()
+	evaluator, endChildren := daemon.NewEvaluator(s.Log, s.Weights)
+	defer func() { err = errors.Join(err, endChildren()) }()
+	if _, err := evaluator.Confinement(ctx); err != nil { // its log describes the layers
+		return fmt.Errorf("make a directory to evaluate scripts: %w", err)
+	}
+
+	var accounts queue.Accounts
+	if !s.NoAccounts {
+		accounts = redis.Accounts(datacenter.ID)
+	}
+	log := s.Log.With("dc", datacenter.Name)
+	issuer := &pki.Issuer{
+		Key: key, Name: pki.Name{Cluster: rosters.Cluster, Role: pki.Supervisor, Datacenter: datacenter.ID},
+		Hosts: s.AllowedHosts,
+	}
+	if s.secured() {
+		s.Listener = tls.NewListener(s.Listener, pki.Server(issuer.Certificate, anyClient))
+	}
+	config := supervisor.Config{
+		DialWith:   coordinators(rosters),
+		Datacenter: datacenter.ID, Pin: rosters.Cluster, Key: key, Queue: redis, Accounts: accounts,
+		Evaluator: evaluator, Coordinators: s.Coordinators, MaxOpenRuns: s.MaxOpenRuns,
+		Marks: marks{s.Data}, MaxOpenCalls: s.MaxOpenCalls, KeepRuns: s.KeepRuns, Weights: s.Weights,
+		OlderRunners: s.OlderRunners, Version: s.Version, Log: log,
+	}
+	// A supervisor always has a certificate.
+	monitored, err := daemon.MetricsListener(s.Metrics, pki.Server(issuer.Certificate, nil), "", "")
+	if err != nil {
+		return err
+	}
+	var secured *redisTLS
+	if s.RedisListen != "" {
+		if secured, err = newRedisTLS(redis, issuer, s.RedisListen,
+			cmp.Or(s.RedisTLSDir, filepath.Join(s.Data, "redis-tls")), log); err != nil {
+			return err
+		}
+	}
+	config.Certificates = certificates{issuer, secured}
+	api, connections := &exchangeable{}, &nodes.Connections{}
+	api.set(nodes.Standby(journal.ErrHeld, log))
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error {
+		return daemon.ServeHTTP(ctx, s.Listener, nodes.Guarded(api, s.AllowedHosts, log), cmp.Or(s.Grace, 5*time.Second), log,
+			connections.Note)
+	})
+	if !s.NoAccounts {
+		group.Go(func() error { return examineRedis(ctx, redis, log) })
+	}
+	watched := &metrics.Supervisor{Datacenter: datacenter.Name, Now: s.now.Load, Certificates: config.Certificates}
+	page := &metrics.Page{
+		Role: "supervisor", Version: s.Version, Names: s.AllowedHosts, Checks: watched.Checks, Log: log,
+		Of: []prometheus.Collector{watched, &metrics.Disk{Data: s.Data, Store: where.File}},
+	}
+	group.Go(func() error { return daemon.ServeMetrics(ctx, monitored, page.Handler(), log) })
+	config.Adopted = func(signed []byte) error { _, err := rosters.Add(signed); return err }
+	serve := func(ready func()) error {
+		return s.serve(ctx, where, config, rosters, api, connections, secured, ready)
+	}
+	group.Go(func() error { return s.standBy(ctx, log, api, sync.OnceFunc(ready), serve) })
+	return group.Wait()
+}
+
+// serve serves the datacenter until ctx ends or another supervisor takes over.
+func (s *Supervisor) serve(ctx context.Context, store daemon.Store, config supervisor.Config, rosters config.Rosters,
+	api *exchangeable,
+	connections *nodes.Connections, secured *redisTLS, ready func()) (err error) {
+	log := config.Log
+	signed, err := rosters.Links() // the journal adopts newer ones: a database cannot remove any
+	if err != nil {
+		return err
+	}
+	if config.Journal, err = journal.Open(ctx, store.Path); err != nil {
+		return fmt.Errorf("open the journal: %w", err)
+	}
+	defer func() { err = errors.Join(err, config.Journal.Close()) }()
+	if err := store.Opened(); err != nil {
+		return err
+	}
+	if config.Protected, config.ProtectedValues, err = isProtected(s.Data); err != nil {
+		return err
+	}
+	config.Held = s.Held
+	super, err := supervisor.Open(ctx, config, signed)
+	if err != nil {
+		return err
+	}
+	s.Held = false // a release stays valid at a later takeover
+	if err := s.keep(ctx, super, rosters); err != nil {
+		return errors.Join(err, config.Journal.Release(context.WithoutCancel(ctx)))
+	}
+	log.InfoContext(ctx, "supervisor is listening for nodes", "node_api", s.nodeAPI(), "epoch", super.Epoch(),
+		"roster", super.Roster().Version)
+	s.now.Store(super)
+	defer s.now.Store(nil)
+	api.set(nodes.Handler(super, super, log))
+	defer api.set(nodes.Standby(journal.ErrHeld, log))
+	ready()
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return super.Run(ctx) })
+	group.Go(func() error { connections.Watch(ctx, super); return nil })
+	if secured != nil {
+		group.Go(func() error { return secured.run(ctx) }) // only the serving supervisor
+	}
+	return group.Wait()
+}
+
+// anyClient accepts every client of the node API: nodes join there, and each request is verified.
+func anyClient([]*x509.Certificate) error { return nil }
+
+// secured reports whether the node API has TLS: everywhere except on loopback.
+func (s *Supervisor) secured() bool { return !daemon.OnLoopback(s.Listener.Addr()) }
+
+// nodeAPI returns the address of the node API, as far as the supervisor knows it.
+func (s *Supervisor) nodeAPI() string {
+	if s.secured() {
+		return "https://" + s.Listener.Addr().String()
+	}
+	return "http://" + s.Listener.Addr().String()
+}

@@ -1,0 +1,87 @@
+package supervisord
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"writ"
+	"writ/cmd/writ/internal/config"
+	"writ/coord/api"
+	"writ/supervisor/journal"
+	"writ/supervisor/nodes"
+)
+
+// TestASupervisorThatIsTakenInWhileItRegistersLooksAgain lets the roster name its key between its look at the roster and its registration.
+func TestASupervisorThatIsTakenInWhileItRegistersLooksAgain(t *testing.T) {
+	coordinator := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var answer any = api.Rosters{Signed: [][]byte{}, Expires: time.Now().Add(time.Hour)}
+		if r.Method == http.MethodPost {
+			problem := api.ProblemOf(writ.Errorf(writ.CodeConflict, "the roster already has this key, for the datacenter dc1"), "request")
+			w.Header().Set("Content-Type", api.ProblemType)
+			w.WriteHeader(problem.Status)
+			answer = problem
+		} else {
+			w.Header().Set("Content-Type", "application/json")
+		}
+		if err := json.NewEncoder(w).Encode(answer); err != nil {
+			t.Error(err)
+		}
+	}))
+	defer coordinator.Close()
+	d, err := askOne(t.Context(), http.DefaultClient, coordinator.URL, config.RostersIn(t.TempDir(), "cluster"), api.NewRegistration{Name: "dc1"})
+	if d != nil || err != nil {
+		t.Errorf("it found %v and gave up: %v", d, err)
+	}
+}
+
+// TestAStandbyWarnsAnewAfterItHasServed lets the journal go away in the same way before the supervisor serves and after.
+func TestAStandbyWarnsAnewAfterItHasServed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var said bytes.Buffer
+		log := slog.New(slog.NewTextHandler(&said, nil))
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		at := &exchangeable{}
+		answer := func() string {
+			w := httptest.NewRecorder()
+			at.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
+			return w.Body.String()
+		}
+		away := writ.Errorf(writ.CodeStoreUnavailable, "the journal is away")
+		round := 0
+		err := (&Supervisor{Journal: "postgres://host/journal"}).standBy(ctx, log, at, func() {}, func(ready func()) error {
+			switch round++; round {
+			case 3:
+				ready()
+				at.set(nodes.Standby(journal.ErrHeld, log)) // as one that served leaves it
+			case 5:
+				if !strings.Contains(answer(), away.Message) {
+					t.Errorf("at the node API it says %s", answer())
+				}
+				return nil
+			}
+			return away
+		})
+		if got := strings.Count(said.String(), "the journal does not answer"); err != nil || got != 2 {
+			t.Errorf("it warns %d times, and ends with %v:\n%s", got, err, &said)
+		}
+	})
+}
+
+// What is promised for a standby is its lease and a look, with a second for the rest; a lease outlives two renewals that fail.
+func TestALeaseEndsSoonEnoughForAStandby(t *testing.T) {
+	if most := journal.LeaseTime + lookForLease + time.Second; most > 12*time.Second {
+		t.Errorf("a standby may serve %s after the last sign of life", most)
+	}
+	if journal.LeaseTime < 3*journal.RenewEvery {
+		t.Errorf("a lease of %s is renewed every %s", journal.LeaseTime, journal.RenewEvery)
+	}
+}
