@@ -240,11 +240,11 @@ func openRoutes(t *testing.T) (all []string) {
 
 // listeners maps each listener of a daemon to its server in the table of requests without a login.
 var listeners = map[string]string{
-	"bootd.Server.Machines": "boot server", "bootd.Server.Operators": "boot server",
-	"coordinatord.Coordinator.Listener": "coordinator", "coordinatord.Coordinator.Metrics": "coordinator's metrics",
-	"devcluster.Cluster.Listener":     "coordinator",
-	"runnerd.Runner.Metrics":          "metrics",
-	"supervisord.Supervisor.Listener": "node API", "supervisord.Supervisor.Metrics": "metrics",
+	"bootd.Config.Machines": "boot server", "bootd.Config.Operators": "boot server",
+	"coordinatord.Config.Listener": "coordinator", "coordinatord.Config.Metrics": "coordinator's metrics",
+	"devcluster.Config.Listener":  "coordinator",
+	"runnerd.Config.Metrics":      "metrics",
+	"supervisord.Config.Listener": "node API", "supervisord.Config.Metrics": "metrics",
 	"runner.Transfers.Listener": "transfers",
 }
 

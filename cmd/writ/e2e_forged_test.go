@@ -15,6 +15,7 @@ import (
 	"writ/cmd/writ/internal/config"
 	"writ/cmd/writ/internal/daemon"
 	"writ/cmd/writ/internal/daemon/coordinatord"
+	"writ/cmd/writ/internal/daemon/processes"
 	"writ/cmd/writ/internal/daemon/supervisord"
 	"writ/cmd/writ/internal/test/testcluster"
 	"writ/coord/api"
@@ -96,7 +97,7 @@ func newSmallCluster(t *testing.T, blind bool) (*client.Client, func() []byte) {
 	t.Helper()
 	t.Cleanup(http.DefaultClient.CloseIdleConnections)
 	dir := t.TempDir()
-	private, err := supervisord.SupervisorKey(dir) // any key will do for the user
+	private, err := supervisord.Key(dir) // any key will do for the user
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,8 +112,8 @@ func newSmallCluster(t *testing.T, blind bool) (*client.Client, func() []byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	super := &supervisord.Supervisor{Data: filepath.Join(dir, "dc1"), Name: "dc1", Version: "test", Log: slog.New(slog.DiscardHandler)}
-	superKey, err := supervisord.SupervisorKey(super.Data)
+	super := supervisord.Config{Data: filepath.Join(dir, "dc1"), Name: "dc1", Version: "test", Log: slog.New(slog.DiscardHandler)}
+	superKey, err := supervisord.Key(super.Data)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,20 +136,27 @@ func newSmallCluster(t *testing.T, blind bool) (*client.Client, func() []byte) {
 	if super.Redis.URL, err = stand.URL(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	coordinator := &coordinatord.Coordinator{
+	coordinator := coordinatord.Config{
 		Data: filepath.Join(dir, "coord"), Rosters: [][]byte{first, second}, Cluster: cluster, Version: "test", Log: slog.New(slog.DiscardHandler),
 		SkipEarlyCheckForTest: blind,
 	}
 	if coordinator.Listener, err = daemon.Listen("127.0.0.1:0"); err != nil {
 		t.Fatal(err)
 	}
-	super.Coordinators = []string{coordinator.URL()}
+	url := "http://" + coordinator.Listener.Addr().String()
+	super.Coordinators = []string{url}
 	if super.Listener, err = daemon.Listen("127.0.0.1:0"); err != nil {
 		t.Fatal(err)
 	}
-	<-background(t, "coordinator", coordinator.Run)
-	<-background(t, "supervisor", super.Run)
-	one := config.Context{Servers: []string{coordinator.URL()}, Cluster: cluster}
+	<-background(t, "coordinator", processes.Build(func(ready func()) (*coordinatord.Coordinator, error) {
+		coordinator.Ready = ready
+		return coordinatord.New(coordinator)
+	}))
+	<-background(t, "supervisor", processes.Build(func(ready func()) (*supervisord.Supervisor, error) {
+		super.Ready = ready
+		return supervisord.New(super)
+	}))
+	one := config.Context{Servers: []string{url}, Cluster: cluster}
 	c, err := client.New(one, dir, client.Keys{})
 	if err != nil {
 		t.Fatal(err)

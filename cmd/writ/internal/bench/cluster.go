@@ -97,13 +97,11 @@ func (s *cluster) begin(ctx context.Context) error {
 // startRedis starts a Redis and returns when it is ready.
 func (s *cluster) startRedis(dir string) (redis redisd.Started, err error) {
 	ready := make(chan struct{})
-	one := &redisd.Redis{Dir: dir, Socket: s.tls, Log: s.log}
-	err = s.start(ready, func() error {
-		return one.Run(s.ctx, func(started redisd.Started) {
-			redis = started
-			close(ready)
-		})
-	})
+	one := redisd.New(redisd.Config{Dir: dir, Socket: s.tls, Log: s.log, Ready: func(started redisd.Started) {
+		redis = started
+		close(ready)
+	}})
+	err = s.start(ready, func() error { return one.Run(s.ctx) })
 	return redis, err
 }
 
@@ -155,7 +153,7 @@ func (s *cluster) found() error {
 	s.person = &client.Person{Key: key, Name: "bench", Roster: roster}
 	dir := filepath.Join(s.dir, supervisorDir)
 	second, err := client.Successor(roster, s.person, time.Now(), func(next *identity.Roster) error {
-		key, err := supervisord.SupervisorKey(dir)
+		key, err := supervisord.Key(dir)
 		if err != nil {
 			return err
 		}
@@ -300,15 +298,17 @@ func (s *cluster) addNode(name string, slots int) error {
 	if err != nil {
 		return err
 	}
-	node := &runnerd.Runner{
+	ready := make(chan struct{})
+	node, err := runnerd.New(runnerd.Config{
 		Data: filepath.Join(s.dir, name), Name: name, Supervisor: []string{"http://" + s.nodeAPI}, Token: token,
 		Redis: redisqueue.Server{URL: s.redis.URL}.WithoutLogin(), Slots: slots, Capacity: Plenty,
 		Drivers: runnerd.DriversSimulated, Grace: time.Millisecond, Version: s.version, Log: slog.New(slog.DiscardHandler),
+		Ready: func([]writ.NodeDriver) { close(ready) },
+	})
+	if err != nil {
+		return err
 	}
-	ready := make(chan struct{})
-	if err := s.start(ready, func() error {
-		return node.Run(s.ctx, func([]writ.NodeDriver) { close(ready) })
-	}); err != nil {
+	if err := s.start(ready, func() error { return node.Run(s.ctx) }); err != nil {
 		return fmt.Errorf("start node %s: %w", name, err)
 	}
 	return s.awaitNode(name)

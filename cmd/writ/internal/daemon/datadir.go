@@ -37,10 +37,12 @@ func (k KeptFile) Check(data string) error {
 	return nil
 }
 
+// Incomplete returns DATA_INCOMPLETE for a missing file. why is the proof that the file existed.
 func Incomplete(data, name, why string) *writ.Error {
 	return writ.Errorf(writ.CodeDataIncomplete, "%s is missing or empty, although %s", filepath.Join(data, name), why)
 }
 
+// Exists reports whether a file exists. A file that cannot be inspected counts as existing.
 func Exists(path string) bool {
 	_, err := os.Lstat(path)
 	return !errors.Is(err, fs.ErrNotExist)

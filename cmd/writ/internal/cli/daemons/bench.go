@@ -20,6 +20,7 @@ import (
 	"writ/cmd/writ/internal/cli"
 	"writ/cmd/writ/internal/cli/serve"
 	"writ/cmd/writ/internal/daemon"
+	"writ/cmd/writ/internal/daemon/processes"
 	"writ/cmd/writ/internal/daemon/runnerd"
 	"writ/cmd/writ/internal/daemon/supervisord"
 	"writ/cmd/writ/internal/terminal"
@@ -235,14 +236,17 @@ func waitingFields(r bench.WaitingReport) []terminal.Field {
 
 // benchSupervisorCommand runs the supervisor of a benchmark, which reports more than a regular supervisor.
 func benchSupervisorCommand(env *cli.Env) *cobra.Command {
-	var s supervisord.Supervisor
+	var s supervisord.Config
 	var listen string
 	c := benchDaemon(env, bench.SupervisorName, func(log *slog.Logger) (_ func(context.Context, func()) error, err error) {
 		if s.Listener, err = daemon.Listen(listen); err != nil {
 			return nil, err
 		}
 		s.Version, s.Log = env.Version, log
-		return s.Run, nil
+		return processes.Build(func(ready func()) (*supervisord.Supervisor, error) {
+			s.Ready = ready
+			return supervisord.New(s)
+		}), nil
 	})
 	f := c.Flags()
 	f.StringVar(&s.Data, "data", "", "")
@@ -256,7 +260,7 @@ func benchSupervisorCommand(env *cli.Env) *cobra.Command {
 
 // benchRunnerCommand runs a node of a benchmark.
 func benchRunnerCommand(env *cli.Env) *cobra.Command {
-	r := runnerd.Runner{Drivers: runnerd.DriversSimulated, Capacity: bench.Plenty}
+	r := runnerd.Config{Drivers: runnerd.DriversSimulated, Capacity: bench.Plenty}
 	var join string
 	c := benchDaemon(env, bench.RunnerName, func(log *slog.Logger) (func(context.Context, func()) error, error) {
 		token, err := serve.JoinToken(join, false)
@@ -264,9 +268,10 @@ func benchRunnerCommand(env *cli.Env) *cobra.Command {
 			return nil, err
 		}
 		r.Token, r.Version, r.Log = token.String(), env.Version, log
-		return func(ctx context.Context, ready func()) error {
-			return r.Run(ctx, func([]writ.NodeDriver) { ready() })
-		}, nil
+		return processes.Build(func(ready func()) (*runnerd.Runner, error) {
+			r.Ready = func([]writ.NodeDriver) { ready() }
+			return runnerd.New(r)
+		}), nil
 	})
 	f := c.Flags()
 	f.StringVar(&r.Data, "data", "", "")

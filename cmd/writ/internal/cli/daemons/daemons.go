@@ -53,13 +53,16 @@ It begins with the rosters in its data directory, where "writ init" puts the fir
 		if err != nil {
 			return err
 		}
-		coordinator := &coordinatord.Coordinator{
+		coordinator, err := coordinatord.New(coordinatord.Config{
 			Metrics: monitored, TLSCert: tlsCert, TLSKey: tlsKey,
 			Data: data, Ledger: ledger, Listener: l, PublicURL: publicURL, Coordinators: coordinators, Rosters: signed,
 			Cluster: cluster, AllowedHosts: hosts, ProjectRate: projectRate, ShareGiB: shareGiB, Webhooks: webhooks,
 			Traces: traces, Keyless: keyless, Version: env.Version, Log: log,
+		})
+		if err != nil {
+			return err
 		}
-		return coordinator.Run(ctx, func() {})
+		return coordinator.Run(ctx)
 	})
 	f := c.Flags()
 	cli.DataFlag(c, &data)
@@ -92,7 +95,7 @@ It begins with the rosters in its data directory, where "writ init" puts the fir
 }
 
 func supervisorCommand(env *cli.Env) *cobra.Command {
-	var s supervisord.Supervisor
+	var s supervisord.Config
 	var listen, metrics, join, cluster string
 	c := serve.DaemonCommand(env, &cobra.Command{
 		Use:   "supervisor",
@@ -118,9 +121,9 @@ It keeps a link to the coordinators. While they are away, the work of the datace
 		if err := serve.FindRedis(&s.Redis); err != nil {
 			return err
 		}
-		s.Token, err = serve.JoinToken(join, supervisord.SupervisorJoined(s.Data))
+		s.Token, err = serve.JoinToken(join, supervisord.Joined(s.Data))
 		// A supervisor that has joined does not need the token, whose file may be gone.
-		if err != nil && !supervisord.SupervisorUsed(s.Data) {
+		if err != nil && !supervisord.Used(s.Data) {
 			return err
 		}
 		if s.Listener, err = daemon.Listen(listen); err != nil {
@@ -129,7 +132,11 @@ It keeps a link to the coordinators. While they are away, the work of the datace
 		if s.Metrics, err = serve.ListenForMetrics(metrics); err != nil {
 			return err
 		}
-		return s.Run(ctx, func() {})
+		super, err := supervisord.New(s)
+		if err != nil {
+			return err
+		}
+		return super.Run(ctx)
 	})
 	f := c.Flags()
 	cli.DataFlag(c, &s.Data)
@@ -169,7 +176,7 @@ It keeps a link to the coordinators. While they are away, the work of the datace
 }
 
 func runnerCommand(env *cli.Env) *cobra.Command {
-	r := runnerd.Runner{Drivers: runnerd.DriversAuto}
+	r := runnerd.Config{Drivers: runnerd.DriversAuto}
 	var metrics, join, cluster string
 	c := serve.DaemonCommand(env, &cobra.Command{
 		Use:   "runner",
@@ -204,11 +211,16 @@ log says which drivers there are, and why.`,
 		if r.Metrics, err = serve.ListenForMetrics(metrics); err != nil {
 			return err
 		}
-		return r.Run(ctx, func(drivers []writ.NodeDriver) {
+		r.Ready = func(drivers []writ.NodeDriver) {
 			for _, d := range drivers {
 				log.Info("driver", "module", d.Module, "driver", d.Name, "simulated", d.Simulated, "detail", d.Detail)
 			}
-		})
+		}
+		node, err := runnerd.New(r)
+		if err != nil {
+			return err
+		}
+		return node.Run(ctx)
 	})
 	f := c.Flags()
 	cli.DataFlag(c, &r.Data)

@@ -45,7 +45,7 @@ type demoResult struct {
 func demoCommand(env *cli.Env) *cobra.Command {
 	var keep bool
 	var l cli.LogFlags
-	d := devcluster.Cluster{Datacenters: 1, Nodes: 2, Drivers: runnerd.DriversAuto}
+	d := devcluster.Config{Datacenters: 1, Nodes: 2, Drivers: runnerd.DriversAuto}
 	c := &cobra.Command{
 		Use:   "demo",
 		Short: "Show everything at work: a cluster on this machine, and an example that is signed, submitted and runs",
@@ -71,7 +71,7 @@ until Ctrl-C.`,
 }
 
 // demo starts a development cluster and runs the example in it.
-func demo(ctx context.Context, env *cli.Env, d devcluster.Cluster, keep bool) (err error) {
+func demo(ctx context.Context, env *cli.Env, d devcluster.Config, keep bool) (err error) {
 	dir, err := os.MkdirTemp("", "writ-demo-")
 	if err != nil {
 		return fmt.Errorf("make a temporary directory: %w", err)
@@ -88,7 +88,8 @@ func demo(ctx context.Context, env *cli.Env, d devcluster.Cluster, keep bool) (e
 	running, stop := context.WithCancel(ctx)
 	defer stop()
 	ready, ended := make(chan devcluster.Running, 1), make(chan error, 1)
-	go func() { ended <- d.Run(running, func(c devcluster.Running) { ready <- c }) }()
+	d.Ready = func(c devcluster.Running) { ready <- c }
+	go func() { ended <- devcluster.New(d).Run(running) }()
 
 	select {
 	case err := <-ended:

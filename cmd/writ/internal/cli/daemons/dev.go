@@ -15,7 +15,7 @@ import (
 )
 
 func devCommand(env *cli.Env) *cobra.Command {
-	d := devcluster.Cluster{Drivers: runnerd.DriversAuto}
+	d := devcluster.Config{Drivers: runnerd.DriversAuto}
 	var l cli.LogFlags
 	var listen string
 	c := &cobra.Command{
@@ -46,7 +46,8 @@ It uses redis-server if that is on PATH, and otherwise a stand-in inside the pro
 			d.Version, d.Log, d.Note = env.Version, log, env.Note
 			serve.WarnOfData(log, cmd)
 			daemon.Ease()
-			err = d.Run(cmd.Context(), func(cluster devcluster.Running) { showDev(env, cluster) })
+			d.Ready = func(cluster devcluster.Running) { showDev(env, cluster) }
+			err = devcluster.New(d).Run(cmd.Context())
 			if cli.IsInterrupt(cmd.Context(), err) {
 				env.Note("stopped; everything is kept in %s", d.Data)
 				return nil

@@ -39,7 +39,7 @@ func bootCommand(env *cli.Env) *cobra.Command {
 }
 
 func bootServeCommand(env *cli.Env) *cobra.Command {
-	var b bootd.Server
+	var b bootd.Config
 	var listen, list, source, assigned, report string
 	var reportTo []string
 	var machine machineFlags
@@ -90,7 +90,11 @@ The image is read once. Start the server again with the next one: machines that 
 			return err
 		}
 		b.Log = log
-		return b.Run(ctx, func() {})
+		server, err := bootd.New(b)
+		if err != nil {
+			return err
+		}
+		return server.Run(ctx)
 	})
 	f := c.Flags()
 	f.StringVar(&listen, "listen", "", "address for machines, in their network")

@@ -153,7 +153,7 @@ func addCoordinator(
 		return nil, client.Amended{}, writ.Errorf(writ.CodeConflict, "%s belongs to the cluster %s", data, kept.Cluster).
 			WithHint("use another --data")
 	}
-	key, err := coordinatord.CoordinatorKey(data)
+	key, err := coordinatord.Key(data)
 	if err != nil {
 		return nil, client.Amended{}, writ.Errorf(writ.CodeUsage, "cannot make the key of the coordinator: %v", err).
 			WithHint("--data names a directory that you can write to")

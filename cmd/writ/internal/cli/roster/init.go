@@ -166,7 +166,7 @@ func writeFounding(data, name string, coordinator *url.URL, key *client.Key) (fo
 
 // firstCoordinator creates the key of a coordinator in the data directory, and returns its roster entry.
 func firstCoordinator(data string, u *url.URL) ([]identity.Coordinator, error) {
-	key, err := coordinatord.CoordinatorKey(data)
+	key, err := coordinatord.Key(data)
 	if err != nil {
 		return nil, err
 	}

@@ -21,8 +21,8 @@ import (
 	"writ/efi/bootserver"
 )
 
-// Server is a boot server as a process.
-type Server struct {
+// Config holds the settings of a boot server.
+type Config struct {
 	Machines     net.Listener
 	Operators    net.Listener // for the list of machines, without login and TLS
 	Image        []byte
@@ -34,10 +34,30 @@ type Server struct {
 	AllowedHosts []string
 	Reports      *Reports // to the supervisor of the datacenter; nil for none
 	Log          *slog.Logger
+	Ready        func() // called just before the server accepts requests; nil for no call
 }
 
-// Run serves until ctx ends, and then returns nil. It calls ready just before it accepts requests.
-func (b *Server) Run(ctx context.Context, ready func()) error {
+// Server is a boot server as a process.
+type Server struct{ Config }
+
+// New returns a boot server with these settings. It opens nothing.
+func New(c Config) (*Server, error) {
+	at, err := url.Parse(c.URL)
+	switch {
+	case err != nil:
+		return nil, writ.Errorf(writ.CodeUsage, "--url is not an address")
+	case (c.TLSCert == "") != (c.TLSKey == ""):
+		return nil, writ.Errorf(writ.CodeUsage, "--tls-cert and --tls-key belong together, and one of them is missing").
+			WithHint("give both: a certificate with its chain, and its key")
+	case c.TLSCert != "" && at.Scheme != "https":
+		return nil, writ.Errorf(writ.CodeUsage, "--tls-cert needs a --url with the name in the certificate").
+			WithHint("--url https://HOST:PORT")
+	}
+	return &Server{c}, nil
+}
+
+// Run serves until ctx ends, and then returns nil.
+func (b *Server) Run(ctx context.Context) error {
 	defer b.Machines.Close()
 	defer b.Operators.Close()
 	secure, err := b.certify(ctx)
@@ -63,7 +83,9 @@ func (b *Server) Run(ctx context.Context, ready func()) error {
 	}
 	b.Log.InfoContext(ctx, "boot server is listening", "address", b.Machines.Addr().String(), "url", b.URL,
 		"list", "http://"+b.Operators.Addr().String(), "image", server.Digest())
-	ready()
+	if b.Ready != nil {
+		b.Ready()
+	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return server.Serve(ctx, b.Machines, b.Operators) })
 	if b.Reports != nil {
@@ -74,20 +96,8 @@ func (b *Server) Run(ctx context.Context, ready func()) error {
 
 // certify returns the TLS configuration, nil without a certificate.
 func (b *Server) certify(ctx context.Context) (*tls.Config, error) {
-	at, err := url.Parse(b.URL)
-	if err != nil {
-		return nil, writ.Errorf(writ.CodeUsage, "--url is not an address")
-	}
-	switch {
-	case b.TLSCert == "" && b.TLSKey == "":
+	if b.TLSCert == "" {
 		return nil, nil
-	case b.TLSCert == "" || b.TLSKey == "":
-		return nil, writ.Errorf(writ.CodeUsage, "--tls-cert and --tls-key belong together, and one of them is missing").
-			WithHint("give both: a certificate with its chain, and its key")
-	case at.Scheme != "https":
-		return nil, writ.Errorf(writ.CodeUsage,
-			"--tls-cert needs a --url with the name in the certificate").
-			WithHint("--url https://HOST:PORT")
 	}
 	public := &publiccert.Certificate{
 		CertFile: b.TLSCert, KeyFile: b.TLSKey, Hosts: publiccert.HostsOf(slices.Concat([]string{b.URL}, b.AllowedHosts)),

@@ -27,14 +27,18 @@ func TestABootServerSpeaksTLS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &Server{Machines: machines, Operators: operators, Image: []byte("image"), TLSCert: a.CertFile, TLSKey: a.KeyFile, Log: new(testenv.Log).Logger()}
-	if _, err := b.certify(t.Context()); writ.CodeOf(err) != writ.CodeUsage {
+	c := Config{Machines: machines, Operators: operators, Image: []byte("image"), TLSCert: a.CertFile, TLSKey: a.KeyFile, Log: new(testenv.Log).Logger()}
+	if _, err := New(c); writ.CodeOf(err) != writ.CodeUsage {
 		t.Errorf("without --url: %v", err)
 	}
-	b.URL = "https://localhost" + strings.TrimPrefix(machines.Addr().String(), "127.0.0.1")
+	c.URL = "https://localhost" + strings.TrimPrefix(machines.Addr().String(), "127.0.0.1")
+	b, err := New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- b.Run(ctx, func() {}) }()
+	go func() { ended <- b.Run(ctx) }()
 	trust := a.Browser("localhost")
 	trust.MaxVersion = tls.VersionTLS12
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: trust}}

@@ -48,8 +48,8 @@ var ledgerKept = daemon.KeptFile{
 		".lock: datacenters report their state again",
 }
 
-// Coordinator is a coordinator as a process.
-type Coordinator struct {
+// Config holds the settings of a coordinator.
+type Config struct {
 	Data         string // directory of its ledger
 	Ledger       string // postgres:// URL of its ledger, or @FILE with one; "" means a file in Data
 	Listener     net.Listener
@@ -71,6 +71,20 @@ type Coordinator struct {
 	Log          *slog.Logger
 	// SkipEarlyCheckForTest accepts submissions that the coordinator would reject.
 	SkipEarlyCheckForTest bool
+	// Ready is called just before the coordinator accepts requests; nil for no call.
+	Ready func()
+}
+
+// Coordinator is a coordinator as a process.
+type Coordinator struct{ Config }
+
+// New returns a coordinator with these settings. It opens nothing.
+func New(c Config) (*Coordinator, error) {
+	if (c.TLSCert == "") != (c.TLSKey == "") {
+		return nil, writ.Errorf(writ.CodeUsage, "--tls-cert and --tls-key belong together, and one of them is missing").
+			WithHint("give both: a certificate with its chain, and its key, as fullchain.pem and privkey.pem of certbot")
+	}
+	return &Coordinator{c}, nil
 }
 
 // URL returns the address of the coordinator, unless the roster has another one.
@@ -78,8 +92,8 @@ func (c *Coordinator) URL() string {
 	return cmp.Or(c.PublicURL, "http://"+c.Listener.Addr().String())
 }
 
-// CoordinatorKey returns the key of the coordinator in a data directory. It creates a missing key.
-func CoordinatorKey(data string) (ed25519.PrivateKey, error) {
+// Key returns the key of the coordinator in a data directory. It creates a missing key.
+func Key(data string) (ed25519.PrivateKey, error) {
 	if err := config.MakeData(data); err != nil {
 		return nil, err
 	}
@@ -91,7 +105,7 @@ func (c *Coordinator) find(roster *identity.Roster) (*identity.Coordinator, ed25
 	if _, err := os.Stat(filepath.Join(c.Data, coordinatorKeyFile)); roster == nil || errors.Is(err, os.ErrNotExist) {
 		return nil, nil, nil
 	}
-	key, err := CoordinatorKey(c.Data)
+	key, err := Key(c.Data)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -130,11 +144,8 @@ func issuerOf(cluster writ.ClusterID, self *identity.Coordinator, key ed25519.Pr
 // certify adds the certificate for browsers, if there is one, to the configuration of a coordinator.
 func (c *Coordinator) certify(ctx context.Context, to *coord.Config) error {
 	switch {
-	case c.TLSCert == "" && c.TLSKey == "":
+	case c.TLSCert == "":
 		return nil
-	case c.TLSCert == "" || c.TLSKey == "":
-		return writ.Errorf(writ.CodeUsage, "--tls-cert and --tls-key belong together, and one of them is missing").
-			WithHint("give both: a certificate with its chain, and its key, as fullchain.pem and privkey.pem of certbot")
 	case to.TLS == nil:
 		return writ.Errorf(writ.CodeUsage,
 			"this coordinator speaks no TLS, because the roster names no https:// address of it: --tls-cert has no use").
@@ -152,8 +163,8 @@ func (c *Coordinator) certify(ctx context.Context, to *coord.Config) error {
 	return nil
 }
 
-// Run serves until ctx ends, and then returns nil. It calls ready just before it accepts requests.
-func (c *Coordinator) Run(ctx context.Context, ready func()) (err error) {
+// Run serves until ctx ends, and then returns nil.
+func (c *Coordinator) Run(ctx context.Context) (err error) {
 	defer c.Listener.Close()
 	where, err := daemon.ClaimStore(c.Data, ledgerKept, "ledger", c.Ledger)
 	if err != nil {
@@ -260,7 +271,9 @@ func (c *Coordinator) Run(ctx context.Context, ready func()) (err error) {
 			WithHint("if it ran before, --data must name its directory; for a new cluster: writ init --data %s; or give it the signed rosters with --roster", c.Data)
 	}
 	c.Log.InfoContext(ctx, "coordinator is listening", "url", c.URL(), "data", c.Data)
-	ready()
+	if c.Ready != nil {
+		c.Ready()
+	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return coordinator.Serve(ctx, c.Listener) })
 	group.Go(func() error { return daemon.ServeMetrics(ctx, monitored, coordinator.MetricsHandler(), c.Log) })

@@ -1,6 +1,7 @@
 package coordinatord
 
 import (
+	"context"
 	"crypto/ed25519"
 	"log/slog"
 	"testing"
@@ -13,8 +14,22 @@ import (
 	"writ/identity"
 )
 
+// serving returns a function that runs a coordinator with these settings.
+func serving(c Config) func(ctx context.Context, ready func()) error {
+	return processes.Build(func(ready func()) (*Coordinator, error) {
+		c.Ready = ready
+		return New(c)
+	})
+}
+
+// refusal runs a coordinator that must not serve, and returns its error.
+func refusal(t *testing.T, c Config) error {
+	t.Helper()
+	return serving(c)(t.Context(), func() { t.Error("it says that it serves") })
+}
+
 // newCoord returns a coordinator of a new cluster that listens at an address.
-func newCoord(t *testing.T, data, address string) *Coordinator {
+func newCoord(t *testing.T, data, address string) Config {
 	t.Helper()
 	_, private, err := ed25519.GenerateKey(nil)
 	if err != nil {
@@ -28,17 +43,17 @@ func newCoord(t *testing.T, data, address string) *Coordinator {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &Coordinator{Data: data, Listener: listener, Rosters: [][]byte{signed}, Cluster: roster.Cluster, Version: "test", Log: slog.New(slog.DiscardHandler)}
+	return Config{Data: data, Listener: listener, Rosters: [][]byte{signed}, Cluster: roster.Cluster, Version: "test", Log: slog.New(slog.DiscardHandler)}
 }
 
 func TestSecondCoordinatorOfOneDirectoryIsRefused(t *testing.T) {
 	data := t.TempDir()
 	p, _ := processes.New(t.Context())
-	if err := p.Start(t.Context(), "first", newCoord(t, data, "127.0.0.1:0").Run); err != nil {
+	if err := p.Start(t.Context(), "first", serving(newCoord(t, data, "127.0.0.1:0"))); err != nil {
 		t.Fatal(err)
 	}
 	second := newCoord(t, data, "127.0.0.1:0")
-	if err := second.Run(t.Context(), func() { t.Error("it says that it serves") }); writ.CodeOf(err) != writ.CodeConflict {
+	if err := refusal(t, second); writ.CodeOf(err) != writ.CodeConflict {
 		t.Errorf("%v, want CONFLICT", err)
 	}
 	if err := p.Stop(); err != nil {
@@ -49,7 +64,7 @@ func TestSecondCoordinatorOfOneDirectoryIsRefused(t *testing.T) {
 // Who waits for ready would otherwise go on, and wait for what depends on the coordinator.
 func TestCoordinatorIsNotReadyWhereItMayNotListen(t *testing.T) {
 	c := newCoord(t, t.TempDir(), "0.0.0.0:0")
-	if err := c.Run(t.Context(), func() { t.Error("it says that it serves") }); writ.CodeOf(err) != writ.CodeListenRefused {
+	if err := refusal(t, c); writ.CodeOf(err) != writ.CodeListenRefused {
 		t.Errorf("%v, want LISTEN_REFUSED", err)
 	}
 }

@@ -1,7 +1,6 @@
 package coordinatord
 
 import (
-	"context"
 	"crypto/ed25519"
 	"crypto/tls"
 	"crypto/x509"
@@ -27,10 +26,10 @@ import (
 )
 
 // newTLSCoord returns a coordinator with an https:// address in the roster of a new cluster, and that roster.
-func newTLSCoord(t *testing.T) (*Coordinator, *identity.Roster) {
+func newTLSCoord(t *testing.T) (Config, *identity.Roster) {
 	t.Helper()
 	data := t.TempDir()
-	key, err := CoordinatorKey(data)
+	key, err := Key(data)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +47,7 @@ func newTLSCoord(t *testing.T) (*Coordinator, *identity.Roster) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &Coordinator{
+	return Config{
 		Data: data, Listener: listener, Rosters: [][]byte{signed}, Cluster: roster.Cluster, AllowedHosts: []string{"writ.example.org"}, Version: "test",
 		Log: slog.New(slog.DiscardHandler),
 	}, roster
@@ -62,7 +61,7 @@ func TestACoordinatorShowsBrowsersACertificateThatTheyKnow(t *testing.T) {
 	c, roster := newTLSCoord(t)
 	c.TLSCert, c.TLSKey = a.CertFile, a.KeyFile
 	p, ctx := processes.New(t.Context())
-	if err := p.Start(ctx, "coordinator", c.Run); err != nil {
+	if err := p.Start(ctx, "coordinator", serving(c)); err != nil {
 		t.Fatal(err)
 	}
 	address := "https://" + c.Listener.Addr().String()
@@ -120,9 +119,7 @@ func TestACoordinatorShowsBrowsersACertificateThatTheyKnow(t *testing.T) {
 func TestMetricsLeaveThisMachineWithTLSOnly(t *testing.T) {
 	plain := newCoord(t, t.TempDir(), "127.0.0.1:0")
 	plain.Metrics = daemontest.Elsewhere{Listener: daemontest.Listening(t)}
-	ctx, stop := context.WithCancel(t.Context())
-	defer stop()
-	if err := plain.Run(ctx, func() { t.Error("it says that it serves"); stop() }); writ.CodeOf(err) != writ.CodeListenRefused || writ.AsError(err).Hint == "" {
+	if err := refusal(t, plain); writ.CodeOf(err) != writ.CodeListenRefused || writ.AsError(err).Hint == "" {
 		t.Errorf("without TLS: %v", err)
 	}
 
@@ -131,7 +128,7 @@ func TestMetricsLeaveThisMachineWithTLSOnly(t *testing.T) {
 		c, roster := newTLSCoord(t)
 		c.Metrics = metrics
 		p, ctx := processes.New(t.Context())
-		if err := p.Start(ctx, "coordinator", c.Run); err != nil {
+		if err := p.Start(ctx, "coordinator", serving(c)); err != nil {
 			t.Fatal(err)
 		}
 		monitor := &http.Transport{TLSClientConfig: pki.Client(func(chain []*x509.Certificate) error {
@@ -170,10 +167,10 @@ func TestFlagsOfTheCertificateForBrowsersThatCannotWorkAreRefused(t *testing.T) 
 	a.Issue(time.Now().Add(time.Hour), "writ.example.org")
 	other := daemontest.NewAuthority(t)
 	other.Issue(time.Now().Add(time.Hour), "writ.example.org")
-	secure := func() *Coordinator { c, _ := newTLSCoord(t); return c }
-	plain := func() *Coordinator { return newCoord(t, t.TempDir(), "127.0.0.1:0") }
+	secure := func() Config { c, _ := newTLSCoord(t); return c }
+	plain := func() Config { return newCoord(t, t.TempDir(), "127.0.0.1:0") }
 	for name, tt := range map[string]struct {
-		coordinator func() *Coordinator
+		coordinator func() Config
 		cert, key   string
 		says        string
 	}{
@@ -185,12 +182,12 @@ func TestFlagsOfTheCertificateForBrowsersThatCannotWorkAreRefused(t *testing.T) 
 		"exchanged":          {secure, a.KeyFile, a.CertFile, "are no pair"},
 		"without TLS":        {plain, a.CertFile, a.KeyFile, "speaks no TLS"},
 		"no key, no TLS":     {plain, a.CertFile, "", "one of them is missing"},
-		"TLS with no roster": {func() *Coordinator { c := secure(); c.Rosters = nil; return c }, a.CertFile, a.KeyFile, "speaks no TLS"},
+		"TLS with no roster": {func() Config { c := secure(); c.Rosters = nil; return c }, a.CertFile, a.KeyFile, "speaks no TLS"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := tt.coordinator()
 			c.TLSCert, c.TLSKey = tt.cert, tt.key
-			err := c.Run(t.Context(), func() { t.Error("it says that it serves") })
+			err := refusal(t, c)
 			e, ok := errors.AsType[*writ.Error](err)
 			if !ok || e.Code != writ.CodeUsage || e.Hint == "" || !strings.Contains(e.Message, tt.says) {
 				t.Errorf("%v", err)
@@ -207,7 +204,7 @@ func TestACoordinatorStartsWithACertificateForBrowsersThatHasExpired(t *testing.
 	said := new(testenv.Log)
 	c.TLSCert, c.TLSKey, c.Log = a.CertFile, a.KeyFile, slog.New(slog.NewTextHandler(said, nil))
 	p, ctx := processes.New(t.Context())
-	if err := p.Start(ctx, "coordinator", c.Run); err != nil {
+	if err := p.Start(ctx, "coordinator", serving(c)); err != nil {
 		t.Fatal(err)
 	}
 	if err := p.Stop(); err != nil {

@@ -15,10 +15,10 @@ func TestACoordinatorKeepsItsLedgerOnPostgreSQL(t *testing.T) {
 	first := newCoord(t, t.TempDir(), "127.0.0.1:0")
 	second := newCoord(t, t.TempDir(), "127.0.0.1:0")
 	second.Rosters, second.Cluster = nil, first.Cluster // it finds them in the ledger
-	for _, c := range []*Coordinator{first, second} {
+	for _, c := range []Config{first, second} {
 		c.Ledger = address
 		p, _ := processes.New(t.Context())
-		if err := p.Start(t.Context(), "coordinator", c.Run); err != nil {
+		if err := p.Start(t.Context(), "coordinator", serving(c)); err != nil {
 			t.Fatal(err)
 		}
 		if err := p.Stop(); err != nil {
@@ -32,7 +32,7 @@ func TestNeitherJournalNorLedgerIsReachedUnverifiedOnAnotherMachine(t *testing.T
 	coord := newCoord(t, t.TempDir(), "127.0.0.1:0")
 	coord.Ledger = address
 	p, _ := processes.New(t.Context())
-	err := p.Start(t.Context(), "coordinator", coord.Run)
+	err := p.Start(t.Context(), "coordinator", serving(coord))
 	if writ.CodeOf(err) != writ.CodeUsage || !strings.Contains(err.Error(), "not on this machine") {
 		t.Errorf("a ledger: %v", err)
 	}

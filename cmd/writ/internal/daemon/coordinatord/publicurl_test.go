@@ -51,7 +51,7 @@ func TestPublicURLFitsItsListener(t *testing.T) {
 func TestCoordinatorRefusesURLItCannotServe(t *testing.T) {
 	c := newCoord(t, t.TempDir(), "127.0.0.1:0")
 	c.PublicURL = "https://" + c.Listener.Addr().String()
-	if err := c.Run(t.Context(), func() { t.Error("it says that it serves") }); writ.CodeOf(err) != writ.CodeUsage {
+	if err := refusal(t, c); writ.CodeOf(err) != writ.CodeUsage {
 		t.Errorf("%v, want USAGE", err)
 	}
 }

@@ -48,9 +48,8 @@ const DevName = "dev"
 // devCapacity is the capacity of a development node with simulated drivers. Each example must fit on a small laptop.
 var devCapacity = writ.Capacity{CPUs: 32, MemoryMiB: 64 << 10, DiskGiB: 1000}
 
-// Cluster is a whole cluster in one process, built from the same parts as separate processes. Its state stays in its data
-// directory.
-type Cluster struct {
+// Config holds the settings of a development cluster.
+type Config struct {
 	Data        string
 	Listener    net.Listener // of the coordinator
 	Datacenters int
@@ -63,7 +62,16 @@ type Cluster struct {
 	Log         *slog.Logger
 	// Note prints each started process for people.
 	Note func(format string, args ...any)
+	// Ready is called when everything serves.
+	Ready func(Running)
 }
+
+// Cluster is a whole cluster in one process, built from the same parts as separate processes. Its state stays in its data
+// directory.
+type Cluster struct{ Config }
+
+// New returns a cluster with these settings. It starts nothing.
+func New(c Config) *Cluster { return &Cluster{c} }
 
 // Running describes a running development cluster.
 type Running struct {
@@ -86,9 +94,8 @@ type devNode struct {
 	redis      redisqueue.Server
 }
 
-// Run creates the cluster if necessary, runs it until ctx ends, and then returns nil. It calls ready when everything
-// serves.
-func (d *Cluster) Run(ctx context.Context, ready func(Running)) (err error) {
+// Run creates the cluster if necessary, runs it until ctx ends, and then returns nil.
+func (d *Cluster) Run(ctx context.Context) (err error) {
 	defer d.Listener.Close()
 	lock, err := daemon.LockStore(d.Data, devKeyFile) // before client.yaml names this cluster
 	if err != nil {
@@ -108,7 +115,7 @@ func (d *Cluster) Run(ctx context.Context, ready func(Running)) (err error) {
 	case err != nil:
 		return err
 	}
-	ready(cluster)
+	d.Ready(cluster)
 	<-serving.Done()
 	return nil
 }
@@ -140,25 +147,27 @@ func (d *Cluster) start(ctx context.Context, all *processes.Group) (Running, err
 	if err != nil {
 		return Running{}, err
 	}
-	coordinator := &coordinatord.Coordinator{
-		Data: filepath.Join(d.Data, "coord"), Listener: d.Listener, Rosters: signed, Cluster: rosters.Cluster,
-		Grace: devRequestGrace, Version: d.Version, Log: d.Log.With("process", "coord"),
-	}
-	c, err := d.writeClient(coordinator.URL(), person, rosters)
+	url := "http://" + d.Listener.Addr().String()
+	c, err := d.writeClient(url, person, rosters)
 	if err != nil {
 		return Running{}, err
 	}
-	if err := all.Start(ctx, "coordinator", coordinator.Run); err != nil {
+	if err := all.Start(ctx, "coordinator", processes.Build(func(ready func()) (*coordinatord.Coordinator, error) {
+		return coordinatord.New(coordinatord.Config{
+			Data: filepath.Join(d.Data, "coord"), Listener: d.Listener, Rosters: signed, Cluster: rosters.Cluster,
+			Grace: devRequestGrace, Version: d.Version, Log: d.Log.With("process", "coord"), Ready: ready,
+		})
+	})); err != nil {
 		return Running{}, err
 	}
-	d.Note("coordinator and dashboard at %s", coordinator.URL())
+	d.Note("coordinator and dashboard at %s", url)
 	for _, name := range d.notStarted(person.Roster) {
 		d.Note("datacenter %s is of an earlier start with another --dcs: it is not started, and stays away", name)
 	}
 	var nodes []devNode
 	for i := range d.Datacenters {
 		datacenter := person.Roster.Datacenters.Named(d.datacenterName(i))
-		more, err := d.startDatacenter(ctx, all, coordinator.URL(), datacenter)
+		more, err := d.startDatacenter(ctx, all, url, datacenter)
 		if err != nil {
 			return Running{}, err
 		}
@@ -170,7 +179,7 @@ func (d *Cluster) start(ctx context.Context, all *processes.Group) (Running, err
 	}
 	removed, err := d.awaitNodes(ctx, c, nodes)
 	return Running{
-		URL: coordinator.URL(), Client: filepath.Join(d.Data, devClientFile), Cluster: rosters.Cluster,
+		URL: url, Client: filepath.Join(d.Data, devClientFile), Cluster: rosters.Cluster,
 		Drivers: drivers,
 		Nodes:   len(nodes) - len(removed), Removed: removed,
 	}, err
@@ -204,7 +213,7 @@ func (d *Cluster) datacenterDir(name string) string { return filepath.Join(d.Dat
 // addCoordinator adds the coordinator to a roster, so that reading needs a login as in a real cluster. The roster keeps
 // the address of the first start. At another address the coordinator uses its listener's address.
 func (d *Cluster) addCoordinator(next *identity.Roster) error {
-	key, err := coordinatord.CoordinatorKey(filepath.Join(d.Data, "coord"))
+	key, err := coordinatord.Key(filepath.Join(d.Data, "coord"))
 	if err != nil || len(next.Coordinators) > 0 {
 		return err
 	}
@@ -255,7 +264,7 @@ func (d *Cluster) govern() (*client.Person, config.Rosters, error) {
 func (d *Cluster) addDatacenters(next *identity.Roster) error {
 	for i := range d.Datacenters {
 		name := d.datacenterName(i)
-		key, err := supervisord.SupervisorKey(d.datacenterDir(name))
+		key, err := supervisord.Key(d.datacenterDir(name))
 		if err != nil {
 			return err
 		}
@@ -295,7 +304,7 @@ func (d *Cluster) startDatacenter(
 	if err != nil {
 		return nil, err
 	}
-	super := &supervisord.Supervisor{
+	super := supervisord.Config{
 		Data: dir, Name: datacenter.Name, Coordinators: []string{coordinator}, Redis: redis, NoAccounts: stand,
 		Listener: listener,
 		Grace:    devRequestGrace, Version: d.Version, Log: d.Log.With("process", "supervisor"),
@@ -303,7 +312,11 @@ func (d *Cluster) startDatacenter(
 	if err := copyRosters(d.Data, dir); err != nil {
 		return nil, err
 	}
-	if err := all.Start(ctx, "supervisor of "+datacenter.Name, super.Run); err != nil {
+	if err := all.Start(ctx, "supervisor of "+datacenter.Name,
+		processes.Build(func(ready func()) (*supervisord.Supervisor, error) {
+			super.Ready = ready
+			return supervisord.New(super)
+		})); err != nil {
 		return nil, err
 	}
 	url := "http://" + listener.Addr().String()
@@ -337,14 +350,13 @@ func copyRosters(from, to string) error {
 func (d *Cluster) startRedis(
 	ctx context.Context, all *processes.Group, datacenter, dir string,
 ) (server redisqueue.Server, stand bool, err error) {
-	redis := &redisd.Redis{Dir: dir, Log: d.Log.With("process", "redis")}
 	about := ""
-	err = all.Start(ctx, "Redis of "+datacenter, func(ctx context.Context, ready func()) error {
-		return redis.Run(ctx, func(started redisd.Started) {
+	err = all.Start(ctx, "Redis of "+datacenter, processes.Build(func(ready func()) (*redisd.Redis, error) {
+		return redisd.New(redisd.Config{Dir: dir, Log: d.Log.With("process", "redis"), Ready: func(started redisd.Started) {
 			server.URL, about, stand = started.URL, started.About, started.Stand
 			ready()
-		})
-	})
+		}}), nil
+	}))
 	if err == nil {
 		d.Note("Redis of %s: %s", datacenter, about)
 	}
@@ -363,17 +375,21 @@ func (d *Cluster) startNodes(
 		if err != nil {
 			return nil, err
 		}
-		node := &runnerd.Runner{
+		config := runnerd.Config{
 			Data: dir, Name: n.name, Supervisor: []string{n.api}, Token: token, Redis: n.redis, Capacity: d.Capacity,
 			Drivers: d.Drivers, Transfers: "127.0.0.1:0", Peers: []string{"127.0.0.0/8"},
 			Host: d.Host, Speed: d.Speed, Grace: devGrace, Version: d.Version, Log: d.Log.With("process", "runner"),
 		}
 		err = all.StartPeer(ctx, "node "+n.name, func(ctx context.Context, ready func()) error {
 			joined := false
-			err := node.Run(ctx, func(have []writ.NodeDriver) {
+			config.Ready = func(have []writ.NodeDriver) {
 				drivers, joined = have, true
 				ready()
-			})
+			}
+			node, err := runnerd.New(config)
+			if err == nil {
+				err = node.Run(ctx)
+			}
 			if !joined || writ.CodeOf(err) != writ.CodeNodeRejected {
 				return err
 			}

@@ -35,7 +35,7 @@ func TestADevelopmentClusterNamesTheDatacentersThatItDoesNotStart(t *testing.T) 
 		roster.Datacenters = append(roster.Datacenters, identity.Datacenter{Datacenter: writ.Datacenter{Name: name}})
 	}
 	for number, want := range map[int][]string{1: {"dc1", "dc2", "dc3"}, 2: {"local", "dc3"}, 3: {"local"}} {
-		if got := (&Cluster{Datacenters: number}).notStarted(roster); !slices.Equal(got, want) {
+		if got := New(Config{Datacenters: number}).notStarted(roster); !slices.Equal(got, want) {
 			t.Errorf("--dcs %d does not start %v, want %v", number, got, want)
 		}
 	}
@@ -51,8 +51,9 @@ func TestSecondDevOfOneDirectoryIsRefusedAndLeavesTheConfiguration(t *testing.T)
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &Cluster{Data: data, Listener: listener, Datacenters: 1, Nodes: 1, Log: slog.New(slog.DiscardHandler), Note: func(string, ...any) {}}
-	if err := d.Run(t.Context(), func(Running) { t.Error("it serves") }); writ.CodeOf(err) != writ.CodeConflict {
+	d := New(Config{Data: data, Listener: listener, Datacenters: 1, Nodes: 1, Log: slog.New(slog.DiscardHandler), Note: func(string, ...any) {},
+		Ready: func(Running) { t.Error("it serves") }})
+	if err := d.Run(t.Context()); writ.CodeOf(err) != writ.CodeConflict {
 		t.Errorf("%v, want CONFLICT", err)
 	}
 	if _, err := os.Stat(filepath.Join(data, devClientFile)); !errors.Is(err, fs.ErrNotExist) {

@@ -19,7 +19,7 @@ import (
 
 // TestMetricsOfASupervisorLeaveThisMachineWithTLSOnly asks a supervisor whose listener for metrics other machines reach.
 func TestMetricsOfASupervisorLeaveThisMachineWithTLSOnly(t *testing.T) {
-	dev := &Cluster{Data: t.TempDir(), Listener: daemontest.Listening(t), Datacenters: 1, Version: "test", Log: slog.New(slog.DiscardHandler), Note: t.Logf}
+	dev := New(Config{Data: t.TempDir(), Listener: daemontest.Listening(t), Datacenters: 1, Version: "test", Log: slog.New(slog.DiscardHandler), Note: t.Logf})
 	person, rosters, err := dev.govern()
 	if err != nil {
 		t.Fatal(err)
@@ -38,8 +38,11 @@ func TestMetricsOfASupervisorLeaveThisMachineWithTLSOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	there := daemontest.Listening(t)
-	super := &supervisord.Supervisor{Data: dir, Name: "local", Redis: redis, NoAccounts: stand, Listener: daemontest.Listening(t), Metrics: daemontest.Elsewhere{Listener: there}, Version: "test", Log: dev.Log}
-	if err := all.Start(ctx, "supervisor", super.Run); err != nil {
+	super := supervisord.Config{Data: dir, Name: "local", Redis: redis, NoAccounts: stand, Listener: daemontest.Listening(t), Metrics: daemontest.Elsewhere{Listener: there}, Version: "test", Log: dev.Log}
+	if err := all.Start(ctx, "supervisor", processes.Build(func(ready func()) (*supervisord.Supervisor, error) {
+		super.Ready = ready
+		return supervisord.New(super)
+	})); err != nil {
 		t.Fatal(err)
 	}
 	monitor := &http.Transport{TLSClientConfig: pki.Client(func(chain []*x509.Certificate) error {

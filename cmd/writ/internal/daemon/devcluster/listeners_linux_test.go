@@ -87,13 +87,13 @@ func TestEveryListenerRefusesPagesOfStrangers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dev := &Cluster{
-		Data: t.TempDir(), Listener: l, Datacenters: 1, Nodes: 1, Drivers: runnerd.DriversSimulated, Speed: 100, Version: "test",
-		Log: slog.New(slog.DiscardHandler), Note: t.Logf,
-	}
-	ctx, stop := context.WithCancel(t.Context())
 	ready, ended := make(chan Running, 1), make(chan error, 1)
-	go func() { ended <- dev.Run(ctx, func(c Running) { ready <- c }) }()
+	dev := New(Config{
+		Data: t.TempDir(), Listener: l, Datacenters: 1, Nodes: 1, Drivers: runnerd.DriversSimulated, Speed: 100, Version: "test",
+		Log: slog.New(slog.DiscardHandler), Note: t.Logf, Ready: func(c Running) { ready <- c },
+	})
+	ctx, stop := context.WithCancel(t.Context())
+	go func() { ended <- dev.Run(ctx) }()
 	select {
 	case <-ready:
 	case err := <-ended:

@@ -102,3 +102,19 @@ func (p *Group) Stop() error {
 	}
 	return failed
 }
+
+// Service is a part that serves until its context ends.
+type Service interface {
+	Run(ctx context.Context) error
+}
+
+// Build returns a function for Start that builds a service and runs it. The service calls ready when it serves.
+func Build[S Service](build func(ready func()) (S, error)) func(ctx context.Context, ready func()) error {
+	return func(ctx context.Context, ready func()) error {
+		service, err := build(ready)
+		if err != nil {
+			return err
+		}
+		return service.Run(ctx)
+	}
+}

@@ -27,13 +27,20 @@ import (
 // redisStart limits the start of a redis-server. It usually takes 10 ms, and more with a long append-only file.
 const redisStart = 30 * time.Second
 
-// Redis runs a Redis for a datacenter without its own: a redis-server as a child of this process, if it is installed.
-// Otherwise it is a stand-in inside this process, which release builds lack.
-type Redis struct {
+// Config holds the settings of a Redis.
+type Config struct {
 	Dir    string // directory of the server's files
 	Socket bool   // listen only at a socket in Dir; requires redis-server
 	Log    *slog.Logger
+	Ready  func(Started) // called when Redis accepts connections
 }
+
+// Redis runs a Redis for a datacenter without its own: a redis-server as a child of this process, if it is installed.
+// Otherwise it is a stand-in inside this process, which release builds lack.
+type Redis struct{ Config }
+
+// New returns a Redis with these settings. It starts nothing.
+func New(c Config) *Redis { return &Redis{c} }
 
 // Started describes a serving Redis.
 type Started struct {
@@ -44,7 +51,7 @@ type Started struct {
 }
 
 // Run serves until ctx ends, and then returns nil.
-func (r *Redis) Run(ctx context.Context, ready func(Started)) error {
+func (r *Redis) Run(ctx context.Context) error {
 	if path, err := exec.LookPath("redis-server"); err == nil {
 		server, err := newRedisServer(path, r.Dir, r.Log)
 		if err != nil {
@@ -58,10 +65,10 @@ func (r *Redis) Run(ctx context.Context, ready func(Started)) error {
 			if r.Socket {
 				about = fmt.Sprintf("redis-server (%s), a child of this process at %s", path, server.socket())
 			}
-			ready(Started{URL: server.URL(), About: about, PID: pid})
+			r.Ready(Started{URL: server.URL(), About: about, PID: pid})
 		})
 	}
-	return standIn(ctx, ready)
+	return standIn(ctx, r.Ready)
 }
 
 // redisServer is a child process. It listens on loopback with a password that only this process knows, and stores its

@@ -9,7 +9,9 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/netip"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -40,8 +42,8 @@ var nodeKept = []daemon.KeptFile{
 	{Name: "journal.db", Role: "node", Evidence: []string{"journal.db.lock"}, Next: nodeIsNew},
 }
 
-// Runner is a node as a process.
-type Runner struct {
+// Config holds the settings of a node.
+type Config struct {
 	Data       string
 	Name       string   // requested name; needed only until it has joined
 	Supervisor []string // URLs of the node APIs of its datacenter's supervisors; one of them serves
@@ -63,11 +65,32 @@ type Runner struct {
 	Traces    tracing.Settings
 	Version   string
 	Log       *slog.Logger
+	// Ready is called with the drivers of the node after it has joined; nil for no call.
+	Ready func([]writ.NodeDriver)
 }
 
-// Run joins if necessary, and serves until ctx ends; then it returns nil. It calls ready with the drivers of the node
-// after it has joined.
-func (r *Runner) Run(ctx context.Context, ready func([]writ.NodeDriver)) (err error) {
+// Runner is a node as a process.
+type Runner struct {
+	Config
+	peers []netip.Prefix // of Peers
+}
+
+// New returns a node with these settings. It opens nothing.
+func New(c Config) (*Runner, error) {
+	c.Supervisor = slices.Clone(c.Supervisor)
+	for i, address := range c.Supervisor {
+		u, err := transport.Address("supervisor's node API", address)
+		if err != nil {
+			return nil, err
+		}
+		c.Supervisor[i] = u.String()
+	}
+	peers, err := parseRanges("transfer-allow", c.Peers)
+	return &Runner{c, peers}, err
+}
+
+// Run joins if necessary, and serves until ctx ends; then it returns nil.
+func (r *Runner) Run(ctx context.Context) (err error) {
 	if err := config.MakeData(r.Data); err != nil {
 		return err
 	}
@@ -81,22 +104,11 @@ func (r *Runner) Run(ctx context.Context, ready func([]writ.NodeDriver)) (err er
 		return err
 	}
 	defer func() { endLog(err) }()
-	for i, address := range r.Supervisor {
-		u, err := transport.Address("supervisor's node API", address)
-		if err != nil {
-			return err
-		}
-		r.Supervisor[i] = u.String()
-	}
 	key, err := member.Key(r.Data)
 	if err != nil {
 		return err
 	}
 	trust, err := nodetrust.New(key, r.Token, r.Cluster, log)
-	if err != nil {
-		return err
-	}
-	peers, err := parseRanges("transfer-allow", r.Peers)
 	if err != nil {
 		return err
 	}
@@ -147,7 +159,9 @@ func (r *Runner) Run(ctx context.Context, ready func([]writ.NodeDriver)) (err er
 	}
 	defer func() { err = errors.Join(err, records.Close()) }()
 	log.InfoContext(ctx, "the node has joined", "name", joined.Name(), "node", joined.Node(), "dc", joined.Datacenter())
-	ready(describe(drivers.all))
+	if r.Ready != nil {
+		r.Ready(describe(drivers.all))
+	}
 	traces, endTraces, err := daemon.OpenTraces(ctx, r.Traces, "writ-runner", r.Version, log)
 	if err != nil {
 		return err
@@ -156,7 +170,7 @@ func (r *Runner) Run(ctx context.Context, ready func([]writ.NodeDriver)) (err er
 	node := &runner.Runner{
 		Member: joined, API: api, Queue: queue, Journal: records, Drivers: drivers.all, Lacking: drivers.lacking,
 		Slots: r.Slots, Capacity: r.Capacity,
-		Grace: r.Grace, Transfers: transfers, Peers: peers, Version: r.Version, Host: hardware.Here().Host,
+		Grace: r.Grace, Transfers: transfers, Peers: r.peers, Version: r.Version, Host: hardware.Here().Host,
 		Disks: disksBelow(r.Data), Log: log, NodeLog: kept, Record: traces.Record,
 	}
 	watched := &metrics.Runner{Of: node}

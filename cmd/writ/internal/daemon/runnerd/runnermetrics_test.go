@@ -11,10 +11,14 @@ import (
 
 // A node has no certificate that a monitor could verify.
 func TestMetricsOfARunnerStayOnThisMachine(t *testing.T) {
-	r := &Runner{Data: t.TempDir(), Name: "n1", Supervisor: []string{"http://127.0.0.1:1"}, Metrics: daemontest.Elsewhere{Listener: daemontest.Listening(t)}, Version: "test", Log: slog.New(slog.DiscardHandler)}
+	r, err := New(Config{Data: t.TempDir(), Name: "n1", Supervisor: []string{"http://127.0.0.1:1"}, Metrics: daemontest.Elsewhere{Listener: daemontest.Listening(t)}, Version: "test", Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
-	err := r.Run(ctx, func([]writ.NodeDriver) { t.Error("it says that it serves"); stop() })
+	r.Ready = func([]writ.NodeDriver) { t.Error("it says that it serves"); stop() }
+	err = r.Run(ctx)
 	if writ.CodeOf(err) != writ.CodeListenRefused || writ.AsError(err).Hint == "" {
 		t.Errorf("beyond loopback: %v", err)
 	}

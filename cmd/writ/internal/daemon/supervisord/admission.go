@@ -21,9 +21,9 @@ import (
 // askCoordinatorEvery is the pause between two checks whether the roster names a waiting supervisor.
 const askCoordinatorEvery = time.Second
 
-// SupervisorJoined reports whether the stored rosters of a data directory name its supervisor. Such a supervisor needs
+// Joined reports whether the stored rosters of a data directory name its supervisor. Such a supervisor needs
 // no token.
-func SupervisorJoined(data string) bool {
+func Joined(data string) bool {
 	path := filepath.Join(data, supervisorKeyFile)
 	if _, err := os.Stat(path); err != nil {
 		return false

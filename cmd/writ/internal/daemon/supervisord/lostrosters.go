@@ -14,8 +14,8 @@ import (
 // rosterFolder is the folder of the rosters in a data directory.
 const rosterFolder = "rosters"
 
-// SupervisorUsed reports whether a supervisor has worked with a data directory before.
-func SupervisorUsed(data string) bool {
+// Used reports whether a supervisor has worked with a data directory before.
+func Used(data string) bool {
 	return daemon.Exists(filepath.Join(data, supervisorJournal)) || daemon.Exists(filepath.Join(data, protectedFile)) ||
 		daemon.Exists(filepath.Join(data, markFile))
 }
@@ -24,7 +24,7 @@ func SupervisorUsed(data string) bool {
 // USAGE for a new supervisor, otherwise DATA_INCOMPLETE with the id that the journal has.
 func (s *Supervisor) missingRosters(ctx context.Context, store daemon.Store) *writ.Error {
 	cluster, err := clusterInJournal(ctx, store)
-	if !SupervisorUsed(s.Data) && (err != nil || cluster == "") {
+	if !Used(s.Data) && (err != nil || cluster == "") {
 		return writ.Errorf(writ.CodeUsage, "the supervisor does not know which cluster to trust: %s has no roster",
 			s.Data).
 			WithHint("if it ran before, --data must name its directory; start a new one with the --join that `writ dc add` prints, " +

@@ -25,7 +25,7 @@ func TestLostRostersAreMissed(t *testing.T) {
 		"JournalOnHost": {map[string][]byte{protectedFile: []byte(rowsProtected)}, writ.CodeDataIncomplete, []string{"--cluster ID", "writ context list -o wide"}},
 	} {
 		data := t.TempDir()
-		if _, err := SupervisorKey(data); err != nil {
+		if _, err := Key(data); err != nil {
 			t.Fatal(err)
 		}
 		for file, text := range tt.files {
@@ -33,15 +33,19 @@ func TestLostRostersAreMissed(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		s := Supervisor{Data: data, Log: slog.New(slog.DiscardHandler)}
+		c := Config{Data: data, Log: slog.New(slog.DiscardHandler)}
 		if name == "JournalOnHost" {
-			s.Journal = "postgres://nobody@127.0.0.1:1/journal?connect_timeout=1"
+			c.Journal = "postgres://nobody@127.0.0.1:1/journal?connect_timeout=1"
 		}
 		var err error
-		if s.Listener, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+		if c.Listener, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
 			t.Fatal(err)
 		}
-		e := writ.AsError(s.Run(t.Context(), func() {}))
+		s, err := New(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		e := writ.AsError(s.Run(t.Context()))
 		if e.Code != tt.code {
 			t.Errorf("%s: %v", name, e)
 		}

@@ -57,8 +57,8 @@ var (
 	}
 )
 
-// Supervisor is a datacenter's supervisor as a process.
-type Supervisor struct {
+// Config holds the settings of a supervisor.
+type Config struct {
 	Data         string
 	Journal      string // postgres:// URL of its journal, or @FILE with one; "" means a file in Data
 	Name         string // name of the datacenter; needed only until the roster has its key
@@ -82,13 +82,32 @@ type Supervisor struct {
 	Grace        time.Duration  // time for in-flight requests of nodes after shutdown begins; 5 s if 0
 	Version      string
 	Log          *slog.Logger
+	// Ready is called when the roster has the datacenter and the node API is open; nil for no call.
+	Ready func()
+}
 
+// Supervisor is a datacenter's supervisor as a process.
+type Supervisor struct {
+	Config
 	now atomic.Pointer[supervisor.Supervisor] // the serving supervisor; nil while this process stands by
 }
 
-// SupervisorKey returns the key of the supervisor in a data directory. It creates a missing key, and writes the public
+// New returns a supervisor with these settings. It opens nothing.
+func New(c Config) (*Supervisor, error) {
+	for _, address := range c.Coordinators {
+		if _, err := transport.Address("coordinator", address); err != nil {
+			return nil, err
+		}
+	}
+	if c.Ready == nil {
+		c.Ready = func() {}
+	}
+	return &Supervisor{Config: c}, nil
+}
+
+// Key returns the key of the supervisor in a data directory. It creates a missing key, and writes the public
 // key beside it.
-func SupervisorKey(data string) (ed25519.PrivateKey, error) {
+func Key(data string) (ed25519.PrivateKey, error) {
 	if err := config.MakeData(data); err != nil {
 		return nil, err
 	}
@@ -103,15 +122,9 @@ func SupervisorKey(data string) (ed25519.PrivateKey, error) {
 	return key, nil
 }
 
-// Run serves until ctx ends, and then returns nil. It calls ready when the roster has the datacenter and the node API
-// is open.
-func (s *Supervisor) Run(ctx context.Context, ready func()) (err error) {
+// Run serves until ctx ends, and then returns nil.
+func (s *Supervisor) Run(ctx context.Context) (err error) {
 	defer s.Listener.Close()
-	for _, address := range s.Coordinators {
-		if _, err := transport.Address("coordinator", address); err != nil {
-			return err
-		}
-	}
 	if err := supervisorKeyKept.Check(s.Data); err != nil {
 		return err
 	}
@@ -120,7 +133,7 @@ func (s *Supervisor) Run(ctx context.Context, ready func()) (err error) {
 		return err
 	}
 	defer where.Lock.Close()
-	key, err := SupervisorKey(s.Data)
+	key, err := Key(s.Data)
 	if err != nil {
 		return err
 	}
@@ -196,7 +209,7 @@ func (s *Supervisor) Run(ctx context.Context, ready func()) (err error) {
 	serve := func(ready func()) error {
 		return s.serve(ctx, where, config, rosters, api, connections, secured, ready)
 	}
-	group.Go(func() error { return s.standBy(ctx, log, api, sync.OnceFunc(ready), serve) })
+	group.Go(func() error { return s.standBy(ctx, log, api, sync.OnceFunc(s.Ready), serve) })
 	return group.Wait()
 }
 

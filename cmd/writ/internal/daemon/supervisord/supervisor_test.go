@@ -57,7 +57,7 @@ func TestAStandbyWarnsAnewAfterItHasServed(t *testing.T) {
 		}
 		away := writ.Errorf(writ.CodeStoreUnavailable, "the journal is away")
 		round := 0
-		err := (&Supervisor{Journal: "postgres://host/journal"}).standBy(ctx, log, at, func() {}, func(ready func()) error {
+		err := (&Supervisor{Config: Config{Journal: "postgres://host/journal"}}).standBy(ctx, log, at, func() {}, func(ready func()) error {
 			switch round++; round {
 			case 3:
 				ready()

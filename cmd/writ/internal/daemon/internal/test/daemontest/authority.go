@@ -25,6 +25,7 @@ type Authority struct {
 	made              int64
 }
 
+// NewAuthority returns an authority whose files are in a directory of the test.
 func NewAuthority(t *testing.T) *Authority {
 	t.Helper()
 	dir := t.TempDir()

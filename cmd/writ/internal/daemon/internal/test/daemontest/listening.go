@@ -21,4 +21,5 @@ func Listening(t *testing.T) net.Listener {
 // Elsewhere is a listener with the address of another interface than loopback.
 type Elsewhere struct{ net.Listener }
 
+// Addr returns an address of another interface than loopback.
 func (Elsewhere) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 9180} }

@@ -17,18 +17,23 @@ type NodeAPI struct {
 	Key    ed25519.PublicKey
 }
 
+// Rosters returns the rosters after a version.
 func (s *NodeAPI) Rosters(_ context.Context, after int) ([][]byte, error) {
 	return s.Signed[after:], nil
 }
 
+// Gone returns false: no node was removed.
 func (s *NodeAPI) Gone(writ.NodeID) bool { return false }
 
+// RosterPage returns all rosters as one page.
 func (s *NodeAPI) RosterPage(after int) (start, newest int) { return after, len(s.Signed) }
 
+// Account returns the same account for each node.
 func (s *NodeAPI) Account(context.Context, writ.NodeID, []byte) ([]byte, error) {
 	return []byte("account"), nil
 }
 
+// Member returns Node for Key, and nil for any other key.
 func (s *NodeAPI) Member(key ed25519.PublicKey) *writ.Node {
 	if !key.Equal(s.Key) {
 		return nil
