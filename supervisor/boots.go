@@ -13,6 +13,7 @@ import (
 	"writ"
 	"writ/identity"
 	"writ/internal/limit"
+	"writ/supervisor/bound"
 	"writ/supervisor/journal"
 	"writ/supervisor/link"
 	"writ/supervisor/nodes"
@@ -29,9 +30,6 @@ const (
 	maxBootsAhead = 1000
 	sameSince     = 3 * time.Second // tolerance: ages are in whole seconds, and reports take time to arrive
 )
-
-// maxLinkAnswer limits a list in one answer, in bytes of JSON. The frame of a link also carries the rest of the answer.
-const maxLinkAnswer = 600 << 10
 
 // boots holds the reports of boot servers about machines that start. A machine does not authenticate to its boot
 // server, and any machine in the same network can report as another. So reports are limited in size, cleaned for
@@ -190,8 +188,8 @@ func (b *boots) take(c nodes.BootCredential, report link.BootReport, expires, no
 		b.forgetOldest()
 	}
 	server := &bootServer{expires: expires, BootServer: link.BootServer{
-		Token: c.Token, Name: oneLine(report.Name, maxBootWord), Heard: now, Image: oneLine(report.Image, maxBootWord),
-		Trouble: oneLine(report.Trouble, maxBootAdvice),
+		Token: c.Token, Name: bound.OneLine(report.Name, maxBootWord), Heard: now, Image: bound.OneLine(report.Image, maxBootWord),
+		Trouble: bound.OneLine(report.Trouble, maxBootAdvice),
 	}}
 	seen := map[string]bool{}
 	for _, m := range report.Machines {
@@ -238,9 +236,9 @@ func moderateBoot(m link.BootMachine, token string, before *link.BootMachine, no
 	if m.Node != "" && !writ.ValidName(m.Node) {
 		m.Node = ""
 	}
-	m.Server, m.Starts, m.Advice = token, max(m.Starts, 0), oneLine(m.Advice, maxBootAdvice)
+	m.Server, m.Starts, m.Advice = token, max(m.Starts, 0), bound.OneLine(m.Advice, maxBootAdvice)
 	for _, text := range []*string{&m.Address, &m.Serial, &m.Asset, &m.UUID, &m.Assigned, &m.Assignment} {
-		*text = oneLine(*text, maxBootWord)
+		*text = bound.OneLine(*text, maxBootWord)
 	}
 	m.Since, m.Heard = agoOf(m.AgeSeconds, now), agoOf(m.SilentSeconds, now)
 	if before != nil { // an unchanged machine keeps its times, so that it causes no update
@@ -266,7 +264,7 @@ func steady(now, before time.Time) time.Time {
 }
 
 // list returns the boot servers, the number of machines per step, and the machines from asked.After on, up to asked.Max
-// and maxLinkAnswer. It drops servers whose token has expired.
+// and bound.MaxAnswer. It drops servers whose token has expired.
 func (b *boots) list(asked link.Boots, now time.Time) link.BootList {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -294,7 +292,7 @@ func (b *boots) list(asked link.Boots, now time.Time) link.BootList {
 	for _, m := range rest {
 		text, err := json.Marshal(m)
 		size += len(text)
-		if err != nil || size > maxLinkAnswer || asked.Max > 0 && len(list.Machines) == asked.Max {
+		if err != nil || size > bound.MaxAnswer || asked.Max > 0 && len(list.Machines) == asked.Max {
 			break
 		}
 		list.Machines = append(list.Machines, *m)

@@ -107,6 +107,6 @@ func takeFenceAnswer(n *journal.Node, a nodes.FenceAnswer, signed []byte) bool {
 		fence.Open = append(fence.Open, clip.Text(text, bound.MaxText))
 	}
 	n.Fence = &fence
-	n.Orphans = moderateOrphans(a.Kept)
+	n.Orphans = bound.Orphans(a.Kept)
 	return true
 }

@@ -14,12 +14,9 @@ import (
 	"writ"
 	"writ/identity"
 	"writ/identity/envelope"
+	"writ/supervisor/bound"
 	"writ/supervisor/journal"
 )
-
-// maxSkew limits the difference between the clocks of a node and the supervisor. A node beyond it gets no work, because
-// its clock decides whether envelopes have expired.
-const maxSkew = 30 * time.Second
 
 // fleet holds the current state of the nodes in memory. Facts that must survive a restart, such as identities and
 // decisions, are in the journal.
@@ -277,7 +274,7 @@ func (f *fleet) beat(
 	if m == nil || !newer(b, m.beat) {
 		return nil, nil, false
 	}
-	b = moderate(b)
+	b = bound.Beat(b)
 	m.anew = m.anew || b.Incarnation != m.beat.Incarnation // a new process may not know which jobs were given up
 	active := make(map[writ.JobKey]bool, len(b.Active))
 	for _, key := range b.Active {
@@ -291,7 +288,7 @@ func (f *fleet) beat(
 	m.Liveness, m.LastBeat = writ.LivenessReady, now
 	m.Health = b.Health
 	m.started(b.Boot)
-	if late := now.Sub(time.UnixMilli(b.Clock)); late.Abs() > maxSkew {
+	if late := now.Sub(time.UnixMilli(b.Clock)); late.Abs() > bound.MaxSkew {
 		m.Fault = skewed(late)
 	}
 	if m.outranked = b.Epoch > epoch; m.outranked {
@@ -343,7 +340,7 @@ func newer(b, a writ.Beat) bool {
 // supervisor could receive beats. now is the monotonic time; the time counts for the month that contains wall. It
 // returns the nodes that have become lost.
 func (f *fleet) tick(now, wall time.Time, listened time.Duration) (lost []writ.NodeID) {
-	month := wall.UTC().Format(onlineMonth)
+	month := wall.UTC().Format(bound.OnlineMonth)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for id, m := range f.nodes {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"writ"
+	"writ/supervisor/bound"
 	"writ/supervisor/journal"
 	"writ/supervisor/nodes"
 )
@@ -45,7 +46,7 @@ func (f *fleet) host(r nodes.HostReport, epoch int64, now time.Time) {
 		cmp.Or(cmp.Compare(said.Incarnation, m.described.Incarnation), cmp.Compare(said.Round, m.described.Round)) <= 0 {
 		return
 	}
-	m.described, m.Host = said, moderateHost(r.Host, now)
+	m.described, m.Host = said, bound.Host(r.Host, now)
 }
 
 // started records the boot ID of a node and counts restarts of its machine.
@@ -93,7 +94,7 @@ func (m *member) addOnline(month string) {
 	}
 	last := &all[len(all)-1]
 	last.Seconds, last.Of = last.Seconds+int64(m.online/time.Second), last.Of+int64(m.listened/time.Second)
-	m.Online = all[max(len(all)-maxOnline, 0):]
+	m.Online = all[max(len(all)-bound.MaxOnline, 0):]
 	m.online, m.listened = m.online%time.Second, m.listened%time.Second
 }
 
@@ -115,7 +116,7 @@ func putLives(tx *journal.Tx, lives []journal.Life) error {
 
 // addOnline adds what was counted of each node to its month.
 func (f *fleet) addOnline(wall time.Time) {
-	month := wall.UTC().Format(onlineMonth)
+	month := wall.UTC().Format(bound.OnlineMonth)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, m := range f.nodes {
@@ -123,20 +124,6 @@ func (f *fleet) addOnline(wall time.Time) {
 			m.addOnline(month)
 		}
 	}
-}
-
-const (
-	onlineMonth = "2006-01"
-	maxOnline   = 13 // months that are kept
-)
-
-// keptOnline is what the journal has of that, as far as it can be.
-func keptOnline(all []writ.Online) []writ.Online {
-	all = slices.DeleteFunc(slices.Clone(all), func(o writ.Online) bool {
-		_, err := time.Parse(onlineMonth, o.Month)
-		return err != nil || o.Seconds < 0 || o.Of < o.Seconds
-	})
-	return all[max(len(all)-maxOnline, 0):]
 }
 
 // life returns the stored facts about a node's machine.
@@ -152,7 +139,7 @@ func (f *fleet) restoreMachines(lives []journal.Life, now time.Time) {
 			continue
 		}
 		m.kept = l
-		m.HostFacts = boundHostFacts(l.HostFacts, now)
+		m.HostFacts = bound.HostFacts(l.HostFacts, now)
 	}
 }
 

@@ -82,7 +82,7 @@ var mutants = []struct {
 	},
 	{
 		name: "WrongClocksGetWork", directed: "TestANodeWhoseClockIsOffGetsNoNewWorkAndSaysSo",
-		edits: []mutant.Edit{{In: "supervisor.fleet.beat", Node: mutant.If, Names: "maxSkew", Becomes: mutant.Never}},
+		edits: []mutant.Edit{{In: "supervisor.fleet.beat", Node: mutant.If, Names: "MaxSkew", Becomes: mutant.Never}},
 	},
 	{
 		name: "NobodyIsFenced", directed: "TestAnOldSupervisorThatWakesUpChangesNothing",

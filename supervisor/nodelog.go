@@ -3,11 +3,9 @@ package supervisor
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -186,47 +184,6 @@ func (s *Supervisor) hearLog(_ context.Context, node writ.NodeID, r *nodes.LogRe
 		return
 	}
 	if r.Epoch >= s.epoch { // else it was said to an earlier supervisor
-		s.nodeLogs.take(moderateLog(*r), s.Now())
+		s.nodeLogs.take(bound.Log(*r), s.Now())
 	}
-}
-
-// moderateLog returns what a node says of its log as people can be shown it. Nothing else follows from it.
-func moderateLog(r nodes.LogReport) nodes.LogReport {
-	r.Boot, r.Refused = hostWord(r.Boot), oneLine(r.Refused, bound.MaxWord)
-	if len(r.Next) > nodes.MaxLogPosition || strings.ContainsFunc(r.Next, notOfPosition) {
-		r.Next = ""
-	}
-	from, size, encoded := len(r.Lines), 0, 0
-	for from > 0 && len(r.Lines)-from < nodes.MaxLogLines {
-		line := moderateLine(r.Lines[from-1])
-		text, err := json.Marshal(link.NodeLine(line)) // some characters take six bytes there
-		size, encoded = size+len(line.Text), encoded+len(text)
-		if err != nil || size > nodes.MaxLogBytes || encoded > maxLinkAnswer {
-			break
-		}
-		from--
-		r.Lines[from] = line
-	}
-	r.Lines, r.Lost = r.Lines[from:], r.Lost || from > 0
-	return r
-}
-
-// moderateLine returns a line as people can be shown it.
-func moderateLine(l nodes.LogLine) nodes.LogLine {
-	if l.Time = l.Time.UTC(); l.Time.Year() < 1970 || l.Time.Year() > 9999 {
-		l.Time = time.Time{} // others are no JSON
-	}
-	if !writ.ValidName(l.Source) {
-		l.Source = "unknown"
-	}
-	if !slices.Contains(nodes.LogLevels, l.Level) {
-		l.Level = "info"
-	}
-	l.Boot, l.Text = hostWord(l.Boot), oneLine(l.Text, nodes.MaxLogText)
-	return l
-}
-
-// notOfPosition reports whether a character is in no position of a log.
-func notOfPosition(r rune) bool {
-	return !(r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || strings.ContainsRune(".,-", r))
 }

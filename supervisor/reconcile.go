@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"writ"
+	"writ/supervisor/bound"
 	"writ/supervisor/mail"
 	"writ/supervisor/placement"
 )
@@ -71,7 +72,7 @@ func (d *inventories) hear(node writ.NodeID, run writ.RunID, calls []int) bool {
 	if _, again := said[node]; !asked || again {
 		return false
 	}
-	said[node] = validCalls(calls)
+	said[node] = bound.Calls(calls)
 	return true
 }
 

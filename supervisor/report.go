@@ -14,6 +14,7 @@ import (
 	"writ/internal/limit"
 	"writ/internal/sleep"
 	"writ/sal/catalog"
+	"writ/supervisor/bound"
 	"writ/supervisor/journal"
 	"writ/supervisor/workflow"
 )
@@ -91,7 +92,7 @@ func (s *Supervisor) hearReport(_ context.Context, node writ.NodeID, r *writ.Rep
 		s.accounts.countUseless(node, extraReports, 1)
 	}
 	// otherwise it is old: the queue was restored from a snapshot, or the message was replayed
-	if s.fleet.report(moderateReport(r), s.epoch) {
+	if s.fleet.report(bound.Report(r), s.epoch) {
 		s.reports.put(r)
 	}
 }

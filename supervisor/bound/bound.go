@@ -1,4 +1,8 @@
-// Package bound limits texts and values before the supervisor stores them, without interpreting them.
+// Package bound limits texts and values before the supervisor stores or shows them, without interpreting them.
+//
+// A signature proves which node sent a message, not that the node is honest. The functions reduce a message to values
+// that an honest node can send. A hostile node then harms only its own work, and cannot grow the journal or the links
+// without limit.
 package bound
 
 import (
