@@ -92,7 +92,7 @@ func (a *accounts) apply(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, applyWithin)
 	defer cancel()
 	serving := make(map[writ.NodeID]bool)
-	for _, node := range a.s.fleet.serving() {
+	for _, node := range a.s.fleet.Members.Serving() {
 		serving[node] = true
 		if a.passwords[node] == "" {
 			a.passwords[node] = newPassword()

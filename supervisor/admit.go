@@ -15,6 +15,7 @@ import (
 	"writ/identity/envelope"
 	"writ/internal/failpoint"
 	"writ/internal/sqldb"
+	"writ/supervisor/fleet"
 	"writ/supervisor/journal"
 	"writ/supervisor/nodes"
 )
@@ -117,7 +118,7 @@ func (s *Supervisor) Admit(ctx context.Context, claim nodes.Claim) (nodes.Welcom
 		// context for the log
 		return nodes.Welcome{}, fmt.Errorf("the claim of %s with the token %q: %w", joiner.Name, joiner.Token, err)
 	}
-	known := s.fleet.byKey(joiner.Key)
+	known := s.fleet.Members.ByKey(joiner.Key)
 	byToken := token.ID != "" && known != nil && known.Admission == writ.AdmissionPending && known.Token != token.ID
 	switch {
 	case known != nil && !byToken:
@@ -126,7 +127,7 @@ func (s *Supervisor) Admit(ctx context.Context, claim nodes.Claim) (nodes.Welcom
 		return s.admitWaiting(ctx, claim)
 	}
 	welcome, err := s.admitNew(ctx, claim, known, token)
-	if known := s.fleet.byKey(joiner.Key); known != nil && errors.Is(err, errDecidedMeanwhile) {
+	if known := s.fleet.Members.ByKey(joiner.Key); known != nil && errors.Is(err, errDecidedMeanwhile) {
 		return s.welcome(claim, known)
 	}
 	return welcome, err
@@ -178,7 +179,7 @@ func (s *Supervisor) Standing(_ context.Context, node writ.NodeID, nonce []byte)
 func (s *Supervisor) Member(key ed25519.PublicKey) *writ.Node {
 	n := s.node(nodeIDOf(s.Datacenter, key))
 	if n == nil || !key.Equal(ed25519.PublicKey(n.PublicKey)) {
-		n = s.fleet.byKey(key) // the id of an older record was derived in another way
+		n = s.fleet.Members.ByKey(key) // the id of an older record was derived in another way
 	}
 	if n == nil {
 		return nil
@@ -188,7 +189,7 @@ func (s *Supervisor) Member(key ed25519.PublicKey) *writ.Node {
 
 // node returns the record of a decided or pending node, or nil if the node is unknown.
 func (s *Supervisor) node(node writ.NodeID) *journal.Node {
-	if n := s.fleet.Record(node); n != nil {
+	if n := s.fleet.Members.Record(node); n != nil {
 		return n
 	}
 	return s.pending.get(node)
@@ -215,7 +216,7 @@ func (s *Supervisor) newNode(joiner identity.Joiner) *journal.Node {
 // node waits for a statement. A waiting node does not reserve its name. A name that an admitted node has is refused.
 func (s *Supervisor) admitWaiting(ctx context.Context, claim nodes.Claim) (nodes.Welcome, error) {
 	joiner := joinerOf(claim)
-	if s.fleet.admitted(joiner.Name) != nil {
+	if isTaken(s.fleet.Members, joiner.Name) {
 		return nodes.Welcome{}, nameTaken(joiner.Name)
 	}
 	asks := s.newNode(joiner)
@@ -224,7 +225,7 @@ func (s *Supervisor) admitWaiting(ctx context.Context, claim nodes.Claim) (nodes
 	}
 	if b := s.batchFor(asks.Serial); b != nil {
 		n, err := s.admitByBatch(ctx, *asks, b.ID)
-		if known := s.fleet.byKey(joiner.Key); known != nil && errors.Is(err, errDecidedMeanwhile) {
+		if known := s.fleet.Members.ByKey(joiner.Key); known != nil && errors.Is(err, errDecidedMeanwhile) {
 			return s.welcome(claim, known)
 		}
 		if !errors.Is(err, errNotApproved) {
@@ -246,6 +247,21 @@ func (s *Supervisor) keepPending(ctx context.Context, claim nodes.Claim, asks *j
 		s.Log.Info("node waits to be admitted", "node", n.Name, "id", n.ID, "key", n.Key)
 	}
 	return s.welcome(claim, &n)
+}
+
+// isTaken reports whether an approved node has this name.
+func isTaken(members *fleet.Members, name string) bool {
+	return len(members.Select(func(n *journal.Node) bool {
+		return n.Name == name && n.Admission == writ.AdmissionApproved
+	})) > 0
+}
+
+// joinedWith returns the names of the nodes that joined with a token, sorted.
+func joinedWith(members *fleet.Members, token string) (names []string) {
+	for _, n := range members.Select(func(n *journal.Node) bool { return n.Token == token }) {
+		names = append(names, n.Name)
+	}
+	return names
 }
 
 func nameTaken(name string) error {
@@ -280,7 +296,7 @@ func (s *Supervisor) admitNew(
 ) (nodes.Welcome, error) {
 	joiner := joinerOf(claim)
 	// counted in memory: the use count in the database may be forged
-	if len(s.fleet.joinedWith(token.ID)) >= token.Uses {
+	if len(joinedWith(s.fleet.Members, token.ID)) >= token.Uses {
 		return nodes.Welcome{}, tokenSpent(token)
 	}
 	n := s.newNode(joiner)
@@ -316,7 +332,7 @@ func (s *Supervisor) admitNew(
 		shown := n.Node
 		tx.AddEvents(writ.Event{Node: &shown})
 		tx.Then(func() {
-			s.fleet.put(*n)
+			s.fleet.Members.Put(*n)
 			s.pending.remove(n.ID)
 			s.accounts.rouse()
 		})
@@ -363,7 +379,7 @@ func (s *Supervisor) Rosters(ctx context.Context, after int) ([][]byte, error) {
 
 // Gone implements nodes.Members.
 func (s *Supervisor) Gone(node writ.NodeID) bool {
-	known := s.fleet.Record(node)
+	known := s.fleet.Members.Record(node)
 	return known != nil && known.Gone
 }
 

@@ -14,6 +14,7 @@ import (
 	"writ/internal/failpoint"
 	"writ/internal/limit"
 	"writ/internal/sqldb"
+	"writ/supervisor/fleet"
 	"writ/supervisor/journal"
 	"writ/supervisor/link"
 )
@@ -145,14 +146,14 @@ var errNotApproved = errors.New("the batch does not approve the node")
 // approves returns the verified statement of a batch if the batch admits a node with this serial number. A number that
 // another node holds is rejected even if the batch record in the database claims that it is unused.
 func (s *Supervisor) approves(b *journal.NodeBatch, serial string) (*identity.VerifiedStatement, error) {
-	if b.Ended(s.Now()) || b.Used(serial) || s.fleet.holder(serial, b) != nil {
+	if b.Ended(s.Now()) || b.Used(serial) || holder(s.fleet.Members, serial, b) != nil {
 		return nil, errNotApproved
 	}
 	v, says, err := s.verifyBatch(b)
 	if err != nil {
 		return nil, err
 	}
-	if !says.Lists(serial) || max(len(b.Admitted), len(s.fleet.admittedBy(b.ID))) >= says.Most {
+	if !says.Lists(serial) || max(len(b.Admitted), len(admittedBy(s.fleet.Members, b.ID))) >= says.Most {
 		return nil, errNotApproved
 	}
 	return v, nil
@@ -222,7 +223,7 @@ func (s *Supervisor) admitByBatch(ctx context.Context, asks journal.Node, id str
 		tx.AddEvents(writ.Event{Node: &shown})
 		kept := *b
 		tx.Then(func() {
-			s.fleet.put(n)
+			s.fleet.Members.Put(n)
 			s.pending.remove(n.ID)
 			s.batches.put(kept)
 			s.accounts.rouse()
@@ -239,23 +240,23 @@ func (s *Supervisor) admitByBatch(ctx context.Context, asks journal.Node, id str
 	return &n, nil
 }
 
-// holder returns the node that prevents batch b from admitting another node with this serial number, or nil. That is a
-// node with the number that b admitted, that is approved or pending, or whose last decision is not older than b.
-func (f *fleet) holder(serial string, b *journal.NodeBatch) *journal.Node {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for _, m := range f.nodes {
-		if m.Serial != serial {
-			continue
-		}
-		last := len(m.Decided) - 1
-		if m.Batch == b.ID || m.Admission == writ.AdmissionApproved || m.Admission == writ.AdmissionPending ||
-			last >= 0 && !m.Decided[last].Time.Before(b.Made) {
-			n := m.Node
-			return &n
-		}
+// holder returns a node that prevents batch b from admitting another node with this serial number, or nil.
+func holder(members *fleet.Members, serial string, b *journal.NodeBatch) *journal.Node {
+	if all := members.Select(func(n *journal.Node) bool { return holds(n, serial, b) }); len(all) > 0 {
+		return &all[0]
 	}
 	return nil
+}
+
+// holds reports whether n prevents batch b from admitting another node with this serial number. n has the number, and b
+// admitted it, or it is approved or pending, or its last decision is not older than b.
+func holds(n *journal.Node, serial string, b *journal.NodeBatch) bool {
+	if n.Serial != serial {
+		return false
+	}
+	last := len(n.Decided) - 1
+	return n.Batch == b.ID || n.Admission == writ.AdmissionApproved || n.Admission == writ.AdmissionPending ||
+		last >= 0 && !n.Decided[last].Time.Before(b.Made)
 }
 
 func (s *Supervisor) createBatch(ctx context.Context, v *identity.VerifiedStatement) (link.StatementAnswer, error) {
@@ -343,7 +344,7 @@ func (s *Supervisor) listBatches(ctx context.Context) ([]link.Batch, error) {
 
 func (s *Supervisor) batchShown(b *journal.NodeBatch) link.Batch {
 	shown := link.Batch{
-		ID: b.ID, Datacenter: s.Datacenter, Until: b.Until, Revoked: b.Revoked, Admitted: s.fleet.admittedBy(b.ID),
+		ID: b.ID, Datacenter: s.Datacenter, Until: b.Until, Revoked: b.Revoked, Admitted: admittedBy(s.fleet.Members, b.ID),
 	}
 	statement, says, err := readBatch(b.Signed)
 	if err == nil {
@@ -358,7 +359,7 @@ func (s *Supervisor) batchShown(b *journal.NodeBatch) link.Batch {
 		if n.Host == nil || !says.Lists(n.Host.Serial) {
 			continue
 		}
-		if holder := s.fleet.holder(n.Host.Serial, b); holder != nil {
+		if holder := holder(s.fleet.Members, n.Host.Serial, b); holder != nil {
 			shown.Contested = append(shown.Contested, link.BatchNode{
 				Serial: n.Host.Serial, Name: n.Name, Key: n.Key, Admission: n.Admission, Holder: holder.Name,
 			})
@@ -368,16 +369,10 @@ func (s *Supervisor) batchShown(b *journal.NodeBatch) link.Batch {
 }
 
 // admittedBy returns the nodes that a batch has admitted, sorted by name and key.
-func (f *fleet) admittedBy(batch string) []link.BatchNode {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+func admittedBy(members *fleet.Members, batch string) []link.BatchNode {
 	all := []link.BatchNode{}
-	for _, m := range f.nodes {
-		if m.Batch == batch {
-			all = append(all, link.BatchNode{Serial: m.Serial, Name: m.Name, Key: m.Key, Admission: m.Admission})
-		}
+	for _, n := range members.Select(func(n *journal.Node) bool { return n.Batch == batch }) {
+		all = append(all, link.BatchNode{Serial: n.Serial, Name: n.Name, Key: n.Key, Admission: n.Admission})
 	}
-	slices.SortFunc(all,
-		func(a, b link.BatchNode) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Key, b.Key)) })
 	return all
 }

@@ -8,6 +8,7 @@ import (
 	"writ/internal/failpoint"
 	"writ/internal/sleep"
 	"writ/runner/queue"
+	"writ/supervisor/fleet"
 	"writ/supervisor/mail"
 )
 
@@ -25,7 +26,7 @@ const receiveWait = time.Second
 func (s *Supervisor) collect(ctx context.Context) error {
 	away := false // log only the change
 	for ctx.Err() == nil {
-		nodes := s.fleet.serving()
+		nodes := s.fleet.Members.Serving()
 		if len(nodes) == 0 {
 			s.rounds.Add(1) // an empty round counts as complete
 			_ = sleep.For(ctx, receiveWait)
@@ -80,9 +81,9 @@ func (s *Supervisor) hearBeat(ctx context.Context, node writ.NodeID, said *writ.
 		}
 		return
 	}
-	if s.fleet.isCopied(b, s.Now(), time.Now()) {
-		s.warnings.Refused(node, "two machines speak as one node", errCopied)
-		s.accounts.block(node, errCopied)
+	if s.fleet.Presence.IsCopied(b, s.Now(), time.Now()) {
+		s.warnings.Refused(node, "two machines speak as one node", fleet.ErrCopied)
+		s.accounts.block(node, fleet.ErrCopied)
 		return
 	}
 	s.hearEpoch(ctx, node, b.Epoch)
@@ -90,7 +91,7 @@ func (s *Supervisor) hearBeat(ctx context.Context, node writ.NodeID, said *writ.
 		s.outbox.Control(failpoint.At(ctx, failpoint.EpochSent), writ.Control{Node: node, Roster: s.roster.Load().Version})
 		return
 	}
-	started, progress, fresh := s.fleet.beat(b, s.epoch, s.Now(), time.Now())
+	started, progress, fresh := s.fleet.Presence.Beat(b, s.epoch, s.Now(), time.Now())
 	if !fresh {
 		return
 	}
@@ -100,8 +101,18 @@ func (s *Supervisor) hearBeat(ctx context.Context, node writ.NodeID, said *writ.
 	for _, p := range progress {
 		s.steps.PostFrom(node, p.Run, mail.Mail{Progress: []mail.Progress{{Key: p.JobKey, Node: node, Text: p.Text}}})
 	}
-	s.hearInventories(node, b.Inventories)
-	if asked := s.inventories.unanswered(node); len(asked) > 0 {
+	s.hearInventories(node, said.Inventories)
+	if asked := s.inventories.Unanswered(node); len(asked) > 0 {
 		s.outbox.Control(failpoint.At(ctx, failpoint.RunsAsked), writ.Control{Node: node, Asked: asked})
+	}
+}
+
+// hearInventories handles the inventories of a node. An inventory for an earlier epoch is ignored, because the earlier
+// supervisor may have sent more calls since.
+func (s *Supervisor) hearInventories(node writ.NodeID, all []writ.Inventory) {
+	for _, r := range all {
+		if r.Epoch == s.epoch && s.inventories.Add(node, r.Run, r.Calls) {
+			s.steps.Post(r.Run, mail.Mail{})
+		}
 	}
 }

@@ -361,7 +361,7 @@ func (s *sim) events() []writ.Event {
 
 // Promise: Recovery: A supervisor or journal that freezes for minutes loses no node and ends no call.
 // How: Silence and call time count only while the collector receives; a late check counts as 2 s.
-// Also: TestAJournalThatHangsLosesNoNode, TestALateLookIsNoSilence, TestAPausedSupervisorDeclaresNoNodeLost.
+// Also: TestAJournalThatHangsLosesNoNode, TestLateScanIsNoSilence, TestAPausedSupervisorDeclaresNoNodeLost.
 func TestASupervisorThatStandsStillLosesNoNode(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s, q := tapped(t)

@@ -3,6 +3,7 @@ package supervisor
 import (
 	"context"
 	"encoding/json"
+	"time"
 
 	"writ"
 	"writ/identity"
@@ -22,7 +23,7 @@ func (s *Supervisor) Ask(ctx context.Context, verb link.Verb, params any) (any, 
 
 // Known returns what the supervisor knows of a node, one that waits to be admitted included; nil if it knows none.
 func (s *Supervisor) Known(id writ.NodeID) *journal.Node {
-	if n := s.fleet.Record(id); n != nil {
+	if n := s.fleet.Members.Record(id); n != nil {
 		return n
 	}
 	return s.pending.get(id)
@@ -41,10 +42,10 @@ func (s *Supervisor) SendAgain(c *journal.Call) {
 
 // Miss has the supervisor know that a node works on a call, and its run not: what the node said of it got lost in between.
 func (s *Supervisor) Miss(c *journal.Call) {
-	s.fleet.mu.Lock()
-	defer s.fleet.mu.Unlock()
-	m := s.fleet.nodes[c.Node]
-	m.active = map[writ.JobKey]bool{c.Key(): true}
+	b, _ := s.fleet.Presence.Last(c.Node)
+	b.Sequence++
+	b.Active = []writ.JobKey{c.Key()}
+	s.fleet.Presence.Beat(b, s.epoch, s.Now(), time.Now())
 }
 
 // Checking lets no other script of a project be checked until done is called.

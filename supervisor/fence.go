@@ -27,7 +27,7 @@ func (s *Supervisor) Fence(_ context.Context, node writ.NodeID, nonce []byte) ([
 	if len(nonce) != identity.NonceSize {
 		return nil, writ.Errorf(writ.CodeBadRequest, "a nonce has %d bytes", identity.NonceSize)
 	}
-	n := s.fleet.Record(node)
+	n := s.fleet.Members.Record(node)
 	if n == nil || !n.Gone {
 		return nil, writ.Errorf(writ.CodeNotFound, "no person has signed that the node %s is lost", node)
 	}
@@ -44,7 +44,7 @@ const fenceAgain = time.Second
 // Fenced implements nodes.Backend. It stores the answer of a removed node as evidence. The answer is only displayed and
 // has no other effect.
 func (s *Supervisor) Fenced(ctx context.Context, node writ.NodeID, signed []byte) error {
-	known := s.fleet.Record(node)
+	known := s.fleet.Members.Record(node)
 	if known == nil || !known.Gone {
 		return nodes.NotGone(node)
 	}
@@ -82,7 +82,7 @@ func (s *Supervisor) Fenced(ctx context.Context, node writ.NodeID, signed []byte
 	if err != nil || !news {
 		return err
 	}
-	s.fleet.put(*n)
+	s.fleet.Members.Put(*n)
 	if times, say := s.refusals.Say("fence "+string(node), time.Now()); say { // the node may answer every second
 		s.Log.Info("lost node returned and stopped its resources",
 			"node", n.Name, "stopped", n.Fence.Stopped, "open", len(n.Fence.Open), "kept", len(n.Orphans), "times", times)

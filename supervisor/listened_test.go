@@ -6,21 +6,22 @@ import (
 
 	"writ"
 	"writ/identity"
+	"writ/supervisor/fleet"
 	"writ/supervisor/journal"
 )
 
-func TestALateLookIsNoSilence(t *testing.T) {
-	f := &fleet{keys: make(map[string]writ.NodeID), nodes: make(map[writ.NodeID]*member), silence: identity.DefaultSilence}
-	f.put(journal.Node{Node: writ.Node{ID: "n"}})
+func TestLateScanIsNoSilence(t *testing.T) {
 	now := time.Now()
+	f := fleet.New([]*journal.Node{{Node: writ.Node{ID: "n"}}}, nil, now)
+	f.Presence.SetSilence(identity.Silence{Silent: time.Hour, Lost: identity.DefaultSilence.Lost})
 	s := &Supervisor{}
 	w := &watcher{s: s, heard: now}
-	f.beat(writ.Beat{Node: "n", Sequence: 1}, 1, now, now)
+	f.Presence.Beat(writ.Beat{Node: "n", Sequence: 1}, 1, now, now)
 	look := func(after time.Duration, rounds int64, queueWorks bool) {
 		t.Helper()
 		now = now.Add(after)
 		s.rounds.Add(rounds)
-		if lost := f.tick(now, now, w.listened(now, queueWorks)); len(lost) > 0 {
+		if lost := f.Tick(now, now, w.listened(now, queueWorks)); len(lost) > 0 {
 			t.Fatal("the node is lost")
 		}
 	}
@@ -31,16 +32,22 @@ func TestALateLookIsNoSilence(t *testing.T) {
 		look(time.Second, 0, true) // the collector is kept waiting
 	}
 	look(time.Second, 1, true)
-	if got, want := f.nodes["n"].silent, 5*time.Second; got != want {
-		t.Errorf("%s of silence are counted, want %s", got, want)
+	const want = 5 * time.Second
+	for _, limit := range []time.Duration{want + 1, want} {
+		f.Presence.SetSilence(identity.Silence{Silent: limit, Lost: time.Hour})
+		f.Tick(now, now, 0)
+		if n, _ := f.Members.Get("n"); (n.Liveness == writ.LivenessSilent) != (limit == want) {
+			t.Errorf("the node is %s if %s of silence are allowed, want %s counted", n.Liveness, limit, want)
+		}
 	}
-	f.beat(writ.Beat{Node: "n", Sequence: 2}, 1, now, now)
-	for range int(f.silence.Lost/time.Second) - 1 {
+	f.Presence.SetSilence(identity.DefaultSilence)
+	f.Presence.Beat(writ.Beat{Node: "n", Sequence: 2}, 1, now, now)
+	for range int(identity.DefaultSilence.Lost/time.Second) - 1 {
 		look(time.Second, 1, true)
 	}
 	now = now.Add(time.Second)
 	s.rounds.Add(1)
-	if lost := f.tick(now, now, w.listened(now, true)); len(lost) != 1 {
+	if lost := f.Tick(now, now, w.listened(now, true)); len(lost) != 1 {
 		t.Error("a node that was silent for a minute is not lost")
 	}
 }

@@ -116,11 +116,11 @@ func (s *Supervisor) hearEpoch(ctx context.Context, node writ.NodeID, epoch int6
 		// it began before this journal was restored, which is known
 		return
 	}
-	news, most := s.unknownEpochs.note(node, epoch, s.fleet.serving())
+	news, most := s.unknownEpochs.note(node, epoch, s.fleet.Members.Serving())
 	if news {
 		s.Log.Warn("a node has obeyed a supervisor of which the journal does not know. "+
 			"If the journal came from a backup, stop the supervisor and say so with `writ restore --mark`",
-			"node", s.fleet.Name(node), "epoch", epoch)
+			"node", s.fleet.Members.Name(node), "epoch", epoch)
 	}
 	if !most {
 		return

@@ -216,7 +216,7 @@ func TestANewGenerationReportsNodesAsTheyAre(t *testing.T) {
 // Promise: Recovery: Redis cannot replay messages that a node sent to an earlier supervisor or process.
 // How: A beat counts only with the supervisor's epoch, which is new to every node; a report also needs the newest
 // process of the node.
-// Also: TestReportsOfEarlierProcessesAndSupervisorsCountForNothing.
+// Also: TestOutdatedReportIsIgnored.
 func TestBeatsOfEarlierSupervisorsKeepNoDeadNodeAlive(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n := s.join("n1")

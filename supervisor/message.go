@@ -2,11 +2,14 @@ package supervisor
 
 import (
 	"context"
+	"crypto/ed25519"
+	"fmt"
 	"slices"
 
 	"writ"
 	"writ/identity/envelope"
 	"writ/runner/queue"
+	"writ/supervisor/fleet"
 	"writ/supervisor/journal"
 	"writ/supervisor/mail"
 )
@@ -51,7 +54,7 @@ func (s *Supervisor) hear(ctx context.Context, m queue.Message) (stays bool) {
 
 // handleMessage passes a message to the handler of its kind.
 func (s *Supervisor) handleMessage(ctx context.Context, m queue.Message) (stays bool, err error) {
-	keys, kind := s.fleet.key(m.Stream.Node), envelope.KindOf(m.Body)
+	keys, kind := keysOf(s.fleet.Members, m.Stream.Node), envelope.KindOf(m.Body)
 	if kind == "" {
 		return s.handleUnnamed(ctx, m, keys)
 	}
@@ -61,6 +64,18 @@ func (s *Supervisor) handleMessage(ctx context.Context, m queue.Message) (stays 
 		}
 	}
 	return false, writ.Errorf(writ.CodeSignatureInvalid, "a node sends no messages of the kind %q", kind)
+}
+
+// keysOf returns a lookup function for opening envelopes of node. It accepts only the key of that node, and only if the
+// node is approved.
+func keysOf(members *fleet.Members, node writ.NodeID) envelope.Keys {
+	return func(id envelope.KeyID) (ed25519.PublicKey, error) {
+		n := members.Record(node)
+		if n == nil || n.Admission != writ.AdmissionApproved || envelope.IDOf(n.PublicKey) != id {
+			return nil, fmt.Errorf("key %s is not the key of node %s", id, node)
+		}
+		return n.PublicKey, nil
+	}
 }
 
 // handleUnnamed handles a message of an earlier runner, which names no kind: its kind is the one for which its

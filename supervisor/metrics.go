@@ -213,7 +213,7 @@ func (s *Supervisor) countNodes() map[string]int {
 		string(writ.LivenessReady): 0, string(writ.LivenessSilent): 0, string(writ.LivenessLost): 0,
 		string(writ.AdmissionPending): len(s.pending.list()),
 	}
-	for _, n := range s.fleet.List() {
+	for _, n := range s.fleet.Members.List() {
 		switch n.Admission {
 		case writ.AdmissionApproved:
 			nodes[string(n.Liveness)]++

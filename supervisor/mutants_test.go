@@ -82,7 +82,7 @@ var mutants = []struct {
 	},
 	{
 		name: "WrongClocksGetWork", directed: "TestANodeWhoseClockIsOffGetsNoNewWorkAndSaysSo",
-		edits: []mutant.Edit{{In: "supervisor.fleet.beat", Node: mutant.If, Names: "MaxSkew", Becomes: mutant.Never}},
+		edits: []mutant.Edit{{In: "fleet.presence.fault", Node: mutant.Case, Names: "MaxSkew", Becomes: mutant.Never}},
 	},
 	{
 		name: "NobodyIsFenced", directed: "TestAnOldSupervisorThatWakesUpChangesNothing",
@@ -108,7 +108,7 @@ var mutants = []struct {
 		unnoticed: "a run may fail because a node is lost",
 	},
 	{
-		name: "ACollectorThatWaitsBlamesNodes", directed: "TestALateLookIsNoSilence",
+		name: "ACollectorThatWaitsBlamesNodes", directed: "TestLateScanIsNoSilence",
 		edits:     []mutant.Edit{{In: "supervisor.watcher.listened", Node: mutant.Case, Names: "rounds", Becomes: mutant.Never}},
 		unnoticed: "no journal of a simulation hangs",
 	},

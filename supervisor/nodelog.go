@@ -110,7 +110,7 @@ func (l *nodeLogs) last(p link.LogOfNode, away string) link.NodeLog {
 
 // nodeLog asks a node for lines of its log. Of one that does not answer there are the warnings that it told last.
 func (s *Supervisor) nodeLog(ctx context.Context, p link.LogOfNode) (link.NodeLog, error) {
-	n, known := s.fleet.Get(p.Node)
+	n, known := s.fleet.Members.Get(p.Node)
 	switch {
 	case !known:
 		return link.NodeLog{}, writ.Errorf(writ.CodeNotFound, "there is no node %s", p.Node).

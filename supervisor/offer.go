@@ -63,7 +63,7 @@ func (s *Supervisor) offerRooms(ctx context.Context) error {
 // offer wakes runs whose calls wait for room on a node, as many as there is room for, shared between their projects. It
 // skips the run but, whose last step has sent all calls that it could.
 func (s *Supervisor) offer(ctx context.Context, node writ.NodeID, but writ.RunID) {
-	member, why := s.fleet.Away(node)
+	member, why := s.fleet.Members.Away(node)
 	if !why.IsZero() {
 		return
 	}
@@ -83,7 +83,7 @@ func (s *Supervisor) wakeSendable(
 			return err
 		}
 		room, slots := most(load)
-		s.fleet.SetBacklog(node, load.Planned > 0)
+		s.fleet.Backlog.SetBacklog(node, load.Planned > 0)
 		if load.Planned == 0 || room <= 0 && slots <= 0 {
 			return nil
 		}

@@ -104,7 +104,7 @@ func (s *Supervisor) addKept(
 		case len(preview.Kept) == maxKept:
 			preview.KeptMore++
 		default:
-			preview.Kept = append(preview.Kept, writ.KeptResource{Kind: r.Kind, Name: r.Name, NodeName: s.fleet.Name(r.Node)})
+			preview.Kept = append(preview.Kept, writ.KeptResource{Kind: r.Kind, Name: r.Name, NodeName: s.fleet.Members.Name(r.Node)})
 		}
 	}
 	return err

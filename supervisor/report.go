@@ -1,7 +1,6 @@
 package supervisor
 
 import (
-	"cmp"
 	"context"
 	"slices"
 	"sync"
@@ -92,7 +91,7 @@ func (s *Supervisor) hearReport(_ context.Context, node writ.NodeID, r *writ.Rep
 		s.accounts.countUseless(node, extraReports, 1)
 	}
 	// otherwise it is old: the queue was restored from a snapshot, or the message was replayed
-	if s.fleet.report(bound.Report(r), s.epoch) {
+	if s.fleet.Findings.Apply(bound.Report(r), s.epoch) {
 		s.reports.put(r)
 	}
 }
@@ -316,29 +315,5 @@ func mayReport(r *journal.Resource, now time.Time) bool {
 		return false
 	}
 	was.Events++
-	return true
-}
-
-// report applies the facts of a report about the node itself. It returns false for an outdated report: one that is not
-// newer than the last, from an earlier process than the last beat, or made for an earlier epoch. Nodes of an earlier
-// version do not send the epoch.
-func (f *fleet) report(r *writ.Report, epoch int64) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	m := f.nodes[r.Node]
-	if m == nil {
-		return false
-	}
-	saysEpoch := r.Epoch != 0 || m.beats == 0 // a report without epoch is accepted after a beat of this epoch
-	switch {
-	case saysEpoch && r.Epoch < epoch, r.Incarnation < m.beat.Incarnation:
-		return false
-	case cmp.Or(cmp.Compare(r.Incarnation, m.reported.Incarnation), cmp.Compare(r.Round, m.reported.Round)) <= 0:
-		return false
-	}
-	m.reported = writ.ReportID{Incarnation: r.Incarnation, Round: r.Round}
-	disks := steadyDisks(m.Disks, r.Disks)
-	m.Findings = r.Findings
-	m.Disks = disks
 	return true
 }

@@ -154,7 +154,7 @@ func (s *Supervisor) adopt(ctx context.Context, roster *identity.Roster, link []
 	if s.fleet == nil {
 		return nil // before Open has finished; Run does the rest
 	}
-	for _, node := range s.fleet.serving() {
+	for _, node := range s.fleet.Members.Serving() {
 		s.outbox.Control(failpoint.At(ctx, failpoint.RosterSent), writ.Control{Node: node, Roster: roster.Version})
 	}
 	return nil

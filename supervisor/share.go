@@ -6,6 +6,7 @@ import (
 
 	"writ"
 	"writ/identity"
+	"writ/supervisor/fleet"
 	"writ/supervisor/journal"
 	"writ/supervisor/mailbox"
 	"writ/supervisor/placement"
@@ -13,7 +14,7 @@ import (
 
 // shares divides the room of nodes between projects.
 type shares struct {
-	fleet   *fleet
+	backlog *fleet.Backlog
 	steps   *mailbox.Scheduler
 	roster  func() *identity.Roster
 	weights map[string]int // by the names of projects
@@ -25,7 +26,7 @@ type shares struct {
 func (s *shares) Lines(
 	tx *journal.Tx, node writ.NodeID, now time.Time, room int, own writ.ProjectID,
 ) (lines []placement.Line, err error) {
-	first, err := nextProject(tx, node, s.fleet.lastServed(node), now)
+	first, err := nextProject(tx, node, s.backlog.LastServed(node), now)
 	if err != nil {
 		return nil, err
 	}

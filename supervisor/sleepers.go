@@ -22,8 +22,8 @@ const noWakeUp = "a run had no wake-up; please report this defect"
 func (w *watcher) wakeSleepers(ctx context.Context) error {
 	var confirmed, found []journal.Sleeper
 	err := w.s.Journal.Read(ctx, func(tx *journal.Tx) (err error) {
-		if confirmed, err = tx.StillAsleep(w.s.fleet.isMember, w.asleep); err == nil {
-			found, w.looked, err = tx.Sleepers(w.s.fleet.isMember, w.looked, maxSleepersLook)
+		if confirmed, err = tx.StillAsleep(w.s.fleet.Members.IsMember, w.asleep); err == nil {
+			found, w.looked, err = tx.Sleepers(w.s.fleet.Members.IsMember, w.looked, maxSleepersLook)
 		}
 		return err
 	})

@@ -256,7 +256,7 @@ func (s *Supervisor) listTokens(ctx context.Context) ([]writ.JoinToken, error) {
 	err := s.Journal.Read(ctx, func(tx *journal.Tx) error {
 		tokens, err := tx.Tokens(maxTokens)
 		for _, t := range tokens {
-			nodes := s.fleet.joinedWith(t.ID)
+			nodes := joinedWith(s.fleet.Members, t.ID)
 			list = append(list, writ.JoinToken{
 				ID: t.ID, Datacenter: s.Datacenter, CreatedBy: t.CreatedBy, Expires: s.tokenEnds(t.CreatedBy, t.Expires),
 				Uses: t.Uses, Used: len(nodes), Nodes: nodes,
@@ -334,7 +334,7 @@ func (s *Supervisor) decideNode(ctx context.Context, v *identity.VerifiedStateme
 // boundSince returns the runs whose steps bound calls to a node in the very commit in which it was removed, and could
 // not know it.
 func (s *Supervisor) boundSince(ctx context.Context, id writ.NodeID) (runs []writ.RunID) {
-	if n, _ := s.fleet.Get(id); n.Admission != writ.AdmissionRemoved {
+	if n, _ := s.fleet.Members.Get(id); n.Admission != writ.AdmissionRemoved {
 		return nil
 	}
 	err := s.Journal.Read(ctx, func(tx *journal.Tx) (err error) {
@@ -418,7 +418,7 @@ func (s *Supervisor) changeNode(
 		if err := tx.PutNode(n); err != nil {
 			return err
 		}
-		shown, known := s.fleet.Get(id) // what it says of itself is newer there than in the journal
+		shown, known := s.fleet.Members.Get(id) // what it says of itself is newer there than in the journal
 		if !known {
 			shown = n.Node
 		}
@@ -427,7 +427,7 @@ func (s *Supervisor) changeNode(
 		shown.Fence = n.Fence
 		tx.AddEvents(writ.Event{Node: &shown})
 		tx.Then(func() { // before the next commit: a step of that must know it
-			s.fleet.put(*n)
+			s.fleet.Members.Put(*n)
 			s.pending.remove(id)
 			s.accounts.rouse()
 		})

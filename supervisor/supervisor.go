@@ -29,6 +29,7 @@ import (
 	"writ/internal/sleep"
 	"writ/runner/queue"
 	"writ/scripts"
+	"writ/supervisor/fleet"
 	"writ/supervisor/hold"
 	"writ/supervisor/journal"
 	"writ/supervisor/link"
@@ -103,7 +104,7 @@ type Supervisor struct {
 	former        formerAddresses
 	relink        chan struct{} // signals that the coordinators of the roster may have changed
 	unchecked     chan struct{} // signals that a new roster is in force and open runs need a check
-	fleet         *fleet
+	fleet         *fleet.Fleet
 	steps         *mailbox.Scheduler
 	freed         *freedNodes
 	view          *workflow.View
@@ -119,7 +120,7 @@ type Supervisor struct {
 	batches       *batches
 	secrets       *keyring
 	accounts      *accounts
-	inventories   *inventories
+	inventories   *fleet.Inventories
 	holds         *hold.Decisions
 	heldTold      atomic.Int64 // number of hold changes that all open runs have received
 	boots         *boots
@@ -203,7 +204,7 @@ func Open(ctx context.Context, config Config, rosters [][]byte) (*Supervisor, er
 		err = s.countOpenWork(ctx)
 	}
 	if err == nil {
-		s.fleet, err = loadFleet(ctx, s.Journal, s.Now())
+		s.fleet, err = fleet.Load(ctx, s.Journal, s.Now())
 	}
 	if err == nil {
 		s.batches, err = loadBatches(ctx, s.Journal)
@@ -227,11 +228,12 @@ func Open(ctx context.Context, config Config, rosters [][]byte) (*Supervisor, er
 
 // wireSteps creates the advancer and connects it with its dependencies.
 func (s *Supervisor) wireSteps() {
-	s.shares = &shares{fleet: s.fleet, steps: s.steps, roster: s.roster.Load, weights: s.Weights}
-	s.inventories = newInventories(s.fleet, s.Journal.ReconcilesUntil)
+	s.shares = &shares{backlog: s.fleet.Backlog, steps: s.steps, roster: s.roster.Load, weights: s.Weights}
+	s.inventories = fleet.NewInventories(s.fleet.Members, s.Journal.ReconcilesUntil)
 	s.view = &workflow.View{
 		Site:  workflow.Site{Datacenter: s.Datacenter, Cluster: s.Pin, Key: s.Key, Epoch: s.epoch, Backoff: s.Backoff},
-		Nodes: s.fleet, Backlog: s.fleet, Holds: s.holds, Shares: s.shares, Secrets: s.secrets, Inventories: s.inventories,
+		Nodes: s.fleet.Members, Presence: s.fleet.Presence, Backlog: s.fleet.Backlog,
+		Holds: s.holds, Shares: s.shares, Secrets: s.secrets, Inventories: s.inventories,
 	}
 	s.advancer = workflow.NewAdvancer(workflow.AdvancerConfig{
 		Journal: s.Journal, View: s.view, Outbox: s.outbox, Mailbox: s.steps, Programs: s.programs, Quota: s.opened,
@@ -239,7 +241,7 @@ func (s *Supervisor) wireSteps() {
 		Unasked: func(node writ.NodeID, results int) { s.accounts.countUseless(node, unasked, results) },
 		Ended: func(run writ.RunID) {
 			s.programs.Forget(run)
-			s.inventories.forget(run)
+			s.inventories.Forget(run)
 		},
 		Now: s.Now, Log: s.Log, Warnings: s.warnings,
 	})
@@ -327,7 +329,7 @@ func (s *Supervisor) wakeOnce(ctx context.Context) error {
 			return err
 		}
 		pending = append(pending, ahead...)
-		for _, n := range s.fleet.List() {
+		for _, n := range s.fleet.Members.List() {
 			if n.Admission != writ.AdmissionRemoved {
 				continue
 			}

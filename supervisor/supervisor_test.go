@@ -466,7 +466,7 @@ func TestALostNodeEndsWhatWasSentThere(t *testing.T) {
 // minute or after the times in the roster.
 // How: Beats are checked every second; a standby counts the same way.
 // Also: TestANodeGetsWorkUntilItIsSilent, TestALostNodeEndsWhatWasSentThere,
-// TestALostNodesCallsAreGivenUpAfterTheTimeOfItsDatacenter, TestANodeIsLostOnceItWasNotHeardForItsTime,
+// TestALostNodesCallsAreGivenUpAfterTheTimeOfItsDatacenter, TestSilentNodeIsLostOnce,
 // TestTimesOfSilentNodesHaveBounds, TestNodeSilencesHaveFormatThree.
 func TestASilentNodeGetsNoNewWork(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {

@@ -158,7 +158,7 @@ func (a *accounts) suspendUseless(ctx context.Context) {
 // suspend disables the account of a node, unless letOff is set, and then removes its queue contents. The caller holds
 // mu.
 func (a *accounts) suspend(ctx context.Context, node writ.NodeID, why *writ.Error, letOff bool) {
-	if _, known := a.s.fleet.Get(node); !known {
+	if _, known := a.s.fleet.Members.Get(node); !known {
 		letOff = true // contents that a removed node left
 	}
 	switch was := a.suspended[node]; {
@@ -181,9 +181,9 @@ func (a *accounts) disableAccount(ctx context.Context, node writ.NodeID, why *wr
 	}
 	next.until = now.Add(next.last)
 	a.suspended[node] = next
-	a.s.Log.Error("node is blocked from the queue", "node", a.s.fleet.Name(node), "for", next.last, "code", why.Code,
+	a.s.Log.Error("node is blocked from the queue", "node", a.s.fleet.Members.Name(node), "for", next.last, "code", why.Code,
 		"why", why.Message)
-	a.s.fleet.suspend(node, fmt.Sprintf("%s: %s; its account is off until %s UTC", why.Code, why.Message,
+	a.s.fleet.Presence.Suspend(node, fmt.Sprintf("%s: %s; its account is off until %s UTC", why.Code, why.Message,
 		a.s.Now().Add(next.last).UTC().Format(time.TimeOnly)))
 	_ = a.apply(ctx) // apply records its error and is retried
 }
@@ -196,25 +196,10 @@ func (a *accounts) endSuspensions(now time.Time) {
 			s.off = false
 			delete(a.passwords, node)
 			delete(a.signed, node)
-			a.s.fleet.suspend(node, "")
-			a.s.Log.Info("node is admitted to the queue again", "node", a.s.fleet.Name(node))
+			a.s.fleet.Presence.Suspend(node, "")
+			a.s.Log.Info("node is admitted to the queue again", "node", a.s.fleet.Members.Name(node))
 		case !s.off && now.Sub(s.until) > suspendForget:
 			delete(a.suspended, node)
 		}
 	}
-}
-
-// suspend sets the reason of a node's suspension; "" ends it.
-func (f *fleet) suspend(id writ.NodeID, why string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	m := f.nodes[id]
-	if m == nil {
-		return
-	}
-	if m.suspended = why; why == "" {
-		m.Fault = "" // its next beat sets the fault again
-		return
-	}
-	m.Fault = why
 }

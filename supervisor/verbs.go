@@ -214,7 +214,7 @@ func (s *Supervisor) queues(ctx context.Context) ([]link.QueueDepth, error) {
 	if l := loads[""]; l.Open() > 0 {
 		all = append(all, s.depthOf("", "(no node yet)", l))
 	}
-	for _, n := range s.fleet.List() {
+	for _, n := range s.fleet.Members.List() {
 		if l := loads[n.ID]; l.Open() > 0 || n.Admission == writ.AdmissionApproved {
 			all = append(all, s.depthOf(n.ID, n.Name, l))
 		}
@@ -225,7 +225,7 @@ func (s *Supervisor) queues(ctx context.Context) ([]link.QueueDepth, error) {
 // nodesNow returns the present state of every node, including nodes that wait for admission.
 func (s *Supervisor) nodesNow() []link.NodeNow {
 	all := []link.NodeNow{}
-	for _, n := range s.fleet.List() {
+	for _, n := range s.fleet.Members.List() {
 		all = append(all, link.NodeNowOf(n))
 	}
 	for _, n := range s.pending.list() {

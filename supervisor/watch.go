@@ -10,6 +10,7 @@ import (
 
 	"writ"
 	"writ/internal/failpoint"
+	"writ/supervisor/fleet"
 	"writ/supervisor/journal"
 	"writ/supervisor/mail"
 	"writ/supervisor/workflow"
@@ -50,6 +51,7 @@ type watcher struct {
 	begun    map[mail.Delivery]bool          // jobs that nodes work on and whose runs do not have them as started
 	left     map[mail.Delivery]time.Duration // remaining time of sent calls until their end-by
 	fleet    map[writ.NodeID]writ.Node       // nodes at the last scan
+	changes  fleet.Changes                   // nodes whose last event is outdated
 	restated int64                           // last seen Journal.Restated
 	due      journal.Due                     // cursor of due calls
 	again    journal.Due                     // cursor of the repeated check of the same calls
@@ -94,7 +96,7 @@ func (w *watcher) look(ctx context.Context) error {
 	s.warnings.Repeat(at)
 	listened := w.listened(at, queueErr == nil)
 	w.applySilence()
-	w.lost = append(w.lost, s.fleet.tick(at, now, listened)...)
+	w.lost = append(w.lost, s.fleet.Tick(at, now, listened)...)
 	changed := w.changedNodes()
 	var seen sight
 	err := s.Journal.Read(ctx, func(tx *journal.Tx) (err error) {
@@ -133,7 +135,7 @@ func (w *watcher) look(ctx context.Context) error {
 // applySilence applies the silent and lost timeouts of the roster in force.
 func (w *watcher) applySilence() {
 	silence := w.s.roster.Load().Datacenter(w.s.Datacenter).NodeSilence()
-	if w.s.fleet.setSilence(silence) {
+	if w.s.fleet.Presence.SetSilence(silence) {
 		w.s.Log.Info("nodes that are not heard count as silent, then as lost", "silent_after", silence.Silent,
 			"lost_after", silence.Lost)
 	}
@@ -177,9 +179,9 @@ func (w *watcher) read(tx *journal.Tx, now time.Time) (seen sight, err error) {
 			seen.ahead = append(seen.ahead, c.Run)
 		}
 	}
-	for _, node := range w.s.fleet.draining() {
-		if seen.loads[node].Open() == 0 {
-			seen.empty = append(seen.empty, node)
+	for _, n := range w.s.fleet.Members.List() {
+		if n.Scheduling == writ.SchedulingDraining && seen.loads[n.ID].Open() == 0 {
+			seen.empty = append(seen.empty, n.ID)
 		}
 	}
 	return seen, nil
@@ -189,11 +191,11 @@ func (w *watcher) read(tx *journal.Tx, now time.Time) (seen sight, err error) {
 // a step to update their wait reason.
 func (w *watcher) offerRoom(ctx context.Context, loads map[writ.NodeID]journal.Load, changed map[writ.NodeID]bool) {
 	s := w.s
-	for _, node := range s.fleet.serving() {
-		_, why := s.fleet.Away(node)
+	for _, node := range s.fleet.Members.Serving() {
+		_, why := s.fleet.Members.Away(node)
 		switch {
 		case loads[node].Planned == 0:
-			s.fleet.SetBacklog(node, false)
+			s.fleet.Backlog.SetBacklog(node, false)
 		case changed[node] && !why.IsZero():
 			s.wakeSendable(ctx, node, "", func(journal.Load) (room, slots int) { return maxDue, 0 })
 		default:
@@ -238,7 +240,7 @@ func (w *watcher) changedNodes() map[writ.NodeID]bool {
 	changed := make(map[writ.NodeID]bool)
 	before := w.fleet
 	w.fleet = make(map[writ.NodeID]writ.Node)
-	for _, n := range w.s.fleet.List() {
+	for _, n := range w.s.fleet.Members.List() {
 		n.Used, n.LastBeat = writ.Capacity{}, time.Time{}
 		w.fleet[n.ID] = n
 		if !reflect.DeepEqual(n, before[n.ID]) {
@@ -328,7 +330,7 @@ func (w *watcher) endOverdue(runs []writ.RunID, sent []*journal.Call, now time.T
 func (w *watcher) giveUp(ctx context.Context) error {
 	for len(w.lost) > 0 {
 		node := w.lost[0]
-		w.s.Log.Error("node is lost", "node", w.s.fleet.Name(node))
+		w.s.Log.Error("node is lost", "node", w.s.fleet.Members.Name(node))
 		var runs []writ.RunID
 		err := w.s.Journal.Read(ctx, func(tx *journal.Tx) (err error) {
 			runs, err = tx.RunsOn(node)
@@ -349,7 +351,7 @@ func (w *watcher) giveUp(ctx context.Context) error {
 // reports its own jobs.
 func (w *watcher) askAgain() {
 	for _, q := range w.s.outbox.TakeUnanswered() {
-		if n, _ := w.s.fleet.Get(q.Node); workflow.IsAway(n) {
+		if n, _ := w.s.fleet.Members.Get(q.Node); workflow.IsAway(n) {
 			w.s.steps.Post(q.Run, mail.Mail{LostNodes: []writ.NodeID{q.Node}})
 		}
 	}
@@ -373,7 +375,7 @@ func (w *watcher) findMissing(ctx context.Context, sent []*journal.Call) (failed
 	begun := make(map[mail.Delivery]bool)
 	unseen := make(map[writ.NodeID]map[string]*journal.Call) // by task ID: calls that their node does not work on
 	for _, c := range sent {
-		active, ready, _ := s.fleet.Works(c.Node, c.Key())
+		active, ready, _ := s.fleet.Presence.Works(c.Node, c.Key())
 		if active && c.State == writ.CallQueued {
 			w.hearAgain(begun, c)
 		}
@@ -397,7 +399,7 @@ func (w *watcher) findMissing(ctx context.Context, sent []*journal.Call) (failed
 		if !w.flushed && len(gone) > 0 {
 			var err error
 			if gone, err = s.Queue.Missing(ctx, node, gone...); err != nil {
-				failed = errors.Join(failed, fmt.Errorf("look for the jobs of %s: %w", s.fleet.Name(node), err))
+				failed = errors.Join(failed, fmt.Errorf("look for the jobs of %s: %w", s.fleet.Members.Name(node), err))
 			}
 		}
 		for _, id := range gone {
@@ -406,7 +408,7 @@ func (w *watcher) findMissing(ctx context.Context, sent []*journal.Call) (failed
 	}
 	w.missing, w.begun = missing, begun
 	if w.flushed { // the queue lost the messages to nodes as well
-		s.fleet.repeatGivenUp()
+		s.fleet.Presence.RepeatGivenUp()
 	}
 	w.flushed = false
 	return failed
@@ -455,10 +457,11 @@ func (w *watcher) announce(ctx context.Context, loads map[writ.NodeID]journal.Lo
 	// the journal repeated its events about nodes, with their state at joining
 	if n := w.s.Journal.Restated(); n != w.restated {
 		w.restated = n
-		w.s.fleet.announceAll()
+		w.changes.Forget()
 	}
-	changed := w.s.fleet.changes(loads)
-	lives := w.s.fleet.newLives()
+	w.s.fleet.Members.SetReserved(loads)
+	changed := w.changes.Find(w.s.fleet.Members.List())
+	lives := w.s.fleet.Machines.Unstored()
 	if len(changed)+len(lives) == 0 {
 		return nil
 	}
@@ -475,8 +478,8 @@ func (w *watcher) announce(ctx context.Context, loads map[writ.NodeID]journal.Lo
 		return putLives(tx, lives)
 	})
 	if err == nil {
-		w.s.fleet.announced(changed)
-		w.s.fleet.keptLives(lives)
+		w.changes.Written(changed)
+		w.s.fleet.Machines.Stored(lives)
 	}
 	return err
 }

@@ -155,7 +155,7 @@ func (t sender) deliverAgain(tx *journal.Tx, lost mail.Delivery) error {
 	if c == nil || c.Delivery != lost.Number {
 		return nil
 	}
-	if active, _, _ := t.Nodes.Works(c.Node, lost.Key); active {
+	if active, _, _ := t.Presence.Works(c.Node, lost.Key); active {
 		return nil
 	}
 	if n, _ := t.Nodes.Get(c.Node); n.Admission == writ.AdmissionRemoved {
@@ -186,7 +186,7 @@ func (t sender) deliverAgain(tx *journal.Tx, lost mail.Delivery) error {
 	within := startWithin
 	if c.State == writ.CallQueued && c.StartBy.Before(t.now) { // the node would refuse a delivery that waited too long
 		t.out.Stops.Withdraw[c.Node] = append(t.out.Stops.Withdraw[c.Node], mail.DeliveriesOf(c)...)
-		if t.Nodes.Busy(c.Node) {
+		if t.Presence.Busy(c.Node) {
 			within = min(startWithin<<min(c.Delivery, 8), startMost)
 		}
 	}

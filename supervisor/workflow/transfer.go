@@ -47,7 +47,7 @@ func (t transfer) grant(tx *journal.Tx, op *catalog.Operation, c *journal.Call) 
 		return nil, err
 	}
 	giver, fetcher := t.Nodes.Record(from.Node), t.Nodes.Record(c.Node)
-	_, _, beats := t.Nodes.Works(from.Node, writ.JobKey{})
+	_, _, beats := t.Presence.Works(from.Node, writ.JobKey{})
 	if giver == nil || fetcher == nil {
 		return nil, fmt.Errorf("call %d of run %s copies from or to a node that is not known", c.Seq, c.Run)
 	}

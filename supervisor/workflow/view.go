@@ -24,6 +24,7 @@ type Site struct {
 type View struct {
 	Site
 	Nodes       Nodes
+	Presence    Presence
 	Backlog     Backlog
 	Holds       Holds
 	Shares      Shares
@@ -43,8 +44,11 @@ type Nodes interface {
 	Name(id writ.NodeID) string
 	// List returns all nodes by name.
 	List() []writ.Node
-	// Works returns facts from the last beat of a node: whether it works on the job, whether it is ready, and the
-	// number of its beats.
+}
+
+// Presence reports facts from the last beats of nodes.
+type Presence interface {
+	// Works reports whether a node works on the job, whether it is ready, and the number of its beats.
 	Works(id writ.NodeID, job writ.JobKey) (active, ready bool, beats int)
 	// Busy reports whether all slots of a node are used.
 	Busy(id writ.NodeID) bool

@@ -1,4 +1,4 @@
-package supervisor
+package fleet
 
 import (
 	"testing"
@@ -12,14 +12,14 @@ import (
 	"writ/supervisor/journal"
 )
 
-// TestANodeIsLostOnceItWasNotHeardForItsTime has looks come at any times, and the setting change between them: a node is lost exactly once, when it was not
-// heard for as long as the setting says then, and ready until it is silent.
-func TestANodeIsLostOnceItWasNotHeardForItsTime(t *testing.T) {
+// Scans come at any times, and the limits change between them. A node is ready until it is silent, and is lost once,
+// when its silence reaches the limit in force.
+func TestSilentNodeIsLostOnce(t *testing.T) {
 	testenv.CheckProperty(t, func(t *rapid.T) {
-		f := &fleet{keys: make(map[string]writ.NodeID), nodes: make(map[writ.NodeID]*member)}
-		f.put(journal.Node{Node: writ.Node{ID: "n"}})
 		now := time.Now()
-		f.beat(writ.Beat{Node: "n", Sequence: 1}, 1, now, now)
+		f := New(nil, nil, now)
+		f.Members.Put(journal.Node{Node: writ.Node{ID: "n"}})
+		f.Presence.Beat(writ.Beat{Node: "n", Sequence: 1}, 1, now, now)
 		var quiet time.Duration
 		lost, wasSilent := false, false
 		var silence identity.Silence
@@ -30,11 +30,11 @@ func TestANodeIsLostOnceItWasNotHeardForItsTime(t *testing.T) {
 				if err := silence.Check(); err != nil {
 					t.Fatal(err)
 				}
-				f.setSilence(silence)
+				f.Presence.SetSilence(silence)
 			}
 			listened := time.Duration(rapid.IntRange(0, 2000).Draw(t, "listened")) * time.Millisecond
 			now, quiet = now.Add(listened), quiet+listened
-			told := f.tick(now, now, listened)
+			told := f.Tick(now, now, listened)
 			if due := quiet >= silence.Lost && !lost; (len(told) == 1) != due {
 				t.Fatalf("not heard for %s of %s: %d are lost", quiet, silence.Lost, len(told))
 			}
@@ -46,7 +46,7 @@ func TestANodeIsLostOnceItWasNotHeardForItsTime(t *testing.T) {
 			case wasSilent:
 				want = writ.LivenessSilent
 			}
-			if n, _ := f.Get("n"); n.Liveness != want {
+			if n, _ := f.Members.Get("n"); n.Liveness != want {
 				t.Fatalf("not heard for %s it is %s, want %s of %+v", quiet, n.Liveness, want, silence)
 			}
 		}

@@ -1,0 +1,152 @@
+package fleet
+
+import (
+	"cmp"
+	"reflect"
+	"slices"
+	"sync"
+	"time"
+
+	"writ"
+	"writ/supervisor/bound"
+	"writ/supervisor/journal"
+	"writ/supervisor/nodes"
+)
+
+const (
+	// onlineEvery is the interval at which a node's online time is added to its month; each time is a write and an
+	// event.
+	onlineEvery = 10 * time.Minute
+	// onlineFirst is the delay of the first entry of a month.
+	onlineFirst = time.Minute
+)
+
+// Machines tracks the machines of nodes: their descriptions, restarts and online time.
+type Machines struct {
+	members  *Members
+	presence *Presence
+
+	mu    sync.Mutex
+	nodes map[writ.NodeID]*machine
+}
+
+type machine struct {
+	described writ.ReportID // last applied description
+	stored    journal.Life  // record in the journal
+	// online is the time with beats. The supervisor could receive beats during listened. Both restart at zero when they
+	// are added to the node's month.
+	online, listened time.Duration
+}
+
+// of returns the machine of a node. The caller holds mu.
+func (m *Machines) of(id writ.NodeID) *machine {
+	known := m.nodes[id]
+	if known == nil {
+		known = new(machine)
+		m.nodes[id] = known
+	}
+	return known
+}
+
+// Describe stores a host report if it is newer than the last: not from an earlier process than the last beat, and not
+// made for an earlier epoch.
+func (m *Machines) Describe(r nodes.HostReport, epoch int64, now time.Time) {
+	last, _ := m.presence.Last(r.Node)
+	id := writ.ReportID{Incarnation: r.Incarnation, Round: r.Count}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	known := m.of(r.Node)
+	if r.Epoch < epoch || r.Incarnation < last.Incarnation || compareReports(id, known.described) <= 0 {
+		return
+	}
+	known.described = id
+	host := bound.Host(r.Host, now)
+	m.members.update(r.Node, func(n *journal.Node) { n.Host = host })
+}
+
+// compareReports orders the reports of a node by the time at which they were made.
+func compareReports(a, b writ.ReportID) int {
+	return cmp.Or(cmp.Compare(a.Incarnation, b.Incarnation), cmp.Compare(a.Round, b.Round))
+}
+
+// countStart records the boot id of a machine and counts its restarts.
+func countStart(f *writ.HostFacts, boot string) {
+	if boot == "" || boot == f.Boot {
+		return
+	}
+	if f.Boot != "" {
+		f.Restarts++
+	}
+	f.Boot = boot
+}
+
+// pass adds listened to all approved nodes. It counts as online time of the nodes that are ready.
+func (m *Machines) pass(month string, listened time.Duration) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.members.forEach(func(n *journal.Node) {
+		if n.Admission != writ.AdmissionApproved {
+			return
+		}
+		c := m.of(n.ID)
+		c.listened += listened
+		if n.Liveness == writ.LivenessReady {
+			c.online += listened
+		}
+		if c.listened >= onlineEvery || c.listened >= onlineFirst && !hasMonth(n.Online, month) {
+			n.Online = c.addOnline(n.Online, month)
+		}
+	})
+}
+
+// AddOnline adds the counted time of all nodes to the month that contains wall.
+func (m *Machines) AddOnline(wall time.Time) {
+	month := wall.UTC().Format(bound.OnlineMonth)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.members.forEach(func(n *journal.Node) {
+		if c := m.of(n.ID); c.listened >= time.Second {
+			n.Online = c.addOnline(n.Online, month)
+		}
+	})
+}
+
+// hasMonth reports whether month is the newest month with an entry.
+func hasMonth(all []writ.Online, month string) bool {
+	return len(all) > 0 && all[len(all)-1].Month == month
+}
+
+// addOnline returns the entries of a node with the counted time added to month. It does not change all, which earlier
+// events share.
+func (c *machine) addOnline(all []writ.Online, month string) []writ.Online {
+	all = slices.Clone(all)
+	if !hasMonth(all, month) {
+		all = append(all, writ.Online{Month: month})
+	}
+	last := &all[len(all)-1]
+	last.Seconds, last.Of = last.Seconds+int64(c.online/time.Second), last.Of+int64(c.listened/time.Second)
+	c.online, c.listened = c.online%time.Second, c.listened%time.Second
+	return all[max(len(all)-bound.MaxOnline, 0):]
+}
+
+// Unstored returns the facts about machines that are not in the journal yet.
+func (m *Machines) Unstored() (all []journal.Life) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.members.forEach(func(n *journal.Node) {
+		l := journal.Life{Node: n.ID, HostFacts: n.HostFacts}
+		if (l.Boot != "" || l.Host != nil || l.Online != nil) && !reflect.DeepEqual(l, m.of(n.ID).stored) {
+			all = append(all, l)
+		}
+	})
+	return all
+}
+
+// Stored records that facts about machines are in the journal.
+func (m *Machines) Stored(all []journal.Life) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, l := range all {
+		m.of(l.Node).stored = l
+	}
+}

@@ -1,0 +1,196 @@
+package fleet
+
+import (
+	"cmp"
+	"crypto/ed25519"
+	"slices"
+	"sync"
+
+	"writ"
+	"writ/supervisor/journal"
+)
+
+// Members holds the nodes that a decision or a token has made known, with the state that coordinators are shown.
+// Removed nodes stay.
+type Members struct {
+	mu    sync.Mutex
+	nodes map[writ.NodeID]*journal.Node
+	// keys maps signing keys to nodes. The key of a node never changes. Strangers may ask for any number of keys, so a
+	// lookup must be cheap.
+	keys map[string]writ.NodeID
+}
+
+func newMembers(nodes []*journal.Node) *Members {
+	m := &Members{nodes: make(map[writ.NodeID]*journal.Node), keys: make(map[string]writ.NodeID)}
+	for _, n := range nodes {
+		n.Revision = n.Decisions // records of earlier versions lack the revision
+		m.add(*n)
+	}
+	return m
+}
+
+// add adds a node, which is silent until its first beat. The caller holds mu.
+func (m *Members) add(n journal.Node) {
+	n.Liveness = writ.LivenessSilent
+	m.nodes[n.ID] = &n
+	m.keys[string(n.PublicKey)] = n.ID
+}
+
+// Put adds or updates a node after its commit to the journal. It ignores a record with fewer decisions than the current
+// one.
+func (m *Members) Put(n journal.Node) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	known := m.nodes[n.ID]
+	switch {
+	case known == nil:
+		m.add(n)
+	case n.Decisions >= known.Decisions:
+		applyDecisions(known, n)
+	}
+}
+
+// applyDecisions copies the decisions of a journal record. The other fields come from the node's own reports. A removed
+// node reports only its answer to the fence order.
+func applyDecisions(known *journal.Node, n journal.Node) {
+	known.Decisions, known.Revision = n.Decisions, n.Decisions
+	known.Admission, known.Gone, known.Scheduling = n.Admission, n.Gone, n.Scheduling
+	known.Labels, known.Decided, known.Token = n.Labels, n.Decided, n.Token
+	known.Serial, known.Batch = n.Serial, n.Batch
+	if n.Gone {
+		known.Lost = n.Lost
+		known.Fence, known.Orphans, known.Superseded = n.Fence, n.Orphans, n.Superseded
+		known.FenceAnswer, known.FenceRound = n.FenceAnswer, n.FenceRound
+	}
+}
+
+// Get returns a node. If the node is unknown, it returns false and a lost node with only an id.
+func (m *Members) Get(id writ.NodeID) (writ.Node, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	n, ok := m.nodes[id]
+	if !ok {
+		return writ.Node{ID: id, Liveness: writ.LivenessLost}, false
+	}
+	return n.Node, true
+}
+
+// IsMember reports whether a node is approved, so that jobs may be sent to it.
+func (m *Members) IsMember(id writ.NodeID) bool {
+	n, known := m.Get(id)
+	return known && n.Admission == writ.AdmissionApproved
+}
+
+// Away returns a node and the reason why no job can be sent to it now. The reason is empty if jobs can be sent.
+func (m *Members) Away(id writ.NodeID) (n writ.Node, why writ.Reason) {
+	n, ok := m.Get(id)
+	switch {
+	case !ok || n.Liveness != writ.LivenessReady:
+		why = writ.Reason{Code: writ.ReasonNode, Node: n.Name, State: string(n.Liveness)}
+	case n.Admission != writ.AdmissionApproved:
+		why = writ.Reason{Code: writ.ReasonNode, Node: n.Name, State: string(n.Admission)}
+	case n.Fault != "":
+		why = writ.Reason{Code: writ.ReasonNode, Node: n.Name, Text: n.Fault}
+	}
+	return n, why
+}
+
+// Record returns a node with its keys, or nil if it is unknown.
+func (m *Members) Record(id writ.NodeID) *journal.Node {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return copyOf(m.nodes[id])
+}
+
+// ByKey returns the node with this signing key, or nil.
+func (m *Members) ByKey(key ed25519.PublicKey) *journal.Node {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return copyOf(m.nodes[m.keys[string(key)]])
+}
+
+func copyOf(n *journal.Node) *journal.Node {
+	if n == nil {
+		return nil
+	}
+	found := *n
+	return &found
+}
+
+// Name returns the name of a node, or the id of an unknown node.
+func (m *Members) Name(id writ.NodeID) string {
+	if n, ok := m.Get(id); ok {
+		return n.Name
+	}
+	return string(id)
+}
+
+// List returns all nodes, sorted by name.
+func (m *Members) List() []writ.Node {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	nodes := make([]writ.Node, 0, len(m.nodes))
+	for _, n := range m.nodes {
+		nodes = append(nodes, n.Node)
+	}
+	slices.SortFunc(nodes, func(a, b writ.Node) int { return cmp.Compare(a.Name, b.Name) })
+	return nodes
+}
+
+// Serving returns the ids of the approved nodes, sorted.
+func (m *Members) Serving() []writ.NodeID {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var ids []writ.NodeID
+	for id, n := range m.nodes {
+		if n.Admission == writ.AdmissionApproved {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// Select returns the nodes that match accepts, sorted by name and key. match must not use the Members.
+func (m *Members) Select(match func(*journal.Node) bool) []journal.Node {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var found []journal.Node
+	for _, n := range m.nodes {
+		if match(n) {
+			found = append(found, *n)
+		}
+	}
+	slices.SortFunc(found,
+		func(a, b journal.Node) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Key, b.Key)) })
+	return found
+}
+
+// SetReserved stores the reserved capacity of all nodes.
+func (m *Members) SetReserved(loads map[writ.NodeID]journal.Load) {
+	m.forEach(func(n *journal.Node) { n.Used = loads[n.ID].Reserved })
+}
+
+func (m *Members) isKnown(id writ.NodeID) bool {
+	return m.update(id, func(*journal.Node) {})
+}
+
+// update changes the reported state of a node. It reports whether the node is known.
+func (m *Members) update(id writ.NodeID, change func(*journal.Node)) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	n := m.nodes[id]
+	if n != nil {
+		change(n)
+	}
+	return n != nil
+}
+
+// forEach calls do for all nodes, in any order.
+func (m *Members) forEach(do func(*journal.Node)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, n := range m.nodes {
+		do(n)
+	}
+}
