@@ -40,18 +40,12 @@ type accounts struct {
 	looked    map[writ.NodeID]bool   // serving nodes at the last successful update; nil before the first
 	lacking   bool                   // the queue does not support accounts
 	failing   bool                   // the failure of the queue was logged
-
-	uselessMu sync.Mutex
-	useless   map[writ.NodeID]*useless
-	wrong     map[writ.NodeID]*writ.Error // reasons to suspend nodes that sent no useless messages
 }
 
 func newAccounts(s *Supervisor) *accounts {
 	return &accounts{
 		s: s, wake: make(chan struct{}, 1), passwords: make(map[writ.NodeID]string), signed: make(map[writ.NodeID][]byte),
 		runners: make(map[writ.NodeID]queue.Runner), suspended: make(map[writ.NodeID]*suspension),
-		useless: make(map[writ.NodeID]*useless),
-		wrong:   make(map[writ.NodeID]*writ.Error),
 	}
 }
 
@@ -82,6 +76,7 @@ func (a *accounts) keep(ctx context.Context) error {
 			return nil
 		case <-tick.C:
 		case <-a.wake:
+		case <-a.s.misuse.Exceeded():
 		}
 	}
 }

@@ -2,11 +2,8 @@ package supervisor
 
 import (
 	"context"
-	"slices"
-	"sync"
 	"time"
 
-	"writ"
 	"writ/internal/sleep"
 	"writ/supervisor/journal"
 )
@@ -75,67 +72,4 @@ func (s *Supervisor) keepMark(ctx context.Context) error {
 		_ = sleep.For(ctx, keepMarkEvery)
 	}
 	return nil
-}
-
-// unknownEpochs are those that nodes have obeyed and the journal did not give, by node.
-type unknownEpochs struct {
-	mu    sync.Mutex
-	nodes map[writ.NodeID]int64
-	done  bool // they have started a reconciliation
-}
-
-// note takes an epoch that a node has obeyed and that the journal did not give. It is news the first time; most is true
-// once, when most of the nodes that serve say such a thing.
-func (a *unknownEpochs) note(node writ.NodeID, epoch int64, serving []writ.NodeID) (news, most bool) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	_, known := a.nodes[node]
-	if a.nodes == nil {
-		a.nodes = make(map[writ.NodeID]int64)
-	}
-	a.nodes[node] = epoch
-	n := 0
-	for _, id := range serving {
-		if _, said := a.nodes[id]; said {
-			n++
-		}
-	}
-	most = !a.done && 2*n > len(serving) && slices.Contains(serving, node)
-	a.done = a.done || most
-	return !known, most
-}
-
-// hearEpoch takes the epoch that a node has obeyed. One that this journal never gave was another supervisor's, with a
-// journal of which this one is a copy from before. One node alone may lie, and then it is the only one to be believed
-// less; most of them are believed.
-func (s *Supervisor) hearEpoch(ctx context.Context, node writ.NodeID, epoch int64) {
-	if epoch == 0 || s.Journal.Gave(epoch) {
-		return
-	}
-	if time.UnixMilli(epoch).Before(s.Journal.ReconcilesUntil()) {
-		// it began before this journal was restored, which is known
-		return
-	}
-	news, most := s.unknownEpochs.note(node, epoch, s.fleet.Members.Serving())
-	if news {
-		s.Log.Warn("a node has obeyed a supervisor of which the journal does not know. "+
-			"If the journal came from a backup, stop the supervisor and say so with `writ restore --mark`",
-			"node", s.fleet.Members.Name(node), "epoch", epoch)
-	}
-	if !most {
-		return
-	}
-	if err := s.Journal.MarkRestored(ctx); err != nil {
-		s.Log.Warn("mark the journal as restored, as most nodes report", "err", err)
-		s.unknownEpochs.retry()
-		return
-	}
-	s.Log.Warn("journal restored from a backup, as most nodes report: its runs wait until every node has reported its inventory")
-}
-
-// retry lets the next such epoch start a reconciliation: the last one could not be written.
-func (a *unknownEpochs) retry() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.done = false
 }

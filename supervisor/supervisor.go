@@ -5,7 +5,7 @@
 //
 // A run advances in steps, one at a time; see package workflow: a step applies its mail, a pass of the script returns
 // the next calls (package scripts), and the calls are claimed, placed and prepared for sending, all in one transaction.
-// The collector (collect.go) handles the messages of nodes. The watch (watch.go) detects events that do not happen:
+// Package collect handles the messages of nodes. The watch (watch.go) detects events that do not happen:
 // missing beats, lost jobs and passed deadlines.
 package supervisor
 
@@ -29,12 +29,14 @@ import (
 	"writ/internal/sleep"
 	"writ/runner/queue"
 	"writ/scripts"
+	"writ/supervisor/collect"
 	"writ/supervisor/fleet"
 	"writ/supervisor/hold"
 	"writ/supervisor/journal"
 	"writ/supervisor/link"
 	"writ/supervisor/mail"
 	"writ/supervisor/mailbox"
+	"writ/supervisor/misuse"
 	"writ/supervisor/outbox"
 	"writ/supervisor/program"
 	"writ/supervisor/ratelog"
@@ -97,47 +99,45 @@ type Config struct {
 // Supervisor serves one datacenter. Create it with Open, then call Run.
 type Supervisor struct {
 	Config
-	epoch         int64
-	roster        atomic.Pointer[identity.Roster]
-	forks         chain.Forks // roster forks that were logged
-	adopting      sync.Mutex  // serializes the adoption of rosters
-	former        formerAddresses
-	relink        chan struct{} // signals that the coordinators of the roster may have changed
-	unchecked     chan struct{} // signals that a new roster is in force and open runs need a check
-	fleet         *fleet.Fleet
-	steps         *mailbox.Scheduler
-	freed         *freedNodes
-	view          *workflow.View
-	advancer      *workflow.Advancer
-	shares        *shares
-	outbox        *outbox.Outbox
-	programs      *program.Store
-	refused       *refusedTexts
-	checks        *checks
-	opened        *openWork
-	greeted       *greetings
-	pending       *pendingNodes
-	batches       *batches
-	secrets       *keyring
-	accounts      *accounts
-	inventories   *fleet.Inventories
-	holds         *hold.Decisions
-	heldTold      atomic.Int64 // number of hold changes that all open runs have received
-	boots         *boots
-	unknownEpochs unknownEpochs
-	faults        *faults
-	warnings      *ratelog.Log
-	refusals      limit.Lines // rate limit of logged refusals, by signer and code, or by code alone
-	previews      fair.Slots  // running previews, by project
-	checking      fair.Slots  // running script checks, by project
-	reports       *reports
-	beats         limit.Names // rate limit of beats, by node
-	hosts         limit.Names // rate limit of host reports, by node
-	nodeLogs      *nodeLogs
-	rounds        atomic.Int64 // rounds in which the collector handled all messages that had arrived
-	counts        counts
-	seen          atomic.Pointer[seen] // result of the last scan of the watch
-	dialers       dialers
+	epoch       int64
+	roster      atomic.Pointer[identity.Roster]
+	forks       chain.Forks // roster forks that were logged
+	adopting    sync.Mutex  // serializes the adoption of rosters
+	former      formerAddresses
+	relink      chan struct{} // signals that the coordinators of the roster may have changed
+	unchecked   chan struct{} // signals that a new roster is in force and open runs need a check
+	fleet       *fleet.Fleet
+	steps       *mailbox.Scheduler
+	freed       *freedNodes
+	view        *workflow.View
+	advancer    *workflow.Advancer
+	shares      *shares
+	outbox      *outbox.Outbox
+	programs    *program.Store
+	refused     *refusedTexts
+	checks      *checks
+	opened      *openWork
+	greeted     *greetings
+	pending     *pendingNodes
+	batches     *batches
+	secrets     *keyring
+	accounts    *accounts
+	inventories *fleet.Inventories
+	holds       *hold.Decisions
+	heldTold    atomic.Int64 // number of hold changes that all open runs have received
+	boots       *boots
+	misuse      *misuse.Counter // nil if the queue has no accounts
+	faults      *faults
+	warnings    *ratelog.Log
+	refusals    limit.Lines // rate limit of logged refusals, by signer and code, or by code alone
+	previews    fair.Slots  // running previews, by project
+	checking    fair.Slots  // running script checks, by project
+	collector   *collect.Collector
+	reports     *collect.Reports
+	nodeLogs    *collect.Logs
+	counts      counts
+	seen        atomic.Pointer[seen] // result of the last scan of the watch
+	dialers     dialers
 }
 
 // Open creates a supervisor from its journal and begins a new epoch. It returns journal.ErrHeld while another
@@ -150,10 +150,7 @@ func Open(ctx context.Context, config Config, rosters [][]byte) (*Supervisor, er
 	s := &Supervisor{
 		Config: config, refused: newRefusedTexts(), checks: newChecks(),
 		greeted: newGreetings(), pending: newPendingNodes(), secrets: newKeyring(config.Pin, config.Datacenter, config.Key),
-		boots: newBoots(), faults: &faults{log: config.Log}, warnings: ratelog.New(config.Log), reports: newReports(),
-		beats:    limit.Names{PerSecond: beatsPerSecond, AtOnce: beatsAtOnce},
-		hosts:    limit.Names{PerSecond: hostsPerSecond, AtOnce: hostsAtOnce},
-		nodeLogs: newNodeLogs(),
+		boots: newBoots(), faults: &faults{log: config.Log}, warnings: ratelog.New(config.Log),
 		previews: fair.Slots{Size: maxPreviews, Most: 1}, checking: fair.Slots{Size: maxChecking, Most: 1},
 		unchecked: make(chan struct{}, 1), relink: make(chan struct{}, 1),
 	}
@@ -221,8 +218,12 @@ func Open(ctx context.Context, config Config, rosters [][]byte) (*Supervisor, er
 	if err != nil {
 		return nil, errors.Join(err, s.Journal.Release(context.WithoutCancel(ctx)))
 	}
+	if s.Accounts != nil {
+		s.misuse = misuse.New()
+	}
 	s.accounts = newAccounts(s)
 	s.wireSteps()
+	s.wireCollector()
 	return s, nil
 }
 
@@ -238,7 +239,7 @@ func (s *Supervisor) wireSteps() {
 	s.advancer = workflow.NewAdvancer(workflow.AdvancerConfig{
 		Journal: s.Journal, View: s.view, Outbox: s.outbox, Mailbox: s.steps, Programs: s.programs, Quota: s.opened,
 		Freed:   s.freed.add,
-		Unasked: func(node writ.NodeID, results int) { s.accounts.countUseless(node, unasked, results) },
+		Unasked: func(node writ.NodeID, results int) { s.misuse.Count(node, misuse.Unasked, results) },
 		Ended: func(run writ.RunID) {
 			s.programs.Forget(run)
 			s.inventories.Forget(run)
@@ -246,6 +247,19 @@ func (s *Supervisor) wireSteps() {
 		Now: s.Now, Log: s.Log, Warnings: s.warnings,
 	})
 	s.steps.Owners, s.steps.Drop = s.advancer.Owners, s.advancer.Drop
+}
+
+// wireCollector creates the receivers of the messages of nodes.
+func (s *Supervisor) wireCollector() {
+	site := collect.Site{
+		Epoch: s.epoch, Fleet: s.fleet, Journal: s.Journal, Mailbox: s.steps, Outbox: s.outbox, Misuse: s.misuse,
+		Warnings: s.warnings, Now: s.Now, Log: s.Log,
+	}
+	beats := collect.NewBeats(site, s.inventories, func() int { return s.roster.Load().Version })
+	s.reports, s.nodeLogs = collect.NewReports(site), collect.NewLogs(site)
+	s.collector = collect.New(site, s.Queue, collect.Receivers{
+		Beats: beats, Reports: s.reports, Hosts: collect.NewHosts(site), Logs: s.nodeLogs,
+	})
 }
 
 // datacenterName returns the name of the datacenter in the newest roster, else its ID.
@@ -274,8 +288,8 @@ func (s *Supervisor) Run(ctx context.Context) error {
 	group.Go(func() error { return s.offerRooms(working) })
 	group.Go(func() error { return s.wakeOpenRuns(working) })
 	group.Go(func() error { return s.recheckRuns(working) })
-	group.Go(func() error { return s.collect(working) })
-	group.Go(func() error { return s.applyReports(working) })
+	group.Go(func() error { return s.collector.Run(working) })
+	group.Go(func() error { return s.reports.Run(working) })
 	group.Go(func() error { return s.watch(working) })
 	group.Go(func() error { return s.accounts.keep(working) })
 	group.Go(func() error { return s.forget(working) })
@@ -287,7 +301,10 @@ func (s *Supervisor) Run(ctx context.Context) error {
 	}
 	ending, stop := context.WithTimeout(context.WithoutCancel(ctx), releaseTime)
 	defer stop()
-	if err := s.Journal.Release(ending, s.keepOnline); err != nil {
+	if err := s.Journal.Release(ending, func(tx *journal.Tx) error {
+		s.fleet.Machines.AddOnline(s.Now())
+		return fleet.PutLives(tx, s.fleet.Machines.Unstored())
+	}); err != nil {
 		s.Log.Warn("release the lease; a standby waits for its end", "err", err)
 	}
 	return nil

@@ -8,6 +8,7 @@ import (
 
 	"writ"
 	"writ/runner/queue"
+	"writ/supervisor/misuse"
 )
 
 const (
@@ -16,7 +17,6 @@ const (
 	suspendFirst  = 30 * time.Second
 	suspendMost   = 30 * time.Minute
 	suspendForget = time.Hour
-	uselessIn     = time.Minute
 )
 
 // suspension is the suspension of a node from the queue.
@@ -25,46 +25,6 @@ type suspension struct {
 	last  time.Duration
 	why   *writ.Error
 	off   bool // in effect now
-}
-
-// waste is a kind of useless message of a node.
-type waste int
-
-const (
-	unreadable   waste = iota // messages that cannot be opened
-	unasked                   // results of jobs that the node never received, such as results for unknown runs
-	extraBeats                // beats that come too often, or are of another node
-	extraReports              // reports, of its resources or of its machine, likewise
-	wastes
-)
-
-// mostWaste is how much of each kind a node may send within uselessIn. After a restore there are as many results as it
-// had not reported yet. After its supervisor was away there are as many beats as its stream holds, about 10,000, and a
-// report for each 30 of them.
-var mostWaste = [wastes]struct {
-	most int
-	what string
-}{
-	unreadable:   {1000, "messages within %s that cannot be opened"},
-	unasked:      {20_000, "results within %s of jobs that it never got"},
-	extraBeats:   {15_000, "beats within %s that nobody expects"},
-	extraReports: {1000, "reports within %s that nobody expects"},
-}
-
-// useless counts the useless messages of a node since a time.
-type useless struct {
-	since time.Time
-	sent  [wastes]int
-}
-
-// why returns an error if a count exceeds its limit, else nil.
-func (u *useless) why() *writ.Error {
-	for kind, n := range u.sent {
-		if m := mostWaste[kind]; n > m.most {
-			return writ.Errorf(writ.CodeQueueBudget, "it sent more than %d "+m.what, m.most, uselessIn)
-		}
-	}
-	return nil
 }
 
 // survey checks the queue for misuse by nodes. A node that exceeds its share loses its queue contents and, for a while,
@@ -103,54 +63,14 @@ func (a *accounts) survey(ctx context.Context) {
 				writ.Errorf(writ.CodeQueueBudget, "%s", f.What))
 		case queue.TooFast:
 			a.s.warnings.Refused(f.Node, "node sends too much; its messages wait",
-				tooOften("what waits is more than one look takes"))
+				misuse.TooOften("what waits is more than one look takes"))
 		}
 	}
-}
-
-// countUseless adds n useless messages of a node.
-func (a *accounts) countUseless(node writ.NodeID, kind waste, n int) {
-	if a.s.Accounts == nil {
-		return
-	}
-	a.uselessMu.Lock()
-	defer a.uselessMu.Unlock()
-	now := time.Now()
-	u := a.useless[node]
-	if u == nil || now.Sub(u.since) > uselessIn {
-		u = &useless{since: now}
-		a.useless[node] = u
-	}
-	u.sent[kind] += n
-	if u.why() != nil {
-		a.rouse()
-	}
-}
-
-// block requests the suspension of a node.
-func (a *accounts) block(node writ.NodeID, why *writ.Error) {
-	if a.s.Accounts == nil {
-		return
-	}
-	a.uselessMu.Lock()
-	defer a.uselessMu.Unlock()
-	a.wrong[node] = why
-	a.rouse()
 }
 
 // suspendUseless suspends the nodes that sent too many useless messages, and the blocked nodes. The caller holds mu.
 func (a *accounts) suspendUseless(ctx context.Context) {
-	a.uselessMu.Lock()
-	over := a.wrong
-	a.wrong = make(map[writ.NodeID]*writ.Error)
-	for node, u := range a.useless {
-		if why := u.why(); why != nil {
-			over[node] = why
-			delete(a.useless, node)
-		}
-	}
-	a.uselessMu.Unlock()
-	for node, why := range over {
+	for node, why := range a.s.misuse.Take() {
 		a.suspend(ctx, node, why, false)
 	}
 }

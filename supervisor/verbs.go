@@ -139,7 +139,7 @@ func (s *Supervisor) handle(
 		if err != nil {
 			return nil, err
 		}
-		return s.nodeLog(ctx, p)
+		return s.nodeLogs.Read(ctx, p)
 	case link.VerbBoots:
 		p, err := decode[link.Boots](params)
 		if err != nil {

@@ -94,7 +94,7 @@ func (w *watcher) look(ctx context.Context) error {
 	s.faults.look(ctx, s.Journal, queueErr, at)
 	s.steps.Retry()
 	s.warnings.Repeat(at)
-	listened := w.listened(at, queueErr == nil)
+	listened := w.listened(at, s.collector.Rounds(), queueErr == nil)
 	w.applySilence()
 	w.lost = append(w.lost, s.fleet.Tick(at, now, listened)...)
 	changed := w.changedNodes()
@@ -286,8 +286,7 @@ func (w *watcher) generation(ctx context.Context) (flushed bool, err error) {
 // listened returns the part of the time since the last scan in which silence counts against nodes: the queue worked,
 // and the collector has handled the messages that arrived. The time does not count while the queue is away, the journal
 // blocks the collector, or the supervisor stands still.
-func (w *watcher) listened(at time.Time, queueWorks bool) time.Duration {
-	rounds := w.s.rounds.Load()
+func (w *watcher) listened(at time.Time, rounds int64, queueWorks bool) time.Duration {
 	passed := min(at.Sub(w.heard), maxListened)
 	switch {
 	case !queueWorks:
@@ -475,7 +474,7 @@ func (w *watcher) announce(ctx context.Context, loads map[writ.NodeID]journal.Lo
 	}
 	err := w.s.Journal.Write(failpoint.At(ctx, failpoint.NodesAnnounced), func(tx *journal.Tx) error {
 		tx.AddEvents(events...)
-		return putLives(tx, lives)
+		return fleet.PutLives(tx, lives)
 	})
 	if err == nil {
 		w.changes.Written(changed)

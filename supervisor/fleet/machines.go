@@ -150,3 +150,13 @@ func (m *Machines) Stored(all []journal.Life) {
 		m.of(l.Node).stored = l
 	}
 }
+
+// PutLives writes facts about machines into the journal.
+func PutLives(tx *journal.Tx, lives []journal.Life) error {
+	for _, l := range lives {
+		if err := tx.PutLife(l); err != nil {
+			return err
+		}
+	}
+	return nil
+}

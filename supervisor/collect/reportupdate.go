@@ -1,152 +1,21 @@
-package supervisor
+package collect
 
 import (
-	"context"
 	"slices"
-	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"writ"
-	"writ/internal/failpoint"
-	"writ/internal/limit"
-	"writ/internal/sleep"
 	"writ/sal/catalog"
-	"writ/supervisor/bound"
 	"writ/supervisor/journal"
 	"writ/supervisor/workflow"
 )
 
 const (
-	// maxMended limits the repairs that are kept with a resource. maxRepairEvents limits their events per resource and
-	// hour.
-	maxMended       = 5
+	// maxMended limits the repairs that are kept with a resource.
+	maxMended = 5
+	// maxRepairEvents limits the events about repairs of a resource per hour.
 	maxRepairEvents = 10
 )
-
-const (
-	// reportEvery is the interval at which the newest report of each node is applied. Nodes send a report every 30
-	// seconds, and repeat unacknowledged facts.
-	reportEvery = time.Second
-	// reportsAtOnce limits the reports that are written concurrently. They share commits.
-	reportsAtOnce = 8
-	// reportsPerSecond is the expected rate of reports of a node. reportsWaiting is its burst: the reports that may
-	// have queued while the supervisor was away, see mostWaste. Reading reports costs time by their size.
-	reportsPerSecond = 1
-	reportsWaiting   = 400
-	// newsPerSecond limits the events that follow from the reports of a node, and newsAtOnce is its burst: after a
-	// start of its host, a node reports every resource, and the hours of usage while it was cut off.
-	newsPerSecond = 5
-	newsAtOnce    = 2000
-)
-
-// reports holds the reports that were not applied yet, the newest of each node.
-type reports struct {
-	expected limit.Names   // rate limit of reports, by node
-	news     limit.Names   // rate limit of the resulting events, by node
-	some     chan struct{} // signals that newest is not empty
-
-	mu     sync.Mutex
-	newest map[writ.NodeID]*writ.Report
-}
-
-func newReports() *reports {
-	return &reports{
-		expected: limit.Names{PerSecond: reportsPerSecond, AtOnce: reportsWaiting},
-		news:     limit.Names{PerSecond: newsPerSecond, AtOnce: newsAtOnce}, some: make(chan struct{}, 1),
-		newest: make(map[writ.NodeID]*writ.Report),
-	}
-}
-
-// put stores a report until all is called. It replaces the node's previous report.
-func (q *reports) put(r *writ.Report) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.newest[r.Node] = r
-	select {
-	case q.some <- struct{}{}:
-	default:
-	}
-}
-
-// all removes and returns the reports.
-func (q *reports) all() map[writ.NodeID]*writ.Report {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	all := q.newest
-	q.newest = make(map[writ.NodeID]*writ.Report)
-	return all
-}
-
-// hearReport handles a report of a node. It applies the facts about the node itself at once, in memory, and leaves the
-// rest to applyReports: one write per report would let a single node delay all others.
-func (s *Supervisor) hearReport(_ context.Context, node writ.NodeID, r *writ.Report) {
-	if r.Node != node {
-		s.warnings.Refused(node, "node sent the report of another node", ofAnother(r.Node))
-		s.accounts.countUseless(node, extraReports, 1)
-		return
-	}
-	if _, may := s.reports.expected.Reserve(string(node), 1, 0); !may {
-		s.accounts.countUseless(node, extraReports, 1)
-	}
-	// otherwise it is old: the queue was restored from a snapshot, or the message was replayed
-	if s.fleet.Findings.Apply(bound.Report(r), s.epoch) {
-		s.reports.put(r)
-	}
-}
-
-// applyReports applies the newest report of each node, every reportEvery until ctx ends.
-func (s *Supervisor) applyReports(ctx context.Context) error {
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-s.reports.some:
-		}
-		var group errgroup.Group
-		group.SetLimit(reportsAtOnce)
-		for _, r := range s.reports.all() {
-			group.Go(func() error {
-				s.applyReport(ctx, r)
-				return nil
-			})
-		}
-		_ = group.Wait()
-		_ = sleep.For(ctx, reportEvery)
-	}
-}
-
-// applyReport stores the findings of a node about its resources. Standing, drift and repairs become part of the
-// resources, and usage is reported to the coordinators. The node gets an acknowledgement once all of it is on disk. If
-// there are more changes than the node's rate limit allows, the rest is left to a later report, and this report is not
-// acknowledged.
-func (s *Supervisor) applyReport(ctx context.Context, r *writ.Report) {
-	t := &reportUpdate{report: r, may: func(events int) bool {
-		_, may := s.reports.news.Reserve(string(r.Node), events, 0)
-		return may
-	}}
-	err := s.Journal.Write(failpoint.At(ctx, failpoint.ReportTaken), t.apply)
-	switch {
-	case err != nil && ctx.Err() != nil:
-		return
-	case err != nil:
-		s.warnings.Warn(r.Node, "store a report; its node sends the next one", "err", err)
-		return
-	case t.strange > 0:
-		s.warnings.Refused(r.Node, "node reported usage of unknown resources; it is not charged",
-			writ.Errorf(writ.CodeResourceUnknown, "%d entries are of resources that are not on the node", t.strange))
-	}
-	if t.left {
-		s.warnings.Refused(r.Node, "node reports too many changes; the rest waits",
-			tooOften("%d events a second are told", newsPerSecond))
-		return
-	}
-	if len(r.Usage)+len(r.Mendings)+len(r.States) > 0 {
-		ack := &writ.ReportID{Incarnation: r.Incarnation, Round: r.Round}
-		s.outbox.Control(failpoint.At(ctx, failpoint.ReportAcknowledged), writ.Control{Node: r.Node, Acknowledged: ack})
-	}
-}
 
 // reportUpdate applies a report to the journal.
 type reportUpdate struct {
@@ -305,7 +174,7 @@ func mended(r *journal.Resource, incarnation int64, m writ.NodeMending) bool {
 }
 
 // mayReport reports whether a repair gets an event. A resource has at most maxRepairEvents such events per hour, so
-// that one that breaks repeatedly does not flood the event stream.
+// that a resource with repeated failures does not flood the event stream.
 func mayReport(r *journal.Resource, now time.Time) bool {
 	was := &r.Mendings
 	if hour := now.Truncate(time.Hour); !hour.Equal(was.Hour) {

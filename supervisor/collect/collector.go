@@ -1,0 +1,208 @@
+// Package collect receives the messages of nodes: beats, results, and reports about resources, machines and logs. It
+// verifies their signatures, limits their rate and size, and passes them to the fleet, to the runs and to the journal.
+// Runs are advanced elsewhere, by their steps.
+package collect
+
+import (
+	"context"
+	"crypto/ed25519"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"writ"
+	"writ/identity/envelope"
+	"writ/internal/failpoint"
+	"writ/internal/sleep"
+	"writ/runner/queue"
+	"writ/supervisor/fleet"
+	"writ/supervisor/journal"
+	"writ/supervisor/mail"
+	"writ/supervisor/mailbox"
+	"writ/supervisor/misuse"
+	"writ/supervisor/outbox"
+	"writ/supervisor/ratelog"
+)
+
+// receiveWait is the longest wait of one receive. A node that joins is included in the next receive.
+const receiveWait = time.Second
+
+// Site holds the dependencies that the receivers of all kinds of messages share. All fields but Misuse are required.
+type Site struct {
+	Epoch    int64
+	Fleet    *fleet.Fleet
+	Journal  *journal.Journal
+	Mailbox  *mailbox.Scheduler
+	Outbox   *outbox.Outbox
+	Misuse   *misuse.Counter
+	Warnings *ratelog.Log
+	Now      func() time.Time // wall clock
+	Log      *slog.Logger
+}
+
+// Collector receives the messages of all nodes and passes each to the receiver of its kind.
+type Collector struct {
+	site   Site
+	queue  queue.Queue
+	kinds  []messageKind
+	rounds atomic.Int64
+}
+
+// messageKind is a row of the table of messages.
+type messageKind struct {
+	kind   envelope.Kind
+	handle handler
+}
+
+// handler verifies and handles one message of a node. It returns stays if the message must stay in the queue until its
+// results are on disk. An error means that the message was rejected, without any effect.
+type handler func(ctx context.Context, m queue.Message, keys envelope.Keys) (stays bool, err error)
+
+// Receivers holds the receivers of all kinds of messages except results.
+type Receivers struct {
+	Beats   *Beats
+	Reports *Reports
+	Hosts   *Hosts
+	Logs    *Logs
+}
+
+// New returns a collector. Run starts it.
+func New(site Site, q queue.Queue, to Receivers) *Collector {
+	c := &Collector{site: site, queue: q}
+	c.kinds = []messageKind{ // the most frequent ones first
+		{envelope.Beat, each(envelope.Beat, to.Beats.Receive)},
+		{envelope.Result, c.receiveResults},
+		{envelope.Report, each(envelope.Report, to.Reports.Receive)},
+		{envelope.Host, each(envelope.Host, to.Hosts.Receive)},
+		{envelope.Log, each(envelope.Log, to.Logs.Receive)},
+	}
+	return c
+}
+
+// each returns a handler that opens envelopes of a kind and passes each record on.
+func each[T any](kind envelope.Kind, receive func(context.Context, writ.NodeID, *T)) handler {
+	return func(ctx context.Context, m queue.Message, keys envelope.Keys) (bool, error) {
+		records, _, err := envelope.Open[T](kind, m.Body, keys)
+		for i := range records {
+			receive(ctx, m.Stream.Node, &records[i])
+		}
+		return false, err
+	}
+}
+
+// Rounds returns the number of completed rounds. A round receives the waiting messages and handles them.
+func (c *Collector) Rounds() int64 { return c.rounds.Load() }
+
+// Run receives messages until ctx ends.
+func (c *Collector) Run(ctx context.Context) error {
+	away := false // log only the change
+	for ctx.Err() == nil {
+		nodes := c.site.Fleet.Members.Serving()
+		if len(nodes) == 0 {
+			c.rounds.Add(1) // an empty round counts as complete
+			_ = sleep.For(ctx, receiveWait)
+			continue
+		}
+		streams := make([]queue.Stream, len(nodes))
+		for i, node := range nodes {
+			streams[i] = queue.Stream{Node: node, Direction: queue.Out}
+		}
+		messages, err := c.queue.Receive(ctx, receiveWait, streams...)
+		if err != nil {
+			if ctx.Err() == nil && !away {
+				c.site.Log.Warn("queue unavailable: no message of a node arrives", "err", err)
+				away = true
+			}
+			_ = sleep.For(ctx, receiveWait)
+			continue
+		}
+		if away {
+			c.site.Log.Info("queue available again")
+			away = false
+		}
+		var done []queue.Message
+		for _, m := range messages {
+			if !c.receive(ctx, m) {
+				done = append(done, m)
+			}
+		}
+		c.rounds.Add(1)
+		if err := c.queue.Acknowledge(failpoint.At(ctx, failpoint.BeatsDone), done...); err != nil && ctx.Err() == nil {
+			c.site.Warnings.Warn("", "remove beats from the queue", "err", err)
+		}
+	}
+	return nil
+}
+
+// receive handles one message of a node. It returns stays if the message must stay in the queue until its results are
+// on disk. A message that cannot be opened is logged and counts against its node.
+func (c *Collector) receive(ctx context.Context, m queue.Message) (stays bool) {
+	stays, err := c.handle(ctx, m)
+	if err != nil {
+		c.site.Warnings.Refused(m.Stream.Node, "open message of a node; it is discarded", err)
+		c.site.Misuse.Count(m.Stream.Node, misuse.Unreadable, 1)
+	}
+	return stays
+}
+
+// handle passes a message to the handler of its kind.
+func (c *Collector) handle(ctx context.Context, m queue.Message) (stays bool, err error) {
+	keys, kind := c.keysOf(m.Stream.Node), envelope.KindOf(m.Body)
+	if kind == "" {
+		return c.handleUnnamed(ctx, m, keys)
+	}
+	for _, row := range c.kinds {
+		if row.kind == kind {
+			return row.handle(ctx, m, keys)
+		}
+	}
+	return false, writ.Errorf(writ.CodeSignatureInvalid, "a node sends no messages of the kind %q", kind)
+}
+
+// handleUnnamed handles a message of an earlier runner, which does not name its kind. It tries all kinds, because the
+// signature is valid for one kind only.
+func (c *Collector) handleUnnamed(ctx context.Context, m queue.Message, keys envelope.Keys) (stays bool, err error) {
+	for _, row := range c.kinds {
+		stays, err = row.handle(ctx, m, keys)
+		if writ.CodeOf(err) != writ.CodeSignatureInvalid {
+			break
+		}
+	}
+	return stays, err
+}
+
+// keysOf returns a lookup function for opening envelopes of node. It accepts only the key of that node, and only if the
+// node is approved.
+func (c *Collector) keysOf(node writ.NodeID) envelope.Keys {
+	return func(id envelope.KeyID) (ed25519.PublicKey, error) {
+		n := c.site.Fleet.Members.Record(node)
+		if n == nil || n.Admission != writ.AdmissionApproved || envelope.IDOf(n.PublicKey) != id {
+			return nil, fmt.Errorf("key %s is not the key of node %s", id, node)
+		}
+		return n.PublicKey, nil
+	}
+}
+
+// receiveResults passes the results of a message to their runs.
+func (c *Collector) receiveResults(_ context.Context, m queue.Message, keys envelope.Keys) (stays bool, err error) {
+	results, _, err := envelope.Open[writ.Result](envelope.Result, m.Body, keys)
+	if err != nil {
+		return false, err
+	}
+	frame := &journal.Frame{Digest: writ.DigestOf(m.Body), Signed: m.Body}
+	for _, r := range results {
+		if !slices.Contains(frame.Runs, r.Run) {
+			frame.Runs = append(frame.Runs, r.Run)
+		}
+	}
+	for i, r := range results {
+		a := mail.Arrival{Result: r, Node: m.Stream.Node, Frame: frame}
+		if i == len(results)-1 {
+			a.Message = m // acknowledged with its last result; the node sends the others again if they get lost
+		}
+		stays = c.site.Mailbox.PostResult(a)
+	}
+	return stays, nil
+}
