@@ -8,7 +8,7 @@ type Proposal struct {
 	Deployment string    `json:"deployment,omitempty"`
 	// Base is the revision of the deployment that the script would be signed for, nil for the newest.
 	Base        *int           `json:"base,omitempty"`
-	Destructive bool           `json:"destructive,omitempty"` // may destroy Targets; if none, any resource
+	Destructive bool           `json:"destructive,omitempty"` // whether it has Targets
 	Targets     []string       `json:"targets,omitempty"`     // as in the header, "volume/web-0" or "volume/web-*"
 	Calls       []ProposedCall `json:"calls"`                 // in script order, with seqs from 1
 }

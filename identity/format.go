@@ -23,33 +23,27 @@ const (
 // Format is the version of a signed text's format. It is in the first line of the text.
 type Format int
 
-// The formats. FormatV1 is only read, in stored texts of earlier versions of writ. Clients write FormatV2, or FormatV3
-// with a certificate. A roster has the earliest format that supports its content.
+// The formats of payloads and statements. Rosters have their own, see Roster.Format.
 const (
-	FormatV1 Format = 1 // the line `roster` has the version of the signer's roster
-	FormatV2 Format = 2 // the line `roster` also has its digest
+	FormatV2 Format = 2 // signed by a plain key
 	FormatV3 Format = 3 // the line `certificate` names the signer's certificate
 )
 
-// writeFormat writes the first line.
-func writeFormat(w *header.Writer, key string, f Format) {
-	w.Check(f >= FormatV1 && f <= FormatV3, key, "unknown format %d", f)
+// writeFormat writes the first line of a text whose formats are first to last.
+func writeFormat(w *header.Writer, key string, f, first, last Format) {
+	w.Check(f >= first && f <= last, key, "unknown format %d", f)
 	w.Line(key, "v"+strconv.Itoa(int(f)))
 }
 
-// readFormat reads the first line.
-func readFormat(r *header.Reader, key string) Format {
-	switch s := r.One(key); {
-	case r.Err() != nil:
-	case s == "v1":
-		return FormatV1
-	case s == "v2":
-		return FormatV2
-	case s == "v3":
-		return FormatV3
-	default:
-		r.Fail("this version of writ does not know the format %q", header.Clip(s))
+// readFormat reads the first line of a text whose formats are first to last.
+func readFormat(r *header.Reader, key string, first, last Format) Format {
+	s := r.One(key)
+	for f := first; f <= last; f++ {
+		if s == "v"+strconv.Itoa(int(f)) {
+			return f
+		}
 	}
+	r.Fail("this version of writ does not know the format %q", header.Clip(s))
 	return 0
 }
 
@@ -101,24 +95,16 @@ func writeCluster(w *header.Writer, id writ.ClusterID) {
 	w.Line("cluster", string(id))
 }
 
-// writeRosterSeen writes the version of the roster that the signer has seen and, from FormatV2, its digest.
-func writeRosterSeen(w *header.Writer, f Format, version int, digest writ.Digest) {
-	if f == FormatV1 {
-		w.Check(digest.IsZero(), "roster", "the format v1 has no digest")
-		w.Number("roster", version, 1, maxRosterVersion)
-		return
-	}
+// writeRosterSeen writes the version and the digest of the roster that the signer has seen.
+func writeRosterSeen(w *header.Writer, version int, digest writ.Digest) {
 	w.Check(version >= 1 &&
 		version <= maxRosterVersion, "roster", "%d is not between 1 and %d", version, maxRosterVersion)
 	w.Check(!digest.IsZero(), "roster", "the digest is missing")
 	w.Line("roster", strconv.Itoa(version)+" "+digest.String())
 }
 
-// readRosterSeen reads the version and, from FormatV2, the digest of a roster.
-func readRosterSeen(r *header.Reader, f Format) (version int, digest writ.Digest) {
-	if f == FormatV1 {
-		return r.Number("roster"), writ.Digest{}
-	}
+// readRosterSeen reads the version and the digest of a roster.
+func readRosterSeen(r *header.Reader) (version int, digest writ.Digest) {
 	s := r.One("roster")
 	if r.Err() != nil {
 		return 0, writ.Digest{}

@@ -31,9 +31,6 @@ func FuzzSignature(f *testing.F) {
 }
 
 func FuzzPayload(f *testing.F) {
-	if text, err := oldPayload().Text(); err == nil {
-		f.Add(text)
-	}
 	byCertificate := testPayload()
 	nameCertificate(byCertificate, job(f, nil).PublicKey())
 	if text, err := byCertificate.Text(); err == nil {

@@ -112,13 +112,6 @@ var testDigest = sync.OnceValue(func() writ.Digest {
 	return digest
 })
 
-// oldPayload is testPayload in the format of earlier versions of writ.
-func oldPayload() *Payload {
-	p := testPayload()
-	p.Format, p.RosterDigest = FormatV1, writ.Digest{}
-	return p
-}
-
 func testPayload() *Payload {
 	return &Payload{
 		Format:       FormatV2,
@@ -150,13 +143,6 @@ func testStatement() *Statement {
 		Cluster: testCluster(), Datacenter: viennaID, Roster: 1, Subject: "run/" + string(testRun), Decision: "cancel",
 		Signer: "alice", Created: noon, Expires: noon.Add(DefaultValidity), Nonce: Nonce{4, 5, 6}, Reason: "wrong image",
 	}
-}
-
-// oldStatement is testStatement in the format of earlier versions of writ.
-func oldStatement() *Statement {
-	s := testStatement()
-	s.Format, s.DatacenterName, s.RosterDigest, s.Seen = FormatV1, "", writ.Digest{}, Seen{}
-	return s
 }
 
 // seen fills in the signer's view of the subject.

@@ -66,7 +66,7 @@ func (l *Login) Text() ([]byte, error) {
 	w.Line("coordinator", l.Coordinator)
 	w.Check(validCoordinatorURL(l.URL), "url", "%q is not like https://writ.example.org:7440", header.Clip(l.URL))
 	w.Line("url", l.URL)
-	writeRosterSeen(w, FormatV2, l.Roster, l.RosterDigest)
+	writeRosterSeen(w, l.Roster, l.RosterDigest)
 	writePrincipal(w, "signer", l.Signer)
 	if !l.Certificate.IsZero() {
 		w.Line("certificate", l.Certificate.String())
@@ -93,7 +93,7 @@ func ParseLogin(text []byte) (*Login, error) {
 	l.Cluster = writ.ClusterID(r.One("cluster"))
 	l.Coordinator = r.One("coordinator")
 	l.URL = r.One("url")
-	l.Roster, l.RosterDigest = readRosterSeen(r, FormatV2)
+	l.Roster, l.RosterDigest = readRosterSeen(r)
 	l.Signer = r.One("signer")
 	l.Certificate = readCertificate(r, format)
 	l.Session = readMachineKey(r, r.Fields(r.One("session"), 2))

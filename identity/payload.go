@@ -55,7 +55,7 @@ type Payload struct {
 	Cluster      writ.ClusterID
 	Datacenter   writ.DatacenterID
 	Roster       int         // version known to the signer; a verifier must know at least this one
-	RosterDigest writ.Digest // digest of that version's text; zero in FormatV1
+	RosterDigest writ.Digest // digest of that version's text
 	Project      writ.ProjectID
 	ProjectName  string
 	Deployment   Deployment
@@ -67,16 +67,13 @@ type Payload struct {
 	Nonce        Nonce
 	Engine       string   // "tengo/2.17.0 api/1"
 	Allow        []string // operations that the script may call
-	Destructive  bool     // in FormatV1: operations that delete or overwrite data are permitted
-	// Targets lists, from FormatV2, the resources that may be deleted or overwritten, "volume/web-0" or "volume/web-*";
-	// see Covered.
-	Targets  []string
-	MaxCalls int
-	Params   map[string]any // including defaults: string, bool, int64 within ±2^53, and lists of these
-	Modules  []File         // all imported modules, sorted by name
-	Secrets  []string       // "name@version", each name once
-	Plan     writ.Digest    // digest of the accepted plan, zero if none
-	Script   File
+	Targets      []string // resources that may be deleted or overwritten, "volume/web-0" or "volume/web-*": see Covered
+	MaxCalls     int
+	Params       map[string]any // including defaults: string, bool, int64 within ±2^53, and lists of these
+	Modules      []File         // all imported modules, sorted by name
+	Secrets      []string       // "name@version", each name once
+	Plan         writ.Digest    // digest of the accepted plan, zero if none
+	Script       File
 }
 
 var (
@@ -92,11 +89,11 @@ func (p *Payload) Text() ([]byte, error) {
 	w := new(header.Writer)
 	modules := slices.SortedFunc(slices.Values(p.Modules), func(a, b File) int { return cmp.Compare(a.Name, b.Name) })
 
-	writeFormat(w, "writ-script", p.Format)
+	writeFormat(w, "writ-script", p.Format, FormatV2, FormatV3)
 	writeCluster(w, p.Cluster)
 	w.Check(writ.ValidUUID(string(p.Datacenter)), "datacenter", "%q is not the id of a datacenter", p.Datacenter)
 	w.Line("datacenter", string(p.Datacenter))
-	writeRosterSeen(w, p.Format, p.Roster, p.RosterDigest)
+	writeRosterSeen(w, p.Roster, p.RosterDigest)
 	w.Check(writ.ValidUUID(string(p.Project)), "project", "%q is not the id of a project", p.Project)
 	w.Check(writ.ValidName(p.ProjectName), "project", "%q is not the name of a project", p.ProjectName)
 	w.Line("project", string(p.Project)+" "+p.ProjectName)
@@ -110,7 +107,8 @@ func (p *Payload) Text() ([]byte, error) {
 		p.Engine)
 	w.Line("engine", p.Engine)
 	w.Set("allow", p.Allow, operationPattern)
-	writeDestructive(w, p)
+	w.Check(len(p.Targets) <= MaxTargets, "destructive", "%d names; %d are allowed", len(p.Targets), MaxTargets)
+	w.Set("destructive", p.Targets, targetPattern)
 	w.Number("max-calls", p.MaxCalls, 1, MaxCalls)
 	w.Params(p.Params)
 	for i, m := range modules {
@@ -153,18 +151,6 @@ func writeDeadline(w *header.Writer, d time.Duration) {
 	w.Line("deadline", header.FormatDuration(d))
 }
 
-// destructive writes the resources that the script may destroy, "-" for none. FormatV1 has only yes or no.
-func writeDestructive(w *header.Writer, p *Payload) {
-	if p.Format == FormatV1 {
-		w.Check(len(p.Targets) == 0, "destructive", "the format v1 has no targets")
-		w.Line("destructive", header.YesNo(p.Destructive))
-		return
-	}
-	w.Check(!p.Destructive, "destructive", "the format v2 names the targets")
-	w.Check(len(p.Targets) <= MaxTargets, "destructive", "%d names; %d are allowed", len(p.Targets), MaxTargets)
-	w.Set("destructive", p.Targets, targetPattern)
-}
-
 func writeFile(w *header.Writer, key string, f File) {
 	w.Check(filePattern.MatchString(f.Name), key,
 		"%q is not a valid file name: only letters, digits and _./@+- are allowed", f.Name)
@@ -188,10 +174,10 @@ func ParsePayload(text []byte) (*Payload, error) {
 	}
 	r := header.NewReader(head)
 	p := new(Payload)
-	p.Format = readFormat(r, "writ-script")
+	p.Format = readFormat(r, "writ-script", FormatV2, FormatV3)
 	p.Cluster = writ.ClusterID(r.One("cluster"))
 	p.Datacenter = writ.DatacenterID(r.One("datacenter"))
-	p.Roster, p.RosterDigest = readRosterSeen(r, p.Format)
+	p.Roster, p.RosterDigest = readRosterSeen(r)
 	project := r.Fields(r.One("project"), 2)
 	p.Project, p.ProjectName = writ.ProjectID(project[0]), project[1]
 	p.Deployment = readDeployment(r)
@@ -205,9 +191,7 @@ func ParsePayload(text []byte) (*Payload, error) {
 	if allow := r.One("allow"); allow != "-" {
 		p.Allow = strings.Split(allow, " ")
 	}
-	if destructive := r.One("destructive"); p.Format == FormatV1 {
-		p.Destructive = destructive == "yes"
-	} else if destructive != "-" {
+	if destructive := r.One("destructive"); destructive != "-" {
 		p.Targets = strings.Split(destructive, " ")
 	}
 	p.MaxCalls = r.Number("max-calls")

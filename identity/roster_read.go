@@ -17,7 +17,7 @@ import (
 func ParseRoster(text []byte) (*Roster, error) {
 	o := new(Roster)
 	r := &rosterReader{header.NewReader(text), o}
-	format := r.format()
+	format := readFormat(r.Reader, "writ-roster", rosterFormatV1, rosterFormatV4)
 	o.Cluster = writ.ClusterID(r.One("cluster"))
 	o.Version = r.Number("version")
 	o.Created = r.Time("created")
@@ -77,14 +77,6 @@ func ParseRoster(text []byte) (*Roster, error) {
 type rosterReader struct {
 	*header.Reader
 	roster *Roster
-}
-
-// format reads the first line.
-func (r *rosterReader) format() Format {
-	if r.Skip("writ-roster: v4") {
-		return rosterFormatV4
-	}
-	return readFormat(r.Reader, "writ-roster")
 }
 
 func (r *rosterReader) principals() {

@@ -38,23 +38,28 @@ func (r *Roster) Text() ([]byte, error) {
 	return w.Text()
 }
 
-// rosterFormatV4 is the format of rosters with a history. No other text has it.
-const rosterFormatV4 Format = 4
+// The formats of rosters.
+const (
+	rosterFormatV1 Format = 1
+	rosterFormatV2 Format = 2 // with coordinators or manual approvals
+	rosterFormatV3 Format = 3 // with limits of authorities or times of silent nodes
+	rosterFormatV4 Format = 4 // with a history
+)
 
-// Format returns the earliest format that has all fields of the roster.
+// Format returns the first format that has all fields of the roster.
 func (r *Roster) Format() Format {
 	if !r.History.IsZero() && !r.Previous.IsZero() {
 		return rosterFormatV4
 	}
 	if slices.ContainsFunc(r.Authorities, func(a Authority) bool { return a.limited() }) ||
 		slices.ContainsFunc(r.Datacenters, func(d Datacenter) bool { return d.Silence != (Silence{}) }) {
-		return FormatV3
+		return rosterFormatV3
 	}
 	if len(r.Coordinators) > 0 ||
 		slices.ContainsFunc(r.Datacenters, func(d Datacenter) bool { return d.ManualApproval }) {
-		return FormatV2
+		return rosterFormatV2
 	}
-	return FormatV1
+	return rosterFormatV1
 }
 
 // rosterWriter writes the lines of a roster.
@@ -69,11 +74,7 @@ type rosterWriter struct {
 // start writes the lines before the first list.
 func (w *rosterWriter) start() {
 	r := w.roster
-	if r.Format() == rosterFormatV4 {
-		w.Line("writ-roster", "v4")
-	} else {
-		writeFormat(w.Writer, "writ-roster", r.Format())
-	}
+	writeFormat(w.Writer, "writ-roster", r.Format(), rosterFormatV1, rosterFormatV4)
 	writeCluster(w.Writer, r.Cluster)
 	w.Number("version", r.Version, 1, maxRosterVersion)
 	w.Window(r.Created, r.Expires, maxRosterValidity)

@@ -56,7 +56,7 @@ func ParseSecretChange(s *Statement) (SecretChange, error) {
 			MaxSecretVersion)
 	}
 	c.Version = int(version)
-	if s.Format != FormatV1 && c.Project != s.Seen.Project {
+	if c.Project != s.Seen.Project {
 		return SecretChange{}, header.Malformed("the parameter \"project\" is %q, the signer saw the project %q",
 			header.Clip(string(c.Project)), header.Clip(string(s.Seen.Project)))
 	}

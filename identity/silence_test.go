@@ -49,7 +49,7 @@ func TestNodeSilencesHaveFormatThree(t *testing.T) {
 	if _, err := ParseRoster([]byte(old)); writ.CodeOf(err) != writ.CodePayloadMalformed {
 		t.Errorf("in the second format: %v", err)
 	}
-	if err := r.Datacenters[0].SetSilence(DefaultSilence); err != nil || r.Format() != FormatV1 {
+	if err := r.Datacenters[0].SetSilence(DefaultSilence); err != nil || r.Format() != rosterFormatV1 {
 		t.Errorf("with the default the format is v%d, %v", r.Format(), err)
 	}
 }

@@ -15,17 +15,17 @@ type Statement struct {
 	Format         Format // FormatFor(Certificate) for new statements
 	Cluster        writ.ClusterID
 	Datacenter     writ.DatacenterID // "" if the statement applies to the whole cluster
-	DatacenterName string            // name in the signer's roster; "" in FormatV1
+	DatacenterName string            // name in the signer's roster; "" without an id
 	Roster         int               // version known to the signer; a verifier must know at least this one
-	RosterDigest   writ.Digest       // digest of that version's text; zero in FormatV1
+	RosterDigest   writ.Digest       // digest of that version's text
 	Subject        string            // "run/<id>", "node/<id>", "token/<id>", "batch/<id>"
-	Seen           Seen              // zero in FormatV1
-	Decision       string            // "cancel"; Rules lists all decisions
-	Params         map[string]any    // parameters of the decision, in the form of a payload's
-	Signer         string            // principal in the roster
-	Certificate    writ.Digest       // of the signing certificate, in FormatV3; otherwise zero
-	Created        time.Time         // truncated to seconds
-	Expires        time.Time         // latest time of acceptance
+	Seen           Seen
+	Decision       string         // "cancel"; Rules lists all decisions
+	Params         map[string]any // parameters of the decision, in the form of a payload's
+	Signer         string         // principal in the roster
+	Certificate    writ.Digest    // of the signing certificate, in FormatV3; otherwise zero
+	Created        time.Time      // truncated to seconds
+	Expires        time.Time      // latest time of acceptance
 	Nonce          Nonce
 	Reason         string // one line for readers of the log, may be empty
 }
@@ -81,12 +81,12 @@ func (s *Statement) ID() string {
 // decision that is not in Rules is invalid.
 func (s *Statement) Text() ([]byte, error) {
 	w := new(header.Writer)
-	writeFormat(w, "writ-statement", s.Format)
+	writeFormat(w, "writ-statement", s.Format, FormatV2, FormatV3)
 	writeCluster(w, s.Cluster)
 	w.Check(s.Datacenter == "" ||
 		writ.ValidUUID(string(s.Datacenter)), "datacenter", "%q is not the id of a datacenter", s.Datacenter)
 	writeDatacenter(w, s)
-	writeRosterSeen(w, s.Format, s.Roster, s.RosterDigest)
+	writeRosterSeen(w, s.Roster, s.RosterDigest)
 	rule, known := RuleOf(StatementNamespace, s.Kind(), s.Decision)
 	w.Check(known, "decision", "%q is not a decision about a %q", s.Decision, s.Kind())
 	w.Check(!known || rule.validID(s.ID()), "subject", "%q does not name a %s", s.Subject, s.Kind())
@@ -110,9 +110,9 @@ func (s *Statement) Text() ([]byte, error) {
 	return w.Text()
 }
 
-// datacenter writes the id of the datacenter and, from FormatV2, its name.
+// writeDatacenter writes the id and the name of the datacenter.
 func writeDatacenter(w *header.Writer, s *Statement) {
-	if s.Format == FormatV1 || s.Datacenter == "" {
+	if s.Datacenter == "" {
 		w.Check(s.DatacenterName == "", "datacenter", "a name is not allowed here")
 		w.Line("datacenter", header.OrDash(string(s.Datacenter)))
 		return
@@ -129,12 +129,8 @@ type about struct {
 	revision    bool
 }
 
-// seen writes the signer's view of the subject, from FormatV2.
+// writeSeen writes the signer's view of the subject.
 func writeSeen(w *header.Writer, s *Statement, a about) {
-	if s.Format == FormatV1 {
-		w.Check(s.Seen == Seen{}, "subject", "the format v1 has no other fields of the subject")
-		return
-	}
 	named := s.Seen.Name == ""
 	if a.name != nil {
 		named = a.name(s.Seen.Name)
@@ -162,7 +158,7 @@ func writeSeen(w *header.Writer, s *Statement, a about) {
 	w.Line("revision", strconv.FormatInt(s.Seen.Revision, 10))
 }
 
-// seen reads the signer's view of the subject.
+// readSeen reads the signer's view of the subject.
 func readSeen(r *header.Reader) Seen {
 	s := Seen{Name: header.FromDash(r.One("name"))}
 	if project := r.One("project"); r.Err() == nil && project != "-" {
@@ -185,15 +181,13 @@ func readSeen(r *header.Reader) Seen {
 func ParseStatement(text []byte) (*Statement, error) {
 	r := header.NewReader(text)
 	s := new(Statement)
-	s.Format = readFormat(r, "writ-statement")
+	s.Format = readFormat(r, "writ-statement", FormatV2, FormatV3)
 	s.Cluster = writ.ClusterID(r.One("cluster"))
 	id, name, _ := strings.Cut(header.FromDash(r.One("datacenter")), " ")
 	s.Datacenter, s.DatacenterName = writ.DatacenterID(id), name
-	s.Roster, s.RosterDigest = readRosterSeen(r, s.Format)
+	s.Roster, s.RosterDigest = readRosterSeen(r)
 	s.Subject = r.One("subject")
-	if s.Format != FormatV1 {
-		s.Seen = readSeen(r)
-	}
+	s.Seen = readSeen(r)
 	s.Decision = r.One("decision")
 	s.Params = r.Params()
 	s.Signer = r.One("signer")

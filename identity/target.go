@@ -38,18 +38,6 @@ func Covered(targets []string, kind writ.ResourceKind, name string) bool {
 	})
 }
 
-// MayDestroy reports whether the signer permits the script to destroy a resource of the project. A payload of FormatV1
-// permits all or none.
-func (p *Payload) MayDestroy(kind writ.ResourceKind, name string) bool {
-	if p.Format == FormatV1 {
-		return p.Destructive
-	}
-	return Covered(p.Targets, kind, name)
-}
-
-// Destroys reports whether the script may destroy any resource.
-func (p *Payload) Destroys() bool { return p.Destructive || len(p.Targets) > 0 }
-
 // Header returns a copy of the payload without texts and parameters. It shares no memory with the payload, so it is
 // cheap to store.
 func (p *Payload) Header() *Payload {

@@ -26,7 +26,7 @@ func TestTargetsCoverOnlyTheirNames(t *testing.T) {
 		for _, all := range [][]string{tt.covers, tt.not} {
 			for _, one := range all {
 				kind, name, _ := strings.Cut(one, " ")
-				if got, want := p.MayDestroy(writ.ResourceKind(kind), name), slices.Contains(tt.covers, one); got != want {
+				if got, want := Covered(p.Targets, writ.ResourceKind(kind), name), slices.Contains(tt.covers, one); got != want {
 					t.Errorf("%q covers the %s: %v", tt.target, one, got)
 				}
 			}
@@ -36,11 +36,5 @@ func TestTargetsCoverOnlyTheirNames(t *testing.T) {
 		if ValidTarget(bad) {
 			t.Errorf("%q is a target", bad)
 		}
-	}
-	if (&Payload{Format: FormatV2, Destructive: true}).MayDestroy("volume", "web-0") {
-		t.Error("a yes counts in the format v2")
-	}
-	if old := (&Payload{Format: FormatV1, Destructive: true}); !old.MayDestroy("volume", "web-0") || !old.Destroys() {
-		t.Error("a yes does not count in the format v1")
 	}
 }

@@ -14,11 +14,9 @@ import (
 )
 
 func TestGoldenTexts(t *testing.T) {
-	golden(t, "payload.writ", signText(t, testSigner("alice"), ScriptNamespace, oldPayload()))
 	destructive := testPayload()
 	destructive.Targets = []string{"volume/web-0", "volume/data-*", "*"}
 	golden(t, "payload-v2.writ", signText(t, testSigner("alice"), ScriptNamespace, destructive))
-	golden(t, "statement.writ", signText(t, testSigner("alice"), StatementNamespace, oldStatement()))
 	golden(t, "statement-v2.writ", signText(t, testSigner("alice"), StatementNamespace, testStatement()))
 	cordon := testStatement()
 	cordon.Subject, cordon.Decision = "node/"+nodeID, "cordon"
@@ -54,32 +52,6 @@ func TestPayloadKeepsItsValues(t *testing.T) {
 	}
 	if diff := cmp.Diff(bare, have); diff != "" {
 		t.Error(diff)
-	}
-}
-
-// A payload in the journal of an earlier version is re-encoded as the same bytes.
-func TestPayloadOfAnEarlierVersionKeepsItsText(t *testing.T) {
-	text, err := oldPayload().Text()
-	if err != nil {
-		t.Fatal(err)
-	}
-	have, err := ParsePayload(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(oldPayload(), have); diff != "" {
-		t.Error(diff)
-	}
-	for name, p := range map[string]*Payload{
-		"v1 with a digest": {Format: FormatV1}, "v2 without one": {Format: FormatV2}, "no format": {},
-	} {
-		bad := testPayload()
-		if bad.Format = p.Format; p.Format == FormatV2 {
-			bad.RosterDigest = writ.Digest{}
-		}
-		if _, err := bad.Text(); writ.CodeOf(err) != writ.CodePayloadMalformed {
-			t.Errorf("%s: %v", name, err)
-		}
 	}
 }
 
@@ -284,7 +256,7 @@ func TestStatementKeepsItsValues(t *testing.T) {
 		serials = append(serials, fmt.Sprintf("%0*d", MaxSerial, i)) // maximum length
 	}
 	Batch{ID: token.ID, Serials: serials, Most: 7, Until: noon.Add(MaxBatchValidity)}.Statement(batch)
-	for _, s := range []*Statement{testStatement(), seen(create), seen(boot), seen(bare), seen(batch), oldStatement()} {
+	for _, s := range []*Statement{testStatement(), seen(create), seen(boot), seen(bare), seen(batch)} {
 		text, err := s.Text()
 		if err != nil {
 			t.Fatal(err)
@@ -448,9 +420,7 @@ func TestStatementWithoutDecisionIsRejected(t *testing.T) {
 	}
 	for name, change := range map[string]func(s *Statement){
 		"no format":               func(s *Statement) { s.Format = 0 },
-		"v1 that says more":       func(s *Statement) { s.Format = FormatV1 },
-		"v1 with a name":          func(s *Statement) { *s = *oldStatement(); s.Seen.Name = "web.tengo" },
-		"v1 with a datacenter":    func(s *Statement) { *s = *oldStatement(); s.DatacenterName = "vienna" },
+		"format v1":               func(s *Statement) { s.Format = 1 },
 		"no digest of the roster": func(s *Statement) { s.RosterDigest = writ.Digest{} },
 		"no datacenter name":      func(s *Statement) { s.DatacenterName = "" },
 		"datacenter in capitals":  func(s *Statement) { s.DatacenterName = "Vienna" },

@@ -92,7 +92,7 @@ func (v *Verifier) submission(signed []byte, m moment) (*Verified, error) {
 	if err := v.Roster.rightsOf(p.Signer, m.at, who.proof()).allow(rule.Action, p.Project); err != nil {
 		return nil, err
 	}
-	if p.Destroys() {
+	if len(p.Targets) > 0 {
 		if err := v.Roster.rightsOf(p.Signer, m.at, who.proof()).allow(ActionDestroy, p.Project); err != nil {
 			return nil, err
 		}

@@ -62,11 +62,6 @@ func (v *Verifier) statement(signed []byte, m moment) (*VerifiedStatement, error
 	if err != nil {
 		return nil, err
 	}
-	if s.Format == FormatV1 {
-		return nil, writ.Errorf(writ.CodeFormatTooOld,
-			"the statement has the format v1, which lacks the signer's view of the subject").
-			WithHint("upgrade writ on the machine that signs, and decide again")
-	}
 	if err := v.addressed(s.Cluster, s.Datacenter, s.Roster, s.RosterDigest, who, m); err != nil {
 		return nil, err
 	}

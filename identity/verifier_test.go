@@ -124,10 +124,6 @@ func TestVerifierRefusesSubmission(t *testing.T) {
 		}, writ.CodeRoleMissing},
 		"role expired": {func(s *scene) { s.signer, s.p.Signer = testSigner("frank"), "frank"; s.v.Now = at(time.Minute) }, writ.CodeRoleMissing},
 		"destructive":  {func(s *scene) { s.signer, s.p.Signer, s.p.Targets = testSigner("bob"), "bob", []string{"volume/web-0"} }, writ.CodeDestructiveDenied},
-		"destructive v1": {func(s *scene) {
-			s.signer, s.p = testSigner("bob"), oldPayload()
-			s.p.Signer, s.p.Destructive = "bob", true
-		}, writ.CodeDestructiveDenied},
 		"everything of one project": {func(s *scene) {
 			s.signer, s.p.Signer, s.p.Targets = testSigner("bob"), "bob", []string{"*"}
 			s.v.Roster.Bindings = append(slices.Clone(s.v.Roster.Bindings), Binding{Principal: "bob", Role: Deployer, Project: shopID, Destructive: true})
@@ -221,7 +217,7 @@ func TestCertificateForAnUnknownOwnerIsRejected(t *testing.T) {
 	v := testVerifier(t)
 	v.Roster = testRoster()
 	v.Roster.Authorities[0].Principals = []string{"ci/ghost"}
-	p := oldPayload() // without a digest, because an invalid roster has none
+	p := testPayload()
 	p.Signer = "ci/ghost"
 	s := certify(t, "forge", "a job", func(c *ssh.Certificate) { c.ValidPrincipals = []string{"ci/ghost"} })
 	_, err := v.Submission(signText(t, s, ScriptNamespace, p))
@@ -384,7 +380,6 @@ func TestVerifierRefusesStatement(t *testing.T) {
 		"cluster":               {func(s *scene) { s.s.Cluster = ClusterOf(testPublic("another root")) }, writ.CodeWrongCluster},
 		"datacenter":            {func(s *scene) { s.s.Datacenter = grazID }, writ.CodeWrongDatacenter},
 		"no datacenter":         {func(s *scene) { s.v.Datacenter, s.s.Datacenter, s.s.DatacenterName = "", "", "" }, writ.CodeDatacenterUnknown},
-		"an earlier form":       {func(s *scene) { s.s = oldStatement() }, writ.CodeFormatTooOld},
 		"another roster":        {func(s *scene) { s.s.RosterDigest = writ.DigestOf([]byte("x")) }, writ.CodeRosterFork},
 		"name of a datacenter":  {func(s *scene) { s.s.DatacenterName = "graz" }, writ.CodeConflict},
 		"another project":       {func(s *scene) { s.s.Seen.Project, s.s.Seen.ProjectName = mailID, "mail" }, writ.CodeConflict},

@@ -55,21 +55,6 @@ func TestOnlyASignatureDestroys(t *testing.T) {
 				return s.submission(s.alice, func(p *identity.Payload) { p.Targets = []string{"volume/dat*"} })
 			},
 		},
-		"signed by an earlier version of writ": {
-			submit: func(s *fixture) writ.Digest {
-				return s.submission(s.alice, func(p *identity.Payload) {
-					p.Format, p.RosterDigest, p.Targets, p.Destructive = identity.FormatV1, writ.Digest{}, nil, true
-				})
-			},
-		},
-		"signed by an earlier version for nothing to be destroyed": {
-			submit: func(s *fixture) writ.Digest {
-				return s.submission(s.alice, func(p *identity.Payload) {
-					p.Format, p.RosterDigest, p.Targets = identity.FormatV1, writ.Digest{}, nil
-				})
-			},
-			want: writ.CodeDestructiveDenied,
-		},
 		"beyond its calls": {
 			submit: func(s *fixture) writ.Digest { return s.submission(s.alice, nil) },
 			change: func(_ *fixture, j *writ.Job) { j.Seq = 11 },

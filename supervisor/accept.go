@@ -106,9 +106,6 @@ func (s *Supervisor) submit(ctx context.Context, verifier *identity.Verifier, si
 	}
 	p := verified.Payload
 	if err := s.checkScript(ctx, p); err != nil {
-		if known, missing := s.stored(ctx, verified.Run); missing == nil { // an earlier version accepted it
-			return known, nil
-		}
 		return writ.Run{}, err
 	}
 	run := s.newRun(verified)
@@ -231,7 +228,7 @@ func (s *Supervisor) newRun(v *identity.Verified) *journal.Run {
 		// the verifier checked that the roster has this datacenter
 		DatacenterName: s.roster.Load().Datacenter(s.Datacenter).Name,
 		Engine:         p.Engine,
-		Destructive:    p.Destroys(), Targets: p.Targets, Allow: p.Allow, Signed: p.Created, Expires: p.Expires,
+		Destructive:    len(p.Targets) > 0, Targets: p.Targets, Allow: p.Allow, Signed: p.Created, Expires: p.Expires,
 	}
 	if run.Deployment != "" {
 		run.Revision = p.Deployment.Base + 1
@@ -303,11 +300,6 @@ func (s *Supervisor) checkScript(ctx context.Context, p *identity.Payload) error
 				operation).
 				WithHint("sign it again with this version of writ")
 		}
-	}
-	if p.Format == identity.FormatV1 && report.Destructive { // runs accepted before this check existed continue
-		return writ.Errorf(writ.CodeDestructiveDenied,
-			"the script destroys, and its signed header does not name what it may destroy").
-			WithHint("sign it again with this version of writ, which names it: --destructive=volume/web-0,volume/data-*")
 	}
 	return nil
 }

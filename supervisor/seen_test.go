@@ -64,11 +64,6 @@ func TestADecisionCountsOnlyForWhatItsSignerSaw(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		old := s.statement("node/"+string(n1.id), "cordon")
-		old.Format, old.Created = identity.FormatV1, old.Created.Truncate(time.Second)
-		if _, err := s.Decide(t.Context(), s.sign(old)); writ.CodeOf(err) != writ.CodeFormatTooOld {
-			t.Errorf("a statement of an earlier version: %v", err)
-		}
 	})
 }
 

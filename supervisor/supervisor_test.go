@@ -152,11 +152,6 @@ func TestRefusedSubmissionsHaveNoEffect(t *testing.T) {
 				p.Script.Text = []byte("params := {n: {type: \"int\", default: 1}}\nrun := import(\"run\")\nrun.output({n: run.params.n})\n")
 				p.Params = nil
 			}, writ.CodeArgumentsInvalid},
-			{"DestructiveWithoutNames", func(p *identity.Payload) {
-				p.Format, p.RosterDigest, p.Destructive = identity.FormatV1, writ.Digest{}, true
-				p.Script.Text = []byte("volume := import(\"volume\")\nvolume.delete(\"v\")\n")
-				p.Allow = []string{"volume.delete"}
-			}, writ.CodeDestructiveDenied},
 			{"OldRevision", func(p *identity.Payload) { p.Deployment = identity.Deployment{Name: "web", Base: 3} }, writ.CodeConflict},
 		} {
 			p := s.payload(webScript)

@@ -40,11 +40,11 @@ type Run struct {
 	// the same value.
 	DatacenterName string `json:"datacenter_name"`
 
-	Roster int `json:"roster,omitempty"` // roster version that accepted the submission; 0 in runs of earlier versions
+	Roster int `json:"roster,omitempty"` // roster version that accepted the submission
 
 	// From the signed header.
 	Engine      string    `json:"engine,omitempty"`      // engine that its script needs
-	Destructive bool      `json:"destructive,omitempty"` // see MayDestroy
+	Destructive bool      `json:"destructive,omitempty"` // whether it has targets
 	Targets     []string  `json:"targets,omitempty"`
 	Allow       []string  `json:"allow"`
 	Signed      time.Time `json:"signed,omitzero"`  // by the signer's clock
@@ -60,10 +60,9 @@ type Run struct {
 // WaitsAnew reports whether the run waits for other calls than the journal has stored.
 func (r *Run) WaitsAnew() bool { return !slices.Equal(r.Waiting, r.storedWaiting) }
 
-// MayDestroy reports whether the signer permitted the script to destroy a resource. Runs accepted by an earlier version
-// have no targets: they may destroy all resources of their project or none.
+// MayDestroy reports whether the signer permitted the script to destroy a resource.
 func (r *Run) MayDestroy(kind writ.ResourceKind, name string) bool {
-	return r.Destructive && (len(r.Targets) == 0 || identity.Covered(r.Targets, kind, name))
+	return r.Destructive && identity.Covered(r.Targets, kind, name)
 }
 
 // due returns when the run must be checked at the latest: at its deadline, or at StopBy while it is being ended.

@@ -133,36 +133,19 @@ func (s *Store) Verify(ctx context.Context, run *journal.Run, signed []byte) err
 	return nil
 }
 
-// takenMeanwhile lists the errors of a submission after its signer has lost rights.
-var takenMeanwhile = []writ.Code{
-	writ.CodeSignerRevoked, writ.CodeRoleMissing, writ.CodeDestructiveDenied, writ.CodeProjectUnknown,
-}
-
-// verifyAsOf verifies a submission as of its acceptance, which was shortly before the run was stored. A run of an
-// earlier version does not name its roster. The newest roster may have fewer rights, which CheckSigner checks, but it
-// has all keys.
+// verifyAsOf verifies a submission as of its acceptance, which was shortly before the run was stored.
 func verifyAsOf(
 	roster *identity.Roster, datacenter writ.DatacenterID, signed []byte, run *journal.Run,
 ) (verified *identity.Verified, err error) {
 	for _, before := range []time.Duration{0, time.Second, time.Minute} {
 		at := run.Accepted.Add(-before)
 		verifier := &identity.Verifier{Roster: roster, Datacenter: datacenter, Now: func() time.Time { return at }}
-		if run.Roster == 0 {
-			verified, err = verifier.SubmissionAt(signed, at)
-		} else {
-			verified, err = verifier.Submission(signed)
-		}
-		switch code := writ.CodeOf(err); {
-		case err == nil:
-			return verified, nil
-		case code == writ.CodeExpired || code == writ.CodeNotYetValid:
-		case run.Roster == 0 && slices.Contains(takenMeanwhile, code):
-			return identity.ReadSubmission(signed)
-		default:
-			return nil, err
+		verified, err = verifier.Submission(signed)
+		if code := writ.CodeOf(err); code != writ.CodeExpired && code != writ.CodeNotYetValid {
+			break
 		}
 	}
-	return nil, err
+	return verified, err
 }
 
 // differs names the first field of a run that differs from the signed header, "" if all agree.
@@ -181,11 +164,11 @@ func differs(run *journal.Run, v *identity.Verified) string {
 		{run.Signer == v.Signer, "its signer"},
 		{run.Script == p.Script.Name, "its script"},
 		{run.Plan == p.Plan, "its plan"},
-		{run.Engine == p.Engine || run.Engine == "", "its engine"},
-		{run.Destructive == p.Destroys() && slices.Equal(run.Targets, p.Targets), "what it may destroy"},
+		{run.Engine == p.Engine, "its engine"},
+		{run.Destructive == (len(p.Targets) > 0) && slices.Equal(run.Targets, p.Targets), "what it may destroy"},
 		{slices.Equal(run.Allow, p.Allow), "what it may call"},
-		{run.Signed.Equal(p.Created) || run.Signed.IsZero(), "when it was signed"},
-		{run.Expires.Equal(p.Expires) || run.Expires.IsZero(), "until when it counts"},
+		{run.Signed.Equal(p.Created), "when it was signed"},
+		{run.Expires.Equal(p.Expires), "until when it counts"},
 		{run.Deadline.Equal(run.Accepted.Add(p.Deadline)), "its deadline"},
 	} {
 		if !is.same {
@@ -237,10 +220,10 @@ func (s *Store) CheckSigner(verifier *identity.Verifier, run *journal.Run, signe
 	return nil
 }
 
-// rosterAt returns a version of the roster that was adopted here. Version 0 means the newest.
+// rosterAt returns a version of the roster that was adopted here.
 func (s *Store) rosterAt(ctx context.Context, version int) (*identity.Roster, error) {
 	newest := s.Roster()
-	if version == 0 || version == newest.Version {
+	if version == newest.Version {
 		return newest, nil
 	}
 	s.past.Lock()

@@ -284,9 +284,6 @@ func signedFactsOf(p *signedText) signedFacts {
 	if p.certificate != nil {
 		f.Certificate = widget.Cut(p.certificate.String(), widget.MaxValue)
 	}
-	if p.Destructive {
-		f.Targets = "everything (format v1)"
-	}
 	if n := len(f.Params); n > maxParams {
 		f.Params, f.Left = f.Params[:maxParams], n-maxParams
 	}
