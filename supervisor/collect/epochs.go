@@ -30,8 +30,8 @@ func (e *epochs) receive(ctx context.Context, node writ.NodeID, epoch int64) {
 	}
 	first, most := e.add(node, epoch, e.site.Fleet.Members.Serving())
 	if first {
-		e.site.Log.Warn("a node has obeyed a supervisor of which the journal does not know. "+
-			"If the journal came from a backup, stop the supervisor and say so with `writ restore --mark`",
+		e.site.Log.Warn("a node has obeyed a supervisor that is unknown to the journal. "+
+			"If the journal came from a backup, stop the supervisor and run `writ restore --mark`",
 			"node", e.site.Fleet.Members.Name(node), "epoch", epoch)
 	}
 	if !most {

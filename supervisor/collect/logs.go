@@ -58,13 +58,13 @@ func NewLogs(site Site) *Logs {
 // Receive handles a part of a node's log. A part for an earlier epoch is ignored.
 func (l *Logs) Receive(_ context.Context, node writ.NodeID, r *nodes.LogReport) {
 	if r.Node != node {
-		l.site.Warnings.Refused(node, "node told the log of another node", misuse.OfAnother(r.Node))
+		l.site.Warnings.Refused(node, "node sent the log of another node", misuse.OfAnother(r.Node))
 		l.site.Misuse.Count(node, misuse.ExtraReports, 1)
 		return
 	}
 	if _, ok := l.rate.Reserve(string(node), 1, 0); !ok {
 		l.site.Misuse.Count(node, misuse.ExtraReports, 1)
-		l.site.Warnings.Refused(node, "node tells its log too often; some of it is dropped",
+		l.site.Warnings.Refused(node, "node sends its log too often; some lines are dropped",
 			misuse.TooOften("at most %d parts per second are accepted", logsHeard))
 		return
 	}
