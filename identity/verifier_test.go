@@ -218,6 +218,7 @@ func TestCertificateForAnUnknownOwnerIsRejected(t *testing.T) {
 	v.Roster = testRoster()
 	v.Roster.Authorities[0].Principals = []string{"ci/ghost"}
 	p := testPayload()
+	v.Roster.digest = p.RosterDigest
 	p.Signer = "ci/ghost"
 	s := certify(t, "forge", "a job", func(c *ssh.Certificate) { c.ValidPrincipals = []string{"ci/ghost"} })
 	_, err := v.Submission(signText(t, s, ScriptNamespace, p))

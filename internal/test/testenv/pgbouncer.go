@@ -91,8 +91,8 @@ func startPooler(t testing.TB, cmd *exec.Cmd, ready string, runAs *syscall.Crede
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		children := childrenOf(cmd.Process.Pid)
-		for _, pid := range append(children, cmd.Process.Pid) {
+		_ = syscall.Kill(cmd.Process.Pid, syscall.SIGSTOP) // it would replace each child that ends
+		for _, pid := range append(childrenOf(cmd.Process.Pid), cmd.Process.Pid) {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
 		_ = cmd.Wait() // the error reports the kill
