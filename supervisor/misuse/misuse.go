@@ -12,6 +12,7 @@ import (
 // Kind is a kind of useless message.
 type Kind int
 
+// The kinds of useless messages.
 const (
 	Unreadable   Kind = iota // messages that cannot be opened
 	Unasked                  // results of jobs that the node never received, such as results for unknown runs
