@@ -119,7 +119,7 @@ var mutants = []struct {
 	},
 	{
 		name: "AResumeForgetsWhatTheScriptHasSeen", directed: "TestAResumeKeepsWhatTheScriptHasSeenAndRepeatsOnlyTheFailure",
-		edits:     []mutant.Edit{{In: "workflow.resumer.resume", Node: mutant.Call, Names: "Contains", Becomes: mutant.Never}},
+		edits:     []mutant.Edit{{In: "workflow.resume", Node: mutant.Call, Names: "Contains", Becomes: mutant.Never}},
 		unnoticed: "nobody knows which way a simulated script should have gone",
 	},
 	{
@@ -159,12 +159,12 @@ var mutants = []struct {
 	},
 	{
 		name: "NodesAreNotAskedAfterARestore", directed: "TestAfterARestoreARunGoesToTheNodeThatHasIt",
-		edits:     []mutant.Edit{{In: "workflow.waiter.waitsForInventories", Node: mutant.If, Names: "IsZero", Becomes: mutant.Always}},
+		edits:     []mutant.Edit{{In: "workflow.claimer.waitsForInventories", Node: mutant.If, Names: "IsZero", Becomes: mutant.Always}},
 		unnoticed: "no journal is restored from a backup",
 	},
 	{
 		name: "WhatNodesHaveBindsNobody", directed: "TestACallThatASilentNodeHasWaitsForIt",
-		edits:     []mutant.Edit{{In: "workflow.waiter.holders", Node: mutant.Call, Names: "reconciles", Becomes: mutant.Negate}},
+		edits:     []mutant.Edit{{In: "workflow.reportingNodes", Node: mutant.Call, Names: "reconciles", Becomes: mutant.Negate}},
 		unnoticed: "no journal is restored from a backup",
 	},
 	{

@@ -93,7 +93,7 @@ func (a *Advancer) advance(ctx context.Context, id writ.RunID, m mail.Mail) erro
 	if err != nil {
 		return err
 	}
-	if err := (receiver{t}).receive(m, why); err != nil {
+	if err := (&receiver{t, m}).receive(why); err != nil {
 		return err
 	}
 	pass, err := a.evaluate(ctx, t)
@@ -108,13 +108,14 @@ func (a *Advancer) advance(ctx context.Context, id writ.RunID, m mail.Mail) erro
 			if err != nil {
 				return err
 			}
-			if err := (receiver{again}).receive(m, why); err != nil {
+			if err := (&receiver{again, m}).receive(why); err != nil {
 				return err
 			}
 			written = again
 		}
 		fresh = false
-		if err := (writer{written}).apply(tx, m, pass); err != nil {
+		w := writer{Step: written, tx: tx}
+		if err := w.apply(m, pass); err != nil {
 			return err
 		}
 		step := written
@@ -160,9 +161,9 @@ func (a *Advancer) afterCommit(t *Step) {
 	}
 	switch {
 	case t.run.State.Ended() && t.runMoved:
-		a.Log.Info("run ended", "run", t.run.ID, "state", t.run.State, "calls", len(t.calls))
+		a.Log.Info("run ended", "run", t.run.ID, "state", t.run.State, "calls", len(t.calls.all))
 		a.Ended(t.run.ID)
-	case evaluation{t}.wantsPass():
+	case wantsPass(t):
 		a.Mailbox.Post(t.run.ID, mail.Mail{})
 	}
 }

@@ -9,54 +9,57 @@ import (
 	"writ"
 	"writ/identity"
 	"writ/sal/catalog"
-	"writ/scripts"
 	"writ/supervisor/bound"
 	"writ/supervisor/journal"
 )
 
-// ground is the part of the journal that claiming and placing read. A step reads a transaction. A preview reads a
-// transaction overlaid with the calls of its plan; see Draft.
-type ground interface {
+// placementReader is the part of the journal that claiming and placing read. A step reads a transaction. A preview
+// reads a transaction overlaid with the calls of its plan; see Draft.
+type placementReader interface {
 	Resource(id writ.ResourceID) (*journal.Resource, error)
 	OpenCallOn(id writ.ResourceID, except writ.RunID) (writ.RunID, error)
 	Loads() (map[writ.NodeID]journal.Load, error)
 }
 
-var _ ground = (*journal.Tx)(nil)
+var _ placementReader = (*journal.Tx)(nil)
 
-// claimer decides which resource each planned call concerns.
-type claimer struct{ *Step }
+// claimer decides which resource each planned call concerns, given the records of the journal or of a draft.
+type claimer struct {
+	*Step
+	records placementReader
+}
 
 // arrange decides about planned calls: calls that cannot succeed fail, and the others get their resource and node.
-func (t claimer) arrange(g ground) error {
-	if err := (ender(t)).cascade(); err != nil {
+func arrange(t *Step, records placementReader) error {
+	if err := t.cascade(); err != nil {
 		return err
 	}
-	if (waiter(t)).waitsForInventories() {
+	claims := claimer{t, records}
+	if claims.waitsForInventories() {
 		return nil
 	}
-	if err := t.claimCalls(g); err != nil {
+	if err := claims.claimCalls(); err != nil {
 		return err
 	}
-	if err := (ender(t)).cascade(); err != nil {
+	if err := t.cascade(); err != nil {
 		return err
 	}
-	return placer(t).placeCalls(g)
+	return placeCalls(t, records)
 }
 
 // claimCalls decides which resource each planned call concerns: its UID, owner and node, and the capacity that the call
 // will use. It also ends calls that the supervisor can answer without a node.
-func (t claimer) claimCalls(g ground) error {
-	waiting, err := t.waitingCalls(g)
+func (t claimer) claimCalls() error {
+	waiting, err := t.waitingCalls()
 	if err != nil {
 		return err
 	}
-	for _, c := range t.calls {
+	for _, c := range t.calls.all {
 		if c.State != writ.CallPlanned || c.Claimed || t.run.Stop != nil || waiting[c.Seq] {
 			continue
 		}
 		op, _ := catalog.Lookup(c.Operation)
-		if err := t.claim(g, op, c); err != nil {
+		if err := t.claim(op, c); err != nil {
 			return err
 		}
 	}
@@ -66,11 +69,11 @@ func (t claimer) claimCalls(g ground) error {
 // waitingCalls returns the calls that must wait, by seq: calls on hold, calls whose resource another run uses, and all
 // calls that need them, each with its whole group. Waiting calls release their claims. Otherwise two runs that each
 // hold one of two resources would wait for each other. The needs of a waiting call do not wait.
-func (t claimer) waitingCalls(g ground) (map[int]bool, error) {
+func (t claimer) waitingCalls() (map[int]bool, error) {
 	waiting := make(map[int]bool)
-	groups := placer(t).connected()
+	groups := groups(t.Step)
 	for _, group := range groups {
-		free, err := t.areFree(g, group)
+		free, err := t.areFree(group)
 		if err != nil {
 			return nil, err
 		}
@@ -81,7 +84,7 @@ func (t claimer) waitingCalls(g ground) (map[int]bool, error) {
 	if len(waiting) == 0 {
 		return waiting, nil
 	}
-	needs := t.needs()
+	needs := t.calls.needs()
 	needsWaiting := func(c *journal.Call) bool {
 		return slices.ContainsFunc(needs[c.Seq], func(seq int) bool { return waiting[seq] })
 	}
@@ -99,8 +102,8 @@ func (t claimer) waitingCalls(g ground) (map[int]bool, error) {
 
 // areFree reports whether no call of a group is on hold and no other run uses their resources. Otherwise it sets the
 // wait reasons of the calls.
-func (t claimer) areFree(g ground, group []*journal.Call) (bool, error) {
-	free, err := waiter(t).mayStart(g, group)
+func (t claimer) areFree(group []*journal.Call) (bool, error) {
+	free, err := t.mayStart(group)
 	if err != nil {
 		return false, err
 	}
@@ -108,7 +111,7 @@ func (t claimer) areFree(g ground, group []*journal.Call) (bool, error) {
 		if c.Claimed || c.Kind == "" {
 			continue
 		}
-		itsFree, err := t.isFree(g, c)
+		itsFree, err := t.isFree(c)
 		if err != nil {
 			return false, err
 		}
@@ -127,38 +130,11 @@ func (t claimer) keepWaiting(group []*journal.Call, waiting map[int]bool) {
 	}
 }
 
-// needs maps each open call, by seq, to the calls of the run that must end before it: the targets of its handles, the
-// previous call on its resource, and the last call on each resource that it names. The result is not transitive.
-func (t claimer) needs() map[int][]int {
-	needs := make(map[int][]int)
-	last := make(map[writ.ResourceID]int)
-	for _, c := range t.calls {
-		if c.State.Ended() {
-			continue
-		}
-		op, _ := catalog.Lookup(c.Operation)
-		needs[c.Seq] = slices.Clone(c.After)
-		for _, ref := range op.Args.Named(c.Args) {
-			if seq, open := last[writ.ResourceID{Project: c.Project, Kind: ref.Kind, Name: ref.Name}]; open {
-				needs[c.Seq] = append(needs[c.Seq], seq)
-			}
-		}
-		if !op.Named() {
-			continue
-		}
-		if seq, open := last[c.Resource()]; open {
-			needs[c.Seq] = append(needs[c.Seq], seq)
-		}
-		last[c.Resource()] = c.Seq
-	}
-	return needs
-}
-
 // neverSent reports whether a call was never sent to any node since it was placed, so that no node can have it.
 func neverSent(c *journal.Call) bool { return c.Attempt == c.Moved+1 && c.Delivery == 0 }
 
 // claim decides which resource a call concerns. It fails calls that the signed header does not allow.
-func (t claimer) claim(g ground, op *catalog.Operation, c *journal.Call) error {
+func (t claimer) claim(op *catalog.Operation, c *journal.Call) error {
 	switch {
 	case !slices.Contains(t.run.Allow, op.Name()) && op.Module != "run":
 		return t.fail(c, writ.CallFailed,
@@ -175,19 +151,19 @@ func (t claimer) claim(g ground, op *catalog.Operation, c *journal.Call) error {
 		t.touch(c)
 		return nil
 	}
-	earlier := t.lastOn(c.Resource(), c.Seq)
+	earlier := t.calls.lastOn(c.Resource(), c.Seq)
 	if earlier != nil && (op.Effect == catalog.Find || removes(earlier) || !earlier.Claimed) {
 		t.delay(c, writ.Reason{Code: writ.ReasonCall, Seq: earlier.Seq, Call: describe(earlier)})
 		return nil
 	}
-	have, err := g.Resource(c.Resource())
+	have, err := t.records.Resource(c.Resource())
 	if err != nil {
 		return err
 	}
 	if op.Effect == catalog.Find {
 		return t.find(c, have)
 	}
-	if waits, err := t.claimNamed(g, op, c); waits || err != nil || c.State != writ.CallPlanned {
+	if waits, err := t.claimNamed(op, c); waits || err != nil || c.State != writ.CallPlanned {
 		return err
 	}
 	return t.claimResource(op, c, have, earlier)
@@ -195,13 +171,13 @@ func (t claimer) claim(g ground, op *catalog.Operation, c *journal.Call) error {
 
 // isFree reports whether no other run has an open call on the resource. If one has, it sets the wait reason of the
 // call. A call that only reads beside an existing resource never waits.
-func (t claimer) isFree(g ground, c *journal.Call) (bool, error) {
+func (t claimer) isFree(c *journal.Call) (bool, error) {
 	if c.Aside {
-		if have, err := g.Resource(c.Resource()); have != nil || err != nil {
+		if have, err := t.records.Resource(c.Resource()); have != nil || err != nil {
 			return err == nil, err
 		}
 	}
-	other, err := g.OpenCallOn(c.Resource(), t.run.ID)
+	other, err := t.records.OpenCallOn(c.Resource(), t.run.ID)
 	if err != nil || other == "" {
 		return err == nil, err
 	}
@@ -214,7 +190,7 @@ func (t claimer) find(c *journal.Call, have *journal.Resource) error {
 	if have == nil {
 		return t.fail(c, writ.CallFailed,
 			writ.Errorf(writ.CodeResourceUnknown, "project %s has no %s", t.run.ProjectName, c.Resource()).
-				WithHint("`writ resource list` shows what there is"))
+				WithHint("`writ resource list` shows the resources"))
 	}
 	c.UID = have.UID
 	c.Node = have.Node
@@ -236,10 +212,10 @@ func (t claimer) succeed(c *journal.Call, values map[string]any) error {
 
 // claimNamed adds the resources that the arguments name to the needs of a call. An earlier call of the run makes them,
 // or they exist already. It reports whether the call must wait because an earlier call removes one of them.
-func (t claimer) claimNamed(g ground, op *catalog.Operation, c *journal.Call) (waits bool, err error) {
+func (t claimer) claimNamed(op *catalog.Operation, c *journal.Call) (waits bool, err error) {
 	for _, ref := range op.Args.Named(c.Args) {
 		id := writ.ResourceID{Project: c.Project, Kind: ref.Kind, Name: ref.Name}
-		if maker := t.lastOn(id, c.Seq); maker != nil {
+		if maker := t.calls.lastOn(id, c.Seq); maker != nil {
 			if removes(maker) {
 				t.delay(c, writ.Reason{Code: writ.ReasonCall, Seq: maker.Seq, Call: describe(maker)})
 				return true, nil
@@ -250,7 +226,7 @@ func (t claimer) claimNamed(g ground, op *catalog.Operation, c *journal.Call) (w
 			}
 			continue
 		}
-		have, err := g.Resource(id)
+		have, err := t.records.Resource(id)
 		if err != nil {
 			return false, err
 		}
@@ -258,7 +234,7 @@ func (t claimer) claimNamed(g ground, op *catalog.Operation, c *journal.Call) (w
 			return false, t.fail(c, writ.CallFailed,
 				writ.Errorf(writ.CodeResourceUnknown, "%s needs the %s, which project %s does not have", describe(c), id,
 					t.run.ProjectName).
-					WithHint("make it first, in this script or in an earlier one"))
+					WithHint("create it first, in this script or in an earlier one"))
 		}
 		if name, named := c.Args[op.Origin].(string); named && name == ref.Name {
 			continue // the source of a copy may be on another node
@@ -281,7 +257,7 @@ func (t claimer) claimResource(
 		before = have.Need
 	}
 	c.Orders = nil
-	for _, e := range t.before(c.Resource(), c.Seq) {
+	for _, e := range t.calls.before(c.Resource(), c.Seq) {
 		if !e.State.Ended() {
 			c.Orders = append(c.Orders, e.Seq)
 			before = before.Plus(e.Need)
@@ -293,13 +269,14 @@ func (t claimer) claimResource(
 		t.pin(c, earlier.Node)
 	case have != nil:
 		if op.Effect != catalog.Look && have.Deployment != t.run.Deployment && !c.Options.Adopt {
-			return t.fail(c, writ.CallFailed, t.notOwner(have))
+			return t.fail(c, writ.CallFailed, notOwner(have))
 		}
 		if n, ok := t.Nodes.Get(have.Node); !ok || n.Admission == writ.AdmissionRemoved {
 			name := t.Nodes.Name(have.Node)
 			return t.fail(c, writ.CallFailed,
 				nodeLost(have.Node, "the %s was on %s, which was removed", have.ResourceID, name).
-					WithHint("if that never comes back, `writ node lost %s` frees the names of what it had; until then use another name", name))
+					WithHint("if it never returns, `writ node lost %s` frees the names of its resources; until then use "+
+						"another name", name))
 		}
 		c.UID, c.Need = have.UID, grows(op, c, before)
 		t.pin(c, have.Node)
@@ -314,7 +291,7 @@ func (t claimer) claimResource(
 	default:
 		return t.fail(c, writ.CallFailed,
 			writ.Errorf(writ.CodeResourceUnknown, "project %s has no %s", t.run.ProjectName, c.Resource()).
-				WithHint("make it first: %s.create(%q, …)", op.Module, c.Name))
+				WithHint("create it first: %s.create(%q, …)", op.Module, c.Name))
 	}
 	t.claimed[c.Seq] = t.waits(c)
 	c.Claimed, c.Why, c.RetryAt = true, writ.Reason{}, time.Time{}
@@ -352,10 +329,10 @@ func grows(op *catalog.Operation, c *journal.Call, before writ.Capacity) writ.Ca
 
 // notOwner returns the error of a call on another deployment's resource. The hint first names a missing --deployment
 // flag, the usual cause.
-func (t claimer) notOwner(have *journal.Resource) *writ.Error {
-	owner, flag := "deployment "+have.Deployment, "with --deployment "+have.Deployment+" if that was forgotten"
+func notOwner(have *journal.Resource) *writ.Error {
+	owner, flag := "deployment "+have.Deployment, "with --deployment "+have.Deployment
 	if have.Deployment == "" {
-		owner, flag = "the project itself", "without --deployment if it has none"
+		owner, flag = "the project itself", "without --deployment"
 	}
 	return writ.Errorf(writ.CodeNotOwner, "the %s belongs to %s", have.ResourceID, owner).
 		WithHint("submit the script %s; the option adopt: true takes the %s over", flag, have.ResourceID.Kind)
@@ -363,29 +340,6 @@ func (t claimer) notOwner(have *journal.Resource) *writ.Error {
 
 // apart returns the error of a call whose needs are on different nodes.
 func (t claimer) apart(c *journal.Call, id writ.ResourceID, node writ.NodeID) *writ.Error {
-	return writ.Errorf(writ.CodeResourceConflict, "%s cannot be on one node with all that it needs: the %s is on %s",
+	return writ.Errorf(writ.CodeResourceConflict, "%s and its needs cannot be on one node: the %s is on %s",
 		describe(c), id, t.Nodes.Name(node))
-}
-
-// enlist adds a new call of a pass to the run.
-func (t claimer) enlist(n scripts.NewCall) error {
-	if n.Seq != len(t.calls)+1 {
-		return fmt.Errorf("run %s: call %d does not follow call %d", t.run.ID, n.Seq, len(t.calls))
-	}
-	op, ok := catalog.Lookup(n.Operation)
-	if !ok {
-		return fmt.Errorf("run %s: the catalogue has no operation %s", t.run.ID, n.Operation)
-	}
-	c := &journal.Call{
-		Call: writ.Call{
-			Seq: n.Seq, Operation: n.Operation, Name: n.Name, Kind: op.Kind, Position: n.Position,
-			State: writ.CallPlanned, Attempt: 1, After: n.After, Planned: t.now,
-		},
-		Hash: n.Hash, Args: n.Args, Options: n.Options, Aside: op.Aside, Read: n.Read,
-	}
-	c.In(t.run)
-	t.calls = append(t.calls, c)
-	t.run.Bytes += bound.Size(c.Args)
-	t.touch(c)
-	return nil
 }

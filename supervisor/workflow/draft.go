@@ -36,7 +36,7 @@ type Draft struct {
 	changed map[writ.ResourceID]bool // resources that calls of the plan have changed
 }
 
-var _ ground = (*Draft)(nil)
+var _ placementReader = (*Draft)(nil)
 
 // NewDraft returns a draft of a plan. The step t belongs to a run that is not stored.
 func NewDraft(tx *journal.Tx, t *Step, plan []ProposedCall) (*Draft, error) {
@@ -86,7 +86,7 @@ func (d *Draft) lookUp() error {
 	return nil
 }
 
-// Resource implements ground. It loads resources that only arguments name on first use.
+// Resource implements placementReader. It loads resources that only arguments name on first use.
 func (d *Draft) Resource(id writ.ResourceID) (*journal.Resource, error) {
 	if r, known := d.laid[id]; known {
 		return r, nil
@@ -98,7 +98,7 @@ func (d *Draft) Resource(id writ.ResourceID) (*journal.Resource, error) {
 	return r, err
 }
 
-// OpenCallOn implements ground.
+// OpenCallOn implements placementReader.
 func (d *Draft) OpenCallOn(id writ.ResourceID, except writ.RunID) (writ.RunID, error) {
 	if run, known := d.open[id]; known {
 		return run, nil
@@ -110,10 +110,10 @@ func (d *Draft) OpenCallOn(id writ.ResourceID, except writ.RunID) (writ.RunID, e
 	return run, err
 }
 
-// Loads implements ground.
+// Loads implements placementReader.
 func (d *Draft) Loads() (map[writ.NodeID]journal.Load, error) {
 	loads := maps.Clone(d.loads)
-	for _, c := range d.step.calls {
+	for _, c := range d.step.calls.all {
 		if !c.State.Ended() && c.Node != "" && !d.step.isClaimed(c) {
 			reserve(loads, c.Node, c.Need)
 		}
@@ -142,27 +142,27 @@ func (d *Draft) lay(id writ.ResourceID, before, after *journal.Resource) {
 func (d *Draft) CarryOut(ctx context.Context) error {
 	for i := range d.plan {
 		p := &d.plan[i]
-		if slices.ContainsFunc(p.waits, func(seq int) bool { return !d.step.call(seq).State.Ended() }) {
+		if slices.ContainsFunc(p.waits, func(seq int) bool { return !d.step.calls.at(seq).State.Ended() }) {
 			if err := d.advance(ctx); err != nil {
 				return err
 			}
 		}
-		if at := slices.IndexFunc(p.waits, func(seq int) bool { return d.step.call(seq).State == writ.CallFailed }); at >= 0 {
+		if at := slices.IndexFunc(p.waits, func(seq int) bool { return d.step.calls.at(seq).State == writ.CallFailed }); at >= 0 {
 			d.stop(i, p.waits[at])
 			break
 		}
-		if err := (claimer{d.step}).enlist(p.NewCall); err != nil {
+		if err := d.step.addCall(p.NewCall); err != nil {
 			return err
 		}
 		if p.unnamed && p.Op.Effect != catalog.Make { // its resource is unknown
-			d.step.call(p.Seq).State = writ.CallSucceeded
+			d.step.calls.at(p.Seq).State = writ.CallSucceeded
 			d.Seen[i].Action, d.Seen[i].Reason = writ.ActionUnknown, unnamedReason
 		}
 	}
 	if err := d.advance(ctx); err != nil {
 		return err
 	}
-	for _, c := range d.step.calls {
+	for _, c := range d.step.calls.all {
 		d.close(c)
 	}
 	return nil
@@ -172,7 +172,7 @@ const unnamedReason = "its name is not known yet"
 
 // stop marks the calls from an index on as unreached, because the script needs the result of a refused call.
 func (d *Draft) stop(from, refused int) {
-	why := "the script reads what call " + d.step.describeSeq(refused) + " gives, which is refused"
+	why := "the script reads the result of call " + d.step.calls.describe(refused) + ", which is refused"
 	for i := from; i < len(d.Seen); i++ {
 		d.Seen[i].Action, d.Seen[i].Reason = writ.ActionUnreached, why
 	}
@@ -184,7 +184,7 @@ func (d *Draft) advance(ctx context.Context) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if err := (claimer{d.step}).arrange(d); err != nil {
+		if err := arrange(d.step, d); err != nil {
 			return err
 		}
 		ended, err := d.endCalls(d.placed)
@@ -205,17 +205,17 @@ func (d *Draft) advance(ctx context.Context) error {
 }
 
 func (d *Draft) isFinal() bool {
-	return !slices.ContainsFunc(d.step.calls, func(c *journal.Call) bool { return !c.State.Ended() })
+	return !slices.ContainsFunc(d.step.calls.all, func(c *journal.Call) bool { return !c.State.Ended() })
 }
 
 // placed reports whether a run would send the call now.
 func (d *Draft) placed(c *journal.Call) bool {
-	return c.Claimed && c.Node != "" && sender{d.step}.met(c)
+	return c.Claimed && c.Node != "" && d.step.calls.met(c)
 }
 
 // endCalls ends the open calls that may accepts, in order. It reports whether there were any.
 func (d *Draft) endCalls(may func(c *journal.Call) bool) (any bool, err error) {
-	for _, c := range d.step.calls {
+	for _, c := range d.step.calls.all {
 		if c.State != writ.CallPlanned || !may(c) {
 			continue
 		}
@@ -224,7 +224,7 @@ func (d *Draft) endCalls(may func(c *journal.Call) bool) (any bool, err error) {
 			return any, err
 		}
 		if c.State == writ.CallFailed {
-			if err := (ender{d.step}).cascade(); err != nil {
+			if err := d.step.cascade(); err != nil {
 				return any, err
 			}
 		}
@@ -237,7 +237,7 @@ func (d *Draft) end(c *journal.Call) error {
 	p, out := &d.plan[c.Seq-1], &d.Seen[c.Seq-1]
 	d.explain(c, out)
 	if !c.Claimed {
-		if err := (claimer{d.step}).claim(d, p.Op, c); err != nil || c.State != writ.CallPlanned {
+		if err := (claimer{d.step, d}).claim(p.Op, c); err != nil || c.State != writ.CallPlanned {
 			return err
 		}
 	}
@@ -273,7 +273,7 @@ func (d *Draft) end(c *journal.Call) error {
 	}
 	result := writ.Result{Change: f.change(), Driver: out.Driver, Simulated: out.Simulated, Values: f.values}
 	if p.Op.Effect != catalog.Look {
-		if after, told := (writer{d.step}).effect(p.Op, c, have, result); told {
+		if after, told := resourceAfter(d.step, p.Op, c, have, result); told {
 			d.lay(c.Resource(), have, after)
 		}
 	}
@@ -313,13 +313,13 @@ func (d *Draft) explain(c *journal.Call, out *writ.PreviewedCall) {
 		away.Node = node.Name
 		out.Waits, out.Reason = true, away.String()
 	case !chosen || v.Bound:
-		out.Reason = "what it needs is there"
+		out.Reason = "the resources that it needs are there"
 	case c.Options.Node != "":
-		out.Reason = "the script asks for it"
+		out.Reason = "the script requests this node"
 	case v.Fit == 1:
-		out.Reason = "the only node that will do"
+		out.Reason = "the only suitable node"
 	default:
-		out.Reason = "has the least to do of those that will do"
+		out.Reason = "the least busy suitable node"
 	}
 }
 

@@ -34,16 +34,13 @@ type pass struct {
 	kept int // number of its log lines that are stored
 }
 
-// evaluation prepares a pass of the script.
-type evaluation struct{ *Step }
-
 // evaluate runs a pass of the script. It returns nil if no pass is needed. After maxCrashes deaths of the evaluator the
 // outcome is a failure of the script.
 func (a *Advancer) evaluate(ctx context.Context, t *Step) (*pass, error) {
-	if t.resumed || !(evaluation{t}).wantsPass() {
+	if t.resumed || !wantsPass(t) {
 		return nil, nil
 	}
-	outcome, err := a.Programs.Pass(ctx, t.run, evaluation{t}.entries(), t.run.Logs)
+	outcome, err := a.Programs.Pass(ctx, t.run, entriesOf(t.calls.all), t.run.Logs)
 	switch {
 	case err == nil:
 		kept, err := a.admitLog(ctx, t.run.Project, outcome.Logs)
@@ -51,7 +48,7 @@ func (a *Advancer) evaluate(ctx context.Context, t *Step) (*pass, error) {
 	case writ.CodeOf(err) == writ.CodeEvaluatorCrashed && ctx.Err() == nil:
 		t.run.Crashes++
 		if t.run.Crashes >= maxCrashes {
-			failure := &writ.Failure{Error: *writ.AsError(err), Position: evaluation{t}.lastPosition()}
+			failure := &writ.Failure{Error: *writ.AsError(err), Position: lastPosition(t.calls.all)}
 			return &pass{Outcome: scripts.Outcome{Status: scripts.Failed, Failure: failure}}, nil
 		}
 		return nil, a.keepCrashes(ctx, t.run)
@@ -94,33 +91,33 @@ func (a *Advancer) admitLog(ctx context.Context, project writ.ProjectID, lines [
 }
 
 // wantsPass reports whether a pass can have a new outcome now.
-func (t evaluation) wantsPass() bool {
-	return t.blocked == "" && t.unevaluated() && waiter(t).notBegun() == nil
+func wantsPass(t *Step) bool {
+	return t.blocked == "" && unevaluated(t) && heldRun(t) == nil
 }
 
 // unevaluated reports whether a pass can have a new outcome once the run may start.
-func (t evaluation) unevaluated() bool {
+func unevaluated(t *Step) bool {
 	if t.run.State.Ended() || t.run.Stop != nil || t.run.Completed {
 		return false
 	}
 	return len(t.run.Waiting) == 0 || slices.ContainsFunc(t.run.Waiting, func(seq int) bool {
-		c := t.call(seq)
+		c := t.calls.at(seq)
 		return c != nil && c.State.Ended()
 	})
 }
 
 // lastPosition returns the position of the last call in the script.
-func (t evaluation) lastPosition() string {
-	if len(t.calls) == 0 {
+func lastPosition(calls []*journal.Call) string {
+	if len(calls) == 0 {
 		return ""
 	}
-	return t.calls[len(t.calls)-1].Position
+	return calls[len(calls)-1].Position
 }
 
-// entries returns the calls as input of a pass.
-func (t evaluation) entries() []scripts.Entry {
-	entries := make([]scripts.Entry, len(t.calls))
-	for i, c := range t.calls {
+// entriesOf returns the calls as input of a pass.
+func entriesOf(calls []*journal.Call) []scripts.Entry {
+	entries := make([]scripts.Entry, len(calls))
+	for i, c := range calls {
 		e := scripts.Entry{Seq: c.Seq, Hash: c.Hash, State: scripts.EntryOpen}
 		switch {
 		case c.State == writ.CallSucceeded:

@@ -40,7 +40,7 @@ func (p *ProposedCall) foresee(t *Step, c *journal.Call, have *journal.Resource)
 		maps.Copy(f.values, have.Values)
 		f.drift = driftOf(have)
 	}
-	args := writer{t}.handlesNamed(p.Op, c)
+	args := t.calls.withResources(p.Op, c)
 	switch p.Op.Effect {
 	case catalog.Look:
 		f.action = writ.ActionRead
@@ -66,7 +66,7 @@ func (p *ProposedCall) foresee(t *Step, c *journal.Call, have *journal.Resource)
 // driftOf returns the drift of a resource, in the words of its node.
 func driftOf(have *journal.Resource) []string {
 	if have.State == catalog.Gone && len(have.Drift) == 0 {
-		return []string{"its node does not have it any more"}
+		return []string{"its node no longer has it"}
 	}
 	return have.Drift
 }
@@ -163,7 +163,7 @@ func (p *ProposedCall) shrinks(
 		has, _ := have.Values[name].(int64)
 		if wanted, ok := args[name].(int64); ok && field.Uses == "disk_gib" && wanted < has {
 			return writ.Errorf(writ.CodeImmutableField, "%s has %d GiB and cannot shrink to %d", id, has, wanted).
-				WithHint("make a smaller one under another name and copy what is in it")
+				WithHint("create a smaller one under another name and copy the content")
 		}
 	}
 	return nil

@@ -1,7 +1,9 @@
 package workflow
 
 import (
+	"container/list"
 	"context"
+	"sync"
 	"time"
 
 	"writ"
@@ -30,10 +32,10 @@ func (a *Advancer) again(id writ.RunID, m mail.Mail) *Step {
 		return nil
 	}
 	t := NewStep(a.View, r.run, a.Now().UTC().Truncate(time.Microsecond)) // the precision of the journal
-	t.calls = r.calls
+	t.calls.all = r.calls
 	t.rebase()
 	for i, arrival := range m.Results {
-		c := t.call(arrival.Result.Seq)
+		c := t.calls.at(arrival.Result.Seq)
 		if c == nil || !c.LastSent(arrival.Result.Attempt, arrival.Node, arrival.Result.Job) || arrival.Result.Found != "" {
 			return nil
 		}
@@ -49,10 +51,10 @@ func (a *Advancer) reload(tx *journal.Tx, id writ.RunID, m mail.Mail) (*Step, er
 		return nil, err
 	}
 	t := NewStep(a.View, run, tx.Now)
-	if t.calls, err = tx.Calls(id); err != nil {
+	if t.calls.all, err = tx.Calls(id); err != nil {
 		return nil, err
 	}
-	t.weigh()
+	run.Bytes = t.calls.bytes() // a changed sum alone does not make the run dirty
 	t.rebase()
 	if run.State == writ.RunAccepted {
 		if t.blocked, err = tx.EarlierRun(run); err != nil {
@@ -60,14 +62,14 @@ func (a *Advancer) reload(tx *journal.Tx, id writ.RunID, m mail.Mail) (*Step, er
 		}
 	}
 	for i, arrival := range m.Results {
-		c := t.call(arrival.Result.Seq)
+		c := t.calls.at(arrival.Result.Seq)
 		if c == nil {
 			continue
 		}
 		if t.genuine[i], err = tx.WasSent(c, arrival.Result.Attempt, arrival.Node, arrival.Result.Job); err != nil {
 			return nil, err
 		}
-		if t.left[i], err = (receiver{t}).leftoverOf(tx, arrival); err != nil {
+		if t.left[i], err = leftoverOf(tx, c, arrival); err != nil {
 			return nil, err
 		}
 	}
@@ -76,14 +78,14 @@ func (a *Advancer) reload(tx *journal.Tx, id writ.RunID, m mail.Mail) (*Step, er
 
 // remember keeps a run in memory if a result will bring its next step soon. The step is in the journal.
 func (a *Advancer) remember(t *Step) {
-	if !t.isOut() {
+	if !t.calls.anySent() {
 		return
 	}
 	t.run.Committed()
 	for seq := range t.touched {
-		t.call(seq).Committed()
+		t.calls.at(seq).Committed()
 	}
-	a.recent.put(&recentRun{t.run, t.calls})
+	a.recent.put(&recentRun{t.run, t.calls.all})
 }
 
 // Owners returns the projects of runs. Unknown runs are omitted.
@@ -116,4 +118,73 @@ func (a *Advancer) Owners(runs []writ.RunID) (map[writ.RunID]writ.ProjectID, err
 		return nil
 	})
 	return owners, err
+}
+
+// Limits of the runs in memory between two of their steps. Other runs are read again from the journal. Consecutive
+// steps of a run follow each other closely, so a few runs suffice, and runs that wait for long are soon evicted.
+const (
+	maxRecent      = 512
+	maxRecentBytes = 32 << 20
+)
+
+// recentRun is a run with its calls, equal to their state in the journal.
+type recentRun struct {
+	run   *journal.Run
+	calls []*journal.Call
+}
+
+// size estimates the memory of a run.
+func (r *recentRun) size() int {
+	const inMemory, call = 4, 1 << 10 // memory per encoded byte, and per call without values
+	return call*(1+len(r.calls)) + inMemory*r.run.Bytes
+}
+
+// recent caches runs after their last step. Only steps change a run, one at a time: a step removes the run from the
+// cache, and puts it back only after all its changes are in the journal.
+type recent struct {
+	mu    sync.Mutex
+	runs  map[writ.RunID]*list.Element // of *recentRun
+	order *list.List                   // most recently used first
+	bytes int
+}
+
+func newRecent() *recent { return &recent{runs: make(map[writ.RunID]*list.Element), order: list.New()} }
+
+// take removes and returns a run, nil if it is not here.
+func (r *recent) take(id writ.RunID) *recentRun {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e := r.runs[id]
+	if e == nil {
+		return nil
+	}
+	return r.remove(e)
+}
+
+// projectOf returns the project of a run, "" if the run is not here.
+func (r *recent) projectOf(id writ.RunID) writ.ProjectID {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if e := r.runs[id]; e != nil {
+		return e.Value.(*recentRun).run.Project
+	}
+	return ""
+}
+
+// put adds a run.
+func (r *recent) put(run *recentRun) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.runs[run.run.ID] = r.order.PushFront(run)
+	r.bytes += run.size()
+	for r.order.Len() > maxRecent || r.bytes > maxRecentBytes {
+		r.remove(r.order.Back())
+	}
+}
+
+func (r *recent) remove(e *list.Element) *recentRun {
+	run := r.order.Remove(e).(*recentRun)
+	delete(r.runs, run.run.ID)
+	r.bytes -= run.size()
+	return run
 }

@@ -11,104 +11,54 @@ import (
 	"writ/supervisor/placement"
 )
 
-// placer gives each claimed call a node.
-type placer struct{ *Step }
+// placer gives each claimed call a node. Each placed group reduces the free capacity of its candidate.
+type placer struct {
+	*Step
+	candidates []placement.Candidate
+}
 
 // placeCalls gives every claimed call a node. Calls on resources that must be together form a group and get the same
 // node. If one of these resources exists already, the group goes to its node.
-func (t placer) placeCalls(g ground) error {
-	if len(t.groups()) == 0 {
+func placeCalls(t *Step, records placementReader) error {
+	if len(claimedGroups(t)) == 0 {
 		return nil
 	}
-	seats, err := t.seats(g)
+	candidates, err := candidatesFor(t, records)
 	if err != nil {
 		return err
 	}
+	places := placer{t, candidates}
 	// if a call fails, the calls that need it fail too, and the rest of its group may fit without them
 	for again := true; again; {
 		again = false
-		for _, group := range t.groups() {
-			if err := t.placeGroup(group, seats); err != nil {
+		for _, group := range claimedGroups(t) {
+			if err := places.placeGroup(group); err != nil {
 				return err
 			}
 			again = again || slices.ContainsFunc(group, func(c *journal.Call) bool { return c.State.Ended() })
 		}
-		if err := (ender(t)).cascade(); err != nil {
+		if err := t.cascade(); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// seats returns the candidate nodes with their free capacity.
-func (t placer) seats(g ground) ([]placement.Candidate, error) {
-	loads, err := g.Loads()
+// candidatesFor returns the candidate nodes with their free capacity.
+func candidatesFor(t *Step, records placementReader) ([]placement.Candidate, error) {
+	loads, err := records.Loads()
 	if err != nil {
 		return nil, err
 	}
-	var seats []placement.Candidate
+	var candidates []placement.Candidate
 	for _, n := range t.Nodes.List() {
 		if n.Admission == writ.AdmissionRemoved || n.Admission == writ.AdmissionRejected {
 			continue
 		}
 		load := loads[n.ID]
-		seats = append(seats, placement.Candidate{Node: n, Free: n.Capacity.Minus(load.Reserved), Open: load.Open()})
+		candidates = append(candidates, placement.Candidate{Node: n, Free: n.Capacity.Minus(load.Reserved), Open: load.Open()})
 	}
-	return seats, nil
-}
-
-// groups returns the calls to place, grouped by calls that need the same node. Groups with an unclaimed call are
-// omitted.
-func (t placer) groups() [][]*journal.Call {
-	return slices.DeleteFunc(t.connected(), func(group []*journal.Call) bool {
-		return slices.ContainsFunc(group, func(c *journal.Call) bool { return !c.Claimed })
-	})
-}
-
-// connected returns the planned calls that were not yet ready to be sent, grouped by calls that need the same node.
-func (t placer) connected() [][]*journal.Call {
-	parent := make(map[int]int)
-	find := func(seq int) int {
-		for parent[seq] != seq {
-			seq = parent[seq]
-		}
-		return seq
-	}
-	var waiting []*journal.Call
-	for _, c := range t.calls {
-		if c.State == writ.CallPlanned && !c.Ready && t.run.Stop == nil {
-			parent[c.Seq] = c.Seq
-			waiting = append(waiting, c)
-		}
-	}
-	for _, c := range waiting {
-		for _, seq := range slices.Concat(transfer(t).near(c), c.Orders) {
-			if _, ok := parent[seq]; ok && together(c, t.call(seq)) {
-				parent[find(c.Seq)] = find(seq)
-			}
-		}
-	}
-	byRoot := make(map[int][]*journal.Call)
-	var roots []int
-	for _, c := range waiting {
-		root := find(c.Seq)
-		if byRoot[root] == nil {
-			roots = append(roots, root)
-		}
-		byRoot[root] = append(byRoot[root], c)
-	}
-	groups := make([][]*journal.Call, len(roots))
-	for i, root := range roots {
-		groups[i] = byRoot[root]
-	}
-	return groups
-}
-
-// together reports whether a call must be on the node of its need. A database is reached by its address and binds no
-// call, and a database itself is bound only by its network.
-func together(c, need *journal.Call) bool {
-	return c.Kind != "" && need.Kind != "" && need.Kind != writ.KindHeroDB &&
-		(c.Kind != writ.KindHeroDB || need.Kind == writ.KindNetwork)
+	return candidates, nil
 }
 
 // addLabels adds the labels that a call requests to the request of its group.
@@ -117,7 +67,7 @@ func addLabels(w *placement.Request, c *journal.Call) *writ.Error {
 		value := c.Options.Labels[name]
 		if has, ok := w.Labels[name]; ok && has != value {
 			return writ.Errorf(writ.CodeResourceConflict,
-				"%s is asked for on a node with %s=%s, and something that it goes with on one with %s=%s",
+				"the script requests %s on a node with %s=%s, and a related resource on a node with %s=%s",
 				describe(c), name, value, name, has).WithHint("give both the same labels")
 		}
 		w.Labels[name] = value
@@ -126,11 +76,11 @@ func addLabels(w *placement.Request, c *journal.Call) *writ.Error {
 }
 
 // placeGroup finds a node for a group, or sets the reason why no node is suitable.
-func (t placer) placeGroup(group []*journal.Call, seats []placement.Candidate) error {
+func (t placer) placeGroup(group []*journal.Call) error {
 	var w placement.Request
 	w.Labels = make(map[string]string)
 	var pinned writ.NodeID
-	homeless := false
+	unplaced := false
 	for _, c := range group {
 		op, _ := catalog.Lookup(c.Operation)
 		if c.Node == "" { // an existing resource stays on its node, even if the node no longer matches
@@ -148,36 +98,36 @@ func (t placer) placeGroup(group []*journal.Call, seats []placement.Candidate) e
 		if node := c.Options.Node; node != "" {
 			if name := t.Nodes.Name; w.Node != "" && name(writ.NodeID(w.Node)) != name(writ.NodeID(node)) {
 				return t.fail(c, writ.CallFailed,
-					writ.Errorf(writ.CodeResourceConflict, "%s is asked for on %s, and something that it goes with on %s",
+					writ.Errorf(writ.CodeResourceConflict, "the script requests %s on %s, and a related resource on %s",
 						describe(c), node, w.Node).WithHint("name one node for both"))
 			}
 			w.Node = node
 		}
-		homeless = homeless || c.Node == ""
-		for _, node := range t.homes(c) {
+		unplaced = unplaced || c.Node == ""
+		for _, node := range t.boundNodes(c) {
 			if n, known := t.Nodes.Get(node); !known || n.Admission == writ.AdmissionRemoved {
 				return t.fail(c, writ.CallFailed,
-					nodeLost(node, "what %s needs was on %s, which was removed", describe(c), t.Nodes.Name(node)).
-						WithHint("hand the script in again: it makes what is missing anew"))
+					nodeLost(node, "a resource that %s needs was on %s, which was removed", describe(c), t.Nodes.Name(node)).
+						WithHint("submit the script again: it creates the missing resources"))
 			}
 			if pinned != "" && pinned != node {
-				return t.fail(c, writ.CallFailed, t.torn(c, pinned, node))
+				return t.fail(c, writ.CallFailed, t.conflictingNodes(c, pinned, node))
 			}
 			pinned = node
 		}
 	}
-	if !homeless {
-		return t.checkGrowth(group, seats)
+	if !unplaced {
+		return t.checkGrowth(group)
 	}
 	if pinned != "" {
 		if w.Node != "" && w.Node != string(pinned) && w.Node != t.Nodes.Name(pinned) {
 			return t.fail(group[0], writ.CallFailed,
-				writ.Errorf(writ.CodeResourceConflict, "%s is asked for on %s, but what it needs is on %s",
+				writ.Errorf(writ.CodeResourceConflict, "the script requests %s on %s, but the resources that it needs are on %s",
 					describe(group[0]), w.Node, t.Nodes.Name(pinned)))
 		}
 		w.Node, w.Bound = string(pinned), true
 	}
-	v := placement.Choose(w, seats)
+	v := placement.Choose(w, t.candidates)
 	v.Bound = w.Bound
 	for _, c := range group {
 		if t.verdicts != nil {
@@ -190,7 +140,7 @@ func (t placer) placeGroup(group []*journal.Call, seats []placement.Candidate) e
 			c.Why, c.RetryAt = writ.Reason{}, time.Time{}
 			t.touch(c)
 		case v.Later:
-			t.delayHomeless(c, v.Why)
+			t.delayUnplaced(c, v.Why)
 		default:
 			why := placement.NoCapacity(w, v)
 			if at := t.splitAt(c); pinned != "" && at != "" {
@@ -201,42 +151,42 @@ func (t placer) placeGroup(group []*journal.Call, seats []placement.Candidate) e
 			}
 		}
 	}
-	for i := range seats {
-		if seats[i].ID == v.Node {
-			seats[i].Free = seats[i].Free.Minus(w.Need)
-			seats[i].Open += len(group)
+	for i := range t.candidates {
+		if t.candidates[i].ID == v.Node {
+			t.candidates[i].Free = t.candidates[i].Free.Minus(w.Need)
+			t.candidates[i].Open += len(group)
 		}
 	}
 	return nil
 }
 
-// homelessAgain is the minimum age of a ReasonNoNode before it changes. Nodes come and go, and each change would write
+// unplacedAgain is the minimum age of a ReasonNoNode before it changes. Nodes come and go, and each change would write
 // all waiting calls.
-const homelessAgain = 10 * time.Second
+const unplacedAgain = 10 * time.Second
 
-// delayHomeless makes a call wait that has no suitable node now. To save writes, it updates the reason at most every
-// homelessAgain.
-func (t placer) delayHomeless(c *journal.Call, why writ.Reason) {
-	if t.touched[c.Seq] || c.Why.Code != writ.ReasonNoNode || t.now.Sub(c.RetryAt).Abs() >= homelessAgain {
+// delayUnplaced makes a call wait that has no suitable node now. To save writes, it updates the reason at most every
+// unplacedAgain.
+func (t placer) delayUnplaced(c *journal.Call, why writ.Reason) {
+	if t.touched[c.Seq] || c.Why.Code != writ.ReasonNoNode || t.now.Sub(c.RetryAt).Abs() >= unplacedAgain {
 		t.delay(c, why)
 	}
 }
 
 // checkGrowth fails the calls that need more capacity than the node of their resource has free.
-func (t placer) checkGrowth(group []*journal.Call, seats []placement.Candidate) error {
+func (t placer) checkGrowth(group []*journal.Call) error {
 	for _, c := range group {
-		i := slices.IndexFunc(seats, func(s placement.Candidate) bool { return s.ID == c.Node })
+		i := slices.IndexFunc(t.candidates, func(s placement.Candidate) bool { return s.ID == c.Node })
 		if !t.isClaimed(c) || i < 0 {
 			continue
 		}
 		before := t.claimed[c.Seq]
 		delete(t.claimed, c.Seq)
-		free := &seats[i].Free
+		free := &t.candidates[i].Free
 		switch {
 		case placement.Fits(c.Need, *free):
 		// its free capacity is unknown: it has not reported since the start, or not recently
-		case seats[i].Liveness != writ.LivenessReady && !seats[i].NeverFits(c.Need):
-			t.waitOn(c, before, writ.Reason{Code: writ.ReasonNode, Node: c.NodeName, State: string(seats[i].Liveness)})
+		case t.candidates[i].Liveness != writ.LivenessReady && !t.candidates[i].NeverFits(c.Need):
+			t.waitOn(c, before, writ.Reason{Code: writ.ReasonNode, Node: c.NodeName, State: string(t.candidates[i].Liveness)})
 			continue
 		default:
 			err := writ.Errorf(writ.CodeNoCapacity, "%s %s more", c.NodeName, placement.Shortage(c.Need, *free)).
@@ -252,12 +202,12 @@ func (t placer) checkGrowth(group []*journal.Call, seats []placement.Candidate) 
 	return nil
 }
 
-// torn returns the error of a call that is bound to two nodes.
-func (t placer) torn(c *journal.Call, a, b writ.NodeID) *writ.Error {
-	err := writ.Errorf(writ.CodeResourceConflict, "%s needs things that are on different nodes, %s and %s", describe(c),
+// conflictingNodes returns the error of a call that is bound to two nodes.
+func (t placer) conflictingNodes(c *journal.Call, a, b writ.NodeID) *writ.Error {
+	err := writ.Errorf(writ.CodeResourceConflict, "%s needs resources on different nodes, %s and %s", describe(c),
 		t.Nodes.Name(a), t.Nodes.Name(b))
-	if len(waiter(t).holders(c)) > 0 {
-		return err.WithHint("the journal came from a backup, and a node has this call from before: look at what is on both")
+	if len(reportingNodes(t.Step, c)) > 0 {
+		return err.WithHint("the journal came from a backup, and a node has reported this call: inspect the resources on both nodes")
 	}
 	if at := t.splitAt(c); at != "" {
 		return err.WithHint("%s", splitHint(at))
@@ -270,8 +220,8 @@ func (t placer) torn(c *journal.Call, a, b writ.NodeID) *writ.Error {
 // "" if the run made none of the needs.
 func (t placer) splitAt(c *journal.Call) string {
 	var made []*journal.Call
-	for _, seq := range (transfer(t)).near(c) {
-		need := t.call(seq)
+	for _, seq := range t.calls.colocated(c) {
+		need := t.calls.at(seq)
 		op, _ := catalog.Lookup(need.Operation)
 		fresh := need.Change == writ.ChangeCreated || !need.State.Ended()
 		if need.Node != "" && together(c, need) && op.Effect == catalog.Make && fresh && need.Planned.Before(c.Planned) {
@@ -288,21 +238,21 @@ func (t placer) splitAt(c *journal.Call) string {
 }
 
 func splitHint(at string) string {
-	return "the script reads a result at " + at + ", so what it had asked for until then got its node without the rest: " +
-		"edit it to ask for all that goes together first and read results after that, or give each call the same option node. " +
-		"What was made stays on its node: delete it before, or copy it with volume.copy"
+	return "the script reads a result at " + at + ", so the calls before that were placed without the later ones: " +
+		"edit it to request all related resources before it reads a result, or give each call the same option node. " +
+		"Existing resources stay on their nodes: delete them first, or copy them with volume.copy"
 }
 
-// homes returns the nodes that bind a call: its own node, nodes that reported the call after a restore, and the nodes
-// of its needs.
-func (t placer) homes(c *journal.Call) []writ.NodeID {
+// boundNodes returns the nodes that bind a call: its own node, nodes that reported the call after a restore, and the
+// nodes of its needs.
+func (t placer) boundNodes(c *journal.Call) []writ.NodeID {
 	var nodes []writ.NodeID
 	if c.Node != "" {
 		nodes = append(nodes, c.Node)
 	}
-	nodes = append(nodes, waiter(t).holders(c)...)
-	for _, seq := range (transfer(t)).near(c) {
-		if need := t.call(seq); need != nil && need.Node != "" && together(c, need) {
+	nodes = append(nodes, reportingNodes(t.Step, c)...)
+	for _, seq := range t.calls.colocated(c) {
+		if need := t.calls.at(seq); need != nil && need.Node != "" && together(c, need) {
 			nodes = append(nodes, need.Node)
 		}
 	}

@@ -28,7 +28,7 @@ type ProposedCall struct {
 func ReadProposal(p *writ.Proposal) ([]ProposedCall, error) {
 	switch {
 	case p.Deployment != "" && !writ.ValidName(p.Deployment):
-		return nil, writ.Errorf(writ.CodeBadRequest, "%q is no name of a deployment", Short(p.Deployment))
+		return nil, writ.Errorf(writ.CodeBadRequest, "%q is not a valid name for a deployment", Short(p.Deployment))
 	case p.Deployment == "" && p.Base != nil, p.Base != nil && *p.Base < 0:
 		return nil, writ.Errorf(writ.CodeBadRequest, "base is a revision of a deployment")
 	case len(p.Targets) > identity.MaxTargets,
@@ -59,11 +59,11 @@ func readCall(p *writ.ProposedCall, before []ProposedCall) (ProposedCall, error)
 	seq := len(before) + 1
 	op, ok := catalog.Lookup(p.Operation)
 	if !ok {
-		return ProposedCall{}, fmt.Errorf("there is no operation %q", Short(p.Operation))
+		return ProposedCall{}, fmt.Errorf("unknown operation %q", Short(p.Operation))
 	}
 	c := ProposedCall{Op: op, waits: p.Waits}
 	if !rising(p.After, seq) || !rising(p.Waits, seq) {
-		return c, errors.New("what it needs and waits for are not earlier calls, ascending")
+		return c, errors.New("its needs and waits are not earlier calls in ascending order")
 	}
 	var err error
 	c.NewCall = scripts.NewCall{Seq: seq, Operation: op.Name(), After: slices.Clone(p.After)}

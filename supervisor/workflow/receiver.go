@@ -7,9 +7,7 @@ import (
 	"time"
 
 	"writ"
-	"writ/internal/clip"
 	"writ/sal/catalog"
-	"writ/scripts"
 	"writ/supervisor/bound"
 	"writ/supervisor/journal"
 	"writ/supervisor/mail"
@@ -25,15 +23,51 @@ const (
 	BackoffMost  = time.Minute
 )
 
-// receiver applies the mail of a step to its calls.
-type receiver struct{ *Step }
+// receiver applies mail to the calls of a step, in memory only.
+type receiver struct {
+	*Step
+	mail mail.Mail
+}
 
-// receive applies mail to the step, in memory only. A non-nil why ends the run.
-func (t receiver) receive(m mail.Mail, why *mail.Stop) error {
+// receive applies all mail to the step. A non-nil why ends the run.
+func (t *receiver) receive(why *mail.Stop) error {
 	if why != nil {
-		ender(t).halt(*why)
+		t.halt(*why)
 	}
-	for i, a := range m.Results {
+	if err := t.receiveResults(); err != nil {
+		return err
+	}
+	if err := t.receiveStarts(); err != nil {
+		return err
+	}
+	t.receiveProgress()
+	for _, key := range t.mail.Overdue {
+		if err := t.overdue(key); err != nil {
+			return err
+		}
+	}
+	for _, node := range t.lostNow(t.mail.LostNodes) {
+		lost := newLoss(t.Step, node)
+		if err := lost.apply(); err != nil {
+			return err
+		}
+	}
+	if t.mail.Resume != nil {
+		if err := resume(t.Step, *t.mail.Resume); err != nil {
+			return err
+		}
+	}
+	if t.mail.Stop != nil && !t.tooEarly(*t.mail.Stop) {
+		if err := t.stop(*t.mail.Stop); err != nil {
+			return err
+		}
+	}
+	return t.receiveWithdrawn()
+}
+
+// receiveResults applies the results of sent jobs.
+func (t *receiver) receiveResults() error {
+	for i, a := range t.mail.Results {
 		if !t.genuine[i] {
 			t.out.Unasked = append(t.out.Unasked, a)
 			continue
@@ -42,9 +76,14 @@ func (t receiver) receive(m mail.Mail, why *mail.Stop) error {
 			return err
 		}
 	}
-	for _, a := range m.Started {
+	return nil
+}
+
+// receiveStarts records which jobs their nodes have started.
+func (t *receiver) receiveStarts() error {
+	for _, a := range t.mail.Started {
 		t.stopGivenUp(a)
-		c := t.open(a.Key)
+		c := t.calls.sent(a.Key)
 		if c == nil || c.Node != a.Node {
 			continue
 		}
@@ -59,52 +98,44 @@ func (t receiver) receive(m mail.Mail, why *mail.Stop) error {
 			}
 		}
 	}
-	for _, p := range m.Progress {
-		c := t.open(p.Key)
+	return nil
+}
+
+// receiveProgress records the progress of running jobs.
+func (t *receiver) receiveProgress() {
+	for _, p := range t.mail.Progress {
+		c := t.calls.sent(p.Key)
 		why := writ.Reason{Code: writ.ReasonProgress, Text: p.Text}
 		if c != nil && c.Node == p.Node && c.State == writ.CallRunning && !c.Why.Equal(why) && !c.Why.LostNode() {
 			c.Why = why
 			t.touch(c)
 		}
 	}
-	for _, key := range m.Overdue {
-		if err := t.overdue(key); err != nil {
-			return err
-		}
+}
+
+// stop stops the run for a decision or because its time is over.
+func (t *receiver) stop(s mail.Stop) error {
+	if t.mail.Done != nil && t.run.State.Ended() {
+		return writ.Errorf(writ.CodeConflict, "run %s has already ended: %s", t.run.ID, t.run.State).
+			WithHint("`writ run show %s` shows how", t.run.ID)
 	}
-	for _, node := range (losses(t)).lostNow(m.LostNodes) {
-		if err := (losses(t)).lose(node); err != nil {
-			return err
-		}
+	if !s.Signed.IsZero() && s.Signed.Before(t.run.Resumed) { // the cancel was delayed on its way
+		return writ.Errorf(writ.CodeConflict, "run %s was resumed after the cancel was signed", t.run.ID).
+			WithHint("inspect the run again, then decide")
 	}
-	if m.Resume != nil {
-		if err := (resumer(t)).resume(*m.Resume); err != nil {
-			return err
-		}
+	if s.State == writ.RunExpired {
+		setHoldHint(t.Step, s.Err)
 	}
-	if m.Stop != nil && !t.tooEarly(*m.Stop) {
-		if m.Done != nil && t.run.State.Ended() {
-			return writ.Errorf(writ.CodeConflict, "run %s has already ended: %s", t.run.ID, t.run.State).
-				WithHint("`writ run show %s` shows how", t.run.ID)
-		}
-		if !m.Stop.Signed.IsZero() && m.Stop.Signed.Before(t.run.Resumed) { // the cancel was delayed on its way
-			return writ.Errorf(writ.CodeConflict, "run %s was resumed after the cancel was signed", t.run.ID).
-				WithHint("look at it again, then decide")
-		}
-		if m.Stop.State == writ.RunExpired {
-			waiter(t).sayHeld(m.Stop.Err)
-		}
-		ender(t).halt(*m.Stop)
-		if d := m.Stop.Decision; d != nil {
-			t.run.Decided, t.runDirty, t.runMoved = Decided(t.run.Decided, *d), true, true
-		}
+	t.halt(s)
+	if d := s.Decision; d != nil {
+		t.run.Decided, t.runDirty, t.runMoved = Decided(t.run.Decided, *d), true, true
 	}
-	return losses(t).receiveWithdrawn(m)
+	return nil
 }
 
 // tooEarly reports whether an expiry comes before its time. The watch reads the times from the database, so they are
 // checked again here.
-func (t receiver) tooEarly(s mail.Stop) bool {
+func (t *receiver) tooEarly(s mail.Stop) bool {
 	due := t.run.Deadline
 	if !t.run.StopBy.IsZero() {
 		due = t.run.StopBy
@@ -114,8 +145,8 @@ func (t receiver) tooEarly(s mail.Stop) bool {
 
 // answer applies the result of a call. A late success, for a call that was cancelled or given up, still changes its
 // resource. left is an earlier resource of ours that was in the way, else nil.
-func (t receiver) answer(a mail.Arrival, left *leftover) error {
-	c := t.call(a.Result.Seq)
+func (t *receiver) answer(a mail.Arrival, left *leftover) error {
+	c := t.calls.at(a.Result.Seq)
 	switch {
 	case c == nil || c.State == writ.CallSucceeded || a.Result.Attempt > c.Attempt:
 		return nil // applied before: only acknowledge it
@@ -124,7 +155,7 @@ func (t receiver) answer(a mail.Arrival, left *leftover) error {
 	case c.State == writ.CallPlanned:
 		return nil
 	}
-	a.Result = t.validateResult(c, a.Result)
+	a.Result = validateResult(t.run, c, a.Result)
 	r := a.Result
 	t.out.Freed[a.Node] = true
 	if !c.State.Sent() {
@@ -137,18 +168,18 @@ func (t receiver) answer(a mail.Arrival, left *leftover) error {
 	}
 	t.applied = append(t.applied, appliedResult{a, c, false})
 	if r.Error == nil {
-		return t.take(c, &r)
+		return succeed(t.Step, c, &r)
 	}
 	report(c, &r)
 	noteFailureKnown(c, r.Error.Code)
 	if t.run.Stop != nil && r.Error.Code == writ.CodeRunCancelled {
-		return t.fail(c, ender(t).stoppedCall(), r.Error)
+		return t.fail(c, stoppedState(t.run), r.Error)
 	}
 	if err := t.move(c, writ.CallFailed); err != nil {
 		return err
 	}
 	c.Ready = false
-	// the node tried nothing, so the attempt does not count as a retry
+	// the node did not start the call, so the attempt does not count as a retry
 	if r.Error.Code == writ.CodeNodeStore || r.Error.Code == writ.CodeResourceBusy && t.behindStuck(c) {
 		c.Spared++
 	}
@@ -163,7 +194,7 @@ func (t receiver) answer(a mail.Arrival, left *leftover) error {
 
 // behindStuck reports whether a call cannot start because drivers of its node ignore their deadlines: a driver on the
 // same resource, or drivers in all slots.
-func (t receiver) behindStuck(c *journal.Call) bool {
+func (t *receiver) behindStuck(c *journal.Call) bool {
 	n, _ := t.Nodes.Get(c.Node)
 	return len(n.Stuck) >= max(n.Slots, 1) || slices.ContainsFunc(n.Stuck, func(w writ.Stuck) bool {
 		op, ok := catalog.Lookup(w.Operation)
@@ -180,10 +211,10 @@ func noteFailureKnown(c *journal.Call, code writ.Code) {
 	}
 }
 
-// take ends a call with a success.
-func (t receiver) take(c *journal.Call, r *writ.Result) error {
+// succeed ends a call with the success of its node.
+func succeed(t *Step, c *journal.Call, r *writ.Result) error {
 	report(c, r)
-	c.Values, c.Late = t.completeValues(c, r.Values), nil
+	c.Values, c.Late = completeValues(c, r.Values), nil
 	t.run.Bytes += bound.Size(c.Values)
 	return t.move(c, writ.CallSucceeded)
 }
@@ -195,18 +226,6 @@ func report(c *journal.Call, r *writ.Result) {
 	c.Error, c.Why = r.Error, writ.Reason{}
 }
 
-// completeValues adds the values that the supervisor supplies: the name of the node.
-func (t receiver) completeValues(c *journal.Call, values map[string]any) map[string]any {
-	op, ok := catalog.Lookup(c.Operation)
-	if !ok || values == nil {
-		return values
-	}
-	if _, has := op.Result.Field("node"); has && c.NodeName != "" {
-		values["node"] = c.NodeName
-	}
-	return values
-}
-
 // retries returns the number of further attempts after a retryable failure.
 func retries(c *journal.Call) int {
 	if c.Options.Retries != nil {
@@ -216,7 +235,7 @@ func retries(c *journal.Call) int {
 }
 
 // tryAgain plans the next attempt of a call after a retryable failure.
-func (t receiver) tryAgain(c *journal.Call) error {
+func (t *receiver) tryAgain(c *journal.Call) error {
 	c.RetryAt = t.now.Add(t.Backoff(max(c.Attempt-c.Before-c.Spared, 1)))
 	c.Attempt++
 	c.Delivery, c.Withdrawn = 0, 0
@@ -239,136 +258,27 @@ func Backoff(attempt int) time.Duration {
 }
 
 // overdue fails a call whose node did not report in time.
-func (t receiver) overdue(key writ.JobKey) error {
-	c := t.open(key)
+func (t *receiver) overdue(key writ.JobKey) error {
+	c := t.calls.sent(key)
 	if c == nil {
 		return nil
 	}
 	t.out.Freed[c.Node] = true
 	err := writ.Errorf(writ.CodeDeadlineExceeded, "%s did not end by %s on %s", c.Operation, c.EndBy.Format(time.TimeOnly),
 		c.NodeName).
-		WithHint("give it more time with the option timeout, or look at the node")
+		WithHint("give it more time with the option timeout, or inspect the node")
 	if n, _ := t.Nodes.Get(c.Node); slices.ContainsFunc(n.Stuck, func(w writ.Stuck) bool { return w.JobKey == key }) {
 		err.Message += ", and its driver does not stop"
-		err.Hint = fmt.Sprintf("other work on the %s waits until that is done; `writ node show %s` tells when it is",
+		err.Hint = fmt.Sprintf("other work on the %s waits until the driver has ended; `writ node show %s` shows it",
 			c.Resource(), c.NodeName)
 	}
 	return t.fail(c, writ.CallExpired, err)
 }
 
-// validateResult returns a result in bounded form. A success that does not fit its operation becomes a failure.
-func (t receiver) validateResult(c *journal.Call, r writ.Result) writ.Result {
-	r.Driver = clip.Text(r.Driver, bound.MaxWord)
-	if r.Error == nil {
-		if err := t.misfit(c, r); err != nil {
-			r.Error = err
-		}
-	}
-	if r.Error == nil {
-		return r
-	}
-	r.Change, r.Values = writ.ChangeNone, nil
-	if r.Error.Code.Info().Code != r.Error.Code {
-		r.Error.Code = writ.CodeInternal // the node has another version, or it lies
-	}
-	r.Error = bound.Error(r.Error)
-	return r
-}
-
-// misfit returns an error if a success does not fit its operation or the limits of the run, else nil.
-func (t receiver) misfit(c *journal.Call, r writ.Result) *writ.Error {
-	if err := writ.CheckValue(r.Values); err != nil {
-		return writ.Errorf(writ.CodeInternal, "the node answered %s with what is no value: %v", c.Operation, err)
-	}
-	switch size := bound.Size(r.Values); {
-	case size > scripts.MaxResult:
-		return writ.Errorf(writ.CodeScriptLimit, "the result has %d KiB, %d are possible", size>>10, scripts.MaxResult>>10)
-	case t.run.Bytes+size > scripts.MaxJournal:
-		return writ.Errorf(writ.CodeScriptLimit, "the arguments and results of a run may have %d KiB in all",
-			scripts.MaxJournal>>10)
-	}
-	if op, ok := catalog.Lookup(c.Operation); ok {
-		if problems := op.Result.Check(r.Values, nil); len(problems) > 0 {
-			return writ.Errorf(writ.CodeInternal, "the node answered %s with what is no result of it: %s", c.Operation,
-				clip.Text(problems[0].Message, bound.MaxText))
-		}
-	}
-	switch r.Change {
-	case writ.ChangeNone, writ.ChangeCreated, writ.ChangeUpdated, writ.ChangeUnchanged, writ.ChangeDeleted:
-		return nil
-	default:
-		return writ.Errorf(writ.CodeInternal, "the node answered %s with an unknown change", c.Operation)
-	}
-}
-
-// leftoverOf returns the earlier resource of ours that was in the way of a call, nil if there was none.
-func (t receiver) leftoverOf(tx *journal.Tx, a mail.Arrival) (*leftover, error) {
-	c := t.call(a.Result.Seq)
-	if a.Result.Found == "" || a.Result.Error == nil || a.Result.Error.Code != writ.CodeResourceConflict || c == nil ||
-		c.Node != a.Node {
-		return nil, nil
-	}
-	if op, ok := catalog.Lookup(c.Operation); !ok || op.Effect != catalog.Make {
-		return nil, nil
-	}
-	have, err := tx.Resource(c.Resource())
-	if err != nil {
-		return nil, err
-	}
-	if have != nil { // its late result was applied before this one
-		if have.UID != a.Result.Found || have.Node != a.Node {
-			return nil, nil
-		}
-		return &leftover{have.UID, have.Run, have.Deployment, "run " + string(have.Run)}, nil
-	}
-	calls, err := tx.LeftCalls(c.Resource())
-	if err != nil {
-		return nil, err
-	}
-	for _, left := range calls {
-		if newUID(left) != a.Result.Found || left.Node != a.Node {
-			continue
-		}
-		run, err := tx.Run(left.Run)
-		if err != nil || run == nil {
-			return nil, err
-		}
-		by := fmt.Sprintf("call %d of run %s, which is %s", left.Seq, left.Run, left.State)
-		return &leftover{a.Result.Found, left.Run, run.Deployment, by}, nil
-	}
-	return nil, nil
-}
-
-// takeOver retries a call that has just failed with the resource that an earlier call left. It keeps the failure if the
-// resource has another owner and the call does not adopt.
-func (t receiver) takeOver(c *journal.Call, left *leftover) error {
-	if left.deployment != t.run.Deployment && !c.Options.Adopt {
-		owner := &journal.Resource{Resource: writ.Resource{ResourceID: c.Resource(), Deployment: left.deployment}}
-		err := claimer(t).notOwner(owner)
-		err.Message += "; it was left on " + c.NodeName + " by " + left.by
-		c.Error = err
-		return nil
-	}
-	before := c.UID
-	for _, e := range t.calls { // later calls of the run on the same resource
-		if e.Resource() == c.Resource() && e.UID == before && !e.State.Ended() {
-			e.UID = left.uid
-			t.touch(e)
-		}
-	}
-	c.UID = left.uid
-	if err := t.tryAgain(c); err != nil {
-		return err
-	}
-	c.RetryAt = t.now
-	c.Why = writ.Reason{Code: writ.ReasonTakeOver, Resource: c.Resource().String(), Node: c.NodeName, Text: left.by}
-	return nil
-}
-
 // belated applies the result of an earlier attempt, such as one before the last resume. A success completes the call if
 // its new attempt was not sent yet. Otherwise the success only changes the resource. Failures have no effect.
-func (t receiver) belated(c *journal.Call, a mail.Arrival) error {
-	a.Result = t.validateResult(c, a.Result)
+func (t *receiver) belated(c *journal.Call, a mail.Arrival) error {
+	a.Result = validateResult(t.run, c, a.Result)
 	t.out.Freed[a.Node] = true
 	if a.Result.Error != nil || a.Node != c.Node {
 		return nil
@@ -376,15 +286,15 @@ func (t receiver) belated(c *journal.Call, a mail.Arrival) error {
 	t.applied = append(t.applied, appliedResult{a, c, true})
 	if c.State == writ.CallPlanned && c.Delivery == 0 {
 		c.Claimed = true
-		return t.take(c, &a.Result)
+		return succeed(t.Step, c, &a.Result)
 	}
 	return nil
 }
 
-// stopGivenUp tells a node to stop a job whose outcome no longer matters: the run has ended or was resumed, or the call
+// stopGivenUp sends a node the order to stop a job whose outcome no longer matters: the run has ended or was resumed, or the call
 // has failed.
-func (t receiver) stopGivenUp(a mail.Active) {
-	c := t.call(a.Key.Seq)
+func (t *receiver) stopGivenUp(a mail.Active) {
+	c := t.calls.at(a.Key.Seq)
 	switch {
 	case t.run.State.Ended():
 		t.out.Stops.Cancels[a.Node] = t.run.Resumes

@@ -1,13 +1,11 @@
 // Package workflow advances runs. A step receives a run, its mail and a View of the supervisor; it evaluates the
 // script, decides about the calls, and produces Effects. Its changes are written in one transaction, and the effects
 // happen after the commit. The order of a step is fixed: load, receive, evaluate, decide, write, send. The package does
-// not depend on the senders of mail, the transport to nodes, or the way in which people decide.
+// not depend on the senders of mail, the transport to nodes, or the way in which people make decisions.
 package workflow
 
 import (
-	"cmp"
 	"fmt"
-	"slices"
 	"time"
 
 	"writ"
@@ -26,9 +24,7 @@ type Step struct {
 	*View
 	now     time.Time
 	run     *journal.Run
-	calls   []*journal.Call                     // by seq: calls[i].Seq == i+1
-	on      map[writ.ResourceID][]*journal.Call // the first indexed calls by resource; see before
-	indexed int
+	calls   callList
 	blocked writ.RunID        // earlier open run of the same deployment, "" if none
 	genuine map[int]bool      // indexes of results in the mail that answer a sent job
 	left    map[int]*leftover // by index of the result in the mail: the resource that was in its way
@@ -40,9 +36,7 @@ type Step struct {
 	runMoved bool // the state of the run, or another public fact, has changed
 	// this step resumed the run; the next step has the pass, so that a failing pass cannot undo the resume
 	resumed bool
-	lacking bool            // a call was not sent because of a missing secret
 	applied []appliedResult // results applied in this step
-	events  []writ.Event
 
 	out      Effects
 	verdicts map[int]placement.Decision // placement of calls, by seq; nil unless the step is a preview
@@ -82,11 +76,6 @@ func NewStep(view *View, run *journal.Run, now time.Time) *Step {
 	}
 }
 
-// isOut reports whether a call of the run is sent, so that a result will bring its next step.
-func (t *Step) isOut() bool {
-	return slices.ContainsFunc(t.calls, func(c *journal.Call) bool { return c.State.Sent() })
-}
-
 // rebase shortens waits and stop times that are too far away because the clock was set back. A run that stops because
 // its script failed keeps its deadline as stop time.
 func (t *Step) rebase() {
@@ -94,36 +83,12 @@ func (t *Step) rebase() {
 		run.StopBy.After(t.now.Add(StopWithin)) {
 		run.StopBy, t.runDirty = t.now.Add(StopWithin), true
 	}
-	for _, c := range t.calls {
+	for _, c := range t.calls.all {
 		if c.State == writ.CallPlanned && c.RetryAt.After(t.now.Add(BackoffMost)) {
 			c.RetryAt = t.now
 			t.touch(c)
 		}
 	}
-}
-
-// weigh sums the sizes of arguments and values. A changed sum alone does not make the run dirty.
-func (t *Step) weigh() {
-	t.run.Bytes = 0
-	for _, c := range t.calls {
-		t.run.Bytes += bound.Size(c.Args) + bound.Size(c.Values)
-	}
-}
-
-// call returns a call by its seq, nil if unknown.
-func (t *Step) call(seq int) *journal.Call {
-	if seq < 1 || seq > len(t.calls) {
-		return nil
-	}
-	return t.calls[seq-1]
-}
-
-// open returns the call of a key if it is sent under exactly this attempt, else nil.
-func (t *Step) open(key writ.JobKey) *journal.Call {
-	if c := t.call(key.Seq); c != nil && c.Attempt == key.Attempt && c.State.Sent() {
-		return c
-	}
-	return nil
 }
 
 // touch marks a call to be written.
@@ -176,25 +141,6 @@ func (t *Step) fail(c *journal.Call, state writ.CallState, err *writ.Error) erro
 	return t.move(c, state)
 }
 
-// Decided appends a decision to a list and keeps the last writ.MaxDecisions.
-func Decided(list []writ.Decision, d writ.Decision) []writ.Decision {
-	list = append(slices.Clone(list), d)
-	return list[max(len(list)-writ.MaxDecisions, 0):]
-}
-
-// ref returns the resource of the call behind a handle of the script.
-func (t *Step) ref(handle any) (any, error) {
-	seq, ok := scripts.RefOf(handle)
-	c := t.call(seq)
-	if !ok || c == nil {
-		return nil, fmt.Errorf("%v is no handle of this run", handle)
-	}
-	return map[string]any{"kind": string(c.Kind), "name": c.Name, "uid": string(c.UID)}, nil
-}
-
-// describeSeq formats a call with its number: "3 (volume.create web-0)".
-func (t *Step) describeSeq(seq int) string { return fmt.Sprintf("%d (%s)", seq, describe(t.call(seq))) }
-
 // unclaim reverts the claim and placement of a call that was never sent.
 func (t *Step) unclaim(c *journal.Call) {
 	c.Node, c.NodeName, c.UID, c.Need = "", "", "", writ.Capacity{}
@@ -202,37 +148,92 @@ func (t *Step) unclaim(c *journal.Call) {
 	t.touch(c)
 }
 
-// lastOn returns the last open call before seq that makes, changes or removes a resource, nil if none.
-func (t *Step) lastOn(id writ.ResourceID, seq int) *journal.Call {
-	for _, c := range slices.Backward(t.before(id, seq)) {
-		if c.State.Ended() {
-			continue
-		}
-		if op, _ := catalog.Lookup(c.Operation); op.Effect == catalog.Make || op.Effect == catalog.Remove ||
-			op.Effect == catalog.Alter {
-			return c
-		}
-	}
-	return nil
-}
-
-// pin binds a call to the node of its resource. It does nothing if node is "".
+// pin binds a call to the node of its resource. The node "" leaves the call unchanged.
 func (t *Step) pin(c *journal.Call, node writ.NodeID) {
 	if node != "" {
 		c.Node, c.NodeName = node, t.Nodes.Name(node)
 	}
 }
 
-// before returns the calls on a resource before seq, in order. The index is built once for all claims of a step.
-func (t *Step) before(id writ.ResourceID, seq int) []*journal.Call {
-	if t.on == nil {
-		t.on = make(map[writ.ResourceID][]*journal.Call)
+// addCall adds a new call of a pass to the run.
+func (t *Step) addCall(n scripts.NewCall) error {
+	if n.Seq != len(t.calls.all)+1 {
+		return fmt.Errorf("run %s: call %d does not follow call %d", t.run.ID, n.Seq, len(t.calls.all))
 	}
-	for ; t.indexed < len(t.calls); t.indexed++ {
-		c := t.calls[t.indexed]
-		t.on[c.Resource()] = append(t.on[c.Resource()], c)
+	op, ok := catalog.Lookup(n.Operation)
+	if !ok {
+		return fmt.Errorf("run %s: the catalogue has no operation %s", t.run.ID, n.Operation)
 	}
-	all := t.on[id]
-	n, _ := slices.BinarySearchFunc(all, seq, func(c *journal.Call, seq int) int { return cmp.Compare(c.Seq, seq) })
-	return all[:n]
+	c := &journal.Call{
+		Call: writ.Call{
+			Seq: n.Seq, Operation: n.Operation, Name: n.Name, Kind: op.Kind, Position: n.Position,
+			State: writ.CallPlanned, Attempt: 1, After: n.After, Planned: t.now,
+		},
+		Hash: n.Hash, Args: n.Args, Options: n.Options, Aside: op.Aside, Read: n.Read,
+	}
+	c.In(t.run)
+	t.calls.all = append(t.calls.all, c)
+	t.run.Bytes += bound.Size(c.Args)
+	t.touch(c)
+	return nil
+}
+
+// cascade fails the planned calls that need a failed call. If the run is stopped, it ends all planned calls.
+func (t *Step) cascade() error {
+	for _, c := range t.calls.all {
+		if c.State != writ.CallPlanned {
+			continue
+		}
+		if t.run.Stop != nil {
+			if err := t.fail(c, stoppedState(t.run), t.run.Stop); err != nil {
+				return err
+			}
+			continue
+		}
+		for _, seq := range c.After {
+			need := t.calls.at(seq)
+			if need == nil || !need.State.Ended() || need.State == writ.CallSucceeded {
+				continue
+			}
+			if err := t.fail(c, writ.CallFailed, unmet(t.run, &t.calls, need)); err != nil {
+				return err
+			}
+			break
+		}
+	}
+	return nil
+}
+
+// moveRun changes the state of the run.
+func (t *Step) moveRun(to writ.RunState) error {
+	t.runDirty, t.runMoved = true, true
+	return t.run.Move(to)
+}
+
+// halt stops the run: no more calls are sent, queued jobs are withdrawn, and nodes stop started jobs. If the run is
+// already ending, halt can only make the end earlier.
+func (t *Step) halt(why mail.Stop) {
+	switch {
+	case t.run.State.Ended():
+		return
+	case t.run.Stop == nil:
+		t.run.Stop, t.run.StopState, t.run.StopBy = why.Err, why.State, why.By
+	case why.By.Before(t.run.StopBy):
+		t.run.StopBy = why.By
+	default:
+		return
+	}
+	t.run.Why = writ.Reason{Code: writ.ReasonEnding, Error: withoutHint(why.Err)}
+	t.runDirty, t.runMoved = true, true
+	for _, c := range t.calls.all {
+		if c.State.Sent() {
+			t.callBack(c)
+		}
+	}
+}
+
+// callBack withdraws a sent call from the queue and requests its node to stop it.
+func (t *Step) callBack(c *journal.Call) {
+	t.out.Stops.Cancels[c.Node] = t.run.Resumes
+	t.out.Stops.Withdraw[c.Node] = append(t.out.Stops.Withdraw[c.Node], mail.DeliveriesOf(c)...)
 }

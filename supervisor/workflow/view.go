@@ -20,7 +20,7 @@ type Site struct {
 	Backoff func(attempt int) time.Duration
 }
 
-// View holds the dependencies of a step besides its run and the journal. All fields are required.
+// View holds the dependencies of a step, except its run and the journal. All fields are required.
 type View struct {
 	Site
 	Nodes       Nodes

@@ -8,12 +8,9 @@ import (
 	"writ/supervisor/journal"
 )
 
-// waiter keeps calls and runs from starting: during a hold, or until nodes have reported their inventories.
-type waiter struct{ *Step }
-
-// onHold returns the hold under which a call must not be sent, nil if the call is free. It considers the deployment of
-// the run and the deployment that owns the resource. Otherwise a script could evade a hold by adopting the resource.
-func (t waiter) onHold(g ground, c *journal.Call) (*identity.Hold, error) {
+// holdOver returns the hold under which a call must not be sent, nil if the call is free. It considers the deployment
+// of the run and the deployment that owns the resource. Otherwise a script could evade a hold by adopting the resource.
+func holdOver(t *Step, records placementReader, c *journal.Call) (*identity.Hold, error) {
 	work := identity.Scope{Project: t.run.Project, Deployment: t.run.Deployment, Operation: c.Operation}
 	if h := t.Holds.Over(work); h != nil || !t.Holds.AboutDeployments(work.Project) {
 		return h, nil
@@ -22,7 +19,7 @@ func (t waiter) onHold(g ground, c *journal.Call) (*identity.Hold, error) {
 	if !op.Named() || op.Effect == catalog.Look || op.Effect == catalog.Find {
 		return nil, nil
 	}
-	have, err := g.Resource(c.Resource())
+	have, err := records.Resource(c.Resource())
 	if have == nil || have.Deployment == "" || err != nil {
 		return nil, err
 	}
@@ -32,12 +29,12 @@ func (t waiter) onHold(g ground, c *journal.Call) (*identity.Hold, error) {
 
 // mayStart reports whether no call of a group is on hold. Otherwise it sets the wait reason of each call: its own hold,
 // or the call of the group that is on hold.
-func (t waiter) mayStart(g ground, group []*journal.Call) (bool, error) {
+func (t claimer) mayStart(group []*journal.Call) (bool, error) {
 	var held *journal.Call
 	var by *identity.Hold
 	var with []*journal.Call
 	for _, c := range group {
-		h, err := t.onHold(g, c)
+		h, err := holdOver(t.Step, t.records, c)
 		switch {
 		case err != nil:
 			return false, err
@@ -66,8 +63,8 @@ func needsNode(c *journal.Call) bool {
 	return ok && op.Effect != catalog.Find
 }
 
-// notBegun returns the hold under which an accepted run must not start, nil if it may start.
-func (t waiter) notBegun() *identity.Hold {
+// heldRun returns the hold under which an accepted run must not start, nil if it may start.
+func heldRun(t *Step) *identity.Hold {
 	if t.run.State != writ.RunAccepted {
 		return nil
 	}
@@ -75,7 +72,7 @@ func (t waiter) notBegun() *identity.Hold {
 }
 
 // putOnHold makes a call wait under a hold. The call is no longer ready, so it is not offered any room.
-func (t waiter) putOnHold(c *journal.Call, h *identity.Hold) {
+func (t *sender) putOnHold(c *journal.Call, h *identity.Hold) {
 	if c.Ready {
 		c.Ready = false
 		t.touch(c)
@@ -85,43 +82,58 @@ func (t waiter) putOnHold(c *journal.Call, h *identity.Hold) {
 
 // keepBack makes a sent call wait whose delivery was lost, because its node would start a new delivery now. The time of
 // the call stops meanwhile.
-func (t waiter) keepBack(c *journal.Call, h *identity.Hold) {
+func (t *sender) keepBack(c *journal.Call, h *identity.Hold) {
 	if why := t.Holds.Reason(h); !c.KeptBack || !c.Why.Equal(why) {
 		c.KeptBack, c.Why = true, why
 		t.touch(c)
 	}
 }
 
-// sayHeld sets the hint of an expired run's error to the hold that delayed the run, if any.
-func (t waiter) sayHeld(why *writ.Error) {
-	h := t.notBegun()
-	for _, c := range t.calls {
+// setHoldHint sets the hint of an expired run's error to the hold that delayed the run, if any.
+func setHoldHint(t *Step, why *writ.Error) {
+	h := heldRun(t)
+	for _, c := range t.calls.all {
 		if h == nil && (c.State == writ.CallPlanned || c.KeptBack) {
 			h = t.Holds.Over(identity.Scope{Project: t.run.Project, Deployment: t.run.Deployment, Operation: c.Operation})
 		}
 	}
 	if h != nil {
-		why.Hint = hold.Text(h) + "; a hold does not move the deadline. Hand the script in again once it is released"
+		why.Hint = hold.Text(h) + "; a hold does not move the deadline. Submit the script again after the release"
+	}
+}
+
+// setWaitReason sets the reason why an accepted run cannot start: a hold, or an earlier run of its deployment.
+func setWaitReason(t *Step) {
+	h := heldRun(t)
+	if t.blocked == "" && h == nil || t.run.State.Ended() || t.run.Stop != nil {
+		return
+	}
+	why := writ.Reason{Code: writ.ReasonRun, Run: t.blocked, Deployment: t.run.Deployment}
+	if h != nil {
+		why = t.Holds.Reason(h)
+	}
+	if !t.run.Why.Equal(why) {
+		t.run.Why, t.runDirty, t.runMoved = why, true, true
 	}
 }
 
 // reconciles reports whether nodes may have calls of the run that are missing in the journal. It is false in a preview,
 // which must not query nodes.
-func (t waiter) reconciles() bool {
+func reconciles(t *Step) bool {
 	return t.verdicts == nil && t.run.Reconciles(t.Inventories.RestoredUntil(), identity.Skew)
 }
 
 // waitsForInventories reports whether the run waits for inventories of nodes. Meanwhile all its calls wait that were
 // never sent according to the journal.
-func (t waiter) waitsForInventories() bool {
-	if t.run.Stop != nil || !t.reconciles() {
+func (t claimer) waitsForInventories() bool {
+	if t.run.Stop != nil || !reconciles(t.Step) {
 		return false
 	}
 	why := t.Inventories.Missing(t.run.ID)
 	if why.IsZero() {
 		return false
 	}
-	for _, c := range t.calls {
+	for _, c := range t.calls.all {
 		if c.State != writ.CallPlanned || c.Claimed && !neverSent(c) {
 			continue
 		}
@@ -133,10 +145,10 @@ func (t waiter) waitsForInventories() bool {
 	return true
 }
 
-// holders returns the nodes that reported a call which was never sent according to the journal. If the call leaves
-// nothing behind, one node is enough. Otherwise, if two nodes report the call, one of them lies.
-func (t waiter) holders(c *journal.Call) []writ.NodeID {
-	if !t.reconciles() || c.Node != "" && !neverSent(c) {
+// reportingNodes returns the nodes that reported a call which was never sent according to the journal. If the call
+// leaves nothing behind, one node is enough. Otherwise, if two nodes report the call, one of them lies.
+func reportingNodes(t *Step, c *journal.Call) []writ.NodeID {
+	if !reconciles(t) || c.Node != "" && !neverSent(c) {
 		return nil
 	}
 	nodes := t.Inventories.Having(t.run.ID, c.Seq)
@@ -144,19 +156,4 @@ func (t waiter) holders(c *journal.Call) []writ.NodeID {
 		return nodes[:1]
 	}
 	return nodes
-}
-
-// sayBlocked sets the reason why an accepted run cannot start: a hold, or an earlier run of its deployment.
-func (t waiter) sayBlocked() {
-	h := t.notBegun()
-	if t.blocked == "" && h == nil || t.run.State.Ended() || t.run.Stop != nil {
-		return
-	}
-	why := writ.Reason{Code: writ.ReasonRun, Run: t.blocked, Deployment: t.run.Deployment}
-	if h != nil {
-		why = t.Holds.Reason(h)
-	}
-	if !t.run.Why.Equal(why) {
-		t.run.Why, t.runDirty, t.runMoved = why, true, true
-	}
 }

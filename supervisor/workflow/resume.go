@@ -10,9 +10,6 @@ import (
 	"writ/supervisor/mail"
 )
 
-// resumer continues a failed run.
-type resumer struct{ *Step }
-
 // MayResume returns an error if a run cannot be resumed in its present state.
 func MayResume(run *journal.Run, now time.Time) error {
 	switch {
@@ -22,33 +19,33 @@ func MayResume(run *journal.Run, now time.Time) error {
 	case run.State != writ.RunFailed:
 		return writ.Errorf(writ.CodeConflict, "the state of run %s is %s; only a failed run can be resumed", run.ID,
 			run.State).
-			WithHint("hand its script in again with `writ submit`")
+			WithHint("submit its script again with `writ submit`")
 	case !now.Before(run.Deadline):
 		return writ.Errorf(writ.CodeRunExpired, "the deadline of run %s was %s, and a resume does not move it", run.ID,
 			run.Deadline.UTC().Format(time.RFC3339)).
-			WithHint("hand its script in again, with a later --deadline")
+			WithHint("submit its script again, with a later --deadline")
 	}
 	return nil
 }
 
 // resume reopens a failed run. No call is sent before a pass shows that the script continues.
-func (t resumer) resume(r mail.Resume) error {
+func resume(t *Step, r mail.Resume) error {
 	run := t.run
 	if err := MayResume(run, t.now); err != nil {
 		return err
 	}
 	if run.Ended.UnixMicro() != r.Seen {
 		return writ.Errorf(writ.CodeConflict, "the resume was signed for another end of run %s than its last one", run.ID).
-			WithHint("it ended at %s; look at it again, then decide", run.Ended.UTC().Format(time.RFC3339))
+			WithHint("it ended at %s; inspect the run again, then decide", run.Ended.UTC().Format(time.RFC3339))
 	}
-	if err := t.curable(); err != nil {
+	if err := curable(t); err != nil {
 		return err
 	}
-	for _, c := range t.calls {
+	for _, c := range t.calls.all {
 		if c.State == writ.CallSucceeded || slices.Contains(run.Handled, c.Seq) {
 			continue
 		}
-		if err := t.reopen(c); err != nil {
+		if err := reopen(t, c); err != nil {
 			return err
 		}
 	}
@@ -60,46 +57,33 @@ func (t resumer) resume(r mail.Resume) error {
 	run.Failure, run.Summary, run.Ended = nil, nil, time.Time{}
 	run.Decided = Decided(run.Decided, r.Decision)
 	run.Why = writ.Reason{Code: writ.ReasonResumed, By: r.Decision.Signer, Text: r.Decision.Reason}
-	return ender(t).moveRun(writ.RunRunning)
+	return t.moveRun(writ.RunRunning)
 }
 
 // curable rejects a resume that would end the same way, because the script has read the error of the failed call.
-func (t resumer) curable() error {
-	c := t.call(t.run.Failure.Seq)
+func curable(t *Step) error {
+	c := t.calls.at(t.run.Failure.Seq)
 	if c == nil {
 		return nil
 	}
-	cause := ender(t).handled(c) // earlier versions stored the dependent call instead of the cause
+	cause := handledCause(&t.calls, c, t.run.Handled) // earlier versions stored the dependent call instead of the cause
 	if cause == nil {
 		return nil
 	}
 	return writ.Errorf(writ.CodeConflict,
-		"the run failed because call %s did, whose error the script has read and gone on", t.describeSeq(cause.Seq)).
-		WithHint("a resume would end the same way; hand the script in again with `writ submit`")
-}
-
-// firstCause returns the call whose failure caused the failure of c, directly or through others.
-func firstCause(calls []*journal.Call, c *journal.Call) *journal.Call {
-	for c.Error != nil && c.Error.Code == writ.CodeDependencyFailed {
-		i := slices.IndexFunc(c.After,
-			func(seq int) bool { return calls[seq-1].State.Ended() && calls[seq-1].State != writ.CallSucceeded })
-		if i < 0 {
-			break
-		}
-		c = calls[c.After[i]-1]
-	}
-	return c
+		"the run failed because of call %s, whose error the script has read", t.calls.describe(cause.Seq)).
+		WithHint("a resume would end the same way; submit the script again with `writ submit`")
 }
 
 // reopen plans a call again. A call that was never sent, or whose operation leaves nothing behind, may go to any node.
 // Any other call stays with its node and resource, under a new job key. If a late success was stored, reopen applies it
 // instead.
-func (t resumer) reopen(c *journal.Call) error {
+func reopen(t *Step, c *journal.Call) error {
 	if err := t.move(c, writ.CallPlanned); err != nil {
 		return err
 	}
 	if c.Late != nil {
-		return receiver(t).take(c, c.Late)
+		return succeed(t, c, c.Late)
 	}
 	if c.Delivery > 0 {
 		c.Attempt++
@@ -118,4 +102,10 @@ func (t resumer) reopen(c *journal.Call) error {
 func leavesNothing(c *journal.Call) bool {
 	op, ok := catalog.Lookup(c.Operation)
 	return ok && !op.Named() && (op.Repeat == catalog.Safe || c.Options.Idempotent)
+}
+
+// Decided appends a decision to a list and keeps the last writ.MaxDecisions.
+func Decided(list []writ.Decision, d writ.Decision) []writ.Decision {
+	list = append(slices.Clone(list), d)
+	return list[max(len(list)-writ.MaxDecisions, 0):]
 }

@@ -11,20 +11,30 @@ import (
 	"writ/supervisor/mail"
 )
 
-// losses decides about the calls on lost nodes.
-type losses struct{ *Step }
+// loss is a node that is lost, as one run sees it.
+type loss struct {
+	*Step
+	node writ.Node
+}
 
-// lose handles the calls of the run on a lost node. Calls that were never sent are placed again. Queued jobs are
+// newLoss returns the loss of a node for the run of a step.
+func newLoss(t *Step, id writ.NodeID) loss {
+	n, _ := t.Nodes.Get(id)
+	n.ID = id
+	return loss{t, n}
+}
+
+// apply handles the calls of the run on a lost node. Calls that were never sent are placed again. Queued jobs are
 // withdrawn and placed again. Calls that may have started fail, unless the script asked to wait for the node or for a
 // signed decision. If the node is gone for good, calls that make or remove a resource are placed again, unless they
 // need another lost resource; all others fail.
-func (t losses) lose(node writ.NodeID) error {
-	n, _ := t.Nodes.Get(node)
+func (t *loss) apply() error {
+	n, node := &t.node, t.node.ID
 	var without map[int]need
 	if n.Gone {
-		without = t.bereft(node)
+		without = t.callsLosingNeeds()
 	}
-	for _, c := range t.calls {
+	for _, c := range t.calls.all {
 		if c.Node != node || c.State.Ended() {
 			continue
 		}
@@ -33,15 +43,15 @@ func (t losses) lose(node writ.NodeID) error {
 		case c.State == writ.CallPlanned && neverSent(c):
 			t.unclaim(c)
 		case n.Gone && without[c.Seq] != (need{}):
-			err = t.loseNeed(c, without[c.Seq])
+			err = t.failWithNeed(c, without[c.Seq])
 		case n.Gone && repeatableElsewhere(c):
 			err = t.moveAway(c, writ.Reason{Code: writ.ReasonMoved, Node: c.NodeName, State: "gone"})
 		case n.Gone:
-			err = t.loseBegun(c)
+			err = t.failBegun(c)
 		case mayBeWaiting(c):
 			t.out.Stops.Reclaim[node] = append(t.out.Stops.Reclaim[node], mail.DeliveriesOf(c)...)
-		case !waitsForLost(c, n):
-			err = t.loseBegun(c)
+		case !waitsForLost(c, *n):
+			err = t.failBegun(c)
 		case c.State.Sent():
 			t.waitForLost(c)
 		}
@@ -50,21 +60,6 @@ func (t losses) lose(node writ.NodeID) error {
 		}
 	}
 	return nil
-}
-
-// lostNow returns the lost nodes of the mail and all removed nodes that still have calls of the run. The supervisor may
-// have ended between the removal and the step that follows from it.
-func (t losses) lostNow(told []writ.NodeID) []writ.NodeID {
-	nodes := slices.Clone(told)
-	for _, c := range t.calls {
-		if c.Node == "" || c.State.Ended() || slices.Contains(nodes, c.Node) {
-			continue
-		}
-		if n, _ := t.Nodes.Get(c.Node); n.Admission == writ.AdmissionRemoved {
-			nodes = append(nodes, c.Node)
-		}
-	}
-	return nodes
 }
 
 // waitsForLost reports whether a call that may have started on a lost node keeps waiting: for the node, unless it was
@@ -79,7 +74,7 @@ func IsAway(n writ.Node) bool {
 }
 
 // waitForLost sets the reason of a call that waits for a lost node.
-func (t losses) waitForLost(c *journal.Call) {
+func (t *loss) waitForLost(c *journal.Call) {
 	why := writ.Reason{Code: writ.ReasonLostNode, Node: c.NodeName}
 	if c.Options.OnLoss == "replace" {
 		why.Code = writ.ReasonLostWord
@@ -106,7 +101,7 @@ func repeatableElsewhere(c *journal.Call) bool {
 }
 
 // giveUp prevents a lost node from starting or continuing a call after its return.
-func (t losses) giveUp(c *journal.Call) {
+func (t *loss) giveUp(c *journal.Call) {
 	t.out.Stops.Stale[c.Node] = append(t.out.Stops.Stale[c.Node], mail.DeliveriesOf(c)...)
 	t.out.Stops.GivenUp[c.Node] = append(t.out.Stops.GivenUp[c.Node], c.Key())
 }
@@ -118,46 +113,45 @@ func nodeLost(node writ.NodeID, format string, args ...any) *writ.Error {
 	return err
 }
 
-// loseBegun fails a call that its lost node may have started.
-func (t losses) loseBegun(c *journal.Call) error {
+// failBegun fails a call that its lost node may have started.
+func (t *loss) failBegun(c *journal.Call) error {
 	if c.State.Sent() {
 		t.giveUp(c)
 	}
-	n, _ := t.Nodes.Get(c.Node)
-	is := "is lost"
+	n, is := &t.node, "is lost"
 	if n.Admission == writ.AdmissionRemoved {
 		is = "was removed"
 	}
 	err := nodeLost(c.Node, "%s %s; whether it did %s is unknown", c.NodeName, is, c.Operation)
 	switch {
 	case n.Gone:
-		err = err.WithHint("hand the script in again: what was on %s is made anew elsewhere", c.NodeName)
+		err = err.WithHint("submit the script again: it creates the resources of %s on another node", c.NodeName)
 	case n.Admission == writ.AdmissionRemoved:
-		err = err.WithHint("look at what is on it; if it never comes back, sign that with `writ node lost %s`: then its names are free", c.NodeName)
+		err = err.WithHint("inspect its resources; if it never returns, sign that with `writ node lost %s`: then their names are free", c.NodeName)
 	default:
-		err = err.WithHint("if it comes back, look at the resource; if it never does, sign that with `writ node lost %s`; "+
+		err = err.WithHint("if it returns, inspect the resource; if it never does, sign that with `writ node lost %s`; "+
 			"with on_loss: \"wait\" the script waits, with \"replace\" until that is signed", c.NodeName)
 	}
 	return t.fail(c, writ.CallFailed, err)
 }
 
-// loseNeed fails a call that no other node can perform, because it needs a resource on a node that is gone.
-func (t losses) loseNeed(c *journal.Call, lost need) error {
+// failWithNeed fails a call that no other node can perform, because it needs a resource on a node that is gone.
+func (t *loss) failWithNeed(c *journal.Call, lost need) error {
 	if c.State.Sent() {
 		t.giveUp(c)
 	}
 	why := fmt.Sprintf("the %s was on it", lost.resource)
 	if lost.resource == c.Resource() {
-		why = "and what it is about is lost with it"
+		why = "and its resource is lost with the node"
 	}
 	err := nodeLost(lost.node, "%s is gone, and no other node can do %s: %s", t.Nodes.Name(lost.node), describe(c), why).
-		WithHint("hand the script in again: it makes the %s anew, without what it held", lost.resource)
+		WithHint("submit the script again: it creates the %s again, without its content", lost.resource)
 	return t.fail(c, writ.CallFailed, err)
 }
 
 // moveAway plans the next attempt of a call, for any node. Results of the old attempt have no further effect on the
 // run.
-func (t losses) moveAway(c *journal.Call, why writ.Reason) error {
+func (t *loss) moveAway(c *journal.Call, why writ.Reason) error {
 	if c.State.Sent() {
 		t.giveUp(c)
 		for _, to := range []writ.CallState{writ.CallFailed, writ.CallPlanned} {
@@ -175,49 +169,43 @@ func (t losses) moveAway(c *journal.Call, why writ.Reason) error {
 	return nil
 }
 
-// receiveWithdrawn applies the queue's answers about the deliveries to withdraw: withdrawn, or possibly started.
-func (t losses) receiveWithdrawn(m mail.Mail) error {
-	for _, taken := range m.Withdrawn {
-		c := t.open(taken.Key)
-		if c == nil {
-			continue
+// callsLosingNeeds returns the open calls of the run that lose a need with the lost node, by seq.
+func (t *loss) callsLosingNeeds() map[int]need {
+	stakes := make([]stake, 0, len(t.calls.all))
+	for _, c := range t.calls.all {
+		s := stake{seq: c.Seq, resource: c.Resource(), open: !c.State.Ended(), there: c.Node == t.node.ID}
+		s.moves = neverSent(c) && c.State == writ.CallPlanned || repeatableElsewhere(c)
+		if s.open && s.there {
+			s.needs = t.needsThere(c)
 		}
-		if taken.Number == c.Withdrawn+1 {
-			c.Withdrawn++
-			t.touch(c)
-		}
-		var err error
-		switch n, _ := t.Nodes.Get(c.Node); {
-		case t.run.Stop != nil && taken.Number < c.Delivery: // the answer about the newest delivery decides
-		case t.run.Stop != nil:
-			err = t.fail(c, ender(t).stoppedCall(), t.run.Stop)
-		case IsAway(n) && neverBegan(c):
-			err = t.moveAway(c, writ.Reason{Code: writ.ReasonMoved, Node: c.NodeName, State: string(writ.LivenessLost)})
-		case IsAway(n) && mayBeWaiting(c) && taken.Number < c.Delivery: // another delivery was sent meanwhile
-			t.out.Stops.Reclaim[c.Node] = append(t.out.Stops.Reclaim[c.Node], mail.DeliveriesOf(c)...)
-		}
-		if err != nil {
-			return err
+		stakes = append(stakes, s)
+	}
+	return withoutNeeds(t.node.ID, stakes)
+}
+
+// needsThere returns the needs of a call that must be on its node: the targets of its handles and the resources that it
+// names.
+func (t *loss) needsThere(c *journal.Call) (needs []need) {
+	for _, seq := range t.calls.colocated(c) {
+		if made := t.calls.at(seq); made != nil && together(c, made) {
+			needs = append(needs, need{seq, made.Resource(), made.Node})
 		}
 	}
-	for _, key := range m.MaybeStarted {
-		c := t.open(key)
-		if c == nil || t.run.Stop != nil {
-			continue
-		}
-		n, _ := t.Nodes.Get(c.Node)
-		if !IsAway(n) {
-			continue // the node is back and reports its own jobs
-		}
-		if waitsForLost(c, n) {
-			t.waitForLost(c)
-			continue
-		}
-		if err := t.loseBegun(c); err != nil {
-			return err
-		}
+	op, ok := catalog.Lookup(c.Operation)
+	if !ok {
+		return needs
 	}
-	return nil
+	for _, ref := range op.Args.Named(c.Args) {
+		id := writ.ResourceID{Project: c.Project, Kind: ref.Kind, Name: ref.Name}
+		origin, _ := c.Args[op.Origin].(string)
+		known := slices.ContainsFunc(needs, func(n need) bool { return n.resource == id })
+		if known || origin == ref.Name || !together(c, &journal.Call{Call: writ.Call{Kind: ref.Kind}}) ||
+			t.calls.lastOn(id, c.Seq) != nil {
+			continue
+		}
+		needs = append(needs, need{0, id, c.Node})
+	}
+	return needs
 }
 
 // FreeNames removes the resources of a node from the journal, in the transaction of a signed decision that the node is
@@ -258,43 +246,4 @@ func FreeNames(tx *journal.Tx, n *journal.Node) ([]writ.RunID, error) {
 	}
 	n.Fence.Superseded = len(n.Superseded)
 	return runs, nil
-}
-
-// bereft returns the open calls of the run that lose a need with a node that is gone, by seq.
-func (t losses) bereft(gone writ.NodeID) map[int]need {
-	stakes := make([]stake, 0, len(t.calls))
-	for _, c := range t.calls {
-		s := stake{seq: c.Seq, resource: c.Resource(), open: !c.State.Ended(), there: c.Node == gone}
-		s.moves = neverSent(c) && c.State == writ.CallPlanned || repeatableElsewhere(c)
-		if s.open && s.there {
-			s.needs = t.needsThere(c)
-		}
-		stakes = append(stakes, s)
-	}
-	return withoutNeeds(gone, stakes)
-}
-
-// needsThere returns the needs of a call that must be on its node: the targets of its handles and the resources that it
-// names.
-func (t losses) needsThere(c *journal.Call) (needs []need) {
-	for _, seq := range (transfer(t)).near(c) {
-		if made := t.call(seq); made != nil && together(c, made) {
-			needs = append(needs, need{seq, made.Resource(), made.Node})
-		}
-	}
-	op, ok := catalog.Lookup(c.Operation)
-	if !ok {
-		return needs
-	}
-	for _, ref := range op.Args.Named(c.Args) {
-		id := writ.ResourceID{Project: c.Project, Kind: ref.Kind, Name: ref.Name}
-		origin, _ := c.Args[op.Origin].(string)
-		known := slices.ContainsFunc(needs, func(n need) bool { return n.resource == id })
-		if known || origin == ref.Name || !together(c, &journal.Call{Call: writ.Call{Kind: ref.Kind}}) ||
-			t.lastOn(id, c.Seq) != nil {
-			continue
-		}
-		needs = append(needs, need{0, id, c.Node})
-	}
-	return needs
 }

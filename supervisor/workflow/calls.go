@@ -1,0 +1,154 @@
+package workflow
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"writ"
+	"writ/sal/catalog"
+	"writ/scripts"
+	"writ/supervisor/bound"
+	"writ/supervisor/journal"
+)
+
+// callList holds the calls of a run and answers questions about their order and their needs.
+type callList struct {
+	all     []*journal.Call                     // by sequence number: all[i].Seq == i+1
+	on      map[writ.ResourceID][]*journal.Call // the first indexed calls by resource; see before
+	indexed int
+}
+
+// at returns a call by its sequence number, nil if unknown.
+func (l *callList) at(seq int) *journal.Call {
+	if seq < 1 || seq > len(l.all) {
+		return nil
+	}
+	return l.all[seq-1]
+}
+
+// sent returns the call of a key if it is sent under exactly this attempt, else nil.
+func (l *callList) sent(key writ.JobKey) *journal.Call {
+	if c := l.at(key.Seq); c != nil && c.Attempt == key.Attempt && c.State.Sent() {
+		return c
+	}
+	return nil
+}
+
+// anySent reports whether a call of the run is sent, so that a result will bring its next step.
+func (l *callList) anySent() bool {
+	return slices.ContainsFunc(l.all, func(c *journal.Call) bool { return c.State.Sent() })
+}
+
+// bytes returns the total size of arguments and values.
+func (l *callList) bytes() (n int) {
+	for _, c := range l.all {
+		n += bound.Size(c.Args) + bound.Size(c.Values)
+	}
+	return n
+}
+
+// before returns the calls on a resource before seq, in order. The index is built once for all claims of a step.
+func (l *callList) before(id writ.ResourceID, seq int) []*journal.Call {
+	if l.on == nil {
+		l.on = make(map[writ.ResourceID][]*journal.Call)
+	}
+	for ; l.indexed < len(l.all); l.indexed++ {
+		c := l.all[l.indexed]
+		l.on[c.Resource()] = append(l.on[c.Resource()], c)
+	}
+	all := l.on[id]
+	n, _ := slices.BinarySearchFunc(all, seq, func(c *journal.Call, seq int) int { return cmp.Compare(c.Seq, seq) })
+	return all[:n]
+}
+
+// lastOn returns the last open call before seq that makes, changes or removes a resource, nil if none.
+func (l *callList) lastOn(id writ.ResourceID, seq int) *journal.Call {
+	for _, c := range slices.Backward(l.before(id, seq)) {
+		if c.State.Ended() {
+			continue
+		}
+		if op, _ := catalog.Lookup(c.Operation); op.Effect == catalog.Make || op.Effect == catalog.Remove ||
+			op.Effect == catalog.Alter {
+			return c
+		}
+	}
+	return nil
+}
+
+// needs maps each open call, by seq, to the calls of the run that must end before it: the targets of its handles, the
+// previous call on its resource, and the last call on each resource that it names. The result is not transitive.
+func (l *callList) needs() map[int][]int {
+	needs := make(map[int][]int)
+	last := make(map[writ.ResourceID]int)
+	for _, c := range l.all {
+		if c.State.Ended() {
+			continue
+		}
+		op, _ := catalog.Lookup(c.Operation)
+		needs[c.Seq] = slices.Clone(c.After)
+		for _, ref := range op.Args.Named(c.Args) {
+			if seq, open := last[writ.ResourceID{Project: c.Project, Kind: ref.Kind, Name: ref.Name}]; open {
+				needs[c.Seq] = append(needs[c.Seq], seq)
+			}
+		}
+		if !op.Named() {
+			continue
+		}
+		if seq, open := last[c.Resource()]; open {
+			needs[c.Seq] = append(needs[c.Seq], seq)
+		}
+		last[c.Resource()] = c.Seq
+	}
+	return needs
+}
+
+// colocated returns the needs of a call that must be on its node: all needs except the source of a copy.
+func (l *callList) colocated(c *journal.Call) []int {
+	op, _ := catalog.Lookup(c.Operation)
+	if op.Origin == "" {
+		return c.After
+	}
+	return slices.DeleteFunc(slices.Clone(c.After), func(seq int) bool {
+		need := l.at(seq)
+		return need != nil && isOrigin(op, c, need)
+	})
+}
+
+// met reports whether all needs of a call have succeeded and all earlier calls on its resource have ended.
+func (l *callList) met(c *journal.Call) bool {
+	return !slices.ContainsFunc(c.After, func(seq int) bool { return l.at(seq).State != writ.CallSucceeded }) &&
+		!slices.ContainsFunc(c.Orders, func(seq int) bool { return !l.at(seq).State.Ended() })
+}
+
+// describe formats a call: "volume.create web-0".
+func describe(c *journal.Call) string {
+	if c.Name == "" {
+		return c.Operation
+	}
+	return c.Operation + " " + c.Name
+}
+
+// ref returns the resource of the call behind a handle of the script.
+func (l *callList) ref(handle any) (any, error) {
+	seq, ok := scripts.RefOf(handle)
+	c := l.at(seq)
+	if !ok || c == nil {
+		return nil, fmt.Errorf("%v is no handle of this run", handle)
+	}
+	return map[string]any{"kind": string(c.Kind), "name": c.Name, "uid": string(c.UID)}, nil
+}
+
+// describe formats a call with its number: "3 (volume.create web-0)".
+func (l *callList) describe(seq int) string { return fmt.Sprintf("%d (%s)", seq, describe(l.at(seq))) }
+
+// withResources returns the arguments of a call with resources in place of handles. Handles of unknown resources stay.
+func (l *callList) withResources(op *catalog.Operation, c *journal.Call) map[string]any {
+	args, _ := op.Args.ReplaceHandles(c.Args, func(handle any) (any, error) { // cannot fail: the callback never does
+		if ref, err := l.ref(handle); err == nil {
+			return ref, nil
+		}
+		return handle, nil
+	})
+	return args
+}

@@ -1,0 +1,68 @@
+package workflow
+
+import (
+	"slices"
+
+	"writ"
+	"writ/supervisor/mail"
+)
+
+// lostNow returns the lost nodes of the mail and all removed nodes that still have calls of the run. The supervisor may
+// have ended between the removal and the step that follows from it.
+func (t *receiver) lostNow(told []writ.NodeID) []writ.NodeID {
+	nodes := slices.Clone(told)
+	for _, c := range t.calls.all {
+		if c.Node == "" || c.State.Ended() || slices.Contains(nodes, c.Node) {
+			continue
+		}
+		if n, _ := t.Nodes.Get(c.Node); n.Admission == writ.AdmissionRemoved {
+			nodes = append(nodes, c.Node)
+		}
+	}
+	return nodes
+}
+
+// receiveWithdrawn applies the queue's answers about the deliveries to withdraw: withdrawn, or possibly started.
+func (t *receiver) receiveWithdrawn() error {
+	for _, taken := range t.mail.Withdrawn {
+		c := t.calls.sent(taken.Key)
+		if c == nil {
+			continue
+		}
+		if taken.Number == c.Withdrawn+1 {
+			c.Withdrawn++
+			t.touch(c)
+		}
+		var err error
+		switch lost := newLoss(t.Step, c.Node); {
+		case t.run.Stop != nil && taken.Number < c.Delivery: // the answer about the newest delivery decides
+		case t.run.Stop != nil:
+			err = t.fail(c, stoppedState(t.run), t.run.Stop)
+		case IsAway(lost.node) && neverBegan(c):
+			err = lost.moveAway(c, writ.Reason{Code: writ.ReasonMoved, Node: c.NodeName, State: string(writ.LivenessLost)})
+		case IsAway(lost.node) && mayBeWaiting(c) && taken.Number < c.Delivery: // another delivery was sent meanwhile
+			t.out.Stops.Reclaim[c.Node] = append(t.out.Stops.Reclaim[c.Node], mail.DeliveriesOf(c)...)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	for _, key := range t.mail.MaybeStarted {
+		c := t.calls.sent(key)
+		if c == nil || t.run.Stop != nil {
+			continue
+		}
+		lost := newLoss(t.Step, c.Node)
+		if !IsAway(lost.node) {
+			continue // the node is back and reports its own jobs
+		}
+		if waitsForLost(c, lost.node) {
+			lost.waitForLost(c)
+			continue
+		}
+		if err := lost.failBegun(c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
