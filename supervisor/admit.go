@@ -15,6 +15,7 @@ import (
 	"writ/identity/envelope"
 	"writ/internal/failpoint"
 	"writ/internal/sqldb"
+	"writ/supervisor/decision"
 	"writ/supervisor/fleet"
 	"writ/supervisor/journal"
 	"writ/supervisor/nodes"
@@ -148,7 +149,7 @@ func (s *Supervisor) welcome(claim nodes.Claim, n *journal.Node) (nodes.Welcome,
 
 // membership signs the membership of node n as an envelope of the given kind, bound to nonce.
 func (s *Supervisor) membership(kind envelope.Kind, n *journal.Node, nonce []byte) ([]byte, error) {
-	roster := s.roster.Load()
+	roster := s.rosters.Current()
 	digest, err := roster.Digest()
 	if err != nil {
 		return nil, err
@@ -217,7 +218,7 @@ func (s *Supervisor) newNode(joiner identity.Joiner) *journal.Node {
 func (s *Supervisor) admitWaiting(ctx context.Context, claim nodes.Claim) (nodes.Welcome, error) {
 	joiner := joinerOf(claim)
 	if isTaken(s.fleet.Members, joiner.Name) {
-		return nodes.Welcome{}, nameTaken(joiner.Name)
+		return nodes.Welcome{}, decision.NameTaken(joiner.Name)
 	}
 	asks := s.newNode(joiner)
 	if !s.mayReportSerial(asks, nodes.Remote(ctx)) {
@@ -262,11 +263,6 @@ func joinedWith(members *fleet.Members, token string) (names []string) {
 		names = append(names, n.Name)
 	}
 	return names
-}
-
-func nameTaken(name string) error {
-	return writ.Errorf(writ.CodeConflict, "the datacenter has a node %s already", name).
-		WithHint("join with another --name, or remove that node first with `writ node remove %s`", name)
 }
 
 // token loads the token with this id. The zero value stands for no token.
@@ -323,7 +319,7 @@ func (s *Supervisor) admitNew(
 		if !spent {
 			return refuseToken(token, tx.Now)
 		}
-		if !s.roster.Load().Datacenter(s.Datacenter).ManualApproval {
+		if !s.rosters.Current().Datacenter(s.Datacenter).ManualApproval {
 			n.Admission = writ.AdmissionApproved
 		}
 		if err := tx.PutNode(n); err != nil {
@@ -339,7 +335,7 @@ func (s *Supervisor) admitNew(
 		return nil
 	})
 	if sqldb.IsDuplicate(err) {
-		return nodes.Welcome{}, nameTaken(joiner.Name)
+		return nodes.Welcome{}, decision.NameTaken(joiner.Name)
 	}
 	if err != nil {
 		return nodes.Welcome{}, err
@@ -374,7 +370,7 @@ func admitted(uses int) string {
 
 // Rosters implements nodes.Backend.
 func (s *Supervisor) Rosters(ctx context.Context, after int) ([][]byte, error) {
-	return s.roster.Load().Chain().Path(after, s.rosterText(ctx))
+	return s.rosters.Current().Chain().Path(after, s.rosters.Text(ctx))
 }
 
 // Gone implements nodes.Members.
@@ -385,7 +381,7 @@ func (s *Supervisor) Gone(node writ.NodeID) bool {
 
 // RosterPage implements nodes.Members.
 func (s *Supervisor) RosterPage(after int) (start, newest int) {
-	roster := s.roster.Load()
+	roster := s.rosters.Current()
 	return roster.Chain().PageStart(after), roster.Version
 }
 

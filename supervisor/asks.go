@@ -8,6 +8,7 @@ import (
 
 	"writ"
 	"writ/internal/limit"
+	"writ/supervisor/answers"
 	"writ/supervisor/link"
 )
 
@@ -81,7 +82,7 @@ func (a *asks) of(coordinator string, answer link.Handler) link.Handler {
 // isIdle reports whether a submission that arrived at came caused no new decision.
 func isIdle(done any, err error, came time.Time) bool {
 	if err != nil {
-		_, before := errors.AsType[refusedBefore](err)
+		_, before := errors.AsType[answers.RefusedBefore](err)
 		return before || len(writ.AsError(err).Proof) == 0
 	}
 	run, ok := done.(writ.Run)

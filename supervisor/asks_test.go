@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"writ"
+	"writ/supervisor/answers"
 	"writ/supervisor/link"
 )
 
@@ -93,7 +94,7 @@ func TestNoCoordinatorAsksForMoreThanItMay(t *testing.T) {
 	}{
 		"a signed statement":              {link.VerbStatement, nil, nil, statementAsks},
 		"an accepted submission":          {link.VerbSubmit, writ.Run{Accepted: time.Unix(0, 0)}, nil, idleAsks},
-		"a refused submission":            {link.VerbSubmit, writ.Run{}, refusedBefore{decided}, idleAsks},
+		"a refused submission":            {link.VerbSubmit, writ.Run{}, answers.RefusedBefore{Refusal: decided}, idleAsks},
 		"a submission that nobody signed": {link.VerbSubmit, writ.Run{}, writ.Errorf(writ.CodeSignerUnknown, "nobody has this key"), idleAsks},
 	} {
 		t.Run(name+" again and again", func(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 	"writ/internal/failpoint"
 	"writ/internal/limit"
 	"writ/internal/sqldb"
+	"writ/supervisor/decision"
 	"writ/supervisor/fleet"
 	"writ/supervisor/journal"
 	"writ/supervisor/link"
@@ -162,7 +163,7 @@ func (s *Supervisor) approves(b *journal.NodeBatch, serial string) (*identity.Ve
 // verifyBatch verifies the stored statement of a batch. It returns an error if the signer would not have the right to
 // sign it now, or if the datacenter has manual approval.
 func (s *Supervisor) verifyBatch(b *journal.NodeBatch) (*identity.VerifiedStatement, identity.Batch, error) {
-	v, err := s.verifier().PastStatement(b.Signed)
+	v, err := s.rosters.Verifier().PastStatement(b.Signed)
 	if err != nil {
 		return nil, identity.Batch{}, err
 	}
@@ -231,7 +232,7 @@ func (s *Supervisor) admitByBatch(ctx context.Context, asks journal.Node, id str
 		return nil
 	})
 	if sqldb.IsDuplicate(err) {
-		return nil, nameTaken(asks.Name)
+		return nil, decision.NameTaken(asks.Name)
 	}
 	if err != nil {
 		return nil, err
@@ -293,7 +294,7 @@ func (s *Supervisor) createBatch(ctx context.Context, v *identity.VerifiedStatem
 			return err
 		}
 		tx.Then(func() { s.batches.put(b) })
-		return s.record(tx, v, &answer)
+		return s.answers.Record(tx, v, &answer)
 	})
 	return answer, err
 }
@@ -322,7 +323,7 @@ func (s *Supervisor) revokeBatch(ctx context.Context, v *identity.VerifiedStatem
 		}
 		revoked := *b
 		tx.Then(func() { s.batches.put(revoked) })
-		return s.record(tx, v, &answer)
+		return s.answers.Record(tx, v, &answer)
 	})
 	return answer, err
 }

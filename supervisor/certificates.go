@@ -45,7 +45,7 @@ func (s *Supervisor) rotate(ctx context.Context, v *identity.VerifiedStatement) 
 		if err := tx.SetCertificateFloor(floor); err != nil {
 			return err
 		}
-		return s.record(tx, v, &answer)
+		return s.answers.Record(tx, v, &answer)
 	})
 	if err == nil {
 		s.Certificates.Rotate(floor)

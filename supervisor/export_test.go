@@ -50,7 +50,7 @@ func (s *Supervisor) Miss(c *journal.Call) {
 
 // Checking lets no other script of a project be checked until done is called.
 func (s *Supervisor) Checking(ctx context.Context, project writ.ProjectID) (done func(), err error) {
-	return s.checking.Enter(ctx, string(project))
+	return s.submitter.Checks.Slots.Enter(ctx, string(project))
 }
 
 // MayNotBegin reports whether a run that was accepted is on hold, or was until a moment ago, so that the watch has not told it yet.

@@ -2,6 +2,7 @@ package supervisor
 
 import (
 	"context"
+	"crypto/ed25519"
 	"maps"
 	"slices"
 	"strings"
@@ -34,7 +35,7 @@ func (s *Supervisor) keepLinks(ctx context.Context) error {
 			if gone {
 				s.Log.Info("coordinator removed from the roster", "coordinator", url)
 			}
-			if gone || links[url].keys != keysAt(s.roster.Load(), url) {
+			if gone || links[url].keys != keysAt(s.rosters.Current(), url) {
 				links[url].end()
 				delete(open, url)
 				s.dialers.set(url, nil)
@@ -47,7 +48,7 @@ func (s *Supervisor) keepLinks(ctx context.Context) error {
 			open[url] = true
 			before := links[url]
 			linking, end := context.WithCancel(ctx)
-			l := &linked{keys: keysAt(s.roster.Load(), url), end: end, done: make(chan struct{})}
+			l := &linked{keys: keysAt(s.rosters.Current(), url), end: end, done: make(chan struct{})}
 			links[url] = l
 			dialer := s.dialer(url, asks)
 			s.dialers.set(url, dialer)
@@ -129,7 +130,7 @@ func (s *Supervisor) dialer(url string, asks *asks) *link.Dialer {
 // coordinator would end each other. A coordinator that an earlier roster listed was removed: it gets no link even if it
 // is configured. A roster without coordinators removes none, because clusters of earlier versions list none.
 func (s *Supervisor) coordinators() []string {
-	roster := s.roster.Load()
+	roster := s.rosters.Current()
 	var all, known []string
 	unclear := false
 	for _, address := range s.Coordinators {
@@ -137,7 +138,7 @@ func (s *Supervisor) coordinators() []string {
 		switch {
 		case c != nil:
 			known = append(known, c.ID)
-		case len(roster.Coordinators) > 0 && s.former.has(address):
+		case len(roster.Coordinators) > 0 && s.rosters.WasCoordinator(address):
 			continue
 		default:
 			unclear = true
@@ -156,27 +157,35 @@ func (s *Supervisor) coordinators() []string {
 	return all
 }
 
-// formerAddresses holds all coordinator addresses of the present and earlier rosters. The zero value is ready to use.
-type formerAddresses struct {
-	mu  sync.Mutex
-	all map[string]bool
+// hello returns the first frame of a link: datacenter, version, epoch, roster version and the given journal generation.
+func (s *Supervisor) hello(generation string) link.Hello {
+	return link.Hello{
+		Datacenter: s.Datacenter, Journal: generation, Version: s.Version,
+		Verbs: link.ToSupervisor,
+		Epoch: s.epoch, Roster: s.rosters.Current().Version,
+	}
 }
 
-func (f *formerAddresses) note(r *identity.Roster) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.all == nil {
-		f.all = make(map[string]bool)
-	}
-	for _, c := range r.Coordinators {
-		for _, url := range c.URLs {
-			f.all[url] = true
+// signHello signs the first frame of a link over the nonce of the coordinator.
+func (s *Supervisor) signHello(hello link.Hello, nonce []byte, url string) ([]byte, error) {
+	return ed25519.Sign(s.Key, identity.LinkHelloText(nonce, url, hello.Datacenter, hello.Journal)), nil
+}
+
+// catchUp fetches the rosters that a coordinator has and the supervisor lacks.
+func (s *Supervisor) catchUp(ctx context.Context, coordinator *link.Dialer, version int) {
+	for have := s.rosters.Current().Version; have < version; {
+		var newer link.Rosters
+		err := coordinator.Request(ctx, link.VerbRoster, link.RosterVersion{Version: have}, &newer)
+		now := have
+		if err == nil {
+			now, err = s.AdoptRosters(ctx, newer.Signed)
 		}
+		if err != nil && ctx.Err() == nil {
+			s.warnings.Refused("", "adopt newer rosters", err, "have", have, "coordinator", version)
+		}
+		if err != nil || now <= have {
+			return
+		}
+		have = now
 	}
-}
-
-func (f *formerAddresses) has(address string) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.all[identity.CoordinatorURL(address)]
 }

@@ -161,7 +161,7 @@ func age(now, since time.Time) time.Duration {
 // waiting.
 func (s *Supervisor) Metrics() Metrics {
 	m := Metrics{
-		Epoch: s.epoch, Renewed: s.counts.renewed.Last(), Runs: s.opened.total(), Passes: s.counts.passes.Spread(),
+		Epoch: s.epoch, Renewed: s.counts.renewed.Last(), Runs: s.opened.Runs(), Passes: s.counts.passes.Spread(),
 		Crashes: s.counts.crashes.All(), Nodes: s.countNodes(), Refusals: s.counts.refusals.All(),
 		Complaints: s.warnings.Counts(), Links: make(map[string]Link),
 	}
@@ -175,7 +175,7 @@ func (s *Supervisor) Metrics() Metrics {
 			m.Holds++
 		}
 	}
-	roster := s.roster.Load()
+	roster := s.rosters.Current()
 	m.Roster, m.Expires = roster.Version, roster.Expires
 	last := s.seen.Load()
 	if last == nil {

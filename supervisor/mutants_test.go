@@ -74,7 +74,7 @@ var mutants = []struct {
 	},
 	{
 		name: "NobodyIsToldThatANodeWasRemoved", directed: "TestNoRunWaitsForANodeThatWasRemoved",
-		edits: []mutant.Edit{{In: "supervisor.Supervisor.decideNode", Node: mutant.Range, Becomes: "$0[:0]"}},
+		edits: []mutant.Edit{{In: "decision.Nodes.Decide", Node: mutant.Range, Becomes: "$0[:0]"}},
 	},
 	{
 		name: "RemovedNodesKeepTheirCalls", directed: "TestNoRunWaitsForANodeThatWasRemoved",

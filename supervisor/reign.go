@@ -59,7 +59,8 @@ func (s *Supervisor) announce(ctx context.Context) {
 	}
 	for _, n := range all {
 		if n.Admission == writ.AdmissionApproved {
-			s.outbox.Control(failpoint.At(ctx, failpoint.EpochSent), writ.Control{Node: n.ID, Roster: s.roster.Load().Version})
+			s.outbox.Control(failpoint.At(ctx, failpoint.EpochSent),
+				writ.Control{Node: n.ID, Roster: s.rosters.Current().Version})
 		}
 	}
 }

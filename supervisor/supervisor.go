@@ -15,7 +15,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -23,13 +22,14 @@ import (
 
 	"writ"
 	"writ/identity"
-	"writ/identity/chain"
-	"writ/internal/fair"
+	"writ/internal/failpoint"
 	"writ/internal/limit"
 	"writ/internal/sleep"
 	"writ/runner/queue"
 	"writ/scripts"
+	"writ/supervisor/answers"
 	"writ/supervisor/collect"
+	"writ/supervisor/decision"
 	"writ/supervisor/fleet"
 	"writ/supervisor/hold"
 	"writ/supervisor/journal"
@@ -38,8 +38,14 @@ import (
 	"writ/supervisor/mailbox"
 	"writ/supervisor/misuse"
 	"writ/supervisor/outbox"
+	"writ/supervisor/preview"
 	"writ/supervisor/program"
+	"writ/supervisor/query"
+	"writ/supervisor/quota"
 	"writ/supervisor/ratelog"
+	"writ/supervisor/rosters"
+	"writ/supervisor/secrets"
+	"writ/supervisor/submission"
 	"writ/supervisor/workflow"
 )
 
@@ -63,10 +69,10 @@ type Config struct {
 	// Coordinators lists addresses to link to, besides the coordinators of the roster. Without any coordinator, open
 	// work continues.
 	Coordinators []string
-	// MaxOpenRuns limits the open runs of a project; 0 means DefaultMaxOpenRuns.
+	// MaxOpenRuns limits the open runs of a project; 0 means quota.DefaultMaxRuns.
 	MaxOpenRuns int
 	// MaxOpenCalls limits the open calls of a project: at the limit its next run is refused. 0 means
-	// DefaultMaxOpenCalls.
+	// quota.DefaultMaxCalls.
 	MaxOpenCalls int
 	// KeepRuns is the retention time of an ended run; 0 means DefaultKeepRuns. A run is kept longer while its
 	// submission or a resume could still arrive.
@@ -99,60 +105,63 @@ type Config struct {
 // Supervisor serves one datacenter. Create it with Open, then call Run.
 type Supervisor struct {
 	Config
-	epoch       int64
-	roster      atomic.Pointer[identity.Roster]
-	forks       chain.Forks // roster forks that were logged
-	adopting    sync.Mutex  // serializes the adoption of rosters
-	former      formerAddresses
-	relink      chan struct{} // signals that the coordinators of the roster may have changed
-	unchecked   chan struct{} // signals that a new roster is in force and open runs need a check
-	fleet       *fleet.Fleet
-	steps       *mailbox.Scheduler
-	freed       *freedNodes
-	view        *workflow.View
-	advancer    *workflow.Advancer
-	shares      *shares
-	outbox      *outbox.Outbox
-	programs    *program.Store
-	refused     *refusedTexts
-	checks      *checks
-	opened      *openWork
-	greeted     *greetings
-	pending     *pendingNodes
-	batches     *batches
-	secrets     *keyring
-	accounts    *accounts
-	inventories *fleet.Inventories
-	holds       *hold.Decisions
-	heldTold    atomic.Int64 // number of hold changes that all open runs have received
-	boots       *boots
-	misuse      *misuse.Counter // nil if the queue has no accounts
-	faults      *faults
-	warnings    *ratelog.Log
-	refusals    limit.Lines // rate limit of logged refusals, by signer and code, or by code alone
-	previews    fair.Slots  // running previews, by project
-	checking    fair.Slots  // running script checks, by project
-	collector   *collect.Collector
-	reports     *collect.Reports
-	nodeLogs    *collect.Logs
-	counts      counts
-	seen        atomic.Pointer[seen] // result of the last scan of the watch
-	dialers     dialers
+	epoch         int64
+	rosters       *rosters.Keeper
+	recheck       *rosters.Recheck
+	relink        chan struct{} // signals that the coordinators of the roster may have changed
+	fleet         *fleet.Fleet
+	steps         *mailbox.Scheduler
+	freed         *freedNodes
+	view          *workflow.View
+	advancer      *workflow.Advancer
+	shares        *shares
+	outbox        *outbox.Outbox
+	programs      *program.Store
+	answers       *answers.Store
+	standings     *answers.Standings
+	records       *query.Reader
+	queues        *query.Queues
+	tokens        *decision.Tokens
+	nodeDecisions *decision.Nodes
+	holding       *decision.Holds
+	decider       *decision.Decider
+	submitter     *submission.Submitter
+	previewer     *preview.Previewer
+	verbs         map[link.Verb]verbHandler
+	opened        *quota.Open
+	greeted       *greetings
+	pending       *pendingNodes
+	batches       *batches
+	keyring       *secrets.Keyring
+	accounts      *accounts
+	inventories   *fleet.Inventories
+	holds         *hold.Decisions
+	heldTold      atomic.Int64 // number of hold changes that all open runs have received
+	boots         *boots
+	misuse        *misuse.Counter // nil if the queue has no accounts
+	faults        *faults
+	warnings      *ratelog.Log
+	refusals      limit.Lines // rate limit of logged refusals, by signer and code, or by code alone
+	collector     *collect.Collector
+	reports       *collect.Reports
+	nodeLogs      *collect.Logs
+	counts        counts
+	seen          atomic.Pointer[seen] // result of the last scan of the watch
+	dialers       dialers
 }
 
 // Open creates a supervisor from its journal and begins a new epoch. It returns journal.ErrHeld while another
 // supervisor has the lease.
 //
-// rosters holds signed rosters from outside, oldest first. They are required for a new journal; otherwise newer ones
-// are adopted. The newest roster must have the datacenter with this key. If open runs need an engine that this program
-// lacks, Open returns ENGINE_UNSUPPORTED and leaves the journal unchanged.
-func Open(ctx context.Context, config Config, rosters [][]byte) (*Supervisor, error) {
+// outside holds signed rosters from outside the journal, oldest first. They are required for a new journal; otherwise
+// newer ones are adopted. The newest roster must have the datacenter with this key. If open runs need an engine that
+// this program lacks, Open returns ENGINE_UNSUPPORTED and leaves the journal unchanged.
+func Open(ctx context.Context, config Config, outside [][]byte) (*Supervisor, error) {
 	s := &Supervisor{
-		Config: config, refused: newRefusedTexts(), checks: newChecks(),
-		greeted: newGreetings(), pending: newPendingNodes(), secrets: newKeyring(config.Pin, config.Datacenter, config.Key),
-		boots: newBoots(), faults: &faults{log: config.Log}, warnings: ratelog.New(config.Log),
-		previews: fair.Slots{Size: maxPreviews, Most: 1}, checking: fair.Slots{Size: maxChecking, Most: 1},
-		unchecked: make(chan struct{}, 1), relink: make(chan struct{}, 1),
+		Config: config, greeted: newGreetings(), pending: newPendingNodes(),
+		keyring: secrets.NewKeyring(config.Pin, config.Datacenter, config.Key),
+		boots:   newBoots(), faults: &faults{log: config.Log}, warnings: ratelog.New(config.Log),
+		relink: make(chan struct{}, 1),
 	}
 	if s.Backoff == nil {
 		s.Backoff = workflow.Backoff
@@ -163,19 +172,15 @@ func Open(ctx context.Context, config Config, rosters [][]byte) (*Supervisor, er
 	if s.Now == nil {
 		s.Now = time.Now
 	}
-	s.programs = program.New(program.Config{
-		Datacenter: s.Datacenter, Journal: s.Journal, Evaluator: s.Evaluator, Roster: s.roster.Load, Verifier: s.verifier,
-		RosterText: s.rosterText, Passed: s.counts.notePass, Refusals: &s.refusals, Now: s.Now, Log: s.Log,
-	})
+	s.steps, s.freed = mailbox.New(func(ctx context.Context, run writ.RunID, m mail.Mail) error {
+		return s.advancer.Step(ctx, run, m)
+	}, config.Log), newFreedNodes()
+	s.wireRecords()
 	s.Journal.SetClock(s.Now)
 	if err := s.protect(); err != nil {
 		return nil, err
 	}
-	s.steps, s.freed = mailbox.New(func(ctx context.Context, run writ.RunID, m mail.Mail) error {
-		return s.advancer.Step(ctx, run, m)
-	}, config.Log), newFreedNodes()
-	s.holds = hold.New(s.datacenterName)
-	if err := s.canRunAll(ctx); err != nil {
+	if err := submission.CheckEngines(ctx, s.Journal); err != nil {
 		return nil, err
 	}
 	mark, err := s.readMark(ctx)
@@ -194,11 +199,11 @@ func Open(ctx context.Context, config Config, rosters [][]byte) (*Supervisor, er
 				s.Journal.Release(context.WithoutCancel(ctx)))
 		}
 	}
-	if err = s.loadRosters(ctx, rosters); err == nil {
-		err = s.inRoster(s.roster.Load())
+	if err = s.rosters.Load(ctx, outside); err == nil {
+		err = s.rosters.CheckKey()
 	}
 	if err == nil {
-		err = s.countOpenWork(ctx)
+		s.opened, err = quota.Load(ctx, s.Journal, s.MaxOpenRuns, s.MaxOpenCalls)
 	}
 	if err == nil {
 		s.fleet, err = fleet.Load(ctx, s.Journal, s.Now())
@@ -210,10 +215,10 @@ func Open(ctx context.Context, config Config, rosters [][]byte) (*Supervisor, er
 		err = s.restoreFloor(ctx)
 	}
 	if err == nil {
-		err = s.loadHolds(ctx)
+		err = s.holding.Load(ctx)
 	}
 	if err == nil {
-		err = s.holdAtStart(ctx, mark)
+		err = s.holding.HoldAtStart(ctx, mark.Holds, s.Held)
 	}
 	if err != nil {
 		return nil, errors.Join(err, s.Journal.Release(context.WithoutCancel(ctx)))
@@ -224,47 +229,13 @@ func Open(ctx context.Context, config Config, rosters [][]byte) (*Supervisor, er
 	s.accounts = newAccounts(s)
 	s.wireSteps()
 	s.wireCollector()
+	s.wireRequests()
 	return s, nil
-}
-
-// wireSteps creates the advancer and connects it with its dependencies.
-func (s *Supervisor) wireSteps() {
-	s.shares = &shares{backlog: s.fleet.Backlog, steps: s.steps, roster: s.roster.Load, weights: s.Weights}
-	s.inventories = fleet.NewInventories(s.fleet.Members, s.Journal.ReconcilesUntil)
-	s.view = &workflow.View{
-		Site:  workflow.Site{Datacenter: s.Datacenter, Cluster: s.Pin, Key: s.Key, Epoch: s.epoch, Backoff: s.Backoff},
-		Nodes: s.fleet.Members, Presence: s.fleet.Presence, Backlog: s.fleet.Backlog,
-		Holds: s.holds, Shares: s.shares, Secrets: s.secrets, Inventories: s.inventories,
-	}
-	s.advancer = workflow.NewAdvancer(workflow.AdvancerConfig{
-		Journal: s.Journal, View: s.view, Outbox: s.outbox, Mailbox: s.steps, Programs: s.programs, Quota: s.opened,
-		Freed:   s.freed.add,
-		Unasked: func(node writ.NodeID, results int) { s.misuse.Count(node, misuse.Unasked, results) },
-		Ended: func(run writ.RunID) {
-			s.programs.Forget(run)
-			s.inventories.Forget(run)
-		},
-		Now: s.Now, Log: s.Log, Warnings: s.warnings,
-	})
-	s.steps.Owners, s.steps.Drop = s.advancer.Owners, s.advancer.Drop
-}
-
-// wireCollector creates the receivers of the messages of nodes.
-func (s *Supervisor) wireCollector() {
-	site := collect.Site{
-		Epoch: s.epoch, Fleet: s.fleet, Journal: s.Journal, Mailbox: s.steps, Outbox: s.outbox, Misuse: s.misuse,
-		Warnings: s.warnings, Now: s.Now, Log: s.Log,
-	}
-	beats := collect.NewBeats(site, s.inventories, func() int { return s.roster.Load().Version })
-	s.reports, s.nodeLogs = collect.NewReports(site), collect.NewLogs(site)
-	s.collector = collect.New(site, s.Queue, collect.Receivers{
-		Beats: beats, Reports: s.reports, Hosts: collect.NewHosts(site), Logs: s.nodeLogs,
-	})
 }
 
 // datacenterName returns the name of the datacenter in the newest roster, else its ID.
 func (s *Supervisor) datacenterName() string {
-	if dc := s.roster.Load().Datacenter(s.Datacenter); dc != nil {
+	if dc := s.rosters.Current().Datacenter(s.Datacenter); dc != nil {
 		return dc.Name
 	}
 	return string(s.Datacenter)
@@ -274,7 +245,49 @@ func (s *Supervisor) datacenterName() string {
 func (s *Supervisor) Epoch() int64 { return s.epoch }
 
 // Roster returns the newest roster that the supervisor has adopted.
-func (s *Supervisor) Roster() *identity.Roster { return s.roster.Load() }
+func (s *Supervisor) Roster() *identity.Roster { return s.rosters.Current() }
+
+// Submit verifies a signed submission, checks its script and accepts or refuses it. An accepted submission is stored
+// with its run before Submit returns. Submitting the same text again returns the same answer and has no other effect.
+func (s *Supervisor) Submit(ctx context.Context, signed []byte) (writ.Run, error) {
+	run, err := s.submitter.Submit(ctx, signed)
+	s.counts.noteAnswer("submission", err)
+	return run, err
+}
+
+// Decide verifies a signed statement and applies or refuses it. A repeated statement gets the same answer and has no
+// second effect.
+func (s *Supervisor) Decide(ctx context.Context, signed []byte) (link.StatementAnswer, error) {
+	answer, err := s.decider.Decide(ctx, signed)
+	s.counts.noteAnswer("statement", err)
+	return answer, err
+}
+
+// Preview predicts the effects of a run of the proposal, without changing the journal.
+func (s *Supervisor) Preview(ctx context.Context, proposal writ.Proposal) (writ.Preview, error) {
+	return s.previewer.Preview(ctx, proposal)
+}
+
+// AdoptRosters verifies and adopts links that follow the newest roster, and skips known rosters. It returns the version
+// in force afterwards.
+func (s *Supervisor) AdoptRosters(ctx context.Context, links [][]byte) (int, error) {
+	return s.rosters.Adopt(ctx, links)
+}
+
+// rosterInForce applies a new roster: open runs are checked, links restarted, and nodes notified.
+func (s *Supervisor) rosterInForce(ctx context.Context, roster *identity.Roster) {
+	s.recheck.Wake()
+	select {
+	case s.relink <- struct{}{}:
+	default:
+	}
+	if s.fleet == nil {
+		return // before Open has finished; Run does the rest
+	}
+	for _, node := range s.fleet.Members.Serving() {
+		s.outbox.Control(failpoint.At(ctx, failpoint.RosterSent), writ.Control{Node: node, Roster: roster.Version})
+	}
+}
 
 // Run serves the datacenter until ctx ends; then it releases the lease and returns nil. It returns journal.ErrFenced if
 // another supervisor has taken over. Open work continues at the next start.
@@ -287,14 +300,14 @@ func (s *Supervisor) Run(ctx context.Context) error {
 	group.Go(func() error { return s.outbox.RunAcks(working) })
 	group.Go(func() error { return s.offerRooms(working) })
 	group.Go(func() error { return s.wakeOpenRuns(working) })
-	group.Go(func() error { return s.recheckRuns(working) })
+	group.Go(func() error { return s.recheck.Run(working) })
 	group.Go(func() error { return s.collector.Run(working) })
 	group.Go(func() error { return s.reports.Run(working) })
 	group.Go(func() error { return s.watch(working) })
 	group.Go(func() error { return s.accounts.keep(working) })
 	group.Go(func() error { return s.forget(working) })
 	group.Go(func() error { return s.keepMark(working) })
-	group.Go(func() error { return s.warnOfEnds(working) })
+	group.Go(func() error { return s.rosters.WarnOfEnds(working) })
 	group.Go(func() error { return s.keepLinks(working) })
 	if err := group.Wait(); err != nil && ctx.Err() == nil {
 		return err

@@ -10,7 +10,7 @@ import (
 // tokenMakerMay returns an error unless the maker of a token may create tokens now. A token therefore ends with the
 // right of its maker: a thief with the key of a person cannot add nodes after the key was revoked.
 func (s *Supervisor) tokenMakerMay(maker string) error {
-	return s.roster.Load().Allows(maker, identity.ActionCreateTokens, "", s.Now())
+	return s.rosters.Current().Allows(maker, identity.ActionCreateTokens, "", s.Now())
 }
 
 // checkTokenMaker returns TOKEN_INVALID unless the maker of a token may create tokens now.

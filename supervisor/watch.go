@@ -134,7 +134,7 @@ func (w *watcher) look(ctx context.Context) error {
 
 // applySilence applies the silent and lost timeouts of the roster in force.
 func (w *watcher) applySilence() {
-	silence := w.s.roster.Load().Datacenter(w.s.Datacenter).NodeSilence()
+	silence := w.s.rosters.Current().Datacenter(w.s.Datacenter).NodeSilence()
 	if w.s.fleet.Presence.SetSilence(silence) {
 		w.s.Log.Info("nodes that are not heard count as silent, then as lost", "silent_after", silence.Silent,
 			"lost_after", silence.Lost)
@@ -255,7 +255,7 @@ func (w *watcher) changedNodes() map[writ.NodeID]bool {
 // were signed meanwhile stay valid.
 func (w *watcher) finishDrain(ctx context.Context, empty []writ.NodeID) error {
 	for _, node := range empty {
-		err := w.s.changeNode(ctx, node, func(tx *journal.Tx, n *journal.Node) error {
+		err := w.s.nodeDecisions.Change(ctx, node, func(tx *journal.Tx, n *journal.Node) error {
 			load, err := tx.Load(node)
 			if err == nil && load.Open() == 0 && n.Scheduling == writ.SchedulingDraining {
 				n.Scheduling = writ.SchedulingDrained

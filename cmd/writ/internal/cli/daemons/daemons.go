@@ -19,6 +19,7 @@ import (
 	"writ/runner"
 	"writ/runner/member"
 	"writ/supervisor"
+	"writ/supervisor/quota"
 )
 
 func coordCommand(env *cli.Env) *cobra.Command {
@@ -155,10 +156,10 @@ It keeps a link to the coordinators. While they are away, the work of the datace
 	serve.MetricsFlag(c, &metrics, "Beyond loopback it speaks TLS, with a certificate of the supervisor")
 	f.StringSliceVar(&s.AllowedHosts, "allowed-host", nil,
 		"names at which nodes reach it, in addition to addresses and the name of this machine")
-	f.IntVar(&s.MaxOpenRuns, "max-open-runs", supervisor.DefaultMaxOpenRuns,
+	f.IntVar(&s.MaxOpenRuns, "max-open-runs", quota.DefaultMaxRuns,
 		"how many runs of a project may be open at a time; more are refused")
 	cli.InRange(f, "max-open-runs", &s.MaxOpenRuns, 1, cli.Most)
-	f.IntVar(&s.MaxOpenCalls, "max-open-calls", supervisor.DefaultMaxOpenCalls,
+	f.IntVar(&s.MaxOpenCalls, "max-open-calls", quota.DefaultMaxCalls,
 		"how many calls of a project may be open before its next run is refused")
 	cli.InRange(f, "max-open-calls", &s.MaxOpenCalls, 1, cli.Most)
 	f.DurationVar(&s.KeepRuns, "keep-runs", supervisor.DefaultKeepRuns,

@@ -73,8 +73,8 @@ type Config struct {
 	Listener     net.Listener   // for its nodes
 	Metrics      net.Listener   // for metrics and health, without login, and without TLS on loopback; nil for none
 	AllowedHosts []string       // host names for nodes, in addition to addresses and the name of this machine
-	MaxOpenRuns  int            // of a project; supervisor.DefaultMaxOpenRuns if 0
-	MaxOpenCalls int            // of a project; supervisor.DefaultMaxOpenCalls if 0
+	MaxOpenRuns  int            // of a project; quota.DefaultMaxRuns if 0
+	MaxOpenCalls int            // of a project; quota.DefaultMaxCalls if 0
 	KeepRuns     time.Duration  // time after their end; supervisor.DefaultKeepRuns if 0
 	Weights      map[string]int // of projects by name: see supervisor.Config
 	OlderRunners bool           // see supervisor.Config

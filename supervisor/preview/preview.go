@@ -1,4 +1,5 @@
-package supervisor
+// Package preview predicts the effects of a run in the present state.
+package preview
 
 import (
 	"context"
@@ -7,13 +8,16 @@ import (
 
 	"writ"
 	"writ/identity"
+	"writ/internal/fair"
+	"writ/supervisor/hold"
 	"writ/supervisor/journal"
+	"writ/supervisor/submission"
 	"writ/supervisor/workflow"
 )
 
 const (
-	// maxPreviews limits the concurrent previews, of which each project may have one. Anyone may request previews, and
-	// they must not take the processors from runs.
+	// maxPreviews limits the concurrent previews, one per project. Any person may request previews, which must leave
+	// CPU time for runs.
 	maxPreviews = 2
 	// previewWithin limits one preview. The largest possible plans take a tenth of that.
 	previewWithin = 10 * time.Second
@@ -23,10 +27,29 @@ const (
 	maxKept = 500
 )
 
-// Preview predicts the effects of a run of the proposal in the present state. It writes nothing and promises nothing:
-// other runs may change the state.
-func (s *Supervisor) Preview(ctx context.Context, proposal writ.Proposal) (writ.Preview, error) {
-	if s.roster.Load().Project(proposal.Project) == nil {
+// Previewer predicts the effects of proposals. Create it with New.
+type Previewer struct {
+	Config
+	slots fair.Slots // running previews, by project
+}
+
+// Config holds the dependencies of a Previewer. All fields are required.
+type Config struct {
+	Journal *journal.Journal
+	Roster  func() *identity.Roster // roster in force
+	Holds   *hold.Decisions
+	View    *workflow.View
+}
+
+// New returns a previewer.
+func New(config Config) *Previewer {
+	return &Previewer{Config: config, slots: fair.Slots{Size: maxPreviews, Most: 1}}
+}
+
+// Preview predicts the effects of a run of the proposal. It does not change the journal. Other runs may change the
+// state before the run starts.
+func (r *Previewer) Preview(ctx context.Context, proposal writ.Proposal) (writ.Preview, error) {
+	if r.Roster().Project(proposal.Project) == nil {
 		return writ.Preview{}, writ.Errorf(writ.CodeProjectUnknown, "the roster has no project %q",
 			workflow.Short(string(proposal.Project)))
 	}
@@ -36,14 +59,14 @@ func (s *Supervisor) Preview(ctx context.Context, proposal writ.Proposal) (writ.
 	}
 	ctx, stop := context.WithTimeoutCause(ctx, previewWithin, writ.Errorf(writ.CodeTimeout, "the preview took too long"))
 	defer stop()
-	done, err := s.previews.Enter(ctx, string(proposal.Project))
+	done, err := r.slots.Enter(ctx, string(proposal.Project))
 	if err != nil {
 		return writ.Preview{}, err
 	}
 	defer done()
 	var preview writ.Preview
-	err = s.Journal.Read(ctx, func(tx *journal.Tx) (err error) {
-		preview, err = s.preview(ctx, tx, &proposal, plan)
+	err = r.Journal.Read(ctx, func(tx *journal.Tx) (err error) {
+		preview, err = r.predict(ctx, tx, &proposal, plan)
 		return err
 	})
 	if err != nil && ctx.Err() != nil {
@@ -52,16 +75,17 @@ func (s *Supervisor) Preview(ctx context.Context, proposal writ.Proposal) (writ.
 	return fitted(preview), err
 }
 
-func (s *Supervisor) preview(
+// predict returns the preview of a plan.
+func (r *Previewer) predict(
 	ctx context.Context, tx *journal.Tx, p *writ.Proposal, plan []workflow.ProposedCall,
 ) (preview writ.Preview, err error) {
 	if preview.Revision, err = tx.Revision(p.Project, p.Deployment); err != nil {
 		return preview, err
 	}
 	if p.Base != nil && *p.Base != preview.Revision {
-		preview.Refused = otherRevision(p.Deployment, preview.Revision, *p.Base)
+		preview.Refused = submission.OtherRevision(p.Deployment, preview.Revision, *p.Base)
 	}
-	run := workflow.ProposalRun(p, plan, s.roster.Load().Project(p.Project).Name, preview.Revision)
+	run := workflow.ProposalRun(p, plan, r.Roster().Project(p.Project).Name, preview.Revision)
 	earlier, err := tx.EarlierRun(run)
 	if err != nil {
 		return preview, err
@@ -69,10 +93,10 @@ func (s *Supervisor) preview(
 	if earlier != "" {
 		preview.Reason = "waits for run " + string(earlier) + " of the same deployment"
 	}
-	if h := s.holds.Over(identity.Scope{Project: p.Project, Deployment: p.Deployment}); h != nil {
-		preview.Reason = s.holds.Reason(h).String()
+	if h := r.Holds.Over(identity.Scope{Project: p.Project, Deployment: p.Deployment}); h != nil {
+		preview.Reason = r.Holds.Reason(h).String()
 	}
-	d, err := workflow.NewDraft(tx, workflow.NewStep(s.view, run, tx.Now), plan)
+	d, err := workflow.NewDraft(tx, workflow.NewStep(r.View, run, tx.Now), plan)
 	if err != nil {
 		return preview, err
 	}
@@ -80,11 +104,11 @@ func (s *Supervisor) preview(
 		return preview, err
 	}
 	preview.Calls = d.Seen
-	return preview, s.addKept(tx, &preview, p, plan)
+	return preview, r.addKept(tx, &preview, p, plan)
 }
 
 // addKept lists the resources of the deployment that the plan does not name.
-func (s *Supervisor) addKept(
+func (r *Previewer) addKept(
 	tx *journal.Tx, preview *writ.Preview, p *writ.Proposal, plan []workflow.ProposedCall,
 ) error {
 	if p.Deployment == "" {
@@ -98,13 +122,15 @@ func (s *Supervisor) addKept(
 		}
 	}
 	all, err := tx.ProjectResources(p.Project)
-	for _, r := range all {
+	for _, resource := range all {
 		switch {
-		case r.Deployment != p.Deployment || named[r.ResourceID]:
+		case resource.Deployment != p.Deployment || named[resource.ResourceID]:
 		case len(preview.Kept) == maxKept:
 			preview.KeptMore++
 		default:
-			preview.Kept = append(preview.Kept, writ.KeptResource{Kind: r.Kind, Name: r.Name, NodeName: s.fleet.Members.Name(r.Node)})
+			preview.Kept = append(preview.Kept, writ.KeptResource{
+				Kind: resource.Kind, Name: resource.Name, NodeName: r.View.Nodes.Name(resource.Node),
+			})
 		}
 	}
 	return err

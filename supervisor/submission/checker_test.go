@@ -1,4 +1,4 @@
-package supervisor
+package submission
 
 import (
 	"fmt"
@@ -11,11 +11,11 @@ import (
 // Promise: Speed and storage: A known valid script is not checked again, and an invalid script never counts as valid.
 // How: The newest 64 valid scripts are cached by the digest of their texts.
 func TestOnlyGoodScriptsAreRemembered(t *testing.T) {
-	c := newChecks()
-	s := &Supervisor{checks: c}
+	c := NewChecker()
 	check := func(text string, of ...any) check.Report {
 		t.Helper()
-		report, err := s.check(t.Context(), &identity.Payload{Script: identity.File{Name: "a.tengo", Text: fmt.Appendf(nil, text, of...)}})
+		script := identity.File{Name: "a.tengo", Text: fmt.Appendf(nil, text, of...)}
+		report, err := c.report(t.Context(), &identity.Payload{Script: script})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,7 +1,8 @@
-package supervisor
+package decision
 
 import (
 	"context"
+	"log/slog"
 	"slices"
 	"strings"
 	"time"
@@ -10,42 +11,53 @@ import (
 	"writ/identity"
 	"writ/internal/failpoint"
 	"writ/sal/catalog"
+	"writ/supervisor/answers"
 	"writ/supervisor/hold"
 	"writ/supervisor/journal"
 	"writ/supervisor/link"
 	"writ/supervisor/workflow"
 )
 
+// Holds puts work on hold and releases it. All fields are required.
+//
 // Work on hold does not start: after the commit of the statement no job is made for it, not even a replacement for a
 // lost delivery. Jobs that nodes have received continue, results are accepted, and scripts that have started are
-// evaluated, so that a run without further calls ends. All jobs are made in addDelivery, whose callers check onHold
-// first. Calls on hold keep neither a claim nor room on a node, so they do not block other calls. See
-// docs/decisions/0044.
+// evaluated, so that a run without further calls ends. All jobs are made in addDelivery of package workflow, whose
+// callers check onHold first. Calls on hold keep neither a claim nor room on a node, so they do not block other calls.
+// See docs/decisions/0044.
+type Holds struct {
+	Journal    *journal.Journal
+	Answers    *answers.Store
+	InForce    *hold.Decisions
+	Datacenter writ.DatacenterID
+	Now        func() time.Time
+	Log        *slog.Logger
+}
 
-// loadHolds loads the decisions of earlier supervisors from the journal.
-func (s *Supervisor) loadHolds(ctx context.Context) error {
-	return s.Journal.Read(ctx, func(tx *journal.Tx) error {
+// Load loads the decisions of earlier supervisors from the journal.
+func (d *Holds) Load(ctx context.Context) error {
+	return d.Journal.Read(ctx, func(tx *journal.Tx) error {
 		all, revision, err := tx.Holds()
-		s.holds.Set(all, revision, 0)
+		d.InForce.Set(all, revision, 0)
 		return err
 	})
 }
 
-// holdAtStart puts the whole datacenter on hold if the operator started the supervisor with --held, or if the journal
-// has lost decisions that the mark beside the key knows. In the second case the journal came from a backup or was
-// tampered with, and work that was on hold must not start.
-func (s *Supervisor) holdAtStart(ctx context.Context, mark Mark) error {
+// HoldAtStart puts the whole datacenter on hold if the operator started the supervisor with --held, or if the journal
+// has lost decisions: seen is the newest revision that the mark beside the key knows. In that case the journal came
+// from a backup or was tampered with, and work that was on hold must not start.
+func (d *Holds) HoldAtStart(ctx context.Context, seen int64, held bool) error {
 	why := "the supervisor was started with --held"
-	switch lost := mark.Holds > s.holds.Revision(); {
+	switch lost := seen > d.InForce.Revision(); {
 	case lost:
-		why = "the journal has lost decisions about what is on hold"
-		s.Log.Warn("the datacenter is on hold: "+why, "seen", time.UnixMicro(mark.Holds).UTC())
-	case s.Held:
-		s.Log.Info("the datacenter is on hold: " + why)
+		why = "the journal has lost decisions about holds"
+		d.Log.Warn("the datacenter is on hold: "+why, "seen", time.UnixMicro(seen).UTC())
+	case held:
+		d.Log.Info("the datacenter is on hold: " + why)
 	default:
 		return nil
 	}
-	return s.changeHolds(ctx, func(tx *journal.Tx, all identity.Holds) (next identity.Hold, err error) {
+	return d.change(ctx, func(tx *journal.Tx, all identity.Holds) (next identity.Hold, err error) {
 		if own := all.Of(identity.Scope{}); own != nil {
 			next = *own
 		}
@@ -56,18 +68,18 @@ func (s *Supervisor) holdAtStart(ctx context.Context, mark Mark) error {
 	})
 }
 
-// changeHolds stores a new decision about one scope. change receives the decisions in the journal and returns the new
+// change stores a new decision about one scope. change receives the decisions in the journal and returns the new
 // one. Steps that are committed later see it. The error is RECORD_FORGED if the journal's decisions are older than
 // those this supervisor has written.
-func (s *Supervisor) changeHolds(
+func (d *Holds) change(
 	ctx context.Context, change func(tx *journal.Tx, all identity.Holds) (identity.Hold, error),
 ) error {
-	return s.Journal.Write(failpoint.At(ctx, failpoint.HoldDecided), func(tx *journal.Tx) error {
+	return d.Journal.Write(failpoint.At(ctx, failpoint.HoldDecided), func(tx *journal.Tx) error {
 		all, revision, err := tx.Holds()
-		if err == nil && revision < s.holds.Revision() {
+		if err == nil && revision < d.InForce.Revision() {
 			err = writ.Errorf(writ.CodeRecordForged,
-				"the journal has an earlier record of what is on hold than this supervisor has written").
-				WithHint("find out who can write to the database of the journal, then bring it back from a backup")
+				"the journal has an earlier record of the holds than this supervisor has written").
+				WithHint("find the program that changed the database of the journal, then restore the journal from a backup")
 		}
 		if err != nil {
 			return err
@@ -87,24 +99,24 @@ func (s *Supervisor) changeHolds(
 			return err
 		}
 		// before the next commit, whose step must see it
-		tx.Then(func() { s.holds.Set(all, next.Revision, s.holds.Changes()+1) })
+		tx.Then(func() { d.InForce.Set(all, next.Revision, d.InForce.Changes()+1) })
 		return nil
 	})
 }
 
-// decideHold carries out a signed statement that holds or releases a scope. It returns an error if the signer did not
+// Decide carries out a signed statement that holds or releases a scope. It returns an error if the signer did not
 // see the newest decision about the scope.
-func (s *Supervisor) decideHold(ctx context.Context, v *identity.VerifiedStatement) (link.StatementAnswer, error) {
+func (d *Holds) Decide(ctx context.Context, v *identity.VerifiedStatement) (link.StatementAnswer, error) {
 	scope := identity.ScopeOf(v.Statement)
-	if err := s.checkScope(v, scope); err != nil {
+	if err := d.checkScope(v, scope); err != nil {
 		return link.StatementAnswer{}, err
 	}
-	decide := s.hold
+	decide := d.hold
 	if v.Statement.Decision == identity.DecisionRelease {
-		decide = s.release
+		decide = d.release
 	}
 	answer := link.StatementAnswer{Subject: v.Statement.Subject}
-	err := s.changeHolds(ctx, func(tx *journal.Tx, all identity.Holds) (next identity.Hold, err error) {
+	err := d.change(ctx, func(tx *journal.Tx, all identity.Holds) (next identity.Hold, err error) {
 		next.Scope, next.ProjectName = scope, v.Statement.Seen.ProjectName
 		if own := all.Of(scope); own != nil {
 			next = *own
@@ -115,17 +127,17 @@ func (s *Supervisor) decideHold(ctx context.Context, v *identity.VerifiedStateme
 		if answer.Done, err = decide(v, all, &next); err != nil {
 			return next, err
 		}
-		next.Decided = workflow.Decided(next.Decided, decisionOf(v, tx.Now))
-		return next, s.record(tx, v, &answer)
+		next.Decided = workflow.Decided(next.Decided, recordOf(v, tx.Now))
+		return next, d.Answers.Record(tx, v, &answer)
 	})
 	return answer, err
 }
 
 // checkScope returns an error if the statement is about another datacenter or an unknown operation.
-func (s *Supervisor) checkScope(v *identity.VerifiedStatement, scope identity.Scope) error {
+func (d *Holds) checkScope(v *identity.VerifiedStatement, scope identity.Scope) error {
 	st := v.Statement
 	switch {
-	case st.Kind() == "datacenter" && (st.ID() != string(s.Datacenter) || st.Seen.Name != st.DatacenterName):
+	case st.Kind() == "datacenter" && (st.ID() != string(d.Datacenter) || st.Seen.Name != st.DatacenterName):
 		return writ.Errorf(writ.CodeConflict, "the decision is about the datacenter %s, and this one is %s", st.Seen.Name,
 			st.DatacenterName)
 	case scope.Operation == "":
@@ -134,14 +146,14 @@ func (s *Supervisor) checkScope(v *identity.VerifiedStatement, scope identity.Sc
 	if _, known := catalog.Lookup(scope.Operation); known || catalog.Of(scope.Operation) != nil {
 		return nil
 	}
-	return writ.Errorf(writ.CodeNotFound, "there is no operation %q", scope.Operation).
-		WithHint("say one like machine.create, or a module like machine; docs/operations.md has all")
+	return writ.Errorf(writ.CodeNotFound, "unknown operation %q", scope.Operation).
+		WithHint("name an operation such as machine.create, or a module such as machine; docs/operations.md lists them")
 }
 
 // hold puts a scope on hold. It succeeds if the scope is on hold already: the new decision is recorded, and a release
 // must have seen it.
-func (s *Supervisor) hold(v *identity.VerifiedStatement, _ identity.Holds, h *identity.Hold) (done string, err error) {
-	byOperator := v.Allows(identity.ActionScheduleNodes, "", s.Now()) == nil
+func (d *Holds) hold(v *identity.VerifiedStatement, _ identity.Holds, h *identity.Hold) (done string, err error) {
+	byOperator := v.Allows(identity.ActionScheduleNodes, "", d.Now()) == nil
 	h.ByOperator = byOperator || h.Held && h.ByOperator
 	h.Held = true
 	return h.Text() + " is on hold: no job of it is sent until it is released", nil
@@ -149,19 +161,19 @@ func (s *Supervisor) hold(v *identity.VerifiedStatement, _ identity.Holds, h *id
 
 // release ends the scope's own hold and exempts the scope from wider holds, which stay in force for the rest of their
 // scopes. Only an operator may release a hold by an operator.
-func (s *Supervisor) release(
+func (d *Holds) release(
 	v *identity.VerifiedStatement, all identity.Holds, h *identity.Hold,
 ) (done string, err error) {
 	over := all.Over(h.Scope)
 	if len(over) == 0 {
-		return "", writ.Errorf(writ.CodeConflict, "%s is not on hold", h.Text()).WithHint("`writ hold list` shows what is")
+		return "", writ.Errorf(writ.CodeConflict, "%s is not on hold", h.Text()).WithHint("`writ hold list` shows the holds")
 	}
 	var ended []string
 	for _, o := range over {
 		if !o.ByOperator {
 			continue
 		}
-		if err := v.Allows(identity.ActionScheduleNodes, "", s.Now()); err != nil {
+		if err := v.Allows(identity.ActionScheduleNodes, "", d.Now()); err != nil {
 			return "", writ.Errorf(writ.CodeRoleMissing, "%s; an operator of the datacenter releases that", hold.Text(o)).
 				WithHint("it takes the role operator or admin in all projects")
 		}
@@ -181,9 +193,9 @@ func (s *Supervisor) release(
 	return done, nil
 }
 
-// listHolds returns the current decisions: holds and releases.
-func (s *Supervisor) listHolds() []link.Hold {
-	all := s.holds.All()
+// List returns the current decisions: holds and releases.
+func (d *Holds) List() []link.Hold {
+	all := d.InForce.All()
 	list := make([]link.Hold, len(all))
 	for i, h := range all {
 		list[i] = link.Hold{

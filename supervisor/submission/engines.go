@@ -1,4 +1,4 @@
-package supervisor
+package submission
 
 import (
 	"context"
@@ -14,10 +14,10 @@ import (
 // namedRuns limits the runs that an error names for a missing engine.
 const namedRuns = 5
 
-// canRunAll returns an error if an open run needs an engine that this program does not have. Another engine could give
-// the script another meaning.
-func (s *Supervisor) canRunAll(ctx context.Context) error {
-	return s.Journal.Read(ctx, func(tx *journal.Tx) error {
+// CheckEngines returns an error if an open run needs an engine that this program does not have. Another engine could
+// give the script another meaning.
+func CheckEngines(ctx context.Context, j *journal.Journal) error {
+	return j.Read(ctx, func(tx *journal.Tx) error {
 		engines, err := tx.OpenEngines()
 		if err != nil {
 			return fmt.Errorf("list the engines of open runs: %w", err)
@@ -40,7 +40,8 @@ func (s *Supervisor) canRunAll(ctx context.Context) error {
 			}
 			return writ.Errorf(writ.CodeEngineUnsupported, "open runs need the engine %q, and this program has %q: %s", engine,
 				have, strings.Join(names, ", ")).
-				WithHint("start the program that was here before (`writ version` shows its engines) until these runs have ended, or cancel them with it")
+				WithHint("start the program that was here before (`writ version` shows its engines) until these runs have " +
+					"ended, or cancel them with it")
 		}
 		return nil
 	})

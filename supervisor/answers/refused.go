@@ -1,0 +1,75 @@
+package answers
+
+import (
+	"context"
+	"encoding/json"
+	"sync"
+
+	"writ"
+	"writ/identity"
+	"writ/supervisor/journal"
+	"writ/supervisor/program"
+)
+
+// maxRefused limits the refused texts in memory.
+const maxRefused = 1 << 14
+
+// refusedTexts remembers which signed texts were refused. The journal has their refusals.
+type refusedTexts struct {
+	mu    sync.Mutex
+	texts map[program.ShortDigest]bool
+}
+
+func (r *refusedTexts) has(signed program.ShortDigest) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.texts[signed]
+}
+
+func (r *refusedTexts) put(signed program.ShortDigest) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.texts) >= maxRefused {
+		clear(r.texts)
+	}
+	r.texts[signed] = true
+}
+
+// RefusedAgain returns the stored refusal of a signed text as a RefusedBefore, without verifying the signature again.
+// It returns nil if the text is not known to be refused.
+func (s *Store) RefusedAgain(ctx context.Context, signed []byte) error {
+	if !s.refused.has(program.ShortDigestOf(signed)) {
+		return nil
+	}
+	text, _, err := identity.Split(signed)
+	if err != nil {
+		return nil
+	}
+	if refused := s.Refusal(ctx, writ.DigestOf(text)); refused != nil {
+		return RefusedBefore{refused}
+	}
+	return nil
+}
+
+// Refusal returns the stored refusal of a text. It returns nil for a text without a refusal.
+func (s *Store) Refusal(ctx context.Context, text writ.Digest) error {
+	var refused *writ.Error
+	err := s.Journal.Read(ctx, func(tx *journal.Tx) (err error) {
+		refused, err = refusalOf(tx, text)
+		return err
+	})
+	if refused == nil || err != nil {
+		return err
+	}
+	return refused
+}
+
+// refusalOf loads the stored refusal of a text. It returns nil for a text without a refusal.
+func refusalOf(tx *journal.Tx, text writ.Digest) (*writ.Error, error) {
+	body, err := tx.Refusal(text)
+	if body == nil || err != nil {
+		return nil, err
+	}
+	refused := new(writ.Error)
+	return refused, json.Unmarshal(body, refused)
+}

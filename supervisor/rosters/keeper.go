@@ -1,0 +1,198 @@
+// Package rosters keeps the roster of a datacenter: it verifies and adopts new versions, makes decisions under the
+// newest one, and cancels open runs whose signers have lost their rights. How rosters arrive is up to the caller.
+package rosters
+
+import (
+	"context"
+	"crypto/ed25519"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"writ"
+	"writ/identity"
+	"writ/identity/chain"
+	"writ/internal/failpoint"
+	"writ/scripts"
+	"writ/supervisor/journal"
+)
+
+// Config holds the dependencies of a Keeper. All fields but Adopted are required.
+type Config struct {
+	Journal    *journal.Journal
+	Cluster    writ.ClusterID // pin of the roster chain
+	Datacenter writ.DatacenterID
+	Key        ed25519.PrivateKey // of the supervisor
+	// ProjectOf returns the project of a run. The verifier needs it for statements about runs.
+	ProjectOf func(run writ.RunID) (writ.ProjectID, error)
+	// Adopted is called with each roster that comes into force, so that the caller can store it outside the database.
+	// Its error is logged.
+	Adopted func(signed []byte) error
+	// InForce is called after a roster has come into force.
+	InForce func(ctx context.Context, roster *identity.Roster)
+	Now     func() time.Time
+	Log     *slog.Logger
+}
+
+// Keeper keeps the roster in force. Create it with New.
+type Keeper struct {
+	Config
+	current  atomic.Pointer[identity.Roster]
+	forks    chain.Forks // roster forks that were logged
+	adopting sync.Mutex  // serializes the adoption of rosters
+	former   formerAddresses
+}
+
+// New returns a keeper without a roster.
+func New(config Config) *Keeper { return &Keeper{Config: config} }
+
+// Current returns the roster in force, nil before the first one.
+func (k *Keeper) Current() *identity.Roster { return k.current.Load() }
+
+// anyTime disables the expiry check of rosters. An adopted roster stays in force until its successor comes, and a chain
+// must stay valid forever. The verifier ensures that an expired roster admits no new work.
+var anyTime time.Time
+
+// Load verifies the chain of rosters in the journal against the cluster, and then adopts newer rosters from outside.
+func (k *Keeper) Load(ctx context.Context, outside [][]byte) error {
+	var links []chain.Entry
+	err := k.Journal.Read(ctx, func(tx *journal.Tx) (err error) {
+		links, err = tx.RosterLinks()
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("load rosters: %w", err)
+	}
+	if len(links) > 0 {
+		roster, err := identity.LoadRosters(k.Cluster, links, k.notingAddresses(k.Text(ctx)))
+		if err != nil {
+			return fmt.Errorf("load rosters: %w", err)
+		}
+		k.current.Store(roster)
+	} else if len(outside) == 0 {
+		return writ.Errorf(writ.CodeRosterInvalid, "the supervisor has no roster").
+			WithHint("give it the coordinator's address")
+	}
+	_, err = k.Adopt(ctx, outside)
+	return err
+}
+
+// Text returns a function that reads the signed text of a version. Its error is ROSTER_INVALID for a version
+// without a text.
+func (k *Keeper) Text(ctx context.Context) func(version int) ([]byte, error) {
+	return func(version int) (signed []byte, err error) {
+		err = k.Journal.Read(ctx, func(tx *journal.Tx) error {
+			signed, err = tx.Roster(version)
+			return err
+		})
+		if err == nil && signed == nil {
+			err = writ.Errorf(writ.CodeRosterInvalid, "the journal has no version %d of the roster any more", version).
+				WithHint("bring the journal back from a backup")
+		}
+		return signed, err
+	}
+}
+
+// notingAddresses wraps text. It records the coordinator addresses of each roster that text reads. Every version that
+// changes an address is a waypoint.
+func (k *Keeper) notingAddresses(text func(version int) ([]byte, error)) func(version int) ([]byte, error) {
+	return func(version int) ([]byte, error) {
+		signed, err := text(version)
+		if err != nil {
+			return nil, err
+		}
+		if text, _, err := identity.Split(signed); err == nil {
+			if r, err := identity.ParseRoster(text); err == nil {
+				k.former.note(r)
+			}
+		}
+		return signed, nil
+	}
+}
+
+// Adopt verifies and adopts links that follow the newest roster, and skips known rosters. It returns the version
+// in force afterwards. Without a roster, the first link is verified against the cluster.
+func (k *Keeper) Adopt(ctx context.Context, links [][]byte) (int, error) {
+	k.adopting.Lock() // two coordinators may send the same roster at the same time
+	defer k.adopting.Unlock()
+	for _, link := range links {
+		current := k.current.Load()
+		if current == nil {
+			first, err := identity.VerifyRosters(k.Cluster, [][]byte{link}, anyTime)
+			if err != nil {
+				return 0, err
+			}
+			if err := k.adopt(ctx, first, link); err != nil {
+				return 0, err
+			}
+			continue
+		}
+		if current.Has(link) {
+			continue
+		}
+		next, err := identity.VerifyRoster(current, link, anyTime)
+		if err != nil {
+			return current.Version, err
+		}
+		if err := k.adopt(ctx, next, link); err != nil {
+			return current.Version, err
+		}
+	}
+	if r := k.current.Load(); r != nil {
+		return r.Version, nil
+	}
+	return 0, nil
+}
+
+// adopt brings a verified roster into force. It is written to the journal first, together with the record of the open
+// runs that it has not checked. A Recheck checks these runs.
+func (k *Keeper) adopt(ctx context.Context, roster *identity.Roster, link []byte) error {
+	signed := chain.Signed(link)
+	err := k.Journal.Write(failpoint.At(ctx, failpoint.RosterAdopted),
+		func(tx *journal.Tx) error { return tx.AddRoster(roster, signed) })
+	if err != nil {
+		return fmt.Errorf("keep roster %d: %w", roster.Version, err)
+	}
+	k.former.note(roster)
+	k.current.Store(roster)
+	k.Log.Info("roster adopted", "version", roster.Version)
+	if k.Adopted != nil {
+		if err := k.Adopted(link); err != nil {
+			k.Log.Warn("store a roster; it is in the journal only", "version", roster.Version, "err", err)
+		}
+	}
+	k.InForce(ctx, roster)
+	return nil
+}
+
+// CheckKey returns an error unless the current roster assigns this datacenter to this supervisor's key.
+func (k *Keeper) CheckKey() error {
+	r := k.Current()
+	d := r.Datacenter(k.Datacenter)
+	if d == nil {
+		return writ.Errorf(writ.CodeDatacenterUnknown, "roster %d has no datacenter %s", r.Version, k.Datacenter).
+			WithHint("add it with `writ dc add`")
+	}
+	if !d.SupervisorKey.Equal(k.Key.Public().(ed25519.PublicKey)) {
+		return writ.Errorf(writ.CodeSignerUnknown, "the roster gives %s another supervisor key than the one here", d.Name).
+			WithHint("use the data directory that the datacenter was added with")
+	}
+	return nil
+}
+
+// Verifier returns a verifier that uses the newest roster.
+func (k *Keeper) Verifier() *identity.Verifier {
+	return &identity.Verifier{
+		Roster: k.current.Load(), Datacenter: k.Datacenter, Engines: scripts.Engines(), Now: k.Now, ProjectOf: k.ProjectOf,
+		Forked: k.forked,
+	}
+}
+
+// forked logs, once per error, that a signer has seen a different roster than the one in force in this datacenter.
+func (k *Keeper) forked(signer string, err error) {
+	if k.forks.First(err) {
+		k.Log.Error("two rosters of one version exist", "signer", signer, "code", writ.CodeOf(err), "err", err)
+	}
+}

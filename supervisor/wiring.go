@@ -1,0 +1,104 @@
+package supervisor
+
+import (
+	"writ"
+	"writ/supervisor/answers"
+	"writ/supervisor/collect"
+	"writ/supervisor/decision"
+	"writ/supervisor/fleet"
+	"writ/supervisor/hold"
+	"writ/supervisor/misuse"
+	"writ/supervisor/preview"
+	"writ/supervisor/program"
+	"writ/supervisor/query"
+	"writ/supervisor/rosters"
+	"writ/supervisor/submission"
+	"writ/supervisor/workflow"
+)
+
+// wireRecords creates the parts that read and write the records of the journal.
+func (s *Supervisor) wireRecords() {
+	s.holds = hold.New(s.datacenterName)
+	s.records = &query.Reader{Journal: s.Journal, Datacenter: s.Datacenter, KeepRuns: s.KeepRuns}
+	s.rosters = rosters.New(rosters.Config{
+		Journal: s.Journal, Cluster: s.Pin, Datacenter: s.Datacenter, Key: s.Key, ProjectOf: s.records.ProjectOf,
+		Adopted: s.Adopted, InForce: s.rosterInForce, Now: s.Now, Log: s.Log,
+	})
+	s.programs = program.New(program.Config{
+		Datacenter: s.Datacenter, Journal: s.Journal, Evaluator: s.Evaluator, Roster: s.rosters.Current,
+		Verifier: s.rosters.Verifier, RosterText: s.rosters.Text, Passed: s.counts.notePass, Refusals: &s.refusals, Now: s.Now, Log: s.Log,
+	})
+	s.recheck = rosters.NewRecheck(rosters.RecheckConfig{
+		Journal: s.Journal, Rosters: s.rosters, Programs: s.programs, Post: s.steps.Post, Log: s.Log,
+	})
+	s.answers = answers.New(answers.Config{
+		Journal: s.Journal, Key: s.Key, Cluster: s.Pin, Datacenter: s.Datacenter, Refusals: &s.refusals, Log: s.Log,
+	})
+	s.holding = &decision.Holds{
+		Journal: s.Journal, Answers: s.answers, InForce: s.holds, Datacenter: s.Datacenter, Now: s.Now, Log: s.Log,
+	}
+}
+
+// wireSteps creates the advancer and connects it with its dependencies.
+func (s *Supervisor) wireSteps() {
+	s.shares = &shares{backlog: s.fleet.Backlog, steps: s.steps, roster: s.rosters.Current, weights: s.Weights}
+	s.inventories = fleet.NewInventories(s.fleet.Members, s.Journal.ReconcilesUntil)
+	s.view = &workflow.View{
+		Site:  workflow.Site{Datacenter: s.Datacenter, Cluster: s.Pin, Key: s.Key, Epoch: s.epoch, Backoff: s.Backoff},
+		Nodes: s.fleet.Members, Presence: s.fleet.Presence, Backlog: s.fleet.Backlog,
+		Holds: s.holds, Shares: s.shares, Secrets: s.keyring, Inventories: s.inventories,
+	}
+	s.advancer = workflow.NewAdvancer(workflow.AdvancerConfig{
+		Journal: s.Journal, View: s.view, Outbox: s.outbox, Mailbox: s.steps, Programs: s.programs, Quota: s.opened,
+		Freed:   s.freed.add,
+		Unasked: func(node writ.NodeID, results int) { s.misuse.Count(node, misuse.Unasked, results) },
+		Ended: func(run writ.RunID) {
+			s.programs.Forget(run)
+			s.inventories.Forget(run)
+		},
+		Now: s.Now, Log: s.Log, Warnings: s.warnings,
+	})
+	s.steps.Owners, s.steps.Drop = s.advancer.Owners, s.advancer.Drop
+}
+
+// wireCollector creates the receivers of the messages of nodes.
+func (s *Supervisor) wireCollector() {
+	site := collect.Site{
+		Epoch: s.epoch, Fleet: s.fleet, Journal: s.Journal, Mailbox: s.steps, Outbox: s.outbox, Misuse: s.misuse,
+		Warnings: s.warnings, Now: s.Now, Log: s.Log,
+	}
+	beats := collect.NewBeats(site, s.inventories, func() int { return s.rosters.Current().Version })
+	s.reports, s.nodeLogs = collect.NewReports(site), collect.NewLogs(site)
+	s.collector = collect.New(site, s.Queue, collect.Receivers{
+		Beats: beats, Reports: s.reports, Hosts: collect.NewHosts(site), Logs: s.nodeLogs,
+	})
+}
+
+// wireRequests creates the parts that answer the requests of coordinators.
+func (s *Supervisor) wireRequests() {
+	s.submitter = &submission.Submitter{
+		Journal: s.Journal, Datacenter: s.Datacenter, Answers: s.answers, Records: s.records, Programs: s.programs,
+		Checks: submission.NewChecker(), Quota: s.opened, Verifier: s.rosters.Verifier, Begin: s.advancer.Begin, Log: s.Log,
+	}
+	s.previewer = preview.New(preview.Config{
+		Journal: s.Journal, Roster: s.rosters.Current, Holds: s.holds, View: s.view,
+	})
+	s.tokens = &decision.Tokens{
+		Journal: s.Journal, Answers: s.answers, Datacenter: s.Datacenter,
+		JoinedWith: func(token string) []string { return joinedWith(s.fleet.Members, token) },
+		EndOf:      s.tokenEnds, BootTokenRevoked: s.boots.end,
+	}
+	s.nodeDecisions = &decision.Nodes{
+		Journal: s.Journal, Answers: s.answers, Pending: s.pending.get, Member: s.fleet.Members.Get, Changed: s.nodeChanged,
+		Post: s.steps.Post, Log: s.Log,
+	}
+	s.decider = &decision.Decider{
+		Verifier: s.rosters.Verifier, Answers: s.answers, Handlers: s.statementTable(), Log: s.Log,
+	}
+	s.queues = &query.Queues{Journal: s.Journal, Nodes: s.fleet.Members.List, Ages: s.ages}
+	s.standings = &answers.Standings{
+		Journal: s.Journal, Key: s.Key, Cluster: s.Pin, Datacenter: s.Datacenter, Roster: s.rosters.Current,
+		RunRecord: s.records.Record, JoinTokens: s.tokens.List, HoldDecisions: s.holding.List, Now: s.Now,
+	}
+	s.verbs = s.verbTable()
+}
