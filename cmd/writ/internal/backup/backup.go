@@ -46,6 +46,7 @@ const (
 	manifestName = "writ-backup.json"
 	maxManifest  = 64 << 10
 	maxSums      = 16 << 20 // about 100,000 files
+	maxFileName  = 1 << 10
 )
 
 // role describes how to recognise a data directory and how to copy its store.
@@ -248,7 +249,10 @@ func Restore(ctx context.Context, file, dir string) (m Manifest, err error) {
 		return m, err
 	}
 	defer root.Close()
-	err = restoreFiles(ctx, root, r)
+	size, err := in.Stat()
+	if err == nil {
+		err = restoreFiles(ctx, root, r, size.Size())
+	}
 	if err == nil && m.Role == Supervisor {
 		err = writeMark(dir)
 	}
@@ -261,9 +265,10 @@ func Restore(ctx context.Context, file, dir string) (m Manifest, err error) {
 }
 
 // restoreFiles writes every file and then compares the digests with the list at the end of the backup. Without the
-// list, a tar file truncated between two files would look complete.
-func restoreFiles(ctx context.Context, root *os.Root, r *tar.Reader) error {
-	restored := sums{}
+// list, a tar file truncated between two files would look complete. The files have at most size bytes together: a tar
+// file may announce holes that take no space in it, and that would fill the disk.
+func restoreFiles(ctx context.Context, root *os.Root, r *tar.Reader, size int64) error {
+	restored, left := sums{}, size
 	for {
 		h, err := r.Next()
 		switch {
@@ -275,7 +280,12 @@ func restoreFiles(ctx context.Context, root *os.Root, r *tar.Reader) error {
 			return err
 		case h.Name == sumsName:
 			return restored.compare(io.LimitReader(r, maxSums))
+		case h.Size > left:
+			return fmt.Errorf("%.100q is larger than the backup", h.Name)
+		case len(h.Name) > maxFileName:
+			return fmt.Errorf("the name %.100q is too long", h.Name)
 		}
+		left -= h.Size
 		if err := restoreFile(root, h, r, restored); err != nil {
 			return err
 		}

@@ -5,9 +5,11 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -224,6 +226,73 @@ func TestABackupThatLeadsOutOfTheDirectoryIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	refused(t, forged)
+}
+
+// A sparse file of an exbibyte takes two KiB of a tar file. Without a bound it fills the disk.
+//
+// Promise: Recovery: A hostile backup is refused before it takes more of the disk than it has bytes itself.
+// How: The restore adds up the sizes of the files and compares them with the backup.
+func TestSparseBackupIsRefused(t *testing.T) {
+	var text bytes.Buffer
+	w := tar.NewWriter(&text)
+	manifest := `{"format":1,"role":"coordinator"}`
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(w.WriteHeader(&tar.Header{Name: manifestName, Mode: 0o600, Size: int64(len(manifest))}))
+	_, err := w.Write([]byte(manifest))
+	must(err)
+	must(w.Flush())
+	// archive/tar reads these records but does not write them.
+	const holes = 200 << 20
+	record := func(key, value string) string {
+		n := len(key) + len(value) + 3
+		for n != len(fmt.Sprintf("%d %s=%s\n", n, key, value)) {
+			n++
+		}
+		return fmt.Sprintf("%d %s=%s\n", n, key, value)
+	}
+	records := record("GNU.sparse.major", "1") + record("GNU.sparse.minor", "0") +
+		record("GNU.sparse.name", "ledger.db") + record("GNU.sparse.realsize", strconv.Itoa(holes))
+	data := make([]byte, 512) // the map: one piece without bytes at the end
+	copy(data, fmt.Sprintf("1\n%d\n0\n", holes))
+	text.Write(header(t, tar.TypeXHeader, "PaxHeaders/ledger.db", len(records)))
+	text.WriteString(records + strings.Repeat("\x00", 512-len(records)))
+	text.Write(header(t, tar.TypeReg, "ledger.db", len(data)))
+	text.Write(data)
+	must(w.Close())
+
+	file, dir := filepath.Join(t.TempDir(), "b.tar"), filepath.Join(t.TempDir(), "coord")
+	must(os.WriteFile(file, text.Bytes(), 0o600))
+	_, err = Restore(context.Background(), file, dir)
+	if writ.CodeOf(err) != writ.CodeUsage || !strings.Contains(fmt.Sprint(err), "larger than the backup") {
+		t.Errorf("Restore = %v", err)
+	}
+	if left := contents(t, dir); len(left) > 0 {
+		t.Errorf("it left %d files", len(left))
+	}
+}
+
+// header returns the block of a tar header.
+func header(t *testing.T, kind byte, name string, size int) []byte {
+	t.Helper()
+	var text bytes.Buffer
+	w := tar.NewWriter(&text)
+	if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o600, Size: int64(size), Format: tar.FormatUSTAR}); err != nil {
+		t.Fatal(err)
+	}
+	block := text.Bytes()[:512]
+	block[156] = kind
+	copy(block[148:156], "        ")
+	sum := 0
+	for _, b := range block {
+		sum += int(b)
+	}
+	copy(block[148:156], fmt.Sprintf("%06o\x00 ", sum))
+	return block
 }
 
 func TestABackupLeavesFilesBesideItAlone(t *testing.T) {
