@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"writ"
+	"writ/internal/clip"
 	"writ/internal/failpoint"
 	"writ/internal/limit"
 	"writ/runner/queue"
@@ -242,8 +243,11 @@ func (l *asynqLog) Warn(args ...any)  { l.warn(args) }
 func (l *asynqLog) Error(args ...any) { l.warn(args) }
 func (l *asynqLog) Fatal(args ...any) { l.warn(args) } // asynq itself continues
 
+// maxLogged limits the bytes of a message of asynq: it may contain the ID of a task, which a stranger chose.
+const maxLogged = 1 << 10
+
 func (l *asynqLog) warn(args []any) {
 	if times, say := l.lines.Say("", time.Now()); say {
-		l.log.Warn("asynq reports an error", "err", fmt.Sprint(args...), "times", times)
+		l.log.Warn("asynq reports an error", "err", clip.Text(fmt.Sprint(args...), maxLogged), "times", times)
 	}
 }

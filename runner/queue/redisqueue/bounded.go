@@ -14,8 +14,9 @@ import (
 )
 
 // Nodes choose the data that they write to Redis: a field of a message can have 512 MiB, and a message a million
-// fields. Therefore, the connections for reading streams have a filter that limits replies of Redis before they reach
-// memory. It reads and discards oversized parts in pieces and inserts a short mark instead.
+// fields. The owner of Redis chooses all data, and every reply. Therefore, the connections to Redis have a filter that
+// limits replies before they reach memory. It reads and discards oversized parts in pieces and inserts a short mark
+// instead. A reply beyond the limits of replyTotal ends its connection.
 
 // Limits of a reply. A string longer than maxString is replaced by a mark, and a string longer than maxShort once the
 // reply has maxReply bytes. A list of connections longer than maxString is reduced to its users. A list with more than
@@ -25,7 +26,8 @@ const (
 	maxReply  = 8 << 20
 	maxShort  = 1 << 10
 	maxNested = 64
-	nestedAt  = 3 // minimum number of enclosing lists
+	nestedAt  = 3       // minimum number of enclosing lists
+	maxValue  = 1 << 30 // Redis itself stores at most half of it
 )
 
 // maxHeader limits the first line of an element. Redis writes short ones.
@@ -94,7 +96,8 @@ type boundedConn struct {
 	users      *usersOf // extracts users from the discarded bytes; may be nil
 	lists      []nest   // enclosing lists
 	dropping   int      // number of innermost lists that are discarded
-	size       int64    // size of the reply so far
+	total      replyTotal
+	failed     error // of the replies; go-redis may read again after an error
 }
 
 // nest is a list with its number of remaining entries.
@@ -102,16 +105,20 @@ type nest struct{ left int64 }
 
 func (c *boundedConn) Read(p []byte) (int, error) {
 	for len(c.out) == 0 {
+		if c.failed != nil {
+			return 0, c.failed
+		}
 		if c.pass > 2 && c.dropping == 0 && len(p) > 0 { // within a string; its last two bytes are the terminator
 			n, err := c.Conn.Read(p[:min(int64(len(p)), c.pass-2)])
 			c.pass -= int64(n)
-			c.size += int64(n)
+			c.total.bytes += int64(n)
 			return n, err
 		}
 		n, err := c.Conn.Read(c.buffer[:])
 		if n > 0 {
-			if failed := c.follow(c.buffer[:n]); failed != nil {
-				return 0, failed
+			if c.failed = c.follow(c.buffer[:n]); c.failed != nil {
+				c.out = nil
+				return 0, c.failed
 			}
 		}
 		if err != nil && len(c.out) == 0 {
@@ -176,13 +183,18 @@ func (c *boundedConn) follow(in []byte) error {
 func (c *boundedConn) emit(b []byte) {
 	if c.dropping == 0 {
 		c.out = append(c.out, b...)
-		c.size += int64(len(b))
+		c.total.bytes += int64(len(b))
 	}
 }
 
 // line handles the first line of an element.
 func (c *boundedConn) line(line []byte) error {
+	if err := c.total.check(); err != nil {
+		return err
+	}
 	switch line[0] {
+	case '|': // an attribute precedes a reply; Redis sends none
+		return errReply
 	case '$', '=', '!':
 		n, err := length(line)
 		switch {
@@ -192,9 +204,11 @@ func (c *boundedConn) line(line []byte) error {
 			c.emit(line)
 			c.end()
 			return nil
+		case n > maxValue:
+			return errReply
 		case n > maxString:
 			c.replace(markLarge, n)
-		case n > maxShort && c.size > maxReply:
+		case n > maxShort && c.total.bytes > maxReply:
 			c.replace(markLater, n)
 		default:
 			c.emit(line)
@@ -214,6 +228,8 @@ func (c *boundedConn) line(line []byte) error {
 		case n <= 0:
 			c.emit(line)
 			c.end()
+		case len(c.lists) >= maxDepth:
+			return errReply
 		case c.dropping > 0:
 			c.dropping++
 			c.lists = append(c.lists, nest{n})
@@ -221,6 +237,9 @@ func (c *boundedConn) line(line []byte) error {
 			c.dropping++
 			c.lists = append(c.lists, nest{n})
 		default:
+			if err := c.total.addEntries(n); err != nil {
+				return err
+			}
 			c.emit(line)
 			c.lists = append(c.lists, nest{n})
 		}
@@ -237,7 +256,7 @@ func (c *boundedConn) replace(mark string, n int64) {
 	c.mark = strconv.AppendInt([]byte(mark), n, 10)
 	switch {
 	case len(c.lists) == 0:
-		c.users = new(usersOf)
+		c.users = &usersOf{most: maxUsers}
 	case len(c.lists) < nestedAt:
 		c.users = &usersOf{most: 1}
 	}
@@ -261,7 +280,7 @@ func (c *boundedConn) end() {
 		}
 		c.dropping = max(c.dropping, 0)
 	}
-	c.size = 0
+	c.total = replyTotal{}
 }
 
 // length parses the number in a line; -1 means null.

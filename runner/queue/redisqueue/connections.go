@@ -129,7 +129,8 @@ func (a *Accounts) nodeOf(line string) (writ.NodeID, bool) {
 
 const (
 	userField = "user="
-	maxField  = 256 // bytes of a field with a user; our names have half as many
+	maxField  = 256     // maximum bytes of a field with a user
+	maxUsers  = 1 << 17 // fields of a list of connections; a forged string that is not a list may have more
 )
 
 // usersOf extracts the user fields of a CLIENT LIST, or of the client info in an ACL LOG, one per line. Other fields

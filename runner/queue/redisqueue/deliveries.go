@@ -1,6 +1,7 @@
 package redisqueue
 
 import (
+	"maps"
 	"strings"
 	"sync"
 
@@ -14,6 +15,10 @@ type deliveries struct {
 	mu sync.Mutex
 	of map[writ.NodeID]map[string]*delivery
 }
+
+// maxDeliveries limits the entries of a node. Redis holds that many finished tasks only if an attacker writes to the
+// queue. A task without its entry may reach its handler again; the node then repeats its answer.
+const maxDeliveries = 50_000
 
 // delivery is one task in this process.
 type delivery struct {
@@ -43,6 +48,9 @@ func (ds *deliveries) begin(node writ.NodeID, id string) (d *delivery, fresh boo
 	}
 	if d := ds.of[node][id]; d != nil {
 		return d, false
+	}
+	if len(ds.of[node]) >= maxDeliveries {
+		maps.DeleteFunc(ds.of[node], func(_ string, d *delivery) bool { return d.over() })
 	}
 	d = &delivery{done: make(chan struct{})}
 	ds.of[node][id] = d

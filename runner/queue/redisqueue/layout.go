@@ -28,10 +28,23 @@ const taskKey = "t:" // followed by the ID
 // tendEvery is the interval of repairs.
 const tendEvery = time.Second
 
-// heldScript checks which tasks exist. ARGV: prefix of tasks, ids. It returns the ids of missing tasks. It does not
-// read an implausibly long state, because a node chooses its length, and it deletes a key of another type.
+// heldScript checks which tasks exist. KEYS: pending, active, retry. ARGV: prefix of tasks, ids. It returns the ids of
+// missing tasks. A task in none of the lists is missing: no node ever gets it. It does not read an implausibly long
+// state, because a node chooses its length, and it deletes a key of another type. Lists that are too long for a quick
+// answer are not read; only a hostile node has such lists.
 var heldScript = newScript(`
-local missing = {}
+local missing, listed = {}, {}
+local function list(entries)
+	if entries.err then
+		return true
+	end
+	for _, id in ipairs(entries) do
+		listed[id] = true
+	end
+	return #entries <= 20000
+end
+local whole = list(redis.pcall("LRANGE", KEYS[1], 0, 20000)) and list(redis.pcall("LRANGE", KEYS[2], 0, 20000))
+	and list(redis.pcall("ZRANGE", KEYS[3], 0, 20000))
 for i = 2, #ARGV do
 	local task = ARGV[1] .. ARGV[i]
 	local length = redis.pcall("HSTRLEN", task, "state")
@@ -40,7 +53,7 @@ for i = 2, #ARGV do
 		length = 0
 	end
 	local state = length > 0 and length < 16 and redis.call("HGET", task, "state")
-	if not state or state == "archived" or state == "completed" then
+	if not state or state == "archived" or state == "completed" or whole and not listed[ARGV[i]] then
 		missing[#missing + 1] = ARGV[i]
 	end
 end
@@ -52,8 +65,9 @@ const maxAsked = 1000
 // Missing implements queue.Queue.
 func (q *Queue) Missing(ctx context.Context, node writ.NodeID, ids ...string) ([]string, error) {
 	var missing []string
+	lists := []string{key(node, "pending"), key(node, "active"), key(node, "retry")}
 	for some := range slices.Chunk(ids, maxAsked) {
-		gone, err := heldScript.Run(ctx, q.client, nil, arguments(node, some)...).StringSlice()
+		gone, err := heldScript.Run(ctx, q.client, lists, arguments(node, some)...).StringSlice()
 		if err != nil {
 			return nil, away(ctx, err)
 		}
@@ -62,13 +76,24 @@ func (q *Queue) Missing(ctx context.Context, node writ.NodeID, ids ...string) ([
 	return missing, nil
 }
 
-// gone is Missing with the rights of a node's account.
-func (q *Queue) gone(ctx context.Context, node writ.NodeID, ids ...string) ([]string, error) {
-	if len(ids) == 0 {
-		return nil, nil
+// maxStates limits the states of one round trip: a stranger chooses the length of each.
+const maxStates = 16
+
+// gone is Missing with the rights of a node's account. It does not look into the lists.
+func (q *Queue) gone(ctx context.Context, node writ.NodeID, ids ...string) (missing []string, err error) {
+	for some := range slices.Chunk(ids, maxStates) {
+		gone, err := q.someGone(ctx, node, some)
+		if err != nil {
+			return nil, err
+		}
+		missing = append(missing, gone...)
 	}
+	return missing, nil
+}
+
+func (q *Queue) someGone(ctx context.Context, node writ.NodeID, ids []string) (missing []string, err error) {
 	states := make([]*redis.StringCmd, len(ids))
-	_, err := q.client.Pipelined(ctx, func(p redis.Pipeliner) error {
+	_, err = q.client.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for i, id := range ids {
 			states[i] = p.HGet(ctx, key(node, taskKey+id), "state")
 		}
@@ -77,7 +102,6 @@ func (q *Queue) gone(ctx context.Context, node writ.NodeID, ids ...string) ([]st
 	if !isReply(err) {
 		return nil, away(ctx, err)
 	}
-	var missing []string
 	for i, id := range ids {
 		state, err := states[i].Result()
 		switch {
@@ -231,17 +255,23 @@ func (q *Queue) repair(ctx context.Context, node writ.NodeID, before []string) (
 	var back, finished, refused []string
 	strangers = []string{}
 	looking := q.prefetchers.at(node)
-	given := looking.gave()
+	given, held := setOf(looking.gave()), setOf(looking.held())
+	unknown := setOf(before)
 	newestFirst := slices.Clone(active.Val())
 	slices.Reverse(newestFirst)
 	all := append(failed.Val(), newestFirst...)
-	nowhere := slices.DeleteFunc(slices.Clone(given), func(id string) bool { return slices.Contains(all, id) })
-	for _, id := range append(all, nowhere...) {
+	listed := setOf(all)
+	for id := range given {
+		if !listed[id] {
+			all = append(all, id)
+		}
+	}
+	for _, id := range all {
 		switch d := q.deliveries.get(node, id); {
-		case d == nil && looking.holds(id): // asynq gets it next
-		case d == nil && slices.Contains(before, id) && slices.Contains(given, id):
+		case d == nil && held[id]: // asynq gets it next
+		case d == nil && unknown[id] && given[id]:
 			refused = append(refused, id)
-		case d == nil && (before == nil || slices.Contains(before, id)):
+		case d == nil && (before == nil || unknown[id]):
 			back = append(back, id)
 		case d == nil:
 			strangers = append(strangers, id)
@@ -261,6 +291,14 @@ func (q *Queue) repair(ctx context.Context, node writ.NodeID, before []string) (
 		return nil, err
 	}
 	return strangers, q.forget(ctx, node)
+}
+
+func setOf(ids []string) map[string]bool {
+	set := make(map[string]bool, len(ids))
+	for _, id := range ids {
+		set[id] = true
+	}
+	return set
 }
 
 // refuse removes tasks that asynq received without calling a handler: it cannot decode them, or they had expired

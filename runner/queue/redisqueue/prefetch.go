@@ -63,12 +63,7 @@ func (l *prefetchers) end(o *prefetcher) (left []string) {
 	l.mu.Lock()
 	delete(l.of, o.keys[0])
 	l.mu.Unlock()
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	for _, t := range o.taken {
-		left = append(left, t.id)
-	}
-	return left
+	return o.held()
 }
 
 // at returns the prefetcher of a node's queue, or nil if the queue is not served.
@@ -78,14 +73,17 @@ func (l *prefetchers) at(node writ.NodeID) *prefetcher {
 	return l.of[key(node, "pending")]
 }
 
-// holds reports whether a task was taken from the queue and not yet returned to asynq.
-func (o *prefetcher) holds(id string) bool {
+// held returns the tasks that were taken from the queue and not yet returned to asynq.
+func (o *prefetcher) held() (ids []string) {
 	if o == nil {
-		return false
+		return nil
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return slices.ContainsFunc(o.taken, func(t takenTask) bool { return t.id == id })
+	for _, t := range o.taken {
+		ids = append(ids, t.id)
+	}
+	return ids
 }
 
 // gave returns the unfinished tasks of asynq.
@@ -155,6 +153,10 @@ func (o *prefetcher) next(ctx context.Context, l *prefetchers, ask *redis.Cmd) (
 		return takenTask{}, redis.Nil
 	default:
 	}
+	if o.choked() {
+		o.rest()
+		return takenTask{}, redis.Nil
+	}
 	if t, ok := o.handOut(); ok {
 		return t, nil
 	}
@@ -178,6 +180,17 @@ func (o *prefetcher) next(ctx context.Context, l *prefetchers, ask *redis.Cmd) (
 		return t, nil
 	}
 	return takenTask{}, redis.Nil
+}
+
+// maxIdle limits the tasks beyond the slots that asynq has without calling a handler. More of them come from an attacker
+// who writes to the queue. repair removes them.
+const maxIdle = 64
+
+// choked reports whether no task may be taken before repair has removed those without a handler.
+func (o *prefetcher) choked() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return len(o.given) >= o.slots+maxIdle
 }
 
 // wait returns nil as soon as the queue has a task, and redis.Nil if it stayed empty for blockFor. It does not change

@@ -36,11 +36,10 @@ type Queue struct {
 	// used, if any. refused reports that Redis rejected the last ones.
 	Login func(ctx context.Context, refused bool) (name, password string, err error)
 
-	client   *redis.Client
-	borrowed bool // client belongs to the caller
-	// For blocking commands, which must not use the pool's connections, and for data from nodes, with limited replies.
-	reader      *redis.Client
-	refused     atomic.Bool // Redis rejected a login since the last call of Login
+	client      *redis.Client
+	borrowed    bool          // client belongs to the caller
+	reader      *redis.Client // for blocking commands, which must not use the pool's connections, and for data from nodes
+	refused     atomic.Bool   // Redis rejected a login since the last call of Login
 	tasks       *asynqClient
 	deliveries  deliveries
 	prefetchers prefetchers
@@ -67,7 +66,7 @@ func Silence() { logging.Disable() }
 // Open returns the queue at a Redis URL; see Server.Open.
 func Open(rawURL string) (*Queue, error) { return Server{URL: rawURL}.Open() }
 
-// New returns the queue at the Redis of client, which the caller must close.
+// New returns the queue at the Redis of client, which the caller must close. Only replies with data from nodes are limited.
 func New(client *redis.Client) *Queue {
 	q := &Queue{borrowed: true}
 	q.init(client)
@@ -76,7 +75,9 @@ func New(client *redis.Client) *Queue {
 
 func (q *Queue) init(client *redis.Client) {
 	options := *client.Options()
-	options.Dialer = dialBounded(options.Dialer)
+	if q.borrowed {
+		options.Dialer = dialBounded(options.Dialer)
+	}
 	// If a read were retried after its reply was lost, the messages in the reply would be skipped.
 	options.MaxRetries = -1
 	q.client, q.reader = client, redis.NewClient(&options)
@@ -106,10 +107,13 @@ func (q *Queue) Close() error {
 	return err
 }
 
-// Generation implements queue.Queue.
+// maxMark limits the bytes of the generation that are read. The rest would be the work of a stranger.
+const maxMark = 64
+
+// Generation implements queue.Queue. A mark of another type counts as missing: SetGeneration replaces it.
 func (q *Queue) Generation(ctx context.Context) (string, error) {
-	mark, err := q.client.Get(ctx, generationKey).Result()
-	if errors.Is(err, redis.Nil) {
+	mark, err := q.client.GetRange(ctx, generationKey, 0, maxMark).Result()
+	if isWrongType(err) {
 		return "", nil
 	}
 	return mark, away(ctx, err)

@@ -64,7 +64,10 @@ func (s Server) Open() (*Queue, error) {
 	if options.Network == "unix" {
 		options.Dialer = func(ctx context.Context, _, path string) (net.Conn, error) { return unixsocket.Dial(ctx, path) }
 	}
-	options.Dialer = failpoint.Dialer(options.Dialer)
+	if options.Dialer == nil {
+		options.Dialer = redis.NewDialer(options)
+	}
+	options.Dialer = dialBounded(failpoint.Dialer(options.Dialer))
 	q := &Queue{borrowed: false}
 	options.CredentialsProviderContext = q.credentials(options.Username, options.Password)
 	q.init(redis.NewClient(options))

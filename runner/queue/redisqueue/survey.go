@@ -85,17 +85,21 @@ end
 `
 
 // sweepScript measures some keys. ARGV: cursor, approximate number of keys. It returns the next cursor, and then for
-// each node: its ID, bytes, entries, keys, and bytes of lists with long entries. It runs with the supervisor's rights;
-// nodes may not use its commands.
+// each node: its ID, bytes, entries, keys, bytes of lists with long entries, and keys of the wrong type. It runs with the
+// supervisor's rights; nodes may not use its commands.
 var sweepScript = newScript(someKeys + `
 local lengths = {list = "LLEN", zset = "ZCARD", set = "SCARD", hash = "HLEN", stream = "XLEN"}
-local bytes, items, keys, long, order = {}, {}, {}, {}, {}
+local types = {
+	["asynq:pending"] = "list", ["asynq:active"] = "list", ["asynq:lease"] = "zset", ["asynq:retry"] = "zset",
+	["asynq:paused"] = "none", ["writ:in"] = "stream", ["writ:out"] = "stream"
+}
+local bytes, items, keys, long, wrong, order = {}, {}, {}, {}, {}, {}
 while left > 0 do
 	for _, key in ipairs(some()) do
-		local node = string.match(key, "^asynq:{([^}]*)}:") or string.match(key, "^writ:{([^}]*)}:")
-		if node then
+		local by, node, name = string.match(key, "^(%a+:){([^}]*)}:(.*)$")
+		if by == "asynq:" or by == "writ:" then
 			if not bytes[node] then
-				bytes[node], items[node], keys[node], long[node] = 0, 0, 0, 0
+				bytes[node], items[node], keys[node], long[node], wrong[node] = 0, 0, 0, 0, 0
 				order[#order + 1] = node
 			end
 			local size = redis.call("MEMORY", "USAGE", key, "SAMPLES", "0") or 0
@@ -105,6 +109,9 @@ while left > 0 do
 			bytes[node], items[node], keys[node] = bytes[node] + size, items[node] + length, keys[node] + 1
 			if (kind == "list" or kind == "zset") and size > #key + 65536 + 512 * length then
 				long[node] = long[node] + size
+			end
+			if #name < 16 and types[by .. name] and types[by .. name] ~= kind then
+				wrong[node] = wrong[node] + 1
 			end
 		end
 	end
@@ -116,6 +123,7 @@ for _, node in ipairs(order) do
 	all[#all + 1] = string.format("%.0f", items[node])
 	all[#all + 1] = string.format("%.0f", keys[node])
 	all[#all + 1] = string.format("%.0f", long[node])
+	all[#all + 1] = string.format("%.0f", wrong[node])
 end
 return all`)
 
@@ -135,7 +143,12 @@ func (a *Accounts) Survey(ctx context.Context) ([]queue.Finding, error) {
 		return found, err
 	}
 	for range a.sweep.begin(used) {
-		over, whole, err := a.sweep.next(ctx, a.queue.client)
+		over, spoiled, whole, err := a.sweep.next(ctx, a.queue.client)
+		for _, node := range spoiled {
+			if err == nil {
+				_, err = a.queue.deleteMistyped(ctx, node)
+			}
+		}
 		if err != nil {
 			return found, away(ctx, err)
 		}
@@ -178,22 +191,28 @@ func (s *sweep) begin(used int64) (scripts int) {
 	return sweepScripts
 }
 
-// next measures some more keys. It returns the nodes over their budget, and whether all keys were visited.
-func (s *sweep) next(ctx context.Context, client *redis.Client) (over []queue.Finding, whole bool, err error) {
+// next measures some more keys. It returns the nodes over their budget, those with keys of the wrong type, and whether
+// all keys were visited.
+func (s *sweep) next(
+	ctx context.Context, client *redis.Client,
+) (over []queue.Finding, spoiled []writ.NodeID, whole bool, err error) {
 	words, err := sweepScript.Run(ctx, client, nil, s.cursor, sweepKeys).StringSlice()
 	if err != nil || len(words) == 0 {
-		return nil, true, err
+		return nil, nil, true, err
 	}
 	s.cursor = words[0]
-	for one := range slices.Chunk(words[1:], 5) {
+	for one := range slices.Chunk(words[1:], 6) {
 		node := writ.NodeID(one[0])
-		if len(one) < 5 || !writ.ValidUUID(one[0]) {
+		if len(one) < 6 || !writ.ValidUUID(one[0]) {
 			continue
 		}
 		s.sum += number(one[1])
 		h := s.has[node]
 		h.bytes, h.items, h.keys, h.long = h.bytes+
 			number(one[1]), h.items+number(one[2]), h.keys+number(one[3]), h.long+number(one[4])
+		if number(one[5]) > 0 {
+			spoiled = append(spoiled, node)
+		}
 		if f, is := h.over(node); is {
 			over, h = append(over, f), belongings{}
 		}
@@ -202,7 +221,7 @@ func (s *sweep) next(ctx context.Context, client *redis.Client) (over []queue.Fi
 	if s.cursor == "0" {
 		s.before, s.keys, s.fast = s.began, s.sum, false
 	}
-	return over, s.cursor == "0", nil
+	return over, spoiled, s.cursor == "0", nil
 }
 
 // clearScript deletes some keys. ARGV: cursor, approximate number of keys to visit, pattern. It returns the next
@@ -238,9 +257,10 @@ func (a *Accounts) Clear(ctx context.Context, node writ.NodeID) error {
 	return away(ctx, err)
 }
 
-// belongs returns the keys of a node with a defined type, and the types.
+// belongs returns the keys of a node with a defined type, and the types. The key that pauses a queue must not exist: writ
+// never pauses one.
 func belongs(node writ.NodeID) map[string]string {
-	all := map[string]string{key(node, "pending"): "list", key(node, "active"): "list"}
+	all := map[string]string{key(node, "pending"): "list", key(node, "active"): "list", key(node, "paused"): "none"}
 	for _, name := range []string{"lease", "retry", "scheduled", "completed", "archived"} {
 		all[key(node, name)] = "zset"
 	}
