@@ -17,7 +17,8 @@ import (
 
 // Limits of a desk.
 const (
-	maxRunning       = 128     // concurrent requests; further ones are refused with RATE_LIMITED
+	maxRunning       = 128     // requests without a sent answer; further ones are refused with RATE_LIMITED
+	maxRepeats       = 1024    // repeated answers and refusals that wait to be sent; further ones are dropped
 	maxAnswers       = 1024    // remembered IDs
 	maxAnswerBytes   = 8 << 20 // total size of remembered answers
 	uncountedPerItem = 128     // added to each answer, so that empty answers count too
@@ -31,7 +32,8 @@ type desk struct {
 	lines   limit.Lines     // rate-limited log of failed requests, by verb and code
 
 	mu      sync.Mutex
-	busy    int
+	busy    int // requests without a sent answer
+	repeats int // repeated answers and refusals that wait to be sent
 	answers map[string]*answer
 	order   []string // IDs in order of arrival
 	bytes   int
@@ -57,14 +59,13 @@ func (d *desk) take(ctx context.Context, p *peer, f *frame) {
 	case a != nil:
 		a.by = p
 		if a.done != nil {
-			data := a.done
-			d.running.Go(func() { p.forward(ctx, data) })
+			d.repeat(ctx, p, a.done)
 		}
 	case d.busy >= maxRunning:
 		err := writ.Errorf(writ.CodeRateLimited, "%d requests are in progress, which is the limit", d.busy)
 		d.note(ctx, f, err)
 		data, _ := d.encode(f, nil, err)
-		d.running.Go(func() { p.forward(ctx, data) })
+		d.repeat(ctx, p, data)
 	default:
 		a = &answer{by: p}
 		d.busy++
@@ -72,6 +73,21 @@ func (d *desk) take(ctx context.Context, p *peer, f *frame) {
 		d.order = append(d.order, f.ID)
 		d.running.Go(func() { d.work(ctx, p, f, a) })
 	}
+}
+
+// repeat sends an encoded answer in its own goroutine. It drops the answer if too many wait, because the other side
+// sends requests without reading answers. The caller holds mu.
+func (d *desk) repeat(ctx context.Context, p *peer, data []byte) {
+	if d.repeats >= maxRepeats {
+		return
+	}
+	d.repeats++
+	d.running.Go(func() {
+		p.forward(ctx, data)
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.repeats--
+	})
 }
 
 // work calls the handler and sends its answer through the newest session that asked for it.
@@ -91,12 +107,14 @@ func (d *desk) work(ctx context.Context, p *peer, f *frame, a *answer) {
 	d.note(ctx, f, err)
 
 	d.mu.Lock()
-	d.busy--
 	a.done = data
 	d.bytes += len(data) + uncountedPerItem
 	d.forget()
 	d.mu.Unlock()
 	d.asker(a).forward(ctx, data)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.busy--
 }
 
 // note logs why a request failed. The log is rate-limited per verb and code, because the other side may ask at any

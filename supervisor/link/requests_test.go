@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http/httptest"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -311,6 +312,42 @@ func TestTooManyRequestsAreRefused(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Promise: Load and attackers: Requests of a coordinator or datacenter that reads no answers take bounded memory.
+// How: A request keeps its place until its answer is sent; repeated answers beyond 1,024 are dropped.
+func TestUnreadAnswersAreBounded(t *testing.T) {
+	for name, id := range map[string]func(i int) string{
+		"new requests":      func(i int) string { return fmt.Sprint(i) },
+		"one, again":        func(int) string { return "1" },
+		"unknown requests":  func(i int) string { return fmt.Sprint("unknown-", i) },
+		"some, and a crowd": func(i int) string { return fmt.Sprint(i % 500) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := &peer{out: make(chan []byte), done: make(chan struct{}), verbs: []Verb{VerbSubmit}}
+			p.answer = func(context.Context, Verb, json.RawMessage, func(stage, detail string)) (any, error) { return 1, nil }
+			var running sync.WaitGroup
+			d := newDesk(&running, slog.New(slog.DiscardHandler))
+			before, most := runtime.NumGoroutine(), 0
+			for i := range 20_000 {
+				f := &frame{Type: typeRequest, ID: id(i), Verb: VerbSubmit}
+				if strings.HasPrefix(f.ID, "unknown") {
+					f.Verb = "unknown"
+				}
+				d.take(t.Context(), p, f)
+				most = max(most, runtime.NumGoroutine()-before)
+				runtime.Gosched()
+			}
+			if most > maxRunning+maxRepeats+100 {
+				t.Errorf("%d goroutines wait for a reader", most)
+			}
+			close(p.done) // the session ends
+			running.Wait()
+			if d.busy != 0 || d.repeats != 0 {
+				t.Errorf("%d requests and %d repeated answers are left", d.busy, d.repeats)
+			}
+		})
+	}
 }
 
 func TestAnswersKeepEveryDigit(t *testing.T) {
