@@ -269,6 +269,31 @@ func TestTasksWithoutHandlersAreFew(t *testing.T) {
 	}
 }
 
+func TestMadeUpNodesTakeBoundedMemory(t *testing.T) {
+	t.Parallel()
+	redisURL := testenv.Redis(t).URL
+	q, admin := open(t, redisURL), client(t, redisURL)
+	const add = `
+for i = ARGV[1], ARGV[1] + 9999 do
+	redis.call("SET", string.format("asynq:{%08x-0000-7000-8000-000000000000}:x", i), 1)
+end
+return 1`
+	for i := range 6 {
+		if err := admin.Eval(t.Context(), add, nil, i*10_000).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	accounts := q.Accounts(testDatacenter)
+	for accounts.sweep.keys == 0 { // until a pass is complete
+		if _, err := accounts.Survey(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := len(accounts.sweep.has); n != maxSwept {
+		t.Errorf("%d nodes are in memory, want %d", n, maxSwept)
+	}
+}
+
 func TestDeliveriesOfANodeAreBounded(t *testing.T) {
 	t.Parallel()
 	var ds deliveries

@@ -23,6 +23,9 @@ const (
 	sweepScripts = 20  // maximum number of scripts
 	sweepKeys    = 500 // approximate number of keys per script
 	fastScripts  = 200 // maximum number of scripts in a fast pass
+	// maxSwept limits the nodes of a pass, also those that a stranger made up in the names of keys. Further ones are not
+	// measured.
+	maxSwept = 50_000
 )
 
 // sweep is a pass through all keys.
@@ -204,6 +207,9 @@ func (s *sweep) next(
 	for one := range slices.Chunk(words[1:], 6) {
 		node := writ.NodeID(one[0])
 		if len(one) < 6 || !writ.ValidUUID(one[0]) {
+			continue
+		}
+		if _, known := s.has[node]; !known && len(s.has) >= maxSwept {
 			continue
 		}
 		s.sum += number(one[1])
