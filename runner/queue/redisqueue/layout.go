@@ -76,13 +76,13 @@ func (q *Queue) Missing(ctx context.Context, node writ.NodeID, ids ...string) ([
 	return missing, nil
 }
 
-// maxStates limits the states of one round trip: a stranger chooses the length of each.
+// maxStates limits the states of one round trip, because an attacker chooses the length of each.
 const maxStates = 16
 
 // gone is Missing with the rights of a node's account. It does not look into the lists.
 func (q *Queue) gone(ctx context.Context, node writ.NodeID, ids ...string) (missing []string, err error) {
 	for some := range slices.Chunk(ids, maxStates) {
-		gone, err := q.someGone(ctx, node, some)
+		gone, err := goneStates(ctx, q.client, node, some)
 		if err != nil {
 			return nil, err
 		}
@@ -91,9 +91,12 @@ func (q *Queue) gone(ctx context.Context, node writ.NodeID, ids ...string) (miss
 	return missing, nil
 }
 
-func (q *Queue) someGone(ctx context.Context, node writ.NodeID, ids []string) (missing []string, err error) {
+// goneStates reads the states of tasks and returns the missing ones.
+func goneStates(
+	ctx context.Context, client *redis.Client, node writ.NodeID, ids []string,
+) (missing []string, err error) {
 	states := make([]*redis.StringCmd, len(ids))
-	_, err = q.client.Pipelined(ctx, func(p redis.Pipeliner) error {
+	_, err = client.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for i, id := range ids {
 			states[i] = p.HGet(ctx, key(node, taskKey+id), "state")
 		}

@@ -133,7 +133,7 @@ redis.call("HSET", KEYS[1], "msg", text, "state", "pending", "pending_since", 1)
 redis.call("LPUSH", KEYS[2], ARGV[1])
 redis.call("LPUSH", KEYS[3], text)`
 	keys := []string{key(testNode, taskKey+"huge"), key(testNode, "pending"), key(testNode, "active")}
-	if err := w.redis.Eval(t.Context(), add, keys, "huge").Err(); err != nil && err != redis.Nil {
+	if err := w.redis.Eval(t.Context(), add, keys, "huge").Err(); err != nil && !errors.Is(err, redis.Nil) {
 		t.Fatal(err)
 	}
 	w.push("b")

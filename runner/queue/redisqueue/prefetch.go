@@ -182,8 +182,8 @@ func (o *prefetcher) next(ctx context.Context, l *prefetchers, ask *redis.Cmd) (
 	return takenTask{}, redis.Nil
 }
 
-// maxIdle limits the tasks beyond the slots that asynq has without calling a handler. More of them come from an attacker
-// who writes to the queue. repair removes them.
+// maxIdle limits the tasks beyond the slots that asynq has without calling a handler. Only an attacker with access to
+// Redis adds more. repair removes them.
 const maxIdle = 64
 
 // choked reports whether no task may be taken before repair has removed those without a handler.

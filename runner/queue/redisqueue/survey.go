@@ -23,8 +23,7 @@ const (
 	sweepScripts = 20  // maximum number of scripts
 	sweepKeys    = 500 // approximate number of keys per script
 	fastScripts  = 200 // maximum number of scripts in a fast pass
-	// maxSwept limits the nodes of a pass, also those that a stranger made up in the names of keys. Further ones are not
-	// measured.
+	// maxSwept limits the nodes of a pass, because key names may contain invented nodes. Further nodes are not measured.
 	maxSwept = 50_000
 )
 
