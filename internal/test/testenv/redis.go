@@ -50,6 +50,15 @@ func RedisWithPassword(t testing.TB) *RedisServer {
 	})
 }
 
+// RedisWith starts a server with further arguments.
+func RedisWith(t testing.TB, args ...string) *RedisServer {
+	t.Helper()
+	return startRedis(t, func(r *RedisServer) {
+		r.URL = "redis://" + r.Addr + "/0"
+		r.args = args
+	})
+}
+
 // RedisIn starts a server with a password and its files in dir.
 func RedisIn(t testing.TB, dir string) *RedisServer {
 	t.Helper()

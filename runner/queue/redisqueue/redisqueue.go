@@ -142,7 +142,7 @@ func away(ctx context.Context, err error) error {
 	if known, ok := errors.AsType[*writ.Error](err); ok {
 		e.Hint = known.Hint
 	} else {
-		e.Hint = explainAlert(err)
+		e.Hint = remedyFor(err)
 	}
 	return e
 }

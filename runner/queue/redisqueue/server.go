@@ -191,15 +191,6 @@ func (s Server) explain(err error) error {
 	}
 }
 
-// explainAlert returns the remedy if Redis rejected the certificate of this process. This error appears only with the
-// first reply.
-func explainAlert(err error) string {
-	if tlsfault.Rejected(err) {
-		return "Redis wants a certificate that its CA has signed and that is still valid: --redis-cert and --redis-key"
-	}
-	return ""
-}
-
 func has[E error](err error) bool {
 	_, ok := errors.AsType[E](err)
 	return ok
