@@ -35,6 +35,9 @@ type agentSession struct {
 // errAgentMute marks an agent that did not answer in time. Further requests to it are skipped.
 var errAgentMute = errors.New("the ssh-agent is mute")
 
+// errAgentGone marks an agent whose socket accepts no connection.
+var errAgentGone = errors.New("the ssh-agent is gone")
+
 func dialAgent(ctx context.Context, socket string, waiting func(string)) (*agentSession, error) {
 	limited, stop := context.WithTimeout(ctx, agentListLimit)
 	defer stop()
@@ -43,8 +46,10 @@ func dialAgent(ctx context.Context, socket string, waiting func(string)) (*agent
 	case limited.Err() != nil:
 		return nil, cmp.Or(ctx.Err(), muteAgent(socket, "accept a connection", agentListLimit))
 	case err != nil:
-		return nil, writ.Errorf(writ.CodeKeyUnusable, "the ssh-agent does not answer: %v", err).
+		e := writ.Errorf(writ.CodeKeyUnusable, "cannot reach the ssh-agent that SSH_AUTH_SOCK names: %v", err).
 			WithHint("start an agent with `eval \"$(ssh-agent)\"` and load a key with `ssh-add`; or name a key file with --key")
+		e.Err = errAgentGone
+		return nil, e
 	}
 	return &agentSession{ctx: ctx, conn: conn, socket: socket, waiting: waiting}, nil
 }
@@ -110,6 +115,9 @@ func (s *agentSigner) Sign(namespace identity.Namespace, text []byte) (armored [
 		armored, err = s.Signer.Sign(namespace, text)
 		return err
 	})
+	if e, ok := errors.AsType[*writ.Error](err); ok && e.Hint == "" {
+		err = e.WithHint("the agent may be locked (ssh-add -X), the confirmation may be refused, or the security key may be unplugged")
+	}
 	return armored, err
 }
 

@@ -77,22 +77,28 @@ func (k Keys) Open(ctx context.Context, known func(ssh.PublicKey) bool) (*Key, e
 
 // search tries the known keys of the agent, then the default file, then any key of the agent.
 func (k Keys) search(ctx context.Context, known func(ssh.PublicKey) bool) (*Key, error) {
+	var agentErr error
 	if known != nil {
 		key, err := k.fromAgent(ctx, known)
 		if err == nil {
 			return key, nil
 		}
+		agentErr = err
 		k = k.without(err)
 	}
 	path := k.expand(defaultKey)
 	if _, err := os.Stat(path); err == nil {
-		return k.fromFile(ctx, path, known)
+		key, err := k.fromFile(ctx, path, known)
+		if err == nil && known != nil && !known(key.PublicKey()) && isAgentAway(agentErr) {
+			return nil, errors.Join(unknownBesideAgent(key, agentErr), key.Close())
+		}
+		return key, err
 	}
 	key, err := k.fromAgent(ctx, nil)
 	switch {
 	case err == nil:
 		return key, nil
-	case ctx.Err() != nil || errors.Is(err, errAgentMute):
+	case ctx.Err() != nil || isAgentAway(err):
 		return nil, err
 	}
 	return nil, writ.Errorf(writ.CodeKeyUnusable, "missing SSH key: neither %s nor an ssh-agent has one", path).
@@ -152,13 +158,18 @@ func (k Keys) fromFile(ctx context.Context, path string, known func(ssh.PublicKe
 	return &Key{Signer: signer, Spec: path}, nil
 }
 
-// certified returns the certificate next to a key file if known accepts it, otherwise path.
+// certified returns the certificate next to a key file if known accepts it, otherwise path. A certificate that has
+// expired does not replace a key that known accepts.
 func certified(path string, known func(ssh.PublicKey) bool) string {
 	if strings.HasSuffix(path, ".pub") || known == nil {
 		return path
 	}
 	beside := path + "-cert.pub"
-	if public := publicHalf(beside); public == nil || !known(public) {
+	public := publicHalf(beside)
+	if public == nil || !known(public) {
+		return path
+	}
+	if plain := publicHalf(path); isOutdated(public, time.Now()) && plain != nil && known(plain) {
 		return path
 	}
 	return beside
@@ -266,16 +277,15 @@ func chooseFromAgent(session *agentSession, wanted func(ssh.PublicKey) bool) (*K
 	if err != nil {
 		return nil, err
 	}
-	i := slices.IndexFunc(keys, func(k identity.AgentKey) bool { return wanted == nil || wanted(k.Key) })
-	if i < 0 {
-		return nil, writ.Errorf(writ.CodeKeyUnusable, "the ssh-agent holds none of the keys that could sign here").
-			WithHint("`ssh-add -l` lists its keys; add a key with ssh-add, or name a key file with --key")
+	key := firstUsable(keys, wanted, time.Now())
+	if key == nil {
+		return nil, noUsableKey(session.socket, len(keys))
 	}
-	signer, err := session.signer(keys[i].Key)
+	signer, err := session.signer(key)
 	if err != nil {
 		return nil, err
 	}
-	return &Key{Signer: signer, Spec: agentKey + ":" + ssh.FingerprintSHA256(keys[i].Key), agent: session}, nil
+	return &Key{Signer: signer, Spec: agentKey + ":" + ssh.FingerprintSHA256(key), agent: session}, nil
 }
 
 func (k Keys) expand(path string) string {
