@@ -22,12 +22,12 @@ func (h clusterHandlers) GetRoster(
 	ctx context.Context, r apiserver.GetRosterRequestObject,
 ) (apiserver.GetRosterResponseObject, error) {
 	if r.Params.After == nil {
-		return h.c.rosters.NewestPage(ctx, remote(ctx))
+		return h.c.rosters.Pages.Newest(ctx, remote(ctx))
 	}
 	if err := checkAfter(*r.Params.After); err != nil {
 		return nil, err
 	}
-	return h.c.rosters.PageAfter(ctx, remote(ctx), *r.Params.After)
+	return h.c.rosters.Pages.After(ctx, remote(ctx), *r.Params.After)
 }
 
 func (h clusterHandlers) AddRoster(
@@ -68,7 +68,7 @@ func (h clusterHandlers) ListRegistrations(
 }
 
 // Register records a supervisor that asks for admission to the roster. It checks only the form of the request: the
-// person who signs the roster checks the contents.
+// signer of the roster checks the contents.
 func (h clusterHandlers) Register(
 	ctx context.Context, r apiserver.RegisterRequestObject,
 ) (apiserver.RegisterResponseObject, error) {

@@ -75,7 +75,7 @@ func TestStrangersShareOneRosterPage(t *testing.T) {
 	if most := 2*len(first) + 31*64; len(last) > most {
 		t.Errorf("the page of 31 versions has %d bytes, want at most %d", len(last), most)
 	}
-	if held := p.rosters.PageBytes(); held > rosters.MaxPages {
+	if held := p.rosters.Pages.Bytes(); held > rosters.MaxPages {
 		t.Errorf("the pages hold %d bytes", held)
 	}
 	if status, body := p.get("/v1/roster?after=31"); status != 200 || !strings.Contains(body, `"signed":[]`) {

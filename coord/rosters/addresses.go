@@ -17,8 +17,8 @@ type Addresses struct {
 }
 
 // List returns every spelling of the addresses that a supervisor or a person may have signed. A coordinator with TLS
-// accepts no address without TLS, even if the roster still has one: another user who listens there now, on a person's
-// machine, could relay that person's login.
+// accepts no address without TLS, even if the roster still has one: another user of a person's machine may listen there
+// now, and could relay that person's login.
 func (a *Addresses) List() []string {
 	var all []string
 	known := append([]string{}, a.Configured...)

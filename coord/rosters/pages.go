@@ -32,47 +32,53 @@ func (p Page) VisitGetRosterResponse(w http.ResponseWriter) error {
 	return p.Send(w, http.NewResponseController(w))
 }
 
-func newPages() *pagecache.Cache {
-	return &pagecache.Cache{
-		MaxBytes: MaxPages, Patience: pagePatience, MinHold: pageHold, BeforeWait: httpguard.EndTurn,
-	}
+// Pages makes the pages of rosters, and caches them.
+type Pages struct {
+	rosters *Store
+	cache   *pagecache.Cache
 }
 
-// PageBytes returns the size of all pages in memory, at most MaxPages.
-func (s *Store) PageBytes() int { return s.pages.Bytes() }
+func newPages(rosters *Store) *Pages {
+	return &Pages{rosters, &pagecache.Cache{
+		MaxBytes: MaxPages, Patience: pagePatience, MinHold: pageHold, BeforeWait: httpguard.EndTurn,
+	}}
+}
 
-// PageAfter returns the page of links that lead from a version towards the newest roster. caller is the remote address
+// Bytes returns the size of all pages in memory, at most MaxPages.
+func (p *Pages) Bytes() int { return p.cache.Bytes() }
+
+// After returns the page of links that lead from a version towards the newest roster. caller is the remote address
 // that pays for it.
-func (s *Store) PageAfter(ctx context.Context, caller string, after int) (Page, error) {
-	newest, err := s.Newest(ctx)
+func (p *Pages) After(ctx context.Context, caller string, after int) (Page, error) {
+	newest, err := p.rosters.Newest(ctx)
 	if err != nil {
 		return Page{}, err
 	}
 	start := newest.Chain().PageStart(after)
-	return s.page(ctx, caller, fmt.Sprintf("%d/%d", start, newest.Version), newest,
+	return p.page(ctx, caller, fmt.Sprintf("%d/%d", start, newest.Version), newest,
 		func(ctx context.Context) ([][]byte, error) {
-			return newest.Chain().Path(start, textOf(ctx, s.Ledger))
+			return newest.Chain().Path(start, textOf(ctx, p.rosters.Ledger))
 		})
 }
 
-// NewestPage returns the page with the newest roster alone.
-func (s *Store) NewestPage(ctx context.Context, caller string) (Page, error) {
-	newest, err := s.Newest(ctx)
+// Newest returns the page with the newest roster alone.
+func (p *Pages) Newest(ctx context.Context, caller string) (Page, error) {
+	newest, err := p.rosters.Newest(ctx)
 	if err != nil {
 		return Page{}, err
 	}
-	return s.page(ctx, caller, fmt.Sprintf("newest/%d", newest.Version), newest,
+	return p.page(ctx, caller, fmt.Sprintf("newest/%d", newest.Version), newest,
 		func(ctx context.Context) ([][]byte, error) {
-			signed, err := s.Ledger.Roster(ctx, newest.Version)
+			signed, err := p.rosters.Ledger.Roster(ctx, newest.Version)
 			return [][]byte{signed}, err
 		})
 }
 
 // page returns the page of a key, and calls links if the page is not cached.
-func (s *Store) page(
+func (p *Pages) page(
 	ctx context.Context, caller, key string, newest *identity.Roster, links func(context.Context) ([][]byte, error),
 ) (Page, error) {
-	lease, err := s.pages.Get(ctx, caller, key, func(ctx context.Context) ([]byte, error) {
+	lease, err := p.cache.Get(ctx, caller, key, func(ctx context.Context) ([]byte, error) {
 		signed, err := links(ctx)
 		if err != nil {
 			return nil, err

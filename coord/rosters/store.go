@@ -1,5 +1,5 @@
 // Package rosters holds the newest roster of a coordinator. It verifies each roster before use, also those from the
-// ledger, because the database is not trusted. It must not know who reads or carries rosters.
+// ledger, because the database is not trusted. It must not know readers or transports of rosters.
 package rosters
 
 import (
@@ -14,7 +14,6 @@ import (
 	"writ/identity"
 	"writ/identity/chain"
 	"writ/internal/broadcast"
-	"writ/internal/pagecache"
 	"writ/ledger"
 )
 
@@ -29,10 +28,10 @@ type Store struct {
 	Adopted func(previous, next *identity.Roster)
 	// Changed signals a new roster.
 	Changed broadcast.Signal
+	Pages   *Pages // made by New
 
 	current atomic.Pointer[identity.Roster]
 	adding  sync.Mutex
-	pages   *pagecache.Cache
 	forks   chain.Forks // already logged
 }
 
@@ -46,13 +45,15 @@ type Ledger interface {
 
 // New returns a Store without a roster.
 func New(l Ledger, cluster writ.ClusterID, now func() time.Time, log *slog.Logger) *Store {
-	return &Store{Ledger: l, Cluster: cluster, Now: now, Log: log, pages: newPages()}
+	s := &Store{Ledger: l, Cluster: cluster, Now: now, Log: log}
+	s.Pages = newPages(s)
+	return s
 }
 
 // Current returns the newest roster, nil if none was loaded. It never waits.
 func (s *Store) Current() *identity.Roster { return s.current.Load() }
 
-// Newest returns the newest roster, or ROSTER_INVALID if there is none.
+// Newest returns the newest roster. The error is ROSTER_INVALID while the coordinator has no roster.
 func (s *Store) Newest(ctx context.Context) (*identity.Roster, error) {
 	if roster := s.current.Load(); roster != nil {
 		return roster, nil
@@ -118,8 +119,8 @@ func textOf(ctx context.Context, l Texts) func(version int) ([]byte, error) {
 // Add verifies the link of the next roster, or the first roster of the cluster, stores it and signals Changed. It
 // returns the version of the roster. A known roster is not an error.
 func (s *Store) Add(ctx context.Context, link []byte) (version int, err error) {
-	// First without the lock: unauthenticated clients can send texts that are expensive to reject, and only those of
-	// signers get further.
+	// First without the lock: unauthenticated clients can send texts that are expensive to reject, and only texts of
+	// signers reach the lock.
 	if newest := s.current.Load(); newest != nil {
 		if _, err := s.verifyNext(newest, link); err != nil && s.current.Load() == newest {
 			return 0, err
