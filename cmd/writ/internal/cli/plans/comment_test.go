@@ -20,7 +20,7 @@ import (
 func TestAPlanInACommentIsNoMarkup(t *testing.T) {
 	term := terminal.New(os.Stdin, nil, nil, nil)
 	plan := &planned{Script: "web.tengo", Project: "shop", Plan: scripts.Plan{Logs: []string{"````", "@everybody", "\n```\n# Approved\n", strings.Repeat("é", 50_000)}}, Preview: &writ.Preview{}}
-	text := (&planText{Terminal: term.Plain(), planned: plan}).markdown()
+	text := newPlanText(term.Plain(), plan, false).markdown()
 	begin, rest, _ := strings.Cut(text, "\n\n")
 	if begin != "### writ plan: nothing to do" || !strings.HasPrefix(rest, "`````diff\n") || !strings.HasSuffix(rest, "\n`````\n") || strings.Count(text, "`````") != 2 {
 		t.Errorf("%.300s … %s", text, text[len(text)-100:])
@@ -40,7 +40,7 @@ func TestALongPlanKeepsWhatASignerHasToKnow(t *testing.T) {
 		"command":    {Targets: []string{"volume/data"}, Next: "writ submit " + long},
 	} {
 		plan.Preview, plan.Summary = &writ.Preview{}, map[string]int{"create": 3}
-		text := (&planText{Terminal: terminal.New(os.Stdin, nil, nil, nil).Plain(), planned: plan}).markdown()
+		text := newPlanText(terminal.New(os.Stdin, nil, nil, nil).Plain(), plan, false).markdown()
 		for _, want := range []string{"\ndestroys volume/data", "\nplan " + plan.Digest.String() + "\n", "\n3 to create\n"} {
 			if !strings.Contains(text, want) {
 				t.Errorf("%s: it does not say %q: %.300s", name, want, text)

@@ -11,7 +11,7 @@ import (
 const leastFold = 4
 
 // alike returns the number of consecutive calls from the i-th on that a plan would show with the same text.
-func (t *planText) alike(i int) int {
+func (t callsText) alike(i int) int {
 	calls, end := t.seen().Calls, i+1
 	for end < len(calls) && t.action(end) == t.action(i) && equalCalls(&calls[i], &calls[end]) && t.equalPreviews(i, end) {
 		end++
@@ -25,7 +25,7 @@ func equalCalls(a, b *scripts.PlannedCall) bool {
 		reflect.DeepEqual(a.Args, b.Args) && reflect.DeepEqual(a.Options, b.Options)
 }
 
-func (t *planText) equalPreviews(i, j int) bool {
+func (t callsText) equalPreviews(i, j int) bool {
 	if t.Preview == nil {
 		return true
 	}
@@ -37,7 +37,7 @@ func (t *planText) equalPreviews(i, j int) bool {
 }
 
 // calls writes all calls. Equal ones in a row are shown once.
-func (t *planText) calls(width int) {
+func (t callsText) calls(width int) {
 	calls := t.seen().Calls
 	for i := 0; i < len(calls); {
 		n := t.alike(i)

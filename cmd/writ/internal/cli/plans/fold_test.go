@@ -26,7 +26,7 @@ func TestPlanFoldsEqualCalls(t *testing.T) {
 	}
 	add("node.facts", "poll.tengo:5:1", "n1")
 	for wide, want := range map[bool]int{false: 2 + 6 + 1, true: 2007} {
-		text := &planText{Terminal: terminal.New(os.Stdin, nil, nil, nil).Plain(), planned: view, wide: wide}
+		text := callsText{&planWriter{Terminal: terminal.New(os.Stdin, nil, nil, nil).Plain(), planned: view, wide: wide}}
 		text.calls(10)
 		got := text.b.String()
 		if lines := strings.Count(got, "\n"); lines != want {

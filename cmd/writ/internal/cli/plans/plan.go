@@ -104,9 +104,9 @@ func plan(ctx context.Context, env *cli.Env, path string, p *planFlags) error {
 	err = env.Print(terminal.View{
 		Data: view, Names: []string{view.Digest.String()},
 		Text: func(wide bool) string {
-			return (&planText{Terminal: env.Terminal, planned: view, wide: wide}).String()
+			return newPlanText(env.Terminal, view, wide).String()
 		},
-		Markdown: func() string { return (&planText{Terminal: env.Plain(), planned: view}).markdown() },
+		Markdown: func() string { return newPlanText(env.Plain(), view, false).markdown() },
 	})
 	if err != nil {
 		return err
