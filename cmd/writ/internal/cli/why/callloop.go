@@ -28,12 +28,12 @@ func loopOf(calls []writ.Call) (position string, times int) {
 }
 
 // loopText returns the clause about a repeated call, or "".
-func (s *Situation) loopText() string {
-	position, times := loopOf(s.Calls)
+func loopText(calls []writ.Call) string {
+	position, times := loopOf(calls)
 	if times < ledger.LoopCalls {
 		return ""
 	}
-	last := s.Calls[len(s.Calls)-1]
+	last := calls[len(calls)-1]
 	return fmt.Sprintf("; it repeats %s at %s: its last %d calls came from there, so look for a loop that does not end",
 		titleOf(last), position, times)
 }

@@ -41,7 +41,7 @@ func (s *Situation) Explain() RunReasons {
 		if !c.State.Ended() {
 			why := s.whyCall(c)
 			if c.State == writ.CallRunning && why.Next.IsZero() && s.datacenter.IsConnected() {
-				why.Next = s.cancel()
+				why.Next = remedy.Run(remedy.CancelRun, s.Run.ID)
 			}
 			r.Calls = append(r.Calls,
 				callReasons{Seq: c.Seq, Title: titleOf(c), State: c.State, Reason: why, Does: why.Next.Effect()})
@@ -63,7 +63,7 @@ func (s *Situation) whyRun() Reason {
 	case run.State.Ended(): // cancelled, refused, expired
 		next := s.again().submit()
 		switch {
-		case s.isOutdated():
+		case isOutdated(run):
 			next = s.again().plan()
 		case run.Failure != nil && run.Failure.Code == writ.CodeSignerRevoked: // the script may be from a thief
 			next = "writ run show " + string(run.ID)
@@ -90,14 +90,15 @@ func (s *Situation) whyRun() Reason {
 			Next: listDatacenters,
 		}
 	}
-	return s.because(run.Why, s.whyOpen()+s.loopText()+s.hurry(), s.watchAgain())
+	return s.because(run.Why, s.whyOpen()+loopText(s.Calls)+deadlineText(run.Deadline, s.now),
+		watchCommand(run.ID))
 }
 
-// isOutdated reports whether the run was refused because its deployment has changed since the revision that it was
+// isOutdated reports whether a run was refused because its deployment has changed since the revision that it was
 // signed against.
-func (s *Situation) isOutdated() bool {
-	return s.Run.State == api.RunStateRefused && s.Run.Deployment != "" && s.Run.Failure != nil &&
-		s.Run.Failure.Code == writ.CodeConflict
+func isOutdated(run api.Run) bool {
+	return run.State == api.RunStateRefused && run.Deployment != "" && run.Failure != nil &&
+		run.Failure.Code == writ.CodeConflict
 }
 
 // whyOpen explains the state of an open run whose datacenter is connected.
@@ -125,10 +126,10 @@ func (s *Situation) whyOpen() string {
 // soon is the time before a deadline from which it is mentioned.
 const soon = 5 * time.Minute
 
-// hurry mentions a deadline that is near.
-func (s *Situation) hurry() string {
-	left := s.Run.Deadline.Sub(s.now)
-	if s.Run.Deadline.IsZero() || left > soon {
+// deadlineText returns the clause about a deadline that is near, or "".
+func deadlineText(deadline, now time.Time) string {
+	left := deadline.Sub(now)
+	if deadline.IsZero() || left > soon {
 		return ""
 	}
 	return fmt.Sprintf("; its deadline is in %s", cli.ShortDuration(max(left, 0)))
@@ -166,7 +167,7 @@ func (s *Situation) whyCall(c writ.Call) Reason {
 		}
 	case c.State == writ.CallRunning:
 		return Reason{Why: fmt.Sprintf("%s has worked on it for %s, in attempt %d%s",
-			node, cli.ShortDuration(s.now.Sub(c.Started)), c.Attempt, s.endText(c)+progress(": "))}
+			node, cli.ShortDuration(s.now.Sub(c.Started)), c.Attempt, endText(c)+progress(": "))}
 	case c.State == writ.CallQueued && away != "":
 		return Reason{Why: fmt.Sprintf("it was sent to %s, which %s", node, away), Next: s.nextAway(c)}
 	case c.State == writ.CallQueued && known:
@@ -198,15 +199,12 @@ func (s *Situation) whyCall(c writ.Call) Reason {
 }
 
 // endText formats when the timeout of a running call ends its attempt, "" if that is unknown.
-func (s *Situation) endText(c writ.Call) string {
+func endText(c writ.Call) string {
 	if c.EndBy.IsZero() {
 		return ""
 	}
 	return ", which its timeout ends by " + cli.Clock(c.EndBy)
 }
-
-// cancel returns the command that cancels the run.
-func (s *Situation) cancel() remedy.Command { return remedy.Run(remedy.CancelRun, s.Run.ID) }
 
 // stuck returns the overdue job that holds the resource of a call, or nil.
 func (s *Situation) stuck(c writ.Call) *writ.Stuck {

@@ -18,11 +18,11 @@ func (s *Situation) whyFailed() Reason {
 	switch f := run.Failure; {
 	case f == nil:
 	case f.Seq > 0 && f.Seq <= len(s.Calls):
-		why = s.chain(s.Calls[f.Seq-1])
-		cause, _ := s.cause(s.Calls[f.Seq-1])
+		why = chainText(s.Calls[f.Seq-1], s.Calls)
+		cause, _ := causeOf(s.Calls[f.Seq-1], s.Calls)
 		lost := s.lostNode(cause)
 		switch {
-		case s.isSplit(s.Calls[f.Seq-1]):
+		case isSplit(s.Calls[f.Seq-1], s.Calls):
 			next = command("writ check " + cli.ShellWord(run.Script)) // the script has to be edited first
 		case cause.Error != nil &&
 			remedy.EndsTheSameWay(cause.Error.Code): // a plan fails in the same way until the cause is gone
@@ -68,14 +68,14 @@ func (s *Situation) lostNode(c writ.Call) writ.Node {
 	return s.nodes[cmp.Or(c.Error.Node, c.Node)]
 }
 
-// isSplit reports whether a call failed because its run had already placed the resources that the call needs.
-func (s *Situation) isSplit(c writ.Call) bool {
+// isSplit reports whether one of the calls of a run failed because the run had already placed the resources that the call needs.
+func isSplit(c writ.Call, calls []writ.Call) bool {
 	nodes := make(map[writ.NodeID]bool)
 	for _, seq := range c.After {
-		if seq > len(s.Calls) {
+		if seq > len(calls) {
 			continue
 		}
-		if need := s.Calls[seq-1]; need.State == writ.CallSucceeded && need.Change == writ.ChangeCreated &&
+		if need := calls[seq-1]; need.State == writ.CallSucceeded && need.Change == writ.ChangeCreated &&
 			need.Kind != writ.KindHeroDB {
 			nodes[need.Node] = true
 		}
@@ -89,22 +89,22 @@ func (s *Situation) isSplit(c writ.Call) bool {
 	return c.Error.Code == writ.CodeNoCapacity && len(nodes) > 0
 }
 
-// cause follows DEPENDENCY_FAILED errors to the call with another error. way holds the calls before it.
-func (s *Situation) cause(c writ.Call) (cause writ.Call, way []writ.Call) {
+// causeOf follows DEPENDENCY_FAILED errors to the call with another error. way holds the calls before it.
+func causeOf(c writ.Call, calls []writ.Call) (cause writ.Call, way []writ.Call) {
 	for c.Error != nil && c.Error.Code == writ.CodeDependencyFailed {
-		i := slices.IndexFunc(c.After, func(seq int) bool { return seq <= len(s.Calls) && s.Calls[seq-1].Error != nil })
+		i := slices.IndexFunc(c.After, func(seq int) bool { return seq <= len(calls) && calls[seq-1].Error != nil })
 		if i < 0 {
 			break
 		}
 		way = append(way, c)
-		c = s.Calls[c.After[i]-1]
+		c = calls[c.After[i]-1]
 	}
 	return c, way
 }
 
-// chain describes a failed call, the calls that it needs, and the error of the last one.
-func (s *Situation) chain(failed writ.Call) string {
-	c, way := s.cause(failed)
+// chainText describes a failed call, the calls that it needs, and the error of the last one.
+func chainText(failed writ.Call, calls []writ.Call) string {
+	c, way := causeOf(failed, calls)
 	text := ""
 	for _, needs := range way {
 		text += describeCall(needs) + " needs "

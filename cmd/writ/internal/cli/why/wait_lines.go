@@ -23,7 +23,7 @@ func (s *Situation) WaitReasons() (with []WaitReason) {
 		return nil
 	}
 	if why := s.whyRun(); s.Run.Accepted.IsZero() || s.Run.Reason != "" || why.Next.Verb == remedy.ListDatacenters {
-		if why.Next == s.watchAgain() {
+		if why.Next == watchCommand(s.Run.ID) {
 			why.Next = remedy.Command{}
 		}
 		return []WaitReason{{Reason: why}}
@@ -37,7 +37,7 @@ func (s *Situation) WaitReasons() (with []WaitReason) {
 		switch {
 		case !why.Next.IsZero():
 			with = append(with, why)
-		case c.State != writ.CallRunning && !s.needsOpenCall(c):
+		case c.State != writ.CallRunning && !needsOpenCall(c, s.Calls):
 			without = append(without, why)
 		}
 	}
@@ -45,15 +45,15 @@ func (s *Situation) WaitReasons() (with []WaitReason) {
 	return with[:min(len(with), maxWaits)]
 }
 
-// watchAgain returns the command that watches the run.
-func (s *Situation) watchAgain() remedy.Command {
-	return remedy.Command{Line: "writ run watch " + string(s.Run.ID)}
+// watchCommand returns the command that watches a run.
+func watchCommand(run writ.RunID) remedy.Command {
+	return remedy.Command{Line: "writ run watch " + string(run)}
 }
 
-// needsOpenCall reports whether a call waits for another call of its run.
-func (s *Situation) needsOpenCall(c writ.Call) bool {
+// needsOpenCall reports whether a call waits for another of the calls of its run.
+func needsOpenCall(c writ.Call, calls []writ.Call) bool {
 	for _, seq := range c.After {
-		if seq <= len(s.Calls) && !s.Calls[seq-1].State.Ended() {
+		if seq <= len(calls) && !calls[seq-1].State.Ended() {
 			return true
 		}
 	}
