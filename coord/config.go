@@ -48,7 +48,7 @@ type Config struct {
 	Coordinators []string
 	Version      string // version of this program, shown to people
 
-	// RequestsPerSecond limits the requests of one remote address, and those of one logged-in person. 0 means
+	// RequestsPerSecond limits the requests of one remote address, and of one logged-in person. 0 means
 	// DefaultRequestsPerSecond. Bursts may be twice as large.
 	RequestsPerSecond float64
 	// SubmissionsPerSecond limits the submissions of one project; 0 means no limit. Bursts may be twice as large. A
@@ -67,10 +67,10 @@ type Config struct {
 	Self *access.Self
 	// TLS configures the listener of Serve; nil means plain text.
 	TLS *tls.Config
-	// Certificates describes the certificates of this coordinator; nil if it has none.
+	// Certificates describes the certificates of this coordinator. It may be nil.
 	Certificates func() ([]writ.Certificate, error)
-	// PublicCertificate returns the validity period of the TLS certificate for browsers; nil if there is no such
-	// certificate.
+	// PublicCertificate returns the validity period of the TLS certificate for browsers. It is nil
+	// without such a certificate.
 	PublicCertificate func() (from, until time.Time)
 	// Webhooks are the endpoints that an operator has configured for notifications.
 	Webhooks []webhook.Endpoint

@@ -9,8 +9,8 @@ import (
 	"writ/coord/api/apiserver"
 )
 
-// ListHolds asks datacenters for their holds. Readers of some projects get the holds of these projects and those of a
-// whole datacenter.
+// ListHolds asks datacenters for their holds. Readers of some projects get the holds of these projects and the holds of
+// whole datacenters.
 func (h copyHandlers) ListHolds(
 	ctx context.Context, r apiserver.ListHoldsRequestObject,
 ) (apiserver.ListHoldsResponseObject, error) {

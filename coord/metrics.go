@@ -203,7 +203,7 @@ func (s *state) collectHolds(ctx context.Context, ch chan<- prometheus.Metric) {
 // bootsWithin limits the wait for the booting machines of datacenters.
 const bootsWithin = time.Second
 
-// collectBoots asks the datacenters for their booting machines. A datacenter whose boot servers report nothing has no
+// collectBoots asks the datacenters for their booting machines. A datacenter without reports of boot servers has no
 // metric.
 func (s *state) collectBoots(ctx context.Context, ch chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(ctx, bootsWithin)

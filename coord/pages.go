@@ -23,7 +23,7 @@ func (l nodesNow) Nodes(
 	return l.live.Nodes(ctx, filter, page)
 }
 
-// pageView is what the dashboard shows of datacenters.
+// pageView provides the live state of datacenters to the dashboard.
 type pageView struct {
 	*live.View
 	c *Coordinator

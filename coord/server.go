@@ -14,8 +14,8 @@ import (
 	"writ/internal/limit"
 )
 
-// Timeouts of the HTTP server. There is no timeout for a whole response: event streams have no end, and set a deadline
-// for each write.
+// Timeouts of the HTTP server. A whole response has no timeout: event streams have no end, and set a deadline for
+// each write.
 const (
 	headerWithin = 10 * time.Second
 	idleAfter    = 2 * time.Minute

@@ -130,7 +130,7 @@ func (g *Gate) admitEverything(r *http.Request) (*Viewer, error) {
 	return who, err
 }
 
-// admitScheduler admits readers of all projects who may cordon nodes.
+// admitScheduler admits readers of all projects with the right to cordon nodes.
 func (g *Gate) admitScheduler(r *http.Request) (*Viewer, error) {
 	who, err := g.admitEverything(r)
 	if err != nil || who.session == nil {

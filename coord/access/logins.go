@@ -21,11 +21,11 @@ type Self struct {
 	Key ed25519.PrivateKey
 }
 
-// Logins starts and ends sessions of people who prove their identity by a signature.
+// Logins starts a session for each login that a person signed, and ends it.
 type Logins struct {
 	Self      *Self // nil if the coordinator accepts no logins
 	PublicURL string
-	// Addresses lists the addresses for which a login may be signed.
+	// Addresses lists the addresses that a signed login may name.
 	Addresses func() []string
 	Rosters   Rosters
 	Now       func() time.Time
@@ -84,7 +84,7 @@ func (l *Logins) Challenge(in api.NewChallenge) (api.LoginChallenge, error) {
 	return api.LoginChallenge{Signed: signed}, err
 }
 
-// Login starts a session for the person who signed a login for this coordinator.
+// Login verifies a signed login for this coordinator, and starts a session for its signer.
 func (l *Logins) Login(ctx context.Context, signed []byte) (api.LoginToken, error) {
 	verifier, err := l.Rosters.Verifier(ctx)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 type Scope int
 
 const (
-	_ Scope = iota // admits nobody
+	_ Scope = iota // rejects every request
 	// ForAll needs no login: the answer is public, or the handler verifies the request.
 	ForAll
 	// ForStrangers is like ForAll, and answered without a disk or another server: requests without a login take turns.
@@ -23,8 +23,8 @@ const (
 	ForProject
 	// ForEverything admits readers of all projects.
 	ForEverything
-	// ForSchedulers admits readers of all projects who may also cordon nodes: the output of a node's programs is for its
-	// operators.
+	// ForSchedulers admits readers of all projects that may also cordon nodes: the output of a node's programs is for
+	// its operators.
 	ForSchedulers
 )
 

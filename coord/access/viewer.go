@@ -8,7 +8,7 @@ import (
 	"writ/identity"
 )
 
-// Viewer identifies the reader of a request and the projects that it may read. The zero value reads nothing.
+// Viewer identifies the reader of a request and the projects that it may read. The zero value has no read rights.
 type Viewer struct {
 	All      bool             // reads all projects
 	Projects []writ.ProjectID // readable projects if All is false
@@ -17,7 +17,7 @@ type Viewer struct {
 	token   tokenSum // identified the session
 }
 
-// ViewerOf returns the viewer of a request to a route for readers. On any other route the viewer reads nothing.
+// ViewerOf returns the viewer of a request to a route for readers. On any other route the viewer has no read rights.
 func ViewerOf(ctx context.Context) *Viewer {
 	if v := RequestOf(ctx).Viewer; v != nil {
 		return v

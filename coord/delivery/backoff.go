@@ -29,11 +29,11 @@ func (p *pause) begin(now time.Time) {
 	p.until = now.Add(p.length)
 }
 
-// backoff decides what a courier may send now.
+// backoff decides which submissions a courier may send now.
 type backoff struct {
 	mu       sync.Mutex
 	all      pause                     // of all deliveries
-	projects map[writ.ProjectID]*pause // of projects from which the datacenter accepts no more for now
+	projects map[writ.ProjectID]*pause // of projects that have reached their limit in the datacenter
 	delayed  map[writ.Digest]time.Time // time of the next attempt, by failed submission
 	finished map[writ.Digest]bool      // completed since the current list was read
 }

@@ -9,8 +9,8 @@ import (
 	"writ/ledger"
 )
 
-// Limits of the waiting submissions of one signer, and of all together. A supervisor permits as many open runs of one
-// project as may wait in total.
+// Limits of the waiting submissions of one signer, and of all together. The total equals the number of open
+// runs of one project that a supervisor permits.
 var (
 	signerWaits = ledger.Waits{Submissions: 50_000, Bytes: 512 << 20}
 	allWait     = ledger.Waits{Submissions: 200_000, Bytes: 2 << 30}

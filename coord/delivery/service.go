@@ -1,6 +1,6 @@
 // Package delivery accepts signed submissions and statements and carries them to the datacenters that they name. A
 // submission waits in the ledger until its datacenter is connected and has decided, or until it expires; a statement is
-// forwarded at once or not at all. Delivery checks early, to spare datacenters; only their own check counts.
+// forwarded at once or rejected. Delivery checks early, to spare datacenters; only their own check counts.
 package delivery
 
 import (

@@ -55,7 +55,7 @@ func (s *Service) Submit(ctx context.Context, signed []byte, remote string) (wri
 		s.News.Wake()
 	} else {
 		s.submissions.WithLabelValues("repeated").Inc()
-		// Anyone who has seen a submission can resend it.
+		// A client with a copy of a submission can resend it.
 		if times, say := s.Lines.Say("submission repeated", time.Now()); say {
 			log.InfoContext(ctx, "submission repeated", "state", submission.State, "times", times)
 		}

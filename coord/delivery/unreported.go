@@ -11,7 +11,7 @@ import (
 // pageOfUnreported is the number of runs that are read from the ledger at a time.
 const pageOfUnreported = 100
 
-// clearUnreported asks the datacenter for every open run that its journal has not reported. Usually there are none, or
+// clearUnreported asks the datacenter for every open run that its journal has not reported. Usually no run is unreported, or
 // the report is on its way. But a journal that was restored from a backup lacks the runs that were accepted since: they
 // are submitted again and start again under the same id, and nodes repeat no work. A run that the datacenter no longer
 // accepts is lost; without this check it would be shown as running forever.

@@ -11,8 +11,8 @@ import (
 	"writ/identity"
 )
 
-// batchWarning is the time before the end of a batch in which it needs a person. A batch lasts at most a day, so an
-// earlier warning would come too soon.
+// batchWarning is the time before the end of a batch at which it needs a person. A batch lasts at most a day, so an
+// earlier warning would be too early.
 const batchWarning = time.Hour
 
 // Tokens returns the tokens of boot servers that have not expired. It omits tokens of nodes, which last at most a day

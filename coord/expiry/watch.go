@@ -12,9 +12,9 @@ import (
 	"writ/identity"
 )
 
-// Watch reports what expires in the roster, at a coordinator and in its datacenters.
+// Watch reports the expiring items of the roster, of a coordinator and of its datacenters.
 type Watch struct {
-	Roster func() *identity.Roster // required; it returns nil if there is no roster
+	Roster func() *identity.Roster // required; returns nil without a roster
 	Now    func() time.Time        // required
 	Log    *slog.Logger            // required
 	// PublicURL names the coordinator in warnings about its own certificates.

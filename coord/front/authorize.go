@@ -41,7 +41,7 @@ func (f *Front) Authorize(next http.Handler) http.Handler {
 	})
 }
 
-// awaitReader limits the request rate of a person to that of one address, however many addresses the person uses.
+// awaitReader applies the rate limit of one address to a person, even if the person uses several addresses.
 func (f *Front) awaitReader(w http.ResponseWriter, r *http.Request, who *access.Viewer) error {
 	login := who.Login()
 	if login == nil {

@@ -1,6 +1,5 @@
-// Package front holds what every request to a coordinator passes before its handler: a log line and counters, the
-// limits of rates and memory, the check of its origin and of its rights, and the check of its body. It must not know
-// what handlers do.
+// Package front has the checks that every request to a coordinator passes before its handler: rate and memory limits,
+// origin, rights and body. It also logs and counts requests. It must not know the handlers.
 package front
 
 import (

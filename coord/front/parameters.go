@@ -24,7 +24,7 @@ func CheckParameters(next apiserver.StrictHandlerFunc, _ string) apiserver.Stric
 				}
 			}
 		}
-		query, err := url.ParseQuery(r.URL.RawQuery) // URL.Query ignores what it cannot parse
+		query, err := url.ParseQuery(r.URL.RawQuery) // URL.Query ignores invalid parameters
 		if err != nil {
 			return nil, writ.Errorf(writ.CodeBadRequest, "invalid query: %v", err).
 				WithHint("escape special characters, like %%3B for a semicolon")

@@ -52,7 +52,7 @@ func (v *View) LogLines(ctx context.Context, id writ.RunID, after, max int) ([]w
 	return lines, nil
 }
 
-// Output returns the output of a completed run from the summary that its datacenter signed, nil if it has none. It is
+// Output returns the output of a completed run from the summary that its datacenter signed, or nil without one. It is
 // an error if the signature is not from the datacenter. The ledger has no other output of a run.
 func (v *View) Output(ctx context.Context, run ledger.Run) (map[string]any, error) {
 	if len(run.Summary) == 0 {

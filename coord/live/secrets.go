@@ -9,7 +9,7 @@ import (
 	"writ/supervisor/link"
 )
 
-// Secrets asks all datacenters, or only one, for the secrets of some projects. Without projects it lists those of all.
+// Secrets asks all datacenters, or only one, for the secrets of some projects. An empty list means all projects.
 func (v *View) Secrets(
 	ctx context.Context, only writ.DatacenterID, projects []writ.ProjectID,
 ) ([]api.DatacenterSecrets, error) {

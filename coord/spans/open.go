@@ -9,7 +9,7 @@ import (
 	"writ/internal/tracing"
 )
 
-// Limits of the state of open runs, whatever datacenters report. Beyond them, spans are missing.
+// Limits of the state of open runs, because datacenters may report any number. Beyond them, spans are missing.
 const (
 	maxOpen   = 10_000
 	maxWaits  = 10_000 // of all runs

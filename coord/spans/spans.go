@@ -74,7 +74,7 @@ func (r *Recorder) readOn(ctx context.Context, after int64) (int64, error) {
 	}
 }
 
-// record records the spans that an event ends, and tracks those that it starts.
+// record records the spans that an event ends, and tracks the spans that it starts.
 func (r *Recorder) record(e *ledger.Event) {
 	switch {
 	case e.Submission != nil && e.Submission.State != writ.SubmissionWaiting:

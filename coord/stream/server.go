@@ -1,6 +1,6 @@
 // Package stream sends the events of the ledger to readers as they are stored. All streams share one tail of encoded
-// events; a reader that is too far behind reads the ledger. Package access decides who may read; a stream asks it again
-// before each batch of events.
+// events; a reader that is too far behind reads the ledger. Package access decides about read rights; a stream asks it
+// again before each batch of events.
 package stream
 
 import (

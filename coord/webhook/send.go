@@ -82,7 +82,7 @@ func (s *Sender) Run(ctx context.Context) error {
 	defer client.CloseIdleConnections()
 	group, ctx := errgroup.WithContext(ctx)
 	for i := range s.Endpoints {
-		c := &course{s: s, to: &s.Endpoints[i], client: client, told: map[string]bool{}}
+		c := &course{s: s, to: &s.Endpoints[i], client: client, done: map[string]bool{}}
 		group.Go(func() error { c.run(ctx); return nil })
 	}
 	return group.Wait()
@@ -119,8 +119,8 @@ type course struct {
 	to     *Endpoint
 	client *http.Client
 	at     ledger.WebhookPlace
-	told   map[string]bool // ids of messages that were accepted or given up
-	order  []string        // keys of told, oldest first
+	done   map[string]bool // ids of messages that were accepted or given up
+	order  []string        // keys of done, oldest first
 }
 
 // errGone is returned if the receiver wants no more messages.
@@ -227,7 +227,7 @@ func (c *course) lostNow(ctx context.Context) (map[string]time.Time, error) {
 // step sends the messages about expiring items and about the next events, and reports whether there may be more.
 func (c *course) step(ctx context.Context) (more bool, err error) {
 	for _, m := range expiries(c.s.Ends(), c.s.Now()) {
-		if err := c.tell(ctx, m); err != nil {
+		if err := c.send(ctx, m); err != nil {
 			return false, err
 		}
 	}
@@ -243,7 +243,7 @@ func (c *course) step(ctx context.Context) (more bool, err error) {
 	for i := range events {
 		m := c.s.messageOf(&events[i], c.at.Lost)
 		if m != nil {
-			if err := c.tell(ctx, m); err != nil {
+			if err := c.send(ctx, m); err != nil {
 				return false, err
 			}
 		}
@@ -276,10 +276,10 @@ func (c *course) pass(e *ledger.Event) {
 	}
 }
 
-// tell sends a message until it is accepted or given up, unless the endpoint does not want it or has it. It returns an
-// error if ctx ends before that, or if the receiver wants no more messages.
-func (c *course) tell(ctx context.Context, m *Message) error {
-	if !c.to.wants(m) || c.told[m.ID] {
+// send posts a message until the receiver accepts it or all tries have failed. It skips messages that the endpoint does
+// not want or already has. It returns an error if ctx ends, or if the receiver wants no more messages.
+func (c *course) send(ctx context.Context, m *Message) error {
+	if !c.to.wants(m) || c.done[m.ID] {
 		return nil
 	}
 	refused := 0
@@ -330,10 +330,10 @@ func (s *Sender) pause(n int) time.Duration {
 
 // remember records that a message is finished.
 func (c *course) remember(id string) {
-	c.told[id] = true
+	c.done[id] = true
 	c.order = append(c.order, id)
 	if len(c.order) > rememberIDs {
-		delete(c.told, c.order[0])
+		delete(c.done, c.order[0])
 		c.order = c.order[1:]
 	}
 }
