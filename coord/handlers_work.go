@@ -19,7 +19,7 @@ import (
 	"writ/supervisor/link"
 )
 
-// readSigned reads the body of a signed text. The guard limits the size of the body, the verifier that of the text.
+// readSigned reads the body of a signed text. The guard limits the size of the body, and the verifier the size of the text.
 func readSigned(body io.Reader) ([]byte, error) {
 	signed, err := io.ReadAll(body)
 	if refused := front.RefusedBody(err); refused != nil {
@@ -86,7 +86,7 @@ func (h workHandlers) ListRuns(
 	}
 	for _, s := range p.State {
 		if !s.Valid() {
-			return nil, writ.Errorf(writ.CodeBadRequest, "there is no state %q", s).WithHint("states are %v", ledger.States)
+			return nil, writ.Errorf(writ.CodeBadRequest, "unknown state %q", s).WithHint("the states are %v", ledger.States)
 		}
 		filter.States = append(filter.States, ledger.State(s))
 	}
@@ -199,7 +199,7 @@ func (h workHandlers) PreviewPlan(
 		return nil, err
 	}
 	if roster.Datacenter(id) == nil {
-		return nil, writ.Errorf(writ.CodeDatacenterUnknown, "there is no datacenter %s", id).
+		return nil, writ.Errorf(writ.CodeDatacenterUnknown, "unknown datacenter %s", id).
 			WithHint("`writ dc list` shows them")
 	}
 	var proposal writ.Proposal

@@ -58,7 +58,7 @@ func (h base) datacenter(ctx context.Context, text string) (writ.DatacenterID, e
 	if d := roster.Datacenters.Named(text); d != nil {
 		return d.ID, nil
 	}
-	return "", writ.Errorf(writ.CodeDatacenterUnknown, "there is no datacenter %q", text).
+	return "", writ.Errorf(writ.CodeDatacenterUnknown, "unknown datacenter %q", text).
 		WithHint("%s",
 			meant.Among(text, roster.Datacenters, func(d identity.Datacenter) string { return d.Name },
 				"`writ dc list` shows them"))
@@ -98,10 +98,10 @@ func (h base) projects(ctx context.Context, text string) ([]writ.ProjectID, erro
 	}
 }
 
-// noProject is the error for an unknown project, and for one that the viewer may not read. It suggests a readable
-// project.
+// noProject returns the error for an unknown project, or for a project that the viewer may not read. It suggests a
+// readable project.
 func noProject(text string, readable []identity.Project) error {
-	return writ.Errorf(writ.CodeNotFound, "there is no project %q", text).
+	return writ.Errorf(writ.CodeNotFound, "unknown project %q", text).
 		WithHint("%s",
 			meant.Among(text, readable, func(p identity.Project) string { return p.Name }, "`writ project list` shows them"))
 }

@@ -22,7 +22,7 @@ func (c *Coordinator) routes() http.Handler {
 	r.Use(c.front.Observe, c.front.Guard, front.HeadAsGet)
 	r.NotFound(func(w http.ResponseWriter, r *http.Request) {
 		c.front.Fail(w, r,
-			writ.Errorf(writ.CodeNotFound, "there is nothing at %s", r.URL.Path).WithHint("/openapi.yaml lists the addresses"))
+			writ.Errorf(writ.CodeNotFound, "unknown address %s", r.URL.Path).WithHint("/openapi.yaml lists the addresses"))
 	})
 	r.MethodNotAllowed(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Allow", front.Allowed(router, r.URL.Path))
@@ -113,7 +113,7 @@ type (
 	workHandlers     struct{ base } // submissions and runs
 )
 
-// base is what all handlers have.
+// base gives handlers access to the coordinator.
 type base struct{ c *Coordinator }
 
 var _ apiserver.StrictServerInterface = handlers{}

@@ -39,10 +39,10 @@ func (s *Service) Expire(ctx context.Context) {
 // expireOne reports whether the submission no longer waits.
 func (s *Service) expireOne(ctx context.Context, waiting writ.Submission) bool {
 	log := s.Log.With("run", waiting.Run, "dc", waiting.Datacenter)
-	reason := writ.Errorf(writ.CodeExpired, "it could be accepted until %s, and its datacenter did not take it before",
+	reason := writ.Errorf(writ.CodeExpired, "it could be accepted until %s, and its datacenter did not accept it before",
 		waiting.Expires.Format(time.RFC3339))
 	if trouble := s.outbox.trouble(waiting.Payload); trouble != nil {
-		reason = writ.Errorf(writ.CodeExpired, "it could be accepted until %s; until then its datacenter said: %s",
+		reason = writ.Errorf(writ.CodeExpired, "it could be accepted until %s; the last answer of its datacenter: %s",
 			waiting.Expires.Format(time.RFC3339), trouble.Message)
 	}
 	err := s.Ledger.Reject(ctx, waiting.Payload, writ.SubmissionExpired,
