@@ -12,7 +12,6 @@ import (
 	"writ/identity/envelope"
 	"writ/identity/secret"
 	"writ/internal/failpoint"
-	"writ/runner/queue"
 	"writ/supervisor/journal"
 	"writ/supervisor/nodes"
 )
@@ -33,7 +32,6 @@ type accounts struct {
 
 	mu        sync.Mutex // serializes updates; guards the fields below
 	passwords map[writ.NodeID]string
-	runners   map[writ.NodeID]queue.Runner // by the request that each node signed
 	suspended map[writ.NodeID]*suspension
 	surveyed  bool
 	signed    map[writ.NodeID][]byte // signed answers of the node API
@@ -45,7 +43,7 @@ type accounts struct {
 func newAccounts(s *Supervisor) *accounts {
 	return &accounts{
 		s: s, wake: make(chan struct{}, 1), passwords: make(map[writ.NodeID]string), signed: make(map[writ.NodeID][]byte),
-		runners: make(map[writ.NodeID]queue.Runner), suspended: make(map[writ.NodeID]*suspension),
+		suspended: make(map[writ.NodeID]*suspension),
 	}
 }
 
@@ -97,16 +95,12 @@ func (a *accounts) apply(ctx context.Context) error {
 		if !serving[node] {
 			delete(a.passwords, node)
 			delete(a.signed, node)
-			delete(a.runners, node)
 		}
 	}
-	all := make(map[writ.NodeID]queue.Account, len(a.passwords))
+	all := make(map[writ.NodeID]string, len(a.passwords))
 	for node, password := range a.passwords {
 		if s := a.suspended[node]; s == nil || !s.off {
-			all[node] = queue.Account{Password: password, Runner: a.runners[node]}
-			if !a.s.OlderRunners { // the account is restricted even if the node reports an older runner
-				all[node] = queue.Account{Password: password, Runner: queue.RunnerCurrent}
-			}
+			all[node] = password
 		}
 	}
 	err := a.s.Accounts.Apply(failpoint.At(ctx, failpoint.AccountsApplied), all)
@@ -130,11 +124,10 @@ func (a *accounts) apply(ctx context.Context) error {
 	return nil
 }
 
-// of returns the signed account of node n: user name and encrypted password. asked is the node's signed request, or nil
-// from an older runner. The error is the reason for the suspension if the node is suspended.
+// of returns the signed account of node n: user name and encrypted password. asked is the node's signed request. The
+// error is the reason for the suspension if the node is suspended.
 func (a *accounts) of(ctx context.Context, n *journal.Node, asked []byte) ([]byte, error) {
-	runner, err := runnerOf(n, asked)
-	if err != nil {
+	if err := verifyRequest(n, asked); err != nil {
 		return nil, err
 	}
 	a.mu.Lock()
@@ -144,21 +137,7 @@ func (a *accounts) of(ctx context.Context, n *journal.Node, asked []byte) ([]byt
 			WithHint("it may come back in %s; `writ node show %s` says more", max(time.Until(s.until), 0).Round(time.Second),
 				n.Name)
 	}
-	// any node can claim to have an older runner
-	if runner == queue.RunnerOlder && !a.s.OlderRunners && a.s.Accounts != nil && !a.lacking {
-		return nil, writ.Errorf(writ.CodeBadRequest, "the runner of the node %s is older: it brings scripts to the queue, "+
-			"with which a node could stop all others", n.Name).
-			WithHint("upgrade the runner; until that is possible, start the supervisor with --older-runners")
-	}
-	changed := false
-	if was := a.runners[n.ID]; runner > was { // never downgrade: an older or unsigned request may come from an attacker
-		a.runners[n.ID], changed = runner, true
-		if runner == queue.RunnerOlder {
-			a.s.warnings.Warn(n.ID,
-				"runner too old for a restricted queue account: until its upgrade each node can keep Redis busy", "name", n.Name)
-		}
-	}
-	if a.s.Accounts != nil && (changed || !a.looked[n.ID]) {
+	if a.s.Accounts != nil && !a.looked[n.ID] {
 		if err := a.apply(ctx); err != nil {
 			return nil, err
 		}
@@ -185,23 +164,13 @@ func (a *accounts) of(ctx context.Context, n *journal.Node, asked []byte) ([]byt
 	return signed, err
 }
 
-// runnerOf returns the runner version that a node reports in its signed account request. A nil request means an older
-// runner.
-func runnerOf(n *journal.Node, asked []byte) (queue.Runner, error) {
-	if asked == nil {
-		return queue.RunnerOlder, nil
-	}
+// verifyRequest verifies that a node signed the request for its account.
+func verifyRequest(n *journal.Node, asked []byte) error {
 	requests, _, err := envelope.Open[nodes.AccountRequest](envelope.AccountRequest, asked, envelope.Only(n.PublicKey))
-	if err != nil {
-		return 0, err
+	if err == nil && (len(requests) != 1 || requests[0].Node != n.ID) {
+		err = writ.Errorf(writ.CodeBadRequest, "the request is for the account of another node")
 	}
-	if len(requests) != 1 || requests[0].Node != n.ID {
-		return 0, writ.Errorf(writ.CodeBadRequest, "the request is for the account of another node")
-	}
-	if requests[0].Scripts < nodes.ScriptsLoaded {
-		return queue.RunnerOlder, nil
-	}
-	return queue.RunnerCurrent, nil
+	return err
 }
 
 // newPassword returns 256 random bits in base64.

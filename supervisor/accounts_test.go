@@ -22,7 +22,6 @@ import (
 type memoryAccounts struct {
 	mu  sync.Mutex
 	has map[writ.NodeID]string
-	are map[writ.NodeID]queue.Account
 	err error
 
 	found   []queue.Finding // of the next survey
@@ -32,14 +31,11 @@ type memoryAccounts struct {
 
 func (d *memoryAccounts) User(node writ.NodeID) string { return "user-" + string(node) }
 
-func (d *memoryAccounts) Apply(_ context.Context, accounts map[writ.NodeID]queue.Account) error {
+func (d *memoryAccounts) Apply(_ context.Context, passwords map[writ.NodeID]string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.err == nil {
-		d.has, d.are = make(map[writ.NodeID]string), maps.Clone(accounts)
-		for node, account := range accounts {
-			d.has[node] = account.Password
-		}
+		d.has = maps.Clone(passwords)
 	}
 	return d.err
 }
@@ -105,6 +101,25 @@ func (s *sim) account(n *testNode) (user, password string, err error) {
 	}
 	password, err = secret.Open(records[0].Secret, secret.AccountLabel(s.Pin, theDatacenter, n.id), n.age)
 	return records[0].User, password, err
+}
+
+func TestAccountRequestNamesAndIsSignedByItsNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSimAt(t, filepath.Join(t.TempDir(), "journal.db"), &memoryAccounts{})
+		n, other := s.join("n1"), s.join("n2")
+		for name, asked := range map[string][]byte{"not signed": nil, "of another node": s.asks(other)} {
+			if _, err := s.Account(t.Context(), n.id, asked); err == nil {
+				t.Errorf("a request that is %s is answered", name)
+			}
+		}
+		asked, err := envelope.Sign(envelope.AccountRequest, n.key, nodes.AccountRequest{Node: other.id, Scripts: nodes.ScriptsLoaded})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Account(t.Context(), n.id, asked); writ.CodeOf(err) != writ.CodeBadRequest {
+			t.Errorf("a request that names another node: %v", err)
+		}
+	})
 }
 
 // Promise: Nodes and Redis: Only the node can decrypt its Redis password, and a removed node is disconnected at once.

@@ -80,9 +80,6 @@ type Config struct {
 	// Weights maps project names to their shares of scarce resources: CPU time of the evaluator, and room on nodes.
 	// Missing projects have weight 1.
 	Weights map[string]int
-	// OlderRunners allows queue accounts for old runners that upload their own scripts to the queue. A node can stop
-	// the queue with such a script, and any node can claim to have an old runner.
-	OlderRunners bool
 	// Backoff returns the pause after the failure of attempt n, from 1. If nil, it doubles from one second to one
 	// minute, with jitter. The maximum is one minute.
 	Backoff func(attempt int) time.Duration

@@ -6,32 +6,16 @@ import (
 	"writ"
 )
 
-// Account is the login of one node for its queue.
-type Account struct {
-	Password string
-	Runner   Runner
-}
-
-// Runner is the kind of a node's program, as far as it is known.
-type Runner int
-
-// Kinds of runners.
-const (
-	RunnerUnknown Runner = iota // no information yet; an existing account is unchanged
-	RunnerOlder                 // built before nodes lost the right to load scripts into the queue
-	RunnerCurrent
-)
-
 // Accounts manages access to a transport with authentication: each node has an account for its own queue and streams
 // only.
 type Accounts interface {
 	// User returns the name of a node's account.
 	User(node writ.NodeID) string
-	// Apply makes these the only accounts of nodes: it creates missing accounts, changes passwords, and removes all
-	// other accounts together with their connections. Correct accounts are unchanged. The error wraps
-	// errors.ErrUnsupported if this transport has no accounts or does not permit changing them; otherwise it is as for
-	// Queue.
-	Apply(ctx context.Context, accounts map[writ.NodeID]Account) error
+	// Apply makes the accounts with these passwords the only accounts of nodes: it creates missing accounts, changes
+	// passwords, and removes all other accounts together with their connections. Correct accounts are unchanged. The
+	// error wraps errors.ErrUnsupported if this transport has no accounts or does not permit changing them; otherwise
+	// it is as for Queue.
+	Apply(ctx context.Context, passwords map[writ.NodeID]string) error
 	// Survey checks the data that nodes sent since the last call, and a part of the data that they store, and returns
 	// violations. A node over its budget is found within some calls.
 	Survey(ctx context.Context) ([]Finding, error)

@@ -212,6 +212,6 @@ type Backend interface {
 	// Payload returns a submission (signed text and signature) by the SHA-256 of its text.
 	Payload(ctx context.Context, digest writ.Digest) ([]byte, error)
 	// Account returns the signed Account of an approved node. Only the node can decrypt it. asked is a signed
-	// AccountRequest, or nil from an older runner.
+	// AccountRequest.
 	Account(ctx context.Context, node writ.NodeID, asked []byte) ([]byte, error)
 }

@@ -25,7 +25,7 @@ func TestANodesAccountReachesOnlyItsKeys(t *testing.T) {
 	t.Parallel()
 	server := testenv.Redis(t)
 	admin, supervisor := client(t, server.URL), open(t, server.URL)
-	if err := supervisor.Accounts(testDatacenter).Apply(t.Context(), withPasswords(map[writ.NodeID]string{testNode: "mine", otherNode: "theirs"})); err != nil {
+	if err := supervisor.Accounts(testDatacenter).Apply(t.Context(), map[writ.NodeID]string{testNode: "mine", otherNode: "theirs"}); err != nil {
 		t.Fatal(err)
 	}
 	if err := supervisor.Push(t.Context(), otherNode, queue.Task{ID: "job", Body: []byte("not for you"), EndBy: time.Now().Add(time.Minute)}); err != nil {
@@ -89,15 +89,6 @@ func TestANodesAccountReachesOnlyItsKeys(t *testing.T) {
 	}
 }
 
-// withPasswords returns accounts of nodes of unknown version.
-func withPasswords(passwords map[writ.NodeID]string) map[writ.NodeID]queue.Account {
-	all := make(map[writ.NodeID]queue.Account)
-	for node, password := range passwords {
-		all[node] = queue.Account{Password: password}
-	}
-	return all
-}
-
 func keysOf(t *testing.T, admin *redis.Client) string {
 	t.Helper()
 	keys, err := admin.Keys(t.Context(), "*").Result()
@@ -122,7 +113,7 @@ func TestApplyMakesExactlyTheAccounts(t *testing.T) {
 	accounts := supervisor.Accounts(testDatacenter)
 	apply := func(passwords map[writ.NodeID]string) {
 		t.Helper()
-		if err := accounts.Apply(t.Context(), withPasswords(passwords)); err != nil {
+		if err := accounts.Apply(t.Context(), passwords); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -134,7 +125,7 @@ func TestApplyMakesExactlyTheAccounts(t *testing.T) {
 		t.Fatal(err)
 	}
 	elsewhere := supervisor.Accounts(otherDatacenter)
-	if err := elsewhere.Apply(t.Context(), withPasswords(map[writ.NodeID]string{otherNode: "c"})); err != nil {
+	if err := elsewhere.Apply(t.Context(), map[writ.NodeID]string{otherNode: "c"}); err != nil {
 		t.Fatal(err)
 	}
 
@@ -192,7 +183,7 @@ func TestApplyMakesExactlyTheAccounts(t *testing.T) {
 	if !strings.Contains(users, "people") || !strings.Contains(users, elsewhere.User(otherNode)) {
 		t.Errorf("users are %s, and those of others were removed", users)
 	}
-	if err := accounts.Apply(t.Context(), withPasswords(map[writ.NodeID]string{"*": "x"})); err == nil {
+	if err := accounts.Apply(t.Context(), map[writ.NodeID]string{"*": "x"}); err == nil {
 		t.Error("an id that is a pattern is taken")
 	}
 }
@@ -230,7 +221,7 @@ func TestRedisWithoutAccountsSaysSo(t *testing.T) {
 		{"embedded", startEmbedded(t), "does not have users"},
 		{"not permitted", as(server.URL, "super", "x"), "+acl|setuser"},
 	} {
-		err := open(t, tt.url).Accounts(testDatacenter).Apply(t.Context(), withPasswords(map[writ.NodeID]string{testNode: "a"}))
+		err := open(t, tt.url).Accounts(testDatacenter).Apply(t.Context(), map[writ.NodeID]string{testNode: "a"})
 		if !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v, want it unsupported: %q", tt.name, err, tt.want)
 		}

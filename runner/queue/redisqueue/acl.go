@@ -1,7 +1,6 @@
 package redisqueue
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -99,67 +98,40 @@ func (q *Queue) Accounts(datacenter writ.DatacenterID) *Accounts {
 // User implements queue.Accounts.
 func (a *Accounts) User(node writ.NodeID) string { return a.prefix + string(node) }
 
-// olderAllowances returns the rights for a runner of an earlier version.
-func olderAllowances() []allowance {
-	all := slices.Clone(allowances)
-	all[0].commands = append(slices.Clone(all[0].commands), "rpoplpush", "zremrangebyscore")
-	return all
-}
-
 // Apply implements queue.Accounts. It also keeps the scripts and stream groups for nodes loaded.
 //
-// A node that stays connected sends no information after a restart of the supervisor, so the rights of its user show
-// whether its runner is an older one. A user with other rights was made by another version of this program. It is
-// deleted together with its connections, and its node requests a new one.
-func (a *Accounts) Apply(ctx context.Context, accounts map[writ.NodeID]queue.Account) error {
+// A user with other rights was made by another version of this program. It is deleted together with its connections,
+// and its node requests a new one.
+func (a *Accounts) Apply(ctx context.Context, passwords map[writ.NodeID]string) error {
 	lines, err := a.queue.client.ACLList(ctx).Result()
 	if err != nil {
 		return unsupported(ctx, err)
 	}
 	db := a.queue.client.Options().DB
-	rights := map[queue.Runner][]allowance{queue.RunnerCurrent: allowances, queue.RunnerOlder: olderAllowances()}
-	words := make(map[queue.Runner][]string)
-	for runner, all := range rights {
-		_, _, words[runner] = parseUser("user NAME on " + strings.Join(rules("", "", db, all), " "))
-	}
+	_, _, words := parseUser("user NAME on " + strings.Join(rules("", "", db, allowances), " "))
 	type user struct {
-		hash   string
-		runner queue.Runner
+		hash    string
+		current bool // it has the rights of this version
 	}
 	have := make(map[string]user)
-	needOlder := false
 	for _, line := range lines {
-		name, hash, commands := parseUser(line)
-		u := user{hash: hash}
-		for runner := range rights {
-			if slices.Equal(commands, words[runner]) {
-				u.runner = runner
-			}
-		}
-		switch {
-		case strings.HasPrefix(name, a.prefix):
-			have[name] = u
-		case strings.HasPrefix(name, anyPrefix): // of another datacenter: scripts are common to all
-			needOlder = needOlder || u.runner == queue.RunnerOlder
+		if name, hash, commands := parseUser(line); strings.HasPrefix(name, a.prefix) {
+			have[name] = user{hash, slices.Equal(commands, words)}
 		}
 	}
 	failpoint.Begin(ctx)
 	_, err = a.queue.client.Pipelined(ctx, func(p redis.Pipeliner) error {
-		for node, account := range accounts {
+		for node, password := range passwords {
 			if !writ.ValidUUID(string(node)) {
 				return fmt.Errorf("%q is not the id of a node", node) // it would become part of a pattern
 			}
-			name, want := a.User(node), user{hashOf(account.Password), account.Runner}
+			name, want := a.User(node), user{hashOf(password), true}
 			is, known := have[name]
-			if want.runner == queue.RunnerUnknown {
-				want.runner = cmp.Or(is.runner, queue.RunnerCurrent)
-			}
-			needOlder = needOlder || want.runner == queue.RunnerOlder
-			if known && is.runner == queue.RunnerUnknown {
+			if known && !is.current {
 				p.ACLDelUser(ctx, name)
 			}
 			if is != want {
-				p.ACLSetUser(ctx, name, rules(node, want.hash, db, rights[want.runner])...)
+				p.ACLSetUser(ctx, name, rules(node, want.hash, db, allowances)...)
 			}
 			delete(have, name)
 		}
@@ -170,18 +142,18 @@ func (a *Accounts) Apply(ctx context.Context, accounts map[writ.NodeID]queue.Acc
 	})
 	failpoint.End(ctx, err)
 	if err == nil {
-		err = loadScripts(ctx, a.queue.client, needOlder)
+		err = loadScripts(ctx, a.queue.client)
 	}
 	if err == nil {
-		err = a.queue.makeStreams(ctx, inStreams(accounts))
+		err = a.queue.makeStreams(ctx, inStreams(passwords))
 	}
 	return unsupported(ctx, err)
 }
 
 // inStreams returns the streams that the nodes with accounts read.
-func inStreams(accounts map[writ.NodeID]queue.Account) []queue.Stream {
-	streams := make([]queue.Stream, 0, len(accounts))
-	for node := range accounts {
+func inStreams(passwords map[writ.NodeID]string) []queue.Stream {
+	streams := make([]queue.Stream, 0, len(passwords))
+	for node := range passwords {
 		streams = append(streams, queue.Stream{Node: node, Direction: queue.In})
 	}
 	return streams

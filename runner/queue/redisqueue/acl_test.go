@@ -51,7 +51,7 @@ func account(t *testing.T, admin *redis.Client, redisURL string, node writ.NodeI
 	if err := admin.ACLSetUser(t.Context(), name, rules(node, hashOf("secret"), admin.Options().DB, allowances)...).Err(); err != nil {
 		t.Fatal(err)
 	}
-	if err := loadScripts(t.Context(), admin, false); err != nil {
+	if err := loadScripts(t.Context(), admin); err != nil {
 		t.Fatal(err)
 	}
 	return as(redisURL, name, "secret")
@@ -87,7 +87,7 @@ func traffic(t *testing.T, node writ.NodeID, supervisor *Queue, admin *redis.Cli
 
 	must(admin.ScriptFlush(ctx).Err()) // scripts are common to all users
 	if len(watch) == 0 {
-		must(loadScripts(ctx, admin, false))
+		must(loadScripts(ctx, admin))
 	}
 	// State of a dead process: an active task with an expired lease. asynq's own recovery finds it before ours would.
 	push("left", "left too")

@@ -87,7 +87,7 @@ func TestANodeThatTakesConnectionsIsFound(t *testing.T) {
 			}
 			take := func(node writ.NodeID, n int) (last *bare) {
 				for range n {
-					last = connectAs(t, at, d.accounts.User(node), d.passwords[node].Password, name)
+					last = connectAs(t, at, d.accounts.User(node), d.passwords[node], name)
 				}
 				return last
 			}
@@ -100,7 +100,7 @@ func TestANodeThatTakesConnectionsIsFound(t *testing.T) {
 			if got := d.findings()[queue.TooMany]; got.Count <= queue.BudgetConnections {
 				t.Errorf("found %+v", got)
 			}
-			if err := d.accounts.Apply(t.Context(), map[writ.NodeID]queue.Account{otherNode: d.passwords[otherNode]}); err != nil {
+			if err := d.accounts.Apply(t.Context(), map[writ.NodeID]string{otherNode: d.passwords[otherNode]}); err != nil {
 				t.Fatal(err)
 			}
 			for {

@@ -24,7 +24,7 @@ type two struct {
 	accounts        *Accounts
 	hostile, honest *redis.Client
 	bad, good       queue.Stream
-	passwords       map[writ.NodeID]queue.Account
+	passwords       map[writ.NodeID]string
 	goodIn, badIn   queue.Stream
 	sent            int
 }
@@ -36,7 +36,7 @@ func newTwo(t *testing.T) *two {
 		t: t, admin: client(t, server.URL), supervisor: open(t, server.URL),
 		bad: queue.Stream{Node: testNode, Direction: queue.Out}, good: queue.Stream{Node: otherNode, Direction: queue.Out},
 		badIn: queue.Stream{Node: testNode, Direction: queue.In}, goodIn: queue.Stream{Node: otherNode, Direction: queue.In},
-		passwords: withPasswords(map[writ.NodeID]string{testNode: "mine", otherNode: "theirs"}),
+		passwords: map[writ.NodeID]string{testNode: "mine", otherNode: "theirs"},
 	}
 	d.accounts = applyAccounts(t, d.supervisor, d.passwords)
 	d.hostile = client(t, as(server.URL, d.accounts.User(testNode), "mine"))
@@ -349,7 +349,7 @@ func TestANodeThatFillsRedisIsFoundAndClearedAlone(t *testing.T) {
 			if got := d.findings()[queue.OverBudget]; got.Bytes <= queue.BudgetBytes && got.Count <= queue.BudgetEntries {
 				t.Errorf("found %+v", got)
 			}
-			off := map[writ.NodeID]queue.Account{otherNode: d.passwords[otherNode]}
+			off := map[writ.NodeID]string{otherNode: d.passwords[otherNode]}
 			if err := d.accounts.Apply(t.Context(), off); err != nil {
 				t.Fatal(err)
 			}
@@ -484,7 +484,7 @@ func TestScriptsCopyABoundedNumberOfTimes(t *testing.T) {
 	for i := range stale {
 		stale[i] = redis.Z{Member: strings.TrimSuffix(name, strings.Repeat(":1", i)), Score: float64(i)}
 	}
-	for _, s := range append(nodeScripts(), olderScripts["reclaim groups"]) {
+	for _, s := range nodeScripts() {
 		for at, z := range map[string][]redis.Z{name: members, key(testNode, "stale"): stale} {
 			if err := d.hostile.ZAdd(t.Context(), at, z...).Err(); err != nil {
 				t.Fatal(err)
@@ -507,7 +507,7 @@ func TestANodeThatLogsInAsAnotherOneIsFound(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			d := newTwo(t)
-			c := connectAs(t, "redis://"+d.admin.Options().Addr, d.accounts.User(testNode), d.passwords[testNode].Password, name)
+			c := connectAs(t, "redis://"+d.admin.Options().Addr, d.accounts.User(testNode), d.passwords[testNode], name)
 			c.fails("AUTH", d.accounts.User(otherNode), "guess")
 			// findings also fails for a finding about another node.
 			if got := d.findings()[queue.OverBudget]; got.Bytes < int64(len(name)) || got.What == "" {
@@ -530,7 +530,7 @@ func TestLongNamesOfConnectionsAreFound(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range n {
-		connectAs(t, "redis://"+d.admin.Options().Addr, d.accounts.User(testNode), d.passwords[testNode].Password, strings.Repeat("x", size))
+		connectAs(t, "redis://"+d.admin.Options().Addr, d.accounts.User(testNode), d.passwords[testNode], strings.Repeat("x", size))
 	}
 	if err := d.honest.XAdd(t.Context(), &redis.XAddArgs{Stream: streamKey(d.good), Values: []any{field, "x"}}).Err(); err == nil || !strings.Contains(err.Error(), "OOM") {
 		t.Fatalf("an honest node writes: %v; this test says nothing", err)

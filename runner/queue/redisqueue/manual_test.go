@@ -56,8 +56,8 @@ func TestManualsUserOfTheSupervisorIsEnough(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	must(q.Accounts(testDatacenter).Apply(t.Context(), withPasswords(map[writ.NodeID]string{testNode: "a", otherNode: "b"})))
-	must(q.Accounts(testDatacenter).Apply(t.Context(), withPasswords(map[writ.NodeID]string{testNode: "a"})))
+	must(q.Accounts(testDatacenter).Apply(t.Context(), map[writ.NodeID]string{testNode: "a", otherNode: "b"}))
+	must(q.Accounts(testDatacenter).Apply(t.Context(), map[writ.NodeID]string{testNode: "a"}))
 	_, err := q.Accounts(testDatacenter).Survey(t.Context())
 	must(err)
 	must(q.Accounts(testDatacenter).Clear(t.Context(), testNode))

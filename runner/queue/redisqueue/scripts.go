@@ -36,35 +36,19 @@ func nodeScripts() []script {
 // maxMoved limits the tasks that one script moves. It is small, so that long lists stay within the limit of the script.
 const maxMoved = 20
 
-// loadScripts loads the scripts of runners into Redis. older also loads those of earlier versions. Without older, it
-// flushes all scripts if old ones are loaded, and loads the current ones again at once.
-func loadScripts(ctx context.Context, client *redis.Client, older bool) error {
-	present := nodeScripts()
-	before := slices.Collect(maps.Values(olderScripts))
+// loadScripts loads the scripts of runners into Redis.
+func loadScripts(ctx context.Context, client *redis.Client) error {
+	all := nodeScripts()
 	var hashes []string
-	for _, s := range slices.Concat(present, before) {
+	for _, s := range all {
 		hashes = append(hashes, s.Hash())
 	}
 	known, err := client.ScriptExists(ctx, hashes...).Result()
-	if err != nil {
+	if err != nil || !slices.Contains(known, false) {
 		return err
 	}
-	missing := slices.Contains(known[:len(present)], false)
-	stale := slices.Contains(known[len(present):], true)
-	wanted := present
-	if older {
-		wanted = slices.Concat(present, before)
-		missing = slices.Contains(known, false)
-		stale = false
-	}
-	if !missing && !stale {
-		return nil
-	}
-	_, err = client.TxPipelined(ctx, func(p redis.Pipeliner) error {
-		if stale {
-			p.ScriptFlush(ctx)
-		}
-		for _, s := range wanted {
+	_, err = client.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for _, s := range all {
 			p.ScriptLoad(ctx, s.text)
 		}
 		return nil

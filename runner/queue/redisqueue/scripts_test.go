@@ -84,7 +84,7 @@ func TestTheScriptsOfAsynqAreThoseOfItsSource(t *testing.T) {
 }
 
 // applyAccounts makes the accounts of nodes.
-func applyAccounts(t *testing.T, q *Queue, accounts map[writ.NodeID]queue.Account) *Accounts {
+func applyAccounts(t *testing.T, q *Queue, accounts map[writ.NodeID]string) *Accounts {
 	t.Helper()
 	a := q.Accounts(testDatacenter)
 	if err := a.Apply(t.Context(), accounts); err != nil {
@@ -97,7 +97,7 @@ func TestWorkGoesOnAfterRedisForgotItsScripts(t *testing.T) {
 	t.Parallel()
 	server := testenv.Redis(t)
 	admin, supervisor := client(t, server.URL), open(t, server.URL)
-	all := withPasswords(map[writ.NodeID]string{testNode: "mine"})
+	all := map[writ.NodeID]string{testNode: "mine"}
 	accounts := applyAccounts(t, supervisor, all)
 	w := startWorker(t, as(server.URL, accounts.User(testNode), "mine"), released())
 	push := func(id string) {
@@ -118,59 +118,12 @@ func TestWorkGoesOnAfterRedisForgotItsScripts(t *testing.T) {
 	w.next("b")
 }
 
-// An older runner uses EVAL with its own scripts, takes tasks with RPOPLPUSH, and does not report its version.
-func TestAnOlderRunnerGoesOnUntilItIsReplaced(t *testing.T) {
-	t.Parallel()
-	server := testenv.Redis(t)
-	admin, supervisor := client(t, server.URL), open(t, server.URL)
-	a := supervisor.Accounts(testDatacenter)
-	before := append([]allowance{}, allowances...)
-	before[0].commands = append([]string{"eval", "rpoplpush"}, before[0].commands...)
-	if err := admin.ACLSetUser(t.Context(), a.User(testNode), rules(testNode, hashOf("mine"), 0, before)...).Err(); err != nil {
-		t.Fatal(err)
-	}
-	connected := client(t, as(server.URL, a.User(testNode), "mine")).Conn()
-	defer connected.Close()
-	if err := connected.Ping(t.Context()).Err(); err != nil {
-		t.Fatal(err)
-	}
-	applyAccounts(t, supervisor, map[writ.NodeID]queue.Account{testNode: {Password: "mine"}})
-	if err := connected.Ping(t.Context()).Err(); err == nil {
-		t.Error("a user of another version keeps its connections, and does not ask for what it needs")
-	}
-	old := client(t, as(server.URL, a.User(testNode), "mine"))
-	take := func() error {
-		if err := supervisor.Push(t.Context(), testNode, queue.Task{ID: "a", EndBy: time.Now().Add(time.Minute)}); err != nil {
-			t.Fatal(err)
-		}
-		keys := []string{key(testNode, "pending"), key(testNode, "paused"), key(testNode, "active"), key(testNode, "lease")}
-		return olderScripts["take"].Run(t.Context(), old, keys, 1, key(testNode, taskKey), 1).Err()
-	}
-	for range 2 { // the second time the node is connected, and the supervisor does not know its version
-		applyAccounts(t, supervisor, map[writ.NodeID]queue.Account{testNode: {Password: "mine", Runner: queue.RunnerOlder}})
-		if err := take(); err != nil {
-			t.Errorf("an older runner takes a task: %v", err)
-		}
-		applyAccounts(t, supervisor, map[writ.NodeID]queue.Account{testNode: {Password: "mine"}})
-		if err := take(); err != nil {
-			t.Errorf("after a new start of the supervisor: %v", err)
-		}
-	}
-	applyAccounts(t, supervisor, map[writ.NodeID]queue.Account{testNode: {Password: "mine", Runner: queue.RunnerCurrent}})
-	if err := take(); err == nil {
-		t.Error("a node that was upgraded uses the scripts of before")
-	}
-	if known := admin.ScriptExists(t.Context(), olderScripts["take"].Hash(), takeScript.Hash()).Val(); known[0] || !known[1] {
-		t.Errorf("scripts of before and of now are known: %v", known)
-	}
-}
-
 // A node calls every loaded script with arbitrary keys and arguments.
 func TestScriptsEndForAnyInputOfNodes(t *testing.T) {
 	t.Parallel()
 	server := testenv.Redis(t)
 	admin, supervisor := client(t, server.URL), open(t, server.URL)
-	accounts := applyAccounts(t, supervisor, withPasswords(map[writ.NodeID]string{testNode: "mine"}))
+	accounts := applyAccounts(t, supervisor, map[writ.NodeID]string{testNode: "mine"})
 	options, err := redis.ParseURL(as(server.URL, accounts.User(testNode), "mine"))
 	if err != nil {
 		t.Fatal(err)

@@ -169,9 +169,6 @@ It keeps a link to the coordinators. While they are away, the work of the datace
 		"NAME=N: a project gets N times the share of the evaluator's CPU time and of node slots, beside others that want some")
 	f.BoolVar(&s.Held, "held", false,
 		"begin with the datacenter on hold, after an incident or a restore: no job is sent until writ release. Leave it out at the next start")
-	f.BoolVar(&s.OlderRunners, "older-runners", false,
-		"let runners in that bring scripts to Redis, until they are upgraded: meanwhile each "+
-			"node can stop the queue")
 	cli.FromEnvironment(f, "dc", "coordinator", "join", "cluster", "redis-listen", "redis-tls-dir", "journal", "listen")
 	return c
 }

@@ -77,7 +77,6 @@ type Config struct {
 	MaxOpenCalls int            // of a project; quota.DefaultMaxCalls if 0
 	KeepRuns     time.Duration  // time after their end; supervisor.DefaultKeepRuns if 0
 	Weights      map[string]int // of projects by name: see supervisor.Config
-	OlderRunners bool           // see supervisor.Config
 	Held         bool           // see supervisor.Config; applies once
 	Grace        time.Duration  // time for in-flight requests of nodes after shutdown begins; 5 s if 0
 	Version      string
@@ -174,7 +173,7 @@ func (s *Supervisor) Run(ctx context.Context) (err error) {
 		Datacenter: datacenter.ID, Pin: rosters.Cluster, Key: key, Queue: redis, Accounts: accounts,
 		Evaluator: evaluator, Coordinators: s.Coordinators, MaxOpenRuns: s.MaxOpenRuns,
 		Marks: marks{s.Data}, MaxOpenCalls: s.MaxOpenCalls, KeepRuns: s.KeepRuns, Weights: s.Weights,
-		OlderRunners: s.OlderRunners, Version: s.Version, Log: log,
+		Version: s.Version, Log: log,
 	}
 	// A supervisor always has a certificate.
 	monitored, err := daemon.MetricsListener(s.Metrics, pki.Server(issuer.Certificate, nil), "", "")
