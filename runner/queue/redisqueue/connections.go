@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"writ"
+	"writ/internal/serveraddr"
 	"writ/runner/queue"
 )
 
@@ -182,4 +183,19 @@ func usersIn(text string) string {
 	users := new(usersOf)
 	users.write([]byte(text + "\n"))
 	return string(users.text)
+}
+
+// parse parses the URL of a Redis. Its error, a USAGE error, contains no part of a password.
+func parse(text string) (*redis.Options, error) {
+	_, err := serveraddr.Parse(text)
+	if err != nil {
+		return nil, writ.Errorf(writ.CodeUsage, "the URL of Redis cannot be used: %v", err).
+			WithHint("write redis://user:password@host:port/0 or unix:///path/to/redis.sock; %s", serveraddr.Hint)
+	}
+	options, err := redis.ParseURL(text)
+	if err != nil {
+		return nil, writ.Errorf(writ.CodeUsage, "the URL of Redis cannot be used: %v", err).
+			WithHint("write redis://host:port/0, rediss://user:password@host:port/0 or unix:///path/to/redis.sock")
+	}
+	return options, nil
 }

@@ -59,7 +59,7 @@ func (q *Queue) Examine(ctx context.Context) (version string, found []Finding, e
 			})
 	}
 	found = append(found, unfitServer(info)...)
-	found = append(found, q.missingCommands(ctx)...)
+	found = append(found, missingCommands(ctx, q)...)
 	if policy := info["maxmemory_policy"]; policy != "" && policy != "noeviction" {
 		found = append(found, Finding{
 			"maxmemory-policy is " + policy + ": when memory is short it drops work silently, and that is detected late",

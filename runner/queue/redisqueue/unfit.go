@@ -28,7 +28,7 @@ var ownCommands = []string{"eval", "script", "get", "set", "unlink", "xgroup", "
 
 // missingCommands finds commands that the configuration of Redis renames or disables. Without the right to ask it finds
 // nothing.
-func (q *Queue) missingCommands(ctx context.Context) []Finding {
+func missingCommands(ctx context.Context, q *Queue) []Finding {
 	needed := slices.Clone(ownCommands)
 	for _, a := range allowances {
 		needed = append(needed, a.commands...)
