@@ -87,15 +87,17 @@ func checkHeader(h []byte) error {
 	version := binary.BigEndian.Uint32(h[4:])
 	switch {
 	case version != 2 && version != 3:
-		return refuse(fmt.Sprintf("its version is %d", version))
+		return refuse(fmt.Sprintf("its version is %d", version)).WithHint("convert it: qemu-img convert -O qcow2 IN OUT")
 	case binary.BigEndian.Uint64(h[8:]) != 0:
 		return refuse("it has a backing file").WithHint("flatten it: qemu-img convert -O qcow2 IN OUT")
 	case version == 3 && (len(h) < headerBytes || binary.BigEndian.Uint64(h[72:])&dataFileFlag != 0):
 		return refuse("its data is in another file").WithHint("flatten it: qemu-img convert -O qcow2 IN OUT")
 	case binary.BigEndian.Uint32(h[32:]) != 0:
-		return refuse("it is encrypted")
+		return refuse("it is encrypted").
+			WithHint("decrypt it with qemu-img convert --object secret,id=key,file=KEY --image-opts " +
+				"driver=qcow2,file.filename=IN,encrypt.key-secret=key -O qcow2 OUT")
 	case binary.BigEndian.Uint64(h[24:]) > maxBytes:
-		return refuse("it is larger than any volume")
+		return refuse("it is larger than any volume").WithHint("shrink its partitions, and then it: qemu-img resize --shrink IN SIZE")
 	}
 	return nil
 }
