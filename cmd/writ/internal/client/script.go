@@ -64,8 +64,7 @@ const maxFile = scripts.MaxSource + 1
 func ReadScript(path string, own Modules) (Script, error) {
 	text, err := readFile(path)
 	if err != nil {
-		return Script{}, writ.Errorf(writ.CodeUsage, "cannot read the script: %v", err).
-			WithHint("give the path of a file that is there and that you may read")
+		return Script{}, NoScript(path, err)
 	}
 	return ReadScriptAs(path, text, own)
 }
@@ -79,8 +78,7 @@ func ReadScriptAs(path string, text []byte, own Modules) (Script, error) {
 	}
 	beside, err := os.OpenRoot(filepath.Dir(path))
 	if err != nil {
-		return Script{}, writ.Errorf(writ.CodeUsage, "cannot read the script: %v", err).
-			WithHint("give the path of a file that is there and that you may read")
+		return Script{}, NoScript(path, err)
 	}
 	defer beside.Close()
 	bundle, err := scripts.Resolve(scripts.Source{Name: filepath.Base(path), Text: text},

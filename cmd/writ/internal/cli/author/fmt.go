@@ -13,6 +13,7 @@ import (
 
 	"writ"
 	"writ/cmd/writ/internal/cli"
+	"writ/cmd/writ/internal/client"
 	"writ/cmd/writ/internal/terminal"
 	"writ/scripts"
 	"writ/scripts/format"
@@ -107,8 +108,7 @@ func readSource(env *cli.Env, path string) ([]byte, error) {
 	}
 	text, err := env.ReadFile(path, scripts.MaxSource)
 	if err != nil {
-		return nil, writ.Errorf(writ.CodeUsage, "cannot read the script: %w", err).
-			WithHint("give the path of a file that is there and that you may read")
+		return nil, client.NoScript(path, err)
 	}
 	return text, nil
 }
