@@ -43,7 +43,8 @@ type ClientFlags struct {
 	Key     string
 }
 
-// ClientCommands adds the flags that select the cluster and the signer to commands that talk to a cluster.
+// ClientCommands adds the flags that select the cluster and the signer to commands that talk to a cluster. The commands
+// reject --project unless InProject or OnlyClientFlags declares otherwise.
 func (e *Env) ClientCommands(commands ...*cobra.Command) []*cobra.Command {
 	for _, c := range commands {
 		f := c.PersistentFlags()
@@ -54,7 +55,10 @@ func (e *Env) ClientCommands(commands ...*cobra.Command) []*cobra.Command {
 		f.StringVar(&e.Flags.Project, "project", "", "name or id of the project to work in")
 		FromEnvironment(f, "config", "context", "server", "cluster", "project")
 		e.KeyFlag(f)
-		help.Mark(f, help.Client, "config", "context", "server", "cluster", "project", "key")
+		help.Mark(f, help.Client, clientFlags...)
+		if !help.DeclaresUnused(c) {
+			help.Unused(c, "project")
+		}
 		e.CompleteFlag(c, "project", suggestProjects)
 	}
 	return commands

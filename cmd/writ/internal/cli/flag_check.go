@@ -74,12 +74,15 @@ func mayBeEmpty(cmd *cobra.Command, flag string) bool {
 	return flag == "reason" || cmd.GroupID == Daemons && flag != "dc"
 }
 
-// CheckFlags returns an error if a required flag is missing, a selecting flag is empty, a value is invalid, or flags
-// exclude each other.
+// CheckFlags returns an error if a required flag is missing, a selecting flag is empty, the command does not read a
+// flag, a value is invalid, or flags exclude each other.
 func CheckFlags(cmd *cobra.Command) error {
 	if name := emptyFlag(cmd); name != "" {
 		return writ.Errorf(writ.CodeUsage, "--%s is empty", name).
 			WithHint("give a value, or leave the flag out; a variable may not be set")
+	}
+	if err := checkUnused(cmd); err != nil {
+		return err
 	}
 	if err := checkValues(cmd.Flags()); err != nil {
 		return err

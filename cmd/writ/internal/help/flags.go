@@ -3,6 +3,7 @@
 package help
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -19,7 +20,10 @@ const (
 	Every  Scope = "every"  // each command
 )
 
-const scopeMark = "writ_scope"
+const (
+	scopeMark  = "writ_scope"
+	unusedMark = "writ_unused"
+)
 
 // Mark puts the named flags into a scope. All commands share one explanation of such a flag.
 func Mark(flags *pflag.FlagSet, scope Scope, names ...string) {
@@ -30,14 +34,43 @@ func Mark(flags *pflag.FlagSet, scope Scope, names ...string) {
 	}
 }
 
-// Flags returns the shown flags of a command that have this scope, sorted by name.
+// Unused declares the flags of a scope that a command and its subcommands do not read. It replaces the declaration of
+// their parent.
+func Unused(c *cobra.Command, names ...string) {
+	if c.Annotations == nil {
+		c.Annotations = map[string]string{}
+	}
+	c.Annotations[unusedMark] = strings.Join(names, " ")
+}
+
+// DeclaresUnused reports whether Unused was called for the command.
+func DeclaresUnused(c *cobra.Command) bool {
+	_, declared := c.Annotations[unusedMark]
+	return declared
+}
+
+// IsUnused reports whether a command has a shared flag that it does not read.
+func IsUnused(c *cobra.Command, f *pflag.Flag) bool {
+	if scopeOf(f) == Own {
+		return false
+	}
+	for ; c != nil; c = c.Parent() {
+		if names, declared := c.Annotations[unusedMark]; declared {
+			return slices.Contains(strings.Fields(names), f.Name)
+		}
+	}
+	return false
+}
+
+// Flags returns the shown flags of a command that have this scope, sorted by name. It omits those that the command does
+// not read.
 func Flags(c *cobra.Command, scope Scope) (flags []*pflag.Flag) {
 	c.InitDefaultHelpFlag()
 	all := pflag.NewFlagSet("", pflag.ContinueOnError)
 	all.AddFlagSet(c.LocalFlags())
 	all.AddFlagSet(c.InheritedFlags())
 	all.VisitAll(func(f *pflag.Flag) {
-		if !f.Hidden && scopeOf(f) == scope {
+		if !f.Hidden && scopeOf(f) == scope && !IsUnused(c, f) {
 			flags = append(flags, f)
 		}
 	})
@@ -54,14 +87,14 @@ func scopeOf(f *pflag.Flag) Scope {
 	return Own
 }
 
-// ClientFlags returns the flags that the clients below root share. Every client has the same.
-func ClientFlags(root *cobra.Command) []*pflag.Flag {
+// ClientFlags returns the flags that the clients below root share. Some clients do not read all of them.
+func ClientFlags(root *cobra.Command) (all []*pflag.Flag) {
 	for _, c := range root.Commands() {
-		if flags := Flags(c, Client); len(flags) > 0 {
-			return flags
+		if flags := Flags(c, Client); len(flags) > len(all) {
+			all = flags
 		}
 	}
-	return nil
+	return all
 }
 
 // Names returns a flag as people type it: "-o, --output FORMAT".

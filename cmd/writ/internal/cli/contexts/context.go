@@ -19,9 +19,12 @@ import (
 )
 
 func contextCommand(env *cli.Env) *cobra.Command {
-	return cli.Family("context", "Choose between clusters", contextListCommand(env), contextUseCommand(env),
-		contextAddCommand(env),
-		contextExportCommand(env), contextImportCommand(env))
+	return cli.Family("context", "Choose between clusters",
+		cli.OnlyClientFlags(contextListCommand(env), "config"),
+		cli.OnlyClientFlags(contextUseCommand(env), "config"),
+		cli.OnlyClientFlags(contextAddCommand(env), "config", "server", "cluster", "project", "key"),
+		cli.InProject(contextExportCommand(env)),
+		cli.OnlyClientFlags(contextImportCommand(env), "config", "project", "key"))
 }
 
 // contextView is a context, marked if it is the current one.

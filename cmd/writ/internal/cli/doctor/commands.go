@@ -9,5 +9,5 @@ import (
 
 // Commands returns the commands of this group.
 func Commands(env *cli.Env) []*cobra.Command {
-	return cli.InGroup(cli.Administration, env.ClientCommands(doctorCommand(env), supportCommand(env))...)
+	return cli.InGroup(cli.Administration, env.ClientCommands(doctorCommand(env), cli.InProject(supportCommand(env)))...)
 }

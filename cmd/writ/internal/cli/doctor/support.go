@@ -15,10 +15,11 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"writ"
 	"writ/cmd/writ/internal/cli"
+	"writ/cmd/writ/internal/client"
+	"writ/cmd/writ/internal/help"
 	"writ/cmd/writ/internal/redact"
 	"writ/cmd/writ/internal/terminal"
 )
@@ -90,13 +91,12 @@ A command that fails is no error: what it says is in the file.`,
 			for _, id := range runs {
 				parts = append(parts, ofRun(id)...)
 			}
-			given := givenFlags(cmd.InheritedFlags())
 			for i := range parts {
 				if cmd.Context().Err() != nil {
 					return cmd.Context().Err()
 				}
 				env.Note("writ %s", strings.Join(parts[i].command, " "))
-				if err := parts[i].collect(env, given); err != nil {
+				if err := parts[i].collect(cmd, env); err != nil {
 					return err
 				}
 			}
@@ -128,18 +128,27 @@ A command that fails is no error: what it says is in the file.`,
 	return cli.Family("support", "Collect facts about the cluster for support", c)
 }
 
-// givenFlags returns the flags that select the cluster and the signer, as given on the command line.
-func givenFlags(flags *pflag.FlagSet) (args []string) {
-	for _, name := range []string{"config", "context", "server", "cluster", "project", "key"} {
-		if f := flags.Lookup(name); f != nil && f.Changed {
-			args = append(args, "--"+name+"="+strings.Trim(f.Value.String(), "[]"))
+// givenFlags returns the flags of the bundle that select the cluster, the signer and the project, without those that
+// the command of a part does not read.
+func givenFlags(bundle *cobra.Command, command []string) (args []string) {
+	of, _, err := bundle.Root().Find(command)
+	if err != nil {
+		return nil // running it reports the reason
+	}
+	ofID := of.HasParent() && of.Parent().Name() == "run" && of.Name() != "list" && !slices.Contains(command, client.LastRun)
+	for _, f := range help.Flags(of, help.Client) {
+		if ofID && f.Name == "project" {
+			continue
+		}
+		if f := bundle.InheritedFlags().Lookup(f.Name); f != nil && f.Changed {
+			args = append(args, "--"+f.Name+"="+strings.Trim(f.Value.String(), "[]"))
 		}
 	}
 	return args
 }
 
 // collect runs the command of a part and stores its output.
-func (p *part) collect(env *cli.Env, flags []string) error {
+func (p *part) collect(bundle *cobra.Command, env *cli.Env) error {
 	none, err := os.Open(os.DevNull)
 	if err != nil {
 		return fmt.Errorf("open %s: %w", os.DevNull, err)
@@ -150,11 +159,8 @@ func (p *part) collect(env *cli.Env, flags []string) error {
 		return fmt.Errorf("make a file for the output of commands: %w", err)
 	}
 	defer func() { out.Close(); _ = os.Remove(out.Name()) }()
-	args := slices.Clone(p.command)
-	if p.command[0] != "version" { // version does not use a cluster
-		args = append(args, flags...)
-	}
-	p.exit = env.Run(append(args, "--quiet"), none, out, out, os.Environ())
+	args := slices.Concat(p.command, givenFlags(bundle, p.command), []string{"--quiet"})
+	p.exit = env.Run(args, none, out, out, os.Environ())
 	if _, err := out.Seek(0, io.SeekStart); err != nil {
 		return fmt.Errorf("read the output of %s: %w", p.command, err)
 	}

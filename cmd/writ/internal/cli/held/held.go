@@ -3,6 +3,7 @@ package held
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"writ"
@@ -46,6 +47,14 @@ func SignedHolds(
 		}
 	})
 	return list, nil
+}
+
+// KeepProject removes the holds that are not about one project.
+func KeepProject(list *api.HoldList, project writ.ProjectID) {
+	for i := range list.Items {
+		list.Items[i].Holds = slices.DeleteFunc(list.Items[i].Holds,
+			func(h api.Hold) bool { return h.Project != project })
+	}
 }
 
 // HeldIn describes the holds of each datacenter in a sentence, for lists of datacenters. It also reports a datacenter

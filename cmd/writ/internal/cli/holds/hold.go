@@ -82,7 +82,7 @@ holds, such a person releases.`,
 		},
 	}
 	scope.add(env, c)
-	c.AddCommand(holdListCommand(env))
+	c.AddCommand(cli.InProject(holdListCommand(env)))
 	return c
 }
 
@@ -266,9 +266,10 @@ func holdListCommand(env *cli.Env) *cobra.Command {
 		Use:   "list",
 		Short: "List holds, with their signers and reasons",
 		Long: `Lists what is on hold in each datacenter as its supervisor has signed it now. You see what is about the projects that you may read, and what is about none.
+With --project it lists only the holds of this project and its deployments, not those of its datacenters.
 
 Of a datacenter that does not answer, or whose coordinator shows what its supervisor has not signed, it lists nothing and says so.`,
-		Example: "  writ hold list\n  writ hold list --dc dc1 -o json",
+		Example: "  writ hold list\n  writ hold list --project shop\n  writ hold list --dc dc1 -o json",
 		Args:    cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, roster, err := env.Cluster(cmd.Context())
@@ -278,6 +279,13 @@ Of a datacenter that does not answer, or whose coordinator shows what its superv
 			list, err := held.SignedHolds(cmd.Context(), c, roster, datacenter)
 			if err != nil {
 				return err
+			}
+			if env.Flags.Project != "" {
+				only, err := client.Project(roster, env.Flags.Project)
+				if err != nil {
+					return err
+				}
+				held.KeepProject(&list, only.ID)
 			}
 			asked, untrue := cli.Answered(env, list.Items,
 				func(d api.DatacenterHolds) (string, *writ.Error) { return d.Name, d.Error })

@@ -163,6 +163,9 @@ used, ignored: the machine says that it has started with them, or with others.`,
 			if datacenter != "" {
 				return listReportedBoots(env, cmd, datacenter)
 			}
+			if err := cli.NoClient(cmd, "--dc"); err != nil {
+				return err
+			}
 			list, err := fetchBootList(cmd.Context(), server)
 			if err != nil {
 				return err

@@ -9,5 +9,5 @@ import (
 
 // Commands returns the commands of this group.
 func Commands(env *cli.Env) []*cobra.Command {
-	return cli.InGroup(cli.Everyday, env.ClientCommands(planCommand(env))...)
+	return cli.InGroup(cli.Everyday, env.ClientCommands(cli.InProject(planCommand(env)))...)
 }

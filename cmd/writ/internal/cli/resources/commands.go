@@ -10,6 +10,6 @@ import (
 // Commands returns the commands of this group.
 func Commands(env *cli.Env) []*cobra.Command {
 	return cli.InGroup(cli.Administration, env.ClientCommands(
-		resourceCommand(env), deploymentCommand(env), usageCommand(env),
+		cli.InProject(resourceCommand(env)), cli.InProject(deploymentCommand(env)), cli.InProject(usageCommand(env)),
 	)...)
 }

@@ -34,6 +34,11 @@ func resourceListCommand(env *cli.Env) *cobra.Command {
 		Example: "  writ resource list --kind machine\n  writ resource list --node n1\n  writ resource list --dc dc1 --project web-shop -o wide\n  writ resource list --orphans",
 		Args:    cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if orphaned {
+				if err := cli.NoProject(cmd, "--orphans"); err != nil {
+					return err
+				}
+			}
 			c, err := env.Client()
 			if err != nil {
 				return err
@@ -78,6 +83,8 @@ func resourceListCommand(env *cli.Env) *cobra.Command {
 	f.StringVar(&datacenter, "dc", "", "only resources of this datacenter")
 	f.StringVar(&deployment, "deployment", "", "only resources that this deployment owns")
 	f.StringVar(&node, "node", "", "only resources on the node of this name or id")
+	c.MarkFlagsMutuallyExclusive("orphans", "drifted")
+	c.MarkFlagsMutuallyExclusive("orphans", "deployment")
 	env.CompleteFlag(c, "dc", cli.SuggestDatacenters)
 	env.CompleteFlag(c, "node", cli.SuggestNodes)
 	env.CompleteFlag(c, "deployment", cli.SuggestDeployments)

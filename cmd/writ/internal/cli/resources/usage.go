@@ -37,6 +37,11 @@ the datacenter has as --silent-after (` + "`writ dc show`" + `). Time in which i
 				return writ.Errorf(writ.CodeUsage, "usage is not added up by %q", by).
 					WithHint("use --by %s, %s or %s", byResource, byProject, byTenant)
 			}
+			if ofNodes {
+				if err := cli.NoProject(cmd, "--nodes"); err != nil {
+					return err
+				}
+			}
 			c, err := env.Client()
 			if err != nil {
 				return err

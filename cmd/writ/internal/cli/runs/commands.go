@@ -11,6 +11,7 @@ import (
 // Commands returns the commands of this group.
 func Commands(env *cli.Env) []*cobra.Command {
 	return cli.InGroup(cli.Everyday, env.ClientCommands(
-		submitCommand(env), runCommand(env), logsCommand(env), payloadCommand(env), signCommand(env),
+		cli.InProject(submitCommand(env)), cli.InProject(runCommand(env)), cli.InProject(logsCommand(env)),
+		cli.InProject(payloadCommand(env)), cli.InProject(signCommand(env)),
 	)...)
 }

@@ -46,12 +46,26 @@ func onRun(
 		if err != nil {
 			return err
 		}
+		if err := projectSelects(cmd, args[0]); err != nil {
+			return err
+		}
 		id, _, err := c.FindRun(cmd.Context(), args[0])
 		if err != nil {
 			return err
 		}
 		return do(cmd.Context(), c, id)
 	}
+}
+
+// projectSelects returns an error if the command line has --project with the id of a run, which is unique in all
+// projects.
+func projectSelects(cmd *cobra.Command, run string) error {
+	if f := cmd.Flag("project"); run == client.LastRun || f == nil || !cli.IsTyped(f) {
+		return nil
+	}
+	return writ.Errorf(writ.CodeUsage, "--project does not apply to the id of a run").
+		WithHint("leave it out: an id is unique in all projects; `%s %s --project NAME` selects the newest run of a project",
+			cmd.CommandPath(), client.LastRun)
 }
 
 // onRunToDecide is onRun for a command that signs a decision about the run. If only the coordinator can tell which run
@@ -63,6 +77,9 @@ func onRunToDecide(
 	return func(cmd *cobra.Command, args []string) error {
 		c, err := env.Client()
 		if err != nil {
+			return err
+		}
+		if err := projectSelects(cmd, args[0]); err != nil {
 			return err
 		}
 		id, sure, err := c.FindRun(cmd.Context(), args[0])

@@ -67,7 +67,10 @@ the run, both have the calls so far and why the run waits. If nothing was submit
   writ submit web.writ --timeout 10m
   writ submit web.tengo --timeout 10m --cancel-on-exit`,
 		Args: s.order.File,
-		RunE: func(cmd *cobra.Command, args []string) error { return submit(cmd.Context(), env, args[0], &s) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			s.order.InProject = cli.IsTyped(cmd.Flag("project"))
+			return submit(cmd.Context(), env, args[0], &s)
+		},
 	}
 	s.order.Add(env, c)
 	s.watchFlags(c)
@@ -168,8 +171,7 @@ func submit(ctx context.Context, env *cli.Env, path string, s *submitFlags) (err
 func signedFile(ctx context.Context, env *cli.Env, path string, o *signing.OrderFlags) ([]byte, error) {
 	f, err := env.ReadFile(path, identity.MaxSigned)
 	if err != nil {
-		return nil, writ.Errorf(writ.CodeUsage, "cannot read the script: %w", err).
-			WithHint("give the path of a file that is there and that you may read")
+		return nil, client.NoScript(path, err)
 	}
 	if bytes.HasPrefix(f, []byte("writ-script: ")) {
 		if given := o.Given(); len(given) > 0 {

@@ -38,6 +38,7 @@ type OrderFlags struct {
 	signs       []*pflag.Flag // flags that change the signed text
 	Planning    bool          // unknown values may be guessed
 	Offline     bool          // no requests are allowed
+	InProject   bool          // --project is on the command line
 }
 
 // SecretsOf returns the names of the secrets that a script uses, as known from the script and the flags.
@@ -66,6 +67,9 @@ func (o *OrderFlags) Given() []string {
 		if f.Changed {
 			names = append(names, "--"+f.Name)
 		}
+	}
+	if o.InProject {
+		names = append(names, "--project")
 	}
 	return names
 }
