@@ -47,7 +47,9 @@ func run(args []string, in, out, err *os.File, environ []string) int {
 	root.SetOut(out)
 	root.SetErr(env.Err)
 	root.Version = version()
-	failed := root.ExecuteContext(ctx)
+	addDefaults(env, root)
+	cmd, failed := root.ExecuteContextC(ctx)
+	failed = cli.WithTypedHint(cmd, args, failed)
 	// An Interrupted error already has a hint how to continue.
 	if failed != nil && cli.IsInterrupt(ctx, failed) && terminal.ExitCode(failed) != writ.ExitInterrupted {
 		failed = terminal.Interrupted("")

@@ -45,10 +45,57 @@ func TestMistypedWordsGetSuggestions(t *testing.T) {
 		"user add bob bob.pub":                  "for example `writ user add ",
 		"hold web":                              "for example `writ hold --dc dc1 ",
 		"hold --dc d --operation foo":           "volume.copy, volume.send, … (",
+		"help rnu":                              "did you mean `writ run`?",
+		"help run lst":                          "did you mean `writ run list`?",
+		"help submit web.tengo":                 "for example `writ submit web.tengo -p",
+		"completion bsh":                        "did you mean `writ completion bash`?",
+		"completion bash zsh":                   `unexpected argument "zsh"`,
+		"completion":                            "one of bash, ",
+		"run":                                   "one of cancel, explain, list, ",
+		"run help":                              "`writ run --help` lists the commands",
+		"efi":                                   "one of build, ",
+		"node n1 show":                          "did you mean `writ node show n1`?",
+		"show run":                              "did you mean `writ run show`?",
+		"list nodes":                            "did you mean `writ node list`?",
+		"resource show volume web":              "did you mean `writ resource show volume/web`?",
+		"explain volume create":                 "did you mean `writ explain volume.create`?",
+		"logs " + strings.Repeat("a", 26):       "`writ run logs " + strings.Repeat("a", 26) + "` prints",
+		"run list --json":                       "did you mean -o json?",
+		"run list --namespace shop":             "did you mean --project NAME?",
+		"submit web.tengo --p=3":                "did you mean -p?",
+		"submit web.tengo --count 3":            "-p count=VALUE sets a parameter",
+		"submit web.tengo --dry-run":            "`writ plan FILE` previews",
+		"run list -output json":                 "did you mean --output?",
+		"run list -limit 5":                     "did you mean --limit?",
+		"submit web.tengo -project default":     "did you mean --project?",
+		"submit web.tengo —detach":              "typographic dash: type --detach",
+		"submit web.tengo –p count=3":           "typographic dash: type -p",
+		"–help":                                 "typographic dash: type --help",
+		"run list --since 2026–03–01":           "argument 4 has the typographic dash –: type -",
+		"run list --state=“open”":               "argument 3 has the typographic quote “: type a plain one",
+		"run list\u200b":                        "argument 2 has the invisible character U+200B: type it again",
 	} {
 		text, code := usage(t, strings.Fields(line)...)
 		if code != writ.ExitUsage && !strings.HasPrefix(line, "explain") || !strings.Contains(text, want) {
 			t.Errorf("writ %s: exit %d, want %q:\n%s", line, code, want, text)
+		}
+	}
+}
+
+func TestOddArgumentsGetHints(t *testing.T) {
+	for want, args := range map[string][]string{
+		"argument 3 begins or ends with a space": {"run", "show", "abcd "},
+		"argument 1 has the invisible character": {"run\u00a0list"},
+		"COMMAND is empty":                       {""},
+		"did you mean abcd? Ids have":            {"run", "show", "ABCD"},
+	} {
+		if text, code := usage(t, args...); code != writ.ExitUsage || !strings.Contains(text, want) {
+			t.Errorf("%q: exit %d, want %q:\n%s", args, code, want, text)
+		}
+	}
+	for _, args := range [][]string{{"version", "--", "—x"}, {"hold", "web", "--reason", "the – disks “fail” soon"}} {
+		if text, _ := usage(t, args...); strings.Contains(text, "typographic") {
+			t.Errorf("%q:\n%s", args, text)
 		}
 	}
 }
@@ -74,9 +121,16 @@ func TestEveryHintNamesCommandsOfThisProgram(t *testing.T) {
 
 // TestSecretInArgumentIsNotRepeated gives the value of a secret as an argument.
 func TestSecretInArgumentIsNotRepeated(t *testing.T) {
-	text, code := usage(t, "secret", "set", "db=hunter2")
-	if code != writ.ExitUsage || strings.Contains(text, "hunter2") || !strings.Contains(text, "writ secret set db --file FILE") {
-		t.Errorf("exit %d:\n%s", code, text)
+	for _, line := range []string{"secret set db=hunter2", "secret set db hunter2", "secret set db “hunter2”"} {
+		text, code := usage(t, strings.Fields(line)...)
+		if code != writ.ExitUsage || strings.Contains(text, "hunter2") {
+			t.Errorf("%s: exit %d:\n%s", line, code, text)
+		}
+	}
+	for _, line := range []string{"secret set db=hunter2", "secret set db hunter2"} {
+		if text, _ := usage(t, strings.Fields(line)...); !strings.Contains(text, "writ secret set db --file FILE") {
+			t.Errorf("%s:\n%s", line, text)
+		}
 	}
 }
 

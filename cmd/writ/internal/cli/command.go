@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -16,10 +17,23 @@ func Family(use, short string, commands ...*cobra.Command) *cobra.Command {
 		Use:   use,
 		Short: short,
 		Args:  NoSuchCommand,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		RunE:  MissingCommand,
 	}
 	c.AddCommand(commands...)
 	return c
+}
+
+// MissingCommand returns the error for a command that only has subcommands, if none is given. A script with an unset
+// variable must not succeed.
+func MissingCommand(cmd *cobra.Command, _ []string) error {
+	var names []string
+	for _, c := range cmd.Commands() {
+		if c.IsAvailableCommand() {
+			names = append(names, c.Name())
+		}
+	}
+	return writ.Errorf(writ.CodeUsage, "%s needs a command", cmd.CommandPath()).
+		WithHint("one of %s (%s --help)", strings.Join(names, ", "), cmd.CommandPath())
 }
 
 // NoSuchCommand rejects arguments of a command that only has subcommands.
@@ -27,7 +41,14 @@ func NoSuchCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
+	if args[0] == "" {
+		return writ.Errorf(writ.CodeUsage, "COMMAND is empty").
+			WithHint("a variable may not be set; %s --help", cmd.CommandPath())
+	}
 	err := writ.Errorf(writ.CodeUsage, "unknown command %q", cmd.CommandPath()+" "+args[0])
+	if hint := otherOrder(cmd, args); hint != "" {
+		return err.WithHint("%s", hint)
+	}
 	if hint := habitHint(cmd, args[0]); hint != "" {
 		return err.WithHint("%s", hint)
 	}
@@ -48,6 +69,10 @@ func Exactly(names ...string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if err := AtLeast(names...)(cmd, args); err != nil {
 			return err
+		}
+		if len(names) == 1 && names[0] == "KIND/NAME" && len(args) == 2 && !strings.Contains(args[0], "/") {
+			return writ.Errorf(writ.CodeUsage, "unexpected argument %q", args[1]).
+				WithHint("did you mean `%s %s`?", cmd.CommandPath(), ShellWord(args[0]+"/"+args[1]))
 		}
 		return AtMost(len(names))(cmd, args)
 	}

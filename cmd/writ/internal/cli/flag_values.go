@@ -76,6 +76,9 @@ func NotPossible(what, value string, possible []string) error {
 
 // suggestFlag returns the hint for an unknown flag.
 func suggestFlag(cmd *cobra.Command, unknown string) string {
+	if hint := flagHabit(cmd, unknown); hint != "" {
+		return hint
+	}
 	var names []string
 	for _, scope := range []help.Scope{help.Own, help.Client, help.Every} {
 		for _, f := range help.Flags(cmd, scope) {
@@ -84,6 +87,9 @@ func suggestFlag(cmd *cobra.Command, unknown string) string {
 	}
 	if closest := meant.Closest(unknown, names); closest != "" {
 		return fmt.Sprintf("did you mean --%s? (%s --help)", closest, cmd.CommandPath())
+	}
+	if cmd.Flag("param") != nil {
+		return fmt.Sprintf("-p %s=VALUE sets a parameter of the script (%s --help)", unknown, cmd.CommandPath())
 	}
 	return cmd.CommandPath() + " --help"
 }

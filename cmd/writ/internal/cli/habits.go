@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -60,6 +61,59 @@ func habitHint(cmd *cobra.Command, word string) string {
 		if known, rest, err := cmd.Find([]string{name}); err == nil && known != cmd && len(rest) == 0 {
 			return "did you mean `" + known.CommandPath() + "`?"
 		}
+	}
+	return ""
+}
+
+// otherOrder returns the hint for words in the order of another tool, "node n1 show" or "show node n1", or "".
+func otherOrder(cmd *cobra.Command, args []string) string {
+	if len(args) < 2 {
+		return ""
+	}
+	if c := subcommand(cmd, args[1]); c != nil && cmd.HasParent() {
+		return "did you mean `" + c.CommandPath() + " " + ShellWord(args[0]) + "`?"
+	}
+	group := subcommand(cmd, args[1])
+	if group == nil {
+		group = subcommand(cmd, strings.TrimSuffix(args[1], "s"))
+	}
+	if group == nil {
+		return ""
+	}
+	if c := subcommand(group, args[0]); c != nil {
+		return "did you mean `" + c.CommandPath() + "`?"
+	}
+	return ""
+}
+
+// subcommand returns the visible subcommand with a name, or nil.
+func subcommand(cmd *cobra.Command, name string) *cobra.Command {
+	for _, c := range cmd.Commands() {
+		if c.Name() == name && c.IsAvailableCommand() {
+			return c
+		}
+	}
+	return nil
+}
+
+// sameFlags maps flags of other tools to a flag of writ, with the text to type.
+var sameFlags = map[string]struct{ flag, typed string }{
+	"json": {"output", "-o json"}, "yaml": {"output", "-o yaml"}, "format": {"output", "-o json"},
+	"namespace": {"project", "--project NAME"}, "datacenter": {"dc", "--dc NAME"}, "region": {"select", "--select region=NAME"},
+	"var": {"param", "-p NAME=VALUE"}, "set": {"param", "-p NAME=VALUE"}, "var-file": {"params", "--params FILE"},
+	"values": {"params", "--params FILE"}, "force": {"yes", "--yes"}, "auto-approve": {"yes", "--yes"}, "tail": {"follow", "--follow"},
+}
+
+// flagHabit returns the hint for a flag of another tool, or "".
+func flagHabit(cmd *cobra.Command, unknown string) string {
+	switch {
+	case len(unknown) == 1 && cmd.Flags().ShorthandLookup(unknown) != nil:
+		return fmt.Sprintf("did you mean -%s? (%s --help)", unknown, cmd.CommandPath())
+	case unknown == "dry-run" && cmd.Flag("plan") != nil:
+		return "`writ plan FILE` previews a script"
+	}
+	if same := sameFlags[unknown]; same.flag != "" && cmd.Flag(same.flag) != nil {
+		return fmt.Sprintf("did you mean %s? (%s --help)", same.typed, cmd.CommandPath())
 	}
 	return ""
 }

@@ -47,6 +47,11 @@ func (c *Client) FindRun(ctx context.Context, text string) (id writ.RunID, sure 
 		id, err := c.runWith(ctx, text)
 		return id, false, err
 	}
+	if plain := strings.ToLower(strings.TrimSpace(text)); plain != text &&
+		(writ.RunID(plain).Valid() || prefixPattern.MatchString(plain)) {
+		return "", false, writ.Errorf(writ.CodeUsage, "%q is not the id of a run", text).
+			WithHint("did you mean %s? Ids have small letters and no spaces", plain)
+	}
 	return "", false, writ.Errorf(writ.CodeUsage, "%q is not the id of a run", text).
 		WithHint("give its 26 letters and digits, or the first %d or more, or %s; `writ run list` shows them", MinPrefix,
 			LastRun)

@@ -40,7 +40,15 @@ func explainCommand(env *cli.Env) *cobra.Command {
 Of an operation (container.create) it tells the arguments with their types and bounds, the result and the errors. It also
 says what the operation can do to data, and shows an example.`,
 		Example: "  writ explain NO_CAPACITY\n  writ explain W0104\n  writ explain container.create",
-		Args:    cli.AtMost(1),
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 2 {
+				if op, ok := catalog.Lookup(strings.ToLower(args[0] + "." + args[1])); ok {
+					return writ.Errorf(writ.CodeUsage, "unexpected argument %q", args[1]).
+						WithHint("did you mean `writ explain %s`?", op.Name())
+				}
+			}
+			return cli.AtMost(1)(cmd, args)
+		},
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 			return slices.Concat(codeNames(), everyOperation()), cobra.ShellCompDirectiveNoFileComp
 		},

@@ -117,6 +117,9 @@ func readLog(ctx context.Context, env *cli.Env, what string, f readFlags) error 
 	kind, name, ok := strings.Cut(what, "/")
 	verb := logOperations[writ.ResourceKind(kind)]
 	switch {
+	case writ.RunID(what).Valid():
+		return writ.Errorf(writ.CodeUsage, "%s is the id of a run, and names no container and no machine", what).
+			WithHint("`writ run logs %s` prints the lines that its script wrote with run.log", what)
 	case !ok || !writ.ValidName(name):
 		return writ.Errorf(writ.CodeUsage, "%q names no container and no machine", what).
 			WithHint("write kind and name, as container/web")

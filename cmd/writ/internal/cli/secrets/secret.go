@@ -72,7 +72,7 @@ argument, which every process of the host could read.
 A script gets the value with run.secret("NAME"), in the newest version at its signing. Sign and submit scripts
 again after you set a new value. Runs that were accepted before go on with their version.`,
 		Example: "  writ secret set db-password --project web-shop\n  openssl rand -base64 24 | writ secret set db-password --all-dcs\n  writ secret set tls-key --file web.key --dc dc1",
-		Args:    cli.Exactly("NAME"),
+		Args:    nameAlone,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			value, err := secretValue(env, args[0], file)
 			if err != nil {
@@ -90,11 +90,24 @@ again after you set a new value. Runs that were accepted before go on with their
 	return c
 }
 
+// nameAlone requires the name of a secret. Its error does not repeat a value that was given as a second argument.
+func nameAlone(cmd *cobra.Command, args []string) error {
+	if len(args) > 1 && writ.ValidName(args[0]) {
+		return valueInArgument(args[0])
+	}
+	return cli.Exactly("NAME")(cmd, args)
+}
+
+// valueInArgument returns the error for a command line that contains the value of a secret.
+func valueInArgument(name string) error {
+	return writ.Errorf(writ.CodeUsage, "the argument is the name alone, without a value").
+		WithHint("give the value with --file or on standard input: writ secret set %s --file FILE. Choose a new one: the history of the shell has this one", name)
+}
+
 // secretValue reads the value of a secret from a file, the terminal or standard input.
 func secretValue(env *cli.Env, name, file string) (string, error) {
 	if name, _, ok := strings.Cut(name, "="); ok && writ.ValidName(name) { // the error does not repeat the value
-		return "", writ.Errorf(writ.CodeUsage, "the argument is the name alone, without a value").
-			WithHint("give the value with --file or on standard input: writ secret set %s --file FILE. Choose a new one: the history of the shell has this one", name)
+		return "", valueInArgument(name)
 	}
 	if !writ.ValidName(name) {
 		return "", writ.Errorf(writ.CodeUsage, "%q is not a valid name", name).
