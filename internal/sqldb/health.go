@@ -39,8 +39,9 @@ type health struct {
 	next   time.Time
 }
 
-// Check returns STORE_DAMAGED, STORE_READ_ONLY or STORE_FULL if the store cannot be used. It examines the whole file from time to time,
-// so it also finds damage in pages that are never read. For a store that is not a file it returns nil.
+// Check returns STORE_DAMAGED, STORE_READ_ONLY or STORE_FULL if the store cannot be used. It examines the whole file
+// from time to time, so it also finds damage in pages that are never read. For a store that is not a file it returns
+// nil.
 func (db *DB) Check(ctx context.Context) error { return db.health.check(ctx) }
 
 func (h *health) check(ctx context.Context) error {

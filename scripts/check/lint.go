@@ -67,14 +67,14 @@ func (c *checker) lint(params scripts.Params) {
 	l.unusedNames()
 	l.unusedParams(params)
 	l.missingKeys()
-	reportNoEffect(l)
+	reportNoEffect(c)
 }
 
-// reportNoEffect reports a script that neither calls an operation nor logs, fails or has an output. Another finding, such as
-// an unused module, already tells the author what is missing.
-func reportNoEffect(l *linter) {
-	if main := l.Main; !l.hasEffect && len(l.List) == 0 && !scripts.IsTest(main.Source.Name) {
-		l.Add(diagnostic.CodeNoEffect, parser.Pos(main.File.Base), 1, "the script does nothing").Help =
+// reportNoEffect reports a script that neither calls an operation nor logs, fails or has an output. It omits the report
+// beside other findings, such as an unused module, because they have the same cause.
+func reportNoEffect(c *checker) {
+	if main := c.Main; !c.hasEffect && len(c.List) == 0 && !scripts.IsTest(main.Source.Name) {
+		c.Add(diagnostic.CodeNoEffect, parser.Pos(main.File.Base), 1, "the script has no effect").Help =
 			"call an operation, or log a line with run.log"
 	}
 }

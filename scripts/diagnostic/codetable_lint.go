@@ -179,10 +179,10 @@ web := machine.create("web", {cpus: 1, memory_mib: 512, disks: [disk]})
 machine.stop(web).state
 volume.restore(disk, {snapshot: "before"}).uid
 machine.start(web)`},
-	{CodeNoEffect, SeverityWarning, "the script does nothing",
-		"The script and its modules call no operation, log nothing and have no output. Each run succeeds without an " +
-			"effect. The file may be empty, or all of it may be a comment. Call an operation, or log a line with " +
-			"`run.log` if the run is a test.",
+	{CodeNoEffect, SeverityWarning, "a script without an effect",
+		"The script and its modules call no operation, log no line and have no output. Each run succeeds without an " +
+			"effect. The file may be empty or commented out. Call an operation, or log a line with `run.log` if the " +
+			"run is a test.",
 		`// volume := import("volume")
 // volume.create("disk", {size_gib: 10})`,
 		`volume := import("volume")

@@ -60,5 +60,6 @@ func checkUnused(cmd *cobra.Command) error {
 		return nil
 	}
 	return writ.Errorf(writ.CodeUsage, "%s does not use %s", cmd.CommandPath(), strings.Join(unused, " and ")).
-		WithHint("leave out %s; `%s --help` lists the flags of the command", strings.Join(unused, " and "), cmd.CommandPath())
+		WithHint("leave out %s; `%s --help` lists the flags of the command", strings.Join(unused, " and "),
+			cmd.CommandPath())
 }

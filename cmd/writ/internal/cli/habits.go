@@ -99,9 +99,11 @@ func subcommand(cmd *cobra.Command, name string) *cobra.Command {
 // sameFlags maps flags of other tools to a flag of writ, with the text to type.
 var sameFlags = map[string]struct{ flag, typed string }{
 	"json": {"output", "-o json"}, "yaml": {"output", "-o yaml"}, "format": {"output", "-o json"},
-	"namespace": {"project", "--project NAME"}, "datacenter": {"dc", "--dc NAME"}, "region": {"select", "--select region=NAME"},
-	"var": {"param", "-p NAME=VALUE"}, "set": {"param", "-p NAME=VALUE"}, "var-file": {"params", "--params FILE"},
-	"values": {"params", "--params FILE"}, "force": {"yes", "--yes"}, "auto-approve": {"yes", "--yes"}, "tail": {"follow", "--follow"},
+	"namespace": {"project", "--project NAME"}, "datacenter": {"dc", "--dc NAME"},
+	"region": {"select", "--select region=NAME"},
+	"var":    {"param", "-p NAME=VALUE"}, "set": {"param", "-p NAME=VALUE"}, "var-file": {"params", "--params FILE"},
+	"values": {"params", "--params FILE"}, "force": {"yes", "--yes"}, "auto-approve": {"yes", "--yes"},
+	"tail": {"follow", "--follow"},
 }
 
 // flagHabit returns the hint for a flag of another tool, or "".

@@ -22,8 +22,8 @@ var unsafeDisks = map[uint32]struct {
 	0x5346414f: {"AFS", true},
 }
 
-// UnsafeData returns DATA_UNSAFE if a data directory is on a file system in memory or on the network, otherwise nil. The
-// directory may be missing; its nearest existing parent counts.
+// UnsafeData returns DATA_UNSAFE if a data directory is on a file system in memory or on the network, otherwise nil.
+// The directory may be missing; its nearest existing parent counts.
 func UnsafeData(data string) error {
 	dir, err := filepath.Abs(data)
 	if err != nil {
@@ -45,10 +45,11 @@ func unsafeDisk(data string, kind uint32) error {
 	case disk.network:
 		return writ.Errorf(writ.CodeDataUnsafe,
 			"the data directory %s is on a network file system (%s), which can lose locks and writes", data, disk.name).
-			WithHint("stop the daemon, move the directory to a local disk, and name it with --data; a coordinator and a supervisor can use PostgreSQL instead of a file")
+			WithHint("stop the daemon, move the directory to a local disk, and name it with --data; " +
+				"a coordinator and a supervisor can use PostgreSQL instead of a file")
 	default:
-		return writ.Errorf(writ.CodeDataUnsafe, "the data directory %s is in memory (%s): a restart of the machine deletes it",
-			data, disk.name).
+		return writ.Errorf(writ.CodeDataUnsafe,
+			"the data directory %s is in memory (%s): a restart of the machine deletes it", data, disk.name).
 			WithHint("stop the daemon, move the directory to a disk, and name it with --data")
 	}
 }

@@ -62,8 +62,7 @@ func IsUnused(c *cobra.Command, f *pflag.Flag) bool {
 	return false
 }
 
-// Flags returns the shown flags of a command that have this scope, sorted by name. It omits those that the command does
-// not read.
+// Flags returns the shown flags of a command that have this scope, sorted by name. It omits unused flags.
 func Flags(c *cobra.Command, scope Scope) (flags []*pflag.Flag) {
 	c.InitDefaultHelpFlag()
 	all := pflag.NewFlagSet("", pflag.ContinueOnError)

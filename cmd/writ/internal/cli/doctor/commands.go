@@ -9,5 +9,6 @@ import (
 
 // Commands returns the commands of this group.
 func Commands(env *cli.Env) []*cobra.Command {
-	return cli.InGroup(cli.Administration, env.ClientCommands(doctorCommand(env), cli.InProject(supportCommand(env)))...)
+	return cli.InGroup(cli.Administration,
+		env.ClientCommands(doctorCommand(env), cli.InProject(supportCommand(env)))...)
 }

@@ -429,7 +429,8 @@ func examineData(dir string) finding {
 		if err != nil {
 			f.State, f.Detail, f.Fix = suspect, "cannot write to "+at, "choose another place with --data"
 			if errors.Is(err, unix.EROFS) {
-				f.Detail, f.Fix = at+" is on a read-only disk", "make the disk writable, or choose another place with --data"
+				f.Detail = at + " is on a read-only disk"
+				f.Fix = "make the disk writable, or choose another place with --data"
 			}
 			return f
 		}

@@ -128,14 +128,15 @@ A command that fails is no error: what it says is in the file.`,
 	return cli.Family("support", "Collect facts about the cluster for support", c)
 }
 
-// givenFlags returns the flags of the bundle that select the cluster, the signer and the project, without those that
-// the command of a part does not read.
+// givenFlags returns the flags of the bundle that select the cluster, the signer and the project, if the command of a
+// part reads them.
 func givenFlags(bundle *cobra.Command, command []string) (args []string) {
 	of, _, err := bundle.Root().Find(command)
 	if err != nil {
 		return nil // running it reports the reason
 	}
-	ofID := of.HasParent() && of.Parent().Name() == "run" && of.Name() != "list" && !slices.Contains(command, client.LastRun)
+	ofID := of.HasParent() && of.Parent().Name() == "run" && of.Name() != "list" &&
+		!slices.Contains(command, client.LastRun)
 	for _, f := range help.Flags(of, help.Client) {
 		if ofID && f.Name == "project" {
 			continue

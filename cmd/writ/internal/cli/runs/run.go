@@ -64,8 +64,8 @@ func projectSelects(cmd *cobra.Command, run string) error {
 		return nil
 	}
 	return writ.Errorf(writ.CodeUsage, "--project does not apply to the id of a run").
-		WithHint("leave it out: an id is unique in all projects; `%s %s --project NAME` selects the newest run of a project",
-			cmd.CommandPath(), client.LastRun)
+		WithHint("leave it out: an id is unique in all projects; `%s %s --project NAME` selects the newest run of a "+
+			"project", cmd.CommandPath(), client.LastRun)
 }
 
 // onRunToDecide is onRun for a command that signs a decision about the run. If only the coordinator can tell which run
