@@ -96,9 +96,6 @@ func takeFenceAnswer(n *journal.Node, a nodes.FenceAnswer, signed []byte) bool {
 	if a.Round <= n.FenceRound || bytes.Equal(signed, n.FenceAnswer) {
 		return false
 	}
-	if n.Fence == nil { // removed by an earlier version
-		n.Fence = &writ.Fence{}
-	}
 	fence := *n.Fence // copied, because events share the old value
 	n.FenceAnswer, n.FenceRound = slices.Clone(signed), a.Round
 	fence.Stopped = min(len(a.Stopped), nodes.MaxFenced)

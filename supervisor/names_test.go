@@ -35,7 +35,7 @@ func (s *sim) decision(id writ.NodeID, decision string) error {
 // joining.
 // How: Admission uses the id derived from the key; only admitted nodes own names; a token displaces a waiting node.
 // Also: TestAStatementAdmitsTheKeyThatItNamesAndNoOtherOfItsName,
-// TestANameIsFreeAgainOnceItsNodeWasRejectedOrRemoved, TestNodesThatAreNotAdmittedLetGoOfTheirNames.
+// TestANameIsFreeAgainOnceItsNodeWasRejectedOrRemoved.
 func TestAStrangerWithoutATokenTakesNoName(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		stranger, strange := asking(s, "web1")

@@ -8,12 +8,9 @@ import (
 // protect has the journal authenticate its rows, under a key that only this supervisor has.
 func (s *Supervisor) protect() error {
 	return s.Journal.Protect(journal.Protection{
-		Key: s.Key.Seed(), Known: s.Protected, KnownValues: s.ProtectedValues,
+		Key: s.Key.Seed(),
 		Refused: func(err *writ.Error) {
 			s.warnings.Refused("", "record of the journal changed by another program; it is not used", err, "hint", err.Hint)
-		},
-		Adopted: func(rows int) {
-			s.Log.Warn("records of the journal are protected from now on; existing records were accepted once", "records", rows)
 		},
 	})
 }

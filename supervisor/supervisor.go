@@ -55,11 +55,6 @@ type Config struct {
 	Pin        writ.ClusterID     // pin of the roster chain
 	Key        ed25519.PrivateKey // private key; the roster has its public half
 	Journal    *journal.Journal
-	// Protected means that the journal is known to carry authentication codes: rows without a code are refused. If it
-	// is false, rows of an earlier version get codes, unless the journal shows that this was done before.
-	Protected bool
-	// ProtectedValues means the same for values that influence decisions. Earlier versions did not authenticate them.
-	ProtectedValues bool
 	// Adopted is called with each roster that comes into force, so that the caller can store it outside the database.
 	// It may be nil. Its error is logged.
 	Adopted   func(signed []byte) error

@@ -28,13 +28,12 @@ var lostFiles = map[string]map[string][2]string{
 		"rosters":         {}, // the ledger has them
 	},
 	"dc1": {
-		"supervisor.key":    {string(writ.CodeDataIncomplete), "writ restore"},
-		"supervisor.pub":    {},
-		"journal.db":        {string(writ.CodeDataIncomplete), "writ restore"},
-		"journal.db.lock":   {},
-		"journal.mark":      {},
-		"journal.protected": {},
-		"rosters":           {}, // coordinators and the journal have them; --join or --cluster names the cluster
+		"supervisor.key":  {string(writ.CodeDataIncomplete), "writ restore"},
+		"supervisor.pub":  {},
+		"journal.db":      {string(writ.CodeDataIncomplete), "writ restore"},
+		"journal.db.lock": {},
+		"journal.mark":    {},
+		"rosters":         {}, // coordinators and the journal have them; --join or --cluster names the cluster
 	},
 	"dc1-n1": {
 		"node.key":        {string(writ.CodeDataIncomplete), "writ node remove"},

@@ -243,10 +243,6 @@ var Places = []Place{
 	},
 	{Point: "file/supervisor.key", Kind: File, files: "supervisor.key", Says: "A supervisor's key, made once."},
 	{
-		Point: "file/journal.protected", Kind: File, files: "journal.protected",
-		Says: "That a supervisor's journal carries authentication codes, made once.",
-	},
-	{
 		Point: "file/journal.mark", Kind: File, files: "journal.mark",
 		Says: "How far the journal of a supervisor has come, beside its key.",
 	},

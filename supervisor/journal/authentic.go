@@ -12,7 +12,6 @@ import (
 
 	"writ"
 	"writ/internal/cbor"
-	"writ/internal/sqldb"
 )
 
 // The database server may be controlled by someone other than the supervisor. Rows that affect decisions carry a
@@ -99,15 +98,8 @@ var freeTables = map[string]string{
 // Protection configures the codes of a journal.
 type Protection struct {
 	Key []byte // a secret that is not in the journal
-	// Known is set if a source outside the database knows that the journal carried codes before. Rows without a code
-	// are then rejected instead of adopted.
-	Known bool
-	// KnownValues is the same for the values of meta.
-	KnownValues bool
 	// Refused is called for each rejected row, normally once per row, and may be nil.
 	Refused func(err *writ.Error)
-	// Adopted is called with the number of rows that received a code, once in the life of a journal, and may be nil.
-	Adopted func(rows int)
 }
 
 // codes creates and verifies codes.
@@ -263,161 +255,25 @@ func (c *codes) refuse(table string, key []any) *writ.Error {
 // isForged reports whether err means that a row is not as the journal wrote it.
 func isForged(err error) bool { return writ.CodeOf(err) == writ.CodeRecordForged }
 
-// protected is the name in meta of the mark that the rows carry codes.
+// protected is the name in meta of the mark that shows with which key the codes are made.
 const protected = "protected"
 
-// adopt runs when an epoch begins. It adds codes to the rows of a journal from an earlier version, once. It returns an
-// error if the rows should already have codes: according to Protection.Known, to the mark, or because other rows have
-// one. It returns the number of adopted rows.
-func (tx *Tx) adopt() (rows int, err error) {
-	c := tx.codes
-	if c == nil {
-		return 0, nil
+// markKey marks a new journal with its key when an epoch begins. It returns an error if another key made the codes.
+func (tx *Tx) markKey() error {
+	if tx.codes == nil {
+		return nil
 	}
-	sum, err := c.sum(nil, metaCode, []any{protected}, nil)
+	sum, err := tx.codes.sum(nil, metaCode, []any{protected}, nil)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	want := hex.EncodeToString(sum)
-	mark, err := tx.meta(protected)
-	switch {
+	switch mark, err := tx.meta(protected); {
 	case err != nil || mark == want:
-		return 0, err
+		return err
 	case mark != "":
-		return 0, writ.Errorf(writ.CodeRecordForged, "the journal was written by a supervisor with another key").
+		return writ.Errorf(writ.CodeRecordForged, "the journal was written by a supervisor with another key").
 			WithHint("start the supervisor with the data directory of this journal, or restore both from one backup")
 	}
-	with, without, err := tx.countCodes()
-	if err != nil {
-		return 0, err
-	}
-	switch {
-	case without > 0 && c.Known:
-		return 0, writ.Errorf(writ.CodeRecordForged,
-			"the supervisor's journal was protected before, but %d records of this journal are not", without).
-			WithHint("the journal was replaced; if it is a backup of an earlier version, " +
-				"docs/manual/runbook.md explains how to start with it")
-	case without > 0 && with > 0:
-		return 0, writ.Errorf(writ.CodeRecordForged,
-			"%d records of the journal are protected, %d are not, and the mark of protection is missing",
-			with, without).
-			WithHint("find out who can write to the journal's database, then restore the journal from a backup")
-	}
-	for _, t := range coveredTables {
-		if err := tx.adoptTable(t); err != nil {
-			return 0, fmt.Errorf("protect %s: %w", t.table, err)
-		}
-	}
-	return without, tx.setMeta(protected, want)
-}
-
-func (c *covered) inBody() bool { return c.columns[0] == "body" }
-
-// countCodes counts the rows with and without a code.
-func (tx *Tx) countCodes() (with, without int, err error) {
-	for _, t := range coveredTables {
-		err := tx.eachRow(t, func(row []any) error {
-			if t.carries(row) {
-				with++
-			} else {
-				without++
-			}
-			return nil
-		})
-		if err != nil {
-			return 0, 0, err
-		}
-	}
-	return with, without, nil
-}
-
-// carries reports whether a row from eachRow has a code, valid or not.
-func (c *covered) carries(row []any) bool {
-	last, _ := row[len(row)-1].([]byte)
-	return c.inBody() && len(last) >= codedHead && last[0] == coded || !c.inBody() && len(last) > 0
-}
-
-// adoptTable adds codes to the rows of a table that have none.
-func (tx *Tx) adoptTable(t covered) error {
-	set := "mac"
-	if t.inBody() {
-		set = "body"
-	}
-	where := make([]string, len(t.key))
-	for i, k := range t.key {
-		where[i] = fmt.Sprintf("%s = $%d", k, i+2)
-	}
-	update := fmt.Sprintf(`UPDATE %s SET %s = $1 WHERE %s`, t.table, set, strings.Join(where, " AND "))
-	return tx.eachRow(t, func(row []any) error {
-		if t.carries(row) {
-			return nil
-		}
-		key, rest := row[:len(t.key)], row[:len(row)-1]
-		var code []byte
-		var err error
-		if t.inBody() {
-			body, _ := row[len(row)-1].([]byte)
-			code, err = tx.withCode(t.table, body, key...)
-		} else {
-			code, err = tx.code(t.table, rest...)
-		}
-		if err != nil {
-			return err
-		}
-		return tx.exec(update, append([]any{code}, key...)...)
-	})
-}
-
-// adoptAtOnce is the number of rows that are read at once during adoption.
-const adoptAtOnce = 200
-
-// eachRow calls do for every row of a table, with its key, the covered columns, and the column of the code if it is
-// separate.
-func (tx *Tx) eachRow(t covered, do func(row []any) error) error {
-	columns := append(append([]string{}, t.key...), t.columns...)
-	if !t.inBody() {
-		columns = append(columns, "mac")
-	}
-	n := len(t.key)
-	keys := strings.Join(t.key, ", ")
-	first := fmt.Sprintf(`SELECT %s FROM %s ORDER BY %s LIMIT %d`, strings.Join(columns, ", "), t.table, keys, adoptAtOnce)
-	next := fmt.Sprintf(`SELECT %s FROM %s WHERE (%s) > (%s) ORDER BY %s LIMIT %d`, strings.Join(columns, ", "), t.table,
-		keys,
-		sqldb.Placeholders(1, n), keys, adoptAtOnce)
-	query, args := first, []any(nil)
-	for {
-		rows, err := tx.someRows(len(columns), query, args...)
-		if err != nil {
-			return err
-		}
-		for _, row := range rows {
-			if err := do(row); err != nil {
-				return err
-			}
-		}
-		if len(rows) < adoptAtOnce {
-			return nil
-		}
-		query, args = next, rows[len(rows)-1][:n]
-	}
-}
-
-// someRows returns rows as texts, numbers and bytes.
-func (tx *Tx) someRows(columns int, query string, args ...any) (all [][]any, err error) {
-	found, err := tx.QueryContext(tx.ctx, query, args...)
-	if err != nil {
-		return nil, err
-	}
-	defer found.Close()
-	for found.Next() {
-		row, into := make([]any, columns), make([]any, columns)
-		for i := range row {
-			into[i] = &row[i]
-		}
-		if err := found.Scan(into...); err != nil {
-			return nil, err
-		}
-		all = append(all, row)
-	}
-	return all, found.Err()
+	return tx.setMeta(protected, want)
 }

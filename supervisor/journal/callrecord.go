@@ -111,16 +111,8 @@ func encodeCall(c *Call) ([]byte, error) {
 	return body, nil
 }
 
-// decodeCall returns the call of a row's body. Bodies of earlier versions have field names, and times and digests as
-// texts.
+// decodeCall returns the call of a row's body.
 func decodeCall(body []byte) (*Call, error) {
-	if !isNumbered(body) {
-		c, err := decode[Call](body)
-		if err == nil {
-			c.Why, c.Reason = storedReason(c.Why, c.Reason, c.NodeName), ""
-		}
-		return c, err
-	}
 	r, err := decode[callRecord](body)
 	if err != nil {
 		return nil, err
@@ -172,14 +164,6 @@ func storedReason(why writ.Reason, text, node string) writ.Reason {
 		}
 	}
 	return writ.Reason{Code: writ.ReasonText, Text: text}
-}
-
-// isNumbered reports whether the first key of a map is a number. The header of the map has one or two bytes.
-func isNumbered(body []byte) bool {
-	const textKey = 0x60
-	short := len(body) > 1 && body[0] < 0xb8 && body[1] < textKey
-	long := len(body) > 2 && body[0] == 0xb8 && body[2] < textKey
-	return short || long
 }
 
 func setDigest(d *writ.Digest, sum []byte) error {

@@ -68,9 +68,8 @@ func aFullCall() *journal.Call {
 
 // A field that was added to Call and not to callRecord is detected here.
 //
-// Promise: Speed and storage: A call is stored compactly without loss, and calls of earlier versions are readable.
+// Promise: Speed and storage: A call is stored compactly without loss.
 // How: Numbers for the names of fields; binary times and digests.
-// Also: TestCallsOfAnEarlierVersionAreRead.
 func TestEveryFieldOfACallIsKept(t *testing.T) {
 	full, elsewhere := aFullCall(), aFullCall()
 	elsewhere.Seq++
@@ -81,51 +80,6 @@ func TestEveryFieldOfACallIsKept(t *testing.T) {
 		got := callOf(t, j, c)
 		if diff := cmp.Diff(c, got, cmpopts.IgnoreUnexported(journal.Call{})); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
-		}
-	}
-}
-
-func TestCallsOfAnEarlierVersionAreRead(t *testing.T) {
-	stores(t, func(t *testing.T, path string) {
-		j := open(t, path)
-		for _, c := range []*journal.Call{aFullCall(), {Call: writ.Call{Run: aFullCall().Run, Seq: 1}}} {
-			write(t, j, func(tx *journal.Tx) error { return putFirst(tx, c) })
-			named, err := cbor.Marshal(c)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := j.ExecForTest(t.Context(), `UPDATE calls SET body = $1 WHERE seq = $2`, named, c.Seq); err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(c, callOf(t, j, c), cmpopts.IgnoreUnexported(journal.Call{})); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
-		}
-	})
-}
-
-func TestStoredSentenceBecomesAReason(t *testing.T) {
-	j := open(t, filepath.Join(t.TempDir(), "journal.db"))
-	run := aFullCall().Run
-	c := &journal.Call{Call: writ.Call{Run: run, Seq: 1}}
-	write(t, j, func(tx *journal.Tx) error { return putFirst(tx, c) })
-	for _, want := range []writ.Reason{
-		{Code: writ.ReasonText, Text: "waits for node n1, which is silent"},
-		{Code: writ.ReasonLostNode, Node: "n1"}, {Code: writ.ReasonLostWord, Node: "n1"},
-	} {
-		numbered := map[int]any{1: run, 2: 1, 3: "node.ping", 7: writ.CallQueued, 9: "n1", 13: 1, 17: want.String(), 22: make([]byte, 32)}
-		named := journal.Call{Call: writ.Call{Run: run, Seq: 1, NodeName: "n1", Reason: want.String()}}
-		for _, record := range []any{numbered, named} {
-			body, err := cbor.Marshal(record)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := j.ExecForTest(t.Context(), `UPDATE calls SET body = $1 WHERE seq = 1`, body); err != nil {
-				t.Fatal(err)
-			}
-			if got := callOf(t, j, c); !got.Why.Equal(want) || got.Reason != "" {
-				t.Errorf("%T: %q is read as %+v, %q", record, want, got.Why, got.Reason)
-			}
 		}
 	}
 }
@@ -146,4 +100,27 @@ func callOf(t *testing.T, j *journal.Journal, like *journal.Call) (call *journal
 		t.Fatalf("call %d is %v: %v", like.Seq, call, err)
 	}
 	return call
+}
+
+func TestStoredSentenceBecomesAReason(t *testing.T) {
+	j := open(t, filepath.Join(t.TempDir(), "journal.db"))
+	run := aFullCall().Run
+	c := &journal.Call{Call: writ.Call{Run: run, Seq: 1}}
+	write(t, j, func(tx *journal.Tx) error { return putFirst(tx, c) })
+	for _, want := range []writ.Reason{
+		{Code: writ.ReasonText, Text: "waits for node n1, which is silent"},
+		{Code: writ.ReasonLostNode, Node: "n1"}, {Code: writ.ReasonLostWord, Node: "n1"},
+	} {
+		numbered := map[int]any{1: run, 2: 1, 3: "node.ping", 7: writ.CallQueued, 9: "n1", 13: 1, 17: want.String(), 22: make([]byte, 32)}
+		body, err := cbor.Marshal(numbered)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := j.ExecForTest(t.Context(), `UPDATE calls SET body = $1 WHERE seq = 1`, body); err != nil {
+			t.Fatal(err)
+		}
+		if got := callOf(t, j, c); !got.Why.Equal(want) || got.Reason != "" {
+			t.Errorf("%q is read as %+v, %q", want, got.Why, got.Reason)
+		}
+	}
 }

@@ -1,7 +1,6 @@
 package journal
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -140,25 +139,18 @@ func (j *Journal) events(ctx context.Context, after int64, max int) ([]writ.Enco
 	return events[:min(len(events), max)], rows.Err()
 }
 
-// splitEvents returns the events of a row; last is the number of its last event. A row of an earlier version holds a
-// single event instead of a list.
+// splitEvents returns the events of a row; last is the number of its last event.
 func splitEvents(last int64, body []byte) ([]writ.EncodedEvent, error) {
-	texts := []json.RawMessage{body}
-	if !bytes.HasPrefix(body, []byte("{")) {
-		if err := json.Unmarshal(body, &texts); err != nil {
-			return nil, fmt.Errorf("decode events: %w", err)
-		}
+	var texts []json.RawMessage
+	if err := json.Unmarshal(body, &texts); err != nil {
+		return nil, fmt.Errorf("decode events: %w", err)
 	}
 	if len(texts) == 0 {
 		return nil, errors.New("decode events: the list is empty")
 	}
 	events := make([]writ.EncodedEvent, len(texts))
 	for i, text := range texts {
-		fit, err := shortened(text)
-		if err != nil {
-			return nil, err
-		}
-		events[i] = writ.EncodedEvent{Seq: last - int64(len(texts)-1-i), JSON: fit}
+		events[i] = writ.EncodedEvent{Seq: last - int64(len(texts)-1-i), JSON: text}
 	}
 	return events, nil
 }

@@ -2,7 +2,6 @@ package journal
 
 import (
 	"encoding/json"
-	"fmt"
 
 	"writ"
 )
@@ -41,19 +40,4 @@ func shorten(e *writ.Event) {
 		r.Drift, r.Mended = nil, nil
 		e.Resource = &r
 	}
-}
-
-// shortened returns an event in the form for a link: earlier versions stored events that are too large.
-func shortened(text []byte) ([]byte, error) {
-	if len(text) <= MaxSaid {
-		return text, nil
-	}
-	var e writ.Event
-	if err := json.Unmarshal(text, &e); err != nil {
-		return nil, fmt.Errorf("decode an event: %w", err)
-	}
-	if !Shorten(&e) {
-		return text, nil
-	}
-	return json.Marshal(e)
 }

@@ -307,3 +307,23 @@ func decode[T any](body []byte) (*T, error) {
 
 // Copy writes a snapshot of the journal in a file into a new file. A supervisor may be using the journal.
 func Copy(ctx context.Context, from, to string) error { return sqldb.Copy(ctx, from, to) }
+
+// someRows returns rows as texts, numbers and bytes.
+func (tx *Tx) someRows(columns int, query string, args ...any) (all [][]any, err error) {
+	found, err := tx.QueryContext(tx.ctx, query, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer found.Close()
+	for found.Next() {
+		row, into := make([]any, columns), make([]any, columns)
+		for i := range row {
+			into[i] = &row[i]
+		}
+		if err := found.Scan(into...); err != nil {
+			return nil, err
+		}
+		all = append(all, row)
+	}
+	return all, found.Err()
+}

@@ -15,7 +15,6 @@ import (
 
 	"writ"
 	"writ/identity/envelope"
-	"writ/internal/sqldb"
 	"writ/internal/test/testenv"
 	"writ/supervisor/journal"
 )
@@ -311,33 +310,6 @@ func TestEpochsOnlyRise(t *testing.T) {
 		}
 		if first != now.UnixMilli() || second != first+1 {
 			t.Errorf("epochs %d, %d", first, second)
-		}
-	})
-}
-
-// A journal of an earlier version gave every node its name, even before admission.
-func TestNodesThatAreNotAdmittedLetGoOfTheirNames(t *testing.T) {
-	stores(t, func(t *testing.T, path string) {
-		j := open(t, path)
-		for i, admission := range []writ.Admission{writ.AdmissionApproved, writ.AdmissionPending, writ.AdmissionRejected, writ.AdmissionRemoved} {
-			n := &journal.Node{Node: writ.Node{ID: writ.NodeID(fmt.Sprint("id", i)), Name: fmt.Sprint("n", i), Admission: admission}, PublicKey: []byte{byte(i)}}
-			write(t, j, func(tx *journal.Tx) error {
-				if err := tx.PutNode(n); err != nil {
-					return err
-				}
-				_, err := tx.ExecContext(t.Context(), `UPDATE nodes SET name = $1 WHERE id = $2`, n.Name, string(n.ID))
-				return err
-			})
-		}
-		if _, err := j.BeginEpoch(t.Context(), time.Now()); err != nil {
-			t.Fatal(err)
-		}
-		for i, free := range []bool{false, true, true, true} {
-			n := &journal.Node{Node: writ.Node{ID: writ.NodeID(fmt.Sprint("new", i)), Name: fmt.Sprint("n", i), Admission: writ.AdmissionApproved}, PublicKey: []byte{byte(10 + i)}}
-			err := j.Write(t.Context(), func(tx *journal.Tx) error { return tx.PutNode(n) })
-			if free != (err == nil) || err != nil && !sqldb.IsDuplicate(err) {
-				t.Errorf("a new node n%d: %v", i, err)
-			}
 		}
 	})
 }

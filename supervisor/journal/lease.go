@@ -35,7 +35,6 @@ var (
 // for.
 func (j *Journal) BeginEpoch(ctx context.Context, now time.Time) (int64, error) {
 	var epoch, reconcileUntil int64
-	adopted := 0
 	var epochs []int64
 	err := j.db.Write(failpoint.At(ctx, failpoint.EpochBegun), func(db *sqldb.Tx) error {
 		tx := &Tx{Tx: db, ctx: context.WithoutCancel(ctx), codes: j.codes.Load(), batch: new(batch)}
@@ -71,15 +70,7 @@ func (j *Journal) BeginEpoch(ctx context.Context, now time.Time) (int64, error) 
 		if err := writ.CheckEpoch(last, now); err != nil { // no node would obey a higher epoch
 			return fmt.Errorf("check the last epoch of the journal: %w", err)
 		}
-		if adopted, err = tx.adopt(); err != nil {
-			return err
-		}
-		if tx.codes != nil {
-			if err := tx.adoptValues(); err != nil {
-				return err
-			}
-		}
-		if clock, err = tx.Clock(ctx); err != nil { // adopt may take long
+		if err := tx.markKey(); err != nil {
 			return err
 		}
 		epoch = max(last+1, now.UnixMilli())
@@ -92,9 +83,6 @@ func (j *Journal) BeginEpoch(ctx context.Context, now time.Time) (int64, error) 
 		if reconcileUntil, err = tx.readReconcileUntil(now, j.restored.Load()); err != nil {
 			return err
 		}
-		if err := tx.releaseNames(); err != nil {
-			return err
-		}
 		*j.known = newest{} // another process may have deleted some in the meantime
 		return tx.lease(clock.Add(LeaseTime))
 	})
@@ -104,9 +92,6 @@ func (j *Journal) BeginEpoch(ctx context.Context, now time.Time) (int64, error) 
 		j.epochs.Store(&epochs)
 		j.restored.Store(false)
 		j.tail.forget() // another process may have added events in the meantime
-		if c := j.codes.Load(); adopted > 0 && c.Adopted != nil {
-			c.Adopted(adopted)
-		}
 	}
 	return epoch, err
 }

@@ -198,8 +198,7 @@ var byDigest = linear.Model[string, stored, kept]{
 // How: The row of the call has the result of the newest attempt, separate rows have the others; a frame is kept while
 // one of its runs exists.
 // Also: TestAllResultsOfARunAreDigested, TestAFrameIsKeptOnceForAllItsResults,
-// TestOldRunsAreForgottenWholeInSmallSteps, TestFramesOfAnEarlierVersionGoWithTheirLastResult,
-// TestEventsOfAnEarlierVersionAreSent.
+// TestOldRunsAreForgottenWholeInSmallSteps, TestFramesOfAnEarlierVersionGoWithTheirLastResult.
 func TestTheFirstResultOfAnAttemptWins(t *testing.T) {
 	stores(t, func(t *testing.T, path string) {
 		add := func(tx *journal.Tx, c *journal.Call, frame *journal.Frame) (bool, error) {

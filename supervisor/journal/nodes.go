@@ -85,17 +85,6 @@ func (tx *Tx) NodeNamed(name string) (*Node, error) {
 	return n, err
 }
 
-// releaseNames releases the names of nodes that are not admitted. Journals of an earlier version have such nodes.
-func (tx *Tx) releaseNames() error {
-	owners, err := list[Node](tx, "nodes", `SELECT id, body FROM nodes WHERE substr(name, 1, 1) <> '~'`)
-	for _, n := range owners {
-		if err == nil && n.Admission != writ.AdmissionApproved {
-			err = tx.PutNode(n)
-		}
-	}
-	return err
-}
-
 // Nodes returns all nodes, by name. Removed nodes are kept, so that no ID is reused.
 func (tx *Tx) Nodes() ([]*Node, error) {
 	return list[Node](tx, "nodes", `SELECT id, body FROM nodes ORDER BY name`)

@@ -15,11 +15,7 @@ import (
 // takes effect with the next epoch; any supervisor that was active after the backup has stopped by then.
 func (j *Journal) CameFromBackup() { j.restored.Store(true) }
 
-// Names in meta.
-const (
-	restored      = "restored" // set by `writ restore` of an earlier version
-	metaReconcile = "doubt"    // the stored name stays
-)
+const metaReconcile = "doubt" // the stored name stays
 
 // ReconcilesUntil returns the time until which another supervisor may have accepted runs, or sent calls, that this
 // journal does not know; zero if the journal never came from a backup. Claims of coordinators do not count: they could
@@ -28,21 +24,16 @@ func (j *Journal) ReconcilesUntil() time.Time { return sqldb.Time(j.reconcileUnt
 
 // readReconcileUntil returns ReconcilesUntil in microseconds. If the journal was just restored, that is now.
 func (tx *Tx) readReconcileUntil(now time.Time, fromBackup bool) (int64, error) {
-	mark, err := tx.meta(restored)
-	if err == nil && (mark != "" || fromBackup) {
-		err = tx.beginReconciliation(now)
-	}
-	if err != nil {
-		return 0, err
+	if fromBackup {
+		if err := tx.beginReconciliation(now); err != nil {
+			return 0, err
+		}
 	}
 	return tx.number(metaReconcile)
 }
 
 func (tx *Tx) beginReconciliation(now time.Time) error {
-	if err := tx.setMeta(metaReconcile, strconv.FormatInt(sqldb.Micros(now), 10)); err != nil {
-		return err
-	}
-	return tx.setMeta(restored, "")
+	return tx.setMeta(metaReconcile, strconv.FormatInt(sqldb.Micros(now), 10))
 }
 
 // Reconciles reports whether nodes may have work of a run that the journal does not know: the run was accepted before

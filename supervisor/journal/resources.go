@@ -14,7 +14,6 @@ import (
 type Resource struct {
 	writ.Resource
 	// Operation and Args describe the last call that created or changed it; handles in the arguments are writ.Refs.
-	// Resources of an earlier version have no Operation, and handles of their own run.
 	Operation string         `json:"operation,omitempty"`
 	Args      map[string]any `json:"args,omitempty"`
 	Need      writ.Capacity  `json:"need"` // capacity it uses on its node

@@ -100,27 +100,11 @@ func TestEventsOfAnotherProcessAreSent(t *testing.T) {
 	})
 }
 
-// Earlier versions stored events that are too large for a link. They are shortened when they are read.
 func TestEventsThatNoLinkCarriesAreShortened(t *testing.T) {
 	stores(t, func(t *testing.T, path string) {
 		j := open(t, path)
 		n := writ.Node{ID: "n1", Name: "web", Fence: &writ.Fence{Stopped: 7, Open: []string{strings.Repeat("<", journal.MaxSaid)}}}
 		r := writ.Resource{ResourceID: writ.ResourceID{Name: "db"}, Drift: []string{strings.Repeat("<", journal.MaxSaid)}}
-		var old []string
-		for i, e := range []writ.Event{{Node: &n}, {Resource: &r}} {
-			e.Seq = int64(i + 1)
-			text, err := json.Marshal(e)
-			if err != nil {
-				t.Fatal(err)
-			}
-			old = append(old, string(text))
-		}
-		if err := j.ExecForTest(t.Context(), `INSERT INTO events (seq, body) VALUES (2, $1)`, []byte("["+strings.Join(old, ",")+"]")); err != nil {
-			t.Fatal(err)
-		}
-		if err := j.ExecForTest(t.Context(), `UPDATE event_counter SET seq = 2`); err != nil {
-			t.Fatal(err)
-		}
 		write(t, j, func(tx *journal.Tx) error {
 			tx.AddEvents(writ.Event{Node: &n}, writ.Event{Resource: &r})
 			return nil
@@ -136,31 +120,6 @@ func TestEventsThatNoLinkCarriesAreShortened(t *testing.T) {
 		}
 		if n.Fence.Open == nil || r.Drift == nil {
 			t.Error("what the events were made of has changed")
-		}
-	})
-}
-
-// Earlier versions stored each event in a row.
-func TestEventsOfAnEarlierVersionAreSent(t *testing.T) {
-	stores(t, func(t *testing.T, path string) {
-		j := open(t, path)
-		tell(t, j, "of now", 3)
-		if err := j.ExecForTest(t.Context(), `UPDATE event_counter SET seq = seq + 1`); err != nil {
-			t.Fatal(err)
-		}
-		if err := j.ExecForTest(t.Context(), `INSERT INTO events (seq, body) VALUES (4, $1)`, []byte(`{"journal":"","seq":4,"time":"2026-11-21T10:00:00Z"}`)); err != nil {
-			t.Fatal(err)
-		}
-		tell(t, j, "of now, again", 3)
-		for after := range int64(7) {
-			for i, e := range eventsAfter(t, open(t, path), after, 10) {
-				if e.Seq != after+1+int64(i) {
-					t.Errorf("event %d after %d is %d", i+1, after, e.Seq)
-				}
-			}
-		}
-		if err := open(t, path).Feed("c").Agree(t.Context(), j.ID(), 4, time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)); err != nil {
-			t.Error(err)
 		}
 	})
 }

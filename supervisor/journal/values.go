@@ -3,9 +3,7 @@ package journal
 import (
 	"crypto/hmac"
 	"database/sql"
-	"encoding/hex"
 	"errors"
-	"fmt"
 	"strings"
 
 	"writ"
@@ -17,20 +15,18 @@ import (
 var codedValues = map[string]string{
 	metaFloor:     "which certificates are valid: a person's statement raised it",
 	metaReconcile: "which runs wait until the nodes have reported their calls",
-	restored:      "whether runs wait: an operator set it with an earlier version",
 }
 
 // freeValues lists the values without a code, each with the reason.
 var freeValues = map[string]string{
-	metaJournal:     "it identifies events, which are only shown",
-	feedPrefix:      "the same; the rest of the name is the URL of a coordinator",
-	metaHistory:     "it only determines which events coordinators receive",
-	metaEpoch:       "nodes remember the highest epoch, and so does the mark beside the key",
-	metaEpochs:      "an added epoch hides that the journal came from a backup, which only withholds information; a deleted one makes runs wait",
-	metaLease:       "a process with write access may decide which one serves",
-	metaProbe:       "it is never read",
-	protected:       "it is a code itself",
-	protectedValues: "the same",
+	metaJournal: "it identifies events, which are only shown",
+	feedPrefix:  "the same; the rest of the name is the URL of a coordinator",
+	metaHistory: "it only determines which events coordinators receive",
+	metaEpoch:   "nodes remember the highest epoch, and so does the mark beside the key",
+	metaEpochs:  "an added epoch hides that the journal came from a backup, which only withholds information; a deleted one makes runs wait",
+	metaLease:   "a process with write access may decide which one serves",
+	metaProbe:   "it is never read",
+	protected:   "it is a code itself",
 }
 
 // Names in meta that are not declared elsewhere.
@@ -42,9 +38,6 @@ const (
 	metaLease   = "lease"
 	metaProbe   = "probe"
 )
-
-// protectedValues is the name in meta of the mark that the values carry codes.
-const protectedValues = "protected values"
 
 // meta returns a named value, "" if it is missing. The error is RECORD_FORGED if the value is in codedValues and the
 // journal did not write it.
@@ -77,34 +70,4 @@ func (tx *Tx) setMeta(name, value string) (err error) {
 		return err
 	}
 	return tx.exec(`INSERT INTO meta (name, value, mac) VALUES ($1, $2, $3) ON CONFLICT (name) DO UPDATE SET value = excluded.value, mac = excluded.mac`, name, value, mac)
-}
-
-// adoptValues adds codes to the values of a journal from an earlier version, once. It adds none if KnownValues is set.
-func (tx *Tx) adoptValues() error {
-	sum, err := tx.codes.sum(nil, metaCode, []any{protectedValues}, nil)
-	if err != nil {
-		return err
-	}
-	want := hex.EncodeToString(sum)
-	if mark, err := tx.meta(protectedValues); err != nil || mark == want {
-		return err
-	}
-	for name := range codedValues {
-		if tx.codes.KnownValues {
-			break
-		}
-		rows, err := tx.someRows(2, `SELECT value, mac FROM meta WHERE name = $1`, name)
-		if err != nil {
-			return err
-		}
-		for _, row := range rows {
-			if mac, _ := row[1].([]byte); len(mac) > 0 {
-				continue
-			}
-			if err := tx.setMeta(name, fmt.Sprint(row[0])); err != nil {
-				return fmt.Errorf("protect the value %q: %w", name, err)
-			}
-		}
-	}
-	return tx.setMeta(protectedValues, want)
 }

@@ -87,7 +87,6 @@ func TestAValueThatTheDatabaseChangedIsRefused(t *testing.T) {
 		"made up":      `UPDATE meta SET value = '1', mac = NULL WHERE name = 'certificate floor'`,
 		"of a mark":    `UPDATE meta SET value = (SELECT value FROM meta WHERE name = 'protected') WHERE name = 'certificate floor'`,
 		"another name": `INSERT INTO meta (name, value, mac) SELECT 'doubt', value, mac FROM meta WHERE name = 'certificate floor'`,
-		"a restore":    `INSERT INTO meta (name, value) VALUES ('restored', 'yes')`,
 	} {
 		t.Run(what, func(t *testing.T) {
 			bothEngines(t, func(t *testing.T, path string) {
@@ -117,43 +116,4 @@ func floorOf(j *Journal) (at time.Time, err error) {
 		return err
 	})
 	return at, err
-}
-
-// Values of an earlier version are adopted once, and never again if a source outside the database knows of their codes.
-func TestValuesWithoutACodeAreGivenOneOnce(t *testing.T) {
-	bothEngines(t, func(t *testing.T, path string) {
-		begun := time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
-		old, err := Open(t.Context(), path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		mustWrite(t, old, func(tx *Tx) error { return tx.SetCertificateFloor(begun) })
-		mustWrite(t, old, func(tx *Tx) error { return tx.setMeta(restored, "yes") })
-		old.Close()
-		j, err := openProtected(t, path, Protection{Key: theKey})
-		if err != nil || j.ReconcilesUntil().IsZero() {
-			t.Fatalf("it is reconciled until %s, %v", j.ReconcilesUntil(), err)
-		}
-		if at, err := floorOf(j); err != nil || !at.Equal(begun) {
-			t.Errorf("the floor is %s, %v", at, err)
-		}
-		mustWrite(t, j, func(tx *Tx) error {
-			return tx.exec(`UPDATE meta SET value = '1', mac = NULL WHERE name = 'certificate floor'`)
-		})
-		release(t, j)
-		if j, err = openProtected(t, path, Protection{Key: theKey}); err != nil {
-			t.Fatal(err)
-		}
-		if at, err := floorOf(j); !isForged(err) {
-			t.Errorf("the mark says that values carry codes, and the floor is %s, %v", at, err)
-		}
-		mustWrite(t, j, func(tx *Tx) error { return tx.exec(`DELETE FROM meta WHERE name = 'protected values'`) })
-		release(t, j)
-		if j, err = openProtected(t, path, Protection{Key: theKey, KnownValues: true}); err != nil {
-			t.Fatal(err)
-		}
-		if at, err := floorOf(j); !isForged(err) {
-			t.Errorf("it is known that values carry codes, and the floor is %s, %v", at, err)
-		}
-	})
 }

@@ -118,9 +118,8 @@ func openRecordedJournal(t *testing.T) *journal.Journal {
 	}
 	t.Cleanup(func() { j.Close() })
 	err = j.Protect(journal.Protection{
-		Key: recordedKey().Seed(), Known: true,
+		Key:     recordedKey().Seed(),
 		Refused: func(err *writ.Error) { t.Errorf("a recorded row is refused: %v", err) },
-		Adopted: func(rows int) { t.Errorf("%d recorded rows had no code", rows) },
 	})
 	if err == nil {
 		_, err = j.BeginEpoch(t.Context(), recordedAt)

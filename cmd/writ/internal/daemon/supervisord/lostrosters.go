@@ -16,8 +16,7 @@ const rosterFolder = "rosters"
 
 // Used reports whether a supervisor has worked with a data directory before.
 func Used(data string) bool {
-	return daemon.Exists(filepath.Join(data, supervisorJournal)) || daemon.Exists(filepath.Join(data, protectedFile)) ||
-		daemon.Exists(filepath.Join(data, markFile))
+	return daemon.Exists(filepath.Join(data, supervisorJournal)) || daemon.Exists(filepath.Join(data, markFile))
 }
 
 // missingRosters returns the error for a supervisor that has no roster and was not given the id of its cluster. It is

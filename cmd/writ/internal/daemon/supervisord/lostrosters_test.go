@@ -22,7 +22,7 @@ func TestLostRostersAreMissed(t *testing.T) {
 	}{
 		"New":           {nil, writ.CodeUsage, []string{"--join", "writ dc add"}},
 		"Used":          {used, writ.CodeDataIncomplete, []string{"--cluster ", "writ context list -o wide"}},
-		"JournalOnHost": {map[string][]byte{protectedFile: []byte(rowsProtected)}, writ.CodeDataIncomplete, []string{"--cluster ID", "writ context list -o wide"}},
+		"JournalOnHost": {map[string][]byte{markFile: []byte("{}")}, writ.CodeDataIncomplete, []string{"--cluster ID", "writ context list -o wide"}},
 	} {
 		data := t.TempDir()
 		if _, err := Key(data); err != nil {

@@ -49,11 +49,11 @@ const withoutBackup = daemon.FromBackup + "Without a backup make a new datacente
 var (
 	supervisorKeyKept = daemon.KeptFile{
 		Name: supervisorKeyFile, Role: "supervisor", Next: withoutBackup,
-		Evidence: []string{supervisorJournal, protectedFile, markFile, "rosters"},
+		Evidence: []string{supervisorJournal, markFile, "rosters"},
 	}
 	journalKept = daemon.KeptFile{
 		Name: supervisorJournal, Role: "supervisor", Next: withoutBackup,
-		Evidence: []string{supervisorJournal + ".lock", protectedFile, markFile},
+		Evidence: []string{supervisorJournal + ".lock", markFile},
 	}
 )
 
@@ -228,16 +228,13 @@ func (s *Supervisor) serve(ctx context.Context, store daemon.Store, config super
 	if err := store.Opened(); err != nil {
 		return err
 	}
-	if config.Protected, config.ProtectedValues, err = isProtected(s.Data); err != nil {
-		return err
-	}
 	config.Held = s.Held
 	super, err := supervisor.Open(ctx, config, signed)
 	if err != nil {
 		return err
 	}
 	s.Held = false // a release stays valid at a later takeover
-	if err := s.keep(ctx, super, rosters); err != nil {
+	if err := s.keepRosters(ctx, super, rosters); err != nil {
 		return errors.Join(err, config.Journal.Release(context.WithoutCancel(ctx)))
 	}
 	log.InfoContext(ctx, "supervisor is listening for nodes", "node_api", s.nodeAPI(), "epoch", super.Epoch(),

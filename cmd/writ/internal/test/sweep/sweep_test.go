@@ -553,7 +553,6 @@ var scenes = map[failpoint.Point]scene{
 	failpoint.RegistrationKept:     {victim: coordinator, during: founded},
 	failpoint.RegistrationAnswered: {victim: coordinator, during: founded},
 	"file/supervisor.key":          {victim: newDatacenter, only: killing},
-	"file/journal.protected":       {victim: newDatacenter, only: killing},
 	"file/journal.mark":            {victim: supervisor},
 	"file/supervisor.pub":          {victim: newDatacenter, only: killing},
 	"file/roster":                  {victim: newDatacenter, only: killing},
