@@ -4,8 +4,6 @@ package supervisor_test
 
 import (
 	"bytes"
-	"crypto/ed25519"
-	"crypto/sha256"
 	"log/slog"
 	"path/filepath"
 	"strings"
@@ -15,42 +13,8 @@ import (
 
 	"writ"
 	"writ/identity/envelope"
-	"writ/internal/cbor"
 	"writ/runner/queue"
-	"writ/supervisor/link"
-	"writ/supervisor/nodes"
 )
-
-// signUnnamed signs records as earlier runners do, in an envelope that does not name its kind.
-func signUnnamed(kind envelope.Kind, key ed25519.PrivateKey, records ...any) ([]byte, error) {
-	frame, err := cbor.Marshal(records)
-	if err != nil {
-		return nil, err
-	}
-	id := sha256.Sum256(key.Public().(ed25519.PublicKey))
-	signature := ed25519.Sign(key, append([]byte("writ-"+string(kind)+"-v1\x00"), frame...))
-	return cbor.Marshal([][]byte{id[:], signature, frame, nil})
-}
-
-// A datacenter is upgraded node by node, so a supervisor handles each kind of message in the form of earlier runners.
-func TestUnnamedMessagesAreHandled(t *testing.T) {
-	inSim(t, func(t *testing.T, s *sim) {
-		n := s.join("n1", answering(func(*nodes.LogReport) {}), func(n *testNode) { n.signs = signUnnamed })
-		s.wantState(s.submit(`volume := import("volume")`+"\n"+`volume.create("v", {size_gib: 1})`), writ.RunSucceeded) // beats and results
-		n.describe(nodes.HostReport{Incarnation: 1, Count: 1, Host: writ.Host{Kernel: "6.1.0"}})
-		if host := s.lastAbout(n.id).Host; host == nil || host.Kernel != "6.1.0" {
-			t.Errorf("the host report had no effect: %+v", host)
-		}
-		n.send(envelope.Report, writ.Report{Node: n.id, Incarnation: 1, Round: 1, Findings: writ.Findings{Orphans: []writ.Orphan{{Module: "volume", Kind: "subvolume", Name: "v0"}}}})
-		time.Sleep(2 * time.Second)
-		if orphans := s.lastAbout(n.id).Orphans; len(orphans) != 1 {
-			t.Errorf("the report had no effect: orphans %v", orphans)
-		}
-		if log, err := s.logOf(link.LogOfNode{Node: n.id}); err != nil || len(log.Lines) != 1 {
-			t.Errorf("the log has %d lines, %v", len(log.Lines), err)
-		}
-	})
-}
 
 // An attacker who owns Redis changes the kind that messages name. Each changed message is rejected without an effect.
 func TestMessageWithWrongKindIsRejected(t *testing.T) {

@@ -524,8 +524,6 @@ type testNode struct {
 	asked       []writ.Inventory              // for the next beat
 	stopped     chan struct{}                 // closed when the supervisor cancelled something
 	pretend     func(joiner *identity.Joiner) // changes what it says of itself once it was greeted; may be nil
-	// signs makes the messages of the node; nil means envelope.Sign.
-	signs func(kind envelope.Kind, key ed25519.PrivateKey, records ...any) ([]byte, error)
 }
 
 // join lets a node join with a token and serve until the test ends.
@@ -665,11 +663,7 @@ func (n *testNode) handle(ctx context.Context, task queue.Task) {
 }
 
 func (n *testNode) send(kind envelope.Kind, record any) {
-	sign := n.signs
-	if sign == nil {
-		sign = envelope.Sign
-	}
-	signed, err := sign(kind, n.key, record)
+	signed, err := envelope.Sign(kind, n.key, record)
 	if err != nil {
 		n.sim.t.Error(err)
 		return

@@ -24,9 +24,9 @@ type named struct {
 	Record    []byte
 }
 
-// KindOf returns the kind that an envelope names. It returns "" if the envelope names none, as those of earlier runners
-// do. The kind is a claim: only Open verifies it, and refuses an envelope whose name was changed, added or removed.
-// KindOf reads the first bytes only; the rest may be malformed.
+// KindOf returns the kind that an envelope names, or "" if it names none. The kind is a claim: only Open verifies it,
+// and refuses an envelope whose name was changed, added or removed. KindOf reads the first bytes only; the rest may be
+// malformed.
 func KindOf(signed []byte) Kind {
 	const shortText = 0x60 // CBOR: a text of less than 24 bytes, whose length is in the lower bits
 	if !startsNamed(signed) || len(signed) < 2 || signed[1] < shortText || signed[1] >= shortText+24 {

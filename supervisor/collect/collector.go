@@ -150,27 +150,12 @@ func (c *Collector) receive(ctx context.Context, m queue.Message) (stays bool) {
 // handle passes a message to the handler of its kind.
 func (c *Collector) handle(ctx context.Context, m queue.Message) (stays bool, err error) {
 	keys, kind := c.keysOf(m.Stream.Node), envelope.KindOf(m.Body)
-	if kind == "" {
-		return c.handleUnnamed(ctx, m, keys)
-	}
 	for _, row := range c.kinds {
 		if row.kind == kind {
 			return row.handle(ctx, m, keys)
 		}
 	}
 	return false, writ.Errorf(writ.CodeSignatureInvalid, "a node sends no messages of the kind %q", kind)
-}
-
-// handleUnnamed handles a message of an earlier runner, which does not name its kind. It tries all kinds, because the
-// signature is valid for one kind only.
-func (c *Collector) handleUnnamed(ctx context.Context, m queue.Message, keys envelope.Keys) (stays bool, err error) {
-	for _, row := range c.kinds {
-		stays, err = row.handle(ctx, m, keys)
-		if writ.CodeOf(err) != writ.CodeSignatureInvalid {
-			break
-		}
-	}
-	return stays, err
 }
 
 // keysOf returns a lookup function for opening envelopes of node. It accepts only the key of that node, and only if the
