@@ -26,9 +26,6 @@ func (Point) Begin() {}
 // End is like the function End, for code without a context.
 func (Point) End(error) {}
 
-// Tearing reports whether the next bytes that this goroutine sends are cut.
-func Tearing() bool { return false }
-
 // Write writes to a file.
 func (Point) Write(f *os.File, text []byte) (int, error) { return f.Write(text) }
 

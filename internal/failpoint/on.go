@@ -223,13 +223,6 @@ type tear struct {
 
 var tearing atomic.Pointer[tear]
 
-// Tearing reports whether the next bytes that this goroutine sends are cut. Code that lets another goroutine send them
-// must not do so then.
-func Tearing() bool {
-	t := tearing.Load()
-	return t != nil && t.goroutine == goroutine()
-}
-
 // goroutine returns the number of the calling goroutine. In all libraries that writ uses, the sender itself writes to
 // the connection.
 func goroutine() int {

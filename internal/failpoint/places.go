@@ -71,7 +71,6 @@ const (
 // Messages to Redis.
 const (
 	JobSent            Point = "queue/job"
-	JobsSent           Point = "queue/jobs"
 	JobsWithdrawn      Point = "queue/withdrawn"
 	EpochSent          Point = "queue/epoch"
 	RosterSent         Point = "queue/roster"
@@ -186,8 +185,7 @@ var Places = []Place{
 	{Point: RunsForgotten, Kind: Commit, Says: "Old runs are forgotten."},
 	{Point: WebhookTold, Kind: Commit, Says: "A webhook is done with some events."},
 
-	{Point: JobSent, Kind: Send, Says: "A job goes into a node's queue alone."},
-	{Point: JobsSent, Kind: Send, Says: "Several jobs go into a node's queue with one script; torn, none does."},
+	{Point: JobSent, Kind: Send, Says: "A job goes into a node's queue."},
 	{
 		Point: JobsWithdrawn, Kind: Send,
 		Says: "Jobs of a stopped run, and deliveries that waited too long, are taken back.",

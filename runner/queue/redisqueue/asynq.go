@@ -59,18 +59,15 @@ func (q *Queue) Push(ctx context.Context, node writ.NodeID, tasks ...queue.Task)
 }
 
 func (q *Queue) pushAll(ctx context.Context, node writ.NodeID, tasks []queue.Task) error {
-	if len(tasks) == 1 {
+	for _, t := range tasks {
 		failpoint.JobSent.Begin()
-		err := q.push(ctx, node, tasks[0])
+		err := q.push(ctx, node, t)
 		failpoint.JobSent.End(err)
-		return err
+		if err != nil {
+			return err
+		}
 	}
-	failpoint.JobsSent.Begin()
-	err := pushTogether(ctx, q.client, len(tasks), func(ctx context.Context, i int) error {
-		return q.push(ctx, node, tasks[i])
-	})
-	failpoint.JobsSent.End(err)
-	return err
+	return nil
 }
 
 // pushAgain adds tasks after a key of the queue had the wrong type and was deleted. It first undoes the writes of the

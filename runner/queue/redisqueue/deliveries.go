@@ -74,10 +74,10 @@ func (ds *deliveries) forget(node writ.NodeID, ids ...string) {
 }
 
 // gone is forget for callers that have the key of active tasks instead of the node.
-func (ds *deliveries) gone(active string, ids []string) {
+func (ds *deliveries) gone(active, id string) {
 	if _, rest, ok := strings.Cut(active, "{"); ok {
 		node, _, _ := strings.Cut(rest, "}")
-		ds.forget(writ.NodeID(node), ids...)
+		ds.forget(writ.NodeID(node), id)
 	}
 }
 

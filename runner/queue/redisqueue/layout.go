@@ -348,3 +348,9 @@ func (q *Queue) forget(ctx context.Context, node writ.NodeID) error {
 	q.deliveries.forget(node, gone...)
 	return nil
 }
+
+// isReply reports whether err is nil or an error reply of Redis.
+func isReply(err error) bool {
+	_, ok := errors.AsType[redis.Error](err)
+	return err == nil || ok
+}

@@ -85,11 +85,10 @@ func (q *Queue) init(client *redis.Client) {
 	q.cursors, q.held, q.meters = map[queue.Stream]*cursor{}, map[queue.Stream][]queue.Message{}, map[queue.Stream]*meter{}
 	q.readMessages = readMessages
 	q.tasks = newAsynqClient(client)
-	client.AddHook(burstHook{})
 	client.AddHook(registryHook{})
 	q.prefetchers.client, q.prefetchers.reader = client, q.reader
 	client.AddHook(&q.prefetchers)
-	client.AddHook(&batchHook{client: client, gone: q.deliveries.gone})
+	client.AddHook(&endHook{client: client, gone: q.deliveries.gone})
 	for _, c := range []*redis.Client{q.client, q.reader} {
 		c.AddHook(refusalHook{&q.refused})
 	}
