@@ -22,6 +22,7 @@ import (
 	"writ/coord/api"
 	"writ/coord/api/apiclient"
 	"writ/identity"
+	"writ/identity/sshsig"
 	"writ/ledger"
 	"writ/supervisor/link"
 )
@@ -299,7 +300,7 @@ func TestAReaderLearnsNothingOfAnotherProject(t *testing.T) {
 			for _, run := range []writ.RunID{h.subs[2].Run, never.Run} {
 				st := statement("run/"+string(run), "cancel")
 				st.Signer, st.Seen = who, seen
-				status, body := p.post("/v1/statements", signed(t, who, identity.StatementNamespace, st))
+				status, body := p.post("/v1/statements", signed(t, who, sshsig.StatementNamespace, st))
 				check(http.MethodPost, "/v1/statements", string(run)+string(seen.Project)+seen.ProjectName, body)
 				told[run] = differing.ReplaceAllString(strconv.Itoa(status)+strings.ReplaceAll(body, string(run), "ID"), "")
 			}
@@ -309,7 +310,7 @@ func TestAReaderLearnsNothingOfAnotherProject(t *testing.T) {
 		}
 		text := payload()
 		text.Project, text.ProjectName, text.Signer = blog, "web-blog", who
-		_, body := p.post("/v1/submissions", signed(t, who, identity.ScriptNamespace, text))
+		_, body := p.post("/v1/submissions", signed(t, who, sshsig.ScriptNamespace, text))
 		check(http.MethodPost, "/v1/submissions", string(blog)+" web-blog", body)
 	}
 

@@ -23,6 +23,7 @@ import (
 	"writ/coord/api"
 	"writ/coord/api/apiclient"
 	"writ/identity"
+	"writ/identity/sshsig"
 	"writ/internal/test/testenv"
 	"writ/ledger"
 	"writ/ledger/sqlstore"
@@ -47,7 +48,7 @@ func key(name string) ed25519.PrivateKey {
 	return ed25519.NewKeyFromSeed(seed[:])
 }
 
-func signer(name string) identity.Signer { return identity.NewSigner(key(name)) }
+func signer(name string) sshsig.Signer { return sshsig.NewSigner(key(name)) }
 
 func supervisorKey(dc writ.DatacenterID) ed25519.PublicKey {
 	return key("supervisor " + string(dc)).Public().(ed25519.PublicKey)
@@ -112,7 +113,7 @@ func statement(subject, decision string) *identity.Statement {
 }
 
 // signed signs a payload or statement.
-func signed(t testing.TB, who string, namespace identity.Namespace, text interface{ Text() ([]byte, error) }) []byte {
+func signed(t testing.TB, who string, namespace sshsig.Namespace, text interface{ Text() ([]byte, error) }) []byte {
 	t.Helper()
 	b, err := text.Text()
 	if err != nil {
@@ -122,12 +123,12 @@ func signed(t testing.TB, who string, namespace identity.Namespace, text interfa
 	if err != nil {
 		t.Fatal(err)
 	}
-	return identity.Join(b, armored)
+	return sshsig.Join(b, armored)
 }
 
 func signedScript(t testing.TB, p *identity.Payload) []byte {
 	t.Helper()
-	return signed(t, "alice", identity.ScriptNamespace, p)
+	return signed(t, "alice", sshsig.ScriptNamespace, p)
 }
 
 func signedRoster(t testing.TB, r *identity.Roster) []byte {

@@ -27,6 +27,7 @@ import (
 	"writ/coord/api"
 	"writ/identity"
 	"writ/identity/envelope"
+	"writ/identity/sshsig"
 	"writ/ledger"
 	"writ/ledger/sqlstore"
 	"writ/supervisor/link"
@@ -103,7 +104,7 @@ func (p *fixture) handIn(signed []byte) (api.LoginToken, error) {
 // token logs a person in.
 func (p *fixture) token(who string) string {
 	p.t.Helper()
-	t, err := p.handIn(signed(p.t, who, identity.LoginNamespace, p.textFor(who, p.challenge())))
+	t, err := p.handIn(signed(p.t, who, sshsig.LoginNamespace, p.textFor(who, p.challenge())))
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -149,7 +150,7 @@ func TestEveryRouteHasAScope(t *testing.T) {
 func TestALoginCountsOnceAndHere(t *testing.T) {
 	var late atomic.Int64
 	p := startNamed(t, func(c *Config) { c.Now = func() time.Time { return time.Now().Add(time.Duration(late.Load())) } })
-	good := signed(t, "carol", identity.LoginNamespace, p.textFor("carol", p.challenge()))
+	good := signed(t, "carol", sshsig.LoginNamespace, p.textFor("carol", p.challenge()))
 	if _, err := p.handIn(good); err != nil {
 		t.Fatal(err)
 	}
@@ -164,7 +165,7 @@ func TestALoginCountsOnceAndHere(t *testing.T) {
 	change := func(do func(l *identity.Login)) []byte {
 		l := p.textFor("carol", p.challenge())
 		do(l)
-		return signed(t, l.Signer, identity.LoginNamespace, l)
+		return signed(t, l.Signer, sshsig.LoginNamespace, l)
 	}
 	refuses("for another coordinator", change(func(l *identity.Login) { l.Coordinator = writ.NewUUID() }), writ.CodeLoginRefused)
 	refuses("at another address", change(func(l *identity.Login) { l.URL = "https://evil.example.org" }), writ.CodeLoginRefused)
@@ -175,15 +176,15 @@ func TestALoginCountsOnceAndHere(t *testing.T) {
 	refuses("of another roster", change(func(l *identity.Login) { l.RosterDigest[0]++ }), writ.CodeRosterFork)
 	refuses("of nobody", change(func(l *identity.Login) { l.Signer = "zoe" }), writ.CodeSignerUnknown)
 	refuses("of somebody without a role", change(func(l *identity.Login) { l.Signer = "dave" }), writ.CodeRoleMissing)
-	refuses("by somebody else", signed(t, "bob", identity.LoginNamespace, p.textFor("carol", p.challenge())), writ.CodeSignerUnknown)
-	refuses("signed as a statement", signed(t, "carol", identity.StatementNamespace, p.textFor("carol", p.challenge())), writ.CodeSignatureNamespace)
+	refuses("by somebody else", signed(t, "bob", sshsig.LoginNamespace, p.textFor("carol", p.challenge())), writ.CodeSignerUnknown)
+	refuses("signed as a statement", signed(t, "carol", sshsig.StatementNamespace, p.textFor("carol", p.challenge())), writ.CodeSignatureNamespace)
 	refuses("cut off", good[:len(good)/2], writ.CodeSignatureMalformed)
 	old := change(func(*identity.Login) {})
 	late.Store(int64(3 * time.Minute))
 	refuses("old", old, writ.CodeExpired)
 	stale := p.challenge() // created three minutes in the future
 	late.Store(0)
-	refuses("of the future", signed(t, "carol", identity.LoginNamespace, p.textFor("carol", stale)), writ.CodeLoginRefused)
+	refuses("of the future", signed(t, "carol", sshsig.LoginNamespace, p.textFor("carol", stale)), writ.CodeLoginRefused)
 }
 
 // Reading ends with the roster that permitted it, with the token, and with the session. Streams end too.

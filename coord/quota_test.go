@@ -9,7 +9,7 @@ import (
 	"writ"
 	"writ/coord/api"
 	"writ/coord/delivery"
-	"writ/identity"
+	"writ/identity/sshsig"
 	"writ/ledger"
 )
 
@@ -113,7 +113,7 @@ func TestStatementsOfASignerAreLimited(t *testing.T) {
 		t.Fatal(err)
 	}
 	cancel := func() (int, string) {
-		return p.post("/v1/statements", signed(t, "alice", identity.StatementNamespace, statement("run/"+string(run.Run), "cancel")))
+		return p.post("/v1/statements", signed(t, "alice", sshsig.StatementNamespace, statement("run/"+string(run.Run), "cancel")))
 	}
 	if status, body := cancel(); status != http.StatusOK {
 		t.Fatalf("status %d, %s", status, body)

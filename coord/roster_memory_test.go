@@ -22,6 +22,7 @@ import (
 
 	"writ/coord/api"
 	"writ/identity"
+	"writ/identity/sshsig"
 	"writ/internal/test/testenv"
 	"writ/ledger/sqlstore"
 	"writ/supervisor/nodes"
@@ -180,7 +181,7 @@ func TestCallers(t *testing.T) {
 		t.Skip("it is a part of TestManyStrangersCostBoundedMemory")
 	}
 	ctx, stop := context.WithCancel(t.Context())
-	forged, err := signer("mallory").Sign(identity.RosterNamespace, []byte("a"))
+	forged, err := signer("mallory").Sign(sshsig.RosterNamespace, []byte("a"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"writ"
 	"writ/coord/api"
 	"writ/identity"
+	"writ/identity/sshsig"
 	"writ/ledger"
 	"writ/ledger/sqlstore"
 )
@@ -92,7 +93,7 @@ func TestStrangersHoldUpNoRosterChange(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	signature, err := signer("mallory").Sign(identity.RosterNamespace, text)
+	signature, err := signer("mallory").Sign(sshsig.RosterNamespace, text)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +110,7 @@ func TestStrangersHoldUpNoRosterChange(t *testing.T) {
 	ctx, stop := context.WithTimeout(t.Context(), 10*time.Second)
 	defer stop()
 	go func() {
-		_, err := p.AddRoster(ctx, identity.Join(text, signature))
+		_, err := p.AddRoster(ctx, sshsig.Join(text, signature))
 		refused <- err
 	}()
 	select {

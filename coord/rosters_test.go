@@ -14,6 +14,7 @@ import (
 	"writ/coord/api"
 	"writ/coord/api/apiclient"
 	"writ/identity"
+	"writ/identity/sshsig"
 	"writ/ledger"
 	"writ/supervisor/link"
 )
@@ -261,7 +262,7 @@ func TestStatementIsDecidedByItsDatacenter(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cancel := signed(t, "alice", identity.StatementNamespace, statement("run/"+string(waiting.Run), "cancel"))
+	cancel := signed(t, "alice", sshsig.StatementNamespace, statement("run/"+string(waiting.Run), "cancel"))
 	status, body := p.post("/v1/statements", cancel)
 	wantProblem(t, "while it is away", status, body, writ.CodeDatacenterAway)
 	connect(p, vienna, nil)
@@ -269,12 +270,12 @@ func TestStatementIsDecidedByItsDatacenter(t *testing.T) {
 	if status != 200 || !strings.Contains(body, `"done":"it is done"`) || !strings.Contains(body, string(waiting.Run)) {
 		t.Errorf("connected: status %d, %s", status, body)
 	}
-	unknown := signed(t, "alice", identity.StatementNamespace, statement("run/"+string(writ.RunIDOf(writ.Digest{1})), "cancel"))
+	unknown := signed(t, "alice", sshsig.StatementNamespace, statement("run/"+string(writ.RunIDOf(writ.Digest{1})), "cancel"))
 	status, body = p.post("/v1/statements", unknown)
 	wantProblem(t, "about no run", status, body, writ.CodeNotFound)
 	byBob := statement("run/"+string(waiting.Run), "cancel")
 	byBob.Signer = "bob"
-	status, body = p.post("/v1/statements", signed(t, "bob", identity.StatementNamespace, byBob))
+	status, body = p.post("/v1/statements", signed(t, "bob", sshsig.StatementNamespace, byBob))
 	wantProblem(t, "without the role", status, body, writ.CodeRoleMissing)
 	status, body = p.post("/v1/statements", signedScript(t, payload()))
 	wantProblem(t, "a script", status, body, writ.CodeSignatureNamespace)

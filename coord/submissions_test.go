@@ -15,6 +15,7 @@ import (
 	"writ"
 	"writ/coord/api"
 	"writ/identity"
+	"writ/identity/sshsig"
 	"writ/internal/test/testenv"
 	"writ/ledger"
 	"writ/ledger/sqlstore"
@@ -178,10 +179,10 @@ func badSubmissions(t *testing.T) map[string]struct {
 	return map[string]bad{
 		"nothing":           {nil, writ.CodeSignatureMalformed},
 		"no signature":      {text, writ.CodeSignatureMalformed},
-		"another purpose":   {signed(t, "alice", identity.StatementNamespace, good), writ.CodeSignatureNamespace},
-		"a stranger":        {signed(t, "mallory", identity.ScriptNamespace, good), writ.CodeSignerUnknown},
-		"in another's name": {signed(t, "bob", identity.ScriptNamespace, good), writ.CodeSignerUnknown},
-		"without the role":  {signed(t, "bob", identity.ScriptNamespace, func() *identity.Payload { p := payload(); p.Signer = "bob"; return p }()), writ.CodeRoleMissing},
+		"another purpose":   {signed(t, "alice", sshsig.StatementNamespace, good), writ.CodeSignatureNamespace},
+		"a stranger":        {signed(t, "mallory", sshsig.ScriptNamespace, good), writ.CodeSignerUnknown},
+		"in another's name": {signed(t, "bob", sshsig.ScriptNamespace, good), writ.CodeSignerUnknown},
+		"without the role":  {signed(t, "bob", sshsig.ScriptNamespace, func() *identity.Payload { p := payload(); p.Signer = "bob"; return p }()), writ.CodeRoleMissing},
 		"altered":           {bytes.Replace(signedScript(t, good), []byte("max-calls: 10"), []byte("max-calls: 11"), 1), writ.CodeSignatureInvalid},
 		"expired": {change(func(p *identity.Payload) {
 			p.Created, p.Expires = p.Created.Add(-time.Hour), p.Created.Add(-time.Hour/2)

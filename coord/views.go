@@ -6,6 +6,7 @@ import (
 	"writ"
 	"writ/coord/api"
 	"writ/identity"
+	"writ/identity/sshsig"
 	"writ/ledger"
 )
 
@@ -16,7 +17,7 @@ func registrationView(r ledger.Registration) api.Registration {
 	v := api.Registration{
 		Token: r.Token, Name: r.Name, Key: r.Key, Nonce: r.Nonce, Proof: r.Proof, URL: r.URL, Received: r.Received,
 	}
-	if key := identity.SSHKey(r.Key); key != nil {
+	if key := sshsig.SSHKey(r.Key); key != nil {
 		v.Fingerprint = ssh.FingerprintSHA256(key)
 	}
 	return v

@@ -28,6 +28,7 @@ import (
 	"writ/coord/api"
 	"writ/efi/bootserver"
 	"writ/identity"
+	"writ/identity/sshsig"
 	"writ/internal/arch"
 	"writ/runner/transfer"
 	"writ/sal/catalog"
@@ -141,7 +142,7 @@ func signedTexts() (all []string) {
 
 // nameOf returns subject and decision of a statement, and the namespace of any other text.
 func nameOf(rule identity.Rule) string {
-	if rule.Namespace == identity.StatementNamespace {
+	if rule.Namespace == sshsig.StatementNamespace {
 		return rule.Kind + " " + rule.Decision
 	}
 	return string(rule.Namespace)

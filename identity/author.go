@@ -7,6 +7,7 @@ import (
 
 	"writ"
 	"writ/identity/header"
+	"writ/identity/sshsig"
 )
 
 // Author is the principal who signed a text, as confirmed by signature, roster and text.
@@ -21,7 +22,7 @@ type Author struct {
 // has an author if the key of the principal that it names signed it. Without an author, anyone may have combined text
 // and signature, so a decision about them does not bind the named principal. The errors are those of Submission and
 // Statement.
-func (v *Verifier) Author(namespace Namespace, signed []byte) (Author, error) {
+func (v *Verifier) Author(namespace sshsig.Namespace, signed []byte) (Author, error) {
 	now := v.now()
 	m := moment{at: now, now: now}
 	text, who, err := v.authenticate(namespace, signed, m)
@@ -32,7 +33,7 @@ func (v *Verifier) Author(namespace Namespace, signed []byte) (Author, error) {
 	var cluster writ.ClusterID
 	var datacenter writ.DatacenterID
 	var certificate writ.Digest
-	if namespace == ScriptNamespace {
+	if namespace == sshsig.ScriptNamespace {
 		p, err := ParsePayload(text)
 		if err != nil {
 			return Author{}, err

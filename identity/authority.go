@@ -12,6 +12,7 @@ import (
 
 	"writ"
 	"writ/identity/header"
+	"writ/identity/sshsig"
 )
 
 const (
@@ -121,10 +122,10 @@ func machineKeys(r *Roster) map[string]string {
 	}
 	add(r.Root, "the root")
 	for _, d := range r.Datacenters {
-		add(SSHKey(d.SupervisorKey), "the supervisor of "+d.Name)
+		add(sshsig.SSHKey(d.SupervisorKey), "the supervisor of "+d.Name)
 	}
 	for _, c := range r.Coordinators {
-		add(SSHKey(c.Key), "the coordinator "+c.Name)
+		add(sshsig.SSHKey(c.Key), "the coordinator "+c.Name)
 	}
 	return keys
 }

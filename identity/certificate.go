@@ -14,6 +14,7 @@ import (
 
 	"writ"
 	"writ/identity/header"
+	"writ/identity/sshsig"
 	"writ/internal/hidden"
 )
 
@@ -56,11 +57,11 @@ func FormatFor(certificate writ.Digest) Format {
 // were already accepted, so it does not check whether the certificate is still valid. The text must name the
 // certificate, the signature must match, and an authority of the roster, in any state, must have issued it.
 func CertificateOf(r *Roster, signed []byte) (*Certificate, error) {
-	text, armored, err := Split(signed)
+	text, armored, err := sshsig.Split(signed)
 	if err != nil {
 		return nil, err
 	}
-	key, err := VerifySignature(ScriptNamespace, text, armored)
+	key, err := sshsig.Verify(sshsig.ScriptNamespace, text, armored)
 	if err != nil {
 		return nil, err
 	}

@@ -15,6 +15,7 @@ import (
 
 	"writ"
 	"writ/identity/chain"
+	"writ/identity/sshsig"
 	"writ/internal/test/testenv"
 )
 
@@ -43,7 +44,7 @@ func ciPayload(t testing.TB, v *Verifier) *Payload {
 }
 
 // job returns a signer with a certificate of forge. limitedRoster accepts it unless change makes it invalid.
-func job(t testing.TB, change func(c *ssh.Certificate)) Signer {
+func job(t testing.TB, change func(c *ssh.Certificate)) sshsig.Signer {
 	return certify(t, "forge", "a job", func(c *ssh.Certificate) {
 		c.KeyId, c.Serial = "repo:acme/shop:1", 7
 		if change != nil {
@@ -54,7 +55,7 @@ func job(t testing.TB, change func(c *ssh.Certificate)) Signer {
 
 func TestCertificateDescribesTheSigner(t *testing.T) {
 	v := limitedVerifier(t)
-	signed := signText(t, job(t, nil), ScriptNamespace, ciPayload(t, v))
+	signed := signText(t, job(t, nil), sshsig.ScriptNamespace, ciPayload(t, v))
 	have, err := v.Submission(signed)
 	if err != nil {
 		t.Fatal(err)
@@ -70,7 +71,7 @@ func TestCertificateDescribesTheSigner(t *testing.T) {
 	if diff := cmp.Diff(want, later); diff != "" || err != nil {
 		t.Error(diff, err)
 	}
-	if plain, err := CertificateOf(v.Roster, signText(t, testSigner("alice"), ScriptNamespace, testPayload())); plain != nil || err != nil {
+	if plain, err := CertificateOf(v.Roster, signText(t, testSigner("alice"), sshsig.ScriptNamespace, testPayload())); plain != nil || err != nil {
 		t.Errorf("of a plain key: %v, %v", plain, err)
 	}
 	if name, c := CertificateOwner(v.Roster, job(t, nil).PublicKey().(*ssh.Certificate)); name != "ci/shop" || c == nil || *c != *want {
@@ -118,7 +119,7 @@ func TestCertificatesAreHeldToTheirAuthority(t *testing.T) {
 			if tt.roster != nil {
 				tt.roster(v.Roster)
 			}
-			_, err := v.Submission(signText(t, by, ScriptNamespace, p))
+			_, err := v.Submission(signText(t, by, sshsig.ScriptNamespace, p))
 			wantCode(t, err, tt.want)
 			if e := writ.AsError(err); !strings.Contains(e.Message+e.Hint, tt.says) {
 				t.Errorf("it says %q (%s), not %q", e.Message, e.Hint, tt.says)
@@ -128,13 +129,11 @@ func TestCertificatesAreHeldToTheirAuthority(t *testing.T) {
 }
 
 // signedByItsKey signs with the key in the certificate, which a change may have replaced.
-func signedByItsKey(by Signer) Signer {
-	key := plainKey(by.PublicKey())
+func signedByItsKey(by sshsig.Signer) sshsig.Signer {
+	key := by.PublicKey().(*ssh.Certificate).Key
 	for _, who := range []string{"alice", "alice stolen", "forge", "root"} {
 		if bytes.Equal(key.Marshal(), testPublic(who).Marshal()) {
-			s := NewSigner(testKey(who)).(*signer)
-			s.key = by.PublicKey()
-			return s
+			return rawSigner{by.PublicKey(), testKey(who)}
 		}
 	}
 	return by
@@ -144,12 +143,12 @@ func signedByItsKey(by Signer) Signer {
 func TestAuthorityIsIdentifiedByItsKey(t *testing.T) {
 	v := limitedVerifier(t)
 	same := func(c *ssh.Certificate) { c.KeyId, c.Serial = "repo:acme/shop:1", 7 }
-	_, err := v.Submission(signText(t, certify(t, "forge of a stranger", "a job", same), ScriptNamespace, ciPayload(t, v)))
+	_, err := v.Submission(signText(t, certify(t, "forge of a stranger", "a job", same), sshsig.ScriptNamespace, ciPayload(t, v)))
 	wantCode(t, err, writ.CodeSignerUnknown)
 
 	cert := job(t, nil).PublicKey().(*ssh.Certificate)
 	cert.SignatureKey = certify(t, "forge", "forge", nil).PublicKey() // a certificate instead of the authority's key
-	if _, err := parseKeyBlob(cert.Marshal()); err == nil {
+	if _, err := sshsig.ParseKeyBlob(cert.Marshal()); err == nil {
 		if _, err := certified(v.Roster, cert, moment{at: v.now(), now: v.now()}); err == nil {
 			t.Error("an authority with a certificate is accepted")
 		}
@@ -164,17 +163,19 @@ func TestAuthorityIsIdentifiedByItsKey(t *testing.T) {
 func TestCertificateCannotBeSwappedOrStripped(t *testing.T) {
 	v := limitedVerifier(t)
 	good := job(t, nil)
-	signed := signText(t, good, ScriptNamespace, ciPayload(t, v))
-	text, armored, err := Split(signed)
+	signed := signText(t, good, sshsig.ScriptNamespace, ciPayload(t, v))
+	text, armored, err := sshsig.Split(signed)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := parseSignature(ScriptNamespace, armored)
+	s, err := sshsig.Parse(sshsig.ScriptNamespace, armored)
 	if err != nil {
 		t.Fatal(err)
 	}
-	with := func(key ssh.PublicKey) []byte { return Join(text, armor(key, ScriptNamespace, s.value)) }
-	if _, err := v.Submission(with(s.key)); err != nil {
+	with := func(key ssh.PublicKey) []byte {
+		return sshsig.Join(text, sshsig.Armor(key, sshsig.ScriptNamespace, s.Value))
+	}
+	if _, err := v.Submission(with(s.Key)); err != nil {
 		t.Fatal(err)
 	}
 	longer := job(t, func(c *ssh.Certificate) { c.ValidBefore += 60 }).PublicKey()
@@ -182,7 +183,7 @@ func TestCertificateCannotBeSwappedOrStripped(t *testing.T) {
 	for name, key := range map[string]ssh.PublicKey{"a longer one": longer, "one of another job": otherJob} {
 		_, err = v.Submission(with(key))
 		wantCode(t, err, writ.CodeSignatureInvalid)
-		if _, err := v.Author(ScriptNamespace, with(key)); writ.CodeOf(err) != writ.CodeSignatureInvalid {
+		if _, err := v.Author(sshsig.ScriptNamespace, with(key)); writ.CodeOf(err) != writ.CodeSignatureInvalid {
 			t.Errorf("%s: a refusal would bind the author: %v", name, err)
 		}
 		if c, err := CertificateOf(v.Roster, with(key)); writ.CodeOf(err) != writ.CodeSignatureInvalid {
@@ -202,7 +203,7 @@ func TestCertificateCannotBeSwappedOrStripped(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = v.Submission(signBytes(t, testSigner("a job"), ScriptNamespace, text))
+	_, err = v.Submission(signBytes(t, testSigner("a job"), sshsig.ScriptNamespace, text))
 	wantCode(t, err, writ.CodeSignatureInvalid)
 }
 
@@ -213,7 +214,7 @@ func TestTextWithoutItsCertificateIsRejected(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = v.Submission(signBytes(t, job(t, nil), ScriptNamespace, text))
+	_, err = v.Submission(signBytes(t, job(t, nil), sshsig.ScriptNamespace, text))
 	wantCode(t, err, writ.CodeFormatTooOld)
 }
 
@@ -263,13 +264,13 @@ func TestCertificateSizeIsLimited(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	value, err := many.(*signer).sign(signedBytes(ScriptNamespace, text))
+	armored, err := rawSigner{many.PublicKey(), testKey("a job")}.Sign(sshsig.ScriptNamespace, text)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = v.Submission(Join(text, armor(many.PublicKey(), ScriptNamespace, value)))
+	_, err = v.Submission(sshsig.Join(text, armored))
 	wantCode(t, err, writ.CodeTooLarge)
-	_, err = many.Sign(ScriptNamespace, text) // the client does not submit it either
+	_, err = many.Sign(sshsig.ScriptNamespace, text) // the client does not submit it either
 	wantCode(t, err, writ.CodeKeyUnusable)
 }
 
@@ -295,7 +296,7 @@ func TestRunsOutliveTheirCertificate(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := limitedVerifier(t)
-			signed := signText(t, job(t, nil), ScriptNamespace, ciPayload(t, v))
+			signed := signText(t, job(t, nil), sshsig.ScriptNamespace, ciPayload(t, v))
 			if tt.accepted.IsZero() {
 				tt.accepted = accepted
 			}
@@ -319,11 +320,11 @@ func TestCertificateGetsNoAdminRole(t *testing.T) {
 	robot := func(role Role) {
 		v.Roster.Bindings = []Binding{{Principal: "ci/shop", Role: role, Project: AllProjects}, {Principal: "ci/shop", Role: Deployer, Project: shopID}}
 	}
-	sign := func(signer Signer, subject, decision string) error {
+	sign := func(signer sshsig.Signer, subject, decision string) error {
 		s := testStatement()
 		s.Signer, s.Subject, s.Decision = "ci/shop", subject, decision
 		s.RosterDigest, _ = v.Roster.Digest()
-		verified, err := v.Statement(signText(t, signer, StatementNamespace, s))
+		verified, err := v.Statement(signText(t, signer, sshsig.StatementNamespace, s))
 		if err == nil {
 			wantCode(t, verified.Allows(ActionAdmitNodes, "", v.now()), writ.CodeRoleMissing)
 		}
@@ -375,7 +376,7 @@ func TestCertificateLoginEndsWithItsCertificate(t *testing.T) {
 		Cluster: testCluster(), Coordinator: nodeID, URL: "https://front.example.org:7440", Roster: 1, RosterDigest: digest, Signer: "ci/shop",
 		Session: supervisorKey("session"), Nonce: make([]byte, NonceSize), Created: noon, Expires: noon.Add(LoginValidity), Until: noon.Add(SessionValidity),
 	}
-	signed := signText(t, job(t, nil), LoginNamespace, l)
+	signed := signText(t, job(t, nil), sshsig.LoginNamespace, l)
 	login, err := v.Login(signed)
 	if err != nil {
 		t.Fatal(err)
@@ -394,7 +395,7 @@ func TestCertificateLoginEndsWithItsCertificate(t *testing.T) {
 	if err := powerful.Allows("ci/shop", ActionScheduleNodes, "", noon); err != nil {
 		t.Error(err)
 	}
-	text, armored, _ := Split(signed)
+	text, armored, _ := sshsig.Split(signed)
 	for name, bad := range map[string]string{
 		"in the first form": strings.Replace(string(text), "writ-login: v2", "writ-login: v1", 1),
 		"without its line":  strings.Replace(string(text), "certificate: "+l.Certificate.String()+"\n", "", 1),
@@ -403,12 +404,12 @@ func TestCertificateLoginEndsWithItsCertificate(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	s, err := parseSignature(LoginNamespace, armored)
+	s, err := sshsig.Parse(sshsig.LoginNamespace, armored)
 	if err != nil {
 		t.Fatal(err)
 	}
 	longer := job(t, func(c *ssh.Certificate) { c.ValidBefore += 60 }).PublicKey()
-	_, err = v.Login(Join(text, armor(longer, LoginNamespace, s.value)))
+	_, err = v.Login(sshsig.Join(text, sshsig.Armor(longer, sshsig.LoginNamespace, s.Value)))
 	wantCode(t, err, writ.CodeSignatureInvalid)
 }
 
@@ -424,7 +425,7 @@ func TestCertificatesOfSSHKeygenAreAccepted(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	signer, err := LoadKey(key+"-cert.pub", nil)
+	signer, err := sshsig.LoadKey(key+"-cert.pub", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -437,7 +438,7 @@ func TestCertificatesOfSSHKeygenAreAccepted(t *testing.T) {
 	v := &Verifier{Roster: roster, Datacenter: viennaID}
 	p := ciPayload(t, v)
 	p.Created, p.Expires = now, now.Add(DefaultValidity)
-	have, err := v.Submission(signText(t, signer, ScriptNamespace, p))
+	have, err := v.Submission(signText(t, signer, sshsig.ScriptNamespace, p))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"writ"
 	"writ/identity/chain"
+	"writ/identity/sshsig"
 )
 
 // versions applies changes to the first roster, one after the other, verifies the versions and returns all of them.
@@ -85,7 +86,7 @@ func TestTextSignedUnderAForkIsRejected(t *testing.T) {
 			p := testPayload()
 			p.Roster, p.RosterDigest = tt.seen.Version, digest(tt.seen)
 			for range 3 {
-				_, err := v.Submission(signText(t, testSigner("alice"), ScriptNamespace, p))
+				_, err := v.Submission(signText(t, testSigner("alice"), sshsig.ScriptNamespace, p))
 				wantCode(t, err, tt.want)
 			}
 			if forked := tt.want == writ.CodeRosterFork; forked != (len(told) == 1) {
@@ -106,9 +107,9 @@ func TestOnlyTheRostersKeysReportAFork(t *testing.T) {
 	v.Forked = func(signer string, err error) { t.Errorf("%s: %v", signer, err) }
 	p := testPayload()
 	p.RosterDigest = writ.DigestOf([]byte("another"))
-	_, err := v.Submission(signText(t, testSigner("mallory"), ScriptNamespace, p))
+	_, err := v.Submission(signText(t, testSigner("mallory"), sshsig.ScriptNamespace, p))
 	wantCode(t, err, writ.CodeSignerUnknown)
 	v.Now = func() time.Time { return noon }
-	_, err = v.SubmissionAt(signText(t, testSigner("mallory"), ScriptNamespace, p), noon)
+	_, err = v.SubmissionAt(signText(t, testSigner("mallory"), sshsig.ScriptNamespace, p), noon)
 	wantCode(t, err, writ.CodeSignerUnknown)
 }

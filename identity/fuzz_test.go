@@ -8,28 +8,6 @@ import (
 
 // Each fuzz target checks a parser of untrusted bytes: it accepts exactly the texts that this package would write.
 
-func FuzzSignature(f *testing.F) {
-	text := []byte("text")
-	for _, s := range []Signer{testSigner("alice"), securityKey("carol"), certify(f, "forge", "a job", nil)} {
-		armored, err := s.Sign(ScriptNamespace, text)
-		if err != nil {
-			f.Fatal(err)
-		}
-		f.Add(armored)
-	}
-	f.Add([]byte(armorBegin + armorEnd))
-	f.Fuzz(func(t *testing.T, armored []byte) {
-		s, err := parseSignature(ScriptNamespace, armored)
-		if err != nil {
-			return
-		}
-		if again := armor(s.key, s.namespace, s.value); !bytes.Equal(again, armored) {
-			t.Fatalf("accepted %q, would write %q", armored, again)
-		}
-		_ = s.verify(text)
-	})
-}
-
 func FuzzPayload(f *testing.F) {
 	byCertificate := testPayload()
 	nameCertificate(byCertificate, job(f, nil).PublicKey())

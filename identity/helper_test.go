@@ -2,9 +2,11 @@ package identity
 
 import (
 	"bytes"
+	"crypto"
 	"crypto/ed25519"
 	"crypto/sha256"
 	"encoding/binary"
+	"encoding/pem"
 	"flag"
 	"os"
 	"path/filepath"
@@ -16,6 +18,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"writ"
+	"writ/identity/sshsig"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -38,7 +41,7 @@ func testKey(name string) ed25519.PrivateKey {
 	return ed25519.NewKeyFromSeed(seed[:])
 }
 
-func testSigner(name string) Signer { return NewSigner(testKey(name)) }
+func testSigner(name string) sshsig.Signer { return sshsig.NewSigner(testKey(name)) }
 
 func testPublic(name string) ssh.PublicKey { return testSigner(name).PublicKey() }
 
@@ -151,7 +154,7 @@ func seen(s *Statement) *Statement {
 	p := testRoster().Project(writ.ProjectID(project))
 	switch s.Kind() {
 	case "node":
-		s.Seen = Seen{Name: "n1", Fingerprint: Fingerprint(supervisorKey("node")), Revision: 7}
+		s.Seen = Seen{Name: "n1", Fingerprint: sshsig.Fingerprint(supervisorKey("node")), Revision: 7}
 	case "token", "batch":
 		s.Seen = Seen{}
 	case "datacenter":
@@ -188,7 +191,7 @@ func testRuns(resume bool) RunList {
 var testRun = writ.RunIDOf(writ.Digest{1})
 
 // signText signs text and joins both.
-func signText(t testing.TB, s Signer, namespace Namespace, text interface{ Text() ([]byte, error) }) []byte {
+func signText(t testing.TB, s sshsig.Signer, namespace sshsig.Namespace, text interface{ Text() ([]byte, error) }) []byte {
 	t.Helper()
 	if s, ok := text.(*Statement); ok && s.Format == FormatV2 {
 		seen(s)
@@ -218,18 +221,18 @@ func nameCertificate(text any, key ssh.PublicKey) {
 	}
 }
 
-func signBytes(t testing.TB, s Signer, namespace Namespace, text []byte) []byte {
+func signBytes(t testing.TB, s sshsig.Signer, namespace sshsig.Namespace, text []byte) []byte {
 	t.Helper()
 	armored, err := s.Sign(namespace, text)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Join(text, armored)
+	return sshsig.Join(text, armored)
 }
 
 func signRoster(t testing.TB, r *Roster, signers ...string) []byte {
 	t.Helper()
-	var s []Signer
+	var s []sshsig.Signer
 	for _, name := range signers {
 		s = append(s, testSigner(name))
 	}
@@ -286,19 +289,18 @@ func securityKey(name string) *securitySigner {
 
 func (s *securitySigner) PublicKey() ssh.PublicKey { return s.key }
 
-func (s *securitySigner) Sign(namespace Namespace, text []byte) ([]byte, error) {
-	application, message := sha256.Sum256([]byte("ssh:")), sha256.Sum256(signedBytes(namespace, text))
+func (s *securitySigner) Sign(namespace sshsig.Namespace, text []byte) ([]byte, error) {
+	application, message := sha256.Sum256([]byte("ssh:")), sha256.Sum256(sshsig.SignedBytes(namespace, text))
 	counter := binary.BigEndian.AppendUint32([]byte{s.flags}, 7)
 	signed := append(append(append([]byte{}, application[:]...), counter...), message[:]...)
-	return armor(s.key, namespace, &ssh.Signature{Format: ssh.KeyAlgoSKED25519, Blob: ed25519.Sign(s.private, signed), Rest: counter}), nil
+	return sshsig.Armor(s.key, namespace, &ssh.Signature{Format: ssh.KeyAlgoSKED25519, Blob: ed25519.Sign(s.private, signed), Rest: counter}), nil
 }
 
 // certify returns a signer with a certificate. change may modify the certificate before the authority signs it.
-func certify(t testing.TB, authority, name string, change func(*ssh.Certificate)) Signer {
+func certify(t testing.TB, authority, name string, change func(*ssh.Certificate)) sshsig.Signer {
 	t.Helper()
-	s := NewSigner(testKey(name)).(*signer)
 	cert := &ssh.Certificate{
-		Key: s.key, CertType: ssh.UserCert, KeyId: "job 7", ValidPrincipals: []string{"ci/shop"},
+		Key: testPublic(name), CertType: ssh.UserCert, KeyId: "job 7", ValidPrincipals: []string{"ci/shop"},
 		ValidAfter: uint64(noon.Add(-time.Minute).Unix()), ValidBefore: uint64(noon.Add(15 * time.Minute).Unix()),
 	}
 	if change != nil {
@@ -311,6 +313,46 @@ func certify(t testing.TB, authority, name string, change func(*ssh.Certificate)
 	if err := cert.SignCert(bytes.NewReader(make([]byte, 64)), ca); err != nil {
 		t.Fatal(err)
 	}
-	s.key = cert
-	return s
+	if s, err := sshsig.NewCertifiedSigner(testKey(name), cert); err == nil {
+		return s
+	}
+	return rawSigner{cert, testKey(name)}
+}
+
+// rawSigner signs with a key, and names any key or certificate in the signature.
+type rawSigner struct {
+	names   ssh.PublicKey
+	private ed25519.PrivateKey
+}
+
+func (s rawSigner) PublicKey() ssh.PublicKey { return s.names }
+
+func (s rawSigner) Sign(namespace sshsig.Namespace, text []byte) ([]byte, error) {
+	by, err := ssh.NewSignerFromSigner(s.private)
+	if err != nil {
+		return nil, err
+	}
+	value, err := by.Sign(nil, sshsig.SignedBytes(namespace, text))
+	if err != nil {
+		return nil, err
+	}
+	return sshsig.Armor(s.names, namespace, value), nil
+}
+
+func write(t testing.TB, dir, name string, content []byte) string {
+	t.Helper()
+	path := filepath.Join(dir, name)
+	if err := os.WriteFile(path, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func privatePEM(t testing.TB, key crypto.PrivateKey) []byte {
+	t.Helper()
+	block, err := ssh.MarshalPrivateKey(key, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pem.EncodeToMemory(block)
 }

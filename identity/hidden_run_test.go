@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"writ"
+	"writ/identity/sshsig"
 )
 
 // A signer without a right in the project that he claims to have seen, or without read access to the run's real
@@ -44,7 +45,7 @@ func TestStatementRevealsNoRunOfAnotherProject(t *testing.T) {
 				}
 				return "", writ.Errorf(writ.CodeNotFound, "the journal has no run %s", id).WithHint("ask later")
 			}
-			_, err := v.Statement(signText(t, testSigner("bob"), StatementNamespace, s))
+			_, err := v.Statement(signText(t, testSigner("bob"), sshsig.StatementNamespace, s))
 			if writ.CodeOf(err) != tt.want {
 				t.Errorf("%s: %v", name, err)
 				continue
@@ -62,7 +63,7 @@ func TestStatementRevealsNoRunOfAnotherProject(t *testing.T) {
 	v.Roster.Bindings = []Binding{{Principal: "bob", Role: Deployer, Project: mailID}, {Principal: "bob", Role: Viewer, Project: shopID}}
 	s := testStatement()
 	s.Signer, s.Seen.Project, s.Seen.ProjectName = "bob", mailID, "mail"
-	if _, err := v.Statement(signText(t, testSigner("bob"), StatementNamespace, s)); writ.CodeOf(err) != writ.CodeConflict {
+	if _, err := v.Statement(signText(t, testSigner("bob"), sshsig.StatementNamespace, s)); writ.CodeOf(err) != writ.CodeConflict {
 		t.Errorf("by a reader of both: %v", err)
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"writ"
 	"writ/identity/header"
+	"writ/identity/sshsig"
 )
 
 // Validity of logins and sessions.
@@ -71,7 +72,7 @@ func (l *Login) Text() ([]byte, error) {
 	if !l.Certificate.IsZero() {
 		w.Line("certificate", l.Certificate.String())
 	}
-	w.Line("session", keyText(w, "session", SSHKey(l.Session)))
+	w.Line("session", keyText(w, "session", sshsig.SSHKey(l.Session)))
 	w.Check(len(l.Nonce) == NonceSize, "nonce", "it has %d bytes, not %d", len(l.Nonce), NonceSize)
 	w.Line("nonce", hex.EncodeToString(l.Nonce))
 	w.Window(l.Created, l.Expires, LoginValidity)
@@ -125,7 +126,7 @@ type VerifiedLogin struct {
 // is for this coordinator and was not used before.
 func (v *Verifier) Login(signed []byte) (*VerifiedLogin, error) {
 	m := moment{at: v.now(), now: v.now()}
-	text, who, err := v.authenticate(LoginNamespace, signed, m)
+	text, who, err := v.authenticate(sshsig.LoginNamespace, signed, m)
 	if err != nil {
 		return nil, err
 	}
@@ -154,11 +155,11 @@ func (v *Verifier) Login(signed []byte) (*VerifiedLogin, error) {
 	if err := inTime(l.Created, l.Expires, m); err != nil {
 		return nil, err
 	}
-	_, armored, err := Split(signed)
+	_, armored, err := sshsig.Split(signed)
 	if err != nil {
 		return nil, err
 	}
-	key, err := VerifySignature(LoginNamespace, text, armored)
+	key, err := sshsig.Verify(sshsig.LoginNamespace, text, armored)
 	if err != nil {
 		return nil, err
 	}

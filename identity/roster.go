@@ -129,18 +129,6 @@ type Coordinator struct {
 	URLs []string // addresses for people and supervisors, "https://host" or "https://host:port"; at least one
 }
 
-// SSHKey converts an ed25519 key to a key of package ssh. It returns nil if the key has the wrong length.
-func SSHKey(key ed25519.PublicKey) ssh.PublicKey {
-	if len(key) != ed25519.PublicKeySize {
-		return nil
-	}
-	k, err := ssh.NewPublicKey(key)
-	if err != nil {
-		panic(err) // the length is correct
-	}
-	return k
-}
-
 // ClusterOf returns the id of the cluster whose roster has this root.
 func ClusterOf(root ssh.PublicKey) writ.ClusterID {
 	return writ.ClusterID(writ.DigestOf(root.Marshal()).String())

@@ -6,6 +6,7 @@ import (
 
 	"writ"
 	"writ/identity/chain"
+	"writ/identity/sshsig"
 )
 
 // Rosters that fill several pages are sent page by page, and all of them are read.
@@ -31,7 +32,7 @@ func TestPathComesInPages(t *testing.T) {
 			for _, link := range page {
 				size += len(link)
 			}
-			if size > chain.PageSize+MaxSigned {
+			if size > chain.PageSize+sshsig.MaxSigned {
 				t.Errorf("a page has %d bytes", size)
 			}
 			return page, nil

@@ -9,6 +9,7 @@ import (
 	"writ"
 	"writ/identity/chain"
 	"writ/identity/header"
+	"writ/identity/sshsig"
 )
 
 // signedChain is a server's chain of rosters.
@@ -273,14 +274,14 @@ func TestStrangersSignaturesAreNotVerified(t *testing.T) {
 		t.Fatal(err)
 	}
 	signed := signRoster(t, r, "alice", "bob")
-	forged, err := testSigner("mallory").Sign(RosterNamespace, []byte("another text"))
+	forged, err := testSigner("mallory").Sign(sshsig.RosterNamespace, []byte("another text"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := VerifyRoster(c.newest, append(slices.Clip(signed), bytes.Repeat(forged, 20)...), noon); err != nil {
 		t.Errorf("with signatures of strangers: %v", err)
 	}
-	many := append(slices.Clip(mustText(t, r)), bytes.Repeat(forged, (MaxSigned-header.MaxText)/len(forged))...)
+	many := append(slices.Clip(mustText(t, r)), bytes.Repeat(forged, (sshsig.MaxSigned-header.MaxText)/len(forged))...)
 	count := float64(bytes.Count(many, forged))
 	if allocs := testing.AllocsPerRun(3, func() { _, _ = VerifyRoster(c.newest, many, noon) }); allocs > 8*count {
 		t.Errorf("%.0f signatures of a stranger make %.0f allocations, so they are parsed", count, allocs)

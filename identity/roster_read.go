@@ -10,6 +10,7 @@ import (
 
 	"writ"
 	"writ/identity/header"
+	"writ/identity/sshsig"
 )
 
 // ParseRoster is the inverse of Text. It rejects every text that Text would not write. It verifies no signatures. The
@@ -168,7 +169,7 @@ func readKey(r *header.Reader, words []string) ssh.PublicKey {
 		r.Fail("the key cannot be read")
 		return nil
 	}
-	key, err := parseKeyBlob(blob)
+	key, err := sshsig.ParseKeyBlob(blob)
 	if err != nil {
 		r.Fail("the key cannot be used: %v", err)
 		return nil

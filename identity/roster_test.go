@@ -2,7 +2,6 @@ package identity
 
 import (
 	"bytes"
-	"io"
 	"regexp"
 	"strings"
 	"testing"
@@ -14,6 +13,7 @@ import (
 
 	"writ"
 	"writ/identity/header"
+	"writ/identity/sshsig"
 )
 
 func TestRosterKeepsItsValues(t *testing.T) {
@@ -285,19 +285,19 @@ func TestRosterSignaturesMustBeProper(t *testing.T) {
 	first := testVerifier(t).Roster
 	good := signRoster(t, next, "alice", "bob")
 	text, _ := next.Text()
-	asStatement, _ := testSigner("root").Sign(StatementNamespace, text)
+	asStatement, _ := testSigner("root").Sign(sshsig.StatementNamespace, text)
 	for name, tt := range map[string]struct {
 		signed []byte
 		want   writ.Code
 	}{
-		"namespace":  {Join(text, asStatement), writ.CodeSignatureNamespace},
+		"namespace":  {sshsig.Join(text, asStatement), writ.CodeSignatureNamespace},
 		"text":       {bytes.Replace(good, []byte("bob deployer"), []byte("bob operator"), 1), writ.CodeSignatureInvalid},
 		"cut":        {good[:len(good)-2], writ.CodeSignatureMalformed},
-		"between":    {bytes.Replace(good, []byte(armorEnd), []byte(armorEnd+"x"), 1), writ.CodeSignatureMalformed},
+		"between":    {bytes.Replace(good, []byte("END SSH SIGNATURE-----\n"), []byte("END SSH SIGNATURE-----\nx"), 1), writ.CodeSignatureMalformed},
 		"after":      {append(bytes.Clone(good), 'x'), writ.CodeSignatureMalformed},
-		"too long":   {append(bytes.Clone(good), bytes.Repeat([]byte("x"), MaxSigned)...), writ.CodeTooLarge},
+		"too long":   {append(bytes.Clone(good), bytes.Repeat([]byte("x"), sshsig.MaxSigned)...), writ.CodeTooLarge},
 		"long text":  {append(bytes.Repeat([]byte("x"), header.MaxText+1), append([]byte("\n"), asStatement...)...), writ.CodeTooLarge},
-		"no roster":  {signBytes(t, testSigner("root"), RosterNamespace, []byte("hello\n")), writ.CodePayloadMalformed},
+		"no roster":  {signBytes(t, testSigner("root"), sshsig.RosterNamespace, []byte("hello\n")), writ.CodePayloadMalformed},
 		"first of 2": {signRoster(t, next, "root"), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -312,8 +312,15 @@ func TestSignRosterPassesErrorsOn(t *testing.T) {
 	broken.Threshold = 0
 	_, err := SignRoster(broken, testSigner("root"))
 	wantCode(t, err, writ.CodePayloadMalformed)
-	_, err = SignRoster(testRoster(), &signer{key: testPublic("root"), sign: func([]byte) (*ssh.Signature, error) { return nil, io.EOF }})
+	_, err = SignRoster(testRoster(), removedKey{testSigner("root")})
 	wantCode(t, err, writ.CodeKeyUnusable)
+}
+
+// removedKey is a signer whose token was removed.
+type removedKey struct{ sshsig.Signer }
+
+func (removedKey) Sign(sshsig.Namespace, []byte) ([]byte, error) {
+	return nil, writ.Errorf(writ.CodeKeyUnusable, "there is no token")
 }
 
 func TestFirstRosterIsSignedByItsRoot(t *testing.T) {

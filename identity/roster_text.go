@@ -13,6 +13,7 @@ import (
 
 	"writ"
 	"writ/identity/header"
+	"writ/identity/sshsig"
 	"writ/internal/reach"
 )
 
@@ -183,7 +184,7 @@ func (w *rosterWriter) datacenters() {
 		if !d.Enabled {
 			use = "disabled"
 		}
-		words := []string{string(d.ID), d.Name, d.Region, use, keyText(w.Writer, "datacenter", SSHKey(d.SupervisorKey))}
+		words := []string{string(d.ID), d.Name, d.Region, use, keyText(w.Writer, "datacenter", sshsig.SSHKey(d.SupervisorKey))}
 		for _, k := range slices.Sorted(maps.Keys(d.Labels)) {
 			w.Check(writ.ValidLabel(k, d.Labels[k]), "datacenter", "%s=%s is not a valid label", k, d.Labels[k])
 			words = append(words, k+"="+d.Labels[k])
@@ -210,7 +211,7 @@ func (w *rosterWriter) coordinators() {
 				!urls[u], "coordinator", "%q is not like https://writ.example.org:7440, or a duplicate", header.Clip(u))
 			urls[u] = true
 		}
-		words := append([]string{c.ID, c.Name, keyText(w.Writer, "coordinator", SSHKey(c.Key))},
+		words := append([]string{c.ID, c.Name, keyText(w.Writer, "coordinator", sshsig.SSHKey(c.Key))},
 			w.Sorted("coordinator", c.URLs)...)
 		coordinators = append(coordinators, strings.Join(words, " "))
 	}

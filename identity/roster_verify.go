@@ -10,18 +10,19 @@ import (
 	"writ"
 	"writ/identity/chain"
 	"writ/identity/header"
+	"writ/identity/sshsig"
 )
 
 // SignRoster returns the roster's text followed by the signatures of signers: the root, or as many operators of the
 // previous version as its threshold requires.
-func SignRoster(r *Roster, signers ...Signer) ([]byte, error) {
+func SignRoster(r *Roster, signers ...sshsig.Signer) ([]byte, error) {
 	signed, err := r.Text()
 	if err != nil {
 		return nil, err
 	}
 	text := slices.Clip(signed)
 	for _, s := range signers {
-		armored, err := s.Sign(RosterNamespace, text)
+		armored, err := s.Sign(sshsig.RosterNamespace, text)
 		if err != nil {
 			return nil, err
 		}
@@ -45,7 +46,7 @@ func VerifyRoster(previous *Roster, link []byte, now time.Time) (*Roster, error)
 	if err != nil {
 		return nil, err
 	}
-	text, armored, err := splitAll(signed)
+	text, armored, err := sshsig.SplitAll(signed)
 	if err != nil {
 		return nil, err
 	}
@@ -125,29 +126,29 @@ func verifySignatures(text []byte, armored [][]byte, counts func(key string) boo
 	verified := make(map[string]bool)
 	var others [][]byte
 	for _, a := range armored {
-		key := string(signingKey(a))
+		key := string(sshsig.SigningKey(a))
 		if verified[key] || !counts(key) {
 			others = append(others, a)
 			continue
 		}
-		s, err := parseSignature(RosterNamespace, a)
+		s, err := sshsig.Parse(sshsig.RosterNamespace, a)
 		if err != nil {
 			return nil, err
 		}
-		if string(s.key.Marshal()) != key {
-			return nil, malformedSignature("the key of the SSH signature cannot be read")
+		if string(s.Key.Marshal()) != key {
+			return nil, sshsig.Malformed("the key of the SSH signature cannot be read")
 		}
-		if err := s.verify(text); err != nil {
+		if err := s.Verify(text); err != nil {
 			return nil, err
 		}
 		verified[key] = true
-		keys = append(keys, s.key)
+		keys = append(keys, s.Key)
 	}
 	if len(keys) == 0 {
 		return nil, nil
 	}
 	for _, a := range others {
-		if _, err := parseSignature(RosterNamespace, a); err != nil {
+		if _, err := sshsig.Parse(sshsig.RosterNamespace, a); err != nil {
 			return nil, err
 		}
 	}

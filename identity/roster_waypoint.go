@@ -10,6 +10,7 @@ import (
 
 	"writ"
 	"writ/identity/chain"
+	"writ/identity/sshsig"
 )
 
 // Chain returns the verified chain that leads to r: r alone, if it was not verified.
@@ -72,7 +73,7 @@ func (r *Roster) Has(link []byte) bool {
 	if err != nil || version > r.Version {
 		return false
 	}
-	text, _, err := splitAll(chain.Signed(link))
+	text, _, err := sshsig.SplitAll(chain.Signed(link))
 	_, entry, known := r.Chain().At(version)
 	return err == nil && known && entry.Digest == writ.DigestOf(text)
 }
@@ -80,7 +81,7 @@ func (r *Roster) Has(link []byte) bool {
 // Earlier parses a signed roster of the chain that leads to r. The error is ROSTER_INVALID if the text is not part of
 // the chain.
 func (r *Roster) Earlier(signed []byte) (*Roster, error) {
-	text, _, err := splitAll(chain.Signed(signed))
+	text, _, err := sshsig.SplitAll(chain.Signed(signed))
 	if err != nil {
 		return nil, err
 	}

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"writ"
+	"writ/identity/sshsig"
 )
 
 // Action is an action that a right can allow.
@@ -57,7 +58,7 @@ const (
 
 // Rule describes a kind of signed text: its namespace, the right to sign it, and its decider.
 type Rule struct {
-	Namespace Namespace
+	Namespace sshsig.Namespace
 	Kind      string // kind of a statement's subject
 	Decision  string // decision of a statement
 	Action    Action // required action; a roster needs a threshold of signers with it
@@ -91,108 +92,108 @@ var (
 
 // Rules lists all kinds of signed texts.
 var Rules = []Rule{
-	{ScriptNamespace, "", "", ActionSubmit, true, DecidedBySupervisor, nil, about{}, nil, nil},
-	{RosterNamespace, "", "", ActionGovern, false, DecidedByEverybody, nil, about{}, nil, nil},
-	{StatementNamespace, "run", "cancel", ActionControlRuns, true, DecidedBySupervisor, validRunID, ofRun, nil, nil},
-	{StatementNamespace, "run", "resume", ActionControlRuns, true, DecidedBySupervisor, validRunID, ofFailedRun, nil, nil},
+	{sshsig.ScriptNamespace, "", "", ActionSubmit, true, DecidedBySupervisor, nil, about{}, nil, nil},
+	{sshsig.RosterNamespace, "", "", ActionGovern, false, DecidedByEverybody, nil, about{}, nil, nil},
+	{sshsig.StatementNamespace, "run", "cancel", ActionControlRuns, true, DecidedBySupervisor, validRunID, ofRun, nil, nil},
+	{sshsig.StatementNamespace, "run", "resume", ActionControlRuns, true, DecidedBySupervisor, validRunID, ofFailedRun, nil, nil},
 	{
-		StatementNamespace, "node", "approve", ActionAdmitNodes, false, DecidedBySupervisor, writ.ValidUUID, ofNode, nil,
+		sshsig.StatementNamespace, "node", "approve", ActionAdmitNodes, false, DecidedBySupervisor, writ.ValidUUID, ofNode, nil,
 		nil,
 	},
-	{StatementNamespace, "node", "reject", ActionAdmitNodes, false, DecidedBySupervisor, writ.ValidUUID, ofNode, nil, nil},
-	{StatementNamespace, "node", "remove", ActionAdmitNodes, false, DecidedBySupervisor, writ.ValidUUID, ofNode, nil, nil},
+	{sshsig.StatementNamespace, "node", "reject", ActionAdmitNodes, false, DecidedBySupervisor, writ.ValidUUID, ofNode, nil, nil},
+	{sshsig.StatementNamespace, "node", "remove", ActionAdmitNodes, false, DecidedBySupervisor, writ.ValidUUID, ofNode, nil, nil},
 	{
-		StatementNamespace, "node", DecisionLost, ActionAdmitNodes, false, DecidedBySupervisor, writ.ValidUUID, ofNode, nil,
-		nil,
-	},
-	{
-		StatementNamespace, "node", "cordon", ActionScheduleNodes, false, DecidedBySupervisor, writ.ValidUUID, ofNode, nil,
+		sshsig.StatementNamespace, "node", DecisionLost, ActionAdmitNodes, false, DecidedBySupervisor, writ.ValidUUID, ofNode, nil,
 		nil,
 	},
 	{
-		StatementNamespace, "node", "uncordon", ActionScheduleNodes, false, DecidedBySupervisor, writ.ValidUUID, ofNode, nil,
+		sshsig.StatementNamespace, "node", "cordon", ActionScheduleNodes, false, DecidedBySupervisor, writ.ValidUUID, ofNode, nil,
 		nil,
 	},
 	{
-		StatementNamespace, "node", "drain", ActionScheduleNodes, false, DecidedBySupervisor, writ.ValidUUID, ofNode, nil,
+		sshsig.StatementNamespace, "node", "uncordon", ActionScheduleNodes, false, DecidedBySupervisor, writ.ValidUUID, ofNode, nil,
 		nil,
 	},
 	{
-		StatementNamespace, "node", DecisionLabel, ActionScheduleNodes, false, DecidedBySupervisor, writ.ValidUUID, ofNode,
+		sshsig.StatementNamespace, "node", "drain", ActionScheduleNodes, false, DecidedBySupervisor, writ.ValidUUID, ofNode, nil,
+		nil,
+	},
+	{
+		sshsig.StatementNamespace, "node", DecisionLabel, ActionScheduleNodes, false, DecidedBySupervisor, writ.ValidUUID, ofNode,
 		checkLabelChange, nil,
 	},
 	{
-		StatementNamespace, "token", "create", ActionCreateTokens, false, DecidedBySupervisor, ValidTokenID, about{},
+		sshsig.StatementNamespace, "token", "create", ActionCreateTokens, false, DecidedBySupervisor, ValidTokenID, about{},
 		checkTokenGrant, nil,
 	},
 	{
-		StatementNamespace, "token", DecisionRevoke, ActionCreateTokens, false, DecidedBySupervisor, ValidTokenID, about{},
+		sshsig.StatementNamespace, "token", DecisionRevoke, ActionCreateTokens, false, DecidedBySupervisor, ValidTokenID, about{},
 		nil, nil,
 	},
 	{
-		StatementNamespace, "batch", "create", ActionAdmitNodes, false, DecidedBySupervisor, ValidTokenID, about{},
+		sshsig.StatementNamespace, "batch", "create", ActionAdmitNodes, false, DecidedBySupervisor, ValidTokenID, about{},
 		checkBatch, nil,
 	},
 	{
-		StatementNamespace, "batch", DecisionRevoke, ActionAdmitNodes, false, DecidedBySupervisor, ValidTokenID, about{},
+		sshsig.StatementNamespace, "batch", DecisionRevoke, ActionAdmitNodes, false, DecidedBySupervisor, ValidTokenID, about{},
 		nil, nil,
 	},
 	{
-		StatementNamespace, "datacenter", DecisionRotate, ActionAdmitNodes, false, DecidedBySupervisor, writ.ValidUUID,
+		sshsig.StatementNamespace, "datacenter", DecisionRotate, ActionAdmitNodes, false, DecidedBySupervisor, writ.ValidUUID,
 		about{name: writ.ValidName}, nil, nil,
 	},
 	{
-		StatementNamespace, "secret", DecisionSetSecret, ActionManageSecrets, true, DecidedBySupervisor, writ.ValidName,
+		sshsig.StatementNamespace, "secret", DecisionSetSecret, ActionManageSecrets, true, DecidedBySupervisor, writ.ValidName,
 		ofSecret, checkSecretChange, projectOfSecret,
 	},
 	{
-		StatementNamespace, "secret", DecisionRemoveSecret, ActionManageSecrets, true, DecidedBySupervisor, writ.ValidName,
+		sshsig.StatementNamespace, "secret", DecisionRemoveSecret, ActionManageSecrets, true, DecidedBySupervisor, writ.ValidName,
 		ofSecret, checkSecretChange, projectOfSecret,
 	},
 	{
-		StatementNamespace, "datacenter", DecisionHold, ActionScheduleNodes, false, DecidedBySupervisor, writ.ValidUUID,
+		sshsig.StatementNamespace, "datacenter", DecisionHold, ActionScheduleNodes, false, DecidedBySupervisor, writ.ValidUUID,
 		ofWork, nil, nil,
 	},
 	{
-		StatementNamespace, "datacenter", DecisionRelease, ActionScheduleNodes, false, DecidedBySupervisor, writ.ValidUUID,
+		sshsig.StatementNamespace, "datacenter", DecisionRelease, ActionScheduleNodes, false, DecidedBySupervisor, writ.ValidUUID,
 		ofWork, nil, nil,
 	},
 	{
-		StatementNamespace, "operation", DecisionHold, ActionScheduleNodes, false, DecidedBySupervisor, writ.ValidWork,
+		sshsig.StatementNamespace, "operation", DecisionHold, ActionScheduleNodes, false, DecidedBySupervisor, writ.ValidWork,
 		ofOperation, nil, nil,
 	},
 	{
-		StatementNamespace, "operation", DecisionRelease, ActionScheduleNodes, false, DecidedBySupervisor, writ.ValidWork,
+		sshsig.StatementNamespace, "operation", DecisionRelease, ActionScheduleNodes, false, DecidedBySupervisor, writ.ValidWork,
 		ofOperation, nil, nil,
 	},
 	{
-		StatementNamespace, "project", DecisionHold, ActionControlRuns, true, DecidedBySupervisor, writ.ValidUUID, ofItsWork,
+		sshsig.StatementNamespace, "project", DecisionHold, ActionControlRuns, true, DecidedBySupervisor, writ.ValidUUID, ofItsWork,
 		nil, projectOfSeen,
 	},
 	{
-		StatementNamespace, "project", DecisionRelease, ActionControlRuns, true, DecidedBySupervisor, writ.ValidUUID,
+		sshsig.StatementNamespace, "project", DecisionRelease, ActionControlRuns, true, DecidedBySupervisor, writ.ValidUUID,
 		ofItsWork, nil, projectOfSeen,
 	},
 	{
-		StatementNamespace, "project", DecisionCancelRuns, ActionControlRuns, true, DecidedBySupervisor, writ.ValidUUID,
+		sshsig.StatementNamespace, "project", DecisionCancelRuns, ActionControlRuns, true, DecidedBySupervisor, writ.ValidUUID,
 		ofRuns, checkRunList, projectOfSeen,
 	},
 	{
-		StatementNamespace, "project", DecisionResumeRuns, ActionControlRuns, true, DecidedBySupervisor, writ.ValidUUID,
+		sshsig.StatementNamespace, "project", DecisionResumeRuns, ActionControlRuns, true, DecidedBySupervisor, writ.ValidUUID,
 		ofRuns, checkRunList, projectOfSeen,
 	},
 	{
-		StatementNamespace, "deployment", DecisionHold, ActionControlRuns, true, DecidedBySupervisor, writ.ValidName,
+		sshsig.StatementNamespace, "deployment", DecisionHold, ActionControlRuns, true, DecidedBySupervisor, writ.ValidName,
 		ofItsWork, nil, projectOfSeen,
 	},
 	{
-		StatementNamespace, "deployment", DecisionRelease, ActionControlRuns, true, DecidedBySupervisor, writ.ValidName,
+		sshsig.StatementNamespace, "deployment", DecisionRelease, ActionControlRuns, true, DecidedBySupervisor, writ.ValidName,
 		ofItsWork, nil, projectOfSeen,
 	},
 }
 
 // RuleOf returns the rule for a namespace, kind and decision.
-func RuleOf(namespace Namespace, kind, decision string) (Rule, bool) {
+func RuleOf(namespace sshsig.Namespace, kind, decision string) (Rule, bool) {
 	i := slices.IndexFunc(Rules, func(r Rule) bool {
 		return r.Namespace == namespace && r.Kind == kind && r.Decision == decision
 	})

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"writ"
+	"writ/identity/sshsig"
 )
 
 func TestStatementNamesEachOfItsRuns(t *testing.T) {
@@ -32,7 +33,7 @@ func TestStatementNamesEachOfItsRuns(t *testing.T) {
 		if seen := have.Seen(have.Runs[0]); seen.Name != "web.tengo" || seen.Project != shopID || (seen.Revision != 0) != resume {
 			t.Errorf("seen %+v", seen)
 		}
-		if v, err := testVerifier(t).Statement(signText(t, testSigner("bob"), StatementNamespace, func() *Statement { s.Signer = "bob"; return s }())); err != nil || v.Project != shopID {
+		if v, err := testVerifier(t).Statement(signText(t, testSigner("bob"), sshsig.StatementNamespace, func() *Statement { s.Signer = "bob"; return s }())); err != nil || v.Project != shopID {
 			t.Errorf("%v", err)
 		}
 	}

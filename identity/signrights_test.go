@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"writ"
+	"writ/identity/sshsig"
 )
 
 // destroyer is a deployer whose binding has the destructive flag.
@@ -71,15 +72,15 @@ func TestEveryRoleAtEverySignedText(t *testing.T) {
 	}
 	for _, rule := range Rules {
 		switch rule.Namespace {
-		case ScriptNamespace:
+		case sshsig.ScriptNamespace:
 			texts[string(rule.Namespace)] = func(v *Verifier) error { return submits(t, v, func(*Payload) {}) }
-		case RosterNamespace:
+		case sshsig.RosterNamespace:
 			texts[string(rule.Namespace)] = func(v *Verifier) error { return v.Roster.Allows("bob", rule.Action, "", noon) }
 		default:
 			texts[rule.Kind+" "+rule.Decision] = func(v *Verifier) error {
 				s := statementOf(rule)
 				s.Signer = "bob"
-				_, err := v.Statement(signText(t, testSigner("bob"), StatementNamespace, s))
+				_, err := v.Statement(signText(t, testSigner("bob"), sshsig.StatementNamespace, s))
 				return err
 			}
 		}
@@ -98,7 +99,7 @@ func TestEveryRoleAtEverySignedText(t *testing.T) {
 			}
 		}
 		try("nobody", false, nil, "alice")
-		try("a root operator without a role", name == string(RosterNamespace), nil, "bob")
+		try("a root operator without a role", name == string(sshsig.RosterNamespace), nil, "bob")
 		for _, role := range roles {
 			for project, may := range map[writ.ProjectID]bool{
 				shopID: slices.Contains(rights.ofProject, role), mailID: false, AllProjects: slices.Contains(rights.ofAll, role),
@@ -123,7 +124,7 @@ func submits(t *testing.T, v *Verifier, change func(p *Payload)) error {
 	p := testPayload()
 	p.Signer = "bob"
 	change(p)
-	_, err := v.Submission(signText(t, testSigner("bob"), ScriptNamespace, p))
+	_, err := v.Submission(signText(t, testSigner("bob"), sshsig.ScriptNamespace, p))
 	return err
 }
 

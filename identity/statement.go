@@ -8,6 +8,7 @@ import (
 
 	"writ"
 	"writ/identity/header"
+	"writ/identity/sshsig"
 )
 
 // Statement is the signed content of every change except a script submission: one decision about one subject.
@@ -87,7 +88,7 @@ func (s *Statement) Text() ([]byte, error) {
 		writ.ValidUUID(string(s.Datacenter)), "datacenter", "%q is not the id of a datacenter", s.Datacenter)
 	writeDatacenter(w, s)
 	writeRosterSeen(w, s.Roster, s.RosterDigest)
-	rule, known := RuleOf(StatementNamespace, s.Kind(), s.Decision)
+	rule, known := RuleOf(sshsig.StatementNamespace, s.Kind(), s.Decision)
 	w.Check(known, "decision", "%q is not a decision about a %q", s.Decision, s.Kind())
 	w.Check(!known || rule.validID(s.ID()), "subject", "%q does not name a %s", s.Subject, s.Kind())
 	w.Line("subject", s.Subject)

@@ -11,16 +11,17 @@ import (
 
 	"writ"
 	"writ/identity/header"
+	"writ/identity/sshsig"
 )
 
 func TestGoldenTexts(t *testing.T) {
 	destructive := testPayload()
 	destructive.Targets = []string{"volume/web-0", "volume/data-*", "*"}
-	golden(t, "payload-v2.writ", signText(t, testSigner("alice"), ScriptNamespace, destructive))
-	golden(t, "statement-v2.writ", signText(t, testSigner("alice"), StatementNamespace, testStatement()))
+	golden(t, "payload-v2.writ", signText(t, testSigner("alice"), sshsig.ScriptNamespace, destructive))
+	golden(t, "statement-v2.writ", signText(t, testSigner("alice"), sshsig.StatementNamespace, testStatement()))
 	cordon := testStatement()
 	cordon.Subject, cordon.Decision = "node/"+nodeID, "cordon"
-	golden(t, "statement-node-v2.writ", signText(t, testSigner("alice"), StatementNamespace, cordon))
+	golden(t, "statement-node-v2.writ", signText(t, testSigner("alice"), sshsig.StatementNamespace, cordon))
 	golden(t, "roster.writ", signRoster(t, testRoster(), "root"))
 }
 
@@ -273,7 +274,7 @@ func TestStatementKeepsItsValues(t *testing.T) {
 
 func TestEveryDecisionOfTheTableCanBeWritten(t *testing.T) {
 	for _, rule := range Rules {
-		if rule.Namespace != StatementNamespace {
+		if rule.Namespace != sshsig.StatementNamespace {
 			continue
 		}
 		if _, err := statementOf(rule).Text(); err != nil {
@@ -427,7 +428,7 @@ func TestStatementWithoutDecisionIsRejected(t *testing.T) {
 		"run without a script":    func(s *Statement) { s.Seen.Name = "" },
 		"run without a project":   func(s *Statement) { s.Seen.Project = "" },
 		"project without a name":  func(s *Statement) { s.Seen.ProjectName = "" },
-		"run with a fingerprint":  func(s *Statement) { s.Seen.Fingerprint = Fingerprint(supervisorKey("node")) },
+		"run with a fingerprint":  func(s *Statement) { s.Seen.Fingerprint = sshsig.Fingerprint(supervisorKey("node")) },
 		"cancel with a revision":  func(s *Statement) { s.Seen.Revision = 1 },
 		"negative revision":       func(s *Statement) { s.Decision, s.Seen.Revision = "resume", -1 },
 		"node without a name":     func(s *Statement) { s.Subject, s.Decision = "node/"+nodeID, "drain"; seen(s).Seen.Name = "" },

@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"writ"
+	"writ/identity/sshsig"
 	"writ/internal/test/testenv"
 )
 
@@ -156,7 +157,7 @@ func TestJoinProof(t *testing.T) {
 	short := nonce[1:]
 	for name, tt := range map[string]struct {
 		nonce     []byte
-		signature []byte
+		Signature []byte
 		want      writ.Code
 	}{
 		"disabled datacenter": {nonce, ed25519.Sign(testKey("graz"), JoinProofText(joiner, nonce)), writ.CodeSignatureInvalid},
@@ -166,7 +167,7 @@ func TestJoinProof(t *testing.T) {
 		"short nonce":         {short, ed25519.Sign(testKey("vienna"), JoinProofText(joiner, short)), writ.CodeSignatureInvalid},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := VerifyJoinProof(roster, joiner, tt.nonce, tt.signature)
+			_, err := VerifyJoinProof(roster, joiner, tt.nonce, tt.Signature)
 			wantCode(t, err, tt.want)
 		})
 	}
@@ -222,7 +223,7 @@ func TestKeyFileIsCreatedOnce(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range keys {
 		wg.Go(func() {
-			key, err := LoadOrCreateKey(path)
+			key, err := sshsig.LoadOrCreateKey(path)
 			if err != nil {
 				t.Error(err)
 			}
@@ -244,34 +245,34 @@ func TestKeyFileIsCreatedOnce(t *testing.T) {
 	if err := os.WriteFile(path, []byte("damaged"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	_, err := LoadOrCreateKey(path)
+	_, err := sshsig.LoadOrCreateKey(path)
 	wantCode(t, err, writ.CodeKeyUnusable)
 	if text, _ := os.ReadFile(path); string(text) != "damaged" {
 		t.Error("a file that was there was replaced")
 	}
 	for _, nowhere := range []string{filepath.Join(path, "below a file"), filepath.Join(filepath.Dir(path), "missing", "key")} {
-		if _, err := LoadOrCreateKey(nowhere); err == nil || writ.CodeOf(err) == writ.CodeKeyUnusable {
+		if _, err := sshsig.LoadOrCreateKey(nowhere); err == nil || writ.CodeOf(err) == writ.CodeKeyUnusable {
 			t.Errorf("%s: %v, want an error of making it", nowhere, err)
 		}
 	}
 }
 
 func TestFingerprintIsThatOfSSHKeygen(t *testing.T) {
-	if have, want := Fingerprint(supervisorKey("alice")), ssh.FingerprintSHA256(testPublic("alice")); have != want {
+	if have, want := sshsig.Fingerprint(supervisorKey("alice")), ssh.FingerprintSHA256(testPublic("alice")); have != want {
 		t.Errorf("%s, want %s", have, want)
 	}
-	if have := Fingerprint(nil); have != "-" {
+	if have := sshsig.Fingerprint(nil); have != "-" {
 		t.Errorf("no key has the fingerprint %s", have)
 	}
 }
 
 func TestAgeIdentityIsCreatedOnce(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "age")
-	first, err := LoadOrCreateAgeIdentity(path)
+	first, err := sshsig.LoadOrCreateAgeIdentity(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	second, err := LoadOrCreateAgeIdentity(path)
+	second, err := sshsig.LoadOrCreateAgeIdentity(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -289,7 +290,7 @@ func TestAgeIdentityIsCreatedOnce(t *testing.T) {
 		if err := os.WriteFile(path, []byte(bad), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		_, err = LoadOrCreateAgeIdentity(path)
+		_, err = sshsig.LoadOrCreateAgeIdentity(path)
 		wantCode(t, err, writ.CodeKeyUnusable)
 	}
 }

@@ -6,6 +6,7 @@ import (
 
 	"writ"
 	"writ/identity/header"
+	"writ/identity/sshsig"
 )
 
 // Verifier decides whether a signed text may have its requested effect. Coordinators use it as a filter, supervisors to
@@ -57,7 +58,7 @@ type moment struct {
 }
 
 func (v *Verifier) submission(signed []byte, m moment) (*Verified, error) {
-	text, who, err := v.authenticate(ScriptNamespace, signed, m)
+	text, who, err := v.authenticate(sshsig.ScriptNamespace, signed, m)
 	if err != nil {
 		return nil, v.orTooOld(signed, err)
 	}
@@ -88,7 +89,7 @@ func (v *Verifier) submission(signed []byte, m moment) (*Verified, error) {
 		return nil, writ.Errorf(writ.CodeRunExpired, "the run's deadline was %s", header.FormatTime(end)).
 			WithHint("sign it again, with a later --deadline")
 	}
-	rule, _ := RuleOf(ScriptNamespace, "", "")
+	rule, _ := RuleOf(sshsig.ScriptNamespace, "", "")
 	if err := v.Roster.rightsOf(p.Signer, m.at, who.proof()).allow(rule.Action, p.Project); err != nil {
 		return nil, err
 	}
@@ -112,7 +113,7 @@ func (v *Verifier) submission(signed []byte, m moment) (*Verified, error) {
 
 // ReadSubmission parses a submission without verifying it, for submissions that were verified before.
 func ReadSubmission(signed []byte) (*Verified, error) {
-	text, _, err := Split(signed)
+	text, _, err := sshsig.Split(signed)
 	if err != nil {
 		return nil, err
 	}
@@ -132,23 +133,23 @@ func (v *Verifier) now() time.Time {
 }
 
 // authenticate makes the checks before the text is parsed, and returns the text.
-func (v *Verifier) authenticate(namespace Namespace, signed []byte, m moment) ([]byte, identified, error) {
-	text, armored, err := Split(signed)
+func (v *Verifier) authenticate(namespace sshsig.Namespace, signed []byte, m moment) ([]byte, identified, error) {
+	text, armored, err := sshsig.Split(signed)
 	if err != nil {
 		return nil, identified{}, err
 	}
-	s, err := parseSignature(namespace, armored)
+	s, err := sshsig.Parse(namespace, armored)
 	if err != nil {
 		return nil, identified{}, err
 	}
-	who, err := identify(v.Roster, s.key, m)
+	who, err := identify(v.Roster, s.Key, m)
 	if err != nil {
 		return nil, identified{}, err
 	}
-	if err := s.verify(text); err != nil {
+	if err := s.Verify(text); err != nil {
 		return nil, identified{}, err
 	}
-	who.userVerified = s.userVerified()
+	who.userVerified = s.UserVerified()
 	return text, who, nil
 }
 

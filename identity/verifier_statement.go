@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"writ"
+	"writ/identity/sshsig"
 )
 
 // VerifiedStatement is a statement that passed every check.
@@ -38,7 +39,7 @@ func (v *Verifier) Statement(signed []byte) (*VerifiedStatement, error) {
 // creation of the statement, because only the supervisor knows when it was applied. Keys that were removed since then
 // still count. Revoked keys and withdrawn rights do not.
 func (v *Verifier) PastStatement(signed []byte) (*VerifiedStatement, error) {
-	text, _, err := Split(signed)
+	text, _, err := sshsig.Split(signed)
 	if err != nil {
 		return nil, err
 	}
@@ -54,7 +55,7 @@ func (v *Verifier) PastStatement(signed []byte) (*VerifiedStatement, error) {
 }
 
 func (v *Verifier) statement(signed []byte, m moment) (*VerifiedStatement, error) {
-	text, who, err := v.authenticate(StatementNamespace, signed, m)
+	text, who, err := v.authenticate(sshsig.StatementNamespace, signed, m)
 	if err != nil {
 		return nil, err
 	}
@@ -76,7 +77,7 @@ func (v *Verifier) statement(signed []byte, m moment) (*VerifiedStatement, error
 	if err := inTime(s.Created, s.Expires, m); err != nil {
 		return nil, err
 	}
-	rule, _ := RuleOf(StatementNamespace, s.Kind(), s.Decision) // ParseStatement rejects statements without a rule
+	rule, _ := RuleOf(sshsig.StatementNamespace, s.Kind(), s.Decision) // ParseStatement rejects statements without a rule
 	var project writ.ProjectID
 	if rule.Project {
 		if project, err = v.projectSeen(rule, s, m, who.proof()); err != nil {

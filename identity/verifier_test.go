@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"writ"
+	"writ/identity/sshsig"
 	"writ/internal/test/testenv"
 )
 
@@ -37,7 +38,7 @@ func at(d time.Duration) func() time.Time { return func() time.Time { return noo
 func TestVerifierAcceptsAGoodSubmission(t *testing.T) {
 	v := testVerifier(t)
 	p := testPayload()
-	signed := signText(t, testSigner("alice at home"), ScriptNamespace, p)
+	signed := signText(t, testSigner("alice at home"), sshsig.ScriptNamespace, p)
 	have, err := v.Submission(signed)
 	if err != nil {
 		t.Fatal(err)
@@ -55,11 +56,11 @@ func TestVerifierOfACoordinator(t *testing.T) {
 	v := &Verifier{Roster: testVerifier(t).Roster, Now: at(0)}
 	p := testPayload()
 	p.Engine = "tengo/3.0 api/2"
-	if _, err := v.Submission(signText(t, testSigner("alice"), ScriptNamespace, p)); err != nil {
+	if _, err := v.Submission(signText(t, testSigner("alice"), sshsig.ScriptNamespace, p)); err != nil {
 		t.Error(err)
 	}
 	v.Now = nil // the real clock
-	_, err := v.Submission(signText(t, testSigner("alice"), ScriptNamespace, p))
+	_, err := v.Submission(signText(t, testSigner("alice"), sshsig.ScriptNamespace, p))
 	if code := writ.CodeOf(err); code != writ.CodeExpired && code != writ.CodeNotYetValid && code != writ.CodeRosterTooOld {
 		t.Errorf("error %v, want one about time", err)
 	}
@@ -73,9 +74,9 @@ func TestVerifierRefusesSubmission(t *testing.T) {
 	type scene struct {
 		v       *Verifier
 		p       *Payload
-		signer  Signer
+		signer  sshsig.Signer
 		spoil   func(signed []byte) []byte
-		samekey Namespace
+		samekey sshsig.Namespace
 	}
 	ci := func(s *scene, authority string, change func(*ssh.Certificate)) {
 		s.p.Signer = "ci/shop"
@@ -86,11 +87,11 @@ func TestVerifierRefusesSubmission(t *testing.T) {
 		want   writ.Code
 	}{
 		"too big": {func(s *scene) {
-			s.spoil = func(b []byte) []byte { return append(bytes.Repeat([]byte("x"), MaxSigned), b...) }
+			s.spoil = func(b []byte) []byte { return append(bytes.Repeat([]byte("x"), sshsig.MaxSigned), b...) }
 		}, writ.CodeTooLarge},
-		"unsigned":          {func(s *scene) { s.spoil = func(b []byte) []byte { text, _, _ := Split(b); return text } }, writ.CodeSignatureMalformed},
+		"unsigned":          {func(s *scene) { s.spoil = func(b []byte) []byte { text, _, _ := sshsig.Split(b); return text } }, writ.CodeSignatureMalformed},
 		"bytes after":       {func(s *scene) { s.spoil = func(b []byte) []byte { return append(b, '\n') } }, writ.CodeSignatureMalformed},
-		"namespace":         {func(s *scene) { s.samekey = StatementNamespace }, writ.CodeSignatureNamespace},
+		"namespace":         {func(s *scene) { s.samekey = sshsig.StatementNamespace }, writ.CodeSignatureNamespace},
 		"unknown key":       {func(s *scene) { s.signer = testSigner("mallory") }, writ.CodeSignerUnknown},
 		"of a newer roster": {func(s *scene) { s.signer, s.p.Roster = testSigner("mallory"), 2 }, writ.CodeRosterTooOld},
 		"revoked since":     {func(s *scene) { s.signer, s.p.Roster = testSigner("alice stolen"), 2 }, writ.CodeSignerRevoked},
@@ -167,7 +168,7 @@ func TestVerifierRefusesSubmission(t *testing.T) {
 		}, writ.CodeSignerUnknown},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := &scene{v: testVerifier(t), p: testPayload(), signer: testSigner("alice"), samekey: ScriptNamespace}
+			s := &scene{v: testVerifier(t), p: testPayload(), signer: testSigner("alice"), samekey: sshsig.ScriptNamespace}
 			s.v.Now = at(30 * time.Second)
 			tt.change(s)
 			var signed []byte
@@ -190,7 +191,7 @@ func TestVerifierRefusesSubmission(t *testing.T) {
 
 func TestVerifierAllowsForSkew(t *testing.T) {
 	v := testVerifier(t)
-	signed := signText(t, testSigner("alice"), ScriptNamespace, testPayload())
+	signed := signText(t, testSigner("alice"), sshsig.ScriptNamespace, testPayload())
 	for _, d := range []time.Duration{-Skew, DefaultValidity + Skew} {
 		v.Now = at(d)
 		if _, err := v.Submission(signed); err != nil {
@@ -203,7 +204,7 @@ func TestVerifierAcceptsACertificateOfAnAuthority(t *testing.T) {
 	v := testVerifier(t)
 	p := testPayload()
 	p.Signer = "ci/shop"
-	have, err := v.Submission(signText(t, certify(t, "forge", "a job", nil), ScriptNamespace, p))
+	have, err := v.Submission(signText(t, certify(t, "forge", "a job", nil), sshsig.ScriptNamespace, p))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -221,7 +222,7 @@ func TestCertificateForAnUnknownOwnerIsRejected(t *testing.T) {
 	v.Roster.digest = p.RosterDigest
 	p.Signer = "ci/ghost"
 	s := certify(t, "forge", "a job", func(c *ssh.Certificate) { c.ValidPrincipals = []string{"ci/ghost"} })
-	_, err := v.Submission(signText(t, s, ScriptNamespace, p))
+	_, err := v.Submission(signText(t, s, sshsig.ScriptNamespace, p))
 	wantCode(t, err, writ.CodeSignerUnknown)
 }
 
@@ -264,7 +265,7 @@ func TestVerifierLater(t *testing.T) {
 			if tt.change != nil {
 				tt.change(p)
 			}
-			_, err := v.SubmissionAt(signText(t, testSigner(tt.signer), ScriptNamespace, p), tt.accepted)
+			_, err := v.SubmissionAt(signText(t, testSigner(tt.signer), sshsig.ScriptNamespace, p), tt.accepted)
 			wantCode(t, err, tt.want)
 		})
 	}
@@ -273,7 +274,7 @@ func TestVerifierLater(t *testing.T) {
 	p := testPayload()
 	p.Created, p.Expires, p.Deadline = v.Roster.Expires.Add(-time.Minute), v.Roster.Expires, MaxDeadline
 	v.Now = func() time.Time { return v.Roster.Expires.Add(24 * time.Hour) }
-	if _, err := v.SubmissionAt(signText(t, testSigner("alice"), ScriptNamespace, p), p.Created); err != nil {
+	if _, err := v.SubmissionAt(signText(t, testSigner("alice"), sshsig.ScriptNamespace, p), p.Created); err != nil {
 		t.Error(err)
 	}
 }
@@ -298,7 +299,7 @@ func TestVerifierOfAPastStatement(t *testing.T) {
 			v, s := testVerifier(t), testStatement()
 			v.Now, v.Roster.Bindings = at(tt.now), append(v.Roster.Bindings, Binding{Principal: "eve", Role: Admin, Project: "*"})
 			s.Subject, s.Decision, s.Signer = "node/"+nodeID, DecisionLost, tt.name
-			_, err := v.PastStatement(signText(t, testSigner(tt.signer), StatementNamespace, seen(s)))
+			_, err := v.PastStatement(signText(t, testSigner(tt.signer), sshsig.StatementNamespace, seen(s)))
 			wantCode(t, err, tt.want)
 		})
 	}
@@ -306,12 +307,12 @@ func TestVerifierOfAPastStatement(t *testing.T) {
 
 func TestVerifierAcceptsAGoodStatement(t *testing.T) {
 	v := testVerifier(t)
-	signed := signText(t, testSigner("bob"), StatementNamespace, func() *Statement { s := testStatement(); s.Signer = "bob"; return s }())
+	signed := signText(t, testSigner("bob"), sshsig.StatementNamespace, func() *Statement { s := testStatement(); s.Signer = "bob"; return s }())
 	have, err := v.Statement(signed)
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, _, _ := Split(signed)
+	text, _, _ := sshsig.Split(signed)
 	if have.Signer != "bob" || have.Project != shopID || have.Statement.Decision != "cancel" || have.Digest != writ.DigestOf(text) ||
 		have.Rule.Action != ActionControlRuns || !bytes.Equal(have.Signed, signed) {
 		t.Errorf("got %+v", have)
@@ -325,7 +326,7 @@ func TestAdminOfAProjectSetsItsSecrets(t *testing.T) {
 	s.Signer = "bob"
 	want := SecretChange{shopID, "db-password", 3, []byte("sealed")}
 	want.Statement(s)
-	have, err := v.Statement(signText(t, testSigner("bob"), StatementNamespace, s))
+	have, err := v.Statement(signText(t, testSigner("bob"), sshsig.StatementNamespace, s))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -342,7 +343,7 @@ func TestSchedulersOfNodesCanLabelThem(t *testing.T) {
 	s.Signer = "bob"
 	want := LabelChange{map[string]string{"disk": "ssd", "power": ""}, []string{"rack"}}
 	want.Statement(s, nodeID)
-	have, err := v.Statement(signText(t, testSigner("bob"), StatementNamespace, s))
+	have, err := v.Statement(signText(t, testSigner("bob"), sshsig.StatementNamespace, s))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -360,8 +361,8 @@ func TestVerifierRefusesStatement(t *testing.T) {
 	type scene struct {
 		v      *Verifier
 		s      *Statement
-		signer Signer
-		space  Namespace
+		signer sshsig.Signer
+		space  sshsig.Namespace
 		spoil  func([]byte) []byte
 	}
 	by := func(s *scene, name string) { s.signer, s.s.Signer = testSigner(name), name }
@@ -371,7 +372,7 @@ func TestVerifierRefusesStatement(t *testing.T) {
 		change func(s *scene)
 		want   writ.Code
 	}{
-		"namespace":      {func(s *scene) { s.space = ScriptNamespace }, writ.CodeSignatureNamespace},
+		"namespace":      {func(s *scene) { s.space = sshsig.ScriptNamespace }, writ.CodeSignatureNamespace},
 		"unknown key":    {func(s *scene) { s.signer = testSigner("mallory") }, writ.CodeSignerUnknown},
 		"another's name": {func(s *scene) { s.signer = testSigner("bob") }, writ.CodeSignerUnknown},
 		"changed": {func(s *scene) {
@@ -422,7 +423,7 @@ func TestVerifierRefusesStatement(t *testing.T) {
 		}, writ.CodeRoleMissing},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := &scene{v: testVerifier(t), s: testStatement(), signer: testSigner("alice"), space: StatementNamespace}
+			s := &scene{v: testVerifier(t), s: testStatement(), signer: testSigner("alice"), space: sshsig.StatementNamespace}
 			tt.change(s)
 			var signed []byte
 			if s.s == nil {
@@ -445,7 +446,7 @@ func TestRoleThatDemandsUserVerification(t *testing.T) {
 	s.Subject, s.Decision, s.Signer = "node/"+nodeID, "drain", "carol"
 	carol := securityKey("carol")
 	carol.flags = 0x05 // touched, with PIN
-	if _, err := v.Statement(signText(t, carol, StatementNamespace, s)); err != nil {
+	if _, err := v.Statement(signText(t, carol, sshsig.StatementNamespace, s)); err != nil {
 		t.Error(err)
 	}
 }
@@ -456,7 +457,7 @@ func TestRoleThatDemandsUserVerification(t *testing.T) {
 // How: The signature covers the received bytes; a strict parser writes the text again and compares.
 func TestNoByteOfASubmissionCanBeChanged(t *testing.T) {
 	v := testVerifier(t)
-	signed := signText(t, testSigner("alice"), ScriptNamespace, testPayload())
+	signed := signText(t, testSigner("alice"), sshsig.ScriptNamespace, testPayload())
 	for i := range signed {
 		bad := bytes.Clone(signed)
 		bad[i] ^= 1
@@ -480,7 +481,7 @@ func TestNoByteOfASubmissionCanBeChanged(t *testing.T) {
 
 func BenchmarkSubmission(b *testing.B) {
 	v := testVerifier(b)
-	signed := signText(b, testSigner("alice"), ScriptNamespace, testPayload())
+	signed := signText(b, testSigner("alice"), sshsig.ScriptNamespace, testPayload())
 	for b.Loop() {
 		if _, err := v.Submission(signed); err != nil {
 			b.Fatal(err)

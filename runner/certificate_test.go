@@ -12,6 +12,7 @@ import (
 
 	"writ"
 	"writ/identity"
+	"writ/identity/sshsig"
 	"writ/runner"
 )
 
@@ -19,7 +20,7 @@ import (
 func (s *fixture) certificate(authority, key ed25519.PrivateKey, keyID string) *ssh.Certificate {
 	s.Helper()
 	cert := &ssh.Certificate{
-		Key: identity.SSHKey(publicOf(key)), CertType: ssh.UserCert, KeyId: keyID, ValidPrincipals: []string{"deploy"},
+		Key: sshsig.SSHKey(publicOf(key)), CertType: ssh.UserCert, KeyId: keyID, ValidPrincipals: []string{"deploy"},
 		ValidAfter: uint64(time.Now().Unix()), ValidBefore: uint64(time.Now().Add(10 * time.Minute).Unix()),
 	}
 	by, err := ssh.NewSignerFromSigner(authority)
@@ -31,7 +32,7 @@ func (s *fixture) certificate(authority, key ed25519.PrivateKey, keyID string) *
 // byCertificate returns a submission of the machine deploy. A test can modify a fixture's payload by its digest.
 func (s *fixture) byCertificate(key ed25519.PrivateKey, cert *ssh.Certificate) writ.Digest {
 	s.Helper()
-	signer, err := identity.NewCertifiedSigner(key, cert)
+	signer, err := sshsig.NewCertifiedSigner(key, cert)
 	must(s.TB, err)
 	return s.submission(signer, func(p *identity.Payload) {
 		p.Signer, p.Certificate = "deploy", identity.CertificateDigest(cert)
@@ -61,13 +62,13 @@ func TestANodeVerifiesCertificatesByItself(t *testing.T) {
 		"another certificate of the same key": {
 			submit: func(s *fixture) writ.Digest {
 				digest := s.byCertificate(key, s.certificate(authority, key, "ci-1"))
-				text, _, err := identity.Split(s.payloads[digest])
+				text, _, err := sshsig.Split(s.payloads[digest])
 				must(s.TB, err)
-				other, err := identity.NewCertifiedSigner(key, s.certificate(authority, key, "ci-2"))
+				other, err := sshsig.NewCertifiedSigner(key, s.certificate(authority, key, "ci-2"))
 				must(s.TB, err)
-				armored, err := other.Sign(identity.ScriptNamespace, text)
+				armored, err := other.Sign(sshsig.ScriptNamespace, text)
 				must(s.TB, err)
-				s.payloads[digest] = identity.Join(bytes.Clone(text), armored)
+				s.payloads[digest] = sshsig.Join(bytes.Clone(text), armored)
 				return digest
 			},
 			want: writ.CodeSignatureInvalid,
@@ -75,11 +76,11 @@ func TestANodeVerifiesCertificatesByItself(t *testing.T) {
 		"no certificate": {
 			submit: func(s *fixture) writ.Digest {
 				digest := s.byCertificate(key, s.certificate(authority, key, "ci-1"))
-				text, _, err := identity.Split(s.payloads[digest])
+				text, _, err := sshsig.Split(s.payloads[digest])
 				must(s.TB, err)
-				armored, err := identity.NewSigner(key).Sign(identity.ScriptNamespace, text)
+				armored, err := sshsig.NewSigner(key).Sign(sshsig.ScriptNamespace, text)
 				must(s.TB, err)
-				s.payloads[digest] = identity.Join(bytes.Clone(text), armored)
+				s.payloads[digest] = sshsig.Join(bytes.Clone(text), armored)
 				return digest
 			},
 			want: writ.CodeSignerUnknown,
@@ -93,7 +94,7 @@ func TestANodeVerifiesCertificatesByItself(t *testing.T) {
 					r.Principals = append(r.Principals, identity.Principal{Name: "deploy", Kind: identity.CI, State: identity.Active})
 					r.Bindings = append(r.Bindings, identity.Binding{Principal: "deploy", Role: identity.Deployer, Project: shopProject, Destructive: true})
 					r.Authorities = []identity.Authority{{
-						Name: "forge", State: identity.Active, Key: identity.SSHKey(publicOf(authority)), Principals: []string{"deploy"},
+						Name: "forge", State: identity.Active, Key: sshsig.SSHKey(publicOf(authority)), Principals: []string{"deploy"},
 						Life: time.Hour, KeyIDs: map[string][]string{"deploy": {"ci-*"}},
 					}}
 				})

@@ -12,6 +12,7 @@ import (
 	"writ"
 	"writ/identity"
 	"writ/identity/envelope"
+	"writ/identity/sshsig"
 	"writ/runner"
 	"writ/sal"
 	"writ/supervisor/nodes"
@@ -201,7 +202,7 @@ func TestOnlyASignedLossStopsWhatANodeHas(t *testing.T) {
 		"by somebody without the right": misstated(func(s *identity.Statement) { s.Signer = "bob" }),
 		"of another node":               misstated(func(s *identity.Statement) { s.Subject = "node/0192f6c2-0000-7000-8000-0000000000aa" }),
 		"of another key": misstated(func(s *identity.Statement) {
-			s.Seen.Fingerprint = identity.Fingerprint(newKey().Public().(ed25519.PublicKey))
+			s.Seen.Fingerprint = sshsig.Fingerprint(newKey().Public().(ed25519.PublicKey))
 		}),
 		"that it is removed, and no more": misstated(func(s *identity.Statement) { s.Decision = "remove" }),
 		"another question": func(s *fixture) {

@@ -17,6 +17,7 @@ import (
 	"writ"
 	"writ/identity"
 	"writ/identity/envelope"
+	"writ/identity/sshsig"
 	"writ/runner/member"
 	"writ/sal/catalog"
 	"writ/supervisor/nodes"
@@ -44,7 +45,7 @@ func newKey() ed25519.PrivateKey {
 // texts and envelopes.
 type fixture struct {
 	testing.TB
-	root, alice, bob identity.Signer // bob has no destructive flag
+	root, alice, bob sshsig.Signer // bob has no destructive flag
 	supervisor       ed25519.PrivateKey
 	project          writ.ProjectID
 	datacenter       writ.DatacenterID
@@ -83,13 +84,13 @@ const (
 
 func newFixture(t testing.TB) *fixture {
 	s := &fixture{
-		TB: t, root: identity.NewSigner(newKey()), alice: identity.NewSigner(newKey()), bob: identity.NewSigner(newKey()),
+		TB: t, root: sshsig.NewSigner(newKey()), alice: sshsig.NewSigner(newKey()), bob: sshsig.NewSigner(newKey()),
 		supervisor: newKey(), project: shopProject, datacenter: datacenterID,
 		tokens: map[string]identity.TokenKey{}, admission: writ.AdmissionApproved, members: map[string]nodes.Welcome{},
 		payloads: map[writ.Digest][]byte{},
 	}
 	now := time.Now().UTC().Truncate(time.Second)
-	key := func(signer identity.Signer) []identity.PrincipalKey {
+	key := func(signer sshsig.Signer) []identity.PrincipalKey {
 		return []identity.PrincipalKey{{Key: signer.PublicKey(), State: identity.Active}}
 	}
 	s.roster = &identity.Roster{
@@ -271,7 +272,7 @@ func (s *fixture) signLoss(w nodes.Welcome, key ed25519.PublicKey) []byte {
 	statement := &identity.Statement{
 		Format: identity.FormatV2, Cluster: s.roster.Cluster, Datacenter: s.datacenter, DatacenterName: s.roster.Datacenters[0].Name,
 		Roster: s.roster.Version, RosterDigest: digest, Subject: "node/" + string(w.Node), Decision: identity.DecisionLost, Signer: "alice",
-		Seen:    identity.Seen{Name: w.Name, Fingerprint: identity.Fingerprint(key)},
+		Seen:    identity.Seen{Name: w.Name, Fingerprint: sshsig.Fingerprint(key)},
 		Created: now, Expires: now.Add(15 * time.Minute), Nonce: identity.NewNonce(),
 	}
 	if s.misstate != nil {
@@ -283,9 +284,9 @@ func (s *fixture) signLoss(w nodes.Welcome, key ed25519.PublicKey) []byte {
 	}
 	text, err := statement.Text()
 	must(s.TB, err)
-	armored, err := signer.Sign(identity.StatementNamespace, text)
+	armored, err := signer.Sign(sshsig.StatementNamespace, text)
 	must(s.TB, err)
-	return identity.Join(text, armored)
+	return sshsig.Join(text, armored)
 }
 
 func (s *fixture) Fenced(_ context.Context, node writ.NodeID, signed []byte) error {
@@ -378,7 +379,7 @@ func (s *fixture) join(dir string) *member.Member {
 }
 
 // submission signs a script and returns its digest; writ.RunIDOf of the digest is its run.
-func (s *fixture) submission(signer identity.Signer, change func(p *identity.Payload)) writ.Digest {
+func (s *fixture) submission(signer sshsig.Signer, change func(p *identity.Payload)) writ.Digest {
 	s.Helper()
 	name := "alice"
 	if signer == s.bob {
@@ -398,12 +399,12 @@ func (s *fixture) submission(signer identity.Signer, change func(p *identity.Pay
 	}
 	text, err := p.Text()
 	must(s.TB, err)
-	armored, err := signer.Sign(identity.ScriptNamespace, text)
+	armored, err := signer.Sign(sshsig.ScriptNamespace, text)
 	must(s.TB, err)
 	digest := writ.DigestOf(text)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.payloads[digest] = identity.Join(text, armored)
+	s.payloads[digest] = sshsig.Join(text, armored)
 	return digest
 }
 

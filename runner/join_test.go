@@ -20,6 +20,7 @@ import (
 
 	"writ"
 	"writ/identity"
+	"writ/identity/sshsig"
 	"writ/runner/member"
 	"writ/supervisor/nodes"
 )
@@ -86,7 +87,7 @@ func TestTheTokenIsUsedOnlyAfterTheSupervisorProvedItself(t *testing.T) {
 	}{
 		"another cluster's pin": {
 			token: func(*fixture) string {
-				return identity.NewToken(identity.ClusterOf(identity.NewSigner(newKey()).PublicKey())).String()
+				return identity.NewToken(identity.ClusterOf(sshsig.NewSigner(newKey()).PublicKey())).String()
 			},
 			want: writ.CodeWrongCluster,
 		},
@@ -308,7 +309,7 @@ func TestWithoutTokenANodeMustKnowItsCluster(t *testing.T) {
 	s.setAdmission(writ.AdmissionPending)
 	m, err := member.Join(t.Context(), member.Joining{Dir: dir, API: s, Cluster: s.roster.Cluster, Name: "n1"})
 	must(t, err)
-	want := member.Place{Admission: writ.AdmissionPending, Name: m.Name(), Datacenter: "home", Fingerprint: identity.Fingerprint(m.PublicKey())}
+	want := member.Place{Admission: writ.AdmissionPending, Name: m.Name(), Datacenter: "home", Fingerprint: sshsig.Fingerprint(m.PublicKey())}
 	if got := member.PlaceOf(dir); got != want {
 		t.Errorf("the data directory is that of %+v, want %+v", got, want)
 	}

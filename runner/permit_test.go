@@ -9,6 +9,7 @@ import (
 
 	"writ"
 	"writ/identity"
+	"writ/identity/sshsig"
 	"writ/internal/test/testenv"
 	"writ/runner"
 	"writ/supervisor/nodes"
@@ -81,7 +82,7 @@ func TestOnlyASignatureDestroys(t *testing.T) {
 			want: writ.CodeSignerRevoked,
 		},
 		"signed by nobody we know": {
-			submit: func(s *fixture) writ.Digest { return s.submission(identity.NewSigner(newKey()), nil) },
+			submit: func(s *fixture) writ.Digest { return s.submission(sshsig.NewSigner(newKey()), nil) },
 			want:   writ.CodeSignerUnknown,
 		},
 		"for another project": {
@@ -264,7 +265,7 @@ func TestAPermitThatWasSeenDoesNotLastForever(t *testing.T) {
 // If the signer knows a newer roster than the node, the node must fetch it first, even if that roster is the first one
 // with the signer's key.
 func TestANodeFetchesTheRosterThatAPayloadNames(t *testing.T) {
-	for name, key := range map[string]identity.Signer{"the same key": nil, "a new key": identity.NewSigner(newKey())} {
+	for name, key := range map[string]sshsig.Signer{"the same key": nil, "a new key": sshsig.NewSigner(newKey())} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newFixture(t)

@@ -12,6 +12,7 @@ import (
 
 	"writ"
 	"writ/identity"
+	"writ/identity/sshsig"
 	"writ/runner"
 	"writ/sal"
 	"writ/sal/catalog"
@@ -207,7 +208,7 @@ func TestTheSupervisorsKeyAloneChangesNothing(t *testing.T) {
 		powers := map[string]func(operation string) (writ.Digest, time.Time){
 			"no payload at all": func(string) (writ.Digest, time.Time) { return writ.DigestOf([]byte("nothing")), time.Now() },
 			"a payload that the thief signed": func(string) (writ.Digest, time.Time) {
-				return v.submission(identity.NewSigner(newKey()), func(p *identity.Payload) { p.Allow, p.Targets = everything(), []string{identity.AnyTarget} }), time.Now()
+				return v.submission(sshsig.NewSigner(newKey()), func(p *identity.Payload) { p.Allow, p.Targets = everything(), []string{identity.AnyTarget} }), time.Now()
 			},
 			"the payload of a run that is over": func(string) (writ.Digest, time.Time) { return old, time.Now().Add(-3 * time.Hour) },
 			"the payload of a run that is over, as if it had come now": func(string) (writ.Digest, time.Time) {

@@ -13,6 +13,7 @@ import (
 	"writ"
 	"writ/identity"
 	"writ/identity/envelope"
+	"writ/identity/sshsig"
 	"writ/internal/failpoint"
 	"writ/internal/sqldb"
 	"writ/supervisor/decision"
@@ -205,7 +206,7 @@ func (s *Supervisor) newNode(joiner identity.Joiner) *journal.Node {
 	return &journal.Node{
 		Node: writ.Node{
 			ID: nodeIDOf(s.Datacenter, joiner.Key), Datacenter: s.Datacenter, Name: joiner.Name,
-			Key: identity.Fingerprint(joiner.Key), Admission: writ.AdmissionPending, Scheduling: writ.SchedulingOpen,
+			Key: sshsig.Fingerprint(joiner.Key), Admission: writ.AdmissionPending, Scheduling: writ.SchedulingOpen,
 			Liveness: writ.LivenessSilent, Joined: s.Now().UTC(),
 			HostFacts: writ.HostFacts{Host: host},
 		},

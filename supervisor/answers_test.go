@@ -14,6 +14,7 @@ import (
 	"writ"
 	"writ/identity"
 	"writ/identity/envelope"
+	"writ/identity/sshsig"
 	"writ/supervisor/journal"
 	"writ/supervisor/link"
 )
@@ -46,7 +47,7 @@ func TestTheStateOfANodeIsSignedForEachReader(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n := s.join("n1")
 		want := link.NodeStanding{
-			Cluster: s.Pin, Datacenter: theDatacenter, Node: n.id, Name: "n1", Key: identity.Fingerprint(n.key.Public().(ed25519.PublicKey)),
+			Cluster: s.Pin, Datacenter: theDatacenter, Node: n.id, Name: "n1", Key: sshsig.Fingerprint(n.key.Public().(ed25519.PublicKey)),
 			Admission: writ.AdmissionApproved, Nonce: make([]byte, writ.ClientNonce),
 		}
 		for _, step := range []struct {
@@ -168,7 +169,7 @@ func (s *sim) wantRefused(signed []byte, want writ.Code) []byte {
 	if err == nil || e.Code != want {
 		s.t.Fatalf("submit: %v, want %s", err, want)
 	}
-	text, _, _ := identity.Split(signed)
+	text, _, _ := sshsig.Split(signed)
 	a := s.opened(e.Proof)
 	if a.Text != writ.DigestOf(text) || a.Subject != "run/"+string(writ.RunIDOf(a.Text)) || a.Datacenter != theDatacenter || a.Cluster != s.Pin ||
 		a.Done != "" || a.Refused == nil || a.Refused.Code != want || a.Refused.Message != e.Message || a.Roster != 1 || a.RosterDigest != s.firstRoster() {
@@ -191,7 +192,7 @@ func TestTheOutcomeOfAStatementIsSignedOnce(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		text, _, _ := identity.Split(signed)
+		text, _, _ := sshsig.Split(signed)
 		a := s.opened(answer.Proof)
 		if a.Text != writ.DigestOf(text) || a.Subject != statement.Subject || a.Done != answer.Done || a.Refused != nil || a.Datacenter != theDatacenter || a.Roster != 1 {
 			t.Errorf("the proof says %+v", a)
@@ -307,18 +308,18 @@ func TestAFloodOfRefusalsMakesNoStatementAcceptable(t *testing.T) {
 func TestOnlyItsAuthorsTextIsRefusedWithAProof(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		signed := s.signPayload(s.payload("x := 1\n"))
-		text, armored, err := identity.Split(signed)
+		text, armored, err := sshsig.Split(signed)
 		if err != nil {
 			t.Fatal(err)
 		}
-		stranger := s.signPayloadBy(identity.NewSigner(newKey(t)), s.payload("x := 1\n"))
+		stranger := s.signPayloadBy(sshsig.NewSigner(newKey(t)), s.payload("x := 1\n"))
 		elsewhere := s.payload("x := 1\n")
 		elsewhere.Datacenter = "01920000-0000-7000-8000-0000000000ff"
-		_, other, _ := identity.Split(s.signPayload(s.payload("y := 1\n")))
+		_, other, _ := sshsig.Split(s.signPayload(s.payload("y := 1\n")))
 		for what, lie := range map[string][]byte{
-			"with another signature":  identity.Join(text, other),
+			"with another signature":  sshsig.Join(text, other),
 			"by a stranger":           stranger,
-			"changed":                 identity.Join(append(bytes.Clone(text), ' '), armored),
+			"changed":                 sshsig.Join(append(bytes.Clone(text), ' '), armored),
 			"for another datacenter":  s.signPayload(elsewhere),
 			"a statement as a script": s.sign(s.change("db-password", 1, canary)),
 		} {

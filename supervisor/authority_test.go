@@ -9,20 +9,21 @@ import (
 
 	"writ"
 	"writ/identity"
+	"writ/identity/sshsig"
 )
 
 // certified returns a signer for the machine deploy with a certificate of an authority.
-func certified(t *testing.T, authority identity.Signer, by ssh.Signer) identity.Signer {
+func certified(t *testing.T, authority sshsig.Signer, by ssh.Signer) sshsig.Signer {
 	t.Helper()
 	key := newKey(t)
 	cert := &ssh.Certificate{
-		Key: identity.NewSigner(key).PublicKey(), CertType: ssh.UserCert, KeyId: "ci-1", ValidPrincipals: []string{"deploy"},
+		Key: sshsig.NewSigner(key).PublicKey(), CertType: ssh.UserCert, KeyId: "ci-1", ValidPrincipals: []string{"deploy"},
 		ValidAfter: uint64(time.Now().Unix()), ValidBefore: uint64(time.Now().Add(10 * time.Minute).Unix()), SignatureKey: authority.PublicKey(),
 	}
 	if err := cert.SignCert(rand.Reader, by); err != nil {
 		t.Fatal(err)
 	}
-	signer, err := identity.NewCertifiedSigner(key, cert)
+	signer, err := sshsig.NewCertifiedSigner(key, cert)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,7 +31,7 @@ func certified(t *testing.T, authority identity.Signer, by ssh.Signer) identity.
 }
 
 // submitBy signs and hands in a script in the name of the machine deploy.
-func (s *sim) submitBy(signer identity.Signer) (writ.Run, error) {
+func (s *sim) submitBy(signer sshsig.Signer) (writ.Run, error) {
 	s.t.Helper()
 	p := s.payload(webScript)
 	p.Signer, p.Certificate = "deploy", identity.CertificateDigest(signer.PublicKey())
@@ -76,7 +77,7 @@ func TestRunsOfAnAuthorityGoOnUnlessItLosesARight(t *testing.T) {
 			inSim(t, func(t *testing.T, s *sim) {
 				s.join("n1", slowly(2*time.Minute))
 				key := newKey(t)
-				authority := identity.NewSigner(key)
+				authority := sshsig.NewSigner(key)
 				by, err := ssh.NewSignerFromSigner(key)
 				if err != nil {
 					t.Fatal(err)

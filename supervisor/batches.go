@@ -11,6 +11,7 @@ import (
 
 	"writ"
 	"writ/identity"
+	"writ/identity/sshsig"
 	"writ/internal/failpoint"
 	"writ/internal/limit"
 	"writ/internal/sqldb"
@@ -74,7 +75,7 @@ func (b *batches) put(one journal.NodeBatch) {
 
 // readBatch parses the signed statement of a batch without verifying it.
 func readBatch(signed []byte) (*identity.Statement, identity.Batch, error) {
-	text, _, err := identity.Split(signed)
+	text, _, err := sshsig.Split(signed)
 	if err != nil {
 		return nil, identity.Batch{}, err
 	}

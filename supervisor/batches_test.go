@@ -15,6 +15,7 @@ import (
 
 	"writ"
 	"writ/identity"
+	"writ/identity/sshsig"
 	"writ/supervisor/journal"
 	"writ/supervisor/link"
 	"writ/supervisor/nodes"
@@ -121,7 +122,7 @@ func TestABatchAdmitsTheMachinesThatItsSignerListed(t *testing.T) {
 		}
 		contested := slices.IndexFunc(got.Contested, func(n link.BatchNode) bool { return n.Name == "twin" })
 		if len(got.Contested) != 2 || contested < 0 || got.Contested[contested].Holder != "early" ||
-			got.Contested[contested].Key != identity.Fingerprint(twin.key.Public().(ed25519.PublicKey)) {
+			got.Contested[contested].Key != sshsig.Fingerprint(twin.key.Public().(ed25519.PublicKey)) {
 			t.Errorf("contested are %+v", got.Contested)
 		}
 		if text, _ := json.Marshal(got); bytes.Contains(text, []byte("SN-0003")) && !strings.Contains(fmt.Sprint(got.Contested), "SN-0003") {

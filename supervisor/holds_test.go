@@ -8,6 +8,7 @@ import (
 
 	"writ"
 	"writ/identity"
+	"writ/identity/sshsig"
 	"writ/internal/test/testenv"
 	"writ/supervisor/journal"
 )
@@ -306,7 +307,7 @@ func TestAHeldDeploymentKeepsWhatItHas(t *testing.T) {
 func TestAProjectReleasesNothingThatAnOperatorHolds(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := found(t)
-		dora := identity.NewSigner(newKey(t))
+		dora := sshsig.NewSigner(newKey(t))
 		r := *s.roster
 		r.Version++
 		r.Principals = append(r.Principals, identity.Principal{Name: "dora", Kind: identity.Person, State: identity.Active,
@@ -315,7 +316,7 @@ func TestAProjectReleasesNothingThatAnOperatorHolds(t *testing.T) {
 		s.rosters = s.rosters[:1]
 		s.adopt(&r)
 		s.start()
-		by := func(signer identity.Signer, name, subject, decision string) error {
+		by := func(signer sshsig.Signer, name, subject, decision string) error {
 			st := s.statement(subject, decision)
 			st.Signer = name
 			s.see(st)
@@ -323,11 +324,11 @@ func TestAProjectReleasesNothingThatAnOperatorHolds(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			armored, err := signer.Sign(identity.StatementNamespace, text)
+			armored, err := signer.Sign(sshsig.StatementNamespace, text)
 			if err != nil {
 				t.Fatal(err)
 			}
-			_, err = s.Decide(t.Context(), identity.Join(text, armored))
+			_, err = s.Decide(t.Context(), sshsig.Join(text, armored))
 			return err
 		}
 		want := func(code writ.Code, who, subject, decision string) {

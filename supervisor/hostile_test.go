@@ -15,6 +15,7 @@ import (
 	"writ"
 	"writ/identity"
 	"writ/identity/envelope"
+	"writ/identity/sshsig"
 	"writ/supervisor/journal"
 )
 
@@ -140,14 +141,14 @@ func TestAScriptThatWasSwappedInTheJournalIsNeitherEvaluatedNorGivenToNodes(t *t
 		},
 		"another text, signed by a stranger": func(s *sim, p *identity.Payload, _ []byte) []byte {
 			p.Script.Text = []byte("run := import(\"run\")\nrun.output(1)\n")
-			return s.signPayloadBy(identity.NewSigner(newKey(s.t)), p)
+			return s.signPayloadBy(sshsig.NewSigner(newKey(s.t)), p)
 		},
 		"another text of the same person": func(s *sim, p *identity.Payload, _ []byte) []byte {
 			p.Nonce = identity.NewNonce()
 			return s.signPayload(p)
 		},
 		"the same text, signed by a stranger": func(s *sim, p *identity.Payload, _ []byte) []byte {
-			return s.signPayloadBy(identity.NewSigner(newKey(s.t)), p)
+			return s.signPayloadBy(sshsig.NewSigner(newKey(s.t)), p)
 		},
 		"no signature":  func(_ *sim, p *identity.Payload, _ []byte) []byte { text, _ := p.Text(); return text },
 		"half of it":    func(_ *sim, _ *identity.Payload, signed []byte) []byte { return signed[:len(signed)/2] },

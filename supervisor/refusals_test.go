@@ -23,6 +23,7 @@ import (
 	"writ"
 	"writ/identity"
 	"writ/identity/envelope"
+	"writ/identity/sshsig"
 	"writ/runner/queue"
 	"writ/supervisor/journal"
 	"writ/supervisor/link"
@@ -160,12 +161,12 @@ func TestEachRefusalIsLoggedOnceWithItsCode(t *testing.T) {
 			want[fmt.Sprintf("request refused %s: %s", verb, code)] = 1
 		}
 		good := s.sign(s.statement("node/"+string(n.id), "cordon"))
-		text, armored, _ := identity.Split(good)
+		text, armored, _ := sshsig.Split(good)
 		stranger, elsewhere, nameless := s.payload("x := 1\n"), s.payload("x := 1\n"), s.payload("x := 1\n")
 		elsewhere.Datacenter = "01920000-0000-7000-8000-0000000000ff"
 		nameless.ProjectName = "elsewhere"
-		refused(link.VerbStatement, link.Statement{Signed: identity.Join(append(bytes.Clone(text), ' '), armored)}, writ.CodeSignatureInvalid)
-		refused(link.VerbSubmit, link.Submit{Signed: s.signPayloadBy(identity.NewSigner(newKey(t)), stranger)}, writ.CodeSignerUnknown)
+		refused(link.VerbStatement, link.Statement{Signed: sshsig.Join(append(bytes.Clone(text), ' '), armored)}, writ.CodeSignatureInvalid)
+		refused(link.VerbSubmit, link.Submit{Signed: s.signPayloadBy(sshsig.NewSigner(newKey(t)), stranger)}, writ.CodeSignerUnknown)
 		refused(link.VerbSubmit, link.Submit{Signed: s.signPayload(elsewhere)}, writ.CodeWrongDatacenter)
 		refused(link.VerbSubmit, link.Submit{Signed: []byte("nothing")}, writ.CodeSignatureMalformed)
 		refused(link.VerbLogs, link.Logs{Run: "0"}, writ.CodeNotFound)
@@ -173,7 +174,7 @@ func TestEachRefusalIsLoggedOnceWithItsCode(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		signed, err := identity.SignRoster(forged, identity.NewSigner(newKey(t)))
+		signed, err := identity.SignRoster(forged, sshsig.NewSigner(newKey(t)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -285,7 +286,7 @@ func TestRefusedTextsThatComeAgainHaveARate(t *testing.T) {
 		s.start()
 		coordinator = session()
 		again("one that was refused before a restart", broken, writ.CodeScriptInvalid)
-		again("one that nobody signed", s.signPayloadBy(identity.NewSigner(newKey(t)), s.payload("x := 1\n")), writ.CodeSignerUnknown)
+		again("one that nobody signed", s.signPayloadBy(sshsig.NewSigner(newKey(t)), s.payload("x := 1\n")), writ.CodeSignerUnknown)
 	})
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"writ"
 	"writ/identity"
+	"writ/identity/sshsig"
 	"writ/internal/test/testenv"
 	"writ/scripts"
 )
@@ -129,7 +130,7 @@ func TestNoAnswerTellsOfARunOfAnotherProject(t *testing.T) {
 	const mail = writ.ProjectID("01920000-0000-7000-8000-0000000000aa")
 	inSim(t, func(t *testing.T, s *sim) {
 		there, absent := s.submit("// nothing\n"), writ.RunIDOf(writ.Digest{1})
-		bob := identity.NewSigner(newKey(t))
+		bob := sshsig.NewSigner(newKey(t))
 		s.amended(func(r *identity.Roster) {
 			r.Projects = append(r.Projects, identity.Project{ID: mail, Name: "mail"})
 			r.Principals = append(r.Principals, identity.Principal{Name: "bob", Kind: identity.Person, State: identity.Active, Keys: []identity.PrincipalKey{{Key: bob.PublicKey(), State: identity.Active}}})

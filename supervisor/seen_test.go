@@ -7,6 +7,7 @@ import (
 
 	"writ"
 	"writ/identity"
+	"writ/identity/sshsig"
 	"writ/supervisor/journal"
 )
 
@@ -21,7 +22,7 @@ func TestADecisionCountsOnlyForWhatItsSignerSaw(t *testing.T) {
 		}
 		label := s.statement("", "")
 		identity.LabelChange{Set: map[string]string{"disk": "ssd"}}.Statement(label, n1.id)
-		key := identity.Fingerprint(n2.key.Public().(ed25519.PublicKey))
+		key := sshsig.Fingerprint(n2.key.Public().(ed25519.PublicKey))
 		for name, tt := range map[string]struct {
 			statement *identity.Statement
 			change    func(*identity.Statement)

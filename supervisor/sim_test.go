@@ -23,6 +23,7 @@ import (
 	"writ"
 	"writ/identity"
 	"writ/identity/envelope"
+	"writ/identity/sshsig"
 	"writ/internal/cbor"
 	"writ/internal/test/testenv"
 	"writ/runner/queue"
@@ -41,7 +42,7 @@ type sim struct {
 	t       testing.TB
 	dir     string
 	place   string // of its journal
-	person  identity.Signer
+	person  sshsig.Signer
 	key     ed25519.PrivateKey
 	roster  *identity.Roster
 	rosters [][]byte
@@ -133,7 +134,7 @@ func found(t testing.TB) *sim {
 	t.Helper()
 	dir := t.TempDir()
 	s := &sim{
-		t: t, dir: dir, place: filepath.Join(dir, "journal.db"), key: newKey(t), person: identity.NewSigner(newKey(t)), queue: memory.New(),
+		t: t, dir: dir, place: filepath.Join(dir, "journal.db"), key: newKey(t), person: sshsig.NewSigner(newKey(t)), queue: memory.New(),
 		evaluator: inProcess{}, clock: new(clock), level: slog.LevelWarn,
 	}
 	now := time.Now().UTC().Truncate(time.Second)
@@ -290,7 +291,7 @@ func (s *sim) seeIn(sup *supervisor.Supervisor, statement *identity.Statement) e
 	err := sup.Journal.Read(s.t.Context(), func(tx *journal.Tx) error {
 		switch statement.Kind() {
 		case "node":
-			statement.Seen = identity.Seen{Name: "n1", Fingerprint: identity.Fingerprint(s.key.Public().(ed25519.PublicKey))}
+			statement.Seen = identity.Seen{Name: "n1", Fingerprint: sshsig.Fingerprint(s.key.Public().(ed25519.PublicKey))}
 			n, err := tx.Node(writ.NodeID(statement.ID()))
 			if n != nil {
 				n.Revision = n.Decisions
@@ -344,11 +345,11 @@ func (s *sim) sign(statement *identity.Statement) []byte {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	armored, err := s.person.Sign(identity.StatementNamespace, text)
+	armored, err := s.person.Sign(sshsig.StatementNamespace, text)
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	return identity.Join(text, armored)
+	return sshsig.Join(text, armored)
 }
 
 // payload is a submission of a script, to be changed and signed.
@@ -385,7 +386,7 @@ func (s *sim) payload(script string) *identity.Payload {
 // firstRoster is the digest of version 1 of the roster.
 func (s *sim) firstRoster() writ.Digest {
 	s.t.Helper()
-	text, _, err := identity.Split(s.rosters[0])
+	text, _, err := sshsig.Split(s.rosters[0])
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -394,17 +395,17 @@ func (s *sim) firstRoster() writ.Digest {
 
 func (s *sim) signPayload(p *identity.Payload) []byte { return s.signPayloadBy(s.person, p) }
 
-func (s *sim) signPayloadBy(signer identity.Signer, p *identity.Payload) []byte {
+func (s *sim) signPayloadBy(signer sshsig.Signer, p *identity.Payload) []byte {
 	s.t.Helper()
 	text, err := p.Text()
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	armored, err := signer.Sign(identity.ScriptNamespace, text)
+	armored, err := signer.Sign(sshsig.ScriptNamespace, text)
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	return identity.Join(text, armored)
+	return sshsig.Join(text, armored)
 }
 
 // submit signs and hands in a script.

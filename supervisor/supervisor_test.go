@@ -17,6 +17,7 @@ import (
 	"writ"
 	"writ/identity"
 	"writ/identity/envelope"
+	"writ/identity/sshsig"
 	"writ/internal/test/testenv"
 	"writ/supervisor/journal"
 	"writ/supervisor/link"
@@ -913,7 +914,7 @@ func TestARejectedNodeIsNotified(t *testing.T) {
 func TestRevokingASignerCancelsHisOpenRuns(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		s.join("n1", slowly(2*time.Minute))
-		ci := identity.NewSigner(newKey(t))
+		ci := sshsig.NewSigner(newKey(t))
 		next, err := s.roster.Successor(time.Now())
 		if err != nil {
 			t.Fatal(err)

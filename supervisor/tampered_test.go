@@ -11,6 +11,7 @@ import (
 
 	"writ"
 	"writ/identity"
+	"writ/identity/sshsig"
 	"writ/supervisor/journal"
 )
 
@@ -264,7 +265,7 @@ func TestAnAnswerToAStatementIsNotTheDatabases(t *testing.T) {
 // textOf is what was signed.
 func textOf(t *testing.T, signed []byte) []byte {
 	t.Helper()
-	text, _, err := identity.Split(signed)
+	text, _, err := sshsig.Split(signed)
 	if err != nil {
 		t.Fatal(err)
 	}

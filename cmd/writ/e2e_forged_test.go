@@ -20,6 +20,7 @@ import (
 	"writ/cmd/writ/internal/test/testcluster"
 	"writ/coord/api"
 	"writ/identity"
+	"writ/identity/sshsig"
 	"writ/runner/queue/embedded"
 	"writ/scripts"
 )
@@ -101,7 +102,7 @@ func newSmallCluster(t *testing.T, blind bool) (*client.Client, func() []byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	key := &client.Key{Signer: identity.NewSigner(private), Spec: filepath.Join(dir, "supervisor.key")}
+	key := &client.Key{Signer: sshsig.NewSigner(private), Spec: filepath.Join(dir, "supervisor.key")}
 	_, first, err := client.Found(key, "alice", time.Now())
 	if err != nil {
 		t.Fatal(err)
@@ -175,11 +176,11 @@ func newSmallCluster(t *testing.T, blind bool) (*client.Client, func() []byte) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		armored, err := key.Sign(identity.ScriptNamespace, text)
+		armored, err := key.Sign(sshsig.ScriptNamespace, text)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return identity.Join(text, armored)
+		return sshsig.Join(text, armored)
 	}
 }
 

@@ -22,6 +22,7 @@ import (
 	"writ/cmd/writ/internal/test/testcluster"
 	"writ/coord/api"
 	"writ/identity"
+	"writ/identity/sshsig"
 	"writ/internal/test/testenv"
 )
 
@@ -446,7 +447,7 @@ func (r *redirected) lie(name string, pair [2]string) func(string, any) any {
 func TestAHostileCoordinatorRedirectsNoDecision(t *testing.T) {
 	t.Parallel()
 	for _, rule := range identity.Rules {
-		if _, has := decisions[rule.Kind+" "+rule.Decision]; rule.Namespace == identity.StatementNamespace && !has {
+		if _, has := decisions[rule.Kind+" "+rule.Decision]; rule.Namespace == sshsig.StatementNamespace && !has {
 			t.Errorf("the rule %s %s has no case here", rule.Kind, rule.Decision)
 		}
 	}

@@ -23,6 +23,7 @@ import (
 	"writ/coord/dashboard"
 	"writ/coord/dashboard/page"
 	"writ/identity"
+	"writ/identity/sshsig"
 	"writ/internal/httpguard"
 	"writ/ledger"
 	"writ/ledger/sqlstore"
@@ -314,8 +315,8 @@ func (w *fixture) still(context.Context) error {
 }
 
 // root is the key of the root operator.
-func root() identity.Signer {
-	return identity.NewSigner(ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)))
+func root() sshsig.Signer {
+	return sshsig.NewSigner(ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)))
 }
 
 // signs gives a submission a signed text with this script, which a page can show.
@@ -333,9 +334,9 @@ func (w *fixture) signs(in *ledger.Incoming, script string, params map[string]an
 	}
 	text, err := p.Text()
 	w.ok(err)
-	signature, err := root().Sign(identity.ScriptNamespace, text)
+	signature, err := root().Sign(sshsig.ScriptNamespace, text)
 	w.ok(err)
-	in.Signed = identity.Join(text, signature)
+	in.Signed = sshsig.Join(text, signature)
 }
 
 func (w *fixture) addRoster() {
@@ -378,7 +379,7 @@ func (w *fixture) submit(n int, script string, change func(in *ledger.Incoming))
 	if change != nil {
 		change(&in)
 	}
-	if text, _, err := identity.Split(in.Signed); err == nil {
+	if text, _, err := sshsig.Split(in.Signed); err == nil {
 		in.Payload = writ.DigestOf(text)
 		in.Run = writ.RunIDOf(in.Payload)
 	}

@@ -6,6 +6,7 @@ import (
 
 	"writ"
 	"writ/identity"
+	"writ/identity/sshsig"
 	"writ/supervisor/link"
 )
 
@@ -49,7 +50,7 @@ func (s *Service) awaitStatement(ctx context.Context, signer string) error {
 
 func (s *Service) checkStatement(ctx context.Context, signed []byte) (*identity.Statement, error) {
 	if s.SkipEarlyCheck {
-		text, _, err := identity.Split(signed)
+		text, _, err := sshsig.Split(signed)
 		if err != nil {
 			return nil, err
 		}

@@ -6,6 +6,7 @@ import (
 
 	"writ"
 	"writ/identity"
+	"writ/identity/sshsig"
 	"writ/ledger"
 )
 
@@ -99,7 +100,7 @@ func (s *Service) check(ctx context.Context, signed []byte) (*identity.Verified,
 // unchecked parses an unverified submission as far as possible. An unreadable one is for the first datacenter of the
 // roster.
 func (s *Service) unchecked(roster *identity.Roster, signed []byte) *identity.Verified {
-	text, _, err := identity.Split(signed)
+	text, _, err := sshsig.Split(signed)
 	if err != nil {
 		text = signed
 	}

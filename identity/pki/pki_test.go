@@ -15,13 +15,13 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/crypto/ssh"
-
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/crypto/ssh"
 
 	"writ"
 	"writ/identity"
 	"writ/identity/envelope"
+	"writ/identity/sshsig"
 )
 
 // noon is the current time of these tests.
@@ -189,7 +189,7 @@ func TestCertificateNeedsItsOwnersDelegation(t *testing.T) {
 	r := testRoster(t)
 	v := &Verifier{Roster: r, Now: noon}
 	stranger := forged{root: "stranger"}
-	other := Name{Cluster: identity.ClusterOf(identity.SSHKey(public("alice"))), Role: Supervisor, Datacenter: vienna}
+	other := Name{Cluster: identity.ClusterOf(sshsig.SSHKey(public("alice"))), Role: Supervisor, Datacenter: vienna}
 	shown := func(f forged, name Name) []*x509.Certificate { return f.make(t, r, name) }
 	if err := v.Is(supervisorOfVienna, shown(forged{root: "vienna"}, supervisorOfVienna)); err != nil {
 		t.Fatalf("what is forged here would be refused anyway: %v", err)

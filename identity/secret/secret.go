@@ -21,6 +21,7 @@ import (
 
 	"writ"
 	"writ/identity"
+	"writ/identity/sshsig"
 	"writ/internal/cbor"
 )
 
@@ -151,7 +152,7 @@ func unpad(padded []byte) ([]byte, error) {
 
 // ForSupervisor returns the recipient for a supervisor's key in the roster.
 func ForSupervisor(key ed25519.PublicKey) (age.Recipient, error) {
-	return agessh.NewEd25519Recipient(identity.SSHKey(key))
+	return agessh.NewEd25519Recipient(sshsig.SSHKey(key))
 }
 
 // OfSupervisor returns the identity that decrypts values for a supervisor.

@@ -10,6 +10,7 @@ import (
 
 	"writ"
 	"writ/identity"
+	"writ/identity/sshsig"
 	"writ/ledger"
 )
 
@@ -160,7 +161,7 @@ func ok(t testing.TB, err error) {
 }
 
 // root signs the rosters of the suite.
-var root = identity.NewSigner(ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)))
+var root = sshsig.NewSigner(ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)))
 
 // supervisorKey returns the key of the n-th supervisor.
 func supervisorKey(n int) ed25519.PublicKey {

@@ -14,6 +14,7 @@ import (
 	"writ"
 	"writ/identity"
 	"writ/identity/chain"
+	"writ/identity/sshsig"
 	"writ/internal/failpoint"
 	"writ/internal/sqldb"
 	"writ/ledger"
@@ -75,7 +76,7 @@ func project(ctx context.Context, tx *sqldb.Tx, roster *identity.Roster) error {
 			return err
 		}
 		row := ledger.Datacenter{Datacenter: d.Datacenter, Enabled: d.Enabled}
-		if key := identity.SSHKey(d.SupervisorKey); key != nil {
+		if key := sshsig.SSHKey(d.SupervisorKey); key != nil {
 			row.Key = ssh.FingerprintSHA256(key)
 		}
 		_, err := tx.ExecContext(ctx, `

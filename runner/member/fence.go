@@ -8,6 +8,7 @@ import (
 	"writ"
 	"writ/identity"
 	"writ/identity/envelope"
+	"writ/identity/sshsig"
 	"writ/supervisor/nodes"
 )
 
@@ -54,7 +55,7 @@ func verifyLoss(m *Member, signed []byte) error {
 	}
 	s := v.Statement
 	if s.Kind() != "node" || s.Decision != identity.DecisionLost || s.ID() != string(m.Node()) ||
-		s.Seen.Fingerprint != identity.Fingerprint(m.PublicKey()) {
+		s.Seen.Fingerprint != sshsig.Fingerprint(m.PublicKey()) {
 		return writ.Errorf(writ.CodeOperationNotAllowed, "the statement says %s of the %s with the key %s", s.Decision,
 			s.Subject, s.Seen.Fingerprint)
 	}

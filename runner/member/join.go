@@ -19,6 +19,7 @@ import (
 	"writ/identity"
 	"writ/identity/chain"
 	"writ/identity/envelope"
+	"writ/identity/sshsig"
 	"writ/internal/sleep"
 	"writ/supervisor/nodes"
 )
@@ -138,7 +139,7 @@ func PlaceOf(dir string) Place {
 		return Place{}
 	}
 	p := Place{
-		Admission: r.Admission, Name: r.Name, Fingerprint: identity.Fingerprint(key.Public().(ed25519.PublicKey)),
+		Admission: r.Admission, Name: r.Name, Fingerprint: sshsig.Fingerprint(key.Public().(ed25519.PublicKey)),
 	}
 	// The roster was valid when it was stored.
 	if roster, err := identity.VerifyRosters(r.Cluster, r.Rosters, time.Time{}); err == nil {
@@ -319,7 +320,7 @@ func AwaitApproval(ctx context.Context, m *Member, api nodes.Backend, log *slog.
 		}
 		if !told {
 			told = true
-			fingerprint := identity.Fingerprint(m.PublicKey())
+			fingerprint := sshsig.Fingerprint(m.PublicKey())
 			log.InfoContext(ctx, "waiting for approval: `writ node approve "+m.Name()+" "+fingerprint+"`",
 				"node", m.Node(), "key", fingerprint)
 		}

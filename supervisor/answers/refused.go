@@ -6,7 +6,7 @@ import (
 	"sync"
 
 	"writ"
-	"writ/identity"
+	"writ/identity/sshsig"
 	"writ/supervisor/journal"
 	"writ/supervisor/program"
 )
@@ -41,7 +41,7 @@ func (s *Store) RefusedAgain(ctx context.Context, signed []byte) error {
 	if !s.refused.has(program.ShortDigestOf(signed)) {
 		return nil
 	}
-	text, _, err := identity.Split(signed)
+	text, _, err := sshsig.Split(signed)
 	if err != nil {
 		return nil
 	}

@@ -21,6 +21,7 @@ import (
 	"writ"
 	"writ/identity"
 	"writ/identity/envelope"
+	"writ/identity/sshsig"
 	"writ/internal/failpoint"
 	"writ/internal/limit"
 	"writ/supervisor/bound"
@@ -137,7 +138,7 @@ func (s *Store) Answer(ctx context.Context, statement writ.Digest) (*link.Statem
 // limit, the error is an unsigned RATE_LIMITED, because the same text may be accepted later. If the text was accepted
 // or carried out before, the error is ErrDecided.
 func (s *Store) Refuse(
-	ctx context.Context, namespace identity.Namespace, verifier *identity.Verifier, signed []byte, why error,
+	ctx context.Context, namespace sshsig.Namespace, verifier *identity.Verifier, signed []byte, why error,
 ) error {
 	e := writ.AsError(why)
 	if !e.Decided() {
@@ -210,8 +211,8 @@ func (s *Store) logRefused(ctx context.Context, author identity.Author, refused 
 }
 
 // isDecided reports whether a statement was carried out, or a submission accepted.
-func isDecided(tx *journal.Tx, namespace identity.Namespace, digest writ.Digest) (bool, error) {
-	if namespace == identity.ScriptNamespace {
+func isDecided(tx *journal.Tx, namespace sshsig.Namespace, digest writ.Digest) (bool, error) {
+	if namespace == sshsig.ScriptNamespace {
 		run, err := tx.Run(writ.RunIDOf(digest))
 		return run != nil, err
 	}

@@ -11,6 +11,7 @@ import (
 
 	"writ"
 	"writ/identity"
+	"writ/identity/sshsig"
 	"writ/internal/hidden"
 	"writ/internal/sqldb"
 	"writ/supervisor/answers"
@@ -41,7 +42,7 @@ func (d *Decider) Decide(ctx context.Context, signed []byte) (link.StatementAnsw
 		}
 		return d.refuse(ctx, verifier, signed, verified.Digest, err)
 	}
-	text, _, unsplit := identity.Split(signed)
+	text, _, unsplit := sshsig.Split(signed)
 	if unsplit != nil {
 		return link.StatementAnswer{}, err
 	}
@@ -52,7 +53,7 @@ func (d *Decider) Decide(ctx context.Context, signed []byte) (link.StatementAnsw
 func (d *Decider) refuse(
 	ctx context.Context, verifier *identity.Verifier, signed []byte, digest writ.Digest, why error,
 ) (link.StatementAnswer, error) {
-	err := d.Answers.Refuse(ctx, identity.StatementNamespace, verifier, signed, why)
+	err := d.Answers.Refuse(ctx, sshsig.StatementNamespace, verifier, signed, why)
 	if !errors.Is(err, answers.ErrDecided) {
 		return link.StatementAnswer{}, err
 	}

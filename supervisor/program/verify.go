@@ -10,6 +10,7 @@ import (
 
 	"writ"
 	"writ/identity"
+	"writ/identity/sshsig"
 	"writ/internal/limit"
 	"writ/scripts"
 	"writ/supervisor/journal"
@@ -111,7 +112,7 @@ func (s *Store) Verify(ctx context.Context, run *journal.Run, signed []byte) err
 	if s.verified.get(run.ID).signed == sum {
 		return nil
 	}
-	text, _, err := identity.Split(signed)
+	text, _, err := sshsig.Split(signed)
 	if err != nil {
 		return forged(run.ID, "its submission is no signed text")
 	}

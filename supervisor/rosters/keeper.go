@@ -14,6 +14,7 @@ import (
 	"writ"
 	"writ/identity"
 	"writ/identity/chain"
+	"writ/identity/sshsig"
 	"writ/internal/failpoint"
 	"writ/scripts"
 	"writ/supervisor/journal"
@@ -103,7 +104,7 @@ func (k *Keeper) notingAddresses(text func(version int) ([]byte, error)) func(ve
 		if err != nil {
 			return nil, err
 		}
-		if text, _, err := identity.Split(signed); err == nil {
+		if text, _, err := sshsig.Split(signed); err == nil {
 			if r, err := identity.ParseRoster(text); err == nil {
 				k.former.note(r)
 			}

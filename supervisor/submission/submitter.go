@@ -9,6 +9,7 @@ import (
 
 	"writ"
 	"writ/identity"
+	"writ/identity/sshsig"
 	"writ/internal/failpoint"
 	"writ/supervisor/answers"
 	"writ/supervisor/journal"
@@ -58,11 +59,11 @@ func (s *Submitter) Submit(ctx context.Context, signed []byte) (writ.Run, error)
 func (s *Submitter) refuse(
 	ctx context.Context, verifier *identity.Verifier, signed []byte, why error,
 ) (writ.Run, error) {
-	err := s.Answers.Refuse(ctx, identity.ScriptNamespace, verifier, signed, why)
+	err := s.Answers.Refuse(ctx, sshsig.ScriptNamespace, verifier, signed, why)
 	if !errors.Is(err, answers.ErrDecided) {
 		return writ.Run{}, err
 	}
-	text, _, err := identity.Split(signed)
+	text, _, err := sshsig.Split(signed)
 	if err != nil {
 		return writ.Run{}, err
 	}
@@ -72,7 +73,7 @@ func (s *Submitter) refuse(
 // repeated returns the run of a submission that was accepted before, without verifying the signature again. A
 // coordinator may repeat a submission at any rate. ok is false if the submission is not known to be accepted.
 func (s *Submitter) repeated(ctx context.Context, signed []byte) (run writ.Run, ok bool) {
-	text, _, err := identity.Split(signed)
+	text, _, err := sshsig.Split(signed)
 	if err != nil {
 		return run, false
 	}
@@ -160,7 +161,7 @@ func (s *Submitter) begin(run *journal.Run, p *identity.Payload, signed []byte) 
 // known returns the run of a submission that has expired but was accepted in time. For every other submission it
 // returns the error refused.
 func (s *Submitter) known(ctx context.Context, signed []byte, refused error) (writ.Run, error) {
-	text, _, err := identity.Split(signed)
+	text, _, err := sshsig.Split(signed)
 	if err != nil || writ.CodeOf(refused) != writ.CodeExpired {
 		return writ.Run{}, refused
 	}

@@ -30,6 +30,7 @@ import (
 	"writ/cmd/writ/internal/daemon/supervisord"
 	"writ/identity"
 	"writ/identity/pki"
+	"writ/identity/sshsig"
 	"writ/runner/queue/redisqueue"
 	"writ/supervisor/link"
 )
@@ -138,7 +139,7 @@ func (s *cluster) found() error {
 	if err != nil {
 		return err
 	}
-	key := &client.Key{Signer: identity.NewSigner(private)}
+	key := &client.Key{Signer: sshsig.NewSigner(private)}
 	coordinators, err := s.certify()
 	if err != nil {
 		return err

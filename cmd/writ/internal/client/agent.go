@@ -11,7 +11,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"writ"
-	"writ/identity"
+	"writ/identity/sshsig"
 )
 
 // Limits of requests to an ssh-agent. A signature may need the user: a security key waits for a touch, an agent for a
@@ -83,18 +83,18 @@ func muteAgent(socket, what string, limit time.Duration) error {
 }
 
 // keys lists the keys and certificates that can sign.
-func (s *agentSession) keys() (keys []identity.AgentKey, err error) {
+func (s *agentSession) keys() (keys []sshsig.AgentKey, err error) {
 	err = s.request("list its keys", agentListLimit, func() (err error) {
-		keys, err = identity.AgentKeys(s.conn)
+		keys, err = sshsig.AgentKeys(s.conn)
 		return err
 	})
 	return keys, err
 }
 
 // signer returns the signer of a key that the agent lists.
-func (s *agentSession) signer(key ssh.PublicKey) (signer identity.Signer, err error) {
+func (s *agentSession) signer(key ssh.PublicKey) (signer sshsig.Signer, err error) {
 	err = s.request("list its keys", agentListLimit, func() (err error) {
-		signer, err = identity.AgentSigner(s.conn, key)
+		signer, err = sshsig.AgentSigner(s.conn, key)
 		return err
 	})
 	if err != nil {
@@ -105,12 +105,12 @@ func (s *agentSession) signer(key ssh.PublicKey) (signer identity.Signer, err er
 
 // agentSigner signs with a key of the agent.
 type agentSigner struct {
-	identity.Signer
+	sshsig.Signer
 	session *agentSession
 }
 
-// Sign implements identity.Signer. It returns the context's error if the session's context ends first.
-func (s *agentSigner) Sign(namespace identity.Namespace, text []byte) (armored []byte, err error) {
+// Sign implements sshsig.Signer. It returns the context's error if the session's context ends first.
+func (s *agentSigner) Sign(namespace sshsig.Namespace, text []byte) (armored []byte, err error) {
 	err = s.session.request(s.task(), agentSignLimit, func() (err error) {
 		armored, err = s.Signer.Sign(namespace, text)
 		return err
@@ -131,7 +131,7 @@ func (s *agentSigner) task() string {
 
 // firstUsable returns the first key that wanted accepts, or nil. A nil wanted accepts all. An agent keeps certificates
 // after they expire, so a key that can sign now comes before them.
-func firstUsable(keys []identity.AgentKey, wanted func(ssh.PublicKey) bool, now time.Time) ssh.PublicKey {
+func firstUsable(keys []sshsig.AgentKey, wanted func(ssh.PublicKey) bool, now time.Time) ssh.PublicKey {
 	var outdated ssh.PublicKey
 	for _, k := range keys {
 		switch {

@@ -16,7 +16,7 @@ import (
 	"golang.org/x/crypto/ssh/agent"
 
 	"writ"
-	"writ/identity"
+	"writ/identity/sshsig"
 )
 
 // serveAgent listens as an ssh-agent and serves each connection with serve, which closes it.
@@ -79,7 +79,7 @@ func TestAgentThatCannotSignIsExplained(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer k.Close()
-			_, err = k.Sign(identity.ScriptNamespace, []byte("text"))
+			_, err = k.Sign(sshsig.ScriptNamespace, []byte("text"))
 			if e := writ.AsError(err); e.Code != writ.CodeKeyUnusable || !strings.Contains(e.Hint, "locked") {
 				t.Errorf("%v (%s, hint %q)", err, e.Code, e.Hint)
 			}
@@ -113,7 +113,7 @@ func TestAgentThatStopsAnsweringIsLeft(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = s.request("sign", time.Millisecond, func() error {
-		_, err := k.Signer.(*agentSigner).Signer.Sign(identity.ScriptNamespace, []byte("text"))
+		_, err := k.Signer.(*agentSigner).Signer.Sign(sshsig.ScriptNamespace, []byte("text"))
 		return err
 	})
 	<-stopped
@@ -203,9 +203,9 @@ func TestExpiredCertificateReplacesNoKey(t *testing.T) {
 		{[]ssh.PublicKey{expired, valid}, onlyExpired, expired},
 		{[]ssh.PublicKey{public}, onlyExpired, nil},
 	} {
-		var listed []identity.AgentKey
+		var listed []sshsig.AgentKey
 		for _, k := range tt.keys {
-			listed = append(listed, identity.AgentKey{Key: k})
+			listed = append(listed, sshsig.AgentKey{Key: k})
 		}
 		got := firstUsable(listed, tt.wanted, now)
 		if (got == nil) != (tt.want == nil) || got != nil && !bytes.Equal(got.Marshal(), tt.want.Marshal()) {

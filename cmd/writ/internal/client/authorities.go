@@ -10,6 +10,7 @@ import (
 	"writ"
 	"writ/coord/api"
 	"writ/identity"
+	"writ/identity/sshsig"
 	"writ/internal/meant"
 )
 
@@ -138,7 +139,7 @@ func (c *Client) signed(ctx context.Context, run api.Run) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	text, _, err := identity.Split(answer.Signed)
+	text, _, err := sshsig.Split(answer.Signed)
 	if err != nil {
 		return nil, err
 	}

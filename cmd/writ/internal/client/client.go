@@ -25,6 +25,7 @@ import (
 	"writ/coord/api"
 	"writ/coord/api/apiclient"
 	"writ/identity"
+	"writ/identity/sshsig"
 )
 
 // Timeouts for responses of a coordinator. A response may depend on a datacenter, for which coordinators wait up to
@@ -240,11 +241,11 @@ func (p *Person) Signatory() Signatory { return Signatory{p.Name, p.PublicKey()}
 
 // SignPayload signs the text of a payload and returns the submission.
 func (p *Person) SignPayload(text []byte) ([]byte, error) {
-	armored, err := p.Sign(identity.ScriptNamespace, text)
+	armored, err := p.Sign(sshsig.ScriptNamespace, text)
 	if err != nil {
 		return nil, err
 	}
-	return identity.Join(text, armored), nil
+	return sshsig.Join(text, armored), nil
 }
 
 // SignStatement signs a statement. The caller sets subject, decision, the state seen by the user, and the datacenter
@@ -268,11 +269,11 @@ func (p *Person) SignStatement(s identity.Statement) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	armored, err := p.Sign(identity.StatementNamespace, text)
+	armored, err := p.Sign(sshsig.StatementNamespace, text)
 	if err != nil {
 		return nil, err
 	}
-	return identity.Join(text, armored), nil
+	return sshsig.Join(text, armored), nil
 }
 
 func unknownKey(key *Key) error {
@@ -320,7 +321,7 @@ func (c *Client) refusedSubmission(ctx context.Context, signed []byte, said *wri
 			"the coordinator reports a refusal (%s: %s), and the roster is unavailable: %v",
 			said.Code, said.Message, err)
 	}
-	to, err := newAnswerTo(roster, identity.ScriptNamespace, signed)
+	to, err := newAnswerTo(roster, sshsig.ScriptNamespace, signed)
 	if err != nil {
 		return err // the coordinator found the same error, or the text is not from this client
 	}
@@ -329,7 +330,7 @@ func (c *Client) refusedSubmission(ctx context.Context, signed []byte, said *wri
 
 // RunOf returns the run of a submission, or "" if signed is not a submission. The id is derived from the text alone.
 func RunOf(signed []byte) writ.RunID {
-	text, _, err := identity.Split(signed)
+	text, _, err := sshsig.Split(signed)
 	if err != nil {
 		return ""
 	}
@@ -338,7 +339,7 @@ func RunOf(signed []byte) writ.RunID {
 
 // isOf checks that an answer is for this submission. The run id is derived from the text.
 func isOf(signed []byte, s writ.Submission) error {
-	text, _, err := identity.Split(signed)
+	text, _, err := sshsig.Split(signed)
 	if err != nil {
 		return err
 	}

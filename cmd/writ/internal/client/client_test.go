@@ -22,6 +22,7 @@ import (
 	"writ/coord/api"
 	"writ/identity"
 	"writ/identity/envelope"
+	"writ/identity/sshsig"
 	"writ/ledger/sqlstore"
 )
 
@@ -36,7 +37,7 @@ type fixture struct {
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	private, public := newKey(t, "", "")
-	key := &Key{Signer: identity.NewSigner(private)}
+	key := &Key{Signer: sshsig.NewSigner(private)}
 	roster, first, err := Found(key, "alice", time.Now())
 	if err != nil {
 		t.Fatal(err)
@@ -459,7 +460,7 @@ func TestSuccessorNeedsARootOperatorAndAChange(t *testing.T) {
 	w.amend(t, func(next *identity.Roster) error {
 		return AddPrincipal(next, "bob", identity.Person, public, Grant{Roles: []identity.Role{identity.Admin}, Projects: []writ.ProjectID{identity.AllProjects}})
 	})
-	bob := &Person{Key: &Key{Signer: identity.NewSigner(private)}, Name: "bob"}
+	bob := &Person{Key: &Key{Signer: sshsig.NewSigner(private)}, Name: "bob"}
 	addProject := func(next *identity.Roster) error { return AddProject(next, "web", "acme") }
 	if _, err := Successor(w.alice.Roster, bob, time.Now(), addProject); writ.CodeOf(err) != writ.CodeRoleMissing {
 		t.Errorf("by bob: %v, want ROLE_MISSING", err)

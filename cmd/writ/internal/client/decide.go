@@ -10,6 +10,7 @@ import (
 	"writ"
 	"writ/coord/api"
 	"writ/identity"
+	"writ/identity/sshsig"
 	"writ/internal/meant"
 )
 
@@ -36,7 +37,7 @@ func (c *Client) decide(
 	if err != nil {
 		return api.StatementAnswer{}, writ.Answer{}, err
 	}
-	to, err := newAnswerTo(by.Roster, identity.StatementNamespace, signed)
+	to, err := newAnswerTo(by.Roster, sshsig.StatementNamespace, signed)
 	if err != nil {
 		return api.StatementAnswer{}, writ.Answer{}, err
 	}

@@ -7,6 +7,7 @@ import (
 
 	"writ"
 	"writ/identity"
+	"writ/identity/sshsig"
 )
 
 // DefaultProject is the name of the first project and tenant of a new cluster.
@@ -15,7 +16,7 @@ const DefaultProject = "default"
 // Found creates version 1 of the roster of a new cluster with these coordinators. The signer is its root and only root
 // operator, and has all roles in all projects, including the right to destroy data.
 func Found(
-	signer identity.Signer, name string, now time.Time, coordinators ...identity.Coordinator,
+	signer sshsig.Signer, name string, now time.Time, coordinators ...identity.Coordinator,
 ) (*identity.Roster, []byte, error) {
 	root := signer.PublicKey()
 	if _, ok := root.(*ssh.Certificate); ok {

@@ -15,6 +15,7 @@ import (
 	"writ"
 	"writ/cmd/writ/internal/redact"
 	"writ/identity"
+	"writ/identity/sshsig"
 )
 
 // agentKey is the key spec for an ssh-agent: "agent" for its first usable key, "agent:SHA256:…" for the key with this
@@ -44,7 +45,7 @@ type Keys struct {
 
 // Key is an opened key. Close it after the last signature.
 type Key struct {
-	identity.Signer
+	sshsig.Signer
 	Spec  string // identifies exactly this key
 	agent *agentSession
 }
@@ -132,7 +133,7 @@ func (k Keys) without(err error) Keys {
 // not type the passphrase.
 func (k Keys) fromFile(ctx context.Context, path string, known func(ssh.PublicKey) bool) (*Key, error) {
 	path = certified(path, known)
-	signer, err := identity.LoadKey(path, nil)
+	signer, err := sshsig.LoadKey(path, nil)
 	if err == nil {
 		return &Key{Signer: signer, Spec: path}, nil
 	}
@@ -148,7 +149,7 @@ func (k Keys) fromFile(ctx context.Context, path string, known func(ssh.PublicKe
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
 	case k.Passphrase != nil:
-		signer, err = identity.LoadKey(path, func() ([]byte, error) { return k.Passphrase(path) })
+		signer, err = sshsig.LoadKey(path, func() ([]byte, error) { return k.Passphrase(path) })
 	case errors.Is(agentErr, errAgentMute):
 		err = writ.Errorf(writ.CodeKeyUnusable, "%v; %v", err, agentErr).WithHint("%s", writ.AsError(agentErr).Hint)
 	}
@@ -244,7 +245,7 @@ func publicHalf(path string) ssh.PublicKey {
 	if err != nil {
 		return nil
 	}
-	key, err := identity.ParsePublicKey(text)
+	key, err := sshsig.ParsePublicKey(text)
 	if err != nil {
 		return nil
 	}

@@ -17,6 +17,7 @@ import (
 
 	"writ"
 	"writ/identity"
+	"writ/identity/sshsig"
 )
 
 // newKey creates a key. If path is not "", it also writes the files of ssh-keygen, encrypted if passphrase is not "".
@@ -26,7 +27,7 @@ func newKey(t *testing.T, path, passphrase string) (ed25519.PrivateKey, ssh.Publ
 	if err != nil {
 		t.Fatal(err)
 	}
-	key := identity.SSHKey(public)
+	key := sshsig.SSHKey(public)
 	if path == "" {
 		return private, key
 	}
@@ -129,11 +130,11 @@ func TestKeyIsFound(t *testing.T) {
 			if !same(k.PublicKey(), tt.want) {
 				t.Fatalf("found %s (%s)", ssh.FingerprintSHA256(k.PublicKey()), k.Spec)
 			}
-			armored, err := k.Sign(identity.ScriptNamespace, []byte("text"))
+			armored, err := k.Sign(sshsig.ScriptNamespace, []byte("text"))
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := identity.VerifySignature(identity.ScriptNamespace, []byte("text"), armored); err != nil {
+			if _, err := sshsig.Verify(sshsig.ScriptNamespace, []byte("text"), armored); err != nil {
 				t.Error(err)
 			}
 			again := Keys{Spec: k.Spec, AgentSocket: tt.keys.AgentSocket, Home: home}
@@ -191,7 +192,7 @@ func TestPassphraseIsAskedOnlyForALockedFile(t *testing.T) {
 func TestFounderMayDoEverything(t *testing.T) {
 	private, public := newKey(t, "", "")
 	now := time.Now()
-	roster, signed, err := Found(identity.NewSigner(private), "alice", now)
+	roster, signed, err := Found(sshsig.NewSigner(private), "alice", now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -264,7 +265,7 @@ func TestTheCertificateBesideAKeyIsTaken(t *testing.T) {
 		if !same(k.PublicKey(), tt.want) {
 			t.Errorf("%s: found %s (%s)", name, k.PublicKey().Type(), k.Spec)
 		}
-		if _, err := k.Sign(identity.ScriptNamespace, []byte("text")); err != nil {
+		if _, err := k.Sign(sshsig.ScriptNamespace, []byte("text")); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 		k.Close()
@@ -279,9 +280,9 @@ func TestTheCertificateBesideAKeyIsTaken(t *testing.T) {
 	}
 }
 
-func mustCertify(t *testing.T, key ed25519.PrivateKey, cert *ssh.Certificate) identity.Signer {
+func mustCertify(t *testing.T, key ed25519.PrivateKey, cert *ssh.Certificate) sshsig.Signer {
 	t.Helper()
-	s, err := identity.NewCertifiedSigner(key, cert)
+	s, err := sshsig.NewCertifiedSigner(key, cert)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -302,7 +303,7 @@ func addToAgent(t *testing.T, socket string, key agent.AddedKey) {
 
 func TestAnAuthorityHasMachinesAndAKeyOfItsOwn(t *testing.T) {
 	private, public := newKey(t, "", "")
-	roster, _, err := Found(identity.NewSigner(private), "alice", time.Now())
+	roster, _, err := Found(sshsig.NewSigner(private), "alice", time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -24,6 +24,7 @@ import (
 	"writ/coord/api/apiclient"
 	"writ/identity"
 	"writ/identity/envelope"
+	"writ/identity/sshsig"
 )
 
 // session is a stored login at one coordinator: the current token, and the key that obtains the next token without the
@@ -278,12 +279,12 @@ func (l *logins) begun(
 	if err != nil {
 		return nil, err
 	}
-	armored, err := key.Sign(identity.LoginNamespace, text)
+	armored, err := key.Sign(sshsig.LoginNamespace, text)
 	if err != nil {
 		return nil, err
 	}
 	t, err := api.Answer[api.LoginToken](at.LoginWithBody(ctx, api.SignedType,
-		bytes.NewReader(identity.Join(text, armored))))
+		bytes.NewReader(sshsig.Join(text, armored))))
 	if err != nil {
 		return nil, err
 	}

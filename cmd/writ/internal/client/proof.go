@@ -14,6 +14,7 @@ import (
 	"writ/coord/api"
 	"writ/identity"
 	"writ/identity/envelope"
+	"writ/identity/sshsig"
 	"writ/internal/sleep"
 )
 
@@ -62,20 +63,20 @@ func openAnswer(roster *identity.Roster, d *identity.Datacenter, text writ.Diges
 // answerTo verifies a coordinator's answer to a signed text.
 type answerTo struct {
 	roster     *identity.Roster
-	namespace  identity.Namespace
+	namespace  sshsig.Namespace
 	signed     []byte
 	text       writ.Digest
 	datacenter *identity.Datacenter // datacenter that the text names
 	seen       writ.ProjectID       // project in which the signer saw the run, for statements about runs
 }
 
-func newAnswerTo(roster *identity.Roster, namespace identity.Namespace, signed []byte) (*answerTo, error) {
-	text, _, err := identity.Split(signed)
+func newAnswerTo(roster *identity.Roster, namespace sshsig.Namespace, signed []byte) (*answerTo, error) {
+	text, _, err := sshsig.Split(signed)
 	if err != nil {
 		return nil, err
 	}
 	a := &answerTo{roster: roster, namespace: namespace, signed: signed, text: writ.DigestOf(text)}
-	if namespace == identity.ScriptNamespace {
+	if namespace == sshsig.ScriptNamespace {
 		p, err := identity.ParsePayload(text)
 		if err != nil {
 			return nil, err
@@ -156,7 +157,7 @@ func isRefusal(e *writ.Error) bool {
 func (a *answerTo) verify() error {
 	v := identity.Verifier{Roster: a.roster, ProjectOf: func(writ.RunID) (writ.ProjectID, error) { return a.seen, nil }}
 	var err error
-	if a.namespace == identity.ScriptNamespace {
+	if a.namespace == sshsig.ScriptNamespace {
 		_, err = v.Submission(a.signed)
 	} else {
 		_, err = v.Statement(a.signed)

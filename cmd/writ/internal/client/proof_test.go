@@ -11,6 +11,7 @@ import (
 	"writ/coord/api"
 	"writ/identity"
 	"writ/identity/envelope"
+	"writ/identity/sshsig"
 )
 
 // signedBy signs records as a supervisor does.
@@ -35,7 +36,7 @@ func TestOnlyAnAnswerToThisTextIsBelieved(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	to, err := newAnswerTo(roster, identity.StatementNamespace, signed)
+	to, err := newAnswerTo(roster, sshsig.StatementNamespace, signed)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +90,7 @@ func TestOnlyAnAnswerToThisTextIsBelieved(t *testing.T) {
 	// Errors that the client can find itself need no proof.
 	cut := slices.Clone(signed)
 	cut[len(cut)/4] ^= 1
-	if to, err := newAnswerTo(roster, identity.StatementNamespace, signed); err != nil {
+	if to, err := newAnswerTo(roster, sshsig.StatementNamespace, signed); err != nil {
 		t.Fatal(err)
 	} else if to.signed = cut; writ.CodeOf(to.refused(writ.Errorf(writ.CodeSignatureInvalid, "x"))) != writ.CodeSignatureInvalid {
 		t.Error("a broken signature is not found")

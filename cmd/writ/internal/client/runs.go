@@ -13,6 +13,7 @@ import (
 	"writ/cmd/writ/internal/config"
 	"writ/coord/api"
 	"writ/identity"
+	"writ/identity/sshsig"
 )
 
 // LastRun names the newest run in commands.
@@ -120,7 +121,7 @@ func (c *Client) lastPath() string {
 // Remember stores the run of a submission for LastRun. The id is derived from the text alone. A failed write is
 // ignored; LastRun then depends on the coordinator.
 func (c *Client) Remember(signed []byte) {
-	text, _, err := identity.Split(signed)
+	text, _, err := sshsig.Split(signed)
 	if err != nil {
 		return
 	}

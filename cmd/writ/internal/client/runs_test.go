@@ -14,6 +14,7 @@ import (
 	"writ/cmd/writ/internal/config"
 	"writ/coord/api"
 	"writ/identity"
+	"writ/identity/sshsig"
 )
 
 // lists starts a coordinator that answers every list request with these runs.
@@ -98,7 +99,7 @@ func TestTheLastRunIsThatOfTheLastSubmission(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	armored, err := identity.NewSigner(ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))).Sign(identity.ScriptNamespace, text)
+	armored, err := sshsig.NewSigner(ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))).Sign(sshsig.ScriptNamespace, text)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,7 +113,7 @@ func TestTheLastRunIsThatOfTheLastSubmission(t *testing.T) {
 		return c
 	}
 	in("one", "").Remember([]byte("nothing that was signed"))
-	in("one", "").Remember(identity.Join(text, armored))
+	in("one", "").Remember(sshsig.Join(text, armored))
 	own := writ.RunIDOf(writ.DigestOf(text))
 	for _, tt := range []struct {
 		context, project string

@@ -9,6 +9,7 @@ import (
 	"writ"
 	"writ/coord/api"
 	"writ/identity"
+	"writ/identity/sshsig"
 )
 
 // Pauses before an event stream is reopened, and the age after which its loss is expected.
@@ -116,7 +117,7 @@ func (c *Client) Payload(ctx context.Context, run api.Run) (*identity.Payload, e
 	if err != nil {
 		return nil, err
 	}
-	text, _, err := identity.Split(signed)
+	text, _, err := sshsig.Split(signed)
 	if err != nil {
 		return nil, err
 	}

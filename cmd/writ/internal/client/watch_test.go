@@ -15,6 +15,7 @@ import (
 	"writ/cmd/writ/internal/config"
 	"writ/coord/api"
 	"writ/identity"
+	"writ/identity/sshsig"
 )
 
 // A run may end between its submission and the first query.
@@ -150,7 +151,7 @@ func TestOrderThatCannotBeIsAMistakeOfThePerson(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	roster, _, err := Found(identity.NewSigner(key), "alice", time.Now())
+	roster, _, err := Found(sshsig.NewSigner(key), "alice", time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}

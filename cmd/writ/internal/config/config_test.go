@@ -12,6 +12,7 @@ import (
 
 	"writ"
 	"writ/identity"
+	"writ/identity/sshsig"
 )
 
 const cluster = writ.ClusterID("6f1c000000000000000000000000000000000000000000000000000000000000")
@@ -116,7 +117,7 @@ func signedRosters(t *testing.T, versions int) (writ.ClusterID, [][]byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	signer := identity.NewSigner(key)
+	signer := sshsig.NewSigner(key)
 	now := time.Now().UTC().Truncate(time.Second)
 	r := &identity.Roster{
 		Cluster: identity.ClusterOf(signer.PublicKey()), Version: 1, Created: now, Expires: now.Add(time.Hour),

@@ -8,6 +8,7 @@ import (
 
 	"writ"
 	"writ/identity"
+	"writ/identity/sshsig"
 )
 
 // A chain that conflicts with the anchor is rejected.
@@ -22,7 +23,7 @@ func TestAForkOfTheAnchorIsNotKept(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	root := identity.NewSigner(key)
+	root := sshsig.NewSigner(key)
 	sign := func(r *identity.Roster) []byte {
 		t.Helper()
 		signed, err := identity.SignRoster(r, root)

@@ -19,6 +19,7 @@ import (
 	"writ"
 	"writ/cmd/writ/internal/redact"
 	"writ/identity"
+	"writ/identity/sshsig"
 	"writ/internal/test/testenv"
 )
 
@@ -138,7 +139,7 @@ func TestTextsWithoutSecretsStayUnredacted(t *testing.T) {
 	}
 	for _, text := range []string{
 		"writ1.example is a token? AGE-SECRET is not one; -----BEGIN PUBLIC KEY-----",
-		identity.Fingerprint(public), string(ssh.MarshalAuthorizedKey(identity.SSHKey(public))),
+		sshsig.Fingerprint(public), string(ssh.MarshalAuthorizedKey(sshsig.SSHKey(public))),
 		"sk-ssh-ed25519@openssh.com AAAAGnNrLXNzaC1lZDI1NTE5QG9wZW5zc2guY29tAAAAIKqzKqzKqzKqzKqzKqzKqzKqzKqzKqzKqzKqzKqzKqzKAAAABHNzaDo=",
 		"6f1c000000000000000000000000000000000000000000000000000000000000", "sha256:" + writ.DigestOf([]byte("x")).String(), string(writ.RunIDOf(writ.DigestOf(nil))),
 		"/var/lib/writ/supervisor/journals/2024/wal/000001", "/tmp/TestOnlyOneOfManyFoldersIsTaken12345/001/data/dc1/host/volumes/pool2/x1",

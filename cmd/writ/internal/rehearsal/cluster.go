@@ -15,6 +15,7 @@ import (
 	"writ"
 	"writ/cmd/writ/internal/client"
 	"writ/identity"
+	"writ/identity/sshsig"
 	"writ/runner"
 	runnerjournal "writ/runner/journal"
 	"writ/runner/member"
@@ -144,7 +145,7 @@ func (s *cluster) govern() (ed25519.PrivateKey, []byte, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	s.key = &client.Key{Signer: identity.NewSigner(private), Spec: "the key of a test"}
+	s.key = &client.Key{Signer: sshsig.NewSigner(private), Spec: "the key of a test"}
 	roster, _, err := client.Found(s.key, personName, time.Now())
 	if err != nil {
 		return nil, nil, err

@@ -34,12 +34,13 @@ import (
 	"writ/identity"
 	"writ/identity/chain"
 	"writ/identity/pki"
+	"writ/identity/sshsig"
 )
 
 // cluster is a root key with its rosters.
 type cluster struct {
 	t      *testing.T
-	root   identity.Signer
+	root   sshsig.Signer
 	roster *identity.Roster // newest roster
 	signed [][]byte
 }
@@ -57,7 +58,7 @@ func newKey(t *testing.T) ed25519.PrivateKey {
 func found(t *testing.T, ago time.Duration) (*cluster, ed25519.PrivateKey) {
 	t.Helper()
 	root, front := newKey(t), newKey(t)
-	c := &cluster{t: t, root: identity.NewSigner(root)}
+	c := &cluster{t: t, root: sshsig.NewSigner(root)}
 	key, err := ssh.NewPublicKey(root.Public())
 	if err != nil {
 		t.Fatal(err)

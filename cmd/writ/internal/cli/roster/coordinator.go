@@ -16,6 +16,7 @@ import (
 	"writ/cmd/writ/internal/terminal"
 	"writ/cmd/writ/internal/transport"
 	"writ/identity"
+	"writ/identity/sshsig"
 )
 
 func coordinatorCommand(env *cli.Env) *cobra.Command {
@@ -32,7 +33,7 @@ type coordinatorView struct {
 }
 
 func viewOfCoordinator(c identity.Coordinator) coordinatorView {
-	return coordinatorView{c.Name, c.ID, c.URLs, identity.Fingerprint(c.Key)}
+	return coordinatorView{c.Name, c.ID, c.URLs, sshsig.Fingerprint(c.Key)}
 }
 
 func coordinatorListCommand(env *cli.Env) *cobra.Command {
@@ -94,7 +95,7 @@ again with --listen and the address.`,
 				terminal.Field{Title: "coordinator", Value: added.Name},
 				terminal.Field{Title: "id", Value: added.ID},
 				terminal.Field{Title: "addresses", Value: strings.Join(added.URLs, " ")},
-				terminal.Field{Title: "key", Value: identity.Fingerprint(added.Key)})); err != nil {
+				terminal.Field{Title: "key", Value: sshsig.Fingerprint(added.Key)})); err != nil {
 				return err
 			}
 			err = awaitAdoption(cmd.Context(), env, c, roster, adopt, m)

@@ -19,6 +19,7 @@ import (
 	"writ/cmd/writ/internal/terminal"
 	"writ/coord/api"
 	"writ/identity"
+	"writ/identity/sshsig"
 	"writ/internal/reach"
 )
 
@@ -143,7 +144,7 @@ func addDatacenter(ctx context.Context, env *cli.Env, d newDatacenter) error {
 	if have := before.Datacenters.Named(d.Name); have != nil {
 		return writ.Errorf(writ.CodeConflict,
 			"version %d of the roster has a datacenter %s already; its supervisor has the key %s",
-			before.Version, d.Name, identity.Fingerprint(have.SupervisorKey)).
+			before.Version, d.Name, sshsig.Fingerprint(have.SupervisorKey)).
 			WithHint("if its supervisor does not run yet, start it: writ supervisor --data DIR --dc %s --coordinator %s --redis URL, where DIR "+
 				"holds its key; `writ dc list` shows whether it is connected, `writ dc set` changes it", d.Name,
 				c.Context.Servers[0])
@@ -165,14 +166,14 @@ func addDatacenter(ctx context.Context, env *cli.Env, d newDatacenter) error {
 		return err
 	}
 	added := roster.Datacenters.Named(d.Name)
-	m := amendment{change: fmt.Sprintf("datacenter %s, whose supervisor is %s", d.Name, identity.Fingerprint(key))}
+	m := amendment{change: fmt.Sprintf("datacenter %s, whose supervisor is %s", d.Name, sshsig.Fingerprint(key))}
 	showSigned(env, roster, m)
 	err = env.Print(terminal.Record(added.Datacenter, string(added.ID),
 		terminal.Field{Title: "datacenter", Value: added.Name},
 		terminal.Field{Title: "id", Value: string(added.ID)},
 		terminal.Field{Title: "region", Value: added.Region},
 		terminal.Field{Title: "labels", Value: writ.LabelsText(added.Labels)},
-		terminal.Field{Title: "supervisor", Value: identity.Fingerprint(key)}))
+		terminal.Field{Title: "supervisor", Value: sshsig.Fingerprint(key)}))
 	if err != nil {
 		return err
 	}

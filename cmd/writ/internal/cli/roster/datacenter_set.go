@@ -11,6 +11,7 @@ import (
 	"writ/cmd/writ/internal/client"
 	"writ/cmd/writ/internal/terminal"
 	"writ/identity"
+	"writ/identity/sshsig"
 )
 
 // datacenterView is a datacenter as recorded in the roster.
@@ -42,14 +43,14 @@ func datacenterShowCommand(env *cli.Env) *cobra.Command {
 			}
 			silence := d.NodeSilence()
 			return env.Print(terminal.Record(datacenterView{
-				d.Datacenter, identity.Fingerprint(d.SupervisorKey), d.Enabled, d.ManualApproval, silence.Silent.Seconds(),
+				d.Datacenter, sshsig.Fingerprint(d.SupervisorKey), d.Enabled, d.ManualApproval, silence.Silent.Seconds(),
 				silence.Lost.Seconds(),
 			}, d.Name,
 				terminal.Field{Title: "datacenter", Value: d.Name},
 				terminal.Field{Title: "id", Value: string(d.ID)},
 				terminal.Field{Title: "region", Value: d.Region},
 				terminal.Field{Title: "labels", Value: writ.LabelsText(d.Labels)},
-				terminal.Field{Title: "supervisor", Value: identity.Fingerprint(d.SupervisorKey)},
+				terminal.Field{Title: "supervisor", Value: sshsig.Fingerprint(d.SupervisorKey)},
 				terminal.Field{Title: "enabled", Value: cli.YesNo(d.Enabled)},
 				terminal.Field{Title: "manual approval", Value: cli.YesNo(d.ManualApproval)},
 				terminal.Field{Title: "nodes are silent after", Value: silence.Silent.String()},

@@ -21,6 +21,7 @@ import (
 	"writ/cmd/writ/internal/terminal"
 	"writ/cmd/writ/internal/transport"
 	"writ/identity"
+	"writ/identity/sshsig"
 	"writ/internal/reach"
 )
 
@@ -117,7 +118,7 @@ func found(ctx context.Context, env *cli.Env, data, name string, coordinator *ur
 			return founding{}, err
 		}
 		keys.Spec = filepath.Join(data, newKeyFile)
-		if _, err := identity.LoadOrCreateKey(keys.Spec); err != nil {
+		if _, err := sshsig.LoadOrCreateKey(keys.Spec); err != nil {
 			return founding{}, err
 		}
 	}

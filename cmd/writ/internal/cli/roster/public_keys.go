@@ -10,7 +10,7 @@ import (
 	"writ"
 	"writ/cmd/writ/internal/cli"
 	"writ/cmd/writ/internal/redact"
-	"writ/identity"
+	"writ/identity/sshsig"
 )
 
 // maxKeyFile limits a file with a public key, in bytes.
@@ -30,7 +30,7 @@ func publicKey(env *cli.Env, s string) (ssh.PublicKey, error) {
 				WithHint("name the file that ends in .pub, or quote the key itself: \"ssh-ed25519 AAAA…\"")
 		}
 	}
-	key, err := identity.ParsePublicKey(text)
+	key, err := sshsig.ParsePublicKey(text)
 	if err != nil {
 		return nil, notOneKey(s, text, err)
 	}
@@ -78,7 +78,7 @@ func supervisorKeyFile(env *cli.Env, path string) (ed25519.PublicKey, error) {
 	if err != nil {
 		return nil, writ.Errorf(writ.CodeUsage, "cannot read the supervisor's key: %w", err)
 	}
-	key, err := identity.ParsePublicKey(text)
+	key, err := sshsig.ParsePublicKey(text)
 	if err != nil {
 		return nil, writ.Errorf(writ.CodeUsage, "%s is not the public key of a supervisor: %v", path, err).
 			WithHint("a supervisor writes supervisor.pub into its data directory")

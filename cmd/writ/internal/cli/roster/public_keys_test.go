@@ -11,17 +11,17 @@ import (
 	"writ"
 	"writ/cmd/writ/internal/cli"
 	"writ/cmd/writ/internal/terminal"
-	"writ/identity"
+	"writ/identity/sshsig"
 )
 
 func TestSupervisorKeyIsOneWholeKey(t *testing.T) {
 	env := &cli.Env{Terminal: terminal.New(os.Stdin, os.Stdout, os.Stderr, nil)}
 	dir := t.TempDir()
-	key, err := identity.LoadOrCreateKey(filepath.Join(dir, "key"))
+	key, err := sshsig.LoadOrCreateKey(filepath.Join(dir, "key"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	line := string(ssh.MarshalAuthorizedKey(identity.NewSigner(key).PublicKey()))
+	line := string(ssh.MarshalAuthorizedKey(sshsig.NewSigner(key).PublicKey()))
 	for name, c := range map[string]struct{ text, want string }{
 		"one":     {line, ""},
 		"options": {"no-pty,from=\"10.0.0.1\" " + line, "no-pty, from"},

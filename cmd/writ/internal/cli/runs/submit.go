@@ -24,6 +24,7 @@ import (
 	"writ/cmd/writ/internal/terminal"
 	"writ/coord/api"
 	"writ/identity"
+	"writ/identity/sshsig"
 	"writ/internal/tracing"
 	"writ/scripts"
 )
@@ -169,7 +170,7 @@ func submit(ctx context.Context, env *cli.Env, path string, s *submitFlags) (err
 // signedFile returns the submission for a file. A script is signed now; a file that is already a submission is returned
 // unchanged.
 func signedFile(ctx context.Context, env *cli.Env, path string, o *signing.OrderFlags) ([]byte, error) {
-	f, err := env.ReadFile(path, identity.MaxSigned)
+	f, err := env.ReadFile(path, sshsig.MaxSigned)
 	if err != nil {
 		return nil, client.NoScript(path, err)
 	}

@@ -23,6 +23,7 @@ import (
 	"writ/efi/progress"
 	"writ/identity"
 	"writ/identity/pki"
+	"writ/identity/sshsig"
 	"writ/internal/test/testenv"
 	"writ/supervisor/link"
 	"writ/supervisor/nodes"
@@ -78,7 +79,7 @@ func TestABootServerTellsOnlyTheSupervisorOfItsToken(t *testing.T) {
 			{Datacenter: writ.Datacenter{ID: writ.DatacenterID(writ.NewUUID()), Name: "dc2", Region: "eu"}, SupervisorKey: daemon.PublicKey(others), Enabled: true},
 		},
 	}
-	signed, err := identity.SignRoster(roster, identity.NewSigner(root))
+	signed, err := identity.SignRoster(roster, sshsig.NewSigner(root))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -31,6 +31,7 @@ import (
 	"writ/coord/webhook"
 	"writ/identity"
 	"writ/identity/pki"
+	"writ/identity/sshsig"
 	"writ/internal/tracing"
 	"writ/ledger/sqlstore"
 )
@@ -97,7 +98,7 @@ func Key(data string) (ed25519.PrivateKey, error) {
 	if err := config.MakeData(data); err != nil {
 		return nil, err
 	}
-	return identity.LoadOrCreateKey(filepath.Join(data, coordinatorKeyFile))
+	return sshsig.LoadOrCreateKey(filepath.Join(data, coordinatorKeyFile))
 }
 
 // find returns the roster's entry for the key in the data directory, or nil.

@@ -12,6 +12,7 @@ import (
 	"writ/cmd/writ/internal/daemon"
 	"writ/cmd/writ/internal/daemon/processes"
 	"writ/identity"
+	"writ/identity/sshsig"
 )
 
 // serving returns a function that runs a coordinator with these settings.
@@ -35,7 +36,7 @@ func newCoord(t *testing.T, data, address string) Config {
 	if err != nil {
 		t.Fatal(err)
 	}
-	roster, signed, err := client.Found(&client.Key{Signer: identity.NewSigner(private)}, "alice", time.Now())
+	roster, signed, err := client.Found(&client.Key{Signer: sshsig.NewSigner(private)}, "alice", time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}

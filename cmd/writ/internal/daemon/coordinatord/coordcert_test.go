@@ -22,6 +22,7 @@ import (
 	"writ/cmd/writ/internal/transport"
 	"writ/identity"
 	"writ/identity/pki"
+	"writ/identity/sshsig"
 	"writ/internal/test/testenv"
 )
 
@@ -42,7 +43,7 @@ func newTLSCoord(t *testing.T) (Config, *identity.Roster) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { listener.Close() })
-	roster, signed, err := client.Found(&client.Key{Signer: identity.NewSigner(private)}, "alice", time.Now(),
+	roster, signed, err := client.Found(&client.Key{Signer: sshsig.NewSigner(private)}, "alice", time.Now(),
 		identity.Coordinator{ID: writ.NewUUID(), Name: "front", Key: daemon.PublicKey(key), URLs: []string{"https://" + listener.Addr().String()}})
 	if err != nil {
 		t.Fatal(err)

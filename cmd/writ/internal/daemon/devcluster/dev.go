@@ -24,6 +24,7 @@ import (
 	"writ/cmd/writ/internal/daemon/supervisord"
 	"writ/coord/api"
 	"writ/identity"
+	"writ/identity/sshsig"
 	"writ/runner/member"
 	"writ/runner/queue/redisqueue"
 )
@@ -223,11 +224,11 @@ func (d *Cluster) addCoordinator(next *identity.Roster) error {
 // govern creates the key and the first roster if they are missing, and a new version if the roster lacks datacenters.
 func (d *Cluster) govern() (*client.Person, config.Rosters, error) {
 	path := filepath.Join(d.Data, devKeyFile)
-	private, err := identity.LoadOrCreateKey(path)
+	private, err := sshsig.LoadOrCreateKey(path)
 	if err != nil {
 		return nil, config.Rosters{}, err
 	}
-	key := &client.Key{Signer: identity.NewSigner(private), Spec: path}
+	key := &client.Key{Signer: sshsig.NewSigner(private), Spec: path}
 	rosters := config.RostersIn(d.Data, identity.ClusterOf(key.PublicKey()))
 	roster, err := rosters.Latest()
 	if err != nil {

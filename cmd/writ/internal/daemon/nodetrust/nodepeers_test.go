@@ -22,6 +22,7 @@ import (
 	"writ/cmd/writ/internal/daemon/internal/test/daemontest"
 	"writ/identity"
 	"writ/identity/pki"
+	"writ/identity/sshsig"
 	"writ/internal/test/testenv"
 	"writ/supervisor/nodes"
 )
@@ -59,7 +60,7 @@ func newPeers(t *testing.T) *peers {
 		Datacenters:  []identity.Datacenter{datacenter(p.dc1, "dc1"), datacenter(p.dc2, "dc2")},
 		Coordinators: []identity.Coordinator{{ID: p.coordinator, Name: "front", Key: daemon.PublicKey(p.keys["front"]), URLs: []string{"https://front.example.org"}}},
 	}
-	text, err := identity.SignRoster(p.roster, identity.NewSigner(p.keys["root"]))
+	text, err := identity.SignRoster(p.roster, sshsig.NewSigner(p.keys["root"]))
 	if err != nil {
 		t.Fatal(err)
 	}

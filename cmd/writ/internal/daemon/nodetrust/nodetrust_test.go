@@ -23,6 +23,7 @@ import (
 	"writ/cmd/writ/internal/daemon/internal/test/daemontest"
 	"writ/identity"
 	"writ/identity/pki"
+	"writ/identity/sshsig"
 	"writ/runner/member"
 	"writ/supervisor/nodes"
 )
@@ -57,7 +58,7 @@ func TestANodeThatWasOffForMonthsComesBack(t *testing.T) {
 	}
 	var signed [][]byte
 	add := func(r *identity.Roster) {
-		text, err := identity.SignRoster(r, identity.NewSigner(root))
+		text, err := identity.SignRoster(r, sshsig.NewSigner(root))
 		if err != nil {
 			t.Fatal(err)
 		}

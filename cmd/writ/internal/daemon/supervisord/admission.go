@@ -16,6 +16,7 @@ import (
 	"writ/coord/api"
 	"writ/coord/api/apiclient"
 	"writ/identity"
+	"writ/identity/sshsig"
 )
 
 // askCoordinatorEvery is the pause between two checks whether the roster names a waiting supervisor.
@@ -28,7 +29,7 @@ func Joined(data string) bool {
 	if _, err := os.Stat(path); err != nil {
 		return false
 	}
-	key, err := identity.LoadOrCreateKey(path)
+	key, err := sshsig.LoadOrCreateKey(path)
 	if err != nil {
 		return false
 	}
@@ -102,7 +103,7 @@ func (s *Supervisor) awaitDatacenter(
 			return nil, context.Cause(ctx)
 		}
 		state, attributes := "waiting until the roster names this supervisor: a root operator adds it with `writ dc add`", []any{
-			"name", s.Name, "fingerprint", identity.Fingerprint(public),
+			"name", s.Name, "fingerprint", sshsig.Fingerprint(public),
 		}
 		if err != nil {
 			state, attributes = "no coordinator answers; trying again", append(attributes, "err", err)

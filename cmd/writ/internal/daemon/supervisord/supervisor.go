@@ -29,6 +29,7 @@ import (
 	"writ/cmd/writ/internal/transport"
 	"writ/identity"
 	"writ/identity/pki"
+	"writ/identity/sshsig"
 	"writ/runner/queue"
 	"writ/runner/queue/redisqueue"
 	"writ/supervisor"
@@ -110,11 +111,11 @@ func Key(data string) (ed25519.PrivateKey, error) {
 	if err := config.MakeData(data); err != nil {
 		return nil, err
 	}
-	key, err := identity.LoadOrCreateKey(filepath.Join(data, supervisorKeyFile))
+	key, err := sshsig.LoadOrCreateKey(filepath.Join(data, supervisorKeyFile))
 	if err != nil {
 		return nil, err
 	}
-	public := ssh.MarshalAuthorizedKey(identity.SSHKey(daemon.PublicKey(key)))
+	public := ssh.MarshalAuthorizedKey(sshsig.SSHKey(daemon.PublicKey(key)))
 	if err := config.WriteFile(filepath.Join(data, supervisorPublicFile), public); err != nil {
 		return nil, fmt.Errorf("write the public key: %w", err)
 	}

@@ -27,7 +27,7 @@ import (
 	"writ/cmd/writ/internal/test/testcluster"
 	"writ/coord"
 	"writ/coord/api"
-	"writ/identity"
+	"writ/identity/sshsig"
 	"writ/internal/test/testenv"
 )
 
@@ -188,7 +188,7 @@ func newKey(t *testing.T, path string) (public string) {
 	if err := os.WriteFile(path, pem.EncodeToMemory(block), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return client.AuthorizedKey(identity.SSHKey(key))
+	return client.AuthorizedKey(sshsig.SSHKey(key))
 }
 
 // figures holds the results of a script in one period.

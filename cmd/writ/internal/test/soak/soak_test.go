@@ -24,6 +24,7 @@ import (
 	"writ/cmd/writ/internal/test/testcluster"
 	"writ/coord/api"
 	"writ/identity"
+	"writ/identity/sshsig"
 	"writ/internal/test/testenv"
 )
 
@@ -169,11 +170,11 @@ func (s *soak) one() error {
 	if err != nil {
 		return err
 	}
-	armored, err := s.person.Sign(identity.ScriptNamespace, text)
+	armored, err := s.person.Sign(sshsig.ScriptNamespace, text)
 	if err != nil {
 		return err
 	}
-	submission, err := s.Client.Submit(s.t.Context(), identity.Join(text, armored))
+	submission, err := s.Client.Submit(s.t.Context(), sshsig.Join(text, armored))
 	if err != nil {
 		return err
 	}

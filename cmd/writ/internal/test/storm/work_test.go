@@ -15,6 +15,7 @@ import (
 	"writ/cmd/writ/internal/client"
 	"writ/coord/api"
 	"writ/identity"
+	"writ/identity/sshsig"
 )
 
 // kind is a kind of run. Its script makes callsOfRun calls unless it fails earlier.
@@ -256,8 +257,8 @@ func (s *storm) sign(e *errand) ([]byte, error) {
 		return nil, err
 	}
 	e.id = writ.RunIDOf(writ.DigestOf(text))
-	armored, err := s.person.Sign(identity.ScriptNamespace, text)
-	return identity.Join(text, armored), err
+	armored, err := s.person.Sign(sshsig.ScriptNamespace, text)
+	return sshsig.Join(text, armored), err
 }
 
 // cancel cancels a run after a random time, unless it has ended.

@@ -1,4 +1,4 @@
-package identity
+package sshsig
 
 import (
 	"bytes"
@@ -16,7 +16,7 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// byteOrderMark is what editors of Windows write before the first line of a file.
+// byteOrderMark precedes the first line of a file that an editor on Windows wrote.
 var byteOrderMark = []byte("\ufeff")
 
 // loadPrivateKey reads an ed25519 key from a file that only its owner can read. It calls passphrase for an encrypted

@@ -1,7 +1,8 @@
-package identity
+package sshsig
 
 import (
 	"bytes"
+	"crypto/ed25519"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -60,7 +61,7 @@ func hasKey(comment string) bool {
 	return false
 }
 
-// notAKey says why a line is not a public key, without its text.
+// notAKey describes why a line is not a public key, without quoting it.
 func notAKey(line []byte) string {
 	words := bytes.Fields(line)
 	first := string(words[0])
@@ -87,4 +88,16 @@ func optionNames(options []string) string {
 		names[i], _, _ = strings.Cut(option, "=")
 	}
 	return strings.Join(names, ", ")
+}
+
+// SSHKey converts an ed25519 key to a key of package ssh. It returns nil if the key has the wrong length.
+func SSHKey(key ed25519.PublicKey) ssh.PublicKey {
+	if len(key) != ed25519.PublicKeySize {
+		return nil
+	}
+	k, err := ssh.NewPublicKey(key)
+	if err != nil {
+		panic(err) // the length is correct
+	}
+	return k
 }

@@ -1,4 +1,4 @@
-package identity
+package sshsig
 
 import (
 	"bytes"
@@ -103,7 +103,7 @@ func AgentKeys(conn net.Conn) ([]AgentKey, error) {
 	}
 	var keys []AgentKey
 	for _, k := range listed {
-		if key, err := parseKeyBlob(k.Blob); err == nil {
+		if key, err := ParseKeyBlob(k.Blob); err == nil {
 			keys = append(keys, AgentKey{Key: key, Comment: k.Comment})
 		}
 	}
@@ -145,12 +145,12 @@ func (s *signer) PublicKey() ssh.PublicKey { return s.key }
 
 // Sign verifies the signature before it returns it, so that an invalid response of an agent is detected here.
 func (s *signer) Sign(namespace Namespace, text []byte) ([]byte, error) {
-	value, err := s.sign(signedBytes(namespace, text))
+	value, err := s.sign(SignedBytes(namespace, text))
 	if err != nil {
 		return nil, unusable("the key %s did not sign: %v", ssh.FingerprintSHA256(s.key), err)
 	}
-	armored := armor(s.key, namespace, value)
-	if _, err := VerifySignature(namespace, text, armored); err != nil {
+	armored := Armor(s.key, namespace, value)
+	if _, err := Verify(namespace, text, armored); err != nil {
 		return nil, unusable("the key %s made a signature that does not verify: %v", ssh.FingerprintSHA256(s.key), err)
 	}
 	return armored, nil

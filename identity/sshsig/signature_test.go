@@ -1,8 +1,7 @@
-package identity
+package sshsig
 
 import (
 	"bytes"
-	"crypto"
 	"crypto/ecdsa"
 	"crypto/ed25519"
 	"crypto/elliptic"
@@ -10,7 +9,6 @@ import (
 	"crypto/sha256"
 	"crypto/sha512"
 	"encoding/base64"
-	"encoding/pem"
 	"errors"
 	"net"
 	"os"
@@ -19,7 +17,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/hiddeco/sshsig"
+	oracle "github.com/hiddeco/sshsig"
 	"golang.org/x/crypto/ssh"
 	"golang.org/x/crypto/ssh/agent"
 	"pgregory.net/rapid"
@@ -73,7 +71,7 @@ func TestWeAcceptSSHKeygensSignatures(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		signed, err := VerifySignature(ScriptNamespace, []byte("a text"), armored)
+		signed, err := Verify(ScriptNamespace, []byte("a text"), armored)
 		if err != nil {
 			t.Fatalf("%s: %v", use, err)
 		}
@@ -188,7 +186,7 @@ func TestAgentSigns(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		by, err := VerifySignature(StatementNamespace, []byte("text"), armored)
+		by, err := Verify(StatementNamespace, []byte("text"), armored)
 		if err != nil || !bytes.Equal(by.Marshal(), s.PublicKey().Marshal()) {
 			t.Errorf("signed by %v, error %v", by, err)
 		}
@@ -246,7 +244,7 @@ func forged(text []byte, change func(b *sshsigBlob, s *ssh.Signature)) []byte {
 func TestVerifySignatureRefuses(t *testing.T) {
 	text := []byte("text")
 	good := string(forged(text, func(*sshsigBlob, *ssh.Signature) {}))
-	if _, err := VerifySignature(ScriptNamespace, text, []byte(good)); err != nil {
+	if _, err := Verify(ScriptNamespace, text, []byte(good)); err != nil {
 		t.Fatal(err)
 	}
 	blob, err := unarmor([]byte(good))
@@ -292,7 +290,7 @@ func TestVerifySignatureRefuses(t *testing.T) {
 		"not touched": {noTouch, writ.CodeSignatureInvalid},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := VerifySignature(ScriptNamespace, text, tt.armored)
+			_, err := Verify(ScriptNamespace, text, tt.armored)
 			wantCode(t, err, tt.want)
 		})
 	}
@@ -309,7 +307,7 @@ func innerCutOff(key ssh.PublicKey) []byte {
 // the certificate.
 func TestCertificateHasOneEncoding(t *testing.T) {
 	cert := certify(t, "forge", "a job", func(c *ssh.Certificate) { c.Extensions = map[string]string{"aa": "x"} }).PublicKey().Marshal()
-	if _, err := parseKeyBlob(cert); err != nil {
+	if _, err := ParseKeyBlob(cert); err != nil {
 		t.Fatal(err)
 	}
 	bad := bytes.Replace(cert, []byte("\x00\x00\x00\x0f\x00\x00\x00\x02aa\x00\x00\x00\x05\x00\x00\x00\x01x"),
@@ -317,7 +315,7 @@ func TestCertificateHasOneEncoding(t *testing.T) {
 	if _, err := ssh.ParsePublicKey(bad); err != nil || bytes.Equal(bad, cert) {
 		t.Fatalf("the case is none: %v", err)
 	}
-	_, err := parseKeyBlob(bad)
+	_, err := ParseKeyBlob(bad)
 	wantCode(t, err, writ.CodeSignatureMalformed)
 }
 
@@ -332,22 +330,22 @@ func TestSignaturesAgreeWithTheOracle(t *testing.T) {
 	}
 	testenv.CheckProperty(t, func(t *rapid.T) {
 		text := rapid.SliceOf(rapid.Byte()).Draw(t, "text")
-		theirs, err := sshsig.Sign(bytes.NewReader(text), key, sshsig.HashSHA512, string(ScriptNamespace))
+		theirs, err := oracle.Sign(bytes.NewReader(text), key, oracle.HashSHA512, string(ScriptNamespace))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := VerifySignature(ScriptNamespace, text, armorBlob(theirs.Marshal())); err != nil { // lines of 64 columns
+		if _, err := Verify(ScriptNamespace, text, armorBlob(theirs.Marshal())); err != nil { // lines of 64 columns
 			t.Fatal(err)
 		}
 		ours, err := testSigner("alice").Sign(ScriptNamespace, text)
 		if err != nil {
 			t.Fatal(err)
 		}
-		parsed, err := sshsig.Unarmor(ours)
+		parsed, err := oracle.Unarmor(ours)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := sshsig.Verify(bytes.NewReader(text), parsed, key.PublicKey(), sshsig.HashSHA512, string(ScriptNamespace)); err != nil {
+		if err := oracle.Verify(bytes.NewReader(text), parsed, key.PublicKey(), oracle.HashSHA512, string(ScriptNamespace)); err != nil {
 			t.Fatal(err)
 		}
 	})
@@ -379,22 +377,4 @@ func looseBits(t *testing.T, armored string) []byte {
 	const digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 	last := strings.IndexByte(digits, armored[at-1])
 	return []byte(armored[:at-1] + string(digits[last+1]) + armored[at:])
-}
-
-func write(t testing.TB, dir, name string, content []byte) string {
-	t.Helper()
-	path := filepath.Join(dir, name)
-	if err := os.WriteFile(path, content, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return path
-}
-
-func privatePEM(t testing.TB, key crypto.PrivateKey) []byte {
-	t.Helper()
-	block, err := ssh.MarshalPrivateKey(key, "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return pem.EncodeToMemory(block)
 }

@@ -1,4 +1,4 @@
-package identity
+package sshsig
 
 import (
 	"crypto/ecdh"

@@ -1,4 +1,4 @@
-package identity
+package sshsig
 
 import (
 	"bytes"
@@ -67,7 +67,7 @@ var keyFormats = []keyFormat{
 		"the signing key %s is cut off or damaged",
 		"copy it again, with its last line -----END … KEY----- and the end of that line"},
 	{func(text []byte, _ *pem.Block) bool { _, err := x509.ParsePKCS8PrivateKey(text); return err == nil },
-		"%s is a PKCS#8 key in DER, which is no text",
+		"%s is a PKCS#8 key in DER, a binary format",
 		"convert it: (umask 077; openssl pkey -inform DER -in %[1]s -out %[1]s.pem), then --key %[1]s.pem"},
 	{
 		isBase64, "the signing key %s is encoded in base64",
