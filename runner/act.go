@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"runtime/debug"
 	"slices"
-	"strings"
 	"time"
 
 	"writ"
@@ -106,7 +105,7 @@ func (n *incarnation) do(ctx context.Context, w *work) (got attempt) {
 		got = w.mask.attempt(got)
 	}()
 	if w.operation.Effect != catalog.Look {
-		defer n.keeper.states.forget(w.resource()) // while the job holds the lock
+		defer n.keeper.states.Forget(w.resource()) // while the job holds the lock
 	}
 	got.Outcome, got.err = n.keeper.metered(ctx, w,
 		func() (sal.Outcome, error) { return w.driver.Do(ctx, n.request(ctx, w)) })
@@ -126,8 +125,8 @@ func (n *incarnation) abandon(ctx context.Context, w *work, started time.Time, d
 		if result := n.conclude(ctx, w, started, got); result != nil {
 			n.outbox.post(result, w.job.Until())
 		}
-		w.lock.release()
-		n.keeper.deaths.watch(w.driver, w.resource())
+		w.lock.Release()
+		n.keeper.deaths.Watch(w.driver, w.resource())
 		n.desk.leave(w)
 	}()
 }
@@ -246,7 +245,7 @@ func (n *incarnation) answer(w *work, started time.Time, got attempt) *writ.Resu
 		n.log.ErrorContext(w.ctx, "job failed by a defect of writ",
 			"run", w.job.Run, "seq", w.job.Seq, "op", w.job.Operation, "err", got.err)
 	}
-	result.Error = &writ.Error{Code: e.Code, Message: oneLine(e.Message, maxMessage), Hint: oneLine(e.Hint, maxMessage)}
+	result.Error = &writ.Error{Code: e.Code, Message: clip.OneLine(e.Message, maxMessage), Hint: clip.OneLine(e.Hint, maxMessage)}
 	return result
 }
 
@@ -273,24 +272,17 @@ func checkValues(values map[string]any) error {
 	return nil
 }
 
-// oneLine replaces line breaks, shortens a text to about most bytes and makes it valid UTF-8. Clients escape line
-// breaks when they print a text, as they do control characters.
-func oneLine(text string, most int) string {
-	text = strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
-	return clip.Text(strings.ToValidUTF8(text, "\uFFFD"), most)
-}
-
 // fit clips the texts of a driver's description. Some of them are output of other programs.
 func fit(about writ.NodeDriver) writ.NodeDriver {
-	about.Name = oneLine(about.Name, maxSentence)
-	about.Detail = oneLine(about.Detail, maxMessage)
-	about.Lacks = oneLine(about.Lacks, maxMessage)
+	about.Name = clip.OneLine(about.Name, maxSentence)
+	about.Detail = clip.OneLine(about.Detail, maxMessage)
+	about.Lacks = clip.OneLine(about.Lacks, maxMessage)
 	about.Engines = slices.Clone(about.Engines)
 	for i := range about.Engines {
 		e := &about.Engines[i]
-		e.Name = oneLine(e.Name, maxSentence)
-		e.Version = oneLine(e.Version, maxSentence)
-		e.Refused = oneLine(e.Refused, maxMessage)
+		e.Name = clip.OneLine(e.Name, maxSentence)
+		e.Version = clip.OneLine(e.Version, maxSentence)
+		e.Refused = clip.OneLine(e.Refused, maxMessage)
 	}
 	return about
 }

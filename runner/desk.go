@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"writ"
+	"writ/internal/clip"
+	"writ/runner/hosted"
 	"writ/runner/journal"
 	"writ/sal"
 	"writ/sal/catalog"
@@ -29,7 +31,7 @@ type work struct {
 	origin    sal.Origin // source of a copy, nil if it is on this host
 	driver    sal.Driver
 	about     writ.NodeDriver // the driver's description of itself
-	lock      *lock
+	lock      *hosted.Lock
 	release   func() // returns its slot or transfer slot; nil if it holds none
 
 	said  string    // last progress text; guarded by the desk
@@ -167,7 +169,7 @@ const (
 func (d *desk) setProgress(w *work, text string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	w.said = oneLine(text, maxProgressText)
+	w.said = clip.OneLine(text, maxProgressText)
 }
 
 // say stores the reason why a job waits before it starts; "" clears it.
@@ -175,7 +177,7 @@ func (d *desk) say(key writ.JobKey, text string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if w := d.active[key]; w != nil {
-		w.said = oneLine(text, maxProgressText)
+		w.said = clip.OneLine(text, maxProgressText)
 	}
 }
 

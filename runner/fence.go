@@ -11,6 +11,7 @@ import (
 
 	"writ"
 	"writ/identity/envelope"
+	"writ/internal/clip"
 	"writ/internal/sleep"
 	"writ/runner/journal"
 	"writ/runner/member"
@@ -152,7 +153,7 @@ func (f *fence) stop(ctx context.Context) *nodes.FenceAnswer {
 		nodes.MaxFenced)], answer.Kept[:min(len(answer.Kept), nodes.MaxFenced)]
 	answer.Open = answer.Open[:min(len(answer.Open), nodes.MaxFenced)]
 	for i := range answer.Open {
-		answer.Open[i] = oneLine(answer.Open[i], maxSentence)
+		answer.Open[i] = clip.OneLine(answer.Open[i], maxSentence)
 	}
 	return answer
 }
@@ -187,7 +188,7 @@ func superseded(module string, resource writ.ResourceID, seen sal.Observation) w
 		Of: resource.HostName(),
 	}
 	if path, _ := seen.Values["path"].(string); path != "" {
-		o.Name = oneLine(path, maxSentence)
+		o.Name = clip.OneLine(path, maxSentence)
 		if remedy := sal.Command("rm", "-r", path); isCommand(remedy) && len(remedy) <= longestRemedy {
 			o.Remedy = remedy
 		}
@@ -211,8 +212,8 @@ func (f *fence) addUnrecorded(ctx context.Context, answer *nodes.FenceAnswer) {
 		}
 		for _, o := range found {
 			orphan := writ.Orphan{
-				Module: module, Kind: oneLine(o.Kind, maxSentence), Name: oneLine(o.Name, maxSentence),
-				Of: oneLine(o.Of, maxSentence),
+				Module: module, Kind: clip.OneLine(o.Kind, maxSentence), Name: clip.OneLine(o.Name, maxSentence),
+				Of: clip.OneLine(o.Of, maxSentence),
 			}
 			if isCommand(o.Remedy) && len(o.Remedy) <= longestRemedy {
 				orphan.Remedy = o.Remedy

@@ -10,6 +10,7 @@ import (
 
 	"writ"
 	"writ/identity/envelope"
+	"writ/runner/hosted"
 	"writ/runner/journal"
 	"writ/runner/queue"
 	"writ/sal/catalog"
@@ -93,8 +94,8 @@ func (n *incarnation) carryOut(accepting context.Context, w *work) *writ.Result 
 			w.release()
 		}
 		if w.stuck.IsZero() {
-			w.lock.release()
-			n.keeper.deaths.watch(w.driver, w.resource())
+			w.lock.Release()
+			n.keeper.deaths.Watch(w.driver, w.resource())
 		}
 	}()
 	if w.job.Delivery > 1 { // only a shortcut: the steps below would find the entry too
@@ -163,14 +164,14 @@ func (n *incarnation) prepare(accepting context.Context, w *work) (*journal.Past
 	defer stop()
 
 	if resource := w.resource(); resource != (writ.ResourceID{}) {
-		w.lock = n.locks.request(resource, holder{job: w.job.JobKey})
-		if err := w.lock.wait(early); errors.Is(err, errStartBy) {
-			holder := w.lock.holder()
-			if slices.ContainsFunc(n.desk.stuck(), func(w writ.Stuck) bool { return w.JobKey == holder.job }) {
+		w.lock = n.locks.Request(resource, hosted.Holder{Job: w.job.JobKey})
+		if err := w.lock.Wait(early); errors.Is(err, errStartBy) {
+			holder := w.lock.Holder()
+			if slices.ContainsFunc(n.desk.stuck(), func(w writ.Stuck) bool { return w.JobKey == holder.Job }) {
 				return nil, writ.Errorf(writ.CodeResourceBusy,
-					"the driver of the job %s ignores its deadline and still works on the %s", holder.job, resource)
+					"the driver of the job %s ignores its deadline and still works on the %s", holder.Job, resource)
 			}
-			return nil, writ.Errorf(writ.CodeResourceBusy, "%s", holder.works(resource))
+			return nil, writ.Errorf(writ.CodeResourceBusy, "%s", holder.Works(resource))
 		} else if err != nil {
 			return nil, err
 		}

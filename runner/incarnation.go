@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
-	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -14,11 +13,14 @@ import (
 
 	"writ"
 	"writ/identity/envelope"
+	"writ/internal/clip"
 	"writ/internal/failpoint"
 	"writ/internal/limit"
 	"writ/internal/logring"
 	"writ/internal/sleep"
 	"writ/internal/tracing"
+	"writ/runner/hardware"
+	"writ/runner/hosted"
 	"writ/runner/journal"
 	"writ/runner/member"
 	"writ/runner/nodelog"
@@ -63,7 +65,7 @@ type incarnation struct {
 	epoch     atomic.Int64     // highest epoch seen
 	epochKept atomic.Int64     // highest epoch on disk
 	desk      desk
-	locks     locks
+	locks     hosted.Locks
 	slotPool  *slotPool
 	waiting   atomic.Int32 // jobs that wait for more of a log
 	outbox    *outbox
@@ -119,7 +121,7 @@ func (r *Runner) begin(ctx context.Context, drivers map[string]sal.Driver, log *
 	}
 	slices.SortFunc(n.about, func(a, b writ.NodeDriver) int { return cmp.Compare(a.Module, b.Module) })
 	var err error
-	if n.capacity, err = capacity(r.Member.Dir(), r.Capacity); err != nil {
+	if n.capacity, err = hardware.Capacity(r.Member.Dir(), r.Capacity); err != nil {
 		return nil, fmt.Errorf("measure the host: %w", err)
 	}
 	if n.number, err = n.journal.Begin(ctx); err != nil {
@@ -221,7 +223,7 @@ func (n *incarnation) drop(ctx context.Context, what, id string, err error) {
 	n.counts.drops.Add(Drop{what, code.Info().Code})
 	// Rate-limited: an attacker with access to Redis can send any number.
 	if times, say := n.lines.Say(what+" "+string(code), time.Now()); say {
-		n.log.WarnContext(ctx, "dropped a "+what, "id", oneLine(id, maxSentence), "code", code, "err", err, "times", times)
+		n.log.WarnContext(ctx, "dropped a "+what, "id", clip.OneLine(id, maxSentence), "code", code, "err", err, "times", times)
 	}
 }
 
@@ -275,29 +277,4 @@ func (f *fault) get() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.err
-}
-
-// capacity fills the fields of given that are 0 with the host's capacity.
-func capacity(dir string, given writ.Capacity) (writ.Capacity, error) {
-	if given.CPUs != 0 && given.MemoryMiB != 0 && given.DiskGiB != 0 {
-		return given, nil
-	}
-	memoryMiB, diskGiB, err := measure(dir)
-	if err != nil {
-		return given, err
-	}
-	return writ.Capacity{
-		CPUs:      cmp.Or(given.CPUs, int64(runtime.NumCPU())),
-		MemoryMiB: cmp.Or(given.MemoryMiB, spared(memoryMiB, ownMemoryMiB)),
-		DiskGiB:   cmp.Or(given.DiskGiB, spared(diskGiB, 0)),
-	}, nil
-}
-
-// ownMemoryMiB is the minimum that the operating system of a node, its runner and its daemons need.
-const ownMemoryMiB = 512
-
-// spared returns the part of has that a host offers. It reserves a twentieth, for the overhead of machines and other
-// data on the disk, but not less than least and not more than half.
-func spared(has, least int64) int64 {
-	return has - min(max(has/20, least), has/2)
 }

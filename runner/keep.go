@@ -16,7 +16,9 @@ import (
 
 	"writ"
 	"writ/identity/envelope"
+	"writ/internal/clip"
 	"writ/internal/failpoint"
+	"writ/runner/hosted"
 	"writ/runner/journal"
 	"writ/sal"
 )
@@ -51,8 +53,8 @@ type keeper struct {
 	drifts  map[writ.ResourceID]writ.ResourceDrift // all resources with drift, as of their last scan
 	// networked is the last known status of networks, nil if there was none yet.
 	networked *writ.NodeNetwork
-	states    states
-	deaths    *deathWatch
+	states    hosted.States
+	deaths    *hosted.ExitWatch
 	machine   machine         // as of the last report
 	fullDisks map[string]bool // by path: disks that were almost full at the last scan
 	warned    warnings
@@ -72,7 +74,7 @@ type keeper struct {
 
 func newKeeper(n *incarnation, readings map[writ.UID]journal.Reading) *keeper {
 	k := &keeper{
-		deaths: newDeathWatch(n.log), fullDisks: make(map[string]bool),
+		deaths: hosted.NewExitWatch(n.log), fullDisks: make(map[string]bool),
 		incarnation: n, drivers: slices.Collect(maps.Values(n.drivers)), readings: readings,
 		looked: make(map[writ.UID]journal.Reading), begun: make(map[writ.UID]journal.Reading),
 		over:   make(map[writ.UID]bool),
@@ -93,7 +95,7 @@ func newKeeper(n *incarnation, readings map[writ.UID]journal.Reading) *keeper {
 
 // lookAfter runs the keeper once the node has confirmed that it is still a member.
 func (n *incarnation) lookAfter(ctx context.Context) {
-	defer n.keeper.deaths.close()
+	defer n.keeper.deaths.Close()
 	if n.awaitStanding(ctx); ctx.Err() == nil {
 		n.keeper.run(ctx)
 	}
@@ -118,7 +120,7 @@ func (k *keeper) run(ctx context.Context) {
 				return
 			case <-next.C:
 				due = true
-			case <-k.deaths.wake:
+			case <-k.deaths.Wake:
 				if k.handleExits(ctx) {
 					round++
 					k.report(ctx, round)
@@ -130,10 +132,10 @@ func (k *keeper) run(ctx context.Context) {
 
 // handleExits looks after the resources whose processes have exited, and reports whether there were any.
 func (k *keeper) handleExits(ctx context.Context) bool {
-	dead := k.deaths.take()
+	dead := k.deaths.Take()
 	for resource, d := range dead {
 		if ctx.Err() == nil && !k.keep(ctx, d, resource) {
-			k.deaths.postpone(resource)
+			k.deaths.Postpone(resource)
 		}
 	}
 	return len(dead) > 0
@@ -171,7 +173,7 @@ func (k *keeper) scan(ctx context.Context) {
 	}
 	maps.DeleteFunc(k.drifts, func(r writ.ResourceID, _ writ.ResourceDrift) bool { return !there[r] })
 	k.repairs.keepOnly(there)
-	k.states.markGone(there)
+	k.states.MarkGone(there)
 	k.remnants.measure(ctx, k)
 	k.keepUsage(ctx, used)
 }
@@ -179,7 +181,7 @@ func (k *keeper) scan(ctx context.Context) {
 // stillThere marks the known resources of a module as present, because they cannot be listed at the moment.
 func (k *keeper) stillThere(there map[writ.ResourceID]bool, module string) {
 	for _, known := range []iter.Seq[writ.ResourceID]{
-		maps.Keys(k.drifts), slices.Values(k.repairs.resources()), k.states.resources(),
+		maps.Keys(k.drifts), slices.Values(k.repairs.resources()), k.states.Resources(),
 	} {
 		for r := range known {
 			if string(r.Kind) == module {
@@ -192,7 +194,7 @@ func (k *keeper) stillThere(there map[writ.ResourceID]bool, module string) {
 // keep makes a driver look after one resource, and returns true. If a job holds the resource, keep changes nothing and
 // returns false. A driver that ignores its deadline keeps the resource locked; keep does not wait for it.
 func (k *keeper) keep(ctx context.Context, d sal.Keeper, resource writ.ResourceID) bool {
-	lock := k.locks.try(resource)
+	lock := k.locks.Try(resource)
 	if lock == nil {
 		return false
 	}
@@ -201,19 +203,19 @@ func (k *keeper) keep(ctx context.Context, d sal.Keeper, resource writ.ResourceI
 		uid   writ.UID
 	}
 	a, err := asked(ctx, k, "keep "+resource.HostName(), keepFor, func(ctx context.Context) (a answer, err error) {
-		defer lock.release()
+		defer lock.Release()
 		a.drift, err = d.Keep(ctx, resource)
 		// Even after an error: the datacenter identifies the resource by its UID.
 		seen, unseen := d.Observe(ctx, resource)
 		a.uid = seen.UID
 		if seen.Exists || err == nil && unseen == nil { // otherwise the state is unknown
-			k.states.note(stateOf(resource, seen)) // under the lock, so that no operation runs in between
+			k.states.Note(hosted.StateOf(resource, seen)) // under the lock, so that no operation runs in between
 		}
-		k.deaths.watch(d, resource)
+		k.deaths.Watch(d, resource)
 		return a, cmp.Or(err, unseen)
 	})
 	if errors.Is(err, errNotAsked) {
-		lock.release() // the callback did not run
+		lock.Release() // the callback did not run
 	}
 	if ctx.Err() == nil {
 		k.note(ctx, resource, cmp.Or(a.uid, k.drifts[resource].UID), a.drift, err)
@@ -277,11 +279,11 @@ func (k *keeper) note(ctx context.Context, resource writ.ResourceID, uid writ.UI
 			k.log.InfoContext(ctx, "resource repaired", "resource", resource.String(), "was", d.What)
 			mended = append(mended, d.What)
 		} else {
-			found.Lasts = append(found.Lasts, oneLine(d.What, maxSentence))
+			found.Lasts = append(found.Lasts, clip.OneLine(d.What, maxSentence))
 		}
 	}
 	if err != nil {
-		found.Lasts = append(found.Lasts, oneLine("maintenance failed: "+err.Error(), maxSentence))
+		found.Lasts = append(found.Lasts, clip.OneLine("maintenance failed: "+err.Error(), maxSentence))
 	}
 	before := k.drifts[resource]
 	if !slices.Equal(found.Lasts, before.Lasts) && len(found.Lasts) > 0 {
@@ -307,7 +309,7 @@ func (k *keeper) report(ctx context.Context, round int64) {
 			r.Drifts = append(r.Drifts, k.drifts[resource])
 		}
 	}
-	r.States = k.states.unacked(round, k.epoch.Load(), maxFound)
+	r.States = k.states.Unacked(round, k.epoch.Load(), maxFound)
 	r.Mendings, r.Mended = k.repairs.unacked(round)
 	if (round-1)%usageEvery == 0 {
 		r.Usage = k.usage(ctx, round)
@@ -338,7 +340,7 @@ func (k *keeper) acknowledge(ctx context.Context, t writ.ReportID) {
 	k.mu.Lock()
 	versions := k.sent[t.Round]
 	delete(k.sent, t.Round)
-	k.states.acknowledged(t.Round)
+	k.states.Acknowledged(t.Round)
 	k.mu.Unlock()
 	k.repairs.acknowledge(t.Round)
 	if len(versions) > 0 {
@@ -383,8 +385,8 @@ func (k *keeper) orphans(ctx context.Context) []writ.Orphan {
 		}
 		for _, o := range found {
 			orphan := writ.Orphan{
-				Module: module, Kind: oneLine(o.Kind, maxSentence), Name: oneLine(o.Name, maxSentence),
-				Of: oneLine(o.Of, maxSentence),
+				Module: module, Kind: clip.OneLine(o.Kind, maxSentence), Name: clip.OneLine(o.Name, maxSentence),
+				Of: clip.OneLine(o.Of, maxSentence),
 			}
 			if isCommand(o.Remedy) { // a truncated or altered command could do harm
 				orphan.Remedy = o.Remedy

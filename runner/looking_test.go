@@ -14,11 +14,11 @@ func TestASkippedInspectionKeepsNoLock(t *testing.T) {
 	volume := writ.ResourceID{Project: "p", Kind: writ.KindVolume, Name: "v"}
 	k.asking.Store("keep "+volume.HostName(), true)
 	k.keep(t.Context(), nil, volume)
-	lock := k.locks.try(volume)
+	lock := k.locks.Try(volume)
 	if lock == nil {
 		t.Fatal("the volume is busy, and nobody is at it")
 	}
-	lock.release()
+	lock.Release()
 	if found := k.drifts[volume]; len(found.Lasts) != 1 {
 		t.Errorf("of a volume that could not be looked after it is told: %q", found.Lasts)
 	}

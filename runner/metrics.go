@@ -99,7 +99,10 @@ func (n *incarnation) metrics() ServingMetrics {
 	now := n.now()
 	m := ServingMetrics{
 		Journal: n.store.get() == nil, Queue: n.transit.get() == nil, Fault: n.faultText(now), Slots: n.slots,
-		Unconfirmed: n.outbox.size(), Mended: n.keeper.repairs.count(), Resources: n.keeper.states.count(),
+		Unconfirmed: n.outbox.size(), Mended: n.keeper.repairs.count(), Resources: map[Resources]int{},
+	}
+	for _, s := range n.keeper.states.List() {
+		m.Resources[Resources{s.Kind, s.State}]++
 	}
 	var since time.Time
 	if m.Waiting, since, m.Running, m.Stuck = n.desk.count(); m.Waiting > 0 {

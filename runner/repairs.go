@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"writ"
+	"writ/internal/clip"
 )
 
 // repairs holds the repairs of this incarnation until the supervisor acknowledges them, and counts all of them.
@@ -44,7 +45,7 @@ func (r *repairs) add(resource writ.ResourceID, uid writ.UID, what string, at ti
 	now.count++
 	r.counts[resource] = now
 	r.open = append(r.open, repair{NodeMending: writ.NodeMending{
-		ResourceID: resource, UID: uid, Count: now.count, Time: at.UnixMilli(), What: oneLine(what, maxSentence),
+		ResourceID: resource, UID: uid, Count: now.count, Time: at.UnixMilli(), What: clip.OneLine(what, maxSentence),
 	}})
 	its := func(other repair) bool { return other.UID == uid }
 	same := 0

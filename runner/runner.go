@@ -39,6 +39,13 @@ const (
 	DefaultGrace = 10 * time.Second
 )
 
+// Log messages that report the progress of a node. The init process of a machine reads them, and member.LogCannotJoin.
+const (
+	LogServing = "serving"
+	LogNoQueue = "queue unavailable; results wait" // with err
+	LogQueue   = "queue available again"
+)
+
 // Runner serves one node. Fill it in and call Run once.
 type Runner struct {
 	Member  *member.Member   // see Join

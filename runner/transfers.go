@@ -10,6 +10,7 @@ import (
 
 	"writ"
 	"writ/identity/envelope"
+	"writ/runner/hosted"
 	"writ/runner/transfer"
 	"writ/sal"
 )
@@ -44,15 +45,15 @@ func (n *incarnation) give(ctx context.Context) {
 func (n *incarnation) hold(ctx context.Context, s sal.Shipment) (done func(), err error) {
 	ctx, stop := context.WithTimeoutCause(ctx, holdFor, errStartBy)
 	defer stop()
-	lock := n.locks.request(s.Resource, holder{transfer: s.Transfer})
-	err = lock.wait(ctx)
+	lock := n.locks.Request(s.Resource, hosted.Holder{Transfer: s.Transfer})
+	err = lock.Wait(ctx)
 	if err == nil {
-		return lock.release, nil
+		return lock.Release, nil
 	}
-	before := lock.holder()
-	lock.release()
+	before := lock.Holder()
+	lock.Release()
 	if errors.Is(err, errStartBy) {
-		err = writ.Errorf(writ.CodeResourceBusy, "%s", before.works(s.Resource))
+		err = writ.Errorf(writ.CodeResourceBusy, "%s", before.Works(s.Resource))
 	}
 	return nil, err
 }

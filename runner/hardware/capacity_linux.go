@@ -1,4 +1,4 @@
-package runner
+package hardware
 
 import "golang.org/x/sys/unix"
 

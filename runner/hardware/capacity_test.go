@@ -1,4 +1,4 @@
-package runner
+package hardware
 
 import (
 	"runtime"
@@ -27,7 +27,7 @@ func TestAHostKeepsSomeForItself(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := capacity(t.TempDir(), writ.Capacity{DiskGiB: 7})
+	got, err := Capacity(t.TempDir(), writ.Capacity{DiskGiB: 7})
 	if err != nil || got.CPUs != int64(runtime.NumCPU()) || got.MemoryMiB >= memoryMiB || got.DiskGiB != 7 {
 		t.Errorf("of %d MiB and %d GiB it offers %+v, %v", memoryMiB, diskGiB, got, err)
 	}

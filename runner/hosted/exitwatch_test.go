@@ -1,4 +1,4 @@
-package runner
+package hosted
 
 import (
 	"context"
@@ -32,15 +32,15 @@ func (e endless) Wait(ctx context.Context) error {
 
 func (e endless) Close() { close(e.closed) }
 
-func TestDeathWatchClosesProcessesBeforeItEnds(t *testing.T) {
+func TestExitWatchClosesProcessesBeforeItEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newDeathWatch(slog.New(slog.DiscardHandler))
+		w := NewExitWatch(slog.New(slog.DiscardHandler))
 		d := slowServed{found: make(chan struct{}), closed: make(chan struct{})}
-		go w.watch(d, writ.ResourceID{Name: "shop-db"})
+		go w.Watch(d, writ.ResourceID{Name: "shop-db"})
 		synctest.Wait() // the driver is in Process
 		ended := make(chan struct{})
 		go func() {
-			w.close()
+			w.Close()
 			close(ended)
 		}()
 		synctest.Wait()

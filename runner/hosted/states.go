@@ -1,4 +1,4 @@
-package runner
+package hosted
 
 import (
 	"cmp"
@@ -8,13 +8,17 @@ import (
 	"sync"
 
 	"writ"
+	"writ/internal/clip"
 	"writ/sal"
 	"writ/sal/catalog"
 )
 
-// states holds the state of each resource as of its last scan. Each state is reported until a report that contains it
+// maxStateText limits each text of a state, in bytes.
+const maxStateText = 500
+
+// States holds the state of each resource as of its last scan. Each state is reported until a report that contains it
 // is acknowledged, and again when it changes.
-type states struct {
+type States struct {
 	mu    sync.Mutex
 	all   map[writ.ResourceID]state
 	epoch int64 // epoch of the supervisor that receives the reports
@@ -27,19 +31,19 @@ type state struct {
 	acked bool
 }
 
-// stateOf converts the observation of a driver.
-func stateOf(resource writ.ResourceID, seen sal.Observation) writ.ResourceState {
+// StateOf converts the observation of a driver.
+func StateOf(resource writ.ResourceID, seen sal.Observation) writ.ResourceState {
 	if !seen.Exists { // the driver completed an interrupted delete
 		return writ.ResourceState{ResourceID: resource, Standing: writ.Standing{State: catalog.Gone}}
 	}
 	s := writ.ResourceState{ResourceID: resource, UID: seen.UID, Standing: catalog.StandingOf(seen.Values)}
-	s.State = oneLine(cmp.Or(seen.State, s.State), maxSentence)
-	s.Address, s.IPv4 = oneLine(s.Address, maxSentence), oneLine(s.IPv4, maxSentence)
+	s.State = clip.OneLine(cmp.Or(seen.State, s.State), maxStateText)
+	s.Address, s.IPv4 = clip.OneLine(s.Address, maxStateText), clip.OneLine(s.IPv4, maxStateText)
 	return s
 }
 
-// note stores the state of a resource.
-func (s *states) note(now writ.ResourceState) {
+// Note stores the state of a resource.
+func (s *States) Note(now writ.ResourceState) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if before, known := s.all[now.ResourceID]; known && before.UID == now.UID && before.Standing.Equal(now.Standing) {
@@ -51,16 +55,16 @@ func (s *states) note(now writ.ResourceState) {
 	s.all[now.ResourceID] = state{ResourceState: now}
 }
 
-// forget makes the next scan report the state of a resource even if it is unchanged, because an operation failed or
+// Forget makes the next scan report the state of a resource even if it is unchanged, because an operation failed or
 // returned a newer state.
-func (s *states) forget(resource writ.ResourceID) {
+func (s *States) Forget(resource writ.ResourceID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.all, resource)
 }
 
-// markGone marks resources that disappeared without an operation, and drops those whose end is acknowledged.
-func (s *states) markGone(there map[writ.ResourceID]bool) {
+// MarkGone marks resources that disappeared without an operation, and drops those whose end is acknowledged.
+func (s *States) MarkGone(there map[writ.ResourceID]bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for r, known := range s.all {
@@ -76,27 +80,26 @@ func (s *states) markGone(there map[writ.ResourceID]bool) {
 	}
 }
 
-// count returns the number of resources per kind and state.
-func (s *states) count() map[Resources]int {
+// List returns all states, in no order.
+func (s *States) List() (all []writ.ResourceState) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	n := make(map[Resources]int)
 	for _, known := range s.all {
-		n[Resources{known.Kind, known.State}]++
+		all = append(all, known.ResourceState)
 	}
-	return n
+	return all
 }
 
-// resources returns the known resources.
-func (s *states) resources() iter.Seq[writ.ResourceID] {
+// Resources returns the known resources.
+func (s *States) Resources() iter.Seq[writ.ResourceID] {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Values(slices.Collect(maps.Keys(s.all)))
 }
 
-// unacked returns at most max states that the supervisor of epoch may not have, for a report. A new epoch gets all
+// Unacked returns at most max states that the supervisor of epoch may not have, for a report. A new epoch gets all
 // states, because its journal may come from a backup.
-func (s *states) unacked(round, epoch int64, max int) []writ.ResourceState {
+func (s *States) Unacked(round, epoch int64, max int) []writ.ResourceState {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	anew := epoch != s.epoch
@@ -111,7 +114,7 @@ func (s *states) unacked(round, epoch int64, max int) []writ.ResourceState {
 			open = append(open, known)
 		}
 	}
-	// Those of earlier reports first, so that each later report contains them.
+	// States of earlier reports come first, so that each later report contains them.
 	slices.SortFunc(open, func(a, b state) int {
 		if began := cmp.Compare(min(b.round, 1), min(a.round, 1)); began != 0 {
 			return began
@@ -127,8 +130,8 @@ func (s *states) unacked(round, epoch int64, max int) []writ.ResourceState {
 	return report
 }
 
-// acknowledged marks the states of a report as received by the supervisor.
-func (s *states) acknowledged(round int64) {
+// Acknowledged marks the states of a report as received by the supervisor.
+func (s *States) Acknowledged(round int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for r, known := range s.all {

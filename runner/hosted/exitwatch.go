@@ -1,4 +1,4 @@
-package runner
+package hosted
 
 import (
 	"context"
@@ -9,16 +9,16 @@ import (
 	"writ/sal"
 )
 
-// deathWatch waits until the processes that serve resources exit, with one goroutine per process. The keeper reacts to
+// ExitWatch waits until the processes that serve resources exit, with one goroutine per process. The keeper reacts to
 // an exit immediately, not at its next scan. The driver decides when to restart a process: it backs off if processes
 // exit repeatedly.
-type deathWatch struct {
+type ExitWatch struct {
 	log *slog.Logger
 
 	ctx  context.Context // for all goroutines
 	stop context.CancelFunc
 	wg   sync.WaitGroup
-	wake chan struct{} // holds a token while dead is not empty
+	Wake chan struct{} // holds a token while dead is not empty
 
 	mu      sync.Mutex
 	watched map[writ.ResourceID]bool // resources with a goroutine
@@ -28,26 +28,26 @@ type deathWatch struct {
 	postponed map[writ.ResourceID]bool
 }
 
-func newDeathWatch(log *slog.Logger) *deathWatch {
-	w := &deathWatch{
-		log: log, wake: make(chan struct{}, 1), watched: make(map[writ.ResourceID]bool),
+func NewExitWatch(log *slog.Logger) *ExitWatch {
+	w := &ExitWatch{
+		log: log, Wake: make(chan struct{}, 1), watched: make(map[writ.ResourceID]bool),
 		dead: make(map[writ.ResourceID]sal.Served), postponed: make(map[writ.ResourceID]bool),
 	}
 	w.ctx, w.stop = context.WithCancel(context.Background())
 	return w
 }
 
-// close stops all goroutines and waits for them. Later calls of watch do nothing.
-func (w *deathWatch) close() {
+// Close stops all goroutines and waits for them. Watch ignores later calls.
+func (w *ExitWatch) Close() {
 	w.mu.Lock()
 	w.stop()
 	w.mu.Unlock()
 	w.wg.Wait()
 }
 
-// watch waits for the exit of the process that serves a resource, unless it is watched already. It is called after each
+// Watch waits for the exit of the process that serves a resource, unless it is watched already. It is called after each
 // scan of the resource and after each job on it. Resources without a process are ignored.
-func (w *deathWatch) watch(d sal.Driver, resource writ.ResourceID) {
+func (w *ExitWatch) Watch(d sal.Driver, resource writ.ResourceID) {
 	served, ok := d.(sal.Served)
 	if !ok || !w.begin(served, resource) {
 		return
@@ -74,7 +74,7 @@ func (w *deathWatch) watch(d sal.Driver, resource writ.ResourceID) {
 
 // begin reserves the single goroutine of a resource and adds it to wg. It returns false if the resource has one, or
 // after close.
-func (w *deathWatch) begin(d sal.Served, resource writ.ResourceID) bool {
+func (w *ExitWatch) begin(d sal.Served, resource writ.ResourceID) bool {
 	w.mu.Lock()
 	postponed := w.postponed[resource]
 	delete(w.postponed, resource)
@@ -91,32 +91,32 @@ func (w *deathWatch) begin(d sal.Served, resource writ.ResourceID) bool {
 }
 
 // end allows a new goroutine for a resource.
-func (w *deathWatch) end(resource writ.ResourceID) {
+func (w *ExitWatch) end(resource writ.ResourceID) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.watched, resource)
 }
 
 // report queues an exit for the keeper.
-func (w *deathWatch) report(d sal.Served, resource writ.ResourceID) {
+func (w *ExitWatch) report(d sal.Served, resource writ.ResourceID) {
 	w.mu.Lock()
 	w.dead[resource] = d
 	w.mu.Unlock()
 	select {
-	case w.wake <- struct{}{}:
+	case w.Wake <- struct{}{}:
 	default:
 	}
 }
 
-// postpone holds an exit back until the job on the resource has ended.
-func (w *deathWatch) postpone(resource writ.ResourceID) {
+// Postpone holds an exit back until the job on the resource has ended.
+func (w *ExitWatch) Postpone(resource writ.ResourceID) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.postponed[resource] = true
 }
 
-// take returns the exits reported since the last call.
-func (w *deathWatch) take() map[writ.ResourceID]sal.Served {
+// Take returns the exits reported since the last call.
+func (w *ExitWatch) Take() map[writ.ResourceID]sal.Served {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	dead := w.dead

@@ -1,4 +1,4 @@
-package runner
+package hosted
 
 import (
 	"fmt"
@@ -12,26 +12,26 @@ import (
 // States beyond the limit of a report follow in later ones, acknowledged or not. A state that was in no acknowledged
 // report stays pending.
 func TestStatesBeyondOneReportFollowInOthers(t *testing.T) {
-	var s states
+	var s States
 	id := func(i int) writ.ResourceID {
 		return writ.ResourceID{Kind: writ.KindVolume, Name: fmt.Sprintf("v%02d", i)}
 	}
 	for i := range 10 {
-		s.note(writ.ResourceState{ResourceID: id(10 + i), Standing: writ.Standing{State: "ready"}})
+		s.Note(writ.ResourceState{ResourceID: id(10 + i), Standing: writ.Standing{State: "ready"}})
 	}
 	told := make(map[string]bool)
 	tell := func(round int64, acknowledged bool) {
-		for _, r := range s.unacked(round, 1, 4) {
+		for _, r := range s.Unacked(round, 1, 4) {
 			if acknowledged {
 				told[r.Name] = true
 			}
 		}
 		if acknowledged {
-			s.acknowledged(round)
+			s.Acknowledged(round)
 		}
 	}
 	tell(1, false)
-	s.note(writ.ResourceState{ResourceID: id(1), Standing: writ.Standing{State: "ready"}}) // first by name
+	s.Note(writ.ResourceState{ResourceID: id(1), Standing: writ.Standing{State: "ready"}}) // first by name
 	tell(2, true)
 	for round := int64(3); round < 6; round++ {
 		tell(round, true)
@@ -39,55 +39,55 @@ func TestStatesBeyondOneReportFollowInOthers(t *testing.T) {
 	if len(told) != 11 {
 		t.Errorf("told are %v", told)
 	}
-	if rest := s.unacked(6, 1, 100); len(rest) > 0 {
+	if rest := s.Unacked(6, 1, 100); len(rest) > 0 {
 		t.Errorf("what was told is told again: %+v", rest)
 	}
-	if all := s.unacked(7, 2, 100); len(all) != 11 {
+	if all := s.Unacked(7, 2, 100); len(all) != 11 {
 		t.Errorf("another supervisor is told of %d", len(all))
 	}
 }
 
 // A resource that disappeared without an operation is reported until that is acknowledged, and then no more.
 func TestALostResourceIsReportedOnce(t *testing.T) {
-	var s states
+	var s States
 	id := writ.ResourceID{Kind: writ.KindVolume, Name: "v"}
-	s.note(writ.ResourceState{ResourceID: id, UID: "u", Standing: writ.Standing{State: "ready"}})
-	s.unacked(1, 1, 10)
-	s.acknowledged(1)
+	s.Note(writ.ResourceState{ResourceID: id, UID: "u", Standing: writ.Standing{State: "ready"}})
+	s.Unacked(1, 1, 10)
+	s.Acknowledged(1)
 	for round := int64(2); round < 5; round++ {
-		s.markGone(nil)
+		s.MarkGone(nil)
 		want := []writ.ResourceState{{ResourceID: id, UID: "u", Standing: writ.Standing{State: "gone"}}}
-		if diff := cmp.Diff(want, s.unacked(round, 1, 10)); diff != "" {
+		if diff := cmp.Diff(want, s.Unacked(round, 1, 10)); diff != "" {
 			t.Errorf("report %d (-want +got):\n%s", round, diff)
 		}
 	}
-	s.acknowledged(4)
-	s.markGone(nil)
-	if got := s.unacked(5, 1, 10); len(got) > 0 || len(s.all) > 0 {
+	s.Acknowledged(4)
+	s.MarkGone(nil)
+	if got := s.Unacked(5, 1, 10); len(got) > 0 || len(s.all) > 0 {
 		t.Errorf("it is told again: %+v, and remembered: %+v", got, s.all)
 	}
-	s.note(writ.ResourceState{ResourceID: id, UID: "w", Standing: writ.Standing{State: "ready"}})
-	s.forget(id) // a delete removed it
-	s.markGone(nil)
-	if got := s.unacked(6, 1, 10); len(got) > 0 {
+	s.Note(writ.ResourceState{ResourceID: id, UID: "w", Standing: writ.Standing{State: "ready"}})
+	s.Forget(id) // a delete removed it
+	s.MarkGone(nil)
+	if got := s.Unacked(6, 1, 10); len(got) > 0 {
 		t.Errorf("what was deleted is told: %+v", got)
 	}
 }
 
 // A missing resource with a record is also reported once, while that does not change.
 func TestALostResourceWithARecordIsReportedOnce(t *testing.T) {
-	var s states
+	var s States
 	id := writ.ResourceID{Kind: writ.KindVolume, Name: "v"}
 	there := map[writ.ResourceID]bool{id: true}
 	for round := int64(1); round < 4; round++ {
-		s.note(writ.ResourceState{ResourceID: id, UID: "u", Standing: writ.Standing{State: "gone"}})
-		s.markGone(there)
-		if got := s.unacked(round, 1, 10); (len(got) == 1) != (round == 1) {
+		s.Note(writ.ResourceState{ResourceID: id, UID: "u", Standing: writ.Standing{State: "gone"}})
+		s.MarkGone(there)
+		if got := s.Unacked(round, 1, 10); (len(got) == 1) != (round == 1) {
 			t.Errorf("report %d tells %+v", round, got)
 		}
-		s.acknowledged(round)
+		s.Acknowledged(round)
 	}
-	s.markGone(nil)
+	s.MarkGone(nil)
 	if len(s.all) > 0 {
 		t.Errorf("it is remembered after its record: %+v", s.all)
 	}

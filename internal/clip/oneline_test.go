@@ -1,4 +1,4 @@
-package runner
+package clip
 
 import "testing"
 
@@ -14,14 +14,14 @@ func TestDriverMessageBecomesOneLine(t *testing.T) {
 		"the first line is long":   "the first line is long",
 		"the first line is longer": "the first line is long…",
 	} {
-		if got := oneLine(text, 22); got != want {
+		if got := OneLine(text, 22); got != want {
 			t.Errorf("%q: %q", text, got)
 		}
 	}
 }
 
 // A text is cut between two characters, and invalid UTF-8 is replaced.
-func TestLongTextIsCutBetweenCharacters(t *testing.T) {
+func TestLongLineIsCutBetweenCharacters(t *testing.T) {
 	for _, tt := range []struct {
 		text string
 		most int
@@ -34,7 +34,7 @@ func TestLongTextIsCutBetweenCharacters(t *testing.T) {
 		{"a\xffbc and more", 5, "a\uFFFDb…"},
 		{"\x80\x80\x80", 2, "…"},
 	} {
-		if got := oneLine(tt.text, tt.most); got != tt.want {
+		if got := OneLine(tt.text, tt.most); got != tt.want {
 			t.Errorf("%q within %d bytes: %q, want %q", tt.text, tt.most, got, tt.want)
 		}
 	}
