@@ -12,6 +12,7 @@ import (
 	"writ/internal/cbor"
 	"writ/internal/clip"
 	"writ/internal/sleep"
+	"writ/internal/tracing"
 	"writ/runner/journal"
 	"writ/sal"
 	"writ/sal/catalog"
@@ -34,30 +35,40 @@ type attempt struct {
 	err error
 }
 
+// acts carries jobs out and records their outcomes and refusals.
+type acts struct {
+	*base
+	desk    *desk
+	outbox  *outbox
+	keeper  *keeper
+	record  func(s tracing.Span)
+	working context.Context // parent of all jobs
+}
+
 // act calls the driver and records the outcome. If the driver ignores its deadline, act returns nil and the node
 // continues: the job has no answer until the driver returns, its resource stays locked, and the supervisor gives the
 // call up in the meantime.
-func (n *incarnation) act(w *work) *writ.Result {
-	started := n.now()
-	ctx, stop := n.until(w.ctx, endBy(w.job, started), errEndBy)
+func (a *acts) act(w *work) *writ.Result {
+	started := a.now()
+	ctx, stop := until(w.ctx, a.now(), endBy(w.job, started), errEndBy)
 	defer stop()
-	n.counts.acted.Add(1)
-	n.desk.begin(w)
+	a.counts.acted.Add(1)
+	a.desk.begin(w)
 	done := make(chan attempt, 1)
-	go func() { done <- n.do(ctx, w) }()
+	go func() { done <- a.do(ctx, w) }()
 
 	select {
 	case got := <-done:
-		return n.conclude(ctx, w, started, got)
+		return a.conclude(ctx, w, started, got)
 	case <-ctx.Done():
 	}
 	late := time.NewTimer(stuckAfter)
 	defer late.Stop()
 	select {
 	case got := <-done:
-		return n.conclude(ctx, w, started, got)
+		return a.conclude(ctx, w, started, got)
 	case <-late.C:
-		n.abandon(ctx, w, started, done)
+		a.abandon(ctx, w, started, done)
 		return nil
 	}
 }
@@ -74,7 +85,7 @@ func endBy(j *writ.Job, now time.Time) int64 {
 
 // conclude records the outcome of a job. It returns nil if the runner is shutting down; the next incarnation then
 // continues the job.
-func (n *incarnation) conclude(ctx context.Context, w *work, started time.Time, got attempt) *writ.Result {
+func (a *acts) conclude(ctx context.Context, w *work, started time.Time, got attempt) *writ.Result {
 	if got.err != nil && ctx.Err() != nil {
 		cause := context.Cause(ctx)
 		if errors.Is(cause, errShutdown) {
@@ -85,19 +96,19 @@ func (n *incarnation) conclude(ctx context.Context, w *work, started time.Time, 
 	if got.err != nil && !w.repeatable() {
 		got.err = asOutcomeUnknown(w, writ.AsError(got.err))
 	}
-	result := n.answer(w, started, got)
-	n.counts.noteJob(w.operation.Name(), max(n.now().Sub(started), 0), result)
-	n.record(spanOf(w.job, n.member.Name(), started, n.now(), result))
+	result := a.answer(w, started, got)
+	a.counts.noteJob(w.operation.Name(), max(a.now().Sub(started), 0), result)
+	a.record(spanOf(w.job, a.member.Name(), started, a.now(), result))
 	if result.Error != nil && result.Error.Code == writ.CodeResourceConflict {
-		if now, err := n.observe(w); err == nil && now.Exists && now.UID != w.job.UID {
+		if now, err := a.observe(w); err == nil && now.Exists && now.UID != w.job.UID {
 			result.Found = now.UID
 		}
 	}
-	return n.finish(w, result)
+	return a.finish(w, result)
 }
 
 // do calls the driver. It recovers a panic of the driver and masks secrets in its answer.
-func (n *incarnation) do(ctx context.Context, w *work) (got attempt) {
+func (a *acts) do(ctx context.Context, w *work) (got attempt) {
 	defer func() {
 		if p := recover(); p != nil {
 			got = attempt{err: fmt.Errorf("the driver panicked: %v\n%s", p, debug.Stack())}
@@ -105,44 +116,44 @@ func (n *incarnation) do(ctx context.Context, w *work) (got attempt) {
 		got = w.mask.attempt(got)
 	}()
 	if w.operation.Effect != catalog.Look {
-		defer n.keeper.states.Forget(w.resource()) // while the job holds the lock
+		defer a.keeper.states.Forget(w.resource()) // while the job holds the lock
 	}
-	got.Outcome, got.err = n.keeper.metered(ctx, w,
-		func() (sal.Outcome, error) { return w.driver.Do(ctx, n.request(ctx, w)) })
+	got.Outcome, got.err = a.keeper.metered(ctx, w,
+		func() (sal.Outcome, error) { return w.driver.Do(ctx, a.request(ctx, w)) })
 	return got
 }
 
 // abandon stops waiting for a driver that ignores its deadline. The resource stays locked until the driver returns. Its
 // late result is still recorded and sent.
-func (n *incarnation) abandon(ctx context.Context, w *work, started time.Time, done <-chan attempt) {
-	log := n.log.With("run", w.job.Run, "seq", w.job.Seq, "op", w.job.Operation)
+func (a *acts) abandon(ctx context.Context, w *work, started time.Time, done <-chan attempt) {
+	log := a.log.With("run", w.job.Run, "seq", w.job.Seq, "op", w.job.Operation)
 	log.WarnContext(ctx, "driver ignores its deadline; its resource stays locked",
 		"resource", w.resource().String(), "err", context.Cause(ctx))
-	n.desk.markStuck(w, n.now())
+	a.desk.markStuck(w, a.now())
 	go func() { // ends when the driver returns; shutdown does not wait for it
 		got := <-done
 		log.InfoContext(ctx, "stuck driver is done; its resource is free", "err", got.err)
-		if result := n.conclude(ctx, w, started, got); result != nil {
-			n.outbox.post(result, w.job.Until())
+		if result := a.conclude(ctx, w, started, got); result != nil {
+			a.outbox.post(result, w.job.Until())
 		}
 		w.lock.Release()
-		n.keeper.deaths.Watch(w.driver, w.resource())
-		n.desk.leave(w)
+		a.keeper.deaths.Watch(w.driver, w.resource())
+		a.desk.leave(w)
 	}()
 }
 
 // finish records a result. If the journal cannot be written, a repeatable job is answered with that error. The result
 // of any other job is retried until it is recorded, because a lost result could lead to a second execution. finish
 // returns nil if the runner stops first.
-func (n *incarnation) finish(w *work, result *writ.Result) *writ.Result {
+func (a *acts) finish(w *work, result *writ.Result) *writ.Result {
 	for {
-		err := n.noteStore(w.ctx, n.journal.Finish(context.WithoutCancel(w.ctx), w.job, result, !w.repeatable()))
+		err := a.store.note(w.ctx, a.journal.Finish(context.WithoutCancel(w.ctx), w.job, result, !w.repeatable()))
 		switch {
 		case err == nil:
 			return result
 		case w.repeatable():
-			return n.refuseUnrecorded(w.ctx, w, doneUnrecorded(w, result, err))
-		case sleep.For(n.working, retryAfter) != nil:
+			return a.refuseUnrecorded(w.ctx, w, doneUnrecorded(w, result, err))
+		case sleep.For(a.working, retryAfter) != nil:
 			return nil
 		}
 	}
@@ -161,27 +172,27 @@ func doneUnrecorded(w *work, result *writ.Result, why error) error {
 
 // refuse answers a job without acting and returns the recorded answer. It returns nil if the job is left to another
 // delivery.
-func (n *incarnation) refuse(ctx context.Context, w *work, why error) *writ.Result {
+func (a *acts) refuse(ctx context.Context, w *work, why error) *writ.Result {
 	switch {
 	case errors.Is(why, errShutdown) || errors.Is(why, errStartBy):
 		return nil
 	case writ.CodeOf(why) == writ.CodeNodeStore:
-		return n.refuseUnrecorded(ctx, w, why)
+		return a.refuseUnrecorded(ctx, w, why)
 	}
-	return n.recordAnswer(ctx, w, func(before *journal.Entry) *writ.Result {
-		if before != nil && before.Incarnation < n.number && !w.repeatable() &&
+	return a.recordAnswer(ctx, w, func(before *journal.Entry) *writ.Result {
+		if before != nil && before.Incarnation < a.number && !w.repeatable() &&
 			writ.CodeOf(why) != writ.CodeOutcomeUnknown {
 			// An earlier incarnation may have carried it out, and a retry would repeat it, whatever the reason for the
 			// refusal is.
-			return n.answer(w, w.taken, attempt{err: outcomeUnknown(w)})
+			return a.answer(w, w.taken, attempt{err: outcomeUnknown(w)})
 		}
-		return n.answer(w, w.taken, attempt{err: why})
+		return a.answer(w, w.taken, attempt{err: why})
 	})
 }
 
 // answerAs answers a job with the result of an earlier attempt of its call.
-func (n *incarnation) answerAs(ctx context.Context, w *work, done *writ.Result) *writ.Result {
-	return n.recordAnswer(ctx, w, func(*journal.Entry) *writ.Result {
+func (a *acts) answerAs(ctx context.Context, w *work, done *writ.Result) *writ.Result {
+	return a.recordAnswer(ctx, w, func(*journal.Entry) *writ.Result {
 		same := *done
 		same.JobKey, same.Job = w.job.JobKey, w.digest
 		return &same
@@ -190,48 +201,48 @@ func (n *incarnation) answerAs(ctx context.Context, w *work, done *writ.Result) 
 
 // recordAnswer records the answer to a job that is not carried out, unless the job already has one. It returns the
 // recorded answer.
-func (n *incarnation) recordAnswer(
+func (a *acts) recordAnswer(
 	ctx context.Context, w *work, answer func(before *journal.Entry) *writ.Result,
 ) *writ.Result {
 	refused := false
-	result, err := n.journal.Refuse(context.WithoutCancel(ctx), w.job, w.digest, n.number,
+	result, err := a.journal.Refuse(context.WithoutCancel(ctx), w.job, w.digest, a.number,
 		func(before *journal.Entry) *writ.Result {
 			refused = true
 			return answer(before)
 		})
-	if err := n.noteStore(ctx, err); err != nil {
-		return n.refuseUnrecorded(ctx, w, err)
+	if err := a.store.note(ctx, err); err != nil {
+		return a.refuseUnrecorded(ctx, w, err)
 	}
 	if refused {
-		n.counts.noteRefusal(result)
+		a.counts.noteRefusal(result)
 	} else {
-		n.counts.repeated.Add(1)
+		a.counts.repeated.Add(1)
 	}
 	return result
 }
 
 // refuseUnrecorded answers a job while the journal cannot be written. The answer invites another attempt, so it is only
 // given if the job was certainly not carried out, or is repeatable. Otherwise it returns nil.
-func (n *incarnation) refuseUnrecorded(ctx context.Context, w *work, why error) *writ.Result {
-	entry, err := n.journal.Find(context.WithoutCancel(ctx), w.job.JobKey)
+func (a *acts) refuseUnrecorded(ctx context.Context, w *work, why error) *writ.Result {
+	entry, err := a.journal.Find(context.WithoutCancel(ctx), w.job.JobKey)
 	switch {
 	case err != nil:
 		return nil
 	case entry != nil && entry.Result != nil:
 		return entry.Result
-	case entry != nil && entry.Incarnation < n.number && !w.repeatable():
+	case entry != nil && entry.Incarnation < a.number && !w.repeatable():
 		return nil
 	}
-	result := n.answer(w, w.taken, attempt{err: why})
-	n.counts.noteRefusal(result)
+	result := a.answer(w, w.taken, attempt{err: why})
+	a.counts.noteRefusal(result)
 	return result
 }
 
 // answer builds the result of a job.
-func (n *incarnation) answer(w *work, started time.Time, got attempt) *writ.Result {
+func (a *acts) answer(w *work, started time.Time, got attempt) *writ.Result {
 	result := &writ.Result{
-		JobKey: w.job.JobKey, Job: w.digest, Node: n.node, Driver: w.about.Name, Simulated: w.about.Simulated,
-		Started: started.UnixMilli(), Ended: n.now().UnixMilli(), Boot: n.boot, Incarnation: n.number,
+		JobKey: w.job.JobKey, Job: w.digest, Node: a.node, Driver: w.about.Name, Simulated: w.about.Simulated,
+		Started: started.UnixMilli(), Ended: a.now().UnixMilli(), Boot: a.boot, Incarnation: a.number,
 	}
 	if got.err == nil {
 		got.err = checkValues(got.Values)
@@ -242,7 +253,7 @@ func (n *incarnation) answer(w *work, started time.Time, got attempt) *writ.Resu
 	}
 	e := writ.AsError(got.err)
 	if e.Code == writ.CodeInternal {
-		n.log.ErrorContext(w.ctx, "job failed by a defect of writ",
+		a.log.ErrorContext(w.ctx, "job failed by a defect of writ",
 			"run", w.job.Run, "seq", w.job.Seq, "op", w.job.Operation, "err", got.err)
 	}
 	result.Error = &writ.Error{Code: e.Code, Message: clip.OneLine(e.Message, maxMessage), Hint: clip.OneLine(e.Hint, maxMessage)}
@@ -316,15 +327,15 @@ func asOutcomeUnknown(w *work, failed *writ.Error) *writ.Error {
 }
 
 // outcomeUnknown returns the error of an interrupted job, with the current state of its resource.
-func (n *incarnation) outcomeUnknown(w *work) *writ.Error {
+func (a *acts) outcomeUnknown(w *work) *writ.Error {
 	unknown := outcomeUnknown(w)
 	resource := w.resource()
 	if resource == (writ.ResourceID{}) {
 		return unknown
 	}
-	switch now, err := n.observe(w); {
+	switch now, err := a.observe(w); {
 	case err != nil:
-		n.log.WarnContext(w.ctx, "inspect the resource of an interrupted job", "run", w.job.Run, "seq", w.job.Seq,
+		a.log.WarnContext(w.ctx, "inspect the resource of an interrupted job", "run", w.job.Run, "seq", w.job.Seq,
 			"op", w.job.Operation, "err", err)
 	case !now.Exists:
 		unknown.Message += "; the " + resource.String() + " does not exist now"
@@ -335,7 +346,7 @@ func (n *incarnation) outcomeUnknown(w *work) *writ.Error {
 }
 
 // observe asks the driver for the current state of a job's resource.
-func (n *incarnation) observe(w *work) (sal.Observation, error) {
+func (a *acts) observe(w *work) (sal.Observation, error) {
 	ctx, stop := context.WithTimeout(w.ctx, observeFor)
 	defer stop()
 	type sight struct {

@@ -31,18 +31,18 @@ func (w *work) waits() (time.Duration, string) {
 // await blocks a job that waits for more of a log until there is more, the resource changes its state or is gone, or
 // the time is over. The driver then reads the log. The job holds no lock of the resource while it waits, so it blocks
 // no other job.
-func (n *incarnation) await(ctx context.Context, w *work) error {
+func (j *jobs) await(ctx context.Context, w *work) error {
 	patience, after := w.waits()
 	driver, ok := w.driver.(sal.Logging)
 	if patience == 0 || !ok {
 		return nil
 	}
-	if most := int32(max(n.slots/waitingShare, 1)); n.waiting.Add(1) > most {
-		n.waiting.Add(-1)
+	if most := int32(max(j.slots/waitingShare, 1)); j.waiting.Add(1) > most {
+		j.waiting.Add(-1)
 		return writ.Errorf(writ.CodeResourceBusy, "%d jobs wait for logs on this node, which is the limit", most).
 			WithHint("follow fewer logs at a time, or give the node more slots (writ runner --slots)")
 	}
-	defer n.waiting.Add(-1)
+	defer j.waiting.Add(-1)
 	over := time.NewTimer(patience)
 	defer over.Stop()
 	tick := time.NewTicker(lookForMore)
@@ -53,11 +53,11 @@ func (n *incarnation) await(ctx context.Context, w *work) error {
 		var err error
 		if round%int(lookAtState/lookForMore) == 0 {
 			before := did
-			if did, err = n.currentState(ctx, w); err != nil || did == "" || before != "" && did != before {
+			if did, err = j.currentState(ctx, w); err != nil || did == "" || before != "" && did != before {
 				return context.Cause(ctx)
 			}
 		}
-		done, err = asked(ctx, n.keeper, "look for more of the log for "+w.job.JobKey.String(), observeFor,
+		done, err = asked(ctx, j.keeper, "look for more of the log for "+w.job.JobKey.String(), observeFor,
 			func(ctx context.Context) (bool, error) {
 				return driver.Written(ctx, w.resource(), after)
 			})
@@ -75,8 +75,8 @@ func (n *incarnation) await(ctx context.Context, w *work) error {
 }
 
 // currentState returns the state of a job's resource. It is "" if the resource does not exist or has another UID.
-func (n *incarnation) currentState(ctx context.Context, w *work) (string, error) {
-	now, err := asked(ctx, n.keeper, "look at the state for "+w.job.JobKey.String(), observeFor,
+func (j *jobs) currentState(ctx context.Context, w *work) (string, error) {
+	now, err := asked(ctx, j.keeper, "look at the state for "+w.job.JobKey.String(), observeFor,
 		func(ctx context.Context) (sal.Observation, error) {
 			return w.driver.Observe(ctx, w.resource())
 		})

@@ -26,7 +26,7 @@ func (n *incarnation) listen(ctx context.Context) {
 	in := queue.Stream{Node: n.node, Direction: queue.In}
 	for ctx.Err() == nil {
 		messages, err := n.queue.Receive(ctx, receiveFor, in)
-		n.noteTransit(ctx, err)
+		n.link.note(ctx, err)
 		if err != nil {
 			_ = sleep.For(ctx, retryAfter)
 			continue
@@ -37,7 +37,7 @@ func (n *incarnation) listen(ctx context.Context) {
 		if err := n.apply(ctx, messages); err != nil {
 			continue // they are delivered again after a restart; the supervisor repeats important ones
 		}
-		n.noteTransit(ctx, n.queue.Acknowledge(failpoint.At(ctx, failpoint.ControlsDone), messages...))
+		n.link.note(ctx, n.queue.Acknowledge(failpoint.At(ctx, failpoint.ControlsDone), messages...))
 	}
 }
 
@@ -69,7 +69,7 @@ func (n *incarnation) apply(ctx context.Context, messages []queue.Message) error
 			if c.Roster > 0 {
 				n.rosters.want(int64(c.Roster))
 			}
-			if q, ok := n.logQuery(ctx, m.ID, c.Log); ok {
+			if q, ok := n.logs.query(ctx, m.ID, c.Log); ok {
 				queries = append(queries, q)
 			}
 			if c.Acknowledged != nil {
@@ -85,17 +85,17 @@ func (n *incarnation) apply(ctx context.Context, messages []queue.Message) error
 	n.acks.add(acks)
 	n.desk.cancel(cancels)
 	n.desk.giveUp(givenUp)
-	err := n.raiseEpoch(ctx, epoch)
+	err := n.epochs.raise(ctx, epoch)
 	// Even if the epoch could not be recorded: the supervisor drops answers of an earlier epoch, and a broken journal
 	// is a reason to read the log.
-	n.askLog(queries)
+	n.logs.ask(queries)
 	if err != nil {
 		return err
 	}
-	n.questions.add(asked) // after raiseEpoch: the answer promises that no job of an earlier epoch starts any more
+	n.questions.add(asked) // after raise: the answer promises that no job of an earlier epoch starts any more
 	ctx = context.WithoutCancel(ctx)
 	if len(cancels) > 0 {
-		if err := n.noteStore(ctx, n.journal.Cancel(ctx, cancels)); err != nil {
+		if err := n.store.note(ctx, n.journal.Cancel(ctx, cancels)); err != nil {
 			return err
 		}
 	}
@@ -126,8 +126,8 @@ func (a *acks) take() []writ.JobKey {
 func (n *incarnation) keepAcks(ctx context.Context) {
 	for more := true; more; {
 		more = sleep.For(ctx, acksEvery) == nil
-		// Logged by noteStore; after a restart these results are sent again.
-		_ = n.noteStore(ctx, n.journal.Acknowledge(context.WithoutCancel(ctx), n.acks.take()...))
+		// Logged by note; after a restart these results are sent again.
+		_ = n.store.note(ctx, n.journal.Acknowledge(context.WithoutCancel(ctx), n.acks.take()...))
 	}
 }
 
@@ -142,7 +142,7 @@ func (n *incarnation) openControl(body []byte) ([]writ.Control, error) {
 		if c.Node != n.node {
 			return nil, writ.Errorf(writ.CodeBadRequest, "it is for node %s", c.Node)
 		}
-		if epoch := n.epoch.Load(); c.Epoch < epoch {
+		if epoch := n.epochs.highest(); c.Epoch < epoch {
 			return nil, writ.Errorf(writ.CodeConflict, "its epoch is %d, the node has seen %d", c.Epoch, epoch)
 		}
 		if err := writ.CheckEpoch(c.Epoch, n.now()); err != nil {

@@ -48,9 +48,14 @@ var keepOrder = []string{"image", "volume", "network", "machine", "container", "
 // keeper looks after the resources of a node: drivers repair deviations from the spec, and the keeper measures use and
 // reports both.
 type keeper struct {
-	*incarnation
-	drivers []sal.Driver
-	drifts  map[writ.ResourceID]writ.ResourceDrift // all resources with drift, as of their last scan
+	*base
+	locks    *hosted.Locks
+	logs     *logAnswers
+	remnants *remnants
+	host     func() writ.Host   // may be nil
+	diskList func() []writ.Disk // may be nil
+	drivers  []sal.Driver
+	drifts   map[writ.ResourceID]writ.ResourceDrift // all resources with drift, as of their last scan
 	// networked is the last known status of networks, nil if there was none yet.
 	networked *writ.NodeNetwork
 	states    hosted.States
@@ -72,11 +77,12 @@ type keeper struct {
 	sent map[int64][]journal.Version // usage in unacknowledged reports, by round
 }
 
-func newKeeper(n *incarnation, readings map[writ.UID]journal.Reading) *keeper {
+func newKeeper(b *base, drivers map[string]sal.Driver, readings map[writ.UID]journal.Reading) *keeper {
 	k := &keeper{
-		deaths: hosted.NewExitWatch(n.log), fullDisks: make(map[string]bool),
-		incarnation: n, drivers: slices.Collect(maps.Values(n.drivers)), readings: readings,
-		looked: make(map[writ.UID]journal.Reading), begun: make(map[writ.UID]journal.Reading),
+		deaths: hosted.NewExitWatch(b.log), fullDisks: make(map[string]bool),
+		base: b, locks: &hosted.Locks{}, remnants: &remnants{}, drivers: slices.Collect(maps.Values(drivers)),
+		readings: readings,
+		looked:   make(map[writ.UID]journal.Reading), begun: make(map[writ.UID]journal.Reading),
 		over:   make(map[writ.UID]bool),
 		drifts: make(map[writ.ResourceID]writ.ResourceDrift), sent: make(map[int64][]journal.Version),
 		repairs: newRepairs(),
@@ -96,7 +102,7 @@ func newKeeper(n *incarnation, readings map[writ.UID]journal.Reading) *keeper {
 // lookAfter runs the keeper once the node has confirmed that it is still a member.
 func (n *incarnation) lookAfter(ctx context.Context) {
 	defer n.keeper.deaths.Close()
-	if n.awaitStanding(ctx); ctx.Err() == nil {
+	if n.standing.await(ctx); ctx.Err() == nil {
 		n.keeper.run(ctx)
 	}
 }
@@ -302,27 +308,27 @@ func (k *keeper) note(ctx context.Context, resource writ.ResourceID, uid writ.UI
 func (k *keeper) report(ctx context.Context, round int64) {
 	r := &writ.Report{
 		Findings: writ.Findings{Orphans: k.orphans(ctx), Network: k.network(ctx), Disks: k.disks(ctx)},
-		Node:     k.node, Incarnation: k.number, Round: round, Epoch: k.epoch.Load(), Clock: k.now().UnixMilli(),
+		Node:     k.node, Incarnation: k.number, Round: round, Epoch: k.epochs.highest(), Clock: k.now().UnixMilli(),
 	}
 	for _, resource := range slices.SortedFunc(maps.Keys(k.drifts), writ.ResourceID.Compare) {
 		if len(r.Drifts) < maxFound {
 			r.Drifts = append(r.Drifts, k.drifts[resource])
 		}
 	}
-	r.States = k.states.Unacked(round, k.epoch.Load(), maxFound)
+	r.States = k.states.Unacked(round, k.epochs.highest(), maxFound)
 	r.Mendings, r.Mended = k.repairs.unacked(round)
 	if (round-1)%usageEvery == 0 {
 		r.Usage = k.usage(ctx, round)
 	}
 	k.log.DebugContext(ctx, "all resources scanned", "round", round, "mended", r.Mended, "drifted", len(k.drifts),
 		"orphans", len(r.Orphans))
-	_ = k.send(failpoint.At(ctx, failpoint.ReportSent), envelope.Report, r) // failures are logged by send
+	_ = k.link.send(failpoint.At(ctx, failpoint.ReportSent), envelope.Report, r) // failures are logged by send
 }
 
 // usage returns the unacknowledged usage of resources.
 func (k *keeper) usage(ctx context.Context, round int64) []writ.Usage {
 	usage, versions, err := k.journal.UnacknowledgedUsage(ctx, maxFound)
-	if k.noteStore(ctx, err) != nil {
+	if k.store.note(ctx, err) != nil {
 		return nil
 	}
 	k.mu.Lock()
@@ -344,7 +350,7 @@ func (k *keeper) acknowledge(ctx context.Context, t writ.ReportID) {
 	k.mu.Unlock()
 	k.repairs.acknowledge(t.Round)
 	if len(versions) > 0 {
-		_ = k.noteStore(ctx, k.journal.AcknowledgeUsage(context.WithoutCancel(ctx), versions)) // else they come again
+		_ = k.store.note(ctx, k.journal.AcknowledgeUsage(context.WithoutCancel(ctx), versions)) // else they come again
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 
 // A late driver has released the lock, but its call is still registered.
 func TestASkippedInspectionKeepsNoLock(t *testing.T) {
-	k := newKeeper(&incarnation{log: slog.New(slog.DiscardHandler), now: time.Now}, nil)
+	k := newKeeper(&base{log: slog.New(slog.DiscardHandler), now: time.Now}, nil, nil)
 	volume := writ.ResourceID{Project: "p", Kind: writ.KindVolume, Name: "v"}
 	k.asking.Store("keep "+volume.HostName(), true)
 	k.keep(t.Context(), nil, volume)

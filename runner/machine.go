@@ -41,7 +41,7 @@ func (k *keeper) reportHost(ctx context.Context) {
 		k.log.WarnContext(ctx, "read the facts about the machine", "err", err)
 		return
 	}
-	sent, epoch, now := &k.machine, k.epoch.Load(), time.Now()
+	sent, epoch, now := &k.machine, k.epochs.highest(), time.Now()
 	if sent.count > 0 && host.Booted.Sub(sent.host.Booted).Abs() < sameBoot {
 		host.Booted = sent.host.Booted
 	}
@@ -50,7 +50,28 @@ func (k *keeper) reportHost(ctx context.Context) {
 	}
 	report := &nodes.HostReport{Node: k.node, Incarnation: k.number, Count: sent.count + 1, Epoch: epoch, Host: host}
 	// Otherwise logged, and sent after the next scan.
-	if k.send(failpoint.At(ctx, failpoint.HostSent), envelope.Host, report) == nil {
+	if k.link.send(failpoint.At(ctx, failpoint.HostSent), envelope.Host, report) == nil {
 		*sent = machine{host, epoch, now, report.Count}
 	}
+}
+
+// disks returns the file systems with data of the node, for a report. If a file system does not answer, the report is
+// sent without disks.
+func (k *keeper) disks(ctx context.Context) []writ.Disk {
+	if k.diskList == nil {
+		return nil
+	}
+	disks, err := asked(ctx, k, "disks", hostFor,
+		func(context.Context) ([]writ.Disk, error) { return k.diskList(), nil })
+	if err != nil {
+		k.log.WarnContext(ctx, "measure the disks", "err", err)
+		return nil
+	}
+	for _, d := range disks {
+		if d.AlmostFull() && !k.fullDisks[d.Path] {
+			k.log.WarnContext(ctx, "a disk is almost full", "disk", d.String())
+		}
+		k.fullDisks[d.Path] = d.AlmostFull()
+	}
+	return disks
 }

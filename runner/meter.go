@@ -2,6 +2,7 @@ package runner
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"writ"
@@ -112,7 +113,7 @@ func (k *keeper) keepUsage(ctx context.Context, used []journal.Use) {
 	looked := k.looked
 	k.metering.Unlock()
 	// No scan is running, so looked does not change.
-	err := k.noteStore(ctx, k.journal.Meter(context.WithoutCancel(ctx), used, looked))
+	err := k.store.note(ctx, k.journal.Meter(context.WithoutCancel(ctx), used, looked))
 	k.metering.Lock()
 	defer k.metering.Unlock()
 	if err == nil {
@@ -167,5 +168,35 @@ func (k *keeper) close(ctx context.Context, w *work, usage sal.Usage) {
 	delete(k.readings, uid)
 	k.metering.Unlock()
 	// Logged; on failure the use since the last scan is not charged.
-	_ = k.noteStore(ctx, k.journal.Meter(context.WithoutCancel(ctx), used, nil))
+	_ = k.store.note(ctx, k.journal.Meter(context.WithoutCancel(ctx), used, nil))
+}
+
+// remnants is the disk space of data that belongs to no resource, in bytes. The supervisor accounts only for resources,
+// so the node subtracts remnants from its capacity.
+type remnants struct{ bytes atomic.Int64 }
+
+// measure sums the remnants of all drivers. If a driver does not answer, the last value remains.
+func (r *remnants) measure(ctx context.Context, k *keeper) {
+	var sum int64
+	for _, d := range k.drivers {
+		keeping, ok := d.(sal.Remnants)
+		if !ok {
+			continue
+		}
+		module := d.Describe().Module
+		bytes, err := asked(ctx, k, "measure remnants of "+module, readFor, keeping.RemnantBytes)
+		if err != nil {
+			k.log.WarnContext(ctx, "measure the data of deleted resources", "module", module, "err", err)
+			return
+		}
+		sum += bytes
+	}
+	r.bytes.Store(sum)
+}
+
+// offered returns the part of a capacity that is left for resources.
+func (r *remnants) offered(has writ.Capacity) writ.Capacity {
+	const gib = 1 << 30
+	has.DiskGiB = max(0, has.DiskGiB-(r.bytes.Load()+gib-1)/gib)
+	return has
 }

@@ -1,10 +1,12 @@
 package runner
 
 import (
+	"strconv"
 	"time"
 
 	"writ"
 	"writ/internal/tally"
+	"writ/internal/tracing"
 )
 
 // Metrics holds the metrics of a runner.
@@ -98,7 +100,7 @@ func (r *Runner) Metrics() Metrics {
 func (n *incarnation) metrics() ServingMetrics {
 	now := n.now()
 	m := ServingMetrics{
-		Journal: n.store.get() == nil, Queue: n.transit.get() == nil, Fault: n.faultText(now), Slots: n.slots,
+		Journal: n.store.get() == nil, Queue: n.link.transit.get() == nil, Fault: n.faultText(now), Slots: n.slots,
 		Unconfirmed: n.outbox.size(), Mended: n.keeper.repairs.count(), Resources: map[Resources]int{},
 	}
 	for _, s := range n.keeper.states.List() {
@@ -109,4 +111,23 @@ func (n *incarnation) metrics() ServingMetrics {
 		m.Oldest = max(now.Sub(since), 0)
 	}
 	return m
+}
+
+// spanOf returns the span of a job: the work of its driver, by the node's clock.
+func spanOf(job *writ.Job, node string, started, ended time.Time, result *writ.Result) tracing.Span {
+	s := tracing.Span{
+		At: tracing.OfAttempt(job.Run, job.Seq, job.Attempt).Part("job"), Name: "driver " + result.Driver,
+		From: started, Until: ended,
+		Labels: map[string]string{
+			"run": string(job.Run), "seq": strconv.Itoa(job.Seq), "operation": job.Operation, "name": job.Name,
+			"node": node, "driver": result.Driver,
+			"attempt": strconv.Itoa(job.Attempt), "delivery": strconv.Itoa(job.Delivery),
+			"change": string(result.Change),
+		},
+	}
+	if result.Simulated {
+		s.Labels["simulated"] = "true"
+	}
+	s.Fail(result.Error)
+	return s
 }

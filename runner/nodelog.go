@@ -7,6 +7,7 @@ import (
 	"writ/identity/envelope"
 	"writ/internal/cbor"
 	"writ/internal/failpoint"
+	"writ/runner/nodelog"
 	"writ/supervisor/nodes"
 )
 
@@ -19,49 +20,56 @@ const (
 	resendWarnings = 10 * time.Minute
 )
 
-// logQuery decodes a log query of a control message; ok is false if it is missing or invalid.
-func (n *incarnation) logQuery(ctx context.Context, id string, query []byte) (q nodes.LogQuery, ok bool) {
+// logAnswers answers the supervisor's queries for lines of the node's log.
+type logAnswers struct {
+	*base
+	stored *nodelog.Log // may be nil
+	asked  chan nodes.LogQuery
+}
+
+// query decodes a log query of a control message; ok is false if it is missing or invalid.
+func (a *logAnswers) query(ctx context.Context, id string, query []byte) (q nodes.LogQuery, ok bool) {
 	if len(query) == 0 {
 		return q, false
 	}
 	if err := cbor.Unmarshal(query, &q); err != nil {
-		n.drop(ctx, "query for the log", id, err)
+		a.drop(ctx, "query for the log", id, err)
 		return q, false
 	}
 	return q, true
 }
 
-// askLog queues log queries. Queries beyond maxLogAsked are dropped.
-func (n *incarnation) askLog(queries []nodes.LogQuery) {
+// ask queues log queries. Queries beyond maxLogAsked are dropped.
+func (a *logAnswers) ask(queries []nodes.LogQuery) {
 	for _, q := range queries {
 		select {
-		case n.logAsked <- q:
+		case a.asked <- q:
 		default:
 		}
 	}
 }
 
-// answerLog answers queries for lines of the node's log until ctx ends.
-func (n *incarnation) answerLog(ctx context.Context) {
+// run answers queries for lines of the node's log until ctx ends.
+func (a *logAnswers) run(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case q := <-n.logAsked:
+		case q := <-a.asked:
 			report := nodes.LogReport{Query: q.ID, Refused: "the node keeps no log"}
-			if n.nodeLog != nil {
-				report = n.nodeLog.Read(q)
+			if a.stored != nil {
+				report = a.stored.Read(q)
 			}
 			// Failures are logged by send; the client asks again.
-			_ = n.sendLog(failpoint.At(ctx, failpoint.LogSent), report)
+			_ = a.send(failpoint.At(ctx, failpoint.LogSent), report)
 		}
 	}
 }
 
-// sendLog sends a part of the log.
-func (n *incarnation) sendLog(ctx context.Context, r nodes.LogReport) error {
-	r.Node, r.Incarnation, r.Epoch = n.node, n.number, n.epoch.Load()
-	return n.send(ctx, envelope.Log, &r)
+// send sends a part of the log.
+func (a *logAnswers) send(ctx context.Context, r nodes.LogReport) error {
+	r.Node, r.Incarnation, r.Epoch = a.node, a.number, a.epochs.highest()
+	return a.link.send(ctx, envelope.Log, &r)
 }
 
 // warnings holds the last warnings that were sent.
@@ -74,21 +82,21 @@ type warnings struct {
 
 // tellWarnings sends the supervisor the last warnings of the node's log, if they are new or a resend is due.
 func (k *keeper) tellWarnings(ctx context.Context) {
-	if k.nodeLog == nil {
+	if k.logs.stored == nil {
 		return
 	}
-	last := k.nodeLog.Read(nodes.LogQuery{Level: "warn", Lines: nodes.MaxLogWarnings})
+	last := k.logs.stored.Read(nodes.LogQuery{Level: "warn", Lines: nodes.MaxLogWarnings})
 	if len(last.Lines) == 0 {
 		return
 	}
-	told, epoch, now := &k.warned, k.epoch.Load(), time.Now()
+	told, epoch, now := &k.warned, k.epochs.highest(), time.Now()
 	newest := last.Lines[len(last.Lines)-1]
 	if newest == told.last && epoch == told.epoch && now.Sub(told.at) < resendWarnings {
 		return
 	}
 	last.Count = told.count + 1
 	// Otherwise logged, and sent after the next scan.
-	if k.sendLog(failpoint.At(ctx, failpoint.WarningsSent), last) == nil {
+	if k.logs.send(failpoint.At(ctx, failpoint.WarningsSent), last) == nil {
 		*told = warnings{newest, epoch, now, last.Count}
 	}
 }

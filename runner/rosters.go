@@ -2,6 +2,7 @@ package runner
 
 import (
 	"context"
+	"log/slog"
 	"sync/atomic"
 	"time"
 
@@ -55,24 +56,24 @@ func (w *rosterWatch) refresh(ctx context.Context) error {
 	return member.Refresh(ctx, w.member, w.api)
 }
 
-// followRosters refreshes at start, when a newer roster is announced or a signer is unknown, and every refreshEvery.
-func (n *incarnation) followRosters(ctx context.Context) {
+// follow refreshes at start, when a newer roster is announced or a signer is unknown, and every refreshEvery.
+func (w *rosterWatch) follow(ctx context.Context, log *slog.Logger) {
 	failing := false
 	for {
-		before := n.member.Roster().Version
-		err := n.rosters.refresh(ctx)
-		version := n.member.Roster().Version
+		before := w.member.Roster().Version
+		err := w.refresh(ctx)
+		version := w.member.Roster().Version
 		switch {
 		case ctx.Err() != nil:
 			return
 		case err != nil && !failing:
-			n.log.WarnContext(ctx, "fetch rosters; trying again", "roster", version, "err", err)
+			log.WarnContext(ctx, "fetch rosters; trying again", "roster", version, "err", err)
 		case err == nil && version > before:
-			n.log.InfoContext(ctx, "roster adopted", "roster", version)
+			log.InfoContext(ctx, "roster adopted", "roster", version)
 		}
 		failing = err != nil
-		pause, wake := refreshEvery, n.rosters.wake
-		if failing || n.rosters.wanted.Load() > int64(version) {
+		pause, wake := refreshEvery, w.wake
+		if failing || w.wanted.Load() > int64(version) {
 			pause, wake = member.AskEvery, nil
 		} else if sleep.For(ctx, retryAfter) != nil { // an attacker who sends garbage must not cause constant requests
 			return

@@ -167,7 +167,9 @@ func (n *incarnation) run(ctx context.Context) error {
 	defer stop()
 	var services sync.WaitGroup
 	for _, service := range []func(context.Context){
-		n.outbox.run, n.beat, n.listen, n.keepAcks, n.followRosters, n.prune, n.lookAfter, n.give, n.answerLog,
+		n.outbox.run, n.beat, n.listen, n.keepAcks, n.prune, n.lookAfter, n.logs.run,
+		func(ctx context.Context) { n.rosters.follow(ctx, n.log) },
+		(&giver{base: n.base, Transfers: n.transfers, locks: n.keeper.locks, drivers: n.drivers}).run,
 	} {
 		services.Go(func() { service(background) })
 	}
@@ -175,7 +177,7 @@ func (n *incarnation) run(ctx context.Context) error {
 	defer stopServing()
 	removed := make(chan error, 1)
 	services.Go(func() {
-		if err := n.watchStanding(background); err != nil {
+		if err := n.standing.watch(background); err != nil {
 			n.log.ErrorContext(ctx,
 				"node removed from its datacenter: the runner exits; resources keep running unless a person has "+
 					"declared the node lost", "err", err)
@@ -185,7 +187,7 @@ func (n *incarnation) run(ctx context.Context) error {
 		}
 	})
 	served := make(chan error, 1)
-	services.Go(func() { served <- n.queue.Serve(ctx, n.node, n.slots*inHandPerSlot, n.handle) })
+	services.Go(func() { served <- n.queue.Serve(ctx, n.node, n.slots*inHandPerSlot, n.jobs.handle) })
 	n.log.InfoContext(ctx, LogServing, "incarnation", n.number, "slots", n.slots)
 
 	var err error

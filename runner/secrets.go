@@ -17,7 +17,7 @@ import (
 
 // reveal decrypts the secrets that the arguments of a job name. The values stay in memory only, until the job ends. The
 // error is SECRET_UNKNOWN if one did not come with the job, and SECRET_UNREADABLE if this node cannot decrypt it.
-func (n *incarnation) reveal(job *writ.Job, operation *catalog.Operation) (map[catalog.Secret]string, error) {
+func (j *jobs) reveal(job *writ.Job, operation *catalog.Operation) (map[catalog.Secret]string, error) {
 	names := operation.Args.Secrets(job.Args)
 	if len(names) == 0 {
 		return nil, nil
@@ -29,7 +29,7 @@ func (n *incarnation) reveal(job *writ.Job, operation *catalog.Operation) (map[c
 			return nil, writ.Errorf(writ.CodeSecretUnknown, "the secret %s did not come with the job", string(name)).
 				WithHint("it was removed after the job was first sent; `writ secret list` shows the existing secrets")
 		}
-		value, err := secret.Open(ciphertext, labelOf(job, name), n.member.AgeKey())
+		value, err := secret.Open(ciphertext, labelOf(job, name), j.member.AgeKey())
 		if err != nil {
 			return nil, err
 		}
@@ -141,7 +141,7 @@ func (m mask) attempt(got attempt) attempt {
 }
 
 // request builds the driver's request. Its arguments contain the values of secrets.
-func (n *incarnation) request(ctx context.Context, w *work) sal.Request {
+func (a *acts) request(ctx context.Context, w *work) sal.Request {
 	return sal.Request{
 		Operation: w.operation,
 		Resource:  w.resource(),
@@ -149,14 +149,14 @@ func (n *incarnation) request(ctx context.Context, w *work) sal.Request {
 		Args:      w.args,
 		Key:       w.job.JobKey.String(),
 		Origin:    w.origin,
-		Progress:  n.progress(ctx, w),
+		Progress:  a.progress(ctx, w),
 	}
 }
 
-func (n *incarnation) progress(ctx context.Context, w *work) func(text string) {
+func (a *acts) progress(ctx context.Context, w *work) func(text string) {
 	return func(text string) {
 		text = w.mask.text(text)
-		n.desk.setProgress(w, text)
-		n.log.DebugContext(ctx, text, "run", w.job.Run, "seq", w.job.Seq, "op", w.job.Operation)
+		a.desk.setProgress(w, text)
+		a.log.DebugContext(ctx, text, "run", w.job.Run, "seq", w.job.Seq, "op", w.job.Operation)
 	}
 }

@@ -54,11 +54,11 @@ func (p *slotPool) weigh(project writ.ProjectID, weight int) {
 func (w *work) fetches() bool { return w.operation.Fetches || w.origin != nil }
 
 // enter waits for a slot.
-func (n *incarnation) enter(ctx context.Context, w *work) (err error) {
-	n.slotPool.weigh(w.job.Project, w.job.Weight)
-	slots := &n.slotPool.jobs
+func (j *jobs) enter(ctx context.Context, w *work) (err error) {
+	j.slotPool.weigh(w.job.Project, w.job.Weight)
+	slots := &j.slotPool.jobs
 	if w.fetches() {
-		slots = &n.slotPool.transfers
+		slots = &j.slotPool.transfers
 	}
 	w.release, err = slots.Enter(ctx, string(w.job.Project))
 	return err

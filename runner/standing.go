@@ -2,6 +2,7 @@ package runner
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"writ"
@@ -13,15 +14,22 @@ import (
 // may be lost. If the queue has no accounts, the interval is member.AskEvery.
 const standingEvery = time.Minute
 
-// watchStanding returns an error once the supervisor has signed that the node was removed, and nil when ctx ends. It
+// standing is the membership of the node, as the supervisor confirms it.
+type standing struct {
+	*base
+	known chan struct{} // closed once the supervisor has confirmed it
+	once  sync.Once
+}
+
+// watch returns an error once the supervisor has signed that the node was removed, and nil when ctx ends. It
 // checks at start, periodically, and after hints that prove nothing by themselves: an unsigned answer, or a refusal by
 // the queue.
-func (n *incarnation) watchStanding(ctx context.Context) error {
+func (n *standing) watch(ctx context.Context) error {
 	for {
 		err := member.LearnStanding(ctx, n.member, n.api)
 		if err == nil {
 			n.counts.answered.Note(n.now())
-			n.stood.Do(func() { close(n.standing) })
+			n.once.Do(func() { close(n.known) })
 		}
 		if member.Left(n.member.Admission()) {
 			return n.member.Rejected()
@@ -47,15 +55,15 @@ func (n *incarnation) watchStanding(ctx context.Context) error {
 // standingFor limits how long a started node waits for its standing before it looks after its resources.
 const standingFor = 10 * time.Second
 
-// awaitStanding returns once the standing of the node is known, or after standingFor. The node's resources may run on
+// await returns once the standing of the node is known, or after standingFor. The node's resources may run on
 // another node by now, so after a start of its host the node first asks before it starts any of them. An unavailable
 // supervisor only delays that.
-func (n *incarnation) awaitStanding(ctx context.Context) {
+func (n *standing) await(ctx context.Context) {
 	timer := time.NewTimer(standingFor)
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
 	case <-timer.C:
-	case <-n.standing:
+	case <-n.known:
 	}
 }

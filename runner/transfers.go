@@ -26,23 +26,31 @@ type Transfers struct {
 // then retries.
 const holdFor = 20 * time.Second
 
-// give serves archives to other nodes until ctx ends, if Transfers is set.
-func (n *incarnation) give(ctx context.Context) {
-	if n.transfers == nil {
+// giver serves archives of this node's resources to other nodes.
+type giver struct {
+	*base
+	*Transfers // nil if other nodes cannot fetch from this one
+	locks      *hosted.Locks
+	drivers    map[string]sal.Driver
+}
+
+// run serves archives to other nodes until ctx ends, if Transfers is set.
+func (n *giver) run(ctx context.Context) {
+	if n.Transfers == nil {
 		return
 	}
 	g := &transfer.Giver{
 		Node: n.node, Cluster: n.member.Roster().Cluster, Datacenter: n.member.Datacenter(), Key: n.member.PrivateKey(),
 		Keys: n.supervisorKey,
-		Hold: n.hold, Shipper: n.shipper, Rate: n.transfers.Rate, Now: n.now, Log: n.log,
+		Hold: n.hold, Shipper: n.shipper, Rate: n.Transfers.Rate, Now: n.now, Log: n.log,
 	}
-	if err := g.Serve(ctx, n.transfers.Listener); err != nil {
+	if err := g.Serve(ctx, n.Transfers.Listener); err != nil {
 		n.log.ErrorContext(ctx, "serve archives to other nodes", "err", err)
 	}
 }
 
 // hold locks a resource for a transfer, in the same queue as jobs.
-func (n *incarnation) hold(ctx context.Context, s sal.Shipment) (done func(), err error) {
+func (n *giver) hold(ctx context.Context, s sal.Shipment) (done func(), err error) {
 	ctx, stop := context.WithTimeoutCause(ctx, holdFor, errStartBy)
 	defer stop()
 	lock := n.locks.Request(s.Resource, hosted.Holder{Transfer: s.Transfer})
@@ -58,25 +66,25 @@ func (n *incarnation) hold(ctx context.Context, s sal.Shipment) (done func(), er
 	return nil, err
 }
 
-func (n *incarnation) shipper(kind writ.ResourceKind) sal.Shipper {
+func (n *giver) shipper(kind writ.ResourceKind) sal.Shipper {
 	s, _ := n.drivers[string(kind)].(sal.Shipper)
 	return s
 }
 
 // origin returns the source that a job copies from, or nil if it is this node.
-func (n *incarnation) origin(ctx context.Context, w *work) (sal.Origin, error) {
+func (j *jobs) origin(ctx context.Context, w *work) (sal.Origin, error) {
 	if len(w.job.Grant) == 0 {
 		return nil, nil
 	}
-	all, _, err := envelope.Open[writ.TransferGrant](envelope.TransferGrant, w.job.Grant, n.supervisorKey)
+	all, _, err := envelope.Open[writ.TransferGrant](envelope.TransferGrant, w.job.Grant, j.supervisorKey)
 	if err != nil {
 		return nil, fmt.Errorf("open the transfer grant of the job: %w", err)
 	}
-	if to := all[0]; len(all) != 1 || to.To != n.node || !n.member.PublicKey().Equal(ed25519.PublicKey(to.ToKey)) {
+	if to := all[0]; len(all) != 1 || to.To != j.node || !j.member.PublicKey().Equal(ed25519.PublicKey(to.ToKey)) {
 		return nil, writ.Errorf(writ.CodeSignatureInvalid, "the transfer grant of the job is for another node")
 	}
 	return &transfer.Fetcher{
-		Key: n.member.PrivateKey(), Grant: all[0], Signed: w.job.Grant, Allow: n.peers, Log: n.log,
-		Progress: n.progress(ctx, w),
+		Key: j.member.PrivateKey(), Grant: all[0], Signed: w.job.Grant, Allow: j.peers, Log: j.log,
+		Progress: j.acts.progress(ctx, w),
 	}, nil
 }

@@ -28,6 +28,7 @@ type ExitWatch struct {
 	postponed map[writ.ResourceID]bool
 }
 
+// NewExitWatch returns a watch without resources. Close ends it.
 func NewExitWatch(log *slog.Logger) *ExitWatch {
 	w := &ExitWatch{
 		log: log, Wake: make(chan struct{}, 1), watched: make(map[writ.ResourceID]bool),
