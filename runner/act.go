@@ -118,7 +118,7 @@ func (a *acts) do(ctx context.Context, w *work) (got attempt) {
 	if w.operation.Effect != catalog.Look {
 		defer a.keeper.states.Forget(w.resource()) // while the job holds the lock
 	}
-	got.Outcome, got.err = a.keeper.metered(ctx, w,
+	got.Outcome, got.err = a.keeper.meter.charged(ctx, w,
 		func() (sal.Outcome, error) { return w.driver.Do(ctx, a.request(ctx, w)) })
 	return got
 }

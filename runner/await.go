@@ -57,7 +57,7 @@ func (j *jobs) await(ctx context.Context, w *work) error {
 				return context.Cause(ctx)
 			}
 		}
-		done, err = asked(ctx, j.keeper, "look for more of the log for "+w.job.JobKey.String(), observeFor,
+		done, err = asked(ctx, &j.keeper.calls, "look for more of the log for "+w.job.JobKey.String(), observeFor,
 			func(ctx context.Context) (bool, error) {
 				return driver.Written(ctx, w.resource(), after)
 			})
@@ -76,7 +76,7 @@ func (j *jobs) await(ctx context.Context, w *work) error {
 
 // currentState returns the state of a job's resource. It is "" if the resource does not exist or has another UID.
 func (j *jobs) currentState(ctx context.Context, w *work) (string, error) {
-	now, err := asked(ctx, j.keeper, "look at the state for "+w.job.JobKey.String(), observeFor,
+	now, err := asked(ctx, &j.keeper.calls, "look at the state for "+w.job.JobKey.String(), observeFor,
 		func(ctx context.Context) (sal.Observation, error) {
 			return w.driver.Observe(ctx, w.resource())
 		})

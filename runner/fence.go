@@ -45,7 +45,7 @@ type fence struct {
 	// acting lists drivers of this process that ignore their deadline and may still act, as sentences.
 	acting func() []string
 
-	asking keeper // tracks unanswered calls to drivers
+	asking calls // that drivers have not answered
 }
 
 // retire finishes the work of a node that was removed from its datacenter, until ctx ends. It asks whether a person has
@@ -263,7 +263,7 @@ func (n *incarnation) acting() (all []string) {
 	for _, w := range n.desk.stuck() {
 		all = append(all, fmt.Sprintf("the driver of the job %s ignores its deadline", w.JobKey))
 	}
-	n.keeper.asking.Range(func(what, _ any) bool {
+	n.keeper.calls.open.Range(func(what, _ any) bool {
 		all = append(all, fmt.Sprintf("a driver still has an unfinished call: %s", what))
 		return true
 	})

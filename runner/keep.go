@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"iter"
 	"maps"
 	"slices"
@@ -64,12 +63,8 @@ type keeper struct {
 	fullDisks map[string]bool // by path: disks that were almost full at the last scan
 	warned    warnings
 
-	metering sync.Mutex                   // guards the fields below; jobs that create and delete resources also meter
-	readings map[writ.UID]journal.Reading // last readings, as in the journal
-	looked   map[writ.UID]journal.Reading // readings of the current scan
-	begun    map[writ.UID]journal.Reading // start readings of resources created since the last scan
-	over     map[writ.UID]bool            // deleted since the scan began and charged
-	asking   sync.Map                     // calls that drivers have not answered; see asked
+	meter *meter
+	calls calls // that drivers have not answered
 
 	repairs *repairs
 
@@ -81,11 +76,12 @@ func newKeeper(b *base, drivers map[string]sal.Driver, readings map[writ.UID]jou
 	k := &keeper{
 		deaths: hosted.NewExitWatch(b.log), fullDisks: make(map[string]bool),
 		base: b, locks: &hosted.Locks{}, remnants: &remnants{}, drivers: slices.Collect(maps.Values(drivers)),
-		readings: readings,
-		looked:   make(map[writ.UID]journal.Reading), begun: make(map[writ.UID]journal.Reading),
-		over:   make(map[writ.UID]bool),
 		drifts: make(map[writ.ResourceID]writ.ResourceDrift), sent: make(map[int64][]journal.Version),
 		repairs: newRepairs(),
+	}
+	k.meter = &meter{
+		base: b, calls: &k.calls, readings: readings, looked: make(map[writ.UID]journal.Reading),
+		begun: make(map[writ.UID]journal.Reading), over: make(map[writ.UID]bool),
 	}
 	order := func(d sal.Driver) int {
 		if i := slices.Index(keepOrder, d.Describe().Module); i >= 0 {
@@ -157,7 +153,7 @@ func (k *keeper) scan(ctx context.Context) {
 		if !keeps && !meters {
 			continue
 		}
-		resources, err := asked(ctx, k, "list "+d.Describe().Module, readFor, d.List)
+		resources, err := asked(ctx, &k.calls, "list "+d.Describe().Module, readFor, d.List)
 		if err != nil {
 			k.log.WarnContext(ctx, "list the resources of a driver", "driver", d.Describe().Name, "err", err)
 			k.stillThere(there, d.Describe().Module)
@@ -173,7 +169,7 @@ func (k *keeper) scan(ctx context.Context) {
 				k.keep(ctx, keeping, resource)
 			}
 			if meters {
-				used = append(used, k.meter(ctx, metered, resource)...)
+				used = append(used, k.meter.look(ctx, metered, resource)...)
 			}
 		}
 	}
@@ -181,7 +177,7 @@ func (k *keeper) scan(ctx context.Context) {
 	k.repairs.keepOnly(there)
 	k.states.MarkGone(there)
 	k.remnants.measure(ctx, k)
-	k.keepUsage(ctx, used)
+	k.meter.keep(ctx, used)
 }
 
 // stillThere marks the known resources of a module as present, because they cannot be listed at the moment.
@@ -208,7 +204,7 @@ func (k *keeper) keep(ctx context.Context, d sal.Keeper, resource writ.ResourceI
 		drift []sal.Drift
 		uid   writ.UID
 	}
-	a, err := asked(ctx, k, "keep "+resource.HostName(), keepFor, func(ctx context.Context) (a answer, err error) {
+	a, err := asked(ctx, &k.calls, "keep "+resource.HostName(), keepFor, func(ctx context.Context) (a answer, err error) {
 		defer lock.Release()
 		a.drift, err = d.Keep(ctx, resource)
 		// Even after an error: the datacenter identifies the resource by its UID.
@@ -227,53 +223,6 @@ func (k *keeper) keep(ctx context.Context, d sal.Keeper, resource writ.ResourceI
 		k.note(ctx, resource, cmp.Or(a.uid, k.drifts[resource].UID), a.drift, err)
 	}
 	return true
-}
-
-// errLooking is the error for a driver that ignores its deadline.
-var errLooking = errors.New("the driver has not finished its maintenance")
-
-// errNotAsked is errLooking for a driver that was not called, because its previous call has not returned.
-var errNotAsked = fmt.Errorf("%w", errLooking)
-
-// asked calls a driver and stops waiting if it takes too long. It does not repeat a call until the previous one with
-// the same key has returned. A panic of the driver is returned as an error.
-func asked[T any](
-	ctx context.Context, k *keeper, what string, most time.Duration, ask func(ctx context.Context) (T, error),
-) (T, error) {
-	type said struct {
-		answer T
-		err    error
-	}
-	if _, busy := k.asking.LoadOrStore(what, true); busy {
-		return said{}.answer, errNotAsked
-	}
-	limited, stop := context.WithTimeout(ctx, most)
-	done := make(chan said, 1)
-	go func() {
-		defer stop()
-		defer k.asking.Delete(what)
-		var s said
-		defer func() {
-			if p := recover(); p != nil {
-				s.err = fmt.Errorf("the driver panicked: %v", p)
-			}
-			done <- s
-		}()
-		s.answer, s.err = ask(limited)
-	}()
-	select {
-	case s := <-done:
-		return s.answer, s.err
-	case <-limited.Done():
-	}
-	late := time.NewTimer(stuckAfter)
-	defer late.Stop()
-	select {
-	case s := <-done:
-		return s.answer, s.err
-	case <-late.C:
-		return said{}.answer, errLooking
-	}
 }
 
 // note records the findings of a scan of one resource.
@@ -365,7 +314,7 @@ func (k *keeper) network(ctx context.Context) *writ.NodeNetwork {
 		if !ok {
 			continue
 		}
-		status, err := asked(ctx, k, "network", networkFor, networked.Network)
+		status, err := asked(ctx, &k.calls, "network", networkFor, networked.Network)
 		if err == nil {
 			k.networked = &status
 			return &status
@@ -385,7 +334,7 @@ func (k *keeper) orphans(ctx context.Context) []writ.Orphan {
 			continue
 		}
 		module := d.Describe().Module
-		found, err := asked(ctx, k, "orphans "+module, readFor, keeping.Orphans)
+		found, err := asked(ctx, &k.calls, "orphans "+module, readFor, keeping.Orphans)
 		if err != nil {
 			k.log.WarnContext(ctx, "find the orphans of a driver", "driver", d.Describe().Name, "err", err)
 		}

@@ -12,7 +12,7 @@ import (
 func TestASkippedInspectionKeepsNoLock(t *testing.T) {
 	k := newKeeper(&base{log: slog.New(slog.DiscardHandler), now: time.Now}, nil, nil)
 	volume := writ.ResourceID{Project: "p", Kind: writ.KindVolume, Name: "v"}
-	k.asking.Store("keep "+volume.HostName(), true)
+	k.calls.open.Store("keep "+volume.HostName(), true)
 	k.keep(t.Context(), nil, volume)
 	lock := k.locks.Try(volume)
 	if lock == nil {

@@ -36,7 +36,7 @@ func (k *keeper) reportHost(ctx context.Context) {
 	if k.host == nil {
 		return
 	}
-	host, err := asked(ctx, k, "host", hostFor, func(context.Context) (writ.Host, error) { return k.host(), nil })
+	host, err := asked(ctx, &k.calls, "host", hostFor, func(context.Context) (writ.Host, error) { return k.host(), nil })
 	if err != nil {
 		k.log.WarnContext(ctx, "read the facts about the machine", "err", err)
 		return
@@ -61,7 +61,7 @@ func (k *keeper) disks(ctx context.Context) []writ.Disk {
 	if k.diskList == nil {
 		return nil
 	}
-	disks, err := asked(ctx, k, "disks", hostFor,
+	disks, err := asked(ctx, &k.calls, "disks", hostFor,
 		func(context.Context) ([]writ.Disk, error) { return k.diskList(), nil })
 	if err != nil {
 		k.log.WarnContext(ctx, "measure the disks", "err", err)

@@ -2,6 +2,7 @@ package runner
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -59,47 +60,59 @@ func earlier(a, b time.Time) time.Time {
 	return b
 }
 
-// meter reads a resource's use and returns the use since the last reading. The reading takes effect in keepUsage.
-func (k *keeper) meter(ctx context.Context, d sal.Metered, resource writ.ResourceID) []journal.Use {
-	uid, usage, ok := k.read(ctx, "usage", readFor, d, resource)
+// meter charges the use of resources from their creation until their deletion.
+type meter struct {
+	*base
+	calls *calls
+
+	mu       sync.Mutex                   // jobs that create and delete resources also meter
+	readings map[writ.UID]journal.Reading // last readings, as in the journal
+	looked   map[writ.UID]journal.Reading // readings of the current scan
+	begun    map[writ.UID]journal.Reading // start readings of resources created since the last scan
+	over     map[writ.UID]bool            // deleted since the scan began and charged
+}
+
+// look reads a resource's use and returns the use since the last reading. The reading takes effect in keep.
+func (m *meter) look(ctx context.Context, d sal.Metered, resource writ.ResourceID) []journal.Use {
+	uid, usage, ok := m.read(ctx, "usage", readFor, d, resource)
 	if !ok {
 		return nil // unknown; the next scan charges it
 	}
-	k.metering.Lock()
-	defer k.metering.Unlock()
-	if k.over[uid] {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.over[uid] {
 		return nil
 	}
-	reading := journal.Reading{At: k.now(), Received: usage.Received, Sent: usage.Sent}
-	before := k.before(uid)
-	k.looked[uid] = reading
+	reading := journal.Reading{At: m.now(), Received: usage.Received, Sent: usage.Sent}
+	before := m.before(uid)
+	m.looked[uid] = reading
 	return charge(resource, uid, before, reading.At, usage)
 }
 
 // read asks a driver for the use of a resource. The use is unknown if an earlier call with the same key what has not
 // returned.
-func (k *keeper) read(
+func (m *meter) read(
 	ctx context.Context, what string, patience time.Duration, d sal.Metered, resource writ.ResourceID,
 ) (uid writ.UID, usage sal.Usage, known bool) {
 	type answer struct {
 		sal.Observation
 		sal.Usage
 	}
-	a, err := asked(ctx, k, what+" "+resource.HostName(), patience, func(ctx context.Context) (a answer, err error) {
+	a, err := asked(ctx, m.calls, what+" "+resource.HostName(), patience, func(ctx context.Context) (a answer, err error) {
 		if a.Observation, err = d.Observe(ctx, resource); err == nil && a.Exists {
 			a.Usage, err = d.Usage(ctx, resource)
 		}
 		return a, err
 	})
 	if err != nil {
-		k.log.WarnContext(ctx, "measure the usage of a resource", "resource", resource.String(), "err", err)
+		m.log.WarnContext(ctx, "measure the usage of a resource", "resource", resource.String(), "err", err)
 	}
 	return a.UID, a.Usage, err == nil && a.Exists
 }
 
-// before returns the last reading of a resource. The caller holds metering.
-func (k *keeper) before(uid writ.UID) journal.Reading {
-	for _, readings := range []map[writ.UID]journal.Reading{k.looked, k.readings, k.begun} {
+// before returns the last reading of a resource. The caller holds mu.
+func (m *meter) before(uid writ.UID) journal.Reading {
+	for _, readings := range []map[writ.UID]journal.Reading{m.looked, m.readings, m.begun} {
 		if r, ok := readings[uid]; ok {
 			return r
 		}
@@ -107,33 +120,33 @@ func (k *keeper) before(uid writ.UID) journal.Reading {
 	return journal.Reading{}
 }
 
-// keepUsage stores the findings of a scan. If that fails, the next scan charges them.
-func (k *keeper) keepUsage(ctx context.Context, used []journal.Use) {
-	k.metering.Lock()
-	looked := k.looked
-	k.metering.Unlock()
+// keep stores the findings of a scan. If that fails, the next scan charges them.
+func (m *meter) keep(ctx context.Context, used []journal.Use) {
+	m.mu.Lock()
+	looked := m.looked
+	m.mu.Unlock()
 	// No scan is running, so looked does not change.
-	err := k.store.note(ctx, k.journal.Meter(context.WithoutCancel(ctx), used, looked))
-	k.metering.Lock()
-	defer k.metering.Unlock()
+	err := m.store.note(ctx, m.journal.Meter(context.WithoutCancel(ctx), used, looked))
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	if err == nil {
 		for uid, r := range looked {
-			delete(k.begun, uid)
-			if !k.over[uid] {
-				k.readings[uid] = r
+			delete(m.begun, uid)
+			if !m.over[uid] {
+				m.readings[uid] = r
 			}
 		}
 	}
-	k.looked = make(map[writ.UID]journal.Reading)
-	clear(k.over)
+	m.looked = make(map[writ.UID]journal.Reading)
+	clear(m.over)
 }
 
 // lastReadFor limits how long a delete waits for the final reading.
 const lastReadFor = 5 * time.Second
 
-// metered carries out an operation. It charges a resource from its creation until its deletion, not only from the first
+// charged carries out an operation. It charges a resource from its creation until its deletion, not only from the first
 // scan to the last.
-func (k *keeper) metered(ctx context.Context, w *work, do func() (sal.Outcome, error)) (sal.Outcome, error) {
+func (m *meter) charged(ctx context.Context, w *work, do func() (sal.Outcome, error)) (sal.Outcome, error) {
 	d, ok := w.driver.(sal.Metered)
 	if !ok || w.operation.Effect != catalog.Make && w.operation.Effect != catalog.Remove {
 		return do()
@@ -142,33 +155,33 @@ func (k *keeper) metered(ctx context.Context, w *work, do func() (sal.Outcome, e
 	known := false
 	if w.operation.Effect == catalog.Remove {
 		var uid writ.UID
-		uid, usage, known = k.read(ctx, "last usage", lastReadFor, d, w.resource())
+		uid, usage, known = m.read(ctx, "last usage", lastReadFor, d, w.resource())
 		known = known && uid == w.job.UID
 	}
 	outcome, err := do()
 	switch {
 	case err != nil:
 	case outcome.Change == writ.ChangeCreated:
-		k.metering.Lock()
-		k.begun[w.job.UID] = journal.Reading{At: k.now()}
-		k.metering.Unlock()
+		m.mu.Lock()
+		m.begun[w.job.UID] = journal.Reading{At: m.now()}
+		m.mu.Unlock()
 	case known && outcome.Change == writ.ChangeDeleted:
-		k.close(ctx, w, usage)
+		m.close(ctx, w, usage)
 	}
 	return outcome, err
 }
 
 // close charges a resource for the last time.
-func (k *keeper) close(ctx context.Context, w *work, usage sal.Usage) {
+func (m *meter) close(ctx context.Context, w *work, usage sal.Usage) {
 	uid := w.job.UID
-	k.metering.Lock()
-	used := charge(w.resource(), uid, k.before(uid), k.now(), usage)
-	k.over[uid] = true
-	delete(k.begun, uid)
-	delete(k.readings, uid)
-	k.metering.Unlock()
+	m.mu.Lock()
+	used := charge(w.resource(), uid, m.before(uid), m.now(), usage)
+	m.over[uid] = true
+	delete(m.begun, uid)
+	delete(m.readings, uid)
+	m.mu.Unlock()
 	// Logged; on failure the use since the last scan is not charged.
-	_ = k.store.note(ctx, k.journal.Meter(context.WithoutCancel(ctx), used, nil))
+	_ = m.store.note(ctx, m.journal.Meter(context.WithoutCancel(ctx), used, nil))
 }
 
 // remnants is the disk space of data that belongs to no resource, in bytes. The supervisor accounts only for resources,
@@ -184,7 +197,7 @@ func (r *remnants) measure(ctx context.Context, k *keeper) {
 			continue
 		}
 		module := d.Describe().Module
-		bytes, err := asked(ctx, k, "measure remnants of "+module, readFor, keeping.RemnantBytes)
+		bytes, err := asked(ctx, &k.calls, "measure remnants of "+module, readFor, keeping.RemnantBytes)
 		if err != nil {
 			k.log.WarnContext(ctx, "measure the data of deleted resources", "module", module, "err", err)
 			return
