@@ -152,7 +152,7 @@ func (r *Runner) begin(ctx context.Context, drivers map[string]sal.Driver, log *
 	if n.desk.cancelled, err = n.journal.Cancels(ctx); err != nil {
 		return nil, fmt.Errorf("read the cancelled runs: %w", err)
 	}
-	readings, err := n.journal.Readings(ctx)
+	readings, err := n.journal.Usage.Readings(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("read the usage of resources: %w", err)
 	}

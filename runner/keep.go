@@ -276,7 +276,7 @@ func (k *keeper) report(ctx context.Context, round int64) {
 
 // usage returns the unacknowledged usage of resources.
 func (k *keeper) usage(ctx context.Context, round int64) []writ.Usage {
-	usage, versions, err := k.journal.UnacknowledgedUsage(ctx, maxFound)
+	usage, versions, err := k.journal.Usage.Unacknowledged(ctx, maxFound)
 	if k.store.note(ctx, err) != nil {
 		return nil
 	}
@@ -299,7 +299,7 @@ func (k *keeper) acknowledge(ctx context.Context, t writ.ReportID) {
 	k.mu.Unlock()
 	k.repairs.acknowledge(t.Round)
 	if len(versions) > 0 {
-		_ = k.store.note(ctx, k.journal.AcknowledgeUsage(context.WithoutCancel(ctx), versions)) // else they come again
+		_ = k.store.note(ctx, k.journal.Usage.Acknowledge(context.WithoutCancel(ctx), versions)) // else they come again
 	}
 }
 

@@ -126,7 +126,7 @@ func (m *meter) keep(ctx context.Context, used []journal.Use) {
 	looked := m.looked
 	m.mu.Unlock()
 	// No scan is running, so looked does not change.
-	err := m.store.note(ctx, m.journal.Meter(context.WithoutCancel(ctx), used, looked))
+	err := m.store.note(ctx, m.journal.Usage.Add(context.WithoutCancel(ctx), used, looked))
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err == nil {
@@ -181,7 +181,7 @@ func (m *meter) close(ctx context.Context, w *work, usage sal.Usage) {
 	delete(m.readings, uid)
 	m.mu.Unlock()
 	// Logged; on failure the use since the last scan is not charged.
-	_ = m.store.note(ctx, m.journal.Meter(context.WithoutCancel(ctx), used, nil))
+	_ = m.store.note(ctx, m.journal.Usage.Add(context.WithoutCancel(ctx), used, nil))
 }
 
 // remnants is the disk space of data that belongs to no resource, in bytes. The supervisor accounts only for resources,

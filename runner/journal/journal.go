@@ -27,6 +27,8 @@ const Keep = 24 * time.Hour
 // Journal is a node's open store. Its methods may be called concurrently. Changes are on disk when a method returns; it
 // returns STORE_UNAVAILABLE if they cannot be written.
 type Journal struct {
+	Usage *Usage
+
 	db     *sqldb.DB
 	lock   *storelock.Lock // nil in memory
 	recent recent
@@ -46,6 +48,7 @@ func Open(ctx context.Context, path string) (*Journal, error) {
 	files, err := fs.Sub(migrations, "migrations")
 	if err == nil {
 		j.db, err = sqldb.Open(ctx, path, files)
+		j.Usage = &Usage{j.db}
 	}
 	if err == nil && j.lock != nil {
 		err = j.lock.MarkOpened()

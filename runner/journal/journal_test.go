@@ -442,8 +442,8 @@ func TestUseIsRoundedToTheNearestSecond(t *testing.T) {
 		Resource: writ.ResourceID{Project: "p", Kind: writ.KindVolume, Name: "data"}, UID: "u", Hour: time.Unix(0, 0).UTC(),
 		CPU: 50*time.Second - 200*time.Microsecond, Memory: 1400 * time.Millisecond, Disk: 1600 * time.Millisecond,
 	}
-	must(t, j.Meter(t.Context(), []journal.Use{use}, nil))
-	told, _, err := j.UnacknowledgedUsage(t.Context(), 1)
+	must(t, j.Usage.Add(t.Context(), []journal.Use{use}, nil))
+	told, _, err := j.Usage.Unacknowledged(t.Context(), 1)
 	must(t, err)
 	if want := (writ.Used{CPUSeconds: 50, MemoryMiBSeconds: 1, DiskGiBSeconds: 2}); len(told) != 1 || told[0].Used != want {
 		t.Errorf("told %+v, want %+v", told, want)

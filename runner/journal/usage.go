@@ -33,20 +33,23 @@ type Version struct {
 	Number int64
 }
 
-// Meter adds the use of resources, together with the readings that it was computed from.
-func (j *Journal) Meter(ctx context.Context, used []Use, readings map[writ.UID]Reading) error {
+// Usage is the part of a journal about the use of resources.
+type Usage struct{ db *sqldb.DB }
+
+// Add adds the use of resources, together with the readings that it was computed from.
+func (u *Usage) Add(ctx context.Context, used []Use, readings map[writ.UID]Reading) error {
 	if len(used) == 0 && len(readings) == 0 {
 		return nil
 	}
-	return j.db.Write(failpoint.At(ctx, failpoint.UsageKept), func(tx *sqldb.Tx) error {
-		for _, u := range used {
+	return u.db.Write(failpoint.At(ctx, failpoint.UsageKept), func(tx *sqldb.Tx) error {
+		for _, one := range used {
 			_, err := tx.Exec(`INSERT INTO usage (uid, hour, project, kind, name, cpu_ms, memory_mib_ms, disk_gib_ms, received, sent, version, told)
 				VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, 1, 0) ON CONFLICT (uid, hour) DO UPDATE SET cpu_ms = usage.cpu_ms + excluded.cpu_ms,
 				memory_mib_ms = usage.memory_mib_ms + excluded.memory_mib_ms, disk_gib_ms = usage.disk_gib_ms + excluded.disk_gib_ms,
 				received = usage.received + excluded.received, sent = usage.sent + excluded.sent, version = usage.version + 1`,
-				string(u.UID), sqldb.Micros(u.Hour), string(u.Resource.Project), string(u.Resource.Kind),
-				u.Resource.Name,
-				u.CPU.Milliseconds(), u.Memory.Milliseconds(), u.Disk.Milliseconds(), u.Received, u.Sent)
+				string(one.UID), sqldb.Micros(one.Hour), string(one.Resource.Project), string(one.Resource.Kind),
+				one.Resource.Name,
+				one.CPU.Milliseconds(), one.Memory.Milliseconds(), one.Disk.Milliseconds(), one.Received, one.Sent)
 			if err != nil {
 				return err
 			}
@@ -64,8 +67,8 @@ func (j *Journal) Meter(ctx context.Context, used []Use, readings map[writ.UID]R
 }
 
 // Readings returns the last reading of every resource.
-func (j *Journal) Readings(ctx context.Context) (map[writ.UID]Reading, error) {
-	rows, err := j.db.Query(ctx, `SELECT uid, at, received, sent FROM readings`)
+func (u *Usage) Readings(ctx context.Context) (map[writ.UID]Reading, error) {
+	rows, err := u.db.Query(ctx, `SELECT uid, at, received, sent FROM readings`)
 	if err != nil {
 		return nil, err
 	}
@@ -84,10 +87,10 @@ func (j *Journal) Readings(ctx context.Context) (map[writ.UID]Reading, error) {
 	return readings, rows.Err()
 }
 
-// UnacknowledgedUsage returns at most max rows of usage that changed since they were acknowledged, oldest first, with
+// Unacknowledged returns at most max rows of usage that changed since they were acknowledged, oldest first, with
 // their versions.
-func (j *Journal) UnacknowledgedUsage(ctx context.Context, max int) ([]writ.Usage, []Version, error) {
-	rows, err := j.db.Query(ctx,
+func (u *Usage) Unacknowledged(ctx context.Context, max int) ([]writ.Usage, []Version, error) {
+	rows, err := u.db.Query(ctx,
 		`SELECT uid, hour, project, kind, name, cpu_ms, memory_mib_ms, disk_gib_ms, received, sent, version
 		FROM usage WHERE version > told ORDER BY hour, uid LIMIT $1`, max)
 	if err != nil {
@@ -99,26 +102,26 @@ func (j *Journal) UnacknowledgedUsage(ctx context.Context, max int) ([]writ.Usag
 	for rows.Next() {
 		var uid, project, kind string
 		var hour, version int64
-		var u writ.Usage
-		err := rows.Scan(&uid, &hour, &project, &kind, &u.Name, &u.CPUSeconds, &u.MemoryMiBSeconds, &u.DiskGiBSeconds,
-			&u.Received, &u.Sent, &version)
+		var one writ.Usage
+		err := rows.Scan(&uid, &hour, &project, &kind, &one.Name, &one.CPUSeconds, &one.MemoryMiBSeconds, &one.DiskGiBSeconds,
+			&one.Received, &one.Sent, &version)
 		if err != nil {
 			return nil, nil, err
 		}
-		u.UID, u.Project, u.Kind, u.Hour = writ.UID(uid), writ.ProjectID(project), writ.ResourceKind(kind), sqldb.Time(hour)
-		for _, amount := range []*int64{&u.CPUSeconds, &u.MemoryMiBSeconds, &u.DiskGiBSeconds} {
+		one.UID, one.Project, one.Kind, one.Hour = writ.UID(uid), writ.ProjectID(project), writ.ResourceKind(kind), sqldb.Time(hour)
+		for _, amount := range []*int64{&one.CPUSeconds, &one.MemoryMiBSeconds, &one.DiskGiBSeconds} {
 			// Rounded to the nearest second, so that a job that began some microseconds late does not cost a second.
 			*amount = (*amount + 500) / 1000
 		}
-		usage = append(usage, u)
-		versions = append(versions, Version{u.UID, u.Hour, version})
+		usage = append(usage, one)
+		versions = append(versions, Version{one.UID, one.Hour, version})
 	}
 	return usage, versions, rows.Err()
 }
 
-// AcknowledgeUsage records that the supervisor has these versions of rows.
-func (j *Journal) AcknowledgeUsage(ctx context.Context, versions []Version) error {
-	return j.db.Write(failpoint.At(ctx, failpoint.UsageAcknowledged), func(tx *sqldb.Tx) error {
+// Acknowledge records that the supervisor has these versions of rows.
+func (u *Usage) Acknowledge(ctx context.Context, versions []Version) error {
+	return u.db.Write(failpoint.At(ctx, failpoint.UsageAcknowledged), func(tx *sqldb.Tx) error {
 		for _, v := range versions {
 			if _, err := tx.Exec(`UPDATE usage SET told = $1 WHERE uid = $2 AND hour = $3 AND told < $1`, v.Number,
 				string(v.UID), sqldb.Micros(v.Hour)); err != nil {
