@@ -41,7 +41,7 @@ func TestJoiningWithoutTokens(t *testing.T) {
 	node := s.Start("n1", "writ node approve n1", "runner", "--data", "n1", "--name", "n1", "--supervisor", "http://"+nodeAPI, "--redis", broker,
 		"--cluster", cluster, "--drivers", "simulated", "--simulate-speed", "0")
 	s.Until("the node is listed as pending", func(ctx context.Context) bool {
-		nodes, err := s.Client.Nodes(ctx, api.ListNodesParams{Admission: api.Given(writ.AdmissionPending)})
+		nodes, err := s.Client.Nodes.List(ctx, api.ListNodesParams{Admission: api.Given(writ.AdmissionPending)})
 		return err == nil && len(nodes) == 1
 	})
 	if _, said, code := s.Try("node", "approve", "n1"); code != writ.ExitUsage || !strings.Contains(said, "read it on the machine") {

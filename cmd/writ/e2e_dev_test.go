@@ -409,7 +409,7 @@ func TestACoordinatorOnLoopbackGetsTLS(t *testing.T) {
 	t.Parallel()
 	s := testcluster.New(t)
 	refusesStrangers(t, s.URL)
-	if _, err := s.Client.Amend(t.Context(), func(next *identity.Roster) error { // as in earlier versions
+	if _, err := s.Client.Roster.Amend(t.Context(), func(next *identity.Roster) error { // as in earlier versions
 		next.Coordinators = nil
 		return nil
 	}); err != nil {

@@ -39,7 +39,7 @@ func TestFlippedByteIsRefused(t *testing.T) {
 			for i := range signed {
 				forged := bytes.Clone(signed)
 				forged[i] ^= 1
-				s, err := c.Submit(t.Context(), forged)
+				s, err := c.Orders.Submit(t.Context(), forged)
 				if err == nil && (!blind || s.State == writ.SubmissionDelivered) {
 					t.Errorf("byte %d, %q made %q: accepted", i, signed[i], forged[i])
 				}
@@ -53,11 +53,11 @@ func TestFlippedByteIsRefused(t *testing.T) {
 			}
 			// The unchanged script is accepted, so the changes were the cause. It is signed again, because a blind
 			// coordinator stores the refusal of a text whose signature was changed.
-			s, err := c.Submit(t.Context(), sign())
+			s, err := c.Orders.Submit(t.Context(), sign())
 			if err != nil {
 				t.Fatal(err)
 			}
-			run, err := c.Watch(t.Context(), s.Run, client.Watcher{Event: func(api.Event) {}})
+			run, err := c.Streams.Watch(t.Context(), s.Run, client.Watcher{Event: func(api.Event) {}})
 			if err != nil || run.State != api.RunStateSucceeded {
 				t.Errorf("unchanged: %s, %v", run.State, err)
 			}

@@ -47,7 +47,7 @@ for i := 0; i < 40; i++ {
 
 	long := s.Submit("long.tengo", "--deadline", "2h")
 	s.Until("the node works on the job", func(ctx context.Context) bool {
-		calls, err := s.Client.Calls(ctx, long)
+		calls, err := s.Client.Runs.Calls(ctx, long)
 		return err == nil && len(calls) == 1 && calls[0].State == writ.CallRunning
 	})
 	measure("a killed runner works on its job again", func() time.Duration {

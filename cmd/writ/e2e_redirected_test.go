@@ -190,7 +190,7 @@ type redirected struct {
 func (r *redirected) admissions(name string) map[string]writ.Admission {
 	r.T.Helper()
 	all := map[string]writ.Admission{}
-	nodes, err := r.Client.Nodes(r.T.Context(), api.ListNodesParams{})
+	nodes, err := r.Client.Nodes.List(r.T.Context(), api.ListNodesParams{})
 	if err != nil {
 		r.T.Fatal(err)
 	}
@@ -207,7 +207,7 @@ func (r *redirected) state() map[string]string {
 	r.T.Helper()
 	ctx := r.T.Context()
 	state := map[string]string{}
-	nodes, err := r.Client.Nodes(ctx, api.ListNodesParams{})
+	nodes, err := r.Client.Nodes.List(ctx, api.ListNodesParams{})
 	if err != nil {
 		r.T.Fatal(err)
 	}
@@ -242,7 +242,7 @@ func (r *redirected) state() map[string]string {
 			state["hold "+h.Text()] = fmt.Sprint(h.Held, h.Revision)
 		}
 	}
-	secrets, err := r.Client.Secrets(ctx, "", "")
+	secrets, err := r.Client.Secrets.List(ctx, "", "")
 	if err != nil {
 		r.T.Fatal(err)
 	}
@@ -524,7 +524,7 @@ func (r *redirected) awaitEvents() {
 	mark := fmt.Sprintf("m%d", *r.counter)
 	r.Writ("node", "label", "witness", "mark="+mark)
 	r.Until("the coordinator knows of the mark", func(ctx context.Context) bool {
-		nodes, err := r.Client.Nodes(ctx, api.ListNodesParams{})
+		nodes, err := r.Client.Nodes.List(ctx, api.ListNodesParams{})
 		for _, n := range nodes {
 			if n.Name == "witness" && n.Labels["mark"] == mark {
 				return err == nil
@@ -575,7 +575,7 @@ func newRedirected(t *testing.T) *redirected {
 func (r *redirected) fails(name, script string) {
 	r.runs[name] = r.Submit(script)
 	r.Until("run "+name+" has failed", func(ctx context.Context) bool {
-		run, err := r.Client.Run(ctx, r.runs[name])
+		run, err := r.Client.Runs.Get(ctx, r.runs[name])
 		return err == nil && run.State == api.RunStateFailed
 	})
 }

@@ -24,7 +24,7 @@ func TestEveryCommandThatSignsWarnsOfARoleThatEnds(t *testing.T) {
 	s.Script("value", "a value")
 	r := &redirected{Cluster: s, runs: map[string]writ.RunID{"named": s.Submit("fails.tengo")}, prints: map[string]string{}}
 	s.Writ("secret", "set", "named", "--file", "value")
-	nodes, err := s.Client.Nodes(t.Context(), api.ListNodesParams{})
+	nodes, err := s.Client.Nodes.List(t.Context(), api.ListNodesParams{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +50,7 @@ func TestEveryCommandThatSignsWarnsOfARoleThatEnds(t *testing.T) {
 	for script, state := range map[string]writ.RunState{"open.tengo": writ.RunRunning, "fails.tengo": writ.RunFailed} {
 		id := s.Submit(script)
 		s.Until(script+" is "+string(state), func(ctx context.Context) bool {
-			run, err := s.Client.Run(ctx, id)
+			run, err := s.Client.Runs.Get(ctx, id)
 			return err == nil && run.State == api.RunState(state)
 		})
 	}
@@ -74,7 +74,7 @@ func TestEveryCommandThatSignsWarnsOfARoleThatEnds(t *testing.T) {
 	if _, said, _ := s.Try("payload", "fails.tengo"); strings.Contains(said, aged) {
 		t.Errorf("of a new roster is said\n%s", said)
 	}
-	_, err = s.Client.Amend(t.Context(), func(next *identity.Roster) error {
+	_, err = s.Client.Roster.Amend(t.Context(), func(next *identity.Roster) error {
 		next.Created = next.Created.Add(-identity.RosterValidity/2 - time.Hour)
 		next.Expires = next.Created.Add(identity.RosterValidity)
 		return nil

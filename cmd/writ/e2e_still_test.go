@@ -22,7 +22,7 @@ func TestAPausedSupervisorDeclaresNoNodeLost(t *testing.T) {
 	s.Script("ping.tengo", "node := import(\"node\")\nnode.ping()\n")
 	long := s.Submit("long.tengo", "--deadline", "3h")
 	running := func(ctx context.Context) bool {
-		calls, err := s.Client.Calls(ctx, long)
+		calls, err := s.Client.Runs.Calls(ctx, long)
 		return err == nil && len(calls) == 1 && calls[0].State == writ.CallRunning
 	}
 	s.Until("the node works on the job", running)

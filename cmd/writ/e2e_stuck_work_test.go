@@ -49,7 +49,7 @@ func TestEachKindOfStuckWorkIsFoundWithItsCommand(t *testing.T) {
 	for _, name := range []string{"the supervisor is gone", "the node is gone"} {
 		id := stuck[name].id
 		s.Until(name+": the work goes on", func(ctx context.Context) bool {
-			calls, err := s.Client.Calls(ctx, id)
+			calls, err := s.Client.Runs.Calls(ctx, id)
 			return err == nil && len(calls) == 1 && calls[0].State == writ.CallRunning && !strings.Contains(s.Writ("run", "explain", string(id)), "writ node")
 		})
 	}
@@ -67,7 +67,7 @@ func stuckWork(s *testcluster.Cluster) map[string]stuckRun {
 	}
 	begun := func(id writ.RunID) writ.RunID {
 		s.Until("the work has begun", func(ctx context.Context) bool {
-			calls, err := s.Client.Calls(ctx, id)
+			calls, err := s.Client.Runs.Calls(ctx, id)
 			return err == nil && len(calls) == 1 && calls[0].State == writ.CallRunning
 		})
 		return id

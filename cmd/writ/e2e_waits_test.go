@@ -25,7 +25,7 @@ func TestWatcherNamesCommandThatEndsWait(t *testing.T) {
 	id := s.Submit("machine.tengo", "--deployment", "web")
 	// A call that has not started yet would move to another node.
 	s.Until("the machine is being made", func(ctx context.Context) bool {
-		calls, err := s.Client.Calls(ctx, id)
+		calls, err := s.Client.Runs.Calls(ctx, id)
 		return err == nil && len(calls) == 1 && calls[0].State == writ.CallRunning
 	})
 	s.Kill("dc1-n1")

@@ -65,7 +65,7 @@ func SuggestRuns(states ...api.RunState) Suggestions {
 
 // SuggestNodes suggests the names of all nodes.
 func SuggestNodes(ctx context.Context, c *client.Client) []string {
-	nodes, _ := c.Nodes(ctx, api.ListNodesParams{})
+	nodes, _ := c.Nodes.List(ctx, api.ListNodesParams{})
 	var all []string
 	for _, n := range nodes {
 		all = append(all, n.Name)

@@ -83,5 +83,5 @@ func Decision(
 		return api.StatementAnswer{}, time.Time{}, err
 	}
 	defer by.Close()
-	return c.DecideAt(ctx, by, s)
+	return c.Statements.DecideAt(ctx, by, s)
 }

@@ -13,7 +13,7 @@ import (
 // Roster returns the newest roster. If the coordinator is unreachable, it returns the newest one that was seen before,
 // so that scripts can be signed offline. Verifiers reject a roster that is too old.
 func (e *Env) Roster(ctx context.Context, c *client.Client) (*identity.Roster, error) {
-	roster, err := c.Roster(ctx)
+	roster, err := c.Roster.Newest(ctx)
 	if writ.CodeOf(err) == writ.CodeUnreachable {
 		known, kerr := c.Rosters.Latest()
 		if kerr == nil && known != nil {

@@ -115,9 +115,9 @@ func RemoveAuthority(r *identity.Roster, name string, state identity.State) erro
 	return nil
 }
 
-// CertificateOf returns the certificate that signed a run, or nil if a plain key signed it. The result does not depend
+// Certificate returns the certificate that signed a run, or nil if a plain key signed it. The result does not depend
 // on the coordinator: the run id is derived from the signed text, which names its certificate.
-func (c *Client) CertificateOf(
+func (c Runs) Certificate(
 	ctx context.Context, roster *identity.Roster, run api.Run,
 ) (*identity.Certificate, error) {
 	signed, err := c.signed(ctx, run)
@@ -134,8 +134,8 @@ func MayHaveCertificate(roster *identity.Roster, signer string) bool {
 }
 
 // signed returns the signed text of a run with its signature. It verifies the text against the run id.
-func (c *Client) signed(ctx context.Context, run api.Run) ([]byte, error) {
-	answer, err := api.Answer[api.SignedText](c.API.GetSigned(ctx, run.Payload))
+func (c Runs) signed(ctx context.Context, run api.Run) ([]byte, error) {
+	answer, err := api.Answer[api.SignedText](c.client.API.GetSigned(ctx, run.Payload))
 	if err != nil {
 		return nil, err
 	}

@@ -121,24 +121,24 @@ func amountOf(c writ.Capacity) string {
 // enabled, connected, free of faults and have capacity for needs, it takes the one with the fewest open calls. The
 // roster defines the datacenters. The coordinator supplies only their status, so a false answer can at worst lead to a
 // worse choice.
-func (c *Client) Choose(
+func (c Orders) Choose(
 	ctx context.Context, roster *identity.Roster, labels map[string]string, needs []Need,
 ) (Choice, error) {
-	answer, err := api.Answer[api.DatacenterList](c.API.ListDatacenters(ctx))
+	answer, err := api.Answer[api.DatacenterList](c.client.API.ListDatacenters(ctx))
 	if err != nil {
 		return Choice{}, err
 	}
-	queues, err := api.Answer[api.QueueList](c.API.ListQueues(ctx, &api.ListQueuesParams{}))
+	queues, err := api.Answer[api.QueueList](c.client.API.ListQueues(ctx, &api.ListQueuesParams{}))
 	if err != nil {
 		return Choice{}, err
 	}
-	nodes, err := c.Nodes(ctx, api.ListNodesParams{})
+	nodes, err := c.client.Nodes.List(ctx, api.ListNodesParams{})
 	if err != nil {
 		return Choice{}, err
 	}
 	var have []writ.Resource
 	if len(needs) > 0 {
-		if have, err = c.Resources(ctx,
+		if have, err = c.client.Resources(ctx,
 			api.ListResourcesParams{Project: api.Given(string(needs[0].Resource.Project))}); err != nil {
 			return Choice{}, err
 		}

@@ -38,7 +38,7 @@ const (
 // dialTime limits requests for rosters and for logs of ended runs.
 const dialTime = 10 * time.Second
 
-// Client talks to the coordinators of one context.
+// Client talks to the coordinators of one context. Its methods are grouped by subject.
 type Client struct {
 	Context config.Context
 	API     *apiclient.Client // read results with api.Answer
@@ -47,9 +47,44 @@ type Client struct {
 	// Signs is called before a signature with the roster and the signer's name; may be nil.
 	Signs func(roster *identity.Roster, who string)
 
+	subjects
 	logins  *logins
 	servers *servers
 }
+
+// subjects holds the parts of a client. All of them use the connection, the key and the rosters of the client.
+type subjects struct {
+	Roster     Roster
+	Orders     Orders
+	Runs       Runs
+	Streams    Streams
+	Statements Statements
+	Nodes      Nodes
+	Holds      Holds
+	Secrets    Secrets
+	Sessions   Sessions
+}
+
+type (
+	// Roster fetches, verifies and changes the roster of the cluster.
+	Roster struct{ client *Client }
+	// Orders submits scripts, and previews their effect.
+	Orders struct{ client *Client }
+	// Runs finds runs, and reads and verifies their data.
+	Runs struct{ client *Client }
+	// Streams follows the events of runs.
+	Streams struct{ client *Client }
+	// Statements signs and sends decisions about a datacenter.
+	Statements struct{ client *Client }
+	// Nodes finds nodes, and verifies their state.
+	Nodes struct{ client *Client }
+	// Holds reads the holds of datacenters.
+	Holds struct{ client *Client }
+	// Secrets reads and changes the secrets of projects.
+	Secrets struct{ client *Client }
+	// Sessions logs in and out.
+	Sessions struct{ client *Client }
+)
 
 // New returns the client for a context. dir is the folder of the roster store.
 func New(c config.Context, dir string, keys Keys) (*Client, error) {
@@ -83,6 +118,10 @@ func New(c config.Context, dir string, keys Keys) (*Client, error) {
 		keys.Spec = c.Key
 	}
 	client := &Client{Context: c, API: API, Keys: keys, Rosters: rosters, logins: sessions, servers: doer}
+	client.subjects = subjects{
+		Roster{client}, Orders{client}, Runs{client}, Streams{client}, Statements{client}, Nodes{client}, Holds{client},
+		Secrets{client}, Sessions{client},
+	}
 	sessions.client = client
 	return client, nil
 }
@@ -201,14 +240,14 @@ func (s *servers) send(r *http.Request, to *url.URL) (*http.Response, error) {
 	return s.http.Do(again)
 }
 
-// KnownRoster returns the newest stored roster. It queries a coordinator only if none is stored.
-func (c *Client) KnownRoster(ctx context.Context) (*identity.Roster, error) {
-	if c.Context.Cluster != "" {
-		if known, err := c.Rosters.Latest(); known != nil || err != nil {
+// Known returns the newest stored roster. It queries a coordinator only if none is stored.
+func (c Roster) Known(ctx context.Context) (*identity.Roster, error) {
+	if c.client.Context.Cluster != "" {
+		if known, err := c.client.Rosters.Latest(); known != nil || err != nil {
 			return known, err
 		}
 	}
-	return c.Roster(ctx)
+	return c.Newest(ctx)
 }
 
 // Person is a signer known to the roster.
@@ -289,10 +328,10 @@ func unknownKey(key *Key) error {
 }
 
 // Submit submits a signed text. If no answer arrives, the error explains how to find out whether the run was accepted.
-func (c *Client) Submit(ctx context.Context, signed []byte) (writ.Submission, error) {
+func (c Orders) Submit(ctx context.Context, signed []byte) (writ.Submission, error) {
 	waiting, stop := context.WithTimeout(ctx, submitTime)
 	defer stop()
-	s, err := api.Answer[writ.Submission](c.API.SubmitWithBody(waiting, api.SignedType, bytes.NewReader(signed)))
+	s, err := api.Answer[writ.Submission](c.client.API.SubmitWithBody(waiting, api.SignedType, bytes.NewReader(signed)))
 	if err == nil {
 		return s, isOf(signed, s)
 	}
@@ -314,8 +353,8 @@ func (c *Client) Submit(ctx context.Context, signed []byte) (writ.Submission, er
 }
 
 // refusedSubmission returns the verified reason for the refusal of a submission, or UNVERIFIED.
-func (c *Client) refusedSubmission(ctx context.Context, signed []byte, said *writ.Error) error {
-	roster, err := c.Roster(ctx)
+func (c Orders) refusedSubmission(ctx context.Context, signed []byte, said *writ.Error) error {
+	roster, err := c.client.Roster.Newest(ctx)
 	if err != nil {
 		return writ.Errorf(writ.CodeUnverified,
 			"the coordinator reports a refusal (%s: %s), and the roster is unavailable: %v",

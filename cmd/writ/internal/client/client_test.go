@@ -282,11 +282,11 @@ func TestNextCoordinatorIsAskedIfOneIsGone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r, err := c.Roster(t.Context()); err != nil || r.Version != 2 {
+	if r, err := c.Roster.Newest(t.Context()); err != nil || r.Version != 2 {
 		t.Errorf("%v, %v", r, err)
 	}
 	here.Close()
-	_, err = c.Roster(t.Context())
+	_, err = c.Roster.Newest(t.Context())
 	if writ.CodeOf(err) != writ.CodeUnreachable || !strings.Contains(err.Error(), gone.URL) || !strings.Contains(err.Error(), here.URL) {
 		t.Errorf("all gone: %v, want UNREACHABLE and both addresses", err)
 	}
@@ -309,7 +309,7 @@ func TestAFalseCoordinatorIsNotHiddenByOthersThatAreGone(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := c.Roster(t.Context()); writ.CodeOf(err) != writ.CodeCertificateUntrusted {
+		if _, err := c.Roster.Newest(t.Context()); writ.CodeOf(err) != writ.CodeCertificateUntrusted {
 			t.Errorf("%v: %v", addresses, err)
 		}
 	}
@@ -402,7 +402,7 @@ func TestCoordinatorThatKnowsLessThanWasSeenIsRefused(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return c.Roster(t.Context())
+		return c.Roster.Newest(t.Context())
 	}
 	if r, err := ask(2, w.signed...); err != nil || r.Version != 2 {
 		t.Fatalf("%v, %v", r, err)
@@ -445,7 +445,7 @@ func TestClientHandsInRosters(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if r, err := client.Roster(t.Context()); err != nil || r.Version != newest {
+		if r, err := client.Roster.Newest(t.Context()); err != nil || r.Version != newest {
 			t.Fatalf("%s: %v", url, err)
 		}
 	}

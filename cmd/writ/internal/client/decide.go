@@ -16,13 +16,13 @@ import (
 
 // Decide signs and submits a statement; see Person.SignStatement for the fields to set. The result, done or refused, is
 // signed by the supervisor of the datacenter and is for this statement.
-func (c *Client) Decide(ctx context.Context, by *Person, s identity.Statement) (api.StatementAnswer, error) {
+func (c Statements) Decide(ctx context.Context, by *Person, s identity.Statement) (api.StatementAnswer, error) {
 	answer, _, err := c.DecideAt(ctx, by, s)
 	return answer, err
 }
 
 // DecideAt is Decide, and also returns the time of the decision at the supervisor.
-func (c *Client) DecideAt(
+func (c Statements) DecideAt(
 	ctx context.Context, by *Person, s identity.Statement,
 ) (api.StatementAnswer, time.Time, error) {
 	done, answer, err := c.decide(ctx, by, s)
@@ -30,7 +30,7 @@ func (c *Client) DecideAt(
 }
 
 // decide is Decide, and also returns the complete signed answer of the supervisor.
-func (c *Client) decide(
+func (c Statements) decide(
 	ctx context.Context, by *Person, s identity.Statement,
 ) (api.StatementAnswer, writ.Answer, error) {
 	signed, err := by.SignStatement(s)
@@ -41,7 +41,7 @@ func (c *Client) decide(
 	if err != nil {
 		return api.StatementAnswer{}, writ.Answer{}, err
 	}
-	said, err := api.Answer[api.StatementAnswer](c.API.SubmitStatementWithBody(ctx, api.SignedType,
+	said, err := api.Answer[api.StatementAnswer](c.client.API.SubmitStatementWithBody(ctx, api.SignedType,
 		bytes.NewReader(signed)))
 	if err != nil {
 		return api.StatementAnswer{}, writ.Answer{}, to.refused(writ.AsError(err))
@@ -57,7 +57,7 @@ type NewToken struct {
 }
 
 // CreateToken creates a join token and registers it at the datacenter.
-func (c *Client) CreateToken(
+func (c Statements) CreateToken(
 	ctx context.Context, by *Person, datacenter writ.DatacenterID, is NewToken,
 ) (identity.Token, time.Time, error) {
 	token, err := identity.NewToken(by.Roster.Cluster).For(datacenter, by.Roster)
@@ -80,34 +80,34 @@ type NodeName struct {
 	Fingerprint string // fingerprint of its key, "SHA256:…"; "" if not given
 }
 
-// FindNode queries the coordinator for the node that the user named. The node's name or id equals the user's input, and
+// Find queries the coordinator for the node that the user named. The node's name or id equals the user's input, and
 // its datacenter is the one that the roster has under the given name. Removed nodes are not found.
-func (c *Client) FindNode(ctx context.Context, roster *identity.Roster, name NodeName) (writ.Node, error) {
-	return c.findNode(ctx, roster, name, "")
+func (c Nodes) Find(ctx context.Context, roster *identity.Roster, name NodeName) (writ.Node, error) {
+	return c.find(ctx, roster, name, "")
 }
 
-// FindNodeOrRemoved is FindNode, but searches the removed nodes if no other node matches.
-func (c *Client) FindNodeOrRemoved(ctx context.Context, roster *identity.Roster, name NodeName) (writ.Node, error) {
-	n, err := c.FindNode(ctx, roster, name)
+// FindOrRemoved is Find, but searches the removed nodes if no other node matches.
+func (c Nodes) FindOrRemoved(ctx context.Context, roster *identity.Roster, name NodeName) (writ.Node, error) {
+	n, err := c.Find(ctx, roster, name)
 	if writ.CodeOf(err) != writ.CodeNotFound {
 		return n, err
 	}
-	removed, other := c.findNode(ctx, roster, name, writ.AdmissionRemoved)
+	removed, other := c.find(ctx, roster, name, writ.AdmissionRemoved)
 	if writ.CodeOf(other) == writ.CodeNotFound {
 		return writ.Node{}, err
 	}
 	return removed, other
 }
 
-// findNode finds a node among those with this admission state; "" means all nodes except removed ones.
-func (c *Client) findNode(
+// find finds a node among those with this admission state; "" means all nodes except removed ones.
+func (c Nodes) find(
 	ctx context.Context, roster *identity.Roster, name NodeName, admission writ.Admission,
 ) (writ.Node, error) {
 	dc, err := TheDatacenter(roster, name.Datacenter)
 	if err != nil {
 		return writ.Node{}, c.locate(ctx, roster, name, err)
 	}
-	nodes, err := c.Nodes(ctx, api.ListNodesParams{Datacenter: api.Given(string(dc.ID)), Admission: api.Given(admission)})
+	nodes, err := c.List(ctx, api.ListNodesParams{Datacenter: api.Given(string(dc.ID)), Admission: api.Given(admission)})
 	if err != nil {
 		return writ.Node{}, err
 	}
@@ -183,10 +183,10 @@ func AboutRun(run api.Run, decision string) identity.Statement {
 // nodeNewsWithin limits the wait of AwaitNodeNews.
 const nodeNewsWithin = 5 * time.Second
 
-// AwaitNodeNews waits until the coordinator has received a decision about a node. before is the node before the
+// AwaitNews waits until the coordinator has received a decision about a node. before is the node before the
 // decision. The answer to a statement arrives before the event, and the next statement must name the next revision. It
 // gives up without an error after nodeNewsWithin.
-func (c *Client) AwaitNodeNews(ctx context.Context, before writ.Node, decision string) {
+func (c Nodes) AwaitNews(ctx context.Context, before writ.Node, decision string) {
 	removed := decision == "remove" || decision == identity.DecisionLost
 	listed := api.ListNodesParams{Datacenter: api.Given(string(before.Datacenter))}
 	if before.Admission == writ.AdmissionRemoved {
@@ -197,7 +197,7 @@ func (c *Client) AwaitNodeNews(ctx context.Context, before writ.Node, decision s
 	tick := time.NewTicker(newsEvery)
 	defer tick.Stop()
 	for {
-		nodes, err := c.Nodes(ctx, listed)
+		nodes, err := c.List(ctx, listed)
 		if err != nil {
 			return
 		}

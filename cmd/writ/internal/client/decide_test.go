@@ -32,7 +32,7 @@ func TestNewsOfANodeAreAwaitedAsLongAsTheyCanCome(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			c.AwaitNodeNews(t.Context(), writ.Node{ID: "n1", Revision: 1}, decision)
+			c.Nodes.AwaitNews(t.Context(), writ.Node{ID: "n1", Revision: 1}, decision)
 			if asked != len(lists) {
 				t.Errorf("it asked %d times, and the news came with the %d.", asked, len(lists))
 			}

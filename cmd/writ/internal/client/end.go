@@ -27,7 +27,7 @@ const (
 // datacenter for the current state. If the summary is outdated, End queries the coordinator again for up to
 // laterEndWithin; the run may then be open and have no result. If the coordinator keeps showing the earlier summary, or
 // shows an unsigned result, the error is UNVERIFIED.
-func (c *Client) End(ctx context.Context, roster *identity.Roster, run *api.Run) (End, error) {
+func (c Runs) End(ctx context.Context, roster *identity.Roster, run *api.Run) (End, error) {
 	for began := time.Now(); ; {
 		end, earlier, err := c.endOf(ctx, roster, *run)
 		if !earlier || time.Since(began) > laterEndWithin {
@@ -36,7 +36,7 @@ func (c *Client) End(ctx context.Context, roster *identity.Roster, run *api.Run)
 		if err := sleep.For(ctx, newsEvery); err != nil {
 			return End{}, err
 		}
-		if *run, err = c.Run(ctx, run.ID); err != nil || !run.State.Ended() {
+		if *run, err = c.Get(ctx, run.ID); err != nil || !run.State.Ended() {
 			return End{}, err
 		}
 	}
@@ -44,7 +44,7 @@ func (c *Client) End(ctx context.Context, roster *identity.Roster, run *api.Run)
 
 // endOf returns the result of a run as the coordinator shows it. earlier reports an outdated summary, which is also an
 // error.
-func (c *Client) endOf(ctx context.Context, roster *identity.Roster, run api.Run) (end End, earlier bool, err error) {
+func (c Runs) endOf(ctx context.Context, roster *identity.Roster, run api.Run) (end End, earlier bool, err error) {
 	if run.Accepted.IsZero() {
 		why, err := Refusal(roster, run)
 		if err != nil {

@@ -79,7 +79,7 @@ func TestAnEarlierEndOfARunThatWasResumedIsNotVerified(t *testing.T) {
 				}
 				return tt.answer(nonce)
 			})
-			got, earlier, err := c.endOf(t.Context(), roster, shown)
+			got, earlier, err := c.Runs.endOf(t.Context(), roster, shown)
 			if writ.CodeOf(err) != tt.want || earlier != tt.earlier || writ.CodeOf(got.Unsure) != tt.unsure {
 				t.Errorf("earlier %v, unsure %v, %v", earlier, got.Unsure, err)
 			}
@@ -104,7 +104,7 @@ func TestAnEarlierEndOfARunThatWasResumedIsNotVerified(t *testing.T) {
 		nonce, _ := hex.DecodeString(r.URL.Query().Get("nonce"))
 		return stands(func(s *link.RunStanding) { s.Summary, s.Resumes = writ.DigestOf(second), 1 })(nonce)
 	})
-	if got, err := c.End(t.Context(), roster, &late); err != nil || got.Ended != 2 || got.Unsure != nil || asked != 2 {
+	if got, err := c.Runs.End(t.Context(), roster, &late); err != nil || got.Ended != 2 || got.Unsure != nil || asked != 2 {
 		t.Errorf("%+v, %v, asked %d times", got, err, asked)
 	}
 }

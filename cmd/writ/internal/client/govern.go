@@ -24,23 +24,23 @@ type Amended struct {
 
 // Amend signs the next version of the roster and submits it. change edits a copy of the newest version. If the copy
 // does not differ, Amend signs nothing.
-func (c *Client) Amend(ctx context.Context, change func(next *identity.Roster) error) (Amended, error) {
+func (c Roster) Amend(ctx context.Context, change func(next *identity.Roster) error) (Amended, error) {
 	return c.govern(ctx, func(roster *identity.Roster, by *Person, now time.Time) ([]byte, error) {
 		return Successor(roster, by, now, change)
 	})
 }
 
 // Renew signs and submits the next version of the roster, which has the same content and a later expiry.
-func (c *Client) Renew(ctx context.Context) (Amended, error) { return c.govern(ctx, Renewal) }
+func (c Roster) Renew(ctx context.Context) (Amended, error) { return c.govern(ctx, Renewal) }
 
 // govern submits the version that next signs after the newest roster. If next returns nil, the roster stays unchanged.
-func (c *Client) govern(ctx context.Context,
+func (c Roster) govern(ctx context.Context,
 	next func(roster *identity.Roster, by *Person, now time.Time) ([]byte, error)) (Amended, error) {
-	roster, err := c.Roster(ctx)
+	roster, err := c.Newest(ctx)
 	if err != nil {
 		return Amended{}, err
 	}
-	by, err := c.Person(ctx, roster)
+	by, err := c.client.Person(ctx, roster)
 	if err != nil {
 		return Amended{}, err
 	}
@@ -49,11 +49,11 @@ func (c *Client) govern(ctx context.Context,
 	if signed == nil || err != nil {
 		return Amended{Roster: roster}, err
 	}
-	_, err = api.Answer[api.RosterVersion](c.API.AddRosterWithBody(ctx, api.SignedType, bytes.NewReader(signed)))
+	_, err = api.Answer[api.RosterVersion](c.client.API.AddRosterWithBody(ctx, api.SignedType, bytes.NewReader(signed)))
 	if err != nil {
 		return Amended{}, err
 	}
-	roster, err = c.Rosters.Add(signed)
+	roster, err = c.client.Rosters.Add(signed)
 	return Amended{Roster: roster, Signed: true}, err
 }
 

@@ -9,10 +9,10 @@ import (
 	"writ/identity"
 )
 
-// Reads returns the projects that the client's signer may read according to the roster. It returns all projects if the
-// signer is unknown, because a coordinator may allow access without login.
-func (c *Client) Reads(ctx context.Context, roster *identity.Roster) ([]writ.ProjectID, error) {
-	by, err := c.Keys.Owner(ctx, roster)
+// Readable returns the projects that the client's signer may read according to the roster. It returns all projects if
+// the signer is unknown, because a coordinator may allow access without login.
+func (c Holds) Readable(ctx context.Context, roster *identity.Roster) ([]writ.ProjectID, error) {
+	by, err := c.client.Keys.Owner(ctx, roster)
 	if err != nil {
 		return []writ.ProjectID{identity.AllProjects}, nil
 	}
@@ -24,11 +24,12 @@ func (c *Client) Reads(ctx context.Context, roster *identity.Roster) ([]writ.Pro
 	return (&identity.VerifiedLogin{Login: login, Key: by.Key}).Reads(roster, now)
 }
 
-// ListedHolds queries the coordinator for the holds of a datacenter whose supervisor does not sign its holds. A false
+// Listed queries the coordinator for the holds of a datacenter whose supervisor does not sign its holds. A false
 // answer can at worst produce a statement that the datacenter rejects, because the statement names the user's input and
 // a revision.
-func (c *Client) ListedHolds(ctx context.Context, d *identity.Datacenter) ([]api.Hold, error) {
-	list, err := api.Answer[api.HoldList](c.API.ListHolds(ctx, &api.ListHoldsParams{Datacenter: api.Given(string(d.ID))}))
+func (c Holds) Listed(ctx context.Context, d *identity.Datacenter) ([]api.Hold, error) {
+	list, err := api.Answer[api.HoldList](c.client.API.ListHolds(ctx,
+		&api.ListHoldsParams{Datacenter: api.Given(string(d.ID))}))
 	if err != nil {
 		return nil, err
 	}

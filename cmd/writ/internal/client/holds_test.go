@@ -17,7 +17,7 @@ func TestAClientWithoutAKeyAsksForAllProjects(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, err := c.Reads(t.Context(), w.alice.Roster); err != nil || !slices.Equal(got, []writ.ProjectID{identity.AllProjects}) {
+	if got, err := c.Holds.Readable(t.Context(), w.alice.Roster); err != nil || !slices.Equal(got, []writ.ProjectID{identity.AllProjects}) {
 		t.Errorf("%v, %v", got, err)
 	}
 }

@@ -12,12 +12,12 @@ import (
 
 // locate adds the datacenters of a node to the error for a missing --dc. The coordinator only suggests them: a
 // statement is signed for the datacenter that the user names.
-func (c *Client) locate(ctx context.Context, roster *identity.Roster, name NodeName, missing error) error {
+func (c Nodes) locate(ctx context.Context, roster *identity.Roster, name NodeName, missing error) error {
 	e := writ.AsError(missing)
 	if e == nil || name.Datacenter != "" || len(roster.Datacenters) < 2 {
 		return missing
 	}
-	nodes, err := c.Nodes(ctx, api.ListNodesParams{})
+	nodes, err := c.List(ctx, api.ListNodesParams{})
 	if err != nil {
 		return missing
 	}

@@ -101,7 +101,7 @@ func (l *logins) login(ctx context.Context, address, shown string, anew bool) (*
 	if err != nil {
 		return nil, err
 	}
-	roster, err := l.client.KnownRoster(ctx) // before locking, because it may query the coordinator
+	roster, err := l.client.Roster.Known(ctx) // before locking, because it may query the coordinator
 	if err != nil {
 		return nil, err
 	}
@@ -189,7 +189,7 @@ func (l *logins) prove(
 	if err != nil {
 		return err
 	}
-	roster, err := l.client.KnownRoster(ctx)
+	roster, err := l.client.Roster.Known(ctx)
 	if err != nil {
 		return err
 	}
@@ -344,9 +344,9 @@ type Session struct {
 
 // Login logs in at the first coordinator of the context with a signature of the user. If web is set, it also returns a
 // login address for a browser.
-func (c *Client) Login(ctx context.Context, web bool) (Session, error) {
-	address := addressOf(c.Context.Servers[0])
-	s, err := c.logins.login(ctx, address, "", true)
+func (c Sessions) Login(ctx context.Context, web bool) (Session, error) {
+	address := addressOf(c.client.Context.Servers[0])
+	s, err := c.client.logins.login(ctx, address, "", true)
 	if err != nil {
 		return Session{}, err
 	}
@@ -355,7 +355,7 @@ func (c *Client) Login(ctx context.Context, web bool) (Session, error) {
 		return shown, nil
 	}
 	var code api.LoginToken
-	err = c.logins.prove(ctx, address, s, func(at *apiclient.Client, proof api.SessionProof) (err error) {
+	err = c.client.logins.prove(ctx, address, s, func(at *apiclient.Client, proof api.SessionProof) (err error) {
 		code, err = api.Answer[api.LoginToken](at.NewCode(ctx, proof))
 		return err
 	})
@@ -377,18 +377,18 @@ func addressOf(server string) string {
 
 // Logout ends the sessions of this client, at the coordinators and in the local files. It returns the errors of
 // coordinators that it could not reach; their sessions expire.
-func (c *Client) Logout(ctx context.Context) error {
+func (c Sessions) Logout(ctx context.Context) error {
 	var failed error
-	for _, server := range c.Context.Servers {
+	for _, server := range c.client.Context.Servers {
 		address := addressOf(server)
-		c.logins.mu.Lock()
-		s := c.logins.kept(address)
-		c.logins.keep(address, nil)
-		c.logins.mu.Unlock()
+		c.client.logins.mu.Lock()
+		s := c.client.logins.kept(address)
+		c.client.logins.keep(address, nil)
+		c.client.logins.mu.Unlock()
 		if s == nil {
 			continue
 		}
-		err := c.logins.prove(ctx, address, s, func(at *apiclient.Client, proof api.SessionProof) error {
+		err := c.client.logins.prove(ctx, address, s, func(at *apiclient.Client, proof api.SessionProof) error {
 			response, err := at.Logout(ctx, proof)
 			if err != nil {
 				return err

@@ -76,7 +76,7 @@ func (o *Order) Bind(ctx context.Context, roster *identity.Roster, named string)
 
 // Revision returns the newest revision of the order's deployment, or 0 before its first run. A false answer can at
 // worst cause the script to be rejected, because the supervisor compares the signed revision.
-func (c *Client) Revision(ctx context.Context, o Order) (int, error) {
+func (c Orders) Revision(ctx context.Context, o Order) (int, error) {
 	preview, err := c.preview(ctx, o, &scripts.Plan{}, true)
 	return preview.Revision, err
 }
@@ -90,7 +90,7 @@ const maxRounds = 10
 // Foresee asks the order's datacenter for the effects of a plan. If a call would find its resource unchanged, its
 // result is known, and Foresee continues the plan with it, as long as this reveals more. It returns the extended plan
 // and its preview. newest is as for preview.
-func (c *Client) Foresee(
+func (c Orders) Foresee(
 	ctx context.Context, o Order, roster *identity.Roster, plan scripts.Plan, newest bool,
 ) (scripts.Plan, writ.Preview, error) {
 	given := make(map[int]map[string]any)
@@ -133,7 +133,7 @@ func answers(p writ.Preview, calls int) bool {
 
 // preview asks the order's datacenter for the effects of a plan. If newest is set, the current revision of the order's
 // deployment is used instead of its base revision.
-func (c *Client) preview(ctx context.Context, o Order, plan *scripts.Plan, newest bool) (writ.Preview, error) {
+func (c Orders) preview(ctx context.Context, o Order, plan *scripts.Plan, newest bool) (writ.Preview, error) {
 	p := writ.Proposal{Project: o.Project.ID, Deployment: o.Deployment.Name, Destructive: len(o.Targets) > 0,
 		Targets: o.Targets,
 		Calls:   plan.Proposed()}
@@ -148,7 +148,7 @@ func (c *Client) preview(ctx context.Context, o Order, plan *scripts.Plan, newes
 		return writ.Preview{}, writ.Errorf(writ.CodeTooLarge, "the plan has %d bytes; a datacenter is asked about at most %d",
 			len(body), maxProposal)
 	}
-	preview, err := api.Answer[writ.Preview](c.API.PreviewPlan(ctx, string(o.Datacenter), body))
+	preview, err := api.Answer[writ.Preview](c.client.API.PreviewPlan(ctx, string(o.Datacenter), body))
 	if err == nil && !answers(preview, len(plan.Calls)) {
 		err = writ.Errorf(writ.CodeExecError, "the datacenter answered for calls outside the plan")
 	}

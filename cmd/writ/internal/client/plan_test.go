@@ -36,7 +36,7 @@ func TestPreviewsOfOtherCallsAreNotBelieved(t *testing.T) {
 		{[]writ.PreviewedCall{read(1), read(2)}, writ.CodeExecError},
 	} {
 		answer.Calls = tt.calls
-		if _, err := c.preview(t.Context(), Order{Datacenter: "d"}, &plan, true); writ.CodeOf(err) != tt.want {
+		if _, err := c.Orders.preview(t.Context(), Order{Datacenter: "d"}, &plan, true); writ.CodeOf(err) != tt.want {
 			t.Errorf("%+v: %v, want %q", tt.calls, err, tt.want)
 		}
 	}

@@ -237,9 +237,9 @@ type Adopted struct {
 
 // Adopted asks every datacenter of a roster for the version in force there. An unproven answer sets the Err of that
 // datacenter.
-func (c *Client) Adopted(ctx context.Context, roster *identity.Roster) ([]Adopted, error) {
+func (c Roster) Adopted(ctx context.Context, roster *identity.Roster) ([]Adopted, error) {
 	nonce := newNonce()
-	list, err := api.Answer[api.AdoptionList](c.API.ListAdoptions(ctx,
+	list, err := api.Answer[api.AdoptionList](c.client.API.ListAdoptions(ctx,
 		&api.ListAdoptionsParams{Nonce: hex.EncodeToString(nonce)}))
 	if err != nil {
 		return nil, err
@@ -304,7 +304,7 @@ func (e *AdoptionPending) Unwrap() error { return e.Err }
 // AwaitAdoption waits until the given datacenters have signed that this roster, or a later one, is in force. If some
 // have not signed after within, the error is NOT_ADOPTED and names them. It returns at once with UNVERIFIED or
 // ROSTER_FORK if a proof is false.
-func (c *Client) AwaitAdoption(
+func (c Roster) AwaitAdoption(
 	ctx context.Context, roster *identity.Roster, ids []writ.DatacenterID, within time.Duration,
 ) error {
 	asking, stop := context.WithTimeout(ctx, within)

@@ -13,14 +13,14 @@ import (
 // noClusterHint explains how to get a context.
 const noClusterHint = "`writ dev` starts a cluster on this machine; for one that exists, set WRIT_CONFIG to its client.yaml, or use `writ context import`"
 
-// Roster returns the newest roster. It requests, verifies and stores the rosters that the client lacks. If the
+// Newest returns the newest roster. It requests, verifies and stores the rosters that the client lacks. If the
 // coordinator has fewer rosters than the client, the client submits them: a coordinator that withholds a roster would
 // keep revoked keys valid. The error is ROSTER_TOO_OLD if the coordinator does not accept them.
-func (c *Client) Roster(ctx context.Context) (*identity.Roster, error) {
-	if c.Context.Cluster == "" {
+func (c Roster) Newest(ctx context.Context) (*identity.Roster, error) {
+	if c.client.Context.Cluster == "" {
 		return nil, writ.Errorf(writ.CodeUsage, "no cluster is configured").WithHint(noClusterHint)
 	}
-	known, err := c.Rosters.Latest()
+	known, err := c.client.Rosters.Latest()
 	if err != nil {
 		return nil, err
 	}
@@ -30,17 +30,17 @@ func (c *Client) Roster(ctx context.Context) (*identity.Roster, error) {
 	}
 	ctx, stop := context.WithTimeout(ctx, dialTime)
 	defer stop()
-	links, err := chain.CollectPages(after, func(after int) ([][]byte, error) { return c.rosterPage(ctx, known, after) })
+	links, err := chain.CollectPages(after, func(after int) ([][]byte, error) { return c.page(ctx, known, after) })
 	if err != nil {
 		return nil, err
 	}
-	return c.Rosters.Add(links...)
+	return c.client.Rosters.Add(links...)
 }
 
-// rosterPage requests a page of rosters. If the coordinator lacks rosters up to known, rosterPage submits them first.
-func (c *Client) rosterPage(ctx context.Context, known *identity.Roster, after int) ([][]byte, error) {
+// page requests a page of rosters. If the coordinator lacks rosters up to known, page submits them first.
+func (c Roster) page(ctx context.Context, known *identity.Roster, after int) ([][]byte, error) {
 	ask := func() (api.Rosters, error) {
-		return api.Answer[api.Rosters](c.API.GetRoster(ctx, &api.GetRosterParams{After: &after}))
+		return api.Answer[api.Rosters](c.client.API.GetRoster(ctx, &api.GetRosterParams{After: &after}))
 	}
 	answer, err := ask()
 	if err != nil || answer.Version >= after || known == nil {
@@ -61,8 +61,8 @@ func (c *Client) rosterPage(ctx context.Context, known *identity.Roster, after i
 }
 
 // handIn submits the stored rosters after a version to the coordinator.
-func (c *Client) handIn(ctx context.Context, after int) error {
-	links, err := c.Rosters.Links()
+func (c Roster) handIn(ctx context.Context, after int) error {
+	links, err := c.client.Rosters.Links()
 	if err != nil {
 		return err
 	}
@@ -74,7 +74,7 @@ func (c *Client) handIn(ctx context.Context, after int) error {
 		if version <= after {
 			continue
 		}
-		if _, err := api.Answer[api.RosterVersion](c.API.AddRosterWithBody(ctx, api.SignedType,
+		if _, err := api.Answer[api.RosterVersion](c.client.API.AddRosterWithBody(ctx, api.SignedType,
 			bytes.NewReader(link))); err != nil {
 			return err
 		}

@@ -25,16 +25,16 @@ func AboutRuns(runs []api.Run, resume bool) (identity.Statement, error) {
 	return s, nil
 }
 
-// DecideRuns signs and submits a statement of AboutRuns. The result is signed by the supervisor. It holds for each run
+// Decide signs and submits a statement of AboutRuns. The result is signed by the supervisor. It holds for each run
 // nil, or the reason why the run is unchanged. If it holds no runs, the supervisor was interrupted.
-func (c *Client) DecideRuns(ctx context.Context, by *Person, s identity.Statement) (writ.Answer, error) {
-	_, answer, err := c.decide(ctx, by, s)
+func (c Runs) Decide(ctx context.Context, by *Person, s identity.Statement) (writ.Answer, error) {
+	_, answer, err := c.client.Statements.decide(ctx, by, s)
 	return answer, err
 }
 
-// Runs returns at most limit runs that params select, newest first; limit 0 means all. next is the cursor of the
+// List returns at most limit runs that params select, newest first; limit 0 means all. next is the cursor of the
 // remaining runs.
-func (c *Client) Runs(
+func (c Runs) List(
 	ctx context.Context, params api.ListRunsParams, limit int,
 ) (runs []api.Run, next string, err error) {
 	runs, err = All(func(cursor string) ([]api.Run, string, error) {
@@ -42,7 +42,7 @@ func (c *Client) Runs(
 		if limit > 0 {
 			params.Limit = api.Given(min(limit, PageSize))
 		}
-		page, err := api.Answer[api.RunPage](c.API.ListRuns(ctx, &params))
+		page, err := api.Answer[api.RunPage](c.client.API.ListRuns(ctx, &params))
 		next = page.NextCursor
 		if limit > 0 {
 			limit -= len(page.Items)

@@ -27,19 +27,19 @@ const maxCandidates = 5
 
 var prefixPattern = regexp.MustCompile(fmt.Sprintf(`^[a-z2-7]{%d,25}$`, MinPrefix))
 
-// FindRun returns the run that a user names: by id, by a prefix of the id, or as LastRun. A prefix must be unique among
+// Find returns the run that a user names: by id, by a prefix of the id, or as LastRun. A prefix must be unique among
 // the runs that the user may read. LastRun is the last submission from this machine in the same project, otherwise the
 // newest run of the project.
 //
 // sure reports that the result does not depend on a coordinator: the user typed the whole id, or this client derived it
 // from its own submission. Otherwise the coordinator chose the run and may have chosen another one than the user means.
 // Show the id to the user before signing a statement about such a run.
-func (c *Client) FindRun(ctx context.Context, text string) (id writ.RunID, sure bool, err error) {
+func (c Runs) Find(ctx context.Context, text string) (id writ.RunID, sure bool, err error) {
 	switch {
 	case writ.RunID(text).Valid():
 		return writ.RunID(text), true, nil
 	case text == LastRun:
-		if id := c.remembered(); id != "" {
+		if id := c.client.Orders.remembered(); id != "" {
 			return id, true, nil
 		}
 		id, err := c.newestRun(ctx)
@@ -59,8 +59,8 @@ func (c *Client) FindRun(ctx context.Context, text string) (id writ.RunID, sure 
 }
 
 // runWith returns the only run whose id starts with prefix.
-func (c *Client) runWith(ctx context.Context, prefix string) (writ.RunID, error) {
-	page, err := api.Answer[api.RunPage](c.API.ListRuns(ctx,
+func (c Runs) runWith(ctx context.Context, prefix string) (writ.RunID, error) {
+	page, err := api.Answer[api.RunPage](c.client.API.ListRuns(ctx,
 		&api.ListRunsParams{Prefix: &prefix, Limit: api.Given(maxCandidates + 1)}))
 	if err != nil {
 		return "", err
@@ -88,9 +88,9 @@ func (c *Client) runWith(ctx context.Context, prefix string) (writ.RunID, error)
 }
 
 // newestRun returns the newest run of the context's project, or of all projects that the user may read.
-func (c *Client) newestRun(ctx context.Context) (writ.RunID, error) {
-	page, err := api.Answer[api.RunPage](c.API.ListRuns(ctx,
-		&api.ListRunsParams{Project: api.Given(c.Context.Project), Limit: api.Given(1)}))
+func (c Runs) newestRun(ctx context.Context) (writ.RunID, error) {
+	page, err := api.Answer[api.RunPage](c.client.API.ListRuns(ctx,
+		&api.ListRunsParams{Project: api.Given(c.client.Context.Project), Limit: api.Given(1)}))
 	switch {
 	case err != nil:
 		return "", err
@@ -113,14 +113,14 @@ type lastRun struct {
 }
 
 // lastPath returns the file of the last submission to this cluster in this context.
-func (c *Client) lastPath() string {
-	of := strings.Join([]string{string(c.Context.Cluster), c.Context.Name}, "\x00")
-	return filepath.Join(c.logins.dir, "last", writ.DigestOf([]byte(of)).String()+".json")
+func (c Orders) lastPath() string {
+	of := strings.Join([]string{string(c.client.Context.Cluster), c.client.Context.Name}, "\x00")
+	return filepath.Join(c.client.logins.dir, "last", writ.DigestOf([]byte(of)).String()+".json")
 }
 
 // Remember stores the run of a submission for LastRun. The id is derived from the text alone. A failed write is
 // ignored; LastRun then depends on the coordinator.
-func (c *Client) Remember(signed []byte) {
+func (c Orders) Remember(signed []byte) {
 	text, _, err := sshsig.Split(signed)
 	if err != nil {
 		return
@@ -137,13 +137,13 @@ func (c *Client) Remember(signed []byte) {
 
 // remembered returns the run of the last submission. It returns "" if there was none, or if it belongs to another
 // project than the context's.
-func (c *Client) remembered() writ.RunID {
+func (c Orders) remembered() writ.RunID {
 	text, err := os.ReadFile(c.lastPath())
 	var last lastRun
 	if err != nil || json.Unmarshal(text, &last) != nil || !last.Run.Valid() {
 		return ""
 	}
-	if p := c.Context.Project; p != "" && p != string(last.Project) && p != last.ProjectName {
+	if p := c.client.Context.Project; p != "" && p != string(last.Project) && p != last.ProjectName {
 		return ""
 	}
 	return last.Run

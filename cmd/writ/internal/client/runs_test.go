@@ -74,7 +74,7 @@ func TestARunIsFoundByTheBeginningOfItsID(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		id, sure, err := c.FindRun(t.Context(), tt.text)
+		id, sure, err := c.Runs.Find(t.Context(), tt.text)
 		if id != tt.want || sure != tt.sure || writ.CodeOf(err) != tt.code {
 			t.Errorf("%s: %q, sure %v, %v; want %q, %v, %s", name, id, sure, err, tt.want, tt.sure, tt.code)
 		}
@@ -112,8 +112,8 @@ func TestTheLastRunIsThatOfTheLastSubmission(t *testing.T) {
 		}
 		return c
 	}
-	in("one", "").Remember([]byte("nothing that was signed"))
-	in("one", "").Remember(sshsig.Join(text, armored))
+	in("one", "").Orders.Remember([]byte("nothing that was signed"))
+	in("one", "").Orders.Remember(sshsig.Join(text, armored))
 	own := writ.RunIDOf(writ.DigestOf(text))
 	for _, tt := range []struct {
 		context, project string
@@ -121,15 +121,15 @@ func TestTheLastRunIsThatOfTheLastSubmission(t *testing.T) {
 	}{
 		{"one", "", own}, {"one", "web-shop", own}, {"one", "0192f6c2-0000-7000-8000-0000000000c1", own}, {"one", "bank", liked.ID}, {"two", "web-shop", liked.ID},
 	} {
-		id, sure, err := in(tt.context, tt.project).FindRun(t.Context(), LastRun)
+		id, sure, err := in(tt.context, tt.project).Runs.Find(t.Context(), LastRun)
 		if err != nil || id != tt.want || sure != (tt.want == own) {
 			t.Errorf("in context %s and project %q: %s, sure %v, %v; want %s", tt.context, tt.project, id, sure, err, tt.want)
 		}
 	}
-	if err := os.WriteFile(in("one", "").lastPath(), []byte(`{"run":"../x"}`), 0o600); err != nil {
+	if err := os.WriteFile(in("one", "").Orders.lastPath(), []byte(`{"run":"../x"}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if id, sure, err := in("one", "").FindRun(t.Context(), LastRun); err != nil || id != liked.ID || sure {
+	if id, sure, err := in("one", "").Runs.Find(t.Context(), LastRun); err != nil || id != liked.ID || sure {
 		t.Errorf("from a file that was changed: %s, sure %v, %v", id, sure, err)
 	}
 }

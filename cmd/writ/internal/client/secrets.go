@@ -15,22 +15,22 @@ import (
 	"writ/internal/meant"
 )
 
-// Secrets returns the secrets of a project in all datacenters, or in one if datacenter is set. An empty project means
+// List returns the secrets of a project in all datacenters, or in one if datacenter is set. An empty project means
 // all projects. The item of a datacenter that did not answer holds the error.
-func (c *Client) Secrets(
+func (c Secrets) List(
 	ctx context.Context, datacenter writ.DatacenterID, project writ.ProjectID,
 ) ([]api.DatacenterSecrets, error) {
-	list, err := api.Answer[api.SecretList](c.API.ListSecrets(ctx,
+	list, err := api.Answer[api.SecretList](c.client.API.ListSecrets(ctx,
 		&api.ListSecretsParams{Datacenter: api.Given(string(datacenter)), Project: api.Given(string(project))}))
 	return list.Items, err
 }
 
-// NewestSecrets returns the newest version of each secret of a project in a datacenter, by name, including removed
+// Newest returns the newest version of each secret of a project in a datacenter, by name, including removed
 // secrets.
-func (c *Client) NewestSecrets(
+func (c Secrets) Newest(
 	ctx context.Context, datacenter writ.DatacenterID, project writ.ProjectID,
 ) (map[string]writ.Secret, error) {
-	answers, err := c.Secrets(ctx, datacenter, project)
+	answers, err := c.List(ctx, datacenter, project)
 	if err != nil {
 		return nil, err
 	}
@@ -51,9 +51,9 @@ func (c *Client) NewestSecrets(
 	return newest, nil
 }
 
-// ResolveSecrets adds the newest version in the datacenter to each name. A name with a version, "db-password@3", stays
+// Resolve adds the newest version in the datacenter to each name. A name with a version, "db-password@3", stays
 // unchanged. If all names have versions, it sends no request.
-func (c *Client) ResolveSecrets(
+func (c Secrets) Resolve(
 	ctx context.Context, datacenter *identity.Datacenter, project identity.Project, names []string,
 ) ([]string, error) {
 	versions := versionsOf(names)
@@ -66,7 +66,7 @@ func (c *Client) ResolveSecrets(
 		}
 		if newest == nil {
 			var err error
-			if newest, err = c.NewestSecrets(ctx, datacenter.ID, project.ID); err != nil {
+			if newest, err = c.Newest(ctx, datacenter.ID, project.ID); err != nil {
 				return nil, unresolved(name, err)
 			}
 		}
@@ -115,12 +115,12 @@ func unresolved(name string, err error) error {
 	return &e
 }
 
-// SetSecret encrypts a value for the supervisor's key in the roster, signs it as the next version of a secret and
+// Set encrypts a value for the supervisor's key in the roster, signs it as the next version of a secret and
 // submits it.
-func (c *Client) SetSecret(
+func (c Secrets) Set(
 	ctx context.Context, by *Person, datacenter writ.DatacenterID, project writ.ProjectID, name, value string,
 ) (api.StatementAnswer, error) {
-	newest, err := c.NewestSecrets(ctx, datacenter, project)
+	newest, err := c.Newest(ctx, datacenter, project)
 	if err != nil {
 		return api.StatementAnswer{}, err
 	}
@@ -145,7 +145,7 @@ func (c *Client) SetSecret(
 	}
 	identity.SecretChange{Project: project, Name: name, Version: label.Version, Ciphertext: ciphertext}.Statement(
 		&statement)
-	return c.Decide(ctx, by, statement)
+	return c.client.Statements.Decide(ctx, by, statement)
 }
 
 // aboutSecret starts a statement about a secret with its newest version. It takes the names from the roster.
@@ -160,11 +160,11 @@ func aboutSecret(
 	return identity.Statement{Datacenter: datacenter, Seen: identity.SeenSecret(project, p.Name, newest)}, nil
 }
 
-// RemoveSecret removes all versions of a secret up to version from a datacenter; 0 means the newest one.
-func (c *Client) RemoveSecret(
+// Remove removes all versions of a secret up to version from a datacenter; 0 means the newest one.
+func (c Secrets) Remove(
 	ctx context.Context, by *Person, datacenter writ.DatacenterID, project writ.ProjectID, name string, version int,
 ) (api.StatementAnswer, error) {
-	newest, err := c.NewestSecrets(ctx, datacenter, project)
+	newest, err := c.Newest(ctx, datacenter, project)
 	if err != nil {
 		return api.StatementAnswer{}, err
 	}
@@ -182,5 +182,5 @@ func (c *Client) RemoveSecret(
 		return api.StatementAnswer{}, err
 	}
 	identity.SecretChange{Project: project, Name: name, Version: version}.Statement(&statement)
-	return c.Decide(ctx, by, statement)
+	return c.client.Statements.Decide(ctx, by, statement)
 }

@@ -27,11 +27,11 @@ func newNonce() []byte {
 
 // standing asks the datacenter of a run for its status. The error is UNVERIFIED if the supervisor did not sign the
 // answer.
-func (c *Client) standing(ctx context.Context, roster *identity.Roster, run api.Run) (link.RunStanding, error) {
+func (c Runs) standing(ctx context.Context, roster *identity.Roster, run api.Run) (link.RunStanding, error) {
 	ctx, stop := context.WithTimeout(ctx, standingWithin)
 	defer stop()
 	nonce := newNonce()
-	answer, err := api.Answer[api.RunStanding](c.API.GetStanding(ctx, run.ID,
+	answer, err := api.Answer[api.RunStanding](c.client.API.GetStanding(ctx, run.ID,
 		&api.GetStandingParams{Nonce: hex.EncodeToString(nonce)}))
 	if writ.CodeOf(err) == writ.CodeVerbUnsupported {
 		return link.RunStanding{}, writ.Errorf(writ.CodeVerbUnsupported,
@@ -54,13 +54,13 @@ func (c *Client) standing(ctx context.Context, roster *identity.Roster, run api.
 	return stands, nil
 }
 
-// NodeStanding asks the datacenter of a node for its status. The error is UNVERIFIED if the supervisor did not sign the
+// Standing asks the datacenter of a node for its status. The error is UNVERIFIED if the supervisor did not sign the
 // answer for the node with this name, id and key.
-func (c *Client) NodeStanding(ctx context.Context, roster *identity.Roster, n writ.Node) (link.NodeStanding, error) {
+func (c Nodes) Standing(ctx context.Context, roster *identity.Roster, n writ.Node) (link.NodeStanding, error) {
 	ctx, stop := context.WithTimeout(ctx, standingWithin)
 	defer stop()
 	nonce := newNonce()
-	answer, err := api.Answer[api.NodeStanding](c.API.GetNodeStanding(ctx, string(n.Datacenter), n.ID,
+	answer, err := api.Answer[api.NodeStanding](c.client.API.GetNodeStanding(ctx, string(n.Datacenter), n.ID,
 		&api.GetNodeStandingParams{Nonce: hex.EncodeToString(nonce)}))
 	if writ.CodeOf(err) == writ.CodeVerbUnsupported {
 		return link.NodeStanding{}, writ.Errorf(writ.CodeVerbUnsupported,
@@ -88,13 +88,13 @@ func (c *Client) NodeStanding(ctx context.Context, roster *identity.Roster, n wr
 
 // Tokens returns the join tokens of a datacenter. The error is UNVERIFIED if the supervisor did not sign them for this
 // request.
-func (c *Client) Tokens(
+func (c Statements) Tokens(
 	ctx context.Context, roster *identity.Roster, d *identity.Datacenter,
 ) ([]writ.JoinToken, error) {
 	ctx, stop := context.WithTimeout(ctx, standingWithin)
 	defer stop()
 	nonce := newNonce()
-	answer, err := api.Answer[api.TokenStanding](c.API.GetTokenStanding(ctx, string(d.ID),
+	answer, err := api.Answer[api.TokenStanding](c.client.API.GetTokenStanding(ctx, string(d.ID),
 		&api.GetTokenStandingParams{Nonce: hex.EncodeToString(nonce)}))
 	if writ.CodeOf(err) == writ.CodeVerbUnsupported {
 		return nil, writ.Errorf(writ.CodeVerbUnsupported,
@@ -122,15 +122,15 @@ func (c *Client) Tokens(
 	return tokens, nil
 }
 
-// Holds returns the holds of a datacenter for the given projects, and the holds that belong to no project. The error is
+// List returns the holds of a datacenter for the given projects, and the holds that belong to no project. The error is
 // UNVERIFIED if the supervisor did not sign them for this request and these projects.
-func (c *Client) Holds(
+func (c Holds) List(
 	ctx context.Context, roster *identity.Roster, d *identity.Datacenter, projects []writ.ProjectID,
 ) ([]api.Hold, error) {
 	ctx, stop := context.WithTimeout(ctx, standingWithin)
 	defer stop()
 	nonce := newNonce()
-	answer, err := api.Answer[api.HoldStanding](c.API.GetHoldStanding(ctx, string(d.ID),
+	answer, err := api.Answer[api.HoldStanding](c.client.API.GetHoldStanding(ctx, string(d.ID),
 		&api.GetHoldStandingParams{Nonce: hex.EncodeToString(nonce), Project: projects}))
 	if writ.CodeOf(err) == writ.CodeVerbUnsupported {
 		return nil, writ.Errorf(writ.CodeVerbUnsupported,

@@ -58,7 +58,7 @@ func TestOnlyTheSignatureOfTheDatacenterSaysHowANodeStands(t *testing.T) {
 				}
 				return tt.answer(nonce)
 			})
-			got, err := c.NodeStanding(t.Context(), roster, n)
+			got, err := c.Nodes.Standing(t.Context(), roster, n)
 			if writ.CodeOf(err) != tt.want || err == nil && got.Scheduling != writ.SchedulingDrained {
 				t.Errorf("%+v, %v", got, err)
 			}
@@ -109,7 +109,7 @@ func TestOnlyTheSignatureOfTheDatacenterListsItsTokens(t *testing.T) {
 				}
 				return tt.answer(nonce)
 			})
-			got, err := c.Tokens(t.Context(), roster, graz)
+			got, err := c.Statements.Tokens(t.Context(), roster, graz)
 			if writ.CodeOf(err) != tt.want || err == nil && (len(got) != 1 || got[0].ID != "a" || got[0].CreatedBy != "alice" || got[0].Used != 1) || err != nil && got != nil {
 				t.Errorf("%+v, %v", got, err)
 			}
@@ -165,7 +165,7 @@ func TestOnlyTheSignatureOfTheDatacenterListsWhatIsOnHold(t *testing.T) {
 				}
 				return tt.answer(nonce)
 			})
-			got, err := c.Holds(t.Context(), roster, graz, []writ.ProjectID{shop})
+			got, err := c.Holds.List(t.Context(), roster, graz, []writ.ProjectID{shop})
 			if writ.CodeOf(err) != tt.want || err == nil && (len(got) != 1 || !got[0].Held || got[0].Project != shop || got[0].Decided[0].Signer != "alice") || err != nil && got != nil {
 				t.Errorf("%+v, %v", got, err)
 			}

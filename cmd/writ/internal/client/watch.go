@@ -34,13 +34,13 @@ type Watcher struct {
 
 // Watch reports the events of a run to w, from its start to its end, and returns the final run as the coordinator knows
 // it. Lost streams are reopened after the last event. Events are not verified; End verifies the result.
-func (c *Client) Watch(ctx context.Context, id writ.RunID, w Watcher) (api.Run, error) {
+func (c Streams) Watch(ctx context.Context, id writ.RunID, w Watcher) (api.Run, error) {
 	var last int64
 	var known time.Time // last time that the run was known
 	pause, reported := reconnectFirst, false
 	for {
 		aged := false // an old stream ends when its token expires, and is reopened at once
-		run, err := c.Run(ctx, id)
+		run, err := c.client.Runs.Get(ctx, id)
 		if err == nil {
 			known = time.Now()
 		}
@@ -86,11 +86,11 @@ const newsEvery = 100 * time.Millisecond
 
 // AwaitNews waits until the coordinator shows a change of an ended run. The answer to a statement arrives before the
 // event of its effect.
-func (c *Client) AwaitNews(ctx context.Context, before api.Run) error {
+func (c Streams) AwaitNews(ctx context.Context, before api.Run) error {
 	tick := time.NewTicker(newsEvery)
 	defer tick.Stop()
 	for {
-		run, err := c.Run(ctx, before.ID)
+		run, err := c.client.Runs.Get(ctx, before.ID)
 		if err != nil || !run.State.Ended() || !run.Ended.Equal(before.Ended) {
 			return err
 		}
@@ -102,9 +102,9 @@ func (c *Client) AwaitNews(ctx context.Context, before api.Run) error {
 	}
 }
 
-// Run returns a run as the coordinator knows it. It rejects an answer about another run.
-func (c *Client) Run(ctx context.Context, id writ.RunID) (api.Run, error) {
-	run, err := api.Answer[api.Run](c.API.GetRun(ctx, id))
+// Get returns a run as the coordinator knows it. It rejects an answer about another run.
+func (c Runs) Get(ctx context.Context, id writ.RunID) (api.Run, error) {
+	run, err := api.Answer[api.Run](c.client.API.GetRun(ctx, id))
 	if err == nil && run.ID != id {
 		return api.Run{}, anotherRun(id, run.ID)
 	}
@@ -112,7 +112,7 @@ func (c *Client) Run(ctx context.Context, id writ.RunID) (api.Run, error) {
 }
 
 // Payload returns the signed payload of a run. It verifies the payload against the run id.
-func (c *Client) Payload(ctx context.Context, run api.Run) (*identity.Payload, error) {
+func (c Runs) Payload(ctx context.Context, run api.Run) (*identity.Payload, error) {
 	signed, err := c.signed(ctx, run)
 	if err != nil {
 		return nil, err
@@ -131,9 +131,9 @@ func anotherRun(asked, got writ.RunID) error {
 }
 
 // Calls returns all calls of a run.
-func (c *Client) Calls(ctx context.Context, id writ.RunID) ([]writ.Call, error) {
+func (c Runs) Calls(ctx context.Context, id writ.RunID) ([]writ.Call, error) {
 	return All(func(cursor string) ([]writ.Call, string, error) {
-		page, err := api.Answer[api.CallPage](c.API.ListCalls(ctx, id,
+		page, err := api.Answer[api.CallPage](c.client.API.ListCalls(ctx, id,
 			&api.ListCallsParams{Limit: api.Given(PageSize), Cursor: api.Given(cursor)}))
 		return page.Items, page.NextCursor, err
 	})
@@ -141,20 +141,20 @@ func (c *Client) Calls(ctx context.Context, id writ.RunID) ([]writ.Call, error) 
 
 // Values returns a run with its output, and the arguments and results of the calls after a call number. The datacenter
 // stores them, so they are unavailable while it is disconnected.
-func (c *Client) Values(ctx context.Context, id writ.RunID, after int) (api.RunValues, error) {
-	return api.Answer[api.RunValues](c.API.GetValues(ctx, id, &api.GetValuesParams{After: api.Given(after)}))
+func (c Runs) Values(ctx context.Context, id writ.RunID, after int) (api.RunValues, error) {
+	return api.Answer[api.RunValues](c.client.API.GetValues(ctx, id, &api.GetValuesParams{After: api.Given(after)}))
 }
 
 // Logs returns all log lines of a run so far. The datacenter stores them, so they are unavailable while it is
 // disconnected.
-func (c *Client) Logs(ctx context.Context, id writ.RunID) ([]writ.LogLine, error) {
+func (c Runs) Logs(ctx context.Context, id writ.RunID) ([]writ.LogLine, error) {
 	all := []writ.LogLine{}
 	for {
 		params := &api.ListLogsParams{Limit: api.Given(PageSize)}
 		if len(all) > 0 {
 			params.After = api.Given(all[len(all)-1].Ordinal)
 		}
-		page, err := api.Answer[api.LogPage](c.API.ListLogs(ctx, id, params))
+		page, err := api.Answer[api.LogPage](c.client.API.ListLogs(ctx, id, params))
 		if err != nil {
 			return nil, err
 		}
@@ -165,12 +165,12 @@ func (c *Client) Logs(ctx context.Context, id writ.RunID) ([]writ.LogLine, error
 	}
 }
 
-// Nodes returns all nodes that params select.
-func (c *Client) Nodes(ctx context.Context, params api.ListNodesParams) ([]writ.Node, error) {
+// List returns all nodes that params select.
+func (c Nodes) List(ctx context.Context, params api.ListNodesParams) ([]writ.Node, error) {
 	params.Limit = api.Given(PageSize)
 	return All(func(cursor string) ([]writ.Node, string, error) {
 		params.Cursor = api.Given(cursor)
-		page, err := api.Answer[api.NodePage](c.API.ListNodes(ctx, &params))
+		page, err := api.Answer[api.NodePage](c.client.API.ListNodes(ctx, &params))
 		return page.Items, page.NextCursor, err
 	})
 }
@@ -216,8 +216,8 @@ func All[T any](page func(cursor string) (items []T, next string, err error)) ([
 
 // replay reports an ended run as events from its current state. Events are stored for a limited time, and a short run
 // may end before the first request.
-func (c *Client) replay(ctx context.Context, run api.Run, w Watcher) error {
-	calls, err := c.Calls(ctx, run.ID)
+func (c Streams) replay(ctx context.Context, run api.Run, w Watcher) error {
+	calls, err := c.client.Runs.Calls(ctx, run.ID)
 	if err != nil {
 		return err
 	}
@@ -227,7 +227,8 @@ func (c *Client) replay(ctx context.Context, run api.Run, w Watcher) error {
 	}
 	asking, stop := context.WithTimeout(ctx, dialTime)
 	defer stop()
-	lines, _ := c.Logs(asking, run.ID) // the end is reported even if the datacenter with the log lines is disconnected
+	// the end is reported even if the datacenter with the log lines is disconnected
+	lines, _ := c.client.Runs.Logs(asking, run.ID)
 	for _, line := range lines {
 		events = append(events, api.Event{Topic: api.TopicLog, Datacenter: run.Datacenter, Time: line.Time, Log: &line})
 	}
@@ -255,14 +256,14 @@ func (h heard) Read(b []byte) (int, error) {
 }
 
 // stream reports events until the run has ended, and then returns nil.
-func (c *Client) stream(ctx context.Context, id writ.RunID, last *int64, w Watcher) error {
+func (c Streams) stream(ctx context.Context, id writ.RunID, last *int64, w Watcher) error {
 	params := &api.WatchRunParams{}
 	if *last > 0 {
 		params.LastEventID = last
 	}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	response, err := c.API.WatchRun(ctx, id, params)
+	response, err := c.client.API.WatchRun(ctx, id, params)
 	if err := api.ErrorOf(response, err); err != nil {
 		return err
 	}

@@ -53,7 +53,7 @@ func TestWatchTellsAllOfARunThatHasEnded(t *testing.T) {
 				t.Fatal(err)
 			}
 			var told []string
-			_, err = c.Watch(t.Context(), id, Watcher{Event: func(e api.Event) {
+			_, err = c.Streams.Watch(t.Context(), id, Watcher{Event: func(e api.Event) {
 				switch {
 				case e.Log != nil:
 					told = append(told, e.Log.Text)
@@ -105,11 +105,11 @@ func TestWatchGoesOnWhenTheCoordinatorForgot(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, err := c.Watch(t.Context(), run.ID, Watcher{Event: func(api.Event) {}}); err != nil || got.State != api.RunStateSucceeded {
+	if got, err := c.Streams.Watch(t.Context(), run.ID, Watcher{Event: func(api.Event) {}}); err != nil || got.State != api.RunStateSucceeded {
 		t.Errorf("%s, %v", got.State, err)
 	}
 	asked = 1
-	if _, err := c.Watch(t.Context(), run.ID, Watcher{Event: func(api.Event) {}}); writ.CodeOf(err) != writ.CodeNotFound {
+	if _, err := c.Streams.Watch(t.Context(), run.ID, Watcher{Event: func(api.Event) {}}); writ.CodeOf(err) != writ.CodeNotFound {
 		t.Errorf("a run that nobody ever knew: %v", err)
 	}
 }
@@ -138,7 +138,7 @@ func TestWatchTellsTheEndIfTheCoordinatorIsKilledMeanwhile(t *testing.T) {
 		t.Fatal(err)
 	}
 	ends := 0
-	_, err = c.Watch(t.Context(), run.ID, Watcher{Event: func(api.Event) { ends++ }})
+	_, err = c.Streams.Watch(t.Context(), run.ID, Watcher{Event: func(api.Event) { ends++ }})
 	if err != nil || ends != 1 || !cut {
 		t.Errorf("%d ends were told, %v", ends, err)
 	}

@@ -158,7 +158,7 @@ func createToken(ctx context.Context, env *cli.Env, flags tokenFlags) (newToken,
 		return newToken{}, err
 	}
 	defer by.Close()
-	token, expires, err := c.CreateToken(ctx, by, id,
+	token, expires, err := c.Statements.CreateToken(ctx, by, id,
 		client.NewToken{Role: flags.role, Validity: flags.validity, Uses: flags.uses})
 	if err != nil {
 		return newToken{}, err
@@ -232,7 +232,7 @@ func signedTokens(ctx context.Context, env *cli.Env, datacenter string) (list ap
 	}
 	list.Items = make([]api.DatacenterTokens, len(asked))
 	cli.EachDatacenter(asked, func(i int, d *identity.Datacenter) {
-		tokens, err := c.Tokens(ctx, roster, d)
+		tokens, err := c.Statements.Tokens(ctx, roster, d)
 		list.Items[i] = api.DatacenterTokens{Datacenter: d.ID, Name: d.Name, Tokens: tokens, Error: writ.AsError(err)}
 		if err != nil {
 			list.Items[i].Tokens = []writ.JoinToken{}

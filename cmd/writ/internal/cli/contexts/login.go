@@ -32,7 +32,7 @@ A login lasts 12 hours. It can read what your roles allow, and can change nothin
 			if err != nil {
 				return err
 			}
-			s, err := c.Login(cmd.Context(), web)
+			s, err := c.Sessions.Login(cmd.Context(), web)
 			if writ.CodeOf(err) == writ.CodeNotFound {
 				env.Note("reading needs no login at %s", c.Context.Servers[0])
 				return nil
@@ -67,7 +67,7 @@ func logoutCommand(env *cli.Env) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return c.Logout(cmd.Context())
+			return c.Sessions.Logout(cmd.Context())
 		},
 	}
 }

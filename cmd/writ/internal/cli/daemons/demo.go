@@ -150,7 +150,7 @@ func runExample(ctx context.Context, env *cli.Env, cluster devcluster.Running) (
 	if err != nil {
 		return demoResult{}, err
 	}
-	roster, err := c.Roster(ctx)
+	roster, err := c.Roster.Newest(ctx)
 	if err != nil {
 		return demoResult{}, err
 	}
@@ -165,11 +165,11 @@ func runExample(ctx context.Context, env *cli.Env, cluster devcluster.Running) (
 	}
 	datacenter := roster.Datacenters[0]
 	env.Note("\n%s is signed by %s (%s) for %s", demoScript, by.Name, cli.Fingerprint(by.PublicKey()), datacenter.Name)
-	submission, err := c.Submit(ctx, signed)
+	submission, err := c.Orders.Submit(ctx, signed)
 	if err != nil {
 		return demoResult{}, err
 	}
-	run, err := c.Watch(ctx, submission.Run, runview.NewProgress(env.Terminal, roster, time.Time{}).Watcher())
+	run, err := c.Streams.Watch(ctx, submission.Run, runview.NewProgress(env.Terminal, roster, time.Time{}).Watcher())
 	if err != nil {
 		return demoResult{}, err
 	}
@@ -181,7 +181,7 @@ func runExample(ctx context.Context, env *cli.Env, cluster devcluster.Running) (
 		return demoResult{}, runview.Failed(env, run, summary.Failure, "", scripts.Bundle{})
 	}
 	run.Output = summary.Output
-	calls, err := c.Calls(ctx, run.ID)
+	calls, err := c.Runs.Calls(ctx, run.ID)
 	return demoResult{Signer: run.Signer, Datacenter: datacenter.Name, Run: run, Calls: calls, Signed: true}, err
 }
 

@@ -23,7 +23,7 @@ const stuckAfter = 5 * time.Minute
 func examineNodes(ctx context.Context, c *client.Client) []finding {
 	ctx, stop := context.WithTimeout(ctx, doctorPatience)
 	defer stop()
-	nodes, err := c.Nodes(ctx, api.ListNodesParams{})
+	nodes, err := c.Nodes.List(ctx, api.ListNodesParams{})
 	if err != nil {
 		return nil // another finding covers the coordinator, or the reader may not list nodes
 	}
@@ -81,7 +81,8 @@ func findNodes(nodes []writ.Node, datacenters map[writ.DatacenterID]string) (fou
 func examineRuns(ctx context.Context, c *client.Client) []finding {
 	ctx, stop := context.WithTimeout(ctx, doctorPatience)
 	defer stop()
-	stuck, more, err := c.Runs(ctx, api.ListRunsParams{Stuck: api.Given(int(stuckAfter / time.Second))}, client.PageSize)
+	stuck, more, err := c.Runs.List(ctx, api.ListRunsParams{Stuck: api.Given(int(stuckAfter / time.Second))},
+		client.PageSize)
 	if err != nil || len(stuck) == 0 {
 		return nil
 	}

@@ -319,7 +319,7 @@ func examineRoster(ctx context.Context, c *client.Client) (*identity.Roster, fin
 	f := finding{Check: "roster", State: ill}
 	ctx, stop := context.WithTimeout(ctx, doctorPatience)
 	defer stop()
-	roster, err := c.Roster(ctx)
+	roster, err := c.Roster.Newest(ctx)
 	if err != nil {
 		f.Detail = writ.AsError(err).Message
 		f.Fix = writ.AsError(err).Hint

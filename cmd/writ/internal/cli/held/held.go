@@ -34,13 +34,13 @@ func SignedHolds(
 	if err != nil {
 		return list, err
 	}
-	projects, err := c.Reads(ctx, roster)
+	projects, err := c.Holds.Readable(ctx, roster)
 	if err != nil {
 		return list, err
 	}
 	list.Items = make([]api.DatacenterHolds, len(asked))
 	cli.EachDatacenter(asked, func(i int, d *identity.Datacenter) {
-		holds, err := c.Holds(ctx, roster, d, projects)
+		holds, err := c.Holds.List(ctx, roster, d, projects)
 		list.Items[i] = api.DatacenterHolds{Datacenter: d.ID, Name: d.Name, Holds: holds, Error: writ.AsError(err)}
 		if err != nil {
 			list.Items[i].Holds = []api.Hold{}

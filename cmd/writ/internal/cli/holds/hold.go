@@ -196,7 +196,7 @@ func warnUnknownDeployment(
 	if err != nil || len(owners.Items) > 0 {
 		return
 	}
-	runs, _, err := c.Runs(ctx,
+	runs, _, err := c.Runs.List(ctx,
 		api.ListRunsParams{
 			Project: api.Given(string(scope.Project)), Datacenter: api.Given(string(dc.ID)), Deployment: &scope.Deployment,
 		}, 1)
@@ -225,10 +225,10 @@ func holdsOver(
 	if scope.Project != "" {
 		projects = append(projects, scope.Project)
 	}
-	holds, err := c.Holds(ctx, roster, dc, projects)
+	holds, err := c.Holds.List(ctx, roster, dc, projects)
 	if writ.CodeOf(err) == writ.CodeVerbUnsupported {
 		env.Warn("the holds in %s are not verified: %v", dc.Name, err)
-		holds, err = c.ListedHolds(ctx, dc)
+		holds, err = c.Holds.Listed(ctx, dc)
 	}
 	return client.HoldsOf(holds), err
 }

@@ -51,7 +51,7 @@ func nodeListCommand(env *cli.Env) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			nodes, err := c.Nodes(cmd.Context(),
+			nodes, err := c.Nodes.List(cmd.Context(),
 				api.ListNodesParams{Datacenter: api.Given(datacenter), Admission: api.Given(writ.Admission(admission))})
 			if err != nil {
 				return err
@@ -313,7 +313,7 @@ func diskText(d writ.Disk) string {
 
 // findNode finds a node by its name or id.
 func findNode(ctx context.Context, c *client.Client, datacenter, nameOrID string) (writ.Node, error) {
-	nodes, err := c.Nodes(ctx, api.ListNodesParams{Datacenter: api.Given(datacenter)})
+	nodes, err := c.Nodes.List(ctx, api.ListNodesParams{Datacenter: api.Given(datacenter)})
 	if err != nil {
 		return writ.Node{}, err
 	}
@@ -341,7 +341,7 @@ func findAny(ctx context.Context, c *client.Client, datacenter, nameOrID string)
 // findRemoved finds a removed node by its name or id. If several have the name, it returns the one that joined last. If
 // there is none, it returns the error none.
 func findRemoved(ctx context.Context, c *client.Client, datacenter, nameOrID string, none error) (writ.Node, error) {
-	nodes, err := c.Nodes(ctx,
+	nodes, err := c.Nodes.List(ctx,
 		api.ListNodesParams{Datacenter: api.Given(datacenter), Admission: api.Given(writ.AdmissionRemoved)})
 	if err != nil {
 		return writ.Node{}, err

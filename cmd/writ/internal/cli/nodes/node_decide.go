@@ -117,7 +117,7 @@ func (n *nodeFlags) check() error {
 func standsAs(
 	ctx context.Context, c *client.Client, roster *identity.Roster, n writ.Node, admission writ.Admission,
 ) error {
-	stands, err := c.NodeStanding(ctx, roster, n)
+	stands, err := c.Nodes.Standing(ctx, roster, n)
 	switch code := writ.CodeOf(err); {
 	case err == nil && stands.Admission == admission:
 		return nil
@@ -138,9 +138,9 @@ func namedNode(ctx context.Context, env *cli.Env, name nodeFlags) (*client.Clien
 	if err != nil {
 		return nil, nil, writ.Node{}, err
 	}
-	find := c.FindNode
+	find := c.Nodes.Find
 	if name.removed {
-		find = c.FindNodeOrRemoved
+		find = c.Nodes.FindOrRemoved
 	}
 	n, err := find(ctx, roster, name.NodeName)
 	return c, roster, n, err
@@ -191,7 +191,7 @@ func signAbout(
 	if err := cli.Decide(ctx, env, c, statement); err != nil {
 		return err
 	}
-	c.AwaitNodeNews(ctx, n, statement.Decision)
+	c.Nodes.AwaitNews(ctx, n, statement.Decision)
 	return nil
 }
 

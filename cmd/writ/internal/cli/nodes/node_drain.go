@@ -192,7 +192,7 @@ func isDraining(ctx context.Context, c *client.Client, roster *identity.Roster, 
 // node is not draining. Several nodes that are not admitted can share one name, so the answer never describes the
 // admitted node of that name.
 func isDrained(ctx context.Context, c *client.Client, roster *identity.Roster, n writ.Node) (bool, error) {
-	stands, err := c.NodeStanding(ctx, roster, n)
+	stands, err := c.Nodes.Standing(ctx, roster, n)
 	switch {
 	case err != nil:
 		return false, err

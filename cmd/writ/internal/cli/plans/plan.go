@@ -168,7 +168,7 @@ func makePlan(
 		order.Targets = view.Targets
 	}
 	if unasked == "" {
-		foreseen, preview, err := c.Foresee(ctx, order, roster, view.Plan, !strings.Contains(p.order.Deployment, "@"))
+		foreseen, preview, err := c.Orders.Foresee(ctx, order, roster, view.Plan, !strings.Contains(p.order.Deployment, "@"))
 		switch {
 		case err == nil:
 			view.Foreseen, view.Preview = &foreseen, &preview

@@ -115,7 +115,7 @@ func fetchLocations(ctx context.Context, c *client.Client, datacenter string) (w
 	for _, p := range projects.Items {
 		where.projects[p.ID] = p.Name
 	}
-	nodes, err := c.Nodes(ctx, api.ListNodesParams{Datacenter: api.Given(datacenter)})
+	nodes, err := c.Nodes.List(ctx, api.ListNodesParams{Datacenter: api.Given(datacenter)})
 	where.nodes = make(map[writ.NodeID]writ.Node)
 	for _, n := range nodes {
 		where.nodes[n.ID] = n

@@ -127,7 +127,7 @@ func printOnline(ctx context.Context, env *cli.Env, c *client.Client, month, dat
 			return err
 		}
 	}
-	nodes, err := c.Nodes(ctx, api.ListNodesParams{Datacenter: api.Given(datacenter)})
+	nodes, err := c.Nodes.List(ctx, api.ListNodesParams{Datacenter: api.Given(datacenter)})
 	if err != nil {
 		return err
 	}

@@ -73,7 +73,7 @@ func awaitAdoption(
 		return nil
 	}
 	env.Note("… waiting for a signed confirmation from %s (at most %s)", strings.Join(names, ", "), f.within)
-	err := c.AwaitAdoption(ctx, roster, ids, f.within)
+	err := c.Roster.AwaitAdoption(ctx, roster, ids, f.within)
 	pending, isPending := errors.AsType[*client.AdoptionPending](err)
 	switch {
 	case isPending && cli.IsInterrupt(ctx, err):

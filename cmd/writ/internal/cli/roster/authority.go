@@ -131,7 +131,7 @@ a certificate, and it can sign no roster.`,
 			if err != nil {
 				return err
 			}
-			roster, err := c.Amend(cmd.Context(), func(next *identity.Roster) error {
+			roster, err := c.Roster.Amend(cmd.Context(), func(next *identity.Roster) error {
 				if next.Authorities.Named(args[0]) == nil && grant.Life == 0 {
 					grant.Life = certificateLife
 				}
@@ -186,7 +186,7 @@ A single certificate cannot be revoked: it ends by itself. The name and the key 
 			if revoke {
 				state = identity.Revoked
 			}
-			roster, err := c.Amend(cmd.Context(),
+			roster, err := c.Roster.Amend(cmd.Context(),
 				func(next *identity.Roster) error { return client.RemoveAuthority(next, args[0], state) })
 			if err != nil {
 				return err

@@ -159,7 +159,7 @@ func addCoordinator(
 		return nil, client.Amended{}, writ.Errorf(writ.CodeUsage, "cannot make the key of the coordinator: %v", err).
 			WithHint("--data names a directory that you can write to")
 	}
-	roster, err := c.Amend(cmd.Context(), func(next *identity.Roster) error {
+	roster, err := c.Roster.Amend(cmd.Context(), func(next *identity.Roster) error {
 		return client.AddCoordinator(next, name, daemon.PublicKey(key), addresses)
 	})
 	if err != nil {
@@ -195,7 +195,7 @@ keep events for it until then. The only one cannot be removed: no command would 
 			if gone := before.Coordinators.Named(args[0]); gone != nil {
 				c.Avoid(gone)
 			}
-			roster, err := c.Amend(cmd.Context(),
+			roster, err := c.Roster.Amend(cmd.Context(),
 				func(next *identity.Roster) error { return client.RemoveCoordinator(next, args[0]) })
 			if err != nil {
 				return err

@@ -161,7 +161,8 @@ func addDatacenter(ctx context.Context, env *cli.Env, d newDatacenter) error {
 	if err != nil {
 		return err
 	}
-	roster, err := c.Amend(ctx, func(next *identity.Roster) error { return client.AddDatacenter(next, d.Datacenter, key) })
+	roster, err := c.Roster.Amend(ctx,
+		func(next *identity.Roster) error { return client.AddDatacenter(next, d.Datacenter, key) })
 	if err != nil {
 		return err
 	}

@@ -100,7 +100,7 @@ links. Shorter ones move work sooner. Possible are 3s to 10m and 15s to 24h, and
 			if err != nil {
 				return err
 			}
-			roster, err := c.Amend(cmd.Context(),
+			roster, err := c.Roster.Amend(cmd.Context(),
 				func(next *identity.Roster) error { return client.SetDatacenter(next, args[0], settings) })
 			if err != nil {
 				return err

@@ -75,7 +75,7 @@ the metric writ_roster_renew_seconds tells when.`,
 			if err != nil {
 				return err
 			}
-			roster, err := c.Renew(cmd.Context())
+			roster, err := c.Roster.Renew(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -128,7 +128,7 @@ func showRoster(ctx context.Context, env *cli.Env, c *client.Client, r *identity
 		string(r.Cluster), r.Version, digest.String(), r.Created, r.RenewFrom(), r.Expires, r.Operators, r.Threshold,
 		manualApprovals(r), silences(r), []adopter{},
 	}
-	adopted, err := c.Adopted(ctx, r)
+	adopted, err := c.Roster.Adopted(ctx, r)
 	if err != nil {
 		env.Warn("which datacenters have it is not known: %v", err)
 	}

@@ -171,7 +171,7 @@ Nodes and tokens belong to no project. For them you need a role on all projects:
 			if len(projects) == 0 {
 				projects = []string{c.Context.Project}
 			}
-			roster, err := c.Amend(cmd.Context(), func(next *identity.Roster) error {
+			roster, err := c.Roster.Amend(cmd.Context(), func(next *identity.Roster) error {
 				if grant.Projects, err = projectIDs(next, projects); err != nil {
 					return err
 				}
@@ -242,7 +242,7 @@ With --role and --project, only these roles end. The person, the keys and all ot
 			if revoke {
 				state = identity.Revoked
 			}
-			roster, err := c.Amend(cmd.Context(), func(next *identity.Roster) error {
+			roster, err := c.Roster.Amend(cmd.Context(), func(next *identity.Roster) error {
 				if len(ending) == 0 {
 					return client.RemovePrincipal(next, args[0], fingerprint, state)
 				}
@@ -413,7 +413,7 @@ func projectAddCommand(env *cli.Env) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			roster, err := c.Amend(cmd.Context(),
+			roster, err := c.Roster.Amend(cmd.Context(),
 				func(next *identity.Roster) error { return client.AddProject(next, args[0], tenant) })
 			if err != nil {
 				return err

@@ -33,7 +33,7 @@ func leave(ctx context.Context, env *cli.Env, c *client.Client, id writ.RunID, w
 
 // cancelLeft cancels a run that this command has submitted.
 func cancelLeft(ctx context.Context, env *cli.Env, c *client.Client, id writ.RunID) error {
-	run, err := c.Run(ctx, id)
+	run, err := c.Runs.Get(ctx, id)
 	if err != nil {
 		return err
 	}

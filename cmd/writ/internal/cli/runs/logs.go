@@ -229,7 +229,7 @@ func (r *logReader) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	submission, err := r.client.Submit(ctx, signed)
+	submission, err := r.client.Orders.Submit(ctx, signed)
 	if err != nil {
 		return err
 	}
@@ -241,7 +241,7 @@ func (r *logReader) run(ctx context.Context) error {
 	})
 	defer slow.Stop()
 	seen := 0
-	run, err := r.client.Watch(ctx, submission.Run, client.Watcher{
+	run, err := r.client.Streams.Watch(ctx, submission.Run, client.Watcher{
 		Event: func(e api.Event) {
 			r.explain(e)
 			if e.Call != nil && e.Call.State == writ.CallSucceeded && e.Call.Seq > seen {
@@ -282,7 +282,7 @@ func (r *logReader) rest(ctx context.Context, run writ.RunID, seen int) error {
 // fetch prints the results of the calls after call number after. It returns the number of the last call that it
 // printed.
 func (r *logReader) fetch(ctx context.Context, run writ.RunID, after int) (last int, err error) {
-	values, err := r.client.Values(ctx, run, after)
+	values, err := r.client.Runs.Values(ctx, run, after)
 	if err != nil {
 		return after, err
 	}
@@ -369,11 +369,11 @@ func (r *logReader) say(why string) {
 
 // ended returns the outcome of the run, as its datacenter has signed it.
 func (r *logReader) ended(ctx context.Context, run api.Run) error {
-	roster, err := r.client.Roster(ctx)
+	roster, err := r.client.Roster.Newest(ctx)
 	if err != nil {
 		return err
 	}
-	end, err := r.client.End(ctx, roster, &run)
+	end, err := r.client.Runs.End(ctx, roster, &run)
 	switch {
 	case err != nil:
 		return err
@@ -404,8 +404,8 @@ func (r *logReader) cancel(ctx context.Context, s writ.Submission) {
 		ProjectName: r.order.Project.Name,
 	}, "cancel")
 	cancel.Reason = "the log is not read any more"
-	_, err := r.client.Decide(ctx, r.by, cancel)
-	run, gone := r.client.Run(ctx, s.Run)
+	_, err := r.client.Statements.Decide(ctx, r.by, cancel)
+	run, gone := r.client.Runs.Get(ctx, s.Run)
 	if err != nil && (gone != nil || !run.State.Ended()) {
 		r.Warn("run %s continues to read for some time: %v; `writ run cancel %s` ends it", s.Run, err, s.Run)
 	}

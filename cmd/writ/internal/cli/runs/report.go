@@ -29,7 +29,7 @@ func reportRun(
 	if w.junit == "" && w.summary == "" {
 		return nil
 	}
-	calls, err := c.Calls(ctx, run.ID)
+	calls, err := c.Runs.Calls(ctx, run.ID)
 	if err != nil {
 		return fmt.Errorf("report the calls of run %s: %w", run.ID, err)
 	}

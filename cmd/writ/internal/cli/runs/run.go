@@ -49,7 +49,7 @@ func onRun(
 		if err := projectSelects(cmd, args[0]); err != nil {
 			return err
 		}
-		id, _, err := c.FindRun(cmd.Context(), args[0])
+		id, _, err := c.Runs.Find(cmd.Context(), args[0])
 		if err != nil {
 			return err
 		}
@@ -82,11 +82,11 @@ func onRunToDecide(
 		if err := projectSelects(cmd, args[0]); err != nil {
 			return err
 		}
-		id, sure, err := c.FindRun(cmd.Context(), args[0])
+		id, sure, err := c.Runs.Find(cmd.Context(), args[0])
 		if err != nil {
 			return err
 		}
-		run, err := c.Run(cmd.Context(), id)
+		run, err := c.Runs.Get(cmd.Context(), id)
 		if err != nil {
 			return err
 		}
@@ -142,7 +142,7 @@ func runLogsCommand(env *cli.Env) *cobra.Command {
 			if follow {
 				return followLogs(ctx, env, c, id)
 			}
-			lines, err := c.Logs(ctx, id)
+			lines, err := c.Runs.Logs(ctx, id)
 			if err != nil {
 				return err
 			}
@@ -191,14 +191,14 @@ func followLogs(ctx context.Context, env *cli.Env, c *client.Client, id writ.Run
 		}
 		_ = env.PrintText(logText([]writ.LogLine{l}, env.Format == terminal.Wide))
 	}
-	lines, err := c.Logs(ctx, id) // events are deleted after some time
+	lines, err := c.Runs.Logs(ctx, id) // events are deleted after some time
 	if err != nil && !writ.AsError(err).Retryable() {
 		return err
 	}
 	for _, l := range lines {
 		show(l)
 	}
-	_, err = c.Watch(ctx, id, client.Watcher{Event: func(e api.Event) {
+	_, err = c.Streams.Watch(ctx, id, client.Watcher{Event: func(e api.Event) {
 		if e.Log != nil {
 			show(*e.Log)
 		}
@@ -253,7 +253,7 @@ func runResumeCommand(env *cli.Env) *cobra.Command {
 			return err
 		}
 		env.Note("%s", answer.Done)
-		if err := c.AwaitNews(ctx, before); err != nil {
+		if err := c.Streams.AwaitNews(ctx, before); err != nil {
 			return err
 		}
 		s.since, s.ended = at, before.Ended

@@ -24,7 +24,7 @@ func runExplainCommand(env *cli.Env) *cobra.Command {
 				return err
 			}
 			if s.Run.State.Ended() { // verify the end with the signature of the datacenter
-				roster, err := c.Roster(ctx)
+				roster, err := c.Roster.Newest(ctx)
 				if err != nil {
 					return err
 				}

@@ -143,7 +143,7 @@ func listRuns(ctx context.Context, env *cli.Env, params api.ListRunsParams, limi
 	if err != nil {
 		return err
 	}
-	runs, more, err := c.Runs(ctx, params, limit)
+	runs, more, err := c.Runs.List(ctx, params, limit)
 	if err != nil {
 		return err
 	}

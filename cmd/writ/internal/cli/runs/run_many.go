@@ -73,7 +73,7 @@ func decideMany(ctx context.Context, env *cli.Env, m *manyFlags, v verb, reason 
 	if err := inRoster(&params, c, roster); err != nil {
 		return err
 	}
-	runs, _, err := c.Runs(ctx, params, m.most+1)
+	runs, _, err := c.Runs.List(ctx, params, m.most+1)
 	if err != nil {
 		return err
 	}
@@ -107,7 +107,7 @@ func decideMany(ctx context.Context, env *cli.Env, m *manyFlags, v verb, reason 
 		return err
 	}
 	defer by.Close()
-	answer, err := c.DecideRuns(ctx, by, statement)
+	answer, err := c.Runs.Decide(ctx, by, statement)
 	if err != nil {
 		return err
 	}

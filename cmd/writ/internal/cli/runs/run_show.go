@@ -35,14 +35,14 @@ func runShowCommand(env *cli.Env) *cobra.Command {
 func showRun(ctx context.Context, env *cli.Env, c *client.Client, id writ.RunID, values bool) (err error) {
 	var v api.RunValues
 	if values {
-		if v, err = c.Values(ctx, id, 0); err != nil {
+		if v, err = c.Runs.Values(ctx, id, 0); err != nil {
 			return err
 		}
 	} else {
-		if v.Run, err = c.Run(ctx, id); err != nil {
+		if v.Run, err = c.Runs.Get(ctx, id); err != nil {
 			return err
 		}
-		calls, err := c.Calls(ctx, id)
+		calls, err := c.Runs.Calls(ctx, id)
 		if err != nil {
 			return err
 		}
@@ -52,7 +52,7 @@ func showRun(ctx context.Context, env *cli.Env, c *client.Client, id writ.RunID,
 	}
 	state, lie := string(v.Run.State), error(nil)
 	if v.Run.State.Ended() {
-		roster, err := c.Roster(ctx)
+		roster, err := c.Roster.Newest(ctx)
 		if err != nil {
 			return err
 		}
@@ -96,11 +96,11 @@ type shownRun struct {
 // certificateOf returns the certificate that signed a run, or nil if a plain key did. If the certificate is missing or
 // cannot be verified, it warns and returns nil.
 func certificateOf(ctx context.Context, env *cli.Env, c *client.Client, run api.Run) (*identity.Certificate, error) {
-	roster, err := c.KnownRoster(ctx)
+	roster, err := c.Roster.Known(ctx)
 	if err != nil || !client.MayHaveCertificate(roster, run.Signer) {
 		return nil, err
 	}
-	certificate, err := c.CertificateOf(ctx, roster, run)
+	certificate, err := c.Runs.Certificate(ctx, roster, run)
 	if err != nil {
 		env.Warn("the certificate that signed it is unknown: %v", err)
 	}
@@ -110,7 +110,7 @@ func certificateOf(ctx context.Context, env *cli.Env, c *client.Client, run api.
 // verifyEnd replaces the end of a run by the version that its datacenter has signed. It returns an error if that is not
 // possible. The run is open if it was resumed in the meantime.
 func verifyEnd(ctx context.Context, c *client.Client, roster *identity.Roster, run *api.Run) (client.End, error) {
-	end, err := c.End(ctx, roster, run)
+	end, err := c.Runs.End(ctx, roster, run)
 	if err != nil || !run.State.Ended() {
 		return end, err
 	}

@@ -137,7 +137,7 @@ func submit(ctx context.Context, env *cli.Env, path string, s *submitFlags) (err
 		return err
 	}
 	handed := time.Now()
-	submission, err := c.Submit(ctx, signed)
+	submission, err := c.Orders.Submit(ctx, signed)
 	switch {
 	case err != nil && s.cancel && ctx.Err() != nil: // the coordinator may have received it
 		return terminal.Interrupted(leave(ctx, env, c, client.RunOf(signed), s.watchOptions))
@@ -157,7 +157,7 @@ func submit(ctx context.Context, env *cli.Env, path string, s *submitFlags) (err
 		}
 		traces.Record(span)
 	}()
-	c.Remember(signed)
+	c.Orders.Remember(signed)
 	if s.detach {
 		return env.Print(terminal.View{
 			Data: submission, Names: []string{string(submission.Run)},
@@ -200,7 +200,7 @@ func watch(ctx context.Context, env *cli.Env, c *client.Client, id writ.RunID, w
 		watching, stop = context.WithTimeout(ctx, w.timeout)
 	}
 	defer stop()
-	roster, err := c.KnownRoster(watching)
+	roster, err := c.Roster.Known(watching)
 	if err != nil {
 		return stopWatching(ctx, watching, env, c, nil, id, err, w)
 	}
@@ -211,16 +211,16 @@ func watch(ctx context.Context, env *cli.Env, c *client.Client, id writ.RunID, w
 		if err != nil {
 			return stopWatching(ctx, watching, env, c, roster, id, err, w)
 		}
-		if roster, err = c.Roster(ctx); err != nil {
+		if roster, err = c.Roster.Newest(ctx); err != nil {
 			return endUnverified(env, err, w)
 		}
-		end, err := c.End(ctx, roster, &run)
+		end, err := c.Runs.End(ctx, roster, &run)
 		if err != nil {
 			return endUnverified(env, err, w)
 		}
 		if run.State.Ended() { // false if it was resumed in the meantime
 			if end.Failure != nil && end.Failure.Position != "" {
-				payload, _ := c.Payload(ctx, run) // optional: it only adds the source line
+				payload, _ := c.Runs.Payload(ctx, run) // optional: it only adds the source line
 				w.bundle = why.BundleOf(payload)
 			}
 			err := conclude(env, roster, run, end, w)
@@ -255,7 +255,7 @@ func watchProgress(ctx context.Context, c *client.Client, id writ.RunID, p *runv
 		watch.heard()
 		show(e)
 	}
-	return c.Watch(ctx, id, watcher)
+	return c.Streams.Watch(ctx, id, watcher)
 }
 
 // conclude reports the end of a run, as its datacenter has signed it.

@@ -27,11 +27,11 @@ func NewFullDisks(ctx context.Context, c *client.Client, id writ.RunID) *FullDis
 	return &FullDisks{list: func() []writ.Node {
 		ctx, stop := context.WithTimeout(ctx, diskPatience)
 		defer stop()
-		run, err := c.Run(ctx, id)
+		run, err := c.Runs.Get(ctx, id)
 		if err != nil {
 			return nil
 		}
-		nodes, err := c.Nodes(ctx, api.ListNodesParams{Datacenter: api.Given(string(run.Datacenter))})
+		nodes, err := c.Nodes.List(ctx, api.ListNodesParams{Datacenter: api.Given(string(run.Datacenter))})
 		if err != nil {
 			return nil
 		}

@@ -33,7 +33,7 @@ func NewProgress(t *terminal.Terminal, roster *identity.Roster, ended time.Time)
 	return &Progress{term: t, roster: roster, ended: ended, calls: make(map[int]writ.Call), Waits: why.WaitNotes{Term: t}}
 }
 
-// Watcher returns the callbacks for client.Watch.
+// Watcher returns the callbacks for Streams.Watch of package client.
 func (p *Progress) Watcher() client.Watcher {
 	return client.Watcher{
 		Event: p.event,

@@ -81,7 +81,7 @@ again after you set a new value. Runs that were accepted before go on with their
 			env.Note("the value has %s", cli.Count(len(value), "byte"))
 			return changeSecret(cmd.Context(), env, &where,
 				func(ctx context.Context, c *client.Client, by *client.Person, dc writ.DatacenterID, project writ.ProjectID) (api.StatementAnswer, error) {
-					return c.SetSecret(ctx, by, dc, project, args[0], value)
+					return c.Secrets.Set(ctx, by, dc, project, args[0], value)
 				})
 		},
 	}
@@ -286,7 +286,7 @@ there first.`,
 			}
 			return changeSecret(cmd.Context(), env, &where,
 				func(ctx context.Context, c *client.Client, by *client.Person, dc writ.DatacenterID, project writ.ProjectID) (api.StatementAnswer, error) {
-					return c.RemoveSecret(ctx, by, dc, project, name, version)
+					return c.Secrets.Remove(ctx, by, dc, project, name, version)
 				})
 		},
 	}

@@ -154,7 +154,7 @@ func Order(
 	if err := resolveBase(ctx, env, c, &order, o); err != nil {
 		return order, err
 	}
-	order.Secrets, err = c.ResolveSecrets(ctx, roster.Datacenter(order.Datacenter), order.Project, o.SecretsOf(script))
+	order.Secrets, err = c.Secrets.Resolve(ctx, roster.Datacenter(order.Datacenter), order.Project, o.SecretsOf(script))
 	if err != nil && o.Planning && slices.Contains(NoPreview, writ.CodeOf(err)) {
 		env.Warn("%v: the plan uses their first versions", err)
 		order.Secrets, err = client.FirstVersions(o.SecretsOf(script)), nil
@@ -168,7 +168,7 @@ func resolveBase(ctx context.Context, env *cli.Env, c *client.Client, order *cli
 	if o.Planning || o.Deployment == "" || strings.Contains(o.Deployment, "@") {
 		return nil
 	}
-	revision, err := c.Revision(ctx, *order)
+	revision, err := c.Orders.Revision(ctx, *order)
 	if slices.Contains(NoPreview, writ.CodeOf(err)) {
 		return writ.Errorf(writ.CodeOf(err), "the newest revision of the deployment %s is not known: %s", o.Deployment,
 			writ.AsError(err).Message).
@@ -206,7 +206,7 @@ func ChooseDatacenter(ctx context.Context, env *cli.Env, c *client.Client, roste
 			}
 			needs = client.Needs(plan, order.Project.ID)
 		}
-		choice, err := c.Choose(ctx, roster, labels, needs)
+		choice, err := c.Orders.Choose(ctx, roster, labels, needs)
 		if err != nil {
 			return "", err
 		}

@@ -81,7 +81,8 @@ func failedWith(r api.Run, node writ.NodeID) bool {
 }
 
 func (f LossFinder) runs(ctx context.Context, states ...api.RunState) ([]api.Run, error) {
-	runs, _, err := f.Client.Runs(ctx, api.ListRunsParams{State: states, Datacenter: api.Given(string(f.Node.Datacenter))},
+	runs, _, err := f.Client.Runs.List(ctx,
+		api.ListRunsParams{State: states, Datacenter: api.Given(string(f.Node.Datacenter))},
 		maxLosses)
 	return runs, err
 }
@@ -93,7 +94,7 @@ func (f LossFinder) openRuns(ctx context.Context) (there []api.Run, err error) {
 		return nil, err
 	}
 	for _, run := range open {
-		calls, err := f.Client.Calls(ctx, run.ID)
+		calls, err := f.Client.Runs.Calls(ctx, run.ID)
 		if err != nil {
 			return nil, err
 		}
@@ -128,7 +129,7 @@ func ownersOf(resources []writ.Resource) (owners []owner) {
 // newestRun returns the newest run of an owner, or nil if the coordinator has deleted it.
 func (f LossFinder) newestRun(ctx context.Context, o owner) (*api.Run, error) {
 	if o.deployment == "" {
-		run, err := f.Client.Run(ctx, o.run)
+		run, err := f.Client.Runs.Get(ctx, o.run)
 		if writ.CodeOf(err) == writ.CodeNotFound {
 			return nil, nil
 		}

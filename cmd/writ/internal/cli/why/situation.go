@@ -61,7 +61,7 @@ type callReasons struct {
 func SituationOf(ctx context.Context, c *client.Client, id writ.RunID) (*Situation, error) {
 	s := &Situation{nodes: make(map[writ.NodeID]writ.Node), queues: make(map[writ.NodeID]writ.QueueDepth), now: time.Now()}
 	var err error
-	if s.Run, err = c.Run(ctx, id); err != nil {
+	if s.Run, err = c.Runs.Get(ctx, id); err != nil {
 		return nil, err
 	}
 	datacenters, err := api.Answer[api.DatacenterList](c.API.ListDatacenters(ctx))
@@ -81,7 +81,7 @@ func SituationOf(ctx context.Context, c *client.Client, id writ.RunID) (*Situati
 	if s.Run.Accepted.IsZero() { // no datacenter has accepted it
 		return s, nil
 	}
-	if s.Calls, err = c.Calls(ctx, id); err != nil {
+	if s.Calls, err = c.Runs.Calls(ctx, id); err != nil {
 		return s, err
 	}
 	if s.Run.State.Ended() && !slices.ContainsFunc(s.Calls, endedByLoss) {
@@ -107,7 +107,7 @@ func SituationOf(ctx context.Context, c *client.Client, id writ.RunID) (*Situati
 // payloadOf returns the signed payload of a run, nil if the coordinator does not have it. A coordinator that got the
 // run by events has no payload, and older coordinators do not return payloads.
 func payloadOf(ctx context.Context, c *client.Client, run api.Run) (*identity.Payload, error) {
-	payload, err := c.Payload(ctx, run)
+	payload, err := c.Runs.Payload(ctx, run)
 	if code := writ.CodeOf(err); err != nil && (code == writ.CodeNotFound || code == writ.CodeMethodNotAllowed) {
 		return nil, nil
 	}
@@ -144,7 +144,8 @@ func (s *Situation) askNodes(ctx context.Context, c *client.Client) error {
 				func(c writ.Call) bool { return s.nodes[c.Node].ID == "" && (c.Node != "" || endedByLoss(c)) }) {
 			return nil
 		}
-		nodes, err := c.Nodes(ctx, api.ListNodesParams{Datacenter: api.Given(string(s.Run.Datacenter)), Admission: admission})
+		nodes, err := c.Nodes.List(ctx,
+			api.ListNodesParams{Datacenter: api.Given(string(s.Run.Datacenter)), Admission: admission})
 		if err != nil {
 			return err
 		}

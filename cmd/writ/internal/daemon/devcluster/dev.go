@@ -416,13 +416,13 @@ func (d *Cluster) awaitNodes(ctx context.Context, c *client.Client, nodes []devN
 	for _, n := range nodes {
 		key := member.PlaceOf(d.nodeDir(n)).Fingerprint // a removed node may have had the same name
 		err := retry(ctx, func() error {
-			all, err := c.Nodes(ctx, api.ListNodesParams{Datacenter: api.Given(n.datacenter.Name)})
+			all, err := c.Nodes.List(ctx, api.ListNodesParams{Datacenter: api.Given(n.datacenter.Name)})
 			if err != nil {
 				return err
 			}
 			i := slices.IndexFunc(all, func(have writ.Node) bool { return have.Key == key })
 			if i < 0 {
-				gone, err := c.Nodes(ctx, api.ListNodesParams{
+				gone, err := c.Nodes.List(ctx, api.ListNodesParams{
 					Datacenter: api.Given(n.datacenter.Name), Admission: api.Given(writ.AdmissionRemoved),
 				})
 				if err != nil {
@@ -469,7 +469,7 @@ func (d *Cluster) tokenFor(
 	}
 	var text string
 	err := retry(ctx, func() error {
-		token, _, err := c.CreateToken(ctx, person, n.datacenter.ID,
+		token, _, err := c.Statements.CreateToken(ctx, person, n.datacenter.ID,
 			client.NewToken{Role: identity.TokenRoleNode, Validity: identity.TokenValidity, Uses: 1})
 		text = token.String()
 		return err

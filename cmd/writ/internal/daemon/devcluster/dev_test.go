@@ -21,7 +21,7 @@ import (
 // Promise: Recovery: `writ dev` ends within seconds of Ctrl-C, also with open runs and requests; interrupted work
 // restarts at the next start.
 // How: Jobs have 2 s, and requests half a second at each supervisor and the coordinator.
-// Also: TestARequestThatNeverEndsIsCut, TestDevEndsSoonWithRunsOpen.
+// Also: TestEndlessRequestIsCut, TestDevEndsSoonWithRunsOpen.
 func TestADevelopmentClusterEndsWithinFiveSeconds(t *testing.T) {
 	if most := devGrace + 5*devRequestGrace; most > 4500*time.Millisecond {
 		t.Errorf("it may wait for %s", most)

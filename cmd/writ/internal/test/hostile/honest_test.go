@@ -59,7 +59,7 @@ func newHonest(cluster *testcluster.Cluster) *honest {
 	t.Helper()
 	h := &honest{cluster: cluster, waits: map[writ.RunID]chan writ.RunState{}}
 	var err error
-	if h.roster, err = cluster.Client.Roster(t.Context()); err != nil {
+	if h.roster, err = cluster.Client.Roster.Newest(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if h.person, err = cluster.Client.Person(t.Context(), h.roster); err != nil {

@@ -153,7 +153,7 @@ func newCluster(t *testing.T, hostile int, most int64) *cluster {
 	for i := range hostile {
 		s.Kill(nodeName(i))
 	}
-	roster, err := s.Client.Roster(t.Context())
+	roster, err := s.Client.Roster.Newest(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

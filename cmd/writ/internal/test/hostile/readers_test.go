@@ -68,7 +68,7 @@ func TestHonestTimesBesideReaders(t *testing.T) {
 func (s *cluster) addReaders() {
 	s.t.Helper()
 	names := honestProjects()
-	_, err := s.Client.Amend(s.t.Context(), func(next *identity.Roster) error {
+	_, err := s.Client.Roster.Amend(s.t.Context(), func(next *identity.Roster) error {
 		for n := range readers {
 			key, _, _, _, err := ssh.ParseAuthorizedKey([]byte(newKey(s.t, filepath.Join(s.Dir, readerName(n)))))
 			if err != nil {

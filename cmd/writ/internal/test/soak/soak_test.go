@@ -110,7 +110,7 @@ func newSoak(t *testing.T) *soak {
 	cluster.Add(testcluster.Datacenter{Name: "dc1", Redis: testenv.Redis(t).URL, Nodes: 2, Speed: "0"})
 	s := &soak{Cluster: cluster, t: t, series: map[string]*series{}}
 	var err error
-	if s.roster, err = cluster.Client.Roster(t.Context()); err != nil {
+	if s.roster, err = cluster.Client.Roster.Newest(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if s.person, err = cluster.Client.Person(t.Context(), s.roster); err != nil {
@@ -174,11 +174,11 @@ func (s *soak) one() error {
 	if err != nil {
 		return err
 	}
-	submission, err := s.Client.Submit(s.t.Context(), sshsig.Join(text, armored))
+	submission, err := s.Client.Orders.Submit(s.t.Context(), sshsig.Join(text, armored))
 	if err != nil {
 		return err
 	}
-	run, err := s.Client.Watch(s.t.Context(), submission.Run, client.Watcher{Event: func(api.Event) {}})
+	run, err := s.Client.Streams.Watch(s.t.Context(), submission.Run, client.Watcher{Event: func(api.Event) {}})
 	if err != nil {
 		return err
 	}

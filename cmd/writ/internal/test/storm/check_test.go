@@ -85,7 +85,7 @@ func (s *storm) awaitAgreement(f *findings) {
 		})
 	}
 	s.cluster.Until("nodes are ready", func(ctx context.Context) bool {
-		nodes, err := s.cluster.Client.Nodes(ctx, api.ListNodesParams{})
+		nodes, err := s.cluster.Client.Nodes.List(ctx, api.ListNodesParams{})
 		return err == nil && len(nodes) == len(s.nodes) &&
 			!slices.ContainsFunc(nodes, func(n writ.Node) bool { return n.Liveness != writ.LivenessReady })
 	})
@@ -280,7 +280,7 @@ func (s *storm) checkRun(tx *journal.Tx, f *findings, e *errand) error {
 	if results != e.summary.Results && run.State != writ.RunCancelled {
 		s.t.Errorf("%s: the digest of its results is %s in the journal, its summary says %s", e, results, e.summary.Results)
 	}
-	listed, err := s.cluster.Client.Calls(s.t.Context(), e.id)
+	listed, err := s.cluster.Client.Runs.Calls(s.t.Context(), e.id)
 	if err != nil {
 		return err
 	}

@@ -138,7 +138,7 @@ func newStorm(t *testing.T, v variant, kills, runs int) *storm {
 		}
 	})
 	s.begin(dir)
-	if s.roster, err = s.cluster.Client.Roster(t.Context()); err != nil {
+	if s.roster, err = s.cluster.Client.Roster.Newest(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if s.person, err = s.cluster.Client.Person(t.Context(), s.roster); err != nil {

@@ -205,7 +205,7 @@ func (s *storm) see(e *errand) error {
 		return fmt.Errorf("sign: %w", err)
 	}
 	err = s.insist(func(ctx context.Context) error {
-		submission, err := s.cluster.Client.Submit(ctx, signed)
+		submission, err := s.cluster.Client.Orders.Submit(ctx, signed)
 		if err == nil && submission.Run != e.id {
 			err = fmt.Errorf("the coordinator calls it %s", submission.Run)
 		}
@@ -221,7 +221,7 @@ func (s *storm) see(e *errand) error {
 	}
 	defer cancelled.Wait()
 	for {
-		if e.run, err = s.cluster.Client.Watch(s.ctx, e.id, client.Watcher{Event: func(api.Event) {}}); err != nil {
+		if e.run, err = s.cluster.Client.Streams.Watch(s.ctx, e.id, client.Watcher{Event: func(api.Event) {}}); err != nil {
 			return fmt.Errorf("watch: %w", err)
 		}
 		if !e.kind.resume || e.run.State != api.RunState(writ.RunFailed) || e.resumes == 10 {
@@ -290,15 +290,15 @@ func (s *storm) resume(e *errand) error {
 	if err != nil {
 		return err
 	}
-	return s.insist(func(ctx context.Context) error { return s.cluster.Client.AwaitNews(ctx, before) })
+	return s.insist(func(ctx context.Context) error { return s.cluster.Client.Streams.AwaitNews(ctx, before) })
 }
 
 func (s *storm) decide(ctx context.Context, e *errand, decision string) error {
-	run, err := s.cluster.Client.Run(ctx, e.id)
+	run, err := s.cluster.Client.Runs.Get(ctx, e.id)
 	if err != nil {
 		return err
 	}
-	_, err = s.cluster.Client.Decide(ctx, s.person, client.AboutRun(run, decision))
+	_, err = s.cluster.Client.Statements.Decide(ctx, s.person, client.AboutRun(run, decision))
 	return err
 }
 

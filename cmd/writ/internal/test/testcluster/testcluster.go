@@ -83,7 +83,10 @@ func NewTagged(t testing.TB, tags ...string) *Cluster {
 
 func newProcessCluster(t testing.TB, program string, env ...string) *Cluster {
 	t.Helper()
-	return &Cluster{Dir: t.TempDir(), Procs: map[string]*Proc{}, T: t, bin: program, lines: map[string][]string{}, env: append(env, testenv.Maker(t))}
+	return &Cluster{
+		Dir: t.TempDir(), Procs: map[string]*Proc{}, T: t, bin: program, lines: map[string][]string{},
+		env: append(env, testenv.Maker(t)),
+	}
 }
 
 // Found creates the cluster and starts its coordinator.
@@ -94,8 +97,9 @@ func (s *Cluster) Found() {
 		s.URL = fmt.Sprintf("http://127.0.0.1:%d", testenv.FreePort(t))
 	}
 	s.Writ("init", "--data", "cluster", "--new-key", "--name", "alice", "--coordinator", s.URL)
-	s.Start("coord", "is listening", append([]string{"coord", "--data", "cluster", "--listen", strings.TrimPrefix(s.URL, "http://"),
-		"--public-url", cmp.Or(s.Public, s.URL), "--project-rate", cmp.Or(s.Rate, "0")}, s.Coord...)...)
+	s.Start("coord", "is listening",
+		append([]string{"coord", "--data", "cluster", "--listen", strings.TrimPrefix(s.URL, "http://"),
+			"--public-url", cmp.Or(s.Public, s.URL), "--project-rate", cmp.Or(s.Rate, "0")}, s.Coord...)...)
 	file, err := config.Load(filepath.Join(s.Dir, "cluster", "client.yaml"))
 	if err != nil {
 		t.Fatal(err)
@@ -112,7 +116,7 @@ func (s *Cluster) Found() {
 // AlsoAt adds an address of the coordinator to the roster, such as the address of a wire or an impostor.
 func (s *Cluster) AlsoAt(address string) {
 	s.T.Helper()
-	_, err := s.Client.Amend(s.T.Context(), func(next *identity.Roster) error {
+	_, err := s.Client.Roster.Amend(s.T.Context(), func(next *identity.Roster) error {
 		next.Coordinators[0].URLs = append(next.Coordinators[0].URLs, address)
 		return nil
 	})
@@ -323,7 +327,9 @@ func (s *Cluster) Command(args ...string) *exec.Cmd {
 		cmd = exec.Command(testenv.Need(s.T, "ip"), append([]string{"netns", "exec", s.host, s.bin}, args...)...)
 	}
 	cmd.Dir = s.Dir
-	cmd.Env = []string{"HOME=" + s.Dir, "PATH=" + os.Getenv("PATH"), "WRIT_CONFIG=" + filepath.Join(s.Dir, "cluster", "client.yaml")}
+	cmd.Env = []string{
+		"HOME=" + s.Dir, "PATH=" + os.Getenv("PATH"), "WRIT_CONFIG=" + filepath.Join(s.Dir, "cluster", "client.yaml"),
+	}
 	cmd.Env = append(cmd.Env, s.env...)
 	return cmd
 }
@@ -394,7 +400,7 @@ func (s *Cluster) Follow(id writ.RunID, line int, at func()) api.Run {
 	ctx, stop := context.WithTimeout(s.T.Context(), Patience)
 	defer stop()
 	once := sync.OnceFunc(at)
-	run, err := s.Client.Watch(ctx, id, client.Watcher{Event: func(e api.Event) {
+	run, err := s.Client.Streams.Watch(ctx, id, client.Watcher{Event: func(e api.Event) {
 		if e.Log != nil && e.Log.Ordinal == line {
 			once()
 		}
@@ -408,7 +414,7 @@ func (s *Cluster) Follow(id writ.RunID, line int, at func()) api.Run {
 // Succeeded fails the test unless the run succeeded according to its signed summary.
 func (s *Cluster) Succeeded(run api.Run) writ.Summary {
 	s.T.Helper()
-	roster, err := s.Client.Roster(s.T.Context())
+	roster, err := s.Client.Roster.Newest(s.T.Context())
 	if err != nil {
 		s.T.Fatal(err)
 	}
