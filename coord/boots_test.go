@@ -67,7 +67,7 @@ func TestMachinesThatStartAreListedToTheirEnd(t *testing.T) {
 }
 
 // A supervisor of an earlier version has no boot servers, and is not shown as unreachable.
-func TestAnEarlierSupervisorKnowsNoBootServers(t *testing.T) {
+func TestEarlierSupervisorHasNoBootServers(t *testing.T) {
 	p := start(t, nil)
 	s := connect(p, vienna, func(s *supervisor) {
 		handle := s.dialer.Handle

@@ -132,7 +132,7 @@ func (p *fixture) told(r *http.Request) string {
 	if strings.HasPrefix(response.Header.Get("Content-Type"), "text/event-stream") {
 		lines := bufio.NewReader(response.Body)
 		text := ""
-		// The retry of the API, see TestAStreamRevealsNoOtherProject for the rest. A page sends its whole contents at
+		// The retry of the API, see TestStreamOmitsOtherProjects for the rest. A page sends its whole contents at
 		// once.
 		for {
 			line, err := lines.ReadString('\n')
@@ -160,9 +160,9 @@ var differing = regexp.MustCompile(`(?m)(^(Date|X-Request-Id): .*|"request_id":"
 // cursor, page, stream or error.
 // How: One table of routes; the ledger selects by project; hidden items are answered like missing ones; the tests
 // search all answers for canaries.
-// Also: TestAStreamRevealsNoOtherProject, TestAReaderOfOneProjectSeesNoOther,
-// TestAReaderOfOneProjectSeesOnlyItsResources.
-func TestAReaderLearnsNothingOfAnotherProject(t *testing.T) {
+// Also: TestStreamOmitsOtherProjects, TestProjectReaderSeesNoOtherProject,
+// TestProjectReaderSeesOnlyItsResources.
+func TestReaderSeesNoOtherProject(t *testing.T) {
 	p, s := startReading(t)
 	own := p.runFor(shop, "web-shop", "hello.tengo")
 	h := hide(p, s)
@@ -334,7 +334,7 @@ var canaryWord = regexp.MustCompile(`[a-z-]*canary[a-z0-9-]*`)
 
 // A watcher of one project receives no event of another, wherever it starts and whatever happens meanwhile: from the
 // tail and from the ledger, through the API and on pages.
-func TestAStreamRevealsNoOtherProject(t *testing.T) {
+func TestStreamOmitsOtherProjects(t *testing.T) {
 	p, s := startReading(t)
 	own := p.runFor(shop, "web-shop", "hello.tengo")
 	connected := fmt.Sprintf(`data-key=\"%s\" data-state=\"healthy\"`, graz) // in a frame

@@ -216,7 +216,7 @@ func (s *describedStream) end(line string) error {
 // media type and content.
 // How: The client of the coordinator's tests compares each answer with openapi.yaml, including refused handshakes and
 // stream messages.
-// Also: TestListsOfAnEmptyClusterAreDescribed, TestTheExampleOfAStreamIsOne, TestAnAnswerThatIsNotDescribedIsNoticed.
+// Also: TestListsOfAnEmptyClusterAreDescribed, TestTheExampleOfAStreamIsOne, TestUndescribedResponseIsNoticed.
 func TestEveryAnswerToAHandshakeIsDescribed(t *testing.T) {
 	p := start(t, nil)
 	proper := http.Header{"Connection": {"Upgrade"}, "Upgrade": {"websocket"}, "Sec-Websocket-Version": {"13"}, "Sec-Websocket-Key": {"AAAAAAAAAAAAAAAAAAAAAA=="}}
@@ -316,7 +316,7 @@ func TestTheExampleOfAStreamIsOne(t *testing.T) {
 }
 
 // The comparison itself notices undescribed responses.
-func TestAnAnswerThatIsNotDescribedIsNoticed(t *testing.T) {
+func TestUndescribedResponseIsNoticed(t *testing.T) {
 	answer := func(status int, kind, body string, header ...string) *http.Response {
 		h := http.Header{"Content-Type": {kind}}
 		for i := 0; i < len(header); i += 2 {

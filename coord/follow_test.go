@@ -93,7 +93,7 @@ func (f *forgedRosters) Roster(ctx context.Context, version int) ([]byte, error)
 //
 // Promise: Commands and hosts: A forged roster in a shared ledger is refused and logged once in ten seconds.
 // How: Coordinators that share a ledger read it twice a second and verify each roster.
-func TestAForgedRosterOfTheLedgerIsAFewLines(t *testing.T) {
+func TestForgedRosterLogsFewLines(t *testing.T) {
 	store, err := sqlstore.Open(t.Context(), filepath.Join(t.TempDir(), "ledger.db"))
 	if err != nil {
 		t.Fatal(err)

@@ -15,7 +15,7 @@ import (
 )
 
 // A supervisor of an earlier version has no holds, and is not shown as unreachable.
-func TestAnEarlierSupervisorHoldsNothing(t *testing.T) {
+func TestEarlierSupervisorHasNoHolds(t *testing.T) {
 	p := start(t, nil)
 	s := connect(p, vienna, func(s *supervisor) {
 		handle := s.handle

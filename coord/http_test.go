@@ -623,7 +623,7 @@ func TestOneAddressLeavesStreamsForOthers(t *testing.T) {
 	}
 }
 
-func TestASlowReaderDelaysNoOther(t *testing.T) {
+func TestSlowReaderDelaysNoOther(t *testing.T) {
 	p := start(t, nil)
 	dc := connect(p, vienna, nil)
 	conn, err := net.Dial("tcp", strings.TrimPrefix(p.PublicURL, "http://"))

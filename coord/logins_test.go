@@ -147,7 +147,7 @@ func TestEveryRouteHasAScope(t *testing.T) {
 // the client signs it only for a coordinator of the roster.
 // How: Both sides sign both nonces and the address.
 // Also: TestALoginIsSignedForACoordinatorOfTheRosterOnly.
-func TestALoginCountsOnceAndHere(t *testing.T) {
+func TestLoginIsValidOnceAtItsCoordinator(t *testing.T) {
 	var late atomic.Int64
 	p := startNamed(t, func(c *Config) { c.Now = func() time.Time { return time.Now().Add(time.Duration(late.Load())) } })
 	good := signed(t, "carol", sshsig.LoginNamespace, p.textFor("carol", p.challenge()))
@@ -192,8 +192,8 @@ func TestALoginCountsOnceAndHere(t *testing.T) {
 // Promise: Readers and roles: Read access, including open streams and pending requests, ends with the role, the key,
 // the token or the session.
 // How: Each request and each stream message checks the newest roster and the token.
-// Also: TestANewRosterWakesPages, TestAStreamEndsWithItsTokenAndItsSession,
-// TestStreamSendsNoEventAfterItsSessionEnds, TestAnAnswerAfterTheEndOfTheRoleIsWithheld.
+// Also: TestNewRosterWakesPages, TestStreamEndsWithItsTokenAndSession,
+// TestStreamSendsNoEventAfterItsSessionEnds, TestAnswerAfterTheRoleEndedIsWithheld.
 func TestReadingEndsWithTheRoleTheTokenAndTheSession(t *testing.T) {
 	var late atomic.Int64
 	p := startNamed(t, func(c *Config) { c.Now = func() time.Time { return time.Now().Add(time.Duration(late.Load())) } })
@@ -260,7 +260,7 @@ func TestReadingEndsWithTheRoleTheTokenAndTheSession(t *testing.T) {
 
 // A new roster wakes pages at once, because it may revoke the reader's rights. Otherwise an idle page would stay open
 // for a second longer.
-func TestANewRosterWakesPages(t *testing.T) {
+func TestNewRosterWakesPages(t *testing.T) {
 	p := startNamed(t, nil)
 	news := p.news.Next()
 	next, err := p.rosters.Current().Successor(time.Now())
@@ -278,7 +278,7 @@ func TestANewRosterWakesPages(t *testing.T) {
 }
 
 // A stream ends with the token that opened it, and with its session. It sends no later event.
-func TestAStreamEndsWithItsTokenAndItsSession(t *testing.T) {
+func TestStreamEndsWithItsTokenAndSession(t *testing.T) {
 	var late atomic.Int64
 	p := startNamed(t, func(c *Config) { c.Now = func() time.Time { return time.Now().Add(time.Duration(late.Load())) } })
 	s := connect(p, vienna, nil)
@@ -382,7 +382,7 @@ func TestStreamSendsNoEventAfterItsSessionEnds(t *testing.T) {
 }
 
 // An answer of a datacenter is withheld if the caller's role ended meanwhile.
-func TestAnAnswerAfterTheEndOfTheRoleIsWithheld(t *testing.T) {
+func TestAnswerAfterTheRoleEndedIsWithheld(t *testing.T) {
 	asked, goOn := make(chan struct{}), make(chan struct{})
 	p := startNamed(t, nil)
 	connect(p, vienna, func(s *supervisor) {
@@ -424,8 +424,8 @@ func TestAnAnswerAfterTheEndOfTheRoleIsWithheld(t *testing.T) {
 // Promise: Readers and roles: A browser logs in with a code that works once, within 30 seconds, and never appears in
 // a log; logging out ends only that browser's login.
 // How: The code is in the URL fragment; the server accepts the forms only from its own origin.
-// Also: TestABrowserLogsOutByItself, TestSessionsOfOneSignerAreBounded, TestBrowserLogsInWithTheCodeOfItsAddress.
-func TestABrowserLogsInWithACodeOnce(t *testing.T) {
+// Also: TestLogoutEndsOnlyThatBrowser, TestSessionsOfOneSignerAreBounded, TestBrowserLogsInWithTheCodeOfItsAddress.
+func TestBrowserLogsInWithACodeOnce(t *testing.T) {
 	p := startNamed(t, nil)
 	status, body := p.as("", http.MethodGet, "/")
 	if status != http.StatusUnauthorized || !strings.Contains(body, "writ login --web") || !strings.Contains(body, `<a href="/login">Log in</a>`) || strings.Contains(body, "To the runs") {
@@ -472,7 +472,7 @@ func TestABrowserLogsInWithACodeOnce(t *testing.T) {
 }
 
 // A logout on a page ends the login of that browser, and no other login. A page of another site cannot do it.
-func TestABrowserLogsOutByItself(t *testing.T) {
+func TestLogoutEndsOnlyThatBrowser(t *testing.T) {
 	p := startNamed(t, nil)
 	program := p.token("bob")
 	client := *p.client.Client.(*http.Client)

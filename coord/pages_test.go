@@ -21,7 +21,7 @@ import (
 // its digest matches the run.
 // How: The coordinator verifies the summary against the roster; the reader still trusts the coordinator that renders
 // the page, while `writ run show` verifies by itself.
-// Also: TestARunPageShowsTheSignedOutput, TestARunPageWithoutASignedTextSaysSo.
+// Also: TestRunPageShowsTheSignedOutput, TestRunPageReportsMissingText.
 func TestPagesShowOnlySignedOutput(t *testing.T) {
 	p := start(t, nil)
 	id := writ.RunIDOf(writ.Digest{1})
@@ -67,7 +67,7 @@ func TestPagesKnowWhatAReaderMayDo(t *testing.T) {
 }
 
 // The coordinator itself samples its queues, without an open page.
-func TestACoordinatorSamplesItsQueues(t *testing.T) {
+func TestCoordinatorSamplesItsQueues(t *testing.T) {
 	p := start(t, nil)
 	connect(p, vienna, nil)
 	for began := time.Now(); ; time.Sleep(100 * time.Millisecond) {
@@ -121,7 +121,7 @@ func TestThePageOfANodeIsAsItsDatacenterKnowsIt(t *testing.T) {
 //
 // Promise: Commands and hosts: A script cannot hide its log by long lines: readers get the whole log.
 // How: The coordinator requests fewer lines when an answer exceeds the link's limit.
-func TestALogOfLongLinesIsReadWhole(t *testing.T) {
+func TestLogOfLongLinesIsReadWhole(t *testing.T) {
 	p := start(t, nil)
 	const most, all = 500, 620
 	connect(p, vienna, func(s *supervisor) {

@@ -17,7 +17,7 @@ import (
 // signer, 200,000 and 2 GiB in total.
 // How: They are counted by signer from the ledger every 5 s and as they arrive; bytes with an invalid signature are
 // never stored.
-// Also: TestABadSubmissionIsRefusedWithoutEffect.
+// Also: TestBadSubmissionHasNoEffect.
 func TestWaitingSubmissionsAreBounded(t *testing.T) {
 	first := signedScript(t, payload())
 	bound := func(signer, all ledger.Waits) *fixture {

@@ -305,7 +305,7 @@ func routesOf(t *testing.T, p *fixture) (served []string) {
 // Promise: Readers and roles: The dashboard shows signed texts, arguments, results and logs only to readers that may
 // get them from the API.
 // How: The same table of routes applies; datacenters are asked only when a page is opened, never by a stream.
-// Also: TestAReaderLearnsNothingOfAnotherProject, TestAReaderOfOneProjectSeesNoOther,
+// Also: TestReaderSeesNoOtherProject, TestProjectReaderSeesNoOtherProject,
 // TestValuesAndLogAreAskedForOnRequestOnly.
 func TestEveryRoleAtEveryRoute(t *testing.T) {
 	p, _ := startReading(t)
@@ -499,7 +499,7 @@ func TestListsDefaultToAllReadableProjects(t *testing.T) {
 // Promise: Load and attackers: A logged-in person gets the request allowance of one address, from any number of
 // addresses.
 // How: An allowance per name; the log names the refused person.
-func TestAPersonHasOneRateFromAllAddresses(t *testing.T) {
+func TestPersonHasOneRateFromAllAddresses(t *testing.T) {
 	p, _ := startReading(t)
 	dave, erin := p.token("dave"), p.token("erin")
 	p.front.Readers.PerSecond = 50 // a list counts as ten, and the burst is twice the rate

@@ -150,7 +150,7 @@ func TestFirstRosterIsOfTheCoordinatorsCluster(t *testing.T) {
 	}
 }
 
-func TestASupervisorWhoseKeyIsReplacedLosesItsLink(t *testing.T) {
+func TestReplacedKeyEndsTheLink(t *testing.T) {
 	p := start(t, nil)
 	connect(p, vienna, nil)
 	connect(p, graz, nil)

@@ -10,7 +10,7 @@ import (
 )
 
 // A client that never ends its request delays the shutdown of a coordinator by its grace at most.
-func TestARequestThatNeverEndsIsCut(t *testing.T) {
+func TestEndlessRequestIsCut(t *testing.T) {
 	p := start(t, func(c *Config) { c.Grace = time.Millisecond })
 	address := strings.TrimPrefix(p.PublicURL, "http://")
 	conn, err := net.Dial("tcp", address)

@@ -197,7 +197,7 @@ func badSubmissions(t *testing.T) map[string]struct {
 	}
 }
 
-func TestABadSubmissionIsRefusedWithoutEffect(t *testing.T) {
+func TestBadSubmissionHasNoEffect(t *testing.T) {
 	p := start(t, nil)
 	dc := connect(p, vienna, nil)
 	for name, bad := range badSubmissions(t) {

@@ -14,7 +14,7 @@ import (
 
 // A supervisor may request rosters from a coordinator and nothing else: no data of others, and no verbs of a
 // coordinator.
-func TestASupervisorAsksForRostersOnly(t *testing.T) {
+func TestSupervisorAsksForRostersOnly(t *testing.T) {
 	p := start(t, nil)
 	welcomed := make(chan struct{}, 1)
 	s := connect(p, graz, func(s *supervisor) {
@@ -36,7 +36,7 @@ func TestASupervisorAsksForRostersOnly(t *testing.T) {
 
 // Reports of a datacenter about runs, nodes and resources of another one change none of these, and watchers do not
 // receive them.
-func TestADatacenterSpeaksOnlyForItself(t *testing.T) {
+func TestDatacenterReportsOnlyForItself(t *testing.T) {
 	p := start(t, nil)
 	s := connect(p, vienna, nil)
 	sub, err := p.submit(signedScript(t, payload()))

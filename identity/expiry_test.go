@@ -12,9 +12,9 @@ import (
 // Promise: Signatures and rosters: Commands, dashboard, metrics and logs warn before a roster or role expires: 30, 7
 // and 1 days before, at the end, and for a roster from half of its life on.
 // How: `Roster.Expiries` lists the expiring roles, keys and rosters.
-// Also: TestARosterAsksForItsRenewalFromHalfOfItsLife, TestTheDashboardSaysWhichRoleEndsNext,
+// Also: TestRosterWarnsFromHalfOfItsLife, TestTheDashboardSaysWhichRoleEndsNext,
 // TestRosterExpiryIsLoggedOncePerStage, TestRolesThatEndAreMetrics, TestCoordinatorReportsExpiringItems,
-// TestHealthReadinessMetricsAndSpec, TestASupervisorLogsThatItsRosterEnds, TestANoticeStandsOnEveryPage,
+// TestHealthReadinessMetricsAndSpec, TestASupervisorLogsThatItsRosterEnds, TestNoticeIsOnEveryPage,
 // TestScripts/refused, TestCommandsWarnOfTheEndOfTheRoster, TestEveryCommandThatSignsWarnsOfARoleThatEnds.
 func TestExpiriesAreKnownInAdvance(t *testing.T) {
 	const day = 24 * time.Hour

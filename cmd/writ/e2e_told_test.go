@@ -25,7 +25,7 @@ import (
 // A webhook receives events about a failed run and a lost node, and a run is one trace from the command line to the
 // driver.
 func TestEventsAreToldToWebhooksAndTraced(t *testing.T) {
-	testenv.Nightly(t, "TestCoordinatorSendsEventsToWebhooks and TestARunIsATraceOfItsParts of coord, TestEachAttemptOfAJobIsASpanOfItsCall of runner")
+	testenv.Nightly(t, "TestCoordinatorSendsEventsToWebhooks and TestRunIsATraceOfItsParts of coord, TestEachAttemptOfAJobIsASpanOfItsCall of runner")
 	t.Parallel()
 	told := make(chan webhook.Message, 100)
 	receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {

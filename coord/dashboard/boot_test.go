@@ -76,7 +76,7 @@ func TestThePageOfStartsShowsWhatBootServersSay(t *testing.T) {
 }
 
 // A machine links to its node however many nodes there are: the ledger is read for the nodes on the page only.
-func TestAMachineLeadsToItsNodeAmongMany(t *testing.T) {
+func TestMachineLinksToItsNode(t *testing.T) {
 	t.Parallel()
 	w := open(t)
 	many := make([]writ.Event, ledger.MaxLimit+1)

@@ -445,7 +445,7 @@ func TestDepthsFollowTheDatacenters(t *testing.T) {
 }
 
 // A quiet stream sends a heartbeat to every reader, before the page reports that updates are missing.
-func TestAQuietStreamGivesASignOfLife(t *testing.T) {
+func TestQuietStreamSendsHeartbeats(t *testing.T) {
 	t.Parallel()
 	w := open(t)
 	for _, reader := range []page.Reader{{All: true}, ofShop} {
@@ -483,7 +483,7 @@ func TestStreamsAreBounded(t *testing.T) {
 }
 
 // The notice for operators is on every page, as text.
-func TestANoticeStandsOnEveryPage(t *testing.T) {
+func TestNoticeIsOnEveryPage(t *testing.T) {
 	w := open(t)
 	for _, path := range []string{"/", "/nodes", "/datacenters", "/runs/none"} {
 		w.notice.Store("")
@@ -513,7 +513,7 @@ func countsOn(body string) map[string]string {
 	return counts
 }
 
-func TestAReaderOfOneProjectSeesNoOther(t *testing.T) {
+func TestProjectReaderSeesNoOtherProject(t *testing.T) {
 	t.Parallel()
 	w := open(t)
 	fill(w)
@@ -589,7 +589,7 @@ func TestAReaderOfOneProjectSeesNoOther(t *testing.T) {
 // Promise: Readers and roles: A reader of some projects sees the runs, counts and pages of these projects live on the
 // dashboard.
 // How: Pages omit other projects and get no frame for events of other projects.
-func TestAReaderOfOneProjectSeesHisRunsLive(t *testing.T) {
+func TestProjectReaderSeesLiveRuns(t *testing.T) {
 	t.Parallel()
 	w := open(t)
 	w.readAs(ofShop)

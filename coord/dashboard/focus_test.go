@@ -16,7 +16,7 @@ import (
 
 // From the first page, keys alone lead to a stuck run, the reason why it waits, and a command that helps, which is
 // copied. They lead back, filter a list and turn its page.
-func TestAStuckRunAndItsCommandAreFoundByKeysAlone(t *testing.T) {
+func TestStuckRunIsFoundByKeyboard(t *testing.T) {
 	t.Parallel()
 	w := open(t)
 	everyPart(w)

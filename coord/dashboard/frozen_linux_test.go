@@ -16,7 +16,7 @@ import (
 
 const servesFor = "WRIT_TEST_SERVES_FOR"
 
-// TestHelperProcess is the process that TestAFrozenCoordinatorIsShownWithinTenSeconds starts. It serves pages until its
+// TestHelperProcess is the process that TestFrozenCoordinatorIsShown starts. It serves pages until its
 // input ends.
 func TestHelperProcess(t *testing.T) {
 	if os.Getenv(servesFor) == "" {
@@ -33,8 +33,8 @@ func TestHelperProcess(t *testing.T) {
 // Promise: Operation: A dashboard page shows within 10 s that its coordinator is frozen or disconnected, and
 // continues when the coordinator returns.
 // How: Each stream sends a sign of life every 2 s; a page without one for 8 s shows the time of the last.
-// Also: TestAQuietStreamGivesASignOfLife.
-func TestAFrozenCoordinatorIsShownWithinTenSeconds(t *testing.T) {
+// Also: TestQuietStreamSendsHeartbeats.
+func TestFrozenCoordinatorIsShown(t *testing.T) {
 	t.Parallel()
 	tab := browse(t)
 	process := exec.Command(os.Args[0], "-test.run=^TestHelperProcess$")

@@ -90,7 +90,7 @@ func tabTo(t *testing.T, tab context.Context, expression string) {
 //
 // Promise: Operation: Each page of the dashboard works by keyboard alone, at 1280 and 390 pixels, with visible focus.
 // How: WCAG 2.2, 2.1.1 to 2.1.4, 2.4.1, 2.4.3, 2.4.7 and 2.4.11; the test asks the browser for click listeners.
-// Also: TestAStuckRunAndItsCommandAreFoundByKeysAlone, TestKeysOfOneCharacterCanBeTurnedOff,
+// Also: TestStuckRunIsFoundByKeyboard, TestKeysOfOneCharacterCanBeTurnedOff,
 // TestTheManualListsTheKeysOfTheHelp, TestColoursHaveContrast.
 func TestEveryPageIsUsedByKeysAlone(t *testing.T) {
 	t.Parallel()

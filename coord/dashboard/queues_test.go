@@ -34,7 +34,7 @@ func (w *fixture) past(step time.Duration) {
 // Promise: Operation: The dashboard shows the last 15 minutes of each queue, with gaps marked, also for the time
 // without an open page.
 // How: The coordinator samples every 5 s in memory; a restart begins a new history.
-// Also: TestRunSamplesWithoutOpenPages, TestManyQueuesFitIntoAPage, TestACoordinatorSamplesItsQueues.
+// Also: TestRunSamplesWithoutOpenPages, TestManyQueuesFitIntoAPage, TestCoordinatorSamplesItsQueues.
 func TestQueuesHaveAHistoryThatTheServerSamples(t *testing.T) {
 	t.Parallel()
 	w := open(t)

@@ -110,7 +110,7 @@ func TestResourcesAndDeploymentsSayHowTheyStand(t *testing.T) {
 	}
 }
 
-func TestAReaderOfOneProjectSeesOnlyItsResources(t *testing.T) {
+func TestProjectReaderSeesOnlyItsResources(t *testing.T) {
 	t.Parallel()
 	w := open(t)
 	_, running := fill(w)
@@ -220,7 +220,7 @@ func TestCommandsContainNoUnsafeName(t *testing.T) {
 }
 
 // An empty list offers a command only to a reader who may sign it.
-func TestAViewerOfEmptyListsIsOfferedNoSubmission(t *testing.T) {
+func TestViewerGetsNoSubmitCommand(t *testing.T) {
 	t.Parallel()
 	w := open(t)
 	for _, at := range []string{"/", "/deployments"} {

@@ -45,7 +45,7 @@ var nextPage = regexp.MustCompile(`href="([^"]+)" rel="next"`)
 // Promise: Operation: The dashboard lists secrets by name and version, never by value, to the readers of `writ secret
 // list`.
 // How: The scope of the API; datacenters are asked, and they answer without values.
-// Also: TestAReaderOfOneProjectSeesNoOther, TestEveryRoleAtEveryRoute.
+// Also: TestProjectReaderSeesNoOtherProject, TestEveryRoleAtEveryRoute.
 func TestSecretListHasVersionsWithoutValues(t *testing.T) {
 	t.Parallel()
 	w := open(t)

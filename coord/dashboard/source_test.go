@@ -15,8 +15,8 @@ import (
 
 // Promise: Operation: The page of a run marks the failing or waiting lines of its script live, within 100 KB.
 // How: Positions of the failure and of open calls; a long script shows the lines around marks.
-// Also: TestALongScriptIsShownAroundItsMarks.
-func TestARunPageMarksTheLineThatFailed(t *testing.T) {
+// Also: TestLongScriptIsShownAroundItsMarks.
+func TestRunPageMarksTheFailedLine(t *testing.T) {
 	t.Parallel()
 	w := open(t)
 	run := failedRun(w, 1, time.Now())
@@ -46,7 +46,7 @@ func TestRunPageMovesMarksOfOpenCallsLive(t *testing.T) {
 	})
 }
 
-func TestALongScriptIsShownAroundItsMarks(t *testing.T) {
+func TestLongScriptIsShownAroundItsMarks(t *testing.T) {
 	t.Parallel()
 	w := open(t)
 	long := func(n int, change func(run *writ.Run)) string {
@@ -73,7 +73,7 @@ func TestALongScriptIsShownAroundItsMarks(t *testing.T) {
 }
 
 // The text of a refused submission is pruned, and an invalid text is not shown.
-func TestARunPageWithoutASignedTextSaysSo(t *testing.T) {
+func TestRunPageReportsMissingText(t *testing.T) {
 	t.Parallel()
 	w := open(t)
 	run := w.submit(1, "gone.tengo", nil)
@@ -85,7 +85,7 @@ func TestARunPageWithoutASignedTextSaysSo(t *testing.T) {
 	}
 }
 
-func TestARunPageShowsTheSignedOutput(t *testing.T) {
+func TestRunPageShowsTheSignedOutput(t *testing.T) {
 	t.Parallel()
 	w := open(t)
 	run := w.submit(1, "out.tengo", nil)

@@ -59,7 +59,7 @@ func retried(w *fixture, n int) writ.Run {
 // page.
 // How: Earlier attempts come from the events of the run, at most 5,000; bars differ without their colour.
 // Also: TestBarsDifferWithoutTheirColour, TestTheTimelineOfALargeRunIsBounded.
-func TestATimelineShowsEachAttempt(t *testing.T) {
+func TestTimelineShowsEachAttempt(t *testing.T) {
 	t.Parallel()
 	w := open(t)
 	run := retried(w, 1)

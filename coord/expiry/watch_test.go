@@ -10,7 +10,7 @@ import (
 	"writ/identity"
 )
 
-func TestARosterAsksForItsRenewalFromHalfOfItsLife(t *testing.T) {
+func TestRosterWarnsFromHalfOfItsLife(t *testing.T) {
 	made := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	r := &identity.Roster{Version: 7, Created: made, Expires: made.Add(90 * 24 * time.Hour)}
 	for _, tt := range []struct {
@@ -116,7 +116,7 @@ func TestRosterExpiryIsLoggedOncePerStage(t *testing.T) {
 // Promise: Connections and certificates: The log and dashboard warn 30, 7 and 1 days before a browser certificate
 // expires, but only within the last third of its lifetime.
 // How: A metric holds the expiry time.
-// Also: TestANoticeHidesNoOther, TestHealthReadinessMetricsAndSpec.
+// Also: TestNoticesAreShownTogether, TestHealthReadinessMetricsAndSpec.
 func TestBrowserCertificateExpiryIsLoggedPerStage(t *testing.T) {
 	begun := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	const (
@@ -164,7 +164,7 @@ func TestBrowserCertificateExpiryIsLoggedPerStage(t *testing.T) {
 	}
 }
 
-func TestANoticeHidesNoOther(t *testing.T) {
+func TestNoticesAreShownTogether(t *testing.T) {
 	founded := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	now := founded.Add(80 * day)
 	w := &Watch{

@@ -10,7 +10,7 @@ import (
 
 // Promise: Load and attackers: A costly answer counts as several of the 1,000 requests per second of an address.
 // How: Each route has a cost: ten for a list, a hundred for starting machines, one per KiB for a plan.
-func TestACostlyRequestCountsAsSeveral(t *testing.T) {
+func TestCostlyRequestCountsAsSeveral(t *testing.T) {
 	for _, tt := range []struct {
 		method, path string
 		bytes        int64

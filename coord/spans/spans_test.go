@@ -23,7 +23,7 @@ const (
 	vienna = writ.DatacenterID("0192f6c2-0000-7000-8000-00000000000a")
 )
 
-func TestARunIsATraceOfItsParts(t *testing.T) {
+func TestRunIsATraceOfItsParts(t *testing.T) {
 	store, err := sqlstore.Open(t.Context(), ":memory:")
 	if err != nil {
 		t.Fatal(err)

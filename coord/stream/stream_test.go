@@ -304,7 +304,7 @@ func (l *foreignEvents) Events(_ context.Context, after int64, filter ledger.Eve
 }
 
 // A stream without events is kept alive, and its keep-alives reveal no events of other streams.
-func TestAQuietStreamSendsKeepAlivesOnly(t *testing.T) {
+func TestQuietStreamSendsKeepAlivesOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := new(foreignEvents)
 		p := made(t, l)

@@ -377,7 +377,7 @@ func TestMessageWithLostAnswerIsResent(t *testing.T) {
 	}
 }
 
-func TestAReceiverThatRefusesOneMessageGetsTheNext(t *testing.T) {
+func TestReceiverGetsTheNextMessage(t *testing.T) {
 	for _, status := range []int{http.StatusBadRequest, http.StatusTemporaryRedirect} {
 		f := newFixture(t)
 		r := newReceiver(t, func(_ int, g got) int {

@@ -29,12 +29,12 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // How: The ledger records the project of each event; streams select by it.
 // Subtest: an_event
 // Also: TestEventsOfAnEarlierVersionGetTheirProject, TestReaderOfSomeProjectsResumesHisStream,
-// TestStreamsReceiveEachEventOnce, TestAQuietStreamSendsKeepAlivesOnly
+// TestStreamsReceiveEachEventOnce, TestQuietStreamSendsKeepAlivesOnly
 //
 // Promise: Operation: A list of deployments names the revision that the datacenter accepted last.
 // How: The revision is in the events of the datacenter; a run page names its revision and the verified certificate of
 // its signer.
-// Also: TestScripts/submit, TestARunPageMarksTheLineThatFailed, TestResourcesAndDeploymentsSayHowTheyStand.
+// Also: TestScripts/submit, TestRunPageMarksTheFailedLine, TestResourcesAndDeploymentsSayHowTheyStand.
 func TestLedgerInMemory(t *testing.T) {
 	ledgertest.Run(t, func(t testing.TB) ledger.Ledger { return open(t, ":memory:") })
 }

@@ -82,8 +82,8 @@ func declaredVerbs(t *testing.T) (all []Verb) {
 // datacenter reports only its own data.
 // How: There are two lists of verbs; events are stored under the datacenter of the link; a verb without a row fails
 // the test.
-// Also: TestAStrangersFramesAreNotRead, TestASupervisorAnswersTheVerbsOfItsHello, TestASupervisorAsksForRostersOnly,
-// TestADatacenterSpeaksOnlyForItself.
+// Also: TestAStrangersFramesAreNotRead, TestASupervisorAnswersTheVerbsOfItsHello, TestSupervisorAsksForRostersOnly,
+// TestDatacenterReportsOnlyForItself.
 func TestEachSideAnswersItsOwnVerbsOnly(t *testing.T) {
 	if diff := cmp.Diff(slices.Sorted(maps.Keys(verbRights)), declaredVerbs(t)); diff != "" {
 		t.Fatalf("verbs with a row (-), verbs of the package (+):\n%s", diff)

@@ -18,7 +18,7 @@ import (
 // on the wire, and an unreachable collector delays no work.
 // How: Ids derive from the run; spans wait in a queue that drops.
 // Also: TestEachAttemptOfAJobIsASpanOfItsCall, TestEventsAreToldToWebhooksAndTraced,
-// TestSpansReachTheCollectorAsTheyWere, TestUnreachableCollectorBlocksNothing, TestARunIsATraceOfItsParts.
+// TestSpansReachTheCollectorAsTheyWere, TestUnreachableCollectorBlocksNothing, TestRunIsATraceOfItsParts.
 func TestACollectorThatTakesNothingIsNoFailureOfADaemon(t *testing.T) {
 	t.Parallel() // the last traces are tried for some seconds
 	collector := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) }))
