@@ -84,7 +84,7 @@ func (t *Terminal) Print(v View) error {
 		_, err = t.Out.Write(text)
 		return err
 	case CSV:
-		return t.printCSV(v.Rows)
+		return writeCSV(t.Out, v.Rows)
 	case Markdown:
 		if v.Markdown == nil {
 			return writ.Errorf(writ.CodeUsage, "only plans can be printed as Markdown").WithHint("use -o json")
@@ -111,12 +111,12 @@ func (t *Terminal) PrintText(text string) error {
 	return err
 }
 
-// printCSV writes rows as in RFC 4180, but with the line endings of the system.
-func (t *Terminal) printCSV(rows [][]string) error {
+// writeCSV writes rows as in RFC 4180, but with the line endings of the system.
+func writeCSV(w io.Writer, rows [][]string) error {
 	if rows == nil {
 		return writ.Errorf(writ.CodeUsage, "only lists can be printed as CSV").WithHint("use -o json")
 	}
-	if err := csv.NewWriter(t.Out).WriteAll(rows); err != nil {
+	if err := csv.NewWriter(w).WriteAll(rows); err != nil {
 		return fmt.Errorf("print as CSV: %w", err)
 	}
 	return nil

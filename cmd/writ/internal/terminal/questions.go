@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"strings"
 
 	"github.com/charmbracelet/x/term"
@@ -64,62 +62,4 @@ func (t *Terminal) Confirm(question string) (bool, error) {
 		return true, nil
 	}
 	return false, nil
-}
-
-// Input returns at most most bytes of standard input, up to its end.
-func (t *Terminal) Input(most int64) ([]byte, error) {
-	return t.read(func() ([]byte, error) { return io.ReadAll(io.LimitReader(t.In, most)) })
-}
-
-// ReadFile returns at most most+1 bytes of a file, so the caller can detect a longer one. Until ends the read of a pipe
-// without a writer.
-func (t *Terminal) ReadFile(path string, most int64) ([]byte, error) {
-	return t.read(func() ([]byte, error) {
-		f, err := os.Open(path) // blocks until a pipe has a writer
-		if err != nil {
-			return nil, err
-		}
-		defer f.Close()
-		return io.ReadAll(io.LimitReader(f, most+1))
-	})
-}
-
-// line returns the next line of input without its line end, at most most bytes.
-func (t *Terminal) line(most int) ([]byte, error) {
-	return t.read(func() ([]byte, error) {
-		var typed []byte
-		for one := make([]byte, 1); len(typed) < most; typed = append(typed, one[0]) {
-			n, err := t.In.Read(one)
-			switch {
-			case n == 1 && one[0] != '\n':
-				continue
-			case n == 1, errors.Is(err, io.EOF) && len(typed) > 0:
-				return typed, nil
-			case errors.Is(err, io.EOF):
-				return nil, ErrEnded
-			}
-			return nil, err
-		}
-		return typed, nil
-	})
-}
-
-// read returns the result of from, or the error of Until if that ends first. The read itself cannot be cancelled: it
-// remains blocked until the process exits and consumes further input.
-func (t *Terminal) read(from func() ([]byte, error)) ([]byte, error) {
-	type result struct {
-		text []byte
-		err  error
-	}
-	done := make(chan result, 1)
-	go func() {
-		text, err := from()
-		done <- result{text, err}
-	}()
-	select {
-	case <-t.Until.Done():
-		return nil, t.Until.Err()
-	case r := <-done:
-		return r.text, r.err
-	}
 }

@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"regexp"
 	"strings"
 	"unicode"
 
@@ -25,28 +24,24 @@ import (
 
 // Terminal holds the input and output of one command.
 type Terminal struct {
-	In     *os.File
+	reader
+	palette
+
 	Out    io.Writer // data
 	Err    io.Writer // progress and errors
 	Format Format
 	Quiet  bool // suppresses progress, but not errors
 	// Columns is the width of Out. It is 0 for a file or pipe, where lines are unlimited.
 	Columns int
-	// Until cancels each read. Questions and standard input would otherwise block after an interrupt.
-	Until context.Context
 
 	interactive bool
-	painted     bool // Out shows colours
-	styles      styles
 }
-
-type styles struct{ bad, hint, good, changed, dim, title lipgloss.Style }
 
 // New returns the terminal of a process. environ has the form of os.Environ.
 func New(in, out, err *os.File, environ []string) *Terminal {
 	w := colorprofile.NewWriter(err, environ)
 	ci := variable(environ, "CI")
-	t := &Terminal{In: in, Out: out, Err: w, Format: Table, Until: context.Background()}
+	t := &Terminal{reader: reader{in, context.Background()}, Out: out, Err: w, Format: Table}
 	t.interactive = ci != "true" && ci != "1" && term.IsTerminal(in.Fd()) && term.IsTerminal(err.Fd())
 	if columns, _, err := term.GetSize(out.Fd()); err == nil {
 		t.Columns = columns
@@ -115,28 +110,6 @@ func (t *Terminal) progress(mark, format string, args ...any) {
 	}
 }
 
-// Tone is the meaning of a text for the reader. Paint maps it to a colour.
-type Tone string
-
-// Tones of text.
-const (
-	Good    Tone = "good"
-	Changed Tone = "changed"
-	Bad     Tone = "bad"
-	Dim     Tone = "dim"
-	Title   Tone = "title"
-)
-
-// Paint returns s in the colour of its tone, or unchanged if Out does not show colours. The caller must have cleaned s.
-func (t *Terminal) Paint(tone Tone, s string) string {
-	if !t.painted || s == "" {
-		return s
-	}
-	return map[Tone]lipgloss.Style{
-		Good: t.styles.good, Changed: t.styles.changed, Bad: t.styles.bad, Dim: t.styles.dim, Title: t.styles.title,
-	}[tone].Render(s)
-}
-
 // Plain returns a copy of t without colours.
 func (t *Terminal) Plain() *Terminal {
 	plain := *t
@@ -148,23 +121,6 @@ func (t *Terminal) Plain() *Terminal {
 func (t *Terminal) Warn(format string, args ...any) {
 	fmt.Fprintf(t.Err, "%s %s\n", t.styles.bad.Render("warning:"), CleanLines(redact.Text(fmt.Sprintf(format, args...))))
 }
-
-// safe escapes unsafe characters, but keeps colours if Out shows them.
-func (t *Terminal) safe(text string) string {
-	if !t.painted {
-		return hidden.EscapeText(text)
-	}
-	var b strings.Builder
-	last := 0
-	for _, at := range colour.FindAllStringIndex(text, -1) {
-		b.WriteString(hidden.EscapeText(text[last:at[0]]) + text[at[0]:at[1]])
-		last = at[1]
-	}
-	return b.String() + hidden.EscapeText(text[last:])
-}
-
-// colour matches the escape sequences of Paint.
-var colour = regexp.MustCompile(`\x1b\[[0-9;]*m`)
 
 // Clean makes s safe to show on one line. It replaces control characters, which could control the terminal, and escapes
 // invisible and bidirectional characters, as in `\u202e`. Tabs and line ends become spaces.
