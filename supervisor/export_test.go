@@ -23,10 +23,7 @@ func (s *Supervisor) Ask(ctx context.Context, verb link.Verb, params any) (any, 
 
 // Known returns what the supervisor knows of a node, one that waits to be admitted included; nil if it knows none.
 func (s *Supervisor) Known(id writ.NodeID) *journal.Node {
-	if n := s.fleet.Members.Record(id); n != nil {
-		return n
-	}
-	return s.pending.get(id)
+	return s.Node(id)
 }
 
 // HasStep reports whether a run has a step, waits for one, or could not write its last one.

@@ -211,7 +211,7 @@ func (m *Metrics) setSeen(last *seen, now time.Time) {
 func (s *Supervisor) countNodes() map[string]int {
 	nodes := map[string]int{
 		string(writ.LivenessReady): 0, string(writ.LivenessSilent): 0, string(writ.LivenessLost): 0,
-		string(writ.AdmissionPending): len(s.pending.list()),
+		string(writ.AdmissionPending): len(s.pending.List()),
 	}
 	for _, n := range s.fleet.Members.List() {
 		switch n.Admission {

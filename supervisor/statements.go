@@ -53,7 +53,5 @@ func (s *Supervisor) statementTable() map[string]decision.Handler {
 
 // nodeChanged applies a committed decision about a node.
 func (s *Supervisor) nodeChanged(n journal.Node) {
-	s.fleet.Members.Put(n)
-	s.pending.remove(n.ID)
-	s.accounts.rouse()
+	s.admission.Settle(n)
 }

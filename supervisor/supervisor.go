@@ -27,7 +27,9 @@ import (
 	"writ/internal/sleep"
 	"writ/runner/queue"
 	"writ/scripts"
+	"writ/supervisor/admission"
 	"writ/supervisor/answers"
+	"writ/supervisor/boots"
 	"writ/supervisor/collect"
 	"writ/supervisor/decision"
 	"writ/supervisor/fleet"
@@ -97,6 +99,11 @@ type Config struct {
 // Supervisor serves one datacenter. Create it with Open, then call Run.
 type Supervisor struct {
 	Config
+	// These parts serve the node API.
+	*admission.Joins
+	*admission.Directory
+	*boots.Reports
+
 	epoch         int64
 	rosters       *rosters.Keeper
 	recheck       *rosters.Recheck
@@ -121,15 +128,14 @@ type Supervisor struct {
 	previewer     *preview.Previewer
 	verbs         map[link.Verb]verbHandler
 	opened        *quota.Open
-	greeted       *greetings
-	pending       *pendingNodes
-	batches       *batches
+	admission     *admission.Site
+	pending       *admission.Pending
+	batches       *admission.Batches
 	keyring       *secrets.Keyring
-	accounts      *accounts
+	accounts      *admission.Accounts
 	inventories   *fleet.Inventories
 	holds         *hold.Decisions
-	heldTold      atomic.Int64 // number of hold changes that all open runs have received
-	boots         *boots
+	heldTold      atomic.Int64    // number of hold changes that all open runs have received
 	misuse        *misuse.Counter // nil if the queue has no accounts
 	faults        *faults
 	warnings      *ratelog.Log
@@ -150,9 +156,9 @@ type Supervisor struct {
 // this program lacks, Open returns ENGINE_UNSUPPORTED and leaves the journal unchanged.
 func Open(ctx context.Context, config Config, outside [][]byte) (*Supervisor, error) {
 	s := &Supervisor{
-		Config: config, greeted: newGreetings(), pending: newPendingNodes(),
+		Config: config, pending: admission.NewPending(),
 		keyring: secrets.NewKeyring(config.Pin, config.Datacenter, config.Key),
-		boots:   newBoots(), faults: &faults{log: config.Log}, warnings: ratelog.New(config.Log),
+		faults:  &faults{log: config.Log}, warnings: ratelog.New(config.Log),
 		relink: make(chan struct{}, 1),
 	}
 	if s.Backoff == nil {
@@ -201,7 +207,7 @@ func Open(ctx context.Context, config Config, outside [][]byte) (*Supervisor, er
 		s.fleet, err = fleet.Load(ctx, s.Journal, s.Now())
 	}
 	if err == nil {
-		s.batches, err = loadBatches(ctx, s.Journal)
+		err = s.wireAdmission(ctx)
 	}
 	if err == nil {
 		err = s.restoreFloor(ctx)
@@ -215,10 +221,6 @@ func Open(ctx context.Context, config Config, outside [][]byte) (*Supervisor, er
 	if err != nil {
 		return nil, errors.Join(err, s.Journal.Release(context.WithoutCancel(ctx)))
 	}
-	if s.Accounts != nil {
-		s.misuse = misuse.New()
-	}
-	s.accounts = newAccounts(s)
 	s.wireSteps()
 	s.wireCollector()
 	s.wireRequests()
@@ -296,7 +298,7 @@ func (s *Supervisor) Run(ctx context.Context) error {
 	group.Go(func() error { return s.collector.Run(working) })
 	group.Go(func() error { return s.reports.Run(working) })
 	group.Go(func() error { return s.watch(working) })
-	group.Go(func() error { return s.accounts.keep(working) })
+	group.Go(func() error { return s.accounts.Run(working) })
 	group.Go(func() error { return s.forget(working) })
 	group.Go(func() error { return s.keepMark(working) })
 	group.Go(func() error { return s.rosters.WarnOfEnds(working) })

@@ -40,12 +40,12 @@ func (s *Supervisor) verbTable() map[link.Verb]verbHandler {
 
 		link.VerbNodeLog: decoded(s.nodeLogs.Read),
 		link.VerbBoots: decoded(func(_ context.Context, p link.Boots) (link.BootList, error) {
-			return s.boots.list(p, s.Now()), nil
+			return s.ListBoots(p), nil
 		}),
 
 		link.VerbQueues:       bare(s.queues.List),
 		link.VerbTokens:       bare(s.tokens.List),
-		link.VerbBatches:      bare(s.listBatches),
+		link.VerbBatches:      bare(s.batches.List),
 		link.VerbNodes:        bare(func(context.Context) ([]link.NodeNow, error) { return s.nodesNow(), nil }),
 		link.VerbHolds:        bare(func(context.Context) ([]link.Hold, error) { return s.holding.List(), nil }),
 		link.VerbCertificates: bare(func(context.Context) ([]writ.Certificate, error) { return s.certificates() }),
@@ -84,7 +84,7 @@ func (s *Supervisor) nodesNow() []link.NodeNow {
 	for _, n := range s.fleet.Members.List() {
 		all = append(all, link.NodeNowOf(n))
 	}
-	for _, n := range s.pending.list() {
+	for _, n := range s.pending.List() {
 		all = append(all, link.NodeNow{ID: n.ID, Waiting: &n})
 	}
 	return all

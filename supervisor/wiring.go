@@ -1,8 +1,13 @@
 package supervisor
 
 import (
+	"context"
+	"time"
+
 	"writ"
+	"writ/supervisor/admission"
 	"writ/supervisor/answers"
+	"writ/supervisor/boots"
 	"writ/supervisor/collect"
 	"writ/supervisor/decision"
 	"writ/supervisor/fleet"
@@ -85,11 +90,14 @@ func (s *Supervisor) wireRequests() {
 	})
 	s.tokens = &decision.Tokens{
 		Journal: s.Journal, Answers: s.answers, Datacenter: s.Datacenter,
-		JoinedWith: func(token string) []string { return joinedWith(s.fleet.Members, token) },
-		EndOf:      s.tokenEnds, BootTokenRevoked: s.boots.end,
+		JoinedWith: func(token string) []string { return admission.JoinedWith(s.fleet.Members, token) },
+		EndOf: func(maker string, expires time.Time) time.Time {
+			return admission.TokenEnds(s.rosters.Current(), maker, expires, s.Now())
+		},
+		BootTokenRevoked: s.EndToken,
 	}
 	s.nodeDecisions = &decision.Nodes{
-		Journal: s.Journal, Answers: s.answers, Pending: s.pending.get, Member: s.fleet.Members.Get, Changed: s.nodeChanged,
+		Journal: s.Journal, Answers: s.answers, Pending: s.pending.Get, Member: s.fleet.Members.Get, Changed: s.nodeChanged,
 		Post: s.steps.Post, Log: s.Log,
 	}
 	s.decider = &decision.Decider{
@@ -101,4 +109,26 @@ func (s *Supervisor) wireRequests() {
 		RunRecord: s.records.Record, JoinTokens: s.tokens.List, HoldDecisions: s.holding.List, Now: s.Now,
 	}
 	s.verbs = s.verbTable()
+}
+
+// wireAdmission creates the parts that admit nodes and serve their API.
+func (s *Supervisor) wireAdmission(ctx context.Context) (err error) {
+	if s.Accounts != nil {
+		s.misuse = misuse.New()
+	}
+	s.accounts = admission.NewAccounts(admission.AccountsConfig{
+		Queue: s.Accounts, Datacenter: s.Datacenter, Cluster: s.Pin, Key: s.Key, Fleet: s.fleet, Misuse: s.misuse,
+		Warnings: s.warnings, Now: s.Now, Log: s.Log,
+	})
+	s.admission = &admission.Site{
+		Datacenter: s.Datacenter, Cluster: s.Pin, Key: s.Key, Epoch: s.epoch, Journal: s.Journal,
+		Roster: s.rosters.Current, Verifier: s.rosters.Verifier, Fleet: s.fleet, Pending: s.pending,
+		Accounts: s.accounts, Refusals: &s.refusals, Now: s.Now, Log: s.Log,
+	}
+	s.batches, err = admission.LoadBatches(ctx, s.admission)
+	s.Joins, s.Directory = admission.NewJoins(s.admission, s.batches), admission.NewDirectory(s.admission)
+	s.Reports = boots.New(boots.Config{
+		Datacenter: s.Datacenter, Journal: s.Journal, Roster: s.rosters.Current, Now: s.Now,
+	})
+	return err
 }

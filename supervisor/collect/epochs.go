@@ -42,7 +42,8 @@ func (e *epochs) receive(ctx context.Context, node writ.NodeID, epoch int64) {
 		e.unmark()
 		return
 	}
-	e.site.Log.Warn("journal restored from a backup, as most nodes report: its runs wait until every node has reported its inventory")
+	e.site.Log.Warn("journal restored from a backup, as most nodes report: " +
+		"its runs wait until every node has reported its inventory")
 }
 
 // add records an unknown epoch of a node. first is set for the first one of the node. most is set once, when most of the

@@ -1,4 +1,4 @@
-package supervisor
+package admission
 
 import (
 	"cmp"
@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// maxPending limits the nodes that wait for a statement, because anyone who reaches the node API can add one.
+	// maxPending limits the nodes that wait for a statement, because any client of the node API can add one.
 	// Together with maxAgeKey it limits their memory.
 	maxPending = 100
 	maxAgeKey  = 128
@@ -24,17 +24,17 @@ const (
 	maxPendingLogged = 10
 )
 
-// pendingNodes holds the nodes that ask for admission without a token. A stranger can make any number of them, so they
+// Pending holds the nodes that ask for admission without a token. A stranger can make any number of them, so they
 // are in memory only, own no name, and are limited: a new node above the limit displaces the oldest node of the network
 // with the most nodes. A waiting node asks repeatedly, and its ID is derived from its key, so after a displacement or a
 // restart of the supervisor it is back under the same ID within seconds.
-type pendingNodes struct {
+type Pending struct {
 	mu    sync.Mutex
 	nodes map[writ.NodeID]*pendingNode
-	full  bool // said since there was room
+	full  bool // nodes are being displaced, which was logged
 
-	minute time.Time // in which so many nodes were told of
-	told   int
+	minute time.Time // start of the counted minute
+	logged int       // waiting nodes that were logged in this minute
 }
 
 type pendingNode struct {
@@ -44,7 +44,8 @@ type pendingNode struct {
 	asked time.Time // last
 }
 
-func newPendingNodes() *pendingNodes { return &pendingNodes{nodes: make(map[writ.NodeID]*pendingNode)} }
+// NewPending returns an empty table.
+func NewPending() *Pending { return &Pending{nodes: make(map[writ.NodeID]*pendingNode)} }
 
 // nodeIDOf returns the ID of a node, which is derived from its key.
 func nodeIDOf(datacenter writ.DatacenterID, key ed25519.PublicKey) writ.NodeID {
@@ -54,14 +55,14 @@ func nodeIDOf(datacenter writ.DatacenterID, key ed25519.PublicKey) writ.NodeID {
 	h.Write([]byte{0})
 	h.Write(key)
 	id := h.Sum(nil)[:16]
-	id[6], id[8] = id[6]&0x0f|0x80, id[8]&0x3f|0x80 // version 8 (RFC 9562): made as its maker likes
+	id[6], id[8] = id[6]&0x0f|0x80, id[8]&0x3f|0x80 // version 8 (RFC 9562): custom
 	text := hex.EncodeToString(id)
 	return writ.NodeID(text[:8] + "-" + text[8:12] + "-" + text[12:16] + "-" + text[16:20] + "-" + text[20:])
 }
 
-// ask records a request of a node from a network and returns the stored node. news is true for the first request.
+// Ask records a request of a node from a network and returns the stored node. news is true for the first request.
 // crowded is true once when nodes begin to be displaced.
-func (p *pendingNodes) ask(n journal.Node, from string, now time.Time) (kept journal.Node, news, crowded bool) {
+func (p *Pending) Ask(n journal.Node, from string, now time.Time) (kept journal.Node, news, crowded bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.expire(now)
@@ -82,7 +83,7 @@ func (p *pendingNodes) ask(n journal.Node, from string, now time.Time) (kept jou
 }
 
 // displaced returns the oldest node of the network that most nodes ask from. The caller holds mu.
-func (p *pendingNodes) displaced() writ.NodeID {
+func (p *Pending) displaced() writ.NodeID {
 	count := make(map[string]int)
 	for _, n := range p.nodes {
 		count[n.from]++
@@ -99,7 +100,7 @@ func (p *pendingNodes) displaced() writ.NodeID {
 }
 
 // expire removes nodes that no longer ask. The caller holds mu.
-func (p *pendingNodes) expire(now time.Time) {
+func (p *Pending) expire(now time.Time) {
 	for id, n := range p.nodes {
 		if now.Sub(n.asked) > pendingLife {
 			delete(p.nodes, id)
@@ -107,20 +108,20 @@ func (p *pendingNodes) expire(now time.Time) {
 	}
 }
 
-// mayLog reports whether another node that waits is to be logged: a few in a minute, so that a stranger cannot fill the
-// log.
-func (p *pendingNodes) mayLog(now time.Time) bool {
+// mayLog reports whether another waiting node may be logged, at most maxPendingLogged per minute. Otherwise a stranger
+// could fill the log.
+func (p *Pending) mayLog(now time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if now.Sub(p.minute) >= time.Minute {
-		p.minute, p.told = now, 0
+		p.minute, p.logged = now, 0
 	}
-	p.told++
-	return p.told <= maxPendingLogged
+	p.logged++
+	return p.logged <= maxPendingLogged
 }
 
-// get returns a waiting node, nil if unknown.
-func (p *pendingNodes) get(id writ.NodeID) *journal.Node {
+// Get returns a waiting node, nil if unknown.
+func (p *Pending) Get(id writ.NodeID) *journal.Node {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.expire(time.Now())
@@ -131,15 +132,15 @@ func (p *pendingNodes) get(id writ.NodeID) *journal.Node {
 	return nil
 }
 
-// remove removes a node after a decision about it.
-func (p *pendingNodes) remove(id writ.NodeID) {
+// Remove removes a node after a decision about it.
+func (p *Pending) Remove(id writ.NodeID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.nodes, id)
 }
 
-// list returns all waiting nodes by name and ID.
-func (p *pendingNodes) list() []writ.Node {
+// List returns all waiting nodes by name and ID.
+func (p *Pending) List() []writ.Node {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.expire(time.Now())

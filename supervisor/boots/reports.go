@@ -1,4 +1,7 @@
-package supervisor
+// Package boots holds the reports of boot servers about machines that start. A machine does not authenticate to its boot
+// server, and any machine in the same network can report as another. So reports are limited in size, cleaned for
+// display, and never used for decisions.
+package boots
 
 import (
 	"context"
@@ -13,6 +16,7 @@ import (
 	"writ"
 	"writ/identity"
 	"writ/internal/limit"
+	"writ/supervisor/admission"
 	"writ/supervisor/bound"
 	"writ/supervisor/journal"
 	"writ/supervisor/link"
@@ -31,12 +35,19 @@ const (
 	sameSince     = 3 * time.Second // tolerance: ages are in whole seconds, and reports take time to arrive
 )
 
-// boots holds the reports of boot servers about machines that start. A machine does not authenticate to its boot
-// server, and any machine in the same network can report as another. So reports are limited in size, cleaned for
-// display, and never used for decisions.
-type boots struct {
-	nonce []byte // random, per supervisor start
-	rates limit.Names
+// Config holds the dependencies of Reports. All fields are required.
+type Config struct {
+	Datacenter writ.DatacenterID
+	Journal    *journal.Journal
+	Roster     func() *identity.Roster // roster in force
+	Now        func() time.Time        // wall clock
+}
+
+// Reports holds the newest report of each boot server, in memory only.
+type Reports struct {
+	config Config
+	nonce  []byte // random, per supervisor start
+	rates  limit.Names
 
 	mu  sync.Mutex
 	all map[string]*bootServer // by the id of its token
@@ -53,9 +64,11 @@ type bootServer struct {
 	machines []link.BootMachine
 }
 
-func newBoots() *boots {
-	b := &boots{
-		nonce: make([]byte, identity.NonceSize), all: map[string]*bootServer{}, counts: map[string]int64{},
+// New returns reports without any boot server.
+func New(config Config) *Reports {
+	b := &Reports{
+		config: config,
+		nonce:  make([]byte, identity.NonceSize), all: map[string]*bootServer{}, counts: map[string]int64{},
 		ended: map[string]bool{}, begun: map[string]bool{},
 		rates: limit.Names{PerSecond: bootReportsPerSecond, AtOnce: bootReportsAtOnce},
 	}
@@ -63,26 +76,26 @@ func newBoots() *boots {
 	return b
 }
 
-var _ nodes.BootReports = (*Supervisor)(nil)
+var _ nodes.BootReports = (*Reports)(nil)
 
 // BootNext implements nodes.BootReports.
-func (s *Supervisor) BootNext(_ context.Context, token string) (nodes.BootNext, error) {
-	s.boots.mu.Lock()
-	defer s.boots.mu.Unlock()
-	return nodes.BootNext{Nonce: s.boots.nonce, Count: s.boots.counts[token] + 1}, nil
+func (b *Reports) BootNext(_ context.Context, token string) (nodes.BootNext, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return nodes.BootNext{Nonce: b.nonce, Count: b.counts[token] + 1}, nil
 }
 
 // ReportBoots implements nodes.BootReports.
-func (s *Supervisor) ReportBoots(ctx context.Context, c nodes.BootCredential, read func() ([]byte, error)) error {
-	token, err := s.bootToken(ctx, c)
+func (b *Reports) ReportBoots(ctx context.Context, c nodes.BootCredential, read func() ([]byte, error)) error {
+	token, err := b.token(ctx, c)
 	if err != nil {
 		return err
 	}
-	if wait, ok := s.boots.rates.Reserve(c.Token, 1, 0); !ok {
+	if wait, ok := b.rates.Reserve(c.Token, 1, 0); !ok {
 		return writ.Errorf(writ.CodeRateLimited, "the boot server reports too often").
 			WithHint("it may do so again in %s", wait.Round(time.Second)+time.Second)
 	}
-	done, ok := s.boots.begin(c.Token)
+	done, ok := b.begin(c.Token)
 	if !ok {
 		return writ.Errorf(writ.CodeRateLimited, "a report with this token is on its way").
 			WithHint("each boot server needs a token of its own")
@@ -93,7 +106,7 @@ func (s *Supervisor) ReportBoots(ctx context.Context, c nodes.BootCredential, re
 		return err
 	}
 	if writ.DigestOf(text) != c.List {
-		return writ.Errorf(writ.CodeTokenInvalid, "the list is not the one that the boot server has proved")
+		return writ.Errorf(writ.CodeTokenInvalid, "the boot server has proved another list")
 	}
 	var report link.BootReport
 	if err := json.Unmarshal(text, &report); err != nil {
@@ -102,14 +115,14 @@ func (s *Supervisor) ReportBoots(ctx context.Context, c nodes.BootCredential, re
 		}
 		return writ.Errorf(writ.CodeBadRequest, "the list of a boot server cannot be read: %v", err)
 	}
-	return s.boots.take(c, report, token.Expires, s.Now())
+	return b.apply(c, report, token.Expires, b.config.Now())
 }
 
-// bootToken returns the token of a credential after it has checked the proof, the token's state and the report number.
-func (s *Supervisor) bootToken(ctx context.Context, c nodes.BootCredential) (*journal.BootToken, error) {
+// token returns the token of a credential after it has checked the proof, the token's state and the report number.
+func (b *Reports) token(ctx context.Context, c nodes.BootCredential) (*journal.BootToken, error) {
 	var token *journal.BootToken
 	if identity.ValidTokenID(c.Token) {
-		err := s.Journal.Read(ctx, func(tx *journal.Tx) (err error) {
+		err := b.config.Journal.Read(ctx, func(tx *journal.Tx) (err error) {
 			token, err = tx.BootToken(c.Token)
 			return err
 		})
@@ -122,13 +135,13 @@ func (s *Supervisor) bootToken(ctx context.Context, c nodes.BootCredential) (*jo
 		copy(key[:], token.Key)
 	}
 	switch {
-	case !key.Verify(identity.BootReportText(c.Token, s.Datacenter, c.Nonce, c.Count, c.List), c.Proof):
+	case !key.Verify(identity.BootReportText(c.Token, b.config.Datacenter, c.Nonce, c.Count, c.List), c.Proof):
 		return nil, writ.Errorf(writ.CodeTokenInvalid, "the boot server has no token of this datacenter").
 			WithHint("make one with `writ token create --role boot-server`")
-	case token.Ended(s.Now()) || s.tokenMakerMay(token.CreatedBy) != nil:
+	case token.Ended(b.config.Now()) || admission.MakerMay(b.config.Roster(), token.CreatedBy, b.config.Now()) != nil:
 		return nil, tokenEnded()
 	}
-	return token, s.boots.isNext(c)
+	return token, b.isNext(c)
 }
 
 func tokenEnded() error {
@@ -138,7 +151,7 @@ func tokenEnded() error {
 
 // begin marks that a list of this token is being received, until done is called. It reports false if another list is
 // being received. A slow list stays in memory until it is complete, so each token has at most one.
-func (b *boots) begin(token string) (done func(), ok bool) {
+func (b *Reports) begin(token string) (done func(), ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.begun[token] {
@@ -153,13 +166,13 @@ func (b *boots) begin(token string) (done func(), ok bool) {
 }
 
 // isNext returns an error if the report is not a new one.
-func (b *boots) isNext(c nodes.BootCredential) error {
+func (b *Reports) isNext(c nodes.BootCredential) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.follows(c)
 }
 
-func (b *boots) follows(c nodes.BootCredential) error {
+func (b *Reports) follows(c nodes.BootCredential) error {
 	if b.ended[c.Token] {
 		return tokenEnded()
 	}
@@ -170,9 +183,9 @@ func (b *boots) follows(c nodes.BootCredential) error {
 	return nil
 }
 
-// take stores the machines of a new report in place of the earlier ones of the boot server. It checks the report number
+// apply stores the machines of a new report in place of the earlier ones of the boot server. It checks the report number
 // again, because the token may have been revoked while the list was received.
-func (b *boots) take(c nodes.BootCredential, report link.BootReport, expires, now time.Time) error {
+func (b *Reports) apply(c nodes.BootCredential, report link.BootReport, expires, now time.Time) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if err := b.follows(c); err != nil {
@@ -188,12 +201,13 @@ func (b *boots) take(c nodes.BootCredential, report link.BootReport, expires, no
 		b.forgetOldest()
 	}
 	server := &bootServer{expires: expires, BootServer: link.BootServer{
-		Token: c.Token, Name: bound.OneLine(report.Name, maxBootWord), Heard: now, Image: bound.OneLine(report.Image, maxBootWord),
+		Token: c.Token, Name: bound.OneLine(report.Name, maxBootWord), Heard: now,
+		Image:   bound.OneLine(report.Image, maxBootWord),
 		Trouble: bound.OneLine(report.Trouble, maxBootAdvice),
 	}}
 	seen := map[string]bool{}
 	for _, m := range report.Machines {
-		if m, ok := moderateBoot(m, c.Token, before[m.MAC], now); ok && !seen[m.MAC] {
+		if m, ok := limitMachine(m, c.Token, before[m.MAC], now); ok && !seen[m.MAC] {
 			seen[m.MAC] = true
 			server.machines = append(server.machines, m)
 		}
@@ -203,7 +217,7 @@ func (b *boots) take(c nodes.BootCredential, report link.BootReport, expires, no
 	return nil
 }
 
-func (b *boots) forgetOldest() {
+func (b *Reports) forgetOldest() {
 	var oldest *bootServer
 	for _, s := range b.all {
 		if oldest == nil || s.Heard.Before(oldest.Heard) {
@@ -213,8 +227,8 @@ func (b *boots) forgetOldest() {
 	delete(b.all, oldest.Token)
 }
 
-// end drops the report of a revoked token and blocks further ones, including a report that is being received.
-func (b *boots) end(token string) {
+// EndToken drops the report of a revoked token and blocks further ones, including a report that is being received.
+func (b *Reports) EndToken(token string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.ended[token] = true
@@ -227,9 +241,9 @@ var (
 	bootStepPattern    = regexp.MustCompile(`^[a-z][a-z0-9-]{0,15}$`)
 )
 
-// moderateBoot returns a reported machine with all fields limited for display. It returns false if the machine address
+// limitMachine returns a reported machine with all fields limited for display. It returns false if the machine address
 // or step is invalid. before is the same machine in the previous report, or nil.
-func moderateBoot(m link.BootMachine, token string, before *link.BootMachine, now time.Time) (link.BootMachine, bool) {
+func limitMachine(m link.BootMachine, token string, before *link.BootMachine, now time.Time) (link.BootMachine, bool) {
 	if !bootMachinePattern.MatchString(m.MAC) || m.Step != "" && !bootStepPattern.MatchString(m.Step) {
 		return m, false
 	}
@@ -240,7 +254,7 @@ func moderateBoot(m link.BootMachine, token string, before *link.BootMachine, no
 	for _, text := range []*string{&m.Address, &m.Serial, &m.Asset, &m.UUID, &m.Assigned, &m.Assignment} {
 		*text = bound.OneLine(*text, maxBootWord)
 	}
-	m.Since, m.Heard = agoOf(m.AgeSeconds, now), agoOf(m.SilentSeconds, now)
+	m.Since, m.Heard = timeAgo(m.AgeSeconds, now), timeAgo(m.SilentSeconds, now)
 	if before != nil { // an unchanged machine keeps its times, so that it causes no update
 		m.Heard = steady(m.Heard, before.Heard)
 		if m.Step == before.Step && m.Failed == before.Failed {
@@ -251,8 +265,8 @@ func moderateBoot(m link.BootMachine, token string, before *link.BootMachine, no
 	return m, true
 }
 
-// agoOf returns the time that many seconds before now, at most ten years, in whole seconds.
-func agoOf(seconds int64, now time.Time) time.Time {
+// timeAgo returns the time seconds before now, at most ten years, in whole seconds.
+func timeAgo(seconds int64, now time.Time) time.Time {
 	return now.Add(-time.Duration(min(max(seconds, 0), 10*365*86400)) * time.Second).UTC().Truncate(time.Second)
 }
 
@@ -263,9 +277,10 @@ func steady(now, before time.Time) time.Time {
 	return now
 }
 
-// list returns the boot servers, the number of machines per step, and the machines from asked.After on, up to asked.Max
-// and bound.MaxAnswer. It drops servers whose token has expired.
-func (b *boots) list(asked link.Boots, now time.Time) link.BootList {
+// ListBoots returns the boot servers, the number of machines per step, and the machines from asked.After on, up to
+// asked.Max and bound.MaxAnswer. It drops servers whose token has expired.
+func (b *Reports) ListBoots(asked link.Boots) link.BootList {
+	now := b.config.Now()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for id, s := range b.all {
@@ -300,13 +315,13 @@ func (b *boots) list(asked link.Boots, now time.Time) link.BootList {
 	return list
 }
 
-// ofAddress is the number of machines of one address that are listed before it is the turn of other addresses.
-const ofAddress = 8
+// perAddress is the number of machines of one address that are listed before it is the turn of other addresses.
+const perAddress = 8
 
 // sort orders the machines of all boot servers by the time of their step, newest first, in turns: each address gets
-// ofAddress machines per turn. An answer may not have room for all machines, and an address can invent any number of
+// perAddress machines per turn. An answer may not have room for all machines, and an address can invent any number of
 // new ones; with turns it cannot displace the machines of other addresses.
-func (b *boots) sort() {
+func (b *Reports) sort() {
 	if b.sorted != nil {
 		return
 	}
@@ -325,7 +340,7 @@ func (b *boots) sort() {
 	turn, had := make(map[*link.BootMachine]int, len(b.sorted)), map[[2]string]int{}
 	for _, m := range b.sorted {
 		from := [2]string{m.Server, m.Address}
-		turn[m] = had[from] / ofAddress
+		turn[m] = had[from] / perAddress
 		had[from]++
 	}
 	slices.SortStableFunc(b.sorted, func(a, b *link.BootMachine) int { return turn[a] - turn[b] })

@@ -1,4 +1,4 @@
-package supervisor
+package admission
 
 import (
 	"fmt"
@@ -23,14 +23,14 @@ func pendingFor(n int) journal.Node {
 // Also: TestNodesThatWaitAreInNoJournalAndKeepTheirIds, TestStrangersCannotFillTheJournalWithNodes,
 // TestOnlyAFewNodesThatWaitAreLogged, TestANodeThatDoesNotAskAnyMoreIsForgotten.
 func TestAFloodOfJoinsDisplacesOnlyThoseOfItsNetwork(t *testing.T) {
-	p, now := newPendingNodes(), time.Now()
+	p, now := NewPending(), time.Now()
 	honest := []journal.Node{pendingFor(-1), pendingFor(-2)}
 	for i, n := range honest {
-		p.ask(n, fmt.Sprintf("10.0.0.%d/32", i), now)
+		p.Ask(n, fmt.Sprintf("10.0.0.%d/32", i), now)
 	}
 	warnings := 0
 	for n := range 100 * maxPending {
-		if _, _, crowded := p.ask(pendingFor(n), "192.0.2.1/32", now.Add(time.Duration(n))); crowded {
+		if _, _, crowded := p.Ask(pendingFor(n), "192.0.2.1/32", now.Add(time.Duration(n))); crowded {
 			warnings++
 		}
 	}
@@ -38,28 +38,28 @@ func TestAFloodOfJoinsDisplacesOnlyThoseOfItsNetwork(t *testing.T) {
 		t.Errorf("%d nodes wait, %d are possible; it was told %d times", len(p.nodes), maxPending, warnings)
 	}
 	for _, n := range honest {
-		if p.get(n.ID) == nil {
+		if p.Get(n.ID) == nil {
 			t.Errorf("%s was displaced", n.ID)
 		}
 	}
-	if p.get(pendingFor(100*maxPending-1).ID) == nil {
+	if p.Get(pendingFor(100*maxPending-1).ID) == nil {
 		t.Error("the newest does not wait")
 	}
 }
 
 func TestANodeThatDoesNotAskAnyMoreIsForgotten(t *testing.T) {
-	p, now := newPendingNodes(), time.Now()
-	p.ask(pendingFor(1), "", now)
-	p.ask(pendingFor(2), "", now)
-	p.ask(pendingFor(2), "", now.Add(pendingLife))
-	p.ask(pendingFor(3), "", now.Add(pendingLife+time.Second))
+	p, now := NewPending(), time.Now()
+	p.Ask(pendingFor(1), "", now)
+	p.Ask(pendingFor(2), "", now)
+	p.Ask(pendingFor(2), "", now.Add(pendingLife))
+	p.Ask(pendingFor(3), "", now.Add(pendingLife+time.Second))
 	if len(p.nodes) != 2 || p.nodes[pendingFor(1).ID] != nil {
 		t.Errorf("%d nodes wait", len(p.nodes))
 	}
 }
 
 func TestOnlyAFewNodesThatWaitAreLogged(t *testing.T) {
-	p, now := newPendingNodes(), time.Now()
+	p, now := NewPending(), time.Now()
 	logged := 0
 	for i := range 1000 {
 		if p.mayLog(now.Add(time.Duration(i) * time.Millisecond)) {

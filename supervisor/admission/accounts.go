@@ -1,10 +1,12 @@
-package supervisor
+package admission
 
 import (
 	"context"
+	"crypto/ed25519"
 	"crypto/rand"
 	"encoding/base64"
 	"errors"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -12,8 +14,12 @@ import (
 	"writ/identity/envelope"
 	"writ/identity/secret"
 	"writ/internal/failpoint"
+	"writ/runner/queue"
+	"writ/supervisor/fleet"
 	"writ/supervisor/journal"
+	"writ/supervisor/misuse"
 	"writ/supervisor/nodes"
+	"writ/supervisor/ratelog"
 )
 
 const (
@@ -23,11 +29,24 @@ const (
 	applyWithin = 5 * time.Second
 )
 
-// accounts maintains a queue account for every approved node. The passwords are random, generated at supervisor start
-// and held in memory only. After a supervisor restart, existing connections stay open, and a node that needs a new
-// connection requests its account from the node API again.
-type accounts struct {
-	s    *Supervisor
+// AccountsConfig holds the dependencies of Accounts.
+type AccountsConfig struct {
+	Queue      queue.Accounts // nil if the queue has no accounts
+	Datacenter writ.DatacenterID
+	Cluster    writ.ClusterID
+	Key        ed25519.PrivateKey
+	Fleet      *fleet.Fleet
+	Misuse     *misuse.Counter // nil without Queue
+	Warnings   *ratelog.Log
+	Now        func() time.Time // wall clock
+	Log        *slog.Logger
+}
+
+// Accounts maintains a queue account for every approved node, and suspends the accounts of nodes that misuse the queue.
+// The passwords are random, generated at supervisor start and held in memory only. After a supervisor restart, existing
+// connections stay open, and a node that needs a new connection requests its account from the node API again.
+type Accounts struct {
+	AccountsConfig
 	wake chan struct{} // capacity 1
 
 	mu        sync.Mutex // serializes updates; guards the fields below
@@ -40,24 +59,26 @@ type accounts struct {
 	failing   bool                   // the failure of the queue was logged
 }
 
-func newAccounts(s *Supervisor) *accounts {
-	return &accounts{
-		s: s, wake: make(chan struct{}, 1), passwords: make(map[writ.NodeID]string), signed: make(map[writ.NodeID][]byte),
+// NewAccounts returns accounts that Run applies to the queue.
+func NewAccounts(config AccountsConfig) *Accounts {
+	return &Accounts{
+		AccountsConfig: config, wake: make(chan struct{}, 1), passwords: make(map[writ.NodeID]string),
+		signed:    make(map[writ.NodeID][]byte),
 		suspended: make(map[writ.NodeID]*suspension),
 	}
 }
 
-// rouse triggers an immediate update. It is called when the set of approved nodes changes.
-func (a *accounts) rouse() {
+// Refresh triggers an immediate update. It is called when the set of approved nodes changes.
+func (a *Accounts) Refresh() {
 	select {
 	case a.wake <- struct{}{}:
 	default:
 	}
 }
 
-// keep creates and removes accounts until ctx ends.
-func (a *accounts) keep(ctx context.Context) error {
-	if a.s.Accounts == nil {
+// Run creates and removes accounts until ctx ends.
+func (a *Accounts) Run(ctx context.Context) error {
+	if a.Queue == nil {
 		return nil
 	}
 	tick := time.NewTicker(accountsInterval)
@@ -66,7 +87,7 @@ func (a *accounts) keep(ctx context.Context) error {
 		a.mu.Lock()
 		a.endSuspensions(time.Now())
 		_ = a.apply(ctx) // logged and retried
-		a.suspendUseless(ctx)
+		a.suspendMisuse(ctx)
 		a.survey(ctx)
 		a.mu.Unlock()
 		select {
@@ -74,18 +95,18 @@ func (a *accounts) keep(ctx context.Context) error {
 			return nil
 		case <-tick.C:
 		case <-a.wake:
-		case <-a.s.misuse.Exceeded():
+		case <-a.Misuse.Exceeded():
 		}
 	}
 }
 
 // apply gives each approved node its queue account and removes all other accounts. It is not an error if the queue does
 // not support accounts. The caller holds mu.
-func (a *accounts) apply(ctx context.Context) error {
+func (a *Accounts) apply(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, applyWithin)
 	defer cancel()
 	serving := make(map[writ.NodeID]bool)
-	for _, node := range a.s.fleet.Members.Serving() {
+	for _, node := range a.Fleet.Members.Serving() {
 		serving[node] = true
 		if a.passwords[node] == "" {
 			a.passwords[node] = newPassword()
@@ -103,19 +124,19 @@ func (a *accounts) apply(ctx context.Context) error {
 			all[node] = password
 		}
 	}
-	err := a.s.Accounts.Apply(failpoint.At(ctx, failpoint.AccountsApplied), all)
+	err := a.Queue.Apply(failpoint.At(ctx, failpoint.AccountsApplied), all)
 	lacking := errors.Is(err, errors.ErrUnsupported)
 	switch {
 	case err != nil && !lacking:
 		if !a.failing && ctx.Err() == nil {
-			a.s.Log.Warn("apply the queue accounts of nodes; trying again", "err", err)
+			a.Log.Warn("apply the queue accounts of nodes; trying again", "err", err)
 		}
 		a.failing = true
 		return err
 	case lacking && (!a.lacking || a.looked == nil):
-		a.s.Log.Warn("NODES SHARE ONE LOGIN AT THE QUEUE: each can read and remove what is for others", "err", err)
+		a.Log.Warn("NODES SHARE ONE LOGIN AT THE QUEUE: each can read and remove what is for others", "err", err)
 	case !lacking && (a.lacking || a.looked == nil):
-		a.s.Log.Info("each node has its own queue account", "nodes", len(serving))
+		a.Log.Info("each node has its own queue account", "nodes", len(serving))
 	}
 	if a.lacking != lacking {
 		clear(a.signed)
@@ -124,9 +145,9 @@ func (a *accounts) apply(ctx context.Context) error {
 	return nil
 }
 
-// of returns the signed account of node n: user name and encrypted password. asked is the node's signed request. The
+// Of returns the signed account of node n: user name and encrypted password. asked is the node's signed request. The
 // error is the reason for the suspension if the node is suspended.
-func (a *accounts) of(ctx context.Context, n *journal.Node, asked []byte) ([]byte, error) {
+func (a *Accounts) Of(ctx context.Context, n *journal.Node, asked []byte) ([]byte, error) {
 	if err := verifyRequest(n, asked); err != nil {
 		return nil, err
 	}
@@ -134,10 +155,11 @@ func (a *accounts) of(ctx context.Context, n *journal.Node, asked []byte) ([]byt
 	defer a.mu.Unlock()
 	if s := a.suspended[n.ID]; s != nil && s.off {
 		return nil, writ.Errorf(s.why.Code, "the node %s is kept off the queue: %s", n.Name, s.why.Message).
-			WithHint("it may come back in %s; `writ node show %s` says more", max(time.Until(s.until), 0).Round(time.Second),
+			WithHint("the account is available again in %s; `writ node show %s` shows the reason",
+				max(time.Until(s.until), 0).Round(time.Second),
 				n.Name)
 	}
-	if a.s.Accounts != nil && !a.looked[n.ID] {
+	if a.Queue != nil && !a.looked[n.ID] {
 		if err := a.apply(ctx); err != nil {
 			return nil, err
 		}
@@ -151,13 +173,13 @@ func (a *accounts) of(ctx context.Context, n *journal.Node, asked []byte) ([]byt
 		if err != nil {
 			return nil, err
 		}
-		account.User = a.s.Accounts.User(n.ID)
-		if account.Secret, err = secret.Encrypt(password, secret.AccountLabel(a.s.Pin, a.s.Datacenter, n.ID), reader); err !=
+		account.User = a.Queue.User(n.ID)
+		if account.Secret, err = secret.Encrypt(password, secret.AccountLabel(a.Cluster, a.Datacenter, n.ID), reader); err !=
 			nil {
 			return nil, err
 		}
 	}
-	signed, err := envelope.Sign(envelope.Account, a.s.Key, account)
+	signed, err := envelope.Sign(envelope.Account, a.Key, account)
 	if err == nil {
 		a.signed[n.ID] = signed
 	}

@@ -1,4 +1,4 @@
-package supervisor
+package admission
 
 import (
 	"context"
@@ -30,9 +30,9 @@ type suspension struct {
 // survey checks the queue for misuse by nodes. A node that exceeds its share loses its queue contents and, for a while,
 // its account. At the first survey only the contents are removed, because the node may have sent them while no
 // supervisor listened. The caller holds mu.
-func (a *accounts) survey(ctx context.Context) {
+func (a *Accounts) survey(ctx context.Context) {
 	looking, cancel := context.WithTimeout(ctx, applyWithin)
-	found, err := a.s.Accounts.Survey(looking)
+	found, err := a.Queue.Survey(looking)
 	cancel()
 	if err != nil && !errors.Is(err, errors.ErrUnsupported) && len(found) == 0 {
 		return // the watch reports that the queue is away
@@ -53,71 +53,71 @@ func (a *accounts) survey(ctx context.Context) {
 			a.suspend(ctx, f.Node, why, first)
 		case queue.TooMany:
 			a.suspend(ctx, f.Node,
-				writ.Errorf(writ.CodeQueueBudget, "it had %d connections to the queue, of which too few were left; %d are allowed",
+				writ.Errorf(writ.CodeQueueBudget, "it had %d connections to the queue, and too few were left; %d are allowed",
 					f.Count, queue.BudgetConnections), first)
 		case queue.Oversize:
-			a.s.warnings.Refused(f.Node, "messages of a node are too large; they are discarded unread",
+			a.Warnings.Refused(f.Node, "messages of a node are too large; they are discarded unread",
 				writ.Errorf(writ.CodeTooLarge, "%d messages have %d bytes", f.Count, f.Bytes))
 		case queue.WrongType:
-			a.s.warnings.Refused(f.Node, "queue key of a node had a wrong type; it was replaced",
+			a.Warnings.Refused(f.Node, "queue key of a node had a wrong type; it was replaced",
 				writ.Errorf(writ.CodeQueueBudget, "%s", f.What))
 		case queue.TooFast:
-			a.s.warnings.Refused(f.Node, "node sends too much; its messages wait",
-				misuse.TooOften("what waits is more than one look takes"))
+			a.Warnings.Refused(f.Node, "node sends too much; its messages wait",
+				misuse.TooOften("the waiting messages exceed one scan"))
 		}
 	}
 }
 
-// suspendUseless suspends the nodes that sent too many useless messages, and the blocked nodes. The caller holds mu.
-func (a *accounts) suspendUseless(ctx context.Context) {
-	for node, why := range a.s.misuse.Take() {
+// suspendMisuse suspends the nodes that sent too many useless messages, and the blocked nodes. The caller holds mu.
+func (a *Accounts) suspendMisuse(ctx context.Context) {
+	for node, why := range a.Misuse.Take() {
 		a.suspend(ctx, node, why, false)
 	}
 }
 
 // suspend disables the account of a node, unless letOff is set, and then removes its queue contents. The caller holds
 // mu.
-func (a *accounts) suspend(ctx context.Context, node writ.NodeID, why *writ.Error, letOff bool) {
-	if _, known := a.s.fleet.Members.Get(node); !known {
+func (a *Accounts) suspend(ctx context.Context, node writ.NodeID, why *writ.Error, letOff bool) {
+	if _, known := a.Fleet.Members.Get(node); !known {
 		letOff = true // contents that a removed node left
 	}
 	switch was := a.suspended[node]; {
 	case letOff || a.lacking:
-		a.s.warnings.Refused(node, "queue content of a node removed", why)
-	case was != nil && was.off: // what it had is more than one look found, or was on its way
+		a.Warnings.Refused(node, "queue content of a node removed", why)
+	case was != nil && was.off: // the rest of its contents arrived after the first scan
 	default:
 		a.disableAccount(ctx, node, why, time.Now())
 	}
-	if err := a.s.Accounts.Clear(ctx, node); err != nil && ctx.Err() == nil {
-		a.s.warnings.Warn(node, "remove the queue content of a node", "err", err)
+	if err := a.Queue.Clear(ctx, node); err != nil && ctx.Err() == nil {
+		a.Warnings.Warn(node, "remove the queue content of a node", "err", err)
 	}
 }
 
 // disableAccount disables a node's account, longer each time. The caller holds mu.
-func (a *accounts) disableAccount(ctx context.Context, node writ.NodeID, why *writ.Error, now time.Time) {
+func (a *Accounts) disableAccount(ctx context.Context, node writ.NodeID, why *writ.Error, now time.Time) {
 	next := &suspension{last: suspendFirst, why: why, off: true}
 	if was := a.suspended[node]; was != nil && now.Sub(was.until) < suspendForget {
 		next.last = min(2*was.last, suspendMost)
 	}
 	next.until = now.Add(next.last)
 	a.suspended[node] = next
-	a.s.Log.Error("node is blocked from the queue", "node", a.s.fleet.Members.Name(node), "for", next.last, "code", why.Code,
+	a.Log.Error("node is blocked from the queue", "node", a.Fleet.Members.Name(node), "for", next.last, "code", why.Code,
 		"why", why.Message)
-	a.s.fleet.Presence.Suspend(node, fmt.Sprintf("%s: %s; its account is off until %s UTC", why.Code, why.Message,
-		a.s.Now().Add(next.last).UTC().Format(time.TimeOnly)))
+	a.Fleet.Presence.Suspend(node, fmt.Sprintf("%s: %s; its account is off until %s UTC", why.Code, why.Message,
+		a.Now().Add(next.last).UTC().Format(time.TimeOnly)))
 	_ = a.apply(ctx) // apply records its error and is retried
 }
 
 // endSuspensions enables the accounts of nodes whose suspension is over. The caller holds mu.
-func (a *accounts) endSuspensions(now time.Time) {
+func (a *Accounts) endSuspensions(now time.Time) {
 	for node, s := range a.suspended {
 		switch {
 		case s.off && !now.Before(s.until):
 			s.off = false
 			delete(a.passwords, node)
 			delete(a.signed, node)
-			a.s.fleet.Presence.Suspend(node, "")
-			a.s.Log.Info("node is admitted to the queue again", "node", a.s.fleet.Members.Name(node))
+			a.Fleet.Presence.Suspend(node, "")
+			a.Log.Info("node is admitted to the queue again", "node", a.Fleet.Members.Name(node))
 		case !s.off && now.Sub(s.until) > suspendForget:
 			delete(a.suspended, node)
 		}

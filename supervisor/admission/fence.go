@@ -1,4 +1,4 @@
-package supervisor
+package admission
 
 import (
 	"bytes"
@@ -23,18 +23,18 @@ import (
 // way to remove them.
 
 // Fence implements nodes.Backend. Any client may request the order: it is valid only for the node with that key.
-func (s *Supervisor) Fence(_ context.Context, node writ.NodeID, nonce []byte) ([]byte, error) {
+func (d *Directory) Fence(_ context.Context, node writ.NodeID, nonce []byte) ([]byte, error) {
 	if len(nonce) != identity.NonceSize {
 		return nil, writ.Errorf(writ.CodeBadRequest, "a nonce has %d bytes", identity.NonceSize)
 	}
-	n := s.fleet.Members.Record(node)
+	n := d.site.Fleet.Members.Record(node)
 	if n == nil || !n.Gone {
 		return nil, writ.Errorf(writ.CodeNotFound, "no person has signed that the node %s is lost", node)
 	}
 	if n.Lost == nil {
 		return nil, writ.Errorf(writ.CodeNotFound, "the node %s was lost when the signature was not kept yet", n.Name)
 	}
-	return s.membership(envelope.Fence, n, nonce)
+	return d.site.membership(envelope.Fence, n, nonce)
 }
 
 // fenceAgain is the minimum time between two answers of a removed node, because each answer is an event. An unmodified
@@ -43,8 +43,8 @@ const fenceAgain = time.Second
 
 // Fenced implements nodes.Backend. It stores the answer of a removed node as evidence. The answer is only displayed and
 // has no other effect.
-func (s *Supervisor) Fenced(ctx context.Context, node writ.NodeID, signed []byte) error {
-	known := s.fleet.Members.Record(node)
+func (d *Directory) Fenced(ctx context.Context, node writ.NodeID, signed []byte) error {
+	known := d.site.Fleet.Members.Record(node)
 	if known == nil || !known.Gone {
 		return nodes.NotGone(node)
 	}
@@ -52,23 +52,23 @@ func (s *Supervisor) Fenced(ctx context.Context, node writ.NodeID, signed []byte
 	if err != nil {
 		return err
 	}
-	if len(answers) != 1 || answers[0].Node != node || answers[0].Datacenter != s.Datacenter {
-		return writ.Errorf(writ.CodeBadRequest, "what the node %s signed is about another one", known.Name)
+	if len(answers) != 1 || answers[0].Node != node || answers[0].Datacenter != d.site.Datacenter {
+		return writ.Errorf(writ.CodeBadRequest, "the answer signed by the node %s is about another node", known.Name)
 	}
 	var n *journal.Node
 	news := false
-	err = s.Journal.Write(failpoint.At(ctx, failpoint.FenceTaken), func(tx *journal.Tx) (err error) {
+	err = d.site.Journal.Write(failpoint.At(ctx, failpoint.FenceTaken), func(tx *journal.Tx) (err error) {
 		if n, err = tx.Node(node); err != nil {
 			return err
 		}
 		if n == nil { // the database has lost the record
-			return writ.Errorf(writ.CodeNotFound, "there is no node %s in the journal", node)
+			return writ.Errorf(writ.CodeNotFound, "the journal has no node %s", node)
 		}
 		var before time.Time
 		if n.Fence != nil {
 			before = n.Fence.Answered
 		}
-		if news = takeFenceAnswer(n, answers[0], signed); !news {
+		if news = applyFenceAnswer(n, answers[0], signed); !news {
 			return nil // an earlier answer, or a repetition
 		}
 		if passed := tx.Now.Sub(before); passed >= 0 && passed < fenceAgain {
@@ -82,17 +82,17 @@ func (s *Supervisor) Fenced(ctx context.Context, node writ.NodeID, signed []byte
 	if err != nil || !news {
 		return err
 	}
-	s.fleet.Members.Put(*n)
-	if times, say := s.refusals.Say("fence "+string(node), time.Now()); say { // the node may answer every second
-		s.Log.Info("lost node returned and stopped its resources",
+	d.site.Fleet.Members.Put(*n)
+	if times, say := d.site.Refusals.Say("fence "+string(node), time.Now()); say { // the node may answer every second
+		d.site.Log.Info("lost node returned and stopped its resources",
 			"node", n.Name, "stopped", n.Fence.Stopped, "open", len(n.Fence.Open), "kept", len(n.Orphans), "times", times)
 	}
 	return nil
 }
 
-// takeFenceAnswer writes an answer into the record of its node. If the record has this answer or a later one, it
+// applyFenceAnswer writes an answer into the record of its node. If the record has this answer or a later one, it
 // reports false and leaves the record unchanged.
-func takeFenceAnswer(n *journal.Node, a nodes.FenceAnswer, signed []byte) bool {
+func applyFenceAnswer(n *journal.Node, a nodes.FenceAnswer, signed []byte) bool {
 	if a.Round <= n.FenceRound || bytes.Equal(signed, n.FenceAnswer) {
 		return false
 	}

@@ -1,4 +1,4 @@
-package supervisor
+package admission
 
 import (
 	"encoding/binary"
