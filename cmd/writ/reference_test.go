@@ -42,7 +42,7 @@ func reference() string {
 	page.WriteString(`# Commands
 
 This page is for people who look for a command or a flag. It is generated: ` + "`writ COMMAND --help`" + ` says the same. Terms are in the [glossary](architecture.md#words).
-All commands have ` + "`--output`, `--quiet` and `--help`; `--output` of `writ sign` names a file" + `. Those that talk to a cluster have the flags of a [client](#flags-of-clients), too. A command rejects those that it does not use: commands about nodes and the roster have no ` + "`--project`" + `.
+All commands have ` + "`--output`, `--quiet` and `--help`. `--output` of `writ sign` names a file" + `. Commands that talk to a cluster also have the [flags of clients](#flags-of-clients). A command rejects flags that it does not use. Commands about nodes and the roster have no ` + "`--project`" + `.
 `)
 	for _, c := range commandTree() {
 		fmt.Fprintf(page, "\n## %s\n\n%s.\n", c.CommandPath(), c.Short)

@@ -265,10 +265,10 @@ func holdListCommand(env *cli.Env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "list",
 		Short: "List holds, with their signers and reasons",
-		Long: `Lists what is on hold in each datacenter as its supervisor has signed it now. You see what is about the projects that you may read, and what is about none.
+		Long: `Lists the holds of each datacenter, signed by its supervisor now. You see the holds of the projects that you may read, and those without a project.
 With --project it lists only the holds of this project and its deployments, not those of its datacenters.
 
-Of a datacenter that does not answer, or whose coordinator shows what its supervisor has not signed, it lists nothing and says so.`,
+It names each datacenter that does not answer, or whose answer is not signed by its supervisor.`,
 		Example: "  writ hold list\n  writ hold list --project shop\n  writ hold list --dc dc1 -o json",
 		Args:    cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
