@@ -216,10 +216,9 @@ func sign(kind Kind, key ed25519.PrivateKey, frame []byte) envelope {
 	return e
 }
 
-// signedText returns the bytes that a signature of the kind covers. It refuses an envelope that names another kind, or
-// none although the kind is named.
+// signedText returns the bytes that a signature of the kind covers. It refuses an envelope that names another kind.
 func (e envelope) signedText(kind Kind) ([]byte, error) {
-	if e.kind != kind && (e.kind != "" || kind.isNamed()) {
+	if e.kind != "" && e.kind != kind {
 		return nil, invalid()
 	}
 	return signedBytes(kind, e.kind != "", e.Frame), nil

@@ -75,7 +75,7 @@ func TestChangedKindIsRejected(t *testing.T) {
 		"removed name":               {rename(signed, ""), Result, writ.CodeSignatureInvalid},
 		"added name":                 {rename(old, Result), Result, writ.CodeSignatureInvalid},
 		"added empty name":           {empty, Result, writ.CodeSignatureMalformed},
-		"unnamed":                    {old, Result, writ.CodeSignatureInvalid},
+		"unnamed, another reader":    {old, Beat, writ.CodeSignatureInvalid},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, _, err := Open[writ.Result](tt.kind, tt.signed, keys)
