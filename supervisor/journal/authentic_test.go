@@ -330,7 +330,7 @@ func other(body any) []byte {
 
 // Rows without a code are refused, also in a journal without the mark of its key.
 //
-// Promise: Failures: The journal accepts no record without an authentication code.
+// Promise: Failures: The journal rejects records without an authentication code.
 // How: Each read of a record verifies its code, and a mark shows with which key the codes were made.
 // Also: TestAJournalWithoutItsMarkIsProtectedStill.
 func TestRowsWithoutACodeAreRefused(t *testing.T) {
