@@ -64,12 +64,12 @@ volume.create("d", {size_gib: 1})
 		wants(script, same)
 		report("gone", "its content is gone")
 		differs := []string{
-			"create on n1 because its node does not have it any more", "create on n1 because its content is gone", "act on n1 because its content is gone",
+			"create on n1 because its node no longer has it", "create on n1 because its content is gone", "act on n1 because its content is gone",
 			"unchanged on n1",
 		}
 		wants(script, differs)
 		wants(strings.ReplaceAll(script, "size_gib: 1", "size_gib: 2")[:strings.Index(script, "\nvolume.create(\"c\"")], differs[:2])
-		wants(`volume.resize("a", {size_gib: 1}); volume.get("b")`, []string{"act on n1 because its node does not have it any more", "read on n1 because its content is gone"})
+		wants(`volume.resize("a", {size_gib: 1}); volume.get("b")`, []string{"act on n1 because its node no longer has it", "read on n1 because its content is gone"})
 		s.halt() // what is known is known to the next supervisor, too
 		s.start()
 		time.Sleep(5 * time.Second)

@@ -29,20 +29,20 @@ var mutants = []struct {
 }{
 	{
 		name: "NodesObeyEarlierEpochs", directed: "TestAJobOfAnEarlierSupervisorThatComesLateIsNotDone",
-		edits:     []mutant.Edit{{In: "runner.incarnation.handle", Node: mutant.If, Names: "Epoch", Becomes: mutant.Never}},
+		edits:     []mutant.Edit{{In: "runner.jobs.handle", Node: mutant.If, Names: "Epoch", Becomes: mutant.Never}},
 		unnoticed: "the key of a job keeps it from being done twice, whoever sends it",
 	},
 	{
 		name:  "NodesForgetWhatTheyBegan",
-		edits: []mutant.Edit{{In: "runner.incarnation.prepare", Node: mutant.Return, Names: "past", Becomes: "_ = $1; return nil, $2"}},
+		edits: []mutant.Edit{{In: "runner.jobs.prepare", Node: mutant.Return, Names: "past", Becomes: "_ = $1; return nil, $2"}},
 	},
 	{
 		name:  "NodesTakeNoNoticeOfTheirOwnDeath",
-		edits: []mutant.Edit{{In: "runner.incarnation.notAgain", Node: mutant.Compare, Names: "Incarnation", Becomes: "$1 > $2"}},
+		edits: []mutant.Edit{{In: "runner.jobs.notAgain", Node: mutant.Compare, Names: "Incarnation", Becomes: "$1 > $2"}},
 	},
 	{
 		name: "ResourcesAreWorkedOnByManyAtATime", directed: "TestTheNextJobWaitsForADriverThatOutlivesItsRun",
-		edits:     []mutant.Edit{{In: "runner.lock.wait", Node: mutant.Receive, Names: "held", Becomes: "default"}},
+		edits:     []mutant.Edit{{In: "hosted.Lock.Wait", Node: mutant.Receive, Names: "held", Becomes: "default"}},
 		unnoticed: "its hosts do not mind",
 	},
 	{

@@ -53,5 +53,5 @@ func (s *Supervisor) statementTable() map[string]decision.Handler {
 
 // nodeChanged applies a committed decision about a node.
 func (s *Supervisor) nodeChanged(n journal.Node) {
-	s.admission.Settle(n)
+	s.admission.Apply(n)
 }

@@ -132,7 +132,7 @@ func (o *Batches) admit(ctx context.Context, asks journal.Node, id string) (*jou
 		tx.AddEvents(writ.Event{Node: &shown})
 		kept := *b
 		tx.Then(func() {
-			o.site.Settle(n)
+			o.site.Apply(n)
 			o.Put(kept)
 		})
 		return nil

@@ -242,7 +242,7 @@ func (j *Joins) admitNew(
 		shown := n.Node
 		tx.AddEvents(writ.Event{Node: &shown})
 		tx.Then(func() {
-			j.site.Settle(*n)
+			j.site.Apply(*n)
 		})
 		return nil
 	})

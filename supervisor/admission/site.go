@@ -1,6 +1,6 @@
 // Package admission decides which nodes belong to a datacenter. It admits nodes with a token, by a batch or after a signed
 // statement, signs their memberships, fences nodes that were removed as lost, and maintains their accounts at the queue.
-// The signed decisions themselves are carried out by the supervisor; Site.Settle applies them here.
+// The signed decisions themselves are carried out by the supervisor; Site.Apply applies them here.
 package admission
 
 import (
@@ -34,8 +34,8 @@ type Site struct {
 	Log        *slog.Logger
 }
 
-// Settle applies a decision about a node after its commit to the journal.
-func (s *Site) Settle(n journal.Node) {
+// Apply applies a decision about a node after its commit to the journal.
+func (s *Site) Apply(n journal.Node) {
 	s.Fleet.Members.Put(n)
 	s.Pending.Remove(n.ID)
 	s.Accounts.Refresh()

@@ -155,6 +155,9 @@ func (c *Collector) handle(ctx context.Context, m queue.Message) (stays bool, er
 			return row.handle(ctx, m, keys)
 		}
 	}
+	if kind == "" {
+		return false, writ.Errorf(writ.CodeSignatureMalformed, "the message does not name its kind")
+	}
 	return false, writ.Errorf(writ.CodeSignatureInvalid, "a node sends no messages of the kind %q", kind)
 }
 

@@ -312,7 +312,8 @@ func (h *handler) account(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if len(asked) == 0 {
-		asked = nil
+		h.fail(w, r, writ.Errorf(writ.CodeBadRequest, "the account request is missing"))
+		return
 	}
 	signed, err := h.backend.Account(r.Context(), writ.NodeID(chi.URLParam(r, "node")), asked)
 	if err != nil {
