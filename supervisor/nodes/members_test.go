@@ -112,7 +112,7 @@ func TestPayloadsAndAccountsAreForMembers(t *testing.T) {
 			if _, err := c.Payload(t.Context(), writ.DigestOf([]byte("x"))); writ.CodeOf(err) != tt.payload {
 				t.Errorf("a payload: %v", err)
 			}
-			if _, err := c.Account(t.Context(), "id-of-n1", nil); writ.CodeOf(err) != tt.account {
+			if _, err := c.Account(t.Context(), "id-of-n1", []byte("asked")); writ.CodeOf(err) != tt.account {
 				t.Errorf("the account of n1: %v", err)
 			}
 			for what, ask := range map[string]func() error{
