@@ -82,7 +82,7 @@ func TestTheNumbersOfASupervisorFollowFromItsWork(t *testing.T) {
 			t.Errorf("the run has ended: %+v", m)
 		}
 		if m.Refusals[supervisor.Refusal{What: "submission", Code: writ.CodeWrongDatacenter}] != 1 || len(m.Refusals) != 1 ||
-			m.Complaints[ratelog.Warning{What: "open message of a node; it is discarded", Code: writ.CodeSignatureInvalid}] != 1 {
+			m.Complaints[ratelog.Warning{What: "open message of a node; it is discarded", Code: writ.CodeSignatureMalformed}] != 1 {
 			t.Errorf("it refused one submission and one message: %v, %v", m.Refusals, m.Complaints)
 		}
 		if !m.Journal || !m.Queue || m.Failed != 0 || m.Writes.Count == 0 || m.Passes.Count < 1 || len(m.Crashes) > 0 {

@@ -80,7 +80,9 @@ func longFlag(cmd *cobra.Command, arg string) string {
 func oddCharacters(arg string) string {
 	first, _ := utf8.DecodeRuneInString(arg)
 	last, _ := utf8.DecodeLastRuneInString(arg)
-	if strings.TrimSpace(arg) != arg && strings.TrimSpace(arg) != "" && first < utf8.RuneSelf && last < utf8.RuneSelf {
+	trimmed := strings.TrimSpace(arg)
+	isLine := trimmed != "" && !strings.Contains(trimmed, "\n") // a value of several lines may end with a line break
+	if isLine && trimmed != arg && first < utf8.RuneSelf && last < utf8.RuneSelf {
 		return "begins or ends with a space: leave it out"
 	}
 	text := strings.ContainsRune(arg, ' ')
