@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"syscall"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -133,7 +134,22 @@ func (s Server) dial(ctx context.Context, network, address, name string) (net.Co
 		_ = conn.Close()
 		return nil, s.explain(err)
 	}
-	return secure, nil
+	return rejectable{secure}, nil
+}
+
+// rejectable is a TLS connection whose writes report why Redis rejected the certificate of this process. Redis sends the
+// reason after the handshake and closes the connection, so a write can fail before the reason is read.
+type rejectable struct{ *tls.Conn }
+
+func (c rejectable) Write(p []byte) (int, error) {
+	n, err := c.Conn.Write(p)
+	if errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) {
+		_ = c.SetReadDeadline(time.Now().Add(100 * time.Millisecond)) // the reason is here already, or it is lost
+		if _, why := c.Read(make([]byte, 1)); tlsfault.Rejected(why) {
+			return n, why
+		}
+	}
+	return n, err
 }
 
 // config reads the files.

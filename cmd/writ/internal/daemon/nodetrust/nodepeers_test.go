@@ -171,7 +171,7 @@ func TestANodeAsksItsSupervisorOnly(t *testing.T) {
 			defer server.Close()
 			client := p.nodeTrust(t).Client()
 			defer client.CloseIdleConnections()
-			_, err := nodes.NewSeveral(client, strings.Replace(server.URL, "http:", "https:", 1)).Account(t.Context(), "n1", nil)
+			_, err := nodes.NewSeveral(client, strings.Replace(server.URL, "http:", "https:", 1)).Account(t.Context(), "n1", []byte("asked"))
 			mu.Lock()
 			defer mu.Unlock()
 			if tt.code == "" {

@@ -115,13 +115,13 @@ func TestANodeThatWasOffForMonthsComesBack(t *testing.T) {
 	defer client.CloseIdleConnections()
 	api := nodes.NewSeveral(client, strings.Replace(server.URL, "http:", "https:", 1))
 
-	_, err = api.Account(t.Context(), s.Node.ID, nil)
+	_, err = api.Account(t.Context(), s.Node.ID, []byte("asked"))
 	cause, _ := errors.AsType[*writ.Error](writ.AsError(err).Err)
 	if cause == nil || cause.Code != writ.CodeCertificateNotYetValid || !strings.Contains(err.Error(), "1970-01-01") || !strings.Contains(err.Error(), time.Now().UTC().Format("2006-01")) {
 		t.Errorf("with a clock at 1970: %v", err)
 	}
 	clock = time.Now()
-	if account, err := api.Account(t.Context(), s.Node.ID, nil); err != nil || string(account) != "account" {
+	if account, err := api.Account(t.Context(), s.Node.ID, []byte("asked")); err != nil || string(account) != "account" {
 		t.Errorf("with the right clock: %q, %v", account, err)
 	}
 	// A Redis that shows what an authority from before issued is refused, although only the supervisor has shown that it ended.
@@ -166,7 +166,7 @@ func TestANodeThatWasOffForMonthsComesBack(t *testing.T) {
 	trust.Joined(joined)
 	again := trust.Client()
 	defer again.CloseIdleConnections()
-	_, err = nodes.NewSeveral(again, strings.Replace(thief.URL, "http:", "https:", 1)).Account(t.Context(), s.Node.ID, nil)
+	_, err = nodes.NewSeveral(again, strings.Replace(thief.URL, "http:", "https:", 1)).Account(t.Context(), s.Node.ID, []byte("asked"))
 	if cause, _ := errors.AsType[*writ.Error](writ.AsError(err).Err); cause == nil || cause.Code != writ.CodeCertificateRevoked {
 		t.Errorf("a certificate from before: %v", err)
 	}
