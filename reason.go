@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// ReasonCode says why a run or call waits, moves or ends. Programs compare codes; only people read the sentence.
+// ReasonCode says why a run or call waits, moves or ends. Programs compare codes; the sentence that String returns
+// is only for people.
 type ReasonCode string
 
 // The reasons of supervisors, with the parameters that each one has.
@@ -16,7 +17,7 @@ const (
 	ReasonCall     ReasonCode = "call"     // Seq, Call: an earlier call of the run
 	ReasonResource ReasonCode = "resource" // Resource, Run: the open run that uses the resource
 	ReasonRun      ReasonCode = "run"      // Run, Deployment: an earlier run of the deployment
-	// Hold; with Seq and Call if the hold applies to a call of the same group.
+	// Hold; with Seq and Call if another call is on hold that must start together with this one.
 	ReasonHold       ReasonCode = "hold"
 	ReasonNoNode     ReasonCode = "no_node"       // Nodes, More; or Text if no node is a candidate
 	ReasonNode       ReasonCode = "node"          // Node, State or Text: the call is bound to the node
@@ -24,7 +25,7 @@ const (
 	ReasonLostWord   ReasonCode = "lost_word"     // Node: on_loss is "replace", so an operator must sign the loss
 	ReasonNodeReport ReasonCode = "node_report"   // Nodes, More: an inventory is missing
 	ReasonRetry      ReasonCode = "retry"         // Until, Error
-	ReasonTakeOver   ReasonCode = "take_over"     // Resource, Node, Text: the earlier owner
+	ReasonTakeOver   ReasonCode = "take_over"     // Resource, Node; Text: the earlier call or run that left it
 	ReasonMoved      ReasonCode = "moved"         // Node, State
 	ReasonEnding     ReasonCode = "ending"        // Error
 	ReasonResumed    ReasonCode = "resumed"       // By, Text: the signer's words
@@ -38,7 +39,7 @@ const (
 	ReasonConnect    ReasonCode = "datacenter_connect" // Datacenter: a submission waits for its connection
 	ReasonRefusing   ReasonCode = "datacenter_refuses" // Datacenter, Text: the datacenter cannot accept a submission yet
 	ReasonDelivering ReasonCode = "delivering"         // Datacenter
-	ReasonLoop       ReasonCode = "loop"               // Call, Text: the position in the script; Cause
+	ReasonLoop       ReasonCode = "loop"               // Call: repeated; Text: its position in the script; Cause
 	ReasonOpenCall   ReasonCode = "open_call"          // Seq, Call, State, Node, Cause
 	ReasonSlot       ReasonCode = "slot"               // a slot of the node, or an earlier call on the resource
 )
@@ -124,7 +125,8 @@ func (r Reason) Command() string {
 	return ""
 }
 
-// LostNode reports whether a call waits because its node is lost. Such a call has no end-by.
+// LostNode reports whether a call waits because its node is lost. The time limit of such a call is
+// suspended.
 func (r Reason) LostNode() bool { return r.Code == ReasonLostNode || r.Code == ReasonLostWord }
 
 // maxReasonDepth limits the causes in a sentence.
@@ -135,8 +137,8 @@ var workPattern = regexp.MustCompile(`^[a-z][a-z0-9_]{0,31}(\.[a-z][a-z0-9_]{0,3
 // ValidWork reports whether s has the form of an operation or of a module.
 func ValidWork(s string) bool { return workPattern.MatchString(s) }
 
-// Release returns the command that ends the hold. It returns "" if a name is unsafe in a shell, because an attacker
-// might have chosen the name to make a person run it.
+// Release returns the command that ends the hold. It returns "" if a name is unsafe in a shell: an attacker might have
+// chosen such a name, and a person might run the command.
 func (h HoldReason) Release() string {
 	command := "writ release"
 	for _, flag := range []struct {

@@ -88,7 +88,7 @@ func (n *base) drop(ctx context.Context, what, id string, err error) {
 }
 
 // supervisorKey returns the key of an envelope's signer. An unknown key may belong to a roster that the node does not
-// have yet, so it also requests newer rosters.
+// have yet, so supervisorKey then requests newer rosters.
 func (n *base) supervisorKey(id envelope.KeyID) (ed25519.PublicKey, error) {
 	key, err := n.member.SupervisorKey(id)
 	if err != nil {

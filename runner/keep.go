@@ -25,7 +25,7 @@ import (
 const (
 	// keepEvery is the interval between scans of the node's resources.
 	keepEvery = 30 * time.Second
-	// usageEvery is the number of reports per report with usage.
+	// usageEvery is the number of reports of which one contains usage.
 	usageEvery = 10
 	// keepFor limits a driver's time for one resource: restarting a machine takes as long as creating one.
 	keepFor = 5 * time.Minute
@@ -34,7 +34,7 @@ const (
 	// maxFound limits each list of a report, and maxSentence each text in it.
 	maxFound    = 500
 	maxSentence = 500
-	// maxRemedy limits a command, in bytes.
+	// maxRemedy limits the command that removes an orphan, in bytes.
 	maxRemedy = 2000
 	// maxMendings limits the unacknowledged repairs of one resource. If there are more, the newest are reported, with
 	// the total count.
@@ -103,8 +103,8 @@ func (n *incarnation) lookAfter(ctx context.Context) {
 	}
 }
 
-// run scans all resources when the runner starts, because its host may have started too, and every keepEvery after
-// that. It looks after a resource at once when its process exits.
+// run scans all resources at the start, because the host may have been restarted, and then every keepEvery. It looks
+// after a resource at once when its process exits.
 func (k *keeper) run(ctx context.Context) {
 	for round := int64(1); ; round++ {
 		k.scan(ctx)
@@ -207,7 +207,7 @@ func (k *keeper) keep(ctx context.Context, d sal.Keeper, resource writ.ResourceI
 	a, err := asked(ctx, &k.calls, "keep "+resource.HostName(), keepFor, func(ctx context.Context) (a answer, err error) {
 		defer lock.Release()
 		a.drift, err = d.Keep(ctx, resource)
-		// Even after an error: the datacenter identifies the resource by its UID.
+		// Observe is called even after an error, because the datacenter identifies the resource by its UID.
 		seen, unseen := d.Observe(ctx, resource)
 		a.uid = seen.UID
 		if seen.Exists || err == nil && unseen == nil { // otherwise the state is unknown
@@ -253,7 +253,7 @@ func (k *keeper) note(ctx context.Context, resource writ.ResourceID, uid writ.UI
 	}
 }
 
-// report sends the supervisor all unacknowledged findings. After a loss the next report contains them.
+// report sends the supervisor all unacknowledged findings. If the report is lost, the next one contains them.
 func (k *keeper) report(ctx context.Context, round int64) {
 	r := &writ.Report{
 		Findings: writ.Findings{Orphans: k.orphans(ctx), Network: k.network(ctx), Disks: k.disks(ctx)},
@@ -299,11 +299,13 @@ func (k *keeper) acknowledge(ctx context.Context, t writ.ReportID) {
 	k.mu.Unlock()
 	k.repairs.acknowledge(t.Round)
 	if len(versions) > 0 {
-		_ = k.store.note(ctx, k.journal.Usage.Acknowledge(context.WithoutCancel(ctx), versions)) // else they come again
+		// If this fails, a later report contains them again.
+		_ = k.store.note(ctx, k.journal.Usage.Acknowledge(context.WithoutCancel(ctx), versions))
 	}
 }
 
-// networkFor limits the driver's status read of networks. A daemon may be blocked for longer by another client.
+// networkFor limits how long a driver reads the status of networks. Another client may block the daemon of the overlay
+// for longer.
 const networkFor = 5 * time.Second
 
 // network returns the status of networks, or nil if no driver provides it. After an error it returns the last known
@@ -364,10 +366,10 @@ func byRank(a, b writ.Orphan) int {
 		cmp.Compare(a.Name, b.Name))
 }
 
-// kindProcess is the kind of orphans that run.
+// kindProcess is the kind of an orphan that is a running process.
 const kindProcess = "process"
 
-// rank orders removal: processes first, because they hold the others.
+// rank orders orphans for removal: processes come first, because they use the other orphans.
 func rank(o writ.Orphan) int {
 	if o.Kind == kindProcess {
 		return 0

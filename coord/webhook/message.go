@@ -167,7 +167,7 @@ func nodeKey(datacenter writ.DatacenterID, node writ.NodeID) string {
 }
 
 // expiries returns the messages about items that expire, one for each due warning. An item that expired longer than
-// tellEnds ago has no message, because its expiry was intended.
+// tellEnds ago has no message: nobody renewed it, so its expiry was probably intended.
 func expiries(all []identity.Expiry, now time.Time) (messages []*Message) {
 	for _, e := range all {
 		stage := e.Stage(now)

@@ -1,6 +1,6 @@
 // Package disk builds disk images that UEFI firmware can boot: a GPT with one FAT32 partition, which holds the given
-// files. The same image works as a CD. The output is reproducible: times are the first day of FAT, and ids derive from
-// the content. It must not know the purpose of the files.
+// files. The same image works as a CD. The output is reproducible: all times are 1 January 1980, the earliest date of
+// FAT, and ids derive from the content. The package must not know the purpose of the files.
 package disk
 
 import (
@@ -36,7 +36,7 @@ type File struct {
 // most limits the partition. FAT32 allows more, but firmware reads several GiB slowly.
 const most = 2 << 30
 
-// Build returns the disk image, with spare free bytes.
+// Build returns the image of a disk that contains the files and has room for spare more bytes.
 func Build(files []File, spare int64) ([]byte, error) {
 	root, err := tree(files)
 	if err != nil {

@@ -49,7 +49,7 @@ type Report struct {
 	Text   string `json:"text,omitempty"`
 	Failed bool   `json:"failed,omitempty"` // whether a part of the stage failed, for the reason in Text
 	Next   string `json:"next,omitempty"`   // remedy for the failure
-	Held   bool   `json:"held,omitempty"`   // whether the previous failure was the same, so that retries are rare
+	Held   bool   `json:"held,omitempty"`   // whether it failed twice alike, or needs a person
 	Node   string `json:"node,omitempty"`   // the machine's name as a node
 	// Settings is the digest SettingsOf of the command line. It shows the boot server whether the settings of its
 	// script are in force.

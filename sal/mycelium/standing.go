@@ -103,7 +103,7 @@ func (n *Node) currentState(ctx context.Context) (writ.Overlay, error) {
 		o.Peers = append(o.Peers,
 			writ.OverlayPeer{Endpoint: p.Endpoint, Type: p.Type, State: p.State, Sent: p.Sent, Received: p.Received})
 	}
-	slices.SortFunc(o.Peers, func(a, b writ.OverlayPeer) int { // "alive" is also the first in alphabetical order
+	slices.SortFunc(o.Peers, func(a, b writ.OverlayPeer) int { // the state "alive" is first in the alphabet
 		return cmp.Or(cmp.Compare(a.State, b.State), cmp.Compare(a.Endpoint, b.Endpoint))
 	})
 	o.Peers = o.Peers[:min(len(o.Peers), maxPeers)]

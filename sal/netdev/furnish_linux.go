@@ -74,7 +74,8 @@ func (h *host) configureInterfaces(namespace string, ports []sal.Port) error {
 	return nil
 }
 
-// firstMetric is the metric of a namespace's first interface; the others follow.
+// firstMetric is the metric of the overlay route of a namespace's first interface. Each further interface has the next
+// number, which is also the number of its routing table.
 const firstMetric = 1024
 
 // route adds a route through a gateway.

@@ -10,7 +10,7 @@
 //
 // Addresses. A network is a /96 of the host's range in the overlay, RANGE:ff0f:NNNN::/96, where NNNN is derived from
 // the network's project and name; its gateway is ::1 in it. The last 32 bits of a port's address are derived from the
-// owner's UID. Both are stored in records, and collisions are resolved.
+// owner's UID. NNNN and these bits are stored in records, and collisions are resolved.
 //
 // Layout below Dir: networks/ and ports/, records as package sal writes them. A record exists before the first link and
 // until after the last one. Rules exist before the link that they guard, and change in one kernel transaction.
@@ -30,15 +30,15 @@ import (
 const MTU = 1400
 
 // Driver manages networks in one network namespace. It also implements sal.Networks.
-type Driver struct { // required: an absolute path; holds the records
-	Dir     string      // required: provides the range of the networks
-	Overlay sal.Overlay // required: whose range the networks are cut of
+type Driver struct {
+	Dir     string      // required: an absolute path; holds the records
+	Overlay sal.Overlay // required: provides the range of the networks
 	// Netns is the file of the network namespace for the networks, the process's own if empty.
 	Netns string
 	// Namespaces is the directory for the files of owners' namespaces; DefaultNamespaces if empty.
 	Namespaces string
-	// Nameservers returns the servers that guests get, as far as they can reach them; see HostNameservers. It is called
-	// for each new port. If it is nil, guests get no nameservers.
+	// Nameservers returns nameservers for guests; see HostNameservers. A guest gets those that it can reach. Nameservers
+	// is called for each new port. If it is nil, guests get no nameservers.
 	Nameservers func() []netip.Addr
 	// Step is called before every single change of Dir and of the kernel; tests stop the driver there. It may be nil.
 	Step func(name string)
@@ -83,7 +83,7 @@ type port struct {
 	IPv4    netip.Addr      `json:"ipv4,omitzero"`
 }
 
-// phase is the state of a network or holding after a crash.
+// phase is the recorded progress of a network or holding. After a crash, it says which parts may exist.
 type phase string
 
 const (

@@ -30,7 +30,7 @@ func (t *tail) add(events []writ.EncodedEvent) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	// Another process wrote the events in between.
+	// If there is a gap, another process wrote the missing events.
 	if n := len(t.events); n > 0 && t.events[n-1].Seq+1 != events[0].Seq {
 		t.drop(n)
 	}

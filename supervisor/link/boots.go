@@ -33,8 +33,8 @@ type BootReport struct {
 	Machines BootMachines `json:"machines"`          // ordered by their last step, newest first
 }
 
-// BootMachines rejects more than MaxBootMachines when it is decoded: a list of empty ones takes a hundred times its
-// length in memory.
+// BootMachines rejects more than MaxBootMachines when it is decoded: in memory, a list of empty machines takes a
+// hundred times the size of its text.
 type BootMachines []BootMachine
 
 // UnmarshalJSON implements json.Unmarshaler. It returns TOO_LARGE for more than MaxBootMachines.
@@ -82,7 +82,7 @@ type BootMachine struct {
 	Heard time.Time `json:"heard,omitzero"`
 }
 
-// Boots asks for booting machines after the first After. The answer is a BootList.
+// Boots asks for booting machines, without the first After of them. The answer is a BootList.
 type Boots struct {
 	After int `json:"after,omitempty"`
 	Max   int `json:"max,omitempty"` // as many as fit if 0

@@ -81,11 +81,11 @@ func (o *outflow) sendAll(ctx context.Context, p *peer, journal string, events [
 		}
 		o.mu.Lock()
 		first, next := events[0].Seq, o.sent+1
-		if o.sent == 0 { // the coordinator has none of this journal, whose first events may have been deleted
+		if o.sent == 0 { // the coordinator has no events of this journal; the first ones may have been deleted
 			o.acks, next = first-1, first
 		}
 		if first == next {
-			o.sent = events[n-1].Seq // before the frame is sent: its ack may arrive first
+			o.sent = events[n-1].Seq // set before the frame is sent: the ack may arrive before hand returns
 		}
 		o.mu.Unlock()
 		if first != next {
@@ -119,7 +119,7 @@ func eventFrame(journal string, events []writ.EncodedEvent) (data []byte, n int,
 }
 
 // confirmEvery is the minimum interval between acknowledgements to the source. The source only needs them to delete old
-// events eventually. A coordinator reports its position again when a session begins.
+// events eventually. If one is lost, the coordinator reports its position again when the next session begins.
 const confirmEvery = 200 * time.Millisecond
 
 // confirm acknowledges the coordinator's position to the source. If acks arrive faster than confirmEvery, only the

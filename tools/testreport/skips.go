@@ -14,8 +14,9 @@ type skips map[string][]string
 
 var place = regexp.MustCompile(`^\s*(\w+\.go):\d+: `)
 
-// add records a skipped test. The reason is the last line that names a place in a file, without the place. Package testscript adds such a
-// line after the reason. All tests of the nightly tier have one reason.
+// add records a skipped test. The reason is the last line of the output that begins with a file name and a line number,
+// without these. Lines of testscript.go do not count: testscript logs one after the reason. Tests of the nightly tier
+// all get the same reason.
 func (s skips) add(test string, output []string) {
 	reason := "no reason"
 	for _, line := range output {

@@ -14,7 +14,7 @@ type Pager struct {
 	What  string // "older", "more"
 }
 
-// Key is constant: the part has one piece.
+// Key implements Row. It is constant, because a pager is the only piece of its part.
 func (Pager) Key() string { return "pager" }
 
 // PagerOf returns the links below a list. next is the cursor of the next page, "" on the last one.

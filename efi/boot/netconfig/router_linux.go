@@ -74,13 +74,13 @@ func hearRouters(link netlink.Link, done <-chan struct{}) (<-chan advertisement,
 	return heard, nil
 }
 
-// isOfLink reports whether a message comes from a neighbour. Routers forward neither messages with this hop limit nor
-// those with a link-local sender.
+// isOfLink reports whether a message comes from a neighbour. A forwarded message has a lower hop limit, and routers do
+// not forward messages with a link-local sender.
 func isOfLink(about *ipv6.ControlMessage, index int, from netip.Addr) bool {
 	return about != nil && about.IfIndex == index && about.HopLimit == ndp.HopLimit && from.IsLinkLocalUnicast()
 }
 
-// use returns the purpose of DHCPv6 that the router requests.
+// use returns what hosts should use DHCPv6 for, according to the router.
 func (a advertisement) use() dhcpv6Use {
 	switch {
 	case a.ManagedConfiguration:
@@ -99,7 +99,7 @@ func (a advertisement) givesAddresses() bool {
 	})
 }
 
-// advertised maps the nameservers that routers advertised to their expiry.
+// advertised holds the nameservers that routers advertised, each with the time of its expiry.
 type advertised map[netip.Addr]time.Time
 
 // hear applies the nameservers of an advertisement and reports whether the list changed.

@@ -22,7 +22,7 @@ type Machine struct {
 	Fsync  Spread `json:"fsync"` // of a 4 KiB append to a file in the data directory
 }
 
-// syncs is the number of timed writes, about 100 ms on a fast disk.
+// syncs is the number of timed writes. On a fast disk, they take about 100 ms in total.
 const syncs = 200
 
 func thisMachine(dir string) (Machine, error) {

@@ -46,10 +46,10 @@ func Serve(ctx context.Context, run func(ctx context.Context, ready func()) erro
 		stop()
 		asked <- lines.Err()
 	}()
-	// An error means that the parent is gone, and then in ends too.
+	// The error of Encode is ignored: it means that the parent is gone, and then in ends too.
 	err = run(ctx, func() { _ = answer.Encode(memoryOfThis()) })
 	if ctx.Err() == nil {
-		return err // the goroutine reads in until the process exits
+		return err // the goroutine waits for input until the process exits
 	}
 	return errors.Join(err, <-asked)
 }
@@ -91,9 +91,9 @@ type child struct {
 	ready   time.Duration // time from its start until it was ready
 }
 
-// startChild runs a hidden command of this program with the URL of its Redis. It returns when the child has written its
-// first message, hello. The URL contains a password, so it is not an argument, which all users of the machine could
-// read.
+// startChild runs a hidden command of this program with the URL of its Redis. It returns when it has decoded the first
+// message of the child into hello. The URL contains a password, so the environment passes it: all users of the machine
+// can read arguments.
 func startChild(ctx context.Context, log io.Writer, hello any, redis, name string, args ...string) (*child, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -102,8 +102,7 @@ func startChild(ctx context.Context, log io.Writer, hello any, redis, name strin
 	return startProgram(ctx, log, hello, []string{"WRIT_REDIS=" + redis}, name, self, append([]string{"bench", name}, args...)...)
 }
 
-// startProgram starts a program that writes lines of JSON. It returns when the program has written the first one,
-// hello.
+// startProgram starts a program that writes lines of JSON. It returns when it has decoded the first line into hello.
 func startProgram(ctx context.Context, log io.Writer, hello any, env []string, name, path string, args ...string) (_ *child, err error) {
 	c := &child{name: name, cmd: exec.CommandContext(ctx, path, args...), started: time.Now()}
 	c.cmd.Env = append(os.Environ(), env...)

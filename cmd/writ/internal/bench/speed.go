@@ -105,7 +105,7 @@ func (s *Speed) order(runs, inFlight, calls int) peer.Order {
 	return peer.Order{Runs: runs, InFlight: inFlight, Calls: calls, Within: s.Within}
 }
 
-// system is a system that runs orders.
+// system is one of the compared systems: writ, or a program beside it.
 type system interface {
 	// about returns its name and which state survives a power failure.
 	about() (name, durability string)

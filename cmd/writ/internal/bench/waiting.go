@@ -57,7 +57,7 @@ type WaitingReport struct {
 	IdleCPU         float64 `json:"idle_cpu"` // cores used by the supervisor while all runs wait
 	OneMore         Spread  `json:"one_more"` // from the submission of another run to its end
 	RestartReady    float64 `json:"restart_ready_seconds"`
-	// Of another run, submitted when the supervisor was ready.
+	// From the start of the supervisor to the end of another run, which is submitted when the supervisor is ready.
 	RestartFirst   float64 `json:"restart_first_result_seconds"`
 	RestartRSS     int64   `json:"restart_rss"`
 	RestartPeak    int64   `json:"restart_rss_peak"`
@@ -67,7 +67,8 @@ type WaitingReport struct {
 // Peak returns the peak memory of a supervisor.
 func (r *WaitingReport) Peak() int64 { return max(r.RSSPeak, r.RestartPeak) }
 
-// Scripts of waiting runs. A simulated driver takes 9999 s to create resources with these names.
+// slotsScript is the script of the waiting runs, and moreScript that of the further ones. A simulated driver takes
+// 9999 s to create a resource whose name begins with slow-9999.
 const (
 	slotsScript = `
 herodb := import("herodb")

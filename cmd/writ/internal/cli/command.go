@@ -23,8 +23,8 @@ func Family(use, short string, commands ...*cobra.Command) *cobra.Command {
 	return c
 }
 
-// MissingCommand returns the error for a command that only has subcommands, if none is given. A script with an unset
-// variable must not succeed.
+// MissingCommand returns the error for a command that only has subcommands, if none is given. Without this error, a
+// shell script that takes the subcommand from an unset variable would succeed.
 func MissingCommand(cmd *cobra.Command, _ []string) error {
 	var names []string
 	for _, c := range cmd.Commands() {

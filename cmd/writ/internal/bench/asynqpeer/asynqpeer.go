@@ -1,5 +1,5 @@
-// Package asynqpeer runs the benchmark workload on bare asynq, the queue that writ uses for delivery. It must not know
-// writ.
+// Package asynqpeer runs the benchmark workload on bare asynq, the queue that writ uses for delivery. This package must
+// not know writ.
 package asynqpeer
 
 import (
@@ -31,9 +31,9 @@ const (
 // once.
 //
 // Without a journal, a handler enqueues the next call itself and no call or result is recorded. With a journal, the
-// client records each call before it enqueues the call, and each result, which the handler sends through Redis, before
-// it continues. That is the minimum with which another process could continue a run. The journal is a list per run in
-// the same Redis.
+// client records each call before it enqueues the call. The handler sends the result through Redis, and the client
+// records the result before it continues. That is the minimum with which another process could continue a run. The
+// journal is a list per run in the same Redis.
 type Peer struct {
 	Slots   int           // concurrent calls
 	Poll    time.Duration // mean interval between polls of an empty queue
@@ -53,7 +53,7 @@ type run struct {
 	results chan struct{} // used with a journal only
 }
 
-// Connect connects to a Redis instance dedicated to the measurement. Its content is deleted.
+// Connect connects to a Redis instance that is only for the measurement: Begin deletes its content.
 func (p *Peer) Connect(url string) (end func() error, err error) {
 	options, err := redis.ParseURL(url)
 	if err != nil {
@@ -194,7 +194,7 @@ func (p *Peer) enqueue(ctx context.Context, i int) error {
 // Handlers send results through the list results. noMore is its last element.
 const results, noMore = "results", "no more"
 
-// handle runs a call, which is empty.
+// handle runs a call. A call does no work.
 func (p *Peer) handle(ctx context.Context, t *asynq.Task) error {
 	i, epoch := binary.BigEndian.Uint64(t.Payload()), binary.BigEndian.Uint64(t.Payload()[8:])
 	if int64(epoch) != p.epoch || i >= uint64(len(p.runs)) {

@@ -13,14 +13,14 @@ import (
 // About describes a system.
 type About struct {
 	Name       string `json:"name"`       // including its version
-	Durability string `json:"durability"` // which of its state survives a power failure, as text
+	Durability string `json:"durability"` // the part of its state that survives a power failure, as text
 }
 
 // System runs orders.
 type System interface {
 	// About may be called at any time.
 	About() About
-	// Begin prepares an order. It is not measured. end releases its resources.
+	// Begin prepares an order. The time of Begin is not measured. end releases the resources of the order.
 	Begin(ctx context.Context, o Order) (end func() error, err error)
 	// Run submits run i of the latest order and returns when its end is known.
 	Run(ctx context.Context, i int) error

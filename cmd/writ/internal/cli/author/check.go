@@ -117,8 +117,8 @@ func scriptToCheck(env *cli.Env, path string, own client.Modules, stdin bool) (c
 	return client.ReadScriptAs(path, text, own)
 }
 
-// readStdin reads a source from standard input. It returns one byte more than the limit of a source, so the check that
-// follows reports an oversized source with a better message.
+// readStdin reads a source from standard input. It reads up to one byte more than the limit of a source: the check that
+// follows then reports a source that is too long, with a better message.
 func readStdin(env *cli.Env) ([]byte, error) {
 	text, err := env.Input(scripts.MaxSource + 1)
 	if err != nil {
@@ -157,7 +157,7 @@ func explainHint(all []checked) string {
 	return "`writ explain CODE` explains each code"
 }
 
-// text formats the diagnostics, or a description of the script.
+// text formats the diagnostics and, if the script is OK, a description of it.
 func (c checked) text(wide bool) string {
 	var b strings.Builder
 	if len(c.Diagnostics) > 0 {

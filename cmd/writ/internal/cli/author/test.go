@@ -188,7 +188,7 @@ type tester struct {
 	log       *slog.Logger
 }
 
-// files runs the tests of files until ctx ends or a failure stops them.
+// files runs the tests of files until ctx ends, or a test fails and --fail-fast is set.
 func (t *tester) files(ctx context.Context, paths []string, report *testReport) error {
 	if _, err := t.evaluator.Confinement(ctx); err != nil {
 		return err
@@ -208,7 +208,7 @@ func (t *tester) files(ctx context.Context, paths []string, report *testReport) 
 	return nil
 }
 
-// file runs the tests of one file, unless the file has errors.
+// file runs the tests of one file. If the file has errors, it reports them instead.
 func (t *tester) file(ctx context.Context, script client.Script, report *testReport) error {
 	if !script.Report.OK() {
 		report.begin(script)
@@ -233,7 +233,7 @@ func (t *tester) file(ctx context.Context, script client.Script, report *testRep
 	return nil
 }
 
-// round runs each test of a file once, until ctx ends or a failure stops them.
+// round runs each wanted test of a file once, until ctx ends, or a test fails and --fail-fast is set.
 func (t *tester) round(ctx context.Context, file *interpreter.TestFile, dir string, report *testReport) {
 	for i, test := range file.Tests() {
 		if t.enough(ctx, report) {
