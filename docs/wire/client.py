@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Runs a script in a datacenter and verifies how it ended, without writ. It needs Python 3.8, ssh-keygen and openssl.
+"""Runs a script in a datacenter and verifies its result, without writ. It needs Python 3.8, ssh-keygen and openssl.
 
     client.py CONTEXT DATACENTER SIGNER KEYFILE SCRIPT
 
-CONTEXT is a file that `writ context export` has printed: it says which roster to believe. The script has no parameters and no secrets.
+CONTEXT is the output of `writ context export`. It names the roster to trust. The script must have no parameters and no secrets.
 docs/wire.md describes each step.
 """
 import base64, hashlib, json, os, re, subprocess, sys, tempfile, time, urllib.error, urllib.request
@@ -19,7 +19,7 @@ version, digest = re.search(r"anchor: (\d+)\.([0-9a-f]{64})", context).groups()
 cluster = re.search(r"cluster: ([0-9a-f]{64})", context)[1]
 project = re.search(r"project: (\S+)", context)[1]
 url = re.search(r"- (https?://\S+)", context)[1]
-scratch = tempfile.TemporaryDirectory()  # the key of a session is in it, so that it must not stay
+scratch = tempfile.TemporaryDirectory()  # holds the session key, so it is deleted at exit
 work = scratch.name
 
 
@@ -41,12 +41,12 @@ def run(*command, text=b""):
 
 
 def sign(namespace, text):
-    """The text with its SSH signature behind it."""
+    """Returns the text followed by its SSH signature."""
     return text + run("ssh-keygen", "-q", "-Y", "sign", "-n", namespace, "-f", key, text=text)
 
 
 def cbor(b, at=0):
-    """One value of deterministic CBOR (RFC 8949, 4.2), and where it ends."""
+    """Decodes one value of deterministic CBOR (RFC 8949, 4.2). Returns the value and the offset after it."""
     kind, n, at = b[at] >> 5, b[at] & 31, at + 1
     if n > 23 and kind != 7:
         size = 1 << (n - 24)
@@ -64,9 +64,9 @@ def cbor(b, at=0):
 
 
 def opened(kind, signed, public):
-    """The record of an envelope that this Ed25519 key has signed."""
+    """Verifies an envelope with an Ed25519 key and returns its record."""
     (key_id, signature, frame, _), _ = cbor(base64.b64decode(signed))
-    assert key_id == hashlib.sha256(public).digest(), "another key has signed this"
+    assert key_id == hashlib.sha256(public).digest(), "the envelope is signed by another key"
     spki = bytes.fromhex("302a300506032b6570032100") + public
     for name, content in (("key", spki), ("signature", signature), ("text", b"writ-%s-v1\0" % kind.encode() + frame)):
         with open(os.path.join(work, name), "wb") as f:
@@ -83,13 +83,13 @@ def now(ahead=0):
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + ahead))
 
 
-# The roster that is believed says who everybody is.
+# The roster of the anchor has the ids and keys of the datacenter and the coordinator.
 roster = base64.b64decode(http("GET", "/v1/roster")["signed"][-1]).split(b"-----BEGIN SSH SIGNATURE-----")[0]
 assert hashlib.sha256(roster).hexdigest() == digest, "the roster is not the one of the anchor"
 
 
 def row(kind, name):
-    """The id of something in the roster, and its key if it has one."""
+    """Returns the id of an entry of the roster, and its key or None."""
     found = re.search(r"^%s: (\S+) %s(?: .*?(?:ssh-ed25519 (\S+)).*)?" % (kind, re.escape(name)), roster.decode(), re.M)
     return found[1], base64.b64decode(found[2])[19:] if found[2] else None
 
@@ -98,11 +98,11 @@ datacenter_id, supervisor = row("datacenter", datacenter)
 project_id, _ = row("project", project)
 coordinator_id, coordinator = re.search(r"^coordinator: (\S+) \S+ ssh-ed25519 (\S+)", roster.decode(), re.M).groups()
 
-# A login, to read.
+# Log in, because reading requires a token.
 nonce = os.urandom(32)
 challenge = http("POST", "/v1/logins/challenges", json.dumps({"nonce": base64.b64encode(nonce).decode(), "url": url}).encode())
 challenge = opened("login-challenge", challenge["signed"], base64.b64decode(coordinator)[19:])
-assert challenge["client"] == nonce and challenge["url"] == url, "the challenge is for somebody else"
+assert challenge["client"] == nonce and challenge["url"] == url, "the challenge is for another client"
 run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", work + "/session")
 with open(work + "/session.pub") as f:
     session = " ".join(f.read().split()[:2])
@@ -110,7 +110,7 @@ login = lines(writ_login="v1", cluster=cluster, coordinator=coordinator_id, url=
               nonce=challenge["nonce"].hex(), created=now(), expires=now(60), until=now(3600))
 token = http("POST", "/v1/logins", sign("writ-login-v1", login))["token"]
 
-# The submission.
+# Sign the script and submit it.
 with open(script, "rb") as f:
     text = f.read()
 name = os.path.basename(script)
@@ -121,18 +121,18 @@ payload = lines(writ_script="v2", cluster=cluster, datacenter=datacenter_id, ros
 payload += b"\n" + text
 submitted = http("POST", "/v1/submissions", sign("writ-script-v1", payload))
 
-# How it ended, by the word of the datacenter.
+# Wait for the end of the run, and verify the summary that the datacenter signed.
 run_id = submitted["run"]
 while True:
     seen = http("GET", "/v1/runs/" + run_id, token=token)
     if "summary" in seen:
         break
-    if seen["state"] in ("refused", "expired"):  # it never began, so that there is no summary of it
-        sys.exit("run %s is %s, as the coordinator says: %s" % (run_id, seen["state"], json.dumps(seen.get("failure"))))
+    if seen["state"] in ("refused", "expired"):  # the run never began, so it has no summary
+        sys.exit("run %s is %s according to the coordinator: %s" % (run_id, seen["state"], json.dumps(seen.get("failure"))))
     time.sleep(0.2)
 summary = seen["summary"]
 ended = opened("summary", summary, supervisor)
-assert ended["payload"] == hashlib.sha256(payload).hexdigest(), "the summary is about something else"
+assert ended["payload"] == hashlib.sha256(payload).hexdigest(), "the summary is for another submission"
 nonce = os.urandom(32)
 standing = opened("run-standing", http("GET", "/v1/runs/%s/standing?nonce=%s" % (run_id, nonce.hex()), token=token)["proof"], supervisor)
 assert standing["nonce"] == nonce and standing["summary"] == hashlib.sha256(base64.b64decode(summary)).hexdigest(), "the run was resumed since"
