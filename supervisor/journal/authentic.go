@@ -117,7 +117,7 @@ const maxRefusedRows = 1000
 
 const metaCode = "meta" // name of the key for the values in meta
 
-// Protect makes the journal carry codes from its next epoch on. Call it before BeginEpoch. Without Protect nothing is
+// Protect makes the journal carry codes from its next epoch on. Call it before BeginEpoch. Without Protect no row is
 // verified, which suits tools that only copy.
 func (j *Journal) Protect(p Protection) error {
 	c := &codes{Protection: p, tables: make(map[string]*sync.Pool), told: make(map[string]bool)}
@@ -255,7 +255,7 @@ func (c *codes) refuse(table string, key []any) *writ.Error {
 // isForged reports whether err means that a row is not as the journal wrote it.
 func isForged(err error) bool { return writ.CodeOf(err) == writ.CodeRecordForged }
 
-// protected is the name in meta of the mark that shows with which key the codes are made.
+// protected names the value in meta that identifies the key of the codes.
 const protected = "protected"
 
 // markKey marks a new journal with its key when an epoch begins. It returns an error if another key made the codes.

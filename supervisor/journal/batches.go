@@ -44,7 +44,7 @@ func (tx *Tx) NodeBatch(id string) (*NodeBatch, error) {
 	return get[NodeBatch](tx, "batches", `SELECT body FROM batches WHERE id = $1`, id)
 }
 
-// NodeBatches lists batches, those that expire last first. most limits their number.
+// NodeBatches lists batches, the latest expiry first. most limits their number.
 func (tx *Tx) NodeBatches(most int) ([]*NodeBatch, error) {
 	return list[NodeBatch](tx, "batches", `SELECT id, body FROM batches ORDER BY until DESC, id LIMIT $1`, most)
 }

@@ -55,7 +55,7 @@ func (tx *Tx) BootToken(id string) (*BootToken, error) {
 	return get[BootToken](tx, "boot_tokens", `SELECT body FROM boot_tokens WHERE id = $1`, id)
 }
 
-// BootTokens lists tokens, those that expire last first. most limits their number.
+// BootTokens lists tokens, the latest expiry first. most limits their number.
 func (tx *Tx) BootTokens(most int) ([]*BootToken, error) {
 	return list[BootToken](tx, "boot_tokens", `SELECT id, body FROM boot_tokens ORDER BY expires DESC, id LIMIT $1`, most)
 }

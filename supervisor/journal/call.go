@@ -34,10 +34,11 @@ type Call struct {
 	Spared int `json:"spared,omitempty"`
 	// Read is the position at which the script last read a result before it requested the call, "" if it had read none.
 	Read string `json:"read,omitempty"`
-	// Moved is the newest attempt up to which nothing of the call is on any node: it was revoked before a node received
-	// it, or its node is permanently lost.
+	// Moved is the newest attempt that is on no node: it was revoked before a node received it, or its node is
+	// permanently lost. The same holds for all earlier attempts.
 	Moved int `json:"moved,omitempty"`
-	// Withdrawn is the newest delivery of the attempt up to which all were revoked before a node received them.
+	// Withdrawn is the newest delivery of the attempt that was revoked before a node received it, as were all earlier
+	// deliveries.
 	Withdrawn int `json:"withdrawn,omitempty"`
 	// KeptBack is set if the newest delivery was lost while the call was on hold. The next delivery waits for the
 	// release.
@@ -76,7 +77,7 @@ func (c *Call) StoodInTheWay() bool { return c.WasOpen() && c.stored.claimed && 
 // Key returns the key of the call's current attempt.
 func (c *Call) Key() writ.JobKey { return writ.JobKey{Run: c.Run, Seq: c.Seq, Attempt: c.Attempt} }
 
-// Resource returns the call's resource, or the zero value if it has none.
+// Resource returns the call's resource, or the zero value if the call acts on no resource.
 func (c *Call) Resource() writ.ResourceID {
 	if c.Kind == "" {
 		return writ.ResourceID{}

@@ -81,7 +81,7 @@ func (tx *Tx) soundCalls(query string, args ...any) ([]*Call, error) {
 	return tx.readCalls(isForged, query, args...)
 }
 
-// readCalls returns the calls that query selects. It skips those for whose error passOver returns true.
+// readCalls returns the calls that query selects. It skips a call if passOver returns true for its error.
 func (tx *Tx) readCalls(passOver func(err error) bool, query string, args ...any) ([]*Call, error) {
 	rows, err := tx.QueryContext(tx.ctx, query, args...)
 	if err != nil {

@@ -45,8 +45,8 @@ func (tx *Tx) writeEvents() error {
 	return nil
 }
 
-// eventRow encodes as many of events as fit into a row, and returns them with the row. seq is the number of the event
-// before them.
+// eventRow encodes the first of events, up to the size of a row, and returns them with the row. seq is the number of
+// the event before them.
 func (tx *Tx) eventRow(events []writ.Event, seq int64) (some []writ.EncodedEvent, row []byte, err error) {
 	const mostly = 512 // bytes of an event
 	row = make([]byte, 0, min(mostly*len(events), eventsTogether+mostly))

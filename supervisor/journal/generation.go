@@ -26,8 +26,8 @@ const (
 	older                   // the coordinator has events that this journal lacks: the journal came from a backup
 )
 
-// compare returns the standing of the journal to a coordinator that has the events up to seq, the last of which
-// happened at the given time. A zero time is not compared.
+// compare returns the standing of the journal to a coordinator that has the events up to seq. at is the time of event
+// seq; a zero time is not compared.
 func (tx *Tx) compare(seq int64, at time.Time) (standing, error) {
 	var last int64
 	if err := tx.QueryRowContext(tx.ctx, `SELECT seq FROM event_counter`).Scan(&last); err != nil {

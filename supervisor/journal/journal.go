@@ -34,7 +34,7 @@ type Journal struct {
 	epoch          atomic.Int64 // set by BeginEpoch, 0 before
 	reconcileUntil atomic.Int64 // see ReconcilesUntil, unix microseconds
 	codes          atomic.Pointer[codes]
-	// restored makes the next epoch begin as that of a journal from a backup.
+	// restored is set for a journal from a backup. It takes effect when the next epoch begins.
 	restored atomic.Bool
 	epochs   atomic.Pointer[[]int64] // known epochs, sorted
 	restated atomic.Int64            // see Restated
@@ -133,8 +133,8 @@ func (j *Journal) Read(ctx context.Context, do func(tx *Tx) error) error {
 }
 
 // Write runs do and returns when its changes are on disk. Changes of several callers share a commit; an error of do
-// reverts only its own changes. do may run more than once, so it must have no effects outside of tx. After another
-// process has begun an epoch nothing is written any more, and the error is ErrFenced.
+// reverts only its own changes. do may run more than once, so it must have no effects outside of tx. Once another
+// process has begun an epoch, every write fails with ErrFenced.
 //
 //failpoint:none the caller names the write
 func (j *Journal) Write(ctx context.Context, do func(tx *Tx) error) error {
@@ -176,7 +176,7 @@ func (j *Journal) Fault() error {
 	return j.fault
 }
 
-// probeSize exceeds the usual writes of a step or submission: room for a few bytes proves nothing.
+// probeSize exceeds the usual writes of a step or submission, so that a successful probe proves enough room for them.
 const probeSize = 64 << 10
 
 // Probe writes and deletes a value without meaning, to find out whether the journal is writable again.

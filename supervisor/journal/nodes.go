@@ -137,7 +137,7 @@ func (tx *Tx) Token(id string) (*Token, error) {
 	return all[0], nil
 }
 
-// Tokens lists tokens, those that expire last first. most limits their number.
+// Tokens lists tokens, the latest expiry first. most limits their number.
 func (tx *Tx) Tokens(most int) ([]*Token, error) {
 	return tx.tokens(`ORDER BY expires DESC, id LIMIT $1`, most)
 }

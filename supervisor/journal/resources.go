@@ -17,8 +17,8 @@ type Resource struct {
 	Operation string         `json:"operation,omitempty"`
 	Args      map[string]any `json:"args,omitempty"`
 	Need      writ.Capacity  `json:"need"` // capacity it uses on its node
-	// Holds lists acts (digests of an operation with its arguments) that would change nothing, because no other act
-	// followed them.
+	// Holds lists acts (digests of an operation with its arguments) that the resource already reflects, because no other
+	// act followed them.
 	Holds []writ.Digest `json:"holds,omitempty"`
 	// Mendings holds which repairs by its node are known.
 	Mendings Mendings `json:"mendings,omitzero"`

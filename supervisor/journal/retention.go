@@ -126,7 +126,7 @@ func (tx *Tx) clearForgotten() (gone int64, err error) {
 	return gone, nil
 }
 
-// clearRun deletes the first rows of one of a run's tables. It returns 0 if nothing is left.
+// clearRun deletes the first rows of one of a run's tables. It returns their number, 0 if the tables are empty.
 func (tx *Tx) clearRun(run writ.RunID) (int64, error) {
 	late, err := tx.texts(`SELECT DISTINCT digest FROM results WHERE run = $1
 		AND seq < (SELECT MIN(seq) FROM results WHERE run = $1) + $2`, string(run), forgetRows)
@@ -201,8 +201,8 @@ func (tx *Tx) clearFrame(digest string) error {
 	return tx.exec(`DELETE FROM frames WHERE digest = $1 AND NOT EXISTS (SELECT 1 FROM results WHERE digest = $1)`, digest)
 }
 
-// forgetEvents records which events all coordinators have, and deletes the first of those that they already had
-// eventsKept ago.
+// forgetEvents records which events all coordinators have. It deletes the oldest events that they have had for longer
+// than eventsKept.
 func (tx *Tx) forgetEvents(coordinators []string) (int64, error) {
 	if len(coordinators) == 0 {
 		return 0, nil // kept for the first coordinator

@@ -17,8 +17,8 @@ import (
 // Run is a run with the data that only its datacenter needs.
 type Run struct {
 	writ.Run
-	// Waiting lists calls, one of which the last pass waits for. It may be the list of an earlier pass if nothing else
-	// of the run changed since.
+	// Waiting lists the calls of which the last pass needs one result to continue. It may be the list of an earlier pass
+	// if the rest of the run has not changed since.
 	Waiting   []int         `json:"waiting,omitempty"`
 	Handled   []int         `json:"handled,omitempty"`   // failed calls whose .err the script has read
 	Completed bool          `json:"completed,omitempty"` // the script reached its end
@@ -32,7 +32,7 @@ type Run struct {
 	Resumes int `json:"resumes,omitempty"` // number of resumes
 	// Resumed is when the newest resume was signed. Signatures from before it concern an earlier end.
 	Resumed time.Time `json:"resumed,omitzero"`
-	// Reopened is set by a resume until the next pass. Nothing is sent before that pass.
+	// Reopened is set by a resume until the next pass. No calls are sent before that pass.
 	Reopened bool `json:"reopened,omitempty"`
 	Idle     bool `json:"idle,omitempty"` // a pass would make no progress until something arrives
 
@@ -93,7 +93,7 @@ func (r *Run) Move(to writ.RunState) error {
 }
 
 // AddRun records an accepted submission and its run, with the version of the roster that verified it. It returns false
-// and changes nothing if the payload is known.
+// without changes if the payload is known.
 func (tx *Tx) AddRun(r *Run, roster int, signed []byte) (bool, error) {
 	added, err := tx.changed(`INSERT INTO payloads (digest, signed, run) SELECT $1, $2, $3
 		WHERE NOT EXISTS (SELECT 1 FROM refusals WHERE digest = $1) ON CONFLICT (digest) DO NOTHING`,

@@ -109,7 +109,7 @@ func (tx *Tx) answer(table string, digest writ.Digest) ([]byte, error) {
 	return answer, err
 }
 
-// isRefused reports whether a text was refused, whatever the answer was.
+// isRefused reports whether a text was refused, with any answer.
 func (tx *Tx) isRefused(digest writ.Digest) (bool, error) {
 	var n int
 	err := tx.QueryRowContext(tx.ctx, `SELECT COUNT(*) FROM refusals WHERE digest = $1`, digest.String()).Scan(&n)

@@ -17,8 +17,8 @@ func (tx *Tx) OldestPlaced(node writ.NodeID) (time.Time, error) {
 
 const oldestPlaced = `SELECT planned FROM calls WHERE open AND state = 'planned' AND node <> '' AND node = $1 ORDER BY planned LIMIT 1`
 
-// OldestWait returns the start of the longest current wait for a node, a resource, a release or a retry, zero if there
-// is none. For a retry the wait may start later.
+// OldestWait returns the start of the longest current wait for a node, a resource, a release or a retry. It is zero if
+// no call waits. For a retry the wait may start later.
 func (tx *Tx) OldestWait() (time.Time, error) {
 	due, err := tx.oldest(oldestDue)
 	if err != nil {

@@ -21,7 +21,7 @@ import (
 // The deadline does not count: a run that only its deadline ends is stuck. A call that waits for other calls of its run
 // is woken by these.
 
-// Sleeper is an open run, or a call of one, that nothing would wake before the deadline of the run.
+// Sleeper is an open run or call without a wake-up before the deadline of the run.
 type Sleeper struct {
 	Run writ.RunID
 	Seq int    // sequence number of the call, 0 for the run as a whole
@@ -41,9 +41,9 @@ type Looked struct {
 	run writ.RunID
 }
 
-// Sleepers checks open runs after a position and returns those that nothing would wake, with the next position, which
-// is zero at the end. It stops after about max open calls, but checks at least one run. isMember reports whether jobs
-// may be sent to a node.
+// Sleepers checks the open runs after a position and returns the runs without a wake-up. It also returns the next
+// position, zero at the end. It stops after about max open calls, but checks at least one run. isMember reports whether
+// jobs may be sent to a node.
 func (tx *Tx) Sleepers(
 	isMember func(writ.NodeID) bool, after Looked, max int,
 ) (found []Sleeper, next Looked, err error) {
@@ -215,8 +215,8 @@ func (tx *Tx) openRows(run int64) ([]openRow, error) {
 
 const openRows = `SELECT seq, place, state, node, claimed, ready, retry_at FROM calls WHERE place >= $1 AND place < $2 AND open ORDER BY place`
 
-// leftOn returns why nothing wakes a call that is bound to a removed node. A call with on_loss "replace" waits for a
-// person to declare the node lost, and is woken by that.
+// leftOn returns why a call that is bound to a removed node has no wake-up. A call with on_loss "replace" has one: the
+// statement of a person who declares the node lost.
 func (tx *Tx) leftOn(r openRow) (why string, err error) {
 	c, err := tx.callAt(r.place)
 	if err != nil || c == nil {
@@ -230,7 +230,7 @@ func (tx *Tx) leftOn(r openRow) (why string, err error) {
 	return fmt.Sprintf("it is bound to %s, which is no longer a member", c.NodeName), nil
 }
 
-// unsent returns why nothing wakes a placed call without a time, if all that it waits for has ended.
+// unsent returns why a placed call without a time has no wake-up, if all calls that it waits for have ended.
 func (tx *Tx) unsent(r openRow, rows []openRow) (why string, err error) {
 	c, err := tx.callAt(r.place)
 	if err != nil || c == nil {
