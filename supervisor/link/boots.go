@@ -10,7 +10,7 @@ import (
 
 // Limits of the information about booting machines.
 const (
-	MaxBootServers  = 8    // per datacenter; of more, the one that was silent for longest is dropped
+	MaxBootServers  = 8    // per datacenter; beyond it, the server with the longest silence is dropped
 	MaxBootMachines = 4096 // per boot server, and per answer
 )
 
@@ -21,7 +21,7 @@ var BootSteps = []string{
 	"joined", "off", BootOther,
 }
 
-// BootOther counts machines at a step outside of BootSteps, and those that have not asked yet.
+// BootOther counts machines at a step outside of BootSteps, and machines that have not asked yet.
 const BootOther = "other"
 
 // BootReport is a boot server's report about the machines of its site. It is based on unauthenticated statements of the
@@ -85,7 +85,7 @@ type BootMachine struct {
 // Boots asks for booting machines, without the first After of them. The answer is a BootList.
 type Boots struct {
 	After int `json:"after,omitempty"`
-	Max   int `json:"max,omitempty"` // as many as fit if 0
+	Max   int `json:"max,omitempty"` // 0: limited only by the size of a frame
 }
 
 // BootList holds the reports of boot servers. Machines are the requested ones, as far as they fit into an answer.

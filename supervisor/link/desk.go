@@ -193,7 +193,7 @@ func (d *desk) forget() {
 	d.order = kept
 }
 
-// asker returns the session to which the answer is sent.
+// asker returns the session that receives the answer.
 func (d *desk) asker(a *answer) *peer {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -201,8 +201,8 @@ func (d *desk) asker(a *answer) *peer {
 }
 
 // forward sends encoded bytes unless the session has ended. A lost answer is not an error: the other side asks again if
-// it still waits. Nothing is sent after ctx has ended, because the handler's answer then reflects the shutdown of this
-// side and not a failure of the request.
+// it still waits. forward drops the bytes if ctx has ended, because the handler's answer then reflects the shutdown of
+// this side and not a failure of the request.
 func (p *peer) forward(ctx context.Context, data []byte) {
 	if ctx.Err() != nil {
 		return

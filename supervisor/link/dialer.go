@@ -24,7 +24,7 @@ const (
 	maxRetry = 60 * time.Second
 )
 
-// HTTPClient is the client with which a Dialer dials.
+// HTTPClient is the client of a Dialer.
 type HTTPClient = http.Client
 
 // Dialer is a supervisor's end of its link to one coordinator. Fill it in, then call Run.
@@ -55,7 +55,7 @@ type Dialer struct {
 }
 
 // Limits of the bytes that a supervisor reads from a coordinator, per second and in a burst. Reading a megabyte takes
-// at most 10 ms of CPU, whatever its content.
+// at most 10 ms of CPU, for any content.
 const (
 	readBytes     = 8 << 20
 	readBytesOnce = 32 << 20
@@ -101,8 +101,8 @@ func retryAfter(attempt int) time.Duration {
 }
 
 // Request sends a request to the coordinator and decodes its answer into result, a pointer or nil. A context without a
-// deadline gets 30 s. Errors in addition to those of the coordinator's answer: UNREACHABLE without a session, or if it
-// ends before the answer; TIMEOUT; TOO_LARGE.
+// deadline gets 30 s. It returns the error in the coordinator's answer; UNREACHABLE without a session, or if the session
+// ends before the answer; TIMEOUT; or TOO_LARGE.
 func (d *Dialer) Request(ctx context.Context, verb Verb, params, result any) error {
 	d.mu.Lock()
 	p := d.peer

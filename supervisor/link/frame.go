@@ -15,7 +15,7 @@ const Path = "/v1/link"
 // Limits of a link. Both ends enforce them.
 const (
 	// MaxFrame limits an encoded frame, in bytes. A larger request or answer is refused with TOO_LARGE. A larger event
-	// cannot be sent at all, so the creators of events must stay well below.
+	// can never be sent, so the creators of events must stay well below.
 	MaxFrame = 1 << 20
 	// Window limits the unacknowledged events.
 	Window = 256

@@ -82,9 +82,9 @@ type Handler func(ctx context.Context, verb Verb, params json.RawMessage, progre
 
 // EventSource supplies the events of a supervisor's link to one coordinator.
 type EventSource interface {
-	// Agree returns nil if a coordinator that has the events of journal up to seq, the last of which happened at the
-	// given time, can receive the rest. It returns an error if one of the two stores came from a backup; a new
-	// generation then begins for this coordinator, under a new ID.
+	// Agree returns nil if a coordinator that has the events of journal up to seq can receive the rest. at is the time
+	// of event seq. It returns an error if one of the two stores came from a backup; a new generation then begins for
+	// this coordinator, under a new ID.
 	Agree(ctx context.Context, journal string, seq int64, at time.Time) error
 	// EncodedEvents returns at most max events after a sequence number, in order, and the ID of their journal. It waits
 	// until there is one or ctx ends.
@@ -95,8 +95,8 @@ type EventSource interface {
 
 // EventSink stores the events of a coordinator's links.
 type EventSink interface {
-	// LastEvent returns the sequence number and time of the last stored event of a journal, 0 if there is none.
+	// LastEvent returns the sequence number and time of the last stored event of a journal, or 0 without events.
 	LastEvent(ctx context.Context, datacenter writ.DatacenterID, journal string) (seq int64, at time.Time, err error)
-	// StoreEvents stores consecutive events in one transaction. It skips those that are already stored.
+	// StoreEvents stores consecutive events in one transaction. It skips events that are already stored.
 	StoreEvents(ctx context.Context, datacenter writ.DatacenterID, events []writ.Event) error
 }

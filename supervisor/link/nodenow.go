@@ -6,7 +6,7 @@ import (
 	"writ"
 )
 
-// NodeNow holds those facts about a node that events report late or not at all.
+// NodeNow holds the facts about a node that events omit or report late.
 type NodeNow struct {
 	ID         writ.NodeID     `json:"id"`
 	Admission  writ.Admission  `json:"admission,omitempty"`

@@ -12,8 +12,8 @@ import (
 	"writ/internal/limit"
 )
 
-// outflow sends the events of a journal in one session: in order, starting after those that the coordinator has, with
-// at most Window unacknowledged.
+// outflow sends the events of a journal in one session: in order, starting after the coordinator's last event, with at
+// most Window unacknowledged.
 type outflow struct {
 	source EventSource
 
@@ -81,7 +81,7 @@ func (o *outflow) sendAll(ctx context.Context, p *peer, journal string, events [
 		}
 		o.mu.Lock()
 		first, next := events[0].Seq, o.sent+1
-		if o.sent == 0 { // the coordinator has no events of this journal; the first ones may have been deleted
+		if o.sent == 0 { // new to this journal: its first events may have been deleted
 			o.acks, next = first-1, first
 		}
 		if first == next {

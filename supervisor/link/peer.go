@@ -109,7 +109,7 @@ func (p *peer) read(session, handlers context.Context, on func(ctx context.Conte
 	}
 }
 
-// write writes all frames; nothing else does.
+// write writes all frames. It is the only writer of the connection.
 func (p *peer) write(session context.Context) error {
 	pong, err := (&frame{Type: typePong}).encode()
 	if err != nil {

@@ -50,9 +50,9 @@ func (s *Session) pause(reason string) { s.paused.Store(&reason) }
 func (s *Session) Done() <-chan struct{} { return s.ended }
 
 // Request sends a request to the supervisor of this session and decodes its answer into result, a pointer or nil.
-// progress may be nil. A context without a deadline gets 30 s. Errors in addition to those of the answer:
+// progress may be nil. A context without a deadline gets 30 s. It returns the error in the answer;
 // DATACENTER_UNAVAILABLE if the session ends before the answer; TIMEOUT; VERB_UNSUPPORTED, without sending, for a verb
-// that its hello does not list; TOO_LARGE.
+// that the supervisor's hello does not list; or TOO_LARGE.
 func (s *Session) Request(
 	ctx context.Context, verb Verb, params, result any, progress func(stage, detail string),
 ) error {

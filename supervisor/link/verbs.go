@@ -24,8 +24,7 @@ type (
 		Proof   []byte `json:"proof,omitempty"` // the signed writ.Answer
 		Begun   bool   `json:"begun,omitempty"` // only in a journal: the statement may have been carried out in part
 	}
-	// Rosters carries signed rosters, oldest first. The receiver skips those that it has. The answer is a
-	// RosterVersion.
+	// Rosters carries signed rosters, oldest first. The receiver skips known versions. The answer is a RosterVersion.
 	Rosters struct {
 		Signed [][]byte `json:"signed"`
 	}
@@ -148,7 +147,7 @@ type (
 	// Queues asks for the depth of the queues. The answer is []QueueDepth.
 	Queues struct{}
 	// QueueDepth is the queue of a node, with the age of the oldest planned and the oldest queued call. An age is 0 if
-	// there is no such call, and in answers of earlier versions. For a call without a node the age restarts when the
+	// without such a call, and in answers of earlier versions. For a call without a node the age restarts when the
 	// reason for its wait changes.
 	QueueDepth struct {
 		writ.QueueDepth
@@ -225,7 +224,7 @@ type NodeStanding struct {
 type TokenStanding struct {
 	Cluster    writ.ClusterID    `json:"cluster"`
 	Datacenter writ.DatacenterID `json:"datacenter"`
-	Tokens     []StandingToken   `json:"tokens"` // those that expire last first
+	Tokens     []StandingToken   `json:"tokens"` // latest expiry first
 	Nonce      []byte            `json:"nonce"`  // of the client that asked
 	Time       int64             `json:"time"`   // unix milliseconds
 }
