@@ -28,8 +28,8 @@ const (
 	maxAnswer  = 1 << 20
 )
 
-// Client is the node's side of the node API. It sends each request once; the caller must retry. Errors are those of the
-// supervisor, UNREACHABLE if there is no answer, and the context's error if the caller cancelled it.
+// Client is the node's side of the node API. It sends each request once; the caller must retry. It returns the
+// supervisor's error, UNREACHABLE without an answer, or the context's error if the caller cancelled it.
 type Client struct {
 	URL  string       // URL of the node API, "http://10.0.0.1:7441"
 	HTTP *http.Client // http.DefaultClient if nil

@@ -1,6 +1,6 @@
-// Package nodes is the node API of a supervisor: the HTTP requests with which a node joins, fetches rosters and its
-// account at the queue, and fetches the signed text of a job. It contains the messages and both ends of the protocol.
-// It does not know how a run advances.
+// Package nodes is the node API of a supervisor. Over HTTP, a node joins, fetches rosters, its account at the queue and
+// the signed text of a job. The package contains the messages and both ends of the protocol. It does not know how a run
+// advances.
 package nodes
 
 import (
@@ -39,8 +39,8 @@ type Claim struct {
 	Nonce     []byte `json:"nonce"` // the supervisor's
 	Proof     []byte `json:"proof,omitempty"`
 	Signature []byte `json:"signature"` // by the joiner's key: proves possession
-	// Serial is the serial number of the joiner's machine, "" if unknown. It proves nothing by itself, but a person may
-	// have listed the expected ones.
+	// Serial is the serial number of the joiner's machine, "" if unknown. It proves no identity, but a person may have listed
+	// the expected serial numbers.
 	Serial string `json:"serial,omitempty"`
 }
 
@@ -69,8 +69,8 @@ type Membership struct {
 	Digest     writ.Digest       `json:"digest"` // of that roster's text
 	Nonce      []byte            `json:"nonce"`  // from the node's request
 	Made       int64             `json:"made"`   // unix milliseconds
-	// Lost is the signed statement that declares the node lost, in an answer to a fence request. The supervisor's
-	// signature alone stops nothing.
+	// Lost is the signed statement that declares the node lost, in an answer to a fence request. The node does not stop
+	// without it: the supervisor's signature is not enough.
 	Lost []byte `json:"lost,omitempty"`
 }
 
@@ -152,7 +152,7 @@ type LogReport struct {
 	Query       string      `json:"query,omitempty"` // ID of the query, "" for the last warnings
 	Count       int64       `json:"count,omitempty"` // number of the warnings report within an incarnation, from 1
 	Boot        string      `json:"boot"`            // kernel's boot ID of the current start
-	// Lines are ordered oldest first; lines of earlier boots come before those of this one.
+	// Lines are ordered oldest first. Lines of earlier boots precede the lines of this boot.
 	Lines   []LogLine `json:"log_lines"`
 	Next    string    `json:"next"`              // position after these lines
 	Lost    bool      `json:"lost,omitempty"`    // lines after the position of the query are gone
@@ -183,7 +183,7 @@ const MaxFenced = 300
 
 // Members provides the nodes of a datacenter.
 type Members interface {
-	// Member returns the node with a signing key, whatever its admission; nil if the key is unknown.
+	// Member returns the node with a signing key, in any admission state; nil if the key is unknown.
 	Member(key ed25519.PublicKey) *writ.Node
 	// Gone reports whether a person has declared the node lost.
 	Gone(node writ.NodeID) bool
@@ -199,8 +199,8 @@ type Backend interface {
 	// Admit spends the token and records the node. A repeated claim, or another one with the same key and token, gets
 	// the same answer, so that a lost answer does no harm.
 	Admit(ctx context.Context, claim Claim) (Welcome, error)
-	// Standing returns the Membership of a node in an envelope, for a request with a nonce. Any client may ask: only
-	// the node benefits from the answer, which tells it about its removal.
+	// Standing returns the Membership of a node in an envelope, for a request with a nonce. Any client may ask: the
+	// answer only serves the node, which learns from it that it was removed.
 	Standing(ctx context.Context, node writ.NodeID, nonce []byte) ([]byte, error)
 	// Fence returns the Membership of a lost node in an envelope of its own kind, for a request with a nonce. It orders
 	// the node to stop its resources. The error is NOT_FOUND for all other nodes.

@@ -10,9 +10,9 @@ import (
 	"writ"
 )
 
-// Several is a client of all supervisors of a datacenter, of which one serves and the others are standby. It asks the
-// one that answered last, and then the next if that is unreachable or standby. It does not matter which one answers,
-// because the node verifies every answer that must be trusted.
+// Several is a client of all supervisors of a datacenter: one serves, the others are standby. It asks the supervisor
+// that answered last, and the next if that one is unreachable or standby. Any supervisor may answer, because the node
+// verifies every answer that must be trusted.
 type Several struct {
 	All      []Backend     // in the initial order
 	Patience time.Duration // how long to wait for one before the next is asked as well; patience if 0
