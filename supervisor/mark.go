@@ -8,23 +8,24 @@ import (
 	"writ/supervisor/journal"
 )
 
-// Only what the datacenter itself kept, its nodes, and its operator say that a journal came from a backup: a mark
-// beside the supervisor's key, the epochs that most nodes have obeyed, and `writ restore`. A coordinator could say it
-// at any time, and have every run wait.
+// Three sources inside the datacenter show that a journal came from a backup: the mark beside the supervisor's key, the
+// epochs that most nodes have obeyed, and `writ restore`. Coordinators are not asked: a malicious coordinator could
+// claim a restore at any time and make every run wait.
 
-// Mark is what a supervisor keeps beside its key of its journal, which may be in a database somewhere else.
+// Mark is the head of the journal as last stored beside the supervisor's key. The journal itself may be in a database
+// on another host.
 type Mark struct {
 	journal.Head
-	Restored bool `json:"-"` // an operator said that the journal came from a backup
+	Restored bool `json:"-"` // `writ restore` restored the journal, and no supervisor has acted on it yet
 }
 
-// Marks keeps the mark.
+// Marks stores the mark.
 type Marks interface {
-	// Read returns the mark, the zero value if there is none.
+	// Read returns the mark, or the zero value before the first Keep.
 	Read() (Mark, error)
-	// Keep replaces it, but what an operator said.
+	// Keep replaces the head and leaves Restored unchanged.
 	Keep(head journal.Head) error
-	// Heard notes that what an operator said was heard.
+	// Heard clears Restored: the supervisor has acted on it.
 	Heard() error
 }
 

@@ -11,8 +11,8 @@ import (
 	"writ/supervisor/ratelog"
 )
 
-// Metrics are the numbers of a supervisor, for those who watch it. What the watch saw is of its last look, and missing
-// before the first one.
+// Metrics is a snapshot of the supervisor's metrics. Metrics of the watch are of its last scan, and missing before the
+// first scan.
 type Metrics struct {
 	Epoch        int64
 	Looked       time.Time // end of the watcher's last scan of open runs
@@ -79,15 +79,15 @@ func (c *counts) notePass(ctx context.Context, took time.Duration, err error) {
 type seen struct {
 	at              time.Time
 	calls           map[writ.CallState]int
-	planned, queued map[writ.NodeID]time.Time // when the oldest of each node was made, or sent; for "" since when it waits
-	running         time.Time                 // when the oldest began
+	planned, queued map[writ.NodeID]time.Time // oldest planned and queued call of each node; "" is the start of OldestWait
+	running         time.Time                 // start of the oldest running call
 	behind          map[string]int64          // see sight
 }
 
 // agesEvery is the interval at which the ages of waiting calls are read: one query per node.
 const agesEvery = 5 * time.Second
 
-// readAges reads what nothing but metrics needs, now and then.
+// readAges reads the figures that only metrics need, at most every agesEvery.
 func (w *watcher) readAges(tx *journal.Tx, to *sight) (err error) {
 	if !w.aged.IsZero() && w.last.Sub(w.aged) < agesEvery {
 		return nil
@@ -141,7 +141,7 @@ func (w *watcher) note(from sight, now time.Time) {
 	w.s.seen.Store(next)
 }
 
-// older returns the earlier of two times, of which a zero one says nothing.
+// older returns the earlier of two times and ignores a zero time.
 func older(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b
@@ -149,7 +149,7 @@ func older(a, b time.Time) time.Time {
 	return a
 }
 
-// age is for how long something is so at a time: 0 if it is not, or if a clock was set back since.
+// age returns the time from since to now: 0 if since is zero, or if a clock was set back in between.
 func age(now, since time.Time) time.Duration {
 	if since.IsZero() {
 		return 0
@@ -157,8 +157,7 @@ func age(now, since time.Time) time.Duration {
 	return max(now.Sub(since), 0)
 }
 
-// Metrics returns the numbers of now. They are in memory: neither a journal nor a queue that hangs keeps anybody
-// waiting.
+// Metrics returns the current metrics. It reads only memory, so it never waits for a journal or queue that hangs.
 func (s *Supervisor) Metrics() Metrics {
 	m := Metrics{
 		Epoch: s.epoch, Renewed: s.counts.renewed.Last(), Runs: s.opened.Runs(), Passes: s.counts.passes.Spread(),
@@ -207,7 +206,7 @@ func (m *Metrics) setSeen(last *seen, now time.Time) {
 	}
 }
 
-// countNodes counts nodes that are approved by how they are heard, and those that wait to be approved.
+// countNodes counts approved nodes by liveness, and pending nodes.
 func (s *Supervisor) countNodes() map[string]int {
 	nodes := map[string]int{
 		string(writ.LivenessReady): 0, string(writ.LivenessSilent): 0, string(writ.LivenessLost): 0,

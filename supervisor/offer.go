@@ -60,8 +60,8 @@ func (s *Supervisor) offerRooms(ctx context.Context) error {
 	}
 }
 
-// offer wakes runs whose calls wait for room on a node, as many as there is room for, shared between their projects. It
-// skips the run but, whose last step has sent all calls that it could.
+// offer wakes runs whose calls wait for room on a node. It shares the free room between their projects. It skips the
+// run but, which already sent all its sendable calls in its last step.
 func (s *Supervisor) offer(ctx context.Context, node writ.NodeID, but writ.RunID) {
 	member, why := s.fleet.Members.Away(node)
 	if !why.IsZero() {
@@ -71,8 +71,8 @@ func (s *Supervisor) offer(ctx context.Context, node writ.NodeID, but writ.RunID
 		func(l journal.Load) (room, slots int) { return placement.Room(member.Slots, l.Sent()), member.Slots })
 }
 
-// wakeSendable wakes the runs whose calls wait only for a node, except the run but. most returns the number of calls,
-// and the slots of the node: if there is no room but slots, the spare room is offered.
+// wakeSendable wakes the runs whose calls wait only for a node, except the run but. most returns the free room in calls
+// and the slots of the node. If the room is 0 and slots is not, wakeSendable offers the spare room.
 func (s *Supervisor) wakeSendable(
 	ctx context.Context, node writ.NodeID, but writ.RunID, most func(journal.Load) (room, slots int),
 ) {

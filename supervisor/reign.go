@@ -19,7 +19,7 @@ const (
 )
 
 // reign renews the lease until ctx ends. It returns journal.ErrFenced if another supervisor has taken over. While the
-// journal is unreachable, nothing can be written, and therefore nothing is sent.
+// journal is unreachable, no step can commit, and therefore no job is sent.
 func (s *Supervisor) reign(ctx context.Context) error {
 	if !s.Journal.Shared() {
 		return nil

@@ -106,8 +106,8 @@ func (s *shares) spare(tx *journal.Tx, node writ.NodeID, load journal.Load, slot
 	return placement.Share(room, lines), err
 }
 
-// nextProject returns the next project after another one that waits for a node, in rotation. It may be the same
-// project; "" if none waits.
+// nextProject returns the next project, in rotation, with calls that wait for a node. It may be after itself. It
+// returns "" if no project waits.
 func nextProject(tx *journal.Tx, node writ.NodeID, after writ.ProjectID, now time.Time) (writ.ProjectID, error) {
 	next, err := tx.NextSendable(node, after, now)
 	if next == "" && after != "" && err == nil {

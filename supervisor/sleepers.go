@@ -16,7 +16,7 @@ const maxSleepersLook = 500
 // noWakeUp is logged for a run that only the watch woke.
 const noWakeUp = "a run had no wake-up; please report this defect"
 
-// wakeSleepers checks some of the open runs, in rotation, for runs that nothing would wake. Such a run is a bug of this
+// wakeSleepers checks some of the open runs, in rotation, for runs without a wake-up. Such a run is a bug of this
 // program. It gets a step, which decides again about all its calls, instead of waiting until its deadline. A run must
 // be found in two scans, because a recent decision about a node may not have reached it yet.
 func (w *watcher) wakeSleepers(ctx context.Context) error {

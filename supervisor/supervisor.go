@@ -51,7 +51,8 @@ import (
 	"writ/supervisor/workflow"
 )
 
-// Config holds the settings and dependencies of a supervisor. Fields are required unless their comment says otherwise.
+// Config holds the settings and dependencies of a supervisor. Fields are required unless their comment makes them
+// optional.
 type Config struct {
 	Datacenter writ.DatacenterID
 	Pin        writ.ClusterID     // pin of the roster chain
@@ -63,8 +64,8 @@ type Config struct {
 	Queue     queue.Queue
 	Accounts  queue.Accounts // accounts of nodes at the queue; nil if the queue has no accounts
 	Evaluator scripts.Evaluator
-	// Coordinators lists addresses to link to, besides the coordinators of the roster. Without any coordinator, open
-	// work continues.
+	// Coordinators lists addresses to link to, in addition to the coordinators of the roster. Without any coordinator,
+	// open work continues.
 	Coordinators []string
 	// MaxOpenRuns limits the open runs of a project; 0 means quota.DefaultMaxRuns.
 	MaxOpenRuns int

@@ -32,8 +32,8 @@ const (
 	maxListened = 2 * watchEvery
 	// maxDue limits the runs that get a step in one scan because a time has passed.
 	maxDue = 1000
-	// maxHeld limits the calls that are rechecked in one scan, in rotation: of the calls that wait for a node, and of
-	// those that wait for their resource. Normally an event wakes them, but not if they wait for one of several things.
+	// maxHeld limits the calls that wait for a node, and the calls that wait for their resource, of which one scan
+	// rechecks each kind in rotation. Normally an event wakes them, but not if they wait for one of several things.
 	maxHeld = 100
 )
 
@@ -46,7 +46,7 @@ type watcher struct {
 	heard    time.Time     // last progress of the collector, by the monotonic clock
 	setBack  bool          // the wall clock was set back and the affected times are not handled yet
 	flushed  bool          // the queue lost its contents, and jobs must be delivered again
-	lost     []writ.NodeID // lost nodes whose runs were not informed yet
+	lost     []writ.NodeID // lost nodes whose runs do not know about the loss yet
 	missing  map[mail.Delivery]int
 	begun    map[mail.Delivery]bool          // jobs that nodes work on and whose runs do not have them as started
 	left     map[mail.Delivery]time.Duration // remaining time of sent calls until their end-by
@@ -270,7 +270,7 @@ func (w *watcher) finishDrain(ctx context.Context, empty []writ.NodeID) error {
 }
 
 // generation reports whether the queue has lost its contents since the last scan. The mark uses the same transport as
-// beats: while the transport fails, silence proves nothing.
+// beats, so an error means that the silence of nodes does not count.
 func (w *watcher) generation(ctx context.Context) (flushed bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, watchEvery)
 	defer cancel()
@@ -283,9 +283,9 @@ func (w *watcher) generation(ctx context.Context) (flushed bool, err error) {
 	return err == nil && have != mark, err
 }
 
-// listened returns the part of the time since the last scan in which silence counts against nodes: the queue worked,
-// and the collector has handled the messages that arrived. The time does not count while the queue is away, the journal
-// blocks the collector, or the supervisor stands still.
+// listened returns the part of the time since the last scan that counts as silence of nodes. The queue must have
+// worked, and the collector must have handled the messages that arrived. The time does not count while the queue is
+// away, the journal blocks the collector, or the supervisor is suspended.
 func (w *watcher) listened(at time.Time, rounds int64, queueWorks bool) time.Duration {
 	passed := min(at.Sub(w.heard), maxListened)
 	switch {
