@@ -39,8 +39,8 @@ type Claim struct {
 	Nonce     []byte `json:"nonce"` // the supervisor's
 	Proof     []byte `json:"proof,omitempty"`
 	Signature []byte `json:"signature"` // by the joiner's key: proves possession
-	// Serial is the serial number of the joiner's machine, "" if unknown. It proves no identity, but a person may have listed
-	// the expected serial numbers.
+	// Serial is the serial number of the joiner's machine, "" if unknown. It proves no identity, but a person may have
+	// listed the expected serial numbers.
 	Serial string `json:"serial,omitempty"`
 }
 
