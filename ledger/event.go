@@ -13,9 +13,9 @@ type Events interface {
 	// LastEvent returns the sequence number and the time of the last stored event of a journal. seq is 0 for an unknown
 	// journal.
 	LastEvent(ctx context.Context, datacenter writ.DatacenterID, journal string) (seq int64, at time.Time, err error)
-	// StoreEvents stores consecutive events of one journal and updates the copies, all or nothing. Events about usage
-	// are only added up. Events that are already stored are skipped. A gap is a CONFLICT. Only the first event of a
-	// journal may have any number, because a datacenter deletes events that another ledger acknowledged.
+	// StoreEvents stores consecutive events of one journal and updates the copies, in one transaction. Events about
+	// usage are only added up. Events that are already stored are skipped. A gap is a CONFLICT. Only the first event of
+	// a journal may have any number, because a datacenter deletes events that another ledger acknowledged.
 	//
 	// An event is stored under the datacenter that sent it and changes only copies of that datacenter, regardless of
 	// its content. An event of a run ends the waiting of its submission. The first events of a new journal delete the

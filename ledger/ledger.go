@@ -14,8 +14,8 @@ import (
 
 // Ledger stores all records of a coordinator.
 //
-// All methods may be called concurrently. A method that changes records has stored the change durably when it returns
-// nil, and has changed nothing when it returns an error. Errors are *writ.Error where the caller can act on them:
+// All methods may be called concurrently. A method that changes records has stored the whole change durably when it
+// returns nil, and no part of it when it returns an error. Errors are *writ.Error where the caller can act on them:
 // NOT_FOUND, CONFLICT, BAD_REQUEST for a cursor of another ledger, and STORE_UNAVAILABLE while the store cannot be
 // used. Returned values belong to the caller.
 type Ledger interface {

@@ -24,7 +24,7 @@ type Records interface {
 	Unreported(ctx context.Context, datacenter writ.DatacenterID, journal string, after writ.RunID, max int) ([]Run,
 		error)
 	// Restate records a datacenter's answer to a question about a run, and stores an event. If the run has ended, it
-	// also ends the run's open calls. It changes nothing once an event of the journal has reported the run.
+	// also ends the run's open calls. It has no effect once an event of the journal has reported the run.
 	Restate(ctx context.Context, datacenter writ.DatacenterID, journal string, run writ.Run) error
 	// Calls lists the calls of a run by seq. The list is empty for an unknown run.
 	Calls(ctx context.Context, run writ.RunID, page Page) (List[writ.Call], error)

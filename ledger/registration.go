@@ -14,10 +14,10 @@ const MaxRegistrations = 100
 
 // Registrations stores the supervisors that wait for a place in the roster.
 type Registrations interface {
-	// AddRegistration stores a registration. An identical registration changes nothing. No registration replaces
-	// another: the same key and token with another proof is a separate registration. If more than MaxRegistrations
-	// wait, the network with the most registrations loses one: its oldest without a proof, or its oldest if all have
-	// one. If that is the new registration, the error is RATE_LIMITED.
+	// AddRegistration stores a registration. A repeated registration is stored once. No registration replaces another:
+	// the same key and token with another proof is a separate registration. If more than MaxRegistrations wait, the
+	// network with the most registrations loses one: its oldest without a proof, or its oldest if all have one. If that
+	// is the new registration, the error is RATE_LIMITED.
 	AddRegistration(ctx context.Context, registration Registration) error
 	// Registrations lists the waiting registrations, oldest first.
 	Registrations(ctx context.Context) ([]Registration, error)
@@ -25,8 +25,8 @@ type Registrations interface {
 	RemoveRegistrations(ctx context.Context, before time.Time) error
 }
 
-// Registration is a supervisor's request for a place in the roster. Its content is not verified here: the operator who
-// adds the key to the roster has the token and verifies the proof.
+// Registration is a supervisor's request for a place in the roster. The ledger does not verify its content. The
+// operator does: to add the key to the roster, the operator checks the proof with the token.
 type Registration struct {
 	Token    string // id of the token, "" if none
 	Name     string // requested name of the datacenter

@@ -10,14 +10,13 @@ import (
 // submission's state before.
 type State string
 
-// The states of a run before its datacenter accepts it. The other states are those of writ.RunState. Expired is a state
-// of both.
+// The states of a run before its datacenter accepts it. writ.RunState has the later states. Expired is in both.
 const (
 	StateWaiting = State(writ.SubmissionWaiting)
 	StateRefused = State(writ.SubmissionRefused)
 )
 
-// States lists every state of a run, in the order in which a run can reach them.
+// States lists every state of a run, in lifecycle order.
 var States = []State{
 	StateWaiting, StateRefused, State(writ.RunAccepted), State(writ.RunRunning),
 	State(writ.RunSucceeded), State(writ.RunFailed), State(writ.RunCancelled), State(writ.RunExpired),
@@ -35,7 +34,7 @@ type Run struct {
 // RunCounts counts runs by project and state. Zero counts have no entry.
 type RunCounts map[writ.ProjectID]map[State]int
 
-// Sum adds up the counts of the projects for which selects returns true.
+// Sum adds up the counts of the selected projects.
 func (c RunCounts) Sum(selects func(project writ.ProjectID) bool) map[State]int {
 	sum := map[State]int{}
 	for project, counts := range c {

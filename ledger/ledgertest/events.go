@@ -256,8 +256,8 @@ func testSameEventsTwice(t *testing.T, l ledger.Ledger) {
 	}
 }
 
-// The owner of an event decides who receives it. Where the ledger has its own record of the run, it ignores the owner
-// in the datacenter's event.
+// Only clients of the owning project receive an event. If the ledger has its own record of the run, it ignores the
+// owner in the datacenter's event.
 func testEventsOfProjects(t *testing.T, l ledger.Ledger) {
 	ctx := t.Context()
 	ofShop, ofBank, early := incoming(1, east), incoming(2, east), incoming(3, east)

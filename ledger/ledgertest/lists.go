@@ -246,7 +246,7 @@ func testCounts(t *testing.T, l ledger.Ledger) {
 	}
 }
 
-// testOddTexts queries with text from untrusted callers. A store may find nothing or reject the text.
+// testOddTexts queries with text from untrusted callers. A store may return an empty result or reject the text.
 func testOddTexts(t *testing.T, l ledger.Ledger) {
 	ctx, page := t.Context(), ledger.Page{}
 	for _, odd := range []string{"\x00", "a\x00b", "\xff"} {
