@@ -13,8 +13,8 @@ import (
 )
 
 // LearnFence asks the supervisor whether the node must stop its resources, and stores a valid order. The supervisor's
-// signature alone does not suffice: a thief of its key could stop every node permanently. The answer contains the
-// statement of the person who signed the loss.
+// signature alone does not suffice: a thief of its key could stop every node permanently. The answer must contain the
+// signed statement that declares this node lost.
 func LearnFence(ctx context.Context, m *Member, api nodes.Backend) error {
 	nonce := make([]byte, identity.NonceSize)
 	_, _ = rand.Read(nonce) // never fails
@@ -46,7 +46,7 @@ func LearnFence(ctx context.Context, m *Member, api nodes.Backend) error {
 	return m.Change(func(r *Record) { r.FenceOrdered = true })
 }
 
-// verifyLoss checks that a person who may admit nodes has signed that this node is lost.
+// verifyLoss verifies a statement that declares this node lost. Its signer must have the right to admit nodes.
 func verifyLoss(m *Member, signed []byte) error {
 	verifier := identity.Verifier{Roster: m.Roster(), Datacenter: m.Datacenter()}
 	v, err := verifier.PastStatement(signed)

@@ -38,7 +38,7 @@ type Joining struct {
 	Token   string         // "writ2.…"; without a token the node is pending until an approve statement
 	Cluster writ.ClusterID // the trusted cluster, needed only without a token: a token contains it
 	Name    string         // requested name; see writ.ValidName
-	Serial  string         // serial number of the machine, by which it may be approved; "" if unknown
+	Serial  string         // serial number of the machine, which may approve it; "" if unknown
 	Version string         // version of the program, for people
 	Log     *slog.Logger   // discards if nil
 }

@@ -42,7 +42,7 @@ func (d *Removal) askAgain() {
 	}
 }
 
-// Rejected returns the error with which a removed or rejected node exits.
+// Rejected returns the exit error of a removed or rejected node.
 func (m *Member) Rejected() *writ.Error {
 	return writ.Errorf(writ.CodeNodeRejected, "the datacenter %s the node %s", m.Admission(), m.Name()).
 		WithHint("to join again, start with an empty data directory and a token of `writ token create`")
@@ -78,7 +78,7 @@ func LearnStanding(ctx context.Context, m *Member, api nodes.Backend) error {
 // Left reports whether an admission ends the membership permanently.
 func Left(a writ.Admission) bool { return a == writ.AdmissionRemoved || a == writ.AdmissionRejected }
 
-// leave records that the node was removed. It returns the error with which the runner exits.
+// leave records that the node was removed. It returns the exit error of the runner.
 func (m *Member) leave(a writ.Admission) error {
 	if err := m.Change(func(r *Record) { r.Admission = a }); err != nil {
 		return err
