@@ -27,7 +27,7 @@ type Accounts interface {
 const (
 	BudgetBytes   = 64 << 20
 	BudgetEntries = 200_000
-	BudgetKeys    = 20_000 // where the transport has keys: a waiting job is one, and no honest node has half as many
+	BudgetKeys    = 20_000 // for transports with keys, one per waiting job; an honest node has fewer than half of this
 	// BudgetConnections limits the connections of a node when connections for other nodes may run out.
 	BudgetConnections = 64
 )
@@ -49,6 +49,6 @@ type Finding struct {
 	Node    writ.NodeID
 	Offence Offence
 	Count   int64  // number of messages or entries
-	Bytes   int64  // their total size, as far as it is known
+	Bytes   int64  // their total known size
 	What    string // details, or ""
 }

@@ -56,7 +56,7 @@ type Queue interface {
 	// Withdraw removes tasks that were never taken and returns their IDs: no handler has seen them or ever will. The
 	// others may still run.
 	Withdraw(ctx context.Context, node writ.NodeID, ids ...string) (withdrawn []string, err error)
-	// Missing returns those of ids that are neither waiting in the node's queue nor in a handler.
+	// Missing returns the tasks of ids that neither wait in the node's queue nor have a running handler.
 	Missing(ctx context.Context, node writ.NodeID, ids ...string) ([]string, error)
 	// Serve passes the tasks of the node's queue to handle, at most slots at a time, until ctx ends and the running
 	// handlers have returned. It tolerates outages of the transport.

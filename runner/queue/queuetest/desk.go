@@ -146,7 +146,7 @@ func (s *serving) two(a, b string) map[string]delivery {
 	return both
 }
 
-// nothing fails the test if a task was delivered.
+// nothing fails the test if the desk receives a task.
 func (s *serving) nothing() {
 	s.t.Helper()
 	select {

@@ -170,8 +170,8 @@ func (s *service) start(ctx context.Context) error {
 	return nil
 }
 
-// handleTask decodes a task and calls its handler. ctx is that of Serve. The handler does not use asynq's context,
-// which ends when the lease or the timeout of the task expires.
+// handleTask decodes a task and calls its handler. ctx is the context of Serve. The handler does not use asynq's
+// context, which ends when the lease or the timeout of the task expires.
 func (s *service) handleTask(ctx, asynqCtx context.Context, t *asynq.Task) error {
 	id, _ := asynq.GetTaskID(asynqCtx)
 	defer s.prefetcher.done(id)
@@ -194,7 +194,7 @@ func growStack(i int) byte {
 }
 
 // run handles a task once, as soon as a slot is free. It returns nil if the task was handled, with any result. asynq
-// counts slots, too, but considers those of tasks that it has given up as free.
+// counts slots, too, but it frees the slot of a task that it has given up while the handler still runs.
 func (s *service) run(ctx context.Context, task queue.Task) error {
 	d, fresh := s.queue.deliveries.begin(s.node, task.ID)
 	if !fresh {
@@ -221,7 +221,7 @@ func (s *service) run(ctx context.Context, task queue.Task) error {
 	return nil
 }
 
-// wait returns when asynq has stopped and every handler has returned, including those that asynq no longer waits for.
+// wait returns when asynq has stopped and every handler has returned, including handlers that asynq has given up.
 func (s *service) wait() {
 	s.stopping.Wait()
 	s.handlers.Wait()

@@ -41,7 +41,7 @@ var (
 	markPrefix = "writ:" + randomHex() + ":"
 	// Followed by the length of the replaced string; the next lines may have the fields that usersOf extracted.
 	markLarge = markPrefix + "large:"
-	markLater = markPrefix + "later:" // likewise; the string is in a later reply
+	markLater = markPrefix + "later:" // a large string in a later reply
 )
 
 func randomHex() string {

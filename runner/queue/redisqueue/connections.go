@@ -27,8 +27,8 @@ const NodeConnections = 16
 const namesMost = 16 << 20
 
 // named returns the nodes whose connections have long names, if Redis uses more memory than its keys. Listing such
-// connections would use the same amount of memory again. Therefore, it closes the connections of one node after
-// another; the freed memory is that of their names, because no other command runs in between. Nodes reconnect at once.
+// connections would use the same amount of memory again. Instead, it closes the connections of one node after another.
+// No other command runs in between, so the freed memory equals the size of their names. Nodes reconnect at once.
 // Without the right to close connections it has no effect; Examine reports that.
 func (a *Accounts) named(ctx context.Context, used int64) (found []queue.Finding, err error) {
 	if !a.sweep.unexplained(used) {

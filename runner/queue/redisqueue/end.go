@@ -34,7 +34,7 @@ return missing`)
 // errNotActive is the error of asynq's own script.
 var errNotActive = errors.New("NOT FOUND")
 
-// endHook sends endScript in place of the script with which asynq removes a finished task.
+// endHook replaces the script of asynq that removes a finished task by endScript.
 type endHook struct {
 	client *redis.Client
 	gone   func(active, id string) // called with each removed task

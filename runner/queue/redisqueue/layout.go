@@ -241,10 +241,10 @@ func (q *Queue) repairUntilEnd(ctx context.Context, node writ.NodeID) {
 	}
 }
 
-// repair compares the active tasks in Redis with those of this process. A task whose handler has returned a while ago
-// is removed. An unknown task is returned to the queue: at once if before is nil, otherwise only if it was already
-// unknown in before, because it may be in transit from Redis to its handler. A task that asynq received and that has no
-// handler after the same time is refused. repair returns the unknown tasks.
+// repair compares the active tasks in Redis with the active tasks of this process. A task whose handler returned a
+// while ago is removed. An unknown task is returned to the queue: at once if before is nil, otherwise only if it was
+// already unknown in before, because it may be in transit from Redis to its handler. A task that asynq received and
+// that has no handler after the same time is refused. repair returns the unknown tasks.
 func (q *Queue) repair(ctx context.Context, node writ.NodeID, before []string) (strangers []string, err error) {
 	var active, failed *redis.StringSliceCmd
 	_, err = q.client.Pipelined(ctx, func(p redis.Pipeliner) error {

@@ -15,7 +15,7 @@ import (
 // Listening configures the TLS port of Redis for the nodes of its datacenter.
 type Listening struct {
 	Address     string // such as "10.0.0.2:6379", an address of Redis's host
-	Certificate string // PEM files that Redis can read: its certificate with that of the authority, and the key
+	Certificate string // PEM files that Redis can read: its certificate with the authority's certificate, and the key
 	Key         string
 }
 

@@ -15,9 +15,9 @@ import (
 )
 
 // prefetchers make asynq wait for tasks and take several at once. asynq itself polls: it tries to take one task from a
-// queue, and sleeps if the queue is empty. Frequent polling wastes CPU when idle, rare polling delays every task, and
-// taking one task costs as much as taking many. Here one request takes as many tasks as there are free slots, and the
-// next requests of asynq are answered from memory. If there were fewer, the next request blocks until Redis has a task.
+// queue, and sleeps if the queue is empty. Frequent polling wastes CPU when idle, rare polling delays every task, and a
+// request for one task costs as much as a request for many. Here one request takes a task for each free slot, and the
+// next requests of asynq are answered from memory. If Redis had fewer tasks, the next request blocks until it has one.
 // asynq does not notice, and sleeps only after a wait without result.
 type prefetchers struct {
 	client *redis.Client
@@ -33,7 +33,7 @@ type prefetcher struct {
 	slots int             // number of tasks that asynq handles at a time
 	over  <-chan struct{} // closed when waits must end
 
-	more bool // the last request returned as many tasks as requested, so there may be more; used by a single goroutine
+	more bool // the last request returned all tasks that it asked for: more may wait; used by a single goroutine
 
 	mu    sync.Mutex
 	taken []takenTask     // taken from the queue, not yet returned to asynq
@@ -200,7 +200,7 @@ func (o *prefetcher) wait(ctx context.Context, reader *redis.Client) error {
 	return reader.Do(ctx, "blmove", o.keys[0], o.keys[0], "RIGHT", "RIGHT", blockFor.Seconds()).Err()
 }
 
-// takeFree takes as many tasks as there are free slots, at least one, and returns their number.
+// takeFree takes one task per free slot, at least one, and returns their number.
 func (o *prefetcher) takeFree(ctx context.Context, client *redis.Client, ask *redis.Cmd) (found int, err error) {
 	o.more = false
 	o.mu.Lock()

@@ -2,7 +2,7 @@
 // asynq, but not the content of tasks and messages. Redis is used for delivery only: data lost in it is delivered again
 // from the journals at both ends.
 //
-// Keys of a node: those of asynq ("asynq:{<node>}:…") and its two streams ("writ:{<node>}:in", "writ:{<node>}:out").
+// A node has the keys of asynq ("asynq:{<node>}:…") and two streams ("writ:{<node>}:in", "writ:{<node>}:out").
 // There is one key for the generation, so a Redis database belongs to one datacenter. A stream holds at most about
 // 10,000 messages. Beyond that the oldest are dropped, because an absent reader must not fill the memory of Redis. This
 // is safe: results are sent until they are acknowledged, and a newer beat replaces an older one.
@@ -32,8 +32,8 @@ const generationKey = "writ:generation"
 type Queue struct {
 	// Log gets background events; may be nil.
 	Log *slog.Logger
-	// Login returns the name and password for a new connection. If it is nil or returns no name, those of the URL are
-	// used, if any. refused reports that Redis rejected the last ones.
+	// Login returns the name and password for a new connection. If it is nil or returns no name, the connection uses
+	// the name and password of the URL, if any. refused is set if Redis rejected the last ones.
 	Login func(ctx context.Context, refused bool) (name, password string, err error)
 
 	client      *redis.Client

@@ -27,8 +27,8 @@ import (
 type Server struct {
 	// URL is redis://[user:password@]host:port/db, rediss://… with TLS, or unix:///path?db=n.
 	URL string
-	// CA is a PEM file with the authorities for the certificate of Redis; "" means those of the system. CA, Certificate
-	// and Key need rediss://.
+	// CA is a PEM file with the authorities for the certificate of Redis; "" means the authorities of the system. CA,
+	// Certificate and Key need rediss://.
 	CA string
 	// Certificate and Key are PEM files for the client certificate of this process; "" means none.
 	Certificate, Key string

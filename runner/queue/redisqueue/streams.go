@@ -275,7 +275,7 @@ func (q *Queue) hold(ctx context.Context, stream queue.Stream, messages []redis.
 	if len(gone) > 0 {
 		q.log().DebugContext(ctx, "messages were dropped before they were read", "node", stream.Node,
 			"stream", stream.Direction, "count", len(gone))
-		// Otherwise they come once more after a restart, and are handled in the same way.
+		// Without this acknowledgement they arrive again after a restart, and are handled in the same way.
 		_ = q.client.XAck(ctx, streamKey(stream), group, gone...).Err()
 	}
 	if len(refused) > 0 {
@@ -294,7 +294,7 @@ func (q *Queue) remove(ctx context.Context, stream queue.Stream, ids []string) {
 	})
 }
 
-// takeHeld returns stored messages. It visits each stream once, because there are as many as nodes.
+// takeHeld returns stored messages. It visits each stream once, because every node has one.
 func (q *Queue) takeHeld(streams []queue.Stream) []queue.Message {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -15,8 +15,8 @@ import (
 
 // A node may write any key with the prefix of its queue, so its memory is measured by scanning all keys: a part in each
 // survey, in repeated passes. Counting starts with each pass, so a node over its budget is found before the end of the
-// pass. If all keys use so much more memory than in the last pass that a node may be over its budget, a new pass starts
-// and runs faster.
+// pass. If all keys have grown since the last pass by more than the budget of a node allows, a new pass starts and runs
+// faster.
 
 // Limits of one survey.
 const (
@@ -33,14 +33,14 @@ type sweep struct {
 	has    map[writ.NodeID]belongings
 	fast   bool
 	began  int64 // bytes of all keys at the start of the pass, or less if they have shrunk since
-	before int64 // likewise for the last complete pass
+	before int64 // began of the last complete pass
 	sum    int64 // bytes of all nodes so far
 	keys   int64 // bytes of all nodes in the last complete pass
 	others int64 // bytes that are neither keys of nodes nor names of their connections
 }
 
-// unexplained reports whether Redis uses so much more memory than its keys that a node may be over its budget by other
-// means. used is as for begin.
+// unexplained reports whether Redis uses more memory than its keys explain, by an amount that puts a node over its
+// budget. used is as for begin.
 func (s *sweep) unexplained(used int64) bool {
 	s.others = min(s.others, max(used-s.keys, 0))
 	return used > s.keys+s.others+queue.BudgetBytes

@@ -26,8 +26,8 @@ func unfitServer(info map[string]string) (found []Finding) {
 // ownCommands are the commands of the supervisor that nodes do not use.
 var ownCommands = []string{"eval", "script", "get", "set", "unlink", "xgroup", "xlen", "acl"}
 
-// missingCommands finds commands that the configuration of Redis renames or disables. Without the right to ask it finds
-// nothing.
+// missingCommands finds commands that the configuration of Redis renames or disables. Without the right to ask it
+// returns nil.
 func missingCommands(ctx context.Context, q *Queue) []Finding {
 	needed := slices.Clone(ownCommands)
 	for _, a := range allowances {
