@@ -42,7 +42,7 @@ type Giver struct {
 	Cluster    writ.ClusterID
 	Datacenter writ.DatacenterID
 	Key        ed25519.PrivateKey // of the node
-	// Keys that may sign transfer grants: those of the datacenter's supervisor in the newest roster.
+	// Keys that may sign transfer grants: the keys of the datacenter's supervisor in the newest roster.
 	Keys envelope.Keys
 	// Hold waits until no operation runs on the resource of a shipment, and blocks others until done is called. It
 	// returns an error for people after a timeout.
@@ -127,7 +127,7 @@ func (g *Giver) refused(ctx context.Context, client *client, err error) {
 
 // talk reads the request and sends the archive or an error.
 //
-//failpoint:none it streams an archive to another node and changes nothing here
+//failpoint:none it streams an archive to another node without changes on this node
 func (g *Giver) talk(ctx context.Context, client *client, conn *tls.Conn) error {
 	asked, shown, err := readRequest(ctx, conn)
 	if err != nil {
