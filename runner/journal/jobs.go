@@ -174,9 +174,9 @@ func (j *Journal) Finish(ctx context.Context, job *writ.Job, result *writ.Result
 	})
 }
 
-// Refuse records a job that is answered without execution, in one step, and returns the decisive result: an earlier one
-// if it exists, otherwise that of answer. answer gets the entry of a started and unfinished job, or nil, and may be
-// called twice.
+// Refuse records a job that is answered without execution, in one step, and returns the decisive result: an earlier
+// result if the journal has one, otherwise the result of answer. answer gets the entry of a started and unfinished job,
+// or nil, and may be called twice.
 func (j *Journal) Refuse(
 	ctx context.Context, job *writ.Job, digest writ.Digest, incarnation int64, answer func(before *Entry) *writ.Result,
 ) (*writ.Result, error) {
@@ -252,7 +252,7 @@ func consecutive(keys []writ.JobKey) iter.Seq[[]writ.JobKey] {
 	}
 }
 
-// follows reports whether a key is that of the same call as before, or of the next one.
+// follows reports whether key belongs to the same call as before or to the next call.
 func follows(before, key writ.JobKey) bool {
 	return key.Run == before.Run && key.Attempt == before.Attempt && key.Seq-before.Seq <= 1
 }

@@ -96,9 +96,9 @@ func (j *Journal) Close() error {
 	return errors.Join(j.db.Close(), j.unlock())
 }
 
-// Begin returns the number of this start of the runner, its incarnation. It is higher than that of every earlier start,
-// even if the file was lost, as long as the clock is not set back. It is the Unix time in milliseconds, or the last
-// number plus one.
+// Begin returns the number of this start of the runner, its incarnation. The number is higher than at every earlier
+// start, even if the file was lost, as long as the clock is not set back. It is the Unix time in milliseconds, or the
+// last number plus one.
 func (j *Journal) Begin(ctx context.Context) (int64, error) {
 	var incarnation int64
 	err := j.db.Write(failpoint.At(ctx, failpoint.NodeBegun), func(tx *sqldb.Tx) error {
