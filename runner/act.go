@@ -182,8 +182,8 @@ func (a *acts) refuse(ctx context.Context, w *work, why error) *writ.Result {
 	return a.recordAnswer(ctx, w, func(before *journal.Entry) *writ.Result {
 		if before != nil && before.Incarnation < a.number && !w.repeatable() &&
 			writ.CodeOf(why) != writ.CodeOutcomeUnknown {
-			// An earlier incarnation may have carried it out, and a retry would repeat it, whatever the reason for the
-			// refusal is.
+			// An earlier incarnation may have carried it out, and a retry would repeat it. The reason for the refusal does
+			// not matter.
 			return a.answer(w, w.taken, attempt{err: outcomeUnknown(w)})
 		}
 		return a.answer(w, w.taken, attempt{err: why})

@@ -43,7 +43,7 @@ func (n *incarnation) state(ctx context.Context, sequence int64) *writ.Beat {
 	}
 }
 
-// health returns what the node reports about itself in each beat.
+// health returns the node's own report in each beat.
 func (n *incarnation) health(now time.Time) writ.Health {
 	h := writ.Health{
 		Slots: n.slots, Capacity: n.keeper.remnants.offered(n.capacity), Drivers: n.about, Version: n.version,

@@ -44,7 +44,7 @@ func (w *work) repeatable() bool {
 	return w.job.Idempotent || w.operation != nil && w.operation.Repeat == catalog.Safe
 }
 
-// resource returns the resource that the job acts on, or zero if its operation has none.
+// resource returns the resource that the job acts on, or zero for an operation without a resource.
 func (w *work) resource() writ.ResourceID {
 	if w.operation == nil || !w.operation.Named() {
 		return writ.ResourceID{}

@@ -133,7 +133,7 @@ func (p *permits) asked(job *writ.Job) {
 	delete(p.asking, job.Payload)
 }
 
-// keep caches a permit. If there are too many, it evicts those of expired runs first, then arbitrary ones.
+// keep caches a permit. If there are too many, it evicts the permits of expired runs first, then arbitrary ones.
 func (p *permits) keep(digest writ.Digest, verified *permit) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -75,7 +75,7 @@ func (w *rosterWatch) follow(ctx context.Context, log *slog.Logger) {
 		pause, wake := refreshEvery, w.wake
 		if failing || w.wanted.Load() > int64(version) {
 			pause, wake = member.AskEvery, nil
-		} else if sleep.For(ctx, retryAfter) != nil { // an attacker who sends garbage must not cause constant requests
+		} else if sleep.For(ctx, retryAfter) != nil { // garbage from an attacker must not cause constant requests
 			return
 		}
 		timer := time.NewTimer(pause)

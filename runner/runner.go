@@ -7,7 +7,7 @@
 //
 // The life of a job: open the envelope, find or create its entry in the journal (`started`, on disk), act, record the
 // result (on disk), send it, and send it again until the supervisor acknowledges it. After a crash at any point, the
-// entry tells the next incarnation which steps are still allowed.
+// entry shows the next incarnation which steps are still allowed.
 package runner
 
 import (
@@ -113,8 +113,8 @@ func (r *Runner) Counts() Counts {
 var errShutdown = errors.New("the runner is stopping")
 
 // Run serves until ctx ends, then returns nil. It first waits until the node is approved. When ctx ends it accepts no
-// more jobs, gives running ones the grace period and then cancels them; those stay `started` in the journal. It returns
-// an error only if it cannot serve at all.
+// more jobs, gives running jobs the grace period and then cancels them; cancelled jobs stay `started` in the journal.
+// It returns an error only if it cannot serve, for example after the node was removed.
 func (r *Runner) Run(ctx context.Context) error {
 	drivers, err := r.validate()
 	if err != nil {

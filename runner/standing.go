@@ -22,8 +22,7 @@ type standing struct {
 }
 
 // watch returns an error once the supervisor has signed that the node was removed, and nil when ctx ends. It
-// checks at start, periodically, and after hints that prove nothing by themselves: an unsigned answer, or a refusal by
-// the queue.
+// checks at start, periodically, and after unproven hints: an unsigned answer, or a refusal by the queue.
 func (n *standing) watch(ctx context.Context) error {
 	for {
 		err := member.LearnStanding(ctx, n.member, n.api)
@@ -43,7 +42,7 @@ func (n *standing) watch(ctx context.Context) error {
 		case <-ctx.Done():
 		case <-timer.C:
 		case <-n.member.Removal().Recheck():
-			_ = sleep.For(ctx, retryAfter) // an attacker who sends garbage must not cause constant requests
+			_ = sleep.For(ctx, retryAfter) // garbage from an attacker must not cause constant requests
 		}
 		timer.Stop()
 		if ctx.Err() != nil {
