@@ -18,7 +18,7 @@ import (
 // never contain it.
 const marker = 0xff0f
 
-// hash returns the hash from which numbers and addresses are derived.
+// hash returns the source of derived numbers and addresses.
 func hash(parts ...string) []byte {
 	h := sha256.New()
 	for _, p := range parts {

@@ -39,7 +39,7 @@ func (d *Driver) lookRights(context.Context) (string, error) {
 // lookForwarding checks whether this process may enable packet forwarding. The driver enables it with the first
 // network.
 //
-//failpoint:none it opens the file to check access and writes nothing
+//failpoint:none it opens the file only to check access
 func lookForwarding(context.Context) (string, error) {
 	const all = "/proc/sys/net/ipv6/conf/all/forwarding"
 	now, err := os.ReadFile(all)

@@ -77,7 +77,7 @@ func (d *Driver) connect(
 	}
 	if err := h.ensureHolding(r); err != nil {
 		err = failed("connect "+owner.Resource.String()+" to its networks", err)
-		if fresh { // all or nothing
+		if fresh { // a new holding gets all its ports or none
 			err = errors.Join(err, h.release(owner.UID, r))
 		}
 		return nil, err

@@ -17,13 +17,13 @@ import (
 
 // The maps of our tables: from the name of a device, or an address, to the chain that filters its packets.
 const (
-	mapInto     = "into"     // inet: bridge to which a packet is routed
-	mapFrom     = "from"     // inet: bridge from which a packet came
-	mapToHost   = "to-host"  // inet: bridge from which a packet for the host itself came
+	mapInto     = "into"     // inet: outgoing bridge of a routed packet
+	mapFrom     = "from"     // inet: incoming bridge of a packet
+	mapToHost   = "to-host"  // inet: incoming bridge of a packet for the host itself
 	mapAddress6 = "address6" // inet: destination address
 	mapAddress4 = "address4"
-	mapDevice   = "ports" // bridge: port from which a packet came
-	mapOnto     = "onto"  // bridge: port to which the host sends a packet
+	mapDevice   = "ports" // bridge: incoming port of a packet
+	mapOnto     = "onto"  // bridge: outgoing port of a packet from the host
 )
 
 // maps returns all maps with the types of their keys.
@@ -76,7 +76,8 @@ type counter struct {
 	name   string
 }
 
-// rule is one rule. Its comment in the kernel is a shortened description with a digest, by which rules are compared.
+// rule is one rule. Its comment in the kernel is a shortened description with a digest, and identifies the rule in
+// comparisons.
 type rule struct {
 	says  string
 	match []expr.Any
