@@ -15,7 +15,7 @@ import (
 	"writ/sal/catalog"
 )
 
-// Record holds what a driver must know about a resource after a crash. Own holds the driver's part: pids, paths, the
+// Record holds the state of a resource that a driver needs after a crash. Own holds the driver's part: pids, paths, the
 // step in progress.
 type Record[T any] struct {
 	Resource  writ.ResourceID `json:"resource"`
@@ -81,7 +81,7 @@ type Making[T any] struct {
 	Check  func() error                // verifies a resource without changes; may be nil
 }
 
-// Make does what Decide returns, and returns the new record of the resource.
+// Make carries out the decision of Decide, and returns the new record of the resource.
 func (r *Record[T]) Make(request Request, m Making[T]) (made *Record[T], change writ.Change, err error) {
 	change, fields, err := r.Decide(request)
 	if err != nil {

@@ -1,5 +1,6 @@
-// Package sal is the contract between a runner and the drivers that change the host: the promises of every driver,
-// whatever tool it uses. It does not know callers, queues or retries. The conformance suite for drivers is sal/saltest.
+// Package sal is the contract between a runner and the drivers that change the host. Every driver keeps the same
+// promises, with any tool. The package does not know callers, queues or retries. The conformance suite for drivers is
+// sal/saltest.
 package sal
 
 import (
@@ -20,8 +21,8 @@ type Request struct {
 	Key string
 	// Origin is the source of the content that the operation copies, nil if it is on this host.
 	Origin Origin
-	// Progress reports how far the work is, as a sentence that is shown to people who watch the run. It is never nil.
-	// If it is called more often than every ten seconds, only the last text counts.
+	// Progress reports the progress of the work in a sentence, for people who watch the run. It is never nil. If it is
+	// called more often than every ten seconds, only the last text counts.
 	Progress func(text string)
 }
 
@@ -42,11 +43,11 @@ type Observation struct {
 // Driver executes the operations of one module on this host.
 //
 // Every operation that is declared as repeatable is idempotent: it may be called again after a crash at any point, and
-// returns ChangeUnchanged if the state is already as requested. A Make operation compares its arguments with those of
-// the last Make, not with the effects of Alter operations since then. So a script that makes a volume of 10 GiB and
-// then grows it to 20 changes nothing when it runs again. Equal arguments are ChangeUnchanged, another mutable field is
-// ChangeUpdated, another immutable field is IMMUTABLE_FIELD. A resource that has a record but no longer exists
-// (catalog.Gone) is made again, which is ChangeCreated, or the error names the obstacle.
+// returns ChangeUnchanged if the state is already as requested. A Make operation compares its arguments with the
+// arguments of the last Make, not with the effects of Alter operations since then. So a script that makes a volume of
+// 10 GiB and then grows it to 20 makes no changes when it runs again. Equal arguments are ChangeUnchanged, another
+// mutable field is ChangeUpdated, another immutable field is IMMUTABLE_FIELD. A resource that has a record but no longer
+// exists (catalog.Gone) is made again, which is ChangeCreated, or the error names the obstacle.
 //
 // A resource has one UID for life. An operation with another UID fails with RESOURCE_CONFLICT, also a Remove: the
 // resource belongs to another creator. Remove of a missing resource succeeds with ChangeUnchanged. Alter and Look of a
@@ -57,9 +58,9 @@ type Observation struct {
 // passes it to the tool, and never records, logs, returns or derives anything from it. Records hold its name and
 // version, so another version is a change.
 //
-// Operations on different resources may run concurrently; the runner serialises those on one resource. When ctx ends,
-// the driver stops soon and returns an error; the operation can be repeated. Errors are *writ.Error with a code of the
-// table; any other error counts as INTERNAL.
+// Operations on different resources may run concurrently; the runner serialises the operations on one resource. When
+// ctx ends, the driver stops soon and returns an error; the operation can be repeated. Errors are *writ.Error with a
+// code of the table; any other error counts as INTERNAL.
 type Driver interface {
 	// Describe returns the module and name of the driver, and whether it only simulates.
 	Describe() writ.NodeDriver

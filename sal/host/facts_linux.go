@@ -15,9 +15,9 @@ import (
 
 const gib = 1 << 30
 
-// read gathers the facts for which Go has no portable call.
+// read gathers the facts that Go cannot read portably.
 //
-//failpoint:none it opens the file to check access and writes nothing
+//failpoint:none it opens the file only to check access
 func read(dir string) (catalog.NodeFacts, error) {
 	var f catalog.NodeFacts
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")

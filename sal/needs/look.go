@@ -83,7 +83,7 @@ func Root(context.Context) (string, error) {
 
 // Openable checks whether this process can open a file, usually a device, for reading and writing.
 //
-//failpoint:none it opens the file to check access and writes nothing
+//failpoint:none it opens the file only to check access
 func Openable(path string) func(context.Context) (string, error) {
 	return func(context.Context) (string, error) {
 		f, err := os.OpenFile(path, os.O_RDWR, 0)

@@ -24,8 +24,7 @@ type Need struct {
 
 // Needy is a driver with requirements. It can be asked before it is used in any other way.
 type Needy interface {
-	// Needs returns all requirements of the driver as it is configured. Their names, uses and fixes are the same on
-	// every host.
+	// Needs returns all requirements of the configured driver. Their names, uses and fixes are the same on every host.
 	Needs() []Need
 }
 
