@@ -1,4 +1,4 @@
-// Package peer defines the workload with which `writ bench` compares systems: the orders, how they are driven and
+// Package peer defines the workload that `writ bench` runs on each system: the orders, how they are driven and
 // measured, and the protocol with systems in other processes. It must not know any particular system.
 package peer
 
@@ -19,7 +19,7 @@ type Order struct {
 	Calls    int `json:"calls"`     // per run
 	// Whether all calls of a run are independent; otherwise each call follows the result of the previous one.
 	AtOnce bool `json:"at_once"`
-	// Within limits the time in which runs are submitted, so a slow system runs fewer of them. 0 means no limit.
+	// Within limits the duration of the submission phase, so a slow system gets fewer runs. 0 means no limit.
 	Within time.Duration `json:"within"`
 }
 
