@@ -21,7 +21,7 @@ type operationText struct {
 	Arguments   []fieldText `json:"arguments"`
 	Options     []string    `json:"options"`
 	Result      []fieldText `json:"result"`
-	Errors      []writ.Code `json:"errors"` // the operation's own errors, then those of every call
+	Errors      []writ.Code `json:"errors"` // the operation's own errors, then the errors of every call
 	Example     string      `json:"example"`
 
 	own int // number of the operation's own errors
@@ -39,7 +39,7 @@ type fieldText struct {
 	Help      string `json:"help"`
 }
 
-// everyOperation names all operations, including those that no node executes.
+// everyOperation names all operations, including operations that no node executes.
 func everyOperation() []string { return namesOf(catalog.Operations()) }
 
 func namesOf(ops []*catalog.Operation) []string {

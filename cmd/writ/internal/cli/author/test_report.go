@@ -172,7 +172,7 @@ func (r *testReport) bad() (names []string) {
 	return names
 }
 
-// conclude prints the remaining results and writes the JUnit report. The exit code of its error is that of the tests.
+// conclude prints the remaining results and writes the JUnit report. Its error carries the exit code for the results.
 func (r *testReport) conclude(junitPath string) error {
 	if junitPath != "" {
 		if err := r.writeJUnit(junitPath); err != nil {

@@ -33,7 +33,7 @@ const waitingLimitMiB = 300
 // minAsynqPoll keeps the time of ten consecutive calls on an idle asynq near 30 ms.
 const minAsynqPoll = 2 * time.Millisecond
 
-// benchCommands returns the commands for developers of writ. Release builds have none: see bench_release.go.
+// benchCommands returns the commands for developers of writ. Release builds omit them: see bench_release.go.
 func benchCommands(env *cli.Env) []*cobra.Command { return []*cobra.Command{benchCommand(env)} }
 
 func benchCommand(env *cli.Env) *cobra.Command {

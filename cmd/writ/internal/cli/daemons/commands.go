@@ -1,5 +1,5 @@
-// Package daemons contains the commands that run daemons, and those that measure them and back up their data: coord,
-// supervisor, runner, dev, demo, bench, backup, restore and webhook.
+// Package daemons contains the commands that run daemons, measure them and back up their data: coord, supervisor,
+// runner, dev, demo, bench, backup, restore and webhook.
 package daemons
 
 import (

@@ -32,7 +32,7 @@ const demoWithin = 55 * time.Second
 // demoScript is the example that the demo submits.
 const demoScript = "web.tengo"
 
-// demoResult is what `writ demo -o json` prints.
+// demoResult is the output of `writ demo -o json`.
 type demoResult struct {
 	Signer     string      `json:"signer"`
 	Datacenter string      `json:"datacenter"`

@@ -13,7 +13,7 @@ import (
 	"writ/identity"
 )
 
-// HeldText formats who placed a hold, and why.
+// HeldText formats the signer, time and reason of a hold.
 func HeldText(d writ.Decision, what string) string {
 	who := d.Signer
 	if who == "" {
@@ -58,7 +58,8 @@ func KeepProject(list *api.HoldList, project writ.ProjectID) {
 }
 
 // HeldIn describes the holds of each datacenter in a sentence, for lists of datacenters. It also reports a datacenter
-// that did not sign its holds, except one that is away, because the list shows that. Without a roster it returns nil.
+// that did not sign its holds, unless the datacenter is away, because the list shows that. Without a roster it returns
+// nil.
 func HeldIn(ctx context.Context, c *client.Client, roster *identity.Roster) map[writ.DatacenterID]string {
 	if roster == nil {
 		return nil

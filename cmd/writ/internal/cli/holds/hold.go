@@ -171,8 +171,8 @@ func meantHold(
 	return err
 }
 
-// nothingNamed returns the error for a decision about a whole datacenter by a user who did not name it. The user may
-// have meant a part of its work.
+// nothingNamed returns the error for a command whose flags name no scope: it would apply to the whole datacenter, but
+// the user may have meant a part of its work.
 func (s *scopeFlags) nothingNamed(decision, datacenter string) error {
 	all := "writ " + decision + " --dc " + datacenter
 	if s.reason != "" {
@@ -183,7 +183,7 @@ func (s *scopeFlags) nothingNamed(decision, datacenter string) error {
 }
 
 // warnUnknownDeployment warns that a hold may have a mistyped name, because no resource and no run belongs to the
-// deployment. The hold can also precede the first run, so it is signed anyway. There is no warning if the coordinator
+// deployment. The hold can also precede the first run, so it is signed anyway. It prints no warning if the coordinator
 // does not answer.
 func warnUnknownDeployment(
 	ctx context.Context, env *cli.Env, c *client.Client, dc *identity.Datacenter, scope identity.Scope,
@@ -233,8 +233,8 @@ func holdsOver(
 	return client.HoldsOf(holds), err
 }
 
-// scope returns the scope in the flags. The project of the context applies only with a deployment. Otherwise a user who
-// means a whole datacenter would hold only one project.
+// scope returns the scope in the flags. The project of the context applies only with a deployment. Otherwise a command
+// that is meant for a whole datacenter would hold only one project.
 func (s *scopeFlags) scope(
 	c *client.Client, roster *identity.Roster,
 ) (scope identity.Scope, projectName string, err error) {

@@ -338,8 +338,8 @@ func findAny(ctx context.Context, c *client.Client, datacenter, nameOrID string)
 	return n, err
 }
 
-// findRemoved finds a removed node by its name or id. If several have the name, it returns the one that joined last. If
-// there is none, it returns the error none.
+// findRemoved finds a removed node by its name or id. If several removed nodes have the name, it returns the latest to
+// join. If no node matches, it returns the error none.
 func findRemoved(ctx context.Context, c *client.Client, datacenter, nameOrID string, none error) (writ.Node, error) {
 	nodes, err := c.Nodes.List(ctx,
 		api.ListNodesParams{Datacenter: api.Given(datacenter), Admission: api.Given(writ.AdmissionRemoved)})

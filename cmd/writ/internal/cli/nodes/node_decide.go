@@ -166,7 +166,7 @@ func decideAbout(
 	return signAbout(ctx, env, c, roster, n, name, fill)
 }
 
-// isMeant returns nil if the node is the one that the user means. The coordinator could return another node of the same
+// isMeant checks that n is the node that the user means, because the coordinator could return another node of the same
 // name. The proof is the fingerprint, or a signed admission: the node is approved, or removed if the decision allows
 // that.
 func isMeant(ctx context.Context, c *client.Client, roster *identity.Roster, n writ.Node, name nodeFlags) error {

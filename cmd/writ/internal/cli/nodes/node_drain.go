@@ -52,7 +52,7 @@ draining already, the command signs nothing and only waits. Resources and open c
 }
 
 // drain signs that a node is drained, and lists the resources that remain on it. If the user wants to wait and the
-// supervisor has already signed that the node is draining, drain signs nothing.
+// supervisor has already signed that the node is draining, drain does not sign again.
 func drain(ctx context.Context, env *cli.Env, name nodeFlags, wait bool, timeout time.Duration) error {
 	c, roster, n, err := namedNode(ctx, env, name)
 	if err != nil {

@@ -40,7 +40,7 @@ fingerprint. A node that is ready or has resources is removed only if you confir
 	})
 }
 
-// beforeLost warns the user who signs that a node is lost.
+// beforeLost is the warning before a user signs that a node is lost.
 const beforeLost = "turn its machine off first. Until the node hears of this, its resources and their replacements elsewhere run at the same time"
 
 func nodeLostCommand(env *cli.Env) *cobra.Command {

@@ -135,7 +135,7 @@ func NicTable(nics []writ.HostNIC) terminal.View {
 	)
 }
 
-// hostOf returns a node's report about its machine, or the zero value if there is none.
+// hostOf returns a node's report about its machine, or the zero value if the node sent no report.
 func hostOf(n writ.Node) writ.Host {
 	if n.Host == nil {
 		return writ.Host{}

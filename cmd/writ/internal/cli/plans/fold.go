@@ -7,7 +7,7 @@ import (
 	"writ/scripts"
 )
 
-// leastFold is the number of consecutive equal calls from which a plan shows only the first.
+// leastFold is the minimum number of consecutive equal calls that a plan folds into the first.
 const leastFold = 4
 
 // alike returns the number of consecutive calls from the i-th on that a plan would show with the same text.

@@ -79,7 +79,7 @@ type planned struct {
 	MoreTargets bool     `json:"more_targets,omitempty"`
 	// Summary counts the calls by action. Without a preview, its only key is "planned".
 	Summary map[string]int `json:"summary"`
-	// Changes is false if the plan certainly changes nothing.
+	// Changes is false only if the plan is certain to have no effect.
 	Changes bool   `json:"changes"`
 	Next    string `json:"next,omitempty"` // command that runs exactly this plan
 	// Denied is the reason why the user may not sign the order. It is nil if the user may, or if that is unknown.
@@ -90,7 +90,7 @@ type planned struct {
 
 func plan(ctx context.Context, env *cli.Env, path string, p *planFlags) error {
 	view, err := readAndPlan(ctx, env, path, p)
-	if ctx.Err() != nil { // after an interrupt, a missing answer is no reason to show a plan without a datacenter
+	if ctx.Err() != nil { // an interrupt also causes a missing answer; do not fall back to a plan without a datacenter
 		return terminal.Interrupted("")
 	}
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 // planText formats a plan: first the calls, then their known effects, then the limits of the plan.
 type planText struct {
 	*planWriter
-	comment bool // the text is for readers of a pull request, not for the user who runs the command
+	comment bool // the text is for readers of a pull request, not for the user of the terminal
 }
 
 // newPlanText returns the text of a plan. The wide form has all arguments, and values in full length.

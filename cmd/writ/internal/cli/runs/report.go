@@ -122,7 +122,7 @@ func suiteOfRun(run api.Run, end client.End, calls []writ.Call, script string) j
 	return s
 }
 
-// placeOf describes where in the script a run failed. It returns "" if there is no position.
+// placeOf describes where in the script a run failed. It returns "" without a position.
 func placeOf(f *writ.Failure) string {
 	if f.Position == "" {
 		return ""

@@ -68,8 +68,8 @@ func projectSelects(cmd *cobra.Command, run string) error {
 			"project", cmd.CommandPath(), client.LastRun)
 }
 
-// onRunToDecide is onRun for a command that signs a decision about the run. If only the coordinator can tell which run
-// the argument names, the coordinator could choose another one. The user therefore confirms it. Without a terminal,
+// onRunToDecide is onRun for a command that signs a decision about the run. If the argument is resolved by the
+// coordinator, the coordinator could choose another run. The user therefore confirms it. Without a terminal,
 // onRunToDecide returns an error.
 func onRunToDecide(
 	env *cli.Env, decision string, do func(ctx context.Context, c *client.Client, run api.Run) error,

@@ -52,7 +52,7 @@ func (m *manyFlags) args(cmd *cobra.Command, args []string) error {
 type verb struct {
 	name   string // "cancel"
 	resume bool
-	fits   []api.RunState // states in which the action is possible
+	fits   []api.RunState // states that allow the action
 }
 
 var (
@@ -114,7 +114,7 @@ func decideMany(ctx context.Context, env *cli.Env, m *manyFlags, v verb, reason 
 	return showMany(env, runs, answer)
 }
 
-// selection returns the request parameters for the flags, restricted to states in which the action is possible.
+// selection returns the request parameters for the flags, restricted to the states that allow the action.
 func (m *manyFlags) selection(v verb, now time.Time) (api.ListRunsParams, error) {
 	params, err := m.params(now)
 	if err != nil {

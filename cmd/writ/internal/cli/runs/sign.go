@@ -55,9 +55,9 @@ signature, and submit the result before it expires.`,
 	return c
 }
 
-// namedSigner returns a member of the roster who signs with a plain key. A certificate is not possible, because the
-// text to sign names the exact certificate. If --key is set, the key must belong to the signer, because the signature
-// would be refused otherwise.
+// namedSigner returns a member of the roster with a plain key. A certificate is not possible, because the text to sign
+// names the exact certificate. If --key is set, the key must belong to the signer, because the signature would be
+// refused otherwise.
 func namedSigner(
 	ctx context.Context, c *client.Client, r *identity.Roster, name string, withKey bool,
 ) (client.Signatory, error) {
@@ -101,7 +101,7 @@ func payload(
 	if err != nil {
 		return nil, err
 	}
-	env.WarnOfRoles(roster, signer.Name) // including a user who signs the text with another program
+	env.WarnOfRoles(roster, signer.Name) // also if the text is signed with another program
 	endWithCertificate(env, signer.Certificate(roster), o)
 	order, err := signing.Order(ctx, env, c, roster, script, o)
 	if err != nil {
@@ -122,8 +122,8 @@ func payload(
 	return order.Payload(roster, signer, time.Now())
 }
 
-// endWithCertificate limits the validity of a submission to that of the signer's certificate, because later submissions
-// are refused.
+// endWithCertificate limits the validity of a submission to the validity of the signer's certificate, because later
+// submissions are refused.
 func endWithCertificate(env *cli.Env, c *identity.Certificate, o *signing.OrderFlags) {
 	if c == nil {
 		return

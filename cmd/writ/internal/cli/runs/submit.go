@@ -44,7 +44,7 @@ type watchOptions struct {
 	ended   time.Time      // end of the run before it was resumed; earlier events are not shown
 	script  string         // path of the submitted script, "" if unknown
 	junit   string         // path of the JUnit report, "" for none
-	summary string         // file to which a Markdown report is appended, "" for none
+	summary string         // file that gets a Markdown report appended, "" for none
 	cancel  bool           // cancel the run if watching stops
 	bundle  scripts.Bundle // sources of the run, if it failed
 }
@@ -281,7 +281,7 @@ func conclude(env *cli.Env, roster *identity.Roster, run api.Run, end client.End
 	})
 }
 
-// verified describes to which time the end of a run is proved.
+// verified describes the proof of a run's end: complete, or only as of a time.
 func verified(end client.End) string {
 	if end.Unsure == nil {
 		return "verified"

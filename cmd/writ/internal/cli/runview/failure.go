@@ -22,7 +22,7 @@ func TookRun(r api.Run) string {
 	return cli.ShortDuration(r.Ended.Sub(r.Accepted))
 }
 
-// Failed returns the error of a run that did not succeed. Its exit code is that of a failed run, unless the datacenter
+// Failed returns the error of a run that did not succeed. It has the exit code of a failed run, unless the datacenter
 // has refused the submission. script is the path of the submitted script, "" if unknown. bundle provides the source
 // line of the failure and may be empty.
 func Failed(env *cli.Env, run api.Run, failure *writ.Failure, script string, bundle scripts.Bundle) error {

@@ -99,7 +99,7 @@ func (p *Progress) runChanged(r *api.Run) {
 		p.told = true
 		p.term.Note("… running in %s", p.datacenter(r.Datacenter))
 	}
-	if r.Reason != "" && !r.State.Ended() { // the stream repeats what was before it was opened
+	if r.Reason != "" && !r.State.Ended() { // the stream repeats the state at its start
 		p.Waits.Note(why.WaitReason{Reason: why.Reason{Why: why.SentenceOf(r.Why, r.Reason)}})
 	}
 }

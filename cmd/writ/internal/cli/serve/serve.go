@@ -122,7 +122,7 @@ func TrustedCluster(id string) (writ.ClusterID, error) {
 }
 
 // JoinToken parses a join token, or reads it from a file given as @FILE, which keeps it out of process lists. It
-// returns nil without a token. If joined is true, it also returns nil and reads nothing: the token is spent, and a
+// returns nil without a token. If joined is true, it returns nil without reading the file: the token is spent, and a
 // start must succeed without it.
 func JoinToken(join string, joined bool) (*identity.Token, error) {
 	if join == "" || joined {
