@@ -41,7 +41,7 @@ type Reports struct {
 	Log         *slog.Logger
 
 	apis  []*nodes.Client
-	at    int            // index in apis of the last one that answered
+	at    int            // index in apis of the last API that answered
 	next  nodes.BootNext // zero if it must be requested
 	lines limit.Lines
 	away  bool

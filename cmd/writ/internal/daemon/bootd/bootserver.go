@@ -40,7 +40,7 @@ type Config struct {
 // Server is a boot server as a process.
 type Server struct{ Config }
 
-// New returns a boot server with these settings. It opens nothing.
+// New returns a boot server with these settings. It opens no sockets or files.
 func New(c Config) (*Server, error) {
 	at, err := url.Parse(c.URL)
 	switch {

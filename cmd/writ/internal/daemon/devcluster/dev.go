@@ -71,7 +71,7 @@ type Config struct {
 // directory.
 type Cluster struct{ Config }
 
-// New returns a cluster with these settings. It starts nothing.
+// New returns a cluster with these settings, not yet started.
 func New(c Config) *Cluster { return &Cluster{c} }
 
 // Running describes a running development cluster.
@@ -81,7 +81,7 @@ type Running struct {
 	Cluster writ.ClusterID
 	Drivers []writ.NodeDriver // the same on every node
 	Nodes   int               // admitted nodes at the start
-	Removed []string          // data directories of removed nodes; delete one to join the node anew
+	Removed []string          // data directories of removed nodes; delete one to join the node again
 }
 
 // regions are the regions of development datacenters, to demonstrate placement.

@@ -28,7 +28,7 @@ type Datacenter struct {
 	Own       [][]string // additional flags of single nodes, in order
 	// Coordinators lists additional coordinators for the supervisor to dial.
 	Coordinators []string
-	// NoWait skips the wait until other datacenters have the new roster, for tests in which some of them are gone.
+	// NoWait skips the wait until other datacenters have the new roster, for tests that remove some of them.
 	NoWait bool
 }
 
