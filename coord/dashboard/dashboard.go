@@ -62,7 +62,7 @@ func (d *Dashboard) Register(routes chi.Router) {
 	)...)
 }
 
-// Refuse answers a browser that was not admitted, with a page that reveals nothing about the cluster.
+// Refuse answers a browser that was not admitted, with a page without any detail of the cluster.
 func (d *Dashboard) Refuse(w http.ResponseWriter, r *http.Request, err error) {
 	d.server.Refuse(w, r, err)
 }

@@ -5,7 +5,7 @@ import (
 	"unicode"
 )
 
-// Href is the target of a link, Action that of a form: a page of the same site, or a place on the same page.
+// Href is the target of a link, Action the target of a form: a page of the same site, or an anchor on the same page.
 
 func Href(address string) Node   { return valued("href", local(address)) }
 func Action(address string) Node { return valued("action", local(address)) }

@@ -9,7 +9,7 @@ import (
 	"writ/internal/hidden"
 )
 
-// Node is an element, an attribute, a text, or a group of these. A nil Node renders nothing.
+// Node is an element, an attribute, a text, or a group of these. A nil Node renders as the empty string.
 type Node interface {
 	// attribute writes the node if it is an attribute; content writes it if it is not.
 	attribute(b *strings.Builder)

@@ -38,7 +38,7 @@ func Why(s string) Node {
 	return With(s, func(s string) Node { return Span(Class("why"), Text(s)) })
 }
 
-// Waits returns the reason of a wait, nothing for "".
+// Waits returns the reason of a wait, or an empty node for "".
 func Waits(s string) Node {
 	return With(s, func(s string) Node { return Span(Class("waits"), Text(s)) })
 }
@@ -48,7 +48,7 @@ func Bold(s string) Node {
 	return With(s, func(s string) Node { return Group{Text(" "), B(Text(s))} })
 }
 
-// Tag returns a word in a frame, nothing for "".
+// Tag returns a word in a frame, or an empty node for "".
 func Tag[S ~string](s S) Node {
 	return With(s, func(s S) Node { return Group{Text(" "), Span(Class("tag"), Text(s))} })
 }
