@@ -18,8 +18,8 @@ type Machine struct {
 	// Admission returns the runner's state in the datacenter. If nil, the status page omits it.
 	Admission func() Admission
 	Redact    func(line string) string // removes secrets from a line that the runner wrote
-	// Means returns the report that a line of the runner stands for, and false if there is no such report. If nil,
-	// lines of the runner are never reported.
+	// Means converts a log line of the runner to a report. It returns false if the line has no report. If nil, lines of
+	// the runner are never reported.
 	Means func(line string) (progress.Report, bool)
 }
 

@@ -113,7 +113,7 @@ func (l *logs) runner(line string) {
 // WARN after the time.
 var levelPattern = regexp.MustCompile(`\blevel"?[=:] ?"?(\w+)|^.{0,40}?\b(TRACE|DEBUG|INFO|WARN|WARNING|ERROR|FATAL)\b`)
 
-// levelOf returns the level of a line of a service, "info" if it has none.
+// levelOf returns the level of a line of a service, "info" if the line has no level.
 func levelOf(line string) string {
 	found := levelPattern.FindStringSubmatch(line)
 	if found == nil {

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// processes tracks the children of the first process: those that it started, and orphans.
+// processes tracks the children of the first process: started programs and adopted orphans.
 type processes struct {
 	mu    sync.Mutex // held during a start, so that the exit is not collected before the pid is registered
 	ended map[int]chan unix.WaitStatus

@@ -189,7 +189,7 @@ func (n *nodeStage) explain(ctx context.Context) {
 	}
 }
 
-// unreachable reports what is unreachable, unless that is already known. A nil error clears the problem.
+// unreachable reports an unreachable server, unless the same error is already reported. A nil error clears the problem.
 func (n *nodeStage) unreachable(err error) {
 	r := progress.Report{Stage: progress.StageRunner}
 	if err != nil {

@@ -84,7 +84,7 @@ func (w *stages) at(stage string) *startStage {
 	return &(*w)[i]
 }
 
-// last returns the index of the last reached stage, -1 if there is none.
+// last returns the index of the last reached stage, or -1 before the first stage.
 func (w stages) last() int {
 	for i := len(w) - 1; i >= 0; i-- {
 		if w[i].reached() {
@@ -172,5 +172,5 @@ var (
 	approvalLimit = progress.Limit{Then: "an admin decides"}
 )
 
-// runnerAgain describes what follows the pause of an exited runner.
+// runnerAgain describes the restart after the pause of an exited runner.
 const runnerAgain = "the runner starts again"

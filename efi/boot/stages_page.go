@@ -125,7 +125,7 @@ func (s *startStage) said() string {
 	return s.text
 }
 
-// waitText describes the current wait of the stage with its limit. It returns otherwise if there is none.
+// waitText describes the current wait of the stage with its limit. It returns otherwise if the stage does not wait.
 func (s *startStage) waitText(cards []progress.Wait, otherwise string) string {
 	var all []string
 	switch {

@@ -189,7 +189,7 @@ func (s *status) showPage() {
 	}
 }
 
-// update changes what the page shows about the node. If change returns true, the page is shown soon.
+// update changes the state of the node on the page. If change returns true, the page is redrawn soon.
 func (s *status) update(change func(n *nodeState) bool) (news bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -101,8 +101,8 @@ func AssignedTo(machine string) (string, error) {
 		WithHint("name it by the address of its network card, as 52:54:00:77:00:50, or as serial=SN-0001; %%20 is a space")
 }
 
-// of returns the settings of a machine, "" if it has none. The hardware address takes precedence over the serial
-// number.
+// of returns the settings of a machine, "" if it has no assignment. The hardware address takes precedence over the
+// serial number.
 func (a *Assignments) of(mac, serial string) string {
 	if a == nil {
 		return ""

@@ -23,7 +23,7 @@ const (
 )
 
 // Machine is the progress of a machine, derived from requests under its hardware address. Requests are not
-// authenticated, so it is a hint for people and authorises nothing.
+// authenticated, so it is only a hint for people and never authorises a machine.
 type Machine struct {
 	MAC    string    `json:"mac"`
 	Step   string    `json:"step"` // the latest: StepScript, StepLoading, StepSent, or a stage of package progress
@@ -51,7 +51,7 @@ type Machine struct {
 	expected, reported string // digests of all its settings, in its script and in its latest report
 
 	Image string `json:"image,omitempty"` // digest of the image that it loads
-	Sent  int64  `json:"sent,omitempty"`  // offset in the image up to which it was sent
+	Sent  int64  `json:"sent,omitempty"`  // the image was sent up to this offset
 	Size  int64  `json:"size,omitempty"`
 }
 

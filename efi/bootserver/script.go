@@ -35,7 +35,7 @@ func Script(image, again string, words []string) (string, error) {
 		next).Replace(ipxe), nil
 }
 
-// identity lists the query parameters with which a machine identifies itself, besides its hardware address.
+// identity lists the query parameters that identify a machine, in addition to its hardware address.
 const identity = "&uuid=${uuid}&serial=${serial:uristring}&asset=${asset:uristring}"
 
 // askAgain returns the script for a request without a hardware address: it repeats the request with one. netX is the

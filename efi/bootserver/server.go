@@ -4,7 +4,7 @@
 //
 // The server trusts no machine: anyone on that network can send requests in the name of any machine. Its state is in
 // memory, limited in size, and only for people to read. It holds no keys or tokens. It must not know the content of an
-// image or who may join.
+// image or the rules for admission.
 package bootserver
 
 import (
@@ -54,7 +54,7 @@ type Config struct {
 	Image []byte   // the node image, kept in memory, so that the digest matches the bytes sent
 	Words []string // kernel command line, without secrets: anyone on the network can read it
 	// Assigned returns the current settings of single machines. It may be nil. Machines do not verify these settings,
-	// so they must not contain secrets and authorise nothing.
+	// so they must not contain secrets or authorise anything.
 	Assigned func() (*Assignments, error)
 	URL      string      // base URL for machines, without a trailing slash; "" for the address that a machine used
 	TLS      *tls.Config // if set, machines use https://
@@ -218,8 +218,8 @@ func (s *Server) note(r *http.Request, mac string, change func(m *Machine)) {
 	}
 }
 
-// base returns the base URL of this server for the requesting machine. It ignores the Host header, from which some
-// versions of iPXE omit the port.
+// base returns the base URL of this server for the requesting machine. It ignores the Host header, because some
+// versions of iPXE omit the port there.
 func (s *Server) base(r *http.Request) (string, error) {
 	if s.URL != "" {
 		return s.URL, nil
@@ -324,7 +324,7 @@ func (s *Server) answerImage(w http.ResponseWriter, r *http.Request) {
 	http.ServeContent(sending, r, "", time.Time{}, bytes.NewReader(s.Image))
 }
 
-// load records the offset up to which the image was sent.
+// load records that the first upTo bytes of the image were sent.
 func (m *Machine) load(digest string, upTo, size int64, now time.Time) {
 	step := StepLoading
 	if upTo == size {

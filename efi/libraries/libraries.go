@@ -39,7 +39,7 @@ type Library struct {
 // Set holds all needed libraries.
 type Set struct {
 	Libraries []Library // sorted by name
-	// Loading lists programs and libraries that can load further libraries at run time. The files do not say which.
+	// Loading lists programs and libraries that can load further libraries at run time. The files do not name these.
 	Loading []string
 }
 
@@ -114,7 +114,7 @@ func directories(file *elf.File, tag elf.DynTag) (dirs []string) {
 	return slices.DeleteFunc(dirs, func(dir string) bool { return dir == "" })
 }
 
-// interpreter returns the path of the loader that a program requests, "" if there is none.
+// interpreter returns the path of the loader that a program requests, "" if it requests none.
 func interpreter(file *elf.File) string {
 	for _, p := range file.Progs {
 		if p.Type == elf.PT_INTERP {

@@ -30,8 +30,8 @@ const (
 // addressesTried limits the addresses per name. A nameserver can return any number.
 const addressesTried = 8
 
-// Probe diagnoses why servers do not answer. The runner only logs that they do not; a person at the machine needs to
-// know what to fix.
+// Probe diagnoses why servers do not answer. The runner only logs that they do not; a person at the machine needs the
+// cause.
 type Probe struct {
 	lookUp      func(ctx context.Context, host string) ([]string, error)
 	dial        func(ctx context.Context, network, address string) (net.Conn, error)
