@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// MaxText limits a signed text, in bytes: the header and what follows it.
+	// MaxText limits a signed text, in bytes: the header and its content.
 	MaxText = 512 << 10
 	// MaxLine limits a header line, in bytes.
 	MaxLine = 8 << 10

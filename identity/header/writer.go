@@ -77,7 +77,7 @@ func (w *Writer) Sorted(key string, values []string) []string {
 	return values
 }
 
-// Set writes words in one line, sorted, or "-" if there are none.
+// Set writes words in one line, sorted, or "-" for an empty list.
 func (w *Writer) Set(key string, words []string, pattern *regexp.Regexp) {
 	words = slices.Sorted(slices.Values(words))
 	for i, s := range words {

@@ -6,8 +6,8 @@ import (
 )
 
 // Marker is the ALPN protocol that clients of writ offer before HTTP, so that servers can distinguish them from
-// browsers and other tools. Servers never select it. It grants nothing: a client that offers it gets a certificate that
-// only a roster verifies, and every other client may offer it too.
+// browsers and other tools. Servers never select it. It grants no rights, and any client may offer it: a client that
+// does gets a certificate that only a roster verifies.
 const Marker = "writ-v1"
 
 // offered lists the protocols that clients of writ offer.

@@ -12,9 +12,9 @@ import (
 	"writ"
 )
 
-// Issuer issues the certificate of a supervisor or coordinator, and for a supervisor also those of its datacenter. It
-// stores nothing: after a restart it delegates to a new authority, and certificates of the previous one stay valid. Set
-// the exported fields before use.
+// Issuer issues the certificate of a supervisor or coordinator, and for a supervisor also the other certificates of its
+// datacenter. It has no storage: after a restart it delegates to a new authority, and certificates of the previous one
+// stay valid. Set the exported fields before use.
 type Issuer struct {
 	Key   ed25519.PrivateKey // in the roster
 	Name  Name               // of its own certificate

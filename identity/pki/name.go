@@ -3,7 +3,7 @@
 // in the roster. The authority's certificate contains this delegation, so a peer needs only the roster.
 //
 // A certificate contains one statement: its owner, as a URI. Host names and addresses in it are for other tools and
-// authorize nothing. The package knows rosters, keys and certificates. It must not know files or the content of
+// authorize no one. The package knows rosters, keys and certificates. It must not know files or the content of
 // connections.
 package pki
 
@@ -22,7 +22,7 @@ const (
 	Coordinator Role = "coordinator" // serves people and supervisors
 	Supervisor  Role = "supervisor"  // serves its nodes
 	Redis       Role = "redis"       // serves the nodes of a datacenter
-	Node        Role = "node"        // client of its supervisor and its Redis; it serves nothing with a certificate
+	Node        Role = "node"        // client of its supervisor and its Redis; it never serves with a certificate
 )
 
 // Name identifies the owner of a certificate.

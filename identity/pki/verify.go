@@ -175,7 +175,7 @@ func untrusted(why string) *writ.Error {
 }
 
 // Floors stores the floors of owners: their authorities created before are revoked. The zero value is empty and ready
-// to use. A nil Floors stores nothing.
+// to use. A nil Floors stores no floors.
 type Floors struct {
 	mu   sync.Mutex
 	seen map[floored]int64

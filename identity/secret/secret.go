@@ -1,6 +1,6 @@
 // Package secret encrypts the value of a secret for one reader: a person's client for the supervisor of a datacenter,
 // and the supervisor for a node. The plaintext contains the secret's project, name and version, so that a ciphertext
-// cannot replace another. The package must not know who sent a ciphertext: the receiver verifies the enclosing
+// cannot replace another. The package must not know the sender of a ciphertext: the receiver verifies the enclosing
 // signature first.
 //
 // The cipher is age (filippo.io/age). A supervisor decrypts with its ed25519 key, which the roster contains, and a node
