@@ -1,5 +1,5 @@
-// Package broadcast wakes goroutines that wait for a change. It must not know what changed: a woken goroutine reads the
-// state again.
+// Package broadcast wakes goroutines that wait for a change. It does not carry the change itself: a woken goroutine
+// reads the state again.
 package broadcast
 
 import "sync"

@@ -10,7 +10,7 @@ import (
 )
 
 // Claim reserves these numbers on this host until the returned closer is closed or the process ends. All claims share a
-// lock file, in which each number has a byte. The error is a *Taken if another claim overlaps.
+// lock file with one byte per number. The error is a *Taken if another claim overlaps.
 func (a *Accounts) Claim(path string) (io.Closer, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {

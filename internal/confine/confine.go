@@ -12,13 +12,13 @@ import (
 	"writ/internal/cgroup"
 )
 
-// Cell is the environment that a process has from its first instruction. The zero value is that of the starting
-// process.
+// Cell is the environment that a process has from its first instruction. The zero value is the environment of the
+// starting process.
 type Cell struct {
 	Groups      *cgroup.Groups // the hierarchy of its cgroup; nil for none
 	Group       string         // name of an existing group
-	Namespace   string         // path of a network namespace; "" means that of the starting process
-	User        uint32         // user, and the group with the same number; 0 means those of the starting process
+	Namespace   string         // path of a network namespace; "" inherits the namespace
+	User        uint32         // user, and the group with the same number; 0 inherits both
 	SharedGroup uint32         // the group of Accounts, if User is set
 	Devices     []string       // devices that it opens; it gets the groups of their files
 	Sandbox     *Sandbox       // nil for none; a sandboxed process has limits instead of a cgroup

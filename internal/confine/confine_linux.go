@@ -114,8 +114,8 @@ func join(namespace *os.File) error {
 	return unix.Setns(int(namespace.Fd()), unix.CLONE_NEWNET)
 }
 
-// dropCapabilities removes the capabilities that children of this thread would inherit, beyond those that a change of
-// the user removes. They cannot be regained.
+// dropCapabilities removes the capabilities that children of this thread would inherit, in addition to the capabilities
+// that a change of the user removes. They cannot be regained.
 func dropCapabilities() error {
 	text, err := os.ReadFile("/proc/sys/kernel/cap_last_cap")
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 )
 
 // RunsAs reports whether all user IDs of a process of this host equal user; 0 means the user of the caller. It does not
-// use the owner of files in /proc, because root owns those of a non-dumpable process.
+// use the owner of files in /proc, because root owns the files of a non-dumpable process.
 func RunsAs(pid int, user uint32) bool {
 	if user == 0 {
 		user = uint32(os.Geteuid())

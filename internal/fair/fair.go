@@ -150,7 +150,7 @@ func (q *Queue[T]) Charge(name string, cost time.Duration) {
 	q.forget()
 }
 
-// forget drops idle tenants whose state equals that of a new tenant.
+// forget drops idle tenants whose state equals the state of a new tenant.
 func (q *Queue[T]) forget() {
 	for name, t := range q.tenants {
 		if len(t.waiting) == 0 && t.served == 0 && t.used <= q.now {
@@ -175,7 +175,7 @@ func (q *Queue[T]) Len() (n int) {
 	return n
 }
 
-// Remove removes all items for which gone returns true, and returns their number.
+// Remove removes all items that match gone, and returns their number.
 func (q *Queue[T]) Remove(gone func(item T) bool) (n int) {
 	for _, t := range q.tenants {
 		kept := t.waiting[:0]

@@ -61,8 +61,7 @@ func EscapeJSON(text []byte) []byte {
 
 func unsafeInJSON(r rune) bool { return r >= 0x7f && unicode.IsControl(r) || Is(r) }
 
-// Writer returns a writer that applies escape and writes to w. Each Write must contain whole characters, like those of
-// slog.
+// Writer returns a writer that applies escape and writes to w. Each Write must contain whole characters, as slog does.
 func Writer(w io.Writer, escape func([]byte) []byte) io.Writer { return &writer{w, escape} }
 
 type writer struct {

@@ -7,8 +7,8 @@ import (
 )
 
 // Crowd limits the open connections of a listener. If it is full, a new connection takes the place of the oldest
-// connection of the network with the most, so that networks with few connections always find a place. If no network has
-// more than that of the new connection, the new one is closed.
+// connection of the network with the most, so that networks with few connections always find a place. If no other
+// network has more connections than the new connection's network would have, the new one is closed.
 //
 // Do not use it for servers behind a proxy, because all clients of the proxy are one network. See Shares.
 type Crowd struct {

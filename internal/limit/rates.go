@@ -28,8 +28,8 @@ func (l *Names) Charge(name string, cost int) {
 }
 
 // Wait waits for the turn of a request with a cost. A cost of 0 waits until earlier charges are paid off. If the wait
-// would exceed most, Wait counts nothing and returns at once with the time to wait before a retry. Otherwise it returns
-// 0. The error is that of ctx.
+// would exceed most, Wait returns at once with the time to wait before a retry, and does not count the request.
+// Otherwise it returns 0. The only error is the error of ctx.
 func (l *Names) Wait(ctx context.Context, name string, cost int, most time.Duration) (again time.Duration, err error) {
 	wait, ok := l.Reserve(name, cost, most)
 	if !ok {
@@ -38,8 +38,8 @@ func (l *Names) Wait(ctx context.Context, name string, cost int, most time.Durat
 	return 0, sleep.For(ctx, wait)
 }
 
-// Reserve counts a future request with a cost and returns its waiting time. If that exceeds most, it counts nothing and
-// returns false.
+// Reserve counts a future request with a cost and returns its waiting time. If that exceeds most, it returns false and
+// does not count the request.
 func (l *Names) Reserve(name string, cost int, most time.Duration) (wait time.Duration, ok bool) {
 	if l.PerSecond <= 0 {
 		return 0, true

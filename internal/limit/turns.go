@@ -46,8 +46,8 @@ type waiter struct{ ready chan fair.Grant }
 // origin is the zero point of the queues' times.
 var origin = time.Now()
 
-// Take waits for a turn of the network of a remote address. The error is that of ctx. The caller ends the turn with
-// release.
+// Take waits for a turn of the network of a remote address. The only error is the error of ctx. The caller ends the
+// turn with release.
 func (t *Turns) Take(ctx context.Context, remote string) (release func(), err error) {
 	w := &waiter{make(chan fair.Grant, 1)}
 	t.mu.Lock()

@@ -26,7 +26,7 @@ const (
 	// maxWaiting limits the lines that wait for the disk. Further lines are dropped, because a slow disk must not block
 	// the logging code.
 	maxWaiting = 512
-	// syncEvery limits the time for which a line is only in the page cache, and thus the loss after a power failure.
+	// syncEvery limits how long a line is only in the page cache, and thus the loss after a power failure.
 	syncEvery = time.Second
 )
 
@@ -145,7 +145,7 @@ func (r *Ring) Run(ctx context.Context, path string) error {
 	}
 }
 
-// Boot returns the kernel's boot id, or a random id for this process if the system has none.
+// Boot returns the kernel's boot id, or a random id for this process if the system does not provide it.
 var Boot = sync.OnceValue(func() string {
 	text, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {

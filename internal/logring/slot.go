@@ -65,7 +65,7 @@ func write(file *os.File, number int64, l Line) error {
 	return err
 }
 
-// Read returns the lines in a file, oldest first. A missing file has none. It skips damaged slots.
+// Read returns the lines in a file, oldest first. It returns no lines for a missing file, and skips damaged slots.
 func Read(path string) ([]Entry, error) {
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -18,7 +18,7 @@ const (
 	maxComments  = 3  // marked constructions in 1,000 words
 	maxMessages  = 2
 	maxDocuments = 3
-	// minMarked and minWide are the numbers that a small package may have whatever its rate is.
+	// minMarked and minWide are the numbers that a small package may have at any rate.
 	minMarked = 2
 	minWide   = 2
 )

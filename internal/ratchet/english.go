@@ -7,8 +7,8 @@ import (
 
 var inlineCode = regexp.MustCompile("`[^`]*`")
 
-// constructions are those that plain English rarely needs: clauses in the place of a noun, vague verbs, and idioms.
-// The codebases of pebble, restic, river and Temporal have about 1.5 of them in 1,000 words of comments.
+// constructions lists patterns that plain English rarely needs: clauses in the place of a noun, vague verbs, and
+// idioms. The codebases of pebble, restic, river and Temporal have about 1.5 matches in 1,000 words of comments.
 var constructions = []string{
 	`what`, `who(?:ever)?`, // name the subject
 	`(?:that|those) of`, `(?:those|ones?) (?:who|that|which)`, // repeat the noun
@@ -23,6 +23,6 @@ var constructions = []string{
 
 var marked = regexp.MustCompile(`(?i)\b(?:` + strings.Join(constructions, "|") + `)\b`)
 
-// Marked returns the constructions of a text that plain English rarely needs. A single one is no fault; many of them
-// make a dialect.
+// Marked returns the constructions of a text that plain English rarely needs. A single match is not a fault; many
+// matches make a dialect.
 func Marked(text string) []string { return marked.FindAllString(text, -1) }

@@ -112,7 +112,7 @@ func (f *Figures) source(name string, text []byte) error {
 	return nil
 }
 
-// minMessage is the number of words from which a string counts as a message.
+// minMessage is the minimum number of words of a message; shorter strings are not counted.
 const minMessage = 4
 
 func receiver(t ast.Expr) string {

@@ -1,4 +1,4 @@
-// Package tlsfault recognises causes of failed TLS connections for which crypto/tls exports no type. It does not
+// Package tlsfault recognises causes of failed TLS connections that crypto/tls does not export as a type. It does not
 // explain them: the remedy depends on the server.
 package tlsfault
 
@@ -36,7 +36,7 @@ func Expired(err error) bool {
 }
 
 // alert returns the text of the alert that the other side sent. The type of such an alert is not exported, but its text
-// is that of the tls.AlertError with the same number.
+// equals the text of the tls.AlertError with the same number.
 func alert(err error) (text string, ok bool) {
 	failed, ok := errors.AsType[*net.OpError](err)
 	if !ok || failed.Op != "remote error" {

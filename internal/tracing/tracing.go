@@ -41,7 +41,7 @@ type Settings struct {
 }
 
 // Exporter sends spans. It queues up to 2,048 spans while the collector is slow, and drops further ones. A nil Exporter
-// does nothing.
+// drops all spans.
 type Exporter struct {
 	provider *sdktrace.TracerProvider
 	tracer   trace.Tracer
@@ -110,8 +110,8 @@ type Span struct {
 	Error       string            // reason of a failure, otherwise empty; see Fail
 }
 
-// Fail sets the error of the span in the form of all spans, "CODE: message", and a label with the code. A nil error
-// changes nothing.
+// Fail sets the error of the span in the form of all spans, "CODE: message", and a label with the code. A nil error is
+// ignored.
 func (s *Span) Fail(err *writ.Error) {
 	if err == nil {
 		return

@@ -74,8 +74,8 @@ func readYAML(text []byte) (any, error) {
 	return r.value(&document)
 }
 
-// Shape returns what the only document of a YAML file is: "map", "list" or "text", or "" if it is empty. It accepts all
-// of YAML.
+// Shape returns the type of the only document of a YAML file: "map", "list" or "text", or "" if it is empty. It accepts
+// all of YAML.
 func Shape(text []byte) (string, error) {
 	d := yaml.NewDecoder(bytes.NewReader(text))
 	var document, second yaml.Node
@@ -169,7 +169,7 @@ func (r *reader) mapping(n *yaml.Node) (any, error) {
 	return all, nil
 }
 
-// remedies maps parts of messages of the parser to what to do.
+// remedies maps a part of a parser message to its remedy.
 var remedies = []struct{ part, remedy string }{
 	{"cannot start any token", "a text that begins with @, `, % or a tab needs quotes; lines are indented with spaces"},
 	{"mapping values are not allowed", "a text with \": \" needs quotes, and lines of one level begin in one column"},

@@ -1,5 +1,5 @@
 // Package gosource finds the functions and constants of this module in its syntax trees, so that tests can name code
-// without its file or line. It reads every Go file of the program, whatever its build constraints. It does not read
+// without its file or line. It reads every Go file of the program and ignores build constraints. It does not read
 // tests, generated files or tools.
 package gosource
 

@@ -1,4 +1,4 @@
-// Command mycelium is a stub of mycelium for tests, under its name. It encrypts nothing; see package myceliumstub.
+// Command mycelium is a stub of mycelium for tests, under its name. It does not encrypt; see package myceliumstub.
 package main
 
 import (

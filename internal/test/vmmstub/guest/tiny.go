@@ -49,10 +49,10 @@ func tiny(act Act) []byte {
 		0x66, 0xba, 0xf8, 0x03, // mov dx, 0x3f8: the serial port
 		0xac,       // next: lodsb
 		0x84, 0xc0, // test al, al
-		0x74, 0x03, // jz said
+		0x74, 0x03, // jz done
 		0xee,       // out dx, al
 		0xeb, 0xf8, // jmp next
-	) // said:
+	) // done:
 	// The sleep and reset registers of the hypervisor's ACPI tables.
 	if does := map[Act]byte{PowerOff: 5<<2 | 1<<5, Reboot: 1}[act]; does != 0 {
 		code = append(code, 0x66, 0xba, 0x00, 0x06, 0xb0, does, 0xee) // mov dx, 0x600; mov al, does; out dx, al

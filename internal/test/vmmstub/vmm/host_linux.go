@@ -125,8 +125,8 @@ func setUp(name string, mac *string, mtu *uint16) error {
 	return unix.IoctlIfreq(s, unix.SIOCSIFFLAGS, request)
 }
 
-// tapCounters returns the traffic of a guest: received is what its tap has sent, and vice versa. It returns zeros if
-// the tap is missing.
+// tapCounters returns the traffic of a guest: received counts the bytes and frames that its tap has sent, and vice
+// versa. It returns zeros if the tap is missing.
 func tapCounters(name string) map[string]uint64 {
 	counters := map[string]uint64{"rx_bytes": 0, "rx_frames": 0, "tx_bytes": 0, "tx_frames": 0}
 	text, _ := os.ReadFile("/proc/self/net/dev") // of this network namespace, unlike /sys

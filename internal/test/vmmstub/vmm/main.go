@@ -279,7 +279,7 @@ func listen(where string) (net.Listener, func(), error) {
 	case err != nil:
 		return nil, nil, wrap("Error creation API server's socket", cause(err))
 	}
-	_ = os.Remove(path) // without a lock there is no listener
+	_ = os.Remove(path) // the lock is free, so the socket is stale
 	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
 	if err != nil {
 		_ = held.Close()

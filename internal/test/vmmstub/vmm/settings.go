@@ -26,7 +26,7 @@ func releaseOf(path string) Release {
 	return V53
 }
 
-// QEMUVar is the environment variable with the QEMU program for guests, if the settings have none.
+// QEMUVar is the environment variable with the QEMU program for guests, if the settings do not name it.
 const QEMUVar = "WRIT_VMMSTUB_QEMU"
 
 // Settings control the stub beyond the options of the real program. Actions are named by the last part of their path,

@@ -92,7 +92,7 @@ func (v *vmm) writeSnapshot(dir string) error {
 	return v.vm.guest.save(filepath.Join(dir, snapshotMemory), v.config.Memory.total())
 }
 
-// restore creates the machine from a snapshot, paused unless resume is set. If it fails, nothing is left.
+// restore creates the machine from a snapshot, paused unless resume is set. If it fails, it leaves no machine behind.
 func (v *vmm) restore(body []byte) (any, error) {
 	asked := struct {
 		URL      string `json:"source_url" need:"yes"`

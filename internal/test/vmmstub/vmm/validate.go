@@ -18,7 +18,7 @@ const (
 	maxDIMMs      = 8
 )
 
-// validate checks a configuration for vm.boot and hot-plug requests; vm.create checks nothing.
+// validate checks a configuration for vm.boot and hot-plug requests; vm.create does not check its configuration.
 func (c *vmConfig) validate(release Release) error {
 	if err := c.Payload.validate(); err != nil {
 		return err

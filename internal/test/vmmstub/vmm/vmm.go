@@ -1,6 +1,6 @@
 // Package vmm simulates cloud-hypervisor v53 or v54 for tests. It implements that program's API with its quirks, holds
 // files, locks and taps in the same way, writes the same events and exits with the same codes, so that a driver cannot
-// tell the difference. It is NOT a hypervisor: the guest is a simulation that reacts to its power button, or, on
+// detect the difference. It is NOT a hypervisor: the guest is a simulation that reacts to its power button, or, on
 // request, a real one in QEMU. The package follows the source and the measured behaviour of the real program, and must
 // not know writ.
 package vmm
@@ -68,8 +68,8 @@ func (v *vmm) ping([]byte) (any, error) {
 	}{v.release.String(), v.release.number(), os.Getpid(), []string{"io_uring", "kvm"}}, nil
 }
 
-// create stores a configuration and opens its consoles; it checks nothing else. If a console cannot be opened, the
-// configuration still stays, and the next create fails because of it.
+// create stores a configuration and opens its consoles; it does not validate the configuration. If a console cannot be
+// opened, the configuration still stays, and the next create fails because of it.
 func (v *vmm) create(body []byte) (any, error) {
 	config := &vmConfig{}
 	if f := decodeBody(body, config); f != nil {
@@ -260,7 +260,7 @@ func (v *vmm) reboot([]byte) (any, error) {
 	return nil, nil
 }
 
-// delete removes everything. It is not an error if there is no machine.
+// delete removes everything. It is not an error if the machine is missing.
 func (v *vmm) delete([]byte) (any, error) {
 	if v.config == nil {
 		return nil, nil
