@@ -1,5 +1,5 @@
-// Package diagnostic describes what a check finds in a script: one finding with its place, lists of them, and the table
-// of all codes. It formats them for terminals and as errors. It does not find anything itself.
+// Package diagnostic describes the findings of a check in a script: one finding with its place, lists of findings, and
+// the table of all codes. It formats them for terminals and as errors. It does not find anything itself.
 package diagnostic
 
 import (

@@ -19,8 +19,8 @@ func Errors(list []Diagnostic) (n int) {
 	return n
 }
 
-// Invalid returns SCRIPT_INVALID with the first error of a list, and counts more errors that the list omits. It
-// returns nil if there is no error.
+// Invalid returns SCRIPT_INVALID with the first error of a list, and counts more errors that the list omits. It returns
+// nil without errors.
 func Invalid(list []Diagnostic, more int) error {
 	n := more + Errors(list)
 	if n == 0 {

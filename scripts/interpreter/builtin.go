@@ -9,9 +9,9 @@ import (
 	"writ/scripts"
 )
 
-// bounded holds the builtin functions that replace those of Tengo. In Tengo one call can use all memory or recurse
-// without end (range, bytes, copy, string, format, splice) or parse a long text (int, float). The result of append and
-// splice depends on how Go grows slices, and that of time on the time zone of the host.
+// bounded replaces builtin functions of Tengo. In Tengo one call can use all memory or recurse without end (range,
+// bytes, copy, string, format, splice) or parse a long text (int, float). The result of append and splice depends on
+// how Go grows slices, and the result of time on the time zone of the host.
 var bounded = map[string]func(p *pass, args []tengo.Object) (tengo.Object, error){
 	"append": builtinAppend,
 	"bytes":  builtinBytes,

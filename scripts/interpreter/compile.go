@@ -70,7 +70,7 @@ func Build(a *syntax.Analysis, plan bool) (program *Program, err error) {
 	getter := &importer{natives: make(map[string]*native), compiled: make(map[string]*tengo.CompiledFunction)}
 	var constants []tengo.Object
 	for _, u := range a.Modules {
-		// As a function, the module has its own variables and cannot access those of the script.
+		// As a function, the module has its own variables and cannot access variables of the script.
 		at := parser.Pos(u.File.Base)
 		body := in.expr(&parser.FuncLit{
 			Type: &parser.FuncType{FuncPos: at, Params: &parser.IdentList{}},

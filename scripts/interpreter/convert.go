@@ -255,7 +255,7 @@ func objectOf(v any) (tengo.Object, error) {
 	}
 }
 
-// rewritten returns a copy of a value. Each part for which replace returns true becomes the returned value.
+// rewritten returns a copy of a value. If replace returns true for a part, its value replaces the part.
 func rewritten(v any, replace func(part any) (any, bool)) any {
 	if other, ok := replace(v); ok {
 		return other

@@ -19,7 +19,7 @@ type handle struct {
 	pass *pass
 	op   *catalog.Operation
 	seq  int
-	name string // of the resource, "" if the operation has none
+	name string // of the resource, "" for an operation without one
 
 	later *unknown // the name, while a plan does not know it
 }

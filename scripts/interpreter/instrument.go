@@ -20,8 +20,8 @@ import (
 //   - Builtins without limits are replaced.
 //   - A module of the bundle is compiled as a function, and its import becomes a call.
 //
-// For a plan, every other operator, condition and builtin also becomes a function that handles unknown values; those of
-// Tengo would treat them as values. A pass skips this, because it must be fast.
+// For a plan, every other operator, condition and builtin also becomes a function that handles unknown values; the
+// Tengo originals would treat them as values. A pass skips this, because it must be fast.
 //
 // The tree is changed, not the text, so every node keeps its source position.
 type instrumenter struct {
@@ -196,7 +196,7 @@ func (in *instrumenter) expr(e parser.Expr) parser.Expr {
 		}
 	case *parser.UnaryExpr:
 		e.Expr = in.expr(e.Expr)
-		if in.plan && e.Token != token.Add && !number(e.Expr) { // +x does nothing
+		if in.plan && e.Token != token.Add && !number(e.Expr) { // +x equals x
 			return call(nativeUnary+strconv.Itoa(int(e.Token)), e.Pos(), e.Expr)
 		}
 	case *parser.ParenExpr:

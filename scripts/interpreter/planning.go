@@ -24,15 +24,15 @@ type planning struct {
 }
 
 // PlanOf returns the plan of a script: see Plan. Inputs must equal those of the run, except its id, which is ignored.
-// If the script does not compile, the plan has the failure. The only error is the cause of a cancelled ctx; then there
-// is no plan.
+// If the script does not compile, the plan has the failure. The only error is the cause of a cancelled ctx; the plan is
+// then empty.
 func PlanOf(ctx context.Context, bundle scripts.Bundle, inputs scripts.Inputs) (scripts.Plan, error) {
 	return Foresee(ctx, bundle, inputs, nil)
 }
 
-// Foresee returns a plan like PlanOf, but with given results of some calls, by sequence number: of calls that will find
-// everything in place. It covers more than the plan, but is valid only for these results. Its digest is not that of the
-// plan, and no run can be bound to it.
+// Foresee returns a plan like PlanOf, but with the given results of some calls, by sequence number. These calls will
+// find their resources in place. It covers more than the plan, but is valid only for these results. Its digest differs
+// from the digest of the plan, and no run can be bound to it.
 func Foresee(
 	ctx context.Context, bundle scripts.Bundle, inputs scripts.Inputs, given map[int]map[string]any,
 ) (scripts.Plan, error) {

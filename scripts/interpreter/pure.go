@@ -16,8 +16,8 @@ import (
 	"writ/scripts"
 )
 
-// The pure modules are those of Tengo's library without two kinds of functions: those that read a clock, the host's
-// time zone or a source of randomness, and those of which one call can use all memory or time.
+// The pure modules are the modules of Tengo's library without two kinds of functions: functions that read a clock, the
+// host's time zone or a source of randomness, and functions that can use all memory or time in one call.
 
 var mathModule = stdlibModule("math", map[string][2]int{
 	"abs": {1, 1}, "acos": {1, 1}, "acosh": {1, 1}, "asin": {1, 1}, "asinh": {1, 1}, "atan": {1, 1}, "atan2": {2, 2},

@@ -17,7 +17,7 @@ import (
 // request is one call of an operation by the script.
 type request struct {
 	op      *catalog.Operation
-	name    tengo.Object // a string, or a handle to the resource; nil if the operation has none
+	name    tengo.Object // a string, or a handle to the resource; nil for an operation without resource
 	spec    tengo.Object // nil if not given
 	options tengo.Object
 	unknown bool // a part of it is unknown, as found by encode

@@ -23,7 +23,7 @@ func (s *secret) TypeName() string   { return "secret" }
 func (s *secret) String() string     { return s.name.String() }
 func (s *secret) Copy() tengo.Object { return s }
 
-// Equals returns false for every operand, including the secret itself, so that comparisons disclose nothing.
+// Equals returns false for every operand, including the secret itself, so that a comparison never discloses it.
 func (s *secret) Equals(tengo.Object) bool { return false }
 
 // IndexGet fails: a secret has no fields.

@@ -16,8 +16,8 @@ import (
 )
 
 // TestFile is a compiled test file: functions test_…(t) at its top level. Every test evaluates the whole file from its
-// first line, independent of earlier tests, and then calls the test's function. The limits are those of a pass. A
-// TestFile is safe for concurrent use.
+// first line, independent of earlier tests, and then calls the test's function. The limits of a pass apply. A TestFile
+// is safe for concurrent use.
 type TestFile struct {
 	program *Program
 	tests   []scripttest.Test
@@ -137,7 +137,7 @@ func TestsOf(a *syntax.Analysis) (list []scripttest.Test) {
 }
 
 // callTests returns the statements at the end of a test file: `if selected { test_name(t) }` for each test. The tree is
-// changed, not the text, so every position stays that of the author.
+// changed, not the text, so every position stays as in the author's file.
 func callTests(tests []*parser.Ident) []parser.Stmt {
 	var list []parser.Stmt
 	for i, name := range tests {

@@ -62,7 +62,7 @@ func (u *unknown) value() any {
 	return map[string]any{scripts.KnownAfterKey: list}
 }
 
-// replaceUnknown returns a copy of v in which replace provides the replacements of unknown values.
+// replaceUnknown returns a copy of v with each unknown value replaced by the result of replace.
 func replaceUnknown(v any, replace func(*unknown) any) any {
 	return rewritten(v, func(part any) (any, bool) {
 		u, ok := part.(*unknown)

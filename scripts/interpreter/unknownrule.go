@@ -9,8 +9,8 @@ import (
 )
 
 // unknownRule determines how a plan handles the arguments of a native. It returns the unknown that is the result, nil
-// if the native can be called because it reads only known parts, or the error that ends the plan. A nil rule is that of
-// pure functions: the result is unknown if any part of the arguments is.
+// if the native can be called because it reads only known parts, or the error that ends the plan. A nil rule means the
+// rule of pure functions: the result is unknown if any part of the arguments is.
 type unknownRule func(p *planning, args []tengo.Object) (*unknown, error)
 
 // planNative applies the unknownRule of a native. A nil result means that the native must be called.
