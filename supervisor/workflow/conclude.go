@@ -148,11 +148,14 @@ func handledCause(calls *callList, failed *journal.Call, handled []int) *journal
 	return nil
 }
 
-// withRootCause returns the failure of a run with the code and number of the call that failed first, because failures
-// are counted and found by these. The position in the script stays.
+// withRootCause returns the failure of a run with the code, node and number of the call that failed first, because
+// failures are counted and found by these. The position in the script stays.
 func (l *callList) withRootCause(handled []int, f writ.Failure) *writ.Failure {
 	needs := l.at(f.Seq)
 	f.Handled = needs != nil && handledCause(l, needs, handled) != nil
+	if needs != nil && needs.Error != nil {
+		f.Node = needs.Error.Node // a pass does not return it
+	}
 	if needs == nil || f.Code != writ.CodeDependencyFailed {
 		return &f
 	}
