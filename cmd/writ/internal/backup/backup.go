@@ -46,7 +46,6 @@ const (
 	manifestName = "writ-backup.json"
 	maxManifest  = 64 << 10
 	maxSums      = 16 << 20 // about 100,000 files
-	maxFileName  = 1 << 10
 )
 
 // role describes how to recognise a data directory and how to copy its store.
@@ -233,6 +232,11 @@ func Restore(ctx context.Context, file, dir string) (m Manifest, err error) {
 			WithHint("FILE must be a file written by writ backup")
 	}
 	defer in.Close()
+	info, err := in.Stat()
+	if err != nil || !info.Mode().IsRegular() { // its size limits the restored files
+		return m, errors.Join(err, writ.Errorf(writ.CodeUsage, "%s is not a regular file", file).
+			WithHint("copy the backup into a file first"))
+	}
 	if there, err := os.ReadDir(dir); err == nil && len(there) > 0 {
 		return m, writ.Errorf(writ.CodeConflict, "%s is not empty", dir).
 			WithHint("move it away first, and keep it: it may be newer than the backup")
@@ -249,10 +253,7 @@ func Restore(ctx context.Context, file, dir string) (m Manifest, err error) {
 		return m, err
 	}
 	defer root.Close()
-	size, err := in.Stat()
-	if err == nil {
-		err = restoreFiles(ctx, root, r, size.Size())
-	}
+	err = restoreFiles(ctx, root, r, info.Size())
 	if err == nil && m.Role == Supervisor {
 		err = writeMark(dir)
 	}
@@ -268,7 +269,7 @@ func Restore(ctx context.Context, file, dir string) (m Manifest, err error) {
 // list, a tar file truncated between two files would look complete. The files have at most size bytes together: a tar
 // file may announce holes that take no space in it, and that would fill the disk.
 func restoreFiles(ctx context.Context, root *os.Root, r *tar.Reader, size int64) error {
-	restored, left := sums{}, size
+	restored, left := sums{}, space{bytes: size, dirs: make(map[string]bool)}
 	for {
 		h, err := r.Next()
 		switch {
@@ -280,12 +281,10 @@ func restoreFiles(ctx context.Context, root *os.Root, r *tar.Reader, size int64)
 			return err
 		case h.Name == sumsName:
 			return restored.compare(io.LimitReader(r, maxSums))
-		case h.Size > left:
-			return fmt.Errorf("%.100q is larger than the backup", h.Name)
-		case len(h.Name) > maxFileName:
-			return fmt.Errorf("the name %.100q is too long", h.Name)
 		}
-		left -= h.Size
+		if err := left.reserve(h); err != nil {
+			return err
+		}
 		if err := restoreFile(root, h, r, restored); err != nil {
 			return err
 		}

@@ -276,6 +276,50 @@ func TestSparseBackupIsRefused(t *testing.T) {
 	}
 }
 
+// Each component of a name is a directory that takes a block of the disk.
+func TestDeepNamesFillNoDisk(t *testing.T) {
+	var text bytes.Buffer
+	w := tar.NewWriter(&text)
+	add := func(name, content string) {
+		t.Helper()
+		err := w.WriteHeader(&tar.Header{Name: name, Mode: 0o600, Size: int64(len(content))})
+		if _, failed := io.WriteString(w, content); err != nil || failed != nil {
+			t.Fatal(err, failed)
+		}
+	}
+	add(manifestName, `{"format":1,"role":"coordinator"}`)
+	for i := range 3 {
+		add(strconv.Itoa(i)+strings.Repeat("/d", 400)+"/file", "")
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	file, dir := filepath.Join(t.TempDir(), "b.tar"), filepath.Join(t.TempDir(), "coord")
+	if err := os.WriteFile(file, text.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Restore(context.Background(), file, dir); !strings.Contains(fmt.Sprint(err), "directories") {
+		t.Errorf("Restore = %v", err)
+	}
+}
+
+func TestBackupFromAPipeIsExplained(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	defer w.Close()
+	dir := filepath.Join(t.TempDir(), "coord")
+	_, err = Restore(context.Background(), fmt.Sprintf("/dev/fd/%d", r.Fd()), dir)
+	if writ.CodeOf(err) != writ.CodeUsage || !strings.Contains(fmt.Sprint(err), "regular file") {
+		t.Errorf("Restore = %v", err)
+	}
+	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
+		t.Error("it made the directory")
+	}
+}
+
 // header returns the block of a tar header.
 func header(t *testing.T, kind byte, name string, size int) []byte {
 	t.Helper()
