@@ -3,7 +3,7 @@ package chain
 import "writ"
 
 // PageSize is the size of a page of links, in bytes. A page ends with the link that reaches this size, so it has at
-// most 1.7 MiB. A smaller page is the last one.
+// most 900 KiB. A smaller page is the last one.
 const PageSize = 64 << 10
 
 // maxPath limits the links that a client reads from an unverified server, in bytes.
