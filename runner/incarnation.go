@@ -1,13 +1,9 @@
 package runner
 
 import (
-	"crypto/ed25519"
-
-	"writ/internal/clip"
-	"writ/internal/limit"
-
 	"cmp"
 	"context"
+	"crypto/ed25519"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -16,6 +12,8 @@ import (
 
 	"writ"
 	"writ/identity/envelope"
+	"writ/internal/clip"
+	"writ/internal/limit"
 	"writ/internal/logring"
 	"writ/internal/sleep"
 	"writ/internal/tracing"

@@ -1,8 +1,6 @@
 package boot
 
 import (
-	"writ/efi/boot/reach"
-
 	"context"
 	"fmt"
 	"os"
@@ -14,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"writ"
+	"writ/efi/boot/reach"
 	"writ/efi/progress"
 )
 

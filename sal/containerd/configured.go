@@ -9,13 +9,13 @@ import (
 	"slices"
 	"strings"
 
-	"writ"
-
 	"github.com/containerd/containerd/v2/client"
 	"github.com/containerd/containerd/v2/core/containers"
 	mounting "github.com/containerd/containerd/v2/core/mount"
 	"github.com/containerd/containerd/v2/pkg/oci"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
+
+	"writ"
 )
 
 // withImageConfig applies the program, environment, directory and user of an image. It rejects an image with an invalid

@@ -3,6 +3,7 @@ package page
 import (
 	"slices"
 	"time"
+
 	"writ"
 	"writ/identity"
 	"writ/ledger"

@@ -5,13 +5,13 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
-	"writ/coord/dashboard/static"
 
 	"github.com/go-chi/chi/v5"
 
 	"writ"
 	"writ/coord/api"
 	"writ/coord/dashboard/markup"
+	"writ/coord/dashboard/static"
 	"writ/internal/limit"
 )
 

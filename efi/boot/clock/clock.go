@@ -9,11 +9,10 @@ import (
 	"strings"
 	"time"
 
-	"writ/efi/progress"
-
 	"github.com/beevik/ntp"
 
 	"writ"
+	"writ/efi/progress"
 )
 
 // Limits for the correction of the clock.
