@@ -71,7 +71,7 @@ type Place struct {
 	// Functions is the number of functions that name the point, if it is not one. A point without a constant is derived
 	// from the name of a file or the type of a frame.
 	Functions int
-	Says      string // a sentence about the written or sent data
+	Event     string // a sentence about the write, send or answer
 	files     string // for kind File: the pattern of file names
 }
 

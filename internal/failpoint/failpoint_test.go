@@ -90,8 +90,8 @@ func TestEveryPlaceIsInTheCode(t *testing.T) {
 		if slices.ContainsFunc(Places[:i], func(p Place) bool { return p.Point == place.Point }) {
 			t.Errorf("%s is in Places twice", place.Point)
 		}
-		if !strings.HasSuffix(place.Says, ".") {
-			t.Errorf("%s says %q, which is no sentence", place.Point, place.Says)
+		if !strings.HasSuffix(place.Event, ".") {
+			t.Errorf("%s has the event %q, which is not a sentence", place.Point, place.Event)
 		}
 	}
 }

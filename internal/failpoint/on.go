@@ -57,13 +57,13 @@ func parse(text string) (all []*armed, steps *ledger, err error) {
 		}
 		a := &armed{point: Point(parts[0]), mode: Mode(parts[1]), nth: 1}
 		if place, ok := Find(a.point); !ok && !strings.HasPrefix(parts[0], stepPrefix) {
-			return nil, nil, fmt.Errorf("%s: there is no place %q", Variable, a.point)
+			return nil, nil, fmt.Errorf("%s: unknown place %q", Variable, a.point)
 		} else if ok && !slices.Contains(place.Kind.Modes(), a.mode) || !ok && a.mode != Before {
 			return nil, nil, fmt.Errorf("%s: %s has no mode %q", Variable, a.point, a.mode)
 		}
 		if len(parts) == 3 {
 			if a.nth, err = strconv.ParseInt(parts[2], 10, 64); err != nil || a.nth < 1 {
-				return nil, nil, fmt.Errorf("%s: %q is no count", Variable, parts[2])
+				return nil, nil, fmt.Errorf("%s: %q is not a count", Variable, parts[2])
 			}
 		}
 		all = append(all, a)
