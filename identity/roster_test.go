@@ -332,7 +332,7 @@ func TestFirstRosterIsSignedByItsRoot(t *testing.T) {
 	wantCode(t, err, writ.CodeRosterInvalid)
 	_, err = VerifyRoster(nil, signRoster(t, testRoster(), "root"), testRoster().Expires.Add(time.Second))
 	wantCode(t, err, writ.CodeRosterInvalid)
-	if says := "the clock of this machine says " + header.FormatTime(testRoster().Expires.Add(time.Second)); err != nil && !strings.Contains(err.Error(), says) {
+	if says := "the clock of this machine shows " + header.FormatTime(testRoster().Expires.Add(time.Second)); err != nil && !strings.Contains(err.Error(), says) {
 		t.Errorf("the clock by which it expired is not named: %v", err)
 	}
 	if _, err = VerifyRoster(nil, signRoster(t, testRoster(), "root"), time.Time{}); err != nil {

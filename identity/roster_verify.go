@@ -115,7 +115,7 @@ func notExpired(r *Roster, now time.Time) error {
 	if now.IsZero() || !now.After(r.Expires) {
 		return nil
 	}
-	return badRoster("version %d expired on %s, and the clock of this machine says %s",
+	return badRoster("version %d expired on %s, and the clock of this machine shows %s",
 		r.Version, header.FormatTime(r.Expires), header.FormatTime(now)).
 		WithHint("if the clock is right, a root operator signs a new version: writ roster renew")
 }

@@ -144,14 +144,14 @@ func writeSeen(w *header.Writer, s *Statement, a about) {
 		w.Check(writ.ValidName(s.Seen.ProjectName), "project", "%q is not the name of a project", s.Seen.ProjectName)
 		project = string(s.Seen.Project) + " " + s.Seen.ProjectName
 	} else {
-		w.Check(s.Seen.Project == "" && s.Seen.ProjectName == "", "project", "a %s has none", s.Kind())
+		w.Check(s.Seen.Project == "" && s.Seen.ProjectName == "", "project", "must be empty in a %s", s.Kind())
 	}
 	w.Line("project", project)
 	if a.fingerprint {
 		w.Check(ValidFingerprint(s.Seen.Fingerprint), "fingerprint", "%q is not a fingerprint like SHA256:…",
 			s.Seen.Fingerprint)
 	} else {
-		w.Check(s.Seen.Fingerprint == "", "fingerprint", "a %s has none", s.Kind())
+		w.Check(s.Seen.Fingerprint == "", "fingerprint", "must be empty in a %s", s.Kind())
 	}
 	w.Line("fingerprint", header.OrDash(s.Seen.Fingerprint))
 	w.Check(s.Seen.Revision >= 0 &&

@@ -107,7 +107,7 @@ func (v *Verifier) projectSeen(rule Rule, s *Statement, m moment, by proof) (wri
 		!v.Roster.rightsOf(s.Signer, m.at, by).reads(project)
 	switch {
 	case hidden, writ.CodeOf(err) == writ.CodeNotFound: // the same message in both cases
-		return "", writ.Errorf(writ.CodeNotFound, "there is no run %s", s.ID()).
+		return "", writ.Errorf(writ.CodeNotFound, "unknown run %s", s.ID()).
 			WithHint("a datacenter forgets runs some time after their end")
 	case err != nil:
 		return "", err

@@ -155,12 +155,12 @@ func (v *Verifier) within(name Name, from, until time.Time) error {
 	switch {
 	case now.Before(from):
 		return writ.Errorf(writ.CodeCertificateNotYetValid,
-			"the certificate of the %s begins at %s, and the clock of this machine says %s: one of the clocks is wrong by %s or more",
+			"the certificate of the %s begins at %s, and the clock of this machine shows %s: one of the clocks is wrong by %s or more",
 			name.Role, clock(from), clock(now), from.Sub(now).Round(time.Minute)).
 			WithHint("set the clock of this machine or of the peer")
 	case !now.Before(until):
 		return writ.Errorf(writ.CodeCertificateExpired,
-			"the certificate of the %s ended at %s, and the clock of this machine says %s", name.Role, clock(until),
+			"the certificate of the %s ended at %s, and the clock of this machine shows %s", name.Role, clock(until),
 			clock(now)).
 			WithHint("compare the clocks of both machines; if they are right, restart the peer, which renews the certificate")
 	}

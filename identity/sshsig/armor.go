@@ -35,7 +35,7 @@ func Split(signed []byte) (text, armored []byte, err error) {
 	}
 	at := bytes.LastIndex(signed, []byte(armorBegin))
 	if at < 0 {
-		return nil, nil, Malformed("there is no SSH signature at the end of the text")
+		return nil, nil, Malformed("the text does not end with an SSH signature")
 	}
 	text, armored = signed[:at:at], signed[at:]
 	if len(text) > header.MaxText {
@@ -67,7 +67,7 @@ func SplitAll(signed []byte) (text []byte, armored [][]byte, err error) {
 		rest = rest[end:]
 	}
 	if len(armored) == 0 {
-		return nil, nil, Malformed("there is no SSH signature at the end of the text")
+		return nil, nil, Malformed("the text does not end with an SSH signature")
 	}
 	return text, armored, nil
 }
