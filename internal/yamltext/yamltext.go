@@ -174,7 +174,7 @@ var remedies = []struct{ part, remedy string }{
 	{"cannot start any token", "a text that begins with @, `, % or a tab needs quotes; lines are indented with spaces"},
 	{"mapping values are not allowed", "a text with \": \" needs quotes, and lines of one level begin in one column"},
 	{"unexpected end of stream", "a quotation mark or bracket is not closed"},
-	{"unknown escape character", "in double quotes a \\ is written \\\\; in single quotes it needs nothing"},
+	{"unknown escape character", "in double quotes a \\ is written \\\\; in single quotes it stays a single backslash"},
 	{"incompatible YAML document", "remove the line %YAML"},
 	{"<document start>", "a file has one document"},
 	{"UTF-8", "save the file in UTF-8"},

@@ -70,7 +70,7 @@ func TestReadRefusesAmbiguousText(t *testing.T) {
 		"a: {{ version }}":           "line 1: a key must be text; a template such as {{ name }} must be filled in",
 		"a: &x [*x]":                 "line 1: *x is a part of the value that it repeats",
 		"a: *x":                      "a text that begins with * needs quotes",
-		"a: \"\\q\"":                 "in single quotes it needs nothing",
+		"a: \"\\q\"":                 "in single quotes it stays a single backslash",
 		"%YAML 1.2\n---\na: b":       "remove the line %YAML",
 		`{"a": 1} {"a": 2}`:          "a file has one document",
 		"a: \xe9":                    "save the file in UTF-8",

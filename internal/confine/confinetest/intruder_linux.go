@@ -59,7 +59,7 @@ func Outside(t testing.TB) Targets {
 	for name, try := range x.attempts() {
 		if err := try(); err != nil && name != "become root" && name != "make a namespace" &&
 			name != "read the memory of a process" {
-			t.Fatalf("cannot %s without a sandbox, so a sandbox proves nothing: %v", name, err)
+			t.Fatalf("cannot %s without a sandbox, so the test is meaningless: %v", name, err)
 		}
 	}
 	return x

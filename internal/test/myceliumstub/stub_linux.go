@@ -28,7 +28,7 @@ import (
 )
 
 // Warning is shown in all outputs of the stub.
-const Warning = "THIS IS A STUB OF MYCELIUM FOR TESTS: IT ENCRYPTS NOTHING AND BELIEVES EVERYBODY"
+const Warning = "THIS IS A STUB OF MYCELIUM FOR TESTS: IT DOES NOT ENCRYPT AND TRUSTS EVERY PEER"
 
 // version is the simulated version of the daemon.
 const version = "0.7.10"

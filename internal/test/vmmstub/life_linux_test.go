@@ -38,7 +38,7 @@ func saysWhatItIs(t *testing.T, p *process) {
 	p.start("--log-file", log)
 	p.boot("")
 	for _, file := range []string{log, filepath.Join(p.dir, "serial")} {
-		if text, err := os.ReadFile(file); err != nil || !strings.Contains(string(text), "no hypervisor") {
+		if text, err := os.ReadFile(file); err != nil || !strings.Contains(string(text), "not a hypervisor") {
 			t.Errorf("%s = %q, %v", file, text, err)
 		}
 	}

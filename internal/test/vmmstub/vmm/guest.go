@@ -54,7 +54,7 @@ type simulatedGuest struct {
 }
 
 // simulatedText is the notice on its consoles.
-const simulatedText = "vmmstub: there is no guest and no hypervisor here: no instruction is executed\r\n"
+const simulatedText = "vmmstub is not a hypervisor: the guest is simulated, and no instruction is executed\r\n"
 
 func newSimulatedGuest(v *vmm, devices []*device, paused bool) *simulatedGuest {
 	g := &simulatedGuest{report: v.report, stuck: func() bool { return v.settings().Stuck }, paused: paused}

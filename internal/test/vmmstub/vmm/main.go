@@ -28,7 +28,7 @@ runs nothing, or a guest in QEMU if %s or %s beside it say so.
 `
 
 // warning is the first line of every log.
-const warning = "vmmstub simulates cloud-hypervisor for tests: there is no hypervisor here"
+const warning = "vmmstub simulates cloud-hypervisor for tests: it is not a hypervisor"
 
 // flags are the options of the command line.
 type flags struct {
@@ -53,7 +53,7 @@ func Main(args []string, stdout, stderr io.Writer) int {
 	release := releaseOf(program)
 	switch f.show {
 	case "version":
-		fmt.Fprintf(stdout, "cloud-hypervisor %s\nMigration Protocol Versions: none, for this is vmmstub and no hypervisor\n",
+		fmt.Fprintf(stdout, "cloud-hypervisor %s\nMigration Protocol Versions: none, because vmmstub is not a hypervisor\n",
 			release)
 		return 0
 	case "help":

@@ -61,7 +61,7 @@ func (v *vmm) answer(method, path string, asked []byte) (int, []byte, *failure) 
 	a, known := actions[name]
 	switch {
 	case inside && slices.Contains(unplayed, name):
-		return 0, nil, refusal(v.release, "vmmstub does not play "+name, errors.New("it is no hypervisor"))
+		return 0, nil, refusal(v.release, "vmmstub does not play "+name, errors.New("it is not a hypervisor"))
 	case !inside || !known:
 		return 0, nil, notFound
 	case method != http.MethodGet && method != http.MethodPut,
