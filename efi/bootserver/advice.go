@@ -29,7 +29,7 @@ func (m Machine) Advice(now time.Time) string {
 		advice += fmt.Sprintf(". It started %s within %s and did not join", times(m.Starts), duration(now.Sub(m.began)))
 		// If the kernel panics before writ runs, the machine restarts forever.
 		if m.Step == StepLoading || m.Step == StepSent {
-			advice += ", and reports nothing now: if its console shows that its kernel panics, start another image"
+			advice += ", and sends no reports now: if its console shows that its kernel panics, start another image"
 		}
 	}
 	return advice

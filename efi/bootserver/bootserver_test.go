@@ -278,7 +278,7 @@ func TestAMachineThatGetsItsImageAgainAndAgainMayPanic(t *testing.T) {
 		f.get(imagePath + ImageName(f.Digest()) + "?mac=" + macName)
 		f.pass(90 * time.Second)
 	}
-	if r := f.row(); !strings.HasSuffix(r.Advice, ". It started 5 times within 7 min and did not join, and reports nothing now: if its console shows that its kernel panics, start another image") {
+	if r := f.row(); !strings.HasSuffix(r.Advice, ". It started 5 times within 7 min and did not join, and sends no reports now: if its console shows that its kernel panics, start another image") {
 		t.Errorf("the advice is %s", r.Advice)
 	}
 }
