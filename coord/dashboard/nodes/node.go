@@ -150,7 +150,7 @@ func nodeCommands(row nodeRow, dc api.Datacenter, reader page.Reader) []page.Com
 	offer(admits && becomes(writ.AdmissionApproved), "Admit it. The machine shows its fingerprint", "approve",
 		" FINGERPRINT")
 	offer(admits && becomes(writ.AdmissionRejected),
-		"Do not admit it. Compare its fingerprint with those of your machines", "reject", " FINGERPRINT")
+		"Do not admit it. Compare its fingerprint with the fingerprints of your machines", "reject", " FINGERPRINT")
 	lost := row.Admission == writ.AdmissionApproved && row.Liveness == writ.LivenessLost
 	offer(admits && lost, "It never comes back. Turn its machine off first", "lost", "")
 	print := ""
