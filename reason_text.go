@@ -76,7 +76,7 @@ func (s sentence) atCoordinator(r Reason) string {
 	case ReasonAway:
 		return "its datacenter is away" + after(", and said last: ", s.cause(r))
 	case ReasonFaulty:
-		return "its datacenter cannot go on: " + r.Text
+		return "its datacenter cannot continue: " + r.Text
 	case ReasonConnect:
 		return "waits for the datacenter " + r.Datacenter + " to connect"
 	case ReasonRefusing:
@@ -141,8 +141,8 @@ func (s sentence) nodeReport(r Reason) string {
 	if r.More > 0 {
 		more = fmt.Sprintf(" and %d more", r.More)
 	}
-	return fmt.Sprintf("waits for node reports%s: %s%s %s not said yet what there is of this run, and the journal came from a backup",
-		s.command(r), strings.Join(names, ", "), more, has)
+	return fmt.Sprintf("waits for node reports%s: %s%s %s not reported the calls of this run yet, and the journal came from a "+
+		"backup", s.command(r), strings.Join(names, ", "), more, has)
 }
 
 // command formats the command of a reason in parentheses, if commands are shown.

@@ -203,7 +203,7 @@ func TestWhyNamesTheFaultOfTheDatacenter(t *testing.T) {
 	p.await("the run names the fault", func() bool {
 		why, err := p.explain.Why(t.Context(), run)
 		s.tell(writ.Event{Node: &writ.Node{ID: "n1", Name: "n1"}}) // stored events wake the test, a fault does not
-		return err == nil && why[run.ID].String() == "its datacenter cannot go on: its queue is away"
+		return err == nil && why[run.ID].String() == "its datacenter cannot continue: its queue is away"
 	})
 	all, err := p.live.Datacenters(t.Context())
 	if err != nil {

@@ -36,7 +36,7 @@ var parts = []sick{
 		{[]string{"doctor"}, writ.ExitFailed, []string{"it is not ready", "disk is full"}},
 	}},
 	{"dc1", "journal.db", false, []asked{
-		{[]string{"run", "explain", "RUN"}, 0, []string{"its datacenter dc1 cannot go on", "journal", "disk is full", "writ dc list"}},
+		{[]string{"run", "explain", "RUN"}, 0, []string{"its datacenter dc1 cannot continue", "journal", "disk is full", "writ dc list"}},
 		{[]string{"run", "explain", "WAITS"}, 0, []string{"the datacenter dc1 cannot take it yet", "disk is full"}},
 		{[]string{"dc", "list"}, 0, []string{"its journal cannot be written", "disk is full"}},
 		{[]string{"doctor"}, writ.ExitFailed, []string{"datacenter dc1", "its journal cannot be written"}},
@@ -48,7 +48,7 @@ var parts = []sick{
 	}},
 	{"redis", "", false, []asked{
 		{[]string{"dc", "list"}, 0, []string{"its queue is away", "MISCONF", "No space left"}},
-		{[]string{"run", "explain", "RUN"}, 0, []string{"its datacenter dc1 cannot go on", "MISCONF"}},
+		{[]string{"run", "explain", "RUN"}, 0, []string{"its datacenter dc1 cannot continue", "MISCONF"}},
 	}},
 }
 

@@ -72,7 +72,7 @@ func TestThePageOfStartsShowsWhatBootServersSay(t *testing.T) {
 	if only := w.page("/boot?datacenter=" + string(gent)); strings.Contains(only, "52:54") || strings.Contains(only, "site-1") {
 		t.Error("the page of another datacenter shows the machines")
 	}
-	wants(t, w.page("/"), "3 machines start, 1 cannot go on")
+	wants(t, w.page("/"), "3 machines start, 1 cannot continue")
 }
 
 // A machine links to its node however many nodes there are: the ledger is read for the nodes on the page only.

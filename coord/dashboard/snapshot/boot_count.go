@@ -41,7 +41,7 @@ const StepJoined = "joined"
 func (c BootCount) HTML() Node {
 	failed := ""
 	if c.Failed > 0 {
-		failed = ", " + Digits(c.Failed) + " cannot go on"
+		failed = ", " + Digits(c.Failed) + " cannot continue"
 	}
 	return P(Class("note"), page.Key(c),
 		A(Href("/boot"), Text(Plural(c.Starting, "machine starts", "machines start")+failed)))

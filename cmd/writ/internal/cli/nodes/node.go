@@ -113,7 +113,7 @@ func nodeText(n writ.Node, next why.Step) string {
 	}
 	for _, w := range n.Stuck {
 		fmt.Fprintf(&b,
-			"  stuck since %s: %s, call %d of run %s; its driver ignores that its time is over, and other work on it waits\n",
+			"  stuck since %s: %s, call %d of run %s; its driver ignores its deadline, and other work on the resource waits\n",
 			cli.Clock(w.Since), terminal.Clean(strings.TrimSuffix(w.Operation+" "+w.Name, " ")), w.Seq, w.Run)
 	}
 	for _, o := range n.Orphans {

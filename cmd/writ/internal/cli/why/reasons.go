@@ -80,13 +80,13 @@ func (s *Situation) whyRun() Reason {
 		return Reason{Why: why, Next: listDatacenters}
 	case !s.datacenter.IsConnected():
 		return Reason{
-			Why: fmt.Sprintf("its datacenter %s is away: what it does goes on there, and this is what it said last",
+			Why: fmt.Sprintf("its datacenter %s is away: the run continues there, and this is its last known state",
 				s.datacenter.Name),
 			Next: listDatacenters,
 		}
 	case s.datacenter.Fault != "":
 		return Reason{
-			Why:  fmt.Sprintf("its datacenter %s cannot go on: %s", s.datacenter.Name, s.datacenter.Fault),
+			Why:  fmt.Sprintf("its datacenter %s cannot continue: %s", s.datacenter.Name, s.datacenter.Fault),
 			Next: listDatacenters,
 		}
 	}
@@ -161,8 +161,8 @@ func (s *Situation) whyCall(c writ.Call) Reason {
 	case c.State.Sent() && s.stuck(c) != nil:
 		w := s.stuck(c)
 		return Reason{
-			Why: fmt.Sprintf("on %s the driver of %s in call %d of run %s ignores since %s that its time is over, and holds what this call is about",
-				node, w.Operation, w.Seq, w.Run, cli.Clock(w.Since)),
+			Why: fmt.Sprintf("on %s the driver of %s in call %d of run %s has ignored its deadline since %s, and holds the "+
+				"resource of this call", node, w.Operation, w.Seq, w.Run, cli.Clock(w.Since)),
 			Next: remedy.Node(remedy.ShowNode, node, s.datacenter.Name),
 		}
 	case c.State == writ.CallRunning:

@@ -41,7 +41,7 @@ func TestWatcherShowsWaitsWithTheirCommand(t *testing.T) {
 		"NotAccepted": {func(s *Situation) { s.Run.Accepted = time.Time{} },
 			"… it waits for its datacenter ams1 to connect\n  next: writ dc list"},
 		"DatacenterAway": {func(s *Situation) { s.datacenter.Health = api.DatacenterHealthAway },
-			"… its datacenter ams1 is away: what it does goes on there, and this is what it said last\n  next: writ dc list"},
+			"… its datacenter ams1 is away: the run continues there, and this is its last known state\n  next: writ dc list"},
 		"Blocked": {func(s *Situation) { s.Run.Reason = "an operator works on it" }, "… an operator works on it"},
 		"LostNode": {func(s *Situation) {
 			s.nodes["n"] = lost
