@@ -116,7 +116,7 @@ func writeOperation(b *strings.Builder, op *catalog.Operation) {
 	facts := strings.Replace(strings.Join(op.Facts(), "; "), "destroys data", "**destroys** data", 1)
 	fmt.Fprintf(b, "`%s` — %s.\n", op.Call(), facts)
 	if op.Risk != "" {
-		fmt.Fprintf(b, "\nWhat can get lost: %s\n", op.Risk)
+		fmt.Fprintf(b, "\nRisk: %s\n", op.Risk)
 	}
 	if len(op.Args) > 0 {
 		writeFields(b, op.Args, op.Effect == catalog.Make)

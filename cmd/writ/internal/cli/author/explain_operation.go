@@ -95,7 +95,7 @@ func (t operationText) view(width int) terminal.View {
 			paragraph("It is destructive: the signature must name its targets, with --destructive.")
 		}
 		if t.Risk != "" {
-			paragraph("What can get lost: " + t.Risk)
+			paragraph("Risk: " + t.Risk)
 		}
 		b.WriteString(fieldLines("Arguments", t.Arguments, width, fieldText.argument))
 		if len(t.Options) > 0 {
