@@ -131,10 +131,10 @@ func (c Nodes) find(
 	case name.Fingerprint != "":
 		return writ.Node{}, writ.Errorf(writ.CodeNotFound, "%s has no node %q with the key %s", dc.Name, name.Node,
 			name.Fingerprint).
-			WithHint("compare the fingerprint with the one that the machine shows; `%s` lists the nodes that wait for approval",
+			WithHint("compare it with the fingerprint that the machine shows; `%s` lists the nodes that wait for approval",
 				list)
 	}
-	return writ.Node{}, writ.Errorf(writ.CodeNotFound, "there is no node %q in %s", name.Node, dc.Name).
+	return writ.Node{}, writ.Errorf(writ.CodeNotFound, "unknown node %q in %s", name.Node, dc.Name).
 		WithHint("%s",
 			meant.Among(name.Node, nodes, func(n writ.Node) string { return n.Name }, "`writ node list` shows them"))
 }

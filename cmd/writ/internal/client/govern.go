@@ -291,7 +291,7 @@ func SetDatacenter(r *identity.Roster, datacenter string, settings DatacenterSet
 func FindDatacenter(r *identity.Roster, name string) (*identity.Datacenter, error) {
 	d := r.Datacenters.Named(name)
 	if d == nil {
-		return nil, writ.Errorf(writ.CodeNotFound, "there is no datacenter %q", name).WithHint("%s", meantDatacenter(r, name))
+		return nil, writ.Errorf(writ.CodeNotFound, "unknown datacenter %q", name).WithHint("%s", meantDatacenter(r, name))
 	}
 	return d, nil
 }

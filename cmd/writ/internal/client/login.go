@@ -157,7 +157,7 @@ func challenged(
 	if err != nil || len(all) != 1 {
 		return identity.LoginChallenge{}, writ.Errorf(writ.CodeUnverified,
 			"no coordinator of the roster signed the challenge for the login").
-			WithHint("check the address; nothing was signed")
+			WithHint("check the address; the login was not signed")
 	}
 	c := all[0]
 	self, there := roster.Coordinator(c.Coordinator), roster.Coordinators.At(address)
@@ -165,7 +165,7 @@ func challenged(
 		!bytes.Equal(c.Client, nonce) || len(c.Nonce) != identity.NonceSize {
 		return identity.LoginChallenge{}, writ.Errorf(writ.CodeUnverified,
 			"the challenge for the login is for another coordinator, address or client").
-			WithHint("check the address; nothing was signed")
+			WithHint("check the address; the login was not signed")
 	}
 	return c, nil
 }
@@ -238,7 +238,7 @@ func clocksAgree(here, there time.Time) error {
 	return writ.Errorf(code,
 		"the clock of this machine shows %s, the clock of the coordinator %s: one of them is wrong by %s",
 		here.UTC().Format(layout), there.UTC().Format(layout), off.Abs().Round(time.Second)).
-		WithHint("set the clock of this machine or of the other one; nothing was signed")
+		WithHint("set the clock of this machine or of the coordinator; the login was not signed")
 }
 
 // begun logs in with a signature of the user's key.

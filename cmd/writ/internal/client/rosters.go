@@ -11,7 +11,7 @@ import (
 )
 
 // noClusterHint explains how to get a context.
-const noClusterHint = "`writ dev` starts a cluster on this machine; for one that exists, set WRIT_CONFIG to its client.yaml, or use `writ context import`"
+const noClusterHint = "`writ dev` starts a cluster on this machine; for an existing cluster, set WRIT_CONFIG to its client.yaml, or use `writ context import`"
 
 // Newest returns the newest roster. It requests, verifies and stores the rosters that the client lacks. If the
 // coordinator has fewer rosters than the client, the client submits them: a coordinator that withholds a roster would

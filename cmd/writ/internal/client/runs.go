@@ -76,7 +76,7 @@ func (c Runs) runWith(ctx context.Context, prefix string) (writ.RunID, error) {
 	}
 	switch {
 	case len(candidates) == 0:
-		return "", writ.Errorf(writ.CodeNotFound, "there is no run that begins with %s", prefix).
+		return "", writ.Errorf(writ.CodeNotFound, "no run id begins with %s", prefix).
 			WithHint("`writ run list` shows the runs that you may read")
 	case len(candidates) > maxCandidates:
 		candidates[maxCandidates] = "and more"
@@ -95,7 +95,7 @@ func (c Runs) newestRun(ctx context.Context) (writ.RunID, error) {
 	case err != nil:
 		return "", err
 	case len(page.Items) == 0:
-		return "", writ.Errorf(writ.CodeNotFound, "there is no run yet, so none is %s", LastRun).
+		return "", writ.Errorf(writ.CodeNotFound, "cannot resolve %s: no run exists yet", LastRun).
 			WithHint("`writ submit FILE` makes one")
 	case !page.Items[0].ID.Valid():
 		return "", writ.Errorf(writ.CodeUnverified, "the coordinator answers with an invalid run id %q",

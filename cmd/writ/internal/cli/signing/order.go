@@ -172,7 +172,8 @@ func resolveBase(ctx context.Context, env *cli.Env, c *client.Client, order *cli
 	if slices.Contains(NoPreview, writ.CodeOf(err)) {
 		return writ.Errorf(writ.CodeOf(err), "the newest revision of the deployment %s is not known: %s", o.Deployment,
 			writ.AsError(err).Message).
-			WithHint("name the one that the script follows, or --deployment %s@0 for a new deployment", o.Deployment)
+			WithHint("name the revision that this script changes: --deployment %s@REVISION, or %s@0 for a new deployment",
+				o.Deployment, o.Deployment)
 	}
 	if err != nil {
 		return err
