@@ -268,24 +268,35 @@ func TestTheAnswersOfANodeThatIsGoneAreBounded(t *testing.T) {
 	})
 }
 
-// Whoever can write to the database can take a row away: then there is nobody to answer, and the supervisor lives on.
-func TestANodeThatIsGoneFromTheDatabaseToo(t *testing.T) {
-	inSim(t, func(t *testing.T, s *sim) {
-		n := s.join("n1")
-		s.decide(n.id, "lost")
-		err := s.journal.Write(t.Context(), func(tx *journal.Tx) error {
-			_, err := tx.ExecContext(t.Context(), `DELETE FROM nodes WHERE id = $1`, string(n.id))
-			return err
+// An attacker with write access to the database can delete the record of a lost node, or restore an older one.
+func TestLostNodeWithoutItsRecordIsRejected(t *testing.T) {
+	for name, change := range map[string]string{
+		"deleted": `DELETE FROM nodes`,
+		"older":   `DELETE FROM nodes; INSERT INTO nodes SELECT * FROM older`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			inSim(t, func(t *testing.T, s *sim) {
+				execute := func(statement string) {
+					err := s.journal.Write(t.Context(), func(tx *journal.Tx) error {
+						_, err := tx.ExecContext(t.Context(), statement)
+						return err
+					})
+					if err != nil {
+						t.Fatal(err)
+					}
+				}
+				n := s.join("n1")
+				execute(`CREATE TABLE older AS SELECT * FROM nodes`)
+				s.decide(n.id, "lost")
+				execute(change)
+				signed, err := envelope.Sign(envelope.Fenced, n.key, nodes.FenceAnswer{Node: n.id, Datacenter: s.Datacenter, Round: 1})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := s.Fenced(t.Context(), n.id, signed); writ.CodeOf(err) != writ.CodeNotFound {
+					t.Errorf("its answer: %v", err)
+				}
+			})
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		signed, err := envelope.Sign(envelope.Fenced, n.key, nodes.FenceAnswer{Node: n.id, Datacenter: s.Datacenter, Round: 1})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := s.Fenced(t.Context(), n.id, signed); writ.CodeOf(err) != writ.CodeNotFound {
-			t.Errorf("its answer: %v", err)
-		}
-	})
+	}
 }

@@ -61,13 +61,10 @@ func (d *Directory) Fenced(ctx context.Context, node writ.NodeID, signed []byte)
 		if n, err = tx.Node(node); err != nil {
 			return err
 		}
-		if n == nil { // the database has lost the record
-			return writ.Errorf(writ.CodeNotFound, "the journal has no node %s", node)
+		if n == nil || n.Fence == nil { // the database has lost the record, or returns an older one
+			return writ.Errorf(writ.CodeNotFound, "the journal does not have the loss of the node %s", node)
 		}
-		var before time.Time
-		if n.Fence != nil {
-			before = n.Fence.Answered
-		}
+		before := n.Fence.Answered
 		if news = applyFenceAnswer(n, answers[0], signed); !news {
 			return nil // an earlier answer, or a repetition
 		}
