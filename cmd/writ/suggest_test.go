@@ -121,7 +121,10 @@ func TestEveryHintNamesCommandsOfThisProgram(t *testing.T) {
 
 // TestSecretInArgumentIsNotRepeated gives the value of a secret as an argument.
 func TestSecretInArgumentIsNotRepeated(t *testing.T) {
-	for _, line := range []string{"secret set db=hunter2", "secret set db hunter2", "secret set db “hunter2”"} {
+	for _, line := range []string{
+		"secret set db=hunter2", "secret set db hunter2", "secret set db “hunter2”", "secret set DB_PASSWORD=hunter2",
+		"secret set DB_PASSWORD hunter2", "secret set hunter2! db",
+	} {
 		text, code := usage(t, strings.Fields(line)...)
 		if code != writ.ExitUsage || strings.Contains(text, "hunter2") {
 			t.Errorf("%s: exit %d:\n%s", line, code, text)

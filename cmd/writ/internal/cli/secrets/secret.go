@@ -92,21 +92,25 @@ again after you set a new value. Runs that were accepted before go on with their
 
 // nameAlone requires the name of a secret. Its error does not repeat a value that was given as a second argument.
 func nameAlone(cmd *cobra.Command, args []string) error {
-	if len(args) > 1 && writ.ValidName(args[0]) {
+	if len(args) > 1 {
 		return valueInArgument(args[0])
 	}
 	return cli.Exactly("NAME")(cmd, args)
 }
 
-// valueInArgument returns the error for a command line that contains the value of a secret.
+// valueInArgument returns the error for a command line that contains the value of a secret. A malformed name is not
+// repeated, because it can be the value.
 func valueInArgument(name string) error {
+	if !writ.ValidName(name) {
+		name = "NAME"
+	}
 	return writ.Errorf(writ.CodeUsage, "the argument is the name alone, without a value").
 		WithHint("give the value with --file or on standard input: writ secret set %s --file FILE. Choose a new one: the history of the shell has this one", name)
 }
 
 // secretValue reads the value of a secret from a file, the terminal or standard input.
 func secretValue(env *cli.Env, name, file string) (string, error) {
-	if name, _, ok := strings.Cut(name, "="); ok && writ.ValidName(name) { // the error does not repeat the value
+	if name, _, ok := strings.Cut(name, "="); ok { // the error does not repeat the value
 		return "", valueInArgument(name)
 	}
 	if !writ.ValidName(name) {
