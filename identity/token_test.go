@@ -8,7 +8,6 @@ import (
 	"sync"
 	"testing"
 
-	"filippo.io/age"
 	"golang.org/x/crypto/ssh"
 	"pgregory.net/rapid"
 
@@ -263,34 +262,5 @@ func TestFingerprintIsThatOfSSHKeygen(t *testing.T) {
 	}
 	if have := sshsig.Fingerprint(nil); have != "-" {
 		t.Errorf("no key has the fingerprint %s", have)
-	}
-}
-
-func TestAgeIdentityIsCreatedOnce(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "age")
-	first, err := sshsig.LoadOrCreateAgeIdentity(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	second, err := sshsig.LoadOrCreateAgeIdentity(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if first.String() != second.String() {
-		t.Error("another identity the second time")
-	}
-	if _, err := age.ParseX25519Recipient(first.Recipient().String()); err != nil {
-		t.Error(err)
-	}
-	hybrid, err := age.GenerateHybridIdentity()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, bad := range []string{"", first.String() + "\n" + first.String() + "\n", hybrid.String() + "\n"} {
-		if err := os.WriteFile(path, []byte(bad), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		_, err = sshsig.LoadOrCreateAgeIdentity(path)
-		wantCode(t, err, writ.CodeKeyUnusable)
 	}
 }

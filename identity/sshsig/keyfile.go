@@ -9,9 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 
-	"filippo.io/age"
 	"golang.org/x/crypto/ssh"
 
 	"writ/internal/failpoint"
@@ -36,34 +34,6 @@ func LoadOrCreateKey(path string) (ed25519.PrivateKey, error) {
 		return nil, fmt.Errorf("make a key: %w", err)
 	}
 	return loadPrivateKey(path, nil)
-}
-
-// LoadOrCreateAgeIdentity returns the age identity that decrypts a machine's secrets, from a file in age-keygen's
-// format. It creates a missing file like LoadOrCreateKey.
-func LoadOrCreateAgeIdentity(path string) (*age.X25519Identity, error) {
-	err := createFile(path, func() ([]byte, error) {
-		identity, err := age.GenerateX25519Identity()
-		if err != nil {
-			return nil, err
-		}
-		return fmt.Appendf(nil, "# public key: %s\n%s\n", identity.Recipient(), identity), nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("make an age identity: %w", err)
-	}
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return nil, unusable("cannot read the age identity: %v", err)
-	}
-	identities, err := age.ParseIdentities(strings.NewReader(string(text)))
-	if err != nil || len(identities) != 1 {
-		return nil, unusable("%s does not hold one age identity", path)
-	}
-	identity, ok := identities[0].(*age.X25519Identity)
-	if !ok {
-		return nil, unusable("%s does not hold an X25519 identity", path)
-	}
-	return identity, nil
 }
 
 // createFile creates a file atomically and durably, unless it exists.
