@@ -58,7 +58,8 @@ type LiveView interface {
 	Certificate(ctx context.Context, signed []byte) (*identity.Certificate, error)
 	// Output returns the output of a run from the summary that its datacenter signed, or nil without a summary.
 	Output(ctx context.Context, run ledger.Run) (map[string]any, error)
-	// Secrets asks all datacenters, or only one, for the secrets of some projects. An empty list means all projects. The entry of an unreachable datacenter has an error.
+	// Secrets asks all datacenters, or only one, for the secrets of some projects. An empty list means all projects. The
+	// entry of an unreachable datacenter has an error.
 	Secrets(ctx context.Context, only writ.DatacenterID, projects []writ.ProjectID) ([]api.DatacenterSecrets, error)
 	// Values asks the datacenter of a run for its output, and for the arguments and results of its calls with a number
 	// above after.
