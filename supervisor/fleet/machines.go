@@ -48,13 +48,16 @@ func (m *Machines) of(id writ.NodeID) *machine {
 	return known
 }
 
-// Describe stores a host report if it is newer than the last: not from an earlier process than the last beat, and not
-// made for an earlier epoch.
+// Describe stores a host report of a known node if it is newer than the last: not from an earlier process than the last
+// beat, and not made for an earlier epoch.
 func (m *Machines) Describe(r nodes.HostReport, epoch int64, now time.Time) {
 	last, _ := m.presence.Last(r.Node)
 	id := writ.ReportID{Incarnation: r.Incarnation, Round: r.Count}
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if !m.members.isKnown(r.Node) {
+		return
+	}
 	known := m.of(r.Node)
 	if r.Epoch < epoch || r.Incarnation < last.Incarnation || compareReports(id, known.described) <= 0 {
 		return
