@@ -5,9 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"writ/supervisor/journal"
-
 	"writ"
+	"writ/supervisor/journal"
 )
 
 func TestShownDiskChangesByHundredths(t *testing.T) {
