@@ -329,7 +329,7 @@ func TestDevWithoutANodeSaysHowOneComesBack(t *testing.T) {
 	s.Writ("node", "remove", "n1", "--yes")
 	s.Kill("dev")
 	p := s.Start("dev", "no nodes are left", dev...)
-	if !strings.Contains(p.Said(), "start again after: rm -r ") || strings.Contains(p.Said(), "ready;") {
+	if !strings.Contains(p.Said(), "and start again: rm -r ") || strings.Contains(p.Said(), "ready;") {
 		t.Fatalf("it said:\n%s", p.Said())
 	}
 	s.Kill("dev")

@@ -84,11 +84,11 @@ func (r Report) Clean() Report {
 	return r
 }
 
-// Text returns a text as one line of at most most bytes, without control characters and characters that mislead a
+// Text returns a text as one line of at most limit bytes, without control characters and characters that mislead a
 // reader.
-func Text(text string, most int) string {
-	if len(text) > 4*most { // avoid work for the part that is cut off; escapes never make a text shorter
-		text = text[:4*most]
+func Text(text string, limit int) string {
+	if len(text) > 4*limit { // avoid work for the part that is cut off; escapes never make a text shorter
+		text = text[:4*limit]
 	}
 	text = strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {
@@ -97,10 +97,10 @@ func Text(text string, most int) string {
 		return r
 	}, strings.ToValidUTF8(text, "?"))
 	text = strings.TrimSpace(hidden.Escape(text))
-	if len(text) <= most {
+	if len(text) <= limit {
 		return text
 	}
-	return clip.Prefix(text, most-len("…")) + "…"
+	return clip.Prefix(text, limit-len("…")) + "…"
 }
 
 // MAC returns a hardware address in the canonical form, for example 52:54:00:77:00:50. It returns "" if the text is not

@@ -25,7 +25,7 @@ func (s skips) add(test string, output []string) {
 		}
 	}
 	if strings.HasPrefix(reason, "nightly: ") {
-		reason = "the nightly tier has it"
+		reason = "it runs in the nightly tier"
 	}
 	s[reason] = append(s[reason], test)
 }

@@ -21,15 +21,15 @@ func TestSkipsAreListedByReason(t *testing.T) {
 	var got strings.Builder
 	r.skips.write(&got)
 	const want = `
+SKIPPED 1: it runs in the nightly tier
+    writ/b TestLong
+
 SKIPPED 2: nft is not on PATH
     writ/a TestOne/sub
     writ/b TestScripts/ca
 
 SKIPPED 1: no reason
     writ/b TestSilent
-
-SKIPPED 1: the nightly tier has it
-    writ/b TestLong
 `
 	if got.String() != want {
 		t.Errorf("got:\n%s\nwant:\n%s", got.String(), want)

@@ -263,7 +263,7 @@ func (d *ListPages) addRuns(
 		return err
 	}
 	rows := make([]runRow, len(list.Items))
-	unheardRuns, err := unheardRuns(ctx, d.Source, now, list.Items...)
+	unheardRuns, err := unheardByRun(ctx, d.Source, now, list.Items...)
 	if err != nil {
 		return err
 	}

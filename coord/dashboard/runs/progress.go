@@ -65,9 +65,9 @@ func (u unheardCalls) progress(p progress) progress {
 	return p
 }
 
-// unheardRuns returns the unheard calls of runs. It reads at most markedCalls open calls of each running run, and none
-// while all nodes are heard.
-func unheardRuns(
+// unheardByRun counts the running calls on unheard nodes, by run. It reads at most markedCalls open calls of each
+// running run, and none in a datacenter without unheard nodes.
+func unheardByRun(
 	ctx context.Context, d *snapshot.Source, now *snapshot.Snapshot, runs ...ledger.Run,
 ) (map[writ.RunID]unheardCalls, error) {
 	var ids []writ.RunID

@@ -63,7 +63,7 @@ func (d *RunPages) run(ctx context.Context, r *http.Request, quiet bool) (*page.
 	head.Controls = d.Reader(ctx).Allows(identity.ActionControlRuns, run.Project)
 	head.Helps = now.Remedy(d.Reader(ctx), run, why[id])
 	head.Why = snapshot.SentenceBeside(why[id], head.Helps)
-	unheardRuns, err := unheardRuns(ctx, d.Source, now, run)
+	unheardRuns, err := unheardByRun(ctx, d.Source, now, run)
 	if err != nil {
 		return nil, err
 	}

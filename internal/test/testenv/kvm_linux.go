@@ -38,5 +38,5 @@ func lacksKVM(device string, user uint32) string {
 	if mode&0o006 == 0o006 || ok && stat.Gid != 0 && mode&0o060 == 0o060 {
 		return ""
 	}
-	return "processes that are not root's cannot run guests: chmod 666 " + device
+	return "processes of other users than root cannot run guests: chmod 666 " + device
 }

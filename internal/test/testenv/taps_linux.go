@@ -15,6 +15,6 @@ func NeedTaps(t testing.TB) {
 	if err == nil && info.Mode().Perm()&mode == mode {
 		return
 	}
-	const text = "processes that are not root's cannot open their taps: chmod 666 " + device
+	const text = "processes of other users than root cannot open their taps: chmod 666 " + device
 	Lack(t, text)
 }

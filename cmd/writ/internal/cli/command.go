@@ -43,7 +43,7 @@ func NoSuchCommand(cmd *cobra.Command, args []string) error {
 	}
 	if args[0] == "" {
 		return writ.Errorf(writ.CodeUsage, "COMMAND is empty").
-			WithHint("a variable may not be set; %s --help", cmd.CommandPath())
+			WithHint("perhaps a variable is not set; %s --help", cmd.CommandPath())
 	}
 	err := writ.Errorf(writ.CodeUsage, "unknown command %q", cmd.CommandPath()+" "+args[0])
 	if hint := otherOrder(cmd, args); hint != "" {
@@ -86,7 +86,7 @@ func AtLeast(names ...string) cobra.PositionalArgs {
 		}
 		if i := slices.Index(args, ""); i >= 0 && len(names) > 0 {
 			return writ.Errorf(writ.CodeUsage, "%s is empty", names[min(i, len(names)-1)]).
-				WithHint("a variable may not be set; %s --help", cmd.CommandPath())
+				WithHint("perhaps a variable is not set; %s --help", cmd.CommandPath())
 		}
 		return nil
 	}

@@ -79,7 +79,7 @@ func mayBeEmpty(cmd *cobra.Command, flag string) bool {
 func CheckFlags(cmd *cobra.Command) error {
 	if name := emptyFlag(cmd); name != "" {
 		return writ.Errorf(writ.CodeUsage, "--%s is empty", name).
-			WithHint("give a value, or leave the flag out; a variable may not be set")
+			WithHint("give a value, or leave the flag out; perhaps a variable is not set")
 	}
 	if err := checkUnused(cmd); err != nil {
 		return err

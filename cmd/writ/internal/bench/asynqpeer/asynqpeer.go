@@ -68,7 +68,7 @@ func (p *Peer) Connect(url string) (end func() error, err error) {
 func (p *Peer) About() peer.About {
 	name := "asynq " + peer.Version("github.com/hibiken/asynq")
 	if p.Journal {
-		return peer.About{Name: name + " + journal", Durability: "calls and results in Redis, synced every second: a power failure takes up to a second of them"}
+		return peer.About{Name: name + " + journal", Durability: "calls and results in Redis, synced every second: a power failure loses those of the last second"}
 	}
 	return peer.About{Name: name, Durability: "the queue in Redis, synced every second; runs are not recorded"}
 }
@@ -198,7 +198,7 @@ const results, noMore = "results", "no more"
 func (p *Peer) handle(ctx context.Context, t *asynq.Task) error {
 	i, epoch := binary.BigEndian.Uint64(t.Payload()), binary.BigEndian.Uint64(t.Payload()[8:])
 	if int64(epoch) != p.epoch || i >= uint64(len(p.runs)) {
-		return fmt.Errorf("a call without an owner: %w", asynq.SkipRetry)
+		return fmt.Errorf("the call is not of this order: %w", asynq.SkipRetry)
 	}
 	if p.Journal {
 		return p.redis.LPush(ctx, results, t.Payload()).Err()

@@ -30,7 +30,7 @@ type batchFlags struct {
 
 func batchCommand(env *cli.Env) *cobra.Command {
 	return cli.Family("batch",
-		"Approve nodes beforehand by the serial numbers of their machines, list and revoke such batches",
+		"Approve batches of nodes beforehand by the serial numbers of their machines, list and revoke batches",
 		batchCreateCommand(env), batchListCommand(env), batchRevokeCommand(env))
 }
 
@@ -39,13 +39,14 @@ func batchCreateCommand(env *cli.Env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "create --serials FILE",
 		Short: "Admit the nodes whose machines report serial numbers of a list",
-		Long: `Signs that nodes without a token are admitted, instead of waiting for "writ node approve", if their machines report a serial
-number of a list. FILE has one number a line; text behind # is a comment, and - reads from the standard input. Each number admits
-one node, the first that reports it. You need the role admin.
+		Long: `Signs a batch: nodes whose machines report a serial number of a list are admitted without a token and without
+"writ node approve". FILE has one number a line; text after # is a comment, and - reads from the standard input.
+Each number admits one node, the first that reports it. You need the role admin.
 
-A serial number is no secret: it stands on the machine, on invoices and in inventories. A stranger who reaches the node API and
-reports one of the list gets a node. So make a batch for few machines and a short time, just before they start. Look at "writ
-batch list" afterwards: a number that a second machine reports as well is contested.
+A serial number is no secret: it stands on the machine, on invoices and in inventories. A stranger who reaches the
+node API and reports a number of the list is admitted as a node. So make a batch for few machines and a short time,
+just before they start. Look at "writ batch list" afterwards: a number that a second machine reports as well is
+contested.
 
 A datacenter with manual approval takes no batches: there each node is approved by its key.`,
 		Example: "  writ batch create --dc dc1 --serials rack7.txt --valid 1h\n" +
@@ -59,7 +60,7 @@ A datacenter with manual approval takes no batches: there each node is approved 
 	f.StringVar(&flags.serials, "serials", "", "file with a serial number a line; - is standard input")
 	f.IntVar(&flags.most, "max", 0, "how many nodes are admitted at most. 0: one for each serial number")
 	cli.InRange(f, "max", &flags.most, 0, cli.Most)
-	f.DurationVar(&flags.validity, "valid", identity.BatchValidity, "how long nodes are admitted, at most 24h")
+	f.DurationVar(&flags.validity, "valid", identity.BatchValidity, "how long the batch admits new nodes, at most 24h")
 	cli.InRange(f, "valid", &flags.validity, time.Second, identity.MaxBatchValidity)
 	flags.reason.Add(c, "writ batch list")
 	return c
@@ -165,9 +166,10 @@ func batchListCommand(env *cli.Env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "list",
 		Short: "List batches, the nodes that they admitted, and serial numbers that two machines report",
-		Long: `Lists the batches of nodes that were approved beforehand. NODES are those that a batch has admitted. CONTESTED are serial numbers which a
-node has and another machine reports, with the name that this machine wants: one of both is a copy. Numbers that no machine
-has reported yet are not shown, because each of them admits a node.`,
+		Long: `Lists the batches, which approve nodes beforehand. NODES are those that a batch has admitted. CONTESTED
+are serial numbers that a node has and that another machine reports too, with the name that the other machine asks
+for. One of the two machines has a copy of the number. Numbers that no machine has reported yet are not shown,
+because each of them admits a node.`,
 		Example: "  writ batch list --dc dc1",
 		Args:    cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -252,8 +254,8 @@ func batchRevokeCommand(env *cli.Env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "revoke BATCH",
 		Short: "Revoke a batch",
-		Long: `Signs that a batch admits no more nodes. BATCH is its id, which "writ batch create" has said and "writ batch list" shows. Nodes that it has
-admitted stay. You need the role admin.`,
+		Long: `Signs that a batch admits no more nodes. BATCH is the id of the batch, as "writ batch list" shows it.
+Nodes that the batch has admitted stay. You need the role admin.`,
 		Example: "  writ batch revoke nbswy3dpeb3w6 --dc dc1 --reason \"the rack is complete\"",
 		Args:    cli.Exactly("BATCH"),
 		RunE: func(cmd *cobra.Command, args []string) error {

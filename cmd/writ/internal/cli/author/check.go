@@ -31,11 +31,11 @@ func checkCommand(env *cli.Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check FILE…",
 		Short: "Check scripts before they are signed",
-		Long: `Checks scripts without running anything: everything that is wrong is said at once, each with its place. It also tells what a
-script is: its parameters and the operations that its signature will allow.
+		Long: `Checks scripts without running them, and reports all errors at once, each with its position. It also
+describes each script: its parameters and the operations that its signature will allow.
 
-A warning (as W0401) is for text that is allowed but most likely a mistake. Without --strict it changes nothing.
-In GitHub Actions it annotates the files besides.`,
+A warning (as W0401) is for text that is allowed but most likely a mistake. Without --strict, a warning does not
+change the exit code. In GitHub Actions, the command also annotates the files.`,
 		Example: "  writ check web.tengo\n  writ check -o json *.tengo\n  writ check --stdin -o json web.tengo < unsaved",
 		Args:    cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -194,10 +194,10 @@ func destroys(r check.Report) string {
 	case !r.MoreTargets:
 		return "yes: " + targets + "; --destructive is required"
 	case targets == "":
-		return "yes: targets that depend on parameters or results; --destructive is required, and may have to name them"
+		return "yes: targets that depend on parameters or results; --destructive is required, perhaps with the names of these targets"
 	default:
 		return "yes: " + targets +
-			", and targets that depend on parameters or results; --destructive is required, and may have to name them"
+			", and targets that depend on parameters or results; --destructive is required, perhaps with the names of these targets"
 	}
 }
 

@@ -45,10 +45,10 @@ func testCommand(env *cli.Env) *cobra.Command {
 		Long: `Runs tests of scripts. PATH is a file whose name ends with _test.tengo, or a directory with such files. By
 default it is the working directory.
 
-A test is a function test_…(t) in the language of scripts. It runs scripts, as t.run("web.tengo", {params:
-{count: 3}}), and checks the result, as t.equal(r.steps, […]). Each test has a datacenter of its own in this
-process. Supervisor, journal, signatures and node are real, the drivers simulate. Calls fail where the test says
-so, and retries do not wait. Tests touch only a temporary directory and ask no server.
+A test is a function test_…(t) in the language of scripts. It runs scripts, for example with t.run("web.tengo",
+{params: {count: 3}}), and checks the result, for example with t.equal(r.steps, […]). Each test has a datacenter
+of its own in this process. Supervisor, journal, signatures and node are real, the drivers simulate. Calls fail where
+the test says so, and retries do not wait. Tests touch only a temporary directory and ask no server.
 
 The exit code is 0, or 1 if a test failed, or 2 if a file with tests is broken. In GitHub Actions the command
 annotates the files, too.`,

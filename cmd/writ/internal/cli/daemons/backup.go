@@ -40,17 +40,18 @@ func restoreCommand(env *cli.Env) *cobra.Command {
 	var mark bool
 	c := &cobra.Command{
 		Use:   "restore FILE",
-		Short: "Make a data directory of a backup",
+		Short: "Make a data directory from a backup",
 		Long: `Makes the data directory of a coordinator or of a supervisor from a file of "writ backup". The directory must be
 empty, or not exist.
 
 Stop the daemon of the backup for good before you start the restored one. A supervisor takes a higher epoch than
-all before it, so nodes obey no other. It repeats nothing that nodes have done, except those that
-joined since or were removed. It tells its coordinators anew what there is. Runs that were accepted after the backup begin again under their ids if their submissions have
-not expired. The others end as RUN_LOST.
+all before it, so nodes obey no other. It repeats no work of its nodes, except work of nodes that joined after the
+backup or were removed. It reports its complete state to its coordinators again. Runs that were accepted after the
+backup begin again under their ids if their submissions have not expired. The others end as RUN_LOST.
 
-If the journal came back by other means, with its disk, machine or database, stop the supervisor and use --mark
-before you start it again. Then it asks its nodes what they did since, and no second node does a call again.`,
+If you restored the journal in another way, as part of a disk, machine or database, stop the supervisor and use
+--mark before you start it again. Then it asks its nodes what they did since, so that no call is repeated on a second
+node.`,
 		Example: "  writ restore --data ./dc1 dc1.tar\n  writ restore --mark --data ./dc1",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if mark {
@@ -63,14 +64,14 @@ before you start it again. Then it asks its nodes what they did since, and no se
 				if err := backup.Mark(data); err != nil {
 					return err
 				}
-				env.Done("the journal of %s counts as one from a backup from the next start of its supervisor on", data)
+				env.Done("the supervisor of %s will treat its journal as restored when it starts again", data)
 				return nil
 			}
 			m, err := backup.Restore(cmd.Context(), args[0], data)
 			if err != nil {
 				return err
 			}
-			env.Done("%s is the %s as it was then; start it as before, and never again the one whose backup it is", data, m.Role)
+			env.Done("%s holds the %s of the backup; start it as before, and never start the original again", data, m.Role)
 			return showManifest(env, m)
 		},
 	}

@@ -21,10 +21,11 @@ func devCommand(env *cli.Env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "dev",
 		Short: "Run everything in one process on this machine",
-		Long: `Runs a coordinator, supervisors and nodes in one process, with keys of their own. They are the same parts as one
-process per role, with the same interfaces. The data directory keeps what they make. Ctrl-C ends them.
+		Long: `Runs a coordinator, supervisors and nodes in one process, with keys of their own. They have the same code and
+the same interfaces as separate processes. The data directory keeps what they make. Ctrl-C ends them.
 
-One datacenter is called local, several are dc1, dc2 and so on. So another --dcs makes others, and those of before stay away: for another number, name another --data.
+One datacenter is called local, several are dc1, dc2 and so on. With another --dcs the names differ, so earlier
+datacenters may be missing and new ones are created. For another number, use another --data.
 
 It uses redis-server if that is on PATH, and otherwise a stand-in inside the process.`,
 		Example: "  writ dev --data ./dev\n  writ dev --data ./dev --dcs 2 --nodes 2\n  writ dev --data /var/lib/writ/dev --drivers host",
@@ -37,7 +38,7 @@ It uses redis-server if that is on PATH, and otherwise a stand-in inside the pro
 			if d.Drivers == runnerd.DriversHost && !cmd.Flags().Changed("nodes") {
 				d.Nodes = 1
 			}
-			if err := devNodes(d.Drivers, d.Datacenters, d.Nodes); err != nil {
+			if err := checkDevNodes(d.Drivers, d.Datacenters, d.Nodes); err != nil {
 				return err
 			}
 			if d.Listener, err = daemon.Listen(listen); err != nil {
@@ -61,7 +62,7 @@ It uses redis-server if that is on PATH, and otherwise a stand-in inside the pro
 	f.StringVar(&listen, "listen", "127.0.0.1:7440", "address of the API and the dashboard")
 	f.IntVar(&d.Datacenters, "dcs", 1, "how many datacenters")
 	cli.InRange(f, "dcs", &d.Datacenters, 1, maxDevNodes)
-	f.IntVar(&d.Nodes, "nodes", 2, "how many nodes in each. With --drivers host: 1")
+	f.IntVar(&d.Nodes, "nodes", 2, "how many nodes in each datacenter. With --drivers host: 1")
 	cli.InRange(f, "nodes", &d.Nodes, 1, maxDevNodes)
 	serve.CapacityFlags(c, &d.Capacity, "0: plenty, and with --drivers host the capacity of the host")
 	serve.DriverFlags(c, &d.Drivers, &d.Speed, &d.Host)
@@ -72,8 +73,9 @@ It uses redis-server if that is on PATH, and otherwise a stand-in inside the pro
 // maxDevNodes limits the nodes that one process simulates.
 const maxDevNodes = 64
 
-// devNodes checks that one process can run this number of datacenters and of nodes in each with the given drivers.
-func devNodes(drivers runnerd.Drivers, datacenters, nodes int) error {
+// checkDevNodes returns an error if one process cannot run this many datacenters, with this many nodes in each, on the
+// given drivers.
+func checkDevNodes(drivers runnerd.Drivers, datacenters, nodes int) error {
 	if datacenters*nodes > maxDevNodes {
 		return writ.Errorf(writ.CodeUsage, "%d datacenters with %d nodes each are not possible", datacenters, nodes).
 			WithHint("at most %d nodes in all", maxDevNodes)
@@ -103,11 +105,11 @@ In another shell:
 		words = append(words, cli.ShellWord(dir))
 	}
 	if len(words) > 0 {
-		env.Warn("removed nodes: %d. For new ones in their place end this, and start again after: rm -r %s",
+		env.Warn("removed nodes: %d. To replace them, end this command, delete their directories, and start again: rm -r %s",
 			len(words), strings.Join(words, " "))
 	}
 	if len(words) > 0 && cluster.Nodes == 0 {
-		env.Bad("no nodes are left, so scripts cannot run: do that, or start with another --data. Ctrl-C ends it")
+		env.Bad("no nodes are left, so scripts cannot run: replace the removed ones, or start with another --data. Ctrl-C ends this command")
 		return
 	}
 	env.Done("ready; Ctrl-C ends it")

@@ -19,7 +19,7 @@ func TestHostDriversAllowOneNode(t *testing.T) {
 		{runnerd.DriversAuto, 2, 32, ""},
 		{runnerd.DriversSimulated, 5, 13, "at most 64 nodes in all"},
 	} {
-		err := devNodes(tt.drivers, tt.datacenters, tt.nodes)
+		err := checkDevNodes(tt.drivers, tt.datacenters, tt.nodes)
 		got := ""
 		if err != nil {
 			got = writ.AsError(err).Hint
