@@ -64,7 +64,7 @@ func (t *planText) body() {
 		width = max(width, utf8.RuneCountInString(terminal.Clean(t.title(c.Seq))))
 	}
 	callsText{t.planWriter}.calls(min(width, 48))
-	t.said()
+	t.scriptOutput()
 	t.beyond()
 	t.kept()
 }
@@ -106,8 +106,8 @@ func (t *planText) head() {
 	}
 }
 
-// said writes the log and the output of the script.
-func (t *planText) said() {
+// scriptOutput writes the log and the output of the script.
+func (t *planText) scriptOutput() {
 	seen := t.seen()
 	if len(seen.Logs) > 0 {
 		t.line("\nlog")

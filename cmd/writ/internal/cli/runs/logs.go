@@ -198,7 +198,7 @@ type logReader struct {
 	next   string       // the position after the printed text
 	state  string       // of the resource, as last seen
 	middle bool         // the printed text ends within a line
-	said   string       // the last reason that was shown
+	reason string       // the last reason that was shown
 	waits  atomic.Value // string: why the run has not begun
 }
 
@@ -270,7 +270,7 @@ func (r *logReader) rest(ctx context.Context, run writ.RunID, seen int) error {
 		if err == nil || !writ.AsError(err).Retryable() {
 			return err
 		}
-		r.say(fmt.Sprintf("the last of it cannot be read yet: %v", err))
+		r.showReason(fmt.Sprintf("the last of it cannot be read yet: %v", err))
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
@@ -355,16 +355,16 @@ func (r *logReader) explain(e api.Event) {
 		r.waits.Store("")
 	case e.Call != nil:
 		r.waits.Store("")
-		r.say(e.Call.Reason)
+		r.showReason(e.Call.Reason)
 	}
 }
 
-// say shows a reason, unless it was the last one shown.
-func (r *logReader) say(why string) {
-	if why != "" && why != r.said {
+// showReason prints a reason, unless it repeats the previous one.
+func (r *logReader) showReason(why string) {
+	if why != "" && why != r.reason {
 		r.Note("… %s", why)
 	}
-	r.said = why
+	r.reason = why
 }
 
 // ended returns the outcome of the run, as its datacenter has signed it.

@@ -84,10 +84,10 @@ func namedSigner(
 	return client.Signatory{Name: name}, nil
 }
 
-// payload returns the text to sign. who returns the signer.
+// payload returns the text to sign. signerOf returns the signer.
 func payload(
 	ctx context.Context, env *cli.Env, path string, o *signing.OrderFlags,
-	who func(*client.Client, *identity.Roster) (client.Signatory, error),
+	signerOf func(*client.Client, *identity.Roster) (client.Signatory, error),
 ) ([]byte, error) {
 	script, err := signing.ReadScript(env, path, o.Own)
 	if err != nil {
@@ -97,7 +97,7 @@ func payload(
 	if err != nil {
 		return nil, err
 	}
-	signer, err := who(c, roster)
+	signer, err := signerOf(c, roster)
 	if err != nil {
 		return nil, err
 	}
