@@ -10,8 +10,8 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// saidAgain is the interval in which a repeated line is only counted.
-const saidAgain = 10 * time.Second
+// repeatInterval is the interval in which a repeated line is only counted.
+const repeatInterval = 10 * time.Second
 
 // Lines limits log lines that clients can cause at will. The first line of a kind is logged at once. Later ones are
 // logged once per interval, with their count. The zero value is ready to use. Kinds are never dropped, so they must be
@@ -39,7 +39,7 @@ func (l *Lines) Say(kind string, now time.Time) (times int, say bool) {
 		if l.all == nil {
 			l.all = make(map[string]*line)
 		}
-		of = &line{rate: rate.NewLimiter(rate.Every(saidAgain), max(1, l.AtOnce))}
+		of = &line{rate: rate.NewLimiter(rate.Every(repeatInterval), max(1, l.AtOnce))}
 		l.all[kind] = of
 	}
 	of.times++
