@@ -59,12 +59,12 @@ func (e *lastEnd) read(loader *devices.Loader) {
 	}
 	e.deleteWords(slices.DeleteFunc(files, func(name string) bool { return slices.Contains(e.files, name) }))
 	if e.Reason != "" { // the last crash is new
-		e.tell(found[len(found)-1])
+		e.reportCrash(found[len(found)-1])
 	}
 }
 
-// tell reports how the previous run ended. A held machine reports it later, where it stops.
-func (e *lastEnd) tell(c panics.Crash) {
+// reportCrash reports how the previous run ended. A held machine reports it later, where it stops.
+func (e *lastEnd) reportCrash(c panics.Crash) {
 	for _, line := range c.LastWords() {
 		e.line("  kernel: " + e.Redact(Redacted(line)))
 	}

@@ -31,7 +31,7 @@ func TestTheLastWordsOfAKernelAreShownWithoutTheToken(t *testing.T) {
 		c := crashWith(t, "<5>[    0.000000] Command line: quiet writ.join=secret",
 			"<5>[    0.100000] Unknown parameters \"x=canary\"", "<0>[   12.500000] Kernel panic - not syncing: first")
 		m.lastEnd.Count = panics.Count{}.After([]panics.Crash{c})
-		m.lastEnd.tell(c)
+		m.lastEnd.reportCrash(c)
 		p.want(0, "  kernel: Command line: quiet writ.join=(hidden)\n", "  kernel: Unknown parameters \"x=(redacted)\"\n", "  kernel: Kernel panic - not syncing: first\n",
 			"panic    error: the last start of this machine ended with: Kernel panic - not syncing: first\n", "panic    hint: ")
 		if len(*told) != 1 || !(*told)[0].Failed || (*told)[0].Held || !strings.HasSuffix((*told)[0].Text, ": Kernel panic - not syncing: first") {

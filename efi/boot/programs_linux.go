@@ -18,21 +18,21 @@ type programs struct {
 	show      func(stage, text string)
 }
 
-// Run runs a program once and passes each output line to says. failed describes how it exited, "" for success.
+// Run runs a program once and passes each output line to output. failed describes how it exited, "" for success.
 func (p *programs) Run(
-	ctx context.Context, name string, command []string, says func(line string),
+	ctx context.Context, name string, command []string, output func(line string),
 ) (failed string, err error) {
-	status, err := p.run(ctx, name, command, says, func(int) {})
+	status, err := p.run(ctx, name, command, output, func(int) {})
 	if err == nil && (!status.Exited() || status.ExitStatus() != 0) {
 		failed = describe(status)
 	}
 	return failed, err
 }
 
-// run runs a program once and passes each output line to says. When ctx ends, it stops the program and waits for
+// run runs a program once and passes each output line to output. When ctx ends, it stops the program and waits for
 // its exit.
 func (p *programs) run(
-	ctx context.Context, name string, command []string, says func(line string), started func(pid int),
+	ctx context.Context, name string, command []string, output func(line string), started func(pid int),
 ) (unix.WaitStatus, error) {
 	read, write, err := os.Pipe()
 	if err != nil {
@@ -41,7 +41,7 @@ func (p *programs) run(
 	heard := make(chan struct{})
 	go func() {
 		defer close(heard)
-		_, _ = read.WriteTo(&lineWriter{show: says})
+		_, _ = read.WriteTo(&lineWriter{show: output})
 		read.Close()
 	}()
 	env := []string{"PATH=/usr/sbin:/usr/bin", "HOME=/root", "TMPDIR=/tmp"}

@@ -99,7 +99,7 @@ func (r *reports) run(ctx context.Context, by http.RoundTripper, to string) {
 	}
 	for last := false; ; {
 		for report, ok := r.next(); ok; report, ok = r.next() {
-			if tell(ctx, client, to, report) != nil {
+			if deliver(ctx, client, to, report) != nil {
 				return
 			}
 		}
@@ -116,9 +116,9 @@ func (r *reports) run(ctx context.Context, by http.RoundTripper, to string) {
 	}
 }
 
-// tell sends one report and retries until the boot server has received it. A rejected report counts as received. It
+// deliver sends one report and retries until the boot server has received it. A rejected report counts as received. It
 // returns an error only if ctx ends.
-func tell(ctx context.Context, client *http.Client, to string, report progress.Report) error {
+func deliver(ctx context.Context, client *http.Client, to string, report progress.Report) error {
 	for wait := reportFirst; ; wait = min(2*wait, reportMost) {
 		status, err := post(ctx, client, to, report)
 		if err == nil && status < http.StatusInternalServerError && status != http.StatusTooManyRequests {

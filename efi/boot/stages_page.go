@@ -62,14 +62,14 @@ func (w stages) lines(now time.Duration, held string, cards []progress.Wait, bri
 		case state == isDone && brief:
 			done = append(done, s.stage)
 		case state == isDone || state == hasFailed:
-			lines = append(lines, s.lines(state, s.over(), s.said(), 1)...)
+			lines = append(lines, s.lines(state, s.over(), s.latestText(), 1)...)
 		case state == isHeld:
 			lines = append(lines, s.lines(state, now, s.waitText(cards, "see below"), heldLines)...)
 		case state == isNow:
 			if !s.reached() {
 				s.began = w.end()
 			}
-			lines = append(lines, s.lines(state, now, s.waitText(cards, s.said()), nowLines)...)
+			lines = append(lines, s.lines(state, now, s.waitText(cards, s.latestText()), nowLines)...)
 		case held != "":
 			next = append(next, s.stage)
 		default:
@@ -114,8 +114,8 @@ func (w stages) state(i int, held string) string {
 	return isNext
 }
 
-// said returns the latest report of the stage, or its plan.
-func (s *startStage) said() string {
+// latestText returns the latest report of the stage, or its plan.
+func (s *startStage) latestText() string {
 	switch {
 	case s.text == "":
 		return s.plan

@@ -36,7 +36,7 @@ func (m *machine) armWatchdog() {
 		m.Stage(progress.StageWatchdog, "no device: a hung machine is not restarted (%v)", err)
 		return
 	}
-	m.lastEnd.tellReset(device)
+	m.lastEnd.reportReset(device)
 	text := describeWatchdog(device, cmp.Or(m.config.Watchdog, watchdogUsual))
 	m.watchdog.arm(device)
 	m.Stage(progress.StageWatchdog, "%s", text)
@@ -63,8 +63,8 @@ func describeWatchdog(device *os.File, after time.Duration) string {
 	return text
 }
 
-// tellReset reports and counts a restart by the watchdog.
-func (e *lastEnd) tellReset(device *os.File) {
+// reportReset reports and counts a restart by the watchdog.
+func (e *lastEnd) reportReset(device *os.File) {
 	cause, err := unix.IoctlGetInt(int(device.Fd()), unix.WDIOC_GETBOOTSTATUS)
 	if err != nil || cause&unix.WDIOF_CARDRESET == 0 { // many devices do not report it
 		return

@@ -32,8 +32,8 @@ type Host interface {
 	FailAgain(stage string, err error, goesOn string) (held bool)
 	// FailBeside reports an error that does not stop the start.
 	FailBeside(stage string, err error)
-	// Run runs a program and passes each output line to says. failed describes how it exited, "" for success.
-	Run(ctx context.Context, name string, command []string, says func(line string)) (failed string, err error)
+	// Run runs a program and passes each output line to output. failed describes how it exited, "" for success.
+	Run(ctx context.Context, name string, command []string, output func(line string)) (failed string, err error)
 	// NodeOnDisk returns the name of the node whose data is mounted, "" if unknown.
 	NodeOnDisk() string
 }
