@@ -16,12 +16,12 @@ func operationsDocument() string {
 	var b strings.Builder
 	b.WriteString(`# Operations
 
-This page is for people who write [scripts](architecture.md#words). It lists every operation with its fields, results and errors. [manual/scripts.md](manual/scripts.md)
-teaches the language.
+This page is the reference for authors of [scripts](architecture.md#words). It lists every operation with its fields, results and errors.
+[manual/scripts.md](manual/scripts.md) teaches the language.
 
-Call an operation as ` + "`module.operation(name, spec, options)`" + `. Operations that have no resource take no name. You can omit options, and spec
-too. A call returns a handle at once. Reading a field of the handle waits for the result. ` + "`go generate .`" + ` makes this page from the catalogue that
-` + "`writ check`" + ` uses.
+Call an operation as ` + "`module.operation(name, spec, options)`" + `. Operations without a resource have no name. You can omit options, and also
+spec. A call returns a handle at once. Reading a field of the handle waits for the result. ` + "`go generate .`" + ` generates this page from the
+catalogue that ` + "`writ check`" + ` uses.
 
 `)
 	for _, module := range catalog.Modules() {
@@ -40,26 +40,27 @@ too. A call returns a handle at once. Reading a field of the handle waits for th
 	b.WriteString(`
 ## How to read this page
 
-An operation that *makes* is idempotent. If the resource exists with the same spec, the result is ` + "`unchanged`" + `. If only fields differ that are marked
-*can change*, the result is ` + "`updated`" + `. If another field differs, the call fails with ` + "`IMMUTABLE_FIELD`" + `. *Changes*, *reads* and *deletes* are about a
-resource that exists. Deleting a resource that does not exist is no error. For *finds* the supervisor answers from its records, without a node.
+An operation that *makes* is idempotent. If the resource exists with the same spec, the result is ` + "`unchanged`" + `. If only fields marked *can
+change* differ, the result is ` + "`updated`" + `. If another field differs, the call fails with ` + "`IMMUTABLE_FIELD`" + `. *Changes*, *reads* and *deletes*
+need an existing resource. Deleting a missing resource succeeds. For *finds* the supervisor answers from its records, without a node.
 
-*Data* says what an operation can do to data that exists:
+Each operation has one of these effects on existing data:
 
 - *reads*: it changes no data.
-- *adds*: it makes data beside existing data.
-- *uses*: programs work with the data, or its holder changes. Data can get lost by that.
+- *adds*: it adds data and leaves existing data unchanged.
+- *uses*: programs work with the data, or its holder changes. Data can get lost.
 - **destroys**: it deletes or overwrites data. The signature names the resources that it may destroy, with ` + "`--destructive`" + `.
 
-Without the payload that a person signed, nodes carry out only operations that read. A *not repeated* operation ends as ` + "`OUTCOME_UNKNOWN`" + ` if its node died
-meanwhile, unless the call says ` + "`idempotent: true`" + `. All other operations may be repeated.
+For all operations except *reads*, a node requires the payload that a person signed. If a node dies during a *not repeated* operation, the
+call ends as ` + "`OUTCOME_UNKNOWN`" + `, unless it has the option ` + "`idempotent: true`" + `. All other operations may be repeated.
 
-A field of type *handle* takes the result of an operation on that kind. *Or a name* means that it also takes the name of a resource of the project.
+A field of type *handle* accepts the result of an operation on that kind. *Or a name* means that it also accepts the name of a resource of
+the project.
 `)
 	for _, module := range catalog.Modules() {
 		fmt.Fprintf(&b, "\n## %s\n", module)
 		if module != "node" && module != "run" { // these two need only the node
-			fmt.Fprintf(&b, "\nWhat its driver needs on a host: [manual/hosts.md](manual/hosts.md#%s).\n", module)
+			fmt.Fprintf(&b, "\nHost requirements: [manual/hosts.md](manual/hosts.md#%s).\n", module)
 		}
 		writeMembers(&b, module)
 		for _, op := range catalog.Of(module) {
@@ -68,13 +69,13 @@ A field of type *handle* takes the result of an operation on that kind. *Or a na
 	}
 	b.WriteString("\n## Options\n\nThe last argument of every operation but `get` and `now`.\n")
 	writeFields(&b, operation.OptionSchema, false)
-	b.WriteString("\n## Errors\n\nA script that reads a field of a call that failed ends there, unless it has read the handle's `err`, which is `undefined` or\n`{code, message, retryable}`. Besides the errors of its operation, any call may fail with:\n\n")
+	b.WriteString("\n## Errors\n\nA script ends when it reads a field of a failed call, unless it has read the field `err` of the handle before. `err` is `undefined` or\n`{code, message, retryable}`. In addition to the errors of its operation, any call may fail with:\n\n")
 	for _, code := range catalog.CommonErrors() {
 		fmt.Fprintf(&b, "- `%s`: %s\n", code, code.Info().Explain())
 	}
-	b.WriteString("\n[codes.md](codes.md) has all codes, and `writ explain CODE` tells more. A test can let simulated drivers fail, with `INJECTED` or\n`INJECTED_FINAL`.\n")
+	b.WriteString("\n[codes.md](codes.md) lists all codes, and `writ explain CODE` explains one. A test can make simulated drivers fail with `INJECTED` or\n`INJECTED_FINAL`.\n")
 	writeEveryHandle(&b)
-	b.WriteString("\n## Modules without operations\n\nPure functions, without a clock, chance, files or network. Tengo's own documents describe them; here they are bounded and always give the\nsame. `times` is in UTC.\n\n")
+	b.WriteString("\n## Modules without operations\n\nThese modules have pure functions, without a clock, random numbers, files or network. The documentation of Tengo describes them. In writ they\nhave limits and are deterministic. `times` is in UTC.\n\n")
 	for _, module := range scripts.Modules() {
 		if len(catalog.Of(module)) > 0 {
 			continue
@@ -89,7 +90,7 @@ A field of type *handle* takes the result of an operation on that kind. *Or a na
 }
 
 func writeEveryHandle(b *strings.Builder) {
-	b.WriteString("\n## Fields of every handle\n\nAll but `name` wait for the result. Handles to resources have all of these, others have `err`.\n\n- `err` (map): `undefined` if the call succeeded, else a map with `code`, `message` and `retryable`\n")
+	b.WriteString("\n## Fields of every handle\n\nReading any field except `name` waits for the result. Handles to resources have all of these fields; other handles have only `err`.\n\n- `err` (map): `undefined` if the call succeeded, else a map with `code`, `message` and `retryable`\n")
 	op, _ := catalog.Lookup("volume.delete")
 	for _, f := range op.Result {
 		fmt.Fprintf(b, "- `%s` (%s): %s\n", f.Name, f.Takes(), f.Help)
@@ -131,7 +132,7 @@ func writeOperation(b *strings.Builder, op *catalog.Operation) {
 		codes = append(codes, fmt.Sprintf("`%s`", code))
 	}
 	if len(codes) > 0 {
-		b.WriteString("\nErrors of its own: " + strings.Join(codes, ", ") + ".\n")
+		b.WriteString("\nSpecific errors: " + strings.Join(codes, ", ") + ".\n")
 	}
 }
 
