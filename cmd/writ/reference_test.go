@@ -41,8 +41,9 @@ func reference() string {
 	page := new(strings.Builder)
 	page.WriteString(`# Commands
 
-This page is for people who look for a command or a flag. It is generated: ` + "`writ COMMAND --help`" + ` says the same. Terms are in the [glossary](architecture.md#words).
-All commands have ` + "`--output`, `--quiet` and `--help`. `--output` of `writ sign` names a file" + `. Commands that talk to a cluster also have the [flags of clients](#flags-of-clients). A command rejects flags that it does not use. Commands about nodes and the roster have no ` + "`--project`" + `.
+This page is the reference of commands and flags. It is generated from the output of ` + "`writ COMMAND --help`" + `. The [glossary](architecture.md#words) defines the terms.
+
+All commands have ` + "`--output`, `--quiet` and `--help`. `--output` of `writ sign` names a file" + `. Commands that connect to a cluster also have the [flags of clients](#flags-of-clients). A command rejects flags that it does not use. Commands about nodes and the roster have no ` + "`--project`" + `.
 `)
 	for _, c := range commandTree() {
 		fmt.Fprintf(page, "\n## %s\n\n%s.\n", c.CommandPath(), c.Short)
@@ -69,15 +70,15 @@ All commands have ` + "`--output`, `--quiet` and `--help`. `--output` of `writ s
 const formatsOfData = `
 ## Formats of data
 
-` + "`--output`" + ` (` + "`-o`" + `) says how a command prints its data. Scripts use json, yaml, csv or name: their fields, columns and ids do not depend on the terminal.
+` + "`--output`" + ` (` + "`-o`" + `) selects the format of a command's data. In scripts use json, yaml, csv or name: their fields, columns and ids do not depend on the terminal.
 
 | format | for | contents |
 | --- | --- | --- |
-| table | people | In a terminal, a list fits the width. Ids are cut to a unique beginning, which commands accept. Long cells end with "…", and the least important columns are left out. In a pipe, the width has no limit |
+| table | people | In a terminal, a list fits the width. Ids are shortened to a unique prefix, which commands accept. Long cells end with "…", and the least important columns are omitted. In a pipe, the width is unlimited |
 | wide | people | all columns, at any width, with full ids |
-| json, yaml | programs | whole values with full ids, in the shapes of the HTTP API |
-| csv | programs | a list with a line of column names, and all columns of wide, with full ids and exact values |
-| name | shells | one full name or id in each line |
+| json, yaml | programs | complete values with full ids, in the format of the HTTP API |
+| csv | programs | a list with a header line and all columns of wide, with full ids and exact values |
+| name | shells | one full name or id per line |
 | markdown | forges | a plan, for a comment of a pull or merge request |
 `
 

@@ -94,11 +94,11 @@ func newRoot(env *cli.Env) *cobra.Command {
 		Long: `writ delivers signed scripts to your datacenters and runs them on nodes.
 
 You sign a script with your SSH key. The supervisor of the datacenter verifies the signature itself, so an attacker
-in the middle cannot make it act.`,
-		Example: `  # everything on this machine, with an example, a result and a dashboard
+on the way cannot change it or add work.`,
+		Example: `  # a complete example on this machine
   writ demo
 
-  # everything on this machine, for as long as you like
+  # the same cluster, until Ctrl-C
   writ dev --data ./dev
 
   # in another shell: check, sign, submit and watch a script

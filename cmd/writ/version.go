@@ -46,7 +46,7 @@ type versionView struct {
 func versionCommand(env *cli.Env) *cobra.Command {
 	return &cobra.Command{
 		Use:     "version",
-		Short:   "Print the version, and the engines that this program can run",
+		Short:   "Print the version and the supported script engines",
 		Example: "  writ version",
 		Args:    cli.Exactly(),
 		RunE: func(*cobra.Command, []string) error {

@@ -56,16 +56,16 @@ func NewLog(env *Env, l LogFlags) (*slog.Logger, error) {
 func TracesFlags(c *cobra.Command, s *tracing.Settings) {
 	f := c.Flags()
 	f.StringVar(&s.URL, "traces", "",
-		"address of a collector for traces by OTLP over HTTP, as http://127.0.0.1:4318. Without it, no traces are made")
+		"address of a collector for traces by OTLP over HTTP, such as http://127.0.0.1:4318. If unset, tracing is off")
 	f.Float64Var(&s.Ratio, "trace-ratio", 1,
-		"part of the runs that are traced, chosen by their ids: 0.01 is one of a hundred")
+		"fraction of traced runs, chosen by their ids: 0.01 is one of a hundred")
 	InRange(f, "trace-ratio", &s.Ratio, 0, 1)
 	FromEnvironment(f, "traces", "trace-ratio")
 }
 
 // DataFlag adds the flag for a data directory.
 func DataFlag(c *cobra.Command, data *string) {
-	c.Flags().StringVar(data, "data", config.DefaultData(), "directory for everything that must survive")
+	c.Flags().StringVar(data, "data", config.DefaultData(), "directory for all persistent data")
 	FromEnvironment(c.Flags(), "data")
 }
 

@@ -92,7 +92,7 @@ const maxSettings = 1 << 20
 
 // SettingsFile adds the flag for the settings file to a daemon.
 func SettingsFile(cmd *cobra.Command) {
-	cmd.Flags().String(settingsFlag, "", "file (YAML) with the values of flags that are not given")
+	cmd.Flags().String(settingsFlag, "", "file (YAML) with values of unset flags")
 }
 
 // fillFromFile sets the flags that are still unset from a YAML file. The keys are the names of the flags.

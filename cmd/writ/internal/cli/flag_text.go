@@ -20,9 +20,9 @@ type ReasonFlag string
 
 // Add adds the flag. shownBy names the command that shows the reason. The log of the supervisor has every reason.
 func (r *ReasonFlag) Add(c *cobra.Command, shownBy string) {
-	help := "one line, which the supervisor logs"
+	help := "one line for the log of the supervisor"
 	if shownBy != "" {
-		help = "one line, which " + shownBy + " and the log of the supervisor have"
+		help = "one line, shown by " + shownBy + " and in the log of the supervisor"
 	}
 	c.Flags().Var(r, "reason", help)
 }
@@ -93,7 +93,8 @@ type ModuleFlags struct{ Words []string }
 // Add adds the flag to a command.
 func (m *ModuleFlags) Add(c *cobra.Command) {
 	c.Flags().StringArrayVar(&m.Words, "module", nil,
-		"module of your own as NAME=FILE, for import(\"NAME\"); others are looked for beside the script (repeatable)")
+		"your own module as NAME=FILE, for import(\"NAME\"); "+
+			"other modules are searched for next to the script (repeatable)")
 }
 
 // Modules returns the modules that the flag names.

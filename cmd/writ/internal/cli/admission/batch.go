@@ -30,7 +30,7 @@ type batchFlags struct {
 
 func batchCommand(env *cli.Env) *cobra.Command {
 	return cli.Family("batch",
-		"Approve batches of nodes beforehand by the serial numbers of their machines, list and revoke batches",
+		"Approve nodes in advance by serial number, list and revoke such batches",
 		batchCreateCommand(env), batchListCommand(env), batchRevokeCommand(env))
 }
 
@@ -38,17 +38,16 @@ func batchCreateCommand(env *cli.Env) *cobra.Command {
 	var flags batchFlags
 	c := &cobra.Command{
 		Use:   "create --serials FILE",
-		Short: "Admit the nodes whose machines report serial numbers of a list",
-		Long: `Signs a batch: nodes whose machines report a serial number of a list are admitted without a token and without
-"writ node approve". FILE has one number a line; text after # is a comment, and - reads from the standard input.
-Each number admits one node, the first that reports it. You need the role admin.
+		Short: "Admit nodes by a list of serial numbers",
+		Long: `Signs a list of serial numbers. A node without a token is admitted without "writ node approve" if its
+machine reports a listed number. FILE has one number per line; text after # is a comment. - reads from standard
+input. Each number admits one node, the first that reports it. You need the role admin.
 
-A serial number is no secret: it stands on the machine, on invoices and in inventories. A stranger who reaches the
-node API and reports a number of the list is admitted as a node. So make a batch for few machines and a short time,
-just before they start. Look at "writ batch list" afterwards: a number that a second machine reports as well is
-contested.
+A serial number is not secret: it is printed on the machine, on invoices and in inventories. A stranger who reaches
+the node API and reports a listed number gets a node. So keep a batch small and short, and create it just before the
+machines start. Check "writ batch list" afterwards: a number that a second machine reports as well is contested.
 
-A datacenter with manual approval takes no batches: there each node is approved by its key.`,
+A datacenter with manual approval rejects batches, because it approves each node by its key.`,
 		Example: "  writ batch create --dc dc1 --serials rack7.txt --valid 1h\n" +
 			"  writ batch create --dc dc1 --serials inventory.txt --max 20 --reason \"rack 7 is set up\"",
 		Args: cli.Exactly(),
@@ -58,9 +57,9 @@ A datacenter with manual approval takes no batches: there each node is approved 
 	f.StringVar(&flags.datacenter, "dc", "", "name or id of the datacenter")
 	env.CompleteFlag(c, "dc", cli.SuggestDatacenters)
 	f.StringVar(&flags.serials, "serials", "", "file with a serial number a line; - is standard input")
-	f.IntVar(&flags.most, "max", 0, "how many nodes are admitted at most. 0: one for each serial number")
+	f.IntVar(&flags.most, "max", 0, "maximum number of admitted nodes. 0: one for each serial number")
 	cli.InRange(f, "max", &flags.most, 0, cli.Most)
-	f.DurationVar(&flags.validity, "valid", identity.BatchValidity, "how long the batch admits new nodes, at most 24h")
+	f.DurationVar(&flags.validity, "valid", identity.BatchValidity, "validity of the batch, at most 24h")
 	cli.InRange(f, "valid", &flags.validity, time.Second, identity.MaxBatchValidity)
 	flags.reason.Add(c, "writ batch list")
 	return c
@@ -165,11 +164,10 @@ func batchListCommand(env *cli.Env) *cobra.Command {
 	var datacenter string
 	c := &cobra.Command{
 		Use:   "list",
-		Short: "List batches, the nodes that they admitted, and serial numbers that two machines report",
-		Long: `Lists the batches, which approve nodes beforehand. NODES are those that a batch has admitted. CONTESTED
-are serial numbers that a node has and that another machine reports too, with the name that the other machine asks
-for. One of the two machines has a copy of the number. Numbers that no machine has reported yet are not shown,
-because each of them admits a node.`,
+		Short: "List batches, their admitted nodes, and serial numbers that two machines report",
+		Long: `Lists the batches. NODES lists the nodes that a batch has admitted. CONTESTED lists serial numbers of
+admitted nodes that another machine reports as well, with the node name of that machine. One of the two machines has
+a copied number. Unused numbers are hidden, because each of them admits a node.`,
 		Example: "  writ batch list --dc dc1",
 		Args:    cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -254,8 +252,8 @@ func batchRevokeCommand(env *cli.Env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "revoke BATCH",
 		Short: "Revoke a batch",
-		Long: `Signs that a batch admits no more nodes. BATCH is the id of the batch, as "writ batch list" shows it.
-Nodes that the batch has admitted stay. You need the role admin.`,
+		Long: `Signs that a batch admits no more nodes. BATCH is the id from "writ batch create" or "writ batch list".
+Admitted nodes stay. You need the role admin.`,
 		Example: "  writ batch revoke nbswy3dpeb3w6 --dc dc1 --reason \"the rack is complete\"",
 		Args:    cli.Exactly("BATCH"),
 		RunE: func(cmd *cobra.Command, args []string) error {

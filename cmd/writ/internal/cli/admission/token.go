@@ -39,7 +39,7 @@ type tokenFlags struct {
 }
 
 func tokenCommand(env *cli.Env) *cobra.Command {
-	return cli.Family("token", "Make, list and revoke tokens for nodes to join", tokenCreateCommand(env),
+	return cli.Family("token", "Create, list and revoke join tokens for nodes", tokenCreateCommand(env),
 		tokenListCommand(env), tokenRevokeCommand(env))
 }
 
@@ -47,14 +47,15 @@ func tokenCreateCommand(env *cli.Env) *cobra.Command {
 	var flags tokenFlags
 	c := &cobra.Command{
 		Use:   "create",
-		Short: "Make a token that admits a node to a datacenter, and print it",
-		Long: `Makes a token that admits one node, or as many as you say. The datacenter gets only what verifies the token, so you see the token
-only now.
+		Short: "Create a token that admits a node to a datacenter, and print it",
+		Long: `Creates a token that admits one node, or the number of nodes in --uses. The command prints the token once.
+The datacenter can verify the token but does not store it.
 
-The holder of the token can add machines of their own until it is used up or over. Make it for as few nodes and as short a time as you can.
+The holder of the token can add other machines until the token is used up or expires. Limit it to few nodes and a
+short time.
 
-With --role boot-server the token admits no node. A boot server reports with it which machines start, until it is over or revoked: "writ boot serve
---report". Each boot server needs a token of its own.`,
+With --role boot-server the token admits no node. A boot server uses it to report starting machines ("writ boot
+serve --report"), until it expires or is revoked. Each boot server needs its own token.`,
 		Example: "  writ token create --dc dc1 > n1.token\n  writ runner --data ./n1 --name n1 --supervisor http://127.0.0.1:7441 --redis redis://127.0.0.1:6379/0 --join @n1.token\n" +
 			"  writ token create --dc dc1 --uses 20 --valid 30m > rack.token\n  writ token create --dc dc1 --role boot-server > boot.token",
 		Args: cli.Exactly(),
@@ -76,9 +77,9 @@ With --role boot-server the token admits no node. A boot server reports with it 
 	c.Flags().StringVar(&flags.role, "role", identity.TokenRoleNode, "purpose of the token: node or boot-server")
 	cli.OneOf(c, "role", identity.TokenRoleNode, identity.TokenRoleBoot)
 	c.Flags().DurationVar(&flags.validity, "valid", 0,
-		"how long it can be used: 1h if not given, and at most 24h. Of a boot server 2160h, and at most 8784h")
+		"validity: 1h if unset, at most 24h. For a boot server 2160h, at most 8784h")
 	cli.InRange(c.Flags(), "valid", &flags.validity, time.Second, identity.MaxBootTokenValidity)
-	c.Flags().IntVar(&flags.uses, "uses", 1, "how many nodes it admits, at most 1000")
+	c.Flags().IntVar(&flags.uses, "uses", 1, "number of nodes that the token admits, at most 1000")
 	cli.InRange(c.Flags(), "uses", &flags.uses, 1, writ.MaxTokenUses)
 	return c
 }
@@ -182,9 +183,9 @@ func tokenListCommand(env *cli.Env) *cobra.Command {
 	var datacenter string
 	c := &cobra.Command{
 		Use:   "list",
-		Short: "List join tokens, and the nodes that they admitted",
-		Long: `Lists the join tokens of each datacenter as its supervisor has signed them now. Of a datacenter that does not answer, or whose coordinator shows what its
-supervisor has not signed, it lists none and says so.`,
+		Short: "List join tokens and their admitted nodes",
+		Long: `Lists the join tokens of each datacenter, signed by its supervisor for this request. If a datacenter does
+not answer or the signature is invalid, its tokens are not listed. A warning names the datacenter.`,
 		Example: "  writ token list --dc dc1",
 		Args:    cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -267,8 +268,9 @@ func tokenRevokeCommand(env *cli.Env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "revoke TOKEN",
 		Short: "Revoke a join token",
-		Long: `Signs that a join token admits no more nodes. TOKEN is its id, which "writ token list" shows; it is the part between the first two dots. Nodes that it
-has admitted stay. A boot server does not report any more with its token, and what it has reported is forgotten. You need the role admin.`,
+		Long: `Signs that a join token admits no more nodes. TOKEN is the id from "writ token list", which is also the part
+of the token between the first two dots. Admitted nodes stay. A boot server can no longer report with the token, and
+its earlier reports are deleted. You need the role admin.`,
 		Example: "  writ token revoke nbswy3dpeb3w6 --dc dc1 --reason \"it was pasted into a chat\"",
 		Args:    cli.Exactly("TOKEN"),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -31,11 +31,11 @@ func checkCommand(env *cli.Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check FILE…",
 		Short: "Check scripts before they are signed",
-		Long: `Checks scripts without running them, and reports all errors at once, each with its position. It also
-describes each script: its parameters and the operations that its signature will allow.
+		Long: `Checks scripts without running them. It reports all errors with their positions. It also lists the
+parameters of each script and the operations that its signature will allow.
 
-A warning (as W0401) is for text that is allowed but most likely a mistake. Without --strict, a warning does not
-change the exit code. In GitHub Actions, the command also annotates the files.`,
+A warning, such as W0401, marks valid code that is probably a mistake. Warnings do not change the exit code unless
+--strict is set. In GitHub Actions the command also annotates the files.`,
 		Example: "  writ check web.tengo\n  writ check -o json *.tengo\n  writ check --stdin -o json web.tengo < unsaved",
 		Args:    cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -33,12 +33,12 @@ type explanation struct {
 func explainCommand(env *cli.Env) *cobra.Command {
 	return &cobra.Command{
 		Use:   "explain [CODE|OPERATION]",
-		Short: "Explain a code, or an operation of scripts",
-		Long: `Tells what a code means and what to do. Codes are those of errors (NO_CAPACITY) and of diagnostics of scripts
-(W0104). Without an argument it lists all codes.
+		Short: "Explain a code or an operation",
+		Long: `Explains the meaning and the remedy of an error code (NO_CAPACITY) or of a diagnostic of scripts (W0104).
+Without an argument it lists all codes.
 
-Of an operation (container.create) it tells the arguments with their types and bounds, the result and the errors. It also
-says what the operation can do to data, and shows an example.`,
+For an operation (container.create) it shows the arguments with their types and limits, the result and the errors. It
+also shows the possible loss of data, and an example.`,
 		Example: "  writ explain NO_CAPACITY\n  writ explain W0104\n  writ explain container.create",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 2 {

@@ -29,10 +29,11 @@ func fmtCommand(env *cli.Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "fmt FILE…",
 		Short: "Format scripts",
-		Long: `Prints scripts in one layout: tabs, one statement per line, one space between words. Comments and the meaning
-stay. A file with the name - is the standard input.
+		Long: `Prints scripts in a standard layout: tabs, one statement per line, one space between words. Comments and the
+meaning of the script are preserved. The file name - means standard input.
 
-The exit code is 0. It is 1 if -d or -l found a script that is not formatted, and 2 if one cannot be read.`,
+The exit code is 0. It is 1 if -d or -l found an unformatted script, and 2 if a script has syntax errors or cannot be
+read.`,
 		Example: "  writ fmt -w *.tengo\n  writ fmt -l .ci/*.tengo\n  writ fmt - < web.tengo",
 		Args:    cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -32,8 +32,8 @@ func libraryCommand(env *cli.Env) *cobra.Command {
 	show := &cobra.Command{
 		Use:   "show NAME",
 		Short: "Print a module of the library, its manual first",
-		Long: `Prints the text of a module. It begins with its manual: what it does, takes and returns. NAME is the name that
-scripts import, with or without lib/. Without a version it is the newest.`,
+		Long: `Prints the source of a module. It begins with the manual: purpose, parameters and results. NAME is the
+import name, with or without lib/. Without a version, the command prints the newest one.`,
 		Example: "  writ library show fleet\n  writ library show lib/fleet@1",
 		Args:    cli.Exactly("NAME"),
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {

@@ -42,19 +42,20 @@ func testCommand(env *cli.Env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "test [PATH…]",
 		Short: "Test scripts on simulated drivers",
-		Long: `Runs tests of scripts. PATH is a file whose name ends with _test.tengo, or a directory with such files. By
-default it is the working directory.
+		Long: `Runs tests of scripts. PATH is a file whose name ends with _test.tengo, or a directory with such files. The
+default is the working directory.
 
-A test is a function test_…(t) in the language of scripts. It runs scripts, for example with t.run("web.tengo",
-{params: {count: 3}}), and checks the result, for example with t.equal(r.steps, […]). Each test has a datacenter
-of its own in this process. Supervisor, journal, signatures and node are real, the drivers simulate. Calls fail where
-the test says so, and retries do not wait. Tests touch only a temporary directory and ask no server.
+A test is a function test_…(t) in the script language. It runs a script, for example with t.run("web.tengo",
+{params: {count: 3}}). It checks the result, for example with t.equal(r.steps, […]). Each test has its own
+datacenter in this process. Supervisor, journal, signatures and node are real; the drivers are simulated. A test can
+inject failures into calls, and retries do not wait. Tests only write to a temporary directory and contact no
+server.
 
-The exit code is 0, or 1 if a test failed, or 2 if a file with tests is broken. In GitHub Actions the command
-annotates the files, too.`,
-		Example: `  # web_test.tengo, beside web.tengo:
+The exit code is 0. It is 1 if a test failed, and 2 if a test file is invalid. In GitHub Actions the command also
+annotates the files.`,
+		Example: `  # web_test.tengo, next to web.tengo:
   #
-  #   test_makes_what_was_asked_for := func(t) {
+  #   test_creates_one_machine := func(t) {
   #       r := t.run("web.tengo", {params: {count: 1}})
   #       t.equal(r.state, "succeeded")
   #       t.contains(r.steps, "machine.create web-0")
@@ -69,10 +70,10 @@ annotates the files, too.`,
   # every test in this directory and below it
   writ test
 
-  # one test, and all that it says
+  # one test with its output
   writ test -v --run full_node web_test.tengo
 
-  # for a pipeline
+  # in a CI pipeline
   writ test --junit report.xml scripts`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error { return test(cmd.Context(), env, args, &f) },
@@ -81,9 +82,9 @@ annotates the files, too.`,
 	flags.StringVar(&f.run, "run", "", "only tests whose name matches this regular expression")
 	flags.BoolVarP(&f.verbose, "verbose", "v", false, "show every test and its output")
 	flags.BoolVar(&f.failFast, "fail-fast", false, "stop after the first test that fails")
-	flags.IntVar(&f.count, "count", 1, "how often to run each test")
+	flags.IntVar(&f.count, "count", 1, "number of runs of each test")
 	cli.InRange(flags, "count", &f.count, 1, cli.Most)
-	flags.DurationVar(&f.timeout, "timeout", time.Minute, "how long one test may take")
+	flags.DurationVar(&f.timeout, "timeout", time.Minute, "time limit of one test")
 	cli.InRange(flags, "timeout", &f.timeout, time.Millisecond, cli.Longest)
 	flags.StringVar(&f.junit, "junit", "", "file to write the results to as JUnit XML, for Jenkins, GitLab and others")
 	f.own.Add(c)

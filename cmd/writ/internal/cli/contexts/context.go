@@ -104,8 +104,8 @@ func contextAddCommand(env *cli.Env) *cobra.Command {
 	return &cobra.Command{
 		Use:   "add NAME",
 		Short: "Add a cluster to the configuration, or change it",
-		Long: `Adds a context: --server says where its coordinators are, --cluster which cluster to trust. "writ init" prints
-the id of a cluster, and its client.yaml has it. Take the id from a source that you trust.`,
+		Long: `Adds a context. --server sets the addresses of the coordinators, and --cluster sets the id of the cluster to
+trust. "writ init" prints that id and writes it to client.yaml. Get the id from a source that you trust.`,
 		Example: "  writ context add work --server https://writ.example.org --cluster 6f1c… --project web-shop --key ~/.ssh/id_ed25519",
 		Args:    cli.Exactly("NAME"),
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -154,10 +154,11 @@ the id of a cluster, and its client.yaml has it. Take the id from a source that 
 func contextExportCommand(env *cli.Env) *cobra.Command {
 	return &cobra.Command{
 		Use:   "export",
-		Short: "Print the context for another person: where the cluster is, and how to know that it is the right one",
-		Long: `Prints the context that is chosen, without your key. It has the addresses of the coordinators and the id of the cluster.
-It also has the version and digest of the newest roster that you know. It is no secret. The other machine accepts only
-a chain of rosters that leads from the id through this version. Send it on a way where it cannot be changed.`,
+		Short: "Print the context for another person, with the addresses and the identity of the cluster",
+		Long: `Prints the selected context without your key. It contains the addresses of the coordinators, the id of the
+cluster, and the version and digest of your newest roster. The context is not secret. The importing machine accepts
+only rosters that are linked to the id and to this version. So send the context over a channel that protects it from
+changes.`,
 		Example: "  writ context export > work.yaml",
 		Args:    cli.Exactly(),
 		RunE: func(*cobra.Command, []string) error {
@@ -203,8 +204,8 @@ func contextImportCommand(env *cli.Env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "import FILE",
 		Short: "Add an exported context; - reads it from standard input",
-		Long: `Adds a context from a file of "writ context export". A context of the same name is replaced only if it is one of the
-same cluster. It becomes the current one if there is none. --project chooses another project than the file.`,
+		Long: `Adds a context from a file of "writ context export". It replaces a context of the same name only if both are
+for the same cluster. The first context becomes the current one. --project overrides the project in the file.`,
 		Example: "  writ context import work.yaml --key ~/.ssh/id_ed25519\n  writ context import work.yaml --as office",
 		Args:    cli.Exactly("FILE"),
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -251,6 +252,6 @@ same cluster. It becomes the current one if there is none. --project chooses ano
 			return nil
 		},
 	}
-	c.Flags().StringVar(&name, "as", "", "name of the context here; that in the file if not given")
+	c.Flags().StringVar(&name, "as", "", "new name of the context; the name in the file if unset")
 	return c
 }

@@ -14,11 +14,11 @@ func loginCommand(env *cli.Env) *cobra.Command {
 	var web, token bool
 	c := &cobra.Command{
 		Use:   "login",
-		Short: "Log in at the coordinator, to read",
-		Long: `Logs in with your SSH key. Commands do that by themselves, so you need this command only for other programs.
-A login lasts 12 hours. It can read what your roles allow, and can change nothing.
---web prints an address that logs a browser in to the dashboard. It works once, for 30 seconds.
---token prints a token for the header "Authorization: Bearer TOKEN". It works for 15 minutes.`,
+		Short: "Log in to the coordinator, for reading",
+		Long: `Logs in with your SSH key. Commands log in by themselves, so you need this command only for other programs.
+A login lasts 12 hours. It permits reading within your roles and no changes. --web prints an address that logs a
+browser in to the dashboard. The address works once, within 30 seconds. --token prints a token for the header
+"Authorization: Bearer TOKEN". The token is valid for 15 minutes.`,
 		Example: "  writ login --web\n  curl -H \"Authorization: Bearer $(writ login --token)\" https://writ.example.org:7440/v1/runs",
 		Args:    cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -14,12 +14,12 @@ func backupCommand(env *cli.Env) *cobra.Command {
 	var data string
 	c := &cobra.Command{
 		Use:   "backup FILE",
-		Short: "Copy the data directory of a coordinator or supervisor into one file, while it works",
-		Long: `Copies the data directory of a coordinator or of a supervisor into one file: its store at one moment, its keys
-and its rosters. The daemon goes on meanwhile. Keep the file as you keep a private key.
+		Short: "Copy the data directory of a running coordinator or supervisor into one file",
+		Long: `Copies the data directory of a coordinator or supervisor into one file: a consistent snapshot of its store,
+its keys and its rosters. The daemon keeps running. Protect the file like a private key.
 
-A store on PostgreSQL is not in it: back that up with the tools of PostgreSQL. Nodes have no backup: one
-whose disk is gone joins anew, as a new node.`,
+The file contains no store on PostgreSQL: back that up with the tools of PostgreSQL. Nodes have no backup. A node
+whose disk is lost joins again as a new node.`,
 		Example: `  writ backup --data ./dc1 dc1.tar`,
 		Args:    cli.Exactly("FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -40,18 +40,19 @@ func restoreCommand(env *cli.Env) *cobra.Command {
 	var mark bool
 	c := &cobra.Command{
 		Use:   "restore FILE",
-		Short: "Make a data directory from a backup",
-		Long: `Makes the data directory of a coordinator or of a supervisor from a file of "writ backup". The directory must be
-empty, or not exist.
+		Short: "Create a data directory from a backup",
+		Long: `Creates the data directory of a coordinator or supervisor from a file of "writ backup". The directory must
+be empty or missing.
 
-Stop the daemon of the backup for good before you start the restored one. A supervisor takes a higher epoch than
-all before it, so nodes obey no other. It repeats no work of its nodes, except work of nodes that joined after the
-backup or were removed. It reports its complete state to its coordinators again. Runs that were accepted after the
-backup begin again under their ids if their submissions have not expired. The others end as RUN_LOST.
+Stop the original daemon permanently before you start the restored one. A restored supervisor uses a higher epoch
+than any before it, so nodes obey no other supervisor. It does not repeat finished work of nodes, except for nodes
+that joined or were removed after the backup. It sends its current state to its coordinators. Runs that were
+accepted after the backup start again with the same ids, if their submissions have not expired. Otherwise they end
+as RUN_LOST.
 
-If you restored the journal in another way, as part of a disk, machine or database, stop the supervisor and use
---mark before you start it again. Then it asks its nodes what they did since, so that no call is repeated on a second
-node.`,
+The journal may also return to an earlier state without this command, with its disk, machine or database. Then stop
+the supervisor and use --mark before you start it again. The supervisor then asks its nodes for their finished work,
+so no call runs on a second node.`,
 		Example: "  writ restore --data ./dc1 dc1.tar\n  writ restore --mark --data ./dc1",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if mark {

@@ -42,20 +42,19 @@ func benchCommand(env *cli.Env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "bench",
 		Short: "Measure the speed of writ on this machine",
-		Long: `Starts a datacenter in a temporary directory. It has a supervisor and a runner in processes of their own, real journals, and
-redis-server if that is on PATH. It submits signed scripts whose calls do nothing. It measures the
-time from submission to result, and the CPU of all processes per call. Everything is verified, signed and
-written to disk as always.
+		Long: `Starts a datacenter in a temporary directory: a supervisor and a runner in separate processes, real
+journals, and redis-server if it is on PATH. It submits signed scripts whose calls have no effect. It measures the
+time from submission to result, and the CPU time of all processes per call. All work is verified, signed and written
+to disk as in production.
 
-In turns it measures asynq, the queue that writ delivers with, on a Redis of its own. Plain asynq enqueues each
-call from the one before and records nothing. "asynq + journal" keeps calls and results in Redis. WRIT/THIS is
-the rate of writ divided by that of the system.
+It alternates with measurements of asynq, writ's queue library, on a separate Redis. Plain asynq enqueues each call
+from the previous one and records no results. "asynq + journal" stores calls and results in Redis. WRIT/THIS is the
+rate of writ divided by the rate of the other system.
 
-It measures runs of ten calls in a row with many runs in flight, and the same with one run at a time. Then it
-measures runs of one call, and a run with many calls at once. The numbers hold for this machine and disk, and
-for what else they do.
+It measures runs of ten sequential calls, with many runs in flight and with one run at a time. It also measures runs
+of one call, and a run with many calls at once. The results depend on this machine, its disk and its other load.
 
-Programs of packages do not have this command: build writ from its source.`,
+Packaged programs lack this command: build writ from source.`,
 		Example: "  writ bench\n  writ bench -n 200 --rounds 1 -o json\n  writ bench --profile ./profiles\n  writ bench --tls",
 		Args:    cli.NoSuchCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -73,22 +72,22 @@ Programs of packages do not have this command: build writ from its source.`,
 	f := c.Flags()
 	f.IntVarP(&s.Runs, "runs", "n", 1000, "runs of the measurement with many runs, per round; the others make fewer")
 	cli.InRange(f, "runs", &s.Runs, 1, 1_000_000)
-	f.IntVar(&s.InFlight, "in-flight", 50, "how many runs are in flight at a time")
+	f.IntVar(&s.InFlight, "in-flight", 50, "number of runs in flight")
 	cli.InRange(f, "in-flight", &s.InFlight, 1, 10_000)
-	f.IntVar(&s.Slots, "slots", 64, "how many calls the node carries out at a time")
+	f.IntVar(&s.Slots, "slots", 64, "number of parallel calls of the node")
 	cli.InRange(f, "slots", &s.Slots, 1, 10_000)
-	f.IntVar(&s.Fan, "fan", 1000, "how many calls a run makes at once")
+	f.IntVar(&s.Fan, "fan", 1000, "number of parallel calls of a run")
 	cli.InRange(f, "fan", &s.Fan, 1, scripts.MaxCalls)
-	f.IntVar(&s.Rounds, "rounds", 3, "how often everything is measured; medians are shown")
+	f.IntVar(&s.Rounds, "rounds", 3, "number of repetitions; the results are medians")
 	cli.InRange(f, "rounds", &s.Rounds, 1, 1000)
-	f.DurationVar(&s.Within, "within", 20*time.Second, "how long a measurement submits runs at most")
+	f.DurationVar(&s.Within, "within", 20*time.Second, "maximum duration for which a measurement submits runs")
 	cli.InRange(f, "within", &s.Within, time.Millisecond, cli.Longest)
 	f.StringSliceVar(&s.Beside, "beside", nil, "programs with more systems to measure, like the one of `task peers`")
 	f.BoolVar(&s.TLS, "tls", false, "measure writ with TLS, as between hosts, beside writ without")
 	f.DurationVar(&s.AsynqPoll, "asynq-poll", minAsynqPoll, "mean interval at which bare asynq polls its empty queue")
 	cli.InRange(f, "asynq-poll", &s.AsynqPoll, minAsynqPoll, cli.Longest)
 	f.StringVar(&s.Data, "data", "",
-		"directory for all files, which is kept; by default a temporary one, which is removed")
+		"directory for all files, which is kept; by default a temporary one, which is deleted")
 	f.StringVar(&s.Profiles, "profile", "", "directory for profiles of the CPU of supervisor and runner")
 	l.Add(c, "error")
 	c.AddCommand(benchWaitingCommand(env), benchSupervisorCommand(env), benchRunnerCommand(env), benchAsynqCommand(env))
@@ -142,12 +141,12 @@ func benchWaitingCommand(env *cli.Env) *cobra.Command {
 	w := bench.Waiting{}
 	c := &cobra.Command{
 		Use:   "waiting",
-		Short: "Measure the cost of waiting runs: memory, CPU, and the time of another run",
-		Long: `Starts a datacenter with a supervisor in a process of its own, a real journal and real evaluators. It submits
+		Short: "Measure the cost of waiting runs: memory, CPU, and the delay of another run",
+		Long: `Starts a datacenter with a supervisor in a separate process, a real journal and real evaluators. It submits
 runs that wait for capacity of a node, for a resource, or for their turn in a deployment. Then it measures the
-supervisor: its memory, its CPU while it is idle, the time of one more run, and its restart after a kill.
+supervisor: its memory, its CPU time while idle, the duration of one more run, and its restart after a kill.
 
-It fails if the supervisor ever had more memory than the limit.`,
+The command fails if the memory of the supervisor ever exceeds the limit.`,
 		Example: "  writ bench waiting\n  writ bench waiting --runs 5000 -o json",
 		Args:    cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -160,11 +159,11 @@ It fails if the supervisor ever had more memory than the limit.`,
 		},
 	}
 	f := c.Flags()
-	f.IntVar(&w.Runs, "runs", 100_000, "how many runs wait")
+	f.IntVar(&w.Runs, "runs", 100_000, "number of waiting runs")
 	cli.InRange(f, "runs", &w.Runs, 1, cli.Most)
 	f.StringVar(&w.Data, "data", "",
-		"directory for all files, which is kept; by default a temporary one, which is removed")
-	f.Int64Var(&limit, "limit-mib", waitingLimitMiB, "the most memory that the supervisor may have, in MiB")
+		"directory for all files, which is kept; by default a temporary one, which is deleted")
+	f.Int64Var(&limit, "limit-mib", waitingLimitMiB, "memory limit of the supervisor, in MiB")
 	cli.InRange(f, "limit-mib", &limit, 1, cli.Most)
 	f.DurationVar(&w.Idle, "idle", 20*time.Second, "duration of the CPU measurement without load")
 	cli.InRange(f, "idle", &w.Idle, time.Millisecond, cli.Longest)

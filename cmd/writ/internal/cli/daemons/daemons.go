@@ -31,10 +31,10 @@ func coordCommand(env *cli.Env) *cobra.Command {
 	var traces tracing.Settings
 	c := serve.DaemonCommand(env, &cobra.Command{
 		Use:   "coord",
-		Short: "Run a coordinator: it takes signed texts, delivers them to datacenters, and shows the results",
-		Long: `Runs a coordinator with the API and the dashboard. It holds no key that could sign anything.
+		Short: "Run a coordinator: it accepts signed texts, delivers them to datacenters, and shows the results",
+		Long: `Runs a coordinator with the API and the dashboard. It has no key that can sign work.
 
-It begins with the rosters in its data directory, where "writ init" puts the first one, or with those of
+It starts with the rosters in its data directory, where "writ init" writes the first one, or with the rosters in
 --roster.`,
 		Example: "  writ init --data ./cluster\n  writ coord --data ./cluster",
 	}, func(ctx context.Context, log *slog.Logger) error {
@@ -72,20 +72,20 @@ It begins with the rosters in its data directory, where "writ init" puts the fir
 	f.StringVar(&listen, "listen", "127.0.0.1:7440", "address of the API and the dashboard")
 	serve.MetricsFlag(c, &metrics, "Beyond loopback it speaks TLS as --listen does")
 	f.StringVar(&publicURL, "public-url", "",
-		"how supervisors and browsers reach it; the address it listens on if not given")
+		"address for supervisors and browsers; the listen address if unset")
 	f.StringVar(&tlsCert, "tls-cert", "",
-		"file (PEM) with a certificate for browsers and curl, and its chain, as fullchain.pem of certbot. It is read again when it changes")
+		"file (PEM) with a certificate for browsers and curl, and its chain, such as fullchain.pem of certbot. It is read again when it changes")
 	f.StringVar(&tlsKey, "tls-key", "", "file (PEM) with the key of that certificate")
 	f.StringSliceVar(&rosters, "roster", nil,
 		"files with signed rosters, oldest first, instead of those in the data directory")
 	f.StringSliceVar(&coordinators, "coordinator", nil, "addresses of other coordinators of the cluster")
 	f.StringSliceVar(&hosts, "allowed-host", nil,
-		"names at which clients and browsers reach it, in addition to --public-url")
+		"names at which clients and browsers reach the coordinator, in addition to --public-url")
 	f.Float64Var(&projectRate, "project-rate", coord.DefaultSubmissionsPerSecond,
 		"submissions of 16 KiB per second of one project, in bursts of twice that number. More wait for up to 5 s and are then refused. 0: no bound")
 	cli.InRange(f, "project-rate", &projectRate, 0, cli.Most)
 	f.Int64Var(&shareGiB, "datacenter-share", 0,
-		"most GiB of the ledger for the events of one datacenter. 0: half of the disk, divided by datacenters, once less than a quarter is free; 100 GiB with --ledger")
+		"maximum GiB of the ledger for the events of one datacenter. 0: half of the disk, divided by datacenters, once less than a quarter is free; 100 GiB with --ledger")
 	cli.InRange(f, "datacenter-share", &shareGiB, 0, cli.Most)
 	f.StringVar(&webhooks, "webhooks", "", "file (YAML) with webhooks: see docs/manual/webhooks.md")
 	f.BoolVar(&keyless, "keyless", false,
@@ -101,11 +101,11 @@ func supervisorCommand(env *cli.Env) *cobra.Command {
 	c := serve.DaemonCommand(env, &cobra.Command{
 		Use:   "supervisor",
 		Short: "Run the supervisor of a datacenter: it verifies, evaluates, places and watches",
-		Long: `Runs the supervisor of one datacenter. It makes its key at the first start. If the roster does not name the key,
-the supervisor registers with the coordinator. It then waits until a root operator adds it with "writ dc add",
-which also makes the token.
+		Long: `Runs the supervisor of one datacenter. It generates its key at the first start. If the key is not in the
+roster, the supervisor registers with the coordinator. It then waits until a root operator adds it with "writ dc
+add", which also creates its join token.
 
-It keeps a link to the coordinators. While they are away, the work of the datacenter goes on.`,
+It keeps a link to the coordinators. If they are unavailable, the datacenter continues its work.`,
 		Example: "  WRIT_JOIN=@dc1.token writ supervisor --data ./dc1 --dc dc1 --coordinator http://127.0.0.1:7440 --redis redis://127.0.0.1:6379/0",
 	}, func(ctx context.Context, log *slog.Logger) error {
 		var err error
@@ -141,7 +141,7 @@ It keeps a link to the coordinators. While they are away, the work of the datace
 	})
 	f := c.Flags()
 	cli.DataFlag(c, &s.Data)
-	f.StringVar(&s.Name, "dc", "", "name of the datacenter, for registering")
+	f.StringVar(&s.Name, "dc", "", "name of the datacenter, for the registration")
 	f.StringSliceVar(&s.Coordinators, "coordinator", nil, "addresses of coordinators")
 	f.StringVar(&join, "join", "", "token of writ dc add; @FILE reads it from a file, which only the first start needs")
 	f.StringVar(&cluster, "cluster", "", "id of the cluster to trust, without a token")
@@ -149,26 +149,26 @@ It keeps a link to the coordinators. While they are away, the work of the datace
 	f.StringVar(&s.RedisListen, "redis-listen", "",
 		"address at which Redis listens for nodes, with TLS and a certificate that the supervisor renews")
 	f.StringVar(&s.RedisTLSDir, "redis-tls-dir", "",
-		"directory for that certificate, which Redis can read; redis-tls in --data if not given")
+		"directory for that certificate, readable for Redis; redis-tls in --data if unset")
 	f.StringVar(&s.Journal, "journal", "",
 		"postgres:// address of the journal's database; @FILE reads it from a file. Without it, a file in --data")
 	f.StringVar(&listen, "listen", "127.0.0.1:7441", "address of the node API")
 	serve.MetricsFlag(c, &metrics, "Beyond loopback it speaks TLS, with a certificate of the supervisor")
 	f.StringSliceVar(&s.AllowedHosts, "allowed-host", nil,
-		"names at which nodes reach it, in addition to addresses and the name of this machine")
+		"names at which nodes reach the supervisor, in addition to addresses and the name of this machine")
 	f.IntVar(&s.MaxOpenRuns, "max-open-runs", quota.DefaultMaxRuns,
-		"how many runs of a project may be open at a time; more are refused")
+		"maximum number of open runs of a project; further runs are rejected")
 	cli.InRange(f, "max-open-runs", &s.MaxOpenRuns, 1, cli.Most)
 	f.IntVar(&s.MaxOpenCalls, "max-open-calls", quota.DefaultMaxCalls,
-		"how many calls of a project may be open before its next run is refused")
+		"maximum number of open calls of a project; beyond it, new runs are rejected")
 	cli.InRange(f, "max-open-calls", &s.MaxOpenCalls, 1, cli.Most)
 	f.DurationVar(&s.KeepRuns, "keep-runs", supervisor.DefaultKeepRuns,
-		"how long a run is kept after its end, with its calls, results and lines")
+		"retention of an ended run with its calls, results and log lines")
 	cli.InRange(f, "keep-runs", &s.KeepRuns, time.Second, cli.LongestGrant)
 	f.StringToIntVar(&s.Weights, "project-weight", nil,
-		"NAME=N: a project gets N times the share of the evaluator's CPU time and of node slots, beside others that want some")
+		"NAME=N: the project gets N times the share of other projects, of the evaluator's CPU time and of node slots")
 	f.BoolVar(&s.Held, "held", false,
-		"begin with the datacenter on hold, after an incident or a restore: no job is sent until writ release. Leave it out at the next start")
+		"start with the datacenter on hold, after an incident or a restore: no job is sent until writ release. Omit it at the next start")
 	cli.FromEnvironment(f, "dc", "coordinator", "join", "cluster", "redis-listen", "redis-tls-dir", "journal", "listen")
 	return c
 }
@@ -179,12 +179,12 @@ func runnerCommand(env *cli.Env) *cobra.Command {
 	c := serve.DaemonCommand(env, &cobra.Command{
 		Use:   "runner",
 		Short: "Run a node: it verifies signed jobs and runs them",
-		Long: `Runs a node. It joins at the first start, with a token of "writ token create". Without a token it needs
+		Long: `Runs a node. At the first start it joins with a token from "writ token create". Without a token it needs
 --cluster, and waits for "writ node approve".
 
-Volumes and images are real, all else is simulated. With --drivers host networks, containers, databases and
-machines are real, too, and change this host. The node does not offer a driver whose tools the host lacks. The
-log says which drivers there are, and why.`,
+By default, volumes and images are real and all other drivers are simulated. With --drivers host, networks,
+containers, databases and machines are real as well, and change this host. The node does not offer a driver whose
+tools are missing. The log lists the drivers and the reasons.`,
 		Example: "  writ runner --data ./n1 --name n1 --supervisor http://127.0.0.1:7441 --redis redis://127.0.0.1:6379/0 --join @n1.token",
 	}, func(ctx context.Context, log *slog.Logger) error {
 		var err error
@@ -230,17 +230,17 @@ log says which drivers there are, and why.`,
 		"token of writ token create; @FILE reads it from a file, which only the first start needs")
 	f.StringVar(&cluster, "cluster", "", "id of the cluster to trust, without a token")
 	serve.RedisFlags(c, &r.Redis)
-	f.IntVar(&r.Slots, "slots", runner.DefaultSlots, "how many jobs run at a time. 0: the default")
+	f.IntVar(&r.Slots, "slots", runner.DefaultSlots, "number of parallel jobs. 0: the default")
 	cli.InRange(f, "slots", &r.Slots, 0, cli.Most)
 	serve.CapacityFlags(c, &r.Capacity, "0: the capacity of the host")
 	f.StringVar(&r.Transfers, "transfers", "",
-		"address to listen on for other nodes that fetch copies of volumes. Without it they get none")
+		"listen address for other nodes that fetch copies of volumes. If unset, the node sends no copies")
 	f.StringSliceVar(&r.Peers, "transfer-allow", nil,
-		"range of private addresses, as 10.1.0.0/16, from which this node fetches copies (repeatable). "+
+		"range of private addresses, such as 10.1.0.0/16, from which this node may fetch copies (repeatable). "+
 			"Without it, it fetches copies from the internet only")
 	f.StringVar(&r.Public, "public-transfers", "",
-		"HOST:PORT at which other nodes reach --transfers, if it is another one")
-	f.Int64Var(&r.RateMiB, "transfer-rate", 0, "MiB per second for all copies that other nodes fetch. 0: no bound")
+		"HOST:PORT at which other nodes reach --transfers, if it differs")
+	f.Int64Var(&r.RateMiB, "transfer-rate", 0, "MiB per second for all copies that other nodes fetch. 0: unlimited")
 	cli.InRange(f, "transfer-rate", &r.RateMiB, 0, cli.Most)
 	serve.MetricsFlag(c, &metrics, "It is on loopback only")
 	serve.DriverFlags(c, &r.Drivers, &r.Speed, &r.Host)

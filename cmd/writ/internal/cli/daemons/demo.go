@@ -48,10 +48,10 @@ func demoCommand(env *cli.Env) *cobra.Command {
 	d := devcluster.Config{Datacenters: 1, Nodes: 2, Drivers: runnerd.DriversAuto}
 	c := &cobra.Command{
 		Use:   "demo",
-		Short: "Show everything at work: a cluster on this machine, and an example that is signed, submitted and runs",
+		Short: "Show a complete example: a cluster on this machine, with a script that is signed, submitted and run",
 		Long: `Starts "writ dev" in a temporary directory with a new key. It signs and submits an example script, shows its
-progress, verifies the signature on its result and prints the result. It ends by itself. With --keep it stays up
-until Ctrl-C.`,
+progress, verifies the signature on the result and prints the result. Then it exits. With --keep it runs until
+Ctrl-C.`,
 		Example: "  writ demo\n  writ demo --keep",
 		Args:    cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -63,7 +63,7 @@ until Ctrl-C.`,
 			return demo(cmd.Context(), env, d, keep)
 		},
 	}
-	c.Flags().BoolVar(&keep, "keep", false, "stay up afterwards, with the dashboard, until Ctrl-C")
+	c.Flags().BoolVar(&keep, "keep", false, "keep running afterwards, with the dashboard, until Ctrl-C")
 	c.Flags().Float64Var(&d.Speed, "simulate-speed", 1, "factor for the durations of simulated drivers. 0: at once")
 	cli.InRange(c.Flags(), "simulate-speed", &d.Speed, 0, serve.MostSpeed)
 	l.Add(c, "error")

@@ -21,13 +21,13 @@ func devCommand(env *cli.Env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "dev",
 		Short: "Run everything in one process on this machine",
-		Long: `Runs a coordinator, supervisors and nodes in one process, with keys of their own. They have the same code and
-the same interfaces as separate processes. The data directory keeps what they make. Ctrl-C ends them.
+		Long: `Runs a coordinator, supervisors and nodes in one process, with new keys. Each part works as in its own
+process, with the same interfaces. The data directory keeps all state. Ctrl-C stops them.
 
-One datacenter is called local, several are dc1, dc2 and so on. With another --dcs the names differ, so earlier
-datacenters may be missing and new ones are created. For another number, use another --data.
+A single datacenter is named local; several are named dc1, dc2 and so on. With a different --dcs in the same --data,
+new datacenters start and the old ones stay offline. So use a new --data for another number.
 
-It uses redis-server if that is on PATH, and otherwise a stand-in inside the process.`,
+It uses redis-server if it is on PATH, and otherwise a replacement inside the process.`,
 		Example: "  writ dev --data ./dev\n  writ dev --data ./dev --dcs 2 --nodes 2\n  writ dev --data /var/lib/writ/dev --drivers host",
 		Args:    cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -58,11 +58,11 @@ It uses redis-server if that is on PATH, and otherwise a stand-in inside the pro
 	}
 	f := c.Flags()
 	l.Add(c, "warn")
-	f.StringVar(&d.Data, "data", config.DefaultData()+"/dev", "directory for everything that must survive")
+	f.StringVar(&d.Data, "data", config.DefaultData()+"/dev", "directory for all persistent data")
 	f.StringVar(&listen, "listen", "127.0.0.1:7440", "address of the API and the dashboard")
-	f.IntVar(&d.Datacenters, "dcs", 1, "how many datacenters")
+	f.IntVar(&d.Datacenters, "dcs", 1, "number of datacenters")
 	cli.InRange(f, "dcs", &d.Datacenters, 1, maxDevNodes)
-	f.IntVar(&d.Nodes, "nodes", 2, "how many nodes in each datacenter. With --drivers host: 1")
+	f.IntVar(&d.Nodes, "nodes", 2, "number of nodes per datacenter. With --drivers host: 1")
 	cli.InRange(f, "nodes", &d.Nodes, 1, maxDevNodes)
 	serve.CapacityFlags(c, &d.Capacity, "0: plenty, and with --drivers host the capacity of the host")
 	serve.DriverFlags(c, &d.Drivers, &d.Speed, &d.Host)

@@ -14,16 +14,16 @@ import (
 )
 
 func webhookCommand(env *cli.Env) *cobra.Command {
-	return cli.Family("webhook", "Try the webhooks of a coordinator", webhookTestCommand(env))
+	return cli.Family("webhook", "Test the webhooks of a coordinator", webhookTestCommand(env))
 }
 
 func webhookTestCommand(env *cli.Env) *cobra.Command {
 	var file string
 	c := &cobra.Command{
 		Use:   "test [NAME]",
-		Short: "Send a message of the type test to webhooks, once",
-		Long: `Reads the file that "writ coord --webhooks" reads. Sends a message of the type test to the webhook with that name, or to all.
-It says of each whether the receiver took it. Nothing is sent again.`,
+		Short: "Send one message of the type test to webhooks",
+		Long: `Reads the file of "writ coord --webhooks", and sends a message of the type test to the named webhook or to
+all. It reports for each webhook whether the receiver accepted the message. It does not retry.`,
 		Example: "  writ webhook test --webhooks webhooks.yaml\n  writ webhook test chat-ops --webhooks webhooks.yaml",
 		Args:    cli.AtMost(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -107,24 +107,25 @@ func doctorCommand(env *cli.Env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check this machine and the connection to the cluster, and suggest fixes",
-		Long: `Examines this machine and the way to the cluster, and says how to fix what is wrong. Of the cluster, it lists the
-datacenters, the holds, the stuck runs, and the nodes that are lost, silent, faulty or full. It warns of tokens of boot servers,
-batches and certificates that expire soon.
+		Long: `Checks this machine and the connection to the cluster, and suggests fixes. For the cluster, it lists the
+datacenters, the holds, the stuck runs, and the nodes that are lost, silent, faulty or full. It warns about tokens
+of boot servers, batches and certificates that expire soon.
 
-The lines "image: …" to "herodb: …" say what the drivers of a node find on this host. "writ runner --drivers
-host" looks in the same way. A degraded driver works except for what the line says, a missing one does not work.
-Neither makes the exit code 1. Flags that the runner has, too, mean the same here.
+The lines "image: …" to "herodb: …" show the state of the drivers that a node would use on this host. "writ runner
+--drivers host" makes the same checks. A degraded driver works except for the feature in its line. A missing driver
+does not work. Neither sets the exit code to 1. Flags with the same name as a flag of the runner have the same
+meaning.
 
-If no cluster is configured, one line says so. The checks of coordinators, roster and signing key are skipped,
+If no cluster is configured, one line reports it. The checks of coordinators, roster and signing key are skipped,
 and the exit code is 0 unless another check finds a problem.
 
-Where a systemd unit starts a runner, it checks whether that unit would end machines with the runner.
+If a systemd unit starts a runner, the command checks whether stopping that unit would also stop machines.
 
-With --redis it examines that Redis, too, with the login that a supervisor uses.
+With --redis it also checks that Redis, with the login of a supervisor.
 
-With --journal it looks in the journal of a supervisor for runs that nothing would wake. That is the file
-journal.db in its data directory, or the address of a PostgreSQL database. The supervisor may be at work meanwhile, and nothing
-is changed. Every supervisor also looks for such runs by itself and logs them.`,
+With --journal it searches the journal of a supervisor for runs that no event would wake. The journal is the file
+journal.db in the supervisor's data directory, or the address of a PostgreSQL database. The check changes no data,
+and the supervisor may keep running. Every supervisor also searches for such runs by itself and logs them.`,
 		Example: "  writ doctor\n  writ doctor --data /var/lib/writ/n1\n  writ doctor --journal /var/lib/writ/supervisor/journal.db\n  writ doctor --journal @journal.address",
 		Args:    cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -166,9 +167,9 @@ is changed. Every supervisor also looks for such runs by itself and logs them.`,
 	}
 	serve.RedisFlags(c, &redis)
 	c.Flags().StringVar(&data, "data", config.DefaultData(),
-		"directory in which a node on this host keeps its state, or would")
+		"state directory of a node on this host, existing or planned")
 	c.Flags().StringVar(&records, "journal", "",
-		"journal of a supervisor, to be examined: a file, a postgres:// address, or @FILE with one")
+		"journal of a supervisor to check: a file, a postgres:// address, or @FILE with an address")
 	c.Flags().StringVar(&host.Containerd, "containerd", "", "socket of containerd, if not at its usual place")
 	c.Flags().StringVar(&host.Firmware, "firmware", "", "firmware of machines that have no kernel")
 	c.Flags().StringVar(&host.ProcessUsers, "process-users", "", serve.ProcessUsers)

@@ -77,13 +77,14 @@ func supportCommand(env *cli.Env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "bundle",
 		Short: "Write a support file about the cluster",
-		Long: `Carries out the commands that show how the cluster is, and collects what they say in a file (tar, gzip).
-With --run it has what is known of a run, and with --log the end of a log file, such as that of a coordinator.
+		Long: `Runs the commands that show the state of the cluster, and writes their output to a file (tar, gzip). --run
+adds all data about a run. --log adds the end of a log file, for example the log of a coordinator.
 
-Private keys, join tokens, the tokens of common services, secret addresses of webhooks and passwords are removed. The file has names of people, nodes, scripts and
-resources, and what scripts write to their logs. Look through it before you give it away.
+Private keys, join tokens, the tokens of common services, secret addresses of webhooks and passwords are removed.
+The file contains names of people, nodes, scripts and resources, and the logs of scripts. Review it before you share
+it.
 
-A command that fails is no error: what it says is in the file.`,
+If one of the commands fails, the file contains its error.`,
 		Example: "  writ support bundle\n  writ support bundle --run @last --log /var/log/writ/coord.log --file help.tar.gz",
 		Args:    cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -122,9 +123,9 @@ A command that fails is no error: what it says is in the file.`,
 				cli.Column("EXIT", func(v partView) string { return fmt.Sprint(v.Exit) })))
 		},
 	}
-	c.Flags().StringVar(&file, "file", "", "file to write, which must not be there; writ-support-TIME.tar.gz if not given")
+	c.Flags().StringVar(&file, "file", "", "new file to write; writ-support-TIME.tar.gz if unset")
 	c.Flags().StringArrayVar(&runs, "run", nil, "run to include in detail (repeatable)")
-	c.Flags().StringArrayVar(&logs, "log", nil, "log file whose end is taken, up to 10 MiB (repeatable)")
+	c.Flags().StringArrayVar(&logs, "log", nil, "log file; its last 10 MiB are included (repeatable)")
 	return cli.Family("support", "Collect facts about the cluster for support", c)
 }
 

@@ -35,7 +35,7 @@ func (s *scopeFlags) add(env *cli.Env, c *cobra.Command) {
 	f.StringVar(&s.project, "project", "", "only the work of this project, by name or id")
 	f.StringVar(&s.deployment, "deployment", "",
 		"only the work of this deployment, of --project or the project of the context")
-	f.StringVar(&s.operation, "operation", "", "only this operation, as machine.create, or all of a module, as machine")
+	f.StringVar(&s.operation, "operation", "", "only this operation, such as machine.create, or all of a module, such as machine")
 	s.reason.Add(c, "writ hold list")
 	c.MarkFlagsMutuallyExclusive("project", "operation")
 	c.MarkFlagsMutuallyExclusive("deployment", "operation")
@@ -63,14 +63,16 @@ func holdCommand(env *cli.Env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "hold",
 		Short: "Stop new work of a datacenter or a part of it, and list holds",
-		Long: `Signs that a datacenter sends no jobs from now on. For the whole datacenter you say --dc, also if there is only one. With another flag, that is so only for a project, a deployment, an operation or a module. The datacenter accepts submissions as before.
-What a node has goes on, and what it reports is taken. A run that waits says why, and the command that releases it.
+		Long: `Signs a hold: from now on the datacenter sends no jobs. With --dc the hold covers the whole datacenter. Use
+--dc even if there is only one. Another flag limits the hold to a project, a deployment, an operation or a module.
+The datacenter still accepts submissions. Jobs on nodes continue, and their results are recorded. A waiting run
+shows the hold as its reason, with the command that releases it.
 
-A hold does not move deadlines: a run that is on hold until its deadline expires. "writ run cancel" works as ever. A hold of a deployment stops its runs, and calls of others that
-take over what it owns.
+A hold does not extend deadlines: a run expires if the hold outlasts its deadline. "writ run cancel" still works. A
+hold of a deployment stops its runs, and stops calls of other runs that take over its resources.
 
-For a datacenter or an operation you need the role operator or admin. For a project or a deployment, control of its runs is enough. What an operator of the datacenter
-holds, such a person releases.`,
+For a datacenter or an operation you need the role operator or admin. For a project or a deployment, the right to
+control its runs is enough. If an operator of the datacenter signed the hold, an operator must release it.`,
 		Example: `  writ hold --dc dc1 --reason "the disks of rack 3 fail"
   writ hold --project shop --reason "the bill is checked"
   writ hold --deployment web --project shop
@@ -90,14 +92,15 @@ func releaseCommand(env *cli.Env) *cobra.Command {
 	var scope scopeFlags
 	c := &cobra.Command{
 		Use:   "release",
-		Short: "Let a datacenter or a part of its work start again",
-		Long: `Signs that a datacenter may send jobs again, or only those of a project, a deployment, an operation or a module. For the whole datacenter you say --dc, also if
-there is only one.
+		Short: "Release a datacenter or a part of its work from a hold",
+		Long: `Signs that a datacenter may send jobs again. With another flag, this applies only to a project, a
+deployment, an operation or a module. For the whole datacenter use --dc, even if there is only one.
 
-A part can be released while the whole is on hold: that takes it out of the hold, and the rest stays. So a datacenter that was started with "writ supervisor --held"
-is let go piece by piece. A hold that is signed later takes the part in again.
+While the whole datacenter is on hold, a part can be released. The rest stays on hold. So you can release a
+datacenter step by step after "writ supervisor --held". A later hold of the datacenter includes the part again.
 
-The statement names the revision that you saw. If another person decided about the same work meanwhile, it is refused, and you look again.`,
+The statement names the revision that you saw. If another person has changed the same hold meanwhile, the statement
+is rejected. Check the holds and sign again.`,
 		Example: `  writ release --project shop
   writ release --operation volume
   writ release --dc dc1 --reason "the disks were replaced"`,
@@ -265,10 +268,11 @@ func holdListCommand(env *cli.Env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "list",
 		Short: "List holds, with their signers and reasons",
-		Long: `Lists the holds of each datacenter, signed by its supervisor now. You see the holds of the projects that you may read, and those without a project.
-With --project it lists only the holds of this project and its deployments, not those of its datacenters.
+		Long: `Lists the holds of each datacenter, signed by its supervisor for this request. You see the holds of the
+projects that you may read, and holds without a project. With --project it lists only the holds of this project and
+its deployments, not those of its datacenters.
 
-It names each datacenter that does not answer, or whose answer is not signed by its supervisor.`,
+It names each datacenter that does not answer or whose answer has no valid signature.`,
 		Example: "  writ hold list\n  writ hold list --project shop\n  writ hold list --dc dc1 -o json",
 		Args:    cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {

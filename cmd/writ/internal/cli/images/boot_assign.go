@@ -20,15 +20,18 @@ func bootAssignCommand(env *cli.Env) *cobra.Command {
 	var machine machineFlags
 	c := &cobra.Command{
 		Use:   "assign MACHINE --machines FILE",
-		Short: "Give one machine settings of its own, such as name and address",
-		Long: `Writes the settings of one machine to the file that "writ boot serve --machines" reads. MACHINE is the address of its network
-card, as 52:54:00:77:00:50, or its serial number, as serial=SN-0001. The machine gets these settings besides those of all, from
-its next start on. Settings that it had before are replaced. "writ boot list" shows whether they are used.
+		Short: "Set the settings of one machine, such as name and address",
+		Long: `Writes the settings of one machine to the file of "writ boot serve --machines". MACHINE is the address of
+its network card, such as 52:54:00:77:00:50, or its serial number, such as serial=SN-0001. From its next start the
+machine gets these settings in addition to the common ones. They replace its earlier settings. "writ boot list"
+shows whether the machine uses them.
 
-The file has a line for each machine, with # before comments, and you may edit it. The server reads it again when it changes.
+The file has one line per machine and comments after #. You may edit it. The server reloads the file when it
+changes.
 
-Settings are not signed and everybody in the network can read them. So a token is refused. They authorise nothing: a
-datacenter admits a machine by its key, its token or its serial number, and labels a node with "writ node label".`,
+Settings are unsigned, and every client in the network can read them. So the command rejects tokens. Settings grant
+no rights. A datacenter admits a machine by its key, its token or its serial number, and "writ node label" sets the
+labels of a node.`,
 		Example: "  writ boot assign 52:54:00:77:00:50 --machines machines --name n1 --setting writ.address=10.77.0.4/24 --setting writ.gateway=10.77.0.1\n" +
 			"  writ boot assign serial=SN-0001 --machines machines --name n2\n" +
 			"  writ boot assign serial=SN-0001 --machines machines --none",

@@ -34,7 +34,7 @@ const (
 )
 
 func bootCommand(env *cli.Env) *cobra.Command {
-	return cli.Family("boot", "Start machines over the network, and see their boot progress", bootServeCommand(env),
+	return cli.Family("boot", "Start machines over the network, and show their boot progress", bootServeCommand(env),
 		env.ClientCommands(bootListCommand(env))[0], bootAssignCommand(env))
 }
 
@@ -46,16 +46,19 @@ func bootServeCommand(env *cli.Env) *cobra.Command {
 	c := serve.DaemonCommand(env, &cobra.Command{
 		Use:   "serve",
 		Short: "Run a boot server: it serves node images to machines with iPXE and records their boot progress",
-		Long: `Runs the boot server of a site. Have the DHCP server of the machines name http://ADDRESS:PORT/boot/ipxe to those that run
-iPXE. Each machine gets a script and the node image, and reports the stages of its start. "writ boot list" shows them.
+		Long: `Runs the boot server of a site. Configure the machines' DHCP server to send http://ADDRESS:PORT/boot/ipxe to
+clients that run iPXE. Each machine gets a script and the node image, and reports the stages of its start. "writ
+boot list" shows them.
 
-Its records of machines are in memory only, and end with it. Reports are not authenticated: any machine of that
-network can report for another. They authorise nothing.
+The server records machines only in memory, until it stops. Reports are not authenticated: any machine in that
+network can report for another. They grant no rights.
 
-The settings of machines are in the script, which everybody in the network can read. So they have no token: with
---cluster a machine waits to be approved. Without TLS others in the network can give machines another image.
+The settings of machines are in the script, and every client in the network can read it. So they contain no token:
+with --cluster a machine waits for approval. Without TLS, an attacker in the network can send another image to
+machines.
 
-The image is read once. Start the server again with the next one: machines that are loading ask for the script again.`,
+The image is loaded once. To serve a new image, restart the server. Machines that are loading request the script
+again.`,
 		Example: "  writ boot serve --listen 10.77.0.1:8080 --image writ-node.efi --cluster ID --supervisor https://10.77.0.3:7441 --redis rediss://10.77.0.3:6379/0",
 	}, func(ctx context.Context, log *slog.Logger) error {
 		if listen == "" {
@@ -101,13 +104,13 @@ The image is read once. Start the server again with the next one: machines that 
 	f.StringVar(&list, "list-listen", bootListAddress, "address for `writ boot list`, without login and TLS")
 	f.StringVar(&source, "image", "writ-node.efi", "the node image")
 	f.StringVar(&assigned, "machines", "",
-		"file with settings of single machines, as `writ boot assign` writes it. It is read again when it changes")
-	f.StringVar(&b.URL, "url", "", "how machines reach the server, if not by the address that they ask: http://HOST:PORT")
+		"file with settings of single machines, written by `writ boot assign`. It is read again when it changes")
+	f.StringVar(&b.URL, "url", "", "address of the server for machines, http://HOST:PORT; by default the address in their request")
 	f.StringVar(&b.TLSCert, "tls-cert", "",
-		"file (PEM) with a certificate that iPXE and the image know, and its chain. It is read again when it changes")
+		"file (PEM) with a certificate that iPXE and the image trust, and its chain. It is read again when it changes")
 	f.StringVar(&b.TLSKey, "tls-key", "", "file (PEM) with the key of that certificate")
 	f.StringSliceVar(&b.AllowedHosts, "allowed-host", nil,
-		"names at which machines and operators reach it, in addition to addresses, the name of this machine and --url")
+		"names at which machines and operators reach the server, in addition to addresses, the name of this machine and --url")
 	f.StringVar(&report, "report", "",
 		"token of writ token create --role boot-server, to report the machines that start to the supervisor. @FILE reads it from a file")
 	f.StringSliceVar(&reportTo, "report-to", nil,
@@ -145,18 +148,18 @@ func bootListCommand(env *cli.Env) *cobra.Command {
 	var server, datacenter string
 	c := &cobra.Command{
 		Use:   "list",
-		Short: "List the machines that asked a boot server, and their boot progress",
-		Long: `Lists the machines that asked a boot server since it was started, one for each network card. The newest step comes first, with
-the time since and what to look at.
+		Short: "List the machines that contacted a boot server, and their boot progress",
+		Long: `Lists the machines that contacted a boot server since its start, one line per network card. The newest step
+comes first, with its age and a hint.
 
-Without --dc it asks the boot server itself, which has no login. With --dc it asks a coordinator, from anywhere: the boot servers that were started
-with --report tell the datacenter. You need a role for all projects.
+Without --dc the command contacts the boot server itself, which has no login. With --dc it contacts a coordinator,
+from anywhere, and lists boot servers that were started with --report. You need a role for all projects.
 
-Steps are script, loading and sent, which the server sees itself. Later ones are stages that the machine reports.
-They are hints: any machine of that network can claim them for another. "writ node list" shows what a datacenter knows.
+The server observes the steps script, loading and sent itself. Machines report the later steps. Reports are hints:
+any machine in that network can report for another. "writ node list" shows the nodes of a datacenter.
 
-ASSIGNED says what became of the settings of a single machine. waits: for its next start. given: they were in its script.
-used, ignored: the machine says that it has started with them, or with others.`,
+ASSIGNED shows the state of the settings of a single machine. waits: they apply at its next start. given: they were
+in its script. used or ignored: the machine reports that it has started with them or with others.`,
 		Example: "  writ boot list\n  writ boot list --boot-server http://10.77.9.1:7442 -o wide\n  writ boot list --dc dc1",
 		Args:    cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -183,7 +186,7 @@ used, ignored: the machine says that it has started with them, or with others.`,
 	}
 	c.Flags().StringVar(&server, "boot-server", "http://"+bootListAddress,
 		"address of the boot server for operators, its --list-listen")
-	c.Flags().StringVar(&datacenter, "dc", "", "name or id of a datacenter, whose boot servers report to it")
+	c.Flags().StringVar(&datacenter, "dc", "", "name or id of a datacenter; lists its reporting boot servers")
 	c.MarkFlagsMutuallyExclusive("boot-server", "dc")
 	env.CompleteFlag(c, "dc", cli.SuggestDatacenters)
 	return c

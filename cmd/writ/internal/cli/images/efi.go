@@ -104,7 +104,7 @@ func unquoted(value string) string {
 }
 
 func efiCommand(env *cli.Env) *cobra.Command {
-	return cli.Family("efi", "Make images that start machines as nodes", efiBuildCommand(env), efiDiskCommand(env),
+	return cli.Family("efi", "Create images that start machines as nodes", efiBuildCommand(env), efiDiskCommand(env),
 		efiIPXECommand(env), efiRecipeCommand(env))
 }
 
@@ -133,20 +133,20 @@ func efiBuildCommand(env *cli.Env) *cobra.Command {
 	parts := image.Recipe{}
 	c := &cobra.Command{
 		Use:   "build",
-		Short: "Make an image that a machine starts as a node: kernel, modules and writ in one file",
-		Long: `Makes a unified kernel image for UEFI firmware. It holds Linux, the modules that machines need, and writ as the
-first process. The machine runs from memory. Equal inputs make equal bytes.
+		Short: "Create a node image: kernel, modules and writ in one file",
+		Long: `Creates a unified kernel image for UEFI firmware. It contains Linux, the required kernel modules, and writ
+as the first process. The machine runs from memory. Equal inputs produce equal bytes.
 
-The parts come from Debian packages: download linux-image-VERSION-cloud-amd64 and systemd-boot-efi with apt-get,
-which verifies them, and name their directory with --packages. They need not be installed. Packages of
-firmware, of ca-certificates, and of programs with their libraries can be there as well. "writ efi recipe cloud" and
-"writ efi recipe metal" print what else an image can have.
+The parts come from Debian packages. Download linux-image-VERSION-cloud-amd64 and systemd-boot-efi with apt-get,
+which verifies them, and pass their directory as --packages. You need not install them. The directory may also
+contain packages of firmware, of ca-certificates, and of programs with their libraries. "writ efi recipe cloud" and
+"writ efi recipe metal" print the possible contents of an image.
 
-Beside the image it writes IMAGE.cdx.json, which lists all components in the form of CycloneDX, and IMAGE.sha256.
+Next to the image it writes IMAGE.cdx.json, a list of all components in CycloneDX format, and IMAGE.sha256.
 
---supervisor and --redis are for every machine that starts from the image. The token of a machine is not part
-of it: the kernel's command line or a credential brings it. A machine that has --cluster and no
-token waits until "writ node approve", and shows the fingerprint of its key.`,
+--supervisor and --redis apply to every machine that starts from the image. The image contains no token: the
+kernel's command line or a credential supplies it. A machine with --cluster and without a token waits for "writ node
+approve", and shows the fingerprint of its key.`,
 		Example: `  apt-get download linux-image-6.1.0-56-cloud-amd64 systemd-boot-efi
   writ efi build --packages . --program writ-node --supervisor https://10.77.0.3:7441 --redis rediss://10.77.0.3:6379/0
   writ efi build --kernel k/boot/vmlinuz-6.1.0-56-cloud-amd64 --modules k/lib/modules/6.1.0-56-cloud-amd64 --stub s/linuxx64.efi.stub --program writ-node`,
@@ -195,16 +195,16 @@ token waits until "writ node approve", and shows the fingerprint of its key.`,
 	f.StringVar(&from.kernel, "kernel", "", "the kernel, boot/vmlinuz-VERSION of its package")
 	f.StringVar(&from.modules, "modules", "", "the directory of its modules, lib/modules/VERSION of its package")
 	f.StringVar(&from.stub, "stub", "", "linuxx64.efi.stub of systemd")
-	f.StringVar(&from.program, "program", "", "writ for the image, linked statically; this program if not given")
+	f.StringVar(&from.program, "program", "", "statically linked writ for the image; this program if unset")
 	f.StringVar(&parts.Cmdline, "cmdline", "",
-		"command line of the kernel, if the firmware passes none; instead of the recipe's")
+		"command line of the kernel if the firmware passes none, instead of the recipe's")
 	f.StringSliceVar(&parts.Names, "module", nil,
 		"kernel module to include and load, in addition to the modules of the recipe (repeatable)")
 	f.StringVar(&from.recipe, "recipe", "",
 		"file with the recipe of the image; by default the recipe that fits the kernel")
 	f.StringVar(&everyMachine.supervisor, "supervisor", "", "address of the supervisor's node API, https://HOST:7441")
 	f.StringVar(&everyMachine.cluster, "cluster", "",
-		"id of the cluster that a machine without a token trusts; it waits to be approved")
+		"id of the cluster that a machine without a token trusts; the machine waits for approval")
 	f.StringVar(&everyMachine.redis, "redis", "", "address of the datacenter's Redis, rediss://HOST:6379/0")
 	return c
 }
@@ -238,12 +238,13 @@ func efiRecipeCommand(env *cli.Env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "recipe " + strings.Join(recipe.Names(), "|"),
 		Short: "Print the contents of an image: modules, firmware, certificates, programs",
-		Long: `Prints a recipe. Without --recipe, "writ efi build" takes the one that suits the kernel. Write it to a file to change it.
+		Long: `Prints a recipe. Without --recipe, "writ efi build" uses the recipe that fits the kernel. To change a
+recipe, write it to a file.
 
-With --packages it also pins each package of a directory: its version and the SHA-256 of its file. A build with
-another package is refused then.
+With --packages it also pins each package in a directory: its version and the SHA-256 of its file. A build then
+rejects other packages.
 
-With --schema and without a recipe it prints the form of recipes as JSON Schema, for editors.`,
+With --schema and without a recipe it prints the JSON Schema of recipes, for editors.`,
 		Example: "  writ efi recipe metal --packages . > node.yaml\n  writ efi build --packages . --program writ-node --recipe node.yaml\n  writ efi recipe --schema > recipe.schema.json",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if schema {
@@ -273,7 +274,7 @@ With --schema and without a recipe it prints the form of recipes as JSON Schema,
 	}
 	c.ValidArgs = recipe.Names()
 	c.Flags().StringVar(&packages, "packages", "", "directory of packages to pin")
-	c.Flags().BoolVar(&schema, "schema", false, "print the form of recipes as JSON Schema")
+	c.Flags().BoolVar(&schema, "schema", false, "print the JSON Schema of recipes")
 	c.MarkFlagsMutuallyExclusive("packages", "schema")
 	return c
 }

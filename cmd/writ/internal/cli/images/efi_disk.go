@@ -47,16 +47,16 @@ func efiDiskCommand(env *cli.Env) *cobra.Command {
 	var machine machineFlags
 	c := &cobra.Command{
 		Use:   "disk",
-		Short: "Make an image of a disk with a node image, for a USB stick, a CD or a virtual machine",
-		Long: `Makes an image of a whole disk that UEFI firmware starts from: one partition, with a node image and the settings of
-one machine. Write it to a USB stick with dd, or give it to a virtual machine as a disk or as a CD. It is an ISO
-image, too. Equal inputs make equal bytes.
+		Short: "Create a disk image with a node image, for a USB stick, a CD or a virtual machine",
+		Long: `Creates an image of a whole disk for UEFI firmware: one partition, with a node image and the settings of one
+machine. Write it to a USB stick with dd, or attach it to a virtual machine as a disk or CD. It is also an ISO
+image. Equal inputs produce equal bytes.
 
---join names the file with the token of "writ token create". The token says which cluster and which datacenter the
-machine trusts, so the disk needs nothing else. With a token or a credential only you can read the disk's image.
-Beside the image it writes DISK.sha256.
+--join names the file with a token from "writ token create". The token names the cluster and the datacenter to
+trust, so the disk needs no other settings for them. If the disk has a token or a credential, only you can read its
+image file. Next to the image it writes DISK.sha256.
 
-A credential is a file with settings, a line for each, as writ.name=n1. The flags make one for you.`,
+A credential is a file with one setting per line, such as writ.name=n1. The flags create one for you.`,
 		Example: `  writ token create --dc dc1 > n1.token
   writ efi disk --image writ-node.efi --disk n1.img --name n1 --join @n1.token --supervisor https://10.77.0.3:7441 --redis rediss://10.77.0.3:6379/0
   writ efi disk --image writ-node.efi --disk n1.img --credential n1.cred`,
@@ -131,8 +131,8 @@ func (m *machineFlags) addShared(c *cobra.Command) {
 	f := c.Flags()
 	f.StringVar(&m.supervisor, "supervisor", "", "address of the supervisor's node API, https://HOST:7441")
 	f.StringVar(&m.redis, "redis", "", "address of the datacenter's Redis, rediss://HOST:6379/0")
-	f.StringVar(&m.cluster, "cluster", "", "id of the cluster to trust, without a token; the machine waits to be approved")
-	f.StringArrayVar(&m.more, "setting", nil, "another setting, as writ.data=writ-data (repeatable)")
+	f.StringVar(&m.cluster, "cluster", "", "id of the cluster to trust, without a token; the machine waits for approval")
+	f.StringArrayVar(&m.more, "setting", nil, "another setting, such as writ.data=writ-data (repeatable)")
 }
 
 // words returns the settings except the token, in the form that a machine parses.

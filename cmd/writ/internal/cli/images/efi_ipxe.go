@@ -34,15 +34,16 @@ func efiIPXECommand(env *cli.Env) *cobra.Command {
 	var machine machineFlags
 	c := &cobra.Command{
 		Use:   "ipxe",
-		Short: "Make a directory for a web server that starts machines with iPXE",
-		Long: `Writes boot.ipxe and the node image to a directory that a web server offers at --url. Have the DHCP server of the
-machines name URL/boot.ipxe to those that run iPXE.
+		Short: "Create a directory for a web server that starts machines with iPXE",
+		Long: `Writes boot.ipxe and the node image to a directory that a web server publishes at --url. Configure the
+machines' DHCP server to send URL/boot.ipxe to clients that run iPXE.
 
-The image has its digest in its name. So a new one replaces none that a machine is loading: boot.ipxe changes last, and
-names the new one. Delete images that no machine needs any more.
+The file name of the image contains its digest. A new image therefore never overwrites one that a machine is
+loading. boot.ipxe is written last and names the new image. Delete images that no machine needs any more.
 
-The settings of machines are in boot.ipxe, which everybody in the network can read. So they have no token: with
---cluster a machine waits to be approved. With http:// others in the network can give machines another image.`,
+The settings of machines are in boot.ipxe, and every client in the network can read it. So they contain no token:
+with --cluster a machine waits for approval. With http://, an attacker in the network can send another image to
+machines.`,
 		Example: "  writ efi ipxe --image writ-node.efi --dir /srv/boot --url https://boot.example.org/writ --cluster ID --supervisor https://10.77.0.3:7441 --redis rediss://10.77.0.3:6379/0",
 		Args:    cli.Exactly(),
 		RunE: func(*cobra.Command, []string) error {

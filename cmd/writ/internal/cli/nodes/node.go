@@ -21,7 +21,7 @@ import (
 )
 
 func nodeCommand(env *cli.Env) *cobra.Command {
-	return cli.Family("node", "Look at nodes, admit them, take them out of service",
+	return cli.Family("node", "Show nodes, admit them, take them out of service",
 		nodeListCommand(env),
 		nodeShowCommand(env),
 		nodeDisksCommand(env),
@@ -29,8 +29,8 @@ func nodeCommand(env *cli.Env) *cobra.Command {
 		nodeLogsCommand(env),
 		nodeApproveCommand(env),
 		nodeRejectCommand(env),
-		nodeDecision(env, "cordon", "Give a node no new work; its resources and calls continue"),
-		nodeDecision(env, "uncordon", "Give a node work again"),
+		nodeDecision(env, "cordon", "Send a node no new work; its resources and calls continue"),
+		nodeDecision(env, "uncordon", "Send a node new work again"),
 		nodeDrainCommand(env),
 		nodeLabelCommand(env),
 		nodeRemoveCommand(env),
@@ -96,7 +96,7 @@ func nodeShowCommand(env *cli.Env) *cobra.Command {
 		},
 	}
 	c.ValidArgsFunction = env.Completion(cli.SuggestNodes)
-	c.Flags().StringVar(&datacenter, "dc", "", "datacenter of the node, if several have one of this name")
+	c.Flags().StringVar(&datacenter, "dc", "", "datacenter of the node, if the name is ambiguous")
 	env.CompleteFlag(c, "dc", cli.SuggestDatacenters)
 	return c
 }

@@ -25,7 +25,7 @@ func (n *nodeFlags) add(env *cli.Env, c *cobra.Command) {
 	c.Flags().StringVar(&n.Datacenter, "dc", "", "datacenter of the node, if there are several")
 	env.CompleteFlag(c, "dc", cli.SuggestDatacenters)
 	c.Flags().StringVar(&n.Fingerprint, "fingerprint", "",
-		"fingerprint of the node's key, SHA256:…, as the machine itself shows it")
+		"fingerprint of the node's key, SHA256:…, shown by the machine itself")
 	n.reason.Add(c, "writ node show")
 }
 
@@ -47,23 +47,23 @@ func nodeDecision(env *cli.Env, decision, short string) *cobra.Command {
 }
 
 func nodeApproveCommand(env *cli.Env) *cobra.Command {
-	c := nodeAdmission(env, "approve", "Admit a node that waits")
+	c := nodeAdmission(env, "approve", "Admit a waiting node")
 	c.Long = `Signs that the machine with this key is a node of the datacenter. You need the role admin.
 
-Read the fingerprint of the key on the machine itself: "writ runner" prints it while it waits. Do not copy it
-from a list. Lists come from a coordinator, which may show the key of another machine under the expected name.
+Read the fingerprint of the key on the machine itself: "writ runner" prints it while it waits. Do not copy it from a
+list. Lists come from a coordinator, which may show the key of another machine under the expected name.
 
-For many machines at once there is "writ batch create": it admits those that report serial numbers of a list.`
+To admit many machines at once by their serial numbers, use "writ batch create".`
 	return c
 }
 
 func nodeRejectCommand(env *cli.Env) *cobra.Command {
-	c := nodeAdmission(env, "reject", "Refuse a node that waits")
-	c.Long = `Signs that the machine with this key is never a node of the datacenter. You need the role admin.
+	c := nodeAdmission(env, "reject", "Reject a waiting node")
+	c.Long = `Signs that the machine with this key is never admitted to the datacenter. You need the role admin.
 
-Nodes that wait may have one name, so the fingerprint says which one you mean. Compare it first with those that your own
-machines show: "writ runner" prints it while it waits. Lists come from a coordinator, which may show the key of your machine
-as that of a stranger.`
+Waiting nodes may share a name, so the fingerprint identifies the node. First compare it with the fingerprints on
+your own machines: "writ runner" prints it while it waits. Lists come from a coordinator, which may show the key of
+your machine as that of a stranger.`
 	return c
 }
 
@@ -199,13 +199,13 @@ func nodeLabelCommand(env *cli.Env) *cobra.Command {
 	var node nodeFlags
 	c := &cobra.Command{
 		Use:   "label NODE NAME=VALUE|NAME-...",
-		Short: "Give a node labels that scripts ask for, or remove them",
-		Long: `Signs that a node gets labels, or new values of existing ones. NAME- removes a label. Other labels stay. You
-need the role operator or admin.
+		Short: "Set or remove labels of a node, which scripts select",
+		Long: `Signs labels of a node, or new values of existing ones. NAME- removes a label. Other labels stay. You need
+the role operator or admin.
 
-A script asks for them with the option labels: {labels: {disk: "ssd"}}. They count when a resource is placed. A
-resource stays on its node when labels change. A node cannot label itself, so an attacker on a node cannot draw
-work to it.`,
+A script requests them with the option labels: {labels: {disk: "ssd"}}. Labels only affect the placement of new
+resources. A resource stays on its node when labels change. A node cannot label itself, so an attacker on a node
+cannot attract work to it.`,
 		Example: "  writ node label n1 disk=ssd rack=a1\n  writ node label n1 rack-",
 		Args:    cli.AtLeast("NODE", "NAME=VALUE"),
 		RunE: func(cmd *cobra.Command, args []string) error {

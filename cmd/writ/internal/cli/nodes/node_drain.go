@@ -23,12 +23,13 @@ func nodeDrainCommand(env *cli.Env) *cobra.Command {
 	var timeout time.Duration
 	c := &cobra.Command{
 		Use:   "drain NODE",
-		Short: "Give a node no new resources, and show it as drained when its calls have ended",
-		Long: `Signs that a node gets no new resources, and lists what is still there. Its open calls go on. When they have ended, the node is
-drained. Its resources stay: draining moves none. A script that changes one of them still changes it there.
+		Short: "Send a node no new resources, and mark it as drained when its calls have ended",
+		Long: `Signs that a node gets no new resources, and lists its current ones. Its open calls continue. When they have
+ended, the node is drained. Draining moves no resources. A script can still change a resource on the node.
 
-With --wait the command waits until the supervisor of the datacenter has signed that the node is drained. If it has signed that the node is
-draining already, the command signs nothing and only waits. Resources and open calls are shown as the coordinator says.`,
+With --wait the command waits until the supervisor of the datacenter has signed that the node is drained. If the
+node is already draining, the command signs no new statement and only waits. Resources and open calls are the
+coordinator's unverified data.`,
 		Example: "  writ node drain n1\n  writ node drain n1 --wait --timeout 30m --reason \"a new disk\"",
 		Args:    cli.Exactly("NODE"),
 		PreRunE: func(*cobra.Command, []string) error {

@@ -32,30 +32,32 @@ var (
 func nodeRemoveCommand(env *cli.Env) *cobra.Command {
 	return nodeEnding(env, removing, &cobra.Command{
 		Short: "Remove a node permanently; its key is never admitted again",
-		Long: `Signs that a node is none of the datacenter any more. Its key is never admitted again. You need the role admin.
+		Long: `Signs that a node no longer belongs to the datacenter. Its key is never admitted again. You need the role
+admin.
 
-Nodes that wait may have one name. So the supervisor must have signed that the node is admitted, or you say its
-fingerprint. A node that is ready or has resources is removed only if you confirm it, or say --yes.`,
+Waiting nodes may share a name. So the supervisor must have signed that the node is admitted, or you must pass its
+fingerprint. If the node is ready or has resources, you must confirm the removal or use --yes.`,
 		Example: "  writ node remove n1",
 	})
 }
 
 // beforeLost is the warning before a user signs that a node is lost.
-const beforeLost = "turn its machine off first. Until the node hears of this, its resources and their replacements elsewhere run at the same time"
+const beforeLost = "turn its machine off first. Until the node learns of its loss, its resources and their replacements " +
+	"elsewhere run at the same time"
 
 func nodeLostCommand(env *cli.Env) *cobra.Command {
 	return nodeEnding(env, losing, &cobra.Command{
 		Short: "Remove a node that never comes back, and free the names of its resources",
-		Long: `Signs that a node never comes back. It is removed for good, and the names of its resources are free. Calls that make or delete
-something there are done by other nodes. Calls on a lost resource end as NODE_LOST. A node that was removed before can be
-signed as lost, too: its removal alone frees no names. If the node is ready or has resources, you are asked first, or say --yes.
-Afterwards, the command lists the deployments and runs that had resources or calls on the node, each with the command that
-submits it again.
+		Long: `Signs that a node never comes back. The node is removed permanently, and the names of its resources are
+free. Calls that create or delete a resource there run on other nodes. Calls on a lost resource end as NODE_LOST. A
+node that was already removed can also be signed as lost, because its removal frees no names. If the node is ready
+or has resources, you must confirm or use --yes. Afterwards, the command lists the deployments and runs that had
+resources or calls on the node. For each it prints the command that submits it again.
 
-Be sure that it is true: ` + beforeLost + `. If the node
-comes back, its runner asks first, if its supervisor answers within 10 s. It stops all
-machines, containers and databases, says so and ends. Volumes stay on its
-disks. "writ node show NODE" lists them with the command that removes each.`,
+Be certain before you sign: ` + beforeLost + `. If the node comes back and its supervisor
+answers within 10 s, its runner learns of the loss before it starts work. The runner stops all machines, containers
+and databases, reports this to the supervisor and exits. Volumes stay on the disks of the node. "writ node show NODE"
+lists them with the command that removes each.`,
 		Example: "  writ node lost n1 --reason \"the machine burned\"",
 		PreRun:  func(*cobra.Command, []string) { env.Note("%s", beforeLost) },
 	})

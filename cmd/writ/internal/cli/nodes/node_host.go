@@ -15,23 +15,24 @@ import (
 
 const ownWords = `
 
-These are the node's own words, as of the last time that they changed. They prove nothing.`
+The data are the node's own claims, without a signature, as of their last change.`
 
 func nodeDisksCommand(env *cli.Env) *cobra.Command {
 	return hostCommand(env, &cobra.Command{
 		Use:   "disks NODE",
 		Short: "List the disks of a node and their contents",
-		Long: `Lists the disks of a node with their partitions: labels, and where they are mounted. The label is that of the file system where a
-service of the host has read it, and otherwise the name of the partition.` + ownWords,
+		Long: `Lists the disks of a node with their partitions, labels and mount points. The label is that of the file
+system if a service of the host has read it, and otherwise the name of the partition.` + ownWords,
 		Example: "  writ node disks n1\n  writ node disks n1 -o json",
 	}, func(h writ.Host) terminal.View { return DiskTable(h.Disks) })
 }
 
 func nodeNICsCommand(env *cli.Env) *cobra.Command {
 	return hostCommand(env, &cobra.Command{
-		Use:     "nics NODE",
-		Short:   "List the network cards of a node",
-		Long:    `Lists the network cards of a node, with their bonds and VLANs. Ports of machines and containers are not among them.` + ownWords,
+		Use:   "nics NODE",
+		Short: "List the network cards of a node",
+		Long: `Lists the network cards of a node, with their bonds and VLANs. Ports of machines and containers are
+excluded.` + ownWords,
 		Example: "  writ node nics n1\n  writ node nics n1 -o json",
 	}, func(h writ.Host) terminal.View { return NicTable(h.NICs) })
 }
@@ -57,7 +58,7 @@ func hostCommand(env *cli.Env, c *cobra.Command, view func(h writ.Host) terminal
 		return env.PrintList(view(*n.Host),
 			n.Name+" has reported none: `writ node show "+n.Name+"` shows the report about its machine")
 	}
-	c.Flags().StringVar(&datacenter, "dc", "", "datacenter of the node, if several have one of this name")
+	c.Flags().StringVar(&datacenter, "dc", "", "datacenter of the node, if the name is ambiguous")
 	env.CompleteFlag(c, "dc", cli.SuggestDatacenters)
 	return c
 }

@@ -35,24 +35,24 @@ func nodeLogsCommand(env *cli.Env) *cobra.Command {
 	var f nodeLogFlags
 	c := &cobra.Command{
 		Use:   "logs NODE",
-		Short: "Print the log of a node: of its runner, and of its machine if that started from a node image",
-		Long: `Prints the last lines of the log that a node keeps, by way of its datacenter. Sources are the runner, and on a machine
-from a node image also boot (the first process), kernel (its warnings) and each service.
+		Short: "Print the log of a node: its runner and, on a node image, its machine",
+		Long: `Prints the last lines of a node's log. The datacenter fetches them from the node. The sources are the runner
+and, on a machine from a node image, boot (the first process), kernel (its warnings) and each service.
 
-Of a node that does not answer it prints the warnings that the node told last, and says when that was.
+If the node does not answer, the command prints the last warnings that the node reported, with their time.
 
-You need the role operator or admin in all projects. Lines are the node's own words, without a signature.`,
+You need the role operator or admin in all projects. The lines are the node's own claims, without a signature.`,
 		Example: "  writ node logs n1\n  writ node logs n1 --source kernel --since 10m\n  writ node logs n1 --level warn --follow",
 		Args:    cli.Exactly("NODE"),
 		RunE:    func(cmd *cobra.Command, args []string) error { return printNodeLog(cmd.Context(), env, args[0], f) },
 	}
 	flags := c.Flags()
-	flags.StringVar(&f.datacenter, "dc", "", "datacenter of the node, if several have one of this name")
+	flags.StringVar(&f.datacenter, "dc", "", "datacenter of the node, if the name is ambiguous")
 	flags.StringVar(&f.source, "source", "", "only lines of this source: runner, boot, kernel or the name of a service")
 	flags.StringVar(&f.level, "level", "", "only lines of this level and higher ones: debug, info, warn or error")
 	flags.StringVar(&f.since, "since", "",
-		"only lines that are not older than this: 10m, 7d, 2026-03-01 or 2026-03-01T12:00:00Z")
-	flags.IntVarP(&f.tail, "tail", "n", 100, "how many lines from the end to begin with")
+		"only lines since this time: 10m, 7d, 2026-03-01 or 2026-03-01T12:00:00Z")
+	flags.IntVarP(&f.tail, "tail", "n", 100, "number of lines from the end to print first")
 	cli.InRange(flags, "tail", &f.tail, 1, mostNodeLines)
 	flags.BoolVarP(&f.follow, "follow", "f", false, "follow the log until interrupted")
 	env.CompleteFlag(c, "dc", cli.SuggestDatacenters)

@@ -31,24 +31,24 @@ func planCommand(env *cli.Env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "plan FILE",
 		Short: "Show the effects of a script before you sign it",
-		Long: `Evaluates a script without running anything, and shows its calls with their arguments. Values that only results
-will tell are shown as (known after …). If the script decides by such a value what to do next, the plan ends
-there and says so.
+		Long: `Evaluates a script without running it, and shows its calls with their arguments. Values that depend on
+results are shown as (known after …). If the next step of the script depends on such a value, the plan ends there
+with a note.
 
-If a datacenter can be asked, the plan shows what each call would do now:
+If a datacenter answers, the plan shows the effect that each call would have now:
 
   + create   ~ change   - delete
   = leave alone or read   ? not known yet   ! refused
 
-It also shows the node of each call, and the resources of the deployment that the script does not name. Nothing
-is reserved or recorded.
+It also shows the node of each call, and the resources of the deployment that the script does not name. The plan
+reserves and records no resources.
 
-You can bind a run to its plan: writ submit FILE --plan DIGEST. The run is stopped before the first call that
-the plan does not have.
+You can bind a run to its plan: writ submit FILE --plan DIGEST. The run stops before the first call that is not in
+the plan.
 
-The exit code is 1 if the script would fail, and 10 if no node can carry out one of its calls now. With
---exit-code it is otherwise 0 if nothing would change, and 7 if something would or may. It is 7, too, if the plan
-ends before the script, or if no datacenter could be asked.`,
+The exit code is 1 if the script would fail, and 10 if no node can run one of its calls now. Otherwise it is 0. With
+--exit-code it is 7 if a resource would or may change, if the plan ends before the script, or if no datacenter
+answers.`,
 		Example: `  writ plan web.tengo -p count=3
   writ plan web.tengo --offline -o json
   writ plan web.tengo --deployment web --exit-code
@@ -58,8 +58,8 @@ ends before the script, or if no datacenter could be asked.`,
 		RunE: func(cmd *cobra.Command, args []string) error { return plan(cmd.Context(), env, args[0], &p) },
 	}
 	p.order.AddTask(env, c)
-	c.Flags().BoolVar(&p.offline, "offline", false, "ask no coordinator: plan without a datacenter")
-	c.Flags().BoolVar(&p.exitCode, "exit-code", false, "end with 7 if something would change")
+	c.Flags().BoolVar(&p.offline, "offline", false, "plan offline, without a coordinator and a datacenter")
+	c.Flags().BoolVar(&p.exitCode, "exit-code", false, "exit with code 7 if the script would change a resource")
 	return c
 }
 

@@ -46,7 +46,7 @@ func deploymentShowCommand(env *cli.Env) *cobra.Command {
 	var datacenter string
 	c := &cobra.Command{
 		Use:     "show NAME",
-		Short:   "Show a deployment: its newest run, and where its resources and runs are listed",
+		Short:   "Show a deployment with its newest run, and the commands that list its resources and runs",
 		Example: "  writ deployment show web",
 		Args:    cli.Exactly("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -69,7 +69,7 @@ func deploymentShowCommand(env *cli.Env) *cobra.Command {
 		},
 	}
 	c.ValidArgsFunction = env.Completion(cli.SuggestDeployments)
-	c.Flags().StringVar(&datacenter, "dc", "", "datacenter of the deployment, if several have one of this name")
+	c.Flags().StringVar(&datacenter, "dc", "", "datacenter of the deployment, if the name is ambiguous")
 	env.CompleteFlag(c, "dc", cli.SuggestDatacenters)
 	return c
 }

@@ -21,7 +21,7 @@ import (
 )
 
 func resourceCommand(env *cli.Env) *cobra.Command {
-	return cli.Family("resource", "Show the resources that scripts have made", resourceListCommand(env),
+	return cli.Family("resource", "Show the resources of scripts", resourceListCommand(env),
 		resourceShowCommand(env))
 }
 
@@ -79,7 +79,7 @@ func resourceListCommand(env *cli.Env) *cobra.Command {
 	f.StringVar(&kind, "kind", "", "only resources of this kind")
 	f.BoolVar(&drifted, "drifted", false, "only resources that differ from their request")
 	f.BoolVar(&orphaned, "orphans", false,
-		"instead of resources, objects on the nodes that belong to none, and how to remove them")
+		"list objects on nodes that belong to no resource, with the commands that remove them")
 	f.StringVar(&datacenter, "dc", "", "only resources of this datacenter")
 	f.StringVar(&deployment, "deployment", "", "only resources that this deployment owns")
 	f.StringVar(&node, "node", "", "only resources on the node of this name or id")
@@ -206,7 +206,7 @@ func resourceShowCommand(env *cli.Env) *cobra.Command {
 		},
 	}
 	c.ValidArgsFunction = env.Completion(cli.SuggestResources)
-	c.Flags().StringVar(&datacenter, "dc", "", "datacenter of the resource, if several have one of this name")
+	c.Flags().StringVar(&datacenter, "dc", "", "datacenter of the resource, if the name is ambiguous")
 	env.CompleteFlag(c, "dc", cli.SuggestDatacenters)
 	return c
 }

@@ -24,12 +24,12 @@ func usageCommand(env *cli.Env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "usage",
 		Short: "Show the usage of resources",
-		Long: `Shows what resources have used: virtual CPUs, memory and disk by the hour, and traffic. Nodes look every half
-minute and tell their datacenter every five minutes, so the last minutes are missing. A resource counts from its
-creation to its deletion, busy or not. Simulated resources use nothing and are not listed.
+		Long: `Shows the usage of resources: hours of virtual CPUs, memory and disk, and traffic. Nodes measure every half
+minute and report every five minutes, so the last minutes are missing. A resource counts from its creation to its
+deletion, busy or idle. Simulated resources are not listed.
 
-With --nodes it shows for how much of the month each node was online. A node is offline once it is silent: after 5 s, or what
-the datacenter has as --silent-after (` + "`writ dc show`" + `). Time in which its supervisor was away does not count.`,
+With --nodes it shows the online time of each node in the month. A node is offline once it is silent: after 5 s, or
+after the --silent-after of its datacenter (` + "`writ dc show`" + `). Time without a running supervisor does not count.`,
 		Example: "  writ usage --month 2026-11\n  writ usage --project web-shop --month 2026-11 -o csv > usage.csv\n  writ usage --by tenant\n  writ usage --nodes --month 2026-11",
 		Args:    cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -80,8 +80,8 @@ the datacenter has as --silent-after (` + "`writ dc show`" + `). Time in which i
 	}
 	c.Flags().StringVar(&month, "month", time.Now().UTC().Format("2006-01"), `the month in UTC; "" for all`)
 	c.Flags().Lookup("month").DefValue = "this month"
-	c.Flags().StringVar(&by, "by", byResource, "unit of the sums: resource, project or tenant")
-	c.Flags().BoolVar(&ofNodes, "nodes", false, "for how much of the month nodes were online")
+	c.Flags().StringVar(&by, "by", byResource, "group the sums by resource, project or tenant")
+	c.Flags().BoolVar(&ofNodes, "nodes", false, "show the online time of nodes in the month")
 	c.Flags().StringVar(&tenant, "tenant", "", "only usage by projects of this tenant")
 	c.MarkFlagsMutuallyExclusive("nodes", "by")
 	c.MarkFlagsMutuallyExclusive("nodes", "tenant")

@@ -29,9 +29,9 @@ type adoptFlags struct {
 
 func (f *adoptFlags) add(c *cobra.Command) {
 	c.Flags().DurationVar(&f.within, "adopt-timeout", adoptWithin,
-		"how long to wait until every datacenter has signed that the new roster is in force there (exit code 6)")
+		"time limit of the wait until every datacenter has signed that the new roster is in force (exit code 6)")
 	cli.InRange(c.Flags(), "adopt-timeout", &f.within, time.Second, cli.Longest)
-	c.Flags().BoolVar(&f.noWait, "no-wait", false, "do not wait until the datacenters have the new roster")
+	c.Flags().BoolVar(&f.noWait, "no-wait", false, "do not wait until all datacenters have the new roster")
 }
 
 // amendment holds the texts about a change of the roster for each stage of its adoption. Empty texts are not shown.

@@ -97,16 +97,17 @@ func authorityAddCommand(env *cli.Env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "add NAME",
 		Short: "Add an authority for SSH certificates of machines, or change its limits",
-		Long: `Signs the next version of the roster with you as a root operator. From then on a user certificate of the authority's key may sign
-for a machine that --user names. The certificate has that name as a principal. Its maker is ssh-keygen -s, Vault, step-ca or another program. A
-certificate can be valid for --max-lifetime at most, has no critical options, and is of a key that is made for its job.
+		Long: `Signs the next version of the roster with you as a root operator. From then on, user certificates of the
+authority may sign for the machines in --user. Such a certificate has the name of the machine as a principal. Create
+it with ssh-keygen -s, Vault, step-ca or another program. It is valid for at most --max-lifetime, has no critical
+options, and certifies a key that was created for its job.
 
---key-id bounds which certificates stand for these machines, by their key id. A star at the end stands for all that begin so. Before it there are three
-characters or more, and the last of them is no letter or digit. Without --key-id the authority alone decides. For an authority that is in the
-roster, --key-id takes the place of the earlier key ids of these machines.
+--key-id limits the certificates for these machines by their key id. A trailing star matches any end. At least three
+characters must precede the star, and the last of them must not be a letter or digit. Without --key-id the authority
+alone decides. For an authority in the roster, --key-id replaces the earlier key ids of these machines.
 
-A certificate can submit scripts, cancel and resume runs and read, as the roles of its machine say. The role admin does not count for
-a certificate, and it can sign no roster.`,
+A certificate can submit scripts, cancel and resume runs and read, within the roles of its machine. It cannot use
+the role admin or sign a roster.`,
 		Example: `  writ user add deploy --ci --role deployer --project web-shop
   writ ca add github --key ca.pub --user deploy --key-id 'repo:acme/shop:*' --max-lifetime 15m --valid 2160h
   writ ca add github --valid 2160h`,
@@ -149,13 +150,13 @@ a certificate, and it can sign no roster.`,
 	}
 	f := c.Flags()
 	f.StringVar(&key, "key", "", "public key of the authority: a file with one key, or the key itself, without options")
-	f.StringSliceVar(&users, "user", nil, "machine of the roster for which it may make certificates (repeatable)")
+	f.StringSliceVar(&users, "user", nil, "machine of the roster that its certificates may stand for (repeatable)")
 	f.StringArrayVar(&keyIDs, "key-id", nil,
-		"key id that its certificates for these machines have, or its beginning and a star; '*' alone for all (repeatable)")
+		"key id of certificates for these machines, or a prefix and a star; '*' alone for all (repeatable)")
 	f.DurationVar(&life, "max-lifetime", 0,
-		"how long a certificate may be valid in all, 24h at most; 1h for a new authority")
+		"maximum validity of a certificate, at most 24h; 1h for a new authority")
 	cli.InRange(f, "max-lifetime", &life, time.Minute, identity.MaxCertificateLife)
-	f.DurationVar(&valid, "valid", 0, "how long its certificates count from now on; for ever if not given")
+	f.DurationVar(&valid, "valid", 0, "validity of the authority from now on; unlimited if unset")
 	cli.InRange(f, "valid", &valid, time.Second, cli.LongestGrant)
 	adopt.add(c)
 	return c
@@ -166,14 +167,14 @@ func authorityRemoveCommand(env *cli.Env) *cobra.Command {
 	var adopt adoptFlags
 	c := &cobra.Command{
 		Use:   "remove NAME",
-		Short: "Remove an authority, so that its certificates cannot sign any more",
-		Long: `Signs the next version of the roster with you as a root operator. Datacenters accept nothing new by a certificate of this
-authority. Runs that they accepted before continue. With --revoke, every open run that a certificate of it signed is cancelled, too: use that if its key
-may be in wrong hands.
+		Short: "Remove an authority; its certificates become invalid",
+		Long: `Signs the next version of the roster with you as a root operator. Datacenters accept no new submission or
+statement signed with a certificate of this authority. Accepted runs continue. With --revoke, every open run that
+was signed with such a certificate is cancelled. Use it if the authority's key may be stolen.
 
 Then the command waits until every datacenter has signed that the new roster is in force there.
 
-A single certificate cannot be revoked: it ends by itself. The name and the key are never used again.`,
+A single certificate cannot be revoked; it expires by itself. The name and the key are never used again.`,
 		Example: `  writ ca remove github
   writ ca remove github --revoke`,
 		Args: cli.Exactly("NAME"),
@@ -199,7 +200,7 @@ A single certificate cannot be revoked: it ends by itself. The name and the key 
 		},
 	}
 	c.Flags().BoolVar(&revoke, "revoke", false,
-		"also cancel the open runs that its certificates signed: its key may be in wrong hands")
+		"also cancel the open runs that its certificates signed, because its key may be stolen")
 	adopt.add(c)
 	return c
 }

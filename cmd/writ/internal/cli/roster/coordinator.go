@@ -68,13 +68,15 @@ func coordinatorAddCommand(env *cli.Env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "add NAME",
 		Short: "Add a coordinator, or give one on this machine an address with TLS",
-		Long: `Signs the next version of the roster, which has a coordinator at these addresses. You are a root operator. --data is the directory of the
-coordinator. Its key is made there unless it has one, and the rosters are put beside it. Copy both to the host of the coordinator.
+		Long: `Signs the next version of the roster with you as a root operator. It adds a coordinator with these
+addresses. --data is the directory of the coordinator. The command creates a key there, unless the directory has
+one, and adds the rosters. Copy both to the host of the coordinator.
 
-Supervisors that know only addresses of the roster connect to the new coordinator by themselves. Commands ask it when theirs does not answer.
+Supervisors that use only addresses from the roster connect to the new coordinator by themselves. Commands use it if
+their own coordinator does not answer.
 
-If the coordinator exists, it gets more addresses. So a coordinator on loopback gets TLS: give its name and its own directory. Then start it
-again with --listen and the address.`,
+For an existing coordinator the command adds addresses. To add TLS to a coordinator on loopback, pass its name and
+its own directory. Then restart it with --listen and the address.`,
 		Example: `  writ coordinator add coord2 --url https://10.0.0.6:7440 --data coord2
   writ coordinator add coord1 --url https://writ.example.org:7440 --data ./cluster`,
 		Args: cli.Exactly("NAME"),
@@ -108,7 +110,7 @@ again with --listen and the address.`,
 	}
 	f := c.Flags()
 	f.StringVar(&data, "data", "", "directory of the coordinator, for its key and the rosters")
-	f.StringSliceVar(&addresses, "url", nil, "address at which it is reached, https://HOST:PORT (repeatable)")
+	f.StringSliceVar(&addresses, "url", nil, "public address of the coordinator, https://HOST:PORT (repeatable)")
 	adopt.add(c)
 	return c
 }
@@ -182,9 +184,10 @@ func coordinatorRemoveCommand(env *cli.Env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "remove NAME",
 		Short: "Remove a coordinator from the roster",
-		Long: `Signs the next version of the roster, which does not have the coordinator any more. Supervisors end their links to it, and commands
-reject it. The command asks another coordinator if it knows one. You are a root operator. Remove a coordinator that never comes back: supervisors
-keep events for it until then. The only one cannot be removed: no command would reach the cluster any more.`,
+		Long: `Signs the next version of the roster with you as a root operator. It removes the coordinator. Supervisors
+close their links to it, and commands reject it. The command contacts another coordinator if it knows one. Remove a
+coordinator that never comes back, because supervisors store events for it until then. The last coordinator cannot
+be removed, because commands could no longer reach the cluster.`,
 		Example: "  writ coordinator remove coord2",
 		Args:    cli.Exactly("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -27,7 +27,7 @@ import (
 const askEvery = time.Second
 
 func datacenterCommand(env *cli.Env) *cobra.Command {
-	c := cli.Family("dc", "Look at datacenters, add them and change their settings", datacenterListCommand(env),
+	c := cli.Family("dc", "Show and add datacenters, and change their settings", datacenterListCommand(env),
 		datacenterShowCommand(env), datacenterAddCommand(env), datacenterSetCommand(env))
 	c.Aliases = []string{"datacenter"}
 	return c
@@ -93,12 +93,12 @@ func datacenterAddCommand(env *cli.Env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "add NAME",
 		Short: "Add a datacenter: wait for its supervisor, and sign its key into the roster",
-		Long: `Makes a token for the supervisor of a new datacenter, says how to start it, and waits until it registers with
-the coordinator. The token proves that it is the supervisor that you started. Then you sign its key into the
+		Long: `Creates a token for the supervisor of a new datacenter, prints the command that starts it, and waits until
+it registers with the coordinator. The token proves that you started this supervisor. Then you sign its key into the
 next version of the roster.
 
-The token leaves this machine only if you copy it. With --token-file it goes to a file instead of the screen.
-With --key the public key of the supervisor comes from a file, and the command does not wait.`,
+The token leaves this machine only if you copy it. --token-file writes it to a file instead of the screen. With
+--key the public key of the supervisor comes from a file, and the command does not wait.`,
 		Example: `  writ dc add dc1 --region eu --label tier=edge
   writ dc add dc1 --region eu --token-file dc1.token
   writ dc add dc1 --region eu --key supervisor.pub`,
@@ -113,12 +113,12 @@ With --key the public key of the supervisor comes from a file, and the command d
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&d.Region, "region", "", "region that it is in")
-	f.StringArrayVar(&labels, "label", nil, "name=value to choose it by (repeatable)")
+	f.StringVar(&d.Region, "region", "", "region of the datacenter")
+	f.StringArrayVar(&labels, "label", nil, "label as name=value, for the choice of a datacenter (repeatable)")
 	f.StringVar(&d.keyFile, "key", "", "file with the supervisor's public key, instead of a token")
 	f.StringVar(&d.tokenFile, "token-file", "", "file to write the token to")
 	d.adopt.add(c)
-	f.DurationVar(&d.wait, "wait", identity.TokenValidity, "how long to wait for the supervisor")
+	f.DurationVar(&d.wait, "wait", identity.TokenValidity, "time limit of the wait for the supervisor")
 	cli.InRange(f, "wait", &d.wait, time.Second, cli.Longest)
 	return c
 }

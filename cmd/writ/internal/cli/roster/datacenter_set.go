@@ -28,8 +28,9 @@ func datacenterShowCommand(env *cli.Env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "show NAME",
 		Short: "Show the settings of a datacenter",
-		Long: `Shows what the newest roster says of a datacenter: its supervisor and its settings. Root operators sign it, and your machine verifies it.
-` + "`writ dc set`" + ` changes a setting, and ` + "`writ dc list`" + ` shows how datacenters are now.`,
+		Long: `Shows the supervisor and the settings of a datacenter in the newest roster. Root operators signed this
+roster, and your machine verifies it. ` + "`writ dc set`" + ` changes a setting, and ` + "`writ dc list`" + ` shows the
+health of datacenters.`,
 		Example: "  writ dc show dc1\n  writ dc show dc1 -o json",
 		Args:    cli.Exactly("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -68,15 +69,15 @@ func datacenterSetCommand(env *cli.Env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "set NAME",
 		Short: "Change a setting of a datacenter",
-		Long: `Signs the next version of the roster, which has other settings of a datacenter. You are a root operator.
+		Long: `Signs the next version of the roster with you as a root operator. It changes settings of a datacenter.
 
-With --manual-approval, a node that joins with a token waits, as one without a token, until an admin approves it.
-Nodes that are approved already stay.
+With --manual-approval, a node that joins with a token waits until an admin approves it, like a node without a token.
+Approved nodes stay.
 
-A node that is not heard for the time of --silent-after gets no new work, and is offline in ` + "`writ usage --nodes`" + `. After that
-of --lost-after it is lost: what it may have begun fails or waits, and the rest moves to other nodes. Longer times suit poor
-links. Shorter ones move work sooner. Possible are 3s to 10m and 15s to 24h, and --lost-after is at least twice
---silent-after. A standby uses the same times.`,
+A node that sends no message for --silent-after gets no new work, and is offline in ` + "`writ usage --nodes`" + `. After
+--lost-after it is lost: calls that it may have started fail or wait, and all other calls move to other nodes. Choose
+longer times for unreliable links, and shorter ones to move work sooner. --silent-after must be between 3s and 10m,
+and --lost-after between 15s and 24h and at least twice --silent-after. A standby supervisor uses the same times.`,
 		Example: `  writ dc set dc1 --manual-approval
   writ dc set dc1 --manual-approval=false
   writ dc set ship1 --silent-after 2m --lost-after 30m`,
@@ -114,9 +115,9 @@ links. Shorter ones move work sooner. Possible are 3s to 10m and 15s to 24h, and
 		},
 	}
 	f, usual := c.Flags(), identity.DefaultSilence
-	f.BoolVar(&manual, "manual-approval", false, "a node that joins with a token waits for an approval, too")
-	f.DurationVar(&silent, "silent-after", usual.Silent, "how long a node is not heard until it is silent, and offline")
-	f.DurationVar(&lost, "lost-after", usual.Lost, "how long a node is not heard until it is lost")
+	f.BoolVar(&manual, "manual-approval", false, "nodes that join with a token also wait for approval")
+	f.DurationVar(&silent, "silent-after", usual.Silent, "time without a message from a node until it is silent and offline")
+	f.DurationVar(&lost, "lost-after", usual.Lost, "time without a message from a node until it is lost")
 	c.ValidArgsFunction = env.Completion(cli.SuggestDatacenters)
 	adopt.add(c)
 	return c

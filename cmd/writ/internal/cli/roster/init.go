@@ -48,10 +48,10 @@ func initCommand(env *cli.Env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "init",
 		Short: "Create a cluster: the first version of its roster, signed by you",
-		Long: `Creates a cluster. Your SSH key becomes the root of the roster. The hash of the key is the id of the cluster,
-which every machine that joins trusts. You become its first root operator and may do everything in it.
+		Long: `Creates a cluster. Your SSH key becomes the root key of the roster. The hash of the key is the id of the
+cluster, which every joining machine trusts. You become the first root operator and have all rights in the cluster.
 
-It writes the signed roster, and client.yaml for the commands that talk to the cluster.`,
+It writes the signed roster, and client.yaml for the commands that connect to the cluster.`,
 		Example: `  writ init --data ./cluster
   writ init --data ./cluster --key ~/.ssh/id_work --name alice
   writ init --data ./cluster --new-key`,
@@ -76,7 +76,7 @@ It writes the signed roster, and client.yaml for the commands that talk to the c
 	env.KeyFlag(f)
 	f.StringVar(&name, "name", userName(), "your name in the roster")
 	f.Lookup("name").DefValue = "your login name"
-	f.StringVar(&server, "coordinator", config.DefaultServer, "address where the coordinator will be")
+	f.StringVar(&server, "coordinator", config.DefaultServer, "future address of the coordinator")
 	f.BoolVar(&newKey, "new-key", false, "make a key in the data directory instead of using yours")
 	return c
 }

@@ -17,7 +17,7 @@ import (
 const warnBefore = 15 * 24 * time.Hour
 
 func pkiCommand(env *cli.Env) *cobra.Command {
-	return cli.Family("pki", "Look at certificates, and replace them", pkiShowCommand(env), pkiRotateCommand(env))
+	return cli.Family("pki", "Show certificates, and replace them", pkiShowCommand(env), pkiRotateCommand(env))
 }
 
 // shownCertificate is one certificate with its owner.
@@ -31,10 +31,10 @@ func pkiShowCommand(env *cli.Env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "show",
 		Short: "Show the certificates of the coordinator and of the datacenters",
-		Long: `Shows whose certificates there are, until when they last, and from when on they are renewed. Processes issue and renew them by themselves.
-A node needs none: it shows the key with which it joined.
+		Long: `Lists the certificates with their owners, expiry times and renewal times. Processes issue and renew them by
+themselves. A node needs no certificate: it uses the key with which it joined.
 
-The owners report this about themselves. Clients trust only the roster.`,
+The owners report these data about themselves. Clients trust only the roster.`,
 		Example: "  writ pki show\n  writ pki show --dc dc1 -o json",
 		Args:    cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -86,14 +86,15 @@ func pkiRotateCommand(env *cli.Env) *cobra.Command {
 	var reason cli.ReasonFlag
 	c := &cobra.Command{
 		Use:   "rotate",
-		Short: "Replace the certificates of a datacenter, and end those from before",
-		Long: `Signs that the certificates of a datacenter that were issued before now count no more. Its supervisor makes another authority, and with it other
-certificates for itself and for Redis. Open connections go on. A node that is off meanwhile learns of it when it connects. You need the role
-admin.
+		Short: "Replace the certificates of a datacenter, and invalidate the old ones",
+		Long: `Signs that all certificates of a datacenter that were issued before now are invalid. Its supervisor creates
+a new authority, and with it new certificates for itself and for Redis. Open connections continue. A node that is
+offline learns of the change when it connects. You need the role admin.
 
-This helps after a theft of the key of a certificate, for example from the directory of Redis. It does not help after a theft of the supervisor's own
-key, which makes other authorities. That key is in the memory of the supervisor and beside its journal. Then give the datacenter another key in the
-roster. A node remembers which certificates count no more, also after a restart.`,
+Use it after a theft of a certificate's key, for example from the directory of Redis. It does not help against a
+theft of the supervisor's own key, which can create new authorities. That key is in the memory of the supervisor and
+next to its journal. In that case, sign a new key for the datacenter into the roster. A node remembers the invalid
+certificates across restarts.`,
 		Example: "  writ pki rotate --dc dc1 --reason \"the key of Redis was in a backup\"",
 		Args:    cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {

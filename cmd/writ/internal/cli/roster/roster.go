@@ -17,7 +17,7 @@ import (
 )
 
 func rosterCommand(env *cli.Env) *cobra.Command {
-	return cli.Family("roster", "Look at the roster, and renew it", rosterShowCommand(env), rosterRenewCommand(env))
+	return cli.Family("roster", "Show the roster, and renew it", rosterShowCommand(env), rosterRenewCommand(env))
 }
 
 // rosterView holds the header and settings of a roster.
@@ -45,7 +45,7 @@ type adopter struct {
 func rosterShowCommand(env *cli.Env) *cobra.Command {
 	return &cobra.Command{
 		Use:     "show",
-		Short:   "Show which roster is in force, when it expires, and which datacenters have it",
+		Short:   "Show the roster in force, its expiry, and the datacenters that have it",
 		Example: "  writ roster show",
 		Args:    cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -63,11 +63,12 @@ func rosterRenewCommand(env *cli.Env) *cobra.Command {
 	renew := &cobra.Command{
 		Use:   "renew",
 		Short: "Sign the next version of the roster, with the same content and a later expiry",
-		Long: `Signs the next version of the roster with you as a root operator. It says the same as the newest one and is
-valid for another 90 days. An expired roster stops new work in all datacenters, and no node takes jobs: open runs wait until it is renewed.
+		Long: `Signs the next version of the roster with you as a root operator. It has the same content as the newest
+version and is valid for another 90 days. After a roster expires, datacenters start no new work and nodes accept no
+jobs. Open runs wait for the renewal.
 
-Renew a roster from half of its life on. From then on every command that signs warns, the dashboard shows it, and
-the metric writ_roster_renew_seconds tells when.`,
+Renew a roster after half of its lifetime. From then on, every signing command warns and the dashboard shows a
+notice. The metric writ_roster_renew_seconds gives the time of renewal.`,
 		Example: "  writ roster renew",
 		Args:    cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -132,12 +132,12 @@ func userAddCommand(env *cli.Env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "add NAME",
 		Short: "Add a person or a machine to the roster, or give them more keys and roles",
-		Long: `Signs the next version of the roster with you as a root operator. For a person who is in the roster, it adds one
-more key or role.
+		Long: `Signs the next version of the roster with you as a root operator. For a person in the roster, it adds
+another key or role.
 
-Roles: viewer reads. deployer submits scripts and cancels runs, and with --destructive also submits scripts that delete or overwrite
-data. operator cancels runs, and takes nodes out of service and labels them. admin does the same with nodes, admits and removes them, makes
-tokens and sets secrets.
+Roles: A viewer reads. A deployer submits scripts and cancels runs. With --destructive, a deployer also submits
+scripts that delete or overwrite data. An operator cancels runs, takes nodes out of service and labels them. An
+admin does the same with nodes, admits and removes them, creates tokens and sets secrets.
 
 Nodes and tokens belong to no project. For them you need a role on all projects: --project '*'.`,
 		Example: `  writ user add bob --key bob.pub --role deployer --project web-shop
@@ -192,9 +192,9 @@ Nodes and tokens belong to no project. For them you need a role on all projects:
 	f.StringSliceVar(&roles, "role", nil, "viewer, deployer, operator or admin (repeatable)")
 	f.StringSliceVar(&projects, "project", nil,
 		"name or id of a project, '*' for all (repeatable); by default the project of the context")
-	f.BoolVar(&destructive, "destructive", false, "a deployer may hand in scripts that delete or overwrite data")
-	f.BoolVar(&ci, "ci", false, "it is a machine, which needs no key of its own if an authority makes certificates for it")
-	f.DurationVar(&valid, "valid", 0, "how long the roles last; for ever if not given")
+	f.BoolVar(&destructive, "destructive", false, "a deployer may submit scripts that delete or overwrite data")
+	f.BoolVar(&ci, "ci", false, "add a machine; it needs no key if an authority issues its certificates")
+	f.DurationVar(&valid, "valid", 0, "validity of the roles; unlimited if unset")
 	cli.InRange(f, "valid", &valid, time.Second, cli.LongestGrant)
 	adopt.add(c)
 	cli.OneOf(c, "role", string(identity.Viewer), string(identity.Deployer), string(identity.Operator),
@@ -210,16 +210,16 @@ func userRemoveCommand(env *cli.Env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "remove NAME",
 		Short: "Remove a person or a machine, one of their keys or a role from the roster",
-		Long: `Signs the next version of the roster with you as a root operator. Datacenters accept no new statement of
-this person. Runs that they accepted before continue. With --revoke, every open run of this person is cancelled, too:
-use that for a key that may be in wrong hands.
+		Long: `Signs the next version of the roster with you as a root operator. Datacenters accept no new submission or
+statement of this person. Accepted runs continue. With --revoke, every open run of this person is cancelled. Use it
+if the key may be stolen.
 
-Then the command waits until every datacenter has signed that the new roster is in force there. It names those
-that have not. Such a datacenter still accepts what the person signs.
+Then the command waits until every datacenter has signed that the new roster is in force there. It names the
+datacenters without this signature. They still accept signatures of the person.
 
-A name is never used again, so an old signature never counts as that of another person.
+A name is never used again, so an old signature is never attributed to another person.
 
-With --role and --project, only these roles end. The person, the keys and all other roles stay.`,
+--role and --project remove only these roles. The person, the keys and all other roles stay.`,
 		Example: `  writ user remove bob
   writ user remove ci-web --revoke
   writ user remove alice --only SHA256:… --revoke
@@ -271,8 +271,8 @@ With --role and --project, only these roles end. The person, the keys and all ot
 	}
 	f := c.Flags()
 	f.StringVar(&fingerprint, "only", "", "fingerprint of the only key to remove, instead of all")
-	f.BoolVar(&revoke, "revoke", false, "also cancel their open runs: the key may be in wrong hands")
-	f.StringSliceVar(&roles, "role", nil, "only this role of theirs, in --project (repeatable)")
+	f.BoolVar(&revoke, "revoke", false, "also cancel their open runs, because the key may be stolen")
+	f.StringSliceVar(&roles, "role", nil, "only this role, in --project (repeatable)")
 	f.StringSliceVar(&projects, "project", nil,
 		"name or id of a project of --role, '*' for the role on all projects (repeatable)")
 	cli.OneOf(c, "role", string(identity.Viewer), string(identity.Deployer), string(identity.Operator),
@@ -346,7 +346,7 @@ func showUser(env *cli.Env, r client.Amended, name string) (amendment, error) {
 }
 
 func projectCommand(env *cli.Env) *cobra.Command {
-	return cli.Family("project", "Look at projects, and add them", projectListCommand(env), projectAddCommand(env))
+	return cli.Family("project", "Show projects, and add them", projectListCommand(env), projectAddCommand(env))
 }
 
 // projectView is a project with the name of its tenant.
@@ -436,7 +436,7 @@ func projectAddCommand(env *cli.Env) *cobra.Command {
 			return awaitAdoption(cmd.Context(), env, c, roster, adopt, m)
 		},
 	}
-	c.Flags().StringVar(&tenant, "tenant", client.DefaultProject, "tenant that owns it; made if it is new")
+	c.Flags().StringVar(&tenant, "tenant", client.DefaultProject, "tenant of the project; a new tenant is created")
 	adopt.add(c)
 	return c
 }

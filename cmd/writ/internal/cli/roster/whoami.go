@@ -26,8 +26,8 @@ func whoamiCommand(env *cli.Env) *cobra.Command {
 	return &cobra.Command{
 		Use:   "whoami",
 		Short: "Show your name in the roster, and your roles",
-		Long: `Shows whose key or certificate it is that commands sign with, by the roster, and which roles that person or machine has. Nothing is signed. For
-a certificate it names its key id, its authority and its end.`,
+		Long: `Shows the owner of the signing key or certificate in the roster, and the roles of that person or machine.
+The command signs no text. For a certificate it shows the key id, the authority and the expiry time.`,
 		Example: "  writ whoami\n  writ whoami --key job_ed25519",
 		Args:    cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -46,7 +46,7 @@ run := import("run")
 
 params := {
 	name: {type: "string", help: "the %[1]s"},
-	lines: {type: "int", default: 100, min: 1, max: 1000, help: "how many lines from the end to begin with"},
+	lines: {type: "int", default: 100, min: 1, max: 1000, help: "number of lines from the end to print first"},
 	after: {type: "string", default: "", help: "a position to begin behind, instead of the end"},
 	parts: {type: "int", default: 1, min: 1, max: 100, help: "how many times to read"},
 	wait: {type: "int", default: 0, min: 0, max: 60, help: "how many seconds to wait for more each time"}
@@ -79,23 +79,22 @@ func logsCommand(env *cli.Env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "logs KIND/NAME",
 		Short: "Print the log of a container or the console of a machine",
-		Long: `Prints the end of the log of a container, or of the console of a machine. With --follow it goes on until you
-interrupt it.
+		Long: `Prints the end of the log of a container or of the console of a machine. With --follow it continues until
+you interrupt it.
 
-The command signs a small script that may read this log and do nothing else, and submits it as a run. Ctrl-C
-cancels the run. The datacenter journals the text as results of that run, and keeps it as
-long as the run.`,
+The command signs a small script that may only read this log, and submits it as a run. Ctrl-C cancels the run. The
+datacenter stores the text in its journal as results of that run, and deletes it with the run.`,
 		Example: "  writ logs container/web\n  writ logs machine/db --follow --tail 20\n  writ logs container/web -o json | jq -r .next",
 		Args:    cli.Exactly("KIND/NAME"),
 		RunE:    func(cmd *cobra.Command, args []string) error { return readLog(cmd.Context(), env, args[0], f) },
 	}
 	flags := c.Flags()
 	flags.BoolVarP(&f.follow, "follow", "f", false, "follow the log until interrupted")
-	flags.IntVarP(&f.tail, "tail", "n", 100, "how many lines from the end to begin with")
+	flags.IntVarP(&f.tail, "tail", "n", 100, "number of lines from the end to print first")
 	cli.InRange(flags, "tail", &f.tail, 1, linesOfPart)
 	flags.StringVar(&f.after, "after", "",
-		"begin behind this position (next in the output with -o json), instead of at the end")
-	flags.StringVar(&f.datacenter, "dc", "", "datacenter of the resource, if several have one of this name")
+		"start after this position (next in the output with -o json) instead of at the end")
+	flags.StringVar(&f.datacenter, "dc", "", "datacenter of the resource, if the name is ambiguous")
 	env.CompleteFlag(c, "dc", cli.SuggestDatacenters)
 	c.ValidArgsFunction = env.Completion(suggestLogs)
 	return c

@@ -26,14 +26,14 @@ func runCommand(env *cli.Env) *cobra.Command {
 	for _, c := range one {
 		c.ValidArgsFunction = env.Completion(cli.SuggestRuns(fitting[c.Name()]...))
 	}
-	all := cli.Family("run", "Look at runs, cancel and resume them",
+	all := cli.Family("run", "Show, cancel and resume runs",
 		append([]*cobra.Command{runListCommand(env)}, one...)...)
-	all.Long = `Looks at runs, cancels and resumes them. RUN is the id of a run, or its first 4 characters or more if no other run begins with
-them, or @last. @last is the run that you submitted last from this computer with the same context and project. If there
-is none, it is the newest run of the project.
+	all.Long = `Shows, cancels and resumes runs. RUN is the id of a run, a unique prefix of at least 4 characters, or @last.
+@last is the last run that you submitted from this computer with the same context and project. If you submitted
+none, it is the newest run of the project.
 
-A cancel or resume is signed for one run. If only the coordinator says which run is meant, the command shows that run and asks
-you. Where it cannot ask, say the whole id.`
+You sign a cancel or resume for one run. If only the coordinator can resolve RUN, the command shows the run and asks
+you. Without a terminal, pass the whole id.`
 	return all
 }
 
@@ -119,7 +119,7 @@ func runWatchCommand(env *cli.Env) *cobra.Command {
 	var s submitFlags
 	c := &cobra.Command{
 		Use:   "watch RUN",
-		Short: "Watch a run until it has ended, as submit does",
+		Short: "Watch a run until it has ended",
 		Example: `  writ run watch RUN
   writ run watch RUN --timeout 10m`,
 		Args: cli.Exactly("RUN"),
@@ -219,10 +219,11 @@ func runCancelCommand(env *cli.Env) *cobra.Command {
 	})
 	c := &cobra.Command{
 		Use:   "cancel [RUN]",
-		Short: "Cancel a run, or all that flags select: no new call begins, and running calls are stopped",
-		Long: `Cancels a run: no new call begins, and running calls are stopped. With --all it cancels the open runs of the project that the flags select. The flags are those
-of "writ run list". The command shows the runs with their number, asks once, and signs one statement that names each of them. So no coordinator adds one to them.
-The supervisor signs what it did to each.`,
+		Short: "Cancel a run or all selected runs: no new call begins, and running calls are stopped",
+		Long: `Cancels a run: no new call begins, and running calls are stopped. With --all it cancels all open runs of the
+project that the flags select. The flags are those of "writ run list". The command shows the runs with their number,
+asks once, and signs one statement that names each of them. So a coordinator cannot add a run. The supervisor signs
+the outcome for each run.`,
 		Example: `  writ run cancel RUN --reason "wrong parameters"
   writ run cancel --all --project shop --script web.tengo --since 2h --max 50`,
 		Args: many.args,
@@ -261,12 +262,12 @@ func runResumeCommand(env *cli.Env) *cobra.Command {
 	})
 	c := &cobra.Command{
 		Use:   "resume [RUN]",
-		Short: "Continue a failed run where it failed, and watch it; or all that flags select",
-		Long: `Continues a failed run where it failed. Succeeded calls are not repeated. Errors that the script has read stay. All
-other calls are tried again. The signed deadline stays.
+		Short: "Continue a failed run where it failed, and watch it, or continue all selected runs",
+		Long: `Continues a failed run where it failed. Succeeded calls are not repeated. Errors that the script has read
+stay. All other calls are repeated. The signed deadline stays.
 
-Then the command watches until the run has ended, as submit does. With --all it resumes the failed runs of the project that the flags select, as "writ run cancel --all"
-cancels open ones. It watches none of them.`,
+Then the command watches until the run has ended, like "writ submit". With --all it resumes all failed runs of the
+project that the flags select, like "writ run cancel --all". It does not watch them.`,
 		Example: `  writ run resume 6e0c5a4be6f44b9a8f6b7c1d2e3f4a5b --reason "the disk was replaced"
   writ run resume --all --project shop --since 2h --yes`,
 		Args: many.args,

@@ -39,11 +39,11 @@ func (l *runFilterFlags) add(env *cli.Env, c *cobra.Command) {
 	f.StringVar(&l.datacenter, "dc", "", "only runs of this datacenter")
 	f.StringVar(&l.signer, "signer", "", "only runs that this person or machine signed")
 	f.StringVar(&l.script, "script", "", "only runs of the script with this file name")
-	f.StringVar(&l.deployment, "deployment", "", "only runs that make this deployment")
+	f.StringVar(&l.deployment, "deployment", "", "only runs of this deployment")
 	f.StringVar(&l.since, "since", "",
-		"only runs that are not older than this: 2h, 7d, 2026-03-01 or 2026-03-01T12:00:00Z")
+		"only runs since this time: 2h, 7d, 2026-03-01 or 2026-03-01T12:00:00Z")
 	f.DurationVar(&l.stuck, "stuck", 0,
-		"only open runs that are silent for this long or repeat a call, with the reason and the command that helps")
+		"only open runs without progress for this time or with a repeated call, with the reason and a remedy")
 	cli.InRange(f, "stuck", &l.stuck, time.Second, longestStuck)
 	cli.OneOf(c, "state", append([]string{openRuns}, runStates()...)...)
 	env.CompleteFlag(c, "dc", cli.SuggestDatacenters)
@@ -80,7 +80,7 @@ func runListCommand(env *cli.Env) *cobra.Command {
 	f.StringVar(&l.text, "text", "",
 		"only runs with this text in a name, a parameter or their error, or with a resource whose name begins with it")
 	f.BoolVar(&l.why, "why", false, "show why each run waits or failed")
-	f.IntVar(&l.limit, "limit", 50, "how many at most; 0 for all")
+	f.IntVar(&l.limit, "limit", 50, "maximum number of entries; 0 for all")
 	cli.InRange(f, "limit", &l.limit, 0, client.MostListed)
 	return c
 }

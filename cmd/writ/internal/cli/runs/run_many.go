@@ -29,7 +29,8 @@ func (m *manyFlags) add(env *cli.Env, c *cobra.Command) {
 	f := c.Flags()
 	f.BoolVar(&m.all, "all", false, "all runs that the other flags select, in one signed statement")
 	f.IntVar(&m.most, "max", 50,
-		fmt.Sprintf("limit of --all, at most %d: if it selects more runs, none is signed for", identity.MaxRuns))
+		fmt.Sprintf("limit of --all, at most %d. If --all selects more runs, the command signs no statement",
+			identity.MaxRuns))
 	cli.InRange(f, "max", &m.most, 1, identity.MaxRuns)
 	f.BoolVar(&m.yes, "yes", false, "do not ask")
 }

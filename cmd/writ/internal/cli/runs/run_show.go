@@ -28,7 +28,7 @@ func runShowCommand(env *cli.Env) *cobra.Command {
 			return showRun(ctx, env, c, id, values)
 		}),
 	}
-	c.Flags().BoolVar(&values, "values", false, "ask the datacenter for output, arguments and results too")
+	c.Flags().BoolVar(&values, "values", false, "also request output, arguments and results from the datacenter")
 	return c
 }
 

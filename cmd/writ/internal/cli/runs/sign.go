@@ -24,8 +24,8 @@ func payloadCommand(env *cli.Env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "payload FILE",
 		Short: "Print the exact bytes that a signature of a script covers",
-		Long: `Prints what has to be signed for a script, for people who sign with ssh-keygen alone. Join the text and the
-signature, and submit the result before it expires.`,
+		Long: `Prints the text to sign for a script, for people who sign with ssh-keygen alone. Append the signature to the
+text, and submit the result before it expires.`,
 		Example: `  writ payload web.tengo > p
   ssh-keygen -Y sign -n writ-script-v1 -f ~/.ssh/id_ed25519 p
   cat p p.sig > web.writ
@@ -51,7 +51,7 @@ signature, and submit the result before it expires.`,
 		},
 	}
 	o.Add(env, c)
-	c.Flags().StringVar(&signer, "signer", "", "your name in the roster; found by your key if not given")
+	c.Flags().StringVar(&signer, "signer", "", "your name in the roster; by default the owner of your key")
 	return c
 }
 
@@ -142,8 +142,8 @@ func signCommand(env *cli.Env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "sign FILE",
 		Short: "Check and sign a script, for another person to submit",
-		Long: `Checks a script and signs it into a file. Another person can submit the file with "writ submit" or curl until it
-expires. Signing needs no network if the roster was seen before.`,
+		Long: `Checks a script and signs it into a file. Another person can submit the file with "writ submit" or curl
+until it expires. Signing works offline if this machine has already received a roster.`,
 		Example: "  writ sign web.tengo -o web.writ --expires 4h\n  writ submit web.writ",
 		Args:    o.File,
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -53,16 +53,17 @@ func submitCommand(env *cli.Env) *cobra.Command {
 	var s submitFlags
 	c := &cobra.Command{
 		Use:   "submit FILE",
-		Short: "Check, sign and submit a script, and watch it until it is done",
-		Long: `Submits a script. FILE is a script, which is checked and signed first, or a file of "writ sign".
+		Short: "Check, sign and submit a script, and watch it until it has ended",
+		Long: `Submits a script. FILE is a script, which is checked and signed first, or a file from "writ sign".
 
-Then it watches until the run has ended, verifies the signature of the datacenter's supervisor on the result,
-and prints the script's output. Ctrl-C, SIGTERM and the end of --timeout leave the run alone and say how to see it
-again. With --cancel-on-exit they cancel it. CI systems send such a signal when a job is cancelled.
+Then it watches until the run has ended, verifies the supervisor's signature on the result, and prints the script's
+output. On Ctrl-C, SIGTERM and the end of --timeout the run continues, and the command prints how to watch it again.
+With --cancel-on-exit they cancel the run. CI systems send such a signal when a job is cancelled.
 
---junit writes a test for the run and one for each call. The result of the run is the one that was verified. A call that
-failed counts as skipped if the script went on. --summary adds the same to a file for people. If the command ends before
-the run, both have the calls so far and why the run waits. If nothing was submitted, --junit has the error.`,
+--junit writes a test for the run and one for each call. The result of the run is the verified one. If the script
+handled the error of a failed call, the call counts as skipped. --summary appends the same results to a Markdown
+file. If the command ends before the run, both files contain the calls so far and the reason of the wait. If the
+submission fails, --junit contains the error.`,
 		Example: `  writ submit web.tengo -p count=3
   writ submit web.tengo --dc any --select region=eu --detach
   writ submit web.writ --timeout 10m

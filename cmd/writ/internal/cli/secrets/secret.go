@@ -60,17 +60,17 @@ func secretSetCommand(env *cli.Env) *cobra.Command {
 	var file string
 	c := &cobra.Command{
 		Use:   "set NAME",
-		Short: "Set a secret of a project, or give it a new value",
-		Long: `Encrypts a value to the supervisor of a datacenter, signs it, and submits it as the next version of the secret.
-Only the supervisor can read it. When a job needs it, the supervisor encrypts it to the node of the job. You
-need the role admin in the project.
+		Short: "Set a secret of a project, or replace its value",
+		Long: `Encrypts a value to the supervisor of a datacenter, signs it, and submits it as the next version of the
+secret. Only the supervisor can decrypt it. When a job needs it, the supervisor encrypts it to the node of the job.
+You need the role admin in the project.
 
-You type the value without an echo, or give it on standard input, where one line feed at the end is cut off.
---file takes a file exactly as it is. A value is text of at most 32 KiB; encode other data. It is never an
-argument, which every process of the host could read.
+Enter the value at a prompt without an echo, or pass it on standard input, where one trailing line feed is removed.
+--file reads a file unchanged. A value is text of at most 32 KiB; encode other data. A value is never an argument,
+because every process of the host could read it.
 
-A script gets the value with run.secret("NAME"), in the newest version at its signing. Sign and submit scripts
-again after you set a new value. Runs that were accepted before go on with their version.`,
+A script reads the value with run.secret("NAME"). It gets the version that was newest at its signing. Sign and
+submit scripts again after you set a new value. Accepted runs keep their version.`,
 		Example: "  writ secret set db-password --project web-shop\n  openssl rand -base64 24 | writ secret set db-password --all-dcs\n  writ secret set tls-key --file web.key --dc dc1",
 		Args:    nameAlone,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -86,7 +86,7 @@ again after you set a new value. Runs that were accepted before go on with their
 		},
 	}
 	where.add(env, c)
-	c.Flags().StringVar(&file, "file", "", "file with the value, used unchanged")
+	c.Flags().StringVar(&file, "file", "", "file with the value, which is used unchanged")
 	return c
 }
 
@@ -215,7 +215,7 @@ func secretListCommand(env *cli.Env) *cobra.Command {
 	var datacenter string
 	c := &cobra.Command{
 		Use:     "list",
-		Short:   "List secrets by name and version; their values are shown nowhere",
+		Short:   "List secrets by name and version, without their values",
 		Example: "  writ secret list --project web-shop",
 		Args:    cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -277,10 +277,10 @@ func secretRemoveCommand(env *cli.Env) *cobra.Command {
 	var where datacenterFlags
 	c := &cobra.Command{
 		Use:   "remove NAME[@VERSION]",
-		Short: "Remove a secret, or its versions up to one",
-		Long: `Removes the value of a secret from a datacenter: all versions, or with @VERSION this one and those before it.
-Calls that need it and were not sent yet fail. Containers and databases that got the value keep it: change it
-there first.`,
+		Short: "Remove a secret, or its versions up to a given one",
+		Long: `Removes the value of a secret from a datacenter: all versions, or with @VERSION this version and all earlier
+ones. Unsent calls that need it fail. Containers and databases that received the value keep it, so change it there
+first.`,
 		Example: "  writ secret remove db-password@2 --project web-shop\n  writ secret remove api-key --all-dcs",
 		Args:    cli.Exactly("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {

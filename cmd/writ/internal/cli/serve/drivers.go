@@ -11,7 +11,8 @@ import (
 func DriverFlags(c *cobra.Command, drivers *runnerd.Drivers, speed *float64, host *runnerd.HostConfig) {
 	*drivers = runnerd.DriversAuto
 	c.Flags().Var(drivers, "drivers",
-		"auto: real ones for volumes and images. simulated: they change nothing on the host. host: real ones only, which change network, containers and machines")
+		"auto: real drivers for volumes and images, the others simulated. simulated: no changes of the host. "+
+			"host: only real drivers, which change network, containers and machines")
 	c.Flags().Float64Var(speed, "simulate-speed", 1, "factor for the durations of simulated drivers. 0: at once")
 	cli.InRange(c.Flags(), "simulate-speed", speed, 0, MostSpeed)
 	c.Flags().BoolVar(&host.OverlayNoDiscovery, "overlay-no-discovery", false,
@@ -19,14 +20,15 @@ func DriverFlags(c *cobra.Command, drivers *runnerd.Drivers, speed *float64, hos
 	c.Flags().StringSliceVar(&host.OverlayDiscoverOn, "overlay-discover-on", nil,
 		"with --drivers host: interface on which mycelium searches for peers (repeatable). Without it, on all. It needs mycelium 0.7.2")
 	c.Flags().StringSliceVar(&host.OverlayPeers, "overlay-peer", nil,
-		"with --drivers host: a peer of mycelium, as tcp://192.0.2.7:9651 (TCP only)")
+		"with --drivers host: a peer of mycelium, such as tcp://192.0.2.7:9651 (TCP only)")
 	c.Flags().StringVar(&host.Containerd, "containerd", "",
 		"with --drivers host: socket of containerd, if not at its usual place")
 	c.Flags().StringVar(&host.Firmware, "firmware", "", "with --drivers host: firmware of machines that have no kernel")
 	c.Flags().Int64Var(&host.ProjectGiB, "project-disk", 0,
-		"most GiB of a project's volumes and databases on the node. It needs btrfs. 0: no bound")
+		"maximum GiB of a project's volumes and databases on the node. It needs btrfs. 0: unlimited")
 	cli.InRange(c.Flags(), "project-disk", &host.ProjectGiB, 0, cli.Most)
-	c.Flags().Int64Var(&host.ImageGiB, "image-disk", 0, "most GiB of fetched images on the node. 0: a quarter of its disk")
+	c.Flags().Int64Var(&host.ImageGiB, "image-disk", 0,
+		"maximum GiB of fetched images on the node. 0: a quarter of its disk")
 	cli.InRange(c.Flags(), "image-disk", &host.ImageGiB, 0, cli.Most)
 	c.Flags().StringVar(&host.ProcessUsers, "process-users", "", ProcessUsers)
 	c.Flags().StringVar(&host.ContainerIDs, "container-ids", "", ContainerIDs)
@@ -44,7 +46,8 @@ func ImageFlags(c *cobra.Command, host *runnerd.HostConfig) {
 	c.Flags().StringSliceVar(&host.ImageDirs, "image-dir", nil,
 		"directory whose files every project may use as images, by file:// URLs (repeatable). Without it no file is read")
 	c.Flags().StringSliceVar(&host.ImageAllow, "image-allow", nil,
-		"range of private addresses, as 10.1.0.0/16, from which images may be fetched (repeatable). Without it, images come from the "+
+		"range of private addresses, such as 10.1.0.0/16, that may serve images (repeatable). "+
+			"Without it, images come from the "+
 			"internet only")
 	cli.FromEnvironment(c.Flags(), "image-dir", "image-allow")
 }
@@ -59,7 +62,9 @@ func NameserverFlag(c *cobra.Command, host *runnerd.HostConfig) {
 // EnginesFlag adds the flag for the engines of databases.
 func EnginesFlag(c *cobra.Command, host *runnerd.HostConfig) {
 	c.Flags().StringSliceVar(&host.Engines, "engines", nil,
-		"with --drivers host: the engines of new databases, best first, as valkey-server,redis-server. By default: all installed ones that keep their secret. herodb and hero_redis show it to all users of the host, and serve only if named")
+		"with --drivers host: the engines of new databases, best first, such as valkey-server,redis-server. "+
+			"By default: all installed engines that protect their secret. herodb and hero_redis reveal it to all users of "+
+			"the host, and are offered only if named")
 	cli.FromEnvironment(c.Flags(), "engines")
 	cli.Complete(c, "engines", runnerd.Engines()...)
 }
@@ -68,9 +73,11 @@ func EnginesFlag(c *cobra.Command, host *runnerd.HostConfig) {
 const MostSpeed = 1_000_000
 
 // ProcessUsers is the help text of the flag for the users of machine and database processes.
-const ProcessUsers = "with --drivers host: numbers of unused users and groups, as 200000-265535. The process of each machine and database gets one. " +
+const ProcessUsers = "with --drivers host: range of unused user and group ids, such as 200000-265535. " +
+	"The process of each machine and database gets one. " +
 	"none: they run as the runner does. By default, where the runner is root: a range that is rarely used"
 
 // ContainerIDs is the help text of the flag for the user namespaces of containers.
-const ContainerIDs = "with --drivers host: numbers of unused users and groups, as 2011000000-2056875199. Each container gets 65536. " +
+const ContainerIDs = "with --drivers host: range of unused user and group ids, such as 2011000000-2056875199. " +
+	"Each container gets 65536. " +
 	"none: containers have the users of the host. By default, where the host can: a range that is rarely used"

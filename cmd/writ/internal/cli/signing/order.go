@@ -53,10 +53,10 @@ const DefaultDeadline = time.Hour
 func (o *OrderFlags) Add(env *cli.Env, c *cobra.Command) {
 	o.AddTask(env, c)
 	f := c.Flags()
-	f.DurationVar(&o.Expires, "expires", identity.DefaultValidity, "how long the script may be accepted")
+	f.DurationVar(&o.Expires, "expires", identity.DefaultValidity, "time limit for the acceptance of the script")
 	cli.InRange(f, "expires", &o.Expires, time.Second, identity.MaxValidity)
 	f.StringVar(&o.Plan, "plan", "",
-		"digest of the plan to bind the run to, as `writ plan` shows it; it stops before it deviates")
+		"bind the run to the plan with this digest, shown by `writ plan`; the run stops before it deviates")
 	f.VisitAll(func(f *pflag.Flag) { o.signs = append(o.signs, f) })
 }
 
@@ -105,10 +105,10 @@ func (o *OrderFlags) AddTask(env *cli.Env, c *cobra.Command) {
 	f.StringArrayVar(&o.labels, "select", nil,
 		"with --dc any: label=value that the datacenter must have, region=… too (repeatable)")
 	f.StringVar(&o.Deployment, "deployment", "",
-		"deployment that the script makes: NAME, or NAME@BASE with the revision that the plan was made for")
-	f.DurationVar(&o.Deadline, "deadline", DefaultDeadline, "how long its run may take")
+		"deployment of the script: NAME, or NAME@BASE with the revision on which the plan is based")
+	f.DurationVar(&o.Deadline, "deadline", DefaultDeadline, "time limit of the run")
 	cli.InRange(f, "deadline", &o.Deadline, time.Second, identity.MaxDeadline)
-	f.IntVar(&o.MaxCalls, "max-calls", scripts.MaxCalls, "how many calls it may make")
+	f.IntVar(&o.MaxCalls, "max-calls", scripts.MaxCalls, "maximum number of calls of the script")
 	cli.InRange(f, "max-calls", &o.MaxCalls, 1, scripts.MaxCalls)
 	f.Var(&o.Destructive, "destructive",
 		"allow the script to delete or overwrite data; with KIND/NAME or KIND/PREFIX*, separated by "+
