@@ -48,7 +48,7 @@ func TestJoiningWithoutTokens(t *testing.T) {
 		t.Errorf("without a fingerprint: exit %d\n%s", code, said)
 	}
 	another := "SHA256:" + strings.Repeat("A", 43)
-	if _, said, code := s.Try("node", "approve", "n1", another); code != writ.ExitNotFound || !strings.Contains(said, "compare the fingerprint") {
+	if _, said, code := s.Try("node", "approve", "n1", another); code != writ.ExitNotFound || !strings.Contains(said, "fingerprint that the machine shows") {
 		t.Errorf("with the fingerprint of another machine: exit %d\n%s", code, said)
 	}
 	s.Writ("node", "approve", "n1", regexp.MustCompile(`SHA256:[A-Za-z0-9+/]{43}`).FindString(node.Said()), "--reason", "seen in the rack")
