@@ -235,7 +235,7 @@ func (c *codes) refuse(table string, key []any) *writ.Error {
 	}
 	err := writ.Errorf(writ.CodeRecordForged, "the row %q of %s in the journal was not written by the supervisor",
 		row.String(), table).
-		WithHint("find out who can write to the journal's database, then restore the journal from a backup")
+		WithHint("check which accounts can write to the journal's database, then restore the journal from a backup")
 	c.mu.Lock()
 	name := table + " " + row.String()
 	news := !c.told[name]

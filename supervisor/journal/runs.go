@@ -146,7 +146,7 @@ func (tx *Tx) PutRun(r *Run) error {
 	}
 	found, err := tx.changed(query, args...)
 	if err == nil && !found {
-		err = writ.Errorf(writ.CodeConflict, "run %s is no longer %s", r.ID, r.stored)
+		err = writ.Errorf(writ.CodeConflict, "run %s has left the state %s", r.ID, r.stored)
 	}
 	r.storedWaiting = r.Waiting
 	return err

@@ -227,7 +227,7 @@ func (tx *Tx) leftOn(r openRow) (why string, err error) {
 			return "", err
 		}
 	}
-	return fmt.Sprintf("it is bound to %s, which is no longer a member", c.NodeName), nil
+	return fmt.Sprintf("it is bound to %s, which was removed", c.NodeName), nil
 }
 
 // unsent returns why a placed call without a time has no wake-up, if all calls that it waits for have ended.
