@@ -21,21 +21,23 @@ func NoCapacity(r Request, d Decision) *writ.Error {
 	for _, a := range d.Unsuitable {
 		switch a.Code {
 		case writ.VerdictNoDriver, writ.VerdictNoEngine:
-			return err.WithHint("`writ node show NODE` says which drivers a node has, and `writ doctor` on the node what others lack")
+			return err.WithHint("`writ node show NODE` lists the drivers of a node; " +
+				"`writ doctor` on the node shows why others are missing")
 		case writ.VerdictNoLabel:
 			return err.WithHint("`writ node list -o wide` shows the labels of nodes; `writ node label NODE %s` gives a node this one", a.Label)
 		}
 	}
 	switch {
 	case r.Node != "" && len(d.Unsuitable) == 0:
-		return err.WithHint("`writ node list` shows the nodes; correct the option node of the call, or leave it out")
+		return err.WithHint("`writ node list` shows the nodes; correct the option node of the call, or omit it")
 	case r.Node != "":
-		return err.WithHint("`writ node list` shows what the node has left; ask for less, or leave the option node out")
+		return err.WithHint("`writ node list` shows the free capacity of the node; request less, or omit the option node")
 	case len(d.Unsuitable) > 0 &&
 		!slices.ContainsFunc(d.Unsuitable, func(a writ.NodeVerdict) bool { return a.Code != writ.VerdictTooSmall }):
-		return err.WithHint("ask for less, or add a larger node; `writ node list -o wide` shows the sizes")
+		return err.WithHint("request less, or add a larger node; `writ node list -o wide` shows the sizes")
 	default:
-		return err.WithHint("`writ node list` shows what nodes have left; ask for less, delete what is not needed, or add a node")
+		return err.WithHint("`writ node list` shows the free capacity of nodes; " +
+			"request less, delete unused resources, or add a node")
 	}
 }
 
