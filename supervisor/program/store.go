@@ -173,7 +173,7 @@ func (s *Store) pass(ctx context.Context, p *program, journaled []scripts.Entry,
 func (s *Store) Payload(ctx context.Context, digest writ.Digest) ([]byte, error) {
 	run, signed, err := s.Submission(ctx, writ.RunIDOf(digest))
 	if err == nil && run == nil {
-		err = writ.Errorf(writ.CodeNotFound, "there is no payload %s in this datacenter", digest)
+		err = writ.Errorf(writ.CodeNotFound, "the payload %s is unknown in this datacenter", digest)
 	}
 	if err == nil {
 		err = s.Verify(ctx, run, signed)

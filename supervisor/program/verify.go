@@ -97,8 +97,9 @@ func (v *reverified) forget(id writ.RunID) {
 
 // forged returns the error for a run with a record that differs from its accepted submission.
 func forged(id writ.RunID, what string) *writ.Error {
-	return writ.Errorf(writ.CodeRecordForged, "the journal does not give back run %s as it was accepted: %s", id, what).
-		WithHint("find out who can write to the database of the journal, then bring it back from a backup")
+	return writ.Errorf(writ.CodeRecordForged,
+		"the journal's record of run %s differs from the accepted submission: %s", id, what).
+		WithHint("check which accounts can write to the journal's database, then restore the journal from a backup")
 }
 
 // Verify checks the submission that the journal returned for a run, and the run's record. The run id must be derived
@@ -106,7 +107,7 @@ func forged(id writ.RunID, what string) *writ.Error {
 // agree with the signed header. Otherwise the error is RECORD_FORGED.
 func (s *Store) Verify(ctx context.Context, run *journal.Run, signed []byte) error {
 	if signed == nil {
-		return forged(run.ID, "its submission is not there")
+		return forged(run.ID, "its submission is missing")
 	}
 	sum := ShortDigestOf(signed)
 	if s.verified.get(run.ID).signed == sum {
@@ -114,7 +115,7 @@ func (s *Store) Verify(ctx context.Context, run *journal.Run, signed []byte) err
 	}
 	text, _, err := sshsig.Split(signed)
 	if err != nil {
-		return forged(run.ID, "its submission is no signed text")
+		return forged(run.ID, "its submission is not a signed text")
 	}
 	if digest := writ.DigestOf(text); digest != run.Payload || writ.RunIDOf(digest) != run.ID {
 		return forged(run.ID, "its submission is another text, with the digest "+digest.String())
@@ -125,10 +126,10 @@ func (s *Store) Verify(ctx context.Context, run *journal.Run, signed []byte) err
 	}
 	verified, err := verifyAsOf(roster, s.Datacenter, signed, run)
 	if err != nil {
-		return forged(run.ID, "the signature of its submission is not what it was: "+err.Error())
+		return forged(run.ID, "the signature of its submission has become invalid: "+err.Error())
 	}
 	if what := differs(run, verified); what != "" {
-		return forged(run.ID, what+" is not what was signed")
+		return forged(run.ID, what+" differs from the signed header")
 	}
 	s.verified.put(run.ID, reverifiedRun{signed: sum})
 	return nil
@@ -166,10 +167,13 @@ func differs(run *journal.Run, v *identity.Verified) string {
 		{run.Script == p.Script.Name, "its script"},
 		{run.Plan == p.Plan, "its plan"},
 		{run.Engine == p.Engine, "its engine"},
-		{run.Destructive == (len(p.Targets) > 0) && slices.Equal(run.Targets, p.Targets), "what it may destroy"},
-		{slices.Equal(run.Allow, p.Allow), "what it may call"},
-		{run.Signed.Equal(p.Created), "when it was signed"},
-		{run.Expires.Equal(p.Expires), "until when it counts"},
+		{
+			run.Destructive == (len(p.Targets) > 0) && slices.Equal(run.Targets, p.Targets),
+			"the list of resources that it may destroy",
+		},
+		{slices.Equal(run.Allow, p.Allow), "the list of operations that it may call"},
+		{run.Signed.Equal(p.Created), "its time of signing"},
+		{run.Expires.Equal(p.Expires), "its expiry"},
 		{run.Deadline.Equal(run.Accepted.Add(p.Deadline)), "its deadline"},
 	} {
 		if !is.same {
