@@ -138,11 +138,11 @@ func Superseded(all identity.Holds, about *identity.Hold, seen int64) error {
 	if over := all.Over(about.Scope); len(over) > 0 {
 		is = Text(over[0])
 	}
-	saw := "saw none before"
+	saw := "saw no earlier one"
 	if seen > 0 {
-		saw = "saw the one of " + time.UnixMicro(seen).UTC().Format(time.DateTime) + " UTC as the last"
+		saw = "saw the decision of " + time.UnixMicro(seen).UTC().Format(time.DateTime) + " UTC as the newest"
 	}
-	return writ.Errorf(writ.CodeConflict, "there is another decision about %s since the signer looked, who %s",
+	return writ.Errorf(writ.CodeConflict, "a newer decision about %s exists: the signer %s",
 		about.Text(), saw).
 		WithHint("%s; look with `writ hold list`, then decide", is)
 }
