@@ -134,7 +134,7 @@ func (a *Accounts) apply(ctx context.Context) error {
 		a.failing = true
 		return err
 	case lacking && (!a.lacking || a.looked == nil):
-		a.Log.Warn("NODES SHARE ONE LOGIN AT THE QUEUE: each can read and remove what is for others", "err", err)
+		a.Log.Warn("NODES SHARE ONE LOGIN AT THE QUEUE: each can read and remove the jobs and messages of others", "err", err)
 	case !lacking && (a.lacking || a.looked == nil):
 		a.Log.Info("each node has its own queue account", "nodes", len(serving))
 	}

@@ -76,7 +76,7 @@ func (o *Batches) verify(b *journal.NodeBatch) (*identity.VerifiedStatement, ide
 	}
 	if v.Statement.Subject != "batch/"+b.ID || v.Statement.Decision != "create" {
 		return nil, identity.Batch{}, writ.Errorf(writ.CodeRecordForged,
-			"the journal gives back another statement for the batch %s", b.ID)
+			"the journal returned another statement for the batch %s", b.ID)
 	}
 	if err := v.Roster.Allows(v.Signer, v.Rule.Action, "", o.site.Now()); err != nil {
 		return nil, identity.Batch{}, err

@@ -32,7 +32,8 @@ func (d *Directory) Fence(_ context.Context, node writ.NodeID, nonce []byte) ([]
 		return nil, writ.Errorf(writ.CodeNotFound, "no person has signed that the node %s is lost", node)
 	}
 	if n.Lost == nil {
-		return nil, writ.Errorf(writ.CodeNotFound, "the node %s was lost when the signature was not kept yet", n.Name)
+		return nil, writ.Errorf(writ.CodeNotFound,
+			"the node %s was declared lost under a version that did not store the signature", n.Name)
 	}
 	return d.site.membership(envelope.Fence, n, nonce)
 }

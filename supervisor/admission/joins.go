@@ -80,7 +80,7 @@ func (j *Joins) Admit(ctx context.Context, claim nodes.Claim) (nodes.Welcome, er
 		return nodes.Welcome{}, err
 	}
 	if !j.greetings.valid(claim.Nonce, time.Now()) {
-		return nodes.Welcome{}, writ.Errorf(writ.CodeTokenInvalid, "the join took too long, or did not begin here").
+		return nodes.Welcome{}, writ.Errorf(writ.CodeTokenInvalid, "the join took too long, or did not start at this supervisor").
 			WithHint("join again")
 	}
 	token, err := j.token(ctx, joiner.Token)
@@ -109,7 +109,7 @@ func (j *Joins) Admit(ctx context.Context, claim nodes.Claim) (nodes.Welcome, er
 }
 
 // errDecidedMeanwhile reports that the node's record was created or changed after its claim was checked.
-var errDecidedMeanwhile = writ.Errorf(writ.CodeConflict, "something was decided about the node meanwhile").
+var errDecidedMeanwhile = writ.Errorf(writ.CodeConflict, "the admission of the node was decided meanwhile").
 	WithHint("join again")
 
 // welcome returns the signed membership of node n, bound to the nonces of hello and claim.
