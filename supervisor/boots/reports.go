@@ -106,7 +106,7 @@ func (b *Reports) ReportBoots(ctx context.Context, c nodes.BootCredential, read 
 		return err
 	}
 	if writ.DigestOf(text) != c.List {
-		return writ.Errorf(writ.CodeTokenInvalid, "the boot server has proved another list")
+		return writ.Errorf(writ.CodeTokenInvalid, "the proof of the boot server is for another list")
 	}
 	var report link.BootReport
 	if err := json.Unmarshal(text, &report); err != nil {

@@ -84,11 +84,12 @@ func (t *Tokens) Revoke(ctx context.Context, v *identity.VerifiedStatement) (lin
 				WithHint("`writ token list` shows them")
 		}
 		if err == nil && ofBoot != nil {
-			answer.Done = fmt.Sprintf("no boot server reports any more with the token %s, made by %s", id, ofBoot.CreatedBy)
+			answer.Done = fmt.Sprintf("token %s, made by %s, is revoked; its boot server can report no more", id,
+				ofBoot.CreatedBy)
 			err = tx.RevokeBootToken(ofBoot)
 		}
 		if err == nil && token != nil {
-			answer.Done = fmt.Sprintf("token %s, made by %s, admits no node any more", id, token.CreatedBy)
+			answer.Done = fmt.Sprintf("token %s, made by %s, is revoked and admits no more nodes", id, token.CreatedBy)
 			_, err = tx.RevokeToken(id) // false for a token that has ended already
 		}
 		if err != nil {

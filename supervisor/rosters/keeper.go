@@ -89,8 +89,8 @@ func (k *Keeper) Text(ctx context.Context) func(version int) ([]byte, error) {
 			return err
 		})
 		if err == nil && signed == nil {
-			err = writ.Errorf(writ.CodeRosterInvalid, "the journal has no version %d of the roster any more", version).
-				WithHint("bring the journal back from a backup")
+			err = writ.Errorf(writ.CodeRosterInvalid, "the journal has lost version %d of the roster", version).
+				WithHint("restore the journal from a backup")
 		}
 		return signed, err
 	}
