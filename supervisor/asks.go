@@ -114,7 +114,7 @@ func awaitAsk(
 	again, err := by.Wait(ctx, coordinator, cost, most)
 	if err == nil && again > 0 {
 		err = writ.Errorf(writ.CodeRateLimited,
-			"the coordinator asks its datacenter for more than that answers in a second (%s)", verb).
+			"the coordinator exceeds the request rate of its datacenter (%s)", verb).
 			WithHint("try again in %s", again.Round(time.Second)+time.Second)
 	}
 	return err

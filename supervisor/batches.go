@@ -21,7 +21,8 @@ func (s *Supervisor) createBatch(ctx context.Context, v *identity.VerifiedStatem
 		err = admission.TakesBatches(v.Roster.Datacenter(s.Datacenter))
 	}
 	if err == nil && s.batches.Count(s.Now()) >= admission.MaxBatches {
-		err = writ.Errorf(writ.CodeConflict, "%d batches are open in this datacenter, and no more are possible", admission.MaxBatches).
+		err = writ.Errorf(writ.CodeConflict, "%d batches are open in this datacenter, which is the limit",
+			admission.MaxBatches).
 			WithHint("end one with `writ batch revoke`; `writ batch list` shows them")
 	}
 	if err != nil {
@@ -41,7 +42,7 @@ func (s *Supervisor) createBatch(ctx context.Context, v *identity.VerifiedStatem
 	err = s.Journal.Write(failpoint.At(ctx, failpoint.BatchMade), func(tx *journal.Tx) error {
 		if known, err := tx.NodeBatch(says.ID); err != nil || known != nil {
 			return cmp.Or[error](err,
-				writ.Errorf(writ.CodeConflict, "there is a batch %s already", says.ID).
+				writ.Errorf(writ.CodeConflict, "batch %s already exists", says.ID).
 					WithHint("make another one with `writ batch create`"))
 		}
 		b := journal.NodeBatch{ID: says.ID, Signed: v.Signed, Made: tx.Now, Until: says.Until}
@@ -57,11 +58,13 @@ func (s *Supervisor) createBatch(ctx context.Context, v *identity.VerifiedStatem
 // revokeBatch ends a batch. Nodes that it admitted stay.
 func (s *Supervisor) revokeBatch(ctx context.Context, v *identity.VerifiedStatement) (link.StatementAnswer, error) {
 	id := v.Statement.ID()
-	answer := link.StatementAnswer{Subject: v.Statement.Subject, Done: fmt.Sprintf("batch %s admits no node any more", id)}
+	answer := link.StatementAnswer{
+		Subject: v.Statement.Subject, Done: fmt.Sprintf("batch %s has ended and admits no more nodes", id),
+	}
 	err := s.Journal.Write(failpoint.At(ctx, failpoint.BatchRevoked), func(tx *journal.Tx) error {
 		b, err := tx.NodeBatch(id)
 		if err == nil && b == nil {
-			err = writ.Errorf(writ.CodeNotFound, "there is no batch %s in this datacenter", id).
+			err = writ.Errorf(writ.CodeNotFound, "batch %s is unknown in this datacenter", id).
 				WithHint("`writ batch list` shows them")
 		}
 		if err != nil {

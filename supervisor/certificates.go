@@ -39,7 +39,7 @@ func (s *Supervisor) rotate(ctx context.Context, v *identity.VerifiedStatement) 
 		floor = tx.Now
 		answer = link.StatementAnswer{
 			Subject: v.Statement.Subject,
-			Done: fmt.Sprintf("%s has new certificates; those from before %s count no more", is,
+			Done: fmt.Sprintf("%s has new certificates; certificates from before %s are rejected", is,
 				floor.UTC().Format(time.RFC3339)),
 		}
 		if err := tx.SetCertificateFloor(floor); err != nil {

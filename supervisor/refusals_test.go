@@ -331,7 +331,7 @@ func TestNoNodeSaysMoreThanALinkCarries(t *testing.T) {
 		if err := coordinator.Request(t.Context(), link.VerbQueues, link.Queues{}, nil, nil); err != nil {
 			t.Errorf("the link is gone: %v", err)
 		}
-		if lines, _ := s.refusals(); lines["node says more of itself than a link carries; coordinators are told less: TOO_LARGE"] != 1 || s.logs.Lines("no link to the coordinator") > 0 {
+		if lines, _ := s.refusals(); lines["node report exceeds the size of an event; coordinators receive a shortened report: TOO_LARGE"] != 1 || s.logs.Lines("no link to the coordinator") > 0 {
 			t.Errorf("the log is\n%s", s.logs.String())
 		}
 		events, err := s.journal.Events(t.Context(), 0, 1000)

@@ -28,7 +28,7 @@ func (w *watcher) wakeSleepers(ctx context.Context) error {
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("look for runs that nothing would wake: %w", err)
+		return fmt.Errorf("find runs without a wake-up: %w", err)
 	}
 	for _, sleeper := range confirmed {
 		if w.s.isAwaited(sleeper.Run) {

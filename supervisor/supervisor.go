@@ -194,7 +194,7 @@ func Open(ctx context.Context, config Config, outside [][]byte) (*Supervisor, er
 	})
 	if mark.Restored {
 		if err := s.Marks.Heard(); err != nil {
-			return nil, errors.Join(fmt.Errorf("note that the journal is known to come from a backup: %w", err),
+			return nil, errors.Join(fmt.Errorf("record that the restore of the journal is known: %w", err),
 				s.Journal.Release(context.WithoutCancel(ctx)))
 		}
 	}

@@ -398,7 +398,7 @@ func (w *watcher) findMissing(ctx context.Context, sent []*journal.Call) (failed
 		if !w.flushed && len(gone) > 0 {
 			var err error
 			if gone, err = s.Queue.Missing(ctx, node, gone...); err != nil {
-				failed = errors.Join(failed, fmt.Errorf("look for the jobs of %s: %w", s.fleet.Members.Name(node), err))
+				failed = errors.Join(failed, fmt.Errorf("find the jobs of %s: %w", s.fleet.Members.Name(node), err))
 			}
 		}
 		for _, id := range gone {
@@ -428,7 +428,7 @@ func (w *watcher) tellHolds(ctx context.Context) error {
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("look for runs that were on hold: %w", err)
+		return fmt.Errorf("find runs that were on hold: %w", err)
 	}
 	for _, id := range runs {
 		w.s.steps.Post(id, mail.Mail{})
@@ -468,8 +468,8 @@ func (w *watcher) announce(ctx context.Context, loads map[writ.NodeID]journal.Lo
 	for i := range changed {
 		events[i].Node = &changed[i]
 		if journal.Shorten(&events[i]) {
-			w.s.warnings.Refused(changed[i].ID, "node says more of itself than a link carries; coordinators are told less",
-				writ.Errorf(writ.CodeTooLarge, "its drivers, disks, networks, orphans and stuck jobs are too much to tell"))
+			w.s.warnings.Refused(changed[i].ID, "node report exceeds the size of an event; coordinators receive a shortened report",
+				writ.Errorf(writ.CodeTooLarge, "its drivers, disks, networks, orphans and stuck jobs do not fit into one event"))
 		}
 	}
 	err := w.s.Journal.Write(failpoint.At(ctx, failpoint.NodesAnnounced), func(tx *journal.Tx) error {

@@ -134,7 +134,7 @@ func (l *callList) ref(handle any) (any, error) {
 	seq, ok := scripts.RefOf(handle)
 	c := l.at(seq)
 	if !ok || c == nil {
-		return nil, fmt.Errorf("%v is no handle of this run", handle)
+		return nil, fmt.Errorf("%v is not a handle of this run", handle)
 	}
 	return map[string]any{"kind": string(c.Kind), "name": c.Name, "uid": string(c.UID)}, nil
 }
