@@ -56,8 +56,9 @@ func verifyLoss(m *Member, signed []byte) error {
 	s := v.Statement
 	if s.Kind() != "node" || s.Decision != identity.DecisionLost || s.ID() != string(m.Node()) ||
 		s.Seen.Fingerprint != sshsig.Fingerprint(m.PublicKey()) {
-		return writ.Errorf(writ.CodeOperationNotAllowed, "the statement says %s of the %s with the key %s", s.Decision,
-			s.Subject, s.Seen.Fingerprint)
+		return writ.Errorf(writ.CodeOperationNotAllowed,
+			"the statement does not declare this node lost: it decides %s for the %s with the key %s",
+			s.Decision, s.Subject, s.Seen.Fingerprint)
 	}
 	return nil
 }

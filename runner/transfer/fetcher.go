@@ -273,14 +273,14 @@ func (f *Fetcher) refused(e *writ.Error) *writ.Error {
 	if code == writ.CodeDiskFull || code == writ.CodeNodeStore {
 		code = writ.CodeUnreachable
 	}
-	return writ.Errorf(code, "the node %s says: %s", f.Grant.FromName, e.Message).WithHint("%s", e.Hint)
+	return writ.Errorf(code, "the node %s answered: %s", f.Grant.FromName, e.Message).WithHint("%s", e.Hint)
 }
 
 // behind wraps the error of a node that does not know the signing key of a transfer grant: either that node or this one
 // does not have the newest roster. Each requests a newer roster at once, so a retry helps. If this node is behind, the
 // next attempt has a grant by another key.
 func (f *Fetcher) behind(e *writ.Error) *writ.Error {
-	return writ.Errorf(writ.CodeRosterTooOld, "the node %s says: %s", f.Grant.FromName, e.Message).
+	return writ.Errorf(writ.CodeRosterTooOld, "the node %s answered: %s", f.Grant.FromName, e.Message).
 		WithHint("it may not have the newest roster yet; check that it reaches its supervisor (`writ node show %s`)",
 			f.Grant.FromName)
 }

@@ -543,7 +543,7 @@ func TestPeerErrorsGetAnotherCode(t *testing.T) {
 		from.kill()
 		from.give(&liar{refuses: writ.Errorf(said, "there is something").WithHint("do this")})
 		_, err := to.do(t.Context(), "volume.copy", "copy", copies("data"), to.origin(from, "data", nil))
-		if e := writ.AsError(err); e == nil || e.Code != heard || e.Message != "the node n1 says: there is something" || e.Hint != "do this" {
+		if e := writ.AsError(err); e == nil || e.Code != heard || e.Message != "the node n1 answered: there is something" || e.Hint != "do this" {
 			t.Errorf("%s is heard as %v", said, err)
 		}
 	}
