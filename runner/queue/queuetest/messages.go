@@ -92,7 +92,7 @@ func receiveTakesAHundredAtMost(t *testing.T, transport Transport) {
 func receiveWaits(t *testing.T, transport Transport) {
 	sender, reader := transport.Open(t), transport.Open(t)
 	if got, err := reader.Receive(t.Context(), time.Millisecond, out); err != nil || len(got) != 0 {
-		t.Errorf("Receive of nothing = %q, %v", texts(got), err)
+		t.Errorf("Receive from an empty stream = %q, %v", texts(got), err)
 	}
 	if got, err := reader.Receive(t.Context(), time.Millisecond); err != nil || len(got) != 0 {
 		t.Errorf("Receive from no stream = %q, %v", texts(got), err)

@@ -125,7 +125,7 @@ func missingTellsWhatIsHeld(t *testing.T, transport Transport) {
 	transport.Flush(t)
 	missing("a", "b", "c")
 	if got, err := q.Missing(t.Context(), node); err != nil || len(got) != 0 {
-		t.Errorf("Missing of nothing = %q, %v", got, err)
+		t.Errorf("Missing without ids = %q, %v", got, err)
 	}
 }
 
@@ -191,7 +191,7 @@ func serveStopsWhenItsHandlersReturned(t *testing.T, transport Transport) {
 	s := serve(t, worker, 1)
 	a := s.next("a")
 	if a.ctx.Err() != nil {
-		t.Error("the handler's context has ended before Serve was told to stop")
+		t.Error("the handler's context ended before the context of Serve")
 	}
 	s.cancel()
 	from(t, a.ctx.Done(), "the end of the handler's context")
