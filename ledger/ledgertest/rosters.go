@@ -141,7 +141,7 @@ func testRegistrationFlood(t *testing.T, l ledger.Ledger) {
 		writ.CodeRateLimited)
 	ok(t, l.AddRegistration(ctx, from("10.0.0.2/32", registration(3, ""))))
 	if keys := waiting(); !keys[string(supervisorKey(2))] || !keys[string(supervisorKey(3))] {
-		t.Error("there is no room for another network")
+		t.Error("another network has no room")
 	}
 }
 
@@ -205,6 +205,6 @@ func testPrune(t *testing.T, l ledger.Ledger) {
 	store(t, l, east, events(5, runEvent(runOf(in[2], writ.RunSucceeded))))
 	if next, _, err := l.Events(ctx, newest, ledger.EventFilter{}, 100); err != nil || len(next) != 1 ||
 		next[0].ID != newest+1 {
-		t.Errorf("after pruning: %+v, %v; ids must go on", next, err)
+		t.Errorf("after pruning: %+v, %v; ids must continue", next, err)
 	}
 }
