@@ -96,7 +96,7 @@ func (h *host) removeTemporary(name string) error {
 	if err != nil || l == nil {
 		return err
 	}
-	h.step("delete what was begun of the link " + name)
+	h.step("delete the unfinished link " + name)
 	return ignoring(h.kernel.LinkDel(l), unix.ENODEV)
 }
 

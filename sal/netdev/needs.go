@@ -23,8 +23,9 @@ func (d *Driver) Needs() []needs.Need {
 		{Name: "nftables for addresses", Use: "networks have no ipv4", Fix: install +
 			"modprobe -a nft_chain_nat nft_masq", Look: inNamespace(tryMasquerade)},
 		{
-			Name: "nameservers", Use: "containers and machines get none",
-			Fix: "configure one that networks reach: writ runner --nameserver ADDRESS", Look: d.lookNameservers,
+			Name: "nameservers", Use: "containers and machines have no nameserver",
+			Fix: "configure a nameserver that networks can reach: writ runner --nameserver ADDRESS",
+			Look: d.lookNameservers,
 		},
 		{Name: "taps", Use: "machines have no networks", Fix: "modprobe tun", Look: inNamespace(tryTap)},
 	}
