@@ -66,7 +66,7 @@ func TestParseTokenRefuses(t *testing.T) {
 // Promise: Signatures and rosters: A join token admits a node to exactly one datacenter.
 // How: It names the datacenter and its maker's roster; the joining machine compares both with the supervisor's proof
 // before it uses the token.
-// Also: TestTheTokenIsUsedOnlyAfterTheSupervisorProvedItself.
+// Also: TestTokenIsUsedAfterSupervisorProof.
 func TestTokenAdmitsOnlyToItsDatacenter(t *testing.T) {
 	roster := testVerifier(t).Roster
 	token, err := NewToken(testCluster()).For(viennaID, roster)

@@ -118,7 +118,7 @@ func TestAJobIsRememberedAsLongAsItCanBeDelivered(t *testing.T) {
 //
 // Promise: Failures: A tool that fails in the middle of unrepeatable work is not restarted automatically.
 // How: The failure becomes `OUTCOME_UNKNOWN`, unless the tool reports that it changed no state.
-func TestAPartialFailureOfANonRepeatableJobEndsItsAttempts(t *testing.T) {
+func TestPartialFailureEndsNonRepeatableJob(t *testing.T) {
 	for _, tt := range []struct {
 		operation  string
 		idempotent bool
@@ -159,7 +159,7 @@ func TestAPartialFailureOfANonRepeatableJobEndsItsAttempts(t *testing.T) {
 // How: A node compares all attempts of the call before it acts and remembers them until a day after the run's
 // deadline; only a warned person can order a repeat.
 // Also: TestEarlierAttemptsDecideExecution, TestAnAbandonedAttemptDoesNotActBesideTheNext,
-// TestAResumeDoesNotRepeatWhatMayHaveBeenDone, TestAJobIsNotRepeatedByANodeThatWasAwayForDays.
+// TestAResumeDoesNotRepeatWhatMayHaveBeenDone, TestReturningNodeRepeatsNoOldJob.
 func TestACallActsOnceForAnyOrderOfMessages(t *testing.T) {
 	testenv.CheckProperty(t, func(rt *rapid.T) {
 		steps := rapid.SliceOfN(rapid.SampledFrom([]string{

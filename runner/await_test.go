@@ -51,7 +51,7 @@ func (n *node) answeredIn(j *writ.Job, most time.Duration, want writ.Code) {
 // Promise: Networks and containers: A log reader delays no other work, ends with its resource or run, and continues
 // after a restart of the node.
 // How: The node waits before it takes the lock of the resource.
-// Also: TestAJobThatWaitsForMoreOfALogEndsWithItsTimeOrWhatItWaitsFor, TestAWaitForALogContinuesAfterARestart,
+// Also: TestLogJobEndsWithDeadlineOrResource, TestAWaitForALogContinuesAfterARestart,
 // TestOnlySomeJobsOfANodeWaitForLogs, TestALogReaderBlocksNoOtherCall.
 func TestAJobThatWaitsForALogBlocksNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -73,7 +73,7 @@ func TestAJobThatWaitsForALogBlocksNoOther(t *testing.T) {
 	})
 }
 
-func TestAJobThatWaitsForMoreOfALogEndsWithItsTimeOrWhatItWaitsFor(t *testing.T) {
+func TestLogJobEndsWithDeadlineOrResource(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, _ := following(t)
 		waits := follow(n, 1, nil)

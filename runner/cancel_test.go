@@ -65,7 +65,7 @@ func TestCancelEndsWhatRunsAndRefusesWhatComes(t *testing.T) {
 	})
 }
 
-func TestACancelDoesNotMeanJobsFromAfterALaterResume(t *testing.T) {
+func TestCancelSparesJobsOfLaterResume(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newFixture(t).fresh(nil)
 		resumed := func(seq, resumes int) *writ.Job {
@@ -86,7 +86,7 @@ func TestACancelDoesNotMeanJobsFromAfterALaterResume(t *testing.T) {
 	})
 }
 
-func TestAJobThatEndedBeforeTheCancelKeepsItsResult(t *testing.T) {
+func TestEndedJobKeepsResultAfterCancel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newFixture(t).fresh(nil)
 		job := n.job(1, "volume.create", "data", nil)

@@ -117,7 +117,7 @@ func TestAJobSurvivesTheDeathOfItsRunner(t *testing.T) {
 
 // The outcome of a job that must not be repeated and that a crash interrupted stays unknown, whatever else prevents it
 // afterwards. An answer that invites another attempt would cause a second effect.
-func TestAnInterruptedJobIsNeverAnsweredAsIfItHadNotBegun(t *testing.T) {
+func TestInterruptedJobIsNeverReportedUnstarted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, h := newFixture(t), newHost()
 		job := s.job(1, "container.exec", "web", nil)

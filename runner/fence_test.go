@@ -113,9 +113,9 @@ func TestANodeThatIsGoneStopsWhatItHasBeforeItEnds(t *testing.T) {
 // How: It asks with a nonce and obeys its supervisor's signature together with the person's statement; behind a
 // partition it stops within about a minute; until then two nodes may run the same resource, so turn the machine off
 // first.
-// Also: TestANodeThatIsGoneStopsWhatItHasBeforeItEnds, TestANodeThatWasKilledWhileItStoppedThingsGoesOn,
+// Also: TestANodeThatIsGoneStopsWhatItHasBeforeItEnds, TestKilledNodeContinuesToStopResources,
 // TestOnlyASignedLossStopsWhatANodeHas, TestANodeThatCannotAskLooksAfterWhatItHas,
-// TestAMachineOfALostNodeIsStoppedWhenTheNodeReturns, TestANodeThatWasFalselyLostStopsWhatItHas,
+// TestReturningLostNodeStopsItsMachine, TestANodeThatWasFalselyLostStopsWhatItHas,
 // TestALostNodesMachineRunsOnOneNodeAfterItsReturn.
 func TestANodeThatIsGoneStartsNothingAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -154,7 +154,7 @@ func TestANodeThatCannotAskLooksAfterWhatItHas(t *testing.T) {
 }
 
 // A runner that was killed while stopping resources continues, whether the supervisor is available or not.
-func TestANodeThatWasKilledWhileItStoppedThingsGoesOn(t *testing.T) {
+func TestKilledNodeContinuesToStopResources(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFixture(t)
 		dir, h := t.TempDir(), newHost()

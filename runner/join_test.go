@@ -53,7 +53,7 @@ func TestATokenMakesAMemberThatSurvivesRestarts(t *testing.T) {
 }
 
 // A node sends its machine's serial number, signed, but only to an authenticated supervisor that supports it.
-func TestANodeSaysTheSerialNumberOfItsMachineWhenItJoins(t *testing.T) {
+func TestJoinReportsSerialNumber(t *testing.T) {
 	for name, tt := range map[string]struct {
 		takes        bool
 		serial, want string
@@ -78,7 +78,7 @@ func TestANodeSaysTheSerialNumberOfItsMachineWhenItJoins(t *testing.T) {
 
 // Promise: Admission of nodes: A joining node sends no secret to a wrong supervisor.
 // How: The supervisor proves its identity first, up to the pin in the token.
-func TestTheTokenIsUsedOnlyAfterTheSupervisorProvedItself(t *testing.T) {
+func TestTokenIsUsedAfterSupervisorProof(t *testing.T) {
 	token := func(s *fixture) string { return s.token() }
 	for name, tt := range map[string]struct {
 		token func(s *fixture) string
@@ -271,7 +271,7 @@ func (w *waitsFor) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-func TestJoinWaitsForTheNodeAPIAndAsksAgainForALostAnswer(t *testing.T) {
+func TestJoinRetriesUntilNodeAPIAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFixture(t)
 		s.closeAPI(2)

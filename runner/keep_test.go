@@ -104,8 +104,8 @@ func (w *watchful) put(r *runner.Runner) {
 // Promise: Repair and usage: A node checks its resources at its start and every half minute, never during a job, and
 // reports unrepaired differences with the resource.
 // How: One service of the runner, a signed report, the latest counts.
-// Also: TestMaintenanceSkipsAResourceWithAJob, TestADriverThatHangsDuringAnInspectionBlocksNoOtherWork,
-// TestADriverThatHangsOrPanicsDuringAMeasurementBlocksNoOtherWork, TestADriverThatIgnoresItsEndHoldsOnlyItsResource,
+// Also: TestMaintenanceSkipsAResourceWithAJob, TestHangingInspectionBlocksNoOtherWork,
+// TestFailingMeasurementBlocksNoOtherWork, TestOverdueDriverBlocksOnlyItsResource,
 // TestDriftBecomesPartOfItsResource.
 func TestANodeLooksAfterItsResources(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -266,7 +266,7 @@ func TestARepairIsReportedUntilItIsAcknowledged(t *testing.T) {
 // How: A change is reported until acknowledged, to each new supervisor, and after each operation.
 // Also: TestStatesBeyondOneReportFollowInOthers, TestALostResourceIsReportedOnce,
 // TestHowAResourceStandsBecomesPartOfIt, TestALateDeleteOfANodeIsRecorded, TestFindingsOfANodeReachPeople.
-func TestTheStatusOfAResourceIsReportedUntilItIsAcknowledged(t *testing.T) {
+func TestResourceStatusIsSentUntilAcknowledged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &watchful{
 			look:   func(context.Context, writ.ResourceID) ([]sal.Drift, error) { return nil, nil },
@@ -354,7 +354,7 @@ func TestMaintenanceSkipsAResourceWithAJob(t *testing.T) {
 
 // Promise: Repair and usage: A driver with an endless check delays only its resource.
 // How: Each check has five minutes, then the node names it.
-func TestADriverThatHangsDuringAnInspectionBlocksNoOtherWork(t *testing.T) {
+func TestHangingInspectionBlocksNoOtherWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		free := make(chan struct{})
 		w := &watchful{}
@@ -392,7 +392,7 @@ func TestADriverThatHangsDuringAnInspectionBlocksNoOtherWork(t *testing.T) {
 	})
 }
 
-func TestADriverThatHangsOrPanicsDuringAMeasurementBlocksNoOtherWork(t *testing.T) {
+func TestFailingMeasurementBlocksNoOtherWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		free, asked := make(chan struct{}), atomic.Int64{}
 		w := &watchful{look: func(context.Context, writ.ResourceID) ([]sal.Drift, error) { return []sal.Drift{{What: "seen"}}, nil }}

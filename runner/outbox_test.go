@@ -77,7 +77,7 @@ func TestAResultIsGivenUpWhenItsRowIs(t *testing.T) {
 	})
 }
 
-func TestAResultThatIsPostedAgainWaitsAsIfItWereNew(t *testing.T) {
+func TestRepostedResultWaitsLikeNewResult(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := mailing(t)
 		for range 5 {
@@ -96,7 +96,7 @@ func TestAResultThatIsPostedAgainWaitsAsIfItWereNew(t *testing.T) {
 	})
 }
 
-func TestAnAcknowledgementEndsTheWaitForTheTransport(t *testing.T) {
+func TestAcknowledgementEndsTransportWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := mailing(t)
 		m.refuse = true // whether it was sent is then unknown
@@ -121,7 +121,7 @@ func TestAnAcknowledgementEndsTheWaitForTheTransport(t *testing.T) {
 // Promise: Recovery: Results do not accumulate in Redis while the supervisor is down, and arrive within 2 s after its
 // return.
 // How: The pause before a repeat doubles from 2 s to a minute; a control message resets it.
-// Also: TestResultsAreSentSoonOnceTheSupervisorIsHeard, TestAResultIsSentAgainUntilItIsAcknowledged.
+// Also: TestResultsFollowFirstSignOfSupervisor, TestAResultIsSentAgainUntilItIsAcknowledged.
 func TestUnacknowledgedResultsAreSentWithBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := mailing(t)
@@ -161,7 +161,7 @@ func TestUnacknowledgedResultsAreSentWithBackoff(t *testing.T) {
 	})
 }
 
-func TestResultsAreSentSoonOnceTheSupervisorIsHeard(t *testing.T) {
+func TestResultsFollowFirstSignOfSupervisor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := mailing(t)
 		for seq := range 3 {

@@ -21,7 +21,7 @@ import (
 
 // The other tests of this package run in virtual time, with a queue in memory and their own driver. This one uses
 // Redis, which loses all data in the middle, and simulated drivers.
-func TestARunnerServesOverRedisWithSimulatedDrivers(t *testing.T) {
+func TestRunnerServesSimulatedDriversOverRedis(t *testing.T) {
 	s, dir := newFixture(t), t.TempDir()
 	redis := embedded.New("127.0.0.1:0")
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))

@@ -186,7 +186,7 @@ func TestUnsignedJobsLogFewLines(t *testing.T) {
 	})
 }
 
-func TestDestructionWaitsForTheNodeAPIAndGivesUpRetryably(t *testing.T) {
+func TestDestructionWaitsForNodeAPI(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFixture(t)
 		n := s.fresh(nil)

@@ -301,7 +301,7 @@ func TestAResultIsSentAgainUntilItIsAcknowledged(t *testing.T) {
 	})
 }
 
-func TestResultsWaitWhileTheQueueIsAwayAndShareSignatures(t *testing.T) {
+func TestResultsWaitForQueueAndShareSignatures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newFixture(t).fresh(func(r *runner.Runner) { r.Slots = 200 })
 		release := make(chan struct{})
@@ -361,7 +361,7 @@ func TestJobsOnOneResourceRunInOrderOfArrival(t *testing.T) {
 	})
 }
 
-func TestADriverThatIgnoresItsEndHoldsOnlyItsResource(t *testing.T) {
+func TestOverdueDriverBlocksOnlyItsResource(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newFixture(t).fresh(func(r *runner.Runner) { r.Slots = 2 })
 		release := make(chan struct{})

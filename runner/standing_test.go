@@ -12,7 +12,7 @@ import (
 	"writ/supervisor/nodes"
 )
 
-func TestANodeThatWasRemovedEndsAndDoesNotBeginAgain(t *testing.T) {
+func TestRemovedNodeExitsAndStaysDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFixture(t)
 		n := s.fresh(nil)
@@ -71,7 +71,7 @@ func TestOnlyTheSignatureOfItsSupervisorEndsANode(t *testing.T) {
 }
 
 // A node that the queue refuses asks immediately, and only the answer counts.
-func TestANodeThatIsRefusedAsksWhetherItIsStillAMember(t *testing.T) {
+func TestRefusedNodeChecksItsMembership(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFixture(t)
 		n := s.fresh(nil)
@@ -127,7 +127,7 @@ func TestANodeWhoseQueueHasNoAccountsAsksMoreOften(t *testing.T) {
 }
 
 // An answer about the account must not count as one about the membership.
-func TestAnEnvelopeOfAnotherKindDecidesNoMembership(t *testing.T) {
+func TestOtherEnvelopeDecidesNoMembership(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFixture(t)
 		n := s.fresh(nil)

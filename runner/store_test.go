@@ -34,7 +34,7 @@ func (n *node) fill() (room func()) {
 	return room
 }
 
-func TestANodeThatCannotRememberRefusesAndGoesOnByItself(t *testing.T) {
+func TestNodeWithoutStoreRefusesAndRecovers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newFixture(t).fresh(nil)
 		release := make(chan struct{})
@@ -91,7 +91,7 @@ func TestANodeThatCannotRememberRefusesAndGoesOnByItself(t *testing.T) {
 	})
 }
 
-func TestAFullDiskDoesNotMakeAnInterruptedJobLookUndone(t *testing.T) {
+func TestFullDiskHidesNoInterruptedJob(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, h := newFixture(t), newHost()
 		job := s.job(1, "container.exec", "web", nil)

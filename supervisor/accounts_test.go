@@ -125,7 +125,7 @@ func TestAccountRequestNamesAndIsSignedByItsNode(t *testing.T) {
 // Promise: Nodes and Redis: Only the node can decrypt its Redis password, and a removed node is disconnected at once.
 // How: The supervisor draws the password, encrypts it for the node and signs it; Redis stores the hash.
 // Also: TestANodeAsksForItsAccountWhenItNeedsOne, TestApplyMakesExactlyTheAccounts.
-func TestEachApprovedNodeHasAnAccountThatOnlyItCanOpen(t *testing.T) {
+func TestOnlyApprovedNodeOpensItsAccount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		keeper := &memoryAccounts{}
 		s := newSimAt(t, filepath.Join(t.TempDir(), "journal.db"), keeper)
@@ -178,7 +178,7 @@ func TestEachApprovedNodeHasAnAccountThatOnlyItCanOpen(t *testing.T) {
 	})
 }
 
-func TestNodesUseTheGivenAddressWhereTheQueueHasNoAccounts(t *testing.T) {
+func TestNodesWithoutAccountsUseGivenAddress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		keeper := &memoryAccounts{err: fmt.Errorf("this queue: %w", errors.ErrUnsupported)}
 		s := newSimAt(t, filepath.Join(t.TempDir(), "journal.db"), keeper)

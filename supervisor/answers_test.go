@@ -77,7 +77,7 @@ func TestTheStateOfANodeIsSignedForEachReader(t *testing.T) {
 	})
 }
 
-func TestTheTokensOfADatacenterAreSignedForEachReader(t *testing.T) {
+func TestTokenListIsSignedForEachReader(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		nonce := bytes.Repeat([]byte{7}, writ.ClientNonce)
 		list := func() link.TokenStanding {
@@ -115,7 +115,7 @@ func TestTheTokensOfADatacenterAreSignedForEachReader(t *testing.T) {
 }
 
 // A reader gets what is on hold of the projects that were asked for, and of what belongs to none. The answer names these projects.
-func TestTheHoldsOfADatacenterAreSignedForEachReader(t *testing.T) {
+func TestHoldListIsSignedForEachReader(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		nonce := bytes.Repeat([]byte{7}, writ.ClientNonce)
 		list := func(projects ...writ.ProjectID) link.HoldStanding {
@@ -182,7 +182,7 @@ func (s *sim) wantRefused(signed []byte, want writ.Code) []byte {
 // text stays refused, and only the author of a text gets its proof.
 // How: The deciding transaction stores the answer until a day after the text expires; without space for a refusal the
 // answer is `RATE_LIMITED`, without proof.
-// Also: TestASubmissionThatWasRefusedStaysRefused, TestAFloodOfRefusalsMakesNoStatementAcceptable,
+// Also: TestASubmissionThatWasRefusedStaysRefused, TestRefusalFloodAdmitsNoStatement,
 // TestOnlyItsAuthorsTextIsRefusedWithAProof, TestAnAcceptedSubmissionIsNeverRefused.
 func TestTheOutcomeOfAStatementIsSignedOnce(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
@@ -218,7 +218,7 @@ func TestTheOutcomeOfAStatementIsSignedOnce(t *testing.T) {
 }
 
 // A refusal is signed again when another change of its commit fails: the proof of the first time is no part of the second one.
-func TestARefusalWhoseCommitIsRepeatedIsSignedAsOneThatIsNot(t *testing.T) {
+func TestRepeatedRefusalHasSameSignature(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		misnamed := s.payload("x := 1\n")
 		misnamed.ProjectName = "elsewhere"
@@ -269,7 +269,7 @@ func TestASubmissionThatWasRefusedStaysRefused(t *testing.T) {
 
 // Whoever has a lot refused makes nothing acceptable that was refused before. What there is no room for is told without a proof: it may be
 // accepted later.
-func TestAFloodOfRefusalsMakesNoStatementAcceptable(t *testing.T) {
+func TestRefusalFloodAdmitsNoStatement(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		tooEarly := func() []byte {
 			p := s.payload("x := 1\n")

@@ -82,10 +82,10 @@ func (s *sim) inForce(change func(r *identity.Roster)) {
 // time and count, and never a rejected machine.
 // How: The admitting transaction verifies the signed text again and records the number; nodes keep the number that
 // they joined with.
-// Also: TestOfTwoMachinesWithOneSerialNumberOneIsAdmitted, TestABatchEnds, TestABatchOverrulesNoDecision,
+// Also: TestSharedSerialNumberAdmitsOneMachine, TestABatchEnds, TestABatchOverrulesNoDecision,
 // TestANodeKeepsTheSerialNumberThatItJoinedWith, TestNodesOfABatchJoinWithoutACommandForEach,
-// TestANodeSaysTheSerialNumberOfItsMachineWhenItJoins, TestAMachineStartsFromAnImageAsANode.
-func TestABatchAdmitsTheMachinesThatItsSignerListed(t *testing.T) {
+// TestJoinReportsSerialNumber, TestAMachineStartsFromAnImageAsANode.
+func TestBatchAdmitsListedMachines(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		early := s.machine("early", "SN-0002")
 		early.asksAs(writ.AdmissionPending)
@@ -132,7 +132,7 @@ func TestABatchAdmitsTheMachinesThatItsSignerListed(t *testing.T) {
 }
 
 // Of many machines with one number that ask at the same time one is admitted.
-func TestOfTwoMachinesWithOneSerialNumberOneIsAdmitted(t *testing.T) {
+func TestSharedSerialNumberAdmitsOneMachine(t *testing.T) {
 	onBoth(t, func(t *testing.T, s *sim) {
 		s.batch(3, "SN-0001", "SN-0002", "SN-0003")
 		var all sync.WaitGroup
@@ -297,7 +297,7 @@ func (n *testNode) claimAt(address string) nodes.Welcome {
 // Promise: Admission of nodes: An address can guess at most 50 serial numbers and then one a minute, and the list of
 // batches reveals no open number.
 // How: The list contains numbers that were used or that two machines report.
-// Also: TestABatchAdmitsTheMachinesThatItsSignerListed.
+// Also: TestBatchAdmitsListedMachines.
 func TestGuessesOfSerialNumbersAreFew(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		var serials []string

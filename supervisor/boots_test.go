@@ -94,11 +94,11 @@ func reportOf(macs ...string) link.BootReport {
 // an admin's token, and a replayed report has no effect.
 // How: Each report has the whole list, proved over a nonce of the supervisor; no decision depends on it.
 // Also: TestReportedMachinesAreBoundedAndCanBeShown, TestAnAddressThatInventsMachinesHidesNoOthers,
-// TestARevokedBootServerAddsNothingThatIsOnItsWay, TestOneListOfABootServerIsReadAtATime,
+// TestRevokedBootServerAddsNoPendingReport, TestOneListOfABootServerIsReadAtATime,
 // TestTheListOfABootServerIsBoundedAndReadLast, TestABootServerTellsOnlyTheSupervisorOfItsToken,
 // TestThePageOfStartsShowsWhatBootServersSay, TestThePageOfStartsIsLive, TestMachinesThatStartAreListedToTheirEnd,
 // TestOperatorsSeeFromAnywhereWhichMachinesStart.
-func TestOnlyABootServerOfTheDatacenterReportsMachines(t *testing.T) {
+func TestOnlyOwnBootServersReportMachines(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		token, other := s.bootToken(time.Hour), s.bootToken(2*time.Minute)
 		first := s.reportWith(token, theDatacenter, reportOf("52:54:00:77:00:50"))
@@ -181,7 +181,7 @@ func TestOnlyABootServerOfTheDatacenterReportsMachines(t *testing.T) {
 }
 
 // A list that is on its way while its token is revoked is not taken: it would be shown until the token had ended by itself.
-func TestARevokedBootServerAddsNothingThatIsOnItsWay(t *testing.T) {
+func TestRevokedBootServerAddsNoPendingReport(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		token := s.bootToken(time.Hour)
 		r := s.reportWith(token, theDatacenter, reportOf("52:54:00:77:00:50"))

@@ -71,7 +71,7 @@ func TestAResumedRunCountsAsOpenAgain(t *testing.T) {
 // Promise: Limits and shares: A project with too many open calls gets no new run, while its open runs continue with
 // any number of calls.
 // How: Open calls are counted as open runs are.
-func TestAProjectWithTooManyOpenCallsGetsNoNewRunAndEveryOpenOneGoesOn(t *testing.T) {
+func TestCallLimitRefusesOnlyNewRuns(t *testing.T) {
 	const fanOut = `
 volume := import("volume")
 for i := 0; i < 5; i++ { volume.create("v-" + i, {size_gib: 1}) }

@@ -45,7 +45,7 @@ func (s *sim) goingAway() writ.RunID {
 
 // Two runs want the same two volumes in the opposite order, and a third one deletes b. The first one came earlier; the other one has its
 // turn when b is free, because the first one is evaluated just then.
-func TestRunsThatNeedTheSameThingsInOppositeOrderDoNotWaitForEachOther(t *testing.T) {
+func TestOppositeOrdersCauseNoDeadlock(t *testing.T) {
 	for _, tt := range []struct{ name, first, other string }{
 		{"CopiedByHandle", `b := volume.create("b", {size_gib: 2}); volume.copy("a", {from: b, size_gib: 2})`,
 			`a := volume.create("a", {size_gib: 2}); volume.copy("b", {from: a, size_gib: 2})`},

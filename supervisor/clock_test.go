@@ -32,7 +32,7 @@ func (c *clock) since() time.Duration { return time.Duration(time.Now().UnixNano
 // How: Both sides measure silence and call time by monotonic clocks; a call with an implausible next check is checked
 // at once.
 // Also: TestAClockThatIsSetBackDelaysNoRun, TestClocksThatAreSetMakeNoNodeSilent,
-// TestADriverHasItsTimeEvenIfTheClockOfItsNodeIsSet, TestACancelledRunEndsEvenIfTheClockIsSetBack.
+// TestClockChangeCutsNoDriverTime, TestACancelledRunEndsEvenIfTheClockIsSetBack.
 func TestAClockThatIsSetForwardEndsNothingEarly(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		s.join("n1", slowly(2*time.Minute))
@@ -132,7 +132,7 @@ func TestClocksThatAreSetMakeNoNodeSilent(t *testing.T) {
 
 // Promise: Recovery: A node whose clock is off by more than 30 s gets no new work and reports the reason.
 // How: Beats carry the clock.
-func TestANodeWhoseClockIsOffGetsNoNewWorkAndSaysSo(t *testing.T) {
+func TestNodeWithWrongClockGetsNoNewWork(t *testing.T) {
 	for ahead, says := range map[time.Duration][]string{
 		31 * time.Second: {"31s", "ahead"}, -31 * time.Second: {"31s", "behind"}, 48 * time.Hour: {"48h0m0s", "ahead"},
 	} {
@@ -201,7 +201,7 @@ func (d patient) Do(ctx context.Context, r sal.Request) (sal.Outcome, error) {
 	return sal.Outcome{Change: change, Values: answerOf(r)}, err
 }
 
-func TestADriverHasItsTimeEvenIfTheClockOfItsNodeIsSet(t *testing.T) {
+func TestClockChangeCutsNoDriverTime(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		set := new(clock)
 		s.realNode("n1", func(n *realNode) {

@@ -57,7 +57,7 @@ func TestABadMessageIsLoggedOnceAndThenCounted(t *testing.T) {
 	})
 }
 
-func TestANodeThatFillsTheQueueIsKeptOffItForAWhile(t *testing.T) {
+func TestQueueFillingSuspendsNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		keeper := &memoryAccounts{}
 		s := newSimAt(t, filepath.Join(t.TempDir(), "journal.db"), keeper)
@@ -98,7 +98,7 @@ func TestANodeThatFillsTheQueueIsKeptOffItForAWhile(t *testing.T) {
 	})
 }
 
-func TestANodeThatTakesConnectionsIsKeptOffTheQueueForAWhile(t *testing.T) {
+func TestConnectionHoardingSuspendsNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		keeper := &memoryAccounts{}
 		s := newSimAt(t, filepath.Join(t.TempDir(), "journal.db"), keeper)
@@ -184,7 +184,7 @@ func TestABacklogFromAnAbsenceBlocksNoNode(t *testing.T) {
 // jobs, or 15,000 excess beats or 1,000 excess reports.
 // How: Each node has a count; such results cost one journal read per hundred runs and no step.
 // Also: TestUnknownRunsGetNoStep.
-func TestANodeThatSendsWhatCountsForNothingIsBlocked(t *testing.T) {
+func TestUselessMessagesBlockNode(t *testing.T) {
 	for name, test := range map[string]struct {
 		kind        envelope.Kind
 		record      func(n *testNode, number int) any

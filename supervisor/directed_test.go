@@ -131,7 +131,7 @@ func tapped(t *testing.T) (*sim, *tap) {
 
 // Promise: Recovery: A result that the queue lost is sent again unchanged.
 // How: The node's journal stores it; a job without a worker is delivered again.
-// Also: TestABeatThatDoesNotNameAJobAnyMoreHasItDeliveredAgain.
+// Also: TestJobMissingInBeatIsDeliveredAgain.
 func TestAResultThatTheQueueLostIsAskedForAgain(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := newSim(t)
@@ -165,7 +165,7 @@ func TestAResultThatTheQueueLostIsAskedForAgain(t *testing.T) {
 	})
 }
 
-func TestABeatThatDoesNotNameAJobAnyMoreHasItDeliveredAgain(t *testing.T) {
+func TestJobMissingInBeatIsDeliveredAgain(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := newSim(t)
 		q := &tap{Queue: s.queue}
@@ -185,7 +185,7 @@ func TestABeatThatDoesNotNameAJobAnyMoreHasItDeliveredAgain(t *testing.T) {
 
 // Promise: Recovery: Jobs are not redelivered while they wait in a queue.
 // How: The supervisor lists the queue; a delivery has its start-by.
-func TestAThousandJobsThatWaitInTheQueueAreDeliveredOnce(t *testing.T) {
+func TestQueuedJobsAreDeliveredOnce(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n := s.join("n1", slowly(10*time.Second), func(n *testNode) { n.slots = 500 }) // twice as many are out
 		time.Sleep(2 * time.Second)
@@ -212,7 +212,7 @@ func TestAThousandJobsThatWaitInTheQueueAreDeliveredOnce(t *testing.T) {
 
 // Promise: Recovery: A queue that is down for 90 s causes no lost node.
 // How: Silence counts only while the supervisor's own mark makes the round trip.
-func TestAQueueThatIsAwayForNinetySecondsLosesNoNode(t *testing.T) {
+func TestQueueOutageLosesNoNode(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n := s.realNode("n1")
 		id := s.submit(wholeScript)
@@ -430,7 +430,7 @@ func TestAnUnsentCallDoesNotExpire(t *testing.T) {
 
 // Promise: Recovery: Nodes ignore late jobs of an earlier supervisor.
 // How: Nodes receive the epoch before the first job.
-func TestAJobOfAnEarlierSupervisorThatComesLateIsNotDone(t *testing.T) {
+func TestLateJobOfOldSupervisorIsNotExecuted(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s, q := tapped(t)
 		n := s.realNode("n1")
@@ -462,7 +462,7 @@ func TestAJobOfAnEarlierSupervisorThatComesLateIsNotDone(t *testing.T) {
 
 // Promise: Recovery: A job that arrives after its cancel is not executed.
 // How: Nodes remember cancelled runs.
-func TestACancelThatOvertakesItsJobKeepsItFromBeingDone(t *testing.T) {
+func TestEarlyCancelPreventsItsJob(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s, q := tapped(t)
 		n := s.realNode("n1")
@@ -503,7 +503,7 @@ func (d *stuckDriver) Do(ctx context.Context, r sal.Request) (sal.Outcome, error
 
 // Promise: Recovery: A driver that outlives its run delays only the next job on its resource.
 // How: The lock of a resource ends with the driver; waiting jobs use up no attempts.
-func TestTheNextJobWaitsForADriverThatOutlivesItsRun(t *testing.T) {
+func TestNextJobWaitsForOverdueDriver(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		const stuckFor = 20 * time.Minute // longer than all attempts of the next call take, if they count
 		h := newSimHost(1)

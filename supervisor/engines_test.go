@@ -13,7 +13,7 @@ import (
 
 // Promise: Evaluation and resumes: A supervisor refuses to start if it lacks the engine of an open run.
 // How: The error names the runs and the next step.
-func TestASupervisorDoesNotStartWithRunsOfAnEngineThatItDoesNotHave(t *testing.T) {
+func TestUnknownEngineStopsSupervisorStart(t *testing.T) {
 	s := newSim(t)
 	var open []writ.RunID
 	for range 7 {

@@ -63,7 +63,7 @@ func (s *sim) endedCalls(id writ.RunID) (n int) {
 // How: A free slot serves the project with the fewest active calls; a node has at most two deliveries per slot.
 // Also: TestManyProjectsShareSmallCapacity, TestCapacityIsSharedBetweenProjects,
 // TestNoMoreThanTwoDeliveriesPerSlotAreOut.
-func TestAProjectWithLittleWorkDoesNotWaitForOneWithMuch(t *testing.T) {
+func TestSmallProjectDoesNotWaitForLargeOne(t *testing.T) {
 	inProjects(t, 1, func(t *testing.T, s *sim, projects []identity.Project) {
 		s.join("n1", slowly(10*time.Second), func(n *testNode) { n.slots = 2 })
 		time.Sleep(2 * time.Second)

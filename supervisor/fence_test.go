@@ -63,7 +63,7 @@ func (s *sim) record(id writ.NodeID) (n *journal.Node) {
 }
 
 // The machine of a node that was lost is made elsewhere; the first one does not run when its node is back, and its volume is still there.
-func TestAMachineOfALostNodeIsStoppedWhenTheNodeReturns(t *testing.T) {
+func TestReturningLostNodeStopsItsMachine(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n1 := s.realNode("n1")
 		s.wantState(s.submit(aMachine), writ.RunSucceeded)
@@ -168,7 +168,7 @@ func TestANodeThatWasFalselyLostStopsWhatItHas(t *testing.T) {
 // volume of the lost node ends as `NODE_LOST`.
 // Also: TestACallIsReplacedOnlyWithAllThatItNeeds, TestALossThatIsSignedOutlivesTheSupervisor,
 // TestDiagnosticsHaveCodeAndPosition.
-func TestACallThatMayHaveBegunIsReplacedAfterASignedLoss(t *testing.T) {
+func TestSignedLossReplacesUncertainCall(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n1 := s.realNode("n1")
 		id := s.submit(strings.NewReplacer(`"root"`, `"slow-90-root"`).Replace(aMachine))

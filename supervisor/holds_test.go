@@ -304,7 +304,7 @@ func TestAHeldDeploymentKeepsWhatItHas(t *testing.T) {
 // prevent operators from holding.
 // How: A hold records whether an operator of all projects signed it; decisions about a part do not change the
 // revision of the whole.
-func TestAProjectReleasesNothingThatAnOperatorHolds(t *testing.T) {
+func TestProjectCannotReleaseOperatorHold(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := found(t)
 		dora := sshsig.NewSigner(newKey(t))

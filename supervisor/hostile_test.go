@@ -132,9 +132,9 @@ run.output({a: "as it was signed"})
 // alter the life of a run.
 // How: The supervisor compares stored data with the run's digest and signed header, verifies it against the roster of
 // that time, and checks rights before it sends.
-// Also: TestASubmissionThatIsGoneFromTheJournalEndsItsRun, TestARevocationHoldsAlthoughTheDatabaseHidesTheRun,
-// TestTheDatabaseDoesNotSayThatTheTimeOfARunIsOver.
-func TestAScriptThatWasSwappedInTheJournalIsNeitherEvaluatedNorGivenToNodes(t *testing.T) {
+// Also: TestMissingSubmissionEndsItsRun, TestRevocationReachesHiddenRun,
+// TestDatabaseCannotExpireRun.
+func TestSwappedScriptIsNotUsed(t *testing.T) {
 	for name, swap := range map[string]func(s *sim, p *identity.Payload, signed []byte) []byte{
 		"another text under the old signature": func(s *sim, p *identity.Payload, signed []byte) []byte {
 			return bytes.Replace(signed, []byte("as it was signed"), []byte("as I like it bet"), 1)
@@ -176,7 +176,7 @@ func TestAScriptThatWasSwappedInTheJournalIsNeitherEvaluatedNorGivenToNodes(t *t
 	}
 }
 
-func TestASubmissionThatIsGoneFromTheJournalEndsItsRun(t *testing.T) {
+func TestMissingSubmissionEndsItsRun(t *testing.T) {
 	onBoth(t, func(t *testing.T, s *sim) {
 		s.join("n1", slowly(2*time.Minute))
 		id := s.submit(waitsForOne)
@@ -206,7 +206,7 @@ func TestRunsThatTheDatabaseChangedAreAFewLines(t *testing.T) {
 }
 
 // Who can write to the database may keep a run from being looked for; it is looked at all the same before anything follows from it.
-func TestARevocationHoldsAlthoughTheDatabaseHidesTheRun(t *testing.T) {
+func TestRevocationReachesHiddenRun(t *testing.T) {
 	onBoth(t, func(t *testing.T, s *sim) {
 		s.join("n1", slowly(30*time.Second))
 		id := s.submit(waitsForOne)
@@ -221,7 +221,7 @@ func TestARevocationHoldsAlthoughTheDatabaseHidesTheRun(t *testing.T) {
 	})
 }
 
-func TestTheDatabaseDoesNotSayThatTheTimeOfARunIsOver(t *testing.T) {
+func TestDatabaseCannotExpireRun(t *testing.T) {
 	onBoth(t, func(t *testing.T, s *sim) {
 		s.join("n1", slowly(30*time.Second))
 		id := s.submit(waitsForOne)

@@ -174,7 +174,7 @@ func TestACallThatRunsIsNotSentAgain(t *testing.T) {
 	})
 }
 
-func TestACallIsRunningEvenIfThatItBeganWasNotHeard(t *testing.T) {
+func TestCallRunsWithoutItsStartMessage(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		s.join("n1", slowly(10*time.Minute))
 		time.Sleep(2 * time.Second)
@@ -344,7 +344,7 @@ func (s *sim) revoke() {
 	s.adopt(next)
 }
 
-func TestARevokedSignerDoesNotSlipThroughWhileTheRosterIsAdopted(t *testing.T) {
+func TestAdoptionAdmitsNoRevokedSigner(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		signed := s.signPayload(s.payload(oneVolume))
 		s.revoke()
@@ -371,7 +371,7 @@ func TestARevokedSignerDoesNotSlipThroughWhileTheRosterIsAdopted(t *testing.T) {
 	})
 }
 
-func TestARosterThatWasAdoptedBeforeACrashStillCancels(t *testing.T) {
+func TestRosterAdoptedBeforeCrashCancels(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		id := s.submit(oneVolume)
 		s.revoke()

@@ -23,7 +23,7 @@ func (s *sim) label(node writ.NodeID, change identity.LabelChange) (link.Stateme
 // How: A statement names the changed labels; the journal stores labels; a beat has no field for them.
 // Also: TestALabelWithoutAValueIsALabel, TestLinkedCallsAskForOneNode, TestANodeHasNoMoreLabelsThanAScriptCanAskFor,
 // TestSchedulersOfNodesCanLabelThem, TestStatementWithoutDecisionIsRejected.
-func TestALabelSaysWhereSomethingGoesUntilItIsTakenAway(t *testing.T) {
+func TestLabelDirectsCallsUntilItsRemoval(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		s.join("n1")
 		n2 := s.join("n2")

@@ -54,7 +54,7 @@ func (s *sim) nameCoordinators(all map[string]identity.Coordinator, names ...str
 // removed ones; commands use another coordinator if theirs does not answer.
 // How: A supervisor with a configured address outside the roster connects to the configured addresses only.
 // Also: TestAnotherCoordinatorOfTheRosterIsAsked.
-func TestSupervisorsLinkToTheCoordinatorsOfTheRoster(t *testing.T) {
+func TestSupervisorLinksToRosterCoordinators(t *testing.T) {
 	came, went := make(chan string, 10), make(chan string, 10)
 	one, two := listener(t, "one", came, went), listener(t, "two", came, went)
 	s := found(t)

@@ -71,7 +71,7 @@ func TestAnUndeliveredCallOfALostNodeMoves(t *testing.T) {
 
 // That a call never began is known as long as each of its deliveries was taken back: the next supervisor sends what is out again, and a busy
 // node gets another delivery of what waited there too long.
-func TestAnUndeliveredCallOfALostNodeMovesHoweverOftenItWasSent(t *testing.T) {
+func TestUndeliveredCallLeavesLostNode(t *testing.T) {
 	t.Run("ByTheNextSupervisor", func(t *testing.T) {
 		inSim(t, func(t *testing.T, s *sim) {
 			n1 := s.workingNode("n1")
@@ -216,7 +216,7 @@ func TestACallThatNamesALostNodeWaitsForIt(t *testing.T) {
 
 // Promise: Failures: The names of a lost node's resources are free once a person signed that the node never returns.
 // How: The transaction of the `lost` statement removes its resources.
-// Also: TestTheNamesOfANodeThatWasOnlyRemovedAreNotFree, TestRunsThatWaitForANodeThatIsGoneMoveOrEnd.
+// Also: TestRemovedNodeKeepsItsResourceNames, TestRunsThatWaitForANodeThatIsGoneMoveOrEnd.
 func TestTheNamesOfANodeThatIsGoneAreFree(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n1 := s.realNode("n1")
@@ -288,7 +288,7 @@ func TestAnUndeliveredCallMovesRepeatedly(t *testing.T) {
 }
 
 // To remove a node says nothing of what runs there: its names stay taken, until a person signs that it never comes back.
-func TestTheNamesOfANodeThatWasOnlyRemovedAreNotFree(t *testing.T) {
+func TestRemovedNodeKeepsItsResourceNames(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n1 := s.realNode("n1")
 		s.wantState(s.submit(oneVolume), writ.RunSucceeded)
@@ -345,7 +345,7 @@ machine.create("slow-90-m", {cpus: 1, memory_mib: 256, disks: [v]}, {on_loss: "w
 // Promise: Recovery: A resume of a run that failed as `NODE_LOST` waits for the lost node and moves to another node
 // only after a signed loss.
 // How: The call keeps its node; one function decides about calls of lost and removed nodes.
-func TestAResumeAfterALossStaysWithTheNodeUntilThatIsGone(t *testing.T) {
+func TestResumeStaysWithNodeUntilItIsGone(t *testing.T) {
 	const script = `volume := import("volume")` + "\n" + `volume.create("slow-90-v", {size_gib: 1})` + "\n"
 	for _, tt := range []struct {
 		name   string

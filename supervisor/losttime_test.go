@@ -21,9 +21,9 @@ func (s *sim) applies(silence identity.Silence) {
 	}
 }
 
-// TestALostNodesCallsAreGivenUpAfterTheTimeOfItsDatacenter lets a node fall silent while it works. A standby that takes over meanwhile counts the same
+// TestLostNodesCallsEndAfterLossTimeout lets a node fall silent while it works. A standby that takes over meanwhile counts the same
 // time from then on.
-func TestALostNodesCallsAreGivenUpAfterTheTimeOfItsDatacenter(t *testing.T) {
+func TestLostNodesCallsEndAfterLossTimeout(t *testing.T) {
 	for _, silence := range silences {
 		for _, standby := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, standby %t", silence.Lost, standby), func(t *testing.T) {

@@ -32,10 +32,10 @@ func (m *memoryMarks) Heard() error                   { m.mark.Restored = false;
 // How: `writ restore` marks the journal, or the journal is behind the mark beside the supervisor's key, or most nodes
 // obey a newer epoch; nodes that joined later or were removed are not awaited.
 // Also: TestTheMarkOfARestoredJournalIsReadOnce, TestARestoredDirectoryWithoutAStoreIsMarked,
-// TestAfterARestoreARunGoesToTheNodeThatHasIt, TestACallOfAnOpenRunThatWasSentAfterTheBackupWaitsForItsNode,
+// TestAfterARestoreARunGoesToTheNodeThatHasIt, TestCallUnknownToBackupWaitsForNode,
 // TestACallThatASilentNodeHasWaitsForIt, TestTheNextSupervisorAsksAgain, TestANodeSaysOnceWhatItHasOfARun,
 // TestAJournalThatIsRestoredKnowsIt.
-func TestEventsKeptByTheDatacenterStartAReconciliation(t *testing.T) {
+func TestStoredMarkStartsReconciliation(t *testing.T) {
 	for name, tt := range map[string]struct {
 		mark func(h journal.Head) supervisor.Mark
 		want bool
@@ -150,9 +150,9 @@ func (sink) StoreEvents(context.Context, writ.DatacenterID, []writ.Event) error 
 // generations per hour, for itself only.
 // How: Only the datacenter's own records and an operator start a reconciliation.
 // Also: TestOnlyMostNodesStartAReconciliation, TestANewGenerationReportsNodesAsTheyAre,
-// TestNoCoordinatorStartsAReconciliation, TestACoordinatorThatLiesCausesAFewNewGenerationsOnly,
+// TestNoCoordinatorStartsAReconciliation, TestLyingCoordinatorGetsFewGenerations,
 // TestAJournalKnowsTheEpochsThatItGave.
-func TestACoordinatorThatClaimsTheFutureMakesNoRunWait(t *testing.T) {
+func TestCoordinatorCannotDelayRuns(t *testing.T) {
 	s := newSim(t)
 	log := slog.New(slog.DiscardHandler)
 	hostile := &link.Listener{
@@ -217,7 +217,7 @@ func TestANewGenerationReportsNodesAsTheyAre(t *testing.T) {
 // How: A beat counts only with the supervisor's epoch, which is new to every node; a report also needs the newest
 // process of the node.
 // Also: TestOutdatedReportIsIgnored.
-func TestBeatsOfEarlierSupervisorsKeepNoDeadNodeAlive(t *testing.T) {
+func TestOldBeatsKeepNoDeadNodeAlive(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n := s.join("n1")
 		time.Sleep(5 * time.Second)

@@ -23,7 +23,7 @@ for name in ["a", "b", "c"] { volume.create(name, {size_gib: 1}) }
 // How: Numbers are in memory; the supervisor's watch reads the ages of waiting items every five seconds; an answer
 // has eight seconds, a disk one.
 // Also: TestTheNumbersOfARunnerFollowFromItsWork, TestResourcesOfANodeAndWhatItMendedAreCounted,
-// TestEventsThatACoordinatorHasNotConfirmedAreCounted, TestNoQuestionReadsMoreThanItsAnswer,
+// TestUnconfirmedEventsAreCounted, TestNoQuestionReadsMoreThanItsAnswer,
 // TestEveryPartTellsWhatItDid, TestAPartThatHangsKeepsNoScrapeWaiting, TestADiskThatHangsIsLeftOut.
 func TestTheNumbersOfASupervisorFollowFromItsWork(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {

@@ -28,7 +28,7 @@ var mutants = []struct {
 	unnoticed string // why no simulation has to notice
 }{
 	{
-		name: "NodesObeyEarlierEpochs", directed: "TestAJobOfAnEarlierSupervisorThatComesLateIsNotDone",
+		name: "NodesObeyEarlierEpochs", directed: "TestLateJobOfOldSupervisorIsNotExecuted",
 		edits:     []mutant.Edit{{In: "runner.jobs.handle", Node: mutant.If, Names: "Epoch", Becomes: mutant.Never}},
 		unnoticed: "the key of a job keeps it from being done twice, whoever sends it",
 	},
@@ -41,12 +41,12 @@ var mutants = []struct {
 		edits: []mutant.Edit{{In: "runner.jobs.notAgain", Node: mutant.Compare, Names: "Incarnation", Becomes: "$1 > $2"}},
 	},
 	{
-		name: "ResourcesAreWorkedOnByManyAtATime", directed: "TestTheNextJobWaitsForADriverThatOutlivesItsRun",
+		name: "ResourcesAreWorkedOnByManyAtATime", directed: "TestNextJobWaitsForOverdueDriver",
 		edits:     []mutant.Edit{{In: "hosted.Lock.Wait", Node: mutant.Receive, Names: "held", Becomes: "default"}},
 		unnoticed: "its hosts do not mind",
 	},
 	{
-		name: "NobodyLooksForJobsThatAreNowhere", directed: "TestABeatThatDoesNotNameAJobAnyMoreHasItDeliveredAgain",
+		name: "NobodyLooksForJobsThatAreNowhere", directed: "TestJobMissingInBeatIsDeliveredAgain",
 		edits: []mutant.Edit{{In: "supervisor.watcher.miss", Node: mutant.If, Becomes: mutant.Never}},
 	},
 	{
@@ -59,7 +59,7 @@ var mutants = []struct {
 		unnoticed: "no node of a simulation lies",
 	},
 	{
-		name: "ResultsOfAnyTryAreTaken", directed: "TestAResultOfAnAttemptBeforeTheResumeDoesNotAnswerTheNewOne",
+		name: "ResultsOfAnyTryAreTaken", directed: "TestOldResultDoesNotAnswerResumedCall",
 		edits: []mutant.Edit{{In: "workflow.receiver.answer", Node: mutant.Case, Names: "Attempt", Nth: 2, Becomes: mutant.Never}},
 	},
 	{
@@ -81,7 +81,7 @@ var mutants = []struct {
 		edits: []mutant.Edit{{In: "workflow.receiver.receive", Node: mutant.Call, Names: "lostNow", Becomes: "$1"}},
 	},
 	{
-		name: "WrongClocksGetWork", directed: "TestANodeWhoseClockIsOffGetsNoNewWorkAndSaysSo",
+		name: "WrongClocksGetWork", directed: "TestNodeWithWrongClockGetsNoNewWork",
 		edits: []mutant.Edit{{In: "fleet.presence.fault", Node: mutant.Case, Names: "MaxSkew", Becomes: mutant.Never}},
 	},
 	{
@@ -90,12 +90,12 @@ var mutants = []struct {
 		unnoticed: "an old supervisor is awake for seconds, nobody talks to it, and nodes do not obey it",
 	},
 	{
-		name: "JobsThatWaitAreDeliveredAgain", directed: "TestAThousandJobsThatWaitInTheQueueAreDeliveredOnce",
+		name: "JobsThatWaitAreDeliveredAgain", directed: "TestQueuedJobsAreDeliveredOnce",
 		edits:     []mutant.Edit{{In: "supervisor.watcher.findMissing", Node: mutant.Compare, Names: "gone", Becomes: mutant.Never}},
 		unnoticed: "a job that is delivered twice is done once",
 	},
 	{
-		name: "AQueueThatIsAwaySilencesNodes", directed: "TestAQueueThatIsAwayForNinetySecondsLosesNoNode",
+		name: "AQueueThatIsAwaySilencesNodes", directed: "TestQueueOutageLosesNoNode",
 		edits: []mutant.Edit{
 			{In: "supervisor.watcher.listened", Node: mutant.Case, Names: "queueWorks", Becomes: mutant.Never},
 			{In: "supervisor.watcher.listened", Node: mutant.Case, Names: "rounds", Becomes: mutant.Never},
@@ -113,12 +113,12 @@ var mutants = []struct {
 		unnoticed: "no journal of a simulation hangs",
 	},
 	{
-		name: "NodesForgetCancelledRuns", directed: "TestACancelThatOvertakesItsJobKeepsItFromBeingDone",
+		name: "NodesForgetCancelledRuns", directed: "TestEarlyCancelPreventsItsJob",
 		edits:     []mutant.Edit{{In: "runner.desk.enter", Node: mutant.Call, Names: "Before", Becomes: mutant.Never}},
 		unnoticed: "what a run did before its end is not held against it",
 	},
 	{
-		name: "AResumeForgetsWhatTheScriptHasSeen", directed: "TestAResumeKeepsWhatTheScriptHasSeenAndRepeatsOnlyTheFailure",
+		name: "AResumeForgetsWhatTheScriptHasSeen", directed: "TestResumeRepeatsOnlyFailedCalls",
 		edits:     []mutant.Edit{{In: "workflow.resume", Node: mutant.Call, Names: "Contains", Becomes: mutant.Never}},
 		unnoticed: "nobody knows which way a simulated script should have gone",
 	},
@@ -133,7 +133,7 @@ var mutants = []struct {
 		unnoticed: "nodes learn the epoch from jobs and beats, too",
 	},
 	{
-		name: "LookingTakesItsTime", directed: "TestAJobOfAKilledRunnerRunsAgainSoonAfterItsReturn",
+		name: "LookingTakesItsTime", directed: "TestReturningRunnerRepeatsItsJobSoon",
 		edits:     []mutant.Edit{{In: "supervisor.missedLooks", Node: mutant.Value, Becomes: "7"}},
 		unnoticed: "a simulation asks whether, and not how soon",
 	},
@@ -143,7 +143,7 @@ var mutants = []struct {
 		unnoticed: "order is all that it costs",
 	},
 	{
-		name: "WhoWaitsBehindAStuckDriverLosesPatience", directed: "TestTheNextJobWaitsForADriverThatOutlivesItsRun",
+		name: "WhoWaitsBehindAStuckDriverLosesPatience", directed: "TestNextJobWaitsForOverdueDriver",
 		edits:     []mutant.Edit{{In: "workflow.receiver.behindStuck", Node: mutant.Return, Names: "Slots", Becomes: "return ($1) && false"}},
 		unnoticed: "a simulated run may fail because of that",
 	},

@@ -34,8 +34,8 @@ func (s *sim) decision(id writ.NodeID, decision string) error {
 // Promise: Admission of nodes: A client without a token can neither take the name of a node nor prevent a node from
 // joining.
 // How: Admission uses the id derived from the key; only admitted nodes own names; a token displaces a waiting node.
-// Also: TestAStatementAdmitsTheKeyThatItNamesAndNoOtherOfItsName,
-// TestANameIsFreeAgainOnceItsNodeWasRejectedOrRemoved.
+// Also: TestStatementAdmitsOnlyItsKey,
+// TestRejectedOrRemovedNodeFreesItsName.
 func TestAStrangerWithoutATokenTakesNoName(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		stranger, strange := asking(s, "web1")
@@ -54,7 +54,7 @@ func TestAStrangerWithoutATokenTakesNoName(t *testing.T) {
 	})
 }
 
-func TestAStatementAdmitsTheKeyThatItNamesAndNoOtherOfItsName(t *testing.T) {
+func TestStatementAdmitsOnlyItsKey(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		stranger, _ := asking(s, "web1")
 		honest, id := asking(s, "web1")
@@ -71,7 +71,7 @@ func TestAStatementAdmitsTheKeyThatItNamesAndNoOtherOfItsName(t *testing.T) {
 }
 
 // A node that waits for its approval may bring another token. That one counts as used by it, once.
-func TestANodeThatWaitsForApprovalSpendsASecondTokenOnce(t *testing.T) {
+func TestPendingNodeSpendsSecondTokenOnce(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		next, err := s.roster.Successor(time.Now())
 		if err != nil {
@@ -105,7 +105,7 @@ func TestANodeThatWaitsForApprovalSpendsASecondTokenOnce(t *testing.T) {
 	})
 }
 
-func TestANameIsFreeAgainOnceItsNodeWasRejectedOrRemoved(t *testing.T) {
+func TestRejectedOrRemovedNodeFreesItsName(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		rejected, id := asking(s, "web1")
 		if err := s.decision(id, "reject"); err != nil {
@@ -139,7 +139,7 @@ func TestANameIsFreeAgainOnceItsNodeWasRejectedOrRemoved(t *testing.T) {
 
 // What waits is in memory: strangers fill neither the journal nor the ledgers of coordinators. The id follows from the key, so that a person
 // approves the same node after the supervisor began anew.
-func TestNodesThatWaitAreInNoJournalAndKeepTheirIds(t *testing.T) {
+func TestPendingNodesKeepIdsOutsideTheJournal(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		events := func() int {
 			all, err := s.journal.Events(t.Context(), 0, 1000)
@@ -196,7 +196,7 @@ func TestAClaimIsCheckedAsTheHelloWas(t *testing.T) {
 //
 // Promise: Admission of nodes: A token cannot admit a node that a person rejects concurrently.
 // How: The admitting transaction reads the node's record again.
-func TestATokenAdmitsNoNodeThatIsRejectedAtTheSameTime(t *testing.T) {
+func TestTokenAdmitsNoNodeDuringItsRejection(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n, id := asking(s, "web1")
 		token := s.token()

@@ -120,7 +120,7 @@ func TestAResumeDoesNotRepeatWhatMayHaveBeenDone(t *testing.T) {
 	})
 }
 
-func TestAJobIsNotRepeatedByANodeThatWasAwayForDays(t *testing.T) {
+func TestReturningNodeRepeatsNoOldJob(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n := s.realNode("n1")
 		p := s.payload(strings.Replace(fmt.Sprintf(execScript, "slow-20-c"), `["work"]}`, `["work"]}, {on_loss: "wait"}`, 1))

@@ -13,7 +13,7 @@ import (
 	"writ/internal/test/testenv"
 )
 
-func TestACallThatFindsNoPlaceTakesThoseAlongThatNeedIt(t *testing.T) {
+func TestUnplaceableCallFailsItsDependents(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		s.join("n1")
 		s.join("n2")
@@ -39,7 +39,7 @@ machine.start(m)
 	})
 }
 
-func TestCallsOnOneResourceTakeEffectInTheOrderOfTheScript(t *testing.T) {
+func TestResourceCallsFollowScriptOrder(t *testing.T) {
 	for _, tt := range []struct{ name, script, want string }{
 		{"GetAfterCreate", `a := volume.create("v", {size_gib: 1}); b := volume.get("v"); run.output({same: a.uid == b.uid})`, "map[same:true]"},
 		{"GetAfterDelete", `volume.create("v", {size_gib: 1}); volume.delete("v"); e := volume.get("v").err; run.output({code: e.code})`, "map[code:RESOURCE_UNKNOWN]"},
@@ -79,7 +79,7 @@ func slowThings(d time.Duration) func(n *testNode) {
 	}
 }
 
-func TestRunsThatWantTheSameThingsDoNotHoldEachOtherUp(t *testing.T) {
+func TestRunsWithSharedResourcesDoNotBlock(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		s.join("n1", slowThings(700*time.Millisecond))
 		time.Sleep(2 * time.Second)
@@ -141,7 +141,7 @@ func TestANodeThatTakesNoWorkGetsNone(t *testing.T) {
 }
 
 // A host whose /dev/kvm went away keeps its machines, and is told to do with them what is left to do.
-func TestANodeThatLacksSomethingKeepsWhatItHasAndGetsNothingNewOfIt(t *testing.T) {
+func TestDegradedNodeGetsNoNewWork(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n := s.join("n1")
 		const modules = "volume := import(\"volume\")\nmachine := import(\"machine\")\n"
@@ -172,7 +172,7 @@ machine.stop(m)
 
 // Two runs that both wait for a node to come back, for the same resource, once woke each other without a pause: thousands of steps and events a
 // second. In virtual time that shows as a test without an end.
-func TestRunsThatWaitForTheSameThingOnASilentNodeWaitQuietly(t *testing.T) {
+func TestRunsWaitQuietlyForSilentNode(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n := s.join("n1")
 		time.Sleep(2 * time.Second)

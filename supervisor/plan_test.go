@@ -52,7 +52,7 @@ if disk.err == undefined { volume.create("more", {size_gib: 1}).path }
 run.output({host: facts.hostname})
 `
 
-func TestARunThatIsBoundToItsPlanDoesWhatWasPlanned(t *testing.T) {
+func TestBoundRunFollowsItsPlan(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		s.join("n1")
 		for range 2 {
@@ -89,7 +89,7 @@ volume.create("second", {size_gib: 1})
 volume.create("third", {size_gib: 1})
 `
 
-func TestAPlanThatIsNotTheScriptsIsRefusedBeforeTheFirstCall(t *testing.T) {
+func TestForeignPlanIsRefusedBeforeFirstCall(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		s.join("n1")
 		run, calls := s.wantState(s.submitBound(waitingScript, strings.Replace(waitingScript, "third", "fourth", 1)), writ.RunFailed)
@@ -129,7 +129,7 @@ func wantDeviation(t *testing.T, run *journal.Run, message, position string) {
 // Promise: Submissions: A run with a plan performs the planned calls or stops before the first deviation.
 // How: The supervisor makes the plan and compares every pass with it; beyond the plan's horizon the signed header is
 // the limit.
-// Also: TestAPlanThatIsNotTheScriptsIsRefusedBeforeTheFirstCall.
+// Also: TestForeignPlanIsRefusedBeforeFirstCall.
 func TestARunStopsBeforeTheCallThatWasNotPlanned(t *testing.T) {
 	for name, test := range map[string]struct {
 		replace, with     string

@@ -99,7 +99,7 @@ func TestAfterARestoreARunGoesToTheNodeThatHasIt(t *testing.T) {
 	}
 }
 
-func TestACallOfAnOpenRunThatWasSentAfterTheBackupWaitsForItsNode(t *testing.T) {
+func TestCallUnknownToBackupWaitsForNode(t *testing.T) {
 	const script = `
 image := import("image")
 container := import("container")
@@ -153,8 +153,8 @@ func TestACallThatASilentNodeHasWaitsForIt(t *testing.T) {
 // Promise: Recovery: A run that is unknown to the restored journal waits for nodes only if it was signed before the
 // restore.
 // How: The signing time decides.
-// Also: TestRunsSignedAfterARestoreDoNotWait, TestANodeThatIsGoneForGoodIsWaitedForUntilItIsRemoved.
-func TestARunThatWasNeverHereGoesOnAfterARestoreOnceNodesHaveSaidSo(t *testing.T) {
+// Also: TestRunsSignedAfterARestoreDoNotWait, TestRestoreWaitsForNodeUntilItsRemoval.
+func TestUnknownRunContinuesAfterNodeReports(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n1, n2 := wholeSim(s)
 		signed := s.signPayload(s.payload(fmt.Sprintf(execScript, "c")))
@@ -170,7 +170,7 @@ func TestARunThatWasNeverHereGoesOnAfterARestoreOnceNodesHaveSaidSo(t *testing.T
 	})
 }
 
-func TestANodeThatIsGoneForGoodIsWaitedForUntilItIsRemoved(t *testing.T) {
+func TestRestoreWaitsForNodeUntilItsRemoval(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n1, n2 := wholeSim(s)
 		n2.halt()

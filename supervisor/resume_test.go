@@ -97,7 +97,7 @@ d := volume.clone("d", {from: c})
 run.output({c: c.name})
 `
 
-func TestAResumeKeepsWhatTheScriptHasSeenAndRepeatsOnlyTheFailure(t *testing.T) {
+func TestResumeRepeatsOnlyFailedCalls(t *testing.T) {
 	for name, between := range map[string]func(s *sim){
 		"AtOnce":     func(*sim) {},
 		"AfterCrash": func(s *sim) { s.halt(); s.start() },
@@ -249,7 +249,7 @@ func TestACancelFromBeforeAResumeCountsNoMore(t *testing.T) {
 	})
 }
 
-func TestAResumedRunGoesOnAfterARestartOfTheSupervisor(t *testing.T) {
+func TestResumedRunSurvivesSupervisorRestart(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		s.join("n1", newBreaking(map[string]int{"v": 1}).join)
 		id := s.submit(oneVolume)
@@ -316,7 +316,7 @@ run.fail("enough")
 // Promise: Evaluation and resumes: A resume is refused if the run has not failed, its deployment has a newer
 // revision, its signer lost the right, or its deadline has passed.
 // How: The transaction that opens the run checks all of this against the newest roster.
-func TestOnlyAFailedRunOfTheNewestRevisionIsResumed(t *testing.T) {
+func TestOnlyNewestFailedRunIsResumed(t *testing.T) {
 	fails := func(t *testing.T, s *sim, change ...func(p *identity.Payload)) writ.RunID {
 		s.join("n1", newBreaking(map[string]int{"v": 1}).join)
 		p := s.payload(oneVolume)
@@ -447,7 +447,7 @@ func (s *sim) resources(t *testing.T) (all []*journal.Resource, err error) {
 	return all, err
 }
 
-func TestAResultOfAnAttemptBeforeTheResumeDoesNotAnswerTheNewOne(t *testing.T) {
+func TestOldResultDoesNotAnswerResumedCall(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n := s.join("n1", func(n *testNode) {
 			n.act = func(ctx context.Context, job writ.Job) writ.Result {
@@ -511,7 +511,7 @@ func (e *dyingEvaluator) Pass(ctx context.Context, b scripts.Bundle, in scripts.
 	return e.inProcess.Pass(ctx, b, in, past)
 }
 
-func TestAScriptThatKilledItsEvaluatorHasAllItsPassesAgain(t *testing.T) {
+func TestResumeRestoresEvaluationAttempts(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		s.halt()
 		s.evaluator = &dyingEvaluator{left: 5}
@@ -600,8 +600,8 @@ func withFaults(faults map[string]int) map[string]int {
 // once.
 // How: A resume reopens the calls that the script has not read, each under a new key; the script is evaluated before
 // any call is sent.
-// Also: TestAResumedRunGoesOnAfterARestartOfTheSupervisor,
-// TestAResumeKeepsWhatTheScriptHasSeenAndRepeatsOnlyTheFailure.
+// Also: TestResumedRunSurvivesSupervisorRestart,
+// TestResumeRepeatsOnlyFailedCalls.
 func TestAResumedRunEndsAsIfNoCallHadFailed(t *testing.T) {
 	seeds := uint64(11)
 	if testenv.IsLong() {

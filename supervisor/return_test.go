@@ -33,7 +33,7 @@ func (d *noted) Do(ctx context.Context, r sal.Request) (sal.Outcome, error) {
 // 5 s of its supervisor's return.
 // How: A node knows its started jobs, and a supervisor its sent jobs; two checks, a second apart, find lost jobs.
 // Also: TestASupervisorThatComesBackGoesOn, TestRecovery.
-func TestAJobOfAKilledRunnerRunsAgainSoonAfterItsReturn(t *testing.T) {
+func TestReturningRunnerRepeatsItsJobSoon(t *testing.T) {
 	for _, away := range []time.Duration{time.Second, 20 * time.Second} { // while the node counts as ready, and as silent
 		t.Run(away.String(), func(t *testing.T) {
 			inSim(t, func(t *testing.T, s *sim) {

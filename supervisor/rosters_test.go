@@ -26,7 +26,7 @@ func (q cutting) Send(ctx context.Context, stream queue.Stream, body []byte) err
 }
 
 // The link on which a roster comes is cut as soon as the roster is on disk. When it comes again, it is known.
-func TestARevocationHoldsAlthoughTheLinkThatBroughtItIsCut(t *testing.T) {
+func TestRevocationOutlivesItsLink(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := found(t)
 		s.way = cutting{s.queue}
@@ -82,7 +82,7 @@ func (s *sim) setBody(id writ.RunID, body []byte) (before []byte) {
 	return before
 }
 
-func TestAnUnreadableRunIsCheckedOnceItIsReadableAndBlocksNoOther(t *testing.T) {
+func TestUnreadableRunBlocksNoOtherCheck(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		s.join("n1", slowly(2*time.Minute))
 		unread, other := s.submit(oneVolume), s.submit(webScript)

@@ -53,9 +53,9 @@ func (s *sim) wantCodes(proof []byte, want map[writ.RunID]writ.Code) {
 // Promise: CI certificates and batches: One statement cancels or resumes exactly the listed runs of one project, and
 // the outcome of each run is signed.
 // How: The text contains ids, scripts and ends instead of a filter; each run is decided in its own transaction.
-// Also: TestOneStatementResumesRunsAsTheirSignerSawThem, TestAStatementAboutRunsThatComesTwiceIsAnsweredAsOnce,
+// Also: TestStatementResumesRunsAsSignerSawThem, TestRepeatedRunListGetsSameAnswer,
 // TestAListHasNoRunThatWasNotAskedFor.
-func TestOneStatementCancelsTheRunsThatItNamesAndNoOthers(t *testing.T) {
+func TestStatementCancelsOnlyListedRuns(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		s.join("n1", slowly(2*time.Minute))
 		ended, spared := s.submit("// nothing\n"), s.submit(webScript)
@@ -88,7 +88,7 @@ func TestOneStatementCancelsTheRunsThatItNamesAndNoOthers(t *testing.T) {
 	})
 }
 
-func TestOneStatementResumesRunsAsTheirSignerSawThem(t *testing.T) {
+func TestStatementResumesRunsAsSignerSawThem(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		b := newBreaking(map[string]int{"web": 4})
 		s.join("n1", b.join)
@@ -163,7 +163,7 @@ func TestNoAnswerTellsOfARunOfAnotherProject(t *testing.T) {
 }
 
 // A statement that comes again while what it began is still under way: each run has what it did, and no run is said to be as it was.
-func TestAStatementAboutRunsThatComesTwiceIsAnsweredAsOnce(t *testing.T) {
+func TestRepeatedRunListGetsSameAnswer(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := found(t)
 		s.evaluator = pondering{}
@@ -191,7 +191,7 @@ func TestAStatementAboutRunsThatComesTwiceIsAnsweredAsOnce(t *testing.T) {
 // Promise: CI certificates and batches: A statement about several runs that a crash interrupted is completed on
 // resubmission and never reported as refused.
 // How: It is recorded before the first run changes.
-func TestAStatementAboutRunsThatWasInterruptedIsFinishedOrSaysSo(t *testing.T) {
+func TestInterruptedRunListIsCompleted(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := found(t)
 		s.evaluator = pondering{}

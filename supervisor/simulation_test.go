@@ -46,8 +46,8 @@ var (
 // Promise: Failures: Each open run has a waker that survives its supervisor: a due pass, a time, or a member node.
 // How: The waker of a call is in indexed columns; a watch finds a run without a waker within minutes, wakes it and
 // logs a bug; `writ doctor --journal FILE` lists such runs.
-// Also: TestEveryRunHasAWakerOrIsNamed, TestADatabaseThatRestartsDuringRecoveryLosesNoRun,
-// TestAnOldSupervisorThatDrainsTakesNoRunFromTheNewOne, TestRecoveryThatActsOnAStaleListChangesNothing,
+// Also: TestEveryRunHasAWakerOrIsNamed, TestDatabaseRestartInRecoveryLosesNoRun,
+// TestDrainingSupervisorStealsNoRun, TestStaleListChangesNoRecoveredRun,
 // TestTheNextSupervisorFinishesPendingWork, TestTheWatchWakesAStalledRun, TestDoctorFindsRunsThatNoEventWouldWake
 //
 // Promise: Recovery: Every run ends within 5 minutes after the last fault, without a doubled or lost effect or a

@@ -45,7 +45,7 @@ run.log("made", vm.name)
 run.output({name: vm.name, disk: root.uid})
 `
 
-func TestASignedScriptBecomesWorkInTheOrderOfItsHandles(t *testing.T) {
+func TestSignedScriptRunsInHandleOrder(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		s.join("n1")
 		id := s.submit(webScript)
@@ -241,7 +241,7 @@ func comesBackAndGoesOn(t *testing.T, s *sim) time.Duration {
 	return time.Since(began)
 }
 
-func TestRetryableFailuresAreTriedAgainAndOthersAreNot(t *testing.T) {
+func TestOnlyRetryableFailuresAreRetried(t *testing.T) {
 	const script = `
 volume := import("volume")
 volume.create("v", {size_gib: 1}, {retries: 2})
@@ -264,7 +264,7 @@ volume.create("v", {size_gib: 1}, {retries: 2})
 	}
 }
 
-func TestADependentOfAFailedCallIsNotSentAndSaysWhy(t *testing.T) {
+func TestDependentOfFailedCallIsNotSent(t *testing.T) {
 	const script = `
 volume := import("volume")
 machine := import("machine")
@@ -294,7 +294,7 @@ volume.create("w", {size_gib: 1})
 	})
 }
 
-func TestAnErrorThatTheScriptReadsDoesNotFailTheRun(t *testing.T) {
+func TestHandledErrorDoesNotFailRun(t *testing.T) {
 	const script = `
 volume := import("volume")
 run := import("run")
@@ -311,7 +311,7 @@ if e { run.output({code: e.code}) }
 	})
 }
 
-func TestAScriptErrorCancelsWhatWasNotSentAndLetsTheRestEnd(t *testing.T) {
+func TestScriptErrorCancelsUnsentCalls(t *testing.T) {
 	const script = `
 volume := import("volume")
 run := import("run")
@@ -373,7 +373,7 @@ func TestACancelledRunEndsAndNotifiesItsNodes(t *testing.T) {
 
 // Promise: Limits and shares: A cancelled run ends within 35 s, also if its node is silent.
 // How: The supervisor withdraws the job, sends the cancel to the node, then abandons the job.
-func TestACancelledRunEndsEvenIfItsNodeDoesNotAnswer(t *testing.T) {
+func TestCancelledRunEndsWithoutItsNode(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		s.join("n1", slowly(20*time.Minute))
 		id := s.submit(webScript)
@@ -462,7 +462,7 @@ func TestALostNodeEndsWhatWasSentThere(t *testing.T) {
 // minute or after the times in the roster.
 // How: Beats are checked every second; a standby counts the same way.
 // Also: TestANodeGetsWorkUntilItIsSilent, TestALostNodeEndsWhatWasSentThere,
-// TestALostNodesCallsAreGivenUpAfterTheTimeOfItsDatacenter, TestSilentNodeIsLostOnce,
+// TestLostNodesCallsEndAfterLossTimeout, TestSilentNodeIsLostOnce,
 // TestTimesOfSilentNodesHaveBounds, TestNodeSilencesHaveFormatThree.
 func TestASilentNodeGetsNoNewWork(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
@@ -623,7 +623,7 @@ for i := 0; i < 3; i++ {
 	})
 }
 
-func TestAnUnplaceableCallFailsWithTheReasonsOfTheNodes(t *testing.T) {
+func TestUnplaceableCallNamesNodeReasons(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		s.join("n1", func(n *testNode) { n.capacity.CPUs = 1 })
 		s.join("n2")
@@ -639,7 +639,7 @@ machine.create("big", {cpus: 8, memory_mib: 512}, {labels: {disk: "ssd"}})
 	})
 }
 
-func TestResourcesAreFoundAgainAndBelongToTheirDeployment(t *testing.T) {
+func TestResourcesBelongToTheirDeployment(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		s.join("n1")
 		s.join("n2")
@@ -851,7 +851,7 @@ func TestANodeWithoutATokenWaitsForAStatement(t *testing.T) {
 	})
 }
 
-func TestASupervisorComesBackAfterItsRosterHasExpired(t *testing.T) {
+func TestSupervisorRecoversFromExpiredRoster(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		s.halt()
 		time.Sleep(identity.RosterValidity + 24*time.Hour)
@@ -909,8 +909,8 @@ func TestARejectedNodeIsNotified(t *testing.T) {
 // Promise: Submissions: Revoking a signer cancels the open runs of that signer.
 // How: The transaction that adopts the roster lists the open runs; the supervisor checks them at once and again after
 // a restart.
-// Also: TestARevocationHoldsAlthoughTheLinkThatBroughtItIsCut,
-// TestAnUnreadableRunIsCheckedOnceItIsReadableAndBlocksNoOther, TestARosterThatWasAdoptedBeforeACrashStillCancels.
+// Also: TestRevocationOutlivesItsLink,
+// TestUnreadableRunBlocksNoOtherCheck, TestRosterAdoptedBeforeCrashCancels.
 func TestRevokingASignerCancelsHisOpenRuns(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		s.join("n1", slowly(2*time.Minute))

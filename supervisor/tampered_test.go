@@ -66,7 +66,7 @@ volume := import("volume")
 volume.create("v", {size_gib: 1}, {labels: {disk: "ssd"}})
 `
 
-func TestANodeThatTheDatabaseMakesUpOrChangesGetsNothing(t *testing.T) {
+func TestForgedNodeGetsNoWork(t *testing.T) {
 	onBoth(t, func(t *testing.T, s *sim) {
 		honest := s.join("n1")
 		wrong := s.join("n2")
@@ -145,7 +145,7 @@ if a.path == "evil" {
 b.path
 `
 
-func TestAScriptDecidesByNoResultThatTheDatabaseChanged(t *testing.T) {
+func TestScriptReadsNoForgedResult(t *testing.T) {
 	onBoth(t, func(t *testing.T, s *sim) {
 		s.join("n1", func(n *testNode) {
 			n.act = func(ctx context.Context, job writ.Job) writ.Result {
@@ -286,7 +286,7 @@ func TestAnUnadoptedRosterInTheJournalIsRefused(t *testing.T) {
 }
 
 // The rosters that somebody else keeps for the supervisor count as much as those of the journal.
-func TestARosterThatTheDatabaseTakesAwayIsAdoptedAgain(t *testing.T) {
+func TestRosterDeletedByDatabaseIsAdoptedAgain(t *testing.T) {
 	onBoth(t, func(t *testing.T, s *sim) {
 		s.revoke()
 		if _, err := s.AdoptRosters(t.Context(), s.rosters); err != nil {

@@ -44,9 +44,9 @@ func (n *testNode) grants() map[string]*writ.TransferGrant {
 	return all
 }
 
-// TestAJobThatCopiesFromAnotherNodeHasATransferGrant holds the transfer grants against the calls.
+// TestCopyJobHasTransferGrant holds the transfer grants against the calls.
 // What is copied does not bind a copy to its node; other handles do.
-func TestAJobThatCopiesFromAnotherNodeHasATransferGrant(t *testing.T) {
+func TestCopyJobHasTransferGrant(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n1 := s.join("n1", func(n *testNode) { n.transfers = "n1.example:7450" })
 		n2 := s.join("n2")
@@ -87,8 +87,8 @@ func TestAJobThatCopiesFromAnotherNodeHasATransferGrant(t *testing.T) {
 	})
 }
 
-// TestACopyThatIsTriedAgainHasATransferGrantOfThatTime moves the node's address between two attempts. The transfer is the same.
-func TestACopyThatIsTriedAgainHasATransferGrantOfThatTime(t *testing.T) {
+// TestRetriedCopyHasNewTransferGrant moves the node's address between two attempts. The transfer is the same.
+func TestRetriedCopyHasNewTransferGrant(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n1 := s.join("n1", func(n *testNode) { n.transfers = "n1.example:7450" })
 		n2 := s.join("n2", func(n *testNode) { n.act = failing("copy", writ.CodeUnreachable) })

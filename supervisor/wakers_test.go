@@ -44,7 +44,7 @@ func (s *sim) execOn(statement string) {
 }
 
 // The database goes away between a supervisor's start and its look for what is open, and comes back.
-func TestADatabaseThatRestartsDuringRecoveryLosesNoRun(t *testing.T) {
+func TestDatabaseRestartInRecoveryLosesNoRun(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		s.join("n1", slowly(10*time.Second))
 		time.Sleep(2 * time.Second)
@@ -101,7 +101,7 @@ func (e *slowEvaluator) Pass(ctx context.Context, bundle scripts.Bundle, inputs 
 }
 
 // A supervisor that was told to end still carries out a step when its lease is over, and the next one takes the same run on.
-func TestAnOldSupervisorThatDrainsTakesNoRunFromTheNewOne(t *testing.T) {
+func TestDrainingSupervisorStealsNoRun(t *testing.T) {
 	place := server.Store(t)
 	synctest.Test(t, func(t *testing.T) {
 		s := found(t)
@@ -145,7 +145,7 @@ func TestAnOldSupervisorThatDrainsTakesNoRunFromTheNewOne(t *testing.T) {
 }
 
 // What recovery read may be long over when it acts on it: an attempt that failed meanwhile is not sent again, and its run goes on.
-func TestRecoveryThatActsOnAStaleListChangesNothing(t *testing.T) {
+func TestStaleListChangesNoRecoveredRun(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n := s.join("n1")
 		first := make(chan struct{})
@@ -285,7 +285,7 @@ func TestNoRunWaitsForANodeThatWasRemoved(t *testing.T) {
 }
 
 // A step that binds a call to a node in the commit in which that is removed cannot know it.
-func TestACallThatIsBoundWhileItsNodeIsRemovedGoesElsewhere(t *testing.T) {
+func TestBoundCallLeavesRemovedNode(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n1 := s.workingNode("n1")
 		n2 := s.join("n2", slowly(3*time.Second))

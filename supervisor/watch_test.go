@@ -59,7 +59,7 @@ func TestTheQueueOfOneNodeStopsNoOtherNode(t *testing.T) {
 // Promise: Limits and shares: A node that obeys a later supervisor gets no work, and `writ node show` gives the
 // reason.
 // How: Beats carry the highest epoch that the node knows.
-func TestANodeThatObeysALaterEpochGetsNoWorkAndSaysSo(t *testing.T) {
+func TestNodeOfLaterEpochGetsNoWork(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		const ping = "node := import(\"node\")\nnode.ping()\n"
 		n := s.realNode("n1")

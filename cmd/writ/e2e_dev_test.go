@@ -350,9 +350,9 @@ func TestDevWithoutANodeSaysHowOneComesBack(t *testing.T) {
 // and systemd does not restart it.
 // How: The node asks with a nonce: at its start, every minute, and after a refusal of Redis or the node API; without
 // Redis accounts it asks every 5 s.
-// Also: TestANodeThatWasRemovedEndsAndDoesNotBeginAgain, TestOnlyTheSignatureOfItsSupervisorEndsANode,
-// TestANodeThatIsRefusedAsksWhetherItIsStillAMember, TestANodeWhoseQueueHasNoAccountsAsksMoreOften,
-// TestAnEnvelopeOfAnotherKindDecidesNoMembership.
+// Also: TestRemovedNodeExitsAndStaysDown, TestOnlyTheSignatureOfItsSupervisorEndsANode,
+// TestRefusedNodeChecksItsMembership, TestANodeWhoseQueueHasNoAccountsAsksMoreOften,
+// TestOtherEnvelopeDecidesNoMembership.
 func TestARemovedNodeEndsWithACodeOfItsOwn(t *testing.T) {
 	t.Parallel()
 	broker := testenv.RedisWithPassword(t)

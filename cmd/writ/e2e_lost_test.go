@@ -17,7 +17,7 @@ import (
 // that it is lost, and starts it again.
 func TestALostNodesMachineRunsOnOneNodeAfterItsReturn(t *testing.T) {
 	t.Parallel()
-	testenv.Nightly(t, "TestAMachineOfALostNodeIsStoppedWhenTheNodeReturns of supervisor, in virtual time")
+	testenv.Nightly(t, "TestReturningLostNodeStopsItsMachine of supervisor, in virtual time")
 	s := testcluster.New(t)
 	s.Add(testcluster.Datacenter{Name: "dc1", Redis: testenv.Redis(t).URL, Nodes: 2, Speed: "0"})
 	text := "machine := import(\"machine\")\nmachine.create(\"slow-2-box\", {cpus: 1, memory_mib: 64}, {on_loss: \"replace\"})\n"

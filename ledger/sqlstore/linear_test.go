@@ -100,7 +100,7 @@ func wantHistory(t *testing.T, h *linear.History[handedIn, handedOut], legal boo
 // How: One writer, unique keys, and the epoch in each transaction; Porcupine checks histories, and each check has a
 // twin without the mechanism that must fail.
 // Also: TestOneConcurrentDeliveryStarts, TestConcurrentSubmissionsAreOneRun,
-// TestConcurrentSubmissionsWithoutAUniquePayloadAreFoundOut, TestTheFirstResultOfAnAttemptWins,
+// TestDuplicatePayloadsAreDetected, TestTheFirstResultOfAnAttemptWins,
 // TestOnlyWhoHasTheLeaseWrites, TestAnOldHolderThatIsNotFencedOffIsFoundOut,
 // TestResultsThatReplaceEachOtherAreFoundOut, TestCheckThenStartIsNotLinearizable,
 // TestHistoryIsLegalIfSomeOrderExplainsIt.

@@ -31,7 +31,7 @@ import (
 // and shows its transfer grant to no other node.
 // How: Signatures, and TLS 1.3 between the keys of both nodes.
 // Also: TestATransferGrantIsShownToItsNodeOnly, TestAJobWithATransferGrantHasAnOrigin,
-// TestAJobThatCopiesFromAnotherNodeHasATransferGrant.
+// TestCopyJobHasTransferGrant.
 func TestATransferGrantBoundsEachTransfer(t *testing.T) {
 	t.Parallel()
 	from, to := plain(t)

@@ -262,7 +262,7 @@ func TestUserDataThatIsTooBigIsRefused(t *testing.T) {
 // How: writ checks before it offers the driver; each beat lists missing features; existing machines can be stopped
 // and deleted.
 // Also: TestARunnerOffersWhatTheDoctorFindsHere, TestChooseTakesTheBestNodeAndExplainsOthers,
-// TestANodeThatLacksSomethingKeepsWhatItHasAndGetsNothingNewOfIt, TestARunnerLooksAfterWhatItCouldNotMakeNow,
+// TestDegradedNodeGetsNoNewWork, TestARunnerLooksAfterWhatItCouldNotMakeNow,
 // TestMissingToolsAreReportedOncePerModule.
 func TestWithoutKVMThereAreNoMachines(t *testing.T) {
 	b := newFixture(t)

@@ -20,9 +20,9 @@ func pendingFor(n int) journal.Node {
 // Promise: Admission of nodes: Unknown machines that request admission fill no journal, ledger or log and displace no
 // waiting node of another network.
 // How: At most 100 nodes wait, in memory; one more displaces the oldest of the largest network.
-// Also: TestNodesThatWaitAreInNoJournalAndKeepTheirIds, TestStrangersCannotFillTheJournalWithNodes,
+// Also: TestPendingNodesKeepIdsOutsideTheJournal, TestStrangersCannotFillTheJournalWithNodes,
 // TestOnlyAFewNodesThatWaitAreLogged, TestANodeThatDoesNotAskAnyMoreIsForgotten.
-func TestAFloodOfJoinsDisplacesOnlyThoseOfItsNetwork(t *testing.T) {
+func TestJoinFloodDisplacesOnlyItsNetwork(t *testing.T) {
 	p, now := NewPending(), time.Now()
 	honest := []journal.Node{pendingFor(-1), pendingFor(-2)}
 	for i, n := range honest {

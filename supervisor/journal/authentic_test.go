@@ -44,10 +44,10 @@ func mustWrite(t *testing.T, j *Journal, do func(tx *Tx) error) {
 // and logged once.
 // How: HMAC-SHA256 of key and columns, under a key derived from the supervisor's; a test compares the covered columns
 // with the schema.
-// Also: TestARowThatWasChangedMovedOrCopiedIsRefusedAndLoggedOnce, TestCallsOfAnotherRunAreRefused,
+// Also: TestForgedRowIsRefusedAndLoggedOnce, TestCallsOfAnotherRunAreRefused,
 // TestASpentTokenIsProtected, TestEveryValueCarriesACodeOrDoesNoHarm, TestAValueThatTheDatabaseChangedIsRefused,
-// TestANodeThatTheDatabaseMakesUpOrChangesGetsNothing,
-// TestASwappedSecretReachesNoNode, TestAScriptDecidesByNoResultThatTheDatabaseChanged,
+// TestForgedNodeGetsNoWork,
+// TestASwappedSecretReachesNoNode, TestScriptReadsNoForgedResult,
 // TestNoCallIsSentThatTheDatabaseChanged, TestARunThatTheDatabaseChangedIsNotCarriedOut,
 // TestASpentTokenStaysSpentInAChangedDatabase, TestAnAnswerToAStatementIsNotTheDatabases.
 func TestEveryColumnIsCoveredOrDoesNoHarm(t *testing.T) {
@@ -228,7 +228,7 @@ func bothEngines(t *testing.T, test func(t *testing.T, path string)) {
 // StoreForTest creates an empty store on PostgreSQL; the external test package sets it.
 var StoreForTest func(t testing.TB) string
 
-func TestARowThatWasChangedMovedOrCopiedIsRefusedAndLoggedOnce(t *testing.T) {
+func TestForgedRowIsRefusedAndLoggedOnce(t *testing.T) {
 	bothEngines(t, func(t *testing.T, path string) {
 		told := 0
 		j, err := openProtected(t, path, Protection{Key: theKey, Refused: func(*writ.Error) { told++ }})

@@ -198,7 +198,7 @@ func TestOfTwoThatMoveTheSameRecordOneWins(t *testing.T) {
 	})
 }
 
-func TestEventsAreNumberedWithoutGapsAndWakeReaders(t *testing.T) {
+func TestEventsHaveNoGapsAndWakeReaders(t *testing.T) {
 	stores(t, func(t *testing.T, path string) {
 		j := open(t, path)
 		got := make(chan []writ.Event)

@@ -119,7 +119,7 @@ func TestConcurrentSubmissionsAreOneRun(t *testing.T) {
 }
 
 // A check before the write, without a unique key, accepts the same payload twice.
-func TestConcurrentSubmissionsWithoutAUniquePayloadAreFoundOut(t *testing.T) {
+func TestDuplicatePayloadsAreDetected(t *testing.T) {
 	stores(t, func(t *testing.T, path string) {
 		looked := linear.Barrier{Of: linearClients}
 		want(t, firstWins, keepAll(t, path, 0, func(ctx context.Context, j *journal.Journal, in stored) (out kept, err error) {
@@ -198,7 +198,7 @@ var byDigest = linear.Model[string, stored, kept]{
 // How: The row of the call has the result of the newest attempt, separate rows have the others; a frame is kept while
 // one of its runs exists.
 // Also: TestAllResultsOfARunAreDigested, TestAFrameIsKeptOnceForAllItsResults,
-// TestOldRunsAreForgottenWholeInSmallSteps, TestFramesOfAnEarlierVersionGoWithTheirLastResult.
+// TestOldRunsAreForgottenWholeInSmallSteps, TestOldFramesEndWithTheirLastResult.
 func TestTheFirstResultOfAnAttemptWins(t *testing.T) {
 	stores(t, func(t *testing.T, path string) {
 		add := func(tx *journal.Tx, c *journal.Call, frame *journal.Frame) (bool, error) {

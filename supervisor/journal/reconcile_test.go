@@ -9,7 +9,7 @@ import (
 	"writ/supervisor/journal"
 )
 
-func TestAJournalThatWasRestoredReconcilesUntilItsFirstEpoch(t *testing.T) {
+func TestRestoredJournalStartsReconciling(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "journal.db")
 	j := open(t, path)
 	begun := time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
@@ -83,7 +83,7 @@ func TestNoCoordinatorStartsAReconciliation(t *testing.T) {
 	}
 }
 
-func TestACoordinatorThatLiesCausesAFewNewGenerationsOnly(t *testing.T) {
+func TestLyingCoordinatorGetsFewGenerations(t *testing.T) {
 	stores(t, func(t *testing.T, path string) {
 		j := open(t, path)
 		write(t, j, func(tx *journal.Tx) error { tx.AddEvents(writ.Event{}); return nil })

@@ -111,8 +111,8 @@ func forgetAll(t *testing.T, j *journal.Journal, ended time.Time, coordinators .
 // Promise: Limits and shares: A journal deletes runs 90 days after their end (`--keep-runs`), and events a week after
 // every coordinator received them; late submissions and resumes still get their answers.
 // How: One small step at a time in the single writer, which may stop after each step; resources remain.
-// Also: TestRunsThatEndedUnderAnEarlierVersionAreForgottenToo, TestAJournalThatForgetsDoesNotGrow,
-// TestEventsStayAWeekAfterEveryCoordinatorHasThem, TestStatementsAreAnsweredAgainUntilADayAfterTheyExpire,
+// Also: TestRunsOfEarlierVersionsAreForgotten, TestAJournalThatForgetsDoesNotGrow,
+// TestConfirmedEventsStayAWeek, TestStatementsAreKeptADayAfterExpiry,
 // TestAnOldRunIsForgottenAndWhatItMadeStays.
 func TestOldRunsAreForgottenWholeInSmallSteps(t *testing.T) {
 	stores(t, func(t *testing.T, path string) {
@@ -195,7 +195,7 @@ func number(t *testing.T, j *journal.Journal, query string) int {
 	return n
 }
 
-func TestEventsStayAWeekAfterEveryCoordinatorHasThem(t *testing.T) {
+func TestConfirmedEventsStayAWeek(t *testing.T) {
 	stores(t, func(t *testing.T, path string) {
 		j, err := journal.Open(t.Context(), path)
 		if err != nil {
@@ -255,7 +255,7 @@ func TestEventsStayAWeekAfterEveryCoordinatorHasThem(t *testing.T) {
 	})
 }
 
-func TestStatementsAreAnsweredAgainUntilADayAfterTheyExpire(t *testing.T) {
+func TestStatementsAreKeptADayAfterExpiry(t *testing.T) {
 	stores(t, func(t *testing.T, path string) {
 		j, err := journal.Open(t.Context(), path)
 		if err != nil {
@@ -316,7 +316,7 @@ func TestAJournalThatForgetsDoesNotGrow(t *testing.T) {
 }
 
 // The migration must find the runs that ended before it.
-func TestRunsThatEndedUnderAnEarlierVersionAreForgottenToo(t *testing.T) {
+func TestRunsOfEarlierVersionsAreForgotten(t *testing.T) {
 	stores(t, func(t *testing.T, path string) {
 		j, err := journal.Open(t.Context(), path)
 		if err != nil {
@@ -344,7 +344,7 @@ func TestRunsThatEndedUnderAnEarlierVersionAreForgottenToo(t *testing.T) {
 }
 
 // In earlier versions each result has a row, and frames do not list their runs.
-func TestFramesOfAnEarlierVersionGoWithTheirLastResult(t *testing.T) {
+func TestOldFramesEndWithTheirLastResult(t *testing.T) {
 	stores(t, func(t *testing.T, path string) {
 		j := open(t, path)
 		for _, name := range []string{"old", "young"} {

@@ -45,7 +45,7 @@ func eventsAfter(t *testing.T, j *journal.Journal, after int64, max int) []writ.
 // How: The newest events are cached as committed and dropped when an epoch or generation begins or events are
 // deleted.
 // Also: TestEventsOfAnotherProcessAreSent.
-func TestEventsAreTheSameFromMemoryAndFromTheJournal(t *testing.T) {
+func TestCachedEventsEqualStoredEvents(t *testing.T) {
 	stores(t, func(t *testing.T, path string) {
 		j := open(t, path)
 		const all = journal.TailForTest + 50

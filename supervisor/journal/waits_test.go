@@ -7,7 +7,7 @@ import (
 	"writ/supervisor/journal"
 )
 
-func TestEventsThatACoordinatorHasNotConfirmedAreCounted(t *testing.T) {
+func TestUnconfirmedEventsAreCounted(t *testing.T) {
 	j := open(t, ":memory:")
 	write(t, j, func(tx *journal.Tx) error {
 		tx.AddEvents(make([]writ.Event, 5)...)

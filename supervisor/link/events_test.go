@@ -57,7 +57,7 @@ func (b *brittle) Write(p []byte) (int, error) {
 //
 // Promise: Failures: Events reach the coordinator once and in order.
 // How: Events get consecutive numbers at commit; the receiving store acknowledges them.
-func TestEventsArriveOnceAndInOrderThroughAllFaults(t *testing.T) {
+func TestFaultsDoNotReorderOrRepeatEvents(t *testing.T) {
 	const events = 600
 	for seed := range uint64(40) {
 		synctest.Test(t, func(t *testing.T) {
@@ -219,7 +219,7 @@ func TestEventsWaitForAStoreThatFails(t *testing.T) {
 	})
 }
 
-func TestCoordinatorCannotAcknowledgeWhatItDidNotGet(t *testing.T) {
+func TestCoordinatorCannotAcknowledgeUnsentEvent(t *testing.T) {
 	o := newOutflow(newBook(), 10)
 	if err := o.acked(10); err != nil {
 		t.Errorf("acked(10) = %v", err)
@@ -261,7 +261,7 @@ func (s *seqs) StoreEvents(_ context.Context, _ writ.DatacenterID, events []writ
 // Promise: Limits and shares: A coordinator with a new ledger receives the events of a journal from the oldest stored
 // one.
 // How: Only the first event may have any number.
-func TestANewCoordinatorBeginsWithTheFirstEventThatIsStillThere(t *testing.T) {
+func TestNewCoordinatorStartsAtOldestEvent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const first, last = 10*Window + 3, 13 * Window
 		journal, ledger, net := aged{newBook(), first}, new(seqs), newWire()

@@ -39,7 +39,7 @@ func linked(t *testing.T, change func(*Listener, *Dialer), test func(t *testing.
 	})
 }
 
-func TestRequestsAreAnsweredInBothDirectionsOverLoopback(t *testing.T) {
+func TestBothSidesAnswerRequestsOverLoopback(t *testing.T) {
 	l := coordinator(newArchive(0))
 	l.Verbs = []Verb{VerbRoster}
 	l.HandlerFor = func(hello Hello) Handler {

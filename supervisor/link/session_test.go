@@ -17,7 +17,7 @@ import (
 	"writ/internal/test/testenv"
 )
 
-func TestWrongSignatureIsRefusedAndTriedAgainEverMoreSlowly(t *testing.T) {
+func TestWrongSignatureIsRetriedWithBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		net := newWire()
 		l, d := coordinator(newArchive(0)), supervisor(net.client(t), newBook())
@@ -323,7 +323,7 @@ func (s *stranger) refused(want websocket.StatusCode) {
 	}
 }
 
-func TestStrangersCannotSendMuchBeforeTheyProveWhoTheyAre(t *testing.T) {
+func TestUnauthenticatedClientSendsLittle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		net := newWire()
 		defer net.serve(coordinator(newArchive(0)))()
