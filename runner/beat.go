@@ -68,7 +68,7 @@ func (n *incarnation) faultText(now time.Time) string {
 		return "the node's journal cannot be written: " + err.Error()
 	}
 	if stuck := n.desk.stuck(); len(stuck) >= n.slots {
-		return fmt.Sprintf("the drivers of %d jobs ignore their deadlines, for example that of job %s", len(stuck),
+		return fmt.Sprintf("the drivers of %d jobs ignore their deadlines, for example the driver of job %s", len(stuck),
 			stuck[0].JobKey)
 	}
 	return ""

@@ -161,7 +161,7 @@ func (j *jobs) notAgain(accepting context.Context, w *work, past *journal.Past) 
 func (j *jobs) prepare(accepting context.Context, w *work) (*journal.Past, error) {
 	if stuck := j.desk.stuck(); len(stuck) >= j.slots {
 		return nil, writ.Errorf(writ.CodeResourceBusy,
-			"the drivers of %d jobs ignore their deadlines, for example that of job %s", len(stuck), stuck[0].JobKey)
+			"the drivers of %d jobs ignore their deadlines, for example the driver of job %s", len(stuck), stuck[0].JobKey)
 	}
 	if err := j.epochs.raise(accepting, w.job.Epoch); err != nil {
 		return nil, err
