@@ -22,8 +22,8 @@ import (
 // content, transfer connections or non-TLS bytes.
 // How: The first of a kind is logged with its code, then one every ten seconds with the count; state changes may
 // appear twenty times first.
-// Also: TestRunsThatTheDatabaseChangedAreAFewLines, TestFailedStepsAreLoggedOncePerCode,
-// TestThoseThatAreRefusedAreAFewLines, TestAFlappingLinkLogsFewLines, TestRequestsThatFailAreAFewLines,
+// Also: TestForgedRunsLogFewLines, TestFailedStepsAreLoggedOncePerCode,
+// TestRefusedSessionsLogFewLines, TestAFlappingLinkLogsFewLines, TestFailingRequestsLogFewLines,
 // TestDroppedMessagesLogFewLines, TestUnsignedJobsLogFewLines, TestRequestsOfStrangersLogFewLines,
 // TestUnreadableTasksLogFewLines, TestStrangersMakeAFewLinesOfAServer.
 func TestPublicRequestsLogFewLines(t *testing.T) {

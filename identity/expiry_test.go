@@ -14,7 +14,7 @@ import (
 // How: `Roster.Expiries` lists the expiring roles, keys and rosters.
 // Also: TestRosterWarnsFromHalfOfItsLife, TestTheDashboardSaysWhichRoleEndsNext,
 // TestRosterExpiryIsLoggedOncePerStage, TestRolesThatEndAreMetrics, TestCoordinatorReportsExpiringItems,
-// TestHealthReadinessMetricsAndSpec, TestASupervisorLogsThatItsRosterEnds, TestNoticeIsOnEveryPage,
+// TestHealthReadinessMetricsAndSpec, TestSupervisorLogsRosterExpiry, TestNoticeIsOnEveryPage,
 // TestScripts/refused, TestCommandsWarnOfTheEndOfTheRoster, TestEveryCommandThatSignsWarnsOfARoleThatEnds.
 func TestExpiriesAreKnownInAdvance(t *testing.T) {
 	const day = 24 * time.Hour

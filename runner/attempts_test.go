@@ -159,7 +159,7 @@ func TestPartialFailureEndsNonRepeatableJob(t *testing.T) {
 // How: A node compares all attempts of the call before it acts and remembers them until a day after the run's
 // deadline; only a warned person can order a repeat.
 // Also: TestEarlierAttemptsDecideExecution, TestAnAbandonedAttemptDoesNotActBesideTheNext,
-// TestAResumeDoesNotRepeatWhatMayHaveBeenDone, TestReturningNodeRepeatsNoOldJob.
+// TestResumeRepeatsNoUncertainCall, TestReturningNodeRepeatsNoOldJob.
 func TestACallActsOnceForAnyOrderOfMessages(t *testing.T) {
 	testenv.CheckProperty(t, func(rt *rapid.T) {
 		steps := rapid.SliceOfN(rapid.SampledFrom([]string{

@@ -53,7 +53,7 @@ func (n *node) answeredIn(j *writ.Job, most time.Duration, want writ.Code) {
 // How: The node waits before it takes the lock of the resource.
 // Also: TestLogJobEndsWithDeadlineOrResource, TestAWaitForALogContinuesAfterARestart,
 // TestOnlySomeJobsOfANodeWaitForLogs, TestALogReaderBlocksNoOtherCall.
-func TestAJobThatWaitsForALogBlocksNoOther(t *testing.T) {
+func TestJobWaitingForLogBlocksNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, looks := following(t)
 		waits := follow(n, 1, nil)

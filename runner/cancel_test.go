@@ -103,7 +103,7 @@ func TestEndedJobKeepsResultAfterCancel(t *testing.T) {
 	})
 }
 
-func TestForgedControlMessagesChangeNothing(t *testing.T) {
+func TestForgedControlMessagesAreIgnored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newFixture(t).fresh(nil)
 		job := n.job(1, "node.ping", "", nil)

@@ -171,7 +171,7 @@ func TestShutdownLetsJobsEndWithinItsGrace(t *testing.T) {
 	})
 }
 
-func TestAJobThatShutdownCutGoesOnAfterwards(t *testing.T) {
+func TestJobContinuesAfterShutdown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newFixture(t).fresh(nil)
 		n.host.setPause(func(ctx context.Context, step string, _ sal.Request) error {

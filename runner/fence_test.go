@@ -75,7 +75,7 @@ var web = writ.ResourceID{Project: shopProject, Kind: writ.KindMachine, Name: "w
 
 // A node that worked through a partition stops its resources when it learns of its removal, retries failures, reports
 // and exits.
-func TestANodeThatIsGoneStopsWhatItHasBeforeItEnds(t *testing.T) {
+func TestGoneNodeStopsResourcesBeforeExit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFixture(t)
 		var f *fenceable
@@ -113,11 +113,11 @@ func TestANodeThatIsGoneStopsWhatItHasBeforeItEnds(t *testing.T) {
 // How: It asks with a nonce and obeys its supervisor's signature together with the person's statement; behind a
 // partition it stops within about a minute; until then two nodes may run the same resource, so turn the machine off
 // first.
-// Also: TestANodeThatIsGoneStopsWhatItHasBeforeItEnds, TestKilledNodeContinuesToStopResources,
-// TestOnlyASignedLossStopsWhatANodeHas, TestANodeThatCannotAskLooksAfterWhatItHas,
-// TestReturningLostNodeStopsItsMachine, TestANodeThatWasFalselyLostStopsWhatItHas,
+// Also: TestGoneNodeStopsResourcesBeforeExit, TestKilledNodeContinuesToStopResources,
+// TestOnlySignedLossStopsResources, TestANodeThatCannotAskLooksAfterWhatItHas,
+// TestReturningLostNodeStopsItsMachine, TestFalselyLostNodeStopsItsResources,
 // TestALostNodesMachineRunsOnOneNodeAfterItsReturn.
-func TestANodeThatIsGoneStartsNothingAgain(t *testing.T) {
+func TestGoneNodeStartsNoResource(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFixture(t)
 		dir, h := t.TempDir(), newHost()
@@ -181,7 +181,7 @@ func TestKilledNodeContinuesToStopResources(t *testing.T) {
 
 // A removed node that is not declared lost keeps its resources running. So does a node whose loss is not validly
 // signed: an attacker with the supervisor's key can sign envelopes, but not statements of a person.
-func TestOnlyASignedLossStopsWhatANodeHas(t *testing.T) {
+func TestOnlySignedLossStopsResources(t *testing.T) {
 	misstated := func(change func(s *identity.Statement)) func(s *fixture) {
 		return func(s *fixture) {
 			s.setLost()

@@ -12,7 +12,7 @@ import (
 	"writ/sal"
 )
 
-func TestANodeSaysOnceWhatItHasOfARun(t *testing.T) {
+func TestNodeReportsItsPartOfRunOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newFixture(t).fresh(nil)
 		done, works := n.job(1, "volume.create", "data", nil), n.job(3, "volume.create", "more", nil)

@@ -133,7 +133,7 @@ func TestTokenIsUsedAfterSupervisorProof(t *testing.T) {
 	}
 }
 
-func TestAWelcomeThatCannotBeIsRefused(t *testing.T) {
+func TestInvalidWelcomeIsRefused(t *testing.T) {
 	for name, tt := range map[string]struct {
 		spoil func(m *nodes.Membership)
 		want  writ.Code
@@ -368,7 +368,7 @@ func (a *awayAPI) Greet(context.Context, nodes.Hello) (nodes.Proof, error) {
 
 // A node asks less often after it failed to join twice with the same error. It logs that error twice, with the pause,
 // and logs again when the error changes.
-func TestANodeThatCannotJoinAsksSeldom(t *testing.T) {
+func TestFailedJoinIsRetriedRarely(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		api := &awayAPI{reasons: []string{"refused", "refused", "refused", "no route", "no route", "no route"}, began: time.Now(), enough: stop}

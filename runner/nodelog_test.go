@@ -74,7 +74,7 @@ func TestANodeAnswersWithLinesOfItsLog(t *testing.T) {
 // Promise: Commands and hosts: The last warnings of an unreachable node are shown with their age; a node cannot forge
 // warnings of another, and Redis cannot replay old ones.
 // How: The node sends the last 20 within 30 s; the supervisor keeps them in memory.
-// Also: TestOfANodeThatIsAwayTheLastWarningsAreKnown.
+// Also: TestSilentNodeKeepsItsLastWarnings.
 func TestANodeTellsItsLastWarnings(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &nodelog.Log{Dir: t.TempDir(), Redact: func(text string) string { return text }}

@@ -28,7 +28,7 @@ func (s *fixture) destroy(seq int, payload writ.Digest, change func(j *writ.Job)
 // Promise: Signatures and rosters: Data is destroyed only under a person's signature, and only the data that the
 // signed text names.
 // How: The node fetches and verifies the signed text, which lists kinds and names or name prefixes.
-// Also: TestTargetsCoverOnlyTheirNames, TestARunDestroysOnlyWhatItsPayloadNames
+// Also: TestTargetsCoverOnlyTheirNames, TestRunDestroysOnlyNamedTargets
 //
 // Promise: Load and attackers: Use of a stolen supervisor key appears in the log of the attacked node.
 // How: The node refuses operations without a person's signature and logs a warning with the code.
@@ -208,7 +208,7 @@ func TestDestructionWaitsForNodeAPI(t *testing.T) {
 }
 
 // A payload is verified once, and again when the roster changes. The time is checked each time.
-func TestAPermitThatWasSeenDoesNotLastForever(t *testing.T) {
+func TestCachedPermitExpires(t *testing.T) {
 	for name, tt := range map[string]struct {
 		meanwhile func(n *node)
 		change    func(j *writ.Job)
@@ -296,7 +296,7 @@ func (hangingAPI) Payload(ctx context.Context, _ writ.Digest) ([]byte, error) {
 	return nil, ctx.Err()
 }
 
-func TestANodeAPIThatHangsHoldsNothingUp(t *testing.T) {
+func TestHangingNodeAPIBlocksNoJob(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFixture(t)
 		n := s.fresh(func(r *runner.Runner) { r.API = hangingAPI{s} })
@@ -325,7 +325,7 @@ func TestANodeAPIThatHangsHoldsNothingUp(t *testing.T) {
 // Promise: Operation: A call that waits because its node cannot reach the node API shows the reason and its start
 // time.
 // How: The beats of the node contain the reason of each waiting job.
-func TestAJobThatCannotGetItsSignedScriptSaysSo(t *testing.T) {
+func TestJobReportsMissingSignedScript(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFixture(t)
 		n := s.fresh(nil)

@@ -416,7 +416,7 @@ func TestOverdueDriverBlocksOnlyItsResource(t *testing.T) {
 	})
 }
 
-func TestANodeFullOfStuckDriversSaysSo(t *testing.T) {
+func TestNodeReportsStuckDrivers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newFixture(t).fresh(func(r *runner.Runner) { r.Slots = 1 })
 		release := make(chan struct{})
@@ -579,7 +579,7 @@ func TestANewRosterChangesWhomTheNodeObeys(t *testing.T) {
 	})
 }
 
-func TestANodeThatMissedARosterFindsOutByTheKey(t *testing.T) {
+func TestNodeDetectsMissedRosterByKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newFixture(t).fresh(nil)
 		quiet(5 * time.Second)

@@ -165,7 +165,7 @@ func searchSpans(t *testing.T, spans []tracing.Span, want int) {
 
 // Promise: Secrets: A node uses the correct secret or fails the job.
 // How: The decrypted secret must match the name in the job.
-func TestASecretThatIsNotTheRightOneStopsTheJob(t *testing.T) {
+func TestWrongSecretStopsJob(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newFixture(t).fresh(nil)
 		another, err := age.GenerateX25519Identity()
@@ -199,7 +199,7 @@ func TestASecretThatIsNotTheRightOneStopsTheJob(t *testing.T) {
 	})
 }
 
-func TestANodeThatLostItsKeySaysSo(t *testing.T) {
+func TestNodeReportsLostKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newFixture(t).fresh(nil)
 		before := n.encryptTo(n.reader())

@@ -56,7 +56,7 @@ func wide(s *fixture) *node {
 // slots for other projects.
 // How: Transfers have their own slots; slots are shared by project, time and weight, and one project gets three
 // quarters of the free slots.
-// Also: TestJobsThatTakeLongLeaveSlotsToOtherProjects, TestSlotsAreSharedByTimeAndWeight,
+// Also: TestLongJobsLeaveSlotsToOtherProjects, TestSlotsAreSharedByTimeAndWeight,
 // TestAbsentCallsLeaveCapacityToOtherProjects, TestSpareCapacityGoesToProjectsWithTheLeast,
 // TestAProjectGetsMoreByItsWeight.
 func TestFetchesThatHangHoldNoSlot(t *testing.T) {
@@ -90,7 +90,7 @@ func TestFetchesThatHangHoldNoSlot(t *testing.T) {
 	})
 }
 
-func TestJobsThatTakeLongLeaveSlotsToOtherProjects(t *testing.T) {
+func TestLongJobsLeaveSlotsToOtherProjects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := wide(newFixture(t))
 		n.hang("hangs")

@@ -108,7 +108,7 @@ func TestRefusedNodeChecksItsMembership(t *testing.T) {
 }
 
 // A queue without accounts refuses no node. A removed node still learns of it within seconds.
-func TestANodeWhoseQueueHasNoAccountsAsksMoreOften(t *testing.T) {
+func TestNodeWithoutAccountAsksMoreOften(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFixture(t)
 		n := s.fresh(nil)
@@ -149,9 +149,9 @@ func TestOtherEnvelopeDecidesNoMembership(t *testing.T) {
 // whole answer before it stores any part.
 // How: The supervisor signs the welcome with both nonces, the node's key and the digest of the newest roster; an
 // epoch more than a year ahead is refused.
-// Also: TestAnEpochThatCannotBeIsNotFollowed, TestAWelcomeCannotBeChangedInTransit,
-// TestAWelcomeThatCannotBeIsRefused, TestANodeJoinsWithTheNewestRosterOnly.
-func TestAnEpochThatCannotBeDoesNotMakeANodeDeaf(t *testing.T) {
+// Also: TestInvalidEpochIsNotFollowed, TestAWelcomeCannotBeChangedInTransit,
+// TestInvalidWelcomeIsRefused, TestANodeJoinsWithTheNewestRosterOnly.
+func TestInvalidEpochDoesNotBlockNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFixture(t)
 		n := s.fresh(nil)

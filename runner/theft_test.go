@@ -189,7 +189,7 @@ func (v *victim) state() map[string]sal.Observation {
 // run; SECURITY.md describes transfer grants.
 // Also: TestAPayloadIsFetchedOnceForARun, TestEveryOperationDeclaresItsEffectOnData,
 // TestDeclaredDataMatchesTheOperation.
-func TestTheSupervisorsKeyAloneChangesNothing(t *testing.T) {
+func TestSupervisorKeyAloneChangesNoState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := newVictim(t)
 		without := func(operation string, change func(p *identity.Payload)) writ.Digest {

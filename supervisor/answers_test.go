@@ -182,7 +182,7 @@ func (s *sim) wantRefused(signed []byte, want writ.Code) []byte {
 // text stays refused, and only the author of a text gets its proof.
 // How: The deciding transaction stores the answer until a day after the text expires; without space for a refusal the
 // answer is `RATE_LIMITED`, without proof.
-// Also: TestASubmissionThatWasRefusedStaysRefused, TestRefusalFloodAdmitsNoStatement,
+// Also: TestRefusedSubmissionStaysRefused, TestRefusalFloodAdmitsNoStatement,
 // TestOnlyItsAuthorsTextIsRefusedWithAProof, TestAnAcceptedSubmissionIsNeverRefused.
 func TestTheOutcomeOfAStatementIsSignedOnce(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
@@ -246,7 +246,7 @@ func TestRepeatedRefusalHasSameSignature(t *testing.T) {
 }
 
 // A coordinator could show the proof of a refusal that it brought about, and have the same text accepted later.
-func TestASubmissionThatWasRefusedStaysRefused(t *testing.T) {
+func TestRefusedSubmissionStaysRefused(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		later := s.payload("x := 1\n")
 		later.Deployment = identity.Deployment{Name: "web", Base: 1}

@@ -32,7 +32,7 @@ volume := import("volume")
 volume.create("v", {size_gib: 1}, {retries: 0})
 `
 
-func TestResultsThatNoHonestNodeSendsFailTheirCall(t *testing.T) {
+func TestDishonestResultsFailTheirCall(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		change func(r *writ.Result)
@@ -132,8 +132,8 @@ volume.create("b", {size_gib: 1}, {node: "n1"})
 	})
 }
 
-// TestLateWordsBringNothingBack lets a node answer, after its run was given up, what it did to a resource that is gone since.
-func TestLateWordsBringNothingBack(t *testing.T) {
+// TestLateResultRevivesNoResource lets a node answer, after its run was given up, what it did to a resource that is gone since.
+func TestLateResultRevivesNoResource(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		var late []writ.Result
 		n := s.join("n1", func(n *testNode) {

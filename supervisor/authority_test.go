@@ -61,7 +61,7 @@ func (s *sim) amended(how func(r *identity.Roster)) {
 // cancelled, and neither can start new runs.
 // How: The rules for people apply.
 // Also: TestRunsOutliveTheirCertificate.
-func TestRunsOfAnAuthorityGoOnUnlessItLosesARight(t *testing.T) {
+func TestAuthorityRunsContinueWithTheirRight(t *testing.T) {
 	for name, c := range map[string]struct {
 		change  func(a *identity.Authority)
 		refused writ.Code // of another run

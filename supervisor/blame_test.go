@@ -12,7 +12,7 @@ import (
 // Promise: Failures: A run that ends because of a dependent call names the call that failed first, with its code.
 // How: The supervisor follows the calls to the first failure before it signs the summary; the summary, lists,
 // webhooks and the page of failures agree.
-func TestARunIsFailedByTheCallThatFailedByItself(t *testing.T) {
+func TestRunFailsByOriginalCall(t *testing.T) {
 	const head = `volume := import("volume")
 machine := import("machine")
 disk := volume.create("v", {size_gib: 1})

@@ -77,7 +77,7 @@ func TestOppositeOrdersCauseNoDeadlock(t *testing.T) {
 }
 
 // What waits for another run keeps only those back that need it.
-func TestCallsThatDoNotNeedWhatIsHeldGoOn(t *testing.T) {
+func TestCallsOutsideTheHoldContinue(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		works := s.goingAway()
 		id := s.submit(`

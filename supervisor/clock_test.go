@@ -31,9 +31,9 @@ func (c *clock) since() time.Duration { return time.Duration(time.Now().UnixNano
 // Promise: Recovery: Setting a clock ends no call early, delays no call and marks no node as silent.
 // How: Both sides measure silence and call time by monotonic clocks; a call with an implausible next check is checked
 // at once.
-// Also: TestAClockThatIsSetBackDelaysNoRun, TestClocksThatAreSetMakeNoNodeSilent,
+// Also: TestClockSetBackDelaysNoRun, TestClockChangesMakeNoNodeSilent,
 // TestClockChangeCutsNoDriverTime, TestACancelledRunEndsEvenIfTheClockIsSetBack.
-func TestAClockThatIsSetForwardEndsNothingEarly(t *testing.T) {
+func TestClockSetForwardEndsNoCallEarly(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		s.join("n1", slowly(2*time.Minute))
 		id := s.submit(oneVolume)
@@ -46,7 +46,7 @@ func TestAClockThatIsSetForwardEndsNothingEarly(t *testing.T) {
 	})
 }
 
-func TestAClockThatIsSetBackDelaysNoRun(t *testing.T) {
+func TestClockSetBackDelaysNoRun(t *testing.T) {
 	const script = "volume := import(\"volume\")\nvolume.create(\"v\", {size_gib: 1}, {retries: 9})\n"
 	for _, tt := range []struct{ name, names string }{
 		{"ForTheNextTry", string(writ.CodeInjected)},
@@ -102,7 +102,7 @@ func TestAClockThatIsSetBackDelaysNoRun(t *testing.T) {
 	}
 }
 
-func TestClocksThatAreSetMakeNoNodeSilent(t *testing.T) {
+func TestClockChangesMakeNoNodeSilent(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n := s.join("n1")
 		for _, ahead := range []time.Duration{24 * time.Hour, -24 * time.Hour, 0} {

@@ -132,7 +132,7 @@ func tapped(t *testing.T) (*sim, *tap) {
 // Promise: Recovery: A result that the queue lost is sent again unchanged.
 // How: The node's journal stores it; a job without a worker is delivered again.
 // Also: TestJobMissingInBeatIsDeliveredAgain.
-func TestAResultThatTheQueueLostIsAskedForAgain(t *testing.T) {
+func TestLostResultIsRequestedAgain(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := newSim(t)
 		q := &tap{Queue: s.queue}
@@ -226,11 +226,11 @@ func TestQueueOutageLosesNoNode(t *testing.T) {
 	})
 }
 
-// TestJobsThatWaitBehindLongOnesDoNotPileUp has a node whose slots are taken for hours by jobs of the same run.
+// TestJobsBehindLongOnesDoNotAccumulate has a node whose slots are taken for hours by jobs of the same run.
 //
 // Promise: Recovery: Jobs that wait behind long jobs are in Redis once and are resent at most every 15 min.
 // How: The next delivery withdraws the stale one; it may wait longer while the slots of the node are occupied.
-func TestJobsThatWaitBehindLongOnesDoNotPileUp(t *testing.T) {
+func TestJobsBehindLongOnesDoNotAccumulate(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s, q := tapped(t)
 		n := s.join("n1", slowly(6*time.Hour)) // 4 slots: 8 are out, and 2 wait in the journal
@@ -291,13 +291,13 @@ func (d hourly) Do(ctx context.Context, r sal.Request) (sal.Outcome, error) {
 	return sal.Outcome{Change: change, Values: answerOf(r)}, err
 }
 
-// TestANodeThatIsBackStopsWhatWasGivenUp lets the script go on after it was told that the node is lost.
+// TestReturningNodeStopsAbandonedJobs lets the script go on after it was told that the node is lost.
 //
 // Promise: Recovery: A lost node that returns stops the abandoned calls within 10 s, even if the script has
 // continued.
 // How: The supervisor sends the cancel when the node names the job, and again after a loss of Redis or a restart of
 // the runner.
-func TestANodeThatIsBackStopsWhatWasGivenUp(t *testing.T) {
+func TestReturningNodeStopsAbandonedJobs(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		flush bool // what the node is told first is lost
@@ -361,8 +361,8 @@ func (s *sim) events() []writ.Event {
 
 // Promise: Recovery: A supervisor or journal that freezes for minutes loses no node and ends no call.
 // How: Silence and call time count only while the collector receives; a late check counts as 2 s.
-// Also: TestAJournalThatHangsLosesNoNode, TestLateScanIsNoSilence, TestAPausedSupervisorDeclaresNoNodeLost.
-func TestASupervisorThatStandsStillLosesNoNode(t *testing.T) {
+// Also: TestHangingJournalLosesNoNode, TestLateScanIsNoSilence, TestAPausedSupervisorDeclaresNoNodeLost.
+func TestSuspendedSupervisorLosesNoNode(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s, q := tapped(t)
 		s.join("n1", slowly(6*time.Minute))
@@ -381,8 +381,8 @@ func TestASupervisorThatStandsStillLosesNoNode(t *testing.T) {
 	})
 }
 
-// TestAJournalThatHangsLosesNoNode lets a report of the node wait for the journal, and with it whoever hears nodes.
-func TestAJournalThatHangsLosesNoNode(t *testing.T) {
+// TestHangingJournalLosesNoNode lets a report of the node wait for the journal, and with it whoever hears nodes.
+func TestHangingJournalLosesNoNode(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		s.realNode("n1", func(n *realNode) { n.drivers = []sal.Driver{patient{simDriver{newSimHost(1), "volume"}}} })
 		id := s.submit(oneVolume)
@@ -555,7 +555,7 @@ func (s *sim) backup() (restore func()) {
 // Promise: Recovery: A journal restored from a backup repeats no work: nodes answer jobs sent after the backup, and
 // the same submission is the same run.
 // How: The epoch is at least the clock; uids derive from calls; a node's answer names its delivery.
-func TestAJournalRestoredFromBackupRepeatsNothing(t *testing.T) {
+func TestRestoredJournalRepeatsNoJob(t *testing.T) {
 	const script = `
 image := import("image")
 container := import("container")

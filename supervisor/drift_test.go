@@ -19,7 +19,7 @@ import (
 // until `machine.start`.
 // Also: TestVolumeWithoutContentIsMadeAgain, TestSnapshotsOutliveTheirVolumeContent, TestChangedImageIsFetchedAgain,
 // TestFindingsOfANodeReachPeople.
-func TestAPreviewKnowsWhatIsGoneOrDiffers(t *testing.T) {
+func TestPreviewShowsMissingAndDrifted(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n := s.join("n1")
 		const script = `

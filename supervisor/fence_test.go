@@ -108,7 +108,7 @@ func TestReturningLostNodeStopsItsMachine(t *testing.T) {
 }
 
 // The removal of a node frees no names, and its machine works on. A signed loss frees them later, and the machine stops when the node is back.
-func TestANodeThatWasRemovedCanBeLost(t *testing.T) {
+func TestRemovedNodeCanBeDeclaredLost(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n1 := s.realNode("n1")
 		s.wantState(s.submit(aMachine), writ.RunSucceeded)
@@ -134,7 +134,7 @@ func TestANodeThatWasRemovedCanBeLost(t *testing.T) {
 
 // Whoever signs that a node is lost may be wrong: it works on behind a cut cable. What it answers then counts no more, and it stops what it has
 // as soon as it is heard.
-func TestANodeThatWasFalselyLostStopsWhatItHas(t *testing.T) {
+func TestFalselyLostNodeStopsItsResources(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n1 := s.realNode("n1")
 		id := s.submit(strings.ReplaceAll(aMachine, "box", "slow-20-box"))
@@ -166,7 +166,7 @@ func TestANodeThatWasFalselyLostStopsWhatItHas(t *testing.T) {
 // signed the loss, never by a timeout.
 // How: The transaction of the signature records the calls that the lost node must not continue; a call that needs a
 // volume of the lost node ends as `NODE_LOST`.
-// Also: TestACallIsReplacedOnlyWithAllThatItNeeds, TestALossThatIsSignedOutlivesTheSupervisor,
+// Also: TestCallIsReplacedOnlyWithItsNeeds, TestSignedLossSurvivesSupervisorRestart,
 // TestDiagnosticsHaveCodeAndPosition.
 func TestSignedLossReplacesUncertainCall(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
@@ -200,7 +200,7 @@ func TestSignedLossReplacesUncertainCall(t *testing.T) {
 }
 
 // A supervisor that ends right after the signature was recorded goes on with what follows from it.
-func TestALossThatIsSignedOutlivesTheSupervisor(t *testing.T) {
+func TestSignedLossSurvivesSupervisorRestart(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := found(t)
 		s.start()
@@ -223,7 +223,7 @@ func TestALossThatIsSignedOutlivesTheSupervisor(t *testing.T) {
 }
 
 // A node that is gone may be in wrong hands: it fills no journal with its answers, and one that comes again changes nothing.
-func TestTheAnswersOfANodeThatIsGoneAreBounded(t *testing.T) {
+func TestAnswersOfGoneNodeAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := found(t)
 		s.level = slog.LevelInfo

@@ -73,7 +73,7 @@ func forgetsAndKeeps(t *testing.T, s *sim) {
 
 // Promise: Limits and shares: A clock set far ahead causes no deletion in a journal, so no submission runs twice.
 // How: The signing time of the newest submission decides.
-func TestAClockThatIsFarAheadForgetsNothing(t *testing.T) {
+func TestClockFarAheadDeletesNoRecord(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		s.join("n1")
 		p := s.payload(oneVolume)

@@ -64,9 +64,9 @@ func (s *sim) wantHeld(id writ.RunID, words ...string) {
 // running work, results and submissions continue.
 // How: One function creates jobs and checks holds first; waiting calls keep no claim and reserve no capacity; a
 // release wakes all runs.
-// Also: TestAHoldStopsItsPartOfTheWork, TestAHoldStopsFurtherAttempts, TestAHeldDeploymentKeepsWhatItHas,
-// TestCallsWaitForThoseOnHoldThatTheyGoWith, TestSimulation.
-func TestAHoldLetsNothingStart(t *testing.T) {
+// Also: TestAHoldStopsItsPartOfTheWork, TestAHoldStopsFurtherAttempts, TestHeldDeploymentKeepsItsResources,
+// TestCallsWaitForRelatedHeldCalls, TestSimulation.
+func TestHoldPreventsEveryStart(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n := s.join("n1", slowly(20*time.Second))
 		time.Sleep(2 * time.Second)
@@ -279,7 +279,7 @@ func TestAHoldOrReleaseThatWasKeptBackDoesNothing(t *testing.T) {
 }
 
 // A script of another deployment, or of none, does not get past a hold by taking over what the deployment has.
-func TestAHeldDeploymentKeepsWhatItHas(t *testing.T) {
+func TestHeldDeploymentKeepsItsResources(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		s.join("n1")
 		time.Sleep(2 * time.Second)
@@ -369,7 +369,7 @@ func TestProjectCannotReleaseOperatorHold(t *testing.T) {
 // Promise: Recovery: A supervisor started with `--held`, or with a journal that lost a hold, sends no job of open
 // runs.
 // How: A mark beside the supervisor's key has the number of the newest decision.
-// Also: TestAJournalThatForgotAHoldStartsHeld.
+// Also: TestJournalWithLostHoldStartsHeld.
 func TestASupervisorStartsHeld(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n := s.join("n1", slowly(time.Hour), func(n *testNode) { n.slots = 1 })
@@ -399,7 +399,7 @@ func TestASupervisorStartsHeld(t *testing.T) {
 }
 
 // A database that forgets a hold, and one that comes from a backup, let nothing start: the mark beside the key knows better.
-func TestAJournalThatForgotAHoldStartsHeld(t *testing.T) {
+func TestJournalWithLostHoldStartsHeld(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := found(t)
 		s.marks = new(memoryMarks)
@@ -427,7 +427,7 @@ func TestAJournalThatForgotAHoldStartsHeld(t *testing.T) {
 }
 
 // What is placed with a call on hold waits for it, and says so: half of what a script wants is no good.
-func TestCallsWaitForThoseOnHoldThatTheyGoWith(t *testing.T) {
+func TestCallsWaitForRelatedHeldCalls(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		s.join("n1")
 		time.Sleep(2 * time.Second)

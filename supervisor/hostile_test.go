@@ -186,7 +186,7 @@ func TestMissingSubmissionEndsItsRun(t *testing.T) {
 	})
 }
 
-func TestRunsThatTheDatabaseChangedAreAFewLines(t *testing.T) {
+func TestForgedRunsLogFewLines(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		const runs = 100
 		var ids []writ.RunID

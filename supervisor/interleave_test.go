@@ -44,7 +44,7 @@ func (s *sim) decide(node writ.NodeID, decision string) {
 	}
 }
 
-func TestACancelThatComesTooLateSaysSo(t *testing.T) {
+func TestLateCancelIsReported(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		s.join("n1", slowly(2*time.Second))
 		id := s.submit(oneVolume)
@@ -108,7 +108,7 @@ func TestTheSameStatementTwiceAtOnceHasOneAnswer(t *testing.T) {
 	})
 }
 
-func TestAWordToStopThatGotLostIsSaidAgain(t *testing.T) {
+func TestLostStopOrderIsRepeated(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n := s.join("n1", slowly(9*time.Minute))
 		id := s.submit(oneVolume)
@@ -129,7 +129,7 @@ func TestAWordToStopThatGotLostIsSaidAgain(t *testing.T) {
 	})
 }
 
-func TestANodeThatReturnsLearnsWhatWasGivenUp(t *testing.T) {
+func TestReturningNodeLearnsAbandonedJobs(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n := s.join("n1", slowly(9*time.Minute))
 		id := s.submit(oneVolume)
@@ -160,7 +160,7 @@ volume.create("v", {size_gib: 1}, {on_loss: "wait", timeout: "1m"})
 }
 
 // A look for lost jobs and the first beat that names one of them may come to the run at once.
-func TestACallThatRunsIsNotSentAgain(t *testing.T) {
+func TestRunningCallIsNotSentAgain(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n := s.join("n1", slowly(10*time.Minute))
 		id := s.submit(oneVolume)

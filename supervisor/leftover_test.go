@@ -88,8 +88,8 @@ func TestAStuckDriverEndsAsExpiredAndIsNamed(t *testing.T) {
 // Promise: Recovery: A resource of an abandoned call does not block the next call: the same deployment takes it over,
 // and other deployments see its owner.
 // How: A node reports the uid that it found; uids derive from calls, so the journal knows the owner.
-// Also: TestTheNextCallTakesOverWhatALostNodeMade.
-func TestTheNextCallTakesOverWhatAStuckDriverMade(t *testing.T) {
+// Also: TestNextCallAdoptsLostNodesResource.
+func TestNextCallAdoptsStuckDriversResource(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		h := newSimHost(1)
 		s.realNode("n1", func(n *realNode) { n.drivers = []sal.Driver{&deaf{stuckDriver{simDriver: simDriver{h, "volume"}}}} })
@@ -122,7 +122,7 @@ func (d *gone) Do(ctx context.Context, r sal.Request) (sal.Outcome, error) {
 	return sal.Outcome{Change: change, Values: answerOf(r)}, err
 }
 
-func TestTheNextCallTakesOverWhatALostNodeMade(t *testing.T) {
+func TestNextCallAdoptsLostNodesResource(t *testing.T) {
 	for _, tt := range []struct {
 		deployment, options string
 		want                writ.RunState

@@ -112,7 +112,7 @@ func TestSupervisorLinksToRosterCoordinators(t *testing.T) {
 }
 
 // A link does not outlive the coordinator's place in the roster, also if the supervisor was told its address, and that of others does not end with it.
-func TestARemovedCoordinatorKeepsNoLink(t *testing.T) {
+func TestRemovedCoordinatorLosesItsLink(t *testing.T) {
 	came, went := make(chan string, 10), make(chan string, 10)
 	one, two := listener(t, "one", came, went), listener(t, "two", came, went)
 	s := found(t)

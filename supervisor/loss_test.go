@@ -28,7 +28,7 @@ func (s *sim) workingNode(name string) *realNode {
 // How: The supervisor withdraws the jobs of a lost node from its queue and moves only calls whose every delivery it
 // withdrew.
 // Also: TestAnUndeliveredCallOfALostNodeMoves, TestAQueueThatCannotTakeBackIsAskedAgain,
-// TestADeliveredCallOfALostNodeDoesNotMove, TestACallThatNamesALostNodeWaitsForIt,
+// TestADeliveredCallOfALostNodeDoesNotMove, TestCallForLostNodeWaitsForIt,
 // TestANonRepeatableCallMovesIfItNeverBegan, TestAnUndeliveredCallMovesRepeatedly.
 func TestAnUnsentCallOfALostNodeMoves(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
@@ -196,7 +196,7 @@ func TestADeliveredCallOfALostNodeDoesNotMove(t *testing.T) {
 }
 
 // A call that asked for its node by name stays with it.
-func TestACallThatNamesALostNodeWaitsForIt(t *testing.T) {
+func TestCallForLostNodeWaitsForIt(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n1 := s.workingNode("n1")
 		n1.halt()
@@ -216,8 +216,8 @@ func TestACallThatNamesALostNodeWaitsForIt(t *testing.T) {
 
 // Promise: Failures: The names of a lost node's resources are free once a person signed that the node never returns.
 // How: The transaction of the `lost` statement removes its resources.
-// Also: TestRemovedNodeKeepsItsResourceNames, TestRunsThatWaitForANodeThatIsGoneMoveOrEnd.
-func TestTheNamesOfANodeThatIsGoneAreFree(t *testing.T) {
+// Also: TestRemovedNodeKeepsItsResourceNames, TestRunsOfGoneNodeMoveOrEnd.
+func TestGoneNodeFreesItsResourceNames(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n1 := s.realNode("n1")
 		s.wantState(s.submit(oneVolume), writ.RunSucceeded)
@@ -305,7 +305,7 @@ func TestRemovedNodeKeepsItsResourceNames(t *testing.T) {
 }
 
 // Runs that wait for a node do not wait for one that is gone: what makes things moves, everything else ends and says why.
-func TestRunsThatWaitForANodeThatIsGoneMoveOrEnd(t *testing.T) {
+func TestRunsOfGoneNodeMoveOrEnd(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n1 := s.realNode("n1")
 		making := s.submit(`volume := import("volume")` + "\n" + `volume.create("slow-90-a", {size_gib: 1}, {on_loss: "wait"})` + "\n")

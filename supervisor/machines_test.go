@@ -129,7 +129,7 @@ func hostTexts(h *writ.Host) []string {
 // Promise: Admission of nodes: The machine description of a hostile node is shown sanitised and within limits: 64
 // disks, 64 network cards, 128 bytes per text.
 // How: The supervisor truncates and cleans it before storing and accepts one message per ten seconds.
-// Also: TestANodeSaysSeldomWhatItsMachineIs.
+// Also: TestNodeReportsItsMachineRarely.
 func TestFactsFromAHostileNodeAreCutAndCleaned(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n := s.join("n1")
@@ -166,7 +166,7 @@ func TestFactsFromAHostileNodeAreCutAndCleaned(t *testing.T) {
 	})
 }
 
-func TestANodeSaysSeldomWhatItsMachineIs(t *testing.T) {
+func TestNodeReportsItsMachineRarely(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n := s.join("n1")
 		time.Sleep(time.Minute)

@@ -32,8 +32,8 @@ func (m *memoryMarks) Heard() error                   { m.mark.Restored = false;
 // How: `writ restore` marks the journal, or the journal is behind the mark beside the supervisor's key, or most nodes
 // obey a newer epoch; nodes that joined later or were removed are not awaited.
 // Also: TestTheMarkOfARestoredJournalIsReadOnce, TestARestoredDirectoryWithoutAStoreIsMarked,
-// TestAfterARestoreARunGoesToTheNodeThatHasIt, TestCallUnknownToBackupWaitsForNode,
-// TestACallThatASilentNodeHasWaitsForIt, TestTheNextSupervisorAsksAgain, TestANodeSaysOnceWhatItHasOfARun,
+// TestRestoredRunReturnsToItsNode, TestCallUnknownToBackupWaitsForNode,
+// TestCallOnSilentNodeWaitsForIt, TestTheNextSupervisorAsksAgain, TestNodeReportsItsPartOfRunOnce,
 // TestAJournalThatIsRestoredKnowsIt.
 func TestStoredMarkStartsReconciliation(t *testing.T) {
 	for name, tt := range map[string]struct {

@@ -68,16 +68,16 @@ var mutants = []struct {
 		unnoticed: "nodes end calls themselves, and a lost node loses its own",
 	},
 	{
-		name: "LostNodesKeepTheirCalls", directed: "TestALostNodeEndsWhatWasSentThere",
+		name: "LostNodesKeepTheirCalls", directed: "TestLostNodeEndsItsSentCalls",
 		edits:     []mutant.Edit{{In: "supervisor.watcher.giveUp", Node: mutant.Call, Names: "Post", Becomes: "_ = $1"}},
 		unnoticed: "whatever is lost ends at its end-by, too",
 	},
 	{
-		name: "NobodyIsToldThatANodeWasRemoved", directed: "TestNoRunWaitsForANodeThatWasRemoved",
+		name: "NobodyIsToldThatANodeWasRemoved", directed: "TestRunsDoNotWaitForRemovedNode",
 		edits: []mutant.Edit{{In: "decision.Nodes.Decide", Node: mutant.Range, Becomes: "$0[:0]"}},
 	},
 	{
-		name: "RemovedNodesKeepTheirCalls", directed: "TestNoRunWaitsForANodeThatWasRemoved",
+		name: "RemovedNodesKeepTheirCalls", directed: "TestRunsDoNotWaitForRemovedNode",
 		edits: []mutant.Edit{{In: "workflow.receiver.receive", Node: mutant.Call, Names: "lostNow", Becomes: "$1"}},
 	},
 	{
@@ -85,7 +85,7 @@ var mutants = []struct {
 		edits: []mutant.Edit{{In: "fleet.presence.fault", Node: mutant.Case, Names: "MaxSkew", Becomes: mutant.Never}},
 	},
 	{
-		name: "NobodyIsFenced", directed: "TestAnOldSupervisorThatWakesUpChangesNothing",
+		name: "NobodyIsFenced", directed: "TestResumedOldSupervisorCannotWrite",
 		edits:     []mutant.Edit{{In: "journal.Journal.mustReign", Node: mutant.If, Names: "last", Becomes: mutant.Never}},
 		unnoticed: "an old supervisor is awake for seconds, nobody talks to it, and nodes do not obey it",
 	},
@@ -103,7 +103,7 @@ var mutants = []struct {
 		unnoticed: "a run may fail because a node is lost",
 	},
 	{
-		name: "WhoStoodStillBlamesNodes", directed: "TestASupervisorThatStandsStillLosesNoNode",
+		name: "WhoStoodStillBlamesNodes", directed: "TestSuspendedSupervisorLosesNoNode",
 		edits:     []mutant.Edit{{In: "supervisor.watcher.listened", Node: mutant.Call, Names: "min", Becomes: "$1"}},
 		unnoticed: "a run may fail because a node is lost",
 	},
@@ -123,7 +123,7 @@ var mutants = []struct {
 		unnoticed: "nobody knows which way a simulated script should have gone",
 	},
 	{
-		name: "EpochsFollowTheJournalOnly", directed: "TestAJournalRestoredFromBackupRepeatsNothing",
+		name: "EpochsFollowTheJournalOnly", directed: "TestRestoredJournalRepeatsNoJob",
 		edits:     []mutant.Edit{{In: "journal.Journal.BeginEpoch", Node: mutant.Call, Names: "max", Becomes: "$1"}},
 		unnoticed: "no journal is restored from a backup",
 	},
@@ -153,17 +153,17 @@ var mutants = []struct {
 		unnoticed: "clocks of simulated supervisors go back by minutes",
 	},
 	{
-		name: "AnyClockMakesOld", directed: "TestAClockThatIsFarAheadForgetsNothing",
+		name: "AnyClockMakesOld", directed: "TestClockFarAheadDeletesNoRecord",
 		edits:     []mutant.Edit{{In: "supervisor.Supervisor.forgetOld", Node: mutant.If, Names: "Before", Becomes: mutant.Never}},
 		unnoticed: "clocks of simulated supervisors are a minute ahead at most",
 	},
 	{
-		name: "NodesAreNotAskedAfterARestore", directed: "TestAfterARestoreARunGoesToTheNodeThatHasIt",
+		name: "NodesAreNotAskedAfterARestore", directed: "TestRestoredRunReturnsToItsNode",
 		edits:     []mutant.Edit{{In: "workflow.claimer.waitsForInventories", Node: mutant.If, Names: "IsZero", Becomes: mutant.Always}},
 		unnoticed: "no journal is restored from a backup",
 	},
 	{
-		name: "WhatNodesHaveBindsNobody", directed: "TestACallThatASilentNodeHasWaitsForIt",
+		name: "WhatNodesHaveBindsNobody", directed: "TestCallOnSilentNodeWaitsForIt",
 		edits:     []mutant.Edit{{In: "workflow.reportingNodes", Node: mutant.Call, Names: "reconciles", Becomes: mutant.Negate}},
 		unnoticed: "no journal is restored from a backup",
 	},

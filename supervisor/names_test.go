@@ -36,7 +36,7 @@ func (s *sim) decision(id writ.NodeID, decision string) error {
 // How: Admission uses the id derived from the key; only admitted nodes own names; a token displaces a waiting node.
 // Also: TestStatementAdmitsOnlyItsKey,
 // TestRejectedOrRemovedNodeFreesItsName.
-func TestAStrangerWithoutATokenTakesNoName(t *testing.T) {
+func TestClientWithoutTokenTakesNoName(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		stranger, strange := asking(s, "web1")
 		asking(s, "web1")

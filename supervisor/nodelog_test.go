@@ -92,7 +92,7 @@ func TestANodeIsAskedForItsLog(t *testing.T) {
 }
 
 // A node that is away, or whose runner does not know the question, has told its last warnings, and no other node can tell any in its name.
-func TestOfANodeThatIsAwayTheLastWarningsAreKnown(t *testing.T) {
+func TestSilentNodeKeepsItsLastWarnings(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n, other := s.join("n1"), s.join("n2")
 		time.Sleep(2 * time.Second)

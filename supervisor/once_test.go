@@ -99,7 +99,7 @@ func TestAnAbandonedAttemptDoesNotActBesideTheNext(t *testing.T) {
 	})
 }
 
-func TestAResumeDoesNotRepeatWhatMayHaveBeenDone(t *testing.T) {
+func TestResumeRepeatsNoUncertainCall(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n := s.realNode("n1")
 		id := s.submit(fmt.Sprintf(execScript, "slow-20-c"))

@@ -120,7 +120,7 @@ machine.create("m", {cpus: 1, memory_mib: 512, disks: [v]})
 	})
 }
 
-func TestANodeThatTakesNoWorkGetsNone(t *testing.T) {
+func TestFaultyNodeGetsNoWork(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n := s.join("n1")
 		s.wantState(s.submit(oneVolume), writ.RunSucceeded)

@@ -130,7 +130,7 @@ func wantDeviation(t *testing.T, run *journal.Run, message, position string) {
 // How: The supervisor makes the plan and compares every pass with it; beyond the plan's horizon the signed header is
 // the limit.
 // Also: TestForeignPlanIsRefusedBeforeFirstCall.
-func TestARunStopsBeforeTheCallThatWasNotPlanned(t *testing.T) {
+func TestRunStopsBeforeUnplannedCall(t *testing.T) {
 	for name, test := range map[string]struct {
 		replace, with     string
 		message, position string

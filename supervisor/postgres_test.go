@@ -40,7 +40,7 @@ func TestADatacenterWorksOnPostgreSQL(t *testing.T) {
 
 // The old supervisor is alive but was not heard of for longer than its lease, as after a pause of its machine. It wakes up, believes that it
 // serves, and goes on; the new one has taken over meanwhile.
-func TestAnOldSupervisorThatWakesUpChangesNothing(t *testing.T) {
+func TestResumedOldSupervisorCannotWrite(t *testing.T) {
 	inSimOnPostgreSQL(t, func(t *testing.T, s *sim) {
 		s.join("n1", slowly(5*time.Second))
 		id := s.submit(webScript)

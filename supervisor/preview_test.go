@@ -130,7 +130,7 @@ func foreseen(p writ.Preview) []string {
 const previewModules = "volume := import(\"volume\")\nmachine := import(\"machine\")\nnetwork := import(\"network\")\nherodb := import(\"herodb\")\n" +
 	"node := import(\"node\")\nrun := import(\"run\")\n"
 
-func TestPreviewSaysWhatARunWouldDo(t *testing.T) {
+func TestPreviewListsEffectsOfRun(t *testing.T) {
 	const before = `
 disk := volume.create("disk", {size_gib: 10})
 machine.create("m", {cpus: 1, memory_mib: 512, disks: [disk]})
@@ -222,8 +222,8 @@ func (s *sim) agree(preview writ.Preview, calls []*journal.Call) {
 //
 // Promise: Plans, scripts and manuals: A preview shows the change, node and error of each call of the later run.
 // How: It uses the claiming and placing of a real step on a read-only journal.
-// Also: TestPreviewSaysWhatARunWouldDo.
-func TestAPreviewIsWhatTheRunDoesThen(t *testing.T) {
+// Also: TestPreviewListsEffectsOfRun.
+func TestPreviewEqualsLaterRun(t *testing.T) {
 	tests := map[string]string{
 		"refused": previewModules + `
 a := volume.create("a", {size_gib: 600}, {node: "n1"})
@@ -272,7 +272,7 @@ machine.start(m)
 	}
 }
 
-func TestAPreviewSaysWhyAndWhatStays(t *testing.T) {
+func TestPreviewShowsReasonsAndKeptResources(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		s.join("n1")
 		n2 := s.join("n2")
@@ -333,7 +333,7 @@ volume.create("c", {size_gib: 1}, {node: "n2"})
 	})
 }
 
-func TestAPreviewSeesWhatOtherRunsDo(t *testing.T) {
+func TestPreviewIncludesOtherRuns(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		s.join("n1", slowly(time.Minute)) // 1000 GiB
 		time.Sleep(2 * time.Second)

@@ -61,7 +61,7 @@ func (s *sim) doneBehindItsBackup(idle *realNode) (id writ.RunID, signed []byte,
 	return id, signed, restore
 }
 
-func TestAfterARestoreARunGoesToTheNodeThatHasIt(t *testing.T) {
+func TestRestoredRunReturnsToItsNode(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		silent bool // the node that has it, for a while
@@ -131,7 +131,7 @@ if a.exit_code == 0 {
 }
 
 // Its node has it and falls silent once it has said so: another one would do it a second time.
-func TestACallThatASilentNodeHasWaitsForIt(t *testing.T) {
+func TestCallOnSilentNodeWaitsForIt(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n1, n2 := wholeSim(s)
 		id, signed, restore := s.doneBehindItsBackup(n1)
@@ -218,7 +218,7 @@ func TestTheNextSupervisorAsksAgain(t *testing.T) {
 }
 
 // What a node says that nobody asked, or that no run can have, is not believed; and two nodes cannot both have done the same thing.
-func TestACallThatTwoNodesClaimIsDoneByNone(t *testing.T) {
+func TestCallClaimedByTwoNodesFails(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		s.join("n1", claiming)
 		s.join("n2", claiming)

@@ -133,8 +133,8 @@ func (s *sim) refusals() (lines map[string]int, bad []string) {
 // Promise: Nodes and Redis: Each refusal to a coordinator, node or joiner is logged with its code, at most once in
 // ten seconds for each request and code.
 // How: The link logs unanswered requests, the node API logs node requests; a refusal with a proof names its signer.
-// Also: TestManyChangedRecordsAreAFewLines, TestAWatchThatFailsEachSecondIsAFewLines,
-// TestRequestsThatFailAreAFewLines, TestRefusalsOfEachCodeAreOneLine.
+// Also: TestManyChangedRecordsAreAFewLines, TestFailingWatchLogsFewLines,
+// TestFailingRequestsLogFewLines, TestRefusalsOfEachCodeAreOneLine.
 func TestEachRefusalIsLoggedOnceWithItsCode(t *testing.T) {
 	const often = 50
 	synctest.Test(t, func(t *testing.T) {
@@ -297,7 +297,7 @@ func TestRefusedTextsThatComeAgainHaveARate(t *testing.T) {
 // How: An event with node data has at most 256 KiB; larger ones are sent without drivers, disks, networks, orphans
 // and drift, and the log names the node.
 // Also: TestEventsThatNoLinkCarriesAreShortened.
-func TestNoNodeSaysMoreThanALinkCarries(t *testing.T) {
+func TestNodeReportsFitIntoLink(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := found(t)
 		s.place = filepath.Join(t.TempDir(), "journal.db")
@@ -349,7 +349,7 @@ func TestNoNodeSaysMoreThanALinkCarries(t *testing.T) {
 }
 
 // A claim that is refused is one line, which says by whom and with which token.
-func TestAClaimThatIsRefusedIsOneLine(t *testing.T) {
+func TestRefusedClaimLogsOneLine(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		token := s.token()
 		n := &testNode{sim: s, name: "n1", key: newKey(t), pretend: func(joiner *identity.Joiner) { joiner.Name = "n2" }}
@@ -369,7 +369,7 @@ func TestAClaimThatIsRefusedIsOneLine(t *testing.T) {
 // never logged as a defect.
 // How: Stores mark errors that a text caused.
 // Also: TestLedgerOnPostgreSQL.
-func TestATokenThatNoStoreCanKeepIsRefused(t *testing.T) {
+func TestUnstorableTokenIsRefused(t *testing.T) {
 	inSimOnPostgreSQL(t, func(t *testing.T, s *sim) {
 		api := nodes.Handler(s.Supervisor, s.Supervisor, s.Log)
 		for _, odd := range []string{"\x00", "a\x00b"} {
@@ -395,7 +395,7 @@ func TestATokenThatNoStoreCanKeepIsRefused(t *testing.T) {
 }
 
 // A database that answers with errors for a minute, to each look of the watch, is a few lines.
-func TestAWatchThatFailsEachSecondIsAFewLines(t *testing.T) {
+func TestFailingWatchLogsFewLines(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		s.submit(waitsForOne)
 		time.Sleep(time.Second)

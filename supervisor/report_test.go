@@ -245,7 +245,7 @@ func TestARepairIsOneEventOfItsResource(t *testing.T) {
 }
 
 // Some times of a node's clock are no JSON. What it mended then is told all the same, and no line of the log has an error without a code.
-func TestARepairOfAnyTimeIsTold(t *testing.T) {
+func TestRepairWithInvalidTimeIsReported(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n := s.join("n1")
 		s.wantState(s.submit(`volume := import("volume")`+"\n"+`volume.create("v", {size_gib: 1}, {node: "n1"})`), writ.RunSucceeded)

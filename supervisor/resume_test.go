@@ -290,7 +290,7 @@ func TestAResumedCallHasAllItsAttemptsAgain(t *testing.T) {
 	})
 }
 
-func TestAScriptThatFailsAgainHasNothingMoreDone(t *testing.T) {
+func TestRepeatedScriptFailureSendsNoCalls(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		b := newBreaking(nil)
 		s.join("n1", b.join)
@@ -476,7 +476,7 @@ func TestOldResultDoesNotAnswerResumedCall(t *testing.T) {
 	})
 }
 
-func TestARunThatIsBeingResumedCanBeCancelled(t *testing.T) {
+func TestResumingRunCanBeCancelled(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		s.join("n1", newBreaking(map[string]int{"v": -1}).join)
 		id := s.submit(oneVolume)

@@ -32,7 +32,7 @@ func (d *noted) Do(ctx context.Context, r sal.Request) (sal.Outcome, error) {
 // Promise: Failures: A job of a killed runner restarts within 5 s of the runner's return, and a run continues within
 // 5 s of its supervisor's return.
 // How: A node knows its started jobs, and a supervisor its sent jobs; two checks, a second apart, find lost jobs.
-// Also: TestASupervisorThatComesBackGoesOn, TestRecovery.
+// Also: TestReturningSupervisorContinuesWork, TestRecovery.
 func TestReturningRunnerRepeatsItsJobSoon(t *testing.T) {
 	for _, away := range []time.Duration{time.Second, 20 * time.Second} { // while the node counts as ready, and as silent
 		t.Run(away.String(), func(t *testing.T) {

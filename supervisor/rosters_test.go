@@ -51,7 +51,7 @@ func TestRevocationOutlivesItsLink(t *testing.T) {
 }
 
 // A datacenter that no coordinator reaches tells in its own log that its roster is about to end.
-func TestASupervisorLogsThatItsRosterEnds(t *testing.T) {
+func TestSupervisorLogsRosterExpiry(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		const warning = "version 1 of the roster expires on"
 		time.Sleep(time.Minute)

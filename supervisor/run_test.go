@@ -5,7 +5,7 @@ import (
 	"testing/synctest"
 )
 
-func TestASupervisorThatCannotReadItsJournalSaysSo(t *testing.T) {
+func TestSupervisorReportsUnreadableJournal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSim(t)
 		s.halt() // the journal is closed

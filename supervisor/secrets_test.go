@@ -83,7 +83,7 @@ run := import("run")
 herodb.create("store", {memory_mib: 64, password: run.secret("db-password")}, {retries: 1})
 `
 
-func TestASecretReachesOnlyTheNodeThatNeedsIt(t *testing.T) {
+func TestSecretReachesOnlyItsNode(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		var n *testNode
 		var seen []string
@@ -190,7 +190,7 @@ func TestAnOldVersionIsNotTakenForTheNewest(t *testing.T) {
 // How: Signature and ciphertext both contain project, name and version; only the next version is created and only the
 // newest is signed.
 // Also: TestAnOldVersionIsNotTakenForTheNewest.
-func TestOnlyWhatAnAdminSignedSetsASecret(t *testing.T) {
+func TestOnlyAdminsSetSecrets(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		label := secret.Label{Cluster: s.Pin, Datacenter: theDatacenter, Project: theProject, Name: "db-password", Version: 1}
 		with := func(change func(l *secret.Label)) *identity.Statement {

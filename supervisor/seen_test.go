@@ -12,7 +12,7 @@ import (
 )
 
 // A decision counts only for the subject that its signer saw, as it was then: whatever a coordinator shows, the records of the datacenter decide.
-func TestADecisionCountsOnlyForWhatItsSignerSaw(t *testing.T) {
+func TestDecisionBindsToSeenState(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n1, n2 := s.join("n1"), s.join("n2")
 		failed := s.submit(`import("run").fail("enough")`)
@@ -69,7 +69,7 @@ func TestADecisionCountsOnlyForWhatItsSignerSaw(t *testing.T) {
 }
 
 // A decision that somebody keeps and hands in after another one about the same node does nothing.
-func TestADecisionThatComesAfterALaterOneIsRefused(t *testing.T) {
+func TestOutdatedDecisionIsRefused(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n := s.join("n1")
 		keep := func(decision string) []byte {

@@ -9,7 +9,7 @@ import (
 )
 
 // A node that waits is listed with the serial number of its machine, as it says it now. The record of an admitted one keeps that number.
-func TestANodeThatWaitsIsListedWithItsSerialNumber(t *testing.T) {
+func TestPendingNodeIsListedWithSerialNumber(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n := &testNode{sim: s, name: "n1", key: newKey(t), serial: "SN-0001"}
 		var at writ.NodeID

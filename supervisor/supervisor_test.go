@@ -74,7 +74,7 @@ func TestSignedScriptRunsInHandleOrder(t *testing.T) {
 // Promise: Submissions: A run uses exactly the modules that were signed with its script.
 // How: Their bytes are part of the signed text; a published library module never changes.
 // Also: TestPublishedVersionsNeverChange.
-func TestARunUsesTheModulesThatWereSigned(t *testing.T) {
+func TestRunUsesSignedModules(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		const text = "fleet := import(\"lib/fleet@1\")\nown := import(\"site/own\")\nrun := import(\"run\")\nrun.output({fleet: fleet.words, own: own.words})\n"
 		p := s.payload("run := import(\"run\")\n")
@@ -189,7 +189,7 @@ func slowly(d time.Duration) func(n *testNode) {
 
 // Promise: Failures: Losing all Redis data delays a run by at most 10 s and changes no result.
 // How: The journal lists the delivered jobs; a mark in Redis reveals the loss.
-func TestLosingTheQueueDelaysARunAndChangesNothing(t *testing.T) {
+func TestQueueLossOnlyDelaysRuns(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		s.join("n1", slowly(2*time.Second))
 		id := s.submit(webScript)
@@ -211,7 +211,7 @@ func TestLosingTheQueueDelaysARunAndChangesNothing(t *testing.T) {
 
 // Promise: Failures: A restarted supervisor continues its runs under a higher epoch.
 // How: Open runs wake up from the journal.
-func TestASupervisorThatComesBackGoesOn(t *testing.T) {
+func TestReturningSupervisorContinuesWork(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		if took := comesBackAndGoesOn(t, s); took > goesOnWithin+3*time.Second {
 			t.Errorf("a run whose last call takes 3 s ended %s after the return of its supervisor", took)
@@ -429,7 +429,7 @@ func TestARunNeverOutlivesItsDeadline(t *testing.T) {
 	})
 }
 
-func TestWorkWaitsForANodeAndSaysSo(t *testing.T) {
+func TestWorkWithoutNodeWaitsWithReason(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		id := s.submit(webScript)
 		time.Sleep(10 * time.Second)
@@ -441,7 +441,7 @@ func TestWorkWaitsForANodeAndSaysSo(t *testing.T) {
 	})
 }
 
-func TestALostNodeEndsWhatWasSentThere(t *testing.T) {
+func TestLostNodeEndsItsSentCalls(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n := s.join("n1", slowly(time.Hour))
 		id := s.submit(webScript)
@@ -461,7 +461,7 @@ func TestALostNodeEndsWhatWasSentThere(t *testing.T) {
 // Promise: Limits and shares: A silent node gets no work, and a lost node fails its possibly started calls after a
 // minute or after the times in the roster.
 // How: Beats are checked every second; a standby counts the same way.
-// Also: TestANodeGetsWorkUntilItIsSilent, TestALostNodeEndsWhatWasSentThere,
+// Also: TestANodeGetsWorkUntilItIsSilent, TestLostNodeEndsItsSentCalls,
 // TestLostNodesCallsEndAfterLossTimeout, TestSilentNodeIsLostOnce,
 // TestTimesOfSilentNodesHaveBounds, TestNodeSilencesHaveFormatThree.
 func TestASilentNodeGetsNoNewWork(t *testing.T) {

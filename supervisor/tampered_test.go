@@ -179,7 +179,7 @@ func TestScriptReadsNoForgedResult(t *testing.T) {
 	})
 }
 
-func TestNoCallIsSentThatTheDatabaseChanged(t *testing.T) {
+func TestForgedCallIsNotSent(t *testing.T) {
 	onBoth(t, func(t *testing.T, s *sim) {
 		id := s.submit(oneVolume) // no node is there yet
 		s.awaitCall(id, 1, writ.CallPlanned)
@@ -198,7 +198,7 @@ func TestNoCallIsSentThatTheDatabaseChanged(t *testing.T) {
 	})
 }
 
-func TestARunThatTheDatabaseChangedIsNotCarriedOut(t *testing.T) {
+func TestForgedRunIsNotExecuted(t *testing.T) {
 	onBoth(t, func(t *testing.T, s *sim) {
 		s.join("n1", slowly(time.Minute))
 		id := s.submit(waitsForOne)

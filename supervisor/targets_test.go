@@ -15,7 +15,7 @@ volume.delete("web-0").err
 volume.delete("data-0").err
 `
 
-func TestARunDestroysOnlyWhatItsPayloadNames(t *testing.T) {
+func TestRunDestroysOnlyNamedTargets(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		s.realNode("n1")
 		p := s.payload(cleaningScript)

@@ -226,7 +226,7 @@ func TestTheNextSupervisorFinishesPendingWork(t *testing.T) {
 // `NODE_LOST`.
 // How: The decision wakes the runs, and so does the next supervisor at its start; only `on_loss: "replace"` waits for
 // a signature.
-func TestNoRunWaitsForANodeThatWasRemoved(t *testing.T) {
+func TestRunsDoNotWaitForRemovedNode(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		dies   bool // the node is lost before it is removed

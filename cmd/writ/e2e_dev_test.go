@@ -351,7 +351,7 @@ func TestDevWithoutANodeSaysHowOneComesBack(t *testing.T) {
 // How: The node asks with a nonce: at its start, every minute, and after a refusal of Redis or the node API; without
 // Redis accounts it asks every 5 s.
 // Also: TestRemovedNodeExitsAndStaysDown, TestOnlyTheSignatureOfItsSupervisorEndsANode,
-// TestRefusedNodeChecksItsMembership, TestANodeWhoseQueueHasNoAccountsAsksMoreOften,
+// TestRefusedNodeChecksItsMembership, TestNodeWithoutAccountAsksMoreOften,
 // TestOtherEnvelopeDecidesNoMembership.
 func TestARemovedNodeEndsWithACodeOfItsOwn(t *testing.T) {
 	t.Parallel()

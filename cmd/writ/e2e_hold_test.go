@@ -15,7 +15,7 @@ import (
 // A user holds the work of a datacenter, sees in the run why it waits, and types the command shown there. The same
 // works with a supervisor that was started with a hold.
 func TestAPersonHoldsWorkAndReleasesIt(t *testing.T) {
-	testenv.Nightly(t, "TestAHostileCoordinatorRedirectsNoDecision, and TestAHoldLetsNothingStart of supervisor")
+	testenv.Nightly(t, "TestAHostileCoordinatorRedirectsNoDecision, and TestHoldPreventsEveryStart of supervisor")
 	t.Parallel()
 	s := testcluster.New(t)
 	redis, listen := testenv.Redis(t).URL, fmt.Sprintf("127.0.0.1:%d", testenv.FreePort(t))

@@ -437,7 +437,7 @@ func (r *redirected) lie(name string, pair [2]string) func(string, any) any {
 // the same subject.
 // How: A statement contains id, name, project, key and revision as its signer saw them; the supervisor compares them
 // in the deciding transaction.
-// Also: TestADecisionCountsOnlyForWhatItsSignerSaw
+// Also: TestDecisionBindsToSeenState
 //
 // Promise: Signatures and rosters: A coordinator that hides one of two nodes with the same name cannot cause a
 // decision about the other node.

@@ -23,7 +23,7 @@ import (
 // Also: TestALeaseHasOneHolder, TestALeaseEndsSoonEnoughForAStandby.
 func TestAStandbyTakesOver(t *testing.T) {
 	t.Parallel()
-	testenv.Nightly(t, "TestALeaseHasOneHolder and TestOnlyWhoHasTheLeaseWrites of supervisor/journal")
+	testenv.Nightly(t, "TestALeaseHasOneHolder and TestOnlyLeaseHolderWrites of supervisor/journal")
 	database := testenv.Postgres(t)
 	broker := testenv.Redis(t)
 	s := testcluster.New(t, "WRIT_JOURNAL="+database.Store())

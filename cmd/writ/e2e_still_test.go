@@ -15,7 +15,7 @@ import (
 // TestAPausedSupervisorDeclaresNoNodeLost stops the process for longer than the silent timeout of nodes, like a pause
 // of its machine or container. It waits in real time.
 func TestAPausedSupervisorDeclaresNoNodeLost(t *testing.T) {
-	testenv.Nightly(t, "TestASupervisorThatStandsStillLosesNoNode of supervisor, in virtual time")
+	testenv.Nightly(t, "TestSuspendedSupervisorLosesNoNode of supervisor, in virtual time")
 	s := testcluster.New(t)
 	s.Add(testcluster.Datacenter{Name: "dc1", Redis: testenv.Redis(t).URL, Nodes: 1, Speed: "0.5"})
 	s.Script("long.tengo", "herodb := import(\"herodb\")\nherodb.create(\"slow-3600-db\", {memory_mib: 64}, {timeout: \"2h\"})\n")

@@ -60,7 +60,7 @@ func (t tidy) Run() int {
 // when it returns.
 // How: The client includes removed nodes and signs if the supervisor has signed the removal.
 // Subtest: lost
-// Also: TestANodeThatWasRemovedCanBeLost
+// Also: TestRemovedNodeCanBeDeclaredLost
 //
 // Promise: Recovery: `writ hold` and `writ release` affect a whole datacenter only if `--dc` names it.
 // How: Without a selecting flag the command signs no statement; a hold of an unknown deployment is signed with a

@@ -14,7 +14,7 @@ import (
 // TestAStageThatOnlyAPersonCanMendIsHeldAtOnce, TestARunnerThatEndsTwiceWithOneErrorIsHeld,
 // TestARunnerThatCannotBeStartedIsHeld, TestADiskThatIsFullStaysKnownBesideOtherFaults,
 // TestAStageFailsSinceItsFirstFailure, TestACardThatIsRefusedSaysWhyWhileItAsksAgain,
-// TestANodeThatCannotJoinAsksSeldom.
+// TestFailedJoinIsRetriedRarely.
 func TestTheSameFailureTwiceInARowIsHeld(t *testing.T) {
 	failing := func(stage, text string) progress.Report {
 		return progress.Report{Stage: stage, Text: text, Next: "mend it", Failed: true}

@@ -101,7 +101,7 @@ func wantHistory(t *testing.T, h *linear.History[handedIn, handedOut], legal boo
 // twin without the mechanism that must fail.
 // Also: TestOneConcurrentDeliveryStarts, TestConcurrentSubmissionsAreOneRun,
 // TestDuplicatePayloadsAreDetected, TestTheFirstResultOfAnAttemptWins,
-// TestOnlyWhoHasTheLeaseWrites, TestAnOldHolderThatIsNotFencedOffIsFoundOut,
+// TestOnlyLeaseHolderWrites, TestAnOldHolderThatIsNotFencedOffIsFoundOut,
 // TestResultsThatReplaceEachOtherAreFoundOut, TestCheckThenStartIsNotLinearizable,
 // TestHistoryIsLegalIfSomeOrderExplainsIt.
 func TestConcurrentSubmissionsAreOne(t *testing.T) {

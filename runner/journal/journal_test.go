@@ -125,7 +125,7 @@ func TestARepeatableJobIsRecordedWhenItIsDone(t *testing.T) {
 }
 
 // An earlier version also recorded the start of repeatable jobs.
-func TestAJobThatAnEarlierVersionBeganIsEnded(t *testing.T) {
+func TestJobOfEarlierVersionIsEnded(t *testing.T) {
 	j := open(t, ":memory:")
 	one := job(1, time.Now().Add(time.Hour))
 	_, err := j.Start(t.Context(), one, writ.Digest{}, 1, true)
@@ -142,7 +142,7 @@ func TestAJobThatAnEarlierVersionBeganIsEnded(t *testing.T) {
 	}
 }
 
-func TestARefusalEndsAJobThatWasOnlyStarted(t *testing.T) {
+func TestRefusalEndsStartedJob(t *testing.T) {
 	j := open(t, ":memory:")
 	for seq := range 2 {
 		one := job(seq, time.Now().Add(time.Hour))

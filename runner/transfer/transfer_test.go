@@ -28,7 +28,7 @@ import (
 // Promise: Volumes and images: A copy of a volume on another node is the volume at its first request, continues after
 // a cut or kill, and is valid only with the right SHA-256.
 // How: A hidden snapshot per call; equal archives to the byte; the received length is recorded.
-// Also: TestACopyGoesOnWhereItWasCut, TestACopyOutlivesBothEnds, TestACopyBetweenNodesOutlivesTheirEnds,
+// Also: TestCutCopyResumes, TestACopyOutlivesBothEnds, TestACopyBetweenNodesOutlivesTheirEnds,
 // sal/volume.TestConformance, TestACopyOutlivesACrashAtEachStepOfEitherEnd.
 func TestAVolumeArrivesAsItIs(t *testing.T) {
 	onEach(t, func(t *testing.T, from, to *node) {
@@ -58,7 +58,7 @@ func TestAVolumeArrivesAsItIs(t *testing.T) {
 
 // Every connection is cut after a part of the archive. Received data is not sent again, and later changes of the volume
 // are not in the copy.
-func TestACopyGoesOnWhereItWasCut(t *testing.T) {
+func TestCutCopyResumes(t *testing.T) {
 	onEach(t, func(t *testing.T, from, to *node) {
 		dir := from.made("data", 4)
 		want := from.shape("data")
@@ -332,7 +332,7 @@ func TestVolumeDeletedMeanwhileIsNotCopied(t *testing.T) {
 // Promise: Volumes and images: A copy leaves no data at its source after its grant expires, and at its target only a
 // complete volume.
 // How: Transfer data is recorded with its expiry; it is deleted with its volume or when the copy is cancelled.
-// Also: TestVolumeDeletedMeanwhileIsNotCopied, TestACancelledCopyLeavesNothing.
+// Also: TestVolumeDeletedMeanwhileIsNotCopied, TestCancelledCopyLeavesNoFiles.
 func TestAnAbandonedCopyLeavesNoData(t *testing.T) {
 	onEach(t, func(t *testing.T, from, to *node) {
 		from.made("data", 2)
@@ -492,7 +492,7 @@ func TestNodeWithoutAddressIsRetried(t *testing.T) {
 
 // A copy is cancelled in the middle: it does not continue, and neither node keeps data. A copy that timed out may be
 // resumed and is kept.
-func TestACancelledCopyLeavesNothing(t *testing.T) {
+func TestCancelledCopyLeavesNoFiles(t *testing.T) {
 	onEach(t, func(t *testing.T, from, to *node) {
 		from.made("data", 2)
 		from.give(nil)

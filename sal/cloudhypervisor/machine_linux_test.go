@@ -127,7 +127,7 @@ func TestTailForgivesMissingFiles(t *testing.T) {
 	}
 }
 
-func TestOnlyWhatIsLeftIsAnOrphan(t *testing.T) {
+func TestOnlyLeftoversAreOrphans(t *testing.T) {
 	forEachFixture(t, func(t *testing.T, b *fixture) {
 		b.must("machine.create", "web", machineSpec)
 		if orphans, err := b.Orphans(t.Context()); err != nil || len(orphans) > 0 {

@@ -11,7 +11,7 @@ import (
 )
 
 // An invalid request is not retried; a temporary failure is.
-func TestARequestThatIsWrongIsNotTriedAgain(t *testing.T) {
+func TestInvalidRequestIsNotRetried(t *testing.T) {
 	for status, again := range map[int]bool{400: false, 409: false, 404: true, 429: true, 500: true, 503: true} {
 		code := codeOf(fmt.Errorf("describe: %w", &api.Refusal{Operation: "vm.create", Status: status}))
 		if got := writ.Errorf(code, "refused").Retryable(); got != again {

@@ -386,7 +386,7 @@ func TestRemovedPartsOfANetworkAreRepaired(t *testing.T) {
 // Promise: Repair and usage: Leftovers on a node that belong to no resource are listed with a command that removes
 // them.
 // How: Names and marks of writ are compared with the records at each check; a command is shown whole or not shown.
-// Also: TestKeepReportsMissingContent, TestOnlyWhatIsLeftIsAnOrphan, TestAnUnrecordedEngineIsAnOrphan.
+// Also: TestKeepReportsMissingContent, TestOnlyLeftoversAreOrphans, TestAnUnrecordedEngineIsAnOrphan.
 func TestOrphansAreFoundByTheirNames(t *testing.T) {
 	t.Parallel()
 	x := front(t)

@@ -21,7 +21,7 @@ func pendingFor(n int) journal.Node {
 // waiting node of another network.
 // How: At most 100 nodes wait, in memory; one more displaces the oldest of the largest network.
 // Also: TestPendingNodesKeepIdsOutsideTheJournal, TestStrangersCannotFillTheJournalWithNodes,
-// TestOnlyAFewNodesThatWaitAreLogged, TestANodeThatDoesNotAskAnyMoreIsForgotten.
+// TestOnlyAFewNodesThatWaitAreLogged, TestSilentJoinerIsForgotten.
 func TestJoinFloodDisplacesOnlyItsNetwork(t *testing.T) {
 	p, now := NewPending(), time.Now()
 	honest := []journal.Node{pendingFor(-1), pendingFor(-2)}
@@ -47,7 +47,7 @@ func TestJoinFloodDisplacesOnlyItsNetwork(t *testing.T) {
 	}
 }
 
-func TestANodeThatDoesNotAskAnyMoreIsForgotten(t *testing.T) {
+func TestSilentJoinerIsForgotten(t *testing.T) {
 	p, now := NewPending(), time.Now()
 	p.Ask(pendingFor(1), "", now)
 	p.Ask(pendingFor(2), "", now)

@@ -45,10 +45,10 @@ func mustWrite(t *testing.T, j *Journal, do func(tx *Tx) error) {
 // How: HMAC-SHA256 of key and columns, under a key derived from the supervisor's; a test compares the covered columns
 // with the schema.
 // Also: TestForgedRowIsRefusedAndLoggedOnce, TestCallsOfAnotherRunAreRefused,
-// TestASpentTokenIsProtected, TestEveryValueCarriesACodeOrDoesNoHarm, TestAValueThatTheDatabaseChangedIsRefused,
+// TestASpentTokenIsProtected, TestEveryValueCarriesACodeOrDoesNoHarm, TestForgedMetaValueIsRefused,
 // TestForgedNodeGetsNoWork,
 // TestASwappedSecretReachesNoNode, TestScriptReadsNoForgedResult,
-// TestNoCallIsSentThatTheDatabaseChanged, TestARunThatTheDatabaseChangedIsNotCarriedOut,
+// TestForgedCallIsNotSent, TestForgedRunIsNotExecuted,
 // TestASpentTokenStaysSpentInAChangedDatabase, TestAnAnswerToAStatementIsNotTheDatabases.
 func TestEveryColumnIsCoveredOrDoesNoHarm(t *testing.T) {
 	j, err := Open(t.Context(), ":memory:")

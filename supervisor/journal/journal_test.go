@@ -160,7 +160,7 @@ func TestIllegalMovesAreRefused(t *testing.T) {
 	}
 }
 
-func TestOfTwoThatMoveTheSameRecordOneWins(t *testing.T) {
+func TestConcurrentMovesHaveOneWinner(t *testing.T) {
 	stores(t, func(t *testing.T, path string) {
 		j := open(t, path)
 		id := aRun("one").ID

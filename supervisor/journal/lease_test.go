@@ -25,7 +25,7 @@ func steal(t *testing.T, path string) *journal.Journal {
 
 // Promise: Failures: A superseded supervisor that wakes up writes no record, sends no new job, and becomes a standby.
 // How: Every write compares the epoch in its own transaction.
-// Also: TestAnOldSupervisorThatWakesUpChangesNothing.
+// Also: TestResumedOldSupervisorCannotWrite.
 func TestASupervisorOfAnEarlierEpochCannotWrite(t *testing.T) {
 	stores(t, func(t *testing.T, path string) {
 		old := open(t, path)
@@ -89,7 +89,7 @@ func TestALeaseHasOneHolder(t *testing.T) {
 
 // An attacker with write access to the database cannot make its supervisor begin an epoch after which nodes would obey
 // no later one.
-func TestAnEpochThatCannotBeIsNotFollowed(t *testing.T) {
+func TestInvalidEpochIsNotFollowed(t *testing.T) {
 	stores(t, func(t *testing.T, path string) {
 		j := open(t, path)
 		write(t, j, func(tx *journal.Tx) error {

@@ -349,7 +349,7 @@ func writeValue(j *journal.Journal, value int) error {
 	})
 }
 
-func TestOnlyWhoHasTheLeaseWrites(t *testing.T) {
+func TestOnlyLeaseHolderWrites(t *testing.T) {
 	stores(t, func(t *testing.T, path string) {
 		want(t, leases(open(t, path).Shared()), reigns(t, path, writeValue), true)
 	})

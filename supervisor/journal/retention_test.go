@@ -111,7 +111,7 @@ func forgetAll(t *testing.T, j *journal.Journal, ended time.Time, coordinators .
 // Promise: Limits and shares: A journal deletes runs 90 days after their end (`--keep-runs`), and events a week after
 // every coordinator received them; late submissions and resumes still get their answers.
 // How: One small step at a time in the single writer, which may stop after each step; resources remain.
-// Also: TestRunsOfEarlierVersionsAreForgotten, TestAJournalThatForgetsDoesNotGrow,
+// Also: TestRunsOfEarlierVersionsAreForgotten, TestPrunedJournalDoesNotGrow,
 // TestConfirmedEventsStayAWeek, TestStatementsAreKeptADayAfterExpiry,
 // TestAnOldRunIsForgottenAndWhatItMadeStays.
 func TestOldRunsAreForgottenWholeInSmallSteps(t *testing.T) {
@@ -295,7 +295,7 @@ func TestStatementsAreKeptADayAfterExpiry(t *testing.T) {
 }
 
 // The file does not shrink; the space of deleted rows is reused.
-func TestAJournalThatForgetsDoesNotGrow(t *testing.T) {
+func TestPrunedJournalDoesNotGrow(t *testing.T) {
 	j, err := journal.Open(t.Context(), filepath.Join(t.TempDir(), "journal.db"))
 	if err != nil {
 		t.Fatal(err)

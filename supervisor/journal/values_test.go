@@ -81,7 +81,7 @@ func TestEveryValueCarriesACodeOrDoesNoHarm(t *testing.T) {
 	}
 }
 
-func TestAValueThatTheDatabaseChangedIsRefused(t *testing.T) {
+func TestForgedMetaValueIsRefused(t *testing.T) {
 	for what, change := range map[string]string{
 		"lowered":      `UPDATE meta SET value = '1' WHERE name = 'certificate floor'`,
 		"made up":      `UPDATE meta SET value = '1', mac = NULL WHERE name = 'certificate floor'`,

@@ -239,7 +239,7 @@ func TestNoRequestIsAnsweredAfterAStop(t *testing.T) {
 }
 
 // Requests that fail only because of a shutdown are not logged as errors.
-func TestAnAnswerThatTheEndCutsOffIsNoError(t *testing.T) {
+func TestAnswerCutByShutdownIsNoError(t *testing.T) {
 	var said bytes.Buffer
 	linked(t, func(_ *Listener, d *Dialer) {
 		d.Log = slog.New(slog.NewTextHandler(&said, &slog.HandlerOptions{Level: slog.LevelError}))
@@ -260,7 +260,7 @@ func TestAnAnswerThatTheEndCutsOffIsNoError(t *testing.T) {
 	}
 }
 
-func TestRequestsThatFailAreAFewLines(t *testing.T) {
+func TestFailingRequestsLogFewLines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		net, log := newWire(), new(testenv.Log)
 		l, d := coordinator(newArchive(0)), supervisor(net.client(t), newBook())

@@ -71,7 +71,7 @@ func TestRefusalSaysWhy(t *testing.T) {
 	})
 }
 
-func TestThoseThatAreRefusedAreAFewLines(t *testing.T) {
+func TestRefusedSessionsLogFewLines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		net, log := newWire(), new(testenv.Log)
 		l := coordinator(newArchive(0))

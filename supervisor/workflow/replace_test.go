@@ -8,7 +8,7 @@ import (
 	"writ"
 )
 
-func TestACallIsReplacedOnlyWithAllThatItNeeds(t *testing.T) {
+func TestCallIsReplacedOnlyWithItsNeeds(t *testing.T) {
 	thing := func(kind writ.ResourceKind, name string) writ.ResourceID {
 		return writ.ResourceID{Kind: kind, Name: name}
 	}

@@ -167,7 +167,7 @@ func TestLargeMessagesDelayNoOthers(t *testing.T) {
 	}
 }
 
-func TestANodeThatSendsTooMuchWaitsAlone(t *testing.T) {
+func TestFloodingNodeDelaysOnlyItself(t *testing.T) {
 	t.Parallel()
 	d := newTwo(t)
 	// Its share is used up by the first read.
@@ -298,7 +298,7 @@ func TestAStreamWithoutItsGroupCostsItsNodeOnly(t *testing.T) {
 // Promise: Nodes and Redis: A node that fills Redis loses its own data and temporarily its account; other nodes are
 // unaffected.
 // How: An incremental scan of all keys has a budget per node; the node shows `QUEUE_BUDGET`.
-// Also: TestALargeKeyIsFoundAmongVeryMany, TestANodeHasItsShareOfKeys, TestANodeThatSendsTooMuchWaitsAlone,
+// Also: TestALargeKeyIsFoundAmongVeryMany, TestANodeHasItsShareOfKeys, TestFloodingNodeDelaysOnlyItself,
 // TestQueueFillingSuspendsNode, TestABacklogFromAnAbsenceBlocksNoNode.
 func TestANodeThatFillsRedisIsFoundAndClearedAlone(t *testing.T) {
 	t.Parallel()
@@ -501,7 +501,7 @@ func TestScriptsCopyABoundedNumberOfTimes(t *testing.T) {
 //
 // Promise: Nodes and Redis: A node cannot cause the suspension of another node by failed logins under its name.
 // How: The supervisor uses the user of the connection instead of the claimed name.
-func TestANodeThatLogsInAsAnotherOneIsFound(t *testing.T) {
+func TestLoginAsOtherNodeIsDetected(t *testing.T) {
 	t.Parallel()
 	for what, name := range map[string]string{"": strings.Repeat("x", 2<<20), "under a name that is not read": strings.Repeat("x", maxString+1)} {
 		t.Run(what, func(t *testing.T) {
