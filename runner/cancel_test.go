@@ -10,7 +10,7 @@ import (
 	"writ/sal"
 )
 
-func TestCancelEndsWhatRunsAndRefusesWhatComes(t *testing.T) {
+func TestCancelEndsRunningAndRefusesNewJobs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newFixture(t).fresh(nil)
 		n.host.setPause(func(ctx context.Context, step string, r sal.Request) error {

@@ -114,7 +114,7 @@ func TestGoneNodeStopsResourcesBeforeExit(t *testing.T) {
 // partition it stops within about a minute; until then two nodes may run the same resource, so turn the machine off
 // first.
 // Also: TestGoneNodeStopsResourcesBeforeExit, TestKilledNodeContinuesToStopResources,
-// TestOnlySignedLossStopsResources, TestANodeThatCannotAskLooksAfterWhatItHas,
+// TestOnlySignedLossStopsResources, TestIsolatedNodeStartsItsResources,
 // TestReturningLostNodeStopsItsMachine, TestFalselyLostNodeStopsItsResources,
 // TestALostNodesMachineRunsOnOneNodeAfterItsReturn.
 func TestGoneNodeStartsNoResource(t *testing.T) {
@@ -135,7 +135,7 @@ func TestGoneNodeStartsNoResource(t *testing.T) {
 }
 
 // An unavailable supervisor does not prevent a host from starting its resources.
-func TestANodeThatCannotAskLooksAfterWhatItHas(t *testing.T) {
+func TestIsolatedNodeStartsItsResources(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFixture(t)
 		dir, h := t.TempDir(), newHost()

@@ -65,7 +65,7 @@ func TestTheNumbersOfARunnerFollowFromItsWork(t *testing.T) {
 	})
 }
 
-func TestResourcesOfANodeAndWhatItMendedAreCounted(t *testing.T) {
+func TestResourcesAndRepairsOfNodeAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &watchful{stands: map[string]any{"state": "present"}}
 		w.look = func(_ context.Context, r writ.ResourceID) ([]sal.Drift, error) {

@@ -264,7 +264,7 @@ func TestCachedPermitExpires(t *testing.T) {
 
 // If the signer knows a newer roster than the node, the node must fetch it first, even if that roster is the first one
 // with the signer's key.
-func TestANodeFetchesTheRosterThatAPayloadNames(t *testing.T) {
+func TestNodeFetchesRosterNamedByPayload(t *testing.T) {
 	for name, key := range map[string]sshsig.Signer{"the same key": nil, "a new key": sshsig.NewSigner(newKey())} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

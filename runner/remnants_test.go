@@ -20,7 +20,7 @@ type hoarder struct {
 
 func (h hoarder) RemnantBytes(context.Context) (int64, error) { return h.bytes() }
 
-func TestNodeOffersNoDiskThatRemnantsUse(t *testing.T) {
+func TestNodeOffersNoDiskOfRemnants(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		bytes, failure := int64(5<<30+1), error(nil)
 		w := &watchful{look: func(context.Context, writ.ResourceID) ([]sal.Drift, error) { return nil, nil }}

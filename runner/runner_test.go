@@ -27,7 +27,7 @@ import (
 // How: The runner keeps it until its result is on disk and answers repeats from its journal; unrepeatable work is
 // recorded on disk before the node acts.
 // Also: TestARepeatableJobIsRecordedWhenItIsDone, TestEvictedRunsAreReadFromTheJournal,
-// TestARunThatIsBeingWrittenIsNotEvicted.
+// TestRunInWriteIsNotEvicted.
 func TestAJobActsOnceHoweverOftenItIsDelivered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newFixture(t).fresh(nil)
@@ -551,7 +551,7 @@ func TestOutputOfAProgramDelaysNoBeat(t *testing.T) {
 	})
 }
 
-func TestANewRosterChangesWhomTheNodeObeys(t *testing.T) {
+func TestNewRosterReplacesSupervisorKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newFixture(t).fresh(nil)
 		old, next := n.supervisor, newKey()

@@ -59,7 +59,7 @@ func wide(s *fixture) *node {
 // Also: TestLongJobsLeaveSlotsToOtherProjects, TestSlotsAreSharedByTimeAndWeight,
 // TestAbsentCallsLeaveCapacityToOtherProjects, TestSpareCapacityGoesToProjectsWithTheLeast,
 // TestAProjectGetsMoreByItsWeight.
-func TestFetchesThatHangHoldNoSlot(t *testing.T) {
+func TestHangingFetchesHoldNoSlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := wide(newFixture(t))
 		n.hang("hangs")

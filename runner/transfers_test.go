@@ -113,7 +113,7 @@ func (w wires) dial(context.Context, string, string) (net.Conn, error) {
 
 // A job waits for a volume while a driver prepares it for another node, which takes long with plain directories. The
 // job reports the wait and the run it waits for.
-func TestAJobReportsThatItsResourceIsBeingCopied(t *testing.T) {
+func TestJobReportsCopyOfItsResource(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, listener := newFixture(t), make(wires)
 		shipper := &slowShipper{keeping: make(chan bool), free: make(chan bool)}

@@ -160,7 +160,7 @@ func TestLintsLookIntoModules(t *testing.T) {
 // How: The checker follows handles through statements, loops and lists; a test has two nodes; the datacenter's error
 // names the line of the read.
 // Also: TestLintsAreSilentBesideErrors, TestLintsFindLikelyMistakes, TestLintsLookIntoModules,
-// TestCallHasThePositionOfTheLastRead, TestAReadThatSplitsAGroupIsNamed, TestScripts/test,
+// TestCallHasThePositionOfTheLastRead, TestReadSplittingGroupIsNamed, TestScripts/test,
 // TestEveryWaitAndFailureHasItsSentence.
 func TestLintedTrapsAreReal(t *testing.T) {
 	for text, want := range map[string]any{

@@ -22,7 +22,7 @@ import (
 // coordinator.
 // How: Rates per coordinator and second: 20 plans, 20 rosters, 500 statements (100 of them unsigned), 100 repeated or
 // unsigned submissions.
-// Also: TestRefusedTextsThatComeAgainHaveARate.
+// Also: TestRepeatedRefusedTextsAreRateLimited.
 func TestNoCoordinatorAsksForMoreThanItMay(t *testing.T) {
 	const large, small = 300 << 10, 1 << 10
 	for name, flood := range map[string]struct {

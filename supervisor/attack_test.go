@@ -80,7 +80,7 @@ for i := 0; i < 80; i++ { volume.create("v" + i, {size_gib: 1}).err }
 	})
 }
 
-func TestANodeCannotMakeEventsThatNoLinkCarries(t *testing.T) {
+func TestNodeCannotCauseOversizedEvents(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		huge := strings.Repeat("x", link.MaxFrame)
 		s.join("n1", func(n *testNode) {

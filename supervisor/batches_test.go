@@ -83,7 +83,7 @@ func (s *sim) inForce(change func(r *identity.Roster)) {
 // How: The admitting transaction verifies the signed text again and records the number; nodes keep the number that
 // they joined with.
 // Also: TestSharedSerialNumberAdmitsOneMachine, TestABatchEnds, TestABatchOverrulesNoDecision,
-// TestANodeKeepsTheSerialNumberThatItJoinedWith, TestNodesOfABatchJoinWithoutACommandForEach,
+// TestNodeKeepsSerialNumberOfItsJoin, TestNodesOfABatchJoinWithoutACommandForEach,
 // TestJoinReportsSerialNumber, TestAMachineStartsFromAnImageAsANode.
 func TestBatchAdmitsListedMachines(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
@@ -215,7 +215,7 @@ func TestABatchEnds(t *testing.T) {
 	}
 }
 
-func TestADatacenterWithManualApprovalTakesNoBatch(t *testing.T) {
+func TestManualApprovalAllowsNoBatch(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		s.inForce(func(r *identity.Roster) { r.Datacenter(theDatacenter).ManualApproval = true })
 		statement := s.statement("", "")
@@ -254,7 +254,7 @@ func TestABatchOverrulesNoDecision(t *testing.T) {
 }
 
 // What a machine says of itself later changes nothing: neither can an admitted node take the number of another one, nor free its own.
-func TestANodeKeepsTheSerialNumberThatItJoinedWith(t *testing.T) {
+func TestNodeKeepsSerialNumberOfItsJoin(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		s.batch(2, "SN-0001", "SN-0002")
 		first := s.machine("first", "SN-0001")
@@ -327,7 +327,7 @@ func TestGuessesOfSerialNumbersAreFew(t *testing.T) {
 }
 
 // A database that puts back what it had of a batch before, or makes one up, has no node admitted.
-func TestADatabaseThatChangesABatchAdmitsNoNode(t *testing.T) {
+func TestForgedBatchAdmitsNoNode(t *testing.T) {
 	onBoth(t, func(t *testing.T, s *sim) {
 		id, signed := s.batch(1, "SN-0001", "SN-0002")
 		var before []byte

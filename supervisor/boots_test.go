@@ -93,7 +93,7 @@ func reportOf(macs ...string) link.BootReport {
 // Promise: Machines from an image: Operators see starting machines everywhere; rows come only from a boot server with
 // an admin's token, and a replayed report has no effect.
 // How: Each report has the whole list, proved over a nonce of the supervisor; no decision depends on it.
-// Also: TestReportedMachinesAreBoundedAndCanBeShown, TestAnAddressThatInventsMachinesHidesNoOthers,
+// Also: TestReportedMachinesAreBoundedAndCanBeShown, TestInventedMachinesHideNoOthers,
 // TestRevokedBootServerAddsNoPendingReport, TestOneListOfABootServerIsReadAtATime,
 // TestTheListOfABootServerIsBoundedAndReadLast, TestABootServerTellsOnlyTheSupervisorOfItsToken,
 // TestThePageOfStartsShowsWhatBootServersSay, TestThePageOfStartsIsLive, TestMachinesThatStartAreListedToTheirEnd,
@@ -233,7 +233,7 @@ func manyMachines(n int) link.BootReport {
 }
 
 // An address that invents machines hides none of the others in a list that has no room for all.
-func TestAnAddressThatInventsMachinesHidesNoOthers(t *testing.T) {
+func TestInventedMachinesHideNoOthers(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		r := manyMachines(4000)
 		for i := range r.Machines {

@@ -116,7 +116,7 @@ func TestConnectionHoardingSuspendsNode(t *testing.T) {
 }
 
 // A node makes a look take longer than anybody waits: what it found until then counts.
-func TestALookThatComesToNoEndKeepsWhatItFound(t *testing.T) {
+func TestUnfinishedScanKeepsItsFindings(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		keeper := &memoryAccounts{}
 		s := newSimAt(t, filepath.Join(t.TempDir(), "journal.db"), keeper)

@@ -10,7 +10,7 @@ import (
 )
 
 // Both engines: the journal's own tests look at every table; this is what people see of it.
-func TestAnOldRunIsForgottenAndWhatItMadeStays(t *testing.T) {
+func TestForgottenRunLeavesItsResources(t *testing.T) {
 	inSim(t, forgetsAndKeeps)
 	inSimOnPostgreSQL(t, forgetsAndKeeps)
 }

@@ -232,7 +232,7 @@ func TestADatacenterIsLetGoPieceByPiece(t *testing.T) {
 // Promise: Signatures and rosters: A delayed or reordered hold or release has no effect.
 // How: It names the newest decision about the same or the enclosing work, as its signer saw it.
 // Also: TestAHostileCoordinatorRedirectsNoDecision/later.
-func TestAHoldOrReleaseThatWasKeptBackDoesNothing(t *testing.T) {
+func TestDelayedHoldOrReleaseIsRejected(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		refused := func(what string, kept []byte) {
 			t.Helper()

@@ -190,7 +190,7 @@ func TestCallRunsWithoutItsStartMessage(t *testing.T) {
 }
 
 // A node that was lost has to end its call in time once it is back, and nobody says that the call waits for it any more.
-func TestACallWaitsNoLongerForANodeThatIsBack(t *testing.T) {
+func TestReturningNodeEndsWaitOfCall(t *testing.T) {
 	for _, loss := range []string{"wait", "replace"} {
 		t.Run(loss, func(t *testing.T) { testNodeIsBack(t, loss) })
 	}
@@ -223,7 +223,7 @@ volume.create("v", {size_gib: 1}, {on_loss: %q, timeout: "10m"})
 }
 
 // What a node says of its progress does not give it more time.
-func TestANodeCannotSayThatItsCallWaits(t *testing.T) {
+func TestNodeCannotSetWaitReasonOfCall(t *testing.T) {
 	for _, says := range []string{
 		"its node n1 is lost; the call waits for it (on_loss)",
 		"its node n1 is lost; another one does it once a person has signed that it never comes back (writ node lost n1)",

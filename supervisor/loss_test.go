@@ -27,7 +27,7 @@ func (s *sim) workingNode(name string) *realNode {
 // does not.
 // How: The supervisor withdraws the jobs of a lost node from its queue and moves only calls whose every delivery it
 // withdrew.
-// Also: TestAnUndeliveredCallOfALostNodeMoves, TestAQueueThatCannotTakeBackIsAskedAgain,
+// Also: TestAnUndeliveredCallOfALostNodeMoves, TestFailedWithdrawalIsRetried,
 // TestADeliveredCallOfALostNodeDoesNotMove, TestCallForLostNodeWaitsForIt,
 // TestANonRepeatableCallMovesIfItNeverBegan, TestAnUndeliveredCallMovesRepeatedly.
 func TestAnUnsentCallOfALostNodeMoves(t *testing.T) {
@@ -138,7 +138,7 @@ func (q *stubborn) Withdraw(ctx context.Context, node writ.NodeID, ids ...string
 }
 
 // An error of the queue says nothing of what the node took: it is asked again. Until it answers, the run has not lost what wakes it.
-func TestAQueueThatCannotTakeBackIsAskedAgain(t *testing.T) {
+func TestFailedWithdrawalIsRetried(t *testing.T) {
 	for _, decision := range []string{"", "remove"} {
 		t.Run(decision, func(t *testing.T) {
 			inSim(t, func(t *testing.T, s *sim) {

@@ -151,7 +151,7 @@ func (sink) StoreEvents(context.Context, writ.DatacenterID, []writ.Event) error 
 // How: Only the datacenter's own records and an operator start a reconciliation.
 // Also: TestOnlyMostNodesStartAReconciliation, TestANewGenerationReportsNodesAsTheyAre,
 // TestNoCoordinatorStartsAReconciliation, TestLyingCoordinatorGetsFewGenerations,
-// TestAJournalKnowsTheEpochsThatItGave.
+// TestJournalKnowsItsEpochs.
 func TestCoordinatorCannotDelayRuns(t *testing.T) {
 	s := newSim(t)
 	log := slog.New(slog.DiscardHandler)

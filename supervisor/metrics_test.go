@@ -22,7 +22,7 @@ for name in ["a", "b", "c"] { volume.create(name, {size_gib: 1}) }
 // journal, disk or driver blocks no scrape.
 // How: Numbers are in memory; the supervisor's watch reads the ages of waiting items every five seconds; an answer
 // has eight seconds, a disk one.
-// Also: TestTheNumbersOfARunnerFollowFromItsWork, TestResourcesOfANodeAndWhatItMendedAreCounted,
+// Also: TestTheNumbersOfARunnerFollowFromItsWork, TestResourcesAndRepairsOfNodeAreCounted,
 // TestUnconfirmedEventsAreCounted, TestNoQuestionReadsMoreThanItsAnswer,
 // TestEveryPartTellsWhatItDid, TestAPartThatHangsKeepsNoScrapeWaiting, TestADiskThatHangsIsLeftOut.
 func TestTheNumbersOfASupervisorFollowFromItsWork(t *testing.T) {

@@ -172,7 +172,7 @@ func TestRunStopsBeforeUnplannedCall(t *testing.T) {
 	}
 }
 
-func TestPlanningThatKillsTheEvaluatorFailsTheRun(t *testing.T) {
+func TestPlanKillingEvaluatorFailsRun(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		s.halt()
 		s.evaluator = &strayEvaluator{pass: waitingScript, crashes: true}

@@ -251,7 +251,7 @@ func TestEachRefusalIsLoggedOnceWithItsCode(t *testing.T) {
 }
 
 // A coordinator that brings what was refused, or what nobody signed, again and again has a rate. Its supervisor does not look at the script each time.
-func TestRefusedTextsThatComeAgainHaveARate(t *testing.T) {
+func TestRepeatedRefusedTextsAreRateLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := found(t)
 		s.place = filepath.Join(t.TempDir(), "journal.db")
@@ -296,7 +296,7 @@ func TestRefusedTextsThatComeAgainHaveARate(t *testing.T) {
 // coordinators.
 // How: An event with node data has at most 256 KiB; larger ones are sent without drivers, disks, networks, orphans
 // and drift, and the log names the node.
-// Also: TestEventsThatNoLinkCarriesAreShortened.
+// Also: TestOversizedEventsAreShortened.
 func TestNodeReportsFitIntoLink(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := found(t)

@@ -316,7 +316,7 @@ func (s *sim) usageOf(r *writ.Resource) writ.Usage {
 // Promise: Nodes and Redis: A node charges a project only for resources that it holds or held within 31 days, and
 // only for the hours since their creation.
 // How: The supervisor compares usage with the resources in its journal.
-func TestANodeChargesOnlyWhatItHas(t *testing.T) {
+func TestNodeChargesOnlyItsResources(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n, liar := s.join("n1"), s.join("n2")
 		made, gone := s.usageOf(s.make("m", "n1")), s.usageOf(s.make("gone", "n1"))

@@ -141,7 +141,7 @@ func TestRunsWithoutSecretsAreAsTheyWere(t *testing.T) {
 	})
 }
 
-func TestSecretsThatAreNotThereAreRefusedAtOnce(t *testing.T) {
+func TestMissingSecretsAreRefusedAtOnce(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		s.join("n1")
 		s.set("db-password", 1, canary)

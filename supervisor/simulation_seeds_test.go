@@ -77,7 +77,7 @@ func (l life) keep(t *testing.T, file string) {
 	t.Logf("the seed is kept in %s: say there what it was", file)
 }
 
-func TestASeedThatFailedIsKept(t *testing.T) {
+func TestFailedSeedIsKept(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "seeds")
 	if err := os.WriteFile(file, []byte("# a word\n7 1h0m0s 10 it hung\n\n8 24h0m0s 50\n"), 0o644); err != nil {

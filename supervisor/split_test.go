@@ -9,7 +9,7 @@ import (
 )
 
 // Whoever reads a result between calls that go together hears at which line that was.
-func TestAReadThatSplitsAGroupIsNamed(t *testing.T) {
+func TestReadSplittingGroupIsNamed(t *testing.T) {
 	const modules = "volume := import(\"volume\")\nmachine := import(\"machine\")\nrun := import(\"run\")\n"
 	for name, tt := range map[string]struct{ script, at string }{
 		"in a loop": {modules + `disks := []

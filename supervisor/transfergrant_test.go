@@ -113,9 +113,9 @@ volume.copy("copy", {from: "data", size_gib: 1}, {node: "n2"})
 	})
 }
 
-// TestACopyTellsWhoIsSilentFromWhoGivesNothing starts the supervisor anew. Where the one node gives is not known until it beats; that the other gives
+// TestCopyDistinguishesSilentFromClosedNode starts the supervisor anew. Where the one node gives is not known until it beats; that the other gives
 // nothing is, since it has beaten.
-func TestACopyTellsWhoIsSilentFromWhoGivesNothing(t *testing.T) {
+func TestCopyDistinguishesSilentFromClosedNode(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n1 := s.join("n1", func(n *testNode) { n.transfers = "n1.example:7450" })
 		var heard []bool

@@ -62,7 +62,7 @@ var stuckScript = regexp.MustCompile(`data-open>([a-z0-9-]+)\.tengo<`)
 
 // Promise: Operation: The dashboard lists silent or repeating open runs, the oldest first, with reason and commands.
 // How: The selection equals `writ run list --stuck`; the reason equals the API's.
-// Also: TestListsOfRunsReadWhatTheyShow.
+// Also: TestRunListsReadOnlyListedRuns.
 func TestStuckRunsAreListedWithWhatHelps(t *testing.T) {
 	t.Parallel()
 	w := open(t)

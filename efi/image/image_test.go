@@ -132,7 +132,7 @@ func TestAnImageHasTheModulesAndTheProgram(t *testing.T) {
 // How: The build refuses a token, and no command takes one as an argument; the first process hides it and passes it
 // to the runner in a file for root.
 // Also: TestNoTextHasTheToken, TestTheFirstProcessPreparesAMachine, TestScripts/efi,
-// TestAContainerHasWhatItWasAskedFor.
+// TestContainerHasRequestedProperties.
 func TestInputsThatMakeNoNodeAreRefused(t *testing.T) {
 	good := recipe(t)
 	for name, tt := range map[string]struct {

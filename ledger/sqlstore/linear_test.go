@@ -101,8 +101,8 @@ func wantHistory(t *testing.T, h *linear.History[handedIn, handedOut], legal boo
 // twin without the mechanism that must fail.
 // Also: TestOneConcurrentDeliveryStarts, TestConcurrentSubmissionsAreOneRun,
 // TestDuplicatePayloadsAreDetected, TestTheFirstResultOfAnAttemptWins,
-// TestOnlyLeaseHolderWrites, TestAnOldHolderThatIsNotFencedOffIsFoundOut,
-// TestResultsThatReplaceEachOtherAreFoundOut, TestCheckThenStartIsNotLinearizable,
+// TestOnlyLeaseHolderWrites, TestUnfencedOldHolderIsDetected,
+// TestReplacedResultsAreDetected, TestCheckThenStartIsNotLinearizable,
 // TestHistoryIsLegalIfSomeOrderExplainsIt.
 func TestConcurrentSubmissionsAreOne(t *testing.T) {
 	onBoth(t, func(t *testing.T, path string) {

@@ -17,7 +17,7 @@ import (
 // Promise: Operation: All pages of a list have the same size and cost, also in a large ledger.
 // How: Keyset cursors, and an index for each order; the first page names 24 nodes and counts the others.
 // Also: TestListsOfDeploymentsSortNothing, TestTheFirstPageNamesTheNodesWithMostCalls.
-func TestListsOfRunsReadWhatTheyShow(t *testing.T) {
+func TestRunListsReadOnlyListedRuns(t *testing.T) {
 	s, err := Open(t.Context(), ":memory:")
 	if err != nil {
 		t.Fatal(err)

@@ -26,7 +26,7 @@ func openMemory(t *testing.T) *sqlstore.Store {
 }
 
 // A list of empty objects fits into a frame of 1 MiB, and becomes tens of MiB when all fields are written.
-func TestEventsThatGrowAreRefused(t *testing.T) {
+func TestGrowingEventsAreRefused(t *testing.T) {
 	store := openMemory(t)
 	text := `{"journal":"j","seq":1,"node":{"id":"n1","name":"n1","decided":[` + strings.TrimSuffix(strings.Repeat("{},", 300_000), ",") + `]}}`
 	var event writ.Event

@@ -54,7 +54,7 @@ func TestEvictedRunsAreReadFromTheJournal(t *testing.T) {
 
 // A call counts from before its record is written, even for a reader that read the journal before, and even if many
 // other runs come in between.
-func TestARunThatIsBeingWrittenIsNotEvicted(t *testing.T) {
+func TestRunInWriteIsNotEvicted(t *testing.T) {
 	j, err := Open(t.Context(), ":memory:")
 	if err != nil {
 		t.Fatal(err)

@@ -419,7 +419,7 @@ func TestConcurrentArchivesAreLimited(t *testing.T) {
 }
 
 // Another operation runs on the volume, longer than the patience for an unreachable node.
-func TestAVolumeThatIsBusyIsWaitedFor(t *testing.T) {
+func TestBusyVolumeIsAwaited(t *testing.T) {
 	t.Parallel()
 	from, to := plain(t)
 	from.made("data", 0)

@@ -220,7 +220,7 @@ func TestModulesAndTheirOperationsAreComplete(t *testing.T) {
 	}
 }
 
-func TestNeedsAddsUpWhatTheArgumentsUse(t *testing.T) {
+func TestNeedsAddsUpArguments(t *testing.T) {
 	for _, tt := range []struct {
 		operation string
 		args      map[string]any

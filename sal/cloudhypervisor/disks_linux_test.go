@@ -127,7 +127,7 @@ func TestDamagedRecordBlocksVolumes(t *testing.T) {
 	b.must("machine.attach", "other", map[string]any{"volume": root[0]})
 }
 
-func TestImagesThatAMachineStartsFromAreItsOwn(t *testing.T) {
+func TestMachineOwnsItsBootImages(t *testing.T) {
 	b := newFixture(t)
 	b.must("machine.create", "web", with(machineSpec, "initramfs", "initramfs"))
 	owner := func(name string, uid writ.UID) sal.Owner {
@@ -268,7 +268,7 @@ func TestFailedMemoryRestoreStopsMachine(t *testing.T) {
 	b.must("machine.restore", "web", before)
 }
 
-func TestSnapshotThatFailsLeavesTheMachineRunning(t *testing.T) {
+func TestFailedSnapshotLeavesMachineRunning(t *testing.T) {
 	b := newFixture(t)
 	b.must("machine.create", "web", machineSpec)
 	vmmstub.Set(t, b.Program, vmmstub.Settings{Fail: map[string]string{"vm.snapshot": "no room"}})
@@ -296,7 +296,7 @@ func TestImpossibleResizeIsRefused(t *testing.T) {
 	})
 }
 
-func TestChangeOfSizeThatWasInterruptedIsFinished(t *testing.T) {
+func TestInterruptedResizeIsFinished(t *testing.T) {
 	for finish, how := range map[string]func(b *fixture){
 		"by the operation": func(b *fixture) { b.must("machine.create", "web", with(machineSpec, "cpus", int64(2))) },
 		"by the runner":    func(b *fixture) { b.keeps("web", "its CPUs or memory differed", true) },
@@ -321,7 +321,7 @@ func TestChangeOfSizeThatWasInterruptedIsFinished(t *testing.T) {
 	}
 }
 
-func TestSizeThatIsRefusedStaysRefused(t *testing.T) {
+func TestRefusedSizeStaysRefused(t *testing.T) {
 	b := newFixture(t)
 	b.must("machine.create", "web", machineSpec)
 	vmmstub.Set(t, b.Program, vmmstub.Settings{Fail: map[string]string{"vm.resize": "no luck"}})

@@ -89,7 +89,7 @@ func TestSessionsGetEachValueAsGiven(t *testing.T) {
 	}
 }
 
-func TestValuesThatCannotArriveAreRefused(t *testing.T) {
+func TestUndeliverableValuesAreRefused(t *testing.T) {
 	t.Parallel()
 	for _, value := range []string{"tr#b4dor", "#", "x\nLD_PRELOAD=/evil", "x\r\ny", "a\x00b", strings.Repeat("x", maxVariable)} {
 		_, err := environmentFile(t, map[string]string{"GOOD": "1", "EVIL": value})

@@ -58,7 +58,7 @@ func TestProcessThatWasJustStartedIsFoundAgain(t *testing.T) {
 // Promise: Machines and the overlay: A machine that died unexpectedly is restarted with growing pauses, also after a
 // reboot; a guest that shut down stays off.
 // How: The runner compares record, process and the events of the process.
-// Also: TestMachineReturnsAfterHostReboot, TestAGuestThatPowersOffStaysOff.
+// Also: TestMachineReturnsAfterHostReboot, TestPoweredOffGuestStaysOff.
 func TestKilledMachineRestartsWithBackoff(t *testing.T) {
 	b := newFixture(t)
 	b.must("machine.create", "web", machineSpec)
@@ -121,7 +121,7 @@ func (b *fixture) turnsOff(name string) {
 	}
 }
 
-func TestAGuestThatPowersOffStaysOff(t *testing.T) {
+func TestPoweredOffGuestStaysOff(t *testing.T) {
 	for _, release := range vmmstub.Releases {
 		t.Run(release.String(), func(t *testing.T) {
 			b := newFixtureOn(t, setup{program: vmmstub.BuildOf(t, release), prepare: prepare})
@@ -151,7 +151,7 @@ func TestAGuestThatPowersOffStaysOff(t *testing.T) {
 // Promise: Machines and the overlay: Only its guest shuts down a machine; a machine whose process ends by a signal or
 // fault is restarted and the reason is reported.
 // How: The process stays when its guest shuts down, and removes its machine when it ends for another reason.
-// Also: TestAGuestThatPowersOffStaysOff, TestGuestOffBeforeProcessEndStaysOff.
+// Also: TestPoweredOffGuestStaysOff, TestGuestOffBeforeProcessEndStaysOff.
 func TestMachineRestartsAfterItsProcessEnds(t *testing.T) {
 	fail := "VCPU generated error: VcpuRun"
 	for _, release := range vmmstub.Releases {

@@ -77,7 +77,7 @@ func TestFileSystemIsSmallOnDiskAndClosed(t *testing.T) {
 	}
 }
 
-func TestFileSystemRefusesWhatItCannotHold(t *testing.T) {
+func TestFileSystemRefusesOversizedContent(t *testing.T) {
 	if _, err := fatImage("CIDATA", []file{{"user-data", make([]byte, seedSize)}}); err == nil {
 		t.Error("it takes as much as the disk has")
 	}
@@ -242,7 +242,7 @@ func TestMetaDataNamesTheMachineAndItsKeys(t *testing.T) {
 	}
 }
 
-func TestUserDataThatIsTooBigIsRefused(t *testing.T) {
+func TestOversizedUserDataIsRefused(t *testing.T) {
 	b := newFixture(t)
 	var keys []any
 	for range 26 {

@@ -18,8 +18,8 @@ import (
 // Promise: Networks and containers: A container runs as the user and groups that its image names, and its root can
 // switch to another user.
 // How: The files of the image define users; the user namespace allows setgroups(2).
-// Also: TestAContainerRunsAsItsImageSays, TestRootInAContainerHasItsOwnUser.
-func TestTheUserOfAContainerIsThatOfItsImage(t *testing.T) {
+// Also: TestContainerRunsAsItsImageDefines, TestRootInAContainerHasItsOwnUser.
+func TestContainerHasUserOfItsImage(t *testing.T) {
 	t.Parallel()
 	layer := fstest.MapFS{
 		"etc/passwd": {Data: []byte("root:x:0:0::/:/bin/sh\nweb:x:33:34::/:/bin/sh\n")},

@@ -20,7 +20,7 @@ import (
 
 // An unreachable daemon received no request. Therefore even exec is retryable, and the state of the container is
 // unknown.
-func TestAwayDaemonLeavesNothingDone(t *testing.T) {
+func TestMissingDaemonLeavesNoEffects(t *testing.T) {
 	b := newFixture(t, "")
 	b.must("container.create", "web", map[string]any{"image": "busybox", "command": waits})
 	b.daemon.Kill()
@@ -66,7 +66,7 @@ func TestRefusedConnectionIsNotWaitedFor(t *testing.T) {
 // socket they are not retried.
 // How: The result of one check is shared until the socket has a listener; an unresponsive containerd delays one check
 // by 10 s.
-// Also: TestADaemonThatIsAwayIsWaitedForOnce, TestADaemonThatIsSilentIsWaitedForOnce,
+// Also: TestMissingDaemonIsAwaitedOnce, TestSilentDaemonIsAwaitedOnce,
 // TestRefusedConnectionIsNotWaitedFor.
 func TestForbiddenSocketIsNotRetried(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")

@@ -24,7 +24,7 @@ func (b *fixture) handle(name string) map[string]any {
 	return seen.Values
 }
 
-func TestEndedContainerSaysHow(t *testing.T) {
+func TestEndedContainerReportsItsExit(t *testing.T) {
 	b := newFixture(t, "")
 	const killed = "exit code 137, killed by the kernel at its memory limit"
 	for _, c := range []struct {
@@ -71,7 +71,7 @@ func TestEndedContainerSaysHow(t *testing.T) {
 	}
 }
 
-func TestRestartSaysOutOfMemory(t *testing.T) {
+func TestRestartReportsOutOfMemory(t *testing.T) {
 	b := newFixture(t, "")
 	b.must("container.create", "hungry", map[string]any{"image": "busybox", "memory_mib": int64(32), "command": []any{"sh", "-c", "exec " + hog}})
 	var drift []sal.Drift

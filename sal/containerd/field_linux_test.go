@@ -76,8 +76,8 @@ var usersOfNix = []testenv.LayerEntry{
 }
 
 func TestUnusualImagesRunOrAreRefused(t *testing.T) {
-	testenv.Nightly(t, "TestTheUserOfAContainerIsThatOfItsImage, TestEnvironmentOmitsBrokenVariables, TestRefusalsOfTheRuntimeAreFinal and "+
-		"TestLayersThatCannotBeUnpackedAreFinal of package sal/containerd decide the same without a daemon")
+	testenv.Nightly(t, "TestContainerHasUserOfItsImage, TestEnvironmentOmitsBrokenVariables, TestRefusalsOfTheRuntimeAreFinal and "+
+		"TestInvalidLayersAreFinal of package sal/containerd decide the same without a daemon")
 	b := newFixture(t, "")
 	for name, tt := range fieldImages {
 		t.Run(name, func(t *testing.T) {

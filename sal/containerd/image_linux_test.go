@@ -215,7 +215,7 @@ func TestAnArchiveIsNoImageButItsOwn(t *testing.T) {
 	clear(t, b.driver)
 }
 
-func TestAContainerRunsAsItsImageSays(t *testing.T) {
+func TestContainerRunsAsItsImageDefines(t *testing.T) {
 	b := newFixture(t, "")
 	image := testenv.BusyboxThatSays(t, map[string]any{"User": "web", "WorkingDir": "/tmp", "Entrypoint": []string{"env", "STARTED_BY=image"}})
 	b.driver.Images = fetched{sal.Image{Path: image.Path, Format: "oci", SHA256: image.SHA256, Bytes: image.Bytes}}

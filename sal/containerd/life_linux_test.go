@@ -32,7 +32,7 @@ import (
 //
 // Promise: Networks and containers: A container gets exactly the CPUs, memory and processes that its call requested.
 // How: cgroups limit it, and the test reads them back.
-func TestAContainerHasWhatItWasAskedFor(t *testing.T) {
+func TestContainerHasRequestedProperties(t *testing.T) {
 	for name, root := range map[string]func(t *testing.T) string{
 		"overlayfs": func(*testing.T) string { return "" },
 		"btrfs": func(t *testing.T) string {
@@ -253,7 +253,7 @@ func TestMissingDaemonHasAnInstallHint(t *testing.T) {
 
 // The number of containers does not matter: later reads fail at once for as long as its patience. When the daemon is
 // back, the next read finds it.
-func TestADaemonThatIsAwayIsWaitedForOnce(t *testing.T) {
+func TestMissingDaemonIsAwaitedOnce(t *testing.T) {
 	b := newFixture(t, "")
 	web := saltest.Resource(writ.KindContainer, "web")
 	b.must("container.create", "web", map[string]any{"image": "busybox", "command": waits})
@@ -283,7 +283,7 @@ func TestADaemonThatIsAwayIsWaitedForOnce(t *testing.T) {
 }
 
 // The daemon accepts connections, but does not answer.
-func TestADaemonThatIsSilentIsWaitedForOnce(t *testing.T) {
+func TestSilentDaemonIsAwaitedOnce(t *testing.T) {
 	address := filepath.Join(t.TempDir(), "c.sock")
 	l, err := net.Listen("unix", address)
 	if err != nil {
@@ -616,7 +616,7 @@ func TestKeepRepairsContainersAndNamesOrphans(t *testing.T) {
 
 // The removal of a process is interrupted at many different moments, like by the end of a runner. The daemon then stops
 // halfway: it has forgotten the process, but not its shim.
-func TestARemovalThatWasCutOffIsFinished(t *testing.T) {
+func TestInterruptedRemovalIsFinished(t *testing.T) {
 	b := newFixture(t, testenv.HomeInMemory(t, "containerd"))
 	web := saltest.Resource(writ.KindContainer, "web")
 	b.must("container.create", "web", map[string]any{"image": "busybox", "restart": "never"})
@@ -664,7 +664,7 @@ func TestARemovalThatWasCutOffIsFinished(t *testing.T) {
 // leaves no process.
 // How: Programs of a dead runner are ended and abandoned removals are completed; an unresponsive process counts as
 // alive.
-// Also: TestARemovalThatWasCutOffIsFinished.
+// Also: TestInterruptedRemovalIsFinished.
 func TestAProgramOfADeadRunnerBlocksNoOther(t *testing.T) {
 	b := newFixture(t, testenv.HomeInMemory(t, "containerd"))
 	b.host = filepath.Join(b.host, "a[b]*?") // these characters must not act as a pattern

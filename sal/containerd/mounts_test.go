@@ -43,7 +43,7 @@ func TestVolumesKeepOffWrittenFiles(t *testing.T) {
 	}
 }
 
-func TestNestedVolumesHideNothing(t *testing.T) {
+func TestNestedVolumesHideNoContent(t *testing.T) {
 	b := newFixture(t, "")
 	nested := mount("logs", "/srv/app/logs")
 	spec := map[string]any{"image": "busybox", "command": waits, "volumes": []any{nested, mount("app", "/srv/app"), mount("config", "/etc")}}

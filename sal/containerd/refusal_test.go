@@ -8,7 +8,7 @@ import (
 	"writ"
 )
 
-func TestLayersThatCannotBeUnpackedAreFinal(t *testing.T) {
+func TestInvalidLayersAreFinal(t *testing.T) {
 	t.Parallel()
 	const (
 		failed = `apply layer error for "writ/archive@sha256:ab": failed to extract layer sha256:cd: `

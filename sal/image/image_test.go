@@ -491,7 +491,7 @@ func (h *havers) ImageUsers(_ context.Context, image sal.Owner) ([]sal.Owner, er
 // user.
 // How: The driver marks it as closed, then asks every possible user; a new user records its use, then checks the
 // mark.
-// Also: TestImagesThatAMachineStartsFromAreItsOwn, TestAnImageIsItsContainers.
+// Also: TestMachineOwnsItsBootImages, TestAnImageIsItsContainers.
 func TestAnImageInUseStays(t *testing.T) {
 	text := []byte("a kernel")
 	s := newImageServer(t, map[string][]byte{"/a": text})

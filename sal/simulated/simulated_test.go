@@ -440,7 +440,7 @@ func TestMachineRefusesInvalidTransitions(t *testing.T) {
 	}
 }
 
-func TestSnapshotThatExistsStaysAsItIs(t *testing.T) {
+func TestExistingSnapshotStaysUnchanged(t *testing.T) {
 	d := open(t, Config{Module: "machine", Dir: t.TempDir()})
 	must(t, d, "machine.create", "web", machineSpec)
 	must(t, d, "machine.snapshot", "web", name)

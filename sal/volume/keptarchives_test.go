@@ -77,7 +77,7 @@ func TestArchiveMustFitTheBoundOfItsVolume(t *testing.T) {
 // Also: TestArchiveCountsForTheShareOfItsProject, TestArchiveIsCompleteAndDeterministic,
 // TestArchiveLengthIsLimitedByItsVolume, TestArchiveMustFitTheBoundOfItsVolume, TestArchiveOutOfOrderIsRefused,
 // TestArchivesOfAVolumeAreBounded, TestArchivesOfDeletedVolumesAreBounded, TestArchivesOfDeletedVolumesAreRemnants,
-// TestCrashedSendLosesNoArchive, TestArchivesCountForTheirNode, TestNodeOffersNoDiskThatRemnantsUse.
+// TestCrashedSendLosesNoArchive, TestArchivesCountForTheirNode, TestNodeOffersNoDiskOfRemnants.
 func TestArchiveBelongsToTheVolumeThatWroteIt(t *testing.T) {
 	b := plain(t)
 	for _, name := range []string{"first", "second"} {

@@ -447,7 +447,7 @@ func TestDiskHasTheSizeOfItsVolume(t *testing.T) {
 	})
 }
 
-func TestRestoreIsWholeWhereverItIsStopped(t *testing.T) {
+func TestInterruptedRestoreIsWhole(t *testing.T) {
 	onEach(t, func(t *testing.T, fresh func(testing.TB) *fixture) {
 		for stop, stopped := 0, true; stopped; stop++ {
 			b := fresh(t)
@@ -516,7 +516,7 @@ func TestSendIsFinishedWhereverItIsStopped(t *testing.T) {
 	})
 }
 
-func TestDeleteLeavesNothing(t *testing.T) {
+func TestDeleteLeavesNoFiles(t *testing.T) {
 	onEach(t, func(t *testing.T, fresh func(testing.TB) *fixture) {
 		b := fresh(t)
 		furnish(t, b.must("volume.create", "root", spec)["path"].(string))

@@ -21,7 +21,7 @@ func pendingFor(n int) journal.Node {
 // waiting node of another network.
 // How: At most 100 nodes wait, in memory; one more displaces the oldest of the largest network.
 // Also: TestPendingNodesKeepIdsOutsideTheJournal, TestStrangersCannotFillTheJournalWithNodes,
-// TestOnlyAFewNodesThatWaitAreLogged, TestSilentJoinerIsForgotten.
+// TestFewPendingNodesAreLogged, TestSilentJoinerIsForgotten.
 func TestJoinFloodDisplacesOnlyItsNetwork(t *testing.T) {
 	p, now := NewPending(), time.Now()
 	honest := []journal.Node{pendingFor(-1), pendingFor(-2)}
@@ -58,7 +58,7 @@ func TestSilentJoinerIsForgotten(t *testing.T) {
 	}
 }
 
-func TestOnlyAFewNodesThatWaitAreLogged(t *testing.T) {
+func TestFewPendingNodesAreLogged(t *testing.T) {
 	p, now := NewPending(), time.Now()
 	logged := 0
 	for i := range 1000 {

@@ -208,7 +208,7 @@ func TestTheFirstResultOfAnAttemptWins(t *testing.T) {
 	})
 }
 
-func TestResultsThatReplaceEachOtherAreFoundOut(t *testing.T) {
+func TestReplacedResultsAreDetected(t *testing.T) {
 	stores(t, func(t *testing.T, path string) {
 		replace := func(tx *journal.Tx, c *journal.Call, frame *journal.Frame) (bool, error) {
 			c.Answered = &journal.Answer{Attempt: 1, Frame: frame.Digest}
@@ -356,7 +356,7 @@ func TestOnlyLeaseHolderWrites(t *testing.T) {
 }
 
 // A journal without an epoch writes without comparing it.
-func TestAnOldHolderThatIsNotFencedOffIsFoundOut(t *testing.T) {
+func TestUnfencedOldHolderIsDetected(t *testing.T) {
 	stores(t, func(t *testing.T, path string) {
 		bare := open(t, path)
 		want(t, leases(bare.Shared()), reigns(t, path, func(_ *journal.Journal, value int) error { return writeValue(bare, value) }), false)

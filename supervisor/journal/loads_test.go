@@ -12,9 +12,9 @@ import (
 	"writ"
 )
 
-// TestLoadsAreWhatCountingWouldSay makes random changes to calls and resources, several per transaction, some of which
+// TestLoadsEqualCountedCalls makes random changes to calls and resources, several per transaction, some of which
 // roll back, and compares the loads with a count.
-func TestLoadsAreWhatCountingWouldSay(t *testing.T) {
+func TestLoadsEqualCountedCalls(t *testing.T) {
 	testenv.CheckProperty(t, func(r *rapid.T) {
 		j, err := Open(t.Context(), ":memory:")
 		if err != nil {

@@ -110,7 +110,7 @@ func TestLyingCoordinatorGetsFewGenerations(t *testing.T) {
 	})
 }
 
-func TestAJournalKnowsTheEpochsThatItGave(t *testing.T) {
+func TestJournalKnowsItsEpochs(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "journal.db")
 	at := time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
 	var gave []int64

@@ -113,7 +113,7 @@ func forgetAll(t *testing.T, j *journal.Journal, ended time.Time, coordinators .
 // How: One small step at a time in the single writer, which may stop after each step; resources remain.
 // Also: TestRunsOfEarlierVersionsAreForgotten, TestPrunedJournalDoesNotGrow,
 // TestConfirmedEventsStayAWeek, TestStatementsAreKeptADayAfterExpiry,
-// TestAnOldRunIsForgottenAndWhatItMadeStays.
+// TestForgottenRunLeavesItsResources.
 func TestOldRunsAreForgottenWholeInSmallSteps(t *testing.T) {
 	stores(t, func(t *testing.T, path string) {
 		j, err := journal.Open(t.Context(), path)

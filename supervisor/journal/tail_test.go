@@ -100,7 +100,7 @@ func TestEventsOfAnotherProcessAreSent(t *testing.T) {
 	})
 }
 
-func TestEventsThatNoLinkCarriesAreShortened(t *testing.T) {
+func TestOversizedEventsAreShortened(t *testing.T) {
 	stores(t, func(t *testing.T, path string) {
 		j := open(t, path)
 		n := writ.Node{ID: "n1", Name: "web", Fence: &writ.Fence{Stopped: 7, Open: []string{strings.Repeat("<", journal.MaxSaid)}}}

@@ -90,7 +90,7 @@ func TestNoTwoRunsHaveOneNumber(t *testing.T) {
 	})
 }
 
-func TestAJournalOfAnEarlierVersionTakesBatches(t *testing.T) {
+func TestEarlierJournalAcceptsBatches(t *testing.T) {
 	path := server.Store(t)
 	on(t, path, ofVersion(t, "0018"))
 	j, err := journal.Open(t.Context(), path)

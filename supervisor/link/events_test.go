@@ -121,7 +121,7 @@ func brittleness(below func(int) int) func(net.Conn) net.Conn {
 	}
 }
 
-func TestEventsGoOnAfterACutOverLoopback(t *testing.T) {
+func TestEventsContinueAfterCutOverLoopback(t *testing.T) {
 	journal, ledger := newBook(), newArchive(2000)
 	l := coordinator(ledger)
 	sessions := connected(l)
@@ -189,7 +189,7 @@ func TestUnacknowledgedEventsStayWithinTheWindow(t *testing.T) {
 }
 
 // A ledger that cannot be written delays events, not requests. No event is lost.
-func TestEventsWaitForAStoreThatFails(t *testing.T) {
+func TestEventsWaitForFailingStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		journal, ledger, net := newBook(), newArchive(50), newWire()
 		var broken atomic.Bool

@@ -372,7 +372,7 @@ func TestAnswersKeepEveryDigit(t *testing.T) {
 	})
 }
 
-func TestDecodeRefusesWhatItDoesNotKnow(t *testing.T) {
+func TestDecodeRefusesUnknownFields(t *testing.T) {
 	for _, params := range []string{``, `null x`, `{"signed":"YQ==","more":1}`, `{"signed":1}`, `[`} {
 		if err := Decode(json.RawMessage(params), &Submit{}); writ.CodeOf(err) != writ.CodeBadRequest {
 			t.Errorf("Decode(%q) = %v, want BAD_REQUEST", params, err)

@@ -251,7 +251,7 @@ func TestAnswerWaitsForTheNextSession(t *testing.T) {
 	})
 }
 
-func TestPeersThatDoNotKeepTheRulesAreGivenUp(t *testing.T) {
+func TestMisbehavingPeersAreDisconnected(t *testing.T) {
 	hello := Hello{Datacenter: dc, Journal: journal, Verbs: []Verb{VerbSubmit}}
 	for name, test := range map[string]func(t *testing.T, s *stranger, session *Session){
 		"no frame for a minute": func(t *testing.T, s *stranger, session *Session) {

@@ -126,7 +126,7 @@ func TestErrorsKeepTheirMeaning(t *testing.T) {
 	}
 }
 
-func TestACallerThatGaveUpGetsItsOwnError(t *testing.T) {
+func TestCancelledCallerGetsItsOwnError(t *testing.T) {
 	c := serve(t, &desk{})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

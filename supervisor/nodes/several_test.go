@@ -20,8 +20,8 @@ import (
 // balancer and stays with it.
 // How: The node verifies each answer and tries the next address if a supervisor is unreachable, on standby, or silent
 // for 3 s.
-// Also: TestANodePassesASupervisorThatHangs.
-func TestANodeFindsTheSupervisorThatServes(t *testing.T) {
+// Also: TestNodeSkipsHangingSupervisor.
+func TestNodeFindsServingSupervisor(t *testing.T) {
 	log := slog.New(slog.DiscardHandler)
 	gone := httptest.NewServer(http.NotFoundHandler())
 	gone.Close()
@@ -68,7 +68,7 @@ func TestANodeFindsTheSupervisorThatServes(t *testing.T) {
 
 // A node passes a hanging supervisor, and prefers the one that answered from then on. A slow one can still answer after
 // others were asked.
-func TestANodePassesASupervisorThatHangs(t *testing.T) {
+func TestNodeSkipsHangingSupervisor(t *testing.T) {
 	log := slog.New(slog.DiscardHandler)
 	hangs, err := net.Listen("tcp", "127.0.0.1:0") // connections are never answered
 	if err != nil {

@@ -75,7 +75,7 @@ func (c *bare) fails(words ...string) {
 // How: When half of them are taken, the supervisor suspends each node with more than 64, which closes its
 // connections.
 // Also: TestANodeStaysWithinItsConnections.
-func TestANodeThatTakesConnectionsIsFound(t *testing.T) {
+func TestNodeHoardingConnectionsIsFound(t *testing.T) {
 	t.Parallel()
 	for what, name := range map[string]string{"": "x", "under names that take longer than anybody reads": strings.Repeat("x", 100<<10)} {
 		t.Run(what, func(t *testing.T) {

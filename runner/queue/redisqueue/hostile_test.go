@@ -300,7 +300,7 @@ func TestAStreamWithoutItsGroupCostsItsNodeOnly(t *testing.T) {
 // How: An incremental scan of all keys has a budget per node; the node shows `QUEUE_BUDGET`.
 // Also: TestALargeKeyIsFoundAmongVeryMany, TestANodeHasItsShareOfKeys, TestFloodingNodeDelaysOnlyItself,
 // TestQueueFillingSuspendsNode, TestABacklogFromAnAbsenceBlocksNoNode.
-func TestANodeThatFillsRedisIsFoundAndClearedAlone(t *testing.T) {
+func TestNodeFillingRedisIsFoundAndCleared(t *testing.T) {
 	t.Parallel()
 	for name, fill := range map[string]func(d *two) error{
 		"its stream": func(d *two) error {
@@ -551,7 +551,7 @@ func TestLongNamesOfConnectionsAreFound(t *testing.T) {
 //
 // Promise: Nodes and Redis: Long key names neither stop the Redis survey nor enter the memory of the supervisor.
 // How: Scripts in Redis measure and remove keys, one long name at a time; a partial survey counts.
-// Also: TestALookThatComesToNoEndKeepsWhatItFound.
+// Also: TestUnfinishedScanKeepsItsFindings.
 func TestLongNamesOfKeysAreRemovedUnread(t *testing.T) {
 	d := newTwo(t) // not parallel, because it measures the heap
 	const n, size = 10, 8 << 20

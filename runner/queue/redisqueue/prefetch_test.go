@@ -19,7 +19,7 @@ import (
 
 // Promise: Load and attackers: A node receives work at once, and an idle node polls Redis four times a second.
 // How: After an empty poll the node waits until Redis has work.
-// Also: TestANodeThatMayNotWaitLooksAgain.
+// Also: TestNodeWithoutWaitPermissionPolls.
 func TestAnIdleNodeWaitsInsteadOfLooking(t *testing.T) {
 	t.Parallel()
 	server := testenv.Redis(t)
@@ -45,7 +45,7 @@ func older() []allowance {
 	return all
 }
 
-func TestANodeThatMayNotWaitLooksAgain(t *testing.T) {
+func TestNodeWithoutWaitPermissionPolls(t *testing.T) {
 	t.Parallel()
 	server := testenv.Redis(t)
 	admin, supervisor := client(t, server.URL), open(t, server.URL)

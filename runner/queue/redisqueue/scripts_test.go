@@ -48,7 +48,7 @@ func (e *evals) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 // Promise: Nodes and Redis: A node cannot load a script into Redis, and loaded scripts end soon with any arguments.
 // How: Its account lacks `EVAL`; the supervisor loads the scripts for runners, and again after Redis lost them.
 // Also: TestTheScriptsOfAsynqAreThoseOfItsSource, TestScriptsEndForAnyInputOfNodes,
-// TestWorkGoesOnAfterRedisForgotItsScripts, TestANodesAccountReachesOnlyItsKeys.
+// TestWorkContinuesAfterRedisLosesScripts, TestANodesAccountReachesOnlyItsKeys.
 func TestLoadedScriptsAreThoseInUse(t *testing.T) {
 	t.Parallel()
 	server := testenv.Redis(t)
@@ -93,7 +93,7 @@ func applyAccounts(t *testing.T, q *Queue, accounts map[writ.NodeID]string) *Acc
 	return a
 }
 
-func TestWorkGoesOnAfterRedisForgotItsScripts(t *testing.T) {
+func TestWorkContinuesAfterRedisLosesScripts(t *testing.T) {
 	t.Parallel()
 	server := testenv.Redis(t)
 	admin, supervisor := client(t, server.URL), open(t, server.URL)

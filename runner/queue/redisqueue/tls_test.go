@@ -27,7 +27,7 @@ func issue(t *testing.T, by *testenv.Authority, name string, until time.Time) te
 // Promise: Nodes and Redis: writ sends only TLS 1.3 to a Redis on another machine and no data to a Redis without a
 // trusted certificate.
 // How: The CA comes from a file or the system; otherwise writ refuses the connection.
-// Also: TestServerThatCannotBeSafeIsRefused.
+// Also: TestUnsafeServerIsRefused.
 func TestTLSToRedisAuthenticatesBothSides(t *testing.T) {
 	t.Parallel()
 	ours, strange := testenv.NewAuthority(t), testenv.NewAuthority(t)
@@ -97,7 +97,7 @@ func TestEveryConnectionRereadsCertificates(t *testing.T) {
 	}
 }
 
-func TestServerThatCannotBeSafeIsRefused(t *testing.T) {
+func TestUnsafeServerIsRefused(t *testing.T) {
 	t.Parallel()
 	files := issue(t, testenv.NewAuthority(t), "client", time.Now().Add(time.Hour))
 	for _, tt := range []struct {
