@@ -24,7 +24,7 @@ func (d *Driver) Needs() []needs.Need {
 			"modprobe -a nft_chain_nat nft_masq", Look: inNamespace(tryMasquerade)},
 		{
 			Name: "nameservers", Use: "containers and machines have no nameserver",
-			Fix: "configure a nameserver that networks can reach: writ runner --nameserver ADDRESS",
+			Fix:  "configure a nameserver that networks can reach: writ runner --nameserver ADDRESS",
 			Look: d.lookNameservers,
 		},
 		{Name: "taps", Use: "machines have no networks", Fix: "modprobe tun", Look: inNamespace(tryTap)},

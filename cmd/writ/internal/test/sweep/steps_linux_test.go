@@ -24,7 +24,7 @@ const stepsDirective = "failpoint:steps"
 
 // onlyAfterAnEnd lists steps that occur only after an interruption. The long form reaches them.
 var onlyAfterAnEnd = map[string]bool{
-	"sal/netdev: delete the unfinished link …":        true,
+	"sal/netdev: delete the unfinished link …":               true,
 	"sal/containerd: end the programs of a runner that died": true,
 }
 
