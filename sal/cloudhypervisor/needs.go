@@ -89,7 +89,7 @@ func (d *Driver) checkKVM(ctx context.Context) (string, error) {
 }
 
 // noHypervisor is in the version output of a stub that simulates cloud-hypervisor.
-const noHypervisor = "no hypervisor"
+const noHypervisor = "not a hypervisor"
 
 // checkHardware checks that KVM uses the virtualisation of the processor and so runs any guest. kvm_pvm runs only
 // kernels that are built for it.

@@ -157,7 +157,7 @@ func TestARunnerOffersWhatTheDoctorFindsHere(t *testing.T) {
 	}
 	check(map[string]bool{"image": true, "volume": true, "machine": false, "container": false, "herodb": false})
 
-	for name, version := range map[string]string{"redis-server": "Redis server v=7.0.15", "cloud-hypervisor": "cloud-hypervisor v53.0; it is no hypervisor"} {
+	for name, version := range map[string]string{"redis-server": "Redis server v=7.0.15", "cloud-hypervisor": "cloud-hypervisor v53.0; it is not a hypervisor"} {
 		if err := os.WriteFile(filepath.Join(bin, name), []byte("#!/bin/sh\necho '"+version+"'\n"), 0o700); err != nil {
 			t.Fatal(err)
 		}
