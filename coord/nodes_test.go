@@ -52,13 +52,14 @@ func TestNodeListShowsLiveState(t *testing.T) {
 	if n := list()[0]; n.Revision != 3 || n.Labels["disk"] != "ssd" || len(n.Decided) != 1 {
 		t.Errorf("after a decision whose event is still to come the node is %+v", n)
 	}
-	s.nodes[0].Admission = writ.AdmissionRemoved // its event arrives after the answer to the statement
+	// The event arrives after the answer to the statement.
+	s.nodes[0].Admission, s.nodes[0].Gone = writ.AdmissionRemoved, true
 	s.nodes[0].Decided = []writ.Decision{{Decision: "remove", Signer: "alice", Time: time.Now()}}
 	if got := list(); len(got) != 1 || got[0].ID != "n9" {
 		t.Errorf("after a node was removed there are %+v", got)
 	}
 	removed, err := api.Answer[api.NodePage](p.client.ListNodes(t.Context(), &api.ListNodesParams{Admission: new(writ.AdmissionRemoved)}))
-	if err != nil || len(removed.Items) != 1 || removed.Items[0].ID != "n1" || removed.Items[0].Admission != writ.AdmissionRemoved {
+	if err != nil || len(removed.Items) != 1 || removed.Items[0].ID != "n1" || removed.Items[0].Admission != writ.AdmissionRemoved || !removed.Items[0].Gone {
 		t.Errorf("after a node was removed, the removed ones are %+v, %v", removed.Items, err)
 	}
 	s.nodes[0].Admission = writ.AdmissionApproved

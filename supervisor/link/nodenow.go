@@ -22,6 +22,7 @@ type NodeNow struct {
 	Revision int               `json:"revision,omitempty"`
 	Labels   map[string]string `json:"labels,omitempty"`
 	Decided  []writ.Decision   `json:"decided,omitempty"`
+	Gone     bool              `json:"gone,omitempty"`
 	// Waiting is the whole record of a node that waits for admission; no event contains it.
 	Waiting *writ.Node `json:"waiting,omitempty"`
 }
@@ -31,6 +32,7 @@ func NodeNowOf(n writ.Node) NodeNow {
 	return NodeNow{
 		ID: n.ID, Admission: n.Admission, Scheduling: n.Scheduling, Liveness: n.Liveness, LastBeat: n.LastBeat,
 		Fault: n.Fault, Slots: n.Slots, Capacity: n.Capacity, Revision: n.Revision, Labels: n.Labels, Decided: n.Decided,
+		Gone: n.Gone,
 	}
 }
 
@@ -42,5 +44,6 @@ func (now *NodeNow) Update(n *writ.Node) {
 	}
 	if now.Revision >= n.Revision && now.Revision > 0 { // the event of a decision arrives after its answer
 		n.Revision, n.Labels, n.Decided = now.Revision, now.Labels, now.Decided
+		n.Gone = n.Gone || now.Gone
 	}
 }
