@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -111,7 +112,7 @@ func readSerials(name string, in *terminal.Terminal) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	var all []string
+	listed := make(map[string]bool)
 	lines := bufio.NewScanner(bytes.NewReader(text))
 	for n := 1; lines.Scan(); n++ {
 		line, _, _ := strings.Cut(lines.Text(), "#")
@@ -125,20 +126,19 @@ func readSerials(name string, in *terminal.Terminal) ([]string, error) {
 			return nil, writ.Errorf(writ.CodeUsage, "%s, line %d: %q is not a serial number of one machine", name, n, serial).
 				WithHint("one has %d to %d visible characters; texts such as \"Default string\" stand on many machines",
 					identity.MinSerial, identity.MaxSerial)
-		case slices.Contains(all, serial):
+		case listed[serial]:
 			return nil, writ.Errorf(writ.CodeUsage, "%s, line %d: %q is listed twice", name, n, serial)
 		}
-		all = append(all, serial)
+		listed[serial] = true
 	}
 	if err := lines.Err(); err != nil {
 		return nil, writ.Errorf(writ.CodeUsage, "read %s: %v", name, err)
 	}
-	if len(all) < 1 || len(all) > identity.MaxBatchSerials {
-		return nil, writ.Errorf(writ.CodeUsage, "%s has %s", name, cli.Count(len(all), "serial number")).
+	if len(listed) < 1 || len(listed) > identity.MaxBatchSerials {
+		return nil, writ.Errorf(writ.CodeUsage, "%s has %s", name, cli.Count(len(listed), "serial number")).
 			WithHint("a batch has 1 to %d", identity.MaxBatchSerials)
 	}
-	slices.Sort(all)
-	return all, nil
+	return slices.Sorted(maps.Keys(listed)), nil
 }
 
 // maxSerialsFile limits the size of the file with serial numbers, in bytes.
