@@ -5,7 +5,6 @@ package check
 import (
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/d5/tengo/v2/parser"
 
@@ -15,7 +14,6 @@ import (
 	"writ/scripts"
 	"writ/scripts/diagnostic"
 	"writ/scripts/interpreter"
-	"writ/scripts/operation"
 	"writ/scripts/syntax"
 )
 
@@ -308,194 +306,8 @@ func (c *checker) duplicates(m *parser.MapLit) {
 	}
 }
 
-// call checks the arguments of a call of a built-in member.
-func (c *checker) call(e *parser.CallExpr) {
-	c.secretCall(e)
-	if e.Ellipsis.IsValid() {
-		return
-	}
-	if op := c.operation(e.Func); op != nil {
-		before := len(c.List)
-		c.operate(op, e)
-		for i := range c.List[before:] {
-			c.List[before+i].Operation = op.Name()
-		}
-		return
-	}
-	base, key := selected(e.Func)
-	if key == nil {
-		return
-	}
-	module := c.module(base)
-	if m, ok := interpreter.LookupMember(module, key.Value); ok && m.Call && !m.Takes(len(e.Args)) {
-		c.At(diagnostic.CodeArity, e, "%s.%s takes %s, not %d", module, key.Value, m.Arguments(), len(e.Args))
-	}
-}
-
-// operate checks the arguments of an operation where they are literals.
-func (c *checker) operate(op *catalog.Operation, e *parser.CallExpr) {
-	least, most := operation.Arity(op)
-	if len(e.Args) < least || len(e.Args) > most {
-		c.At(diagnostic.CodeArity, e, "%s takes %s, not %d arguments", op.Name(), operation.Arguments(op), len(e.Args))
-		return
-	}
-	args := e.Args
-	if op.Named() {
-		c.resourceName(op, args[0])
-		prefix, whole := c.nameOf(args[0])
-		c.targets.of(op, prefix, whole)
-		args = args[1:]
-	}
-	for i, arg := range args {
-		given, ok := c.mapOf(op, arg)
-		if !ok {
-			continue
-		}
-		if i == 0 {
-			problems := op.Args.Check(given, c.isHandle)
-			for _, p := range problems {
-				if p.Reason != catalog.MissingField || !misspelt(p, problems) {
-					c.problem(op, arg, p)
-				}
-			}
-			continue
-		}
-		options, problems := operation.Options(op, given, nil)
-		if len(problems) == 0 && options.Timeout > 0 {
-			c.timeouts = append(c.timeouts,
-				Timeout{op.Name(), scripts.Printable(c.Files.Position(arg.Pos()).String()), options.Timeout})
-		}
-		for _, p := range problems {
-			c.optionProblem(arg, p)
-		}
-	}
-}
-
-// misspelt reports whether a missing field is present under a name for which one of the problems suggests it.
-func misspelt(missing catalog.Problem, problems []catalog.Problem) bool {
-	last := len(missing.Path) - 1
-	return slices.ContainsFunc(problems, func(p catalog.Problem) bool {
-		return len(p.Path) == last+1 && slices.Equal(p.Path[:last], missing.Path[:last]) && p.Suggestion == missing.Path[last]
-	})
-}
-
-// resourceName checks the first argument of an operation.
-func (c *checker) resourceName(op *catalog.Operation, e parser.Expr) {
-	if s, ok := e.(*parser.StringLit); ok {
-		if !writ.ValidName(s.Value) {
-			c.At(diagnostic.CodeResourceName, e, "%q cannot name a %s", s.Value,
-				op.Kind).Help = "1 to 63 lower-case letters, digits and hyphens"
-		}
-		return
-	}
-	if c.isSecret(e) {
-		c.At(diagnostic.CodeSecretPlace, e, "the name of a %s cannot be a secret", op.Kind)
-		return
-	}
-	if made := c.handle(e); made != nil && made.Kind != op.Kind {
-		c.At(diagnostic.CodeArgument, e, "%s takes the name of a %s or a handle to one, not the result of %s", op.Name(),
-			op.Kind, made.Name())
-		return
-	}
-	switch v, complete := syntax.LiteralValue(e); v.(type) {
-	case catalog.Unknown:
-	default:
-		if complete {
-			c.At(diagnostic.CodeArgument, e, "%s takes the name of a %s first", op.Name(), op.Kind)
-		}
-	}
-}
-
-// mapOf returns the literal part of a spec or of options.
-func (c *checker) mapOf(op *catalog.Operation, e parser.Expr) (map[string]any, bool) {
-	v := c.literal(e)
-	if m, ok := v.(map[string]any); ok {
-		return m, true
-	}
-	if _, unknown := v.(catalog.Unknown); !unknown && v != nil {
-		c.At(diagnostic.CodeArgument, e, "%s takes %s; this is not a map", op.Name(), operation.Arguments(op))
-	}
-	return nil, false
-}
-
 // handleOf represents a handle in a literal. Handles from the same call are equal.
 type handleOf struct {
 	kind writ.ResourceKind
 	call parser.Expr
 }
-
-func (c *checker) isHandle(v any) (writ.ResourceKind, bool) {
-	h, ok := v.(handleOf)
-	return h.kind, ok
-}
-
-// madeBy returns the call that made the handle of an expression; see handle.
-func (c *checker) madeBy(e parser.Expr) parser.Expr {
-	if name, ok := e.(*parser.Ident); ok {
-		return c.Symbols[name].Init
-	}
-	return e
-}
-
-// literal is literalValue that also recognizes handles and secrets.
-func (c *checker) literal(e parser.Expr) any {
-	switch e := e.(type) {
-	case *parser.ParenExpr:
-		return c.literal(e.Expr)
-	case *parser.ArrayLit:
-		list := make([]any, len(e.Elements))
-		for i, element := range e.Elements {
-			list[i] = c.literal(element)
-		}
-		return list
-	case *parser.MapLit:
-		m := make(map[string]any, len(e.Elements))
-		for _, element := range e.Elements {
-			m[element.Key] = c.literal(element.Value)
-		}
-		return m
-	case *parser.Ident, *parser.CallExpr:
-		if op := c.handle(e); op != nil {
-			kind := op.Kind
-			if kind == "" {
-				kind = writ.ResourceKind(op.Module)
-			}
-			return handleOf{kind: kind, call: c.madeBy(e)}
-		}
-		if c.isSecret(e) {
-			return catalog.Secret("") // the name of the secret does not matter here
-		}
-	}
-	v, _ := syntax.LiteralValue(e)
-	return v
-}
-
-// problem reports a violation of the schema of an operation at its place in the source.
-func (c *checker) problem(op *catalog.Operation, spec parser.Expr, p catalog.Problem) {
-	key, value := syntax.NodeAt(spec, p.Path)
-	switch {
-	case p.Reason == catalog.UnknownField && key != nil:
-		c.Add(diagnostic.CodeUnknownField, key.KeyPos, syntax.KeyWidth(key), "%s has %s", op.Name(), p.Message).Suggest(
-			p.Suggestion)
-	case p.Reason == catalog.SecretMisplaced:
-		c.At(diagnostic.CodeSecretPlace, value, "%s: %s", op.Name(), p.Message)
-	case p.Reason == catalog.MissingField:
-		c.Add(diagnostic.CodeFieldMissing, value.Pos(), 1, "%s: %s", op.Name(), p.Message)
-	default:
-		c.At(diagnostic.CodeFieldType, value, "%s: %s", op.Name(), p.Message).Suggest(p.Suggestion)
-	}
-}
-
-func (c *checker) optionProblem(options parser.Expr, p catalog.Problem) {
-	key, value := syntax.NodeAt(options, p.Path)
-	if p.Reason == catalog.UnknownField && key != nil {
-		d := c.Add(diagnostic.CodeUnknownOption, key.KeyPos, syntax.KeyWidth(key), "unknown option %q", key.Key)
-		d.Help = "the options are " + strings.Join(operation.OptionSchema.Names(), ", ")
-		d.Suggest(p.Suggestion)
-		return
-	}
-	c.At(diagnostic.CodeOptionValue, value, "%s", p.Message).Suggest(p.Suggestion)
-}
-
-// ofOperations reports whether the module has operations, so that its use must be visible in the text.
-func ofOperations(module string) bool { return len(catalog.Of(module)) > 0 }

@@ -2,26 +2,16 @@ package doctor
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"log/slog"
-	"net/http"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"runtime"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/crypto/ssh"
-	"golang.org/x/sys/unix"
 
 	"writ"
 	"writ/cmd/writ/internal/cli"
-	"writ/cmd/writ/internal/cli/held"
 	"writ/cmd/writ/internal/cli/serve"
 	"writ/cmd/writ/internal/client"
 	"writ/cmd/writ/internal/config"
@@ -29,7 +19,6 @@ import (
 	"writ/cmd/writ/internal/daemon/runnerd"
 	"writ/cmd/writ/internal/redact"
 	"writ/cmd/writ/internal/terminal"
-	"writ/coord/api"
 	"writ/identity"
 	"writ/internal/sleep"
 	"writ/runner/queue/redisqueue"
@@ -213,109 +202,6 @@ func examine(ctx context.Context, env *cli.Env, data string) []finding {
 	return found
 }
 
-// examineServer checks each coordinator and compares the clocks.
-func examineServer(ctx context.Context, c *client.Client) []finding {
-	var found []finding
-	for _, address := range c.Context.Servers {
-		ctx, stop := context.WithTimeout(ctx, doctorPatience)
-		f := finding{Check: "coordinator " + address, State: ill, Fix: "writ coord --data DIR, or another --server"}
-		began := time.Now()
-		response, err := get(ctx, c.Direct(), address+"/readyz")
-		took := time.Since(began)
-		if err != nil {
-			stop()
-			f.Detail = "it does not answer: " + err.Error()
-			found = append(found, f)
-			continue
-		}
-		ready, rerr := readiness(response)
-		switch {
-		case rerr != nil:
-			f.Detail = rerr.Error()
-		case !ready.Ready:
-			f.Detail, f.Fix = "it is not ready: "+failedChecks(ready), mendFault
-		default:
-			f.State, f.Detail, f.Fix = healthy, "ready, answered in "+cli.ShortDuration(took), ""
-		}
-		found = append(found, f, clockFinding(response, began.Add(took/2)))
-		stop()
-	}
-	return found
-}
-
-func get(ctx context.Context, by *http.Client, url string) (*http.Response, error) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return nil, err
-	}
-	return by.Do(r)
-}
-
-// readiness decodes the answer of a coordinator. It returns the error of a coordinator that is not ready.
-func readiness(r *http.Response) (ready api.Readiness, err error) {
-	if r.StatusCode == http.StatusServiceUnavailable &&
-		strings.HasPrefix(r.Header.Get("Content-Type"), "application/json") {
-		defer r.Body.Close()
-		return ready, json.NewDecoder(io.LimitReader(r.Body, 1<<20)).Decode(&ready)
-	}
-	return api.Answer[api.Readiness](r, nil)
-}
-
-// examineDatacenters checks each datacenter, as reported by the coordinator.
-func examineDatacenters(ctx context.Context, c *client.Client, roster *identity.Roster) []finding {
-	ctx, stop := context.WithTimeout(ctx, doctorPatience)
-	defer stop()
-	list, err := api.Answer[api.DatacenterList](c.API.ListDatacenters(ctx))
-	if err != nil {
-		return nil // another finding covers the coordinator
-	}
-	var found []finding
-	held := held.HeldIn(ctx, c, roster)
-	for _, d := range list.Items {
-		f := finding{Check: "datacenter " + d.Name, State: healthy, Detail: "connected for " + cli.Age(d.Connected)}
-		if what := held[d.ID]; what != "" {
-			f.State, f.Detail, f.Fix = suspect, what, "`writ hold list` shows the holds and the commands that release them"
-		}
-		switch {
-		case !d.Enabled:
-			f.State, f.Detail = suspect, d.Reason
-		case d.Fault != "":
-			f.State, f.Detail, f.Fix = ill, d.Fault, mendFault
-		case !d.Placeable:
-			f.State, f.Detail, f.Fix = ill, d.Reason, "writ supervisor --data DIR, and read its log"
-		}
-		found = append(found, f)
-	}
-	return found
-}
-
-func failedChecks(r api.Readiness) string {
-	var failed []string
-	for _, c := range r.Checks {
-		if !c.OK {
-			failed = append(failed, c.Name+": "+c.Detail)
-		}
-	}
-	return strings.Join(failed, "; ")
-}
-
-// clockFinding compares the clock of this machine with the Date header of the coordinator, which has a resolution of
-// one second. Signed texts tolerate one minute.
-func clockFinding(r *http.Response, now time.Time) finding {
-	f := finding{Check: "clock", State: healthy}
-	there, err := http.ParseTime(r.Header.Get("Date"))
-	if err != nil {
-		f.State, f.Detail = suspect, "the coordinator's answer has no time"
-		return f
-	}
-	off := now.Sub(there).Abs()
-	f.Detail = fmt.Sprintf("%s apart from the coordinator's", off.Round(time.Second))
-	if off > identity.Skew/2 {
-		f.State, f.Fix = ill, "set the clock: timedatectl set-ntp true"
-	}
-	return f
-}
-
 func examineRoster(ctx context.Context, c *client.Client) (*identity.Roster, finding) {
 	f := finding{Check: "roster", State: ill}
 	ctx, stop := context.WithTimeout(ctx, doctorPatience)
@@ -411,48 +297,6 @@ func examineEvaluator(ctx context.Context) finding {
 	return f
 }
 
-// examineData checks whether a daemon could use a directory for its state, or create it.
-func examineData(dir string) finding {
-	f := finding{Check: "data directory", State: healthy, Detail: dir}
-	for at := dir; ; at = filepath.Dir(at) {
-		info, err := os.Stat(at)
-		if err != nil {
-			if at == filepath.Dir(at) {
-				break
-			}
-			continue
-		}
-		if !info.IsDir() {
-			f.State, f.Detail, f.Fix = ill, at+" is not a directory", "choose another place with --data"
-			return f
-		}
-		probe, err := os.CreateTemp(at, ".writ-doctor-*")
-		if err != nil {
-			f.State, f.Detail, f.Fix = suspect, "cannot write to "+at, "choose another place with --data"
-			if errors.Is(err, unix.EROFS) {
-				f.Detail = at + " is on a read-only disk"
-				f.Fix = "make the disk writable, or choose another place with --data"
-			}
-			return f
-		}
-		_ = probe.Close()
-		_ = os.Remove(probe.Name())
-		if e := writ.AsError(config.UnsafeData(dir)); e != nil {
-			f.State, f.Detail, f.Fix = suspect, e.Message, e.Hint
-		}
-		return f
-	}
-	return f
-}
-
-// tool is a program that writ can use.
-type tool struct {
-	name    string
-	version []string // arguments that print the version in the first line
-	use     string
-	fix     string
-}
-
 // tools lists the programs that clients and supervisors can use. `writ dev` needs none of them.
 var tools = []tool{
 	{
@@ -460,43 +304,4 @@ var tools = []tool{
 		"apt-get install -y redis-server",
 	},
 	{"ssh-keygen", nil, "makes keys, and signs without writ", "apt-get install -y openssh-client"},
-}
-
-func (t tool) examine() finding {
-	f := finding{Check: "tool " + t.name, State: healthy}
-	path, err := exec.LookPath(t.name)
-	if err != nil {
-		f.State, f.Detail, f.Fix = suspect, "not on PATH: "+t.use, t.fix
-		return f
-	}
-	f.Detail = path
-	if t.version == nil {
-		return f
-	}
-	ctx, stop := context.WithTimeout(context.Background(), doctorPatience)
-	defer stop()
-	if text, err := exec.CommandContext(ctx, path, t.version...).Output(); err == nil {
-		first, _, _ := strings.Cut(string(text), "\n")
-		f.Detail += ", " + terminal.Clean(first)
-	}
-	return f
-}
-
-// examineHost checks the requirements of the node drivers on this host and reports the features that would not work.
-func examineHost(ctx context.Context, data string, host runnerd.HostConfig) []finding {
-	if runtime.GOOS != "linux" {
-		return []finding{{
-			Check: "kernel", State: suspect,
-			Detail: runtime.GOOS + ": this machine can be a client; nodes and supervisors need Linux",
-		}}
-	}
-	all, err := runnerd.HostNeeds(ctx, data, host)
-	if err != nil {
-		return []finding{{Check: "drivers of a node", State: ill, Detail: err.Error(), Fix: writ.AsError(err).Hint}}
-	}
-	found := make([]finding, len(all))
-	for i, f := range all {
-		found[i] = finding{Check: f.Module + ": " + f.Need, State: string(f.State), Detail: f.Detail, Lost: f.Use, Fix: f.Fix}
-	}
-	return found
 }
