@@ -12,9 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"writ"
-	"writ/sal/btrfs"
 	"writ/sal/btrfs/btrfstest"
-	"writ/sal/directory"
 	"writ/sal/saltest"
 )
 
@@ -24,18 +22,11 @@ type crash struct{}
 // crashAt stops a node at step number at, counted from now: it makes no later changes and sends no messages.
 func (n *node) crashAt(at int64) {
 	var steps atomic.Int64
-	step := func(string) {
+	n.onStep = func() {
 		if steps.Add(1) > at {
 			n.dead.Store(true)
 			panic(crash{})
 		}
-	}
-	n.driver.Step = step
-	switch trees := n.driver.Trees.(type) {
-	case *directory.Trees:
-		trees.Step = step
-	case *btrfs.Pool:
-		trees.Step = step
 	}
 }
 

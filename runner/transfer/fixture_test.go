@@ -53,10 +53,13 @@ func must(t testing.TB, err error) {
 	}
 }
 
+// openTrees opens trees that call step before each change.
+type openTrees func(dir string, step func(string)) sal.Trees
+
 // kinds are the kinds of trees for volumes.
-var kinds = map[string]func(dir string) sal.Trees{
-	"directory": func(dir string) sal.Trees { return &directory.Trees{Dir: dir} },
-	"btrfs":     func(dir string) sal.Trees { return &btrfs.Pool{Dir: dir} },
+var kinds = map[string]openTrees{
+	"directory": func(dir string, step func(string)) sal.Trees { return &directory.Trees{Dir: dir, Step: step} },
+	"btrfs":     func(dir string, step func(string)) sal.Trees { return btrfs.New(btrfs.Config{Dir: dir, Step: step}) },
 }
 
 // onEach runs a test with each kind of trees on each node.
@@ -95,7 +98,7 @@ type node struct {
 	id    writ.NodeID
 	key   ed25519.PrivateKey
 	dir   string
-	trees func(dir string) sal.Trees
+	trees openTrees
 
 	driver  *volume.Driver
 	turn    sync.Mutex // serialises operations on its volumes
@@ -108,9 +111,10 @@ type node struct {
 	cutAt   atomic.Int64 // each connection is cut after this number of bytes, unless it is 0
 	log     testenv.Log
 	dead    atomic.Bool // it has crashed: its connections are dead
+	onStep  func()      // called before each change of its disk; nil for none
 }
 
-func (s *fixture) node(t testing.TB, name, dir string, trees func(string) sal.Trees) *node {
+func (s *fixture) node(t testing.TB, name, dir string, trees openTrees) *node {
 	t.Helper()
 	n := &node{TB: t, fixture: s, name: name, id: writ.NodeID(name), key: newKey(), dir: dir, trees: trees}
 	n.restart()
@@ -122,7 +126,15 @@ func (n *node) restart() {
 	n.Helper()
 	n.kill()
 	n.dead.Store(false)
-	n.driver = &volume.Driver{Dir: filepath.Join(n.dir, "volumes"), Trees: n.trees(filepath.Join(n.dir, "pool"))}
+	n.onStep = nil
+	step := func(string) {
+		if n.onStep != nil {
+			n.onStep()
+		}
+	}
+	n.driver = &volume.Driver{
+		Dir: filepath.Join(n.dir, "volumes"), Trees: n.trees(filepath.Join(n.dir, "pool"), step), Step: step,
+	}
 }
 
 // give makes the node serve archives, by shipper instead of the driver's unless nil.

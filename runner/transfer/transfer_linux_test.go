@@ -16,18 +16,18 @@ import (
 func TestCopyRespectsTheProjectQuota(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
-		open func(t *testing.T) (dir string, trees func(dir string) sal.Trees)
+		open func(t *testing.T) (dir string, trees openTrees)
 		code writ.Code
 	}{
-		"project": {func(t *testing.T) (string, func(string) sal.Trees) {
-			return btrfstest.NewHosts(t).New(t), func(dir string) sal.Trees {
-				return &btrfs.Pool{Dir: dir, ProjectBytes: func(writ.ProjectID) int64 { return 4 << 20 }}
+		"project": {func(t *testing.T) (string, openTrees) {
+			return btrfstest.NewHosts(t).New(t), func(dir string, _ func(string)) sal.Trees {
+				return btrfs.New(btrfs.Config{Dir: dir, ProjectBytes: func(writ.ProjectID) int64 { return 4 << 20 }})
 			}
 		}, writ.CodeQuotaExceeded},
-		"archive": {func(t *testing.T) (string, func(string) sal.Trees) {
+		"archive": {func(t *testing.T) (string, openTrees) {
 			return testenv.NewDisk(t, filepath.Join(t.TempDir(), "disk"), 12).Dir, kinds["directory"]
 		}, writ.CodeDiskFull},
-		"volume": {func(t *testing.T) (string, func(string) sal.Trees) {
+		"volume": {func(t *testing.T) (string, openTrees) {
 			return testenv.NewDisk(t, filepath.Join(t.TempDir(), "disk"), 28).Dir, kinds["directory"]
 		}, writ.CodeDiskFull},
 	} {

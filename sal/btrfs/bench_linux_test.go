@@ -18,7 +18,7 @@ import (
 
 // BenchmarkCloneOfAnImage clones an image of 2 GiB, and for comparison copies it in full on the same disk.
 func BenchmarkCloneOfAnImage(b *testing.B) {
-	p := &Pool{Dir: filepath.Join(testenv.NewBtrfs(b, filepath.Join(b.TempDir(), "btrfs"), 7<<10).Dir, "pool")}
+	p := New(Config{Dir: filepath.Join(testenv.NewBtrfs(b, filepath.Join(b.TempDir(), "btrfs"), 7<<10).Dir, "pool")})
 	images := must[string](b)(p.Make(b.Context(), "images", sal.Bound{}))
 	image := filepath.Join(images, "image")
 	random(b, image, 2<<30)

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io/fs"
 	"os"
-	"path/filepath"
 
 	"golang.org/x/sys/unix"
 
@@ -27,11 +26,11 @@ const (
 	noID = ^uint32(0)
 )
 
-// deny denies the group p.Deny all access to a tree. Its members can pass the directory of all trees, because some of
-// them own a tree there, and the mode of a container's tree is open to all users. The owner and the owning group keep
-// the rights of the mode.
-func (p *Pool) deny(tree string) error {
-	if p.Deny == 0 {
+// deny denies the group all access to a tree. Its members can pass the directory of all trees, because some of them own
+// a tree there, and the mode of a container's tree is open to all users. The owner and the owning group keep the rights
+// of the mode.
+func (s subvolumes) deny(tree string) error {
+	if s.denied == 0 {
 		return nil
 	}
 	f, err := os.OpenFile(tree, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_DIRECTORY, 0)
@@ -43,12 +42,12 @@ func (p *Pool) deny(tree string) error {
 	if err != nil {
 		return err
 	}
-	want := accessList(info.Mode(), p.Deny)
+	want := accessList(info.Mode(), s.denied)
 	have := make([]byte, len(want)+1)
 	if n, err := unix.Fgetxattr(int(f.Fd()), aclAttribute, have); err == nil && bytes.Equal(have[:n], want) {
 		return nil
 	}
-	p.step("close the tree to other users")
+	s.step("close the tree to other users")
 	return unix.Fsetxattr(int(f.Fd()), aclAttribute, want, 0)
 }
 
@@ -73,13 +72,13 @@ func accessList(mode fs.FileMode, group uint32) []byte {
 }
 
 // denyAll applies deny to all trees: earlier versions did not.
-func (p *Pool) denyAll() error {
-	if p.Deny == 0 {
+func (s subvolumes) denyAll(at layout) error {
+	if s.denied == 0 {
 		return nil
 	}
-	names, err := sal.FileNames(filepath.Join(p.Dir, "trees"))
+	names, err := sal.FileNames(at.Path(""))
 	for _, name := range names {
-		if one := p.deny(p.Path(name)); !errors.Is(one, fs.ErrNotExist) && !errors.Is(one, unix.ENOTDIR) {
+		if one := s.deny(at.Path(name)); !errors.Is(one, fs.ErrNotExist) && !errors.Is(one, unix.ENOTDIR) {
 			err = errors.Join(err, one)
 		}
 	}

@@ -42,7 +42,7 @@ func TestOtherProjectsReadNoTree(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	p := &Pool{Dir: filepath.Join(top, "pool"), Deny: shared}
+	p := New(Config{Dir: filepath.Join(top, "pool"), Deny: shared})
 	fill := func(p *Pool, name string) string {
 		dir, err := p.Make(t.Context(), name, sal.Bound{Bytes: 10 * mib})
 		if err == nil {
@@ -53,14 +53,14 @@ func TestOtherProjectsReadNoTree(t *testing.T) {
 		}
 		return dir
 	}
-	earlier := fill(&Pool{Dir: p.Dir}, "earlier") // by a version without deny
+	earlier := fill(New(Config{Dir: p.dir}), "earlier") // by a version without deny
 	container, machine := fill(p, "container"), fill(p, "machine")
 	if err := p.Snapshot(t.Context(), "container", "s1"); err != nil {
 		t.Fatal(err)
 	}
 	copied := must[string](t)(p.Copy(t.Context(), "copied", sal.Bound{Bytes: 10 * mib}, "container", "s1"))
 	accounts := &confine.Accounts{SharedGroup: shared, First: engine, Last: other, Top: top}
-	if err := errors.Join(accounts.Lead(filepath.Join(p.Dir, "trees")), sal.HandDisk(machine, engine, false, func(string) {})); err != nil {
+	if err := errors.Join(accounts.Lead(filepath.Join(p.dir, "trees")), sal.HandDisk(machine, engine, false, func(string) {})); err != nil {
 		t.Fatal(err)
 	}
 	for _, dir := range []string{earlier, container, copied} {

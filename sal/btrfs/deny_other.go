@@ -2,5 +2,5 @@
 
 package btrfs
 
-func (p *Pool) deny(string) error { return nil }
-func (p *Pool) denyAll() error    { return nil }
+func (subvolumes) deny(string) error    { return nil }
+func (subvolumes) denyAll(layout) error { return nil }

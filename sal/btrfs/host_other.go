@@ -40,7 +40,6 @@ func simpleQuota(string) (bool, error)             { return false, Usable("") }
 func limitGroup(string, uint64, int64) error       { return Usable("") }
 func makeGroup(string, uint64) error               { return Usable("") }
 func joinGroup(string, uint64, uint64) error       { return Usable("") }
-func groupUsage(string, uint64) (int64, error)     { return 0, Usable("") }
 func groupLimit(string, uint64) (int64, error)     { return 0, Usable("") }
 
 func nestedPath(string, uint64, nested) (string, error) { return "", Usable("") }

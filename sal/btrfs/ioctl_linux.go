@@ -160,11 +160,6 @@ func joinGroup(dir string, group, parent uint64) error {
 	return nil
 }
 
-// groupUsage returns the bytes charged to a quota group, as of the last commit.
-func groupUsage(dir string, group uint64) (int64, error) {
-	return groupNumber(dir, group, "referenced")
-}
-
 // groupLimit returns the maximum size of a quota group in bytes; 0 means unlimited.
 func groupLimit(dir string, group uint64) (int64, error) {
 	return groupNumber(dir, group, "max_referenced")

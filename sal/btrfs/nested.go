@@ -20,8 +20,8 @@ type nested struct {
 }
 
 // checkNoNested returns an error if a tree contains subvolumes.
-func (p *Pool) checkNoNested(name, subvolume string) error {
-	found, err := p.describeNested(subvolume)
+func checkNoNested(name, subvolume string) error {
+	found, err := describeNested(subvolume)
 	if err != nil || found == "" {
 		return err
 	}
@@ -31,8 +31,8 @@ func (p *Pool) checkNoNested(name, subvolume string) error {
 }
 
 // nestedDrift returns a drift if a tree contains subvolumes.
-func (p *Pool) nestedDrift(subvolume string) ([]sal.Drift, error) {
-	found, err := p.describeNested(subvolume)
+func nestedDrift(subvolume string) ([]sal.Drift, error) {
+	found, err := describeNested(subvolume)
 	if err != nil || found == "" {
 		return nil, err
 	}
@@ -42,16 +42,16 @@ func (p *Pool) nestedDrift(subvolume string) ([]sal.Drift, error) {
 }
 
 // describeNested describes the subvolumes inside another one, "" if there are none.
-func (p *Pool) describeNested(subvolume string) (string, error) {
+func describeNested(subvolume string) (string, error) {
 	id, err := subvolumeID(subvolume)
 	if err != nil {
 		return "", err
 	}
-	all, err := nestedIn(p.Dir, id)
+	all, err := nestedIn(subvolume, id)
 	if err != nil || len(all) == 0 {
 		return "", err
 	}
-	where, err := nestedPath(p.Dir, id, all[0])
+	where, err := nestedPath(subvolume, id, all[0])
 	if err != nil {
 		where = all[0].name // the path is too long for the kernel, or the subvolume was removed meanwhile
 	}
@@ -62,45 +62,15 @@ func (p *Pool) describeNested(subvolume string) (string, error) {
 }
 
 // snapshotWhole creates a snapshot of a tree and verifies that it is complete.
-func (p *Pool) snapshotWhole(to, name, from string, readOnly bool) error {
-	if err := p.checkNoNested(name, from); err != nil {
+func snapshotWhole(to, name, from string, readOnly bool) error {
+	if err := checkNoNested(name, from); err != nil {
 		return err
 	}
 	if err := snapshotSubvolume(to, from, readOnly); err != nil {
 		return err
 	}
-	if err := p.checkNoNested(name, from); err != nil { // created meanwhile
+	if err := checkNoNested(name, from); err != nil { // created meanwhile
 		return errors.Join(err, deleteSubvolume(to))
-	}
-	return nil
-}
-
-// removeWithNested removes a subvolume and all subvolumes inside it, at any depth. It finds them by number, so names
-// and depths chosen by an attacker cannot prevent it.
-func (p *Pool) removeWithNested(path string) error {
-	id, err := subvolumeID(path)
-	if err != nil {
-		return err
-	}
-	if err := p.removeNested(id); err != nil {
-		return fmt.Errorf("remove nested subvolumes: %w", err)
-	}
-	return deleteSubvolume(path)
-}
-
-func (p *Pool) removeNested(in uint64) error {
-	all, err := nestedIn(p.Dir, in)
-	if err != nil {
-		return err
-	}
-	for _, n := range all {
-		if err := p.removeNested(n.id); err != nil {
-			return err
-		}
-		p.step("remove a nested subvolume")
-		if err := deleteNested(p.Dir, in, n); err != nil {
-			return err
-		}
 	}
 	return nil
 }

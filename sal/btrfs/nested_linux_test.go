@@ -134,8 +134,8 @@ func TestTreeIsRemovedWithNestedSubvolumes(t *testing.T) {
 		if _, err := os.Lstat(dir); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("the tree: %v", err)
 		}
-		top := must[uint64](t)(subvolumeID(filepath.Join(p.Dir, "trees"))) // for a plain directory, the number of its subvolume
-		if left := must[[]nested](t)(nestedIn(p.Dir, top)); len(left) > 0 {
+		top := must[uint64](t)(subvolumeID(filepath.Join(p.dir, "trees"))) // for a plain directory, the number of its subvolume
+		if left := must[[]nested](t)(nestedIn(p.dir, top)); len(left) > 0 {
 			t.Errorf("%v are left", left)
 		}
 	})
@@ -145,7 +145,7 @@ func TestTreeIsRemovedWithNestedSubvolumes(t *testing.T) {
 func TestNestedSubvolumesCountForTheProject(t *testing.T) {
 	t.Parallel()
 	dir := testenv.NewBtrfs(t, filepath.Join(t.TempDir(), "btrfs"), 1<<10).Dir
-	p := &Pool{Dir: filepath.Join(dir, "pool"), ProjectBytes: func(writ.ProjectID) int64 { return 64 * mib }}
+	p := New(Config{Dir: filepath.Join(dir, "pool"), ProjectBytes: func(writ.ProjectID) int64 { return 64 * mib }})
 	tree := must[string](t)(p.Make(t.Context(), "a", sal.Bound{Bytes: 32 * mib, Project: "p"}))
 	if simple := must[bool](t)(simpleQuota(dir)); !simple {
 		t.Skip("this kernel has full quotas only")

@@ -7,25 +7,19 @@
 package btrfs
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"sync"
 
 	"writ"
 	"writ/sal"
 )
 
-// Pool stores trees on btrfs. Different trees may be used concurrently.
-//
-// Below Dir, trees/NAME is a tree and snapshots/NAME/SNAPSHOT is a snapshot of it; both are subvolumes. work/NAME is
-// unfinished or no longer needed. Every call that changes a tree first removes its work/NAME.
-type Pool struct {
+// Config holds the settings of a pool.
+type Config struct {
 	// Dir is required: an absolute path on a btrfs file system. The pool enables quotas for the whole file system:
 	// simple ones if the kernel supports them.
 	Dir string
@@ -39,32 +33,38 @@ type Pool struct {
 	Deny uint32
 	// Step is called before every single change of the file system; tests stop the driver there. It may be nil.
 	Step func(name string)
+}
 
-	mu      sync.Mutex             // guards the fields below
-	ready   bool                   // Dir and its directories exist
-	quotas  quotaState             // of Dir's file system
-	pending map[string]sal.Bound   // trees that are being created or grown
-	counts  map[writ.ProjectID]int // trees with a limit per project, including coming; nil means unknown
-	sums    int                    // number of recounts, for tests
+// Pool stores trees on btrfs. Different trees may be used concurrently. Every call that changes a tree first removes
+// the unfinished work of an earlier call on it.
+type Pool struct {
+	layout
+	subvolumes
+	*shares
+	limits limits
+	quotas quotas
+
+	mu    sync.Mutex // guards ready
+	ready bool       // the directories exist
 }
 
 var _ sal.Trees = (*Pool)(nil)
 
+// New returns a pool. The first change creates its directories.
+func New(c Config) *Pool {
+	if c.Step == nil {
+		c.Step = func(string) {}
+	}
+	at, changes := layout{c.Dir}, subvolumes{c.Step, c.Deny}
+	p := &Pool{layout: at, subvolumes: changes, quotas: quotas{dir: c.Dir, step: c.Step}}
+	p.shares = &shares{trees: at, most: c.ProjectBytes, outside: c.Besides}
+	p.limits = limits{at, changes, p.shares}
+	return p
+}
+
 // About returns the kind and the advantages of btrfs.
 func (p *Pool) About() (kind, detail string) {
 	return "btrfs", "subvolumes: sizes are enforced, snapshots and clones take no time"
-}
-
-// Path returns the path of a tree.
-func (p *Pool) Path(name string) string { return filepath.Join(p.Dir, "trees", name) }
-
-// Remedy returns a command that removes the subvolumes of a tree and of its snapshots, if they exist, and the directory
-// of the snapshots.
-func (p *Pool) Remedy(name string) string {
-	tree := sal.Command(p.Path(name))
-	snapshots := sal.Command(filepath.Join(p.Dir, "snapshots", name))
-	work := sal.Command(filepath.Join(p.Dir, "work", name))
-	return fmt.Sprintf("for s in %s %s/* %s; do btrfs subvolume show \"$s\" >/dev/null 2>&1 && btrfs subvolume delete \"$s\"; done; rm -rf %s", tree, snapshots, work, snapshots)
 }
 
 // Make creates a tree or grows it.
@@ -81,7 +81,7 @@ func (p *Pool) Make(ctx context.Context, name string, bound sal.Bound) (dir stri
 }
 
 func (p *Pool) make(name string, bound sal.Bound) (dir string, err error) {
-	defer p.recount()
+	defer p.invalidate()
 	tree := p.Path(name)
 	there, err := isSubvolume(tree)
 	if err == nil && !there {
@@ -90,7 +90,7 @@ func (p *Pool) make(name string, bound sal.Bound) (dir string, err error) {
 	}
 	if err == nil {
 		sal.InPlace(tree)
-		err = p.bound(name, tree, bound)
+		err = p.limits.set(name, tree, bound)
 	}
 	if err == nil {
 		err = p.commit(tree, filepath.Dir(tree))
@@ -112,21 +112,22 @@ func (p *Pool) Snapshot(ctx context.Context, name, snapshot string) error {
 		err = p.createSnapshot(name, to)
 	}
 	if err == nil {
-		err = p.rebound(name) // always, because an interrupted call may have skipped it
+		err = p.limits.update(name) // always, because an interrupted call may have skipped it
 	}
 	return sal.HostError("snapshot the tree "+name, err)
 }
 
 // createSnapshot creates the subvolume of a snapshot.
 func (p *Pool) createSnapshot(name, to string) error {
-	if there, err := isSubvolume(p.Path(name)); err != nil || !there {
-		return cmp.Or(sal.HostError("find the tree", err), sal.UnknownTree(name))
+	from, err := p.source(name, "")
+	if err != nil {
+		return err
 	}
 	if err := sal.MakeDir(filepath.Dir(to)); err != nil {
 		return err
 	}
 	p.step("take the snapshot")
-	return p.snapshotWhole(to, name, p.Path(name), readOnly) // the kernel commits it
+	return snapshotWhole(to, name, from, readOnly) // the kernel commits it
 }
 
 // Restore resets a tree to a snapshot: it swaps the tree atomically with a copy of the snapshot.
@@ -146,7 +147,7 @@ func (p *Pool) Restore(ctx context.Context, name, snapshot string) error {
 	if err != nil {
 		return err
 	}
-	if err := p.checkNoNested(name, tree); err != nil {
+	if err := checkNoNested(name, tree); err != nil {
 		return sal.HostError("inspect the tree "+name, err)
 	}
 	p.step("copy the snapshot")
@@ -155,7 +156,7 @@ func (p *Pool) Restore(ctx context.Context, name, snapshot string) error {
 		err = setBound(work, bound) // the snapshot may be smaller
 	}
 	if err == nil {
-		err = p.bound(name, work, bound)
+		err = p.limits.set(name, work, bound)
 	}
 	if err == nil {
 		p.step("swap the trees")
@@ -185,15 +186,15 @@ func (p *Pool) Copy(ctx context.Context, name string, bound sal.Bound, from, sna
 		return "", err
 	}
 	defer release()
-	defer p.recount()
+	defer p.invalidate()
 	tree := p.Path(name)
 	p.step("clone the tree")
-	err = p.snapshotWhole(tree, from, source, writable)
+	err = snapshotWhole(tree, from, source, writable)
 	if err == nil {
 		err = setBound(tree, bound)
 	}
 	if err == nil {
-		err = p.bound(name, tree, bound)
+		err = p.limits.set(name, tree, bound)
 	}
 	if err == nil {
 		err = p.commit(tree, filepath.Dir(tree))
@@ -212,7 +213,7 @@ func (p *Pool) View(ctx context.Context, name, snapshot string) (dir string, don
 		return dir, func() error { return nil }, err
 	}
 	p.step("take a passing snapshot")
-	if err := p.snapshotWhole(p.work(name), name, dir, readOnly); err != nil {
+	if err := snapshotWhole(p.work(name), name, dir, readOnly); err != nil {
 		return "", nil, sal.HostError("snapshot the tree "+name, err)
 	}
 	return p.work(name), func() error { return sal.HostError("remove a view of the tree "+name, p.clear(name)) }, nil
@@ -223,7 +224,7 @@ func (p *Pool) View(ctx context.Context, name, snapshot string) (dir string, don
 func (p *Pool) Keep(ctx context.Context, name string, bound sal.Bound) ([]sal.Drift, error) {
 	lost, err := p.prepare()
 	if err != nil {
-		return nil, sal.HostError("create the pool "+p.Dir, err)
+		return nil, err
 	}
 	if err := p.begin(ctx, name); err != nil {
 		return nil, err
@@ -232,70 +233,24 @@ func (p *Pool) Keep(ctx context.Context, name string, bound sal.Bound) ([]sal.Dr
 	if there, err := isSubvolume(tree); err != nil || !there {
 		return []sal.Drift{{What: "its content is gone: missing subvolume " + tree}}, nil
 	}
-	found, err := p.nestedDrift(tree)
+	found, err := nestedDrift(tree)
 	if err != nil {
 		return nil, sal.HostError("inspect the tree "+name, err)
 	}
 	if lost {
-		found = append(found, sal.Drift{What: "quotas were off at " + p.Dir + " and were enabled again", Mended: true})
+		found = append(found, sal.Drift{What: "quotas were off at " + p.dir + " and were enabled again", Mended: true})
 	}
-	if err := p.rescanQuotas(); err != nil {
+	if err := p.quotas.rescan(); err != nil {
 		return nil, err
 	}
-	bounded, err := p.keepBound(name, bound)
-	return append(bounded, found...), err
-}
-
-// keepBound restores the limit of a tree.
-func (p *Pool) keepBound(name string, bound sal.Bound) ([]sal.Drift, error) {
-	tree := p.Path(name)
-	had, err := boundOf(tree)
-	if err != nil && !errors.Is(err, errNoSize) {
-		return nil, sal.HostError("inspect the tree "+name, err)
-	}
-	if err == nil {
-		bound.Bytes = grown(had.Bytes, bound.Bytes)
-	}
-	want, err := p.limitOf(name, bound.Bytes)
-	if err != nil {
-		return nil, sal.HostError("read the quota of "+name, err)
-	}
-	id, err := subvolumeID(tree)
-	if err != nil {
-		return nil, sal.HostError("inspect the tree "+name, err)
-	}
-	if is, err := groupLimit(p.Dir, group(0, id)); err == nil && is == want && had.Bytes == bound.Bytes {
-		return nil, sal.HostError("set the quota of a project", p.keepShare(had.Project))
+	intact, err := p.limits.keep(name, bound)
+	if err != nil || intact {
+		return found, err
 	}
 	if _, err := p.make(name, bound); err != nil {
-		return nil, err
+		return found, err
 	}
-	return []sal.Drift{{What: "its quota was wrong", Mended: true}}, nil
-}
-
-// source returns the subvolume of a tree or of one of its snapshots.
-func (p *Pool) source(name, snapshot string) (path string, err error) {
-	if err := sal.ValidTree(name); err != nil {
-		return "", err
-	}
-	path, missing := p.Path(name), sal.UnknownTree(name)
-	if snapshot != "" {
-		path = p.snapshot(name, snapshot)
-		missing = writ.Errorf(writ.CodeResourceUnknown, "the tree %s has no snapshot %q", name, snapshot)
-	}
-	there, err := isSubvolume(path)
-	if err != nil || !there {
-		return "", cmp.Or(sal.HostError("find the tree", err), missing)
-	}
-	return path, nil
-}
-
-// Snapshots returns the names of a tree's snapshots.
-func (p *Pool) Snapshots(ctx context.Context, name string) ([]string, error) {
-	if err := errors.Join(ctx.Err(), sal.ValidTree(name)); err != nil {
-		return nil, err
-	}
-	return sal.FileNames(filepath.Join(p.Dir, "snapshots", name))
+	return append([]sal.Drift{{What: "its quota was wrong", Mended: true}}, found...), nil
 }
 
 // RemoveSnapshot removes a snapshot of a tree. It succeeds if the snapshot does not exist.
@@ -307,13 +262,13 @@ func (p *Pool) RemoveSnapshot(ctx context.Context, name, snapshot string) error 
 	}
 	err := p.destroy("remove the snapshot", p.snapshot(name, snapshot))
 	if err == nil {
-		err = p.rebound(name)
+		err = p.limits.update(name)
 	}
 	if err == nil {
-		err = p.commit(filepath.Join(p.Dir, "snapshots", name))
+		err = p.commit(p.snapshots(name))
 	}
 	if err == nil {
-		_ = os.Remove(filepath.Join(p.Dir, "snapshots", name)) // only succeeds if it is empty
+		_ = os.Remove(p.snapshots(name)) // only succeeds if it is empty
 	}
 	return sal.HostError("remove a snapshot of the tree "+name, err)
 }
@@ -323,51 +278,20 @@ func (p *Pool) Remove(ctx context.Context, name string) error {
 	if err := p.begin(ctx, name); err != nil {
 		return err
 	}
-	defer p.recount()
+	defer p.invalidate()
 	err := p.destroy("remove the tree", p.Path(name))
 	if err == nil {
-		err = p.removeSnapshots(name)
+		err = p.destroySnapshots(p.layout, name)
 	}
 	if err == nil {
-		err = p.commit(filepath.Join(p.Dir, "trees"), filepath.Join(p.Dir, "snapshots"))
+		err = p.commit(filepath.Dir(p.Path(name)), filepath.Dir(p.snapshots(name)))
 	}
 	return sal.HostError("remove the tree "+name, err)
 }
 
-//failpoint:none it removes an empty directory
-func (p *Pool) removeSnapshots(name string) error {
-	all, err := sal.FileNames(filepath.Join(p.Dir, "snapshots", name))
-	if err != nil {
-		return err
-	}
-	for _, s := range all {
-		if err := p.destroy("remove the snapshot", p.snapshot(name, s)); err != nil {
-			return err
-		}
-	}
-	if err := os.Remove(filepath.Join(p.Dir, "snapshots", name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return nil
-}
-
-// List returns the names of all trees.
-func (p *Pool) List(ctx context.Context) ([]string, error) {
-	var all []string
-	for _, dir := range []string{"trees", "snapshots", "work"} {
-		some, err := sal.FileNames(filepath.Join(p.Dir, dir))
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, some...)
-	}
-	slices.Sort(all)
-	return slices.Compact(all), ctx.Err()
-}
-
 // Clone copies a file and shares its blocks.
 func (p *Pool) Clone(ctx context.Context, from, to string, size int64) error {
-	return sal.Clone(ctx, from, to, size, p.Step)
+	return sal.Clone(ctx, from, to, size, p.step)
 }
 
 // begin prepares the pool and removes the work of an interrupted call on the tree.
@@ -376,72 +300,26 @@ func (p *Pool) begin(ctx context.Context, name string) error {
 		return err
 	}
 	if _, err := p.prepare(); err != nil {
-		return sal.HostError("create the pool "+p.Dir, err)
+		return err
 	}
 	return sal.HostError("clean up after "+name, p.clear(name))
 }
 
-// prepare creates the pool and enables quotas. It reports whether another program had disabled them.
+// prepare creates the pool at the first call, and enables quotas. It reports whether another program had disabled them.
 func (p *Pool) prepare() (lost bool, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.ready {
-		if err := p.makeDirs(); err != nil {
-			return false, err
+		if err = p.create(); err == nil {
+			err = p.denyAll(p.layout)
 		}
-		p.ready = true
+		p.ready = err == nil
 	}
-	return p.quotas.ensure(p.Dir)
+	if err == nil {
+		lost, err = p.quotas.ensure()
+	}
+	return lost, sal.HostError("create the pool "+p.dir, err)
 }
 
-func (p *Pool) makeDirs() error {
-	if err := sal.MakeDir(p.Dir); err != nil {
-		return err
-	}
-	if err := Usable(p.Dir); err != nil {
-		return err
-	}
-	for _, dir := range []string{"trees", "snapshots", "work"} {
-		if err := sal.MakeDir(filepath.Join(p.Dir, dir)); err != nil {
-			return err
-		}
-	}
-	return p.denyAll()
-}
-
-// commit syncs directories, so that created, renamed and removed entries survive a power cut. A missing directory is
-// not an error.
-func (p *Pool) commit(dirs ...string) error {
-	for _, dir := range dirs {
-		p.step("commit")
-		if err := sal.SyncDir(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-	}
-	return nil
-}
-
+// clear removes the work of an interrupted call.
 func (p *Pool) clear(name string) error { return p.destroy("clear work", p.work(name)) }
-
-// destroy removes a subvolume with its nested subvolumes. A missing subvolume is not an error.
-//
-//failpoint:steps clear work; remove the tree; remove the snapshot
-func (p *Pool) destroy(step, path string) error {
-	there, err := isSubvolume(path)
-	if err != nil || !there {
-		return err
-	}
-	p.step(step)
-	return p.removeWithNested(path)
-}
-
-func (p *Pool) work(name string) string { return filepath.Join(p.Dir, "work", name) }
-func (p *Pool) snapshot(name, snapshot string) string {
-	return filepath.Join(p.Dir, "snapshots", name, snapshot)
-}
-
-func (p *Pool) step(name string) {
-	if p.Step != nil {
-		p.Step(name)
-	}
-}

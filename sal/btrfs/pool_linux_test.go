@@ -25,7 +25,9 @@ func TestTreesConformance(t *testing.T) {
 	t.Parallel()
 	saltest.RunTrees(t, saltest.TreesSuite{
 		Hosts: btrfstest.NewHosts(t),
-		Open:  func(_ testing.TB, host string, step func(string)) sal.Trees { return &Pool{Dir: host, Step: step} },
+		Open: func(_ testing.TB, host string, step func(string)) sal.Trees {
+			return New(Config{Dir: host, Step: step})
+		},
 	})
 }
 
@@ -46,7 +48,7 @@ func kinds(t *testing.T, test func(t *testing.T, p *Pool)) {
 			t.Parallel()
 			dir := testenv.NewBtrfs(t, filepath.Join(t.TempDir(), "btrfs"), 1<<10).Dir
 			prepare(t, dir)
-			p := &Pool{Dir: filepath.Join(dir, "pool")}
+			p := New(Config{Dir: filepath.Join(dir, "pool")})
 			test(t, p)
 			if simple, err := simpleQuota(dir); err != nil || simple != (name == "simple") {
 				t.Errorf("the quotas are simple: %v, %v", simple, err)
@@ -94,6 +96,12 @@ func syncAll(t testing.TB, dir string) {
 	}
 }
 
+// charged returns the bytes that the kernel charges to a quota group, as of the last commit.
+func charged(t testing.TB, p *Pool, group uint64) int64 {
+	t.Helper()
+	return must[int64](t)(groupNumber(p.dir, group, "referenced"))
+}
+
 // Promise: Volumes and images: A btrfs volume holds the requested size plus at most a 32nd and 16 MiB, with any
 // snapshots; volumes of a project share a limit.
 // How: Kernel quotas, simple ones where available; each snapshot that pins blocks has a limit.
@@ -112,8 +120,8 @@ func TestTreeSizeIsEnforced(t *testing.T) {
 		if n, err := fill(t, dir, 128); err != nil {
 			t.Errorf("grown to 128 MiB it took %d: %v", n, err)
 		}
-		syncAll(t, p.Dir)
-		if used := must[int64](t)(p.Used("a")); used < 127*mib || used > 160*mib {
+		syncAll(t, p.dir)
+		if used := charged(t, p, group(0, must[uint64](t)(subvolumeID(dir)))); used < 127*mib || used > 160*mib {
 			t.Errorf("128 MiB are counted as %d", used)
 		}
 	})
@@ -181,7 +189,7 @@ func TestVolumesOfAProjectShareItsBound(t *testing.T) {
 		other := must[string](t)(p.Make(t.Context(), "c", sal.Bound{Bytes: 80 * mib, Project: "unbounded"}))
 		keep := func(share int64) { // as a runner that starts with another limit
 			t.Helper()
-			p.ProjectBytes = func(project writ.ProjectID) int64 { return map[writ.ProjectID]int64{"bounded": share}[project] }
+			p.most = func(project writ.ProjectID) int64 { return map[writ.ProjectID]int64{"bounded": share}[project] }
 			if drift := must[[]sal.Drift](t)(p.Keep(t.Context(), "b", sal.Bound{Bytes: 80 * mib, Project: "bounded"})); len(drift) > 0 {
 				t.Errorf("that is told as %+v", drift)
 			}
@@ -200,7 +208,7 @@ func TestVolumesOfAProjectShareItsBound(t *testing.T) {
 		if n, err := fill(t, b, 80); err != nil {
 			t.Errorf("with more room the second took %d MiB: %v", n, err)
 		}
-		if used := must[int64](t)(p.ProjectUsed("bounded")); used < 159*mib || used > 200*mib {
+		if used := charged(t, p, projectGroup("bounded")); used < 159*mib || used > 200*mib {
 			t.Errorf("the project uses %d", used)
 		}
 	})
@@ -209,7 +217,7 @@ func TestVolumesOfAProjectShareItsBound(t *testing.T) {
 // A node with many trees calls Keep for each of them every half minute.
 func TestTreeCountsAreCached(t *testing.T) {
 	kinds(t, func(t *testing.T, p *Pool) {
-		p.ProjectBytes = func(writ.ProjectID) int64 { return 1 << 40 }
+		p.most = func(writ.ProjectID) int64 { return 1 << 40 }
 		bound := sal.Bound{Bytes: mib, Project: "p"}
 		names := []string{"a", "b", "c", "d"}
 		look := func(want int) {
@@ -223,7 +231,7 @@ func TestTreeCountsAreCached(t *testing.T) {
 			if p.sums-before != want {
 				t.Errorf("for %d trees they were added up %d times", len(names), p.sums-before)
 			}
-			if count := must[int](t)(p.countOf("p")); count != len(names) {
+			if count := must[int](t)(p.count("p")); count != len(names) {
 				t.Errorf("%d trees are said to be %d", len(names), count)
 			}
 		}
@@ -249,7 +257,7 @@ func TestTreeCountsAreCached(t *testing.T) {
 func TestSizesOfAProjectAreLimited(t *testing.T) {
 	kinds(t, func(t *testing.T, p *Pool) {
 		ctx := t.Context()
-		p.ProjectBytes = func(writ.ProjectID) int64 { return 100 * mib }
+		p.most = func(writ.ProjectID) int64 { return 100 * mib }
 		of := func(size int64) sal.Bound { return sal.Bound{Bytes: size * mib, Project: "p"} }
 		refused := func(doing string, err error, numbers ...string) {
 			t.Helper()
@@ -282,7 +290,7 @@ func TestSizesOfAProjectAreLimited(t *testing.T) {
 			}
 		}
 
-		p.ProjectBytes = func(writ.ProjectID) int64 { return 50 * mib } // existing trees stay
+		p.most = func(writ.ProjectID) int64 { return 50 * mib } // existing trees stay
 		must[string](t)(p.Make(ctx, "b", of(40)))
 		must[[]sal.Drift](t)(p.Keep(ctx, "a", of(60)))
 		_, err = p.Make(ctx, "d", of(1))
@@ -292,8 +300,8 @@ func TestSizesOfAProjectAreLimited(t *testing.T) {
 
 func TestConcurrentSizesAreAddedUp(t *testing.T) {
 	t.Parallel()
-	p := &Pool{Dir: filepath.Join(testenv.NewBtrfs(t, filepath.Join(t.TempDir(), "btrfs"), 256).Dir, "pool")}
-	p.ProjectBytes = func(writ.ProjectID) int64 { return 100 * mib }
+	p := New(Config{Dir: filepath.Join(testenv.NewBtrfs(t, filepath.Join(t.TempDir(), "btrfs"), 256).Dir, "pool")})
+	p.most = func(writ.ProjectID) int64 { return 100 * mib }
 	done := make(chan error)
 	for i := range 8 {
 		go func() {
@@ -318,8 +326,8 @@ func TestCloneSharesBlocksOfItsImage(t *testing.T) {
 	kinds(t, func(t *testing.T, p *Pool) {
 		images := must[string](t)(p.Make(t.Context(), "images", sal.Bound{}))
 		must[int](t)(fill(t, images, 64))
-		scattered := filepath.Join(p.Dir, "scattered") // not written in place
-		if err := sal.Clone(t.Context(), filepath.Join(images, sal.DiskName), filepath.Join(p.Dir, "copy"), 0, nil); err != nil {
+		scattered := filepath.Join(p.dir, "scattered") // not written in place
+		if err := sal.Clone(t.Context(), filepath.Join(images, sal.DiskName), filepath.Join(p.dir, "copy"), 0, nil); err != nil {
 			t.Fatal(err)
 		}
 		text := must[[]byte](t)(os.ReadFile(filepath.Join(images, sal.DiskName)))
@@ -328,8 +336,8 @@ func TestCloneSharesBlocksOfItsImage(t *testing.T) {
 		}
 		room := func() uint64 {
 			var stat unix.Statfs_t
-			syncAll(t, p.Dir)
-			if err := unix.Statfs(p.Dir, &stat); err != nil {
+			syncAll(t, p.dir)
+			if err := unix.Statfs(p.dir, &stat); err != nil {
 				t.Fatal(err)
 			}
 			return stat.Bfree * uint64(stat.Bsize) / mib
@@ -350,7 +358,7 @@ func TestCloneSharesBlocksOfItsImage(t *testing.T) {
 func TestFullDiskIsReported(t *testing.T) {
 	t.Parallel()
 	disk := testenv.NewBtrfs(t, filepath.Join(t.TempDir(), "btrfs"), 128)
-	p := &Pool{Dir: filepath.Join(disk.Dir, "pool")}
+	p := New(Config{Dir: filepath.Join(disk.Dir, "pool")})
 	dir := must[string](t)(p.Make(t.Context(), "a", sal.Bound{}))
 	if _, err := fill(t, dir, 200); writ.CodeOf(sal.HostError("write", err)) != writ.CodeDiskFull {
 		t.Errorf("writing: %v", err)
@@ -365,7 +373,7 @@ func TestOnlyBtrfsIsUsable(t *testing.T) {
 	if err := Usable("/proc"); writ.CodeOf(err) != writ.CodeDriverMissing || writ.AsError(err).Hint == "" {
 		t.Errorf("/proc: %v", err)
 	}
-	p := &Pool{Dir: filepath.Join(t.TempDir(), "pool")}
+	p := New(Config{Dir: filepath.Join(t.TempDir(), "pool")})
 	if _, err := p.Make(t.Context(), "a", sal.Bound{}); Usable(t.TempDir()) != nil && writ.CodeOf(err) != writ.CodeDriverMissing {
 		t.Errorf("a tree elsewhere: %v", err)
 	}

@@ -42,7 +42,7 @@ func TestOnARealDiskAndNetwork(t *testing.T) {
 	b := newFixture(t)
 	disk := testenv.NewBtrfs(t, filepath.Join(b.host, "pool"), 512)
 	t.Cleanup(func() { wipe(t, b.host) }) // before the disk is unmounted
-	pool := &btrfs.Pool{Dir: disk.Dir}
+	pool := btrfs.New(btrfs.Config{Dir: disk.Dir})
 	b.Trees = smallTrees{pool}
 	networks := &netdev.Driver{
 		Dir: filepath.Join(b.host, "network"), Overlay: overlay(netip.MustParsePrefix("400:cafe:1:1::/64")), Netns: testenv.Netns(t),

@@ -207,10 +207,10 @@ func TestArchiveCountsForTheShareOfItsProject(t *testing.T) {
 	b := &fixture{TB: t, kind: kinds["btrfs"], host: kinds["btrfs"].hosts(t).New(t)}
 	share := int64(2 * gib)
 	b.kind.trees = func(dir string, step func(string)) sal.Trees {
-		return &btrfs.Pool{
+		return btrfs.New(btrfs.Config{
 			Dir: dir, Step: step, ProjectBytes: func(writ.ProjectID) int64 { return share },
 			Besides: func(p writ.ProjectID) (int64, error) { return b.ArchiveBytes(p) },
-		}
+		})
 	}
 	b.restart(nil)
 	b.must("volume.create", "data", map[string]any{"size_gib": int64(1)})

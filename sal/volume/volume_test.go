@@ -80,7 +80,7 @@ var kinds = map[string]kind{
 	},
 	"btrfs": {
 		hosts: func(t testing.TB) saltest.Hosts { return btrfstest.NewHosts(t) },
-		trees: func(dir string, step func(string)) sal.Trees { return &btrfs.Pool{Dir: dir, Step: step} },
+		trees: func(dir string, step func(string)) sal.Trees { return btrfs.New(btrfs.Config{Dir: dir, Step: step}) },
 	},
 }
 
@@ -703,7 +703,7 @@ func TestSizesBeyondTheProjectShareAreRefused(t *testing.T) {
 	prepare(t, b.host)
 	share := int64(3 << 30)
 	b.kind.trees = func(dir string, step func(string)) sal.Trees {
-		return &btrfs.Pool{Dir: dir, Step: step, ProjectBytes: func(writ.ProjectID) int64 { return share }}
+		return btrfs.New(btrfs.Config{Dir: dir, Step: step, ProjectBytes: func(writ.ProjectID) int64 { return share }})
 	}
 	b.restart(nil)
 	b.must("volume.create", "root", map[string]any{"size_gib": int64(2)})

@@ -157,13 +157,13 @@ func openStorage(dir string, c driverConfig) storage {
 	var trees sal.Trees = &directory.Trees{Dir: pool, Step: failpoint.Step("volume")}
 	if bounded := filepath.Join(dir, "btrfs"); hasRecords(bounded) || btrfs.Usable(dir) == nil && !hasRecords(records) {
 		share := func(writ.ProjectID) int64 { return host.ProjectGiB << 30 }
-		kept := &btrfs.Pool{
+		config := btrfs.Config{
 			Dir: pool, ProjectBytes: share, Besides: besides(dir, bounded), Step: failpoint.Step("volume"),
 		}
 		if users := c.numbers(filepath.Dir(dir)); users.Used() {
-			kept.Deny = users.SharedGroup
+			config.Deny = users.SharedGroup
 		}
-		trees, records = kept, bounded
+		trees, records = btrfs.New(config), bounded
 	}
 	images := &image.Driver{
 		Dir: filepath.Join(dir, "image"), Trees: trees, MaxBytes: host.ImageGiB << 30, Dirs: host.imageDirs(),

@@ -10,7 +10,6 @@ import (
 	"writ"
 	"writ/internal/test/testenv"
 	"writ/sal"
-	"writ/sal/btrfs"
 	"writ/sal/needs"
 )
 
@@ -151,8 +150,11 @@ func TestSharesOfADiskNeedOneThatKeepsThem(t *testing.T) {
 			}
 		})
 	}
-	if share := openStorage(disk, driverConfig{Host: HostConfig{ProjectGiB: 10}}).trees.(*btrfs.Pool).ProjectBytes("p"); share != 10<<30 {
-		t.Errorf("a project may have %d bytes", share)
+	trees := openStorage(disk, driverConfig{Host: HostConfig{ProjectGiB: 10}}).trees
+	for bytes, want := range map[int64]writ.Code{10 << 30: "", 10<<30 + 1: writ.CodeQuotaExceeded} {
+		if err := trees.Room(t.Context(), "data", sal.Bound{Bytes: bytes, Project: "p"}); writ.CodeOf(err) != want {
+			t.Errorf("room for %d bytes: %v, want %q", bytes, err, want)
+		}
 	}
 }
 

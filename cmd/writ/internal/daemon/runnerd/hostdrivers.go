@@ -61,7 +61,7 @@ type HostConfig struct {
 // hostDrivers holds all drivers that change a host, even if their requirements are missing.
 type hostDrivers struct {
 	storage    storage
-	bounded    *btrfs.Pool // of volumes; the storage may use plain directories
+	pool       btrfs.Requirements // of volumes; the storage may use plain directories
 	overlay    *mycelium.Node
 	networks   *netdev.Driver
 	machines   *cloudhypervisor.Driver
@@ -72,7 +72,7 @@ type hostDrivers struct {
 // newHost returns the drivers. It does not touch the host.
 func newHost(c driverConfig, dir string) *hostDrivers {
 	h := &hostDrivers{storage: openStorage(dir, c)}
-	h.bounded = &btrfs.Pool{Dir: filepath.Join(dir, "pool")}
+	h.pool = btrfs.Requirements{Dir: filepath.Join(dir, "pool")}
 	h.overlay = c.overlay(filepath.Join(dir, "mycelium"))
 	h.networks = &netdev.Driver{
 		Dir: filepath.Join(dir, "network"), Overlay: h.overlay, Nameservers: c.nameservers(),
@@ -290,7 +290,7 @@ func (h *hostDrivers) withNetworks() {
 func (h *hostDrivers) needs() []moduleNeeds {
 	return []moduleNeeds{
 		{"image", h.storage.images},
-		{"volume", h.bounded},
+		{"volume", h.pool},
 		{"overlay", h.overlay},
 		{"network", h.networks},
 		{"machine", h.machines},

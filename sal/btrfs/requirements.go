@@ -8,25 +8,30 @@ import (
 	"writ/sal/needs"
 )
 
+// Requirements examines whether a host can have a pool.
+type Requirements struct {
+	Dir string // of the pool; it need not exist
+}
+
 // Needs returns the requirements of trees on btrfs. They are optional: without btrfs, trees are plain directories.
-func (p *Pool) Needs() []needs.Need {
+func (r Requirements) Needs() []needs.Need {
 	return []needs.Need{
 		{
 			Name: "btrfs",
 			Use:  "volumes are plain directories: sizes are not enforced, and snapshots and clones are copies",
 			Fix:  "apt-get install -y btrfs-progs; mkfs.btrfs DEVICE; mount DEVICE DIRECTORY; and --data in there, before the first volume",
-			Look: p.look,
+			Look: r.look,
 		},
 		{
 			Name: "simple quotas", Use: "blocks shared by clones do not count for a project",
 			Fix:  "boot Linux 6.7 or newer; if full quotas are on: btrfs quota disable DIRECTORY, before the first volume",
-			Look: p.lookQuota,
+			Look: r.lookQuota,
 		},
 	}
 }
 
-func (p *Pool) look(context.Context) (string, error) {
-	at := needs.Nearest(p.Dir)
+func (r Requirements) look(context.Context) (string, error) {
+	at := needs.Nearest(r.Dir)
 	if err := Usable(at); err != nil {
 		return "", errors.New(writ.AsError(err).Message)
 	}
@@ -34,11 +39,11 @@ func (p *Pool) look(context.Context) (string, error) {
 }
 
 // lookQuota checks which kind of quotas is enabled, or would be with the first volume.
-func (p *Pool) lookQuota(ctx context.Context) (string, error) {
-	if _, err := p.look(ctx); err != nil {
+func (r Requirements) lookQuota(ctx context.Context) (string, error) {
+	if _, err := r.look(ctx); err != nil {
 		return "", err
 	}
-	at := needs.Nearest(p.Dir)
+	at := needs.Nearest(r.Dir)
 	on, err := quotasOn(at)
 	if err != nil {
 		return "", err

@@ -1,0 +1,73 @@
+package btrfs
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"writ"
+	"writ/sal"
+)
+
+// quotas keeps the quotas of a file system enabled. Other programs change them: operators disable slow quotas, and some
+// versions of snapper and Docker did so, too.
+type quotas struct {
+	dir  string // any directory of the file system
+	step func(name string)
+
+	mu        sync.Mutex // guards the fields below
+	known     bool       // quotas were on
+	full      bool       // they were full quotas, not simple ones
+	rescanned time.Time  // start of the last rescan of full quotas
+}
+
+// quotasOff returns the error for quotas that another program has disabled. The next call enables them again.
+func quotasOff(dir string) *writ.Error {
+	return writ.Errorf(writ.CodeDriverFailed, "quotas are off at %s", dir).
+		WithHint("the node enables them again within half a minute; find the program that ran `btrfs quota disable %s`",
+			dir)
+}
+
+// ensure enables quotas and reports whether another program had disabled them. It restores their kind: the kernel
+// rescans full quotas, while simple quotas count only data that is written from now on.
+func (q *quotas) ensure() (lost bool, err error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	on, err := quotasOn(q.dir)
+	if err != nil {
+		return false, fmt.Errorf("check whether quotas are on: %w", err)
+	}
+	if !on {
+		lost = q.known
+		if err := enableQuota(q.dir, q.full); err != nil {
+			return lost, writ.Errorf(sal.FaultCode(err), "quotas are off at %s and cannot be enabled: %w", q.dir, err).
+				WithHint("btrfs quota enable %s", q.dir)
+		}
+	}
+	simple, err := simpleQuota(q.dir)
+	if err != nil {
+		return lost, fmt.Errorf("read the kind of quotas: %w", err)
+	}
+	q.known, q.full = true, !simple
+	return lost, nil
+}
+
+// rescanEvery is the shortest time between two rescans of full quotas. Ordinary work also makes numbers inconsistent,
+// and a rescan reads the metadata of the whole file system.
+const rescanEvery = time.Hour
+
+// rescan starts a rescan if the numbers of full quotas are inconsistent.
+func (q *quotas) rescan() error {
+	wrong, err := inconsistent(q.dir)
+	if err != nil || !wrong {
+		return sal.HostError("read the state of quotas", err)
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if time.Since(q.rescanned) < rescanEvery {
+		return nil
+	}
+	q.rescanned = time.Now()
+	q.step("rescan the quotas")
+	return sal.HostError("rescan the quotas", rescan(q.dir))
+}
