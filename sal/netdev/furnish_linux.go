@@ -56,76 +56,100 @@ func (h *host) configureInterfaces(namespace string, ports []sal.Port) error {
 		if err := h.address(there, l, want...); err != nil {
 			return err
 		}
-		if err := h.route(there, l, overlayRange, p.Gateway, i); err != nil {
+		if err := h.route(there, l, overlayRange, p.Gateway, unix.RT_TABLE_MAIN, i); err != nil {
 			return err
 		}
 		if i > 0 {
-			if err := h.routeBack(there, l, p, i); err != nil {
+			if err := h.route(there, l, overlayRange, p.Gateway, firstMetric+i, 0); err != nil {
 				return err
 			}
 		}
 		if p.Router.IsValid() && !outside {
 			outside = true
-			if err := h.route(there, l, netip.PrefixFrom(netip.IPv4Unspecified(), 0), p.Router, 0); err != nil {
+			outward := netip.PrefixFrom(netip.IPv4Unspecified(), 0)
+			if err := h.route(there, l, outward, p.Router, unix.RT_TABLE_MAIN, 0); err != nil {
 				return err
 			}
 		}
 	}
-	return nil
+	return h.routeReplies(there, ports)
 }
 
 // firstMetric is the metric of the overlay route of a namespace's first interface. Each further interface has the next
 // number, which is also the number of its routing table.
 const firstMetric = 1024
 
-// route adds a route through a gateway.
-func (h *host) route(kernel *netlink.Handle, l netlink.Link, to netip.Prefix, gateway netip.Addr, rank int) error {
+// route makes a link have exactly one route to a range in a table: through a gateway, with the metric of its rank.
+func (h *host) route(
+	kernel *netlink.Handle, l netlink.Link, to netip.Prefix, gateway netip.Addr, table, rank int,
+) error {
 	want := &netlink.Route{
-		LinkIndex: l.Attrs().Index, Dst: netOf(to), Gw: gateway.AsSlice(), Priority: firstMetric + rank,
+		LinkIndex: l.Attrs().Index, Dst: netOf(to), Gw: gateway.AsSlice(), Priority: firstMetric + rank, Table: table,
 	}
-	return h.routed(kernel, want, netlink.FAMILY_ALL)
+	family := netlink.FAMILY_V6
+	if to.Addr().Is4() {
+		family = netlink.FAMILY_V4
+	}
+	all, err := kernel.RouteListFiltered(family, want, netlink.RT_FILTER_OIF|netlink.RT_FILTER_TABLE)
+	if err != nil {
+		return err
+	}
+	all = slices.DeleteFunc(all, func(r netlink.Route) bool { return !sameRange(r, want) })
+	isWanted := func(r netlink.Route) bool { return r.Gw.Equal(want.Gw) && r.Priority == want.Priority }
+	if !slices.ContainsFunc(all, isWanted) {
+		h.step("add a route")
+		h.repaired("a route to %s was missing", want.Dst)
+		if err := kernel.RouteReplace(want); err != nil {
+			return err
+		}
+	}
+	for _, r := range all {
+		if isWanted(r) {
+			continue
+		}
+		h.step("remove a route")
+		if err := ignoring(kernel.RouteDel(&r), unix.ESRCH); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-// routeBack makes replies leave through the interface on which the request arrived. On another network, their source
-// address would be rejected as spoofed.
-func (h *host) routeBack(kernel *netlink.Handle, l netlink.Link, p sal.Port, i int) error {
-	table := firstMetric + i
-	if err := h.routed(kernel,
-		&netlink.Route{LinkIndex: l.Attrs().Index, Dst: netOf(overlayRange), Gw: p.Gateway.AsSlice(), Table: table},
-		netlink.FAMILY_V6); err != nil {
-		return err
+// routeReplies makes replies leave through the interface on which the request arrived. On another network, their source
+// address would be rejected as spoofed. Replies from the first interface need no rule: it has the preferred route.
+func (h *host) routeReplies(kernel *netlink.Handle, ports []sal.Port) error {
+	missing := map[netip.Prefix]int{} // tables by source address
+	for i, p := range ports {
+		if i > 0 {
+			missing[netip.PrefixFrom(p.IPv6.Addr(), 128)] = firstMetric + i
+		}
 	}
 	rules, err := kernel.RuleList(netlink.FAMILY_V6)
 	if err != nil {
 		return err
 	}
-	from := netip.PrefixFrom(p.IPv6.Addr(), 128)
-	if slices.ContainsFunc(rules,
-		func(r netlink.Rule) bool { return r.Table == table && r.Src != nil && prefixOf(r.Src) == from }) {
-		return nil
+	for _, r := range rules {
+		if r.Src == nil || r.Table <= firstMetric || !overlayRange.Overlaps(prefixOf(r.Src)) {
+			continue // not a rule of this function
+		}
+		if from := prefixOf(r.Src); missing[from] == r.Table {
+			delete(missing, from)
+			continue
+		}
+		h.step("remove a rule for routes")
+		if err := ignoring(kernel.RuleDel(&r), unix.ENOENT); err != nil {
+			return err
+		}
 	}
-	rule := netlink.NewRule()
-	rule.Family, rule.Src, rule.Table = netlink.FAMILY_V6, netOf(from), table
-	h.step("add a rule for routes")
-	return kernel.RuleAdd(rule)
-}
-
-// routed adds a route unless it exists.
-func (h *host) routed(kernel *netlink.Handle, want *netlink.Route, family int) error {
-	if want.Table == 0 {
-		want.Table = unix.RT_TABLE_MAIN
+	for from, table := range missing {
+		rule := netlink.NewRule()
+		rule.Family, rule.Src, rule.Table = netlink.FAMILY_V6, netOf(from), table
+		h.step("add a rule for routes")
+		if err := kernel.RuleAdd(rule); err != nil {
+			return err
+		}
 	}
-	there, err := kernel.RouteListFiltered(family, &netlink.Route{LinkIndex: want.LinkIndex, Table: want.Table},
-		netlink.RT_FILTER_OIF|netlink.RT_FILTER_TABLE)
-	if err != nil {
-		return err
-	}
-	if slices.ContainsFunc(there, func(r netlink.Route) bool { return r.Gw.Equal(want.Gw) && sameRange(r, want) }) {
-		return nil
-	}
-	h.step("add a route")
-	h.repaired("a route to %s was missing", want.Dst)
-	return kernel.RouteReplace(want)
+	return nil
 }
 
 // sameRange reports whether two routes have the same destination. The kernel omits the destination of a default route.

@@ -168,6 +168,31 @@ func TestPortsAreStable(t *testing.T) {
 	}
 }
 
+// The first network is the preferred one, and a reply has the address that the request was sent to.
+func TestRoutesFollowTheOrderOfNetworks(t *testing.T) {
+	t.Parallel()
+	x := newFixture(t, subnetA)
+	for _, name := range []string{"front", "back", "side", "outside"} {
+		x.must("network.create", name, nil)
+		x.must("network.allow", name, map[string]any{"rules": []any{map[string]any{"protocol": "icmp"}}})
+	}
+	other := x.guest("other", "outside")
+	for _, order := range [][]string{{"front", "back", "side"}, {"side", "front", "back"}, {"front", "back"}, {"back"}, {"side", "back"}} {
+		web := x.guest("web", order...)
+		if route := run(t, web.netns, "ip", "-6", "route", "get", "4ff::1"); !strings.Contains(route, " src "+web.address()+" ") {
+			t.Errorf("on %v packets leave by %s", order, route)
+		}
+		for i, p := range web.ports {
+			if !other.reaches(p.IPv6.Addr().String()) {
+				t.Errorf("on %v the address on %s does not answer", order, order[i])
+			}
+		}
+		if rules := strings.Count(run(t, web.netns, "ip", "-6", "rule"), "lookup 10"); rules != len(order)-1 {
+			t.Errorf("on %v there are %d rules", order, rules)
+		}
+	}
+}
+
 // The owner of a port is identified by the id of the caller.
 func TestPortsOfADamagedRecordAreReleased(t *testing.T) {
 	x := front(t)

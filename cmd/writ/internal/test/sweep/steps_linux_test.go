@@ -46,6 +46,8 @@ var notTaken = map[string]string{
 	"sal/containerd: change the network namespace":        "it needs a host that was started anew",
 	"sal/containerd: resume the process":                  "it needs somebody who pauses a container by hand",
 	"sal/netdev: take an address from …":                  "it needs somebody who gives a link an address",
+	"sal/netdev: remove a route":                          "no operation changes the order of an owner's networks",
+	"sal/netdev: remove a rule for routes":                "no operation changes the order of an owner's networks",
 	"sal/herodb: remove the dump":                         "it needs a database without persistence whose process died",
 	"sal/directory: link …":                               "volumes of the acts have a disk in them, and no links",
 	"sal/volume: link …":                                  "volumes of the acts have a disk in them, and no links",
