@@ -13,6 +13,7 @@ import (
 	"writ/cmd/writ/internal/terminal"
 	"writ/scripts"
 	"writ/scripts/check"
+	"writ/scripts/diagnostic"
 )
 
 // checked is the result of a check of one file.
@@ -101,7 +102,7 @@ func checkFiles(env *cli.Env, paths []string, own cli.ModuleFlags, stdin, strict
 	if len(found) > 0 {
 		return writ.Errorf(writ.CodeScriptInvalid, "%s in %s", strings.Join(found, " and "),
 			strings.Join(badNames(all), ", ")).
-			WithHint("%s", explainHint(all))
+			WithHint("%s", explainHint(all, strict))
 	}
 	return nil
 }
@@ -145,11 +146,12 @@ func badNames(all []checked) (names []string) {
 	return names
 }
 
-// explainHint returns a hint for the first operation with invalid arguments: the command that explains it.
-func explainHint(all []checked) string {
+// explainHint returns the hint after failed checks: the command that explains the first operation with invalid
+// arguments. Warnings count only if strict makes them errors.
+func explainHint(all []checked, strict bool) string {
 	for _, c := range all {
 		for _, d := range c.Diagnostics {
-			if d.Operation != "" {
+			if d.Operation != "" && (strict || d.Severity == diagnostic.SeverityError) {
 				return fmt.Sprintf("`writ explain %s` lists its arguments, and `writ explain CODE` explains each code", d.Operation)
 			}
 		}
