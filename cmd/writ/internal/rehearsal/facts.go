@@ -27,20 +27,27 @@ func (f *facts) Describe() writ.NodeDriver {
 
 // Do executes facts, drivers and ping.
 func (f *facts) Do(ctx context.Context, request sal.Request) (sal.Outcome, error) {
-	values := map[string]any{}
+	if err := ctx.Err(); err != nil {
+		return sal.Outcome{}, err
+	}
 	switch request.Operation.Verb {
+	case "ping":
+		return sal.Outcome{Values: map[string]any{}}, nil
 	case "facts":
 		own := eachNode
 		own.Hostname = f.node
-		values = catalog.Values(own)
+		return sal.Outcome{Values: catalog.Values(own)}, nil
 	case "drivers":
 		var all catalog.NodeDrivers
 		for _, d := range f.drivers {
-			all.Drivers = append(all.Drivers, catalog.NodeDriver{Module: d.Module, Name: d.Name, Simulated: d.Simulated, Detail: d.Detail})
+			all.Drivers = append(all.Drivers,
+				catalog.NodeDriver{Module: d.Module, Name: d.Name, Simulated: d.Simulated, Detail: d.Detail})
 		}
-		values = catalog.Values(all)
+		return sal.Outcome{Values: catalog.Values(all)}, nil
+	default:
+		return sal.Outcome{}, writ.Errorf(writ.CodeDriverMissing, "the simulated host driver does not support %s",
+			request.Operation.Name())
 	}
-	return sal.Outcome{Values: values}, ctx.Err()
 }
 
 // Observe returns an empty observation, because the module has no resources.
