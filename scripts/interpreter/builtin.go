@@ -12,7 +12,7 @@ import (
 // bounded replaces builtin functions of Tengo. In Tengo one call can use all memory or recurse without end (range,
 // bytes, copy, string, format, splice) or parse a long text (int, float). The result of append and splice depends on
 // how Go grows slices, and the result of time on the time zone of the host.
-var bounded = map[string]func(p *pass, args []tengo.Object) (tengo.Object, error){
+var bounded = map[string]pureFunc{
 	"append": builtinAppend,
 	"bytes":  builtinBytes,
 	"copy":   builtinCopy,
@@ -26,12 +26,12 @@ var bounded = map[string]func(p *pass, args []tengo.Object) (tengo.Object, error
 }
 
 // weighed wraps a builtin function of Tengo that may parse a text, so that it burns fuel for its arguments.
-func weighed(name string) func(p *pass, args []tengo.Object) (tengo.Object, error) {
+func weighed(name string) pureFunc {
 	all := tengo.GetAllBuiltinFunctions()
 	builtin := all[slices.IndexFunc(all, func(f *tengo.BuiltinFunction) bool { return f.Name == name })]
-	return func(p *pass, args []tengo.Object) (tengo.Object, error) {
+	return func(fuel *meter, args []tengo.Object) (tengo.Object, error) {
 		for _, arg := range args {
-			if err := p.weigh(arg, 16); err != nil {
+			if err := fuel.weigh(arg, 16); err != nil {
 				return nil, err
 			}
 		}
@@ -46,7 +46,7 @@ func mismatch(name, expected string, found tengo.Object) error {
 // builtinAppend never changes an element that another list shares. In Tengo it may: which lists share their elements
 // depends there on how Go grows slices. Here the last slot of a slice that append made records the length in use, so
 // only the longest list on that slice grows in place.
-func builtinAppend(p *pass, args []tengo.Object) (tengo.Object, error) {
+func builtinAppend(fuel *meter, args []tengo.Object) (tengo.Object, error) {
 	if len(args) < 2 {
 		return nil, tengo.ErrWrongNumArguments
 	}
@@ -60,11 +60,11 @@ func builtinAppend(p *pass, args []tengo.Object) (tengo.Object, error) {
 		if end, ok := whole[len(whole)-1].(*spare); ok && end.first == &whole[0] && end.used == len(list) {
 			end.used = need
 			copy(whole[len(list):], items)
-			return &tengo.Array{Value: whole[:need]}, p.burnMemory(2*sizeObject + sizeObject*len(items))
+			return &tengo.Array{Value: whole[:need]}, fuel.burnMemory(2*sizeObject + sizeObject*len(items))
 		}
 	}
 	room := 2*need + 8
-	if err := p.burnMemory(sizeObject * room); err != nil {
+	if err := fuel.burnMemory(sizeObject * room); err != nil {
 		return nil, err
 	}
 	whole := make([]tengo.Object, room+1)
@@ -80,7 +80,7 @@ type spare struct {
 	used  int
 }
 
-func builtinSplice(p *pass, args []tengo.Object) (tengo.Object, error) {
+func builtinSplice(fuel *meter, args []tengo.Object) (tengo.Object, error) {
 	if len(args) == 0 {
 		return nil, tengo.ErrWrongNumArguments
 	}
@@ -105,7 +105,7 @@ func builtinSplice(p *pass, args []tengo.Object) (tengo.Object, error) {
 		return nil, tengo.ErrIndexOutOfBounds
 	}
 	end := start + min(count, n-start)
-	if err := p.burnMemory(2 * sizeObject * (len(list.Value) + len(args))); err != nil {
+	if err := fuel.burnMemory(2 * sizeObject * (len(list.Value) + len(args))); err != nil {
 		return nil, err
 	}
 	deleted := slices.Clone(list.Value[start:end])
@@ -113,7 +113,7 @@ func builtinSplice(p *pass, args []tengo.Object) (tengo.Object, error) {
 	return &tengo.Array{Value: deleted}, nil
 }
 
-func builtinRange(p *pass, args []tengo.Object) (tengo.Object, error) {
+func builtinRange(fuel *meter, args []tengo.Object) (tengo.Object, error) {
 	if len(args) < 2 || len(args) > 3 {
 		return nil, tengo.ErrWrongNumArguments
 	}
@@ -138,7 +138,7 @@ func builtinRange(p *pass, args []tengo.Object) (tengo.Object, error) {
 	if count > scripts.MaxFuel {
 		return nil, errFuel
 	}
-	if err := p.burnMemory(2 * sizeObject * int(count)); err != nil {
+	if err := fuel.burnMemory(2 * sizeObject * int(count)); err != nil {
 		return nil, err
 	}
 	if start > stop {
@@ -151,7 +151,7 @@ func builtinRange(p *pass, args []tengo.Object) (tengo.Object, error) {
 	return &tengo.Array{Value: list}, nil
 }
 
-func builtinBytes(p *pass, args []tengo.Object) (tengo.Object, error) {
+func builtinBytes(fuel *meter, args []tengo.Object) (tengo.Object, error) {
 	if len(args) < 1 || len(args) > 2 {
 		return nil, tengo.ErrWrongNumArguments
 	}
@@ -159,10 +159,10 @@ func builtinBytes(p *pass, args []tengo.Object) (tengo.Object, error) {
 		if n.Value < 0 || n.Value > maxString {
 			return nil, tengo.ErrBytesLimit
 		}
-		return &tengo.Bytes{Value: make([]byte, n.Value)}, p.burnMemory(int(n.Value))
+		return &tengo.Bytes{Value: make([]byte, n.Value)}, fuel.burnMemory(int(n.Value))
 	}
 	if b, ok := tengo.ToByteSlice(args[0]); ok {
-		return &tengo.Bytes{Value: slices.Clone(b)}, p.burnMemory(len(b))
+		return &tengo.Bytes{Value: slices.Clone(b)}, fuel.burnMemory(len(b))
 	}
 	return otherwise(args)
 }
@@ -175,7 +175,7 @@ func otherwise(args []tengo.Object) (tengo.Object, error) {
 	return tengo.UndefinedValue, nil
 }
 
-func builtinString(p *pass, args []tengo.Object) (tengo.Object, error) {
+func builtinString(fuel *meter, args []tengo.Object) (tengo.Object, error) {
 	if len(args) < 1 || len(args) > 2 {
 		return nil, tengo.ErrWrongNumArguments
 	}
@@ -185,7 +185,7 @@ func builtinString(p *pass, args []tengo.Object) (tengo.Object, error) {
 	case *tengo.Undefined:
 		return otherwise(args)
 	default:
-		text, err := p.text(o)
+		text, err := text(fuel, o)
 		if err != nil {
 			return nil, err
 		}
@@ -193,7 +193,7 @@ func builtinString(p *pass, args []tengo.Object) (tengo.Object, error) {
 	}
 }
 
-func builtinFormat(p *pass, args []tengo.Object) (tengo.Object, error) {
+func builtinFormat(fuel *meter, args []tengo.Object) (tengo.Object, error) {
 	if len(args) == 0 {
 		return nil, tengo.ErrWrongNumArguments
 	}
@@ -207,7 +207,7 @@ func builtinFormat(p *pass, args []tengo.Object) (tengo.Object, error) {
 		if scalar(arg) {
 			continue
 		}
-		text, err := p.text(arg)
+		text, err := text(fuel, arg)
 		if err != nil {
 			return nil, err
 		}
@@ -220,7 +220,7 @@ func builtinFormat(p *pass, args []tengo.Object) (tengo.Object, error) {
 	if len(text) > maxString {
 		return nil, tengo.ErrStringLimit
 	}
-	return &tengo.String{Value: text}, p.burnMemory(len(format.Value) + 2*len(text))
+	return &tengo.String{Value: text}, fuel.burnMemory(len(format.Value) + 2*len(text))
 }
 
 // printed replaces an argument of format by its text.
@@ -233,7 +233,7 @@ func (o *printed) TypeName() string { return o.typeName }
 func (o *printed) String() string   { return o.text }
 
 // builtinTime converts to a time in UTC.
-func builtinTime(_ *pass, args []tengo.Object) (tengo.Object, error) {
+func builtinTime(_ *meter, args []tengo.Object) (tengo.Object, error) {
 	if len(args) < 1 || len(args) > 2 {
 		return nil, tengo.ErrWrongNumArguments
 	}

@@ -17,8 +17,8 @@ import (
 // encodes the objects of a script directly, because every pass encodes every call of its run. A handle is {"ref": seq}
 // and a secret {"secret": "name@version"}. Keys whose value is undefined are omitted.
 type encoder struct {
-	pass    *pass // burns fuel for everything that is read, even if it is not written
-	plain   bool  // handles and secrets are errors
+	fuel    *meter // everything that is read burns fuel, even if it is not written
+	plain   bool   // handles and secrets are errors
 	buf     []byte
 	unknown bool // a part of the value is unknown
 }
@@ -153,7 +153,7 @@ func (e *encoder) later(u *unknown) {
 }
 
 func (e *encoder) pairs(m map[string]tengo.Object, depth int) error {
-	if err := e.pass.burn(2 * int64(len(m))); err != nil {
+	if err := e.fuel.burn(2 * int64(len(m))); err != nil {
 		return err
 	}
 	keys := make([]string, 0, len(m))

@@ -10,12 +10,22 @@ import (
 	"writ/scripts"
 )
 
-// maxPrettyLine is the maximum length of a value on one line, in bytes.
-const maxPrettyLine = 60
+// The widths of a layout, in bytes.
+const (
+	maxPrettyLine = 60
+	onePerLine    = 0 // for a comparison
+)
+
+// layout formats values as a script would write them. A list or map of at most width bytes is on one line, a longer one
+// has one element per line.
+type layout struct {
+	fuel  *meter
+	width int
+}
 
 // difference describes how two values differ: on one line if both are short, otherwise line by line.
-func (p *pass) difference(got, want tengo.Object) (string, error) {
-	g, w, err := p.prettyBoth(got, want, maxPrettyLine)
+func difference(fuel *meter, got, want tengo.Object) (string, error) {
+	g, w, err := layout{fuel, maxPrettyLine}.both(got, want)
 	if err != nil {
 		return "", err
 	}
@@ -26,10 +36,10 @@ func (p *pass) difference(got, want tengo.Object) (string, error) {
 		return "got " + g + ", want " + w, nil
 	}
 	// One element per line, so that equal elements have equal lines.
-	if g, w, err = p.prettyBoth(got, want, 0); err != nil {
+	if g, w, err = (layout{fuel, onePerLine}).both(got, want); err != nil {
 		return "", err
 	}
-	if err := p.burnMemory(8 * (len(g) + len(w))); err != nil {
+	if err := fuel.burnMemory(8 * (len(g) + len(w))); err != nil {
 		return "", err
 	}
 	text := string(diff.Diff("want", []byte(w+"\n"), "got", []byte(g+"\n")))
@@ -39,55 +49,55 @@ func (p *pass) difference(got, want tengo.Object) (string, error) {
 	return "not equal (-want +got):\n" + indent(strings.TrimSuffix(text, "\n")), nil
 }
 
-func (p *pass) prettyBoth(got, want tengo.Object, most int) (g, w string, err error) {
-	if g, err = p.prettyAt(got, 0, most); err == nil {
-		w, err = p.prettyAt(want, 0, most)
+func (l layout) both(got, want tengo.Object) (g, w string, err error) {
+	if g, err = l.value(got, 0); err == nil {
+		w, err = l.value(want, 0)
 	}
 	return g, w, err
 }
 
 func indent(text string) string { return "  " + strings.ReplaceAll(text, "\n", "\n  ") }
 
-// pretty formats a value as a script would write it. A value that does not fit on a line has one element per line.
-func (p *pass) pretty(o tengo.Object) (string, error) {
-	return p.prettyAt(o, 0, maxPrettyLine)
+// pretty formats a value for people.
+func pretty(fuel *meter, o tengo.Object) (string, error) {
+	return layout{fuel, maxPrettyLine}.value(o, 0)
 }
 
-// prettyAt formats a value at the given depth inside another. A value of at most most bytes stays on one line.
-func (p *pass) prettyAt(o tengo.Object, depth, most int) (string, error) {
+// value formats a value at the given depth inside another.
+func (l layout) value(o tengo.Object, depth int) (string, error) {
 	if depth > maxDepth {
 		return "", errDepth
 	}
-	if err := p.burn(4); err != nil {
+	if err := l.fuel.burn(4); err != nil {
 		return "", err
 	}
 	if s, ok := o.(*tengo.String); ok {
-		return strconv.Quote(s.Value), p.burnMemory(2 * len(s.Value))
+		return strconv.Quote(s.Value), l.fuel.burnMemory(2 * len(s.Value))
 	}
 	var parts []string
 	if list, ok := elementsOf(o); ok {
 		for _, e := range list {
-			text, err := p.prettyAt(e, depth+1, most)
+			text, err := l.value(e, depth+1)
 			if err != nil {
 				return "", err
 			}
 			parts = append(parts, text)
 		}
-		return p.bracket("[", parts, "]", most)
+		return l.bracket("[", parts, "]")
 	}
 	m, ok := pairsOf(o)
 	if !ok {
 		if o == tengo.UndefinedValue {
 			return "undefined", nil
 		}
-		return p.text(o)
+		return text(l.fuel, o)
 	}
-	keys, err := p.keys(m)
+	keys, err := l.fuel.keys(m)
 	if err != nil {
 		return "", err
 	}
 	for _, key := range keys {
-		text, err := p.prettyAt(m[key], depth+1, most)
+		text, err := l.value(m[key], depth+1)
 		if err != nil {
 			return "", err
 		}
@@ -96,25 +106,25 @@ func (p *pass) prettyAt(o tengo.Object, depth, most int) (string, error) {
 		}
 		parts = append(parts, key+": "+text)
 	}
-	return p.bracket("{", parts, "}", most)
+	return l.bracket("{", parts, "}")
 }
 
 // bracket joins elements on one line, or one per line.
-func (p *pass) bracket(begin string, parts []string, end string, most int) (string, error) {
+func (l layout) bracket(begin string, parts []string, end string) (string, error) {
 	size := 0
 	for _, part := range parts {
 		size += len(part) + 2
 	}
-	if err := p.burnMemory(2 * size); err != nil {
+	if err := l.fuel.burnMemory(2 * size); err != nil {
 		return "", err
 	}
 	line := begin + strings.Join(parts, ", ") + end
-	if len(parts) == 0 || len(line) <= most && !strings.Contains(line, "\n") {
+	if len(parts) == 0 || len(line) <= l.width && !strings.Contains(line, "\n") {
 		return line, nil
 	}
 	between := ",\n"
-	if most == 0 {
-		// For a comparison: without commas, the last line of the shorter value equals a line of the longer one.
+	if l.width == onePerLine {
+		// Without commas, the last line of the shorter value equals a line of the longer one.
 		between = "\n"
 	}
 	return begin + "\n" + indent(strings.Join(parts, between)) + "\n" + end, nil

@@ -72,7 +72,7 @@ func TestArgumentEncodingEqualsPackageCBOR(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		e := encoder{pass: &pass{fuel: scripts.MaxFuel}}
+		e := encoder{fuel: &meter{fuel: scripts.MaxFuel}}
 		if err := e.object(o, 0); err == errArguments {
 			return
 		} else if err != nil {
@@ -96,13 +96,13 @@ func TestArgumentEncodingEqualsPackageCBOR(t *testing.T) {
 
 func TestAppendChangesNoOtherList(t *testing.T) {
 	testenv.CheckProperty(t, func(t *rapid.T) {
-		p := &pass{fuel: scripts.MaxFuel}
+		fuel := &meter{fuel: scripts.MaxFuel}
 		lists := []tengo.Object{&tengo.Array{}}
 		models := [][]any{{}}
 		for n := range rapid.IntRange(1, 60).Draw(t, "steps") {
 			from := rapid.IntRange(0, len(lists)-1).Draw(t, "list")
 			item := &tengo.Int{Value: int64(n)}
-			grown, err := builtinAppend(p, []tengo.Object{lists[from], item, item})
+			grown, err := builtinAppend(fuel, []tengo.Object{lists[from], item, item})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -26,9 +26,9 @@ type pass struct {
 	vm      *tengo.VM
 	files   *parser.SourceFileSet
 
-	fuel    int64 // remaining
-	seq     int   // of the last call
-	bytes   int   // of all results, and of the arguments of all calls so far
+	meter   meter
+	seq     int // of the last call
+	bytes   int // of all results, and of the arguments of all calls so far
 	encoded []byte
 	calls   []scripts.NewCall
 	logs    []string
@@ -38,7 +38,6 @@ type pass struct {
 	suspended *suspension
 	record    *record   // the parameters, after the first read
 	plan      *planning // nil outside of plans
-	showing   bool      // the current text is for people only
 	test      *trial    // the running test, nil outside of test files
 }
 
@@ -56,7 +55,7 @@ var (
 // The script may make at most inputs.MaxCalls calls, and only of operations in inputs.Allow. The zero Inputs allow no
 // calls.
 func (p *Program) Pass(ctx context.Context, inputs scripts.Inputs, journal []scripts.Entry) (scripts.Outcome, error) {
-	run := &pass{inputs: inputs, fuel: scripts.MaxFuel, reads: newCallReads(len(journal))}
+	run := &pass{inputs: inputs, meter: newMeter(), reads: newCallReads(len(journal))}
 	err := run.read(journal)
 	if err == nil {
 		err = run.evaluate(ctx, p)
@@ -96,11 +95,11 @@ func (p *pass) evaluate(ctx context.Context, program *Program) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			inTime()
-			err = &crash{cause: r, frames: frames(p.vm, p.files)}
+			err = &crash{cause: r, frames: p.frames()}
 		}
 	}()
 	err = p.vm.Run()
-	if inTime() && err == nil && p.fuel > scripts.MaxFuel-smallPass {
+	if inTime() && err == nil && p.meter.burned() < smallPass {
 		program.storeIdle(m)
 	}
 	switch {
@@ -114,6 +113,9 @@ func (p *pass) evaluate(ctx context.Context, program *Program) (err error) {
 	}
 	return nil
 }
+
+// frames returns the current position of the script and the positions of its callers, innermost first.
+func (p *pass) frames() []string { return frames(p.vm, p.files) }
 
 // entry returns the journaled call with a sequence number, or nil.
 func (p *pass) entry(seq int) *scripts.Entry {
@@ -147,10 +149,10 @@ func (p *pass) operate(op *catalog.Operation, args []tengo.Object) (*handle, err
 	if err != nil {
 		return nil, err
 	}
-	if p.encoded, err = request.encode(p, p.encoded[:0]); err != nil {
+	if p.encoded, err = request.encode(&p.meter, p.encoded[:0]); err != nil {
 		return nil, err
 	}
-	if err := p.burn(50 + int64(len(p.encoded))/16); err != nil {
+	if err := p.meter.burn(50 + int64(len(p.encoded))/16); err != nil {
 		return nil, err
 	}
 	p.seq++
@@ -177,7 +179,7 @@ func (p *pass) operate(op *catalog.Operation, args []tengo.Object) (*handle, err
 		return nil, err
 	}
 	call.Hash = hash
-	if trace := frames(p.vm, p.files); len(trace) > 0 {
+	if trace := p.frames(); len(trace) > 0 {
 		call.Position = trace[0]
 	}
 	call.Read = p.reads.last.position(p.files)
@@ -195,7 +197,7 @@ func (p *pass) result(h *handle, entry *scripts.Entry, field string) (tengo.Obje
 		return nil, writ.Errorf(writ.CodeScriptLimit, "the result of %s has more than %d bytes", h, scripts.MaxResult)
 	}
 	v := entry.Values[field]
-	if err := p.burnMemory(4 * scripts.EncodedSize(v)); err != nil {
+	if err := p.meter.burnMemory(4 * scripts.EncodedSize(v)); err != nil {
 		return nil, err
 	}
 	return objectOf(v)

@@ -1,7 +1,9 @@
 package interpreter
 
 import (
+	"maps"
 	"reflect"
+	"slices"
 
 	"github.com/d5/tengo/v2"
 
@@ -13,9 +15,19 @@ var errFuel = writ.Errorf(writ.CodeScriptLimit, "the script does too much in one
 	scripts.MaxFuel).
 	WithHint("a script describes work and leaves it to nodes; look for a loop that does not end")
 
+// meter measures and limits the work of a pass: everything that a script does burns fuel. Functions that do not depend
+// on the state of the pass take its meter alone.
+type meter struct{ fuel int64 }
+
+// newMeter returns the meter of a new pass.
+func newMeter() meter { return meter{fuel: scripts.MaxFuel} }
+
+// burned returns the fuel used so far.
+func (m *meter) burned() int64 { return scripts.MaxFuel - m.fuel }
+
 // burn uses 1 + n units of fuel.
-func (p *pass) burn(n int64) error {
-	if p.fuel -= 1 + n; p.fuel < 0 {
+func (m *meter) burn(n int64) error {
+	if m.fuel -= 1 + n; m.fuel < 0 {
 		return errFuel
 	}
 	return nil
@@ -29,15 +41,15 @@ const (
 )
 
 // burnMemory burns fuel for memory that may stay in use.
-func (p *pass) burnMemory(bytes int) error { return p.burn(int64(bytes) / 6) }
+func (m *meter) burnMemory(bytes int) error { return m.burn(int64(bytes) / 6) }
 
 // weigh burns fuel for reading a text: one unit for every given number of bytes.
-func (p *pass) weigh(o tengo.Object, bytes int) error {
+func (m *meter) weigh(o tengo.Object, bytes int) error {
 	switch o := o.(type) {
 	case *tengo.String:
-		return p.burn(int64(len(o.Value) / bytes))
+		return m.burn(int64(len(o.Value) / bytes))
 	case *tengo.Bytes:
-		return p.burn(int64(len(o.Value) / bytes))
+		return m.burn(int64(len(o.Value) / bytes))
 	default:
 		return nil
 	}
@@ -45,10 +57,22 @@ func (p *pass) weigh(o tengo.Object, bytes int) error {
 
 // runes burns fuel for the decoded characters of a text. Tengo decodes and stores them at the first access to a
 // character.
-func (p *pass) runes(o tengo.Object) error {
+func (m *meter) runes(o tengo.Object) error {
 	s, ok := o.(*tengo.String)
 	if !ok || !reflect.ValueOf(s).Elem().FieldByName("runeStr").IsNil() {
 		return nil
 	}
-	return p.burnMemory(4 * len(s.Value))
+	return m.burnMemory(4 * len(s.Value))
+}
+
+// keys returns the keys of a map in order. The fuel depends on the lengths of the keys, too.
+func (m *meter) keys(pairs map[string]tengo.Object) ([]string, error) {
+	size := len(pairs)
+	for key := range pairs {
+		size += len(key) / 8
+	}
+	if err := m.burn(int64(size)); err != nil {
+		return nil, err
+	}
+	return slices.Sorted(maps.Keys(pairs)), nil
 }

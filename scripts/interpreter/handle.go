@@ -127,7 +127,7 @@ func (h *handle) planned(field string, ofResult bool) (tengo.Object, error) {
 	case !ofResult: // err: a call with a given result succeeds
 		return tengo.UndefinedValue, nil
 	}
-	if err := h.pass.burnMemory(4 * scripts.EncodedSize(values[field])); err != nil {
+	if err := h.pass.meter.burnMemory(4 * scripts.EncodedSize(values[field])); err != nil {
 		return nil, err
 	}
 	return objectOf(values[field])
@@ -144,7 +144,7 @@ func (h *handle) failure(entry *scripts.Entry) (tengo.Object, error) {
 		return tengo.UndefinedValue, nil
 	}
 	err := reason(entry)
-	if err := h.pass.burnMemory(sizeMap + 3*sizeKey); err != nil {
+	if err := h.pass.meter.burnMemory(sizeMap + 3*sizeKey); err != nil {
 		return nil, err
 	}
 	return &tengo.ImmutableMap{Value: map[string]tengo.Object{

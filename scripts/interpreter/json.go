@@ -13,95 +13,101 @@ import (
 
 // jsonModule encodes keys in order, unlike Tengo's own module, and limits the nesting.
 var jsonModule = map[string]member{
-	"encode": {least: 1, most: 1, call: jsonEncode},
-	"decode": {least: 1, most: 1, call: jsonDecode},
+	"encode": pure(1, 1, jsonEncode),
+	"decode": pure(1, 1, jsonDecode),
 }
 
 // jsonEncode returns bytes, as in Tengo. string(json.encode(v)) is a text.
-func jsonEncode(p *pass, args []tengo.Object) (tengo.Object, error) {
-	var b bytes.Buffer
-	if err := p.writeJSON(&b, args[0], 0); err != nil {
+func jsonEncode(fuel *meter, args []tengo.Object) (tengo.Object, error) {
+	w := jsonWriter{fuel: fuel}
+	if err := w.value(args[0], 0); err != nil {
 		return nil, err
 	}
-	if b.Len() > maxString {
+	if w.out.Len() > maxString {
 		return nil, tengo.ErrBytesLimit
 	}
-	return &tengo.Bytes{Value: b.Bytes()}, p.burnMemory(2 * b.Len())
+	return &tengo.Bytes{Value: w.out.Bytes()}, fuel.burnMemory(2 * w.out.Len())
 }
 
-func (p *pass) writeJSON(b *bytes.Buffer, o tengo.Object, depth int) error {
+// jsonWriter writes a value as JSON, with limits, and maps in the order of their keys.
+type jsonWriter struct {
+	fuel *meter
+	out  bytes.Buffer
+}
+
+func (w *jsonWriter) value(o tengo.Object, depth int) error {
 	if depth > maxDepth {
 		return errDepth
 	}
-	if b.Len() > maxString {
+	if w.out.Len() > maxString {
 		return tengo.ErrBytesLimit
 	}
 	if list, ok := elementsOf(o); ok {
-		if err := p.burn(int64(len(list))); err != nil {
+		if err := w.fuel.burn(int64(len(list))); err != nil {
 			return err
 		}
-		b.WriteByte('[')
+		w.out.WriteByte('[')
 		for i, e := range list {
 			if i > 0 {
-				b.WriteByte(',')
+				w.out.WriteByte(',')
 			}
-			if err := p.writeJSON(b, e, depth+1); err != nil {
+			if err := w.value(e, depth+1); err != nil {
 				return err
 			}
 		}
-		b.WriteByte(']')
+		w.out.WriteByte(']')
 		return nil
 	}
 	if m, ok := pairsOf(o); ok {
-		keys, err := p.keys(m)
+		keys, err := w.fuel.keys(m)
 		if err != nil {
 			return err
 		}
-		b.WriteByte('{')
+		w.out.WriteByte('{')
 		for i, key := range keys {
 			if i > 0 {
-				b.WriteByte(',')
+				w.out.WriteByte(',')
 			}
-			if err := p.writeText(b, key); err != nil {
+			if err := w.text(key); err != nil {
 				return err
 			}
-			b.WriteByte(':')
-			if err := p.writeJSON(b, m[key], depth+1); err != nil {
+			w.out.WriteByte(':')
+			if err := w.value(m[key], depth+1); err != nil {
 				return err
 			}
 		}
-		b.WriteByte('}')
+		w.out.WriteByte('}')
 		return nil
 	}
-	return p.writeScalar(b, o)
+	return w.scalar(o)
 }
 
-func (p *pass) writeScalar(b *bytes.Buffer, o tengo.Object) error {
+func (w *jsonWriter) scalar(o tengo.Object) error {
 	switch o := o.(type) {
 	case *tengo.String:
-		return p.writeText(b, o.Value)
+		return w.text(o.Value)
 	case *tengo.Char:
-		return p.writeText(b, string(o.Value))
+		return w.text(string(o.Value))
 	case *tengo.Bytes:
-		return p.writeText(b, string(o.Value))
+		return w.text(string(o.Value))
 	case *tengo.Int:
-		b.WriteString(strconv.FormatInt(o.Value, 10))
+		w.out.WriteString(strconv.FormatInt(o.Value, 10))
 	case *tengo.Float:
 		text, err := json.Marshal(o.Value)
 		if err != nil {
 			return fmt.Errorf("json cannot write %s", o)
 		}
-		b.Write(text)
+		w.out.Write(text)
 	case *tengo.Bool:
-		b.WriteString(o.String())
+		w.out.WriteString(o.String())
 	case *tengo.Undefined:
-		b.WriteString("null")
+		w.out.WriteString("null")
 	case *tengo.Time:
 		text, err := json.Marshal(o.Value)
 		if err != nil {
 			return fmt.Errorf("json cannot write %s", o)
 		}
-		b.Write(text)
+		w.out.Write(text)
 	case *handle:
 		return fmt.Errorf("json cannot write %s, a handle; read one of its fields", o)
 	case *secret:
@@ -112,27 +118,27 @@ func (p *pass) writeScalar(b *bytes.Buffer, o tengo.Object) error {
 	return nil
 }
 
-func (p *pass) writeText(b *bytes.Buffer, s string) error {
-	if err := p.burn(int64(len(s)) / 16); err != nil {
+func (w *jsonWriter) text(s string) error {
+	if err := w.fuel.burn(int64(len(s)) / 16); err != nil {
 		return err
 	}
-	e := json.NewEncoder(b)
+	e := json.NewEncoder(&w.out)
 	e.SetEscapeHTML(false)
 	if err := e.Encode(s); err != nil {
 		return err
 	}
-	b.Truncate(b.Len() - 1) // the newline
+	w.out.Truncate(w.out.Len() - 1) // the newline
 	return nil
 }
 
 // jsonDecode returns an error value, as in Tengo, if the text is not JSON. Whole numbers that fit are ints, all others
 // floats.
-func jsonDecode(p *pass, args []tengo.Object) (tengo.Object, error) {
+func jsonDecode(fuel *meter, args []tengo.Object) (tengo.Object, error) {
 	text, ok := tengo.ToByteSlice(args[0])
 	if !ok {
 		return nil, mismatch("first", "bytes/string", args[0])
 	}
-	if err := p.burnMemory(40 * len(text)); err != nil {
+	if err := fuel.burnMemory(40 * len(text)); err != nil {
 		return nil, err
 	}
 	d := json.NewDecoder(bytes.NewReader(text))

@@ -9,6 +9,8 @@ import (
 	"github.com/d5/tengo/v2"
 	"github.com/d5/tengo/v2/parser"
 	"github.com/d5/tengo/v2/stdlib"
+
+	"writ/internal/meant"
 )
 
 // The parts of the language, for manuals and editors. All of them come from the tables that check and evaluate scripts.
@@ -76,6 +78,9 @@ func Members(module string) []Member {
 	}
 	return all
 }
+
+// MemberText lists all members of a built-in module, for people. It returns "" for an unknown module.
+func MemberText(module string) string { return meant.Members("module "+module, MemberNames(module)) }
 
 // enumMembers returns the keys of the map that the source of enum exports.
 func enumMembers() []Member {

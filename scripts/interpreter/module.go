@@ -14,11 +14,16 @@ import (
 // member is a member of a built-in module. Exactly one of call, read and value is set.
 type member struct {
 	least, most int // arguments of call; most is -1 without a limit
-	call        func(p *pass, args []tengo.Object) (tengo.Object, error)
+	call        passFunc
 	read        func(p *pass) (tengo.Object, error)
 	value       tengo.Object // shared; each read returns a copy
 	unknown     unknownRule  // of call, see native
 	args, help  string       // for manuals; may be missing
+}
+
+// pure returns a function that depends on its arguments alone.
+func pure(least, most int, f pureFunc) member {
+	return member{least: least, most: most, call: f.inPass()}
 }
 
 // goModules are the modules with members that are not operations: the data of a run, and pure functions. They have no
@@ -79,7 +84,7 @@ func (m *module) member(index tengo.Object) (tengo.Object, error) {
 	if !ok {
 		return nil, tengo.ErrInvalidIndexType
 	}
-	if err := m.pass.burnMemory(sizeMap / 2); err != nil {
+	if err := m.pass.meter.burnMemory(sizeMap / 2); err != nil {
 		return nil, err
 	}
 	if op, ok := catalog.Lookup(m.name + "." + key.Value); ok && goModules[m.name][key.Value].call == nil {

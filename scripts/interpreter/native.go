@@ -11,8 +11,19 @@ import (
 // callable.
 type native struct {
 	name    string
-	call    func(p *pass, args []tengo.Object) (tengo.Object, error)
+	call    passFunc
 	unknown unknownRule // in a plan, for unknown arguments
+}
+
+// passFunc is a function that reads or changes the state of a pass.
+type passFunc func(p *pass, args []tengo.Object) (tengo.Object, error)
+
+// pureFunc is a function of its arguments alone.
+type pureFunc func(fuel *meter, args []tengo.Object) (tengo.Object, error)
+
+// inPass returns f as a function that burns the fuel of a pass.
+func (f pureFunc) inPass() passFunc {
+	return func(p *pass, args []tengo.Object) (tengo.Object, error) { return f(&p.meter, args) }
 }
 
 // callable is a native in one pass.
@@ -86,13 +97,15 @@ const nativeBuiltin = "\x00builtin:"
 func nativeNamed(name string) *native {
 	if cost, ok := strings.CutPrefix(name, nativeFuel); ok {
 		n, _ := strconv.ParseInt(cost, 10, 64)
-		return &native{name: "fuel", call: func(p *pass, _ []tengo.Object) (tengo.Object, error) { return nil, p.burn(n) }}
+		return &native{name: "fuel", call: func(p *pass, _ []tengo.Object) (tengo.Object, error) {
+			return nil, p.meter.burn(n)
+		}}
 	}
 	if index, ok := strings.CutPrefix(name, nativeSelected); ok {
 		return selectedTest(index)
 	}
 	if call, ok := operators[name]; ok {
-		return &native{name: name[1:], call: call, unknown: unknownRules[name]}
+		return &native{name: name[1:], call: call.inPass(), unknown: unknownRules[name]}
 	}
 	if builtin, ok := strings.CutPrefix(name, nativeBuiltin); ok {
 		return builtinNamed(builtin)
@@ -102,14 +115,14 @@ func nativeNamed(name string) *native {
 
 // builtinNamed returns a builtin function as a native. Builtins of Tengo without replacement are natives in plans only.
 func builtinNamed(name string) *native {
-	n := &native{name: name, call: bounded[name], unknown: unknownRules[nativeBuiltin+name]}
+	call := bounded[name]
 	for _, own := range tengo.GetAllBuiltinFunctions() {
-		if n.call == nil && own.Name == name {
-			n.call = func(_ *pass, args []tengo.Object) (tengo.Object, error) { return own.Value(args...) }
+		if call == nil && own.Name == name {
+			call = func(_ *meter, args []tengo.Object) (tengo.Object, error) { return own.Value(args...) }
 		}
 	}
-	if n.call == nil {
+	if call == nil {
 		return nil
 	}
-	return n
+	return &native{name: name, call: call.inPass(), unknown: unknownRules[nativeBuiltin+name]}
 }

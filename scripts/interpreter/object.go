@@ -1,11 +1,6 @@
 package interpreter
 
-import (
-	"maps"
-	"slices"
-
-	"github.com/d5/tengo/v2"
-)
+import "github.com/d5/tengo/v2"
 
 func boolean(b bool) tengo.Object {
 	if b {
@@ -38,18 +33,6 @@ func pairsOf(o tengo.Object) (map[string]tengo.Object, bool) {
 	default:
 		return nil, false
 	}
-}
-
-// keys returns the keys of a map in order. The fuel depends on the lengths of the keys, too.
-func (p *pass) keys(m map[string]tengo.Object) ([]string, error) {
-	size := len(m)
-	for key := range m {
-		size += len(key) / 8
-	}
-	if err := p.burn(int64(size)); err != nil {
-		return nil, err
-	}
-	return slices.Sorted(maps.Keys(m)), nil
 }
 
 // sortedMap iterates over a map in the order of its keys. Keys deleted during the iteration are skipped; added keys do

@@ -13,21 +13,27 @@ import (
 )
 
 // operators are the natives that implement syntax.
-var operators = map[string]func(p *pass, args []tengo.Object) (tengo.Object, error){
-	nativeIterate: func(p *pass, args []tengo.Object) (tengo.Object, error) { return p.iterable(args[0]) },
-	nativeAdd:     func(p *pass, args []tengo.Object) (tengo.Object, error) { return p.add(args[0], args[1]) },
-	nativeDivide:  func(_ *pass, args []tengo.Object) (tengo.Object, error) { return divide(token.Quo, args[0], args[1]) },
-	nativeRest:    func(_ *pass, args []tengo.Object) (tengo.Object, error) { return divide(token.Rem, args[0], args[1]) },
-	nativeEqual: func(p *pass, args []tengo.Object) (tengo.Object, error) {
-		equal, err := p.equal(args[0], args[1], 0)
+var operators = map[string]pureFunc{
+	nativeIterate: func(fuel *meter, args []tengo.Object) (tengo.Object, error) { return iterable(fuel, args[0]) },
+	nativeAdd:     func(fuel *meter, args []tengo.Object) (tengo.Object, error) { return add(fuel, args[0], args[1]) },
+	nativeDivide:  divides(token.Quo),
+	nativeRest:    divides(token.Rem),
+	nativeEqual: func(fuel *meter, args []tengo.Object) (tengo.Object, error) {
+		equal, err := equal(fuel, args[0], args[1], 0)
 		return boolean(equal), err
 	},
-	nativeWeigh:   func(p *pass, args []tengo.Object) (tengo.Object, error) { return args[0], p.weigh(args[0], 64) },
-	nativeIndex:   func(p *pass, args []tengo.Object) (tengo.Object, error) { return p.index(args[0]) },
-	nativeElement: func(p *pass, args []tengo.Object) (tengo.Object, error) { return p.element(args[0], args[1]) },
-	nativeSpread:  func(p *pass, args []tengo.Object) (tengo.Object, error) { return p.spread(args[0]) },
-	nativeDecide:  func(_ *pass, args []tengo.Object) (tengo.Object, error) { return args[0], nil },
-	nativeSlice:   func(_ *pass, args []tengo.Object) (tengo.Object, error) { return slice(args[0], args[1], args[2]) },
+	nativeWeigh: func(fuel *meter, args []tengo.Object) (tengo.Object, error) {
+		return args[0], fuel.weigh(args[0], 64)
+	},
+	nativeIndex: func(fuel *meter, args []tengo.Object) (tengo.Object, error) { return index(fuel, args[0]) },
+	nativeElement: func(fuel *meter, args []tengo.Object) (tengo.Object, error) {
+		return element(fuel, args[0], args[1])
+	},
+	nativeSpread: func(fuel *meter, args []tengo.Object) (tengo.Object, error) { return spread(fuel, args[0]) },
+	nativeDecide: func(_ *meter, args []tengo.Object) (tengo.Object, error) { return args[0], nil },
+	nativeSlice: func(_ *meter, args []tengo.Object) (tengo.Object, error) {
+		return slice(args[0], args[1], args[2])
+	},
 }
 
 // operands returns Tengo's error for operands of unsuitable types.
@@ -35,17 +41,17 @@ func operands(op token.Token, left, right tengo.Object) error {
 	return fmt.Errorf("invalid operation: %s %s %s", left.TypeName(), op, right.TypeName())
 }
 
-func (p *pass) add(left, right tengo.Object) (tengo.Object, error) {
+func add(fuel *meter, left, right tengo.Object) (tengo.Object, error) {
 	switch l := left.(type) {
 	case *tengo.String:
-		text, err := p.text(right)
+		text, err := text(fuel, right)
 		if err != nil {
 			return nil, err
 		}
 		if len(l.Value)+len(text) > maxString {
 			return nil, tengo.ErrStringLimit
 		}
-		return &tengo.String{Value: l.Value + text}, p.burnMemory(len(l.Value) + len(text))
+		return &tengo.String{Value: l.Value + text}, fuel.burnMemory(len(l.Value) + len(text))
 	case *tengo.Bytes:
 		r, ok := right.(*tengo.Bytes)
 		if !ok {
@@ -54,14 +60,14 @@ func (p *pass) add(left, right tengo.Object) (tengo.Object, error) {
 		if len(l.Value)+len(r.Value) > maxString {
 			return nil, tengo.ErrBytesLimit
 		}
-		return &tengo.Bytes{Value: slices.Concat(l.Value, r.Value)}, p.burnMemory(len(l.Value) + len(r.Value))
+		return &tengo.Bytes{Value: slices.Concat(l.Value, r.Value)}, fuel.burnMemory(len(l.Value) + len(r.Value))
 	}
 	if l, ok := elementsOf(left); ok {
 		r, ok := elementsOf(right)
 		if !ok || left.TypeName() != right.TypeName() {
 			return nil, operands(token.Add, left, right)
 		}
-		if err := p.burnMemory(sizeObject * (len(l) + len(r))); err != nil {
+		if err := fuel.burnMemory(sizeObject * (len(l) + len(r))); err != nil {
 			return nil, err
 		}
 		return &tengo.Array{Value: slices.Concat(l, r)}, nil
@@ -71,6 +77,11 @@ func (p *pass) add(left, right tengo.Object) (tengo.Object, error) {
 		err = operands(token.Add, left, right)
 	}
 	return sum, err
+}
+
+// divides returns / or %, which fail for a zero instead of a panic.
+func divides(op token.Token) pureFunc {
+	return func(_ *meter, args []tengo.Object) (tengo.Object, error) { return divide(op, args[0], args[1]) }
 }
 
 func divide(op token.Token, left, right tengo.Object) (tengo.Object, error) {
@@ -87,25 +98,25 @@ func divide(op token.Token, left, right tengo.Object) (tengo.Object, error) {
 }
 
 // index returns o if it is a valid index. Tengo would print any other value to make a key.
-func (p *pass) index(o tengo.Object) (tengo.Object, error) {
+func index(fuel *meter, o tengo.Object) (tengo.Object, error) {
 	const digits = 340 // length of the longest float
 	switch o.(type) {
 	case *tengo.String, *tengo.Int, *tengo.Char, *tengo.Bool, *tengo.Undefined:
 		return o, nil
 	case *tengo.Float:
-		return o, p.burnMemory(digits)
+		return o, fuel.burnMemory(digits)
 	default:
 		return nil, fmt.Errorf("invalid index type: %s", o.TypeName())
 	}
 }
 
 // element returns x[i].
-func (p *pass) element(x, i tengo.Object) (tengo.Object, error) {
-	i, err := p.index(i)
+func element(fuel *meter, x, i tengo.Object) (tengo.Object, error) {
+	i, err := index(fuel, i)
 	if err != nil {
 		return nil, err
 	}
-	if err := p.runes(x); err != nil {
+	if err := fuel.runes(x); err != nil {
 		return nil, err
 	}
 	found, err := x.IndexGet(i)
@@ -119,7 +130,7 @@ func (p *pass) element(x, i tengo.Object) (tengo.Object, error) {
 }
 
 // spread returns a list whose elements become arguments: f(list...).
-func (p *pass) spread(o tengo.Object) (tengo.Object, error) {
+func spread(fuel *meter, o tengo.Object) (tengo.Object, error) {
 	list, ok := elementsOf(o)
 	if !ok {
 		return nil, fmt.Errorf("not an array: %s", o.TypeName())
@@ -127,19 +138,19 @@ func (p *pass) spread(o tengo.Object) (tengo.Object, error) {
 	if len(list) > syntax.MaxCallArguments {
 		return nil, fmt.Errorf("%d arguments; at most %d are possible", len(list), syntax.MaxCallArguments)
 	}
-	return o, p.burnMemory(2 * sizeObject * len(list)) // as arguments, and possibly as a list of them
+	return o, fuel.burnMemory(2 * sizeObject * len(list)) // as arguments, and possibly as a list of them
 }
 
 // iterable returns the value over which `for … in` iterates. Maps are iterated in the order of their keys.
-func (p *pass) iterable(o tengo.Object) (tengo.Object, error) {
+func iterable(fuel *meter, o tengo.Object) (tengo.Object, error) {
 	if m, ok := pairsOf(o); ok {
-		keys, err := p.keys(m)
+		keys, err := fuel.keys(m)
 		if err != nil {
 			return nil, err
 		}
-		return &sortedMap{pairs: m, keys: keys}, p.burnMemory(2 * sizeObject * len(m))
+		return &sortedMap{pairs: m, keys: keys}, fuel.burnMemory(2 * sizeObject * len(m))
 	}
-	return o, p.runes(o)
+	return o, fuel.runes(o)
 }
 
 // slice returns x[low:high], as Tengo does.

@@ -38,12 +38,12 @@ var textModule = stdlibModule("text", map[string][2]int{
 	"trim_left": {2, 2}, "trim_prefix": {2, 2}, "trim_right": {2, 2}, "trim_space": {1, 1}, "trim_suffix": {2, 2},
 	"unquote": {1, 1},
 }, map[string]member{
-	"format_float": {least: 4, most: 4, call: textFormatFloat},
-	"re_find":      {least: 2, most: 3, call: textFind},
+	"format_float": pure(4, 4, textFormatFloat),
+	"re_find":      pure(2, 3, textFind),
 	"re_match":     expression("re_match", 2, 2),
 	"re_replace":   expression("re_replace", 3, 3),
 	"re_split":     expression("re_split", 2, 3),
-	"replace":      {least: 4, most: 4, call: textReplace},
+	"replace":      pure(4, 4, textReplace),
 })
 
 var base64Module = stdlibModule("base64", map[string][2]int{
@@ -67,9 +67,9 @@ var timesModule = stdlibModule("times", map[string][2]int{
 	"time_nanosecond": onTimes("time_nanosecond", 1, 1), "time_unix": onTimes("time_unix", 1, 1),
 	"time_unix_nano": onTimes("time_unix_nano", 1, 1), "time_format": onTimes("time_format", 1, 2),
 	"time_string": onTimes("time_string", 1, 1), "is_zero": onTimes("is_zero", 1, 1),
-	"date":  {least: 3, most: 7, call: timesDate},
-	"parse": {least: 2, most: 2, call: timesParse},
-	"unix":  {least: 1, most: 2, call: timesUnix},
+	"date":  pure(3, 7, timesDate),
+	"parse": pure(2, 2, timesParse),
+	"unix":  pure(1, 2, timesUnix),
 })
 
 // stdlibModule returns a module with functions of Tengo's library, all constants of the library's module, and the given
@@ -81,7 +81,7 @@ func stdlibModule(name string, functions map[string][2]int, members map[string]m
 		}
 	}
 	for key, arity := range functions {
-		members[key] = member{least: arity[0], most: arity[1], call: fromLibrary(name, key)}
+		members[key] = pure(arity[0], arity[1], fromLibrary(name, key))
 	}
 	return members
 }
@@ -91,12 +91,12 @@ var sets = []string{"contains_any", "index_any", "last_index_any", "trim", "trim
 
 // fromLibrary returns a safe version of a function of Tengo's library. Its arguments must be scalars, because the
 // library would print all other values. Its work burns fuel, its result is limited, and a panic becomes an error.
-func fromLibrary(module, name string) func(*pass, []tengo.Object) (tengo.Object, error) {
+func fromLibrary(module, name string) pureFunc {
 	function, ok := stdlib.BuiltinModules[module][name].(*tengo.UserFunction)
 	if !ok {
 		panic(module + "." + name + " is not a function of Tengo's library") // a mistake in the tables above
 	}
-	return func(p *pass, args []tengo.Object) (result tengo.Object, err error) {
+	return func(fuel *meter, args []tengo.Object) (result tengo.Object, err error) {
 		work := int64(0)
 		for i, arg := range args {
 			size, err := scalars(arg, name == "join" && i == 0)
@@ -108,7 +108,7 @@ func fromLibrary(module, name string) func(*pass, []tengo.Object) (tengo.Object,
 		if module == "text" && slices.Contains(sets, name) {
 			work += length(args[0]) * length(args[1])
 		}
-		if err := p.burn(work / 16); err != nil {
+		if err := fuel.burn(work / 16); err != nil {
 			return nil, err
 		}
 		defer func() {
@@ -126,7 +126,7 @@ func fromLibrary(module, name string) func(*pass, []tengo.Object) (tengo.Object,
 		if err != nil {
 			return nil, err
 		}
-		return result, p.burnMemory(int(size))
+		return result, fuel.burnMemory(int(size))
 	}
 }
 
@@ -174,7 +174,7 @@ func scalars(o tengo.Object, listPossible bool) (int64, error) {
 	return 8, nil
 }
 
-func textFormatFloat(_ *pass, args []tengo.Object) (tengo.Object, error) {
+func textFormatFloat(_ *meter, args []tengo.Object) (tengo.Object, error) {
 	f, okFloat := tengo.ToFloat64(args[0])
 	format, okFormat := args[1].(*tengo.String)
 	precision, okPrecision := args[2].(*tengo.Int)
@@ -189,7 +189,7 @@ func textFormatFloat(_ *pass, args []tengo.Object) (tengo.Object, error) {
 }
 
 // textReplace replaces the first n occurrences, or all if n is negative.
-func textReplace(p *pass, args []tengo.Object) (tengo.Object, error) {
+func textReplace(fuel *meter, args []tengo.Object) (tengo.Object, error) {
 	var texts [3]string
 	for i := range texts {
 		s, ok := args[i].(*tengo.String)
@@ -211,7 +211,7 @@ func textReplace(p *pass, args []tengo.Object) (tengo.Object, error) {
 	if size > maxString {
 		return nil, tengo.ErrStringLimit
 	}
-	if err := p.burnMemory(len(text) + int(size)); err != nil {
+	if err := fuel.burnMemory(len(text) + int(size)); err != nil {
 		return nil, err
 	}
 	return &tengo.String{Value: strings.Replace(text, old, with, int(count))}, nil
@@ -226,7 +226,7 @@ const (
 )
 
 // compileExpression compiles a regular expression and burns fuel for matching it against a text.
-func (p *pass) compileExpression(pattern, text tengo.Object) (*regexp.Regexp, *tengo.Error, error) {
+func compileExpression(fuel *meter, pattern, text tengo.Object) (*regexp.Regexp, *tengo.Error, error) {
 	expr, ok1 := pattern.(*tengo.String)
 	subject, ok2 := text.(*tengo.String)
 	switch {
@@ -243,7 +243,7 @@ func (p *pass) compileExpression(pattern, text tengo.Object) (*regexp.Regexp, *t
 			return nil, nil, errFuel
 		}
 	}
-	if err := p.burn(100 + 4*size + int64(len(subject.Value))*(size+8)/8); err != nil {
+	if err := fuel.burn(100 + 4*size + int64(len(subject.Value))*(size+8)/8); err != nil {
 		return nil, nil, err
 	}
 	re, err := regexp.Compile(expr.Value)
@@ -271,23 +271,23 @@ func instructions(re *syntax.Regexp) int64 {
 // expression returns a safe version of a library function on regular expressions.
 func expression(name string, least, most int) member {
 	call := fromLibrary("text", name)
-	return member{least: least, most: most, call: func(p *pass, args []tengo.Object) (tengo.Object, error) {
-		_, wrong, err := p.compileExpression(args[0], args[1])
+	return pure(least, most, func(fuel *meter, args []tengo.Object) (tengo.Object, error) {
+		_, wrong, err := compileExpression(fuel, args[0], args[1])
 		if wrong != nil || err != nil {
 			return wrong, err
 		}
 		if name == "re_replace" { // each match reads the replacement
-			if err := p.burn(length(args[1]) * length(args[2]) / 16); err != nil {
+			if err := fuel.burn(length(args[1]) * length(args[2]) / 16); err != nil {
 				return nil, err
 			}
 		}
-		return call(p, args)
-	}}
+		return call(fuel, args)
+	})
 }
 
 // textFind returns the matches with their groups: [[{text, begin, end}, …], …], or undefined without a match.
-func textFind(p *pass, args []tengo.Object) (tengo.Object, error) {
-	re, wrong, err := p.compileExpression(args[0], args[1])
+func textFind(fuel *meter, args []tengo.Object) (tengo.Object, error) {
+	re, wrong, err := compileExpression(fuel, args[0], args[1])
 	if wrong != nil || err != nil {
 		return wrong, err
 	}
@@ -306,7 +306,7 @@ func textFind(p *pass, args []tengo.Object) (tengo.Object, error) {
 	if found == nil {
 		return tengo.UndefinedValue, nil
 	}
-	if err := p.burnMemory(len(found) * len(found[0]) / 2 * (sizeMap + 3*sizeKey)); err != nil {
+	if err := fuel.burnMemory(len(found) * len(found[0]) / 2 * (sizeMap + 3*sizeKey)); err != nil {
 		return nil, err
 	}
 	matches := make([]tengo.Object, len(found))
@@ -331,7 +331,7 @@ func textFind(p *pass, args []tengo.Object) (tengo.Object, error) {
 // onTimes returns a library function whose first arguments are times, so that it computes in UTC.
 func onTimes(name string, times, arity int) member {
 	call := fromLibrary("times", name)
-	return member{least: arity, most: arity, call: func(p *pass, args []tengo.Object) (tengo.Object, error) {
+	return pure(arity, arity, func(fuel *meter, args []tengo.Object) (tengo.Object, error) {
 		for i := range times {
 			switch t := args[i].(type) {
 			case *tengo.Time:
@@ -340,12 +340,12 @@ func onTimes(name string, times, arity int) member {
 				args[i] = &tengo.Time{Value: time.Unix(t.Value, 0).UTC()}
 			}
 		}
-		return call(p, args)
-	}}
+		return call(fuel, args)
+	})
 }
 
 // timesDate returns a time for year, month, day and, optionally, hour, minute, second and nanosecond.
-func timesDate(_ *pass, args []tengo.Object) (tengo.Object, error) {
+func timesDate(_ *meter, args []tengo.Object) (tengo.Object, error) {
 	parts := [7]int{}
 	for i, arg := range args {
 		n, ok := arg.(*tengo.Int)
@@ -360,24 +360,24 @@ func timesDate(_ *pass, args []tengo.Object) (tengo.Object, error) {
 
 // timesParse parses a time by its layout. A zone given only by name counts as UTC, because its meaning depends on the
 // host.
-func timesParse(p *pass, args []tengo.Object) (tengo.Object, error) {
+func timesParse(fuel *meter, args []tengo.Object) (tengo.Object, error) {
 	layout, ok1 := args[0].(*tengo.String)
 	text, ok2 := args[1].(*tengo.String)
 	if !ok1 || !ok2 {
 		return nil, fmt.Errorf("times.parse takes two strings")
 	}
-	if err := p.burn(int64(len(layout.Value)+len(text.Value)) / 4); err != nil {
+	if err := fuel.burn(int64(len(layout.Value)+len(text.Value)) / 4); err != nil {
 		return nil, err
 	}
 	at, err := time.ParseInLocation(layout.Value, text.Value, time.UTC)
 	if err != nil {
 		why := err.Error() // it contains layout and text
-		return &tengo.Error{Value: &tengo.String{Value: why}}, p.burnMemory(len(why))
+		return &tengo.Error{Value: &tengo.String{Value: why}}, fuel.burnMemory(len(why))
 	}
 	return &tengo.Time{Value: at.UTC()}, nil
 }
 
-func timesUnix(_ *pass, args []tengo.Object) (tengo.Object, error) {
+func timesUnix(_ *meter, args []tengo.Object) (tengo.Object, error) {
 	parts := [2]int64{}
 	for i, arg := range args {
 		n, ok := arg.(*tengo.Int)

@@ -47,8 +47,8 @@ func newRequest(op *catalog.Operation, args []tengo.Object) (*request, error) {
 
 // encode appends CBOR [operation, name, spec, options] to buf, the input of the hash of a call. It contains everything
 // that the script gave, and no defaults, which a later catalogue could change.
-func (r *request) encode(p *pass, buf []byte) ([]byte, error) {
-	e := encoder{pass: p, buf: buf}
+func (r *request) encode(fuel *meter, buf []byte) ([]byte, error) {
+	e := encoder{fuel: fuel, buf: buf}
 	e.head(majorList, 4)
 	e.text(r.op.Name())
 	switch name := r.name.(type) {

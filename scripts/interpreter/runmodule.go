@@ -71,7 +71,7 @@ func runNow(p *pass, _ []tengo.Object) (tengo.Object, error) {
 func runLog(p *pass, args []tengo.Object) (tengo.Object, error) {
 	var b strings.Builder
 	for i, arg := range args {
-		text, err := p.printableText(arg)
+		text, err := p.textForPeople(arg)
 		if err != nil {
 			return nil, err
 		}
@@ -83,7 +83,7 @@ func runLog(p *pass, args []tengo.Object) (tengo.Object, error) {
 		}
 		b.WriteString(text)
 	}
-	if err := p.burnMemory(b.Len()); err != nil {
+	if err := p.meter.burnMemory(b.Len()); err != nil {
 		return nil, err
 	}
 	for line := range strings.SplitSeq(strings.TrimSuffix(b.String(), "\n"), "\n") {
@@ -105,14 +105,14 @@ func runOutput(p *pass, args []tengo.Object) (tengo.Object, error) {
 	if !ok {
 		return nil, fmt.Errorf("run.output takes a map, not a %s", args[0].TypeName())
 	}
-	e := encoder{pass: p, plain: true} // only to check the values
+	e := encoder{fuel: &p.meter, plain: true} // only to check the values
 	if err := e.object(args[0], 0); err != nil {
 		if err == errArguments {
 			err = errOutput
 		}
 		return nil, within("the output", err)
 	}
-	if err := p.burnMemory(4 * len(e.buf)); err != nil {
+	if err := p.meter.burnMemory(4 * len(e.buf)); err != nil {
 		return nil, err
 	}
 	if p.output == nil && len(m) > 0 {
@@ -128,7 +128,7 @@ func runOutput(p *pass, args []tengo.Object) (tengo.Object, error) {
 var errOutput = writ.Errorf(writ.CodeScriptLimit, "the output of a run may have %d bytes", scripts.MaxResult)
 
 func runFail(p *pass, args []tengo.Object) (tengo.Object, error) {
-	why, err := p.printableText(args[0])
+	why, err := p.textForPeople(args[0])
 	if err != nil {
 		return nil, err
 	}

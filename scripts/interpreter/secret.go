@@ -45,5 +45,5 @@ func runSecret(p *pass, args []tengo.Object) (tengo.Object, error) {
 			scripts.Printable(name.Value)).
 			WithHint("literal names are added automatically; sign others with --secret %s", scripts.Printable(name.Value))
 	}
-	return &secret{name: catalog.Secret(p.inputs.Secrets[i])}, p.burn(8)
+	return &secret{name: catalog.Secret(p.inputs.Secrets[i])}, p.meter.burn(8)
 }

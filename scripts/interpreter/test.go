@@ -49,8 +49,10 @@ func (f *TestFile) Tests() []scripttest.Test { return f.tests }
 type trial struct {
 	ctx     context.Context
 	sim     scripttest.Sim
-	index   int  // of the test in its file
-	began   bool // the top level of the file has run
+	fuel    *meter
+	frames  func() []string // the current position of the test file, and the positions of its callers
+	index   int             // of the test in its file
+	began   bool            // the top level of the file has run
 	verdict *scripttest.Verdict
 	bytes   int // of the notes
 }
@@ -64,12 +66,13 @@ var errTestEnds = errors.New("the test ends here")
 // Run runs the i-th test. Its runs use sim. When ctx ends, the test fails with ctx's cause.
 func (f *TestFile) Run(ctx context.Context, i int, sim scripttest.Sim) scripttest.Verdict {
 	v := scripttest.Verdict{Test: f.tests[i].Name, Outcome: scripttest.Passed}
-	p := &pass{fuel: scripts.MaxFuel}
-	p.test = &trial{ctx: ctx, sim: sim, index: i, verdict: &v}
+	p := &pass{meter: newMeter()}
+	t := &trial{ctx: ctx, sim: sim, fuel: &p.meter, frames: p.frames, index: i, verdict: &v}
+	p.test = t
 	err := p.evaluate(ctx, f.program)
 	switch {
 	case ctx.Err() != nil && !errors.Is(err, errTestEnds):
-		p.failTest(context.Cause(ctx).Error())
+		t.fail(context.Cause(ctx).Error())
 	case err == nil || errors.Is(err, errTestEnds):
 	default:
 		found := failure(err)
@@ -77,9 +80,9 @@ func (f *TestFile) Run(ctx context.Context, i int, sim scripttest.Sim) scripttes
 		if errors.Is(err, errFuel) {
 			text = "the test does too much: it has " + strconv.Itoa(scripts.MaxFuel) + " units of work"
 		}
-		note := scripttest.Note{Failure: true, Text: text, Position: found.Position, Trace: p.test.within(found.Trace)}
+		note := scripttest.Note{Failure: true, Text: text, Position: found.Position, Trace: t.within(found.Trace)}
 		if found.Position == "" {
-			note.Position, note.Trace = p.place()
+			note.Position, note.Trace = t.place()
 		}
 		v.Outcome = scripttest.Failed
 		v.Notes = append(v.Notes, note)
@@ -96,17 +99,16 @@ func (t *trial) within(trace []string) []string {
 }
 
 // place returns the current position of the test, and the positions of its callers.
-func (p *pass) place() (position string, trace []string) {
-	all := frames(p.vm, p.files)
+func (t *trial) place() (position string, trace []string) {
+	all := t.frames()
 	if len(all) == 0 {
 		return "", nil
 	}
-	return all[0], p.test.within(all[1:])
+	return all[0], t.within(all[1:])
 }
 
 // addNote adds a note to the verdict.
-func (p *pass) addNote(failed bool, text string) {
-	t := p.test
+func (t *trial) addNote(failed bool, text string) {
 	if t.bytes > maxTestText {
 		return
 	}
@@ -118,14 +120,25 @@ func (p *pass) addNote(failed bool, text string) {
 		lines[i] = scripts.Printable(lines[i])
 	}
 	n := scripttest.Note{Failure: failed, Text: strings.Join(lines, "\n")}
-	n.Position, n.Trace = p.place()
+	n.Position, n.Trace = t.place()
 	t.verdict.Notes = append(t.verdict.Notes, n)
 }
 
-// failTest adds a failure. The test continues unless the caller ends it.
-func (p *pass) failTest(text string) {
-	p.test.verdict.Outcome = scripttest.Failed
-	p.addNote(true, text)
+// fail adds a failure. The test continues unless the caller ends it.
+func (t *trial) fail(text string) {
+	t.verdict.Outcome = scripttest.Failed
+	t.addNote(true, text)
+}
+
+// failFor adds a failure because a script could not run. It returns the error that ends the test.
+func (t *trial) failFor(err error) error {
+	e := writ.AsError(err)
+	text := err.Error()
+	if e.Code != writ.CodeInternal {
+		text = e.Message
+	}
+	t.fail(text)
+	return errTestEnds
 }
 
 // TestsOf lists the tests of a test file.

@@ -7,7 +7,6 @@ import (
 
 	"github.com/d5/tengo/v2"
 
-	"writ"
 	"writ/internal/meant"
 	"writ/scripts"
 	"writ/scripts/scripttest"
@@ -27,17 +26,17 @@ type tester struct {
 
 // testMembers are the members of t.
 var testMembers = map[string]member{
-	"run":       {least: 1, most: 2, call: testRun},
-	"plan":      {least: 1, most: 2, call: testPlan},
-	"resources": {call: testResources},
-	"call":      {least: 2, most: 2, call: testCall},
-	"equal":     {least: 2, most: 3, call: testEqual},
-	"ok":        {least: 1, most: 2, call: testOK},
-	"contains":  {least: 2, most: 3, call: testContains},
-	"fail":      {least: 1, most: -1, call: testFail},
-	"fatal":     {least: 1, most: -1, call: testFatal},
-	"log":       {least: 1, most: -1, call: testLog},
-	"skip":      {least: 1, most: 1, call: testSkip},
+	"run":       onTrial(1, 2, testRun),
+	"plan":      onTrial(1, 2, testPlan),
+	"resources": onTrial(0, 0, testResources),
+	"call":      onTrial(2, 2, testCall),
+	"equal":     onTrial(2, 3, testEqual),
+	"ok":        onTrial(1, 2, testOK),
+	"contains":  onTrial(2, 3, testContains),
+	"fail":      onTrial(1, -1, testFail),
+	"fatal":     onTrial(1, -1, testFatal),
+	"log":       onTrial(1, -1, testLog),
+	"skip":      onTrial(1, 1, testSkip),
 }
 
 func (t *tester) TypeName() string   { return "test" }
@@ -54,7 +53,7 @@ func (t *tester) IndexGet(index tengo.Object) (tengo.Object, error) {
 	if !ok {
 		return nil, fmt.Errorf("t has no %q; %s", key.Value, meant.Member("it", key.Value, TestMembers()))
 	}
-	return found.function(t.pass, "t."+key.Value), t.pass.burn(1)
+	return found.function(t.pass, "t."+key.Value), t.pass.meter.burn(1)
 }
 
 // selectedTest returns the native that reports whether a test of the file is the one to run.
@@ -69,55 +68,51 @@ func selectedTest(index string) *native {
 	}}
 }
 
+// onTrial returns a member of t.
+func onTrial(least, most int, f func(t *trial, args []tengo.Object) (tengo.Object, error)) member {
+	return member{least: least, most: most, call: func(p *pass, args []tengo.Object) (tengo.Object, error) {
+		return f(p.test, args)
+	}}
+}
+
 // testRun runs a script.
-func testRun(p *pass, args []tengo.Object) (tengo.Object, error) {
-	r, err := p.rehearsal("t.run", args)
+func testRun(t *trial, args []tengo.Object) (tengo.Object, error) {
+	r, err := rehearsal(t.fuel, "t.run", args)
 	if err != nil {
 		return nil, err
 	}
-	done, err := p.test.sim.Run(p.test.ctx, r)
+	done, err := t.sim.Run(t.ctx, r)
 	if err != nil {
-		return nil, p.unplayed(err)
+		return nil, t.failFor(err)
 	}
 	for _, target := range done.Untouched {
-		p.failTest(fmt.Sprintf("this run of %s did not call %s", r.Script, target))
+		t.fail(fmt.Sprintf("this run of %s did not call %s", r.Script, target))
 	}
-	return p.records("the result of t.run", rehearsedValue(&done))
+	return records(t.fuel, "the result of t.run", rehearsedValue(&done))
 }
 
-func testPlan(p *pass, args []tengo.Object) (tengo.Object, error) {
-	r, err := p.rehearsal("t.plan", args)
+func testPlan(t *trial, args []tengo.Object) (tengo.Object, error) {
+	r, err := rehearsal(t.fuel, "t.plan", args)
 	if err != nil {
 		return nil, err
 	}
 	if len(r.Faults) > 0 || len(r.Results) > 0 {
 		return nil, scripttest.ErrPlanned
 	}
-	plan, err := p.test.sim.Plan(p.test.ctx, r)
+	plan, err := t.sim.Plan(t.ctx, r)
 	if err != nil {
-		return nil, p.unplayed(err)
+		return nil, t.failFor(err)
 	}
-	return p.records("the result of t.plan", planValue(&plan))
-}
-
-// unplayed ends the test because a script could not run.
-func (p *pass) unplayed(err error) error {
-	e := writ.AsError(err)
-	text := err.Error()
-	if e.Code != writ.CodeInternal {
-		text = e.Message
-	}
-	p.failTest(text)
-	return errTestEnds
+	return records(t.fuel, "the result of t.plan", planValue(&plan))
 }
 
 // rehearsal parses the arguments of t.run.
-func (p *pass) rehearsal(name string, args []tengo.Object) (scripttest.Rehearsal, error) {
+func rehearsal(fuel *meter, name string, args []tengo.Object) (scripttest.Rehearsal, error) {
 	script, ok := args[0].(*tengo.String)
 	if !ok {
 		return scripttest.Rehearsal{}, fmt.Errorf("%s takes the path of a script, not a %s", name, args[0].TypeName())
 	}
-	options, err := p.given(name, args[1:])
+	options, err := given(fuel, name, args[1:])
 	if err != nil {
 		return scripttest.Rehearsal{}, err
 	}
@@ -134,7 +129,7 @@ func (p *pass) rehearsal(name string, args []tengo.Object) (scripttest.Rehearsal
 }
 
 // given returns the options as values.
-func (p *pass) given(name string, args []tengo.Object) (map[string]any, error) {
+func given(fuel *meter, name string, args []tengo.Object) (map[string]any, error) {
 	if len(args) == 0 || args[0] == tengo.UndefinedValue {
 		return nil, nil
 	}
@@ -142,22 +137,22 @@ func (p *pass) given(name string, args []tengo.Object) (map[string]any, error) {
 	if !ok {
 		return nil, fmt.Errorf("%s takes a script and a map, not a %s", name, args[0].TypeName())
 	}
-	e := encoder{pass: p, plain: true} // only to check the values
+	e := encoder{fuel: fuel, plain: true} // only to check the values
 	if err := e.object(args[0], 0); err != nil {
 		return nil, within("the options", err)
 	}
-	return valuesOf(m), p.burnMemory(4 * len(e.buf))
+	return valuesOf(m), fuel.burnMemory(4 * len(e.buf))
 }
 
 // testResources lists the current resources.
-func testResources(p *pass, _ []tengo.Object) (tengo.Object, error) {
-	found, err := p.test.sim.Resources(p.test.ctx)
+func testResources(t *trial, _ []tengo.Object) (tengo.Object, error) {
+	found, err := t.sim.Resources(t.ctx)
 	if err != nil {
-		return nil, p.unplayed(err)
+		return nil, t.failFor(err)
 	}
 	list := &tengo.Array{}
 	for _, r := range found {
-		o, err := p.records("a resource", map[string]any{
+		o, err := records(t.fuel, "a resource", map[string]any{
 			"kind": string(r.Kind), "name": r.Name, "node": r.Node, "args": orEmptyMap(r.Args), "values": orEmptyMap(r.Values),
 		})
 		if err != nil {
@@ -170,8 +165,8 @@ func testResources(p *pass, _ []tengo.Object) (tengo.Object, error) {
 
 // records returns a value whose reads of unknown fields are errors instead of undefined. The same applies to the calls
 // in it.
-func (p *pass) records(what string, v map[string]any) (tengo.Object, error) {
-	if err := p.burnMemory(4 * scripts.EncodedSize(v)); err != nil {
+func records(fuel *meter, what string, v map[string]any) (tengo.Object, error) {
+	if err := fuel.burnMemory(4 * scripts.EncodedSize(v)); err != nil {
 		return nil, err
 	}
 	r := &record{what: "field", of: what, fields: make(map[string]tengo.Object, len(v))}
@@ -180,7 +175,7 @@ func (p *pass) records(what string, v map[string]any) (tengo.Object, error) {
 		if ok && key == "calls" {
 			list := &tengo.Array{}
 			for _, c := range calls {
-				call, err := p.records("a call", c.(map[string]any))
+				call, err := records(fuel, "a call", c.(map[string]any))
 				if err != nil {
 					return nil, err
 				}
@@ -199,7 +194,7 @@ func (p *pass) records(what string, v map[string]any) (tengo.Object, error) {
 }
 
 // testCall returns a call of a run. The test ends if the call is missing.
-func testCall(p *pass, args []tengo.Object) (tengo.Object, error) {
+func testCall(t *trial, args []tengo.Object) (tengo.Object, error) {
 	r, ok := args[0].(*record)
 	if !ok || r.fields["calls"] == nil || r.fields["steps"] == nil {
 		return nil, fmt.Errorf("t.call takes the result of t.run or t.plan, not a %s", args[0].TypeName())
@@ -210,7 +205,7 @@ func testCall(p *pass, args []tengo.Object) (tengo.Object, error) {
 	}
 	steps, _ := elementsOf(r.fields["steps"])
 	calls, _ := elementsOf(r.fields["calls"])
-	if err := p.burn(int64(len(steps))); err != nil {
+	if err := t.fuel.burn(int64(len(steps))); err != nil {
 		return nil, err
 	}
 	var names []string
@@ -233,71 +228,71 @@ func testCall(p *pass, args []tengo.Object) (tengo.Object, error) {
 	default:
 		text += "; the calls are:\n  " + strings.Join(names, "\n  ")
 	}
-	p.failTest(text)
+	t.fail(text)
 	return nil, errTestEnds
 }
 
 // testEqual compares as == does.
-func testEqual(p *pass, args []tengo.Object) (tengo.Object, error) {
+func testEqual(t *trial, args []tengo.Object) (tengo.Object, error) {
 	got, want := args[0], args[1]
-	same, err := p.equal(got, want, 0)
+	same, err := equal(t.fuel, got, want, 0)
 	if err != nil || same {
 		return boolean(same), err
 	}
-	text, err := p.difference(got, want)
+	text, err := difference(t.fuel, got, want)
 	if err != nil {
 		return nil, err
 	}
-	return p.assertion(text, args[2:])
+	return t.assertion(text, args[2:])
 }
 
 // testOK asserts a value that counts as true.
-func testOK(p *pass, args []tengo.Object) (tengo.Object, error) {
+func testOK(t *trial, args []tengo.Object) (tengo.Object, error) {
 	if !args[0].IsFalsy() {
 		return tengo.TrueValue, nil
 	}
-	shape, err := p.pretty(args[0])
+	shape, err := pretty(t.fuel, args[0])
 	if err != nil {
 		return nil, err
 	}
-	return p.assertion("got "+shape+", want a true value", args[1:])
+	return t.assertion("got "+shape+", want a true value", args[1:])
 }
 
 // testContains asserts that a string has a part, a list an element, or a map a key.
-func testContains(p *pass, args []tengo.Object) (tengo.Object, error) {
-	found, err := p.contains(args[0], args[1])
+func testContains(t *trial, args []tengo.Object) (tengo.Object, error) {
+	found, err := contains(t.fuel, args[0], args[1])
 	if err != nil || found {
 		return boolean(found), err
 	}
-	whole, err := p.pretty(args[0])
+	whole, err := pretty(t.fuel, args[0])
 	if err != nil {
 		return nil, err
 	}
-	part, err := p.pretty(args[1])
+	part, err := pretty(t.fuel, args[1])
 	if err != nil {
 		return nil, err
 	}
 	if strings.Contains(whole, "\n") {
-		return p.assertion(part+" is not in\n"+indent(whole), args[2:])
+		return t.assertion(part+" is not in\n"+indent(whole), args[2:])
 	}
-	return p.assertion(part+" is not in "+whole, args[2:])
+	return t.assertion(part+" is not in "+whole, args[2:])
 }
 
-func (p *pass) contains(whole, part tengo.Object) (bool, error) {
+func contains(fuel *meter, whole, part tengo.Object) (bool, error) {
 	if s, ok := whole.(*tengo.String); ok {
 		sub, ok := part.(*tengo.String)
 		if !ok {
 			return false, fmt.Errorf("t.contains looks for a string in a string, not for a %s", part.TypeName())
 		}
-		return strings.Contains(s.Value, sub.Value), p.burn(int64(len(s.Value)) / 16)
+		return strings.Contains(s.Value, sub.Value), fuel.burn(int64(len(s.Value)) / 16)
 	}
 	if list, ok := elementsOf(whole); ok {
 		for _, e := range list {
-			if same, err := p.equal(e, part, 0); same || err != nil {
+			if same, err := equal(fuel, e, part, 0); same || err != nil {
 				return same, err
 			}
 		}
-		return false, p.burn(int64(len(list)))
+		return false, fuel.burn(int64(len(list)))
 	}
 	if m, ok := pairsOf(whole); ok {
 		key, ok := part.(*tengo.String)
@@ -311,63 +306,63 @@ func (p *pass) contains(whole, part tengo.Object) (bool, error) {
 }
 
 // assertion records a failed assertion, with the author's message. The test continues.
-func (p *pass) assertion(text string, message []tengo.Object) (tengo.Object, error) {
+func (t *trial) assertion(found string, message []tengo.Object) (tengo.Object, error) {
 	if len(message) > 0 {
-		about, err := p.text(message[0])
+		about, err := text(t.fuel, message[0])
 		if err != nil {
 			return nil, err
 		}
-		text = about + ": " + text
+		found = about + ": " + found
 	}
-	p.failTest(text)
-	return tengo.FalseValue, p.burnMemory(len(text))
+	t.fail(found)
+	return tengo.FalseValue, t.fuel.burnMemory(len(found))
 }
 
 // words joins arguments with spaces, as run.log does.
-func (p *pass) words(args []tengo.Object) (string, error) {
+func words(fuel *meter, args []tengo.Object) (string, error) {
 	texts := make([]string, len(args))
 	for i, arg := range args {
 		var err error
-		if texts[i], err = p.text(arg); err != nil {
+		if texts[i], err = text(fuel, arg); err != nil {
 			return "", err
 		}
 	}
 	return strings.TrimSuffix(strings.Join(texts, " "), "\n"), nil
 }
 
-func testFail(p *pass, args []tengo.Object) (tengo.Object, error) {
-	text, err := p.words(args)
+func testFail(t *trial, args []tengo.Object) (tengo.Object, error) {
+	message, err := words(t.fuel, args)
 	if err != nil {
 		return nil, err
 	}
-	p.failTest(text)
-	return tengo.UndefinedValue, p.burnMemory(len(text))
+	t.fail(message)
+	return tengo.UndefinedValue, t.fuel.burnMemory(len(message))
 }
 
-func testFatal(p *pass, args []tengo.Object) (tengo.Object, error) {
-	if _, err := testFail(p, args); err != nil {
+func testFatal(t *trial, args []tengo.Object) (tengo.Object, error) {
+	if _, err := testFail(t, args); err != nil {
 		return nil, err
 	}
 	return nil, errTestEnds
 }
 
-func testLog(p *pass, args []tengo.Object) (tengo.Object, error) {
-	text, err := p.words(args)
+func testLog(t *trial, args []tengo.Object) (tengo.Object, error) {
+	text, err := words(t.fuel, args)
 	if err != nil {
 		return nil, err
 	}
-	p.addNote(false, text)
-	return tengo.UndefinedValue, p.burnMemory(len(text))
+	t.addNote(false, text)
+	return tengo.UndefinedValue, t.fuel.burnMemory(len(text))
 }
 
 // testSkip ends the test as skipped. A failed test stays failed.
-func testSkip(p *pass, args []tengo.Object) (tengo.Object, error) {
-	why, err := p.text(args[0])
+func testSkip(t *trial, args []tengo.Object) (tengo.Object, error) {
+	why, err := text(t.fuel, args[0])
 	if err != nil {
 		return nil, err
 	}
-	p.addNote(false, why)
-	if v := p.test.verdict; v.Outcome == scripttest.Passed {
+	t.addNote(false, why)
+	if v := t.verdict; v.Outcome == scripttest.Passed {
 		v.Outcome = scripttest.Skipped
 	}
 	return nil, errTestEnds
