@@ -21,7 +21,9 @@ type Findings struct {
 // newer report was applied, if its process is older than the process of the last beat, or if its epoch has ended. Nodes
 // of an earlier version do not send the epoch.
 func (f *Findings) Apply(r *writ.Report, epoch int64) bool {
-	last, beats := f.presence.Last(r.Node)
+	f.presence.mu.Lock() // a newer process must not beat between the comparison and the update
+	defer f.presence.mu.Unlock()
+	last, beats := f.presence.last(r.Node)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	id := writ.ReportID{Incarnation: r.Incarnation, Round: r.Round}

@@ -51,8 +51,10 @@ func (m *Machines) of(id writ.NodeID) *machine {
 // Describe stores a host report of a known node if it is newer than the last: not from an earlier process than the last
 // beat, and not made for an earlier epoch.
 func (m *Machines) Describe(r nodes.HostReport, epoch int64, now time.Time) {
-	last, _ := m.presence.Last(r.Node)
 	id := writ.ReportID{Incarnation: r.Incarnation, Round: r.Count}
+	m.presence.mu.Lock() // as in Findings.Apply
+	defer m.presence.mu.Unlock()
+	last, _ := m.presence.last(r.Node)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if !m.members.isKnown(r.Node) {

@@ -164,6 +164,11 @@ func (p *Presence) Works(id writ.NodeID, key writ.JobKey) (active, ready bool, b
 func (p *Presence) Last(id writ.NodeID) (b writ.Beat, beats int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	return p.last(id)
+}
+
+// last is Last for a caller that holds mu. Until the caller releases mu, no newer beat is applied.
+func (p *Presence) last(id writ.NodeID) (b writ.Beat, beats int) {
 	if seen := p.nodes[id]; seen != nil {
 		return seen.beat, seen.beats
 	}
