@@ -46,11 +46,23 @@ func WithTypedHint(cmd *cobra.Command, args []string, err error) error {
 		if hint != "" {
 			with := *e
 			with.Hint = hint
-			return &with
+			return &rehinted{err: err, shown: &with}
 		}
 	}
 	return err
 }
+
+// rehinted is an error that is shown with another hint. It keeps the text and the exit code of the original.
+type rehinted struct {
+	err   error
+	shown *writ.Error
+}
+
+// Error returns the text of the original error.
+func (e *rehinted) Error() string { return e.err.Error() }
+
+// Unwrap returns the error to show, and then the original, which may have its own exit code.
+func (e *rehinted) Unwrap() []error { return []error{e.shown, e.err} }
 
 // oddDash returns the hint for a flag that begins with a typographic dash, or "".
 func oddDash(arg string) string {
