@@ -327,7 +327,11 @@ func TestEventsOfAFrameFitIntoIt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	data, n, err := eventFrame("j1", encoded)
+	var head eventHead
+	if err := head.set("j1"); err != nil {
+		t.Fatal(err)
+	}
+	data, n, err := eventFrame(head.text, encoded)
 	if err != nil || n != 2 || len(data) > maxBatch {
 		t.Errorf("a frame takes %d events in %d bytes, %v; want the 2 that fit", n, len(data), err)
 	}
@@ -338,5 +342,24 @@ func TestEventsOfAFrameFitIntoIt(t *testing.T) {
 	got, err := decodeEvents(f.Events, Window)
 	if diff := cmp.Diff(journal.events[:2], got); diff != "" || f.Type != typeEvent || err != nil {
 		t.Errorf("a %q frame, events (-want +got), %v:\n%s", f.Type, err, diff)
+	}
+}
+
+func TestEventFrameNamesAnyJournal(t *testing.T) {
+	var head eventHead
+	for _, journal := range []string{"j1", "a\x01\x7f\"\\", "\u200b\U000e0001", "\a\v", "j1"} {
+		if err := head.set(journal); err != nil {
+			t.Fatal(err)
+		}
+		data, _, err := eventFrame(head.text, []writ.EncodedEvent{{Seq: 1, JSON: []byte(`{"seq":1}`)}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, err := decodeFrame(data)
+		if err != nil {
+			t.Errorf("journal %q: %v", journal, err)
+		} else if f.Journal != journal {
+			t.Errorf("the frame of journal %q names %q", journal, f.Journal)
+		}
 	}
 }

@@ -70,7 +70,11 @@ func BenchmarkEventsHeard(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	data, _, err := eventFrame("j1", encoded)
+	var head eventHead
+	if err := head.set("j1"); err != nil {
+		b.Fatal(err)
+	}
+	data, _, err := eventFrame(head.text, encoded)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -2,9 +2,9 @@ package link
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"log/slog"
-	"strconv"
 	"sync"
 	"time"
 
@@ -51,6 +51,7 @@ func (o *outflow) acked(seq int64) error {
 
 // send sends events until ctx ends or the source fails.
 func (o *outflow) send(ctx context.Context, p *peer) error {
+	var head eventHead
 	for {
 		sent, acks, changed := o.state()
 		room := Window - int(sent-acks)
@@ -66,16 +67,19 @@ func (o *outflow) send(ctx context.Context, p *peer) error {
 		if err != nil {
 			return fmt.Errorf("read events after %d: %w", sent, err)
 		}
-		if err := o.sendAll(ctx, p, journal, events[:min(len(events), room)]); err != nil {
+		if err := head.set(journal); err != nil {
+			return err
+		}
+		if err := o.sendAll(ctx, p, head.text, events[:min(len(events), room)]); err != nil {
 			return err
 		}
 	}
 }
 
-// sendAll sends events in frames of about maxBatch bytes.
-func (o *outflow) sendAll(ctx context.Context, p *peer, journal string, events []writ.EncodedEvent) error {
+// sendAll sends events in frames of about maxBatch bytes that begin with head.
+func (o *outflow) sendAll(ctx context.Context, p *peer, head string, events []writ.EncodedEvent) error {
 	for len(events) > 0 {
-		data, n, err := eventFrame(journal, events)
+		data, n, err := eventFrame(head, events)
 		if err != nil {
 			return err
 		}
@@ -99,15 +103,30 @@ func (o *outflow) sendAll(ctx context.Context, p *peer, journal string, events [
 	return nil
 }
 
+// eventHead is the start of every frame with events of one journal generation.
+type eventHead struct{ journal, text string }
+
+// set encodes the head for a journal generation, unless it is the one of the last call.
+func (h *eventHead) set(journal string) error {
+	if h.text != "" && journal == h.journal {
+		return nil
+	}
+	name, err := json.Marshal(journal)
+	if err != nil {
+		return err
+	}
+	h.journal, h.text = journal, `{"type":"`+typeEvent+`","journal":`+string(name)+`,"events":[`
+	return nil
+}
+
 // eventFrame encodes the first n of events in one frame of at most maxBatch bytes, or a single larger event.
-func eventFrame(journal string, events []writ.EncodedEvent) (data []byte, n int, err error) {
-	const head = `{"type":"` + typeEvent + `","journal":`
-	size := len(head) + len(journal) + len(`"","events":[]}`)
+func eventFrame(head string, events []writ.EncodedEvent) (data []byte, n int, err error) {
+	size := len(head) + len("]}")
 	for n == 0 || n < len(events) && size+len(events[n].JSON) <= maxBatch {
 		size += len(events[n].JSON) + len(",")
 		n++
 	}
-	data = append(strconv.AppendQuote(append(make([]byte, 0, size), head...), journal), `,"events":[`...)
+	data = append(make([]byte, 0, size), head...)
 	for i, e := range events[:n] {
 		if i > 0 {
 			data = append(data, ',')
