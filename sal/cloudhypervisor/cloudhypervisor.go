@@ -8,7 +8,7 @@
 //	events-ID.json    events of the process; ID identifies one start of it and is recorded before the process exists
 //	seed.img          the cloud-init disk; the only place with values of secrets
 //	kernel, initramfs copies of the boot files (or firmware), if the process has its own user, which cannot read images
-//	console.log       serial output since the last start, and console.log.N-M from before; see sal.Log
+//	console.log       serial output since the last start, and console.log.N-M from before; see logfile.Log
 //	vmm.log           output of the process
 //	snapshots/*       memory and disks
 //	work              an unfinished snapshot

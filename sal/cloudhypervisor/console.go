@@ -11,6 +11,7 @@ import (
 	"writ"
 	"writ/sal"
 	"writ/sal/catalog"
+	"writ/sal/logfile"
 )
 
 // maxConsole limits the disk space of a console in bytes. A console above the limit is cut to its last keepConsole
@@ -46,8 +47,8 @@ func (d *Driver) Written(_ context.Context, resource writ.ResourceID, after stri
 }
 
 // consoleOf returns the console log of a machine. Each start moves the existing output aside.
-func (d *Driver) consoleOf(r *sal.Record[own]) *sal.Log {
-	return &sal.Log{Path: filepath.Join(d.dirOf(r.Resource), consoleName), Stream: string(r.UID)}
+func (d *Driver) consoleOf(r *sal.Record[own]) *logfile.Log {
+	return &logfile.Log{Path: filepath.Join(d.dirOf(r.Resource), consoleName), Stream: string(r.UID)}
 }
 
 // trimEvery is the interval of console size checks while a runner is present. A serial port writes less than 1 MiB in

@@ -19,6 +19,7 @@ import (
 	"writ/internal/confine"
 	"writ/sal"
 	"writ/sal/cloudhypervisor/api"
+	"writ/sal/logfile"
 )
 
 // process is the recorded process of a machine.
@@ -398,7 +399,7 @@ func (j *job) makeRoom() error {
 	if err := os.MkdirAll(j.dir, 0o700); err != nil {
 		return err
 	}
-	if err := (&sal.Log{Path: filepath.Join(j.dir, consoleName)}).PutAside(); err != nil {
+	if err := (&logfile.Log{Path: filepath.Join(j.dir, consoleName)}).PutAside(); err != nil {
 		return err
 	}
 	path := filepath.Join(j.dir, logName)

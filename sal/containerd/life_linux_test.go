@@ -22,6 +22,7 @@ import (
 	"writ/internal/test/testenv"
 	"writ/sal"
 	"writ/sal/catalog"
+	"writ/sal/logfile"
 	"writ/sal/saltest"
 )
 
@@ -754,7 +755,7 @@ func (b *fixture) mends(resource writ.ResourceID, what string) {
 // Also: TestStuckFullLogStaysUnchanged.
 func TestALogIsBounded(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
-	l := &rotated{log: sal.Log{Path: path}, most: 1000}
+	l := &rotated{log: logfile.Log{Path: path}, most: 1000}
 	if err := l.open(); err != nil {
 		t.Fatal(err)
 	}
@@ -784,7 +785,7 @@ func TestALogIsBounded(t *testing.T) {
 		}
 	}
 	// A new logger appends to the file of the previous one.
-	again := &rotated{log: sal.Log{Path: path}, most: 1000}
+	again := &rotated{log: logfile.Log{Path: path}, most: 1000}
 	if err := again.open(); err != nil {
 		t.Fatal(err)
 	}
@@ -840,7 +841,7 @@ func TestLogMasksEnvironmentSecrets(t *testing.T) {
 // Output is dropped while a full file cannot be put aside. The positions of later output are correct.
 func TestStuckFullLogStaysUnchanged(t *testing.T) {
 	dir := t.TempDir()
-	l := &rotated{log: sal.Log{Path: filepath.Join(dir, "log")}, most: 10}
+	l := &rotated{log: logfile.Log{Path: filepath.Join(dir, "log")}, most: 10}
 	if err := l.open(); err != nil {
 		t.Fatal(err)
 	}

@@ -19,6 +19,7 @@ import (
 	"writ"
 	"writ/sal"
 	"writ/sal/catalog"
+	"writ/sal/logfile"
 )
 
 // loggerWord is the first argument of a logger process, before the path of its file.
@@ -72,7 +73,7 @@ func Logger(args []string) int {
 			return 1
 		}
 	}
-	log := &rotated{log: sal.Log{Path: path}}
+	log := &rotated{log: logfile.Log{Path: path}}
 	if err := log.open(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
@@ -106,7 +107,7 @@ func pipe(fd uintptr, name string) *os.File {
 // rotated is a log that starts a new file when the current one is full. Output that cannot be written is dropped, even
 // while a full file cannot be put aside, because a full disk must not block the container.
 type rotated struct {
-	log  sal.Log
+	log  logfile.Log
 	most int64 // limit in bytes; 0 means maxLog
 
 	mu   sync.Mutex
@@ -170,7 +171,7 @@ func (j *job) logs(ctx context.Context, r *record, want *catalog.LogPart) (sal.O
 }
 
 // log returns the log of the current container. Values of secrets in its environment are masked.
-func (j *job) log(ctx context.Context, r *record) (*sal.Log, error) {
+func (j *job) log(ctx context.Context, r *record) (*logfile.Log, error) {
 	log := j.logOf(r)
 	args, err := argsOf(r)
 	if err != nil {

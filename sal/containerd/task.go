@@ -17,6 +17,7 @@ import (
 	"writ"
 	"writ/sal"
 	"writ/sal/catalog"
+	"writ/sal/logfile"
 )
 
 // containerState is the daemon's view of a container.
@@ -228,7 +229,7 @@ func (j *job) discard(ctx context.Context, r *record, id string, grace time.Dura
 	if err := j.daemon.LeasesService().Delete(ctx, leases.Lease{ID: id}); err != nil && !gone(err) {
 		return failed("delete the container", err)
 	}
-	if err := (&sal.Log{Path: j.logPath(id)}).Remove(); err != nil {
+	if err := (&logfile.Log{Path: j.logPath(id)}).Remove(); err != nil {
 		return sal.HostError("remove the log of the container", err)
 	}
 	return j.dropImages(ctx)
@@ -259,8 +260,8 @@ func (j *job) task(ctx context.Context, id string) (client.Task, error) {
 func (j *job) logPath(id string) string { return filepath.Join(j.place(j.Resource), id+".log") }
 
 // logOf returns the log of the current container.
-func (d *Driver) logOf(r *record) *sal.Log {
-	return &sal.Log{
+func (d *Driver) logOf(r *record) *logfile.Log {
+	return &logfile.Log{
 		Path: filepath.Join(d.place(r.Resource), r.Own.Container+".log"), Stream: string(r.UID) + " " + r.Own.Container,
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"writ"
 	"writ/sal"
 	"writ/sal/catalog"
+	"writ/sal/logfile"
 )
 
 // maxLog limits a file of a simulated log, in bytes. It is small, so that tests see lost lines.
@@ -26,8 +27,8 @@ func (d *Driver) Written(_ context.Context, resource writ.ResourceID, after stri
 }
 
 // logOf returns the simulated log of a machine or container.
-func (d *Driver) logOf(resource writ.ResourceID, uid writ.UID) *sal.Log {
-	return &sal.Log{Path: filepath.Join(d.dir, "logs", resource.HostName()+".log"), Stream: string(uid)}
+func (d *Driver) logOf(resource writ.ResourceID, uid writ.UID) *logfile.Log {
+	return &logfile.Log{Path: filepath.Join(d.dir, "logs", resource.HostName()+".log"), Stream: string(uid)}
 }
 
 // readLog returns the requested part of a log.

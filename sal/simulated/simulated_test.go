@@ -16,6 +16,7 @@ import (
 	"writ"
 	"writ/sal"
 	"writ/sal/catalog"
+	"writ/sal/logfile"
 	"writ/sal/saltest"
 )
 
@@ -136,8 +137,8 @@ var suites = map[string]saltest.Suite{
 
 // logOf writes to the files of simulated logs, because no program runs that would.
 func logOf(kind writ.ResourceKind, operation string) saltest.Log {
-	write := func(t testing.TB, host, text string) *sal.Log {
-		log := &sal.Log{Path: filepath.Join(host, string(kind), "logs", saltest.Resource(kind, "subject").HostName()+".log")}
+	write := func(t testing.TB, host, text string) *logfile.Log {
+		log := &logfile.Log{Path: filepath.Join(host, string(kind), "logs", saltest.Resource(kind, "subject").HostName()+".log")}
 		f, err := os.OpenFile(log.Path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
 		if err == nil {
 			_, err = f.WriteString(text)

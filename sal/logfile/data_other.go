@@ -1,6 +1,6 @@
 //go:build !linux
 
-package sal
+package logfile
 
 import "os"
 

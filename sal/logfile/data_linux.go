@@ -1,4 +1,4 @@
-package sal
+package logfile
 
 import (
 	"errors"

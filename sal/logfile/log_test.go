@@ -1,4 +1,4 @@
-package sal_test
+package logfile_test
 
 import (
 	"fmt"
@@ -12,15 +12,15 @@ import (
 	"pgregory.net/rapid"
 
 	"writ/internal/test/testenv"
-	"writ/sal"
 	"writ/sal/catalog"
+	"writ/sal/logfile"
 )
 
-func newLog(t testing.TB) *sal.Log {
-	return &sal.Log{Path: filepath.Join(t.TempDir(), "x.log"), Stream: "s"}
+func newLog(t testing.TB) *logfile.Log {
+	return &logfile.Log{Path: filepath.Join(t.TempDir(), "x.log"), Stream: "s"}
 }
 
-func say(t testing.TB, l *sal.Log, text string) {
+func say(t testing.TB, l *logfile.Log, text string) {
 	t.Helper()
 	f, err := os.OpenFile(l.Path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err == nil {
@@ -32,7 +32,7 @@ func say(t testing.TB, l *sal.Log, text string) {
 	f.Close()
 }
 
-func part(t testing.TB, l *sal.Log, want catalog.LogPart) catalog.LogText {
+func part(t testing.TB, l *logfile.Log, want catalog.LogPart) catalog.LogText {
 	t.Helper()
 	if want.Lines == 0 {
 		want.Lines = 1000
@@ -44,7 +44,7 @@ func part(t testing.TB, l *sal.Log, want catalog.LogPart) catalog.LogText {
 	return p
 }
 
-func putAside(t testing.TB, l *sal.Log) {
+func putAside(t testing.TB, l *logfile.Log) {
 	t.Helper()
 	if err := l.PutAside(); err != nil {
 		t.Fatal(err)
@@ -52,7 +52,7 @@ func putAside(t testing.TB, l *sal.Log) {
 }
 
 // whole reads a log to its end, in parts of 1 KiB, and reports whether something was lost.
-func whole(t testing.TB, l *sal.Log, after string) (text string, lost bool) {
+func whole(t testing.TB, l *logfile.Log, after string) (text string, lost bool) {
 	t.Helper()
 	for range 100_000 {
 		p := part(t, l, catalog.LogPart{After: after, MaxKiB: 1})
@@ -130,7 +130,7 @@ func TestLostPartsOfALogAreReported(t *testing.T) {
 	if p := part(t, l, catalog.LogPart{Lines: 2}); p.Text != "three\nfour\n" || p.Lost {
 		t.Errorf("its end: %+v", p)
 	}
-	other := sal.Log{Path: l.Path, Stream: "another"}
+	other := logfile.Log{Path: l.Path, Stream: "another"}
 	for name, after := range map[string]string{
 		"of another log": next, "behind the end": strings.Split(part(t, &other, catalog.LogPart{}).Next, "-")[0] + "-999999", "of no log": "x",
 	} {
@@ -158,7 +158,7 @@ func TestALogIsReadAsItWasWritten(t *testing.T) {
 		if err != nil {
 			r.Fatal(err)
 		}
-		l := &sal.Log{Path: filepath.Join(dir, "x.log"), Stream: "s", Secrets: map[string]string{"secret-1": "(one)", "two\nlines": "(two)"}}
+		l := &logfile.Log{Path: filepath.Join(dir, "x.log"), Stream: "s", Secrets: map[string]string{"secret-1": "(one)", "two\nlines": "(two)"}}
 		var wrote, told strings.Builder
 		next := part(t, l, catalog.LogPart{}).Next
 		var ends []int // ends of the parts that were put aside; the log begins at the last but one
@@ -210,7 +210,7 @@ func TestALogIsReadAsItWasWritten(t *testing.T) {
 // A client may send any position, and the rest of a log may begin anywhere. Only secrets have capitals and digits here.
 func TestNoPositionRevealsASecret(t *testing.T) {
 	secrets := map[string]string{"HUNTER2": "(a)", "ABXA": "(b)", "K1\nK2\nK3": "(c)", "7": "(d)"}
-	quiet := func(l *sal.Log, after string, lines int64) {
+	quiet := func(l *logfile.Log, after string, lines int64) {
 		t.Helper()
 		p := part(t, l, catalog.LogPart{After: after, Lines: lines, MaxKiB: 1})
 		if strings.ContainsAny(p.Text, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789") {
