@@ -50,7 +50,7 @@ const previousSuffix = ".1"
 
 // vmm is a held process and its API.
 type vmm struct {
-	*api.VM
+	*api.VMM
 	*held
 	dir     string
 	making  bool        // the machine is being made; if that fails, everything is deleted, including the log
@@ -108,7 +108,7 @@ func (d *Driver) openProcess(r *sal.Record[own]) (*vmm, error) {
 func (d *Driver) newVMM(resource writ.ResourceID, h *held) *vmm {
 	dir := d.dirOf(resource)
 	return &vmm{
-		VM: api.Open(filepath.Join(dir, socketName)), held: h, dir: dir,
+		VMM: api.Open(filepath.Join(dir, socketName)), held: h, dir: dir,
 		starved: func() bool { return d.starved(resource) },
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"syscall"
 )
 
-// view is a snapshot of a log: consecutive pieces, of which the last may grow.
+// view is a snapshot of a log: consecutive pieces. The last one may grow.
 type view struct{ pieces []piece }
 
 // piece is a file of a log. It holds bytes begin to until of the log; end is smaller than until if the file was

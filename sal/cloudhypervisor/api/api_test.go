@@ -15,7 +15,7 @@ import (
 )
 
 // serve answers every request with a status and a body. It returns the API and the received requests.
-func serve(t *testing.T, status int, answer string) (*VM, *[]string) {
+func serve(t *testing.T, status int, answer string) (*VMM, *[]string) {
 	t.Helper()
 	socket := filepath.Join(t.TempDir(), "s")
 	l, err := net.Listen("unix", socket)
