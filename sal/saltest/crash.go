@@ -29,12 +29,12 @@ func (e Suite) acts() []Step {
 }
 
 // stopsWithContext ends the context before each operation, and at every step of it.
-func (e Suite) stopsWithContext(t *testing.T) {
+func stopsWithContext(t *testing.T, e Suite) {
 	every := 1
 	if e.sparse() {
 		every = 5
 	}
-	e.disturb(t, endOfContext, every, func(h *host, s Step, at int) (reached bool) {
+	disturb(t, e, endOfContext, every, func(h *host, s Step, at int) (reached bool) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		if at == 0 {
@@ -59,14 +59,14 @@ func (e Suite) stopsWithContext(t *testing.T) {
 
 // goesOnAfterCrash stops the driver at every step of every operation like SIGKILL: no code runs after the step, not
 // even deferred calls. A new driver on the same host must then be able to observe, finish and clean up.
-func (e Suite) goesOnAfterCrash(t *testing.T) {
+func goesOnAfterCrash(t *testing.T, e Suite) {
 	release := make(chan struct{})
 	var dead sync.WaitGroup
 	t.Cleanup(func() {
 		close(release)
 		dead.Wait()
 	})
-	e.disturb(t, endOfDriver, 1, func(h *host, s Step, at int) (reached bool) {
+	disturb(t, e, endOfDriver, 1, func(h *host, s Step, at int) (reached bool) {
 		stopped, finished := make(chan struct{}), make(chan error, 1)
 		steps := 0
 		h.restart(func(string) {
@@ -77,7 +77,7 @@ func (e Suite) goesOnAfterCrash(t *testing.T) {
 			}
 			steps++
 		})
-		driver, r := h.driver, h.request(s, Resource(e.kind(), subject), uidOf(subject))
+		driver, r := h.driver, h.request(s, h.subject(), uidOf(subject))
 		dead.Go(func() {
 			_, err := driver.Do(context.WithoutCancel(t.Context()), r)
 			finished <- err
@@ -115,11 +115,12 @@ func (e Suite) sparse() bool { return e.Sparse && !testenv.IsLong() }
 
 // disturb tests every operation of the suite at steps with the given distance. interrupt executes the operation,
 // disturbs it at a step, and reports whether it reached the step. After that, a new driver must fulfil the contract.
-func (e Suite) disturb(
-	t *testing.T, by disturbance, every int, interrupt func(h *host, s Step, at int) (reached bool),
+func disturb(
+	t *testing.T, e Suite, by disturbance, every int, interrupt func(h *host, s Step, at int) (reached bool),
 ) {
 	h := e.newHost(t)
-	saved := e.hosts().New(t)
+	hosts := hostsOr(e.Hosts)
+	saved := hosts.New(t)
 	acts := e.acts()
 	switch {
 	case testenv.IsNightly():
@@ -133,11 +134,11 @@ func (e Suite) disturb(
 		if e.Sparse && e.Clear != nil && !testenv.IsNightly() && disturbance(i%2) != by {
 			continue
 		}
-		back := func() { h.replay(acts[:i]) }
+		back := func() { replay(h, acts[:i]) }
 		if e.Clear == nil {
-			e.hosts().Replace(t, saved, h.dir)
+			hosts.Replace(t, saved, h.dir)
 			back = func() {
-				e.hosts().Replace(t, h.dir, saved)
+				hosts.Replace(t, h.dir, saved)
 				h.restart(nil)
 			}
 		}
@@ -152,18 +153,18 @@ func (e Suite) disturb(
 				break
 			}
 			tried++
-			when := fmt.Sprintf("operation %d (%s), disturbed at step %d", i+1, s.Operation, at)
+			after := disturbed{h, fmt.Sprintf("operation %d (%s), disturbed at step %d", i+1, s.Operation, at)}
 			switch {
 			case !e.sparse():
-				h.repeats(when, s, want, at%2 == 1)
+				after.repeats(s, want, at%2 == 1)
 				back()
 				interrupt(h, s, at)
 				h.restart(nil)
-				h.cleansUp(when)
+				after.cleansUp()
 			case tried%2 == 1:
-				h.repeats(when, s, want, tried%4 == 1)
+				after.repeats(s, want, tried%4 == 1)
 			default:
-				h.cleansUp(when)
+				after.cleansUp()
 			}
 			if t.Failed() {
 				return
@@ -178,7 +179,7 @@ func (e Suite) disturb(
 }
 
 // replay resets the host and executes acts on it.
-func (h *host) replay(acts []Step) {
+func replay(h *host, acts []Step) {
 	h.Helper()
 	h.suite.Clear(h, h.dir)
 	emptyDir(h, h.dir)
@@ -188,47 +189,52 @@ func (h *host) replay(acts []Step) {
 	}
 }
 
+// disturbed is a host whose last operation was disturbed.
+type disturbed struct {
+	*host
+	when string // names the operation and the step, for errors
+}
+
 // repeats repeats the disturbed operation. If keep is set, it first calls Keep, as a runner does at startup.
-func (h *host) repeats(when string, s Step, want sal.Observation, keep bool) {
-	h.Helper()
-	h.observe(subject)
-	h.listed(Resource(h.suite.kind(), subject))
+func (d disturbed) repeats(s Step, want sal.Observation, keep bool) {
+	d.Helper()
+	d.observe(subject)
+	d.listed(d.subject())
 	if keep {
-		h.keepSubject()
+		d.keepSubject()
 	}
 	o, _ := catalog.Lookup(s.Operation)
 	if o.Repeat == catalog.Once {
 		return // the runner never repeats it
 	}
-	if _, err := h.step(s); err != nil {
-		h.Errorf("%s: the repetition failed: %v", when, err)
+	if _, err := d.step(s); err != nil {
+		d.Errorf("%s: the repetition failed: %v", d.when, err)
 		return
 	}
-	incidental := cmpopts.IgnoreMapEntries(func(name string,
-		_ any) bool {
-		return slices.Contains(h.suite.Incidental, name)
+	incidental := cmpopts.IgnoreMapEntries(func(name string, _ any) bool {
+		return slices.Contains(d.suite.Incidental, name)
 	})
-	if diff := cmp.Diff(want, h.observe(subject), incidental); diff != "" {
-		h.Errorf("%s: wrong state after the repetition:\n%s", when, diff)
+	if diff := cmp.Diff(want, d.observe(subject), incidental); diff != "" {
+		d.Errorf("%s: wrong state after the repetition:\n%s", d.when, diff)
 	}
-	if again := h.must(h.step(s)); o.Effect != catalog.Look && again.Change != writ.ChangeUnchanged {
-		h.Errorf("%s: change of the third call: %q", when, again.Change)
+	if again := d.must(d.step(s)); o.Effect != catalog.Look && again.Change != writ.ChangeUnchanged {
+		d.Errorf("%s: change of the third call: %q", d.when, again.Change)
 	}
-	if drift := h.keepSubject(); len(drift) > 0 {
-		h.Errorf("%s: drift after the repetition: %+v", when, drift)
+	if drift := d.keepSubject(); len(drift) > 0 {
+		d.Errorf("%s: drift after the repetition: %+v", d.when, drift)
 	}
 }
 
 // cleansUp deletes the resource right after the disturbance, and creates another one with its name.
-func (h *host) cleansUp(when string) {
-	h.Helper()
-	if _, err := h.step(h.suite.remove()); err != nil {
-		h.Errorf("%s: the deletion failed: %v", when, err)
+func (d disturbed) cleansUp() {
+	d.Helper()
+	if _, err := d.step(d.suite.remove()); err != nil {
+		d.Errorf("%s: the deletion failed: %v", d.when, err)
 		return
 	}
-	h.absent()
-	made, err := h.do(h.Context(), h.suite.Make, subject, "0192f6c2-7d3a-7000-9000-the-second-one")
+	d.absent()
+	made, err := d.do(d.Context(), d.suite.Make, subject, "0192f6c2-7d3a-7000-9000-the-second-one")
 	if err != nil || made.Change != writ.ChangeCreated {
-		h.Errorf("%s, then deleted: the new creation failed: %q, %v", when, made.Change, err)
+		d.Errorf("%s, then deleted: the new creation failed: %q, %v", d.when, made.Change, err)
 	}
 }

@@ -21,6 +21,7 @@ type host struct {
 	suite  Suite
 	dir    string
 	driver sal.Driver
+	leaks  *leaks
 	before []string // the traces on the host without the subject
 	keys   int
 	mu     sync.Mutex // guards keys
@@ -28,7 +29,8 @@ type host struct {
 
 // newHost returns a host with everything except the subject.
 func (e Suite) newHost(t testing.TB) *host {
-	h := &host{TB: t, suite: e, dir: e.hosts().New(t)}
+	h := &host{TB: t, suite: e, dir: hostsOr(e.Hosts).New(t)}
+	h.leaks = &leaks{TB: t, dir: h.dir, handed: e.Handed}
 	if e.Clear != nil {
 		t.Cleanup(func() { e.Clear(t, h.dir) })
 	}
@@ -48,17 +50,7 @@ func (h *host) furnish() {
 			h.must(h.do(h.Context(), s, o.Name, uidOf(o.Name)))
 		}
 	}
-	h.before = h.traces()
-}
-
-// traces returns the suite's traces on the host, sorted.
-func (h *host) traces() []string {
-	if h.suite.Traces == nil {
-		return nil
-	}
-	all := h.suite.Traces(h, h.dir)
-	slices.Sort(all)
-	return all
+	h.before = h.suite.traces(h, h.dir)
 }
 
 // restart opens a new driver.
@@ -78,6 +70,8 @@ func (h *host) must(o sal.Outcome, err error) sal.Outcome {
 	return o
 }
 
+func (h *host) subject() writ.ResourceID { return Resource(h.suite.kind(), subject) }
+
 // request returns the request for a step.
 func (h *host) request(s Step, resource writ.ResourceID, uid writ.UID) sal.Request {
 	h.Helper()
@@ -94,7 +88,7 @@ func (h *host) request(s Step, resource writ.ResourceID, uid writ.UID) sal.Reque
 	h.keys++
 	return sal.Request{
 		Operation: o, Resource: resource, UID: uid, Args: args, Key: fmt.Sprintf("suite-%d-1", h.keys),
-		Progress: func(text string) { h.checkText("the progress", text) },
+		Progress: func(text string) { h.leaks.inText("the progress", text) },
 	}
 }
 
@@ -108,7 +102,7 @@ func (h *host) do(ctx context.Context, s Step, name string, uid writ.UID) (sal.O
 func (h *host) carryOut(ctx context.Context, r sal.Request) (sal.Outcome, error) {
 	h.Helper()
 	outcome, err := h.driver.Do(ctx, r)
-	h.checkText("the outcome of "+r.Operation.Name(), fmt.Sprintf("%v %v", outcome, err))
+	h.leaks.inText("the outcome of "+r.Operation.Name(), fmt.Sprintf("%v %v", outcome, err))
 	if err != nil {
 		return outcome, err
 	}
@@ -180,18 +174,24 @@ func (h *host) absent() {
 	if seen := h.observe(subject); seen.Exists {
 		h.Errorf("the subject still exists: %+v", seen)
 	}
-	if h.listed(Resource(h.suite.kind(), subject)) {
+	if h.listed(h.subject()) {
 		h.Error("the subject is still listed")
 	}
-	if diff := cmp.Diff(h.before, h.traces(), cmpopts.EquateEmpty()); diff != "" {
+	if diff := cmp.Diff(h.before, h.suite.traces(h, h.dir), cmpopts.EquateEmpty()); diff != "" {
 		h.Errorf("traces of the subject:\n%s", diff)
 	}
+	h.noOrphans("after the deletion")
+}
+
+// noOrphans checks that the driver reports no orphans.
+func (h *host) noOrphans(when string) {
+	h.Helper()
 	keeper, ok := h.driver.(sal.Keeper)
 	if !ok {
 		return
 	}
 	if orphans, err := keeper.Orphans(h.Context()); err != nil || len(orphans) > 0 {
-		h.Errorf("orphans: %v, %v", orphans, err)
+		h.Errorf("%s: orphans: %v, %v", when, orphans, err)
 	}
 }
 
@@ -202,7 +202,7 @@ func (h *host) keepSubject() []sal.Drift {
 	if !ok {
 		return nil
 	}
-	drift, err := keeper.Keep(h.Context(), Resource(h.suite.kind(), subject))
+	drift, err := keeper.Keep(h.Context(), h.subject())
 	if err != nil {
 		h.Errorf("keep: %v", err)
 	}

@@ -21,8 +21,6 @@ type Hosts interface {
 	Replace(t testing.TB, to, from string)
 }
 
-func (e Suite) hosts() Hosts { return hostsOr(e.Hosts) }
-
 func hostsOr(h Hosts) Hosts {
 	if h == nil {
 		return plain{}

@@ -10,7 +10,7 @@ import (
 )
 
 // keepsWhatItMade calls Keep after every step: it must report no drift and leave the resource unchanged.
-func (e Suite) keepsWhatItMade(t *testing.T) {
+func keepsWhatItMade(t *testing.T, e Suite) {
 	h := e.newHost(t)
 	if _, ok := h.driver.(sal.Keeper); !ok {
 		t.Skip("the driver is not a sal.Keeper")
@@ -34,7 +34,7 @@ func (e Suite) keepsWhatItMade(t *testing.T) {
 }
 
 // staysFenced checks that a fenced resource keeps its identity and does not run, even after Keep.
-func (e Suite) staysFenced(t *testing.T) {
+func staysFenced(t *testing.T, e Suite) {
 	h := e.newHost(t)
 	if _, ok := h.driver.(sal.Fencing); !ok {
 		t.Skip("its resources do not run")

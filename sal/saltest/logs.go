@@ -27,35 +27,36 @@ type Log struct {
 const logGuard = 30 * time.Second
 
 // tellsWhatWasWritten reads the log of the subject continuously while it is stopped, started, flooded and deleted.
-func (e Suite) tellsWhatWasWritten(t *testing.T) {
+func tellsWhatWasWritten(t *testing.T, e Suite) {
 	if e.Log.Operation == "" {
 		t.Skip("its resources write no logs")
 	}
 	h := e.newHost(t)
+	r := logReader{h}
 	h.expect(e.Make, writ.ChangeCreated)
-	if text := h.excerpt("", 0).Text; strings.Count(text, "\n") > 1000 {
+	if text := r.excerpt("", 0).Text; strings.Count(text, "\n") > 1000 {
 		t.Errorf("the log has %d lines, which exceeds the limit", strings.Count(text, "\n"))
 	}
 	e.Log.Write(t, h.dir, "\nhere it begins\n")
-	next := h.follow("", "here it begins\n", false)
-	if more, err := h.logging().Written(t.Context(), h.subject(), next); more || err != nil {
+	next := r.follow("", "here it begins\n", false)
+	if more, err := r.written(next); more || err != nil {
 		t.Errorf("Written at the end of the log: true, %v", err)
 	}
-	if p := h.excerpt(next, 0); p.Text != "" || p.Next != next || p.Lost || p.More {
+	if p := r.excerpt(next, 0); p.Text != "" || p.Next != next || p.Lost || p.More {
 		t.Errorf("part at the end of the log: %+v", p)
 	}
 
 	text := strings.Repeat("a line with an \u00fc in it\n", 200) + "and one that has no end"
 	e.Log.Write(t, h.dir, text)
-	h.follow(next, text, false)
+	r.follow(next, text, false)
 	h.restart(nil)
-	next = h.follow(next, text, false) // repeated reads return the same text
+	next = r.follow(next, text, false) // repeated reads return the same text
 
 	var looking sync.WaitGroup
 	ended := make(chan struct{})
 	looking.Go(func() {
 		for {
-			if _, err := h.logging().Written(t.Context(), h.subject(), next); err != nil {
+			if _, err := r.written(next); err != nil {
 				t.Errorf("Written during stop and start: %v", err)
 			}
 			select {
@@ -66,7 +67,7 @@ func (e Suite) tellsWhatWasWritten(t *testing.T) {
 		}
 	})
 	h.must(h.step(Step{Operation: e.operation().Module + ".stop", Args: map[string]any{"grace_seconds": int64(0)}}))
-	p := h.excerpt(next, 0)
+	p := r.excerpt(next, 0)
 	if p.Lost || h.observe(subject).State != "stopped" {
 		t.Errorf("part after the stop: %+v", p)
 	}
@@ -74,18 +75,18 @@ func (e Suite) tellsWhatWasWritten(t *testing.T) {
 	close(ended)
 	looking.Wait()
 	e.Log.Write(t, h.dir, "\nand here again\n")
-	next = h.follow(p.Next, "and here again\n", false)
+	next = r.follow(p.Next, "and here again\n", false)
 
 	e.Log.Flood(t, h.dir)
 	e.Log.Write(t, h.dir, "\nafter the flood\n")
-	next = h.follow(next, "after the flood\n", true)
+	next = r.follow(next, "after the flood\n", true)
 	e.Log.Write(t, h.dir, "the end\n")
-	next = h.follow(next, "the end\n", false)
+	next = r.follow(next, "the end\n", false)
 
 	h.expect(e.remove(), writ.ChangeDeleted)
 	h.refuse(Step{Operation: e.Log.Operation, Args: map[string]any{"after": next}}, subject, uidOf(subject),
 		writ.CodeResourceUnknown)
-	if more, err := h.logging().Written(t.Context(), h.subject(), next); more || err != nil {
+	if more, err := r.written(next); more || err != nil {
 		t.Errorf("Written of a deleted resource: true, %v", err)
 	}
 	second := writ.UID("0192f6c2-7d3a-7000-9000-the-second-one")
@@ -97,22 +98,24 @@ func (e Suite) tellsWhatWasWritten(t *testing.T) {
 	}
 }
 
-func (h *host) subject() writ.ResourceID { return Resource(h.suite.kind(), subject) }
+// logReader reads the log of a host's subject.
+type logReader struct{ *host }
 
-func (h *host) logging() sal.Logging {
-	h.Helper()
-	l, ok := h.driver.(sal.Logging)
+// written reports whether the log has text after a position.
+func (r logReader) written(after string) (bool, error) {
+	r.Helper()
+	l, ok := r.driver.(sal.Logging)
 	if !ok {
-		h.Fatal("the driver is not a sal.Logging")
+		r.Fatal("the driver is not a sal.Logging")
 	}
-	return l
+	return l.Written(r.Context(), r.subject(), after)
 }
 
 // excerpt reads a part of the subject's log.
-func (h *host) excerpt(after string, kib int64) catalog.LogText {
-	h.Helper()
-	v := h.must(h.step(Step{
-		Operation: h.suite.Log.Operation, Args: map[string]any{"after": after, "lines": int64(1000), "max_kib": kib},
+func (r logReader) excerpt(after string, kib int64) catalog.LogText {
+	r.Helper()
+	v := r.must(r.step(Step{
+		Operation: r.suite.Log.Operation, Args: map[string]any{"after": after, "lines": int64(1000), "max_kib": kib},
 	})).Values
 	return catalog.LogText{
 		Text: v["text"].(string), Next: v["next"].(string), Lost: v["lost"].(bool), More: v["more"].(bool),
@@ -121,8 +124,8 @@ func (h *host) excerpt(after string, kib int64) catalog.LogText {
 
 // follow reads the log from a position until the text ends with until, and returns the position after it. It reads
 // small parts unless lost is set. The first part must report a loss if lost is set; other parts must not.
-func (h *host) follow(after, until string, lost bool) (next string) {
-	h.Helper()
+func (r logReader) follow(after, until string, lost bool) (next string) {
+	r.Helper()
 	var read strings.Builder
 	kib := int64(1)
 	if lost {
@@ -132,9 +135,9 @@ func (h *host) follow(after, until string, lost bool) (next string) {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for first := true; !strings.HasSuffix(read.String(), until); first = false {
-		p := h.excerpt(after, kib)
+		p := r.excerpt(after, kib)
 		if len(p.Text) > int(kib<<10) || p.Lost != (lost && first) || p.Text != "" && p.Next == after {
-			h.Fatalf("wrong part after %q: %+v", after, p)
+			r.Fatalf("wrong part after %q: %+v", after, p)
 		}
 		read.WriteString(p.Text)
 		after = p.Next
@@ -145,11 +148,11 @@ func (h *host) follow(after, until string, lost bool) (next string) {
 			select {
 			case <-tick.C:
 			case <-end:
-				h.Fatalf("the log lacks %[2]s after %[1]s: %[3]s", logGuard, short(until), short(read.String()))
+				r.Fatalf("the log lacks %[2]s after %[1]s: %[3]s", logGuard, short(until), short(read.String()))
 			}
 			var err error
-			if more, err = h.logging().Written(h.Context(), h.subject(), after); err != nil {
-				h.Fatal(err)
+			if more, err = r.written(after); err != nil {
+				r.Fatal(err)
 			}
 		}
 	}

@@ -48,30 +48,30 @@ func (s Step) withSecret(name catalog.Secret) (Step, bool) {
 
 // keepsNoSecret passes secrets to all operations that accept them. The values are for the tool only: the driver must
 // not leave, log or return them, and another version of a secret is a change.
-func (e Suite) keepsNoSecret(t testing.TB) {
+func keepsNoSecret(t testing.TB, e Suite) {
 	h := e.newHost(t)
-	h.restart(func(step string) { h.checkNoSecret("before step " + step) })
+	h.restart(func(step string) { h.leaks.inFiles("before step " + step) })
 	first, takes := e.Make.withSecret("suite@1")
 	h.expect(first, writ.ChangeCreated)
 	h.expect(first, writ.ChangeUnchanged)
-	h.checkNoSecret("after the creation")
+	h.leaks.inFiles("after the creation")
 	if takes {
-		h.changesSecret(first)
+		changesSecret(h, first)
 	}
 	for _, s := range e.Steps {
 		if s, ok := s.withSecret("suite@1"); ok {
 			h.must(h.step(s))
-			h.checkNoSecret("after " + s.Operation)
+			h.leaks.inFiles("after " + s.Operation)
 		}
 	}
-	h.checkText("the observation", fmt.Sprint(h.observe(subject)))
+	h.leaks.inText("the observation", fmt.Sprint(h.observe(subject)))
 	h.expect(e.remove(), writ.ChangeDeleted)
-	h.suite.Handed = nil
-	h.checkNoSecret("after the deletion")
+	h.leaks.handed = nil
+	h.leaks.inFiles("after the deletion")
 }
 
 // changesSecret makes the subject with another version of its secrets.
-func (h *host) changesSecret(before Step) {
+func changesSecret(h *host, before Step) {
 	h.Helper()
 	next, _ := h.suite.Make.withSecret("suite@2")
 	_, immutable := h.suite.operation().Args.Changed(before.Args, next.Args)
@@ -81,29 +81,36 @@ func (h *host) changesSecret(before Step) {
 	}
 	h.expect(next, writ.ChangeUpdated)
 	h.expect(next, writ.ChangeUnchanged)
-	h.checkNoSecret("after the secret was changed")
+	h.leaks.inFiles("after the secret was changed")
 }
 
-// checkNoSecret searches for the secrets in all files on the host.
-func (h *host) checkNoSecret(when string) {
-	h.Helper()
-	err := filepath.WalkDir(h.dir, func(path string, d fs.DirEntry, err error) error {
+// leaks searches for values of secrets. Each finding is a test error.
+type leaks struct {
+	testing.TB
+	dir    string   // of the host
+	handed []string // as Suite.Handed
+}
+
+// inFiles searches in all files on the host.
+func (l *leaks) inFiles(when string) {
+	l.Helper()
+	err := filepath.WalkDir(l.dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
-		h.checkText(when+" the name of a file", path)
-		if !d.Type().IsRegular() || h.handed(path, d) {
+		l.inText(when+" the name of a file", path)
+		if !d.Type().IsRegular() || l.isHanded(path, d) {
 			return nil
 		}
 		text, err := readStart(path)
 		if errors.Is(err, syscall.EINVAL) { // a bind-mounted namespace cannot be read
 			err = nil
 		}
-		h.checkText(fmt.Sprintf("%s the file %s", when, path), string(text))
+		l.inText(fmt.Sprintf("%s the file %s", when, path), string(text))
 		return err
 	})
 	if err != nil {
-		h.Error(err)
+		l.Error(err)
 	}
 }
 
@@ -117,30 +124,30 @@ func readStart(path string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, mib))
 }
 
-// handed reports whether the driver passes values to its tool in a file. Only its owner may have access.
-func (h *host) handed(path string, d fs.DirEntry) bool {
-	h.Helper()
-	for _, pattern := range h.suite.Handed {
-		if ok, _ := filepath.Match(filepath.Join(h.dir, pattern), path); !ok {
+// isHanded reports whether the driver passes values to its tool in a file. Only its owner may have access.
+func (l *leaks) isHanded(path string, d fs.DirEntry) bool {
+	l.Helper()
+	for _, pattern := range l.handed {
+		if ok, _ := filepath.Match(filepath.Join(l.dir, pattern), path); !ok {
 			continue
 		}
 		if info, err := d.Info(); err == nil && info.Mode().Perm()&0o077 != 0 {
-			h.Errorf("%s is accessible to other users: %s", path, info.Mode())
+			l.Errorf("%s is accessible to other users: %s", path, info.Mode())
 		}
 		return true
 	}
 	return false
 }
 
-// checkText fails the suite if a text contains a secret, plain or in a common encoding.
-func (h *host) checkText(what, text string) {
-	h.Helper()
+// inText searches in a text for the values, plain or in a common encoding.
+func (l *leaks) inText(what, text string) {
+	l.Helper()
 	for name, value := range secrets {
 		for _, form := range []string{
 			value, hex.EncodeToString([]byte(value)), base64.StdEncoding.EncodeToString([]byte(value)),
 		} {
 			if strings.Contains(text, form) {
-				h.Errorf("%s shows the value of %s", what, name)
+				l.Errorf("%s shows the value of %s", what, name)
 			}
 		}
 	}

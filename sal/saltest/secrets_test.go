@@ -67,7 +67,7 @@ func TestSuiteDetectsLeakedSecrets(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := &recorder{TB: t}
-			Suite{
+			keepsNoSecret(r, Suite{
 				Make: Step{"container.create", map[string]any{"image": "web"}},
 				Open: func(t testing.TB, host string, step func(string)) sal.Driver {
 					d, err := simulated.Open(simulated.Config{Module: "container", Dir: host, Step: step})
@@ -76,7 +76,7 @@ func TestSuiteDetectsLeakedSecrets(t *testing.T) {
 					}
 					return &leaky{d, host, tt.leak}
 				},
-			}.keepsNoSecret(r)
+			})
 			if clean := len(r.found) == 0; clean != tt.clean {
 				t.Errorf("the suite finds %q", r.found)
 			}

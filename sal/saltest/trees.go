@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"sync"
 	"testing"
@@ -37,70 +36,6 @@ func RunTrees(t *testing.T, e TreesSuite) {
 }
 
 const mib = 1 << 20
-
-// forest is a host with trees under test.
-type forest struct {
-	testing.TB
-	suite TreesSuite
-	host  string
-	sal.Trees
-}
-
-func (e TreesSuite) forest(t testing.TB) *forest {
-	f := &forest{TB: t, suite: e, host: hostsOr(e.Hosts).New(t)}
-	f.restart(nil)
-	return f
-}
-
-func (f *forest) restart(step func(string)) {
-	if step == nil {
-		step = func(string) {}
-	}
-	f.Trees = f.suite.Open(f, f.host, step)
-}
-
-func (f *forest) must(err error) {
-	f.Helper()
-	if err != nil {
-		f.Fatalf("%s: %v", writ.CodeOf(err), err)
-	}
-}
-
-func (f *forest) make(name string, size int64) string {
-	f.Helper()
-	dir, err := f.Make(f.Context(), name, sal.Bound{Bytes: size})
-	f.must(err)
-	return dir
-}
-
-func (f *forest) write(dir, text string) {
-	f.Helper()
-	f.must(os.MkdirAll(filepath.Join(dir, "nested"), 0o755))
-	f.must(os.WriteFile(filepath.Join(dir, "nested", "file"), []byte(text), 0o640))
-}
-
-// holds checks the content of a tree. It does not change the bound, because no tree here has a smaller one.
-func (f *forest) holds(when, name, want string) {
-	f.Helper()
-	text, err := os.ReadFile(filepath.Join(f.make(name, mib), "nested", "file"))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) || string(text) != want {
-		f.Errorf("%s: content %q, want %q, %v", when, text, want, err)
-	}
-}
-
-func (f *forest) lists(want ...string) {
-	f.Helper()
-	if all, err := f.List(f.Context()); err != nil || !slices.Equal(all, want) {
-		f.Errorf("listed %q, want %q, %v", all, want, err)
-	}
-}
-
-func (f *forest) checkNoSecret(name string, want ...string) {
-	f.Helper()
-	if all, err := f.Snapshots(f.Context(), name); err != nil || !slices.Equal(all, want) {
-		f.Errorf("%s has the snapshots %q, want %q, %v", name, all, want, err)
-	}
-}
 
 func (e TreesSuite) makesOnce(t *testing.T) {
 	f := e.forest(t)
@@ -133,7 +68,7 @@ func (e TreesSuite) keepsAndRestores(t *testing.T) {
 	f := e.forest(t)
 	ctx := t.Context()
 	dir := f.make("a", 64*mib)
-	f.checkNoSecret("a")
+	f.hasSnapshots("a")
 	f.write(dir, "first")
 	f.must(f.Snapshot(ctx, "a", "one"))
 	f.write(dir, "second")
@@ -141,7 +76,7 @@ func (e TreesSuite) keepsAndRestores(t *testing.T) {
 	f.must(f.Snapshot(ctx, "a", "one")) // must stay unchanged
 	f.write(dir, "third")
 	f.restart(nil)
-	f.checkNoSecret("a", "one", "two")
+	f.hasSnapshots("a", "one", "two")
 	for _, back := range []struct{ snapshot, want string }{{"one", "first"}, {"two", "second"}, {"one", "first"}} {
 		f.must(f.Restore(ctx, "a", back.snapshot))
 		f.holds("put back to "+back.snapshot, "a", back.want)
@@ -150,11 +85,11 @@ func (e TreesSuite) keepsAndRestores(t *testing.T) {
 	}
 	f.must(f.RemoveSnapshot(ctx, "a", "one"))
 	f.must(f.RemoveSnapshot(ctx, "a", "one"))
-	f.checkNoSecret("a", "two")
+	f.hasSnapshots("a", "two")
 	f.must(f.Restore(ctx, "a", "two"))
 	f.holds("put back", "a", "second")
 	f.must(f.Remove(ctx, "a"))
-	f.checkNoSecret("a")
+	f.hasSnapshots("a")
 	f.lists()
 }
 
@@ -171,7 +106,7 @@ func (e TreesSuite) knowsNothing(t *testing.T) {
 	refuse("restoring no tree", f.Restore(ctx, "a", "one"))
 	f.make("a", mib)
 	refuse("restoring no snapshot", f.Restore(ctx, "a", "one"))
-	f.checkNoSecret("none")
+	f.hasSnapshots("none")
 	f.must(f.RemoveSnapshot(ctx, "none", "one"))
 	f.must(f.Remove(ctx, "none"))
 	f.lists("a")
@@ -260,92 +195,4 @@ func (e TreesSuite) stops(t *testing.T) {
 		}
 	}
 	f.lists("a")
-}
-
-// repeats stops every call at each of its steps, like SIGKILL, and repeats it with new trees on the same host.
-func (e TreesSuite) repeats(t *testing.T) {
-	release := make(chan struct{})
-	var dead sync.WaitGroup
-	t.Cleanup(func() {
-		close(release)
-		dead.Wait()
-	})
-	hosts, f := hostsOr(e.Hosts), e.forest(t)
-	saved := hosts.New(t)
-	tried := 0
-	for _, c := range treeCalls {
-		hosts.Replace(t, saved, f.host)
-		for at, reached := 0, true; reached; at++ {
-			hosts.Replace(t, f.host, saved)
-			stopped, finished, steps := make(chan struct{}), make(chan error, 1), 0
-			f.restart(func(string) {
-				if steps == at {
-					close(stopped)
-					<-release // blocked until the test ends
-					runtime.Goexit()
-				}
-				steps++
-			})
-			ctx, interrupted := context.WithoutCancel(t.Context()), f.Trees
-			dead.Go(func() { finished <- c.do(ctx, interrupted) })
-			select {
-			case <-stopped:
-				tried++
-			case err := <-finished:
-				f.must(err)
-				reached = false
-			}
-			f.restart(nil)
-			if err := c.do(t.Context(), f); err != nil {
-				t.Fatalf("%s, stopped at step %d, cannot be repeated: %v", c.name, at, err)
-			}
-			f.checkNoSecret("a", c.snapshots...)
-			if c.gone {
-				f.lists()
-				continue
-			}
-			when := fmt.Sprintf("after %s, stopped at step %d", c.name, at)
-			if drift, err := f.Keep(t.Context(), "a", sal.Bound{Bytes: 64 * mib}); err != nil || len(drift) > 0 {
-				t.Errorf("%s: drift %+v, %v", when, drift, err)
-			}
-			f.holds(when, "a", c.want)
-			f.write(f.make("a", 64*mib), c.after)
-		}
-	}
-	t.Logf("stopped %d times", tried)
-}
-
-// treeCalls lists calls in a valid order, with the content of the tree after each call and the text that is written
-// next.
-var treeCalls = []struct {
-	name        string
-	do          func(ctx context.Context, trees sal.Trees) error
-	want, after string
-	snapshots   []string
-	gone        bool
-}{
-	{name: "make", after: "first", do: func(ctx context.Context, trees sal.Trees) error {
-		_, err := trees.Make(ctx, "a", sal.Bound{Bytes: 64 * mib})
-		return err
-	}},
-	{name: "snapshot", want: "first", after: "second", snapshots: []string{"one"}, do: func(ctx context.Context,
-		trees sal.Trees) error {
-		return trees.Snapshot(ctx, "a", "one")
-	}},
-	{name: "another snapshot", want: "second", after: "third", snapshots: []string{"one", "two"},
-		do: func(ctx context.Context, trees sal.Trees) error {
-			return trees.Snapshot(ctx, "a", "two")
-		}},
-	{name: "restore", want: "first", after: "fourth", snapshots: []string{"one", "two"}, do: func(ctx context.Context,
-		trees sal.Trees) error {
-		return trees.Restore(ctx, "a", "one")
-	}},
-	{name: "remove a snapshot", want: "fourth", after: "fifth", snapshots: []string{"two"},
-		do: func(ctx context.Context, trees sal.Trees) error {
-			return trees.RemoveSnapshot(ctx, "a", "one")
-		}},
-	{name: "remove", gone: true, do: func(ctx context.Context,
-		trees sal.Trees) error {
-		return trees.Remove(ctx, "a")
-	}},
 }
