@@ -12,9 +12,11 @@ func (n *Node) Run(ctx context.Context) error {
 	if _, err := n.Address(ctx); err != nil {
 		return err
 	}
-	n.setFault("the overlay's daemon runs only on Linux")
+	n.fault.Store("the overlay's daemon runs only on Linux")
 	<-ctx.Done()
 	return nil
 }
 
-func (n *Node) processInfo(context.Context) (pid int64, since time.Time, version string) { return }
+func daemonInfo(context.Context, string, string, *versionCache) (pid int64, since time.Time, version string) {
+	return
+}

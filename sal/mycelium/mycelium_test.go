@@ -170,7 +170,7 @@ func TestKeyIsCreatedOnceAndPrivate(t *testing.T) {
 // Also: TestDeadDaemonIsRestarted, TestDaemonIsAdoptedUnlessItsSettingsDiffer.
 func TestHostWithoutDaemonHasAddresses(t *testing.T) {
 	var log bytes.Buffer
-	n := &Node{Dir: t.TempDir(), Binary: filepath.Join(t.TempDir(), "mycelium"), Log: slog.New(slog.NewTextHandler(&log, nil))}
+	n := &Node{Dir: t.TempDir(), Options: Options{Binary: filepath.Join(t.TempDir(), "mycelium")}, Log: slog.New(slog.NewTextHandler(&log, nil))}
 	s, err := n.Status(t.Context())
 	if err != nil || !s.Subnet.IsValid() || s.Running || !strings.Contains(s.Detail, "not on PATH") || n.Detail() != s.Detail {
 		t.Errorf("%+v, %v", s, err)
@@ -341,18 +341,24 @@ func pair(t testing.TB, binary string) (a, b *Node) {
 
 func newNode(t testing.TB, binary string) *Node {
 	t.Helper()
-	n := &Node{Dir: testenv.Home(t, "m"), Binary: binary, Netns: testenv.Netns(t), NoDiscovery: true, Log: slog.New(slog.DiscardHandler)}
+	n := &Node{
+		Options: Options{Binary: binary, NoDiscovery: true},
+		Dir:     testenv.Home(t, "m"), Netns: testenv.Netns(t), Log: slog.New(slog.DiscardHandler),
+	}
 	t.Cleanup(func() {
 		if err := n.Stop(context.Background()); err != nil {
 			t.Error(err)
 		}
 		if t.Failed() {
-			text, _ := os.ReadFile(n.logPath())
+			text, _ := os.ReadFile(filepath.Join(n.Dir, logName))
 			t.Logf("the daemon said:\n%s", text)
 		}
 	})
 	return n
 }
+
+// daemonOf returns the running daemon of a node, or nil.
+func daemonOf(n *Node) (*process, error) { return findDaemon(n.name(), n.keyPath()) }
 
 // in runs a tool in the namespace of a node.
 func in(t testing.TB, n *Node, args ...string) (said string) {
@@ -443,18 +449,18 @@ func TestDeadDaemonIsRestarted(t *testing.T) {
 		in(t, n, testenv.Need(t, "ip"), "link", "set", "lo", "up")
 		run(t, n)
 		until(t, n, "a daemon", func(s Status) bool { return s.Running })
-		first, err := n.find()
+		first, err := daemonOf(n)
 		if err != nil || first == nil {
 			t.Fatal("no daemon is found", err)
 		}
-		defer first.close()
-		first.signal(syscall.SIGKILL)
+		defer first.handle.Close()
+		_ = first.handle.Signal(syscall.SIGKILL)
 		until(t, n, "another daemon", func(s Status) bool {
-			p, err := n.find()
+			p, err := daemonOf(n)
 			if err != nil || p == nil {
 				return false
 			}
-			defer p.close()
+			defer p.handle.Close()
 			return s.Running && p.pid != first.pid
 		})
 	})
@@ -472,13 +478,13 @@ func TestDaemonIsAdoptedUnlessItsSettingsDiffer(t *testing.T) {
 			}
 			stop := run(t, n)
 			until(t, n, "a daemon "+when, func(s Status) bool {
-				p, err := n.find()
+				p, err := daemonOf(n)
 				if err != nil || p == nil {
 					return false
 				}
-				defer p.close()
+				defer p.handle.Close()
 				pids[when] = p.pid
-				args, err := n.args()
+				args, err := n.args(n.keyPath())
 				return s.Running && err == nil && slices.Equal(p.args, args)
 			})
 			stop()
@@ -489,7 +495,7 @@ func TestDaemonIsAdoptedUnlessItsSettingsDiffer(t *testing.T) {
 		if err := n.Stop(t.Context()); err != nil {
 			t.Error(err)
 		}
-		if p, err := n.find(); p != nil || err != nil {
+		if p, err := daemonOf(n); p != nil || err != nil {
 			t.Errorf("after it was stopped there is %+v, %v", p, err)
 		}
 	})
@@ -502,7 +508,7 @@ func TestFailedDaemonStartIsReported(t *testing.T) {
 	}
 	run(t, n)
 	until(t, n, "the reason", func(s Status) bool {
-		return strings.Contains(s.Detail, "exit status 3") && strings.Contains(s.Detail, n.logPath())
+		return strings.Contains(s.Detail, "exit status 3") && strings.Contains(s.Detail, filepath.Join(n.Dir, logName))
 	})
 }
 
@@ -538,7 +544,7 @@ func TestInvalidPeersAreRefused(t *testing.T) {
 		"quic://[2001:db8::1]:9651": false, "tls://192.0.2.7:9651": false, "tcp://[fe80::1%eth0]:9651": false, "tcp://192.0.2.7:0": false,
 		"tcp://example.org:9651": false, "192.0.2.7:9651": false, "tcp://192.0.2.7": false, "dove://192.0.2.7:9651": false, "vsock://2": false, "": false,
 	} {
-		n := &Node{Dir: t.TempDir(), Log: slog.New(slog.DiscardHandler), Peers: []string{peer}}
+		n := &Node{Dir: t.TempDir(), Log: slog.New(slog.DiscardHandler), Options: Options{Peers: []string{peer}}}
 		ended, stop := context.WithCancel(t.Context())
 		stop()
 		if err := n.Run(ended); (writ.CodeOf(err) != writ.CodeUsage) != ok || ok && err != nil {
@@ -602,7 +608,7 @@ func byHand(t *testing.T, n *Node, more ...string) {
 	t.Helper()
 	peers := n.Peers
 	n.Peers = nil
-	args, err := n.args()
+	args, err := n.args(n.keyPath())
 	n.Peers = peers
 	if err != nil {
 		t.Fatal(err)
@@ -612,13 +618,14 @@ func byHand(t *testing.T, n *Node, more ...string) {
 		t.Error("a node lets others in by QUIC")
 	}
 	args = slices.DeleteFunc(args, func(arg string) bool { return arg == noQUIC })
-	p, err := n.start(append(append(args, "--quic-listen-port", "9651"), more...))
+	l := launch{dir: n.Dir, netns: n.Netns, ready: n.checkPorts, log: logFile{filepath.Join(n.Dir, logName), n.step}, step: n.step}
+	p, err := l.start(append(append(args, "--quic-listen-port", "9651"), more...))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
 		p.stop(context.Background())
-		p.close()
+		p.handle.Close()
 	})
 }
 
@@ -678,19 +685,19 @@ func TestImpossibleDiscoveryIsRejected(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(filepath.Dir(old), "empty"), []byte("#!/bin/sh\nexit 1\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	for want, n := range map[string]*Node{
+	for want, o := range map[string]*Options{
 		"":                        {Binary: old},
 		"cannot limit its search": {Binary: old, DiscoveryOn: []string{"eth1"}},
 		"is disabled":             {Binary: stub(t), DiscoveryOn: []string{"eth1"}, NoDiscovery: true},
 		"not the name":            {Binary: stub(t), DiscoveryOn: []string{"eth1", "--peers"}},
 		"does not print its help": {Binary: filepath.Join(filepath.Dir(old), "empty"), DiscoveryOn: []string{"eth1"}},
 	} {
-		err := n.CheckDiscovery(t.Context())
+		err := o.CheckDiscovery(t.Context())
 		if (err == nil) != (want == "") || err != nil && (!strings.Contains(err.Error(), want) || writ.AsError(err).Hint == "") {
 			t.Errorf("wanted %q, got %v", want, err)
 		}
 	}
-	missing := &Node{Binary: filepath.Join(t.TempDir(), "mycelium"), DiscoveryOn: []string{"eth1"}}
+	missing := &Options{Binary: filepath.Join(t.TempDir(), "mycelium"), DiscoveryOn: []string{"eth1"}}
 	if err := missing.CheckDiscovery(t.Context()); err != nil {
 		t.Errorf("without the program: %v", err)
 	}
@@ -716,11 +723,11 @@ func TestBlockedDaemonIsNotRestarted(t *testing.T) {
 
 // A daemon runs for months and keeps its log open.
 func TestTheLogOfADaemonIsBounded(t *testing.T) {
-	n := &Node{Dir: t.TempDir()}
-	if err := n.trimLog(); err != nil {
+	file := logFile{filepath.Join(t.TempDir(), logName), func(string) {}}
+	if err := file.trim(); err != nil {
 		t.Errorf("without a log: %v", err)
 	}
-	log, err := n.openLog()
+	log, err := file.open()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -732,15 +739,15 @@ func TestTheLogOfADaemonIsBounded(t *testing.T) {
 		}
 	}
 	say(strings.Repeat("x", maxLog) + "the end")
-	if err := n.trimLog(); err != nil {
+	if err := file.trim(); err != nil {
 		t.Fatal(err)
 	}
 	say("more")
-	if err := n.trimLog(); err != nil {
+	if err := file.trim(); err != nil {
 		t.Fatal(err)
 	}
-	now, err := os.ReadFile(n.logPath())
-	old, errOld := os.ReadFile(n.logPath() + ".old")
+	now, err := os.ReadFile(file.path)
+	old, errOld := os.ReadFile(file.path + ".old")
 	if string(now) != "more" || len(old) != maxLog || !strings.HasSuffix(string(old), "the end") || err != nil || errOld != nil {
 		t.Errorf("it has %d bytes, %v, and had %d, %v", len(now), err, len(old), errOld)
 	}
@@ -798,9 +805,9 @@ func TestContainerProcessIsNotTheDaemon(t *testing.T) {
 			if _, err := out.Read(make([]byte, 10)); err != nil {
 				t.Fatal(err)
 			}
-			p, err := n.find()
+			p, err := daemonOf(n)
 			if p != nil {
-				p.close()
+				p.handle.Close()
 			}
 			if err != nil || (p != nil) != tt.ours {
 				t.Errorf("it is the daemon: %v, %v", p != nil, err)
@@ -818,7 +825,7 @@ func TestContainerProcessIsNotTheDaemon(t *testing.T) {
 func TestTheLastAnswerOfABusyDaemonIsReported(t *testing.T) {
 	hold, reached := make(chan struct{}), make(chan struct{})
 	var held atomic.Bool
-	n := &Node{Dir: t.TempDir(), Binary: os.Args[0]}
+	n := &Node{Dir: t.TempDir(), Options: Options{Binary: os.Args[0]}}
 	subnet, err := n.Subnet(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -853,9 +860,9 @@ func TestTheLastAnswerOfABusyDaemonIsReported(t *testing.T) {
 	}
 	held.Store(false)
 	hold <- struct{}{}
-	n.mu.Lock()
-	answered := n.asking
-	n.mu.Unlock()
+	n.inquiry.mu.Lock()
+	answered := n.inquiry.pending
+	n.inquiry.mu.Unlock()
 	if answered != nil {
 		<-answered
 	}
@@ -908,7 +915,7 @@ func TestForeignDaemonIsNotAdopted(t *testing.T) {
 		in(t, n, testenv.Need(t, "ip"), "link", "set", "lo", "up")
 		run(t, n)
 		until(t, n, "a daemon", func(s Status) bool { return s.Running })
-		other := &Node{Dir: t.TempDir(), Binary: n.Binary, Netns: n.Netns}
+		other := &Node{Dir: t.TempDir(), Options: Options{Binary: n.Binary}, Netns: n.Netns}
 		for who, want := range map[*Node]needs.State{n: needs.OK, other: needs.Degraded} {
 			for _, f := range needs.Examine(t.Context(), "overlay", who.Needs()) {
 				if f.Need == "the daemon's port" && f.State != want || f.Need == "tunnels" && f.State != needs.OK {

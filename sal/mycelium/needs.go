@@ -1,7 +1,6 @@
 package mycelium
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,7 +17,7 @@ func (n *Node) Needs() []needs.Need {
 		{
 			Name: "the program mycelium", Use: alone,
 			Fix:  "put mycelium 0.7 or newer on the PATH of the runner: https://github.com/threefoldtech/mycelium/releases",
-			Look: needs.Program(cmp.Or(n.Binary, "mycelium"), "0.7", "--version"),
+			Look: needs.Program(n.name(), "0.7", "--version"),
 		},
 		{Name: "tunnels", Use: alone, Fix: "modprobe tun", Look: needs.Openable("/dev/net/tun")},
 		{

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"writ"
@@ -28,72 +29,41 @@ func (n *Node) Standing(ctx context.Context) (writ.Overlay, error) {
 	}
 	patience := time.NewTimer(answerWithin)
 	defer patience.Stop()
-	answered := n.beginAsking(ctx)
+	answered := n.inquiry.begin(ctx, func(ctx context.Context) (writ.Overlay, error) {
+		s, err := n.Status(ctx)
+		o := overlayOf(s)
+		if s.Running {
+			o.PID, o.Since, o.Version = daemonInfo(ctx, n.name(), n.keyPath(), &n.versions)
+		}
+		return o, err
+	})
 	select {
 	case <-answered:
 	case <-patience.C:
 	case <-ctx.Done():
 	}
 	why := n.faultText()
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	o := n.last
-	o.Peers, o.Routes = slices.Clone(o.Peers), slices.Clone(o.Routes)
+	o, at, current := n.inquiry.answer(answered)
 	o.Address, o.Subnet = address.String(), Subnet(address).String()
 	switch {
-	case n.asking != answered && !n.silent:
+	case current:
 		return o, nil
 	case why != "":
 		return writ.Overlay{Address: o.Address, Subnet: o.Subnet, Detail: why}, nil
-	case n.lastAt.IsZero():
+	case at.IsZero():
 		o.Detail = "the daemon has not answered yet; the request continues"
 	default:
-		o.Detail = fmt.Sprintf("the daemon does not answer now; %s ago: %s", time.Since(n.lastAt).Round(time.Second),
-			o.Detail)
+		o.Detail = fmt.Sprintf("the daemon does not answer now; %s ago: %s", time.Since(at).Round(time.Second), o.Detail)
 	}
 	return o, nil
 }
 
-// beginAsking sends a request to the daemon, unless one is pending, and returns a channel that is closed when it is
-// answered.
-func (n *Node) beginAsking(ctx context.Context) <-chan struct{} {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.asking != nil {
-		return n.asking
-	}
-	done := make(chan struct{})
-	n.asking = done
-	go func() {
-		began := time.Now()
-		limited, stop := context.WithTimeout(context.WithoutCancel(ctx), Timeout)
-		defer stop()
-		o, err := n.currentState(limited)
-		n.mu.Lock()
-		defer n.mu.Unlock()
-		n.silent = err != nil || limited.Err() != nil || time.Since(began) >= Timeout
-		if !n.silent {
-			n.last, n.lastAt = o, time.Now()
-		}
-		n.asking = nil
-		close(done)
-	}()
-	return done
-}
-
-// currentState is Standing without its time limit.
-func (n *Node) currentState(ctx context.Context) (writ.Overlay, error) {
-	s, err := n.Status(ctx)
-	if err != nil {
-		return writ.Overlay{}, err
-	}
+// overlayOf converts a status to a report.
+func overlayOf(s Status) writ.Overlay {
 	o := writ.Overlay{
 		Address: s.Address.String(), Subnet: s.Subnet.String(), Running: s.Running, Connected: s.Connected,
 		Detail:    s.Detail,
 		PeerCount: len(s.Peers), Selected: len(s.Routes),
-	}
-	if s.Running {
-		o.PID, o.Since, o.Version = n.processInfo(ctx)
 	}
 	for _, p := range s.Peers {
 		if p.Alive() {
@@ -114,5 +84,51 @@ func (n *Node) currentState(ctx context.Context) (writ.Overlay, error) {
 		return cmp.Or(cmp.Compare(uint64(a.Metric), uint64(b.Metric)), cmp.Compare(a.Subnet, b.Subnet))
 	})
 	o.Routes = o.Routes[:min(len(o.Routes), maxRoutes)]
-	return o, nil
+	return o
+}
+
+// inquiry asks the daemon for its state, one request at a time, and keeps the last answer.
+type inquiry struct {
+	mu      sync.Mutex
+	pending chan struct{} // closed when the current request is answered; nil without a request
+	last    writ.Overlay
+	lastAt  time.Time
+	silent  bool // the last request was not answered
+}
+
+// begin calls ask in the background, unless a request is pending, and returns a channel that is closed when the request
+// is answered.
+func (q *inquiry) begin(ctx context.Context, ask func(context.Context) (writ.Overlay, error)) <-chan struct{} {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.pending != nil {
+		return q.pending
+	}
+	done := make(chan struct{})
+	q.pending = done
+	go func() {
+		began := time.Now()
+		limited, stop := context.WithTimeout(context.WithoutCancel(ctx), Timeout)
+		defer stop()
+		o, err := ask(limited)
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		q.silent = err != nil || limited.Err() != nil || time.Since(began) >= Timeout
+		if !q.silent {
+			q.last, q.lastAt = o, time.Now()
+		}
+		q.pending = nil
+		close(done)
+	}()
+	return done
+}
+
+// answer returns a copy of the last answer and its time. current reports whether it answers the request that begin
+// returned as begun, or a later one.
+func (q *inquiry) answer(begun <-chan struct{}) (o writ.Overlay, at time.Time, current bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	o = q.last
+	o.Peers, o.Routes = slices.Clone(o.Peers), slices.Clone(o.Routes)
+	return o, q.lastAt, q.pending != begun && !q.silent
 }

@@ -63,7 +63,10 @@ func join(t *testing.T, binary string) (a, b joined) {
 		dir := testenv.Home(t, "n")
 		t.Cleanup(func() { s.clear(t, dir) })
 		x := joined{fixture: &fixture{TB: t, dir: dir, Driver: s.open(t, dir, nil)}}
-		x.node = &mycelium.Node{Dir: filepath.Join(dir, "mycelium"), Binary: binary, Netns: x.Netns, NoDiscovery: true, Log: slog.New(slog.DiscardHandler)}
+		x.node = &mycelium.Node{
+			Options: mycelium.Options{Binary: binary, NoDiscovery: true},
+			Dir:     filepath.Join(dir, "mycelium"), Netns: x.Netns, Log: slog.New(slog.DiscardHandler),
+		}
 		x.Overlay = x.node
 		return x
 	}

@@ -107,7 +107,9 @@ func newHost(c driverConfig, dir string) *hostDrivers {
 func (c driverConfig) overlay(dir string) *mycelium.Node {
 	return &mycelium.Node{
 		Dir: dir, Log: c.Log, Outlive: true, Step: failpoint.Step("mycelium"),
-		Peers: c.Host.OverlayPeers, NoDiscovery: c.Host.OverlayNoDiscovery, DiscoveryOn: c.Host.OverlayDiscoverOn,
+		Options: mycelium.Options{
+			Peers: c.Host.OverlayPeers, NoDiscovery: c.Host.OverlayNoDiscovery, DiscoveryOn: c.Host.OverlayDiscoverOn,
+		},
 	}
 }
 

@@ -1,0 +1,141 @@
+package mycelium
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"writ/internal/confine"
+	"writ/internal/pidfd"
+)
+
+// process is a daemon. The handle is bound to this process, even if its number is reused.
+type process struct {
+	pid    int
+	args   []string
+	handle *pidfd.Process
+	child  *exec.Cmd // nil if another process started it
+}
+
+// findDaemon returns the running daemon with this program name and key, or nil.
+func findDaemon(program, key string) (*process, error) {
+	running, err := confine.Running()
+	if err != nil {
+		return nil, err
+	}
+	for _, pid := range running {
+		if !isDaemon(pid, program, key) {
+			continue
+		}
+		handle, err := pidfd.Open(pid)
+		if err != nil || handle == nil {
+			continue // it exited meanwhile
+		}
+		if isDaemon(pid, program, key) { // still the same process after the handle was opened
+			return &process{pid: pid, args: commandLine(pid), handle: handle}, nil
+		}
+		handle.Close()
+	}
+	return nil, nil
+}
+
+// isDaemon reports whether a process is a daemon with this program name and key. It excludes processes of other users
+// with the same arguments, which any user can start.
+func isDaemon(pid int, program, key string) bool {
+	args := commandLine(pid)
+	i := slices.Index(args, keyFlag)
+	return i > 0 && i+1 < len(args) && args[i+1] == key && filepath.Base(args[0]) == filepath.Base(program) &&
+		confine.RunsAs(pid, 0)
+}
+
+// commandLine returns the arguments of a process, nil if it has exited.
+func commandLine(pid int) []string {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	if err != nil || len(text) == 0 {
+		return nil
+	}
+	return strings.Split(strings.TrimSuffix(string(text), "\x00"), "\x00")
+}
+
+// wait returns when the process has exited or ctx has ended. Any exit is an error.
+func (p *process) wait(ctx context.Context) error {
+	if err := p.handle.Wait(ctx); err != nil {
+		return err
+	}
+	if p.child == nil {
+		return errors.New("it exited")
+	}
+	if err := p.child.Wait(); err != nil {
+		return err
+	}
+	return errors.New("it exited without an error")
+}
+
+// grace limits the time for a daemon to exit before it is killed.
+const grace = 5 * time.Second
+
+// stop stops the process and returns when it has exited.
+func (p *process) stop(ctx context.Context) {
+	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
+		patience, cancel := context.WithTimeout(ctx, grace)
+		_ = p.handle.Signal(signal)
+		_ = p.wait(patience)
+		late := patience.Err() != nil
+		cancel()
+		if !late {
+			return
+		}
+	}
+}
+
+// daemonInfo returns the number, start time and version of the running daemon with this program name and key. It returns
+// zero values without a daemon.
+func daemonInfo(
+	ctx context.Context, program, key string, versions *versionCache,
+) (pid int64, since time.Time, version string) {
+	p, err := findDaemon(program, key)
+	if err != nil || p == nil {
+		return 0, time.Time{}, ""
+	}
+	defer p.handle.Close()
+	since, _ = startOf(p.pid)
+	return int64(p.pid), since, versions.of(ctx, p.pid, p.args)
+}
+
+// ticks is the unit of times in /proc/PID/stat, in fractions of a second. Linux never changed it for programs.
+const ticks = 100
+
+// startOf returns the start time of a process.
+func startOf(pid int) (time.Time, error) {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return time.Time{}, err
+	}
+	// The name before it may contain any character.
+	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+	const start = 19
+	if len(fields) <= start {
+		return time.Time{}, fmt.Errorf("process %d has no start", pid)
+	}
+	began, err := strconv.ParseInt(fields[start], 10, 64)
+	if err != nil {
+		return time.Time{}, err
+	}
+	var info unix.Sysinfo_t
+	if err := unix.Sysinfo(&info); err != nil {
+		return time.Time{}, err
+	}
+	up := time.Duration(info.Uptime) * time.Second // rounded to seconds
+	return time.Now().Add(time.Duration(began)*time.Second/ticks - up).Truncate(time.Second), nil
+}
