@@ -2,26 +2,31 @@ package myceliumstub
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/netip"
 	"strconv"
+	"sync"
 	"time"
 )
 
-func (d *daemon) closed(err error) bool { return errors.Is(err, net.ErrClosed) }
+// api is the network part of the daemon's REST API.
+type api struct {
+	began   time.Time
+	public  []byte
+	address netip.Addr
+	table   *table
+	asked   sync.Mutex // serialises requests
+}
 
-// api returns the network part of the daemon's REST API. Like the daemon, it holds its only lock while a request waits
-// for a message.
-func (d *daemon) api() http.Handler {
+// handler returns the routes. Like the daemon, the API holds its only lock while a request waits for a message.
+func (a *api) handler() http.Handler {
 	mux := http.NewServeMux()
 	handle := func(pattern string, answer func(r *http.Request) (status int, said any)) {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
-			d.asked.Lock()
-			defer d.asked.Unlock()
+			a.asked.Lock()
+			defer a.asked.Unlock()
 			status, said := answer(r)
 			if text, ok := said.(string); ok {
 				w.Header().Set("Content-Type", "text/plain; charset=utf-8")
@@ -39,14 +44,14 @@ func (d *daemon) api() http.Handler {
 		})
 	}
 	nothing := func(*http.Request) (int, any) { return http.StatusOK, []any{} }
-	handle("GET /api/v1/admin", d.info)
-	handle("GET /api/v1/admin/peers", d.listPeers)
-	handle("POST /api/v1/admin/peers", d.addPeer)
-	handle("DELETE /api/v1/admin/peers/{endpoint}", d.deletePeer)
-	handle("GET /api/v1/admin/routes/selected", d.listRoutes)
+	handle("GET /api/v1/admin", a.info)
+	handle("GET /api/v1/admin/peers", a.listPeers)
+	handle("POST /api/v1/admin/peers", a.addPeer)
+	handle("DELETE /api/v1/admin/peers/{endpoint}", a.deletePeer)
+	handle("GET /api/v1/admin/routes/selected", a.listRoutes)
 	handle("GET /api/v1/admin/routes/fallback", nothing)
 	handle("GET /api/v1/admin/routes/queried", nothing)
-	handle("GET /api/v1/messages", d.awaitMessage)
+	handle("GET /api/v1/messages", a.awaitMessage)
 	handle("/api/v1/", func(*http.Request) (int, any) { return http.StatusNotFound, nil })
 	for _, path := range []string{
 		"admin", "admin/peers", "admin/routes/selected", "admin/routes/fallback", "admin/routes/queried", "messages",
@@ -56,18 +61,17 @@ func (d *daemon) api() http.Handler {
 	return mux
 }
 
-func (d *daemon) info(*http.Request) (int, any) {
+func (a *api) info(*http.Request) (int, any) {
 	return http.StatusOK, map[string]any{
-		"nodeSubnet": subnetOf(d.address).String() + "/64", "nodeIp": d.address, "nodePubkey": fmt.Sprintf("%x", d.public),
-		"nodeStartTime": d.began.Unix(),
+		"nodeSubnet": subnetOf(a.address).String() + "/64", "nodeIp": a.address, "nodePubkey": fmt.Sprintf("%x", a.public),
+		"nodeStartTime": a.began.Unix(),
 	}
 }
 
-func (d *daemon) listPeers(*http.Request) (int, any) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+func (a *api) listPeers(*http.Request) (int, any) {
+	peers, _ := a.table.copies()
 	all := []any{}
-	for at, p := range d.peers {
+	for at, p := range peers {
 		all = append(all, map[string]any{
 			"endpoint": map[string]any{"proto": p.proto, "addr": map[string]any{"socket": at.String()}},
 			"type":     p.kind, "connectionState": p.state(), "txBytes": p.sent, "rxBytes": p.received, "discovered": 0,
@@ -77,9 +81,7 @@ func (d *daemon) listPeers(*http.Request) (int, any) {
 	return http.StatusOK, all
 }
 
-func (d *daemon) addPeer(r *http.Request) (int, any) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+func (a *api) addPeer(r *http.Request) (int, any) {
 	var asked struct {
 		Endpoint *string `json:"endpoint"`
 	}
@@ -94,32 +96,27 @@ func (d *daemon) addPeer(r *http.Request) (int, any) {
 	if err != nil {
 		return http.StatusBadRequest, err.Error()
 	}
-	if d.peers[at.address] != nil {
+	if !a.table.add(at.address, peer{kind: "static", proto: at.proto}) {
 		return http.StatusConflict, "A peer identified by that endpoint already exists"
 	}
-	d.peers[at.address] = &peer{kind: "static", proto: at.proto}
 	return http.StatusNoContent, nil
 }
 
-func (d *daemon) deletePeer(r *http.Request) (int, any) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+func (a *api) deletePeer(r *http.Request) (int, any) {
 	at, err := endpoint(r.PathValue("endpoint"))
 	if err != nil {
 		return http.StatusBadRequest, err.Error()
 	}
-	if d.peers[at.address] == nil {
+	if !a.table.remove(at.address) {
 		return http.StatusNotFound, "A peer identified by that endpoint does not exist"
 	}
-	delete(d.peers, at.address)
 	return http.StatusNoContent, nil
 }
 
-func (d *daemon) listRoutes(*http.Request) (int, any) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+func (a *api) listRoutes(*http.Request) (int, any) {
+	_, routes := a.table.copies()
 	all := []any{}
-	for subnet, r := range d.routes {
+	for subnet, r := range routes {
 		var metric any = r.metric
 		if time.Since(r.heard) > deadAfter {
 			metric = "infinite"
@@ -133,7 +130,7 @@ func (d *daemon) listRoutes(*http.Request) (int, any) {
 }
 
 // awaitMessage blocks all other requests until its timeout. It never receives a message.
-func (d *daemon) awaitMessage(r *http.Request) (int, any) {
+func (a *api) awaitMessage(r *http.Request) (int, any) {
 	seconds, _ := strconv.Atoi(r.FormValue("timeout"))
 	t := time.NewTimer(time.Duration(seconds) * time.Second)
 	defer t.Stop()

@@ -3,7 +3,8 @@ package myceliumstub
 import (
 	"context"
 	"encoding/binary"
-	"maps"
+	"errors"
+	"net"
 	"net/netip"
 	"slices"
 	"time"
@@ -17,84 +18,12 @@ const (
 	byQUIC       = 0x80 // flag of messages over QUIC
 )
 
-// Over QUIC, a packet of tooLarge bytes does not fit into a datagram. The real daemon then drops the peer and retries
-// after dropFor.
-const (
-	tooLarge = 1388
-	dropFor  = 5 * time.Second
-)
-
-const (
-	greetEvery = 200 * time.Millisecond
-	deadAfter  = 10 * greetEvery
-	infinite   = 1 << 10 // metrics: a peer has 10
-)
-
-// peer is a neighbour in the overlay.
-type peer struct {
-	kind           string // static, inbound, linkLocalDiscovery
-	proto          string // tcp, quic, tls
-	heard          time.Time
-	dropped        time.Time // time when it was dropped
-	sent, received int64
-}
-
-// mark returns the flag for messages to the peer.
-func (p *peer) mark() byte {
-	if p.proto == "quic" {
-		return byQUIC
-	}
-	return 0
-}
-
-// silent reports whether the peer gets no messages. TLS is only for private networks, which the stub does not support.
-func (d *daemon) silent(p *peer) bool {
-	return p.proto == "tls" || p.proto == "quic" && d.noQUIC || time.Since(p.dropped) < dropFor
-}
-
-func (p *peer) state() string {
-	switch {
-	case time.Since(p.dropped) < dropFor:
-		return "dead"
-	case p.heard.IsZero():
-		return "connecting"
-	case time.Since(p.heard) > deadAfter:
-		return "dead"
-	default:
-		return "alive"
-	}
-}
-
-// route is the route to a /64.
-type route struct {
-	via    netip.AddrPort
-	metric int
-	heard  time.Time
-}
-
-// greet regularly announces the ranges behind this node to all peers, and drops routes that were not announced for a
-// while.
+// greet regularly announces the ranges behind this node to all peers.
 func (d *daemon) greet(ctx context.Context) {
 	tick := time.NewTicker(greetEvery)
 	defer tick.Stop()
 	for {
-		d.mu.Lock()
-		maps.DeleteFunc(d.routes, func(_ netip.Addr, r route) bool { return time.Since(r.heard) > deadAfter })
-		greetings := map[netip.AddrPort][]byte{}
-		for at, p := range d.peers {
-			if d.silent(p) {
-				continue
-			}
-			text := entry([]byte{saysGreeting | p.mark()}, subnetOf(d.address), 0)
-			for subnet, r := range d.routes {
-				if r.via != at { // split horizon
-					text = entry(text, subnet, r.metric)
-				}
-			}
-			greetings[at] = text
-		}
-		d.mu.Unlock()
-		for at, text := range greetings {
+		for at, text := range d.table.greetings() {
 			_, _ = d.wire.WriteToUDPAddrPort(text, at) // a missing peer gets the next greeting
 		}
 		select {
@@ -105,18 +34,13 @@ func (d *daemon) greet(ctx context.Context) {
 	}
 }
 
-func entry(text []byte, subnet netip.Addr, metric int) []byte {
-	a := subnet.As16()
-	return binary.BigEndian.AppendUint16(append(text, a[:8]...), uint16(metric))
-}
-
 // fromWire receives messages of peers until the socket is closed.
 func (d *daemon) fromWire() {
 	b := make([]byte, 64<<10)
 	for {
 		n, at, err := d.wire.ReadFromUDPAddrPort(b)
 		if err != nil {
-			if d.closed(err) {
+			if errors.Is(err, net.ErrClosed) {
 				return
 			}
 			continue // an ICMP error, because a peer is missing
@@ -129,39 +53,8 @@ func (d *daemon) fromWire() {
 		if n == 0 || proto == "quic" && d.noQUIC {
 			continue
 		}
-		d.mu.Lock()
-		p := d.peers[at]
-		if p == nil {
-			p = &peer{kind: "inbound", proto: proto}
-			d.peers[at] = p
-		}
-		if d.silent(p) {
-			d.mu.Unlock()
-			continue
-		}
-		p.heard = time.Now()
-		p.received += int64(n)
-		if b[0] == saysGreeting {
-			d.learn(at, b[1:n])
-		}
-		d.mu.Unlock()
-		if b[0] == saysPacket {
+		if d.table.hear(at, proto, b[:n]) && b[0] == saysPacket {
 			d.forward(slices.Clone(b[1:n]), false)
-		}
-	}
-}
-
-// learn adds announced routes that are shorter than the known ones.
-func (d *daemon) learn(at netip.AddrPort, text []byte) {
-	for ; len(text) >= 10; text = text[10:] {
-		var a [16]byte
-		copy(a[:8], text)
-		subnet, metric := netip.AddrFrom16(a), int(binary.BigEndian.Uint16(text[8:]))+10
-		if subnet == subnetOf(d.address) || metric >= infinite {
-			continue
-		}
-		if known, ok := d.routes[subnet]; !ok || known.via == at || metric < known.metric {
-			d.routes[subnet] = route{at, metric, time.Now()}
 		}
 	}
 }
@@ -191,37 +84,26 @@ func (d *daemon) forward(packet []byte, own bool) {
 	from, to := netip.AddrFrom16([16]byte(packet[8:24])), netip.AddrFrom16([16]byte(packet[24:40]))
 	switch {
 	case own && !overlay.Contains(from):
-		d.answer(packet, unreachable, sourcePolicy)
+		d.answer(packet, sourcePolicy)
 		return
 	case own && subnetOf(to) == subnetOf(d.address):
-		d.answer(packet, unreachable, addressUnreachable)
+		d.answer(packet, addressUnreachable)
 		return
 	case subnetOf(to) == subnetOf(d.address):
 		d.toHost(packet)
 		return
 	}
-	d.mu.Lock()
-	r, ok := d.routes[subnetOf(to)]
-	mark := byte(0)
-	if p := d.peers[r.via]; p != nil {
-		p.sent += int64(len(packet))
-		if mark = p.mark(); ok && mark != 0 && len(packet) >= tooLarge {
-			p.dropped = time.Now()
-			maps.DeleteFunc(d.routes, func(_ netip.Addr, other route) bool { return other.via == r.via })
-			d.log.Error("datagram too large", "peer", r.via, "bytes", len(packet))
-			d.mu.Unlock()
-			return
-		}
-	}
-	d.mu.Unlock()
+	via, mark, known, dropped := d.table.hop(to, len(packet))
 	switch {
-	case !ok && own:
-		d.answer(packet, unreachable, noRoute)
-	case ok && (own || packet[7] > 1):
+	case dropped:
+		d.log.Error("datagram too large", "peer", via, "bytes", len(packet))
+	case !known && own:
+		d.answer(packet, noRoute)
+	case known && (own || packet[7] > 1):
 		if !own {
 			packet[7]-- // prevents endless loops
 		}
-		_, _ = d.wire.WriteToUDPAddrPort(append([]byte{saysPacket | mark}, packet...), r.via) // packets may be lost
+		_, _ = d.wire.WriteToUDPAddrPort(append([]byte{saysPacket | mark}, packet...), via) // packets may be lost
 	}
 }
 
@@ -239,21 +121,24 @@ const (
 	sourcePolicy       = 5
 )
 
-// answer sends an ICMP error to the sender of a packet.
-func (d *daemon) answer(packet []byte, kind, code byte) {
-	if packet[6] == 58 && len(packet) > 40 && packet[40] < 128 {
-		return // no errors about errors
+// answer sends an ICMP error to the sender of a packet, but no errors about errors.
+func (d *daemon) answer(packet []byte, code byte) {
+	if packet[6] != 58 || len(packet) <= 40 || packet[40] >= 128 {
+		d.toHost(unreachableError(d.address, packet, code))
 	}
-	said := packet[:min(len(packet), 1280-48)]
-	body := append([]byte{kind, code, 0, 0, 0, 0, 0, 0}, said...)
-	source := d.address.As16()
+}
+
+// unreachableError returns the packet with an ICMP error about a packet.
+func unreachableError(source netip.Addr, packet []byte, code byte) []byte {
+	body := append([]byte{unreachable, code, 0, 0, 0, 0, 0, 0}, packet[:min(len(packet), 1280-48)]...)
+	from := source.As16()
 	reply := make([]byte, 40, 40+len(body))
 	reply[0], reply[6], reply[7] = 0x60, 58, 64
 	binary.BigEndian.PutUint16(reply[4:], uint16(len(body)))
-	copy(reply[8:], source[:])
+	copy(reply[8:], from[:])
 	copy(reply[24:], packet[8:24])
 	binary.BigEndian.PutUint16(body[2:], checksum(reply[8:40], body))
-	d.toHost(append(reply, body...))
+	return append(reply, body...)
 }
 
 // checksum returns the checksum of an ICMPv6 message.

@@ -7,6 +7,7 @@ import (
 	"context"
 	"crypto/ecdh"
 	"crypto/rand"
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -18,8 +19,6 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -35,99 +34,6 @@ const version = "0.7.10"
 
 // mtu is the MTU of the daemon's interface.
 const mtu = 1400
-
-const help = Warning + `
-
-usage: mycelium [flags]            carry packets
-       mycelium inspect [--json]   show key and address
-
-  -k, --key-file PATH         private key of 32 bytes, made if it is missing (required: the stub has no default)
-      --peers ENDPOINT...     tcp://IP:PORT or quic://IP:PORT; both are UDP here. By QUIC no packet passes that has 1388 bytes or more: the peer is
-                              dropped for some seconds instead, as the daemon does
-      --disable-quic          neither dial nor accept QUIC connections
-      --disable-peer-discovery, --peer-discovery-port PORT
-                              do not look for others on the wire, or there (default 9650)
-      --peer-discovery-interface NAME
-                              look for others on this interface only (repeatable)
-  -t, --tcp-listen-port PORT  UDP port for peers (default 9651)
-      --api-addr ADDR         of the REST API (default 127.0.0.1:8989)
-      --tun-name NAME         of the interface (default mycelium)
-      --no-tun                make no interface
-      --jsonrpc-addr ADDR     of the JSON-RPC API, which answers nothing here (default 127.0.0.1:8990)
-taken and ignored: --quic-listen-port, --log-format, --silent, -d
-`
-
-// options are the options of the command line.
-type options struct {
-	inspect, json, noTun bool
-	noQUIC, noDiscovery  bool
-	key, api, rpc, tun   string
-	port, discovery      int
-	peers                []string
-	at                   []place // addresses of the peers
-	discoverOn           []string
-}
-
-// parse parses a command line like the daemon.
-func parse(args []string) (o options, err error) {
-	o = options{api: "127.0.0.1:8989", rpc: "127.0.0.1:8990", tun: "mycelium", port: 9651, discovery: 9650}
-	for i := 0; i < len(args); i++ {
-		value := func() string {
-			if i+1 == len(args) {
-				err = errors.Join(err, fmt.Errorf("a value is required for '%s'", args[i]))
-				return ""
-			}
-			i++
-			return args[i]
-		}
-		switch args[i] {
-		case "inspect":
-			o.inspect = true
-		case "--json":
-			o.json = true
-		case "--no-tun":
-			o.noTun = true
-		case "-k", "--key-file":
-			o.key = value()
-		case "--api-addr":
-			o.api = value()
-		case "--jsonrpc-addr":
-			o.rpc = value()
-		case "--tun-name":
-			o.tun = value()
-		case "-t", "--tcp-listen-port":
-			port, wrong := strconv.Atoi(value())
-			o.port, err = port, errors.Join(err, wrong)
-		case "--peers":
-			o.peers = append(o.peers, value())
-			for i+1 < len(args) && !strings.HasPrefix(args[i+1], "-") {
-				o.peers = append(o.peers, value())
-			}
-		case "--peer-discovery-port":
-			port, wrong := strconv.Atoi(value())
-			o.discovery, err = port, errors.Join(err, wrong)
-		case "--peer-discovery-interface":
-			o.discoverOn = append(o.discoverOn, value())
-		case "--disable-quic":
-			o.noQUIC = true
-		case "--disable-peer-discovery":
-			o.noDiscovery = true
-		case "--quic-listen-port", "--log-format":
-			value()
-		case "--silent", "-d":
-		default:
-			return o, fmt.Errorf("unexpected argument '%s'", args[i])
-		}
-	}
-	for _, p := range o.peers {
-		at, wrong := endpoint(p)
-		o.at, err = append(o.at, at), errors.Join(err, wrong)
-	}
-	if o.key == "" {
-		err = errors.Join(err, errors.New("the stub needs --key-file"))
-	}
-	return o, err
-}
 
 // Main is the main function of the program. It returns the exit code after ctx has ended or after an error.
 func Main(ctx context.Context, args []string, stdout, stderr io.Writer) int {
@@ -161,20 +67,15 @@ type panicked struct{ cause error }
 
 func (p panicked) Error() string { return "Failed to build JSON-RPC server: " + p.cause.Error() }
 
-// daemon is a running stub.
+// daemon is a running stub: it carries packets between the interface of this host and its peers.
 type daemon struct {
 	options
 	log     *slog.Logger
-	began   time.Time
 	public  []byte
 	address netip.Addr
 	tun     *os.File // nil without an interface
 	wire    *net.UDPConn
-
-	asked  sync.Mutex // serialises API requests
-	mu     sync.Mutex // guards the following fields
-	peers  map[netip.AddrPort]*peer
-	routes map[netip.Addr]route
+	table   *table
 }
 
 func run(ctx context.Context, o options, stdout io.Writer, log *slog.Logger) error {
@@ -182,11 +83,9 @@ func run(ctx context.Context, o options, stdout io.Writer, log *slog.Logger) err
 	if err != nil {
 		return err
 	}
-	d := &daemon{
-		options: o, log: log, began: time.Now(), public: key.PublicKey().Bytes(), peers: map[netip.AddrPort]*peer{},
-		routes: map[netip.Addr]route{},
-	}
+	d := &daemon{options: o, log: log, public: key.PublicKey().Bytes()}
 	d.address = addressOf(d.public)
+	d.table = newTable(subnetOf(d.address), o.noQUIC)
 	if o.inspect {
 		if o.json {
 			fmt.Fprintf(stdout, "{\n  \"publicKey\": \"%x\",\n  \"address\": \"%s\"\n}\n", d.public, d.address)
@@ -197,7 +96,7 @@ func run(ctx context.Context, o options, stdout io.Writer, log *slog.Logger) err
 	}
 	log.Warn(Warning)
 	for _, p := range o.at {
-		d.peers[p.address] = &peer{kind: "static", proto: p.proto}
+		d.table.add(p.address, peer{kind: "static", proto: p.proto})
 	}
 	if d.wire, err = net.ListenUDP("udp", &net.UDPAddr{Port: o.port}); err != nil {
 		return err
@@ -224,11 +123,12 @@ func (d *daemon) serve(ctx context.Context) error {
 	defer all.Wait()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	api := &http.Server{Handler: d.api()}
-	if l, err := net.Listen("tcp", d.options.api); err != nil {
+	rest := &api{began: time.Now(), public: d.public, address: d.address, table: d.table}
+	server := &http.Server{Handler: rest.handler()}
+	if l, err := net.Listen("tcp", d.api); err != nil {
 		d.log.Error("API disabled", "err", err) // like the real daemon, the stub continues
 	} else {
-		all.Go(func() { _ = api.Serve(l) })
+		all.Go(func() { _ = server.Serve(l) })
 	}
 	all.Go(func() { d.fromWire() })
 	all.Go(func() { d.greet(ctx) })
@@ -236,10 +136,14 @@ func (d *daemon) serve(ctx context.Context) error {
 		all.Go(func() { d.fromTun() })
 	}
 	if !d.noDiscovery {
-		all.Go(func() { d.discover(ctx) })
+		finder := &discovery{
+			options: d.options, log: d.log, table: d.table,
+			beacon: append(binary.BigEndian.AppendUint16([]byte(magic), uint16(d.port)), d.public...),
+		}
+		all.Go(func() { finder.run(ctx) })
 	}
 	<-ctx.Done()
-	_ = api.Close()
+	_ = server.Close()
 	_ = d.wire.Close()
 	if d.tun != nil {
 		_ = d.tun.Close()
@@ -275,28 +179,6 @@ func addressOf(public []byte) netip.Addr {
 
 // subnetOf returns the /64 of an address.
 func subnetOf(a netip.Addr) netip.Addr { return netip.PrefixFrom(a, 64).Masked().Addr() }
-
-// place is the address of a peer with its protocol.
-type place struct {
-	proto   string
-	address netip.AddrPort
-}
-
-// endpoint parses an endpoint such as "tcp://192.0.2.1:9651". Like the daemon, it accepts no interface names.
-func endpoint(text string) (place, error) {
-	proto, at, found := strings.Cut(text, "://")
-	switch {
-	case !found:
-		return place{}, errors.New("missing leading protocol identifier")
-	case proto != "tcp" && proto != "quic" && proto != "tls":
-		return place{}, errors.New("protocol for endpoint is not supported")
-	}
-	address, err := netip.ParseAddrPort(at)
-	if err != nil || strings.ContainsFunc(address.Addr().Zone(), func(r rune) bool { return r < '0' || r > '9' }) {
-		return place{}, errors.New("failed to parse address: invalid socket address syntax")
-	}
-	return place{proto, address}, nil
-}
 
 // makeTun makes the interface, which exists until its file is closed.
 func makeTun(name string, address netip.Addr) (*os.File, error) {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"log/slog"
 	"net"
 	"net/netip"
 	"os"
@@ -24,8 +25,16 @@ const (
 	beaconEach = 200 * time.Millisecond // the real daemon sends one per minute
 )
 
-// discover finds peers on the links of this host and announces this daemon.
-func (d *daemon) discover(ctx context.Context) {
+// discovery finds peers on the links of this host and announces this daemon.
+type discovery struct {
+	options
+	log    *slog.Logger
+	beacon []byte
+	table  *table
+}
+
+// run searches until ctx ends.
+func (d *discovery) run(ctx context.Context) {
 	conn, err := net.ListenUDP("udp6", &net.UDPAddr{Port: d.discovery})
 	if err != nil {
 		d.log.Error("discovery disabled", "err", err) // like the real daemon, the stub continues
@@ -34,7 +43,7 @@ func (d *daemon) discover(ctx context.Context) {
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer stop()
 	defer conn.Close()
-	go d.beacons(ctx, conn)
+	go d.announce(ctx, conn)
 	b := make([]byte, beaconSize+1)
 	for {
 		n, from, err := conn.ReadFromUDPAddrPort(b)
@@ -44,34 +53,29 @@ func (d *daemon) discover(ctx context.Context) {
 			}
 			continue
 		}
-		if n != beaconSize || !bytes.HasPrefix(b, []byte(magic)) || bytes.Equal(b[len(magic)+2:n], d.public) {
+		if n != beaconSize || !bytes.HasPrefix(b, []byte(magic)) || bytes.Equal(b[len(magic)+2:n], d.beacon[len(magic)+2:]) {
 			continue
 		}
 		at := netip.AddrPortFrom(from.Addr(), binary.BigEndian.Uint16(b[len(magic):]))
-		d.mu.Lock()
-		if d.peers[at] == nil {
-			d.peers[at] = &peer{kind: "linkLocalDiscovery", proto: "tcp"}
-		}
-		d.mu.Unlock()
+		d.table.add(at, peer{kind: "linkLocalDiscovery", proto: "tcp"})
 	}
 }
 
-// beacons announces this daemon on every link until ctx ends.
-func (d *daemon) beacons(ctx context.Context, conn *net.UDPConn) {
-	beacon := append(binary.BigEndian.AppendUint16([]byte(magic), uint16(d.port)), d.public...)
+// announce sends the beacon on every link until ctx ends.
+func (d *discovery) announce(ctx context.Context, conn *net.UDPConn) {
 	joined := map[int]bool{}
 	for tick := time.NewTicker(beaconEach); ; {
 		links, _ := net.Interfaces() // after an error, the next tick retries
 		for _, l := range links {
 			if l.Flags&(net.FlagUp|net.FlagMulticast|net.FlagLoopback) != net.FlagUp|net.FlagMulticast ||
-				l.Name == d.options.tun || hardware(l.Name) || !d.searches(l.Name) {
+				l.Name == d.tun || hardware(l.Name) || !d.searches(l.Name) {
 				continue
 			}
 			if !joined[l.Index] {
 				joined[l.Index] = join(conn, l.Index) == nil
 			}
 			// The link may have disappeared.
-			_, _ = conn.WriteToUDP(beacon, &net.UDPAddr{IP: group, Port: d.discovery, Zone: l.Name})
+			_, _ = conn.WriteToUDP(d.beacon, &net.UDPAddr{IP: group, Port: d.discovery, Zone: l.Name})
 		}
 		select {
 		case <-ctx.Done():
@@ -83,7 +87,7 @@ func (d *daemon) beacons(ctx context.Context, conn *net.UDPConn) {
 }
 
 // searches reports whether the command line allows the search for peers on an interface.
-func (d *daemon) searches(link string) bool {
+func (d *discovery) searches(link string) bool {
 	return len(d.discoverOn) == 0 || slices.Contains(d.discoverOn, link)
 }
 
