@@ -15,7 +15,7 @@ func makeMachine(d *Driver, request sal.Request, s *state) (err error) {
 	for _, disk := range args.Disks {
 		s.Volumes = append(s.Volumes, attached{Volume: disk})
 	}
-	s.IPv4, err = choosing.choose(d, request.Resource, args.Networks)
+	s.IPv4, err = choosing.choose(node(d.config.Dir), request.Resource, args.Networks)
 	return err
 }
 
@@ -50,7 +50,7 @@ func useMachine(d *Driver, request sal.Request, s *state) (map[string]any, error
 	case "detach":
 		return nil, detach(request, s)
 	case "console":
-		return d.readLog(request)
+		return d.logs.read(request)
 	default:
 		return nil, unsupported(request)
 	}
@@ -139,7 +139,7 @@ func showMachine(_ *Driver, r *sal.Record[own]) any {
 
 func makeContainer(d *Driver, request sal.Request, s *state) (err error) {
 	s.Power = running
-	s.IPv4, err = choosing.choose(d, request.Resource, request.Args.(*catalog.ContainerCreate).Networks)
+	s.IPv4, err = choosing.choose(node(d.config.Dir), request.Resource, request.Args.(*catalog.ContainerCreate).Networks)
 	return err
 }
 
@@ -158,7 +158,7 @@ func useContainer(d *Driver, request sal.Request, s *state) (map[string]any, err
 	case "exec":
 		return execute(request, s)
 	case "logs":
-		return d.readLog(request)
+		return d.logs.read(request)
 	default:
 		return nil, unsupported(request)
 	}

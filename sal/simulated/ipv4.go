@@ -20,14 +20,14 @@ type choices struct {
 var choosing = choices{open: make(map[string][]netip.Addr)}
 
 // choose returns the addresses of a new resource on its networks with an IPv4 range. The caller must drop the choice.
-func (c *choices) choose(d *Driver, r writ.ResourceID, networks []writ.Ref) ([]string, error) {
-	ranges := d.ipv4Ranges(r, networks)
+func (c *choices) choose(n node, r writ.ResourceID, networks []writ.Ref) ([]string, error) {
+	ranges := n.ranges(r, networks)
 	if len(ranges) == 0 {
 		return nil, nil
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	taken, err := c.taken(d)
+	taken, err := c.taken(n)
 	if err != nil {
 		return nil, err
 	}
@@ -39,24 +39,24 @@ func (c *choices) choose(d *Driver, r writ.ResourceID, networks []writ.Ref) ([]s
 				WithHint("delete unused machines and containers there, or create a network with a larger range")
 		}
 		all, taken[addr] = append(all, addr.String()), true
-		c.open[d.choice(r)] = append(c.open[d.choice(r)], addr)
+		c.open[n.choice(r)] = append(c.open[n.choice(r)], addr)
 	}
 	return all, nil
 }
 
 // drop ends a choice: the record has the addresses now, or the resource was not created.
-func (c *choices) drop(d *Driver, r writ.ResourceID) {
+func (c *choices) drop(n node, r writ.ResourceID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.open, d.choice(r))
+	delete(c.open, n.choice(r))
 }
 
 // taken returns the addresses of this node's machines and containers. Networks of a node never share a range on real
 // drivers.
-func (c *choices) taken(d *Driver) (map[netip.Addr]bool, error) {
+func (c *choices) taken(n node) (map[netip.Addr]bool, error) {
 	taken := make(map[netip.Addr]bool)
 	for _, module := range []string{"machine", "container"} {
-		records, _, err := d.siblings(module).List()
+		records, _, err := n.records(module).List()
 		if err != nil {
 			return nil, err
 		}
@@ -75,19 +75,22 @@ func (c *choices) taken(d *Driver) (map[netip.Addr]bool, error) {
 	return taken, nil
 }
 
-// choice returns the key of a resource in choices.open.
-func (d *Driver) choice(r writ.ResourceID) string { return filepath.Join(d.config.Dir, r.HostName()) }
+// node is the directory of all modules that are simulated on one node.
+type node string
 
-// siblings returns the records of another module that is simulated on the same node.
-func (d *Driver) siblings(module string) *sal.Records[own] {
-	return &sal.Records[own]{Dir: filepath.Join(d.config.Dir, module, "records")}
+// choice returns the key of a resource in choices.open.
+func (n node) choice(r writ.ResourceID) string { return filepath.Join(string(n), r.HostName()) }
+
+// records returns the records of a module.
+func (n node) records(module string) *sal.Records[own] {
+	return &sal.Records[own]{Dir: filepath.Join(string(n), module, "records")}
 }
 
-// ipv4Ranges returns the IPv4 ranges of networks, in order. It skips networks that are not simulated.
-func (d *Driver) ipv4Ranges(r writ.ResourceID, networks []writ.Ref) []netip.Prefix {
+// ranges returns the IPv4 ranges of networks, in order. It skips networks that are not simulated.
+func (n node) ranges(r writ.ResourceID, networks []writ.Ref) []netip.Prefix {
 	var all []netip.Prefix
-	for _, n := range networks {
-		network, err := d.siblings("network").Get(writ.ResourceID{Project: r.Project, Kind: n.Kind, Name: n.Name})
+	for _, ref := range networks {
+		network, err := n.records("network").Get(writ.ResourceID{Project: r.Project, Kind: ref.Kind, Name: ref.Name})
 		if err != nil || network == nil {
 			continue
 		}

@@ -19,72 +19,39 @@ var _ sal.Logging = (*Driver)(nil)
 
 // Written implements sal.Logging.
 func (d *Driver) Written(_ context.Context, resource writ.ResourceID, after string) (bool, error) {
-	r, err := d.records.Get(resource)
+	r, err := d.store.records.Get(resource)
 	if err != nil || r == nil {
 		return false, err
 	}
-	return d.logOf(resource, r.UID).Written(after)
+	return d.logs.of(resource, r.UID).Written(after)
 }
 
-// logOf returns the simulated log of a machine or container.
-func (d *Driver) logOf(resource writ.ResourceID, uid writ.UID) *logfile.Log {
-	return &logfile.Log{Path: filepath.Join(d.dir, "logs", resource.HostName()+".log"), Stream: string(uid)}
+// logs are the simulated logs of machines and containers.
+type logs struct {
+	dir  string
+	step func(name string)
 }
 
-// readLog returns the requested part of a log.
-func (d *Driver) readLog(request sal.Request) (map[string]any, error) {
-	part, err := d.logOf(request.Resource, request.UID).Part(request.Args.(*catalog.LogPart))
+// of returns the log of a resource.
+func (l logs) of(resource writ.ResourceID, uid writ.UID) *logfile.Log {
+	return &logfile.Log{Path: filepath.Join(l.dir, resource.HostName()+".log"), Stream: string(uid)}
+}
+
+// read returns the requested part of a log.
+func (l logs) read(request sal.Request) (map[string]any, error) {
+	part, err := l.of(request.Resource, request.UID).Part(request.Args.(*catalog.LogPart))
 	if err != nil {
 		return nil, sal.HostError("read the log of "+request.Resource.String(), err)
 	}
 	return map[string]any{"text": part.Text, "next": part.Next, "lost": part.Lost, "more": part.More}, nil
 }
 
-// touchMachine writes the console output of a guest that boots or powers down.
-func touchMachine(d *Driver, request sal.Request) error {
-	switch request.Operation.Verb {
-	case "create", "start", "restore":
-		return d.touchLog(request, "booting "+request.Resource.String(), request.Resource.Name+" login:")
-	case "stop":
-		return d.touchLog(request, "power down")
-	}
-	return d.touchLog(request)
-}
-
-// touchContainer writes to the log of a container that starts or ends.
-func touchContainer(d *Driver, request sal.Request) error {
-	switch request.Operation.Verb {
-	case "create", "start":
-		return d.touchLog(request, request.Resource.String()+" started")
-	case "stop":
-		return d.touchLog(request, request.Resource.String()+" stopped")
-	}
-	return d.touchLog(request)
-}
-
-// touchLog appends lines to a log, or removes it with its resource. After a crash the lines may be there twice, as if a
-// program had started twice.
-func (d *Driver) touchLog(request sal.Request, lines ...string) error {
-	log := d.logOf(request.Resource, request.UID)
-	if request.Operation.Effect == catalog.Remove {
-		return log.Remove()
-	}
-	if len(lines) == 0 {
-		return nil
-	}
-	r, err := d.recovered(request.Resource)
-	if err != nil {
-		return err
-	}
-	if r == nil { // a resource that was never completed may have left a log
-		if err := log.Remove(); err != nil {
-			return err
-		}
-	}
+// add appends lines to a log. A full file is put aside before.
+func (l logs) add(log *logfile.Log, lines []string) error {
 	if err := sal.MakeDir(filepath.Dir(log.Path)); err != nil {
 		return err
 	}
-	d.step("log")
+	l.step("log")
 	if info, err := os.Stat(log.Path); err == nil && info.Size() > maxLog {
 		if err := log.PutAside(); err != nil {
 			return err
@@ -101,4 +68,48 @@ func (d *Driver) touchLog(request sal.Request, lines ...string) error {
 	defer f.Close()
 	_, err = fmt.Fprint(f, text)
 	return err
+}
+
+// touchMachine writes the console output of a guest that boots or powers down.
+func touchMachine(d *Driver, request sal.Request) error {
+	switch request.Operation.Verb {
+	case "create", "start", "restore":
+		return touchLog(d, request, "booting "+request.Resource.String(), request.Resource.Name+" login:")
+	case "stop":
+		return touchLog(d, request, "power down")
+	}
+	return touchLog(d, request)
+}
+
+// touchContainer writes to the log of a container that starts or ends.
+func touchContainer(d *Driver, request sal.Request) error {
+	switch request.Operation.Verb {
+	case "create", "start":
+		return touchLog(d, request, request.Resource.String()+" started")
+	case "stop":
+		return touchLog(d, request, request.Resource.String()+" stopped")
+	}
+	return touchLog(d, request)
+}
+
+// touchLog appends lines to a log, or removes it with its resource. After a crash the lines may be there twice, as if a
+// program had started twice.
+func touchLog(d *Driver, request sal.Request, lines ...string) error {
+	log := d.logs.of(request.Resource, request.UID)
+	if request.Operation.Effect == catalog.Remove {
+		return log.Remove()
+	}
+	if len(lines) == 0 {
+		return nil
+	}
+	r, err := d.store.get(request.Resource)
+	if err != nil {
+		return err
+	}
+	if r == nil { // a resource that was never completed may have left a log
+		if err := log.Remove(); err != nil {
+			return err
+		}
+	}
+	return d.logs.add(log, lines)
 }

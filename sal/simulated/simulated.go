@@ -43,24 +43,10 @@ type Config struct {
 type Driver struct {
 	config  Config
 	module  module
-	dir     string
-	records sal.Records[own]
-	effects effects
-}
-
-// own is the driver's part of a record.
-type own struct {
-	State   state    `json:"state"`
-	Pending *pending `json:"pending,omitempty"`
-}
-
-// pending is an operation in progress. It is written before the effect; after a crash, the line of the effect decides
-// whether the operation was done.
-type pending struct {
-	Operation string   `json:"operation"`
-	Spec      sal.Spec `json:"spec"`
-	State     state    `json:"state"`
-	Gone      bool     `json:"gone,omitempty"`
+	step    func(name string)
+	store   store
+	logs    logs
+	backups backups
 }
 
 // Open returns the driver of a module with its existing records.
@@ -70,17 +56,22 @@ func Open(c Config) (*Driver, error) {
 		return nil, fmt.Errorf("simulate %q: the only modules are %v", c.Module, Modules)
 	}
 	dir := filepath.Join(c.Dir, c.Module)
+	if c.Step == nil {
+		c.Step = func(string) {}
+	}
 	d := &Driver{
 		config:  c,
 		module:  m,
-		dir:     dir,
-		records: sal.Records[own]{Dir: filepath.Join(dir, "records"), Step: c.Step},
-		effects: effects{path: filepath.Join(dir, effectsFile)},
+		step:    c.Step,
+		logs:    logs{dir: filepath.Join(dir, "logs"), step: c.Step},
+		backups: backups{dir: filepath.Join(dir, "backups"), step: c.Step},
 	}
+	d.store.records = sal.Records[own]{Dir: filepath.Join(dir, "records"), Step: c.Step}
+	d.store.effects.path = filepath.Join(dir, effectsFile)
 	if err := sal.MakeDir(dir); err != nil {
 		return nil, fmt.Errorf("simulate %s: %w", c.Module, err)
 	}
-	if err := d.effects.repair(); err != nil {
+	if err := d.store.effects.repair(); err != nil {
 		return nil, fmt.Errorf("simulate %s: %w", c.Module, err)
 	}
 	return d, nil
@@ -92,11 +83,11 @@ func (d *Driver) Describe() writ.NodeDriver {
 }
 
 // Effects returns every effect of this module so far, oldest first.
-func (d *Driver) Effects() ([]Effect, error) { return d.effects.read() }
+func (d *Driver) Effects() ([]Effect, error) { return d.store.effects.read() }
 
 // Observe returns the state in a record.
 func (d *Driver) Observe(ctx context.Context, resource writ.ResourceID) (sal.Observation, error) {
-	r, err := d.recovered(resource)
+	r, err := d.store.get(resource)
 	if err != nil || r == nil {
 		return sal.Observation{}, err
 	}
@@ -105,26 +96,10 @@ func (d *Driver) Observe(ctx context.Context, resource writ.ResourceID) (sal.Obs
 
 // List returns the resources that have records.
 func (d *Driver) List(ctx context.Context) ([]writ.ResourceID, error) {
-	records, damaged, err := d.records.List()
-	if err != nil {
+	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	var all []writ.ResourceID
-	for _, r := range damaged {
-		if r.Resource != (writ.ResourceID{}) {
-			all = append(all, r.Resource)
-		}
-	}
-	for _, r := range records {
-		r, err := d.finishPending(r)
-		if err != nil {
-			return nil, err
-		}
-		if r != nil {
-			all = append(all, r.Resource)
-		}
-	}
-	return all, ctx.Err()
+	return d.store.list()
 }
 
 // Do simulates an operation.
@@ -133,14 +108,10 @@ func (d *Driver) Do(ctx context.Context, request sal.Request) (sal.Outcome, erro
 		return sal.Outcome{}, err
 	}
 	ctx = ignoringDeadline(ctx, request)
-	if err := d.inject(request); err != nil {
+	if err := inject(&d.store.effects, request); err != nil {
 		return sal.Outcome{}, err
 	}
-	recovered := d.recovered
-	if request.Operation.Effect == catalog.Remove {
-		recovered = func(writ.ResourceID) (*sal.Record[own], error) { return d.recoveredToRemove(request) }
-	}
-	r, err := recovered(request.Resource)
+	r, err := d.store.getFor(request)
 	if err != nil {
 		return sal.Outcome{}, err
 	}
@@ -163,7 +134,7 @@ func (d *Driver) make(ctx context.Context, r *sal.Record[own], request sal.Reque
 	switch change {
 	case writ.ChangeCreated:
 		next = sal.NewRecord[own](request)
-		defer choosing.drop(d, request.Resource)
+		defer choosing.drop(node(d.config.Dir), request.Resource)
 		err = d.module.make(d, request, &next.Own.State)
 	case writ.ChangeUpdated:
 		next = clone(r)
@@ -187,7 +158,7 @@ func (d *Driver) remove(ctx context.Context, r *sal.Record[own], request sal.Req
 		Values: catalog.Values(catalog.Identify(request.Resource, request.UID, true)),
 	}
 	if r == nil {
-		return gone, d.records.Remove(request.Resource) // an unfinished creation may have left a file
+		return gone, d.store.records.Remove(request.Resource) // an unfinished creation may have left a file
 	}
 	if err := r.Owned(request); err != nil {
 		return sal.Outcome{}, err
@@ -233,10 +204,10 @@ func (d *Driver) carryOut(ctx context.Context, r, next *sal.Record[own], request
 	if next != nil {
 		about.Own.Pending.State, about.Own.Pending.Spec = next.Own.State, next.Spec
 	}
-	if err := d.records.Put(about); err != nil {
+	if err := d.store.records.Put(about); err != nil {
 		return err
 	}
-	if err := d.takeTime(ctx, request); err != nil {
+	if err := takeTime(ctx, request, d.config.Speed); err != nil {
 		return err
 	}
 	if d.module.touch != nil {
@@ -245,65 +216,19 @@ func (d *Driver) carryOut(ctx context.Context, r, next *sal.Record[own], request
 		}
 	}
 	d.step("effect")
-	if err := d.effects.add(newEffect(request, about.Generation+1)); err != nil {
+	if err := d.store.effects.add(newEffect(request, about.Generation+1)); err != nil {
 		return sal.HostError("count the effect", err)
 	}
 	if next == nil {
-		return d.records.Remove(request.Resource)
+		return d.store.records.Remove(request.Resource)
 	}
 	next.Generation = about.Generation + 1
-	return d.records.Put(next)
-}
-
-// recovered returns the record of a resource after finishing a pending operation, or nil if the resource does not
-// exist.
-func (d *Driver) recovered(resource writ.ResourceID) (*sal.Record[own], error) {
-	r, err := d.records.Get(resource)
-	if err != nil || r == nil {
-		return nil, err
-	}
-	return d.finishPending(r)
-}
-
-// recoveredToRemove is recovered for a Remove operation.
-func (d *Driver) recoveredToRemove(request sal.Request) (*sal.Record[own], error) {
-	r, err := d.records.GetToRemove(request)
-	if err != nil || r == nil {
-		return nil, err
-	}
-	return d.finishPending(r)
-}
-
-// finishPending completes or discards a pending operation after a crash: the line of its effect decides.
-func (d *Driver) finishPending(r *sal.Record[own]) (*sal.Record[own], error) {
-	p := r.Own.Pending
-	if p == nil {
-		return r, nil
-	}
-	done, err := d.effects.has(r.UID, r.Generation+1)
-	if err != nil {
-		return nil, sal.HostError("read the effects", err)
-	}
-	r.Own.Pending = nil
-	if done {
-		r.Generation++
-		r.Spec, r.Own.State = p.Spec, p.State
-	}
-	if done && p.Gone || r.Generation == 0 {
-		return nil, nil
-	}
-	return r, nil
+	return d.store.records.Put(next)
 }
 
 // values returns the fields of a handle to the resource.
 func (d *Driver) values(r *sal.Record[own]) map[string]any {
 	return catalog.Values(d.module.show(d, r))
-}
-
-func (d *Driver) step(name string) {
-	if d.config.Step != nil {
-		d.config.Step(name)
-	}
 }
 
 // clone returns a deep copy of a record.

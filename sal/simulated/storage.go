@@ -3,7 +3,6 @@ package simulated
 import (
 	"cmp"
 	"crypto/sha256"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -74,7 +73,7 @@ func makeVolume(d *Driver, request sal.Request, s *state) error {
 		s.SizeGiB = args.SizeGiB
 		return nil
 	case *catalog.VolumeClone:
-		size, err := d.sourceSize(request, args)
+		size, err := sourceSize(d, request, args)
 		if err != nil {
 			return err
 		}
@@ -85,13 +84,13 @@ func makeVolume(d *Driver, request sal.Request, s *state) error {
 		if request.Origin != nil {
 			return nil // the other node simulates too, without content
 		}
-		size, err := d.sourceSize(request, &catalog.VolumeClone{From: args.From, Snapshot: args.Snapshot})
+		size, err := sourceSize(d, request, &catalog.VolumeClone{From: args.From, Snapshot: args.Snapshot})
 		if err != nil {
 			return err
 		}
 		return fits(request, size, s.SizeGiB)
 	case *catalog.VolumeReceive:
-		b, err := d.readBackup(request.Resource.Project, args.Backup)
+		b, err := d.backups.read(request.Resource.Project, args.Backup)
 		if err != nil {
 			return err
 		}
@@ -117,13 +116,13 @@ func fits(request sal.Request, content, size int64) error {
 }
 
 // sourceSize returns the size of the volume to clone.
-func (d *Driver) sourceSize(request sal.Request, args *catalog.VolumeClone) (int64, error) {
+func sourceSize(d *Driver, request sal.Request, args *catalog.VolumeClone) (int64, error) {
 	source := sal.Request{
 		Operation: request.Operation,
 		Resource:  writ.ResourceID{Project: request.Resource.Project, Kind: args.From.Kind, Name: args.From.Name},
 		UID:       args.From.UID,
 	}
-	r, err := d.recovered(source.Resource)
+	r, err := d.store.get(source.Resource)
 	if err != nil {
 		return 0, err
 	}
@@ -173,7 +172,7 @@ func useVolume(d *Driver, request sal.Request, s *state) (map[string]any, error)
 		s.SizeGiB = size // a snapshot does not contain the size
 		return nil, err
 	case "send":
-		return d.send(request, s)
+		return sendVolume(d, request, s)
 	case "discard":
 		name := request.Args.(*catalog.VolumeDiscard).Backup
 		s.Archives = slices.DeleteFunc(slices.Clone(s.Archives), func(a string) bool { return a == name })
@@ -183,19 +182,13 @@ func useVolume(d *Driver, request sal.Request, s *state) (map[string]any, error)
 	}
 }
 
-// backup represents an archive in the node's backup directory.
-type backup struct {
-	SizeGiB int64  `json:"size_gib"`
-	SHA256  string `json:"sha256"`
-}
-
-func (d *Driver) send(request sal.Request, s *state) (map[string]any, error) {
+func sendVolume(d *Driver, request sal.Request, s *state) (map[string]any, error) {
 	args := request.Args.(*catalog.VolumeSend)
 	if args.Snapshot != "" && s.Kept[args.Snapshot] == nil {
 		then := *s
 		return nil, restoreState(request, &then, "snapshot", args.Snapshot)
 	}
-	_, err := d.readBackup(request.Resource.Project, args.Backup)
+	_, err := d.backups.read(request.Resource.Project, args.Backup)
 	if err == nil {
 		return nil, writ.Errorf(writ.CodeResourceConflict, "the node already has a backup %q", args.Backup).
 			WithHint("use another name")
@@ -217,59 +210,18 @@ func sumOf(request sal.Request) string {
 
 // touchVolume writes or removes the files that represent archives.
 func touchVolume(d *Driver, request sal.Request) error {
-	r, err := d.records.Get(request.Resource)
+	r, err := d.store.records.Get(request.Resource)
 	if err != nil || r == nil {
 		return err
 	}
 	switch args := request.Args.(type) {
 	case *catalog.VolumeSend:
-		return d.writeBackup(request, args, r)
+		return d.backups.write(request.Resource.Project, args.Backup,
+			backup{SizeGiB: r.Own.State.SizeGiB, SHA256: sumOf(request)})
 	case *catalog.VolumeDiscard:
-		return d.removeBackup(request.Resource.Project, args.Backup)
+		return d.backups.remove(request.Resource.Project, args.Backup)
 	}
 	return nil
-}
-
-func (d *Driver) removeBackup(project writ.ProjectID, name string) error {
-	d.step("remove backup")
-	if err := os.Remove(d.backupPath(project, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return nil
-}
-
-func (d *Driver) writeBackup(request sal.Request, args *catalog.VolumeSend, r *sal.Record[own]) error {
-	text, err := json.Marshal(backup{SizeGiB: r.Own.State.SizeGiB, SHA256: sumOf(request)})
-	if err != nil {
-		return err
-	}
-	path := d.backupPath(request.Resource.Project, args.Backup)
-	d.step("backup")
-	if err := sal.MakeDir(filepath.Dir(path)); err != nil {
-		return err
-	}
-	return os.WriteFile(path, text, 0o600)
-}
-
-func (d *Driver) readBackup(project writ.ProjectID, name string) (backup, error) {
-	var b backup
-	text, err := os.ReadFile(d.backupPath(project, name))
-	if errors.Is(err, fs.ErrNotExist) {
-		return b, writ.Errorf(writ.CodeResourceUnknown, "the node has no backup %q", name).
-			WithHint("create one with volume.send")
-	}
-	if err == nil {
-		err = json.Unmarshal(text, &b)
-	}
-	if err != nil {
-		return b, sal.HostError("read the backup "+name, err)
-	}
-	return b, nil
-}
-
-func (d *Driver) backupPath(project writ.ProjectID, name string) string {
-	file := writ.ResourceID{Project: project, Kind: "backup", Name: name}.HostName()
-	return filepath.Join(d.dir, "backups", file+".json")
 }
 
 func showVolume(_ *Driver, r *sal.Record[own]) any {

@@ -19,8 +19,8 @@ var (
 	stuckName = regexp.MustCompile(`^stuck-([0-9]{1,4})-`)
 )
 
-// inject returns the failure that the resource's name requests.
-func (d *Driver) inject(request sal.Request) error {
+// inject returns the failure that the resource's name requests, and counts it.
+func inject(e *effects, request sal.Request) error {
 	name := request.Resource.Name
 	if request.Operation.Effect == catalog.Remove {
 		return nil
@@ -34,7 +34,7 @@ func (d *Driver) inject(request sal.Request) error {
 	if !flaky {
 		return nil
 	}
-	n, err := d.effects.failures(request.Resource)
+	n, err := e.failures(request.Resource)
 	if err != nil {
 		return sal.HostError("count the failures", err)
 	}
@@ -43,7 +43,7 @@ func (d *Driver) inject(request sal.Request) error {
 	}
 	failure := newEffect(request, 0)
 	failure.Failure = true
-	if err := d.effects.add(failure); err != nil {
+	if err := e.add(failure); err != nil {
 		return sal.HostError("count the failure", err)
 	}
 	return writ.Errorf(writ.CodeInjected,
@@ -95,13 +95,13 @@ func ignoringDeadline(ctx context.Context, request sal.Request) context.Context 
 }
 
 // takeTime waits as long as a real driver would take, and reports progress. It ends early only if ctx does.
-func (d *Driver) takeTime(ctx context.Context, request sal.Request) error {
+func takeTime(ctx context.Context, request sal.Request, speed float64) error {
 	name := request.Operation.Name()
 	total, known := durations[name]
 	if !known {
 		total = defaultDuration
 	}
-	total = time.Duration(float64(total) * max(d.config.Speed, 0))
+	total = time.Duration(float64(total) * max(speed, 0))
 	if seconds, slow := number(slowName, request.Resource.Name); slow {
 		total += time.Duration(seconds) * time.Second
 	}
