@@ -72,7 +72,10 @@ func ParseBatch(s *Statement) (Batch, error) {
 	if b.Until, err = time.Parse(header.TimeFormat, until); err != nil {
 		return Batch{}, header.Malformed("%q is not a time", header.Clip(until))
 	}
-	if life := b.Until.Sub(s.Created); life <= 0 || life > MaxBatchValidity {
+	switch life := b.Until.Sub(s.Created); {
+	case life <= 0:
+		return Batch{}, header.Malformed("the batch ends before its statement was made")
+	case life > MaxBatchValidity:
 		return Batch{}, header.Malformed("a batch admits nodes for at most %s after the statement was made",
 			MaxBatchValidity)
 	}

@@ -269,7 +269,10 @@ func ParseTokenGrant(s *Statement) (TokenGrant, error) {
 	if g.Expires, err = time.Parse(header.TimeFormat, expires); err != nil {
 		return TokenGrant{}, header.Malformed("%q is not a time", header.Clip(expires))
 	}
-	if life := g.Expires.Sub(s.Created); life <= 0 || life > most {
+	switch life := g.Expires.Sub(s.Created); {
+	case life <= 0:
+		return TokenGrant{}, header.Malformed("the token expires before its statement was made")
+	case life > most:
 		return TokenGrant{},
 			header.Malformed("a token of the role %s can be used for at most %s after the statement was made", g.Role, most)
 	}
