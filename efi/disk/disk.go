@@ -38,6 +38,9 @@ const most = 2 << 30
 
 // Build returns the image of a disk that contains the files and has room for spare more bytes.
 func Build(files []File, spare int64) ([]byte, error) {
+	if spare < 0 {
+		return nil, writ.Errorf(writ.CodeUsage, "the free space of a disk cannot be %d bytes", spare)
+	}
 	root, err := tree(files)
 	if err != nil {
 		return nil, err
@@ -48,9 +51,9 @@ func Build(files []File, spare int64) ([]byte, error) {
 		sum.Write(append(part[:], f.Name...))
 	}
 	id := sum.Sum(nil)
-	shape := shapeFor(root, spare)
+	shape := shapeFor(root, min(spare, most+1)) // more would overflow, and is too much anyway
 	partition := int64(shape.sectors) * sector
-	if spare < 0 || partition > most {
+	if partition > most {
 		return nil, writ.Errorf(writ.CodeTooLarge, "the disk would have %d MiB, and the limit is %d", partition>>20,
 			most>>20)
 	}

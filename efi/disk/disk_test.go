@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"writ"
 	"writ/internal/test/testenv"
 )
 
@@ -115,5 +116,15 @@ func TestNamesThatFirmwareCannotReadAreRefused(t *testing.T) {
 	}
 	if _, err := Build(sample(), most); err == nil {
 		t.Error("a disk is larger than the largest")
+	}
+}
+
+func TestImpossibleFreeSpaceIsRefused(t *testing.T) {
+	for spare, want := range map[int64]writ.Code{
+		-1: writ.CodeUsage, most + 1: writ.CodeTooLarge, 1 << 47: writ.CodeTooLarge, 1<<63 - 1: writ.CodeTooLarge,
+	} {
+		if image, err := Build(sample(), spare); writ.CodeOf(err) != want {
+			t.Errorf("%d bytes of free space: %d MiB, %v, want %s", spare, len(image)>>20, err, want)
+		}
 	}
 }
