@@ -29,18 +29,20 @@ type Expiry struct {
 	stops string // the effect of the expiry, "" if people only need to know of it
 }
 
-// Stage returns the number of due warnings, from 0 to 4: one each at 30, 7 and 1 days before the expiry, and one at the
-// expiry. A roster should be renewed earlier; see RenewFrom.
-func (e Expiry) Stage(now time.Time) int {
-	due := 0
+// Due returns the times of the due warnings, earliest first: 30, 7 and 1 days before the expiry, and the expiry itself.
+// A roster should be renewed earlier; see RenewFrom.
+func (e Expiry) Due(now time.Time) (due []time.Time) {
 	for _, before := range slices.Concat(warnBefore, []time.Duration{0}) {
 		tooEarly := !e.Since.IsZero() && before > 0 && before >= e.At.Sub(e.Since)/3
-		if !tooEarly && !now.Before(e.At.Add(-before)) {
-			due++
+		if at := e.At.Add(-before); !tooEarly && !now.Before(at) {
+			due = append(due, at)
 		}
 	}
 	return due
 }
+
+// Stage returns the number of due warnings, from 0 to 4.
+func (e Expiry) Stage(now time.Time) int { return len(e.Due(now)) }
 
 // Ended reports whether it has expired.
 func (e Expiry) Ended(now time.Time) bool { return !now.Before(e.At) }

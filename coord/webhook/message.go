@@ -166,16 +166,17 @@ func nodeKey(datacenter writ.DatacenterID, node writ.NodeID) string {
 	return string(datacenter) + "/" + string(node)
 }
 
-// expiries returns the messages about items that expire, one for each due warning. An item that expired longer than
+// expiries returns the message of the latest due warning of each item. Its content depends on the warning, not on now,
+// so all coordinators send the same text. An item that expired longer than
 // tellEnds ago has no message: nobody renewed it, so its expiry was probably intended.
 func expiries(all []identity.Expiry, now time.Time) (messages []*Message) {
 	for _, e := range all {
-		stage := e.Stage(now)
-		if stage == 0 || now.Sub(e.At) > tellEnds {
+		due := e.Due(now)
+		if len(due) == 0 || now.Sub(e.At) > tellEnds {
 			continue
 		}
 		data := &Expiry{What: e.What, At: e.At.UTC(), Ended: e.Ended(now), Renew: e.Renew}
-		messages = append(messages, newMessage(Expires, now, data, e.What, moment(e.At), strconv.Itoa(stage)))
+		messages = append(messages, newMessage(Expires, due[len(due)-1], data, e.What, moment(e.At), strconv.Itoa(len(due))))
 	}
 	return messages
 }

@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strconv"
 	"strings"
 	"sync"
@@ -443,6 +444,23 @@ func TestExpiryIsReportedAtEachWarning(t *testing.T) {
 	f.start(r)
 	if next := r.next(t, Expires); next.id == first.id || next.data("what") != first.data("what") {
 		t.Errorf("%v", next)
+	}
+}
+
+func TestExpiryIsEqualFromEachCoordinator(t *testing.T) {
+	const day = 24 * time.Hour
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	for left, stage := range map[time.Duration]time.Duration{
+		20 * day: 30 * day, 5 * day: 7 * day, 3 * time.Hour: day, -time.Hour: 0,
+	} {
+		ends := []identity.Expiry{{What: "version 3 of the roster", At: now.Add(left), Renew: "writ roster renew"}}
+		one, other := expiries(ends, now), expiries(ends, now.Add(10*time.Minute))
+		if len(one) != 1 || !reflect.DeepEqual(one, other) {
+			t.Fatalf("%v, 10 minutes later %v", one, other)
+		}
+		if want := ends[0].At.Add(-stage); !one[0].Timestamp.Equal(want) {
+			t.Errorf("%s before its end, the warning is of %s, want %s", left, one[0].Timestamp, want)
+		}
 	}
 }
 
