@@ -34,7 +34,7 @@ func TestPermanentFaultsAreNotRetried(t *testing.T) {
 			t.Errorf("%q is %s, want %s", words, got, want)
 		}
 	}
-	if got := writ.CodeOf(HostError("do it", fmt.Errorf("unknown: %w", syscall.EXFULL))); got != writ.CodeDriverFailed {
+	if got := writ.CodeOf(HostError("do it", fmt.Errorf("unknown: %w", syscall.ENOTBLK))); got != writ.CodeDriverFailed {
 		t.Errorf("an error without a row is %s", got)
 	}
 }

@@ -6,12 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"os"
-	"path/filepath"
 	"sync"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"writ"
 )
@@ -80,34 +76,6 @@ func (h *health) examined(damage error, took time.Duration) {
 		h.damage = damage
 	}
 	h.next = time.Now().Add(max(examinePause, examineShare*took))
-}
-
-// room returns STORE_READ_ONLY if the disk of the file is read-only, and STORE_FULL if it has no room.
-func (h *health) room() error {
-	var disk unix.Statfs_t
-	dir := filepath.Dir(h.path)
-	if err := unix.Statfs(dir, &disk); err != nil {
-		return nil // writes report the reason
-	}
-	if disk.Flags&unix.ST_RDONLY != 0 {
-		return readOnly(h.path, unix.EROFS)
-	}
-	if uint64(disk.Bavail)*uint64(disk.Bsize) >= minFree || os.Geteuid() == 0 && hasReserve(dir) {
-		return nil
-	}
-	return full(h.path, errors.New("less than 64 KiB of the disk are free"))
-}
-
-// hasReserve reports whether root can still write minFree bytes to a disk without free space for other users. The
-// counts of the file system do not show this: ext4 counts blocks as free that not even root can use.
-func hasReserve(dir string) bool {
-	fd, err := unix.Open(dir, unix.O_TMPFILE|unix.O_WRONLY|unix.O_CLOEXEC, 0o600)
-	if err != nil {
-		return !errors.Is(err, unix.ENOSPC) && !errors.Is(err, unix.EDQUOT)
-	}
-	defer unix.Close(fd)
-	err = unix.Fallocate(fd, 0, 0, minFree)
-	return err == nil || errors.Is(err, unix.EOPNOTSUPP)
 }
 
 // note records err if its code is STORE_DAMAGED. It returns err.
