@@ -33,6 +33,7 @@ import (
 	"writ/scripts/check"
 	"writ/scripts/interpreter"
 	"writ/supervisor"
+	"writ/supervisor/decision"
 	"writ/supervisor/journal"
 	"writ/supervisor/nodes"
 )
@@ -62,7 +63,7 @@ type sim struct {
 	coordinators []string         // of the next supervisor that starts
 	dialWith     *http.Client     // reaches them
 	// certificates are those of the next supervisor that starts.
-	certificates supervisor.Certificates
+	certificates decision.CertificateIssuer
 	logs         testenv.Log
 	level        slog.Level // of what they log
 	clock        *clock     // of everybody, unless a node has its own

@@ -2,8 +2,8 @@ package supervisor
 
 import (
 	"writ/identity"
+	"writ/supervisor/admission"
 	"writ/supervisor/decision"
-	"writ/supervisor/journal"
 	"writ/supervisor/secrets"
 )
 
@@ -14,6 +14,7 @@ func (s *Supervisor) statementTable() map[string]decision.Handler {
 		Post: s.steps.Post, Now: s.Now,
 	}
 	projectSecrets := &secrets.Decisions{Journal: s.Journal, Answers: s.answers, Keyring: s.keyring}
+	nodeBatches := &admission.BatchDecisions{Site: s.admission, Batches: s.batches, Answers: s.answers}
 	return map[string]decision.Handler{
 		"run cancel": runs.Cancel,
 		"run resume": runs.Resume,
@@ -23,10 +24,10 @@ func (s *Supervisor) statementTable() map[string]decision.Handler {
 
 		"token create":                     s.tokens.Create,
 		"token " + identity.DecisionRevoke: s.tokens.Revoke,
-		"batch create":                     s.createBatch,
-		"batch " + identity.DecisionRevoke: s.revokeBatch,
+		"batch create":                     nodeBatches.Create,
+		"batch " + identity.DecisionRevoke: nodeBatches.Revoke,
 
-		"datacenter " + identity.DecisionRotate: s.rotate,
+		"datacenter " + identity.DecisionRotate: s.certificates.Rotate,
 
 		"secret set":    projectSecrets.Set,
 		"secret remove": projectSecrets.Remove,
@@ -49,9 +50,4 @@ func (s *Supervisor) statementTable() map[string]decision.Handler {
 		"operation hold":     s.holding.Decide,
 		"operation release":  s.holding.Decide,
 	}
-}
-
-// nodeChanged applies a committed decision about a node.
-func (s *Supervisor) nodeChanged(n journal.Node) {
-	s.admission.Apply(n)
 }

@@ -90,7 +90,7 @@ type Config struct {
 	// are detected.
 	Marks Marks
 	// Certificates manages the certificates of the datacenter. It may be nil.
-	Certificates Certificates
+	Certificates decision.CertificateIssuer
 	// DialWith connects to coordinators and verifies them; nil means the defaults of the system.
 	DialWith *link.HTTPClient
 	Version  string // program version
@@ -124,6 +124,7 @@ type Supervisor struct {
 	tokens        *decision.Tokens
 	nodeDecisions *decision.Nodes
 	holding       *decision.Holds
+	certificates  *decision.Certificates
 	decider       *decision.Decider
 	submitter     *submission.Submitter
 	previewer     *preview.Previewer
@@ -211,7 +212,7 @@ func Open(ctx context.Context, config Config, outside [][]byte) (*Supervisor, er
 		err = s.wireAdmission(ctx)
 	}
 	if err == nil {
-		err = s.restoreFloor(ctx)
+		err = s.certificates.Restore(ctx)
 	}
 	if err == nil {
 		err = s.holding.Load(ctx)

@@ -7,6 +7,7 @@ import (
 
 	"writ"
 	"writ/supervisor/link"
+	"writ/supervisor/query"
 )
 
 // verbHandler answers a request with encoded parameters.
@@ -14,6 +15,7 @@ type verbHandler func(ctx context.Context, params json.RawMessage) (any, error)
 
 // verbTable returns the handler of each request of a coordinator.
 func (s *Supervisor) verbTable() map[link.Verb]verbHandler {
+	nodes := &query.Nodes{Members: s.fleet.Members.List, Pending: s.pending.List}
 	return map[link.Verb]verbHandler{
 		link.VerbSubmit: decoded(func(ctx context.Context, p link.Submit) (writ.Run, error) {
 			return s.Submit(ctx, p.Signed)
@@ -46,9 +48,9 @@ func (s *Supervisor) verbTable() map[link.Verb]verbHandler {
 		link.VerbQueues:       bare(s.queues.List),
 		link.VerbTokens:       bare(s.tokens.List),
 		link.VerbBatches:      bare(s.batches.List),
-		link.VerbNodes:        bare(func(context.Context) ([]link.NodeNow, error) { return s.nodesNow(), nil }),
+		link.VerbNodes:        bare(nodes.List),
 		link.VerbHolds:        bare(func(context.Context) ([]link.Hold, error) { return s.holding.List(), nil }),
-		link.VerbCertificates: bare(func(context.Context) ([]writ.Certificate, error) { return s.certificates() }),
+		link.VerbCertificates: bare(s.certificates.List),
 	}
 }
 
@@ -76,18 +78,6 @@ func (s *Supervisor) handle(
 		return answer(ctx, params)
 	}
 	return nil, writ.Errorf(writ.CodeVerbUnsupported, "this supervisor does not know the verb %q", verb)
-}
-
-// nodesNow returns the present state of every node, including nodes that wait for admission.
-func (s *Supervisor) nodesNow() []link.NodeNow {
-	all := []link.NodeNow{}
-	for _, n := range s.fleet.Members.List() {
-		all = append(all, link.NodeNowOf(n))
-	}
-	for _, n := range s.pending.List() {
-		all = append(all, link.NodeNow{ID: n.ID, Waiting: &n})
-	}
-	return all
 }
 
 // ages returns the ages of the oldest calls of a node, from the last scan of the watch.

@@ -39,6 +39,9 @@ func (s *Supervisor) wireRecords() {
 	s.answers = answers.New(answers.Config{
 		Journal: s.Journal, Key: s.Key, Cluster: s.Pin, Datacenter: s.Datacenter, Refusals: &s.refusals, Log: s.Log,
 	})
+	s.certificates = &decision.Certificates{
+		Issuer: s.Certificates, Journal: s.Journal, Answers: s.answers, Datacenter: s.Datacenter,
+	}
 	s.holding = &decision.Holds{
 		Journal: s.Journal, Answers: s.answers, InForce: s.holds, Datacenter: s.Datacenter, Now: s.Now, Log: s.Log,
 	}
@@ -97,7 +100,7 @@ func (s *Supervisor) wireRequests() {
 		BootTokenRevoked: s.EndToken,
 	}
 	s.nodeDecisions = &decision.Nodes{
-		Journal: s.Journal, Answers: s.answers, Pending: s.pending.Get, Member: s.fleet.Members.Get, Changed: s.nodeChanged,
+		Journal: s.Journal, Answers: s.answers, Pending: s.pending.Get, Member: s.fleet.Members.Get, Changed: s.admission.Apply,
 		Post: s.steps.Post, Log: s.Log,
 	}
 	s.decider = &decision.Decider{

@@ -8,6 +8,7 @@ import (
 
 	"writ/coord/api"
 	"writ/supervisor"
+	"writ/supervisor/decision"
 )
 
 // Supervisor collects the metrics of a supervisor.
@@ -16,7 +17,7 @@ type Supervisor struct {
 	// Now returns the serving supervisor, or nil while this process is on standby.
 	Now func() *supervisor.Supervisor
 	// Certificates holds the certificates of the datacenter.
-	Certificates supervisor.Certificates
+	Certificates decision.CertificateIssuer
 }
 
 var (

@@ -5,7 +5,7 @@ import (
 
 	"writ"
 	"writ/identity/pki"
-	"writ/supervisor"
+	"writ/supervisor/decision"
 )
 
 // certificates lists and rotates the certificates of a datacenter: of its supervisor, and of its Redis if the
@@ -15,9 +15,9 @@ type certificates struct {
 	redis  *redisTLS // nil if Redis has no certificate, or one of another issuer
 }
 
-var _ supervisor.Certificates = certificates{}
+var _ decision.CertificateIssuer = certificates{}
 
-// List implements supervisor.Certificates.
+// List implements decision.CertificateIssuer.
 func (c certificates) List() ([]writ.Certificate, error) {
 	own, err := c.issuer.Describe(nil)
 	if err != nil {
@@ -31,7 +31,7 @@ func (c certificates) List() ([]writ.Certificate, error) {
 	return append(all, ofRedis), err
 }
 
-// Rotate implements supervisor.Certificates.
+// Rotate implements decision.CertificateIssuer.
 func (c certificates) Rotate(floor time.Time) {
 	c.issuer.Rotate(floor)
 	if c.redis != nil {

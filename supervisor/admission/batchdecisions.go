@@ -1,4 +1,4 @@
-package supervisor
+package admission
 
 import (
 	"cmp"
@@ -9,20 +9,26 @@ import (
 	"writ"
 	"writ/identity"
 	"writ/internal/failpoint"
-	"writ/supervisor/admission"
+	"writ/supervisor/answers"
 	"writ/supervisor/journal"
 	"writ/supervisor/link"
 )
 
-// createBatch carries out a statement that creates a batch.
-func (s *Supervisor) createBatch(ctx context.Context, v *identity.VerifiedStatement) (link.StatementAnswer, error) {
+// BatchDecisions carries out statements about batches. All fields are required.
+type BatchDecisions struct {
+	Site    *Site
+	Batches *Batches
+	Answers *answers.Store
+}
+
+// Create carries out a statement that creates a batch.
+func (d *BatchDecisions) Create(ctx context.Context, v *identity.VerifiedStatement) (link.StatementAnswer, error) {
 	says, err := identity.ParseBatch(v.Statement)
 	if err == nil {
-		err = admission.TakesBatches(v.Roster.Datacenter(s.Datacenter))
+		err = TakesBatches(v.Roster.Datacenter(d.Site.Datacenter))
 	}
-	if err == nil && s.batches.Count(s.Now()) >= admission.MaxBatches {
-		err = writ.Errorf(writ.CodeConflict, "%d batches are open in this datacenter, which is the limit",
-			admission.MaxBatches).
+	if err == nil && d.Batches.Count(d.Site.Now()) >= MaxBatches {
+		err = writ.Errorf(writ.CodeConflict, "%d batches are open in this datacenter, which is the limit", MaxBatches).
 			WithHint("end one with `writ batch revoke`; `writ batch list` shows them")
 	}
 	if err != nil {
@@ -39,7 +45,7 @@ func (s *Supervisor) createBatch(ctx context.Context, v *identity.VerifiedStatem
 		Subject: v.Statement.Subject,
 		Done:    fmt.Sprintf("batch %s admits %s of %s until %s", says.ID, nodes, numbers, says.Until.Format(time.RFC3339)),
 	}
-	err = s.Journal.Write(failpoint.At(ctx, failpoint.BatchMade), func(tx *journal.Tx) error {
+	err = d.Site.Journal.Write(failpoint.At(ctx, failpoint.BatchMade), func(tx *journal.Tx) error {
 		if known, err := tx.NodeBatch(says.ID); err != nil || known != nil {
 			return cmp.Or[error](err,
 				writ.Errorf(writ.CodeConflict, "batch %s already exists", says.ID).
@@ -49,19 +55,19 @@ func (s *Supervisor) createBatch(ctx context.Context, v *identity.VerifiedStatem
 		if err := tx.PutNodeBatch(&b); err != nil {
 			return err
 		}
-		tx.Then(func() { s.batches.Put(b) })
-		return s.answers.Record(tx, v, &answer)
+		tx.Then(func() { d.Batches.Put(b) })
+		return d.Answers.Record(tx, v, &answer)
 	})
 	return answer, err
 }
 
-// revokeBatch ends a batch. Nodes that it admitted stay.
-func (s *Supervisor) revokeBatch(ctx context.Context, v *identity.VerifiedStatement) (link.StatementAnswer, error) {
+// Revoke carries out a statement that ends a batch. Nodes that it admitted stay.
+func (d *BatchDecisions) Revoke(ctx context.Context, v *identity.VerifiedStatement) (link.StatementAnswer, error) {
 	id := v.Statement.ID()
 	answer := link.StatementAnswer{
 		Subject: v.Statement.Subject, Done: fmt.Sprintf("batch %s has ended and admits no more nodes", id),
 	}
-	err := s.Journal.Write(failpoint.At(ctx, failpoint.BatchRevoked), func(tx *journal.Tx) error {
+	err := d.Site.Journal.Write(failpoint.At(ctx, failpoint.BatchRevoked), func(tx *journal.Tx) error {
 		b, err := tx.NodeBatch(id)
 		if err == nil && b == nil {
 			err = writ.Errorf(writ.CodeNotFound, "batch %s is unknown in this datacenter", id).
@@ -80,8 +86,8 @@ func (s *Supervisor) revokeBatch(ctx context.Context, v *identity.VerifiedStatem
 			return err
 		}
 		revoked := *b
-		tx.Then(func() { s.batches.Put(revoked) })
-		return s.answers.Record(tx, v, &answer)
+		tx.Then(func() { d.Batches.Put(revoked) })
+		return d.Answers.Record(tx, v, &answer)
 	})
 	return answer, err
 }

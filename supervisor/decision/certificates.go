@@ -1,4 +1,4 @@
-package supervisor
+package decision
 
 import (
 	"context"
@@ -8,12 +8,13 @@ import (
 	"writ"
 	"writ/identity"
 	"writ/internal/failpoint"
+	"writ/supervisor/answers"
 	"writ/supervisor/journal"
 	"writ/supervisor/link"
 )
 
-// Certificates holds the TLS certificates that a supervisor uses and issues in its datacenter.
-type Certificates interface {
+// CertificateIssuer holds the TLS certificates that a supervisor uses and issues in its datacenter.
+type CertificateIssuer interface {
 	// List returns the current certificates.
 	List() ([]writ.Certificate, error)
 	// Rotate replaces the certificates by new ones of a new authority. A peer that has seen a new certificate rejects
@@ -22,20 +23,28 @@ type Certificates interface {
 	Rotate(floor time.Time)
 }
 
-// rotate carries out a signed statement that invalidates the earlier certificates of this datacenter. It stores the
+// Certificates rotates the certificates of a datacenter. All fields but Issuer are required.
+type Certificates struct {
+	Issuer     CertificateIssuer // nil if the supervisor issues no certificates
+	Journal    *journal.Journal
+	Answers    *answers.Store
+	Datacenter writ.DatacenterID
+}
+
+// Rotate carries out a signed statement that invalidates the earlier certificates of this datacenter. It stores the
 // floor and the answer in the journal before it replaces the certificates.
-func (s *Supervisor) rotate(ctx context.Context, v *identity.VerifiedStatement) (link.StatementAnswer, error) {
+func (c *Certificates) Rotate(ctx context.Context, v *identity.VerifiedStatement) (link.StatementAnswer, error) {
 	is := v.Statement.DatacenterName // the verifier checked that the roster has it
 	switch {
-	case v.Statement.ID() != string(s.Datacenter) || v.Statement.Seen.Name != is:
+	case v.Statement.ID() != string(c.Datacenter) || v.Statement.Seen.Name != is:
 		return link.StatementAnswer{}, writ.Errorf(writ.CodeConflict,
 			"the decision is about the datacenter %s, and this one is %s", v.Statement.Seen.Name, is)
-	case s.Certificates == nil:
+	case c.Issuer == nil:
 		return link.StatementAnswer{}, writ.Errorf(writ.CodeConflict, "the supervisor of %s issues no certificates", is)
 	}
 	var answer link.StatementAnswer
 	var floor time.Time
-	err := s.Journal.Write(failpoint.At(ctx, failpoint.FloorRaised), func(tx *journal.Tx) error {
+	err := c.Journal.Write(failpoint.At(ctx, failpoint.FloorRaised), func(tx *journal.Tx) error {
 		floor = tx.Now
 		answer = link.StatementAnswer{
 			Subject: v.Statement.Subject,
@@ -45,35 +54,35 @@ func (s *Supervisor) rotate(ctx context.Context, v *identity.VerifiedStatement) 
 		if err := tx.SetCertificateFloor(floor); err != nil {
 			return err
 		}
-		return s.answers.Record(tx, v, &answer)
+		return c.Answers.Record(tx, v, &answer)
 	})
 	if err == nil {
-		s.Certificates.Rotate(floor)
+		c.Issuer.Rotate(floor)
 	}
 	return answer, err
 }
 
-// restoreFloor applies the certificate floor of the journal at start. An earlier process, or another supervisor of the
+// Restore applies the certificate floor of the journal at start. An earlier process, or another supervisor of the
 // datacenter, may have rotated the certificates.
-func (s *Supervisor) restoreFloor(ctx context.Context) error {
-	if s.Certificates == nil {
+func (c *Certificates) Restore(ctx context.Context) error {
+	if c.Issuer == nil {
 		return nil
 	}
 	var floor time.Time
-	err := s.Journal.Read(ctx, func(tx *journal.Tx) (err error) {
+	err := c.Journal.Read(ctx, func(tx *journal.Tx) (err error) {
 		floor, err = tx.CertificateFloor()
 		return err
 	})
 	if err == nil && !floor.IsZero() {
-		s.Certificates.Rotate(floor)
+		c.Issuer.Rotate(floor)
 	}
 	return err
 }
 
-// certificates returns the current certificates, for a coordinator.
-func (s *Supervisor) certificates() ([]writ.Certificate, error) {
-	if s.Certificates == nil {
+// List returns the current certificates, for a coordinator.
+func (c *Certificates) List(context.Context) ([]writ.Certificate, error) {
+	if c.Issuer == nil {
 		return []writ.Certificate{}, nil
 	}
-	return s.Certificates.List()
+	return c.Issuer.List()
 }
