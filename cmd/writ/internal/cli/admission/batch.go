@@ -209,10 +209,10 @@ func batchTable(list api.BatchList, batches []api.Batch, names map[writ.Datacent
 		cli.Column("SERIALS", func(b api.Batch) string { return fmt.Sprint(b.Serials) }),
 		cli.Column("ADMITTED", func(b api.Batch) string { return fmt.Sprintf("%d of %d", len(b.Admitted), b.Max) }),
 		cli.Column("NODES", func(b api.Batch) string {
-			return eachNode(b.Admitted, func(n api.BatchNode) string { return n.Name })
+			return eachNode(b.Admitted, " ", func(n api.BatchNode) string { return n.Name })
 		}),
 		cli.Column("CONTESTED", func(b api.Batch) string {
-			return eachNode(b.Contested, func(n api.BatchNode) string {
+			return eachNode(b.Contested, "; ", func(n api.BatchNode) string {
 				return fmt.Sprintf("%s (%s has it, %s asks)", n.Serial, n.Holder, n.Name)
 			})
 		}),
@@ -222,12 +222,12 @@ func batchTable(list api.BatchList, batches []api.Batch, names map[writ.Datacent
 	)
 }
 
-func eachNode(nodes []api.BatchNode, text func(api.BatchNode) string) string {
+func eachNode(nodes []api.BatchNode, separator string, text func(api.BatchNode) string) string {
 	all := make([]string, len(nodes))
 	for i, n := range nodes {
 		all[i] = text(n)
 	}
-	return strings.Join(all, " ")
+	return strings.Join(all, separator)
 }
 
 // batchState describes whether a batch admits nodes.
