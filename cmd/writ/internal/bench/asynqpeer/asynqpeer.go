@@ -212,7 +212,11 @@ func (p *Peer) handle(ctx context.Context, t *asynq.Task) error {
 	if p.order.AtOnce {
 		return nil
 	}
-	return p.enqueue(ctx, int(i))
+	if err := p.enqueue(ctx, int(i)); err != nil {
+		r.left.Add(1) // asynq repeats this call
+		return err
+	}
+	return nil
 }
 
 // receive reads results in batches and passes them to their runs, until it reads noMore.

@@ -11,6 +11,27 @@ import (
 	"writ/internal/test/testenv"
 )
 
+// asynq repeats a failed call. The repetition is not another call of its run.
+func TestFailedCallIsCountedOnce(t *testing.T) {
+	p := &Peer{}
+	end, err := p.Connect("redis://127.0.0.1:1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer end()
+	p.tasks, p.runs = asynq.NewClientFromRedisClient(p.redis), make([]run, 1)
+	p.runs[0].left.Store(2)
+	call := asynq.NewTask(taskType, make([]byte, payloadSize)) // of run 0
+	for range 3 {
+		if err := p.handle(t.Context(), call); err == nil {
+			t.Fatal("a call was enqueued without Redis")
+		}
+	}
+	if left := p.runs[0].left.Load(); left != 2 {
+		t.Errorf("%d calls are left, want 2", left)
+	}
+}
+
 // The comparison is fair only if asynq runs every call.
 func TestEveryCallIsCarriedOutOnce(t *testing.T) {
 	server := testenv.Redis(t)
