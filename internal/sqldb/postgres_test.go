@@ -11,7 +11,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"testing/fstest"
 	"time"
@@ -299,20 +298,6 @@ func TestReadOnlyStoreIsNotChanged(t *testing.T) {
 			t.Errorf("by one %s: %v", name, err)
 		}
 	}
-}
-
-func TestFullPostgreSQLRejectsWritesAndRecovers(t *testing.T) {
-	own := testenv.Postgres(t)
-	dir := own.Folder("small")
-	mountSmallDisk(t, dir, "size=1m")
-	own.Folder("small") // the server also owns the disk
-	defer own.Kill()    // otherwise the server keeps files of the small disk open
-	own.SQL("CREATE TABLESPACE small LOCATION '" + dir + "'")
-	fullThenRoom(t, open(t, own.Store()+"&default_tablespace=small"), func() {
-		if err := syscall.Mount("writ-test", dir, "tmpfs", syscall.MS_REMOUNT, "size=64m"); err != nil {
-			t.Fatal(err)
-		}
-	})
 }
 
 func TestReadOnlyPostgreSQLRejectsAndRecovers(t *testing.T) {

@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"writ"
-	"writ/internal/test/testenv"
 )
 
 // filledStore creates a store of several pages and closes it.
@@ -108,15 +107,6 @@ func TestReadOfDamagedPageIsNamed(t *testing.T) {
 	var n int
 	wantDamaged(t, "read", path, db.QueryRow(t.Context(), "SELECT sum(length(name)) FROM things").Scan(&n))
 	wantDamaged(t, "check", path, db.Check(t.Context()))
-}
-
-func TestFullDiskFailsTheCheck(t *testing.T) {
-	t.Run("tmpfs", func(t *testing.T) { checkFullDisk(t, smallDisk(t)) })
-	t.Run("ext4", func(t *testing.T) {
-		dir := filepath.Join(t.TempDir(), "disk")
-		testenv.NewDisk(t, dir, 48)
-		checkFullDisk(t, dir)
-	})
 }
 
 func checkFullDisk(t *testing.T, dir string) {
