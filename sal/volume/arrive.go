@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"writ"
+	"writ/internal/ctxio"
 	"writ/sal"
 	"writ/sal/catalog"
 )
@@ -140,7 +141,7 @@ func (j *job) openPart(ctx context.Context, r *record, sizeGiB int64) (*part, er
 		return p, nil
 	}
 	p.edition = r.Own.Arrival.Edition
-	if p.length, err = io.Copy(p.hash, &contextReader{ctx, f}); err != nil {
+	if p.length, err = io.Copy(p.hash, &ctxio.Reader{Ctx: ctx, From: f}); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	return p, nil

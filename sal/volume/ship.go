@@ -32,14 +32,14 @@ const maxShipments = 8
 
 // Ship keeps the content in a hidden snapshot. A snapshot named by the caller does not change, so it is used directly.
 func (d *Driver) Ship(ctx context.Context, s sal.Shipment) (sal.Archive, error) {
-	r, err := d.findComplete(s.Resource.Project, writ.Ref{Kind: s.Resource.Kind, Name: s.Resource.Name, UID: s.UID})
+	r, err := findComplete(d.records(), s.Resource.Project, writ.Ref{Kind: s.Resource.Kind, Name: s.Resource.Name, UID: s.UID})
 	if err != nil {
 		return sal.Archive{}, err
 	}
 	j := d.job(sal.Request{Resource: s.Resource, UID: s.UID})
 	edition, snapshot := string(s.UID)+" "+s.Snapshot, s.Snapshot
 	if s.Snapshot != "" {
-		err = j.hasSnapshot(ctx, s.Resource, s.Snapshot)
+		err = checkSnapshot(ctx, j.Trees, s.Resource, s.Snapshot)
 	} else {
 		edition, err = j.freeze(ctx, r, s)
 		snapshot = shipment{Edition: edition}.snapshot()
@@ -137,10 +137,4 @@ func (j *job) releaseShipments(ctx context.Context, r *record, over func(shipmen
 	}
 	r.Own.Shipments = slices.DeleteFunc(r.Own.Shipments, over)
 	return j.records().Put(r)
-}
-
-// snapshots returns the sorted snapshots of a volume, without those for shipments.
-func (d *Driver) snapshots(ctx context.Context, name string) ([]string, error) {
-	all, err := d.Trees.Snapshots(ctx, name)
-	return slices.DeleteFunc(all, func(s string) bool { return strings.HasPrefix(s, hiddenMark) }), err
 }

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"writ"
+	"writ/internal/ctxio"
 	"writ/sal"
 )
 
@@ -35,7 +36,7 @@ func (u *unpacking) unpack(ctx context.Context, dir string, from io.Reader) (err
 		return err
 	}
 	defer u.root.Close()
-	archive := tar.NewReader(&contextReader{ctx, from})
+	archive := tar.NewReader(&ctxio.Reader{Ctx: ctx, From: from})
 	for {
 		h, err := archive.Next()
 		if errors.Is(err, io.EOF) {
@@ -47,7 +48,7 @@ func (u *unpacking) unpack(ctx context.Context, dir string, from io.Reader) (err
 		if err := u.fits(h.Size); err != nil { // holes count, because they may be filled later
 			return err
 		}
-		if err := u.entry(h, &contextReader{ctx, archive}); err != nil { // zeros of holes bypass the inner reader
+		if err := u.entry(h, &ctxio.Reader{Ctx: ctx, From: archive}); err != nil { // zeros of holes bypass the inner reader
 			return err
 		}
 	}

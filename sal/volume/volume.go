@@ -8,9 +8,6 @@ package volume
 
 import (
 	"context"
-	"errors"
-	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -45,37 +42,6 @@ var (
 	_ sal.Remnants = (*Driver)(nil)
 )
 
-// own is the driver's part of a record.
-type own struct {
-	SizeGiB int64 `json:"size_gib"`
-	Phase   phase `json:"phase"`
-	// Arrival is the archive from another node while the volume is being made from it.
-	Arrival *arrival `json:"arrival,omitempty"`
-	// Shipments are the snapshots kept for other nodes.
-	Shipments []shipment `json:"shipments,omitempty"`
-	Archives  []archive  `json:"archives,omitempty"`
-}
-
-// phase is the state of a volume after a crash.
-type phase string
-
-const (
-	making   phase = "making"   // a tree may exist, but is incomplete
-	ready    phase = "ready"    // the tree is complete
-	deleting phase = "deleting" // like making, but the tree must be removed
-	// The tree is complete, but no resource may start to use the volume until the driver has checked for users. A user
-	// first records its use and then looks up the volume, so that one of the two sees the other.
-	leaving   phase = "leaving"   // deleted if the volume has no users
-	restoring phase = "restoring" // restored to a snapshot if no user is running
-)
-
-// closed reports whether resources may not start to use the volume although it exists.
-func (p phase) closed() bool { return p == leaving || p == restoring }
-
-type record = sal.Record[own]
-
-const gib = 1 << 30
-
 // Describe names the driver after its trees.
 func (d *Driver) Describe() writ.NodeDriver {
 	kind, detail := d.Trees.About()
@@ -88,21 +54,15 @@ func (d *Driver) Observe(ctx context.Context, resource writ.ResourceID) (sal.Obs
 	if err != nil || r == nil {
 		return sal.Observation{}, err
 	}
-	shown, err := d.show(ctx, r)
+	shown, err := show(ctx, d.Trees, r)
 	if err != nil {
 		return sal.Observation{}, err
 	}
 	state := string(r.Own.Phase)
-	if r.Own.Phase == ready && d.contentMissing(r) {
+	if r.Own.Phase == ready && contentMissing(d.Trees, r) {
 		state = catalog.Gone
 	}
 	return sal.Observation{Exists: true, UID: r.UID, State: state, Values: catalog.Values(shown)}, ctx.Err()
-}
-
-// contentMissing reports whether the tree of a volume is missing.
-func (d *Driver) contentMissing(r *record) bool {
-	_, err := os.Lstat(d.Trees.Path(r.Resource.HostName()))
-	return errors.Is(err, fs.ErrNotExist)
 }
 
 // List returns every volume that has a record, finished or not.
@@ -112,30 +72,11 @@ func (d *Driver) List(ctx context.Context) ([]writ.ResourceID, error) {
 
 // Volume returns a complete volume.
 func (d *Driver) Volume(_ context.Context, project writ.ProjectID, volume writ.Ref) (sal.Volume, error) {
-	r, err := d.findComplete(project, volume)
+	r, err := findComplete(d.records(), project, volume)
 	if err != nil {
 		return sal.Volume{}, err
 	}
 	return sal.Volume{UID: r.UID, Dir: d.Trees.Path(r.Resource.HostName()), SizeGiB: r.Own.SizeGiB}, nil
-}
-
-// findComplete returns the record of the complete volume with a handle or name.
-func (d *Driver) findComplete(project writ.ProjectID, volume writ.Ref) (*record, error) {
-	resource := writ.ResourceID{Project: project, Kind: writ.KindVolume, Name: volume.Name}
-	r, err := d.records().Get(resource)
-	if err != nil {
-		return nil, err
-	}
-	if r != nil && r.Own.Phase.closed() {
-		return nil, writ.Errorf(writ.CodeResourceBusy, "%s is being deleted or restored", resource)
-	}
-	if r == nil || r.Own.Phase != ready {
-		return nil, sal.Unknown(resource)
-	}
-	if volume.UID == "" {
-		return r, nil
-	}
-	return r, r.Owned(sal.Request{Resource: resource, UID: volume.UID})
 }
 
 // Keep finishes a deletion, removes expired shipments and arrivals, and compares the tree with its record.
@@ -161,7 +102,7 @@ func (d *Driver) Keep(ctx context.Context, resource writ.ResourceID) ([]sal.Drif
 	if err := j.finishArchives(r); err != nil {
 		return nil, err
 	}
-	j.removeUnnamedPart()
+	j.draft.removeUnnamed()
 	j.removeArrival()
 	if now := j.now(); r.Own.Shipments != nil {
 		if err := j.releaseShipments(ctx, r, func(kept shipment) bool { return now.After(kept.Until) }); err != nil {
@@ -203,22 +144,32 @@ func (d *Driver) Usage(_ context.Context, resource writ.ResourceID) (sal.Usage, 
 	return sal.Usage{DiskGiB: r.Own.diskGiB()}, nil
 }
 
-// show returns the handle of a volume.
-func (d *Driver) show(ctx context.Context, r *record) (v catalog.Volume, err error) {
-	name := r.Resource.HostName()
-	v = catalog.Volume{
-		Identity: catalog.Identify(r.Resource, r.UID, false), Path: d.Trees.Path(name),
-		SizeGiB: r.Own.SizeGiB, DiskGiB: r.Own.diskGiB(), Backups: r.Own.archiveNames(),
+// RemnantBytes returns the size of all archives whose volumes were deleted.
+func (d *Driver) RemnantBytes(ctx context.Context) (sum int64, err error) {
+	projects, err := sal.FileNames(filepath.Join(d.Dir, "backups"))
+	if err != nil {
+		return 0, sal.HostError("list the archives", err)
 	}
-	v.Snapshots, err = d.snapshots(ctx, name)
-	return v, err
+	records, _, err := d.records().List()
+	if err != nil {
+		return 0, err
+	}
+	for _, project := range projects {
+		unowned, err := newBackups(d, writ.ProjectID(project)).unowned(records)
+		if err != nil {
+			return 0, sal.HostError("list the archives", err)
+		}
+		for _, f := range unowned {
+			sum += f.Size()
+		}
+	}
+	return sum, ctx.Err()
 }
 
-func (d *Driver) now() time.Time {
-	if d.Now == nil {
-		return time.Now()
-	}
-	return d.Now()
+// ArchiveBytes returns the size of all archives of a project. Archives of deleted volumes and unfinished archives count.
+func (d *Driver) ArchiveBytes(project writ.ProjectID) (int64, error) {
+	bytes, _, err := newBackups(d, project).usage()
+	return bytes, err
 }
 
 func (d *Driver) records() *sal.Records[own] {

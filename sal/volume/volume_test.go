@@ -383,11 +383,11 @@ func TestEachKindReadsBackupsOfTheOther(t *testing.T) {
 func carry(t *testing.T, to, from *fixture, name string) {
 	t.Helper()
 	request := from.request("volume.get", "root", nil)
-	text, err := os.ReadFile(from.job(request).backupPath(name))
+	text, err := os.ReadFile(from.job(request).backups.path(name))
 	if err != nil {
 		t.Fatal(err)
 	}
-	writeFile(t, to.job(request).backupPath(name), string(text))
+	writeFile(t, to.job(request).backups.path(name), string(text))
 }
 
 // disk returns the start and the size of the disk in a volume.

@@ -1,0 +1,97 @@
+package volume
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"writ"
+	"writ/internal/diskformat"
+	"writ/sal"
+)
+
+// disk is the disk of a machine in a volume, if there is one.
+type disk struct {
+	volume writ.ResourceID
+	dir    string // of the volume
+	step   func(name string)
+}
+
+func (j *job) disk(dir string) disk { return disk{j.Resource, dir, j.step} }
+
+// claim prepares the disk of a new content, which has no users yet: it takes the disk back from the user of a machine
+// and grows it to a size in bytes.
+func (d disk) claim(size int64) error {
+	if err := sal.ReclaimDisk(d.dir, d.step); err != nil {
+		return sal.HostError("reclaim the disk of "+d.volume.String(), err)
+	}
+	return d.grow(size)
+}
+
+// grow extends the disk to a size in bytes.
+func (d disk) grow(size int64) error {
+	root, err := os.OpenRoot(d.dir) // the volume may contain links to other directories
+	if err != nil {
+		return sal.HostError("open the volume", err)
+	}
+	defer root.Close()
+	info, err := root.Lstat(sal.DiskName)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && (!info.Mode().IsRegular() || info.Size() >= size) {
+		return nil
+	}
+	if err == nil {
+		d.step("grow the disk")
+		err = extend(root, sal.DiskName, size)
+	}
+	return sal.HostError("grow the disk of "+d.volume.String(), err)
+}
+
+func extend(root *os.Root, name string, size int64) error {
+	f, err := root.OpenFile(name, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	err = f.Truncate(size)
+	if err == nil {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close())
+}
+
+// rawDisk returns an error if an image has another format, which would make an unusable disk.
+func rawDisk(path, name string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return sal.HostError("read the image "+name, err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return sal.HostError("read the image "+name, err)
+	}
+	format, recognised, err := diskformat.Recognise(f, info.Size())
+	if err != nil {
+		return sal.HostError("read the image "+name, err)
+	}
+	if recognised {
+		return writ.Errorf(writ.CodeArgumentsInvalid, "the image %s is %s, and a volume needs a raw disk", name,
+			format.Name).
+			WithHint("%s", format.Remedy)
+	}
+	return nil
+}
+
+// fits returns QUOTA_EXCEEDED if bytes exceed the size of a volume.
+func fits(volume writ.ResourceID, bytes, sizeGiB int64) error {
+	if bytes > sizeGiB*gib {
+		return tooSmall(volume, sizeGiB, fmt.Sprintf("%d bytes", bytes))
+	}
+	return nil
+}
+
+func tooSmall(volume writ.ResourceID, sizeGiB int64, content string) error {
+	return writ.Errorf(writ.CodeQuotaExceeded, "%s would have %d GiB, and its content needs %s", volume, sizeGiB,
+		content).
+		WithHint("use a larger size_gib")
+}
