@@ -31,7 +31,7 @@ func saysWhatItIs(t *testing.T, p *process) {
 	if said, err := exec.Command(p.path, "--version").Output(); err != nil || !strings.HasPrefix(string(said), "cloud-hypervisor "+p.release.String()+"\n") {
 		t.Errorf("--version = %q, %v", said, err)
 	}
-	if said, err := exec.Command(p.path, "--help").Output(); err != nil || !strings.Contains(string(said), "THIS IS NO HYPERVISOR") {
+	if said, err := exec.Command(p.path, "--help").Output(); err != nil || !strings.Contains(string(said), "THIS IS NOT A HYPERVISOR") {
 		t.Errorf("--help = %q, %v", said, err)
 	}
 	log := filepath.Join(p.dir, "log")

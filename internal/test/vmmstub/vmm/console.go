@@ -6,22 +6,26 @@ import (
 	"os"
 )
 
-// consoles are the open outputs of the guest's console and serial port.
+// consoles are the outputs of the guest's console and serial port.
 type consoles struct {
+	opened          bool
 	console, serial *os.File // nil discards the output
 }
 
-func openConsoles(config *vmConfig) (*consoles, error) {
-	c := &consoles{}
-	var err error
+// open opens the outputs of a configuration, unless they are open.
+func (c *consoles) open(config *vmConfig) (err error) {
+	if c.opened {
+		return nil
+	}
+	c.opened = true
 	if c.console, err = openConsole(config.Console.consoleCommon); err == nil {
 		c.serial, err = openConsole(config.Serial.consoleCommon)
 	}
 	if err != nil {
 		c.close()
-		return nil, err
+		return wrap("Error creating console devices", err)
 	}
-	return c, nil
+	return nil
 }
 
 func openConsole(c consoleCommon) (*os.File, error) {
@@ -58,4 +62,5 @@ func (c *consoles) close() {
 			_ = f.Close()
 		}
 	}
+	*c = consoles{}
 }

@@ -2,14 +2,16 @@ package vmm
 
 import (
 	"encoding/json"
+	"log/slog"
 	"os"
 	"sync"
 	"time"
 )
 
-// monitor writes events to the file of --event-monitor: indented objects separated by an empty line. Failed writes are
-// ignored, as in the real program, whose file does not block.
+// monitor reports events: to the log, and to the file of --event-monitor as indented objects separated by an empty
+// line. Failed writes are ignored, as in the real program, whose file does not block.
 type monitor struct {
+	log   *slog.Logger
 	start time.Time
 
 	mu   sync.Mutex
@@ -17,6 +19,7 @@ type monitor struct {
 }
 
 func (m *monitor) tell(source, event string, properties ...string) {
+	m.log.Info("event", "source", source, "event", event, "properties", properties)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.file == nil {

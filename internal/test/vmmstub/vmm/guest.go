@@ -24,6 +24,34 @@ type guestEvent struct {
 	id    string // device ID
 }
 
+// reports collects the actions of guests until the loop handles them.
+type reports struct {
+	heard chan struct{} // signals new actions
+
+	mu      sync.Mutex
+	waiting []guestEvent
+}
+
+// add records an action. It never blocks, so the caller may hold the thread.
+func (r *reports) add(h guestEvent) {
+	r.mu.Lock()
+	r.waiting = append(r.waiting, h)
+	r.mu.Unlock()
+	select {
+	case r.heard <- struct{}{}:
+	default: // already signalled
+	}
+}
+
+// take returns and removes the recorded actions.
+func (r *reports) take() []guestEvent {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	waiting := r.waiting
+	r.waiting = nil
+	return waiting
+}
+
 // guest runs in a machine. It reports its own actions.
 type guest interface {
 	powerButton() error
@@ -57,7 +85,7 @@ type simulatedGuest struct {
 const simulatedText = "vmmstub is not a hypervisor: the guest is simulated, and no instruction is executed\r\n"
 
 func newSimulatedGuest(v *vmm, devices []*device, paused bool) *simulatedGuest {
-	g := &simulatedGuest{report: v.report, stuck: func() bool { return v.settings().Stuck }, paused: paused}
+	g := &simulatedGuest{report: v.reports.add, stuck: func() bool { return v.settings().Stuck }, paused: paused}
 	if v.settings().Mute {
 		return g
 	}
@@ -138,7 +166,7 @@ func (g *simulatedGuest) close() {
 }
 
 // newGuest starts the guest of a machine; memory is the file with its saved memory, or "".
-func (v *vmm) newGuest(vm *machine, memory string) (guest, error) {
+func newGuest(v *vmm, vm *machine, memory string) (guest, error) {
 	program := v.settings().QEMU
 	if program == "" {
 		return newSimulatedGuest(v, vm.devices, memory != ""), nil

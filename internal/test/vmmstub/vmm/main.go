@@ -15,15 +15,15 @@ import (
 	"time"
 )
 
-const help = `cloud-hypervisor, played by vmmstub: THIS IS NO HYPERVISOR. It is a program for tests that answers as cloud-hypervisor v53 or v54 does and
-runs nothing, or a guest in QEMU if %s or %s beside it say so.
+const help = `cloud-hypervisor, simulated by vmmstub: THIS IS NOT A HYPERVISOR. It answers tests like
+cloud-hypervisor v53 or v54. It runs no guest, or a guest in QEMU if %s or %s beside it names the program.
 
-  --api-socket PATH|path=PATH|fd=N   where it listens
-  --event-monitor path=PATH|fd=N     where it tells events
-  --log-file PATH                    its log; standard error if not given
-  --no-shutdown                      goes on when the guest has powered off
-  --seccomp true|false|log|errno     taken, and nothing is done about it
-  -v                                 says more, given more often still more
+  --api-socket PATH|path=PATH|fd=N   listen here
+  --event-monitor path=PATH|fd=N     write events here
+  --log-file PATH                    write the log here; default: standard error
+  --no-shutdown                      continue after the guest has powered off
+  --seccomp true|false|log|errno     ignored
+  -v                                 log more; repeat it to log still more
   -V, --version
 `
 
@@ -114,15 +114,15 @@ func run(f flags, program string, release Release, stderr io.Writer) error {
 	defer closeLog()
 	v := &vmm{
 		release: release, log: log, settings: settingsReader(program), noShutdown: f.noShutdown,
-		heard: make(chan struct{}, 1), over: make(chan struct{}),
+		reports: reports{heard: make(chan struct{}, 1)}, over: make(chan struct{}),
 	}
 	log.Warn(warning, "pid", os.Getpid())
-	if v.monitor, err = openMonitor(f.events); err != nil {
+	if v.events, err = openMonitor(f.events, log); err != nil {
 		return err
 	}
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, guestOff, guestAgain, guestOver)
-	v.event("vmm", "starting")
+	v.events.tell("vmm", "starting")
 	s := v.settings()
 	if err := hold(s.HoldStart); err != nil {
 		return err
@@ -143,43 +143,6 @@ func run(f flags, program string, release Release, stderr io.Writer) error {
 	serving.Wait()
 	return nil
 }
-
-// loop handles signals and actions of guests until the process has to end.
-func (v *vmm) loop(signals <-chan os.Signal) {
-	for {
-		select {
-		case <-v.over:
-			return
-		case <-v.heard:
-			for _, h := range v.reported() {
-				v.handleEvent(h)
-			}
-		case s := <-signals:
-			v.log.Info("signal", "signal", s.String())
-			switch s {
-			case guestOff:
-				v.handleEvent(guestEvent{what: guestPoweroff})
-			case guestAgain:
-				v.handleEvent(guestEvent{what: guestReboot})
-			case guestOver:
-				v.handleEvent(guestEvent{what: guestFails})
-			default:
-				v.thread.Lock()
-				if _, err := v.end(nil); err != nil {
-					v.finish()
-				}
-				v.thread.Unlock()
-			}
-		}
-	}
-}
-
-// Signals from tests that make the guest power off, reboot, or fail.
-const (
-	guestOff   = syscall.SIGUSR1
-	guestAgain = syscall.SIGUSR2
-	guestOver  = syscall.SIGWINCH
-)
 
 func openLog(f flags, stderr io.Writer) (*slog.Logger, func(), error) {
 	level := slog.LevelWarn - slog.Level(4*min(f.verbose, 2))
@@ -222,8 +185,8 @@ func splitCommas(text string) (parts []string, err error) {
 	return append(parts, part.String()), nil
 }
 
-func openMonitor(where string) (*monitor, error) {
-	m := &monitor{start: time.Now()}
+func openMonitor(where string, log *slog.Logger) (*monitor, error) {
+	m := &monitor{log: log, start: time.Now()}
 	parts, err := splitCommas(where)
 	if err != nil {
 		return nil, wrap("Error parsing --event-monitor", err)

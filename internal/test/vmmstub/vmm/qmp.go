@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"time"
 )
 
 // qmp is a connection to QEMU: one command at a time, and events in between.
@@ -77,4 +78,24 @@ func (q *qmp) askWith(file *os.File, command string, arguments map[string]any, i
 		return nil
 	}
 	return json.Unmarshal(answer.Return, into)
+}
+
+// until polls a status until done.
+func (q *qmp) until(command string, done func(status string) (bool, error)) error {
+	for {
+		var answer struct {
+			Status string `json:"status"`
+			Reason string `json:"error-desc"`
+		}
+		if err := q.ask(command, nil, &answer); err != nil {
+			return err
+		}
+		switch finished, err := done(answer.Status); {
+		case err != nil:
+			return fmt.Errorf("%w: %s", err, answer.Reason)
+		case finished:
+			return nil
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
 }

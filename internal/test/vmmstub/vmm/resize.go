@@ -1,7 +1,7 @@
 package vmm
 
-// resize changes CPUs, memory and balloon. Without a machine it changes the configuration, without any check.
-func (v *vmm) resize(body []byte) (any, error) {
+// resizeMachine changes CPUs, memory and balloon. Without a machine it changes the configuration, without any check.
+func resizeMachine(v *vmm, body []byte) (any, error) {
 	var asked struct {
 		CPUs    *uint32 `json:"desired_vcpus"`
 		RAM     *uint64 `json:"desired_ram"`
@@ -14,15 +14,15 @@ func (v *vmm) resize(body []byte) (any, error) {
 		return nil, errNotCreated
 	}
 	if v.vm != nil {
-		v.event("vm", "resizing")
+		v.events.tell("vm", "resizing")
 	}
 	if asked.CPUs != nil {
-		if err := v.resizeCPUs(*asked.CPUs); err != nil {
+		if err := resizeCPUs(v, *asked.CPUs); err != nil {
 			return nil, err
 		}
 	}
 	if asked.RAM != nil {
-		if err := v.resizeRAM(*asked.RAM); err != nil {
+		if err := v.config.Memory.resize(v.vm, *asked.RAM); err != nil {
 			return nil, err
 		}
 	}
@@ -35,13 +35,13 @@ func (v *vmm) resize(body []byte) (any, error) {
 		}
 	}
 	if v.vm != nil {
-		v.event("vm", "resized")
+		v.events.tell("vm", "resized")
 	}
 	return nil, nil
 }
 
 // resizeCPUs adds CPUs or asks the guest to release some. Until it has, other resizes fail.
-func (v *vmm) resizeCPUs(desired uint32) error {
+func resizeCPUs(v *vmm, desired uint32) error {
 	if v.vm != nil && desired != v.vm.cpus {
 		switch {
 		case desired < 1:
@@ -58,24 +58,24 @@ func (v *vmm) resizeCPUs(desired uint32) error {
 	return nil
 }
 
-// resizeRAM adds memory. A reduction changes only the configuration, without an error, and applies at the next boot.
-func (v *vmm) resizeRAM(desired uint64) error {
-	m := &v.config.Memory
-	if v.vm != nil && desired > m.total() {
+// resize adds memory to vm, which may be nil. A reduction changes only the configuration, without an error, and applies
+// at the next boot.
+func (m *memoryConfig) resize(vm *machine, desired uint64) error {
+	if vm != nil && desired > m.total() {
 		more := desired - m.total()
 		switch {
-		case v.vm.dimms == maxDIMMs:
+		case vm.dimms == maxDIMMs:
 			return chain{"Memory manager error", "No ACPI slot available"}
 		case more%dimmMultiple != 0 && m.HotplugMethod == "Acpi":
 			return chain{"Memory manager error", "The requested hotplug memory addition is not a valid size"}
-		case m.HotplugSize == nil || v.vm.plugged+more > *m.HotplugSize:
+		case m.HotplugSize == nil || vm.plugged+more > *m.HotplugSize:
 			return chain{"Memory manager error", "Not enough space in the hotplug RAM region"}
 		}
-		v.vm.dimms++
-		v.vm.plugged += more
+		vm.dimms++
+		vm.plugged += more
 	}
 	switch {
-	case v.vm == nil || m.HotplugMethod == "Acpi":
+	case vm == nil || m.HotplugMethod == "Acpi":
 		m.Size = desired
 	case desired < m.Size:
 		return chain{"Memory manager error", "Cannot resize below the size at boot"}
@@ -89,7 +89,7 @@ func (v *vmm) resizeRAM(desired uint64) error {
 }
 
 // resizeDisk changes the size of a raw disk and informs the guest. It needs a machine.
-func (v *vmm) resizeDisk(body []byte) (any, error) {
+func resizeDisk(v *vmm, body []byte) (any, error) {
 	var asked struct {
 		ID   string `json:"id" need:"yes"`
 		Size uint64 `json:"desired_size" need:"yes"`

@@ -1,6 +1,7 @@
 package vmm
 
 import (
+	"encoding/json"
 	"errors"
 	"net/http"
 	"slices"
@@ -21,33 +22,48 @@ type action struct {
 }
 
 var actions = map[string]action{
-	"vmm.ping":     {http.MethodGet, false, true, 204, "", (*vmm).ping},
-	"vmm.shutdown": {http.MethodPut, false, true, 200, "The VMM could not shutdown", (*vmm).end},
+	"vmm.ping":     {http.MethodGet, false, true, 204, "", ping},
+	"vmm.shutdown": {http.MethodPut, false, true, 200, "The VMM could not shutdown", plain((*vmm).end)},
 
-	"vm.info":     {http.MethodGet, false, true, 204, "The VM info is not available", (*vmm).info},
-	"vm.counters": {http.MethodGet, false, true, 204, "The VM info is not available", (*vmm).counters},
+	"vm.info":     {http.MethodGet, false, true, 204, "The VM info is not available", info},
+	"vm.counters": {http.MethodGet, false, true, 204, "The VM info is not available", counters},
 
-	"vm.create":       {http.MethodPut, true, false, 204, "The VM could not be created", (*vmm).create},
-	"vm.boot":         {http.MethodPut, false, false, 204, "The VM could not boot", (*vmm).boot},
-	"vm.delete":       {http.MethodPut, false, false, 204, "The VM could not be deleted", (*vmm).delete},
-	"vm.shutdown":     {http.MethodPut, false, false, 204, "The VM could not shutdown", (*vmm).shutdown},
-	"vm.reboot":       {http.MethodPut, false, false, 204, "The VM could not reboot", (*vmm).reboot},
-	"vm.power-button": {http.MethodPut, false, false, 204, "Error triggering power button", (*vmm).powerButton},
-	"vm.nmi":          {http.MethodPut, false, false, 204, "Error triggering NMI", (*vmm).nmi},
-	"vm.pause":        {http.MethodPut, false, false, 204, "The VM could not be paused", (*vmm).pause},
-	"vm.resume":       {http.MethodPut, false, false, 204, "The VM could not resume", (*vmm).resume},
+	"vm.create":       {http.MethodPut, true, false, 204, "The VM could not be created", create},
+	"vm.boot":         {http.MethodPut, false, false, 204, "The VM could not boot", plain((*vmm).boot)},
+	"vm.delete":       {http.MethodPut, false, false, 204, "The VM could not be deleted", plain((*vmm).delete)},
+	"vm.shutdown":     {http.MethodPut, false, false, 204, "The VM could not shutdown", plain((*vmm).shutdown)},
+	"vm.reboot":       {http.MethodPut, false, false, 204, "The VM could not reboot", plain((*vmm).reboot)},
+	"vm.power-button": {http.MethodPut, false, false, 204, "Error triggering power button", pressPowerButton},
+	"vm.nmi":          {http.MethodPut, false, false, 204, "Error triggering NMI", onMachine((*machine).interrupt)},
+	"vm.pause":        {http.MethodPut, false, false, 204, "The VM could not be paused", onMachine((*machine).pause)},
+	"vm.resume":       {http.MethodPut, false, false, 204, "The VM could not resume", onMachine((*machine).resume)},
 
-	"vm.resize":      {http.MethodPut, true, false, 204, "The VM could not be resized", (*vmm).resize},
-	"vm.resize-disk": {http.MethodPut, true, false, 204, "The disk could not be resized", (*vmm).resizeDisk},
-	"vm.add-disk":    {http.MethodPut, true, false, 204, "The disk could not be added to the VM", (*vmm).addDisk},
+	"vm.resize":      {http.MethodPut, true, false, 204, "The VM could not be resized", resizeMachine},
+	"vm.resize-disk": {http.MethodPut, true, false, 204, "The disk could not be resized", resizeDisk},
+	"vm.add-disk":    {http.MethodPut, true, false, 204, "The disk could not be added to the VM", addDisk},
 	"vm.add-net": {
-		http.MethodPut, true, false, 204, "The network device could not be added to the VM", (*vmm).addNet,
+		http.MethodPut, true, false, 204, "The network device could not be added to the VM", addNet,
 	},
 	"vm.remove-device": {
-		http.MethodPut, true, false, 204, "The device could not be removed from the VM", (*vmm).removeDevice,
+		http.MethodPut, true, false, 204, "The device could not be removed from the VM", removeDevice,
 	},
-	"vm.snapshot": {http.MethodPut, true, false, 204, "The VM could not be snapshotted", (*vmm).snapshot},
-	"vm.restore":  {http.MethodPut, true, false, 204, "The VM could not be restored", (*vmm).restore},
+	"vm.snapshot": {http.MethodPut, true, false, 204, "The VM could not be snapshotted", saveMachine},
+	"vm.restore":  {http.MethodPut, true, false, 204, "The VM could not be restored", restoreMachine},
+}
+
+// plain is an action without bodies in request and answer.
+func plain(do func(v *vmm) error) func(*vmm, []byte) (any, error) {
+	return func(v *vmm, _ []byte) (any, error) { return nil, do(v) }
+}
+
+// onMachine is plain for an action on the booted machine.
+func onMachine(do func(vm *machine) error) func(*vmm, []byte) (any, error) {
+	return plain(func(v *vmm) error {
+		if v.vm == nil {
+			return errNotRunning
+		}
+		return do(v.vm)
+	})
 }
 
 // unplayed are paths of the real program that the stub rejects.
@@ -70,7 +86,7 @@ func (v *vmm) answer(method, path string, asked []byte) (int, []byte, *failure) 
 	case method != a.method, a.body && len(asked) == 0, !a.body && !a.lax && len(asked) > 0:
 		return 0, nil, badRequest
 	}
-	given, err := v.misbehave(name, func() (any, error) { return a.do(v, asked) })
+	given, err := v.settings().misbehave(name, func() (any, error) { return a.do(v, asked) })
 	if err != nil {
 		if f, ok := errors.AsType[*failure](err); ok {
 			return 0, nil, f
@@ -87,24 +103,10 @@ func (v *vmm) answer(method, path string, asked []byte) (int, []byte, *failure) 
 	return 200, text, nil
 }
 
-// misbehave executes an action with the faults of the settings.
-func (v *vmm) misbehave(name string, do func() (any, error)) (any, error) {
-	s := v.settings()
-	if slices.Contains(s.DieBefore, name) {
-		crash()
+// body encodes the result of an action; nil has no body.
+func body(answer any) ([]byte, error) {
+	if answer == nil {
+		return nil, nil
 	}
-	if slices.Contains(s.Eat, name) {
-		eat()
-	}
-	if err := s.wait(name); err != nil {
-		return nil, err
-	}
-	if text, ok := s.Fail[name]; ok {
-		return nil, errors.New(text)
-	}
-	given, err := do()
-	if slices.Contains(s.DieAfter, name) {
-		crash()
-	}
-	return given, err
+	return json.Marshal(answer)
 }

@@ -2,8 +2,10 @@ package vmm
 
 import (
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -71,6 +73,27 @@ func settingsReader(path string) func() Settings {
 func (s Settings) wait(action string) error {
 	time.Sleep(time.Duration(s.Slow[action]) * time.Millisecond)
 	return hold(s.Hold[action])
+}
+
+// misbehave executes an action with the faults for it.
+func (s Settings) misbehave(name string, do func() (any, error)) (any, error) {
+	if slices.Contains(s.DieBefore, name) {
+		crash()
+	}
+	if slices.Contains(s.Eat, name) {
+		eat()
+	}
+	if err := s.wait(name); err != nil {
+		return nil, err
+	}
+	if text, ok := s.Fail[name]; ok {
+		return nil, errors.New(text)
+	}
+	given, err := do()
+	if slices.Contains(s.DieAfter, name) {
+		crash()
+	}
+	return given, err
 }
 
 // hold waits until a FIFO was opened for writing and closed again. A test uses it to stop the program at a certain

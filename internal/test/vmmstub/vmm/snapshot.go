@@ -14,8 +14,8 @@ const (
 	snapshotMemory = "memory-ranges"
 )
 
-// snapshot saves a paused machine in an existing directory.
-func (v *vmm) snapshot(body []byte) (any, error) {
+// saveMachine saves a paused machine in an existing directory.
+func saveMachine(v *vmm, body []byte) (any, error) {
 	var asked struct {
 		URL string `json:"destination_url" need:"yes"`
 	}
@@ -25,16 +25,16 @@ func (v *vmm) snapshot(body []byte) (any, error) {
 	if v.vm == nil {
 		return nil, errNotRunning
 	}
-	v.event("vm", "snapshotting")
+	v.events.tell("vm", "snapshotting")
 	if v.vm.state != statePaused {
 		return nil, chain{
 			"Cannot snapshot VM", "Failed to snapshot migratable component", "Trying to snapshot while VM is running",
 		}
 	}
-	v.event("vm", "snapshotted")
+	v.events.tell("vm", "snapshotted")
 	dir, err := directory(asked.URL)
 	if err == nil {
-		err = v.writeSnapshot(dir)
+		err = v.vm.save(dir, v.config)
 	}
 	if err != nil {
 		return nil, append(chain{"Cannot send VM snapshot", "Failed to send migratable component snapshot"}, causes(err)...)
@@ -60,12 +60,13 @@ type state struct {
 	Counter int    `json:"counter"`
 }
 
-func (v *vmm) writeSnapshot(dir string) error {
-	config, err := json.Marshal(v.config)
+// save writes the files of a snapshot.
+func (vm *machine) save(dir string, c *vmConfig) error {
+	config, err := json.Marshal(c)
 	if err != nil {
 		return err
 	}
-	kept, err := json.Marshal(state{v.vm.cpus, v.vm.counter})
+	kept, err := json.Marshal(state{vm.cpus, vm.counter})
 	if err != nil {
 		return err
 	}
@@ -89,11 +90,11 @@ func (v *vmm) writeSnapshot(dir string) error {
 			return wrap(file.text, cause(err))
 		}
 	}
-	return v.vm.guest.save(filepath.Join(dir, snapshotMemory), v.config.Memory.total())
+	return vm.guest.save(filepath.Join(dir, snapshotMemory), c.Memory.total())
 }
 
-// restore creates the machine from a snapshot, paused unless resume is set. If it fails, it leaves no machine behind.
-func (v *vmm) restore(body []byte) (any, error) {
+// restoreMachine creates the machine from a snapshot, paused unless resume is set. If it fails, no machine is left.
+func restoreMachine(v *vmm, body []byte) (any, error) {
 	asked := struct {
 		URL      string `json:"source_url" need:"yes"`
 		Prefault bool   `json:"prefault"`
@@ -111,13 +112,13 @@ func (v *vmm) restore(body []byte) (any, error) {
 	}
 	dir, err := directory(asked.URL)
 	if err == nil {
-		err = v.readSnapshot(dir)
+		err = v.load(dir)
 	}
 	if err == nil && asked.Resume {
-		_, err = v.resume(nil)
+		err = v.vm.resume()
 	}
 	if err != nil {
-		if _, err := v.delete(nil); err != nil {
+		if err := v.delete(); err != nil {
 			return nil, err
 		}
 		return nil, append(chain{"Cannot restore VM"}, causes(err)...)
@@ -125,7 +126,8 @@ func (v *vmm) restore(body []byte) (any, error) {
 	return nil, nil
 }
 
-func (v *vmm) readSnapshot(dir string) error {
+// load makes the machine of a snapshot, paused.
+func (v *vmm) load(dir string) error {
 	config := &vmConfig{}
 	if err := readJSON(filepath.Join(dir, snapshotConfig), config); err != nil {
 		return wrap("Error reading VM config snapshot file", cause(err))
@@ -135,7 +137,7 @@ func (v *vmm) readSnapshot(dir string) error {
 		return wrap("Error reading VM state snapshot file", cause(err))
 	}
 	v.config = config
-	v.event("vm", "restoring")
+	v.events.tell("vm", "restoring")
 	memory := filepath.Join(dir, snapshotMemory)
 	saved, err := os.Stat(memory)
 	if err != nil {
@@ -148,7 +150,7 @@ func (v *vmm) readSnapshot(dir string) error {
 		return err
 	}
 	v.vm.state, v.vm.cpus, v.vm.counter = statePaused, kept.CPUs, kept.Counter
-	v.event("vm", "restored")
+	v.events.tell("vm", "restored")
 	return nil
 }
 

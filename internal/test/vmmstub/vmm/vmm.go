@@ -6,11 +6,11 @@
 package vmm
 
 import (
-	"encoding/json"
 	"fmt"
 	"log/slog"
 	"os"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -40,95 +40,47 @@ const (
 type vmm struct {
 	release    Release
 	log        *slog.Logger
-	monitor    *monitor
+	events     *monitor
 	settings   func() Settings
 	noShutdown bool
-	heard      chan struct{} // signals new reports
+	reports    reports       // actions of guests
 	over       chan struct{} // closed when the process has to end
-
-	reports struct {
-		sync.Mutex
-		waiting []guestEvent // actions of guests
-	}
 
 	thread  sync.Mutex
 	config  *vmConfig // nil until vm.create
-	console *consoles // nil while closed
-	vm      *machine  // nil unless booted
+	console consoles
+	vm      *machine // nil unless booted
 	ended   bool
 }
 
-// ping answers even without a machine.
-func (v *vmm) ping([]byte) (any, error) {
-	return struct {
-		BuildVersion string   `json:"build_version"`
-		Version      string   `json:"version"`
-		PID          int      `json:"pid"`
-		Features     []string `json:"features"`
-	}{v.release.String(), v.release.number(), os.Getpid(), []string{"io_uring", "kvm"}}, nil
-}
-
-// create stores a configuration and opens its consoles; it does not validate the configuration. If a console cannot be
-// opened, the configuration still stays, and the next create fails because of it.
-func (v *vmm) create(body []byte) (any, error) {
-	config := &vmConfig{}
-	if f := decodeBody(body, config); f != nil {
-		return nil, f
-	}
-	if v.config != nil {
-		return nil, errAlreadyCreated
-	}
-	v.config = config
-	return nil, v.openConsoles()
-}
-
-func (v *vmm) openConsoles() error {
-	if v.console != nil {
-		return nil
-	}
-	console, err := openConsoles(v.config)
-	if err != nil {
-		return wrap("Error creating console devices", err)
-	}
-	v.console = console
-	return nil
-}
-
-func (v *vmm) closeConsoles() {
-	if v.console != nil {
-		v.console.close()
-		v.console = nil
-	}
-}
-
 // boot validates, builds and starts the machine. If it fails, the configuration stays.
-func (v *vmm) boot([]byte) (any, error) {
+func (v *vmm) boot() error {
 	if v.vm != nil {
-		return nil, errAlreadyCreated
+		return errAlreadyCreated
 	}
-	v.event("vm", "booting")
+	v.events.tell("vm", "booting")
 	if v.config == nil {
-		return nil, errMissingConfig
+		return errMissingConfig
 	}
 	if err := v.start(""); err != nil {
-		return nil, err
+		return err
 	}
 	v.vm.state = stateRunning
-	v.event("vm", "booted")
+	v.events.tell("vm", "booted")
 	v.afterBoot()
-	return nil, nil
+	return nil
 }
 
 // start makes a machine from the configuration. If memory is not empty, it is the file with the saved memory of the
 // guest.
 func (v *vmm) start(memory string) error {
-	if err := v.openConsoles(); err != nil {
+	if err := v.console.open(v.config); err != nil {
 		return err
 	}
 	if err := v.config.validate(v.release); err != nil {
 		return err
 	}
-	vm, err := v.newMachine(memory)
+	vm, err := newMachine(v, memory)
 	if err != nil {
 		return err
 	}
@@ -143,27 +95,73 @@ func (v *vmm) afterBoot() {
 		return
 	}
 	v.log.Info("the guest acts because of the settings", "act", act)
-	v.report(guestEvent{guest: v.vm.guest, what: act})
+	v.reports.add(guestEvent{guest: v.vm.guest, what: act})
 }
 
-// report records an action of a guest. It never blocks, so the caller may hold the thread.
-func (v *vmm) report(h guestEvent) {
-	v.reports.Lock()
-	v.reports.waiting = append(v.reports.waiting, h)
-	v.reports.Unlock()
-	select {
-	case v.heard <- struct{}{}:
-	default: // already signalled
+// shutdown cuts the power; the configuration stays and can be booted again.
+func (v *vmm) shutdown() error {
+	if v.vm == nil {
+		return errNotRunning
 	}
+	v.stop()
+	v.events.tell("vm", "shutdown")
+	return nil
 }
 
-// reported returns and clears the recorded actions.
-func (v *vmm) reported() []guestEvent {
-	v.reports.Lock()
-	defer v.reports.Unlock()
-	waiting := v.reports.waiting
-	v.reports.waiting = nil
-	return waiting
+func (v *vmm) stop() {
+	vm := v.vm
+	v.vm = nil
+	v.console.close()
+	vm.close()
+}
+
+// reboot resets the machine, which truncates the output files of its consoles.
+func (v *vmm) reboot() error {
+	v.events.tell("vm", "rebooting")
+	if v.vm == nil {
+		return errNotCreated
+	}
+	v.stop()
+	if err := v.start(""); err != nil {
+		return err
+	}
+	v.vm.state = stateRunning
+	v.events.tell("vm", "rebooted")
+	return nil
+}
+
+// delete removes everything. It is not an error if the machine is missing.
+func (v *vmm) delete() error {
+	if v.config == nil {
+		return nil
+	}
+	if v.vm != nil {
+		if err := v.shutdown(); err != nil {
+			return err
+		}
+		time.Sleep(time.Duration(v.settings().Linger) * time.Millisecond)
+	}
+	v.console.close()
+	v.config = nil
+	v.events.tell("vm", "deleted")
+	return nil
+}
+
+// end ends the process after the request is answered.
+func (v *vmm) end() error {
+	if err := v.delete(); err != nil {
+		return err
+	}
+	v.events.tell("vmm", "shutdown")
+	v.finish()
+	return nil
+}
+
+func (v *vmm) finish() {
+	if !v.ended {
+		v.ended = true
+		close(v.over)
+	}
 }
 
 // handleEvent handles an action of a guest.
@@ -178,13 +176,13 @@ func (v *vmm) handleEvent(h guestEvent) {
 	case guestPoweroff:
 		v.log.Info("VM guest exit event")
 		if v.noShutdown {
-			_, err = v.shutdown(nil)
+			err = v.shutdown()
 			break
 		}
-		_, err = v.end(nil)
+		err = v.end()
 	case guestReboot:
 		v.log.Info("VM reset event")
-		_, err = v.reboot(nil)
+		err = v.reboot()
 		if err == nil {
 			break
 		}
@@ -192,179 +190,56 @@ func (v *vmm) handleEvent(h guestEvent) {
 		v.finish()
 	case guestPanic:
 		if v.config.Pvpanic {
-			v.event("guest", "panic", "event", "1")
+			v.events.tell("guest", "panic", "event", "1")
 		}
 	case guestActivated:
-		v.event("virtio-device", "activated", "id", h.id)
+		v.events.tell("virtio-device", "activated", "id", h.id)
 	case guestUnplugged:
-		v.unplugged(h.id)
+		v.vm.unplugged(h.id)
 	case guestCrash:
 		crash()
 	case guestFails:
 		v.log.Error("VCPU generated error: VcpuRun(Failed to run vcpu: InternalError)")
-		_, err = v.end(nil)
+		err = v.end()
 	}
 	if err != nil {
 		v.log.Error("follow the guest", "what", h.what, "err", err)
 	}
 }
 
-func (v *vmm) info([]byte) (any, error) {
-	if v.config == nil {
-		return nil, errNotCreated
-	}
-	info := struct {
-		Config  *vmConfig       `json:"config"`
-		State   string          `json:"state"`
-		Memory  uint64          `json:"memory_actual_size"`
-		Devices map[string]node `json:"device_tree,omitempty"`
-	}{v.config, stateCreated, v.config.Memory.total(), nil}
-	if v.vm != nil {
-		info.State, info.Devices = v.vm.state, v.vm.tree()
-		if v.config.Balloon != nil {
-			info.Memory -= v.config.Balloon.Size
+// loop handles signals and actions of guests until the process has to end.
+func (v *vmm) loop(signals <-chan os.Signal) {
+	for {
+		select {
+		case <-v.over:
+			return
+		case <-v.reports.heard:
+			for _, h := range v.reports.take() {
+				v.handleEvent(h)
+			}
+		case s := <-signals:
+			v.log.Info("signal", "signal", s.String())
+			switch s {
+			case guestOff:
+				v.handleEvent(guestEvent{what: guestPoweroff})
+			case guestAgain:
+				v.handleEvent(guestEvent{what: guestReboot})
+			case guestOver:
+				v.handleEvent(guestEvent{what: guestFails})
+			default:
+				v.thread.Lock()
+				if err := v.end(); err != nil {
+					v.finish()
+				}
+				v.thread.Unlock()
+			}
 		}
 	}
-	return info, nil
 }
 
-// shutdown cuts the power; the configuration stays and can be booted again.
-func (v *vmm) shutdown([]byte) (any, error) {
-	if v.vm == nil {
-		return nil, errNotRunning
-	}
-	v.stop()
-	v.event("vm", "shutdown")
-	return nil, nil
-}
-
-func (v *vmm) stop() {
-	vm := v.vm
-	v.vm = nil
-	v.closeConsoles()
-	vm.close()
-}
-
-// reboot resets the machine, which truncates the output files of its consoles.
-func (v *vmm) reboot([]byte) (any, error) {
-	v.event("vm", "rebooting")
-	if v.vm == nil {
-		return nil, errNotCreated
-	}
-	v.stop()
-	if err := v.start(""); err != nil {
-		return nil, err
-	}
-	v.vm.state = stateRunning
-	v.event("vm", "rebooted")
-	return nil, nil
-}
-
-// delete removes everything. It is not an error if the machine is missing.
-func (v *vmm) delete([]byte) (any, error) {
-	if v.config == nil {
-		return nil, nil
-	}
-	if v.vm != nil {
-		if _, err := v.shutdown(nil); err != nil {
-			return nil, err
-		}
-		time.Sleep(time.Duration(v.settings().Linger) * time.Millisecond)
-	}
-	v.closeConsoles()
-	v.config = nil
-	v.event("vm", "deleted")
-	return nil, nil
-}
-
-// end ends the process after the request is answered.
-func (v *vmm) end([]byte) (any, error) {
-	if _, err := v.delete(nil); err != nil {
-		return nil, err
-	}
-	v.event("vmm", "shutdown")
-	v.finish()
-	return nil, nil
-}
-
-func (v *vmm) finish() {
-	if !v.ended {
-		v.ended = true
-		close(v.over)
-	}
-}
-
-func (v *vmm) pause([]byte) (any, error) {
-	if v.vm == nil {
-		return nil, errNotRunning
-	}
-	v.event("vm", "pausing")
-	if v.vm.state != stateRunning {
-		return nil, wrap("Cannot pause VM", transition("pause", v.vm.state, statePaused))
-	}
-	if err := v.vm.guest.pause(); err != nil {
-		return nil, wrap("Cannot pause VM", err)
-	}
-	v.vm.state = statePaused
-	v.event("vm", "paused")
-	return nil, nil
-}
-
-func (v *vmm) resume([]byte) (any, error) {
-	if v.vm == nil {
-		return nil, errNotRunning
-	}
-	v.event("vm", "resuming")
-	if v.vm.state == stateRunning {
-		return nil, wrap("Cannot resume VM", transition("resume", v.vm.state, stateRunning))
-	}
-	if err := v.vm.guest.resume(); err != nil {
-		return nil, wrap("Cannot resume VM", err)
-	}
-	v.vm.state = stateRunning
-	v.event("vm", "resumed")
-	return nil, nil
-}
-
-func transition(verb, from, to string) error {
-	return chain{
-		"Failed to " + verb + " migratable component",
-		fmt.Sprintf("Invalid transition: InvalidStateTransition(%s, %s)", from, to),
-	}
-}
-
-// powerButton presses the power button. It succeeds even if the guest ignores it.
-func (v *vmm) powerButton([]byte) (any, error) {
-	if v.vm == nil {
-		return nil, errNotRunning
-	}
-	if v.settings().Deaf {
-		v.log.Info("the guest ignores its power button because of the settings")
-		return nil, nil
-	}
-	if err := v.vm.guest.powerButton(); err != nil {
-		return nil, wrap("Error triggering power button", err)
-	}
-	return nil, nil
-}
-
-func (v *vmm) nmi([]byte) (any, error) {
-	if v.vm == nil {
-		return nil, errNotRunning
-	}
-	return nil, nil
-}
-
-// event writes an event to the event monitor, if there is one, and to the log.
-func (v *vmm) event(source, event string, properties ...string) {
-	v.log.Info("event", "source", source, "event", event, "properties", properties)
-	v.monitor.tell(source, event, properties...)
-}
-
-// body encodes the result of an action; nil has no body.
-func body(answer any) ([]byte, error) {
-	if answer == nil {
-		return nil, nil
-	}
-	return json.Marshal(answer)
-}
+// Signals from tests that make the guest power off, reboot, or fail.
+const (
+	guestOff   = syscall.SIGUSR1
+	guestAgain = syscall.SIGUSR2
+	guestOver  = syscall.SIGWINCH
+)
