@@ -1,6 +1,7 @@
 package netdev
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
@@ -8,10 +9,10 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"syscall"
 
 	"writ"
 	"writ/sal"
-	"writ/sal/catalog"
 )
 
 // marker follows the host's /64 in all addresses of networks. Other addresses in this /64, like the host's own, almost
@@ -102,65 +103,26 @@ func router(prefix netip.Prefix) netip.Addr {
 	return prefix.Addr().Next()
 }
 
-// ipv4 returns the IPv4 range of a network, or the zero value.
-func ipv4(r *sal.Record[network]) netip.Prefix {
-	text, _ := r.Spec["ipv4"].(string)
-	if text == "" {
-		return netip.Prefix{}
+// subnetOf returns the host's range in the overlay, which is divided into networks.
+func subnetOf(ctx context.Context, overlay sal.Overlay) (netip.Prefix, error) {
+	if overlay == nil {
+		return netip.Prefix{}, writ.Errorf(writ.CodeDriverMissing, "this node has no overlay to provide addresses")
 	}
-	prefix, err := netip.ParsePrefix(text)
+	subnet, err := overlay.Subnet(ctx)
+	if err == nil && (subnet.Bits() != 64 || !subnet.Addr().Is6()) {
+		err = fmt.Errorf("the overlay gives %s: networks need a /64", subnet)
+	}
 	if err != nil {
-		return netip.Prefix{}
+		return netip.Prefix{}, failed("read the node's address range", err)
 	}
-	return prefix
+	return subnet, nil
 }
 
-// checkRules returns an error for contradictory rules.
-func checkRules(rules []catalog.NetworkRule) error {
-	for i, r := range rules {
-		if r.Protocol == "icmp" && len(r.Ports) > 0 {
-			return writ.Errorf(writ.CodeArgumentsInvalid, "rules[%d] has ports for icmp, which has no ports", i).
-				WithHint("omit ports, or use tcp or udp")
-		}
+// failed returns an error about a refusal of the kernel or the disk.
+func failed(doing string, err error) error {
+	if errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.EACCES) {
+		return writ.Errorf(writ.CodeDriverRefused, "cannot %s: %w", doing, err).
+			WithHint("run the node as root, or with CAP_NET_ADMIN and CAP_SYS_ADMIN")
 	}
-	return nil
+	return sal.HostError(doing, err)
 }
-
-// merged returns sorted ranges that cover the prefixes and do not touch each other, as the kernel requires.
-func merged(prefixes []netip.Prefix) (ranges [][2]netip.Addr) {
-	sorted := slices.SortedFunc(slices.Values(prefixes),
-		func(a, b netip.Prefix) int { return a.Addr().Compare(b.Addr()) })
-	for _, p := range sorted {
-		from, to := p.Masked().Addr(), last(p)
-		if n := len(ranges); n > 0 {
-			if end := ranges[n-1][1]; !end.Next().IsValid() || from.Compare(end.Next()) <= 0 {
-				if to.Compare(end) > 0 {
-					ranges[n-1][1] = to
-				}
-				continue
-			}
-		}
-		ranges = append(ranges, [2]netip.Addr{from, to})
-	}
-	return ranges
-}
-
-// last returns the last address of a prefix.
-func last(p netip.Prefix) netip.Addr {
-	a := p.Masked().Addr().AsSlice()
-	for bit := p.Bits(); bit < len(a)*8; bit++ {
-		a[bit/8] |= 1 << (7 - bit%8)
-	}
-	addr, _ := netip.AddrFromSlice(a)
-	return addr
-}
-
-// checkSubnet returns an error if a host's range cannot be divided into networks.
-func checkSubnet(p netip.Prefix) error {
-	if p.Bits() != 64 || !p.Addr().Is6() {
-		return fmt.Errorf("the overlay gives %s: %w", p, errNoSubnet)
-	}
-	return nil
-}
-
-var errNoSubnet = errors.New("networks need a /64")

@@ -24,7 +24,8 @@ func TestNetworksOfAProjectAreBounded(t *testing.T) {
 		}
 		text, err := json.Marshal(r)
 		if err == nil { // without syncing each
-			err = errors.Join(sal.MakeDir(x.networks().Dir), os.WriteFile(filepath.Join(x.networks().Dir, r.Resource.HostName()+".json"), text, 0o600))
+			dir := recordsOf(x.Driver).networks.Dir
+			err = errors.Join(sal.MakeDir(dir), os.WriteFile(filepath.Join(dir, r.Resource.HostName()+".json"), text, 0o600))
 		}
 		if err != nil {
 			t.Fatal(err)

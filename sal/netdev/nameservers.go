@@ -1,7 +1,6 @@
 package netdev
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -92,11 +91,11 @@ func ownAddresses() ([]netip.Addr, error) {
 }
 
 // lookNameservers checks which nameservers guests get.
-func (d *Driver) lookNameservers(context.Context) (string, error) {
-	if d.Nameservers == nil {
+func lookNameservers(nameservers func() []netip.Addr) (string, error) {
+	if nameservers == nil {
 		return "disabled by the configuration", nil
 	}
-	servers := d.Nameservers()
+	servers := nameservers()
 	own, err := ownAddresses()
 	if err != nil {
 		return "", err

@@ -1,6 +1,10 @@
 package netdev
 
-import "writ/sal/needs"
+import (
+	"context"
+
+	"writ/sal/needs"
+)
 
 // Needs returns the requirements of networks. Kernel features are tested in a temporary network namespace, so that the
 // kernel loads its modules.
@@ -9,7 +13,8 @@ func (d *Driver) Needs() []needs.Need {
 	return []needs.Need{
 		{
 			Name: "rights on links", Use: "there are no networks",
-			Fix: "run the node as root, or with CAP_NET_ADMIN and CAP_SYS_ADMIN", Vital: true, Look: d.lookRights,
+			Fix: "run the node as root, or with CAP_NET_ADMIN and CAP_SYS_ADMIN", Vital: true,
+			Look: func(context.Context) (string, error) { return lookRights(d.Netns) },
 		},
 		{
 			Name: "forwarding", Use: "there are no networks",
@@ -25,7 +30,7 @@ func (d *Driver) Needs() []needs.Need {
 		{
 			Name: "nameservers", Use: "containers and machines have no nameserver",
 			Fix:  "configure a nameserver that networks can reach: writ runner --nameserver ADDRESS",
-			Look: d.lookNameservers,
+			Look: func(context.Context) (string, error) { return lookNameservers(d.Nameservers) },
 		},
 		{Name: "taps", Use: "machines have no networks", Fix: "modprobe tun", Look: inNamespace(tryTap)},
 	}

@@ -2,25 +2,23 @@ package netdev
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"strings"
 
-	"github.com/google/nftables"
-	"github.com/google/nftables/expr"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"writ/internal/netns"
+	"writ/sal/netdev/firewall"
 )
 
-// lookRights checks whether this process may create links, rules and namespaces in the driver's namespace.
-func (d *Driver) lookRights(context.Context) (string, error) {
-	if d.Netns != "" {
-		back, err := netns.Enter(d.Netns)
+// lookRights checks whether this process may create links, rules and namespaces in a network namespace, "" for its own.
+func lookRights(namespace string) (string, error) {
+	if namespace != "" {
+		back, err := netns.Enter(namespace)
 		if err != nil {
-			return "", fmt.Errorf("enter the network namespace %s: %w", d.Netns, err)
+			return "", fmt.Errorf("enter the network namespace %s: %w", namespace, err)
 		}
 		defer back()
 	}
@@ -85,10 +83,7 @@ func tryTap() error {
 	if _, err := os.Stat("/dev/net/tun"); err != nil {
 		return err
 	}
-	return makeLink(&netlink.Tuntap{
-		LinkAttrs: netlink.LinkAttrs{Name: "t"}, Mode: netlink.TUNTAP_MODE_TAP,
-		Flags: netlink.TUNTAP_NO_PI | netlink.TUNTAP_VNET_HDR | netlink.TUNTAP_ONE_QUEUE,
-	})
+	return makeLink(newTap(netlink.LinkAttrs{Name: "t"}))
 }
 
 // makeLink creates a link in the namespace of this thread.
@@ -101,45 +96,6 @@ func makeLink(l netlink.Link) error {
 	return kernel.LinkAdd(l)
 }
 
-// tryRules creates a chain in each table family of the driver, with the expressions that may be kernel modules.
-func tryRules() error {
-	return transacted(func(conn *nftables.Conn) {
-		for _, family := range families() {
-			table := conn.AddTable(tableOf(family))
-			chain := conn.AddChain(&nftables.Chain{
-				Name: "c", Table: table, Type: nftables.ChainTypeFilter, Hooknum: nftables.ChainHookForward,
-				Priority: nftables.ChainPriorityFilter,
-			})
-			exprs := []expr.Any{load(expr.MetaKeyIIFNAME), &expr.Counter{}} // for bridges it is in a separate module
-			if family == nftables.TableFamilyINet {
-				exprs = []expr.Any{&expr.Ct{Register: register, Key: expr.CtKeySTATE}, &expr.Counter{}}
-			}
-			conn.AddRule(&nftables.Rule{Table: table, Chain: chain, Exprs: exprs})
-			conn.AddObj(&nftables.NamedObj{
-				Table: table, Name: "n", Type: nftables.ObjTypeCounter, Obj: &expr.Counter{},
-			})
-			conn.AddRule(&nftables.Rule{Table: table, Chain: chain, Exprs: drop("n")})
-		}
-	})
-}
+func tryRules() error { return firewall.TryRules() }
 
-func tryMasquerade() error {
-	return transacted(func(conn *nftables.Conn) {
-		table := conn.AddTable(tableOf(nftables.TableFamilyINet))
-		chain := conn.AddChain(&nftables.Chain{
-			Name: "c", Table: table, Type: nftables.ChainTypeNAT, Hooknum: nftables.ChainHookPostrouting,
-			Priority: nftables.ChainPriorityNATSource,
-		})
-		conn.AddRule(&nftables.Rule{Table: table, Chain: chain, Exprs: []expr.Any{&expr.Masq{}}})
-	})
-}
-
-// transacted executes a transaction.
-func transacted(collect func(*nftables.Conn)) error {
-	conn, err := batch()
-	if err != nil {
-		return err
-	}
-	collect(conn)
-	return errors.Join(conn.Flush(), conn.CloseLasting())
-}
+func tryMasquerade() error { return firewall.TryMasquerade() }

@@ -4,8 +4,8 @@ package netdev
 
 import "context"
 
-func (d *Driver) lookRights(context.Context) (string, error) { return "", missing() }
-func lookForwarding(context.Context) (string, error)         { return "", missing() }
+func lookRights(string) (string, error)              { return "", missing() }
+func lookForwarding(context.Context) (string, error) { return "", missing() }
 
 func inNamespace(func() error) func(context.Context) (string, error) { return lookForwarding }
 

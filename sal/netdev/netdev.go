@@ -5,25 +5,26 @@
 //
 // Names. A bridge is named by writ.ResourceID.HostName. A port is named "p", ten characters derived from its owner's
 // UID, "-" and a number. Every link has an alias that begins with "writ ", which distinguishes it from links of other
-// programs. All rules are in two nftables tables, "inet writ" and "bridge writ"; the names of chains, counters and
-// entries of a network or port end or begin with the name of its device.
+// programs. The names of chains and counters of a network or port end or begin with the name of its device.
 //
 // Addresses. A network is a /96 of the host's range in the overlay, RANGE:ff0f:NNNN::/96, where NNNN is derived from
 // the network's project and name; its gateway is ::1 in it. The last 32 bits of a port's address are derived from the
 // owner's UID. NNNN and these bits are stored in records, and collisions are resolved.
 //
-// Layout below Dir: networks/ and ports/, records as package sal writes them. A record exists before the first link and
-// until after the last one. Rules exist before the link that they guard, and change in one kernel transaction.
+// Layout below Dir: networks/ and ports/, records as package sal writes them, and namespaces/, marks of the namespaces
+// that this node made. A record exists before the first link and until after the last one. Rules exist before the link
+// that they guard; see package firewall.
 package netdev
 
 import (
+	"cmp"
+	"context"
 	"net/netip"
-	"path/filepath"
+	"slices"
 	"sync"
 
 	"writ"
 	"writ/sal"
-	"writ/sal/catalog"
 )
 
 // MTU is the MTU of the overlay in bytes: mycelium's tunnel has 1400.
@@ -58,64 +59,34 @@ func (d *Driver) Describe() writ.NodeDriver {
 	return writ.NodeDriver{Module: "network", Name: "netdev", Detail: detail}
 }
 
-// network is the driver's part of a network's record.
-type network struct {
-	Phase phase                 `json:"phase"`
-	Index uint16                `json:"index"`           // NNNN of its range
-	Rules []catalog.NetworkRule `json:"rules,omitempty"` // rules of the last network.allow
-}
-
-// holding is the driver's part of an owner's record.
-type holding struct {
-	Owner     writ.ResourceID `json:"owner"`
-	Phase     phase           `json:"phase"`
-	Namespace bool            `json:"namespace,omitempty"` // the ports are in a namespace of the owner
-	IDs       uint32          `json:"ids,omitempty"`       // as in sal.Owner; the namespace belongs to these users
-	Ports     []port          `json:"ports,omitempty"`
-}
-
-// port is an owner's connection to a network.
-type port struct {
-	Network writ.ResourceID `json:"network"`
-	UID     writ.UID        `json:"uid"`    // of the network
-	Number  int             `json:"number"` // in the name of its device
-	Host    uint32          `json:"host"`   // the last bits of its IPv6 address
-	IPv4    netip.Addr      `json:"ipv4,omitzero"`
-}
-
-// phase is the recorded progress of a network or holding. After a crash, it says which parts may exist.
-type phase string
-
-const (
-	making   phase = "making"   // parts of it may exist
-	changing phase = "changing" // complete, but the kernel may not have the latest record yet
-	ready    phase = "ready"
-	deleting phase = "deleting" // parts of it may exist and must be removed
-)
-
-func (d *Driver) networks() *sal.Records[network] {
-	return &sal.Records[network]{Dir: filepath.Join(d.Dir, "networks"), Step: d.Step}
-}
-
-func (d *Driver) holdings() *sal.Records[holding] {
-	return &sal.Records[holding]{Dir: filepath.Join(d.Dir, "ports"), Step: d.Step}
-}
-
-func (d *Driver) step(name string) {
-	if d.Step != nil {
-		d.Step(name)
+// Observe returns the record of a network.
+func (d *Driver) Observe(ctx context.Context, resource writ.ResourceID) (sal.Observation, error) {
+	r, err := recordsOf(d).networks.Get(resource)
+	if err != nil || r == nil {
+		return sal.Observation{}, err
 	}
+	subnet, err := subnetOf(ctx, d.Overlay)
+	if err != nil {
+		return sal.Observation{}, err
+	}
+	return sal.Observation{Exists: true, UID: r.UID, State: string(r.Own.Phase), Values: values(subnet, r)}, ctx.Err()
 }
 
-// kindOwner is the kind of the records of owners, which are found by UID alone.
-const kindOwner writ.ResourceKind = "port"
-
-// ownerID returns the id of an owner's record.
-func ownerID(uid writ.UID) writ.ResourceID {
-	return writ.ResourceID{Kind: kindOwner, Name: string(uid)}
+// List returns every network that has a record, finished or not.
+func (d *Driver) List(ctx context.Context) ([]writ.ResourceID, error) {
+	return recordsOf(d).networks.Resources(ctx)
 }
 
-// alias returns the alias of a link, which marks it as ours and names its owner.
-func alias(uid writ.UID) string { return aliasPrefix + string(uid) }
-
-const aliasPrefix = "writ "
+// Owners returns the owners of all ports and namespaces.
+func (d *Driver) Owners(ctx context.Context) ([]sal.Owner, error) {
+	records, _, err := recordsOf(d).holdings.List()
+	if err != nil {
+		return nil, err
+	}
+	var all []sal.Owner
+	for _, r := range records {
+		all = append(all, sal.Owner{Resource: r.Own.Owner, UID: r.UID})
+	}
+	slices.SortFunc(all, func(a, b sal.Owner) int { return cmp.Compare(a.UID, b.UID) })
+	return all, ctx.Err()
+}

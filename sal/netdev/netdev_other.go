@@ -20,14 +20,6 @@ func (d *Driver) Do(context.Context, sal.Request) (sal.Outcome, error) {
 	return sal.Outcome{}, missing()
 }
 
-// Observe returns an empty observation.
-func (d *Driver) Observe(context.Context, writ.ResourceID) (sal.Observation, error) {
-	return sal.Observation{}, nil
-}
-
-// List returns an empty list.
-func (d *Driver) List(context.Context) ([]writ.ResourceID, error) { return nil, nil }
-
 // Taps returns DRIVER_MISSING.
 func (d *Driver) Taps(context.Context, sal.Owner, []writ.Ref) ([]sal.Port, error) {
 	return nil, missing()
@@ -40,6 +32,3 @@ func (d *Driver) Namespace(context.Context, sal.Owner, []writ.Ref) (string, []sa
 
 // Release has no effect.
 func (d *Driver) Release(context.Context, sal.Owner) error { return nil }
-
-// Owners returns an empty list.
-func (d *Driver) Owners(context.Context) ([]sal.Owner, error) { return nil, nil }

@@ -19,9 +19,9 @@ func TestUsedRangeHidesTheOtherProject(t *testing.T) {
 			Resource: writ.ResourceID{Project: project, Kind: writ.KindNetwork, Name: name}, Spec: map[string]any{"ipv4": "10.7.0.0/24"},
 		}
 	}
-	h := &host{Driver: &Driver{}}
+	n := &networks{}
 	for project, told := range map[writ.ProjectID]bool{"mine": true, "others": false} {
-		err := h.freeRange(record("mine", "new"), []*sal.Record[network]{record(project, "canary")}, []netip.Prefix{})
+		err := n.requireFreeRange(record("mine", "new"), []*sal.Record[network]{record(project, "canary")}, []netip.Prefix{})
 		if writ.CodeOf(err) != writ.CodeResourceConflict || strings.Contains(err.Error(), "canary") != told {
 			t.Errorf("taken by one of %s: %v", project, err)
 		}

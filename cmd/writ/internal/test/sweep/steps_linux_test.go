@@ -15,7 +15,7 @@ import (
 
 // driverFolders lists the source folders with the steps of a module. All modules also have the steps in sal.
 var driverFolders = map[string][]string{
-	"image": {"sal/image"}, "volume": {"sal/volume", "sal/btrfs", "sal/directory"}, "network": {"sal/netdev"}, "mycelium": {"sal/mycelium"},
+	"image": {"sal/image"}, "volume": {"sal/volume", "sal/btrfs", "sal/directory"}, "network": {"sal/netdev", "sal/netdev/firewall"}, "mycelium": {"sal/mycelium"},
 	"machine": {"sal/cloudhypervisor"}, "container": {"sal/containerd"}, "herodb": {"sal/herodb"},
 }
 

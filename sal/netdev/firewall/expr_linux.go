@@ -1,4 +1,4 @@
-package netdev
+package firewall
 
 import (
 	"encoding/binary"
@@ -39,19 +39,23 @@ func transport(offset, length uint32) expr.Any {
 	return payload(expr.PayloadBaseTransportHeader, offset, length)
 }
 
-// network6Source loads the source address of an IPv6 packet.
-func network6Source() expr.Any { return networkAt(8, net.IPv6len) }
+// Addresses of a packet.
+
+func source6() expr.Any      { return networkAt(8, net.IPv6len) }
+func destination6() expr.Any { return networkAt(24, net.IPv6len) }
+func source4() expr.Any      { return networkAt(12, net.IPv4len) }
+func destination4() expr.Any { return networkAt(16, net.IPv4len) }
 
 func compare(op expr.CmpOp, data []byte) expr.Any {
 	return &expr.Cmp{Op: op, Register: register, Data: data}
 }
 
-func equals(what expr.Any, data []byte) []expr.Any {
-	return []expr.Any{what, compare(expr.CmpOpEq, data)}
+func equals(value expr.Any, data []byte) []expr.Any {
+	return []expr.Any{value, compare(expr.CmpOpEq, data)}
 }
 
-func differs(what expr.Any, data []byte) []expr.Any {
-	return []expr.Any{what, compare(expr.CmpOpNeq, data)}
+func differs(value expr.Any, data []byte) []expr.Any {
+	return []expr.Any{value, compare(expr.CmpOpNeq, data)}
 }
 
 func meta(key expr.MetaKey, data []byte) []expr.Any { return equals(load(key), data) }
@@ -70,10 +74,10 @@ func etherType(number uint16) []expr.Any {
 }
 
 // within matches packets with a loaded address in a range.
-func within(what expr.Any, p netip.Prefix) []expr.Any {
+func within(value expr.Any, p netip.Prefix) []expr.Any {
 	n := uint32(p.Addr().BitLen() / 8)
 	return []expr.Any{
-		what,
+		value,
 		&expr.Bitwise{
 			SourceRegister: register, DestRegister: register, Len: n, Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen()),
 			Xor: make([]byte, n),
@@ -98,8 +102,8 @@ func established() []expr.Any {
 func inSet() expr.Any { return &expr.Lookup{SourceRegister: register} }
 
 // lookupMap jumps to the chain that a map has for the loaded value.
-func lookupMap(what expr.Any, name string) []expr.Any {
-	return []expr.Any{what, &expr.Lookup{SourceRegister: register, DestRegister: 0, IsDestRegSet: true, SetName: name}}
+func lookupMap(value expr.Any, name string) []expr.Any {
+	return []expr.Any{value, &expr.Lookup{SourceRegister: register, DestRegister: 0, IsDestRegSet: true, SetName: name}}
 }
 
 func jumpBy(key expr.MetaKey, name string) []expr.Any { return lookupMap(load(key), name) }

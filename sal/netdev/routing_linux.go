@@ -23,39 +23,53 @@ const defaultBits = 1
 
 // routing holds the IPv4 routing state of the kernel.
 type routing struct {
+	kernel *netlink.Handle
 	links  []netlink.Link
 	routes []netlink.Route // of all tables
 	rules  []netlink.Rule
 }
 
-// routing reads the kernel's links, routes and rules.
-func (h *host) routing() (*routing, error) {
-	var n routing
-	var err error
-	if n.links, err = h.kernel.LinkList(); err != nil {
+// readRouting reads the kernel's links, routes and rules.
+func readRouting(kernel *netlink.Handle) (_ *routing, err error) {
+	n := routing{kernel: kernel}
+	if n.links, err = kernel.LinkList(); err != nil {
 		return nil, failed("list the node's interfaces", err)
 	}
 	all := &netlink.Route{Table: unix.RT_TABLE_UNSPEC}
-	if n.routes, err = h.kernel.RouteListFiltered(netlink.FAMILY_V4, all, netlink.RT_FILTER_TABLE); err != nil {
+	if n.routes, err = kernel.RouteListFiltered(netlink.FAMILY_V4, all, netlink.RT_FILTER_TABLE); err != nil {
 		return nil, failed("list the node's routes", err)
 	}
-	if n.rules, err = h.kernel.RuleList(netlink.FAMILY_V4); err != nil {
+	if n.rules, err = kernel.RuleList(netlink.FAMILY_V4); err != nil {
 		return nil, failed("list the node's routing rules", err)
 	}
 	return &n, nil
 }
 
 // overlap returns a way of the node that overlaps with a range, or nil.
-func (h *host) overlap(want netip.Prefix) (*way, error) {
-	n, err := h.routing()
+func overlap(kernel *netlink.Handle, want netip.Prefix) (*way, error) {
+	n, err := readRouting(kernel)
 	if err != nil {
 		return nil, err
 	}
+	if w, err := n.byAddress(want); w != nil || err != nil {
+		return w, err
+	}
+	if w := n.byRoute(want); w != nil {
+		return w, nil
+	}
+	if w := n.byRule(want); w != nil {
+		return w, nil
+	}
+	return n.byAnswer(want)
+}
+
+// byAddress searches the addresses of interfaces.
+func (n *routing) byAddress(want netip.Prefix) (*way, error) {
 	for _, l := range n.links {
-		if ours(l) {
+		if isOurs(l) {
 			continue
 		}
-		addresses, err := h.kernel.AddrList(l, netlink.FAMILY_V4)
+		addresses, err := n.kernel.AddrList(l, netlink.FAMILY_V4)
 		if err != nil {
 			return nil, failed("list the node's addresses", err)
 		}
@@ -65,17 +79,8 @@ func (h *host) overlap(want netip.Prefix) (*way, error) {
 			}
 		}
 	}
-	if w := n.byRoute(want); w != nil {
-		return w, nil
-	}
-	if w := n.byRule(want); w != nil {
-		return w, nil
-	}
-	return h.byAnswer(n, want)
+	return nil, nil
 }
-
-// ours reports whether a link belongs to this driver.
-func ours(l netlink.Link) bool { return strings.HasPrefix(l.Attrs().Alias, aliasPrefix) }
 
 // byRoute searches the tables that the kernel consults. Routes of every kind count: one gateway, several, a nexthop
 // group, blackhole.
@@ -113,9 +118,9 @@ func (n *routing) byRule(want netip.Prefix) *way {
 }
 
 // byAnswer asks the kernel for the routes to the first, middle and last address of the range.
-func (h *host) byAnswer(n *routing, want netip.Prefix) (*way, error) {
+func (n *routing) byAnswer(want netip.Prefix) (*way, error) {
 	for _, a := range samples(want) {
-		answers, err := h.kernel.RouteGetWithOptions(a.AsSlice(), &netlink.RouteGetOptions{FIBMatch: true})
+		answers, err := n.kernel.RouteGetWithOptions(a.AsSlice(), &netlink.RouteGetOptions{FIBMatch: true})
 		switch {
 		case errors.Is(err, unix.ENETUNREACH), errors.Is(err, unix.EHOSTUNREACH), errors.Is(err, unix.EACCES),
 			errors.Is(err, unix.EINVAL):
@@ -149,7 +154,7 @@ func samples(p netip.Prefix) []netip.Addr {
 
 // leadsHome reports whether a route leads to a link of this driver.
 func (n *routing) leadsHome(r netlink.Route) bool {
-	return slices.ContainsFunc(n.links, func(l netlink.Link) bool { return l.Attrs().Index == r.LinkIndex && ours(l) })
+	return slices.ContainsFunc(n.links, func(l netlink.Link) bool { return l.Attrs().Index == r.LinkIndex && isOurs(l) })
 }
 
 // consulted reports whether the kernel uses a table for the node's own packets. It does not use the tables of VRFs.

@@ -25,54 +25,52 @@ func handleAt(namespace string) (*netlink.Handle, func(), error) {
 	return kernel, kernel.Close, nil
 }
 
-// configureInterfaces configures addresses and routes of the interfaces in a namespace.
-func (h *host) configureInterfaces(namespace string, ports []sal.Port) error {
-	there, closeThere, err := handleAt(namespace)
-	if err != nil {
-		return err
-	}
-	defer closeThere()
-	lo, err := there.LinkByName("lo")
+// interior has the interfaces of an owner, in the namespace of the owner.
+type interior struct{ links }
+
+// configure sets addresses and routes of the interfaces.
+func (i interior) configure(ports []sal.Port) error {
+	lo, err := i.kernel.LinkByName("lo")
 	if err == nil && lo.Attrs().RawFlags&unix.IFF_UP == 0 {
-		h.step("set the loopback interface up")
-		err = there.LinkSetUp(lo)
+		i.step("set the loopback interface up")
+		err = i.kernel.LinkSetUp(lo)
 	}
 	if err != nil {
 		return err
 	}
 	outside := false // only one interface has the IPv4 default route
-	for i, p := range ports {
-		l, err := there.LinkByName(p.Device)
+	for rank, p := range ports {
+		l, err := i.kernel.LinkByName(p.Device)
 		if err != nil {
 			return err
 		}
-		if err := h.applyShape(there, l, shape{mac: p.MAC}); err != nil {
+		if err := i.apply(l, shape{mac: p.MAC}); err != nil {
 			return err
 		}
 		want := []netip.Prefix{p.IPv6}
 		if p.IPv4.IsValid() {
 			want = append(want, p.IPv4)
 		}
-		if err := h.address(there, l, want...); err != nil {
+		if err := i.setAddresses(l, want...); err != nil {
 			return err
 		}
-		if err := h.route(there, l, overlayRange, p.Gateway, unix.RT_TABLE_MAIN, i); err != nil {
+		if err := i.route(l, overlayRange, p.Gateway, unix.RT_TABLE_MAIN, rank); err != nil {
 			return err
 		}
-		if i > 0 {
-			if err := h.route(there, l, overlayRange, p.Gateway, firstMetric+i, 0); err != nil {
+		if rank > 0 {
+			if err := i.route(l, overlayRange, p.Gateway, firstMetric+rank, 0); err != nil {
 				return err
 			}
 		}
 		if p.Router.IsValid() && !outside {
 			outside = true
 			outward := netip.PrefixFrom(netip.IPv4Unspecified(), 0)
-			if err := h.route(there, l, outward, p.Router, unix.RT_TABLE_MAIN, 0); err != nil {
+			if err := i.route(l, outward, p.Router, unix.RT_TABLE_MAIN, 0); err != nil {
 				return err
 			}
 		}
 	}
-	return h.routeReplies(there, ports)
+	return i.routeReplies(ports)
 }
 
 // firstMetric is the metric of the overlay route of a namespace's first interface. Each further interface has the next
@@ -80,9 +78,7 @@ func (h *host) configureInterfaces(namespace string, ports []sal.Port) error {
 const firstMetric = 1024
 
 // route makes a link have exactly one route to a range in a table: through a gateway, with the metric of its rank.
-func (h *host) route(
-	kernel *netlink.Handle, l netlink.Link, to netip.Prefix, gateway netip.Addr, table, rank int,
-) error {
+func (i interior) route(l netlink.Link, to netip.Prefix, gateway netip.Addr, table, rank int) error {
 	want := &netlink.Route{
 		LinkIndex: l.Attrs().Index, Dst: netOf(to), Gw: gateway.AsSlice(), Priority: firstMetric + rank, Table: table,
 	}
@@ -90,16 +86,16 @@ func (h *host) route(
 	if to.Addr().Is4() {
 		family = netlink.FAMILY_V4
 	}
-	all, err := kernel.RouteListFiltered(family, want, netlink.RT_FILTER_OIF|netlink.RT_FILTER_TABLE)
+	all, err := i.kernel.RouteListFiltered(family, want, netlink.RT_FILTER_OIF|netlink.RT_FILTER_TABLE)
 	if err != nil {
 		return err
 	}
 	all = slices.DeleteFunc(all, func(r netlink.Route) bool { return !sameRange(r, want) })
 	isWanted := func(r netlink.Route) bool { return r.Gw.Equal(want.Gw) && r.Priority == want.Priority }
 	if !slices.ContainsFunc(all, isWanted) {
-		h.step("add a route")
-		h.repaired("a route to %s was missing", want.Dst)
-		if err := kernel.RouteReplace(want); err != nil {
+		i.step("add a route")
+		i.repaired("a route to %s was missing", want.Dst)
+		if err := i.kernel.RouteReplace(want); err != nil {
 			return err
 		}
 	}
@@ -107,8 +103,8 @@ func (h *host) route(
 		if isWanted(r) {
 			continue
 		}
-		h.step("remove a route")
-		if err := ignoring(kernel.RouteDel(&r), unix.ESRCH); err != nil {
+		i.step("remove a route")
+		if err := ignoring(i.kernel.RouteDel(&r), unix.ESRCH); err != nil {
 			return err
 		}
 	}
@@ -117,14 +113,14 @@ func (h *host) route(
 
 // routeReplies makes replies leave through the interface on which the request arrived. On another network, their source
 // address would be rejected as spoofed. Replies from the first interface need no rule: it has the preferred route.
-func (h *host) routeReplies(kernel *netlink.Handle, ports []sal.Port) error {
+func (i interior) routeReplies(ports []sal.Port) error {
 	missing := map[netip.Prefix]int{} // tables by source address
-	for i, p := range ports {
-		if i > 0 {
-			missing[netip.PrefixFrom(p.IPv6.Addr(), 128)] = firstMetric + i
+	for rank, p := range ports {
+		if rank > 0 {
+			missing[netip.PrefixFrom(p.IPv6.Addr(), 128)] = firstMetric + rank
 		}
 	}
-	rules, err := kernel.RuleList(netlink.FAMILY_V6)
+	rules, err := i.kernel.RuleList(netlink.FAMILY_V6)
 	if err != nil {
 		return err
 	}
@@ -136,16 +132,16 @@ func (h *host) routeReplies(kernel *netlink.Handle, ports []sal.Port) error {
 			delete(missing, from)
 			continue
 		}
-		h.step("remove a rule for routes")
-		if err := ignoring(kernel.RuleDel(&r), unix.ENOENT); err != nil {
+		i.step("remove a rule for routes")
+		if err := ignoring(i.kernel.RuleDel(&r), unix.ENOENT); err != nil {
 			return err
 		}
 	}
 	for from, table := range missing {
 		rule := netlink.NewRule()
 		rule.Family, rule.Src, rule.Table = netlink.FAMILY_V6, netOf(from), table
-		h.step("add a rule for routes")
-		if err := kernel.RuleAdd(rule); err != nil {
+		i.step("add a rule for routes")
+		if err := i.kernel.RuleAdd(rule); err != nil {
 			return err
 		}
 	}

@@ -1,0 +1,52 @@
+package firewall
+
+import (
+	"errors"
+
+	"github.com/google/nftables"
+	"github.com/google/nftables/expr"
+)
+
+// TryRules creates a chain in each table, with the expressions that may be kernel modules.
+func TryRules() error {
+	return try(func(conn *nftables.Conn) {
+		for _, family := range families() {
+			table := conn.AddTable(tableOf(family))
+			chain := conn.AddChain(&nftables.Chain{
+				Name: "c", Table: table, Type: nftables.ChainTypeFilter, Hooknum: nftables.ChainHookForward,
+				Priority: nftables.ChainPriorityFilter,
+			})
+			exprs := []expr.Any{load(expr.MetaKeyIIFNAME), &expr.Counter{}} // for bridges it is in a separate module
+			if family == inet {
+				exprs = []expr.Any{&expr.Ct{Register: register, Key: expr.CtKeySTATE}, &expr.Counter{}}
+			}
+			conn.AddRule(&nftables.Rule{Table: table, Chain: chain, Exprs: exprs})
+			conn.AddObj(&nftables.NamedObj{
+				Table: table, Name: "n", Type: nftables.ObjTypeCounter, Obj: &expr.Counter{},
+			})
+			conn.AddRule(&nftables.Rule{Table: table, Chain: chain, Exprs: drop("n")})
+		}
+	})
+}
+
+// TryMasquerade creates a chain that translates source addresses.
+func TryMasquerade() error {
+	return try(func(conn *nftables.Conn) {
+		table := conn.AddTable(tableOf(inet))
+		chain := conn.AddChain(&nftables.Chain{
+			Name: "c", Table: table, Type: nftables.ChainTypeNAT, Hooknum: nftables.ChainHookPostrouting,
+			Priority: nftables.ChainPriorityNATSource,
+		})
+		conn.AddRule(&nftables.Rule{Table: table, Chain: chain, Exprs: []expr.Any{&expr.Masq{}}})
+	})
+}
+
+// try executes a transaction.
+func try(collect func(*nftables.Conn)) error {
+	conn, err := connect()
+	if err != nil {
+		return err
+	}
+	collect(conn)
+	return errors.Join(conn.Flush(), conn.CloseLasting())
+}

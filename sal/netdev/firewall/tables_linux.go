@@ -1,0 +1,216 @@
+package firewall
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/google/nftables"
+	"github.com/google/nftables/expr"
+
+	"writ/sal"
+)
+
+// Tables are the two tables of this package in the network namespace of the calling thread. They are not safe for
+// concurrent use.
+type Tables struct {
+	step     func(name string)                // called before every transaction
+	repaired func(format string, args ...any) // called for each ruleset that Put creates or replaces
+	cached   *content                         // nil if it is unread, or has changed since
+}
+
+// New returns the tables. step is called before each change, and repaired with a sentence for each missing ruleset. The
+// caller must call Close.
+func New(step func(name string), repaired func(format string, args ...any)) *Tables {
+	return &Tables{step: step, repaired: repaired}
+}
+
+// Close releases the connection to the kernel.
+func (t *Tables) Close() {
+	if t.cached != nil {
+		t.cached.close()
+	}
+}
+
+// content reads the tables and caches them until they change.
+func (t *Tables) content() (*content, error) {
+	if t.cached != nil {
+		return t.cached, nil
+	}
+	c, err := readContent()
+	if err == nil {
+		t.cached = c
+	}
+	return c, err
+}
+
+// transact removes c from the cache, because its connection collects a transaction. The caller calls after at the end.
+func (t *Tables) transact(c *content) (after func()) {
+	t.cached = nil
+	return c.close
+}
+
+// Put creates or updates rulesets in one transaction. Existing counters keep their values.
+func (t *Tables) Put(rulesets ...Ruleset) error {
+	c, err := t.content()
+	if err != nil {
+		return err
+	}
+	var missing []Ruleset
+	for _, r := range append([]Ruleset{base()}, rulesets...) {
+		if c.complete[r.name] {
+			continue
+		}
+		if c.complete[r.name], err = c.contains(r); err != nil {
+			return err
+		}
+		if !c.complete[r.name] {
+			t.repaired("the rules of %s were missing", orAll(r.name))
+			missing = append(missing, r)
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	defer t.transact(c)()
+	next := begin(c)
+	for _, r := range missing {
+		if err := next.add(r); err != nil {
+			return err
+		}
+	}
+	t.step("put rules in place")
+	return c.conn.Flush()
+}
+
+func orAll(device string) string {
+	if device == "" {
+		return "all networks"
+	}
+	return device
+}
+
+// Withdraw removes the rulesets of devices in one transaction, and the tables if no others are left.
+func (t *Tables) Withdraw(devices ...string) error {
+	c, err := t.content()
+	if err != nil || len(c.families) == 0 {
+		return err
+	}
+	defer t.transact(c)()
+	goes := func(name string) bool { return slices.Contains(devices, ownerOf(name)) }
+	if !slices.ContainsFunc(c.chains,
+		func(c *nftables.Chain) bool { return ownerOf(c.Name) != "" && !goes(c.Name) }) {
+		for _, f := range c.families {
+			c.conn.DelTable(tableOf(f))
+		}
+		t.step("take the tables of rules away")
+		return c.conn.Flush()
+	}
+	changed := false
+	for _, e := range c.entries {
+		if goes(e.chain) || slices.Contains(devices, e.device()) {
+			changed = true
+			if err := c.conn.SetDeleteElements(mapOf(e.in), []nftables.SetElement{{Key: e.key}}); err != nil {
+				return err
+			}
+		}
+	}
+	// A chain cannot be deleted while another jumps to it.
+	for _, then := range []func(*nftables.Chain){c.conn.FlushChain, c.conn.DelChain} {
+		for _, c := range c.chains {
+			if goes(c.Name) {
+				changed = true
+				then(&nftables.Chain{Name: c.Name, Table: c.Table})
+			}
+		}
+	}
+	for _, counter := range c.counters {
+		if goes(counter.Name) {
+			changed = true
+			c.conn.DeleteObject(counter)
+		}
+	}
+	if !changed {
+		return nil
+	}
+	t.step("take rules away")
+	return c.conn.Flush()
+}
+
+// Devices returns the names of the devices that have rules.
+func (t *Tables) Devices() (names []string, err error) {
+	c, err := t.content()
+	if err != nil {
+		return nil, err
+	}
+	for _, chain := range c.chains {
+		if device := ownerOf(chain.Name); device != "" {
+			names = append(names, device)
+		}
+	}
+	return names, nil
+}
+
+// Orphans returns the chains of devices that are not known.
+func (t *Tables) Orphans(known map[string]bool) (all []sal.Orphan, err error) {
+	c, err := t.content()
+	if err != nil {
+		return nil, err
+	}
+	for _, chain := range c.chains {
+		if device := ownerOf(chain.Name); device != "" && !known[device] {
+			name := familyName(chain.Table.Family) + " " + tableName + " " + chain.Name
+			all = append(all, sal.Orphan{Kind: "chain", Name: name, Remedy: c.remedy(chain)})
+		}
+	}
+	return all, nil
+}
+
+// remedy returns a command that deletes a chain and the map entries that lead to it. It fails while a rule of another
+// chain jumps there.
+func (c *content) remedy(chain *nftables.Chain) string {
+	var all []string
+	family := familyName(chain.Table.Family)
+	for _, e := range c.entries {
+		if e.chain != chain.Name || familyOf(e.in) != chain.Table.Family {
+			continue
+		}
+		key := e.device()
+		if a, ok := netip.AddrFromSlice(e.key); ok && maps()[e.in] != nftables.TypeIFName {
+			key = a.String()
+		}
+		all = append(all, fmt.Sprintf("delete element %s %s %s { %s }", family, tableName, e.in, key))
+	}
+	for _, verb := range []string{"flush", "delete"} {
+		all = append(all, fmt.Sprintf("%s chain %s %s %s", verb, family, tableName, chain.Name))
+	}
+	return sal.Command("nft", strings.Join(all, "; "))
+}
+
+func familyName(f nftables.TableFamily) string {
+	if f == bridge {
+		return "bridge"
+	}
+	return "inet"
+}
+
+// Dropped returns the packets that were dropped at a port, zero for a device without rules: denied were sent to it from
+// outside its network, and not allowed there; spoofed came from it with another source address than its own.
+func (t *Tables) Dropped(device string) (denied, spoofed int64, err error) {
+	c, err := t.content()
+	if err != nil {
+		return 0, 0, err
+	}
+	for _, counter := range c.counters {
+		count, ok := counter.Obj.(*expr.Counter)
+		switch {
+		case !ok:
+		case counter.Name == deniedCounter(device):
+			denied += int64(count.Packets)
+		case counter.Name == spoofedCounter(device):
+			spoofed += int64(count.Packets)
+		}
+	}
+	return denied, spoofed, nil
+}

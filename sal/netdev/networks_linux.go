@@ -1,0 +1,297 @@
+package netdev
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/vishvananda/netlink"
+
+	"writ"
+	"writ/sal"
+	"writ/sal/catalog"
+	"writ/sal/netdev/firewall"
+)
+
+// networks makes, repairs and removes networks: a record, rules and a bridge each.
+type networks struct {
+	*changes
+	records  records
+	links    links
+	firewall *firewall.Tables
+	subnet   netip.Prefix // the host's range in the overlay; zero unless requested
+}
+
+// do executes an operation, except a removal.
+func (n *networks) do(request sal.Request) (sal.Outcome, error) {
+	r, err := n.recovered(request.Resource)
+	if err != nil {
+		return sal.Outcome{}, err
+	}
+	if request.Operation.Effect == catalog.Make {
+		return n.make(r, request)
+	}
+	if err := r.Owned(request); err != nil {
+		return sal.Outcome{}, err
+	}
+	args, ok := request.Args.(*catalog.NetworkAllow)
+	if !ok {
+		return sal.Outcome{}, writ.Errorf(writ.CodeDriverMissing, "the netdev driver cannot do %s",
+			request.Operation.Name())
+	}
+	return n.allow(r, args.Rules)
+}
+
+// recovered returns a network's record after finishing interrupted operations. It returns nil for a network that was
+// never completed.
+func (n *networks) recovered(resource writ.ResourceID) (*sal.Record[network], error) {
+	r, err := n.records.networks.Get(resource)
+	if err != nil || r == nil {
+		return nil, err
+	}
+	switch r.Own.Phase {
+	case making:
+		return nil, nil
+	case deleting:
+		return nil, n.clear(r)
+	case changing:
+		if n.subnet.IsValid() { // otherwise the network is about to be removed
+			return r, n.finish(r)
+		}
+	}
+	return r, nil
+}
+
+func (n *networks) make(r *sal.Record[network], request sal.Request) (sal.Outcome, error) {
+	change, _, err := r.Decide(request) // no field of a network is mutable
+	if err != nil {
+		return sal.Outcome{}, err
+	}
+	if change == writ.ChangeCreated {
+		if r, err = n.create(request); err != nil {
+			return sal.Outcome{}, err
+		}
+	}
+	return sal.Outcome{Change: change, Values: values(n.subnet, r)}, nil
+}
+
+// create creates the network and removes it again if that fails.
+func (n *networks) create(request sal.Request) (*sal.Record[network], error) {
+	all, damaged, err := n.records.networks.List()
+	if err != nil {
+		return nil, err
+	}
+	all = slices.DeleteFunc(all, func(other *sal.Record[network]) bool { return other.Resource == request.Resource })
+	if err := sal.RoomForResource(request.Resource, countOf(all, request.Resource.Project), maxNetworks); err != nil {
+		return nil, err
+	}
+	hidden, err := n.links.rangesOf(damaged)
+	if err != nil {
+		return nil, err
+	}
+	r := sal.NewRecord[network](request)
+	if err := n.requireFreeRange(r, all, hidden); err != nil {
+		return nil, err
+	}
+	r.Own.Phase = making
+	r.Own.Index, err = freeIndex(r.Resource, func(index uint16) bool {
+		return slices.ContainsFunc(all, func(other *sal.Record[network]) bool { return other.Own.Index == index }) ||
+			slices.ContainsFunc(hidden, rangeOf(n.subnet, index).Overlaps)
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := n.records.networks.Put(r); err != nil {
+		return nil, err
+	}
+	if err := n.finish(r); err != nil {
+		return nil, errors.Join(err, n.clear(r))
+	}
+	return r, nil
+}
+
+// maxNetworks limits the networks of a project on the node. A network uses no capacity of the node, but a bridge, rules
+// and one of 65,536 ranges shared by all projects. OpenStack Neutron has the same limit (quota_network).
+const maxNetworks = 100
+
+// countOf counts the networks of a project.
+func countOf(all []*sal.Record[network], project writ.ProjectID) (n int) {
+	for _, r := range all {
+		if r.Resource.Project == project {
+			n++
+		}
+	}
+	return n
+}
+
+// requireFreeRange returns an error if the IPv4 range of a new network is in use.
+func (n *networks) requireFreeRange(r *sal.Record[network], others []*sal.Record[network], hidden []netip.Prefix) error {
+	want := ipv4(r)
+	if !want.IsValid() {
+		return nil
+	}
+	taken := func(by string, p netip.Prefix) error {
+		return writ.Errorf(writ.CodeResourceConflict, "%s cannot use %s: %s is %s on this node", r.Resource, want, p,
+			by).
+			WithHint("use another range")
+	}
+	for _, other := range others {
+		if p := ipv4(other); p.IsValid() && p.Overlaps(want) {
+			return taken(holderOf(other.Resource, r.Resource.Project), p)
+		}
+	}
+	for _, p := range hidden {
+		if p.Overlaps(want) {
+			return taken("used by a network with a damaged record", p)
+		}
+	}
+	w, err := overlap(n.links.kernel, want)
+	if err != nil || w == nil {
+		return err
+	}
+	return taken(w.how, w.to)
+}
+
+// holderOf describes the user of a range for a script: it does not reveal names in other projects.
+func holderOf(r writ.ResourceID, asks writ.ProjectID) string {
+	if r.Project != asks {
+		return "used by a network of another project"
+	}
+	return "used by " + r.String()
+}
+
+// reportOverlap reports a route or address of the node that overlaps with the IPv4 range of a network and was added
+// later.
+func (n *networks) reportOverlap(r *sal.Record[network]) error {
+	v4 := ipv4(r)
+	if !v4.IsValid() {
+		return nil
+	}
+	w, err := overlap(n.links.kernel, v4)
+	if err != nil || w == nil {
+		return err
+	}
+	n.drift = append(n.drift,
+		sal.Drift{What: fmt.Sprintf("its range %s overlaps with %s, which is %s on this node", v4, w.to, w.how)})
+	return nil
+}
+
+func (n *networks) allow(r *sal.Record[network], rules []catalog.NetworkRule) (sal.Outcome, error) {
+	if err := firewall.Check(rules); err != nil {
+		return sal.Outcome{}, err
+	}
+	if len(rules) == len(r.Own.Rules) && (len(rules) == 0 || reflect.DeepEqual(rules, r.Own.Rules)) {
+		return sal.Outcome{Change: writ.ChangeUnchanged, Values: values(n.subnet, r)}, nil
+	}
+	r.Own.Rules, r.Own.Phase = rules, changing
+	if err := n.records.networks.Put(r); err != nil {
+		return sal.Outcome{}, err
+	}
+	if err := n.finish(r); err != nil {
+		return sal.Outcome{}, err
+	}
+	return sal.Outcome{Change: writ.ChangeUpdated, Values: values(n.subnet, r)}, nil
+}
+
+// finish applies a record to the kernel and marks it as ready.
+func (n *networks) finish(r *sal.Record[network]) error {
+	if _, err := n.ensure(r); err != nil {
+		return failed("make "+r.Resource.String(), err)
+	}
+	r.Own.Phase = ready
+	r.Generation++
+	return n.records.networks.Put(r)
+}
+
+// ensure creates or repairs a network according to its record, without its ports, and returns its bridge.
+func (n *networks) ensure(r *sal.Record[network]) (netlink.Link, error) {
+	name, v6, v4 := r.Resource.HostName(), rangeOf(n.subnet, r.Own.Index), ipv4(r)
+	if err := n.links.enableForwarding(v4.IsValid()); err != nil {
+		return nil, err
+	}
+	bridge, err := n.links.ours(name, "bridge", r.UID)
+	if err != nil {
+		return nil, err
+	}
+	if err := n.firewall.Put(firewall.NetworkRules(name, v6, v4, r.Own.Rules)); err != nil {
+		return nil, err
+	}
+	if bridge == nil {
+		n.repaired("the bridge %s was missing", name)
+		quiet := false // without queries, snooping would break neighbour discovery
+		bridge, err = n.links.create(&netlink.Bridge{
+			LinkAttrs: netlink.LinkAttrs{Name: name, TxQLen: -1}, MulticastSnooping: &quiet,
+		}, r.UID)
+		if err != nil {
+			return nil, err
+		}
+	}
+	// Regardless of the host's defaults.
+	for setting, value := range map[string]string{"disable_ipv6": "0", "accept_ra": "0"} {
+		if err := n.set("/proc/sys/net/ipv6/conf/"+name+"/"+setting, value); err != nil {
+			return nil, err
+		}
+	}
+	want := []netip.Prefix{netip.PrefixFrom(in(v6, gatewayHost), v6.Bits())}
+	if v4.IsValid() {
+		want = append(want, netip.PrefixFrom(router(v4), v4.Bits()))
+	}
+	if err := n.links.setAddresses(bridge, want...); err != nil {
+		return nil, err
+	}
+	return bridge, n.links.apply(bridge, shape{mac: macOf(r.UID, r.UID)})
+}
+
+func (n *networks) remove(request sal.Request) (sal.Outcome, error) {
+	gone := sal.Outcome{
+		Change: writ.ChangeUnchanged, Values: catalog.Values(catalog.Identify(request.Resource, request.UID, false)),
+	}
+	r, err := n.records.networks.GetToRemove(request)
+	if err != nil || r == nil {
+		return gone, err
+	}
+	if r.Own.Phase == making || r.Own.Phase == deleting { // incomplete, or removed already
+		return gone, n.clear(r)
+	}
+	if err := r.Owned(request); err != nil {
+		return sal.Outcome{}, err
+	}
+	owners, err := n.records.holdings.on(r.UID)
+	if err == nil {
+		err = n.records.holdings.requireAll()
+	}
+	if err != nil {
+		return sal.Outcome{}, err
+	}
+	if len(owners) > 0 {
+		var names []string
+		for _, o := range owners {
+			names = append(names, o.Own.Owner.String())
+		}
+		return sal.Outcome{}, writ.Errorf(writ.CodeResourceBusy, "%s is still used by %s", r.Resource,
+			strings.Join(names, ", ")).
+			WithHint("delete its users first, or remove them from the network")
+	}
+	gone.Change = writ.ChangeDeleted
+	return gone, n.clear(r)
+}
+
+// clear removes a network and then its record.
+func (n *networks) clear(r *sal.Record[network]) error {
+	r.Own.Phase = deleting
+	if err := n.records.networks.Put(r); err != nil {
+		return err
+	}
+	name := r.Resource.HostName()
+	err := n.links.removeAll(name)
+	if err == nil {
+		err = n.firewall.Withdraw(name)
+	}
+	if err != nil {
+		return failed("remove "+r.Resource.String(), err)
+	}
+	return n.records.networks.Remove(r.Resource)
+}

@@ -1,0 +1,317 @@
+package netdev
+
+import (
+	"errors"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/vishvananda/netlink"
+
+	"writ"
+	"writ/sal"
+	"writ/sal/netdev/firewall"
+)
+
+// ports connects owners to networks: a record for each owner, and rules and a link for each of its ports.
+type ports struct {
+	*changes
+	records     records
+	links       links
+	firewall    *firewall.Tables
+	namespaces  *namespaces
+	networks    *networks
+	nameservers func() []netip.Addr // Driver.Nameservers
+}
+
+// connect gives an owner a port on exactly these networks.
+func (p *ports) connect(owner sal.Owner, networks []writ.Ref, namespace bool) ([]sal.Port, error) {
+	r, err := p.held(owner, namespace)
+	if err != nil {
+		return nil, err
+	}
+	on, err := p.resolve(owner, networks)
+	if err != nil {
+		return nil, err
+	}
+	fresh := r == nil
+	if fresh {
+		r = &sal.Record[holding]{Resource: ownerID(owner.UID), UID: owner.UID, Operation: "hold"}
+		r.Own = holding{Owner: owner.Resource, Namespace: namespace}
+		if namespace {
+			r.Own.IDs = owner.IDs
+		}
+	}
+	if err := p.plan(r, on); err != nil {
+		return nil, err
+	}
+	if err := p.ensure(r); err != nil {
+		err = failed("connect "+owner.Resource.String()+" to its networks", err)
+		if fresh { // a new holding gets all its ports or none
+			err = errors.Join(err, p.release(owner.UID, r))
+		}
+		return nil, err
+	}
+	if r.Own.Phase != ready {
+		r.Own.Phase = ready
+		r.Generation++
+		if err := p.records.holdings.Put(r); err != nil {
+			return nil, err
+		}
+	}
+	described := make([]sal.Port, 0, len(on))
+	for i, n := range on {
+		described = append(described, describe(p.networks.subnet, n, r.Own.Ports[i], r))
+	}
+	return described, p.setNameservers(described)
+}
+
+// held returns the record of an owner that may get ports, nil if it has none.
+func (p *ports) held(owner sal.Owner, namespace bool) (*sal.Record[holding], error) {
+	r, err := p.records.holdings.Get(ownerID(owner.UID))
+	switch {
+	case writ.CodeOf(err) == writ.CodeRecordDamaged:
+		return nil, nil // its ports are derived again from its id and its networks
+	case err != nil || r == nil:
+		return nil, err
+	case r.Own.Phase == deleting:
+		return nil, p.release(owner.UID, r)
+	case r.Own.Owner != owner.Resource || r.Own.Namespace != namespace || namespace && r.Own.IDs != owner.IDs:
+		return nil, writ.Errorf(writ.CodeResourceConflict, "%s already holds ports under the id of %s", r.Own.Owner,
+			owner.Resource)
+	}
+	return r, nil
+}
+
+// resolve returns the networks of handles in a job.
+func (p *ports) resolve(owner sal.Owner, networks []writ.Ref) ([]*sal.Record[network], error) {
+	var all []*sal.Record[network]
+	for _, ref := range networks {
+		wanted := sal.Request{
+			Resource: writ.ResourceID{Project: owner.Resource.Project, Kind: writ.KindNetwork, Name: ref.Name},
+			UID:      ref.UID,
+		}
+		r, err := p.networks.recovered(wanted.Resource)
+		if err == nil {
+			err = r.Owned(wanted)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if slices.ContainsFunc(all, func(other *sal.Record[network]) bool { return other.UID == r.UID }) {
+			return nil, writ.Errorf(writ.CodeArgumentsInvalid, "%s would be on %s twice", owner.Resource, r.Resource)
+		}
+		all = append(all, r)
+	}
+	return all, nil
+}
+
+// plan records the ports that an owner is about to have, in the order of the networks, and removes ports on other
+// networks.
+func (p *ports) plan(r *sal.Record[holding], on []*sal.Record[network]) error {
+	same := slices.EqualFunc(r.Own.Ports, on, func(has port, n *sal.Record[network]) bool { return has.UID == n.UID })
+	if same && r.Own.Phase != "" {
+		return nil
+	}
+	others, damaged, err := p.records.holdings.List()
+	if err != nil {
+		return err
+	}
+	others = slices.DeleteFunc(others, func(o *sal.Record[holding]) bool { return o.UID == r.UID })
+	hidden := slices.ContainsFunc(damaged, func(d sal.Damaged) bool { return d.HostName != r.Resource.HostName() })
+	// IPv6 addresses do not run out.
+	if hidden && slices.ContainsFunc(on, func(n *sal.Record[network]) bool { return ipv4(n).IsValid() }) {
+		return p.records.holdings.requireAll()
+	}
+	next, drop, err := planPorts(r, on, others)
+	if err != nil {
+		return err
+	}
+	for _, d := range drop {
+		if err := p.unplug(device(r.UID, d)); err != nil {
+			return failed("disconnect "+r.Own.Owner.String()+" from "+d.Network.String(), err)
+		}
+	}
+	r.Own.Ports = next
+	r.Own.Phase = making
+	return p.records.holdings.Put(r)
+}
+
+// setNameservers sets the reachable nameservers of each port.
+func (p *ports) setNameservers(described []sal.Port) error {
+	if p.nameservers == nil || len(described) == 0 {
+		return nil
+	}
+	servers := p.nameservers()
+	own, err := ownAddresses()
+	if err != nil {
+		return failed("list the addresses of this node", err)
+	}
+	for i := range described {
+		described[i].Nameservers = reachableNameservers(servers, own, described[i].IPv4.IsValid())
+	}
+	return nil
+}
+
+// ensure creates or repairs the ports of an owner, the rules of each port first.
+func (p *ports) ensure(r *sal.Record[holding]) error {
+	if r.Own.Namespace {
+		if err := p.namespaces.ensure(r); err != nil {
+			return err
+		}
+	}
+	var all []sal.Port
+	for _, held := range r.Own.Ports {
+		n, err := p.records.networks.Get(held.Network)
+		if err != nil {
+			return err
+		}
+		if n == nil || n.UID != held.UID {
+			return sal.Unknown(held.Network)
+		}
+		described := describe(p.networks.subnet, n, held, r)
+		all = append(all, described)
+		if err := p.plug(n, described, r, device(r.UID, held)); err != nil {
+			return err
+		}
+	}
+	if !r.Own.Namespace {
+		return nil
+	}
+	kernel, closeKernel, err := handleAt(p.namespaces.path(r.UID))
+	if err != nil {
+		return err
+	}
+	defer closeKernel()
+	return interior{links{p.changes, kernel}}.configure(all)
+}
+
+// plug creates a port after its rules.
+func (p *ports) plug(n *sal.Record[network], described sal.Port, r *sal.Record[holding], name string) error {
+	bridge, err := p.networks.ensure(n)
+	if err != nil {
+		return err
+	}
+	kind := "tuntap"
+	if r.Own.Namespace {
+		kind = "veth"
+	}
+	l, err := p.links.ours(name, kind, r.UID)
+	if err != nil {
+		return err
+	}
+	if err := p.firewall.Put(firewall.PortRules(n.Resource.HostName(), described, name)); err != nil {
+		return err
+	}
+	if l != nil && r.Own.Namespace {
+		if l, err = p.keepPair(l, described.Device, p.namespaces.path(r.UID)); err != nil {
+			return err
+		}
+	}
+	if l == nil {
+		p.repaired("the port %s of %s was missing", name, r.Own.Owner)
+		if l, err = p.newLink(name, described, r); err != nil {
+			return err
+		}
+	}
+	return p.links.apply(l, shape{master: bridge.Attrs().Index, silent: true})
+}
+
+// newLink creates a tap, or a veth pair with one end in the namespace of the owner.
+func (p *ports) newLink(name string, described sal.Port, r *sal.Record[holding]) (netlink.Link, error) {
+	attrs := netlink.LinkAttrs{Name: name, TxQLen: -1}
+	if !r.Own.Namespace {
+		return p.links.create(newTap(attrs), r.UID)
+	}
+	f, err := os.Open(p.namespaces.path(r.UID))
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	pair := netlink.NewVeth(attrs)
+	pair.MTU, pair.PeerMTU = MTU, MTU
+	pair.PeerName, pair.PeerHardwareAddr = described.Device, described.MAC
+	pair.PeerNamespace = netlink.NsFd(int(f.Fd()))
+	return p.links.create(pair, r.UID)
+}
+
+// newTap returns a tap to create.
+func newTap(attrs netlink.LinkAttrs) *netlink.Tuntap {
+	return &netlink.Tuntap{
+		LinkAttrs: attrs, Mode: netlink.TUNTAP_MODE_TAP,
+		Flags: netlink.TUNTAP_NO_PI | netlink.TUNTAP_VNET_HDR | netlink.TUNTAP_ONE_QUEUE,
+	}
+}
+
+// keepPair returns a veth pair if its other end is in the namespace, and removes it otherwise.
+func (p *ports) keepPair(l netlink.Link, inside, namespace string) (netlink.Link, error) {
+	kernel, closeKernel, err := handleAt(namespace)
+	if err != nil {
+		return nil, err
+	}
+	defer closeKernel()
+	_, err = kernel.LinkByName(inside)
+	if _, gone := errors.AsType[netlink.LinkNotFoundError](err); gone {
+		return nil, p.links.remove(l.Attrs().Name)
+	}
+	return l, err
+}
+
+// unplug removes ports and then their rules.
+func (p *ports) unplug(names ...string) error {
+	for _, name := range names {
+		if err := p.links.removeAll(name); err != nil {
+			return err
+		}
+	}
+	return p.firewall.Withdraw(names...)
+}
+
+// release removes the ports and namespace of an owner, and then its record. Names are derived from the UID, so it also
+// works without a record.
+func (p *ports) release(owner writ.UID, r *sal.Record[holding]) error {
+	if r != nil && r.Own.Phase != deleting {
+		r.Own.Phase = deleting
+		if err := p.records.holdings.Put(r); err != nil {
+			return err
+		}
+	}
+	names, err := p.devices(ownerID(owner).HostName())
+	if err == nil {
+		err = p.unplug(names...)
+	}
+	if err == nil {
+		err = p.namespaces.remove(p.namespaces.path(owner))
+	}
+	if err != nil {
+		return failed("remove the ports of "+string(owner), err)
+	}
+	if r == nil {
+		return nil
+	}
+	return p.records.holdings.Remove(r.Resource)
+}
+
+// devices returns the names of an owner's devices that have a link or rules. owner is the host name of its record.
+func (p *ports) devices(owner string) (names []string, err error) {
+	prefix := owner + "-"
+	links, err := p.links.kernel.LinkList()
+	if err != nil {
+		return nil, err
+	}
+	for _, l := range links {
+		name := l.Attrs().Name
+		if final, found := strings.CutPrefix(name, temporaryName("")); found && strings.HasPrefix(final, prefix) {
+			name = final
+		}
+		names = append(names, name)
+	}
+	ruled, err := p.firewall.Devices()
+	if err != nil {
+		return nil, err
+	}
+	names = slices.DeleteFunc(append(names, ruled...), func(name string) bool { return !strings.HasPrefix(name, prefix) })
+	slices.Sort(names)
+	return slices.Compact(names), nil
+}
