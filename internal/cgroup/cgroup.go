@@ -6,10 +6,21 @@
 package cgroup
 
 import (
+	"cmp"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
 	"sync"
+	"syscall"
+	"time"
 )
 
 // Bounds are limits for all processes of a group together. Zero means unlimited.
@@ -22,26 +33,6 @@ type Bounds struct {
 
 // PerCPU is the weight of one CPU, and the weight of everything without a group.
 const PerCPU = 100
-
-// Stat is the resource use of a group. Values of missing controllers are zero.
-type Stat struct {
-	Memory    int64 // current bytes
-	CPU       int64 // microseconds of CPU time since the group was made
-	Processes int64 // current processes and threads
-	OutOf     int64 // processes that were killed at the memory limit
-	Refused   int64 // rejected new processes
-	Throttled int64 // number of 100 ms periods without CPU time left
-}
-
-// Controllers.
-const (
-	memory = "memory"
-	cpu    = "cpu"
-	pids   = "pids"
-)
-
-// controllers are all controllers in use.
-var controllers = []string{memory, cpu, pids}
 
 // Groups are the groups of a driver on this host.
 type Groups struct {
@@ -60,23 +51,9 @@ func Of(whose, dir string) *Groups {
 	return &Groups{Name: "writ-" + whose + "-" + hex.EncodeToString(sum[:4])}
 }
 
-// hierarchy describes the cgroups of a host.
-type hierarchy struct {
-	unified bool
-	roots   map[string]string // root by usable controller; all the same in version 2
-	missing error             // why roots is empty
-}
-
 func (g *Groups) detected() hierarchy {
-	g.once.Do(func() { g.has = detect(g.root()) })
+	g.once.Do(func() { g.has = detect(cmp.Or(g.Root, defaultRoot)) })
 	return g.has
-}
-
-func (g *Groups) root() string {
-	if g.Root == "" {
-		return "/sys/fs/cgroup"
-	}
-	return g.Root
 }
 
 // Lacks returns the controllers among memory, cpu and pids that this host cannot use. If all are missing, err is the
@@ -103,23 +80,178 @@ func (g *Groups) About() string {
 	}
 }
 
-// path returns the directory of a group for a controller, or "" if the controller is missing.
-func (g *Groups) path(controller, group string) string {
-	root := g.detected().roots[controller]
-	if root == "" {
-		return ""
-	}
-	return filepath.Join(root, g.Name, group)
-}
-
 // topDirs returns the directories of these groups, one for each hierarchy.
 func (g *Groups) topDirs() []string {
-	h := g.detected()
-	var all []string
-	for _, c := range controllers {
-		if h.roots[c] != "" && (!h.unified || all == nil) {
-			all = append(all, filepath.Join(h.roots[c], g.Name))
-		}
+	all := g.detected().distinct()
+	for i := range all {
+		all[i] = filepath.Join(all[i], g.Name)
 	}
 	return all
+}
+
+// Bound makes a group, or changes the limits of an existing one. Limits without a controller are ignored.
+func (g *Groups) Bound(group string, b Bounds) error {
+	if err := g.create(group); err != nil {
+		return err
+	}
+	h := g.detected()
+	for _, s := range settingsOf(b, h.unified) {
+		if dir := h.path(s.controller, g.Name, group); dir != "" {
+			if err := s.write(dir); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// create makes the directories of a group.
+func (g *Groups) create(group string) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	h := g.detected()
+	for _, top := range g.topDirs() {
+		if err := h.delegate(filepath.Dir(top)); err != nil {
+			return err
+		}
+		if err := os.MkdirAll(top, 0o755); err != nil {
+			return err
+		}
+		if err := h.delegate(top); err != nil {
+			return err
+		}
+		if err := os.Mkdir(filepath.Join(top, group), 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+// Add moves a running process with all its threads into a group; its children stay where they are. It is not an error
+// if the process has ended.
+func (g *Groups) Add(group string, pid int) error {
+	for _, top := range g.topDirs() {
+		err := os.WriteFile(filepath.Join(top, group, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0)
+		if err != nil && !errors.Is(err, syscall.ESRCH) {
+			return err
+		}
+	}
+	return nil
+}
+
+// Has reports whether a process is in a group.
+func (g *Groups) Has(group string, pid int) (bool, error) {
+	for _, top := range g.topDirs() {
+		members, err := members(filepath.Join(top, group))
+		if err != nil || !slices.Contains(members, pid) {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// members returns the processes of one directory, or nil if it is missing.
+func members(dir string) ([]int, error) {
+	text, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENODEV) {
+		return nil, nil
+	}
+	var all []int
+	for word := range strings.FieldsSeq(string(text)) {
+		if pid, err := strconv.Atoi(word); err == nil {
+			all = append(all, pid)
+		}
+	}
+	return all, err
+}
+
+// between is the poll interval of Remove.
+const between = 2 * time.Millisecond
+
+// Remove kills all processes of a group and deletes it. If it returns nil, no process of the group is left.
+func (g *Groups) Remove(ctx context.Context, group string) error {
+	for _, top := range g.topDirs() {
+		if err := g.removeOne(ctx, top, group); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (g *Groups) removeOne(ctx context.Context, top, group string) error {
+	for {
+		err := g.rmdir(top, group)
+		if err == nil || errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if !errors.Is(err, syscall.EBUSY) {
+			return err
+		}
+		if err := kill(filepath.Join(top, group)); err != nil {
+			return err
+		}
+		pause := time.NewTimer(between)
+		select {
+		case <-ctx.Done():
+			pause.Stop()
+			return fmt.Errorf("%s still has processes: %w", filepath.Join(top, group), ctx.Err())
+		case <-pause.C:
+		}
+	}
+}
+
+func (g *Groups) rmdir(top, group string) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	err := syscall.Rmdir(filepath.Join(top, group))
+	if err == nil || errors.Is(err, fs.ErrNotExist) { // it may have been deleted by hand
+		_ = syscall.Rmdir(top) // if it was the last one
+	}
+	return err
+}
+
+// Tidy deletes the directory of these groups if it is empty.
+func (g *Groups) Tidy() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, top := range g.topDirs() {
+		_ = syscall.Rmdir(top)
+	}
+}
+
+// kill kills the processes of a directory. Threads of this process may be there briefly while they start processes;
+// they leave by themselves.
+func kill(dir string) error {
+	err := os.WriteFile(filepath.Join(dir, "cgroup.kill"), []byte("1"), 0)
+	if err == nil {
+		return nil
+	}
+	all, err := members(dir)
+	for _, pid := range all {
+		// 0 is a process of another PID namespace; killing 0 would end this process group.
+		if pid <= 0 || pid == os.Getpid() {
+			continue
+		}
+		if killed := syscall.Kill(pid, syscall.SIGKILL); killed != nil && !errors.Is(killed, syscall.ESRCH) {
+			err = errors.Join(err, killed)
+		}
+	}
+	return err
+}
+
+// All returns one directory of each group, by group name.
+func (g *Groups) All() (map[string]string, error) {
+	all := map[string]string{}
+	for _, top := range g.topDirs() {
+		entries, err := os.ReadDir(top)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+		for _, e := range entries {
+			if e.IsDir() && all[e.Name()] == "" {
+				all[e.Name()] = filepath.Join(top, e.Name())
+			}
+		}
+	}
+	return all, nil
 }
