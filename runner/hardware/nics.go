@@ -1,0 +1,49 @@
+package hardware
+
+import (
+	"io/fs"
+	"net/netip"
+	"path"
+	"slices"
+
+	"writ"
+	"writ/supervisor/nodes"
+)
+
+// nics returns the network interfaces. Interfaces for guests, made by writ or other programs, are omitted: they have no
+// device and are temporary.
+func nics(f files, addresses func(name string) []netip.Prefix) (all []writ.HostNIC) {
+	for _, name := range f.list("sys/class/net") {
+		at := path.Join("sys/class/net", name)
+		kind := settings(f.read(at + "/uevent"))["DEVTYPE"]
+		if !f.exists(at+"/device") && kind != "bond" && kind != "vlan" {
+			continue
+		}
+		if len(all) == nodes.MaxNICs {
+			break
+		}
+		n := writ.HostNIC{
+			Name: word(name), MAC: word(f.read(at + "/address")), Carrier: f.read(at+"/carrier") == "1",
+			SpeedMbit: max(f.number(at+"/speed"), 0), Addresses: addressTexts(name, addresses),
+		}
+		if driver, err := fs.ReadLink(f.FS, at+"/device/driver"); err == nil {
+			n.Driver = word(path.Base(driver))
+		} else {
+			n.Driver = word(kind)
+		}
+		all = append(all, n)
+	}
+	return all
+}
+
+// addressTexts returns the sorted addresses of a network interface.
+func addressTexts(name string, addresses func(name string) []netip.Prefix) (all []string) {
+	if addresses == nil {
+		return nil
+	}
+	for _, address := range addresses(name) {
+		all = append(all, address.String())
+	}
+	slices.Sort(all)
+	return all[:min(len(all), nodes.MaxAddresses)]
+}
