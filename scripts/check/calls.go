@@ -15,9 +15,15 @@ import (
 	"writ/scripts/syntax"
 )
 
+// callChecker checks the arguments of calls. It collects the targets of destructive calls, and literal timeouts.
+type callChecker struct {
+	scope
+	targets  *targets
+	timeouts []Timeout
+}
+
 // call checks the arguments of a call of a built-in member.
-func (c *checker) call(e *parser.CallExpr) {
-	c.secretCall(e)
+func (c *callChecker) call(e *parser.CallExpr) {
 	if e.Ellipsis.IsValid() {
 		return
 	}
@@ -40,7 +46,7 @@ func (c *checker) call(e *parser.CallExpr) {
 }
 
 // operate checks the arguments of an operation where they are literals.
-func (c *checker) operate(op *catalog.Operation, e *parser.CallExpr) {
+func (c *callChecker) operate(op *catalog.Operation, e *parser.CallExpr) {
 	least, most := operation.Arity(op)
 	if len(e.Args) < least || len(e.Args) > most {
 		c.At(diagnostic.CodeArity, e, "%s takes %s, not %d arguments", op.Name(), operation.Arguments(op), len(e.Args))
@@ -49,8 +55,7 @@ func (c *checker) operate(op *catalog.Operation, e *parser.CallExpr) {
 	args := e.Args
 	if op.Named() {
 		c.resourceName(op, args[0])
-		prefix, whole := c.nameOf(args[0])
-		c.targets.of(op, prefix, whole)
+		c.targets.add(op, args[0])
 		args = args[1:]
 	}
 	for i, arg := range args {
@@ -59,7 +64,7 @@ func (c *checker) operate(op *catalog.Operation, e *parser.CallExpr) {
 			continue
 		}
 		if i == 0 {
-			problems := op.Args.Check(given, c.isHandle)
+			problems := op.Args.Check(given, isHandle)
 			for _, p := range problems {
 				if p.Reason != catalog.MissingField || !misspelt(p, problems) {
 					c.problem(op, arg, p)
@@ -78,7 +83,7 @@ func (c *checker) operate(op *catalog.Operation, e *parser.CallExpr) {
 	}
 }
 
-// misspelt reports whether a missing field is present under a name for which one of the problems suggests it.
+// misspelt reports whether one of the problems is a misspelt name of the missing field.
 func misspelt(missing catalog.Problem, problems []catalog.Problem) bool {
 	last := len(missing.Path) - 1
 	return slices.ContainsFunc(problems, func(p catalog.Problem) bool {
@@ -87,7 +92,7 @@ func misspelt(missing catalog.Problem, problems []catalog.Problem) bool {
 }
 
 // resourceName checks the first argument of an operation.
-func (c *checker) resourceName(op *catalog.Operation, e parser.Expr) {
+func (c *callChecker) resourceName(op *catalog.Operation, e parser.Expr) {
 	if s, ok := e.(*parser.StringLit); ok {
 		if !writ.ValidName(s.Value) {
 			c.At(diagnostic.CodeResourceName, e, "%q cannot name a %s", s.Value,
@@ -99,7 +104,7 @@ func (c *checker) resourceName(op *catalog.Operation, e parser.Expr) {
 		c.At(diagnostic.CodeSecretPlace, e, "the name of a %s cannot be a secret", op.Kind)
 		return
 	}
-	if made := c.handle(e); made != nil && made.Kind != op.Kind {
+	if made, _ := c.handle(e); made != nil && made.Kind != op.Kind {
 		c.At(diagnostic.CodeArgument, e, "%s takes the name of a %s or a handle to one, not the result of %s", op.Name(),
 			op.Kind, made.Name())
 		return
@@ -114,7 +119,7 @@ func (c *checker) resourceName(op *catalog.Operation, e parser.Expr) {
 }
 
 // mapOf returns the literal part of a spec or of options.
-func (c *checker) mapOf(op *catalog.Operation, e parser.Expr) (map[string]any, bool) {
+func (c *callChecker) mapOf(op *catalog.Operation, e parser.Expr) (map[string]any, bool) {
 	v := c.literal(e)
 	if m, ok := v.(map[string]any); ok {
 		return m, true
@@ -125,54 +130,8 @@ func (c *checker) mapOf(op *catalog.Operation, e parser.Expr) (map[string]any, b
 	return nil, false
 }
 
-func (c *checker) isHandle(v any) (writ.ResourceKind, bool) {
-	h, ok := v.(handleOf)
-	return h.kind, ok
-}
-
-// madeBy returns the call that made the handle of an expression; see handle.
-func (c *checker) madeBy(e parser.Expr) parser.Expr {
-	if name, ok := e.(*parser.Ident); ok {
-		return c.Symbols[name].Init
-	}
-	return e
-}
-
-// literal is literalValue that also recognizes handles and secrets.
-func (c *checker) literal(e parser.Expr) any {
-	switch e := e.(type) {
-	case *parser.ParenExpr:
-		return c.literal(e.Expr)
-	case *parser.ArrayLit:
-		list := make([]any, len(e.Elements))
-		for i, element := range e.Elements {
-			list[i] = c.literal(element)
-		}
-		return list
-	case *parser.MapLit:
-		m := make(map[string]any, len(e.Elements))
-		for _, element := range e.Elements {
-			m[element.Key] = c.literal(element.Value)
-		}
-		return m
-	case *parser.Ident, *parser.CallExpr:
-		if op := c.handle(e); op != nil {
-			kind := op.Kind
-			if kind == "" {
-				kind = writ.ResourceKind(op.Module)
-			}
-			return handleOf{kind: kind, call: c.madeBy(e)}
-		}
-		if c.isSecret(e) {
-			return catalog.Secret("") // the name of the secret does not matter here
-		}
-	}
-	v, _ := syntax.LiteralValue(e)
-	return v
-}
-
 // problem reports a violation of the schema of an operation at its place in the source.
-func (c *checker) problem(op *catalog.Operation, spec parser.Expr, p catalog.Problem) {
+func (c *callChecker) problem(op *catalog.Operation, spec parser.Expr, p catalog.Problem) {
 	key, value := syntax.NodeAt(spec, p.Path)
 	switch {
 	case p.Reason == catalog.UnknownField && key != nil:
@@ -187,7 +146,7 @@ func (c *checker) problem(op *catalog.Operation, spec parser.Expr, p catalog.Pro
 	}
 }
 
-func (c *checker) optionProblem(options parser.Expr, p catalog.Problem) {
+func (c *callChecker) optionProblem(options parser.Expr, p catalog.Problem) {
 	key, value := syntax.NodeAt(options, p.Path)
 	if p.Reason == catalog.UnknownField && key != nil {
 		d := c.Add(diagnostic.CodeUnknownOption, key.KeyPos, syntax.KeyWidth(key), "unknown option %q", key.Key)
@@ -197,6 +156,3 @@ func (c *checker) optionProblem(options parser.Expr, p catalog.Problem) {
 	}
 	c.At(diagnostic.CodeOptionValue, value, "%s", p.Message).Suggest(p.Suggestion)
 }
-
-// ofOperations reports whether the module has operations, so that its use must be visible in the text.
-func ofOperations(module string) bool { return len(catalog.Of(module)) > 0 }

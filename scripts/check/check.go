@@ -1,5 +1,5 @@
 // Package check finds the mistakes of a script without running it: errors of the compiler, violations of the catalogue
-// of operations, and code that is probably not meant. It also reports what a script may do, for the people who sign it.
+// of operations, and valid code that is probably a mistake. It also lists what a script may do, for its signers.
 package check
 
 import (
@@ -8,7 +8,6 @@ import (
 
 	"github.com/d5/tengo/v2/parser"
 
-	"writ"
 	"writ/internal/meant"
 	"writ/sal/catalog"
 	"writ/scripts"
@@ -22,20 +21,16 @@ import (
 func Check(bundle scripts.Bundle) Report {
 	a := syntax.Analyse(bundle)
 	c := newChecker(a)
-	for _, u := range a.Units {
-		if u.Tree != nil {
-			c.nodes(u.Tree)
-		}
-	}
+	c.units()
 	result := Report{}
 	switch test := scripts.IsTest(bundle.Main.Name); {
 	case a.Main.Tree == nil:
 	case test:
-		c.checkTests()
+		testChecker{c.scope}.file()
 		result.Tests = interpreter.TestsOf(a)
 	default:
-		result.Params = c.declared()
-		c.paramReads(result.Params)
+		result.Params = c.params.declared()
+		c.params.checkReads(result.Params)
 	}
 	for _, m := range a.Modules {
 		if m.Source.Name != "enum" {
@@ -44,7 +39,7 @@ func Check(bundle scripts.Bundle) Report {
 	}
 	if !a.Failed() {
 		before := len(a.List)
-		c.lint(result.Params)
+		lint(c, result.Params)
 		if _, err := interpreter.Build(a, false); err != nil {
 			a.List = a.List[:before]
 			interpreter.ReportError(&a.Findings, err)
@@ -59,8 +54,8 @@ func Check(bundle scripts.Bundle) Report {
 	result.Operations = slices.Sorted(maps.Keys(c.operations))
 	result.Destructive = destructive(result.Operations)
 	result.Targets, result.MoreTargets = c.targets.list()
-	result.Secrets = slices.Sorted(maps.Keys(c.secrets))
-	result.Timeouts = c.timeouts
+	result.Secrets = slices.Sorted(maps.Keys(c.secrets.names))
+	result.Timeouts = c.calls.timeouts
 	result.Diagnostics, result.More = a.Sorted()
 	return result
 }
@@ -72,32 +67,38 @@ func destructive(operations []string) bool {
 	})
 }
 
-// checker checks how a script uses the built-in modules.
+// checker visits each node of a bundle once, and checks how it uses the built-in modules.
 type checker struct {
-	*syntax.Analysis
+	scope
+	calls      callChecker
+	secrets    secretChecker
+	params     paramChecker
+	targets    *targets
 	operations map[string]bool
-	secrets    map[string]bool
-	targets    targets
-	timeouts   []Timeout
 	hasEffect  bool                 // the text names an operation, or a member of run with an effect
 	seen       map[parser.Expr]bool // module names in permitted positions
-
-	reads        []paramRead
-	paramsSymbol *syntax.Symbol
-	misdeclared  map[string]bool // parameters whose declaration was reported; reads of them are not reported
-	undeclared   bool            // the whole declaration of parameters was reported
-}
-
-// paramRead is a read of a parameter by its name.
-type paramRead struct {
-	name string
-	at   parser.Expr
 }
 
 func newChecker(a *syntax.Analysis) *checker {
+	in := scope{a}
+	t := &targets{scope: in}
 	return &checker{
-		Analysis: a, operations: make(map[string]bool), secrets: make(map[string]bool), seen: make(map[parser.Expr]bool),
-		misdeclared: make(map[string]bool),
+		scope:      in,
+		calls:      callChecker{scope: in, targets: t},
+		secrets:    secretChecker{scope: in, names: make(map[string]bool)},
+		params:     paramChecker{scope: in, misdeclared: make(map[string]bool)},
+		targets:    t,
+		operations: make(map[string]bool),
+		seen:       make(map[parser.Expr]bool),
+	}
+}
+
+// units checks the script and its modules.
+func (c *checker) units() {
+	for _, u := range c.Units {
+		if u.Tree != nil {
+			c.nodes(u.Tree)
+		}
 	}
 }
 
@@ -119,11 +120,12 @@ func (c *checker) nodes(n parser.Node) {
 			c.selector(n.Expr, key)
 		}
 	case *parser.CallExpr:
-		c.call(n)
+		c.secrets.call(n)
+		c.calls.call(n)
 	case *parser.BinaryExpr:
-		c.operands(n)
+		c.secrets.operands(n)
 	case *parser.MapLit:
-		c.duplicates(n)
+		c.duplicateKeys(n)
 	case *parser.Ident:
 		c.value(n)
 	case *parser.ImportExpr:
@@ -153,54 +155,6 @@ func (c *checker) value(e parser.Expr) {
 		".operation(…)"
 }
 
-// module returns the built-in module that an expression denotes, or "" if it denotes none or is not statically known.
-func (c *checker) module(e parser.Expr) string {
-	switch e := e.(type) {
-	case *parser.ParenExpr:
-		return c.module(e.Expr)
-	case *parser.ImportExpr:
-		if scripts.BuiltIn(e.ModuleName) {
-			return e.ModuleName
-		}
-	case *parser.Ident:
-		s := c.Symbols[e]
-		if s == nil || s.Init == nil {
-			return ""
-		}
-		if i, ok := s.Init.(*parser.ImportExpr); ok && scripts.BuiltIn(i.ModuleName) {
-			return i.ModuleName
-		}
-	}
-	return ""
-}
-
-// operation returns the operation that an expression denotes, or nil if it denotes none or is not statically known.
-func (c *checker) operation(e parser.Expr) *catalog.Operation {
-	base, key := selected(e)
-	if key == nil {
-		return nil
-	}
-	if module := c.module(base); module != "" {
-		if op, ok := catalog.Lookup(module + "." + key.Value); ok {
-			return op
-		}
-	}
-	return nil
-}
-
-// selected splits x.key and x["key"].
-func selected(e parser.Expr) (base parser.Expr, key *parser.StringLit) {
-	switch e := e.(type) {
-	case *parser.SelectorExpr:
-		key, _ = e.Sel.(*parser.StringLit)
-		return e.Expr, key
-	case *parser.IndexExpr:
-		key, _ = e.Index.(*parser.StringLit)
-		return e.Expr, key
-	}
-	return nil, nil
-}
-
 // selector checks base.key.
 func (c *checker) selector(base parser.Expr, key *parser.StringLit) {
 	if module := c.module(base); module != "" {
@@ -216,10 +170,10 @@ func (c *checker) selector(base parser.Expr, key *parser.StringLit) {
 		return
 	}
 	if c.isParams(base) {
-		c.reads = append(c.reads, paramRead{key.Value, key})
+		c.params.reads = append(c.params.reads, key)
 		return
 	}
-	if op := c.handle(base); op != nil {
+	if op, _ := c.handle(base); op != nil {
 		fields := interpreter.HandleFields(op)
 		if !slices.Contains(fields, key.Value) && (!op.Named() || key.Value != interpreter.FieldName) {
 			c.At(diagnostic.CodeHandleField, key, "the result of %s has no field %q", op.Name(), key.Value).SetHelp(
@@ -243,71 +197,4 @@ func (c *checker) member(module string, key *parser.StringLit) {
 		c.At(diagnostic.CodeUnknownMember, key, "module %s has no %q", module, key.Value).SetHelp(
 			meant.Member("it", key.Value, interpreter.MemberNames(module)))
 	}
-}
-
-// handle returns the operation whose handle an expression certainly is: a call, or a variable that is assigned only
-// once.
-func (c *checker) handle(e parser.Expr) *catalog.Operation {
-	if name, ok := e.(*parser.Ident); ok {
-		s := c.Symbols[name]
-		if s == nil || s.Assigned || s.Init == nil {
-			return nil
-		}
-		e = s.Init
-	}
-	if call, ok := e.(*parser.CallExpr); ok {
-		if op := c.operation(call.Func); op != nil && op.Module != "run" {
-			return op
-		}
-	}
-	return nil
-}
-
-// isParams reports whether an expression is run.params, or a variable that is assigned only that.
-func (c *checker) isParams(e parser.Expr) bool {
-	if name, ok := e.(*parser.Ident); ok {
-		s := c.Symbols[name]
-		if s == nil || s.Assigned || s.Init == nil {
-			return false
-		}
-		e = s.Init
-	}
-	base, key := selected(e)
-	return key != nil && key.Value == "params" && c.module(base) == "run"
-}
-
-// paramReads checks the parameters that the script and its modules read by name.
-func (c *checker) paramReads(params scripts.Params) {
-	for _, r := range c.reads {
-		if _, ok := params.Named(r.name); !ok && !c.misdeclared[r.name] && !c.undeclared {
-			d := c.At(diagnostic.CodeUnknownParam, r.at, "unknown parameter %q", r.name)
-			if !c.Crowded() {
-				d.Suggest(meant.Closest(r.name, params.Names()))
-			}
-		}
-	}
-	if c.paramsSymbol == nil {
-		return
-	}
-	for name, s := range c.Symbols {
-		if s == c.paramsSymbol && s.Init != nil && name.Pos() > s.Init.Pos() {
-			c.At(diagnostic.CodeParamsRead, name, "params is the declaration, not the values").Help = "write run.params"
-		}
-	}
-}
-
-func (c *checker) duplicates(m *parser.MapLit) {
-	keys := make(map[string]bool, len(m.Elements))
-	for _, e := range m.Elements {
-		if keys[e.Key] {
-			c.Add(diagnostic.CodeDuplicateKey, e.KeyPos, syntax.KeyWidth(e), "duplicate key %q", e.Key)
-		}
-		keys[e.Key] = true
-	}
-}
-
-// handleOf represents a handle in a literal. Handles from the same call are equal.
-type handleOf struct {
-	kind writ.ResourceKind
-	call parser.Expr
 }

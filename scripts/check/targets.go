@@ -21,6 +21,7 @@ const minTargetPrefix = 3
 
 // targets collects the resources that a script destroys, as far as its text names them.
 type targets struct {
+	scope
 	named     map[string]bool // "volume/web-0", or "volume/web-*" if the rest of the name is unknown
 	mentioned int             // number of destructive operations in the text
 	seen      int             // number of these with a known resource
@@ -38,11 +39,12 @@ func (t *targets) mention(op *catalog.Operation) {
 	}
 }
 
-// of records the resource of a call: the known beginning of its name, and whether that is the whole name.
-func (t *targets) of(op *catalog.Operation, prefix string, whole bool) {
+// add records the resource of a call, if the beginning of its name is known.
+func (t *targets) add(op *catalog.Operation, name parser.Expr) {
 	if !op.Destructive {
 		return
 	}
+	prefix, whole := t.nameOf(name)
 	switch {
 	case whole && writ.ValidName(prefix):
 	case !whole && len(prefix) >= minTargetPrefix && writ.ValidName(prefix+"0"):
@@ -63,69 +65,64 @@ func (t *targets) list() (named []string, more bool) {
 }
 
 // nameOf returns the literal beginning of a resource name, and whether that is the whole name.
-func (c *checker) nameOf(e parser.Expr) (prefix string, whole bool) {
-	if c.targets.steps++; c.targets.steps > maxNameSteps {
+func (t *targets) nameOf(e parser.Expr) (prefix string, whole bool) {
+	if t.steps++; t.steps > maxNameSteps {
 		return "", false
 	}
 	switch e := e.(type) {
 	case *parser.ParenExpr:
-		return c.nameOf(e.Expr)
+		return t.nameOf(e.Expr)
 	case *parser.StringLit:
 		return e.Value, true
 	case *parser.BinaryExpr:
-		left, all := c.nameOf(e.LHS)
+		left, all := t.nameOf(e.LHS)
 		if e.Token != token.Add || !all {
 			return left, false
 		}
-		right, all := c.partOf(e.RHS)
+		right, all := t.partOf(e.RHS)
 		if len(left)+len(right) > diagnostic.MaxLine {
 			return left, false
 		}
 		return left + right, all
 	case *parser.Ident:
-		if s := c.Symbols[e]; s != nil && !s.Assigned && s.Init != nil {
-			return c.nameOf(s.Init)
+		if value := t.origin(e); value != nil {
+			return t.nameOf(value)
 		}
 	case *parser.SelectorExpr, *parser.IndexExpr:
-		if base, key := selected(e); key != nil && c.isParams(base) {
-			value, known := c.targets.params[key.Value].(string)
+		if base, key := selected(e); key != nil && t.isParams(base) {
+			value, known := t.params[key.Value].(string)
 			return value, known
 		}
 	case *parser.CallExpr:
-		if name, ok := e.Func.(*parser.Ident); ok && len(e.Args) > 0 && name.Name == "format" && c.Symbols[name] != nil &&
-			c.Symbols[name].Builtin {
-			form, all := c.nameOf(e.Args[0])
+		if len(e.Args) > 0 && t.builtin(e.Func) == "format" {
+			form, all := t.nameOf(e.Args[0])
 			prefix, _, cut := strings.Cut(form, "%")
 			return prefix, all && !cut
 		}
-		if op := c.operation(e.Func); op != nil && op.Named() && len(e.Args) > 0 { // a handle
-			return c.nameOf(e.Args[0])
+		if op := t.operation(e.Func); op != nil && op.Named() && len(e.Args) > 0 { // a handle
+			return t.nameOf(e.Args[0])
 		}
 	}
 	return "", false
 }
 
 // partOf is nameOf for the later parts of a name: a number becomes its digits.
-func (c *checker) partOf(e parser.Expr) (prefix string, whole bool) {
+func (t *targets) partOf(e parser.Expr) (prefix string, whole bool) {
 	if n, ok := e.(*parser.IntLit); ok {
 		return strconv.FormatInt(n.Value, 10), true
 	}
-	if base, key := selected(e); key != nil && c.isParams(base) {
-		if n, ok := c.targets.params[key.Value].(int64); ok {
+	if base, key := selected(e); key != nil && t.isParams(base) {
+		if n, ok := t.params[key.Value].(int64); ok {
 			return strconv.FormatInt(n, 10), true
 		}
 	}
-	return c.nameOf(e)
+	return t.nameOf(e)
 }
 
 // TargetsOf returns the targets of a script like Check, for known values of the parameters.
 func TargetsOf(bundle scripts.Bundle, params map[string]any) (targets []string, more bool) {
 	c := newChecker(syntax.Analyse(bundle))
 	c.targets.params = params
-	for _, u := range c.Units {
-		if u.Tree != nil {
-			c.nodes(u.Tree)
-		}
-	}
+	c.units()
 	return c.targets.list()
 }

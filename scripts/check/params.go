@@ -6,6 +6,7 @@ import (
 	"github.com/d5/tengo/v2/parser"
 	"github.com/d5/tengo/v2/token"
 
+	"writ/internal/meant"
 	"writ/sal/catalog"
 	"writ/scripts"
 	"writ/scripts/diagnostic"
@@ -37,8 +38,17 @@ var paramSchema = catalog.Schema{
 // ParamFields returns the schema of a parameter's declaration. Fields without a type have the type of the parameter.
 func ParamFields() catalog.Schema { return slices.Clone(paramSchema) }
 
+// paramChecker reads and checks the declaration of parameters, and the reads of parameters by name.
+type paramChecker struct {
+	scope
+	symbol      *syntax.Symbol      // the variable params, nil without a declaration
+	misdeclared map[string]bool     // parameters whose declaration was reported; reads of them are not reported
+	undeclared  bool                // the whole declaration was reported
+	reads       []*parser.StringLit // the names of parameters that are read
+}
+
 // declared returns the parameters that the script declares. The declaration is a literal, so the script does not run.
-func (c *checker) declared() scripts.Params {
+func (c *paramChecker) declared() scripts.Params {
 	literal := c.declaration()
 	if literal == nil {
 		return nil
@@ -55,7 +65,7 @@ func (c *checker) declared() scripts.Params {
 }
 
 // declaration returns the literal of params := {…} at the top level, or nil if it is missing or unreadable.
-func (c *checker) declaration() *parser.MapLit {
+func (c *paramChecker) declaration() *parser.MapLit {
 	for _, s := range c.Main.Tree.Stmts {
 		assign, ok := s.(*parser.AssignStmt)
 		if !ok || assign.Token != token.Define || len(assign.LHS) != 1 {
@@ -78,12 +88,12 @@ func (c *checker) declaration() *parser.MapLit {
 			return nil
 		}
 		if symbol := c.Symbols[name]; symbol != nil {
-			c.paramsSymbol = symbol
+			c.symbol = symbol
 			if symbol.Assigned {
 				c.At(diagnostic.CodeParamsLiteral, name, "params is assigned again below")
 			}
 		}
-		c.duplicates(literal)
+		c.duplicateKeys(literal)
 		return literal
 	}
 	return nil
@@ -105,7 +115,7 @@ func unreadable(e parser.Expr) parser.Expr {
 }
 
 // param reads the declaration of one parameter.
-func (c *checker) param(e *parser.MapElementLit) (scripts.Param, bool) {
+func (c *paramChecker) param(e *parser.MapElementLit) (scripts.Param, bool) {
 	before := len(c.List)
 	report := func(code string, path catalog.Path, format string, args ...any) *diagnostic.Diagnostic {
 		key, value := syntax.NodeAt(e.Value, path)
@@ -123,7 +133,7 @@ func (c *checker) param(e *parser.MapElementLit) (scripts.Param, bool) {
 		c.Add(diagnostic.CodeParamSchema, e.KeyPos, syntax.KeyWidth(e),
 			"%q cannot name a parameter: letters, digits and underscores, not beginning with a digit", e.Key)
 	}
-	c.duplicates(given)
+	c.duplicateKeys(given)
 	v, _ := syntax.LiteralValue(given)
 	fields, _ := v.(map[string]any)
 	own := map[string]any{"default": fields["default"], "enum": fields["enum"]}
@@ -168,4 +178,24 @@ func (c *checker) param(e *parser.MapElementLit) (scripts.Param, bool) {
 		}
 	}
 	return p, true
+}
+
+// checkReads checks the parameters that the script and its modules read by name.
+func (c *paramChecker) checkReads(params scripts.Params) {
+	for _, name := range c.reads {
+		if _, ok := params.Named(name.Value); !ok && !c.misdeclared[name.Value] && !c.undeclared {
+			d := c.At(diagnostic.CodeUnknownParam, name, "unknown parameter %q", name.Value)
+			if !c.Crowded() {
+				d.Suggest(meant.Closest(name.Value, params.Names()))
+			}
+		}
+	}
+	if c.symbol == nil {
+		return
+	}
+	for name, s := range c.Symbols {
+		if s == c.symbol && s.Init != nil && name.Pos() > s.Init.Pos() {
+			c.At(diagnostic.CodeParamsRead, name, "params is the declaration, not the values").Help = "write run.params"
+		}
+	}
 }

@@ -18,42 +18,22 @@ import (
 //
 // orderer follows the statements of one function. It assumes that an unknown expression waits for all earlier calls.
 type orderer struct {
-	*linter
-	calls    []orderedCall
-	index    map[*parser.CallExpr]int
-	awaited  map[int]bool // calls whose end the script has waited for
-	parts    map[string]partsList
-	reported map[string]bool // pairs of resources
-	resets   int             // calls of reset
-}
-
-// orderedCall is a call of an operation on a resource.
-type orderedCall struct {
-	at       *parser.CallExpr
-	op       *catalog.Operation
-	resource string
-	content  string // the resource whose content the call reads or changes, or ""
-	taken    string // the volume in the arguments of machine.detach or machine.attach, "" for other operations
-	after    []int  // the calls on which it depends
-	racing   []int  // the earlier calls that may still run
-}
-
-// partsList holds the resources that a machine or container uses. It is complete if the script lists all of them.
-type partsList struct {
-	names    []string
-	complete bool
+	scope
+	*callOrder
+	races  *races
+	resets int // calls of reset
 }
 
 // unordered reports calls in the statements of one function.
-func (l *linter) unordered(list []parser.Stmt) {
-	o := &orderer{linter: l, reported: make(map[string]bool)}
+func unordered(in scope, list []parser.Stmt) {
+	o := &orderer{scope: in, races: &races{scope: in, reported: make(map[string]bool)}}
 	o.reset()
 	o.body(list)
 }
 
+// reset forgets all calls.
 func (o *orderer) reset() {
-	o.calls, o.index = nil, make(map[*parser.CallExpr]int)
-	o.awaited, o.parts = make(map[int]bool), make(map[string]partsList)
+	o.callOrder = newCallOrder()
 	o.resets++
 }
 
@@ -108,13 +88,12 @@ func (o *orderer) node(n parser.Node) {
 func (o *orderer) branch(n parser.Stmt) {
 	calls, parts, resets := len(o.calls), maps.Clone(o.parts), o.resets
 	o.statement(n)
-	if o.resets != resets { // the calls are those of the branch alone
+	if o.resets != resets { // only calls of the branch are left
 		o.reset()
 		return
 	}
-	o.calls, o.parts = o.calls[:calls], parts
-	maps.DeleteFunc(o.index, func(_ *parser.CallExpr, i int) bool { return i >= calls })
-	maps.DeleteFunc(o.awaited, func(i int, _ bool) bool { return i >= calls })
+	o.keep(calls)
+	o.parts = parts
 }
 
 // expression follows an expression in the order of its evaluation.
@@ -140,19 +119,14 @@ func (o *orderer) read(e parser.Expr) {
 	if _, written := key.(*parser.StringLit); !written {
 		o.expression(key)
 	}
-	if i, ok := o.index[callOf(o.linter, base)]; ok {
+	_, call := o.handle(base)
+	if i, ok := o.index[call]; ok {
 		if text, written := key.(*parser.StringLit); !written || text.Value != interpreter.FieldName {
 			o.collect([]int{i}, o.awaited)
 		}
 		return
 	}
-	o.waitForAll()
-}
-
-func (o *orderer) waitForAll() {
-	for i := range o.calls {
-		o.awaited[i] = true
-	}
+	o.awaitAll()
 }
 
 // called follows a call of an operation or a function.
@@ -163,44 +137,26 @@ func (o *orderer) called(e *parser.CallExpr) {
 	op := o.operation(e.Func)
 	switch {
 	case op != nil && op.Kind != "" && len(e.Args) > 0:
-		o.add(e, op)
-	case op == nil && o.pureCall(e) == "" && !o.logs(e):
-		o.waitForAll() // a function may read fields
+		o.made(e, op)
+	case op == nil && o.pureCall(e) == "" && !o.isRun(e.Func, "log"):
+		o.awaitAll() // a function may read fields
 	}
-}
-
-// logs reports whether a call is run.log, which does not wait.
-func (o *orderer) logs(e *parser.CallExpr) bool {
-	base, key := selected(e.Func)
-	return key != nil && key.Value == "log" && o.module(base) == "run"
 }
 
 // maxOrdered limits the number of calls that are compared with each other.
 const maxOrdered = 200
 
-// add records a call and compares it with the earlier ones.
-func (o *orderer) add(e *parser.CallExpr, op *catalog.Operation) {
+// made records a call of an operation and compares it with the earlier ones.
+func (o *orderer) made(e *parser.CallExpr, op *catalog.Operation) {
 	if len(o.calls) == maxOrdered {
 		o.reset()
 	}
 	c := orderedCall{at: e, op: op, resource: o.resource(op.Kind, e.Args[0])}
 	mentioned, complete := o.mentioned(e.Args[1:], &c)
-	for i, earlier := range slices.Backward(o.calls) {
-		if earlier.resource == c.resource { // it depends on the calls before it
-			c.after = append(c.after, i)
-			break
-		}
-	}
-	before := make(map[int]bool)
-	o.collect(c.after, before)
-	for i := range o.calls {
-		if !o.awaited[i] && !before[i] {
-			c.racing = append(c.racing, i)
-		}
-	}
+	o.order(&c)
 	switch {
 	case op.Kind == writ.KindVolume || op.Kind == writ.KindHeroDB || op.Kind == writ.KindNetwork:
-		c.content = o.contentOf(&c, mentioned)
+		c.content = contentOf(&c, mentioned)
 	case op.Effect == catalog.Make:
 		o.parts[c.resource] = partsList{mentioned, complete}
 	case op.Verb == "attach" || op.Verb == "detach":
@@ -212,48 +168,19 @@ func (o *orderer) add(e *parser.CallExpr, op *catalog.Operation) {
 			o.parts[c.resource] = partsList{append(slices.Clone(list.names), mentioned...), list.complete}
 		}
 	}
-	o.compare(&c)
-	o.index[e] = len(o.calls)
-	o.calls = append(o.calls, c)
-}
-
-// collect adds calls to a set, and all calls on which they depend.
-func (o *orderer) collect(calls []int, into map[int]bool) {
-	for _, i := range calls {
-		if !into[i] {
-			into[i] = true
-			o.collect(o.calls[i].after, into)
-		}
-	}
-}
-
-// contentOf returns the resource whose content a call reads, replaces or deletes, or "" if the order of the call does
-// not matter here.
-func (o *orderer) contentOf(c *orderedCall, mentioned []string) string {
-	switch c.op.Verb {
-	case "restore", "snapshot", "delete_snapshot", "send", "backup", "delete":
-		return c.resource
-	case "clone", "copy":
-		if len(mentioned) > 0 {
-			return mentioned[0]
-		}
-	}
-	return ""
+	o.races.compare(o.callOrder, &c)
+	o.add(c)
 }
 
 // resource identifies the resource of a call by its literal name, or else by the text of the expression.
 func (o *orderer) resource(kind writ.ResourceKind, name parser.Expr) string {
 	for range 20 { // handles to handles
-		if call := callOf(o.linter, name); call != nil && len(call.Args) > 0 {
+		if _, call := o.handle(name); call != nil && len(call.Args) > 0 {
 			name = call.Args[0]
 			continue
 		}
-		if ident, ok := name.(*parser.Ident); ok {
-			if s := o.Symbols[ident]; s != nil && !s.Assigned {
-				if text, written := s.Init.(*parser.StringLit); written {
-					name = text
-				}
-			}
+		if text, written := o.origin(name).(*parser.StringLit); written {
+			name = text
 		}
 		break
 	}
@@ -269,14 +196,12 @@ func (o *orderer) mentioned(args []parser.Expr, c *orderedCall) (names []string,
 		switch n := n.(type) {
 		case *parser.Ident, *parser.CallExpr:
 			e, _ := n.(parser.Expr)
-			if op := o.handle(e); op != nil && op.Kind != "" {
-				if call := callOf(o.linter, e); call != nil && len(call.Args) > 0 {
-					names = append(names, o.resource(op.Kind, call.Args[0]))
-					if i, known := o.index[call]; known {
-						c.after = append(c.after, i)
-					}
-					return
+			if op, call := o.handle(e); op != nil && op.Kind != "" && len(call.Args) > 0 {
+				names = append(names, o.resource(op.Kind, call.Args[0]))
+				if i, known := o.index[call]; known {
+					c.after = append(c.after, i)
 				}
+				return
 			}
 			complete = false
 		case *parser.SelectorExpr, *parser.IndexExpr: // a field of a result, or a parameter
@@ -288,16 +213,4 @@ func (o *orderer) mentioned(args []parser.Expr, c *orderedCall) (names []string,
 		visit(arg)
 	}
 	return names, complete
-}
-
-// callOf returns the call whose handle an expression is, or nil if it is unknown.
-func callOf(l *linter, e parser.Expr) *parser.CallExpr {
-	if l.handle(e) == nil {
-		return nil
-	}
-	if name, ok := e.(*parser.Ident); ok {
-		e = l.Symbols[name].Init
-	}
-	call, _ := e.(*parser.CallExpr)
-	return call
 }

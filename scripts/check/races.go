@@ -2,17 +2,23 @@ package check
 
 import (
 	"slices"
-	"writ/scripts/diagnostic"
 
 	"writ"
+	"writ/scripts/diagnostic"
 )
 
-// compare reports the earlier calls that may run at the same time as c although the script implies an order.
-func (o *orderer) compare(c *orderedCall) {
+// races reports calls that may run at the same time as an earlier call although the script implies an order.
+type races struct {
+	scope
+	reported map[string]bool // pairs of resources
+}
+
+// compare reports the earlier calls in o that may run at the same time as c.
+func (r *races) compare(o *callOrder, c *orderedCall) {
 	if c.content != "" {
 		for _, i := range c.racing {
-			if o.releases(&o.calls[i], c) {
-				o.reportOnce(i, c)
+			if releases(o, &o.calls[i], c) {
+				r.reportOnce(&o.calls[i], c)
 				return
 			}
 		}
@@ -36,16 +42,16 @@ func (o *orderer) compare(c *orderedCall) {
 			continue
 		}
 		if between && !uses && slices.Contains(work.racing, stopped) {
-			o.reportOnce(stopped, &work)
+			r.reportOnce(&o.calls[stopped], &work)
 		}
 		if slices.Contains(c.racing, i) {
-			o.reportOnce(i, c)
+			r.reportOnce(&o.calls[i], c)
 		}
 	}
 }
 
 // releases reports whether work must wait for an earlier call, because that call ends the use of its resource.
-func (o *orderer) releases(earlier, work *orderedCall) bool {
+func releases(o *callOrder, earlier, work *orderedCall) bool {
 	uses := slices.Contains(o.parts[earlier.resource].names, work.content)
 	switch earlier.op.Verb {
 	case "stop":
@@ -60,21 +66,20 @@ func (o *orderer) releases(earlier, work *orderedCall) bool {
 	return false
 }
 
-// reportOnce warns that a call does not wait for call i. One read fixes all pairs of the same two resources, so only
-// one pair is reported.
-func (o *orderer) reportOnce(i int, later *orderedCall) {
-	earlier := &o.calls[i]
+// reportOnce warns that a call does not wait for an earlier one. One read fixes all pairs of the same two resources, so
+// only one pair is reported.
+func (r *races) reportOnce(earlier, later *orderedCall) {
 	pair := earlier.resource + " " + later.resource
-	if o.reported[pair] {
+	if r.reported[pair] {
 		return
 	}
-	o.reported[pair] = true
+	r.reported[pair] = true
 	field := "uid"
 	if _, ok := earlier.op.Result.Field("state"); ok {
 		field = "state"
 	}
-	o.warn(diagnostic.CodeUnordered, later.at,
+	r.warn(diagnostic.CodeUnordered, later.at,
 		"%s does not wait for %s in line %d: calls about different resources run at the same time",
-		later.op.Name(), earlier.op.Name(), o.line(earlier.at)).
+		later.op.Name(), earlier.op.Name(), r.Files.Position(earlier.at.Pos()).Line).
 		Help = "read a result before it, as in " + earlier.op.Name() + "(…)." + field
 }

@@ -12,32 +12,17 @@ import (
 	"writ/scripts/syntax"
 )
 
-// isSecret reports whether an expression is certainly a secret: a call of run.secret, or a variable that is assigned
-// only that.
-func (c *checker) isSecret(e parser.Expr) bool {
-	switch v := e.(type) {
-	case *parser.ParenExpr:
-		return c.isSecret(v.Expr)
-	case *parser.Ident:
-		s := c.Symbols[v]
-		if s == nil || s.Assigned || s.Init == nil {
-			return false
-		}
-		e = s.Init
-	}
-	call, ok := e.(*parser.CallExpr)
-	if !ok {
-		return false
-	}
-	base, key := selected(call.Func)
-	return key != nil && key.Value == "secret" && c.module(base) == "run"
+// secretChecker reports secrets in places where a script would read them, and collects the names of literal secrets.
+type secretChecker struct {
+	scope
+	names map[string]bool
 }
 
-// secretCall records the secret that a call requests, and reports secrets in the arguments of functions that make
+// call records the secret that a call requests, and reports secrets in the arguments of functions that make
 // texts.
-func (c *checker) secretCall(e *parser.CallExpr) {
+func (c *secretChecker) call(e *parser.CallExpr) {
 	if c.isSecret(e) && len(e.Args) == 1 {
-		c.secretName(e.Args[0])
+		c.name(e.Args[0])
 		return
 	}
 	what := c.writes(e.Func)
@@ -45,14 +30,14 @@ func (c *checker) secretCall(e *parser.CallExpr) {
 		return
 	}
 	for _, arg := range e.Args {
-		if place := c.secretIn(arg); place != nil {
+		if place := c.find(arg); place != nil {
 			c.At(diagnostic.CodeSecretPlace, place, "%s cannot take a secret", what)
 		}
 	}
 }
 
-// secretName checks the argument of run.secret if it is a literal.
-func (c *checker) secretName(e parser.Expr) {
+// name checks the argument of run.secret if it is a literal.
+func (c *secretChecker) name(e parser.Expr) {
 	v, complete := syntax.LiteralValue(e)
 	name, isText := v.(string)
 	switch {
@@ -63,18 +48,15 @@ func (c *checker) secretName(e parser.Expr) {
 		c.At(diagnostic.CodeSecretName, e, "%q cannot name a secret",
 			name).Help = "1 to 63 lower-case letters, digits and hyphens, without a version"
 	default:
-		c.secrets[name] = true
+		c.names[name] = true
 	}
 }
 
 // writes returns the name of the function f if f makes its arguments readable. It returns "" if f does not, or is not
 // statically known.
-func (c *checker) writes(f parser.Expr) string {
-	if name, ok := f.(*parser.Ident); ok {
-		if s := c.Symbols[name]; s != nil && s.Builtin && slices.Contains([]string{"string", "format", "bytes"}, name.Name) {
-			return name.Name
-		}
-		return ""
+func (c *secretChecker) writes(f parser.Expr) string {
+	if name := c.builtin(f); slices.Contains([]string{"string", "format", "bytes"}, name) {
+		return name
 	}
 	base, key := selected(f)
 	if key == nil {
@@ -88,8 +70,8 @@ func (c *checker) writes(f parser.Expr) string {
 	return ""
 }
 
-// secretIn returns the first secret in a literal expression, or nil.
-func (c *checker) secretIn(e parser.Expr) parser.Expr {
+// find returns the first secret in a literal expression, or nil.
+func (c *secretChecker) find(e parser.Expr) parser.Expr {
 	if c.isSecret(e) {
 		return e
 	}
@@ -105,7 +87,7 @@ func (c *checker) secretIn(e parser.Expr) parser.Expr {
 		}
 	}
 	for _, e := range inside {
-		if found := c.secretIn(e); found != nil {
+		if found := c.find(e); found != nil {
 			return found
 		}
 	}
@@ -113,7 +95,7 @@ func (c *checker) secretIn(e parser.Expr) parser.Expr {
 }
 
 // operands reports secrets that are compared or concatenated.
-func (c *checker) operands(e *parser.BinaryExpr) {
+func (c *secretChecker) operands(e *parser.BinaryExpr) {
 	if e.Token == token.LAnd || e.Token == token.LOr {
 		return
 	}

@@ -14,38 +14,36 @@ import (
 // callCounter counts the calls that every run of a script makes. It ignores functions, and loops without a constant
 // number of rounds.
 type callCounter struct {
-	*linter
+	scope
 	count int
 	over  parser.Node // the statement at which count exceeds MaxCalls
 }
 
 // tooManyCalls reports a script that exceeds MaxCalls: each of its runs would fail with SCRIPT_LIMIT.
-func (l *linter) tooManyCalls(tree *parser.File) {
-	for _, u := range l.Units {
-		if u.Tree != nil && l.endsItself(u.Tree) { // a module may end the run of the script
+func tooManyCalls(in scope, tree *parser.File) {
+	c := &callCounter{scope: in}
+	for _, u := range in.Units {
+		if u.Tree != nil && c.endsItself(u.Tree) { // a module may end the run of the script
 			return
 		}
 	}
-	c := &callCounter{linter: l}
 	for _, s := range tree.Stmts {
 		c.add(s, c.stmt(s))
 	}
 	if c.over != nil {
-		l.warn(diagnostic.CodeManyCalls, c.over, "the script makes %d calls or more; a run may make %d", c.count,
+		c.warn(diagnostic.CodeManyCalls, c.over, "the script makes %d calls or more; a run may make %d", c.count,
 			scripts.MaxCalls).Help =
 			"split the work: a parameter can select the part that one run does"
 	}
 }
 
 // endsItself reports whether a tree contains a call of run.fail, so that the script may end before its last call.
-func (l *linter) endsItself(n parser.Node) bool {
-	if call, ok := n.(*parser.CallExpr); ok {
-		if base, key := selected(call.Func); key != nil && key.Value == "fail" && l.module(base) == "run" {
-			return true
-		}
+func (c *callCounter) endsItself(n parser.Node) bool {
+	if call, ok := n.(*parser.CallExpr); ok && c.isRun(call.Func, "fail") {
+		return true
 	}
 	found := false
-	syntax.Children(n, func(c parser.Node) { found = found || l.endsItself(c) })
+	syntax.Children(n, func(child parser.Node) { found = found || c.endsItself(child) })
 	return found
 }
 
@@ -200,8 +198,7 @@ func (c *callCounter) elements(e parser.Expr) int {
 	case *parser.ArrayLit:
 		return len(e.Elements)
 	case *parser.CallExpr:
-		name, ok := e.Func.(*parser.Ident)
-		if !ok || name.Name != "range" || c.Symbols[name] == nil || !c.Symbols[name].Builtin || len(e.Args) != 2 {
+		if c.builtin(e.Func) != "range" || len(e.Args) != 2 {
 			return 0
 		}
 		from, known := intLiteral(e.Args[0])

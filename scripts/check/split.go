@@ -18,7 +18,7 @@ import (
 // is reported if a later call needs several resources on one node that have their nodes by then. splitter follows the
 // statements of one function in order, and ignores unknown expressions.
 type splitter struct {
-	*linter
+	scope
 	waits    []parser.Node // the reads so far
 	holds    map[*syntax.Symbol]held
 	mute     bool // the current code may not run
@@ -64,8 +64,8 @@ func (h held) split(waits int) bool {
 }
 
 // splits reports reads that split a group, in the statements of one function.
-func (l *linter) splits(list []parser.Stmt) {
-	s := &splitter{linter: l, holds: make(map[*syntax.Symbol]held), reported: make(map[parser.Node]bool)}
+func splits(in scope, list []parser.Stmt) {
+	s := &splitter{scope: in, holds: make(map[*syntax.Symbol]held), reported: make(map[parser.Node]bool)}
 	s.body(list)
 }
 
@@ -154,17 +154,6 @@ func (s *splitter) assignment(n *parser.AssignStmt) {
 	}
 }
 
-// partsOf splits x.key and x[key].
-func partsOf(e parser.Expr) (base, key parser.Expr) {
-	switch e := e.(type) {
-	case *parser.SelectorExpr:
-		return e.Expr, e.Sel
-	case *parser.IndexExpr:
-		return e.Expr, e.Index
-	}
-	return nil, nil
-}
-
 // value follows an expression in the order of its evaluation.
 func (s *splitter) value(e parser.Expr) held {
 	switch e := e.(type) {
@@ -196,8 +185,9 @@ func (s *splitter) part(e parser.Expr) held {
 	if !written {
 		s.value(key)
 	}
+	op, _ := s.handle(base)
 	switch {
-	case s.handle(base) == nil && !of.handle: // a member
+	case op == nil && !of.handle: // a member
 		of.handle = of.first != nil
 		return of
 	case !written || field.Value == interpreter.FieldName || s.mute ||
@@ -272,15 +262,5 @@ func (s *splitter) splitBy(read parser.Node, op *catalog.Operation, e *parser.Ca
 		"this waits for a result: earlier calls get their nodes now, but %s in line %d needs several of "+
 			"their resources on one node",
 		op.Name(),
-		s.line(e)).Help = "make all linked calls first and read results after them, or give each call the option node"
-}
-
-// line returns the line of a node.
-func (l *linter) line(n parser.Node) int {
-	for _, u := range l.Units {
-		if int(n.Pos()) >= u.File.Base && int(n.Pos()) <= u.File.Base+u.File.Size {
-			return u.File.Position(n.Pos()).Line
-		}
-	}
-	return 0
+		s.Files.Position(e.Pos()).Line).Help = "make all linked calls first and read results after them, or give each call the option node"
 }

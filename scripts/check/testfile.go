@@ -11,11 +11,13 @@ import (
 	"writ/scripts/syntax"
 )
 
-// checkTests checks the parts that only test files have: the tests and their use of t.
-func (c *checker) checkTests() {
+// testChecker checks the parts that only test files have: the tests and their use of t.
+type testChecker struct{ scope }
+
+func (c testChecker) file() {
 	for _, name := range c.Tests {
 		fn := c.Symbols[name].Init.(*parser.FuncLit)
-		c.ofTest(c.Symbols[fn.Type.Params.List[0]], fn.Body)
+		c.uses(c.Symbols[fn.Type.Params.List[0]], fn.Body)
 	}
 	for _, s := range c.Main.Tree.Stmts {
 		assign, ok := s.(*parser.AssignStmt)
@@ -41,10 +43,10 @@ func (c *checker) checkTests() {
 	}
 }
 
-// ofTest checks every use of t below n.
-func (c *checker) ofTest(t *syntax.Symbol, n parser.Node) {
+// uses checks every use of t below n.
+func (c testChecker) uses(t *syntax.Symbol, n parser.Node) {
 	if call, ok := n.(*parser.CallExpr); ok {
-		c.testCall(t, call)
+		c.call(t, call)
 	}
 	if e, ok := n.(parser.Expr); ok {
 		if base, key := selected(e); key != nil && c.is(base, t) {
@@ -54,17 +56,11 @@ func (c *checker) ofTest(t *syntax.Symbol, n parser.Node) {
 			}
 		}
 	}
-	syntax.Children(n, func(child parser.Node) { c.ofTest(t, child) })
+	syntax.Children(n, func(child parser.Node) { c.uses(t, child) })
 }
 
-// is reports whether an expression is the variable s and s is never assigned again.
-func (c *checker) is(e parser.Expr, s *syntax.Symbol) bool {
-	name, ok := e.(*parser.Ident)
-	return ok && s != nil && c.Symbols[name] == s && !s.Assigned
-}
-
-// testCall checks the arguments of t.run and the other members of t where they are literals.
-func (c *checker) testCall(t *syntax.Symbol, e *parser.CallExpr) {
+// call checks the arguments of t.run and the other members of t where they are literals.
+func (c testChecker) call(t *syntax.Symbol, e *parser.CallExpr) {
 	base, key := selected(e.Func)
 	if key == nil || !c.is(base, t) || e.Ellipsis.IsValid() {
 		return
