@@ -72,6 +72,37 @@ func (m *Machine) start(now time.Time) {
 	m.Ended = ""
 }
 
+// ask records a request for a script.
+func (m *Machine) ask(query func(string) string, now time.Time) {
+	m.Serial, m.UUID, m.Asset = identityOf(query("serial")), identityOf(query("uuid")), identityOf(query("asset"))
+	if query("failed") != "" {
+		m.Failures++
+	} else { // a new start
+		m.Since, m.Node, m.Failures = now, "", 0
+		m.start(now)
+	}
+	m.reach(StepScript, false, "", now)
+	m.Image, m.Sent, m.Size = "", 0, 0
+}
+
+// identityOf normalises a value from firmware. It returns "" for a value without information, such as zeros.
+func identityOf(text string) string {
+	if strings.Trim(text, "0-") == "" {
+		return ""
+	}
+	return progress.Text(text, maxIdentity)
+}
+
+// load records that the first upTo bytes of the image were sent.
+func (m *Machine) load(digest string, upTo, size int64, now time.Time) {
+	step := StepLoading
+	if upTo == size {
+		step = StepSent
+	}
+	m.reach(step, false, "", now)
+	m.Image, m.Sent, m.Size = digest, upTo, size
+}
+
 // report applies a report of the machine.
 func (m *Machine) report(r progress.Report, now time.Time) {
 	if r.Stage == progress.StageStart &&

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"time"
@@ -28,12 +29,15 @@ const (
 // up to endWithin to complete.
 func (s *Server) Serve(ctx context.Context, machines, operators net.Listener) error {
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return s.serve(ctx, machines, s.TLS, s.ForMachines()) })
-	group.Go(func() error { return s.serve(ctx, operators, nil, s.ForOperators()) })
+	group.Go(func() error { return serve(ctx, machines, s.TLS, s.ForMachines(), s.Log) })
+	group.Go(func() error { return serve(ctx, operators, nil, s.ForOperators(), s.Log) })
 	return group.Wait()
 }
 
-func (s *Server) serve(ctx context.Context, l net.Listener, secure *tls.Config, handler http.Handler) error {
+// serve answers the requests of a listener. secure is nil for http.
+func serve(
+	ctx context.Context, l net.Listener, secure *tls.Config, handler http.Handler, log *slog.Logger,
+) error {
 	l = (&limit.Crowd{Size: maxConnections}).Listener(l)
 	if secure != nil {
 		l = tls.NewListener(l, secure)
@@ -41,7 +45,7 @@ func (s *Server) serve(ctx context.Context, l net.Listener, secure *tls.Config, 
 	server := &http.Server{
 		Handler: handler, ReadHeaderTimeout: headerWithin, ReadTimeout: requestWithin, IdleTimeout: idleAfter,
 		MaxHeaderBytes: MaxHeader,
-		ErrorLog:       limit.ErrorLog(s.Log),
+		ErrorLog:       limit.ErrorLog(log),
 	}
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(l) }()

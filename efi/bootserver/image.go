@@ -1,9 +1,13 @@
 package bootserver
 
 import (
+	"bytes"
 	"fmt"
 	"net/http"
 	"time"
+
+	"writ"
+	"writ/efi/progress"
 )
 
 // sending is the response with an image or a part of it. It reports the offset written so far, and times out if the
@@ -50,4 +54,22 @@ func (s *sending) Write(b []byte) (int, error) {
 		}
 	}
 	return n, err
+}
+
+func (s *Server) answerImage(w http.ResponseWriter, r *http.Request) {
+	if r.PathValue("name") != s.name {
+		s.refuse(w, r,
+			writ.Errorf(writ.CodeNotFound, "unknown image").WithHint("ask for the script again, which names the image"))
+		return
+	}
+	w.Header().Set("Content-Type", "application/octet-stream")
+	w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
+	w.Header().Set("ETag", `"`+s.digest+`"`)
+	sending := &sending{ResponseWriter: w, deadlines: http.NewResponseController(w)}
+	if mac := progress.MAC(r.URL.Query().Get("mac")); mac != "" && r.Method == http.MethodGet {
+		sending.told = func(upTo int64) {
+			s.note(r, mac, func(m *Machine) { m.load(s.digest, upTo, int64(len(s.Image)), s.Now()) })
+		}
+	}
+	http.ServeContent(sending, r, "", time.Time{}, bytes.NewReader(s.Image))
 }
