@@ -221,7 +221,7 @@ func ask(ctx context.Context, m *Member, api nodes.Backend) error {
 		return writ.Errorf(writ.CodeInternal, "the supervisor assigned the node ID %q, but earlier %s", member.Node,
 			before.Node)
 	}
-	return m.store(Record{
+	return m.write(Record{
 		Cluster: member.Cluster, Datacenter: member.Datacenter, Node: member.Node, Name: member.Name,
 		Admission: member.Admission, Epoch: member.Epoch, Rosters: chain.Links, Floor: before.Floor,
 	}, roster)

@@ -6,13 +6,8 @@ package member
 
 import (
 	"crypto/ed25519"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"path/filepath"
-	"sync"
 	"time"
 
 	"filippo.io/age"
@@ -20,7 +15,6 @@ import (
 	"writ"
 	"writ/identity"
 	"writ/identity/envelope"
-	"writ/identity/pki"
 	"writ/sal"
 )
 
@@ -34,6 +28,8 @@ const (
 // Member is a node's membership of its datacenter: its keys, its identity and its verified rosters. All of it is stored
 // in the data directory; changes are on disk before they take effect. Join creates one.
 type Member struct {
+	store
+
 	dir     string
 	key     ed25519.PrivateKey
 	age     *age.X25519Identity
@@ -41,30 +37,6 @@ type Member struct {
 	version string          // version of the program
 	serial  string          // serial number of the machine, sent with a join; "" if unknown
 	removal *Removal
-
-	adopting sync.Mutex // one change of the record at a time
-	mu       sync.Mutex
-	record   Record
-	roster   *identity.Roster // the newest of the record
-}
-
-// Record is the content of member.json.
-type Record struct {
-	Cluster    writ.ClusterID    `json:"cluster"`
-	Datacenter writ.DatacenterID `json:"datacenter"`
-	Node       writ.NodeID       `json:"node"`
-	Name       string            `json:"name"`
-	Admission  writ.Admission    `json:"admission"`
-	Epoch      int64             `json:"epoch"` // supervisor's epoch when the node was admitted
-	// Links of an identity.RosterChain; earlier versions stored the texts of all versions.
-	Rosters [][]byte `json:"rosters"`
-	// State of a removed node: it was ordered to stop its resources; it has stopped them and reported that; number of
-	// its reports.
-	FenceOrdered bool  `json:"fence_ordered,omitempty"`
-	Fenced       bool  `json:"fenced,omitempty"`
-	FenceRound   int64 `json:"fence_round,omitempty"`
-	// Floor holds the newest known revocations of certificates in the datacenter.
-	Floor *pki.Floor `json:"certificate_floor,omitempty"`
 }
 
 // Key returns the key of the node in a data directory. It creates the key if it is missing; a node has one before it
@@ -82,7 +54,7 @@ func Key(dir string) (ed25519.PrivateKey, error) {
 
 // openMember loads the data directory and creates missing keys. The member's node ID is "" if it never joined.
 func openMember(dir string) (*Member, error) {
-	m := &Member{dir: dir, removal: newRemoval()}
+	m := &Member{store: store{path: filepath.Join(dir, memberFile)}, dir: dir, removal: newRemoval()}
 	var err error
 	if m.key, err = Key(dir); err != nil {
 		return nil, err
@@ -90,22 +62,7 @@ func openMember(dir string) (*Member, error) {
 	if m.age, err = loadAge(filepath.Join(dir, ageFile)); err != nil {
 		return nil, fmt.Errorf("load the node's age key: %w", err)
 	}
-	text, err := os.ReadFile(filepath.Join(dir, memberFile))
-	if errors.Is(err, fs.ErrNotExist) {
-		return m, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read the membership: %w", err)
-	}
-	if err := json.Unmarshal(text, &m.record); err != nil {
-		return nil, fmt.Errorf("read %s: %w", filepath.Join(dir, memberFile), err)
-	}
-	// They were valid when they were stored. Each signature check tests whether the newest has expired.
-	m.roster, err = identity.VerifyRosters(m.record.Cluster, m.record.Rosters, time.Time{})
-	if err != nil {
-		return nil, fmt.Errorf("verify the stored rosters: %w", err)
-	}
-	return m, nil
+	return m, m.load()
 }
 
 // Dir returns the data directory.
@@ -131,20 +88,6 @@ func (m *Member) PrivateKey() ed25519.PrivateKey { return m.key }
 
 // AgeKey returns the key that decrypts values for this node.
 func (m *Member) AgeKey() *age.X25519Identity { return m.age }
-
-// State returns the record.
-func (m *Member) State() Record {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.record
-}
-
-// Roster returns the newest verified roster.
-func (m *Member) Roster() *identity.Roster {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.roster
-}
 
 // SupervisorKey returns the key of the datacenter's supervisor in the newest roster, if id is its ID.
 func (m *Member) SupervisorKey(id envelope.KeyID) (ed25519.PublicKey, error) {
@@ -172,60 +115,4 @@ func (m *Member) Trusted(now time.Time) (*identity.Datacenter, error) {
 			roster.Version, id)
 	}
 	return datacenter, nil
-}
-
-// Adopt verifies and stores links that follow the node's rosters.
-func (m *Member) Adopt(following [][]byte) error {
-	if len(following) == 0 {
-		return nil
-	}
-	m.adopting.Lock()
-	defer m.adopting.Unlock()
-	next := m.State()
-	known := identity.RosterChain{Newest: m.Roster(), Links: next.Rosters}
-	chain, err := known.Extend(next.Cluster, following, time.Now())
-	if err != nil {
-		return fmt.Errorf("verify the rosters after version %d: %w", known.Newest.Version, err)
-	}
-	if chain.Newest == known.Newest {
-		return nil
-	}
-	next.Rosters = chain.Links
-	return m.store(next, chain.Newest)
-}
-
-// KeepFloor stores floor. A floor of another datacenter is ignored.
-func (m *Member) KeepFloor(floor pki.Floor) error {
-	m.adopting.Lock()
-	defer m.adopting.Unlock()
-	next := m.State()
-	if floor.Datacenter != next.Datacenter {
-		return nil
-	}
-	next.Floor = &floor
-	return m.store(next, m.Roster())
-}
-
-// Change stores a change of the record and applies it.
-func (m *Member) Change(change func(r *Record)) error {
-	m.adopting.Lock()
-	defer m.adopting.Unlock()
-	next := m.State()
-	change(&next)
-	return m.store(next, m.Roster())
-}
-
-// store writes the record and applies it.
-func (m *Member) store(next Record, roster *identity.Roster) error {
-	text, err := json.MarshalIndent(next, "", "\t")
-	if err != nil {
-		return fmt.Errorf("encode the membership: %w", err)
-	}
-	if err := writeFile(filepath.Join(m.dir, memberFile), text); err != nil {
-		return fmt.Errorf("store the membership: %w", err)
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.record, m.roster = next, roster
-	return nil
 }
