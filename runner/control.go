@@ -95,7 +95,7 @@ func (n *incarnation) apply(ctx context.Context, messages []queue.Message) error
 	n.questions.add(asked) // after raise: the answer promises that no job of an earlier epoch starts any more
 	ctx = context.WithoutCancel(ctx)
 	if len(cancels) > 0 {
-		if err := n.store.note(ctx, n.journal.Cancel(ctx, cancels)); err != nil {
+		if err := n.store.note(ctx, n.journal.Cancels.Add(ctx, cancels)); err != nil {
 			return err
 		}
 	}

@@ -147,7 +147,7 @@ func (r *Runner) begin(ctx context.Context, drivers map[string]sal.Driver, log *
 	}
 	n.epochs.seen.Store(max(epoch, r.Member.State().Epoch))
 	n.epochs.kept.Store(n.epochs.highest())
-	if n.desk.cancelled, err = n.journal.Cancels(ctx); err != nil {
+	if n.desk.cancelled, err = n.journal.Cancels.All(ctx); err != nil {
 		return nil, fmt.Errorf("read the cancelled runs: %w", err)
 	}
 	readings, err := n.journal.Usage.Readings(ctx)

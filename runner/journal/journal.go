@@ -27,7 +27,8 @@ const Keep = 24 * time.Hour
 // Journal is a node's open store. Its methods may be called concurrently. Changes are on disk when a method returns; it
 // returns STORE_UNAVAILABLE if they cannot be written.
 type Journal struct {
-	Usage *Usage
+	Usage   *Usage
+	Cancels *Cancels
 
 	db     *sqldb.DB
 	lock   *storelock.Lock // nil in memory
@@ -48,13 +49,13 @@ func Open(ctx context.Context, path string) (*Journal, error) {
 	files, err := fs.Sub(migrations, "migrations")
 	if err == nil {
 		j.db, err = sqldb.Open(ctx, path, files)
-		j.Usage = &Usage{j.db}
+		j.Usage, j.Cancels = &Usage{j.db}, &Cancels{j.db}
 	}
 	if err == nil && j.lock != nil {
 		err = j.lock.MarkOpened()
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("open the node's journal: %w", withoutBackup(err)), j.unlock())
+		return nil, errors.Join(fmt.Errorf("open the node's journal: %w", withoutBackup(err)), release(j.lock))
 	}
 	return j, nil
 }
@@ -84,16 +85,17 @@ func acquire(path string) (*storelock.Lock, error) {
 	return lock, nil
 }
 
-func (j *Journal) unlock() error {
-	if j.lock == nil {
+// release unlocks a journal. lock is nil in memory.
+func release(lock *storelock.Lock) error {
+	if lock == nil {
 		return nil
 	}
-	return j.lock.Close()
+	return lock.Close()
 }
 
 // Close waits for the write in progress and closes the journal.
 func (j *Journal) Close() error {
-	return errors.Join(j.db.Close(), j.unlock())
+	return errors.Join(j.db.Close(), release(j.lock))
 }
 
 // Begin returns the number of this start of the runner, its incarnation. The number is higher than at every earlier
@@ -149,53 +151,6 @@ func (j *Journal) RaiseEpoch(ctx context.Context, epoch int64) error {
 		_, err := tx.Exec("UPDATE node SET epoch = $1 WHERE epoch < $1", epoch)
 		return err
 	})
-}
-
-// Cancel describes which jobs of a cancelled run are refused.
-type Cancel struct {
-	Until   time.Time // may be dropped afterwards
-	Resumes int       // jobs after a later resume of the run are not affected
-}
-
-// Cancel records cancelled runs. For a run that is already cancelled, the later time and the higher number of resumes
-// count.
-func (j *Journal) Cancel(ctx context.Context, runs map[writ.RunID]Cancel) error {
-	if len(runs) == 0 {
-		return nil
-	}
-	return j.db.Write(failpoint.At(ctx, failpoint.CancelsKept), func(tx *sqldb.Tx) error {
-		for run, c := range runs {
-			_, err := tx.Exec(`INSERT INTO cancels (run, until, resumes) VALUES ($1, $2, $3) ON CONFLICT (run) DO UPDATE SET
-				until = CASE WHEN cancels.until < excluded.until THEN excluded.until ELSE cancels.until END,
-				resumes = CASE WHEN cancels.resumes < excluded.resumes THEN excluded.resumes ELSE cancels.resumes END`,
-				run, sqldb.Micros(c.Until), c.Resumes)
-			if err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-}
-
-// Cancels returns the cancelled runs.
-func (j *Journal) Cancels(ctx context.Context) (map[writ.RunID]Cancel, error) {
-	rows, err := j.db.Query(ctx, "SELECT run, until, resumes FROM cancels")
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	cancels := map[writ.RunID]Cancel{}
-	for rows.Next() {
-		var run writ.RunID
-		var until int64
-		var c Cancel
-		if err := rows.Scan(&run, &until, &c.Resumes); err != nil {
-			return nil, err
-		}
-		c.Until = sqldb.Time(until)
-		cancels[run] = c
-	}
-	return cancels, rows.Err()
 }
 
 // pruned limits the jobs that one commit deletes.

@@ -290,9 +290,9 @@ func TestPruneForgetsADayAfterTheLastDelivery(t *testing.T) {
 		_, err := j.Start(t.Context(), begun, writ.Digest{}, 1, true)
 		must(t, err)
 	}
-	must(t, j.Cancel(t.Context(), map[writ.RunID]journal.Cancel{"old": {Until: now.Add(-time.Second)}, "new": {Until: now.Add(time.Hour)}}))
+	must(t, j.Cancels.Add(t.Context(), map[writ.RunID]journal.Cancel{"old": {Until: now.Add(-time.Second)}, "new": {Until: now.Add(time.Hour)}}))
 	// Does not shorten.
-	must(t, j.Cancel(t.Context(), map[writ.RunID]journal.Cancel{"new": {Until: now.Add(time.Minute), Resumes: 1}}))
+	must(t, j.Cancels.Add(t.Context(), map[writ.RunID]journal.Cancel{"new": {Until: now.Add(time.Minute), Resumes: 1}}))
 	must(t, j.Prune(t.Context(), now))
 
 	for seq, want := range []bool{false, true, true, true} {
@@ -302,7 +302,7 @@ func TestPruneForgetsADayAfterTheLastDelivery(t *testing.T) {
 			t.Errorf("entry %d is kept: %v, want %v", seq, got, want)
 		}
 	}
-	cancels, err := j.Cancels(t.Context())
+	cancels, err := j.Cancels.All(t.Context())
 	must(t, err)
 	if diff := cmp.Diff(map[writ.RunID]journal.Cancel{"new": {Until: now.Add(time.Hour).Truncate(time.Microsecond).UTC(), Resumes: 1}}, cancels); diff != "" {
 		t.Error(diff)

@@ -1,0 +1,60 @@
+package journal
+
+import (
+	"context"
+	"time"
+
+	"writ"
+	"writ/internal/failpoint"
+	"writ/internal/sqldb"
+)
+
+// Cancel describes which jobs of a cancelled run are refused.
+type Cancel struct {
+	Until   time.Time // may be dropped afterwards
+	Resumes int       // jobs after a later resume of the run are not affected
+}
+
+// Cancels is the part of a journal about cancelled runs.
+type Cancels struct{ db *sqldb.DB }
+
+// Add records cancelled runs. For a run that is already cancelled, the later time and the higher number of resumes
+// count.
+func (c *Cancels) Add(ctx context.Context, runs map[writ.RunID]Cancel) error {
+	if len(runs) == 0 {
+		return nil
+	}
+	return c.db.Write(failpoint.At(ctx, failpoint.CancelsKept), func(tx *sqldb.Tx) error {
+		for run, cancel := range runs {
+			_, err := tx.Exec(`INSERT INTO cancels (run, until, resumes) VALUES ($1, $2, $3) ON CONFLICT (run) DO UPDATE SET
+				until = CASE WHEN cancels.until < excluded.until THEN excluded.until ELSE cancels.until END,
+				resumes = CASE WHEN cancels.resumes < excluded.resumes THEN excluded.resumes ELSE cancels.resumes END`,
+				run, sqldb.Micros(cancel.Until), cancel.Resumes)
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// All returns the cancelled runs.
+func (c *Cancels) All(ctx context.Context) (map[writ.RunID]Cancel, error) {
+	rows, err := c.db.Query(ctx, "SELECT run, until, resumes FROM cancels")
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	cancels := map[writ.RunID]Cancel{}
+	for rows.Next() {
+		var run writ.RunID
+		var until int64
+		var cancel Cancel
+		if err := rows.Scan(&run, &until, &cancel.Resumes); err != nil {
+			return nil, err
+		}
+		cancel.Until = sqldb.Time(until)
+		cancels[run] = cancel
+	}
+	return cancels, rows.Err()
+}
