@@ -116,6 +116,9 @@ func New(config Config) (*Coordinator, error) {
 		Ledger: c.Ledger, Rosters: c.rosters, Links: c.links, Refusals: c.refusals, Lines: &c.lines, News: &c.news,
 		Log: c.Log, Now: c.Now, SubmissionsPerSecond: c.SubmissionsPerSecond, SkipEarlyCheck: c.SkipEarlyCheckForTest,
 	}, c.metrics.registry)
+	if reporter, ok := c.Ledger.(ledger.UnreadableReporter); ok {
+		reporter.OnUnreadable(c.delivery.NoteUnreadable)
+	}
 	c.explain = &explainer{c.Ledger, c.links, c.rosters, c.delivery}
 	c.pages = &dashboard.Dashboard{
 		Ends: func(context.Context) []identity.Expiry { return c.expiries.All() },

@@ -33,6 +33,9 @@ func (x *explainer) runView(r ledger.Run) api.Run {
 
 // waiting returns the reason why a submission waits for its delivery.
 func (x *explainer) waiting(r ledger.Run) writ.Reason {
+	if bad := x.delivery.Unreadable(r.ID); bad != nil {
+		return writ.Reason{Code: writ.ReasonForged, Error: bad}
+	}
 	why := writ.Reason{Code: writ.ReasonDelivering, Datacenter: x.rosters.DatacenterName(r.Datacenter)}
 	if _, connected := x.links.Session(r.Datacenter); !connected {
 		why.Code = writ.ReasonConnect

@@ -32,3 +32,15 @@ func TestRateLimitedProjectPausesAlone(t *testing.T) {
 		t.Error("a datacenter that can accept nothing gets further requests")
 	}
 }
+
+// The ledger lacks the text of a submission, or names another run for it.
+func TestSubmissionWithWrongRowPausesAlone(t *testing.T) {
+	for _, code := range []writ.Code{writ.CodeNotFound, writ.CodeExecError} {
+		b := newBackoff()
+		b.failed(writ.Submission{Payload: writ.Digest{1}, Project: shop}, code)
+		if b.paused() || b.projectPaused(shop) || b.due(writ.Digest{1}) {
+			t.Errorf("%s: paused: all %v, the project %v, the submission %v", code, b.paused(), b.projectPaused(shop),
+				!b.due(writ.Digest{1}))
+		}
+	}
+}

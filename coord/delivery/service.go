@@ -47,6 +47,7 @@ type Service struct {
 	Signers  limit.Names // rate of other statements by signer
 
 	outbox      outbox
+	unreadable  unreadable
 	submissions *prometheus.CounterVec
 	statements  prometheus.Counter
 }

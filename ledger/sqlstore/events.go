@@ -316,8 +316,11 @@ func deliverSubmission(ctx context.Context, tx *sqldb.Tx, datacenter writ.Datace
 	row := tx.QueryRowContext(ctx, `
 		SELECT `+submissionColumns+` FROM submissions
 		WHERE run = $1 AND datacenter = $2 AND state = 'waiting'`, string(run), string(datacenter))
-	s, err := scanSubmission(row)
-	if errors.Is(err, sql.ErrNoRows) {
+	s, err := new(damage).scanSubmission(row)
+	if isShown(s, err) {
+		s.Error, err = nil, nil
+	}
+	if errors.Is(err, sql.ErrNoRows) || skip(err) { // the event counts even if the submission is unreadable
 		return nil
 	}
 	if err != nil {
@@ -363,7 +366,24 @@ func addEncoded(ctx context.Context, tx *sqldb.Tx, e ledger.Event, body string) 
 func (s *Store) Events(
 	ctx context.Context, after int64, filter ledger.EventFilter, max int,
 ) (events []ledger.Event, more bool, err error) {
-	q := selectFrom(`SELECT run, project, body FROM events`)
+	for more = true; more && len(events) == 0 && err == nil; { // again only if all events of a page are unreadable
+		q := listEvents(after, filter, max)
+		read := 0
+		rows, failed := s.db.Query(ctx, q.String(), q.args...)
+		events, more, err = collectWithin(maxPageBytes, rows, failed, func(row scanner) (e ledger.Event, err error) {
+			read++
+			e, err = s.damage.scanEvent(row)
+			after = e.ID
+			return e, err
+		})
+		more = more || read > 0 && read == max
+	}
+	return events, more, err
+}
+
+// listEvents builds the query for at most max events.
+func listEvents(after int64, filter ledger.EventFilter, max int) *query {
+	q := selectFrom(`SELECT id, run, project, body FROM events`)
 	q.and("id > ?", after)
 	andIn(q, "topic", filter.Topics)
 	if filter.Run != "" {
@@ -378,17 +398,19 @@ func (s *Store) Events(
 		andIn(q, "project || ''", filter.Projects)
 	}
 	q.add("\nORDER BY id\nLIMIT ?", max)
-	rows, err := s.db.Query(ctx, q.String(), q.args...)
-	events, full, err := collectWithin(maxPageBytes, rows, err, scanEvent)
-	return events, full || len(events) == max, err
+	return q
 }
 
-func scanEvent(rows scanner) (e ledger.Event, err error) {
+func (d *damage) scanEvent(row scanner) (e ledger.Event, err error) {
+	var id int64
 	var run, project, text string
-	if err = rows.Scan(&run, &project, &text); err == nil {
-		err = decode(text, &e)
+	if err = row.Scan(&id, &run, &project, &text); err != nil {
+		return e, err
 	}
-	e.About, e.Project = writ.RunID(run), writ.ProjectID(project)
+	if err = decode(text, &e); err != nil {
+		err = d.row(err, "event %d", id)
+	}
+	e.ID, e.About, e.Project = id, writ.RunID(run), writ.ProjectID(project)
 	return e, err
 }
 

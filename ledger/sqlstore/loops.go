@@ -30,11 +30,12 @@ func (s *Store) Repeated(ctx context.Context, runs ...writ.RunID) (map[writ.RunI
 	if len(runs) == 0 {
 		return repeated, nil
 	}
-	q := selectFrom("SELECT (SELECT body FROM calls WHERE calls.run = runs.id ORDER BY seq DESC LIMIT 1) FROM runs")
+	q := selectFrom("SELECT calls.run, calls.seq, calls.body FROM runs JOIN calls ON calls.run = runs.id")
 	andIn(q, "id", runs)
+	q.and("calls.seq = (SELECT MAX(seq) FROM calls AS own WHERE own.run = runs.id)")
 	q.and(repeats)
 	rows, err := s.db.Query(ctx, q.String(), q.args...)
-	calls, _, err := collectWithin(maxPageBytes, rows, err, body[writ.Call]) // others have no entry
+	calls, _, err := collectWithin(maxPageBytes, rows, err, callScanner(s.damage)) // others have no entry
 	for _, c := range calls {
 		repeated[c.Run] = c
 	}

@@ -112,8 +112,8 @@ func (s *sized) Scan(into ...any) error {
 }
 
 // page reads a page of a list. The query must return up to one row more than the page's limit: that row shows that
-// another page follows. scan returns the item and the sort key of a row. The page ends early with the row that reaches
-// maxPageBytes.
+// another page follows. scan returns the item and the sort key of a row, the key also for an unreadable row, which is
+// skipped. The page ends early with the row that reaches maxPageBytes.
 func page[T any](
 	rows *sql.Rows, err error, limit int, scan func(row scanner) (T, []any, error),
 ) (ledger.List[T], error) {
@@ -123,28 +123,31 @@ func page[T any](
 	}
 	defer rows.Close()
 	var last []any
-	for row := (&sized{rows: rows}); rows.Next(); {
-		if len(list.Items) == limit || row.bytes >= maxPageBytes {
+	row := &sized{rows: rows}
+	for n := 0; rows.Next(); n++ {
+		if n == limit || row.bytes >= maxPageBytes {
 			list.Next = cursor(last...)
 			break
 		}
 		item, key, err := scan(row)
-		if err != nil {
+		last = key
+		switch {
+		case err == nil:
+			list.Items = append(list.Items, item)
+		case !skip(err):
 			return ledger.List[T]{}, err
 		}
-		list.Items = append(list.Items, item)
-		last = key
 	}
 	return list, rows.Err()
 }
 
-// collect reads all rows of a query.
+// collect reads all rows of a query, and skips unreadable ones.
 func collect[T any](rows *sql.Rows, err error, scan func(row scanner) (T, error)) ([]T, error) {
 	all, _, err := collectWithin(math.MaxInt, rows, err, scan)
 	return all, err
 }
 
-// collectWithin reads rows up to the one that reaches limit, in bytes of text. full reports that a row reached it.
+// collectWithin reads rows until their texts reach limit bytes; full reports that they did. It skips unreadable rows.
 func collectWithin[T any](
 	limit int, rows *sql.Rows, err error, scan func(row scanner) (T, error),
 ) (all []T, full bool, _ error) {
@@ -155,11 +158,12 @@ func collectWithin[T any](
 	all = []T{}
 	row := &sized{rows: rows}
 	for row.bytes < limit && rows.Next() {
-		item, err := scan(row)
-		if err != nil {
+		switch item, err := scan(row); {
+		case err == nil:
+			all = append(all, item)
+		case !skip(err):
 			return nil, false, err
 		}
-		all = append(all, item)
 	}
 	return all, row.bytes >= limit, rows.Err()
 }
@@ -172,13 +176,22 @@ func column[T any](rows *sql.Rows, err error) ([]T, error) {
 	})
 }
 
-// body decodes the only column of a row as JSON.
-func body[T any](row scanner) (item T, err error) {
-	var text string
-	if err = row.Scan(&text); err == nil {
-		err = decode(text, &item)
+// callScanner returns a function that reads a call from the columns run, seq and body. It returns the run and the number
+// of an unreadable call too.
+func callScanner(d *damage) func(row scanner) (writ.Call, error) {
+	return func(row scanner) (writ.Call, error) {
+		var run writ.RunID
+		var seq int
+		var text string
+		if err := row.Scan(&run, &seq, &text); err != nil {
+			return writ.Call{}, err
+		}
+		var call writ.Call
+		if err := decode(text, &call); err != nil {
+			return writ.Call{Run: run, Seq: seq}, d.row(err, "call %d of run %s", seq, run)
+		}
+		return call, nil
 	}
-	return item, err
 }
 
 // affected reports whether a statement changed a row.

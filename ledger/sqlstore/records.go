@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -37,9 +38,9 @@ func storeFailedOperation(ctx context.Context, tx *sqldb.Tx, datacenter writ.Dat
 	if run.Failure == nil || run.Failure.Seq == 0 {
 		return nil
 	}
-	rows, err := tx.QueryContext(ctx, `SELECT body FROM calls WHERE run = $1 AND seq = $2`, string(run.ID),
+	rows, err := tx.QueryContext(ctx, `SELECT run, seq, body FROM calls WHERE run = $1 AND seq = $2`, string(run.ID),
 		run.Failure.Seq)
-	calls, err := collect(rows, err, body[writ.Call])
+	calls, err := collect(rows, err, callScanner(new(damage))) // unreadable until an event replaces it
 	if err != nil || len(calls) == 0 {
 		return err
 	}
@@ -93,13 +94,22 @@ func storeRun(
 func (s *Store) Unreported(
 	ctx context.Context, datacenter writ.DatacenterID, journal string, after writ.RunID, max int,
 ) ([]ledger.Run, error) {
-	rows, err := s.db.Query(ctx, runColumns+`
-		WHERE datacenter = $1 AND journal <> $2 AND id > $3 AND ended = 0 AND accepted <> 0
-		ORDER BY id
-		LIMIT $4`, string(datacenter), journal, string(after), max)
-	runs, _, err := collectWithin(maxPageBytes, rows, err,
-		func(rows scanner) (ledger.Run, error) { return scanRun(rows) })
-	return runs, err
+	for {
+		read := 0
+		rows, err := s.db.Query(ctx, runColumns+`
+			WHERE datacenter = $1 AND journal <> $2 AND id > $3 AND ended = 0 AND accepted <> 0
+			ORDER BY id
+			LIMIT $4`, string(datacenter), journal, string(after), max)
+		runs, full, err := collectWithin(maxPageBytes, rows, err, func(row scanner) (ledger.Run, error) {
+			read++
+			run, err := s.scanRun(row)
+			after = run.ID
+			return run, err
+		})
+		if err != nil || len(runs) > 0 || read == 0 || !full && read < max { // again only if all runs of a page are unreadable
+			return runs, err
+		}
+	}
 }
 
 // Restate stores a datacenter's answer about a run.
@@ -138,18 +148,27 @@ func (s *Store) Restate(ctx context.Context, datacenter writ.DatacenterID, journ
 	return nil
 }
 
+// replaceable reads a call that is about to be replaced. An unreadable call becomes one with its number only.
+func replaceable(row scanner) (writ.Call, error) {
+	call, err := callScanner(new(damage))(row)
+	if skip(err) {
+		err = nil
+	}
+	return call, err
+}
+
 // endCalls ends the open calls of a run that has ended without events for these calls. It reads them in parts of
 // bounded size.
 func endCalls(ctx context.Context, tx *sqldb.Tx, run writ.Run) error {
 	for after, more := 0, true; more; {
-		q := selectFrom(`SELECT body FROM calls`)
+		q := selectFrom(`SELECT run, seq, body FROM calls`)
 		q.and("run = ?", string(run.ID))
 		q.and("seq > ?", after)
 		andIn(q, "state", openCalls)
 		q.add("\nORDER BY seq")
 		rows, err := tx.QueryContext(ctx, q.String(), q.args...)
 		var calls []writ.Call
-		if calls, more, err = collectWithin(maxPageBytes, rows, err, body[writ.Call]); err != nil {
+		if calls, more, err = collectWithin(maxPageBytes, rows, err, replaceable); err != nil {
 			return err
 		}
 		for _, c := range calls {
@@ -207,24 +226,36 @@ func storeResource(ctx context.Context, tx *sqldb.Tx, datacenter writ.Datacenter
 
 const runColumns = `SELECT id, datacenter, project, project_name, signer, state, created, body FROM runs`
 
-func scanRun(row scanner) (run ledger.Run, err error) {
+// scanRun reads a run from runColumns. If its body is unreadable, the error is an unreadableRow and the run has the other
+// columns.
+func (s *Store) scanRun(row scanner) (run ledger.Run, err error) {
 	var id, datacenter, project, projectName, signer, text string
 	var created int64
 	if err := row.Scan(&id, &datacenter, &project, &projectName, &signer, &run.State, &created, &text); err != nil {
 		return run, err
 	}
-	if err := decode(text, &run.Run); err != nil {
-		return run, err
+	if err = decode(text, &run.Run); err != nil {
+		run.Run, err = writ.Run{}, s.damage.row(err, "run %s", id)
 	}
 	run.ID, run.Datacenter, run.Signer = writ.RunID(id), writ.DatacenterID(datacenter), signer
 	run.Project, run.ProjectName = writ.ProjectID(project), projectName
 	run.Created = sqldb.Time(created)
-	return run, nil
+	return run, err
+}
+
+// shownRun is scanRun for readers: an unreadable run is shown with the error as its failure.
+func (s *Store) shownRun(row scanner) (ledger.Run, error) {
+	run, err := s.scanRun(row)
+	if skip(err) {
+		e, _ := errors.AsType[*unreadableRow](err)
+		run.Failure, err = &writ.Failure{Error: *e.Unreadable.Error()}, nil
+	}
+	return run, err
 }
 
 // Run returns a run.
 func (s *Store) Run(ctx context.Context, id writ.RunID) (ledger.Run, error) {
-	return found(scanRun(s.db.QueryRow(ctx, runColumns+` WHERE id = $1`, string(id))))("run", id)
+	return found(s.shownRun(s.db.QueryRow(ctx, runColumns+` WHERE id = $1`, string(id))))("run", id)
 }
 
 // Runs lists runs, newest first unless the filter sets Oldest.
@@ -235,7 +266,7 @@ func (s *Store) Runs(ctx context.Context, filter ledger.RunFilter, p ledger.Page
 	}
 	rows, err := s.db.Query(ctx, q.String(), q.args...)
 	return page(rows, err, limit(p), func(rows scanner) (ledger.Run, []any, error) {
-		run, err := scanRun(rows)
+		run, err := s.shownRun(rows)
 		return run, []any{micros(run.Created), run.ID}, err
 	})
 }
@@ -400,12 +431,12 @@ func (s *Store) Calls(ctx context.Context, run writ.RunID, p ledger.Page) (ledge
 	}
 	n := limit(p)
 	rows, err := s.db.Query(ctx, `
-		SELECT body FROM calls
+		SELECT run, seq, body FROM calls
 		WHERE run = $1 AND seq > $2
 		ORDER BY seq
 		LIMIT $3`, string(run), after, n+1)
 	return page(rows, err, n, func(rows scanner) (writ.Call, []any, error) {
-		call, err := body[writ.Call](rows)
+		call, err := callScanner(s.damage)(rows)
 		return call, []any{call.Seq}, err
 	})
 }
@@ -448,13 +479,13 @@ func (s *Store) OpenCalls(ctx context.Context, max int, runs ...writ.RunID) (map
 	if len(runs) == 0 {
 		return open, nil
 	}
-	q := selectFrom(`SELECT body FROM (
+	q := selectFrom(`SELECT run, seq, body FROM (
 		SELECT run, seq, body, ROW_NUMBER() OVER (PARTITION BY run ORDER BY seq) AS place FROM calls`)
 	andIn(q, "run", runs)
 	andIn(q, "state", openCalls)
 	q.add(") AS numbered\nWHERE place <= ?\nORDER BY run, seq", max)
 	rows, err := s.db.Query(ctx, q.String(), q.args...)
-	calls, _, err := collectWithin(maxPageBytes, rows, err, body[writ.Call])
+	calls, _, err := collectWithin(maxPageBytes, rows, err, callScanner(s.damage))
 	for _, c := range calls {
 		open[c.Run] = append(open[c.Run], c)
 	}
@@ -463,7 +494,7 @@ func (s *Store) OpenCalls(ctx context.Context, max int, runs ...writ.RunID) (map
 
 // Nodes lists nodes.
 func (s *Store) Nodes(ctx context.Context, filter ledger.NodeFilter, p ledger.Page) (ledger.List[writ.Node], error) {
-	q := selectFrom(`SELECT body FROM nodes`)
+	q := selectFrom(`SELECT datacenter, name, id, body FROM nodes`)
 	if filter.Datacenter != "" {
 		q.and("datacenter = ?", string(filter.Datacenter))
 	}
@@ -484,8 +515,14 @@ func (s *Store) Nodes(ctx context.Context, filter ledger.NodeFilter, p ledger.Pa
 	n := limit(p)
 	q.add("\nORDER BY datacenter, name, id\nLIMIT ?", n+1)
 	rows, err := s.db.Query(ctx, q.String(), q.args...)
-	return page(rows, err, n, func(rows scanner) (writ.Node, []any, error) {
-		node, err := body[writ.Node](rows)
-		return node, []any{node.Datacenter, node.Name, node.ID}, err
+	return page(rows, err, n, func(rows scanner) (node writ.Node, key []any, err error) {
+		var datacenter, name, id, text string
+		if err = rows.Scan(&datacenter, &name, &id, &text); err != nil {
+			return node, nil, err
+		}
+		if err = decode(text, &node); err != nil {
+			err = s.damage.row(err, "node %s of datacenter %s", id, datacenter)
+		}
+		return node, []any{datacenter, name, id}, err
 	})
 }

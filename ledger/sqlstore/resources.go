@@ -27,7 +27,7 @@ func selectResources(q *query, filter ledger.ResourceFilter) {
 func (s *Store) Resources(
 	ctx context.Context, filter ledger.ResourceFilter, p ledger.Page,
 ) (ledger.List[writ.Resource], error) {
-	q := selectFrom(`SELECT body FROM resources`)
+	q := selectFrom(`SELECT datacenter, project, kind, name, body FROM resources`)
 	selectResources(q, filter)
 	if p.Cursor != "" {
 		var datacenter, project, kind, name string
@@ -39,9 +39,15 @@ func (s *Store) Resources(
 	n := limit(p)
 	q.add("\nORDER BY datacenter, project, kind, name\nLIMIT ?", n+1)
 	rows, err := s.db.Query(ctx, q.String(), q.args...)
-	list, err := page(rows, err, n, func(rows scanner) (writ.Resource, []any, error) {
-		r, err := body[writ.Resource](rows)
-		return r, []any{r.Datacenter, r.Project, r.Kind, r.Name}, err
+	list, err := page(rows, err, n, func(rows scanner) (r writ.Resource, key []any, err error) {
+		var datacenter, project, kind, name, text string
+		if err = rows.Scan(&datacenter, &project, &kind, &name, &text); err != nil {
+			return r, nil, err
+		}
+		if err = decode(text, &r); err != nil {
+			err = s.damage.row(err, "%s %s of project %s in datacenter %s", kind, name, project, datacenter)
+		}
+		return r, []any{datacenter, project, kind, name}, err
 	})
 	if err != nil {
 		return list, fmt.Errorf("list resources: %w", err)

@@ -147,8 +147,17 @@ func (s *Store) Regions(ctx context.Context) ([]ledger.Region, error) {
 
 // Datacenters lists the datacenters.
 func (s *Store) Datacenters(ctx context.Context) ([]ledger.Datacenter, error) {
-	rows, err := s.db.Query(ctx, `SELECT body FROM datacenters ORDER BY region, name`)
-	return collect(rows, err, body[ledger.Datacenter])
+	rows, err := s.db.Query(ctx, `SELECT id, body FROM datacenters ORDER BY region, name`)
+	return collect(rows, err, func(rows scanner) (d ledger.Datacenter, err error) {
+		var id, text string
+		if err = rows.Scan(&id, &text); err != nil {
+			return d, err
+		}
+		if err = decode(text, &d); err != nil {
+			err = s.damage.row(err, "datacenter %s", id)
+		}
+		return d, err
+	})
 }
 
 // Projects lists the projects.
@@ -230,7 +239,9 @@ func (s *Store) Registrations(ctx context.Context) ([]ledger.Registration, error
 			return r, err
 		}
 		r.Received = sqldb.Time(received)
-		r.Key, err = base64.StdEncoding.DecodeString(key)
+		if r.Key, err = base64.StdEncoding.DecodeString(key); err != nil {
+			err = s.damage.row(err, "the registration of %q", r.Name)
+		}
 		return r, err
 	})
 }

@@ -20,9 +20,15 @@ import (
 var migrations embed.FS
 
 // Store is a ledger in an SQL store.
-type Store struct{ db *sqldb.DB }
+type Store struct {
+	db     *sqldb.DB
+	damage *damage
+}
 
-var _ ledger.Ledger = (*Store)(nil)
+var _ interface {
+	ledger.Ledger
+	ledger.UnreadableReporter
+} = (*Store)(nil)
 
 // Open opens or creates the ledger at path. ":memory:" is a ledger that ends with the process. Open rejects a ledger of
 // a newer version of writ.
@@ -35,7 +41,7 @@ func Open(ctx context.Context, path string) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open ledger: %w", err)
 	}
-	return &Store{db: db}, nil
+	return &Store{db: db, damage: new(damage)}, nil
 }
 
 // Close waits for the write in progress and closes the store.

@@ -3,9 +3,9 @@ package sqlstore
 import (
 	"context"
 	"database/sql"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"writ"
@@ -19,24 +19,40 @@ const submissionColumns = `payload, run, datacenter, project, signer, script, st
 // scanner is a *sql.Row or *sql.Rows.
 type scanner interface{ Scan(into ...any) error }
 
-func scanSubmission(row scanner) (s writ.Submission, err error) {
-	var payload, failure string
+// scanSubmission reads a submission from submissionColumns. The error of an unreadable row is an unreadableRow. If only
+// the reason of the rejection is unreadable, the submission has that error in its place.
+func (d *damage) scanSubmission(row scanner) (s writ.Submission, err error) {
+	s, _, err = d.scanWaiting(row)
+	return s, err
+}
+
+// scanWaiting is scanSubmission with the digest as stored, which is the row's place in the order of arrival.
+func (d *damage) scanWaiting(row scanner) (s writ.Submission, payload string, err error) {
+	var failure string
 	var received, expires int64
 	err = row.Scan(&payload, &s.Run, &s.Datacenter, &s.Project, &s.Signer, &s.Script, &s.State, &failure, &received,
 		&expires)
 	if err != nil {
-		return s, err
+		return s, payload, err
+	}
+	s.Received, s.Expires = sqldb.Time(received), sqldb.Time(expires)
+	if s.Payload, err = writ.ParseDigest(payload); err != nil {
+		s.Payload = writ.Digest{}
+		return s, payload, d.submission(err, s.Run)
 	}
 	if failure != "" {
 		s.Error = new(writ.Error)
-		if err := json.Unmarshal([]byte(failure), s.Error); err != nil {
-			return s, fmt.Errorf("read stored failure: %w", err)
+		if err := decode(failure, s.Error); err != nil {
+			bad := d.submission(err, s.Run)
+			s.Error = bad.Unreadable.Error()
+			return s, payload, bad
 		}
 	}
-	s.Received, s.Expires = sqldb.Time(received), sqldb.Time(expires)
-	s.Payload, err = writ.ParseDigest(payload)
-	return s, err
+	return s, payload, nil
 }
+
+// isShown reports whether s can be shown or moved although err names its row as unreadable.
+func isShown(s writ.Submission, err error) bool { return skip(err) && s.Payload != (writ.Digest{}) }
 
 // AddSubmission stores a submission as waiting, unless its payload exists.
 func (s *Store) AddSubmission(ctx context.Context, in ledger.Incoming) (stored writ.Submission, added bool, err error) {
@@ -92,8 +108,17 @@ func addWaitingRun(ctx context.Context, tx *sqldb.Tx, in ledger.Incoming, stored
 }
 
 func submission(ctx context.Context, tx *sqldb.Tx, payload writ.Digest) (writ.Submission, error) {
-	row := tx.QueryRowContext(ctx, `SELECT `+submissionColumns+` FROM submissions WHERE payload = $1`, payload.String())
-	return found(scanSubmission(row))("submission", payload)
+	return submissionOf(new(damage), payload,
+		tx.QueryRowContext(ctx, `SELECT `+submissionColumns+` FROM submissions WHERE payload = $1`, payload.String()))
+}
+
+// submissionOf reads the row of a submission. If its reason is unreadable, that is its error.
+func submissionOf(d *damage, payload writ.Digest, row scanner) (writ.Submission, error) {
+	s, err := d.scanSubmission(row)
+	if isShown(s, err) {
+		err = nil
+	}
+	return found(s, err)("submission", payload)
 }
 
 // found converts sql.ErrNoRows to NOT_FOUND.
@@ -109,8 +134,8 @@ func found[T any](item T, err error) func(what string, id any) (T, error) {
 
 // Submission returns a submission.
 func (s *Store) Submission(ctx context.Context, payload writ.Digest) (writ.Submission, error) {
-	row := s.db.QueryRow(ctx, `SELECT `+submissionColumns+` FROM submissions WHERE payload = $1`, payload.String())
-	return found(scanSubmission(row))("submission", payload)
+	return submissionOf(s.damage, payload,
+		s.db.QueryRow(ctx, `SELECT `+submissionColumns+` FROM submissions WHERE payload = $1`, payload.String()))
 }
 
 // Signed returns the bytes of a submission.
@@ -142,12 +167,40 @@ func (s *Store) WaitingProjects(ctx context.Context, datacenter writ.DatacenterI
 func (s *Store) Waiting(
 	ctx context.Context, datacenter writ.DatacenterID, project writ.ProjectID, after ledger.Position, max int,
 ) ([]writ.Submission, error) {
-	rows, err := s.db.Query(ctx, `
-		SELECT `+submissionColumns+` FROM submissions
-		WHERE state = 'waiting' AND datacenter = $1 AND project = $2 AND (received, payload) > ($3, $4)
-		ORDER BY received, payload
-		LIMIT $5`, string(datacenter), string(project), micros(after.Received), after.Payload.String(), max)
-	return collect(rows, err, scanSubmission)
+	return s.readable(micros(after.Received), after.Payload.String(), max,
+		func(received int64, payload string, max int) (*sql.Rows, error) {
+			return s.db.Query(ctx, `
+				SELECT `+submissionColumns+` FROM submissions
+				WHERE state = 'waiting' AND datacenter = $1 AND project = $2 AND (received, payload) > ($3, $4)
+				ORDER BY received, payload
+				LIMIT $5`, string(datacenter), string(project), received, payload, max)
+		},
+		func(row scanner) (found writ.Submission, at int64, payload string, err error) {
+			found, payload, err = s.damage.scanWaiting(row)
+			return found, micros(found.Received), payload, err
+		})
+}
+
+// readable returns at most max readable submissions that query selects after a time and a digest as stored. It queries
+// again only after unreadable rows.
+func (s *Store) readable(
+	after int64, payload string, max int,
+	query func(after int64, payload string, max int) (*sql.Rows, error),
+	scan func(row scanner) (s writ.Submission, at int64, payload string, err error),
+) ([]writ.Submission, error) {
+	all := []writ.Submission{}
+	for {
+		read, limit := 0, max-len(all)
+		rows, err := query(after, payload, limit)
+		some, err := collect(rows, err, func(row scanner) (s writ.Submission, err error) {
+			read++
+			s, after, payload, err = scan(row)
+			return s, err
+		})
+		if all = append(all, some...); err != nil || read < limit || len(all) == max {
+			return all, err
+		}
+	}
 }
 
 // WaitingBySigner totals the waiting submissions of each signer.
@@ -176,12 +229,21 @@ func (s *Store) WaitingBySigner(ctx context.Context) (map[string]ledger.Waits, e
 
 // Overdue lists waiting submissions that have expired.
 func (s *Store) Overdue(ctx context.Context, now time.Time, max int) ([]writ.Submission, error) {
-	rows, err := s.db.Query(ctx, `
-		SELECT `+submissionColumns+` FROM submissions
-		WHERE state = 'waiting' AND expires < $1
-		ORDER BY expires, payload
-		LIMIT $2`, micros(now), max)
-	return collect(rows, err, scanSubmission)
+	return s.readable(math.MinInt64, "", max,
+		func(expires int64, payload string, max int) (*sql.Rows, error) {
+			return s.db.Query(ctx, `
+				SELECT `+submissionColumns+` FROM submissions
+				WHERE state = 'waiting' AND expires < $1 AND (expires, payload) > ($2, $3)
+				ORDER BY expires, payload
+				LIMIT $4`, micros(now), expires, payload, max)
+		},
+		func(row scanner) (found writ.Submission, at int64, payload string, err error) {
+			found, payload, err = s.damage.scanWaiting(row)
+			if isShown(found, err) { // it can expire
+				err = nil
+			}
+			return found, micros(found.Expires), payload, err
+		})
 }
 
 // moveSubmission moves a waiting submission by compare-and-set. It reports whether the submission was waiting.
@@ -303,8 +365,9 @@ func rejectRun(ctx context.Context, tx *sqldb.Tx, s writ.Submission) error {
 		return err
 	}
 	var run writ.Run
-	if err := decode(text, &run); err != nil {
-		return err
+	if decode(text, &run) != nil { // the fields of the submission replace an unreadable record
+		run = writ.Run{ID: s.Run, Datacenter: s.Datacenter, Project: s.Project, Signer: s.Signer, Script: s.Script,
+			Payload: s.Payload}
 	}
 	run.Ended = tx.Now
 	if s.Error != nil {
