@@ -429,6 +429,29 @@ func TestASpentTokenIsProtected(t *testing.T) {
 	}
 }
 
+// A forged token is missing in the list of tokens, which shows the others.
+func TestForgedTokenEndsNoList(t *testing.T) {
+	for name, forge := range map[string]string{
+		"token": `UPDATE tokens SET created_by = 'mallory' WHERE id = 't1'`,
+		"uses":  `UPDATE token_uses SET used = used + 1 WHERE token = 'm1'`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			j, err := openProtected(t, ":memory:", Protection{Key: theKey})
+			if err != nil {
+				t.Fatal(err)
+			}
+			fill(t, j)
+			var before, after []*Token
+			mustWrite(t, j, func(tx *Tx) (err error) { before, err = tx.Tokens(100); return err })
+			mustWrite(t, j, func(tx *Tx) error { return tx.exec(forge) })
+			mustWrite(t, j, func(tx *Tx) (err error) { after, err = tx.Tokens(100); return err })
+			if len(before) < 2 || len(after) != len(before)-1 {
+				t.Errorf("%d tokens of %d", len(after), len(before))
+			}
+		})
+	}
+}
+
 func release(t *testing.T, j *Journal) {
 	t.Helper()
 	if err := j.Release(t.Context()); err != nil {

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"writ"
+	"writ/internal/failpoint"
 )
 
 // AddEvents appends events. They get their numbers and time with the commit. Values that they point to must not change
@@ -87,7 +88,7 @@ func (j *Journal) await(ctx context.Context, after int64, max int) ([]writ.Encod
 		if !known {
 			var err error
 			if events, err = j.events(ctx, after, max); err != nil {
-				return nil, err
+				return nil, j.dropUnreadable(ctx, err)
 			}
 		}
 		if len(events) > 0 {
@@ -139,14 +140,41 @@ func (j *Journal) events(ctx context.Context, after int64, max int) ([]writ.Enco
 	return events[:min(len(events), max)], rows.Err()
 }
 
+// unreadableEvents is the error of a row of events that cannot be decoded.
+type unreadableEvents struct {
+	last int64 // number of the row
+	err  error
+}
+
+func (e *unreadableEvents) Error() string {
+	return fmt.Sprintf("decode events up to %d: %v", e.last, e.err)
+}
+func (e *unreadableEvents) Unwrap() error { return e.err }
+
+// dropUnreadable deletes a row of events that cannot be decoded, and all events before it. A coordinator that lacks one
+// of them then receives the whole state again, as after Forget. It returns err.
+func (j *Journal) dropUnreadable(ctx context.Context, err error) error {
+	bad, ok := errors.AsType[*unreadableEvents](err)
+	if !ok {
+		return err
+	}
+	if c := j.codes.Load(); c != nil {
+		c.refuse("events", []any{bad.last})
+	}
+	return errors.Join(err, j.Write(failpoint.At(ctx, failpoint.JournalForgotten), func(tx *Tx) error {
+		return tx.exec(`DELETE FROM events WHERE seq <= $1`, bad.last)
+	}))
+}
+
 // splitEvents returns the events of a row; last is the number of its last event.
 func splitEvents(last int64, body []byte) ([]writ.EncodedEvent, error) {
 	var texts []json.RawMessage
-	if err := json.Unmarshal(body, &texts); err != nil {
-		return nil, fmt.Errorf("decode events: %w", err)
+	err := json.Unmarshal(body, &texts)
+	if err == nil && len(texts) == 0 {
+		err = errors.New("the list is empty")
 	}
-	if len(texts) == 0 {
-		return nil, errors.New("decode events: the list is empty")
+	if err != nil {
+		return nil, &unreadableEvents{last, err}
 	}
 	events := make([]writ.EncodedEvent, len(texts))
 	for i, text := range texts {

@@ -78,7 +78,11 @@ func (tx *Tx) eventsFrom(seq int64) ([]writ.Event, error) {
 	if err != nil {
 		return nil, err
 	}
-	return decodeEvents(encoded)
+	events, err := decodeEvents(encoded)
+	if err != nil {
+		return nil, &unreadableEvents{last, err}
+	}
+	return events, nil
 }
 
 // MarkRestored marks the journal of a running supervisor as restored from a backup: every coordinator receives its

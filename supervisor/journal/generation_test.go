@@ -115,3 +115,36 @@ func TestAGenerationHasOneSequenceOfEvents(t *testing.T) {
 		})
 	}
 }
+
+// A row of events that cannot be read is dropped with the events before it, and coordinators that lack them receive the
+// whole state again.
+func TestUnreadableEventsAreReplacedByTheState(t *testing.T) {
+	stores(t, func(t *testing.T, path string) {
+		j := open(t, path)
+		run := aRun("open")
+		write(t, j, func(tx *journal.Tx) error {
+			_, err := tx.AddRun(run, 1, []byte("signed"))
+			return err
+		})
+		tell(t, j, "a", 1)
+		tell(t, j, "b", 1)
+		if err := j.ExecForTest(t.Context(), `UPDATE events SET body = $1 WHERE seq = 2`, []byte(`{`)); err != nil {
+			t.Fatal(err)
+		}
+		j = open(t, path) // without events in memory
+		feed := j.Feed("c")
+		if _, events, err := feed.EncodedEvents(t.Context(), 1, 10); err == nil {
+			t.Fatalf("unreadable events are sent: %+v", events)
+		}
+		if err := feed.Agree(t.Context(), feed.ID(), 1, time.Time{}); err == nil {
+			t.Fatal("the events continue after a gap")
+		}
+		if err := feed.Agree(t.Context(), feed.ID(), 0, time.Time{}); err != nil {
+			t.Fatal(err)
+		}
+		sent, err := j.Events(t.Context(), 0, 10)
+		if err != nil || len(sent) < 2 || sent[0].Seq != 3 || sent[1].Run == nil || sent[1].Run.ID != run.ID {
+			t.Errorf("%+v, %v", sent, err)
+		}
+	})
+}
