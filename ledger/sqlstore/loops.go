@@ -25,7 +25,7 @@ FROM (SELECT line, planned FROM calls WHERE calls.run = runs.id ORDER BY seq DES
 	ledger.LoopCalls)
 
 // Repeated returns the repeated call of each run that repeats one.
-func (s *Store) Repeated(ctx context.Context, runs ...writ.RunID) (map[writ.RunID]writ.Call, error) {
+func (s *runTable) Repeated(ctx context.Context, runs ...writ.RunID) (map[writ.RunID]writ.Call, error) {
 	repeated := map[writ.RunID]writ.Call{}
 	if len(runs) == 0 {
 		return repeated, nil

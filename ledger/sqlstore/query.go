@@ -4,6 +4,7 @@ import (
 	"database/sql"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"strings"
@@ -176,24 +177,6 @@ func column[T any](rows *sql.Rows, err error) ([]T, error) {
 	})
 }
 
-// callScanner returns a function that reads a call from the columns run, seq and body. It returns the run and the number
-// of an unreadable call too.
-func callScanner(d *damage) func(row scanner) (writ.Call, error) {
-	return func(row scanner) (writ.Call, error) {
-		var run writ.RunID
-		var seq int
-		var text string
-		if err := row.Scan(&run, &seq, &text); err != nil {
-			return writ.Call{}, err
-		}
-		var call writ.Call
-		if err := decode(text, &call); err != nil {
-			return writ.Call{Run: run, Seq: seq}, d.row(err, "call %d of run %s", seq, run)
-		}
-		return call, nil
-	}
-}
-
 // affected reports whether a statement changed a row.
 func affected(done sql.Result, err error) (bool, error) {
 	if err != nil {
@@ -204,3 +187,41 @@ func affected(done sql.Result, err error) (bool, error) {
 }
 
 var micros = sqldb.Micros
+
+// scanner is a *sql.Row or *sql.Rows.
+type scanner interface{ Scan(into ...any) error }
+
+// found converts sql.ErrNoRows to NOT_FOUND.
+func found[T any](item T, err error) func(what string, id any) (T, error) {
+	return func(what string, id any) (T, error) {
+		if errors.Is(err, sql.ErrNoRows) {
+			var none T
+			return none, ledger.NotThere(what, id)
+		}
+		return item, err
+	}
+}
+
+// encode returns v as JSON. It panics on failure, because the shared types can always be encoded.
+func encode(v any) string {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(fmt.Sprintf("encode %T: %v", v, err))
+	}
+	return string(b)
+}
+
+func decode(body string, v any) error {
+	if err := json.Unmarshal([]byte(body), v); err != nil {
+		return fmt.Errorf("read stored %T: %w", v, err)
+	}
+	return nil
+}
+
+func anys[T any](list []T) []any {
+	all := make([]any, len(list))
+	for i, v := range list {
+		all[i] = v
+	}
+	return all
+}

@@ -5,8 +5,12 @@ import (
 	"fmt"
 
 	"writ"
+	"writ/internal/sqldb"
 	"writ/ledger"
 )
+
+// resourceTable holds copies of resources.
+type resourceTable struct{ tables }
 
 // selectResources adds the conditions of a filter.
 func selectResources(q *query, filter ledger.ResourceFilter) {
@@ -24,7 +28,7 @@ func selectResources(q *query, filter ledger.ResourceFilter) {
 }
 
 // Resources lists resources.
-func (s *Store) Resources(
+func (s *resourceTable) Resources(
 	ctx context.Context, filter ledger.ResourceFilter, p ledger.Page,
 ) (ledger.List[writ.Resource], error) {
 	q := selectFrom(`SELECT datacenter, project, kind, name, body FROM resources`)
@@ -56,7 +60,7 @@ func (s *Store) Resources(
 }
 
 // CountResources counts resources by kind.
-func (s *Store) CountResources(ctx context.Context, filter ledger.ResourceFilter) (map[writ.ResourceKind]int, error) {
+func (s *resourceTable) CountResources(ctx context.Context, filter ledger.ResourceFilter) (map[writ.ResourceKind]int, error) {
 	q := selectFrom(`SELECT kind, COUNT(*) FROM resources`)
 	selectResources(q, filter)
 	q.add("\nGROUP BY kind")
@@ -78,7 +82,7 @@ func (s *Store) CountResources(ctx context.Context, filter ledger.ResourceFilter
 }
 
 // Deployments lists the deployments that own resources.
-func (s *Store) Deployments(
+func (s *resourceTable) Deployments(
 	ctx context.Context, filter ledger.ResourceFilter, p ledger.Page,
 ) (ledger.List[ledger.Deployment], error) {
 	q, err := listDeployments(filter, p)
@@ -110,4 +114,22 @@ func listDeployments(filter ledger.ResourceFilter, p ledger.Page) (*query, error
 	}
 	q.add("\nGROUP BY datacenter, project, deployment\nORDER BY datacenter, project, deployment\nLIMIT ?", limit(p)+1)
 	return q, nil
+}
+
+func storeResource(ctx context.Context, tx *sqldb.Tx, datacenter writ.DatacenterID, r writ.Resource) error {
+	if r.Deleted {
+		_, err := tx.ExecContext(ctx, `
+			DELETE FROM resources
+			WHERE datacenter = $1 AND project = $2 AND kind = $3 AND name = $4`,
+			string(datacenter), string(r.Project), string(r.Kind), r.Name)
+		return err
+	}
+	r.Datacenter, r.Values = datacenter, nil
+	_, err := tx.ExecContext(ctx, `
+		INSERT INTO resources (datacenter, project, kind, name, node, deployment, body)
+		VALUES ($1, $2, $3, $4, $5, $6, $7)
+		ON CONFLICT (datacenter, project, kind, name)
+		DO UPDATE SET node = excluded.node, deployment = excluded.deployment, body = excluded.body`,
+		string(datacenter), string(r.Project), string(r.Kind), r.Name, string(r.Node), r.Deployment, encode(r))
+	return err
 }

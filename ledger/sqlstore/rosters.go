@@ -4,10 +4,8 @@ import (
 	"bytes"
 	"context"
 	"database/sql"
-	"encoding/base64"
 	"errors"
 	"fmt"
-	"time"
 
 	"golang.org/x/crypto/ssh"
 
@@ -20,8 +18,11 @@ import (
 	"writ/ledger"
 )
 
+// rosterTables holds the rosters, and the regions, datacenters and projects of the newest one.
+type rosterTables struct{ tables }
+
 // AddRoster stores a roster and replaces the rows derived from the previous one.
-func (s *Store) AddRoster(ctx context.Context, roster *identity.Roster, signed []byte) error {
+func (s *rosterTables) AddRoster(ctx context.Context, roster *identity.Roster, signed []byte) error {
 	err := s.db.Write(failpoint.At(ctx, failpoint.LedgerRoster), func(tx *sqldb.Tx) error {
 		var newest int
 		var same []byte
@@ -103,7 +104,7 @@ func project(ctx context.Context, tx *sqldb.Tx, roster *identity.Roster) error {
 
 // RosterLinks lists the versions after a version. A version without a row in roster_links was stored by an earlier
 // version of writ.
-func (s *Store) RosterLinks(ctx context.Context, after int) ([]chain.Entry, error) {
+func (s *rosterTables) RosterLinks(ctx context.Context, after int) ([]chain.Entry, error) {
 	rows, err := s.db.Query(ctx, `
 		SELECT version, digest, waypoint
 		FROM roster_links
@@ -124,7 +125,7 @@ func (s *Store) RosterLinks(ctx context.Context, after int) ([]chain.Entry, erro
 }
 
 // Roster returns the signed bytes of a version.
-func (s *Store) Roster(ctx context.Context, version int) (signed []byte, err error) {
+func (s *rosterTables) Roster(ctx context.Context, version int) (signed []byte, err error) {
 	err = s.db.QueryRow(ctx, `SELECT signed FROM rosters WHERE version = $1`, version).Scan(&signed)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, writ.Errorf(writ.CodeNotFound, "the ledger has no version %d of the roster", version)
@@ -133,7 +134,7 @@ func (s *Store) Roster(ctx context.Context, version int) (signed []byte, err err
 }
 
 // Regions lists the regions with the number of their datacenters.
-func (s *Store) Regions(ctx context.Context) ([]ledger.Region, error) {
+func (s *rosterTables) Regions(ctx context.Context) ([]ledger.Region, error) {
 	rows, err := s.db.Query(ctx, `
 		SELECT regions.name, COUNT(*)
 		FROM regions JOIN datacenters ON datacenters.region = regions.name
@@ -146,7 +147,7 @@ func (s *Store) Regions(ctx context.Context) ([]ledger.Region, error) {
 }
 
 // Datacenters lists the datacenters.
-func (s *Store) Datacenters(ctx context.Context) ([]ledger.Datacenter, error) {
+func (s *rosterTables) Datacenters(ctx context.Context) ([]ledger.Datacenter, error) {
 	rows, err := s.db.Query(ctx, `SELECT id, body FROM datacenters ORDER BY region, name`)
 	return collect(rows, err, func(rows scanner) (d ledger.Datacenter, err error) {
 		var id, text string
@@ -161,95 +162,10 @@ func (s *Store) Datacenters(ctx context.Context) ([]ledger.Datacenter, error) {
 }
 
 // Projects lists the projects.
-func (s *Store) Projects(ctx context.Context) ([]identity.Project, error) {
+func (s *rosterTables) Projects(ctx context.Context) ([]identity.Project, error) {
 	rows, err := s.db.Query(ctx, `SELECT id, name, tenant FROM projects ORDER BY name, id`)
 	return collect(rows, err, func(rows scanner) (p identity.Project, err error) {
 		err = rows.Scan(&p.ID, &p.Name, &p.Tenant)
 		return p, err
-	})
-}
-
-// keyText encodes a key for a primary key column. Engines compare bytes differently, but not text.
-func keyText(key []byte) string { return base64.StdEncoding.EncodeToString(key) }
-
-// AddRegistration stores a new registration. If too many wait, it deletes one.
-func (s *Store) AddRegistration(ctx context.Context, r ledger.Registration) error {
-	err := s.db.Write(failpoint.At(ctx, failpoint.RegistrationKept), func(tx *sqldb.Tx) error {
-		added, err := affected(tx.ExecContext(ctx, `
-			INSERT INTO registrations (id, key_text, token, name, nonce, proof, url, network, received)
-			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
-			ON CONFLICT (id) DO NOTHING`,
-			r.ID().String(), keyText(r.Key), r.Token, r.Name, blob(r.Nonce), blob(r.Proof), r.URL, r.Network,
-			micros(r.Received)))
-		if err != nil || !added {
-			return err
-		}
-		return displaceRegistration(ctx, tx, r)
-	})
-	if err != nil {
-		return fmt.Errorf("add registration: %w", err)
-	}
-	return nil
-}
-
-// displaceRegistration deletes a registration if too many wait. The ledger has no token to verify proofs with, and
-// anyone can send an invalid proof. A proof therefore counts only among the registrations of one network.
-func displaceRegistration(ctx context.Context, tx *sqldb.Tx, newest ledger.Registration) error {
-	var waiting int
-	if err := tx.QueryRowContext(ctx, `SELECT COUNT(*) FROM registrations`).Scan(&waiting); err != nil ||
-		waiting <= ledger.MaxRegistrations {
-		return err
-	}
-	var displaced string
-	err := tx.QueryRowContext(ctx, `
-		SELECT id
-		FROM registrations
-		ORDER BY COUNT(*) OVER (PARTITION BY network) DESC, LENGTH(proof) > 0, received, id
-		LIMIT 1`).Scan(&displaced)
-	if err != nil {
-		return err
-	}
-	if displaced == newest.ID().String() {
-		return writ.Errorf(writ.CodeRateLimited,
-			"%d supervisors already wait for a place in the roster, and all others of this network have a proof",
-			ledger.MaxRegistrations).WithHint("start the supervisor with the token that `writ dc add` prints")
-	}
-	_, err = tx.ExecContext(ctx, `DELETE FROM registrations WHERE id = $1`, displaced)
-	return err
-}
-
-// blob returns a non-nil slice, because nil would be stored as NULL.
-func blob(b []byte) []byte {
-	if b == nil {
-		return []byte{}
-	}
-	return b
-}
-
-// Registrations lists the waiting supervisors.
-func (s *Store) Registrations(ctx context.Context) ([]ledger.Registration, error) {
-	rows, err := s.db.Query(ctx, `
-		SELECT key_text, token, name, nonce, proof, url, network, received
-		FROM registrations
-		ORDER BY received, id`)
-	return collect(rows, err, func(rows scanner) (r ledger.Registration, err error) {
-		var key string
-		var received int64
-		if err := rows.Scan(&key, &r.Token, &r.Name, &r.Nonce, &r.Proof, &r.URL, &r.Network, &received); err != nil {
-			return r, err
-		}
-		r.Received = sqldb.Time(received)
-		if r.Key, err = base64.StdEncoding.DecodeString(key); err != nil {
-			err = s.damage.row(err, "the registration of %q", r.Name)
-		}
-		return r, err
-	})
-}
-
-// RemoveRegistrations deletes old registrations.
-func (s *Store) RemoveRegistrations(ctx context.Context, before time.Time) error {
-	return s.db.Write(failpoint.At(ctx, failpoint.RegistrationsForgotten), func(tx *sqldb.Tx) error {
-		_, err := tx.ExecContext(ctx, `DELETE FROM registrations WHERE received < $1`, micros(before))
-		return err
 	})
 }

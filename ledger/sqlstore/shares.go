@@ -52,7 +52,7 @@ func (s shares) write(ctx context.Context, tx *sqldb.Tx, datacenter writ.Datacen
 }
 
 // Shares returns the bytes used by the events of each datacenter, including their copies.
-func (s *Store) Shares(ctx context.Context) (map[writ.DatacenterID]int64, error) {
+func (s *eventTables) Shares(ctx context.Context) (map[writ.DatacenterID]int64, error) {
 	rows, err := s.db.Query(ctx, `SELECT datacenter, CAST(SUM(bytes) AS BIGINT) FROM shares GROUP BY datacenter`)
 	if err != nil {
 		return nil, fmt.Errorf("add up shares: %w", err)

@@ -5,7 +5,6 @@ package sqlstore
 import (
 	"context"
 	"embed"
-	"encoding/json"
 	"fmt"
 	"io/fs"
 	"time"
@@ -19,8 +18,23 @@ import (
 //go:embed migrations/*.sql
 var migrations embed.FS
 
-// Store is a ledger in an SQL store.
+// Store is a ledger in an SQL store. Its parts share one database.
 type Store struct {
+	tables
+	rosterTables
+	registrationTable
+	submissionTable
+	runTable
+	callTable
+	nodeTable
+	resourceTable
+	usageTables
+	eventTables
+	webhookTable
+}
+
+// tables is the database of a Store, with the reporter of its unreadable rows.
+type tables struct {
 	db     *sqldb.DB
 	damage *damage
 }
@@ -41,7 +55,14 @@ func Open(ctx context.Context, path string) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open ledger: %w", err)
 	}
-	return &Store{db: db, damage: new(damage)}, nil
+	return newStore(tables{db, new(damage)}), nil
+}
+
+func newStore(in tables) *Store {
+	return &Store{
+		in, rosterTables{in}, registrationTable{in}, submissionTable{in}, runTable{in}, callTable{in}, nodeTable{in},
+		resourceTable{in}, usageTables{in}, eventTables{in}, webhookTable{in},
+	}
 }
 
 // Close waits for the write in progress and closes the store.
@@ -91,76 +112,6 @@ func (s *Store) Prune(ctx context.Context, events, runs time.Time) error {
 			return nil
 		}
 	}
-}
-
-func (s *Store) pruneEvents(ctx context.Context, before time.Time) (n int64, err error) {
-	err = s.db.Write(failpoint.At(ctx, failpoint.EventsForgotten), func(tx *sqldb.Tx) error {
-		done, err := tx.ExecContext(ctx, `
-			DELETE FROM events
-			WHERE id IN (SELECT id FROM events ORDER BY id LIMIT $1)
-			AND stored < $2`, pruneStep, micros(before))
-		if err != nil {
-			return err
-		}
-		if n, err = done.RowsAffected(); err != nil {
-			return err
-		}
-		return pruneShares(ctx, tx, ofEvents, before)
-	})
-	return n, err
-}
-
-func (s *Store) pruneRuns(ctx context.Context, before time.Time) (n int, err error) {
-	err = s.db.Write(failpoint.At(ctx, failpoint.RunsForgotten), func(tx *sqldb.Tx) error {
-		old, err := column[string](tx.QueryContext(ctx, `
-			SELECT id FROM runs
-			WHERE ended > 0 AND ended < $1
-			ORDER BY ended
-			LIMIT $2`, micros(before), pruneStep))
-		if err == nil {
-			err = pruneShares(ctx, tx, ofRuns, before)
-		}
-		if n = len(old); err != nil || n == 0 {
-			return err
-		}
-		in := "(" + sqldb.Placeholders(1, n) + ")"
-		ids := anys(old)
-		for _, query := range []string{
-			`DELETE FROM calls WHERE run IN ` + in,
-			`DELETE FROM submissions WHERE run IN ` + in,
-			`DELETE FROM runs WHERE id IN ` + in,
-		} {
-			if _, err := tx.ExecContext(ctx, query, ids...); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	return n, err
-}
-
-// encode returns v as JSON. It panics on failure, because the shared types can always be encoded.
-func encode(v any) string {
-	b, err := json.Marshal(v)
-	if err != nil {
-		panic(fmt.Sprintf("encode %T: %v", v, err))
-	}
-	return string(b)
-}
-
-func decode(body string, v any) error {
-	if err := json.Unmarshal([]byte(body), v); err != nil {
-		return fmt.Errorf("read stored %T: %w", v, err)
-	}
-	return nil
-}
-
-func anys[T any](list []T) []any {
-	all := make([]any, len(list))
-	for i, v := range list {
-		all[i] = v
-	}
-	return all
 }
 
 // conflict returns a CONFLICT error for a change that the current state does not allow.

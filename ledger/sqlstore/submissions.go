@@ -3,7 +3,6 @@ package sqlstore
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -14,10 +13,10 @@ import (
 	"writ/ledger"
 )
 
-const submissionColumns = `payload, run, datacenter, project, signer, script, state, failure, received, expires`
+// submissionTable holds submissions until their runs are deleted.
+type submissionTable struct{ tables }
 
-// scanner is a *sql.Row or *sql.Rows.
-type scanner interface{ Scan(into ...any) error }
+const submissionColumns = `payload, run, datacenter, project, signer, script, state, failure, received, expires`
 
 // scanSubmission reads a submission from submissionColumns. The error of an unreadable row is an unreadableRow. If only
 // the reason of the rejection is unreadable, the submission has that error in its place.
@@ -55,7 +54,7 @@ func (d *damage) scanWaiting(row scanner) (s writ.Submission, payload string, er
 func isShown(s writ.Submission, err error) bool { return skip(err) && s.Payload != (writ.Digest{}) }
 
 // AddSubmission stores a submission as waiting, unless its payload exists.
-func (s *Store) AddSubmission(ctx context.Context, in ledger.Incoming) (stored writ.Submission, added bool, err error) {
+func (s *submissionTable) AddSubmission(ctx context.Context, in ledger.Incoming) (stored writ.Submission, added bool, err error) {
 	in.State, in.Error = writ.SubmissionWaiting, nil
 	in.Received, in.Expires = in.Received.UTC().Truncate(time.Microsecond), in.Expires.UTC().Truncate(time.Microsecond)
 	err = s.db.Write(failpoint.At(ctx, failpoint.SubmissionKept), func(tx *sqldb.Tx) error {
@@ -121,25 +120,14 @@ func submissionOf(d *damage, payload writ.Digest, row scanner) (writ.Submission,
 	return found(s, err)("submission", payload)
 }
 
-// found converts sql.ErrNoRows to NOT_FOUND.
-func found[T any](item T, err error) func(what string, id any) (T, error) {
-	return func(what string, id any) (T, error) {
-		if errors.Is(err, sql.ErrNoRows) {
-			var none T
-			return none, ledger.NotThere(what, id)
-		}
-		return item, err
-	}
-}
-
 // Submission returns a submission.
-func (s *Store) Submission(ctx context.Context, payload writ.Digest) (writ.Submission, error) {
+func (s *submissionTable) Submission(ctx context.Context, payload writ.Digest) (writ.Submission, error) {
 	return submissionOf(s.damage, payload,
 		s.db.QueryRow(ctx, `SELECT `+submissionColumns+` FROM submissions WHERE payload = $1`, payload.String()))
 }
 
 // Signed returns the bytes of a submission.
-func (s *Store) Signed(ctx context.Context, payload writ.Digest) ([]byte, error) {
+func (s *submissionTable) Signed(ctx context.Context, payload writ.Digest) ([]byte, error) {
 	var signed []byte
 	err := s.db.QueryRow(ctx, `SELECT signed FROM submissions WHERE payload = $1`, payload.String()).Scan(&signed)
 	if err == nil && len(signed) == 0 { // the text of a rejected submission
@@ -150,7 +138,7 @@ func (s *Store) Signed(ctx context.Context, payload writ.Digest) ([]byte, error)
 
 // WaitingProjects lists the projects with waiting submissions. It reads one index entry for each project, however many
 // submissions wait.
-func (s *Store) WaitingProjects(ctx context.Context, datacenter writ.DatacenterID) ([]writ.ProjectID, error) {
+func (s *submissionTable) WaitingProjects(ctx context.Context, datacenter writ.DatacenterID) ([]writ.ProjectID, error) {
 	rows, err := s.db.Query(ctx, `
 		WITH RECURSIVE waiting (project) AS (
 			SELECT MIN(project) FROM submissions WHERE state = 'waiting' AND datacenter = $1
@@ -164,7 +152,7 @@ func (s *Store) WaitingProjects(ctx context.Context, datacenter writ.DatacenterI
 }
 
 // Waiting lists waiting submissions of a project and datacenter.
-func (s *Store) Waiting(
+func (s *submissionTable) Waiting(
 	ctx context.Context, datacenter writ.DatacenterID, project writ.ProjectID, after ledger.Position, max int,
 ) ([]writ.Submission, error) {
 	return s.readable(micros(after.Received), after.Payload.String(), max,
@@ -183,7 +171,7 @@ func (s *Store) Waiting(
 
 // readable returns at most max readable submissions that query selects after a time and a digest as stored. It queries
 // again only after unreadable rows.
-func (s *Store) readable(
+func (s *submissionTable) readable(
 	after int64, payload string, max int,
 	query func(after int64, payload string, max int) (*sql.Rows, error),
 	scan func(row scanner) (s writ.Submission, at int64, payload string, err error),
@@ -204,7 +192,7 @@ func (s *Store) readable(
 }
 
 // WaitingBySigner totals the waiting submissions of each signer.
-func (s *Store) WaitingBySigner(ctx context.Context) (map[string]ledger.Waits, error) {
+func (s *submissionTable) WaitingBySigner(ctx context.Context) (map[string]ledger.Waits, error) {
 	type row struct {
 		signer string
 		ledger.Waits
@@ -228,7 +216,7 @@ func (s *Store) WaitingBySigner(ctx context.Context) (map[string]ledger.Waits, e
 }
 
 // Overdue lists waiting submissions that have expired.
-func (s *Store) Overdue(ctx context.Context, now time.Time, max int) ([]writ.Submission, error) {
+func (s *submissionTable) Overdue(ctx context.Context, now time.Time, max int) ([]writ.Submission, error) {
 	return s.readable(math.MinInt64, "", max,
 		func(expires int64, payload string, max int) (*sql.Rows, error) {
 			return s.db.Query(ctx, `
@@ -244,150 +232,4 @@ func (s *Store) Overdue(ctx context.Context, now time.Time, max int) ([]writ.Sub
 			}
 			return found, micros(found.Expires), payload, err
 		})
-}
-
-// moveSubmission moves a waiting submission by compare-and-set. It reports whether the submission was waiting.
-func moveSubmission(
-	ctx context.Context, tx *sqldb.Tx, payload writ.Digest, to writ.SubmissionState, reason *writ.Error,
-) (bool, error) {
-	if !writ.CanMove(writ.SubmissionMoves, writ.SubmissionWaiting, to) {
-		return false, fmt.Errorf("a submission cannot move from waiting to %q", to)
-	}
-	failure := ""
-	if reason != nil {
-		failure = encode(reason)
-	}
-	return affected(tx.ExecContext(ctx, `
-		UPDATE submissions
-		SET state = $1, failure = $2
-		WHERE payload = $3 AND state = 'waiting'`, string(to), failure, payload.String()))
-}
-
-// Deliver moves a submission to delivered and stores the datacenter's answer about the run.
-func (s *Store) Deliver(ctx context.Context, payload writ.Digest, run writ.Run) error {
-	err := s.db.Write(failpoint.At(ctx, failpoint.SubmissionDelivered), func(tx *sqldb.Tx) error {
-		moved, err := moveSubmission(ctx, tx, payload, writ.SubmissionDelivered, nil)
-		if err != nil {
-			return err
-		}
-		now, err := submission(ctx, tx, payload)
-		switch {
-		case err != nil:
-			return err
-		case !moved && now.State == writ.SubmissionDelivered:
-			return nil
-		case !moved:
-			return conflict("the submission is %s", now.State)
-		case run.ID != now.Run:
-			return writ.Errorf(writ.CodeExecError, "the datacenter answered with run %q for the submission of run %s",
-				run.ID, now.Run)
-		}
-		if err := storeRun(ctx, tx, now.Datacenter, "", run, fromAnswer); err != nil {
-			return err
-		}
-		return addSubmissionEvent(ctx, tx, now)
-	})
-	if err != nil {
-		return fmt.Errorf("deliver submission: %w", err)
-	}
-	return nil
-}
-
-// Reject moves a waiting submission, and its run, to refused or expired.
-func (s *Store) Reject(ctx context.Context, payload writ.Digest, to writ.SubmissionState, reason *writ.Error) error {
-	if to == writ.SubmissionDelivered {
-		return fmt.Errorf("reject submission: state %q is not a rejection", to)
-	}
-	err := s.db.Write(failpoint.At(ctx, failpoint.SubmissionRejected), func(tx *sqldb.Tx) error {
-		moved, err := moveSubmission(ctx, tx, payload, to, reason)
-		if err != nil {
-			return err
-		}
-		now, err := submission(ctx, tx, payload)
-		if err != nil {
-			return err
-		}
-		if !moved {
-			return conflict("the submission is %s", now.State)
-		}
-		if err := rejectRun(ctx, tx, now); err != nil {
-			return err
-		}
-		if err := boundRejected(ctx, tx, now); err != nil {
-			return err
-		}
-		return addSubmissionEvent(ctx, tx, now)
-	})
-	if err != nil {
-		return fmt.Errorf("reject submission: %w", err)
-	}
-	return nil
-}
-
-// rejectedAtOnce limits the old rejected submissions of a signer that each new rejection deletes.
-const rejectedAtOnce = 10
-
-// boundRejected limits the space of rejected submissions: it deletes the text of s and the oldest rejected submissions
-// of its signer.
-func boundRejected(ctx context.Context, tx *sqldb.Tx, s writ.Submission) error {
-	if _, err := tx.ExecContext(ctx, `UPDATE submissions SET signed = $1 WHERE payload = $2`, []byte{},
-		s.Payload.String()); err != nil {
-		return err
-	}
-	old, err := column[string](tx.QueryContext(ctx, `
-		SELECT run FROM submissions
-		WHERE signer = $1 AND state IN ('refused', 'expired')
-		ORDER BY received DESC, payload DESC
-		LIMIT $2 OFFSET $3`, s.Signer, rejectedAtOnce, ledger.MaxRejected))
-	if err != nil {
-		return err
-	}
-	for _, run := range old {
-		for _, query := range []string{
-			`DELETE FROM submissions WHERE run = $1`, `DELETE FROM runs WHERE id = $1 AND accepted = 0`,
-		} {
-			if _, err := tx.ExecContext(ctx, query, run); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// rejectRun ends a run that never reached its datacenter.
-func rejectRun(ctx context.Context, tx *sqldb.Tx, s writ.Submission) error {
-	var text string
-	err := tx.QueryRowContext(ctx, `SELECT body FROM runs WHERE id = $1 AND accepted = 0`, string(s.Run)).Scan(&text)
-	if errors.Is(err, sql.ErrNoRows) {
-		return nil // the datacenter has the run, so its events decide
-	}
-	if err != nil {
-		return err
-	}
-	var run writ.Run
-	if decode(text, &run) != nil { // the fields of the submission replace an unreadable record
-		run = writ.Run{ID: s.Run, Datacenter: s.Datacenter, Project: s.Project, Signer: s.Signer, Script: s.Script,
-			Payload: s.Payload}
-	}
-	run.Ended = tx.Now
-	if s.Error != nil {
-		run.Failure = &writ.Failure{Error: *s.Error}
-	}
-	_, err = tx.ExecContext(ctx, `
-		UPDATE runs
-		SET state = $1, ended = $2, body = $3, failure = $4
-		WHERE id = $5`, string(s.State), micros(run.Ended), encode(run), failureCode(run), string(s.Run))
-	return err
-}
-
-// addSubmissionEvent stores the event of a submission's new state.
-func addSubmissionEvent(ctx context.Context, tx *sqldb.Tx, s writ.Submission) error {
-	first, err := nextEventIDs(ctx, tx, 1)
-	if err != nil {
-		return err
-	}
-	return addEvent(ctx, tx, ledger.Event{
-		ID: first, Datacenter: s.Datacenter, Event: writ.Event{Time: tx.Now}, Submission: &s, About: s.Run,
-		Project: s.Project,
-	})
 }

@@ -13,6 +13,9 @@ import (
 	"writ/ledger"
 )
 
+// usageTables hold the usage of resources by hour and by month.
+type usageTables struct{ tables }
+
 // usedColumns lists the columns that are added up.
 var usedColumns = []string{"cpu_seconds", "memory_mib_seconds", "disk_gib_seconds", "received", "sent"}
 
@@ -162,7 +165,7 @@ func times(filter ledger.UsageFilter) (first, last string) {
 }
 
 // Usage sums the usage of each resource.
-func (s *Store) Usage(
+func (s *usageTables) Usage(
 	ctx context.Context, filter ledger.UsageFilter, p ledger.Page,
 ) (ledger.List[ledger.Usage], error) {
 	q, err := listUsage(filter, p)
@@ -210,7 +213,7 @@ func listUsage(filter ledger.UsageFilter, p ledger.Page) (*query, error) {
 }
 
 // UsageOfProjects sums the usage of each project.
-func (s *Store) UsageOfProjects(
+func (s *usageTables) UsageOfProjects(
 	ctx context.Context, filter ledger.UsageFilter, p ledger.Page,
 ) (ledger.List[ledger.ProjectUsage], error) {
 	q, err := listUsageOfProjects(filter, p)

@@ -12,8 +12,11 @@ import (
 	"writ/ledger"
 )
 
+// webhookTable holds the progress of webhooks.
+type webhookTable struct{ tables }
+
 // WebhookAt returns the progress of a webhook.
-func (s *Store) WebhookAt(ctx context.Context, name string) (*ledger.WebhookPlace, error) {
+func (s *webhookTable) WebhookAt(ctx context.Context, name string) (*ledger.WebhookPlace, error) {
 	at, lost := new(ledger.WebhookPlace), ""
 	err := s.db.QueryRow(ctx, `SELECT event, lost FROM webhooks WHERE name = $1`, name).Scan(&at.Event, &lost)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -29,7 +32,7 @@ func (s *Store) WebhookAt(ctx context.Context, name string) (*ledger.WebhookPlac
 }
 
 // SetWebhookAt stores the progress of a webhook.
-func (s *Store) SetWebhookAt(ctx context.Context, name string, at ledger.WebhookPlace) error {
+func (s *webhookTable) SetWebhookAt(ctx context.Context, name string, at ledger.WebhookPlace) error {
 	lost, err := json.Marshal(at.Lost)
 	if err != nil {
 		return fmt.Errorf("encode lost nodes: %w", err)

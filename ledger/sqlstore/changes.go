@@ -1,0 +1,194 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+
+	"writ"
+	"writ/internal/sqldb"
+	"writ/ledger"
+)
+
+// changes holds the last state of each run, call, node and resource in a batch of events. Earlier states need not be
+// written.
+type changes struct {
+	runs      lastOf[writ.RunID, writ.Run]
+	calls     lastOf[callKey, writ.Call]
+	nodes     lastOf[writ.NodeID, writ.Node]
+	resources lastOf[writ.ResourceID, writ.Resource]
+	usage     []writ.Usage
+}
+
+type callKey struct {
+	run writ.RunID
+	seq int
+}
+
+// lastOf holds the last value of each key, in the order of the keys' first appearance.
+type lastOf[K comparable, V any] struct {
+	at     map[K]int
+	values []V
+}
+
+func (l *lastOf[K, V]) set(k K, v V) {
+	if i, ok := l.at[k]; ok {
+		l.values[i] = v
+		return
+	}
+	if l.at == nil {
+		l.at = map[K]int{}
+	}
+	l.at[k] = len(l.values)
+	l.values = append(l.values, v)
+}
+
+func (c *changes) record(e writ.Event) {
+	switch {
+	case e.Run != nil:
+		c.runs.set(e.Run.ID, *e.Run)
+	case e.Call != nil:
+		c.calls.set(callKey{e.Call.Run, e.Call.Seq}, *e.Call)
+	case e.Node != nil:
+		c.nodes.set(e.Node.ID, *e.Node)
+	case e.Resource != nil:
+		c.resources.set(e.Resource.ResourceID, *e.Resource)
+	case e.Usage != nil:
+		c.usage = append(c.usage, *e.Usage)
+	}
+}
+
+// projectOf returns the project that owns an event of a datacenter. The ledger's record of the run takes precedence
+// over the event.
+func (c *changes) projectOf(e ledger.Event, known map[writ.RunID]runOwner) writ.ProjectID {
+	if of, ok := known[e.RunID()]; ok && of.datacenter != e.Datacenter {
+		return ""
+	}
+	if e.Resource != nil {
+		return e.Resource.Project
+	}
+	if of, ok := known[e.About]; ok {
+		return of.project
+	}
+	if i, ok := c.runs.at[e.About]; ok {
+		return c.runs.values[i].Project
+	}
+	return ""
+}
+
+func (c *changes) apply(ctx context.Context, tx *sqldb.Tx, datacenter writ.DatacenterID, journal string) error {
+	for _, run := range c.runs.values {
+		if err := storeRun(ctx, tx, datacenter, journal, run, fromEvent); err != nil {
+			return err
+		}
+		if err := deliverSubmission(ctx, tx, datacenter, run.ID); err != nil {
+			return err
+		}
+	}
+	for _, call := range c.calls.values {
+		if err := storeCall(ctx, tx, call); err != nil {
+			return err
+		}
+	}
+	for _, run := range c.runs.values { // after the calls are stored
+		if err := storeFailedOperation(ctx, tx, datacenter, run); err != nil {
+			return err
+		}
+	}
+	for _, node := range c.nodes.values {
+		if err := storeNode(ctx, tx, datacenter, node); err != nil {
+			return err
+		}
+	}
+	for _, resource := range c.resources.values {
+		if err := storeResource(ctx, tx, datacenter, resource); err != nil {
+			return err
+		}
+	}
+	for _, u := range c.usage {
+		if err := storeUsage(ctx, tx, datacenter, u); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// withoutValues returns the event as the ledger stores it: under the datacenter that sent it and without the values of
+// operations.
+func withoutValues(e writ.Event, datacenter writ.DatacenterID) writ.Event {
+	switch {
+	case e.Run != nil:
+		run := *e.Run
+		run.Datacenter, run.Output = datacenter, nil
+		e.Run = &run
+	case e.Node != nil:
+		node := *e.Node
+		node.Datacenter = datacenter
+		e.Node = &node
+	case e.Resource != nil:
+		resource := *e.Resource
+		resource.Datacenter, resource.Values = datacenter, nil
+		e.Resource = &resource
+	}
+	return e
+}
+
+// runOwner holds the datacenter and the project of a run.
+type runOwner struct {
+	run        writ.RunID
+	datacenter writ.DatacenterID
+	project    writ.ProjectID
+}
+
+// runsOf returns the stored owners of the runs in events. Unknown runs are omitted.
+func runsOf(ctx context.Context, tx *sqldb.Tx, events []writ.Event) (map[writ.RunID]runOwner, error) {
+	var ids []writ.RunID
+	seen := map[writ.RunID]bool{"": true}
+	for _, e := range events {
+		if id := e.RunID(); !seen[id] {
+			seen[id] = true
+			ids = append(ids, id)
+		}
+	}
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	q := selectFrom(`SELECT id, datacenter, project FROM runs`)
+	andIn(q, "id", ids)
+	rows, err := tx.QueryContext(ctx, q.String(), q.args...)
+	found, err := collect(rows, err, func(rows scanner) (o runOwner, err error) {
+		err = rows.Scan(&o.run, &o.datacenter, &o.project)
+		return o, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	known := make(map[writ.RunID]runOwner, len(found))
+	for _, o := range found {
+		known[o.run] = o
+	}
+	return known, nil
+}
+
+// deliverSubmission marks the submission of a run as delivered once the datacenter has the run. The answer to the
+// submission may have been lost.
+func deliverSubmission(ctx context.Context, tx *sqldb.Tx, datacenter writ.DatacenterID, run writ.RunID) error {
+	row := tx.QueryRowContext(ctx, `
+		SELECT `+submissionColumns+` FROM submissions
+		WHERE run = $1 AND datacenter = $2 AND state = 'waiting'`, string(run), string(datacenter))
+	s, err := new(damage).scanSubmission(row)
+	if isShown(s, err) {
+		s.Error, err = nil, nil
+	}
+	if errors.Is(err, sql.ErrNoRows) || skip(err) { // the event counts even if the submission is unreadable
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if _, err := moveSubmission(ctx, tx, s.Payload, writ.SubmissionDelivered, nil); err != nil {
+		return err
+	}
+	s.State = writ.SubmissionDelivered
+	return addSubmissionEvent(ctx, tx, s)
+}

@@ -1,0 +1,87 @@
+package sqlstore
+
+import (
+	"time"
+
+	"writ"
+	"writ/ledger"
+)
+
+// listRuns builds the query for a page of runs and one more.
+func listRuns(filter ledger.RunFilter, p ledger.Page) (*query, error) {
+	q := selectFrom(runColumns)
+	selectRuns(q, filter)
+	before, order := "<", "DESC"
+	if filter.Oldest {
+		before, order = ">", "ASC"
+	}
+	if p.Cursor != "" {
+		var created int64
+		var id string
+		if err := parseCursor(p.Cursor, &created, &id); err != nil {
+			return nil, err
+		}
+		q.and("(created, id) "+before+" (?, ?)", created, id)
+	}
+	q.add("\nORDER BY created "+order+", id "+order+"\nLIMIT ?", limit(p)+1)
+	return q, nil
+}
+
+// selectRuns adds the conditions of a filter.
+func selectRuns(q *query, filter ledger.RunFilter) {
+	state, datacenter, project, signer := "state", "datacenter", "project", "signer"
+	// The indexes of scripts and deployments have fewer entries. The others would scan all runs of a project.
+	if filter.Script != "" || filter.Deployment != "" {
+		datacenter, project, signer = "datacenter || ''", "project || ''", "signer || ''"
+		if filter.Silent.IsZero() { // few runs are open
+			state = "state || ''"
+		}
+	}
+	andIn(q, state, filter.States)
+	if filter.Datacenter != "" {
+		q.and(datacenter+" = ?", string(filter.Datacenter))
+	}
+	andIn(q, project, filter.Projects)
+	if filter.Signer != "" {
+		q.and(signer+" = ?", filter.Signer)
+	}
+	if filter.Prefix != "" {
+		q.and("id >= ? AND id < ?", filter.Prefix, filter.Prefix+"~") // sorts after all characters of an id
+	}
+	if filter.Script != "" {
+		q.and("script = ?", filter.Script)
+	}
+	if filter.Deployment != "" {
+		q.and("deployment = ?", filter.Deployment)
+	}
+	if filter.Text != "" {
+		andText(q, filter.Text)
+	}
+	if !filter.Since.IsZero() {
+		q.and("created >= ?", micros(filter.Since))
+	}
+	if filter.Failure != "" {
+		q.and("failure = ?", string(filter.Failure))
+	}
+	switch filter.Operation {
+	case "":
+	case ledger.NoOperation:
+		q.and("failure <> '' AND failed_operation = ''")
+	default:
+		q.and("failure <> '' AND failed_operation = ?", filter.Operation)
+	}
+	if !filter.Silent.IsZero() {
+		silentSince(q, filter.Silent)
+	}
+}
+
+// silentSince adds the conditions for open runs created before since that make no progress: they have no later event
+// except log lines, or they repeat one call. A run whose events were pruned has no event.
+func silentSince(q *query, since time.Time) {
+	andIn(q, "state", openStates)
+	q.and("created < ?", micros(since))
+	q.and("("+lastStored+" < ? OR "+repeats+")", micros(since))
+}
+
+// openStates lists the states of runs that have not ended.
+var openStates = []string{string(ledger.StateWaiting), string(writ.RunAccepted), string(writ.RunRunning)}

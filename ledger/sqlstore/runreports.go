@@ -1,0 +1,128 @@
+package sqlstore
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"writ"
+	"writ/internal/failpoint"
+	"writ/internal/sqldb"
+	"writ/ledger"
+)
+
+// addRun stores a run and returns true, or returns false if it exists. parameters is the searchable text of its
+// parameters, "" if unknown.
+func addRun(ctx context.Context, tx *sqldb.Tx, run ledger.Run, journal, parameters string) (bool, error) {
+	return affected(tx.ExecContext(ctx, `
+		INSERT INTO runs (id, datacenter, project, project_name, signer, state, created, accepted, ended, body, journal, script, deployment, failure, words, parameters)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)
+		ON CONFLICT (id) DO NOTHING`,
+		string(run.ID), string(run.Datacenter), string(run.Project), run.ProjectName, run.Signer, string(run.State),
+		micros(run.Created), micros(run.Accepted), micros(run.Ended), encode(run.Run), journal,
+		selectable(run.Script), selectable(run.Deployment), failureCode(run.Run), wordsOf(run.Run), parameters))
+}
+
+// failureCode returns the code of a run's failure, "" if it did not fail.
+func failureCode(run writ.Run) string {
+	if run.Failure == nil {
+		return ""
+	}
+	return selectable(string(run.Failure.Code))
+}
+
+// selectable returns a name for an indexed column. It returns "" for a name that no payload can contain: an index
+// accepts only short texts, and PostgreSQL rejects zero bytes. The body keeps the name as the datacenter sent it.
+func selectable(name string) string {
+	if len(name) > 255 || strings.ContainsRune(name, 0) {
+		return ""
+	}
+	return name
+}
+
+// reportSource determines the precedence of a datacenter's report about a run.
+type reportSource bool
+
+const (
+	fromAnswer reportSource = false // the answer to the submission: used only if no event has reported the run
+	fromEvent  reportSource = true  // an event: replaces the stored copy
+)
+
+// storeRun stores a datacenter's report of one of its runs. It comes from an event of a journal, or from an answer if
+// journal is empty. The signer, the project and the creation time of the submission stay unchanged, as do runs of other
+// datacenters.
+func storeRun(
+	ctx context.Context, tx *sqldb.Tx, datacenter writ.DatacenterID, journal string, run writ.Run, source reportSource,
+) error {
+	run.Datacenter, run.Output = datacenter, nil
+	copied := ledger.Run{Run: run, State: ledger.State(run.State), Created: run.Accepted}
+	added, err := addRun(ctx, tx, copied, journal, "")
+	if err != nil || added {
+		return err
+	}
+	_, err = tx.ExecContext(ctx, `
+		UPDATE runs
+		SET state = $1, accepted = $2, ended = $3, body = $4, journal = $5, script = $6, deployment = $7, failure = $8, failed_operation = '', words = $9
+		WHERE id = $10 AND datacenter = $11 AND (accepted = 0 OR $12)`,
+		string(run.State), micros(run.Accepted), micros(run.Ended), encode(run), journal, selectable(run.Script),
+		selectable(run.Deployment), failureCode(run), wordsOf(run), string(run.ID), string(datacenter), bool(source))
+	return err
+}
+
+// Unreported lists open runs that the journal has not reported.
+func (s *runTable) Unreported(
+	ctx context.Context, datacenter writ.DatacenterID, journal string, after writ.RunID, max int,
+) ([]ledger.Run, error) {
+	for {
+		read := 0
+		rows, err := s.db.Query(ctx, runColumns+`
+			WHERE datacenter = $1 AND journal <> $2 AND id > $3 AND ended = 0 AND accepted <> 0
+			ORDER BY id
+			LIMIT $4`, string(datacenter), journal, string(after), max)
+		runs, full, err := collectWithin(maxPageBytes, rows, err, func(row scanner) (ledger.Run, error) {
+			read++
+			run, err := s.scanRun(row)
+			after = run.ID
+			return run, err
+		})
+		if err != nil || len(runs) > 0 || read == 0 || !full && read < max { // again only if all runs of a page are unreadable
+			return runs, err
+		}
+	}
+}
+
+// Restate stores a datacenter's answer about a run.
+func (s *runTable) Restate(ctx context.Context, datacenter writ.DatacenterID, journal string, run writ.Run) error {
+	err := s.db.Write(failpoint.At(ctx, failpoint.RunRestated), func(tx *sqldb.Tx) error {
+		var told string
+		var project writ.ProjectID
+		err := tx.QueryRowContext(ctx, `SELECT journal, project FROM runs WHERE id = $1`, string(run.ID)).Scan(&told,
+			&project)
+		// The journal's events are newer than the answer.
+		if told, err = found(told, err)("run", run.ID); err != nil || told == journal {
+			return err
+		}
+		if err := storeRun(ctx, tx, datacenter, journal, run, fromEvent); err != nil {
+			return err
+		}
+		if run.State.Ended() {
+			if err := endCalls(ctx, tx, run); err != nil {
+				return err
+			}
+		}
+		if err := storeFailedOperation(ctx, tx, datacenter, run); err != nil {
+			return err
+		}
+		id, err := nextEventIDs(ctx, tx, 1)
+		if err != nil {
+			return err
+		}
+		e := withoutValues(writ.Event{Time: tx.Now, Run: &run}, datacenter)
+		return addEvent(ctx, tx,
+			ledger.Event{ID: id, Datacenter: datacenter, Event: e, About: run.ID, Project: project})
+	})
+	if err != nil {
+		return fmt.Errorf("restate run: %w", err)
+	}
+	return nil
+}

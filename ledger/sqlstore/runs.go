@@ -1,0 +1,162 @@
+package sqlstore
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"writ"
+	"writ/internal/failpoint"
+	"writ/internal/sqldb"
+	"writ/ledger"
+)
+
+// runTable holds copies of runs.
+type runTable struct{ tables }
+
+const runColumns = `SELECT id, datacenter, project, project_name, signer, state, created, body FROM runs`
+
+// scanRun reads a run from runColumns. If its body is unreadable, the error is an unreadableRow and the run has the other
+// columns.
+func (s *runTable) scanRun(row scanner) (run ledger.Run, err error) {
+	var id, datacenter, project, projectName, signer, text string
+	var created int64
+	if err := row.Scan(&id, &datacenter, &project, &projectName, &signer, &run.State, &created, &text); err != nil {
+		return run, err
+	}
+	if err = decode(text, &run.Run); err != nil {
+		run.Run, err = writ.Run{}, s.damage.row(err, "run %s", id)
+	}
+	run.ID, run.Datacenter, run.Signer = writ.RunID(id), writ.DatacenterID(datacenter), signer
+	run.Project, run.ProjectName = writ.ProjectID(project), projectName
+	run.Created = sqldb.Time(created)
+	return run, err
+}
+
+// shownRun is scanRun for readers: an unreadable run is shown with the error as its failure.
+func (s *runTable) shownRun(row scanner) (ledger.Run, error) {
+	run, err := s.scanRun(row)
+	if skip(err) {
+		e, _ := errors.AsType[*unreadableRow](err)
+		run.Failure, err = &writ.Failure{Error: *e.Unreadable.Error()}, nil
+	}
+	return run, err
+}
+
+// Run returns a run.
+func (s *runTable) Run(ctx context.Context, id writ.RunID) (ledger.Run, error) {
+	return found(s.shownRun(s.db.QueryRow(ctx, runColumns+` WHERE id = $1`, string(id))))("run", id)
+}
+
+// Runs lists runs, newest first unless the filter sets Oldest.
+func (s *runTable) Runs(ctx context.Context, filter ledger.RunFilter, p ledger.Page) (ledger.List[ledger.Run], error) {
+	q, err := listRuns(filter, p)
+	if err != nil {
+		return ledger.List[ledger.Run]{}, err
+	}
+	rows, err := s.db.Query(ctx, q.String(), q.args...)
+	return page(rows, err, limit(p), func(rows scanner) (ledger.Run, []any, error) {
+		run, err := s.shownRun(rows)
+		return run, []any{micros(run.Created), run.ID}, err
+	})
+}
+
+// LastHeard returns when the last event of each run was stored. Log lines do not count.
+func (s *runTable) LastHeard(ctx context.Context, runs ...writ.RunID) (map[writ.RunID]time.Time, error) {
+	heard := map[writ.RunID]time.Time{}
+	if len(runs) == 0 {
+		return heard, nil
+	}
+	q := selectFrom("SELECT id, " + lastStored + " FROM runs")
+	andIn(q, "id", runs)
+	rows, err := s.db.Query(ctx, q.String(), q.args...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var run writ.RunID
+		var stored int64
+		if err := rows.Scan(&run, &stored); err != nil {
+			return nil, err
+		}
+		if stored > 0 {
+			heard[run] = sqldb.Time(stored)
+		}
+	}
+	return heard, rows.Err()
+}
+
+// lastStored is the time at which the last event of a run was stored, or 0. It ignores log lines, which are no sign of
+// progress. A run has at most scripts.MaxLogLines of them, which bounds the rows read.
+const lastStored = "COALESCE((SELECT stored FROM events WHERE events.run = runs.id AND topic <> 'log' ORDER BY events.id DESC LIMIT 1), 0)"
+
+// CountRuns counts the selected runs.
+func (s *runTable) CountRuns(ctx context.Context, filter ledger.RunFilter) (ledger.RunCounts, error) {
+	q := selectFrom(`SELECT project, state, COUNT(*) FROM runs`)
+	selectRuns(q, filter)
+	q.add("\nGROUP BY project, state")
+	rows, err := s.db.Query(ctx, q.String(), q.args...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	counts := ledger.RunCounts{}
+	for rows.Next() {
+		var project writ.ProjectID
+		var state ledger.State
+		var n int
+		if err := rows.Scan(&project, &state, &n); err != nil {
+			return nil, err
+		}
+		if counts[project] == nil {
+			counts[project] = map[ledger.State]int{}
+		}
+		counts[project][state] = n
+	}
+	return counts, rows.Err()
+}
+
+// Failures groups the selected runs by code and operation.
+func (s *runTable) Failures(ctx context.Context, filter ledger.RunFilter, max int) ([]ledger.Failures, error) {
+	q := selectFrom(`SELECT failure, failed_operation, COUNT(*), MAX(created) FROM runs`)
+	selectRuns(q, filter)
+	q.and("failure <> ''")
+	q.add("\nGROUP BY failure, failed_operation\nORDER BY COUNT(*) DESC, failure, failed_operation\nLIMIT ?", max)
+	rows, err := s.db.Query(ctx, q.String(), q.args...)
+	return collect(rows, err, func(rows scanner) (f ledger.Failures, err error) {
+		var newest int64
+		err = rows.Scan(&f.Code, &f.Operation, &f.Runs, &newest)
+		f.Newest = sqldb.Time(newest)
+		return f, err
+	})
+}
+
+func (s *runTable) pruneRuns(ctx context.Context, before time.Time) (n int, err error) {
+	err = s.db.Write(failpoint.At(ctx, failpoint.RunsForgotten), func(tx *sqldb.Tx) error {
+		old, err := column[string](tx.QueryContext(ctx, `
+			SELECT id FROM runs
+			WHERE ended > 0 AND ended < $1
+			ORDER BY ended
+			LIMIT $2`, micros(before), pruneStep))
+		if err == nil {
+			err = pruneShares(ctx, tx, ofRuns, before)
+		}
+		if n = len(old); err != nil || n == 0 {
+			return err
+		}
+		in := "(" + sqldb.Placeholders(1, n) + ")"
+		ids := anys(old)
+		for _, query := range []string{
+			`DELETE FROM calls WHERE run IN ` + in,
+			`DELETE FROM submissions WHERE run IN ` + in,
+			`DELETE FROM runs WHERE id IN ` + in,
+		} {
+			if _, err := tx.ExecContext(ctx, query, ids...); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return n, err
+}
