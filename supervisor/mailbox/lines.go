@@ -20,7 +20,7 @@ const (
 )
 
 // lines orders the runs that wait for a step. Each project has a line. The project with the fewest concurrent steps is
-// served first, because a step may wait a long time for the evaluator. The Scheduler's lock guards it.
+// served first, because a step may wait a long time for the evaluator. The lock of boxes guards it.
 type lines struct {
 	ready map[writ.ProjectID][]writ.RunID
 	order []writ.ProjectID       // keys of ready, the last served one at the end

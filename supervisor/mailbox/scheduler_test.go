@@ -239,7 +239,7 @@ func TestLongStepsOfAProjectLeaveSlotsForOthers(t *testing.T) {
 func TestManyResultsAreWrittenInParts(t *testing.T) {
 	steps := New(func(context.Context, writ.RunID, mail.Mail) error { return nil }, slog.New(slog.DiscardHandler))
 	steps.Begin("many", "hostile", func() {})
-	first, _ := steps.next()
+	first, _ := steps.next(steps.Owners != nil)
 	const all = 1000
 	for i := range all {
 		steps.PostResult(mail.Arrival{Result: writ.Result{JobKey: writ.JobKey{Run: "many", Seq: i, Attempt: 1}}, Node: "n"})
@@ -256,7 +256,7 @@ func TestManyResultsAreWrittenInParts(t *testing.T) {
 			told = m
 			return nil
 		}
-		d, ok := steps.next()
+		d, ok := steps.next(steps.Owners != nil)
 		if !ok {
 			t.Fatalf("after %d of %d results there is no step", next, all)
 		}
@@ -280,8 +280,8 @@ func TestManyResultsAreWrittenInParts(t *testing.T) {
 			t.Errorf("after %d results it is told that the node was lost: %t", next, lost)
 		}
 	}
-	if len(steps.boxes) > 0 {
-		t.Errorf("something is left: %v", steps.boxes)
+	if len(steps.all) > 0 {
+		t.Errorf("something is left: %v", steps.all)
 	}
 }
 
@@ -386,8 +386,8 @@ func TestUnknownRunsGetNoStep(t *testing.T) {
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
-		if !slices.Equal(took, []writ.RunID{"late"}) || dropped != 3*maxUnknown || questions > 4 || len(steps.boxes) > 0 {
-			t.Errorf("steps of %q, %d results dropped of %d, %d questions, left: %v", took, dropped, 3*maxUnknown, questions, steps.boxes)
+		if !slices.Equal(took, []writ.RunID{"late"}) || dropped != 3*maxUnknown || questions > 4 || len(steps.all) > 0 {
+			t.Errorf("steps of %q, %d results dropped of %d, %d questions, left: %v", took, dropped, 3*maxUnknown, questions, steps.all)
 		}
 	})
 }
