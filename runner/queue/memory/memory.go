@@ -6,7 +6,6 @@ package memory
 import (
 	"context"
 	"log/slog"
-	"sync"
 	"time"
 
 	"writ"
@@ -21,43 +20,14 @@ type Queue struct {
 	// Log gets the panics of handlers; may be nil. Set it before Serve.
 	Log *slog.Logger
 
-	store *store
-	// The following fields are guarded by store.mu.
-	changed  chan struct{} // closed and replaced when new data for this process arrives
-	serves   map[writ.NodeID]bool
-	away     bool
-	closed   bool
-	finished map[*item]bool         // handled during an outage, to be removed afterwards
-	read     map[queue.Stream]int64 // the last received message of each stream
+	*process
 }
 
 var _ queue.Queue = (*Queue)(nil)
 
-// store corresponds to the Redis of other implementations: it survives the processes that use it.
-type store struct {
-	mu         sync.Mutex
-	processes  map[*Queue]bool // open ones
-	waiting    map[writ.NodeID][]*item
-	active     map[writ.NodeID][]*item
-	streams    map[queue.Stream][]entry
-	sent       int64 // number of messages ever sent, so that IDs are never reused
-	generation string
-}
-
-// item is a waiting or active task.
-type item struct {
-	task queue.Task
-	by   *Queue // the process that took it last, or nil
-}
-
-type entry struct {
-	number  int64
-	message queue.Message
-}
-
 // New returns the queue of the first process at a new, empty transport.
 func New() *Queue {
-	s := &store{processes: map[*Queue]bool{}}
+	s := &store{processes: map[*process]bool{}}
 	s.empty()
 	return s.attach(nil)
 }
@@ -69,29 +39,12 @@ func (q *Queue) Attach() *Queue {
 	return q.store.attach(q.Log)
 }
 
-// attach adds a process. The caller must hold the lock if there are other processes.
-func (s *store) attach(log *slog.Logger) *Queue {
-	q := &Queue{
-		Log: log, store: s, changed: make(chan struct{}), serves: map[writ.NodeID]bool{}, finished: map[*item]bool{},
-		read: map[queue.Stream]int64{},
-	}
-	s.processes[q] = true
-	return q
-}
-
 // Flush deletes all data of the transport, like FLUSHALL.
 func (q *Queue) Flush() {
 	q.store.mu.Lock()
 	defer q.store.mu.Unlock()
 	q.store.empty()
 	q.store.wake()
-}
-
-// Saved is a snapshot of a transport.
-type Saved struct {
-	waiting    map[writ.NodeID][]queue.Task
-	streams    map[queue.Stream][]queue.Message
-	generation string
 }
 
 // Save returns a snapshot of the transport.
@@ -155,7 +108,7 @@ func (q *Queue) Close() error {
 	q.store.mu.Lock()
 	defer q.store.mu.Unlock()
 	q.closed = true
-	delete(q.store.processes, q)
+	delete(q.store.processes, q.process)
 	q.wake()
 	return nil
 }
@@ -208,30 +161,6 @@ func (q *Queue) Receive(ctx context.Context, wait time.Duration, streams ...queu
 	}
 }
 
-// unread returns messages that this process has not received yet, even if other processes have. The caller must hold
-// the lock.
-func (q *Queue) unread(streams []queue.Stream) []queue.Message {
-	for _, stream := range streams { // from now on the process is notified of new messages there
-		if _, known := q.read[stream]; !known {
-			q.read[stream] = 0
-		}
-	}
-	var messages []queue.Message
-	for _, stream := range streams {
-		for _, e := range q.store.streams[stream] {
-			if e.number <= q.read[stream] {
-				continue
-			}
-			if len(messages) == maxReceived {
-				return messages
-			}
-			q.read[stream] = e.number
-			messages = append(messages, e.message)
-		}
-	}
-	return messages
-}
-
 // Acknowledge implements queue.Queue.
 func (q *Queue) Acknowledge(ctx context.Context, messages ...queue.Message) error {
 	return q.do(ctx, func(s *store) {
@@ -245,39 +174,4 @@ func (q *Queue) Acknowledge(ctx context.Context, messages ...queue.Message) erro
 			}
 		}
 	})
-}
-
-// do calls change with the store, unless this process is cut off.
-func (q *Queue) do(ctx context.Context, change func(s *store)) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	q.store.mu.Lock()
-	defer q.store.mu.Unlock()
-	if q.away || q.closed {
-		return writ.Errorf(writ.CodeQueueUnavailable, "the queue in memory is unavailable")
-	}
-	change(q.store)
-	return nil
-}
-
-// empty deletes everything. The caller must hold the lock.
-func (s *store) empty() {
-	s.waiting = map[writ.NodeID][]*item{}
-	s.active = map[writ.NodeID][]*item{}
-	s.streams = map[queue.Stream][]entry{}
-	s.generation = ""
-}
-
-// wake notifies every process of a change. The caller must hold the lock.
-func (s *store) wake() {
-	for q := range s.processes {
-		q.wake()
-	}
-}
-
-// wake notifies waiting callers in this process of a change. The caller must hold the lock.
-func (q *Queue) wake() {
-	close(q.changed)
-	q.changed = make(chan struct{})
 }
