@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"sync"
 	"time"
 
 	"github.com/coder/websocket"
@@ -35,30 +34,13 @@ type Listener struct {
 	Connected func(ctx context.Context, session *Session)
 	Log       *slog.Logger
 
+	sessions
 	refusals limit.Lines
-	comings  limit.Lines // rate-limited log of connects and disconnects
 	intake   intake
-
-	mu       sync.Mutex
-	sessions map[writ.DatacenterID]*Session // newest session per datacenter
-	desks    map[writ.DatacenterID]*desk
-	changed  chan struct{} // closed and replaced when a session is ready
-	base     context.Context
-	stop     context.CancelCauseFunc // ends base and everything under it
-	serving  sync.WaitGroup          // sessions and handlers of their requests
 }
 
 // Close ends all sessions, refuses new ones, and returns when all of their goroutines have ended.
-func (l *Listener) Close() {
-	l.mu.Lock()
-	l.open()
-	l.stop(errClosing)
-	l.mu.Unlock()
-	l.serving.Wait()
-}
-
-// comingsAtOnce is the number of connects or disconnects of a peer that are each logged before the rate limit applies.
-const comingsAtOnce = 20
+func (l *Listener) Close() { l.close(errClosing) }
 
 var (
 	errClosing  = errors.New("the coordinator is stopping")
@@ -103,31 +85,6 @@ func (l *Listener) refused(ctx context.Context, remote string, err error) {
 	}
 }
 
-// enter counts a request and returns the context of links. It is not the request's context, because the server forgets
-// hijacked connections.
-func (l *Listener) enter() (context.Context, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.open()
-	if l.base.Err() != nil {
-		return nil, context.Cause(l.base)
-	}
-	l.serving.Add(1)
-	return l.base, nil
-}
-
-// open initializes the listener at its first use. The caller holds mu.
-func (l *Listener) open() {
-	if l.base != nil {
-		return
-	}
-	l.base, l.stop = context.WithCancelCause(context.Background())
-	l.comings.AtOnce = comingsAtOnce
-	l.sessions = map[writ.DatacenterID]*Session{}
-	l.desks = map[writ.DatacenterID]*desk{}
-	l.changed = make(chan struct{})
-}
-
 // greet challenges the other side and returns a session if it proves its identity. The session is not ready yet.
 func (l *Listener) greet(ctx context.Context, conn *websocket.Conn, remote string) (*Session, error) {
 	conn.SetReadLimit(maxGreeting)
@@ -168,11 +125,12 @@ func (l *Listener) serve(ctx context.Context, conn *websocket.Conn, s *Session, 
 	session, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	s.end = end
-	before, err := l.claim(s)
+	before, desk, err := l.claim(s, l.Log)
 	if err != nil {
 		refuse(ctx, conn, err)
 		return fmt.Errorf("claim datacenter: %w", err)
 	}
+	s.peer = l.peerOf(s, desk)
 	defer l.release(s)
 	if before != nil {
 		before.end(errReplaced)
@@ -213,31 +171,18 @@ func (l *Listener) works(s *Session, in *inflow, log *slog.Logger) []func(contex
 	return works
 }
 
-// claim makes s the session of its datacenter and returns the previous one. It refuses a supervisor if one with a
-// higher epoch of the same journal is connected: the refused one does not know yet that it is fenced.
-func (l *Listener) claim(s *Session) (before *Session, err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	dc := s.Hello.Datacenter
-	before = l.sessions[dc]
-	if before != nil && before.Hello.Journal == s.Hello.Journal && before.Hello.Epoch > s.Hello.Epoch {
-		return nil, writ.Errorf(writ.CodeConflict,
-			"another supervisor, with epoch %d, serves the datacenter; this one has epoch %d", before.Hello.Epoch, s.Hello.Epoch)
-	}
-	if l.desks[dc] == nil {
-		l.desks[dc] = newDesk(&l.serving, l.Log.With("dc", dc))
-	}
-	s.peer = &peer{
-		other: "the supervisor of datacenter " + string(dc),
+// peerOf returns the other side of a session.
+func (l *Listener) peerOf(s *Session, d *desk) *peer {
+	p := &peer{
+		other: "the supervisor of datacenter " + string(s.Hello.Datacenter),
 		gone:  writ.CodeDatacenterAway,
-		desk:  l.desks[dc],
+		desk:  d,
 		verbs: l.Verbs,
 	}
 	if l.HandlerFor != nil {
-		s.peer.answer = l.HandlerFor(s.Hello)
+		p.answer = l.HandlerFor(s.Hello)
 	}
-	l.sessions[dc] = s
-	return before, nil
+	return p
 }
 
 // welcome ends the handshake.
@@ -259,20 +204,29 @@ func (l *Listener) welcome(ctx context.Context, conn *websocket.Conn, s *Session
 	return in, nil
 }
 
-// announce makes s available to requests.
-func (l *Listener) announce(s *Session) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	s.ready = true
-	close(l.changed)
-	l.changed = make(chan struct{})
-}
-
-// release removes s, unless another session has replaced it.
-func (l *Listener) release(s *Session) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.sessions[s.Hello.Datacenter] == s {
-		delete(l.sessions, s.Hello.Datacenter)
+// Request is Request of the datacenter's session. If the link is cut before the answer and restored within 5 s, the
+// request continues in the new session under its old ID, so that it is handled once and its answer is not lost.
+// DATACENTER_UNAVAILABLE means that the datacenter is away; if the link was cut during the request, it may have been
+// carried out.
+func (l *Listener) Request(
+	ctx context.Context, datacenter writ.DatacenterID, verb Verb, params, result any, progress func(stage, detail string),
+) error {
+	s, ok := l.Session(datacenter)
+	if !ok {
+		return writ.Errorf(writ.CodeDatacenterAway, "the supervisor of datacenter %s is not connected", datacenter)
+	}
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	id := writ.NewUUID()
+	for {
+		err := s.request(ctx, id, verb, params, result, progress)
+		if !errors.Is(err, errCut) {
+			return s.peer.failed(err, verb)
+		}
+		next, ok := l.successor(ctx, s)
+		if !ok {
+			return s.peer.failed(cmp.Or(ctx.Err(), err), verb)
+		}
+		s = next
 	}
 }

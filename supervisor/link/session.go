@@ -1,9 +1,7 @@
 package link
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -25,7 +23,7 @@ type Session struct {
 	fault  atomic.Pointer[string]
 	paused atomic.Pointer[string]
 	peer   *peer
-	ready  bool // the handshake is done; guarded by Listener.mu
+	ready  bool // the handshake is done; guarded by sessions.mu
 	end    context.CancelCauseFunc
 	ended  chan struct{} // closed after the last goroutine of the session
 }
@@ -69,73 +67,4 @@ func (s *Session) request(
 			s.Hello.Datacenter, s.Hello.Version, verb)
 	}
 	return s.peer.request(ctx, id, verb, params, result, progress)
-}
-
-// Session returns the session of a datacenter, if it is connected.
-func (l *Listener) Session(datacenter writ.DatacenterID) (*Session, bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	s := l.sessions[datacenter]
-	return s, s != nil && s.ready
-}
-
-// Sessions returns all established sessions, ordered by datacenter.
-func (l *Listener) Sessions() []*Session {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	var all []*Session
-	for _, s := range l.sessions {
-		if s.ready {
-			all = append(all, s)
-		}
-	}
-	slices.SortFunc(all, func(a, b *Session) int { return cmp.Compare(a.Hello.Datacenter, b.Hello.Datacenter) })
-	return all
-}
-
-// Request is Request of the datacenter's session. If the link is cut before the answer and restored within 5 s, the
-// request continues in the new session under its old ID, so that it is handled once and its answer is not lost.
-// DATACENTER_UNAVAILABLE means that the datacenter is away; if the link was cut during the request, it may have been
-// carried out.
-func (l *Listener) Request(
-	ctx context.Context, datacenter writ.DatacenterID, verb Verb, params, result any, progress func(stage, detail string),
-) error {
-	s, ok := l.Session(datacenter)
-	if !ok {
-		return writ.Errorf(writ.CodeDatacenterAway, "the supervisor of datacenter %s is not connected", datacenter)
-	}
-	ctx, cancel := bounded(ctx)
-	defer cancel()
-	id := writ.NewUUID()
-	for {
-		err := s.request(ctx, id, verb, params, result, progress)
-		if !errors.Is(err, errCut) {
-			return s.peer.failed(err, verb)
-		}
-		next, ok := l.successor(ctx, s)
-		if !ok {
-			return s.peer.failed(cmp.Or(ctx.Err(), err), verb)
-		}
-		s = next
-	}
-}
-
-// successor waits for the next session of s's datacenter.
-func (l *Listener) successor(ctx context.Context, s *Session) (*Session, bool) {
-	ctx, cancel := context.WithTimeout(ctx, resumeWithin)
-	defer cancel()
-	for {
-		l.mu.Lock()
-		next, changed := l.sessions[s.Hello.Datacenter], l.changed
-		ready := next != nil && next != s && next.ready
-		l.mu.Unlock()
-		if ready {
-			return next, true
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return nil, false
-		}
-	}
 }
