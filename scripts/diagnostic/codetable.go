@@ -4,17 +4,20 @@ import "slices"
 
 // Codes lists every diagnostic. Tests check the examples. A wrong example that contains an ellipsis is only a sketch,
 // because it would be too long or need several files; tests skip it.
-var Codes = slices.Concat(checkCodes, lintCodes)
+var Codes = slices.Concat(callCodes, nameCodes, lintCodes)
 
-// checkCodes are the codes of check: errors of the text, calls, names and parameters.
-var checkCodes = []Info{
+// callCodes are errors of the text and of calls.
+var callCodes = []Info{
 	{CodeSyntax, SeverityError, "the source cannot be read",
-		"The text is not Tengo. The message names the token that the parser expected. Later mistakes may be consequences of the first one. Frequent causes: a bracket or text that is not closed; `=` instead of `:=`; words and operators of other languages.",
+		"The text is not Tengo. The message names the token that the parser expected. Later mistakes may be " +
+			"consequences of the first one. Frequent causes: a bracket or text that is not closed; `=` instead of `:=`; " +
+			"words and operators of other languages.",
 		`sizes := [1, 2, 3`,
 		`sizes := [1, 2, 3]
 import("run").log(sizes)`},
 	{CodeTooBig, SeverityError, "the source is too big",
-		"A file may have 64 KiB, all files of a script together 512 KiB. Scripts describe work; data belongs in images and volumes.",
+		"A file may have 64 KiB, all files of a script together 512 KiB. Scripts describe work; data belongs in images " +
+			"and volumes.",
 		`names := ["web-0", "web-1", … 64 KiB of names … ]`,
 		`run := import("run")
 names := []
@@ -23,14 +26,16 @@ for i := 0; i < 500; i++ {
 }
 run.output({names: names})`},
 	{CodeTooDeep, SeverityError, "nested too deeply",
-		"Brackets, blocks and operators may be nested 200 deep, and one expression may have 1,000 operands. Assign parts of it to variables.",
+		"Brackets, blocks and operators may be nested 200 deep, and one expression may have 1,000 operands. Assign " +
+			"parts of it to variables.",
 		`total := ((((((((((((((((((((((((((… 200 deep …))))))))))))))))))))))))))`,
 		`run := import("run")
 inner := 1 + 2
 total := 2 * inner
 run.log(total)`},
 	{CodeTooManyVariables, SeverityError, "too many variables",
-		"A function may have 250 live variables, and use 250 variables of outer functions. The top level may have 1,000, including its loops and blocks. Use a list or a map.",
+		"A function may have 250 live variables, and use 250 variables of outer functions. The top level may have " +
+			"1,000, including its loops and blocks. Use a list or a map.",
 		`web0 := 1
 web1 := 1
 … and so on …
@@ -64,22 +69,29 @@ for i := 0; i < 100; i++ {
 }
 run.log(squares)`},
 	{CodeCompiler, SeverityError, "the script cannot be compiled",
-		"Tengo's compiler rejects the script; the message is the compiler's. Earlier checks should have found the mistake and explained it better: please report the script.",
+		"Tengo's compiler rejects the script; the message is the compiler's. Earlier checks should have found the " +
+			"mistake and explained it better: please report the script.",
 		`… no known script passes the earlier checks and fails here …`,
 		`import("run").log("hello")`},
 
 	{CodeControl, SeverityError, "a control character",
-		"A script may contain no control characters except tabs and the LF at the end of a line. A terminal acts on others, so a script with an ESC or a CR could look different from its meaning. It cannot be signed. Control characters in comments and texts are reported, too. Remove them; `writ fmt -w` repairs lines that end with CR LF, as some editors write them.",
+		"A script may contain no control characters except tabs and the LF at the end of a line. A terminal acts on " +
+			"others, so a script with an ESC or a CR could look different from its meaning. It cannot be signed. Control " +
+			"characters in comments and texts are reported, too. Remove them; `writ fmt -w` repairs lines that end with CR " +
+			"LF, as some editors write them.",
 		"run := import(\"run\")\nrun.log(\"a\u0085b\")",
 		"run := import(\"run\")\nrun.log(\"a\\nb\")"},
 	{CodeUnknownMember, SeverityError, "a module has no such member",
-		"The module exists, but has no member of this name. `docs/operations.md` lists the operations of every module, and the members of `run` and of modules without operations.",
+		"The module exists, but has no member of this name. `docs/operations.md` lists the operations of every module, " +
+			"and the members of `run` and of modules without operations.",
 		`machine := import("machine")
 machine.crate("web", {cpus: 2, memory_mib: 2048})`,
 		`machine := import("machine")
 machine.create("web", {cpus: 2, memory_mib: 2048})`},
 	{CodeArity, SeverityError, "wrong number of arguments",
-		"An operation takes a name, a spec and options, in this order: `machine.create(\"web\", {cpus: 2}, {retries: 3})`. Operations without a resource have no name; `get` takes a name only. The options may be omitted, and so may spec and options together.",
+		"An operation takes a name, a spec and options, in this order: `machine.create(\"web\", {cpus: 2}, {retries: " +
+			"3})`. Operations without a resource have no name; `get` takes a name only. The options may be omitted, and so " +
+			"may spec and options together.",
 		`machine := import("machine")
 machine.get("web", {cpus: 2})`,
 		`machine := import("machine")
@@ -97,13 +109,15 @@ machine.create("web", {cpus: 2, memory: 2048})`,
 		`machine := import("machine")
 machine.create("web", {cpus: 2, memory_mib: 2048})`},
 	{CodeFieldType, SeverityError, "a field has an invalid value",
-		"The field has another type, or the value exceeds its limits. Sizes are whole numbers of MiB or GiB; there are no floats.",
+		"The field has another type, or the value exceeds its limits. Sizes are whole numbers of MiB or GiB; there are " +
+			"no floats.",
 		`volume := import("volume")
 volume.create("data", {size_gib: "10"})`,
 		`volume := import("volume")
 volume.create("data", {size_gib: 10})`},
 	{CodeFieldMissing, SeverityError, "a required field is missing",
-		"The operation requires this field. `docs/operations.md` marks required fields. A field whose value is `undefined` counts as missing.",
+		"The operation requires this field. `docs/operations.md` marks required fields. A field whose value is " +
+			"`undefined` counts as missing.",
 		`volume := import("volume")
 volume.create("data", {})`,
 		`volume := import("volume")
@@ -115,7 +129,9 @@ volume.create("data", {size_gib: 10}, {retry: 3})`,
 		`volume := import("volume")
 volume.create("data", {size_gib: 10}, {retries: 3})`},
 	{CodeOptionValue, SeverityError, "an option has an invalid value",
-		"retries is a number from 0 to 100, and timeout a duration like \"5m\". on_loss is \"fail\" or \"wait\", or \"replace\" if another node can do the call. node is a name, and labels is a map of strings. idempotent and adopt are true or false.",
+		"retries is a number from 0 to 100, and timeout a duration like \"5m\". on_loss is \"fail\" or \"wait\", or " +
+			"\"replace\" if another node can do the call. node is a name, and labels is a map of strings. idempotent and " +
+			"adopt are true or false.",
 		`volume := import("volume")
 volume.create("data", {size_gib: 10}, {timeout: "5 minutes"})`,
 		`volume := import("volume")
@@ -127,7 +143,8 @@ volume.create("Data_1", {size_gib: 10})`,
 		`volume := import("volume")
 volume.create("data-1", {size_gib: 10})`},
 	{CodeHandleField, SeverityError, "a handle has no such field",
-		"The result of this operation does not have the field. Every handle has `err`, and handles to resources have `name`. `docs/operations.md` lists the other fields.",
+		"The result of this operation does not have the field. Every handle has `err`, and handles to resources have " +
+			"`name`. `docs/operations.md` lists the other fields.",
 		`herodb := import("herodb")
 store := herodb.create("store", {memory_mib: 512})
 import("run").log(store.url)`,
@@ -135,7 +152,9 @@ import("run").log(store.url)`,
 store := herodb.create("store", {memory_mib: 512})
 import("run").log(store.address)`},
 	{CodeModuleAsValue, SeverityError, "a module of operations is used as a value",
-		"The operations of a script are signed, so they must be visible in its text. Give the module one name, `machine := import(\"machine\")`, and use it only as `machine.create`. It cannot be passed to a function, assigned again or stored in a list.",
+		"The operations of a script are signed, so they must be visible in its text. Give the module one name, `machine " +
+			":= import(\"machine\")`, and use it only as `machine.create`. It cannot be passed to a function, assigned " +
+			"again or stored in a list.",
 		`volume := import("volume")
 operations := [volume]
 operations[0].create("data", {size_gib: 10})`,
@@ -148,7 +167,10 @@ volume.create("data", {size_gib: 10, size_gib: 20})`,
 		`volume := import("volume")
 volume.create("data", {size_gib: 20})`},
 	{CodeSecretPlace, SeverityError, "a secret in the wrong place",
-		"run.secret returns a placeholder; no script ever holds the value. The placeholder cannot be part of a text, be encoded or be an output, and no value is equal to it. Pass it unchanged to a field that takes secrets: env of machines and containers, cloud_init of a machine, password of a database. container.exec takes it as env and stdin. A command line takes none, because every process of the host can read it.",
+		"run.secret returns a placeholder; no script ever holds the value. The placeholder cannot be part of a text, be " +
+			"encoded or be an output, and no value is equal to it. Pass it unchanged to a field that takes secrets: env of " +
+			"machines and containers, cloud_init of a machine, password of a database. container.exec takes it as env and " +
+			"stdin. A command line takes none, because every process of the host can read it.",
 		`machine := import("machine")
 run := import("run")
 machine.create("web", {cpus: 2, memory_mib: 2048, env: {DB: "redis://:" + run.secret("db")}})`,
@@ -156,7 +178,8 @@ machine.create("web", {cpus: 2, memory_mib: 2048, env: {DB: "redis://:" + run.se
 run := import("run")
 machine.create("web", {cpus: 2, memory_mib: 2048, env: {DB_PASSWORD: run.secret("db")}})`},
 	{CodeSecretName, SeverityError, "the name of a secret is invalid",
-		"The name of a secret has 1 to 63 lower-case letters, digits and hyphens. The version is determined when the script is signed, and is part of the signed header.",
+		"The name of a secret has 1 to 63 lower-case letters, digits and hyphens. The version is determined when the " +
+			"script is signed, and is part of the signed header.",
 		`machine := import("machine")
 run := import("run")
 machine.create("web", {cpus: 2, memory_mib: 2048, env: {DB_PASSWORD: run.secret("db@3")}})`,
@@ -165,7 +188,8 @@ run := import("run")
 machine.create("web", {cpus: 2, memory_mib: 2048, env: {DB_PASSWORD: run.secret("db")}})`},
 
 	{CodeManyCalls, SeverityError, "more calls than a run may make",
-		"A run may make 2,000 calls. The loops of this script make more, so its run would fail after 2,000 of them. Divide the work among several runs: a parameter can select the part.",
+		"A run may make 2,000 calls. The loops of this script make more, so its run would fail after 2,000 of them. " +
+			"Divide the work among several runs: a parameter can select the part.",
 		`volume := import("volume")
 for i := 0; i < 2500; i++ {
 	volume.create("data-" + i, {size_gib: 1})
@@ -176,122 +200,4 @@ volume := import("volume")
 for i := 0; i < 1250; i++ {
 	volume.create("data-" + (run.params.from + i), {size_gib: 1})
 }`},
-	{CodeUnresolved, SeverityError, "an unknown name",
-		"The name is not defined before this place. Modules need `name := import(\"name\")`; a function can be used only below its definition.",
-		`run := import("run")
-count := 3
-run.log(conut)`,
-		`run := import("run")
-count := 3
-run.log(count)`},
-	{CodeRedeclared, SeverityError, "a name is defined twice",
-		"`:=` makes a new variable; the name is taken in this block. To change the variable, use `=`.",
-		`run := import("run")
-total := 1
-total := total + 1
-run.log(total)`,
-		`run := import("run")
-total := 1
-total = total + 1
-run.log(total)`},
-	{CodeBuiltinName, SeverityError, "the name of a builtin function",
-		"Names of builtin functions (len, copy, append, string, time, …) cannot be given to variables.",
-		`run := import("run")
-len := 3
-run.log(len)`,
-		`run := import("run")
-length := 3
-run.log(length)`},
-	{CodeUnknownModule, SeverityError, "an unknown module",
-		"No module of this name is built in. Names that begin with `lib/` are modules of the library, with their version (`writ library list`). Other modules are files beside the script, NAME.tengo, or files that `--module NAME=FILE` names. Modules such as `os`, `rand` and `fmt` are not available: a script can only call operations, so that it can be repeated.",
-		`os := import("os")
-os.exit(1)`,
-		`run := import("run")
-run.fail("stop here")`},
-	{CodeImportCycle, SeverityError, "modules import each other",
-		"A module runs where it is imported, so it cannot import itself, directly or through others.",
-		`// in a.tengo:
-b := import("b")
-export {double: func(x) { return b.times(x, 2) }}
-// in b.tengo:
-a := import("a")
-export {…}`,
-		`times := func(x, n) { return x * n }
-double := func(x) { return times(x, 2) }
-import("run").log(double(2))`},
-	{CodeReservedModule, SeverityError, "the name of a script or module is invalid",
-		"A module of yours has the name of a built-in module, or a name that a signed text cannot contain. Names of scripts and modules have 1 to 128 letters, digits and _./@+-. Give it another name.",
-		`// a signed text with its own module "text": …`,
-		`text := import("text") // the built-in one; call yours site/text
-import("run").log(text.to_upper("a"))`},
-	{CodeMisplaced, SeverityError, "a statement in the wrong place",
-		"`return` belongs in a function, `break` and `continue` in a loop of the same function, `export` at the top level of a module. Labels are not supported.",
-		`count := 0
-if count == 0 {
-	return
-}`,
-		`run := import("run")
-main := func() {
-	if run.project == "trial" {
-		return
-	}
-	run.log("not a trial")
-}
-main()`},
-	{CodeAssignment, SeverityError, "this cannot be assigned",
-		"The left side of an assignment is one variable, or an element of one: `x = 1`, `m.key = 1`, `a[0] = 1`; `:=` takes a name only.",
-		`run := import("run")
-a, b := 1, 2
-run.log(a, b)`,
-		`run := import("run")
-a := 1
-b := 2
-run.log(a, b)`},
-	{CodeExportIgnored, SeverityWarning, "export has no effect here",
-		"Only modules export. Use `run.output({…})` for the results of a script.",
-		`export {answer: 42}`,
-		`run := import("run")
-run.output({answer: 42})`},
-
-	{CodeParamsLiteral, SeverityError, "params is not a literal",
-		"Parameters are read without running the script, so `params := {…}` must be a literal. It holds strings, numbers, true, false, lists and maps of these. It is defined once, at the top level, and is never assigned again.",
-		`run := import("run")
-most := 50
-params := {count: {type: "int", default: 2, max: most}}
-run.log(run.params.count)`,
-		`run := import("run")
-params := {count: {type: "int", default: 2, max: 50}}
-run.log(run.params.count)`},
-	{CodeParamSchema, SeverityError, "a parameter is not declared properly",
-		"A parameter is a map. Its keys are type (\"string\", \"bool\", \"int\" or \"list\"), of (the type of a list's elements), default, min, max, enum, pattern and help.",
-		`run := import("run")
-params := {count: {type: "integer", default: 2}}
-run.log(run.params.count)`,
-		`run := import("run")
-params := {count: {type: "int", default: 2}}
-run.log(run.params.count)`},
-	{CodeParamDefault, SeverityError, "a default does not fit its parameter",
-		"The default must be a valid value of the parameter: of its type, within min and max, one of enum, matching pattern.",
-		`run := import("run")
-params := {count: {type: "int", default: 200, max: 50}}
-run.log(run.params.count)`,
-		`run := import("run")
-params := {count: {type: "int", default: 20, max: 50}}
-run.log(run.params.count)`},
-	{CodeUnknownParam, SeverityError, "an unknown parameter",
-		"The script reads a parameter that `params` does not declare. Declare it with its type, or correct the name; an undeclared parameter cannot be given on the command line either.",
-		`run := import("run")
-params := {count: {type: "int", default: 2}}
-run.log(run.params.count, run.params.size)`,
-		`run := import("run")
-params := {count: {type: "int", default: 2}, size: {type: "int", default: 10}}
-run.log(run.params.count, run.params.size)`},
-	{CodeParamsRead, SeverityWarning, "the declaration is read instead of the values",
-		"`params` is the declaration. The values of this run are in `run.params`.",
-		`run := import("run")
-params := {count: {type: "int", default: 2}}
-run.log(run.params.count, params.count)`,
-		`run := import("run")
-params := {count: {type: "int", default: 2}}
-run.log(run.params.count)`},
 }

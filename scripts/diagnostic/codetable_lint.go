@@ -3,7 +3,8 @@ package diagnostic
 // lintCodes are the codes of lint and of test files.
 var lintCodes = []Info{
 	{CodeUnusedResult, SeverityWarning, "the result is not used",
-		"The expression has no effect except its result. `append`, for example, returns a longer list and does not change the old one: `list = append(list, x)`.",
+		"The expression has no effect except its result. `append`, for example, returns a longer list and does not " +
+			"change the old one: `list = append(list, x)`.",
 		`run := import("run")
 names := ["a"]
 append(names, "b")
@@ -13,7 +14,8 @@ names := ["a"]
 names = append(names, "b")
 run.log(names)`},
 	{CodeUnusedVariable, SeverityWarning, "a variable is never read",
-		"The variable is never read. Often a handle should be an argument of a later call, so a dependency is missing. Omit the name, or begin it with an underscore if it is only for readers of the script.",
+		"The variable is never read. Often a handle should be an argument of a later call, so a dependency is missing. " +
+			"Omit the name, or begin it with an underscore if it is only for readers of the script.",
 		`volume := import("volume")
 machine := import("machine")
 root := volume.create("root", {size_gib: 10})
@@ -23,14 +25,16 @@ machine := import("machine")
 root := volume.create("root", {size_gib: 10})
 machine.create("web", {cpus: 2, memory_mib: 2048, disks: [root]})`},
 	{CodeUnusedImport, SeverityWarning, "a module is imported and not used",
-		"Remove the import, which has no effect: a script allows only the operations that it uses. Your own modules are not reported, because an import runs their statements.",
+		"Remove the import, which has no effect: a script allows only the operations that it uses. Your own modules are " +
+			"not reported, because an import runs their statements.",
 		`text := import("text")
 run := import("run")
 run.log("hello")`,
 		`run := import("run")
 run.log("hello")`},
 	{CodeUnusedParam, SeverityWarning, "a parameter is never read",
-		"The script declares the parameter, and neither it nor its modules read it. A value for it has no effect. Read it as `run.params.name`, or remove its declaration.",
+		"The script declares the parameter, and neither it nor its modules read it. A value for it has no effect. Read " +
+			"it as `run.params.name`, or remove its declaration.",
 		`run := import("run")
 params := {count: {type: "int", default: 2}}
 run.log("two machines")`,
@@ -38,7 +42,8 @@ run.log("two machines")`,
 params := {count: {type: "int", default: 2}}
 run.log(run.params.count, "machines")`},
 	{CodeMissingKey, SeverityWarning, "a map has no such key",
-		"The map is a literal without this key, and the script adds no key to it. Reading the key gives `undefined`, which counts as missing in arguments.",
+		"The map is a literal without this key, and the script adds no key to it. Reading the key gives `undefined`, " +
+			"which counts as missing in arguments.",
 		`run := import("run")
 sizes := {small: 10, large: 100}
 run.log(sizes.medium)`,
@@ -46,7 +51,9 @@ run.log(sizes.medium)`,
 sizes := {small: 10, medium: 50, large: 100}
 run.log(sizes.medium)`},
 	{CodeNeverEqual, SeverityWarning, "a comparison that never changes",
-		"A handle is equal only to itself: not to the name of its resource, and not to `undefined`. Compare one of its fields: `h.name`, `h.err`, `h.err.code`. The field `err` is `undefined` or a map, so compare its code or its message.",
+		"A handle is equal only to itself: not to the name of its resource, and not to `undefined`. Compare one of its " +
+			"fields: `h.name`, `h.err`, `h.err.code`. The field `err` is `undefined` or a map, so compare its code or its " +
+			"message.",
 		`volume := import("volume")
 run := import("run")
 old := volume.get("archive")
@@ -60,7 +67,8 @@ if old.err {
 	run.log("no archive yet:", old.err.code)
 }`},
 	{CodeAlwaysTrue, SeverityWarning, "a handle is always true",
-		"A call returns a handle at once, also if it fails later. So as a condition a handle is always true. `h.err` waits for the result and is `undefined` if the call succeeded.",
+		"A call returns a handle at once, also if it fails later. So as a condition a handle is always true. `h.err` " +
+			"waits for the result and is `undefined` if the call succeeded.",
 		`volume := import("volume")
 run := import("run")
 old := volume.get("archive")
@@ -102,7 +110,9 @@ size := func(kind) {
 }
 run.log(size("small"))`},
 	{CodeLateVariable, SeverityWarning, "a function captures a variable that changes later",
-		"All rounds of a loop at the top level share its variables. The variable of `for i := …` is shared everywhere. A stored function that is called later sees the value of the last round. Create it in another function that takes the value: `func(i) { return func() { … } }(i)`.",
+		"All rounds of a loop at the top level share its variables. The variable of `for i := …` is shared everywhere. " +
+			"A stored function that is called later sees the value of the last round. Create it in another function that " +
+			"takes the value: `func(i) { return func() { … } }(i)`.",
 		`run := import("run")
 later := []
 for i := 0; i < 3; i++ {
@@ -120,7 +130,8 @@ for f in later {
 	f()
 }`},
 	{CodeSameEachRound, SeverityWarning, "the same resource in each round",
-		"`create` means \"make it so\". With the same name in each round of a loop there is one resource, not many, and later rounds fail or change it. Make the name from the loop's variable: `\"web-\" + i`.",
+		"`create` means \"make it so\". With the same name in each round of a loop there is one resource, not many, and " +
+			"later rounds fail or change it. Make the name from the loop's variable: `\"web-\" + i`.",
 		`volume := import("volume")
 for i := 0; i < 3; i++ {
 	volume.create("data", {size_gib: 10})
@@ -131,7 +142,11 @@ for i := 0; i < 3; i++ {
 }`},
 
 	{CodeSplitGroup, SeverityWarning, "a read splits related calls",
-		"Calls that are linked by handles get one node together if the script makes all of them before it waits. Reading a field of a result waits. The calls before the read get a node without the later ones. So a later call that needs several of their resources can find them on different nodes. It fails with RESOURCE_CONFLICT or NO_CAPACITY, and a resume of the run does not help. Make all calls first and read results after that, or give each call the same option `node`.",
+		"Calls that are linked by handles get one node together if the script makes all of them before it waits. " +
+			"Reading a field of a result waits. The calls before the read get a node without the later ones. So a later " +
+			"call that needs several of their resources can find them on different nodes. It fails with RESOURCE_CONFLICT " +
+			"or NO_CAPACITY, and a resume of the run does not help. Make all calls first and read results after that, or " +
+			"give each call the same option `node`.",
 		`volume := import("volume")
 machine := import("machine")
 run := import("run")
@@ -155,16 +170,22 @@ for disk in disks {
 }`},
 
 	{CodeHidden, SeverityWarning, "an invisible character",
-		"A character without width, or one that changes the direction of text, makes a script look different from its meaning. A comment may be code, and two names that look alike may differ. Such characters are reported in comments and texts too. Remove them. If a text needs one, build it from visible characters.",
+		"A character without width, or one that changes the direction of text, makes a script look different from its " +
+			"meaning. A comment may be code, and two names that look alike may differ. Such characters are reported in " +
+			"comments and texts too. Remove them. If a text needs one, build it from visible characters.",
 		"run := import(\"run\")\nrun.log(\"we\u200bb\")",
 		"run := import(\"run\")\nrun.log(\"web\")"},
 	{CodeDisguised, SeverityWarning, "letters that look like others",
-		"A word mixes Latin letters with letters of another script that look like them, or a name consists of such letters. `\u0430dmin` with a Cyrillic a is not `admin`. Write the word with letters of one script.",
+		"A word mixes Latin letters with letters of another script that look like them, or a name consists of such " +
+			"letters. `\u0430dmin` with a Cyrillic a is not `admin`. Write the word with letters of one script.",
 		"run := import(\"run\")\n\u0430dmin := 1\nrun.log(\u0430dmin)",
 		"run := import(\"run\")\nadmin := 1\nrun.log(admin)"},
 
 	{CodeUnordered, SeverityWarning, "related calls run at the same time",
-		"Calls about one resource run in the order of the script. Calls about different resources run at the same time, unless one has a handle to the other or the script reads a result between them. So a volume may be restored before its machine has stopped: the call fails with `RESOURCE_BUSY`, or a snapshot lacks the last writes of the machine. Read a field of the first call, such as `state`, before the second one.",
+		"Calls about one resource run in the order of the script. Calls about different resources run at the same time, " +
+			"unless one has a handle to the other or the script reads a result between them. So a volume may be restored " +
+			"before its machine has stopped: the call fails with `RESOURCE_BUSY`, or a snapshot lacks the last writes of " +
+			"the machine. Read a field of the first call, such as `state`, before the second one.",
 		`machine := import("machine")
 volume := import("volume")
 disk := volume.create("disk", {size_gib: 10})
@@ -189,7 +210,9 @@ machine.start(web)`},
 volume.create("disk", {size_gib: 10})`},
 
 	{CodeTestOperation, SeverityError, "a test calls no operations",
-		"A file whose name ends with `_test.tengo` holds tests. A test runs scripts on simulated drivers, `t.run(\"web.tengo\")`, and makes no calls itself. So it cannot import `run` and the modules of operations, and neither can the modules that it imports. It can import pure modules (text, json, math, …).",
+		"A file whose name ends with `_test.tengo` holds tests. A test runs scripts on simulated drivers, " +
+			"`t.run(\"web.tengo\")`, and makes no calls itself. So it cannot import `run` and the modules of operations, " +
+			"and neither can the modules that it imports. It can import pure modules (text, json, math, …).",
 		`volume := import("volume")
 test_volume := func(t) {
 	t.ok(volume.create("data", {size_gib: 10}))
@@ -199,7 +222,8 @@ test_volume := func(t) {
 	t.contains(r.steps, "volume.create data")
 }`},
 	{CodeTestMember, SeverityError, "t has no such member",
-		"The argument of a test has `run`, `plan`, `call`, `resources`, `equal`, `ok`, `contains`, `fail`, `fatal`, `log` and `skip`; docs/manual/testing.md describes them.",
+		"The argument of a test has `run`, `plan`, `call`, `resources`, `equal`, `ok`, `contains`, `fail`, `fatal`, " +
+			"`log` and `skip`; docs/manual/testing.md describes them.",
 		`test_sum := func(t) {
 	t.equals(1 + 1, 2)
 }`,
@@ -207,7 +231,9 @@ test_volume := func(t) {
 	t.equal(1 + 1, 2)
 }`},
 	{CodeTestShape, SeverityError, "not a test",
-		"A test is a function of one argument at the top level: `test_name := func(t) { … }`. The name begins with `test_`; it is defined once and never assigned again. A test file declares no `params`: a test passes parameters to the script that it runs.",
+		"A test is a function of one argument at the top level: `test_name := func(t) { … }`. The name begins with " +
+			"`test_`; it is defined once and never assigned again. A test file declares no `params`: a test passes " +
+			"parameters to the script that it runs.",
 		`test_sum := func() {
 	x := 1 + 1
 	return x == 2
@@ -216,7 +242,10 @@ test_volume := func(t) {
 	t.equal(1 + 1, 2)
 }`},
 	{CodeTestOption, SeverityError, "an option of t.run does not fit",
-		"The second argument of `t.run` is a map with `params`, `project`, `deployment`, `nodes`, `fail` and `results`. `nodes` is the number of nodes of the datacenter, 2 by default. `fail` looks like `{\"machine.create web-0\": {code: \"NO_CAPACITY\", times: 1}}`, and `results` like `{\"node.facts\": {cpus: 2}}`. Name a call by its operation. Add the name of its resource to select only that one. docs/codes.md lists the codes.",
+		"The second argument of `t.run` is a map with `params`, `project`, `deployment`, `nodes`, `fail` and `results`. " +
+			"`nodes` is the number of nodes of the datacenter, 2 by default. `fail` looks like `{\"machine.create web-0\": " +
+			"{code: \"NO_CAPACITY\", times: 1}}`, and `results` like `{\"node.facts\": {cpus: 2}}`. Name a call by its " +
+			"operation. Add the name of its resource to select only that one. docs/codes.md lists the codes.",
 		`test_full := func(t) {
 	t.run("web.tengo", {fail: {"machine.craete web-0": {code: "NO_CAPACITY"}}})
 }`,
