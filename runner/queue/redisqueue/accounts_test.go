@@ -283,3 +283,48 @@ func TestLoginIsAskedForAgainWhenItIsRefused(t *testing.T) {
 		t.Errorf("asked %v: the last one was not told that Redis refused the one before", asked)
 	}
 }
+
+// An owner of Redis widens the account of a node. The next check of the accounts makes it again.
+//
+// Promise: Nodes and Redis: A node's account at Redis with added rights is replaced within seconds.
+// How: The supervisor compares keys, channels, commands and passwords, and deletes an account with other ones.
+func TestWidenedAccountIsReplaced(t *testing.T) {
+	t.Parallel()
+	server := testenv.Redis(t)
+	admin, accounts := client(t, server.URL), open(t, server.URL).Accounts(testDatacenter)
+	passwords := map[writ.NodeID]string{testNode: "mine", otherNode: "theirs"}
+	name := accounts.User(testNode)
+	lines := func() []string {
+		t.Helper()
+		if err := accounts.Apply(t.Context(), passwords); err != nil {
+			t.Fatal(err)
+		}
+		list, err := admin.ACLList(t.Context()).Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return list
+	}
+	want := lines()
+	swapped := slices.Clone(allowances)
+	swapped[1].keys, swapped[2].keys = swapped[2].keys, swapped[1].keys
+	for change, rule := range map[string][]string{
+		"all keys": {"~*"}, "readable keys": {"%R~writ:*"}, "channels": {"&*"}, "command": {"+get"}, "category": {"+@read"},
+		"selector": {"(~writ:generation +get)"}, "password": {">another"}, "no password": {"nopass"},
+		"keys of another node":   {"(~asynq:{" + string(otherNode) + "}:* +hget)"},
+		"rights of another node": rules(otherNode, hashOf("mine"), 0, allowances),
+		"swapped streams":        rules(testNode, hashOf("mine"), 0, swapped),
+	} {
+		t.Run(change, func(t *testing.T) {
+			if err := admin.ACLSetUser(t.Context(), name, rule...).Err(); err != nil {
+				t.Fatal(err)
+			}
+			if list, err := admin.ACLList(t.Context()).Result(); err != nil || slices.Equal(list, want) {
+				t.Fatalf("the account is as before: %v", err)
+			}
+			if list := lines(); !slices.Equal(list, want) {
+				t.Errorf("the accounts are\n%s\nwant\n%s", strings.Join(list, "\n"), strings.Join(want, "\n"))
+			}
+		})
+	}
+}

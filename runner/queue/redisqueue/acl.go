@@ -100,23 +100,23 @@ func (a *Accounts) User(node writ.NodeID) string { return a.prefix + string(node
 
 // Apply implements queue.Accounts. It also keeps the scripts and stream groups for nodes loaded.
 //
-// A user with other rights was made by another version of this program. It is deleted together with its connections,
-// and its node requests a new one.
+// A user with other rights was made by another version of this program, or its rights were changed at Redis. It is
+// deleted together with its connections, and its node connects again.
 func (a *Accounts) Apply(ctx context.Context, passwords map[writ.NodeID]string) error {
 	lines, err := a.queue.client.ACLList(ctx).Result()
 	if err != nil {
 		return unsupported(ctx, err)
 	}
 	db := a.queue.client.Options().DB
-	_, _, words := parseUser("user NAME on " + strings.Join(rules("", "", db, allowances), " "))
+	_, _, rights := parseUser("user : on " + strings.Join(rules("", "", db, allowances), " "))
 	type user struct {
 		hash    string
 		current bool // it has the rights of this version
 	}
 	have := make(map[string]user)
 	for _, line := range lines {
-		if name, hash, commands := parseUser(line); strings.HasPrefix(name, a.prefix) {
-			have[name] = user{hash, slices.Equal(commands, words)}
+		if name, hash, is := parseUser(line); strings.HasPrefix(name, a.prefix) {
+			have[name] = user{hash, slices.Equal(is, rights)}
 		}
 	}
 	failpoint.Begin(ctx)
@@ -159,23 +159,48 @@ func inStreams(passwords map[writ.NodeID]string) []queue.Stream {
 	return streams
 }
 
-// parseUser parses a line of ACL LIST: "user NAME on sanitize-payload #HASH … (~KEYS … +COMMAND …) …". A disabled user
-// has no hash. Commands are sorted.
-func parseUser(line string) (name, hash string, commands []string) {
+// parseUser parses a line of ACL LIST: "user NAME on sanitize-payload #HASH … (~KEYS … +COMMAND …) …". Each element of
+// rights holds the sorted keys, channels and commands of one pair of parentheses; {} stands for the node's ID in braces.
+// A disabled user has no hash. Two passwords are no valid hash.
+func parseUser(line string) (name, hash string, rights []string) {
 	words := strings.Fields(line)
 	if len(words) < 3 || words[0] != "user" {
 		return "", "", nil
 	}
-	for _, w := range words[3:] {
-		if text, ok := strings.CutPrefix(w, "#"); ok && words[2] == "on" {
-			hash = text
+	name = words[1]
+	own := "{" + name[strings.LastIndexByte(name, ':')+1:] + "}"
+	var some []string
+	end := func() {
+		if len(some) > 0 {
+			slices.Sort(some)
+			rights = append(rights, strings.Join(some, " "))
 		}
-		if text, ok := strings.CutPrefix(w, "+"); ok {
-			commands = append(commands, strings.TrimSuffix(text, ")"))
+		some = nil
+	}
+	for _, w := range words[3:] {
+		w, begins := strings.CutPrefix(w, "(")
+		w, ends := strings.CutSuffix(w, ")")
+		if begins {
+			end()
+		}
+		if text, ok := strings.CutPrefix(w, "#"); ok && words[2] == "on" {
+			hash += text
+		}
+		if isRight(w) {
+			some = append(some, strings.ReplaceAll(w, own, "{}"))
+		}
+		if ends {
+			end()
 		}
 	}
-	slices.Sort(commands)
-	return words[1], hash, commands
+	end()
+	return name, hash, rights
+}
+
+// isRight reports whether a word of ACL LIST allows something: keys, channels, commands, or a login without a password.
+// Other words are defaults, which differ between versions of Redis.
+func isRight(word string) bool {
+	return word != "" && strings.ContainsRune("~%&+", rune(word[0])) || word == "nopass"
 }
 
 func hashOf(password string) string {
