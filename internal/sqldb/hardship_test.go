@@ -38,11 +38,11 @@ func wantUnavailable(t *testing.T, err error) {
 func pragma(t *testing.T, db *DB, text string) {
 	t.Helper()
 	exec := db.sql.ExecContext
-	if db.writer != nil {
-		if err := db.Write(t.Context(), func(*Tx) error { return nil }); err != nil && db.writer.conn == nil {
+	if file, ok := db.engine.(*writer); ok {
+		if err := db.Write(t.Context(), func(*Tx) error { return nil }); err != nil && file.conn == nil {
 			t.Fatal(err)
 		}
-		exec = db.writer.conn.ExecContext // no write is in progress
+		exec = file.conn.ExecContext // no write is in progress
 	}
 	if _, err := exec(t.Context(), text); err != nil {
 		t.Fatal(err)

@@ -143,6 +143,7 @@ func (db *DB) connect(config *pgx.ConnConfig, schema int64) {
 	db.server = &postgres{
 		pool: stdlib.OpenDB(*session(config, statementTimeout, idleInWrite)), writer: writ.NewUUID(), schema: schema,
 	}
+	db.engine = db.server
 	db.server.pool.SetMaxOpenConns(1)
 	db.server.pool.SetMaxIdleConns(1)
 }
@@ -297,7 +298,7 @@ func (p *postgres) begin(ctx context.Context) (*sql.Tx, error) {
 	return tx, nil
 }
 
-// attempt implements DB.attempt. If the result of a commit is lost, it retries until it knows the outcome, or until
+// attempt implements engine. If the result of a commit is lost, it retries until it knows the outcome, or until
 // stop is closed.
 func (p *postgres) attempt(
 	tx *Tx, group []*change, apart bool, stop <-chan struct{},

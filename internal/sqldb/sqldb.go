@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"io/fs"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
@@ -53,16 +52,12 @@ type DB struct {
 	// Clock is the source of Tx.Now; time.Now if nil. Set it before the first write.
 	Clock func() time.Time
 
+	*committer
 	sql      *sql.DB
 	server   *postgres // nil on SQLite
-	writer   *writer   // only for a file
 	prepared *prepared // of sql, for reads
 	local    localHosts
 	health   health
-	changes  chan *change
-	stop     chan struct{} // closed to stop the writer
-	stopped  chan struct{} // closed after the writer has answered its last group
-	closing  sync.Once
 }
 
 // Before is called before the migration of a database that other processes may use. An error cancels the migration.
@@ -86,7 +81,7 @@ func openAs(ctx context.Context, local localHosts, path string, migrations fs.FS
 	if err := open(ctx, path, migrations, before); err != nil {
 		return nil, err
 	}
-	go db.writeLoop() // Close waits for this goroutine; a store is useless without it
+	go db.loop() // Close waits for this goroutine; a store is useless without it
 	return db, nil
 }
 
@@ -97,14 +92,14 @@ func OpenToRead(ctx context.Context, address string, migrations fs.FS) (*DB, err
 	if err := db.openPostgresToRead(ctx, address, migrations); err != nil {
 		return nil, err
 	}
-	go db.writeLoop() // Close waits for it
+	go db.loop() // Close waits for it
 	return db, nil
 }
 
 func newDB(local localHosts) *DB {
-	return &DB{
-		changes: make(chan *change, maxGroup), stop: make(chan struct{}), stopped: make(chan struct{}), local: local,
-	}
+	db := &DB{local: local}
+	db.committer = newCommitter(db.now, db.storeError)
+	return db
 }
 
 // upgrade applies the missing migrations, and returns the version of the newest.
@@ -143,16 +138,7 @@ func newerSchema(have, known int64) error {
 // Close waits for the write in progress and closes the store. Waiting writes change nothing and return
 // STORE_UNAVAILABLE.
 func (db *DB) Close() error {
-	db.closing.Do(func() { close(db.stop) })
-	<-db.stopped
-	switch {
-	case db.server != nil:
-		return errors.Join(db.server.close(), db.sql.Close())
-	case db.writer != nil:
-		return errors.Join(db.writer.close(), db.sql.Close())
-	default:
-		return db.sql.Close()
-	}
+	return errors.Join(db.committer.close(), db.sql.Close())
 }
 
 // Query runs a read-only query. The caller closes the rows.

@@ -43,7 +43,7 @@ func (db *DB) openSQLite(ctx context.Context, path string, migrations fs.FS, _ [
 		pool.Close()
 		return fmt.Errorf("bring %s up to date: %w", path, storeError(err, path))
 	}
-	db.sql = pool
+	db.sql, db.engine = pool, inMemory{pool}
 	if path != ":memory:" { // preparing needs a second connection
 		db.health.path = path
 		db.prepared = &prepared{sql: pool, texts: make(map[string]*sql.Stmt)}
@@ -53,7 +53,7 @@ func (db *DB) openSQLite(ctx context.Context, path string, migrations fs.FS, _ [
 			return fmt.Errorf("open %s: %w", path, err)
 		}
 		writing.SetMaxOpenConns(1)
-		db.writer = &writer{pool: writing}
+		db.engine = &writer{pool: writing}
 	}
 	return nil
 }

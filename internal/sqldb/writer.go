@@ -20,8 +20,10 @@ func (w *writer) close() error {
 	return w.pool.Close()
 }
 
-// attempt implements DB.attempt.
-func (w *writer) attempt(tx *Tx, group []*change, apart bool) (errs []error, begun bool, err error) {
+// attempt implements engine.
+func (w *writer) attempt(
+	tx *Tx, group []*change, apart bool, _ <-chan struct{},
+) (errs []error, begun bool, err error) {
 	if err := w.begin(); err != nil {
 		return nil, false, err
 	}
