@@ -25,7 +25,7 @@ import (
 
 // Bounds are limits for all processes of a group together. Zero means unlimited.
 type Bounds struct {
-	Memory    int64 // bytes, including kernel memory; there is no swap in addition
+	Memory    int64 // bytes, including kernel memory and swap
 	MilliCPUs int64 // thousandths of a CPU, measured over 100 ms
 	Weight    int64 // share of contended CPUs; PerCPU for each CPU is fair
 	Processes int64 // processes and threads

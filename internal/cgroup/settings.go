@@ -19,7 +19,7 @@ type setting struct {
 // period is the CPU accounting period, in microseconds.
 const period = 100_000
 
-// settingsOf returns the settings of limits, in the order in which they must be written.
+// settingsOf returns the files of limits in their order of writing.
 func settingsOf(b Bounds, unified bool) (all []setting) {
 	set := func(controller, file, text string, lax bool) {
 		all = append(all, setting{controller, file, text, lax})

@@ -121,7 +121,10 @@ var Places = []Place{
 	{Point: StoreUpgraded, Kind: Move, Event: "A store gets its missing tables."},
 
 	{Point: JournalMade, Kind: Commit, Event: "A new journal gets its id."},
-	{Point: JournalForgotten, Kind: Commit, Event: "Old runs, events and statements are forgotten."},
+	{
+		Point: JournalForgotten, Kind: Commit, Functions: 2,
+		Event: "Old runs, events and statements are forgotten, or events that cannot be read.",
+	},
 	{Point: JournalProbed, Kind: Commit, Event: "A supervisor checks that its journal is writable again."},
 	{
 		Point: GenerationBegun, Kind: Commit, Functions: 2,

@@ -88,7 +88,7 @@ func (j *Journal) await(ctx context.Context, after int64, max int) ([]writ.Encod
 		if !known {
 			var err error
 			if events, err = j.events(ctx, after, max); err != nil {
-				return nil, j.dropUnreadable(ctx, err)
+				return nil, dropUnreadable(ctx, j, err)
 			}
 		}
 		if len(events) > 0 {
@@ -153,7 +153,7 @@ func (e *unreadableEvents) Unwrap() error { return e.err }
 
 // dropUnreadable deletes a row of events that cannot be decoded, and all events before it. A coordinator that lacks one
 // of them then receives the whole state again, as after Forget. It returns err.
-func (j *Journal) dropUnreadable(ctx context.Context, err error) error {
+func dropUnreadable(ctx context.Context, j *Journal, err error) error {
 	bad, ok := errors.AsType[*unreadableEvents](err)
 	if !ok {
 		return err

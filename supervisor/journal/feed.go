@@ -52,7 +52,7 @@ func (f *Feed) Agree(ctx context.Context, id string, seq int64, at time.Time) er
 	})
 	switch {
 	case err != nil:
-		return fmt.Errorf("compare generations: %w", f.j.dropUnreadable(ctx, err))
+		return fmt.Errorf("compare generations: %w", dropUnreadable(ctx, f.j, err))
 	case id != f.ID():
 		return errors.New("the journal began a new generation since the hello")
 	case stands == agrees:
