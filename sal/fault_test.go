@@ -49,14 +49,14 @@ var retried = map[string]string{
 	"cloudhypervisor.vmm.end":          "a process that waits for a disk ends later",
 	"cloudhypervisor.job.launch":       "memory or devices of the node may be free later",
 
-	"containerd.failed":          "the daemon restarts",
-	"sal.FaultCode":              "the table Faults",
-	"sal.SaidCode":               "the table Faults",
-	"sal.faultCode":              "the table Faults",
-	"herodb.job.endedError":      "memory or the port may be free later",
-	"herodb.job.answers":         "clients leave",
-	"herodb.Driver.cannotListen": "the other process may end",
-	"herodb.job.end":             "a process that waits for a disk ends later",
+	"containerd.failed":     "the daemon restarts",
+	"sal.FaultCode":         "the table Faults",
+	"sal.SaidCode":          "the table Faults",
+	"sal.faultCode":         "the table Faults",
+	"herodb.job.endedError": "memory or the port may be free later",
+	"herodb.job.answers":    "clients leave",
+	"herodb.cannotListen":   "the other process may end",
+	"herodb.job.end":        "a process that waits for a disk ends later",
 }
 
 func TestRetriedErrorsHaveAReason(t *testing.T) {

@@ -66,6 +66,27 @@ func SyncDir(path string) error {
 	return d.Sync()
 }
 
+// WriteFile writes a file in one step that survives a power cut. It makes the directory if it is missing.
+//
+//failpoint:none the caller names the write
+func WriteFile(path string, mode fs.FileMode, text []byte) error {
+	if err := MakeDir(filepath.Dir(path)); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(path+".tmp", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, mode)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(text)
+	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(path+".tmp", path); err != nil {
+		return err
+	}
+	return SyncDir(filepath.Dir(path))
+}
+
 // writeSynced writes a file and syncs it.
 func writeSynced(path string, text []byte) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)

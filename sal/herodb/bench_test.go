@@ -43,7 +43,7 @@ func newFixture(t *testing.T) *fixture {
 // restart replaces the driver, like a restarted runner.
 func (b *fixture) restart() {
 	next := &Driver{Dir: b.Dir, Trees: b.Trees, Networks: b.Networks, Accounts: b.Accounts, FirstPort: b.FirstPort, LastPort: b.LastPort, Engines: b.Engines, Look: b.Look}
-	next.children = maps.Clone(b.children) // children of this process, which continues
+	next.children.all = maps.Clone(b.children.all) // children of this process, which continues
 	b.Driver = next
 }
 
@@ -115,7 +115,7 @@ func (b *fixture) own() own {
 // secret returns the generated secret.
 func (b *fixture) secret() string {
 	b.Helper()
-	a, err := b.jobOn(store).openAccess(b.own().Secret)
+	a, err := jobOn(b.Driver, store).openAccess(b.own().Secret)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -125,7 +125,7 @@ func (b *fixture) secret() string {
 // pid returns the process that serves.
 func (b *fixture) pid() pid {
 	b.Helper()
-	p, err := b.jobOn(store).process(b.own())
+	p, err := jobOn(b.Driver, store).process(b.own())
 	if err != nil || p == (pid{}) {
 		b.Fatalf("no process serves: %v", err)
 	}

@@ -5,18 +5,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
-	"strings"
+	"sync"
 	"syscall"
 	"time"
 
-	"writ"
 	"writ/sal"
 )
 
@@ -101,66 +99,19 @@ type program struct {
 // unknownVersion is the version of programs that do not report one.
 const unknownVersion = "unknown"
 
-// choose returns the first engine that the script accepts and this host has. Its error (DRIVER_MISSING) has the reason
-// for each engine.
-func (d *Driver) choose(ctx context.Context, names []string, version string) (program, error) {
-	if len(names) == 0 {
-		names = d.all()
-	}
-	var why, where []string
-	for _, name := range names {
-		p, err := d.program(ctx, name)
-		switch {
-		case errors.Is(err, exec.ErrNotFound):
-			why = append(why, "no "+name)
-			where = append(where, name+": "+p.where)
-		case err != nil:
-			return program{}, err
-		case d.refused(p) != "":
-			why = append(why, fmt.Sprintf("%s %s, which does not serve here: %s", name, p.version, d.refused(p)))
-			if !slices.Contains(d.Offered(), name) {
-				where = append(where,
-					name+": enable it with writ runner --engines "+strings.Join(append(slices.Clone(d.Offered()), name), ","))
-			}
-		case !(writ.Engine{Version: p.version}).IsVersion(version):
-			why = append(why, fmt.Sprintf("%s %s instead of %s", name, p.version, version))
-		default:
-			return p, nil
-		}
-	}
-	err := writ.Errorf(writ.CodeDriverMissing, "no engine for the database: this node has %s", strings.Join(why, "; "))
-	if len(where) > 0 {
-		return program{}, err.WithHint("%s", strings.Join(where, "; "))
-	}
-	return program{}, err.WithHint("ask for another engine or version, or for another node")
-}
-
-// program finds an engine on this host. It returns exec.ErrNotFound if the program is missing, together with the row of
-// the table.
-func (d *Driver) program(ctx context.Context, name string) (program, error) {
-	e, ok := engineOf(name)
-	if !ok {
-		return program{}, writ.Errorf(writ.CodeDriverMissing, "unknown engine %s", name)
-	}
-	look := d.Look
-	if look == nil {
-		look = exec.LookPath
-	}
-	path, err := look(name)
-	if err != nil {
-		return program{engine: e}, exec.ErrNotFound
-	}
-	version, err := d.versionOf(ctx, e, path)
-	return program{e, path, version}, err
-}
-
 // versionGuard ends a program that hangs when asked for its version.
 const versionGuard = 10 * time.Second
 
 var versionPattern = regexp.MustCompile(`(?:^|[ =v])([0-9]+\.[0-9]+(?:\.[0-9]+)*)`)
 
-// versionOf returns the version of a program. The result is cached until the file changes.
-func (d *Driver) versionOf(ctx context.Context, e engine, path string) (string, error) {
+// versionCache holds the versions of programs until their files change. The zero value is empty.
+type versionCache struct {
+	mu    sync.Mutex
+	known map[string]string // by path, size and time
+}
+
+// of returns the version of a program.
+func (c *versionCache) of(ctx context.Context, e engine, path string) (string, error) {
 	if e.versionArgs == nil {
 		return unknownVersion, nil
 	}
@@ -169,9 +120,9 @@ func (d *Driver) versionOf(ctx context.Context, e engine, path string) (string, 
 		return "", sal.HostError("inspect "+path, err)
 	}
 	key := fmt.Sprint(path, info.Size(), info.ModTime().UnixNano())
-	d.mu.Lock()
-	known, ok := d.versions[key]
-	d.mu.Unlock()
+	c.mu.Lock()
+	known, ok := c.known[key]
+	c.mu.Unlock()
 	if ok {
 		return known, nil
 	}
@@ -185,109 +136,11 @@ func (d *Driver) versionOf(ctx context.Context, e engine, path string) (string, 
 	if m == nil {
 		return unknownVersion, nil
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.versions == nil {
-		d.versions = map[string]string{}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.known == nil {
+		c.known = map[string]string{}
 	}
-	d.versions[key] = string(m[1])
+	c.known[key] = string(m[1])
 	return string(m[1]), nil
-}
-
-// serves returns the program for an existing database: the host's own if it has the version of the database, otherwise
-// the copy that the driver kept. Thus only a script changes the version of a database.
-func (d *Driver) serves(ctx context.Context, o own) (program, error) {
-	p, err := d.program(ctx, o.Engine)
-	if err == nil && p.version == o.Version {
-		return p, nil
-	}
-	kept := d.copyPath(o)
-	if _, stat := os.Stat(kept); stat == nil {
-		return program{p.engine, kept, o.Version}, nil
-	}
-	there := "does not have it"
-	if err == nil {
-		there = "has " + p.version
-	}
-	return program{}, writ.Errorf(writ.CodeDriverMissing, "the database is served by %s %s, and the node %s", o.Engine,
-		o.Version, there).
-		WithHint("install that version again, or ask for another one with herodb.create")
-}
-
-// copyPath returns the path for the copy of a database's program.
-func (d *Driver) copyPath(o own) string {
-	return filepath.Join(d.Dir, "engines", o.Engine+"-"+o.Version, o.Engine)
-}
-
-// keepCopy copies the program of a database, in case the host's version changes.
-func (d *Driver) keepCopy(p program, o own) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	to := d.copyPath(o)
-	from, err := os.Stat(p.path)
-	if err != nil {
-		return sal.HostError("inspect "+p.path, err)
-	}
-	if there, err := os.Stat(to); err == nil &&
-		(there.Size() == from.Size() && !from.ModTime().After(there.ModTime()) || p.path == to) {
-		return nil
-	}
-	text, err := os.ReadFile(p.path)
-	if err == nil {
-		err = sal.MakeDir(filepath.Dir(to))
-	}
-	if err == nil {
-		d.step("copy the engine")
-		err = writeProgram(to+".tmp", text)
-	}
-	if err == nil {
-		err = os.Rename(to+".tmp", to)
-	}
-	if err == nil {
-		err = sal.SyncDir(filepath.Dir(to))
-	}
-	if err != nil {
-		return sal.HostError("keep a copy of "+p.path, err)
-	}
-	return nil
-}
-
-// writeProgram writes an executable file and syncs it, because a partial program might be used when the host has none.
-//
-//failpoint:none the caller names the write
-func writeProgram(path string, text []byte) error {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o700)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(text)
-	return errors.Join(err, f.Sync(), f.Close())
-}
-
-// forgetCopies removes copies of programs that no database uses, apart from the one that is being deleted.
-func (d *Driver) forgetCopies(deleted writ.ResourceID) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	records, damaged, err := d.records().List()
-	if err != nil || len(damaged) > 0 { // a damaged record may need any copy
-		return err
-	}
-	dir := filepath.Join(d.Dir, "engines")
-	kept, err := os.ReadDir(dir)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return sal.HostError("list the copies of engines", err)
-	}
-	for _, k := range kept {
-		path := filepath.Join(dir, k.Name())
-		if slices.ContainsFunc(records, func(r *sal.Record[own]) bool {
-			return r.Resource != deleted && filepath.Dir(d.copyPath(r.Own)) == path
-		}) {
-			continue
-		}
-		d.step("remove the copy of an engine")
-		if err := os.RemoveAll(path); err != nil {
-			return sal.HostError("remove "+path, err)
-		}
-	}
-	return nil
 }

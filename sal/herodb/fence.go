@@ -16,7 +16,7 @@ func (d *Driver) Fence(ctx context.Context, resource writ.ResourceID) error {
 	if err != nil || r == nil {
 		return err
 	}
-	j := d.jobOn(resource)
+	j := jobOn(d, resource)
 	if r.Own.Phase == making || r.Own.Phase == deleting {
 		return j.clear(r)
 	}

@@ -17,13 +17,11 @@ const maxProcesses = 1024
 // groupsOf returns the cgroups of the driver with this directory.
 func groupsOf(dir string) *cgroup.Groups { return cgroup.Of("herodb", dir) }
 
+// groups returns the cgroups of databases.
 func (d *Driver) groups() *cgroup.Groups {
 	d.usable.Do(func() { d.cgroups = groupsOf(d.Dir) })
 	return d.cgroups
 }
-
-// group returns the name of the database's cgroup.
-func (j *job) group() string { return j.Resource.HostName() }
 
 // makeCgroup makes the cgroup for a process that is about to start.
 func (j *job) makeCgroup(o own) (confine.Cell, error) {
@@ -37,7 +35,7 @@ func (j *job) makeCgroup(o own) (confine.Cell, error) {
 	if err := j.bound(o); err != nil {
 		return confine.Cell{}, err
 	}
-	cell.Groups, cell.Group = j.groups(), j.group()
+	cell.Groups, cell.Group = j.groups(), j.Resource.HostName()
 	return cell, nil
 }
 
@@ -45,7 +43,7 @@ func (j *job) makeCgroup(o own) (confine.Cell, error) {
 func (j *job) bound(o own) error {
 	j.step("bound the process")
 	b := cgroup.Bounds{Memory: o.MemoryMiB << 20, Processes: maxProcesses}
-	return sal.HostError("bound the process of "+j.Resource.String(), j.groups().Bound(j.group(), b))
+	return sal.HostError("bound the process of "+j.Resource.String(), j.groups().Bound(j.Resource.HostName(), b))
 }
 
 // rebound sets the limits of a running process from the record. It adds a process to its group if an earlier version
@@ -57,10 +55,10 @@ func (j *job) rebound(p pid, o own) error {
 	if err := j.bound(o); err != nil {
 		return err
 	}
-	in, err := j.groups().Has(j.group(), p.PID)
+	in, err := j.groups().Has(j.Resource.HostName(), p.PID)
 	if err == nil && !in {
 		j.step("put the process into its group")
-		err = j.groups().Add(j.group(), p.PID)
+		err = j.groups().Add(j.Resource.HostName(), p.PID)
 	}
 	return sal.HostError("bound the process of "+j.Resource.String(), err)
 }
@@ -76,21 +74,21 @@ func (j *job) removeCgroup(ctx context.Context, o own) error {
 		return sal.HostError("end the remaining processes of "+j.Resource.String(), confine.End(ctx, o.User))
 	}
 	j.step("remove the group")
-	return sal.HostError("remove the group of "+j.Resource.String(), j.groups().Remove(ctx, j.group()))
+	return sal.HostError("remove the group of "+j.Resource.String(), j.groups().Remove(ctx, j.Resource.HostName()))
 }
 
 // starved reports whether the kernel killed the last process because it exceeded its memory limit.
-func (j *job) starved() bool { return j.groups().Stat(j.group()).OutOf > 0 }
+func (j *job) starved() bool { return j.groups().Stat(j.Resource.HostName()).OutOf > 0 }
 
 // bounded describes the limits of engines in a few words.
-func (d *Driver) bounded() string {
-	lacking, _ := d.groups().Lacks()
+func bounded(groups *cgroup.Groups) string {
+	lacking, _ := groups.Lacks()
 	switch {
 	case slices.Contains(lacking, "memory"):
 		return "the engine alone"
 	case len(lacking) > 0:
-		return d.groups().About() + ", without " + strings.Join(lacking, " and ")
+		return groups.About() + ", without " + strings.Join(lacking, " and ")
 	default:
-		return d.groups().About()
+		return groups.About()
 	}
 }

@@ -15,12 +15,12 @@ package herodb
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -54,23 +54,15 @@ type Driver struct {
 	// Step is called before every single change of the host. Tests use it to stop the driver there. May be nil.
 	Step func(name string)
 
-	mu       sync.Mutex                 // guards the following fields, the choice of ports, and engines/
-	versions map[string]string          // versions of programs, by path, size and time
-	children map[pid]bool               // processes that this driver started and has not reaped
-	starts   map[writ.ResourceID]starts // restarts of processes that ended by themselves
-	usable   sync.Once                  // guards cgroups
-	cgroups  *cgroup.Groups
+	versions versionCache
+	children children
+	restarts restarts
 	users    confine.Register
+	usable   sync.Once // guards cgroups
+	cgroups  *cgroup.Groups
+	placing  sync.Mutex // held from the choice of a port until it is recorded
+	copying  sync.Mutex // guards engines/
 }
-
-// Default ports of databases without a network. They are outside the range for outgoing connections.
-const (
-	DefaultFirstPort = 20379
-	DefaultLastPort  = 24378
-)
-
-// networkPort is the port of databases with a network, which have their own address.
-const networkPort = 6379
 
 // own holds the driver's part of a record, beside the spec.
 type own struct {
@@ -112,8 +104,13 @@ const (
 
 // Describe returns the name of the driver, the engines of the host, and the memory limits of databases.
 func (d *Driver) Describe() writ.NodeDriver {
-	found := d.installed(context.Background())
-	return writ.NodeDriver{Module: "herodb", Name: "engines", Detail: d.detail(found), Engines: found}
+	found := d.offer().installed(context.Background())
+	detail := "no engine: apt-get install -y redis-server"
+	if serve, _ := about(found); len(serve) > 0 {
+		detail = fmt.Sprintf("%s; memory is bounded by %s; they run %s", strings.Join(serve, ", "), bounded(d.groups()),
+			d.Accounts.About())
+	}
+	return writ.NodeDriver{Module: "herodb", Name: "engines", Detail: detail, Engines: found}
 }
 
 // Observe returns the state of a database.
@@ -122,7 +119,7 @@ func (d *Driver) Observe(ctx context.Context, resource writ.ResourceID) (sal.Obs
 	if err != nil || r == nil {
 		return sal.Observation{}, err
 	}
-	v, err := d.database(ctx, r)
+	v, err := jobOn(d, resource).database(ctx, r)
 	if err != nil {
 		return sal.Observation{}, err
 	}
@@ -143,7 +140,7 @@ func (d *Driver) Do(ctx context.Context, request sal.Request) (sal.Outcome, erro
 	if err := ctx.Err(); err != nil {
 		return sal.Outcome{}, err
 	}
-	j := d.jobOn(request.Resource)
+	j := jobOn(d, request.Resource)
 	j.Request = request
 	if request.Operation.Effect == catalog.Remove {
 		return j.remove()
@@ -168,7 +165,7 @@ type job struct {
 	dir string // databases/NAME
 }
 
-func (d *Driver) jobOn(resource writ.ResourceID) *job {
+func jobOn(d *Driver, resource writ.ResourceID) *job {
 	return &job{Driver: d, Request: sal.Request{Resource: resource}, dir: filepath.Join(d.Dir, "databases",
 		resource.HostName())}
 }
@@ -243,10 +240,10 @@ func (j *job) clear(r *sal.Record[own]) error {
 	if err := os.RemoveAll(j.dir); err != nil {
 		return sal.HostError("remove "+j.dir, err)
 	}
-	if err := j.forgetCopies(j.Resource); err != nil {
+	if err := j.copies().forget(j.records(), j.Resource); err != nil {
 		return err
 	}
-	j.resetStarts(j.Resource)
+	j.restarts.reset(j.Resource)
 	if err := j.records().Remove(j.Resource); err != nil {
 		return err
 	}
@@ -269,22 +266,8 @@ func (j *job) in(name string) string { return filepath.Join(j.dir, name) }
 
 // write atomically writes a file of the database that only the driver's user may read.
 func (j *job) write(name, text string) error {
-	if err := sal.MakeDir(j.dir); err != nil {
-		return err
-	}
 	j.step("write " + name)
-	f, err := os.OpenFile(j.in(name+".tmp"), os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.WriteString(text)
-	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(j.in(name+".tmp"), j.in(name)); err != nil {
-		return err
-	}
-	return sal.SyncDir(j.dir)
+	return sal.WriteFile(j.in(name), 0o600, []byte(text))
 }
 
 func (j *job) outcome(ctx context.Context, r *sal.Record[own], change writ.Change) (sal.Outcome, error) {
@@ -293,7 +276,7 @@ func (j *job) outcome(ctx context.Context, r *sal.Record[own], change writ.Chang
 }
 
 // database returns the database as operations report it.
-func (d *Driver) database(ctx context.Context, r *sal.Record[own]) (catalog.HeroDB, error) {
+func (j *job) database(ctx context.Context, r *sal.Record[own]) (catalog.HeroDB, error) {
 	o := r.Own
 	v := catalog.HeroDB{
 		Identity:      catalog.Identify(r.Resource, r.UID, false),
@@ -305,14 +288,14 @@ func (d *Driver) database(ctx context.Context, r *sal.Record[own]) (catalog.Hero
 		Version:       o.Version,
 		SecretVersion: o.Secret,
 	}
-	p, err := d.jobOn(r.Resource).process(o)
+	p, err := j.process(o)
 	if err != nil {
 		return v, err
 	}
 	if p != (pid{}) {
 		v.State = running
 	}
-	v.Backups, err = d.Trees.Snapshots(ctx, r.Resource.HostName())
+	v.Backups, err = j.Trees.Snapshots(ctx, j.tree())
 	return v, err
 }
 

@@ -113,7 +113,7 @@ func TestConformance(t *testing.T) {
 func TestTheSecretIsOnlyInItsFile(t *testing.T) {
 	b := newFixture(t)
 	values := b.do("herodb.create", spec, writ.ChangeCreated)
-	a, err := b.jobOn(store).readAccess("access.json")
+	a, err := jobOn(b.Driver, store).readAccess("access.json")
 	if err != nil || len(a.Secret) != 43 {
 		t.Fatalf("%d characters, %v", len(a.Secret), err)
 	}
@@ -224,7 +224,7 @@ func TestClientsHaveTheDataAndNotTheServer(t *testing.T) {
 			t.Errorf("%v: %v", words, err)
 		}
 	}
-	in, err := b.jobOn(store).serve(t.Context(), must(b.records().Get(store)))
+	in, err := jobOn(b.Driver, store).serve(t.Context(), must(b.records().Get(store)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -285,7 +285,7 @@ func TestAKilledProcessComesBack(t *testing.T) {
 				if err := signal(p, syscall.SIGKILL); err != nil {
 					t.Fatal(err)
 				}
-				b.until("it is gone", func() bool { return !b.jobOn(store).lives(p, b.own()) })
+				b.until("it is gone", func() bool { return !jobOn(b.Driver, store).lives(p, b.own()) })
 				if seen, err := b.Observe(t.Context(), store); err != nil || seen.State != stopped {
 					t.Errorf("it is seen as %q, %v", seen.State, err)
 				}
@@ -416,8 +416,8 @@ func TestMemoryIsBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if dir := all[b.jobOn(store).group()]; b.groups().About() != "nothing" {
-		if in, err := b.groups().Has(b.jobOn(store).group(), process.PID); !in || err != nil {
+	if dir := all[store.HostName()]; b.groups().About() != "nothing" {
+		if in, err := b.groups().Has(store.HostName(), process.PID); !in || err != nil {
 			t.Errorf("the process is not in %s: %v", dir, err)
 		}
 		limit, err := os.ReadFile(filepath.Join(dir, "memory.max"))
@@ -448,7 +448,7 @@ func TestEngineOverItsLimitIsKilledAlone(t *testing.T) {
 	if _, err := b.client().ask(t.Context(), "EVAL", "local t = {} for i = 1, 1000 do t[i] = string.rep('x', 1000000) .. i end return #t", "0"); err == nil {
 		t.Fatal("64 MiB hold a gigabyte")
 	}
-	b.until("it is gone", func() bool { return !b.jobOn(store).lives(p, b.own()) })
+	b.until("it is gone", func() bool { return !jobOn(b.Driver, store).lives(p, b.own()) })
 	drift := b.keep()
 	if len(drift) != 1 || !drift[0].Mended || !strings.Contains(drift[0].What, "64 MiB") {
 		t.Errorf("it says %+v", drift)
@@ -508,7 +508,7 @@ func TestAForeignProcessOnThePortIsNotOurs(t *testing.T) {
 	if err := signal(p, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	b.until("it is gone", func() bool { return !b.jobOn(store).lives(p, b.own()) })
+	b.until("it is gone", func() bool { return !jobOn(b.Driver, store).lives(p, b.own()) })
 	foreign = must(net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)))
 	if e := b.refuse("herodb.create", spec, writ.CodeDriverFailed); !strings.Contains(e.Hint, "ss -ltnp") {
 		t.Errorf("%v (%s)", e, e.Hint)
@@ -647,7 +647,7 @@ func TestAnEngineIsUpgradedOnlyWhenAsked(t *testing.T) {
 	if err := signal(p, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	b.until("it is gone", func() bool { return !b.jobOn(store).lives(p, b.own()) })
+	b.until("it is gone", func() bool { return !jobOn(b.Driver, store).lives(p, b.own()) })
 	if drift := b.keep(); len(drift) != 2 || !drift[0].Mended {
 		t.Errorf("it says %+v", drift)
 	}
@@ -729,7 +729,7 @@ func TestMissingDataIsNotReplaced(t *testing.T) {
 	if err := errors.Join(signal(p, syscall.SIGKILL), b.Trees.Remove(t.Context(), store.HostName())); err != nil {
 		t.Fatal(err)
 	}
-	b.until("it is gone", func() bool { return !b.jobOn(store).lives(p, b.own()) })
+	b.until("it is gone", func() bool { return !jobOn(b.Driver, store).lives(p, b.own()) })
 	if drift := b.keep(); len(drift) != 1 || drift[0].Mended || !strings.Contains(drift[0].What, "data of herodb store is gone") {
 		t.Errorf("it says %+v", drift)
 	}
@@ -740,7 +740,7 @@ func TestMissingDataIsNotReplaced(t *testing.T) {
 func TestALogIsCutOff(t *testing.T) {
 	b := newFixture(t)
 	b.do("herodb.create", spec, writ.ChangeCreated)
-	path := b.jobOn(store).in(logName)
+	path := jobOn(b.Driver, store).in(logName)
 	long := append(bytes.Repeat([]byte("x"), maxLog), "the end"...)
 	if err := os.WriteFile(path, long, 0o600); err != nil {
 		t.Fatal(err)
@@ -771,7 +771,7 @@ func TestAHintNamesALogThatIsThere(t *testing.T) {
 		}
 	}
 	const many = "seq --format 'line %g of 12' 12; exit 1\n"
-	log, redis := b.jobOn(store).in(logName), with(spec, "engines", []any{"redis-server"})
+	log, redis := jobOn(b.Driver, store).in(logName), with(spec, "engines", []any{"redis-server"})
 
 	serves(many)
 	failed := b.refuse("herodb.create", redis, writ.CodeDriverFailed)
@@ -797,7 +797,7 @@ func TestAHintNamesALogThatIsThere(t *testing.T) {
 	if err := errors.Join(os.Remove(filepath.Join(b.own().Tree, dumpName)), signal(p, syscall.SIGKILL)); err != nil {
 		t.Fatal(err)
 	}
-	b.until("it is gone", func() bool { return !b.jobOn(store).lives(p, b.own()) })
+	b.until("it is gone", func() bool { return !jobOn(b.Driver, store).lives(p, b.own()) })
 	failed = b.refuse("herodb.create", redis, writ.CodeDriverFailed)
 	if strings.Contains(failed.Error(), "line 7 of 12") || !strings.Contains(failed.Error(), "line 8 of 12") {
 		t.Errorf("it quotes another part of the log than its end: %v", failed)
@@ -815,20 +815,20 @@ func TestStartingProcessCountsAsAlive(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := must(look(cat.Process.Pid))
-	if !p.starting || !b.jobOn(store).lives(p.pid, b.own()) {
+	if !p.starting || !jobOn(b.Driver, store).lives(p.pid, b.own()) {
 		t.Errorf("it is %+v", p)
 	}
 	if err := errors.Join(in.Close(), cat.Wait()); err != nil {
 		t.Error(err)
 	}
-	if b.jobOn(store).lives(p.pid, b.own()) {
+	if jobOn(b.Driver, store).lives(p.pid, b.own()) {
 		t.Error("it has ended, and lives")
 	}
 }
 
 // A process occupies its port until it has ended, so a replacement could not listen.
 func TestAProcessLivesUntilItHasEnded(t *testing.T) {
-	j := newFixture(t).jobOn(store)
+	j := jobOn(newFixture(t).Driver, store)
 	o := own{Engine: "redis-server"}
 	for range 50 {
 		engine := exec.Command(o.Engine, "--port", "0", "--save", "", "--unixsocket", filepath.Join(t.TempDir(), "socket"), "--set-proc-title", "no", "--pidfile", j.in("pid"))
@@ -859,7 +859,7 @@ func TestAProcessLivesUntilItHasEnded(t *testing.T) {
 func TestChildOfKilledEngineIsNotTheEngine(t *testing.T) {
 	b := newFixture(t)
 	b.do("herodb.create", with(spec, "persist", true), writ.ChangeCreated)
-	first, conf := b.pid(), b.jobOn(store).in("server.conf")
+	first, conf := b.pid(), jobOn(b.Driver, store).in("server.conf")
 	user := b.own().User
 	if user == 0 {
 		user = uint32(os.Geteuid())
@@ -877,7 +877,7 @@ func TestChildOfKilledEngineIsNotTheEngine(t *testing.T) {
 	if err := signal(first, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	b.until("it is gone", func() bool { return !b.jobOn(store).lives(first, b.own()) })
+	b.until("it is gone", func() bool { return !jobOn(b.Driver, store).lives(first, b.own()) })
 	if seen, err := b.Observe(t.Context(), store); err != nil || seen.State != stopped {
 		t.Errorf("the database is seen as %q, %v", seen.State, err)
 	}
@@ -926,7 +926,7 @@ func TestHeroRedisServes(t *testing.T) {
 	if err := signal(p, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	b.until("it is gone", func() bool { return !b.jobOn(store).lives(p, b.own()) })
+	b.until("it is gone", func() bool { return !jobOn(b.Driver, store).lives(p, b.own()) })
 	if drift := b.keep(); len(drift) != 1 || !drift[0].Mended {
 		t.Errorf("it says %+v", drift)
 	}

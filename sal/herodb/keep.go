@@ -5,13 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os/exec"
-	"path/filepath"
-	"regexp"
-	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"writ"
@@ -25,7 +20,7 @@ const keepTime = 10 * time.Second
 // Keep compares a database with its record and repairs it. It restarts a process that ended; the delay grows with the
 // number of restarts.
 func (d *Driver) Keep(ctx context.Context, resource writ.ResourceID) ([]sal.Drift, error) {
-	j := d.jobOn(resource)
+	j := jobOn(d, resource)
 	r, err := d.records().Get(resource)
 	if err != nil || r == nil {
 		return nil, err
@@ -76,7 +71,7 @@ func (j *job) restart(ctx context.Context, r *sal.Record[own]) ([]sal.Drift, err
 			r.Own.MemoryMiB)
 	}
 	if p == (pid{}) && drift == nil {
-		if wait := j.due(r.Resource); wait > 0 {
+		if wait := j.restarts.due(r.Resource); wait > 0 {
 			return []sal.Drift{{What: fmt.Sprintf("%s again; the next start is in %s", what, wait.Round(time.Second))}},
 				nil
 		}
@@ -84,7 +79,7 @@ func (j *job) restart(ctx context.Context, r *sal.Record[own]) ([]sal.Drift, err
 	short, cancel := context.WithTimeout(ctx, keepTime)
 	defer cancel()
 	if p == (pid{}) {
-		j.started(r.Resource)
+		j.restarts.add(r.Resource)
 		if drift == nil {
 			drift = []sal.Drift{{What: what, Mended: true}}
 		}
@@ -122,7 +117,7 @@ func (j *job) lostNetwork(ctx context.Context, r *sal.Record[own], p pid) (bool,
 // limit.
 func (j *job) differs(ctx context.Context, r *sal.Record[own]) []sal.Drift {
 	var drift []sal.Drift
-	p, err := j.program(ctx, r.Own.Engine)
+	p, err := j.offer().program(ctx, r.Own.Engine)
 	switch {
 	case err != nil && !errors.Is(err, exec.ErrNotFound):
 	case err != nil:
@@ -158,183 +153,4 @@ func (j *job) differs(ctx context.Context, r *sal.Record[own]) []sal.Drift {
 		})
 	}
 	return drift
-}
-
-// starts counts the restarts by Keep of a process that ended by itself.
-type starts struct {
-	count int
-	last  time.Time
-}
-
-// Delays before Keep restarts a process that ends repeatedly: none at first, then doubling from firstWait to mostWait.
-// A process that ran longer than steady resets the count.
-const (
-	firstWait = 30 * time.Second
-	mostWait  = 10 * time.Minute
-	steady    = 20 * time.Minute
-)
-
-// wait returns the delay between the last start and the next one.
-func (s starts) wait() time.Duration {
-	if s.count < 2 {
-		return 0
-	}
-	return min(firstWait<<min(s.count-2, 10), mostWait)
-}
-
-// due returns the remaining delay before the next start.
-func (d *Driver) due(resource writ.ResourceID) time.Duration {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	s := d.starts[resource]
-	return s.wait() - time.Since(s.last)
-}
-
-// started counts a start.
-func (d *Driver) started(resource writ.ResourceID) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.starts == nil {
-		d.starts = map[writ.ResourceID]starts{}
-	}
-	s := d.starts[resource]
-	if time.Since(s.last) > steady {
-		s.count = 0
-	}
-	d.starts[resource] = starts{s.count + 1, time.Now()}
-}
-
-// resetStarts resets the count of a database.
-func (d *Driver) resetStarts(resource writ.ResourceID) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	delete(d.starts, resource)
-}
-
-// hostName matches the host names of databases.
-var hostName = regexp.MustCompile(`^h[a-z2-7]{10}$`)
-
-// Orphans returns processes, directories, trees, cgroups and namespaces of databases without a record.
-func (d *Driver) Orphans(ctx context.Context) ([]sal.Orphan, error) {
-	records, damaged, err := d.records().List()
-	if err != nil {
-		return nil, err
-	}
-	known := func(name string) bool {
-		return slices.ContainsFunc(records, func(r *sal.Record[own]) bool { return r.Resource.HostName() == name }) ||
-			slices.ContainsFunc(damaged, func(r sal.Damaged) bool { return r.HostName == name })
-	}
-	all := sal.DamagedOrphans(damaged)
-	add := func(kind, host, name, remedy string) {
-		if hostName.MatchString(host) && !known(host) {
-			all = append(all, sal.Orphan{Kind: kind, Name: name, Of: host, Remedy: remedy})
-		}
-	}
-	running, err := processesWith(d.Dir + "/")
-	if err != nil {
-		return nil, sal.HostError("list the processes", err)
-	}
-	for _, p := range running {
-		if host, ok := d.hostOf(p); ok {
-			add("process", host, strconv.Itoa(p.PID), sal.Command("kill", strconv.Itoa(p.PID)))
-		}
-	}
-	dir := filepath.Join(d.Dir, "databases")
-	dirs, err := sal.FileNames(dir)
-	if err != nil {
-		return nil, err
-	}
-	for _, name := range dirs {
-		path := filepath.Join(dir, name)
-		add("directory", name, path, sal.Command("rm", "-r", path))
-	}
-	groups, err := d.groups().All()
-	if err != nil {
-		return nil, sal.HostError("list the groups of databases", err)
-	}
-	for _, name := range slices.Sorted(maps.Keys(groups)) {
-		add("cgroup", name, groups[name], sal.Command("rmdir", groups[name]))
-	}
-	trees, err := d.Trees.List(ctx)
-	if err != nil {
-		return nil, err
-	}
-	for _, tree := range trees {
-		add("tree", tree, tree, d.Trees.Remedy(tree))
-	}
-	if d.Networks == nil {
-		return all, nil
-	}
-	owners, err := d.Networks.Owners(ctx)
-	for _, o := range owners {
-		if o.Resource.Kind == writ.KindHeroDB {
-			add("namespace", o.Resource.HostName(), o.Resource.String(), "")
-		}
-	}
-	return all, err
-}
-
-// hostOf returns the host name of the database that a process serves or served: it has the name of an engine and a path
-// of the database among its arguments.
-func (d *Driver) hostOf(p process) (host string, ok bool) {
-	if !slices.ContainsFunc(p.args, isEngine) {
-		return "", false
-	}
-	for _, a := range p.args {
-		if rest, ok := strings.CutPrefix(a, filepath.Join(d.Dir, "databases")+"/"); ok {
-			host, _, _ = strings.Cut(rest, "/")
-			return host, true
-		}
-	}
-	return "", false
-}
-
-// Usage returns the resources of a database, and its traffic since the start of its process.
-func (d *Driver) Usage(ctx context.Context, resource writ.ResourceID) (sal.Usage, error) {
-	r, err := d.records().Get(resource)
-	if err != nil || r == nil || r.Own.Phase == making || r.Own.Phase == deleting {
-		return sal.Usage{}, err
-	}
-	u := sal.Usage{DiskGiB: r.Own.SizeGiB}
-	j := d.jobOn(resource)
-	in, err := j.instance(r)
-	if err != nil {
-		return sal.Usage{}, err
-	}
-	serves := in.process != (pid{})
-	if serves {
-		u.MemoryMiB = r.Own.MemoryMiB
-	}
-	if traffic, ok := d.Networks.(sal.Traffic); ok && r.Own.Device != "" { // counts independently of the process
-		u.Received, u.Sent, err = traffic.Traffic(ctx, owner(r))
-		return u, err
-	}
-	if !serves {
-		return u, nil
-	}
-	if r.Own.Device != "" {
-		u.Received, u.Sent, err = moved(in.process, r.Own.Device)
-		if errors.Is(err, fs.ErrNotExist) {
-			err = nil // the process or its interface has just disappeared
-		}
-		return u, err
-	}
-	if in.engine.live.reload == nil {
-		return u, nil
-	}
-	// A process that does not answer is an error: zero would look like a counter reset, and the next reading would
-	// count everything twice.
-	c, err := in.dial(ctx)
-	if err != nil {
-		return sal.Usage{}, sal.HostError("read the counters of "+resource.String(), err)
-	}
-	defer c.close()
-	stats, err := c.info(ctx, "stats")
-	if err != nil {
-		return sal.Usage{}, sal.HostError("read the counters of "+resource.String(), err)
-	}
-	var errR, errS error
-	u.Received, errR = strconv.ParseInt(stats["total_net_input_bytes"], 10, 64)
-	u.Sent, errS = strconv.ParseInt(stats["total_net_output_bytes"], 10, 64)
-	return u, errors.Join(errR, errS)
 }

@@ -90,12 +90,3 @@ func (j *job) endedError(in instance) error {
 		text).
 		WithHint("%s", in.seeLog())
 }
-
-// seeLog returns a hint, or the end of one, that leads to the log. The log of a database that could not be made is
-// deleted.
-func (in instance) seeLog() string {
-	if in.own.Phase == making {
-		return "the database was removed; the message has the last output of its process"
-	}
-	return "its log on the node is " + in.path(logName)
-}

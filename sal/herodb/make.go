@@ -4,10 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/fnv"
-	"net"
 	"net/netip"
-	"slices"
 	"strconv"
 	"syscall"
 
@@ -60,7 +57,7 @@ func (j *job) attempt(ctx context.Context) (*sal.Record[own], error) {
 			return nil, err
 		}
 	}
-	p, err := j.choose(ctx, args.Engines, args.Version)
+	p, err := j.offer().choose(ctx, args.Engines, args.Version)
 	if err != nil {
 		return nil, err
 	}
@@ -119,13 +116,15 @@ func (j *job) place(ctx context.Context, r *sal.Record[own], e engine) error {
 		}
 	}
 	r.Own.Host = host.String()
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	port, err := j.freePort(r)
+	j.placing.Lock()
+	defer j.placing.Unlock()
+	records, _, err := j.records().List() // the port of a damaged record is in use as long as its process runs
 	if err != nil {
 		return err
 	}
-	r.Own.Port = port
+	if r.Own.Port, err = (portRange{j.FirstPort, j.LastPort}).choose(r, records); err != nil {
+		return err
+	}
 	return j.records().Put(r)
 }
 
@@ -181,48 +180,6 @@ func networkOf(r *sal.Record[own]) (writ.Ref, error) {
 	return writ.Ref{Kind: writ.ResourceKind(kind), Name: name, UID: writ.UID(uid)}, nil
 }
 
-// freePort chooses a port of the host: always the same for a database, unless it is in use. The caller must hold mu.
-func (d *Driver) freePort(r *sal.Record[own]) (int64, error) {
-	first, last := d.FirstPort, d.LastPort
-	if first == 0 {
-		first, last = DefaultFirstPort, DefaultLastPort
-	}
-	records, _, err := d.records().List() // the port of a damaged record is in use as long as its process runs
-	if err != nil {
-		return 0, err
-	}
-	h := fnv.New32a()
-	h.Write([]byte(r.Resource.HostName()))
-	n := last - first + 1
-	begin := int(h.Sum32() % uint32(n))
-	for i := range n {
-		port := int64(first + (begin+i)%n)
-		taken := slices.ContainsFunc(records, func(other *sal.Record[own]) bool {
-			return other.Resource != r.Resource && other.Own.Device == "" && other.Own.Port == port
-		})
-		if taken {
-			continue
-		}
-		switch err := listens(r.Own.Host, port); {
-		case err == nil:
-			return port, nil
-		case !errors.Is(err, syscall.EADDRINUSE): // another port would fail as well
-			return 0, d.cannotListen(r.Resource, r.Own.Host, port, err)
-		}
-	}
-	return 0, writ.Errorf(writ.CodeQuotaExceeded, "no port from %d to %d is free on this node", first, last).
-		WithHint("give the databases networks, where each has an address of its own")
-}
-
-// listens returns an error if a process cannot listen on the address.
-func listens(host string, port int64) error {
-	l, err := net.Listen("tcp", net.JoinHostPort(host, strconv.FormatInt(port, 10)))
-	if err != nil {
-		return err
-	}
-	return l.Close()
-}
-
 // build makes all parts of a database that has a record.
 func (j *job) build(ctx context.Context, r *sal.Record[own], args *catalog.HeroDBCreate) error {
 	a, err := newAccess(1, args.Password, access{})
@@ -248,7 +205,7 @@ func (j *job) apply(ctx context.Context, r *sal.Record[own]) error {
 	case making, replacing:
 		how = renew
 	}
-	if err := j.serveAs(ctx, r, how); err != nil {
+	if _, err := j.ensureProcess(ctx, r, how); err != nil {
 		return err
 	}
 	r.Own.Phase = ready
@@ -333,7 +290,7 @@ func (j *job) upgrade(ctx context.Context, o *own, version string) error {
 	if (writ.Engine{Version: o.Version}).IsVersion(version) {
 		return nil
 	}
-	p, err := j.choose(ctx, []string{o.Engine}, version)
+	p, err := j.offer().choose(ctx, []string{o.Engine}, version)
 	if err != nil {
 		return err
 	}

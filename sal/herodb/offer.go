@@ -22,9 +22,21 @@ func EngineNames() []string {
 }
 
 // Offered returns the names of the engines for new databases, in order of preference. The host may lack some of them.
-func (d *Driver) Offered() []string {
-	if len(d.Engines) > 0 {
-		return d.Engines
+func (d *Driver) Offered() []string { return d.offer().names() }
+
+// offer is the choice of engines for new databases on this host.
+type offer struct {
+	named    []string // Driver.Engines
+	look     func(name string) (path string, err error)
+	versions *versionCache
+}
+
+func (d *Driver) offer() *offer { return &offer{d.Engines, d.Look, &d.versions} }
+
+// names returns the engines that may serve, in order of preference.
+func (o *offer) names() []string {
+	if len(o.named) > 0 {
+		return o.named
 	}
 	var names []string
 	for _, e := range engines {
@@ -35,9 +47,62 @@ func (d *Driver) Offered() []string {
 	return names
 }
 
+// choose returns the first engine that the script accepts and this host has. Its error (DRIVER_MISSING) has the reason
+// for each engine.
+func (o *offer) choose(ctx context.Context, names []string, version string) (program, error) {
+	if len(names) == 0 {
+		names = o.all()
+	}
+	var why, where []string
+	for _, name := range names {
+		p, err := o.program(ctx, name)
+		switch {
+		case errors.Is(err, exec.ErrNotFound):
+			why = append(why, "no "+name)
+			where = append(where, name+": "+p.where)
+		case err != nil:
+			return program{}, err
+		case o.refused(p) != "":
+			why = append(why, fmt.Sprintf("%s %s, which does not serve here: %s", name, p.version, o.refused(p)))
+			if !slices.Contains(o.names(), name) {
+				where = append(where,
+					name+": enable it with writ runner --engines "+strings.Join(append(slices.Clone(o.names()), name), ","))
+			}
+		case !(writ.Engine{Version: p.version}).IsVersion(version):
+			why = append(why, fmt.Sprintf("%s %s instead of %s", name, p.version, version))
+		default:
+			return p, nil
+		}
+	}
+	err := writ.Errorf(writ.CodeDriverMissing, "no engine for the database: this node has %s", strings.Join(why, "; "))
+	if len(where) > 0 {
+		return program{}, err.WithHint("%s", strings.Join(where, "; "))
+	}
+	return program{}, err.WithHint("ask for another engine or version, or for another node")
+}
+
+// program finds an engine on this host. It returns exec.ErrNotFound if the program is missing, together with the row of
+// the table.
+func (o *offer) program(ctx context.Context, name string) (program, error) {
+	e, ok := engineOf(name)
+	if !ok {
+		return program{}, writ.Errorf(writ.CodeDriverMissing, "unknown engine %s", name)
+	}
+	look := o.look
+	if look == nil {
+		look = exec.LookPath
+	}
+	path, err := look(name)
+	if err != nil {
+		return program{engine: e}, exec.ErrNotFound
+	}
+	version, err := o.versions.of(ctx, e, path)
+	return program{e, path, version}, err
+}
+
 // all returns the names of all engines, the offered ones first.
-func (d *Driver) all() []string {
-	names := slices.Clone(d.Offered())
+func (o *offer) all() []string {
+	names := slices.Clone(o.names())
 	for _, e := range engines {
 		if !slices.Contains(names, e.name) {
 			names = append(names, e.name)
@@ -47,28 +112,28 @@ func (d *Driver) all() []string {
 }
 
 // refused returns the reason why an engine of this host is not used for new databases, or "".
-func (d *Driver) refused(p program) string {
+func (o *offer) refused(p program) string {
 	switch {
-	case slices.Contains(d.Offered(), p.name) && (p.least == "" || needs.AtLeast(p.version, p.least)):
+	case slices.Contains(o.names(), p.name) && (p.least == "" || needs.AtLeast(p.version, p.least)):
 		return ""
-	case slices.Contains(d.Offered(), p.name):
+	case slices.Contains(o.names(), p.name):
 		return "it is older than " + p.least
-	case len(d.Engines) > 0:
+	case len(o.named) > 0:
 		return "--engines does not name it"
 	default:
 		return p.weak
 	}
 }
 
-// found returns the engines of this host, those for new databases first.
-func (d *Driver) installed(ctx context.Context) []writ.Engine {
+// installed returns the engines of this host, those for new databases first.
+func (o *offer) installed(ctx context.Context) []writ.Engine {
 	var serve, refused []writ.Engine
-	for _, name := range d.all() {
-		p, err := d.program(ctx, name)
+	for _, name := range o.all() {
+		p, err := o.program(ctx, name)
 		if errors.Is(err, exec.ErrNotFound) {
 			continue
 		}
-		e := writ.Engine{Name: name, Version: p.version, Refused: d.refused(p)}
+		e := writ.Engine{Name: name, Version: p.version, Refused: o.refused(p)}
 		if err != nil {
 			e.Refused = "it does not work: " + err.Error()
 		}
@@ -97,12 +162,37 @@ func about(all []writ.Engine) (serve, refused []string) {
 	return serve, refused
 }
 
-// detail describes the engines in use and the memory limits of databases.
-func (d *Driver) detail(found []writ.Engine) string {
-	serve, _ := about(found)
-	if len(serve) == 0 {
-		return "no engine: apt-get install -y redis-server"
+// checkEngine checks for an engine for new databases and lists the others.
+func (o *offer) checkEngine(ctx context.Context) (string, error) {
+	if _, err := o.choose(ctx, nil, ""); err != nil {
+		return "", errors.New(writ.AsError(err).Message)
 	}
-	return fmt.Sprintf("%s; memory is bounded by %s; they run %s", strings.Join(serve, ", "), d.bounded(),
-		d.Accounts.About())
+	serve, refused := about(o.installed(ctx))
+	detail := strings.Join(serve, ", ")
+	if len(refused) > 0 {
+		detail += "; not used: " + strings.Join(refused, ", ")
+	}
+	return detail, nil
+}
+
+// checkNamed checks for the engines that Driver.Engines names.
+func (o *offer) checkNamed(ctx context.Context) (string, error) {
+	if len(o.named) == 0 {
+		return "none; all engines that protect their secret are used", nil
+	}
+	found := o.installed(ctx)
+	var lacking []string
+	for _, name := range o.named {
+		i := slices.IndexFunc(found, func(e writ.Engine) bool { return e.Name == name })
+		switch {
+		case i < 0:
+			lacking = append(lacking, name+" is not on PATH")
+		case found[i].Refused != "":
+			lacking = append(lacking, fmt.Sprintf("%s: %s", found[i], found[i].Refused))
+		}
+	}
+	if len(lacking) > 0 {
+		return "", errors.New(strings.Join(lacking, "; "))
+	}
+	return strings.Join(o.named, ", "), nil
 }

@@ -77,7 +77,7 @@ func TestANodeOffersItsEnginesInItsOwnOrder(t *testing.T) {
 		{[]string{"herodb", "redis-server"}, nil, "", "redis-server"},
 	} {
 		b.Engines = c.offered
-		p, err := b.choose(t.Context(), c.asked, c.version)
+		p, err := b.offer().choose(t.Context(), c.asked, c.version)
 		if p.name != c.want || (err == nil) != (c.want != "") {
 			t.Errorf("of %v, with %v %s asked for, %q serves, not %q: %v", c.offered, c.asked, c.version, p.name, c.want, err)
 		}
@@ -99,7 +99,7 @@ func TestDatabaseKeepsAWithdrawnEngine(t *testing.T) {
 	if err := signal(p, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	b.until("it is gone", func() bool { return !b.jobOn(store).lives(p, b.own()) })
+	b.until("it is gone", func() bool { return !jobOn(b.Driver, store).lives(p, b.own()) })
 	if drift := b.keep(); len(drift) != 1 || !drift[0].Mended {
 		t.Errorf("it says %+v", drift)
 	}

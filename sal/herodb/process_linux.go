@@ -105,8 +105,17 @@ func readShort(path string, buffer []byte) int {
 // reap waits for a child that has ended. It must be called once, in the process that started the child.
 func reap(number int) { _, _ = unix.Wait4(number, nil, unix.WNOHANG, nil) }
 
-// hold returns a process, or nil if it has ended.
+// hold is openProcess for other packages.
 func hold(p pid) (sal.Process, error) {
+	held, err := openProcess(p)
+	if held == nil {
+		return nil, err
+	}
+	return held, nil
+}
+
+// openProcess returns a process, or nil if it has ended.
+func openProcess(p pid) (*pidfd.Process, error) {
 	held, err := pidfd.Open(p.PID)
 	if err != nil || held == nil {
 		return nil, err
@@ -121,21 +130,12 @@ func hold(p pid) (sal.Process, error) {
 // signal sends a signal to a process, and never to another one that reuses its PID. It is not an error if the process
 // has ended.
 func signal(p pid, s syscall.Signal) error {
-	fd, err := unix.PidfdOpen(p.PID, 0)
-	if errors.Is(err, unix.ESRCH) {
-		return nil
-	}
-	if err != nil {
+	held, err := openProcess(p)
+	if err != nil || held == nil {
 		return err
 	}
-	defer unix.Close(fd)
-	if now, err := look(p.PID); err != nil || now.pid != p {
-		return nil
-	}
-	if err := unix.PidfdSendSignal(fd, s, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
-		return err
-	}
-	return nil
+	defer held.Close()
+	return held.Signal(s)
 }
 
 // spawn starts a process in a cell, with its own session, so that it survives this process.

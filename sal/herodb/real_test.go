@@ -120,7 +120,7 @@ func TestOnARealDiskAndNetwork(t *testing.T) {
 
 	// The counters of its interface continue after the end of its process: a zero would make the next reading count
 	// everything twice.
-	if err := b.jobOn(store).end(t.Context(), must(b.records().Get(store)).Own, grace); err != nil {
+	if err := jobOn(b.Driver, store).end(t.Context(), must(b.records().Get(store)).Own, grace); err != nil {
 		t.Fatal(err)
 	}
 	if u, err := b.Usage(t.Context(), store); err != nil || u.Received < 1<<20 || u.MemoryMiB != 0 {
@@ -129,7 +129,7 @@ func TestOnARealDiskAndNetwork(t *testing.T) {
 
 	// As after a reboot: no process and no namespace. The database returns with the same address.
 	wipe(t, b.host)
-	path, _, err := b.jobOn(store).namespace(t.Context(), must(b.records().Get(store)))
+	path, _, err := jobOn(b.Driver, store).namespace(t.Context(), must(b.records().Get(store)))
 	if err != nil {
 		t.Fatal(err)
 	}

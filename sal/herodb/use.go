@@ -144,7 +144,7 @@ func (j *job) putBack(ctx context.Context, r *sal.Record[own]) error {
 		}
 		return fmt.Errorf("restore %s: %w", j.Resource, failed)
 	}
-	if err := j.serveAs(ctx, r, renew); err != nil {
+	if _, err := j.ensureProcess(ctx, r, renew); err != nil {
 		return err
 	}
 	r.Own.Phase, r.Own.Backup = ready, ""

@@ -47,7 +47,7 @@ func TestEachEngineHasItsOwnUnprivilegedUser(t *testing.T) {
 			t.Errorf("its status has no %q:\n%s", line, text)
 		}
 	}
-	dir := b.jobOn(store).dir
+	dir := jobOn(b.Driver, store).dir
 	for path, want := range map[string]string{
 		dir: fmt.Sprintf("0:%d 710", user), filepath.Join(dir, "access.json"): "0:0 600", filepath.Join(dir, "server.conf"): fmt.Sprintf("0:%d 640", user),
 		b.own().Tree: fmt.Sprintf("%[1]d:%[1]d 700", user),
@@ -92,7 +92,7 @@ func TestUsersOfEnginesComeAndGoWithTheNextStart(t *testing.T) {
 		if accounts.Used() != (user != 0) || user != 0 && !accounts.Has(user) || !confine.RunsAs(b.pid().PID, user) {
 			t.Errorf("%d. its record says %d, and it runs as %s", i, user, saltest.Looks(t, fmt.Sprintf("/proc/%d", b.pid().PID)))
 		}
-		for path, want := range map[string]string{b.jobOn(store).dir: fmt.Sprintf("0:%d 710", user), b.own().Tree: fmt.Sprintf("%[1]d:%[1]d 700", user)} {
+		for path, want := range map[string]string{jobOn(b.Driver, store).dir: fmt.Sprintf("0:%d 710", user), b.own().Tree: fmt.Sprintf("%[1]d:%[1]d 700", user)} {
 			if user == 0 {
 				want = "0:0 700"
 			}
@@ -111,7 +111,7 @@ func (b *fixture) end() {
 	if err := signal(p, syscall.SIGKILL); err != nil {
 		b.Fatal(err)
 	}
-	b.until("it is gone", func() bool { return !b.jobOn(store).lives(p, b.own()) })
+	b.until("it is gone", func() bool { return !jobOn(b.Driver, store).lives(p, b.own()) })
 }
 
 // as starts a waiting shell with forged arguments, as a user and in its own session. It ends with the test.
@@ -137,7 +137,7 @@ func TestAnEngineIsNoProcessOfAContainer(t *testing.T) {
 	b := newFixture(t)
 	needUsers(t, b)
 	b.do("herodb.create", spec, writ.ChangeCreated)
-	p, user, path := b.pid(), b.own().User, b.jobOn(store).in("server.conf")
+	p, user, path := b.pid(), b.own().User, jobOn(b.Driver, store).in("server.conf")
 	b.end()
 	impostor := &exec.Cmd{
 		Path: "/bin/sh", Args: []string{"redis-server", "-c", "read x", path},
@@ -151,7 +151,7 @@ func TestAnEngineIsNoProcessOfAContainer(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _, _ = input.Close(), impostor.Wait() }()
-	if found, err := b.jobOn(store).process(b.own()); err != nil || found != (pid{}) {
+	if found, err := jobOn(b.Driver, store).process(b.own()); err != nil || found != (pid{}) {
 		t.Fatalf("process %d is taken for the engine, %v", found.PID, err)
 	}
 	b.do("herodb.create", spec, writ.ChangeUnchanged)
@@ -169,13 +169,13 @@ func TestEngineIsIdentifiedByItsUser(t *testing.T) {
 	b := newFixture(t)
 	needUsers(t, b)
 	b.do("herodb.create", spec, writ.ChangeCreated)
-	p, path := b.pid(), b.jobOn(store).in("server.conf")
+	p, path := b.pid(), jobOn(b.Driver, store).in("server.conf")
 	b.end()
 	impostor := b.as(b.own().User+1, "redis-server", path)
 	if all, err := processesWith(path); err != nil || len(all) != 1 || all[0].PID != impostor.Process.Pid {
 		t.Fatalf("it cannot be seen that it says so: %v, %v", all, err)
 	}
-	if found, err := b.jobOn(store).process(b.own()); err != nil || found != (pid{}) {
+	if found, err := jobOn(b.Driver, store).process(b.own()); err != nil || found != (pid{}) {
 		t.Fatalf("process %d is taken for the engine, %v", found.PID, err)
 	}
 	b.do("herodb.create", spec, writ.ChangeUnchanged)
@@ -301,14 +301,14 @@ func TestAChildOfAnEngineStopsListening(t *testing.T) {
 		t.Skip("this host gives processes no groups")
 	}
 	b.do("herodb.create", spec, writ.ChangeCreated)
-	p, group := b.pid(), b.jobOn(store).group()
+	p, group := b.pid(), store.HostName()
 	stray := exec.Command(testenv.Need(t, "redis-server"), "--bind", b.own().Host, "--port", strconv.FormatInt(b.own().Port, 10), "--save", "", "--dir", t.TempDir())
 	t.Cleanup(func() { _ = stray.Wait() })
 	t.Cleanup(func() { _ = stray.Process.Kill() })
 	if err := signal(p, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	b.until("it is gone", func() bool { return !b.jobOn(store).lives(p, b.own()) })
+	b.until("it is gone", func() bool { return !jobOn(b.Driver, store).lives(p, b.own()) })
 	if err := stray.Start(); err != nil {
 		t.Fatal(err)
 	}

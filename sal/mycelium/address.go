@@ -8,7 +8,6 @@ import (
 	"math/bits"
 	"net/netip"
 	"os"
-	"path/filepath"
 
 	"lukechampine.com/blake3"
 
@@ -56,24 +55,6 @@ func newKey(path string, step func(name string)) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := sal.MakeDir(filepath.Dir(path)); err != nil {
-		return nil, err
-	}
 	step("write the key")
-	f, err := os.OpenFile(path+".tmp", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	_, err = f.Write(key.Bytes())
-	if err == nil {
-		err = f.Sync()
-	}
-	if err := errors.Join(err, f.Close()); err != nil {
-		return nil, err
-	}
-	step("name the key")
-	if err := os.Rename(path+".tmp", path); err != nil {
-		return nil, err
-	}
-	return key.Bytes(), sal.SyncDir(filepath.Dir(path))
+	return key.Bytes(), sal.WriteFile(path, 0o600, key.Bytes())
 }

@@ -1,0 +1,182 @@
+package herodb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"writ"
+	"writ/internal/confine"
+	"writ/internal/sleep"
+	"writ/sal"
+)
+
+// pid identifies a process across a crash: another process that reuses its PID has another start time.
+type pid struct {
+	PID   int    `json:"pid"`
+	Start uint64 `json:"start"` // kernel ticks since boot
+	Boot  string `json:"boot"`  // boot ID of the host
+}
+
+// process is the state of a process in /proc.
+type process struct {
+	pid
+	dead     bool     // a zombie: it has ended and was not reaped
+	ending   bool     // it has begun to end: it does no work, but occupies its port
+	starting bool     // it has no arguments yet
+	leads    bool     // it is the leader of its session
+	args     []string // nil if it has ended or is ending
+}
+
+// children are the processes that this driver started and has not reaped. The zero value is empty.
+type children struct {
+	mu  sync.Mutex
+	all map[pid]bool
+}
+
+func (c *children) add(p pid) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.all == nil {
+		c.all = map[pid]bool{}
+	}
+	c.all[p] = true
+}
+
+// reap reaps an ended process if it is one of the children.
+func (c *children) reap(p pid) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.all[p] {
+		delete(c.all, p)
+		reap(p.PID)
+	}
+}
+
+var _ sal.Served = (*Driver)(nil)
+
+// Process implements sal.Served.
+func (d *Driver) Process(_ context.Context, resource writ.ResourceID) (sal.Process, error) {
+	r, err := d.records().Get(resource)
+	if err != nil || r == nil || r.Own.Phase == making || r.Own.Phase == deleting {
+		return nil, err
+	}
+	p, err := jobOn(d, resource).process(r.Own)
+	if err != nil || p == (pid{}) {
+		return nil, err
+	}
+	return hold(p)
+}
+
+// process returns the process that serves a database: the recorded one, or one that was started but not recorded. It
+// returns the zero value if there is none. A child that writes a snapshot has the same arguments and can outlive its
+// engine. It serves no clients and is recognised by its session, which belongs to the engine (see spawn).
+func (j *job) process(o own) (pid, error) {
+	return j.find(o, func(p process) bool { return p.leads })
+}
+
+// find returns the recorded process if it lives, otherwise another process of the database that qualifies, or the zero
+// value.
+func (j *job) find(o own, qualifies func(process) bool) (pid, error) {
+	if j.lives(o.Process, o) {
+		return o.Process, nil
+	}
+	all, err := processesWith(j.dir + "/")
+	if err != nil {
+		return pid{}, sal.HostError("list the processes", err)
+	}
+	for _, p := range all {
+		if qualifies(p) && j.ours(p, o) {
+			return p.pid, nil
+		}
+	}
+	return pid{}, nil
+}
+
+// lives reports whether a process exists and still belongs to the database. If it seems to belong to another one, it is
+// checked again: it may have begun to end, and then the kernel does not return its root directory. A process occupies
+// its port until it has ended.
+func (j *job) lives(p pid, o own) bool {
+	if p == (pid{}) {
+		return false
+	}
+	for range 2 {
+		now, err := look(p.PID)
+		switch {
+		case err != nil || now.pid != p:
+			return false
+		case now.dead:
+			j.children.reap(p)
+			return false
+		case now.ending || now.starting || j.ours(now, o):
+			return true
+		}
+	}
+	return false
+}
+
+// ours reports whether a process serves the database: it has the name of the engine and a path of the database among
+// its arguments, and the user of the record. Arguments can be forged by any process; the user cannot. If the record has
+// no engine, any engine and any user match, because such processes are only ended.
+func (j *job) ours(p process, o own) bool {
+	serves := func(argument string) bool { return filepath.Base(argument) == o.Engine }
+	if o.Engine == "" {
+		serves = isEngine
+	}
+	return slices.ContainsFunc(p.args, serves) &&
+		slices.ContainsFunc(p.args, func(a string) bool { return strings.HasPrefix(a, j.dir+"/") }) &&
+		(o.Engine == "" || confine.RunsAs(p.PID, o.User))
+}
+
+// end ends every process of a database and its children: with the signal of the engine first, if grace is not zero,
+// then with SIGKILL.
+func (j *job) end(ctx context.Context, o own, grace time.Duration) error {
+	e, ok := engineOf(o.Engine)
+	if !ok || e.ends == 0 {
+		e.ends = syscall.SIGTERM
+	}
+	for {
+		p, err := j.find(o, func(process) bool { return true })
+		if err != nil || p == (pid{}) {
+			return err
+		}
+		j.step("end the process")
+		if grace > 0 {
+			if err := signal(p, e.ends); err != nil {
+				return sal.HostError(fmt.Sprintf("end process %d", p.PID), err)
+			}
+			if j.gone(ctx, p, o, grace) {
+				continue
+			}
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+		}
+		if err := signal(p, syscall.SIGKILL); err != nil {
+			return sal.HostError(fmt.Sprintf("kill process %d", p.PID), err)
+		}
+		if !j.gone(ctx, p, o, clearTime) {
+			return errors.Join(ctx.Err(), writ.Errorf(writ.CodeDriverFailed,
+				"process %d of %s does not end even after SIGKILL", p.PID, j.Resource).
+				WithHint("the kernel keeps it, most likely because a disk does not respond"))
+		}
+	}
+}
+
+// gone waits at most most for the end of a process and reports whether it has ended.
+func (j *job) gone(ctx context.Context, p pid, o own, most time.Duration) bool {
+	ctx, cancel := context.WithTimeout(ctx, most)
+	defer cancel()
+	for wait := minPoll; j.lives(p, o); wait = min(2*wait, maxPoll) {
+		if sleep.For(ctx, wait) != nil {
+			return !j.lives(p, o)
+		}
+	}
+	return true
+}
