@@ -25,9 +25,9 @@ const (
 
 // image writes an OCI archive with the container images of all Linux platforms. An image contains the program, a user
 // and a data directory. It has no shell, libraries or certificates.
-func (s *source) image(b *builds, target string) error {
+func (s *packer) image(target string) error {
 	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
-	for _, p := range b.programs {
+	for _, p := range s.built.programs {
 		if p.OS != "linux" {
 			continue
 		}
@@ -41,14 +41,18 @@ func (s *source) image(b *builds, target string) error {
 			Annotations: map[string]string{"org.opencontainers.image.ref.name": s.bare()},
 		}})
 	}
-	dir, err := os.MkdirTemp(b.dir, "image-")
+	dir, err := os.MkdirTemp(s.built.dir, "image-")
 	if err != nil {
 		return fmt.Errorf("make %s: %w", target, err)
 	}
 	if _, err := layout.Write(dir, index); err != nil {
 		return fmt.Errorf("make %s: %w", target, err)
 	}
-	archive, err := s.tarOf(dir)
+	files, err := filesBelow(dir)
+	if err != nil {
+		return fmt.Errorf("make %s: %w", target, err)
+	}
+	archive, err := s.tar(files)
 	if err != nil {
 		return fmt.Errorf("make %s: %w", target, err)
 	}
@@ -56,7 +60,7 @@ func (s *source) image(b *builds, target string) error {
 }
 
 // imageOf builds the image of a platform.
-func (s *source) imageOf(p program) (v1.Image, error) {
+func (s *packer) imageOf(p program) (v1.Image, error) {
 	layer, err := s.layer(p)
 	if err != nil {
 		return nil, err
@@ -89,7 +93,7 @@ func (s *source) imageOf(p program) (v1.Image, error) {
 }
 
 // layer returns the layer with all files of a container.
-func (s *source) layer(p program) (v1.Layer, error) {
+func (s *packer) layer(p program) (v1.Layer, error) {
 	data, err := os.ReadFile(p.path)
 	if err != nil {
 		return nil, err
@@ -139,32 +143,15 @@ func (s *source) layer(p program) (v1.Layer, error) {
 	}, tarball.WithMediaType(types.OCILayer))
 }
 
-// tarOf packs a directory, with files sorted by name.
-func (s *source) tarOf(dir string) ([]byte, error) {
-	var out bytes.Buffer
-	w := tar.NewWriter(&out)
-	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+// filesBelow lists the files below a directory, sorted by path.
+func filesBelow(dir string) (files []file, err error) {
+	err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
 		name, err := filepath.Rel(dir, path)
-		if err != nil {
-			return err
-		}
-		data, err := os.ReadFile(path)
-		if err != nil {
-			return err
-		}
-		if err := w.WriteHeader(&tar.Header{
-			Name: filepath.ToSlash(name), Mode: 0o644, Size: int64(len(data)), ModTime: s.made, Format: tar.FormatPAX,
-		}); err != nil {
-			return err
-		}
-		_, err = w.Write(data)
+		files = append(files, file{filepath.ToSlash(name), path, 0o644})
 		return err
 	})
-	if err != nil {
-		return nil, err
-	}
-	return out.Bytes(), w.Close()
+	return files, err
 }

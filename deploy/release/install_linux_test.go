@@ -59,13 +59,13 @@ func (h *host) asked() string {
 // give builds a package of a version and copies it to the host. It returns its path there.
 func (h *host) give(version, format string) string {
 	h.t.Helper()
-	s, b := fixture(h.t, "#!/bin/sh\necho version "+version+" # ")
+	s := fixture(h.t, "#!/bin/sh\necho version "+version+" # ")
 	s.version = version
 	name := "writ-" + version + "." + format
 	if err := os.MkdirAll(filepath.Join(h.dir, "upper/var/tmp"), 0o777); err != nil {
 		h.t.Fatal(err)
 	}
-	if err := s.hostPackage(b, b.programs[0], format, filepath.Join(h.dir, "upper/var/tmp", name)); err != nil {
+	if err := s.hostPackage(s.built.programs[0], format, filepath.Join(h.dir, "upper/var/tmp", name)); err != nil {
 		h.t.Fatal(err)
 	}
 	return "/var/tmp/" + name

@@ -60,7 +60,7 @@ func run(ctx context.Context, args []string) error {
 		return err
 	}
 	defer os.RemoveAll(built.dir)
-	return s.pack(built, *out)
+	return (&packer{s, built, *out}).pack()
 }
 
 // source is the checked-out source of a release.

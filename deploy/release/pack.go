@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"writ/efi/sbom"
@@ -16,11 +15,18 @@ import (
 // bare returns the version without its v, as in the names of packages.
 func (s *source) bare() string { return strings.TrimPrefix(s.version, "v") }
 
-// pack writes all files of a release.
-func (s *source) pack(b *builds, out string) error {
-	for _, p := range b.programs {
-		stem := filepath.Join(out, fmt.Sprintf("writ_%s_%s_%s", s.bare(), p.OS, p.Arch))
-		if err := s.archive(b, p, stem+".tar.gz"); err != nil {
+// packer writes the files of a release.
+type packer struct {
+	*source
+	built *builds
+	out   string // directory
+}
+
+// pack writes all files.
+func (s *packer) pack() error {
+	for _, p := range s.built.programs {
+		stem := filepath.Join(s.out, fmt.Sprintf("writ_%s_%s_%s", s.bare(), p.OS, p.Arch))
+		if err := s.archive(p, stem+".tar.gz"); err != nil {
 			return err
 		}
 		if err := s.components(p, stem+".cdx.json"); err != nil {
@@ -30,19 +36,19 @@ func (s *source) pack(b *builds, out string) error {
 			continue
 		}
 		for _, format := range []string{"deb", "rpm"} {
-			if err := s.hostPackage(b, p, format, stem+"."+format); err != nil {
+			if err := s.hostPackage(p, format, stem+"."+format); err != nil {
 				return err
 			}
 		}
 	}
-	if err := s.image(b, filepath.Join(out, fmt.Sprintf("writ_%s_image.tar", s.bare()))); err != nil {
+	if err := s.image(filepath.Join(s.out, fmt.Sprintf("writ_%s_image.tar", s.bare()))); err != nil {
 		return err
 	}
-	return s.sums(out)
+	return s.sums()
 }
 
 // components writes the Go modules of a program as a CycloneDX file.
-func (s *source) components(p program, path string) error {
+func (s *packer) components(p program, path string) error {
 	data, err := os.ReadFile(p.path)
 	if err != nil {
 		return fmt.Errorf("list the components: %w", err)
@@ -61,24 +67,24 @@ func (s *source) components(p program, path string) error {
 // sumsName is the file of checksums, in the format of sha256sum. The release manager signs it.
 const sumsName = "SHA256SUMS"
 
-func (s *source) sums(dir string) error {
-	entries, err := os.ReadDir(dir)
+func (s *packer) sums() error {
+	entries, err := os.ReadDir(s.out)
 	if err != nil {
 		return fmt.Errorf("write checksums: %w", err)
 	}
 	var text bytes.Buffer
 	for _, e := range entries {
-		data, err := os.ReadFile(filepath.Join(dir, e.Name()))
+		data, err := os.ReadFile(filepath.Join(s.out, e.Name()))
 		if err != nil {
 			return fmt.Errorf("write checksums: %w", err)
 		}
 		fmt.Fprintf(&text, "%x  %s\n", sha256.Sum256(data), e.Name())
 	}
-	return s.write(filepath.Join(dir, sumsName), text.Bytes())
+	return s.write(filepath.Join(s.out, sumsName), text.Bytes())
 }
 
 // write writes a file of the release and reports it.
-func (s *source) write(path string, data []byte) error {
+func (s *packer) write(path string, data []byte) error {
 	if err := os.WriteFile(path, data, 0o644); err != nil {
 		return fmt.Errorf("write a file of the release: %w", err)
 	}
@@ -86,8 +92,8 @@ func (s *source) write(path string, data []byte) error {
 	return nil
 }
 
-// sorted returns the file names of a directory.
-func sorted(dir string) (names []string, err error) {
+// namesIn returns the sorted file names of a directory.
+func namesIn(dir string) (names []string, err error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return nil, err
@@ -95,6 +101,5 @@ func sorted(dir string) (names []string, err error) {
 	for _, e := range entries {
 		names = append(names, e.Name())
 	}
-	slices.Sort(names)
 	return names, nil
 }

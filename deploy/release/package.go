@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"compress/gzip"
 	_ "embed"
 	"fmt"
 	"os"
@@ -32,12 +31,12 @@ const group = "writ"
 
 // hostPackage builds a package for Debian (deb) or Fedora (rpm) with the program, systemd units, settings, manual pages
 // and completions. Installation starts no daemon, but restarts running ones. Changed files in /etc/writ are preserved.
-func (s *source) hostPackage(b *builds, p program, format, target string) error {
-	scratch, err := os.MkdirTemp(b.dir, "package-")
+func (s *packer) hostPackage(p program, format, target string) error {
+	scratch, err := os.MkdirTemp(s.built.dir, "package-")
 	if err != nil {
 		return fmt.Errorf("make %s: %w", target, err)
 	}
-	contents, err := s.installed(b, p, scratch)
+	contents, err := s.installed(p, scratch)
 	if err != nil {
 		return fmt.Errorf("list the files of %s: %w", target, err)
 	}
@@ -88,7 +87,7 @@ func scripts(scratch string) nfpm.Scripts {
 }
 
 // installed lists the files of a package. Files that differ from the source are written to scratch.
-func (s *source) installed(b *builds, p program, scratch string) (files.Contents, error) {
+func (s *packer) installed(p program, scratch string) (files.Contents, error) {
 	for name, text := range map[string]string{
 		"preinstall": preinstall, "postinstall": postinstall, "preremove": preremove, "postremove": postremove,
 	} {
@@ -109,11 +108,11 @@ func (s *source) installed(b *builds, p program, scratch string) (files.Contents
 	add(filepath.Join(s.dir, "LICENSE"), "/usr/share/doc/writ/copyright", "", "root", 0o644)
 	add(filepath.Join(s.dir, "NOTICE"), "/usr/share/doc/writ/NOTICE", "", "root", 0o644)
 	add(filepath.Join(s.dir, "deploy/systemd/README.md"), "/usr/share/doc/writ/README.md", "", "root", 0o644)
-	add(b.completions["bash"], "/usr/share/bash-completion/completions/writ", "", "root", 0o644)
-	add(b.completions["zsh"], "/usr/share/zsh/vendor-completions/_writ", "", "root", 0o644)
-	add(b.completions["fish"], "/usr/share/fish/vendor_completions.d/writ.fish", "", "root", 0o644)
+	add(s.built.completions["bash"], "/usr/share/bash-completion/completions/writ", "", "root", 0o644)
+	add(s.built.completions["zsh"], "/usr/share/zsh/vendor-completions/_writ", "", "root", 0o644)
+	add(s.built.completions["fish"], "/usr/share/fish/vendor_completions.d/writ.fish", "", "root", 0o644)
 
-	names, err := sorted(filepath.Join(s.dir, "deploy/systemd"))
+	names, err := namesIn(filepath.Join(s.dir, "deploy/systemd"))
 	if err != nil {
 		return nil, err
 	}
@@ -130,13 +129,13 @@ func (s *source) installed(b *builds, p program, scratch string) (files.Contents
 			add(from, "/etc/writ/"+name, files.TypeConfigNoReplace, group, 0o640)
 		}
 	}
-	pages, err := sorted(b.man)
+	pages, err := namesIn(s.built.man)
 	if err != nil {
 		return nil, err
 	}
 	for _, name := range pages {
 		page := filepath.Join(scratch, name+".gz")
-		if err := compress(filepath.Join(b.man, name), page); err != nil {
+		if err := compress(filepath.Join(s.built.man, name), page); err != nil {
 			return nil, err
 		}
 		add(page, "/usr/share/man/man1/"+name+".gz", "", "root", 0o644)
@@ -160,16 +159,11 @@ func packagedUnit(from, to string) error {
 
 func compress(from, to string) error {
 	text, err := os.ReadFile(from)
+	if err == nil {
+		text, err = compressed(text)
+	}
 	if err != nil {
 		return err
 	}
-	var out bytes.Buffer
-	z, _ := gzip.NewWriterLevel(&out, gzip.BestCompression) // the level is valid
-	if _, err := z.Write(text); err != nil {
-		return err
-	}
-	if err := z.Close(); err != nil {
-		return err
-	}
-	return os.WriteFile(to, out.Bytes(), 0o644)
+	return os.WriteFile(to, text, 0o644)
 }

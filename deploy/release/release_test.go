@@ -18,7 +18,7 @@ import (
 )
 
 // fixture is a release whose program is only a text. Tests that run the program build it.
-func fixture(t *testing.T, text string) (*source, *builds) {
+func fixture(t *testing.T, text string) *packer {
 	t.Helper()
 	b := &builds{dir: t.TempDir(), completions: map[string]string{}}
 	file := func(name, text string) string {
@@ -39,24 +39,24 @@ func fixture(t *testing.T, text string) (*source, *builds) {
 	for _, shell := range []string{"bash", "fish", "zsh"} {
 		b.completions[shell] = file("writ."+shell, "# completion\n")
 	}
-	return &source{dir: "../..", version: "v1.2.3-rc.1", made: time.Unix(1_790_000_000, 0).UTC(), progress: io.Discard}, b
+	s := &source{dir: "../..", version: "v1.2.3-rc.1", made: time.Unix(1_790_000_000, 0).UTC(), progress: io.Discard}
+	return &packer{s, b, t.TempDir()}
 }
 
 // Promise: Releases and CI: Equal commits produce equal release files, in any directory.
 // How: All times are the commit's time.
 // Also: TestAReleaseOfThisSourceRunsInEachForm
 func TestEqualProgramsMakeEqualFiles(t *testing.T) {
-	s, b := fixture(t, "the program for ")
-	_, again := fixture(t, "the program for ")
-	first, second := t.TempDir(), t.TempDir()
-	if err := s.pack(b, first); err != nil {
+	one, again := fixture(t, "the program for "), fixture(t, "the program for ")
+	first, second := one.out, again.out
+	if err := one.pack(); err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv("HOME", second) // the output must not depend on the user
-	if err := s.pack(again, second); err != nil {
+	if err := again.pack(); err != nil {
 		t.Fatal(err)
 	}
-	names, err := sorted(first)
+	names, err := namesIn(first)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,10 +92,10 @@ func TestEqualProgramsMakeEqualFiles(t *testing.T) {
 }
 
 func TestAnArchiveHasAllThatAPersonNeeds(t *testing.T) {
-	s, b := fixture(t, "the program for ")
-	for _, p := range b.programs {
+	s := fixture(t, "the program for ")
+	for _, p := range s.built.programs {
 		target := filepath.Join(t.TempDir(), "writ.tar.gz")
-		if err := s.archive(b, p, target); err != nil {
+		if err := s.archive(p, target); err != nil {
 			t.Fatal(err)
 		}
 		packed, err := os.Open(target)
@@ -174,9 +174,9 @@ func TestASourceThatIsNoReleaseIsRefused(t *testing.T) {
 
 // The image is valid for other tools: its index names an image per platform, and each image the user and the program.
 func TestAnImageHasAUserAndOneProgram(t *testing.T) {
-	s, b := fixture(t, "the program for ")
+	s := fixture(t, "the program for ")
 	target := filepath.Join(t.TempDir(), "image.tar")
-	if err := s.image(b, target); err != nil {
+	if err := s.image(target); err != nil {
 		t.Fatal(err)
 	}
 	archive, err := os.ReadFile(target)

@@ -33,14 +33,14 @@ type place struct {
 // newPlace serves the archives and checksums of a release.
 func newPlace(t *testing.T) *place {
 	t.Helper()
-	s, b := fixture(t, "#!/bin/sh\necho v1.2.3-rc.1 # ")
-	p := &place{t: t, dir: t.TempDir()}
-	for _, built := range b.programs {
-		if err := s.archive(b, built, filepath.Join(p.dir, "writ_1.2.3-rc.1_"+built.OS+"_"+built.Arch+".tar.gz")); err != nil {
+	s := fixture(t, "#!/bin/sh\necho v1.2.3-rc.1 # ")
+	p := &place{t: t, dir: s.out}
+	for _, built := range s.built.programs {
+		if err := s.archive(built, filepath.Join(p.dir, "writ_1.2.3-rc.1_"+built.OS+"_"+built.Arch+".tar.gz")); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := s.sums(p.dir); err != nil {
+	if err := s.sums(); err != nil {
 		t.Fatal(err)
 	}
 	server := httptest.NewServer(p)
@@ -437,11 +437,11 @@ func TestJobInstallsFromFileShare(t *testing.T) {
 func TestAJobInstallsNothingElse(t *testing.T) {
 	p := newPlace(t)
 	sums := p.digest(sumsName)
-	s, b := fixture(t, "#!/bin/sh\necho v6.6.6 # ")
-	if err := s.archive(b, b.programs[0], filepath.Join(p.dir, "writ_other.tar.gz")); err != nil {
+	s := fixture(t, "#!/bin/sh\necho v6.6.6 # ")
+	if err := s.archive(s.built.programs[0], filepath.Join(p.dir, "writ_other.tar.gz")); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.archive(b, b.programs[1], filepath.Join(p.dir, "writ_renamed.tar.gz")); err != nil {
+	if err := s.archive(s.built.programs[1], filepath.Join(p.dir, "writ_renamed.tar.gz")); err != nil {
 		t.Fatal(err)
 	}
 	good, other := p.digest(archiveHere), p.digest("writ_1.2.3-rc.1_linux_arm64.tar.gz")
@@ -486,8 +486,9 @@ func TestATamperedArchiveIsRefused(t *testing.T) {
 	j := newJob(t, "WRIT_RELEASE="+p.url, "WRIT_SHA256="+p.digest(sumsName))
 	honest := p.digest(archiveHere)
 	// The attacker controls the server and serves another program in the same format.
-	s, b := fixture(t, "#!/bin/sh\necho v1.2.3-rc.1; echo stolen # ")
-	if err := s.archive(b, b.programs[0], filepath.Join(p.dir, archiveHere)); err != nil {
+	s := fixture(t, "#!/bin/sh\necho v1.2.3-rc.1; echo stolen # ")
+	s.out = p.dir
+	if err := s.archive(s.built.programs[0], filepath.Join(p.dir, archiveHere)); err != nil {
 		t.Fatal(err)
 	}
 	if said := j.refused(); !strings.Contains(said, archiveHere+" has the sha256 "+p.digest(archiveHere)+", not "+honest+": nothing is installed") {
@@ -500,7 +501,7 @@ func TestATamperedArchiveIsRefused(t *testing.T) {
 	if err := os.Remove(filepath.Join(p.dir, sumsName)); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.sums(p.dir); err != nil {
+	if err := s.sums(); err != nil {
 		t.Fatal(err)
 	}
 	stranger := newJob(t, j.env[2:]...)
