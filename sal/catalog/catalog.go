@@ -4,13 +4,14 @@
 // drivers and does no I/O.
 //
 // The arguments and the result of an operation are Go structs, VolumeCreate and Volume for volume.create; drivers work
-// with these. Their schemas are derived from struct tags, so each list is written once. schema.go documents the tags.
+// with these. Their schemas are derived from struct tags, so each list is written once. tag.go documents the tags.
 package catalog
 
 import (
 	"maps"
 	"reflect"
 	"slices"
+	"strings"
 	"time"
 
 	"writ"
@@ -35,6 +36,20 @@ type Repeat string
 const (
 	Safe Repeat = "safe" // idempotent
 	Once Repeat = "once" // at most once: OUTCOME_UNKNOWN instead of a second execution
+)
+
+// Data is the possible effect of an operation on existing data: the content of volumes, databases, machines, containers
+// and images. Every operation declares it. Without a payload signed by a person, nodes only execute operations that
+// read: see Signed.
+type Data string
+
+// The values, from harmless to destructive.
+const (
+	DataReads Data = "reads" // changes neither data nor the resources that hold it
+	DataAdds  Data = "adds"  // creates new data beside existing data, or provides more space
+	// Runs programs with data, or changes or stops resources that hold data; data can be lost.
+	DataUses     Data = "uses"
+	DataDestroys Data = "destroys" // its purpose is to delete or overwrite data
 )
 
 // Operation is one entry of the catalogue. It is shared and must not be modified.
@@ -80,6 +95,28 @@ func (o *Operation) Name() string { return o.Module + "." + o.Verb }
 
 // Named reports whether the operation's first argument is the name of a resource.
 func (o *Operation) Named() bool { return o.Kind != "" }
+
+// Signed reports whether a node executes the operation only with the verified payload of its run.
+func (o *Operation) Signed() bool { return o.Data != DataReads }
+
+// Remake returns the fields that a Make operation must change on an existing resource, which the operation made created
+// with the arguments old. It returns RESOURCE_CONFLICT or IMMUTABLE_FIELD if it cannot.
+func (o *Operation) Remake(
+	resource writ.ResourceID, made string, old, new map[string]any,
+) (fields []string, err error) {
+	if made != o.Name() {
+		return nil, writ.Errorf(writ.CodeResourceConflict, "%s was created by %s and cannot be created by %s", resource,
+			made, o.Name()).
+			WithHint("use %s.get(%q) for the existing resource, or another name", o.Module, resource.Name)
+	}
+	mutable, immutable := o.Args.Changed(old, new)
+	if len(immutable) > 0 {
+		return nil, writ.Errorf(writ.CodeImmutableField, "%s exists, and its %s cannot be changed", resource,
+			strings.Join(immutable, " and ")).
+			WithHint("delete it first, or use another name")
+	}
+	return mutable, nil
+}
 
 // operations is the catalogue, in the order of the manual.
 var operations = slices.Concat(
@@ -141,47 +178,4 @@ func Of(module string) []*Operation {
 		}
 	}
 	return all
-}
-
-// declare completes an operation with the schemas of its argument struct A and its result struct R.
-func declare[A, R any](o Operation) *Operation {
-	o.Args, o.Result = schemaOf[A](), schemaOf[R]()
-	o.newArgs = func() any { return new(A) }
-	o.structs = map[reflect.Type]Schema{reflect.TypeFor[A](): o.Args, reflect.TypeFor[R](): o.Result}
-	if i := slices.IndexFunc(o.Args, func(f Field) bool { return f.Elsewhere }); i >= 0 {
-		o.Origin = o.Args[i].Name
-	}
-	if o.Args.uses() {
-		o.Needs = o.Args.needs
-	}
-	if o.Result.uses() {
-		o.Uses = o.Result.diskUsed
-	}
-	return &o
-}
-
-// with returns o with the properties of one verb.
-func (o Operation) with(verb string, effect Effect, timeout time.Duration, help string) Operation {
-	o.Verb, o.Effect, o.Timeout, o.Help = verb, effect, timeout, help
-	return o
-}
-
-func (o Operation) measured() Operation {
-	o.Measured = true
-	return o
-}
-
-func (o Operation) fetches() Operation {
-	o.Fetches = true
-	return o
-}
-
-func (o Operation) once() Operation {
-	o.Repeat = Once
-	return o
-}
-
-func (o Operation) aside() Operation {
-	o.Aside = true
-	return o
 }

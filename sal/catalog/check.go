@@ -7,59 +7,8 @@ import (
 	"strings"
 
 	"writ"
-	"writ/internal/clip"
 	"writ/internal/meant"
 )
-
-// Reason is the kind of a problem.
-type Reason string
-
-// The kinds of problems.
-const (
-	UnknownField Reason = "unknown_field" // the schema has no field of this name
-	MissingField Reason = "missing_field" // a required field is missing
-	WrongType    Reason = "wrong_type"
-	// The right type, but out of bounds, not in the enum, or of the wrong form or kind.
-	WrongValue Reason = "wrong_value"
-	// SecretMisplaced is a secret in a field that must not be secret.
-	SecretMisplaced Reason = "secret_misplaced"
-)
-
-// Path leads to a value inside a spec: strings are keys, ints are indexes.
-type Path []any
-
-// String formats the path: rules[0].ports[2].
-func (p Path) String() string {
-	var b strings.Builder
-	for i, step := range p {
-		switch step := step.(type) {
-		case int:
-			fmt.Fprintf(&b, "[%d]", step)
-		default:
-			if i > 0 {
-				b.WriteByte('.')
-			}
-			fmt.Fprint(&b, step)
-		}
-	}
-	return b.String()
-}
-
-// Problem is one violation of a schema.
-type Problem struct {
-	Path       Path // path of the field, even if it is missing or unknown
-	Reason     Reason
-	Message    string // without the suggestion: `no field "memory"`
-	Suggestion string // a similar valid name, "" if unknown
-}
-
-// String returns message and suggestion.
-func (p Problem) String() string {
-	if p.Suggestion == "" {
-		return p.Message
-	}
-	return fmt.Sprintf("%s; did you mean %q?", p.Message, p.Suggestion)
-}
 
 // Unknown is a value that is not known yet, as in a plan or in a static check of a script. It fits every field.
 type Unknown struct{}
@@ -83,6 +32,7 @@ func (s Schema) CheckSent(args map[string]any, isHandle IsHandle) []Problem {
 	return c.problems
 }
 
+// checker compares values with a schema and collects the problems.
 type checker struct {
 	isHandle IsHandle
 	known    bool              // Unknown is a problem
@@ -168,7 +118,7 @@ func (c *checker) value(f *Field, v any, at Path) {
 		c.list(f, list, at)
 	case Map, Object:
 		m, ok := v.(map[string]any)
-		if !ok || c.stands(v) {
+		if _, isHandle := c.isHandle.kind(v); !ok || isHandle {
 			c.wrongType(f, v, at)
 			return
 		}
@@ -241,7 +191,7 @@ func (c *checker) bounds(f *Field, n int64, unit string, at Path) {
 }
 
 func (c *checker) handle(f *Field, v any, at Path) {
-	kind, ok := c.kindOf(v)
+	kind, ok := c.isHandle.kind(v)
 	name, named := v.(string)
 	switch {
 	case ok && (kind == "" || slices.Contains(f.Kinds, kind)):
@@ -264,114 +214,10 @@ func registryAdvice(f *Field, name string) string {
 	return "; nodes do not use registries: fetch the image with image.fetch first"
 }
 
-func (c *checker) kindOf(v any) (writ.ResourceKind, bool) {
-	if c.isHandle == nil {
-		return "", false
-	}
-	return c.isHandle(v)
-}
-
-// stands reports whether v is a handle.
-func (c *checker) stands(v any) bool {
-	_, ok := c.kindOf(v)
-	return ok
-}
-
 func (c *checker) wrongType(f *Field, v any, at Path) {
 	if exact := exactly(f); exact != "" && !f.Hidden {
-		c.add(at, WrongType, "%s must be %s; got %s", at, exact, c.quoted(v))
+		c.add(at, WrongType, "%s must be %s; got %s", at, exact, c.isHandle.quoted(v))
 		return
 	}
-	c.add(at, WrongType, "%s must be %s, not %s", at, wanted(f), c.described(v))
+	c.add(at, WrongType, "%s must be %s, not %s", at, wanted(f), c.isHandle.described(v))
 }
-
-// units maps suffixes of number fields to their units, with an example.
-var units = []struct{ suffix, name, example string }{
-	{"_kib", "KiB", "64"}, {"_mib", "MiB", "2048"}, {"_gib", "GiB", "10"}, {"_seconds", "seconds", "30"},
-}
-
-// exactly describes the values of a field with a unit or an example. It is empty if the type is a sufficient
-// description.
-func exactly(f *Field) string {
-	if f.Type == String && f.Form != "" && f.Enum == nil {
-		return f.Form
-	}
-	for _, u := range units {
-		if f.Type == Int && strings.HasSuffix(f.Name, u.suffix) {
-			return fmt.Sprintf("a whole number of %s such as %s", u.name, u.example)
-		}
-	}
-	return ""
-}
-
-// quoted formats a plain value, or the kind of another value.
-func (c *checker) quoted(v any) string {
-	switch v := v.(type) {
-	case string:
-		return fmt.Sprintf("%q", short(v))
-	case int64:
-		return fmt.Sprint(v)
-	default:
-		return c.described(v)
-	}
-}
-
-// wanted describes the type of a field.
-func wanted(f *Field) string {
-	switch f.Type {
-	case Int:
-		return "an int"
-	case Object:
-		return "a map"
-	case Handle:
-		if f.ByName {
-			return "a handle to " + kinds(f) + " or the name of one"
-		}
-		return "a handle to " + kinds(f)
-	default:
-		return "a " + string(f.Type)
-	}
-}
-
-func kinds(f *Field) string {
-	var all []string
-	for _, kind := range f.Kinds {
-		article := "a "
-		if strings.ContainsRune("aeiou", rune(kind[0])) {
-			article = "an "
-		}
-		all = append(all, article+string(kind))
-	}
-	return strings.Join(all, " or ")
-}
-
-// described describes the type of a value.
-func (c *checker) described(v any) string {
-	if kind, ok := c.kindOf(v); ok {
-		if kind == "" {
-			return "a handle"
-		}
-		return "a handle to a " + string(kind) + "; read one of its fields"
-	}
-	switch v.(type) {
-	case nil:
-		return "undefined"
-	case Secret:
-		return "a secret"
-	case string:
-		return "a string"
-	case bool:
-		return "a bool"
-	case int64:
-		return "an int"
-	case []any:
-		return "a list"
-	case map[string]any:
-		return "a map"
-	default:
-		return fmt.Sprintf("a %T", v)
-	}
-}
-
-// short shortens a text for a message.
-func short(text string) string { return clip.Text(text, 60) }

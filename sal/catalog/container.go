@@ -82,24 +82,27 @@ type ContainerLogs struct {
 }
 
 func containerOperations() []*Operation {
-	container := Operation{Module: "container", Kind: writ.KindContainer, Repeat: Safe}
+	container := declaration{Module: "container", Kind: writ.KindContainer, Repeat: Safe}
 	return []*Operation{
 		declare[ContainerCreate, Container](container.with("create", Make, 5*time.Minute,
 			"Creates and starts a container. A change of its spec replaces it; its volumes stay.").
-			uses("The container's program can write to its volumes, including existing ones. A replaced container loses the data that it wrote " +
+			uses("The container's program can write to its volumes, including existing ones. A replaced container loses the " +
+				"data that it wrote " +
 				"outside its volumes.")),
 		declare[Nothing, Container](container.with("get", Find, time.Minute,
 			"Finds a container that an earlier run created.").reads()),
 		declare[Nothing, Container](container.with("start", Alter, 2*time.Minute,
 			"Starts a stopped container.").uses("The container's program can write to its volumes.")),
 		declare[Stop, Container](container.with("stop", Alter, 5*time.Minute,
-			"Stops a container: with the STOPSIGNAL of its image (SIGTERM by default), then with SIGKILL after the grace period. It does not restart by itself.").
+			"Stops a container: with the STOPSIGNAL of its image (SIGTERM by default), then with SIGKILL after the grace "+
+				"period. It does not restart by itself.").
 			uses("If the container is killed, data that it has not written to its volumes is lost.")),
 		declare[ContainerExec, ContainerOutput](container.with("exec", Alter, 5*time.Minute,
 			"Runs a program in a running container and waits until it exits.").
 			uses("The program can delete and overwrite the same data as the container, including its volumes.").once()),
 		declare[LogPart, ContainerLogs](container.with("logs", Look, 2*time.Minute,
-			"Reads the log of a container with both of its outputs: the last lines, or the lines after an earlier call.").reads().aside()),
+			"Reads the log of a container with both of its outputs: the last lines, or the lines after an earlier call.").
+			reads().aside()),
 		declare[ContainerDelete, ContainerDeleted](container.with("delete", Remove, 5*time.Minute,
 			"Stops and deletes a container and its data outside its volumes.").destroys(
 			"The container and its data outside its volumes.")),

@@ -36,11 +36,12 @@ type HeroDB struct {
 }
 
 func herodbOperations() []*Operation {
-	herodb := Operation{Module: "herodb", Kind: writ.KindHeroDB, Repeat: Safe}
+	herodb := declaration{Module: "herodb", Kind: writ.KindHeroDB, Repeat: Safe}
 	return []*Operation{
 		declare[HeroDBCreate, HeroDB](herodb.with("create", Make, 5*time.Minute,
 			"Creates and starts a database with the Redis protocol.").
-			uses("An existing database gets another size, version or password; without `persist`, it is empty after a restart.")),
+			uses("An existing database gets another size, version or password; without `persist`, it is empty after a " +
+				"restart.")),
 		declare[Nothing, HeroDB](herodb.with("get", Find, time.Minute,
 			"Finds a database that an earlier run created.").reads()),
 		declare[Backup, HeroDB](herodb.with("backup", Alter, time.Hour,

@@ -23,7 +23,7 @@ type Image struct {
 }
 
 func imageOperations() []*Operation {
-	image := Operation{Module: "image", Kind: writ.KindImage, Repeat: Safe}
+	image := declaration{Module: "image", Kind: writ.KindImage, Repeat: Safe}
 	return []*Operation{
 		declare[ImageFetch, Image](image.with("fetch", Make, 30*time.Minute,
 			"Fetches an image to the node, verifies its SHA-256 and stores it under a name.").adds().fetches()),

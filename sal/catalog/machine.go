@@ -60,11 +60,12 @@ type MachineConsole struct {
 }
 
 func machineOperations() []*Operation {
-	machine := Operation{Module: "machine", Kind: writ.KindMachine, Repeat: Safe}
+	machine := declaration{Module: "machine", Kind: writ.KindMachine, Repeat: Safe}
 	return []*Operation{
 		declare[MachineCreate, Machine](machine.with("create", Make, 5*time.Minute,
 			"Creates and starts a virtual machine. An existing machine keeps running or stays stopped.").
-			uses("The machine's programs can write to its volumes, including existing ones. An existing machine gets other CPUs or memory.")),
+			uses("The machine's programs can write to its volumes, including existing ones. An existing machine gets other " +
+				"CPUs or memory.")),
 		declare[Nothing, Machine](machine.with("get", Find, time.Minute,
 			"Finds a machine that an earlier run created.").reads()),
 		declare[Nothing, Machine](machine.with("start", Alter, 2*time.Minute,
@@ -80,7 +81,8 @@ func machineOperations() []*Operation {
 			"Changes the CPUs or memory of a machine, without a restart if possible.").
 			uses("The machine may restart, or get too little memory for its programs.")),
 		declare[Snapshot, Machine](machine.with("snapshot", Alter, 10*time.Minute,
-			"Creates a snapshot of a machine's memory and disks. An existing snapshot with the name stays unchanged.").adds().measured()),
+			"Creates a snapshot of a machine's memory and disks. An existing snapshot with the name stays unchanged.").
+			adds().measured()),
 		declare[Snapshot, Machine](machine.with("restore", Alter, 10*time.Minute,
 			"Restores a machine's memory and disks from a snapshot. Changes since then are lost.").
 			destroys("Changes of the machine's memory and disks since the snapshot.").once()),

@@ -115,7 +115,8 @@ func uselessDigest(s string) string {
 // uselessLoginKey checks a line of authorized_keys.
 func uselessLoginKey(s string) string {
 	if !isLoginKey(s) {
-		return "sshd ignores it, because it is truncated, has options, has an old type or is an RSA key of less than 1024 bits"
+		return "sshd ignores it, because it is truncated, has options, has an old type or is an RSA key of less than " +
+			"1024 bits"
 	}
 	return ""
 }

@@ -34,10 +34,11 @@ type Network struct {
 }
 
 func networkOperations() []*Operation {
-	network := Operation{Module: "network", Kind: writ.KindNetwork, Repeat: Safe}
+	network := declaration{Module: "network", Kind: writ.KindNetwork, Repeat: Safe}
 	return []*Operation{
 		declare[NetworkCreate, Network](network.with("create", Make, time.Minute,
-			"Creates a network on the node. Its members reach each other and the outside. Traffic from outside is blocked until it is allowed.").adds()),
+			"Creates a network on the node. Its members reach each other and the outside. Traffic from outside is blocked "+
+				"until it is allowed.").adds()),
 		declare[Nothing, Network](network.with("get", Find, time.Minute,
 			"Finds a network that an earlier run created.").reads()),
 		declare[NetworkAllow, Network](network.with("allow", Alter, time.Minute,

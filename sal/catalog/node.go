@@ -35,7 +35,7 @@ type Now struct {
 }
 
 func nodeOperations() []*Operation {
-	node := Operation{Module: "node", Repeat: Safe}
+	node := declaration{Module: "node", Repeat: Safe}
 	return []*Operation{
 		declare[Nothing, NodeFacts](node.with("facts", Look, 10*time.Second,
 			"Reports the hardware, kernel and capacity of a node.").reads()),
@@ -47,7 +47,7 @@ func nodeOperations() []*Operation {
 }
 
 func runOperations() []*Operation {
-	run := Operation{Module: "run", Repeat: Safe}
+	run := declaration{Module: "run", Repeat: Safe}
 	return []*Operation{
 		declare[Nothing, Now](run.with("now", Find, time.Minute,
 			"Reads the clock once. Every later pass of the run gets the same time.").reads()),

@@ -1,11 +1,7 @@
 package catalog
 
 import (
-	"fmt"
-	"reflect"
 	"slices"
-	"strconv"
-	"strings"
 
 	"writ"
 )
@@ -80,181 +76,33 @@ func (s Schema) Names() []string {
 	return names
 }
 
-var refType = reflect.TypeFor[writ.Ref]()
-
-// schemaOf derives the schema of a struct. Each field has a tag `writ:"name,option,…"` and a tag `help:"…"`; the fields
-// of an embedded struct count as its own. Permitted Go types are string, Text, bool, int64, writ.Ref, slices of these
-// and of structs, structs, map[string]string and map[string]Text. A field that may be a secret has type Text. The
-// options:
-//
-//	required  mutable  byname  hidden  elsewhere    as in Field
-//	min=N  max=N  default=V      as in Field
-//	enum=a|b  kinds=a|b  form=F  of the field, or of the elements of a list or map
-//	keys=F                       the form of a map's keys
-//	each=N..M                    bounds of a list's integers
-//	uses=P  engine=P             as in Field
-//	distinct=elements|NAME       as in Field
-//	first=F                      the form of a list's first element
-//	with=NAME  not=NAME:VALUE    as in Field
-//
-// An invalid tag is a bug of this package and panics at program start.
-func schemaOf[T any]() Schema { return structSchema(reflect.TypeFor[T](), nil) }
-
-func structSchema(t reflect.Type, index []int) Schema {
-	var s Schema
-	for i := range t.NumField() {
-		sf := t.Field(i)
-		at := append(slices.Clone(index), i)
-		if sf.Anonymous {
-			s = append(s, structSchema(sf.Type, at)...)
-			continue
-		}
-		f, err := newField(sf)
-		if err != nil {
-			panic(fmt.Sprintf("%s.%s: %v", t, sf.Name, err))
-		}
-		f.index = at
-		s = append(s, f)
-	}
-	return s
-}
-
-func newField(sf reflect.StructField) (Field, error) {
-	name, options, _ := strings.Cut(sf.Tag.Get("writ"), ",")
-	f, err := typedField(sf.Type)
-	if err != nil {
-		return f, err
-	}
-	f.Name, f.Help = name, sf.Tag.Get("help")
-	if f.Name == "" || f.Help == "" {
-		return f, fmt.Errorf("name or help is missing")
-	}
-	if options == "" {
-		return f, nil
-	}
-	for option := range strings.SplitSeq(options, ",") {
-		if err := f.set(option); err != nil {
-			return f, fmt.Errorf("option %q: %w", option, err)
+// EngineOf returns the requirements for the engine: acceptable names, any if empty, and the beginning of the version,
+// any if empty (see writ.Engine).
+func (s Schema) EngineOf(args map[string]any) (names []string, version string) {
+	for _, f := range s {
+		switch v := args[f.Name].(type) {
+		case []any:
+			for _, name := range v {
+				if name, ok := name.(string); ok && f.Engine == "name" {
+					names = append(names, name)
+				}
+			}
+		case string:
+			if f.Engine == "version" {
+				version = v
+			}
 		}
 	}
-	return f, nil
+	return names, version
 }
 
-func typedField(t reflect.Type) (Field, error) {
-	switch {
-	case t == refType:
-		return Field{Type: Handle}, nil
-	case t == textType:
-		return Field{Type: String, Secret: true}, nil
-	case t.Kind() == reflect.String:
-		return Field{Type: String}, nil
-	case t.Kind() == reflect.Bool:
-		return Field{Type: Bool}, nil
-	case t.Kind() == reflect.Int64:
-		return Field{Type: Int}, nil
-	case t.Kind() == reflect.Struct:
-		return Field{Type: Object, Fields: structSchema(t, nil)}, nil
-	case t.Kind() == reflect.Slice:
-		elem, err := typedField(t.Elem())
-		return Field{Type: List, Elem: &elem}, err
-	case t == reflect.TypeFor[map[string]string]():
-		return Field{Type: Map, Key: &Field{Type: String}, Elem: &Field{Type: String}}, nil
-	case t == reflect.TypeFor[map[string]Text]():
-		return Field{Type: Map, Key: &Field{Type: String}, Elem: &Field{Type: String, Secret: true}}, nil
-	default:
-		return Field{}, fmt.Errorf("unsupported type %s", t)
-	}
-}
-
-func (f *Field) set(option string) error {
-	key, value, _ := strings.Cut(option, "=")
-	inner := f // target of options for strings and handles
-	if f.Elem != nil {
-		inner = f.Elem
-	}
-	flags := map[string]*bool{
-		"required": &f.Required, "mutable": &f.Mutable, "elsewhere": &f.Elsewhere, "byname": &inner.ByName,
-		"hidden": &inner.Hidden,
-	}
-	texts := map[string]*string{
-		"uses": &f.Uses, "engine": &f.Engine, "distinct": &f.Distinct, "not": &f.Not, "with": &f.With,
-	}
-	if flag := flags[key]; flag != nil {
-		*flag = true
-		return nil
-	}
-	if text := texts[key]; text != nil {
-		*text = value
-		return nil
-	}
-	switch key {
-	case "first":
-		f.First = &Field{Type: String}
-		return f.First.setForm(value)
-	case "enum":
-		inner.Enum = strings.Split(value, "|")
-	case "form":
-		return inner.setForm(value)
-	case "keys":
-		return f.Key.setForm(value)
-	case "kinds":
-		for kind := range strings.SplitSeq(value, "|") {
-			inner.Kinds = append(inner.Kinds, writ.ResourceKind(kind))
-		}
-	case "min":
-		return setBound(&f.Min, value)
-	case "max":
-		return setBound(&f.Max, value)
-	case "each":
-		low, high, _ := strings.Cut(value, "..")
-		if err := setBound(&inner.Min, low); err != nil {
-			return err
-		}
-		return setBound(&inner.Max, high)
-	case "default":
-		return f.setDefault(value)
-	default:
-		return fmt.Errorf("unknown option")
-	}
-	return nil
-}
-
-func setBound(bound **int64, text string) error {
-	n, err := strconv.ParseInt(text, 10, 64)
-	*bound = &n
-	return err
-}
-
-func (f *Field) setDefault(text string) (err error) {
-	switch f.Type {
-	case String:
-		f.Default = text
-	case Bool:
-		f.Default, err = strconv.ParseBool(text)
-	case Int:
-		f.Default, err = strconv.ParseInt(text, 10, 64)
-	default:
-		err = fmt.Errorf("a %s cannot have a default", f.Type)
-	}
-	return err
-}
-
-func (f *Field) setForm(name string) error {
-	form, ok := forms[name]
-	if !ok {
-		return fmt.Errorf("unknown form")
-	}
-	f.Pattern, f.Form, f.valid, f.useless = form.pattern.String(), form.text, form.matches, form.useless
-	return nil
-}
-
-// uses reports whether any field uses capacity of a node.
-func (s Schema) uses() bool {
+// usesCapacity reports whether any field uses capacity of a node.
+func usesCapacity(s Schema) bool {
 	return slices.ContainsFunc(s, func(f Field) bool { return f.Uses != "" })
 }
 
 // needs returns the node capacity that the arguments use.
-func (s Schema) needs(args map[string]any) writ.Capacity {
+func needs(s Schema, args map[string]any) writ.Capacity {
 	var c writ.Capacity
 	for _, f := range s {
 		n, given := args[f.Name].(int64)
@@ -275,7 +123,7 @@ func (s Schema) needs(args map[string]any) writ.Capacity {
 
 // diskUsed returns the value of the field with uses=disk_gib, and whether there is one. Its default replaces a missing
 // value.
-func (s Schema) diskUsed(result map[string]any) (gib int64, ok bool) {
+func diskUsed(s Schema, result map[string]any) (gib int64, ok bool) {
 	for _, f := range s {
 		if f.Uses != "disk_gib" {
 			continue
@@ -285,24 +133,4 @@ func (s Schema) diskUsed(result map[string]any) (gib int64, ok bool) {
 		}
 	}
 	return gib, ok
-}
-
-// EngineOf returns the requirements for the engine: acceptable names, any if empty, and the beginning of the version,
-// any if empty (see writ.Engine).
-func (s Schema) EngineOf(args map[string]any) (names []string, version string) {
-	for _, f := range s {
-		switch v := args[f.Name].(type) {
-		case []any:
-			for _, name := range v {
-				if name, ok := name.(string); ok && f.Engine == "name" {
-					names = append(names, name)
-				}
-			}
-		case string:
-			if f.Engine == "version" {
-				version = v
-			}
-		}
-	}
-	return names, version
 }

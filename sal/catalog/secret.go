@@ -137,7 +137,7 @@ func (s Schema) NameSecrets(args map[string]any) map[string]any {
 
 // Secrets returns the sorted encoded secrets in args, without duplicates.
 func (s Schema) Secrets(args map[string]any) []Secret {
-	if !s.takesSecrets() {
+	if !slices.ContainsFunc(s, Field.takesSecrets) {
 		return nil
 	}
 	var all []Secret
@@ -151,10 +151,9 @@ func (s Schema) Secrets(args map[string]any) []Secret {
 	return slices.Compact(all)
 }
 
-func (s Schema) takesSecrets() bool { return slices.ContainsFunc(s, Field.takesSecrets) }
-
+// takesSecrets reports whether a secret may be in a value of the field.
 func (f Field) takesSecrets() bool {
-	return f.Secret || f.Elem != nil && f.Elem.takesSecrets() || f.Fields.takesSecrets()
+	return f.Secret || f.Elem != nil && f.Elem.takesSecrets() || slices.ContainsFunc(f.Fields, Field.takesSecrets)
 }
 
 // secret checks a secret that is the value of a field.

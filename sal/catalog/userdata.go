@@ -23,7 +23,8 @@ func uselessUserData(s string) string {
 	case spacedHeader.MatchString(first):
 		return "cloud-init ignores it: its first line must be #cloud-config, without a space after #"
 	case encodedUserData(s):
-		return "it is encoded in base64, which cloud-init does not decode here: give the text itself (in Terraform gzip = false and base64_encode = false)"
+		return "it is encoded in base64, which cloud-init does not decode here: give the text itself " +
+			"(in Terraform gzip = false and base64_encode = false)"
 	case configHeader.MatchString(first):
 		return uselessCloudConfig(s)
 	case isMessage(s):

@@ -67,7 +67,7 @@ type VolumeSent struct {
 }
 
 func volumeOperations() []*Operation {
-	volume := Operation{Module: "volume", Kind: writ.KindVolume, Repeat: Safe}
+	volume := declaration{Module: "volume", Kind: writ.KindVolume, Repeat: Safe}
 	return []*Operation{
 		declare[VolumeCreate, Volume](volume.with("create", Make, 10*time.Minute,
 			"Creates a volume, empty or from an image. A later call with a larger size grows it.").adds()),
@@ -87,7 +87,8 @@ func volumeOperations() []*Operation {
 		declare[VolumeCopy, Volume](volume.with("copy", Make, time.Hour,
 			"Creates a volume with the content of a volume on any node. An interrupted copy resumes.").adds()),
 		declare[VolumeSend, VolumeSent](volume.with("send", Look, time.Hour,
-			"Writes a volume's content as an archive into the node's backup directory. The archive belongs to the volume.").adds().once().measured()),
+			"Writes a volume's content as an archive into the node's backup directory. The archive belongs to the volume.").
+			adds().once().measured()),
 		declare[VolumeDiscard, Volume](volume.with("discard", Alter, 5*time.Minute,
 			"Deletes an archive of a volume, or of a deleted volume of the project, from the node's backup directory.").destroys(
 			"The archive.")),

@@ -1,0 +1,77 @@
+package catalog
+
+import (
+	"reflect"
+	"slices"
+	"time"
+
+	"writ"
+)
+
+// declaration is an operation while it is declared. Its methods return a copy with one more property.
+type declaration Operation
+
+// declare returns the declared operation with the schemas of its argument struct A and its result struct R.
+func declare[A, R any](d declaration) *Operation {
+	o := Operation(d)
+	o.Args, o.Result = schemaOf[A](), schemaOf[R]()
+	o.newArgs = func() any { return new(A) }
+	o.structs = map[reflect.Type]Schema{reflect.TypeFor[A](): o.Args, reflect.TypeFor[R](): o.Result}
+	if i := slices.IndexFunc(o.Args, func(f Field) bool { return f.Elsewhere }); i >= 0 {
+		o.Origin = o.Args[i].Name
+	}
+	if usesCapacity(o.Args) {
+		o.Needs = func(args map[string]any) writ.Capacity { return needs(o.Args, args) }
+	}
+	if usesCapacity(o.Result) {
+		o.Uses = func(result map[string]any) (int64, bool) { return diskUsed(o.Result, result) }
+	}
+	return &o
+}
+
+// with returns d with the properties of one verb.
+func (d declaration) with(verb string, effect Effect, timeout time.Duration, help string) declaration {
+	d.Verb, d.Effect, d.Timeout, d.Help = verb, effect, timeout, help
+	return d
+}
+
+// measured returns d as an operation whose disk space only the node can measure.
+func (d declaration) measured() declaration {
+	d.Measured = true
+	return d
+}
+
+// fetches returns d as an operation that mostly waits for an external server.
+func (d declaration) fetches() declaration {
+	d.Fetches = true
+	return d
+}
+
+// once returns d as an operation that is executed at most once.
+func (d declaration) once() declaration {
+	d.Repeat = Once
+	return d
+}
+
+// aside returns d as an operation that runs beside others; see Operation.Aside.
+func (d declaration) aside() declaration {
+	d.Aside = true
+	return d
+}
+
+// reads returns d as an operation that changes no data.
+func (d declaration) reads() declaration { return d.data(DataReads, "") }
+
+// adds returns d as an operation that changes no existing data.
+func (d declaration) adds() declaration { return d.data(DataAdds, "") }
+
+// uses returns d as an operation that can lose data; when describes how, as a sentence.
+func (d declaration) uses(when string) declaration { return d.data(DataUses, when) }
+
+// destroys returns d as an operation that deletes or overwrites data; the sentence names the data.
+func (d declaration) destroys(what string) declaration { return d.data(DataDestroys, what) }
+
+func (d declaration) data(effect Data, risk string) declaration {
+	d.Data, d.Risk, d.Destructive = effect, risk, effect == DataDestroys
+	return d
+}

@@ -1,0 +1,158 @@
+package catalog
+
+import (
+	"fmt"
+	"strings"
+
+	"writ"
+	"writ/internal/clip"
+)
+
+// Reason is the kind of a problem.
+type Reason string
+
+// The kinds of problems.
+const (
+	UnknownField Reason = "unknown_field" // the schema has no field of this name
+	MissingField Reason = "missing_field" // a required field is missing
+	WrongType    Reason = "wrong_type"
+	// The right type, but out of bounds, not in the enum, or of the wrong form or kind.
+	WrongValue Reason = "wrong_value"
+	// SecretMisplaced is a secret in a field that must not be secret.
+	SecretMisplaced Reason = "secret_misplaced"
+)
+
+// Path leads to a value inside a spec: strings are keys, ints are indexes.
+type Path []any
+
+// String formats the path: rules[0].ports[2].
+func (p Path) String() string {
+	var b strings.Builder
+	for i, step := range p {
+		switch step := step.(type) {
+		case int:
+			fmt.Fprintf(&b, "[%d]", step)
+		default:
+			if i > 0 {
+				b.WriteByte('.')
+			}
+			fmt.Fprint(&b, step)
+		}
+	}
+	return b.String()
+}
+
+// Problem is one violation of a schema.
+type Problem struct {
+	Path       Path // path of the field, even if it is missing or unknown
+	Reason     Reason
+	Message    string // without the suggestion: `no field "memory"`
+	Suggestion string // a similar valid name, "" if unknown
+}
+
+// String returns message and suggestion.
+func (p Problem) String() string {
+	if p.Suggestion == "" {
+		return p.Message
+	}
+	return fmt.Sprintf("%s; did you mean %q?", p.Message, p.Suggestion)
+}
+
+// kind returns the kind of the handle v, "" if unknown; ok is false if v is no handle.
+func (is IsHandle) kind(v any) (kind writ.ResourceKind, ok bool) {
+	if is == nil {
+		return "", false
+	}
+	return is(v)
+}
+
+// units maps suffixes of number fields to their units, with an example.
+var units = []struct{ suffix, name, example string }{
+	{"_kib", "KiB", "64"}, {"_mib", "MiB", "2048"}, {"_gib", "GiB", "10"}, {"_seconds", "seconds", "30"},
+}
+
+// exactly describes the values of a field with a unit or an example. It is empty if the type is a sufficient
+// description.
+func exactly(f *Field) string {
+	if f.Type == String && f.Form != "" && f.Enum == nil {
+		return f.Form
+	}
+	for _, u := range units {
+		if f.Type == Int && strings.HasSuffix(f.Name, u.suffix) {
+			return fmt.Sprintf("a whole number of %s such as %s", u.name, u.example)
+		}
+	}
+	return ""
+}
+
+// quoted formats a plain value, or the kind of another value.
+func (is IsHandle) quoted(v any) string {
+	switch v := v.(type) {
+	case string:
+		return fmt.Sprintf("%q", short(v))
+	case int64:
+		return fmt.Sprint(v)
+	default:
+		return is.described(v)
+	}
+}
+
+// wanted describes the type of a field.
+func wanted(f *Field) string {
+	switch f.Type {
+	case Int:
+		return "an int"
+	case Object:
+		return "a map"
+	case Handle:
+		if f.ByName {
+			return "a handle to " + kinds(f) + " or the name of one"
+		}
+		return "a handle to " + kinds(f)
+	default:
+		return "a " + string(f.Type)
+	}
+}
+
+func kinds(f *Field) string {
+	var all []string
+	for _, kind := range f.Kinds {
+		article := "a "
+		if strings.ContainsRune("aeiou", rune(kind[0])) {
+			article = "an "
+		}
+		all = append(all, article+string(kind))
+	}
+	return strings.Join(all, " or ")
+}
+
+// described describes the type of a value.
+func (is IsHandle) described(v any) string {
+	if kind, ok := is.kind(v); ok {
+		if kind == "" {
+			return "a handle"
+		}
+		return "a handle to a " + string(kind) + "; read one of its fields"
+	}
+	switch v.(type) {
+	case nil:
+		return "undefined"
+	case Secret:
+		return "a secret"
+	case string:
+		return "a string"
+	case bool:
+		return "a bool"
+	case int64:
+		return "an int"
+	case []any:
+		return "a list"
+	case map[string]any:
+		return "a map"
+	default:
+		return fmt.Sprintf("a %T", v)
+	}
+}
+
+// short shortens a text for a message.
+func short(text string) string { return clip.Text(text, 60) }
