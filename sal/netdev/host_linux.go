@@ -81,6 +81,11 @@ func (h *host) keep(resource writ.ResourceID) ([]sal.Drift, error) {
 	if err := h.networks.reportOverlap(r); err != nil {
 		return nil, err
 	}
+	barriers, err := firewall.Barriers(r.Resource.HostName(), ipv4(r).IsValid())
+	if err != nil {
+		return nil, failed("list the rules of other firewalls", err)
+	}
+	h.drift = append(h.drift, barriers...)
 	owners, err := h.records.holdings.on(r.UID)
 	if err != nil {
 		return nil, err
