@@ -18,6 +18,9 @@ func (h *health) room() error {
 	if disk.Flags&unix.ST_RDONLY != 0 {
 		return readOnly(h.path, unix.EROFS)
 	}
+	if err := overQuota(h.path); err != nil {
+		return err
+	}
 	if uint64(disk.Bavail)*uint64(disk.Bsize) >= minFree || os.Geteuid() == 0 && hasReserve(dir) {
 		return nil
 	}
@@ -27,11 +30,6 @@ func (h *health) room() error {
 // hasReserve reports whether root can still write minFree bytes to a disk without free space for other users. The
 // counts of the file system do not show this: ext4 counts blocks as free that not even root can use.
 func hasReserve(dir string) bool {
-	fd, err := unix.Open(dir, unix.O_TMPFILE|unix.O_WRONLY|unix.O_CLOEXEC, 0o600)
-	if err != nil {
-		return !errors.Is(err, unix.ENOSPC) && !errors.Is(err, unix.EDQUOT)
-	}
-	defer unix.Close(fd)
-	err = unix.Fallocate(fd, 0, 0, minFree)
-	return err == nil || errors.Is(err, unix.EOPNOTSUPP)
+	err := tryRoom(dir)
+	return !errors.Is(err, unix.ENOSPC) && !errors.Is(err, unix.EDQUOT)
 }

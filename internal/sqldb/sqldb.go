@@ -246,6 +246,8 @@ func conditionOf(err error, path string) error {
 		return damaged(path, err)
 	case errors.Is(err, syscall.ENOSPC), sqliteCode(err) == sqlite3.SQLITE_FULL:
 		return full(path, err)
+	case errors.Is(err, syscall.EDQUOT), sqliteCode(err) == sqlite3.SQLITE_IOERR:
+		return overQuota(path)
 	case errors.Is(err, fs.ErrPermission) && path != "", errors.Is(err, syscall.EROFS),
 		sqliteCode(err) == sqlite3.SQLITE_READONLY:
 		return readOnly(path, err)

@@ -72,7 +72,8 @@ func reserve(path string) error {
 
 // isFileError reports whether err means that a file cannot be written now.
 func isFileError(err error) bool {
-	return errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS) || errors.Is(err, syscall.ENOSPC)
+	return errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS) || errors.Is(err, syscall.ENOSPC) ||
+		errors.Is(err, syscall.EDQUOT)
 }
 
 // sqliteCode returns the primary result code of a SQLite error, or 0 for other errors.

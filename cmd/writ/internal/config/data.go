@@ -29,8 +29,8 @@ func MakeData(data string) error {
 // read-only, or if data is not a directory. Other errors are returned unchanged.
 func Unwritable(data string, err error) error {
 	switch {
-	case writ.CodeOf(err) == writ.CodeStoreFull || errors.Is(err, unix.ENOSPC):
-		return writ.Errorf(writ.CodeStoreFull, "%w", err).WithHint("free space on the disk of %s; start it again then", data)
+	case writ.CodeOf(err) == writ.CodeStoreFull || errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT):
+		return writ.Errorf(writ.CodeStoreFull, "%w", err).WithHint("free space on the disk of %s, or raise its quota; start it again then", data)
 	case writ.CodeOf(err) == writ.CodeStoreReadOnly || errors.Is(err, unix.EROFS) || errors.Is(err, fs.ErrPermission):
 		return writ.Errorf(writ.CodeStoreReadOnly, "%w", err).
 			WithHint("%s must be on a writable disk with free space; start it again then", data)

@@ -1,0 +1,34 @@
+package sqldb
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"writ"
+)
+
+// overQuota returns STORE_FULL if a quota of the disk is used up: of a user, a project or a subvolume. SQLite reports
+// that as an I/O error, and the disk has free space.
+func overQuota(path string) error {
+	if path == "" || !errors.Is(tryRoom(filepath.Dir(path)), unix.EDQUOT) {
+		return nil
+	}
+	return (&writ.Error{
+		Code:    writ.CodeStoreFull,
+		Message: fmt.Sprintf("the store%s cannot be written, a quota of its disk is used up", named(path)), Err: unix.EDQUOT,
+	}).
+		WithHint("raise the quota of the user or directory (`quota`, `repquota -P`, `btrfs qgroup show`), or delete files; writ continues by itself")
+}
+
+// tryRoom returns the error of a new unnamed file of minFree bytes.
+func tryRoom(dir string) error {
+	fd, err := unix.Open(dir, unix.O_TMPFILE|unix.O_WRONLY|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	return unix.Fallocate(fd, 0, 0, minFree)
+}
