@@ -145,26 +145,6 @@ func (c Runs) Values(ctx context.Context, id writ.RunID, after int) (api.RunValu
 	return api.Answer[api.RunValues](c.client.API.GetValues(ctx, id, &api.GetValuesParams{After: api.Given(after)}))
 }
 
-// Logs returns all log lines of a run so far. The datacenter stores them, so they are unavailable while it is
-// disconnected.
-func (c Runs) Logs(ctx context.Context, id writ.RunID) ([]writ.LogLine, error) {
-	all := []writ.LogLine{}
-	for {
-		params := &api.ListLogsParams{Limit: api.Given(PageSize)}
-		if len(all) > 0 {
-			params.After = api.Given(all[len(all)-1].Ordinal)
-		}
-		page, err := api.Answer[api.LogPage](c.client.API.ListLogs(ctx, id, params))
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, page.Items...)
-		if len(page.Items) < PageSize {
-			return all, nil
-		}
-	}
-}
-
 // List returns all nodes that params select.
 func (c Nodes) List(ctx context.Context, params api.ListNodesParams) ([]writ.Node, error) {
 	params.Limit = api.Given(PageSize)
@@ -183,35 +163,6 @@ func (c *Client) Resources(ctx context.Context, params api.ListResourcesParams) 
 		page, err := api.Answer[api.ResourcePage](c.API.ListResources(ctx, &params))
 		return page.Items, page.NextCursor, err
 	})
-}
-
-// PageSize is the number of items requested per page, which is the API's maximum.
-const PageSize = 500
-
-// maxPages limits the pages of a list, to a million items. A coordinator could otherwise fill the memory of a command
-// with an endless list.
-const maxPages = 2000
-
-// MostListed is the maximum number of items of a list.
-const MostListed = maxPages * PageSize
-
-// All reads all pages of a list. Pages before the last may be empty, for example if their nodes were removed in the
-// meantime. The error is TOO_LARGE if the list has too many pages.
-func All[T any](page func(cursor string) (items []T, next string, err error)) ([]T, error) {
-	all, cursor := []T{}, ""
-	for range maxPages {
-		items, next, err := page(cursor)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, items...)
-		if next == "" {
-			return all, nil
-		}
-		cursor = next
-	}
-	return nil, writ.Errorf(writ.CodeTooLarge, "the coordinator gives %d pages of the list, and it has no end", maxPages).
-		WithHint("select less with the flags of the command, or ask another coordinator with --server")
 }
 
 // replay reports an ended run as events from its current state. Events are stored for a limited time, and a short run

@@ -174,26 +174,3 @@ func TestOrderThatCannotBeIsAMistakeOfThePerson(t *testing.T) {
 		}
 	}
 }
-
-// A coordinator with an endless list does not block a command or fill its memory.
-//
-// Promise: Signatures and rosters: An endless list from a coordinator cannot exhaust the memory of a command.
-// How: The client reads at most 2,000 pages and then fails with `TOO_LARGE`.
-func TestAListHasAnEnd(t *testing.T) {
-	asked := 0
-	_, err := All(func(string) ([]int, string, error) {
-		asked++
-		return nil, "more", nil
-	})
-	if writ.CodeOf(err) != writ.CodeTooLarge || asked != maxPages {
-		t.Errorf("after %d pages: %v", asked, err)
-	}
-	asked = 0
-	all, err := All(func(cursor string) ([]int, string, error) {
-		asked++
-		return [][]int{{1, 2}, {}, {3}}[len(cursor)], [...]string{"a", "ab", ""}[len(cursor)], nil
-	})
-	if diff := cmp.Diff([]int{1, 2, 3}, all); diff != "" || err != nil || asked != 3 {
-		t.Errorf("after %d pages: %v, %s", asked, err, diff)
-	}
-}

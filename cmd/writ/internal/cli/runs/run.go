@@ -142,13 +142,17 @@ func runLogsCommand(env *cli.Env) *cobra.Command {
 			if follow {
 				return followLogs(ctx, env, c, id)
 			}
+			if env.Format == terminal.Table || env.Format == terminal.Wide {
+				return c.Runs.EachLog(ctx, id, func(page []writ.LogLine) error {
+					return env.PrintText(logText(page, env.Format == terminal.Wide))
+				})
+			}
 			lines, err := c.Runs.Logs(ctx, id)
 			if err != nil {
 				return err
 			}
 			return env.Print(terminal.View{
 				Data: api.LogPage{Items: lines}, Names: logTexts(lines),
-				Text: func(wide bool) string { return logText(lines, wide) },
 			})
 		}),
 	}
@@ -191,12 +195,14 @@ func followLogs(ctx context.Context, env *cli.Env, c *client.Client, id writ.Run
 		}
 		_ = env.PrintText(logText([]writ.LogLine{l}, env.Format == terminal.Wide))
 	}
-	lines, err := c.Runs.Logs(ctx, id) // events are deleted after some time
+	err := c.Runs.EachLog(ctx, id, func(page []writ.LogLine) error { // events are deleted after some time
+		for _, l := range page {
+			show(l)
+		}
+		return nil
+	})
 	if err != nil && !writ.AsError(err).Retryable() {
 		return err
-	}
-	for _, l := range lines {
-		show(l)
 	}
 	_, err = c.Streams.Watch(ctx, id, client.Watcher{Event: func(e api.Event) {
 		if e.Log != nil {
