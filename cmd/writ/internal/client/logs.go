@@ -16,7 +16,7 @@ const (
 )
 
 // EachLog passes the log lines of a run so far to show, page by page. The datacenter stores them, so they are
-// unavailable while it is disconnected. The error is TOO_LARGE if the log is longer than that of any script.
+// unavailable while it is disconnected. The error is TOO_LARGE if the log is longer than a script can write.
 func (c Runs) EachLog(ctx context.Context, id writ.RunID, show func([]writ.LogLine) error) error {
 	last, lines, bytes := 0, 0, 0
 	for {
