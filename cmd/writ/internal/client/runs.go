@@ -42,10 +42,10 @@ func (c Runs) Find(ctx context.Context, text string) (id writ.RunID, sure bool, 
 		if id := c.client.Orders.remembered(); id != "" {
 			return id, true, nil
 		}
-		id, err := c.newestRun(ctx)
+		id, err := newestRun(ctx, c.client)
 		return id, false, err
 	case prefixPattern.MatchString(text):
-		id, err := c.runWith(ctx, text)
+		id, err := runWith(ctx, c.client, text)
 		return id, false, err
 	}
 	if plain := strings.ToLower(strings.TrimSpace(text)); plain != text &&
@@ -59,8 +59,8 @@ func (c Runs) Find(ctx context.Context, text string) (id writ.RunID, sure bool, 
 }
 
 // runWith returns the only run whose id starts with prefix.
-func (c Runs) runWith(ctx context.Context, prefix string) (writ.RunID, error) {
-	page, err := api.Answer[api.RunPage](c.client.API.ListRuns(ctx,
+func runWith(ctx context.Context, c *Client, prefix string) (writ.RunID, error) {
+	page, err := api.Answer[api.RunPage](c.API.ListRuns(ctx,
 		&api.ListRunsParams{Prefix: &prefix, Limit: api.Given(maxCandidates + 1)}))
 	if err != nil {
 		return "", err
@@ -88,9 +88,9 @@ func (c Runs) runWith(ctx context.Context, prefix string) (writ.RunID, error) {
 }
 
 // newestRun returns the newest run of the context's project, or of all projects that the user may read.
-func (c Runs) newestRun(ctx context.Context) (writ.RunID, error) {
-	page, err := api.Answer[api.RunPage](c.client.API.ListRuns(ctx,
-		&api.ListRunsParams{Project: api.Given(c.client.Context.Project), Limit: api.Given(1)}))
+func newestRun(ctx context.Context, c *Client) (writ.RunID, error) {
+	page, err := api.Answer[api.RunPage](c.API.ListRuns(ctx,
+		&api.ListRunsParams{Project: api.Given(c.Context.Project), Limit: api.Given(1)}))
 	switch {
 	case err != nil:
 		return "", err
