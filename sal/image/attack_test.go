@@ -369,7 +369,7 @@ func TestPartsOfEarlierVersionsAreDiscarded(t *testing.T) {
 	text := []byte("content")
 	s := newImageServer(t, map[string][]byte{"/a": text})
 	b := newFixture(t, s)
-	dir, err := b.makeTree(t.Context())
+	dir, err := b.store().create(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,7 +20,7 @@ func TestImagesOfAProjectAreBounded(t *testing.T) {
 	if _, err := b.fetch(t.Context(), "first", args); err != nil {
 		t.Fatal(err)
 	}
-	records := b.records().Dir
+	records := b.store().records.Dir
 	first, err := os.ReadFile(filepath.Join(records, saltest.Resource(writ.KindImage, "first").HostName()+".json"))
 	if err != nil {
 		t.Fatal(err)

@@ -98,10 +98,10 @@ func TestFileFetchedByAnotherProjectStays(t *testing.T) {
 		}
 		go func() { again <- fetch(stranger, "/mirror") }()
 		for waits := false; !waits && len(again) == 0; runtime.Gosched() {
-			b.Driver.mu.Lock()
-			stemMutex := b.stemMutexes[digest]
-			waits = stemMutex != nil && stemMutex.users > 1
-			b.Driver.mu.Unlock()
+			b.locks.mu.Lock()
+			held := b.locks.all[digest]
+			waits = held != nil && held.users > 1
+			b.locks.mu.Unlock()
 		}
 	}
 	if heard := fetch(owner, "/a"); heard.code != writ.CodeNotFound {

@@ -82,8 +82,8 @@ func TestImageBeyondTheWholeDiskIsNotRetried(t *testing.T) {
 // A full disk fails every write with DISK_FULL, which is retried. An image that can never fit is refused before that.
 func TestOversizedImageIsRefusedBeforeAnyWrite(t *testing.T) {
 	dir := t.TempDir()
-	p := &part{Driver: &Driver{}, args: &catalog.ImageFetch{}, to: dir, tag: filepath.Join(dir, "missing", "tag")}
-	_, err := p.begin(&http.Response{StatusCode: http.StatusOK, ContentLength: 1 << 60})
+	p := &part{reporter: &reporter{args: &catalog.ImageFetch{}}, to: dir, tag: filepath.Join(dir, "missing", "tag")}
+	_, err := newServer(&Driver{}, p).begin(&http.Response{StatusCode: http.StatusOK, ContentLength: 1 << 60})
 	if writ.CodeOf(err) != writ.CodeDriverRefused {
 		t.Errorf("it ended with %v", err)
 	}

@@ -210,13 +210,11 @@ func TestImagesAreLimited(t *testing.T) {
 func TestConversionBeyondTheLimitIsStopped(t *testing.T) {
 	host := t.TempDir()
 	d := &Driver{Dir: filepath.Join(host, "image"), MaxBytes: 1 << 20}
-	begun := func(url string) *part {
-		name, _, made := content{"p", url, "x", "qcow2"}.begun()
-		return &part{Driver: d, to: filepath.Join(host, name), made: filepath.Join(host, made)}
-	}
-	p, path := begun("u"), begun("u").made
+	name, _, made := content{"p", "u", "x", "qcow2"}.begun()
+	path := filepath.Join(host, made)
+	c := conversion{part: &part{budget: d.budget(), to: filepath.Join(host, name), made: path}}
 	ended := errors.New("ended")
-	err := p.convertWithinLimit(t.Context(), func(ctx context.Context) error {
+	err := c.withinLimit(t.Context(), func(ctx context.Context) error {
 		if err := os.WriteFile(path, bytes.Repeat([]byte("x"), 2<<20), 0o600); err != nil {
 			return err
 		}
@@ -226,13 +224,13 @@ func TestConversionBeyondTheLimitIsStopped(t *testing.T) {
 	if writ.CodeOf(err) != writ.CodeQuotaExceeded {
 		t.Errorf("it ends with %v", err)
 	}
-	if err := p.convertWithinLimit(t.Context(), func(context.Context) error { return nil }); writ.CodeOf(err) != writ.CodeQuotaExceeded {
+	if err := c.withinLimit(t.Context(), func(context.Context) error { return nil }); writ.CodeOf(err) != writ.CodeQuotaExceeded {
 		t.Errorf("at its end: %v", err)
 	}
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
-	if err := p.convertWithinLimit(t.Context(), func(context.Context) error { return ended }); !errors.Is(err, ended) {
+	if err := c.withinLimit(t.Context(), func(context.Context) error { return ended }); !errors.Is(err, ended) {
 		t.Errorf("what failed says %v", err)
 	}
 }
@@ -287,9 +285,9 @@ func newFixture(t testing.TB, s *imageServer) *fixture {
 	host := t.TempDir()
 	b := &fixture{TB: t, Driver: open(s, host, nil), host: host}
 	t.Cleanup(func() {
-		b.Driver.mu.Lock()
-		defer b.Driver.mu.Unlock()
-		if n := len(b.stemMutexes); n != 0 {
+		b.locks.mu.Lock()
+		defer b.locks.mu.Unlock()
+		if n := len(b.locks.all); n != 0 {
 			t.Errorf("it remembers %d contents that nobody works on", n)
 		}
 	})

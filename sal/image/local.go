@@ -17,41 +17,51 @@ import (
 	"writ/internal/ctxio"
 )
 
-// fromFile reads a file of this node, always from its start. It first verifies the digest: an unverified file must look
-// like a missing one. So the file is not copied before that, because both the free disk space and the progress would
-// reveal the copy.
-func (p *part) fromFile(ctx context.Context) error {
-	f, err := p.openAsked(ctx)
+// localFile is the origin of a part that is copied from a file of this node.
+type localFile struct {
+	*part
+	dirs []string // see Driver.Dirs
+}
+
+// fill reads the file, always from its start. It first verifies the digest: an unverified file must look like a missing
+// one. So the file is not copied before that, because both the free disk space and the progress would reveal the copy.
+func (l *localFile) fill(ctx context.Context) error {
+	f, err := l.openVerified(ctx)
 	if err != nil {
-		return p.fileUnavailable(ctx, err)
+		return l.unavailable(ctx, err)
 	}
 	defer f.Close()
 	info, err := f.Stat()
 	if err != nil {
 		return err
 	}
-	if err := p.expect(info.Size()); err != nil {
+	if err := l.expect(info.Size()); err != nil {
 		return err
 	}
-	_, err = io.Copy(p, &ctxio.Reader{Ctx: ctx, From: f})
+	_, err = io.Copy(l, &ctxio.Reader{Ctx: ctx, From: f})
 	return err
 }
 
-// fileUnavailable returns the single error for files that the node does not provide, unless the context ended: scripts
+// unavailable returns the single error for files that the node does not provide, unless the context ended: scripts
 // of every project may name any path.
-func (p *part) fileUnavailable(ctx context.Context, why error) error {
+func (l *localFile) unavailable(ctx context.Context, why error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	return p.refuse(ctx, "file", why,
-		writ.Errorf(writ.CodeNotFound, "the node provides no file %s with the SHA-256 %s", p.args.URL, p.args.SHA256).
+	return l.refuse(ctx, "file", why,
+		writ.Errorf(writ.CodeNotFound, "the node provides no file %s with the SHA-256 %s", l.args.URL, l.args.SHA256).
 			WithHint("it must be a readable file with this SHA-256, below a directory of writ runner --image-dir; the "+
 				"node's log has the cause"))
 }
 
-// openAsked opens the file that the URL names, if it has the requested digest.
-func (p *part) openAsked(ctx context.Context) (f *os.File, err error) {
-	f, size, err := p.openLocal()
+// mismatch implements origin: the file changed after its digest was verified.
+func (l *localFile) mismatch(ctx context.Context) error {
+	return l.unavailable(ctx, otherDigest(l.digest(), l.args.SHA256))
+}
+
+// openVerified opens the file that the URL names, if it has the requested digest.
+func (l *localFile) openVerified(ctx context.Context) (f *os.File, err error) {
+	f, size, err := l.open()
 	if err != nil {
 		return nil, err
 	}
@@ -60,28 +70,28 @@ func (p *part) openAsked(ctx context.Context) (f *os.File, err error) {
 			err = errors.Join(err, f.Close())
 		}
 	}()
-	if most := p.most(filepath.Dir(p.to)); size > most { // reject it before reading for hours
+	if most := l.budget.most(filepath.Dir(l.to)); size > most { // reject it before reading for hours
 		return nil, fmt.Errorf("it has %s, and the limit for images on this node is %s", amount(size), amount(most))
 	}
 	sum := sha256.New()
 	if _, err := io.Copy(sum, io.LimitReader(&ctxio.Reader{Ctx: ctx, From: f}, size+1)); err != nil {
 		return nil, err
 	}
-	if got := hex.EncodeToString(sum.Sum(nil)); got != p.args.SHA256 {
-		return nil, otherDigest(got, p.args.SHA256)
+	if got := hex.EncodeToString(sum.Sum(nil)); got != l.args.SHA256 {
+		return nil, otherDigest(got, l.args.SHA256)
 	}
 	_, err = f.Seek(0, io.SeekStart)
 	return f, err
 }
 
-// openLocal opens the file that the URL names, below one of the permitted directories. Links cannot lead out of them.
-func (p *part) openLocal() (f *os.File, size int64, err error) {
-	u, err := url.Parse(p.args.URL)
+// open opens the file that the URL names, below one of the permitted directories. Links cannot lead out of them.
+func (l *localFile) open() (f *os.File, size int64, err error) {
+	u, err := url.Parse(l.args.URL)
 	if err != nil {
 		return nil, 0, err
 	}
 	path, failed := filepath.Clean(u.Path), errors.New("it is not below a directory of --image-dir")
-	for _, dir := range p.Dirs {
+	for _, dir := range l.dirs {
 		name, err := filepath.Rel(dir, path)
 		if err != nil || !filepath.IsLocal(name) {
 			continue

@@ -1,20 +1,23 @@
 package image
 
 import (
-	"context"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"syscall"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"writ"
 	"writ/sal"
 )
+
+// budget limits the images of the node.
+type budget struct {
+	max   int64 // see Driver.MaxBytes
+	store store
+}
 
 // diskShare divides the disk: images may occupy one part of this many, unless MaxBytes is set.
 const diskShare = 4
@@ -23,9 +26,9 @@ const diskShare = 4
 // content share a file. Each fetch reads the records of all images, which takes some milliseconds for a thousand.
 const maxImages = 1000
 
-// roomFor returns QUOTA_EXCEEDED if the project has reached maxImages.
-func (d *Driver) roomFor(image writ.ResourceID) error {
-	records, _, err := d.records().List()
+// checkCount returns QUOTA_EXCEEDED if the project has reached maxImages.
+func (b budget) checkCount(image writ.ResourceID) error {
+	records, _, err := b.store.records.List()
 	if err != nil {
 		return err
 	}
@@ -39,9 +42,9 @@ func (d *Driver) roomFor(image writ.ResourceID) error {
 }
 
 // most returns the maximum disk space of all images on the node, in bytes.
-func (d *Driver) most(dir string) int64 {
-	if d.MaxBytes > 0 {
-		return d.MaxBytes
+func (b budget) most(dir string) int64 {
+	if b.max > 0 {
+		return b.max
 	}
 	var stat unix.Statfs_t
 	if err := unix.Statfs(dir, &stat); err != nil {
@@ -50,15 +53,16 @@ func (d *Driver) most(dir string) int64 {
 	return int64(stat.Blocks) / diskShare * int64(stat.Bsize)
 }
 
-// checkLimit returns QUOTA_EXCEEDED if images would exceed their limit once the unfinished file begun occupies bytes. A
+// checkBytes returns QUOTA_EXCEEDED if images would exceed their limit once the unfinished file begun occupies bytes. A
 // file shared by several projects counts once for each of them. So the remaining space does not reveal that another
 // project has the same content.
-func (d *Driver) checkLimit(dir, begun string, bytes int64) error {
+func (b budget) checkBytes(begun string, bytes int64) error {
+	dir, begun := filepath.Dir(begun), filepath.Base(begun)
 	names, err := files(dir)
 	if err != nil {
 		return err
 	}
-	wanted, err := d.loadNeeded()
+	needed, _, err := b.store.needed()
 	if err != nil {
 		return err
 	}
@@ -68,23 +72,15 @@ func (d *Driver) checkLimit(dir, begun string, bytes int64) error {
 		if err != nil || sameBegun(name, begun) {
 			continue // removed meanwhile, or included in bytes
 		}
-		others += occupied(info) * max(1, int64(len(wanted.files[name])))
+		others += occupied(info) * max(1, int64(len(needed[name])))
 	}
-	most := d.most(dir)
+	most := b.most(dir)
 	if others+bytes <= most {
 		return nil
 	}
 	return writ.Errorf(writ.CodeQuotaExceeded,
 		"the image needs at least %s, which exceeds the %s for images on this node", amount(bytes), amount(most)).
 		WithHint("delete unused images (writ resource list --kind image), or give the node's runner a larger --image-disk")
-}
-
-// sameBegun reports whether two files are unfinished files of the same content from the same URL.
-func sameBegun(a, b string) bool {
-	cut := func(name string) string {
-		return strings.Join(strings.SplitN(name, ".", 4)[:min(3, strings.Count(name, ".")+1)], ".")
-	}
-	return strings.Count(a, ".") >= 3 && cut(a) == cut(b)
 }
 
 // amount formats bytes for people.
@@ -103,42 +99,11 @@ func occupied(info fs.FileInfo) int64 {
 	return info.Size()
 }
 
-// sizeCheckInterval is the interval between size checks of a disk that is being converted.
-const sizeCheckInterval = 100 * time.Millisecond
-
-// convertWithinLimit runs do, which grows the file p.made, and cancels it when images exceed their limit.
-func (p *part) convertWithinLimit(ctx context.Context, do func(ctx context.Context) error) error {
-	check := func() error {
-		info, err := os.Stat(p.made)
-		if err != nil {
-			return nil // not created yet
-		}
-		return p.fits(occupied(info))
+// room returns the free bytes and the size of the disk that holds a file.
+func room(path string) (free, total int64, known bool) {
+	var stat unix.Statfs_t
+	if err := unix.Statfs(path, &stat); err != nil {
+		return 0, 0, false
 	}
-	limited, cancel := context.WithCancelCause(ctx)
-	watched := make(chan struct{})
-	go func() {
-		defer close(watched)
-		for every := time.NewTicker(sizeCheckInterval); ; {
-			select {
-			case <-limited.Done():
-				every.Stop()
-				return
-			case <-every.C:
-				if err := check(); err != nil {
-					cancel(err)
-				}
-			}
-		}
-	}()
-	err := do(limited)
-	if refused := context.Cause(limited); refused != nil && ctx.Err() == nil {
-		err = refused
-	}
-	cancel(nil)
-	<-watched
-	if err == nil {
-		err = check()
-	}
-	return err
+	return int64(stat.Bavail) * int64(stat.Bsize), int64(stat.Blocks) * int64(stat.Bsize), true
 }

@@ -140,7 +140,7 @@ func TestADiskOfManyFilesIsReadAsOne(t *testing.T) {
 			b.Accounts = saltest.Accounts(b.host)
 		}
 		dir := t.TempDir()
-		p := &part{Driver: b.Driver, to: filepath.Join(dir, "part"), made: filepath.Join(dir, "made")}
+		p := &part{reporter: &reporter{}, to: filepath.Join(dir, "part"), made: filepath.Join(dir, "made")}
 		if err := os.WriteFile(p.to, disk, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -157,7 +157,7 @@ func TestADiskOfManyFilesIsReadAsOne(t *testing.T) {
 		if err := to.Truncate(1 << 20); err != nil {
 			t.Fatal(err)
 		}
-		converted := p.confined(t.Context(), qemu, from, to, 1<<20)
+		converted := (conversion{p, b.Accounts}).confined(t.Context(), qemu, from, to, 1<<20)
 		text, err := io.ReadAll(io.NewSectionReader(to, 0, 2<<20))
 		if err != nil {
 			t.Fatal(err)

@@ -49,19 +49,19 @@ func TestNoConnectionIsOpenedToARefusedAddress(t *testing.T) {
 	s := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked <- struct{}{} }))
 	defer s.Close()
 	to := netip.MustParseAddrPort(s.Listener.Addr().String())
-	d := &Driver{}
+	d := dialer{}
 	for _, network := range []string{"tcp", "tcp4"} {
 		if conn, err := d.connect(t.Context(), network, to); !errors.Is(err, errRefused) {
 			t.Errorf("%s: %v, %v", network, conn, err)
 		}
 	}
-	d.Allow = prefixes("127.0.0.0/8", "::1/128")
+	d.allow = prefixes("127.0.0.0/8", "::1/128")
 	conn, err := d.connect(t.Context(), "tcp", to)
 	if err != nil {
 		t.Fatalf("the operator allows it: %v", err)
 	}
 	_ = conn.Close()
-	d.Allow = nil
+	d.allow = nil
 	own, _ := net.InterfaceAddrs()
 	for _, a := range own {
 		if p, err := netip.ParsePrefix(a.String()); err == nil {
@@ -140,7 +140,7 @@ func TestNamesAndRedirectsCannotReachInside(t *testing.T) {
 
 // A proxy could reach addresses that this node must not.
 func TestNoProxyOfTheEnvironmentIsAsked(t *testing.T) {
-	transport, ok := (&part{Driver: &Driver{}}).client().Transport.(*http.Transport)
+	transport, ok := dialer{}.client(nil).Transport.(*http.Transport)
 	if !ok || transport.Proxy != nil || transport.DialContext == nil || transport.DialTLSContext != nil {
 		t.Errorf("servers are asked by way of %+v", transport)
 	}

@@ -1,0 +1,148 @@
+package image
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"syscall"
+	"time"
+
+	"writ/internal/reach"
+)
+
+// dialer connects to servers of images at permitted addresses: on the internet, or in the operator's ranges.
+type dialer struct {
+	allow  []netip.Prefix // ranges in addition to the internet
+	inside func()         // called before a connection to an address in the operator's own network
+	// lookup and reach replace name servers and networks in tests. They may be nil.
+	lookup func(ctx context.Context, host string) ([]netip.Addr, error)
+	reach  func(ctx context.Context, dialer *net.Dialer, to netip.AddrPort) (net.Conn, error)
+}
+
+// allowed reports whether an address is permitted, and whether only the operator's configuration permits it.
+func (d dialer) allowed(a netip.Addr) (ok, inside bool) {
+	outside := reach.Allowed(a, nil)
+	ok = outside || reach.Allowed(a, d.allow)
+	return ok, ok && !outside
+}
+
+// errRefused is the error for a forbidden address.
+var errRefused = errors.New("images may not be fetched from this address")
+
+// errNoAddress is the single error for names without a permitted address.
+var errNoAddress = errors.New("the name has no address from which images may be fetched")
+
+// dialTimeout limits the connection attempt to one address.
+const dialTimeout = 10 * time.Second
+
+// dial connects to a server. It resolves names itself and checks each address right before it connects, so neither DNS
+// answers nor redirects can lead to a forbidden address.
+func (d dialer) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, err
+	}
+	number, err := net.LookupPort("tcp", port)
+	if err != nil {
+		return nil, err
+	}
+	all, err := d.addresses(ctx, host)
+	if err != nil {
+		return nil, errors.Join(errNoAddress, err)
+	}
+	var failed error
+	for _, a := range all {
+		ok, within := d.allowed(a)
+		if !ok {
+			failed = errors.Join(failed, errRefused)
+			continue
+		}
+		if within {
+			d.inside()
+		}
+		conn, err := d.connect(ctx, network, netip.AddrPortFrom(reach.Plain(a), uint16(number)))
+		if err == nil {
+			return conn, nil
+		}
+		failed = errors.Join(failed, err)
+	}
+	return nil, errors.Join(errNoAddress, failed)
+}
+
+// addresses resolves host unless it is an address.
+func (d dialer) addresses(ctx context.Context, host string) ([]netip.Addr, error) {
+	if a, err := netip.ParseAddr(host); err == nil {
+		return []netip.Addr{a}, nil
+	}
+	if d.lookup != nil {
+		return d.lookup(ctx, host)
+	}
+	return net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+}
+
+// connect opens a connection to exactly the address that was checked.
+func (d dialer) connect(ctx context.Context, network string, to netip.AddrPort) (net.Conn, error) {
+	dialer := net.Dialer{Timeout: dialTimeout, Control: d.control}
+	if d.reach != nil {
+		return d.reach(ctx, &dialer, to)
+	}
+	return dialer.DialContext(ctx, network, to.String())
+}
+
+// control checks the address of a socket right before a net.Dialer connects it.
+func (d dialer) control(_, address string, _ syscall.RawConn) error {
+	to, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return err
+	}
+	if ok, _ := d.allowed(to.Addr()); !ok {
+		return errRefused
+	}
+	return nil
+}
+
+// errInsecure is the error for a redirect from https to another scheme.
+var errInsecure = errors.New("the server redirects to an address without https")
+
+// closedAddress is the error for a URL with a forbidden literal address.
+type closedAddress struct{ host string }
+
+func (c closedAddress) Error() string { return "images may not be fetched from the address " + c.host }
+
+// client returns a client that connects only through dial, without shared connections. It ignores the proxies of the
+// environment, which could reach addresses that scripts may not.
+func (d dialer) client(authorities *x509.CertPool) *http.Client {
+	return &http.Client{
+		Transport: &http.Transport{
+			DialContext: d.dial, DisableKeepAlives: true, ForceAttemptHTTP2: true, TLSHandshakeTimeout: dialTimeout,
+			TLSClientConfig: &tls.Config{RootCAs: authorities, MinVersion: tls.VersionTLS12},
+		},
+		CheckRedirect: func(next *http.Request, before []*http.Request) error {
+			if next.URL.Scheme != "https" {
+				return errInsecure
+			}
+			if len(before) >= 10 {
+				return errors.New("the server redirects too often")
+			}
+			return d.permit(next.URL)
+		},
+	}
+}
+
+// permit rejects URLs with a forbidden literal address. Names are checked when they are dialled, and the result is not
+// revealed.
+func (d dialer) permit(u *url.URL) error {
+	a, err := netip.ParseAddr(u.Hostname())
+	if err != nil {
+		return nil
+	}
+	if ok, _ := d.allowed(a); !ok {
+		return closedAddress{a.String()}
+	}
+	return nil
+}
