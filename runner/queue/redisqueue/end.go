@@ -8,7 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// endScript removes finished tasks like asynq's script (see layout.go), but without its statistics, which need more
+// endScript removes finished tasks like asynq's script (see dispatcher.go), but without its statistics, which need more
 // rights. KEYS: active, lease. ARGV: prefix of tasks, ids. It returns the ids that were not active. The oldest are at the
 // left end of the list. It returns an error if the list is too long for the number of ids, which only a hostile node
 // causes.

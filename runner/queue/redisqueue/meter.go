@@ -22,11 +22,11 @@ type meter struct {
 }
 
 // meter returns the meter of a stream. The caller must hold mu.
-func (q *Queue) meter(s queue.Stream) *meter {
-	m := q.meters[s]
+func (ms *messenger) meter(s queue.Stream) *meter {
+	m := ms.meters[s]
 	if m == nil {
-		m = &meter{perSecond: q.readMessages, messages: q.readMessages * readAtOnce, bytes: readBytes * readAtOnce}
-		q.meters[s] = m
+		m = &meter{perSecond: ms.readMessages, messages: ms.readMessages * readAtOnce, bytes: readBytes * readAtOnce}
+		ms.meters[s] = m
 	}
 	return m
 }

@@ -66,13 +66,6 @@ func (l *prefetchers) end(o *prefetcher) (left []string) {
 	return o.held()
 }
 
-// at returns the prefetcher of a node's queue, or nil if the queue is not served.
-func (l *prefetchers) at(node writ.NodeID) *prefetcher {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.of[key(node, "pending")]
-}
-
 // held returns the tasks that were taken from the queue and not yet returned to asynq.
 func (o *prefetcher) held() (ids []string) {
 	if o == nil {

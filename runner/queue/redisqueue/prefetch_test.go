@@ -12,6 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"writ"
 	"writ/internal/sleep"
 	"writ/internal/test/testenv"
 	"writ/runner/queue"
@@ -160,8 +161,9 @@ func TestUnreadableTasksLogFewLines(t *testing.T) {
 	t.Parallel()
 	q, log := open(t, testenv.Redis(t).URL), new(testenv.Log)
 	q.Log = log.Logger()
+	s := &service{queue: q, node: testNode, prefetcher: new(prefetcher)}
 	for i := range 1000 {
-		if err := q.refuse(t.Context(), testNode, new(prefetcher), []string{fmt.Sprint(strings.Repeat("x", 10_000), i)}); err != nil {
+		if err := s.refuse(t.Context(), []string{fmt.Sprint(strings.Repeat("x", 10_000), i)}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -208,4 +210,11 @@ func (w *worker) untilCalled(command string, times int) {
 			w.t.Fatalf("%s was not called %d times", command, times)
 		}
 	}
+}
+
+// at returns the prefetcher of a node's queue, or nil if the queue is not served.
+func (l *prefetchers) at(node writ.NodeID) *prefetcher {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.of[key(node, "pending")]
 }

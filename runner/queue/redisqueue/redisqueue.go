@@ -12,7 +12,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -20,7 +19,6 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/logging"
 
-	"writ"
 	"writ/internal/failpoint"
 	"writ/internal/limit"
 	"writ/runner/queue"
@@ -36,25 +34,17 @@ type Queue struct {
 	// the name and password of the URL, if any. refused is set if Redis rejected the last ones.
 	Login func(ctx context.Context, refused bool) (name, password string, err error)
 
-	client      *redis.Client
-	borrowed    bool          // client belongs to the caller
-	reader      *redis.Client // for blocking commands, which must not use the pool's connections, and for data from nodes
-	refused     atomic.Bool   // Redis rejected a login since the last call of Login
-	tasks       *asynqClient
+	*access
+	*messenger
+	*dispatcher
+	borrowed    bool        // client belongs to the caller
+	refused     atomic.Bool // Redis rejected a login since the last call of Login
 	deliveries  deliveries
 	prefetchers prefetchers
-	offences    offences // of nodes
 	unreadable  limit.Lines
 	closed      chan struct{}
 	closing     sync.Once
 	serving     sync.WaitGroup
-
-	mu           sync.Mutex
-	cursors      map[queue.Stream]*cursor
-	held         map[queue.Stream][]queue.Message // received and not yet returned
-	meters       map[queue.Stream]*meter
-	readMessages float64 // limit per node and second
-	turn         int     // rotates the streams: the first in a reply gets most of its space
 }
 
 var _ queue.Queue = (*Queue)(nil)
@@ -80,11 +70,10 @@ func (q *Queue) init(client *redis.Client) {
 	}
 	// If a read were retried after its reply was lost, the messages in the reply would be skipped.
 	options.MaxRetries = -1
-	q.client, q.reader = client, redis.NewClient(&options)
+	q.access = &access{client: client, reader: redis.NewClient(&options), log: q.log}
+	q.messenger = newMessenger(q.access)
+	q.dispatcher = &dispatcher{q.access, newAsynqClient(client)}
 	q.closed = make(chan struct{})
-	q.cursors, q.held, q.meters = map[queue.Stream]*cursor{}, map[queue.Stream][]queue.Message{}, map[queue.Stream]*meter{}
-	q.readMessages = readMessages
-	q.tasks = newAsynqClient(client)
 	client.AddHook(registryHook{})
 	q.prefetchers.client, q.prefetchers.reader = client, q.reader
 	client.AddHook(&q.prefetchers)
@@ -127,21 +116,3 @@ func (q *Queue) SetGeneration(ctx context.Context, mark string) error {
 }
 
 func (q *Queue) log() *slog.Logger { return cmp.Or(q.Log, slog.New(slog.DiscardHandler)) }
-
-// away converts an error of Redis or of the connection to QUEUE_UNAVAILABLE. If ctx has ended, it returns the error of
-// ctx.
-func away(ctx context.Context, err error) error {
-	switch {
-	case err == nil:
-		return nil
-	case ctx.Err() != nil:
-		return ctx.Err()
-	}
-	e := &writ.Error{Code: writ.CodeQueueUnavailable, Message: fmt.Sprintf("Redis is not usable: %v", err), Err: err}
-	if known, ok := errors.AsType[*writ.Error](err); ok {
-		e.Hint = known.Hint
-	} else {
-		e.Hint = remedyFor(err)
-	}
-	return e
-}

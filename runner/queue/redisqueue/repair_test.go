@@ -87,7 +87,7 @@ func (w *worker) next(want string) {
 func (w *worker) gone(ids ...string) {
 	w.t.Helper()
 	for began := time.Now(); ; {
-		missing, err := w.queue.gone(w.t.Context(), testNode, ids...)
+		missing, err := goneTasks(w.t.Context(), w.queue.client, testNode, ids)
 		remembered := w.queue.deliveries.over(testNode)
 		if err == nil && len(missing) == len(ids) && len(remembered) == 0 {
 			return

@@ -2,10 +2,8 @@ package redisqueue
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/redis/go-redis/v9"
 
@@ -168,15 +166,6 @@ func (a *Accounts) Survey(ctx context.Context) ([]queue.Finding, error) {
 	return append(found, refused...), away(ctx, err)
 }
 
-// info returns the sections memory and clients of INFO, or nil if Redis rejects the command.
-func (q *Queue) info(ctx context.Context) (map[string]string, error) {
-	text, err := q.client.Info(ctx, "memory", "clients").Result()
-	if _, refused := errors.AsType[redis.Error](err); refused {
-		return nil, nil // too old, or forbidden for this user: Examine reports that
-	}
-	return infoOf(text), away(ctx, err)
-}
-
 // begin starts a pass if one is due, and returns the number of scripts to run now. used is the memory of the keys, or 0
 // if unknown.
 func (s *sweep) begin(used int64) (scripts int) {
@@ -261,65 +250,3 @@ func (a *Accounts) Clear(ctx context.Context, node writ.NodeID) error {
 	}
 	return away(ctx, err)
 }
-
-// belongs returns the keys of a node with a defined type, and the types. The key that pauses a queue must not exist: writ
-// never pauses one.
-func belongs(node writ.NodeID) map[string]string {
-	all := map[string]string{key(node, "pending"): "list", key(node, "active"): "list", key(node, "paused"): "none"}
-	for _, name := range []string{"lease", "retry", "scheduled", "completed", "archived"} {
-		all[key(node, name)] = "zset"
-	}
-	for _, d := range []queue.Direction{queue.In, queue.Out} {
-		all[streamKey(queue.Stream{Node: node, Direction: d})] = "stream"
-	}
-	return all
-}
-
-// deleteMistyped deletes keys of a node with the wrong type, including tasks, and records the offence. It reports
-// whether there were any.
-func (q *Queue) deleteMistyped(ctx context.Context, node writ.NodeID, tasks ...string) (deleted bool, err error) {
-	types := belongs(node)
-	for _, id := range tasks {
-		types[key(node, taskKey+id)] = "hash"
-	}
-	are := make(map[string]*redis.StatusCmd, len(types))
-	if _, err := q.client.Pipelined(ctx, func(p redis.Pipeliner) error {
-		for key := range types {
-			are[key] = p.Type(ctx, key)
-		}
-		return nil
-	}); err != nil {
-		return false, err
-	}
-	for key, cmd := range are {
-		is := cmd.Val()
-		if is == "none" || is == types[key] {
-			continue
-		}
-		if err := q.client.Unlink(ctx, key).Err(); err != nil {
-			return deleted, err
-		}
-		deleted = true
-		name := key[strings.LastIndexByte(key, '}')+2:]
-		if len(name) > len(taskKey) && strings.HasPrefix(name, taskKey) {
-			name = "a task"
-		}
-		q.offences.add(queue.Finding{Node: node, Offence: queue.WrongType, Count: 1, What: name + " was a " + is})
-	}
-	return deleted, nil
-}
-
-// mended retries an operation that failed because of a key with the wrong type, after deleting the key.
-func (q *Queue) mended(ctx context.Context, node writ.NodeID, tasks []string, err error, again func() error) error {
-	if !isWrongType(err) {
-		return err
-	}
-	if ok, failed := q.deleteMistyped(ctx, node, tasks...); failed != nil || !ok {
-		return err // a node lacks the rights
-	}
-	return again()
-}
-
-// isWrongType reports whether a command or a script in Redis found a key of another type than required. Before version
-// 7, Redis puts the code of a script's error behind other words.
-func isWrongType(err error) bool { return err != nil && strings.Contains(err.Error(), "WRONGTYPE") }

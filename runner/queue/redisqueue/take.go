@@ -7,7 +7,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// This file takes tasks like asynq's script (see layout.go), but several at once: a script costs Redis and this process
+// This file takes tasks like asynq's script (see dispatcher.go), but several at once: a script costs Redis and this process
 // about the same for one task as for several.
 
 // takeScript moves tasks from pending to active. KEYS: pending, paused, active, lease. ARGV: end of their leases,

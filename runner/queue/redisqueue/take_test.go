@@ -85,7 +85,8 @@ func TestTasksWithoutAHandlerArePutBack(t *testing.T) {
 	o.mu.Unlock()
 
 	// As if they were unknown before.
-	strangers, err := w.queue.repair(t.Context(), testNode, []string{"first", "second"})
+	serving := &service{queue: w.queue, node: testNode, prefetcher: o}
+	strangers, err := serving.repair(t.Context(), []string{"first", "second"})
 	if err != nil || len(strangers) != 0 {
 		t.Errorf("unknown tasks are %q, %v", strangers, err)
 	}

@@ -11,23 +11,11 @@ import (
 	"time"
 
 	"github.com/hibiken/asynq"
-	"github.com/redis/go-redis/v9"
 
 	"writ"
 	"writ/internal/clip"
-	"writ/internal/failpoint"
 	"writ/internal/limit"
 	"writ/runner/queue"
-)
-
-// Options of every task. asynq would archive a task without retries forever if its process died. Without a timeout, it
-// would cancel the task's context after 30 minutes and give the task to another process. IsFailure is always false
-// here, so retries are never used up.
-const (
-	taskType   = "job"
-	maxRetries = 10
-	afterEnd   = time.Hour // between a task's end-by and its timeout; handlers end by themselves long before
-	endHeader  = "end-by"  // Unix time in milliseconds
 )
 
 // handlersMayTake limits asynq's wait for handlers during its shutdown, before it returns their tasks to the queue.
@@ -41,103 +29,43 @@ const lookAgain = 2 * time.Millisecond
 // errStopping is the error of a task that was taken but not handled before Serve ended.
 var errStopping = errors.New("the queue is being stopped")
 
-// asynqClient adds tasks to queues.
-type asynqClient = asynq.Client
-
-func newAsynqClient(client *redis.Client) *asynqClient { return asynq.NewClientFromRedisClient(client) }
-
-// Push implements queue.Queue.
-func (q *Queue) Push(ctx context.Context, node writ.NodeID, tasks ...queue.Task) error {
-	if len(tasks) == 0 {
-		return nil
-	}
-	err := q.pushAll(ctx, node, tasks)
-	if isWrongType(err) {
-		err = q.pushAgain(ctx, node, tasks, err)
-	}
-	return away(ctx, err)
-}
-
-func (q *Queue) pushAll(ctx context.Context, node writ.NodeID, tasks []queue.Task) error {
-	for _, t := range tasks {
-		failpoint.JobSent.Begin()
-		err := q.push(ctx, node, t)
-		failpoint.JobSent.End(err)
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// pushAgain adds tasks after a key of the queue had the wrong type and was deleted. It first undoes the writes of the
-// failed script, because the task would count as existing. If the node is already working on a task, it gets the task
-// twice, as after any loss of data.
-func (q *Queue) pushAgain(ctx context.Context, node writ.NodeID, tasks []queue.Task, err error) error {
-	ids, keys := make([]string, len(tasks)), make([]string, len(tasks))
-	for i, t := range tasks {
-		ids[i], keys[i] = t.ID, key(node, taskKey+t.ID)
-	}
-	return q.mended(ctx, node, ids, err, func() error {
-		if err := q.client.Unlink(ctx, keys...).Err(); err != nil {
-			return err
-		}
-		return q.pushAll(ctx, node, tasks)
-	})
-}
-
-func (q *Queue) push(ctx context.Context, node writ.NodeID, t queue.Task) error {
-	headers := map[string]string{endHeader: strconv.FormatInt(t.EndBy.UnixMilli(), 10)}
-	_, err := q.tasks.EnqueueContext(ctx, asynq.NewTaskWithHeaders(taskType, t.Body, headers),
-		asynq.Queue(string(node)),
-		asynq.TaskID(t.ID),
-		asynq.MaxRetry(maxRetries),
-		asynq.Timeout(max(time.Until(t.EndBy), 0)+afterEnd),
-		asynq.Retention(0),
-	)
-	if errors.Is(err, asynq.ErrTaskIDConflict) {
-		return nil
-	}
-	return err
-}
-
 // Serve implements queue.Queue. A node must have only one at a time, in all processes: tasks that other processes took
 // are taken over at the start.
 func (q *Queue) Serve(ctx context.Context, node writ.NodeID, slots int, handle queue.Handler) error {
 	q.serving.Add(1)
 	defer q.serving.Done()
-	if !q.takeOver(ctx, node) {
+	s := &service{queue: q, node: node, handle: handle, free: make(chan struct{}, max(slots, 1))}
+	if !s.takeOver(ctx) {
 		return nil
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	s := &service{queue: q, node: node, handle: handle, free: make(chan struct{}, max(slots, 1))}
 	s.prefetcher = q.prefetchers.begin(node, ctx.Done(), cap(s.free))
 	err := s.start(ctx)
 	if err == nil {
-		q.repairUntilEnd(ctx, node)
+		s.repairUntilEnd(ctx)
 	}
 	cancel()
 	s.wait()
 	if left := q.prefetchers.end(s.prefetcher); len(left) > 0 {
 		slices.Reverse(left)
-		_ = q.move(context.WithoutCancel(ctx), node, putBackScript, left) // otherwise the next Serve returns them
+		_ = s.move(context.WithoutCancel(ctx), putBackScript, left) // otherwise the next Serve returns them
 	}
 	return err
 }
 
-// config returns the configuration of the asynq server of a Serve.
-func (q *Queue) config(node writ.NodeID, slots int) asynq.Config {
+// config returns the configuration of the asynq server.
+func (s *service) config() asynq.Config {
 	return asynq.Config{
-		Queues:                   map[string]int{string(node): 1},
-		Concurrency:              slots,
+		Queues:                   map[string]int{string(s.node): 1},
+		Concurrency:              cap(s.free),
 		TaskCheckInterval:        lookAgain,
 		ShutdownTimeout:          handlersMayTake,
-		DelayedTaskCheckInterval: 24 * time.Hour, // repairUntilEnd returns tasks to the queue, see layout.go
+		DelayedTaskCheckInterval: 24 * time.Hour, // repairUntilEnd returns tasks to the queue, see repair.go
 		IsFailure:                func(error) bool { return false },
 		RetryDelayFunc:           func(int, error, *asynq.Task) time.Duration { return 0 },
 		LogLevel:                 asynq.WarnLevel,
-		Logger:                   &asynqLog{log: q.log().With("node", node)},
+		Logger:                   &asynqLog{log: s.queue.log().With("node", s.node)},
 	}
 }
 
@@ -147,7 +75,7 @@ type service struct {
 	node       writ.NodeID
 	handle     queue.Handler
 	free       chan struct{} // one entry per used slot
-	prefetcher *prefetcher
+	prefetcher *prefetcher   // nil until all tasks of the previous process are back in the queue
 	handlers   sync.WaitGroup
 	stopping   sync.WaitGroup
 }
@@ -155,7 +83,7 @@ type service struct {
 // start starts an asynq server, which stops when ctx ends. One server is enough, because it gets tasks one by one,
 // mostly from memory.
 func (s *service) start(ctx context.Context) error {
-	server := asynq.NewServerFromRedisClient(s.queue.client, s.queue.config(s.node, cap(s.free)))
+	server := asynq.NewServerFromRedisClient(s.queue.client, s.config())
 	err := server.Start(asynq.HandlerFunc(func(asynqCtx context.Context, t *asynq.Task) error {
 		return s.handleTask(ctx, asynqCtx, t)
 	}))
@@ -234,10 +162,14 @@ type asynqLog struct {
 	lines limit.Lines
 }
 
-func (l *asynqLog) Debug(...any)      {}
-func (l *asynqLog) Info(...any)       {}
-func (l *asynqLog) Warn(args ...any)  { l.warn(args) }
+func (l *asynqLog) Debug(...any) {}
+
+func (l *asynqLog) Info(...any) {}
+
+func (l *asynqLog) Warn(args ...any) { l.warn(args) }
+
 func (l *asynqLog) Error(args ...any) { l.warn(args) }
+
 func (l *asynqLog) Fatal(args ...any) { l.warn(args) } // asynq itself continues
 
 // maxLogged limits the bytes of a message of asynq: it may contain the ID of a task, which a stranger chose.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -27,6 +28,25 @@ const (
 // a read.
 const blockFor = 250 * time.Millisecond
 
+// messenger sends and receives the messages of streams.
+type messenger struct {
+	*access
+
+	mu           sync.Mutex
+	cursors      map[queue.Stream]*cursor
+	held         map[queue.Stream][]queue.Message // received and not yet returned
+	meters       map[queue.Stream]*meter
+	readMessages float64 // limit per node and second
+	turn         int     // rotates the streams: the first in a reply gets most of its space
+}
+
+func newMessenger(a *access) *messenger {
+	return &messenger{
+		access: a, cursors: map[queue.Stream]*cursor{}, held: map[queue.Stream][]queue.Message{},
+		meters: map[queue.Stream]*meter{}, readMessages: readMessages,
+	}
+}
+
 // cursor is the position of this process in a stream.
 type cursor struct {
 	caughtUp bool      // all unacknowledged messages from before were received; now new ones follow
@@ -45,9 +65,9 @@ const (
 func streamKey(s queue.Stream) string { return "writ:{" + string(s.Node) + "}:" + string(s.Direction) }
 
 // Send implements queue.Queue.
-func (q *Queue) Send(ctx context.Context, stream queue.Stream, body []byte) error {
+func (ms *messenger) Send(ctx context.Context, stream queue.Stream, body []byte) error {
 	add := func() error {
-		return q.client.XAdd(ctx, &redis.XAddArgs{
+		return ms.client.XAdd(ctx, &redis.XAddArgs{
 			Stream: streamKey(stream),
 			MaxLen: maxWaiting,
 			Approx: true,
@@ -55,13 +75,13 @@ func (q *Queue) Send(ctx context.Context, stream queue.Stream, body []byte) erro
 		}).Err()
 	}
 	failpoint.Begin(ctx)
-	err := q.mended(ctx, stream.Node, nil, add(), add)
+	err := ms.mended(ctx, stream.Node, nil, add(), add)
 	failpoint.End(ctx, err)
 	return away(ctx, err)
 }
 
 // Acknowledge implements queue.Queue. It also deletes the messages, because the stream would grow forever.
-func (q *Queue) Acknowledge(ctx context.Context, messages ...queue.Message) error {
+func (ms *messenger) Acknowledge(ctx context.Context, messages ...queue.Message) error {
 	if len(messages) == 0 {
 		return nil
 	}
@@ -70,7 +90,7 @@ func (q *Queue) Acknowledge(ctx context.Context, messages ...queue.Message) erro
 		ids[m.Stream] = append(ids[m.Stream], m.ID)
 	}
 	failpoint.Begin(ctx)
-	done, err := q.client.Pipelined(ctx, func(p redis.Pipeliner) error {
+	done, err := ms.client.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for stream, ids := range ids {
 			p.XAck(ctx, streamKey(stream), group, ids...)
 			p.XDel(ctx, streamKey(stream), ids...)
@@ -90,20 +110,20 @@ func (q *Queue) Acknowledge(ctx context.Context, messages ...queue.Message) erro
 }
 
 // Receive implements queue.Queue.
-func (q *Queue) Receive(ctx context.Context, wait time.Duration, streams ...queue.Stream) ([]queue.Message, error) {
+func (ms *messenger) Receive(ctx context.Context, wait time.Duration, streams ...queue.Stream) ([]queue.Message, error) {
 	if len(streams) == 0 {
 		return nil, sleep.For(ctx, wait)
 	}
 	for deadline := time.Now().Add(wait); ; {
-		if messages := q.takeHeld(streams); len(messages) > 0 {
+		if messages := ms.takeHeld(streams); len(messages) > 0 {
 			return messages, nil
 		}
-		more, err := q.readSome(ctx, min(max(time.Until(deadline), time.Millisecond), blockFor), streams)
+		more, err := ms.readSome(ctx, min(max(time.Until(deadline), time.Millisecond), blockFor), streams)
 		if err != nil {
-			q.lose(streams)
+			ms.lose(streams)
 			return nil, away(ctx, err)
 		}
-		if messages := q.takeHeld(streams); len(messages) > 0 {
+		if messages := ms.takeHeld(streams); len(messages) > 0 {
 			return messages, nil
 		}
 		if err := ctx.Err(); err != nil {
@@ -117,25 +137,25 @@ func (q *Queue) Receive(ctx context.Context, wait time.Duration, streams ...queu
 
 // readSome reads unacknowledged messages once, and new ones once. It waits for new ones only if there are no others. It
 // reports whether more may be available at once. A stream without its group, or a key of another type, is recreated.
-func (q *Queue) readSome(ctx context.Context, block time.Duration, streams []queue.Stream) (more bool, err error) {
-	behind, caughtUp := q.sort(streams)
+func (ms *messenger) readSome(ctx context.Context, block time.Duration, streams []queue.Stream) (more bool, err error) {
+	behind, caughtUp := ms.sort(streams)
 	if len(behind)+len(caughtUp) == 0 {
 		return false, sleep.For(ctx, min(block, allAside))
 	}
 	if len(behind) > 0 {
-		err = q.readAgain(ctx, behind)
+		err = ms.readAgain(ctx, behind)
 		block = -1
 	}
 	if err == nil && len(caughtUp) > 0 {
 		if len(behind) == 0 && len(caughtUp) < len(streams) {
 			block = min(block, allAside)
 		}
-		err = q.readNew(ctx, block, caughtUp)
+		err = ms.readNew(ctx, block, caughtUp)
 	}
 	switch {
 	// UNBLOCKED: the stream was deleted meanwhile.
 	case redis.HasErrorPrefix(err, "NOGROUP"), redis.HasErrorPrefix(err, "UNBLOCKED"), isWrongType(err):
-		return true, q.makeStreams(ctx, streams)
+		return true, ms.makeStreams(ctx, streams)
 	}
 	return len(behind) > 0, err
 }
@@ -145,17 +165,17 @@ const allAside = 20 * time.Millisecond
 
 // sort returns the streams with unacknowledged messages and those with only new ones. It omits streams that must not be
 // read now.
-func (q *Queue) sort(streams []queue.Stream) (behind, caughtUp []queue.Stream) {
+func (ms *messenger) sort(streams []queue.Stream) (behind, caughtUp []queue.Stream) {
 	now := time.Now()
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.turn++
-	first := q.turn % len(streams)
+	ms.mu.Lock()
+	defer ms.mu.Unlock()
+	ms.turn++
+	first := ms.turn % len(streams)
 	for i := range streams {
 		s := streams[(first+i)%len(streams)]
-		c := q.cursor(s)
+		c := ms.cursor(s)
 		switch {
-		case c.aside.After(now), q.meters[s].empty(now):
+		case c.aside.After(now), ms.meters[s].empty(now):
 		case c.caughtUp:
 			caughtUp = append(caughtUp, s)
 		default:
@@ -166,39 +186,39 @@ func (q *Queue) sort(streams []queue.Stream) (behind, caughtUp []queue.Stream) {
 }
 
 // cursor returns the cursor of a stream. The caller must hold mu.
-func (q *Queue) cursor(s queue.Stream) *cursor {
-	c := q.cursors[s]
+func (ms *messenger) cursor(s queue.Stream) *cursor {
+	c := ms.cursors[s]
 	if c == nil {
 		c = &cursor{last: "0"}
-		q.cursors[s] = c
+		ms.cursors[s] = c
 	}
 	return c
 }
 
 // readAgain reads the next unacknowledged messages of this process or its predecessor.
-func (q *Queue) readAgain(ctx context.Context, behind []queue.Stream) error {
+func (ms *messenger) readAgain(ctx context.Context, behind []queue.Stream) error {
 	args := &redis.XReadGroupArgs{Group: group, Consumer: consumer, Count: share(behind), Block: -1}
 	var ids []string
-	q.mu.Lock()
+	ms.mu.Lock()
 	for _, s := range behind {
 		args.Streams = append(args.Streams, streamKey(s))
-		ids = append(ids, q.cursor(s).last)
+		ids = append(ids, ms.cursor(s).last)
 	}
-	q.mu.Unlock()
+	ms.mu.Unlock()
 	args.Streams = append(args.Streams, ids...)
-	replies, err := q.read(ctx, args)
+	replies, err := readGroup(ctx, ms.reader, args)
 	if err != nil {
 		return err
 	}
 	for _, s := range behind {
 		messages := replies[streamKey(s)]
-		q.hold(ctx, s, messages, len(messages) == 0)
+		ms.hold(ctx, s, messages, len(messages) == 0)
 	}
 	return nil
 }
 
 // readNew waits for new messages.
-func (q *Queue) readNew(ctx context.Context, block time.Duration, streams []queue.Stream) error {
+func (ms *messenger) readNew(ctx context.Context, block time.Duration, streams []queue.Stream) error {
 	args := &redis.XReadGroupArgs{Group: group, Consumer: consumer, Count: share(streams), Block: block}
 	for _, s := range streams {
 		args.Streams = append(args.Streams, streamKey(s))
@@ -206,12 +226,12 @@ func (q *Queue) readNew(ctx context.Context, block time.Duration, streams []queu
 	for range streams {
 		args.Streams = append(args.Streams, ">")
 	}
-	replies, err := q.read(ctx, args)
+	replies, err := readGroup(ctx, ms.reader, args)
 	if err != nil {
 		return err
 	}
 	for _, s := range streams {
-		q.hold(ctx, s, replies[streamKey(s)], true)
+		ms.hold(ctx, s, replies[streamKey(s)], true)
 	}
 	return nil
 }
@@ -221,8 +241,11 @@ func share(streams []queue.Stream) int64 {
 	return int64((maxReceived + len(streams) - 1) / len(streams))
 }
 
-func (q *Queue) read(ctx context.Context, args *redis.XReadGroupArgs) (map[string][]redis.XMessage, error) {
-	replies, err := q.reader.XReadGroup(ctx, args).Result()
+// readGroup returns the messages of a reply by the key of their stream.
+func readGroup(
+	ctx context.Context, reader *redis.Client, args *redis.XReadGroupArgs,
+) (map[string][]redis.XMessage, error) {
+	replies, err := reader.XReadGroup(ctx, args).Result()
 	if errors.Is(err, redis.Nil) {
 		return nil, nil
 	}
@@ -236,11 +259,11 @@ func (q *Queue) read(ctx context.Context, args *redis.XReadGroupArgs) (map[strin
 // hold stores messages of a stream for Receive. caughtUp means that no unacknowledged messages follow. Redis only
 // remembers the ID of a message that was trimmed before its acknowledgement; it is acknowledged here. An oversized
 // message is removed. If the reply had no space for a message, this message and all later ones will be received again.
-func (q *Queue) hold(ctx context.Context, stream queue.Stream, messages []redis.XMessage, caughtUp bool) {
+func (ms *messenger) hold(ctx context.Context, stream queue.Stream, messages []redis.XMessage, caughtUp bool) {
 	var gone, refused []string
 	var size, read int64
-	q.mu.Lock()
-	c := q.cursor(stream)
+	ms.mu.Lock()
+	c := ms.cursor(stream)
 	for _, m := range messages {
 		body, ok := m.Values[field].(string)
 		later, length, isMark := marked(body)
@@ -260,34 +283,34 @@ func (q *Queue) hold(ctx context.Context, stream queue.Stream, messages []redis.
 			refused = append(refused, m.ID)
 		default:
 			read += int64(len(body))
-			q.held[stream] = append(q.held[stream], queue.Message{Stream: stream, ID: m.ID, Body: []byte(body)})
+			ms.held[stream] = append(ms.held[stream], queue.Message{Stream: stream, ID: m.ID, Body: []byte(body)})
 		}
 	}
 	c.caughtUp = caughtUp
 	slow := false
 	if len(messages) > 0 && stream.Direction == queue.Out {
-		slow = q.meter(stream).take(time.Now(), int64(len(messages)), read)
+		slow = ms.meter(stream).take(time.Now(), int64(len(messages)), read)
 	}
-	q.mu.Unlock()
+	ms.mu.Unlock()
 	if slow {
-		q.offences.add(queue.Finding{Node: stream.Node, Offence: queue.TooFast, Count: 1})
+		ms.offences.add(queue.Finding{Node: stream.Node, Offence: queue.TooFast, Count: 1})
 	}
 	if len(gone) > 0 {
-		q.log().DebugContext(ctx, "messages were dropped before they were read", "node", stream.Node,
+		ms.log().DebugContext(ctx, "messages were dropped before they were read", "node", stream.Node,
 			"stream", stream.Direction, "count", len(gone))
 		// Without this acknowledgement they arrive again after a restart, and are handled in the same way.
-		_ = q.client.XAck(ctx, streamKey(stream), group, gone...).Err()
+		_ = ms.client.XAck(ctx, streamKey(stream), group, gone...).Err()
 	}
 	if len(refused) > 0 {
-		q.offences.add(queue.Finding{Node: stream.Node, Offence: queue.Oversize, Count: int64(len(refused)), Bytes: size})
-		q.remove(ctx, stream, refused)
+		ms.offences.add(queue.Finding{Node: stream.Node, Offence: queue.Oversize, Count: int64(len(refused)), Bytes: size})
+		removeMessages(ctx, ms.client, stream, refused)
 	}
 }
 
-// remove deletes messages that must not be received.
-func (q *Queue) remove(ctx context.Context, stream queue.Stream, ids []string) {
+// removeMessages deletes messages that must not be received.
+func removeMessages(ctx context.Context, client *redis.Client, stream queue.Stream, ids []string) {
 	// After a failure they come again, and are handled in the same way.
-	_, _ = q.client.Pipelined(ctx, func(p redis.Pipeliner) error {
+	_, _ = client.Pipelined(ctx, func(p redis.Pipeliner) error {
 		p.XAck(ctx, streamKey(stream), group, ids...)
 		p.XDel(ctx, streamKey(stream), ids...)
 		return nil
@@ -295,20 +318,20 @@ func (q *Queue) remove(ctx context.Context, stream queue.Stream, ids []string) {
 }
 
 // takeHeld returns stored messages. It visits each stream once, because every node has one.
-func (q *Queue) takeHeld(streams []queue.Stream) []queue.Message {
-	q.mu.Lock()
-	defer q.mu.Unlock()
+func (ms *messenger) takeHeld(streams []queue.Stream) []queue.Message {
+	ms.mu.Lock()
+	defer ms.mu.Unlock()
 	var taken []queue.Message
 	for _, s := range streams {
-		held, room := q.held[s], maxReceived-len(taken)
+		held, room := ms.held[s], maxReceived-len(taken)
 		switch {
-		case len(q.held) == 0, room == 0:
+		case len(ms.held) == 0, room == 0:
 			return taken
 		case len(held) > room:
-			q.held[s] = held[room:]
+			ms.held[s] = held[room:]
 			return append(taken, held[:room]...)
 		case len(held) > 0:
-			delete(q.held, s)
+			delete(ms.held, s)
 			taken = append(taken, held...)
 		}
 	}
@@ -316,22 +339,22 @@ func (q *Queue) takeHeld(streams []queue.Stream) []queue.Message {
 }
 
 // lose resets streams after an error: the reply may be lost, although Redis counts its messages as received.
-func (q *Queue) lose(streams []queue.Stream) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
+func (ms *messenger) lose(streams []queue.Stream) {
+	ms.mu.Lock()
+	defer ms.mu.Unlock()
 	for _, s := range streams {
-		if c := q.cursors[s]; c != nil {
+		if c := ms.cursors[s]; c != nil {
 			c.caughtUp, c.last = false, "0"
 		}
-		delete(q.held, s)
+		delete(ms.held, s)
 	}
 }
 
 // makeStreams makes missing groups and streams, and replaces keys of other types. Groups begin at 0, so that earlier
 // messages are read.
-func (q *Queue) makeStreams(ctx context.Context, streams []queue.Stream) error {
+func (ms *messenger) makeStreams(ctx context.Context, streams []queue.Stream) error {
 	made := make([]*redis.StatusCmd, len(streams))
-	_, err := q.client.Pipelined(ctx, func(p redis.Pipeliner) error {
+	_, err := ms.client.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for i, s := range streams {
 			made[i] = p.XGroupCreateMkStream(ctx, streamKey(s), group, "0")
 		}
@@ -344,14 +367,14 @@ func (q *Queue) makeStreams(ctx context.Context, streams []queue.Stream) error {
 		switch err := made[i].Err(); {
 		case err == nil, redis.HasErrorPrefix(err, "BUSYGROUP"):
 		case isWrongType(err):
-			if err := q.replace(ctx, s); err != nil {
+			if err := ms.replace(ctx, s); err != nil {
 				return err
 			}
 		// This is a node; its supervisor makes the group within about a second.
 		case redis.HasErrorPrefix(err, "NOPERM"):
-			q.mu.Lock()
-			q.cursor(s).aside = time.Now().Add(scriptPause)
-			q.mu.Unlock()
+			ms.mu.Lock()
+			ms.cursor(s).aside = time.Now().Add(scriptPause)
+			ms.mu.Unlock()
 		default:
 			return err
 		}
@@ -360,20 +383,20 @@ func (q *Queue) makeStreams(ctx context.Context, streams []queue.Stream) error {
 }
 
 // replace recreates a stream whose key has another type.
-func (q *Queue) replace(ctx context.Context, s queue.Stream) error {
-	if _, err := q.deleteMistyped(ctx, s.Node); err != nil {
+func (ms *messenger) replace(ctx context.Context, s queue.Stream) error {
+	if _, err := ms.deleteMistyped(ctx, s.Node); err != nil {
 		return err
 	}
 	now := time.Now()
-	q.mu.Lock()
-	delete(q.held, s)
-	before := q.cursor(s).mended
-	q.cursors[s] = &cursor{last: "0", mended: now}
+	ms.mu.Lock()
+	delete(ms.held, s)
+	before := ms.cursor(s).mended
+	ms.cursors[s] = &cursor{last: "0", mended: now}
 	if now.Sub(before) < mendedAgain {
-		q.cursors[s].aside = now.Add(setAside)
+		ms.cursors[s].aside = now.Add(setAside)
 	}
-	q.mu.Unlock()
-	err := q.client.XGroupCreateMkStream(ctx, streamKey(s), group, "0").Err()
+	ms.mu.Unlock()
+	err := ms.client.XGroupCreateMkStream(ctx, streamKey(s), group, "0").Err()
 	if err == nil || redis.HasErrorPrefix(err, "BUSYGROUP") || isWrongType(err) {
 		return nil
 	}

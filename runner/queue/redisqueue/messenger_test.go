@@ -11,9 +11,9 @@ import (
 	"writ/runner/queue"
 )
 
-// holding returns a queue that has read messages from each of several streams.
-func holding(streams, messages int) (*Queue, []queue.Stream) {
-	q := &Queue{held: map[queue.Stream][]queue.Message{}}
+// holding returns a messenger that has read messages from each of several streams.
+func holding(streams, messages int) (*messenger, []queue.Stream) {
+	q := &messenger{held: map[queue.Stream][]queue.Message{}}
 	var all []queue.Stream
 	for i := range streams {
 		s := queue.Stream{Node: writ.NodeID(fmt.Sprintf("0192f6c2-0000-7000-8000-%012d", i)), Direction: queue.Out}

@@ -1,0 +1,240 @@
+package redisqueue
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+
+	"writ"
+	"writ/internal/failpoint"
+	"writ/runner/queue"
+)
+
+// The dispatcher and the repairs depend on the layout of a queue in asynq 0.26: a hash per task with its state; the lists
+// of IDs `pending` (taken from the right) and `active` (extended on the right; by asynq itself on the left); the sorted
+// sets `lease` (for active tasks) and `retry`. A task that was never taken has the field pending_since. The first taker
+// removes it, and this package never restores it: Withdraw relies on that.
+//
+// asynq gives a task of a dead process to another one after one to three minutes. Because there is one process per
+// node, this package is simpler and faster: active tasks that this process does not know have no owner, and return to
+// the queue at once.
+
+func key(node writ.NodeID, name string) string { return "asynq:{" + string(node) + "}:" + name }
+
+const taskKey = "t:" // followed by the ID
+
+// Options of every task. asynq would archive a task without retries forever if its process died. Without a timeout, it
+// would cancel the task's context after 30 minutes and give the task to another process. IsFailure is always false
+// here, so retries are never used up.
+const (
+	taskType   = "job"
+	maxRetries = 10
+	afterEnd   = time.Hour // between a task's end-by and its timeout; handlers end by themselves long before
+	endHeader  = "end-by"  // Unix time in milliseconds
+)
+
+// asynqClient adds tasks to queues.
+type asynqClient = asynq.Client
+
+func newAsynqClient(client *redis.Client) *asynqClient { return asynq.NewClientFromRedisClient(client) }
+
+// dispatcher adds tasks to the queues of nodes and withdraws them.
+type dispatcher struct {
+	*access
+	asynq *asynqClient
+}
+
+// Push implements queue.Queue.
+func (d *dispatcher) Push(ctx context.Context, node writ.NodeID, tasks ...queue.Task) error {
+	if len(tasks) == 0 {
+		return nil
+	}
+	err := d.pushAll(ctx, node, tasks)
+	if isWrongType(err) {
+		err = d.pushAgain(ctx, node, tasks, err)
+	}
+	return away(ctx, err)
+}
+
+func (d *dispatcher) pushAll(ctx context.Context, node writ.NodeID, tasks []queue.Task) error {
+	for _, t := range tasks {
+		failpoint.JobSent.Begin()
+		err := d.push(ctx, node, t)
+		failpoint.JobSent.End(err)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pushAgain adds tasks after a key of the queue had the wrong type and was deleted. It first undoes the writes of the
+// failed script, because the task would count as existing. If the node is already working on a task, it gets the task
+// twice, as after any loss of data.
+func (d *dispatcher) pushAgain(ctx context.Context, node writ.NodeID, tasks []queue.Task, err error) error {
+	ids, keys := make([]string, len(tasks)), make([]string, len(tasks))
+	for i, t := range tasks {
+		ids[i], keys[i] = t.ID, key(node, taskKey+t.ID)
+	}
+	return d.mended(ctx, node, ids, err, func() error {
+		if err := d.client.Unlink(ctx, keys...).Err(); err != nil {
+			return err
+		}
+		return d.pushAll(ctx, node, tasks)
+	})
+}
+
+func (d *dispatcher) push(ctx context.Context, node writ.NodeID, t queue.Task) error {
+	headers := map[string]string{endHeader: strconv.FormatInt(t.EndBy.UnixMilli(), 10)}
+	_, err := d.asynq.EnqueueContext(ctx, asynq.NewTaskWithHeaders(taskType, t.Body, headers),
+		asynq.Queue(string(node)),
+		asynq.TaskID(t.ID),
+		asynq.MaxRetry(maxRetries),
+		asynq.Timeout(max(time.Until(t.EndBy), 0)+afterEnd),
+		asynq.Retention(0),
+	)
+	if errors.Is(err, asynq.ErrTaskIDConflict) {
+		return nil
+	}
+	return err
+}
+
+// Missing implements queue.Queue.
+func (d *dispatcher) Missing(ctx context.Context, node writ.NodeID, ids ...string) ([]string, error) {
+	var missing []string
+	lists := []string{key(node, "pending"), key(node, "active"), key(node, "retry")}
+	for some := range slices.Chunk(ids, maxAsked) {
+		gone, err := heldScript.Run(ctx, d.client, lists, arguments(node, some)...).StringSlice()
+		if err != nil {
+			return nil, away(ctx, err)
+		}
+		missing = append(missing, gone...)
+	}
+	return missing, nil
+}
+
+// Withdraw implements queue.Queue.
+func (d *dispatcher) Withdraw(ctx context.Context, node writ.NodeID, ids ...string) ([]string, error) {
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	var all, withdrawn []string
+	failpoint.Begin(ctx)
+	var err error
+	for some := range slices.Chunk(ids, maxMoved) { // each script scans a list whose length the node controls
+		withdraw := func() (err error) {
+			withdrawn, err = withdrawScript.Run(ctx, d.client, []string{key(node, "pending")},
+				arguments(node, some)...).StringSlice()
+			return err
+		}
+		if err = d.mended(ctx, node, some, withdraw(), withdraw); err != nil {
+			break
+		}
+		all = append(all, withdrawn...)
+	}
+	failpoint.End(ctx, err)
+	return all, away(ctx, err)
+}
+
+// heldScript checks which tasks exist. KEYS: pending, active, retry. ARGV: prefix of tasks, ids. It returns the ids of
+// missing tasks. A task in none of the lists is missing: no node ever gets it. It does not read an implausibly long
+// state, because a node chooses its length, and it deletes a key of another type. Lists that are too long for a quick
+// answer are not read; only a hostile node has such lists.
+var heldScript = newScript(`
+local missing, listed = {}, {}
+local function list(entries)
+	if entries.err then
+		return true
+	end
+	for _, id in ipairs(entries) do
+		listed[id] = true
+	end
+	return #entries <= 20000
+end
+local whole = list(redis.pcall("LRANGE", KEYS[1], 0, 20000)) and list(redis.pcall("LRANGE", KEYS[2], 0, 20000))
+	and list(redis.pcall("ZRANGE", KEYS[3], 0, 20000))
+for i = 2, #ARGV do
+	local task = ARGV[1] .. ARGV[i]
+	local length = redis.pcall("HSTRLEN", task, "state")
+	if type(length) ~= "number" then
+		redis.call("UNLINK", task)
+		length = 0
+	end
+	local state = length > 0 and length < 16 and redis.call("HGET", task, "state")
+	if not state or state == "archived" or state == "completed" or whole and not listed[ARGV[i]] then
+		missing[#missing + 1] = ARGV[i]
+	end
+end
+return missing`)
+
+// maxAsked limits the tasks of one script.
+const maxAsked = 1000
+
+// maxStates limits the states of one round trip, because an attacker chooses the length of each.
+const maxStates = 16
+
+// goneTasks is Missing with the rights of a node's account. It does not look into the lists.
+func goneTasks(ctx context.Context, client *redis.Client, node writ.NodeID, ids []string) (missing []string, err error) {
+	for some := range slices.Chunk(ids, maxStates) {
+		gone, err := goneStates(ctx, client, node, some)
+		if err != nil {
+			return nil, err
+		}
+		missing = append(missing, gone...)
+	}
+	return missing, nil
+}
+
+// goneStates reads the states of tasks and returns the missing ones.
+func goneStates(
+	ctx context.Context, client *redis.Client, node writ.NodeID, ids []string,
+) (missing []string, err error) {
+	states := make([]*redis.StringCmd, len(ids))
+	_, err = client.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for i, id := range ids {
+			states[i] = p.HGet(ctx, key(node, taskKey+id), "state")
+		}
+		return nil
+	})
+	if !isReply(err) {
+		return nil, away(ctx, err)
+	}
+	for i, id := range ids {
+		state, err := states[i].Result()
+		switch {
+		// Not the state of a task.
+		case errors.Is(err, redis.Nil), state == "archived", state == "completed", redis.HasErrorPrefix(err, "WRONGTYPE"):
+			missing = append(missing, id)
+		case err != nil:
+			return nil, away(ctx, err)
+		}
+	}
+	return missing, nil
+}
+
+// withdrawScript removes tasks that were never taken. KEYS: pending. ARGV: prefix of tasks, ids. It returns the removed
+// ids.
+var withdrawScript = newScript(`
+local gone = {}
+for i = 2, #ARGV do
+	local task = ARGV[1] .. ARGV[i]
+	if redis.call("HSTRLEN", task, "state") == 7 and redis.call("HGET", task, "state") == "pending" and redis.call("HEXISTS", task, "pending_since") == 1 then
+		redis.call("LREM", KEYS[1], 0, ARGV[i])
+		redis.call("DEL", task)
+		table.insert(gone, ARGV[i])
+	end
+end
+return gone`)
+
+func arguments(node writ.NodeID, ids []string) []any {
+	args := []any{key(node, taskKey)}
+	for _, id := range ids {
+		args = append(args, id)
+	}
+	return args
+}
