@@ -6,8 +6,8 @@ import (
 	"writ"
 )
 
-// Unreadable describes a row that the store cannot decode: another program or a fault of the disk changed it. Lists skip
-// the row and return the others.
+// Unreadable describes a row that the store cannot decode: another program or a fault of the disk changed it. Lists
+// skip the row and return the others.
 type Unreadable struct {
 	Row string     // for example "node n1 of datacenter vienna"
 	Run writ.RunID // the run of a waiting submission, otherwise ""

@@ -77,8 +77,9 @@ func (b *backoff) reset() {
 	b.all = pause{}
 }
 
-// failed delays the next attempt after an error. An error about the validity time, the roster or the submission's own row
-// in the ledger delays only this submission, a rate limit delays its project, and any other error delays all deliveries.
+// failed delays the next attempt after an error. An error about the validity time, the roster or the submission's own
+// row in the ledger delays only this submission, a rate limit delays its project, and any other error delays all
+// deliveries.
 func (b *backoff) failed(s writ.Submission, code writ.Code) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

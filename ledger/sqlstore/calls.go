@@ -11,8 +11,8 @@ import (
 // callTable holds copies of calls.
 type callTable struct{ tables }
 
-// callScanner returns a function that reads a call from the columns run, seq and body. It returns the run and the number
-// of an unreadable call too.
+// callScanner returns a function that reads a call from the columns run, seq and body. It returns the run and the
+// number of an unreadable call too.
 func callScanner(d *damage) func(row scanner) (writ.Call, error) {
 	return func(row scanner) (writ.Call, error) {
 		var run writ.RunID

@@ -60,7 +60,9 @@ func (s *submissionTable) Deliver(ctx context.Context, payload writ.Digest, run 
 }
 
 // Reject moves a waiting submission, and its run, to refused or expired.
-func (s *submissionTable) Reject(ctx context.Context, payload writ.Digest, to writ.SubmissionState, reason *writ.Error) error {
+func (s *submissionTable) Reject(
+	ctx context.Context, payload writ.Digest, to writ.SubmissionState, reason *writ.Error,
+) error {
 	if to == writ.SubmissionDelivered {
 		return fmt.Errorf("reject submission: state %q is not a rejection", to)
 	}

@@ -12,7 +12,9 @@ import (
 type nodeTable struct{ tables }
 
 // Nodes lists nodes.
-func (s *nodeTable) Nodes(ctx context.Context, filter ledger.NodeFilter, p ledger.Page) (ledger.List[writ.Node], error) {
+func (s *nodeTable) Nodes(
+	ctx context.Context, filter ledger.NodeFilter, p ledger.Page,
+) (ledger.List[writ.Node], error) {
 	q := selectFrom(`SELECT datacenter, name, id, body FROM nodes`)
 	if filter.Datacenter != "" {
 		q.and("datacenter = ?", string(filter.Datacenter))

@@ -60,7 +60,9 @@ func (s *resourceTable) Resources(
 }
 
 // CountResources counts resources by kind.
-func (s *resourceTable) CountResources(ctx context.Context, filter ledger.ResourceFilter) (map[writ.ResourceKind]int, error) {
+func (s *resourceTable) CountResources(
+	ctx context.Context, filter ledger.ResourceFilter,
+) (map[writ.ResourceKind]int, error) {
 	q := selectFrom(`SELECT kind, COUNT(*) FROM resources`)
 	selectResources(q, filter)
 	q.add("\nGROUP BY kind")

@@ -85,7 +85,8 @@ func (s *runTable) Unreported(
 			after = run.ID
 			return run, err
 		})
-		if err != nil || len(runs) > 0 || read == 0 || !full && read < max { // again only if all runs of a page are unreadable
+		if err != nil || len(runs) > 0 || read == 0 || !full && read < max {
+			// again only if all runs of a page are unreadable
 			return runs, err
 		}
 	}

@@ -16,8 +16,8 @@ type runTable struct{ tables }
 
 const runColumns = `SELECT id, datacenter, project, project_name, signer, state, created, body FROM runs`
 
-// scanRun reads a run from runColumns. If its body is unreadable, the error is an unreadableRow and the run has the other
-// columns.
+// scanRun reads a run from runColumns. If its body is unreadable, the error is an unreadableRow and the run has the
+// other columns.
 func (s *runTable) scanRun(row scanner) (run ledger.Run, err error) {
 	var id, datacenter, project, projectName, signer, text string
 	var created int64

@@ -54,7 +54,9 @@ func (d *damage) scanWaiting(row scanner) (s writ.Submission, payload string, er
 func isShown(s writ.Submission, err error) bool { return skip(err) && s.Payload != (writ.Digest{}) }
 
 // AddSubmission stores a submission as waiting, unless its payload exists.
-func (s *submissionTable) AddSubmission(ctx context.Context, in ledger.Incoming) (stored writ.Submission, added bool, err error) {
+func (s *submissionTable) AddSubmission(
+	ctx context.Context, in ledger.Incoming,
+) (stored writ.Submission, added bool, err error) {
 	in.State, in.Error = writ.SubmissionWaiting, nil
 	in.Received, in.Expires = in.Received.UTC().Truncate(time.Microsecond), in.Expires.UTC().Truncate(time.Microsecond)
 	err = s.db.Write(failpoint.At(ctx, failpoint.SubmissionKept), func(tx *sqldb.Tx) error {

@@ -61,9 +61,9 @@ func (c *sessions) enter() (context.Context, error) {
 	return c.base, nil
 }
 
-// claim makes s the session of its datacenter. It returns the previous session and the desk of the datacenter. It refuses
-// a supervisor if one with a higher epoch of the same journal is connected: the refused one does not know yet that it is
-// fenced.
+// claim makes s the session of its datacenter. It returns the previous session and the desk of the datacenter. It
+// refuses a supervisor if one with a higher epoch of the same journal is connected: the refused one does not know yet
+// that it is fenced.
 func (c *sessions) claim(s *Session, log *slog.Logger) (before *Session, d *desk, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

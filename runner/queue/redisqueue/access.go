@@ -93,8 +93,8 @@ func (a *access) mended(ctx context.Context, node writ.NodeID, tasks []string, e
 	return again()
 }
 
-// belongs returns the keys of a node with a defined type, and the types. The key that pauses a queue must not exist: writ
-// never pauses one.
+// belongs returns the keys of a node with a defined type, and the types. The key that pauses a queue must not exist:
+// writ never pauses one.
 func belongs(node writ.NodeID) map[string]string {
 	all := map[string]string{key(node, "pending"): "list", key(node, "active"): "list", key(node, "paused"): "none"}
 	for _, name := range []string{"lease", "retry", "scheduled", "completed", "archived"} {

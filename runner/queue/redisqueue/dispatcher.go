@@ -15,10 +15,10 @@ import (
 	"writ/runner/queue"
 )
 
-// The dispatcher and the repairs depend on the layout of a queue in asynq 0.26: a hash per task with its state; the lists
-// of IDs `pending` (taken from the right) and `active` (extended on the right; by asynq itself on the left); the sorted
-// sets `lease` (for active tasks) and `retry`. A task that was never taken has the field pending_since. The first taker
-// removes it, and this package never restores it: Withdraw relies on that.
+// The dispatcher and the repairs depend on the layout of a queue in asynq 0.26: a hash per task with its state; the
+// lists of IDs `pending` (taken from the right) and `active` (extended on the right; by asynq itself on the left); the
+// sorted sets `lease` (for active tasks) and `retry`. A task that was never taken has the field pending_since. The
+// first taker removes it, and this package never restores it: Withdraw relies on that.
 //
 // asynq gives a task of a dead process to another one after one to three minutes. Because there is one process per
 // node, this package is simpler and faster: active tasks that this process does not know have no owner, and return to
@@ -179,7 +179,9 @@ const maxAsked = 1000
 const maxStates = 16
 
 // goneTasks is Missing with the rights of a node's account. It does not look into the lists.
-func goneTasks(ctx context.Context, client *redis.Client, node writ.NodeID, ids []string) (missing []string, err error) {
+func goneTasks(
+	ctx context.Context, client *redis.Client, node writ.NodeID, ids []string,
+) (missing []string, err error) {
 	for some := range slices.Chunk(ids, maxStates) {
 		gone, err := goneStates(ctx, client, node, some)
 		if err != nil {

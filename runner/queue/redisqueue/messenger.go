@@ -110,7 +110,9 @@ func (ms *messenger) Acknowledge(ctx context.Context, messages ...queue.Message)
 }
 
 // Receive implements queue.Queue.
-func (ms *messenger) Receive(ctx context.Context, wait time.Duration, streams ...queue.Stream) ([]queue.Message, error) {
+func (ms *messenger) Receive(
+	ctx context.Context, wait time.Duration, streams ...queue.Stream,
+) ([]queue.Message, error) {
 	if len(streams) == 0 {
 		return nil, sleep.For(ctx, wait)
 	}

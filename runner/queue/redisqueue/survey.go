@@ -85,8 +85,8 @@ end
 `
 
 // sweepScript measures some keys. ARGV: cursor, approximate number of keys. It returns the next cursor, and then for
-// each node: its ID, bytes, entries, keys, bytes of lists with long entries, and keys of the wrong type. It runs with the
-// supervisor's rights; nodes may not use its commands.
+// each node: its ID, bytes, entries, keys, bytes of lists with long entries, and keys of the wrong type. It runs with
+// the supervisor's rights; nodes may not use its commands.
 var sweepScript = newScript(someKeys + `
 local lengths = {list = "LLEN", zset = "ZCARD", set = "SCARD", hash = "HLEN", stream = "XLEN"}
 local types = {

@@ -7,8 +7,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// This file takes tasks like asynq's script (see dispatcher.go), but several at once: a script costs Redis and this process
-// about the same for one task as for several.
+// This file takes tasks like asynq's script (see dispatcher.go), but several at once: a script costs Redis and this
+// process about the same for one task as for several.
 
 // takeScript moves tasks from pending to active. KEYS: pending, paused, active, lease. ARGV: end of their leases,
 // prefix of tasks, number of tasks. It returns alternating ids and messages, in queue order. It stops after 4 MiB. Its
