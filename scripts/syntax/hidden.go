@@ -46,7 +46,8 @@ func (f *Findings) Disguises(u *Unit) {
 		switch {
 		case r == '\r' && at+1 < len(text) && text[at+1] == '\n':
 			report(diagnostic.CodeControl, at, size,
-				"the line ends with CR LF, as on Windows").Help = "`writ fmt -w` writes lines of Unix; `*.tengo text eol=lf` in .gitattributes keeps them"
+				"the line ends with CR LF, as on Windows").Help = "`writ fmt -w` writes lines of Unix; " +
+				"`*.tengo text eol=lf` in .gitattributes keeps them"
 		case hidden.IsControl(r) && r != 0: // the parser reports NUL
 			report(diagnostic.CodeControl, at, size,
 				"the character %U is a control character; only tabs and ends of lines are possible", r)

@@ -2,10 +2,8 @@ package syntax
 
 import (
 	"maps"
-	"slices"
 	"strings"
 
-	"github.com/d5/tengo/v2"
 	"github.com/d5/tengo/v2/parser"
 	"github.com/d5/tengo/v2/token"
 
@@ -13,34 +11,6 @@ import (
 	"writ/scripts"
 	"writ/scripts/diagnostic"
 )
-
-// Symbol is a variable of a script.
-type Symbol struct {
-	Name     *parser.Ident // its definition, nil for builtins
-	Fn       *function     // the function that defines it, nil at the top level
-	Init     parser.Expr   // its initial value, nil for parameters and loop variables
-	Hides    *Symbol       // the outer symbol with the same name, or nil
-	Assigned bool          // it is assigned again later
-	Builtin  bool
-}
-
-// function holds the counts of one function.
-type function struct {
-	outer    *function
-	literal  *parser.FuncLit // nil for the body of a module
-	locals   int             // the maximum alive at the same time
-	captured map[*Symbol]bool
-	loops    int // around the current statement
-}
-
-// scope is a block. Tengo allocates a variable per name and block. A block inside a function frees its variables; a
-// block at the top level does not.
-type scope struct {
-	outer  *scope
-	fn     *function
-	names  map[string]*Symbol
-	locals int // alive in this and the outer blocks of the function
-}
 
 // resolver maps every name of a unit to its variable, as Tengo's compiler does. It reports every error that the
 // compiler would stop at, and code that the compiler wrongly accepts: jumps out of functions, labels, names of
@@ -53,14 +23,7 @@ type resolver struct {
 	symbols map[*parser.Ident]*Symbol
 }
 
-var builtins = func() map[string]*Symbol {
-	m := make(map[string]*Symbol)
-	for _, fn := range tengo.GetAllBuiltinFunctions() {
-		m[fn.Name] = &Symbol{Builtin: true}
-	}
-	return m
-}()
-
+// resolve adds the variables of a unit to symbols, and reports unresolved names.
 func (f *Findings) resolve(u *Unit, symbols map[*parser.Ident]*Symbol) {
 	r := &resolver{Findings: f, unit: u, symbols: symbols}
 	r.scope = &scope{names: maps.Clone(builtins)}
@@ -80,7 +43,7 @@ func (f *Findings) resolve(u *Unit, symbols map[*parser.Ident]*Symbol) {
 	}
 }
 
-// enter opens a scope. It is that of a function if fn is not nil.
+// enter opens a block, or the body of the function fn if it is not nil.
 func (r *resolver) enter(fn *function) (leave func()) {
 	outer := r.scope
 	r.scope = &scope{outer: outer, fn: outer.fn, names: make(map[string]*Symbol), locals: outer.locals}
@@ -110,25 +73,15 @@ func (r *resolver) define(name *parser.Ident, init parser.Expr) {
 	case have != nil:
 		r.At(diagnostic.CodeRedeclared, name, "%q is already defined in this block", name.Name).Help = "to change it, use ="
 	}
-	s := &Symbol{Name: name, Fn: r.scope.fn, Init: init, Hides: r.find(name.Name)}
+	s := &Symbol{Name: name, Fn: r.scope.fn, Init: init, Hides: r.scope.find(name.Name)}
 	r.scope.names[name.Name] = s
 	r.symbols[name] = s
 	r.slot()
 }
 
-// find returns the variable of a name, or nil.
-func (r *resolver) find(name string) *Symbol {
-	for s := r.scope; s != nil; s = s.outer {
-		if found := s.names[name]; found != nil {
-			return found
-		}
-	}
-	return nil
-}
-
 // lookup returns the variable of a name at this point, and records the variables that functions capture.
 func (r *resolver) lookup(name *parser.Ident) *Symbol {
-	if found := r.find(name.Name); found != nil {
+	if found := r.scope.find(name.Name); found != nil {
 		r.symbols[name] = found
 		if found.Fn != nil {
 			for fn := r.scope.fn; fn != nil && fn != found.Fn; fn = fn.outer {
@@ -145,20 +98,9 @@ func (r *resolver) lookup(name *parser.Ident) *Symbol {
 		d.Help = foreign
 	case !r.Crowded():
 		d.Help = "a name is defined above its use: name := value"
-		d.Suggest(meant.Closest(name.Name, r.visible()))
+		d.Suggest(meant.Closest(name.Name, r.scope.visible()))
 	}
 	return nil
-}
-
-// visible returns the names in scope, sorted.
-func (r *resolver) visible() []string {
-	all := make(map[string]bool)
-	for s := r.scope; s != nil; s = s.outer {
-		for name := range s.names {
-			all[name] = true
-		}
-	}
-	return slices.Sorted(maps.Keys(all))
 }
 
 func (r *resolver) stmt(s parser.Stmt) {
@@ -208,7 +150,8 @@ func (r *resolver) stmt(s parser.Stmt) {
 	case *parser.ReturnStmt:
 		if r.scope.fn == nil {
 			r.At(diagnostic.CodeMisplaced, s,
-				"return outside of a function").Help = "a script ends with its last line; run.output({…}) sets its outputs, and run.fail(\"why\") ends it as failed"
+				"return outside of a function").Help = "a script ends with its last line; run.output({…}) sets its outputs, " +
+				"and run.fail(\"why\") ends it as failed"
 		}
 		if s.Result != nil {
 			r.expr(s.Result)
