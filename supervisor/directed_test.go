@@ -15,8 +15,8 @@ import (
 	"writ"
 	"writ/runner/queue"
 	"writ/sal"
-	"writ/supervisor"
 	"writ/supervisor/journal"
+	"writ/supervisor/takeover"
 )
 
 // What can come between two steps of a job, one test for each; TestSimulation finds them by chance.
@@ -548,7 +548,7 @@ func (s *sim) backup() (restore func()) {
 		if err := os.Rename(path+".backup", path); err != nil {
 			s.t.Fatal(err)
 		}
-		s.marks = &memoryMarks{mark: supervisor.Mark{Restored: true}}
+		s.marks = &memoryMarks{mark: takeover.Mark{Restored: true}}
 	}
 }
 

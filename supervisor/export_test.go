@@ -10,6 +10,7 @@ import (
 	"writ/supervisor/journal"
 	"writ/supervisor/link"
 	"writ/supervisor/mail"
+	"writ/supervisor/watch"
 )
 
 // Ask asks the supervisor what a coordinator may ask.
@@ -18,7 +19,7 @@ func (s *Supervisor) Ask(ctx context.Context, verb link.Verb, params any) (any, 
 	if err != nil {
 		return nil, err
 	}
-	return s.handle(ctx, verb, text, nil)
+	return s.verbs.answer(ctx, verb, text, nil)
 }
 
 // Known returns what the supervisor knows of a node, one that waits to be admitted included; nil if it knows none.
@@ -30,7 +31,9 @@ func (s *Supervisor) Known(id writ.NodeID) *journal.Node {
 func (s *Supervisor) HasStep(id writ.RunID) bool { return s.steps.Knows(id) }
 
 // IsAwaited reports whether something else than the journal will wake a run.
-func (s *Supervisor) IsAwaited(id writ.RunID) bool { return s.isAwaited(id) }
+func (s *Supervisor) IsAwaited(id writ.RunID) bool {
+	return s.steps.Knows(id) || s.outbox.IsUnanswered(id)
+}
 
 // SendAgain has a call sent again as whoever recovers does who read it a while ago.
 func (s *Supervisor) SendAgain(c *journal.Call) {
@@ -53,11 +56,11 @@ func (s *Supervisor) Checking(ctx context.Context, project writ.ProjectID) (done
 // MayNotBegin reports whether a run that was accepted is on hold, or was until a moment ago, so that the watch has not told it yet.
 func (s *Supervisor) MayNotBegin(r *journal.Run) bool {
 	h := s.holds.Over(identity.Scope{Project: r.Project, Deployment: r.Deployment})
-	return r.State == writ.RunAccepted && (h != nil || s.heldTold.Load() != int64(s.holds.Changes()))
+	return r.State == writ.RunAccepted && (h != nil || s.watch.HoldsSeen() != s.holds.Changes())
 }
 
 // Links returns the addresses of the coordinators that the supervisor links to.
-func (s *Supervisor) Links() []string { return s.coordinators() }
+func (s *Supervisor) Links() []string { return s.links.Addresses() }
 
 // NoWakeUp is the log message about a run that only the watch woke.
-const NoWakeUp = noWakeUp
+const NoWakeUp = watch.NoWakeUp

@@ -12,20 +12,20 @@ import (
 	"writ"
 	"writ/identity/envelope"
 	"writ/runner/queue"
-	"writ/supervisor"
 	"writ/supervisor/journal"
 	"writ/supervisor/link"
+	"writ/supervisor/takeover"
 )
 
 // memoryMarks are marks that a test sees.
 type memoryMarks struct {
-	mark  supervisor.Mark
+	mark  takeover.Mark
 	heard int
 }
 
-func (m *memoryMarks) Read() (supervisor.Mark, error) { return m.mark, nil }
-func (m *memoryMarks) Keep(h journal.Head) error      { m.mark.Head = h; return nil }
-func (m *memoryMarks) Heard() error                   { m.mark.Restored = false; m.heard++; return nil }
+func (m *memoryMarks) Read() (takeover.Mark, error) { return m.mark, nil }
+func (m *memoryMarks) Keep(h journal.Head) error    { m.mark.Head = h; return nil }
+func (m *memoryMarks) Heard() error                 { m.mark.Restored = false; m.heard++; return nil }
 
 // Promise: Recovery: After a restore no other node repeats work: an earlier run waits until every node has reported
 // its part of the run.
@@ -37,20 +37,20 @@ func (m *memoryMarks) Heard() error                   { m.mark.Restored = false;
 // TestAJournalThatIsRestoredKnowsIt.
 func TestStoredMarkStartsReconciliation(t *testing.T) {
 	for name, tt := range map[string]struct {
-		mark func(h journal.Head) supervisor.Mark
+		mark func(h journal.Head) takeover.Mark
 		want bool
 	}{
-		"as it is": {func(h journal.Head) supervisor.Mark { return supervisor.Mark{Head: h} }, false},
-		"behind":   {func(h journal.Head) supervisor.Mark { return supervisor.Mark{} }, false},
-		"a later epoch": {func(h journal.Head) supervisor.Mark {
+		"as it is": {func(h journal.Head) takeover.Mark { return takeover.Mark{Head: h} }, false},
+		"behind":   {func(h journal.Head) takeover.Mark { return takeover.Mark{} }, false},
+		"a later epoch": {func(h journal.Head) takeover.Mark {
 			h.Epoch++
-			return supervisor.Mark{Head: h}
+			return takeover.Mark{Head: h}
 		}, true},
-		"a later event": {func(h journal.Head) supervisor.Mark {
+		"a later event": {func(h journal.Head) takeover.Mark {
 			h.Seq++
-			return supervisor.Mark{Head: h}
+			return takeover.Mark{Head: h}
 		}, true},
-		"an operator says so": {func(h journal.Head) supervisor.Mark { return supervisor.Mark{Head: h, Restored: true} }, true},
+		"an operator says so": {func(h journal.Head) takeover.Mark { return takeover.Mark{Head: h, Restored: true} }, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inSim(t, func(t *testing.T, s *sim) {
@@ -112,7 +112,7 @@ func TestKnownRestoreIsNotAskedForAgain(t *testing.T) {
 		time.Sleep(time.Minute)
 		later := time.Now()
 		time.Sleep(time.Minute)
-		s.marks = &memoryMarks{mark: supervisor.Mark{Restored: true}}
+		s.marks = &memoryMarks{mark: takeover.Mark{Restored: true}}
 		s.start()
 		before := s.journal.ID()
 		time.Sleep(3 * time.Second) // the node is heard

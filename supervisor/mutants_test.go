@@ -47,7 +47,7 @@ var mutants = []struct {
 	},
 	{
 		name: "NobodyLooksForJobsThatAreNowhere", directed: "TestJobMissingInBeatIsDeliveredAgain",
-		edits: []mutant.Edit{{In: "supervisor.watcher.miss", Node: mutant.If, Becomes: mutant.Never}},
+		edits: []mutant.Edit{{In: "watch.deliveries.miss", Node: mutant.If, Becomes: mutant.Never}},
 	},
 	{
 		name: "ResultsAreNotAcknowledged", directed: "TestResultsAreAcknowledged",
@@ -64,12 +64,12 @@ var mutants = []struct {
 	},
 	{
 		name:      "CallsHaveNoEnd",
-		edits:     []mutant.Edit{{In: "supervisor.watcher.endOverdue", Node: mutant.If, Names: "endGrace", Becomes: mutant.Never}},
+		edits:     []mutant.Edit{{In: "watch.deadlines.endCalls", Node: mutant.If, Names: "endGrace", Becomes: mutant.Never}},
 		unnoticed: "nodes end calls themselves, and a lost node loses its own",
 	},
 	{
 		name: "LostNodesKeepTheirCalls", directed: "TestLostNodeEndsItsSentCalls",
-		edits:     []mutant.Edit{{In: "supervisor.watcher.giveUp", Node: mutant.Call, Names: "Post", Becomes: "_ = $1"}},
+		edits:     []mutant.Edit{{In: "watch.lostNodes.inform", Node: mutant.Call, Names: "post", Becomes: "_ = $1"}},
 		unnoticed: "whatever is lost ends at its end-by, too",
 	},
 	{
@@ -91,25 +91,25 @@ var mutants = []struct {
 	},
 	{
 		name: "JobsThatWaitAreDeliveredAgain", directed: "TestQueuedJobsAreDeliveredOnce",
-		edits:     []mutant.Edit{{In: "supervisor.watcher.findMissing", Node: mutant.Compare, Names: "gone", Becomes: mutant.Never}},
+		edits:     []mutant.Edit{{In: "watch.deliveries.findMissing", Node: mutant.Compare, Names: "gone", Becomes: mutant.Never}},
 		unnoticed: "a job that is delivered twice is done once",
 	},
 	{
 		name: "AQueueThatIsAwaySilencesNodes", directed: "TestQueueOutageLosesNoNode",
 		edits: []mutant.Edit{
-			{In: "supervisor.watcher.listened", Node: mutant.Case, Names: "queueWorks", Becomes: mutant.Never},
-			{In: "supervisor.watcher.listened", Node: mutant.Case, Names: "rounds", Becomes: mutant.Never},
+			{In: "watch.listening.count", Node: mutant.Case, Names: "queueWorks", Becomes: mutant.Never},
+			{In: "watch.listening.count", Node: mutant.Case, Names: "rounds", Becomes: mutant.Never},
 		},
 		unnoticed: "a run may fail because a node is lost",
 	},
 	{
 		name: "WhoStoodStillBlamesNodes", directed: "TestSuspendedSupervisorLosesNoNode",
-		edits:     []mutant.Edit{{In: "supervisor.watcher.listened", Node: mutant.Call, Names: "min", Becomes: "$1"}},
+		edits:     []mutant.Edit{{In: "watch.listening.count", Node: mutant.Call, Names: "min", Becomes: "$1"}},
 		unnoticed: "a run may fail because a node is lost",
 	},
 	{
 		name: "ACollectorThatWaitsBlamesNodes", directed: "TestLateScanIsNoSilence",
-		edits:     []mutant.Edit{{In: "supervisor.watcher.listened", Node: mutant.Case, Names: "rounds", Becomes: mutant.Never}},
+		edits:     []mutant.Edit{{In: "watch.listening.count", Node: mutant.Case, Names: "rounds", Becomes: mutant.Never}},
 		unnoticed: "no journal of a simulation hangs",
 	},
 	{
@@ -129,12 +129,12 @@ var mutants = []struct {
 	},
 	{
 		name: "ANewSupervisorDoesNotSaySo", directed: "TestANodeHearsOfASupervisorBeforeItsFirstJob",
-		edits:     []mutant.Edit{{In: "supervisor.Supervisor.Run", Node: mutant.Call, Names: "announce", Becomes: "_ = $1"}},
+		edits:     []mutant.Edit{{In: "supervisor.Supervisor.Run", Node: mutant.Call, Names: "Announce", Becomes: "_ = $1"}},
 		unnoticed: "nodes learn the epoch from jobs and beats, too",
 	},
 	{
 		name: "LookingTakesItsTime", directed: "TestReturningRunnerRepeatsItsJobSoon",
-		edits:     []mutant.Edit{{In: "supervisor.missedLooks", Node: mutant.Value, Becomes: "7"}},
+		edits:     []mutant.Edit{{In: "watch.missedScans", Node: mutant.Value, Becomes: "7"}},
 		unnoticed: "a simulation asks whether, and not how soon",
 	},
 	{
@@ -154,7 +154,7 @@ var mutants = []struct {
 	},
 	{
 		name: "AnyClockMakesOld", directed: "TestClockFarAheadDeletesNoRecord",
-		edits:     []mutant.Edit{{In: "supervisor.Supervisor.forgetOld", Node: mutant.If, Names: "Before", Becomes: mutant.Never}},
+		edits:     []mutant.Edit{{In: "expiry.Records.deleteOld", Node: mutant.If, Names: "Before", Becomes: mutant.Never}},
 		unnoticed: "clocks of simulated supervisors are a minute ahead at most",
 	},
 	{

@@ -36,6 +36,7 @@ import (
 	"writ/supervisor/decision"
 	"writ/supervisor/journal"
 	"writ/supervisor/nodes"
+	"writ/supervisor/takeover"
 )
 
 // sim is a datacenter with a real supervisor, a real journal and a memory queue. Its nodes are played by the test.
@@ -58,10 +59,10 @@ type sim struct {
 	weights      map[string]int    // of projects by name, as well
 	keep         time.Duration     // runs after their end, as well
 	accounts     queue.Accounts
-	marks        supervisor.Marks // of the next supervisor that starts
-	held         bool             // it starts so
-	coordinators []string         // of the next supervisor that starts
-	dialWith     *http.Client     // reaches them
+	marks        takeover.Marks // of the next supervisor that starts
+	held         bool           // it starts so
+	coordinators []string       // of the next supervisor that starts
+	dialWith     *http.Client   // reaches them
 	// certificates are those of the next supervisor that starts.
 	certificates decision.CertificateIssuer
 	logs         testenv.Log

@@ -7,8 +7,8 @@ import (
 	"writ/supervisor/secrets"
 )
 
-// statementTable returns the handler of each kind of statement, by subject and decision.
-func (s *Supervisor) statementTable() map[string]decision.Handler {
+// statementHandlers returns the handler of each kind of statement, by subject and decision.
+func statementHandlers(s *Supervisor) map[string]decision.Handler {
 	runs := &decision.Runs{
 		Journal: s.Journal, Answers: s.answers, Records: s.records, Programs: s.programs, Verifier: s.rosters.Verifier,
 		Post: s.steps.Post, Now: s.Now,

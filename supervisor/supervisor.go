@@ -5,8 +5,8 @@
 //
 // A run advances in steps, one at a time; see package workflow: a step applies its mail, a pass of the script returns
 // the next calls (package scripts), and the calls are claimed, placed and prepared for sending, all in one transaction.
-// Package collect handles the messages of nodes. The watch (watch.go) detects events that do not happen:
-// missing beats, lost jobs and passed deadlines.
+// Package collect handles the messages of nodes. Package watch detects events that do not happen:
+// missing beats, lost jobs and passed deadlines. This package creates the parts and connects them.
 package supervisor
 
 import (
@@ -15,7 +15,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -24,7 +23,6 @@ import (
 	"writ/identity"
 	"writ/internal/failpoint"
 	"writ/internal/limit"
-	"writ/internal/sleep"
 	"writ/runner/queue"
 	"writ/scripts"
 	"writ/supervisor/admission"
@@ -32,10 +30,12 @@ import (
 	"writ/supervisor/boots"
 	"writ/supervisor/collect"
 	"writ/supervisor/decision"
+	"writ/supervisor/expiry"
 	"writ/supervisor/fleet"
 	"writ/supervisor/hold"
 	"writ/supervisor/journal"
 	"writ/supervisor/link"
+	"writ/supervisor/links"
 	"writ/supervisor/mail"
 	"writ/supervisor/mailbox"
 	"writ/supervisor/misuse"
@@ -45,11 +45,20 @@ import (
 	"writ/supervisor/query"
 	"writ/supervisor/quota"
 	"writ/supervisor/ratelog"
+	"writ/supervisor/room"
 	"writ/supervisor/rosters"
 	"writ/supervisor/secrets"
 	"writ/supervisor/submission"
+	"writ/supervisor/takeover"
+	"writ/supervisor/watch"
 	"writ/supervisor/workflow"
 )
+
+// DefaultKeepRuns is how long an ended run is kept, with its calls, results and log lines.
+const DefaultKeepRuns = 90 * 24 * time.Hour
+
+// releaseTime limits the release of the lease at the end.
+const releaseTime = 3 * time.Second
 
 // Config holds the settings and dependencies of a supervisor. Fields are required unless their comment makes them
 // optional.
@@ -88,7 +97,7 @@ type Config struct {
 	Held bool
 	// Marks stores the progress of the journal beside the key. Without it, fewer restores of the journal from a backup
 	// are detected.
-	Marks Marks
+	Marks takeover.Marks
 	// Certificates manages the certificates of the datacenter. It may be nil.
 	Certificates decision.CertificateIssuer
 	// DialWith connects to coordinators and verifies them; nil means the defaults of the system.
@@ -104,17 +113,20 @@ type Supervisor struct {
 	*admission.Joins
 	*admission.Directory
 	*boots.Reports
+	*rosters.Pages
 
 	epoch         int64
 	rosters       *rosters.Keeper
 	recheck       *rosters.Recheck
-	relink        chan struct{} // signals that the coordinators of the roster may have changed
+	marker        *takeover.Marker
+	takeover      *takeover.Takeover
+	lease         *takeover.Lease
 	fleet         *fleet.Fleet
 	steps         *mailbox.Scheduler
-	freed         *freedNodes
 	view          *workflow.View
 	advancer      *workflow.Advancer
-	shares        *shares
+	shares        *room.Shares
+	offers        *room.Offers
 	outbox        *outbox.Outbox
 	programs      *program.Store
 	answers       *answers.Store
@@ -128,7 +140,8 @@ type Supervisor struct {
 	decider       *decision.Decider
 	submitter     *submission.Submitter
 	previewer     *preview.Previewer
-	verbs         map[link.Verb]verbHandler
+	verbs         verbTable
+	links         *links.Links
 	opened        *quota.Open
 	admission     *admission.Site
 	pending       *admission.Pending
@@ -137,17 +150,15 @@ type Supervisor struct {
 	accounts      *admission.Accounts
 	inventories   *fleet.Inventories
 	holds         *hold.Decisions
-	heldTold      atomic.Int64    // number of hold changes that all open runs have received
 	misuse        *misuse.Counter // nil if the queue has no accounts
-	faults        *faults
 	warnings      *ratelog.Log
 	refusals      limit.Lines // rate limit of logged refusals, by signer and code, or by code alone
 	collector     *collect.Collector
 	reports       *collect.Reports
 	nodeLogs      *collect.Logs
+	watch         *watch.Watch
+	expiry        *expiry.Records
 	counts        counts
-	seen          atomic.Pointer[seen] // result of the last scan of the watch
-	dialers       dialers
 }
 
 // Open creates a supervisor from its journal and begins a new epoch. It returns journal.ErrHeld while another
@@ -159,9 +170,9 @@ type Supervisor struct {
 func Open(ctx context.Context, config Config, outside [][]byte) (*Supervisor, error) {
 	s := &Supervisor{
 		Config: config, pending: admission.NewPending(),
-		keyring: secrets.NewKeyring(config.Pin, config.Datacenter, config.Key),
-		faults:  &faults{log: config.Log}, warnings: ratelog.New(config.Log),
-		relink: make(chan struct{}, 1),
+		keyring:  secrets.NewKeyring(config.Pin, config.Datacenter, config.Key),
+		warnings: ratelog.New(config.Log),
+		marker:   &takeover.Marker{Marks: config.Marks, Journal: config.Journal, Log: config.Log},
 	}
 	if s.Backoff == nil {
 		s.Backoff = workflow.Backoff
@@ -172,18 +183,18 @@ func Open(ctx context.Context, config Config, outside [][]byte) (*Supervisor, er
 	if s.Now == nil {
 		s.Now = time.Now
 	}
-	s.steps, s.freed = mailbox.New(func(ctx context.Context, run writ.RunID, m mail.Mail) error {
+	s.steps = mailbox.New(func(ctx context.Context, run writ.RunID, m mail.Mail) error {
 		return s.advancer.Step(ctx, run, m)
-	}, config.Log), newFreedNodes()
+	}, config.Log)
 	s.wireRecords()
 	s.Journal.SetClock(s.Now)
-	if err := s.protect(); err != nil {
+	if err := s.Journal.Protect(protection(s.Key, s.warnings)); err != nil {
 		return nil, err
 	}
 	if err := submission.CheckEngines(ctx, s.Journal); err != nil {
 		return nil, err
 	}
-	mark, err := s.readMark(ctx)
+	mark, err := s.marker.Compare(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("compare the journal with the mark beside the key: %w", err)
 	}
@@ -224,17 +235,19 @@ func Open(ctx context.Context, config Config, outside [][]byte) (*Supervisor, er
 		return nil, errors.Join(err, s.Journal.Release(context.WithoutCancel(ctx)))
 	}
 	s.wireSteps()
-	s.wireCollector()
+	s.wireNodes()
 	s.wireRequests()
 	return s, nil
 }
 
-// datacenterName returns the name of the datacenter in the newest roster, else its ID.
-func (s *Supervisor) datacenterName() string {
-	if dc := s.rosters.Current().Datacenter(s.Datacenter); dc != nil {
-		return dc.Name
+// protection has the journal authenticate its rows, under a key that only this supervisor has.
+func protection(key ed25519.PrivateKey, warnings *ratelog.Log) journal.Protection {
+	return journal.Protection{
+		Key: key.Seed(),
+		Refused: func(err *writ.Error) {
+			warnings.Refused("", "record of the journal changed by another program; it is not used", err, "hint", err.Hint)
+		},
 	}
-	return string(s.Datacenter)
 }
 
 // Epoch returns the epoch, the number that fences off earlier supervisors.
@@ -273,13 +286,10 @@ func (s *Supervisor) AdoptRosters(ctx context.Context, links [][]byte) (int, err
 // rosterInForce applies a new roster: open runs are checked, links restarted, and nodes notified.
 func (s *Supervisor) rosterInForce(ctx context.Context, roster *identity.Roster) {
 	s.recheck.Wake()
-	select {
-	case s.relink <- struct{}{}:
-	default:
-	}
-	if s.fleet == nil {
+	if s.links == nil {
 		return // before Open has finished; Run does the rest
 	}
+	s.links.Update()
 	for _, node := range s.fleet.Members.Serving() {
 		s.outbox.Control(failpoint.At(ctx, failpoint.RosterSent), writ.Control{Node: node, Roster: roster.Version})
 	}
@@ -288,23 +298,15 @@ func (s *Supervisor) rosterInForce(ctx context.Context, roster *identity.Roster)
 // Run serves the datacenter until ctx ends; then it releases the lease and returns nil. It returns journal.ErrFenced if
 // another supervisor has taken over. Open work continues at the next start.
 func (s *Supervisor) Run(ctx context.Context) error {
-	s.announce(ctx)
+	s.takeover.Announce(ctx)
 	group, working := errgroup.WithContext(ctx)
-	group.Go(func() error { return s.reign(working) })
-	group.Go(func() error { return s.steps.Run(working) })
-	group.Go(func() error { return s.outbox.Run(working) })
-	group.Go(func() error { return s.outbox.RunAcks(working) })
-	group.Go(func() error { return s.offerRooms(working) })
-	group.Go(func() error { return s.wakeOpenRuns(working) })
-	group.Go(func() error { return s.recheck.Run(working) })
-	group.Go(func() error { return s.collector.Run(working) })
-	group.Go(func() error { return s.reports.Run(working) })
-	group.Go(func() error { return s.watch(working) })
-	group.Go(func() error { return s.accounts.Run(working) })
-	group.Go(func() error { return s.forget(working) })
-	group.Go(func() error { return s.keepMark(working) })
-	group.Go(func() error { return s.rosters.WarnOfEnds(working) })
-	group.Go(func() error { return s.keepLinks(working) })
+	for _, run := range []func(context.Context) error{
+		s.lease.Run, s.steps.Run, s.outbox.Run, s.outbox.RunAcks, s.offers.Run, s.takeover.Run, s.recheck.Run,
+		s.collector.Run, s.reports.Run, s.watch.Run, s.accounts.Run, s.expiry.Run, s.marker.Run, s.rosters.WarnOfEnds,
+		s.links.Run,
+	} {
+		group.Go(func() error { return run(working) })
+	}
 	if err := group.Wait(); err != nil && ctx.Err() == nil {
 		return err
 	}
@@ -315,70 +317,6 @@ func (s *Supervisor) Run(ctx context.Context) error {
 		return fleet.PutLives(tx, s.fleet.Machines.Unstored())
 	}); err != nil {
 		s.Log.Warn("release the lease; a standby waits for its end", "err", err)
-	}
-	return nil
-}
-
-// wakeWithin limits how long the supervisor retries to read the open runs. After that Run returns an error, so that the
-// process manager restarts it.
-const wakeWithin = time.Minute
-
-// wakeOpenRuns continues the runs that were open when the last supervisor ended. It retries while the database
-// restarts.
-func (s *Supervisor) wakeOpenRuns(ctx context.Context) error {
-	for began := time.Now(); ; {
-		err := s.wakeOnce(ctx)
-		switch {
-		case err == nil || ctx.Err() != nil:
-			return nil
-		case time.Since(began) > wakeWithin:
-			return fmt.Errorf("list open runs: %w", err)
-		}
-		s.warnings.Warn("", "continue open runs; trying again", "err", err)
-		_ = sleep.For(ctx, watchEvery)
-	}
-}
-
-// wakeOnce wakes the runs with a pending evaluation and the runs with calls on removed nodes. It delivers all sent
-// calls again under the new epoch; nodes recognize jobs that they have done. All other runs wait for events that the
-// watch finds.
-func (s *Supervisor) wakeOnce(ctx context.Context) error {
-	var pending []writ.RunID
-	var sent []*journal.Call
-	err := s.Journal.Read(ctx, func(tx *journal.Tx) (err error) {
-		if pending, err = tx.PendingRuns(); err != nil {
-			return err
-		}
-		// times from a clock that was set back since
-		ahead, err := tx.RunsStampedAfter(tx.Now.Add(workflow.BackoffMost))
-		if err != nil {
-			return err
-		}
-		pending = append(pending, ahead...)
-		for _, n := range s.fleet.Members.List() {
-			if n.Admission != writ.AdmissionRemoved {
-				continue
-			}
-			left, err := tx.RunsOn(n.ID)
-			if err != nil {
-				return err
-			}
-			pending = append(pending, left...)
-		}
-		sent, err = tx.SentCalls()
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	for _, c := range sent {
-		s.steps.Post(c.Run, mail.Mail{Resend: []mail.Delivery{mail.DeliveryOf(c)}})
-	}
-	for _, id := range pending {
-		s.steps.Post(id, mail.Mail{})
-	}
-	if len(pending)+len(sent) > 0 {
-		s.Log.Info("open runs continue", "runs_to_evaluate", len(pending), "calls_sent_again", len(sent), "epoch", s.epoch)
 	}
 	return nil
 }

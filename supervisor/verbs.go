@@ -3,7 +3,6 @@ package supervisor
 import (
 	"context"
 	"encoding/json"
-	"time"
 
 	"writ"
 	"writ/supervisor/link"
@@ -13,10 +12,13 @@ import (
 // verbHandler answers a request with encoded parameters.
 type verbHandler func(ctx context.Context, params json.RawMessage) (any, error)
 
-// verbTable returns the handler of each request of a coordinator.
-func (s *Supervisor) verbTable() map[link.Verb]verbHandler {
+// verbTable holds the handler of each request of a coordinator.
+type verbTable map[link.Verb]verbHandler
+
+// newVerbTable returns the handlers of a supervisor.
+func newVerbTable(s *Supervisor) verbTable {
 	nodes := &query.Nodes{Members: s.fleet.Members.List, Pending: s.pending.List}
-	return map[link.Verb]verbHandler{
+	return verbTable{
 		link.VerbSubmit: decoded(func(ctx context.Context, p link.Submit) (writ.Run, error) {
 			return s.Submit(ctx, p.Signed)
 		}),
@@ -70,21 +72,12 @@ func bare[A any](answer func(context.Context) (A, error)) verbHandler {
 	return func(ctx context.Context, _ json.RawMessage) (any, error) { return answer(ctx) }
 }
 
-// handle answers a request of a coordinator.
-func (s *Supervisor) handle(
+// answer implements link.Handler.
+func (t verbTable) answer(
 	ctx context.Context, verb link.Verb, params json.RawMessage, _ func(stage, detail string),
 ) (any, error) {
-	if answer := s.verbs[verb]; answer != nil {
-		return answer(ctx, params)
+	if handler := t[verb]; handler != nil {
+		return handler(ctx, params)
 	}
 	return nil, writ.Errorf(writ.CodeVerbUnsupported, "this supervisor does not know the verb %q", verb)
-}
-
-// ages returns the ages of the oldest calls of a node, from the last scan of the watch.
-func (s *Supervisor) ages(node writ.NodeID) (planned, queued time.Duration) {
-	seen, now := s.seen.Load(), s.Now()
-	if seen == nil {
-		return 0, 0
-	}
-	return age(now, seen.planned[node]), age(now, seen.queued[node])
 }

@@ -5,30 +5,36 @@ import (
 	"time"
 
 	"writ"
+	"writ/identity"
 	"writ/supervisor/admission"
 	"writ/supervisor/answers"
 	"writ/supervisor/boots"
 	"writ/supervisor/collect"
 	"writ/supervisor/decision"
+	"writ/supervisor/expiry"
 	"writ/supervisor/fleet"
 	"writ/supervisor/hold"
+	"writ/supervisor/links"
 	"writ/supervisor/misuse"
 	"writ/supervisor/preview"
 	"writ/supervisor/program"
 	"writ/supervisor/query"
+	"writ/supervisor/room"
 	"writ/supervisor/rosters"
 	"writ/supervisor/submission"
+	"writ/supervisor/takeover"
+	"writ/supervisor/watch"
 	"writ/supervisor/workflow"
 )
 
 // wireRecords creates the parts that read and write the records of the journal.
 func (s *Supervisor) wireRecords() {
-	s.holds = hold.New(s.datacenterName)
 	s.records = &query.Reader{Journal: s.Journal, Datacenter: s.Datacenter, KeepRuns: s.KeepRuns}
 	s.rosters = rosters.New(rosters.Config{
 		Journal: s.Journal, Cluster: s.Pin, Datacenter: s.Datacenter, Key: s.Key, ProjectOf: s.records.ProjectOf,
 		Adopted: s.Adopted, InForce: s.rosterInForce, Now: s.Now, Log: s.Log,
 	})
+	s.Pages, s.holds = rosters.NewPages(s.rosters), hold.New(s.rosters.DatacenterName)
 	s.programs = program.New(program.Config{
 		Datacenter: s.Datacenter, Journal: s.Journal, Evaluator: s.Evaluator, Roster: s.rosters.Current,
 		Verifier: s.rosters.Verifier, RosterText: s.rosters.Text, Passed: s.counts.notePass, Refusals: &s.refusals, Now: s.Now, Log: s.Log,
@@ -49,7 +55,10 @@ func (s *Supervisor) wireRecords() {
 
 // wireSteps creates the advancer and connects it with its dependencies.
 func (s *Supervisor) wireSteps() {
-	s.shares = &shares{backlog: s.fleet.Backlog, steps: s.steps, roster: s.rosters.Current, weights: s.Weights}
+	s.shares = &room.Shares{
+		Backlog: s.fleet.Backlog, Mailbox: s.steps, Roster: s.rosters.Current, Weights: s.Weights,
+	}
+	s.offers = room.NewOffers(s.Journal, s.fleet.Members, s.shares)
 	s.inventories = fleet.NewInventories(s.fleet.Members, s.Journal.ReconcilesUntil)
 	s.view = &workflow.View{
 		Site:  workflow.Site{Datacenter: s.Datacenter, Cluster: s.Pin, Key: s.Key, Epoch: s.epoch, Backoff: s.Backoff},
@@ -58,7 +67,7 @@ func (s *Supervisor) wireSteps() {
 	}
 	s.advancer = workflow.NewAdvancer(workflow.AdvancerConfig{
 		Journal: s.Journal, View: s.view, Outbox: s.outbox, Mailbox: s.steps, Programs: s.programs, Quota: s.opened,
-		Freed:   s.freed.add,
+		Freed:   s.offers.Freed,
 		Unasked: func(node writ.NodeID, results int) { s.misuse.Count(node, misuse.Unasked, results) },
 		Ended: func(run writ.RunID) {
 			s.programs.Forget(run)
@@ -69,8 +78,8 @@ func (s *Supervisor) wireSteps() {
 	s.steps.Owners, s.steps.Drop = s.advancer.Owners, s.advancer.Drop
 }
 
-// wireCollector creates the receivers of the messages of nodes.
-func (s *Supervisor) wireCollector() {
+// wireNodes creates the parts that receive the messages of nodes and notice missing ones.
+func (s *Supervisor) wireNodes() {
 	site := collect.Site{
 		Epoch: s.epoch, Fleet: s.fleet, Journal: s.Journal, Mailbox: s.steps, Outbox: s.outbox, Misuse: s.misuse,
 		Warnings: s.warnings, Now: s.Now, Log: s.Log,
@@ -80,6 +89,22 @@ func (s *Supervisor) wireCollector() {
 	s.collector = collect.New(site, s.Queue, collect.Receivers{
 		Beats: beats, Reports: s.reports, Hosts: collect.NewHosts(site), Logs: s.nodeLogs,
 	})
+	s.watch = watch.New(watch.Config{
+		Epoch: s.epoch, Journal: s.Journal, Queue: s.Queue, Fleet: s.fleet, Mailbox: s.steps, Outbox: s.outbox,
+		Offers: s.offers, Holds: s.holds, Nodes: s.nodeDecisions, Rounds: s.collector.Rounds,
+		Silence: func() identity.Silence {
+			return s.rosters.Current().Datacenter(s.Datacenter).NodeSilence()
+		},
+		Warnings: s.warnings, Now: s.Now, Log: s.Log,
+	})
+	s.takeover = &takeover.Takeover{
+		Epoch: s.epoch, Journal: s.Journal, Members: s.fleet.Members, Outbox: s.outbox,
+		Roster: func() int { return s.rosters.Current().Version },
+		Post:   s.steps.Post, Warnings: s.warnings, Log: s.Log,
+	}
+	s.lease = &takeover.Lease{
+		Journal: s.Journal, Epoch: s.epoch, Renewed: &s.counts.renewed, Now: s.Now, Log: s.Log,
+	}
 }
 
 // wireRequests creates the parts that answer the requests of coordinators.
@@ -99,19 +124,23 @@ func (s *Supervisor) wireRequests() {
 		},
 		BootTokenRevoked: s.EndToken,
 	}
-	s.nodeDecisions = &decision.Nodes{
-		Journal: s.Journal, Answers: s.answers, Pending: s.pending.Get, Member: s.fleet.Members.Get, Changed: s.admission.Apply,
-		Post: s.steps.Post, Log: s.Log,
-	}
 	s.decider = &decision.Decider{
-		Verifier: s.rosters.Verifier, Answers: s.answers, Handlers: s.statementTable(), Log: s.Log,
+		Verifier: s.rosters.Verifier, Answers: s.answers, Handlers: statementHandlers(s), Log: s.Log,
 	}
-	s.queues = &query.Queues{Journal: s.Journal, Nodes: s.fleet.Members.List, Ages: s.ages}
+	s.queues = &query.Queues{Journal: s.Journal, Nodes: s.fleet.Members.List, Ages: s.watch.Ages}
 	s.standings = &answers.Standings{
 		Journal: s.Journal, Key: s.Key, Cluster: s.Pin, Datacenter: s.Datacenter, Roster: s.rosters.Current,
 		RunRecord: s.records.Record, JoinTokens: s.tokens.List, HoldDecisions: s.holding.List, Now: s.Now,
 	}
-	s.verbs = s.verbTable()
+	s.verbs = newVerbTable(s)
+	s.links = links.New(links.Config{
+		Datacenter: s.Datacenter, Key: s.Key, Epoch: s.epoch, Version: s.Version, Coordinators: s.Coordinators,
+		Journal: s.Journal, Rosters: s.rosters, Answer: s.verbs.answer, Fault: s.watch.Faults.Text, HTTP: s.DialWith,
+		Now: s.Now, Warnings: s.warnings, Log: s.Log,
+	})
+	s.expiry = &expiry.Records{
+		Journal: s.Journal, KeepRuns: s.KeepRuns, Coordinators: s.links.Addresses, Now: s.Now, Log: s.Log,
+	}
 }
 
 // wireAdmission creates the parts that admit nodes and serve their API.
@@ -127,6 +156,10 @@ func (s *Supervisor) wireAdmission(ctx context.Context) (err error) {
 		Datacenter: s.Datacenter, Cluster: s.Pin, Key: s.Key, Epoch: s.epoch, Journal: s.Journal,
 		Roster: s.rosters.Current, Verifier: s.rosters.Verifier, Fleet: s.fleet, Pending: s.pending,
 		Accounts: s.accounts, Refusals: &s.refusals, Now: s.Now, Log: s.Log,
+	}
+	s.nodeDecisions = &decision.Nodes{
+		Journal: s.Journal, Answers: s.answers, Pending: s.pending.Get, Member: s.fleet.Members.Get, Changed: s.admission.Apply,
+		Post: s.steps.Post, Log: s.Log,
 	}
 	s.batches, err = admission.LoadBatches(ctx, s.admission)
 	s.Joins, s.Directory = admission.NewJoins(s.admission, s.batches), admission.NewDirectory(s.admission)

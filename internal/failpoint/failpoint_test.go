@@ -98,7 +98,7 @@ func TestEveryPlaceIsInTheCode(t *testing.T) {
 
 // named lists the calls that change a store or send to the queue for a caller. Their context names the write or send.
 var named = []string{
-	"Journal.Write", "db.Write", "j.Write", "Queue.Send", "queue.Send", "Queue.Acknowledge", "queue.Acknowledge", "Queue.Withdraw", "Queue.SetGeneration", "Queue.Apply",
+	"Journal.Write", "journal.Write", "db.Write", "j.Write", "Queue.Send", "queue.Send", "Queue.Acknowledge", "queue.Acknowledge", "Queue.Withdraw", "queue.SetGeneration", "Queue.Apply",
 }
 
 // written lists the calls that change a file or connection. Their function names the place itself.

@@ -52,6 +52,14 @@ func New(config Config) *Keeper { return &Keeper{Config: config} }
 // Current returns the roster in force, nil before the first one.
 func (k *Keeper) Current() *identity.Roster { return k.current.Load() }
 
+// DatacenterName returns the name of the datacenter in the roster in force, else its ID.
+func (k *Keeper) DatacenterName() string {
+	if dc := k.Current().Datacenter(k.Datacenter); dc != nil {
+		return dc.Name
+	}
+	return string(k.Datacenter)
+}
+
 // anyTime disables the expiry check of rosters. An adopted roster stays in force until its successor comes, and a chain
 // must stay valid forever. The verifier ensures that an expired roster admits no new work.
 var anyTime time.Time

@@ -10,8 +10,8 @@ import (
 
 	"writ/cmd/writ/internal/backup"
 	"writ/cmd/writ/internal/config"
-	"writ/supervisor"
 	"writ/supervisor/journal"
+	"writ/supervisor/takeover"
 )
 
 // markFile holds the last known head of a supervisor's journal.
@@ -21,20 +21,20 @@ const markFile = "journal.mark"
 // restored journal is never removed; the mark names the last note that was applied.
 type marks struct{ dir string }
 
-var _ supervisor.Marks = marks{}
+var _ takeover.Marks = marks{}
 
 type markText struct {
 	journal.Head
 	Heard string `json:"heard,omitempty"` // the last applied note
 }
 
-func (m marks) Read() (mark supervisor.Mark, err error) {
+func (m marks) Read() (mark takeover.Mark, err error) {
 	text, err := m.text()
 	if err != nil {
 		return mark, err
 	}
 	said, err := m.said()
-	return supervisor.Mark{Head: text.Head, Restored: said != "" && said != text.Heard}, err
+	return takeover.Mark{Head: text.Head, Restored: said != "" && said != text.Heard}, err
 }
 
 func (m marks) Keep(head journal.Head) error {

@@ -1,4 +1,4 @@
-package supervisor
+package watch
 
 import (
 	"context"
@@ -12,8 +12,8 @@ import (
 // queueAwayAfter is the time after which an unavailable queue is reported. A restart takes less.
 const queueAwayAfter = 3 * time.Second
 
-// faults holds the faults that stop the work of the datacenter. They are reported to coordinators and logged.
-type faults struct {
+// Faults holds the faults that stop the work of the datacenter. They are reported to coordinators and logged.
+type Faults struct {
 	log *slog.Logger
 
 	mu      sync.Mutex
@@ -22,9 +22,9 @@ type faults struct {
 	since   time.Time // the queue is unavailable
 }
 
-// look updates the faults of journal and queue. queue is the current error of the queue, nil if it is available. If a
-// write to the journal has failed, look probes the journal with a new write.
-func (f *faults) look(ctx context.Context, j *journal.Journal, queue error, now time.Time) {
+// check updates the faults of journal and queue. queue is the current error of the queue, nil if it is available. If a
+// write to the journal has failed, check probes the journal with a new write.
+func (f *Faults) check(ctx context.Context, j *journal.Journal, queue error, now time.Time) {
 	was := j.Fault()
 	if was != nil && j.Probe(ctx) == nil {
 		was = nil
@@ -50,8 +50,8 @@ func (f *faults) look(ctx context.Context, j *journal.Journal, queue error, now 
 	f.queue = queue
 }
 
-// works returns the fault of the journal, "" if it can be written, and whether the queue is available.
-func (f *faults) works() (journal string, queue bool) {
+// Works returns the fault of the journal, "" if it can be written, and whether the queue is available.
+func (f *Faults) Works() (journal string, queue bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.journal != nil {
@@ -60,8 +60,8 @@ func (f *faults) works() (journal string, queue bool) {
 	return journal, f.queue == nil
 }
 
-// text describes the current fault for coordinators, "" without a fault.
-func (f *faults) text() string {
+// Text describes the current fault for coordinators, "" without a fault.
+func (f *Faults) Text() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch {

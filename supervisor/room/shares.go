@@ -1,4 +1,4 @@
-package supervisor
+package room
 
 import (
 	"slices"
@@ -12,21 +12,21 @@ import (
 	"writ/supervisor/placement"
 )
 
-// shares divides the room of nodes between projects.
-type shares struct {
-	backlog *fleet.Backlog
-	steps   *mailbox.Scheduler
-	roster  func() *identity.Roster
-	weights map[string]int // by the names of projects
+// Shares divides the room of nodes between projects. All fields but Weights are required.
+type Shares struct {
+	Backlog *fleet.Backlog
+	Mailbox *mailbox.Scheduler
+	Roster  func() *identity.Roster // in force
+	Weights map[string]int          // by the names of projects
 }
 
-// Lines implements Shares. It returns the projects that compete for the room of a node, starting after the project that
+// Lines implements workflow.Shares. It returns the projects that compete for the room of a node, starting after the project that
 // was served there last. If own is not empty, its line is always included. It stops once enough projects without sent
 // calls are found to fill the room, so the cost does not depend on the number of waiting projects.
-func (s *shares) Lines(
+func (s *Shares) Lines(
 	tx *journal.Tx, node writ.NodeID, now time.Time, room int, own writ.ProjectID,
 ) (lines []placement.Line, err error) {
-	first, err := nextProject(tx, node, s.backlog.LastServed(node), now)
+	first, err := nextProject(tx, node, s.Backlog.LastServed(node), now)
 	if err != nil {
 		return nil, err
 	}
@@ -41,14 +41,14 @@ func (s *shares) Lines(
 		}
 	}
 	most := room
-	if s.steps.AnyStalled() {
+	if s.Mailbox.AnyStalled() {
 		most += journal.MaxCalls // so that other runs remain if stalled ones are skipped
 	}
 	stand := func(project writ.ProjectID) (placement.Line, error) {
 		runs, err := tx.Sendable(node, project, now, most)
 		// Stalled runs are skipped: they would not use their places.
 		return placement.Line{
-			Project: project, Weight: s.Weight(project), Sent: out[project], Runs: slices.DeleteFunc(runs, s.steps.IsStalled),
+			Project: project, Weight: s.Weight(project), Sent: out[project], Runs: slices.DeleteFunc(runs, s.Mailbox.IsStalled),
 		}, err
 	}
 	idle := 0 // projects without sent calls: at most room of them can get a place
@@ -79,16 +79,16 @@ func (s *shares) Lines(
 	return lines, nil
 }
 
-// Weight implements Shares.
-func (s *shares) Weight(id writ.ProjectID) int {
-	if p := s.roster().Project(id); p != nil {
-		return s.weights[p.Name]
+// Weight implements workflow.Shares.
+func (s *Shares) Weight(id writ.ProjectID) int {
+	if p := s.Roster().Project(id); p != nil {
+		return s.Weights[p.Name]
 	}
 	return 0
 }
 
 // spare returns the runs that get the spare room of a node.
-func (s *shares) spare(tx *journal.Tx, node writ.NodeID, load journal.Load, slots int) ([]writ.RunID, error) {
+func (s *Shares) spare(tx *journal.Tx, node writ.NodeID, load journal.Load, slots int) ([]writ.RunID, error) {
 	room := placement.Spare(slots, load.Sent(), 0)
 	if room <= 0 {
 		return nil, nil

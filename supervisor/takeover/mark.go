@@ -1,7 +1,8 @@
-package supervisor
+package takeover
 
 import (
 	"context"
+	"log/slog"
 	"time"
 
 	"writ/internal/sleep"
@@ -32,42 +33,49 @@ type Marks interface {
 // keepMarkEvery is the interval at which the mark is updated from the journal.
 const keepMarkEvery = 10 * time.Second
 
-// readMark compares the journal with the mark before an epoch begins.
-func (s *Supervisor) readMark(ctx context.Context) (Mark, error) {
-	if s.Marks == nil {
+// Marker compares the journal with its mark and updates the mark. All fields but Marks are required.
+type Marker struct {
+	Marks   Marks // nil: fewer restores are detected
+	Journal *journal.Journal
+	Log     *slog.Logger
+}
+
+// Compare compares the journal with the mark before an epoch begins. It informs the journal if it came from a backup.
+func (m *Marker) Compare(ctx context.Context) (Mark, error) {
+	if m.Marks == nil {
 		return Mark{}, nil
 	}
-	mark, err := s.Marks.Read()
+	mark, err := m.Marks.Read()
 	if err != nil {
 		return mark, err
 	}
-	head, err := s.Journal.Head(ctx)
+	head, err := m.Journal.Head(ctx)
 	if err == nil && (mark.Restored || head.Behind(mark.Head)) {
-		s.Log.Warn("journal restored from a backup: its runs wait until every node has reported its inventory",
+		m.Log.Warn("journal restored from a backup: its runs wait until every node has reported its inventory",
 			"epoch", head.Epoch, "event", head.Seq, "epoch_seen", mark.Epoch, "event_seen", mark.Seq,
 			"said_by_operator", mark.Restored)
-		s.Journal.CameFromBackup()
+		m.Journal.CameFromBackup()
 	}
 	return mark, err
 }
 
-// keepMark updates the mark from the journal until ctx ends, and retries after errors. An outdated mark only detects
-// fewer restores.
-func (s *Supervisor) keepMark(ctx context.Context) error {
-	if s.Marks == nil {
+// Run updates the mark from the journal until ctx ends, and retries after errors. An outdated mark only detects fewer
+// restores.
+func (m *Marker) Run(ctx context.Context) error {
+	if m.Marks == nil {
 		return nil
 	}
 	var kept journal.Head
 	failing := false
 	for ctx.Err() == nil {
-		head, err := s.Journal.Head(ctx)
+		head, err := m.Journal.Head(ctx)
 		if err == nil && head != kept {
-			if err = s.Marks.Keep(head); err == nil {
+			if err = m.Marks.Keep(head); err == nil {
 				kept = head
 			}
 		}
 		if err != nil && !failing && ctx.Err() == nil {
-			s.Log.Warn("update the mark beside the key; trying again", "err", err)
+			m.Log.Warn("update the mark beside the key; trying again", "err", err)
 		}
 		failing = err != nil
 		_ = sleep.For(ctx, keepMarkEvery)

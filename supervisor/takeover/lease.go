@@ -1,0 +1,45 @@
+package takeover
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"writ/internal/tally"
+	"writ/supervisor/journal"
+)
+
+// Lease renews the lease of a journal that several supervisors share. All fields are required.
+type Lease struct {
+	Journal *journal.Journal
+	Epoch   int64
+	Renewed *tally.Moment // of the last renewal
+	Now     func() time.Time
+	Log     *slog.Logger
+}
+
+// Run renews the lease until ctx ends. It returns journal.ErrFenced if another supervisor has taken over. While the
+// journal is unreachable, no step can commit, and therefore no job is sent.
+func (l *Lease) Run(ctx context.Context) error {
+	if !l.Journal.Shared() {
+		return nil
+	}
+	tick := time.NewTicker(journal.RenewEvery)
+	defer tick.Stop()
+	for {
+		switch err := l.Journal.Renew(ctx); {
+		case errors.Is(err, journal.ErrFenced):
+			return err
+		case err != nil && ctx.Err() == nil:
+			l.Log.Warn("renew the lease", "epoch", l.Epoch, "err", err)
+		case err == nil:
+			l.Renewed.Note(l.Now())
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}

@@ -1,0 +1,52 @@
+package watch
+
+import (
+	"slices"
+	"time"
+
+	"writ/supervisor/journal"
+)
+
+// maxHeld limits the calls that wait for a node, and the calls that wait for their resource, of which one scan rechecks
+// each kind in rotation. Normally an event wakes them, but not if they wait for one of several things.
+const maxHeld = 100
+
+// dueCalls holds the cursors of the calls to check.
+type dueCalls struct {
+	due   journal.Due // calls whose time comes
+	again journal.Due // the repeated check of the same calls
+	held  journal.Due // calls that wait for their resource
+}
+
+// restart returns all calls that wait for a node in the next scan: any of them may wait for the change of a node.
+func (d *dueCalls) restart() { d.due = journal.Due{} }
+
+// next returns the calls whose time has come since the last scan, or since restart, and a rotating part of all waiting
+// calls.
+func (d *dueCalls) next(tx *journal.Tx, now time.Time) ([]journal.Due, error) {
+	due, err := tx.DueCalls(d.due, now, maxDue)
+	if err != nil {
+		return nil, err
+	}
+	if len(due) > 0 {
+		d.due = due[len(due)-1]
+	}
+	again, err := nextFew(tx.DueCalls, &d.again, now)
+	if err != nil {
+		return nil, err
+	}
+	held, err := nextFew(tx.HeldCalls, &d.held, now)
+	return slices.Concat(due, again, held), err
+}
+
+// nextFew returns the next maxHeld entries of a list after at, and advances at. After the end it restarts.
+func nextFew(
+	list func(after journal.Due, now time.Time, max int) ([]journal.Due, error), at *journal.Due, now time.Time,
+) ([]journal.Due, error) {
+	some, err := list(*at, now, maxHeld)
+	*at = journal.Due{}
+	if len(some) == maxHeld {
+		*at = some[maxHeld-1]
+	}
+	return some, err
+}

@@ -1,0 +1,56 @@
+package watch
+
+import (
+	"context"
+	"log/slog"
+
+	"writ"
+	"writ/supervisor/fleet"
+	"writ/supervisor/journal"
+	"writ/supervisor/mail"
+	"writ/supervisor/outbox"
+	"writ/supervisor/workflow"
+)
+
+// lostNodes informs the runs with calls on lost nodes.
+type lostNodes struct {
+	journal *journal.Journal
+	members *fleet.Members
+	outbox  *outbox.Outbox
+	post    func(run writ.RunID, m mail.Mail)
+	log     *slog.Logger
+	nodes   []writ.NodeID // nodes whose runs do not know about the loss yet
+}
+
+func (l *lostNodes) add(nodes []writ.NodeID) { l.nodes = append(l.nodes, nodes...) }
+
+// inform informs every run with open calls on a lost node.
+func (l *lostNodes) inform(ctx context.Context) error {
+	for len(l.nodes) > 0 {
+		node := l.nodes[0]
+		l.log.Error("node is lost", "node", l.members.Name(node))
+		var runs []writ.RunID
+		err := l.journal.Read(ctx, func(tx *journal.Tx) (err error) {
+			runs, err = tx.RunsOn(node)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		for _, id := range runs {
+			l.post(id, mail.Mail{LostNodes: []writ.NodeID{node}})
+		}
+		l.nodes = l.nodes[1:]
+	}
+	return nil
+}
+
+// askAgain repeats the withdrawal of jobs on lost nodes that failed while the queue was away. A node that is back
+// reports its own jobs.
+func (l *lostNodes) askAgain() {
+	for _, q := range l.outbox.TakeUnanswered() {
+		if n, _ := l.members.Get(q.Node); workflow.IsAway(n) {
+			l.post(q.Run, mail.Mail{LostNodes: []writ.NodeID{q.Node}})
+		}
+	}
+}

@@ -1,0 +1,61 @@
+package watch
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"writ"
+	"writ/supervisor/fleet"
+	"writ/supervisor/journal"
+	"writ/supervisor/mail"
+	"writ/supervisor/mailbox"
+	"writ/supervisor/outbox"
+	"writ/supervisor/ratelog"
+)
+
+// maxSleepers limits the open calls that one scan checks for a wake-up.
+const maxSleepers = 500
+
+// NoWakeUp is logged for a run that only the watch woke.
+const NoWakeUp = "a run had no wake-up; please report this defect"
+
+// sleepers wakes runs without a wake-up. Such a run is a bug of this program.
+type sleepers struct {
+	journal  *journal.Journal
+	members  *fleet.Members
+	mailbox  *mailbox.Scheduler
+	outbox   *outbox.Outbox
+	warnings *ratelog.Log
+	looked   journal.Looked // cursor of the scan
+	asleep   []writ.RunID   // runs without a wake-up in the last scan
+}
+
+// wake checks some of the open runs, in rotation. A run without a wake-up gets a step, which decides again about all
+// its calls, instead of waiting until its deadline. A run must be found in two scans, because a recent decision about a
+// node may not have reached it yet.
+func (s *sleepers) wake(ctx context.Context) error {
+	var confirmed, found []journal.Sleeper
+	err := s.journal.Read(ctx, func(tx *journal.Tx) (err error) {
+		if confirmed, err = tx.StillAsleep(s.members.IsMember, s.asleep); err == nil {
+			found, s.looked, err = tx.Sleepers(s.members.IsMember, s.looked, maxSleepers)
+		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("find runs without a wake-up: %w", err)
+	}
+	for _, sleeper := range confirmed {
+		if s.mailbox.Knows(sleeper.Run) || s.outbox.IsUnanswered(sleeper.Run) {
+			continue // pending mail or an answer of the queue wakes it
+		}
+		s.warnings.Warn("", NoWakeUp, "run", sleeper.Run, "seq", sleeper.Seq, "why", sleeper.Why)
+		s.mailbox.Post(sleeper.Run, mail.Mail{})
+	}
+	s.asleep = nil
+	for _, sleeper := range found {
+		s.asleep = append(s.asleep, sleeper.Run)
+	}
+	s.asleep = slices.Compact(s.asleep)
+	return nil
+}
