@@ -24,6 +24,7 @@ import (
 	"writ/coord/rosters"
 	"writ/coord/stream"
 	"writ/identity"
+	"writ/identity/expiring"
 	"writ/internal/broadcast"
 	"writ/internal/httpguard"
 	"writ/internal/limit"
@@ -121,7 +122,7 @@ func New(config Config) (*Coordinator, error) {
 	}
 	c.explain = &explainer{c.Ledger, c.links, c.rosters, c.delivery}
 	c.pages = &dashboard.Dashboard{
-		Ends: func(context.Context) []identity.Expiry { return c.expiries.All() },
+		Ends: func(context.Context) []expiring.Item { return c.expiries.All() },
 
 		LedgerDown: c.probe.down,
 		Ledger:     nodesNow{c.Ledger, c.live}, LiveView: pageView{c.live, c}, Log: c.Log, Stopping: c.stopping,

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"writ/identity"
+	"writ/identity/expiring"
 )
 
 // Promise: Operation: Expiring boot server tokens, incomplete batches and unrenewed certificates are reported before
@@ -22,7 +22,7 @@ func TestCertificateOfDatacenterIsAmongEnds(t *testing.T) {
 		s.certificate = [2]time.Time{until.Add(-90 * 24 * time.Hour), until}
 		s.mu.Unlock()
 		p.expiring.Ask(t.Context())
-		return slices.ContainsFunc(p.expiries.All(), func(e identity.Expiry) bool {
+		return slices.ContainsFunc(p.expiries.All(), func(e expiring.Item) bool {
 			return e.What == "the certificate of the supervisor of vienna" && e.Stage(p.Now()) > 0
 		})
 	}

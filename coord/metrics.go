@@ -12,6 +12,7 @@ import (
 	"writ"
 	"writ/coord/api"
 	"writ/identity"
+	"writ/identity/expiring"
 	"writ/ledger"
 )
 
@@ -236,7 +237,7 @@ func scopeOf(h api.Hold) string {
 // reported.
 func collectRoles(ch chan<- prometheus.Metric, roster *identity.Roster) {
 	seen := make(map[[3]string]bool)
-	for _, e := range roster.Expiries() {
+	for _, e := range expiring.InRoster(roster) {
 		labels := [3]string{e.Principal, string(e.Role), e.Project}
 		if e.Principal == "" || seen[labels] {
 			continue

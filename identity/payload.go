@@ -13,6 +13,7 @@ import (
 
 	"writ"
 	"writ/identity/header"
+	"writ/identity/target"
 	"writ/internal/hidden"
 )
 
@@ -67,7 +68,7 @@ type Payload struct {
 	Nonce        Nonce
 	Engine       string   // "tengo/2.17.0 api/1"
 	Allow        []string // operations that the script may call
-	Targets      []string // resources that may be deleted or overwritten, "volume/web-0" or "volume/web-*": see Covered
+	Targets      []string // resources that may be deleted or overwritten, "volume/web-0" or "volume/web-*": see target.Covered
 	MaxCalls     int
 	Params       map[string]any // including defaults: string, bool, int64 within ±2^53, and lists of these
 	Modules      []File         // all imported modules, sorted by name
@@ -107,8 +108,8 @@ func (p *Payload) Text() ([]byte, error) {
 		p.Engine)
 	w.Line("engine", p.Engine)
 	w.Set("allow", p.Allow, operationPattern)
-	w.Check(len(p.Targets) <= MaxTargets, "destructive", "%d names; %d are allowed", len(p.Targets), MaxTargets)
-	w.Set("destructive", p.Targets, targetPattern)
+	w.Check(len(p.Targets) <= target.Max, "destructive", "%d names; %d are allowed", len(p.Targets), target.Max)
+	w.Set("destructive", p.Targets, target.Pattern)
 	w.Number("max-calls", p.MaxCalls, 1, MaxCalls)
 	w.Params(p.Params)
 	for i, m := range modules {
@@ -264,4 +265,28 @@ func cutFile(r *header.Reader, body []byte, size int) (text, rest []byte) {
 		return nil, nil
 	}
 	return body[:size:size], body[size:]
+}
+
+// Header returns a copy of the payload without texts and parameters. It shares no memory with the payload, so it is
+// cheap to store.
+func (p *Payload) Header() *Payload {
+	h := *p
+	h.Params, h.Modules, h.Script = nil, nil, File{}
+	h.Cluster, h.Datacenter, h.Project = clone(p.Cluster), clone(p.Datacenter), clone(p.Project)
+	h.ProjectName = clone(p.ProjectName)
+	h.Signer = clone(p.Signer)
+	h.Engine = clone(p.Engine)
+	h.Deployment.Name = clone(p.Deployment.Name)
+	h.Allow, h.Targets, h.Secrets = clones(p.Allow), clones(p.Targets), clones(p.Secrets)
+	return &h
+}
+
+func clone[T ~string](s T) T { return T(strings.Clone(string(s))) }
+
+func clones(list []string) []string {
+	copied := slices.Clone(list)
+	for i := range copied {
+		copied[i] = strings.Clone(copied[i])
+	}
+	return copied
 }

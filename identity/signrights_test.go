@@ -11,6 +11,7 @@ import (
 
 	"writ"
 	"writ/identity/sshsig"
+	"writ/identity/target"
 )
 
 // destroyer is a deployer whose binding has the destructive flag.
@@ -67,7 +68,7 @@ func TestEveryRoleAtEverySignedText(t *testing.T) {
 			return submits(t, v, func(p *Payload) { p.Targets = []string{"volume/web-0"} })
 		},
 		"writ-script-v1 that destroys it all": func(v *Verifier) error {
-			return submits(t, v, func(p *Payload) { p.Targets = []string{AnyTarget} })
+			return submits(t, v, func(p *Payload) { p.Targets = []string{target.Any} })
 		},
 	}
 	for _, rule := range Rules {

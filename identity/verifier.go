@@ -7,6 +7,7 @@ import (
 	"writ"
 	"writ/identity/header"
 	"writ/identity/sshsig"
+	"writ/identity/target"
 )
 
 // Verifier decides whether a signed text may have its requested effect. Coordinators use it as a filter, supervisors to
@@ -98,7 +99,7 @@ func (v *Verifier) submission(signed []byte, m moment) (*Verified, error) {
 			return nil, err
 		}
 	}
-	if slices.Contains(p.Targets, AnyTarget) &&
+	if slices.Contains(p.Targets, target.Any) &&
 		v.Roster.rightsOf(p.Signer, m.at, who.proof()).allow(ActionDestroy, "") != nil {
 		return nil, writ.Errorf(writ.CodeDestructiveDenied,
 			"%s may destroy named targets in the project %s, but not all resources", p.Signer, p.ProjectName).

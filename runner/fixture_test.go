@@ -18,6 +18,7 @@ import (
 	"writ/identity"
 	"writ/identity/envelope"
 	"writ/identity/sshsig"
+	"writ/identity/target"
 	"writ/runner/member"
 	"writ/sal/catalog"
 	"writ/supervisor/nodes"
@@ -124,7 +125,7 @@ func newFixture(t testing.TB) *fixture {
 func (s *fixture) everydayOf(project identity.Project) writ.Digest {
 	return s.submission(s.alice, func(p *identity.Payload) {
 		p.Project, p.ProjectName = project.ID, project.Name
-		p.Allow, p.Targets, p.MaxCalls = everything(), []string{identity.AnyTarget}, identity.MaxCalls
+		p.Allow, p.Targets, p.MaxCalls = everything(), []string{target.Any}, identity.MaxCalls
 		p.Expires, p.Deadline = p.Created.Add(identity.MaxValidity), identity.MaxDeadline
 	})
 }

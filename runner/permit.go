@@ -10,6 +10,7 @@ import (
 
 	"writ"
 	"writ/identity"
+	"writ/identity/target"
 	"writ/internal/sleep"
 	"writ/runner/member"
 	"writ/sal/catalog"
@@ -62,7 +63,7 @@ func (p *permits) check(ctx context.Context, job *writ.Job, operation *catalog.O
 	case payload.Project != job.Project:
 		return writ.Errorf(writ.CodeRoleMissing, "the script was signed for the project %s, the job is for %s",
 			payload.Project, job.Project)
-	case operation.Destructive && !identity.Covered(payload.Targets, operation.Kind, job.Name):
+	case operation.Destructive && !target.Covered(payload.Targets, operation.Kind, job.Name):
 		return writ.Errorf(writ.CodeDestructiveDenied, "the signed header does not list the %s %s as destroyable",
 			operation.Kind, job.Name)
 	case p.now().After(permit.end.Add(identity.Skew)):

@@ -13,6 +13,7 @@ import (
 	"writ"
 	"writ/identity"
 	"writ/identity/sshsig"
+	"writ/identity/target"
 	"writ/runner"
 	"writ/sal"
 	"writ/sal/catalog"
@@ -194,7 +195,7 @@ func TestSupervisorKeyAloneChangesNoState(t *testing.T) {
 		v := newVictim(t)
 		without := func(operation string, change func(p *identity.Payload)) writ.Digest {
 			return v.submission(v.alice, func(p *identity.Payload) {
-				p.Allow, p.Targets = slices.DeleteFunc(everything(), func(name string) bool { return name == operation }), []string{identity.AnyTarget}
+				p.Allow, p.Targets = slices.DeleteFunc(everything(), func(name string) bool { return name == operation }), []string{target.Any}
 				p.MaxCalls = identity.MaxCalls
 				if change != nil {
 					change(p)
@@ -208,7 +209,7 @@ func TestSupervisorKeyAloneChangesNoState(t *testing.T) {
 		powers := map[string]func(operation string) (writ.Digest, time.Time){
 			"no payload at all": func(string) (writ.Digest, time.Time) { return writ.DigestOf([]byte("nothing")), time.Now() },
 			"a payload that the thief signed": func(string) (writ.Digest, time.Time) {
-				return v.submission(sshsig.NewSigner(newKey()), func(p *identity.Payload) { p.Allow, p.Targets = everything(), []string{identity.AnyTarget} }), time.Now()
+				return v.submission(sshsig.NewSigner(newKey()), func(p *identity.Payload) { p.Allow, p.Targets = everything(), []string{target.Any} }), time.Now()
 			},
 			"the payload of a run that is over": func(string) (writ.Digest, time.Time) { return old, time.Now().Add(-3 * time.Hour) },
 			"the payload of a run that is over, as if it had come now": func(string) (writ.Digest, time.Time) {

@@ -24,6 +24,7 @@ import (
 	"writ/identity"
 	"writ/identity/envelope"
 	"writ/identity/sshsig"
+	"writ/identity/target"
 	"writ/internal/cbor"
 	"writ/internal/test/testenv"
 	"writ/runner/queue"
@@ -377,7 +378,7 @@ func (s *sim) payload(script string) *identity.Payload {
 		Script: identity.File(bundle.Main),
 	}
 	if report.Destructive {
-		p.Targets = []string{identity.AnyTarget}
+		p.Targets = []string{target.Any}
 	}
 	for _, m := range bundle.Modules {
 		p.Modules = append(p.Modules, identity.File(m))

@@ -18,7 +18,7 @@ import (
 	"writ/coord/dashboard/resources"
 	"writ/coord/dashboard/runs"
 	"writ/coord/dashboard/snapshot"
-	"writ/identity"
+	"writ/identity/expiring"
 )
 
 // Dashboard serves the pages of one coordinator. Set its fields, then call Register, which starts no goroutines. Run
@@ -37,7 +37,7 @@ type Dashboard struct {
 	// may be nil.
 	Still func(ctx context.Context) error
 	// Ends lists the expiring items, such as roles and certificates. It may be nil.
-	Ends func(ctx context.Context) []identity.Expiry
+	Ends func(ctx context.Context) []expiring.Item
 	// LedgerDown reports whether the ledger was unusable at its last check. It may be nil.
 	LedgerDown func() bool
 	// MaxStreams limits the open streams; DefaultMaxStreams if 0.

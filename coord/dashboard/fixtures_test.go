@@ -23,6 +23,7 @@ import (
 	"writ/coord/dashboard"
 	"writ/coord/dashboard/page"
 	"writ/identity"
+	"writ/identity/expiring"
 	"writ/identity/sshsig"
 	"writ/internal/httpguard"
 	"writ/ledger"
@@ -71,7 +72,7 @@ type fixture struct {
 	askedLogs   []link.LogOfNode
 	code        string // handed in by a browser to log in
 	ended       bool   // all logins have ended
-	ends        []identity.Expiry
+	ends        []expiring.Item
 }
 
 func (w *fixture) Datacenters(context.Context) ([]api.Datacenter, error) {
@@ -299,7 +300,7 @@ func (w *fixture) refuse(next http.Handler) http.Handler {
 	})
 }
 
-func (w *fixture) expiring(context.Context) []identity.Expiry {
+func (w *fixture) expiring(context.Context) []expiring.Item {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.ends

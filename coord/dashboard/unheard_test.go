@@ -8,7 +8,7 @@ import (
 
 	"writ"
 	"writ/coord/dashboard/page"
-	"writ/identity"
+	"writ/identity/expiring"
 )
 
 // setNode stores a node of ams1 with a change.
@@ -118,7 +118,7 @@ func TestExpiringThingsAreNamed(t *testing.T) {
 	t.Parallel()
 	w := open(t)
 	now := time.Now()
-	ends := []identity.Expiry{
+	ends := []expiring.Item{
 		{What: "version 3 of the roster", At: now.Add(60 * 24 * time.Hour)},
 		{What: "the token <b>", At: now.Add(time.Hour), Renew: "writ token create"},
 		{What: "the certificate", At: now.Add(-time.Hour), Renew: "read the log"},

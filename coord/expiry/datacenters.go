@@ -10,7 +10,7 @@ import (
 	"writ"
 	"writ/coord/api"
 	"writ/coord/live"
-	"writ/identity"
+	"writ/identity/expiring"
 	"writ/internal/sleep"
 	"writ/supervisor/link"
 )
@@ -24,11 +24,11 @@ type Datacenters struct {
 	Now  func() time.Time
 
 	mu  sync.Mutex
-	all map[link.Verb]map[writ.DatacenterID][]identity.Expiry // by question
+	all map[link.Verb]map[writ.DatacenterID][]expiring.Item // by question
 }
 
 // List returns the expiring items of all datacenters.
-func (d *Datacenters) List() (all []identity.Expiry) {
+func (d *Datacenters) List() (all []expiring.Item) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, verb := range []link.Verb{link.VerbTokens, link.VerbBatches, link.VerbCertificates} {
@@ -43,16 +43,16 @@ func (d *Datacenters) List() (all []identity.Expiry) {
 func (d *Datacenters) Ask(ctx context.Context) {
 	now := d.Now()
 	ask(ctx, d, link.VerbTokens, link.Tokens{},
-		func(name string, all []writ.JoinToken) []identity.Expiry { return Tokens(name, all, now) })
+		func(name string, all []writ.JoinToken) []expiring.Item { return Tokens(name, all, now) })
 	ask(ctx, d, link.VerbBatches, link.Batches{},
-		func(name string, all []api.Batch) []identity.Expiry { return Batches(name, all, now) })
+		func(name string, all []api.Batch) []expiring.Item { return Batches(name, all, now) })
 	ask(ctx, d, link.VerbCertificates, link.Certificates{}, Certificates)
 }
 
 // ask sends one request to all datacenters. A datacenter that does not answer keeps its previous items.
 func ask[T any](
 	ctx context.Context, d *Datacenters, verb link.Verb, question any,
-	endsOf func(name string, all []T) []identity.Expiry,
+	endsOf func(name string, all []T) []expiring.Item,
 ) {
 	answers, err := live.All[T](ctx, d.View, "", verb, question)
 	if err != nil {
@@ -60,14 +60,14 @@ func ask[T any](
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	next := make(map[writ.DatacenterID][]identity.Expiry)
+	next := make(map[writ.DatacenterID][]expiring.Item)
 	for _, a := range answers {
 		if next[a.ID] = d.all[verb][a.ID]; a.Err == nil {
 			next[a.ID] = endsOf(a.Name, a.Answer)
 		}
 	}
 	if d.all == nil {
-		d.all = make(map[link.Verb]map[writ.DatacenterID][]identity.Expiry)
+		d.all = make(map[link.Verb]map[writ.DatacenterID][]expiring.Item)
 	}
 	d.all[verb] = next
 }

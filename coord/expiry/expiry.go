@@ -8,7 +8,7 @@ import (
 
 	"writ"
 	"writ/coord/api"
-	"writ/identity"
+	"writ/identity/expiring"
 )
 
 // batchWarning is the time before the end of a batch at which it needs a person. A batch lasts at most a day, so an
@@ -17,10 +17,10 @@ const batchWarning = time.Hour
 
 // Tokens returns the tokens of boot servers that have not expired. It omits tokens of nodes, which last at most a day
 // and are replaced when needed. A revoked token looks like an expired one.
-func Tokens(datacenter string, all []writ.JoinToken, now time.Time) (ends []identity.Expiry) {
+func Tokens(datacenter string, all []writ.JoinToken, now time.Time) (ends []expiring.Item) {
 	for _, t := range all {
 		if t.Uses == 0 && t.Expires.After(now) {
-			ends = append(ends, identity.Expiry{
+			ends = append(ends, expiring.Item{
 				What: fmt.Sprintf("the token %s of a boot server of %s", t.ID, datacenter), At: t.Expires,
 				Renew: fmt.Sprintf("writ token create --role boot-server --dc %s, and start the boot server with the new token",
 					datacenter),
@@ -31,13 +31,13 @@ func Tokens(datacenter string, all []writ.JoinToken, now time.Time) (ends []iden
 }
 
 // Batches returns the batches that end within an hour and have not admitted all their nodes.
-func Batches(datacenter string, all []api.Batch, now time.Time) (ends []identity.Expiry) {
+func Batches(datacenter string, all []api.Batch, now time.Time) (ends []expiring.Item) {
 	for _, b := range all {
 		left := b.Until.Sub(now)
 		if !b.Revoked.IsZero() || b.Void != "" || len(b.Admitted) >= b.Max || left <= 0 || left > batchWarning {
 			continue
 		}
-		ends = append(ends, identity.Expiry{
+		ends = append(ends, expiring.Item{
 			What: fmt.Sprintf("the batch %s of %s, which has admitted %d of %d nodes,", b.ID, datacenter, len(b.Admitted),
 				b.Max),
 			At: b.Until,
@@ -50,12 +50,12 @@ func Batches(datacenter string, all []api.Batch, now time.Time) (ends []identity
 
 // Certificates returns the certificates of a coordinator or datacenter. The owner renews them automatically in the last
 // third of their validity, so a warning means that the renewal fails.
-func Certificates(owner string, all []writ.Certificate) (ends []identity.Expiry) {
+func Certificates(owner string, all []writ.Certificate) (ends []expiring.Item) {
 	for _, c := range all {
 		if c.Until.IsZero() { // unknown
 			continue
 		}
-		e := identity.Expiry{What: fmt.Sprintf("the certificate of the %s of %s", c.Of, owner), Since: c.From, At: c.Until}
+		e := expiring.Item{What: fmt.Sprintf("the certificate of the %s of %s", c.Of, owner), Since: c.From, At: c.Until}
 		switch c.Of {
 		case "public":
 			e = ForBrowsers(c.From, c.Until)
@@ -70,8 +70,8 @@ func Certificates(owner string, all []writ.Certificate) (ends []identity.Expiry)
 }
 
 // ForBrowsers returns the certificate that a coordinator shows to browsers. An operator renews it.
-func ForBrowsers(from, until time.Time) identity.Expiry {
-	return identity.Expiry{
+func ForBrowsers(from, until time.Time) expiring.Item {
+	return expiring.Item{
 		What: "the certificate for browsers", Since: from, At: until,
 		Renew: "replace the files of --tls-cert and --tls-key, which the coordinator reads again by itself",
 	}

@@ -7,7 +7,7 @@ import (
 
 	"writ"
 	"writ/coord/api"
-	"writ/identity"
+	"writ/identity/expiring"
 )
 
 var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -15,7 +15,7 @@ var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 const day = 24 * time.Hour
 
 // due returns the items that need a person now, one per line.
-func due(all []identity.Expiry) string {
+func due(all []expiring.Item) string {
 	var lines []string
 	for _, e := range all {
 		if e.Stage(now) > 0 {

@@ -10,6 +10,7 @@ import (
 
 	"writ"
 	"writ/identity"
+	"writ/identity/expiring"
 )
 
 // Watch reports the expiring items of the roster, of a coordinator and of its datacenters.
@@ -24,13 +25,13 @@ type Watch struct {
 	// Public returns the validity period of the certificate for browsers. It may be nil.
 	Public func() (from, until time.Time)
 	// Datacenters returns the expiring items of datacenters. It may be nil.
-	Datacenters func() []identity.Expiry
+	Datacenters func() []expiring.Item
 
-	warned identity.Warned
+	warned expiring.Warned
 }
 
 // All lists the expiring items.
-func (w *Watch) All() []identity.Expiry {
+func (w *Watch) All() []expiring.Item {
 	all := w.ForBrowsers()
 	if w.Datacenters != nil {
 		all = append(all, w.Datacenters()...)
@@ -41,24 +42,24 @@ func (w *Watch) All() []identity.Expiry {
 		}
 	}
 	if roster := w.Roster(); roster != nil {
-		all = append(all, roster.Expiries()...)
+		all = append(all, expiring.InRoster(roster)...)
 	}
 	return all
 }
 
 // ForBrowsers returns the expiry of the certificate for browsers, if there is one.
-func (w *Watch) ForBrowsers() []identity.Expiry {
+func (w *Watch) ForBrowsers() []expiring.Item {
 	if w.Public == nil {
 		return nil
 	}
 	from, until := w.Public()
-	return []identity.Expiry{ForBrowsers(from, until)}
+	return []expiring.Item{ForBrowsers(from, until)}
 }
 
 // Warn logs the items that expire soon, once for each stage. It must not be called concurrently.
 func (w *Watch) Warn(ctx context.Context) {
 	if w.warned == nil {
-		w.warned = make(identity.Warned)
+		w.warned = make(expiring.Warned)
 	}
 	w.warned.Log(ctx, w.Log, w.All(), w.Now())
 }
@@ -93,7 +94,7 @@ func rolesNotice(r *identity.Roster, now time.Time) string {
 	if r == nil {
 		return ""
 	}
-	roles := r.EndingRoles(now)
+	roles := expiring.Roles(r, now)
 	if len(roles) == 0 {
 		return ""
 	}

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"writ"
-	"writ/identity"
+	"writ/identity/expiring"
 	"writ/ledger"
 )
 
@@ -169,7 +169,7 @@ func nodeKey(datacenter writ.DatacenterID, node writ.NodeID) string {
 // expiries returns the message of the latest due warning of each item. Its content depends on the warning, not on now,
 // so all coordinators send the same text. An item that expired longer than
 // tellEnds ago has no message: nobody renewed it, so its expiry was probably intended.
-func expiries(all []identity.Expiry, now time.Time) (messages []*Message) {
+func expiries(all []expiring.Item, now time.Time) (messages []*Message) {
 	for _, e := range all {
 		due := e.Due(now)
 		if len(due) == 0 || now.Sub(e.At) > tellEnds {

@@ -24,7 +24,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"writ"
-	"writ/identity"
+	"writ/identity/expiring"
 	"writ/internal/hidden"
 	"writ/internal/sleep"
 	"writ/ledger"
@@ -64,7 +64,7 @@ type Sender struct {
 	Endpoints      []Endpoint
 	Ledger         Ledger
 	News           func() <-chan struct{} // returns a channel that is closed when there are new events
-	Ends           func() []identity.Expiry
+	Ends           func() []expiring.Item
 	DatacenterName func(id writ.DatacenterID) string
 	ProjectName    func(id writ.ProjectID) string
 	PublicURL      string // of the dashboard

@@ -21,7 +21,7 @@ import (
 	"go.uber.org/goleak"
 
 	"writ"
-	"writ/identity"
+	"writ/identity/expiring"
 	"writ/ledger"
 	"writ/ledger/sqlstore"
 )
@@ -122,7 +122,7 @@ type fixture struct {
 	news  chan struct{} // filled when an event is stored
 	mu    sync.Mutex
 	tried map[string]int
-	ends  []identity.Expiry
+	ends  []expiring.Item
 	now   time.Time
 }
 
@@ -195,7 +195,7 @@ func (f *fixture) start(to *receiver, change ...func(e *Endpoint)) (stop func())
 	s := &Sender{
 		Endpoints: []Endpoint{e}, Ledger: f, Log: slog.New(slog.DiscardHandler), PublicURL: "https://writ.example.org", Version: "v1", Now: func() time.Time { return f.now },
 		News:           func() <-chan struct{} { return f.news },
-		Ends:           func() []identity.Expiry { return f.ends },
+		Ends:           func() []expiring.Item { return f.ends },
 		DatacenterName: func(writ.DatacenterID) string { return "vienna" },
 		ProjectName:    func(id writ.ProjectID) string { return map[bool]string{true: "blog", false: "shop"}[id == "p3"] },
 		Tried: func(_, outcome string) {
@@ -424,7 +424,7 @@ func TestGoneReceiverGetsNoMessageUntilRestart(t *testing.T) {
 func TestExpiryIsReportedAtEachWarning(t *testing.T) {
 	f := newFixture(t)
 	const day = 24 * time.Hour
-	f.ends = []identity.Expiry{
+	f.ends = []expiring.Item{
 		{What: "version 3 of the roster", At: f.now.Add(5 * day), Renew: "writ roster renew"},
 		{What: "the role deployer of alice on shop", At: f.now.Add(-2 * day), Renew: "writ user add"}, // as intended
 		{What: "the role viewer of bob on shop", At: f.now.Add(60 * day), Renew: "writ user add"},
@@ -453,7 +453,7 @@ func TestExpiryIsEqualFromEachCoordinator(t *testing.T) {
 	for left, stage := range map[time.Duration]time.Duration{
 		20 * day: 30 * day, 5 * day: 7 * day, 3 * time.Hour: day, -time.Hour: 0,
 	} {
-		ends := []identity.Expiry{{What: "version 3 of the roster", At: now.Add(left), Renew: "writ roster renew"}}
+		ends := []expiring.Item{{What: "version 3 of the roster", At: now.Add(left), Renew: "writ roster renew"}}
 		one, other := expiries(ends, now), expiries(ends, now.Add(10*time.Minute))
 		if len(one) != 1 || !reflect.DeepEqual(one, other) {
 			t.Fatalf("%v, 10 minutes later %v", one, other)

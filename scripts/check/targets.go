@@ -16,7 +16,7 @@ import (
 	"writ/scripts/syntax"
 )
 
-// minTargetPrefix is the minimum length in bytes of the known part of a name, see identity.MinTargetPrefix.
+// minTargetPrefix is the minimum length in bytes of the known part of a name, see identity/target.MinPrefix.
 const minTargetPrefix = 3
 
 // targets collects the resources that a script destroys, as far as its text names them.

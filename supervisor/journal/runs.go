@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"writ"
-	"writ/identity"
+	"writ/identity/target"
 	"writ/internal/cbor"
 	"writ/internal/sqldb"
 )
@@ -62,7 +62,7 @@ func (r *Run) WaitsAnew() bool { return !slices.Equal(r.Waiting, r.storedWaiting
 
 // MayDestroy reports whether the signer permitted the script to destroy a resource.
 func (r *Run) MayDestroy(kind writ.ResourceKind, name string) bool {
-	return r.Destructive && identity.Covered(r.Targets, kind, name)
+	return r.Destructive && target.Covered(r.Targets, kind, name)
 }
 
 // due returns when the run must be checked at the latest: at its deadline, or at StopBy while it is being ended.

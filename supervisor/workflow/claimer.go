@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"writ"
-	"writ/identity"
+	"writ/identity/target"
 	"writ/sal/catalog"
 	"writ/supervisor/bound"
 	"writ/supervisor/journal"
@@ -143,7 +143,7 @@ func (t claimer) claim(op *catalog.Operation, c *journal.Call) error {
 		return t.fail(c, writ.CallFailed,
 			writ.Errorf(writ.CodeDestructiveDenied, "%s destroys, and the signed header does not name the %s %s",
 				op.Name(), op.Kind, c.Name).
-				WithHint("sign it with --destructive=%s", identity.TargetOf(op.Kind, c.Name)))
+				WithHint("sign it with --destructive=%s", target.Of(op.Kind, c.Name)))
 	case op.Effect == catalog.Find && !op.Named():
 		return t.succeed(c, map[string]any{"unix_ms": t.now.UnixMilli()})
 	case !op.Named():

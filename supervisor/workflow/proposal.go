@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"writ"
-	"writ/identity"
+	"writ/identity/target"
 	"writ/internal/clip"
 	"writ/sal/catalog"
 	"writ/scripts"
@@ -31,10 +31,10 @@ func ReadProposal(p *writ.Proposal) ([]ProposedCall, error) {
 		return nil, writ.Errorf(writ.CodeBadRequest, "%q is not a valid name for a deployment", Short(p.Deployment))
 	case p.Deployment == "" && p.Base != nil, p.Base != nil && *p.Base < 0:
 		return nil, writ.Errorf(writ.CodeBadRequest, "base is a revision of a deployment")
-	case len(p.Targets) > identity.MaxTargets,
-		slices.ContainsFunc(p.Targets, func(t string) bool { return !identity.ValidTarget(t) }):
+	case len(p.Targets) > target.Max,
+		slices.ContainsFunc(p.Targets, func(t string) bool { return !target.Valid(t) }):
 		return nil, writ.Errorf(writ.CodeBadRequest, "targets are at most %d names like volume/web-0 or volume/web-*",
-			identity.MaxTargets)
+			target.Max)
 	case len(p.Calls) > scripts.MaxCalls:
 		return nil, writ.Errorf(writ.CodeTooLarge, "the plan has %d calls; a run has at most %d", len(p.Calls),
 			scripts.MaxCalls)

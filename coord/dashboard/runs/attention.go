@@ -8,7 +8,7 @@ import (
 	"writ/coord/dashboard/page"
 	"writ/coord/dashboard/snapshot"
 	. "writ/coord/dashboard/widget"
-	"writ/identity"
+	"writ/identity/expiring"
 	"writ/internal/hidden"
 )
 
@@ -28,7 +28,7 @@ func (attention) Key() string { return "attention" }
 
 // attentionOf returns the concerns that a reader may see. ends lists the expiring items, and ledgerDown reports whether
 // the ledger is unusable. Both are shown to readers of all projects only.
-func attentionOf(now *snapshot.Snapshot, reader page.Reader, ends []identity.Expiry, ledgerDown bool) (all attention) {
+func attentionOf(now *snapshot.Snapshot, reader page.Reader, ends []expiring.Item, ledgerDown bool) (all attention) {
 	concerns := []concern{
 		{away(now.Datacenters), "datacenter is away", "datacenters are away", "/datacenters", ""},
 		{blocked(now.Datacenters), "faulty datacenter", "faulty datacenters", "/datacenters", ""},
@@ -103,7 +103,7 @@ func heldFor(reader page.Reader, of []api.DatacenterHolds) (n int) {
 const expiredFor = 30 * 24 * time.Hour
 
 // concernOfEnds counts the items to renew now, and names the first three with their commands.
-func concernOfEnds(ends []identity.Expiry, now time.Time) concern {
+func concernOfEnds(ends []expiring.Item, now time.Time) concern {
 	c := concern{One: "thing expires soon or has expired", Many: "things expire soon or have expired"}
 	for _, e := range ends {
 		if e.Stage(now) == 0 || now.Sub(e.At) >= expiredFor {

@@ -19,6 +19,7 @@ import (
 	"writ/coord/dashboard/snapshot"
 	"writ/coord/dashboard/widget"
 	"writ/identity"
+	"writ/identity/expiring"
 	"writ/ledger"
 )
 
@@ -32,8 +33,8 @@ const (
 // ListPages serves the lists of runs: all, failed and stuck ones.
 type ListPages struct {
 	*snapshot.Source
-	Ends       func(ctx context.Context) []identity.Expiry // lists the expiring items; may be nil
-	LedgerDown func() bool                                 // reports an unusable ledger; may be nil
+	Ends       func(ctx context.Context) []expiring.Item // lists the expiring items; may be nil
+	LedgerDown func() bool                               // reports an unusable ledger; may be nil
 
 	counted counted
 }
@@ -48,7 +49,7 @@ func (d *ListPages) Routes() []page.Route {
 }
 
 // expiring lists the expiring items.
-func (d *ListPages) expiring(ctx context.Context) []identity.Expiry {
+func (d *ListPages) expiring(ctx context.Context) []expiring.Item {
 	if d.Ends == nil {
 		return nil
 	}

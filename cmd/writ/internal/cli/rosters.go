@@ -8,6 +8,7 @@ import (
 	"writ"
 	"writ/cmd/writ/internal/client"
 	"writ/identity"
+	"writ/identity/expiring"
 )
 
 // Roster returns the newest roster. If the coordinator is unreachable, it returns the newest one that was seen before,
@@ -43,7 +44,7 @@ func (e *Env) WarnOfAge(r *identity.Roster, now time.Time) {
 
 // WarnOfRoles warns the signer of roles that end within 30 days.
 func (e *Env) WarnOfRoles(r *identity.Roster, who string) {
-	for _, role := range r.EndingRoles(time.Now()) {
+	for _, role := range expiring.Roles(r, time.Now()) {
 		if role.Principal == who {
 			e.WarnOnce("%s: a root operator prolongs it with `%s`", role, role.Renew)
 		}

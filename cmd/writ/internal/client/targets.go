@@ -7,6 +7,7 @@ import (
 
 	"writ"
 	"writ/identity"
+	"writ/identity/target"
 	"writ/sal/catalog"
 	"writ/scripts"
 	"writ/scripts/check"
@@ -55,11 +56,11 @@ func (o *Order) NameTargets(ctx context.Context, roster *identity.Roster, d Dest
 	}
 	o.Targets = d.Named
 	if plan.Horizon == nil && all {
-		for _, target := range targets {
-			kind, name, _ := strings.Cut(target, "/")
-			if !identity.Covered(d.Named, writ.ResourceKind(kind), name) {
+		for _, destroyed := range targets {
+			kind, name, _ := strings.Cut(destroyed, "/")
+			if !target.Covered(d.Named, writ.ResourceKind(kind), name) {
 				return writ.Errorf(writ.CodeDestructiveDenied, "%s would destroy %s, which --destructive does not name",
-					o.Script.Path, target).
+					o.Script.Path, destroyed).
 					WithHint(namesHint)
 			}
 		}
@@ -84,13 +85,13 @@ func (o *Order) Destroys(plan *scripts.Plan) (targets []string, all bool) {
 			continue
 		}
 		if name, ok := c.Name.(string); ok {
-			targets = append(targets, identity.TargetOf(op.Kind, name))
+			targets = append(targets, target.Of(op.Kind, name))
 		} else {
 			known = false
 		}
 	}
 	all = known && plan.Horizon == nil
-	if all && len(targets) <= identity.MaxTargets {
+	if all && len(targets) <= target.Max {
 		return sortedOnce(targets), true
 	}
 	params, err := o.Script.Report.Params.Fill(o.Params)
@@ -114,11 +115,11 @@ func sortedOnce(targets []string) []string {
 
 // withoutCovered omits names that a prefix pattern covers.
 func withoutCovered(targets []string) []string {
-	return slices.DeleteFunc(slices.Clone(targets), func(target string) bool {
-		kind, name, _ := strings.Cut(target, "/")
+	return slices.DeleteFunc(slices.Clone(targets), func(one string) bool {
+		kind, name, _ := strings.Cut(one, "/")
 		return slices.ContainsFunc(targets, func(other string) bool {
-			return other != target && strings.HasSuffix(other, "*") &&
-				identity.Covered([]string{other}, writ.ResourceKind(kind), name)
+			return other != one && strings.HasSuffix(other, "*") &&
+				target.Covered([]string{other}, writ.ResourceKind(kind), name)
 		})
 	})
 }

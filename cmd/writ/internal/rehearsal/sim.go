@@ -17,6 +17,7 @@ import (
 	"writ"
 	"writ/cmd/writ/internal/client"
 	"writ/identity"
+	"writ/identity/target"
 	"writ/scripts"
 	"writ/scripts/interpreter"
 	"writ/scripts/scripttest"
@@ -147,7 +148,7 @@ func (s *Sim) submit(ctx context.Context, script client.Script, r scripttest.Reh
 	}
 	order := client.Order{
 		Script: script, Params: r.Params, Datacenter: cluster.datacenter, Project: project, Expires: identity.DefaultValidity,
-		Deadline: deadline, MaxCalls: scripts.MaxCalls, Targets: []string{identity.AnyTarget},
+		Deadline: deadline, MaxCalls: scripts.MaxCalls, Targets: []string{target.Any},
 	}
 	revision := revisionOf{project.ID, r.Deployment}
 	if r.Deployment != "" {

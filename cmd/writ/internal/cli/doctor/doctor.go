@@ -20,6 +20,7 @@ import (
 	"writ/cmd/writ/internal/redact"
 	"writ/cmd/writ/internal/terminal"
 	"writ/identity"
+	"writ/identity/expiring"
 	"writ/internal/sleep"
 	"writ/runner/queue/redisqueue"
 	"writ/sal/needs"
@@ -235,7 +236,7 @@ func examineRoles(roster *identity.Roster, now time.Time) (found []finding) {
 	if roster == nil {
 		return nil
 	}
-	for _, e := range roster.EndingRoles(now) {
+	for _, e := range expiring.Roles(roster, now) {
 		found = append(found, finding{Check: "role of " + e.Principal, State: suspect, Detail: e.String(), Fix: e.Renew})
 	}
 	return found

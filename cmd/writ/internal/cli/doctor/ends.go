@@ -7,7 +7,7 @@ import (
 	"writ/cmd/writ/internal/client"
 	"writ/coord/api"
 	"writ/coord/expiry"
-	"writ/identity"
+	"writ/identity/expiring"
 )
 
 // examineEnds reports boot tokens, batches and certificates that expire soon or have expired. A list that fails is
@@ -15,7 +15,7 @@ import (
 func examineEnds(ctx context.Context, c *client.Client, now time.Time) []finding {
 	ctx, stop := context.WithTimeout(ctx, doctorPatience)
 	defer stop()
-	var ends []identity.Expiry
+	var ends []expiring.Item
 	if tokens, err := api.Answer[api.TokenList](c.API.ListTokens(ctx, &api.ListTokensParams{})); err == nil {
 		for _, d := range tokens.Items {
 			ends = append(ends, expiry.Tokens(d.Name, d.Tokens, now)...)
@@ -36,7 +36,7 @@ func examineEnds(ctx context.Context, c *client.Client, now time.Time) []finding
 }
 
 // findEnds returns a finding for each expiry that needs attention now.
-func findEnds(ends []identity.Expiry, now time.Time) (found []finding) {
+func findEnds(ends []expiring.Item, now time.Time) (found []finding) {
 	for _, e := range ends {
 		f := finding{Check: "expiry", State: suspect, Detail: e.String(), Fix: e.Renew}
 		switch {

@@ -6,13 +6,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"writ/identity"
+	"writ/identity/expiring"
 )
 
 func TestDoctorNamesThingsThatExpire(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	got := findEnds([]identity.Expiry{
+	got := findEnds([]expiring.Item{
 		{What: "a token", At: now.Add(31 * 24 * time.Hour), Renew: "writ token create"},
 		{What: "a token", At: now.Add(29 * 24 * time.Hour), Renew: "writ token create"},
 		{What: "a certificate", At: now.Add(-time.Second), Renew: "read the log"},

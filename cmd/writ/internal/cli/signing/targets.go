@@ -10,7 +10,7 @@ import (
 	"writ"
 	"writ/cmd/writ/internal/cli"
 	"writ/cmd/writ/internal/client"
-	"writ/identity"
+	"writ/identity/target"
 )
 
 // targetsFlag holds the targets that a script may destroy. Without a value, the flag allows the targets that the script
@@ -33,9 +33,9 @@ func (f *targetsFlag) Set(value string) error {
 		return nil
 	}
 	for name := range strings.SplitSeq(value, ",") {
-		if !identity.ValidTarget(name) {
+		if !target.Valid(name) {
 			return writ.Errorf(writ.CodeUsage, "--destructive: %q is not a target", name).
-				WithHint("like volume/web-0, or volume/web-* with at least %d letters before the *", identity.MinTargetPrefix)
+				WithHint("like volume/web-0, or volume/web-* with at least %d letters before the *", target.MinPrefix)
 		}
 		f.Named = append(f.Named, name)
 	}
@@ -58,5 +58,5 @@ func (o *OrderFlags) File(c *cobra.Command, args []string) error {
 
 // areTargets reports whether an argument is a list of targets. A file with such a name needs the prefix ./.
 func areTargets(arg string) bool {
-	return !slices.ContainsFunc(strings.Split(arg, ","), func(name string) bool { return !identity.ValidTarget(name) })
+	return !slices.ContainsFunc(strings.Split(arg, ","), func(name string) bool { return !target.Valid(name) })
 }

@@ -25,6 +25,7 @@ import (
 	"writ/coord/api"
 	"writ/identity"
 	"writ/identity/sshsig"
+	"writ/identity/target"
 	"writ/internal/test/testenv"
 )
 
@@ -164,7 +165,7 @@ func (s *soak) one() error {
 	order := client.Order{
 		Script: client.NewScript("soak.tengo", []byte(script)), Params: map[string]any{"name": fmt.Sprintf("db-%d", s.number.Add(1))},
 		Datacenter: s.datacenter, Project: s.roster.Projects[0],
-		Expires: identity.DefaultValidity, Deadline: time.Hour, MaxCalls: 10, Targets: []string{identity.AnyTarget},
+		Expires: identity.DefaultValidity, Deadline: time.Hour, MaxCalls: 10, Targets: []string{target.Any},
 	}
 	text, err := order.Payload(s.roster, s.person.Signatory(), time.Now())
 	if err != nil {

@@ -16,6 +16,7 @@ import (
 	"writ/coord/api"
 	"writ/identity"
 	"writ/identity/sshsig"
+	"writ/identity/target"
 )
 
 // kind is a kind of run. Its script makes callsOfRun calls unless it fails earlier.
@@ -250,7 +251,7 @@ func (s *storm) sign(e *errand) ([]byte, error) {
 		Expires: identity.DefaultValidity, Deadline: time.Hour, MaxCalls: 2 * callsOfRun,
 	}
 	if e.kind.destroy {
-		order.Targets = []string{identity.AnyTarget}
+		order.Targets = []string{target.Any}
 	}
 	text, err := order.Payload(s.roster, s.person.Signatory(), time.Now())
 	if err != nil {

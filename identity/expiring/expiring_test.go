@@ -1,4 +1,4 @@
-package identity_test
+package expiring_test
 
 import (
 	"slices"
@@ -7,11 +7,12 @@ import (
 
 	"writ"
 	"writ/identity"
+	"writ/identity/expiring"
 )
 
 // Promise: Signatures and rosters: Commands, dashboard, metrics and logs warn before a roster or role expires: 30, 7
 // and 1 days before, at the end, and for a roster from half of its life on.
-// How: `Roster.Expiries` lists the expiring roles, keys and rosters.
+// How: `expiring.InRoster` lists the expiring roles, keys and rosters.
 // Also: TestRosterWarnsFromHalfOfItsLife, TestTheDashboardSaysWhichRoleEndsNext,
 // TestRosterExpiryIsLoggedOncePerStage, TestRolesThatEndAreMetrics, TestCoordinatorReportsExpiringItems,
 // TestHealthReadinessMetricsAndSpec, TestSupervisorLogsRosterExpiry, TestNoticeIsOnEveryPage,
@@ -43,7 +44,7 @@ func TestExpiriesAreKnownInAdvance(t *testing.T) {
 		},
 	}
 	var got []string
-	for _, e := range r.Expiries() {
+	for _, e := range expiring.InRoster(r) {
 		got = append(got, e.String()+": "+e.Renew)
 	}
 	want := []string{
@@ -58,7 +59,7 @@ func TestExpiriesAreKnownInAdvance(t *testing.T) {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}
 	for left, want := range map[time.Duration]int{31 * day: 0, 30 * day: 1, 7*day + 1: 1, 7 * day: 2, day: 3, time.Second: 3, 0: 4, -day: 4} {
-		e := identity.Expiry{At: in(left)}
+		e := expiring.Item{At: in(left)}
 		if got := e.Stage(now); got != want {
 			t.Errorf("%s before the end the stage is %d, want %d", left, got, want)
 		}

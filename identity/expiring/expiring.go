@@ -1,4 +1,6 @@
-package identity
+// Package expiring lists what expires in a roster, and warns of it in time. Certificates and other subjects that expire
+// are Items as well; their owners list them.
+package expiring
 
 import (
 	"cmp"
@@ -8,17 +10,19 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"writ/identity"
 )
 
 // warnBefore lists the warnings before an expiry, longest first.
 var warnBefore = []time.Duration{30 * 24 * time.Hour, 7 * 24 * time.Hour, 24 * time.Hour}
 
-// Expiry is a roster, a role or an authority in it, or a certificate renewed by an operator, that expires. Keys in a
+// Item is a roster, a role or an authority in it, or a certificate renewed by an operator, that expires. Keys in a
 // roster never expire. Join tokens are valid for a day at most, so they are not included.
-type Expiry struct {
+type Item struct {
 	What      string // "version 3 of the roster", "the role deployer of alice on web-shop"
 	Principal string // principal with the role; "" for a roster or an authority
-	Role      Role
+	Role      identity.Role
 	Project   string // name, "*" for all projects
 	At        time.Time
 	Renew     string // command for a root operator
@@ -31,7 +35,7 @@ type Expiry struct {
 
 // Due returns the times of the due warnings, earliest first: 30, 7 and 1 days before the expiry, and the expiry itself.
 // A roster should be renewed earlier; see RenewFrom.
-func (e Expiry) Due(now time.Time) (due []time.Time) {
+func (e Item) Due(now time.Time) (due []time.Time) {
 	for _, before := range slices.Concat(warnBefore, []time.Duration{0}) {
 		tooEarly := !e.Since.IsZero() && before > 0 && before >= e.At.Sub(e.Since)/3
 		if at := e.At.Add(-before); !tooEarly && !now.Before(at) {
@@ -42,24 +46,24 @@ func (e Expiry) Due(now time.Time) (due []time.Time) {
 }
 
 // Stage returns the number of due warnings, from 0 to 4.
-func (e Expiry) Stage(now time.Time) int { return len(e.Due(now)) }
+func (e Item) Stage(now time.Time) int { return len(e.Due(now)) }
 
 // Ended reports whether it has expired.
-func (e Expiry) Ended(now time.Time) bool { return !now.Before(e.At) }
+func (e Item) Ended(now time.Time) bool { return !now.Before(e.At) }
 
 // String formats the expiry: "the role deployer of alice on web-shop expires on 2026-12-24".
-func (e Expiry) String() string { return e.What + " expires on " + e.At.UTC().Format(time.DateOnly) }
+func (e Item) String() string { return e.What + " expires on " + e.At.UTC().Format(time.DateOnly) }
 
-// Expiries lists everything in the roster that expires, earliest first. It omits a role that another binding grants for
+// InRoster lists everything in a roster that expires, earliest first. It omits a role that another binding grants for
 // longer.
-func (r *Roster) Expiries() []Expiry {
-	all := []Expiry{{
+func InRoster(r *identity.Roster) []Item {
+	all := []Item{{
 		What: fmt.Sprintf("version %d of the roster", r.Version), At: r.Expires, Renew: "writ roster renew",
 		stops: "no datacenter accepts new work",
 	}}
 	for i, b := range r.Bindings {
 		p := r.Principal(b.Principal)
-		if b.Expires.IsZero() || p == nil || p.State != Active || r.outlived(i) {
+		if b.Expires.IsZero() || p == nil || p.State != identity.Active || outlived(r, i) {
 			continue
 		}
 		project := string(b.Project)
@@ -67,44 +71,44 @@ func (r *Roster) Expiries() []Expiry {
 			project = known.Name
 		}
 		on := project
-		if b.Project == AllProjects {
+		if b.Project == identity.AllProjects {
 			on = "all projects"
 		}
 		renew := fmt.Sprintf("writ user add %s --role %s --project '%s'", b.Principal, b.Role, project)
 		if b.Destructive {
 			renew += " --destructive"
 		}
-		all = append(all, Expiry{
+		all = append(all, Item{
 			What: fmt.Sprintf("the role %s of %s on %s", b.Role, b.Principal, on), Principal: b.Principal, Role: b.Role,
 			Project: project, At: b.Expires,
 			Renew: renew,
 		})
 	}
 	for _, a := range r.Authorities {
-		if a.State == Active && !a.Expires.IsZero() {
-			all = append(all, Expiry{
+		if a.State == identity.Active && !a.Expires.IsZero() {
+			all = append(all, Item{
 				What: "the authority " + a.Name, At: a.Expires,
 				Renew: fmt.Sprintf("writ ca add %s --valid 2160h", a.Name),
 			})
 		}
 	}
-	slices.SortStableFunc(all, func(a, b Expiry) int { return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.What, b.What)) })
+	slices.SortStableFunc(all, func(a, b Item) int { return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.What, b.What)) })
 	return all
 }
 
-// EndingRoles returns the roles that expire within 30 days, the time of the first warning. It omits expired roles.
-func (r *Roster) EndingRoles(now time.Time) []Expiry {
-	return slices.DeleteFunc(r.Expiries(),
-		func(e Expiry) bool { return e.Principal == "" || e.Stage(now) == 0 || e.Ended(now) })
+// Roles returns the roles that expire within 30 days, the time of the first warning. It omits expired roles.
+func Roles(r *identity.Roster, now time.Time) []Item {
+	return slices.DeleteFunc(InRoster(r),
+		func(e Item) bool { return e.Principal == "" || e.Stage(now) == 0 || e.Ended(now) })
 }
 
 // outlived reports whether another binding grants everything that binding i grants, for longer.
-func (r *Roster) outlived(i int) bool {
+func outlived(r *identity.Roster, i int) bool {
 	b := r.Bindings[i]
 	for j, other := range r.Bindings {
 		longer := other.Expires.IsZero() || other.Expires.After(b.Expires) || other.Expires.Equal(b.Expires) && j < i
 		if j != i && longer && other.Principal == b.Principal && other.Role == b.Role &&
-			(other.Project == b.Project || other.Project == AllProjects) && (other.Destructive || !b.Destructive) {
+			(other.Project == b.Project || other.Project == identity.AllProjects) && (other.Destructive || !b.Destructive) {
 			return true
 		}
 	}
@@ -115,7 +119,7 @@ func (r *Roster) outlived(i int) bool {
 type Warned map[string]int
 
 // Log logs warnings 30, 7 and 1 days before an expiry, and at the expiry.
-func (w Warned) Log(ctx context.Context, log *slog.Logger, all []Expiry, now time.Time) {
+func (w Warned) Log(ctx context.Context, log *slog.Logger, all []Item, now time.Time) {
 	still := make(map[string]bool)
 	for _, e := range all {
 		still[e.What] = true

@@ -1,4 +1,4 @@
-package identity
+package target
 
 import (
 	"slices"
@@ -19,21 +19,21 @@ func TestTargetsCoverOnlyTheirNames(t *testing.T) {
 		{"herodb/web*", []string{"herodb web", "herodb webs"}, []string{"herodb we", "volume web"}},
 		{"*", []string{"volume x", "herodb store"}, nil},
 	} {
-		if !ValidTarget(tt.target) {
+		if !Valid(tt.target) {
 			t.Errorf("%q is no target", tt.target)
 		}
-		p := &Payload{Format: FormatV2, Targets: []string{"image/other", tt.target}}
+		targets := []string{"image/other", tt.target}
 		for _, all := range [][]string{tt.covers, tt.not} {
 			for _, one := range all {
 				kind, name, _ := strings.Cut(one, " ")
-				if got, want := Covered(p.Targets, writ.ResourceKind(kind), name), slices.Contains(tt.covers, one); got != want {
+				if got, want := Covered(targets, writ.ResourceKind(kind), name), slices.Contains(tt.covers, one); got != want {
 					t.Errorf("%q covers the %s: %v", tt.target, one, got)
 				}
 			}
 		}
 	}
 	for _, bad := range []string{"", "volume", "volume/", "volume/*", "volume/w*", "volume/we*", "*/web-0", "**", "volume/web-0 ", "volume/-web", "volume/web*x", "volume/" + strings.Repeat("a", 64)} {
-		if ValidTarget(bad) {
+		if Valid(bad) {
 			t.Errorf("%q is a target", bad)
 		}
 	}
