@@ -18,7 +18,7 @@ func TestNoDaemonLogsASecret(t *testing.T) {
 	token := identity.NewToken(writ.ClusterID(strings.Repeat("ab", 32))).String()
 	for _, format := range []string{"text", "json"} {
 		said := new(testenv.Log)
-		env := newEnv(&terminal.Terminal{Err: said})
+		env := newEnv(&terminal.Terminal{Notices: terminal.Notices{Err: said}})
 		log, err := cli.NewLog(env, cli.LogFlags{Level: "debug", Format: format})
 		if err != nil {
 			t.Fatal(err)

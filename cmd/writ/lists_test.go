@@ -85,7 +85,7 @@ func TestEveryListSaysThatItIsEmpty(t *testing.T) {
 func TestEveryListIsPrintedByOneFunction(t *testing.T) {
 	for _, list := range []terminal.View{nodes.DiskTable(nil), nodes.NicTable(nil)} {
 		var out, said bytes.Buffer
-		env := newEnv(&terminal.Terminal{Out: &out, Err: &said, Format: terminal.Table})
+		env := newEnv(&terminal.Terminal{Notices: terminal.Notices{Err: &said}, Out: &out, Format: terminal.Table})
 		if err := env.PrintList(list, "there is none"); err != nil || strings.Count(out.String(), "\n") != 1 || said.String() != "there is none\n" {
 			t.Errorf("%q, %q, %v", out.String(), said.String(), err)
 		}

@@ -32,7 +32,7 @@ func TestAListThatNoDatacenterAnsweredFails(t *testing.T) {
 		{[]*writ.Error{denied, away}, 0, writ.CodeRoleMissing, "warning: dc cannot be asked: no link\n"},
 	} {
 		var said bytes.Buffer
-		env := &Env{Terminal: &terminal.Terminal{Err: &said}}
+		env := &Env{Terminal: &terminal.Terminal{Notices: terminal.Notices{Err: &said}}}
 		rest, err := Answered(env, tt.owners, func(err *writ.Error) (string, *writ.Error) { return "dc", err })
 		if len(rest) != tt.rest || writ.CodeOf(err) != tt.want || said.String() != tt.warning {
 			t.Errorf("%v: %v, %v, %q", tt.owners, rest, err, said.String())

@@ -73,8 +73,8 @@ func (h *harmed) breaks(r rune) (is bool) {
 }
 
 // Command writes a command for the CI system on its own line. The caller must escape its parts.
-func (t *Terminal) Command(text string) {
-	to := t.Err
+func (n *Notices) Command(text string) {
+	to := n.Err
 	if h, ok := to.(*harmed); ok {
 		to = h.to
 	}

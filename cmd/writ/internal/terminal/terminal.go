@@ -8,7 +8,6 @@ package terminal
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"os"
 	"strings"
@@ -18,19 +17,16 @@ import (
 	"github.com/charmbracelet/colorprofile"
 	"github.com/charmbracelet/x/term"
 
-	"writ/cmd/writ/internal/redact"
 	"writ/internal/hidden"
 )
 
 // Terminal holds the input and output of one command.
 type Terminal struct {
 	reader
-	palette
+	Notices
 
 	Out    io.Writer // data
-	Err    io.Writer // progress and errors
 	Format Format
-	Quiet  bool // suppresses progress, but not errors
 	// Columns is the width of Out. It is 0 for a file or pipe, where lines are unlimited.
 	Columns int
 
@@ -41,7 +37,7 @@ type Terminal struct {
 func New(in, out, err *os.File, environ []string) *Terminal {
 	w := colorprofile.NewWriter(err, environ)
 	ci := variable(environ, "CI")
-	t := &Terminal{reader: reader{in, context.Background()}, Out: out, Err: w, Format: Table}
+	t := &Terminal{reader: reader{in, context.Background()}, Notices: Notices{Err: w}, Out: out, Format: Table}
 	t.interactive = ci != "true" && ci != "1" && term.IsTerminal(in.Fd()) && term.IsTerminal(err.Fd())
 	if columns, _, err := term.GetSize(out.Fd()); err == nil {
 		t.Columns = columns
@@ -91,35 +87,11 @@ func (t *Terminal) PageWidth() int {
 	return min(max(t.Columns, narrowest), widestPage)
 }
 
-// Note shows a progress line, unless Quiet is set.
-func (t *Terminal) Note(format string, args ...any) { t.progress("", format, args...) }
-
-// Done shows a progress line for a success.
-func (t *Terminal) Done(format string, args ...any) {
-	t.progress(t.styles.good.Render("✓")+" ", format, args...)
-}
-
-// Bad shows a progress line for a partial failure. The command may still succeed.
-func (t *Terminal) Bad(format string, args ...any) {
-	t.progress(t.styles.bad.Render("✗")+" ", format, args...)
-}
-
-func (t *Terminal) progress(mark, format string, args ...any) {
-	if !t.Quiet {
-		fmt.Fprintf(t.Err, "%s%s\n", mark, CleanLines(redact.Text(fmt.Sprintf(format, args...))))
-	}
-}
-
 // Plain returns a copy of t without colours.
 func (t *Terminal) Plain() *Terminal {
 	plain := *t
 	plain.painted = false
 	return &plain
-}
-
-// Warn shows a warning, even if Quiet is set.
-func (t *Terminal) Warn(format string, args ...any) {
-	fmt.Fprintf(t.Err, "%s %s\n", t.styles.bad.Render("warning:"), CleanLines(redact.Text(fmt.Sprintf(format, args...))))
 }
 
 // Clean makes s safe to show on one line. It replaces control characters, which could control the terminal, and escapes

@@ -29,7 +29,7 @@ func TestCommandsWarnOfTheEndOfTheRoster(t *testing.T) {
 	} {
 		f := examineAge(roster, tt.now)
 		said := new(testenv.Log)
-		(&cli.Env{Terminal: &terminal.Terminal{Err: said}}).WarnOfAge(roster, tt.now)
+		(&cli.Env{Terminal: &terminal.Terminal{Notices: terminal.Notices{Err: said}}}).WarnOfAge(roster, tt.now)
 		if f.State != tt.state || f.Check != "roster" || !strings.Contains(f.Detail, "version 3, until 2026-04-01") {
 			t.Errorf("%s: the doctor finds %+v, want %s", tt.what, f, tt.state)
 		}

@@ -30,7 +30,7 @@ func TestUnprovedChangeNamesItsRisk(t *testing.T) {
 
 func TestSignedChangeIsNotSuccess(t *testing.T) {
 	var log bytes.Buffer
-	env := &cli.Env{Terminal: &terminal.Terminal{Err: &log}}
+	env := &cli.Env{Terminal: &terminal.Terminal{Notices: terminal.Notices{Err: &log}}}
 	m := amendment{change: "bob is removed", effect: "signatures of bob are rejected from now on"}
 	showSigned(env, client.Amended{Roster: &identity.Roster{Version: 7}, Signed: true}, m)
 	if text := log.String(); text != "signed version 7 of the roster: bob is removed\n" {
@@ -40,7 +40,7 @@ func TestSignedChangeIsNotSuccess(t *testing.T) {
 
 func TestUnchangedRosterIsNotSigned(t *testing.T) {
 	var log bytes.Buffer
-	env := &cli.Env{Terminal: &terminal.Terminal{Err: &log}}
+	env := &cli.Env{Terminal: &terminal.Terminal{Notices: terminal.Notices{Err: &log}}}
 	showSigned(env, client.Amended{Roster: &identity.Roster{Version: 7}}, amendment{change: "project shop"})
 	if text := log.String(); text != "unchanged: version 7 of the roster has this already: project shop\n" {
 		t.Errorf("%q", text)
@@ -49,7 +49,7 @@ func TestUnchangedRosterIsNotSigned(t *testing.T) {
 
 func TestFirstRosterSentenceIsComplete(t *testing.T) {
 	var log bytes.Buffer
-	env := &cli.Env{Terminal: &terminal.Terminal{Err: &log}}
+	env := &cli.Env{Terminal: &terminal.Terminal{Notices: terminal.Notices{Err: &log}}}
 	roster := &identity.Roster{Version: 2, Datacenters: []identity.Datacenter{{Datacenter: writ.Datacenter{Name: "dc1"}}}}
 	if err := awaitAdoption(t.Context(), env, nil, client.Amended{Roster: roster, Signed: true}, adoptFlags{}, amendment{}, "dc1"); err != nil {
 		t.Fatal(err)

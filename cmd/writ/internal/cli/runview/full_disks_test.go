@@ -14,7 +14,7 @@ func TestWatchWarnsOfFullDiskOnce(t *testing.T) {
 	t.Parallel()
 	lists := 0
 	said := new(testenv.Log)
-	p := NewProgress(&terminal.Terminal{Err: said}, nil, time.Time{})
+	p := NewProgress(&terminal.Terminal{Notices: terminal.Notices{Err: said}}, nil, time.Time{})
 	p.Disks = &FullDisks{list: func() []writ.Node {
 		lists++
 		return []writ.Node{{ID: "1", Name: "n1", Findings: writ.Findings{Disks: []writ.Disk{{Path: "/srv", Bytes: 100 << 30, Free: 1 << 30}}}}, {ID: "2", Name: "n2"}}

@@ -27,7 +27,7 @@ func TestProgressShowsNothingTwiceAndNothingOfBeforeAResume(t *testing.T) {
 	none, resumed := writ.Reason{}, writ.Reason{Code: writ.ReasonResumed, By: "alice"}
 	gone := writ.Errorf(writ.CodeNotFound, "no file")
 	said := new(testenv.Log)
-	p := NewProgress(&terminal.Terminal{Err: said}, nil, ended)
+	p := NewProgress(&terminal.Terminal{Notices: terminal.Notices{Err: said}}, nil, ended)
 	for _, e := range []api.Event{
 		run(api.RunStateRunning, resumed),
 		run(api.RunStateAccepted, none), run(api.RunStateRunning, none),

@@ -29,7 +29,7 @@ volume.create("d", {size_gib: 1})
 		2 * time.Hour:    "",
 	} {
 		said := new(testenv.Log)
-		env := &cli.Env{Terminal: &terminal.Terminal{Err: said}}
+		env := &cli.Env{Terminal: &terminal.Terminal{Notices: terminal.Notices{Err: said}}}
 		WarnOfTimeouts(env, report, deadline)
 		if got := said.String(); got != want {
 			t.Errorf("with the deadline %s:\n%swant\n%s", deadline, got, want)

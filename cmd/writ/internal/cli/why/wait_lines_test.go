@@ -62,7 +62,7 @@ func TestWatcherShowsWaitsWithTheirCommand(t *testing.T) {
 			}
 			tt.change(s)
 			said := new(testenv.Log)
-			notes := WaitNotes{Term: &terminal.Terminal{Err: said}}
+			notes := WaitNotes{Term: &terminal.Terminal{Notices: terminal.Notices{Err: said}}}
 			notes.NoteAll(s.WaitReasons())
 			notes.NoteAll(s.WaitReasons()) // nothing is printed twice
 			if got := strings.TrimSuffix(said.String(), "\n"); got != tt.want {
