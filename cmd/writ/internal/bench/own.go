@@ -91,7 +91,7 @@ func (o *own) prepare(order peer.Order) error {
 	group.SetLimit(runtime.GOMAXPROCS(0))
 	for i := range o.signed {
 		group.Go(func() (err error) {
-			o.signed[i], err = o.cluster.sign(client.Order{
+			o.signed[i], err = o.cluster.owner.sign(client.Order{
 				Script: script, Params: map[string]any{"calls": int64(order.Calls)}, Expires: identity.DefaultValidity, Deadline: time.Hour,
 				MaxCalls: scripts.MaxCalls,
 			})
@@ -103,7 +103,7 @@ func (o *own) prepare(order peer.Order) error {
 
 func (o *own) carryOut(order peer.Order) (peer.Took, error) {
 	return peer.Drive(o.cluster.ctx, order, func(ctx context.Context, i int) error {
-		return o.cluster.carryOut(ctx, o.signed[i])
+		return o.cluster.coord.carryOut(ctx, o.signed[i])
 	})
 }
 

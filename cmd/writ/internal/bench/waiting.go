@@ -154,7 +154,7 @@ func (w *Waiting) fill(s *cluster, r *WaitingReport) error {
 				if ctx.Err() != nil {
 					return context.Cause(ctx)
 				}
-				if _, err := s.submit(signed); err != nil {
+				if _, err := s.coord.submit(s.ctx, signed); err != nil {
 					return fmt.Errorf("submit: %w", err)
 				}
 				if n := int(handedIn.Add(1)); n%max(w.Runs/10, 1) == 0 {
@@ -169,7 +169,7 @@ func (w *Waiting) fill(s *cluster, r *WaitingReport) error {
 	}
 	r.SubmitSeconds = time.Since(begun).Seconds()
 	evaluated := w.Runs - r.BehindRevisions
-	if err := s.events.await(s.ctx, func(e *events) bool { return e.begun >= evaluated }); err != nil {
+	if err := s.coord.events.await(s.ctx, func(e *events) bool { return e.begun >= evaluated }); err != nil {
 		return err
 	}
 	all := time.Since(begun).Seconds()
@@ -217,7 +217,7 @@ func (w *Waiting) sign(s *cluster, r *WaitingReport) ([][][]byte, error) {
 			}
 			o.Params = map[string]any{"name": name}
 			orders.Go(func() (err error) {
-				lists[i][j], err = s.sign(o)
+				lists[i][j], err = s.owner.sign(o)
 				return err
 			})
 		}
@@ -306,12 +306,12 @@ func (w *Waiting) runOne(s *cluster) (time.Duration, error) {
 	order := client.Order{
 		Script: client.NewScript("more.tengo", []byte(moreScript)), Expires: identity.DefaultValidity, Deadline: time.Hour, MaxCalls: scripts.MaxCalls,
 	}
-	signed, err := s.sign(order)
+	signed, err := s.owner.sign(order)
 	if err != nil {
 		return 0, err
 	}
 	begun := time.Now()
-	if err := s.carryOut(s.ctx, signed); err != nil {
+	if err := s.coord.carryOut(s.ctx, signed); err != nil {
 		return 0, fmt.Errorf("one more run: %w", err)
 	}
 	return time.Since(begun), nil
