@@ -12,7 +12,7 @@ import (
 
 	"writ"
 	"writ/coord/api"
-	"writ/internal/test/testenv"
+	"writ/internal/test/metricspage"
 	"writ/supervisor/link"
 )
 
@@ -22,7 +22,7 @@ import (
 // How: The manual's page lists all metrics.
 // Also: TestHealthReadinessMetricsAndSpec, TestTheManualListsEveryMetricOfEveryPart.
 func TestTheManualListsEveryMetric(t *testing.T) {
-	testenv.CheckMetrics(t, "..", "Metrics of a coordinator", made(t, Config{}).metrics.registry.Describe)
+	metricspage.Check(t, "..", "Metrics of a coordinator", made(t, Config{}).metrics.registry.Describe)
 }
 
 // False reports of a datacenter spoil only the metrics of its own nodes.

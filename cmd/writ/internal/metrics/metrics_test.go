@@ -18,7 +18,7 @@ import (
 	"writ"
 	"writ/coord"
 	"writ/coord/api"
-	"writ/internal/test/testenv"
+	"writ/internal/test/metricspage"
 	"writ/supervisor"
 )
 
@@ -27,7 +27,7 @@ func TestTheManualListsEveryMetricOfEveryPart(t *testing.T) {
 	for section, of := range map[string][]prometheus.Collector{
 		"Metrics of a supervisor": {version("", ""), &Supervisor{}}, "Metrics of a runner": {version("", ""), &Runner{}}, "Metrics of every part": {&Disk{}},
 	} {
-		testenv.CheckMetrics(t, "../../../..", section, func(all chan<- *prometheus.Desc) {
+		metricspage.Check(t, "../../../..", section, func(all chan<- *prometheus.Desc) {
 			for _, c := range of {
 				c.Describe(all)
 			}

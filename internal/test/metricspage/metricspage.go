@@ -1,4 +1,5 @@
-package testenv
+// Package metricspage compares the metrics of a process with their page in the manual.
+package metricspage
 
 import (
 	"fmt"
@@ -14,9 +15,9 @@ var (
 	describedMetric = regexp.MustCompile(`fqName: "(writ_[a-z_]+)"`)
 )
 
-// CheckMetrics fails the test unless a section of docs/manual/monitoring.md lists exactly the described metrics. root
+// Check fails the test unless a section of docs/manual/monitoring.md lists exactly the described metrics. root
 // is the directory of the repository.
-func CheckMetrics[D fmt.Stringer](t testing.TB, root, section string, describe func(chan<- D)) {
+func Check[D fmt.Stringer](t testing.TB, root, section string, describe func(chan<- D)) {
 	t.Helper()
 	page, err := os.ReadFile(filepath.Join(root, "docs", "manual", "monitoring.md"))
 	if err != nil {
