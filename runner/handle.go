@@ -224,7 +224,7 @@ func (j *jobs) prepare(accepting context.Context, w *work) (*journal.Past, error
 // and the node's differ, so repeated warnings indicate a stolen supervisor key.
 func (j *jobs) warnOfUnsigned(ctx context.Context, w *work, why error) {
 	e := writ.AsError(why)
-	if !e.Decided() {
+	if !e.Decided() || e.Code == writ.CodeRunCancelled {
 		return
 	}
 	if times, say := j.lines.Say("unsigned "+string(e.Code), time.Now()); say {

@@ -13,7 +13,8 @@ var (
 	_ nodes.BootReports = (*Supervisor)(nil)
 )
 
-// Payload implements nodes.Backend. The parts that Supervisor embeds implement the other methods.
+// Payload implements nodes.Backend. It returns no payload of an ended run. The parts that Supervisor embeds implement
+// the other methods.
 func (s *Supervisor) Payload(ctx context.Context, digest writ.Digest) ([]byte, error) {
 	return s.programs.Payload(ctx, digest)
 }

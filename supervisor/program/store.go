@@ -169,16 +169,20 @@ func (s *Store) pass(ctx context.Context, p *program, journaled []scripts.Entry,
 	return p.plan.Follow(outcome, len(journaled)), nil
 }
 
-// Payload returns a submission with its signature.
+// Payload returns the submission of an open run with its signature. For an ended run it returns RUN_CANCELLED: an
+// attacker with access to Redis may have copied a job of the run before it was withdrawn.
 func (s *Store) Payload(ctx context.Context, digest writ.Digest) ([]byte, error) {
 	run, signed, err := s.Submission(ctx, writ.RunIDOf(digest))
-	if err == nil && run == nil {
-		err = writ.Errorf(writ.CodeNotFound, "the payload %s is unknown in this datacenter", digest)
+	switch {
+	case err != nil:
+		return nil, err
+	case run == nil:
+		return nil, writ.Errorf(writ.CodeNotFound, "the payload %s is unknown in this datacenter", digest)
+	case run.State.Ended():
+		return nil, writ.Errorf(writ.CodeRunCancelled, "the run %s has ended (%s), so none of its jobs may start", run.ID,
+			run.State)
 	}
-	if err == nil {
-		err = s.Verify(ctx, run, signed)
-	}
-	if err != nil {
+	if err := s.Verify(ctx, run, signed); err != nil {
 		return nil, err
 	}
 	return signed, nil
