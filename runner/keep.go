@@ -68,16 +68,16 @@ type keeper struct {
 
 	repairs *repairs
 
-	mu   sync.Mutex
-	sent map[int64][]journal.Version // usage in unacknowledged reports, by round
+	mu        sync.Mutex
+	sentRound int64             // round of the last report with usage
+	sent      []journal.Version // the usage in it, nil once it is acknowledged
 }
 
 func newKeeper(b *base, drivers map[string]sal.Driver, readings map[writ.UID]journal.Reading) *keeper {
 	k := &keeper{
 		deaths: hosted.NewExitWatch(b.log), fullDisks: make(map[string]bool),
 		base: b, locks: &hosted.Locks{}, remnants: &remnants{}, drivers: slices.Collect(maps.Values(drivers)),
-		drifts: make(map[writ.ResourceID]writ.ResourceDrift), sent: make(map[int64][]journal.Version),
-		repairs: newRepairs(),
+		drifts: make(map[writ.ResourceID]writ.ResourceDrift), repairs: newRepairs(),
 	}
 	k.meter = &meter{
 		base: b, calls: &k.calls, readings: readings, looked: make(map[writ.UID]journal.Reading),
@@ -269,7 +269,7 @@ func (k *keeper) report(ctx context.Context, round int64) {
 	if (round-1)%usageEvery == 0 {
 		r.Usage = k.usage(ctx, round)
 	}
-	k.log.DebugContext(ctx, "all resources scanned", "round", round, "mended", r.Mended, "drifted", len(k.drifts),
+	k.log.DebugContext(ctx, "findings reported", "round", round, "mended", r.Mended, "drifted", len(k.drifts),
 		"orphans", len(r.Orphans))
 	_ = k.link.send(failpoint.At(ctx, failpoint.ReportSent), envelope.Report, r) // failures are logged by send
 }
@@ -282,8 +282,7 @@ func (k *keeper) usage(ctx context.Context, round int64) []writ.Usage {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	clear(k.sent) // rows of a lost report are sent again
-	k.sent[round] = versions
+	k.sentRound, k.sent = round, versions // if the report before was lost, this one has its rows again
 	return usage
 }
 
@@ -292,9 +291,11 @@ func (k *keeper) acknowledge(ctx context.Context, t writ.ReportID) {
 	if t.Incarnation != k.number {
 		return
 	}
+	var versions []journal.Version
 	k.mu.Lock()
-	versions := k.sent[t.Round]
-	delete(k.sent, t.Round)
+	if t.Round == k.sentRound {
+		versions, k.sent = k.sent, nil
+	}
 	k.states.Acknowledged(t.Round)
 	k.mu.Unlock()
 	k.repairs.acknowledge(t.Round)

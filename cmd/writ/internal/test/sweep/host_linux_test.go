@@ -273,7 +273,7 @@ func (h *hostCluster) rearm(ends string) {
 	h.arm(ends)
 }
 
-var lookedAfter = regexp.MustCompile(`msg="all resources scanned".* round=1 mended=(\d+) drifted=(\d+) orphans=(\d+)`)
+var lookedAfter = regexp.MustCompile(`msg="findings reported".* round=1 mended=(\d+) drifted=(\d+) orphans=(\d+)`)
 
 // sound restarts the runner and fails the test unless it finds all resources as requested.
 func (h *hostCluster) sound(when string) {
