@@ -9,8 +9,6 @@ package btrfs
 import (
 	"context"
 	"errors"
-	"io/fs"
-	"os"
 	"path/filepath"
 	"sync"
 
@@ -98,79 +96,6 @@ func (p *Pool) make(name string, bound sal.Bound) (dir string, err error) {
 	return tree, sal.HostError("make the tree "+name, err)
 }
 
-// Snapshot creates a snapshot of a tree.
-func (p *Pool) Snapshot(ctx context.Context, name, snapshot string) error {
-	to := p.snapshot(name, snapshot)
-	if err := errors.Join(p.begin(ctx, name), sal.ValidTree(snapshot)); err != nil {
-		return err
-	}
-	taken, err := isSubvolume(to)
-	if err != nil {
-		return sal.HostError("find the snapshot", err)
-	}
-	if !taken {
-		err = p.createSnapshot(name, to)
-	}
-	if err == nil {
-		err = p.limits.update(name) // always, because an interrupted call may have skipped it
-	}
-	return sal.HostError("snapshot the tree "+name, err)
-}
-
-// createSnapshot creates the subvolume of a snapshot.
-func (p *Pool) createSnapshot(name, to string) error {
-	from, err := p.source(name, "")
-	if err != nil {
-		return err
-	}
-	if err := sal.MakeDir(filepath.Dir(to)); err != nil {
-		return err
-	}
-	p.step("take the snapshot")
-	return snapshotWhole(to, name, from, readOnly) // the kernel commits it
-}
-
-// Restore resets a tree to a snapshot: it swaps the tree atomically with a copy of the snapshot.
-func (p *Pool) Restore(ctx context.Context, name, snapshot string) error {
-	if err := errors.Join(p.begin(ctx, name), sal.ValidTree(snapshot)); err != nil {
-		return err
-	}
-	tree, work := p.Path(name), p.work(name)
-	bound, err := boundOf(tree)
-	if errors.Is(err, fs.ErrNotExist) {
-		return sal.UnknownTree(name)
-	}
-	if err != nil {
-		return sal.HostError("inspect the tree "+name, err)
-	}
-	from, err := p.source(name, snapshot)
-	if err != nil {
-		return err
-	}
-	if err := checkNoNested(name, tree); err != nil {
-		return sal.HostError("inspect the tree "+name, err)
-	}
-	p.step("copy the snapshot")
-	err = snapshotSubvolume(work, from, writable)
-	if err == nil {
-		err = setBound(work, bound) // the snapshot may be smaller
-	}
-	if err == nil {
-		err = p.limits.set(name, work, bound)
-	}
-	if err == nil {
-		p.step("swap the trees")
-		err = exchange(tree, work)
-	}
-	if err == nil {
-		err = p.commit(filepath.Dir(tree), filepath.Dir(work))
-	}
-	if err == nil {
-		err = p.clear(name)
-	}
-	return sal.HostError("restore the tree "+name, err)
-}
-
 // Copy creates a tree that shares the blocks of another one. Quotas do not limit the shared blocks: the caller checks
 // the size.
 func (p *Pool) Copy(ctx context.Context, name string, bound sal.Bound, from, snapshot string) (dir string, err error) {
@@ -200,23 +125,6 @@ func (p *Pool) Copy(ctx context.Context, name string, bound sal.Bound, from, sna
 		err = p.commit(tree, filepath.Dir(tree))
 	}
 	return tree, sal.HostError("clone the tree "+from, err)
-}
-
-// View returns a read-only subvolume. For the current content, it is a temporary snapshot; the tree must not be used
-// otherwise until done is called.
-func (p *Pool) View(ctx context.Context, name, snapshot string) (dir string, done func() error, err error) {
-	if err := p.begin(ctx, name); err != nil {
-		return "", nil, err
-	}
-	dir, err = p.source(name, snapshot)
-	if err != nil || snapshot != "" {
-		return dir, func() error { return nil }, err
-	}
-	p.step("take a passing snapshot")
-	if err := snapshotWhole(p.work(name), name, dir, readOnly); err != nil {
-		return "", nil, sal.HostError("snapshot the tree "+name, err)
-	}
-	return p.work(name), func() error { return sal.HostError("remove a view of the tree "+name, p.clear(name)) }, nil
 }
 
 // Keep ensures that a tree exists and has its limit, removes the work of interrupted calls, and reports nested
@@ -251,26 +159,6 @@ func (p *Pool) Keep(ctx context.Context, name string, bound sal.Bound) ([]sal.Dr
 		return found, err
 	}
 	return append([]sal.Drift{{What: "its quota was wrong", Mended: true}}, found...), nil
-}
-
-// RemoveSnapshot removes a snapshot of a tree. It succeeds if the snapshot does not exist.
-//
-//failpoint:none it removes an empty directory
-func (p *Pool) RemoveSnapshot(ctx context.Context, name, snapshot string) error {
-	if err := errors.Join(p.begin(ctx, name), sal.ValidTree(snapshot)); err != nil {
-		return err
-	}
-	err := p.destroy("remove the snapshot", p.snapshot(name, snapshot))
-	if err == nil {
-		err = p.limits.update(name)
-	}
-	if err == nil {
-		err = p.commit(p.snapshots(name))
-	}
-	if err == nil {
-		_ = os.Remove(p.snapshots(name)) // only succeeds if it is empty
-	}
-	return sal.HostError("remove a snapshot of the tree "+name, err)
 }
 
 // Remove removes a tree with its snapshots.
