@@ -112,7 +112,7 @@ func timeBare(b testing.TB, d *Driver) time.Duration {
 	if err != nil {
 		b.Fatal(err)
 	}
-	v := j.newVMM(r.Resource, h)
+	v := newVMM(j.groups(), j.dir, h)
 	defer v.release()
 	if _, err := v.Ping(b.Context()); err != nil {
 		b.Fatal(err)

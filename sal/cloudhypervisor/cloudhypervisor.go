@@ -21,13 +21,11 @@ package cloudhypervisor
 import (
 	"context"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"sync"
 	"time"
 
 	"writ"
-	"writ/internal/cgroup"
 	"writ/internal/confine"
 	"writ/sal"
 	"writ/sal/catalog"
@@ -35,7 +33,8 @@ import (
 
 // Driver is the machine driver of a node with cloud-hypervisor. Only one driver at a time may use a directory.
 type Driver struct {
-	Dir      string       // required: absolute path of the directory for all files of the driver
+	Inventory
+
 	Images   sal.Images   // required: kernels and initramfs
 	Volumes  sal.Volumes  // required: disks
 	Networks sal.Networks // required: taps
@@ -53,18 +52,14 @@ type Driver struct {
 	Room func(ctx context.Context, name string, bound sal.Bound) error
 	// Now is the clock for the pauses between restarts; nil means time.Now.
 	Now func() time.Time
-	// Step is called before every single change of the host. Tests use it to stop the driver there. May be nil.
-	Step func(name string)
 
 	// reserving is locked while space for a snapshot is checked and recorded.
 	reserving sync.Mutex
 
-	claims  sync.Mutex // locked while a record with volumes is compared with the others and written
-	usable  sync.Once  // guards cgroups
-	cgroups *cgroup.Groups
-	users   confine.Register
-	kvm     string // replaces device in tests
-	mshv    string // replaces mshvDevice in tests
+	claims sync.Mutex // locked while a record with volumes is compared with the others and written
+	users  confine.Register
+	kvm    string // replaces device in tests
+	mshv   string // replaces mshvDevice in tests
 
 	guestTime time.Duration // replaces releaseLimit and cpuReleaseLimit in tests
 }
@@ -74,6 +69,8 @@ var (
 	_ sal.Metered = (*Driver)(nil)
 	_ sal.Users   = (*Driver)(nil)
 	_ sal.Logging = (*Driver)(nil)
+	_ sal.Fencing = (*Driver)(nil)
+	_ sal.Served  = (*Driver)(nil)
 
 	_ sal.ImageUsers = (*Driver)(nil)
 )
@@ -133,29 +130,6 @@ func (d *Driver) Describe() writ.NodeDriver {
 	return writ.NodeDriver{Module: "machine", Name: "cloudhypervisor", Detail: detail}
 }
 
-// Observe returns the state of a machine from its record and its process.
-func (d *Driver) Observe(ctx context.Context, resource writ.ResourceID) (sal.Observation, error) {
-	r, err := d.records().Get(resource)
-	if err != nil || r == nil {
-		return sal.Observation{}, err
-	}
-	seen := sal.Observation{Exists: true, UID: r.UID, State: string(r.Own.Phase)}
-	now, err := d.seen(ctx, r)
-	if err != nil {
-		return sal.Observation{}, err
-	}
-	if r.Own.Phase == ready {
-		seen.State = string(now)
-	}
-	seen.Values = catalog.Values(show(r, now))
-	return seen, ctx.Err()
-}
-
-// List returns every machine that has a record, finished or not.
-func (d *Driver) List(ctx context.Context) ([]writ.ResourceID, error) {
-	return d.records().Resources(ctx)
-}
-
 // Do executes an operation on a machine.
 func (d *Driver) Do(ctx context.Context, request sal.Request) (sal.Outcome, error) {
 	if err := ctx.Err(); err != nil {
@@ -176,6 +150,23 @@ func (d *Driver) Do(ctx context.Context, request sal.Request) (sal.Outcome, erro
 		return j.make(ctx, r)
 	}
 	return j.use(ctx, r)
+}
+
+// Fence implements sal.Fencing. A machine in the middle of a restore gets its disks back and is not started.
+func (d *Driver) Fence(ctx context.Context, resource writ.ResourceID) error {
+	r, err := d.records().Get(resource)
+	if err != nil || r == nil {
+		return err
+	}
+	j := d.job(sal.Request{Resource: resource, UID: r.UID, Progress: func(string) {}})
+	if r.Own.Phase == restoring {
+		r.Own.Power = stopped
+	}
+	if r, err = j.recovered(ctx, r); err != nil || r == nil {
+		return err
+	}
+	_, err = j.stop(ctx, r, sal.FenceGrace)
+	return err
 }
 
 // job is one operation on one machine.
@@ -262,7 +253,7 @@ func (j *job) done(ctx context.Context, r *sal.Record[own], change writ.Change) 
 }
 
 func (j *job) outcome(ctx context.Context, r *sal.Record[own], change writ.Change) (sal.Outcome, error) {
-	now, err := j.seen(ctx, r)
+	now, err := j.powerOf(ctx, r)
 	if err != nil {
 		return sal.Outcome{}, err
 	}
@@ -321,16 +312,6 @@ func readSpec(r *sal.Record[own]) (*catalog.MachineCreate, error) {
 		return nil, err
 	}
 	return args.(*catalog.MachineCreate), nil
-}
-
-func (d *Driver) records() *sal.Records[own] {
-	return &sal.Records[own]{Dir: filepath.Join(d.Dir, "records"), Step: d.Step}
-}
-
-func (d *Driver) machines() string { return filepath.Join(d.Dir, "machines") }
-
-func (d *Driver) dirOf(resource writ.ResourceID) string {
-	return filepath.Join(d.machines(), resource.HostName())
 }
 
 func (d *Driver) clock() time.Time {

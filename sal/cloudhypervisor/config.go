@@ -119,15 +119,3 @@ func (j *job) image(ctx context.Context, r *sal.Record[own], ref writ.Ref) (stri
 	}
 	return image.Path, nil
 }
-
-// ImageUsers returns the machines with the image as kernel or initramfs. They read its file at each start.
-func (d *Driver) ImageUsers(_ context.Context, image sal.Owner) ([]sal.Owner, error) {
-	return d.records().UsersOfImage(image, func(r *sal.Record[own]) (bool, error) {
-		if r.Lost { // it is being deleted and does not start again
-			return false, nil
-		}
-		args, err := readSpec(r)
-		return err == nil &&
-			(image.Means(r.Resource.Project, args.Kernel) || image.Means(r.Resource.Project, args.Initramfs)), err
-	})
-}

@@ -24,11 +24,11 @@ const (
 // console returns a part of the serial output. The output from before the last start is included, because it shows why
 // the machine ended.
 func (j *job) console(ctx context.Context, r *sal.Record[own], want *catalog.LogPart) (sal.Outcome, error) {
-	now, err := j.seen(ctx, r)
+	now, err := j.powerOf(ctx, r)
 	if err != nil {
 		return sal.Outcome{}, err
 	}
-	part, err := j.consoleOf(r).Part(want)
+	part, err := consoleOf(j.dir, r.UID).Part(want)
 	if err != nil {
 		return sal.Outcome{}, sal.HostError("read the console of "+r.Resource.String(), err)
 	}
@@ -37,18 +37,9 @@ func (j *job) console(ctx context.Context, r *sal.Record[own], want *catalog.Log
 	}, nil
 }
 
-// Written implements sal.Logging.
-func (d *Driver) Written(_ context.Context, resource writ.ResourceID, after string) (bool, error) {
-	r, err := d.records().Get(resource)
-	if err != nil || r == nil {
-		return false, err
-	}
-	return d.consoleOf(r).Written(after)
-}
-
-// consoleOf returns the console log of a machine. Each start moves the existing output aside.
-func (d *Driver) consoleOf(r *sal.Record[own]) *logfile.Log {
-	return &logfile.Log{Path: filepath.Join(d.dirOf(r.Resource), consoleName), Stream: string(r.UID)}
+// consoleOf returns the console log of the machine in dir. Each start moves the existing output aside.
+func consoleOf(dir string, uid writ.UID) *logfile.Log {
+	return &logfile.Log{Path: filepath.Join(dir, consoleName), Stream: string(uid)}
 }
 
 // trimEvery is the interval of console size checks while a runner is present. A serial port writes less than 1 MiB in
@@ -76,18 +67,18 @@ func (d *Driver) trimAll() {
 		return
 	}
 	for _, name := range names {
-		_ = d.trim(filepath.Join(d.machines(), name))
+		_ = trim(filepath.Join(d.machines(), name), d.step)
 	}
 }
 
 // trim limits the output files of a machine and its process, in the machine's directory.
-func (d *Driver) trim(dir string) error {
+func trim(dir string, step func(string)) error {
 	var failed error
 	for _, name := range []string{consoleName, logName} {
 		path := filepath.Join(dir, name)
 		info, err := os.Stat(path)
 		if err == nil && occupied(info) > maxConsole {
-			err = d.trimTo(path, info.Size()-keepConsole, maxConsole)
+			err = trimTo(path, info.Size()-keepConsole, maxConsole, step)
 		}
 		if !errors.Is(err, fs.ErrNotExist) {
 			failed = errors.Join(failed, err)
@@ -103,7 +94,7 @@ const ahead = 1 << 20
 // trimTo punches a hole from the start of a file to end if the file occupies more than most bytes. The process keeps
 // its write position, because the size of the file does not change. Space that the process allocated beyond the end
 // without writing to it is released too.
-func (d *Driver) trimTo(path string, end, most int64) error {
+func trimTo(path string, end, most int64, step func(string)) error {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -116,7 +107,7 @@ func (d *Driver) trimTo(path string, end, most int64) error {
 	if err != nil || occupied(info) <= most {
 		return err
 	}
-	d.step("trim a log")
+	step("trim a log")
 	if end > 0 {
 		if err := punch(f, 0, end); err != nil {
 			return err

@@ -142,7 +142,7 @@ func (j *job) endProcesses(ctx context.Context) error {
 		if h == nil {
 			continue
 		}
-		v := j.newVMM(j.Resource, h)
+		v := newVMM(j.groups(), j.dir, h)
 		err = v.end(ctx, j.step)
 		v.release()
 		if err != nil {

@@ -24,25 +24,6 @@ func serialOf(r *sal.Record[own], v disk) string {
 	return writ.ResourceID{Project: r.Resource.Project, Kind: writ.KindVolume, Name: v.Volume.Name}.HostName()
 }
 
-// Users returns the machines that have a volume.
-func (d *Driver) Users(ctx context.Context, volume writ.UID) ([]sal.User, error) {
-	records, damaged, err := d.records().List()
-	if err != nil {
-		return nil, err
-	}
-	if len(damaged) > 0 {
-		return nil, damaged[0].Hides(writ.KindVolume)
-	}
-	var all []sal.User
-	for _, r := range records {
-		if has(r, volume) {
-			all = append(all, sal.User{Owner: owner(r), Running: r.Own.Power != stopped || r.Own.Process != nil})
-		}
-	}
-	slices.SortFunc(all, func(a, b sal.User) int { return cmp.Compare(a.UID, b.UID) })
-	return all, ctx.Err()
-}
-
 func has(r *sal.Record[own], volume writ.UID) bool {
 	return slices.ContainsFunc(r.Own.Volumes, func(v disk) bool { return v.Volume.UID == volume })
 }

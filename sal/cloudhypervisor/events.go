@@ -137,10 +137,10 @@ func (k *keeping) readEvents() error {
 	}
 	own.Past.Heard = now
 	if now.same(before) && now.Until-before.Until < maxEvents/8 {
-		return k.trimTo(path, before.Until, maxEvents) // the events read since then are read again
+		return trimTo(path, before.Until, maxEvents, k.step) // the events read since then are read again
 	}
 	if err := k.records().Put(k.r); err != nil { // first, because released events cannot be read again
 		return err
 	}
-	return k.trimTo(path, now.Until, maxEvents)
+	return trimTo(path, now.Until, maxEvents, k.step)
 }

@@ -3,7 +3,6 @@ package cloudhypervisor
 import (
 	"context"
 
-	"writ"
 	"writ/internal/cgroup"
 	"writ/internal/confine"
 	"writ/sal"
@@ -35,11 +34,6 @@ func boundsOf(o own) cgroup.Bounds {
 
 // groupsOf returns the cgroups of the driver with this directory.
 func groupsOf(dir string) *cgroup.Groups { return cgroup.Of("machine", dir) }
-
-func (d *Driver) groups() *cgroup.Groups {
-	d.usable.Do(func() { d.cgroups = groupsOf(d.Dir) })
-	return d.cgroups
-}
 
 // makeCgroup makes the cgroup for a process that is about to start, in place of the previous group. Processes left in
 // the previous group are ended.
@@ -104,7 +98,5 @@ func (j *job) removeCgroup(ctx context.Context, r *sal.Record[own]) error {
 	return sal.HostError("remove the group of "+r.Resource.String(), j.groups().Remove(ctx, r.Resource.HostName()))
 }
 
-// starved reports whether the kernel killed the last process of a machine because it exceeded its memory limit.
-func (d *Driver) starved(resource writ.ResourceID) bool {
-	return d.groups().Stat(resource.HostName()).OutOf > 0
-}
+// outOfMemory reports whether the kernel killed the last process of a group because it exceeded its memory limit.
+func outOfMemory(groups *cgroup.Groups, name string) bool { return groups.Stat(name).OutOf > 0 }

@@ -281,7 +281,7 @@ func TestMissingToolsAreReportedBeforeACreate(t *testing.T) {
 	noKernel := map[string]any{"cpus": int64(1), "memory_mib": int64(256)}
 	b.Firmware = filepath.Join(b.host, "images", "initramfs")
 	b.refuses("machine.create", "web", noKernel, writ.CodeDriverMissing, "is not bootable firmware")
-	if _, err := b.inspectFirmware(t.Context()); err == nil {
+	if _, err := inspectFirmware(b.Firmware)(t.Context()); err == nil {
 		t.Error("it is offered")
 	}
 	b.Firmware = ""
@@ -299,7 +299,7 @@ func TestOldVersionsAreRejected(t *testing.T) {
 	}
 	for _, release := range vmmstub.Releases {
 		b := newFixtureOn(t, setup{program: vmmstub.BuildOf(t, release), prepare: prepare})
-		if version, err := b.Probe(t.Context()); version != release.String() || err != nil {
+		if version, err := program(b.Driver.Program).version(t.Context()); version != release.String() || err != nil {
 			t.Errorf("%s is %q, %v", release, version, err)
 		}
 	}

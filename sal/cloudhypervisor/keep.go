@@ -4,19 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
-	"maps"
-	"net"
-	"os"
-	"path/filepath"
-	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"writ"
 	"writ/sal"
-	"writ/sal/cloudhypervisor/api"
 )
 
 // past is the history of a machine since its power state was last requested.
@@ -78,17 +69,18 @@ func (d *Driver) Keep(ctx context.Context, resource writ.ResourceID) ([]sal.Drif
 		k.drifted(true, "the restore of a snapshot was interrupted")
 	}
 	if err := j.keepSnapshots(r); err != nil {
-		return k.drift, err
+		return k.drifts, err
 	}
 	if r.Own.Power == stopped {
-		return k.drift, k.keepStopped(ctx)
+		err := k.keepStopped(ctx)
+		return k.drifts, err
 	}
 	k.listen()
 	err = k.keepUp(ctx)
-	if trimmed := j.trim(j.dir); trimmed != nil {
+	if trimmed := trim(j.dir, j.step); trimmed != nil {
 		k.drifted(false, "its console or log cannot be trimmed: %v", trimmed)
 	}
-	return k.drift, err
+	return k.drifts, err
 }
 
 // listen reads the new events of the process and reports a failure as drift.
@@ -101,27 +93,8 @@ func (k *keeping) listen() {
 // keeping is one run of Keep for one machine.
 type keeping struct {
 	*job
-	r     *sal.Record[own]
-	drift []sal.Drift
-}
-
-func (k *keeping) drifted(mended bool, format string, args ...any) {
-	k.drift = append(k.drift, sal.Drift{What: fmt.Sprintf(format, args...), Mended: mended})
-}
-
-// mend calls do to repair a drift and reports the result. It returns an error only if ctx has ended; any other failure
-// becomes part of the drift.
-func (k *keeping) mend(ctx context.Context, what string, do func() error) error {
-	err := do()
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
-	if err != nil {
-		k.drifted(false, "%s, and the repair failed: %v", what, err)
-		return nil
-	}
-	k.drifted(true, "%s", what)
-	return nil
+	drifts
+	r *sal.Record[own]
 }
 
 // keepStopped finishes a stop.
@@ -169,20 +142,9 @@ func (k *keeping) keepUp(ctx context.Context) error {
 	case now == stopped:
 		return k.keepDown(ctx, v)
 	}
-	if err := k.rebound(k.r, v.pid); err != nil {
+	if err := (&alignment{k, v, info}).align(ctx, now); err != nil {
 		return err
 	}
-	if err := k.keepPower(ctx, v, now); err != nil {
-		return err
-	}
-	if err := k.keepDisks(ctx, v, info); err != nil {
-		return err
-	}
-	if err := k.keepSize(ctx, v, info); err != nil {
-		return err
-	}
-	k.keepTaps()
-	k.keepAwake(ctx)
 	return k.keepCount()
 }
 
@@ -220,125 +182,6 @@ func (k *keeping) keepOff() error {
 	}
 	own.Past.Off, own.Process = true, nil
 	return k.records().Put(k.r)
-}
-
-// silenceLimit is the time without a sign of life after which a guest is reported. A kernel that the processor can run
-// shows one within a second.
-const silenceLimit = 20 * time.Second
-
-// keepAwake reports a guest that shows no activity. A kernel that the processor cannot run spins for minutes before it
-// fails.
-func (k *keeping) keepAwake(ctx context.Context) {
-	own := &k.r.Own
-	since := k.clock().Sub(own.Past.Started)
-	if own.Power != running || !own.Process.Stays || since < silenceLimit || alive(k.dir, own.Past.Heard) {
-		return
-	}
-	why := ""
-	if _, err := checkHardware(ctx); err != nil {
-		why = ": KVM of this host: " + err.Error()
-	}
-	if said := complaint(k.dir); said != "" {
-		why += "; the last error of its process is: " + said
-	}
-	k.drifted(false,
-		"its guest has given no sign of life since it was started %s ago, neither on its console nor by using a device%s",
-		since.Round(time.Second), why)
-}
-
-// alive reports whether the guest showed activity: output on its console or use of a device.
-func alive(dir string, h heard) bool {
-	info, err := os.Stat(filepath.Join(dir, consoleName))
-	return h.Alive || err != nil || info.Size() > 0
-}
-
-// keepTaps reports taps that were deleted. A new tap gets the same name, but the process still has the old one open,
-// which is disconnected.
-func (k *keeping) keepTaps() {
-	for _, p := range k.r.Own.Ports {
-		has, known := k.r.Own.Taps[p.Device]
-		if !known {
-			continue // started by a version that did not record the taps
-		}
-		if tap, err := net.InterfaceByName(p.Device); err == nil && tap.Index == has {
-			continue
-		}
-		k.drifted(false,
-			"its tap %s was deleted, so it is disconnected from the network %s; machine.stop and machine.start reconnect it",
-			p.Device, p.Network.Name)
-	}
-}
-
-// keepSize finishes a change of CPUs or memory.
-func (k *keeping) keepSize(ctx context.Context, v *vmm, info api.Info) error {
-	wanted, err := k.fit(k.r, info)
-	switch {
-	case err != nil:
-		k.drifted(false, "its CPUs or memory differ from the record: %v", err)
-		return nil
-	case wanted == (api.Resize{}) || k.r.Own.Power != running:
-		return nil
-	default:
-		return k.mend(ctx, "its CPUs or memory differed from the record",
-			func() error { return k.resizeLive(ctx, v, wanted) })
-	}
-}
-
-// keepPower pauses or resumes the machine to match its record.
-func (k *keeping) keepPower(ctx context.Context, v *vmm, now power) error {
-	switch want := k.r.Own.Power; {
-	case now == want:
-		return nil
-	case want == running:
-		return k.mend(ctx, "it was paused", func() error { return k.resumeMachine(ctx, v) })
-	default:
-		return k.mend(ctx, "it ran although it was paused", func() error {
-			k.step("pause the machine")
-			return v.ask(ctx, "pause the machine", v.Pause)
-		})
-	}
-}
-
-// keepDisks attaches missing disks, and resizes disks whose volumes have grown.
-func (k *keeping) keepDisks(ctx context.Context, v *vmm, info api.Info) error {
-	for _, d := range k.r.Own.Volumes {
-		if err := k.keepDisk(ctx, v, info, d); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (k *keeping) keepDisk(ctx context.Context, v *vmm, info api.Info, d disk) error {
-	if !plugs(info, idOf(k.r, d)) {
-		return k.mend(ctx, "the volume "+d.Volume.Name+" was not attached", func() error {
-			if _, err := k.plug(ctx, k.r, d); err != nil {
-				return err
-			}
-			return k.records().Put(k.r)
-		})
-	}
-	size, err := k.sizeOf(ctx, k.r, d)
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
-	if err != nil {
-		k.drifted(false, "its volume %s has changed: %v", d.Volume.Name, err)
-		return nil
-	}
-	if known := k.r.Own.Sizes[d.Volume.UID]; d.ReadOnly || known == 0 || size <= known {
-		return nil
-	}
-	return k.mend(ctx, "the volume "+d.Volume.Name+" had grown", func() error {
-		k.step("resize the disk")
-		if err := v.ask(ctx, "resize the disk", func(ctx context.Context) error {
-			return v.ResizeDisk(ctx, api.ResizeDisk{ID: idOf(k.r, d), DesiredSize: size})
-		}); err != nil {
-			return err
-		}
-		k.r.Own.Sizes[d.Volume.UID] = size
-		return k.records().Put(k.r)
-	})
 }
 
 // keepCount reports reboots by the guest.
@@ -385,7 +228,7 @@ func (k *keeping) keepAlive(ctx context.Context) error {
 func (k *keeping) whyEnded() string {
 	said := complaint(k.dir)
 	switch {
-	case k.starved(k.Resource):
+	case outOfMemory(k.groups(), k.Resource.HostName()):
 		return ", killed by the kernel at its memory limit"
 	case said != "":
 		return ", after the error: " + said
@@ -402,105 +245,4 @@ func (k *keeping) again(ctx context.Context) error {
 	err := k.run(ctx, k.r)
 	k.r.Own.Past.Restarts, k.r.Own.Past.Quick = before.Restarts, before.Quick
 	return errors.Join(err, k.records().Put(k.r))
-}
-
-// Orphans returns the processes of machines that match no record, and the directories and cgroups without a record.
-func (d *Driver) Orphans(ctx context.Context) ([]sal.Orphan, error) {
-	pids, err := withArguments(below(d.machines()))
-	if err != nil {
-		return nil, sal.HostError("list the processes", err)
-	}
-	dirs, err := os.ReadDir(d.machines())
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, sal.HostError("list the directories of machines", err)
-	}
-	groups, err := d.groups().All()
-	if err != nil {
-		return nil, sal.HostError("list the groups of machines", err)
-	}
-	records, damaged, err := d.records().List() // after listing processes: a record exists before its process does
-	if err != nil {
-		return nil, err
-	}
-	for _, r := range records {
-		v, err := d.openProcess(r)
-		if err != nil {
-			return nil, err
-		}
-		if v != nil {
-			pids = slices.DeleteFunc(pids, func(pid int) bool { return pid == v.pid })
-			v.release()
-		}
-		dirs = slices.DeleteFunc(dirs, func(e fs.DirEntry) bool { return e.Name() == r.Resource.HostName() })
-	}
-	for _, r := range records {
-		delete(groups, r.Resource.HostName())
-	}
-	for _, r := range damaged {
-		delete(groups, r.HostName)
-		dirs = slices.DeleteFunc(dirs, func(e fs.DirEntry) bool { return e.Name() == r.HostName })
-		its := below(filepath.Join(d.machines(), r.HostName))
-		pids = slices.DeleteFunc(pids, func(pid int) bool { return its(argumentsOf(pid)) })
-	}
-	all := sal.DamagedOrphans(damaged)
-	for _, pid := range pids {
-		all = append(all, sal.Orphan{
-			Kind: "process", Name: strconv.Itoa(pid), Of: d.servedBy(pid),
-			Remedy: sal.Command("kill", strconv.Itoa(pid)),
-		})
-	}
-	for _, name := range slices.Sorted(maps.Keys(groups)) {
-		all = append(all,
-			sal.Orphan{Kind: "cgroup", Name: groups[name], Of: name, Remedy: sal.Command("rmdir", groups[name])})
-	}
-	for _, e := range dirs {
-		path := filepath.Join(d.machines(), e.Name())
-		all = append(all,
-			sal.Orphan{Kind: "directory", Name: path, Of: e.Name(), Remedy: sal.Command("rm", "-r", path)})
-	}
-	return all, ctx.Err()
-}
-
-// servedBy returns the host name of the machine whose files are among the arguments of a process, or "".
-func (d *Driver) servedBy(pid int) string {
-	dir := filepath.Clean(d.machines()) + string(filepath.Separator)
-	for _, argument := range argumentsOf(pid) {
-		if _, path, found := strings.Cut(argument, dir); found {
-			name, _, _ := strings.Cut(path, string(filepath.Separator))
-			return name
-		}
-	}
-	return ""
-}
-
-// Usage returns the CPUs and memory of a machine while it runs, the bytes that its interfaces have transferred since
-// its start, and the size of its snapshots. Its disks count towards its volumes.
-func (d *Driver) Usage(ctx context.Context, resource writ.ResourceID) (sal.Usage, error) {
-	r, err := d.records().Get(resource)
-	if err != nil || r == nil {
-		return sal.Usage{}, err
-	}
-	u := sal.Usage{DiskGiB: r.Own.diskGiB()}
-	v, err := d.openProcess(r)
-	if err != nil || v == nil {
-		return u, err
-	}
-	defer v.release()
-	u.CPUs, u.MemoryMiB = r.Own.CPUs, r.Own.MemoryMiB
-	soon, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	counters, err := v.Counters(soon)
-	if _, none := errors.AsType[*api.Refusal](err); none {
-		return u, nil // not booted yet
-	}
-	if err != nil { // zero would look like a counter reset, and the next reading would count everything twice
-		return sal.Usage{}, sal.HostError("read the counters of "+resource.String(), err)
-	}
-	for device, counts := range counters {
-		if strings.HasPrefix(device, netPrefix) {
-			u.Received += int64(counts["rx_bytes"])
-			u.Sent += int64(counts["tx_bytes"])
-		}
-	}
-	return u, ctx.Err()
 }

@@ -28,17 +28,6 @@ func (o *own) snapshotBytes() int64 {
 // diskGiB returns the size of the snapshots in GiB, rounded up.
 func (o *own) diskGiB() int64 { return (o.snapshotBytes() + gib - 1) / gib }
 
-// SnapshotBytes returns the size of all snapshots of a project's machines.
-func (d *Driver) SnapshotBytes(project writ.ProjectID) (sum int64, err error) {
-	records, _, err := d.records().List()
-	for _, r := range records {
-		if r.Resource.Project == project {
-			sum += r.Own.snapshotBytes()
-		}
-	}
-	return sum, err
-}
-
 // reserve records the largest possible size of a new snapshot before its first byte is written. It returns
 // QUOTA_EXCEEDED if the project has no room for it.
 func (j *job) reserve(ctx context.Context, r *sal.Record[own], memory bool) error {

@@ -6,10 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"strings"
 
-	"writ"
 	"writ/internal/confine"
 	"writ/sal/needs"
 )
@@ -17,16 +15,20 @@ import (
 // Needs returns the requirements of machines on a host.
 func (d *Driver) Needs() []needs.Need {
 	const none = "there are no machines"
+	kvm := kvmCheck{
+		program: program(d.Program), accounts: d.Accounts,
+		device: cmp.Or(d.kvm, device), mshv: cmp.Or(d.mshv, mshvDevice),
+	}
 	return []needs.Need{
 		{
-			Name: "the program cloud-hypervisor", Use: none, Vital: true, Look: d.checkProgram,
+			Name: "the program cloud-hypervisor", Use: none, Vital: true, Look: program(d.Program).check,
 			Fix: "put cloud-hypervisor v53 or newer on the PATH of the runner: https://github.com/cloud-hypervisor/cloud-hypervisor/releases",
 		},
 		{
 			Name: "networks on this host", Use: none, Fix: "see the needs of networks", Vital: true,
 			Look: needs.Given(d.Networks != nil),
 		},
-		{Name: "KVM", Use: none, Vital: true, Look: d.checkKVM, Fix: kvmFix},
+		{Name: "KVM", Use: none, Vital: true, Look: kvm.check, Fix: kvmFix},
 		{
 			Name: "KVM by the processor", Use: "machines start only with kernels that are built for it", Look: checkHardware,
 			Fix: kvmFix,
@@ -42,21 +44,10 @@ func (d *Driver) Needs() []needs.Need {
 			Look: needs.Accounts(d.Accounts),
 		},
 		{
-			Name: "firmware", Use: "machines without a kernel are refused", Look: d.inspectFirmware,
+			Name: "firmware", Use: "machines without a kernel are refused", Look: inspectFirmware(d.Firmware),
 			Fix: "writ runner --firmware FILE, the CLOUDHV.fd of https://github.com/cloud-hypervisor/edk2/releases",
 		},
 	}
-}
-
-func (d *Driver) checkProgram(ctx context.Context) (string, error) {
-	version, err := d.Probe(ctx)
-	if errors.Is(err, exec.ErrNotFound) {
-		return "", errors.New("not on PATH")
-	}
-	if err != nil {
-		return "", errors.New(writ.AsError(err).Message)
-	}
-	return version, nil
 }
 
 // kvmFix is the remedy if the kernel runs no guests, or only some.
@@ -69,20 +60,27 @@ const device = "/dev/kvm"
 // with it.
 const mshvDevice = "/dev/mshv"
 
-// checkKVM checks that KVM can be used. It accepts a host without KVM if the program reports that it needs no
+// kvmCheck checks that the processes of machines can use KVM.
+type kvmCheck struct {
+	program      program
+	accounts     *confine.Accounts
+	device, mshv string // paths of device files
+}
+
+// check returns an error if KVM cannot be used. It accepts a host without KVM if the program reports that it needs no
 // hypervisor: it is a stub for tests.
-func (d *Driver) checkKVM(ctx context.Context) (string, error) {
-	found, err := needs.Openable(cmp.Or(d.kvm, device))(ctx)
-	if err == nil && d.Accounts.Used() { // the runner does not open the device itself
-		err = confine.Usable(nil, []string{cmp.Or(d.kvm, device)})
+func (k kvmCheck) check(ctx context.Context) (string, error) {
+	found, err := needs.Openable(k.device)(ctx)
+	if err == nil && k.accounts.Used() { // the runner does not open the device itself
+		err = confine.Usable(nil, []string{k.device})
 	}
 	if err == nil {
 		return found, nil
 	}
-	if said, asked := d.about(ctx); asked == nil && strings.Contains(said, noHypervisor) {
+	if said, asked := k.program.about(ctx); asked == nil && strings.Contains(said, noHypervisor) {
 		return "the program needs none", nil
 	}
-	if _, there := os.Stat(cmp.Or(d.mshv, mshvDevice)); there == nil {
+	if _, there := os.Stat(k.mshv); there == nil {
 		err = fmt.Errorf("%w; this host has Microsoft's hypervisor (%s), which writ does not support", err, mshvDevice)
 	}
 	return "", err
@@ -106,9 +104,12 @@ func loaded(module string) bool {
 	return err == nil
 }
 
-func (d *Driver) inspectFirmware(context.Context) (string, error) {
-	if d.Firmware == "" {
-		return "", errors.New("not configured")
+// inspectFirmware checks a firmware file.
+func inspectFirmware(path string) func(context.Context) (string, error) {
+	return func(context.Context) (string, error) {
+		if path == "" {
+			return "", errors.New("not configured")
+		}
+		return path, checkFirmware(path)
 	}
-	return d.Firmware, checkFirmware(d.Firmware)
 }

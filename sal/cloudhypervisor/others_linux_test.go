@@ -147,8 +147,9 @@ func prepare(t testing.TB, host string) {
 func open(host, program string, step func(string)) *Driver {
 	o := &others{dir: host}
 	return &Driver{
-		Dir: filepath.Join(host, "machine"), Images: o, Volumes: o, Networks: o, Accounts: saltest.Accounts(host),
-		Program: program, Firmware: filepath.Join(host, "images", "firmware"), Step: step,
+		Inventory: Inventory{Dir: filepath.Join(host, "machine"), Step: step},
+		Images:    o, Volumes: o, Networks: o, Accounts: saltest.Accounts(host),
+		Program: program, Firmware: filepath.Join(host, "images", "firmware"),
 	}
 }
 

@@ -183,7 +183,7 @@ func (j *job) restore(ctx context.Context, r *sal.Record[own], name string) (sal
 			strings.Join(slices.Sorted(maps.Keys(r.Own.Kept)), ", "))
 	}
 	if k.Version != "" {
-		version, err := j.Probe(ctx)
+		version, err := program(j.Program).version(ctx)
 		if err != nil {
 			return sal.Outcome{}, err
 		}

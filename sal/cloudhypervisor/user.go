@@ -39,15 +39,15 @@ func (j *job) prepared(ctx context.Context, r *sal.Record[own]) error {
 }
 
 // chooseUser returns a user that no other machine has.
-func (d *Driver) chooseUser(resource writ.ResourceID) (uint32, error) {
-	user, err := d.users.Choose(d.Accounts, resource.HostName(), func() (map[uint32]string, error) {
-		records, _, err := d.records().List()
+func (j *job) chooseUser(resource writ.ResourceID) (uint32, error) {
+	user, err := j.users.Choose(j.Accounts, resource.HostName(), func() (map[uint32]string, error) {
+		records, _, err := j.records().List()
 		used := map[uint32]string{}
 		for _, r := range records {
 			used[r.Own.User] = r.Resource.HostName()
 		}
 		return used, err
-	}, d.machines())
+	}, j.machines())
 	return user, sal.HostError("find a user for "+resource.String(), err)
 }
 
@@ -55,7 +55,7 @@ func (d *Driver) chooseUser(resource writ.ResourceID) (uint32, error) {
 // the driver can create files there.
 func (j *job) chownDir(r *sal.Record[own]) error {
 	if r.Own.User == 0 {
-		return sal.HostError("take "+j.dir+" back", j.reclaimDir())
+		return sal.HostError("take "+j.dir+" back", sal.ReclaimPath(j.dir, j.step))
 	}
 	j.step("hand the directory over")
 	err := j.Accounts.Lead(j.machines())
@@ -71,11 +71,6 @@ func (j *job) chownDir(r *sal.Record[own]) error {
 		}
 	}
 	return sal.HostError("hand "+j.dir+" over", err)
-}
-
-// reclaimDir takes back the directory of a machine whose process runs as the driver's user again.
-func (j *job) reclaimDir() error {
-	return sal.ReclaimPath(j.dir, j.step)
 }
 
 //failpoint:none the caller names the write

@@ -130,7 +130,9 @@ func TestUserNumberInUseStaysReserved(t *testing.T) {
 	b := newFixture(t)
 	b.needUsers()
 	b.Accounts.Last = b.Accounts.First + 1 // two users
-	choose := func(name string) (uint32, error) { return b.chooseUser(machine(name)) }
+	choose := func(name string) (uint32, error) {
+		return b.job(sal.Request{Resource: machine(name)}).chooseUser(machine(name))
+	}
 	first, err := choose("a")
 	if again, _ := choose("a"); err != nil || again != first {
 		t.Errorf("a is %d and then %d, %v", first, again, err)
@@ -463,7 +465,7 @@ func TestConsoleOutputDuringATrimStays(t *testing.T) {
 		}
 		if err == nil {
 			allowed.Store(info.Size() + ahead/2)
-			err = new(Driver).trim(dir)
+			err = trim(dir, func(string) {})
 		}
 		if info, failed := f.Stat(); err != nil || failed != nil || occupied(info) > maxConsole {
 			t.Fatalf("it occupies %d bytes, %v, %v", occupied(info), failed, err)

@@ -9,13 +9,12 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"time"
 
 	"writ"
+	"writ/internal/cgroup"
 	"writ/internal/confine"
 	"writ/sal"
 	"writ/sal/cloudhypervisor/api"
@@ -52,9 +51,9 @@ const previousSuffix = ".1"
 type vmm struct {
 	*api.VMM
 	*held
-	dir     string
-	making  bool        // the machine is being made; if that fails, everything is deleted, including the log
-	starved func() bool // reports whether the kernel killed the process for its memory use
+	dir    string // of the machine; named by writ.ResourceID.HostName, as is its group
+	making bool   // the machine is being made; if that fails, everything is deleted, including the log
+	groups *cgroup.Groups
 }
 
 // seeLog returns a hint, or the end of one, that leads to the log.
@@ -67,50 +66,9 @@ func seeLog(dir string, making bool) string {
 	return "its log on the node is " + filepath.Join(dir, logName)
 }
 
-// openProcess returns the process of a machine, or nil if it has ended or was never started. The caller must release
-// it.
-func (d *Driver) openProcess(r *sal.Record[own]) (*vmm, error) {
-	p := r.Own.Process
-	if p == nil {
-		return nil, nil
-	}
-	boot, err := thisBoot()
-	if err != nil {
-		return nil, sal.HostError("read the host's boot id", err)
-	}
-	if p.Boot != boot {
-		return nil, nil
-	}
-	dir := d.dirOf(r.Resource)
-	pid := p.PID
-	if pid == 0 {
-		if pid, err = launched(dir, p.Launch, r.Own.User); err != nil {
-			return nil, sal.HostError("find the process of "+r.Resource.String(), err)
-		}
-		if pid == 0 {
-			return nil, nil
-		}
-	}
-	h, err := hold(pid)
-	if err != nil {
-		return nil, sal.HostError("inspect the process of "+r.Resource.String(), err)
-	}
-	if h == nil {
-		return nil, nil
-	}
-	if p.PID != 0 && (h.started != p.Started || !isLaunch(dir, p.Launch)(argumentsOf(pid))) {
-		h.release() // the PID was reused
-		return nil, nil
-	}
-	return d.newVMM(r.Resource, h), nil
-}
-
-func (d *Driver) newVMM(resource writ.ResourceID, h *held) *vmm {
-	dir := d.dirOf(resource)
-	return &vmm{
-		VMM: api.Open(filepath.Join(dir, socketName)), held: h, dir: dir,
-		starved: func() bool { return d.starved(resource) },
-	}
+// newVMM returns the process of the machine in dir.
+func newVMM(groups *cgroup.Groups, dir string, h *held) *vmm {
+	return &vmm{VMM: api.Open(filepath.Join(dir, socketName)), held: h, dir: dir, groups: groups}
 }
 
 // release closes the handle. The process continues.
@@ -145,7 +103,7 @@ func (v *vmm) ask(ctx context.Context, doing string, request func(ctx context.Co
 		return nil
 	case ctx.Err() != nil:
 		return ctx.Err()
-	case v.ended() && v.starved():
+	case v.ended() && outOfMemory(v.groups, filepath.Base(v.dir)):
 		return writ.Errorf(writ.CodeQuotaExceeded,
 			"cannot %s: the kernel killed cloud-hypervisor at its memory limit%s", doing, v.logTail()).
 			WithHint("give the machine more with a larger memory_mib; %s", v.seeLog())
@@ -231,91 +189,11 @@ func (v *vmm) state(ctx context.Context) (power, api.Info, error) {
 	}
 }
 
-// patience limits how long a read-only operation waits for a busy process, which answers one request at a time.
-const patience = 2 * time.Second
-
-// seen returns the current power state of a machine. A process that does not answer is busy with the requested change,
-// so seen returns the requested state.
-func (d *Driver) seen(ctx context.Context, r *sal.Record[own]) (power, error) {
-	v, err := d.openProcess(r)
-	if err != nil || v == nil {
-		return stopped, err
-	}
-	defer v.release()
-	soon, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	now, _, err := v.state(soon)
-	if err != nil {
-		return r.Own.Power, ctx.Err()
-	}
-	return now, nil
-}
-
-// program returns the path of cloud-hypervisor.
-func (d *Driver) program() (string, error) {
-	name := d.Program
-	if name == "" {
-		name = "cloud-hypervisor"
-	}
-	path, err := exec.LookPath(name)
-	if err != nil {
-		return "", writ.Errorf(writ.CodeDriverMissing, "this node has no cloud-hypervisor: %w", err).
-			WithHint("put cloud-hypervisor v%d or newer on the PATH of the runner", oldest)
-	}
-	return path, nil
-}
-
-// oldest is the first supported version. Earlier versions gave the same answer for all errors.
-const oldest = 53
-
-// versionGuard ends a program that hangs when asked for its version.
-const versionGuard = 10 * time.Second
-
-// Probe returns the version of cloud-hypervisor on this host, such as "v53.0". It returns DRIVER_MISSING if the program
-// is missing or unusable.
-func (d *Driver) Probe(ctx context.Context) (version string, err error) {
-	said, err := d.about(ctx)
-	if err != nil {
-		return "", err
-	}
-	words := strings.Fields(said) // "cloud-hypervisor v53.0", and lines about other things
-	if len(words) > 1 {
-		version = words[1]
-	}
-	return version, checkVersion(version)
-}
-
-// about returns the output of the program for --version.
-func (d *Driver) about(ctx context.Context) (string, error) {
-	path, err := d.program()
-	if err != nil {
-		return "", err
-	}
-	limited, cancel := context.WithTimeout(ctx, versionGuard)
-	defer cancel()
-	ask := exec.CommandContext(limited, path, "--version")
-	ask.WaitDelay = time.Second // for its child processes
-	said, err := ask.Output()
-	if err != nil {
-		return "", writ.Errorf(writ.CodeDriverMissing, "%s does not report its version: %w", path, err)
-	}
-	return string(said), nil
-}
-
-func checkVersion(version string) error {
-	major, _, _ := strings.Cut(strings.TrimPrefix(version, "v"), ".")
-	if n, err := strconv.Atoi(major); err == nil && n >= oldest {
-		return nil
-	}
-	return writ.Errorf(writ.CodeDriverMissing, "cloud-hypervisor %s is too old", version).
-		WithHint("v%d or newer is needed", oldest)
-}
-
 // launch starts the process of a machine. The record of the start is written before (create has written it already).
 // The PID is recorded only when the caller writes the finished machine; until then the process is found by its
 // arguments. This saves one disk sync per start.
 func (j *job) launch(ctx context.Context, r *sal.Record[own]) (*vmm, error) {
-	program, err := j.program()
+	path, err := program(j.Program).path()
 	if err != nil {
 		return nil, err
 	}
@@ -327,7 +205,7 @@ func (j *job) launch(ctx context.Context, r *sal.Record[own]) (*vmm, error) {
 			return nil, err
 		}
 	}
-	h, err := j.spawn(program, r)
+	h, err := j.spawn(path, r)
 	if errors.Is(err, errEnded) {
 		return nil, writ.Errorf(writ.CodeDriverFailed, "cannot start cloud-hypervisor: it ended%s", logTail(j.dir)).
 			WithHint("%s", seeLog(j.dir, r.Own.Phase == making))
@@ -336,7 +214,7 @@ func (j *job) launch(ctx context.Context, r *sal.Record[own]) (*vmm, error) {
 		return nil, sal.HostError("start cloud-hypervisor", err)
 	}
 	r.Own.Process.PID, r.Own.Process.Started = h.pid, h.started
-	v := j.newVMM(r.Resource, h)
+	v := newVMM(j.groups(), j.dir, h)
 	v.making = r.Own.Phase == making
 	return v, nil
 }

@@ -179,7 +179,7 @@ func openStorage(dir string, c driverConfig) storage {
 // besides returns the bytes of a project outside of the pool: archives of volumes and snapshots of machines.
 func besides(dir, volumes string) func(writ.ProjectID) (int64, error) {
 	archives := &volume.Driver{Dir: volumes}
-	machines := &cloudhypervisor.Driver{Dir: machineDir(dir)}
+	machines := &cloudhypervisor.Inventory{Dir: machineDir(dir)}
 	return func(project writ.ProjectID) (int64, error) {
 		kept, err := archives.ArchiveBytes(project)
 		if err != nil {

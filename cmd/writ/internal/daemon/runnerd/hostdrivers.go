@@ -96,9 +96,10 @@ func newHost(c driverConfig, dir string) *hostDrivers {
 	}
 	h.databases.Accounts = databases
 	h.machines = &cloudhypervisor.Driver{
-		Dir: machineDir(dir), Accounts: machines, Images: h.storage.images, Volumes: h.storage.volumes,
+		Inventory: cloudhypervisor.Inventory{Dir: machineDir(dir), Step: failpoint.Step("machine")},
+		Accounts:  machines, Images: h.storage.images, Volumes: h.storage.volumes,
 		Room:     h.storage.trees.Room,
-		Firmware: c.Host.Firmware, Step: failpoint.Step("machine"),
+		Firmware: c.Host.Firmware,
 	}
 	return h
 }
