@@ -115,16 +115,17 @@ func (s *status) failed(r progress.Report, goesOn string) (held, news bool) {
 	held = s.node.hold.held()
 	news = s.node.hold.times == 1 || held && !was
 	if held && news && !s.started.Load() {
-		s.showIn(0, s.showStages)
+		s.next.in(0, s.showStages)
 	}
 	return held, news
 }
 
-// pauses waits until the next retry. The status page shows the remaining time.
-func (s *status) pauses(ctx context.Context, l progress.Limit) error {
-	s.mu.Lock()
-	s.node.hold.pause = &progress.Wait{Limit: l, Since: time.Now()}
-	s.mu.Unlock()
+// awaitRetry waits until the next retry. The status page shows the remaining time.
+func awaitRetry(ctx context.Context, s *status, l progress.Limit) error {
+	s.update(func(n *nodeState) bool {
+		n.hold.pause = &progress.Wait{Limit: l, Since: time.Now()}
+		return false
+	})
 	return sleep.For(ctx, l.Most)
 }
 
@@ -182,12 +183,5 @@ func (b beside) addTo(r progress.Report) progress.Report {
 func (s *status) fine() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.over || s.node.wrong == "" && (s.node.serves || s.node.waited)
-}
-
-// withBeside adds the problems that do not stop the start to a report of the runner.
-func (s *status) withBeside(r progress.Report) progress.Report {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.node.beside.addTo(r)
+	return s.next.over || s.node.wrong == "" && (s.node.serves || s.node.waited)
 }

@@ -94,7 +94,7 @@ func TestARunnerThatEndsTwiceWithOneErrorIsHeld(t *testing.T) {
 			if m.node.reportEnd("exit code 3") != held {
 				t.Errorf("after end %d held is %v", i+1, !held)
 			}
-			_ = m.status.pauses(now, progress.Limit{Most: heldPause, Then: "the runner starts again"})
+			_ = awaitRetry(now, m.status, progress.Limit{Most: heldPause, Then: "the runner starts again"})
 			last := (*told)[len(*told)-1]
 			if last.Text != "ended with exit code 3: the token is spent" || last.Next != "make another one" || last.Held != held {
 				t.Errorf("after end %d the boot server is told %+v", i+1, last)

@@ -64,7 +64,7 @@ func (m *Machine) Main() {
 	moved := moveRoot()
 	reports, logs := newReports(m.Redact), newLogs(m.Redact)
 	screen := &consoles{since: uptime, kept: logs.stage}
-	page := &status{consoles: screen, version: withImage(m.Version), admission: m.Admission}
+	page := &status{consoles: screen, version: withImage(m.Version), node: nodeState{admission: m.Admission}}
 	screen.told = func(r progress.Report) {
 		r.Text = m.Redact(r.Text)
 		page.note(r)

@@ -19,6 +19,8 @@ type Admission struct {
 
 // nodeState is the state of the node as its page shows it.
 type nodeState struct {
+	admission func() Admission // returns the current state; nil if no page about the node is shown
+
 	now      Admission     // latest state
 	decided  bool          // whether the decision of the datacenter is known
 	waited   bool          // whether the node waited for it
@@ -52,9 +54,18 @@ const (
 	failing condition = "failing"
 )
 
+// refresh updates the latest state.
+func (n *nodeState) refresh() {
+	if n.admission != nil {
+		n.now = n.admission()
+	}
+}
+
 // condition returns the current condition.
 func (n *nodeState) condition() condition {
 	switch {
+	case n.admission == nil:
+		return unknown
 	case n.now.State == writ.AdmissionRejected || n.now.State == writ.AdmissionRemoved:
 		return refused
 	case n.hold.held():

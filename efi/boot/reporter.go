@@ -36,10 +36,10 @@ func (r *reporter) service(name, wrong string) {
 
 // NodeOnDisk returns the name of the node whose data is mounted, "" if unknown.
 func (r *reporter) NodeOnDisk() string {
-	if r.status.admission == nil {
+	if r.status.node.admission == nil {
 		return ""
 	}
-	return r.status.admission().Name
+	return r.status.node.admission().Name
 }
 
 // FailAgain reports that a stage failed and how it is retried. It returns true if the previous failure was the same.

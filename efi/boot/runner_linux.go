@@ -47,7 +47,7 @@ func (n *nodeStage) serve(ctx context.Context) {
 		}
 		wait = pauseOfRunner(wait, time.Since(began), held)
 		n.Show("runner", "starts again in "+wait.String())
-		if n.status.pauses(ctx, progress.Limit{Most: wait, Then: runnerAgain}) != nil {
+		if awaitRetry(ctx, n.status, progress.Limit{Most: wait, Then: runnerAgain}) != nil {
 			return
 		}
 	}
@@ -96,7 +96,8 @@ func (n *nodeStage) known() (r progress.Report) {
 	if last := n.complaint.Load(); last != nil {
 		r = *last
 	}
-	return n.status.withBeside(r)
+	n.status.update(func(s *nodeState) bool { r = s.beside.addTo(r); return false })
+	return r
 }
 
 // runnerSays shows a line of the runner and updates the status and the reports from it.

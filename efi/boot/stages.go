@@ -157,13 +157,13 @@ func (s *status) changeStages(change func(all *stages)) {
 // reached schedules the page of the stages, in case the next stage takes long. The caller holds mu.
 func (s *status) reached() {
 	if s.starting() {
-		s.showIn(startQuiet, s.showStages)
+		s.next.in(startQuiet, s.showStages)
 	}
 }
 
 // starting reports whether the page of the stages is the current one. The caller holds mu.
 func (s *status) starting() bool {
-	return !s.over && (!s.started.Load() || s.admission != nil && s.condition() == unknown)
+	return !s.next.over && (!s.started.Load() || s.node.admission != nil && s.node.condition() == unknown)
 }
 
 // Limits of waits that neither a timeout nor the machine ends.

@@ -49,7 +49,7 @@ func (s *status) showStages() {
 		lines = s.stages.lines(s.since(), held, cards, true)
 	}
 	s.page(slices.Concat([]string{title, ""}, lines, why)...)
-	s.showIn(startEvery, s.showStages)
+	s.next.in(startEvery, s.showStages)
 }
 
 // lines formats the stages with their times and limits. held is the name of the held stage, if any, and cards are the

@@ -29,7 +29,6 @@ const (
 type status struct {
 	*consoles
 	version   string
-	admission func() Admission       // nil if no page about the node is shown
 	addresses func() string          // of the network cards
 	cards     func() []progress.Wait // waits of the network cards; may be nil
 
@@ -38,9 +37,8 @@ type status struct {
 	mu     sync.Mutex
 	node   nodeState
 	stages stages
-	timer  *time.Timer
+	next   schedule
 	shown  condition // condition shown by the latest page
-	over   bool      // whether the machine is being turned off
 }
 
 // note records a report of the start.
@@ -58,18 +56,8 @@ func (s *status) note(r progress.Report) {
 		s.node.hold.over(r)
 	}
 	s.stages.note(r, s.since())
-	if !r.Failed || s.timer == nil {
+	if !r.Failed || s.next.timer == nil {
 		s.reached()
-	}
-}
-
-// showIn schedules a page and cancels the one scheduled before. The caller holds mu.
-func (s *status) showIn(wait time.Duration, show func()) {
-	if s.timer != nil {
-		s.timer.Stop()
-	}
-	if !s.over {
-		s.timer = time.AfterFunc(wait, show)
 	}
 }
 
@@ -90,9 +78,7 @@ func (s *status) end(how string) (held bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.node.end(how, s.since())
-	if s.admission != nil {
-		s.node.now = s.admission()
-	}
+	s.node.refresh()
 	s.later()
 	return s.node.hold.held()
 }
@@ -101,10 +87,7 @@ func (s *status) end(how string) (held bool) {
 func (s *status) off() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.over = true
-	if s.timer != nil {
-		s.timer.Stop()
-	}
+	s.next.stop()
 }
 
 // look updates the status after each line of the runner and schedules the page below that line. meaning is the report
@@ -112,7 +95,7 @@ func (s *status) off() {
 func (s *status) look(meaning progress.Report, known bool) (again bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.over {
+	if s.next.over {
 		return false
 	}
 	if known {
@@ -122,7 +105,7 @@ func (s *status) look(meaning progress.Report, known bool) (again bool) {
 		s.stages.note(progress.Report{Stage: progress.StageRunner}, s.since())
 		s.stages.note(progress.Report{Stage: progress.StageJoined}, s.since())
 	}
-	if s.admission != nil {
+	if s.node.admission != nil {
 		s.lookForDecision()
 		s.later()
 	}
@@ -134,7 +117,7 @@ func (s *status) lookForDecision() {
 	if s.node.decided {
 		return
 	}
-	s.node.now = s.admission()
+	s.node.refresh()
 	switch {
 	case s.node.now.State == "":
 	case s.node.now.State == writ.AdmissionPending:
@@ -158,14 +141,14 @@ func (s *status) lookForDecision() {
 
 // later schedules the page for when the runner is quiet. The caller holds mu.
 func (s *status) later() {
-	if s.over || s.condition() == unknown {
+	if s.next.over || s.node.condition() == unknown {
 		return
 	}
 	wait := calm
-	if c := s.condition(); c != s.shown || c == pending {
+	if c := s.node.condition(); c != s.shown || c == pending {
 		wait = quiet
 	}
-	s.showIn(wait, s.showPage)
+	s.next.in(wait, s.showPage)
 }
 
 // showPage shows the page.
@@ -176,16 +159,16 @@ func (s *status) showPage() {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.over || s.condition() == unknown {
+	if s.next.over || s.node.condition() == unknown {
 		return
 	}
-	s.node.now = s.admission()
-	s.shown = s.condition()
+	s.node.refresh()
+	s.shown = s.node.condition()
 	title, next := s.node.words(s.shown)
 	fields := append(s.node.fields(addresses, s.version), s.node.details(s.shown, s.since(), s.stages)...)
 	s.page(slices.Concat([]string{title, ""}, textOf(fields), []string{""}, next)...)
 	if s.shown == held || s.shown == failing { // these pages show a duration
-		s.showIn(calm, s.showPage)
+		s.next.in(calm, s.showPage)
 	}
 }
 
@@ -201,10 +184,26 @@ func (s *status) update(change func(n *nodeState) bool) (news bool) {
 	return news
 }
 
-// condition returns the current condition. The caller holds mu.
-func (s *status) condition() condition {
-	if s.admission == nil {
-		return unknown
+// schedule holds the next page. It is guarded by the lock of its status.
+type schedule struct {
+	timer *time.Timer // nil before the first page
+	over  bool        // whether the machine is being turned off
+}
+
+// in schedules a page and cancels the one scheduled before.
+func (s *schedule) in(wait time.Duration, show func()) {
+	if s.timer != nil {
+		s.timer.Stop()
 	}
-	return s.node.condition()
+	if !s.over {
+		s.timer = time.AfterFunc(wait, show)
+	}
+}
+
+// stop cancels the scheduled page and all later ones.
+func (s *schedule) stop() {
+	s.over = true
+	if s.timer != nil {
+		s.timer.Stop()
+	}
 }

@@ -79,7 +79,7 @@ func onScreen(t *testing.T, test func(p *paged)) {
 		c.add(&p.screen)
 		p.status = &status{
 			consoles: c, version: "v1.0.0, image 0a1b", addresses: func() string { return "eth0 (52:54:00:77:00:50) has 10.77.0.50/24" },
-			admission: p.seen,
+			node: nodeState{admission: p.seen},
 		}
 		c.told = func(r progress.Report) {
 			p.note(r)
@@ -222,7 +222,7 @@ func TestAMachineThatCannotJoinSaysWhyAndWhatToDo(t *testing.T) {
 			"It retries by itself.")
 		p.says("error: another one", 0, progress.Report{Stage: progress.StageRunner, Text: "another one", Failed: true})
 		p.end("ended with exit code 1")
-		_ = p.pauses(p.t.Context(), progress.Limit{Most: quiet, Then: "the runner starts again"})
+		_ = awaitRetry(p.t.Context(), p.status, progress.Limit{Most: quiet, Then: "the runner starts again"})
 		synctest.Wait()
 		p.want(1, "The runner of this machine has ended.\n", "    trouble      ended with exit code 1: another one\n    since        0 s after its start, for 26 s\n"+
 			"    goes on      1 s of 1 s, then the runner starts again\n", "It is started again by itself.")
@@ -280,7 +280,7 @@ func TestNoPageIsShownOnceTheMachineIsTurnedOff(t *testing.T) {
 
 func TestAProgramThatDoesNotTellHasNoPage(t *testing.T) {
 	onScreen(t, func(p *paged) {
-		p.admission = nil
+		p.node.admission = nil
 		p.begin()
 		p.says("serving", time.Hour, joins)
 		p.end("ended")

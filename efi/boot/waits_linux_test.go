@@ -118,7 +118,7 @@ func TestARunnerIsLeftAloneForAsLongAsThePageSays(t *testing.T) {
 		p.end("ended with exit code 1")
 		var over atomic.Bool
 		m.work.Go(func() {
-			_ = m.status.pauses(p.t.Context(), progress.Limit{Most: heldPause, Then: "the runner starts again"})
+			_ = awaitRetry(p.t.Context(), m.status, progress.Limit{Most: heldPause, Then: "the runner starts again"})
 			over.Store(true)
 		})
 		p.wait(heldPause - time.Second)
