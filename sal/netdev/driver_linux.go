@@ -10,8 +10,7 @@ import (
 
 func describeHost() string { return "bridges, veth pairs and taps of the kernel, rules of nftables" }
 
-// Do executes an operation on a network.
-func (d *Driver) Do(ctx context.Context, request sal.Request) (sal.Outcome, error) {
+func do(ctx context.Context, d *Driver, request sal.Request) (sal.Outcome, error) {
 	removes := request.Operation.Effect == catalog.Remove
 	enter := d.enterWithRange
 	if removes {
@@ -28,43 +27,32 @@ func (d *Driver) Do(ctx context.Context, request sal.Request) (sal.Outcome, erro
 	return h.networks.do(request)
 }
 
-// Taps creates a tap on each network.
-func (d *Driver) Taps(ctx context.Context, owner sal.Owner, networks []writ.Ref) ([]sal.Port, error) {
-	h, leave, err := d.enterWithRange(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer leave()
-	return h.ports.connect(owner, networks, false)
-}
-
-// Namespace creates a namespace with an interface on each network.
-func (d *Driver) Namespace(
-	ctx context.Context, owner sal.Owner, networks []writ.Ref,
-) (path string, ports []sal.Port, err error) {
+// connect gives an owner taps, or interfaces in a namespace, and returns the file of the namespace.
+func connect(
+	ctx context.Context, d *Driver, owner sal.Owner, networks []writ.Ref, namespace bool,
+) (path string, all []sal.Port, err error) {
 	h, leave, err := d.enterWithRange(ctx)
 	if err != nil {
 		return "", nil, err
 	}
 	defer leave()
-	if ports, err = h.ports.connect(owner, networks, true); err != nil {
+	if all, err = h.ports.connect(owner, networks, namespace); err != nil {
 		return "", nil, err
 	}
-	return h.namespaces.path(owner.UID), ports, nil
+	return h.namespaces.path(owner.UID), all, nil
 }
 
-// Release removes the ports and namespace of an owner.
-func (d *Driver) Release(ctx context.Context, owner sal.Owner) error {
+func release(ctx context.Context, d *Driver, owner writ.UID) error {
 	h, leave, err := d.enter(ctx)
 	if err != nil {
 		return err
 	}
 	defer leave()
-	r, err := h.records.holdings.GetToRemove(sal.Request{Resource: ownerID(owner.UID), UID: owner.UID})
+	r, err := h.records.holdings.GetToRemove(sal.Request{Resource: ownerID(owner), UID: owner})
 	if err != nil {
 		return err
 	}
-	return h.ports.release(owner.UID, r)
+	return h.ports.release(owner, r)
 }
 
 // Keep compares a network and its ports with their records, and repairs them.

@@ -59,6 +59,29 @@ func (d *Driver) Describe() writ.NodeDriver {
 	return writ.NodeDriver{Module: "network", Name: "netdev", Detail: detail}
 }
 
+// Do executes an operation on a network.
+func (d *Driver) Do(ctx context.Context, request sal.Request) (sal.Outcome, error) {
+	return do(ctx, d, request)
+}
+
+// Taps creates a tap on each network.
+func (d *Driver) Taps(ctx context.Context, owner sal.Owner, networks []writ.Ref) ([]sal.Port, error) {
+	_, ports, err := connect(ctx, d, owner, networks, false)
+	return ports, err
+}
+
+// Namespace creates a namespace with an interface on each network.
+func (d *Driver) Namespace(
+	ctx context.Context, owner sal.Owner, networks []writ.Ref,
+) (path string, ports []sal.Port, err error) {
+	return connect(ctx, d, owner, networks, true)
+}
+
+// Release removes the ports and namespace of an owner.
+func (d *Driver) Release(ctx context.Context, owner sal.Owner) error {
+	return release(ctx, d, owner.UID)
+}
+
 // Observe returns the record of a network.
 func (d *Driver) Observe(ctx context.Context, resource writ.ResourceID) (sal.Observation, error) {
 	r, err := recordsOf(d).networks.Get(resource)
