@@ -9,6 +9,7 @@ import (
 	"hash"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"writ"
 	"writ/internal/cbor"
@@ -117,9 +118,12 @@ const maxRefusedRows = 1000
 
 const metaCode = "meta" // name of the key for the values in meta
 
+// keyring holds the codes of a journal. Without codes no row is verified.
+type keyring struct{ codes atomic.Pointer[codes] }
+
 // Protect makes the journal carry codes from its next epoch on. Call it before BeginEpoch. Without Protect no row is
 // verified, which suits tools that only copy.
-func (j *Journal) Protect(p Protection) error {
+func (k *keyring) Protect(p Protection) error {
 	c := &codes{Protection: p, tables: make(map[string]*sync.Pool), told: make(map[string]bool)}
 	names := []string{metaCode}
 	for _, t := range coveredTables {
@@ -132,7 +136,7 @@ func (j *Journal) Protect(p Protection) error {
 		}
 		c.tables[table] = &sync.Pool{New: func() any { return hmac.New(sha256.New, key) }}
 	}
-	j.codes.Store(c)
+	k.codes.Store(c)
 	return nil
 }
 

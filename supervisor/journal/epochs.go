@@ -5,16 +5,29 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
+
+	"writ/internal/sqldb"
 )
 
 // maxEpochs is the number of epochs that a journal remembers. Each start of a supervisor begins one.
 const maxEpochs = 500
 
+// reign holds the epochs of a journal, and whether the journal came from a backup.
+type reign struct {
+	db             *sqldb.DB
+	epoch          atomic.Int64            // set by BeginEpoch, 0 before
+	epochs         atomic.Pointer[[]int64] // known epochs, sorted
+	reconcileUntil atomic.Int64            // see ReconcilesUntil, unix microseconds
+	// restored is set for a journal from a backup. It takes effect when the next epoch begins.
+	restored atomic.Bool
+}
+
 // Gave reports whether the journal may have begun an epoch: it is remembered, or older than all remembered ones. A node
 // that has seen any other epoch obeyed a supervisor that this journal does not know of, so the journal came from a
 // backup.
-func (j *Journal) Gave(epoch int64) bool {
-	all := j.epochs.Load()
+func (r *reign) Gave(epoch int64) bool {
+	all := r.epochs.Load()
 	if all == nil || len(*all) == 0 || epoch < (*all)[0] {
 		return true
 	}

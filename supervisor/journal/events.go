@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
+	"sync/atomic"
 
 	"writ"
-	"writ/internal/failpoint"
+	"writ/internal/sqldb"
 )
 
 // AddEvents appends events. They get their numbers and time with the commit. Values that they point to must not change
@@ -80,15 +82,58 @@ func (tx *Tx) eventRow(events []writ.Event, seq int64) (some []writ.EncodedEvent
 	return some, row, nil
 }
 
+// eventLog holds the generations of a journal's events, and reads their events.
+type eventLog struct {
+	db       *sqldb.DB
+	tail     *tail
+	id       atomic.Pointer[string] // generation; changes when a new one begins
+	restated atomic.Int64           // see Restated
+
+	mu    sync.Mutex
+	feeds map[string]string // generations of single coordinators, by URL
+}
+
+// ID returns the journal's ID. Together with an event's sequence number it identifies the event permanently; a journal
+// restored from a backup takes a new ID.
+func (l *eventLog) ID() string { return *l.id.Load() }
+
+// of returns the ID of the generation that a coordinator receives.
+func (l *eventLog) of(coordinator string) string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if id, own := l.feeds[coordinator]; own {
+		return id
+	}
+	return l.ID()
+}
+
+// setFeed begins a generation for one coordinator.
+func (l *eventLog) setFeed(coordinator, id string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.feeds[coordinator] = id
+}
+
+// setFeeds replaces the generations of single coordinators.
+func (l *eventLog) setFeeds(feeds map[string]string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.feeds = feeds
+}
+
+// Restated returns how often the journal has sent its whole state again since it was opened. The events about a node
+// then describe it as it was when it joined.
+func (l *eventLog) Restated() int64 { return l.restated.Load() }
+
 // await returns at most max events after a sequence number, in order. It waits until there is one or ctx ends. The
 // events are shared with other readers and must not be changed.
-func (j *Journal) await(ctx context.Context, after int64, max int) ([]writ.EncodedEvent, error) {
+func (l *eventLog) await(ctx context.Context, after int64, max int) ([]writ.EncodedEvent, error) {
 	for {
-		events, known, grown := j.tail.after(after, max)
+		events, known, grown := l.tail.after(after, max)
 		if !known {
 			var err error
-			if events, err = j.events(ctx, after, max); err != nil {
-				return nil, dropUnreadable(ctx, j, err)
+			if events, err = l.events(ctx, after, max); err != nil {
+				return nil, err
 			}
 		}
 		if len(events) > 0 {
@@ -104,9 +149,9 @@ func (j *Journal) await(ctx context.Context, after int64, max int) ([]writ.Encod
 
 // Events returns at most max events after a sequence number, in order, with the journal's ID. It waits until there is
 // one or ctx ends.
-func (j *Journal) Events(ctx context.Context, after int64, max int) ([]writ.Event, error) {
-	id := j.ID()
-	encoded, err := j.await(ctx, after, max)
+func (l *eventLog) Events(ctx context.Context, after int64, max int) ([]writ.Event, error) {
+	id := l.ID()
+	encoded, err := l.await(ctx, after, max)
 	if err != nil {
 		return nil, err
 	}
@@ -118,8 +163,8 @@ func (j *Journal) Events(ctx context.Context, after int64, max int) ([]writ.Even
 }
 
 // events reads events from the store.
-func (j *Journal) events(ctx context.Context, after int64, max int) ([]writ.EncodedEvent, error) {
-	rows, err := j.db.Query(ctx, `SELECT seq, body FROM events WHERE seq > $1 ORDER BY seq LIMIT $2`, after, max)
+func (l *eventLog) events(ctx context.Context, after int64, max int) ([]writ.EncodedEvent, error) {
+	rows, err := l.db.Query(ctx, `SELECT seq, body FROM events WHERE seq > $1 ORDER BY seq LIMIT $2`, after, max)
 	if err != nil {
 		return nil, err
 	}
@@ -150,21 +195,6 @@ func (e *unreadableEvents) Error() string {
 	return fmt.Sprintf("decode events up to %d: %v", e.last, e.err)
 }
 func (e *unreadableEvents) Unwrap() error { return e.err }
-
-// dropUnreadable deletes a row of events that cannot be decoded, and all events before it. A coordinator that lacks one
-// of them then receives the whole state again, as after Forget. It returns err.
-func dropUnreadable(ctx context.Context, j *Journal, err error) error {
-	bad, ok := errors.AsType[*unreadableEvents](err)
-	if !ok {
-		return err
-	}
-	if c := j.codes.Load(); c != nil {
-		c.refuse("events", []any{bad.last})
-	}
-	return errors.Join(err, j.Write(failpoint.At(ctx, failpoint.JournalForgotten), func(tx *Tx) error {
-		return tx.exec(`DELETE FROM events WHERE seq <= $1`, bad.last)
-	}))
-}
 
 // splitEvents returns the events of a row; last is the number of its last event.
 func splitEvents(last int64, body []byte) ([]writ.EncodedEvent, error) {

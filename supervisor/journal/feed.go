@@ -34,14 +34,7 @@ const feedPrefix = "feed/"
 func (j *Journal) Feed(coordinator string) *Feed { return &Feed{j: j, coordinator: coordinator} }
 
 // ID returns the ID of the generation that the coordinator receives.
-func (f *Feed) ID() string {
-	f.j.mu.Lock()
-	defer f.j.mu.Unlock()
-	if id, own := f.j.feeds[f.coordinator]; own {
-		return id
-	}
-	return f.j.ID()
-}
+func (f *Feed) ID() string { return f.j.of(f.coordinator) }
 
 // Agree implements link.EventSource.
 func (f *Feed) Agree(ctx context.Context, id string, seq int64, at time.Time) error {
@@ -52,7 +45,7 @@ func (f *Feed) Agree(ctx context.Context, id string, seq int64, at time.Time) er
 	})
 	switch {
 	case err != nil:
-		return fmt.Errorf("compare generations: %w", dropUnreadable(ctx, f.j, err))
+		return fmt.Errorf("compare generations: %w", f.dropUnreadable(ctx, err))
 	case id != f.ID():
 		return errors.New("the journal began a new generation since the hello")
 	case stands == agrees:
@@ -101,11 +94,7 @@ func (f *Feed) begin(ctx context.Context) error {
 		if err := tx.exec(`DELETE FROM acknowledgements WHERE coordinator = $1`, f.coordinator); err != nil {
 			return err
 		}
-		tx.Then(func() {
-			f.j.mu.Lock()
-			defer f.j.mu.Unlock()
-			f.j.feeds[f.coordinator] = own
-		})
+		tx.Then(func() { f.j.setFeed(f.coordinator, own) })
 		return tx.restate()
 	})
 	if err == nil {
@@ -121,7 +110,22 @@ func (f *Feed) EncodedEvents(
 ) (id string, events []writ.EncodedEvent, err error) {
 	id = f.ID() // before the read, so that no event of a later generation is sent under this ID
 	events, err = f.j.await(ctx, after, max)
-	return id, events, err
+	return id, events, f.dropUnreadable(ctx, err)
+}
+
+// dropUnreadable deletes a row of events that cannot be decoded, and all events before it. A coordinator that lacks one
+// of them then receives the whole state again, as after Forget. It returns err.
+func (f *Feed) dropUnreadable(ctx context.Context, err error) error {
+	bad, ok := errors.AsType[*unreadableEvents](err)
+	if !ok {
+		return err
+	}
+	if c := f.j.codes.Load(); c != nil {
+		c.refuse("events", []any{bad.last})
+	}
+	return errors.Join(err, f.j.Write(failpoint.At(ctx, failpoint.JournalForgotten), func(tx *Tx) error {
+		return tx.exec(`DELETE FROM events WHERE seq <= $1`, bad.last)
+	}))
 }
 
 // Acknowledge implements link.EventSource.
@@ -149,11 +153,4 @@ func (tx *Tx) feeds() (map[string]string, error) {
 		feeds[strings.TrimPrefix(name, feedPrefix)] = id
 	}
 	return feeds, rows.Err()
-}
-
-// setFeeds replaces the generations of single coordinators.
-func (j *Journal) setFeeds(feeds map[string]string) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.feeds = feeds
 }

@@ -125,10 +125,6 @@ func (j *Journal) MarkRestored(ctx context.Context) error {
 	return err
 }
 
-// Restated returns how often the journal has sent its whole state again since it was opened. The events about a node
-// then describe it as it was when it joined.
-func (j *Journal) Restated() int64 { return j.restated.Load() }
-
 // restate adds events with the whole state: nodes, resources, open runs and their calls.
 func (tx *Tx) restate() error {
 	var told int64

@@ -29,24 +29,12 @@ var migrations embed.FS
 
 // Journal is an open journal. The caller must close it.
 type Journal struct {
-	id             atomic.Pointer[string] // changes when a new generation begins
-	db             *sqldb.DB
-	epoch          atomic.Int64 // set by BeginEpoch, 0 before
-	reconcileUntil atomic.Int64 // see ReconcilesUntil, unix microseconds
-	codes          atomic.Pointer[codes]
-	// restored is set for a journal from a backup. It takes effect when the next epoch begins.
-	restored atomic.Bool
-	epochs   atomic.Pointer[[]int64] // known epochs, sorted
-	restated atomic.Int64            // see Restated
-	tail     *tail
-	known    *newest // frames on disk
-
-	writes tally.Durations // successful writes
-	failed atomic.Int64    // writes that the store rejected
-
-	mu    sync.Mutex
-	fault error             // last write error; cleared by a successful probe
-	feeds map[string]string // generations of single coordinators, by URL
+	db *sqldb.DB
+	keyring
+	reign
+	health
+	*eventLog
+	known *newest // frames on disk
 }
 
 // Tx is a transaction on the journal. Its methods compose: either all of their changes are written, or none.
@@ -78,7 +66,7 @@ func Open(ctx context.Context, path string) (*Journal, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open journal: %w", err)
 	}
-	j := &Journal{db: db, tail: newTail(), known: new(newest)}
+	j := newJournal(db)
 	err = j.Write(failpoint.At(ctx, failpoint.JournalMade), func(tx *Tx) error {
 		id, err := tx.meta(metaJournal)
 		if err == nil && id == "" {
@@ -113,12 +101,12 @@ func OpenToRead(ctx context.Context, address string) (*Journal, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Journal{db: db, tail: newTail(), known: new(newest)}, nil
+	return newJournal(db), nil
 }
 
-// ID returns the journal's ID. Together with an event's sequence number it identifies the event permanently; a journal
-// restored from a backup takes a new ID.
-func (j *Journal) ID() string { return *j.id.Load() }
+func newJournal(db *sqldb.DB) *Journal {
+	return &Journal{db: db, reign: reign{db: db}, eventLog: &eventLog{db: db, tail: newTail()}, known: new(newest)}
+}
 
 // SetClock sets the clock of transactions; the default is time.Now. Call it before the first write.
 func (j *Journal) SetClock(now func() time.Time) { j.db.Clock = now }
@@ -147,34 +135,50 @@ func (j *Journal) Write(ctx context.Context, do func(tx *Tx) error) error {
 		}
 		return do(t)
 	})
+	j.note(began, err)
+	return err
+}
+
+// health records the outcome of writes.
+type health struct {
+	took   tally.Durations // successful writes
+	failed atomic.Int64    // writes that the store rejected
+
+	mu    sync.Mutex
+	fault error // last write error; cleared by a successful probe
+}
+
+// note records the outcome of a write that began at a time.
+func (h *health) note(began time.Time, err error) {
 	switch {
 	case err == nil:
-		j.writes.Note(time.Since(began))
+		h.took.Note(time.Since(began))
 	case isFault(writ.CodeOf(err)) && !errors.Is(err, ErrFenced):
-		j.failed.Add(1)
-		j.mu.Lock()
-		j.fault = err
-		j.mu.Unlock()
+		h.failed.Add(1)
+		h.setFault(err)
 	}
-	return err
+}
+
+func (h *health) setFault(err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.fault = err
+}
+
+// Writes returns how long writes took until they were on disk, and how many the store rejected.
+func (h *health) Writes() (took tally.Spread, failed int64) { return h.took.Spread(), h.failed.Load() }
+
+// Fault returns the last write error since the last successful probe, or nil.
+func (h *health) Fault() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.fault
 }
 
 func isFault(code writ.Code) bool { return code.IsStoreUnavailable() || code == writ.CodeStoreDamaged }
 
 // Check returns an error if the next write would fail: a full disk or a damaged file.
 func (j *Journal) Check(ctx context.Context) error { return j.db.Check(ctx) }
-
-// Writes returns how long writes took until they were on disk, and how many the store rejected.
-func (j *Journal) Writes() (took tally.Spread, failed int64) {
-	return j.writes.Spread(), j.failed.Load()
-}
-
-// Fault returns the last write error since the last successful probe, or nil.
-func (j *Journal) Fault() error {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.fault
-}
 
 // probeSize exceeds the usual writes of a step or submission, so that a successful probe proves enough room for them.
 const probeSize = 64 << 10
@@ -187,9 +191,7 @@ func (j *Journal) Probe(ctx context.Context) error {
 			return err
 		}
 	}
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.fault = nil
+	j.setFault(nil)
 	return nil
 }
 

@@ -147,12 +147,12 @@ func (j *Journal) Release(ctx context.Context, last ...func(tx *Tx) error) error
 }
 
 // Shared reports whether other processes can reach the journal, so that its lease must be renewed.
-func (j *Journal) Shared() bool { return j.db.Shared() }
+func (r *reign) Shared() bool { return r.db.Shared() }
 
 // mustReign returns ErrFenced if the epoch of this process is over. Only one process writes at a time, so the epoch
 // cannot end before the commit.
-func (j *Journal) mustReign(tx *Tx) error {
-	mine := j.epoch.Load()
+func (r *reign) mustReign(tx *Tx) error {
+	mine := r.epoch.Load()
 	if mine == 0 {
 		return nil
 	}

@@ -13,14 +13,14 @@ import (
 
 // CameFromBackup marks the journal as restored from a backup, on evidence that the datacenter stored outside of it. It
 // takes effect with the next epoch; any supervisor that was active after the backup has stopped by then.
-func (j *Journal) CameFromBackup() { j.restored.Store(true) }
+func (r *reign) CameFromBackup() { r.restored.Store(true) }
 
 const metaReconcile = "doubt" // the stored name stays
 
 // ReconcilesUntil returns the time until which another supervisor may have accepted runs, or sent calls, that this
 // journal does not know; zero if the journal never came from a backup. Claims of coordinators do not count: they could
 // delay every run.
-func (j *Journal) ReconcilesUntil() time.Time { return sqldb.Time(j.reconcileUntil.Load()) }
+func (r *reign) ReconcilesUntil() time.Time { return sqldb.Time(r.reconcileUntil.Load()) }
 
 // readReconcileUntil returns ReconcilesUntil in microseconds. If the journal was just restored, that is now.
 func (tx *Tx) readReconcileUntil(now time.Time, fromBackup bool) (int64, error) {
