@@ -5,7 +5,10 @@ import (
 	"strings"
 )
 
-var inlineCode = regexp.MustCompile("`[^`]*`")
+var (
+	inlineCode = regexp.MustCompile("`[^`]*`")
+	doNothing  = regexp.MustCompile(`\bDO NOTHING\b`) // SQL
+)
 
 // constructions lists patterns that plain English rarely needs: clauses in the place of a noun, vague verbs, and
 // idioms. The codebases of pebble, restic, river and Temporal have about 1.5 matches in 1,000 words of comments.

@@ -104,7 +104,7 @@ func (f *Figures) source(name string, text []byte) error {
 				break
 			}
 			if message, err := strconv.Unquote(n.Value); err == nil && len(strings.Fields(message)) >= minMessage {
-				f.Messages.add(message)
+				f.Messages.add(doNothing.ReplaceAllString(message, ""))
 			}
 		}
 		return true

@@ -48,6 +48,7 @@ func TestExcessIsNamed(t *testing.T) {
 		{"comments", "a/a.go", "// What who told nobody.\npackage a\n", "a comments 4"},
 		{"messages", "a/a.go", "package a\nconst c = \"what told who said nothing\"\n", "a messages 5"},
 		{"short strings are no messages", "a/a.go", "package a\nconst c = \"what told who\"\n", ""},
+		{"SQL is no message", "a/a.go", "package a\nconst c = \"INSERT INTO t (a) VALUES ($1)" + strings.Repeat(" ON CONFLICT DO NOTHING", 4) + "\"\n", ""},
 		{"documents", "a/a.md", "Those who go on are told nothing.\n```\nwhat\n```\n`what`\n", "a documents 4"},
 		{"wide", "a/a.go", "package a\n" + strings.Repeat("// "+strings.Repeat("é", 118)+"\n", 3), "a wide 3"},
 		{"as wide as allowed", "a/a.go", "package a\n" + strings.Repeat("// "+strings.Repeat("é", 117)+"\n", 3), ""},
