@@ -154,3 +154,26 @@ func (tx *Tx) feeds() (map[string]string, error) {
 	}
 	return feeds, rows.Err()
 }
+
+// Unconfirmed returns the number of unacknowledged events per coordinator that has ever acknowledged any, and the total
+// number of events.
+func (tx *Tx) Unconfirmed() (open map[string]int64, all int64, err error) {
+	if err := tx.QueryRowContext(tx.ctx, `SELECT seq FROM event_counter WHERE only_row = 1`).Scan(&all); err != nil {
+		return nil, 0, err
+	}
+	rows, err := tx.QueryContext(tx.ctx, `SELECT coordinator, seq FROM acknowledgements`)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer rows.Close()
+	open = make(map[string]int64)
+	for rows.Next() {
+		var coordinator string
+		var seq int64
+		if err := rows.Scan(&coordinator, &seq); err != nil {
+			return nil, 0, err
+		}
+		open[coordinator] = all - seq
+	}
+	return open, all, rows.Err()
+}

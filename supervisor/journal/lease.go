@@ -146,23 +146,6 @@ func (j *Journal) Release(ctx context.Context, last ...func(tx *Tx) error) error
 	return err
 }
 
-// Shared reports whether other processes can reach the journal, so that its lease must be renewed.
-func (r *reign) Shared() bool { return r.db.Shared() }
-
-// mustReign returns ErrFenced if the epoch of this process is over. Only one process writes at a time, so the epoch
-// cannot end before the commit.
-func (r *reign) mustReign(tx *Tx) error {
-	mine := r.epoch.Load()
-	if mine == 0 {
-		return nil
-	}
-	last, err := tx.number(metaEpoch)
-	if err == nil && last != mine {
-		err = ErrFenced
-	}
-	return err
-}
-
 func (tx *Tx) lease(until time.Time) error {
 	return tx.setMeta(metaLease, strconv.FormatInt(sqldb.Micros(until), 10))
 }

@@ -4,6 +4,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"writ"
@@ -90,146 +91,75 @@ func (tx *Tx) Nodes() ([]*Node, error) {
 	return list[Node](tx, "nodes", `SELECT id, body FROM nodes ORDER BY name`)
 }
 
-// Token is the stored form of a join token. It does not contain the secret.
-type Token struct {
-	ID        string
-	Key       []byte // verifies proofs of the token, but cannot create one
-	CreatedBy string
-	Expires   time.Time
-	Uses      int       // number of nodes that it admits; 0 of a new one means 1
-	Used      int       // number of nodes that it has admitted
-	Spent     time.Time // time of its last admission or revocation; zero while it is usable
-	SpentKey  string    // ID of the key it admitted last; "" if revoked
+// NodeBatch is a batch of nodes that a person approved by the serial numbers of their machines. The conditions are only
+// in the signed text, which is verified at each admission.
+type NodeBatch struct {
+	ID       string    `json:"id"`
+	Signed   []byte    `json:"signed"` // statement that created it
+	Made     time.Time `json:"made"`   // when the supervisor carried out the statement
+	Until    time.Time `json:"until"`  // from the statement, or the time of revocation
+	Revoked  time.Time `json:"revoked,omitzero"`
+	Admitted []string  `json:"admitted,omitempty"` // serial numbers of the admitted nodes, in order of admission
 }
 
-// Revoked reports whether a person revoked the token.
-func (t *Token) Revoked() bool { return !t.Spent.IsZero() && t.SpentKey == "" }
+// Used reports whether the batch has admitted the node with a serial number.
+func (b *NodeBatch) Used(serial string) bool { return slices.Contains(b.Admitted, serial) }
 
-// row returns the values that the code of a token covers.
-func (t *Token) row() []any {
-	return []any{t.ID, t.Key, t.CreatedBy, sqldb.Micros(t.Expires), sqldb.Micros(t.Spent), t.SpentKey}
-}
+// Ended reports whether the batch is revoked or has expired.
+func (b *NodeBatch) Ended(now time.Time) bool { return !b.Revoked.IsZero() || !b.Until.After(now) }
 
-// AddToken stores a new token. An existing token is not changed.
-func (tx *Tx) AddToken(t Token) error {
-	mac, err := tx.code("tokens", t.row()...)
+// PutNodeBatch stores a new or changed batch.
+func (tx *Tx) PutNodeBatch(b *NodeBatch) error {
+	body, err := cbor.Marshal(b)
 	if err != nil {
+		return fmt.Errorf("encode batch: %w", err)
+	}
+	if body, err = tx.withCode("batches", body, b.ID); err != nil {
 		return err
 	}
-	added, err := tx.changed(`INSERT INTO tokens (id, key, created_by, expires, spent, spent_key, mac) VALUES ($1, $2, $3, $4, 0, '', $5)
-		ON CONFLICT (id) DO NOTHING`,
-		t.ID, t.Key, t.CreatedBy, sqldb.Micros(t.Expires), mac)
-	if err != nil || !added || t.Uses <= 1 {
-		return err
-	}
-	if mac, err = tx.code("token_uses", t.ID, t.Uses, 0); err != nil {
-		return err
-	}
-	return tx.exec(`INSERT INTO token_uses (token, uses, used, mac) VALUES ($1, $2, 0, $3)`, t.ID, t.Uses, mac)
+	return tx.exec(`INSERT INTO batches (id, until, body) VALUES ($1, $2, $3)
+		ON CONFLICT (id) DO UPDATE SET until = excluded.until, body = excluded.body`, b.ID, sqldb.Micros(b.Until), body)
 }
 
-// Token returns a token, or nil if it is unknown.
-func (tx *Tx) Token(id string) (*Token, error) {
-	all, err := tx.tokens(func(error) bool { return false }, `WHERE id = $1`, id)
-	if err != nil || len(all) == 0 {
+// NodeBatch returns a batch, or nil if it is unknown.
+func (tx *Tx) NodeBatch(id string) (*NodeBatch, error) {
+	return get[NodeBatch](tx, "batches", `SELECT body FROM batches WHERE id = $1`, id)
+}
+
+// NodeBatches lists batches, the latest expiry first. most limits their number.
+func (tx *Tx) NodeBatches(most int) ([]*NodeBatch, error) {
+	return list[NodeBatch](tx, "batches", `SELECT id, body FROM batches ORDER BY until DESC, id LIMIT $1`, most)
+}
+
+// Life holds the supervisor's observations of a node's machine. They are shown to people and affect no decision.
+type Life struct {
+	Node writ.NodeID `json:"node"`
+	writ.HostFacts
+}
+
+// PutLife stores the observations of a node's machine.
+func (tx *Tx) PutLife(l Life) error {
+	body, err := cbor.Marshal(l)
+	if err != nil {
+		return fmt.Errorf("encode the facts about a machine: %w", err)
+	}
+	return tx.exec(`INSERT INTO lives (node, body) VALUES ($1, $2) ON CONFLICT (node) DO UPDATE SET body = excluded.body`,
+		string(l.Node), body)
+}
+
+// Lives returns the observations of all nodes' machines. An unreadable row is omitted; its node reports the facts
+// again.
+func (tx *Tx) Lives() (all []Life, err error) {
+	rows, err := tx.someRows(2, `SELECT node, body FROM lives ORDER BY node`)
+	if err != nil {
 		return nil, err
 	}
-	return all[0], nil
-}
-
-// Tokens lists tokens, the latest expiry first. most limits their number. Forged rows are omitted.
-func (tx *Tx) Tokens(most int) ([]*Token, error) {
-	return tx.tokens(isForged, `ORDER BY expires DESC, id LIMIT $1`, most)
-}
-
-// tokens returns the tokens of a query. It skips a token if passOver returns true for its error.
-func (tx *Tx) tokens(passOver func(err error) bool, where string, args ...any) (all []*Token, err error) {
-	rows, err := tx.QueryContext(tx.ctx,
-		`SELECT id, key, created_by, expires, spent, spent_key, tokens.mac, uses, used, token_uses.mac
-		FROM tokens LEFT JOIN token_uses ON token = id `+where, args...)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, rows.Close()) }()
-	for rows.Next() {
-		t := new(Token)
-		var expires, spent int64
-		var uses, used sql.NullInt64
-		var mac, macOfUses []byte
-		if err := rows.Scan(&t.ID, &t.Key, &t.CreatedBy, &expires, &spent, &t.SpentKey, &mac, &uses, &used,
-			&macOfUses); err != nil {
-			return nil, err
-		}
-		t.Expires, t.Spent, t.Uses = sqldb.Time(expires), sqldb.Time(spent), 1
-		err := tx.check("tokens", mac, t.row()...)
-		if err == nil && uses.Valid {
-			t.Uses, t.Used = int(uses.Int64), int(used.Int64)
-			err = tx.check("token_uses", macOfUses, t.ID, t.Uses, t.Used)
-		} else if spent != 0 && t.SpentKey != "" {
-			t.Used = 1
-		}
-		switch {
-		case err == nil:
-			all = append(all, t)
-		case !passOver(err):
-			return nil, err
+	for _, row := range rows {
+		body, _ := row[1].([]byte)
+		var l Life
+		if cbor.Unmarshal(body, &l) == nil && row[0] == string(l.Node) {
+			all = append(all, l)
 		}
 	}
-	return all, rows.Err()
-}
-
-// SpendToken records that a token admits a key. It returns false if the token is used up, expired or unknown. Of two
-// concurrent attempts at the last use, one succeeds.
-func (tx *Tx) SpendToken(id string, key envelope.KeyID) (bool, error) {
-	t, err := tx.Token(id)
-	if err != nil || t == nil || !t.Spent.IsZero() || !t.Expires.After(tx.Now) {
-		return false, err
-	}
-	if t.Uses > 1 {
-		if won, err := tx.useToken(t); !won || err != nil {
-			return false, err
-		}
-	}
-	t.SpentKey = string(key)
-	if t.Used++; t.Used >= t.Uses {
-		t.Spent = tx.Now
-	}
-	return tx.putToken(t)
-}
-
-// useToken counts a use of a token for several nodes. It returns false if none is left.
-func (tx *Tx) useToken(t *Token) (bool, error) {
-	if t.Used >= t.Uses {
-		return false, nil
-	}
-	mac, err := tx.code("token_uses", t.ID, t.Uses, t.Used+1)
-	if err != nil {
-		return false, err
-	}
-	return tx.changed(`UPDATE token_uses SET used = $2, mac = $3 WHERE token = $1 AND used = $4`, t.ID, t.Used+1, mac,
-		t.Used)
-}
-
-// RevokeToken revokes a token. The revocation stays in force if the clock goes back. It returns false if the token is
-// unknown, used up or revoked.
-func (tx *Tx) RevokeToken(id string) (bool, error) {
-	t, err := tx.Token(id)
-	if err != nil || t == nil || !t.Spent.IsZero() {
-		return false, err
-	}
-	if t.Expires.After(tx.Now) {
-		t.Expires = tx.Now
-	}
-	t.Spent, t.SpentKey = tx.Now, ""
-	return tx.putToken(t)
-}
-
-// putToken replaces a token. It returns false if the stored token is spent.
-func (tx *Tx) putToken(t *Token) (bool, error) {
-	mac, err := tx.code("tokens", t.row()...)
-	if err != nil {
-		return false, err
-	}
-	return tx.changed(`UPDATE tokens SET expires = $2, spent = $3, spent_key = $4, mac = $5 WHERE id = $1 AND spent = 0`,
-		t.ID, sqldb.Micros(t.Expires), sqldb.Micros(t.Spent), t.SpentKey, mac)
+	return all, nil
 }

@@ -4,9 +4,12 @@ import (
 	"crypto/hmac"
 	"database/sql"
 	"errors"
+	"strconv"
 	"strings"
+	"time"
 
 	"writ"
+	"writ/internal/sqldb"
 )
 
 // The table meta holds named values of many kinds. Each name is in one of the two tables below.
@@ -70,4 +73,22 @@ func (tx *Tx) setMeta(name, value string) (err error) {
 		return err
 	}
 	return tx.exec(`INSERT INTO meta (name, value, mac) VALUES ($1, $2, $3) ON CONFLICT (name) DO UPDATE SET value = excluded.value, mac = excluded.mac`, name, value, mac)
+}
+
+const metaFloor = "certificate floor"
+
+// CertificateFloor returns the time before which issued certificates of the datacenter are invalid, zero if all are
+// valid. An attacker with write access to the database can restore an earlier value; nodes remember the newest one they
+// have seen.
+func (tx *Tx) CertificateFloor() (time.Time, error) {
+	micros, err := tx.number(metaFloor)
+	if err != nil || micros == 0 {
+		return time.Time{}, err
+	}
+	return sqldb.Time(micros), nil
+}
+
+// SetCertificateFloor stores the time returned by CertificateFloor.
+func (tx *Tx) SetCertificateFloor(floor time.Time) error {
+	return tx.setMeta(metaFloor, strconv.FormatInt(sqldb.Micros(floor), 10))
 }
