@@ -4,10 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strconv"
-	"time"
 
-	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
 	"writ"
@@ -27,21 +24,6 @@ import (
 func key(node writ.NodeID, name string) string { return "asynq:{" + string(node) + "}:" + name }
 
 const taskKey = "t:" // followed by the ID
-
-// Options of every task. asynq would archive a task without retries forever if its process died. Without a timeout, it
-// would cancel the task's context after 30 minutes and give the task to another process. IsFailure is always false
-// here, so retries are never used up.
-const (
-	taskType   = "job"
-	maxRetries = 10
-	afterEnd   = time.Hour // between a task's end-by and its timeout; handlers end by themselves long before
-	endHeader  = "end-by"  // Unix time in milliseconds
-)
-
-// asynqClient adds tasks to queues.
-type asynqClient = asynq.Client
-
-func newAsynqClient(client *redis.Client) *asynqClient { return asynq.NewClientFromRedisClient(client) }
 
 // dispatcher adds tasks to the queues of nodes and withdraws them.
 type dispatcher struct {
@@ -64,7 +46,7 @@ func (d *dispatcher) Push(ctx context.Context, node writ.NodeID, tasks ...queue.
 func (d *dispatcher) pushAll(ctx context.Context, node writ.NodeID, tasks []queue.Task) error {
 	for _, t := range tasks {
 		failpoint.JobSent.Begin()
-		err := d.push(ctx, node, t)
+		err := enqueue(ctx, d.asynq, node, t)
 		failpoint.JobSent.End(err)
 		if err != nil {
 			return err
@@ -87,21 +69,6 @@ func (d *dispatcher) pushAgain(ctx context.Context, node writ.NodeID, tasks []qu
 		}
 		return d.pushAll(ctx, node, tasks)
 	})
-}
-
-func (d *dispatcher) push(ctx context.Context, node writ.NodeID, t queue.Task) error {
-	headers := map[string]string{endHeader: strconv.FormatInt(t.EndBy.UnixMilli(), 10)}
-	_, err := d.asynq.EnqueueContext(ctx, asynq.NewTaskWithHeaders(taskType, t.Body, headers),
-		asynq.Queue(string(node)),
-		asynq.TaskID(t.ID),
-		asynq.MaxRetry(maxRetries),
-		asynq.Timeout(max(time.Until(t.EndBy), 0)+afterEnd),
-		asynq.Retention(0),
-	)
-	if errors.Is(err, asynq.ErrTaskIDConflict) {
-		return nil
-	}
-	return err
 }
 
 // Missing implements queue.Queue.

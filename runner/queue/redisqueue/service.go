@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
 
 	"writ"
 	"writ/internal/clip"
@@ -179,4 +180,35 @@ func (l *asynqLog) warn(args []any) {
 	if times, say := l.lines.Say("", time.Now()); say {
 		l.log.Warn("asynq reports an error", "err", clip.Text(fmt.Sprint(args...), maxLogged), "times", times)
 	}
+}
+
+// Options of every task. asynq would archive a task without retries forever if its process died. Without a timeout, it
+// would cancel the task's context after 30 minutes and give the task to another process. IsFailure is always false
+// here, so retries are never used up.
+const (
+	taskType   = "job"
+	maxRetries = 10
+	afterEnd   = time.Hour // between a task's end-by and its timeout; handlers end by themselves long before
+	endHeader  = "end-by"  // Unix time in milliseconds
+)
+
+// asynqClient adds tasks to queues.
+type asynqClient = asynq.Client
+
+func newAsynqClient(client *redis.Client) *asynqClient { return asynq.NewClientFromRedisClient(client) }
+
+// enqueue adds a task to the queue of a node, unless the queue has it.
+func enqueue(ctx context.Context, client *asynqClient, node writ.NodeID, t queue.Task) error {
+	headers := map[string]string{endHeader: strconv.FormatInt(t.EndBy.UnixMilli(), 10)}
+	_, err := client.EnqueueContext(ctx, asynq.NewTaskWithHeaders(taskType, t.Body, headers),
+		asynq.Queue(string(node)),
+		asynq.TaskID(t.ID),
+		asynq.MaxRetry(maxRetries),
+		asynq.Timeout(max(time.Until(t.EndBy), 0)+afterEnd),
+		asynq.Retention(0),
+	)
+	if errors.Is(err, asynq.ErrTaskIDConflict) {
+		return nil
+	}
+	return err
 }
