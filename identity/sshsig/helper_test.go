@@ -9,6 +9,7 @@ import (
 	"encoding/pem"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -57,10 +58,15 @@ func securityKey(name string) *securitySigner {
 func (s *securitySigner) PublicKey() ssh.PublicKey { return s.key }
 
 func (s *securitySigner) Sign(namespace Namespace, text []byte) ([]byte, error) {
-	application, message := sha256.Sum256([]byte("ssh:")), sha256.Sum256(SignedBytes(namespace, text))
-	counter := binary.BigEndian.AppendUint32([]byte{s.flags}, 7)
-	signed := append(append(append([]byte{}, application[:]...), counter...), message[:]...)
+	signed, counter := s.signed(SignedBytes(namespace, text))
 	return Armor(s.key, namespace, &ssh.Signature{Format: ssh.KeyAlgoSKED25519, Blob: ed25519.Sign(s.private, signed), Rest: counter}), nil
+}
+
+// signed returns the bytes that a token signs for a text, and the flags and the counter in them.
+func (s *securitySigner) signed(text []byte) (signed, counter []byte) {
+	application, message := sha256.Sum256([]byte("ssh:")), sha256.Sum256(text)
+	counter = binary.BigEndian.AppendUint32([]byte{s.flags}, 7)
+	return slices.Concat(application[:], counter, message[:]), counter
 }
 
 func write(t testing.TB, dir, name string, content []byte) string {
