@@ -2,15 +2,12 @@ package containerd
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"io/fs"
 	"net"
 	"sync"
 	"syscall"
 	"time"
-
-	"github.com/containerd/containerd/v2/client"
 
 	"writ"
 	"writ/sal"
@@ -62,11 +59,13 @@ func refusal(address string) error {
 	return nil
 }
 
-// reachCached is reach for read-only operations, which visit one container after another. If the daemon did not answer
-// one of them, the others do not wait until its socket has a listener again.
-func (d *Driver) reachCached(ctx context.Context) (*client.Client, error) {
-	if err := d.absent.lasts(d.address()); err != nil {
-		return nil, err
-	}
-	return d.reach(ctx)
+// awayError is the cause of an error about an unreachable daemon.
+type awayError struct{ error }
+
+func (e awayError) Unwrap() error { return e.error }
+
+// isAway reports whether an error is about an unreachable daemon.
+func isAway(err error) bool {
+	_, is := errors.AsType[awayError](err)
+	return is
 }

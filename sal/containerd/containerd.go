@@ -16,7 +16,6 @@
 package containerd
 
 import (
-	"cmp"
 	"context"
 	"log/slog"
 	"net/netip"
@@ -32,19 +31,13 @@ import (
 	"writ/sal/catalog"
 )
 
-// Defaults of a Driver.
-const (
-	DefaultAddress   = "/run/containerd/containerd.sock"
-	DefaultNamespace = "writ"
-	defaultPatience  = 10 * time.Second
-	defaultGrace     = 10 * time.Second
-)
+// defaultGrace is the default of Driver.Grace.
+const defaultGrace = 10 * time.Second
 
 // Driver is the container driver. Close ends its connection.
 type Driver struct {
-	Dir       string // required: absolute path of the directory for all files of the driver
-	Address   string // the socket of the daemon; "" means DefaultAddress
-	Namespace string // containerd namespace, for this driver only; "" means DefaultNamespace
+	Connection
+	Dir string // required: absolute path of the directory for all files of the driver
 	// Program is the absolute path of the logger program. Its main function must begin with IsLogger.
 	Program  string
 	Images   sal.Images
@@ -57,22 +50,16 @@ type Driver struct {
 	IDs      *confine.Accounts
 	IDsAsked bool          // IDs were requested explicitly: no container is made without
 	Grace    time.Duration // time limit for a container to end when it is deleted or replaced; 0 means 10 s
-	Patience time.Duration // time limit for an answer of a listening daemon; 0 means 10 s
 	Log      *slog.Logger  // used by Run, which requires it
 	// Step is called before every single change of the host. Tests use it to stop the driver there. May be nil.
 	Step func(name string)
 
-	absent   absence
+	restarts restarts
+	mappable mappability
 	choosing sync.Mutex // serialises the choice of users until it is recorded
 
 	locks  sal.Locks // by HostName: serialises operations, Keep and Run for each resource
 	images sal.Locks // by image name at the daemon: an image is not removed while it gets a user
-
-	mu       sync.Mutex
-	client   *client.Client      // nil until it is needed
-	restarts map[string]*restart // by HostName: containers that keep ending
-	maps     bool                // containers can have their own users on this host
-	mended   map[string][]string // by HostName: repairs by Run that Keep has not reported yet
 }
 
 // own holds the driver's part of a record, beside the spec.
@@ -113,6 +100,8 @@ const (
 
 type record = sal.Record[own]
 
+var _ sal.Metered = (*Driver)(nil)
+
 // Describe names the driver.
 func (d *Driver) Describe() writ.NodeDriver {
 	return writ.NodeDriver{Module: "container", Name: "containerd", Detail: "containerd at " + d.address()}
@@ -120,11 +109,11 @@ func (d *Driver) Describe() writ.NodeDriver {
 
 // Observe returns the state of a container.
 func (d *Driver) Observe(ctx context.Context, resource writ.ResourceID) (sal.Observation, error) {
-	r, err := d.records().Get(resource)
+	r, err := recordsIn(d.Dir).Get(resource)
 	if err != nil || r == nil {
 		return sal.Observation{}, err
 	}
-	shown, err := d.show(ctx, r)
+	shown, err := show(ctx, &d.Connection, r)
 	if isAway(err) { // the container exists, but only the daemon knows its state
 		shown.State = catalog.Unclear
 		return sal.Observation{Exists: true, UID: r.UID, State: shown.State, Values: catalog.Values(shown)}, err
@@ -141,7 +130,28 @@ func (d *Driver) Observe(ctx context.Context, resource writ.ResourceID) (sal.Obs
 
 // List returns every container that has a record, finished or not. Orphans reports the others.
 func (d *Driver) List(ctx context.Context) ([]writ.ResourceID, error) {
-	return d.records().Resources(ctx)
+	return recordsIn(d.Dir).Resources(ctx)
+}
+
+// Usage returns the resources of a running container, and its traffic if Networks can count it.
+func (d *Driver) Usage(ctx context.Context, resource writ.ResourceID) (sal.Usage, error) {
+	var used sal.Usage
+	r, err := recordsIn(d.Dir).Get(resource)
+	if err != nil || r == nil {
+		return used, err
+	}
+	shown, err := show(ctx, &d.Connection, r)
+	if err != nil {
+		return used, err
+	}
+	if shown.State == running {
+		used.CPUs, _ = r.Spec["cpus"].(int64)
+		used.MemoryMiB, _ = r.Spec["memory_mib"].(int64)
+	}
+	if counts, ok := d.Networks.(sal.Traffic); ok {
+		used.Received, used.Sent, err = counts.Traffic(ctx, sal.Owner{Resource: resource, UID: r.UID})
+	}
+	return used, err
 }
 
 // Do executes an operation on a container.
@@ -149,7 +159,7 @@ func (d *Driver) Do(ctx context.Context, request sal.Request) (sal.Outcome, erro
 	if err := ctx.Err(); err != nil {
 		return sal.Outcome{}, err
 	}
-	j, done, err := d.begin(ctx, request, d.reach)
+	j, done, err := begin(ctx, d, request, d.reach)
 	if err != nil {
 		return sal.Outcome{}, err
 	}
@@ -169,8 +179,8 @@ type job struct {
 }
 
 // begin locks a resource and connects to the daemon. done unlocks it.
-func (d *Driver) begin(
-	ctx context.Context, request sal.Request, reach func(context.Context) (*client.Client, error),
+func begin(
+	ctx context.Context, d *Driver, request sal.Request, reach func(context.Context) (*client.Client, error),
 ) (j *job, done func(), err error) {
 	done, err = d.locks.Take(ctx, request.Resource.HostName())
 	if err != nil {
@@ -188,7 +198,7 @@ func (j *job) do(ctx context.Context) (sal.Outcome, error) {
 	if j.Operation.Effect == catalog.Remove {
 		return j.remove(ctx)
 	}
-	r, err := j.records().Get(j.Resource)
+	r, err := recordsIn(j.Dir).Get(j.Resource)
 	if err != nil {
 		return sal.Outcome{}, err
 	}
@@ -237,12 +247,12 @@ func (j *job) recovered(ctx context.Context, r *record) (left, recovered *record
 
 // outcome returns the result of an operation on an existing container.
 func (j *job) outcome(ctx context.Context, r *record, change writ.Change) (sal.Outcome, error) {
-	shown, err := j.show(ctx, r)
+	shown, err := show(ctx, &j.Connection, r)
 	return sal.Outcome{Change: change, Values: catalog.Values(shown)}, err
 }
 
 // show returns the container as operations report it.
-func (d *Driver) show(ctx context.Context, r *record) (catalog.Container, error) {
+func show(ctx context.Context, daemon *Connection, r *record) (catalog.Container, error) {
 	c := catalog.Container{
 		Identity: catalog.Identify(r.Resource, r.UID, false), State: stopped, Addresses: r.Own.Addresses,
 		Ended: r.Own.Ended,
@@ -251,19 +261,19 @@ func (d *Driver) show(ctx context.Context, r *record) (catalog.Container, error)
 	if len(c.Addresses) > 0 {
 		c.Address = c.Addresses[0]
 	}
-	d.lastEnd(r, containerState{}).show(&c)
+	lastEnd(r, containerState{}, daemon.namespace()).show(&c)
 	if r.Own.Container == "" {
 		return c, nil
 	}
-	daemon, err := d.reachCached(ctx)
+	reached, err := daemon.reachCached(ctx)
 	if err != nil {
 		return c, err
 	}
-	now, err := inspect(d.in(ctx), daemon, r.Own.Container)
+	now, err := inspect(daemon.in(ctx), reached, r.Own.Container)
 	if now.running() {
 		c.State = running
 	}
-	d.lastEnd(r, now).show(&c)
+	lastEnd(r, now, daemon.namespace()).show(&c)
 	return c, err
 }
 
@@ -273,25 +283,22 @@ const (
 	stopped = "stopped"
 )
 
-func (d *Driver) records() *sal.Records[own] {
-	return &sal.Records[own]{Dir: filepath.Join(d.Dir, "records")}
+// recordsIn returns the records of the driver with this directory.
+func recordsIn(dir string) *sal.Records[own] {
+	return &sal.Records[own]{Dir: filepath.Join(dir, "records")}
 }
 
 // put sets the phase and writes the record, as one step.
-func (d *Driver) put(r *record, p phase) error {
-	d.step("record that the container is " + string(p))
+func (j *job) put(r *record, p phase) error {
+	j.step("record that the container is " + string(p))
 	r.Own.Phase = p
-	return d.records().Put(r)
+	return recordsIn(j.Dir).Put(r)
 }
 
-// place returns the directory of a container's files.
-func (d *Driver) place(resource writ.ResourceID) string {
-	return filepath.Join(d.Dir, "containers", resource.HostName())
+// placeOf returns the directory of a container's files in the driver's directory.
+func placeOf(dir string, resource writ.ResourceID) string {
+	return filepath.Join(dir, "containers", resource.HostName())
 }
-
-func (d *Driver) address() string      { return cmp.Or(d.Address, DefaultAddress) }
-func (d *Driver) grace() time.Duration { return cmp.Or(d.Grace, defaultGrace) }
-func (d *Driver) namespace() string    { return cmp.Or(d.Namespace, DefaultNamespace) }
 
 func (d *Driver) step(name string) {
 	if d.Step != nil {

@@ -61,7 +61,8 @@ func open(t testing.TB, daemon *testenv.ContainerdServer, host string) *Driver {
 		t.Fatal(err)
 	}
 	d := &Driver{
-		Dir: filepath.Join(host, "containers"), Address: daemon.Address, Namespace: namespaceOf(host), Program: program,
+		Connection: Connection{Address: daemon.Address, Namespace: namespaceOf(host)},
+		Dir:        filepath.Join(host, "containers"), Program: program,
 		Images: fetched{busybox(t)}, Volumes: directories{filepath.Join(host, "volumes")}, Log: slog.New(slog.DiscardHandler), Grace: 50 * time.Millisecond,
 		IDs: saltest.ContainerIDs(host), IDsAsked: true,
 	}
@@ -142,7 +143,7 @@ func (b *fixture) eventually(what string, happened func() bool) {
 // traces returns everything that a daemon has in the namespace of a host, and mounts below the directories of both.
 func traces(t testing.TB, d *Driver, daemon *testenv.ContainerdServer, host string) []string {
 	t.Helper()
-	c, err := d.connection()
+	c, err := d.open()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -189,7 +190,7 @@ func traces(t testing.TB, d *Driver, daemon *testenv.ContainerdServer, host stri
 // clear removes everything that a daemon has in the namespace of a host, in any state.
 func clear(t testing.TB, d *Driver) {
 	t.Helper()
-	c, err := d.connection()
+	c, err := d.open()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -52,7 +52,7 @@ func TestRefusedConnectionIsNotWaitedFor(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), guard)
 	defer cancel()
 	for name, address := range map[string]string{"missing": missing, "without a listener": stale} {
-		d := &Driver{Dir: t.TempDir(), Address: address, Patience: 24 * time.Hour}
+		d := &Connection{Address: address, Patience: 24 * time.Hour}
 		if _, err := d.reach(ctx); writ.CodeOf(err) != writ.CodeUnreachable {
 			t.Errorf("socket %s: %v", name, err)
 		}
@@ -88,7 +88,7 @@ func TestForbiddenSocketIsNotRetried(t *testing.T) {
 			if _, err := unix.SetfsuidRetUid(confine.DefaultFirst); err != nil {
 				t.Fatal(err)
 			}
-			d := &Driver{Address: address, Patience: 24 * time.Hour}
+			d := &Connection{Address: address, Patience: 24 * time.Hour}
 			defer d.Close()
 			ctx, cancel := context.WithTimeout(t.Context(), guard)
 			defer cancel()

@@ -75,7 +75,7 @@ func (j *job) graceOf(r *record) time.Duration {
 		seconds = replaced
 	}
 	if seconds == 0 {
-		return j.grace()
+		return cmp.Or(j.Grace, defaultGrace)
 	}
 	return time.Duration(seconds) * time.Second
 }
@@ -84,7 +84,7 @@ func (j *job) graceOf(r *record) time.Duration {
 // error if the process has exited. The way of ending is recorded before each signal, so that a repeated call reports
 // the same. r may be nil.
 func (j *job) end(ctx context.Context, r *record, id string, grace time.Duration) error {
-	if err := j.clearStage(id); err != nil {
+	if err := j.stage(id).clear(); err != nil {
 		return err
 	}
 	task, err := j.task(ctx, id)

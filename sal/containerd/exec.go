@@ -82,7 +82,7 @@ func (p *program) run(ctx context.Context, container string, command, env []stri
 		return 0, err
 	}
 
-	pipes := p.pipes(p.Resource)
+	pipes := p.pipes()
 	defer os.RemoveAll(pipes)
 	// The shim does not detect the end of the input; CloseIO has to announce it.
 	ended := make(chan struct{})
@@ -185,14 +185,12 @@ func (p *program) finish(ctx context.Context, e client.Process) error {
 }
 
 // pipes returns the directory for the pipes of programs. Each program has a directory in it.
-func (d *Driver) pipes(resource writ.ResourceID) string {
-	return filepath.Join(d.place(resource), "exec")
-}
+func (j *job) pipes() string { return filepath.Join(placeOf(j.Dir, j.Resource), "exec") }
 
 // endPrograms ends programs whose runner died. It first opens their pipes: a shim waits for that, and meanwhile answers
 // no other request about the container.
 func (j *job) endPrograms(ctx context.Context, r *record) error {
-	paths, err := filesBelow(j.pipes(r.Resource))
+	paths, err := filesBelow(j.pipes())
 	if err != nil {
 		return sal.HostError("find programs of a runner that died", err)
 	}
@@ -219,7 +217,7 @@ func (j *job) endPrograms(ctx context.Context, r *record) error {
 	if err != nil && !gone(err) {
 		return failed("end a program whose runner died", err)
 	}
-	if err := os.RemoveAll(j.pipes(r.Resource)); err != nil {
+	if err := os.RemoveAll(j.pipes()); err != nil {
 		return sal.HostError("remove the pipes of a program", err)
 	}
 	return nil

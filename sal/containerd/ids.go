@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"sync"
 
 	"github.com/containerd/containerd/v2/client"
 	"github.com/opencontainers/runtime-spec/specs-go"
@@ -16,7 +17,6 @@ import (
 	"writ"
 	"writ/internal/confine"
 	"writ/internal/userns"
-	"writ/sal/needs"
 )
 
 // A container has a user namespace: its users and groups from 0 to userns.Many-1 map to host numbers that it shares
@@ -42,7 +42,7 @@ func (j *job) chooseIDs(ctx context.Context) (uint32, error) {
 	if !j.IDs.Used() {
 		return 0, nil
 	}
-	if lack, err := j.mapping(ctx, j.daemon); err != nil || lack != nil {
+	if lack, err := j.mappable.lack(ctx, j.daemon, j.IDs, j.Dir); err != nil || lack != nil {
 		if err == nil && j.IDsAsked {
 			err = writ.Errorf(writ.CodeDriverMissing, "%s cannot have users of its own: %w", j.Resource, lack).
 				WithHint("%s", idsFix)
@@ -70,7 +70,7 @@ func (j *job) chooseIDs(ctx context.Context) (uint32, error) {
 
 // usedIDs returns the first user numbers of all containers, including those with damaged records.
 func (j *job) usedIDs(ctx context.Context) ([]uint32, error) {
-	records, damaged, err := j.records().List()
+	records, damaged, err := recordsIn(j.Dir).List()
 	if err != nil {
 		return nil, err
 	}
@@ -104,12 +104,21 @@ func idMap(first uint32) []specs.LinuxIDMapping {
 const idsFix = "boot Linux 5.19 or newer. sysctl user.max_user_namespaces=15000. Keep the node's data and containerd's root on ext4, xfs or btrfs. " +
 	"Or writ runner --container-ids none"
 
-// mapping checks whether this host can give containers their own users. lack is the reason if it cannot.
-func (d *Driver) mapping(ctx context.Context, daemon *client.Client) (lack, err error) {
-	d.mu.Lock()
-	known := d.maps
-	d.mu.Unlock()
-	if known {
+// mappability remembers that this host can give containers their own users.
+type mappability struct {
+	mu    sync.Mutex
+	works bool
+}
+
+// lack returns the reason why this host cannot give containers their own users, or nil if it can. dir is the directory
+// of the driver.
+func (m *mappability) lack(
+	ctx context.Context, daemon *client.Client, ids *confine.Accounts, dir string,
+) (lack, err error) {
+	m.mu.Lock()
+	works := m.works
+	m.mu.Unlock()
+	if works {
 		return nil, nil
 	}
 	keeps, root, err := layers(ctx, daemon)
@@ -119,15 +128,40 @@ func (d *Driver) mapping(ctx context.Context, daemon *client.Client) (lack, err 
 	if keeps == "overlayfs" {
 		lack = overlayMaps()
 	}
-	for _, dir := range []string{existing(d.Dir), cmp.Or(root, existing(d.Dir))} {
+	for _, dir := range []string{existing(dir), cmp.Or(root, existing(dir))} {
 		if lack == nil {
-			lack = userns.Try(d.IDs.SharedGroup, dir)
+			lack = userns.Try(ids.SharedGroup, dir)
 		}
 	}
-	d.mu.Lock()
-	d.maps = lack == nil
-	d.mu.Unlock()
+	m.mu.Lock()
+	m.works = lack == nil
+	m.mu.Unlock()
 	return lack, nil
+}
+
+// check describes the users of containers. It returns an error if containers use the users of the host.
+func (m *mappability) check(ctx context.Context, c *Connection, ids *confine.Accounts, dir string) (string, error) {
+	if ids == nil {
+		return "", errors.New("containers have the users of the host")
+	}
+	if ids.Off != nil {
+		return "", ids.Off
+	}
+	if err := c.listens(ctx); err != nil {
+		return "", err
+	}
+	daemon, err := c.open()
+	if err != nil {
+		return "", err
+	}
+	lack, err := m.lack(c.in(ctx), daemon, ids, dir)
+	if err != nil {
+		return "", errors.New(writ.AsError(err).Message)
+	}
+	if lack != nil {
+		return "", lack
+	}
+	return fmt.Sprintf("%d for each, from %s", userns.Many, ids.Numbers()), nil
 }
 
 // existing returns the deepest existing directory of a path.
@@ -154,37 +188,4 @@ func layers(ctx context.Context, daemon *client.Client) (keeps, root string, err
 		}
 	}
 	return keeps, root, nil
-}
-
-// checkIDs checks whether containers get their own users.
-func (d *Driver) checkIDs(ctx context.Context) (string, error) {
-	if d.IDs == nil {
-		return "", errors.New("containers have the users of the host")
-	}
-	if d.IDs.Off != nil {
-		return "", d.IDs.Off
-	}
-	if err := d.listens(ctx); err != nil {
-		return "", err
-	}
-	daemon, err := d.connection()
-	if err != nil {
-		return "", err
-	}
-	lack, err := d.mapping(d.in(ctx), daemon)
-	if err != nil {
-		return "", errors.New(writ.AsError(err).Message)
-	}
-	if lack != nil {
-		return "", lack
-	}
-	return fmt.Sprintf("%d for each, from %s", userns.Many, d.IDs.Numbers()), nil
-}
-
-// needIDs returns the need that checkIDs checks.
-func (d *Driver) needIDs() needs.Need {
-	return needs.Need{
-		Name: "users of their own", Use: "root in a container is root of the host with few rights", Fix: idsFix,
-		Look: d.checkIDs,
-	}
 }

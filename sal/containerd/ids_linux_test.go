@@ -21,7 +21,7 @@ import (
 // rootOf returns the host user that is root in a container.
 func (b *fixture) rootOf(name string) uint32 {
 	b.Helper()
-	r, err := b.driver.records().Get(saltest.Resource(writ.KindContainer, name))
+	r, err := recordsIn(b.driver.Dir).Get(saltest.Resource(writ.KindContainer, name))
 	if err != nil || r == nil {
 		b.Fatal(r, err)
 	}
@@ -32,7 +32,7 @@ func (b *fixture) rootOf(name string) uint32 {
 func (b *fixture) processOf(name string) uint32 {
 	b.Helper()
 	ctx := b.driver.in(b.Context())
-	r, err := b.driver.records().Get(saltest.Resource(writ.KindContainer, name))
+	r, err := recordsIn(b.driver.Dir).Get(saltest.Resource(writ.KindContainer, name))
 	if err != nil || r == nil {
 		b.Fatal(r, err)
 	}
@@ -261,7 +261,7 @@ func TestHostWithoutContainerUsersIsReported(t *testing.T) {
 	// If users were requested explicitly, no container is made without them.
 	b.driver.IDs, b.driver.IDsAsked = saltest.ContainerIDs(b.host), true
 	b.driver.Dir = "/proc/self" // a file system without ID mapping
-	j, done, err := b.driver.begin(t.Context(), sal.Request{Resource: saltest.Resource(writ.KindContainer, "b"), Progress: func(string) {}}, b.driver.reach)
+	j, done, err := begin(t.Context(), b.driver, sal.Request{Resource: saltest.Resource(writ.KindContainer, "b"), Progress: func(string) {}}, b.driver.reach)
 	if err != nil {
 		t.Fatal(err)
 	}

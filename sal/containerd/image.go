@@ -11,8 +11,10 @@ import (
 	"github.com/containerd/containerd/v2/core/images"
 	"github.com/containerd/containerd/v2/core/images/archive"
 	"github.com/containerd/containerd/v2/core/leases"
+	"github.com/containerd/errdefs"
 	"github.com/containerd/platforms"
 
+	"writ"
 	"writ/internal/ociarchive"
 	"writ/sal"
 )
@@ -177,4 +179,30 @@ func (j *job) usedImages(ctx context.Context) (map[string]bool, error) {
 		used[c.Image] = true
 	}
 	return used, nil
+}
+
+// snapshotters are the supported snapshotters in order of preference.
+var snapshotters = []string{"btrfs", "overlayfs"}
+
+// snapshotter returns the first supported snapshotter of the daemon.
+func snapshotter(ctx context.Context, daemon *client.Client) (string, error) {
+	plugins, err := daemon.IntrospectionService().Plugins(ctx, "type==io.containerd.snapshotter.v1")
+	if err != nil {
+		return "", failed("ask containerd for its snapshotters", err)
+	}
+	for _, name := range snapshotters {
+		for _, p := range plugins.Plugins {
+			if p.ID == name && p.InitErr == nil {
+				return name, nil
+			}
+		}
+	}
+	return "", writ.Errorf(writ.CodeDriverMissing, "containerd has no snapshotter of %s",
+		strings.Join(snapshotters, " and ")).
+		WithHint("its directory must be on btrfs, or on a file system that overlayfs works on")
+}
+
+// noSnapshotter reports whether an error means that the daemon does not have the snapshotter.
+func noSnapshotter(err error) bool {
+	return errdefs.IsInvalidArgument(err) || errdefs.IsNotImplemented(err)
 }

@@ -167,7 +167,7 @@ func (b *fixture) hear(operation, name string, args map[string]any) (said []stri
 // importUnchecked imports an archive into the daemon without the driver's check.
 func (b *fixture) importUnchecked(name, path string) {
 	b.Helper()
-	daemon, err := b.driver.connection()
+	daemon, err := b.driver.open()
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -196,7 +196,7 @@ func TestAnArchiveIsNoImageButItsOwn(t *testing.T) {
 	forged["annotations"] = map[string]string{"io.containerd.image.name": imageName(images["victim"])}
 	images.put(t, "forged", o.Index(forged))
 	b.must("container.create", "victim", map[string]any{"image": "victim"})
-	daemon, err := b.driver.connection()
+	daemon, err := b.driver.open()
 	if err != nil {
 		t.Fatal(err)
 	}

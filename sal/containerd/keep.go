@@ -1,20 +1,14 @@
 package containerd
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/containerd/containerd/v2/client"
-	"github.com/containerd/containerd/v2/core/containers"
-	"github.com/containerd/containerd/v2/core/snapshots"
 
 	"writ"
 	"writ/sal"
@@ -26,46 +20,64 @@ import (
 // Repairs by Run since the last Keep are reported as well.
 func (d *Driver) Keep(ctx context.Context, resource writ.ResourceID) ([]sal.Drift, error) {
 	drift, err := d.mend(ctx, resource)
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	var before []sal.Drift
-	for _, what := range d.mended[resource.HostName()] {
-		before = append(before, sal.Drift{What: what, Mended: true})
-	}
-	delete(d.mended, resource.HostName())
-	return append(before, drift...), err
-}
-
-// maxMended limits the repairs by Run that are remembered for each container. Older ones are dropped.
-const maxMended = 5
-
-// rememberRepair remembers a repair by Run until Keep reports it.
-func (d *Driver) rememberRepair(resource writ.ResourceID, what string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.mended == nil {
-		d.mended = map[string][]string{}
-	}
-	all := append(d.mended[resource.HostName()], what)
-	d.mended[resource.HostName()] = all[max(0, len(all)-maxMended):]
+	return append(d.restarts.takeRepairs(resource.HostName()), drift...), err
 }
 
 // mend repairs a container under its lock and returns the drift, without earlier repairs by Run.
 func (d *Driver) mend(ctx context.Context, resource writ.ResourceID) ([]sal.Drift, error) {
-	if r, err := d.records().Get(resource); err != nil || r == nil {
-		return nil, err
-	}
-	j, done, err := d.begin(ctx, sal.Request{Resource: resource, Progress: func(string) {}}, d.reachCached)
-	if err != nil {
-		return nil, err
-	}
-	defer done()
-	r, err := d.records().Get(resource) // read again under the lock
+	j, r, done, err := beginOn(ctx, d, resource, d.reachCached)
 	if err != nil || r == nil {
 		return nil, err
 	}
-	j.UID = r.UID
+	defer done()
 	return j.keep(j.in(ctx), r)
+}
+
+// Fence implements sal.Fencing.
+func (d *Driver) Fence(ctx context.Context, resource writ.ResourceID) error {
+	j, r, done, err := beginOn(ctx, d, resource, d.reach)
+	if err != nil || r == nil {
+		return err
+	}
+	defer done()
+	err = j.fence(j.in(ctx), r)
+	if err != nil && ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return err
+}
+
+// fence ends a container and an unfinished replacement.
+func (j *job) fence(ctx context.Context, r *record) error {
+	if r.Own.Phase == making {
+		return j.clear(ctx, r)
+	}
+	_, r, err := j.recovered(ctx, r)
+	if err != nil || r == nil {
+		return err
+	}
+	_, err = j.stop(ctx, r, sal.FenceGrace)
+	return err
+}
+
+// beginOn is begin for a container with a record. Without a record, r and done are nil.
+func beginOn(
+	ctx context.Context, d *Driver, resource writ.ResourceID, reach func(context.Context) (*client.Client, error),
+) (j *job, r *record, done func(), err error) {
+	records := recordsIn(d.Dir)
+	if r, err = records.Get(resource); err != nil || r == nil {
+		return nil, nil, nil, err
+	}
+	j, done, err = begin(ctx, d, sal.Request{Resource: resource, Progress: func(string) {}}, reach)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	if r, err = records.Get(resource); err != nil || r == nil { // read again under the lock
+		done()
+		return nil, nil, nil, err
+	}
+	j.UID = r.UID
+	return j, r, done, nil
 }
 
 // keep is mend for a caller that holds the lock.
@@ -166,22 +178,6 @@ func (j *job) recreate(ctx context.Context, r *record) ([]sal.Drift, error) {
 	return []sal.Drift{{What: "containerd had lost it", Mended: true}}, nil
 }
 
-// Pauses before the restart of a container that ended.
-const (
-	firstPause = time.Second
-	lastPause  = 5 * time.Minute
-	// steady is the run time after which the pauses start again from firstPause.
-	steady = time.Minute
-)
-
-// restart is the restart state of a container that ended. It is only in memory: after a restart of the runner, the
-// first attempt comes at once.
-type restart struct {
-	pause time.Duration // before the next restart
-	due   time.Time     // time of the next restart; zero while the container runs
-	began time.Time     // time of the last restart
-}
-
 // restartEnded restarts a container whose process has ended or disappeared, if its policy allows it and its pause is
 // over.
 func (j *job) restartEnded(ctx context.Context, r *record, now containerState) ([]sal.Drift, error) {
@@ -193,21 +189,21 @@ func (j *job) restartEnded(ctx context.Context, r *record, now containerState) (
 		return nil, err
 	}
 	if policy == "never" || policy == "on-failure" && known && now.exit == 0 {
-		j.dropRestartState(r.Resource)
+		j.restarts.drop(r.Resource.HostName())
 		return failedEnd(end), nil
 	}
 	how := "its process was gone"
 	if known {
 		how = "it had ended with " + end.String()
 	}
-	if due := j.due(r.Resource, known); time.Until(due) > 0 {
+	if due := j.restarts.due(r.Resource.HostName(), known); time.Until(due) > 0 {
 		return []sal.Drift{{What: fmt.Sprintf("%s; the next start is in %s", how, time.Until(due).Round(time.Second))}},
 			nil
 	}
 	if err := j.run(ctx, r); err != nil {
 		return nil, err
 	}
-	j.began(r.Resource)
+	j.restarts.began(r.Resource.HostName())
 	return mended(how+"; it was restarted", nil)
 }
 
@@ -218,188 +214,4 @@ func failedEnd(end *lastExit) []sal.Drift {
 		return nil
 	}
 	return []sal.Drift{{What: "it has ended with " + end.String() + "; start it again with container.start"}}
-}
-
-// due returns the time of the next restart. The pause begins when the end is first noticed.
-func (d *Driver) due(resource writ.ResourceID, ended bool) time.Time {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if !ended {
-		return time.Time{}
-	}
-	name := resource.HostName()
-	r, ok := d.restarts[name]
-	if !ok {
-		r = &restart{pause: firstPause}
-		if d.restarts == nil {
-			d.restarts = map[string]*restart{}
-		}
-		d.restarts[name] = r
-	}
-	if r.due.IsZero() {
-		if !r.began.IsZero() && time.Since(r.began) > steady {
-			r.pause = firstPause
-		}
-		r.due = time.Now().Add(r.pause)
-		r.pause = min(2*r.pause, lastPause)
-	}
-	return r.due
-}
-
-// began records the restart of a container.
-func (d *Driver) began(resource writ.ResourceID) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if r, ok := d.restarts[resource.HostName()]; ok {
-		r.due, r.began = time.Time{}, time.Now()
-	}
-}
-
-// dropRestartState drops the restart state and the remembered repairs of a container.
-func (d *Driver) dropRestartState(resource writ.ResourceID) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	delete(d.restarts, resource.HostName())
-	delete(d.mended, resource.HostName())
-}
-
-// Orphans returns containers, layers and images at the daemon, files, and network namespaces without a record.
-func (d *Driver) Orphans(ctx context.Context) ([]sal.Orphan, error) {
-	daemon, err := d.reachCached(ctx)
-	if err != nil {
-		return nil, err
-	}
-	ctx = d.in(ctx)
-	var all []sal.Orphan
-	atDaemon, layers, err := inventory(ctx, daemon)
-	if err != nil {
-		return nil, err
-	}
-	images, err := daemon.ImageService().List(ctx)
-	if err != nil {
-		return nil, failed("list the images", err)
-	}
-	files, err := os.ReadDir(filepath.Join(d.Dir, "containers"))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, sal.HostError("list the files of containers", err)
-	}
-	var owners []sal.Owner
-	if d.Networks != nil {
-		if owners, err = d.Networks.Owners(ctx); err != nil {
-			return nil, err
-		}
-	}
-
-	// Records are read last, so that everything made before has its record.
-	known, err := d.known()
-	if err != nil {
-		return nil, err
-	}
-	all = sal.DamagedOrphans(known.damaged)
-	for _, c := range atDaemon {
-		known.images[c.Image] = true
-		if !known.has(c.ID) {
-			remedy := d.ctr("tasks", "rm", "-f", c.ID) + "; " + d.ctr("containers", "rm", c.ID)
-			all = append(all, sal.Orphan{Kind: "container", Name: c.ID, Of: hostNameIn(c.ID), Remedy: remedy})
-		}
-		delete(layers, c.ID)
-	}
-	for id, snapshotter := range layers {
-		if !known.has(id) {
-			all = append(all, sal.Orphan{
-				Kind: "snapshot", Name: id, Of: hostNameIn(id),
-				Remedy: d.ctr("snapshots", "--snapshotter", snapshotter, "rm", id),
-			})
-		}
-	}
-	for _, i := range images {
-		if !known.images[i.Name] && !known.unfinished {
-			all = append(all, sal.Orphan{Kind: "image", Name: i.Name, Remedy: d.ctr("images", "rm", i.Name)})
-		}
-	}
-	for _, f := range files {
-		if !known.places[f.Name()] {
-			path := filepath.Join(d.Dir, "containers", f.Name())
-			all = append(all,
-				sal.Orphan{Kind: "directory", Name: path, Of: f.Name(), Remedy: sal.Command("rm", "-r", path)})
-		}
-	}
-	for _, o := range owners {
-		if o.Resource.Kind == writ.KindContainer && !known.uids[o.UID] && !known.places[o.Resource.HostName()] {
-			all = append(all,
-				sal.Orphan{Kind: "network namespace", Name: o.Resource.String(), Of: o.Resource.HostName()})
-		}
-	}
-	slices.SortFunc(all, func(a, b sal.Orphan) int { return strings.Compare(a.Kind+" "+a.Name, b.Kind+" "+b.Name) })
-	return all, nil
-}
-
-// recordIndex holds the objects that records account for.
-type recordIndex struct {
-	containers, images, places map[string]bool
-	uids                       map[writ.UID]bool
-	damaged                    []sal.Damaged
-	unfinished                 bool // a container is being made, and its image may be in the middle of an import
-}
-
-// has reports whether a record, possibly damaged, accounts for a container at the daemon.
-func (k *recordIndex) has(id string) bool {
-	return k.containers[id] || slices.ContainsFunc(k.damaged, func(d sal.Damaged) bool { return isOf(d.HostName, id) })
-}
-
-// ctr returns a shell command for the daemon.
-func (d *Driver) ctr(words ...string) string {
-	return sal.Command(append([]string{"ctr", "-a", cmp.Or(d.Address, DefaultAddress), "-n", d.namespace()},
-		words...)...)
-}
-
-// hostNameIn returns the host name of the container with this ID at the daemon.
-func hostNameIn(id string) string {
-	name, _, _ := strings.Cut(id, "-")
-	return name
-}
-
-// inventory returns the containers of the daemon, and the snapshotters of container layers by container ID.
-func inventory(
-	ctx context.Context, daemon *client.Client,
-) (all []containers.Container, layers map[string]string, err error) {
-	all, err = daemon.ContainerService().List(ctx)
-	if err != nil {
-		return nil, nil, failed("list the containers", err)
-	}
-	layers = map[string]string{}
-	for _, name := range snapshotters {
-		err := daemon.SnapshotService(name).Walk(ctx, func(_ context.Context, s snapshots.Info) error {
-			if s.Kind == snapshots.KindActive {
-				layers[s.Name] = name
-			}
-			return nil
-		})
-		if err != nil && !gone(err) && !noSnapshotter(err) {
-			return nil, nil, failed("list the layers", err)
-		}
-	}
-	return all, layers, nil
-}
-
-func (d *Driver) known() (*recordIndex, error) {
-	records, damaged, err := d.records().List()
-	if err != nil {
-		return nil, err
-	}
-	k := &recordIndex{
-		damaged: damaged, containers: map[string]bool{}, images: map[string]bool{}, places: map[string]bool{},
-		uids: map[writ.UID]bool{},
-	}
-	for _, r := range records {
-		k.containers[r.Own.Container], k.containers[r.Own.Other] = true, true
-		k.places[r.Resource.HostName()] = true
-		k.uids[r.UID] = true
-		k.unfinished = k.unfinished || r.Own.Phase == making || r.Own.Phase == replacing
-	}
-	for _, r := range damaged {
-		k.places[r.HostName] = true
-		k.unfinished = true // it may be in the middle of an import
-	}
-	return k, nil
 }

@@ -231,7 +231,7 @@ func TestAContainerOutlivesDaemonAndRunner(t *testing.T) {
 
 func (b *fixture) logSize(name string) int64 {
 	b.Helper()
-	info, err := os.Stat(filepath.Join(b.driver.place(saltest.Resource(writ.KindContainer, name)), saltest.Resource(writ.KindContainer, name).HostName()+"-1.log"))
+	info, err := os.Stat(filepath.Join(placeOf(b.driver.Dir, saltest.Resource(writ.KindContainer, name)), saltest.Resource(writ.KindContainer, name).HostName()+"-1.log"))
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -239,7 +239,7 @@ func (b *fixture) logSize(name string) int64 {
 }
 
 func TestMissingDaemonHasAnInstallHint(t *testing.T) {
-	d := &Driver{Dir: t.TempDir(), Address: filepath.Join(t.TempDir(), "c.sock"), Patience: time.Millisecond, Images: fetched{}}
+	d := &Driver{Connection: Connection{Address: filepath.Join(t.TempDir(), "c.sock"), Patience: time.Millisecond}, Dir: t.TempDir(), Images: fetched{}}
 	defer d.Close()
 	b := &fixture{TB: t, driver: d}
 	_, err := b.do("container.create", "web", map[string]any{"image": "busybox"})
@@ -291,7 +291,7 @@ func TestSilentDaemonIsAwaitedOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	d := &Driver{Dir: t.TempDir(), Address: address, Patience: time.Millisecond}
+	d := &Driver{Connection: Connection{Address: address, Patience: time.Millisecond}, Dir: t.TempDir()}
 	defer d.Close()
 	if _, err := d.Orphans(t.Context()); writ.CodeOf(err) != writ.CodeUnreachable {
 		t.Fatalf("the first look: %v", err)
@@ -598,7 +598,7 @@ func TestKeepRepairsContainersAndNamesOrphans(t *testing.T) {
 		t.Fatal(err)
 	}
 	orphans, err := b.driver.Orphans(t.Context())
-	id, place, ctr := web.HostName()+"-2", b.driver.place(web), fmt.Sprintf("ctr -a %s -n %s ", b.driver.Address, b.driver.namespace())
+	id, place, ctr := web.HostName()+"-2", placeOf(b.driver.Dir, web), fmt.Sprintf("ctr -a %s -n %s ", b.driver.Address, b.driver.namespace())
 	stray := []sal.Orphan{
 		{Kind: "container", Name: id, Of: web.HostName(), Remedy: ctr + "tasks rm -f " + id + "; " + ctr + "containers rm " + id},
 		{Kind: "directory", Name: place, Of: web.HostName(), Remedy: "rm -r " + place},
@@ -685,13 +685,13 @@ func TestAProgramOfADeadRunnerBlocksNoOther(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.MkdirAll(j.pipes(web), 0o700); err != nil {
+	if err := os.MkdirAll(j.pipes(), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	process := *spec.Process
 	process.Args = []string{"touch", "/data/ran"}
 	e, err := task.Exec(ctx, "exec-of-the-dead", &process, func(id string) (cio.IO, error) {
-		fifos, err := cio.NewFIFOSetInDir(j.pipes(web), id, false)
+		fifos, err := cio.NewFIFOSetInDir(j.pipes(), id, false)
 		if err != nil {
 			return nil, err
 		}

@@ -153,7 +153,7 @@ func (l *rotated) full(b []byte) bool {
 
 // logs returns a part of the container's output.
 func (j *job) logs(ctx context.Context, r *record, want *catalog.LogPart) (sal.Outcome, error) {
-	shown, err := j.show(ctx, r)
+	shown, err := show(ctx, &j.Connection, r)
 	if err != nil {
 		return sal.Outcome{}, err
 	}
@@ -172,7 +172,7 @@ func (j *job) logs(ctx context.Context, r *record, want *catalog.LogPart) (sal.O
 
 // log returns the log of the current container. Values of secrets in its environment are masked.
 func (j *job) log(ctx context.Context, r *record) (*logfile.Log, error) {
-	log := j.logOf(r)
+	log := logOf(j.Dir, r)
 	args, err := argsOf(r)
 	if err != nil {
 		return nil, err
@@ -212,11 +212,11 @@ const leastSecret = 4
 
 // Written implements sal.Logging.
 func (d *Driver) Written(ctx context.Context, resource writ.ResourceID, after string) (bool, error) {
-	r, err := d.records().Get(resource)
+	r, err := recordsIn(d.Dir).Get(resource)
 	if err != nil || r == nil {
 		return false, err
 	}
-	more, err := d.logOf(r).Written(after)
+	more, err := logOf(d.Dir, r).Written(after)
 	if err != nil || !more {
 		return false, err
 	}

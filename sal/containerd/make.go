@@ -29,7 +29,9 @@ func (j *job) make(ctx context.Context, left, r *record) (sal.Outcome, error) {
 	case change == writ.ChangeCreated:
 		r, err = j.create(ctx, left)
 	case change == writ.ChangeUpdated && !slices.ContainsFunc(fields, replaces):
-		err = j.recordSpec(r)
+		r.Spec = catalog.Values(j.Args) // the change does not affect the host
+		r.Generation++
+		err = j.put(r, r.Own.Phase)
 	case change == writ.ChangeUpdated:
 		err = j.replace(ctx, r, false)
 	default:
@@ -53,7 +55,7 @@ func (j *job) create(ctx context.Context, left *record) (*record, error) {
 		}
 	}
 	r := sal.NewRecord[own](j.Request)
-	r.Own.Other = j.id(r)
+	r.Own.Other = nextID(r)
 	if err := j.recordMaking(ctx, r); err != nil {
 		return nil, err
 	}
@@ -81,7 +83,7 @@ func (j *job) replace(ctx context.Context, r *record, stopped bool) error {
 			return err
 		}
 	}
-	r.Own.Other, r.Own.Beside, r.Own.Ended = j.id(r), catalog.Values(j.Args), ""
+	r.Own.Other, r.Own.Beside, r.Own.Ended = nextID(r), catalog.Values(j.Args), ""
 	if err := j.put(r, replacing); err != nil {
 		return err
 	}
@@ -95,13 +97,6 @@ func (j *job) replace(ctx context.Context, r *record, stopped bool) error {
 
 // replaces reports whether a change of the argument requires a replacement of the container.
 func replaces(field string) bool { return field != "restart" && field != "grace_seconds" }
-
-// recordSpec records a change of the spec that does not affect the host.
-func (j *job) recordSpec(r *record) error {
-	r.Spec = catalog.Values(j.Args)
-	r.Generation++
-	return j.put(r, r.Own.Phase)
-}
 
 // ensureStarted finishes the start of a container whose spec is unchanged, and recreates it if the daemon has lost it.
 func (j *job) ensureStarted(ctx context.Context, r *record) (writ.Change, error) {
@@ -118,10 +113,8 @@ func (j *job) ensureStarted(ctx context.Context, r *record) (writ.Change, error)
 	return writ.ChangeUnchanged, nil
 }
 
-// id returns the daemon's ID for the next container of a resource.
-func (j *job) id(r *record) string {
-	return fmt.Sprintf("%s-%d", j.Resource.HostName(), r.Generation+1)
-}
+// nextID returns the daemon's ID for the next container of a resource.
+func nextID(r *record) string { return fmt.Sprintf("%s-%d", r.Resource.HostName(), r.Generation+1) }
 
 // build makes r.Own.Other up to the start of its program, and makes it the current container.
 func (j *job) build(ctx context.Context, r *record, plan *plan, stopped bool) error {
@@ -228,7 +221,7 @@ func (j *job) remove(ctx context.Context) (sal.Outcome, error) {
 	none := sal.Outcome{
 		Change: writ.ChangeUnchanged, Values: catalog.Values(catalog.Identify(j.Resource, j.UID, false)),
 	}
-	r, err := j.records().GetToRemove(j.Request)
+	r, err := recordsIn(j.Dir).GetToRemove(j.Request)
 	if err != nil || r == nil {
 		return none, err
 	}
@@ -274,12 +267,12 @@ func (j *job) clear(ctx context.Context, r *record) error {
 		}
 	}
 	j.step("remove the files")
-	if err := os.RemoveAll(j.place(r.Resource)); err != nil {
+	if err := os.RemoveAll(placeOf(j.Dir, r.Resource)); err != nil {
 		return sal.HostError("remove the files of "+r.Resource.String(), err)
 	}
-	j.dropRestartState(r.Resource)
+	j.restarts.drop(r.Resource.HostName())
 	j.step("remove the record")
-	return j.records().Remove(r.Resource)
+	return recordsIn(j.Dir).Remove(r.Resource)
 }
 
 // atDaemon returns the IDs of all containers and layers of the resource at the daemon, for a resource whose record is

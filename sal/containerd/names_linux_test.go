@@ -102,7 +102,7 @@ func TestContainerUsesTheNodesNameservers(t *testing.T) {
 		t.Errorf("when there are none any more its resolv.conf is %q", has)
 	}
 
-	place := b.driver.place(saltest.Resource(writ.KindContainer, "web"))
+	place := placeOf(b.driver.Dir, saltest.Resource(writ.KindContainer, "web"))
 	if _, err := os.Stat(filepath.Join(place, "resolv.conf")); err != nil {
 		t.Error(err)
 	}

@@ -72,7 +72,7 @@ func TestContainersReachEachOtherOnTheirNetwork(t *testing.T) {
 
 	// As after a reboot: no process and no namespace.
 	resource := saltest.Resource(writ.KindContainer, "web")
-	record, err := b.driver.records().Get(resource)
+	record, err := recordsIn(b.driver.Dir).Get(resource)
 	if err != nil {
 		t.Fatal(err)
 	}

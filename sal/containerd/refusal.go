@@ -4,8 +4,41 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/containerd/errdefs"
+
 	"writ"
+	"writ/sal"
 )
+
+// failed converts an error of the daemon to one for people. doing is a bare verb phrase.
+func failed(doing string, err error) error {
+	// The daemon passes disk errors of the system on as text only.
+	for _, full := range []string{"no space left on device", "disk quota exceeded"} {
+		if strings.Contains(err.Error(), full) {
+			return writ.Errorf(writ.CodeDiskFull, "cannot %s: %w", doing, err).
+				WithHint("free space where containerd keeps its files; the call is retried")
+		}
+	}
+	if errdefs.IsUnavailable(err) {
+		return writ.Errorf(writ.CodeDriverFailed, "cannot %s: %w", doing, err).
+			WithHint("containerd stopped meanwhile; the call is retried")
+	}
+	return sal.HostError(doing, err)
+}
+
+// whenFailed is failed for errors that may be nil.
+func whenFailed(doing string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return failed(doing, err)
+}
+
+// gone reports whether an error means "not found".
+func gone(err error) bool { return errdefs.IsNotFound(err) }
+
+// exists reports whether an error means "already exists".
+func exists(err error) bool { return errdefs.IsAlreadyExists(err) }
 
 // notStarted returns the error of a process that the runtime did not start. An error that the image or the arguments
 // cause is not retryable.

@@ -88,7 +88,7 @@ func variables(texts map[string]catalog.Text) ([]string, error) {
 // write writes the files for the container's /etc. It runs before each start, so the files need not survive a power
 // cut.
 func (j *job) write(r *record) error {
-	place := j.place(r.Resource)
+	place := placeOf(j.Dir, r.Resource)
 	var hosts strings.Builder
 	hosts.WriteString("127.0.0.1 localhost\n::1 localhost\n")
 	for _, address := range ownNames(r) {
@@ -185,7 +185,7 @@ func withOwnUsers(first uint32) client.NewContainerOpts {
 // spec returns the options of the container's runtime spec.
 func (j *job) spec(r *record, p *plan, image client.Image) []oci.SpecOpts {
 	ours := func(name string) specs.Mount {
-		return specs.Mount{Destination: "/etc/" + name, Type: "bind", Source: filepath.Join(j.place(r.Resource), name),
+		return specs.Mount{Destination: "/etc/" + name, Type: "bind", Source: filepath.Join(placeOf(j.Dir, r.Resource), name),
 			Options: []string{"rbind", "nosuid", "nodev", "noexec", "ro"}}
 	}
 	mounts := append(j.volumes(r, p), ours("hosts"))
@@ -211,7 +211,7 @@ func (j *job) spec(r *record, p *plan, image client.Image) []oci.SpecOpts {
 	)
 	if r.Own.IDs != 0 {
 		options = append(options, oci.WithUserNamespace(idMap(r.Own.IDs), idMap(r.Own.IDs)),
-			oci.WithLinuxNamespace(specs.LinuxNamespace{Type: specs.UserNamespace, Path: j.stagedUser(r.Own.Other)}))
+			oci.WithLinuxNamespace(specs.LinuxNamespace{Type: specs.UserNamespace, Path: j.stage(r.Own.Other).user()}))
 	}
 	if r.Own.Namespace != "" {
 		options = append(options,
@@ -225,7 +225,7 @@ func (j *job) volumes(r *record, p *plan) []specs.Mount {
 	all := slices.Clone(p.mounts)
 	for i := range all {
 		if r.Own.IDs != 0 {
-			all[i].Source = j.staged(r.Own.Other, i)
+			all[i].Source = j.stage(r.Own.Other).volume(i)
 		}
 	}
 	return all

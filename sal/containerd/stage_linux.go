@@ -28,20 +28,21 @@ func (j *job) onStage(
 	if r.Own.IDs == 0 {
 		return do(nil)
 	}
-	if err := j.clearStage(id); err != nil {
+	s := j.stage(id)
+	if err := s.clear(); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, j.clearStage(id)) }()
+	defer func() { err = errors.Join(err, s.clear()) }()
 	if err := j.fillStage(ctx, r, id, volumes); err != nil {
 		return sal.HostError("map the files of "+r.Resource.String()+" to its users", err)
 	}
-	return do([]mounting.Mount{{Type: "bind", Source: filepath.Join(j.stage(id),
-		"root"), Options: []string{"rbind", "rw"}}})
+	return do([]mounting.Mount{{Type: "bind", Source: filepath.Join(s.dir, "root"), Options: []string{"rbind", "rw"}}})
 }
 
 func (j *job) fillStage(ctx context.Context, r *record, id string, volumes []catalog.Mount) error {
-	j.step("make the stage")
-	if err := os.MkdirAll(j.stage(id), 0o700); err != nil {
+	s := j.stage(id)
+	s.step("make the stage")
+	if err := os.MkdirAll(s.dir, 0o700); err != nil {
 		return err
 	}
 	user, err := userOf(r)
@@ -49,7 +50,7 @@ func (j *job) fillStage(ctx context.Context, r *record, id string, volumes []cat
 		return err
 	}
 	defer user.Close()
-	file := j.stagedUser(id)
+	file := s.user()
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		return err
 	}
@@ -62,7 +63,7 @@ func (j *job) fillStage(ctx context.Context, r *record, id string, volumes []cat
 			return err
 		}
 		j.step("show a volume")
-		if err := show(user, volume.Dir, j.staged(id, i)); err != nil {
+		if err := mountMapped(user, volume.Dir, s.volume(i)); err != nil {
 			return err
 		}
 	}
@@ -70,7 +71,7 @@ func (j *job) fillStage(ctx context.Context, r *record, id string, volumes []cat
 	if err != nil {
 		return err
 	}
-	return (&scene{dir: j.stage(id), user: user, ids: r.Own.IDs}).root(layer)
+	return (&scene{dir: s.dir, user: user, ids: r.Own.IDs}).root(layer)
 }
 
 // userOf returns the user namespace of a container: the owner of its network namespace, or a new one. In a network
@@ -82,8 +83,8 @@ func userOf(r *record) (*os.File, error) {
 	return userns.Open(r.Own.IDs)
 }
 
-// show mounts a directory with mapped IDs at a new path.
-func show(user *os.File, from, to string) error {
+// mountMapped mounts a directory with mapped IDs at a new path.
+func mountMapped(user *os.File, from, to string) error {
 	if err := os.Mkdir(to, 0o700); err != nil {
 		return err
 	}
@@ -119,7 +120,7 @@ func (s *scene) root(layer []mounting.Mount) error {
 		}
 		return s.overlay(layer[0].Options)
 	case len(layer) == 1 && layer[0].Type == "bind":
-		return show(s.user, layer[0].Source, root)
+		return mountMapped(s.user, layer[0].Source, root)
 	}
 	if err := os.Mkdir(plain, 0o700); err != nil {
 		return err
@@ -127,7 +128,7 @@ func (s *scene) root(layer []mounting.Mount) error {
 	if err := mounting.All(layer, plain); err != nil {
 		return err
 	}
-	return show(s.user, plain, root)
+	return mountMapped(s.user, plain, root)
 }
 
 // overlay mounts stacked layers. The layers of an image keep their numbers on disk and are mapped. The writable layer
@@ -145,7 +146,7 @@ func (s *scene) overlay(options []string) error {
 			var below []string
 			for n, dir := range strings.Split(value, ":") {
 				at := fmt.Sprintf("l%d", n)
-				if err := show(s.user, dir, filepath.Join(s.dir, at)); err != nil {
+				if err := mountMapped(s.user, dir, filepath.Join(s.dir, at)); err != nil {
 					return err
 				}
 				below = append(below, at)
@@ -185,20 +186,18 @@ func (s *scene) chownRoot(dir string) error {
 	return nil
 }
 
-// clearStage removes the stage of a container, as far as it exists. It unmounts first and never deletes data below a
-// mount.
-func (j *job) clearStage(id string) error {
-	dir := j.stage(id)
-	entries, err := os.ReadDir(dir)
+// clear removes the stage, as far as it exists. It unmounts first and never deletes data below a mount.
+func (s stage) clear() error {
+	entries, err := os.ReadDir(s.dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
 		return sal.HostError("list the stage of a container", err)
 	}
-	j.step("clear the stage")
+	s.step("clear the stage")
 	for _, e := range entries {
-		path := filepath.Join(dir, e.Name())
+		path := filepath.Join(s.dir, e.Name())
 		err := unix.Unmount(path, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
 		if err != nil && !errors.Is(err, unix.EINVAL) { // not a mount point
 			return sal.HostError("unmount "+path, err)
@@ -207,7 +206,7 @@ func (j *job) clearStage(id string) error {
 			return sal.HostError("clear the stage of a container", err)
 		}
 	}
-	if err := os.Remove(dir); err != nil {
+	if err := os.Remove(s.dir); err != nil {
 		return sal.HostError("clear the stage of a container", err)
 	}
 	return nil

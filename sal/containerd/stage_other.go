@@ -20,6 +20,6 @@ func (j *job) onStage(
 	return do(nil)
 }
 
-func (j *job) clearStage(string) error { return nil }
+func (s stage) clear() error { return nil }
 
 func overlayMaps() error { return errors.New("only Linux has user namespaces") }

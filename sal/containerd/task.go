@@ -10,7 +10,6 @@ import (
 	"github.com/containerd/containerd/v2/core/leases"
 	mounting "github.com/containerd/containerd/v2/core/mount"
 	"github.com/containerd/containerd/v2/pkg/cio"
-	"github.com/containerd/errdefs"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -82,7 +81,7 @@ func (j *job) prepare(ctx context.Context, r *record, id string, volumes []catal
 
 // run starts the current container, whatever its state.
 func (j *job) run(ctx context.Context, r *record) error {
-	if err := j.clearStage(r.Own.Container); err != nil { // left by a runner that ended after it made the process
+	if err := j.stage(r.Own.Container).clear(); err != nil { // left by a runner that ended after it made the process
 		return err
 	}
 	now, err := inspect(ctx, j.daemon, r.Own.Container)
@@ -158,7 +157,7 @@ func (j *job) start(ctx context.Context, r *record) (sal.Outcome, error) {
 	if err := j.put(r, starting); err != nil {
 		return sal.Outcome{}, err
 	}
-	j.dropRestartState(r.Resource)
+	j.restarts.drop(r.Resource.HostName())
 	if err := j.activate(ctx, r); err != nil {
 		return sal.Outcome{}, err
 	}
@@ -181,7 +180,7 @@ func (j *job) stop(ctx context.Context, r *record, grace time.Duration) (sal.Out
 	if err := j.put(r, r.Own.Phase); err != nil {
 		return sal.Outcome{}, err
 	}
-	j.dropRestartState(r.Resource)
+	j.restarts.drop(r.Resource.HostName())
 	if err := j.end(ctx, r, r.Own.Container, grace); err != nil {
 		return sal.Outcome{}, err
 	}
@@ -220,7 +219,7 @@ func (j *job) discard(ctx context.Context, r *record, id string, grace time.Dura
 			return failed("delete the container", err)
 		}
 	}
-	if err := j.clearStage(id); err != nil {
+	if err := j.stage(id).clear(); err != nil {
 		return err
 	}
 	if err := j.removeSnapshot(ctx, id); err != nil {
@@ -257,27 +256,11 @@ func (j *job) task(ctx context.Context, id string) (client.Task, error) {
 	return task, whenFailed("find the process", err)
 }
 
-func (j *job) logPath(id string) string { return filepath.Join(j.place(j.Resource), id+".log") }
+func (j *job) logPath(id string) string { return filepath.Join(placeOf(j.Dir, j.Resource), id+".log") }
 
 // logOf returns the log of the current container.
-func (d *Driver) logOf(r *record) *logfile.Log {
+func logOf(dir string, r *record) *logfile.Log {
 	return &logfile.Log{
-		Path: filepath.Join(d.place(r.Resource), r.Own.Container+".log"), Stream: string(r.UID) + " " + r.Own.Container,
+		Path: filepath.Join(placeOf(dir, r.Resource), r.Own.Container+".log"), Stream: string(r.UID) + " " + r.Own.Container,
 	}
 }
-
-// whenFailed is failed for errors that may be nil.
-func whenFailed(doing string, err error) error {
-	if err == nil {
-		return nil
-	}
-	return failed(doing, err)
-}
-
-// noSnapshotter reports whether an error means that the daemon does not have the snapshotter.
-func noSnapshotter(err error) bool {
-	return errdefs.IsInvalidArgument(err) || errdefs.IsNotImplemented(err)
-}
-
-// exists reports whether an error means "already exists".
-func exists(err error) bool { return errdefs.IsAlreadyExists(err) }

@@ -18,14 +18,14 @@ var (
 // ImageUsers returns the containers made from an image. They run without its file, but the driver needs it to recreate
 // them if the daemon has lost them.
 func (d *Driver) ImageUsers(_ context.Context, image sal.Owner) ([]sal.Owner, error) {
-	return d.records().UsersOfImage(image, func(r *record) (bool, error) {
+	return recordsIn(d.Dir).UsersOfImage(image, func(r *record) (bool, error) {
 		return anyOf(r, func(args *catalog.ContainerCreate) bool { return image.Means(r.Resource.Project, args.Image) })
 	})
 }
 
 // Users returns the containers that have a volume, finished or not.
 func (d *Driver) Users(ctx context.Context, volume writ.UID) ([]sal.User, error) {
-	records, damaged, err := d.records().List()
+	records, damaged, err := recordsIn(d.Dir).List()
 	if err != nil {
 		return nil, err
 	}
@@ -43,7 +43,7 @@ func (d *Driver) Users(ctx context.Context, volume writ.UID) ([]sal.User, error)
 		if !uses {
 			continue
 		}
-		running, err := d.runs(ctx, r)
+		running, err := mayRun(ctx, &d.Connection, r)
 		if err != nil {
 			return nil, err
 		}
@@ -53,12 +53,12 @@ func (d *Driver) Users(ctx context.Context, volume writ.UID) ([]sal.User, error)
 	return all, ctx.Err()
 }
 
-// runs reports whether a container runs or would be restarted. A stopped container may still be ending.
-func (d *Driver) runs(ctx context.Context, r *record) (bool, error) {
+// mayRun reports whether a container runs or would be restarted. A stopped container may still be ending.
+func mayRun(ctx context.Context, daemon *Connection, r *record) (bool, error) {
 	if !r.Own.Stopped {
 		return true, nil
 	}
-	daemon, err := d.reachCached(ctx)
+	reached, err := daemon.reachCached(ctx)
 	if err != nil {
 		return false, err
 	}
@@ -66,7 +66,7 @@ func (d *Driver) runs(ctx context.Context, r *record) (bool, error) {
 		if id == "" {
 			continue
 		}
-		if now, err := inspect(d.in(ctx), daemon, id); err != nil || now.running() {
+		if now, err := inspect(daemon.in(ctx), reached, id); err != nil || now.running() {
 			return true, err
 		}
 	}

@@ -7,7 +7,6 @@ import (
 	"github.com/containerd/containerd/api/events"
 	"github.com/containerd/typeurl/v2"
 
-	"writ"
 	"writ/sal"
 )
 
@@ -23,9 +22,10 @@ const (
 // Run restarts containers that end, as their policies say, until ctx ends, and then returns nil. It notices an end at
 // once, and doubles the pause before each further restart. Without Run, Keep does the same later.
 func (d *Driver) Run(ctx context.Context) error {
+	w := &watcher{Driver: d}
 	for {
 		// Operations and Keep report errors to people; Run only retries.
-		if err := d.watch(ctx); err != nil && ctx.Err() == nil {
+		if err := w.watch(ctx); err != nil && ctx.Err() == nil {
 			d.Log.DebugContext(ctx, "watch containers", "err", err)
 		}
 		select {
@@ -36,35 +36,36 @@ func (d *Driver) Run(ctx context.Context) error {
 	}
 }
 
+// watcher is one Run. It schedules the checks of all containers.
+type watcher struct {
+	*Driver
+	next *time.Timer
+	due  time.Time // of next
+}
+
 // watch follows the daemon until it goes away or ctx ends.
-func (d *Driver) watch(ctx context.Context) error {
-	records, _, err := d.records().List()
+func (w *watcher) watch(ctx context.Context) error {
+	records, _, err := recordsIn(w.Dir).List()
 	if err != nil {
 		return err
 	}
-	if len(records) > 0 || d.wasUsed() { // otherwise there are no containers, and perhaps no daemon
-		return d.follow(ctx)
+	if len(records) > 0 || w.wasUsed() { // otherwise there are no containers, and perhaps no daemon
+		return w.follow(ctx)
 	}
 	return nil
 }
 
-func (d *Driver) follow(ctx context.Context) error {
-	daemon, err := d.reach(ctx)
+// follow repairs containers at their ends, and all of them regularly.
+func (w *watcher) follow(ctx context.Context) error {
+	daemon, err := w.reach(ctx)
 	if err != nil {
 		return err
 	}
-	following, cancel := context.WithCancel(d.in(ctx))
+	following, cancel := context.WithCancel(w.in(ctx))
 	defer cancel()
-	ends, broken := daemon.Subscribe(following, `topic=="/tasks/exit",namespace==`+d.namespace())
-	next := time.NewTimer(0) // the first check finds containers that ended before
-	defer next.Stop()
-	due := time.Now()
-	look := func(pause time.Duration) { // check all of them after pause at the latest
-		if at := time.Now().Add(pause); at.Before(due) {
-			due = at
-			next.Reset(pause)
-		}
-	}
+	ends, broken := daemon.Subscribe(following, `topic=="/tasks/exit",namespace==`+w.namespace())
+	w.next, w.due = time.NewTimer(0), time.Now() // the first check finds containers that ended before
+	defer w.next.Stop()
 	for {
 		select {
 		case <-ctx.Done():
@@ -76,13 +77,21 @@ func (d *Driver) follow(ctx context.Context) error {
 			if !ok {
 				continue
 			}
-			if pause := d.repairID(ctx, end); pause > 0 {
-				look(pause)
+			if pause := w.repairID(ctx, end); pause > 0 {
+				w.checkWithin(pause)
 			}
-		case <-next.C:
-			due = time.Now().Add(longest)
-			look(d.repairAll(ctx))
+		case <-w.next.C:
+			w.due = time.Now().Add(longest)
+			w.checkWithin(w.repairAll(ctx))
 		}
+	}
+}
+
+// checkWithin checks all containers after pause, unless an earlier check is due.
+func (w *watcher) checkWithin(pause time.Duration) {
+	if at := time.Now().Add(pause); at.Before(w.due) {
+		w.due = at
+		w.next.Reset(pause)
 	}
 }
 
@@ -100,28 +109,28 @@ func endOf(event typeurl.Any) (id string, ok bool) {
 }
 
 // repairID repairs the container with an ID and returns the pause before the next check; 0 means never.
-func (d *Driver) repairID(ctx context.Context, id string) time.Duration {
-	records, _, err := d.records().List()
+func (w *watcher) repairID(ctx context.Context, id string) time.Duration {
+	records, _, err := recordsIn(w.Dir).List()
 	if err != nil {
 		return sweep
 	}
 	for _, r := range records {
 		if r.Own.Container == id {
-			return d.repair(ctx, r)
+			return w.repair(ctx, r)
 		}
 	}
 	return 0
 }
 
 // repairAll repairs all containers and returns the pause before the next check.
-func (d *Driver) repairAll(ctx context.Context) time.Duration {
-	records, _, err := d.records().List()
+func (w *watcher) repairAll(ctx context.Context) time.Duration {
+	records, _, err := recordsIn(w.Dir).List()
 	if err != nil {
 		return sweep
 	}
 	soonest := sweep
 	for _, r := range records {
-		if pause := d.repair(ctx, r); pause > 0 {
+		if pause := w.repair(ctx, r); pause > 0 {
 			soonest = min(soonest, pause)
 		}
 	}
@@ -129,46 +138,28 @@ func (d *Driver) repairAll(ctx context.Context) time.Duration {
 }
 
 // repair repairs a container that is not being made or deleted.
-func (d *Driver) repair(ctx context.Context, r *record) time.Duration {
+func (w *watcher) repair(ctx context.Context, r *record) time.Duration {
 	if r.Own.Phase != ready || r.Own.Stopped {
 		return 0
 	}
-	drift, err := d.mend(ctx, r.Resource)
+	drift, err := w.mend(ctx, r.Resource)
 	if err != nil {
 		if ctx.Err() == nil {
-			d.Log.WarnContext(ctx, "restart a container", "resource", r.Resource.String(), "err", err)
+			w.Log.WarnContext(ctx, "restart a container", "resource", r.Resource.String(), "err", err)
 		}
 		return lastPause
 	}
 	for _, found := range drift {
 		if found.Mended {
-			d.Log.InfoContext(ctx, "container repaired", "resource", r.Resource.String(), "found", found.What)
-			d.rememberRepair(r.Resource, found.What)
+			w.Log.InfoContext(ctx, "container repaired", "resource", r.Resource.String(), "found", found.What)
+			w.restarts.addRepair(r.Resource.HostName(), found.What)
 		}
 	}
-	return d.pauseOf(r.Resource)
-}
-
-// pauseOf returns the remaining pause before the restart of a container, at least one millisecond, or 0 if no restart
-// is due.
-func (d *Driver) pauseOf(resource writ.ResourceID) time.Duration {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	r, ok := d.restarts[resource.HostName()]
-	if !ok || r.due.IsZero() {
-		return 0
-	}
-	return max(time.Until(r.due), time.Millisecond)
-}
-
-// wasUsed reports whether the driver has connected to the daemon.
-func (d *Driver) wasUsed() bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.client != nil
+	return w.restarts.pause(r.Resource.HostName())
 }
 
 var (
 	_ sal.Keeper  = (*Driver)(nil)
+	_ sal.Fencing = (*Driver)(nil)
 	_ sal.Logging = (*Driver)(nil)
 )

@@ -83,8 +83,9 @@ func newHost(c driverConfig, dir string) *hostDrivers {
 		Step: failpoint.Step("herodb"),
 	}
 	h.containers = &containerd.Driver{
-		Dir: filepath.Join(dir, "container"), Address: cmp.Or(c.Host.Containerd, containerd.DefaultAddress),
-		Images: h.storage.images, Volumes: h.storage.volumes,
+		Connection: containerd.Connection{Address: c.Host.Containerd},
+		Dir:        filepath.Join(dir, "container"),
+		Images:     h.storage.images, Volumes: h.storage.volumes,
 		IDs: c.containerIDs(), IDsAsked: c.Host.ContainerIDs != "", Log: c.Log, Step: failpoint.Step("container"),
 	}
 	machines, databases := c.accounts(filepath.Dir(dir)).Halves()
