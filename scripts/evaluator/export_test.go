@@ -10,10 +10,11 @@ import (
 
 // Idle returns the idle processes.
 func (p *Pool) Idle() []*os.Process {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	a := p.admission()
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	var all []*os.Process
-	for _, c := range p.idle {
+	for _, c := range a.idle {
 		all = append(all, c.cmd.Process)
 	}
 	return all
@@ -21,9 +22,10 @@ func (p *Pool) Idle() []*os.Process {
 
 // Misremember makes the pool's records of its idle children wrong.
 func (p *Pool) Misremember() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, c := range p.idle {
+	a := p.admission()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, c := range a.idle {
 		for _, k := range c.journals.list {
 			k.version += 1_000_000
 		}
@@ -75,27 +77,30 @@ func (p *Pool) SetPatience(d time.Duration) { p.patience = d }
 
 // Hold occupies all children, and returns a function that releases them.
 func (p *Pool) Hold() (release func()) {
-	places := make([]*slot, p.children())
+	a := p.admission()
+	places := make([]*slot, a.slots.most)
 	for i := range places {
-		places[i], _ = p.enter(context.Background(), "", nil)
+		places[i], _ = a.enter(context.Background(), "", nil)
 	}
 	return func() {
 		for _, place := range places {
-			p.leave(place)
+			a.leave(place)
 		}
 	}
 }
 
 // Waiting returns the length of the admission queue.
 func (p *Pool) Waiting() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.queue.line.Len()
+	a := p.admission()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.line.Len()
 }
 
 // Busy returns the number of working children.
 func (p *Pool) Busy() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.queue.slots.all()
+	a := p.admission()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.slots.all()
 }

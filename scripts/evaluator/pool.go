@@ -36,23 +36,30 @@ type Pool struct {
 	patience time.Duration // maximum time of a pass; maxWall if 0
 	ends     limit.Lines   // limits the log lines about ended children, by cause
 
+	once  sync.Once
+	queue *admission // set at the first use
+
 	mu     sync.Mutex
-	queue  admissionQueue
-	idle   []*child // most recently used last
-	layers Layers   // of the first child; nil before
+	layers Layers // of the first child; nil before
 }
 
 var _ scripts.Evaluator = (*Pool)(nil)
+
+// admission returns the queue for the children.
+func (p *Pool) admission() *admission {
+	p.once.Do(func() { p.queue = newAdmission(p.Size, p.Weight) })
+	return p.queue
+}
 
 // Confinement returns the layers that the first child reported. It starts a child if there was none. A supervisor calls
 // it at its start, so that a host on which no child can start is detected before the first run. The error is the
 // reason.
 func (p *Pool) Confinement(ctx context.Context) (Layers, error) {
-	place, err := p.enter(ctx, "", nil)
+	place, err := p.admission().enter(ctx, "", nil)
 	if err != nil {
 		return nil, err
 	}
-	defer p.leave(place)
+	defer p.queue.leave(place)
 	p.mu.Lock()
 	layers := p.layers
 	p.mu.Unlock()
@@ -73,7 +80,7 @@ func (p *Pool) Pass(
 ) (scripts.Outcome, error) {
 	one := newPassing(&bundle, &inputs, journal)
 	for !one.over {
-		place, err := p.enter(ctx, inputs.Project, one)
+		place, err := p.admission().enter(ctx, inputs.Project, one)
 		if err != nil {
 			return scripts.Outcome{}, err
 		}
@@ -86,7 +93,7 @@ func (p *Pool) Pass(
 			runtime.Gosched() // passes that arrive now can join
 			p.runRound(ctx, one, place)
 		}
-		p.leave(place)
+		p.queue.leave(place)
 	}
 	return one.outcome, one.err
 }
@@ -108,9 +115,7 @@ func (p *Pool) compile(ctx context.Context, one *passing, place *slot) {
 	case err != nil:
 		one.fail(p.endFailed(ctx, place, one.request.Run, err))
 	case took > 0:
-		p.mu.Lock()
-		p.queue.costs.recordCompile(one.request.Program, took)
-		p.mu.Unlock()
+		p.queue.record(func(c *costs) { c.recordCompile(one.request.Program, took) })
 	}
 	place.cost = c.spent()
 }
@@ -127,8 +132,8 @@ func (p *Pool) runRound(ctx context.Context, first *passing, place *slot) {
 		first.fail(err)
 		return
 	}
-	all := p.joinRound(c, first, place.class)
-	err = c.round(ctx, all, p.crowdOf(place))
+	all := p.queue.join(c, first, place.class)
+	err = c.round(ctx, all, p.queue.crowdOf(place))
 	left := slices.DeleteFunc(slices.Clone(all), func(one *passing) bool { return one.over })
 	var blamed []*passing
 	switch {
@@ -140,7 +145,8 @@ func (p *Pool) runRound(ctx context.Context, first *passing, place *slot) {
 		place.drop() // it died while it was idle, so the script is not the reason
 	case errors.Is(err, errLong):
 		place.drop()
-		p.recordSlow(left[0].request.Program)
+		// The program used up a quantum, for compiling or running.
+		p.queue.record(func(c *costs) { c.record(left[0].request.Program, quantum, quantum) })
 		blamed = left[:1]
 	// The end of the first one's context is not the fault of another.
 	case err != nil && len(left) == 1 && (left[0] == first || ctx.Err() == nil):
@@ -152,34 +158,23 @@ func (p *Pool) runRound(ctx context.Context, first *passing, place *slot) {
 	case c.retired:
 		place.drop()
 	}
-	p.record(all)
-	place.cost = p.charge(all, first, c.spent())
-	p.retry(left, first, blamed)
-}
-
-// crowdOf returns a function that reports whether work waits for a child. It is nil if the slot is not for quick work.
-func (p *Pool) crowdOf(place *slot) func() bool {
-	if place.class != quick {
-		return nil
-	}
-	return func() bool {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		return p.queue.line.Len() > 0
-	}
+	p.queue.recordRound(all)
+	place.cost = p.queue.charge(all, first, c.spent())
+	p.queue.retry(left, first, blamed)
 }
 
 // Plan implements scripts.Evaluator.
 func (p *Pool) Plan(ctx context.Context, bundle scripts.Bundle, inputs scripts.Inputs) (scripts.Plan, error) {
 	r := request{Program: bundle.Digest(), Bundle: &bundle, Run: inputs.Run, Inputs: &inputs, Plan: true}
 	for {
-		place, err := p.wait(ctx,
-			&waiter{project: inputs.Project, program: r.Program, size: sizeOf(&bundle), plan: true, turn: make(chan *slot, 1)})
+		place, err := p.admission().wait(ctx, &waiter{
+			project: inputs.Project, program: r.Program, size: sizeOf(&bundle), plan: true, turn: make(chan *slot, 1),
+		})
 		if err != nil {
 			return scripts.Plan{}, err
 		}
 		plan, err := p.plan(ctx, r, place)
-		p.leave(place)
+		p.queue.leave(place)
 		if plan != nil || err != nil {
 			return *cmp.Or(plan, new(scripts.Plan)), err
 		}
@@ -193,7 +188,7 @@ func (p *Pool) plan(ctx context.Context, r request, place *slot) (*scripts.Plan,
 		return nil, err
 	}
 	defer func() { place.cost = c.spent() }()
-	plan, took, err := c.plan(ctx, r, p.crowdOf(place))
+	plan, took, err := c.plan(ctx, r, p.queue.crowdOf(place))
 	switch {
 	case errors.Is(err, errFrameTooBig): // the child got no request
 		return nil, errFrameTooBig
@@ -210,9 +205,7 @@ func (p *Pool) plan(ctx context.Context, r request, place *slot) (*scripts.Plan,
 	if plan == nil {
 		took = quantum
 	}
-	p.mu.Lock()
-	p.queue.costs.recordPlan(r.Program, took)
-	p.mu.Unlock()
+	p.queue.record(func(c *costs) { c.recordPlan(r.Program, took) })
 	return plan, nil
 }
 
@@ -294,20 +287,14 @@ func (p *Pool) endFailed(ctx context.Context, place *slot, run writ.RunID, err e
 
 // Close waits for running passes and ends all children. A Pool can be used again afterwards.
 func (p *Pool) Close() error {
-	size := p.children()
-	places := make([]*slot, size)
+	queue := p.admission()
+	places := make([]*slot, queue.slots.most)
 	for i := range places {
-		places[i], _ = p.wait(context.Background(), &waiter{closes: true, turn: make(chan *slot, 1)})
+		places[i], _ = queue.wait(context.Background(), &waiter{closes: true, turn: make(chan *slot, 1)})
 	}
-	p.mu.Lock()
-	idle := p.idle
-	p.idle = nil
-	p.mu.Unlock()
-	for _, c := range idle {
-		c.end()
-	}
+	queue.closeIdle()
 	for _, place := range places {
-		p.leave(place)
+		queue.leave(place)
 	}
 	return nil
 }

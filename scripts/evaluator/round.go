@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"writ"
 	"writ/internal/fair"
 	"writ/scripts"
 )
@@ -65,23 +64,24 @@ func (one *passing) end() {
 	}
 }
 
-// joinRound removes passes from the queue that share a round with the first one: the child has their journals, or no
+// join removes passes from the queue that share a round with the first one: the child has their journals, or no
 // idle child does, and together they take little time. The shortest one comes first.
-func (p *Pool) joinRound(c *child, first *passing, class class) (all []*passing) {
+func (a *admission) join(c *child, first *passing, class class) (all []*passing) {
 	all = append(all, first)
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	first.cost, first.compile = 0, 0
 	if first.alone || class != quick {
 		return all
 	}
 	takes := func(one *passing) time.Duration {
-		return p.queue.costs.pass(one.request.Program, one.size, c.programs.has(one.request.Program))
+		return a.costs.pass(one.request.Program, one.size, c.programs.has(one.request.Program))
 	}
 	left := roundTime - takes(first)
 	for len(all) < maxTogether {
-		w, grant, ok := p.queue.line.Next(p.clock(), func(_ string, _ int, w *waiter) bool {
-			return w.pass != nil && !w.pass.alone && takes(w.pass) <= left && p.class(w) != slow && p.fitsBest(w.pass, c)
+		w, grant, ok := a.line.Next(a.clock(), func(_ string, _ int, w *waiter) bool {
+			return w.pass != nil && !w.pass.alone && takes(w.pass) <= left && a.class(w) != slow &&
+				(c.hasJournal(w.pass.request.Run) || !a.idle.hasJournal(w.pass.request.Run))
 		})
 		if !ok {
 			break
@@ -90,55 +90,48 @@ func (p *Pool) joinRound(c *child, first *passing, class class) (all []*passing)
 		w.pass.along, w.pass.grant, w.pass.cost, w.pass.compile = true, grant, 0, 0
 		all = append(all, w.pass)
 	}
-	slices.SortStableFunc(all, func(a, b *passing) int { return cmp.Compare(takes(a), takes(b)) })
+	slices.SortStableFunc(all, func(x, y *passing) int { return cmp.Compare(takes(x), takes(y)) })
 	return all
-}
-
-// fitsBest reports whether no idle child fits a pass better. The caller holds the lock.
-func (p *Pool) fitsBest(one *passing, c *child) bool {
-	run := one.request.Run
-	return c.hasJournal(run) ||
-		!slices.ContainsFunc(p.idle, func(other *child) bool { return !other.slow && other.hasJournal(run) })
 }
 
 // retry puts unfinished passes at the front of the queue. The caller of the first one does that itself. One of the
 // blamed passes may have ended the child.
-func (p *Pool) retry(left []*passing, first *passing, blamed []*passing) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+func (a *admission) retry(left []*passing, first *passing, blamed []*passing) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	for _, one := range blamed {
 		one.alone = true
 	}
 	for _, one := range slices.Backward(left) {
 		one.again = true
 		if one != first && !one.over && !one.waiter.gone {
-			p.queue.line.PushFront(one.waiter.project, one.waiter)
+			a.line.PushFront(one.waiter.project, one.waiter)
 		}
 	}
-	p.admit()
+	a.admit()
 }
 
-// record stores the costs of the passes of a round.
-func (p *Pool) record(round []*passing) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+// record updates the costs of programs.
+func (a *admission) record(update func(*costs)) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	update(&a.costs)
+}
+
+// recordRound stores the costs of the passes of a round.
+func (a *admission) recordRound(round []*passing) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	for _, one := range round {
 		if one.cost > 0 {
-			p.queue.costs.record(one.request.Program, one.cost-one.compile, one.compile)
+			a.costs.record(one.request.Program, one.cost-one.compile, one.compile)
 		}
 	}
-}
-
-// recordSlow records a program that used up a quantum, for compiling or running.
-func (p *Pool) recordSlow(program writ.Digest) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.queue.costs.record(program, quantum, quantum)
 }
 
 // charge charges each project for its passes of a round, and returns the share of the first pass. Took is the CPU time
 // of the round as measured by the kernel. It is divided in proportion to the times that the child reported.
-func (p *Pool) charge(round []*passing, first *passing, took time.Duration) time.Duration {
+func (a *admission) charge(round []*passing, first *passing, took time.Duration) time.Duration {
 	var reported time.Duration
 	for _, one := range round {
 		reported += one.cost
@@ -149,11 +142,11 @@ func (p *Pool) charge(round []*passing, first *passing, took time.Duration) time
 		}
 		return time.Duration(float64(took) * (float64(one.cost) / float64(reported)))
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	for _, one := range round {
 		if one.along {
-			p.queue.line.End(one.grant, part(one))
+			a.line.End(one.grant, part(one))
 			one.along = false
 		}
 	}

@@ -17,16 +17,16 @@ import (
 // TestSlowPassEndsNoChild, TestSlotsLimitEachClass, TestTenantsGetEqualTimeForItemsOfAnyCost, TestWeightsShareTheTime.
 func TestSlowScriptsOfAProjectDoNotDelayAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		pool := &Pool{Size: 2}
+		children := newAdmission(2, nil)
 		pass := func(project string, cost time.Duration) {
-			s, err := pool.enter(t.Context(), project, nil)
+			s, err := children.enter(t.Context(), project, nil)
 			if err != nil {
 				t.Error(err)
 				return
 			}
 			time.Sleep(cost)
 			s.cost = cost
-			pool.leave(s)
+			children.leave(s)
 		}
 		const slow, small = 40, 3
 		done := 0

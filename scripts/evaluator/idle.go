@@ -1,0 +1,41 @@
+package evaluator
+
+import (
+	"slices"
+
+	"writ"
+)
+
+// idleChildren are the children without work, the most recently used last.
+type idleChildren []*child
+
+// has reports whether a child for quick passes has a program compiled.
+func (idle idleChildren) has(program writ.Digest) bool {
+	return slices.ContainsFunc(idle, func(c *child) bool { return !c.slow && c.programs.has(program) })
+}
+
+// hasJournal reports whether a child for quick passes has the journal of a run.
+func (idle idleChildren) hasJournal(run writ.RunID) bool {
+	return slices.ContainsFunc(idle, func(c *child) bool { return !c.slow && c.hasJournal(run) })
+}
+
+// take removes the child that fits a waiter best, and returns it: a child with the run's journal, else one with the
+// program, else the most recently used one. It returns nil if the caller should start a new child. The program is heavy
+// if it is expensive to compile.
+func (idle *idleChildren) take(w *waiter, heavy, slow bool) *child {
+	best, most := -1, -1
+	for i, c := range slices.Backward(*idle) {
+		if c.slow != slow {
+			continue
+		}
+		if fit := c.fit(w, heavy); fit > most {
+			best, most = i, fit
+		}
+	}
+	if best < 0 {
+		return nil
+	}
+	c := (*idle)[best]
+	*idle = slices.Delete(*idle, best, best+1)
+	return c
+}
