@@ -6,6 +6,7 @@ import (
 
 	"writ/scripts/diagnostic"
 	"writ/scripts/interpreter"
+	"writ/scripts/syntax"
 )
 
 // comparisons finds comparisons and conditions that have the same result in every run.
@@ -23,7 +24,7 @@ func (c comparisons) binary(n *parser.BinaryExpr) {
 }
 
 func (c comparisons) compared(n *parser.BinaryExpr, e, with parser.Expr) {
-	if !interpreter.IsLiteral(with) {
+	if !syntax.IsLiteral(with) {
 		return
 	}
 	always := "never"

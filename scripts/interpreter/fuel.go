@@ -11,6 +11,13 @@ import (
 	"writ/scripts"
 )
 
+// Limits of a program and its values.
+const (
+	maxConstants = 65_000    // literals of a program with all its modules
+	maxString    = 256 << 10 // bytes of a string or of bytes
+	maxDepth     = 64        // of values that are printed, compared, copied or encoded
+)
+
 var errFuel = writ.Errorf(writ.CodeScriptLimit, "the script does too much in one pass: it has %d units of work",
 	scripts.MaxFuel).
 	WithHint("a script describes work and leaves it to nodes; look for a loop that does not end")

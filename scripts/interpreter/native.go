@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"github.com/d5/tengo/v2"
+
+	"writ/scripts/interpreter/instrument"
 )
 
 // native is a Go function that a program calls. The program holds it as a constant; each pass replaces it by its own
@@ -70,32 +72,9 @@ func throw(err error) error {
 	return &thrown{err}
 }
 
-// The natives that replace operators and statements; see instrument.go. A script cannot contain their names.
-const (
-	nativeIterate = "\x00iterate"
-	nativeAdd     = "\x00add"
-	nativeDivide  = "\x00divide"
-	nativeRest    = "\x00rest"
-	nativeEqual   = "\x00equal"
-	nativeWeigh   = "\x00weigh"
-	nativeIndex   = "\x00index"
-	nativeElement = "\x00element"
-	nativeSpread  = "\x00spread"
-	nativeFuel    = "\x00fuel:" // followed by the amount
-
-	// Only in plans.
-	nativeDecide   = "\x00decide"
-	nativeSlice    = "\x00slice"
-	nativeUnary    = "\x00unary:"    // followed by the token
-	nativeOperator = "\x00operator:" // followed by the token
-)
-
-// nativeBuiltin is followed by the name of a bounded builtin.
-const nativeBuiltin = "\x00builtin:"
-
 // nativeNamed returns the native of an instrumented name, or nil.
 func nativeNamed(name string) *native {
-	if cost, ok := strings.CutPrefix(name, nativeFuel); ok {
+	if cost, ok := strings.CutPrefix(name, instrument.Fuel); ok {
 		n, _ := strconv.ParseInt(cost, 10, 64)
 		return &native{name: "fuel", call: func(p *pass, _ []tengo.Object) (tengo.Object, error) {
 			return nil, p.meter.burn(n)
@@ -107,7 +86,7 @@ func nativeNamed(name string) *native {
 	if call, ok := operators[name]; ok {
 		return &native{name: name[1:], call: call.inPass(), unknown: unknownRules[name]}
 	}
-	if builtin, ok := strings.CutPrefix(name, nativeBuiltin); ok {
+	if builtin, ok := strings.CutPrefix(name, instrument.Builtin); ok {
 		return builtinNamed(builtin)
 	}
 	return operatorNamed(name)
@@ -124,5 +103,5 @@ func builtinNamed(name string) *native {
 	if call == nil {
 		return nil
 	}
-	return &native{name: name, call: call.inPass(), unknown: unknownRules[nativeBuiltin+name]}
+	return &native{name: name, call: call.inPass(), unknown: unknownRules[instrument.Builtin+name]}
 }

@@ -9,29 +9,32 @@ import (
 	"github.com/d5/tengo/v2"
 	"github.com/d5/tengo/v2/token"
 
+	"writ/scripts/interpreter/instrument"
 	"writ/scripts/syntax"
 )
 
 // operators are the natives that implement syntax.
 var operators = map[string]pureFunc{
-	nativeIterate: func(fuel *meter, args []tengo.Object) (tengo.Object, error) { return iterable(fuel, args[0]) },
-	nativeAdd:     func(fuel *meter, args []tengo.Object) (tengo.Object, error) { return add(fuel, args[0], args[1]) },
-	nativeDivide:  divides(token.Quo),
-	nativeRest:    divides(token.Rem),
-	nativeEqual: func(fuel *meter, args []tengo.Object) (tengo.Object, error) {
+	instrument.Iterate: func(fuel *meter, args []tengo.Object) (tengo.Object, error) { return iterable(fuel, args[0]) },
+	instrument.Add: func(fuel *meter, args []tengo.Object) (tengo.Object, error) {
+		return add(fuel, args[0], args[1])
+	},
+	instrument.Divide: divides(token.Quo),
+	instrument.Rest:   divides(token.Rem),
+	instrument.Equal: func(fuel *meter, args []tengo.Object) (tengo.Object, error) {
 		equal, err := equal(fuel, args[0], args[1], 0)
 		return boolean(equal), err
 	},
-	nativeWeigh: func(fuel *meter, args []tengo.Object) (tengo.Object, error) {
+	instrument.Weigh: func(fuel *meter, args []tengo.Object) (tengo.Object, error) {
 		return args[0], fuel.weigh(args[0], 64)
 	},
-	nativeIndex: func(fuel *meter, args []tengo.Object) (tengo.Object, error) { return index(fuel, args[0]) },
-	nativeElement: func(fuel *meter, args []tengo.Object) (tengo.Object, error) {
+	instrument.Index: func(fuel *meter, args []tengo.Object) (tengo.Object, error) { return index(fuel, args[0]) },
+	instrument.Element: func(fuel *meter, args []tengo.Object) (tengo.Object, error) {
 		return element(fuel, args[0], args[1])
 	},
-	nativeSpread: func(fuel *meter, args []tengo.Object) (tengo.Object, error) { return spread(fuel, args[0]) },
-	nativeDecide: func(_ *meter, args []tengo.Object) (tengo.Object, error) { return args[0], nil },
-	nativeSlice: func(_ *meter, args []tengo.Object) (tengo.Object, error) {
+	instrument.Spread: func(fuel *meter, args []tengo.Object) (tengo.Object, error) { return spread(fuel, args[0]) },
+	instrument.Decide: func(_ *meter, args []tengo.Object) (tengo.Object, error) { return args[0], nil },
+	instrument.Slice: func(_ *meter, args []tengo.Object) (tengo.Object, error) {
 		return slice(args[0], args[1], args[2])
 	},
 }
@@ -199,14 +202,14 @@ func slice(o, low, high tengo.Object) (tengo.Object, error) {
 // operatorNamed returns the native of an operator that the VM executes in a pass, or nil. These operators never read
 // the elements of lists and maps: one operand is a scalar, or lists and maps do not support the operator.
 func operatorNamed(name string) *native {
-	if text, ok := strings.CutPrefix(name, nativeUnary); ok {
+	if text, ok := strings.CutPrefix(name, instrument.Unary); ok {
 		n, _ := strconv.Atoi(text)
 		op := token.Token(n)
 		return &native{name: op.String(), unknown: flat, call: func(_ *pass, args []tengo.Object) (tengo.Object, error) {
 			return unary(op, args[0])
 		}}
 	}
-	text, ok := strings.CutPrefix(name, nativeOperator)
+	text, ok := strings.CutPrefix(name, instrument.Operator)
 	if !ok {
 		return nil
 	}

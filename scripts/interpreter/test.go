@@ -11,6 +11,7 @@ import (
 
 	"writ"
 	"writ/scripts"
+	"writ/scripts/interpreter/instrument"
 	"writ/scripts/scripttest"
 	"writ/scripts/syntax"
 )
@@ -158,7 +159,7 @@ func callTests(tests []*parser.Ident) []parser.Stmt {
 		t := &parser.ImportExpr{ModuleName: nativeTester, Token: token.Import, TokenPos: at}
 		list = append(list, &parser.IfStmt{
 			IfPos: at,
-			Cond:  call(nativeSelected+strconv.Itoa(i), at),
+			Cond:  instrument.Call(nativeSelected+strconv.Itoa(i), at),
 			Body: &parser.BlockStmt{LBrace: at, Stmts: []parser.Stmt{&parser.ExprStmt{
 				Expr: &parser.CallExpr{Func: &parser.Ident{Name: name.Name, NamePos: at}, LParen: at, Args: []parser.Expr{t}},
 			}}},

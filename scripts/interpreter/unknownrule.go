@@ -6,6 +6,7 @@ import (
 	"github.com/d5/tengo/v2"
 
 	"writ/sal/catalog"
+	"writ/scripts/interpreter/instrument"
 )
 
 // unknownRule determines how a plan handles the arguments of a native. It returns the unknown that is the result, nil
@@ -94,35 +95,40 @@ func wholeParts(op *catalog.Operation) unknownRule {
 
 // unknownRules are the rules of operators, statements and builtins that need one.
 var unknownRules = map[string]unknownRule{
-	nativeDecide:  ends("the condition"),
-	nativeIterate: ends("the number of rounds"),
-	nativeWeigh:   carries,
-	nativeIndex:   ends("the key or index"),
-	nativeElement: func(p *planning, args []tengo.Object) (*unknown, error) {
+	instrument.Decide:  ends("the condition"),
+	instrument.Iterate: ends("the number of rounds"),
+	instrument.Weigh:   carries,
+	instrument.Index:   ends("the key or index"),
+	instrument.Element: func(p *planning, args []tengo.Object) (*unknown, error) {
 		return ends("the key or index")(p, args[1:])
 	},
-	nativeSpread: ends("the number of arguments"),
-	nativeSlice:  flat,
-	nativeAdd: func(p *planning, args []tengo.Object) (*unknown, error) {
+	instrument.Spread: ends("the number of arguments"),
+	instrument.Slice:  flat,
+	instrument.Add: func(p *planning, args []tengo.Object) (*unknown, error) {
 		if _, text := args[0].(*tengo.String); text { // the other operand is printed
 			return flows(p, args)
 		}
 		return flat(p, args)
 	},
 
-	nativeBuiltin + "append": first,
-	nativeBuiltin + "copy":   flat,
-	nativeBuiltin + "len":    flat,
-	nativeBuiltin + "bool":   flat,
-	nativeBuiltin + "delete": ends("the deleted key"),
-	nativeBuiltin + "splice": func(p *planning, args []tengo.Object) (*unknown, error) {
+	instrument.Builtin + "append": first,
+	instrument.Builtin + "copy":   flat,
+	instrument.Builtin + "len":    flat,
+	instrument.Builtin + "bool":   flat,
+	instrument.Builtin + "delete": ends("the deleted key"),
+	instrument.Builtin + "splice": func(p *planning, args []tengo.Object) (*unknown, error) {
 		return ends("the changed value")(p, args[:min(3, len(args))])
 	},
 
-	nativeBuiltin + "type_name": flat, nativeBuiltin + "is_int": flat, nativeBuiltin + "is_float": flat,
-	nativeBuiltin + "is_string": flat, nativeBuiltin + "is_bool": flat, nativeBuiltin + "is_char": flat,
-	nativeBuiltin + "is_bytes": flat, nativeBuiltin + "is_array": flat, nativeBuiltin + "is_immutable_array": flat,
-	nativeBuiltin + "is_map": flat, nativeBuiltin + "is_immutable_map": flat, nativeBuiltin + "is_iterable": flat,
-	nativeBuiltin + "is_time": flat, nativeBuiltin + "is_error": flat, nativeBuiltin + "is_undefined": flat,
-	nativeBuiltin + "is_function": flat, nativeBuiltin + "is_callable": flat,
+	instrument.Builtin + "type_name": flat, instrument.Builtin + "is_int": flat,
+	instrument.Builtin + "is_float":  flat,
+	instrument.Builtin + "is_string": flat, instrument.Builtin + "is_bool": flat,
+	instrument.Builtin + "is_char":  flat,
+	instrument.Builtin + "is_bytes": flat, instrument.Builtin + "is_array": flat,
+	instrument.Builtin + "is_immutable_array": flat,
+	instrument.Builtin + "is_map":             flat, instrument.Builtin + "is_immutable_map": flat,
+	instrument.Builtin + "is_iterable": flat,
+	instrument.Builtin + "is_time":     flat, instrument.Builtin + "is_error": flat,
+	instrument.Builtin + "is_undefined": flat,
+	instrument.Builtin + "is_function":  flat, instrument.Builtin + "is_callable": flat,
 }

@@ -93,3 +93,23 @@ func ElementNamed(m *parser.MapLit, name any) *parser.MapElementLit {
 func KeyWidth(e *parser.MapElementLit) int {
 	return max(len(e.Key), 1)
 }
+
+// IsNumber reports whether e is a literal number.
+func IsNumber(e parser.Expr) bool {
+	switch e.(type) {
+	case *parser.IntLit, *parser.FloatLit, *parser.CharLit:
+		return true
+	default:
+		return false
+	}
+}
+
+// IsLiteral reports whether e is a literal scalar.
+func IsLiteral(e parser.Expr) bool {
+	switch e.(type) {
+	case *parser.StringLit, *parser.BoolLit, *parser.UndefinedLit:
+		return true
+	default:
+		return IsNumber(e)
+	}
+}

@@ -3,6 +3,7 @@ package interpreter
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -12,6 +13,7 @@ import (
 
 	"writ/scripts"
 	"writ/scripts/diagnostic"
+	"writ/scripts/interpreter/instrument"
 	"writ/scripts/syntax"
 )
 
@@ -66,16 +68,15 @@ func Build(a *syntax.Analysis, plan bool) (program *Program, err error) {
 	for _, u := range a.Modules {
 		modules[u.Source.Name] = true
 	}
-	in := &instrumenter{symbols: a.Symbols, modules: modules, plan: plan}
+	in := instrument.Options{
+		Symbols: a.Symbols, Modules: modules, Plan: plan,
+		Replaced: func(builtin string) bool { return bounded[builtin] != nil },
+	}
 	getter := &importer{natives: make(map[string]*native), compiled: make(map[string]*tengo.CompiledFunction)}
 	var constants []tengo.Object
 	for _, u := range a.Modules {
 		// As a function, the module has its own variables and cannot access variables of the script.
-		at := parser.Pos(u.File.Base)
-		body := in.expr(&parser.FuncLit{
-			Type: &parser.FuncType{FuncPos: at, Params: &parser.IdentList{}},
-			Body: &parser.BlockStmt{Stmts: u.Tree.Stmts, LBrace: at},
-		})
+		body := in.Module(u.Tree.Stmts, parser.Pos(u.File.Base))
 		bytecode, _, err := getter.compile(u.File,
 			&parser.File{InputFile: u.File, Stmts: []parser.Stmt{&parser.ExprStmt{Expr: body}}}, constants)
 		if err != nil {
@@ -88,8 +89,7 @@ func Build(a *syntax.Analysis, plan bool) (program *Program, err error) {
 		}
 		getter.compiled[u.Source.Name] = fn
 	}
-	in.main = true
-	in.stmts(a.Main.Tree.Stmts)
+	in.Script(a.Main.Tree.Stmts)
 	a.Main.Tree.Stmts = append(a.Main.Tree.Stmts, callTests(a.Tests)...)
 	bytecode, globals, err := getter.compile(a.Main.File, a.Main.Tree, constants)
 	if err != nil {
@@ -174,3 +174,50 @@ func (im *importer) Get(name string) tengo.Importable {
 type importable struct{ object tengo.Object }
 
 func (i importable) Import(string) (any, error) { return i.object, nil }
+
+// smallPass is the maximum fuel of a pass whose VM is reused. The values on the stack of an idle VM stay in memory.
+const smallPass = 100_000
+
+// machine is a VM with its data. It runs the passes of one program, one after the other. A VM contains its whole stack;
+// allocating these 94 KB for each pass took longer than a short script.
+//
+// A VM that met an error cannot be reused, because it keeps the error. Neither can a VM that may still be aborted.
+type machine struct {
+	vm        *tengo.VM
+	constants []tengo.Object
+	globals   []tengo.Object
+	files     parser.SourceFileSet // with its own cache
+}
+
+// machine returns a machine that is ready for a pass.
+func (p *Program) machine(run *pass) *machine {
+	m := p.idle.Swap(nil)
+	if m == nil {
+		const noBoundOfObjects = -1 // fuel bounds them
+		m = &machine{constants: slices.Clone(p.constants), globals: make([]tengo.Object, p.globals), files: *p.files}
+		m.vm = tengo.NewVM(&tengo.Bytecode{FileSet: &m.files, MainFunction: p.main, Constants: m.constants}, m.globals,
+			noBoundOfObjects)
+	}
+	callables := make([]callable, len(p.bindings))
+	for i, b := range p.bindings {
+		if b.imported != nil {
+			m.constants[b.constant] = b.imported.in(run)
+			continue
+		}
+		callables[i] = callable{native: b.native, pass: run}
+		m.constants[b.constant] = &callables[i]
+	}
+	return m
+}
+
+// storeIdle stores a machine for the next pass, without the data of the last one.
+func (p *Program) storeIdle(m *machine) {
+	clear(m.globals)
+	for _, b := range p.bindings {
+		m.constants[b.constant] = p.constants[b.constant]
+	}
+	p.idle.Store(m)
+}
+
+// Rest releases the idle VM of the program. Call it if no pass is expected soon.
+func (p *Program) Rest() { p.idle.Store(nil) }

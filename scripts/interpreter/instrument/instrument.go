@@ -1,4 +1,20 @@
-package interpreter
+// Package instrument changes the syntax trees of a program to make it deterministic and bounded, without changing its
+// meaning:
+//
+//   - `for … in` iterates over maps in the order of their keys.
+//   - Loops and functions burn fuel for the nodes of their body.
+//   - +, ++, /, % and == become functions with limits, unless literal operands make limits unnecessary. The operators
+//     of Tengo can use all memory, recurse until the process dies, or panic.
+//   - The operands of <, >, <= and >= burn fuel, because texts may be long.
+//   - x[i] becomes a function, because Tengo prints an index to make a key, and decodes a text to find a character.
+//   - Builtins without limits are replaced.
+//   - A module of the bundle is compiled as a function, and its import becomes a call.
+//
+// For a plan, every other operator, condition and builtin also becomes a function that handles unknown values; the
+// Tengo originals would treat them as values. A pass skips this, because it must be fast.
+//
+// The tree is changed, not the text, so every node keeps its source position.
+package instrument
 
 import (
 	"strconv"
@@ -9,26 +25,51 @@ import (
 	"writ/scripts/syntax"
 )
 
-// instrumenter changes the tree of a unit to make it deterministic and bounded, without changing its meaning:
-//
-//   - `for … in` iterates over maps in the order of their keys.
-//   - Loops and functions burn fuel for the nodes of their body.
-//   - +, ++, /, % and == become functions with limits, unless literal operands make limits unnecessary. The operators of
-//     Tengo can use all memory, recurse until the process dies, or panic.
-//   - The operands of <, >, <= and >= burn fuel, because texts may be long.
-//   - x[i] becomes a function, because Tengo prints an index to make a key, and decodes a text to find a character.
-//   - Builtins without limits are replaced.
-//   - A module of the bundle is compiled as a function, and its import becomes a call.
-//
-// For a plan, every other operator, condition and builtin also becomes a function that handles unknown values; the
-// Tengo originals would treat them as values. A pass skips this, because it must be fast.
-//
-// The tree is changed, not the text, so every node keeps its source position.
+// The names of the natives that replace operators and statements: functions in Go that the program imports. A script
+// cannot contain these names.
+const (
+	Iterate = "\x00iterate"
+	Add     = "\x00add"
+	Divide  = "\x00divide"
+	Rest    = "\x00rest"
+	Equal   = "\x00equal"
+	Weigh   = "\x00weigh"
+	Index   = "\x00index"
+	Element = "\x00element"
+	Spread  = "\x00spread"
+	Fuel    = "\x00fuel:"    // followed by the amount
+	Builtin = "\x00builtin:" // followed by the name of a builtin
+
+	// Only in plans.
+	Decide   = "\x00decide"
+	Slice    = "\x00slice"
+	Unary    = "\x00unary:"    // followed by the token
+	Operator = "\x00operator:" // followed by the token
+)
+
+// Options describe the program.
+type Options struct {
+	Symbols  map[*parser.Ident]*syntax.Symbol
+	Modules  map[string]bool           // of the bundle
+	Replaced func(builtin string) bool // reports whether a native replaces a builtin function in every program
+	Plan     bool                      // the program is for a plan
+}
+
+// Script changes the statements of the script itself.
+func (o Options) Script(list []parser.Stmt) { (&instrumenter{o, true}).stmts(list) }
+
+// Module changes the statements of a module, and returns them as the body of a function at pos.
+func (o Options) Module(list []parser.Stmt, pos parser.Pos) parser.Expr {
+	return (&instrumenter{o, false}).expr(&parser.FuncLit{
+		Type: &parser.FuncType{FuncPos: pos, Params: &parser.IdentList{}},
+		Body: &parser.BlockStmt{Stmts: list, LBrace: pos},
+	})
+}
+
+// instrumenter changes the tree of one unit.
 type instrumenter struct {
-	symbols map[*parser.Ident]*syntax.Symbol
-	modules map[string]bool // of the bundle
-	main    bool            // the unit is the script itself
-	plan    bool            // the program is for a plan
+	Options
+	main bool // the unit is the script itself
 }
 
 func (in *instrumenter) stmts(list []parser.Stmt) {
@@ -77,7 +118,7 @@ func (in *instrumenter) stmt(s parser.Stmt) parser.Stmt {
 		in.body(s.Body, fuel, s.ForPos)
 	case *parser.ForInStmt:
 		fuel := 2 + cost(s.Body)
-		s.Iterable = call(nativeIterate, s.Iterable.Pos(), in.expr(s.Iterable))
+		s.Iterable = Call(Iterate, s.Iterable.Pos(), in.expr(s.Iterable))
 		in.body(s.Body, fuel, s.ForPos)
 	case *parser.ReturnStmt:
 		if s.Result != nil {
@@ -98,38 +139,8 @@ func (in *instrumenter) stmt(s parser.Stmt) parser.Stmt {
 // body instruments the body of a loop or function, and burns fuel at its start.
 func (in *instrumenter) body(b *parser.BlockStmt, fuel int, pos parser.Pos) {
 	in.stmts(b.Stmts)
-	burn := &parser.ExprStmt{Expr: call(nativeFuel+strconv.Itoa(fuel), pos)}
+	burn := &parser.ExprStmt{Expr: Call(Fuel+strconv.Itoa(fuel), pos)}
 	b.Stmts = append([]parser.Stmt{burn}, b.Stmts...)
-}
-
-// cost counts the nodes that an evaluation of n evaluates, without nodes that burn fuel themselves. A node that makes a
-// value counts more: about one unit for 6 bytes.
-func cost(n parser.Node) int {
-	sum := 1
-	switch n := n.(type) {
-	case nil:
-		return 0
-	case *parser.FuncLit:
-		return 24 // a closure; its body burns fuel when it is called
-	case *parser.ForStmt:
-		return 1 + cost(n.Init)
-	case *parser.ForInStmt:
-		return 16 + cost(n.Iterable)
-	case *parser.MapLit:
-		sum = 58 + 8*len(n.Elements)
-	case *parser.ArrayLit:
-		sum = 10 + 3*len(n.Elements)
-	case *parser.CallExpr:
-		sum = 4 + 3*len(n.Args)
-	case *parser.SliceExpr, *parser.ImmutableExpr, *parser.ErrorExpr:
-		sum = 8
-	case *parser.StringLit:
-		sum += len(n.Value) / 64 // it may be compared
-	case *parser.BinaryExpr, *parser.UnaryExpr:
-		sum = 3
-	}
-	syntax.Children(n, func(c parser.Node) { sum += cost(c) })
-	return sum
 }
 
 // assign instruments an assignment. x += y becomes x = x + y if the operator needs limits; Tengo evaluates x twice
@@ -140,7 +151,7 @@ func (in *instrumenter) assign(s *parser.AssignStmt) parser.Stmt {
 	operator := map[token.Token]token.Token{
 		token.AddAssign: token.Add, token.QuoAssign: token.Quo, token.RemAssign: token.Rem,
 	}[s.Token]
-	if in.plan {
+	if in.Plan {
 		operator = compound[s.Token]
 	}
 	if operator == token.Illegal {
@@ -178,11 +189,11 @@ func (in *instrumenter) exprs(list []parser.Expr) {
 func (in *instrumenter) expr(e parser.Expr) parser.Expr {
 	switch e := e.(type) {
 	case *parser.Ident:
-		if s := in.symbols[e]; s != nil && s.Builtin && (in.plan || bounded[e.Name] != nil) {
-			return &parser.ImportExpr{ModuleName: nativeBuiltin + e.Name, Token: token.Import, TokenPos: e.NamePos}
+		if s := in.Symbols[e]; s != nil && s.Builtin && (in.Plan || in.Replaced(e.Name)) {
+			return &parser.ImportExpr{ModuleName: Builtin + e.Name, Token: token.Import, TokenPos: e.NamePos}
 		}
 	case *parser.ImportExpr:
-		if in.modules[e.ModuleName] {
+		if in.Modules[e.ModuleName] {
 			return &parser.CallExpr{Func: e}
 		}
 	case *parser.BinaryExpr:
@@ -196,8 +207,8 @@ func (in *instrumenter) expr(e parser.Expr) parser.Expr {
 		}
 	case *parser.UnaryExpr:
 		e.Expr = in.expr(e.Expr)
-		if in.plan && e.Token != token.Add && !number(e.Expr) { // +x equals x
-			return call(nativeUnary+strconv.Itoa(int(e.Token)), e.Pos(), e.Expr)
+		if in.Plan && e.Token != token.Add && !syntax.IsNumber(e.Expr) { // +x equals x
+			return Call(Unary+strconv.Itoa(int(e.Token)), e.Pos(), e.Expr)
 		}
 	case *parser.ParenExpr:
 		e.Expr = in.expr(e.Expr)
@@ -212,7 +223,7 @@ func (in *instrumenter) expr(e parser.Expr) parser.Expr {
 	case *parser.IndexExpr:
 		e.Expr = in.expr(e.Expr)
 		if _, isKey := e.Index.(*parser.StringLit); !isKey {
-			return call(nativeElement, e.Pos(), e.Expr, in.expr(e.Index))
+			return Call(Element, e.Pos(), e.Expr, in.expr(e.Index))
 		}
 	case *parser.SliceExpr:
 		e.Expr = in.expr(e.Expr)
@@ -222,8 +233,8 @@ func (in *instrumenter) expr(e parser.Expr) parser.Expr {
 		if e.High != nil {
 			e.High = in.expr(e.High)
 		}
-		if in.plan {
-			return call(nativeSlice, e.Pos(), e.Expr, orUndefined(e.Low), orUndefined(e.High))
+		if in.Plan {
+			return Call(Slice, e.Pos(), e.Expr, orUndefined(e.Low), orUndefined(e.High))
 		}
 	case *parser.CallExpr:
 		in.call(e)
@@ -237,7 +248,7 @@ func (in *instrumenter) call(e *parser.CallExpr) {
 	e.Func = in.expr(e.Func)
 	in.exprs(e.Args)
 	if last := len(e.Args) - 1; last >= 0 && e.Ellipsis.IsValid() {
-		e.Args[last] = call(nativeSpread, e.Args[last].Pos(), e.Args[last])
+		e.Args[last] = Call(Spread, e.Args[last].Pos(), e.Args[last])
 	}
 }
 
@@ -247,8 +258,8 @@ func (in *instrumenter) decision(e parser.Expr) parser.Expr {
 }
 
 func (in *instrumenter) decides(e parser.Expr) parser.Expr {
-	if in.plan && !IsLiteral(e) {
-		return call(nativeDecide, e.Pos(), e)
+	if in.Plan && !syntax.IsLiteral(e) {
+		return Call(Decide, e.Pos(), e)
 	}
 	return e
 }
@@ -265,34 +276,34 @@ func (in *instrumenter) index(e parser.Expr) parser.Expr {
 	case *parser.StringLit, *parser.IntLit:
 		return e
 	}
-	return call(nativeIndex, e.Pos(), in.expr(e))
+	return Call(Index, e.Pos(), in.expr(e))
 }
 
 // binary returns the replacement of an operator whose operands are instrumented.
 func (in *instrumenter) binary(e *parser.BinaryExpr) parser.Expr {
 	switch e.Token {
 	case token.Add:
-		if !number(e.LHS) {
-			return call(nativeAdd, e.Pos(), e.LHS, e.RHS)
+		if !syntax.IsNumber(e.LHS) {
+			return Call(Add, e.Pos(), e.LHS, e.RHS)
 		}
 	case token.Less, token.LessEq, token.Greater, token.GreaterEq:
-		if !IsLiteral(e.LHS) && !IsLiteral(e.RHS) {
-			e.LHS = call(nativeWeigh, e.LHS.Pos(), e.LHS)
+		if !syntax.IsLiteral(e.LHS) && !syntax.IsLiteral(e.RHS) {
+			e.LHS = Call(Weigh, e.LHS.Pos(), e.LHS)
 		}
 	case token.Quo, token.Rem:
 		if n, ok := e.RHS.(*parser.IntLit); !ok || n.Value == 0 {
-			return call(map[token.Token]string{token.Quo: nativeDivide, token.Rem: nativeRest}[e.Token], e.Pos(), e.LHS, e.RHS)
+			return Call(map[token.Token]string{token.Quo: Divide, token.Rem: Rest}[e.Token], e.Pos(), e.LHS, e.RHS)
 		}
 	case token.Equal, token.NotEqual:
-		if IsLiteral(e.LHS) || IsLiteral(e.RHS) {
+		if syntax.IsLiteral(e.LHS) || syntax.IsLiteral(e.RHS) {
 			break
 		}
-		equal := call(nativeEqual, e.Pos(), e.LHS, e.RHS)
+		equal := Call(Equal, e.Pos(), e.LHS, e.RHS)
 		switch {
 		case e.Token == token.Equal:
 			return equal
-		case in.plan:
-			return call(nativeUnary+strconv.Itoa(int(token.Not)), e.Pos(), equal)
+		case in.Plan:
+			return Call(Unary+strconv.Itoa(int(token.Not)), e.Pos(), equal)
 		default:
 			return &parser.UnaryExpr{Expr: equal, Token: token.Not, TokenPos: e.TokenPos}
 		}
@@ -300,33 +311,13 @@ func (in *instrumenter) binary(e *parser.BinaryExpr) parser.Expr {
 		e.LHS = in.decides(e.LHS)
 		return e
 	}
-	if in.plan && (!IsLiteral(e.LHS) || !IsLiteral(e.RHS)) {
-		return call(nativeOperator+strconv.Itoa(int(e.Token)), e.Pos(), e.LHS, e.RHS)
+	if in.Plan && (!syntax.IsLiteral(e.LHS) || !syntax.IsLiteral(e.RHS)) {
+		return Call(Operator+strconv.Itoa(int(e.Token)), e.Pos(), e.LHS, e.RHS)
 	}
 	return e
 }
 
-// number reports whether e is a literal number.
-func number(e parser.Expr) bool {
-	switch e.(type) {
-	case *parser.IntLit, *parser.FloatLit, *parser.CharLit:
-		return true
-	default:
-		return false
-	}
-}
-
-// IsLiteral reports whether e is a literal scalar.
-func IsLiteral(e parser.Expr) bool {
-	switch e.(type) {
-	case *parser.StringLit, *parser.BoolLit, *parser.UndefinedLit:
-		return true
-	default:
-		return number(e)
-	}
-}
-
-// call returns a call of a native at a source position.
-func call(native string, pos parser.Pos, args ...parser.Expr) *parser.CallExpr {
+// Call returns a call of a native at a source position.
+func Call(native string, pos parser.Pos, args ...parser.Expr) *parser.CallExpr {
 	return &parser.CallExpr{Func: &parser.ImportExpr{ModuleName: native, Token: token.Import, TokenPos: pos}, Args: args}
 }
