@@ -121,7 +121,7 @@ func (f *Feed) dropUnreadable(ctx context.Context, err error) error {
 		return err
 	}
 	if c := f.j.codes.Load(); c != nil {
-		c.refuse("events", []any{bad.last})
+		_ = c.refuse("events", []any{bad.last})
 	}
 	return errors.Join(err, f.j.Write(failpoint.At(ctx, failpoint.JournalForgotten), func(tx *Tx) error {
 		return tx.exec(`DELETE FROM events WHERE seq <= $1`, bad.last)

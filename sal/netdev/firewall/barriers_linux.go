@@ -47,7 +47,7 @@ func barriers() (all []*barrier, err error) {
 	if err != nil {
 		return nil, err
 	}
-	defer conn.CloseLasting()
+	defer func() { _ = conn.CloseLasting() }()
 	chains, err := conn.ListChains()
 	if err != nil {
 		return nil, fmt.Errorf("list chains: %w", err)
