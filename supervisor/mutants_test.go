@@ -86,7 +86,7 @@ var mutants = []struct {
 	},
 	{
 		name: "NobodyIsFenced", directed: "TestResumedOldSupervisorCannotWrite",
-		edits:     []mutant.Edit{{In: "journal.Journal.mustReign", Node: mutant.If, Names: "last", Becomes: mutant.Never}},
+		edits:     []mutant.Edit{{In: "journal.reign.mustReign", Node: mutant.If, Names: "last", Becomes: mutant.Never}},
 		unnoticed: "an old supervisor is awake for seconds, nobody talks to it, and nodes do not obey it",
 	},
 	{
