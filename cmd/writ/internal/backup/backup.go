@@ -266,8 +266,8 @@ func Restore(ctx context.Context, file, dir string) (m Manifest, err error) {
 }
 
 // restoreFiles writes every file and then compares the digests with the list at the end of the backup. Without the
-// list, a tar file truncated between two files would look complete. The files have at most size bytes together: a tar
-// file may announce holes that take no space in it, and that would fill the disk.
+// list, a tar file truncated between two files would look complete. The files may have at most size bytes together,
+// because a small sparse tar file could expand to files that fill the disk.
 func restoreFiles(ctx context.Context, root *os.Root, r *tar.Reader, size int64) error {
 	restored, left := sums{}, space{bytes: size, dirs: make(map[string]bool)}
 	for {

@@ -8,7 +8,7 @@ import (
 
 const (
 	maxFileName = 1 << 10
-	maxDirs     = 1000 // a directory takes a block of the disk, and only two bytes of a name
+	maxDirs     = 1000 // a name needs only two bytes for a directory, which takes a block of the disk
 )
 
 // space limits the part of the disk that a restore fills.
