@@ -16,8 +16,8 @@ import (
 // AsynqName is the hidden command that runs bare asynq.
 const AsynqName = "asynq"
 
-// beside is a system to compare with writ. It runs in a child process. Its servers are children of that process, or its
-// Redis.
+// beside is a system to compare with writ. It runs in a child process. Its servers are children of that process, except
+// its Redis.
 type beside struct {
 	peer.About
 	process *child

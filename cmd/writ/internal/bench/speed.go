@@ -50,7 +50,7 @@ type SpeedReport struct {
 // SystemReport holds the results for one system.
 type SystemReport struct {
 	Name       string  `json:"name"`
-	Durability string  `json:"durability"` // which state survives a power failure, as text
+	Durability string  `json:"durability"` // text: the part of the state that survives a power failure
 	Together   Figures `json:"together"`   // runs of ten sequential calls, many in flight
 	Alone      Figures `json:"alone"`      // the same runs, one at a time
 	OneCall    Figures `json:"one_call"`   // runs of one call, one at a time
@@ -105,9 +105,9 @@ func (s *Speed) order(runs, inFlight, calls int) peer.Order {
 	return peer.Order{Runs: runs, InFlight: inFlight, Calls: calls, Within: s.Within}
 }
 
-// system is one of the compared systems: writ, or a program beside it.
+// system is one of the compared systems: writ, or another program.
 type system interface {
-	// about returns its name and which state survives a power failure.
+	// about returns its name, and the part of its state that survives a power failure.
 	about() (name, durability string)
 	// prepare does the work that is not measured.
 	prepare(o peer.Order) error

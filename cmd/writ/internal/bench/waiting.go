@@ -85,7 +85,7 @@ run.output({done: true})
 `
 )
 
-// All runs wait for the busy node; the other node is idle.
+// All waiting runs use the busy node. The free node serves the further runs.
 const (
 	busyNode, busySlots = "busy", 64
 	freeNode, freeSlots = "free", 16
@@ -98,7 +98,7 @@ const (
 	ofEach = 40
 	// oneMores is the number of further runs, measured one by one while all others wait.
 	oneMores = 50
-	// calmDown is the pause before the idle measurement, in which the effects of submissions end.
+	// calmDown is the pause before the idle measurement, for the supervisor to finish the work that submissions cause.
 	calmDown = 3 * time.Second
 )
 
