@@ -22,8 +22,8 @@ const completeWithin = 2 * time.Second
 // show it.
 type Suggestions func(ctx context.Context, c *client.Client) []string
 
-// Completion returns the completion of a first argument by the words that ask suggests. Without a coordinator it
-// suggests no words.
+// Completion returns a function that completes the first argument with the words that ask suggests. Without a
+// coordinator it suggests no words.
 func (e *Env) Completion(ask Suggestions) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		if len(args) > 0 || e.FillFlags(cmd) != nil { // completion does not run the hook that fills the flags

@@ -53,7 +53,7 @@ func Decide(ctx context.Context, env *Env, c *client.Client, s identity.Statemen
 	return nil
 }
 
-// DecideIn is decide for a statement about an object in the datacenter with a name or id, or in the only datacenter.
+// DecideIn is Decide for a statement about an object in the datacenter with a name or id, or in the only datacenter.
 func DecideIn(
 	ctx context.Context, env *Env, nameOrID string, about func(*identity.Datacenter) identity.Statement,
 ) error {

@@ -27,7 +27,8 @@ func OnlyClientFlags(c *cobra.Command, names ...string) *cobra.Command {
 	return c
 }
 
-// NoProject returns an error if --project is on the command line of a command that ignores it with another flag.
+// NoProject returns an error if --project is on the command line. with is the other flag, which makes the command
+// ignore --project.
 func NoProject(cmd *cobra.Command, with string) error {
 	if f := cmd.Flag("project"); f == nil || !IsTyped(f) {
 		return nil
@@ -35,8 +36,8 @@ func NoProject(cmd *cobra.Command, with string) error {
 	return writ.Errorf(writ.CodeUsage, "%s does not use --project", with).WithHint("leave out one of them")
 }
 
-// NoClient returns an error if the command line has a flag of clients, for a command that needs no cluster without
-// another flag.
+// NoClient returns an error if the command line has a flag of clients. It is for a command that needs a cluster only
+// with the flag without.
 func NoClient(cmd *cobra.Command, without string) error {
 	for _, name := range clientFlags {
 		if f := cmd.Flag(name); f != nil && IsTyped(f) {

@@ -37,8 +37,8 @@ func FromEnvironment(flags *pflag.FlagSet, names ...string) {
 	}
 }
 
-// FillFlags sets the flags that the command line does not set from the environment. A daemon then sets the remaining
-// ones from its configuration file.
+// FillFlags sets the flags that are missing on the command line. It takes their values from the environment and then,
+// for a daemon, from its configuration file.
 func (e *Env) FillFlags(cmd *cobra.Command) error {
 	err := fillFromEnvironment(cmd.Flags())
 	// If a command shadows an inherited flag, the inherited one still has its environment variable.

@@ -24,7 +24,7 @@ func Complete(cmd *cobra.Command, flag string, values ...string) {
 // valuesMark is the annotation of a flag with its possible values.
 const valuesMark = "writ_values"
 
-// OneOf restricts a flag to fixed values, which shells complete. checkFlags rejects other values.
+// OneOf restricts a flag to fixed values, which shells complete. CheckFlags rejects other values.
 func OneOf(cmd *cobra.Command, flag string, values ...string) {
 	Complete(cmd, flag, values...)
 	flags := cmd.Flags()
@@ -32,11 +32,11 @@ func OneOf(cmd *cobra.Command, flag string, values ...string) {
 		flags = cmd.PersistentFlags()
 	}
 	if err := flags.SetAnnotation(flag, valuesMark, values); err != nil {
-		panic(err) // complete found the flag
+		panic(err) // Complete found the flag
 	}
 }
 
-// checkValues rejects values of flags that oneOf restricts.
+// checkValues rejects values of flags that OneOf restricts.
 func checkValues(flags *pflag.FlagSet) (err error) {
 	flags.Visit(func(f *pflag.Flag) {
 		possible := f.Annotations[valuesMark]

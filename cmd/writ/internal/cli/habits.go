@@ -42,7 +42,7 @@ var sameWords = map[string][]string{
 	"kill": {"cancel"}, "abort": {"cancel"}, "retry": {"resume"}, "restart": {"resume"},
 }
 
-// kinds of resources that other tools have as commands.
+// resourceWords lists kinds of resources. Other tools have them as commands.
 var resourceWords = []string{"machine", "container", "volume", "image", "network", "herodb"}
 
 // habitHint returns the hint for a command line of another tool, or "".

@@ -27,8 +27,8 @@ func (e *Env) PrintList(list terminal.View, none string) error {
 // modes lists flags of list commands that do not select items: they change the kind or the number of the items.
 var modes = []string{"orphans", "nodes", "by", "limit", "why"}
 
-// UnlessSelected returns the sentence of printList for a command with selecting flags. If one is set, items may exist
-// that it excludes.
+// UnlessSelected returns the sentence none for PrintList. If the command line has flags that select items, it names
+// them instead, because they may exclude existing items.
 func UnlessSelected(cmd *cobra.Command, none string) string {
 	var given []string
 	cmd.Flags().Visit(func(f *pflag.Flag) {
