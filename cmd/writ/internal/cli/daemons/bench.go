@@ -27,7 +27,7 @@ import (
 	"writ/scripts"
 )
 
-// waitingLimitMiB is the most memory that a supervisor promises to need for 100,000 waiting runs.
+// waitingLimitMiB is the promised memory limit of a supervisor with 100,000 waiting runs.
 const waitingLimitMiB = 300
 
 // minAsynqPoll keeps the time of ten consecutive calls on an idle asynq near 30 ms.
