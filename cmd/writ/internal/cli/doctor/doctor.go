@@ -84,8 +84,8 @@ func findingsText(found []finding, width int) string {
 	return b.String()
 }
 
-// withoutDoctor returns a fix with the next step in place of the doctor, which has just run. Hints of errors name the
-// doctor.
+// withoutDoctor replaces the advice to run `writ doctor` in a fix, because it has just run. Fixes contain this advice
+// if they come from the hint of an error.
 func withoutDoctor(fix string) string {
 	return strings.ReplaceAll(fix, "(`writ doctor`)", "(its host starts it with `writ coord --data DIR`)")
 }
@@ -131,7 +131,7 @@ and the supervisor may keep running. Every supervisor also searches for such run
 				found = append(found,
 					examineJournal(cmd.Context(), records, func() { _ = sleep.For(cmd.Context(), betweenLooks) })...)
 			}
-			for i, f := range found { // they may quote a configuration or a flag
+			for i, f := range found { // they may quote a secret from a configuration or a flag
 				found[i].Detail, found[i].Fix = redact.Text(f.Detail), redact.Text(withoutDoctor(f.Fix))
 			}
 			err := env.Print(terminal.List(found, found, func(f finding) string { return f.Check },
