@@ -49,7 +49,7 @@ func SignedHolds(
 	return list, nil
 }
 
-// KeepProject removes the holds that are not about one project.
+// KeepProject removes the holds that are not about this project.
 func KeepProject(list *api.HoldList, project writ.ProjectID) {
 	for i := range list.Items {
 		list.Items[i].Holds = slices.DeleteFunc(list.Items[i].Holds,
