@@ -338,7 +338,7 @@ func findAny(ctx context.Context, c *client.Client, datacenter, nameOrID string)
 	return n, err
 }
 
-// findRemoved finds a removed node by its name or id. If several removed nodes have the name, it returns the latest to
+// findRemoved finds a removed node by its name or id. If several removed nodes have the name, it returns the last to
 // join. If no node matches, it returns the error none.
 func findRemoved(ctx context.Context, c *client.Client, datacenter, nameOrID string, none error) (writ.Node, error) {
 	nodes, err := c.Nodes.List(ctx,

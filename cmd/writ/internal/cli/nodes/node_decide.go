@@ -112,8 +112,9 @@ func (n *nodeFlags) check() error {
 	return nil
 }
 
-// standsAs returns nil if the supervisor of a node has signed that the node has this admission. Only an approved node
-// has its name exclusively. A removed node has only the resources that it had before.
+// standsAs returns nil if the supervisor of a node has signed that the node has this admission. Such a signature
+// identifies the node: only an approved node has its name exclusively, and a removed node has only the resources that
+// it had before.
 func standsAs(
 	ctx context.Context, c *client.Client, roster *identity.Roster, n writ.Node, admission writ.Admission,
 ) error {

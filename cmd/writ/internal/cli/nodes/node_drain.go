@@ -81,7 +81,7 @@ func drain(ctx context.Context, env *cli.Env, name nodeFlags, wait bool, timeout
 // maxResources limits how many resources of a node are listed.
 const maxResources = 20
 
-// noteResources lists the resources on a node with their fate, which becomes describes, and returns their number.
+// noteResources shows the resources on a node and returns their number. The text becomes describes their fate.
 func noteResources(ctx context.Context, env *cli.Env, c *client.Client, n writ.Node, becomes string) (int, error) {
 	resources, err := c.Resources(ctx,
 		api.ListResourcesParams{Datacenter: api.Given(string(n.Datacenter)), Node: api.Given(n.ID)})
@@ -190,8 +190,8 @@ func isDraining(ctx context.Context, c *client.Client, roster *identity.Roster, 
 }
 
 // isDrained reports whether the supervisor of a node has signed that the node is drained. It returns an error if the
-// node is not draining. Several nodes that are not admitted can share one name, so the answer never describes the
-// admitted node of that name.
+// node is not draining. Several nodes can wait for admission under one name, so the error for a waiting node names its
+// key.
 func isDrained(ctx context.Context, c *client.Client, roster *identity.Roster, n writ.Node) (bool, error) {
 	stands, err := c.Nodes.Standing(ctx, roster, n)
 	switch {
