@@ -69,8 +69,8 @@ type planned struct {
 	Project    string `json:"project"`
 	Datacenter string `json:"datacenter,omitempty"` // name
 	scripts.Plan
-	// Foreseen is the plan if calls without changes return their current results. It may extend further than Plan.
-	// Preview describes its calls.
+	// Foreseen is the plan if calls without an effect return their current results. It may therefore extend further than
+	// Plan. Preview describes its calls.
 	Foreseen *scripts.Plan `json:"foreseen,omitempty"`
 	Preview  *writ.Preview `json:"preview,omitempty"` // nil if no datacenter was asked
 	Unasked  string        `json:"unasked,omitempty"` // why no datacenter was asked
