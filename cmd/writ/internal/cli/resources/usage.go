@@ -120,7 +120,7 @@ type nodeMonth struct {
 
 // printOnline shows the online times of nodes in a month, or in every month if month is "".
 func printOnline(ctx context.Context, env *cli.Env, c *client.Client, month, datacenter, none string) error {
-	var roster *identity.Roster // nil if the reader has no cluster to verify it
+	var roster *identity.Roster // nil if the context has no cluster, because the roster then cannot be verified
 	if c.Context.Cluster != "" {
 		var err error
 		if roster, err = env.Roster(ctx, c); err != nil {
