@@ -52,7 +52,7 @@ func showSigned(env *cli.Env, roster client.Amended, m amendment) {
 }
 
 // awaitAdoption waits until every datacenter has signed that a roster is in force there, and then reports the effect of
-// the change. It skips the datacenters in but: they are new and have no earlier roster.
+// the change. It skips the datacenters that but names: they are new and have no earlier roster.
 func awaitAdoption(
 	ctx context.Context, env *cli.Env, c *client.Client, amended client.Amended, f adoptFlags, m amendment, but ...string,
 ) error {
