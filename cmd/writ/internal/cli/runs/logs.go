@@ -21,8 +21,9 @@ import (
 	"writ/scripts"
 )
 
-// Limits of one run that follows a log. Another run continues after it. If the terminal of the reader is gone, the run
-// ends within partsOfARun·waitForPart, and its results stay below the limits of a journal.
+// Limits of one run that reads a followed log. After it, the command submits another run that continues. If the command
+// disappears, its run ends within partsOfARun·waitForPart seconds. The limits also keep the results of a run below the
+// limits of a journal.
 const (
 	partsOfARun = 60
 	waitForPart = 60 // seconds
@@ -185,7 +186,7 @@ func homeOf(
 	return "", writ.Errorf(writ.CodeConflict, "%d datacenters have a %s", len(all), what).WithHint("choose with --dc")
 }
 
-// logReader prints a log with one run after the other.
+// logReader prints a log by one run after the other.
 type logReader struct {
 	*cli.Env
 	client *client.Client

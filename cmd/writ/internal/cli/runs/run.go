@@ -195,7 +195,7 @@ func followLogs(ctx context.Context, env *cli.Env, c *client.Client, id writ.Run
 		}
 		_ = env.PrintText(logText([]writ.LogLine{l}, env.Format == terminal.Wide))
 	}
-	err := c.Runs.EachLog(ctx, id, func(page []writ.LogLine) error { // events are deleted after some time
+	err := c.Runs.EachLog(ctx, id, func(page []writ.LogLine) error { // stored lines first, because events expire
 		for _, l := range page {
 			show(l)
 		}

@@ -40,7 +40,7 @@ type submitFlags struct {
 // watchOptions hold how a run is watched, and the reports to write at its end.
 type watchOptions struct {
 	timeout time.Duration  // limit; 0 means no limit
-	since   time.Time      // an earlier end of the run is ignored
+	since   time.Time      // a proof that the run ended before this time is rejected as outdated
 	ended   time.Time      // end of the run before it was resumed; earlier events are not shown
 	script  string         // path of the submitted script, "" if unknown
 	junit   string         // path of the JUnit report, "" for none
