@@ -58,9 +58,10 @@ func (p *Progress) event(e api.Event) {
 	}
 }
 
-// isPast reports whether an event precedes the resume. It uses the order of the stream, because clocks may differ: the
-// stream contains the earlier end of the run. The first event is the current state of the run. If the run has ended
-// again, no stream follows.
+// isPast reports whether an event precedes the resume. It does not compare times, because clocks may differ. The stream
+// contains the earlier end of the run, and the events up to that end are past. The first event is not past: it is the
+// current state of the run. If the run has ended again, its replay sends the run last, so p.run is empty until then and
+// no event is past.
 func (p *Progress) isPast(e api.Event) bool {
 	if p.ended.IsZero() || p.run == "" {
 		return false
