@@ -47,8 +47,7 @@ func (o *OrderFlags) completeParams(
 // maxParams limits a file with parameters, in bytes. A signed text has at most 64 KiB; YAML adds comments.
 const maxParams = 256 << 10
 
-// readParamsFile reads the parameters of a script from a YAML or JSON file. A value is the text of the file, or an
-// error with its name.
+// readParamsFile reads the parameters of a script from a YAML or JSON file. Errors name the file.
 func readParamsFile(in *terminal.Terminal, path string, known scripts.Params) (map[string]any, error) {
 	text, err := in.ReadFile(path, maxParams)
 	if err != nil {

@@ -44,7 +44,7 @@ func (f *targetsFlag) Set(value string) error {
 }
 
 // File checks the arguments of a command that takes one script. --destructive needs no value, so targets after it
-// without an equals sign arrive as another argument. file moves them to the flag, and the script to the first argument.
+// without an equals sign arrive as another argument. File moves them to the flag, and the script to the first argument.
 func (o *OrderFlags) File(c *cobra.Command, args []string) error {
 	if i := slices.IndexFunc(args, areTargets); o.Destructive.Said && len(args) == 2 && i >= 0 {
 		if err := o.Destructive.Set(args[i]); err != nil {
