@@ -9,7 +9,8 @@ import (
 )
 
 // loopOf returns the position of the last call of a run, and the number of consecutive calls from there for the same
-// resource, each after the end of the one before. A run that polls has events all the time, so it is never silent.
+// resource, each after the end of the one before. It finds a run that polls: such a run has events all the time, so it
+// is never silent.
 func loopOf(calls []writ.Call) (position string, times int) {
 	if len(calls) == 0 {
 		return "", 0

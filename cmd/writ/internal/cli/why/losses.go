@@ -75,7 +75,7 @@ func (f LossFinder) past(ctx context.Context) ([]Loss, error) {
 		newestByDeployment(slices.DeleteFunc(failed, func(r api.Run) bool { return !failedWith(r, f.Node.ID) })))
 }
 
-// failedWith reports whether a run failed because it lost a node.
+// failedWith reports whether a run failed because this node was lost.
 func failedWith(r api.Run, node writ.NodeID) bool {
 	return r.Failure != nil && r.Failure.Node == node
 }

@@ -60,7 +60,8 @@ func (s *Situation) whyFailed() Reason {
 // command returns a command line without a verb of package remedy.
 func command(line string) remedy.Command { return remedy.Command{Line: line} }
 
-// lostNode returns the node that a call failed with, an empty one if the call failed otherwise or the node is unknown.
+// lostNode returns the node whose loss made a call fail. The node is empty if the call failed otherwise or the node is
+// unknown.
 func (s *Situation) lostNode(c writ.Call) writ.Node {
 	if !endedByLoss(c) {
 		return writ.Node{}
@@ -68,7 +69,8 @@ func (s *Situation) lostNode(c writ.Call) writ.Node {
 	return s.nodes[cmp.Or(c.Error.Node, c.Node)]
 }
 
-// isSplit reports whether one of the calls of a run failed because the run had already placed the resources that the call needs.
+// isSplit reports whether a call failed because the run had created the resources that the call needs on several nodes,
+// or on a node without capacity for the call.
 func isSplit(c writ.Call, calls []writ.Call) bool {
 	nodes := make(map[writ.NodeID]bool)
 	for _, seq := range c.After {

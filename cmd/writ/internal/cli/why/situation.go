@@ -24,13 +24,13 @@ type Reason struct {
 	named bool // Why contains Next
 }
 
-// The lists that help without the name of a node or datacenter.
+// Next commands that do not need the name of a node or datacenter.
 var (
 	listDatacenters = remedy.List(remedy.ListDatacenters)
 	listNodes       = remedy.List(remedy.ListNodes)
 )
 
-// AwayText says that the datacenter of something is away.
+// AwayText is the reason text for a datacenter that is away.
 var AwayText = writ.Reason{Code: writ.ReasonAway}.String()
 
 // RunReasons holds the reasons of a run and of its open calls.
@@ -56,8 +56,8 @@ type callReasons struct {
 	Does string `json:"does,omitempty"` // the effect of the command, if a person must decide about it
 }
 
-// SituationOf requests a run and its surroundings from the coordinator. With an error it returns the answers so far, or
-// nil without the run. Queue depths are missing while the datacenter does not answer.
+// SituationOf requests a run and its surroundings from the coordinator. If a request fails, it returns the error with
+// the answers so far, or with nil if the run is missing. Queue depths are missing while the datacenter does not answer.
 func SituationOf(ctx context.Context, c *client.Client, id writ.RunID) (*Situation, error) {
 	s := &Situation{nodes: make(map[writ.NodeID]writ.Node), queues: make(map[writ.NodeID]writ.QueueDepth), now: time.Now()}
 	var err error

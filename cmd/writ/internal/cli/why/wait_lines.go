@@ -76,7 +76,7 @@ func WaitClause(all []WaitReason) string {
 	return text
 }
 
-// WaitReason is a reason why a run waits, or a call.
+// WaitReason is a reason why a run or one of its calls waits.
 type WaitReason struct {
 	Call string // "3 machine.create web-0", "" for the run
 	Reason

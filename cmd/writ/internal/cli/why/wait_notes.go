@@ -6,8 +6,8 @@ import (
 	"writ/cmd/writ/internal/terminal"
 )
 
-// WaitNotes prints the reasons why a run and its calls wait. Events and the lookout give the same reasons, and a reason
-// is printed once in a row. It may be used by several goroutines.
+// WaitNotes prints the reasons why a run and its calls wait. The events of the run and the lookout, which asks for its
+// state, give the same reasons, so a reason is not printed twice in a row. It may be used by several goroutines.
 type WaitNotes struct {
 	Term *terminal.Terminal
 
@@ -28,8 +28,8 @@ func (w *WaitNotes) Note(r WaitReason) {
 	}
 }
 
-// NoteAll prints reasons with their next commands. A reason on the screen is repeated only if its command is not there,
-// and other lines follow it.
+// NoteAll prints reasons with their next commands. If a reason is on the screen without its command, NoteAll prints the
+// command. It repeats the reason first, unless that is the last line.
 func (w *WaitNotes) NoteAll(all []WaitReason) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
