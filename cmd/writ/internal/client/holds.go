@@ -17,7 +17,7 @@ func (c Holds) Readable(ctx context.Context, roster *identity.Roster) ([]writ.Pr
 		return []writ.ProjectID{identity.AllProjects}, nil
 	}
 	now := time.Now()
-	// A login made now.
+	// Reads evaluates the rights of a login; this login begins now.
 	login := &identity.Login{
 		Signer: by.Name, Certificate: identity.CertificateDigest(by.Key), Until: now.Add(identity.SessionValidity),
 	}

@@ -94,7 +94,7 @@ func (l *logins) keep(address string, s *session) {
 	}
 }
 
-// login obtains a token for a coordinator that rejected the token shown, or "" if none was sent. It uses the key of a
+// login obtains a token for a coordinator. shown is the rejected token, or "" if none was sent. It uses the key of a
 // valid session, otherwise a signature of the user. anew forces a signature.
 func (l *logins) login(ctx context.Context, address, shown string, anew bool) (*session, error) {
 	at, err := apiclient.NewClient(address, apiclient.WithHTTPClient(l.http))
@@ -181,7 +181,7 @@ func (s *session) proof(challenge identity.LoginChallenge) (api.SessionProof, er
 	return api.SessionProof{Signed: signed}, err
 }
 
-// prove sends a request that the session key authorises.
+// prove calls ask with a proof by the session key, which authorises the request that ask sends.
 func (l *logins) prove(
 	ctx context.Context, address string, s *session, ask func(at *apiclient.Client, proof api.SessionProof) error,
 ) error {
@@ -366,7 +366,7 @@ func (c Sessions) Login(ctx context.Context, web bool) (Session, error) {
 	return shown, nil
 }
 
-// addressOf returns the scheme and host of a server's URL, without a password for a proxy.
+// addressOf returns the scheme and host of a server's URL. It omits a user and password, which would be for a proxy.
 func addressOf(server string) string {
 	u, err := url.Parse(strings.TrimSuffix(server, "/"))
 	if err != nil {

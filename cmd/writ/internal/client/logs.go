@@ -15,7 +15,7 @@ const (
 	maxLogBytes = 2 * maxLogLines * scripts.MaxLogLine
 )
 
-// EachLog passes the log lines of a run so far to show, page by page. The datacenter stores them, so they are
+// EachLog calls show with the log lines that a run has so far, page by page. The datacenter stores them, so they are
 // unavailable while it is disconnected. The error is TOO_LARGE if the log is longer than a script can write.
 func (c Runs) EachLog(ctx context.Context, id writ.RunID, show func([]writ.LogLine) error) error {
 	last, lines, bytes := 0, 0, 0
@@ -39,7 +39,7 @@ func (c Runs) EachLog(ctx context.Context, id writ.RunID, show func([]writ.LogLi
 	}
 }
 
-// Logs returns all log lines of a run so far, as EachLog.
+// Logs is EachLog, but returns all lines at once.
 func (c Runs) Logs(ctx context.Context, id writ.RunID) ([]writ.LogLine, error) {
 	all := []writ.LogLine{}
 	err := c.EachLog(ctx, id, func(page []writ.LogLine) error {

@@ -27,8 +27,8 @@ const comesBack = time.Minute
 type Watcher struct {
 	// Event receives each event in order. An event may be delivered twice.
 	Event func(api.Event)
-	// Lost is called once for each lost stream. After a stream of at least agedAfter, it is called only if the next
-	// stream cannot be opened. Lost may be nil.
+	// Lost is called once for each lost stream. After a stream that lasted at least agedAfter, it is called only if the
+	// next stream cannot be opened. Lost may be nil.
 	Lost func(err error)
 }
 
@@ -84,8 +84,8 @@ func (c Streams) Watch(ctx context.Context, id writ.RunID, w Watcher) (api.Run, 
 // newsEvery is the poll interval of AwaitNews.
 const newsEvery = 100 * time.Millisecond
 
-// AwaitNews waits until the coordinator shows a change of an ended run. The answer to a statement arrives before the
-// event of its effect.
+// AwaitNews waits until the coordinator shows a change of an ended run. Callers use it after a statement, because the
+// answer arrives before the event with its effect.
 func (c Streams) AwaitNews(ctx context.Context, before api.Run) error {
 	tick := time.NewTicker(newsEvery)
 	defer tick.Stop()
