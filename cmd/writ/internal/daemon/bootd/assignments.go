@@ -23,7 +23,7 @@ type AssignmentsFile struct {
 	Check func(words []string) error // rejects invalid or forbidden settings
 
 	mu   sync.Mutex
-	made time.Time // of the file that was read, with its size
+	made time.Time // modification time of the file that was read
 	size int64
 	last *bootserver.Assignments
 	err  error

@@ -104,7 +104,7 @@ func (b *Reports) note(ctx context.Context, err error) {
 	b.away = err != nil
 }
 
-// report sends a list. If this supervisor does not answer or serve, the next report goes to the next one.
+// report sends a list. If this supervisor does not answer or serve, the next report goes to the next supervisor.
 func (b *Reports) report(ctx context.Context, said bootserver.List) error {
 	text, err := encodeBootList(b.Name, said)
 	if err != nil {
@@ -154,7 +154,7 @@ func encodeBootList(name string, said bootserver.List) ([]byte, error) {
 	for {
 		var b bytes.Buffer
 		e := json.NewEncoder(&b)
-		e.SetEscapeHTML(false) // six bytes for one
+		e.SetEscapeHTML(false) // an escape needs six bytes for one
 		if err := e.Encode(report); err != nil {
 			return nil, fmt.Errorf("encode the report: %w", err)
 		}

@@ -106,7 +106,7 @@ func (b *Server) certify(ctx context.Context) (*tls.Config, error) {
 	if err := public.Open(ctx); err != nil {
 		return nil, err
 	}
-	// Many versions of iPXE support no later one.
+	// Many versions of iPXE support no version of TLS above 1.2.
 	return &tls.Config{
 		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return public.Get() },
 		MinVersion:     tls.VersionTLS12,
