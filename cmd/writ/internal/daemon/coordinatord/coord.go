@@ -42,7 +42,8 @@ const (
 	coordinatorKeyFile = "coordinator.key"
 )
 
-// ledgerKept is the ledger. The key is not a kept file: the roster decides whether the coordinator needs one.
+// ledgerKept describes the ledger, a file that must not be missing in a used directory. The key is not described: the
+// roster decides whether the coordinator needs one.
 var ledgerKept = daemon.KeptFile{
 	Name: coordLedger, Role: "coordinator", Evidence: []string{coordLedger + ".lock"},
 	Next: daemon.FromBackup + "To begin with an empty ledger, remove %[1]s/" + coordLedger +
@@ -88,7 +89,8 @@ func New(c Config) (*Coordinator, error) {
 	return &Coordinator{c}, nil
 }
 
-// URL returns the address of the coordinator, unless the roster has another one.
+// URL returns the public URL, or the listener's address if it is unset. Run replaces an unset URL by the address in the
+// roster.
 func (c *Coordinator) URL() string {
 	return cmp.Or(c.PublicURL, "http://"+c.Listener.Addr().String())
 }
@@ -113,8 +115,8 @@ func (c *Coordinator) find(roster *identity.Roster) (*identity.Coordinator, ed25
 	return roster.Coordinators.Of(daemon.PublicKey(key)), key, nil
 }
 
-// firstAddress returns the address to show for a coordinator: the first with TLS, else the first. An address from
-// before TLS leads nowhere.
+// firstAddress returns the address to show for a coordinator: the first with TLS, else the first. An address from the
+// time before the coordinator had TLS no longer works.
 func firstAddress(self *identity.Coordinator) string {
 	for _, address := range self.URLs {
 		if strings.HasPrefix(address, "https:") {
@@ -281,8 +283,8 @@ func (c *Coordinator) Run(ctx context.Context) (err error) {
 	return group.Wait()
 }
 
-// newest returns the newest roster after the given links are added to a ledger whose newest roster is have. It returns
-// nil if both are missing.
+// newest returns the newest roster after the given signed versions are added to a ledger with the newest roster have.
+// It returns nil if both are empty.
 func newest(have *identity.Roster, given [][]byte) (*identity.Roster, error) {
 	if have == nil {
 		cluster, err := daemon.ClusterOf(given)

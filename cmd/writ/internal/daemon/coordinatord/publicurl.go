@@ -18,8 +18,8 @@ type publicAddress struct {
 	secure bool // it speaks TLS
 }
 
-// newPublicAddress returns the comparison of a URL with a listener. It has no URL if one of them is unusual, because
-// other checks reject those.
+// newPublicAddress returns the comparison of a URL with a listener. It has no URL if the listener has no IP address, so
+// that check accepts every URL.
 func newPublicAddress(publicURL string, listener net.Addr, secure bool) publicAddress {
 	at, err := netip.ParseAddrPort(listener.String())
 	if err != nil {
@@ -64,7 +64,8 @@ func (p publicAddress) leadsHere(u *url.URL, own func(netip.Addr) bool) bool {
 	return ip.Unmap() == p.listen.Addr() || p.listen.Addr().IsUnspecified() && own(ip)
 }
 
-// misleads reports whether the URL leads others to their own machines, although the coordinator listens for them.
+// misleads reports whether the URL is a loopback address although the listener accepts connections from other machines.
+// Clients there would connect to their own machine.
 func (p publicAddress) misleads() bool {
 	u, err := url.Parse(p.url)
 	return p.url != "" && err == nil && reach.Loopback(u.Hostname()) && !p.listen.Addr().IsLoopback()
