@@ -112,7 +112,7 @@ func (d *Cluster) Run(ctx context.Context) (err error) {
 	cluster, err := d.start(serving, all)
 	switch {
 	case serving.Err() != nil:
-		return nil // stop returns the failure, if any
+		return nil // the deferred Stop returns the failure, if any
 	case err != nil:
 		return err
 	}
@@ -194,8 +194,8 @@ func (d *Cluster) datacenterName(i int) string {
 	return fmt.Sprintf("dc%d", i+1)
 }
 
-// notStarted lists the datacenters of earlier starts with another number of datacenters. They stay in all lists, with
-// lost nodes.
+// notStarted lists the datacenters of the roster that this start does not run, because an earlier one had another
+// number of datacenters. They stay in all lists, with lost nodes.
 func (d *Cluster) notStarted(roster *identity.Roster) (names []string) {
 	started := make(map[string]bool)
 	for i := range d.Datacenters {
