@@ -95,7 +95,7 @@ func (a *Authority) Read(path string) []byte {
 	return text
 }
 
-// Browser trusts the authority and no roster.
+// Browser returns the TLS configuration of a browser, which trusts the authority and no roster.
 func (a *Authority) Browser(host string) *tls.Config {
 	authorities := x509.NewCertPool()
 	authorities.AddCert(a.root)

@@ -9,7 +9,7 @@ import (
 	"writ/supervisor/nodes"
 )
 
-// NodeAPI is a node API that gives rosters, and an account to one node.
+// NodeAPI is the backend of a node API with fixed rosters and one node.
 type NodeAPI struct {
 	nodes.Backend
 	Signed [][]byte // its rosters
