@@ -21,12 +21,12 @@ import (
 // or the cluster's id to the supervisor. Then it uses the member's rosters.
 type Trust struct {
 	log        *slog.Logger
-	own        *tls.Certificate // of the node's key
+	own        *tls.Certificate // certificate of the node's key
 	anchor     identity.Anchor
 	datacenter writ.DatacenterID // "" if not known yet
 
-	floors pki.Floors       // of the supervisor and of Redis: they are revoked together
-	now    func() time.Time // of the certificates of others; time.Now if nil
+	floors pki.Floors       // which authorities of the supervisor and of Redis are revoked; both share one list
+	now    func() time.Time // clock for verifying certificates; time.Now if nil
 
 	mu     sync.Mutex
 	early  identity.RosterChain
@@ -35,7 +35,7 @@ type Trust struct {
 
 var _ transport.Rosters = (*Trust)(nil)
 
-// New starts from a token, or without a token from a cluster. key is the node's key.
+// New returns the trust that a token leads to, or the cluster's id if token is "". key is the node's key.
 func New(key ed25519.PrivateKey, token string, cluster writ.ClusterID, log *slog.Logger) (*Trust, error) {
 	own, err := pki.Bare(key)
 	if err != nil {
@@ -79,8 +79,8 @@ func (t *Trust) Joined(m *member.Member) {
 	})
 }
 
-// Redis verifies the certificate of Redis. It must be the datacenter's, or a certificate of a system authority for the
-// host name.
+// Redis verifies the certificate of Redis. It must belong to the datacenter, or be issued for the host name by an
+// authority of the operating system.
 func (t *Trust) Redis(host string, s tls.ConnectionState) error {
 	v := transport.Verifier{Rosters: t, Floors: &t.floors, PublicNames: true, Now: t.now,
 		Want: func(*identity.Roster) pki.Name {
