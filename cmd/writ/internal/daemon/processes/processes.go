@@ -27,8 +27,8 @@ type process struct {
 	err  error // valid when done is closed
 }
 
-// New returns processes, and a context that ends with ctx or when a process ends by itself. Waits for other
-// processes use this context.
+// New returns an empty group, and a context that ends with ctx or when a process ends by itself. Use this context to
+// wait for processes.
 func New(ctx context.Context) (*Group, context.Context) {
 	ctx, end := context.WithCancel(ctx)
 	return &Group{end: end}, ctx
@@ -40,7 +40,7 @@ func (p *Group) Start(ctx context.Context, name string, run func(ctx context.Con
 	return p.launch(ctx, name, false, run)
 }
 
-// StartPeer starts a peer of the processes that startPeer has started since the last start.
+// StartPeer starts a peer of the processes that earlier calls of StartPeer started since the last call of Start.
 func (p *Group) StartPeer(
 	ctx context.Context, name string, run func(ctx context.Context, ready func()) error,
 ) error {
