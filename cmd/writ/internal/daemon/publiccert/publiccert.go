@@ -20,9 +20,9 @@ import (
 // lookEvery is the minimum interval between two checks of the certificate's files.
 const lookEvery = 5 * time.Second
 
-// Certificate is a server's certificate of an authority that browsers or machines trust. Another program renews
-// its files, which are read again after a change. If they are invalid then, the last valid certificate stays. Set the
-// upper fields, then call open.
+// Certificate is a server's certificate of an authority that browsers or machines trust. Another program renews its
+// files, which are read again after a change. If they are invalid then, the last valid certificate stays. Set the
+// exported fields, then call Open.
 type Certificate struct {
 	CertFile, KeyFile string
 	Hosts             []string // host names of the server
