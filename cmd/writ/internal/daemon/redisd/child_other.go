@@ -4,6 +4,5 @@ package redisd
 
 import "os/exec"
 
-// runBound runs a child until it ends. It survives the death of this process, because the system offers no way to bind
-// it.
+// runBound runs a child until it ends. Unlike on Linux, the child survives the death of this process.
 func runBound(cmd *exec.Cmd) error { return cmd.Run() }

@@ -186,7 +186,7 @@ func (r *redisServer) settings() string {
 		"daemonize no",
 	}
 	if r.port == 0 {
-		// Relative to dir, because the address of a socket is short.
+		// Relative to dir, because the path of a unix socket is limited to about 100 bytes.
 		lines = append(lines, "unixsocket "+filepath.Base(r.socket()), "unixsocketperm 700")
 	}
 	if r.major() >= boundsClients {
