@@ -27,7 +27,8 @@ type Drivers string
 const (
 	DriversAuto      Drivers = "auto"      // real drivers that need only a directory, simulated ones for the rest
 	DriversSimulated Drivers = "simulated" // only simulated drivers: the host does not change
-	// DriversHost selects real drivers only. They change links, rules, containers and machines of the host. The node lacks the modules whose tools the host lacks.
+	// DriversHost selects real drivers only. They change links, rules, containers and machines of the host. Modules whose
+	// tools the host lacks are missing on the node.
 	DriversHost Drivers = "host"
 )
 
@@ -150,7 +151,7 @@ func shares(c driverConfig, dir string) error {
 		WithHint("put the data directory of the node on btrfs before its first volume, or omit --project-disk; see writ doctor")
 }
 
-// openStorage chooses between btrfs and plain directories. A node with volumes keeps their kind.
+// openStorage chooses between btrfs and plain directories. A node that has volumes keeps their kind of storage.
 func openStorage(dir string, c driverConfig) storage {
 	host := c.Host
 	pool, records := filepath.Join(dir, "pool"), filepath.Join(dir, "volumes")

@@ -37,12 +37,12 @@ type HostConfig struct {
 	OverlayNoDiscovery bool
 	// OverlayDiscoverOn names the only interfaces on which mycelium searches for peers.
 	OverlayDiscoverOn []string
-	Containerd        string   // socket of the daemon, its usual place if empty
+	Containerd        string   // socket of containerd; "" means its default path
 	Firmware          string   // for machines without a kernel
-	ProjectGiB        int64    // limits volumes and databases of a project; 0 is unlimited. For DriversAuto too
-	ImageGiB          int64    // limits fetched images; a quarter of the disk if 0. For DriversAuto too
-	ImageDirs         []string // directories whose files every project may use as images. For DriversAuto too
-	ImageAllow        []string // address ranges of image servers outside the internet. For DriversAuto too
+	ProjectGiB        int64    // limits volumes and databases of a project; 0 is unlimited. Also used with DriversAuto
+	ImageGiB          int64    // limits fetched images; a quarter of the disk if 0. Also used with DriversAuto
+	ImageDirs         []string // directories whose files every project may use as images. Also used with DriversAuto
+	ImageAllow        []string // address ranges of image servers outside the internet. Also used with DriversAuto
 	// ProcessUsers is the range of user numbers for processes of drivers, "200000-265535"; "none" means the runner's
 	// user. If empty, rarely used numbers are chosen where that is possible.
 	ProcessUsers string
@@ -61,7 +61,7 @@ type HostConfig struct {
 // hostDrivers holds all drivers that change a host, even if their requirements are missing.
 type hostDrivers struct {
 	storage    storage
-	pool       btrfs.Requirements // of volumes; the storage may use plain directories
+	pool       btrfs.Requirements // requirements of btrfs for volumes; if they are not met, storage uses plain directories
 	overlay    *mycelium.Node
 	networks   *netdev.Driver
 	machines   *cloudhypervisor.Driver
@@ -186,7 +186,7 @@ func (c driverConfig) numbers(data string) *confine.Accounts {
 	return a
 }
 
-// The default user numbers of 700 containers follow the numbers of processes.
+// The default range of user numbers for containers has room for 700 of them. It follows the range for processes.
 const (
 	firstContainerID = 2011000000
 	lastContainerID  = firstContainerID + 700*userns.Many - 1
@@ -245,9 +245,9 @@ func (c driverConfig) checkUsers(data string) error {
 // usersFile holds the user numbers of the host's nodes: each node locks its own.
 const usersFile = "/run/writ-users"
 
-// claimUsers reserves the user numbers of this node on this host while it runs. A process that escapes from a machine
-// here could otherwise attack a machine of another node. Nodes in separate network namespaces share the host's users
-// too.
+// claimUsers reserves the user numbers of this node on this host while it runs. If two nodes shared numbers, a process
+// that escapes from a machine of one node could attack a machine of the other. Network namespaces do not help: nodes in
+// separate ones share the host's users.
 func (c driverConfig) claimUsers(ctx context.Context, data string) (io.Closer, error) {
 	var claims closers
 	for _, what := range []struct {
@@ -359,7 +359,7 @@ func claimHost() (io.Closer, error) {
 }
 
 // openHost adds every driver whose requirements the host meets, and logs the missing requirements with their fixes. A
-// driver with existing resources is added too, but creates nothing new.
+// driver that has resources is added even without its requirements, but cannot create more.
 func (d *drivers) openHost(ctx context.Context, c driverConfig, dir string) error {
 	if err := c.check(); err != nil {
 		return err

@@ -186,7 +186,7 @@ func (r *Runner) Run(ctx context.Context) (err error) {
 	}
 	group.Go(func() error { return daemon.ServeMetrics(serving, monitored, page.Handler(), log) })
 	group.Go(func() error {
-		defer stop() // of the drivers' services
+		defer stop() // ends the drivers' services with the node
 		return node.Run(serving)
 	})
 	return group.Wait()
@@ -227,7 +227,7 @@ func openTransfers(address, public string, rateMiB int64) (*runner.Transfers, er
 	}, nil
 }
 
-// namesHost reports whether an address names one host, not all addresses of a socket.
+// namesHost reports whether an address names one host, unlike an address such as 0.0.0.0.
 func namesHost(address string) bool {
 	host, port, err := net.SplitHostPort(address)
 	ip := net.ParseIP(host)
