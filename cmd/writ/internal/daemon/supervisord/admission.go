@@ -128,7 +128,8 @@ func coordinators(rosters config.Rosters) *http.Client {
 	}}
 }
 
-// registration returns the request for a place in the roster. The token proves it to its creator.
+// registration returns the request for a place in the roster. Its proof shows the creator of the token that the sender
+// has the token.
 func (s *Supervisor) registration(public ed25519.PublicKey) api.NewRegistration {
 	r := api.NewRegistration{Name: s.Name, Key: public, Nonce: make([]byte, identity.NonceSize), URL: s.nodeAPI()}
 	_, _ = rand.Read(r.Nonce) // never fails

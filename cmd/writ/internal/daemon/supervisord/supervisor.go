@@ -37,7 +37,7 @@ import (
 	"writ/supervisor/nodes"
 )
 
-// The files of a supervisor in its data directory. It also has the trusted rosters there.
+// The files of a supervisor in its data directory. The trusted rosters are also there.
 const (
 	supervisorKeyFile    = "supervisor.key"
 	supervisorPublicFile = "supervisor.pub"
@@ -70,7 +70,7 @@ type Config struct {
 	Redis        redisqueue.Server
 	RedisListen  string         // address for Redis to listen for nodes; "" means the configuration of Redis
 	RedisTLSDir  string         // directory of the certificate of Redis; "" means a directory in Data
-	NoAccounts   bool           // Redis is the stand-in in this process
+	NoAccounts   bool           // Redis is the stand-in in this process, which has no accounts
 	Listener     net.Listener   // for its nodes
 	Metrics      net.Listener   // for metrics and health, without login, and without TLS on loopback; nil for none
 	AllowedHosts []string       // host names for nodes, in addition to addresses and the name of this machine
@@ -78,7 +78,7 @@ type Config struct {
 	MaxOpenCalls int            // of a project; quota.DefaultMaxCalls if 0
 	KeepRuns     time.Duration  // time after their end; supervisor.DefaultKeepRuns if 0
 	Weights      map[string]int // of projects by name: see supervisor.Config
-	Held         bool           // see supervisor.Config; applies once
+	Held         bool           // see supervisor.Config; cleared after the first start
 	Grace        time.Duration  // time for in-flight requests of nodes after shutdown begins; 5 s if 0
 	Version      string
 	Log          *slog.Logger
@@ -176,7 +176,7 @@ func (s *Supervisor) Run(ctx context.Context) (err error) {
 		Marks: marks{s.Data}, MaxOpenCalls: s.MaxOpenCalls, KeepRuns: s.KeepRuns, Weights: s.Weights,
 		Version: s.Version, Log: log,
 	}
-	// A supervisor always has a certificate.
+	// The two texts describe a missing certificate, and a supervisor always has one.
 	monitored, err := daemon.MetricsListener(s.Metrics, pki.Server(issuer.Certificate, nil), "", "")
 	if err != nil {
 		return err
@@ -218,7 +218,7 @@ func (s *Supervisor) serve(ctx context.Context, store daemon.Store, config super
 	api *exchangeable,
 	connections *nodes.Connections, secured *redisTLS, ready func()) (err error) {
 	log := config.Log
-	signed, err := rosters.Links() // the journal adopts newer ones: a database cannot remove any
+	signed, err := rosters.Links() // the journal adopts newer ones, so a changed database cannot remove any
 	if err != nil {
 		return err
 	}
@@ -234,7 +234,7 @@ func (s *Supervisor) serve(ctx context.Context, store daemon.Store, config super
 	if err != nil {
 		return err
 	}
-	s.Held = false // a release stays valid at a later takeover
+	s.Held = false // so that a later takeover does not undo a release
 	if err := s.keepRosters(ctx, super, rosters); err != nil {
 		return errors.Join(err, config.Journal.Release(context.WithoutCancel(ctx)))
 	}
