@@ -25,7 +25,7 @@ func ManPage(c *cobra.Command, tidy *strings.Replacer) string {
 	return m.String()
 }
 
-// Manual returns one page about a command and all that are below it.
+// Manual returns one page about a command and all its subcommands.
 func Manual(root *cobra.Command, tidy *strings.Replacer) string {
 	m := &manPage{tidy: tidy}
 	m.head(root)

@@ -64,7 +64,7 @@ func Shared(c *cobra.Command) (names []string) {
 // UseLine returns how a command is called: "writ run list [flags]".
 func UseLine(c *cobra.Command) string {
 	switch {
-	case c.HasAvailableSubCommands() && c.HasParent() && len(Flags(c, Own)) > 0: // it does something itself
+	case c.HasAvailableSubCommands() && c.HasParent() && len(Flags(c, Own)) > 0: // it also runs without a subcommand
 		return c.CommandPath() + " [COMMAND] [flags]"
 	case c.HasAvailableSubCommands():
 		return c.CommandPath() + " COMMAND [flags]"

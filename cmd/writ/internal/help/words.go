@@ -6,7 +6,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// otherText is the word for a text without a word of its own. No flag that people are shown has it.
+// otherText is the placeholder for a text flag that words lacks. No visible flag has it.
 const otherText = "STRING"
 
 // Word returns the placeholder for the value of a flag, as "FILE". It is "" for a flag without a value.
@@ -35,7 +35,7 @@ func Word(f *pflag.Flag) string {
 	return otherText
 }
 
-// wordsOfKind has the words of names that flags of several types have.
+// wordsOfKind maps the type and name of a flag to its placeholder, for names that flags of several types share.
 var wordsOfKind = map[string]string{
 	"stringArray module": "NAME=FILE",
 	"stringSlice module": "NAME",
@@ -43,7 +43,7 @@ var wordsOfKind = map[string]string{
 	"string run":         "REGEXP",
 }
 
-// words has the names of flags by the word for their values.
+// words maps each placeholder to the names of its flags.
 var words = map[string]string{
 	"ADDRESS":     "boot-server coordinator journal ledger nameserver public-url redis report-to server supervisor traces url",
 	"DATACENTER":  "dc",

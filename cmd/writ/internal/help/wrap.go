@@ -11,8 +11,8 @@ import (
 // wrap breaks a text between words into lines of at most width columns. A longer word has a line of its own.
 func wrap(text string, width int) []string { return terminal.WrapWords(strings.FieldsSeq(text), width) }
 
-// wrapExample breaks a line for a shell so that it can still be copied: commands continue behind a backslash, comments behind another #.
-// It breaks at spaces outside of quotes only.
+// wrapExample breaks a line for a shell so that it can still be copied: the lines of a command end in a backslash, and
+// each line of a comment begins with #. It breaks at spaces outside of quotes only.
 func wrapExample(line string, width int) []string {
 	if lipgloss.Width(line) <= width {
 		return []string{line}
