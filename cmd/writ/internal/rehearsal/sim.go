@@ -24,7 +24,8 @@ import (
 	"writ/supervisor/journal"
 )
 
-// Sim runs the scripts of one test. Fill it in, and close it. It builds its datacenter for the first script.
+// Sim runs the scripts of one test. Set the fields before use, and call Close at the end. It builds its datacenter for
+// the first script.
 type Sim struct {
 	Dir       string            // base of relative script paths
 	Modules   client.Modules    // additional modules that scripts may import
@@ -52,8 +53,8 @@ func (s *Sim) Close() error {
 	return err
 }
 
-// Run implements scripts.Sim. Like `writ submit`, it checks, signs and submits the script. The key exists only in this
-// process.
+// Run implements scripttest.Sim. Like `writ submit`, it checks, signs and submits the script. The key exists only in
+// this process.
 func (s *Sim) Run(ctx context.Context, r scripttest.Rehearsal) (scripttest.Rehearsed, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -81,7 +82,7 @@ func (s *Sim) Run(ctx context.Context, r scripttest.Rehearsal) (scripttest.Rehea
 	return done, err
 }
 
-// Plan implements scripts.Sim. It needs no datacenter.
+// Plan implements scripttest.Sim. It needs no datacenter.
 func (s *Sim) Plan(ctx context.Context, r scripttest.Rehearsal) (scripts.Plan, error) {
 	script, err := s.script(r.Script)
 	if err != nil {
@@ -190,7 +191,7 @@ func (s *Sim) unended(script string, run writ.RunID, why error) error {
 	return writ.Errorf(writ.CodeTimeout, "%s", text)
 }
 
-// Resources implements scripts.Sim.
+// Resources implements scripttest.Sim.
 func (s *Sim) Resources(ctx context.Context) ([]scripttest.SimResource, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
