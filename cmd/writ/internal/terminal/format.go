@@ -138,8 +138,8 @@ func (t *Terminal) PrintJSON(v any) error {
 	return nil
 }
 
-// harmless escapes characters of a JSON text that could control the terminal or mislead a reader, and the bracket of a
-// CI command. Both occur only inside JSON strings.
+// harmless escapes characters of a JSON text that could control the terminal or mislead a reader, and the bracket of CI
+// commands such as "##vso[". Both occur only inside JSON strings.
 func harmless(text []byte) []byte {
 	return hidden.EscapeJSON(bracketed.ReplaceAll(text, []byte(`$1\u005b`)))
 }
