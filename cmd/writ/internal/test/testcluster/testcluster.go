@@ -40,7 +40,7 @@ type Cluster struct {
 	Procs  map[string]*Proc // by name: coord, a datacenter, a datacenter's node
 
 	kept  bool                // whether the directory and its logs outlive the test
-	lines map[string][]string // flags of each process
+	lines map[string][]string // by process: its ready text, then its flags
 }
 
 // Empty returns a cluster without processes, in a temporary directory.
@@ -106,7 +106,7 @@ func (s *Cluster) Found() {
 	}
 }
 
-// AlsoAt adds an address of the coordinator to the roster, such as the address of a wire or an impostor.
+// AlsoAt adds an address of the coordinator to the roster, such as the address of a Wire or an impostor.
 func (s *Cluster) AlsoAt(address string) {
 	s.T.Helper()
 	_, err := s.Client.Roster.Amend(s.T.Context(), func(next *identity.Roster) error {
@@ -230,7 +230,8 @@ func (s *Cluster) RestartFails(name string) (said string, code int) {
 	return said, code
 }
 
-// Follow watches a run to its end and returns it. It calls at once at log line number line of the script.
+// Follow watches a run to its end and returns it. When the script logs line number line, Follow calls the function at,
+// one time.
 func (s *Cluster) Follow(id writ.RunID, line int, at func()) api.Run {
 	s.T.Helper()
 	ctx, stop := context.WithTimeout(s.T.Context(), Patience)
