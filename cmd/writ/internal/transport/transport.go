@@ -1,7 +1,7 @@
-// Package transport connects to the servers of a cluster. It verifies servers by the rosters of this process; no
-// certificate has to be copied. If the rosters do not identify a server, the package requests newer rosters from it.
-// These are self-certifying, and no other request is sent until the server is verified. The package handles HTTP, TLS
-// and rosters. It must not know the content of requests.
+// Package transport connects to the servers of a cluster. It verifies servers by the rosters that this process stores,
+// so no certificate has to be copied. If they do not identify a server, the package requests newer rosters from that
+// server. These prove themselves by their signatures. No other request is sent until the server is verified. The
+// package handles HTTP, TLS and rosters. It must not know the content of requests.
 package transport
 
 import (
@@ -51,12 +51,12 @@ type Rosters interface {
 type Transport struct {
 	Rosters Rosters
 	Anchor  identity.Anchor // trust anchor of the cluster, for the first contact
-	// Want returns the name that roster requires of the server at address, "https://host:port": Coordinator, or the
-	// name of a supervisor.
+	// Want returns the name that roster requires of the server at address, for example "https://host:port". It is the
+	// function Coordinator, or it returns the name of a supervisor.
 	Want func(roster *identity.Roster, address string) pki.Name
 	// Fetch requests the signed rosters after a version: FromCoordinator or FromSupervisor.
 	Fetch Fetch
-	// PublicNames also accepts a certificate for the server's host name by an authority of this system.
+	// PublicNames also accepts a certificate that an authority of the operating system issued for the server's host name.
 	PublicNames bool
 	// Own returns the certificate of this process; may be nil.
 	Own func() (*tls.Certificate, error)
@@ -93,7 +93,7 @@ func (t *Transport) init() {
 		t.settings.Protocols.SetHTTP1(true)
 		unverified := http.DefaultTransport.(*http.Transport).Clone()
 		unverified.DisableKeepAlives = true
-		// Rosters are self-certifying.
+		// Verification is unnecessary: these requests only get rosters, which prove themselves by their signatures.
 		unverified.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS13, InsecureSkipVerify: true}
 		t.unverified = &http.Client{
 			Transport: unverified, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -110,8 +110,9 @@ func (t *Transport) CloseIdleConnections() {
 	}
 }
 
-// RoundTrip implements http.RoundTripper. It rejects plain HTTP to other machines with USAGE. An unverified server
-// receives only a request for rosters; the error comes from pki.Verifier or from the rosters.
+// RoundTrip implements http.RoundTripper. It rejects plain HTTP to other machines with USAGE. If the server cannot be
+// verified, it receives only a request for rosters, and RoundTrip returns the error of the verification or of the
+// rosters.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	t.init()
 	if r.URL.Scheme != "https" && !reach.Loopback(r.URL.Hostname()) {
@@ -213,8 +214,9 @@ func (t *Transport) to(server *url.URL) *http.Transport {
 	return verified
 }
 
-// dialIPv4 dials 127.0.0.1 for localhost, the address of a plain HTTP server that listens on localhost. The system
-// prefers ::1. There, any local user could listen on the same port, capture the user's token and forward the requests.
+// dialIPv4 dials 127.0.0.1 in place of localhost. A plain HTTP server that listens on localhost uses 127.0.0.1, but the
+// system prefers ::1. There, any local user could listen on the same port, capture the user's token and forward the
+// requests.
 func dialIPv4(ctx context.Context, network, address string) (net.Conn, error) {
 	_, port, err := net.SplitHostPort(address)
 	if err != nil {
@@ -223,8 +225,8 @@ func dialIPv4(ctx context.Context, network, address string) (net.Conn, error) {
 	return (&net.Dialer{Timeout: dialWithin}).DialContext(ctx, network, net.JoinHostPort("127.0.0.1", port))
 }
 
-// Coordinator requires the coordinator that roster lists at address. At an unlisted address, such as a proxy or tunnel,
-// any coordinator is accepted.
+// Coordinator is the Want function for coordinators. It requires the coordinator that roster lists at address. At an
+// unlisted address, such as a proxy or tunnel, it accepts any coordinator.
 func Coordinator(roster *identity.Roster, address string) pki.Name {
 	want := pki.Name{Role: pki.Coordinator}
 	if roster != nil {
@@ -245,8 +247,8 @@ type Verifier struct {
 }
 
 // Verify checks the certificate chain of the server at host. The newest roster must identify it as the required server.
-// With PublicNames, if the roster does not require a specific server, a certificate for host by an authority of this
-// system is also accepted.
+// With PublicNames, if the roster does not require a specific server, a certificate that an authority of the operating
+// system issued for host is also accepted.
 func (v *Verifier) Verify(host string, chain []*x509.Certificate) error {
 	roster, err := v.Rosters.Latest()
 	if err != nil {
@@ -267,13 +269,13 @@ func (v *Verifier) Verify(host string, chain []*x509.Certificate) error {
 	return by.Is(want, chain)
 }
 
-// claimsCluster reports whether the certificate claims to belong to a cluster. The system's authorities are then not
-// accepted.
+// claimsCluster reports whether the certificate claims to belong to a cluster. Such a certificate is never verified by
+// the authorities of the operating system.
 func claimsCluster(chain []*x509.Certificate) bool {
 	return len(chain) > 0 && len(chain[0].URIs) > 0 && chain[0].URIs[0].Scheme == "writ"
 }
 
-// isPublicly reports whether an authority of this system certifies chain for host.
+// isPublicly reports whether an authority of the operating system certifies chain for host.
 func isPublicly(host string, chain []*x509.Certificate) bool {
 	if len(chain) == 0 || host == "" {
 		return false
@@ -319,8 +321,8 @@ func (t *Transport) refresh(ctx context.Context, server *url.URL) (bool, error) 
 	return err == nil && newest != nil && newest.Version > after, err
 }
 
-// fetchAll requests all pages of rosters after a version. The result is unverified, because the anchor may depend on
-// the last page.
+// fetchAll requests all pages of rosters after a version. The result is unverified, because the version that the anchor
+// names may be on the last page.
 func (t *Transport) fetchAll(ctx context.Context, server *url.URL, after int) ([][]byte, error) {
 	ctx, stop := context.WithTimeout(ctx, fetchWithin)
 	defer stop()
@@ -342,7 +344,7 @@ func FromSupervisor(ctx context.Context, client *http.Client, server *url.URL, a
 	return firstOf(ctx, client, server, after, supervisorsRosters, coordinatorsRosters)
 }
 
-// firstOf tries each way until the server supports one. If it supports none, the first error is returned.
+// firstOf tries the ways in order until the server supports one. If it supports none, the first error is returned.
 func firstOf(
 	ctx context.Context, client *http.Client, server *url.URL, after int, ways ...Fetch,
 ) (signed [][]byte, err error) {
