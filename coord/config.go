@@ -52,7 +52,8 @@ type Config struct {
 	// DefaultRequestsPerSecond. Bursts may be twice as large.
 	RequestsPerSecond float64
 	// SubmissionsPerSecond limits the submissions of one project; 0 means no limit. Bursts may be twice as large. A
-	// large submission counts as several. The other statements of one person are limited to a fifth of it.
+	// large submission counts as several. Other signed texts, such as cancellations, are limited to a fifth of it for
+	// each person.
 	SubmissionsPerSecond float64
 	// DatacenterShare limits the bytes of one datacenter's events in the ledger. 0 derives the limit from LedgerSpace.
 	DatacenterShare int64

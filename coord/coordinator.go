@@ -135,7 +135,7 @@ func New(config Config) (*Coordinator, error) {
 	return c, nil
 }
 
-// guard builds the parts that decide about requests.
+// guard builds the parts that admit or reject requests.
 func (c *Coordinator) guard() {
 	c.refusals = &access.Refusals{Count: c.metrics.refusals, Lines: &c.lines}
 	c.logins = access.NewLogins(access.Logins{
@@ -219,8 +219,8 @@ func RosterOf(ctx context.Context, l ledger.Rosters, pin writ.ClusterID) (*ident
 	return rosters.Load(ctx, l, pin)
 }
 
-// AddRoster verifies the link of the next roster, or the first roster of the cluster, and sends it to the datacenters.
-// A known roster is not an error.
+// AddRoster verifies the next roster, or the first roster of the cluster, and stores it; couriers send it to the
+// datacenters. A known roster is not an error. A link is a signed roster as package chain defines it.
 func (c *Coordinator) AddRoster(ctx context.Context, link []byte) (version int, err error) {
 	return c.rosters.Add(ctx, link)
 }

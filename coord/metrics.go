@@ -78,7 +78,7 @@ var (
 	stuckAfter = 5 * time.Minute
 )
 
-// The last reports of nodes. A counter restarts at zero together with the thing that it counts for.
+// Metrics from the last report of each node. A counter restarts at zero with the runner, daemon or port that counts.
 var (
 	ofNode    = []string{"datacenter", "node"}
 	readyNode = prometheus.NewDesc("writ_node_ready", "Whether an approved node is heard and has no fault: 1 or 0.",
