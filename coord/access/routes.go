@@ -13,7 +13,8 @@ const (
 	_ Scope = iota // rejects every request
 	// ForAll needs no login: the answer is public, or the handler verifies the request.
 	ForAll
-	// ForStrangers is like ForAll, and answered without a disk or another server: requests without a login take turns.
+	// ForStrangers is like ForAll, but requests without a login take turns. So that a request does not delay the next
+	// ones, its answer should need neither a disk nor another server.
 	ForStrangers
 	// ForSigned needs no login: the signed body identifies and authenticates its signer.
 	ForSigned

@@ -20,7 +20,7 @@ const TokenValidity = 15 * time.Minute
 
 // Limits of the memory for logins.
 const (
-	maxSessionsSigner = 100 // signers are limited by the roster
+	maxSessionsSigner = 100 // sessions of one signer; the roster limits the signers
 	maxTokensSession  = 20
 	loginsPerSecond   = 1
 	loginsAtOnce      = 50
@@ -79,7 +79,7 @@ func (l *sessions) begin(login *identity.VerifiedLogin, now time.Time) (api.Logi
 			WithHint("log in again: writ login")
 	}
 	if l.all[id] != nil {
-		l.end(id) // and revoke its tokens, which no logout could reach any more
+		l.end(id) // also revokes the old tokens: a logout of the new session would not
 	}
 	for full := true; full; {
 		var oldest envelope.KeyID
