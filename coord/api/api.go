@@ -1,6 +1,6 @@
 // Package api is the HTTP interface of a coordinator: openapi.yaml, and the views generated from it. Package apiclient
 // has the client, apiserver the server's interface. It describes the wire format, and must not depend on the origin of
-// the data. Views that equal shared types are these types; the spec describes them, and a test compares both.
+// the data. A view that equals a type of package writ is that type; the spec describes it, and a test compares both.
 package api
 
 import (
@@ -61,7 +61,7 @@ func Value[T any](p *T) T {
 	return *p
 }
 
-// JSON is an undecoded body. Its reader decodes numbers more precisely than the generated code.
+// JSON is an undecoded body. Its reader decodes numbers more precisely than the generated code would.
 type JSON = json.RawMessage
 
 // CallValues is a call with its arguments and results.
