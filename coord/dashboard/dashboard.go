@@ -48,7 +48,7 @@ type Dashboard struct {
 }
 
 // Register adds the pages to routes, and the streams and files that they need below /live/ and /static/. It is called
-// once. Methods other than GET are left to routes.
+// once. The router answers all methods other than GET.
 func (d *Dashboard) Register(routes chi.Router) {
 	d.source.Ledger, d.source.LiveView, d.source.Log, d.source.Reader = d.Ledger, d.LiveView, d.Log, d.Reader
 	d.server.Events, d.server.News = d.Ledger.EventRange, d.LiveView.News
