@@ -58,7 +58,7 @@ func Data(name, value string) Node { return valued("data-"+name, value) }
 func HX(name, value string) Node   { return valued("hx-"+name, value) }
 func Mark(name string) Node        { return flag("data-" + name) }
 
-// These two are not inlined, to keep the code of pages small; see container.
+// The functions below are not inlined, to keep the code of pages small; see container.
 
 //go:noinline
 func valued(name, value string) Node { return attribute{name: name, value: value} }

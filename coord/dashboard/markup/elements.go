@@ -86,8 +86,8 @@ func Rect(class, x, y, width, height string) Node {
 		Group{given("class", class), given("x", x), given("width", width), given("y", y), given("height", height)})
 }
 
-// These two are not inlined: pages call them a thousand times, and each inlined copy would include the code that builds
-// an element.
+// The functions below are not inlined: pages call them a thousand times, and each inlined copy would include the code
+// that builds an element.
 
 //go:noinline
 func container(name string, children Group) Node { return element{name: name, children: children} }

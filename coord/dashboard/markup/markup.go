@@ -51,7 +51,7 @@ func (g Group) content(b *strings.Builder) {
 	}
 }
 
-// text is an unescaped text.
+// text is a text that is escaped when it is written.
 type text string
 
 func (text) attribute(*strings.Builder)   {}
