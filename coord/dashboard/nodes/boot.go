@@ -21,8 +21,8 @@ const (
 	digestShown    = 12
 )
 
-// boot is the page of machines that boot over the network, as reported by boot servers. Any machine in those networks
-// can impersonate another, so the reports are only displayed and have no effect.
+// boot is the page of machines that boot over the network, as reported by boot servers. A machine in the network of a
+// boot server can impersonate another machine, so the reports are only displayed and have no effect.
 func (d *Pages) boot(ctx context.Context, r *http.Request, _ bool) (*page.Page, error) {
 	only := writ.DatacenterID(r.URL.Query().Get("datacenter"))
 	now, err := d.Now(ctx)
@@ -115,7 +115,7 @@ func (r bootRow) Facts() string {
 	return strings.Join(all, ", ")
 }
 
-// Tone returns the class of the boot server's advice.
+// Tone returns the CSS class of the boot server's advice.
 func (r bootRow) Tone() string {
 	switch r.State {
 	case "failed":
@@ -193,8 +193,7 @@ func (d *Pages) linkNodes(ctx context.Context, only writ.DatacenterID, rows []bo
 	return nil
 }
 
-// nodesNamed returns the approved nodes with one of these names. It reads the ledger once, and again only if there are
-// more than one list may have.
+// nodesNamed returns the approved nodes with one of these names. It reads the ledger once, unless they exceed a page.
 func (d *Pages) nodesNamed(
 	ctx context.Context, only writ.DatacenterID, names []string,
 ) (map[namedNode]writ.Node, error) {

@@ -90,7 +90,7 @@ func nodeRowOf(n writ.Node, now *snapshot.Snapshot) nodeRow {
 	}
 	if u, is := now.UnheardNode(n.Datacenter, n.ID); is || n.Liveness == writ.LivenessSilent ||
 		n.Liveness == writ.LivenessLost {
-		if !is { // the list of nodes is newer than the moment
+		if !is { // the list of nodes is newer than the snapshot
 			u = snapshot.Unheard{Name: n.Name, State: string(n.Liveness), Since: n.LastBeat}
 		}
 		row.Unheard = &u
@@ -98,7 +98,7 @@ func nodeRowOf(n writ.Node, now *snapshot.Snapshot) nodeRow {
 	switch {
 	case n.Admission != writ.AdmissionApproved:
 		row.Health, row.Why = string(n.Admission), "it is "+string(n.Admission)
-	// The list of nodes may be newer than the list of datacenters.
+	// The list of nodes may be newer than the list of datacenters, which then still shows the datacenter as connected.
 	case !dc.IsConnected(), n.Liveness == writ.LivenessUnknown:
 		row.Health, row.Why = snapshot.StateUnknown, "its datacenter is "+string(api.DatacenterHealthAway)
 	case n.Liveness != writ.LivenessReady:
