@@ -53,7 +53,7 @@ type Server struct {
 }
 
 // Register adds pages to a router, with their live updates below /live/, the files below /static/ and the login page.
-// It is called once. Methods other than GET are left to routes.
+// It is called once. The router answers all methods other than GET.
 func (s *Server) Register(routes chi.Router, pages ...Route) {
 	s.streams.Size = s.MaxStreams
 	if s.MaxStreams <= 0 {
@@ -74,14 +74,14 @@ func (s *Server) Register(routes chi.Router, pages ...Route) {
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 
-// protect sets the security headers of all responses. Pages show names that strangers chose, so browsers must not run
-// or embed such content.
+// protect sets the security headers of all responses. Pages show names that strangers chose: if such a name becomes
+// markup by mistake, browsers must not run scripts or load content from it.
 func protect(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
 		h.Set("Content-Security-Policy", policy)
 		h.Set("X-Content-Type-Options", "nosniff")
-		h.Set("Referrer-Policy", "same-origin") // with no-referrer, browsers send the origin "null" with the login
+		h.Set("Referrer-Policy", "same-origin") // not no-referrer: the login form would send the rejected origin "null"
 		h.Set("X-Frame-Options", "DENY")
 		h.Set("Cache-Control", "no-store")
 		next.ServeHTTP(w, r)
@@ -143,7 +143,7 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 		e = &writ.Error{Code: e.Code, Message: "the page cannot be shown", Hint: "see the log of the coordinator"}
 	}
 	info := e.Code.Info()
-	s.write(w, r, info.Status, problemPage(e, info.Kind == writ.Denied)) // a person whose role has ended is a stranger
+	s.write(w, r, info.Status, problemPage(e, info.Kind == writ.Denied)) // a denied reader gets the page of strangers
 }
 
 func (s *Server) write(w http.ResponseWriter, r *http.Request, status int, p *Page) {
