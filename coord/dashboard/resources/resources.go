@@ -123,7 +123,7 @@ type resourceRow struct {
 	Everything     bool   // the reader reads nodes
 	DeploymentList string
 	Wrong          []string
-	Unheard        *snapshot.Unheard // its node, if the state is unknown because of it, otherwise nil
+	Unheard        *snapshot.Unheard // the node of a running resource if the node is unheard, otherwise nil
 }
 
 // stateRunning is the state of a resource that only its node can confirm.
@@ -223,7 +223,7 @@ func (d *Pages) deploymentRowOf(
 		Deployment: one, ProjectName: now.ProjectName(one.Project), DatacenterName: now.Datacenter(one.Datacenter).Name,
 		Runs: "/?" + same.Encode(),
 	}
-	// The same filters as for the number.
+	// The linked list has the page's filters: it shows exactly the resources that the row counts.
 	for name, value := range map[string]string{"kind": string(filter.Kind), "node": string(filter.Node)} {
 		if value != "" {
 			same.Set(name, value)
