@@ -33,7 +33,7 @@ const (
 	operationParam = "operation"
 )
 
-// sinceOf parses the start of a list, "" for no limit.
+// sinceOf parses a time span before now, such as 24h, and returns its start. The result for "" is the zero time.
 func sinceOf(text string, now time.Time) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil

@@ -25,8 +25,8 @@ import (
 
 const (
 	maxRuns = 50
-	// quietNodes is the number of nodes in the table of depths above which it omits idle nodes, and then those with the
-	// fewest calls.
+	// With more than quietNodes nodes, the table of queue depths omits idle nodes, and then the nodes with the fewest
+	// calls.
 	quietNodes = 24
 )
 
@@ -109,9 +109,9 @@ func (d *ListPages) overview(ctx context.Context, r *http.Request, quiet bool) (
 // idPrefix matches a prefix of a run id, as in commands.
 var idPrefix = regexp.MustCompile(`^[a-z2-7]{4,26}$`)
 
-// search returns the address for a text in the signer field, "" if it is the signer of runs. The field also accepts the
-// name of a script, the id of a run or a prefix of it, and any text in runs. A signer whose name looks like a prefix
-// has priority.
+// search returns the address of the result for a text in the signer field, or "" if the text is the signer of runs. The
+// field also accepts the name of a script, the id of a run or a prefix of it, and any text in runs. A signer whose name
+// looks like a prefix has priority.
 func (d *ListPages) search(ctx context.Context, own *url.URL) (elsewhere string, err error) {
 	text := strings.TrimSpace(own.Query().Get("signer"))
 	switch id := writ.RunID(text); {
@@ -226,7 +226,7 @@ type runRow struct {
 	ledger.Run
 	DatacenterName string
 	Calls          progress
-	Unheard        *snapshot.Unheard // the node of a call whose state is therefore unknown, otherwise nil
+	Unheard        *snapshot.Unheard // an unheard node with a running call, or nil; the state of the call is unknown
 	OfProject      string            // address of the list of runs of its project
 	OfSigner       string            // address of the list of runs of its signer
 }

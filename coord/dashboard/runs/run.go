@@ -18,7 +18,8 @@ import (
 	"writ/ledger"
 )
 
-// maxCalls limits the calls of a run on a page, next to its script. Links within the page lead to the first calls only.
+// maxCalls limits the calls of a run on a page, next to its script. The script and the failure link only to the calls
+// of the first page.
 const maxCalls = 50
 
 // RunPages serves the pages of one run.
@@ -113,7 +114,7 @@ type runHead struct {
 	Calls          progress
 	Why            string            // why it waits
 	Helps          remedy.Command    // command that ends the wait, or the zero Command
-	Unheard        *snapshot.Unheard // the node of a call whose state is therefore unknown, otherwise nil
+	Unheard        *snapshot.Unheard // an unheard node with a running call, or nil; the state of the call is unknown
 	At             string            // id of the source line of the failure, "" if the page does not show it
 	Controls       bool              // the reader may cancel and resume it
 }
@@ -153,7 +154,7 @@ func (scale) Key() string { return "scale" }
 func (s scale) Length() time.Duration { return time.Duration(s.Span) * time.Millisecond }
 
 // scaleOf returns the axis from the acceptance of a run to its end, or to a later time from the clock of a node. The
-// end of an open axis is rounded up to a power of two, so that pieces do not change with the time of day.
+// length of an open axis is rounded up to 1, 2, 4, … seconds, so that pieces do not change with the time of day.
 func scaleOf(run ledger.Run, calls []writ.Call, now time.Time) scale {
 	s := scale{From: run.Accepted, Open: run.Ended.IsZero()}
 	end := run.Ended
@@ -183,7 +184,7 @@ type callRow struct {
 	writ.Call
 	scale
 	Fatal   bool              // it ended the run
-	Unheard *snapshot.Unheard // its node, if the state is unknown because of it, otherwise nil
+	Unheard *snapshot.Unheard // its node if the node is unheard, otherwise nil
 }
 
 // Shown returns the shown state: a call on an unheard node may have stopped.

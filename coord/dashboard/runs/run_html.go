@@ -287,8 +287,8 @@ func (c callRow) inWords() string {
 	return strings.Join(all, ", ")
 }
 
-// bars differ in shape, too: a line for waiting, a frame for queued, a filled bar for running or success, two stripes
-// for failure.
+// bars draws bars that differ in shape as well as in colour: a line for waiting, a frame for queued, a filled bar for
+// running or success, two stripes for failure.
 func bars(all []bar) Node {
 	return Each(all, func(b bar) Node {
 		class, from, width := "b-"+b.Kind, Digits(b.From), Digits(b.Width)

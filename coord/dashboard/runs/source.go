@@ -31,7 +31,8 @@ const (
 	maxParams   = 60
 )
 
-// textsKept is the number of cached signed texts. They never change, and a live page would read one every second.
+// textsKept is the number of cached signed texts, which never change. Without the cache, a live page would read its
+// text from the ledger every second.
 const textsKept = 16
 
 // texts caches the signed texts of recent pages by digest.
@@ -40,8 +41,8 @@ type texts struct {
 	kept map[writ.Digest]*signedText
 }
 
-// signedText is the signed text of a run with its certificate, which is nil if a plain key signed it or if it is
-// unknown.
+// signedText is the signed text of a run with the signing certificate. The certificate is nil if it is unknown or if a
+// plain key signed the text.
 type signedText struct {
 	*identity.Payload
 	certificate *identity.Certificate

@@ -42,7 +42,7 @@ func (d *ListPages) filtersOf(ctx context.Context, q url.Values) (ledger.RunFilt
 	}, err
 }
 
-// kept returns the filters of an address that have no form field, and those that are named.
+// kept returns the set filters of an address that have no form field. besides names further ones of the page.
 func kept(q url.Values, besides ...string) (all []widget.Named) {
 	for _, name := range append([]string{"script", "deployment", sinceParam, failureParam, operationParam}, besides...) {
 		if v := q.Get(name); v != "" {

@@ -19,7 +19,7 @@ import (
 const (
 	maxTimelineCalls = 50
 	maxAttempts      = 100  // of all calls on a page; each has a row in the table
-	attemptsOfCall   = 12   // the newest
+	attemptsOfCall   = 12   // shown attempts of one call: the newest ones
 	attemptEvents    = 5000 // events that are read for earlier attempts
 	eventsAtOnce     = 500
 )
@@ -181,7 +181,7 @@ func attemptsOf(c writ.Call, past []attempt) []attempt {
 	if c.Error != nil && c.State.Ended() {
 		newest.Code = c.Error.Code
 	}
-	if n := len(past); n > 0 { // times that the call still has from the previous attempt
+	if n := len(past); n > 0 { // clears times that the call still has from the previous attempt
 		before := past[n-1]
 		for _, t := range []*time.Time{&newest.Queued, &newest.Started, &newest.Ended} {
 			if !t.IsZero() && !t.After(before.Started) || t.Equal(before.Ended) || t.Equal(before.Queued) {
