@@ -16,8 +16,8 @@ import (
 
 const (
 	nodesEvery = 5 * time.Second // interval between two lists of all nodes
-	// steadyAfter follows each change of the unheard nodes. Until it has passed, live pages render the parts of the
-	// ledger without a new event.
+	// After a change of the unheard nodes, calls and resources on them change their shown state without an event. For
+	// steadyAfter, live pages therefore render the parts of the ledger each time.
 	steadyAfter = 2 * nodesEvery
 )
 
@@ -48,7 +48,7 @@ func (u *Unheard) HTML() Node {
 // StateUnknown replaces the state of a resource or call on an unheard node.
 const StateUnknown = "unknown"
 
-// HasUnheard reports whether a datacenter has unheard nodes.
+// HasUnheard reports whether a datacenter may have unheard nodes: it is disconnected, or any datacenter has some.
 func (m *Snapshot) HasUnheard(datacenter writ.DatacenterID) bool {
 	return len(m.Nodes.unheard) > 0 || !m.Datacenter(datacenter).IsConnected()
 }
@@ -72,7 +72,7 @@ type nodeStates struct {
 	AlmostFull                 int // nodes with free space to reserve, and a disk with hardly any free bytes
 }
 
-// add counts a node of a datacenter that answers.
+// add counts a node of a connected datacenter.
 func (s *nodeStates) add(n writ.Node) {
 	if n.Admission != writ.AdmissionApproved {
 		return
@@ -99,8 +99,8 @@ func (s *nodeStates) add(n writ.Node) {
 // IsFull reports whether a resource of a node is fully reserved: placement then refuses more.
 func IsFull(used, all int64) bool { return all > 0 && used >= all }
 
-// lookAtNodes lists all nodes, or returns their recent states. If the list fails, it returns the last states, so that
-// pages remain available.
+// lookAtNodes lists all nodes, or returns the states of the last snapshot if they are recent. If the list fails, it
+// returns the last states too, so that pages remain available.
 func (s *Source) lookAtNodes(ctx context.Context, m *Snapshot, last *Snapshot) nodeStates {
 	before := nodeStates{}
 	if last != nil {
@@ -124,7 +124,8 @@ func (s *Source) lookAtNodes(ctx context.Context, m *Snapshot, last *Snapshot) n
 	return states
 }
 
-// IsSteady reports whether pages without new events show the current states of nodes.
+// IsSteady reports whether a page without new events already shows the current unheard nodes: they last changed more
+// than steadyAfter ago.
 func (m *Snapshot) IsSteady() bool { return m.At.Sub(m.Nodes.changed) > steadyAfter }
 
 // UnheardNode returns the node if it is unheard, and false otherwise.

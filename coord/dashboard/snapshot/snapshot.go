@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	stale             = 900 * time.Millisecond // less than the interval of frames, so that each frame has a new moment
+	stale             = 900 * time.Millisecond // less than the interval of frames: each frame has a new snapshot
 	datacenterTimeout = 2 * time.Second        // the longest delay of a page by a datacenter that does not answer
 	sumsKept          = 300                    // samples of all queues, more than the five minutes of a chart
 	stuckEvery        = 5 * time.Second        // interval between counts of stuck runs, which read every open run
@@ -60,7 +60,7 @@ func (s *Source) Now(ctx context.Context) (*Snapshot, error) {
 		return last, nil
 	}
 	m, err, _ := s.now.group.Do("", func() (any, error) {
-		// Other requests wait for it too.
+		// Other requests wait for this read too, so it must not end with the context of its first caller.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), datacenterTimeout)
 		defer cancel()
 		return s.read(ctx)
