@@ -1,6 +1,6 @@
 // Package widget has the building blocks of pages: cells of tables, facts, forms, times, states with their symbols, and
-// the formats of numbers and durations. It consists of elements of package markup, so its output is as safe. Like
-// markup, it is imported with a dot by files that describe HTML. It is independent of the pages.
+// the formats of numbers and durations. They are built from elements of package markup, so their HTML is safe with any
+// text. Files that describe HTML import this package with a dot, like markup. It is independent of the pages.
 package widget
 
 import (
@@ -11,13 +11,13 @@ import (
 	. "writ/coord/dashboard/markup"
 )
 
-// Number renders a number, digits formats one.
+// Number renders a number without separators.
 func Number[N ~int | ~int64](n N) Node { return Text(Digits(n)) }
 
 // Digits formats a number without separators.
 func Digits[N ~int | ~int64](n N) string { return strconv.FormatInt(int64(n), 10) }
 
-// Opens marks the link of a row that the keyboard opens.
+// Opens marks the link that a script focuses when the reader selects its row with the keyboard.
 func Opens() Node { return Mark("open") }
 
 // Sub renders small text after another element; Subs does the same with nodes. An empty text renders an empty node.
@@ -33,7 +33,7 @@ func Subs(children ...Node) Node {
 // None renders the placeholder of an empty value.
 func None() Node { return Span(Class("none"), Text("–")) }
 
-// Why renders an error, and Waits the reason of a wait. An empty text renders an empty node.
+// Why renders an error, or an empty node for "".
 func Why(s string) Node {
 	return With(s, func(s string) Node { return Span(Class("why"), Text(s)) })
 }
@@ -43,12 +43,12 @@ func Waits(s string) Node {
 	return With(s, func(s string) Node { return Span(Class("waits"), Text(s)) })
 }
 
-// Bold and Tag render a text after something, if it is not empty.
+// Bold renders a bold text after a space, or an empty node for "".
 func Bold(s string) Node {
 	return With(s, func(s string) Node { return Group{Text(" "), B(Text(s))} })
 }
 
-// Tag returns a word in a frame, or an empty node for "".
+// Tag renders a word in a frame after a space, or an empty node for "".
 func Tag[S ~string](s S) Node {
 	return With(s, func(s S) Node { return Group{Text(" "), Span(Class("tag"), Text(s))} })
 }
@@ -71,7 +71,7 @@ func Heads(names ...string) Node {
 	return THead(Tr(HeadCells(names...)))
 }
 
-// HeadCells returns the head of a table. A name that starts with # aligns its column to the right.
+// HeadCells returns the cells of a table's head. A name that starts with # aligns its column to the right.
 func HeadCells(names ...string) Node {
 	return Each(names, func(name string) Node {
 		name, right := strings.CutPrefix(name, "#")
@@ -97,10 +97,10 @@ func Copyable(line string) Node {
 	})
 }
 
-// Age and SinceTime render a time. A script replaces it with the elapsed time, by Age in words such as "2 min ago".
+// Age renders a time. A script replaces it with the elapsed time in words such as "2 min ago".
 func Age(t time.Time) Node { return Time(DateTime(Millis(t)), Mark("age"), Text(Stamp(t))) }
 
-// SinceTime returns a time that the browser updates as an age.
+// SinceTime renders a start time. A script replaces it with the elapsed time and keeps it up to date.
 func SinceTime(t time.Time) Node {
 	return Time(DateTime(Millis(t)), Mark("since"), Text("since "+Stamp(t)))
 }
