@@ -44,7 +44,8 @@ func newBackoff() *backoff {
 	}
 }
 
-// done removes a submission from all pauses. Since the datacenter has answered, the other pauses end too.
+// done records a completed submission. The datacenter has answered, so the pauses of all deliveries and of the
+// submission's project end.
 func (b *backoff) done(s writ.Submission) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -54,7 +55,7 @@ func (b *backoff) done(s writ.Submission) {
 	b.all = pause{}
 }
 
-// forgetFinished runs before a list is read: the list no longer contains submissions that are recorded as delivered.
+// forgetFinished runs before a list of waiting submissions is read: the ledger no longer lists completed ones.
 func (b *backoff) forgetFinished() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -95,7 +96,7 @@ func (b *backoff) failed(s writ.Submission, code writ.Code) {
 	default:
 		b.all.begin(again)
 	}
-	b.delayed[s.Payload] = again // it stays due even if another delivery ends the pause
+	b.delayed[s.Payload] = again // so that pending reports it even if another delivery ends the pause
 }
 
 // pauseAll begins a pause of all deliveries.

@@ -16,10 +16,10 @@ import (
 const (
 	// Submissions in flight to one datacenter; a supervisor commits concurrent ones as a group.
 	carriedAtOnce = 32
-	// Submissions of all projects per round, if each project gets at least leastPerProject.
+	// Submissions per round, divided equally among the projects; each project gets at least leastPerProject.
 	readAtOnce      = 64
 	leastPerProject = 4 // submissions of one project before the next project's turn
-	// Afterwards, rosters and failed deliveries are checked again even if more is waiting.
+	// After this time, rosters and failed deliveries are checked again even if more submissions wait.
 	longestRound  = time.Second
 	deliverWithin = 30 * time.Second // for the answer to one submission
 	lookAgain     = time.Second
@@ -87,7 +87,7 @@ func (k *courier) deliverAll(ctx context.Context) (all bool, err error) {
 	if err := k.sendRosters(ctx); err != nil {
 		return false, err
 	}
-	passed := map[writ.ProjectID]ledger.Position{} // position of the round by project
+	passed := map[writ.ProjectID]ledger.Position{} // last submission of each project that was read
 	for began := time.Now(); time.Since(began) < longestRound; {
 		projects, err := k.Ledger.WaitingProjects(ctx, k.dc)
 		if err != nil {
@@ -199,7 +199,7 @@ func (k *courier) deliver(ctx context.Context, s writ.Submission) {
 		}
 	case ctx.Err() == nil:
 		k.retryLater(s, err)
-		// Thousands may fail alike.
+		// Thousands of submissions may fail with the same error, so Lines limits the log lines.
 		if times, say := k.Lines.Say("deliver "+string(k.dc)+" "+string(writ.CodeOf(err)), time.Now()); say {
 			log.WarnContext(ctx, "deliver submissions; trying again", "code", writ.CodeOf(err), "err", err, "times", times)
 		}

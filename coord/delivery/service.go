@@ -1,6 +1,7 @@
 // Package delivery accepts signed submissions and statements and carries them to the datacenters that they name. A
-// submission waits in the ledger until its datacenter is connected and has decided, or until it expires; a statement is
-// forwarded at once or rejected. Delivery checks early, to spare datacenters; only their own check counts.
+// submission is a script. It waits in the ledger until its datacenter is connected and has decided, or until it
+// expires. A statement is any other signed text that changes something, such as a cancellation; it is forwarded at once
+// or rejected. Delivery checks early, to spare datacenters; only their own check counts.
 package delivery
 
 import (
@@ -29,7 +30,7 @@ type Config struct {
 	Log      *slog.Logger
 	Now      func() time.Time
 	// SubmissionsPerSecond limits the submissions of one project; 0 means no limit. A large submission counts as
-	// several. The other statements of one person are limited to a fifth of it.
+	// several. The statements of one person are limited to a fifth of it.
 	SubmissionsPerSecond float64
 	// SkipEarlyCheck accepts texts that the early check would reject.
 	SkipEarlyCheck bool
@@ -44,7 +45,7 @@ type Service struct {
 	Config
 	Quota    Quota
 	Projects limit.Names // rate of submissions by project
-	Signers  limit.Names // rate of other statements by signer
+	Signers  limit.Names // rate of statements by signer
 
 	outbox      outbox
 	unreadable  unreadable

@@ -10,8 +10,8 @@ import (
 	"writ/ledger"
 )
 
-// Submit verifies and records a signed script. Its datacenter gets it once it is connected. If the same payload was
-// submitted before, Submit returns the state of the first submission.
+// Submit verifies and records a signed script. A courier delivers it once its datacenter is connected. If the same
+// payload was submitted before, Submit returns the state of the first submission.
 func (s *Service) Submit(ctx context.Context, signed []byte, remote string) (writ.Submission, error) {
 	log := s.Log.With("remote", remote)
 	v, err := s.check(ctx, signed)
@@ -56,7 +56,7 @@ func (s *Service) Submit(ctx context.Context, signed []byte, remote string) (wri
 		s.News.Wake()
 	} else {
 		s.submissions.WithLabelValues("repeated").Inc()
-		// A client with a copy of a submission can resend it.
+		// Anyone with a copy of a submission can resend it, so Lines limits the log lines.
 		if times, say := s.Lines.Say("submission repeated", time.Now()); say {
 			log.InfoContext(ctx, "submission repeated", "state", submission.State, "times", times)
 		}
