@@ -32,7 +32,7 @@ type Store struct {
 
 	current atomic.Pointer[identity.Roster]
 	adding  sync.Mutex
-	forks   chain.Forks // already logged
+	forks   chain.Forks // forks that were logged
 }
 
 // Ledger is the part of ledger.Ledger that a Store uses.
@@ -116,11 +116,11 @@ func textOf(ctx context.Context, l Texts) func(version int) ([]byte, error) {
 	return func(version int) ([]byte, error) { return l.Roster(ctx, version) }
 }
 
-// Add verifies the link of the next roster, or the first roster of the cluster, stores it and signals Changed. It
-// returns the version of the roster. A known roster is not an error.
+// Add verifies the next roster, or the first roster of the cluster, stores it and signals Changed. It returns the
+// version of the roster. A known roster is not an error. A link is a signed roster as package chain defines it.
 func (s *Store) Add(ctx context.Context, link []byte) (version int, err error) {
-	// First without the lock: unauthenticated clients can send texts that are expensive to reject, and only texts of
-	// signers reach the lock.
+	// This check holds no lock: unauthenticated clients can send texts that are expensive to reject, and only texts of
+	// signers may reach the lock.
 	if newest := s.current.Load(); newest != nil {
 		if _, err := s.verifyNext(newest, link); err != nil && s.current.Load() == newest {
 			return 0, err
