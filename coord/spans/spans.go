@@ -56,7 +56,7 @@ func (r *Recorder) Run(ctx context.Context) error {
 	return nil
 }
 
-// readOn records the events after one, and returns the last of them.
+// readOn records the events above the id after, and returns the id of the last one.
 func (r *Recorder) readOn(ctx context.Context, after int64) (int64, error) {
 	for {
 		events, more, err := r.Ledger.Events(ctx, after,
@@ -79,7 +79,7 @@ func (r *Recorder) record(e *ledger.Event) {
 	switch {
 	case e.Submission != nil && e.Submission.State != writ.SubmissionWaiting:
 		r.delivery(e)
-	case e.About == "": // an event about a run of another datacenter
+	case e.About == "": // a datacenter must not add spans to a run of another datacenter
 	case e.Run != nil:
 		r.run(e)
 	case e.Call != nil:
