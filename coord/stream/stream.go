@@ -19,8 +19,8 @@ const (
 	writeWithin   = 10 * time.Second
 	eventsAtOnce  = 200
 	retryAfterCut = "retry: 1000\n\n" // milliseconds, for browsers
-	// breath is the pause of a stream after a write, per open stream. Writing single events to each of hundreds of
-	// readers would cost more than all other work. With 200 streams the pause is 20 ms.
+	// After a write, a stream pauses for breath times the number of open streams: 20 ms with 200 streams. Writing
+	// single events to each of hundreds of readers would cost more than all other work.
 	breath = 100 * time.Microsecond
 )
 
@@ -148,7 +148,7 @@ func (s *Stream) write(w http.ResponseWriter, control *http.ResponseController) 
 }
 
 // catchUp reads events from the ledger that the tail has dropped. It returns all events up to upTo, and whether more
-// may follow. tailTo is the newest event that the tail had before.
+// may follow. tailTo is the newest event that the tail had before this read.
 func (s *Stream) catchUp(tailTo int64) (notes []note, upTo int64, more bool, err error) {
 	events, more, err := s.server.Ledger.Events(s.ctx, s.after, s.filter, eventsAtOnce)
 	if err != nil {
