@@ -167,8 +167,8 @@ func nodeKey(datacenter writ.DatacenterID, node writ.NodeID) string {
 }
 
 // expiries returns the message of the latest due warning of each item. Its content depends on the warning, not on now,
-// so all coordinators send the same text. An item that expired longer than
-// tellEnds ago has no message: nobody renewed it, so its expiry was probably intended.
+// so all coordinators send the same text. An item that expired longer than tellEnds ago has no message: it was not
+// renewed, so its expiry was probably intended.
 func expiries(all []expiring.Item, now time.Time) (messages []*Message) {
 	for _, e := range all {
 		due := e.Due(now)
@@ -181,5 +181,5 @@ func expiries(all []expiring.Item, now time.Time) (messages []*Message) {
 	return messages
 }
 
-// tellEnds is how long an expiry is still reported.
+// tellEnds is how long an expired item is still reported.
 const tellEnds = 24 * time.Hour

@@ -44,8 +44,8 @@ const (
 // The outcomes of a request, as in the metrics.
 const (
 	Taken   = "taken"    // the receiver answered with 2xx
-	Again   = "again"    // it did not, and gets another request
-	GivenUp = "given_up" // it refused the message too often, or wants no more messages
+	Again   = "again"    // the request failed, and the message is sent again
+	GivenUp = "given_up" // the receiver refused the message too often, or wants no more messages
 )
 
 // Ledger is the part of ledger.Ledger that a Sender needs.
@@ -64,7 +64,7 @@ type Sender struct {
 	Endpoints      []Endpoint
 	Ledger         Ledger
 	News           func() <-chan struct{} // returns a channel that is closed when there are new events
-	Ends           func() []expiring.Item
+	Ends           func() []expiring.Item // lists the items that expire
 	DatacenterName func(id writ.DatacenterID) string
 	ProjectName    func(id writ.ProjectID) string
 	PublicURL      string // of the dashboard
@@ -130,7 +130,7 @@ var errGone = errors.New("the receiver answers 410 Gone: it wants no more messag
 func (c *course) run(ctx context.Context) {
 	begun := false
 	defer func() {
-		if begun { // includes skipped events, which may be pruned before the next start
+		if begun { // the position is past skipped events: if they are pruned, the next start must not report a loss
 			_ = c.keep(ctx) // on an error the state is as after a crash
 		}
 	}()
@@ -171,8 +171,8 @@ func wait(ctx context.Context, news <-chan struct{}, most time.Duration) {
 	}
 }
 
-// begin loads the position of the endpoint. A new endpoint starts with future events. One whose next events were pruned
-// starts with the oldest event.
+// begin loads the position of the endpoint. An endpoint whose next events were pruned starts with the oldest event. A
+// new endpoint starts with future events, as does one whose position is beyond the newest event.
 func (c *course) begin(ctx context.Context) error {
 	oldest, newest, err := c.s.Ledger.EventRange(ctx)
 	if err != nil {
@@ -205,7 +205,7 @@ func (c *course) keep(ctx context.Context) error {
 	return c.s.Ledger.SetWebhookAt(context.WithoutCancel(ctx), c.to.Name, c.at)
 }
 
-// lostNow returns the lost nodes, so that their return is reported.
+// lostNow returns the last heartbeat of each lost node by nodeKey, so that a message reports when the node is back.
 func (c *course) lostNow(ctx context.Context) (map[string]time.Time, error) {
 	lost := map[string]time.Time{}
 	for cursor := ""; ; {
@@ -262,7 +262,7 @@ func (c *course) step(ctx context.Context) (more bool, err error) {
 	return false, nil
 }
 
-// pass advances the position past an event.
+// pass advances the position past an event, and updates the lost nodes.
 func (c *course) pass(e *ledger.Event) {
 	c.at.Event = e.ID
 	if e.Node == nil {

@@ -27,7 +27,7 @@ type Endpoint struct {
 	Projects    []string       `json:"projects,omitempty"`    // names or ids, for runs; empty means all
 	States      []ledger.State `json:"states,omitempty"`      // for runs; empty means all final states
 
-	// secrets sign each message, all of them, so that a receiver can verify messages while its secret is replaced.
+	// Each message is signed with all secrets, so that a receiver can verify messages while its secret is replaced.
 	secrets []*standardwebhooks.Webhook
 }
 
@@ -132,7 +132,7 @@ func (e *Endpoint) readSecrets(dir string) error {
 	}
 	for secret := range strings.FieldsSeq(string(text)) {
 		signer, err := standardwebhooks.NewWebhook(secret)
-		// 24 bytes, the minimum of Standard Webhooks.
+		// Standard Webhooks requires at least 24 bytes, which are 32 characters of base64.
 		if err != nil || !strings.HasPrefix(secret, secretPrefix) || len(secret) < len(secretPrefix)+32 {
 			return writ.Errorf(writ.CodeUsage, "%s has a secret of another form", path).
 				WithHint("it is %s and the base64 of 24 to 64 random bytes: echo \"%s$(openssl rand -base64 32)\"", secretPrefix,
