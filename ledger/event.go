@@ -13,13 +13,14 @@ type Events interface {
 	// LastEvent returns the sequence number and the time of the last stored event of a journal. seq is 0 for an unknown
 	// journal.
 	LastEvent(ctx context.Context, datacenter writ.DatacenterID, journal string) (seq int64, at time.Time, err error)
-	// StoreEvents stores consecutive events of one journal and updates the copies, in one transaction. Events about
-	// usage are only added up. Events that are already stored are skipped. A gap is a CONFLICT. Only the first event of
-	// a journal may have any number, because a datacenter deletes events that another ledger acknowledged.
+	// StoreEvents stores consecutive events of one journal and updates the copies of runs, calls, nodes and resources,
+	// in one transaction. Usage events only add to the stored sums. Events that are already stored are skipped. A gap
+	// is a CONFLICT. Only the first event of a journal may have any number, because a datacenter deletes events that
+	// another ledger acknowledged.
 	//
 	// An event is stored under the datacenter that sent it and changes only copies of that datacenter, regardless of
-	// its content. An event of a run ends the waiting of its submission. The first events of a new journal delete the
-	// datacenter's nodes and resources: a journal restored from a backup reports all of them again.
+	// its content. An event of a run marks its waiting submission as delivered. The first events of a new journal
+	// delete the datacenter's nodes and resources: a journal restored from a backup reports all of them again.
 	StoreEvents(ctx context.Context, datacenter writ.DatacenterID, events []writ.Event) error
 	// Events returns at most max events with ids greater than after, oldest first, or fewer if they are large. more
 	// reports that a limit ended the list, so more events may follow. A newly visible event has a higher id than all
@@ -33,7 +34,7 @@ type Events interface {
 	EventRange(ctx context.Context) (oldest, newest int64, err error)
 }
 
-// Event is an event of a datacenter, or of the ledger itself if a submission changed its state or a run was restated.
+// Event is an event of a datacenter, or of the ledger itself: a submission changed its state, or Restate changed a run.
 // Events of the ledger have an empty Journal and Seq 0.
 type Event struct {
 	ID         int64             `json:"id"` // increasing id in this ledger

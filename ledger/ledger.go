@@ -30,7 +30,8 @@ type Ledger interface {
 	// Check returns nil if the ledger can be written now. It returns STORE_UNAVAILABLE if the disk is full, read-only
 	// or missing.
 	Check(ctx context.Context) error
-	// Prune deletes events stored before events, and runs that ended before runs with their calls and submissions.
+	// Prune deletes the events that were stored before the time events, and the runs that ended before the time runs,
+	// with their calls and submissions.
 	Prune(ctx context.Context, events, runs time.Time) error
 	// Close releases the resources of the ledger. No method may be called afterwards.
 	Close() error
