@@ -71,7 +71,7 @@ func testSearch(t *testing.T, l ledger.Ledger) {
 		names(t, l, ledger.RunFilter{Text: "web", Projects: []writ.ProjectID{bank}}, known)); diff != "" {
 		t.Errorf("of a project: %s", diff)
 	}
-	// Reported by its datacenter before the submission is added again to a ledger that was lost.
+	// The datacenter reports a run before its submission is added, as after the loss of a ledger.
 	told := incoming(5, east)
 	known[told.Run], told.Params = 5, map[string]any{"image": "late"}
 	store(t, l, east, events(10, runEvent(runOf(told, writ.RunRunning))))
@@ -417,13 +417,13 @@ func testFailures(t *testing.T, l ledger.Ledger) {
 		return callEvent(writ.Call{Run: in[n].Run, Seq: seq, Operation: operation, State: writ.CallFailed})
 	}
 	store(t, l, east, events(1,
-		// All in one batch.
+		// The calls and the failure of run 0 are in one batch.
 		call(0, 1, "volume.create"), call(0, 2, "machine.create"), failed(0, writ.CodeNoCapacity, 2),
 		call(1, 1, "machine.create")))
 	store(t, l, east, events(5,
 		failed(1, writ.CodeNoCapacity, 1), call(2, 1, "volume.create"), failed(2, writ.CodeNoCapacity, 1),
 		failed(3, writ.CodeScriptFailed, 0), call(5, 1, "machine.create"), failed(5, writ.CodeNoCapacity, 1),
-		// Resumed.
+		// Run 6 fails and is resumed, so it does not count.
 		call(6, 1, "machine.create"), failed(6, writ.CodeNoCapacity, 1), runEvent(runOf(in[6], writ.RunRunning))))
 	ok(t, l.Reject(ctx, in[4].Payload, writ.SubmissionRefused, writ.Errorf(writ.CodeRoleMissing, "no")))
 	machines := ledger.Failures{Code: writ.CodeNoCapacity, Operation: "machine.create", Runs: 3, Newest: at(5)}
