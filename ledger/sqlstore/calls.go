@@ -111,7 +111,7 @@ func storeCall(ctx context.Context, tx *sqldb.Tx, call writ.Call) error {
 	return err
 }
 
-// replaceable reads a call that is about to be replaced. An unreadable call becomes one with its number only.
+// replaceable reads a call that is about to be replaced. Of an unreadable call, it returns the run and the number only.
 func replaceable(row scanner) (writ.Call, error) {
 	call, err := callScanner(new(damage))(row)
 	if skip(err) {
@@ -155,7 +155,7 @@ func storeFailedOperation(ctx context.Context, tx *sqldb.Tx, datacenter writ.Dat
 	}
 	rows, err := tx.QueryContext(ctx, `SELECT run, seq, body FROM calls WHERE run = $1 AND seq = $2`, string(run.ID),
 		run.Failure.Seq)
-	calls, err := collect(rows, err, callScanner(new(damage))) // unreadable until an event replaces it
+	calls, err := collect(rows, err, callScanner(new(damage))) // an unreadable call is skipped
 	if err != nil || len(calls) == 0 {
 		return err
 	}

@@ -86,7 +86,7 @@ func (s *runTable) Unreported(
 			return run, err
 		})
 		if err != nil || len(runs) > 0 || read == 0 || !full && read < max {
-			// again only if all runs of a page are unreadable
+			// The next page is read only if all runs of this one are unreadable.
 			return runs, err
 		}
 	}
@@ -99,7 +99,7 @@ func (s *runTable) Restate(ctx context.Context, datacenter writ.DatacenterID, jo
 		var project writ.ProjectID
 		err := tx.QueryRowContext(ctx, `SELECT journal, project FROM runs WHERE id = $1`, string(run.ID)).Scan(&told,
 			&project)
-		// The journal's events are newer than the answer.
+		// If an event of the journal has reported the run, it is newer than the answer.
 		if told, err = found(told, err)("run", run.ID); err != nil || told == journal {
 			return err
 		}

@@ -113,7 +113,8 @@ func submission(ctx context.Context, tx *sqldb.Tx, payload writ.Digest) (writ.Su
 		tx.QueryRowContext(ctx, `SELECT `+submissionColumns+` FROM submissions WHERE payload = $1`, payload.String()))
 }
 
-// submissionOf reads the row of a submission. If its reason is unreadable, that is its error.
+// submissionOf reads the row of a submission. If only the reason of the rejection is unreadable, the submission's Error
+// reports this instead.
 func submissionOf(d *damage, payload writ.Digest, row scanner) (writ.Submission, error) {
 	s, err := d.scanSubmission(row)
 	if isShown(s, err) {

@@ -192,7 +192,7 @@ func (s *usageTables) Usage(
 	return list, nil
 }
 
-// listUsage builds the query for a page of usage and one more.
+// listUsage builds the query for a page of usage and one more row.
 func listUsage(filter ledger.UsageFilter, p ledger.Page) (*query, error) {
 	first, last := times(filter)
 	q := selectFrom(`SELECT project, kind, name, uid, datacenter, MIN(` + first + `), MAX(` + last + `)`)
@@ -232,13 +232,13 @@ func (s *usageTables) UsageOfProjects(
 	return list, nil
 }
 
-// listUsageOfProjects builds the query for a page of projects and one more.
+// listUsageOfProjects builds the query for a page of projects and one more row.
 func listUsageOfProjects(filter ledger.UsageFilter, p ledger.Page) (*query, error) {
 	q := selectFrom(`SELECT project, COUNT(*)`)
 	for _, c := range usedColumns {
 		q.add(", " + sumOf(c))
 	}
-	one := isOneMonth(filter) // which has one row for each resource
+	one := isOneMonth(filter) // a month has one row for each resource, so no inner sum is needed
 	if !one {
 		q.add(" FROM (SELECT project")
 		for _, c := range usedColumns {
