@@ -103,17 +103,16 @@ type Protection struct {
 	Refused func(err *writ.Error)
 }
 
-// codes creates and verifies codes.
+// codes creates and verifies the message authentication codes of rows.
 type codes struct {
 	Protection
 	tables map[string]*sync.Pool // of hash.Hash
 
 	mu   sync.Mutex
-	told map[string]bool
+	told map[string]bool // rejected rows that Refused was called for
 }
 
-// maxRefusedRows limits the rows that are remembered as reported. When it is reached, all are dropped and may be
-// reported again.
+// maxRefusedRows limits the remembered rejected rows. At the limit, all are forgotten and may be reported again.
 const maxRefusedRows = 1000
 
 const metaCode = "meta" // name of the key for the values in meta
@@ -121,8 +120,8 @@ const metaCode = "meta" // name of the key for the values in meta
 // keyring holds the codes of a journal. Without codes no row is verified.
 type keyring struct{ codes atomic.Pointer[codes] }
 
-// Protect makes the journal carry codes from its next epoch on. Call it before BeginEpoch. Without Protect no row is
-// verified, which suits tools that only copy.
+// Protect makes the journal write and verify codes. Call it before BeginEpoch, which compares the key with the journal.
+// Without Protect no row is verified, which suits tools that only copy.
 func (k *keyring) Protect(p Protection) error {
 	c := &codes{Protection: p, tables: make(map[string]*sync.Pool), told: make(map[string]bool)}
 	names := []string{metaCode}
@@ -140,7 +139,7 @@ func (k *keyring) Protect(p Protection) error {
 	return nil
 }
 
-// sum appends the code of a row to b. It covers the encoded values and the body.
+// sum appends the code of a row to b. The code covers the encoded values and the body.
 func (c *codes) sum(b []byte, table string, values []any, body []byte) ([]byte, error) {
 	for i, v := range values { // some engines return empty bytes as NULL
 		if b, ok := v.([]byte); v == nil || ok && b == nil {
@@ -178,7 +177,7 @@ func (tx *Tx) withCode(table string, body []byte, key ...any) ([]byte, error) {
 }
 
 // open verifies a stored body and returns the body that was passed to withCode. The error is RECORD_FORGED if the
-// journal did not write it into this row.
+// journal did not write this body into this row.
 func (tx *Tx) open(table string, stored []byte, key ...any) ([]byte, error) {
 	isCoded := len(stored) >= codedHead && stored[0] == coded
 	if tx.codes == nil {
@@ -207,7 +206,8 @@ func (tx *Tx) code(table string, values ...any) ([]byte, error) {
 	return tx.codes.sum(nil, table, values, nil)
 }
 
-// check verifies the code of a row in such a table. The first of values are the key.
+// check verifies the code of a row in a table with a column for it. values are those given to code: the key comes
+// first.
 func (tx *Tx) check(table string, mac []byte, values ...any) error {
 	if tx.codes == nil {
 		return nil
@@ -262,7 +262,8 @@ func isForged(err error) bool { return writ.CodeOf(err) == writ.CodeRecordForged
 // protected names the value in meta that identifies the key of the codes.
 const protected = "protected"
 
-// markKey marks a new journal with its key when an epoch begins. It returns an error if another key made the codes.
+// markKey stores a value that identifies the key of the codes when an epoch begins. It returns an error if the journal
+// has the value of another key.
 func (tx *Tx) markKey() error {
 	if tx.codes == nil {
 		return nil

@@ -16,7 +16,8 @@ type Call struct {
 	UID     writ.UID         `json:"uid,omitempty"`
 	Args    map[string]any   `json:"args,omitempty"`
 	Options writ.CallOptions `json:"options"`
-	// Need is the capacity it reserves on its node in addition to that of its resource.
+	// Need is the capacity that the call reserves on its node, in addition to the capacity that its resource has
+	// already.
 	Need writ.Capacity `json:"need"`
 	// Orders lists earlier calls on the same resource, which must have ended before this one is sent.
 	Orders  []int          `json:"orders,omitempty"`
@@ -26,7 +27,7 @@ type Call struct {
 	Ready   bool           `json:"ready,omitempty"`   // placed, and all calls that it needs have succeeded
 	RetryAt time.Time      `json:"retry_at,omitzero"`
 	StartBy time.Time      `json:"start_by,omitzero"`
-	// Before is the number of attempts before the last resume; later ones are counted from zero.
+	// Before is the number of attempts before the last resume. They do not count against the limit of retries.
 	Before        int `json:"before,omitempty"`
 	KnownFailures int `json:"told,omitempty"` // the failures of attempts up to this one are known
 	// Spared counts attempts since the last resume that the node refused because it could not write its journal, or

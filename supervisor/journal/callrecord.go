@@ -8,9 +8,9 @@ import (
 	"writ/internal/sqldb"
 )
 
-// callRecord is the stored form of a call. Calls are most of a datacenter's writes, each at least twice, so the form is
-// compact: numbers instead of field names, bytes instead of hex digits, microseconds since 1970 instead of texts. The
-// number of a field is never reused.
+// callRecord is the stored form of a call. Most writes of a datacenter are calls, and each call is written at least
+// twice, so the form is compact: numbers instead of field names, bytes instead of hex digits, microseconds since 1970
+// instead of texts. The number of a field is never reused.
 type callRecord struct {
 	Run       writ.RunID        `cbor:"1,keyasint"`
 	Seq       int               `cbor:"2,keyasint"`
@@ -152,8 +152,9 @@ func decodeCall(body []byte) (*Call, error) {
 	return c, nil
 }
 
-// storedReason returns the reason of a row. Rows of earlier versions have a sentence. The supervisor compares only the
-// codes of a lost node, so it recognizes their sentences; every other one becomes a text.
+// storedReason returns the reason of a row. Rows of earlier versions of writ have a sentence instead of a code. The
+// supervisor compares only the codes about lost nodes, so storedReason recognizes only their sentences. Any other
+// sentence becomes the text of a ReasonText.
 func storedReason(why writ.Reason, text, node string) writ.Reason {
 	if text == "" || !why.IsZero() {
 		return why

@@ -76,7 +76,7 @@ func (tx *Tx) calls(query string, args ...any) ([]*Call, error) {
 	return tx.readCalls(func(error) bool { return false }, query, args...)
 }
 
-// soundCalls is calls without forged rows.
+// soundCalls returns the calls that query selects, without forged rows.
 func (tx *Tx) soundCalls(query string, args ...any) ([]*Call, error) {
 	return tx.readCalls(isForged, query, args...)
 }
@@ -125,7 +125,7 @@ func (tx *Tx) CallsAfter(run writ.RunID, seq int) ([]*Call, error) {
 	return calls, nil
 }
 
-// refuseCall returns the error for a call in the place of another one.
+// refuseCall returns the error for a call that is stored among the calls of another run.
 func (tx *Tx) refuseCall(c *Call) error {
 	if tx.codes == nil {
 		return fmt.Errorf("call %d of run %s is stored among the calls of another run", c.Seq, c.Run)
@@ -136,8 +136,8 @@ func (tx *Tx) refuseCall(c *Call) error {
 const callsOf = `SELECT place, body FROM calls WHERE place > (SELECT number FROM runs WHERE id = $1) * $2 + $3
 	AND place < ((SELECT number FROM runs WHERE id = $1) + 1) * $2 ORDER BY place`
 
-// LeftCalls returns the calls on a resource that were placed and did not succeed, newest first. Their partial effects
-// may exist.
+// LeftCalls returns the calls on a resource that were placed and did not succeed, newest first. They may have left
+// partial effects on their nodes.
 func (tx *Tx) LeftCalls(id writ.ResourceID) ([]*Call, error) {
 	return tx.soundCalls(leftCalls, string(id.Project), string(id.Kind), id.Name)
 }

@@ -36,7 +36,7 @@ func (r *reign) Gave(epoch int64) bool {
 	return found
 }
 
-// giveEpoch records that epoch follows last.
+// giveEpoch records that epoch follows last, and returns the remembered epochs.
 func (tx *Tx) giveEpoch(last, epoch int64) ([]int64, error) {
 	text, err := tx.meta(metaEpochs)
 	if err != nil {
@@ -70,7 +70,7 @@ type Head struct {
 	Holds int64 `json:"holds,omitempty"`
 }
 
-// Behind reports whether h lacks something of the earlier observation seen.
+// Behind reports whether h is behind seen, an earlier observation of the journal's progress.
 func (h Head) Behind(seen Head) bool { return h.Epoch < seen.Epoch || h.Seq < seen.Seq }
 
 // Head returns the progress of the journal.
@@ -104,22 +104,22 @@ func (r *reign) mustReign(tx *Tx) error {
 	return err
 }
 
-// A journal restored from a backup does not know which jobs were sent after the backup. So it stores the time until
-// which another supervisor may have been active. Runs from before that time are reconciled: the nodes are asked for
-// their calls before anything is placed.
+// A journal restored from a backup does not know which jobs were sent after the backup. So it stores the time of its
+// restoration. Until then, a supervisor with the lost journal may have been active. Runs from before that time are
+// reconciled: the nodes are asked for their calls before anything is placed.
 
 // CameFromBackup marks the journal as restored from a backup, on evidence that the datacenter stored outside of it. It
 // takes effect with the next epoch; any supervisor that was active after the backup has stopped by then.
 func (r *reign) CameFromBackup() { r.restored.Store(true) }
 
 // ReconcilesUntil returns the time until which another supervisor may have accepted runs, or sent calls, that this
-// journal does not know; zero if the journal never came from a backup. Claims of coordinators do not count: they could
-// delay every run.
+// journal does not know; zero if the journal never came from a backup. Claims of coordinators do not count: a malicious
+// coordinator could delay every run with them.
 func (r *reign) ReconcilesUntil() time.Time { return sqldb.Time(r.reconcileUntil.Load()) }
 
 const metaReconcile = "doubt" // the stored name stays
 
-// readReconcileUntil returns ReconcilesUntil in microseconds. If the journal was just restored, that is now.
+// readReconcileUntil returns ReconcilesUntil in microseconds. If fromBackup is true, it stores and returns now.
 func (tx *Tx) readReconcileUntil(now time.Time, fromBackup bool) (int64, error) {
 	if fromBackup {
 		if err := tx.beginReconciliation(now); err != nil {
@@ -134,8 +134,8 @@ func (tx *Tx) beginReconciliation(now time.Time) error {
 }
 
 // Reconciles reports whether nodes may have work of a run that the journal does not know: the run was accepted before
-// until, or it was signed before until plus skew, the permitted error of people's clocks, and may have been submitted
-// here.
+// until, or it was signed so early that it may have been submitted before until. skew is the permitted error of
+// signers' clocks.
 func (r *Run) Reconciles(until time.Time, skew time.Duration) bool {
 	return !until.IsZero() && (r.Accepted.Before(until) || !r.Signed.After(until.Add(skew)))
 }

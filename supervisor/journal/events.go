@@ -13,15 +13,15 @@ import (
 	"writ/internal/sqldb"
 )
 
-// AddEvents appends events. They get their numbers and time with the commit. Values that they point to must not change
-// before it.
+// AddEvents appends events. The commit gives them their numbers and time. Until then, values that they point to must
+// not change.
 func (tx *Tx) AddEvents(events ...writ.Event) { tx.events = append(tx.events, events...) }
 
-// eventsTogether limits the bytes of events in one row, unless a single event is larger.
+// eventsTogether is the size in bytes at which a row of events is full.
 const eventsTogether = 16 << 10
 
-// writeEvents writes the events of the batch. Consecutive events share a row, under the number of the last. They are
-// encoded only here: links send the same bytes.
+// writeEvents writes the events of the batch. Consecutive events share a row, under the number of the last event.
+// Events are encoded only here: links send the same bytes.
 func (tx *Tx) writeEvents() error {
 	if len(tx.events) == 0 {
 		return nil
@@ -121,8 +121,8 @@ func (l *eventLog) setFeeds(feeds map[string]string) {
 	l.feeds = feeds
 }
 
-// Restated returns how often the journal has sent its whole state again since it was opened. The events about a node
-// then describe it as it was when it joined.
+// Restated returns how often the journal has sent its whole state again since it was opened. The repeated events about
+// a node describe it as it was when it joined, so newer ones must follow.
 func (l *eventLog) Restated() int64 { return l.restated.Load() }
 
 // await returns at most max events after a sequence number, in order. It waits until there is one or ctx ends. The
@@ -263,7 +263,7 @@ func (t *tail) add(events []writ.EncodedEvent) {
 }
 
 // after returns at most max events after seq, and a channel that is closed when events are added. known is false if the
-// tail lacks the first of them; the caller must then read the store.
+// event after seq may be older than the tail; the caller must then read the store.
 func (t *tail) after(seq int64, max int) (events []writ.EncodedEvent, known bool, grown <-chan struct{}) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

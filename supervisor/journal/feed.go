@@ -17,11 +17,11 @@ import (
 type Feed struct {
 	j           *Journal
 	coordinator string
-	begun       []time.Time // recent generations that it caused
+	begun       []time.Time // when this coordinator caused new generations
 }
 
-// Sending the whole state again costs a little for every coordinator, and a malicious one could request it with each
-// link.
+// Limits of the new generations that one coordinator may cause. Each one sends the whole state again, which costs a
+// little for every coordinator, and a malicious coordinator could request it with each link.
 const (
 	maxGenerations    = 3
 	generationsWithin = time.Hour

@@ -12,10 +12,10 @@ import (
 	"writ/internal/failpoint"
 )
 
-// A generation is a sequence of events with an ID. Coordinators rely on a generation never having two versions. A
-// journal restored from a backup would violate that: it would assign numbers again that coordinators know for other
-// events. So it takes a new ID, and sends the whole state again. A coordinator whose own store came from a backup, or
-// that lies, gets its own generation: see Feed.
+// A generation is a sequence of events with an ID. Coordinators rely on a number to mean only one event of a
+// generation. A journal restored from a backup would violate that: it would give new events numbers that coordinators
+// know for other events. So it takes a new ID, and sends the whole state again. A coordinator whose own store came from
+// a backup, or that lies, gets its own generation: see Feed.
 
 // standing is the relation of a journal to the events that a coordinator has.
 type standing int
@@ -56,7 +56,7 @@ func (tx *Tx) compare(seq int64, at time.Time) (standing, error) {
 		return agrees, err
 	}
 	i := slices.IndexFunc(events, func(e writ.Event) bool { return e.Seq == seq })
-	if i < 0 || at.IsZero() || events[i].Time.Equal(at) { // a missing event was deleted, as the one before the oldest
+	if i < 0 || at.IsZero() || events[i].Time.Equal(at) { // a deleted event cannot be compared
 		return agrees, nil
 	}
 	return older, nil

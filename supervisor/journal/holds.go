@@ -9,10 +9,10 @@ import (
 	"writ/internal/cbor"
 )
 
-// theHolds is the ID of the table's only row.
+// theHolds is the ID of the only row of table holds.
 const theHolds = int64(1)
 
-// holdsRow is the content of that row.
+// holdsRow is the content of the only row of table holds.
 type holdsRow struct {
 	// Revision is the revision of the newest decision, even if that decision is no longer in All.
 	Revision int64          `json:"revision"`

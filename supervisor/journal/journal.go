@@ -47,9 +47,9 @@ type Tx struct {
 
 // batch holds changes that the transactions of one commit write together, at its end.
 type batch struct {
-	events []writ.Event        // without numbers
-	told   []writ.EncodedEvent // with numbers
-	then   []func()
+	events []writ.Event         // without numbers
+	told   []writ.EncodedEvent  // with numbers
+	then   []func()             // see Then
 	loads  map[writ.NodeID]Load // as in the journal; nil if not read
 	shifts map[writ.NodeID]Load // changes of loads
 	frames []writ.Digest        // frames that it adds
@@ -128,7 +128,7 @@ func (j *Journal) Read(ctx context.Context, do func(tx *Tx) error) error {
 func (j *Journal) Write(ctx context.Context, do func(tx *Tx) error) error {
 	began := time.Now()
 	err := j.db.Write(ctx, func(tx *sqldb.Tx) error {
-		// A started transaction is awaited, and watching a context costs as much as a query.
+		// The end of ctx does not end a started transaction, because watching a context costs as much as a query.
 		t := &Tx{Tx: tx, ctx: context.WithoutCancel(ctx), codes: j.codes.Load()}
 		if err := j.join(t); err != nil {
 			return err
@@ -148,7 +148,7 @@ type health struct {
 	fault error // last write error; cleared by a successful probe
 }
 
-// note records the outcome of a write that began at a time.
+// note records the outcome of a write that started at began.
 func (h *health) note(began time.Time, err error) {
 	switch {
 	case err == nil:
@@ -223,7 +223,7 @@ func (j *Journal) join(tx *Tx) error {
 	return nil
 }
 
-// newest holds the digests that were added last. Only the writer uses it.
+// newest holds the digests of the frames that were stored last. Only write transactions use it, one at a time.
 type newest struct {
 	digests [128]writ.Digest
 	next    int
@@ -273,7 +273,8 @@ func get[T any](tx *Tx, table, query string, key ...any) (*T, error) {
 	return decode[T](body)
 }
 
-// list returns the decoded bodies of the rows that query selects, as key columns and body. Forged rows are omitted.
+// list returns the decoded bodies of the rows that query selects. It must select the key columns, then the body. Forged
+// rows are omitted.
 func list[T any](tx *Tx, table, query string, args ...any) ([]*T, error) {
 	keys := len(keyOf(table))
 	rows, err := tx.someRows(keys+1, query, args...)

@@ -83,7 +83,7 @@ func (j *Journal) BeginEpoch(ctx context.Context, now time.Time) (int64, error) 
 		if reconcileUntil, err = tx.readReconcileUntil(now, j.restored.Load()); err != nil {
 			return err
 		}
-		*j.known = newest{} // another process may have deleted some in the meantime
+		*j.known = newest{} // another process may have deleted some of these frames
 		return tx.lease(clock.Add(LeaseTime))
 	})
 	if err == nil {
@@ -129,8 +129,8 @@ func (j *Journal) Renew(ctx context.Context) error {
 	})
 }
 
-// Release releases the lease, so that no process has to wait for its end. It also runs the given last writes of this
-// process.
+// Release releases the lease, so that no process has to wait for its end. The given last writes of this process are
+// part of the same transaction.
 func (j *Journal) Release(ctx context.Context, last ...func(tx *Tx) error) error {
 	err := j.Write(failpoint.At(ctx, failpoint.LeaseReleased), func(tx *Tx) error {
 		for _, write := range last {

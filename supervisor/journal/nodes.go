@@ -27,7 +27,7 @@ type Node struct {
 	// Lost is the signed statement that declares it lost. The node verifies it.
 	Lost []byte `json:"lost,omitempty"`
 	// Superseded lists the resources and attempts that a lost node must not continue. FenceAnswer is the node's signed
-	// answer.
+	// answer to the order to stop them.
 	Superseded  []Superseded `json:"superseded,omitempty"`
 	FenceAnswer []byte       `json:"fence_answer,omitempty"`
 	FenceRound  int64        `json:"fence_round,omitempty"` // round of that answer: a later one replaces it

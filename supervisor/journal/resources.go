@@ -18,10 +18,10 @@ type Resource struct {
 	Operation string         `json:"operation,omitempty"`
 	Args      map[string]any `json:"args,omitempty"`
 	Need      writ.Capacity  `json:"need"` // capacity it uses on its node
-	// Holds lists acts (digests of an operation with its arguments) that the resource already reflects, because no other
-	// act followed them.
+	// Holds lists acts, each the digest of an operation with its arguments. Repeating one of them would not change the
+	// resource, because no other act has changed it since.
 	Holds []writ.Digest `json:"holds,omitempty"`
-	// Mendings holds which repairs by its node are known.
+	// Mendings counts the repairs that its node has reported.
 	Mendings Mendings `json:"mendings,omitzero"`
 }
 
@@ -37,7 +37,7 @@ type Mendings struct {
 // maxHeld limits the acts of a resource.
 const maxHeld = 16
 
-// AddHeld adds an act. If there are too many, the oldest is dropped.
+// AddHeld adds an act to Resource.Holds. If there are more than maxHeld, the oldest is dropped.
 func AddHeld(held []writ.Digest, act writ.Digest) []writ.Digest {
 	if slices.Contains(held, act) {
 		return held
@@ -222,7 +222,7 @@ type Departed struct {
 	Created time.Time `json:"created"`
 }
 
-// depart records that a node had a resource, for later reports about it.
+// depart records that a node had a resource, for later reports of its usage.
 func (tx *Tx) depart(r *Resource) error {
 	if r.UID == "" || r.Node == "" { // it never existed
 		return nil

@@ -23,8 +23,8 @@ const (
 	eventsKept = 7 * 24 * time.Hour
 )
 
-// forgetRows is the approximate number of rows that one step of Forget deletes, and forgetRuns the number of runs that
-// it releases. Concurrent writers then wait for milliseconds only.
+// Limits of one step of Forget: the approximate number of rows that it deletes, and the number of runs that it marks
+// for deletion. They are so low that concurrent writers wait for milliseconds only.
 const (
 	forgetRows   = 500
 	forgetRuns   = 50
@@ -126,7 +126,8 @@ func (tx *Tx) clearForgotten() (gone int64, err error) {
 	return gone, nil
 }
 
-// clearRun deletes the first rows of one of a run's tables. It returns their number, 0 if the tables are empty.
+// clearRun deletes the first rows of a run from the first table that still has some. It returns their number, 0 if all
+// tables are empty.
 func (tx *Tx) clearRun(run writ.RunID) (int64, error) {
 	late, err := tx.texts(`SELECT DISTINCT digest FROM results WHERE run = $1
 		AND seq < (SELECT MIN(seq) FROM results WHERE run = $1) + $2`, string(run), forgetRows)
@@ -139,7 +140,7 @@ func (tx *Tx) clearRun(run writ.RunID) (int64, error) {
 	}
 	for _, part := range []struct {
 		query  string
-		frames []string // candidates for deletion with it
+		frames []string // deleted too, unless other runs need them
 	}{
 		{`DELETE FROM results WHERE run = $1 AND seq < (SELECT MIN(seq) FROM results WHERE run = $1) + $2`, late},
 		{`DELETE FROM deliveries WHERE run = $1 AND seq < (SELECT MIN(seq) FROM deliveries WHERE run = $1) + $2`, nil},

@@ -9,8 +9,8 @@ import (
 	"writ/identity/chain"
 )
 
-// AddRoster stores a verified roster with its signed text, and the digests of the versions that the journal lacks
-// before it.
+// AddRoster stores a verified roster with its signed text, and the digests of the earlier versions that the journal
+// lacks.
 func (tx *Tx) AddRoster(roster *identity.Roster, signed []byte) error {
 	newest, err := tx.RosterVersion()
 	if err != nil {

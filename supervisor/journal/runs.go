@@ -17,14 +17,15 @@ import (
 // Run is a run with the data that only its datacenter needs.
 type Run struct {
 	writ.Run
-	// Waiting lists the calls of which the last pass needs one result to continue. It may be the list of an earlier pass
-	// if the rest of the run has not changed since.
+	// Waiting lists the calls that the last pass stopped for: the result of any of them lets the script continue. A
+	// pass evaluates the script from its beginning. The list may be from an earlier pass if the rest of the run has not
+	// changed since.
 	Waiting   []int         `json:"waiting,omitempty"`
 	Handled   []int         `json:"handled,omitempty"`   // failed calls whose .err the script has read
 	Completed bool          `json:"completed,omitempty"` // the script reached its end
 	Stop      *writ.Error   `json:"stop,omitempty"`      // why the run is being ended early, nil if it is not
 	StopState writ.RunState `json:"stop_state,omitempty"`
-	StopBy    time.Time     `json:"stop_by,omitzero"`  // when it ends even if calls have not reported
+	StopBy    time.Time     `json:"stop_by,omitzero"`  // when the run ends even if calls have not reported
 	Logs      int           `json:"logs,omitempty"`    // number of journaled lines
 	Crashes   int           `json:"crashes,omitempty"` // consecutive crashes of the evaluator
 	// Bytes is the encoded size of the arguments and values of its calls, as of the last write.
@@ -73,8 +74,8 @@ func (r *Run) due() time.Time {
 	return r.Deadline
 }
 
-// needed returns the time until which the run must be kept, however early it ends: its submission is answered with it,
-// and it may be resumed.
+// needed returns the time until which the run must be kept, however early it ends: until then, its submission may be
+// repeated, and the run may be resumed.
 func (r *Run) needed() time.Time {
 	if replay := r.Expires.Add(ReplayKept); replay.After(r.Deadline) {
 		return replay
@@ -93,7 +94,7 @@ func (r *Run) Move(to writ.RunState) error {
 }
 
 // AddRun records an accepted submission and its run, with the version of the roster that verified it. It returns false
-// without changes if the payload is known.
+// without changes if the payload is known or was refused.
 func (tx *Tx) AddRun(r *Run, roster int, signed []byte) (bool, error) {
 	added, err := tx.changed(`INSERT INTO payloads (digest, signed, run) SELECT $1, $2, $3
 		WHERE NOT EXISTS (SELECT 1 FROM refusals WHERE digest = $1) ON CONFLICT (digest) DO NOTHING`,
@@ -190,8 +191,8 @@ func (tx *Tx) runNumber(id writ.RunID) (number int64, err error) {
 	return number, err
 }
 
-// PendingRuns returns the open runs for which a pass may make progress, oldest first. Of each deployment it includes
-// only the run whose turn it is.
+// PendingRuns returns the open runs whose next pass may make progress, oldest first. For each deployment, it includes
+// only the open run with the lowest revision.
 func (tx *Tx) PendingRuns() ([]writ.RunID, error) { return tx.runIDs(pendingRuns) }
 
 const pendingRuns = `SELECT id FROM runs WHERE open AND pending AND (deployment = '' OR NOT EXISTS (

@@ -126,7 +126,7 @@ func (tx *Tx) OldestPlaced(node writ.NodeID) (time.Time, error) {
 const oldestPlaced = `SELECT planned FROM calls WHERE open AND state = 'planned' AND node <> '' AND node = $1 ORDER BY planned LIMIT 1`
 
 // OldestWait returns the start of the longest current wait for a node, a resource, a release or a retry. It is zero if
-// no call waits. For a retry the wait may start later.
+// no call waits. The wait for a retry starts at the time of the retry, which may be in the future.
 func (tx *Tx) OldestWait() (time.Time, error) {
 	due, err := tx.oldest(oldestDue)
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"writ/internal/sqldb"
 )
 
-// Limits per signer. Statements serve as evidence and make repeats harmless, and a text with a stored refusal is never
-// accepted. So further ones are rejected, and none is deleted before its text has expired.
+// Limits per signer. A stored statement is evidence and makes a repeat harmless; a stored refusal ensures that its text
+// is never accepted. So none is deleted before its text has expired, and beyond the limits no more are stored.
 const (
 	MaxStatements     = 10_000
 	MaxStatementBytes = 64 << 20
@@ -93,7 +93,7 @@ func (tx *Tx) roomFor(table, signer string, size, most, mostBytes int) error {
 // Refusal returns the answer to a text that was refused, or nil.
 func (tx *Tx) Refusal(digest writ.Digest) ([]byte, error) { return tx.answer("refusals", digest) }
 
-// answer returns the answer to a text from one of the two tables.
+// answer returns the answer to a text from table, which is statements or refusals.
 func (tx *Tx) answer(table string, digest writ.Digest) ([]byte, error) {
 	var answer, mac []byte
 	var expires int64
@@ -116,7 +116,7 @@ func (tx *Tx) isRefused(digest writ.Digest) (bool, error) {
 	return n > 0, err
 }
 
-// keptOf returns the number and size of a signer's rows in one of the two tables.
+// keptOf returns the number and size of a signer's rows in table, which is statements or refusals.
 func (tx *Tx) keptOf(table, signer string) (rows, bytes int, err error) {
 	err = tx.QueryRowContext(tx.ctx,
 		`SELECT COUNT(*), CAST(COALESCE(SUM(size), 0) AS BIGINT) FROM `+table+` WHERE signer = $1`, signer).

@@ -17,7 +17,7 @@ type Token struct {
 	Key       []byte // verifies proofs of the token, but cannot create one
 	CreatedBy string
 	Expires   time.Time
-	Uses      int       // number of nodes that it admits; 0 of a new one means 1
+	Uses      int       // number of nodes that it admits; 0 in a new token means 1
 	Used      int       // number of nodes that it has admitted
 	Spent     time.Time // time of its last admission or revocation; zero while it is usable
 	SpentKey  string    // ID of the key it admitted last; "" if revoked

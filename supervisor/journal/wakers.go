@@ -7,7 +7,7 @@ import (
 	"writ"
 )
 
-// Every open run has a cause that will wake it, and that survives a crash of the supervisor:
+// Every open run has a cause that will wake it (give it its next step), and that survives a crash of the supervisor:
 //
 //   - a pass of its script is due: the next supervisor starts with it. A run of a deployment waits for an earlier open
 //     run. A run that was accepted and is on hold waits for a person: after each hold decision, the watch gives all
@@ -18,8 +18,8 @@ import (
 //     member: a call that never started and is bound to it waits until the node is back, or until a person removes it;
 //   - one of its calls has a time at which the watch checks it. Calls on hold have one, too.
 //
-// The deadline does not count: a run that only its deadline ends is stuck. A call that waits for other calls of its run
-// is woken by these.
+// The deadline does not count as a cause: a run that only its deadline ends is stuck. A call that waits for other calls
+// of its run is woken when they end.
 
 // Sleeper is an open run or call without a wake-up before the deadline of the run.
 type Sleeper struct {
@@ -35,7 +35,7 @@ func (s Sleeper) String() string {
 	return fmt.Sprintf("call %d of run %s: %s", s.Seq, s.Run, s.Why)
 }
 
-// Looked is a position in the order of Sleepers.
+// Looked is a position in the list of open runs, ordered by due time and ID.
 type Looked struct {
 	due int64
 	run writ.RunID
@@ -230,7 +230,8 @@ func (tx *Tx) leftOn(r openRow) (why string, err error) {
 	return fmt.Sprintf("it is bound to %s, which was removed", c.NodeName), nil
 }
 
-// unsent returns why a placed call without a time has no wake-up, if all calls that it waits for have ended.
+// unsent returns why a placed call without a check time has no wake-up: all calls that it waits for have ended. It
+// returns "" if one of them is open.
 func (tx *Tx) unsent(r openRow, rows []openRow) (why string, err error) {
 	c, err := tx.callAt(r.place)
 	if err != nil || c == nil {
