@@ -24,7 +24,7 @@ type AdvancerConfig struct {
 	Mailbox  *mailbox.Scheduler
 	Programs Programs
 	Quota    Quota
-	// Freed is called after a step if other calls wait for the room that it made on a node.
+	// Freed is called after a step has freed room on a node with waiting calls.
 	Freed func(node writ.NodeID, run writ.RunID)
 	// Unasked is called for results of a node that answer no sent job.
 	Unasked func(node writ.NodeID, results int)
@@ -50,8 +50,9 @@ type Quota interface {
 	AddRuns(project writ.ProjectID, n int)
 }
 
-// Advancer advances runs. The steps of a run never overlap. A step loads the run, receives its mail, evaluates the
-// script, decides about the calls and writes all changes in one transaction. Its jobs are sent after the commit.
+// Advancer advances runs. The steps of a run never overlap. A step loads the run, receives its mail (the messages for
+// the run since its last step), evaluates the script, decides about the calls and writes all changes in one
+// transaction. Its jobs are sent after the commit.
 type Advancer struct {
 	AdvancerConfig
 	recent *recent
@@ -130,8 +131,8 @@ func (a *Advancer) advance(ctx context.Context, id writ.RunID, m mail.Mail) erro
 	return nil
 }
 
-// committed runs as part of the commit of a step, before the next commit. It updates the quota first, so that a client
-// that learns of an ended run is within its quota.
+// committed runs as part of the commit of a step, before the next commit. It updates the quota before the end of a run
+// is published, so that a client may submit the next run at once.
 func (a *Advancer) committed(t *Step, m mail.Mail) {
 	if t.out.OpenCalls != 0 {
 		a.Quota.AddCalls(t.run.Project, t.out.OpenCalls)
@@ -168,7 +169,7 @@ func (a *Advancer) afterCommit(t *Step) {
 	}
 }
 
-// noteForged stores and publishes the reason why a run is stuck. It does not write a run whose own record was changed.
+// noteForged stores and publishes the reason why a run is stuck. It does not write a run whose own record was forged.
 func (a *Advancer) noteForged(ctx context.Context, id writ.RunID, why error) {
 	held := writ.Reason{Code: writ.ReasonForged, Error: withoutHint(writ.AsError(why))}
 	err := a.Journal.Write(failpoint.At(ctx, new(mail.Mail).Change()), func(tx *journal.Tx) error {
@@ -187,7 +188,7 @@ func (a *Advancer) noteForged(ctx context.Context, id writ.RunID, why error) {
 	}
 }
 
-// Drop acknowledges results for unknown runs, which come from a journal that was replaced by a backup.
+// Drop acknowledges results for unknown runs. Such runs are in a journal that a backup has replaced.
 func (a *Advancer) Drop(results []mail.Arrival) {
 	byNode := make(map[writ.NodeID]int)
 	for _, r := range results {

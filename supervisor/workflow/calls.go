@@ -15,7 +15,7 @@ import (
 // callList holds the calls of a run and answers questions about their order and their needs.
 type callList struct {
 	all     []*journal.Call                     // by sequence number: all[i].Seq == i+1
-	on      map[writ.ResourceID][]*journal.Call // the first indexed calls by resource; see before
+	on      map[writ.ResourceID][]*journal.Call // all[:indexed] by resource; see before
 	indexed int
 }
 

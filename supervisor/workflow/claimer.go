@@ -68,7 +68,7 @@ func (t claimer) claimCalls() error {
 
 // waitingCalls returns the calls that must wait, by seq: calls on hold, calls whose resource another run uses, and all
 // calls that need them, each with its whole group. Waiting calls release their claims. Otherwise two runs that each
-// hold one of two resources would wait for each other. The needs of a waiting call do not wait.
+// hold one of two resources would wait for each other. The calls that a waiting call needs do not wait.
 func (t claimer) waitingCalls() (map[int]bool, error) {
 	waiting := make(map[int]bool)
 	groups := groups(t.Step)
@@ -170,7 +170,7 @@ func (t claimer) claim(op *catalog.Operation, c *journal.Call) error {
 }
 
 // isFree reports whether no other run has an open call on the resource. If one has, it sets the wait reason of the
-// call. A call that only reads beside an existing resource never waits.
+// call. A call that runs aside never waits if its resource exists; see catalog.Operation.
 func (t claimer) isFree(c *journal.Call) (bool, error) {
 	if c.Aside {
 		if have, err := t.records.Resource(c.Resource()); have != nil || err != nil {
@@ -210,8 +210,9 @@ func (t claimer) succeed(c *journal.Call, values map[string]any) error {
 	return t.move(c, writ.CallSucceeded)
 }
 
-// claimNamed adds the resources that the arguments name to the needs of a call. An earlier call of the run makes them,
-// or they exist already. It reports whether the call must wait because an earlier call removes one of them.
+// claimNamed adds the resources that the arguments name to the needs of a call. Each of these is made by an earlier
+// call of the run or exists already; otherwise the call fails. claimNamed reports whether the call must wait because an
+// earlier call removes one of them.
 func (t claimer) claimNamed(op *catalog.Operation, c *journal.Call) (waits bool, err error) {
 	for _, ref := range op.Args.Named(c.Args) {
 		id := writ.ResourceID{Project: c.Project, Kind: ref.Kind, Name: ref.Name}
@@ -247,8 +248,8 @@ func (t claimer) claimNamed(op *catalog.Operation, c *journal.Call) (waits bool,
 	return false, nil
 }
 
-// claimResource decides the relation of a call to its resource, given the existing resource and the last open call of
-// the run that makes or changes it.
+// claimResource gives a call the UID and the node of its resource, and the capacity that it needs. have is the existing
+// resource; earlier is the last open call of the run that makes or changes it. Both may be nil.
 func (t claimer) claimResource(
 	op *catalog.Operation, c *journal.Call, have *journal.Resource, earlier *journal.Call,
 ) error {

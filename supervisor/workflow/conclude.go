@@ -11,8 +11,8 @@ import (
 	"writ/supervisor/journal"
 )
 
-// conclude ends the run if it was stopped and its calls have ended or its stop time is over, or if its script and all
-// calls have ended.
+// conclude ends the run once its script and all its calls have ended. It ends a stopped run once all its calls have
+// ended, or at StopBy.
 func (t *writer) conclude() error {
 	if t.run.State.Ended() {
 		return nil
@@ -72,8 +72,8 @@ func (t *writer) end(state writ.RunState) error {
 	return err
 }
 
-// signedFailure returns a failure in the form of signed summaries. Earlier clients refuse a summary with unknown
-// fields.
+// signedFailure returns a failure for a signed summary: without Handled, because earlier clients refuse a summary with
+// unknown fields.
 func signedFailure(f *writ.Failure) *writ.Failure {
 	if f == nil || !f.Handled {
 		return f
@@ -122,8 +122,8 @@ func firstCause(calls []*journal.Call, c *journal.Call) *journal.Call {
 	return c
 }
 
-// unhandled returns the call that fails the run: the first failed call whose error the script did not read. Calls that
-// only lack a dependency come last.
+// unhandled returns the call that fails the run: the first failed call whose error the script did not read. It prefers
+// calls that did not fail because of another call.
 func unhandled(calls *callList, handled []int) *journal.Call {
 	var follower *journal.Call
 	for _, c := range calls.all {
@@ -149,12 +149,12 @@ func handledCause(calls *callList, failed *journal.Call, handled []int) *journal
 }
 
 // withRootCause returns the failure of a run with the code, node and number of the call that failed first, because
-// failures are counted and found by these. The position in the script stays.
+// failures are counted and found by these. The position in the script is not changed.
 func (l *callList) withRootCause(handled []int, f writ.Failure) *writ.Failure {
 	needs := l.at(f.Seq)
 	f.Handled = needs != nil && handledCause(l, needs, handled) != nil
 	if needs != nil && needs.Error != nil {
-		f.Node = needs.Error.Node // a pass does not return it
+		f.Node = needs.Error.Node // a pass does not return the node
 	}
 	if needs == nil || f.Code != writ.CodeDependencyFailed {
 		return &f

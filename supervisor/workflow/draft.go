@@ -13,7 +13,7 @@ import (
 	"writ/supervisor/placement"
 )
 
-// maxRounds limits how often the calls of one plan are arranged, beyond once per wait of its script. A script that
+// maxRounds limits how often the open calls of a plan are arranged again because some of them have ended. A script that
 // makes and deletes the same resource repeatedly needs one round for each. After the limit, the outcome of the
 // remaining calls is estimated.
 const maxRounds = 100
@@ -127,7 +127,7 @@ func reserve(loads map[writ.NodeID]journal.Load, node writ.NodeID, more writ.Cap
 	loads[node] = l
 }
 
-// lay overlays the state of a resource after a call on the journal and updates the loads.
+// lay records the state of a resource after a call, which replaces its state in the journal, and updates the loads.
 func (d *Draft) lay(id writ.ResourceID, before, after *journal.Resource) {
 	if before != nil && before.Node != "" {
 		reserve(d.loads, before.Node, writ.Capacity{}.Minus(before.Need))
@@ -213,7 +213,7 @@ func (d *Draft) placed(c *journal.Call) bool {
 	return c.Claimed && c.Node != "" && d.step.calls.met(c)
 }
 
-// endCalls ends the open calls that may accepts, in order. It reports whether there were any.
+// endCalls ends the open calls that satisfy may, in order. It reports whether there were any.
 func (d *Draft) endCalls(may func(c *journal.Call) bool) (any bool, err error) {
 	for _, c := range d.step.calls.all {
 		if c.State != writ.CallPlanned || !may(c) {

@@ -40,7 +40,8 @@ func EventResource(r writ.Resource) *writ.Resource {
 }
 
 // uses returns the capacity that a resource occupies after op. Amounts that op does not change stay as before. The
-// result of op may add to its arguments, such as the size of archives. A measured disk size of 0 is final.
+// result of op may add to its arguments, such as the size of archives. A disk size of 0 in the result replaces the size
+// before.
 func uses(op *catalog.Operation, args, result map[string]any, before writ.Capacity) writ.Capacity {
 	after := writ.Capacity{}
 	if op.Needs != nil {

@@ -22,7 +22,7 @@ const maxCrashes = 3
 const (
 	logBytes     = 1 << 20
 	logBytesOnce = 512 << 10
-	// lineBytes is added to the length of each line: a short line costs as much as one of 2 KiB.
+	// lineBytes is added to the length of each line, because storing and sending even a short line has a cost.
 	lineBytes = 1 << 10
 	// logPatience limits the delay of a pass. It suffices for the longest possible log of a run.
 	logPatience = 6 * time.Second

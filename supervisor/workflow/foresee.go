@@ -105,7 +105,8 @@ func (p *ProposedCall) foreseeMake(f *foresight, id writ.ResourceID, args map[st
 }
 
 // foreseeAlter compares the arguments with the values that they set. It predicts a change or no change only if each
-// argument corresponds to a value of the resource, or if the same operation had an effect that still holds.
+// argument corresponds to a value of the resource, or if Resource.Holds lists the same operation with the same
+// arguments.
 func (p *ProposedCall) foreseeAlter(f *foresight, id writ.ResourceID, args map[string]any, have *journal.Resource) {
 	f.action = writ.ActionAct
 	if have == nil || p.Op.Repeat == catalog.Once || len(p.unknown) > 0 || len(f.drift) > 0 {

@@ -76,7 +76,8 @@ func (a *Advancer) reload(tx *journal.Tx, id writ.RunID, m mail.Mail) (*Step, er
 	return t, nil
 }
 
-// remember keeps a run in memory if a result will bring its next step soon. The step is in the journal.
+// remember keeps a run in memory if a result will bring its next step soon. The caller has written the step to the
+// journal.
 func (a *Advancer) remember(t *Step) {
 	if !t.calls.anySent() {
 		return

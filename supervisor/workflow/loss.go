@@ -11,13 +11,13 @@ import (
 	"writ/supervisor/mail"
 )
 
-// loss is a node that is lost, as one run sees it.
+// loss handles the calls of one run on a lost node.
 type loss struct {
 	*Step
 	node writ.Node
 }
 
-// newLoss returns the loss of a node for the run of a step.
+// newLoss returns the loss of node id for the run of a step.
 func newLoss(t *Step, id writ.NodeID) loss {
 	n, _ := t.Nodes.Get(id)
 	n.ID = id
@@ -62,8 +62,8 @@ func (t *loss) apply() error {
 	return nil
 }
 
-// waitsForLost reports whether a call that may have started on a lost node keeps waiting: for the node, unless it was
-// removed, or for a signed decision.
+// waitsForLost reports whether a call that may have started on a lost node keeps waiting. With on_loss "wait", it waits
+// for the node until the node is removed; with "replace", it waits for a signed decision.
 func waitsForLost(c *journal.Call, n writ.Node) bool {
 	return c.Options.OnLoss == "replace" || c.Options.OnLoss == "wait" && n.Admission != writ.AdmissionRemoved
 }
@@ -100,7 +100,7 @@ func repeatableElsewhere(c *journal.Call) bool {
 	return ok && (op.Effect == catalog.Make || op.Effect == catalog.Remove || leavesNothing(c))
 }
 
-// giveUp prevents a lost node from starting or continuing a call after its return.
+// giveUp prevents a lost node from starting or continuing a call after the node has returned.
 func (t *loss) giveUp(c *journal.Call) {
 	t.out.Stops.Stale[c.Node] = append(t.out.Stops.Stale[c.Node], mail.DeliveriesOf(c)...)
 	t.out.Stops.GivenUp[c.Node] = append(t.out.Stops.GivenUp[c.Node], c.Key())
@@ -209,8 +209,8 @@ func (t *loss) needsThere(c *journal.Call) (needs []need) {
 }
 
 // FreeNames removes the resources of a node from the journal, in the transaction of a signed decision that the node is
-// gone. It adds the resources and the sent calls to the node's list of superseded things, which the node must stop
-// using. It returns the runs with open calls there.
+// gone. It adds these resources, and the calls that were sent to the node, to Superseded: the node must not continue
+// them. It returns the runs with open calls there.
 func FreeNames(tx *journal.Tx, n *journal.Node) ([]writ.RunID, error) {
 	resources, err := tx.ResourcesOn(n.ID)
 	if err != nil {

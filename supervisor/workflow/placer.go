@@ -184,7 +184,7 @@ func (t placer) checkGrowth(group []*journal.Call) error {
 		free := &t.candidates[i].Free
 		switch {
 		case placement.Fits(c.Need, *free):
-		// its free capacity is unknown: it has not reported since the start, or not recently
+		// the free capacity of the node is unknown: it has not reported since the start, or not recently
 		case t.candidates[i].Liveness != writ.LivenessReady && !t.candidates[i].NeverFits(c.Need):
 			t.waitOn(c, before, writ.Reason{Code: writ.ReasonNode, Node: c.NodeName, State: string(t.candidates[i].Liveness)})
 			continue
@@ -215,9 +215,9 @@ func (t placer) conflictingNodes(c *journal.Call, a, b writ.NodeID) *writ.Error 
 	return err
 }
 
-// splitAt returns the position where the script read a result and thereby separated a call from the needs that this run
-// made: the last read before the youngest need or, if all needs were planned in one pass, before the call. It returns
-// "" if the run made none of the needs.
+// splitAt returns the position at which the script read a result before it requested a call, so that the needs of the
+// call were placed without it. If this run made these needs in several passes, splitAt returns the last read before the
+// youngest need. It returns "" if this run made none of the needs.
 func (t placer) splitAt(c *journal.Call) string {
 	var made []*journal.Call
 	for _, seq := range t.calls.colocated(c) {

@@ -144,7 +144,7 @@ func (t *receiver) tooEarly(s mail.Stop) bool {
 }
 
 // answer applies the result of a call. A late success, for a call that was cancelled or given up, still changes its
-// resource. left is an earlier resource of ours that was in the way, else nil.
+// resource. left is the resource of an earlier call that was in the way of this call, nil if there was none.
 func (t *receiver) answer(a mail.Arrival, left *leftover) error {
 	c := t.calls.at(a.Result.Seq)
 	switch {
@@ -291,8 +291,8 @@ func (t *receiver) belated(c *journal.Call, a mail.Arrival) error {
 	return nil
 }
 
-// stopGivenUp sends a node the order to stop a job whose outcome no longer matters: the run has ended or was resumed, or the call
-// has failed.
+// stopGivenUp orders a node to stop a job whose outcome no longer matters: the run has ended or was resumed, or the
+// call has failed.
 func (t *receiver) stopGivenUp(a mail.Active) {
 	c := t.calls.at(a.Key.Seq)
 	switch {

@@ -22,7 +22,7 @@ type stake struct {
 	seq      int
 	resource writ.ResourceID
 	open     bool // the call has not ended
-	// for open calls: its operation, apart from its needs, can be repeated elsewhere, or it was never sent
+	// for open calls: another node could perform the call if all its needs were there
 	moves bool
 	there bool // the call or its resource is on the node that is gone
 	needs []need

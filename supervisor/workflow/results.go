@@ -79,7 +79,7 @@ type leftover struct {
 	by         string // description of the earlier call, for messages
 }
 
-// leftoverOf returns the earlier resource of ours that was in the way of a call, nil if there was none.
+// leftoverOf returns the resource of an earlier call that was in the way of call c, nil if there was none.
 func leftoverOf(tx *journal.Tx, c *journal.Call, a mail.Arrival) (*leftover, error) {
 	if a.Result.Found == "" || a.Result.Error == nil || a.Result.Error.Code != writ.CodeResourceConflict || c == nil ||
 		c.Node != a.Node {
@@ -92,7 +92,7 @@ func leftoverOf(tx *journal.Tx, c *journal.Call, a mail.Arrival) (*leftover, err
 	if err != nil {
 		return nil, err
 	}
-	if have != nil { // its late result was applied before this one
+	if have != nil { // the late result of the earlier call was applied before
 		if have.UID != a.Result.Found || have.Node != a.Node {
 			return nil, nil
 		}
@@ -116,8 +116,8 @@ func leftoverOf(tx *journal.Tx, c *journal.Call, a mail.Arrival) (*leftover, err
 	return nil, nil
 }
 
-// takeOver retries a call that has just failed with the resource that an earlier call left. It keeps the failure if the
-// resource has another owner and the call does not adopt.
+// takeOver plans another attempt of a call that has just failed, for the resource that an earlier call left. It keeps
+// the failure if the resource has another owner and the call does not adopt.
 func (t *receiver) takeOver(c *journal.Call, left *leftover) error {
 	if left.deployment != t.run.Deployment && !c.Options.Adopt {
 		owner := &journal.Resource{Resource: writ.Resource{ResourceID: c.Resource(), Deployment: left.deployment}}

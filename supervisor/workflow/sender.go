@@ -115,7 +115,7 @@ func (t *sender) cameBack(node writ.NodeID) (n int) {
 	return n
 }
 
-// spareRoom returns the spare room of a full node for the run's project.
+// spareRoom returns the room that a full node still has for the run's project; see placement.Spare.
 func (t *sender) spareRoom(node writ.NodeID, member writ.Node, load journal.Load) (int, error) {
 	out, err := t.tx.SentByProject(node)
 	if err != nil {

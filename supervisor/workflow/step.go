@@ -30,7 +30,7 @@ type Step struct {
 	left    map[int]*leftover // by index of the result in the mail: the resource that was in its way
 
 	touched map[int]bool // seqs of calls to write
-	// claimed in this step and without a reservation yet, by seq: their wait state before the claim
+	// the calls that were claimed in this step and are not placed yet, by seq: their wait states before the claim
 	claimed  map[int]wait
 	runDirty bool // the run is to be written
 	runMoved bool // the state of the run, or another public fact, has changed
@@ -104,7 +104,7 @@ func (t *Step) move(c *journal.Call, to writ.CallState) error {
 type wait struct {
 	why   writ.Reason
 	since time.Time
-	kept  bool // equals the journal
+	kept  bool // the call is as in the journal
 }
 
 // isClaimed reports whether a call was claimed in this step and is not placed yet.

@@ -80,8 +80,8 @@ func (t *sender) putOnHold(c *journal.Call, h *identity.Hold) {
 	t.delay(c, t.Holds.Reason(h))
 }
 
-// keepBack makes a sent call wait whose delivery was lost, because its node would start a new delivery now. The time of
-// the call stops meanwhile.
+// keepBack makes a sent call whose delivery was lost wait for the release of a hold, because its node would start a new
+// delivery at once. Meanwhile the time until its EndBy does not pass.
 func (t *sender) keepBack(c *journal.Call, h *identity.Hold) {
 	if why := t.Holds.Reason(h); !c.KeptBack || !c.Why.Equal(why) {
 		c.KeptBack, c.Why = true, why

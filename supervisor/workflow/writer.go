@@ -74,7 +74,7 @@ func (t *writer) adopt(pass *pass) error {
 	run := t.run
 	t.runDirty = t.runDirty || run.Crashes > 0 || run.Reopened
 	run.Crashes, run.Reopened = 0, false
-	if !run.Why.IsZero() { // it waited for its step, or was just resumed
+	if !run.Why.IsZero() { // it waited to start, or was just resumed
 		run.Why, t.runDirty, t.runMoved = writ.Reason{}, true, true
 	}
 	if run.State == writ.RunAccepted {
