@@ -21,7 +21,7 @@ var BootSteps = []string{
 	"joined", "off", BootOther,
 }
 
-// BootOther counts machines at a step outside of BootSteps, and machines that have not asked yet.
+// BootOther counts machines at a step outside of BootSteps, and machines that have not contacted their boot server yet.
 const BootOther = "other"
 
 // BootReport is a boot server's report about the machines of its site. It is based on unauthenticated statements of the
@@ -60,11 +60,12 @@ func (l *BootMachines) UnmarshalJSON(text []byte) error {
 // BootMachine is the boot progress of a machine. Reports contain ages instead of times, because the clock of a boot
 // server may differ.
 type BootMachine struct {
-	// MAC is the MAC address, or "serial=" and the serial number of a machine that has settings and has not asked yet.
+	// MAC is the MAC address, or "serial=" and the serial number of a machine that has settings of its own and has not
+	// contacted its boot server yet.
 	MAC        string `json:"mac"`
 	Server     string `json:"server,omitempty"`
 	Node       string `json:"node,omitempty"` // its name as a node, as reported by the machine
-	Step       string `json:"step,omitempty"` // "" if it has not asked yet
+	Step       string `json:"step,omitempty"` // "" before its first contact
 	Failed     bool   `json:"failed,omitempty"`
 	Advice     string `json:"advice"`
 	Address    string `json:"address,omitempty"`
@@ -78,7 +79,7 @@ type BootMachine struct {
 	AgeSeconds    int64 `json:"age_seconds,omitempty"`    // since its step; only in reports
 	SilentSeconds int64 `json:"silent_seconds,omitempty"` // since its last message; only in reports
 
-	Since time.Time `json:"since,omitzero"` // the same by the supervisor's clock; only in answers
+	Since time.Time `json:"since,omitzero"` // time of its step by the supervisor's clock; only in answers
 	Heard time.Time `json:"heard,omitzero"`
 }
 

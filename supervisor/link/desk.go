@@ -24,8 +24,8 @@ const (
 	uncountedPerItem = 128     // added to each answer, so that empty answers count too
 )
 
-// desk answers the requests of the other side. Each ID is handled once, regardless of sessions: a handler continues if
-// its session ends, and a repeated request with the same ID gets the same answer.
+// desk answers the requests of the other side of a link. It handles each request ID once, also across sessions: a
+// handler continues if its session ends, and a repeated request with the same ID gets the same answer.
 type desk struct {
 	log     *slog.Logger
 	running *sync.WaitGroup // the goroutines that answer
@@ -118,10 +118,10 @@ func (d *desk) work(ctx context.Context, p *peer, f *frame, a *answer) {
 }
 
 // note logs why a request failed. The log is rate-limited per verb and code, because the other side may ask at any
-// rate. A decision with a proof was logged by its handler.
+// rate. A signed refusal, an error with a proof, was logged by its handler.
 func (d *desk) note(ctx context.Context, f *frame, err error) {
 	e := writ.AsError(err)
-	// A side that stops or becomes standby neither refuses nor fails a request.
+	// If this side stops or becomes standby, the error is not about the request.
 	if err == nil || len(e.Proof) > 0 || ctx.Err() != nil {
 		return
 	}
@@ -160,7 +160,7 @@ func (d *desk) call(
 	return p.answer(ctx, f.Verb, f.Params, progress)
 }
 
-// encode returns the frame of an answer. An error can be sent in its place.
+// encode returns the frame of an answer. If the answer cannot be encoded, the caller sends the returned error instead.
 func (d *desk) encode(f *frame, result any, failed error) ([]byte, error) {
 	res := &frame{Type: typeResponse, ID: f.ID, OK: failed == nil}
 	if failed != nil {
@@ -175,7 +175,7 @@ func (d *desk) encode(f *frame, result any, failed error) ([]byte, error) {
 	return res.encode()
 }
 
-// forget drops the oldest answers while there are too many. Unfinished ones are kept. The caller holds mu.
+// forget drops the oldest answers while there are too many. Entries of running handlers are kept. The caller holds mu.
 func (d *desk) forget() {
 	kept := d.order[:0]
 	for i, id := range d.order {

@@ -13,8 +13,9 @@ import (
 	"writ"
 )
 
-// Limits of the events that a coordinator receives. A datacenter at full speed on two cores sends 14,000 events and 6
-// MiB a second, with 420,000 JSON values: its cost is 13 MiB.
+// Limits of the events that a coordinator receives. The cost of events is their size plus eventCost each, or valueCost
+// for each JSON value in them if that is more. A datacenter at full speed on two cores sends 14,000 events and 6 MiB a
+// second, with 420,000 JSON values: its cost is 13 MiB a second.
 const (
 	eventsPerSecond = 16 << 20 // cost of the events of a datacenter
 	eventsAtOnce    = 64 << 20 // cost that may come at once

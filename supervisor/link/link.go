@@ -68,7 +68,7 @@ type Hello struct {
 // Welcome ends the handshake.
 type Welcome struct {
 	Session string `json:"session"`
-	// Roster is the coordinator's version; the supervisor then requests or offers missing rosters.
+	// Roster is the version of the coordinator's roster; the supervisor then requests or offers missing versions.
 	Roster       int       `json:"roster"`
 	Coordinators []string  `json:"coordinators"` // other coordinators to connect to
 	Ack          int64     `json:"ack"`          // last event of this journal that the coordinator has

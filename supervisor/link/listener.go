@@ -204,10 +204,10 @@ func (l *Listener) welcome(ctx context.Context, conn *websocket.Conn, s *Session
 	return in, nil
 }
 
-// Request is Request of the datacenter's session. If the link is cut before the answer and restored within 5 s, the
-// request continues in the new session under its old ID, so that it is handled once and its answer is not lost.
-// DATACENTER_UNAVAILABLE means that the datacenter is away; if the link was cut during the request, it may have been
-// carried out.
+// Request sends a request to the supervisor of a datacenter, like Session.Request. If the link is cut before the answer
+// and restored within 5 s, the request continues in the new session under its old ID, so that it is handled once and
+// its answer is not lost. DATACENTER_UNAVAILABLE means that the datacenter is away; if the link was cut during the
+// request, it may have been carried out.
 func (l *Listener) Request(
 	ctx context.Context, datacenter writ.DatacenterID, verb Verb, params, result any, progress func(stage, detail string),
 ) error {

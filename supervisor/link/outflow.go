@@ -85,7 +85,7 @@ func (o *outflow) sendAll(ctx context.Context, p *peer, head string, events []wr
 		}
 		o.mu.Lock()
 		first, next := events[0].Seq, o.sent+1
-		if o.sent == 0 { // new to this journal: its first events may have been deleted
+		if o.sent == 0 { // the coordinator has no events of this journal, and the first ones may have been deleted
 			o.acks, next = first-1, first
 		}
 		if first == next {

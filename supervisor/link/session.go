@@ -9,8 +9,8 @@ import (
 	"writ"
 )
 
-// resumeWithin limits how long an open request waits for a supervisor to reconnect after its link was cut. Its first
-// attempt comes after at most one second.
+// resumeWithin limits how long an open request waits for a supervisor to reconnect after its link was cut. The
+// supervisor dials again after at most one second.
 const resumeWithin = 5 * time.Second
 
 // Session is an established link.

@@ -48,8 +48,8 @@ func (c *sessions) close(cause error) {
 	c.serving.Wait()
 }
 
-// enter counts a request and returns the context of links. It is not the request's context, because the server forgets
-// hijacked connections.
+// enter counts a new link in serving and returns the context of links. That is not the context of the HTTP request,
+// because the server forgets hijacked connections.
 func (c *sessions) enter() (context.Context, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

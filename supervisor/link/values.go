@@ -126,7 +126,7 @@ func exact(v reflect.Value) error {
 	return nil
 }
 
-// exactMap does exact for the elements of a map, which cannot be changed in place.
+// exactMap applies exact to the elements of a map, which cannot be changed in place.
 func exactMap(v reflect.Value) error {
 	for it := v.MapRange(); it.Next(); {
 		e := reflect.New(v.Type().Elem()).Elem()
@@ -139,8 +139,8 @@ func exactMap(v reflect.Value) error {
 	return nil
 }
 
-// mayHoldValues reports whether a type may contain an interface. It lets exact skip the others, for example the bytes
-// of a []byte.
+// mayHoldValues reports whether a type may contain an interface. exact skips all other types, for example the bytes of
+// a []byte.
 func mayHoldValues(t reflect.Type) bool {
 	switch t.Kind() {
 	case reflect.Interface, reflect.Pointer, reflect.Struct, reflect.Slice, reflect.Map:

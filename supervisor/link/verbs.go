@@ -19,7 +19,7 @@ type (
 	}
 	// StatementAnswer is the result of a statement.
 	StatementAnswer struct {
-		Subject string `json:"subject"`         // as in the statement
+		Subject string `json:"subject"`         // subject of the statement
 		Done    string `json:"done"`            // a sentence: "node n1 is cordoned"
 		Proof   []byte `json:"proof,omitempty"` // the signed writ.Answer
 		Begun   bool   `json:"begun,omitempty"` // only in a journal: the statement may have been carried out in part
@@ -146,7 +146,7 @@ type (
 	}
 	// Queues asks for the depth of the queues. The answer is []QueueDepth.
 	Queues struct{}
-	// QueueDepth is the queue of a node, with the age of the oldest planned and the oldest queued call. An age is 0 if
+	// QueueDepth is the queue of a node, with the age of the oldest planned and the oldest queued call. An age is 0
 	// without such a call, and in answers of earlier versions. For a call without a node the age restarts when the
 	// reason for its wait changes.
 	QueueDepth struct {
@@ -192,8 +192,8 @@ type Hold struct {
 // Nodes asks for the current state of the nodes. The answer is a list of NodeNow.
 type Nodes struct{}
 
-// RunStanding is the supervisor's signed statement about the state of a run when a client asks. The signed summary of
-// an end before a resume stays valid; RunStanding identifies the last one.
+// RunStanding is the supervisor's signed statement about the state of a run when a client asks. After a resume, the
+// signed summary of the earlier end stays valid; RunStanding identifies the newest summary.
 type RunStanding struct {
 	Cluster    writ.ClusterID    `json:"cluster"`
 	Datacenter writ.DatacenterID `json:"datacenter"`
