@@ -66,7 +66,7 @@ func (c *Connections) Look(members Members) {
 	open := maps.Clone(c.open)
 	c.mu.Unlock()
 	approved := make(map[string]bool) // by key: a node has several connections
-	// Without the lock, which every request needs: unknown clients can open any number of connections.
+	// The loop does not hold mu, which every request needs: unknown clients can open any number of connections.
 	for conn, before := range open {
 		key := pki.BareKey(conn.ConnectionState().PeerCertificates)
 		if key == nil {
