@@ -16,9 +16,9 @@ import (
 )
 
 // Accounts are numbers of users that exist only for writ on this host. A process with such a number runs as that user
-// and as the group with the same number. The first number is not a user. It is the shared group of all these users,
-// which may traverse the directories above theirs and has no other rights. So the users reach their own files, and
-// apart from root no other user can take the same path.
+// and as the group with the same number. The first number is not a user. It is the shared group of all these users. The
+// group may only traverse the directories from Top down to the users' own directories. So the users reach their own
+// files, and apart from root no other user can.
 type Accounts struct {
 	SharedGroup uint32
 	First, Last uint32 // users
@@ -146,7 +146,7 @@ func (a *Accounts) open(dir string) error {
 	if info.Mode()&0o001 != 0 || info.Mode()&0o010 != 0 && groupOf(info) == a.SharedGroup {
 		return nil
 	}
-	// First, because the users must never get the rights of the directory's group.
+	// Chmod precedes Lchown, because the users must never get the rights that the directory's old group has.
 	if err := os.Chmod(dir, info.Mode()&^0o070|0o010); err != nil {
 		return err
 	}
@@ -231,7 +231,7 @@ func Usable(programs, devices []string) error {
 	for _, name := range programs {
 		path, err := exec.LookPath(name)
 		if err != nil {
-			continue // the user of the program reports it
+			continue // the code that needs the program reports that it is missing
 		}
 		if path, err = filepath.EvalSymlinks(path); err == nil {
 			path, err = filepath.Abs(path)
