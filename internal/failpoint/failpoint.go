@@ -68,8 +68,8 @@ type Point string
 type Place struct {
 	Point Point
 	Kind  Kind
-	// Functions is the number of functions that name the point, if it is not one. A point without a constant is derived
-	// from the name of a file or the type of a frame.
+	// Functions is the number of functions that name the point, or 0 for the usual number, which is 1. A point without
+	// a constant is derived from the name of a file or the type of a frame.
 	Functions int
 	Event     string // a sentence about the write, send or answer
 	files     string // for kind File: the pattern of file names

@@ -22,13 +22,13 @@ import (
 	"syscall"
 )
 
-// armed is a place where this process ends.
+// armed is an entry of the plan: a place where this process ends or a write fails.
 type armed struct {
 	point Point
 	mode  Mode
 	nth   int64 // number of the first visit that triggers it
 	seen  atomic.Int64
-	fired atomic.Bool // triggers once, unless the message had no bytes
+	fired atomic.Bool // true once it has triggered; untorn resets it if the message had no bytes
 }
 
 // plan is the plan from the environment, and steps its part about all steps of drivers, nil if there is none. A process
@@ -102,7 +102,7 @@ func (p Point) full() error {
 // mark is a write or send in progress. It is used by one goroutine at a time.
 type mark struct {
 	point  Point
-	failed bool // a change that is repeated alone fails again
+	failed bool // set when Amid fails the change, so that a repetition of the change fails again
 }
 
 type markKey struct{}
@@ -223,8 +223,8 @@ type tear struct {
 
 var tearing atomic.Pointer[tear]
 
-// goroutine returns the number of the calling goroutine. In all libraries that writ uses, the sender itself writes to
-// the connection.
+// goroutine returns the number of the calling goroutine. The number identifies the sender of bytes: in all libraries
+// that writ uses, the goroutine that sends a message also writes to the connection.
 func goroutine() int {
 	text := make([]byte, 64)
 	text = bytes.TrimPrefix(text[:runtime.Stack(text, false)], []byte("goroutine "))
@@ -260,7 +260,7 @@ func Listener(l net.Listener) net.Listener { return listener{l} }
 // Dial opens connections; see Dialer.
 type Dial = func(ctx context.Context, network, address string) (net.Conn, error)
 
-// Dialer returns a dial function whose connections can be torn. A nil Dial is net.Dialer's.
+// Dialer returns a dial function whose connections can be torn. If d is nil, it uses net.Dialer.DialContext.
 func Dialer(d Dial) Dial {
 	if d == nil {
 		d = new(net.Dialer).DialContext
