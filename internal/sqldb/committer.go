@@ -60,8 +60,8 @@ func (w *committer) close() error {
 //
 // do may run several times: if a change of the group fails, the group is repeated with a savepoint for each change. If
 // the commit fails, each change is repeated alone. If ctx ends before do is called, Write returns ctx's error and do is
-// never called. Afterwards Write waits for the outcome. The outcome is therefore always known, and do never runs after
-// Write has returned.
+// never called. Once do has been called, Write waits for the outcome. The outcome is therefore always known, and do
+// never runs after Write has returned.
 func (w *committer) Write(ctx context.Context, do func(tx *Tx) error) error {
 	c := &change{ctx: ctx, do: do, done: make(chan error, 1)}
 	select {
@@ -84,7 +84,7 @@ func (w *committer) Write(ctx context.Context, do func(tx *Tx) error) error {
 	}
 }
 
-// outcome waits for the result of a change, or for the end of the writer without one.
+// outcome waits for the result of a change. If loop ends without a result for it, it returns errClosed.
 func (w *committer) outcome(c *change) error {
 	select {
 	case err := <-c.done:
@@ -163,7 +163,7 @@ func (w *committer) commit(group []*change) {
 	}
 }
 
-// attempt is attempt of the engine. It then calls the Done functions of the batches.
+// attempt calls the engine's attempt, and after success the Done functions of the batches.
 func (w *committer) attempt(group []*change, apart bool) (errs []error, begun bool, err error) {
 	tx := &Tx{Now: w.now()}
 	errs, begun, err = w.engine.attempt(tx, group, apart, w.stop)
@@ -182,7 +182,7 @@ type change struct {
 	fate atomic.Int32
 }
 
-// The fates of a change. The first of the writer and a caller whose context ended sets the fate.
+// The fates of a change. Either loop or the caller, when its context ends, sets the fate; whichever is first decides.
 const (
 	waiting int32 = iota
 	begun

@@ -29,8 +29,9 @@ const (
 	lockTimeout      = "10s"
 	idleInWrite      = "5s"
 	idleInRead       = "60s"
-	// leftAfter is the interval in which a server ends a statement after its client closed the connection. A cancel
-	// request uses another connection and is lost if it arrives before the statement.
+	// leftAfter is the interval at which a server checks whether the client of a running statement has closed its
+	// connection; it then ends the statement. A cancel request alone is not enough: it uses another connection and is
+	// lost if it arrives before the statement.
 	leftAfter = "1s"
 )
 
@@ -200,8 +201,8 @@ func prepareDatabase(ctx context.Context, config *pgx.ConnConfig, migrations fs.
 }
 
 // upToDate reports whether the database needs no preparation, and returns its schema version. It takes no lock, because
-// a process that stops while it holds the lock would prevent all others from starting. It therefore changes only
-// databases that need no preparation.
+// a process that is suspended while it holds the lock would prevent all others from starting. If the database needs no
+// preparation, it also deletes old rows of writ_commits.
 func upToDate(ctx context.Context, pool *sql.DB, migrations fs.FS) (newest int64, is bool, err error) {
 	have, newest, err := versions(ctx, pool, migrations)
 	if err != nil || have != newest {

@@ -30,7 +30,7 @@ type Tx struct {
 	Batch  *Batch // nil for reads
 	on     statements
 	server *postgres // nil on SQLite
-	done   []func()  // from its batches
+	done   []func()  // the Done functions of its batches
 }
 
 // statements runs queries in one transaction.
@@ -55,7 +55,7 @@ type DB struct {
 	*committer
 	sql      *sql.DB
 	server   *postgres // nil on SQLite
-	prepared *prepared // of sql, for reads
+	prepared *prepared // prepared statements of sql, for reads
 	local    localHosts
 	health   health
 }
@@ -172,7 +172,7 @@ func (r Row) Scan(into ...any) error { return r.db.readError(r.row.Scan(into...)
 func (db *DB) Read(ctx context.Context, do func(tx *Tx) error) error {
 	options := &sql.TxOptions{ReadOnly: true}
 	if db.server != nil {
-		options.Isolation = sql.LevelRepeatableRead // the only level of SQLite
+		options.Isolation = sql.LevelRepeatableRead // SQLite always reads from a snapshot
 	}
 	tx, err := db.sql.BeginTx(ctx, options)
 	if err != nil {
@@ -195,7 +195,7 @@ func (db *DB) readError(err error) error {
 	return db.storeError(err)
 }
 
-// storeError converts err for this store. It remembers that the file is damaged.
+// storeError converts err for this store. If err means that the file is damaged, db.health remembers it.
 func (db *DB) storeError(err error) error { return db.health.note(storeError(err, db.health.path)) }
 
 // now returns the time of a transaction. Stores keep microseconds.
@@ -228,7 +228,7 @@ func storeError(err error, path string) error {
 	}
 	e := &writ.Error{Code: writ.CodeStoreUnavailable, Message: "the store cannot be read or written", Err: err}
 	if _, ok := errors.AsType[*sqlite.Error](err); ok || isFileError(err) {
-		e.Message += ": " + err.Error() // the text of the engine or the system distinguishes the two cases
+		e.Message += ": " + err.Error() // the text of SQLite or of the operating system names the cause
 		return e.WithHint("free disk space, or make it writable; writ continues by itself")
 	}
 	if what, hint := distrust(decisive(err)); what != "" {
