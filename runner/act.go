@@ -29,7 +29,7 @@ const (
 	maxMessage = 4 << 10
 )
 
-// attempt is the answer of a driver.
+// attempt is the outcome or the error of one driver call.
 type attempt struct {
 	sal.Outcome
 	err error
@@ -73,8 +73,8 @@ func (a *acts) act(w *work) *writ.Result {
 	}
 }
 
-// endBy returns the deadline of a job that starts at now, in unix milliseconds: the same duration that a job started at
-// StartBy would have, but at most the job's EndBy. If the run's deadline cuts EndBy short, the full duration is unknown
+// endBy returns the deadline of a job that starts at now, in unix milliseconds: now plus the time between StartBy and
+// EndBy, but at most EndBy. If the run's deadline has cut EndBy short, that time is not the full duration of the job,
 // and the deadline is EndBy.
 func endBy(j *writ.Job, now time.Time) int64 {
 	if most := j.EndBy - j.StartBy; most > 0 && (j.Deadline == 0 || j.EndBy < j.Deadline) {
@@ -83,8 +83,8 @@ func endBy(j *writ.Job, now time.Time) int64 {
 	return j.EndBy
 }
 
-// conclude records the outcome of a job. It returns nil if the runner is shutting down; the next incarnation then
-// continues the job.
+// conclude records the outcome of a job. It returns nil if the runner is shutting down; the next start of the runner
+// then continues the job.
 func (a *acts) conclude(ctx context.Context, w *work, started time.Time, got attempt) *writ.Result {
 	if got.err != nil && ctx.Err() != nil {
 		cause := context.Cause(ctx)
@@ -221,8 +221,9 @@ func (a *acts) recordAnswer(
 	return result
 }
 
-// refuseUnrecorded answers a job while the journal cannot be written. The answer invites another attempt, so it is only
-// given if the job was certainly not carried out, or is repeatable. Otherwise it returns nil.
+// refuseUnrecorded answers a job while the journal cannot be written. It returns the recorded result if there is one.
+// Otherwise the answer is the error why, which makes the supervisor send another attempt. If that could repeat a job
+// that is not repeatable, or the journal cannot be read, refuseUnrecorded returns nil.
 func (a *acts) refuseUnrecorded(ctx context.Context, w *work, why error) *writ.Result {
 	entry, err := a.journal.Find(context.WithoutCancel(ctx), w.job.JobKey)
 	switch {

@@ -25,9 +25,10 @@ import (
 const (
 	// keepEvery is the interval between scans of the node's resources.
 	keepEvery = 30 * time.Second
-	// usageEvery is the number of reports of which one contains usage.
+	// usageEvery is the distance, in reports, between two reports that contain usage.
 	usageEvery = 10
-	// keepFor limits a driver's time for one resource: restarting a machine takes as long as creating one.
+	// keepFor limits a driver's time for one resource. The driver may have to restart a machine, which takes as long as
+	// creating one.
 	keepFor = 5 * time.Minute
 	// readFor limits a driver's time for a read.
 	readFor = time.Minute
@@ -207,7 +208,8 @@ func (k *keeper) keep(ctx context.Context, d sal.Keeper, resource writ.ResourceI
 	a, err := asked(ctx, &k.calls, "keep "+resource.HostName(), keepFor, func(ctx context.Context) (a answer, err error) {
 		defer lock.Release()
 		a.drift, err = d.Keep(ctx, resource)
-		// Observe is called even after an error, because the datacenter identifies the resource by its UID.
+		// Observe is called even after an error, because the report needs the UID: the datacenter identifies the
+		// resource by it.
 		seen, unseen := d.Observe(ctx, resource)
 		a.uid = seen.UID
 		if seen.Exists || err == nil && unseen == nil { // otherwise the state is unknown
