@@ -31,12 +31,13 @@ func (j *Journal) Find(ctx context.Context, key writ.JobKey) (*Entry, error) {
 // Past holds the earlier records about a call when one of its attempts is about to start.
 type Past struct {
 	Entry *Entry // of this attempt; nil if it is new
-	// Later reports whether a later attempt has already arrived. The supervisor gave this one up before it sent the
-	// later one, so its result is not needed.
+	// Later reports whether a later attempt has already arrived. The supervisor gave this attempt up before it sent the
+	// later one, so the result of this attempt is not needed.
 	Later bool
 	// Done is the result of a successful earlier attempt, or nil.
 	Done *writ.Result
-	// Unclear reports whether an earlier attempt may have taken effect, unknown to the sender of this one.
+	// Unclear reports whether an earlier attempt may have taken effect although the supervisor did not know its outcome
+	// when it sent this attempt.
 	Unclear bool
 }
 
@@ -46,11 +47,12 @@ func (p *Past) free(once bool) bool {
 }
 
 // Start returns nil if the caller may execute the job, otherwise the past of its call, which forbids it. If once is
-// set, the start is recorded first, and the job never starts again. Otherwise it is recorded only by Finish, because
-// the job may be repeated, which happens if the node stops before.
+// set, Start records the start before it returns, and the job never starts again. Otherwise only Finish records the
+// job: if the node stops before Finish, the job is repeated.
 //
-// The caller must ensure that no job is between Start and Finish twice, and no two attempts of a job with once: a job
-// that this incarnation started and did not finish has not acted.
+// Only one caller at a time may be between Start and Finish of a job. If once is set, this applies to all attempts of
+// the call together, because Start assumes that an attempt has not acted if this incarnation started it and did not
+// finish it.
 func (j *Journal) Start(
 	ctx context.Context, job *writ.Job, digest writ.Digest, incarnation int64, once bool,
 ) (*Past, error) {
@@ -209,7 +211,7 @@ func (j *Journal) Refuse(
 	return stands, nil
 }
 
-// acksTogether limits the acknowledgements in one commit, because jobs wait for it.
+// acksTogether limits the acknowledgements in one commit, because jobs that want to write wait for the commit.
 const acksTogether = 256
 
 // Acknowledge records that the supervisor has the results of these jobs. It sorts keys in place. After an error, some
@@ -263,7 +265,7 @@ type Unacknowledged struct {
 	Until  time.Time // see writ.Job.Until
 }
 
-// Unacknowledged returns the results that the supervisor may not have, in the order of their Until.
+// Unacknowledged returns the results that the supervisor has not acknowledged, in the order of their Until.
 func (j *Journal) Unacknowledged(ctx context.Context) ([]Unacknowledged, error) {
 	rows, err := j.db.Query(ctx,
 		"SELECT result, end_by FROM jobs WHERE result IS NOT NULL AND acked = FALSE ORDER BY end_by")
@@ -287,7 +289,7 @@ func (j *Journal) Unacknowledged(ctx context.Context) ([]Unacknowledged, error) 
 	return all, rows.Err()
 }
 
-// insert adds the row of a job.
+// insert adds the row of a job. began is false if the job is refused instead of started.
 func insert(tx *sqldb.Tx, job *writ.Job, digest writ.Digest, incarnation int64, began bool) error {
 	_, err := tx.Exec("INSERT INTO jobs (run, seq, try, operation, digest, incarnation, started, end_by, began)"+
 		" VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)",
@@ -296,8 +298,8 @@ func insert(tx *sqldb.Tx, job *writ.Job, digest writ.Digest, incarnation int64, 
 	return err
 }
 
-// conclude adds the row of a job with its result. If an earlier version, or an earlier commit with an unknown outcome,
-// has added the row, it sets the result.
+// conclude adds the row of a job with its result. The row may exist already: from an earlier version of writ, or from
+// an earlier commit of this row with an unknown outcome. Then conclude sets the result if it is missing.
 func conclude(tx *sqldb.Tx, job *writ.Job, result *writ.Result, encoded []byte) error {
 	_, err := tx.Exec("INSERT INTO jobs (run, seq, try, operation, digest, incarnation, started, end_by, began, result)"+
 		" VALUES ($1, $2, $3, $4, $5, $6, $7, $8, TRUE, $9)"+
@@ -307,7 +309,8 @@ func conclude(tx *sqldb.Tx, job *writ.Job, result *writ.Result, encoded []byte) 
 	return err
 }
 
-// finish sets the result of a row. An existing result stays, because a commit with an unknown outcome is retried.
+// finish sets the result of a row. It keeps an existing result, because finish is called again after a commit with an
+// unknown outcome.
 func finish(tx *sqldb.Tx, key writ.JobKey, encoded []byte) error {
 	done, err := tx.Exec("UPDATE jobs SET result = COALESCE(result, $1) WHERE run = $2 AND seq = $3 AND try = $4",
 		encoded, key.Run, key.Seq, key.Attempt)
