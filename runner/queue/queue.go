@@ -65,8 +65,8 @@ type Queue interface {
 	// Send appends a message to a stream.
 	Send(ctx context.Context, stream Stream, body []byte) error
 	// Receive waits up to wait for messages on any of the streams and returns at most 100 of them, oldest first per
-	// stream. An empty result is not an error. When a process reads a stream for the first time, messages that this
-	// reader received before and did not acknowledge come again first. There is one reader per stream. A defect of one
+	// stream. An empty result is not an error. Each stream has one reader. When its process reads the stream for the
+	// first time, it first gets the messages that its predecessor received and did not acknowledge. A defect of one
 	// stream does not affect the others.
 	Receive(ctx context.Context, wait time.Duration, streams ...Stream) ([]Message, error)
 	// Acknowledge permanently removes messages of Receive.
