@@ -47,7 +47,7 @@ var allowances = []allowance{
 		keys:     []string{"%W~writ:{node}:out"},
 		commands: []string{"xadd"},
 	},
-	{ // asynq's channel for cancelled tasks: it insists on subscribing and on pings; the channel is unused
+	{ // asynq's channel for cancelled tasks: asynq insists on subscribing and pings; writ does not use it
 		channels: []string{"&asynq:cancel"},
 		commands: []string{"subscribe", "ping"},
 	},
@@ -98,7 +98,7 @@ func (q *Queue) Accounts(datacenter writ.DatacenterID) *Accounts {
 // User implements queue.Accounts.
 func (a *Accounts) User(node writ.NodeID) string { return a.prefix + string(node) }
 
-// Apply implements queue.Accounts. It also keeps the scripts and stream groups for nodes loaded.
+// Apply implements queue.Accounts. It also loads the scripts and makes the stream groups that nodes need.
 //
 // A user with other rights was made by another version of this program, or its rights were changed at Redis. It is
 // deleted together with its connections, and its node connects again.
@@ -160,8 +160,8 @@ func inStreams(passwords map[writ.NodeID]string) []queue.Stream {
 }
 
 // parseUser parses a line of ACL LIST: "user NAME on sanitize-payload #HASH … (~KEYS … +COMMAND …) …". Each element of
-// rights holds the sorted keys, channels and commands of one pair of parentheses; {} stands for the node's ID in braces.
-// A disabled user has no hash. Two passwords are no valid hash.
+// rights holds the sorted keys, channels and commands of one pair of parentheses; {} stands for the node's ID in
+// braces. A disabled user has no hash. With two passwords, hash is both hashes joined, which equals no valid hash.
 func parseUser(line string) (name, hash string, rights []string) {
 	words := strings.Fields(line)
 	if len(words) < 3 || words[0] != "user" {

@@ -41,7 +41,7 @@ var (
 	markPrefix = "writ:" + randomHex() + ":"
 	// Followed by the length of the replaced string; the next lines may have the fields that usersOf extracted.
 	markLarge = markPrefix + "large:"
-	markLater = markPrefix + "later:" // a large string in a later reply
+	markLater = markPrefix + "later:" // the string is left to a later reply, because this one is full
 )
 
 func randomHex() string {
@@ -97,7 +97,7 @@ type boundedConn struct {
 	lists      []nest   // enclosing lists
 	dropping   int      // number of innermost lists that are discarded
 	total      replyTotal
-	failed     error // of the replies; go-redis may read again after an error
+	failed     error // the error of follow, for every later Read: go-redis may read again after an error
 }
 
 // nest is a list with its number of remaining entries.

@@ -37,7 +37,7 @@ type messenger struct {
 	held         map[queue.Stream][]queue.Message // received and not yet returned
 	meters       map[queue.Stream]*meter
 	readMessages float64 // limit per node and second
-	turn         int     // rotates the streams: the first in a reply gets most of its space
+	turn         int     // rotates the streams, because the first one gets most of the space in a reply
 }
 
 func newMessenger(a *access) *messenger {
@@ -80,7 +80,7 @@ func (ms *messenger) Send(ctx context.Context, stream queue.Stream, body []byte)
 	return away(ctx, err)
 }
 
-// Acknowledge implements queue.Queue. It also deletes the messages, because the stream would grow forever.
+// Acknowledge implements queue.Queue. It also deletes the messages, because otherwise the stream would grow forever.
 func (ms *messenger) Acknowledge(ctx context.Context, messages ...queue.Message) error {
 	if len(messages) == 0 {
 		return nil
@@ -238,7 +238,7 @@ func (ms *messenger) readNew(ctx context.Context, block time.Duration, streams [
 	return nil
 }
 
-// share returns the COUNT per stream for a reply that is little more than one Receive.
+// share returns the COUNT per stream. It keeps a reply only a little larger than the result of one Receive.
 func share(streams []queue.Stream) int64 {
 	return int64((maxReceived + len(streams) - 1) / len(streams))
 }
@@ -258,9 +258,9 @@ func readGroup(
 	return byKey, err
 }
 
-// hold stores messages of a stream for Receive. caughtUp means that no unacknowledged messages follow. Redis only
-// remembers the ID of a message that was trimmed before its acknowledgement; it is acknowledged here. An oversized
-// message is removed. If the reply had no space for a message, this message and all later ones will be received again.
+// hold stores messages of a stream for Receive. caughtUp means that no unacknowledged messages follow. For a message
+// that was trimmed before its acknowledgement, Redis returns only the ID; hold acknowledges it. An oversized message is
+// removed. If the reply had no space for a message, this message and all later ones will be received again.
 func (ms *messenger) hold(ctx context.Context, stream queue.Stream, messages []redis.XMessage, caughtUp bool) {
 	var gone, refused []string
 	var size, read int64
@@ -319,7 +319,7 @@ func removeMessages(ctx context.Context, client *redis.Client, stream queue.Stre
 	})
 }
 
-// takeHeld returns stored messages. It visits each stream once, because every node has one.
+// takeHeld returns stored messages. It visits each stream at most once, because there is one for every node.
 func (ms *messenger) takeHeld(streams []queue.Stream) []queue.Message {
 	ms.mu.Lock()
 	defer ms.mu.Unlock()
@@ -372,7 +372,7 @@ func (ms *messenger) makeStreams(ctx context.Context, streams []queue.Stream) er
 			if err := ms.replace(ctx, s); err != nil {
 				return err
 			}
-		// This is a node; its supervisor makes the group within about a second.
+		// This process is a node, which may not make groups; its supervisor makes the group within about a second.
 		case redis.HasErrorPrefix(err, "NOPERM"):
 			ms.mu.Lock()
 			ms.cursor(s).aside = time.Now().Add(scriptPause)

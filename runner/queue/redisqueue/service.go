@@ -30,8 +30,8 @@ const lookAgain = 2 * time.Millisecond
 // errStopping is the error of a task that was taken but not handled before Serve ended.
 var errStopping = errors.New("the queue is being stopped")
 
-// Serve implements queue.Queue. A node must have only one at a time, in all processes: tasks that other processes took
-// are taken over at the start.
+// Serve implements queue.Queue. A node must have only one Serve at a time, in all processes together, because it starts
+// by taking over the tasks that other processes took.
 func (q *Queue) Serve(ctx context.Context, node writ.NodeID, slots int, handle queue.Handler) error {
 	q.serving.Add(1)
 	defer q.serving.Done()

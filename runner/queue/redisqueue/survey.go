@@ -12,9 +12,9 @@ import (
 )
 
 // A node may write any key with the prefix of its queue, so its memory is measured by scanning all keys: a part in each
-// survey, in repeated passes. Counting starts with each pass, so a node over its budget is found before the end of the
-// pass. If all keys have grown since the last pass by more than the budget of a node allows, a new pass starts and runs
-// faster.
+// survey, in repeated passes. Each pass counts from zero and reports a node as soon as its count exceeds the budget,
+// before the end of the pass. If the memory of all keys has grown since the last pass by more than the budget of one
+// node, a new pass starts and runs faster.
 
 // Limits of one survey.
 const (
