@@ -161,7 +161,7 @@ func (f *Fetcher) attempt(
 		return lives, err
 	case a.Error != nil && a.Error.Code == writ.CodeResourceBusy:
 		return true, f.refused(a.Error)
-	// This node knows the signer, so the other one is behind.
+	// One of the two nodes lacks the newest roster.
 	case a.Error != nil && a.Error.Code == writ.CodeSignerUnknown:
 		return false, f.behind(a.Error)
 	case a.Error != nil:

@@ -210,8 +210,8 @@ func (g *Giver) paced(ctx context.Context, to io.Writer) io.Writer {
 var errExpired = writ.Errorf(writ.CodeExpired, "the transfer grant has expired").
 	WithHint("the next attempt of the call has a new one")
 
-// check returns the transfer grant of a request after verifying that it is for this node and for the node that shows
-// it.
+// check returns the transfer grant of a request after verifying that the grant names this node as the source, and the
+// client, which shows its key, as the receiver.
 func (g *Giver) check(asked request, shown ed25519.PublicKey) (*writ.TransferGrant, error) {
 	all, _, err := envelope.Open[writ.TransferGrant](envelope.TransferGrant, asked.Grant, g.Keys)
 	if err != nil {
@@ -234,8 +234,8 @@ func (g *Giver) check(asked request, shown ed25519.PublicKey) (*writ.TransferGra
 	return &w, nil
 }
 
-// keep calls take and sends keep-alive messages meanwhile. If it returns no error, the caller holds a stream token and
-// must return it.
+// keep calls prepare and sends keep-alive messages meanwhile. If it returns no error, the caller holds a stream token
+// and must return it.
 func (g *Giver) keep(
 	ctx context.Context, client *client, to io.Writer, ship sal.Shipment,
 ) (archive sal.Archive, err error) {
@@ -349,8 +349,9 @@ func publicError(err error) *writ.Error {
 	}
 }
 
-// tail drops the first skip bytes, then sends the answer and the rest. The dropped bytes must be produced for the
-// digest; meanwhile it sends keep-alive messages.
+// tail drops the first skip bytes, which the other node already has, and then sends the answer and the rest. The
+// archive is nevertheless written from its start, because the digest covers all bytes. While tail drops bytes, it sends
+// keep-alive messages.
 type tail struct {
 	to    io.Writer
 	head  answer
