@@ -70,7 +70,7 @@ func Proofs(text string) (all []Proof) {
 		}
 		// Tables escape the separator.
 		for test := range strings.SplitSeq(strings.ReplaceAll(parts.ReplaceAllString(m[3], ""), `\|`, "|"), "|") {
-			if test != "" && test != "^$" { // runs only benchmarks
+			if test != "" && test != "^$" { // "^$" runs only benchmarks
 				all = append(all, Proof{folders, test, false})
 			}
 		}
