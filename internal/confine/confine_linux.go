@@ -102,7 +102,7 @@ func start(cmd *exec.Cmd, in Cell, namespace *os.File) error {
 	return err
 }
 
-// join moves this thread into a network namespace, unless it is there, because this requires privileges.
+// join moves this thread into a network namespace, unless the thread is in it already: the move requires privileges.
 func join(namespace *os.File) error {
 	there, err := namespace.Stat()
 	if err != nil {

@@ -24,8 +24,9 @@ func RunsAs(pid int, user uint32) bool {
 	return err == nil && s.users == [4]uint32{user, user, user, user} && OfThisHost(pid)
 }
 
-// OfThisHost reports whether this process could have started the other one: a process in a container has its own PID
-// namespace or root directory. Root in a container can use any user and any arguments.
+// OfThisHost reports whether this process could have started the process pid. It returns false for a process in a
+// container, which has its own PID namespace or root directory: root in a container can imitate any user and any
+// arguments.
 func OfThisHost(pid int) bool {
 	is, err := inOwnNamespace(pid)
 	if errors.Is(err, fs.ErrPermission) { // only root may inspect a program with file capabilities
