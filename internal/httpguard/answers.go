@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// LargeAnswer is the size of a write that counts for MeteredWriter. Smaller writes fit into the buffers of their
+// LargeAnswer is the minimum size of a write that MeteredWriter counts. Smaller writes fit into the buffers of their
 // connection.
 const LargeAnswer = 64 << 10
 
@@ -75,5 +75,5 @@ func (m *MeteredWriter) FlushError() error {
 	return http.NewResponseController(m.ResponseWriter).Flush()
 }
 
-// Unwrap gives http.ResponseController the rest.
+// Unwrap makes the other methods available to http.ResponseController.
 func (m *MeteredWriter) Unwrap() http.ResponseWriter { return m.ResponseWriter }
