@@ -10,8 +10,8 @@ import (
 )
 
 // Turns limits the requests that compute at the same time. Unauthenticated requests take turns, so that they leave
-// processors for the others. Networks share the turns: the network with the least use is next. The zero value is ready
-// to use.
+// processors for authenticated ones. Networks share the turns: the network with the least use is next. The zero value
+// is ready to use.
 type Turns struct {
 	Size int // concurrent turns; 0 means half of the processors, at least one
 
@@ -26,8 +26,8 @@ type Turns struct {
 // pace is the minimum time between the starts of two turns while other requests are in progress.
 const pace = 5 * time.Millisecond
 
-// Precede slows the turns down until end is called: at most one begins every 5 ms. The requests that take no turns call
-// it, so that they do not wait for the processors behind hundreds of others.
+// Precede slows the turns down until end is called: at most one begins every 5 ms. A request that takes no turn calls
+// it, so that it need not share the processors with hundreds of requests that do.
 func (t *Turns) Precede() (end func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
