@@ -10,7 +10,7 @@ import (
 
 // Handler is a slog.Handler that adds log records to a ring.
 type Handler struct {
-	slog.Handler // formats a record into the buffer below
+	slog.Handler // formats a record into the buffer to.text
 	to           *record
 }
 
