@@ -73,7 +73,7 @@ type archive struct {
 	texts    map[string][]byte // oci-layout and index.json
 	docker   bool              // it contains Docker's manifest.json
 	blobs    map[digest.Digest]blob
-	looked   map[look]bool                   // an archive can name a manifest or index a million times
+	looked   map[look]bool                   // finished checks; an archive can name a manifest or index a million times
 	unpacked map[digest.Digest]digest.Digest // diff_id by layer digest
 	found    bool                            // it contains an image for this machine
 }
