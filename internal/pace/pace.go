@@ -14,7 +14,7 @@ import (
 // Pace sets the heap size at which the collector starts.
 type Pace struct {
 	Least uint64 // bytes; a smaller heap is not collected
-	Early int    // percent of garbage relative to the live heap, if that exceeds Least
+	Early int    // percent of garbage relative to the live heap, if the live heap exceeds Least
 }
 
 // Keep adjusts the collector of this process now and after each of its cycles.
@@ -35,7 +35,8 @@ type keeper struct {
 	found   []metrics.Sample // values of the last cycle
 }
 
-// afterCycle calls set after the next cycle, and so on: an unreachable object is finalized then.
+// afterCycle calls set after each cycle of the collector. It creates an unreachable object, whose finalizer runs after
+// the next cycle, calls set and creates the next object.
 func (k *keeper) afterCycle() {
 	runtime.SetFinalizer(&struct{ *keeper }{k}, func(s *struct{ *keeper }) {
 		s.set()
@@ -49,7 +50,7 @@ const goLeast = 4 << 20
 func (k *keeper) set() {
 	metrics.Read(k.found)
 	percent := k.pace.percent(k.found[0].Value.Uint64(), k.found[1].Value.Uint64()+k.found[2].Value.Uint64())
-	// Setting it stops all goroutines briefly.
+	// SetGCPercent stops all goroutines briefly, so small changes are omitted.
 	if diff := percent - k.percent; diff < k.percent/8 && -diff < k.percent/8 {
 		return
 	}
