@@ -18,7 +18,8 @@ var ErrBusy = errors.New("too many pages are in use")
 type Cache struct {
 	MaxBytes int           // limits the size of all pages; one page may be larger if it is alone
 	Patience time.Duration // limits the wait for room
-	// MinHold is how long a caller may always keep a page. If another page has no room, older leases are revoked.
+	// MinHold is how long a caller may always keep a page. Afterwards its lease is revoked if another page needs the
+	// room.
 	MinHold time.Duration
 	// BeforeWait is called before a call of Get waits for other callers. nil does nothing.
 	BeforeWait func(context.Context)
