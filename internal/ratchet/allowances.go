@@ -18,7 +18,7 @@ const (
 	maxComments  = 3  // marked constructions in 1,000 words
 	maxMessages  = 2
 	maxDocuments = 3
-	// minMarked and minWide are the numbers that a small package may have at any rate.
+	// minMarked and minWide are the counts that every package may have, regardless of its size.
 	minMarked = 2
 	minWide   = 2
 )
