@@ -20,8 +20,8 @@ const (
 	openExamination = 5 * time.Second
 	// checkExamination limits one examination by Check.
 	checkExamination = 2 * time.Second
-	// examinePause is the shortest time between two examinations. It is longer for large files: they take at most one part
-	// in examineShare of the time.
+	// examinePause is the shortest pause between two examinations. After a long examination the pause is examineShare
+	// times as long as the examination.
 	examinePause = 10 * time.Second
 	examineShare = 200
 )

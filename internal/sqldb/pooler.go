@@ -54,8 +54,9 @@ func checkDirect(ctx context.Context, config *pgx.ConnConfig) error {
 	return checkOwnConnection(ctx, config, one)
 }
 
-// isPgpool reports whether Pgpool-II answers a statement that a server rejects. Pgpool-II keeps the settings of
-// sessions and the number of the server's process, but a standby may answer reads and take locks.
+// isPgpool reports whether Pgpool-II answers a statement that a server rejects. The other checks do not detect
+// Pgpool-II, because it keeps the session settings and the number of the server's process. It is unusable nevertheless:
+// a standby may answer reads and take locks.
 func isPgpool(ctx context.Context, conn *pgx.Conn) bool {
 	var version string
 	return conn.QueryRow(ctx, "SHOW pool_version", pgx.QueryExecModeSimpleProtocol).Scan(&version) == nil

@@ -88,8 +88,8 @@ func postgresCondition(err error) error {
 	return nil
 }
 
-// postgresCause returns the part of an error that may be shown: the text of PostgreSQL or of the network, without that
-// of the client, which contains user and database names. It is empty or starts with a colon.
+// postgresCause returns the part of an error that may be shown: the text of PostgreSQL or of the network, without the
+// text that the client library adds, which contains user and database names. It is empty or starts with a colon.
 func postgresCause(err error) string {
 	if e, ok := errors.AsType[*pgconn.PgError](err); ok {
 		return ": " + e.Message
