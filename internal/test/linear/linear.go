@@ -39,7 +39,7 @@ type History[In, Out any] struct {
 type lost struct{}
 
 // Ask sends a request, records the response and returns it. An error of ask means that the outcome is unknown: the
-// checker accepts both.
+// checker accepts that the request was executed, and that it was not.
 func (h *History[In, Out]) Ask(client int, in In, ask func() (Out, error)) (Out, error) {
 	call := h.clock.Add(1)
 	out, err := ask()
@@ -160,7 +160,8 @@ func (s *Store[T]) Die() error {
 	return s.now.Close()
 }
 
-// Barrier is a separate barrier for each place: the first Of callers of Wait block until all have arrived.
+// Barrier has a separate barrier for each place. The first Of callers of Wait at a place block until all of them have
+// arrived.
 type Barrier struct {
 	Of int // number of callers
 
