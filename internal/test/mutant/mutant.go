@@ -29,7 +29,8 @@ type Edit struct {
 	Becomes string
 }
 
-// Templates for Edit.Becomes. They keep variables in use; without them the program would not compile.
+// Templates for Edit.Becomes. They keep the variables of the old text in use, because Go does not compile a program
+// with unused variables.
 const (
 	Never  = "($0) && false"
 	Always = "($0) || true"
@@ -89,7 +90,7 @@ func (m *Mutant) Join(other *Mutant) *Mutant {
 	return &Mutant{slices.Concat(m.changes, other.changes)}
 }
 
-// Packages returns the folders of the packages that the mutant changes, as "./supervisor".
+// Packages returns the folders of the packages that the mutant changes, such as "./supervisor".
 func (m *Mutant) Packages() []string {
 	folders := map[string]bool{}
 	for _, c := range m.changes {
