@@ -18,7 +18,7 @@ const (
 const (
 	greetEvery = 200 * time.Millisecond
 	deadAfter  = 10 * greetEvery
-	infinite   = 1 << 10 // metrics: a peer has 10
+	infinite   = 1 << 10 // metric of an unreachable range; each hop adds 10
 )
 
 // peer is a neighbour in the overlay.
@@ -135,7 +135,8 @@ func entry(text []byte, subnet netip.Addr, metric int) []byte {
 	return binary.BigEndian.AppendUint16(append(text, a[:8]...), uint16(metric))
 }
 
-// hear records a message of a peer, which may be new, and learns from greetings. It reports whether the message counts.
+// hear records a message of a peer, which may be new, and learns from greetings. It returns false for a message of a
+// silent peer, which is ignored.
 func (t *table) hear(at netip.AddrPort, proto string, message []byte) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
