@@ -23,8 +23,8 @@ const postgresGuard = 60 * time.Second
 // postgresDirs is where Debian installs the programs of PostgreSQL, which are not on PATH.
 const postgresDirs = "/usr/lib/postgresql/*/bin"
 
-// PostgresServer is a real PostgreSQL server of one test, on loopback. Kill ends it like a power failure, but without
-// data loss: the server runs without fsync, which a killed process does not need.
+// PostgresServer is a real PostgreSQL server of one test, on loopback. Kill ends it as abruptly as a power failure, but
+// loses no written data, because the kernel still has it. The server therefore runs without fsync.
 type PostgresServer struct {
 	Addr string // "127.0.0.1:port"; unchanged by Kill and Start
 
@@ -103,7 +103,8 @@ func (p *PostgresServer) command(name string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// start reads the server's log until the server is ready. Then it closes the log, as for redis-server.
+// start reads the server's log until the server is ready. Then it closes the log, for the reason given at
+// RedisServer.start.
 func (p *PostgresServer) start() error {
 	log, w, err := os.Pipe()
 	if err != nil {
