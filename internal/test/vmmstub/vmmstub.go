@@ -28,7 +28,8 @@ const (
 	GuestFails     = syscall.SIGWINCH // its CPU fails
 )
 
-// program builds the program once per test process and keeps it in memory, because no test could delete a shared file.
+// program builds the program once per test process and keeps it in memory, because no test could delete a file that
+// other tests still use.
 var program = sync.OnceValues(func() ([]byte, error) {
 	dir, remove, err := testenv.MakeHome("vmmstub")
 	if err != nil {
