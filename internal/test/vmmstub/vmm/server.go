@@ -19,7 +19,8 @@ const (
 	maxBodySince54 = 4 << 20
 )
 
-// fullText is the answer to a connection over the limit. Its server name is the first user of the library.
+// fullText is the answer to a connection over the limit. It names the Firecracker API, because the real program uses
+// the HTTP library of Firecracker.
 const fullText = "HTTP/1.1 503\r\nServer: Firecracker API\r\nConnection: close\r\nContent-Length: 40\r\n\r\n" +
 	`{ "error": "Too many open connections" }`
 
