@@ -1,9 +1,9 @@
 // Package tracing sends spans to a collector by OTLP over HTTP. It knows the trace and spans of a run and its calls,
 // but must not know their meaning.
 //
-// All ids are derived from the run: the trace id is the 16 bytes of the run id, and each part has a span whose id is a
-// digest of the names of the part. Processes therefore need not exchange trace ids, signed texts need no field for
-// them, and a span that is sent twice is the same span.
+// All ids are derived from the run: the trace id is the 16 bytes of the run id, and each part of the run has a span
+// whose id is a digest of the part's name and of its parent's id. Processes therefore need not exchange trace ids,
+// signed texts need no field for them, and a span that is sent twice is the same span.
 package tracing
 
 import (
@@ -166,7 +166,7 @@ func (p Place) idOf(name string) (id trace.SpanID) {
 // idKey is the context key of a span's place.
 type idKey struct{}
 
-// givenIDs generates the ids in the context.
+// givenIDs implements sdktrace.IDGenerator with the ids of the Place in the context, instead of random ids.
 type givenIDs struct{}
 
 func (givenIDs) NewIDs(ctx context.Context) (trace.TraceID, trace.SpanID) {
