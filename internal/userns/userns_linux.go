@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Open creates a user namespace. Its users and groups from 0 are those from first on the host. It exists while the file
-// is open, a mount uses it, or a process is in it.
+// Open creates a user namespace. User and group n in it are the user and group first+n of the host. It exists while the
+// file is open, a mount uses it, or a process is in it.
 func Open(first uint32) (*os.File, error) {
 	var user *os.File
 	err := within(first, 0, func(process string) (err error) {
@@ -36,7 +36,8 @@ func KeepNetwork(first uint32, path string) error {
 	return nil
 }
 
-// OfNetwork returns the user namespace that owns the network namespace of a file. It must not be the host's.
+// OfNetwork returns the user namespace that owns the network namespace of a file. It returns an error if that is the
+// user namespace of this process.
 func OfNetwork(path string) (*os.File, error) {
 	network, err := os.Open(path)
 	if err != nil {
