@@ -181,8 +181,8 @@ var remedies = []struct{ part, remedy string }{
 	{"unknown anchor", "a text that begins with * needs quotes"},
 }
 
-// placed completes an error of the parser, which names no remedy, and no line if that is the first one. Errors about
-// the encoding have no line.
+// placed completes an error of the parser, which names no remedy, and names no line if the error is in line 1. Errors
+// about the encoding have no line.
 func placed(err error) error {
 	text := strings.TrimPrefix(err.Error(), "yaml: ")
 	if inFile := strings.Contains(text, "UTF-") ||
