@@ -86,8 +86,8 @@ func (n *incarnation) apply(ctx context.Context, messages []queue.Message) error
 	n.desk.cancel(cancels)
 	n.desk.giveUp(givenUp)
 	err := n.epochs.raise(ctx, epoch)
-	// Even if the epoch could not be recorded: the supervisor drops answers of an earlier epoch, and a broken journal
-	// is a reason to read the log.
+	// Queries are answered even if the epoch could not be recorded, because a broken journal is a reason to read the
+	// log. The supervisor drops answers of an earlier epoch.
 	n.logs.ask(queries)
 	if err != nil {
 		return err

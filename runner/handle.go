@@ -63,14 +63,16 @@ func (j *jobs) handle(accepting context.Context, task queue.Task) {
 			j.desk.leave(w)
 		}
 	}()
-	// Checked while the job is on the desk: an inventory therefore includes this job, or the job is not carried out.
+	// Checked while the job is on the desk: either an inventory for a newer epoch includes this job, or this check
+	// drops it.
 	if epoch := j.epochs.highest(); job.Epoch < epoch {
 		j.drop(accepting, "delivery", task.ID,
 			writ.Errorf(writ.CodeConflict, "its epoch is %d, the node has seen %d", job.Epoch, epoch))
 		return
 	}
 	if result := j.carryOut(accepting, w); result != nil {
-		// An older answer: a supervisor restored from a backup knows only the jobs it has sent since then.
+		// The recorded answer is for another record of this job. A supervisor restored from a backup knows only the
+		// records that it has sent since then.
 		if result.Job != digest {
 			again := *result
 			again.Job = digest
@@ -83,9 +85,9 @@ func (j *jobs) handle(accepting context.Context, task queue.Task) {
 	}
 }
 
-// open opens the envelope of a job and checks everything that does not need its entry: signer, recipient and time. It
-// does not check the epoch. A job that arrives too late is left to the supervisor, which knows whether another delivery
-// is on its way.
+// open opens the envelope of a job and checks everything that does not need its journal entry: signer, recipient and
+// time. It does not check the epoch. A job that arrives too late is left to the supervisor, which knows whether another
+// delivery is on its way.
 func (j *jobs) open(body []byte, now time.Time) (*writ.Job, writ.Digest, error) {
 	job, digest, err := envelope.OpenWith[writ.Job](j.opener, envelope.Job, body)
 	if err != nil {
@@ -153,7 +155,7 @@ func (j *jobs) notAgain(accepting context.Context, w *work, past *journal.Past) 
 	case interrupted || past.Unclear:
 		return j.acts.refuse(accepting, w, j.acts.outcomeUnknown(w))
 	}
-	return j.acts.act(w) // it was recorded as started, but was not
+	return j.acts.act(w) // this incarnation recorded the start, but did not act
 }
 
 // prepare does everything before acting: decode, wait for more of a log and for the resource, check the permit, wait
@@ -177,7 +179,7 @@ func (j *jobs) prepare(accepting context.Context, w *work) (*journal.Past, error
 		if err := j.await(early, w); err != nil {
 			return nil, err
 		}
-		startBy = max(startBy, j.now().Add(observeFor).UnixMilli()) // the wait began in time
+		startBy = max(startBy, j.now().Add(observeFor).UnixMilli()) // the wait for the log may exceed StartBy
 	}
 	early, stop := until(early, j.now(), startBy, errStartBy)
 	defer stop()
@@ -214,7 +216,7 @@ func (j *jobs) prepare(accepting context.Context, w *work) (*journal.Past, error
 		return nil, context.Cause(early)
 	}
 	if err := j.store.get(); err != nil && w.repeatable() {
-		return nil, j.store.note(accepting, err) // jobs with an entry detect it when they write
+		return nil, j.store.note(accepting, err) // other jobs detect the failure when Start writes
 	}
 	past, err := j.journal.Start(context.WithoutCancel(accepting), w.job, w.digest, j.number, !w.repeatable())
 	return past, j.store.note(accepting, err)

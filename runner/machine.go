@@ -49,7 +49,7 @@ func (k *keeper) reportHost(ctx context.Context) {
 		return
 	}
 	report := &nodes.HostReport{Node: k.node, Incarnation: k.number, Count: sent.count + 1, Epoch: epoch, Host: host}
-	// Otherwise logged, and sent after the next scan.
+	// After a failure, which send logs, the next scan sends the facts.
 	if k.link.send(failpoint.At(ctx, failpoint.HostSent), envelope.Host, report) == nil {
 		*sent = machine{host, epoch, now, report.Count}
 	}

@@ -69,7 +69,7 @@ type meter struct {
 	readings map[writ.UID]journal.Reading // last readings, as in the journal
 	looked   map[writ.UID]journal.Reading // readings of the current scan
 	begun    map[writ.UID]journal.Reading // start readings of resources created since the last scan
-	over     map[writ.UID]bool            // deleted since the scan began and charged
+	over     map[writ.UID]bool            // resources deleted since the scan began, already charged for the last time
 }
 
 // look reads a resource's use and returns the use since the last reading. The reading takes effect in keep.
@@ -89,8 +89,8 @@ func (m *meter) look(ctx context.Context, d sal.Metered, resource writ.ResourceI
 	return charge(resource, uid, before, reading.At, usage)
 }
 
-// read asks a driver for the use of a resource. The use is unknown if an earlier call with the same key what has not
-// returned.
+// read asks a driver for the use of a resource. If an earlier call for the same resource and purpose (what) has not
+// returned, the use is unknown.
 func (m *meter) read(
 	ctx context.Context, what string, patience time.Duration, d sal.Metered, resource writ.ResourceID,
 ) (uid writ.UID, usage sal.Usage, known bool) {
@@ -180,7 +180,7 @@ func (m *meter) close(ctx context.Context, w *work, usage sal.Usage) {
 	delete(m.begun, uid)
 	delete(m.readings, uid)
 	m.mu.Unlock()
-	// Logged; on failure the use since the last scan is not charged.
+	// note logs a failure. The use since the last scan is then not charged.
 	_ = m.store.note(ctx, m.journal.Usage.Add(context.WithoutCancel(ctx), used, nil))
 }
 

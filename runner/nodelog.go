@@ -95,7 +95,7 @@ func (k *keeper) tellWarnings(ctx context.Context) {
 		return
 	}
 	last.Count = told.count + 1
-	// Otherwise logged, and sent after the next scan.
+	// After a failure, which send logs, the next scan sends the warnings.
 	if k.logs.send(failpoint.At(ctx, failpoint.WarningsSent), last) == nil {
 		*told = warnings{newest, epoch, now, last.Count}
 	}

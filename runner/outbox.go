@@ -15,7 +15,7 @@ import (
 
 const (
 	// resendAfter is the delay before an unacknowledged result is sent again. The delay doubles each time, up to
-	// resendAtLast, until a message of the supervisor arrives: unread results fill the memory of the queue.
+	// resendAtLast, because unread results fill the memory of the queue. A message of the supervisor resets it.
 	resendAfter  = 2 * time.Second
 	resendAtLast = time.Minute
 	// retryAfter is the pause after the transport refused something.
@@ -91,7 +91,7 @@ func (o *outbox) acknowledge(keys []writ.JobKey) {
 	}
 }
 
-// retryNow resets all delays, because a message of the supervisor arrived: it may have come back.
+// retryNow resets all delays, because a message of the supervisor arrived, so the supervisor is reachable again.
 func (o *outbox) retryNow(now time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -10,8 +10,8 @@ import (
 	"writ/runner/member"
 )
 
-// standingEvery is the interval at which a node checks its membership if its queue refuses removed nodes; that refusal
-// may be lost. If the queue has no accounts, the interval is member.AskEvery.
+// standingEvery is the interval at which a node checks its membership if its queue refuses removed nodes. The check is
+// needed because a refusal may be lost. If the queue has no accounts, the interval is member.AskEvery.
 const standingEvery = time.Minute
 
 // standing is the membership of the node, as the supervisor confirms it.
