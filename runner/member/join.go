@@ -282,7 +282,7 @@ func openWelcome(
 	case member.Datacenter != datacenter.ID:
 		return member, writ.Errorf(writ.CodeWrongDatacenter, "the supervisor of %s welcomed the node to datacenter %s",
 			datacenter.Name, member.Datacenter)
-	// The supervisor adopted one in the meantime, or the node did not get all.
+	// The supervisor adopted a newer roster in the meantime, or the node did not get all rosters.
 	case member.Roster != roster.Version || member.Digest != digest:
 		return member, writ.Errorf(writ.CodeRosterTooOld, "the supervisor has roster %d, but sent only those up to %d",
 			member.Roster, roster.Version).

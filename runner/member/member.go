@@ -1,7 +1,7 @@
 // Package member holds a node's membership of its datacenter: its keys, its record and its verified rosters in the data
-// directory, and the requests to the supervisor about them: join, account, standing, order to stop. Every answer must
-// be signed by the datacenter's supervisor; an order to stop must also have the signature of a person. The package must
-// not know jobs, drivers or queues.
+// directory, and the requests to the supervisor about them: join, get the account at the queue, ask whether the node is
+// still a member, and get an order to stop. Every answer must be signed by the datacenter's supervisor; an order to
+// stop must also have the signature of a person. The package must not know jobs, drivers or queues.
 package member
 
 import (

@@ -22,10 +22,10 @@ type Record struct {
 	Name       string            `json:"name"`
 	Admission  writ.Admission    `json:"admission"`
 	Epoch      int64             `json:"epoch"` // supervisor's epoch when the node was admitted
-	// Links of an identity.RosterChain; earlier versions stored the texts of all versions.
+	// Links of an identity.RosterChain; earlier versions of writ stored the full text of each roster.
 	Rosters [][]byte `json:"rosters"`
-	// State of a removed node: it was ordered to stop its resources; it has stopped them and reported that; number of
-	// its reports.
+	// State of a removed node. FenceOrdered: it was ordered to stop its resources. Fenced: it has stopped them and
+	// reported that. FenceRound: the number of its reports.
 	FenceOrdered bool  `json:"fence_ordered,omitempty"`
 	Fenced       bool  `json:"fenced,omitempty"`
 	FenceRound   int64 `json:"fence_round,omitempty"`
@@ -55,7 +55,7 @@ func (s *store) load() error {
 	if err := json.Unmarshal(text, &s.record); err != nil {
 		return fmt.Errorf("read %s: %w", s.path, err)
 	}
-	// They were valid when they were stored. Each signature check tests whether the newest has expired.
+	// The rosters were valid when they were stored. Each signature check tests whether the newest roster has expired.
 	s.roster, err = identity.VerifyRosters(s.record.Cluster, s.record.Rosters, time.Time{})
 	if err != nil {
 		return fmt.Errorf("verify the stored rosters: %w", err)
