@@ -95,7 +95,7 @@ func (l *Log) Read(q nodes.LogQuery) nodes.LogReport {
 	return report
 }
 
-// line is a found line, with its number in its ring and its position in the order of all rings.
+// line is a found line, with its number in its ring and its moment, which orders the lines of all rings.
 type line struct {
 	nodes.LogLine
 	number int64
@@ -109,8 +109,8 @@ type moment struct {
 }
 
 // then returns the moment of the next line of a ring. It is never earlier than the previous moment, even if the clock
-// was set back. A position in a ring is a line number, so the lines that are read must be a prefix of the remaining
-// ones.
+// was set back. A query continues after a line number in each ring, so a report must not omit a line of a ring that
+// precedes another line in it.
 func (m moment) then(next moment) moment {
 	if next.compare(m) < 0 {
 		return m
@@ -128,7 +128,7 @@ func (m moment) compare(o moment) int {
 	return m.time.Compare(o.time)
 }
 
-// rest returns the entries of a ring after a number, and whether some of them are lost.
+// rest returns the entries of a ring after a number, and whether the ring has lost entries after that number.
 func rest(entries []logring.Entry, after int64) (behind []logring.Entry, lost bool) {
 	if len(entries) == 0 {
 		return nil, after > 0
