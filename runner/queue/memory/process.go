@@ -115,7 +115,7 @@ func (p *process) take(node writ.NodeID) *item {
 	return t
 }
 
-// finish removes a handled task, during an outage afterwards.
+// finish removes a handled task. During an outage, the task is removed when the outage has ended.
 func (p *process) finish(t *item) {
 	p.store.mu.Lock()
 	defer p.store.mu.Unlock()
