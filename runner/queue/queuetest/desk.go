@@ -116,7 +116,7 @@ func (s *serving) finishAll() {
 	}
 }
 
-// next returns the next delivery, which must be the complete task id.
+// next returns the next delivery. It fails the test if that is not task(id) with its body and EndBy.
 func (s *serving) next(id string) delivery {
 	s.t.Helper()
 	d := from(s.t, s.came, "task "+id)
@@ -146,7 +146,7 @@ func (s *serving) two(a, b string) map[string]delivery {
 	return both
 }
 
-// nothing fails the test if the desk receives a task.
+// nothing checks that no task was delivered.
 func (s *serving) nothing() {
 	s.t.Helper()
 	select {
