@@ -88,7 +88,7 @@ func (a *access) mended(ctx context.Context, node writ.NodeID, tasks []string, e
 		return err
 	}
 	if ok, failed := a.deleteMistyped(ctx, node, tasks...); failed != nil || !ok {
-		return err // a node lacks the rights
+		return err // a node, for example, lacks the rights to delete the key
 	}
 	return again()
 }

@@ -138,7 +138,7 @@ const (
 // can have any length, because a client chooses the name of its connection.
 type usersOf struct {
 	text  []byte
-	most  int // maximum number of fields; 0 means any, because a forged string that is not a list may have many
+	most  int // maximum number of fields, because a forged string may have many; 0 means no limit
 	kept  int
 	field []byte
 	long  bool

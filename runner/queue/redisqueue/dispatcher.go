@@ -13,9 +13,10 @@ import (
 )
 
 // The dispatcher and the repairs depend on the layout of a queue in asynq 0.26: a hash per task with its state; the
-// lists of IDs `pending` (taken from the right) and `active` (extended on the right; by asynq itself on the left); the
-// sorted sets `lease` (for active tasks) and `retry`. A task that was never taken has the field pending_since. The
-// first taker removes it, and this package never restores it: Withdraw relies on that.
+// lists of IDs `pending` (taken from the right) and `active` (extended on the right by this package, and on the left by
+// asynq itself); the sorted sets `lease` (for active tasks) and `retry`. A task that was never taken has the field
+// pending_since. The first process that takes the task removes the field, and this package never restores it: Withdraw
+// relies on that.
 //
 // asynq gives a task of a dead process to another one after one to three minutes. Because there is one process per
 // node, this package is simpler and faster: active tasks that this process does not know have no owner, and return to
@@ -56,8 +57,8 @@ func (d *dispatcher) pushAll(ctx context.Context, node writ.NodeID, tasks []queu
 }
 
 // pushAgain adds tasks after a key of the queue had the wrong type and was deleted. It first undoes the writes of the
-// failed script, because the task would count as existing. If the node is already working on a task, it gets the task
-// twice, as after any loss of data.
+// failed script, because otherwise the task would count as existing. If the node is already working on a task, it gets
+// the task twice, as after any loss of data.
 func (d *dispatcher) pushAgain(ctx context.Context, node writ.NodeID, tasks []queue.Task, err error) error {
 	ids, keys := make([]string, len(tasks)), make([]string, len(tasks))
 	for i, t := range tasks {
@@ -176,7 +177,7 @@ func goneStates(
 	for i, id := range ids {
 		state, err := states[i].Result()
 		switch {
-		// Not the state of a task.
+		// WRONGTYPE: the key is not a hash, so it holds no task.
 		case errors.Is(err, redis.Nil), state == "archived", state == "completed", redis.HasErrorPrefix(err, "WRONGTYPE"):
 			missing = append(missing, id)
 		case err != nil:

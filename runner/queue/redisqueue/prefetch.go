@@ -159,11 +159,12 @@ func (o *prefetcher) next(ctx context.Context, l *prefetchers, ask *redis.Cmd) (
 		if errors.Is(err, redis.Nil) {
 			return takenTask{}, err
 		}
-		// The account was made by a supervisor older than this node and has no BLMOVE. Then asynq's polling is used.
+		// NOPERM: a supervisor older than this node made the account, without the right to use BLMOVE. Then asynq
+		// polls.
 		waited = !redis.HasErrorPrefix(err, "NOPERM")
 	}
 	found, err := o.takeFree(ctx, l.client, ask)
-	if err != nil || waited && found == 0 { // Redis cannot do it now, or the queue is paused
+	if err != nil || waited && found == 0 { // Redis cannot run the script now, or the queue is paused
 		o.rest()
 	}
 	if err != nil {
@@ -175,8 +176,8 @@ func (o *prefetcher) next(ctx context.Context, l *prefetchers, ask *redis.Cmd) (
 	return takenTask{}, redis.Nil
 }
 
-// maxIdle limits the tasks beyond the slots that asynq has without calling a handler. Only an attacker with access to
-// Redis adds more. repair removes them.
+// maxIdle limits the tasks that asynq has received beyond the number of slots, because it calls no handler for them.
+// Only an attacker with access to Redis adds such tasks in larger numbers. repair removes them.
 const maxIdle = 64
 
 // choked reports whether no task may be taken before repair has removed those without a handler.

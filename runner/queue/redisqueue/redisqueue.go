@@ -31,7 +31,8 @@ type Queue struct {
 	// Log gets background events; may be nil.
 	Log *slog.Logger
 	// Login returns the name and password for a new connection. If it is nil or returns no name, the connection uses
-	// the name and password of the URL, if any. refused is set if Redis rejected the last ones.
+	// the name and password of the URL, if any. refused is set if Redis rejected the name and password of the previous
+	// call.
 	Login func(ctx context.Context, refused bool) (name, password string, err error)
 
 	*access
@@ -96,7 +97,7 @@ func (q *Queue) Close() error {
 	return err
 }
 
-// maxMark limits the bytes of the generation that are read. The rest would be the work of a stranger.
+// maxMark limits the bytes of the generation that are read. writ itself writes no longer value.
 const maxMark = 64
 
 // Generation implements queue.Queue. A mark of another type counts as missing: SetGeneration replaces it.

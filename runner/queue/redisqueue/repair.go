@@ -15,7 +15,7 @@ import (
 const tendEvery = time.Second
 
 // putBackScript returns tasks without a handler to the queue, to be taken next. KEYS: active, lease, retry, pending.
-// ARGV: prefix of tasks, ids, with the one to be taken last first.
+// ARGV: prefix of tasks, ids in reverse order: the first id is taken last.
 var putBackScript = newScript(`
 local most = math.floor(2000000 / #ARGV)
 if #redis.call("LRANGE", KEYS[1], most, most) > 0 then
@@ -94,8 +94,8 @@ func (s *service) repairUntilEnd(ctx context.Context) {
 
 // repair compares the active tasks in Redis with the active tasks of this process. A task whose handler returned a
 // while ago is removed. An unknown task is returned to the queue: at once if before is nil, otherwise only if it was
-// already unknown in before, because it may be in transit from Redis to its handler. A task that asynq received and
-// that has no handler after the same time is refused. repair returns the unknown tasks.
+// already unknown in before, because it may be in transit from Redis to its handler. A task that asynq received is
+// refused if it was already in before and still has no handler. repair returns the unknown tasks.
 func (s *service) repair(ctx context.Context, before []string) (strangers []string, err error) {
 	var active, failed *redis.StringSliceCmd
 	_, err = s.queue.client.Pipelined(ctx, func(p redis.Pipeliner) error {

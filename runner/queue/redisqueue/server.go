@@ -32,7 +32,7 @@ type Server struct {
 	CA string
 	// Certificate and Key are PEM files for the client certificate of this process; "" means none.
 	Certificate, Key string
-	// Verify decides about the Redis at a host instead of CA. May be nil.
+	// Verify decides whether the Redis at a host is trusted, if CA is empty. May be nil.
 	Verify func(host string, s tls.ConnectionState) error
 	// Connections limits each connection pool; 0 means the default of go-redis.
 	Connections int
@@ -195,7 +195,7 @@ func (s Server) explain(err error) error {
 		what, hint = "its certificate has expired or is not valid yet", "renew it, and check the clocks of both machines"
 	case tlsfault.OldProtocol(err):
 		what, hint = "it does not speak TLS 1.3", "write tls-protocols \"TLSv1.3\" into its configuration; Redis needs OpenSSL 1.1.1 or later for that"
-	// A Redis without TLS waits for the end of a line.
+	// A Redis without TLS reads the handshake as an incomplete line and waits for its end.
 	case has[tls.RecordHeaderError](err), errors.Is(err, context.DeadlineExceeded):
 		what, hint = "it does not seem to speak TLS on this port", "its TLS port is tls-port in its configuration"
 	}
