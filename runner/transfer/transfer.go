@@ -2,8 +2,9 @@
 // 1.3; both authenticate with the ed25519 keys of their nodes. The package knows transfer grants, bytes and connection
 // failures; it must not know the content of archives or their drivers.
 //
-// A connection carries one request and one answer. After a successful answer follow the bytes of an archive from an
-// offset on, and a trailer with the digest of the whole archive. Messages are deterministic CBOR with a length prefix.
+// A connection carries one request and one answer. A successful answer is followed by the bytes of an archive from an
+// offset on, and by a trailer with the digest of the whole archive. Messages are deterministic CBOR with a length
+// prefix.
 package transfer
 
 import (
@@ -31,8 +32,8 @@ const (
 	keepalive = 5 * time.Second
 	// maxMessage limits a message in bytes: a signed transfer grant has less than 2 KiB.
 	maxMessage = 16 << 10
-	// chunk is the size of reads. record is the amount of a write that must progress within stall, equal to a TLS
-	// record.
+	// chunk is the size of reads. record is the size of the parts of a write, equal to a TLS record. Each part must be
+	// sent within stall.
 	chunk, record = 256 << 10, 16 << 10
 )
 
