@@ -20,7 +20,7 @@ type Adoption struct {
 	Datacenter DatacenterID `json:"datacenter"`
 	Roster     int          `json:"roster"` // version
 	Digest     Digest       `json:"digest"`
-	Nonce      []byte       `json:"nonce"` // from the request, so that the answer cannot be older
+	Nonce      []byte       `json:"nonce"` // from the request; proves that the answer is not older than it
 	Time       int64        `json:"time"`  // unix milliseconds
 }
 

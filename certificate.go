@@ -12,5 +12,5 @@ type Certificate struct {
 	Until     time.Time `json:"until"`              // end of its validity
 	Renew     time.Time `json:"renew,omitzero"`     // when its renewal is due
 	Authority time.Time `json:"authority,omitzero"` // when the issuing authority was created
-	Floor     time.Time `json:"floor,omitzero"`     // older authorities of the same owner are invalid
+	Floor     time.Time `json:"floor,omitzero"`     // authorities of this owner created before it are invalid
 }

@@ -4,13 +4,14 @@ import "fmt"
 
 // Disk is a file system on which a node stores data of writ.
 type Disk struct {
-	Path  string `json:"path"`  // a directory of the node on it
+	Path  string `json:"path"`  // a directory of the node on this file system
 	Bytes int64  `json:"bytes"` // without the blocks that the file system reserves for root, as df counts
 	Free  int64  `json:"free"`
 }
 
-// almostFullPart is the part of a disk below which its free space is almost used up. Nodes offer all but this part.
-// With less free space, reservations are exceeded or other data uses the disk, and the next write may fail.
+// almostFullPart defines a disk as almost full if less than 1/almostFullPart of it is free. Nodes offer only the rest
+// to resources. With less free space, reservations are exceeded or other data uses the disk, and the next write may
+// fail.
 const almostFullPart = 20
 
 // AlmostFull reports whether less than a twentieth of the disk is free.

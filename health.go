@@ -1,6 +1,6 @@
 package writ
 
-// Health is what every beat of a node reports about it. Node has the latest one.
+// Health is the status that a node sends in every Beat. Node holds the latest one.
 type Health struct {
 	Slots     int          `json:"slots"`
 	Capacity  Capacity     `json:"capacity"`
@@ -11,7 +11,7 @@ type Health struct {
 	Stuck     []Stuck      `json:"wedged,omitempty"`    // jobs whose drivers ignore their deadline
 }
 
-// Findings holds the results of a scan of a node, apart from its resources. Node has those of the last scan.
+// Findings holds the results of a scan of a node, apart from its resources. Node holds the findings of the last scan.
 type Findings struct {
 	Mended  int64        `json:"mended,omitempty"`  // number of repairs since the node's runner started
 	Orphans []Orphan     `json:"orphans,omitempty"` // complete list

@@ -3,7 +3,7 @@ package writ
 import "time"
 
 // Host describes the machine of a node as the node reports it. The report is unverified. It is for people, except that
-// a batch may admit a node by its serial number.
+// a batch (identity.Batch) may admit a node by its serial number.
 type Host struct {
 	OS        string     `json:"os,omitempty"`     // "Debian GNU/Linux 12 (bookworm)"
 	Image     string     `json:"image,omitempty"`  // node image version, "" if not booted from one

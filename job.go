@@ -35,8 +35,9 @@ type Job struct {
 	// Weight is the project's share of the node's time relative to other projects that compete for it. 0 counts as 1.
 	Weight  int `json:"weight,omitempty"`
 	Resumes int `json:"resumes,omitempty"` // how often the run was resumed so far
-	// KnownFailures is the last attempt up to which all outcomes were known when this attempt was decided. Effects of
-	// these attempts may be repeated. A later attempt blocks a job that must not be repeated.
+	// KnownFailures is the number of an earlier attempt. When the supervisor decided on this attempt, it knew the
+	// failures of all attempts up to that one, so their effects may be repeated. A later attempt that may have acted
+	// blocks a job that must not be repeated.
 	KnownFailures int    `json:"told,omitempty"`
 	Payload       Digest `json:"payload"`  // the user's signed text
 	Accepted      int64  `json:"accepted"` // when the supervisor accepted the run
@@ -56,7 +57,7 @@ type TransferGrant struct {
 	FromName   string       `json:"from_name"`
 	FromKey    []byte       `json:"from_key"`          // ed25519 public key of From
 	Address    string       `json:"address,omitempty"` // where From serves archives, "host:port"; "" if it serves none
-	Unheard    bool         `json:"unheard,omitempty"` // From is silent since the supervisor started; no Address
+	Unheard    bool         `json:"unheard,omitempty"` // From was silent since the supervisor started; no Address
 	To         NodeID       `json:"to"`
 	ToKey      []byte       `json:"to_key"`
 	Resource   ResourceID   `json:"resource"`           // on From
@@ -106,7 +107,7 @@ type Beat struct {
 // Inventory lists the calls of a run that a node has started or has the result of, for a supervisor that asked.
 type Inventory struct {
 	Run   RunID `json:"run"`
-	Epoch int64 `json:"epoch"` // the node's when listing; it starts no earlier job afterwards
+	Epoch int64 `json:"epoch"` // the highest that the node had seen; it starts no job of a lower epoch after the list
 	Calls []int `json:"calls,omitempty"`
 }
 
@@ -173,16 +174,18 @@ type Control struct {
 	Node  NodeID   `json:"node"`
 	Epoch int64    `json:"epoch"`
 	Acks  []JobKey `json:"acks,omitempty"` // results that the supervisor's journal holds
-	// Cancels stops jobs of these runs and rejects later ones. The value is the end of that, in unix milliseconds.
+	// Cancels stops the jobs of these runs. The node rejects further jobs of a run until the time that is the value, in
+	// unix milliseconds.
 	Cancels map[RunID]int64 `json:"cancels,omitempty"`
 	// Resumes counts the resumes of a cancelled run before its cancel. Jobs after a later resume are not cancelled.
 	Resumes map[RunID]int `json:"resumes,omitempty"`
 	// GivenUp stops jobs whose results are no longer needed although their runs continue.
 	GivenUp []JobKey `json:"given_up,omitempty"`
 	Roster  int      `json:"roster,omitempty"` // version to fetch if the node's roster is older
-	// Asked lists runs for the Inventories of the next beat: the supervisor's journal was restored from a backup.
+	// Asked lists runs whose Inventories the next beat must contain. The supervisor asks after its journal was restored
+	// from a backup.
 	Asked []RunID `json:"asked,omitempty"`
 	// Acknowledged acknowledges the usage, repairs and states of a report.
 	Acknowledged *ReportID `json:"told,omitempty"`
-	Log          []byte    `json:"log,omitempty"` // a nodes.LogQuery; alone, because older runners cannot decode it
+	Log          []byte    `json:"log,omitempty"` // a nodes.LogQuery, without other fields: older runners cannot decode it
 }

@@ -89,7 +89,7 @@ type Node struct {
 type Online struct {
 	Month   string `json:"month"` // in UTC, "2026-11"
 	Seconds int64  `json:"seconds"`
-	Of      int64  `json:"of"` // seconds
+	Of      int64  `json:"of"` // seconds that the supervisor listened
 }
 
 // Decision is a decision that a person signed, with its reason.
@@ -147,7 +147,8 @@ type Orphan struct {
 	Remedy string `json:"remedy,omitempty"` // shell command that removes it, "" if not simple
 }
 
-// OrphanSuperseded starts the kinds of orphans that are resources of a node that is gone. They still hold their data.
+// OrphanSuperseded is the prefix of the kinds of orphans that are resources of a node declared gone. These resources
+// still hold their data.
 const OrphanSuperseded = "superseded"
 
 // OrphanDamaged is the kind of an orphan that is an unreadable record of a resource.

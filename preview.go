@@ -21,7 +21,7 @@ type ProposedCall struct {
 	Args      map[string]any `json:"args,omitempty"`    // a handle is {"ref": seq}
 	Options   map[string]any `json:"options,omitempty"` // as in the script
 	After     []int          `json:"after,omitempty"`   // seqs of the calls whose handles are arguments, ascending
-	Waits     []int          `json:"waits,omitempty"`   // seqs of calls whose results are read right before
+	Waits     []int          `json:"waits,omitempty"`   // seqs of calls whose results the script reads just before
 }
 
 // Preview is the effect that a proposal would have now. Other runs may change it before the script is signed.

@@ -25,7 +25,7 @@ const (
 	ReasonLostWord   ReasonCode = "lost_word"     // Node: on_loss is "replace", so an operator must sign the loss
 	ReasonNodeReport ReasonCode = "node_report"   // Nodes, More: an inventory is missing
 	ReasonRetry      ReasonCode = "retry"         // Until, Error
-	ReasonTakeOver   ReasonCode = "take_over"     // Resource, Node; Text: the earlier call or run that left it
+	ReasonTakeOver   ReasonCode = "take_over"     // Resource, Node; Text: the earlier call or run that left the resource
 	ReasonMoved      ReasonCode = "moved"         // Node, State
 	ReasonEnding     ReasonCode = "ending"        // Error
 	ReasonResumed    ReasonCode = "resumed"       // By, Text: the signer's words
@@ -39,9 +39,9 @@ const (
 	ReasonConnect    ReasonCode = "datacenter_connect" // Datacenter: a submission waits for its connection
 	ReasonRefusing   ReasonCode = "datacenter_refuses" // Datacenter, Text: the datacenter cannot accept a submission yet
 	ReasonDelivering ReasonCode = "delivering"         // Datacenter
-	ReasonLoop       ReasonCode = "loop"               // Call: repeated; Text: its position in the script; Cause
+	ReasonLoop       ReasonCode = "loop"               // Call: the repeated call; Text: its position in the script; Cause
 	ReasonOpenCall   ReasonCode = "open_call"          // Seq, Call, State, Node, Cause
-	ReasonSlot       ReasonCode = "slot"               // a slot of the node, or an earlier call on the resource
+	ReasonSlot       ReasonCode = "slot"               // no parameters: a slot of the node, or an earlier call on the resource
 )
 
 // Reason is a code with its parameters. All names, and all texts, may come from an untrusted sender.
