@@ -136,7 +136,7 @@ func certified(r *Roster, cert *ssh.Certificate, m moment) (*Authority, error) {
 		return nil, badCertificate("the certificate names no principal")
 	case !validKeyID(cert.KeyId):
 		return nil, badCertificate("the certificate has no printable key id of 1 to %d bytes", maxKeyID)
-	// Overflows to a huge value if the times are swapped.
+	// If the times are swapped, the unsigned difference is huge, so this case rejects the certificate.
 	case cert.ValidBefore-cert.ValidAfter > uint64((life+backdated)/time.Second):
 		return nil, badCertificate("the certificate is valid for more than %s, the limit of the authority %s",
 			header.FormatDuration(life), a.Name)
@@ -170,7 +170,7 @@ func (m moment) counts(until time.Time) bool {
 
 // checkIssued checks that the authority named in a certificate signed it.
 func checkIssued(cert *ssh.Certificate, at time.Time) error {
-	// The caller checks the validity period.
+	// The caller checks the validity period, so the checker gets a time within it.
 	inside := min(max(at.Unix(), int64(cert.ValidAfter)), int64(cert.ValidBefore)-1)
 	checker := ssh.CertChecker{
 		Clock:                    func() time.Time { return time.Unix(inside, 0) },

@@ -55,7 +55,7 @@ func (s Scope) Statement(st *Statement, dc writ.Datacenter, projectName string, 
 	}
 }
 
-// Within reports whether s is part of of, or equal to it.
+// Within reports whether the other scope contains all of s.
 func (s Scope) Within(of Scope) bool {
 	switch {
 	case of.Operation != "" && s.Operation != of.Operation && !strings.HasPrefix(s.Operation, of.Operation+"."):
@@ -167,7 +167,7 @@ func (h Holds) Exempts(s Scope) bool {
 	})
 }
 
-// isExempted reports whether a release after the hold covers all of s within the hold.
+// isExempted reports whether a scope that contains s and lies within the held scope was released after the hold.
 func (h Holds) isExempted(s Scope, hold *Hold) bool {
 	return slices.ContainsFunc(h, func(d Hold) bool {
 		return !d.Held && d.Revision > hold.Revision && s.Within(d.Scope) && d.Scope.Within(hold.Scope)

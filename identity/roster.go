@@ -59,8 +59,8 @@ type Roster struct {
 	// Previous is the SHA-256 of the previous version's text; zero in version 1 and in a recovery, which only the root
 	// may sign.
 	Previous writ.Digest
-	// History is a hash chain over the digests of all earlier versions; zero if Previous is zero, and in earlier
-	// formats.
+	// History is a hash chain over the digests of all earlier versions; zero if Previous is zero, and in formats before
+	// v4.
 	History   writ.Digest
 	Root      ssh.PublicKey // its hash is the cluster's id; never changes
 	Threshold int           // number of Operators that must sign the next version

@@ -21,8 +21,9 @@ func VerifyChain(pin writ.ClusterID, links [][]byte, now time.Time) (RosterChain
 	return RosterChain{}.Extend(pin, links, now)
 }
 
-// Extend verifies links that follow the newest roster, and returns the longer chain without unnecessary texts. It skips
-// links that the chain already has. The newest roster must not have expired at now; the zero time disables this check.
+// Extend verifies links that follow the newest roster, and returns the longer chain without the texts that no verifier
+// needs. It skips links that the chain already has. The newest roster must not have expired at now; the zero time
+// disables this check.
 func (c RosterChain) Extend(pin writ.ClusterID, links [][]byte, now time.Time) (RosterChain, error) {
 	newest := c.Newest
 	if newest == nil && len(links) == 0 {

@@ -120,8 +120,9 @@ func notExpired(r *Roster, now time.Time) error {
 		WithHint("if the clock is right, a root operator signs a new version: writ roster renew")
 }
 
-// verifySignatures returns the distinct keys that signed a text and for whose wire form counts returns true. Anyone can
-// append hundreds of signatures, so the others are not verified. They are not even parsed if no signature counts.
+// verifySignatures returns the distinct keys that signed a text, if counts returns true for their wire form. Anyone can
+// append hundreds of signatures, so signatures of other keys are not verified. They are not even parsed if no signature
+// counts.
 func verifySignatures(text []byte, armored [][]byte, counts func(key string) bool) (keys []ssh.PublicKey, err error) {
 	verified := make(map[string]bool)
 	var others [][]byte

@@ -77,8 +77,8 @@ const DecisionLost = "lost"
 // DecisionRotate revokes the certificates that a datacenter issued before.
 const DecisionRotate = "rotate"
 
-// The signer's view of each kind of subject. The signer of a token or batch creates it and describes it in the
-// parameters.
+// The fields of Seen in a statement about each kind of subject. They are empty for a token or batch, because the
+// "create" statement describes the new subject in its parameters.
 var (
 	ofRun       = about{name: filePattern.MatchString, project: true}
 	ofFailedRun = about{name: filePattern.MatchString, project: true, revision: true}

@@ -27,8 +27,8 @@ type SeenOfRun struct {
 	Ended  int64 // of a run to resume: its end in unix microseconds; otherwise 0
 }
 
-// RunList lists the runs that one statement cancels or resumes. It names each run, because with a filter a coordinator,
-// or changes before the statement arrives, could choose the runs.
+// RunList lists the runs that one statement cancels or resumes. It names each run. With a filter instead, a
+// coordinator, or a change before the statement arrives, could decide which runs are affected.
 type RunList struct {
 	Project     writ.ProjectID
 	ProjectName string

@@ -52,7 +52,8 @@ func (v *Verifier) SubmissionAt(signed []byte, accepted time.Time) (*Verified, e
 	return v.submission(signed, moment{at: accepted, now: v.now(), later: true})
 }
 
-// moment is the time of a check: at is the decisive time, and later means that it is in the past.
+// moment is the time of a check. The text is checked as of the time at. later means that at is in the past, because the
+// text was accepted before.
 type moment struct {
 	at, now time.Time
 	later   bool
@@ -214,8 +215,8 @@ func (v *Verifier) addressed(
 	return nil
 }
 
-// inTime checks the validity period of a text. Clocks may differ, so a run may have been accepted later than now; the
-// validity period also bounds that.
+// inTime checks the validity period of a text. m.at may be later than now, because the clock of the supervisor that
+// accepted the run may be ahead. The validity period also limits this difference.
 func inTime(created, expires time.Time, m moment) error {
 	if err := isCreated(created, m.at); err != nil {
 		return err

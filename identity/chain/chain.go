@@ -19,7 +19,8 @@ type Entry struct {
 	Waypoint bool        // its text is needed to verify later versions
 }
 
-// Chain is the versions of a verified roster up to its own. It is immutable. The zero value has no version.
+// Chain holds the versions up to that of a verified roster, including it. It is immutable. The zero value has no
+// version.
 type Chain struct {
 	newest    *element
 	waypoints []int // ascending
@@ -41,7 +42,7 @@ func New(e Entry, proven bool) Chain {
 	return c
 }
 
-// Then returns the chain of the version that follows c and the skipped versions.
+// Then returns c extended by the skipped versions and by e, the version after them.
 func (c Chain) Then(skipped []writ.Digest, e Entry, proven bool) Chain {
 	before := c.newest
 	for i, digest := range skipped {
@@ -102,8 +103,8 @@ func (c Chain) since(after int) []Entry {
 }
 
 // PageStart returns the version after which the page for a caller with version after starts. It rounds after down, so
-// that a server builds few pages for many callers. The caller gets fewer digests that it already has than digests that
-// it lacks, and no waypoint twice.
+// that a server builds few pages for many callers. The caller already has less than half of the digests on the page,
+// and none of the waypoints.
 func (c Chain) PageStart(after int) int {
 	newest := c.newest.Version
 	if after >= newest {

@@ -41,8 +41,8 @@ const (
 	// AccountRequest asks for the node's account at the queue.
 	AccountRequest Kind = "account-request" // node → supervisor
 	TransferGrant  Kind = "waybill"         // supervisor → source node, through the fetching node
-	// Answer is a decision about a signed text, and Adoption the roster in force. The others are the states of a run, a
-	// node, the join tokens and the holds.
+	// Answer is a decision about a signed text, and Adoption names the roster in force. The Standing kinds report the
+	// states of a run, a node, the join tokens and the holds.
 	Answer        Kind = "answer"         // supervisor → client
 	Adoption      Kind = "adoption"       // supervisor → client
 	RunStanding   Kind = "run-standing"   // supervisor → client
@@ -69,8 +69,8 @@ type KeyID string
 // IDOf returns the id of a public key.
 func IDOf(key ed25519.PublicKey) KeyID { return KeyID(writ.DigestOf(key).String()) }
 
-// Keys returns the public key with an id. Open returns its error unchanged. It is called for every envelope, so a
-// withdrawn key opens no further envelopes.
+// Keys looks up a public key by its id. Open calls it for every envelope, so a withdrawn key opens no further
+// envelopes. Open returns the error of Keys unchanged.
 type Keys = func(KeyID) (ed25519.PublicKey, error)
 
 // Only returns Keys for a fixed set of keys. For other keys the error is SIGNER_UNKNOWN.

@@ -26,8 +26,8 @@ type Item struct {
 	Project   string // name, "*" for all projects
 	At        time.Time
 	Renew     string // command for a root operator
-	// Since is the start of the validity, if there must be no warning before its last third. A program that renews a
-	// certificate does so at the start of that third, so an earlier warning would be a false alarm.
+	// Since is the start of the validity. It is set if warnings must come only in the last third of the validity: a
+	// program renews the certificate at the start of that third, so an earlier warning would be a false alarm.
 	Since time.Time
 
 	stops string // the effect of the expiry, "" if people only need to know of it

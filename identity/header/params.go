@@ -12,7 +12,8 @@ import (
 	"unicode/utf8"
 )
 
-// maxInt is the largest integer in a params line, and -maxInt the smallest. Every JSON library keeps these exactly.
+// maxInt is the largest integer in a params line, and -maxInt the smallest. Every JSON library keeps integers in this
+// range exactly.
 const maxInt = 1 << 53
 
 var paramPattern = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_-]{0,63}$`)

@@ -13,7 +13,7 @@ import (
 // Bare returns a certificate that contains only a key. It is for a node, whose key the peer knows from the datacenter's
 // records. It needs no authority and never expires, so a node that was off for a year is still recognized.
 func Bare(key ed25519.PrivateKey) (*tls.Certificate, error) {
-	// RFC 5280: no expiry.
+	// RFC 5280 defines this NotAfter as "no expiry".
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), NotBefore: time.Unix(0, 0),
 		NotAfter: time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC),

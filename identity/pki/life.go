@@ -4,6 +4,6 @@ package pki
 
 import "time"
 
-// Life is the validity of a certificate. It is renewed after two thirds of that. Test programs built with the tag
-// shortleaves renew as often as in years of normal use.
+// Life is the validity of a certificate. The certificate is renewed after two thirds of it. With the build tag
+// shortleaves, tests see the renewals of years of normal use within minutes.
 const Life = 90 * 24 * time.Hour

@@ -18,7 +18,7 @@ import (
 type Verifier struct {
 	Roster *identity.Roster
 	Now    time.Time
-	Floors *Floors // known floors; nil remembers none
+	Floors *Floors // revocations seen so far, see Floor; nil remembers none
 }
 
 // Name returns the owner of the first certificate in a chain. The errors are CERTIFICATE_UNTRUSTED if no key of the
@@ -174,8 +174,8 @@ func untrusted(why string) *writ.Error {
 		WithHint("check the address, and whether a proxy answers in its place")
 }
 
-// Floors stores the floors of owners: their authorities created before are revoked. The zero value is empty and ready
-// to use. A nil Floors stores no floors.
+// Floors stores the highest floor of each owner: the time before which its authorities are revoked. The zero value is
+// empty and ready to use. A nil Floors stores no floors.
 type Floors struct {
 	mu   sync.Mutex
 	seen map[floored]int64
@@ -249,7 +249,8 @@ func Server(own func() (*tls.Certificate, error), verify func(chain []*x509.Cert
 // presents the one for writ.
 func Client(verify func(chain []*x509.Certificate) error, own func() (*tls.Certificate, error)) *tls.Config {
 	c := &tls.Config{
-		// Verify replaces it: host names and the system's authorities do not apply.
+		// verify replaces the verification that InsecureSkipVerify turns off: host names and the system's authorities
+		// do not apply.
 		MinVersion: tls.VersionTLS13, NextProtos: offered(), InsecureSkipVerify: true,
 		VerifyConnection: func(s tls.ConnectionState) error { return verify(s.PeerCertificates) },
 	}

@@ -44,8 +44,8 @@ func Split(signed []byte) (text, armored []byte, err error) {
 	return text, armored, nil
 }
 
-// SplitAll splits a text that may have several signatures before the first of them. No line of the text itself may
-// start like a signature.
+// SplitAll separates a text from its signatures, which may be several. The text ends where the first signature starts,
+// so no line of the text itself may start like a signature.
 func SplitAll(signed []byte) (text []byte, armored [][]byte, err error) {
 	if len(signed) > MaxSigned {
 		return nil, nil, header.TooLarge(len(signed), MaxSigned)

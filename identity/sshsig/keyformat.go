@@ -10,7 +10,7 @@ import (
 	"writ"
 )
 
-// keyFormat is a format of files that people take for a signing key. Messages and hints have one %s for the path, or
+// keyFormat is a format of files that people mistake for a signing key. Messages and hints have one %s for the path, or
 // none.
 type keyFormat struct {
 	is            func(text []byte, block *pem.Block) bool
@@ -19,7 +19,7 @@ type keyFormat struct {
 
 const makeKey = "make one with `ssh-keygen -t ed25519`"
 
-// keyFormats lists the formats that package ssh cannot parse, the first that fits counts.
+// keyFormats lists formats that package ssh cannot parse. The first match counts.
 var keyFormats = []keyFormat{
 	{func(text []byte, _ *pem.Block) bool { return len(bytes.TrimSpace(text)) == 0 },
 		"the signing key %s is an empty file", makeKey},

@@ -49,7 +49,7 @@ func ParsePublicKey(text []byte) (ssh.PublicKey, error) {
 	return nil, fmt.Errorf("there are %d keys (%s) where one is expected", len(kinds), strings.Join(kinds, ", "))
 }
 
-// hasKey reports whether a comment contains a public key, as if two lines were joined.
+// hasKey reports whether a comment contains a public key. This happens if two lines were joined by mistake.
 func hasKey(comment string) bool {
 	for word := range strings.FieldsSeq(comment) {
 		if blob, err := base64.StdEncoding.DecodeString(word); err == nil {

@@ -33,9 +33,9 @@ const (
 	flagUserVerified = 0x04 // in sk- signatures: the token verified its user by PIN or fingerprint
 )
 
-// Verify verifies an armored SSHSIG signature over text and returns the key that signed: an ssh-ed25519 key,
-// an sk-ssh-ed25519@openssh.com key whose owner touched it, or a *ssh.Certificate of one of those. It identifies
-// neither the owner nor the value of a certificate; both need a roster. It is stricter than ssh-keygen and accepts no
+// Verify verifies an armored SSHSIG signature over text and returns the key that signed: an ssh-ed25519 key, an
+// sk-ssh-ed25519@openssh.com key whose owner touched it, or a *ssh.Certificate of one of those. It neither identifies
+// the owner of the key nor checks a certificate; both need a roster. It is stricter than ssh-keygen and accepts no
 // signature that ssh-keygen rejects. The errors are SIGNATURE_MALFORMED, SIGNATURE_ALGORITHM, SIGNATURE_NAMESPACE and
 // SIGNATURE_INVALID.
 func Verify(namespace Namespace, text, armored []byte) (ssh.PublicKey, error) {

@@ -27,7 +27,7 @@ func Valid(text string) bool { return Pattern.MatchString(text) }
 // Of returns the target for exactly one resource.
 func Of(kind writ.ResourceKind, name string) string { return string(kind) + "/" + name }
 
-// Covered reports whether a target covers a resource.
+// Covered reports whether one of the targets covers a resource.
 func Covered(targets []string, kind writ.ResourceKind, name string) bool {
 	return slices.ContainsFunc(targets, func(target string) bool {
 		if target == Any {
