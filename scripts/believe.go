@@ -17,9 +17,9 @@ var ErrImpossible = errors.New("no script can have this outcome")
 func impossible(why string) error { return fmt.Errorf("%w: %s", ErrImpossible, why) }
 
 // Check returns ErrImpossible unless a pass over the journal can have produced o. A script may have taken over the
-// process that evaluated it, so every outcome of such a process is checked. An outcome that passes contains only calls
-// and texts that the script itself could have produced within its signed header. The hashes of calls cannot be checked;
-// a wrong hash fails the next honest pass.
+// process that evaluated it, so every outcome of such a process is checked. An accepted outcome contains only calls and
+// texts that the script itself could have produced within its signed header. The hashes of calls cannot be checked; a
+// wrong hash fails the next honest pass.
 //
 // The text of the error contains no data from o.
 func (o *Outcome) Check(inputs Inputs, journal []Entry) error {
@@ -102,7 +102,7 @@ func (c *NewCall) check(inputs Inputs, seq int) error {
 	case !isPosition(c.Position), c.Read != "" && !isPosition(c.Read):
 		return impossible("the position of a call is invalid")
 	}
-	const heads = 9 // the factor by which sizeOf may overestimate and defaults may add
+	const heads = 9 // the factor by which EncodedSize may overestimate and defaults may add
 	if writ.CheckValue(c.Args) != nil || EncodedSize(c.Args) > heads*MaxArguments {
 		return impossible("the arguments of a call are invalid or too big")
 	}

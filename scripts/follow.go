@@ -158,7 +158,7 @@ func fitOptions(planned map[string]any, got writ.CallOptions) bool {
 	return len(problems) == 0 && reflect.DeepEqual(want, got)
 }
 
-// resetOption sets an option to the result of parseOptions for an unknown value.
+// resetOption sets an option to the result of operation.ParseOptions for an unknown value.
 func resetOption(o *writ.CallOptions, name string) {
 	switch name {
 	case "retries":

@@ -22,7 +22,7 @@ type Param struct {
 	Type    string `json:"type"`              // string, bool, int or list
 	Of      string `json:"of,omitempty"`      // elements of a list: string, bool or int
 	Default any    `json:"default,omitempty"` // nil if the parameter is required
-	// Of the value of an int, the bytes of a string, or the elements of a list.
+	// Min and Max limit the value of an int, the bytes of a string, or the number of elements of a list.
 	Min     *int64 `json:"min,omitempty"`
 	Max     *int64 `json:"max,omitempty"`
 	Enum    []any  `json:"enum,omitempty"`    // the only valid values, or elements of a list

@@ -88,7 +88,7 @@ func (o *callOrder) order(c *orderedCall) {
 }
 
 // contentOf returns the resource whose content a call reads, replaces or deletes, or "" if the order of the call does
-// not matter here. The call mentions these resources in its arguments.
+// not matter here. mentioned lists the resources in the call's arguments.
 func contentOf(c *orderedCall, mentioned []string) string {
 	switch c.op.Verb {
 	case "restore", "snapshot", "delete_snapshot", "send", "backup", "delete":

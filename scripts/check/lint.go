@@ -12,7 +12,8 @@ import (
 )
 
 // linter finds valid code that is most likely a mistake. It checks only scripts without errors, whose names are all
-// resolved, and reports only certain findings. It visits each node of a unit once, and asks the parts below.
+// resolved, and reports only findings that the text proves. It visits each node of a unit once, and passes it to the
+// types in its fields.
 //
 // Some traps of Tengo need no lint here: the engine sorts the keys of maps for every iteration and output, and its
 // append never changes a shared list.
@@ -185,7 +186,7 @@ func (l *linter) selector(e parser.Expr) {
 	switch {
 	case l.isParams(e):
 		l.usage.allParams = true
-	case key != nil && l.isParams(base): // paramChecker has it
+	case key != nil && l.isParams(base): // paramChecker records this read
 		if name, ok := base.(*parser.Ident); ok {
 			l.usage.read[l.Symbols[name]] = true
 			return

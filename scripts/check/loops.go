@@ -33,7 +33,7 @@ func (l *loops) outlives(s *syntax.Symbol) bool {
 	return s != nil && s.Name != nil && len(l.around) > 0 && s.Name.Pos() < l.around[len(l.around)-1].from
 }
 
-// store records which of the expressions are functions that are stored, so that a later round may call them.
+// store records the functions in a list of expressions that are stored. A later round of the loop may call them.
 func (l *loops) store(list ...parser.Expr) {
 	for _, e := range list {
 		if f, ok := e.(*parser.FuncLit); ok {

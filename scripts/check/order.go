@@ -13,8 +13,8 @@ import (
 )
 
 // orderer finds pairs of calls about related resources that run at the same time although their order matters. Example:
-// machine.stop, then volume.restore of its disk. Calls are ordered by handles, by reads of fields, and by having the
-// same resource.
+// machine.stop, then volume.restore of its disk. A call waits for an earlier one if its arguments contain the handle of
+// that call, if the script read a field of that handle, or if both calls are about the same resource.
 //
 // orderer follows the statements of one function. It assumes that an unknown expression waits for all earlier calls.
 type orderer struct {

@@ -52,8 +52,8 @@ func (c *secretChecker) name(e parser.Expr) {
 	}
 }
 
-// writes returns the name of the function f if f makes its arguments readable. It returns "" if f does not, or is not
-// statically known.
+// writes returns the name of the function f if f turns its arguments into a readable text. It returns "" if f does not,
+// or is not statically known.
 func (c *secretChecker) writes(f parser.Expr) string {
 	if name := c.builtin(f); slices.Contains([]string{"string", "format", "bytes"}, name) {
 		return name

@@ -15,8 +15,9 @@ import (
 
 // splitter finds reads that split a group. Calls linked by handles get one node together if the script makes all of
 // them before it waits. A read of a result is a wait: the calls before it get a node without the later ones. So a read
-// is reported if a later call needs several resources on one node that have their nodes by then. splitter follows the
-// statements of one function in order, and ignores unknown expressions.
+// is reported if a later call needs several resources on one node, and separate calls before the read made them: they
+// may be on different nodes by then. splitter follows the statements of one function in order, and ignores unknown
+// expressions.
 type splitter struct {
 	scope
 	waits    []parser.Node // the reads so far
@@ -41,7 +42,7 @@ type made struct {
 	read  bool // the script has waited for it
 }
 
-// with returns the union of both.
+// with returns the union of h and other.
 func (h held) with(other held) held {
 	both := held{many: h.many || other.many, anchored: h.anchored || other.anchored}
 	for _, m := range []*made{h.first, h.second, other.first, other.second} {
@@ -58,7 +59,8 @@ func (h held) with(other held) held {
 	return both
 }
 
-// split reports whether several parts were made before the last of the given number of waits, by separate calls.
+// split reports whether separate calls made several parts of the value before the last wait. waits is the number of
+// waits so far.
 func (h held) split(waits int) bool {
 	return h.many && h.first.waits < waits || h.second != nil && h.second.waits < waits
 }

@@ -14,10 +14,10 @@ import (
 // the slow class. It can stop at any time, because it has no effect before its end.
 const quantum = 50 * time.Millisecond
 
-// admission decides which waiting work gets a child next. A free child goes to the project that has used the least CPU
-// time, regardless of its number of passes. Passes that wait at the same time share a round: a request to a child and
-// its answer wake two processes, which costs as much as a small pass. The first pass of a round runs it, together with
-// others that fit the same child.
+// admission decides which waiting work gets a child process next. A free child goes to the project that has used the
+// least CPU time, regardless of its number of passes. Passes that wait at the same time share a round, because a
+// request to a child and its answer wake two processes, which costs as much as a small pass. The caller of the first
+// pass runs the round for itself and for other passes that fit the same child.
 //
 // The work of each child belongs to a class with its own limit. So projects that need little never wait for projects
 // that need much, however many these are, and processors are left for the rest of the work of a run.
@@ -47,7 +47,7 @@ type waiter struct {
 	size    int         // bytes of its sources
 	plan    bool        // it is a plan instead of a pass
 	pass    *passing    // nil for other work
-	closes  bool        // it needs every child, to end them
+	closes  bool        // for Close, which takes all slots to end the children
 	turn    chan *slot  // receives the slot; nil if another waiter ran the pass
 	gone    bool        // its context has ended
 }
@@ -132,7 +132,7 @@ func (a *admission) admit() {
 		}
 		a.slots.used[s.class]++
 		if w.pass != nil {
-			w.pass.waiter = nil // it no longer waits for another waiter
+			w.pass.waiter = nil // it has a slot of its own, so no other round ends its wait
 		}
 		w.turn <- s
 	}

@@ -66,7 +66,7 @@ func (c *costs) store(program writ.Digest, k cost) {
 func (c *costs) slow(program writ.Digest) bool { return c.known[program].run > roundTime }
 
 // compile returns the expected CPU time to compile a program of size bytes. A child that was taken over may report too
-// little: no report makes a big program cheap.
+// little, so the result depends on the size, too.
 func (c *costs) compile(program writ.Digest, size int) time.Duration {
 	const least = 8
 	expected := time.Duration(size) * compileByte

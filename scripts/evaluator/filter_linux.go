@@ -34,7 +34,7 @@ var deadlyCalls = []string{
 const namespaces = unix.CLONE_NEWNS | unix.CLONE_NEWCGROUP | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC | unix.CLONE_NEWUSER |
 	unix.CLONE_NEWPID | unix.CLONE_NEWNET
 
-// policy returns the action for each system call. All others fail with EPERM.
+// policy returns the rules for system calls. Calls without a rule fail with EPERM.
 func policy(calls *arch.Info, pid int) seccomp.Policy {
 	allow := func(name string, conditions ...seccomp.Condition) seccomp.NameWithConditions {
 		return seccomp.NameWithConditions{Name: name, Conditions: conditions}

@@ -16,7 +16,7 @@ const maxJournals = 16 << 20
 const maxKept = 512
 
 // journals holds the journals of the most recently evaluated runs. A child and its parent apply the same operations to
-// one each, so the parent knows which journals the child has and sends only differences.
+// their own copies, so the parent knows which journals the child has and sends only differences.
 type journals struct {
 	most  int            // bytes
 	list  []*keptJournal // most recently used first
@@ -82,7 +82,7 @@ type difference struct {
 // find returns the journal of a run, or nil.
 func (j *journals) find(run writ.RunID) *keptJournal { return j.runs[run] }
 
-// difference returns the data that the other side needs to have this journal.
+// difference returns the data that the other side needs to make this journal from its last one.
 func (j *journals) difference(run writ.RunID, version uint64, journal []scripts.Entry) difference {
 	d := difference{Version: version, Count: len(journal), Entries: journal}
 	k := j.find(run)

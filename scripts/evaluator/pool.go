@@ -28,8 +28,8 @@ type Pool struct {
 	// take long to compile a quarter, but each at least one. If these occupy all children, there is one more for other
 	// work.
 	Size int
-	// Weight returns the relative share of CPU time of a project while several projects compete. It is 1 if nil, or
-	// below 1.
+	// Weight returns the relative share of CPU time of a project while several projects compete. A result below 1
+	// counts as 1. If Weight is nil, all projects have equal shares.
 	Weight func(project string) int
 	Log    *slog.Logger // may be nil
 
@@ -148,7 +148,7 @@ func (p *Pool) runRound(ctx context.Context, first *passing, place *slot) {
 		// The program used up a quantum, for compiling or running.
 		p.queue.record(func(c *costs) { c.record(left[0].request.Program, quantum, quantum) })
 		blamed = left[:1]
-	// The end of the first one's context is not the fault of another.
+	// The only pass left caused the error, except if it is not the first and the first one's context (ctx) has ended.
 	case err != nil && len(left) == 1 && (left[0] == first || ctx.Err() == nil):
 		left[0].fail(p.endFailed(ctx, place, left[0].request.Run, err))
 	case err != nil:

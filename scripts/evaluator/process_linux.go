@@ -33,8 +33,8 @@ func attributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: tr
 
 // yieldTo gives all threads of a process that was started with attributes a lower priority than this one. It is nicer
 // than this process, so it gets a tenth of a contended processor. Its slices are long, so that waking threads interrupt
-// it at once instead of at the end of a slice. With a tenth, maxCPU lasts a third of maxWall. Kernels before 6.12
-// ignore slices.
+// it at once instead of at the end of a slice. With a tenth of a processor, a pass uses maxCPU within a third of
+// maxWall. Kernels before 6.12 ignore slices.
 func yieldTo(pid int) {
 	const nicer, mostNice, slice = 10, 19, 100 * time.Millisecond
 	raw, err := unix.Getpriority(unix.PRIO_PROCESS, 0)

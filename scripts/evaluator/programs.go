@@ -9,8 +9,8 @@ import (
 	"writ/scripts/interpreter"
 )
 
-// keptVMs limits the programs of a child with an idle VM: it takes 100 KiB, and the values that the last pass left on
-// its stack.
+// keptVMs limits the programs of a child that keep an idle VM. A VM takes 100 KiB, plus the values that the last pass
+// left on its stack.
 const keptVMs = 8
 
 // programs holds the most recently used compiled programs.

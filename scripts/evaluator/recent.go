@@ -15,7 +15,7 @@ const (
 )
 
 // recent holds values of the most recently used programs, in order of their use. A child keeps its compiled programs in
-// one, and the parent applies the same uses to another one, so it knows which programs the child has.
+// a recent, and the parent applies the same uses to its own copy, so the parent knows which programs the child has.
 type recent[T any] struct {
 	list []used[T]
 	size int // bytes of all sources

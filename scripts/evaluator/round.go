@@ -20,7 +20,7 @@ type passing struct {
 	waiter  *waiter // nil once it has a slot
 	alone   bool    // it shares no round
 	again   bool    // it was admitted before, and precedes others
-	along   bool    // it joined the round of another pass, with
+	along   bool    // it joined the round of another pass, under grant
 	grant   fair.Grant
 	stops   int // number of times that it was stopped because it took long
 
@@ -94,8 +94,8 @@ func (a *admission) join(c *child, first *passing, class class) (all []*passing)
 	return all
 }
 
-// retry puts unfinished passes at the front of the queue. The caller of the first one does that itself. One of the
-// blamed passes may have ended the child.
+// retry puts unfinished passes at the front of the queue, except the first one, whose caller enters the queue again by
+// itself. One of the blamed passes may have ended the child, so each of them runs alone from now on.
 func (a *admission) retry(left []*passing, first *passing, blamed []*passing) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -45,7 +45,7 @@ func Main() int {
 	runtime.GOMAXPROCS(1)      // each processor takes memory, and a wake-up for a small pass would wait for all of them
 	debug.SetTraceback("none") // the text of a crash must fit into a pipe that is read only later
 	debug.SetMemoryLimit(maxHeap * 4 / 10)
-	// Collected every few passes, a small heap took more than half of a child's time.
+	// By default, Go collects a small heap every few passes, which took more than half of a child's time.
 	pace.Pace{Least: 24 << 20, Early: 50}.Keep()
 	in := requestsFrom(os.Stdin)
 	layers, err := confine()

@@ -162,7 +162,7 @@ func (e *encoder) pairs(m map[string]tengo.Object, depth int) error {
 			keys = append(keys, key)
 		}
 	}
-	// The order of their encodings.
+	// Deterministic CBOR sorts keys by their encodings, which begin with the length.
 	slices.SortFunc(keys, func(a, b string) int { return cmp.Or(len(a)-len(b), cmp.Compare(a, b)) })
 	e.head(majorMap, uint64(len(keys)))
 	for _, key := range keys {

@@ -221,8 +221,8 @@ func (p *pass) outcome(err error) scripts.Outcome {
 	return o
 }
 
-// missingCalls returns an error if the pass waits before it has made all calls of the journal: an earlier pass made
-// more calls with fewer results.
+// missingCalls returns an error if the pass waits before it has made all calls of the journal. A deterministic script
+// repeats all of them, because the journal has at least the results that the earlier pass had.
 func (p *pass) missingCalls() error {
 	if p.seq >= len(p.entries) {
 		return nil

@@ -115,7 +115,7 @@ func (p *Program) bindConstants() {
 	}
 }
 
-// ReportError adds an error of build as a diagnostic.
+// ReportError adds an error of Build to f as a diagnostic.
 func ReportError(f *syntax.Findings, err error) {
 	var refusal *tengo.CompilerError
 	switch {

@@ -86,7 +86,7 @@ func stdlibModule(name string, functions map[string][2]int, members map[string]m
 	return members
 }
 
-// sets are the functions of text that search a text for characters of a set.
+// sets lists the functions of module text that search a text for characters of a set.
 var sets = []string{"contains_any", "index_any", "last_index_any", "trim", "trim_left", "trim_right"}
 
 // fromLibrary returns a safe version of a function of Tengo's library. Its arguments must be scalars, because the

@@ -64,7 +64,7 @@ const maxTestText = 1 << 20
 // errTestEnds unwinds a test that has reported why it ends.
 var errTestEnds = errors.New("the test ends here")
 
-// Run runs the i-th test. Its runs use sim. When ctx ends, the test fails with ctx's cause.
+// Run runs the i-th test. sim runs the scripts that the test starts. When ctx ends, the test fails with ctx's cause.
 func (f *TestFile) Run(ctx context.Context, i int, sim scripttest.Sim) scripttest.Verdict {
 	v := scripttest.Verdict{Test: f.tests[i].Name, Outcome: scripttest.Passed}
 	p := &pass{meter: newMeter()}
@@ -91,7 +91,7 @@ func (f *TestFile) Run(ctx context.Context, i int, sim scripttest.Sim) scripttes
 	return v
 }
 
-// within removes the last position of a trace: the generated call of the test.
+// within removes the last position of a trace, the call of the test that callTests generates.
 func (t *trial) within(trace []string) []string {
 	if !t.began || len(trace) == 0 {
 		return trace

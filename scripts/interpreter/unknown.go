@@ -19,7 +19,7 @@ type unknown struct {
 	after []int // the calls that it depends on, ascending; shared, so never changed
 }
 
-// here returns the horizon of a plan that ends because what depends on u.
+// here returns the horizon of a plan that ends at a value or decision that depends on u. what names it in the message.
 func (u *unknown) here(what string) *horizon { return &horizon{what: what, after: u.after} }
 
 func (u *unknown) TypeName() string         { panic(u.here("the type of a value")) }
@@ -88,7 +88,7 @@ func isUnknown(o tengo.Object) bool {
 
 // within searches objects and everything inside them for unknown values. It returns nil, or one unknown that depends on
 // all of them. A handle with an unknown name counts, because the name is printed with it. Lists and maps can contain
-// themselves, and each other many times.
+// themselves, and each other many times, so each is searched once.
 func (p *planning) within(objects []tengo.Object) (*unknown, error) {
 	var found *unknown
 	seen := make(map[tengo.Object]bool)

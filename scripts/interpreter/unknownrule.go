@@ -66,7 +66,7 @@ func ends(what string) unknownRule {
 	}
 }
 
-// endsDeep is the rule for functions that need all of their arguments, with all elements.
+// endsDeep is the rule for functions that need known arguments with known elements.
 func endsDeep(what string) unknownRule {
 	return func(p *planning, args []tengo.Object) (*unknown, error) {
 		u, err := p.within(args)

@@ -58,8 +58,7 @@ func PlannedOptions(given map[string]any) (writ.CallOptions, error) {
 // node.
 const OnLossReplace = "replace"
 
-// Options reads the options of a call like parseOptions, and also reports options that make no sense for its
-// operation.
+// Options reads the options of a call like ParseOptions, and also reports options that make no sense for its operation.
 func Options(
 	op *catalog.Operation, given map[string]any, isHandle catalog.IsHandle,
 ) (writ.CallOptions, []catalog.Problem) {

@@ -80,7 +80,7 @@ func (f *Findings) Sorted() (list []diagnostic.Diagnostic, more int) {
 // compute.
 func (f *Findings) Crowded() bool { return len(f.List) > maxDiagnostics }
 
-// Err returns the error of a report of all findings.
+// Err returns SCRIPT_INVALID if a finding is an error, otherwise nil.
 func (f *Findings) Err() error {
 	list, more := f.Sorted()
 	return diagnostic.Invalid(list, more)

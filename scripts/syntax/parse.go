@@ -125,8 +125,8 @@ func (m *measure) refuse(code string, n parser.Node, format string, args ...any)
 	m.At(code, n, format, args...)
 }
 
-// node measures n at the given depth. Chains of operators add terms to the depth of the tree. Nodes below the limit of
-// depth are skipped.
+// node measures n at the given depth. Chains of operators add terms to the depth of the tree. Nodes deeper than the
+// limit are skipped.
 func (m *measure) node(n parser.Node, depth, terms int) {
 	switch n := n.(type) {
 	case *parser.BinaryExpr:
