@@ -19,8 +19,8 @@ type Entry struct {
 	Waypoint bool        // its text is needed to verify later versions
 }
 
-// Chain holds the versions up to that of a verified roster, including it. It is immutable. The zero value has no
-// version.
+// Chain holds all known versions from the start of a roster's history to the roster itself, after verification. It is
+// immutable. The zero value has no version.
 type Chain struct {
 	newest    *element
 	waypoints []int // ascending
