@@ -41,7 +41,7 @@ const (
 	ReasonDelivering ReasonCode = "delivering"         // Datacenter
 	ReasonLoop       ReasonCode = "loop"               // Call: the repeated call; Text: its position in the script; Cause
 	ReasonOpenCall   ReasonCode = "open_call"          // Seq, Call, State, Node, Cause
-	ReasonSlot       ReasonCode = "slot"               // no parameters: a slot of the node, or an earlier call on the resource
+	ReasonSlot       ReasonCode = "slot"               // no parameters: waits for a slot of the node, or an earlier call
 )
 
 // Reason is a code with its parameters. All names, and all texts, may come from an untrusted sender.
