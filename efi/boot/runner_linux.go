@@ -154,7 +154,7 @@ func (n *nodeStage) runRunner(ctx context.Context) (unix.WaitStatus, error) {
 	n.work.Go(func() { n.explain(running) })
 	return n.programs.run(ctx, "runner", slices.Concat([]string{Program}, n.Runner(*n.config)), n.runnerSays, func(pid int) {
 		n.Show("runner", fmt.Sprintf("started as process %d", pid))
-		// Otherwise the boot server keeps the report of the earlier exit until the node serves.
+		// If a problem is known, the boot server keeps the report about it until the node serves.
 		if n.known().Text == "" {
 			n.report(progress.Report{Stage: progress.StageRunner, Text: "started"})
 		}

@@ -166,7 +166,7 @@ func (s *status) starting() bool {
 	return !s.next.over && (!s.started.Load() || s.node.admission != nil && s.node.condition() == unknown)
 }
 
-// Limits of waits that neither a timeout nor the machine ends.
+// Limits of waits that end only when the supervisor answers or a person acts.
 var (
 	joinLimit     = progress.Limit{Then: "it asks until the supervisor answers"}
 	approvalLimit = progress.Limit{Then: "an admin decides"}

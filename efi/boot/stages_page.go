@@ -153,7 +153,7 @@ func (s *startStage) over() time.Duration {
 	return s.ended
 }
 
-// lines formats the stage in at most most lines. until is the end of the stage, or now.
+// lines formats the stage. most limits the number of lines. until is the end of the stage, or now.
 func (s *startStage) lines(state string, until time.Duration, text string, most int) (lines []string) {
 	from, took := "", ""
 	if until != unknownTime {
@@ -184,7 +184,7 @@ func fold(text string, width int) (lines []string) {
 	return lines
 }
 
-// foldAtMost folds a text into at most most lines. Three dots mark omitted text.
+// foldAtMost folds a text into lines. most limits their number. Three dots mark omitted text.
 func foldAtMost(text string, width, most int) []string {
 	lines := fold(text, width)
 	if len(lines) <= most {

@@ -42,7 +42,7 @@ const noWatchdog = -1
 type watchdog struct {
 	mu     sync.Mutex
 	device io.WriteCloser // nil if not armed
-	late   time.Time      // end of the signs of life; zero for no end
+	late   time.Time      // no sign of life is given after this time; zero for no limit
 }
 
 // arm sets the device.

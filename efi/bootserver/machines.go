@@ -42,7 +42,7 @@ type Machine struct {
 	Starts  int    `json:"starts"` // starts since it last joined
 	// Reported end of the previous run: a kernel panic or a reset by the watchdog.
 	Ended string    `json:"ended,omitempty"`
-	began time.Time // the first of these starts
+	began time.Time // time of the first start that Starts counts
 
 	// Failures counts failed attempts of iPXE to load or start the image since the machine started.
 	Failures int `json:"failures,omitempty"`

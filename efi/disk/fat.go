@@ -15,7 +15,7 @@ import (
 const (
 	reserved    = 32 // sectors before the first FAT
 	tables      = 2
-	leastFAT32  = 65525 + 16 // clusters; with fewer it is FAT16, and some readers misjudge values just above
+	leastFAT32  = 65525 + 16 // clusters; fewer than 65525 are FAT16, and some readers misjudge values just above
 	backupAt    = 6
 	entryLen    = 32
 	endOfChain  = 0x0fffffff

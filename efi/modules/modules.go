@@ -47,7 +47,7 @@ type Index struct {
 // normal replaces hyphens by underscores: the kernel does not distinguish them in names.
 func normal(name string) string { return strings.ReplaceAll(name, "-", "_") }
 
-// normalPattern does the same in a pattern, except in brackets, where a hyphen denotes a range.
+// normalPattern replaces hyphens by underscores in a pattern, except in brackets, where a hyphen denotes a range.
 func normalPattern(pattern string) string {
 	inside := false
 	return strings.Map(func(r rune) rune {

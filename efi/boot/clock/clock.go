@@ -21,7 +21,8 @@ const (
 	askMostOf = 2 * askWithin
 	fineWith  = time.Millisecond       // smaller offsets are ignored
 	slewBelow = 500 * time.Millisecond // smaller offsets are slewed, so that no time occurs twice
-	// stepMost limits the steps of a clock that was correct before. NTP is not signed, and signed messages expire.
+	// stepMost limits the steps of a clock that was correct before. NTP is not signed, so an attacker can forge a time,
+	// and the clock decides which signed messages have expired.
 	stepMost = time.Minute
 )
 

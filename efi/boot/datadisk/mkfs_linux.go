@@ -21,7 +21,7 @@ import (
 // mkfsAt is the program of the image that makes the data file system.
 const mkfsAt = "/usr/sbin/mkfs.btrfs"
 
-// mkfsLimit limits its run time. It writes a few MiB and discards no blocks.
+// mkfsLimit limits the run time of mkfs.btrfs, which writes a few MiB and discards no blocks.
 var mkfsLimit = progress.Limit{Most: 5 * time.Minute, Then: "the machine is held"}
 
 // findEmpty returns the disk with a serial number. It returns an error if the disk is not empty. block is /sys/block.

@@ -20,7 +20,7 @@ import (
 // card is a network card in use. The lock of the network guards waits, has, next and mtu.
 type card struct {
 	link   netlink.Link // the VLAN's link, if the card is in a VLAN
-	chosen bool         // whether the settings of Settings.Interface apply to this card
+	chosen bool         // whether VLAN, Addresses and Gateways of the settings apply to this card
 	waits  [families]progress.Wait
 	has    [families][]netip.Prefix
 	next   string // remedy if the card is unusable, "" otherwise
@@ -82,7 +82,7 @@ func (c *card) waiting() (all []progress.Wait) {
 	return all
 }
 
-// Limits of waits for an address that no timeout ends.
+// Limits of waits for an address without a timeout.
 var (
 	cableLimit = progress.Limit{Then: "it continues when a cable is plugged in"}
 	otherCards = progress.Limit{Then: "the first address of any card counts"}

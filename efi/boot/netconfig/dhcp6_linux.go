@@ -29,7 +29,7 @@ const (
 func (s *ipv6Watch) useDHCPv6(ctx context.Context, use dhcpv6Use) {
 	do, wait, failing, l := s.leaseIPv6, time.Second, "got no address by DHCPv6: %v", askLimit
 	switch use {
-	case forAddresses: // asking is shown until the first failure, then the failure is, as with DHCP
+	case forAddresses: // as with DHCP, this text is shown until the first failure, and then the failure
 		s.waits(s.card, v6, l, "asks for an address by DHCPv6")
 	case forNameservers:
 		do, wait, failing, l = s.inform, lookLater, "got no nameservers by DHCPv6, which its router names: %v", otherCards
@@ -121,7 +121,7 @@ func (s *ipv6Watch) renewIPv6(
 	}
 }
 
-// untilTaken waits. It returns an error if another machine turns out to use the address.
+// untilTaken waits for the given time. It returns an error if another machine turns out to use the address.
 func (s *ipv6Watch) untilTaken(ctx context.Context, wait time.Duration, address netip.Addr) error {
 	over := time.NewTimer(wait)
 	defer over.Stop()

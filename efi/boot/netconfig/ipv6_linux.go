@@ -152,7 +152,7 @@ func (s *ipv6Watch) close() {
 	s.unsubscribe()
 }
 
-// hear handles the parts of a router advertisement that the kernel does not.
+// hear handles the parts of a router advertisement that the kernel does not handle.
 func (s *ipv6Watch) hear(ctx context.Context, a advertisement) {
 	if a.RouterLifetime > 0 {
 		s.gateway = a.from.WithZone("")

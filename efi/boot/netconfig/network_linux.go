@@ -77,8 +77,8 @@ type lease struct {
 	preferred   time.Duration // the kernel opens no connections from an IPv6 address after this time
 }
 
-// New returns the network of a machine. The settings may change until connect is called. work counts the
-// goroutines of the cards, etc is the directory of resolv.conf, and rename sets the host name.
+// New returns the network of a machine. The settings may change until Connect is called. work counts the goroutines of
+// the cards, etc is the directory of resolv.conf, and rename sets the host name.
 func New(
 	h Host, settings *Settings, work *sync.WaitGroup, etc string, rename func([]byte) error,
 ) *Network {

@@ -23,7 +23,7 @@ type Settings struct {
 	Nameservers []netip.Addr   // used before the nameservers from DHCP and routers
 }
 
-// isFor reports whether the settings of a single card apply to a card.
+// isFor reports whether the settings for a single card apply to the card with this name and hardware address.
 func (s *Settings) isFor(name string, address net.HardwareAddr) bool {
 	return s.Interface == "" || s.Interface == name || s.Interface == address.String()
 }

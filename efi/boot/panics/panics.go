@@ -203,7 +203,8 @@ type Count struct {
 	Times  int    `json:"times,omitempty"`
 }
 
-// heldFrom is the number of panics after which a machine is held. More than that happened while it was held.
+// heldFrom is the number of consecutive panics after which a machine is held. A count of stillFrom means that it also
+// panicked while it was held.
 const (
 	heldFrom  = 2
 	stillFrom = 3

@@ -77,7 +77,8 @@ func oneOf(all []string, try func(string) error) error {
 // ports holds the default ports by URL scheme.
 var ports = map[string]string{"http": "80", "https": "443", "redis": "6379", "rediss": "6379"}
 
-// server returns an error if the server at a URL is unreachable. It ignores URLs without a host, which others report.
+// server returns an error if the server at a URL is unreachable. It ignores URLs without a host, which other checks
+// report.
 func (p *Probe) server(ctx context.Context, what, setting, at string) error {
 	u, err := url.Parse(at)
 	if err != nil || u.Hostname() == "" {
