@@ -19,7 +19,8 @@ type unknown struct {
 	after []int // the calls that it depends on, ascending; shared, so never changed
 }
 
-// here returns the horizon of a plan that ends at a value or decision that depends on u. what names it in the message.
+// here returns the horizon of a plan that ends at something that depends on u. The message contains its name, the text
+// what.
 func (u *unknown) here(what string) *horizon { return &horizon{what: what, after: u.after} }
 
 func (u *unknown) TypeName() string         { panic(u.here("the type of a value")) }
