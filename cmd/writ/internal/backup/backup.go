@@ -291,8 +291,8 @@ func restoreFiles(ctx context.Context, root *os.Root, r *tar.Reader, size int64)
 	}
 }
 
-// RestoredMark is a file next to the supervisor's key. It marks the journal as restored from a backup. The supervisor
-// applies each distinct text in it once, at the next start.
+// RestoredMark is a file next to the supervisor's key. It marks the journal as restored from a backup. At a start, the
+// supervisor applies the mark, unless it has applied the same text before.
 const RestoredMark = "journal.restored"
 
 // Mark records that the journal of a supervisor was restored by other means than Restore: with its disk, machine or
