@@ -28,7 +28,7 @@ import (
 type efiSources struct {
 	kernel, modules, stub, program string
 	packages                       string // directory of packages with all parts except the program
-	recipe                         string // path of the recipe; "" selects the one for the kernel
+	recipe                         string // path of the recipe; "" selects the built-in recipe for the kernel
 
 	root     *os.Root // directory of the unpacked packages; nil without packages
 	unpacked []usedPackage
