@@ -241,7 +241,7 @@ func noResource(
 		WithHint("`writ resource list --orphans` shows how to remove them")
 }
 
-// resourceText formats a resource, with the other objects that were created for it.
+// resourceText formats a resource, with the orphans that were created for it.
 func resourceText(r writ.Resource, orphans []orphan.Orphan, where locations) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s is on node %s in %s, made with %s\n", r.ResourceID, where.node(r.Node),
