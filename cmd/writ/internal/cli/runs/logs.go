@@ -186,7 +186,7 @@ func homeOf(
 	return "", writ.Errorf(writ.CodeConflict, "%d datacenters have a %s", len(all), what).WithHint("choose with --dc")
 }
 
-// logReader prints a log by one run after the other.
+// logReader prints a log with a sequence of runs. Each run reads a part of the log.
 type logReader struct {
 	*cli.Env
 	client *client.Client

@@ -6,7 +6,8 @@ import (
 )
 
 const (
-	// firstLook is the silence before the first check. Together with the answer it stays below 8 s.
+	// firstLook is the silence before the first check. It is short enough that the user sees a reason within 8 s,
+	// including the request.
 	firstLook = 4 * time.Second
 	// longestPause limits the pause between two checks, which doubles with each check.
 	longestPause = time.Minute
