@@ -131,7 +131,7 @@ func (p *Progress) callChanged(c writ.Call) {
 	}
 }
 
-// noteReason prints why a call waits, or how far its node is with it.
+// noteReason prints why a call waits, or the progress that its node reports.
 func (p *Progress) noteReason(c writ.Call) {
 	p.Waits.Note(why.WaitReason{Call: why.CallName(c), Reason: why.Reason{Why: why.SentenceOf(c.Why, c.Reason)}})
 }
