@@ -88,8 +88,8 @@ const maxProposal = 1<<20 - 8<<10
 const maxRounds = 10
 
 // Foresee asks the order's datacenter for the effects of a plan. If a call would find its resource unchanged, its
-// result is known, and Foresee continues the plan with it, as long as this reveals more. It returns the extended plan
-// and its preview. newest is as for preview.
+// result is known. Foresee then plans again with this result, as long as that reveals more calls. It returns the
+// extended plan and its preview. newest is as for preview.
 func (c Orders) Foresee(
 	ctx context.Context, o Order, roster *identity.Roster, plan scripts.Plan, newest bool,
 ) (scripts.Plan, writ.Preview, error) {
