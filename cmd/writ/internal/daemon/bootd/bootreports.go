@@ -34,7 +34,7 @@ const (
 // Reports sends the list of starting machines to the supervisor of a datacenter. Each report is complete, so a
 // restarted supervisor needs only one.
 type Reports struct {
-	Supervisors []string // URLs of the node APIs of its supervisors; one of them serves
+	Supervisors []string // URLs of the node APIs of its supervisors; one supervisor serves, the others stand by
 	Token       identity.Token
 	Name        string        // of this host
 	Every       time.Duration // bootReportEvery if 0
