@@ -212,7 +212,7 @@ func (d *Cluster) notStarted(roster *identity.Roster) (names []string) {
 func (d *Cluster) datacenterDir(name string) string { return filepath.Join(d.Data, name) }
 
 // addCoordinator adds the coordinator to a roster, so that reading needs a login as in a real cluster. The roster keeps
-// the address of the first start. At another address the coordinator uses its listener's address.
+// the address of the first start. At a later start with another address, the coordinator uses its listener's address.
 func (d *Cluster) addCoordinator(next *identity.Roster) error {
 	key, err := coordinatord.Key(filepath.Join(d.Data, "coord"))
 	if err != nil || len(next.Coordinators) > 0 {
