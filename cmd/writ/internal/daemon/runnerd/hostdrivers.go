@@ -89,7 +89,7 @@ func newHost(c driverConfig, dir string) *hostDrivers {
 		IDs: c.containerIDs(), IDsAsked: c.Host.ContainerIDs != "", Log: c.Log, Step: failpoint.Step("container"),
 	}
 	machines, databases := c.accounts(filepath.Dir(dir)).Halves()
-	if c.Host.ProcessUsers == "" && machines.Off == nil { // an explicit choice fails when something starts
+	if c.Host.ProcessUsers == "" && machines.Off == nil { // an explicit choice stays; the start of a process then fails
 		machines.Off = confine.Usable([]string{"cloud-hypervisor"}, []string{"/dev/kvm", "/dev/net/tun"})
 	}
 	if c.Host.ProcessUsers == "" && databases.Off == nil {
@@ -201,7 +201,8 @@ func (c driverConfig) containerIDs() *confine.Accounts {
 	return a
 }
 
-// own parses the value of a flag with user numbers. No user of this host may have one of them.
+// own parses the value of a flag with user numbers. It sets Off if the numbers cannot be used, for example because a
+// user of this host has one of them.
 func own(flag, text string) *confine.Accounts {
 	switch {
 	case text == noUsers:

@@ -46,7 +46,7 @@ var nodeKept = []daemon.KeptFile{
 type Config struct {
 	Data       string
 	Name       string   // requested name; needed only until it has joined
-	Supervisor []string // URLs of the node APIs of its datacenter's supervisors; one of them serves
+	Supervisor []string // URLs of the node APIs of its datacenter's supervisors; one serves, the others stand by
 	Token      string   // token to join with; "" if the node has joined or waits for an approve statement
 	Cluster    writ.ClusterID
 	Redis      redisqueue.Server // without a login in its URL, the supervisor provides the account
