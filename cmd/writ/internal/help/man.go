@@ -85,7 +85,8 @@ func (m *manPage) below(c *cobra.Command) {
 	}
 }
 
-// shared explains the flags that several commands have on the page of the root, and refers to it from the others.
+// shared writes the flags that several commands share: in full on the page of the root, and as a reference to that page
+// elsewhere.
 func (m *manPage) shared(c *cobra.Command) {
 	root := c.Root()
 	if c == root {
