@@ -67,8 +67,8 @@ type WaitingReport struct {
 // Peak returns the peak memory of a supervisor.
 func (r *WaitingReport) Peak() int64 { return max(r.RSSPeak, r.RestartPeak) }
 
-// slotsScript is the script of the waiting runs, and moreScript that of the further ones. A simulated driver takes
-// 9999 s to create a resource whose name begins with slow-9999.
+// slotsScript is the script of the waiting runs, and moreScript is the script of the further runs. A simulated driver
+// takes 9999 s to create a resource whose name begins with slow-9999.
 const (
 	slotsScript = `
 herodb := import("herodb")
