@@ -29,7 +29,7 @@ func (n *nodeFlags) add(env *cli.Env, c *cobra.Command) {
 	n.reason.Add(c, "writ node show")
 }
 
-// nodeDecision returns the command of a decision about a node that takes only its name.
+// nodeDecision returns the command of a decision about a node. Its only argument is the name of the node.
 func nodeDecision(env *cli.Env, decision, short string) *cobra.Command {
 	var node nodeFlags
 	c := &cobra.Command{

@@ -52,8 +52,8 @@ coordinator's unverified data.`,
 	return c
 }
 
-// drain signs that a node is drained, and lists the resources that remain on it. If the user wants to wait and the
-// supervisor has already signed that the node is draining, drain does not sign again.
+// drain signs the decision to drain a node, and lists the resources that remain on it. If the user wants to wait and
+// the supervisor has already signed that the node is draining, drain does not sign again.
 func drain(ctx context.Context, env *cli.Env, name nodeFlags, wait bool, timeout time.Duration) error {
 	c, roster, n, err := namedNode(ctx, env, name)
 	if err != nil {

@@ -63,7 +63,7 @@ func hostCommand(env *cli.Env, c *cobra.Command, view func(h writ.Host) terminal
 	return c
 }
 
-// diskRow is a row for a disk or for a partition of one.
+// diskRow is a row for a disk or for a partition of a disk.
 type diskRow struct {
 	name   string
 	bytes  int64
