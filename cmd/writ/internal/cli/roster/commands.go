@@ -1,5 +1,5 @@
 // Package roster contains the commands that create and change the roster of a cluster, and that show its content: init,
-// roster, user, project, authority, coordinator, datacenter, pki and whoami.
+// roster, user, project, ca, coordinator, dc, pki and whoami.
 package roster
 
 import (
