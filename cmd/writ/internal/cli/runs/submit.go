@@ -37,7 +37,7 @@ type submitFlags struct {
 	watchOptions
 }
 
-// watchOptions hold how a run is watched, and the reports to write at its end.
+// watchOptions hold the options for watching a run and for the reports at its end.
 type watchOptions struct {
 	timeout time.Duration  // limit; 0 means no limit
 	since   time.Time      // a proof that the run ended before this time is rejected as outdated
