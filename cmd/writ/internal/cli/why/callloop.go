@@ -8,9 +8,9 @@ import (
 	"writ/ledger"
 )
 
-// loopOf returns the position of the last call of a run, and the number of consecutive calls from there for the same
-// resource, each after the end of the one before. It finds a run that polls: such a run has events all the time, so it
-// is never silent.
+// loopOf returns the position of a run's last call, and the number of its last calls with the same position, operation
+// and name, if each was planned after the end of the one before. It finds a run that polls: such a run has events all
+// the time, so it is never silent.
 func loopOf(calls []writ.Call) (position string, times int) {
 	if len(calls) == 0 {
 		return "", 0

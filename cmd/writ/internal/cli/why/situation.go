@@ -114,7 +114,7 @@ func payloadOf(ctx context.Context, c *client.Client, run api.Run) (*identity.Pa
 	return payload, err
 }
 
-// AskLosses asks for the losses of the nodes of failed calls that were declared lost.
+// AskLosses adds the losses of each node that was declared lost and made a call of the run fail.
 func (s *Situation) AskLosses(ctx context.Context, c *client.Client) error {
 	for _, id := range s.goneNodes() {
 		losses, err := LossFinder{c, s.nodes[id], s.datacenter.Name}.past(ctx)
@@ -126,7 +126,7 @@ func (s *Situation) AskLosses(ctx context.Context, c *client.Client) error {
 	return nil
 }
 
-// goneNodes returns the nodes that calls of the run failed with and that were declared lost, in the order of the calls.
+// goneNodes returns the nodes that were declared lost and made calls of the run fail, in the order of the calls.
 func (s *Situation) goneNodes() (gone []writ.NodeID) {
 	for _, c := range s.Calls {
 		if n := s.lostNode(c); n.Gone && !slices.Contains(gone, n.ID) {
@@ -136,7 +136,8 @@ func (s *Situation) goneNodes() (gone []writ.NodeID) {
 	return gone
 }
 
-// askNodes asks for the nodes of the run's datacenter. The removed ones are on a list of their own.
+// askNodes asks for the nodes of the run's datacenter. Removed nodes are on a separate list, which it requests only if
+// a call needs it.
 func (s *Situation) askNodes(ctx context.Context, c *client.Client) error {
 	for _, admission := range []*writ.Admission{nil, new(writ.AdmissionRemoved)} {
 		if admission != nil &&
@@ -188,7 +189,7 @@ func (r RunReasons) Text() string {
 	return b.String()
 }
 
-// writeNext writes the command to type next, and its effect if it has one to decide about.
+// writeNext writes the command to type next, and its effect, unless does is empty.
 func writeNext(b *strings.Builder, indent, command, does string) {
 	fmt.Fprintf(b, "%snext: %s\n", indent, terminal.Clean(command))
 	if does != "" {

@@ -50,7 +50,7 @@ func watchCommand(run writ.RunID) remedy.Command {
 	return remedy.Command{Line: "writ run watch " + string(run)}
 }
 
-// needsOpenCall reports whether a call waits for another of the calls of its run.
+// needsOpenCall reports whether a call needs another call of its run that has not ended.
 func needsOpenCall(c writ.Call, calls []writ.Call) bool {
 	for _, seq := range c.After {
 		if seq <= len(calls) && !calls[seq-1].State.Ended() {

@@ -64,7 +64,7 @@ func (w *WaitNotes) Forget(call string) {
 	w.last = ""
 }
 
-// OtherLine notes that a line that is not a reason follows.
+// OtherLine notes that another kind of line follows.
 func (w *WaitNotes) OtherLine() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
