@@ -16,7 +16,7 @@ import (
 
 // AuthorityGrant holds the rights of an authority's certificates. AddAuthority leaves zero fields unchanged.
 type AuthorityGrant struct {
-	Principals []string // machines of the roster to add to those that the authority may certify
+	Principals []string // machines of the roster that the authority may also certify from now on
 	KeyIDs     []string // key id patterns that replace the patterns of Principals
 	AnyKeyID   bool     // allow all key ids for Principals
 	Life       time.Duration

@@ -180,7 +180,7 @@ func AboutRun(run api.Run, decision string) identity.Statement {
 	}
 }
 
-// nodeNewsWithin limits the wait of AwaitNodeNews.
+// nodeNewsWithin limits the wait of Nodes.AwaitNews.
 const nodeNewsWithin = 5 * time.Second
 
 // AwaitNews waits until the coordinator has received a decision about a node. before is the node before the

@@ -120,8 +120,8 @@ func AbsoluteSpec(spec string) (string, error) {
 	return filepath.Abs(spec)
 }
 
-// without returns k without its agent if err shows that the agent does not answer. The next request would have to wait
-// as long again.
+// without returns k without its agent if err shows that the agent does not answer. The next request would wait for the
+// same time again.
 func (k Keys) without(err error) Keys {
 	if errors.Is(err, errAgentMute) {
 		k.mute = err

@@ -190,7 +190,7 @@ func Refusal(roster *identity.Roster, run api.Run) (*writ.Error, error) {
 
 // Outcome returns the signed result of a run. Only this proves how a run ended: the envelope must be signed by the
 // supervisor's key in the roster, and the summary must be for exactly this run. If its datacenter has lost the run, a
-// signed refusal replaces the summary. Outcome does not check whether a failed run was resumed later; see Client.End.
+// signed refusal replaces the summary. Outcome does not check whether a failed run was resumed later; see Runs.End.
 func Outcome(roster *identity.Roster, run api.Run) (writ.Summary, error) {
 	d := roster.Datacenter(run.Datacenter)
 	if d == nil {
