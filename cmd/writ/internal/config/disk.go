@@ -7,7 +7,7 @@ import (
 	"writ"
 )
 
-// Kinds of file systems by the number that statfs returns. The list has those on which a daemon must not keep records.
+// unsafeDisks lists the file systems on which a daemon must not keep records, by the number that statfs returns.
 var unsafeDisks = map[uint32]struct {
 	name    string
 	network bool
