@@ -191,7 +191,7 @@ func besides(dir, volumes string) func(writ.ProjectID) (int64, error) {
 	}
 }
 
-// machineDir returns the directory of the machine driver. Dir is the data directory of all drivers.
+// machineDir returns the directory of the machine driver. dir is the data directory of all drivers.
 func machineDir(dir string) string { return filepath.Join(dir, "machine") }
 
 func (s storage) drivers() []sal.Driver { return []sal.Driver{s.images, s.volumes} }

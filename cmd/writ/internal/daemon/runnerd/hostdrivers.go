@@ -290,8 +290,8 @@ func (h *hostDrivers) withNetworks() {
 	h.databases.Networks, h.containers.Networks, h.machines.Networks = h.networks, h.networks, h.networks
 }
 
-// needs lists every driver by module, in order of dependency. Each one's needs are evaluated late, because they may
-// include another driver.
+// needs lists every driver by module, in order of dependency. Their needs are read later, because the needs of a driver
+// may include another driver.
 func (h *hostDrivers) needs() []moduleNeeds {
 	return []moduleNeeds{
 		{"image", h.storage.images},
