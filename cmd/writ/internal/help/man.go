@@ -8,10 +8,10 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// manWidth is how wide an example may be in a page that man shows in 80 columns.
+// manWidth limits the width of an example, so that a page fits into 80 columns.
 const manWidth = 68
 
-// ManName returns how the page of a command is called, "writ-run-list".
+// ManName returns the name of a command's manual page: "writ-run-list".
 func ManName(c *cobra.Command) string { return strings.ReplaceAll(c.CommandPath(), " ", "-") }
 
 // ManPage returns the page of one command in the macros of man(7). It names neither its author nor a date.

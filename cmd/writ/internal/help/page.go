@@ -61,7 +61,7 @@ func Shared(c *cobra.Command) (names []string) {
 	return names
 }
 
-// UseLine returns how a command is called: "writ run list [flags]".
+// UseLine returns the usage line of a command: "writ run list [flags]".
 func UseLine(c *cobra.Command) string {
 	switch {
 	case c.HasAvailableSubCommands() && c.HasParent() && len(Flags(c, Own)) > 0: // it also runs without a subcommand
