@@ -111,8 +111,8 @@ func isPort(text string) bool {
 	return digits > 0 && digits <= 5 && digits < len(text) && strings.IndexByte("/?#", text[digits]) >= 0
 }
 
-// strongHost matches text that is certainly a host: a name with dots and no trailing digits, an IPv4 address, or either
-// with a port.
+// strongHost matches text that is certainly a host: localhost, a name with dots and no trailing digits, an IP address,
+// or a name with a port.
 var strongHost = regexp.MustCompile(`^(?:localhost|[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*\.[A-Za-z]{2,}|[0-9]+(?:\.[0-9]+){3}|\[[0-9a-fA-F:.]+\]|[A-Za-z][A-Za-z0-9.-]*:[0-9]{2,5})(?:[:/?#]|$)`)
 
 // isUser decides an ambiguous address such as alice:12/34@db.example: either user alice with password 12/34, or server

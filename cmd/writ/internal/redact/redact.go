@@ -152,7 +152,8 @@ const (
 	lower = "ghijklmnopqrstuvwxyz"
 )
 
-// looksRandom reports whether at least half of the characters differ in kind from their predecessor. Words never do.
+// looksRandom reports whether at least half of the characters differ in kind from their predecessor. In words, fewer
+// characters do.
 func looksRandom(run string) bool {
 	changes, before := 0, kindOf(run[0])
 	for i := range len(run) {
