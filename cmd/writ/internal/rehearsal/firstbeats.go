@@ -9,8 +9,8 @@ import (
 	"writ/runner/queue"
 )
 
-// firstBeats wraps the supervisor's queue. It signals when the supervisor has processed a heartbeat of each node: only
-// then is the node a candidate for calls. The supervisor acknowledges a message after it has processed it.
+// firstBeats wraps the supervisor's queue. It signals when the supervisor has processed a heartbeat of each node. A
+// node is a candidate for calls only after that. The supervisor acknowledges a message after it has processed it.
 type firstBeats struct {
 	queue.Queue
 	rang chan struct{} // closed when all nodes were heard
