@@ -35,7 +35,8 @@ type Trust struct {
 
 var _ transport.Rosters = (*Trust)(nil)
 
-// New returns the trust that a token leads to, or the cluster's id if token is "". key is the node's key.
+// New returns the trust of a node that has not joined: in the cluster of its token, or in cluster if token is "". key
+// is the node's key.
 func New(key ed25519.PrivateKey, token string, cluster writ.ClusterID, log *slog.Logger) (*Trust, error) {
 	own, err := pki.Bare(key)
 	if err != nil {
