@@ -7,9 +7,9 @@ import (
 	"writ"
 )
 
-// followEvery bounds the delay until a coordinator sees the writes of another coordinator to their shared ledger. Two
-// cheap queries twice a second, one for a number and one for no rows, cost less than a dedicated listening connection,
-// and they cannot miss a change while that connection is down.
+// followEvery bounds the delay until a coordinator sees the writes of another coordinator to their shared ledger. It
+// polls: two cheap queries twice a second, for new rosters and for the newest event, cost less than a connection that
+// listens for notifications. Polling also misses no change, as such a connection would while it is down.
 const followEvery = 500 * time.Millisecond
 
 // shared is implemented by ledgers that several coordinators may share.

@@ -91,7 +91,7 @@ func (h clusterHandlers) Register(
 	if err := h.c.Ledger.AddRegistration(ctx, in); err != nil {
 		return nil, err
 	}
-	// Registrations need no login and may use any name.
+	// Registrations need no login and may use any name, so one limit for all of them bounds the log lines.
 	if times, say := h.c.lines.Say("registration", time.Now()); say {
 		h.c.Log.InfoContext(ctx, "supervisor asks for admission", "name", b.Name, "remote", remote(ctx), "times", times)
 	}

@@ -19,7 +19,8 @@ import (
 	"writ/supervisor/link"
 )
 
-// readSigned reads the body of a signed text. The guard limits the size of the body, and the verifier the size of the text.
+// readSigned reads the body of a signed text. The guard limits the size of the body, and the verifier the size of the
+// text.
 func readSigned(body io.Reader) ([]byte, error) {
 	signed, err := io.ReadAll(body)
 	if refused := front.RefusedBody(err); refused != nil {
@@ -117,8 +118,8 @@ func (h workHandlers) ListRuns(
 	return apiserver.ListRuns200JSONResponse{Items: runs, NextCursor: list.Next}, nil
 }
 
-// runFilter parses the parameters that filter runs. Clients send only the parameters that were set, because earlier
-// coordinators reject unknown ones.
+// runFilter parses the parameters that filter runs. Clients omit unset parameters, because coordinators of earlier
+// versions reject unknown ones.
 func runFilter(p api.ListRunsParams, now time.Time) (ledger.RunFilter, error) {
 	filter := ledger.RunFilter{
 		Signer: api.Value(p.Signer), Script: api.Value(p.Script), Deployment: api.Value(p.Deployment),

@@ -46,7 +46,7 @@ func (h base) selected(
 	return s, err
 }
 
-// datacenter returns the id of a datacenter with an id or name; "" stays "".
+// datacenter returns the id of the datacenter whose id or name is text; "" stays "".
 func (h base) datacenter(ctx context.Context, text string) (writ.DatacenterID, error) {
 	if text == "" || writ.ValidUUID(text) {
 		return writ.DatacenterID(text), nil
