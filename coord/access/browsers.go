@@ -29,7 +29,7 @@ func (b *Browsers) Login(r *http.Request) (*http.Cookie, error) {
 	if err != nil {
 		return nil, err
 	}
-	b.revoke(r) // once the cookies are replaced, no logout can revoke them
+	b.revoke(r) // the old tokens: once their cookie is replaced, no logout can revoke them
 	return b.cookie(t.Token, t.Until), nil
 }
 

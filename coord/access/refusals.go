@@ -17,7 +17,7 @@ type Refusals struct {
 	Lines *limit.Lines           // bounds the log: any client can send any number of refused texts
 }
 
-// Record logs and counts a refusal. Only the first call for a request counts, where most is known about it.
+// Record logs and counts a refusal. Only the first call for a request counts, because its caller knows most about it.
 func (f *Refusals) Record(ctx context.Context, log *slog.Logger, what string, err error) {
 	r := RequestOf(ctx)
 	if r.refused {
