@@ -2,7 +2,7 @@ package api
 
 import "writ"
 
-// RunOf returns the view of a run in a state. It does not know when the run was created.
+// RunOf returns the view of a run in a state. The caller sets Created, which a writ.Run does not have.
 func RunOf(r writ.Run, state RunState) Run {
 	return Run{
 		ID: r.ID, Datacenter: r.Datacenter, Project: r.Project, ProjectName: r.ProjectName, Deployment: r.Deployment,
