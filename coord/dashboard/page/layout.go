@@ -10,7 +10,7 @@ import (
 	"writ/internal/hidden"
 )
 
-// htmxConfig disables features of htmx that the content policy forbids, and its history cache.
+// htmxConfig disables the history cache of htmx, and the features that the content policy forbids.
 const htmxConfig = `{"includeIndicatorStyles":false,"allowEval":false,"allowScriptTags":false,"selfRequestsOnly":true,"historyCacheSize":0,"refreshOnHistoryMiss":true}`
 
 // HTML renders the whole page.
@@ -138,8 +138,8 @@ func (e problem) onward() Node {
 	return A(Href("/"), Text("To the runs"))
 }
 
-// loginPage submits the code after the # of its address. Without a code, it explains how to get one. A script decides
-// which, because the server does not see the code.
+// loginPage submits the code after the # of its address. Without a code, it explains how to get one. The HTML contains
+// both, and a script shows the right one, because the server does not see the code.
 type loginPage struct{}
 
 func (loginPage) HTML(*Page) Node {

@@ -13,7 +13,7 @@ import (
 	"writ/internal/hidden"
 )
 
-// CommandList lists commands that the reader may run. An empty list renders an empty text.
+// CommandList lists commands that the reader may run. An empty list renders an empty node.
 func CommandList(all []Command) Node {
 	if len(all) == 0 {
 		return nil
@@ -39,7 +39,8 @@ func ChooseDatacenter(of []api.Datacenter, chosen writ.DatacenterID) Node {
 // ProjectText renders the name of a project, or the beginning of its id.
 func ProjectText(name string, id writ.ProjectID) Node { return Text(cmp.Or(name, Short(id))) }
 
-// Decided describes the last decision, for example "cordon by alice: the disk is failing", or returns "" for an empty list.
+// Decided describes the last decision, for example "cordon by alice at 2026-11-29T10:00:00Z: the disk is failing". It
+// returns "" for an empty list.
 func Decided(all []writ.Decision) string {
 	if len(all) == 0 {
 		return ""
