@@ -33,8 +33,8 @@ type counted struct {
 	kept map[string]numbers
 }
 
-// numbersOf counts the runs in the lists behind the numbers of the overview. A page load gets current numbers; its live
-// updates may have numbers that are recountEvery old.
+// numbersOf counts the runs for the overview: each number links to the list of the counted runs. A page load gets
+// current numbers; its live updates may have numbers that are recountEvery old.
 func (d *ListPages) numbersOf(
 	ctx context.Context, own *url.URL, now *snapshot.Snapshot, filter ledger.RunFilter,
 ) (numbers, error) {

@@ -42,7 +42,7 @@ func (d *ListPages) filtersOf(ctx context.Context, q url.Values) (ledger.RunFilt
 	}, err
 }
 
-// kept returns the set filters of an address that have no form field. besides names further ones of the page.
+// kept returns the filters of an address that its form repeats in hidden fields. besides lists extra filters.
 func kept(q url.Values, besides ...string) (all []widget.Named) {
 	for _, name := range append([]string{"script", "deployment", sinceParam, failureParam, operationParam}, besides...) {
 		if v := q.Get(name); v != "" {
