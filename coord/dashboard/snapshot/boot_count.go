@@ -6,7 +6,8 @@ import (
 	. "writ/coord/dashboard/widget"
 )
 
-// maxBoots limits the booting machines of a datacenter on a page. The newest of each address come first.
+// maxBoots limits the booting machines of a datacenter on a page. The datacenter selects the newest ones, in turns by
+// network address, so that one address cannot fill the page.
 const maxBoots = 200
 
 // BootCount counts the booting machines for the first page.

@@ -33,7 +33,8 @@ func (m *Snapshot) Remedy(reader page.Reader, run ledger.Run, why writ.Reason) r
 	return command
 }
 
-// SentenceBeside returns the sentence of a reason for a place beside a command. It names no command if there is one.
+// SentenceBeside returns the sentence of a reason that is shown beside a command. If the command is set, the sentence
+// names no command itself.
 func SentenceBeside(why writ.Reason, command remedy.Command) string {
 	if command.IsZero() {
 		return why.String()
