@@ -10,8 +10,8 @@ import (
 	"writ/supervisor/link"
 )
 
-// Forward verifies any other signed statement, sends it to its datacenter and returns the answer. If the datacenter is
-// not connected, Forward returns an error, and the client may retry until the statement expires.
+// Forward verifies a signed statement, sends it to its datacenter and returns the answer. If the datacenter is not
+// connected, Forward returns an error, and the client may retry until the statement expires.
 func (s *Service) Forward(ctx context.Context, signed []byte, remote string) (link.StatementAnswer, error) {
 	log := s.Log.With("remote", remote)
 	statement, err := s.checkStatement(ctx, signed)

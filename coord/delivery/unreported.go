@@ -11,10 +11,10 @@ import (
 // pageOfUnreported is the number of runs that are read from the ledger at a time.
 const pageOfUnreported = 100
 
-// clearUnreported asks the datacenter for every open run that its journal has not reported. Usually no run is unreported, or
-// the report is on its way. But a journal that was restored from a backup lacks the runs that were accepted since: they
-// are submitted again and start again under the same id, and nodes repeat no work. A run that the datacenter no longer
-// accepts is lost; without this check it would be shown as running forever.
+// clearUnreported asks the datacenter for every open run that its journal has not reported. Usually no run is
+// unreported, or the report is on its way. But a journal that was restored from a backup lacks the runs that were
+// accepted after the backup: they are submitted again and start again under the same id, and nodes repeat no work. A
+// run that the datacenter no longer accepts is lost; without this check it would be shown as running forever.
 func (k *courier) clearUnreported(ctx context.Context) {
 	var after writ.RunID
 	for ctx.Err() == nil {
@@ -31,7 +31,7 @@ func (k *courier) clearUnreported(ctx context.Context) {
 			continue
 		case ctx.Err() == nil:
 			code := writ.CodeOf(err)
-			// The datacenter controls the error text.
+			// The limit is by code, because the datacenter controls the error text.
 			if times, say := k.Lines.Say("unreported "+string(k.dc)+" "+string(code), time.Now()); say {
 				k.log.WarnContext(ctx, "ask the datacenter for unreported runs", "code", code, "err", err, "times", times)
 			}
