@@ -24,7 +24,7 @@ type Datacenters struct {
 	Now  func() time.Time
 
 	mu  sync.Mutex
-	all map[link.Verb]map[writ.DatacenterID][]expiring.Item // by question
+	all map[link.Verb]map[writ.DatacenterID][]expiring.Item // by the verb of the request
 }
 
 // List returns the expiring items of all datacenters.
