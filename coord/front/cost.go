@@ -13,8 +13,8 @@ const (
 	listCost = 10
 	// bootsCost is the cost of the list of booting machines: there may be thousands, which a link carries in pages.
 	bootsCost = 100
-	// planBytes and bodyBytes are the bytes of a plan, and of another body, that cost one more request. A plan of two
-	// thousand calls has 300 KiB.
+	// Each planBytes of a plan, or bodyBytes of another body, cost one more request. A plan of two thousand calls has
+	// 300 KiB.
 	planBytes = 1 << 10
 	bodyBytes = 16 << 10
 	// unknownBody is the cost of a body of unknown length.

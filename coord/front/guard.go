@@ -40,7 +40,7 @@ func (f *Front) Guard(next http.Handler) http.Handler {
 		control := http.NewResponseController(w)
 		if r.ContentLength != 0 {
 			_ = control.SetReadDeadline(time.Now().Add(bodyWithin)) // a ResponseWriter in a test may not support it
-			// Otherwise it would end the wait for the next request.
+			// Otherwise the deadline would end the connection while it waits for the next request.
 			defer func() { _ = control.SetReadDeadline(time.Time{}) }()
 		}
 		if !isStream(r) { // streams set a deadline for each write

@@ -48,8 +48,8 @@ var methods = []string{
 	http.MethodOptions,
 }
 
-// record writes the access log, at debug level. Changes and refusals have log lines of their own, because any client
-// can send any number of requests.
+// record counts a request and logs it. The level is debug, because any client can send any number of requests; changes
+// and refusals have log lines of their own.
 func (f *Front) record(r *http.Request, seen *recorder, took time.Duration) {
 	route := chi.RouteContext(r.Context()).RoutePattern()
 	if route == "" {

@@ -7,8 +7,8 @@ import (
 	"writ/internal/limit"
 )
 
-// strangersBodies limits the memory for rosters in simultaneous requests without a login. It holds the 14 largest ones,
-// of 576 KiB each. Reading one takes about three times its size.
+// strangersBodies limits the memory for rosters in simultaneous requests without a login. It has room for 14 rosters of
+// the largest size, 576 KiB. Reading a roster takes about three times its size.
 const strangersBodies = 8 << 20
 
 // Strangers limits the processors and the memory for requests without a login.
