@@ -61,7 +61,7 @@ func bootsView(a Reply[api.DatacenterBoots]) api.DatacenterBoots {
 		}
 	}
 	v.Steps = steps
-	// The datacenter decides which machines fit.
+	// The datacenter has selected the machines; only their order is set here.
 	slices.SortStableFunc(v.Machines, func(a, b api.BootMachine) int { return b.Since.Compare(a.Since) })
 	// No null in the JSON.
 	v.Servers = api.Views(v.Servers, func(s api.BootServer) api.BootServer { return s })

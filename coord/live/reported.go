@@ -5,8 +5,8 @@ import (
 	"writ/coord/api"
 )
 
-// BoundReasons bounds the reasons in events of a datacenter and adds their sentences. An earlier supervisor sends only
-// the sentence.
+// BoundReasons bounds the reasons in events of a datacenter and adds their sentences. A supervisor of an earlier
+// version sends only the sentence.
 func BoundReasons(events []writ.Event) {
 	for _, e := range events {
 		switch {

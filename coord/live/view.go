@@ -1,4 +1,4 @@
-// Package live asks datacenters for their state of this moment, which a coordinator does not store: nodes, queues,
+// Package live asks datacenters for their current state, which a coordinator does not store: nodes, queues,
 // holds, booting machines, secrets, and the values and logs of runs. A datacenter that does not answer delays a
 // request up to a limit only, and the answers of all other datacenters are complete.
 package live
