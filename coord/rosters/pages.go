@@ -17,8 +17,8 @@ import (
 
 // Limits of the memory and time that unauthenticated clients can use for pages of rosters.
 const (
-	MaxPages     = 24 << 20 // bytes of all pages
-	pagePatience = 5 * time.Second
+	MaxPages     = 24 << 20        // bytes of all pages
+	pagePatience = 5 * time.Second // wait of a caller for memory
 	pageHold     = 2 * time.Second // for a caller that reads slowly while others wait
 )
 
@@ -47,8 +47,8 @@ func newPages(rosters *Store) *Pages {
 // Bytes returns the size of all pages in memory, at most MaxPages.
 func (p *Pages) Bytes() int { return p.cache.Bytes() }
 
-// After returns the page of links that lead from a version towards the newest roster. caller is the remote address
-// that pays for it.
+// After returns the page of links that lead from a version towards the newest roster. The memory of the page counts for
+// caller, a remote address.
 func (p *Pages) After(ctx context.Context, caller string, after int) (Page, error) {
 	newest, err := p.rosters.Newest(ctx)
 	if err != nil {
