@@ -24,7 +24,7 @@ func testUsage(t *testing.T, l ledger.Ledger) {
 	foreign := of("c", "n1", hour, 7, 0)
 	foreign.Usage.Project = bank
 	store(t, l, east, events(1,
-		// Three reports of one hour, out of order.
+		// The first three events report the same hour, out of order.
 		of("a", "n1", hour, 100, 5), of("a", "n1", hour, 300, 5), of("a", "n1", hour, 200, 9),
 		of("a", "n2", hour, 1, 0), of("a", "n1", hour.Add(time.Hour), 40, 0), of("b", "n1", hour, 2, 0), of("b", "n2",
 			hour, -1000, -1), foreign,
