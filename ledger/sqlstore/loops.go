@@ -35,7 +35,7 @@ func (s *runTable) Repeated(ctx context.Context, runs ...writ.RunID) (map[writ.R
 	q.and("calls.seq = (SELECT MAX(seq) FROM calls AS own WHERE own.run = runs.id)")
 	q.and(repeats)
 	rows, err := s.db.Query(ctx, q.String(), q.args...)
-	calls, _, err := collectWithin(maxPageBytes, rows, err, callScanner(s.damage)) // others have no entry
+	calls, _, err := collectWithin(maxPageBytes, rows, err, callScanner(s.damage)) // calls beyond the limit are omitted
 	for _, c := range calls {
 		repeated[c.Run] = c
 	}

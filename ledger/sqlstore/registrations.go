@@ -15,7 +15,7 @@ import (
 // registrationTable holds supervisors that wait for a place in the roster.
 type registrationTable struct{ tables }
 
-// keyText encodes a key for a primary key column. Engines compare bytes differently, but not text.
+// keyText encodes a key as text for a column that queries compare: database engines compare bytes differently.
 func keyText(key []byte) string { return base64.StdEncoding.EncodeToString(key) }
 
 // AddRegistration stores a new registration. If too many wait, it deletes one.

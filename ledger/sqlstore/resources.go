@@ -102,7 +102,7 @@ func (s *resourceTable) Deployments(
 	return list, nil
 }
 
-// listDeployments builds the query for a page of deployments and one more.
+// listDeployments builds the query for a page of deployments and one more row.
 func listDeployments(filter ledger.ResourceFilter, p ledger.Page) (*query, error) {
 	q := selectFrom(`SELECT datacenter, project, deployment, COUNT(*) FROM resources`)
 	selectResources(q, filter)

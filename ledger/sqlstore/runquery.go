@@ -7,7 +7,7 @@ import (
 	"writ/ledger"
 )
 
-// listRuns builds the query for a page of runs and one more.
+// listRuns builds the query for a page of runs and one more row.
 func listRuns(filter ledger.RunFilter, p ledger.Page) (*query, error) {
 	q := selectFrom(runColumns)
 	selectRuns(q, filter)
@@ -30,10 +30,11 @@ func listRuns(filter ledger.RunFilter, p ledger.Page) (*query, error) {
 // selectRuns adds the conditions of a filter.
 func selectRuns(q *query, filter ledger.RunFilter) {
 	state, datacenter, project, signer := "state", "datacenter", "project", "signer"
-	// The indexes of scripts and deployments have fewer entries. The others would scan all runs of a project.
+	// An expression such as project || '' keeps the database from using the index of the column. It would read all runs
+	// of a project; the indexes of scripts and deployments select fewer.
 	if filter.Script != "" || filter.Deployment != "" {
 		datacenter, project, signer = "datacenter || ''", "project || ''", "signer || ''"
-		if filter.Silent.IsZero() { // few runs are open
+		if filter.Silent.IsZero() { // otherwise the index by state selects the open runs, which are few
 			state = "state || ''"
 		}
 	}
@@ -76,7 +77,7 @@ func selectRuns(q *query, filter ledger.RunFilter) {
 }
 
 // silentSince adds the conditions for open runs created before since that make no progress: they have no later event
-// except log lines, or they repeat one call. A run whose events were pruned has no event.
+// except log lines, or they repeat one call. A run whose events were pruned counts as one without events.
 func silentSince(q *query, since time.Time) {
 	andIn(q, "state", openStates)
 	q.and("created < ?", micros(since))

@@ -11,7 +11,7 @@ import (
 	"writ/internal/clip"
 )
 
-// maxWords limits the searchable text of a run, in bytes, and that of its parameters. Longer texts are truncated.
+// maxWords limits the searchable text of a run, and the text of its parameters, in bytes. Longer texts are truncated.
 const maxWords = 4096
 
 // wordsOf returns the searchable text of a run: its names and its failure.
