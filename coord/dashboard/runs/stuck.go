@@ -42,7 +42,7 @@ func (d *ListPages) filtersOf(ctx context.Context, q url.Values) (ledger.RunFilt
 	}, err
 }
 
-// kept returns the filters of an address that its form repeats in hidden fields. besides lists extra filters.
+// kept returns the filters for the hidden fields of a form. The arguments after q name additional filters.
 func kept(q url.Values, besides ...string) (all []widget.Named) {
 	for _, name := range append([]string{"script", "deployment", sinceParam, failureParam, operationParam}, besides...) {
 		if v := q.Get(name); v != "" {
