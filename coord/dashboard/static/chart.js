@@ -1,13 +1,13 @@
-// The chart of open calls: running, queued and planned on top of each other, over the last five minutes. The coordinator samples them every
-// 5 s, and the page begins with that. Between two news nothing changed, so a point is added every second while the page is connected; where
-// it was not, the chart has a hole.
+// The chart of open calls over the last five minutes: running, queued and planned calls, stacked. It starts with the
+// samples of the coordinator, one every 5 s. Between two updates nothing changes, so the script adds a point every
+// second while the page is connected. For the rest of the time, the chart has a gap.
 "use strict";
 
 const depthChart = (() => {
   const kept = 300;
-  let box, plot, rows = []; // [seconds, running, queued, planned], null where nobody knows
+  let box, plot, rows = []; // [seconds, running, queued, planned]; null if unknown
 
-  // probe returns a colour as this scheme shows it.
+  // probe returns the value of a colour variable in the current colour scheme.
   function probe(name) {
     const span = document.createElement("span");
     span.style.color = `var(${name})`;
@@ -21,7 +21,7 @@ const depthChart = (() => {
     const xs = [], running = [], queued = [], planned = [];
     let last = 0;
     for (const [t, r, q, p] of rows) {
-      if (last && t - last > 12 && r !== null) { // nobody looked
+      if (last && t - last > 12 && r !== null) { // no samples: draw a gap
         xs.push(last + 1);
         for (const s of [running, queued, planned]) s.push(null);
       }
@@ -65,7 +65,7 @@ const depthChart = (() => {
     draw();
   }
 
-  // start shows what the coordinator remembers.
+  // start draws the samples of the coordinator.
   function start() {
     box = document.getElementById("chart");
     if (!box) return;
@@ -75,7 +75,7 @@ const depthChart = (() => {
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", rebuild);
   }
 
-  // add adds a point for now, or a hole if nobody knows.
+  // add adds a point with the current depths, or a gap if they are not known.
   function add(known) {
     const shown = document.querySelector("#depth > [data-running]");
     if (!box || !shown) return;

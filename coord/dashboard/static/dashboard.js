@@ -1,5 +1,5 @@
-// Keeps a page as new as the ledger is, writes times in the reader's terms, and lets the keyboard do what the mouse does. A page works
-// without all of it.
+// Applies live updates to a page, shows times in the reader's time zone, and adds keyboard control. Every page works
+// without this script.
 "use strict";
 
 (() => {
@@ -7,9 +7,9 @@
   const all = (selector, root = document) => [...root.querySelectorAll(selector)];
   document.documentElement.classList.add("scripted");
 
-  // Times. Those that go on are written anew every second.
+  // Times. writeTimes runs every second, so that ages and running durations stay current.
 
-  function duration(ms) { // as words.go does it
+  function duration(ms) { // same format as Duration in widget/words.go
     const s = Math.floor(ms / 1000), two = (n) => String(n).padStart(2, "0");
     if (ms < 0) return "0 ms";
     if (s < 1) return Math.floor(ms) + " ms";
@@ -41,13 +41,14 @@
     }
   }
 
-  // News. A frame says which pieces of which parts are new, and in which order the keys of a part are if that changed.
+  // Live updates. A frame has the HTML of new and changed pieces by part. If the keys of a part or their order changed,
+  // it also has all keys in order.
 
-  const held = new Map(); // keys and pieces of parts that wait until the reader looks at their top
+  const held = new Map(); // delayed changes by part; they are applied when the reader scrolls back to the part's top
 
   function element(html) {
     const template = document.createElement("template");
-    template.innerHTML = html; // made and escaped by the coordinator's templates
+    template.innerHTML = html; // the coordinator has escaped all texts in it
     return template.content.firstElementChild;
   }
 
@@ -60,7 +61,8 @@
     return fresh;
   }
 
-  // counterpart is what gets the focus of something when its piece is replaced: what does the same, or else the piece, on which Enter does nothing.
+  // counterpart returns the element that gets the focus when the piece around a focused element is replaced: the
+  // element with the same function, or else the new piece itself, on which Enter has no effect.
   function counterpart(of, old, fresh) {
     const stops = (piece) => all("a, button, [tabindex]", piece), href = (e) => e.getAttribute("href");
     const same = (e) => e && e.localName === of.localName && e.dataset.copy === of.dataset.copy && (href(e) === href(of) || e.textContent === of.textContent);
@@ -68,7 +70,7 @@
     return same(there) ? there : now.find(same) || fresh;
   }
 
-  // focus lets an element have the focus, also one that Tab does not reach.
+  // focus moves the focus to an element, even if Tab does not reach the element.
   function focus(e, options) {
     if (e.tabIndex < 0) e.tabIndex = -1;
     e.focus(options);
@@ -111,7 +113,7 @@
       e.remove();
     }
     order.forEach((e, i) => { if (box.children[i] !== e) box.insertBefore(e, box.children[i] || null); });
-    if (box.contains(at)) at.focus({ preventScroll: true }); // what is moved loses it
+    if (box.contains(at)) at.focus({ preventScroll: true }); // a moved element loses the focus
   }
 
   function showHeld() {
@@ -134,31 +136,31 @@
     showHeld();
   }
 
-  // The stream. It is closed while nobody sees the page, and goes on where it was.
+  // The stream of live updates. It is closed while the page is hidden, and resumes after the last received event.
 
-  // A coordinator that is frozen, or cut off, does not close the stream: what tells is that it says nothing. It gives a sign of life every two
-  // seconds (heartbeat in live.go).
+  // A coordinator that is frozen or disconnected does not close the stream, but becomes silent. Normally it sends a
+  // message at least every two seconds (heartbeat in page/stream.go).
 
   const silentAfter = 8000, reconnectAfter = 30000;
   let source, address, lastID, retry;
-  let heard = Date.now(), tried = heard; // when the stream said something last, and when it was opened
+  let heard = Date.now(), tried = heard; // times of the last message and of the last attempt to connect
 
   function hear(state) {
     heard = Date.now();
     if ($("#live").dataset.state !== state) say(state, "live");
   }
 
-  function listen() { // every second
+  function listen() { // runs every second
     const now = Date.now();
     if (!address || document.hidden || now - heard < silentAfter) return;
     say("lost", "no news since " + new Date(heard).toLocaleTimeString());
-    if (now - tried > reconnectAfter && source?.readyState !== EventSource.CLOSED) connect(); // the way may be dead, and the coordinator alive
+    if (now - tried > reconnectAfter && source?.readyState !== EventSource.CLOSED) connect(); // the connection may be dead although the coordinator works
   }
 
   function say(state, word) {
     const live = $("#live"), text = $(".word", live);
     live.dataset.state = state;
-    if (text.textContent !== word) text.textContent = word; // or it would be read out again
+    if (text.textContent !== word) text.textContent = word; // otherwise a screen reader would repeat it
   }
 
   function connect() {
@@ -186,14 +188,15 @@
       writeTimes();
     };
     mine.onerror = () => {
-      if (Date.now() - heard < silentAfter) say("lost", "reconnecting"); // after that the time of the last news says more
+      if (Date.now() - heard < silentAfter) say("lost", "reconnecting"); // later, listen shows the time of the last message instead
       if (mine.readyState !== EventSource.CLOSED || mine !== source) return;
-      retry = setTimeout(connect, 5000); // refused: it does not try again by itself, and does not say why
-      fetch(url, { headers: { Accept: "text/event-stream" } }).then((answer) => { answer.body?.cancel(); reloadIf(answer.status); }, () => {}); // costs no page
+      retry = setTimeout(connect, 5000); // refused: an EventSource then neither retries nor reports the status
+      fetch(url, { headers: { Accept: "text/event-stream" } }).then((answer) => { answer.body?.cancel(); reloadIf(answer.status); }, () => {}); // reads only the status
     };
   }
 
-  // reloadIf loads the page again if its reader may not read it any more, or has logged out in another tab: what it shows goes, and how to log in comes.
+  // reloadIf reloads the page if its reader has lost the right to read it, or has logged out in another tab. A page
+  // that explains how to log in then replaces the data.
   function reloadIf(status) {
     if (status === 401 || status === 403) location.reload();
   }
@@ -205,14 +208,14 @@
       source = null;
       say("off", "paused");
     } else {
-      heard = Date.now(); // nobody listened meanwhile
+      heard = Date.now(); // the stream was closed meanwhile, so its silence is no fault
       connect();
     }
   });
 
   // Keys.
 
-  let gone = -1; // the place of the row that had the focus when it went away
+  let gone = -1; // index of the removed row that had the focus, or -1
   document.addEventListener("focusin", () => (gone = -1));
 
   function rows() {
@@ -227,7 +230,7 @@
     else go(list, by > 0 ? 0 : list.length - 1);
   }
 
-  // go goes to a row: to the link that opens it if there is one.
+  // go scrolls to a row and moves the focus to the link that opens it, or to the row if it has no link.
   function go(list, place) {
     const row = list[Math.min(Math.max(place, 0), list.length - 1)];
     if (!row) return;
@@ -242,7 +245,8 @@
     field.select?.();
   }
 
-  // leave leaves a field as it was. By itself a browser would empty it, and the list would follow.
+  // leave restores the text of a field and removes the focus. By default, Escape empties a search field in some
+  // browsers, and the list would be reloaded without the filter.
   function leave(e) {
     e.preventDefault();
     if (e.target.matches("input")) e.target.value = e.target.defaultValue;
@@ -251,8 +255,8 @@
 
   const keys = { "/": search, j: () => step(1), k: () => step(-1), u: () => $("[data-up]")?.click(), "?": () => $("#help").showModal() };
 
-  // People who dictate, or press keys by mistake, can turn them off.
-  const memory = (() => { try { return localStorage; } catch { return {}; } })(); // a browser may forbid it
+  // People who use dictation, or press keys by mistake, can turn off the keys of one character.
+  const memory = (() => { try { return localStorage; } catch { return {}; } })(); // a browser may forbid storage
   const single = $("#single-keys");
   single.checked = memory.singleKeys !== "off";
   single.addEventListener("change", () => (memory.singleKeys = single.checked ? "on" : "off"));
@@ -269,7 +273,7 @@
     }
   });
 
-  // The rest.
+  // Buttons, scrolling and navigation.
 
   document.addEventListener("click", async (e) => {
     const button = e.target.closest("button");
@@ -285,14 +289,14 @@
         await navigator.clipboard.writeText(button.dataset.copy);
         button.textContent = $("#said").textContent = "copied";
         setTimeout(() => ((button.textContent = "copy"), ($("#said").textContent = "")), 1500);
-      } catch { // not on https or loopback: let the reader copy it
+      } catch { // the clipboard needs https or loopback: select the command, so that the reader can copy it
         getSelection().selectAllChildren(button.previousElementSibling);
       }
     }
   });
 
   document.addEventListener("scroll", releaseHeld, { passive: true });
-  document.addEventListener("htmx:configRequest", (e) => { // addresses without empty parameters can be shared
+  document.addEventListener("htmx:configRequest", (e) => { // drop empty parameters, so that readers can share the address
     for (const [name, value] of Object.entries(e.detail.parameters)) if (value === "") delete e.detail.parameters[name];
   });
   document.addEventListener("htmx:afterSettle", () => {
@@ -300,9 +304,9 @@
     writeTimes();
   });
 
-  const center = (entry) => entry?.scrollIntoView({ block: "nearest", inline: "center" }); // on a phone the pages do not fit side by side
+  const center = (entry) => entry?.scrollIntoView({ block: "nearest", inline: "center" }); // on a phone, the navigation is wider than the screen
   center($(".bar nav [aria-current]"));
-  $(".bar nav").addEventListener("focusin", (e) => e.target.matches(":focus-visible") && center(e.target)); // or it would move away under a mouse
+  $(".bar nav").addEventListener("focusin", (e) => e.target.matches(":focus-visible") && center(e.target)); // not after a click: the link would move away under the mouse
   depthChart.start();
   writeTimes();
   connect();

@@ -1,5 +1,5 @@
-// Offers to hand in the code behind the # of the address, which no server and no log gets to see. It takes a click: a page of a stranger could lead here
-// with a code of its own.
+// Offers to submit the code after the # of the address. Browsers send that part to no server, so no log has it. The
+// reader must click: a stranger could link to this page with another code, to log the reader in as the stranger.
 "use strict";
 (() => {
   const form = document.getElementById("code");
