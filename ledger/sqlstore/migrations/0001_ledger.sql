@@ -1,6 +1,7 @@
 -- +goose Up
 
--- Times are unix microseconds, 0 for none. A body is the JSON of what the columns beside it select and sort by.
+-- Times are unix microseconds, 0 if unset. The column body holds the whole record as JSON; the other columns repeat the
+-- fields by which records are selected and sorted.
 
 CREATE TABLE rosters (
 	version BIGINT PRIMARY KEY,
@@ -53,7 +54,7 @@ CREATE TABLE submissions (
 CREATE INDEX submissions_waiting ON submissions (datacenter, received, payload) WHERE state = 'waiting';
 CREATE INDEX submissions_overdue ON submissions (expires, payload) WHERE state = 'waiting';
 
--- accepted is 0 as long as only the submission is known.
+-- accepted is 0 until the datacenter has accepted the run.
 CREATE TABLE runs (
 	id TEXT PRIMARY KEY,
 	datacenter TEXT NOT NULL,
@@ -103,7 +104,7 @@ CREATE TABLE resources (
 );
 CREATE INDEX resources_of_node ON resources (node, datacenter, project, kind, name);
 
--- journal and seq are '' and 0 for the ledger's own events.
+-- For events of the ledger itself, journal is '' and seq is 0.
 CREATE TABLE events (
 	id BIGINT PRIMARY KEY,
 	datacenter TEXT NOT NULL,
@@ -116,7 +117,7 @@ CREATE TABLE events (
 );
 CREATE INDEX events_of_run ON events (run, id);
 
--- the last stored event of each journal
+-- The sequence number of the last stored event of each journal.
 CREATE TABLE journals (
 	datacenter TEXT NOT NULL,
 	journal TEXT NOT NULL,
@@ -124,14 +125,15 @@ CREATE TABLE journals (
 	PRIMARY KEY (datacenter, journal)
 );
 
--- the ids that were given: one row, so that giving ids and committing happen in the same order
+-- The last assigned event id. Every transaction that stores events locks this row, so events become visible in the
+-- order of their ids.
 CREATE TABLE counters (
 	name TEXT PRIMARY KEY,
 	value BIGINT NOT NULL
 );
 INSERT INTO counters (name, value) VALUES ('event', 0);
 
--- one row that is written to learn whether there is room for more
+-- One row that Check overwrites, to find out whether the disk has room.
 CREATE TABLE probes (
 	name TEXT PRIMARY KEY,
 	body BYTEA NOT NULL

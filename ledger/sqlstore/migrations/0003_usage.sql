@@ -1,6 +1,6 @@
 -- +goose Up
 
--- what a resource has used of a node within an hour, as its datacenter told last; it only grows
+-- The usage of a resource on a node in an hour: the largest value of each number that its datacenter has reported.
 CREATE TABLE usage (
 	project TEXT NOT NULL,
 	hour BIGINT NOT NULL,

@@ -1,3 +1,3 @@
 -- +goose Up
--- Of each signer the newest submissions that were refused or expired are kept, and of none its text.
+-- The ledger keeps only the newest rejected submissions of each signer, without their texts.
 CREATE INDEX submissions_rejected ON submissions (signer, received, payload) WHERE state IN ('refused', 'expired');

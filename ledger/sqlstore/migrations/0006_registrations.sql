@@ -1,6 +1,7 @@
 -- +goose Up
--- id says what a supervisor says of itself, so that nobody takes the place of its registration with another proof. network is where it came
--- from: of the one that has most, a registration gives way when there is no room. Those of an earlier version are one network.
+-- id is the digest of all fields that the supervisor sent, so that a registration with another proof does not replace
+-- it. network is the network of its sender: if there are too many registrations, the network with the most loses one.
+-- Registrations of an earlier version count as one network.
 CREATE TABLE registrations_by_id (
 	id TEXT PRIMARY KEY,
 	key_text TEXT NOT NULL,

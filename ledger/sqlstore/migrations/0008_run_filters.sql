@@ -1,7 +1,7 @@
 -- +goose Up
--- Lists of runs are selected by script and deployment. The body of a run has both after its ids, always in the same order: what the columns
--- before them hold says where they begin, and a name ends with its last character that names may have. A deployment that still waits is
--- followed by its revision there.
+-- Lists of runs are filtered by script and deployment. The updates below read both from the body, without JSON
+-- functions. The fields have a fixed order: the lengths of the columns id to project_name give the start of the
+-- deployment, and a name ends before the first character that names cannot have. A revision may follow the deployment.
 ALTER TABLE runs ADD COLUMN script TEXT NOT NULL DEFAULT '';
 ALTER TABLE runs ADD COLUMN deployment TEXT NOT NULL DEFAULT '';
 UPDATE runs

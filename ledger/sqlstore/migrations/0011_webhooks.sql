@@ -1,5 +1,6 @@
 -- +goose Up
--- Where each webhook is: the id of the last event that it is done with, and the nodes that were lost then.
+-- The progress of each webhook: the id of the last delivered or skipped event, and the nodes that were lost at that
+-- event.
 CREATE TABLE webhooks (
     name TEXT NOT NULL PRIMARY KEY,
     event BIGINT NOT NULL,

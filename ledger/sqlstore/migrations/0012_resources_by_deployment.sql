@@ -1,3 +1,3 @@
 -- +goose Up
--- Deployments are listed a page at a time: without this, all resources are sorted for each page.
+-- Deployments are listed in pages. Without this index, every page would sort all resources.
 CREATE INDEX resources_by_deployment ON resources (datacenter, project, deployment) WHERE deployment <> '';

@@ -1,5 +1,6 @@
 -- +goose Up
--- Bills and pages are of months. month counts months from the year 0; first and last are the first and the last hour in which anything was used.
+-- Bills and pages show the usage of months. month is the number of months since the year 0; first and last are the
+-- first and the last hour with usage.
 CREATE TABLE usage_of_months (
 	month BIGINT NOT NULL,
 	project TEXT NOT NULL,
@@ -16,8 +17,9 @@ CREATE TABLE usage_of_months (
 	sent BIGINT NOT NULL,
 	PRIMARY KEY (month, project, kind, name, uid, datacenter)
 );
--- An engine has no calendar that others have, too. The year is taken to begin in March, so that the day that leap years add is its last one: day counts
--- from 0000-03-01, and era is 400 years.
+-- SQLite and PostgreSQL have no calendar function in common, so this computes months from days. Years start in March,
+-- so that the leap day is the last day of a year. An era is 400 years, the first one starts at 0000-03-01, and day
+-- counts the days of an era.
 INSERT INTO usage_of_months (month, project, kind, name, uid, datacenter, first, last, cpu_seconds, memory_mib_seconds, disk_gib_seconds, received, sent)
 SELECT 12 * (400 * era + year) + (5 * (day - (365 * year + year / 4 - year / 100)) + 2) / 153 + 2,
 	project, kind, name, uid, datacenter, MIN(hour), MAX(hour), SUM(cpu_seconds), SUM(memory_mib_seconds), SUM(disk_gib_seconds), SUM(received), SUM(sent)

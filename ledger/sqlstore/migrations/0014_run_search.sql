@@ -1,6 +1,7 @@
 -- +goose Up
--- Runs are found by words in their names, their parameters and the error that ended them, and by the names of resources of their calls. All words are
--- in small letters. Of runs that are there already, the names and the code of the error are known here; their calls have no name in this column.
+-- Runs are searched by text in their names, parameters and final error, and by the names of the resources of their
+-- calls. words and parameters are in lower case. For existing runs, words has the names and the error code, and the
+-- calls have no name.
 ALTER TABLE runs ADD COLUMN words TEXT NOT NULL DEFAULT '';
 ALTER TABLE runs ADD COLUMN parameters TEXT NOT NULL DEFAULT '';
 ALTER TABLE calls ADD COLUMN name TEXT NOT NULL DEFAULT '';

@@ -1,6 +1,6 @@
 -- +goose Up
--- The chain of rosters without the texts: the digest of each version, and whether its text is needed to verify later ones. Versions without a
--- row here were stored by an earlier version of writ, and the texts of all of them are needed.
+-- The chain of rosters without their texts: the digest of each version, and whether its text is needed to verify later
+-- versions. A roster without a row was stored by an earlier release of writ, and its text counts as needed.
 CREATE TABLE roster_links (
 	version BIGINT PRIMARY KEY,
 	digest TEXT NOT NULL,

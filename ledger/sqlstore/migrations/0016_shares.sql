@@ -1,6 +1,7 @@
 -- +goose Up
 
--- How many bytes of events and copies each datacenter has stored, by the day on which it did. A kind of rows goes when its rows are forgotten.
+-- The bytes of the events and copies of each datacenter, by the day on which they were stored. kind separates events
+-- from copies of runs, because they are pruned at different ages; the sums of a day are deleted with its rows.
 CREATE TABLE shares (
 	datacenter TEXT NOT NULL,
 	kind TEXT NOT NULL,
