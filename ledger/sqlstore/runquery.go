@@ -30,8 +30,8 @@ func listRuns(filter ledger.RunFilter, p ledger.Page) (*query, error) {
 // selectRuns adds the conditions of a filter.
 func selectRuns(q *query, filter ledger.RunFilter) {
 	state, datacenter, project, signer := "state", "datacenter", "project", "signer"
-	// An expression such as project || '' keeps the database from using the index of the column. It would read all runs
-	// of a project; the indexes of scripts and deployments select fewer.
+	// An expression such as project || '' keeps the database from using the index of the column. That index would
+	// select all runs of a project; the indexes of scripts and deployments select fewer runs.
 	if filter.Script != "" || filter.Deployment != "" {
 		datacenter, project, signer = "datacenter || ''", "project || ''", "signer || ''"
 		if filter.Silent.IsZero() { // otherwise the index by state selects the open runs, which are few

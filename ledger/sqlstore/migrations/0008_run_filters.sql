@@ -1,7 +1,8 @@
 -- +goose Up
 -- Lists of runs are filtered by script and deployment. The updates below read both from the body, without JSON
 -- functions. The fields have a fixed order: the lengths of the columns id to project_name give the start of the
--- deployment, and a name ends before the first character that names cannot have. A revision may follow the deployment.
+-- deployment, and a name ends before the first character that names cannot have. In the body of a waiting run, a space
+-- and the revision may follow the name of the deployment.
 ALTER TABLE runs ADD COLUMN script TEXT NOT NULL DEFAULT '';
 ALTER TABLE runs ADD COLUMN deployment TEXT NOT NULL DEFAULT '';
 UPDATE runs
