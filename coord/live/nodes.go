@@ -20,10 +20,10 @@ type nodeKey struct {
 	node       writ.NodeID
 }
 
-// Nodes lists nodes with the live state from their datacenters, which events do not carry: the last heartbeat, and the
-// nodes that wait for admission. Waiting nodes come with the first page, beyond its limit; so do nodes that were just
-// removed, if the filter asks for removed ones. A page omits nodes that the filter no longer selects. If a datacenter
-// does not answer, its nodes have their last reported state.
+// Nodes lists the nodes of the ledger with the live state from their datacenters, such as the last heartbeat, which no
+// event reports. It adds the nodes that wait for admission, which only datacenters have. They come with the first page,
+// beyond its limit; so do nodes that were just removed, if the filter asks for removed nodes. A page omits nodes that
+// the filter no longer selects. If a datacenter does not answer, its nodes have their last reported state.
 func (v *View) Nodes(ctx context.Context, filter ledger.NodeFilter, page ledger.Page) (ledger.List[writ.Node], error) {
 	list, err := v.Ledger.Nodes(ctx, filter, page)
 	if err != nil {
@@ -79,8 +79,8 @@ func (v *View) Nodes(ctx context.Context, filter ledger.NodeFilter, page ledger.
 // maxJustRemoved limits the removed nodes that a list has before the event of their removal is stored.
 const maxJustRemoved = 100
 
-// justRemoved returns nodes that are removed, but not yet in the ledger: the event arrives after the answer to the
-// statement.
+// justRemoved returns nodes that are removed, but not yet marked as removed in the ledger: the event of the removal
+// arrives after the answer to the signed order.
 func (v *View) justRemoved(
 	ctx context.Context, filter ledger.NodeFilter, live map[nodeKey]link.NodeNow,
 ) (late []writ.Node, err error) {
@@ -95,7 +95,7 @@ func (v *View) justRemoved(
 		return nil, nil
 	}
 	inLedger := filter
-	inLedger.Admission = "" // any but removed
+	inLedger.Admission = "" // nodes that the ledger does not show as removed yet
 	if len(filter.Nodes) == 0 {
 		inLedger.Nodes = ids
 	}
