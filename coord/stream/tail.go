@@ -17,8 +17,8 @@ const (
 	tailRetry = time.Second
 )
 
-// tail holds the newest events of the ledger, read and encoded once for all open streams. It exists from the first
-// stream to the last one.
+// tail holds the newest events of the ledger, read and encoded once for all open streams. Without an open stream, it is
+// empty.
 type tail struct {
 	ledger  Ledger
 	log     *slog.Logger
