@@ -30,7 +30,7 @@ func (f *Front) Authorize(next http.Handler) http.Handler {
 			f.Strangers.serve(w, r, next)
 			return
 		}
-		if !isStream(r) {
+		if !isStream(r) { // while this request is in progress, requests of strangers begin more slowly
 			defer f.Strangers.Turns.Precede()()
 		}
 		if who != nil {
