@@ -8,7 +8,9 @@ import (
 	"writ"
 )
 
-// Events stores events in one global order. Its first two methods make a ledger a sink for the events of a link.
+// Events stores events in one global order. A datacenter numbers its events in a journal, the database of its
+// supervisor. The first two methods make a ledger a sink for the events that supervisors send; see package
+// supervisor/link.
 type Events interface {
 	// LastEvent returns the sequence number and the time of the last stored event of a journal. seq is 0 for an unknown
 	// journal.
