@@ -245,8 +245,8 @@ type stretch struct {
 	from time.Time
 }
 
-// bars draws consecutive phases until an end, or until now if end is the zero time. A node's clock may put a time
-// before its cause; the bar then starts at its cause, and never before last.
+// bars draws consecutive phases until ended, or until now if ended is the zero time. By the clock of a node, a phase
+// may start before the previous phase ends: its bar then starts at that end. The first bar starts at last or later.
 func (s scale) bars(last int64, ended time.Time, of ...stretch) (bars []bar) {
 	const endless = 1 << 40 // beyond every axis; the picture clips it
 	for i, m := range of {
