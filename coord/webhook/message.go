@@ -136,8 +136,8 @@ func (s *Sender) neverBegan(e *ledger.Event) *Message {
 }
 
 // nodeChanged returns the message of a node that is lost or back, otherwise nil. Every change of a node produces an
-// event with its complete state, so a lost node has several events: those with the same last heartbeat are the same
-// loss.
+// event with its complete state, so a lost node has several events. Events with the same last heartbeat are about the
+// same loss, and their messages have the same id.
 func (s *Sender) nodeChanged(e *ledger.Event, lost map[string]time.Time) *Message {
 	n, key := e.Node, nodeKey(e.Datacenter, e.Node.ID)
 	data := &Node{
