@@ -37,7 +37,7 @@ func (s *Service) Submit(ctx context.Context, signed []byte, remote string) (wri
 	}
 	if full := s.Quota.reserve(ctx, s.Ledger, v.Signer, len(signed)); full != nil {
 		known, err := s.Ledger.Submission(ctx, v.Digest)
-		if err != nil { // otherwise it is recorded already and takes no more room
+		if err != nil { // otherwise the submission is recorded already and needs no more room
 			s.Refusals.Record(ctx, log, "submission", full)
 			return writ.Submission{}, full
 		}
