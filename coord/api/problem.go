@@ -74,7 +74,7 @@ func (p *Problem) Err() *writ.Error {
 const maxAnswer = 64 << 20
 
 // Answer decodes the result of a Client method: the value on success, otherwise a *writ.Error with the problem's code,
-// or UNREACHABLE if there was no answer, or none of a coordinator.
+// or UNREACHABLE if no answer arrived or if it is not from a coordinator.
 //
 //	run, err := api.Answer[api.Run](client.GetRun(ctx, id))
 func Answer[T any](response *http.Response, err error) (T, error) {
