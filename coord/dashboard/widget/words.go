@@ -35,7 +35,7 @@ func Stamp(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC"
 // Millis formats a time for scripts.
 func Millis(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
 
-// Short shortens an id. The result is still distinct from the others on a page.
+// Short shortens an id to its first 8 characters. UUIDs that were created within a minute may have the same beginning.
 func Short(id any) string {
 	text := fmt.Sprint(id)
 	return text[:min(8, len(text))]
