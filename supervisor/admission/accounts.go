@@ -52,7 +52,7 @@ type Accounts struct {
 	mu        sync.Mutex // serializes updates; guards the fields below
 	passwords map[writ.NodeID]string
 	suspended map[writ.NodeID]*suspension
-	surveyed  bool
+	surveyed  bool                   // the first survey has ended
 	signed    map[writ.NodeID][]byte // signed answers of the node API
 	looked    map[writ.NodeID]bool   // serving nodes at the last successful update; nil before the first
 	lacking   bool                   // the queue does not support accounts

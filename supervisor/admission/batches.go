@@ -15,8 +15,8 @@ import (
 )
 
 // A batch is a person's approval of nodes that have not asked for admission yet. It lists the serial numbers of their
-// machines. A serial number is not secret: a stranger that guesses an unused one gets a node. Therefore a network may
-// report only a few numbers, and each number admits only the first node that reports it.
+// machines. A serial number is not secret: a stranger that guesses an unused number is admitted as a node. Therefore a
+// network may report only a few numbers, and each number admits only the first node that reports it.
 const (
 	serialsAtOnce    = 50
 	serialsPerSecond = 1.0 / 60

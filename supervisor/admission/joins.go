@@ -165,7 +165,7 @@ func (j *Joins) admitWaiting(ctx context.Context, claim nodes.Claim) (nodes.Welc
 	return j.keepPending(ctx, claim, asks)
 }
 
-// keepPending adds a node to the waiting ones.
+// keepPending adds a node to the nodes that wait for a statement.
 func (j *Joins) keepPending(ctx context.Context, claim nodes.Claim, asks *journal.Node) (nodes.Welcome, error) {
 	n, news, crowded := j.site.Pending.Ask(*asks, nodes.Remote(ctx), time.Now())
 	if crowded {

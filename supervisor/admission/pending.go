@@ -40,8 +40,8 @@ type Pending struct {
 type pendingNode struct {
 	journal.Node
 	from  string    // the network that it asks from
-	since time.Time // by the monotonic clock, as the next
-	asked time.Time // last
+	since time.Time // first request, by the monotonic clock
+	asked time.Time // last request, by the monotonic clock
 }
 
 // NewPending returns an empty table.

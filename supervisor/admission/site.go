@@ -1,6 +1,6 @@
-// Package admission decides which nodes belong to a datacenter. It admits nodes with a token, by a batch or after a signed
-// statement, signs their memberships, fences nodes that were removed as lost, and maintains their accounts at the queue.
-// The signed decisions themselves are carried out by the supervisor; Site.Apply applies them here.
+// Package admission decides which nodes belong to a datacenter. It admits nodes with a token, by a batch or after a
+// signed statement, signs their memberships, fences nodes that were removed as lost, and maintains their accounts at
+// the queue. Package decision carries out the signed decisions; Site.Apply applies them here.
 package admission
 
 import (

@@ -21,8 +21,8 @@ const (
 
 // suspension is the suspension of a node from the queue.
 type suspension struct {
-	until time.Time // by the monotonic clock
-	last  time.Duration
+	until time.Time     // by the monotonic clock
+	last  time.Duration // duration of the suspension
 	why   *writ.Error
 	off   bool // in effect now
 }
@@ -75,8 +75,8 @@ func (a *Accounts) suspendMisuse(ctx context.Context) {
 	}
 }
 
-// suspend disables the account of a node, unless letOff is set, and then removes its queue contents. The caller holds
-// mu.
+// suspend disables the account of a node, unless letOff is set. In any case it removes the node's queue contents. The
+// caller holds mu.
 func (a *Accounts) suspend(ctx context.Context, node writ.NodeID, why *writ.Error, letOff bool) {
 	if _, known := a.Fleet.Members.Get(node); !known {
 		letOff = true // contents that a removed node left
