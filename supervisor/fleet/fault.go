@@ -22,8 +22,8 @@ var ErrCopied = writ.Errorf(writ.CodeNodeCopied,
 	"two machines speak as this node: one has a copy of the other's data directory").
 	WithHint("turn the copy off and empty its data directory; the other one gets work again by itself")
 
-// fault returns the fault that the supervisor sees in the last beat of a node, "" if it sees none. It replaces the fault
-// that the node reports.
+// fault returns the fault that the supervisor sees in the last beat of a node, "" if it sees none. It replaces the
+// fault that the node reports.
 func (seen *presence) fault(name string, now, heard time.Time) string {
 	late := now.Sub(time.UnixMilli(seen.beat.Clock))
 	switch {
@@ -72,7 +72,8 @@ func (p *Presence) IsCopied(b writ.Beat, now, heard time.Time) bool {
 	return true
 }
 
-// Suspend sets the reason of a node's suspension; "" ends it. The next beat sets the fault again.
+// Suspend sets the reason of a node's suspension; "" ends it. It also sets the node's fault, which the next beat
+// determines again.
 func (p *Presence) Suspend(id writ.NodeID, why string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

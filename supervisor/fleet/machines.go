@@ -33,8 +33,8 @@ type Machines struct {
 type machine struct {
 	described writ.ReportID // last applied description
 	stored    journal.Life  // record in the journal
-	// online is the time with beats. The supervisor could receive beats during listened. Both restart at zero when they
-	// are added to the node's month.
+	// listened is the time while the supervisor could receive beats, and online the part of it while the node was
+	// ready. Both restart at zero when they are added to the node's month.
 	online, listened time.Duration
 }
 
@@ -85,7 +85,7 @@ func countStart(f *writ.HostFacts, boot string) {
 	f.Boot = boot
 }
 
-// pass adds listened to all approved nodes. It counts as online time of the nodes that are ready.
+// pass adds listened to all approved nodes. For nodes that are ready, it also counts as online time.
 func (m *Machines) pass(month string, listened time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
