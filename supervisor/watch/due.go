@@ -7,8 +7,9 @@ import (
 	"writ/supervisor/journal"
 )
 
-// maxHeld limits the calls that wait for a node, and the calls that wait for their resource, of which one scan rechecks
-// each kind in rotation. Normally an event wakes them, but not if they wait for one of several things.
+// maxHeld limits the waiting calls that a scan rechecks in rotation: at most maxHeld that wait for a node, and at most
+// maxHeld that wait for their resource. Normally an event wakes these calls, but not if they wait for one of several
+// things.
 const maxHeld = 100
 
 // dueCalls holds the cursors of the calls to check.
@@ -18,7 +19,8 @@ type dueCalls struct {
 	held  journal.Due // calls that wait for their resource
 }
 
-// restart returns all calls that wait for a node in the next scan: any of them may wait for the change of a node.
+// restart makes the next scan recheck the calls that wait for a node from the first one on: a node has changed, and any
+// of them may wait for that.
 func (d *dueCalls) restart() { d.due = journal.Due{} }
 
 // next returns the calls whose time has come since the last scan, or since restart, and a rotating part of all waiting

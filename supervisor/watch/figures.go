@@ -22,7 +22,7 @@ type Figures struct {
 
 // waits holds the figures that are read less often than each scan.
 type waits struct {
-	planned map[writ.NodeID]time.Time // start of the oldest wait of each node; "" is the start of OldestWait
+	planned map[writ.NodeID]time.Time // start of the oldest wait by node; for "", Tx.OldestWait
 	behind  map[string]int64          // events that each known coordinator has not confirmed
 	events  int64                     // events that an unknown coordinator has not confirmed
 }

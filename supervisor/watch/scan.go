@@ -55,8 +55,8 @@ func (w *Watch) read(ctx context.Context, now time.Time) (found facts, err error
 	return found, err
 }
 
-// aheadOf returns the runs with times that are far ahead of a clock that was set back. Runs that are ending wait for
-// sent calls.
+// aheadOf returns the runs with times that are far ahead of a clock that was set back. The runs with sent calls are
+// included, because such a run may be stopped, and its StopBy too late.
 func aheadOf(tx *journal.Tx, now time.Time, sent []*journal.Call) ([]writ.RunID, error) {
 	ahead, err := tx.RunsStampedAfter(now.Add(workflow.BackoffMost))
 	for _, c := range sent {
