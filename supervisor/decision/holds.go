@@ -23,8 +23,8 @@ import (
 // Work on hold does not start: after the commit of the statement no job is made for it, not even a replacement for a
 // lost delivery. Jobs that nodes have received continue, results are accepted, and scripts that have started are
 // evaluated, so that a run without further calls ends. All jobs are made in addDelivery of package workflow, whose
-// callers check onHold first. Calls on hold keep neither a claim nor room on a node, so they do not block other calls.
-// See docs/decisions/0044.
+// callers check holdOver first. Calls on hold keep neither a claim nor room on a node, so they do not block other
+// calls. See docs/decisions/0044.
 type Holds struct {
 	Journal    *journal.Journal
 	Answers    *answers.Store
@@ -44,8 +44,8 @@ func (d *Holds) Load(ctx context.Context) error {
 }
 
 // HoldAtStart puts the whole datacenter on hold if the operator started the supervisor with --held, or if the journal
-// has lost decisions: seen is the newest revision that the mark beside the key knows. In that case the journal came
-// from a backup or was tampered with, and work that was on hold must not start.
+// has lost decisions: seen is the newest revision in the mark beside the key. In that case the journal came from a
+// backup or was tampered with, and work that was on hold must not start.
 func (d *Holds) HoldAtStart(ctx context.Context, seen int64, held bool) error {
 	why := "the supervisor was started with --held"
 	switch lost := seen > d.InForce.Revision(); {

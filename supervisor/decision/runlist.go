@@ -18,8 +18,8 @@ import (
 
 // A statement about several runs is decided for each run separately, in the transaction of its step: a run that cannot
 // be cancelled does not affect the others. The statement is recorded twice: as begun before the first run is changed,
-// and at the end with the outcome of each run. If a client submits it again after a crash in between, the rest is done.
-// After the statement has expired, the first answer stays and does not give the outcomes.
+// and at the end with the outcome of each run. If a client submits it again after a crash in between, the remaining
+// runs are decided. After the statement has expired, the first answer stays, which does not contain the outcomes.
 
 // DecideAll cancels or resumes the runs that a statement names.
 func (r *Runs) DecideAll(ctx context.Context, v *identity.VerifiedStatement) (link.StatementAnswer, error) {

@@ -82,8 +82,8 @@ func (r *Runs) step(ctx context.Context, id writ.RunID, m mail.Mail) error {
 }
 
 // A resume continues a failed run where it failed: completed calls stay completed, errors that the script has read stay
-// read, and all other calls get another attempt. The deadline stays. The signer limited the run from its acceptance on,
-// nodes enforce the deadline of destructive runs themselves, and an operator cannot grant more than the signer did.
+// read, and all other calls get another attempt. The deadline stays, because an operator cannot grant more than the
+// signer of the run did, and because nodes enforce the deadline of destructive runs themselves.
 
 // Resume carries out a statement that resumes a run. The signer of the run, not only the signer of the statement, must
 // still have the right to the run.
