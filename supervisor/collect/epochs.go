@@ -9,9 +9,9 @@ import (
 	"writ"
 )
 
-// epochs tracks the epochs that nodes have obeyed and the journal never gave. Such an epoch belongs to a supervisor
-// whose journal is newer: this journal is an older copy of it. One node alone may lie and harms only itself. If most
-// nodes report such epochs, the journal is marked as restored.
+// epochs tracks the epochs that nodes have obeyed and that this journal did not begin. Such an epoch belongs to a
+// supervisor whose journal is newer: this journal is an older copy of it. One node alone may lie and harms only itself.
+// If most nodes report such epochs, the journal is marked as restored.
 type epochs struct {
 	site Site
 
@@ -46,8 +46,8 @@ func (e *epochs) receive(ctx context.Context, node writ.NodeID, epoch int64) {
 		"its runs wait until every node has reported its inventory")
 }
 
-// add records an unknown epoch of a node. first is set for the first one of the node. most is set once, when most of the
-// serving nodes have reported one.
+// add records an unknown epoch of a node. first is set for the first one of the node. most is set once, when most of
+// the serving nodes have reported one.
 func (e *epochs) add(node writ.NodeID, epoch int64, serving []writ.NodeID) (first, most bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -64,7 +64,8 @@ func (l *Logs) Read(ctx context.Context, p link.LogOfNode) (link.NodeLog, error)
 	return link.NodeLog{Lines: lines, Boot: r.Boot, Next: r.Next, Lost: r.Lost, More: r.More}, nil
 }
 
-// ask sends a query to a node and waits for the answer. It returns context.DeadlineExceeded if the node does not answer.
+// ask sends a query to a node and waits for the answer. It returns context.DeadlineExceeded if the node does not
+// answer.
 func (l *Logs) ask(ctx context.Context, p link.LogOfNode) (nodes.LogReport, error) {
 	ctx, stop := context.WithTimeout(ctx, logAnswerWithin)
 	defer stop()

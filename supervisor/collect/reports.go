@@ -53,8 +53,8 @@ func NewReports(site Site) *Reports {
 	}
 }
 
-// Receive handles a report of a node. It applies the facts about the node itself at once, in memory, and leaves the rest
-// to Run: one write per report would let a single node delay all others.
+// Receive handles a report of a node. It applies the facts about the node itself at once, in memory, and leaves the
+// rest to Run: one write per report would let a single node delay all others.
 func (q *Reports) Receive(_ context.Context, node writ.NodeID, r *writ.Report) {
 	if r.Node != node {
 		q.site.Warnings.Refused(node, "node sent the report of another node", misuse.OfAnother(r.Node))
@@ -70,7 +70,7 @@ func (q *Reports) Receive(_ context.Context, node writ.NodeID, r *writ.Report) {
 	}
 }
 
-// put stores a report until all is called. It replaces the node's previous report.
+// put stores a report until the next call of all. It replaces the node's previous report.
 func (q *Reports) put(r *writ.Report) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -111,9 +111,10 @@ func (q *Reports) Run(ctx context.Context) error {
 	}
 }
 
-// apply stores the findings of a node about its resources. Standing, drift and repairs become part of the resources, and
-// usage is reported to the coordinators. The node gets an acknowledgement once all of it is on disk. If there are more
-// changes than the node's rate limit allows, the rest is left to a later report, and this report is not acknowledged.
+// apply stores the findings of a node about its resources. Standing, drift and repairs become part of the resources,
+// and usage is reported to the coordinators. The node gets an acknowledgement once all of it is on disk. If there are
+// more changes than the node's rate limit allows, the rest is left to a later report, and this report is not
+// acknowledged.
 func (q *Reports) apply(ctx context.Context, r *writ.Report) {
 	t := &reportUpdate{report: r, may: func(events int) bool {
 		_, may := q.events.Reserve(string(r.Node), events, 0)
