@@ -16,11 +16,11 @@ import (
 // plan with two thousand calls takes a fifth of a second of one core. The most expensive requests are therefore limited
 // per coordinator.
 const (
-	planAsks      = 20 // plans per second, weighted by size
-	rosterAsks    = 20 // rosters per second, weighted by size
-	askBytes      = 10 << 10
-	unsignedAsks  = 100 // statements per second without a valid signature
-	statementAsks = 500 // statements per second of any kind; fifty people can each reach their personal limit
+	planAsks      = 20       // plans per second, weighted by size
+	rosterAsks    = 20       // rosters per second, weighted by size
+	askBytes      = 10 << 10 // a request costs 1, and 1 more for each askBytes
+	unsignedAsks  = 100      // statements per second without a valid signature
+	statementAsks = 500      // statements per second of any kind; fifty people can each reach their personal limit
 	// Submissions per second without a new decision: accepted before, refused before, or without a valid signature.
 	idleAsks      = 100
 	smallAskWaits = 10 * time.Second
