@@ -155,8 +155,8 @@ func (k *Keeper) Adopt(ctx context.Context, links [][]byte) (int, error) {
 	return 0, nil
 }
 
-// adopt brings a verified roster into force. It is written to the journal first, together with the record of the open
-// runs that it has not checked. A Recheck checks these runs.
+// adopt brings a verified roster into force. It is written to the journal first. A Recheck then checks the open runs;
+// the journal has the version that each was last checked against.
 func (k *Keeper) adopt(ctx context.Context, roster *identity.Roster, link []byte) error {
 	signed := chain.Signed(link)
 	err := k.Journal.Write(failpoint.At(ctx, failpoint.RosterAdopted),
