@@ -20,7 +20,7 @@ type Request struct {
 	Bound   bool   // a resource of the group is on Node already, so Node may be closed to new work
 }
 
-// EngineRequest describes the engine that the driver of a module needs.
+// EngineRequest describes the engine that a call requests from the driver of a module.
 type EngineRequest struct {
 	Module  string
 	Names   []string // suitable engines; any engine if empty
@@ -37,7 +37,7 @@ type Candidate struct {
 // Decision is the answer to a request.
 type Decision struct {
 	Node writ.NodeID // "" if no node is suitable
-	// Later means that a node becomes suitable when it is ready. Otherwise the request fails unless the fleet changes.
+	// Later means that an unsuitable node may become suitable by itself, so the calls wait. Otherwise they fail.
 	Later      bool
 	Why        writ.Reason        // ReasonNoNode if no node is suitable
 	Fit        int                // number of suitable nodes

@@ -6,7 +6,8 @@ const (
 	// windowPerSlot limits the sent calls of a project for each slot of a node. Further calls wait in the journal, where
 	// reordering and cancelling are cheap.
 	windowPerSlot = 2
-	// spareShare divides the window: this part of it is reserved for projects that have few calls on a full node.
+	// spareShare determines the spare room of a node: the window divided by spareShare. Only projects with few calls on
+	// a full node get it.
 	spareShare = 3
 )
 
