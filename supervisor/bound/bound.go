@@ -35,7 +35,8 @@ func Error(err *writ.Error) *writ.Error {
 	return &writ.Error{Code: err.Code, Message: clip.Text(err.Message, MaxText), Hint: clip.Text(err.Hint, MaxText)}
 }
 
-// Size returns the number of bytes that values take in the journal. Values without an encoding are larger than allowed.
+// Size returns the number of bytes that values take in the journal. For values without an encoding, it returns more
+// than a run may have.
 func Size(values map[string]any) int {
 	if len(values) == 0 {
 		return 0
