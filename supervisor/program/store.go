@@ -139,9 +139,9 @@ func (s *Store) Pass(
 	return outcome, err
 }
 
-// pass evaluates a script. A run with a signed plan fails before its first call if the plan that is made here differs,
-// and otherwise before its first unplanned call. After a restart the plan is made again, by the engine that was signed.
-// The outcome has the log lines after the first logged ones.
+// pass evaluates a script. If the run has a signed plan, pass plans the script as well, and again after each restart.
+// The run fails before its first call if the two plans differ, and before any call that is not in the plan. logged is
+// the number of log lines that the outcome omits.
 func (s *Store) pass(ctx context.Context, p *program, journaled []scripts.Entry, logged int) (scripts.Outcome, error) {
 	inputs := p.inputs
 	inputs.Logged = logged
