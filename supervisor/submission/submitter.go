@@ -36,8 +36,8 @@ type Submitter struct {
 }
 
 // Submit verifies a signed submission, checks its script and accepts or refuses it. An accepted submission is stored
-// with its run before Submit returns. A refusal that proves a decision is signed and stored. Submitting the same text
-// again returns the same answer and has no other effect.
+// with its run before Submit returns. A refusal that is a decision is signed and stored. Submitting the same text again
+// returns the same answer and has no other effect.
 func (s *Submitter) Submit(ctx context.Context, signed []byte) (writ.Run, error) {
 	if run, ok := s.repeated(ctx, signed); ok {
 		return run, nil
