@@ -17,7 +17,7 @@ type Stops struct {
 	Cancels  map[writ.NodeID]int             // nodes that must stop the run, with the resume count of the run
 	GivenUp  map[writ.NodeID][]writ.JobKey   // started jobs that nodes must stop
 	Withdraw map[writ.NodeID][]mail.Delivery // queued jobs to remove; the run receives the removed ones
-	// the same for a lost node; the run also receives the jobs that were not found
+	// like Withdraw, for a lost node; the run also receives the jobs that were not found
 	Reclaim map[writ.NodeID][]mail.Delivery
 	Stale   map[writ.NodeID][]mail.Delivery // queued jobs to remove; the run receives no report
 }
