@@ -1,5 +1,5 @@
-// Package boots holds the reports of boot servers about machines that start. A machine does not authenticate to its boot
-// server, and any machine in the same network can report as another. So reports are limited in size, cleaned for
+// Package boots holds the reports of boot servers about machines that start. A machine does not authenticate to its
+// boot server, and any machine in the same network can report as another. So reports are limited in size, cleaned for
 // display, and never used for decisions.
 package boots
 
@@ -183,8 +183,8 @@ func (b *Reports) follows(c nodes.BootCredential) error {
 	return nil
 }
 
-// apply stores the machines of a new report in place of the earlier ones of the boot server. It checks the report number
-// again, because the token may have been revoked while the list was received.
+// apply stores the machines of a new report in place of the earlier ones of the boot server. It checks the report
+// number again, because the token may have been revoked while the list was received.
 func (b *Reports) apply(c nodes.BootCredential, report link.BootReport, expires, now time.Time) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
