@@ -14,7 +14,7 @@ import (
 type Lease struct {
 	Journal *journal.Journal
 	Epoch   int64
-	Renewed *tally.Moment // of the last renewal
+	Renewed *tally.Moment // time of the last renewal
 	Now     func() time.Time
 	Log     *slog.Logger
 }
