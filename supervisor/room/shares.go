@@ -20,9 +20,9 @@ type Shares struct {
 	Weights map[string]int          // by the names of projects
 }
 
-// Lines implements workflow.Shares. It returns the projects that compete for the room of a node, starting after the project that
-// was served there last. If own is not empty, its line is always included. It stops once enough projects without sent
-// calls are found to fill the room, so the cost does not depend on the number of waiting projects.
+// Lines implements workflow.Shares. It returns the projects that compete for the room of a node, beginning after the
+// project that was served there last. If own is not empty, its line is always included. It stops once enough projects
+// without sent calls are found to fill the room, so the cost does not depend on the number of waiting projects.
 func (s *Shares) Lines(
 	tx *journal.Tx, node writ.NodeID, now time.Time, room int, own writ.ProjectID,
 ) (lines []placement.Line, err error) {
@@ -97,7 +97,7 @@ func (s *Shares) spare(tx *journal.Tx, node writ.NodeID, load journal.Load, slot
 	if err != nil {
 		return nil, err
 	}
-	out, err := tx.SentByProject(node) // Lines omits it if one project waits alone
+	out, err := tx.SentByProject(node) // Lines omits Sent if only one project waits
 	for i := range lines {
 		l := &lines[i]
 		l.Sent = out[l.Project]
@@ -106,8 +106,8 @@ func (s *Shares) spare(tx *journal.Tx, node writ.NodeID, load journal.Load, slot
 	return placement.Share(room, lines), err
 }
 
-// nextProject returns the next project, in rotation, with calls that wait for a node. It may be after itself. It
-// returns "" if no project waits.
+// nextProject returns the next project, in rotation, with calls that wait for a node. If no other project waits, that
+// is after itself. It returns "" if no project waits.
 func nextProject(tx *journal.Tx, node writ.NodeID, after writ.ProjectID, now time.Time) (writ.ProjectID, error) {
 	next, err := tx.NextSendable(node, after, now)
 	if next == "" && after != "" && err == nil {
