@@ -1,5 +1,5 @@
-// Package misuse counts the useless messages of nodes, so that nodes that send too many of them lose their queue account
-// for a while. It does not suspend accounts itself.
+// Package misuse counts the useless messages of nodes, so that nodes that send too many of them lose their queue
+// account for a while. It does not suspend accounts itself.
 package misuse
 
 import (
