@@ -24,7 +24,8 @@ const (
 type Records struct {
 	Journal  *journal.Journal
 	KeepRuns time.Duration // retention time of ended runs
-	// Coordinators returns the addresses of coordinators that need the events. The events of others are deleted.
+	// Coordinators returns the addresses of coordinators that need the events. Events that only other coordinators lack
+	// are deleted.
 	Coordinators func() []string
 	Now          func() time.Time
 	Log          *slog.Logger
