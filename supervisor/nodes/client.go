@@ -114,7 +114,7 @@ func (c *Client) do(ctx context.Context, method, path string, text []byte, most 
 	return c.send(ctx, method, path, http.Header{}, text, most)
 }
 
-// send is do with request headers.
+// send is like do, with request headers.
 func (c *Client) send(
 	ctx context.Context, method, path string, header http.Header, text []byte, most int64,
 ) ([]byte, error) {

@@ -139,7 +139,7 @@ func Handler(backend Backend, members Members, log *slog.Logger) http.Handler {
 	return r
 }
 
-// precede slows the turns of others down during a request.
+// precede slows down the requests that wait for turns, while a request of its handler is in progress.
 func precede(turns *limit.Turns) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -265,7 +265,7 @@ func (h *handler) fence(w http.ResponseWriter, r *http.Request) {
 	writeBytes(w, contentEnvelope, signed)
 }
 
-// questioned decodes a signed-answer request about a node, which has a nonce, and calls ask.
+// questioned reads the node and the nonce from a request for a signed answer, and calls ask with them.
 func questioned(
 	r *http.Request, ask func(ctx context.Context, node writ.NodeID, nonce []byte) ([]byte, error),
 ) ([]byte, error) {

@@ -22,12 +22,14 @@ type Hello struct {
 	Version string `json:"version"`
 }
 
-// Proof is the supervisor's answer, which authenticates it first. Signature is made with the supervisor's key in the
-// newest roster, over "writ-join-v1\0" ‖ joiner's nonce ‖ supervisor's nonce ‖ joiner's key ‖ token id.
+// Proof is the supervisor's answer to a Hello. The supervisor proves its identity first, the joiner with its Claim.
+// Signature is made with the supervisor's key in the newest roster, over "writ-join-v1\0" ‖ joiner's nonce ‖
+// supervisor's nonce ‖ joiner's key ‖ token id.
 type Proof struct {
 	Nonce     []byte `json:"nonce"`
 	Signature []byte `json:"signature"`
-	// Serial is set if a claim may contain a machine's serial number: supervisors of earlier versions reject it.
+	// Serial is set if a claim may contain a machine's serial number: supervisors of earlier versions reject such a
+	// claim.
 	Serial bool `json:"serial,omitempty"`
 }
 

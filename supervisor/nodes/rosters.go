@@ -18,9 +18,9 @@ import (
 
 // Limits of the memory and time that unknown clients can use for pages of rosters.
 const (
-	maxPages      = 24 << 20 // bytes of all pages
-	pagePatience  = 5 * time.Second
-	pageHold      = 2 * time.Second  // for a slow caller while others wait
+	maxPages      = 24 << 20         // bytes of all pages
+	pagePatience  = 5 * time.Second  // how long a caller waits for room
+	pageHold      = 2 * time.Second  // how long a caller may always keep a page, even if others wait
 	pageWriteTime = 30 * time.Second // for one page
 )
 
