@@ -101,8 +101,8 @@ func retryAfter(attempt int) time.Duration {
 }
 
 // Request sends a request to the coordinator and decodes its answer into result, a pointer or nil. A context without a
-// deadline gets 30 s. It returns the error in the coordinator's answer; UNREACHABLE without a session, or if the session
-// ends before the answer; TIMEOUT; or TOO_LARGE.
+// deadline gets 30 s. It returns the error in the coordinator's answer; UNREACHABLE without a session, or if the
+// session ends before the answer; TIMEOUT; or TOO_LARGE.
 func (d *Dialer) Request(ctx context.Context, verb Verb, params, result any) error {
 	d.mu.Lock()
 	p := d.peer
