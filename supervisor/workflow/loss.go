@@ -26,8 +26,8 @@ func newLoss(t *Step, id writ.NodeID) loss {
 
 // apply handles the calls of the run on a lost node. Calls that were never sent are placed again. Queued jobs are
 // withdrawn and placed again. Calls that may have started fail, unless the script asked to wait for the node or for a
-// signed decision. If the node is gone for good, calls that make or remove a resource are placed again, unless they
-// need another lost resource; all others fail.
+// signed decision. If a person has signed that the node is gone, calls that make or remove a resource are placed again,
+// unless they need another lost resource; all others fail.
 func (t *loss) apply() error {
 	n, node := &t.node, t.node.ID
 	var without map[int]need

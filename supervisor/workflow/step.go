@@ -1,7 +1,12 @@
 // Package workflow advances runs. A step receives a run, its mail and a View of the supervisor; it evaluates the
 // script, decides about the calls, and produces Effects. Its changes are written in one transaction, and the effects
 // happen after the commit. The order of a step is fixed: load, receive, evaluate, decide, write, send. The package does
-// not depend on the senders of mail, the transport to nodes, or the way in which people make decisions.
+// not depend on the senders of mail, the transport to nodes, or the form of people's decisions.
+//
+// A pass evaluates the script from its beginning, with the results so far. A call is claimed when its resource is
+// determined and no other run uses that resource, placed when it has a node, and sent when a job for it is queued
+// there. After a retryable failure it gets another attempt; if the job of an attempt is lost, it gets another delivery.
+// Its needs are the calls and resources that it depends on.
 package workflow
 
 import (
