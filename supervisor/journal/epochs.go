@@ -11,7 +11,8 @@ import (
 	"writ/internal/sqldb"
 )
 
-// maxEpochs is the number of epochs that a journal remembers. Each start of a supervisor begins one.
+// maxEpochs is the number of epochs that a journal remembers. Each start of a supervisor begins an epoch, and earlier
+// processes may then neither write nor send jobs.
 const maxEpochs = 500
 
 // reign holds the epochs of a journal, and whether the journal came from a backup.

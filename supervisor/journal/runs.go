@@ -44,7 +44,7 @@ type Run struct {
 	Roster int `json:"roster,omitempty"` // roster version that accepted the submission
 
 	// From the signed header.
-	Engine      string    `json:"engine,omitempty"`      // engine that its script needs
+	Engine      string    `json:"engine,omitempty"`      // scripts.Engine that its script needs
 	Destructive bool      `json:"destructive,omitempty"` // whether it has targets
 	Targets     []string  `json:"targets,omitempty"`
 	Allow       []string  `json:"allow"`
