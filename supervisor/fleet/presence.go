@@ -53,8 +53,8 @@ func (p *Presence) of(id writ.NodeID) *presence {
 
 // Beat applies a beat that arrived at this supervisor's epoch, at now by the wall clock and heard by the monotonic
 // clock. It returns the jobs that the previous beat did not name, and the new progress of jobs. It returns all jobs if
-// the node may not know which jobs were given up. If the beat is not newer than the last one, or the node is unknown,
-// fresh is false and the beat is not applied.
+// the node may not know which of them the supervisor has given up. If the beat is not newer than the last one, or the
+// node is unknown, fresh is false and the beat is not applied.
 func (p *Presence) Beat(
 	b writ.Beat, epoch int64, now, heard time.Time,
 ) (started []writ.JobKey, progress []writ.Progress, fresh bool) {
