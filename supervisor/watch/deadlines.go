@@ -9,13 +9,13 @@ import (
 	"writ/supervisor/workflow"
 )
 
-// endGrace is added to the end-by of a call before the call is given up. A live node reports by then.
+// endGrace is added to the EndBy of a call before the supervisor gives the call up. A live node reports by then.
 const endGrace = 5 * time.Second
 
-// deadlines ends runs past their deadline and calls past their end-by.
+// deadlines ends runs past their deadline and calls past their EndBy.
 type deadlines struct {
 	post func(run writ.RunID, m mail.Mail)
-	left map[mail.Delivery]time.Duration // remaining time of sent calls until their end-by
+	left map[mail.Delivery]time.Duration // remaining time of sent calls until their EndBy
 }
 
 // endRuns ends runs past their deadline, which is a time of the wall clock.
@@ -27,7 +27,7 @@ func (d *deadlines) endRuns(runs []writ.RunID, now time.Time) {
 	}
 }
 
-// endCalls ends calls past their end-by. The remaining time of a call is measured with the monotonic clock, as on its
+// endCalls ends calls past their EndBy. The remaining time of a call is measured with the monotonic clock, as on its
 // node, so a changed clock ends no call early. It passes only while nodes are listened to: nodes end calls in time by
 // themselves, and an unsent call has not started.
 func (d *deadlines) endCalls(sent []*journal.Call, now time.Time, listened time.Duration) {
