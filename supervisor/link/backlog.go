@@ -26,7 +26,7 @@ type backlog struct {
 // waitingFrame is an undecoded list of events.
 type waitingFrame struct {
 	events   []byte
-	admitted bool // by the intake; the only frame of a backlog needs no admission
+	admitted bool // by the intake; the first frame of an empty backlog needs no admission
 }
 
 func (f waitingFrame) size() int { return len(f.events) + frameOverhead }
