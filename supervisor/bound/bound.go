@@ -24,7 +24,7 @@ const (
 // Amount returns n if it is between 0 and MaxAmount, else the nearer limit.
 func Amount(n int64) int64 { return min(max(n, 0), MaxAmount) }
 
-// Standing shortens the texts of a standing.
+// Standing shortens the texts of a resource's standing: its state and its addresses.
 func Standing(s writ.Standing) writ.Standing {
 	s.State, s.Address, s.IPv4 = clip.Text(s.State, MaxWord), clip.Text(s.Address, MaxWord), clip.Text(s.IPv4, MaxWord)
 	return s
