@@ -89,7 +89,7 @@ func (d *Decider) decide(ctx context.Context, v *identity.VerifiedStatement) (li
 	return answer, err
 }
 
-// orZero returns the answer for the signer of a statement, or the zero value for nil.
+// orZero returns the answer for the signer of a statement: without Begun, and the zero value for nil.
 func orZero(a *link.StatementAnswer) link.StatementAnswer {
 	if a == nil {
 		return link.StatementAnswer{}
