@@ -84,7 +84,7 @@ func (a *Accounts) suspend(ctx context.Context, node writ.NodeID, why *writ.Erro
 	switch was := a.suspended[node]; {
 	case letOff || a.lacking:
 		a.Warnings.Refused(node, "queue content of a node removed", why)
-	case was != nil && was.off: // the rest of its contents arrived after the first scan
+	case was != nil && was.off: // more contents of the node arrived after the first scan
 	default:
 		a.disableAccount(ctx, node, why, time.Now())
 	}
