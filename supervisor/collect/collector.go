@@ -188,7 +188,7 @@ func (c *Collector) receiveResults(_ context.Context, m queue.Message, keys enve
 	for i, r := range results {
 		a := mail.Arrival{Result: r, Node: m.Stream.Node, Frame: frame}
 		if i == len(results)-1 {
-			a.Message = m // acknowledged with its last result; the node sends the others again if they get lost
+			a.Message = m // acknowledged with the last result; the node repeats the other results if they get lost
 		}
 		stays = c.site.Mailbox.PostResult(a)
 	}
