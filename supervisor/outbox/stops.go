@@ -97,7 +97,7 @@ func (o *Outbox) askAgain(run writ.RunID, node writ.NodeID) {
 	o.unanswered[Question{run, node}] = true
 }
 
-// post gives a run its mail unless the mail is empty.
+// post posts mail to a run, unless the mail is empty.
 func (o *Outbox) post(run writ.RunID, m mail.Mail) {
 	if len(m.Withdrawn)+len(m.MaybeStarted) > 0 {
 		o.Post(run, m)
