@@ -37,7 +37,7 @@ func (r *Runs) DecideAll(ctx context.Context, v *identity.VerifiedStatement) (li
 	}
 	all.Wait()
 	if err := ctx.Err(); err != nil {
-		return link.StatementAnswer{}, err // the answer that it was begun stays
+		return link.StatementAnswer{}, err // the answer with Begun stays stored
 	}
 	answers := make(map[writ.RunID]*writ.Error, len(outcomes))
 	done := 0
