@@ -65,7 +65,8 @@ func (v *Inventories) Unanswered(node writ.NodeID) (runs []writ.RunID) {
 }
 
 // Add records a node's calls of a run. It reports whether that was the last missing report of the run. A report that
-// was not requested is ignored. The first report of a node stands: this supervisor has sent all later calls.
+// was not requested is ignored. Only the first report of a node counts: this supervisor itself has sent all later
+// calls.
 func (v *Inventories) Add(node writ.NodeID, run writ.RunID, calls []int) (complete bool) {
 	return v.record(node, run, calls) && len(v.unreported(run)) == 0
 }
