@@ -273,8 +273,8 @@ func get[T any](tx *Tx, table, query string, key ...any) (*T, error) {
 	return decode[T](body)
 }
 
-// list returns the decoded bodies of the rows that query selects. It must select the key columns, then the body. Forged
-// rows are omitted.
+// list returns the decoded bodies of the rows that query selects. The query must select the key columns, then the body.
+// Forged rows are omitted.
 func list[T any](tx *Tx, table, query string, args ...any) ([]*T, error) {
 	keys := len(keyOf(table))
 	rows, err := tx.someRows(keys+1, query, args...)

@@ -90,7 +90,7 @@ func (tx *Tx) SentByProject(node writ.NodeID) (map[writ.ProjectID]int, error) {
 	return sent, rows.Err()
 }
 
-// NextSendable returns the project with calls ready for a node whose ID is the next one behind after, or "".
+// NextSendable returns the lowest project ID above after with calls ready for a node, or "".
 func (tx *Tx) NextSendable(node writ.NodeID, after writ.ProjectID, now time.Time) (project writ.ProjectID, err error) {
 	err = tx.QueryRowContext(tx.ctx, nextSendable, string(node), string(after), sqldb.Micros(now)).Scan(&project)
 	if errors.Is(err, sql.ErrNoRows) {
