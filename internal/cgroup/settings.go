@@ -29,7 +29,8 @@ func settingsOf(b Bounds, unified bool) (all []setting) {
 		set(memory, "memory.swap.max", "0", true)
 		set(memory, "memory.max", number(b.Memory), false)
 	}
-	// The limit including swap must never be lower, so it is written first when both grow, and last when they shrink.
+	// The limit including swap (memsw) must never be below the limit without swap. It is therefore written before and
+	// after that limit: the first write succeeds if the limits grow, the last one if they shrink.
 	if b.Memory > 0 && !unified {
 		set(memory, "memory.memsw.limit_in_bytes", number(b.Memory), true)
 		set(memory, "memory.limit_in_bytes", number(b.Memory), false)
