@@ -15,9 +15,8 @@ type Register struct {
 	look   func(of func(user uint32) bool) (map[uint32][]int, error) // replaces processes in tests
 }
 
-// Choose returns a user for a name. The user has no other name: neither in the records, nor in a choice that is not
-// recorded yet, nor as the group of a directory in dir (which has one per name), nor as the user of a running process
-// of this host.
+// Choose returns a user for a name. No other name has this user: not in the records, not in a choice that is not
+// recorded yet, and not as the group of its directory in dir. No process of this host runs as this user.
 func (r *Register) Choose(
 	a *Accounts, name string, recorded func() (map[uint32]string, error), dir string,
 ) (uint32, error) {
