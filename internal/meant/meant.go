@@ -10,7 +10,7 @@ import (
 
 // Question returns "did you mean X?" if a candidate is close to a word, or else "".
 func Question(word string, candidates []string) string {
-	// Candidates of similar length come first: "machine.creat" is not "machine".
+	// Candidates of similar length come first, so that "machine.creat" is not taken for "machine".
 	near := slices.SortedStableFunc(slices.Values(candidates), func(a, b string) int {
 		return cmp.Compare(max(len(a)-len(word), len(word)-len(a)), max(len(b)-len(word), len(word)-len(b)))
 	})
