@@ -17,7 +17,8 @@ import (
 	"writ/internal/ctxio"
 )
 
-// layerTypes maps the layer types that containerd unpacks to whether it detects their compression.
+// layerTypes has the types of layers that containerd unpacks. A type is true if containerd detects the compression of
+// such a layer.
 var layerTypes = map[string]bool{
 	"application/vnd.oci.image.layer.v1.tar":                       false,
 	"application/vnd.oci.image.layer.v1.tar+gzip":                  true,
