@@ -11,7 +11,7 @@ import (
 )
 
 // overQuota returns STORE_FULL if a quota of the disk is used up: of a user, a project or a subvolume. SQLite reports
-// that as an I/O error, and the disk has free space.
+// that as an I/O error, although the disk has free space.
 func overQuota(path string) error {
 	if path == "" || !errors.Is(tryRoom(filepath.Dir(path)), unix.EDQUOT) {
 		return nil

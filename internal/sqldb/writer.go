@@ -35,7 +35,8 @@ func (w *writer) attempt(
 	if err == nil {
 		return errs, true, nil
 	}
-	// Fails if SQLite has rolled back already; if neither worked, begin replaces the connection.
+	// ROLLBACK fails if SQLite has rolled back already. If the transaction is still open, begin replaces the
+	// connection.
 	_, _ = w.ExecContext(context.Background(), "ROLLBACK")
 	return nil, true, err
 }
