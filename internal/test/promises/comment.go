@@ -41,7 +41,7 @@ func parse(text string) map[string]string {
 	return values
 }
 
-// isTest reports whether the go command runs a function of a file as a test, fuzz test or benchmark.
+// isTest reports whether the go command runs a function of a file as a test or fuzz test.
 func isTest(file string, function *ast.FuncDecl) bool {
 	if !strings.HasSuffix(file, "_test.go") || function.Recv != nil || function.Name.Name == "TestMain" {
 		return false
