@@ -68,7 +68,8 @@ func OwnNetns(t *testing.T) bool {
 	InNetns(t, Netns(t), func() error {
 		again := exec.Command(self, "-test.run=^"+t.Name()+"$", "-test.v")
 		again.Env = append(os.Environ(), ownNetnsVar+"=yes")
-		// The signal depends on this thread, which InNetns locks.
+		// The kernel sends this signal when the thread that started the process ends. InNetns locks this goroutine to
+		// its thread.
 		again.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 		said, err := again.CombinedOutput()
 		switch {

@@ -37,7 +37,7 @@ func startWatcher() (pid int) {
 	return cmd.Process.Pid
 }
 
-// A watcher runs only this package.
+// In a watcher, init does all the work and exits before main, so that no test runs.
 func init() {
 	if maker, err := strconv.Atoi(os.Getenv(watchVar)); err == nil {
 		watch(maker)
