@@ -40,7 +40,7 @@ func resizeMachine(v *vmm, body []byte) (any, error) {
 	return nil, nil
 }
 
-// resizeCPUs adds CPUs or asks the guest to release some. Until it has, other resizes fail.
+// resizeCPUs adds CPUs or asks the guest to release some. Until the guest has released them, other resizes fail.
 func resizeCPUs(v *vmm, desired uint32) error {
 	if v.vm != nil && desired != v.vm.cpus {
 		switch {

@@ -63,7 +63,7 @@ func (p *payloadConfig) validate() error {
 		return misfit("Payload configuration is not bootable",
 			"Specifying a kernel is not supported when a firmware is provided")
 	case p.Firmware != nil:
-		p.Cmdline, p.Initramfs = nil, nil // with only a warning
+		p.Cmdline, p.Initramfs = nil, nil // the real program only warns that it ignores them
 	}
 	return nil
 }
