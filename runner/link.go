@@ -17,7 +17,7 @@ type link struct {
 	member  *member.Member
 	queue   queue.Queue
 	log     *slog.Logger
-	transit fault // the queue
+	transit fault // the last error of the queue, while it is unavailable
 }
 
 // sendResults sends results as one message with one signature.
