@@ -61,7 +61,7 @@ func (l *login) get(ctx context.Context, refused bool) (name, password string, e
 	name, password, err = l.ask(ctx)
 	if err != nil {
 		l.known = false
-		if writ.CodeOf(err) == writ.CodeNodeRejected { // the error is not signed
+		if writ.CodeOf(err) == writ.CodeNodeRejected { // the error is not signed, so it only triggers a check
 			l.member.removal.askAgain()
 		}
 		if !writ.AsError(err).Retryable() {
