@@ -2,9 +2,9 @@ package redisqueue
 
 // The scripts of asynq 0.26.0 for the queue of a node, byte for byte as it sends them, because Redis identifies a
 // script by the hash of its text. asynq does not export them. Copyright (c) 2019 Kentaro Hibino, under the MIT license
-// of asynq. A test compares them with the scripts that asynq sends, so an upgrade of asynq requires an update. Its
-// script for groups of tasks is left out, because a node could use it to make Redis copy the same entries repeatedly:
-// see registryHook.
+// of asynq. A test compares them with the scripts that asynq sends, so an upgrade of asynq requires an update. The
+// script of asynq for groups of tasks is left out, because a node could use it to make Redis copy the same entries
+// repeatedly: see registryHook.
 var asynqScripts = map[string]script{
 	"requeue": newScript(`
 if redis.call("LREM", KEYS[1], 0, ARGV[1]) == 0 then
