@@ -158,7 +158,7 @@ func (a *Accounts) Passable() error {
 	for dir := filepath.Dir(a.Top); ; dir = filepath.Dir(dir) {
 		info, err := os.Stat(dir)
 		switch {
-		case errors.Is(err, fs.ErrNotExist): // it is made later with any mode; the directories above it count
+		case errors.Is(err, fs.ErrNotExist): // made later; only the existing directories above it are checked
 		case err != nil:
 			return err
 		case info.Mode()&0o001 == 0:

@@ -115,7 +115,7 @@ func join(namespace *os.File) error {
 }
 
 // dropCapabilities removes the capabilities that children of this thread would inherit, in addition to the capabilities
-// that a change of the user removes. They cannot be regained.
+// that a change of the user removes. The children cannot regain them.
 func dropCapabilities() error {
 	text, err := os.ReadFile("/proc/sys/kernel/cap_last_cap")
 	if err != nil {
