@@ -327,7 +327,7 @@ func (l *ledger) fresh(step string) bool {
 		_, err = f.WriteString(entry + "\n")
 	}
 	if err != nil {
-		panic(err) // otherwise the process would end here forever
+		panic(err) // without its line in the file, every later process would end here again
 	}
 	if !l.lives {
 		return true
