@@ -58,7 +58,7 @@ func (db *DB) openSQLite(ctx context.Context, path string, migrations fs.FS, _ [
 	return nil
 }
 
-// reserve creates the file with mode 0600. SQLite would make the file readable for everybody. It gives its other files,
+// reserve creates the file with mode 0600. SQLite would make the file readable for all users. It gives its other files,
 // such as the write-ahead log, the mode of this file.
 //
 //failpoint:none it makes an empty file
