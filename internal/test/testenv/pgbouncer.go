@@ -91,7 +91,7 @@ func startPooler(t testing.TB, cmd *exec.Cmd, ready string, runAs *syscall.Crede
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		_ = syscall.Kill(cmd.Process.Pid, syscall.SIGSTOP) // it would replace each child that ends
+		_ = syscall.Kill(cmd.Process.Pid, syscall.SIGSTOP) // the pooler would replace each child that ends
 		for _, pid := range append(childrenOf(cmd.Process.Pid), cmd.Process.Pid) {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
