@@ -189,7 +189,7 @@ func tellDisks(before map[string]int64) map[string]int64 {
 	for _, path := range paths {
 		sectors, err := number(filepath.Join(path, "size"))
 		if err != nil {
-			continue // it has just been removed
+			continue // the disk has just been removed
 		}
 		name := filepath.Base(path)
 		if now[name] = sectors * 512; now[name] != before[name] {

@@ -26,7 +26,7 @@ func tellPlugged(before string) string {
 	for _, cpu := range cpus {
 		online := filepath.Join(cpu, "online") // the first CPU lacks the file
 		if text, err := os.ReadFile(online); err == nil && strings.TrimSpace(string(text)) == "0" {
-			_ = os.WriteFile(online, []byte("1"), 0) // it may be in the middle of its removal
+			_ = os.WriteFile(online, []byte("1"), 0) // fails if the CPU is being removed
 		}
 	}
 	now := fmt.Sprintf("%d CPUs and %d MiB online", onlineIn("cpu/cpu[0-9]*", true), memoryMiB())
@@ -36,7 +36,7 @@ func tellPlugged(before string) string {
 	return now
 }
 
-// onlineIn counts the system devices that are online. Those without the file count if always is set.
+// onlineIn counts the system devices that are online. A device without the file "online" counts if always is set.
 func onlineIn(pattern string, always bool) (n int) {
 	devices, _ := filepath.Glob("/sys/devices/system/" + pattern)
 	for _, device := range devices {
