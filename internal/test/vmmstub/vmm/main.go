@@ -207,7 +207,7 @@ func openMonitor(where string, log *slog.Logger) (*monitor, error) {
 		if err != nil {
 			return nil, wrap("Error parsing --event-monitor", err)
 		}
-		syscall.CloseOnExec(n) // not for the guest
+		syscall.CloseOnExec(n) // the guest must not inherit it
 		m.file = os.NewFile(uintptr(n), "event-monitor")
 	default:
 		return nil, errorf("Error parsing --event-monitor: path or fd required")

@@ -212,7 +212,7 @@ func (g *qemu) counters(d *device) map[string]uint64 {
 // close lets QEMU flush its disks and ends it.
 func (g *qemu) close() {
 	close(g.closing)
-	_ = g.qmp.ask("quit", nil, nil) // it may have ended
+	_ = g.qmp.ask("quit", nil, nil) // QEMU may have ended already
 	kill := time.AfterFunc(quitTime, func() { _ = g.cmd.Process.Kill() })
 	defer kill.Stop()
 	<-g.ended

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Files of a snapshot. They must not exist before.
+// Files of a snapshot. save fails if one of them exists already.
 const (
 	snapshotConfig = "config.json"
 	snapshotState  = "state.json"
