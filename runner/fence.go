@@ -45,7 +45,7 @@ type fence struct {
 	// acting lists drivers of this process that ignore their deadline and may still act, as sentences.
 	acting func() []string
 
-	asking calls // that drivers have not answered
+	asking calls // driver calls that have not returned
 }
 
 // retire finishes the work of a node that was removed from its datacenter, until ctx ends. It asks whether a person has

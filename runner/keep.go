@@ -65,7 +65,7 @@ type keeper struct {
 	warned    warnings
 
 	meter *meter
-	calls calls // that drivers have not answered
+	calls calls // driver calls that have not returned
 
 	repairs *repairs
 

@@ -81,7 +81,8 @@ func (c *counts) noteRefusal(result *writ.Result) {
 	}
 }
 
-// Metrics returns the current metrics. They are in memory, so a hanging journal, queue or driver does not block it.
+// Metrics returns the current metrics. All of them are in memory, so Metrics returns even if the journal, the queue or
+// a driver hangs.
 func (r *Runner) Metrics() Metrics {
 	c := &r.counts
 	m := Metrics{

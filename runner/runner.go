@@ -1,9 +1,13 @@
 // Package runner implements one node. It receives signed jobs from its queue, verifies them, records them in its
 // journal, carries them out through drivers and reports the results.
 //
-// The runner trusts no component in between. It accepts a job only in an envelope that the supervisor of its datacenter
-// signed, according to the newest roster that chains back to the cluster's root. Changes also need the signature of a
-// person. The runner knows only its own node: no scripts and no tenants.
+// An incarnation is one start of the runner, an epoch is the number of a supervisor's term, and a beat is the status
+// that a node sends every second.
+//
+// The runner trusts no component between the supervisor and the node. It accepts a job only in an envelope that the
+// supervisor of its datacenter signed, according to the newest roster, the signed list of people and keys, that chains
+// back to the cluster's root. Changes also need the signature of a person. The runner knows only its own node: no
+// scripts and no tenants.
 //
 // The life of a job: open the envelope, find or create its entry in the journal (`started`, on disk), act, record the
 // result (on disk), send it, and send it again until the supervisor acknowledges it. After a crash at any point, the
@@ -53,8 +57,8 @@ type Runner struct {
 	Queue   queue.Queue      // queue of the datacenter
 	Journal *journal.Journal // journal of this node
 	Drivers []sal.Driver     // at most one per module
-	// Lacking lists drivers that cannot create resources, each with its missing dependency. They are only reported.
-	// Such a driver is also in Drivers if it has resources to maintain.
+	// Lacking lists drivers that cannot create resources, each with its missing dependency. The runner only reports
+	// these drivers. Such a driver is also in Drivers if it has resources to maintain.
 	Lacking []writ.NodeDriver
 	Slots   int // concurrent jobs, not counting transfers; DefaultSlots if 0
 	// Capacity is the capacity that the node offers. Fields that are 0 are measured: the CPUs of the host, its memory,
@@ -69,9 +73,9 @@ type Runner struct {
 	// any time.
 	Now     func() time.Time
 	Version string // version of the program
-	// Host returns facts about the machine, for people. They are not reported if nil.
+	// Host returns facts about the machine, for people. If Host is nil, no facts are reported.
 	Host func() writ.Host
-	// Disks returns the file systems with data of the node. They are not reported if nil.
+	// Disks returns the file systems with data of the node. If Disks is nil, no file systems are reported.
 	Disks func() []writ.Disk
 	Log   *slog.Logger // discards if nil
 	// Record receives the span of each job; nil disables tracing.
