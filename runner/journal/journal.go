@@ -1,6 +1,7 @@
 // Package journal records the jobs of a node and their results, so that a repeated delivery, also after a crash, is
 // answered instead of executed again. It also stores the state that must survive the runner's process: the highest
-// epoch, the cancelled runs and the count of starts. It knows no keys, no queue and no drivers.
+// epoch (the number of a supervisor's term), the cancelled runs and the number of the last start. It knows no keys, no
+// queue and no drivers.
 package journal
 
 import (
