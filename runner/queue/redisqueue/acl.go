@@ -123,7 +123,7 @@ func (a *Accounts) Apply(ctx context.Context, passwords map[writ.NodeID]string) 
 	_, err = a.queue.client.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for node, password := range passwords {
 			if !writ.ValidUUID(string(node)) {
-				return fmt.Errorf("%q is not the id of a node", node) // it would become part of a pattern
+				return fmt.Errorf("%q is not the id of a node", node) // the ID would become part of a pattern
 			}
 			name, want := a.User(node), user{hashOf(password), true}
 			is, known := have[name]

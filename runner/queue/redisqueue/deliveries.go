@@ -24,7 +24,7 @@ const maxDeliveries = 50_000
 type delivery struct {
 	done chan struct{} // closed when it is finished
 	err  error         // why it finished without running its handler; valid once done is closed
-	seen bool          // it was finished at the last pass of repairUntilEnd, which alone uses it
+	seen bool          // it was over at the last repair; used only by repair
 }
 
 func (d *delivery) over() bool {

@@ -49,7 +49,7 @@ func newMessenger(a *access) *messenger {
 
 // cursor is the position of this process in a stream.
 type cursor struct {
-	caughtUp bool      // all unacknowledged messages from before were received; now new ones follow
+	caughtUp bool      // the unacknowledged messages of the previous process were received; only new ones follow
 	last     string    // the last received message
 	mended   time.Time // time when the stream was last replaced because its key had another type
 	aside    time.Time // not read before this time

@@ -10,8 +10,8 @@ import (
 	"writ/runner/queue"
 )
 
-// Redis logs the full names of forbidden keys and commands. This log is not part of the keys, and stays when the user
-// is deleted. It has 128 entries, each as large as a request.
+// Redis logs the full names of forbidden keys and commands. This log is not stored in a key, and remains when the user
+// is deleted. It has 128 entries by default, each as large as a request.
 
 const (
 	refusalsRead = 1000    // read entries: all, unless the operator configured a longer log
@@ -46,7 +46,7 @@ func (a *Accounts) refusals(ctx context.Context) ([]queue.Finding, error) {
 	if err == nil && total < refusalsMost {
 		return nil, nil
 	}
-	if err := a.queue.client.ACLLogReset(ctx).Err(); err != nil { // even if it is too large to be read in time
+	if err := a.queue.client.ACLLogReset(ctx).Err(); err != nil { // also clears a log that is too large to be read in time
 		return nil, err
 	}
 	var found []queue.Finding

@@ -9,7 +9,7 @@ import (
 	"writ/internal/tlsfault"
 )
 
-// remedies lists the errors of Redis that an operator has to remove, with the remedy. The first match counts.
+// remedies lists the errors of Redis whose cause only an operator can remove, with the remedy. The first match counts.
 var remedies = []struct {
 	is     func(error) bool
 	remedy string
