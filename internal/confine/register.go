@@ -31,7 +31,7 @@ func (r *Register) Choose(
 		return 0, err
 	}
 	for _, e := range entries {
-		if info, err := e.Info(); err == nil && e.Name() != name { // an error means that the directory has just been removed
+		if info, err := e.Info(); err == nil && e.Name() != name { // an error means that it has just been removed
 			used[groupOf(info)] = e.Name()
 		}
 	}
