@@ -23,8 +23,8 @@ const (
 	stuckAfter = 2 * time.Second
 	// observeFor limits the inspection of a resource after an interrupted job.
 	observeFor = 10 * time.Second
-	// maxValues limits the encoded values of a result, and maxMessage the text of an error, in bytes. Both pass through
-	// Redis.
+	// maxValues limits the encoded values of a result, and maxMessage the text of an error, in bytes. Both are limited
+	// because they pass through Redis.
 	maxValues  = 64 << 10
 	maxMessage = 4 << 10
 )
@@ -42,7 +42,7 @@ type acts struct {
 	outbox  *outbox
 	keeper  *keeper
 	record  func(s tracing.Span)
-	working context.Context // parent of all jobs
+	working context.Context // parent of the contexts of all jobs
 }
 
 // act calls the driver and records the outcome. If the driver ignores its deadline, act returns nil and the node
@@ -142,9 +142,9 @@ func (a *acts) abandon(ctx context.Context, w *work, started time.Time, done <-c
 	}()
 }
 
-// finish records a result. If the journal cannot be written, a repeatable job is answered with that error. The result
-// of any other job is retried until it is recorded, because a lost result could lead to a second execution. finish
-// returns nil if the runner stops first.
+// finish records a result. If the journal cannot be written, a repeatable job is answered with that error. For any
+// other job, finish retries until the result is recorded, because a lost result could lead to a second execution.
+// finish returns nil if the runner stops first.
 func (a *acts) finish(w *work, result *writ.Result) *writ.Result {
 	for {
 		err := a.store.note(w.ctx, a.journal.Finish(context.WithoutCancel(w.ctx), w.job, result, !w.repeatable()))
@@ -171,7 +171,7 @@ func doneUnrecorded(w *work, result *writ.Result, why error) error {
 }
 
 // refuse answers a job without acting and returns the recorded answer. It returns nil if the job is left to another
-// delivery.
+// delivery, because the runner stops or the start-by time is over.
 func (a *acts) refuse(ctx context.Context, w *work, why error) *writ.Result {
 	switch {
 	case errors.Is(why, errShutdown) || errors.Is(why, errStartBy):
@@ -182,8 +182,8 @@ func (a *acts) refuse(ctx context.Context, w *work, why error) *writ.Result {
 	return a.recordAnswer(ctx, w, func(before *journal.Entry) *writ.Result {
 		if before != nil && before.Incarnation < a.number && !w.repeatable() &&
 			writ.CodeOf(why) != writ.CodeOutcomeUnknown {
-			// An earlier incarnation may have carried it out, and a retry would repeat it. The reason for the refusal does
-			// not matter.
+			// An earlier incarnation may have carried the job out, and a retry would repeat it. The reason for the
+			// refusal does not matter.
 			return a.answer(w, w.taken, attempt{err: outcomeUnknown(w)})
 		}
 		return a.answer(w, w.taken, attempt{err: why})

@@ -48,9 +48,9 @@ type fence struct {
 	asking calls // driver calls that have not returned
 }
 
-// retire finishes the work of a node that was removed from its datacenter, until ctx ends. It asks whether a person has
-// signed that the node is lost; if so, it stops everything. insist is set if the datacenter was reachable a moment ago;
-// retire then retries until it answers.
+// retire finishes the work of a node that was removed from its datacenter, until ctx ends. It asks the supervisor
+// whether a person has signed that the node is lost; if so, it stops everything. insist is set if the datacenter was
+// reachable a moment ago; retire then retries until it answers.
 func (f *fence) retire(ctx context.Context, insist bool) {
 	for ctx.Err() == nil && !f.member.State().FenceOrdered {
 		switch err := member.LearnFence(ctx, f.member, f.api); {

@@ -37,15 +37,15 @@ type jobs struct {
 	desk     *desk
 	locks    *hosted.Locks
 	slotPool *slotPool
-	waiting  atomic.Int32 // jobs that wait for more of a log
+	waiting  atomic.Int32 // jobs that wait for new lines of a log
 	outbox   *outbox
 	permits  *permits
 	keeper   *keeper
-	working  context.Context // parent of all jobs
+	working  context.Context // parent of the contexts of all jobs
 }
 
 // handle processes a delivery from the queue. It returns once the answer is recorded and the transport has accepted it,
-// so a later beat without the job always follows its result.
+// so the supervisor receives the result before any beat that no longer lists the job.
 func (j *jobs) handle(accepting context.Context, task queue.Task) {
 	now := j.now()
 	job, digest, err := j.open(task.Body, now)
@@ -107,8 +107,8 @@ func (j *jobs) open(body []byte, now time.Time) (*writ.Job, writ.Digest, error) 
 	return &job, digest, err
 }
 
-// carryOut carries the job out, or determines why it must not, and returns the recorded answer. nil leaves the job to
-// another delivery.
+// carryOut carries the job out, or determines why it must not, and returns the recorded answer. A nil answer leaves the
+// job to another delivery.
 func (j *jobs) carryOut(accepting context.Context, w *work) *writ.Result {
 	defer func() {
 		if w.release != nil {
@@ -158,8 +158,8 @@ func (j *jobs) notAgain(accepting context.Context, w *work, past *journal.Past) 
 	return j.acts.act(w) // this incarnation recorded the start, but did not act
 }
 
-// prepare does everything before acting: decode, wait for more of a log and for the resource, check the permit, wait
-// for a slot, record. It returns the earlier state of the job if that forbids acting.
+// prepare does everything before acting: decode, wait for new lines of a log and for the resource, check the permit,
+// wait for a slot, record. It returns the earlier state of the job if that forbids acting.
 func (j *jobs) prepare(accepting context.Context, w *work) (*journal.Past, error) {
 	if stuck := j.desk.stuck(); len(stuck) >= j.slots {
 		return nil, writ.Errorf(writ.CodeResourceBusy,
@@ -222,8 +222,8 @@ func (j *jobs) prepare(accepting context.Context, w *work) (*journal.Past, error
 	return past, j.store.note(accepting, err)
 }
 
-// warnOfUnsigned logs a job without a valid signature of a person. An honest supervisor sends one only while its roster
-// and the node's differ, so repeated warnings indicate a stolen supervisor key.
+// warnOfUnsigned logs a job without a valid signature of a person. An honest supervisor sends such a job only while its
+// roster differs from the node's, so repeated warnings indicate a stolen supervisor key.
 func (j *jobs) warnOfUnsigned(ctx context.Context, w *work, why error) {
 	e := writ.AsError(why)
 	if !e.Decided() || e.Code == writ.CodeRunCancelled {

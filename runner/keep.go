@@ -45,8 +45,8 @@ const (
 // keepOrder is the order in which modules are scanned: dependencies first. Other modules follow by name.
 var keepOrder = []string{"image", "volume", "network", "machine", "container", "herodb"}
 
-// keeper looks after the resources of a node: drivers repair deviations from the spec, and the keeper measures use and
-// reports both.
+// keeper looks after the resources of a node: drivers repair deviations from the spec, and the keeper measures their
+// use and reports repairs, lasting deviations and use.
 type keeper struct {
 	*base
 	locks    *hosted.Locks
@@ -55,7 +55,7 @@ type keeper struct {
 	host     func() writ.Host   // may be nil
 	diskList func() []writ.Disk // may be nil
 	drivers  []sal.Driver
-	drifts   map[writ.ResourceID]writ.ResourceDrift // all resources with drift, as of their last scan
+	drifts   map[writ.ResourceID]writ.ResourceDrift // resources that deviate from their spec, as of their last scan
 	// networked is the last known status of networks, nil if there was none yet.
 	networked *writ.NodeNetwork
 	states    hosted.States
@@ -96,7 +96,8 @@ func newKeeper(b *base, drivers map[string]sal.Driver, readings map[writ.UID]jou
 	return k
 }
 
-// lookAfter runs the keeper once the node has confirmed that it is still a member.
+// lookAfter waits until the supervisor has confirmed that the node is still a member, but only for a limited time, and
+// then runs the keeper.
 func (n *incarnation) lookAfter(ctx context.Context) {
 	defer n.keeper.deaths.Close()
 	if n.standing.await(ctx); ctx.Err() == nil {
@@ -284,7 +285,7 @@ func (k *keeper) usage(ctx context.Context, round int64) []writ.Usage {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.sentRound, k.sent = round, versions // if the report before was lost, this one has its rows again
+	k.sentRound, k.sent = round, versions // if the previous report was lost, this one contains its rows again
 	return usage
 }
 
@@ -302,7 +303,7 @@ func (k *keeper) acknowledge(ctx context.Context, t writ.ReportID) {
 	k.mu.Unlock()
 	k.repairs.acknowledge(t.Round)
 	if len(versions) > 0 {
-		// If this fails, a later report contains them again.
+		// If this fails, a later report contains the rows again.
 		_ = k.store.note(ctx, k.journal.Usage.Acknowledge(context.WithoutCancel(ctx), versions))
 	}
 }

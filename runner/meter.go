@@ -16,8 +16,9 @@ import (
 // time.
 const maxUnseen = 10 * time.Minute
 
-// charge returns the use of a resource between two readings, per hour. The time is charged with the size of the later
-// reading. The growth of the byte counters is charged to the last hour. Without an earlier reading no time is charged.
+// charge returns the use of a resource between two readings, per hour. The time is charged with the size that the
+// resource has at the later reading. The growth of the byte counters is charged to the last hour. Without an earlier
+// reading no time is charged.
 func charge(
 	resource writ.ResourceID, uid writ.UID, before journal.Reading, at time.Time, usage sal.Usage,
 ) []journal.Use {
@@ -120,7 +121,7 @@ func (m *meter) before(uid writ.UID) journal.Reading {
 	return journal.Reading{}
 }
 
-// keep stores the findings of a scan. If that fails, the next scan charges them.
+// keep stores the use and the readings of a scan. If that fails, the next scan charges the same use.
 func (m *meter) keep(ctx context.Context, used []journal.Use) {
 	m.mu.Lock()
 	looked := m.looked

@@ -30,7 +30,7 @@ type outbox struct {
 	mu      sync.Mutex
 	pending map[writ.JobKey]*pendingResult // not acknowledged
 	fresh   []*pendingResult               // to be sent immediately
-	later   []resend                       // sent, ordered by the time of the next send
+	later   []resend                       // sent results, ordered by the time of their next send
 	patient bool                           // some delay exceeds resendAfter
 	wake    chan struct{}                  // holds one token
 }
@@ -58,7 +58,7 @@ func newOutbox(send func(context.Context, []*writ.Result) error) *outbox {
 	return &outbox{send: send, pending: map[writ.JobKey]*pendingResult{}, wake: make(chan struct{}, 1)}
 }
 
-// post enqueues the result of a job that can be delivered until the given time. The channel is closed once the
+// post enqueues the result of a job whose last possible delivery is at until. The returned channel is closed once the
 // transport has accepted the result. A result that is already queued is sent again immediately, with the initial delay.
 func (o *outbox) post(result *writ.Result, until time.Time) <-chan struct{} {
 	o.mu.Lock()
@@ -91,7 +91,8 @@ func (o *outbox) acknowledge(keys []writ.JobKey) {
 	}
 }
 
-// retryNow resets all delays, because a message of the supervisor arrived, so the supervisor is reachable again.
+// retryNow resets all delays. It is called for each message of the supervisor, which shows that the supervisor is
+// reachable.
 func (o *outbox) retryNow(now time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
