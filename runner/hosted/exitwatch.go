@@ -38,7 +38,7 @@ func NewExitWatch(log *slog.Logger) *ExitWatch {
 	return w
 }
 
-// Close stops all goroutines and waits for them. Watch ignores later calls.
+// Close stops all goroutines and waits for them. Calls of Watch after Close are ignored.
 func (w *ExitWatch) Close() {
 	w.mu.Lock()
 	w.stop()
@@ -73,8 +73,8 @@ func (w *ExitWatch) Watch(d sal.Driver, resource writ.ResourceID) {
 	}()
 }
 
-// begin reserves the single goroutine of a resource and adds it to wg. It returns false if the resource has one, or
-// after close.
+// begin reserves the single goroutine of a resource and adds it to wg. It returns false if the resource has one
+// already, or if Close was called.
 func (w *ExitWatch) begin(d sal.Served, resource writ.ResourceID) bool {
 	w.mu.Lock()
 	postponed := w.postponed[resource]

@@ -97,8 +97,8 @@ func (s *States) Resources() iter.Seq[writ.ResourceID] {
 	return slices.Values(slices.Collect(maps.Keys(s.all)))
 }
 
-// Unacked returns at most max states that the supervisor of epoch may not have, for a report. A new epoch gets all
-// states, because its journal may come from a backup.
+// Unacked returns at most max states that the supervisor of epoch may not have, for a report. The supervisor of a new
+// epoch gets all states, because its journal may come from a backup.
 func (s *States) Unacked(round, epoch int64, max int) []writ.ResourceState {
 	s.mu.Lock()
 	defer s.mu.Unlock()
