@@ -11,8 +11,8 @@ import (
 
 // Cancel describes which jobs of a cancelled run are refused.
 type Cancel struct {
-	Until   time.Time // may be dropped afterwards
-	Resumes int       // jobs after a later resume of the run are not affected
+	Until   time.Time // the record may be dropped afterwards
+	Resumes int       // resumes of the run so far; jobs after a later resume are accepted
 }
 
 // Cancels is the part of a journal about cancelled runs.

@@ -132,7 +132,7 @@ func (u *Usage) Acknowledge(ctx context.Context, versions []Version) error {
 	})
 }
 
-// forgetUsage deletes acknowledged hours before a time, and readings that were not updated since then.
+// forgetUsage deletes acknowledged rows for hours before a time, and readings that were not updated since then.
 func forgetUsage(tx *sqldb.Tx, before time.Time) error {
 	if _, err := tx.Exec(`DELETE FROM usage WHERE version = told AND hour < $1`, sqldb.Micros(before)); err != nil {
 		return err
