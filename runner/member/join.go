@@ -38,7 +38,7 @@ type Joining struct {
 	Token   string         // "writ2.…"; without a token the node is pending until an approve statement
 	Cluster writ.ClusterID // the trusted cluster, needed only without a token: a token contains it
 	Name    string         // requested name; see writ.ValidName
-	Serial  string         // serial number of the machine, which may approve it; "" if unknown
+	Serial  string         // serial number of the machine; a batch may approve the node by it; "" if unknown
 	Version string         // version of the program, for people
 	Log     *slog.Logger   // discards if nil
 }
@@ -257,8 +257,8 @@ func learn(
 	return chain, nil
 }
 
-// openWelcome verifies the signed answer to a join. All facts that the node relies on are in it, so that no component
-// in between can change them: the supervisor's epoch, the newest roster, and the node's identity.
+// openWelcome verifies the signed answer to a join. The answer contains all facts that the node relies on, so that no
+// component in between can change them: the supervisor's epoch, the newest roster, and the node's identity.
 func openWelcome(
 	m *Member, signed []byte, datacenter *identity.Datacenter, roster *identity.Roster, nonce []byte,
 ) (nodes.Membership, error) {

@@ -39,7 +39,7 @@ type Member struct {
 	removal *Removal
 }
 
-// Key returns the key of the node in a data directory. It creates the key if it is missing; a node has one before it
+// Key returns the key of the node in a data directory. It creates the key if it is missing: a node has a key before it
 // joins.
 func Key(dir string) (ed25519.PrivateKey, error) {
 	if err := sal.MakeDir(dir); err != nil {

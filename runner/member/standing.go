@@ -48,8 +48,8 @@ func (m *Member) Rejected() *writ.Error {
 		WithHint("to join again, start with an empty data directory and a token of `writ token create`")
 }
 
-// LearnStanding asks the supervisor for the node's admission and records a removal. Only the supervisor's signature
-// over this nonce counts, so an attacker on the network cannot shut a node down.
+// LearnStanding asks the supervisor for the node's admission and records a removal. Only an answer counts that the
+// supervisor signed together with the nonce of this request, so an attacker on the network cannot shut a node down.
 func LearnStanding(ctx context.Context, m *Member, api nodes.Backend) error {
 	nonce := make([]byte, identity.NonceSize)
 	_, _ = rand.Read(nonce) // never fails
