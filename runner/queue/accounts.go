@@ -13,13 +13,13 @@ type Accounts interface {
 	User(node writ.NodeID) string
 	// Apply makes the accounts with these passwords the only accounts of nodes: it creates missing accounts, changes
 	// passwords, and removes all other accounts together with their connections. Correct accounts are unchanged. The
-	// error wraps errors.ErrUnsupported if this transport has no accounts or does not permit changing them; otherwise
-	// it is as for Queue.
+	// error wraps errors.ErrUnsupported if this transport has no accounts or does not permit changing them. Other
+	// errors are as for Queue.
 	Apply(ctx context.Context, passwords map[writ.NodeID]string) error
 	// Survey checks the data that nodes sent since the last call, and a part of the data that they store, and returns
-	// violations. A node over its budget is found within some calls.
+	// violations. Several calls may be needed to find a node that is over its budget.
 	Survey(ctx context.Context) ([]Finding, error)
-	// Clear deletes all data of a node in the transport. Lost data is sent again when its receiver detects the loss.
+	// Clear deletes all data of a node in the transport. Deleted data is sent again when its receiver detects the loss.
 	Clear(ctx context.Context, node writ.NodeID) error
 }
 

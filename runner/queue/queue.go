@@ -54,7 +54,7 @@ type Queue interface {
 	// Push adds tasks to the queue of a node, in order. A task whose ID already exists counts as added.
 	Push(ctx context.Context, node writ.NodeID, tasks ...Task) error
 	// Withdraw removes tasks that were never taken and returns their IDs: no handler has seen them or ever will. The
-	// others may still run.
+	// tasks with the other ids may still run.
 	Withdraw(ctx context.Context, node writ.NodeID, ids ...string) (withdrawn []string, err error)
 	// Missing returns the tasks of ids that neither wait in the node's queue nor have a running handler.
 	Missing(ctx context.Context, node writ.NodeID, ids ...string) ([]string, error)
