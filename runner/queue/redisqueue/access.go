@@ -13,7 +13,7 @@ import (
 	"writ/runner/queue"
 )
 
-// access is what the parts of a Queue share: the connections to Redis, and the offences of nodes.
+// access holds the connections to Redis and the offences of nodes. The parts of a Queue share it.
 type access struct {
 	client   *redis.Client
 	reader   *redis.Client // for blocking commands, which must not use the pool's connections, and for data from nodes
@@ -82,7 +82,8 @@ func (a *access) deleteMistyped(ctx context.Context, node writ.NodeID, tasks ...
 	return deleted, nil
 }
 
-// mended retries an operation that failed because of a key with the wrong type, after deleting the key.
+// mended handles err, the error of an operation. If the cause is a key with the wrong type, it deletes the key and
+// calls again, which repeats the operation.
 func (a *access) mended(ctx context.Context, node writ.NodeID, tasks []string, err error, again func() error) error {
 	if !isWrongType(err) {
 		return err

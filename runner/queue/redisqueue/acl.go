@@ -24,10 +24,10 @@ type allowance struct {
 	commands []string
 }
 
-// allowances are the minimal rights of a node, determined with asynq 0.26 by removing one after the other. Scripts run
-// with the rights of the calling account, so the commands in asynq's and our own scripts are included. All others are
-// forbidden. EVAL and SCRIPT LOAD are excluded, because with its own script a node could fill or block Redis (see
-// scripts.go). XGROUP is excluded as well: names of groups use memory that MEMORY USAGE does not count, so the
+// allowances are the minimal rights of a node, determined with asynq 0.26 by removing one right after the other.
+// Scripts run with the rights of the calling account, so the commands in asynq's and our own scripts are included. All
+// others are forbidden. EVAL and SCRIPT LOAD are excluded, because with its own script a node could fill or block Redis
+// (see scripts.go). XGROUP is excluded as well: names of groups use memory that MEMORY USAGE does not count, so the
 // supervisor makes the only group of a node.
 var allowances = []allowance{
 	{ // the node's queue
@@ -54,7 +54,7 @@ var allowances = []allowance{
 }
 
 // rules returns the arguments of ACL SETUSER for a node with the hash of its password. db is the number of the
-// database; only a number other than 0 must be selected.
+// database; clients select the database only if its number is not 0.
 func rules(node writ.NodeID, hash string, db int, allowances []allowance) []string {
 	all := []string{"reset", "on", "#" + hash}
 	if db != 0 {

@@ -14,13 +14,14 @@ import (
 )
 
 // Nodes choose the data that they write to Redis: a field of a message can have 512 MiB, and a message a million
-// fields. The owner of Redis chooses all data, and every reply. Therefore, the connections to Redis have a filter that
+// fields. An attacker in control of Redis chooses every reply. Therefore, the connections to Redis have a filter that
 // limits replies before they reach memory. It reads and discards oversized parts in pieces and inserts a short mark
 // instead. A reply beyond the limits of replyTotal ends its connection.
 
-// Limits of a reply. A string longer than maxString is replaced by a mark, and a string longer than maxShort once the
-// reply has maxReply bytes. A list of connections longer than maxString is reduced to its users. A list with more than
-// maxNested entries is replaced by an empty one if it is nested so deep that it can only hold the fields of a message.
+// Limits of a reply. A string longer than maxString is replaced by a mark. Once a reply has maxReply bytes, this
+// applies to strings longer than maxShort. A list of connections longer than maxString is reduced to its users. A list
+// with more than maxNested entries is replaced by an empty one if it is nested so deep that it can only hold the fields
+// of a message.
 const (
 	maxString = 5<<20 + 64<<10 // more than queue.MaxBody
 	maxReply  = 8 << 20
@@ -39,7 +40,8 @@ var errReply = errors.New("a reply of Redis does not follow the protocol")
 // Marks begin with a random text, so that a node cannot forge one.
 var (
 	markPrefix = "writ:" + randomHex() + ":"
-	// Followed by the length of the replaced string; the next lines may have the fields that usersOf extracted.
+	// A mark is followed by the length of the replaced string. The next lines may have the fields that usersOf
+	// extracted.
 	markLarge = markPrefix + "large:"
 	markLater = markPrefix + "later:" // the string is left to a later reply, because this one is full
 )

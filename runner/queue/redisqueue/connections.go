@@ -53,7 +53,8 @@ func (a *Accounts) named(ctx context.Context, used int64) (found []queue.Finding
 				What: fmt.Sprintf("its %d connections to the queue had names of %d MiB", closed, freed>>20)})
 		}
 	}
-	// Each entry of the slow log has a copy of the name. Without the right to reset it, later entries displace them.
+	// Each entry of the slow log has a copy of the name. Without the right to reset the log, the entries remain until
+	// later ones displace them.
 	_ = a.queue.client.Do(ctx, "slowlog", "reset").Err()
 	left, err := a.queue.info(ctx)
 	if err == nil {

@@ -73,7 +73,7 @@ func (q *Queue) Examine(ctx context.Context) (version string, found []Finding, e
 			"redis-cli CONFIG SET maxmemory 2gb, and the same in redis.conf: 64 MiB for each node are the most that nodes can keep there",
 		})
 	}
-	// Skipped without the right to read settings.
+	// The following checks are skipped without the right to read settings.
 	if limit, err := q.client.ConfigGet(ctx, "maxmemory-clients").Result(); err == nil &&
 		limit["maxmemory-clients"] == "0" {
 		found = append(found, Finding{

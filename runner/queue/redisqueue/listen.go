@@ -70,7 +70,7 @@ func (l Listening) settings(have map[string]string) ([]string, error) {
 		return nil, writ.Errorf(writ.CodeUsage, "%q is not a listen address for Redis", l.Address).
 			WithHint("it looks like 10.0.0.2:6379")
 	}
-	bind := slices.DeleteFunc(strings.Fields(have["bind"]), everywhere) // the default of Redis
+	bind := slices.DeleteFunc(strings.Fields(have["bind"]), everywhere) // all addresses are the default of Redis
 	if !slices.ContainsFunc(bind, func(b string) bool { return strings.TrimPrefix(b, "-") == host }) {
 		bind = append(bind, host)
 	}

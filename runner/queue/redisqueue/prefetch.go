@@ -138,8 +138,8 @@ func (l *prefetchers) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// next returns the next task for asynq, or redis.Nil. After an error asynq asks again at once, and after redis.Nil
-// soon.
+// next returns the next task for asynq, or redis.Nil. After an error asynq asks again at once, and after redis.Nil it
+// pauses for lookAgain.
 func (o *prefetcher) next(ctx context.Context, l *prefetchers, ask *redis.Cmd) (takenTask, error) {
 	select {
 	case <-o.over:
@@ -190,7 +190,7 @@ func (o *prefetcher) choked() bool {
 // wait returns nil as soon as the queue has a task, and redis.Nil if it stayed empty for blockFor. It does not change
 // the queue: BLMOVE moves a task from the end of the list to the same end.
 func (o *prefetcher) wait(ctx context.Context, reader *redis.Client) error {
-	// Written out, because go-redis rounds the timeout of this command to whole seconds.
+	// The command is written out, because go-redis rounds the timeout of this command to whole seconds.
 	return reader.Do(ctx, "blmove", o.keys[0], o.keys[0], "RIGHT", "RIGHT", blockFor.Seconds()).Err()
 }
 

@@ -57,8 +57,8 @@ func Silence() { logging.Disable() }
 // Open returns the queue at a Redis URL; see Server.Open.
 func Open(rawURL string) (*Queue, error) { return Server{URL: rawURL}.Open() }
 
-// New returns the queue at the Redis of client, which the caller must close. Only replies with data from nodes are
-// limited.
+// New returns the queue at the Redis of client, which the caller must close. Only the connections that New itself
+// opens, for data from nodes, limit replies.
 func New(client *redis.Client) *Queue {
 	q := &Queue{borrowed: true}
 	q.init(client)

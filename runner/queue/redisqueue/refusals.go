@@ -46,7 +46,7 @@ func (a *Accounts) refusals(ctx context.Context) ([]queue.Finding, error) {
 	if err == nil && total < refusalsMost {
 		return nil, nil
 	}
-	if err := a.queue.client.ACLLogReset(ctx).Err(); err != nil { // also clears a log that is too large to be read in time
+	if err := a.queue.client.ACLLogReset(ctx).Err(); err != nil { // also clears a log that is too large to read
 		return nil, err
 	}
 	var found []queue.Finding

@@ -54,7 +54,7 @@ func (s Server) Open() (*Queue, error) {
 	options.PoolSize = cmp.Or(options.PoolSize, s.Connections)
 	options.DialerRetries = 1 // a command is retried as a whole
 	options.ContextTimeoutEnabled = true
-	options.DisableIdentity = true // saves a command that a node's account would need
+	options.DisableIdentity = true // otherwise a node's account would have to permit one more command
 	options.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	if options.TLSConfig != nil {
 		name := options.TLSConfig.ServerName

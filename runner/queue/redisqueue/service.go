@@ -50,7 +50,7 @@ func (q *Queue) Serve(ctx context.Context, node writ.NodeID, slots int, handle q
 	s.wait()
 	if left := q.prefetchers.end(s.prefetcher); len(left) > 0 {
 		slices.Reverse(left)
-		_ = s.move(context.WithoutCancel(ctx), putBackScript, left) // after an error, the next Serve returns them to the queue
+		_ = s.move(context.WithoutCancel(ctx), putBackScript, left) // after an error, the next Serve moves them
 	}
 	return err
 }
