@@ -28,7 +28,8 @@ var (
 
 // connections are all connections to the transfer endpoint. A new one is always accepted. If the limit is exceeded, the
 // oldest connection from the network with the most connections is closed. An attacker with many connections therefore
-// only loses its own, and a connection with a transfer grant is never closed. Each transfer grant has one connection.
+// only loses its own, and a connection with a transfer grant is never closed to make room. Each transfer grant has one
+// connection.
 type connections struct {
 	mu              sync.Mutex
 	unauthenticated []*client          // in order of arrival

@@ -76,7 +76,7 @@ func (f *Fetcher) Fetch(ctx context.Context, snapshot string, to sal.Part) error
 			return fmt.Errorf("%w: %w", before, context.Cause(ctx))
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
-		case errors.Is(err, errDigest) && !anew && had > 0: // the part from before is wrong
+		case errors.Is(err, errDigest) && !anew && had > 0: // the data of an earlier attempt is wrong
 			anew = true
 			if err := to.Begin(sal.Archive{}); err != nil {
 				return err
@@ -266,8 +266,9 @@ func readAnswer(from io.Reader) (a answer, lives bool, err error) {
 	}
 }
 
-// refused wraps an error of the other node for people here. A full disk or a failed journal there gets another code,
-// because this node need not free space, and the attempt counts.
+// refused wraps an error of the other node for people here. The codes for a full disk and a failed journal are
+// replaced: people would free space on this node, and after NODE_STORE_UNAVAILABLE the supervisor would not count the
+// attempt.
 func (f *Fetcher) refused(e *writ.Error) *writ.Error {
 	code := e.Code
 	if code == writ.CodeDiskFull || code == writ.CodeNodeStore {
