@@ -27,7 +27,7 @@ import (
 type Bounds struct {
 	Memory    int64 // bytes, including kernel memory and swap
 	MilliCPUs int64 // thousandths of a CPU, measured over 100 ms
-	Weight    int64 // share of contended CPUs; PerCPU for each CPU is fair
+	Weight    int64 // share of contended CPUs: PerCPU for each CPU of the group
 	Processes int64 // processes and threads
 }
 
@@ -205,7 +205,7 @@ func (g *Groups) rmdir(top, group string) error {
 	defer g.mu.Unlock()
 	err := syscall.Rmdir(filepath.Join(top, group))
 	if err == nil || errors.Is(err, fs.ErrNotExist) { // it may have been deleted by hand
-		_ = syscall.Rmdir(top) // if it was the last one
+		_ = syscall.Rmdir(top) // if that was the last group
 	}
 	return err
 }

@@ -76,9 +76,9 @@ func detect(root string) hierarchy {
 	return h
 }
 
-// findUnified detects the controllers of version 2 that the root delegates or can delegate. The host's own root
-// always can. The root of a container can only while it contains no process, so its delegation must have been set up
-// before.
+// findUnified detects the controllers of version 2 that the root delegates or can delegate. The host's own root can
+// always delegate. The root of a container can delegate only while it contains no process, so its delegation must have
+// been set up before.
 func findUnified(root string, offered []string) hierarchy {
 	h := hierarchy{unified: true, roots: map[string]string{}}
 	if h.missing = probe(root); h.missing != nil {

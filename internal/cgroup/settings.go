@@ -10,7 +10,7 @@ import (
 	"syscall"
 )
 
-// setting is a value for a file of a group. A lax one may fail, because another setting is decisive.
+// setting is a value for a file of a group. A lax setting may fail, because another one enforces the limit.
 type setting struct {
 	controller, file, text string
 	lax                    bool

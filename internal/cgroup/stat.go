@@ -38,8 +38,8 @@ func (g *Groups) Stat(group string) Stat {
 	return s // CPU time would need the controller cpuacct
 }
 
-// counter reads a number from a file of a group: the number after field, or the first one. It returns 0 if dir is empty
-// or the number is missing.
+// counter reads a number from a file of a group: the number after field or, without a field, the first number. It
+// returns 0 if dir is empty or the number is missing.
 func counter(dir, file, field string) int64 {
 	if dir == "" {
 		return 0
