@@ -287,22 +287,22 @@ func Step(module string) func(name string) {
 	}
 }
 
-// ledger is the file of the steps at which a process has ended. Each line has a step and its number among the equal
-// steps of the process.
+// ledger is the file of the steps at which a process has ended. Each line has a step and a count: how often the process
+// had reached that step.
 type ledger struct {
 	path  string
 	lives bool // the process does not end
 
 	mu   sync.Mutex
 	done map[string]bool // lines of the file
-	seen map[string]int  // steps of this process
+	seen map[string]int  // how often this process has reached each step
 }
 
 // made matches the generated parts of names, which would make every step unique.
 var made = regexp.MustCompile(`[0-9a-f]{6,}|[0-9]+`)
 
-// fresh reports whether the process must end here, because none has ended at this step before, and records the step. It
-// then keeps the lock, so that no other goroutine takes a step.
+// fresh reports whether the process must end here, because no process has ended at this step before, and records the
+// step. It then keeps the lock, so that no other goroutine takes a step.
 func (l *ledger) fresh(step string) bool {
 	l.mu.Lock()
 	if l.done == nil {
