@@ -18,7 +18,7 @@ type Queue[T any] struct {
 	tenants map[string]*tenant[T]
 }
 
-// tenant is a tenant that waits, is being served, or has used more than those being served.
+// tenant is the state of a tenant that waits, is being served, or has used more than the tenants being served.
 type tenant[T any] struct {
 	used    time.Duration // virtual time: use divided by weight
 	waiting []waiting[T]
