@@ -17,8 +17,8 @@ const repeatInterval = 10 * time.Second
 // logged once per interval, with their count. The zero value is ready to use. Kinds are never dropped, so they must be
 // constants or names of principals in the roster.
 type Lines struct {
-	// AtOnce is the number of lines of a kind before lines are only counted; 0 means 1. It is for kinds whose latest
-	// line shows the current state.
+	// AtOnce is the number of lines of a kind that are logged before further lines are only counted; 0 means 1. A
+	// higher number suits kinds whose individual lines matter.
 	AtOnce int
 
 	mu  sync.Mutex

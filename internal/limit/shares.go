@@ -6,7 +6,7 @@ import (
 	"writ/internal/fair"
 )
 
-// Shares is a number of places that networks hold for any time. It limits each network, so that others always find a
+// Shares has Size places, which networks may hold for any time. It limits each network, so that others always find a
 // place.
 type Shares struct {
 	Size int

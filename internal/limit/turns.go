@@ -85,7 +85,7 @@ func (t *Turns) next() {
 	}
 }
 
-// delayed reports whether the next turn has to wait for its pace, and grants it later.
+// delayed reports whether the next turn has to wait because of pace. If so, it makes a timer call next later.
 func (t *Turns) delayed() bool {
 	wait := pace - time.Since(t.last)
 	if t.ahead == 0 || wait <= 0 {
