@@ -52,7 +52,7 @@ func translated(a netip.Addr) netip.Addr {
 	return a
 }
 
-// OfThisHost reports whether this host has an address. Local servers may trust local clients.
+// OfThisHost reports whether an address belongs to this host. It matters because local servers may trust local clients.
 func OfThisHost(a netip.Addr) bool {
 	own, err := net.InterfaceAddrs()
 	if err != nil {
