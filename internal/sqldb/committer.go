@@ -200,7 +200,7 @@ const maxConflicts = 5
 // inMemory is the engine of a store in memory, which has only one connection.
 type inMemory struct{ pool *sql.DB }
 
-func (m inMemory) close() error { return nil } // the readers' pool is the same
+func (m inMemory) close() error { return nil } // DB.Close closes the pool, which readers use as well
 
 func (m inMemory) attempt(
 	tx *Tx, group []*change, apart bool, _ <-chan struct{},

@@ -76,7 +76,7 @@ func checkOwnConnection(ctx context.Context, config *pgx.ConnConfig, one *pgx.Co
 		return err
 	}
 	defer other.Close(context.WithoutCancel(ctx))
-	tx, err := other.Begin(ctx) // keeps the pooled connection
+	tx, err := other.Begin(ctx) // a pooler assigns a server connection to it
 	if err != nil {
 		return poolerError("it has no transactions of several statements", err)
 	}

@@ -172,7 +172,7 @@ func session(config *pgx.ConnConfig, statement, idle string) *pgx.ConnConfig {
 }
 
 // prepareDatabase checks the database, claims it for one kind of store, migrates it, and returns its schema version. It
-// uses separate connections, because migrations invalidate the cached plans of others.
+// uses separate connections, because migrations invalidate the cached plans of open connections.
 func prepareDatabase(ctx context.Context, config *pgx.ConnConfig, migrations fs.FS, before []Before) (int64, error) {
 	pool := stdlib.OpenDB(*session(config, "0", "0"))
 	defer pool.Close()

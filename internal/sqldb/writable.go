@@ -11,7 +11,8 @@ import (
 )
 
 // requireWritable makes the connections of a writing store skip servers that reject writes, if the address has several
-// hosts. After a failover, the first host may be a standby. An address that asks for such a server is rejected.
+// hosts. After a failover, the first host may be a standby. An address that asks for a read-only server or a standby is
+// rejected.
 func requireWritable(config *pgx.ConnConfig, address string) error {
 	switch wanted := sessionAttributes(address); wanted {
 	case "read-only", "standby", "prefer-standby":

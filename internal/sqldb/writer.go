@@ -72,7 +72,8 @@ func (w *writer) drop() {
 	w.conn, w.texts = nil, nil
 }
 
-// get returns the prepared query, or nil if it must run as text, which returns the error.
+// get returns the prepared query, or nil if it must run as text. If it cannot be prepared, running it returns the
+// error.
 func (w *writer) get(query string) *sql.Stmt {
 	if s, ok := w.texts[query]; ok || len(w.texts) >= maxPrepared {
 		return s
