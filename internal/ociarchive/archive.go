@@ -36,8 +36,8 @@ const (
 )
 
 // Check returns nil if a file is an OCI archive with an image for this machine, and if each image that containerd could
-// select here is complete. Its manifest, config and layers must exist under their digests, and its diff_ids must match
-// the unpacked layers.
+// select here is complete. The manifest, config and layers of such an image must exist under their digests, and its
+// diff_ids must match the unpacked layers.
 func Check(ctx context.Context, file *os.File) error { return check(ctx, file, maxUnpacked) }
 
 func check(ctx context.Context, file *os.File, most int64) error {
@@ -85,7 +85,7 @@ type blob struct{ offset, size int64 }
 type look struct {
 	digest    digest.Digest
 	mediaType string
-	chosen    bool // by the platform in its descriptor instead of its config
+	chosen    bool // the platform in its descriptor decides, not the one in its config
 }
 
 func (a *archive) scan(ctx context.Context) error {
