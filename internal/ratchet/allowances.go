@@ -14,7 +14,7 @@ import (
 const (
 	maxFiles     = 25 // Go files
 	maxMethods   = 15 // methods of a type
-	maxWide      = 1  // lines over 120 columns in 100
+	maxWide      = 1  // lines over 120 columns in 100 lines
 	maxComments  = 3  // marked constructions in 1,000 words
 	maxMessages  = 2
 	maxDocuments = 3
