@@ -89,7 +89,7 @@ func (d *Disk) unmount() {
 }
 
 // Cut removes the disk like a power failure, without flushing the file system. It returns a file with the content of
-// the disk at that moment. It contains everything that was synced before.
+// the disk at that moment, which includes everything that was synced before.
 func (d *Disk) Cut() (image string) {
 	d.t.Helper()
 	from, err := os.Open(d.image)

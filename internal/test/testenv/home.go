@@ -33,7 +33,7 @@ var homes struct {
 	begun  sync.Once
 	watch  int // pid of this process's watcher
 
-	lifeline *os.File // open while this process lives; no other process has it
+	lifeline *os.File // write end of the watcher's standard input, which the end of this process closes
 }
 
 // home is a directory of this process that contains the directories of its tests.
@@ -45,7 +45,7 @@ type home struct {
 
 // Home returns a new directory for files that cannot be in the test's own directory: socket paths must be short, and
 // servers with other users need access. It is removed at the end of the test, even if the test process is killed,
-// together with the processes that name a file in it.
+// together with the processes that have a file in it among their arguments.
 func Home(t testing.TB, name string) string {
 	t.Helper()
 	dir, remove, err := MakeHome(name)
@@ -86,7 +86,8 @@ func MakeHome(name string) (dir string, remove func() error, err error) {
 	return makeHome(os.TempDir(), name)
 }
 
-// Maker returns the variable that identifies a process of this test, for processes with their own environment.
+// Maker returns MakerVar with its value, "NAME=VALUE". A test adds it to the environment of a process that does not
+// inherit the environment of the test.
 func Maker(t testing.TB) string {
 	t.Helper()
 	Home(t, "mark")

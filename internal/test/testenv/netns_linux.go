@@ -14,8 +14,8 @@ import (
 	"writ/internal/netns"
 )
 
-// Netns creates a network namespace with only a loopback interface, and returns its file. It is removed when the test
-// and all processes in it have ended. It skips the test if that is impossible: only root may create one.
+// Netns creates a network namespace with only a loopback interface, and returns its file. The namespace is removed when
+// the test and all processes in it have ended. It skips the test if that is impossible: only root may create one.
 func Netns(t testing.TB) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "net")
