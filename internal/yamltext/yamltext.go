@@ -20,7 +20,7 @@ import (
 	yaml "github.com/oasdiff/yaml3"
 )
 
-// maxValues bounds the values of one file, because an alias may repeat a value that contains aliases.
+// maxValues bounds the values of one file, because nested aliases can multiply the values of a small file.
 const maxValues = 100_000
 
 // Read returns the only document of a YAML or JSON file: nil, bool, string, json.Number, []any or map[string]any. An
