@@ -11,7 +11,7 @@ import (
 
 const (
 	// lookForMore is the polling interval for new log lines, and lookAtState the one for the state of the resource,
-	// while a job waits for more of a log.
+	// while a job waits for new lines of a log.
 	lookForMore = 250 * time.Millisecond
 	lookAtState = 2 * time.Second
 	// waitingShare limits the jobs that wait for logs to one in waitingShare slots, because a waiting job occupies its
@@ -19,7 +19,8 @@ const (
 	waitingShare = 4
 )
 
-// waits returns how long a job waits for more of a log before it reads, and the position after which new lines count.
+// waits returns how long a job waits for new lines of a log before it reads, and the position after which new lines
+// count.
 func (w *work) waits() (time.Duration, string) {
 	part, ok := w.args.(*catalog.LogPart)
 	if !ok {
@@ -28,9 +29,9 @@ func (w *work) waits() (time.Duration, string) {
 	return time.Duration(part.WaitSeconds) * time.Second, part.After
 }
 
-// await blocks a job that waits for more of a log until there is more, the resource changes its state or is gone, or
-// the time is over. The driver then reads the log. The job holds no lock of the resource while it waits, so it blocks
-// no other job.
+// await blocks a job that waits for new lines of a log until there are some, the resource changes its state or is gone,
+// or the time is over. The driver then reads the log. The job holds no lock of the resource while it waits, so it
+// blocks no other job.
 func (j *jobs) await(ctx context.Context, w *work) error {
 	patience, after := w.waits()
 	driver, ok := w.driver.(sal.Logging)

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// calls holds the calls that drivers have not answered, by key.
+// calls holds the keys of driver calls that have not returned.
 type calls struct{ open sync.Map }
 
 // errLooking is the error for a driver that ignores its deadline.

@@ -15,7 +15,7 @@ import (
 )
 
 // acksEvery is the interval at which acknowledgements are recorded. Results whose acknowledgement was not recorded
-// before a crash are sent and acknowledged again. That costs less than a commit per message.
+// before a crash are sent and acknowledged again. Sending them again costs less than a commit per message.
 const acksEvery = 250 * time.Millisecond
 
 // receiveFor limits one blocking read of the control stream.

@@ -83,7 +83,7 @@ func (d *desk) leave(w *work) {
 	delete(d.active, w.job.JobKey)
 }
 
-// cancel cancels the jobs of runs, including later ones until the given time.
+// cancel cancels the jobs of runs, including jobs that arrive before the Until of the cancel.
 func (d *desk) cancel(runs map[writ.RunID]journal.Cancel) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -16,7 +16,7 @@ const (
 	// answer.
 	maxLogAsked = 4
 	// resendWarnings is the interval at which the last warnings are sent again: a message may be lost, and the
-	// supervisor does not acknowledge these.
+	// supervisor does not acknowledge messages of this kind.
 	resendWarnings = 10 * time.Minute
 )
 

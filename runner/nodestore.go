@@ -10,7 +10,7 @@ import (
 	"writ/runner/journal"
 )
 
-// nodeStore is the journal of the node with its write fault.
+// nodeStore is the journal of the node, with the write failure that persists, if any.
 type nodeStore struct {
 	journal *journal.Journal
 	log     *slog.Logger
@@ -39,7 +39,7 @@ func (n *nodeStore) note(ctx context.Context, err error) error {
 // probe checks the journal. If the last write failed, it also tries to write.
 func (n *nodeStore) probe(ctx context.Context) {
 	if n.get() == nil {
-		_ = n.note(ctx, n.journal.Check(context.WithoutCancel(ctx))) // noted
+		_ = n.note(ctx, n.journal.Check(context.WithoutCancel(ctx))) // note stores the error
 		return
 	}
 	if err := n.note(ctx, n.journal.Probe(context.WithoutCancel(ctx))); err == nil && n.set(nil) {

@@ -5,7 +5,7 @@
 // that a node sends every second.
 //
 // The runner trusts no component between the supervisor and the node. It accepts a job only in an envelope that the
-// supervisor of its datacenter signed, according to the newest roster, the signed list of people and keys, that chains
+// supervisor of its datacenter signed, according to the newest roster (the signed list of people and keys) that chains
 // back to the cluster's root. Changes also need the signature of a person. The runner knows only its own node: no
 // scripts and no tenants.
 //
@@ -43,7 +43,8 @@ const (
 	DefaultGrace = 10 * time.Second
 )
 
-// Log messages that report the progress of a node. The init process of a machine reads them, and member.LogCannotJoin.
+// Log messages that report the progress of a node. The init process of a machine that boots writ reads these messages
+// and member.LogCannotJoin.
 const (
 	LogServing = "serving"
 	LogNoQueue = "queue unavailable; results wait" // with err

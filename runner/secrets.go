@@ -16,7 +16,8 @@ import (
 )
 
 // reveal decrypts the secrets that the arguments of a job name. The values stay in memory only, until the job ends. The
-// error is SECRET_UNKNOWN if one did not come with the job, and SECRET_UNREADABLE if this node cannot decrypt it.
+// error is SECRET_UNKNOWN if a secret did not come with the job, and SECRET_UNREADABLE if this node cannot decrypt a
+// secret.
 func (j *jobs) reveal(job *writ.Job, operation *catalog.Operation) (map[catalog.Secret]string, error) {
 	names := operation.Args.Secrets(job.Args)
 	if len(names) == 0 {

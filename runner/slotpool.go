@@ -9,8 +9,9 @@ import (
 )
 
 const (
-	// inHandPerSlot limits the jobs in hand per slot; it covers all that the supervisor sends. The node therefore
-	// chooses the next job, and a job that waits for something other than a slot blocks no other job.
+	// inHandPerSlot limits the jobs that the node takes from its queue, per slot. It covers all jobs that the
+	// supervisor sends. Therefore the node, not the queue, chooses the next job, and a job that waits for something
+	// other than a slot blocks no other job.
 	inHandPerSlot = 3
 	// slotsPerTransfer is the number of job slots per transfer slot, and leastTransfers the minimal number of transfer
 	// slots.
@@ -18,8 +19,8 @@ const (
 	leastTransfers   = 4
 )
 
-// slotPool holds the slots of the node: those for jobs, and those for jobs that fetch from elsewhere. Projects share
-// both fairly by the time that they have used.
+// slotPool holds the slots of the node: job slots, and transfer slots for jobs that fetch from another system. Projects
+// share both fairly by the time that they have used.
 type slotPool struct {
 	jobs, transfers fair.Slots
 

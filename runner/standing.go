@@ -54,9 +54,9 @@ func (n *standing) watch(ctx context.Context) error {
 // standingFor limits how long a started node waits for its standing before it looks after its resources.
 const standingFor = 10 * time.Second
 
-// await returns once the standing of the node is known, or after standingFor. The node's resources may run on
-// another node by now, so after a start of its host the node first asks before it starts any of them. An unavailable
-// supervisor only delays that.
+// await returns once the standing of the node is known, or after standingFor. The node's resources may run on another
+// node by now, so after a start of its host the node first asks before it starts any of them. If the supervisor is
+// unavailable, the node starts them after standingFor.
 func (n *standing) await(ctx context.Context) {
 	timer := time.NewTimer(standingFor)
 	defer timer.Stop()
