@@ -16,8 +16,8 @@ import (
 // list it.
 const handedMode fs.FileMode = 0o710
 
-// HandDisk gives a user the disk in the directory of a volume, to write or only to read. The directory stays ours, so
-// the user cannot replace the file. step is called before each change.
+// HandDisk gives a user the disk in the directory of a volume, to write or only to read. The directory stays ours, that
+// is root's, so the user cannot replace the file. step is called before each change.
 //
 // The group and mode of the directory mark the disk as handed over. They are set first and reset last, so ReclaimDisk
 // can finish after an interruption at any point.
@@ -167,7 +167,7 @@ func handOver(f *os.File, owner, group uint32, mode fs.FileMode, step func(strin
 	return f.Chown(int(owner), int(group))
 }
 
-// takeBack is the reverse of hand: it changes the owner first, and only then the mode.
+// takeBack is the reverse of handOver: it changes the owner first, and only then the mode.
 func takeBack(f *os.File, owner, group uint32, mode fs.FileMode, step func(string)) error {
 	info, s, err := stat(f)
 	if err != nil {
@@ -187,8 +187,8 @@ func takeBack(f *os.File, owner, group uint32, mode fs.FileMode, step func(strin
 }
 
 // ReclaimDisk undoes HandDisk in a directory or in a copy of it, also after HandDisk or ReclaimDisk was interrupted.
-// Hard links that the user made then lead to a file of ours. Any other directory stays unchanged. step is called before
-// each change.
+// Hard links that the user made then lead to a file of ours. A directory that was not handed over stays unchanged. step
+// is called before each change.
 func ReclaimDisk(dir string, step func(string)) error {
 	path := filepath.Join(dir, DiskName)
 	top, err := os.Lstat(dir)
@@ -221,10 +221,10 @@ func ReclaimDisk(dir string, step func(string)) error {
 	return takeBack(d, 0, 0, 0o755, step)
 }
 
-// isHandedOver reports whether a disk was, or was about to be, handed to a user: the directory shows it. The disk is
-// ours until it has the directory's group. If the directory has the mode but not the group of a user, HandDisk or
-// ReclaimDisk was interrupted between the two; the disk is then ours and private. Any other directory belongs to a
-// container.
+// isHandedOver reports, from the mode and group of its directory, whether a disk was handed to a user or was about to
+// be. Until the disk gets the group of the directory, it is ours. If the directory has handedMode but no user's group,
+// HandDisk or ReclaimDisk was interrupted between these two changes; the disk is then ours and private. Any other
+// directory belongs to a container.
 func isHandedOver(dir, disk fs.FileInfo) bool {
 	d, okD := dir.Sys().(*syscall.Stat_t)
 	f, okF := disk.Sys().(*syscall.Stat_t)

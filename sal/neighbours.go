@@ -19,15 +19,15 @@ import (
 type Owner struct {
 	Resource writ.ResourceID
 	UID      writ.UID
-	IDs      uint32 // first host user reserved for the owner, or 0; set in Namespace requests only
+	IDs      uint32 // first of the host's user IDs reserved for the owner, or 0; set only for Namespace
 }
 
 // Images provides the images on this host.
 type Images interface {
 	// Image returns a complete image of a project. It returns RESOURCE_UNKNOWN if no image has the name,
 	// RESOURCE_CONFLICT if the handle refers to another image, and RESOURCE_BUSY if the image is being deleted. The
-	// file does not change and stays until the image is deleted. A caller that needs it longer records its use first
-	// and then calls Image, so that either the caller or the deletion sees the other.
+	// file does not change and stays until the image is deleted. A caller that keeps using the file records this use
+	// before it calls Image: a deletion then either finds the record, or is found by Image.
 	Image(ctx context.Context, project writ.ProjectID, image writ.Ref) (Image, error)
 }
 
@@ -103,8 +103,8 @@ func firstObjection(ctx context.Context, volume Owner, all []Users, object func(
 
 // ImageUsers lists the users of images. The image driver asks every ImageUsers before it deletes an image.
 type ImageUsers interface {
-	// ImageUsers returns all resources that could not start again without an image, sorted by UID. A copy of the image,
-	// such as a volume, does not need it.
+	// ImageUsers returns all resources that could not start again without an image, sorted by UID. A resource that has
+	// its own copy of the image, such as a volume, is not among them.
 	ImageUsers(ctx context.Context, image Owner) ([]Owner, error)
 }
 
@@ -129,7 +129,7 @@ func (o Owner) Means(project writ.ProjectID, given writ.Ref) bool {
 	return o.Resource.Project == project && o.Resource.Name == given.Name && (given.UID == "" || given.UID == o.UID)
 }
 
-// UsersOfImage returns the resources with a record that use an image, sorted by UID. Resources of other projects cannot
+// UsersOfImage returns the resources whose records refer to an image, sorted by UID. Resources of other projects cannot
 // use the image, so their records, damaged or not, are ignored.
 func (rs *Records[T]) UsersOfImage(image Owner, uses func(*Record[T]) (bool, error)) ([]Owner, error) {
 	records, damaged, err := rs.List()
@@ -196,8 +196,9 @@ type Trees interface {
 	Snapshot(ctx context.Context, name, snapshot string) error
 	// Restore resets a tree to a snapshot and keeps the snapshot. Processes must reopen the files of the tree.
 	Restore(ctx context.Context, name, snapshot string) error
-	// View returns a directory to read from: a snapshot, or the current content if snapshot is empty. Where snapshots
-	// are instant, the current content is frozen in one. The caller releases the directory with done.
+	// View returns a directory to read from: a snapshot, or the current content if snapshot is empty. If the host takes
+	// snapshots instantly, the directory of the current content is a temporary snapshot of it. The caller releases the
+	// directory with done.
 	View(ctx context.Context, name, snapshot string) (dir string, done func() error, err error)
 	// Snapshots returns the sorted names of a tree's snapshots. A missing tree has none.
 	Snapshots(ctx context.Context, name string) ([]string, error)

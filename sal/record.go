@@ -40,7 +40,7 @@ func NewRecord[T any](request Request) *Record[T] {
 	}
 }
 
-// Owned returns RESOURCE_UNKNOWN if the resource does not exist, and RESOURCE_CONFLICT if its UID differs from the
+// Owned returns RESOURCE_UNKNOWN if the resource does not exist, and RESOURCE_CONFLICT if its UID is not the UID in the
 // request.
 func (r *Record[T]) Owned(request Request) error {
 	if r == nil {
@@ -78,7 +78,7 @@ func (r *Record[T]) Decide(request Request) (change writ.Change, fields []string
 type Making[T any] struct {
 	Create func() (*Record[T], error)  // creates the resource, or leaves no trace of it
 	Update func(fields []string) error // changes the fields that differ
-	Check  func() error                // verifies a resource without changes; may be nil
+	Check  func() error                // verifies the resource if no field differs; may be nil
 }
 
 // Make carries out the decision of Decide, and returns the new record of the resource.

@@ -1,6 +1,6 @@
 // Package sal is the contract between a runner and the drivers that change the host. Every driver keeps the same
-// promises, with any tool. The package does not know callers, queues or retries. The conformance suite for drivers is
-// sal/saltest.
+// promises, independently of the tool that it uses. The package does not know callers, queues or retries. The
+// conformance suite for drivers is sal/saltest.
 package sal
 
 import (
@@ -36,7 +36,7 @@ type Outcome struct {
 type Observation struct {
 	Exists bool
 	UID    writ.UID
-	State  string         // word of the driver, like "running"; catalog.Gone if there is a record but not its object
+	State  string         // word of the driver, like "running"; catalog.Gone if only its record is left
 	Values map[string]any // as in Outcome
 }
 
@@ -45,9 +45,10 @@ type Observation struct {
 // Every operation that is declared as repeatable is idempotent: it may be called again after a crash at any point, and
 // returns ChangeUnchanged if the state is already as requested. A Make operation compares its arguments with the
 // arguments of the last Make, not with the effects of Alter operations since then. So a script that makes a volume of
-// 10 GiB and then grows it to 20 makes no changes when it runs again. Equal arguments are ChangeUnchanged, another
-// mutable field is ChangeUpdated, another immutable field is IMMUTABLE_FIELD. A resource that has a record but no longer
-// exists (catalog.Gone) is made again, which is ChangeCreated, or the error names the obstacle.
+// 10 GiB and then grows it to 20 makes no changes when it runs again. Equal arguments result in ChangeUnchanged, a
+// different mutable field in ChangeUpdated, and a different immutable field in IMMUTABLE_FIELD. A resource that has a
+// record but no longer exists (catalog.Gone) is made again, which results in ChangeCreated or in an error that names
+// the obstacle.
 //
 // A resource has one UID for life. An operation with another UID fails with RESOURCE_CONFLICT, also a Remove: the
 // resource belongs to another creator. Remove of a missing resource succeeds with ChangeUnchanged. Alter and Look of a

@@ -31,7 +31,7 @@ type Shipment struct {
 	Resource writ.ResourceID
 	UID      writ.UID
 	Snapshot string    // snapshot of the resource; the current content if empty
-	Due      time.Time // end of the permission to request it, unless renewed; then other shipments may replace it
+	Due      time.Time // end of the permission to request it, unless renewed; then other shipments may replace this one
 	Until    time.Time // end of the shipment, unless a later request extends it
 }
 
