@@ -137,7 +137,7 @@ func (l limits) of(name string, size int64) (bytes int64, err error) {
 }
 
 // join adds a subvolume to its project. With full quotas, only an empty subvolume can be added, because the kernel
-// would otherwise have to rescan the whole file system: clones and restored trees do not count there.
+// would otherwise have to rescan the whole file system. Clones and restored trees then do not count for the project.
 func (l limits) join(subvolume string, project writ.ProjectID) error {
 	simple, err := simpleQuota(l.dir)
 	if err != nil {

@@ -23,7 +23,7 @@ const (
 	rootRef  = 156
 )
 
-// searchKey is the range of keys to search. The kernel returns the number of items found in it.
+// searchKey is the range of keys to search. The kernel replaces items by the number of items that it found.
 type searchKey struct {
 	tree, minObject, maxObject, minOffset, maxOffset uint64
 	_, maxTransaction                                uint64

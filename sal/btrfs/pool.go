@@ -21,8 +21,8 @@ type Config struct {
 	// Dir is required: an absolute path on a btrfs file system. The pool enables quotas for the whole file system:
 	// simple ones if the kernel supports them.
 	Dir string
-	// ProjectBytes returns the maximum size of all trees of a project together; 0 means unlimited. It may be nil. Calls
-	// that would exceed it by the sum of the limits fail, and the kernel enforces it for snapshots.
+	// ProjectBytes returns the maximum size of all trees of a project together; 0 means unlimited. It may be nil. A
+	// call fails if the limits of the project's trees would together exceed it. For snapshots, the kernel enforces it.
 	ProjectBytes func(writ.ProjectID) int64
 	// Besides returns the bytes of a project outside the pool. They count for its share. It may be nil.
 	Besides func(writ.ProjectID) (int64, error)
