@@ -99,8 +99,9 @@ func (o *Operation) Named() bool { return o.Kind != "" }
 // Signed reports whether a node executes the operation only with the verified payload of its run.
 func (o *Operation) Signed() bool { return o.Data != DataReads }
 
-// Remake returns the fields that a Make operation must change on an existing resource, which the operation made created
-// with the arguments old. It returns RESOURCE_CONFLICT or IMMUTABLE_FIELD if it cannot.
+// Remake returns the fields that this Make operation must change on an existing resource. made is the name of the
+// operation that created the resource, and old its arguments. Remake returns RESOURCE_CONFLICT or IMMUTABLE_FIELD if
+// the operation cannot change the resource.
 func (o *Operation) Remake(
 	resource writ.ResourceID, made string, old, new map[string]any,
 ) (fields []string, err error) {
@@ -157,8 +158,8 @@ func Lookup(name string) (*Operation, bool) {
 	return o, ok
 }
 
-// Modules returns the names of all modules, in the order of the manual. The module "run" has functions besides its
-// operations: scripts adds functions of the run itself.
+// Modules returns the names of all modules, in the order of the manual. Package scripts adds functions to the module
+// "run" that are not operations: they concern the run itself.
 func Modules() []string {
 	var names []string
 	for _, o := range operations {
