@@ -88,10 +88,10 @@ const (
 type phase string
 
 const (
-	making    phase = "making"    // partly created; its parts are discarded
-	ready     phase = "ready"     // matches Power and the other fields, or Keep restores that
+	making    phase = "making"    // partly created; after a crash, its parts are discarded
+	ready     phase = "ready"     // complete; Keep makes it match Power and the other fields again
 	restoring phase = "restoring" // being restored to the snapshot named by Restoring
-	deleting  phase = "deleting"  // like making, and to be deleted
+	deleting  phase = "deleting"  // partly deleted; after a crash, the rest is deleted
 )
 
 // own holds the driver's part of a record, beside the spec.
@@ -294,7 +294,7 @@ func show(r *sal.Record[own], now power) catalog.Machine {
 	return m
 }
 
-// spec returns the arguments that the machine was created with; secrets are by name.
+// spec returns the arguments that the machine was created with; they contain the names of secrets, not the values.
 func spec(r *sal.Record[own]) *catalog.MachineCreate {
 	if args, err := readSpec(r); err == nil {
 		return args

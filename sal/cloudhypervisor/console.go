@@ -87,8 +87,8 @@ func trim(dir string, step func(string)) error {
 	return failed
 }
 
-// ahead is the distance from the end of a file that trimming leaves alone, because the process may write there
-// meanwhile.
+// ahead is a distance in bytes behind the end of a file. Trimming does not release space within it, because the process
+// may write there meanwhile.
 const ahead = 1 << 20
 
 // trimTo punches a hole from the start of a file to end if the file occupies more than most bytes. The process keeps

@@ -15,7 +15,7 @@ import (
 	"writ/sal/cloudhypervisor/api"
 )
 
-// cleaning limits the cleanup after a failure whose context has ended.
+// cleaning limits the cleanup after a failure, which does not end with the context of the operation.
 const cleaning = 40 * time.Second
 
 // create makes the machine and starts it. If it fails, nothing of the machine is left.
@@ -273,7 +273,7 @@ func (j *job) awaitLife(ctx context.Context, r *sal.Record[own], v *vmm) error {
 		if alive(j.dir, h) {
 			return nil
 		}
-		// Its guest turned itself off; a process that shuts down also ends.
+		// A process that stays after the shutdown of its guest shows that the guest turned itself off.
 		if h.Down && !v.endsWithin(ctx, shutdownGap) {
 			return ctx.Err()
 		}

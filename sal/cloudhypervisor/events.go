@@ -137,7 +137,7 @@ func (k *keeping) readEvents() error {
 	}
 	own.Past.Heard = now
 	if now.same(before) && now.Until-before.Until < maxEvents/8 {
-		return trimTo(path, before.Until, maxEvents, k.step) // the events read since then are read again
+		return trimTo(path, before.Until, maxEvents, k.step) // Keep will read the later events again
 	}
 	if err := k.records().Put(k.r); err != nil { // first, because released events cannot be read again
 		return err

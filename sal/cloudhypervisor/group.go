@@ -85,7 +85,8 @@ func (j *job) rebound(r *sal.Record[own], pid int) error {
 }
 
 // removeCgroup ends the processes left in the group and removes the group. Without groups it ends the processes of the
-// machine's user, if that user is one of Accounts: another node of this host may use the number of an old record.
+// machine's user, if that user is one of Accounts: otherwise the record is old, and the user may belong to another node
+// of this host by now.
 func (j *job) removeCgroup(ctx context.Context, r *sal.Record[own]) error {
 	if j.groups().About() == "nothing" {
 		if !j.Accounts.Has(r.Own.User) {

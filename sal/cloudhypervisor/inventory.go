@@ -56,7 +56,7 @@ func (i *Inventory) List(ctx context.Context) ([]writ.ResourceID, error) {
 }
 
 // Usage returns the CPUs and memory of a machine while it runs, the bytes that its interfaces have transferred since
-// its start, and the size of its snapshots. Its disks count towards its volumes.
+// its start, and the size of its snapshots. The space of its disks is reported for its volumes.
 func (i *Inventory) Usage(ctx context.Context, resource writ.ResourceID) (sal.Usage, error) {
 	r, err := i.records().Get(resource)
 	if err != nil || r == nil {

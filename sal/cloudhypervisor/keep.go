@@ -20,7 +20,7 @@ type past struct {
 	Heard    heard     `json:"heard,omitzero"`     // events of the current process
 }
 
-// began resets the history at a start of the process.
+// began resets the history of the previous process at a start.
 func (p *past) began(now time.Time) {
 	p.Started, p.Off, p.Reboots, p.Heard = now, false, 0, heard{}
 }

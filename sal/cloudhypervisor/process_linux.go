@@ -20,7 +20,7 @@ import (
 	"writ/internal/unixsocket"
 )
 
-// held is a process that is held by a file descriptor, so its PID is not reused.
+// held is a process with an open pidfd, so its PID is not reused.
 type held struct {
 	*pidfd.Process
 	pid     int

@@ -81,11 +81,11 @@ func metaData(args *catalog.MachineCreate, r *sal.Record[own]) []byte {
 
 // Routes of a guest. overlay is the address range behind the gateways of the overlay.
 //
-// Replies must leave by the interface that received the request: on the first interface, the network would drop them
-// for their source address. Therefore each further interface has its own routing table, and rules select the table by
-// source address. Only netplan supports tables and rules. Where cloud-init writes another format, it drops the rules
-// and puts the routes of all tables into the main table. For this case the range of those routes is twice as wide as
-// the overlay, so the narrower route of the first interface wins.
+// A reply must leave by the interface that received the request: if it left by the first interface, the network would
+// drop it for its source address. Therefore each further interface has its own routing table, and rules select the
+// table by source address. Only netplan supports tables and rules. Where cloud-init writes another format, it drops the
+// rules and puts the routes of all tables into the main table. For this case the range of those routes is twice as wide
+// as the overlay, so the narrower route of the first interface wins.
 const (
 	overlay     = "400::/7"
 	wideOverlay = "400::/6"
@@ -107,7 +107,7 @@ func routeBack(p sal.Port, i int) (route map[string]any, rules []map[string]any)
 }
 
 // networkConfig returns the network configuration in netplan's format (version 2), as JSON. It matches interfaces by
-// hardware address, because guests choose their names.
+// hardware address, because the guest chooses their names.
 func networkConfig(ports []sal.Port, setsResolver bool) []byte {
 	interfaces := map[string]any{}
 	routed := false

@@ -13,7 +13,7 @@ import (
 )
 
 // prepared sets the name and the user of a process that is about to start. It first reclaims the files of a previous
-// user: a number that no record has may be given to another machine.
+// user, because a user ID that is in no record may be given to another machine.
 func (j *job) prepared(ctx context.Context, r *sal.Record[own]) error {
 	process, err := newProcess()
 	if err != nil {
@@ -182,7 +182,7 @@ func (j *job) chownMemory(r *sal.Record[own], snapshot string) error {
 
 // chownSnapshot lets the machine's process read the memory of a snapshot, which may belong to an earlier user.
 func (j *job) chownSnapshot(ctx context.Context, r *sal.Record[own], snapshot string) error {
-	for _, v := range r.Own.Volumes { // restored as files of the driver's user
+	for _, v := range r.Own.Volumes { // the restore made them files of the driver's user
 		if _, err := j.diskFile(ctx, r, v); err != nil {
 			return err
 		}

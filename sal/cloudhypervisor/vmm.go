@@ -51,7 +51,7 @@ const previousSuffix = ".1"
 type vmm struct {
 	*api.VMM
 	*held
-	dir    string // of the machine; named by writ.ResourceID.HostName, as is its group
+	dir    string // directory of the machine; its base name is also the name of the cgroup
 	making bool   // the machine is being made; if that fails, everything is deleted, including the log
 	groups *cgroup.Groups
 }
@@ -80,7 +80,8 @@ func (v *vmm) release() {
 	v.held.release()
 }
 
-// ask makes a request and cancels it if the process ends. Its error is for people; doing is a bare verb phrase.
+// ask makes a request and cancels it if the process ends. Its error is for people: "cannot " and then doing, which is a
+// verb phrase such as "resume the machine".
 func (v *vmm) ask(ctx context.Context, doing string, request func(ctx context.Context) error) error {
 	alive, cancel := context.WithCancelCause(ctx)
 	watched := make(chan struct{})
@@ -189,9 +190,9 @@ func (v *vmm) state(ctx context.Context) (power, api.Info, error) {
 	}
 }
 
-// launch starts the process of a machine. The record of the start is written before (create has written it already).
-// The PID is recorded only when the caller writes the finished machine; until then the process is found by its
-// arguments. This saves one disk sync per start.
+// launch starts the process of a machine. The record of this start is written first, here or before by create. The PID
+// is recorded only when the caller writes the finished machine; until then the process is found by its arguments. This
+// saves one disk sync per start.
 func (j *job) launch(ctx context.Context, r *sal.Record[own]) (*vmm, error) {
 	path, err := program(j.Program).path()
 	if err != nil {
