@@ -5,7 +5,7 @@ import "context"
 // VM is the API of the one machine of a process.
 type VM struct{ client *Client }
 
-// Info returns the machine's configuration and state. Before Create it is a Refusal with status 404.
+// Info returns the machine's configuration and state. Before Create, it returns a Refusal with status 404.
 func (v *VM) Info(ctx context.Context) (into Info, err error) {
 	err = call{"vm.info", &into}.done(v.client.Info(ctx))
 	return into, err
