@@ -132,7 +132,7 @@ func (c *Connection) in(ctx context.Context) context.Context {
 }
 
 // reachCached is reach for read-only operations, which visit one container after another. If the daemon did not answer
-// one of them, the others do not wait until its socket has a listener again.
+// for one container, the calls for the others fail without a wait while its absence lasts.
 func (c *Connection) reachCached(ctx context.Context) (*client.Client, error) {
 	if err := c.absent.lasts(c.address()); err != nil {
 		return nil, err
@@ -189,7 +189,7 @@ func (c *Connection) checkDaemon(ctx context.Context) (string, error) {
 	return version.Version, nil
 }
 
-// listens checks that the socket has a listener. The client would retry until its context ends.
+// listens checks that the socket has a listener. Without this check, the client would retry until its context ends.
 func (c *Connection) listens(ctx context.Context) error {
 	conn, err := new(net.Dialer).DialContext(ctx, "unix", c.address())
 	if err != nil {

@@ -43,7 +43,8 @@ type Driver struct {
 	Images   sal.Images
 	Volumes  sal.Volumes
 	Networks sal.Networks // may be nil: containers then have no networks
-	// Others are the drivers that need exclusive access to their volumes. May be empty.
+	// Others are the drivers of machines, which need their volumes alone: a container cannot get such a volume. May be
+	// empty.
 	Others []sal.Users
 	// IDs are user and group numbers of this host; each container gets userns.Many of them. If nil or off, containers
 	// use the host's.
@@ -56,10 +57,10 @@ type Driver struct {
 
 	restarts restarts
 	mappable mappability
-	choosing sync.Mutex // serialises the choice of users until it is recorded
+	choosing sync.Mutex // locked from the choice of a container's IDs until they are recorded
 
 	locks  sal.Locks // by HostName: serialises operations, Keep and Run for each resource
-	images sal.Locks // by image name at the daemon: an image is not removed while it gets a user
+	images sal.Locks // by image name at the daemon: no image is removed while a container is made from it
 }
 
 // own holds the driver's part of a record, beside the spec.
@@ -67,16 +68,16 @@ type own struct {
 	Phase phase `json:"phase"`
 	// Container is the ID of the current container at the daemon; "" while the first one is made.
 	Container string `json:"container,omitempty"`
-	// Other is the ID of a container that must not exist in phase ready: the next one while it is made, afterwards the
-	// old one.
+	// Other is the ID of a second container, which must not exist in phase ready: the next one while it is made, and
+	// the previous one after the switch.
 	Other string `json:"other,omitempty"`
-	// Beside is the spec of Other, as Spec is that of Container. It is nil while the first container is made, which has
-	// Spec.
+	// Beside is the spec of Other. The record's Spec describes Container, except while the first container is made:
+	// then it describes Other, and Beside is nil.
 	Beside  sal.Spec `json:"beside,omitempty"`
 	Stopped bool     `json:"stopped,omitempty"` // stopped on request
 	// How the last stopped or replaced process ended: see catalog.Container.
 	Ended     string   `json:"ended,omitempty"`
-	IDs       uint32   `json:"ids,omitempty"`       // first of its users on this host; 0 means the host's users
+	IDs       uint32   `json:"ids,omitempty"`       // first of its user IDs on this host; 0: the host's
 	Namespace string   `json:"namespace,omitempty"` // file of its network namespace
 	Addresses []string `json:"addresses,omitempty"`
 	// Addresses on networks with IPv4; empty after an upgrade until the next start.
@@ -94,7 +95,7 @@ const (
 	replacing phase = "replacing" // Other is being made; Container is unchanged
 	// Container is complete; Other must be removed, and Container must be started unless it is stopped.
 	starting phase = "starting"
-	ready    phase = "ready"    // complete, except that a created process may need its start
+	ready    phase = "ready"    // complete, but a created process may have to be started
 	deleting phase = "deleting" // everything must be removed
 )
 
@@ -128,7 +129,7 @@ func (d *Driver) Observe(ctx context.Context, resource writ.ResourceID) (sal.Obs
 	return seen, ctx.Err()
 }
 
-// List returns every container that has a record, finished or not. Orphans reports the others.
+// List returns every container that has a record, finished or not. Orphans reports containers without a record.
 func (d *Driver) List(ctx context.Context) ([]writ.ResourceID, error) {
 	return recordsIn(d.Dir).Resources(ctx)
 }

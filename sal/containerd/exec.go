@@ -138,8 +138,8 @@ const (
 	drainTime = 30 * time.Second
 )
 
-// drained waits until the outputs are read to their end. A process that the program left running may keep them open,
-// and write to them, forever.
+// drained waits within these limits until the outputs are read to their end. Without limits, a process that the program
+// left running could keep them open, and write to them, forever.
 func drained(ctx context.Context, outputs cio.IO, length func() int64) {
 	done := make(chan struct{})
 	go func() {

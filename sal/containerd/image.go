@@ -19,8 +19,8 @@ import (
 	"writ/sal"
 )
 
-// imageName returns the name of an image at the daemon. It depends only on the content, so an image with several names
-// in projects exists once.
+// imageName returns the name of an image at the daemon. It depends only on the content, so the daemon has an image once
+// even if it has several names or is in several projects.
 func imageName(i sal.Image) string { return imagePrefix + i.SHA256 }
 
 const (
@@ -35,12 +35,12 @@ func isImage(name string) bool {
 	return strings.HasPrefix(name, imagePrefix) || strings.HasPrefix(name, earlierPrefix)
 }
 
-// unpacked returns an image that is imported and unpacked at the daemon. The caller must hold the lock on its name. The
-// progress messages do not depend on whether the daemon already has the image, because that would reveal images of
-// other projects.
+// unpacked returns an image that is imported and unpacked at the daemon; keeps is the name of the snapshotter. The
+// caller must hold the lock on the name of the image. The progress messages do not depend on whether the daemon already
+// has the image, because that would reveal images of other projects.
 //
-// A lease with the same name keeps all parts until the image is complete; then the image keeps them. A lease that a
-// crash left is reused by the next attempt, and deleted with the image.
+// A lease with the same name protects all parts from the daemon's garbage collection until the image is complete and
+// refers to them. A lease that a crash left is reused by the next attempt, and deleted with the image.
 func (j *job) unpacked(ctx context.Context, name, path, keeps string) (client.Image, error) {
 	j.Progress("preparing the image")
 	image, err := j.daemon.GetImage(ctx, name)

@@ -182,7 +182,8 @@ func (j *job) recreate(ctx context.Context, r *record) ([]sal.Drift, error) {
 // over.
 func (j *job) restartEnded(ctx context.Context, r *record, now containerState) ([]sal.Drift, error) {
 	policy, _ := r.Spec["restart"].(string)
-	// Otherwise the whole process disappeared, by a reboot or an administrator, so the program did not end by itself.
+	// If known is false, a reboot or an administrator removed the process at the daemon; the program did not end by
+	// itself.
 	known := now.status == client.Stopped
 	end, err := j.recordEnd(r, now)
 	if err != nil {

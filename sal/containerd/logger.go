@@ -225,7 +225,7 @@ func (d *Driver) Written(ctx context.Context, resource writ.ResourceID, after st
 		return false, err
 	}
 	j := &job{Driver: d, Request: sal.Request{Resource: resource}, daemon: daemon}
-	log, err := j.log(d.in(ctx), r) // may hold back a beginning of a secret
+	log, err := j.log(d.in(ctx), r) // knows the secrets, and withholds text that may begin one
 	if err != nil {
 		return false, err
 	}

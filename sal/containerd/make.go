@@ -116,7 +116,7 @@ func (j *job) ensureStarted(ctx context.Context, r *record) (writ.Change, error)
 // nextID returns the daemon's ID for the next container of a resource.
 func nextID(r *record) string { return fmt.Sprintf("%s-%d", r.Resource.HostName(), r.Generation+1) }
 
-// build makes r.Own.Other up to the start of its program, and makes it the current container.
+// build creates the container r.Own.Other without starting its program, and records it as the current container.
 func (j *job) build(ctx context.Context, r *record, plan *plan, stopped bool) error {
 	if err := j.unshared(ctx, plan.args); err != nil {
 		return err

@@ -37,7 +37,7 @@ const (
 	labelProject  = "writ.project"
 	labelName     = "writ.name"
 	labelUID      = "writ.uid"
-	labelIDs      = "writ.ids" // first of its own users on this host, if it has any
+	labelIDs      = "writ.ids" // first of its own user IDs on this host, if it has any
 )
 
 // plan holds the inputs of a new container, resolved before any change.
@@ -144,8 +144,8 @@ func (j *job) register(ctx context.Context, r *record, p *plan) error {
 		return err
 	}
 	j.step("make the container")
-	// The lease keeps the layer until the container exists and keeps it. The daemon does not mount the layer of a
-	// container with its own users, so there the lease stays until the container is discarded.
+	// The lease protects the layer until the container exists and refers to it. A container with its own users does not
+	// refer to its layer (see withOwnUsers), so its lease stays until the container is discarded.
 	id := r.Own.Other
 	lease := leases.Lease{ID: id}
 	if _, err := j.daemon.LeasesService().Create(ctx, leases.WithID(id)); err != nil && !exists(err) {
@@ -220,7 +220,8 @@ func (j *job) spec(r *record, p *plan, image client.Image) []oci.SpecOpts {
 	return options
 }
 
-// volumes returns the mounts of the volumes. For a container with its own users, their source is on its stage.
+// volumes returns the mounts of the volumes. For a container with its own users, their source is on its stage; see
+// stage.
 func (j *job) volumes(r *record, p *plan) []specs.Mount {
 	all := slices.Clone(p.mounts)
 	for i := range all {

@@ -131,8 +131,9 @@ func (s *scene) root(layer []mounting.Mount) error {
 	return mountMapped(s.user, plain, root)
 }
 
-// overlay mounts stacked layers. The layers of an image keep their numbers on disk and are mapped. The writable layer
-// has the host numbers of the container's users on disk, because the kernel does not map a writable layer.
+// overlay mounts stacked layers. The files of an image's layers keep their owners on disk and are mapped. In the
+// writable layer, files belong to the host numbers of the container's users, because the kernel does not map a writable
+// layer.
 func (s *scene) overlay(options []string) error {
 	options = append([]string(nil), options...)
 	for i, option := range options {
@@ -156,8 +157,8 @@ func (s *scene) overlay(options []string) error {
 	}
 	done := make(chan error, 1)
 	go func() {
-		// A separate thread changes to the stage, because the kernel accepts at most one page of mount options. The
-		// thread ends with this goroutine.
+		// A separate thread changes its directory to the stage. The layers then have short relative paths, which
+		// matters because the kernel accepts at most one page of mount options. The thread ends with this goroutine.
 		runtime.LockOSThread()
 		err := unix.Unshare(unix.CLONE_FS)
 		if err == nil {

@@ -56,7 +56,7 @@ func inspect(ctx context.Context, daemon *client.Client, id string) (containerSt
 		"inspect the container's process", err)
 }
 
-// prepare makes the process of a container, up to the start of its program.
+// prepare makes the process of a container without starting its program.
 func (j *job) prepare(ctx context.Context, r *record, id string, volumes []catalog.Mount) error {
 	c, err := j.daemon.LoadContainer(ctx, id)
 	if err != nil {
