@@ -88,12 +88,12 @@ type own struct {
 type phase string
 
 const (
-	making    phase = "making"    // partly created; its parts are discarded
+	making    phase = "making"    // partly created; after a crash, its parts are discarded
 	ready     phase = "ready"     // served as the record says, unless its process has ended
 	changing  phase = "changing"  // the process may not have applied the record yet
 	replacing phase = "replacing" // the process may still be of the previous engine version
 	restoring phase = "restoring" // the data may still be the old one; the backup will replace it
-	deleting  phase = "deleting"  // like making, and to be deleted
+	deleting  phase = "deleting"  // partly deleted; after a crash, the rest is deleted
 )
 
 // States as reported to people.

@@ -118,7 +118,7 @@ func (j *job) place(ctx context.Context, r *sal.Record[own], e engine) error {
 	r.Own.Host = host.String()
 	j.placing.Lock()
 	defer j.placing.Unlock()
-	records, _, err := j.records().List() // the port of a damaged record is in use as long as its process runs
+	records, _, err := j.records().List() // damaged records do not matter: while their processes run, their ports are in use
 	if err != nil {
 		return err
 	}

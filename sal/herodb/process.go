@@ -99,9 +99,9 @@ func (j *job) find(o own, qualifies func(process) bool) (pid, error) {
 	return pid{}, nil
 }
 
-// lives reports whether a process exists and still belongs to the database. If it seems to belong to another one, it is
-// checked again: it may have begun to end, and then the kernel does not return its root directory. A process occupies
-// its port until it has ended.
+// lives reports whether a process exists and still belongs to the database, also while it ends: it occupies its port
+// until it has ended. If the process seems to belong to another database, it is checked again, because the kernel does
+// not return the root directory of a process that has begun to end.
 func (j *job) lives(p pid, o own) bool {
 	if p == (pid{}) {
 		return false
@@ -169,7 +169,7 @@ func (j *job) end(ctx context.Context, o own, grace time.Duration) error {
 	}
 }
 
-// gone waits at most most for the end of a process and reports whether it has ended.
+// gone waits up to most for the end of a process and reports whether it has ended.
 func (j *job) gone(ctx context.Context, p pid, o own, most time.Duration) bool {
 	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()

@@ -13,7 +13,7 @@ import (
 	"writ/internal/sleep"
 )
 
-// redis returns the table row of Redis or a descendant.
+// redis returns the engine for Redis or a program that is compatible with it.
 func redis(name, where, least string) engine {
 	return engine{
 		name: name, where: where, versionArgs: []string{"--version"}, least: least, ends: syscall.SIGTERM,
@@ -123,7 +123,7 @@ func redisHold(ctx context.Context, c *client, in instance) (release func(), err
 				tick.Stop()
 				return
 			case <-tick.C:
-				_ = pause(renewing) // if it does not answer, it does not write either
+				_ = pause(renewing) // an engine that does not answer does not write either
 			}
 		}
 	}()
@@ -166,8 +166,8 @@ func redisDump(ctx context.Context, c *client, in instance) error {
 	}
 }
 
-// redisQuiet waits until INFO has all given field values. It uses its own connection, because the other one renews the
-// pause.
+// redisQuiet waits until INFO has all given field values. It uses its own connection, because redisHold renews the
+// pause on the other one.
 func redisQuiet(ctx context.Context, in instance, all ...string) error {
 	c, err := in.dial(ctx)
 	if err != nil {

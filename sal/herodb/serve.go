@@ -17,9 +17,9 @@ import (
 type how int
 
 const (
-	adopt  how = iota // it continues unchanged
-	reload            // it applies the record; if the engine cannot, it is replaced
-	renew             // it is replaced
+	adopt  how = iota // the process continues unchanged
+	reload            // the process applies the record; it is replaced if its engine cannot do that
+	renew             // the process is replaced
 )
 
 // Time limits of processes.
@@ -108,7 +108,8 @@ func (j *job) refresh(ctx context.Context, in instance, how how) error {
 	return nil
 }
 
-// configure writes the files that the engine reads at its start, or links the data into the directory.
+// configure writes the files that the engine reads at its start. For an engine without such files, it links the data
+// into the directory of the database, where the engine looks for it.
 func (j *job) configure(in instance) error {
 	if in.engine.configure == nil {
 		j.step("link the data")
