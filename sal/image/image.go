@@ -7,8 +7,9 @@
 // Each project fetches its own content: that another project has the same content is neither used nor revealed.
 //
 // Layout: Dir/records/ as package sal writes them. In the tree "images", SHA256.FORMAT are complete images, which
-// projects share. SHA256.PROJECT.URL.part is the unfinished file of one project from one URL, with its source in .tag;
-// both names are shortened digests. The next fetch removes files of the tree that no record needs.
+// projects share. SHA256.PROJECT.URL.part is the unfinished file of one project from one URL, where PROJECT and URL are
+// shortened digests; its source is in a file that ends in .tag. The next fetch removes files of the tree that no record
+// needs.
 package image
 
 import (

@@ -31,7 +31,7 @@ type part struct {
 	*reporter
 	budget        budget
 	step          func(name string)
-	to, tag, made string // the file, its source, and its converted form
+	to, tag, made string // paths of the file, of its source (see saveSource) and of its converted form
 
 	file     *os.File
 	sum      hash.Hash // digest of the file so far

@@ -157,7 +157,8 @@ func (s *server) request(parent context.Context) error {
 	return nil
 }
 
-// begin checks the header of an answer. complete means that the file needs no body.
+// begin checks the header of an answer. complete reports that the file already has all bytes, so the body is not
+// needed.
 func (s *server) begin(answer *http.Response) (complete bool, err error) {
 	now := sourceOf(answer)
 	switch code := answer.StatusCode; {

@@ -12,7 +12,7 @@ import (
 	"writ/sal"
 )
 
-// treeName cannot be a writ.ResourceID.HostName.
+// treeName is the name of the tree. No writ.ResourceID.HostName equals it.
 const treeName = "images"
 
 // store holds the files of all images in one tree. A file stays while the record of an image needs it.
