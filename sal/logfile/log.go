@@ -21,8 +21,8 @@ import (
 )
 
 // Log reads the log files of a resource. The file Path is being written. A file Path.N-M is an earlier part, which was
-// put aside: bytes N to M of the whole log. So every byte keeps its number, even after parts are put aside, removed, or
-// punched out of the files.
+// put aside: bytes N to M of the whole log. So every byte keeps its number, even after parts are put aside or removed,
+// or the space of old bytes is freed by a hole in the file.
 type Log struct {
 	Path string
 	// Stream distinguishes the log from all others, including the log of an earlier resource with the same name. A
@@ -104,8 +104,8 @@ func (l *Log) read(v *view, from, lines, most int64) (catalog.LogText, error) {
 	}, nil
 }
 
-// fitLines returns how many bytes of text fit into the given number of lines and most bytes, and whether it leaves out
-// some. The last line is incomplete only if it is too long or at the end of the log.
+// fitLines returns how many bytes of text fit into the given number of lines and most bytes, and whether text has more.
+// The last line is incomplete only if it is too long or at the end of the log.
 func fitLines(text []byte, lines, most int64, ends bool) (n int, more bool) {
 	n = min(len(text), int(most))
 	for i, line := 0, int64(0); i < n; i++ {
