@@ -17,7 +17,7 @@ import (
 	"writ/internal/netns"
 )
 
-// Timeout limits a call of the daemon. A client that waits for a message blocks all other clients, for a minute with
+// Timeout limits a call to the daemon. A client that waits for a message blocks all other clients, for a minute with
 // default settings, so a slow call does not mean that the daemon is dead. For the same reason, this package never waits
 // for messages.
 const Timeout = 90 * time.Second
