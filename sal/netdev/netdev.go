@@ -11,8 +11,9 @@
 // the network's project and name; its gateway is ::1 in it. The last 32 bits of a port's address are derived from the
 // owner's UID. NNNN and these bits are stored in records, and collisions are resolved.
 //
-// Layout below Dir: networks/ and ports/, records as package sal writes them, and namespaces/, marks of the namespaces
-// that this node made. A record exists before the first link and until after the last one. Rules exist before the link
+// Layout below Dir: networks/ and ports/, records as package sal writes them, and namespaces/, with a file for each
+// namespace that this node made. A record is written before its first link is created, and removed after its last link.
+// Rules exist before the link that they guard; see package firewall.
 // that they guard; see package firewall.
 package netdev
 
@@ -44,7 +45,7 @@ type Driver struct {
 	// Step is called before every single change of Dir and of the kernel; tests stop the driver there. It may be nil.
 	Step func(name string)
 
-	mu sync.Mutex // operations share tables and ranges, and take only milliseconds
+	mu sync.Mutex // serialises all operations: they share tables and ranges, and take only milliseconds
 }
 
 // DefaultNamespaces is the directory of ip-netns(8), so that operators see our namespaces.
