@@ -13,9 +13,9 @@ import (
 
 // Suite describes the tests for the driver of one module.
 type Suite struct {
-	// Open returns the driver on a host, a directory, as a runner does at startup: earlier drivers may leave only the
-	// directory. The driver must call step before every single change of the host, so that the suite can stop it there.
-	// A driver without steps is not tested for crashes.
+	// Open returns the driver on a host, which is a directory, as a runner does at startup: an earlier driver of the
+	// host left only that directory. The driver must call step before every single change of the host, so that the
+	// suite can stop it there. A driver without steps is not tested for crashes.
 	Open func(t testing.TB, host string, step func(name string)) sal.Driver
 	// Hosts creates the directories. The default is plain directories; a driver that creates more than files in its
 	// directory needs its own.
@@ -30,9 +30,9 @@ type Suite struct {
 	Mutable, Immutable map[string]any
 	// Steps are further operations on the subject, in a valid order.
 	Steps []Step
-	// Clear removes everything that the drivers created on a host outside its directory: processes, links, mounts. A
-	// driver that creates any must have it. A copy of the directory then cannot restore an earlier state of the host,
-	// so the suite replays the operations up to that state. It may be nil.
+	// Clear removes everything that the drivers created on a host outside its directory: processes, links, mounts. It
+	// may be nil if there are no such objects. With them, a copy of the directory cannot restore an earlier state of
+	// the host, so the suite replays the operations up to that state.
 	Clear func(t testing.TB, host string)
 	// Sparse means that creating the resource takes a few tenths of a second or more. A disturbed operation is then
 	// followed by either a repetition or a cleanup, in turn; WRIT_TEST_LONG=1 enables both.
