@@ -1,7 +1,7 @@
-// Package simulated has a driver for every module that creates resources. It creates none: it stores records on disk,
-// takes the time that a real driver would take, moves through the same states, rejects the same requests, and marks
-// every answer as simulated. It counts its effects in a file, so that a test can determine whether an operation took
-// effect exactly once. It does not know the intentions of tests.
+// Package simulated has a driver for every module that creates resources. It creates no real resource: it stores
+// records on disk, takes the time that a real driver would take, moves through the same states, rejects the same
+// requests, and marks every answer as simulated. It counts its effects in a file, so that a test can determine whether
+// an operation took effect exactly once. It does not know the intentions of tests.
 //
 // Names cause failures. A resource whose name begins with "fail-" cannot be created or used (INJECTED_FINAL, which is
 // not retried). A name that begins with "flaky-N-" fails N times (INJECTED, which is retried) and works from then on. A
@@ -77,7 +77,7 @@ func Open(c Config) (*Driver, error) {
 	return d, nil
 }
 
-// Describe returns a simulated driver.
+// Describe returns the name and module of the driver, marked as simulated.
 func (d *Driver) Describe() writ.NodeDriver {
 	return writ.NodeDriver{Module: d.config.Module, Name: "simulated", Simulated: true, Detail: d.config.Detail}
 }
