@@ -23,13 +23,13 @@ type own struct {
 	Archives  []archive  `json:"archives,omitempty"`
 }
 
-// phase is the state of a volume after a crash.
+// phase marks an operation that a crash may have interrupted.
 type phase string
 
 const (
 	making   phase = "making"   // a tree may exist, but is incomplete
 	ready    phase = "ready"    // the tree is complete
-	deleting phase = "deleting" // like making, but the tree must be removed
+	deleting phase = "deleting" // the tree may be partly removed, and the rest must be
 	// The tree is complete, but no resource may start to use the volume until the driver has checked for users. A user
 	// first records its use and then looks up the volume, so that one of the two sees the other.
 	leaving   phase = "leaving"   // deleted if the volume has no users
