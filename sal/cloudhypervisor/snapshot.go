@@ -170,8 +170,8 @@ func (j *job) place(from, to string) error {
 	return sal.SyncDir(filepath.Dir(to))
 }
 
-// restore records its decision first. Once the record has phase restoring, the machine becomes that of the snapshot,
-// even after a crash.
+// restore resets the machine to a snapshot. It first records phase restoring; from then on, the reset is completed even
+// after a crash.
 func (j *job) restore(ctx context.Context, r *sal.Record[own], name string) (sal.Outcome, error) {
 	k, ok := r.Own.Kept[name]
 	if !ok {
