@@ -19,8 +19,8 @@ import (
 )
 
 // withImageConfig applies the program, environment, directory and user of an image. It rejects an image with an invalid
-// stop signal. ownUsers limits user numbers to those below userns.Many. oci.WithImageConfig does the same and supports
-// mount templates, but text/template keeps all exported methods in the binary, 10 MB of writ.
+// stop signal. ownUsers limits user numbers to those below userns.Many. It replaces oci.WithImageConfig, which uses
+// text/template: the linker then keeps all exported methods, 10 MB of writ.
 func withImageConfig(image client.Image, ownUsers bool) oci.SpecOpts {
 	return func(ctx context.Context, daemon oci.Client, c *containers.Container, s *oci.Spec) error {
 		described, err := image.Spec(ctx)

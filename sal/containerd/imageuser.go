@@ -18,8 +18,8 @@ import (
 )
 
 // userOfImage finds the user of an image, given as "user" or "user:group", in the files of its layer. A number needs no
-// entry there. An empty user means root, and an empty group means that of the user. It rejects an image whose user
-// files the runtime could not read.
+// entry there. An empty user means root; without a group, the user's group is used. It rejects an image if the runtime
+// could not read its /etc/passwd or /etc/group.
 func userOfImage(layer fs.FS, named string) (specs.User, error) {
 	account, gid, err := accountOf(layer, named)
 	if err != nil {

@@ -83,7 +83,7 @@ func anyOf(r *record, is func(*catalog.ContainerCreate) bool) (bool, error) {
 	return err == nil && is(args), err
 }
 
-// argsOf returns the arguments that a container was made with; secrets are by name.
+// argsOf returns the arguments that a container was made with. They contain the names of secrets, not the values.
 func argsOf(r *record) (*catalog.ContainerCreate, error) { return decode(r.Operation, r.Spec) }
 
 func decode(operation string, spec sal.Spec) (*catalog.ContainerCreate, error) {

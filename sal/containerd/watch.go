@@ -36,7 +36,7 @@ func (d *Driver) Run(ctx context.Context) error {
 	}
 }
 
-// watcher is one Run. It schedules the checks of all containers.
+// watcher is one call of Run. It schedules the checks of all containers.
 type watcher struct {
 	*Driver
 	next *time.Timer
