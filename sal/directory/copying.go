@@ -14,9 +14,9 @@ import (
 	"writ/sal"
 )
 
-// copying copies the tree source to the directory to of the job. It copies directories, files, links of both kinds and
-// pipes, with modes, times, extended attributes and, as root, owners. It skips sockets, which are useless without their
-// process, and entries that disappear during the copy.
+// copying copies a tree into the directory to. It copies directories, files, links of both kinds and pipes, with modes,
+// times, extended attributes and, as root, owners. It skips sockets, which are useless without their process, and
+// entries that disappear during the copy.
 type copying struct {
 	*job
 	source *os.Root // links created meanwhile must not lead to another tree
