@@ -64,7 +64,8 @@ func (j *job) rebound(p pid, o own) error {
 }
 
 // removeCgroup ends the processes left in the group and removes the group. Without groups it ends the processes of the
-// database's user, if that user is one of Accounts: another node of this host may use the number of an old record.
+// database's user, if that user is one of Accounts: otherwise the record is old, and the user may belong to another
+// node of this host by now.
 func (j *job) removeCgroup(ctx context.Context, o own) error {
 	if j.groups().About() == "nothing" {
 		if !j.Accounts.Has(o.User) {

@@ -118,7 +118,7 @@ func (j *job) place(ctx context.Context, r *sal.Record[own], e engine) error {
 	r.Own.Host = host.String()
 	j.placing.Lock()
 	defer j.placing.Unlock()
-	records, _, err := j.records().List() // damaged records do not matter: while their processes run, their ports are in use
+	records, _, err := j.records().List() // a damaged record does not matter: its process occupies its port
 	if err != nil {
 		return err
 	}

@@ -81,8 +81,8 @@ func (o *offer) choose(ctx context.Context, names []string, version string) (pro
 	return program{}, err.WithHint("ask for another engine or version, or for another node")
 }
 
-// program finds an engine on this host. It returns exec.ErrNotFound if the program is missing, together with the row of
-// the table.
+// program finds an engine on this host. If the program is missing, it returns exec.ErrNotFound, and a program with only
+// the row of the table.
 func (o *offer) program(ctx context.Context, name string) (program, error) {
 	e, ok := engineOf(name)
 	if !ok {

@@ -107,7 +107,8 @@ func (j *job) hasBackup(ctx context.Context, name string) (bool, error) {
 	return slices.Contains(all, name), err
 }
 
-// restore records its decision first: once the phase is restoring, the backup becomes the content.
+// restore resets the data to a backup. It first records phase restoring; from then on, it is completed even after a
+// crash.
 func (j *job) restore(ctx context.Context, r *sal.Record[own], name string) error {
 	exists, err := j.hasBackup(ctx, name)
 	if err != nil {
