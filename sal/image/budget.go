@@ -19,10 +19,10 @@ type budget struct {
 	store store
 }
 
-// diskShare divides the disk: images may occupy one part of this many, unless MaxBytes is set.
+// diskShare is the divisor of the disk's size: images may occupy the quotient, unless MaxBytes is set.
 const diskShare = 4
 
-// maxImages limits the images of a project on the node. Their bytes have a limit of their own, but images with equal
+// maxImages limits the images of a project on the node. A limit of bytes is not enough, because images with equal
 // content share a file. Each fetch reads the records of all images, which takes some milliseconds for a thousand.
 const maxImages = 1000
 

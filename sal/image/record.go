@@ -24,7 +24,7 @@ type own struct {
 	Bytes int64  `json:"bytes,omitempty"` // size of the file, once it is complete
 }
 
-// phase is the state of an image after a crash.
+// phase marks an operation that a crash may have interrupted.
 type phase string
 
 const (

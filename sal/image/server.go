@@ -55,7 +55,7 @@ func (s *server) fill(ctx context.Context) error {
 		before := s.have
 		err := s.request(ctx)
 		if err != nil && s.inside.Load() && ctx.Err() == nil && !errors.Is(err, errBroken) {
-			err = fmt.Errorf("%w: %w", errBroken, err) // any failure looks like a silent server
+			err = fmt.Errorf("%w: %w", errBroken, err) // scripts must not explore this network
 		}
 		if !errors.Is(err, errBroken) {
 			return err
