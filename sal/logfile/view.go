@@ -87,8 +87,8 @@ func (v *view) read(from, most int64) (at int64, text []byte, err error) {
 // No file system has larger blocks.
 const maxBlock = 64 << 10
 
-// read reads at most most bytes of a piece from a position on, and returns where they begin. It skips punched ranges:
-// holes, and zeros up to the end of the block. Other zeros are content.
+// read reads at most most bytes of a piece from a position on, and returns the position of the first one. It skips
+// punched ranges: holes, and zeros up to the end of the block. Other zeros are content.
 func (p *piece) read(from, most int64) (text []byte, at int64, err error) {
 	first := dataFrom(p.file, 0)
 	for at = p.begin + dataFrom(p.file, from-p.begin); at < p.end; {
