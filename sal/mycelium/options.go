@@ -82,7 +82,7 @@ func (o *Options) args(key string) ([]string, error) {
 // helpWithin limits how long the daemon's program may take to print its help.
 const helpWithin = 10 * time.Second
 
-// CheckDiscovery rejects limits of the search for peers that the daemon would ignore or exit with. A host without the
+// CheckDiscovery rejects a DiscoveryOn that the daemon would ignore, or that would make it exit. A host without the
 // program passes: its networks are local.
 func (o *Options) CheckDiscovery(ctx context.Context) error {
 	if len(o.DiscoveryOn) == 0 {
