@@ -19,7 +19,7 @@ import (
 // never contain it.
 const marker = 0xff0f
 
-// hash returns the source of derived numbers and addresses.
+// hash returns a digest of parts. Numbers and addresses are derived from it.
 func hash(parts ...string) []byte {
 	h := sha256.New()
 	for _, p := range parts {

@@ -117,7 +117,7 @@ func (p *ports) plan(r *sal.Record[holding], on []*sal.Record[network]) error {
 	}
 	others = slices.DeleteFunc(others, func(o *sal.Record[holding]) bool { return o.UID == r.UID })
 	hidden := slices.ContainsFunc(damaged, func(d sal.Damaged) bool { return d.HostName != r.Resource.HostName() })
-	// IPv6 addresses do not run out.
+	// Only IPv4 ranges are so small that the addresses in damaged records matter.
 	if hidden && slices.ContainsFunc(on, func(n *sal.Record[network]) bool { return ipv4(n).IsValid() }) {
 		return p.records.holdings.requireAll()
 	}
