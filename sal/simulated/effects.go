@@ -38,7 +38,7 @@ func newEffect(request sal.Request, generation int64) Effect {
 }
 
 // ReadEffects returns every effect of all modules simulated in a directory, even by another process, module by module
-// and oldest first. Tests rely on this promise: a key has exactly as many effects as jobs with this key took effect.
+// and oldest first. It promises tests that a job which took effect n times has n effects with its key.
 func ReadEffects(dir string) ([]Effect, error) {
 	var all []Effect
 	for _, module := range Modules {
