@@ -48,7 +48,7 @@ func (u *unpacking) unpack(ctx context.Context, dir string, from io.Reader) (err
 		if err := u.fits(h.Size); err != nil { // holes count, because they may be filled later
 			return err
 		}
-		if err := u.entry(h, &ctxio.Reader{Ctx: ctx, From: archive}); err != nil { // zeros of holes bypass the inner reader
+		if err := u.entry(h, &ctxio.Reader{Ctx: ctx, From: archive}); err != nil { // holes bypass the inner reader
 			return err
 		}
 	}
