@@ -14,8 +14,8 @@ import (
 
 // nested is a subvolume directly inside another one.
 type nested struct {
-	id   uint64 // inode of its parent directory
-	dir  uint64 // the inode of the directory in which it is
+	id   uint64 // number of the subvolume
+	dir  uint64 // inode of the directory that contains it
 	name string
 }
 
