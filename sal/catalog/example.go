@@ -24,7 +24,7 @@ func (o *Operation) Example() string {
 	return b.String() + "\n" + call + "\n"
 }
 
-// runModule also has functions of the run itself.
+// runModule is the module of the run itself. It has more functions than its operations, such as output.
 const runModule = "run"
 
 // example collects the modules that an example imports.
