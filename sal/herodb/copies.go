@@ -71,7 +71,7 @@ func (c copies) keep(p program, o own) error {
 	return nil
 }
 
-// forget removes copies of programs that no database uses, apart from the one that is being deleted.
+// forget removes copies of programs that no database other than deleted uses.
 func (c copies) forget(records *sal.Records[own], deleted writ.ResourceID) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -137,7 +137,7 @@ func (j *job) differs(ctx context.Context, r *sal.Record[own]) []sal.Drift {
 	}
 	c, err := in.dial(ctx)
 	if err != nil {
-		return drift // reported by revive
+		return drift // reported by restart
 	}
 	defer c.close()
 	if _, err := c.ask(ctx, "PING"); refused(err, "MISCONF") {

@@ -30,8 +30,8 @@ func (j *job) user(has uint32) (uint32, error) {
 }
 
 // handOver gives the user of a database ownership of the data, and read access to its other files. No process may use
-// them meanwhile. The record with a new user is written after the files of the previous user are reclaimed, and before
-// the new user gets anything: a number that no record has may be given to another database.
+// them meanwhile. The record with a new user is written after the files of the previous user are reclaimed and before
+// the new user gets anything, because a user ID that is in no record may be given to another database.
 func (j *job) handOver(p program, r *sal.Record[own], in *instance) error {
 	user, err := j.user(r.Own.User)
 	if err != nil {
