@@ -18,8 +18,8 @@ type reporter struct {
 	args  *catalog.ImageFetch
 	log   *slog.Logger // see Driver.Log
 	lines *limit.Lines
-	// inside means that servers were asked that only the operator's configuration opens. Errors and progress then
-	// reveal no details.
+	// inside means that a request went to a server that only the operator's configuration permits. Errors and progress
+	// then reveal no details.
 	inside atomic.Bool
 }
 
