@@ -100,7 +100,7 @@ func (s links) setAddresses(l netlink.Link, want ...netip.Prefix) error {
 	return nil
 }
 
-// enableForwarding makes this host a router. A router ignores router advertisements by default, so it keeps them enabled on
+// enableForwarding makes this host a router. A router ignores router advertisements by default, so they stay enabled on
 // interfaces that accepted them before.
 func (s links) enableForwarding(v4 bool) error {
 	const all = "/proc/sys/net/ipv6/conf/all/forwarding"
