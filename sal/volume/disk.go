@@ -20,8 +20,8 @@ type disk struct {
 
 func (j *job) disk(dir string) disk { return disk{j.Resource, dir, j.step} }
 
-// claim prepares the disk of a new content, which has no users yet: it takes the disk back from the user of a machine
-// and grows it to a size in bytes.
+// claim prepares the disk of new content, which has no users yet: it takes the disk back from the user of a machine and
+// grows it to a size in bytes.
 func (d disk) claim(size int64) error {
 	if err := sal.ReclaimDisk(d.dir, d.step); err != nil {
 		return sal.HostError("reclaim the disk of "+d.volume.String(), err)
