@@ -24,7 +24,7 @@ type Keeper interface {
 // Networked is a driver that reports the state of the host's networks.
 type Networked interface {
 	Driver
-	// Network returns the state that it can determine quickly. The detail of the overlay names the rest.
+	// Network returns the state that it can determine quickly. The Detail of the overlay names the unknown parts.
 	Network(ctx context.Context) (writ.NodeNetwork, error)
 }
 
