@@ -63,8 +63,9 @@ type Operation struct {
 	Risk        string // which data can be lost and when, as a sentence; "" if none
 	Destructive bool   // Data is DataDestroys: the payload must permit the destruction of the resource
 	Repeat      Repeat
-	// Aside means that the operation reads data that may grow meanwhile. Other runs do not wait for such a call, and it
-	// does not wait for them before it is sent. On its node, it runs between two other operations on the resource.
+	// Aside means that the operation reads data that may grow meanwhile, such as a log. Such a call and the calls of
+	// other runs on the resource are sent without waiting for each other. The node still runs one operation on the
+	// resource at a time.
 	Aside   bool
 	Timeout time.Duration // from start to end, default for scripts
 	Args    Schema        // schema of the spec map
