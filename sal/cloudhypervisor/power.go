@@ -48,8 +48,8 @@ func (j *job) start(ctx context.Context, r *sal.Record[own]) (sal.Outcome, error
 	return j.done(ctx, r, writ.ChangeUpdated)
 }
 
-// run starts or resumes the machine, except if it is paused on request. The caller writes the record, before with the
-// power state and afterwards with the new process.
+// run starts the machine, or resumes it if an interrupted snapshot left it paused. At a start, launch records the new
+// power state before the process exists; the caller writes the record afterwards, with the PID of the process.
 func (j *job) run(ctx context.Context, r *sal.Record[own]) error {
 	r.Own.Power = running
 	v, _, err := j.live(ctx, r)

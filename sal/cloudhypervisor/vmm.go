@@ -47,7 +47,7 @@ const (
 // previousSuffix is the suffix of the log from before the last start.
 const previousSuffix = ".1"
 
-// vmm is a held process and its API.
+// vmm is the process of a machine, held open so that its PID is not reused, and its API.
 type vmm struct {
 	*api.VMM
 	*held
