@@ -168,7 +168,7 @@ func drained(ctx context.Context, outputs cio.IO, length func() int64) {
 	}
 }
 
-// finish removes a program that has ended, or kills it.
+// finish removes a program from the daemon, after killing it if it still runs.
 func (p *program) finish(ctx context.Context, e client.Process) error {
 	undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoLimit)
 	defer cancel()
