@@ -105,7 +105,7 @@ func readShort(path string, buffer []byte) int {
 // reap waits for a child that has ended. It must be called once, in the process that started the child.
 func reap(number int) { _, _ = unix.Wait4(number, nil, unix.WNOHANG, nil) }
 
-// hold is openProcess for other packages.
+// hold is openProcess with the result that sal.Served needs.
 func hold(p pid) (sal.Process, error) {
 	held, err := openProcess(p)
 	if held == nil {
