@@ -50,7 +50,7 @@ func (l *locks) lock(ctx context.Context, stem string) (unlock func(), err error
 	}
 }
 
-// tryLock is lock for a stem that may be in use: ok is then false.
+// tryLock is lock without waiting: ok is false if the stem is in use.
 func (l *locks) tryLock(stem string) (unlock func(), ok bool) {
 	k, done := l.use(stem)
 	select {

@@ -148,7 +148,7 @@ func (s store) sweep(dir string) error {
 	return nil
 }
 
-// collectIdle is collect for a stem that may be in use: it then returns at once.
+// collectIdle locks a stem and calls collect. It skips a stem that is in use.
 func (s store) collectIdle(dir, stem string) error {
 	unlock, ok := s.locks.tryLock(stem)
 	if !ok {
