@@ -78,7 +78,7 @@ func (m *Machine) Main() {
 	run.Stage("off", "bye")
 	run.close(showWithin)
 	unix.Sync()
-	_ = run.watchdog.disarm() // otherwise it restarts the machine if the reboot call fails
+	_ = run.watchdog.disarm() // an armed watchdog would restart the machine if the reboot call fails
 	_ = unix.Reboot(how)
 	select {} // until the firmware acts
 }

@@ -25,7 +25,7 @@ type Service struct {
 // ServicesAt is the file of the image that lists its services as JSON, in start order.
 const ServicesAt = "/etc/writ/services.json"
 
-// maxServices limits the services, and so the duration of a start in which no service becomes ready.
+// maxServices limits the services, and therefore the duration of a start if no service becomes ready.
 const maxServices = 16
 
 // Delays before an exited program is restarted.

@@ -125,7 +125,8 @@ func (s *startStage) latestText() string {
 	return s.text
 }
 
-// waitText describes the current wait of the stage with its limit. It returns otherwise if the stage does not wait.
+// waitText describes the current wait of the stage with its limit. If the stage does not wait, it returns the argument
+// otherwise.
 func (s *startStage) waitText(cards []progress.Wait, otherwise string) string {
 	var all []string
 	switch {

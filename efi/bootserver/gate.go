@@ -26,7 +26,7 @@ type gate struct {
 // guarded returns a handler that calls next for admitted requests only.
 func (g *gate) guarded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		// Otherwise the deadline of the previous request still applies.
+		// Without a new deadline, the deadline of the previous request on the connection would still apply.
 		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(answerWithin))
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		w.Header().Set("Cache-Control", "no-store")

@@ -12,7 +12,7 @@ import (
 )
 
 // MaxMachines is the maximum number of tracked machines. Beyond it, the network with the most machines loses the one
-// that was silent longest, so an address that invents machines displaces its own.
+// that was silent longest, so an address that invents machines displaces only its own.
 const MaxMachines = 4096
 
 // Steps that the boot server observes itself. Later steps are stages of package progress, reported by the machine.
