@@ -12,8 +12,8 @@ import (
 	"writ/scripts/syntax"
 )
 
-// usage records which variables, fields and parameters a bundle defines and reads, and reports those that it never
-// reads or defines.
+// usage records which variables, fields and parameters a bundle defines and reads. It reports unused variables and
+// parameters, and reads of missing fields.
 type usage struct {
 	scope
 	defined   []*syntax.Symbol

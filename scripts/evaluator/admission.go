@@ -19,8 +19,8 @@ const quantum = 50 * time.Millisecond
 // request to a child and its answer wake two processes, which costs as much as a small pass. The caller of the first
 // pass runs the round for itself and for other passes that fit the same child.
 //
-// The work of each child belongs to a class with its own limit. So projects that need little never wait for projects
-// that need much, however many these are, and processors are left for the rest of the work of a run.
+// The work of each child belongs to a class with its own limit. So projects with quick work never wait for projects
+// with slow work, however many there are, and processors stay free for the other parts of a run.
 type admission struct {
 	mu    sync.Mutex
 	slots slots

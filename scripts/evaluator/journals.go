@@ -12,7 +12,7 @@ import (
 // and the values of a pass it stays below the limits of a child.
 const maxJournals = 16 << 20
 
-// maxKept limits the number of journals. A run that ends in one child leaves its journals in the others unused.
+// maxKept limits the number of journals. A run that ends in one child leaves unused journals in other children.
 const maxKept = 512
 
 // journals holds the journals of the most recently evaluated runs. A child and its parent apply the same operations to

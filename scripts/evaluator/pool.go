@@ -120,8 +120,8 @@ func (p *Pool) compile(ctx context.Context, one *passing, place *slot) {
 	place.cost = c.spent()
 }
 
-// runRound runs a pass and others that wait. If the child ends during several passes, those without an answer are
-// repeated, each alone. A pass that takes long is repeated in the slow class.
+// runRound runs a pass together with other waiting passes. If the child ends during several passes, the passes without
+// an answer are repeated, each alone. A pass that takes long is repeated in the slow class.
 func (p *Pool) runRound(ctx context.Context, first *passing, place *slot) {
 	if ctx.Err() != nil {
 		first.fail(context.Cause(ctx))

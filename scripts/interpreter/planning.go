@@ -23,9 +23,9 @@ type planning struct {
 	work       int           // remaining work for tracing unknown values
 }
 
-// PlanOf returns the plan of a script: see Plan. Inputs must equal those of the run, except its id, which is ignored.
-// If the script does not compile, the plan has the failure. The only error is the cause of a cancelled ctx; the plan is
-// then empty.
+// PlanOf returns the plan of a script: see Plan. Inputs must equal the inputs of the run, except its id, which is
+// ignored. If the script does not compile, the plan has the failure. The only error is the cause of a cancelled ctx;
+// the plan is then empty.
 func PlanOf(ctx context.Context, bundle scripts.Bundle, inputs scripts.Inputs) (scripts.Plan, error) {
 	return Foresee(ctx, bundle, inputs, nil)
 }

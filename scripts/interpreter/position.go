@@ -13,9 +13,9 @@ import (
 )
 
 // frames returns the current position of a VM and the positions of its callers, innermost first. Tengo does not export
-// them: they are only in the text of a script error, which neither a called function nor a panic has. Reading private
-// fields by reflection is safe while the VM is stopped, and correct for the pinned version of Tengo; a test compares
-// both.
+// them: they are only in the text of a script error, and a running function or a panic has no such text. Reading
+// private fields by reflection is safe while the VM is stopped, and correct for the pinned version of Tengo; a test
+// compares both.
 func frames(vm *tengo.VM, files *parser.SourceFileSet) []string {
 	v := reflect.ValueOf(vm).Elem()
 	ip, count, stack := v.FieldByName("ip"), v.FieldByName("framesIndex"), v.FieldByName("frames")

@@ -19,8 +19,7 @@ type unknown struct {
 	after []int // the calls that it depends on, ascending; shared, so never changed
 }
 
-// here returns the horizon of a plan that ends at something that depends on u. The message contains its name, the text
-// what.
+// here returns the horizon of a plan that ends because of u. The argument is a noun phrase for the message.
 func (u *unknown) here(what string) *horizon { return &horizon{what: what, after: u.after} }
 
 func (u *unknown) TypeName() string         { panic(u.here("the type of a value")) }

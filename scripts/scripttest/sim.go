@@ -69,7 +69,7 @@ type Substitute struct {
 	Values map[string]any
 }
 
-// StateRefused is the state of a run that was never accepted. writ.RunState has the others.
+// StateRefused is the state of a run that was never accepted. All other runs have a writ.RunState.
 const StateRefused = "refused"
 
 // Rehearsed is the result of a Rehearsal.
