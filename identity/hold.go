@@ -159,7 +159,7 @@ func (h Holds) First(s Scope) *Hold {
 	return nil
 }
 
-// Exempts reports whether s was released from a hold of a wider scope that still applies to the rest.
+// Exempts reports whether s was released from a hold of a wider scope that still holds the other work of that scope.
 func (h Holds) Exempts(s Scope) bool {
 	own := h.Of(s)
 	return own != nil && !own.Held && slices.ContainsFunc(h, func(wider Hold) bool {

@@ -29,7 +29,7 @@ type Login struct {
 	Roster       int    // version that the signer has seen
 	RosterDigest writ.Digest
 	Signer       string
-	Certificate  writ.Digest // of the signing certificate, zero for a plain key; otherwise the format is v2
+	Certificate  writ.Digest // of the signing certificate, in format v2; zero for a plain key, in format v1
 	Session      ed25519.PublicKey
 	Nonce        []byte // from the coordinator, NonceSize bytes
 	Created      time.Time

@@ -6,9 +6,9 @@ import (
 	"writ"
 )
 
-// CheckSeen compares the roster that a signer has seen with the same version in c. If the digests differ, it returns
-// ROSTER_FORK, because two rosters of one version were signed. Versions after the newest, and versions before the start
-// of the verified chain, are unknown and pass.
+// CheckSeen compares the roster that a signer has seen with the same version in c. If the digests differ, or if a
+// recovery in c skipped the version, it returns ROSTER_FORK: the signer has seen a roster of another chain. Versions
+// after the newest, and versions before the start of the verified chain, are unknown and pass.
 func (c Chain) CheckSeen(version int, digest writ.Digest) error {
 	if digest.IsZero() || version > c.newest.Version {
 		return nil
