@@ -150,7 +150,7 @@ type Report struct {
 type ResourceDrift struct {
 	ResourceID
 	UID   UID      `json:"uid"`
-	Lasts []string `json:"lasts,omitempty"` // sentences
+	Lasts []string `json:"lasts,omitempty"` // the differences, as sentences
 }
 
 // ResourceState reports the standing of one resource.

@@ -75,7 +75,7 @@ type PreviewedCall struct {
 	Simulated bool   `json:"simulated,omitempty"`
 	// Reason is a sentence: why this node, why the call would wait, or why it is unreached.
 	Reason string `json:"reason,omitempty"`
-	Waits  bool   `json:"waits,omitempty"` // the call would wait for more than the calls before it
+	Waits  bool   `json:"waits,omitempty"` // the call would wait even if all calls before it had ended
 	// Warning names an almost full disk of the node, if the call may write to it.
 	Warning string `json:"warning,omitempty"`
 	// Values holds the fields of the call's result as a JSON object, if the call would change nothing.
