@@ -13,7 +13,7 @@ import (
 )
 
 // frames returns the current position of a VM and the positions of its callers, innermost first. Tengo does not export
-// them: they are only in the text of a script error, and a running function or a panic has no such text. Reading
+// them: they are only in the text of a script error, and a called Go function or a panic has no such text. Reading
 // private fields by reflection is safe while the VM is stopped, and correct for the pinned version of Tengo; a test
 // compares both.
 func frames(vm *tengo.VM, files *parser.SourceFileSet) []string {
