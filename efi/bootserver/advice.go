@@ -52,7 +52,8 @@ func (m Machine) advice(now time.Time) string {
 	switch {
 	case m.Failed:
 		return m.failure(ago)
-	case m.Failures > 0 && !(m.Step == StepSent && since > sentQuiet): // then a later attempt started the image
+	// If the machine is late after it received the whole image, a later attempt has started the image.
+	case m.Failures > 0 && !(m.Step == StepSent && since > sentQuiet):
 		return fmt.Sprintf("iPXE could not load or start the image, %s: see its screen for the error. It tries again every 10 s", times(m.Failures))
 	}
 	switch m.Step {
