@@ -322,7 +322,7 @@ func (m *machine) readConfig() error {
 	cmdline := read("/proc/cmdline")
 	m.reports.started(cmdline)
 	failed = append(failed, m.config.Read(read(SettingsAt)), m.config.Read(cmdline))
-	// From systemd's stub; the credentials beside the image come last.
+	// Credentials from systemd's stub. The credentials beside the image come last, so their values win.
 	for _, dir := range []string{"/.extra/global_credentials", "/.extra/credentials"} {
 		names, _ := filepath.Glob(filepath.Join(dir, "*.cred"))
 		for _, name := range names {
@@ -332,7 +332,7 @@ func (m *machine) readConfig() error {
 	if Redacted(cmdline) != strings.Join(strings.Fields(cmdline), " ") {
 		failed = append(failed, hideCmdline(Redacted(cmdline)))
 	}
-	// The kernel log contains the command line.
+	// The kernel log contains the command line, so only root may read it.
 	failed = append(failed, os.WriteFile("/proc/sys/kernel/dmesg_restrict", []byte("1\n"), 0))
 	return errors.Join(failed...)
 }

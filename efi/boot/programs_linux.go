@@ -70,7 +70,7 @@ func (p *programs) run(
 			status = <-ended
 		}
 	}
-	// Processes that it left behind may still hold the pipe open.
+	// Processes that the program left behind may still hold the pipe open.
 	select {
 	case <-heard:
 	case <-time.After(time.Second):

@@ -17,8 +17,8 @@ const (
 )
 
 // moveRoot copies the files of the image to a new tmpfs and restarts the first process from there. The kernel unpacked
-// them to its initial root, which cannot be left: runc could not give containers their own root (pivot_root). It
-// returns nil in the restarted process.
+// them to its initial root, where pivot_root fails, so runc could not give containers their own root. It returns nil in
+// the restarted process.
 func moveRoot() error {
 	if os.Getenv(movedVar) == movedValue {
 		return os.Unsetenv(movedVar)

@@ -124,7 +124,7 @@ func (s *status) lookForDecision() {
 		if !s.node.waited {
 			s.node.waited, s.node.wrong, s.node.beside, s.node.hold, s.node.asked = true, "", nil, hold{}, s.since()
 			s.stages.note(progress.Report{Stage: progress.StageRunner}, s.since())
-			// Without the fingerprint, which must be read on the machine itself.
+			// The report omits the fingerprint, which people must read on the machine itself.
 			s.report(progress.Report{Stage: progress.StageWaits, Node: s.node.now.Name})
 		}
 	default:

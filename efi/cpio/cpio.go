@@ -1,6 +1,6 @@
 // Package cpio writes the archives that Linux unpacks into memory at boot, in the "newc" format of the kernel's
-// initramfs documentation. The output is reproducible: entries are sorted, have no timestamps and belong to root. It
-// must not know the purpose of the files.
+// initramfs documentation. The output is reproducible: entries are sorted, have no timestamps and belong to root. The
+// package must not know the purpose of the files.
 package cpio
 
 import (

@@ -78,7 +78,7 @@ func contentOf(disk io.ReaderAt, size int64) (what string, begun bool) {
 		return "", true
 	case !isZero(first):
 		return named(disk), false
-	// Mkfs writes the copy before the first super block; the power failed in between.
+	// mkfs.btrfs writes this copy before the first super block. The power failed between the two writes.
 	case isBegun(disk, btrfsCopies[0]):
 		return "", true
 	case !isZero(last):

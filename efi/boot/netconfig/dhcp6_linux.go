@@ -261,7 +261,7 @@ func (d *dhcpv6Client) message(kind dhcpv6.MessageType, given *dhcpv6.Message) (
 func (d *dhcpv6Client) partialName() *rfc1035label.Labels {
 	name := rfc1035label.NewLabels()
 	if d.name != "" {
-		// Without the terminating root label, which marks a fully qualified name.
+		// The bytes omit the terminating root label, which marks a fully qualified name.
 		_ = name.FromBytes(append([]byte{byte(len(d.name))}, d.name...))
 	}
 	return name

@@ -29,7 +29,7 @@ func Serve(t *testing.T, address string, ahead time.Duration) string {
 			if n < len(b) {
 				continue
 			}
-			// Seconds since 1900, and their fraction in units of 2^-32.
+			// An NTP timestamp: seconds since 1900, and their fraction in units of 2^-32.
 			now := time.Now().Add(ahead)
 			stamp := binary.BigEndian.AppendUint32(nil, uint32(now.Unix()+2208988800))
 			stamp = binary.BigEndian.AppendUint32(stamp, uint32(uint64(now.Nanosecond())<<32/1e9))
