@@ -30,7 +30,7 @@ var paramSchema = catalog.Schema{
 		Help: "the pattern (RE2) that a whole string, or each element of a list, must match",
 	},
 	{Name: "help", Type: catalog.String, Help: "a description for people"},
-	// The type of default and enum is that of the parameter.
+	// default and enum have no type here, because they have the type of the parameter.
 	{Name: "default", Help: "the value of an omitted parameter; without it the parameter is required"},
 	{Name: "enum", Help: "a list of all valid values"},
 }

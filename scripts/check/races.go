@@ -36,7 +36,7 @@ func (r *races) compare(o *callOrder, c *orderedCall) {
 			continue
 		}
 		uses := slices.Contains(list.names, work.content) && (stopped >= 0 && stopped < i || work.op.Verb == "restore")
-		// The spec is unknown: work between stop and start of one resource is assumed to be work on its parts.
+		// If the spec is unknown, work between stop and start of one resource is assumed to be work on its parts.
 		between := !known && stopped >= 0 && stopped < i && work.op.Kind != writ.KindNetwork
 		if !uses && !between {
 			continue

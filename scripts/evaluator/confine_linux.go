@@ -110,7 +110,7 @@ func denyFiles() (Layer, error) {
 	if err := landlock.V11.BestEffort().Restrict(); err != nil {
 		return layer, fmt.Errorf("set up Landlock: %w", err)
 	}
-	// Best effort may have no effect.
+	// BestEffort may have no effect, so this opens a directory as a test.
 	if fd, err := unix.Open("/", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0); !errors.Is(err, unix.EACCES) {
 		_ = unix.Close(fd)
 		return layer, fmt.Errorf("landlock is active, but opening a directory gave %v, not %v", err, unix.EACCES)

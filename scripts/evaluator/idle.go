@@ -20,8 +20,8 @@ func (idle idleChildren) hasJournal(run writ.RunID) bool {
 }
 
 // take removes the child that fits a waiter best, and returns it: a child with the run's journal, else one with the
-// program, else the most recently used one. It returns nil if the caller should start a new child. The program is heavy
-// if it is expensive to compile.
+// program, else the most recently used one. It returns nil if the caller should start a new child. If the program is
+// expensive to compile (heavy), a child with the program precedes a child with the journal.
 func (idle *idleChildren) take(w *waiter, heavy, slow bool) *child {
 	best, most := -1, -1
 	for i, c := range slices.Backward(*idle) {

@@ -13,8 +13,8 @@ import (
 )
 
 // resolver maps every name of a unit to its variable, as Tengo's compiler does. It reports every error that the
-// compiler would stop at, and code that the compiler wrongly accepts: jumps out of functions, labels, names of
-// builtins.
+// compiler would stop at, and code that the compiler wrongly accepts: jumps out of functions, labels, and variables
+// with the name of a builtin.
 type resolver struct {
 	*Findings
 	unit    *Unit

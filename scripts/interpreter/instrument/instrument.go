@@ -40,7 +40,7 @@ const (
 	Fuel    = "\x00fuel:"    // followed by the amount
 	Builtin = "\x00builtin:" // followed by the name of a builtin
 
-	// Only in plans.
+	// The natives below are used only in plans.
 	Decide   = "\x00decide"
 	Slice    = "\x00slice"
 	Unary    = "\x00unary:"    // followed by the token
