@@ -67,7 +67,7 @@ func (r *Roster) Format() Format {
 type rosterWriter struct {
 	*header.Writer
 	roster *Roster
-	// By name; Roster.Principal is a linear search, and an untrusted roster may have thousands.
+	// known maps names to principals. An untrusted roster may have thousands, and Roster.Principal is a linear search.
 	known map[string]*Principal
 	used  map[string]string // owner of each key that was written, by the key's text
 }

@@ -47,7 +47,7 @@ func (v *Verifier) Submission(signed []byte) (*Verified, error) {
 
 // SubmissionAt repeats the checks for a run that its supervisor accepted earlier. It checks everything as of the time
 // of acceptance, and that the run's deadline has not passed. Keys that were removed since then still count. Revoked
-// keys and withdrawn rights do not.
+// keys and withdrawn rights do not count.
 func (v *Verifier) SubmissionAt(signed []byte, accepted time.Time) (*Verified, error) {
 	return v.submission(signed, moment{at: accepted, now: v.now(), later: true})
 }

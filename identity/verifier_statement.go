@@ -37,7 +37,7 @@ func (v *Verifier) Statement(signed []byte) (*VerifiedStatement, error) {
 
 // PastStatement repeats the checks for a statement that a supervisor has applied. It checks everything as of the
 // creation of the statement, because only the supervisor knows when it was applied. Keys that were removed since then
-// still count. Revoked keys and withdrawn rights do not.
+// still count. Revoked keys and withdrawn rights do not count.
 func (v *Verifier) PastStatement(signed []byte) (*VerifiedStatement, error) {
 	text, _, err := sshsig.Split(signed)
 	if err != nil {

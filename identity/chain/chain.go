@@ -102,9 +102,9 @@ func (c Chain) since(after int) []Entry {
 	return entries
 }
 
-// PageStart returns the version after which the page for a caller with version after starts. It rounds after down, so
-// that a server builds few pages for many callers. The caller already has less than half of the digests on the page,
-// and none of the waypoints.
+// PageStart returns the start of the page for a caller whose newest version is after: the page has the versions that
+// follow the returned one. It rounds after down, so that a server builds few pages for many callers. The caller already
+// has less than half of the digests on the page, and none of the waypoints.
 func (c Chain) PageStart(after int) int {
 	newest := c.newest.Version
 	if after >= newest {

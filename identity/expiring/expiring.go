@@ -129,7 +129,7 @@ func (w Warned) Log(ctx context.Context, log *slog.Logger, all []Item, now time.
 		}
 		w[e.What] = stage
 		switch {
-		// Expired long before the first check: a warning would be of no use.
+		// A role that had expired before the first check needs no warning.
 		case e.Ended(now) && e.Principal != "" && before == 0:
 		case e.Ended(now) && e.stops != "":
 			log.ErrorContext(ctx, e.What+" has expired: "+e.stops, "at", e.At, "fix", e.Renew)

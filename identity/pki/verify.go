@@ -53,8 +53,8 @@ func (v *Verifier) Name(chain []*x509.Certificate) (Name, error) {
 		}
 	}
 	made := d.From + Backdate.Milliseconds()
-	// An authority revokes only earlier ones. A floor after its creation would also lock out its successors, so it is
-	// capped.
+	// An authority revokes only earlier authorities. A floor after its creation would also lock out its successors, so
+	// it is capped.
 	if ended := v.Floors.raise(name.owner(), v.rootOf(name.owner()), min(d.Floor, made)); made < ended {
 		return Name{}, writ.Errorf(writ.CodeCertificateRevoked,
 			"the authority that issued the certificate of the %s was replaced", name.Role).

@@ -131,7 +131,7 @@ func SigningKey(armored []byte) []byte {
 		return nil
 	}
 	body = bytes.ReplaceAll(body[:min(len(body), lines*(armorWidth+1))], []byte("\n"), nil)
-	// Decodes up to the first character that is not base64.
+	// AppendDecode decodes up to the first character that is not base64.
 	blob, _ := base64.StdEncoding.AppendDecode(nil, body[:len(body)/4*4])
 	const before = len(sshsigMagic) + 4 // includes the version
 	if len(blob) < before+4 || string(blob[:len(sshsigMagic)]) != sshsigMagic {
