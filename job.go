@@ -185,7 +185,7 @@ type Control struct {
 	// Asked lists runs whose Inventories the next beat must contain. The supervisor asks after its journal was restored
 	// from a backup.
 	Asked []RunID `json:"asked,omitempty"`
-	// Acknowledged acknowledges the usage, repairs and states of a report.
+	// Acknowledged names a report, and acknowledges its usage, repairs and states.
 	Acknowledged *ReportID `json:"told,omitempty"`
 	Log          []byte    `json:"log,omitempty"` // a nodes.LogQuery, without other fields: older runners cannot decode it
 }

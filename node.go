@@ -138,7 +138,7 @@ func LabelsText(labels map[string]string) string {
 // a disk was restored to an earlier state, or a delete left an object that now belongs to someone else, such as a
 // socket with a foreign listener. If a delete fails for another reason, the record stays in state deleting with the
 // obstacle as drift, and the node retries. Nodes report orphans while they exist. They remove only stray image files,
-// because the content of others is unknown.
+// because the content of other orphans is unknown.
 type Orphan struct {
 	Module string `json:"module"`           // module of the driver that found it
 	Kind   string `json:"kind"`             // "tap", "process", "subvolume"
