@@ -45,7 +45,7 @@ func (k *clockStage) correct(ctx context.Context, c *clock.Clock) error {
 		}
 		possible := clock.Check(c.Now()) == nil
 		goesOn := waitsForTime(possible)
-		if possible && round >= clock.Rounds { // the hardware clock is good enough; keep asks again
+		if possible && round >= clock.Rounds { // the hardware clock is plausible; the background correction asks again
 			k.Show(progress.StageClock, "no answer again: "+goesOn)
 			break
 		}

@@ -25,7 +25,7 @@ type lastEnd struct {
 	logs *logs
 
 	panics.Count
-	before  panics.Count // as stored
+	before  panics.Count // the count that the firmware has stored
 	ifReset panics.Count // the count to use if the hardware watchdog ended the previous run
 	over    sync.Once    // resets the count once
 	files   []string     // records to delete once the log is on disk

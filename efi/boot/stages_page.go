@@ -88,7 +88,7 @@ func (w stages) lines(now time.Duration, held string, cards []progress.Wait, bri
 // States of a stage.
 const (
 	isDone    = "done"
-	hasFailed = "fail" // the start continues
+	hasFailed = "fail" // it failed, and the start continues
 	isHeld    = "held"
 	isNow     = "now"
 	isNext    = "next"

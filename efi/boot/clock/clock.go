@@ -17,7 +17,7 @@ import (
 
 // Limits for the correction of the clock.
 const (
-	askWithin = 3 * time.Second // each for the name lookup and for the answer
+	askWithin = 3 * time.Second // for the name lookup, and again for the answer
 	askMostOf = 2 * askWithin
 	fineWith  = time.Millisecond       // smaller offsets are ignored
 	slewBelow = 500 * time.Millisecond // smaller offsets are slewed, so that no time occurs twice

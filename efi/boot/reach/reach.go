@@ -35,7 +35,7 @@ const addressesTried = 8
 type Probe struct {
 	lookUp      func(ctx context.Context, host string) ([]string, error)
 	dial        func(ctx context.Context, network, address string) (net.Conn, error)
-	nameservers func() []string // those in use
+	nameservers func() []string // returns the nameservers in use
 }
 
 // New returns a Probe of this machine. resolvConf is the file with its nameservers.
