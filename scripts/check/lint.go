@@ -134,7 +134,7 @@ func (l *linter) assign(s *parser.AssignStmt) {
 			l.usage.defined = append(l.usage.defined, symbol)
 			l.hiding(name)
 			if l.isParams(name) {
-				l.usage.paramsSource(s.RHS[0]) // an alias of the parameters; its own uses count
+				l.usage.paramsSource(s.RHS[0]) // an alias does not use all parameters; its own uses count
 				return
 			}
 		}

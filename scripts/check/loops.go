@@ -14,14 +14,14 @@ import (
 // loops finds mistakes that depend on the loops around a node.
 type loops struct {
 	scope
-	around []loop // the current node, the outermost first
+	around []loop // loops around the current node, the outermost first
 	stored map[*parser.FuncLit]bool
 }
 
 // loop is a loop around the current node.
 type loop struct {
 	from, to         parser.Pos
-	initFrom, initTo parser.Pos // of `i := 0`
+	initFrom, initTo parser.Pos // of the statement `i := 0`
 	here             bool       // in the current function
 	ends             bool       // it may end early
 }

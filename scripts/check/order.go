@@ -21,7 +21,7 @@ type orderer struct {
 	scope
 	*callOrder
 	races  *races
-	resets int // calls of reset
+	resets int // number of calls of reset
 }
 
 // unordered reports calls in the statements of one function.
@@ -174,7 +174,7 @@ func (o *orderer) made(e *parser.CallExpr, op *catalog.Operation) {
 
 // resource identifies the resource of a call by its literal name, or else by the text of the expression.
 func (o *orderer) resource(kind writ.ResourceKind, name parser.Expr) string {
-	for range 20 { // handles to handles
+	for range 20 { // the argument may be a handle, whose call may have a handle as its name, too
 		if _, call := o.handle(name); call != nil && len(call.Args) > 0 {
 			name = call.Args[0]
 			continue

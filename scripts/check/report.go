@@ -17,7 +17,7 @@ type Report struct {
 	Params      scripts.Params          `json:"params,omitempty"`
 	// Every operation in the text, sorted: the `allow` list of the script.
 	Operations  []string `json:"operations,omitempty"`
-	Destructive bool     `json:"destructive,omitempty"` // one of them deletes or overwrites data
+	Destructive bool     `json:"destructive,omitempty"` // one of the operations deletes or overwrites data
 	// Targets are the resources of these operations as far as the text names them, sorted: "volume/web-0", or
 	// "volume/web-*" if the rest of the name is known only in the run. MoreTargets reports further targets that the
 	// text does not name.

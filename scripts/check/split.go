@@ -31,7 +31,7 @@ type held struct {
 	first    *made // the first call that made a part of it, nil if unknown
 	second   *made // the first call that made another part of it
 	many     bool  // the same call made more parts in a loop
-	anchored bool  // a part of it has a node for another reason
+	anchored bool  // a part of it has a node for another reason, for example the option node
 	handle   bool  // it is a handle itself, not a list or map of handles
 }
 

@@ -52,7 +52,7 @@ type piece struct {
 	statement bool      // it begins a statement
 	unary     bool      // it is an operator with one operand
 	tight     bool      // no space before it
-	slice     bool      // it is the colon between two bounds
+	slice     bool      // it is the colon of a slice: a[1:2]
 	opens     enclosure // it is an opening bracket
 	closes    enclosure // it is a closing bracket
 	broken    bool      // the brackets of a function are not on one line
@@ -109,7 +109,7 @@ func (r *pieceReader) read(u *syntax.Unit) []*piece {
 		case tok == token.EOF:
 			return r.pieces
 		case tok == token.Semicolon && !r.top().head:
-			r.fresh = r.fresh || r.top().block() // else it is the end of a line before a closing bracket
+			r.fresh = r.fresh || r.top().block() // inside other brackets, it is only the end of a line
 		case tok == token.Semicolon: // the end of a line counts as well
 			r.add(&piece{tok: tok, text: ";"}, pos)
 		default:

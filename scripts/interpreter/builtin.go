@@ -76,7 +76,7 @@ func builtinAppend(fuel *meter, args []tengo.Object) (tengo.Object, error) {
 // spare is the last element of a slice that append made, after its free capacity.
 type spare struct {
 	tengo.ObjectImpl
-	first *tengo.Object // the first element of the whole slice: a subslice must not grow
+	first *tengo.Object // the first element of the slice; a subslice has another one, and must not grow in place
 	used  int
 }
 

@@ -42,7 +42,7 @@ func (m *meter) burn(n int64) error {
 
 // Approximate sizes of values in memory, in bytes.
 const (
-	sizeObject = 16  // an element of a list; a number needs the same again
+	sizeObject = 16  // an element of a list; a number needs another 16 bytes
 	sizeMap    = 350 // a map with up to 8 keys
 	sizeKey    = 64  // each key of a bigger map
 )

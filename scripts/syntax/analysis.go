@@ -28,7 +28,7 @@ type Analysis struct {
 	Main    *Unit
 	Modules []*Unit // the imported modules, each after its own imports
 	Symbols map[*parser.Ident]*Symbol
-	Tests   []*parser.Ident // the test functions of a test file, where they are defined
+	Tests   []*parser.Ident // the names of the test functions, at their definitions
 
 	state map[string]visit
 }

@@ -22,7 +22,7 @@ type Symbol struct {
 type function struct {
 	outer    *function
 	literal  *parser.FuncLit // nil for the body of a module
-	locals   int             // the maximum alive at the same time
+	locals   int             // the maximum number of variables alive at the same time
 	captured map[*Symbol]bool
 	loops    int // around the current statement
 }

@@ -126,7 +126,7 @@ func (in *instrumenter) stmt(s parser.Stmt) parser.Stmt {
 		}
 	case *parser.ExportStmt:
 		if in.main {
-			return &parser.EmptyStmt{Semicolon: s.ExportPos, Implicit: true} // as Tengo does
+			return &parser.EmptyStmt{Semicolon: s.ExportPos, Implicit: true} // Tengo ignores it, too
 		}
 		// A module is compiled as a function that returns its export.
 		return &parser.ReturnStmt{
