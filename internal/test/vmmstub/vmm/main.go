@@ -215,8 +215,8 @@ func openMonitor(where string, log *slog.Logger) (*monitor, error) {
 	return m, nil
 }
 
-// listen opens the API socket: an inherited one, or one at a path, where it takes the lock and removes a stale socket.
-// A clean shutdown removes the socket; the lock file stays.
+// listen opens the API socket: an inherited socket, or a new one at a path. For a path, it first takes the lock and
+// removes a stale socket. A clean shutdown removes the socket; the lock file stays.
 func listen(where string) (net.Listener, func(), error) {
 	if text, found := strings.CutPrefix(where, "fd="); found {
 		fd, err := strconv.Atoi(text)

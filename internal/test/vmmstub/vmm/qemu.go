@@ -80,7 +80,7 @@ func (g *qemu) watch() {
 	}
 }
 
-// follow waits until QEMU has ended. If neither the stub nor the guest caused the end, it is a crash.
+// follow waits until QEMU has ended. If neither the stub nor the guest caused the end, follow reports a crash.
 func (g *qemu) follow() {
 	g.qmp.listen()
 	err := g.cmd.Wait()

@@ -15,7 +15,7 @@ const root = "/api/v1/"
 type action struct {
 	method string
 	body   bool   // a body is required, otherwise it is forbidden
-	lax    bool   // a body is allowed
+	lax    bool   // a body is allowed but not required
 	empty  int    // status of a success without a body
 	text   string // prefix of the error
 	do     func(v *vmm, body []byte) (any, error)
