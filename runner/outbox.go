@@ -142,7 +142,8 @@ func (o *outbox) run(ctx context.Context) {
 	}
 }
 
-// next removes the results that are due now. If there are none, it returns the time until the next one.
+// next removes the results that are due now. pause is the time until the next result is due, or resendAfter if none
+// waits.
 func (o *outbox) next(now time.Time) (batch []*pendingResult, pause time.Duration) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
