@@ -17,7 +17,7 @@ type machine struct {
 	cpus    uint32
 	dimms   int
 	plugged uint64 // hot-plugged memory in bytes
-	fault   error  // reason why the machine was built but does not run; vm.shutdown removes it
+	fault   error  // why the machine was built but does not run; vm.shutdown ends this state
 }
 
 // newMachine opens the devices of the configuration and starts a guest.
