@@ -96,7 +96,7 @@ func TestExitCodesFollowFromKinds(t *testing.T) {
 			reasons++
 		}
 		if follows := row.Exit == usual[row.Kind]; follows == (reason != "") {
-			t.Errorf("%s is %s and ends a command with %d; %d follows from the kind, and the reason to differ is %q", row.Code, row.Kind, row.Exit, usual[row.Kind], reason)
+			t.Errorf("%s is %s and ends a command with %d; %d follows from the kind, and the reason in differs of this test is %q", row.Code, row.Kind, row.Exit, usual[row.Kind], reason)
 		}
 	}
 	for exit, codes := range differs {

@@ -36,7 +36,8 @@ func TestRunbookSaysWhoMendsEachCode(t *testing.T) {
 	for _, code := range codes {
 		again, found := rows[code]
 		if want := map[bool]string{true: "yes", false: "no"}[code.Info().Retryable]; !found || again != want {
-			t.Errorf("the row of %s says %q, want %q", code, again, want)
+			t.Errorf("manual/runbook.md, Repair of failed calls: \"tried again\" of %s is %q, want %q (empty: the row is missing)",
+				code, again, want)
 		}
 	}
 }
