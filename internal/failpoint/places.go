@@ -71,6 +71,7 @@ const (
 // Messages to Redis.
 const (
 	JobSent            Point = "queue/job"
+	JobsSent           Point = "queue/jobs"
 	JobsWithdrawn      Point = "queue/withdrawn"
 	EpochSent          Point = "queue/epoch"
 	RosterSent         Point = "queue/roster"
@@ -188,7 +189,8 @@ var Places = []Place{
 	{Point: RunsForgotten, Kind: Commit, Event: "Old runs are forgotten."},
 	{Point: WebhookTold, Kind: Commit, Event: "A webhook has processed some events."},
 
-	{Point: JobSent, Kind: Send, Event: "A job goes into a node's queue."},
+	{Point: JobSent, Kind: Send, Event: "A job goes into a node's queue alone."},
+	{Point: JobsSent, Kind: Send, Event: "Several jobs go into a node's queue with one script; torn, none does."},
 	{
 		Point: JobsWithdrawn, Kind: Send,
 		Event: "Jobs of a stopped run, and deliveries that waited too long, are withdrawn.",

@@ -45,15 +45,16 @@ func (d *dispatcher) Push(ctx context.Context, node writ.NodeID, tasks ...queue.
 }
 
 func (d *dispatcher) pushAll(ctx context.Context, node writ.NodeID, tasks []queue.Task) error {
-	for _, t := range tasks {
+	if len(tasks) == 1 {
 		failpoint.JobSent.Begin()
-		err := enqueue(ctx, d.asynq, node, t)
+		err := enqueue(ctx, d.asynq, node, tasks[0])
 		failpoint.JobSent.End(err)
-		if err != nil {
-			return err
-		}
+		return err
 	}
-	return nil
+	failpoint.JobsSent.Begin()
+	err := d.pushBurst(ctx, node, tasks)
+	failpoint.JobsSent.End(err)
+	return err
 }
 
 // pushAgain adds tasks after a key of the queue had the wrong type and was deleted. It first undoes the writes of the

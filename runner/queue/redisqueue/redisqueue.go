@@ -76,6 +76,7 @@ func (q *Queue) init(client *redis.Client) {
 	q.messenger = newMessenger(q.access)
 	q.dispatcher = &dispatcher{q.access, newAsynqClient(client)}
 	q.closed = make(chan struct{})
+	client.AddHook(burstHook{})
 	client.AddHook(registryHook{})
 	q.prefetchers.client, q.prefetchers.reader = client, q.reader
 	client.AddHook(&q.prefetchers)

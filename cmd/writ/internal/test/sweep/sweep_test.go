@@ -504,6 +504,7 @@ var scenes = map[failpoint.Point]scene{
 	failpoint.WebhookTold:            {victim: coordinator},
 
 	failpoint.JobSent:            {victim: supervisor, nth: 2},
+	failpoint.JobsSent:           {victim: supervisor},
 	failpoint.JobsWithdrawn:      {victim: supervisor, during: cancelled},
 	failpoint.EpochSent:          {victim: supervisor},
 	failpoint.RosterSent:         {victim: supervisor, during: rosterMade},
