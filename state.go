@@ -76,12 +76,12 @@ var (
 	}
 	RunMoves = []Move[RunState]{
 		{RunAccepted, RunRunning, "the first pass began"},
-		{RunAccepted, RunCancelled, "a cancel statement, or the signer lost the right"},
+		{RunAccepted, RunCancelled, "a cancel statement, or the newest roster does not permit the run"},
 		{RunAccepted, RunExpired, "its deadline passed before it began"},
 		{RunAccepted, RunFailed, "the script cannot be evaluated"},
 		{RunRunning, RunSucceeded, "the script and all its calls ended"},
 		{RunRunning, RunFailed, "the script or an unhandled call failed"},
-		{RunRunning, RunCancelled, "a cancel statement, or the signer lost the right"},
+		{RunRunning, RunCancelled, "a cancel statement, or the newest roster does not permit the run"},
 		{RunRunning, RunExpired, "its deadline passed"},
 		{RunFailed, RunRunning, "a resume statement"},
 	}

@@ -14,8 +14,6 @@ import (
 	"writ/internal/limit"
 	"writ/scripts"
 	"writ/supervisor/journal"
-	"writ/supervisor/mail"
-	"writ/supervisor/workflow"
 )
 
 // Config holds the dependencies of a Store. All fields are required.
@@ -181,48 +179,6 @@ func differs(run *journal.Run, v *identity.Verified) string {
 		}
 	}
 	return ""
-}
-
-// MayAct checks the submission of a run, and the signer's rights under the newest roster, before a step of the run. An
-// attacker with write access to the database must not be able to prevent this check. If a check fails, MayAct returns
-// the stop that ends the run.
-func (s *Store) MayAct(ctx context.Context, run *journal.Run) (*mail.Stop, error) {
-	newest := s.Roster().Version
-	if run.State.Ended() || run.Stop != nil || int(s.verified.get(run.ID).roster) >= newest {
-		return nil, nil
-	}
-	var signed []byte
-	err := s.Journal.Read(ctx, func(tx *journal.Tx) (err error) {
-		signed, err = tx.Payload(run.Payload)
-		return err
-	})
-	if err == nil {
-		err = s.Verify(ctx, run, signed)
-	}
-	switch {
-	case writ.CodeOf(err) == writ.CodeRecordForged:
-		// an attacker can change many records
-		if times, say := s.Refusals.Say(string(writ.CodeRecordForged), time.Now()); say {
-			s.Log.Error("run failed: the journal no longer has its accepted submission", "run", run.ID,
-				"code", writ.CodeRecordForged, "err", err, "times", times)
-		}
-		return &mail.Stop{State: writ.RunFailed, Err: writ.AsError(err), By: s.Now().Add(workflow.StopWithin)}, nil
-	case err != nil:
-		return nil, err
-	}
-	return s.CheckSigner(s.Verifier(), run, signed), nil
-}
-
-// CheckSigner returns the stop that ends a run if its signer has lost the right to it, or nil.
-func (s *Store) CheckSigner(verifier *identity.Verifier, run *journal.Run, signed []byte) *mail.Stop {
-	_, err := verifier.SubmissionAt(signed, run.Accepted)
-	switch writ.CodeOf(err) {
-	case writ.CodeSignerRevoked, writ.CodeSignerUnknown, writ.CodeRoleMissing, writ.CodeDestructiveDenied:
-		why := writ.Errorf(writ.CodeSignerRevoked, "%s may not have this run any more: %s", run.Signer, err)
-		return &mail.Stop{State: writ.RunCancelled, Err: why, By: s.Now().Add(workflow.StopWithin)}
-	}
-	s.verified.put(run.ID, reverifiedRun{ShortDigestOf(signed), int32(verifier.Roster.Version)})
-	return nil
 }
 
 // rosterAt returns a version of the roster that was adopted here.

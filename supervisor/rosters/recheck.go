@@ -77,7 +77,7 @@ func (r *Recheck) Run(ctx context.Context) error {
 	}
 }
 
-// cancelRevoked cancels the open runs whose signers have lost the right to run them. The journal records the roster
+// cancelRevoked cancels the open runs that the newest roster does not permit. The journal records the roster
 // that last approved each run. A crash or an error after the adoption of a roster therefore skips no run, and a start
 // without a new roster has no runs to check. If a run cannot be read, the others are still checked, and the last such
 // error is returned.
