@@ -149,9 +149,15 @@ func (k *keeping) keepUp(ctx context.Context) error {
 }
 
 // keepDown checks a process whose machine does not run: either the guest turned itself off, or another program shut it
-// down.
+// down. A machine that should be paused has lost its memory and is not started.
 func (k *keeping) keepDown(ctx context.Context, v *vmm) error {
 	own := &k.r.Own
+	if own.Power == paused {
+		if err := v.end(ctx, k.step); err != nil {
+			return err
+		}
+		return k.keepAlive(ctx)
+	}
 	soon, cancel := context.WithTimeout(ctx, afterwards)
 	defer cancel()
 	// The process answers requests before it writes its events.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,6 +16,7 @@ import (
 
 	"writ"
 	"writ/internal/test/vmmstub"
+	"writ/internal/unixsocket"
 	"writ/sal/catalog"
 )
 
@@ -110,6 +113,55 @@ func TestMachineReturnsAfterHostReboot(t *testing.T) {
 			}
 		}
 	})
+}
+
+// request sends a request to the process of a machine, as another program on the host could.
+func (b *fixture) request(name, what string) {
+	b.Helper()
+	v, err := b.openProcess(b.record(name))
+	if err != nil || v == nil {
+		b.Fatalf("%s has no process: %v", name, err)
+	}
+	defer v.release()
+	dial := func(context.Context, string, string) (net.Conn, error) {
+		return unixsocket.Dial(b.Context(), filepath.Join(b.dirOf(machine(name)), socketName))
+	}
+	client := http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}
+	r, err := http.NewRequestWithContext(b.Context(), http.MethodPut, "http://localhost/api/v1/"+what, nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	response, err := client.Do(r)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusNoContent {
+		b.Fatalf("%s: %s", what, response.Status)
+	}
+}
+
+// A paused machine that another program removed must not run: its memory is lost, and nobody asked for a start.
+func TestRemovedPausedMachineStaysDown(t *testing.T) {
+	for _, what := range []string{"vm.shutdown", "vm.delete"} {
+		t.Run(what, func(t *testing.T) {
+			b := newFixture(t)
+			b.must("machine.create", "web", machineSpec)
+			b.must("machine.pause", "web", nil)
+			b.request("web", what)
+			for range 2 {
+				b.keeps("web", "memory of the paused machine is lost", false)
+			}
+			if got := b.state("web"); got != string(stopped) {
+				t.Errorf("it is %s", got)
+			}
+			b.must("machine.start", "web", nil)
+			b.keeps("web", "", false)
+			if got := b.state("web"); got != string(running) {
+				t.Errorf("after the start it is %s", got)
+			}
+		})
+	}
 }
 
 // turnsOff makes the guest of a machine on the stub turn itself off.
