@@ -15,9 +15,10 @@ import (
 
 // Trees stores trees in a directory.
 //
-// Below Dir, trees/NAME/data is a tree and trees/NAME/snapshots/* are its snapshots. trees/NAME/work is unfinished: a
-// tree is created there and renamed when it is complete and synced. trees/NAME/restored is a restored tree that is
-// about to replace data.
+// Below Dir, trees/NAME/data is a tree and trees/NAME/snapshots/* are its snapshots. trees/NAME/work is incomplete or no
+// longer needed: a tree is created there and renamed when it is complete and synced, and a removed snapshot is deleted
+// there. trees/NAME/restored is a restored tree that is about to replace data. Every call on a tree except Room and
+// Snapshots first removes the work of an interrupted call.
 type Trees struct {
 	Dir string // required: an absolute path
 	// Step is called before every single change of Dir; tests stop the driver there. It may be nil.

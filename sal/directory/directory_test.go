@@ -1,6 +1,8 @@
 package directory
 
 import (
+	"context"
+	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -65,5 +67,29 @@ func TestACopyHasNoFilesOfOtherTrees(t *testing.T) {
 	})
 	if copied || walked != nil {
 		t.Errorf("the snapshot has what another tree holds: %t, %v", copied, walked)
+	}
+}
+
+// A copy that fails may have filled the disk.
+func TestAFailedCopyFreesItsSpace(t *testing.T) {
+	trees := &Trees{Dir: t.TempDir()}
+	dir, err := trees.Make(t.Context(), "a", sal.Bound{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "file"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	trees.Step = func(step string) {
+		if step == "write file" {
+			cancel()
+		}
+	}
+	if err := trees.Snapshot(ctx, "a", "s"); !errors.Is(err, context.Canceled) {
+		t.Fatalf("the snapshot ended with %v", err)
+	}
+	if left, err := os.ReadDir(filepath.Join(trees.Dir, "trees", "a", "work")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("it left %v, %v", left, err)
 	}
 }

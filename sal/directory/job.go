@@ -18,7 +18,7 @@ type job struct {
 	at   string // path of the tree's files, relative to root
 }
 
-// onTree finishes interrupted operations on a tree and then calls do.
+// onTree completes an interrupted restore, removes the work of an interrupted call, and then calls do.
 func onTree(ctx context.Context, t *Trees, name string, do func(j *job) error) error {
 	if err := errors.Join(ctx.Err(), sal.ValidTree(name)); err != nil {
 		return err
@@ -33,6 +33,9 @@ func onTree(ctx context.Context, t *Trees, name string, do func(j *job) error) e
 	defer root.Close()
 	j := &job{Trees: t, root: root, at: path.Join("trees", name)}
 	if err := j.restored(); err != nil {
+		return err
+	}
+	if err := j.clear(); err != nil {
 		return err
 	}
 	return do(j)
@@ -72,23 +75,29 @@ func (j *job) restored() error {
 	return j.sync(j.at)
 }
 
-// build creates a tree at a path below root, and renames it into place when it is complete.
+// build creates a tree at a path below root. It creates the tree at work and renames it when it is complete. If it
+// fails, it removes the incomplete tree, which may have filled the disk.
 func (j *job) build(ctx context.Context, to string, into func(ctx context.Context, to string) error) error {
-	if err := j.prepare(ctx, into); err != nil {
-		return err
+	err := j.makeParent(to)
+	if err == nil {
+		err = into(ctx, j.work())
 	}
-	return j.place(to)
+	if err == nil {
+		err = errors.Join(j.sync(j.work()), ctx.Err())
+	}
+	if err == nil {
+		err = j.place(to)
+	}
+	if err != nil {
+		return errors.Join(err, j.clear())
+	}
+	return nil
 }
 
-// prepare creates a tree at work/new. It replaces the remains of a crash.
-func (j *job) prepare(ctx context.Context, into func(ctx context.Context, to string) error) error {
-	work := path.Join(j.at, "work")
-	j.step("clear work")
-	if err := j.root.RemoveAll(work); err != nil {
-		return err
-	}
-	j.step("make work")
-	if err := j.root.MkdirAll(work, 0o700); err != nil {
+// makeParent creates and syncs the directories above a path.
+func (j *job) makeParent(to string) error {
+	j.step("make room")
+	if err := j.root.MkdirAll(path.Dir(to), 0o700); err != nil {
 		return err
 	}
 	for _, dir := range []string{".", path.Dir(j.at), j.at} { // these may be new
@@ -96,20 +105,13 @@ func (j *job) prepare(ctx context.Context, into func(ctx context.Context, to str
 			return err
 		}
 	}
-	if err := into(ctx, path.Join(work, "new")); err != nil {
-		return err
-	}
-	return errors.Join(j.sync(path.Join(work, "new")), ctx.Err())
+	return nil
 }
 
-// place renames work/new to its final path.
+// place renames work to its final path.
 func (j *job) place(to string) error {
-	j.step("make room")
-	if err := j.root.MkdirAll(path.Dir(to), 0o700); err != nil {
-		return err
-	}
 	j.step("put it in place")
-	if err := j.root.Rename(path.Join(j.at, "work", "new"), to); err != nil {
+	if err := j.root.Rename(j.work(), to); err != nil {
 		return err
 	}
 	if err := j.sync(j.at); err != nil {
@@ -130,20 +132,26 @@ func (j *job) sync(dir string) error {
 
 // discard moves a directory of a tree to work and removes it.
 func (j *job) discard(dir string) error {
-	work := path.Join(j.at, "work")
-	j.step("clear work")
-	if err := j.root.RemoveAll(work); err != nil {
-		return err
-	}
 	j.step("put it aside")
-	if err := j.root.Rename(dir, work); err != nil {
+	if err := j.root.Rename(dir, j.work()); err != nil {
 		return err
 	}
 	if err := j.sync(path.Dir(dir)); err != nil {
 		return err
 	}
-	j.step("remove it")
-	return j.root.RemoveAll(work)
+	return j.clear()
+}
+
+// work returns the path of a directory that is incomplete or no longer needed.
+func (j *job) work() string { return path.Join(j.at, "work") }
+
+// clear removes work, if it exists.
+func (j *job) clear() error {
+	if exists, err := j.exists(j.work()); err != nil || !exists {
+		return err
+	}
+	j.step("clear work")
+	return j.root.RemoveAll(j.work())
 }
 
 func (j *job) step(name string) {

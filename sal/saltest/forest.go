@@ -63,6 +63,16 @@ func (f *forest) holds(when, name, want string) {
 	}
 }
 
+// files returns the sorted paths of all files and directories on the host.
+func (f *forest) files() (all []string) {
+	f.Helper()
+	f.must(filepath.WalkDir(f.host, func(path string, _ fs.DirEntry, err error) error {
+		all = append(all, path)
+		return err
+	}))
+	return all
+}
+
 func (f *forest) lists(want ...string) {
 	f.Helper()
 	if all, err := f.List(f.Context()); err != nil || !slices.Equal(all, want) {

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"writ/sal"
 )
 
@@ -23,6 +25,7 @@ func (e TreesSuite) repeats(t *testing.T) {
 	tried := 0
 	for _, c := range treeCalls {
 		hosts.Replace(t, saved, f.host)
+		var left [][]string // files after the repetition, by the step at which the call stopped
 		for at, reached := 0, true; reached; at++ {
 			hosts.Replace(t, f.host, saved)
 			stopped, finished, steps := make(chan struct{}), make(chan error, 1), 0
@@ -47,6 +50,7 @@ func (e TreesSuite) repeats(t *testing.T) {
 			if err := c.do(t.Context(), f); err != nil {
 				t.Fatalf("%s, stopped at step %d, cannot be repeated: %v", c.name, at, err)
 			}
+			left = append(left, f.files())
 			f.hasSnapshots("a", c.snapshots...)
 			if c.gone {
 				f.lists()
@@ -58,6 +62,11 @@ func (e TreesSuite) repeats(t *testing.T) {
 			}
 			f.holds(when, "a", c.want)
 			f.write(f.make("a", 64*mib), c.after)
+		}
+		for at, files := range left {
+			if diff := cmp.Diff(left[len(left)-1], files); diff != "" { // the last call was not stopped
+				t.Errorf("%s, stopped at step %d and repeated, leaves other files than without the stop:\n%s", c.name, at, diff)
+			}
 		}
 	}
 	t.Logf("stopped %d times", tried)
