@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"os/exec"
 	"strconv"
 	"time"
@@ -17,8 +18,8 @@ import (
 // run.
 const keepTime = 10 * time.Second
 
-// Keep compares a database with its record and repairs it. It restarts a process that ended; the delay grows with the
-// number of restarts.
+// Keep compares a database and its tree with its record and repairs them. It restarts a process that ended; the delay
+// grows with the number of restarts.
 func (d *Driver) Keep(ctx context.Context, resource writ.ResourceID) ([]sal.Drift, error) {
 	j := jobOn(d, resource)
 	r, err := d.records().Get(resource)
@@ -37,6 +38,13 @@ func (d *Driver) Keep(ctx context.Context, resource writ.ResourceID) ([]sal.Drif
 	drift, err := j.restart(ctx, r)
 	if err != nil || ctx.Err() != nil {
 		return drift, errors.Join(err, ctx.Err())
+	}
+	if _, missing := os.Stat(r.Own.Tree); missing == nil { // otherwise restart has reported it
+		kept, err := j.Trees.Keep(ctx, j.tree(), j.room(r.Own.SizeGiB))
+		drift = append(drift, kept...)
+		if err != nil {
+			return drift, err
+		}
 	}
 	if err := j.trimLog(); err != nil {
 		return drift, err

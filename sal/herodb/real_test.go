@@ -29,6 +29,11 @@ func (s smallTrees) Make(ctx context.Context, name string, bound sal.Bound) (str
 	return s.Trees.Make(ctx, name, bound)
 }
 
+func (s smallTrees) Keep(ctx context.Context, name string, bound sal.Bound) ([]sal.Drift, error) {
+	bound.Bytes /= 64
+	return s.Trees.Keep(ctx, name, bound)
+}
+
 type overlay netip.Prefix
 
 func (o overlay) Subnet(context.Context) (netip.Prefix, error) { return netip.Prefix(o), nil }
