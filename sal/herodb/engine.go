@@ -1,21 +1,11 @@
 package herodb
 
 import (
-	"bytes"
 	"context"
-	"errors"
-	"fmt"
-	"os"
-	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
-	"sync"
 	"syscall"
-	"time"
-
-	"writ/sal"
 )
 
 // engine is a program that serves databases: a row of the table engines.
@@ -98,49 +88,3 @@ type program struct {
 
 // unknownVersion is the version of programs that do not report one.
 const unknownVersion = "unknown"
-
-// versionGuard ends a program that hangs when asked for its version.
-const versionGuard = 10 * time.Second
-
-var versionPattern = regexp.MustCompile(`(?:^|[ =v])([0-9]+\.[0-9]+(?:\.[0-9]+)*)`)
-
-// versionCache holds the versions of programs until their files change. The zero value is empty.
-type versionCache struct {
-	mu    sync.Mutex
-	known map[string]string // by path, size and time
-}
-
-// of returns the version of a program.
-func (c *versionCache) of(ctx context.Context, e engine, path string) (string, error) {
-	if e.versionArgs == nil {
-		return unknownVersion, nil
-	}
-	info, err := os.Stat(path)
-	if err != nil {
-		return "", sal.HostError("inspect "+path, err)
-	}
-	key := fmt.Sprint(path, info.Size(), info.ModTime().UnixNano())
-	c.mu.Lock()
-	known, ok := c.known[key]
-	c.mu.Unlock()
-	if ok {
-		return known, nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, versionGuard)
-	defer cancel()
-	said, err := exec.CommandContext(ctx, path, e.versionArgs...).CombinedOutput()
-	if err != nil {
-		return "", sal.HostError("ask "+path+" for its version", errors.Join(ctx.Err(), err))
-	}
-	m := versionPattern.FindSubmatch(bytes.TrimSpace(said))
-	if m == nil {
-		return unknownVersion, nil
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.known == nil {
-		c.known = map[string]string{}
-	}
-	c.known[key] = string(m[1])
-	return string(m[1]), nil
-}

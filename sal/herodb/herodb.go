@@ -29,6 +29,7 @@ import (
 	"writ/internal/confine"
 	"writ/sal"
 	"writ/sal/catalog"
+	"writ/sal/needs"
 )
 
 // Driver is the driver of a node's databases.
@@ -54,7 +55,7 @@ type Driver struct {
 	// Step is called before every single change of the host. Tests use it to stop the driver there. May be nil.
 	Step func(name string)
 
-	versions versionCache
+	versions needs.Versions
 	children children
 	restarts restarts
 	users    confine.Register

@@ -1,6 +1,7 @@
 package herodb
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"strings"
 
 	"writ"
+	"writ/sal"
 	"writ/sal/needs"
 )
 
@@ -28,7 +30,7 @@ func (d *Driver) Offered() []string { return d.offer().names() }
 type offer struct {
 	named    []string // Driver.Engines
 	look     func(name string) (path string, err error)
-	versions *versionCache
+	versions *needs.Versions
 }
 
 func (d *Driver) offer() *offer { return &offer{d.Engines, d.Look, &d.versions} }
@@ -96,8 +98,14 @@ func (o *offer) program(ctx context.Context, name string) (program, error) {
 	if err != nil {
 		return program{engine: e}, exec.ErrNotFound
 	}
-	version, err := o.versions.of(ctx, e, path)
-	return program{e, path, version}, err
+	version, err := "", error(nil)
+	if e.versionArgs != nil {
+		version, err = o.versions.Of(ctx, path, append([]string{path}, e.versionArgs...)...)
+	}
+	if err != nil {
+		return program{e, path, ""}, sal.HostError("find the version of "+path, err)
+	}
+	return program{e, path, cmp.Or(version, unknownVersion)}, nil
 }
 
 // all returns the names of all engines, the offered ones first.

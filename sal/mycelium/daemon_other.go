@@ -5,6 +5,8 @@ package mycelium
 import (
 	"context"
 	"time"
+
+	"writ/sal/needs"
 )
 
 // Run waits until ctx ends: daemons run only on Linux.
@@ -17,6 +19,6 @@ func (n *Node) Run(ctx context.Context) error {
 	return nil
 }
 
-func daemonInfo(context.Context, string, string, *versionCache) (pid int64, since time.Time, version string) {
+func daemonInfo(context.Context, string, string, *needs.Versions) (pid int64, since time.Time, version string) {
 	return
 }

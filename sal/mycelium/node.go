@@ -18,6 +18,7 @@ import (
 	"sync/atomic"
 
 	"writ/sal"
+	"writ/sal/needs"
 )
 
 // Node is this host in the overlay. It implements sal.Overlay.
@@ -35,7 +36,7 @@ type Node struct {
 
 	making   sync.Mutex   // only one call generates the key
 	fault    atomic.Value // string: why no daemon runs
-	versions versionCache
+	versions needs.Versions
 	inquiry  inquiry
 }
 

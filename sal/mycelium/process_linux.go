@@ -18,6 +18,7 @@ import (
 
 	"writ/internal/confine"
 	"writ/internal/pidfd"
+	"writ/sal/needs"
 )
 
 // process is a daemon. The handle is bound to this process, even if its number is reused.
@@ -102,7 +103,7 @@ func (p *process) stop(ctx context.Context) {
 // daemonInfo returns the number, start time and version of the running daemon with this program name and key. It returns
 // zero values without a daemon.
 func daemonInfo(
-	ctx context.Context, program, key string, versions *versionCache,
+	ctx context.Context, program, key string, versions *needs.Versions,
 ) (pid int64, since time.Time, version string) {
 	p, err := findDaemon(program, key)
 	if err != nil || p == nil {
@@ -110,7 +111,10 @@ func daemonInfo(
 	}
 	defer p.handle.Close()
 	since, _ = startOf(p.pid)
-	return int64(p.pid), since, versions.of(ctx, p.pid, p.args)
+	if len(p.args) > 0 { // otherwise it has exited meanwhile
+		version, _ = versions.Of(ctx, fmt.Sprintf("/proc/%d/exe", p.pid), p.args[0], "--version")
+	}
+	return int64(p.pid), since, version
 }
 
 // ticks is the unit of times in /proc/PID/stat, in fractions of a second. Linux never changed it for programs.

@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,9 +15,6 @@ import (
 	"writ/internal/cgroup"
 	"writ/internal/confine"
 )
-
-// versionPattern matches the version in the output of a program.
-var versionPattern = regexp.MustCompile(`(?:^|[ =v])([0-9]+(?:\.[0-9]+)+)`)
 
 // Program checks for a program, by name on PATH or by path. The program must report version least or newer. Without
 // versionArgs, or if the output contains no version, any version is accepted.
@@ -34,15 +30,13 @@ func Program(name, least string, versionArgs ...string) func(context.Context) (s
 		if len(versionArgs) == 0 {
 			return path, nil
 		}
-		said, err := exec.CommandContext(ctx, path, versionArgs...).Output()
-		if err != nil && ctx.Err() != nil {
-			return "", fmt.Errorf("%s does not report its version", path)
+		version, err := versionOf(ctx, path, append([]string{path}, versionArgs...))
+		if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+			return "", err
 		}
-		match := versionPattern.FindSubmatch(said)
-		if match == nil {
+		if version == "" {
 			return path, nil
 		}
-		version := string(match[1])
 		if !AtLeast(version, least) {
 			return "", fmt.Errorf("%s is version %s, but %s or newer is required", path, version, least)
 		}

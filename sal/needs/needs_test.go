@@ -3,6 +3,7 @@ package needs
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -61,6 +62,25 @@ func TestProgramsAreKnownByPathAndVersion(t *testing.T) {
 		if (err == nil) != (c.wrong == "") || err != nil && !strings.Contains(err.Error(), c.wrong) || !strings.HasSuffix(found, c.found) {
 			t.Errorf("%s %s: %q, %v", c.name, c.least, found, err)
 		}
+	}
+}
+
+func TestVersionIsReadOncePerFile(t *testing.T) {
+	program, runs := filepath.Join(t.TempDir(), "tool"), filepath.Join(t.TempDir(), "runs")
+	var versions Versions
+	for i, version := range []string{"1.2", "1.2", "1.10", "1.10"} {
+		if i%2 == 0 {
+			text := fmt.Sprintf("#!/bin/sh\necho run >>%s\necho tool v%s\n", runs, version)
+			if err := os.WriteFile(program, []byte(text), 0o700); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got, err := versions.Of(t.Context(), program, program, "--version"); got != version || err != nil {
+			t.Errorf("the version is %q, %v, want %s", got, err, version)
+		}
+	}
+	if text, err := os.ReadFile(runs); err != nil || strings.Count(string(text), "run") != 2 {
+		t.Errorf("it ran %q, %v", text, err)
 	}
 }
 
