@@ -190,21 +190,22 @@ func (j *job) restartEnded(ctx context.Context, r *record, now containerState) (
 		return nil, err
 	}
 	if policy == "never" || policy == "on-failure" && known && now.exit == 0 {
-		j.restarts.drop(r.Resource.HostName())
+		j.restarts.forget(r.Resource.HostName())
 		return failedEnd(end), nil
 	}
 	how := "its process was gone"
 	if known {
 		how = "it had ended with " + end.String()
 	}
-	if due := j.restarts.due(r.Resource.HostName(), known); time.Until(due) > 0 {
-		return []sal.Drift{{What: fmt.Sprintf("%s; the next start is in %s", how, time.Until(due).Round(time.Second))}},
-			nil
+	if known {
+		if wait := time.Until(j.restarts.Due(r.Resource.HostName(), pauses)); wait > 0 {
+			return []sal.Drift{{What: fmt.Sprintf("%s; the next start is in %s", how, wait.Round(time.Second))}}, nil
+		}
 	}
 	if err := j.run(ctx, r); err != nil {
 		return nil, err
 	}
-	j.restarts.began(r.Resource.HostName())
+	j.restarts.Began(r.Resource.HostName())
 	return mended(how+"; it was restarted", nil)
 }
 

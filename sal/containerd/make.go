@@ -270,7 +270,7 @@ func (j *job) clear(ctx context.Context, r *record) error {
 	if err := os.RemoveAll(placeOf(j.Dir, r.Resource)); err != nil {
 		return sal.HostError("remove the files of "+r.Resource.String(), err)
 	}
-	j.restarts.drop(r.Resource.HostName())
+	j.restarts.forget(r.Resource.HostName())
 	j.step("remove the record")
 	return recordsIn(j.Dir).Remove(r.Resource)
 }

@@ -13,21 +13,8 @@ import (
 	"writ/sal/catalog"
 )
 
-// Pauses before the restart of a container that ended.
-const (
-	firstPause = time.Second
-	lastPause  = 5 * time.Minute
-	// steady is the run time after which the pauses start again from firstPause.
-	steady = time.Minute
-)
-
-// restart is the restart state of a container that ended. It is only in memory: after a restart of the runner, the
-// first attempt comes at once.
-type restart struct {
-	pause time.Duration // before the next restart
-	due   time.Time     // time of the next restart; zero while the container runs
-	began time.Time     // time of the last restart
-}
+// pauses are the pauses before the restart of a container that ended.
+var pauses = sal.Pauses{First: time.Second, Longest: 5 * time.Minute, Steady: time.Minute}
 
 // maxRepairs limits the repairs that are remembered for each container. Older ones are dropped.
 const maxRepairs = 5
@@ -35,55 +22,9 @@ const maxRepairs = 5
 // restarts holds the pauses of containers that keep ending, and repairs by Run that Keep has not reported yet. Its keys
 // are host names. The zero value is empty.
 type restarts struct {
+	sal.Restarts
 	mu      sync.Mutex
-	pauses  map[string]*restart
 	repairs map[string][]string
-}
-
-// due returns the time of the next restart. The pause begins when the end is first noticed.
-func (s *restarts) due(name string, ended bool) time.Time {
-	if !ended {
-		return time.Time{}
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	r, ok := s.pauses[name]
-	if !ok {
-		r = &restart{pause: firstPause}
-		if s.pauses == nil {
-			s.pauses = map[string]*restart{}
-		}
-		s.pauses[name] = r
-	}
-	if r.due.IsZero() {
-		if !r.began.IsZero() && time.Since(r.began) > steady {
-			r.pause = firstPause
-		}
-		r.due = time.Now().Add(r.pause)
-		r.pause = min(2*r.pause, lastPause)
-	}
-	return r.due
-}
-
-// began records the restart of a container.
-func (s *restarts) began(name string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if r, ok := s.pauses[name]; ok {
-		r.due, r.began = time.Time{}, time.Now()
-	}
-}
-
-// pause returns the remaining pause before the restart of a container, at least one millisecond, or 0 if no restart is
-// due.
-func (s *restarts) pause(name string) time.Duration {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	r, ok := s.pauses[name]
-	if !ok || r.due.IsZero() {
-		return 0
-	}
-	return max(time.Until(r.due), time.Millisecond)
 }
 
 // addRepair remembers a repair by Run.
@@ -109,11 +50,11 @@ func (s *restarts) takeRepairs(name string) []sal.Drift {
 	return all
 }
 
-// drop drops the pause and the remembered repairs of a container.
-func (s *restarts) drop(name string) {
+// forget drops the pause and the remembered repairs of a container.
+func (s *restarts) forget(name string) {
+	s.Drop(name)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.pauses, name)
 	delete(s.repairs, name)
 }
 

@@ -157,7 +157,7 @@ func (j *job) start(ctx context.Context, r *record) (sal.Outcome, error) {
 	if err := j.put(r, starting); err != nil {
 		return sal.Outcome{}, err
 	}
-	j.restarts.drop(r.Resource.HostName())
+	j.restarts.forget(r.Resource.HostName())
 	if err := j.activate(ctx, r); err != nil {
 		return sal.Outcome{}, err
 	}
@@ -180,7 +180,7 @@ func (j *job) stop(ctx context.Context, r *record, grace time.Duration) (sal.Out
 	if err := j.put(r, r.Own.Phase); err != nil {
 		return sal.Outcome{}, err
 	}
-	j.restarts.drop(r.Resource.HostName())
+	j.restarts.forget(r.Resource.HostName())
 	if err := j.end(ctx, r, r.Own.Container, grace); err != nil {
 		return sal.Outcome{}, err
 	}

@@ -147,7 +147,7 @@ func (w *watcher) repair(ctx context.Context, r *record) time.Duration {
 		if ctx.Err() == nil {
 			w.Log.WarnContext(ctx, "restart a container", "resource", r.Resource.String(), "err", err)
 		}
-		return lastPause
+		return pauses.Longest
 	}
 	for _, found := range drift {
 		if found.Mended {
@@ -155,7 +155,7 @@ func (w *watcher) repair(ctx context.Context, r *record) time.Duration {
 			w.restarts.addRepair(r.Resource.HostName(), found.What)
 		}
 	}
-	return w.restarts.pause(r.Resource.HostName())
+	return w.restarts.Pause(r.Resource.HostName())
 }
 
 var (

@@ -57,7 +57,7 @@ type Driver struct {
 
 	versions needs.Versions
 	children children
-	restarts restarts
+	restarts sal.Restarts
 	users    confine.Register
 	usable   sync.Once // guards cgroups
 	cgroups  *cgroup.Groups
@@ -244,7 +244,7 @@ func (j *job) clear(r *sal.Record[own]) error {
 	if err := j.copies().forget(j.records(), j.Resource); err != nil {
 		return err
 	}
-	j.restarts.reset(j.Resource)
+	j.restarts.Drop(j.Resource.HostName())
 	if err := j.records().Remove(j.Resource); err != nil {
 		return err
 	}

@@ -305,18 +305,6 @@ func TestAKilledProcessComesBack(t *testing.T) {
 	}
 }
 
-// The delay has an upper limit.
-func TestRestartDelaysGrowToALimit(t *testing.T) {
-	var all []time.Duration
-	for count := range 9 {
-		all = append(all, starts{count: count}.wait())
-	}
-	want := []time.Duration{0, 0, firstWait, time.Minute, 2 * time.Minute, 4 * time.Minute, 8 * time.Minute, mostWait, mostWait}
-	if diff := cmp.Diff(want, all); diff != "" {
-		t.Error(diff)
-	}
-}
-
 // A client writes during the backup.
 //
 // Promise: Databases: A backup is one moment of a running database, and a restore returns that moment without a

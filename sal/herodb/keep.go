@@ -18,6 +18,9 @@ import (
 // run.
 const keepTime = 10 * time.Second
 
+// pauses are the pauses before Keep restarts a process that ended.
+var pauses = sal.Pauses{Free: 2, First: 30 * time.Second, Longest: 10 * time.Minute, Steady: 20 * time.Minute}
+
 // Keep compares a database and its tree with its record and repairs them. It restarts a process that ended; the delay
 // grows with the number of restarts.
 func (d *Driver) Keep(ctx context.Context, resource writ.ResourceID) ([]sal.Drift, error) {
@@ -79,18 +82,15 @@ func (j *job) restart(ctx context.Context, r *sal.Record[own]) ([]sal.Drift, err
 			r.Own.MemoryMiB)
 	}
 	if p == (pid{}) && drift == nil {
-		if wait := j.restarts.due(r.Resource); wait > 0 {
+		if wait := time.Until(j.restarts.Due(r.Resource.HostName(), pauses)); wait > 0 {
 			return []sal.Drift{{What: fmt.Sprintf("%s again; the next start is in %s", what, wait.Round(time.Second))}},
 				nil
 		}
 	}
 	short, cancel := context.WithTimeout(ctx, keepTime)
 	defer cancel()
-	if p == (pid{}) {
-		j.restarts.add(r.Resource)
-		if drift == nil {
-			drift = []sal.Drift{{What: what, Mended: true}}
-		}
+	if p == (pid{}) && drift == nil {
+		drift = []sal.Drift{{What: what, Mended: true}}
 	}
 	if _, err := j.serve(short, r); err != nil {
 		if ctx.Err() != nil {

@@ -208,6 +208,7 @@ func (j *job) spawn(p program, in instance, cell confine.Cell) (pid, error) {
 		return pid{}, sal.HostError("start "+p.path, err)
 	}
 	j.children.add(started)
+	j.restarts.Began(j.Resource.HostName())
 	return started, nil
 }
 

@@ -47,8 +47,7 @@ type knownVersion struct {
 	version string
 }
 
-// Of returns the version of a program that prints it if run with argv, "" if the output has none. argv[0] is the name of
-// the program.
+// Of returns the version of a program, "" if it is unknown. argv makes the program print it; argv[0] is its name.
 func (v *Versions) Of(ctx context.Context, path string, argv ...string) (string, error) {
 	file, err := os.Stat(path)
 	if err != nil {
