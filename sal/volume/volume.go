@@ -94,22 +94,21 @@ func (d *Driver) Keep(ctx context.Context, resource writ.ResourceID) ([]sal.Drif
 			return nil, j.clear(ctx, r)
 		}
 		return nil, nil // the caller of the operation repeats it
-	case leaving, restoring:
-		if err := j.open(r); err != nil {
-			return nil, err
-		}
 	}
-	if err := j.finishArchives(r); err != nil {
-		return nil, err
-	}
+	// Files of interrupted calls are removed first: if they have filled the disk, no record can be written.
 	j.draft.removeUnnamed()
 	j.removeArrival()
-	if now := j.now(); r.Own.Shipments != nil {
-		if err := j.releaseShipments(ctx, r, func(kept shipment) bool { return now.After(kept.Until) }); err != nil {
-			return nil, err
-		}
+	drift, err := d.Trees.Keep(ctx, j.name, j.bound(r.Own.SizeGiB))
+	if err == nil && r.Own.Phase.closed() {
+		err = j.open(r)
 	}
-	return d.Trees.Keep(ctx, j.name, j.bound(r.Own.SizeGiB))
+	if err == nil {
+		err = j.finishArchives(r)
+	}
+	if now := j.now(); err == nil {
+		err = j.releaseShipments(ctx, r, func(kept shipment) bool { return now.After(kept.Until) })
+	}
+	return drift, err
 }
 
 // Orphans returns trees with the name of a volume that does not exist.
