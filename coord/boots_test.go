@@ -71,11 +71,11 @@ func TestEarlierSupervisorHasNoBootServers(t *testing.T) {
 	p := start(t, nil)
 	s := connect(p, vienna, func(s *supervisor) {
 		handle := s.dialer.Handle
-		s.dialer.Handle = func(ctx context.Context, verb link.Verb, params json.RawMessage, progress func(stage, detail string)) (any, error) {
+		s.dialer.Handle = func(ctx context.Context, verb link.Verb, params json.RawMessage) (any, error) {
 			if verb == link.VerbBoots {
 				return nil, writ.Errorf(writ.CodeVerbUnsupported, "what is %q?", verb)
 			}
-			return handle(ctx, verb, params, progress)
+			return handle(ctx, verb, params)
 		}
 	})
 	defer s.leave()

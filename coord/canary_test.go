@@ -88,7 +88,7 @@ func hide(p *fixture, s *supervisor) *hiddenThings {
 }
 
 // tellHidden answers requests for runs of blog, in case a coordinator sends one.
-func (s *supervisor) tellHidden(ctx context.Context, verb link.Verb, params json.RawMessage, progress func(stage, detail string)) (any, error) {
+func (s *supervisor) tellHidden(ctx context.Context, verb link.Verb, params json.RawMessage) (any, error) {
 	s.mu.Lock()
 	// The first run is one of shop.
 	shops := len(s.accepted) > 0 && strings.Contains(string(params), string(s.accepted[0]))
@@ -112,7 +112,7 @@ func (s *supervisor) tellHidden(ctx context.Context, verb link.Verb, params json
 	case verb == link.VerbQueues:
 		return []writ.QueueDepth{{Node: "canary-node", NodeName: "canary-node-name", Queued: 7}}, nil
 	}
-	return s.tellAll(ctx, verb, params, progress)
+	return s.tellAll(ctx, verb, params)
 }
 
 // told returns the complete response to a request: status line, headers and body. Of a stream it returns the beginning.

@@ -454,7 +454,7 @@ func (s *supervisor) took() []writ.RunID {
 	return append([]writ.RunID(nil), s.accepted...)
 }
 
-func (s *supervisor) handle(ctx context.Context, verb link.Verb, params json.RawMessage, _ func(stage, detail string)) (any, error) {
+func (s *supervisor) handle(ctx context.Context, verb link.Verb, params json.RawMessage) (any, error) {
 	switch verb {
 	case link.VerbSubmit:
 		return s.submit(params)

@@ -19,11 +19,11 @@ func TestEarlierSupervisorHasNoHolds(t *testing.T) {
 	p := start(t, nil)
 	s := connect(p, vienna, func(s *supervisor) {
 		handle := s.handle
-		s.dialer.Handle = func(ctx context.Context, verb link.Verb, params json.RawMessage, progress func(stage, detail string)) (any, error) {
+		s.dialer.Handle = func(ctx context.Context, verb link.Verb, params json.RawMessage) (any, error) {
 			if verb == link.VerbHolds {
 				return nil, writ.Errorf(writ.CodeVerbUnsupported, "what is %q?", verb)
 			}
-			return handle(ctx, verb, params, progress)
+			return handle(ctx, verb, params)
 		}
 	})
 	defer s.leave()
@@ -78,9 +78,9 @@ func TestHoldRequestCarriesTheClientsNonce(t *testing.T) {
 			h.Verbs = append(h.Verbs, link.VerbHoldStanding)
 			return h
 		}
-		s.dialer.Handle = func(ctx context.Context, verb link.Verb, params json.RawMessage, progress func(stage, detail string)) (any, error) {
+		s.dialer.Handle = func(ctx context.Context, verb link.Verb, params json.RawMessage) (any, error) {
 			if verb != link.VerbHoldStanding {
-				return handle(ctx, verb, params, progress)
+				return handle(ctx, verb, params)
 			}
 			var asked link.StandingOfHolds
 			err := link.Decode(params, &asked)

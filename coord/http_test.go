@@ -709,7 +709,7 @@ func TestSignedStandingPassesThrough(t *testing.T) {
 			h.Verbs = append(h.Verbs, link.VerbStanding, link.VerbNodeStanding, link.VerbTokenStanding)
 			return h
 		}
-		s.dialer.Handle = func(ctx context.Context, verb link.Verb, params json.RawMessage, progress func(stage, detail string)) (any, error) {
+		s.dialer.Handle = func(ctx context.Context, verb link.Verb, params json.RawMessage) (any, error) {
 			switch verb {
 			case link.VerbStanding:
 			case link.VerbNodeStanding:
@@ -721,7 +721,7 @@ func TestSignedStandingPassesThrough(t *testing.T) {
 				err := link.Decode(params, &asked)
 				return link.StandingAnswer{Proof: append([]byte("tokens"), asked.Nonce...)}, err
 			default:
-				return s.handle(ctx, verb, params, progress)
+				return s.handle(ctx, verb, params)
 			}
 			var asked link.Standing
 			err := link.Decode(params, &asked)

@@ -88,11 +88,11 @@ func startLarge(t *testing.T, store ledger.Ledger) *fixture {
 		for n := range largeNodes {
 			s.nodes = append(s.nodes, link.NodeNow{ID: largeNode(n), Admission: writ.AdmissionApproved, Scheduling: writ.SchedulingOpen, Liveness: writ.LivenessReady, LastBeat: time.Now()})
 		}
-		s.dialer.Handle = func(ctx context.Context, verb link.Verb, params json.RawMessage, progress func(stage, detail string)) (any, error) {
+		s.dialer.Handle = func(ctx context.Context, verb link.Verb, params json.RawMessage) (any, error) {
 			if verb == link.VerbQueues {
 				return largeQueues(), nil
 			}
-			return s.tellAll(ctx, verb, params, progress)
+			return s.tellAll(ctx, verb, params)
 		}
 	})
 	return p

@@ -37,9 +37,7 @@ func (s supervisors) StoreEvents(ctx context.Context, datacenter writ.Datacenter
 }
 
 // answer handles the requests of supervisors.
-func (s supervisors) answer(
-	ctx context.Context, verb link.Verb, params json.RawMessage, _ func(stage, detail string),
-) (any, error) {
+func (s supervisors) answer(ctx context.Context, verb link.Verb, params json.RawMessage) (any, error) {
 	switch verb {
 	case link.VerbRoster:
 		var have link.RosterVersion

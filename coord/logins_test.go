@@ -386,12 +386,12 @@ func TestAnswerAfterTheRoleEndedIsWithheld(t *testing.T) {
 	asked, goOn := make(chan struct{}), make(chan struct{})
 	p := startNamed(t, nil)
 	connect(p, vienna, func(s *supervisor) {
-		s.dialer.Handle = func(ctx context.Context, verb link.Verb, params json.RawMessage, progress func(stage, detail string)) (any, error) {
+		s.dialer.Handle = func(ctx context.Context, verb link.Verb, params json.RawMessage) (any, error) {
 			if verb == link.VerbLogs {
 				asked <- struct{}{}
 				<-goOn
 			}
-			return s.handle(ctx, verb, params, progress)
+			return s.handle(ctx, verb, params)
 		}
 	})
 	sub := p.runFor(shop, "web-shop", "hello.tengo")

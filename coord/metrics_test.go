@@ -61,7 +61,7 @@ func TestMetricsReportQueuesAndReservations(t *testing.T) {
 	handled := func(answer link.Handler) func(s *supervisor) {
 		return func(s *supervisor) { s.dialer.Handle = answer }
 	}
-	honest := connect(p, vienna, handled(func(_ context.Context, verb link.Verb, _ json.RawMessage, _ func(stage, detail string)) (any, error) {
+	honest := connect(p, vienna, handled(func(_ context.Context, verb link.Verb, _ json.RawMessage) (any, error) {
 		if verb != link.VerbQueues {
 			return nil, writ.Errorf(writ.CodeVerbUnsupported, "no")
 		}
@@ -69,7 +69,7 @@ func TestMetricsReportQueuesAndReservations(t *testing.T) {
 		return []link.QueueDepth{{QueueDepth: depth, OldestPlanned: time.Hour, OldestQueued: 90 * time.Second},
 			{QueueDepth: writ.QueueDepth{Node: "n0", NodeName: "node-1", Running: 4}, OldestQueued: time.Second}, {QueueDepth: writ.QueueDepth{NodeName: "(no node yet)", Planned: 7}}}, nil
 	}))
-	connect(p, graz, handled(func(ctx context.Context, _ link.Verb, _ json.RawMessage, _ func(stage, detail string)) (any, error) {
+	connect(p, graz, handled(func(ctx context.Context, _ link.Verb, _ json.RawMessage) (any, error) {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}))

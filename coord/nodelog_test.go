@@ -25,7 +25,7 @@ func TestTheLogOfANodePassesThrough(t *testing.T) {
 			h.Verbs = append(h.Verbs, link.VerbNodeLog)
 			return h
 		}
-		s.dialer.Handle = func(_ context.Context, _ link.Verb, params json.RawMessage, _ func(stage, detail string)) (any, error) {
+		s.dialer.Handle = func(_ context.Context, _ link.Verb, params json.RawMessage) (any, error) {
 			return link.NodeLog{Lines: []link.NodeLine{line}, Boot: "b1", Next: "kernel.7", Lost: true, More: true, Away: "is lost", Told: line.Time}, link.Decode(params, &asked)
 		}
 	})

@@ -125,9 +125,9 @@ func TestLogOfLongLinesIsReadWhole(t *testing.T) {
 	p := start(t, nil)
 	const most, all = 500, 620
 	connect(p, vienna, func(s *supervisor) {
-		s.dialer.Handle = func(ctx context.Context, verb link.Verb, params json.RawMessage, progress func(stage, detail string)) (any, error) {
+		s.dialer.Handle = func(ctx context.Context, verb link.Verb, params json.RawMessage) (any, error) {
 			if verb != link.VerbLogs {
-				return s.handle(ctx, verb, params, progress)
+				return s.handle(ctx, verb, params)
 			}
 			var asked link.Logs
 			if err := link.Decode(params, &asked); err != nil {

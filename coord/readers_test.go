@@ -84,7 +84,7 @@ func startReading(t *testing.T, change ...func(c *Config)) (*fixture, *superviso
 }
 
 // tellAll answers like a supervisor that leaves filtering by reader to the coordinator.
-func (s *supervisor) tellAll(ctx context.Context, verb link.Verb, params json.RawMessage, progress func(stage, detail string)) (any, error) {
+func (s *supervisor) tellAll(ctx context.Context, verb link.Verb, params json.RawMessage) (any, error) {
 	switch verb {
 	case link.VerbSecrets:
 		return []writ.Secret{
@@ -101,7 +101,7 @@ func (s *supervisor) tellAll(ctx context.Context, verb link.Verb, params json.Ra
 	case link.VerbResources:
 		return []writ.Resource{}, nil
 	default:
-		return s.handle(ctx, verb, params, progress)
+		return s.handle(ctx, verb, params)
 	}
 }
 

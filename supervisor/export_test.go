@@ -19,7 +19,7 @@ func (s *Supervisor) Ask(ctx context.Context, verb link.Verb, params any) (any, 
 	if err != nil {
 		return nil, err
 	}
-	return s.verbs.answer(ctx, verb, text, nil)
+	return s.verbs.answer(ctx, verb, text)
 }
 
 // Known returns what the supervisor knows of a node, one that waits to be admitted included; nil if it knows none.

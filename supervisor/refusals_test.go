@@ -150,7 +150,7 @@ func TestEachRefusalIsLoggedOnceWithItsCode(t *testing.T) {
 		ask := func(verb link.Verb, params any, code writ.Code) {
 			t.Helper()
 			for range often {
-				if err := coordinator.Request(t.Context(), verb, params, nil, nil); writ.CodeOf(err) != code {
+				if err := coordinator.Request(t.Context(), verb, params, nil); writ.CodeOf(err) != code {
 					t.Fatalf("%s: %v, want %s", verb, err, code)
 				}
 			}
@@ -182,7 +182,7 @@ func TestEachRefusalIsLoggedOnceWithItsCode(t *testing.T) {
 		ask(link.VerbSubmit, link.Submit{Signed: s.signPayload(nameless)}, writ.CodeProjectUnknown) // it has an author
 		want["refused: PROJECT_UNKNOWN"] = 1
 		for range 5 * often {
-			_ = coordinator.Request(t.Context(), link.VerbStatement, link.Statement{Signed: []byte("nothing")}, nil, nil)
+			_ = coordinator.Request(t.Context(), link.VerbStatement, link.Statement{Signed: []byte("nothing")}, nil)
 		}
 		want["request refused statement: SIGNATURE_MALFORMED"], want["request refused statement: RATE_LIMITED"] = 1, 1
 
@@ -263,7 +263,7 @@ func TestRepeatedRefusedTextsAreRateLimited(t *testing.T) {
 			t.Helper()
 			began := time.Now()
 			for range often {
-				if err := coordinator.Request(t.Context(), link.VerbSubmit, link.Submit{Signed: signed}, nil, nil); writ.CodeOf(err) != code {
+				if err := coordinator.Request(t.Context(), link.VerbSubmit, link.Submit{Signed: signed}, nil); writ.CodeOf(err) != code {
 					t.Fatalf("%s: %v, want %s", what, err, code)
 				}
 			}
@@ -328,7 +328,7 @@ func TestNodeReportsFitIntoLink(t *testing.T) {
 			time.Sleep(3 * time.Second)
 		}
 		s.decide(n.id, "cordon")
-		if err := coordinator.Request(t.Context(), link.VerbQueues, link.Queues{}, nil, nil); err != nil {
+		if err := coordinator.Request(t.Context(), link.VerbQueues, link.Queues{}, nil); err != nil {
 			t.Errorf("the link is gone: %v", err)
 		}
 		if lines, _ := s.refusals(); lines["node report exceeds the size of an event; coordinators receive a shortened report: TOO_LARGE"] != 1 || s.logs.Lines("no link to the coordinator") > 0 {

@@ -73,9 +73,7 @@ func bare[A any](answer func(context.Context) (A, error)) verbHandler {
 }
 
 // answer implements link.Handler.
-func (t verbTable) answer(
-	ctx context.Context, verb link.Verb, params json.RawMessage, _ func(stage, detail string),
-) (any, error) {
+func (t verbTable) answer(ctx context.Context, verb link.Verb, params json.RawMessage) (any, error) {
 	if handler := t[verb]; handler != nil {
 		return handler(ctx, params)
 	}

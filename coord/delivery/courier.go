@@ -214,7 +214,7 @@ func (k *courier) submit(ctx context.Context, payload writ.Digest) (run writ.Run
 	}
 	ctx, cancel := context.WithTimeout(ctx, deliverWithin)
 	defer cancel()
-	err = k.session.Request(ctx, link.VerbSubmit, link.Submit{Signed: signed}, &run, nil)
+	err = k.session.Request(ctx, link.VerbSubmit, link.Submit{Signed: signed}, &run)
 	live.BoundReason(&run.Why, &run.Reason)
 	return run, err
 }

@@ -26,7 +26,7 @@ func pushRosters(ctx context.Context, store *rosters.Store, s *link.Session, hav
 			return have, err
 		}
 		var now link.RosterVersion
-		if err := s.Request(ctx, link.VerbRoster, lacking, &now, nil); err != nil {
+		if err := s.Request(ctx, link.VerbRoster, lacking, &now); err != nil {
 			return have, err
 		}
 		if now.Version <= have {

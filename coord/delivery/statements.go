@@ -26,7 +26,7 @@ func (s *Service) Forward(ctx context.Context, signed []byte, remote string) (li
 		return link.StatementAnswer{}, err
 	}
 	var answer link.StatementAnswer
-	err = s.Links.Request(ctx, statement.Datacenter, link.VerbStatement, link.Statement{Signed: signed}, &answer, nil)
+	err = s.Links.Request(ctx, statement.Datacenter, link.VerbStatement, link.Statement{Signed: signed}, &answer)
 	if err != nil {
 		s.Refusals.Record(ctx, log, "statement", err)
 		return link.StatementAnswer{}, err

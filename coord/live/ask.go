@@ -13,7 +13,7 @@ import (
 // answer.
 func Ask[T any](ctx context.Context, v *View, datacenter writ.DatacenterID, verb link.Verb, params any) (T, error) {
 	var answer, none T
-	err := v.Links.Request(ctx, datacenter, verb, params, &answer, nil)
+	err := v.Links.Request(ctx, datacenter, verb, params, &answer)
 	if err == nil {
 		err = v.Still(ctx)
 	}

@@ -92,13 +92,7 @@ func (d *desk) repeat(ctx context.Context, p *peer, data []byte) {
 
 // work calls the handler and sends its answer through the newest session that asked for it.
 func (d *desk) work(ctx context.Context, p *peer, f *frame, a *answer) {
-	progress := func(stage, detail string) {
-		data, err := (&frame{Type: typeProgress, ID: f.ID, Stage: stage, Detail: detail}).encode()
-		if err == nil {
-			d.asker(a).forward(ctx, data)
-		}
-	}
-	result, err := d.call(ctx, p, f, progress)
+	result, err := d.call(ctx, p, f)
 	data, unfit := d.encode(f, result, err)
 	if unfit != nil {
 		err = unfit
@@ -146,9 +140,7 @@ const maxShown = 500
 func shown(text string) string { return clip.Prefix(text, maxShown) }
 
 // call calls the handler if it supports the verb. It recovers a panic.
-func (d *desk) call(
-	ctx context.Context, p *peer, f *frame, progress func(stage, detail string),
-) (result any, err error) {
+func (d *desk) call(ctx context.Context, p *peer, f *frame) (result any, err error) {
 	if !slices.Contains(p.verbs, f.Verb) {
 		return nil, writ.Errorf(writ.CodeVerbUnsupported, "the request %q is unknown or not permitted here", f.Verb)
 	}
@@ -157,7 +149,7 @@ func (d *desk) call(
 			err = fmt.Errorf("handler of %s panicked: %v\n%s", f.Verb, cause, debug.Stack())
 		}
 	}()
-	return p.answer(ctx, f.Verb, f.Params, progress)
+	return p.answer(ctx, f.Verb, f.Params)
 }
 
 // encode returns the frame of an answer. If the answer cannot be encoded, the caller sends the returned error instead.

@@ -112,7 +112,7 @@ func (d *Dialer) Request(ctx context.Context, verb Verb, params, result any) err
 	}
 	ctx, cancel := bounded(ctx)
 	defer cancel()
-	return p.failed(p.request(ctx, writ.NewUUID(), verb, params, result, nil), verb)
+	return p.failed(p.request(ctx, writ.NewUUID(), verb, params, result), verb)
 }
 
 // Connected reports whether a session with the coordinator exists.

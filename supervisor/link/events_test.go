@@ -207,7 +207,7 @@ func TestEventsWaitForFailingStore(t *testing.T) {
 		s := within(t, sessions, "the session")
 		journal.write(50)
 		time.Sleep(10 * time.Minute)
-		if err := s.Request(t.Context(), VerbSubmit, "x", nil, nil); err != nil {
+		if err := s.Request(t.Context(), VerbSubmit, "x", nil); err != nil {
 			t.Errorf("Request while the store fails: %v", err)
 		}
 		if got := journal.acknowledged(); got != 0 {

@@ -283,11 +283,9 @@ func supervisor(client *http.Client, events EventSource) *Dialer {
 		},
 		Sign:   func(_ Hello, nonce []byte, url string) ([]byte, error) { return proof(nonce, url), nil },
 		Events: events,
-		Handle: func(_ context.Context, verb Verb, params json.RawMessage, progress func(stage, detail string)) (any, error) {
+		Handle: func(_ context.Context, verb Verb, params json.RawMessage) (any, error) {
 			switch verb {
 			case VerbSubmit:
-				progress("verified", "alice")
-				progress("stored", "")
 				return map[string]any{"echo": params}, nil
 			case VerbPlan:
 				return nil, writ.Errorf(writ.CodeScriptInvalid, "line 3 is wrong").WithHint("look at line 3")

@@ -40,7 +40,6 @@ const (
 	typeWelcome   = "welcome"   // coordinator: welcome
 	typeRefused   = "refused"   // coordinator, instead of welcome: error
 	typeRequest   = "req"       // both: id, verb, params
-	typeProgress  = "progress"  // both: id, stage, detail
 	typeResponse  = "res"       // both: id, ok, result or error
 	typeEvent     = "event"     // supervisor: journal, and consecutive events of it
 	typeAck       = "ack"       // coordinator: seq of the last event that it stored
@@ -60,7 +59,6 @@ type frame struct {
 	ID      string          `json:"id,omitempty"`
 	Verb    Verb            `json:"verb,omitempty"`
 	Params  json.RawMessage `json:"params,omitempty"`
-	Stage   string          `json:"stage,omitempty"`
 	Detail  string          `json:"detail,omitempty"`
 	OK      bool            `json:"ok,omitempty"`
 	Result  json.RawMessage `json:"result,omitempty"`
@@ -125,7 +123,7 @@ func decodeFrame(data []byte) (*frame, error) {
 	switch f.Type {
 	case "":
 		return nil, protocolError{"a frame has no type"}
-	case typeRequest, typeProgress, typeResponse:
+	case typeRequest, typeResponse:
 		if f.ID == "" || len(f.ID) > maxID {
 			return nil, protocolError{
 				fmt.Sprintf("a %s frame has an id of %d bytes; it needs 1 to %d", f.Type, len(f.ID), maxID),

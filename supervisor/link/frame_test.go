@@ -20,7 +20,6 @@ func FuzzFrame(f *testing.F) {
 		`{"type":"welcome","welcome":{"session":"s","roster":2,"coordinators":["http://c"],"ack":9}}`,
 		`{"type":"refused","error":{"code":"SIGNATURE_INVALID","message":"no","retryable":false}}`,
 		`{"type":"req","id":"1","verb":"submit","params":{"signed":"AA=="}}`,
-		`{"type":"progress","id":"1","stage":"s","detail":"d"}`,
 		`{"type":"res","id":"1","ok":true,"result":null}`,
 		`{"type":"res","id":"1","error":{"code":"X","message":"m","hint":"h","retryable":true}}`,
 		`{"type":"event","events":[{"journal":"j1","seq":11,"time":"2026-11-21T10:00:00Z","run":{"output":{"n":9007199254740993}}}]}`,

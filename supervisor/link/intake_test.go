@@ -239,7 +239,7 @@ func TestPausedDatacenterAnswersRequests(t *testing.T) {
 			t.Error("the session has ended")
 		default:
 		}
-		if err := s.Request(t.Context(), VerbSubmit, "x", nil, nil); err != nil {
+		if err := s.Request(t.Context(), VerbSubmit, "x", nil); err != nil {
 			t.Errorf("request during the pause: %v", err)
 		}
 		over.Store(false)

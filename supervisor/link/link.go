@@ -76,9 +76,7 @@ type Welcome struct {
 }
 
 // Handler answers requests of the other side. An error is sent as its code, message and retryability.
-type Handler func(ctx context.Context, verb Verb, params json.RawMessage, progress func(
-	stage, detail string,
-)) (any, error)
+type Handler func(ctx context.Context, verb Verb, params json.RawMessage) (any, error)
 
 // EventSource supplies the events of a supervisor's link to one coordinator.
 type EventSource interface {

@@ -208,9 +208,7 @@ func (l *Listener) welcome(ctx context.Context, conn *websocket.Conn, s *Session
 // and restored within 5 s, the request continues in the new session under its old ID, so that it is handled once and
 // its answer is not lost. DATACENTER_UNAVAILABLE means that the datacenter is away; if the link was cut during the
 // request, it may have been carried out.
-func (l *Listener) Request(
-	ctx context.Context, datacenter writ.DatacenterID, verb Verb, params, result any, progress func(stage, detail string),
-) error {
+func (l *Listener) Request(ctx context.Context, datacenter writ.DatacenterID, verb Verb, params, result any) error {
 	s, ok := l.Session(datacenter)
 	if !ok {
 		return writ.Errorf(writ.CodeDatacenterAway, "the supervisor of datacenter %s is not connected", datacenter)
@@ -219,7 +217,7 @@ func (l *Listener) Request(
 	defer cancel()
 	id := writ.NewUUID()
 	for {
-		err := s.request(ctx, id, verb, params, result, progress)
+		err := s.request(ctx, id, verb, params, result)
 		if !errors.Is(err, errCut) {
 			return s.peer.failed(err, verb)
 		}

@@ -35,13 +35,7 @@ type peer struct {
 	done chan struct{} // closed when the session is over
 
 	mu   sync.Mutex
-	open map[string]*exchange // unanswered requests of this side; nil when the session is over
-}
-
-// exchange is an open request of this side.
-type exchange struct {
-	progress chan *frame
-	answer   chan *frame
+	open map[string]chan *frame // unanswered requests of this side; nil when the session is over
 }
 
 // attach prepares p for run on a connection after the handshake.
@@ -51,7 +45,7 @@ func (p *peer) attach(conn *websocket.Conn) {
 	p.out = make(chan []byte)
 	p.pong = make(chan struct{}, 1)
 	p.done = make(chan struct{})
-	p.open = map[string]*exchange{}
+	p.open = map[string]chan *frame{}
 }
 
 // run transfers frames until the connection breaks, the other side violates the protocol, one of works returns an
@@ -94,7 +88,7 @@ func (p *peer) read(session, handlers context.Context, on func(ctx context.Conte
 		switch f.Type {
 		case typeRequest:
 			p.desk.take(handlers, p, f)
-		case typeProgress, typeResponse:
+		case typeResponse:
 			p.resolve(f)
 		case typePing:
 			select {
@@ -169,20 +163,18 @@ func (p *peer) hand(ctx context.Context, data []byte) error {
 
 // request sends a request to the other side and decodes its answer into result, which may be nil. It returns errCut if
 // the session ends before the answer; the request may then be repeated with the same ID in another session.
-func (p *peer) request(
-	ctx context.Context, id string, verb Verb, params, result any, progress func(stage, detail string),
-) error {
+func (p *peer) request(ctx context.Context, id string, verb Verb, params, result any) error {
 	raw, err := json.Marshal(params)
 	if err != nil {
 		return fmt.Errorf("encode parameters of %s: %w", verb, err)
 	}
-	x := &exchange{progress: make(chan *frame, 16), answer: make(chan *frame, 1)}
+	answer := make(chan *frame, 1)
 	p.mu.Lock()
 	if p.open == nil {
 		p.mu.Unlock()
 		return errCut
 	}
-	p.open[id] = x
+	p.open[id] = answer
 	p.mu.Unlock()
 	defer func() {
 		p.mu.Lock()
@@ -193,26 +185,13 @@ func (p *peer) request(
 	if err := p.send(ctx, &frame{Type: typeRequest, ID: id, Verb: verb, Params: raw}); err != nil {
 		return err
 	}
-	for {
-		select {
-		case f := <-x.progress:
-			tell(progress, f)
-		case f := <-x.answer:
-			for len(x.progress) > 0 {
-				tell(progress, <-x.progress)
-			}
-			return p.outcome(verb, f, result)
-		case <-p.done:
-			return errCut
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-}
-
-func tell(progress func(stage, detail string), f *frame) {
-	if progress != nil {
-		progress(f.Stage, f.Detail)
+	select {
+	case f := <-answer:
+		return p.outcome(verb, f, result)
+	case <-p.done:
+		return errCut
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }
 
@@ -230,21 +209,13 @@ func (p *peer) outcome(verb Verb, f *frame, result any) error {
 	return nil
 }
 
-// resolve passes an answer or progress to the request that waits for it, if any. It never blocks; progress is dropped
-// instead.
+// resolve passes an answer to the request that waits for it, if any. It drops further answers.
 func (p *peer) resolve(f *frame) {
 	p.mu.Lock()
-	x := p.open[f.ID]
+	answer := p.open[f.ID]
 	p.mu.Unlock()
-	if x == nil {
-		return
-	}
-	to := x.progress
-	if f.Type == typeResponse {
-		to = x.answer
-	}
 	select {
-	case to <- f:
+	case answer <- f:
 	default:
 	}
 }

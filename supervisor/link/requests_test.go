@@ -43,7 +43,7 @@ func TestBothSidesAnswerRequestsOverLoopback(t *testing.T) {
 	l := coordinator(newArchive(0))
 	l.Verbs = []Verb{VerbRoster}
 	l.HandlerFor = func(hello Hello) Handler {
-		return func(_ context.Context, verb Verb, params json.RawMessage, _ func(stage, detail string)) (any, error) {
+		return func(_ context.Context, verb Verb, params json.RawMessage) (any, error) {
 			return fmt.Sprintf("%s %s from %s", verb, params, hello.Datacenter), nil
 		}
 	}
@@ -66,13 +66,8 @@ func TestBothSidesAnswerRequestsOverLoopback(t *testing.T) {
 		t.Errorf("Session = %v %v, hello %+v", got, ok, s.Hello)
 	}
 	var answer struct{ Echo string }
-	var stages []string
-	progress := func(stage, detail string) { stages = append(stages, stage+" "+detail) }
-	if err := l.Request(t.Context(), dc, VerbSubmit, "text", &answer, progress); err != nil || answer.Echo != "text" {
+	if err := l.Request(t.Context(), dc, VerbSubmit, "text", &answer); err != nil || answer.Echo != "text" {
 		t.Errorf("Request = %+v, %v", answer, err)
-	}
-	if diff := cmp.Diff([]string{"verified alice", "stored "}, stages); diff != "" {
-		t.Error(diff)
 	}
 	var registered string
 	if err := d.Request(t.Context(), VerbRoster, 1, &registered); err != nil || registered != "roster 1 from "+string(dc) {
@@ -88,21 +83,21 @@ func TestErrorsCrossTheLink(t *testing.T) {
 			code writ.Code
 			says string
 		}{
-			{"the handler's own error", func() error { return s.Request(t.Context(), VerbPlan, 1, nil, nil) }, writ.CodeScriptInvalid, "line 3 is wrong"},
-			{"an error that nobody chose", func() error { return s.Request(t.Context(), VerbValues, 1, nil, nil) }, writ.CodeExecError, "log"},
-			{"a verb that hello did not name", func() error { return s.Request(t.Context(), VerbQueues, 1, nil, nil) }, writ.CodeVerbUnsupported, `"queues"`},
+			{"the handler's own error", func() error { return s.Request(t.Context(), VerbPlan, 1, nil) }, writ.CodeScriptInvalid, "line 3 is wrong"},
+			{"an error that nobody chose", func() error { return s.Request(t.Context(), VerbValues, 1, nil) }, writ.CodeExecError, "log"},
+			{"a verb that hello did not name", func() error { return s.Request(t.Context(), VerbQueues, 1, nil) }, writ.CodeVerbUnsupported, `"queues"`},
 			{"a verb that the coordinator does not answer", func() error { return d.Request(t.Context(), "dance", 1, nil) }, writ.CodeVerbUnsupported, `"dance"`},
-			{"parameters that do not fit", func() error { return s.Request(t.Context(), VerbSubmit, make([]byte, MaxFrame), nil, nil) }, writ.CodeTooLarge, "1048576"},
-			{"an answer that does not fit", func() error { return s.Request(t.Context(), VerbLogs, 1, nil, nil) }, writ.CodeTooLarge, "1048576"},
-			{"an answer of another form", func() error { return s.Request(t.Context(), VerbSubmit, 1, new(int), nil) }, writ.CodeExecError, "submit"},
-			{"a datacenter that is not there", func() error { return l.Request(t.Context(), "nowhere", VerbSubmit, 1, nil, nil) }, writ.CodeDatacenterAway, "nowhere"},
+			{"parameters that do not fit", func() error { return s.Request(t.Context(), VerbSubmit, make([]byte, MaxFrame), nil) }, writ.CodeTooLarge, "1048576"},
+			{"an answer that does not fit", func() error { return s.Request(t.Context(), VerbLogs, 1, nil) }, writ.CodeTooLarge, "1048576"},
+			{"an answer of another form", func() error { return s.Request(t.Context(), VerbSubmit, 1, new(int)) }, writ.CodeExecError, "submit"},
+			{"a datacenter that is not there", func() error { return l.Request(t.Context(), "nowhere", VerbSubmit, 1, nil) }, writ.CodeDatacenterAway, "nowhere"},
 		} {
 			err := tt.do()
 			if writ.CodeOf(err) != tt.code || !strings.Contains(fmt.Sprint(err), tt.says) || strings.Contains(fmt.Sprint(err), "secret") {
 				t.Errorf("%s: %v (%s), want %s and %q", tt.name, err, writ.CodeOf(err), tt.code, tt.says)
 			}
 		}
-		if e := writ.AsError(s.Request(t.Context(), VerbPlan, 1, nil, nil)); e.Hint != "look at line 3" {
+		if e := writ.AsError(s.Request(t.Context(), VerbPlan, 1, nil)); e.Hint != "look at line 3" {
 			t.Errorf("the hint arrives as %q", e.Hint)
 		}
 	})
@@ -110,14 +105,14 @@ func TestErrorsCrossTheLink(t *testing.T) {
 
 func TestRequestsEndInTime(t *testing.T) {
 	change := func(_ *Listener, d *Dialer) {
-		d.Handle = func(ctx context.Context, _ Verb, _ json.RawMessage, _ func(stage, detail string)) (any, error) {
+		d.Handle = func(ctx context.Context, _ Verb, _ json.RawMessage) (any, error) {
 			<-ctx.Done()
 			return nil, ctx.Err()
 		}
 	}
 	linked(t, change, func(t *testing.T, l *Listener, _ *Dialer, s *Session) {
 		began := time.Now()
-		if err := s.Request(t.Context(), VerbSubmit, 1, nil, nil); writ.CodeOf(err) != writ.CodeTimeout {
+		if err := s.Request(t.Context(), VerbSubmit, 1, nil); writ.CodeOf(err) != writ.CodeTimeout {
 			t.Errorf("without deadline: %v, want TIMEOUT", err)
 		}
 		if took := time.Since(began); took != requestWithin {
@@ -125,12 +120,12 @@ func TestRequestsEndInTime(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if err := l.Request(ctx, dc, VerbSubmit, 1, nil, nil); writ.CodeOf(err) != writ.CodeTimeout {
+		if err := l.Request(ctx, dc, VerbSubmit, 1, nil); writ.CodeOf(err) != writ.CodeTimeout {
 			t.Errorf("with deadline: %v, want TIMEOUT", err)
 		}
 		ctx, cancel = context.WithCancel(t.Context())
 		cancel()
-		if err := s.Request(ctx, VerbSubmit, 1, nil, nil); !errors.Is(err, context.Canceled) {
+		if err := s.Request(ctx, VerbSubmit, 1, nil); !errors.Is(err, context.Canceled) {
 			t.Errorf("cancelled: %v, want the caller's own error", err)
 		}
 	})
@@ -143,7 +138,7 @@ func TestRequestOutlivesItsSession(t *testing.T) {
 	var begun, finish chan struct{} // created in the bubble
 	linked(t, func(_ *Listener, d *Dialer) {
 		begun, finish = make(chan struct{}, 1), make(chan struct{})
-		d.Handle = func(context.Context, Verb, json.RawMessage, func(stage, detail string)) (any, error) {
+		d.Handle = func(context.Context, Verb, json.RawMessage) (any, error) {
 			calls.Add(1)
 			begun <- struct{}{}
 			<-finish
@@ -157,12 +152,12 @@ func TestRequestOutlivesItsSession(t *testing.T) {
 		asked := make(chan outcome, 2)
 		go func() {
 			var o outcome
-			o.err = l.Request(t.Context(), dc, VerbSubmit, 1, &o.text, nil)
+			o.err = l.Request(t.Context(), dc, VerbSubmit, 1, &o.text)
 			asked <- o
 		}()
 		within(t, begun, "the handler")
 		cut := make(chan error, 1)
-		go func() { cut <- s.Request(t.Context(), VerbSubmit, 1, nil, nil) }()
+		go func() { cut <- s.Request(t.Context(), VerbSubmit, 1, nil) }()
 		within(t, begun, "the second handler")
 		s.end(errors.New("cut"))
 		if err := within(t, cut, "the end of the session's request"); writ.CodeOf(err) != writ.CodeDatacenterAway {
@@ -184,7 +179,7 @@ func TestRequestGivesUpOnADatacenterThatStaysAway(t *testing.T) {
 		net := newWire()
 		l, d := coordinator(newArchive(0)), supervisor(net.client(t), newBook())
 		begun := make(chan struct{}, 1)
-		d.Handle = func(ctx context.Context, _ Verb, _ json.RawMessage, _ func(stage, detail string)) (any, error) {
+		d.Handle = func(ctx context.Context, _ Verb, _ json.RawMessage) (any, error) {
 			begun <- struct{}{}
 			<-ctx.Done()
 			return nil, ctx.Err()
@@ -194,7 +189,7 @@ func TestRequestGivesUpOnADatacenterThatStaysAway(t *testing.T) {
 		stop := start(t, d)
 		within(t, sessions, "the session")
 		asked := make(chan error, 1)
-		go func() { asked <- l.Request(t.Context(), dc, VerbSubmit, 1, nil, nil) }()
+		go func() { asked <- l.Request(t.Context(), dc, VerbSubmit, 1, nil) }()
 		within(t, begun, "the handler")
 		stop()
 		if err := within(t, asked, "the answer"); writ.CodeOf(err) != writ.CodeDatacenterAway {
@@ -208,11 +203,11 @@ func TestRequestGivesUpOnADatacenterThatStaysAway(t *testing.T) {
 
 func TestHandlerPanicIsAnAnswer(t *testing.T) {
 	change := func(_ *Listener, d *Dialer) {
-		d.Handle = func(context.Context, Verb, json.RawMessage, func(stage, detail string)) (any, error) { panic("ouch") }
+		d.Handle = func(context.Context, Verb, json.RawMessage) (any, error) { panic("ouch") }
 	}
 	linked(t, change, func(t *testing.T, _ *Listener, _ *Dialer, s *Session) {
 		for range 2 { // the session survives it
-			if err := s.Request(t.Context(), VerbSubmit, 1, nil, nil); writ.CodeOf(err) != writ.CodeExecError {
+			if err := s.Request(t.Context(), VerbSubmit, 1, nil); writ.CodeOf(err) != writ.CodeExecError {
 				t.Errorf("Request = %v, want EXEC_ERROR", err)
 			}
 		}
@@ -225,7 +220,7 @@ func TestNoRequestIsAnsweredAfterAStop(t *testing.T) {
 	for range 64 { // a select would choose either case
 		ctx, cancel := context.WithCancel(t.Context())
 		p := &peer{out: make(chan []byte, 1), done: make(chan struct{}), verbs: []Verb{VerbSubmit}}
-		p.answer = func(ctx context.Context, _ Verb, _ json.RawMessage, _ func(stage, detail string)) (any, error) {
+		p.answer = func(ctx context.Context, _ Verb, _ json.RawMessage) (any, error) {
 			cancel()
 			return nil, ctx.Err()
 		}
@@ -243,14 +238,14 @@ func TestAnswerCutByShutdownIsNoError(t *testing.T) {
 	var said bytes.Buffer
 	linked(t, func(_ *Listener, d *Dialer) {
 		d.Log = slog.New(slog.NewTextHandler(&said, &slog.HandlerOptions{Level: slog.LevelError}))
-		d.Handle = func(ctx context.Context, _ Verb, _ json.RawMessage, _ func(stage, detail string)) (any, error) {
+		d.Handle = func(ctx context.Context, _ Verb, _ json.RawMessage) (any, error) {
 			<-ctx.Done()
 			return nil, fmt.Errorf("write: %w", ctx.Err())
 		}
 	}, func(t *testing.T, _ *Listener, _ *Dialer, s *Session) {
 		ctx, stop := context.WithCancel(t.Context())
 		done := make(chan error, 1)
-		go func() { done <- s.Request(ctx, VerbSubmit, 1, nil, nil) }()
+		go func() { done <- s.Request(ctx, VerbSubmit, 1, nil) }()
 		synctest.Wait()
 		stop() // the caller has given up; then the supervisor stops
 		<-done
@@ -270,7 +265,7 @@ func TestFailingRequestsLogFewLines(t *testing.T) {
 		defer start(t, d)()
 		within(t, sessions, "the session")
 		for range 1000 {
-			if err := l.Request(t.Context(), dc, VerbValues, nil, nil, nil); writ.CodeOf(err) != writ.CodeExecError {
+			if err := l.Request(t.Context(), dc, VerbValues, nil, nil); writ.CodeOf(err) != writ.CodeExecError {
 				t.Fatal(err)
 			}
 		}
@@ -278,7 +273,7 @@ func TestFailingRequestsLogFewLines(t *testing.T) {
 			t.Errorf("a thousand requests make %d lines", lines)
 		}
 		for range 1000 {
-			if err := l.Request(t.Context(), dc, VerbPlan, nil, nil, nil); writ.CodeOf(err) != writ.CodeScriptInvalid {
+			if err := l.Request(t.Context(), dc, VerbPlan, nil, nil); writ.CodeOf(err) != writ.CodeScriptInvalid {
 				t.Fatal(err)
 			}
 		}
@@ -292,17 +287,17 @@ func TestTooManyRequestsAreRefused(t *testing.T) {
 	var release chan struct{}
 	linked(t, func(_ *Listener, d *Dialer) {
 		release = make(chan struct{})
-		d.Handle = func(context.Context, Verb, json.RawMessage, func(stage, detail string)) (any, error) {
+		d.Handle = func(context.Context, Verb, json.RawMessage) (any, error) {
 			<-release
 			return nil, nil
 		}
 	}, func(t *testing.T, _ *Listener, _ *Dialer, s *Session) {
 		done := make(chan error, maxRunning)
 		for range maxRunning {
-			go func() { done <- s.Request(t.Context(), VerbSubmit, 1, nil, nil) }()
+			go func() { done <- s.Request(t.Context(), VerbSubmit, 1, nil) }()
 		}
 		synctest.Wait()
-		if err := s.Request(t.Context(), VerbSubmit, 1, nil, nil); writ.CodeOf(err) != writ.CodeRateLimited {
+		if err := s.Request(t.Context(), VerbSubmit, 1, nil); writ.CodeOf(err) != writ.CodeRateLimited {
 			t.Errorf("request %d = %v, want RATE_LIMITED", maxRunning+1, err)
 		}
 		close(release)
@@ -325,7 +320,7 @@ func TestUnreadAnswersAreBounded(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := &peer{out: make(chan []byte), done: make(chan struct{}), verbs: []Verb{VerbSubmit}}
-			p.answer = func(context.Context, Verb, json.RawMessage, func(stage, detail string)) (any, error) { return 1, nil }
+			p.answer = func(context.Context, Verb, json.RawMessage) (any, error) { return 1, nil }
 			var running sync.WaitGroup
 			d := newDesk(&running, slog.New(slog.DiscardHandler))
 			before, most := runtime.NumGoroutine(), 0
@@ -353,13 +348,13 @@ func TestUnreadAnswersAreBounded(t *testing.T) {
 func TestAnswersKeepEveryDigit(t *testing.T) {
 	const large = int64(1)<<53 + 1
 	change := func(_ *Listener, d *Dialer) {
-		d.Handle = func(context.Context, Verb, json.RawMessage, func(stage, detail string)) (any, error) {
+		d.Handle = func(context.Context, Verb, json.RawMessage) (any, error) {
 			return RunValues{Calls: []CallValues{{Values: map[string]any{"n": large, "list": []any{large, map[string]any{"m": large}}}}}}, nil
 		}
 	}
 	linked(t, change, func(t *testing.T, _ *Listener, _ *Dialer, s *Session) {
 		var got RunValues
-		if err := s.Request(t.Context(), VerbValues, 1, &got, nil); err != nil {
+		if err := s.Request(t.Context(), VerbValues, 1, &got); err != nil {
 			t.Fatal(err)
 		}
 		want := map[string]any{"n": large, "list": []any{large, map[string]any{"m": large}}}
@@ -394,12 +389,12 @@ func TestDecodeRefusesUnknownFields(t *testing.T) {
 // How: A rate for each link, which a new session does not reset.
 func TestOfACoordinatorSoMuchIsReadInASecond(t *testing.T) {
 	linked(t, func(_ *Listener, d *Dialer) {
-		d.Handle = func(context.Context, Verb, json.RawMessage, func(stage, detail string)) (any, error) { return nil, nil }
+		d.Handle = func(context.Context, Verb, json.RawMessage) (any, error) { return nil, nil }
 	}, func(t *testing.T, _ *Listener, _ *Dialer, s *Session) {
 		const all, size = 64 << 20, 512 << 10
 		began := time.Now()
 		for range all / size {
-			if err := s.Request(t.Context(), VerbSubmit, strings.Repeat("x", size), nil, nil); err != nil {
+			if err := s.Request(t.Context(), VerbSubmit, strings.Repeat("x", size), nil); err != nil {
 				t.Fatal(err)
 			}
 		}

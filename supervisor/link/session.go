@@ -48,23 +48,19 @@ func (s *Session) pause(reason string) { s.paused.Store(&reason) }
 func (s *Session) Done() <-chan struct{} { return s.ended }
 
 // Request sends a request to the supervisor of this session and decodes its answer into result, a pointer or nil.
-// progress may be nil. A context without a deadline gets 30 s. It returns the error in the answer;
+// A context without a deadline gets 30 s. It returns the error in the answer;
 // DATACENTER_UNAVAILABLE if the session ends before the answer; TIMEOUT; VERB_UNSUPPORTED, without sending, for a verb
 // that the supervisor's hello does not list; or TOO_LARGE.
-func (s *Session) Request(
-	ctx context.Context, verb Verb, params, result any, progress func(stage, detail string),
-) error {
+func (s *Session) Request(ctx context.Context, verb Verb, params, result any) error {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
-	return s.peer.failed(s.request(ctx, writ.NewUUID(), verb, params, result, progress), verb)
+	return s.peer.failed(s.request(ctx, writ.NewUUID(), verb, params, result), verb)
 }
 
-func (s *Session) request(
-	ctx context.Context, id string, verb Verb, params, result any, progress func(stage, detail string),
-) error {
+func (s *Session) request(ctx context.Context, id string, verb Verb, params, result any) error {
 	if !slices.Contains(s.Hello.Verbs, verb) {
 		return writ.Errorf(writ.CodeVerbUnsupported, "the supervisor of datacenter %s (version %s) does not support %q",
 			s.Hello.Datacenter, s.Hello.Version, verb)
 	}
-	return s.peer.request(ctx, id, verb, params, result, progress)
+	return s.peer.request(ctx, id, verb, params, result)
 }

@@ -173,7 +173,7 @@ func TestClosedListenerEndsItsSessions(t *testing.T) {
 		default:
 			t.Error("a session goes on after Close")
 		}
-		if err := s.Request(t.Context(), VerbSubmit, 1, nil, nil); writ.CodeOf(err) != writ.CodeDatacenterAway {
+		if err := s.Request(t.Context(), VerbSubmit, 1, nil); writ.CodeOf(err) != writ.CodeDatacenterAway {
 			t.Errorf("Request = %v, want DATACENTER_UNAVAILABLE", err)
 		}
 		if all := l.Sessions(); len(all) != 0 {
@@ -189,7 +189,7 @@ func TestRepeatedIDGetsTheSameAnswer(t *testing.T) {
 		var calls atomic.Int32
 		l.Verbs = []Verb{VerbRoster}
 		l.HandlerFor = func(Hello) Handler {
-			return func(context.Context, Verb, json.RawMessage, func(stage, detail string)) (any, error) {
+			return func(context.Context, Verb, json.RawMessage) (any, error) {
 				return calls.Add(1), nil
 			}
 		}
@@ -226,7 +226,7 @@ func TestAnswerWaitsForTheNextSession(t *testing.T) {
 		l.Verbs = []Verb{VerbRoster}
 		begun, finish := make(chan struct{}), make(chan struct{})
 		l.HandlerFor = func(Hello) Handler {
-			return func(ctx context.Context, _ Verb, _ json.RawMessage, _ func(stage, detail string)) (any, error) {
+			return func(ctx context.Context, _ Verb, _ json.RawMessage) (any, error) {
 				close(begun)
 				<-finish
 				return "done", ctx.Err()

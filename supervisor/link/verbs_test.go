@@ -91,7 +91,7 @@ func TestEachSideAnswersItsOwnVerbsOnly(t *testing.T) {
 	var mu sync.Mutex
 	seen := map[string]bool{}
 	handler := func(side string) Handler {
-		return func(_ context.Context, verb Verb, _ json.RawMessage, _ func(stage, detail string)) (any, error) {
+		return func(_ context.Context, verb Verb, _ json.RawMessage) (any, error) {
 			mu.Lock()
 			defer mu.Unlock()
 			seen[side+" "+string(verb)] = true
@@ -116,7 +116,7 @@ func TestEachSideAnswersItsOwnVerbsOnly(t *testing.T) {
 				may  bool
 			}{{"supervisor", s.peer, row.ofSupervisor}, {"coordinator", d.peer, row.ofCoordinator}} {
 				ctx, cancel := bounded(t.Context())
-				err := way.from.request(ctx, writ.NewUUID(), verb, struct{}{}, nil, nil)
+				err := way.from.request(ctx, writ.NewUUID(), verb, struct{}{}, nil)
 				cancel()
 				if (err == nil) != way.may || err != nil && writ.CodeOf(err) != writ.CodeVerbUnsupported {
 					t.Errorf("a %s that is asked %q answers %v", way.side, verb, err)
@@ -146,7 +146,7 @@ func TestAStrangersFramesAreNotRead(t *testing.T) {
 		l := coordinator(stored)
 		l.Verbs = slices.Collect(maps.Keys(verbRights))
 		l.HandlerFor = func(Hello) Handler {
-			return func(_ context.Context, verb Verb, _ json.RawMessage, _ func(stage, detail string)) (any, error) {
+			return func(_ context.Context, verb Verb, _ json.RawMessage) (any, error) {
 				t.Errorf("a stranger asks %q", verb)
 				return nil, nil
 			}

@@ -47,9 +47,7 @@ func newAsks(now func() time.Time) *asks {
 
 // of wraps answer with the limits of a coordinator.
 func (a *asks) of(coordinator string, answer link.Handler) link.Handler {
-	return func(ctx context.Context, verb link.Verb, params json.RawMessage, progress func(
-		stage, detail string,
-	)) (any, error) {
+	return func(ctx context.Context, verb link.Verb, params json.RawMessage) (any, error) {
 		var err error
 		switch cost := 1 + len(params)/askBytes; verb {
 		case link.VerbPlan:
@@ -65,7 +63,7 @@ func (a *asks) of(coordinator string, answer link.Handler) link.Handler {
 			return nil, err
 		}
 		began := a.now().Truncate(time.Microsecond) // the precision of the journal
-		done, err := answer(ctx, verb, params, progress)
+		done, err := answer(ctx, verb, params)
 		if verb == link.VerbSubmit && isIdle(done, err, began) {
 			// known only after the answer; the answer waits
 			if late := awaitAsk(ctx, &a.idle, coordinator, verb, 1, smallAskWaits); late != nil {

@@ -37,7 +37,7 @@ func TestNoCoordinatorAsksForMoreThanItMay(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				asks := newAsks(time.Now)
-				answer := func(_ context.Context, verb link.Verb, params json.RawMessage, _ func(stage, detail string)) (any, error) {
+				answer := func(_ context.Context, verb link.Verb, params json.RawMessage) (any, error) {
 					if verb == link.VerbStatement && params[0] == 0 {
 						return nil, writ.Errorf(writ.CodeSignatureMalformed, "nobody signed it")
 					}
@@ -47,7 +47,7 @@ func TestNoCoordinatorAsksForMoreThanItMay(t *testing.T) {
 				ask := func(whom link.Handler, verb link.Verb, bytes int, signed byte) (time.Duration, error) {
 					began, params := time.Now(), make(json.RawMessage, bytes)
 					params[0] = signed
-					_, err := whom(t.Context(), verb, params, nil)
+					_, err := whom(t.Context(), verb, params)
 					return time.Since(began), err
 				}
 				var all sync.WaitGroup
@@ -100,14 +100,14 @@ func TestNoCoordinatorAsksForMoreThanItMay(t *testing.T) {
 		t.Run(name+" again and again", func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var answered atomic.Int32
-				busy := newAsks(time.Now).of("https://busy.test", func(context.Context, link.Verb, json.RawMessage, func(stage, detail string)) (any, error) {
+				busy := newAsks(time.Now).of("https://busy.test", func(context.Context, link.Verb, json.RawMessage) (any, error) {
 					answered.Add(1)
 					return again.answer, again.err
 				})
 				const asked = 20_000
 				began := time.Now()
 				for range asked {
-					if _, err := busy(t.Context(), again.verb, nil, nil); !errors.Is(err, again.err) {
+					if _, err := busy(t.Context(), again.verb, nil); !errors.Is(err, again.err) {
 						t.Fatal(err)
 					}
 					if time.Since(began) == 0 && answered.Load() > int32(2*again.perSecond+1) {
@@ -123,12 +123,12 @@ func TestNoCoordinatorAsksForMoreThanItMay(t *testing.T) {
 	for name, fresh := range map[string]error{"new submissions": nil, "submissions that are refused for the first time": decided} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				busy := newAsks(time.Now).of("https://busy.test", func(context.Context, link.Verb, json.RawMessage, func(stage, detail string)) (any, error) {
+				busy := newAsks(time.Now).of("https://busy.test", func(context.Context, link.Verb, json.RawMessage) (any, error) {
 					return writ.Run{Accepted: time.Now().Truncate(time.Microsecond)}, fresh
 				})
 				began := time.Now()
 				for range 20 * idleAsks {
-					if _, err := busy(t.Context(), link.VerbSubmit, nil, nil); !errors.Is(err, fresh) || time.Since(began) > 0 {
+					if _, err := busy(t.Context(), link.VerbSubmit, nil); !errors.Is(err, fresh) || time.Since(began) > 0 {
 						t.Fatalf("it waits %s: %v", time.Since(began), err)
 					}
 				}
@@ -137,11 +137,11 @@ func TestNoCoordinatorAsksForMoreThanItMay(t *testing.T) {
 	}
 	t.Run("signed statements", func(t *testing.T) {
 		asks := newAsks(time.Now)
-		answer := func(context.Context, link.Verb, json.RawMessage, func(stage, detail string)) (any, error) {
+		answer := func(context.Context, link.Verb, json.RawMessage) (any, error) {
 			return nil, writ.Errorf(writ.CodeConflict, "it is another revision")
 		}
 		for range 1000 {
-			if _, err := asks.of("https://busy.test", answer)(t.Context(), link.VerbStatement, nil, nil); writ.CodeOf(err) != writ.CodeConflict {
+			if _, err := asks.of("https://busy.test", answer)(t.Context(), link.VerbStatement, nil); writ.CodeOf(err) != writ.CodeConflict {
 				t.Fatal(err)
 			}
 		}

@@ -87,7 +87,7 @@ func (c *coordinator) authenticate(_ context.Context, hello link.Hello, nonce []
 
 // request sends a request to the supervisor over the link.
 func (c *coordinator) request(ctx context.Context, verb link.Verb, params, answer any) error {
-	return c.listener.Request(ctx, c.datacenter.ID, verb, params, answer, nil)
+	return c.listener.Request(ctx, c.datacenter.ID, verb, params, answer)
 }
 
 // submit sends a submission over the link.
