@@ -10,6 +10,7 @@ import (
 
 	"writ"
 	"writ/identity/envelope"
+	"writ/internal/wake"
 	"writ/runner/journal"
 )
 
@@ -32,7 +33,7 @@ type outbox struct {
 	fresh   []*pendingResult               // to be sent immediately
 	later   []resend                       // sent results, ordered by the time of their next send
 	patient bool                           // some delay exceeds resendAfter
-	wake    chan struct{}                  // holds one token
+	wake    wake.Signal                    // signals due results
 }
 
 type pendingResult struct {
@@ -55,7 +56,7 @@ type resend struct {
 func (r resend) stale() bool { return r.result.gone || r.result.fresh || !r.due.Equal(r.result.due) }
 
 func newOutbox(send func(context.Context, []*writ.Result) error) *outbox {
-	return &outbox{send: send, pending: map[writ.JobKey]*pendingResult{}, wake: make(chan struct{}, 1)}
+	return &outbox{send: send, pending: map[writ.JobKey]*pendingResult{}, wake: wake.New()}
 }
 
 // post enqueues the result of a job whose last possible delivery is at until. The returned channel is closed once the
@@ -73,7 +74,7 @@ func (o *outbox) post(result *writ.Result, until time.Time) <-chan struct{} {
 	if !l.fresh {
 		l.fresh = true
 		o.fresh = append(o.fresh, l)
-		o.notify()
+		o.wake.Raise()
 	}
 	return l.sent
 }
@@ -109,7 +110,7 @@ func (o *outbox) retryNow(now time.Time) {
 		r.due = earlier(r.due, now.Add(resendAfter))
 		r.result.due = r.due
 	}
-	o.notify()
+	o.wake.Raise()
 }
 
 // size returns the number of unacknowledged results.
@@ -214,14 +215,6 @@ func (o *outbox) shelve(l *pendingResult, now time.Time) {
 		return cmp.Or(r.due.Compare(due), -1) // after those with the same time
 	})
 	o.later = slices.Insert(o.later, place, resend{l, l.due})
-}
-
-// notify wakes run. The caller holds mu.
-func (o *outbox) notify() {
-	select {
-	case o.wake <- struct{}{}:
-	default:
-	}
 }
 
 func (l *pendingResult) markSent() {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"writ/internal/sleep"
+	"writ/internal/wake"
 	"writ/runner/member"
 	"writ/supervisor/nodes"
 )
@@ -20,12 +21,12 @@ type rosterWatch struct {
 	member *member.Member
 	api    nodes.Backend
 	sem    chan struct{} // holds one token: one refresh at a time
-	wake   chan struct{} // holds one token
+	wake   wake.Signal   // requests a refresh
 	wanted atomic.Int64  // highest announced version
 }
 
 func newRosterWatch(m *member.Member, api nodes.Backend) *rosterWatch {
-	return &rosterWatch{member: m, api: api, sem: make(chan struct{}, 1), wake: make(chan struct{}, 1)}
+	return &rosterWatch{member: m, api: api, sem: make(chan struct{}, 1), wake: wake.New()}
 }
 
 // want requests roster version; 0 means any newer version.
@@ -39,10 +40,7 @@ func (w *rosterWatch) want(version int64) {
 	if version != 0 && int64(w.member.Roster().Version) >= version {
 		return
 	}
-	select {
-	case w.wake <- struct{}{}:
-	default:
-	}
+	w.wake.Raise()
 }
 
 // refresh fetches, verifies and stores the rosters that are newer than the member's newest.

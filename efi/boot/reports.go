@@ -15,6 +15,7 @@ import (
 
 	"writ/efi/progress"
 	"writ/internal/sleep"
+	"writ/internal/wake"
 )
 
 // Limits and timeouts of reports to a boot server.
@@ -36,13 +37,13 @@ type reports struct {
 	command string // digest of the settings on the command line, "" before it is read
 	running bool   // whether the runner has started: further reports are about the node
 
-	news  chan struct{} // signals a waiting report
+	news  wake.Signal   // signals a waiting report
 	ends  chan struct{} // closed after the last report was added
 	ended chan struct{} // closed when run has returned
 }
 
 func newReports(redact func(string) string) *reports {
-	return &reports{redact: redact, news: make(chan struct{}, 1), ends: make(chan struct{}), ended: make(chan struct{})}
+	return &reports{redact: redact, news: wake.New(), ends: make(chan struct{}), ended: make(chan struct{})}
 }
 
 // ofNode lists the stages that are reported after the runner has started. A renewed lease or a corrected clock is then
@@ -65,10 +66,7 @@ func (r *reports) add(report progress.Report) {
 	if len(r.waiting) > reportsWaiting {
 		r.waiting = r.waiting[1:]
 	}
-	select {
-	case r.news <- struct{}{}:
-	default:
-	}
+	r.news.Raise()
 }
 
 // next removes and returns the oldest waiting report.

@@ -11,6 +11,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"writ/internal/wake"
+
 	"golang.org/x/sys/unix"
 
 	"writ"
@@ -60,7 +62,7 @@ func cut(text string, most int) string {
 
 // Ring collects lines from its creation, and writes them to its file while Run is running.
 type Ring struct {
-	wake chan struct{} // holds a token if lines wait
+	wake wake.Signal // holds a token if lines wait
 
 	mu      sync.Mutex
 	waiting []Line
@@ -68,7 +70,7 @@ type Ring struct {
 }
 
 // New returns a ring. Lines wait until Run is called.
-func New() *Ring { return &Ring{wake: make(chan struct{}, 1)} }
+func New() *Ring { return &Ring{wake: wake.New()} }
 
 // Add adds a line. It never blocks.
 func (r *Ring) Add(l Line) {
@@ -84,10 +86,7 @@ func (r *Ring) Add(l Line) {
 		r.lost = 0
 	}
 	r.waiting = append(r.waiting, l.clean())
-	select {
-	case r.wake <- struct{}{}:
-	default:
-	}
+	r.wake.Raise()
 }
 
 // take returns the waiting lines.

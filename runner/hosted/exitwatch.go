@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"writ"
+	"writ/internal/wake"
 	"writ/sal"
 )
 
@@ -18,7 +19,7 @@ type ExitWatch struct {
 	ctx  context.Context // for all goroutines
 	stop context.CancelFunc
 	wg   sync.WaitGroup
-	Wake chan struct{} // holds a token while dead is not empty
+	Wake wake.Signal // holds a token while dead is not empty
 
 	mu      sync.Mutex
 	watched map[writ.ResourceID]bool // resources with a goroutine
@@ -31,7 +32,7 @@ type ExitWatch struct {
 // NewExitWatch returns a watch without resources. Close ends it.
 func NewExitWatch(log *slog.Logger) *ExitWatch {
 	w := &ExitWatch{
-		log: log, Wake: make(chan struct{}, 1), watched: make(map[writ.ResourceID]bool),
+		log: log, Wake: wake.New(), watched: make(map[writ.ResourceID]bool),
 		dead: make(map[writ.ResourceID]sal.Served), postponed: make(map[writ.ResourceID]bool),
 	}
 	w.ctx, w.stop = context.WithCancel(context.Background())
@@ -103,10 +104,7 @@ func (w *ExitWatch) report(d sal.Served, resource writ.ResourceID) {
 	w.mu.Lock()
 	w.dead[resource] = d
 	w.mu.Unlock()
-	select {
-	case w.Wake <- struct{}{}:
-	default:
-	}
+	w.Wake.Raise()
 }
 
 // Postpone holds an exit back until the job on the resource has ended.

@@ -10,19 +10,20 @@ import (
 	"writ"
 	"writ/identity"
 	"writ/identity/envelope"
+	"writ/internal/wake"
 	"writ/supervisor/nodes"
 )
 
 // Removal holds the signs and the proof that the supervisor has removed the node.
 type Removal struct {
-	recheck chan struct{} // holds a token if there are unproven signs
+	recheck wake.Signal   // holds a token if there are unproven signs
 	gone    chan struct{} // closed once the supervisor has signed a removal
 	leaving sync.Once
 	open    atomic.Bool // the queue has no accounts, so it cannot refuse a removed node
 }
 
 func newRemoval() *Removal {
-	return &Removal{recheck: make(chan struct{}, 1), gone: make(chan struct{})}
+	return &Removal{recheck: wake.New(), gone: make(chan struct{})}
 }
 
 // Removal returns the signs of a removal of the node.
@@ -36,10 +37,7 @@ func (d *Removal) Open() bool { return d.open.Load() }
 
 // askAgain triggers a membership check.
 func (d *Removal) askAgain() {
-	select {
-	case d.recheck <- struct{}{}:
-	default:
-	}
+	d.recheck.Raise()
 }
 
 // Rejected returns the exit error of a removed or rejected node.

@@ -14,6 +14,7 @@ import (
 	"writ/identity/envelope"
 	"writ/identity/secret"
 	"writ/internal/failpoint"
+	"writ/internal/wake"
 	"writ/runner/queue"
 	"writ/supervisor/fleet"
 	"writ/supervisor/journal"
@@ -47,7 +48,7 @@ type AccountsConfig struct {
 // connections stay open, and a node that needs a new connection requests its account from the node API again.
 type Accounts struct {
 	AccountsConfig
-	wake chan struct{} // capacity 1
+	wake wake.Signal
 
 	mu        sync.Mutex // serializes updates; guards the fields below
 	passwords map[writ.NodeID]string
@@ -62,7 +63,7 @@ type Accounts struct {
 // NewAccounts returns accounts that Run applies to the queue.
 func NewAccounts(config AccountsConfig) *Accounts {
 	return &Accounts{
-		AccountsConfig: config, wake: make(chan struct{}, 1), passwords: make(map[writ.NodeID]string),
+		AccountsConfig: config, wake: wake.New(), passwords: make(map[writ.NodeID]string),
 		signed:    make(map[writ.NodeID][]byte),
 		suspended: make(map[writ.NodeID]*suspension),
 	}
@@ -70,10 +71,7 @@ func NewAccounts(config AccountsConfig) *Accounts {
 
 // Refresh triggers an immediate update. It is called when the set of approved nodes changes.
 func (a *Accounts) Refresh() {
-	select {
-	case a.wake <- struct{}{}:
-	default:
-	}
+	a.wake.Raise()
 }
 
 // Run creates and removes accounts until ctx ends.

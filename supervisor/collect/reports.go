@@ -11,6 +11,7 @@ import (
 	"writ/internal/failpoint"
 	"writ/internal/limit"
 	"writ/internal/sleep"
+	"writ/internal/wake"
 	"writ/supervisor/bound"
 	"writ/supervisor/misuse"
 )
@@ -35,9 +36,9 @@ const (
 // newest of each node.
 type Reports struct {
 	site     Site
-	expected limit.Names   // rate limit of reports, by node
-	events   limit.Names   // rate limit of the resulting events, by node
-	some     chan struct{} // signals that newest is not empty
+	expected limit.Names // rate limit of reports, by node
+	events   limit.Names // rate limit of the resulting events, by node
+	some     wake.Signal // signals that newest is not empty
 
 	mu     sync.Mutex
 	newest map[writ.NodeID]*writ.Report
@@ -48,7 +49,7 @@ func NewReports(site Site) *Reports {
 	return &Reports{
 		site:     site,
 		expected: limit.Names{PerSecond: reportsPerSecond, AtOnce: reportsWaiting},
-		events:   limit.Names{PerSecond: eventsPerSecond, AtOnce: eventsAtOnce}, some: make(chan struct{}, 1),
+		events:   limit.Names{PerSecond: eventsPerSecond, AtOnce: eventsAtOnce}, some: wake.New(),
 		newest: make(map[writ.NodeID]*writ.Report),
 	}
 }
@@ -75,10 +76,7 @@ func (q *Reports) put(r *writ.Report) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.newest[r.Node] = r
-	select {
-	case q.some <- struct{}{}:
-	default:
-	}
+	q.some.Raise()
 }
 
 // all removes and returns the reports.

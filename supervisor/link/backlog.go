@@ -3,6 +3,8 @@ package link
 import (
 	"context"
 	"sync"
+
+	"writ/internal/wake"
 )
 
 // frameOverhead is the size of a waiting frame without its bytes.
@@ -12,8 +14,8 @@ const frameOverhead = 64
 // discards frames instead, so that requests and answers still pass.
 type backlog struct {
 	intake *intake
-	filled chan struct{} // signals that a frame was added
-	freed  chan struct{} // signals room, or a pause
+	filled wake.Signal // signals that a frame was added
+	freed  wake.Signal // signals room, or a pause
 
 	mu      sync.Mutex
 	frames  []waitingFrame
@@ -35,7 +37,7 @@ func (f waitingFrame) size() int { return len(f.events) + frameOverhead }
 type frameSize struct{ bytes, values int }
 
 func newBacklog(i *intake) *backlog {
-	return &backlog{intake: i, filled: make(chan struct{}, 1), freed: make(chan struct{}, 1)}
+	return &backlog{intake: i, filled: wake.New(), freed: wake.New()}
 }
 
 // put adds a frame. It waits until there is room.
@@ -47,7 +49,7 @@ func (b *backlog) put(ctx context.Context, events []byte) error {
 			return ctx.Err()
 		}
 	}
-	notify(b.filled)
+	b.filled.Raise()
 	return nil
 }
 
@@ -126,7 +128,7 @@ func (b *backlog) release(n int) {
 		}
 	}
 	b.frames = append([]waitingFrame(nil), b.frames[n:]...)
-	notify(b.freed)
+	b.freed.Raise()
 }
 
 // pause sets whether frames without room are discarded.
@@ -134,13 +136,5 @@ func (b *backlog) pause(paused bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.paused = paused
-	notify(b.freed)
-}
-
-// notify leaves a signal in a buffered channel of size 1, unless it has one.
-func notify(ch chan struct{}) {
-	select {
-	case ch <- struct{}{}:
-	default:
-	}
+	b.freed.Raise()
 }

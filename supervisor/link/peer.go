@@ -15,6 +15,7 @@ import (
 	"writ"
 	"writ/internal/clip"
 	"writ/internal/failpoint"
+	"writ/internal/wake"
 )
 
 // requestWithin is the timeout of a request whose context has no deadline.
@@ -31,7 +32,7 @@ type peer struct {
 	pace   *rate.Limiter // limits the bytes read; nil means no limit
 
 	out  chan []byte
-	pong chan struct{} // signals the writer to send a pong
+	pong wake.Signal   // signals the writer to send a pong
 	done chan struct{} // closed when the session is over
 
 	mu   sync.Mutex
@@ -43,7 +44,7 @@ func (p *peer) attach(conn *websocket.Conn) {
 	conn.SetReadLimit(MaxFrame)
 	p.conn = conn
 	p.out = make(chan []byte)
-	p.pong = make(chan struct{}, 1)
+	p.pong = wake.New()
 	p.done = make(chan struct{})
 	p.open = map[string]chan *frame{}
 }
@@ -91,10 +92,7 @@ func (p *peer) read(session, handlers context.Context, on func(ctx context.Conte
 		case typeResponse:
 			p.resolve(f)
 		case typePing:
-			select {
-			case p.pong <- struct{}{}:
-			default: // one is pending
-			}
+			p.pong.Raise()
 		default:
 			if err := on(session, f); err != nil {
 				return err

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"writ"
+	"writ/internal/wake"
 	"writ/supervisor/journal"
 	"writ/supervisor/link"
 	"writ/supervisor/ratelog"
@@ -38,7 +39,7 @@ type Config struct {
 // Links maintains a link to each coordinator. Create it with New.
 type Links struct {
 	Config
-	changed chan struct{} // signals that the coordinators of the roster may have changed
+	changed wake.Signal // signals that the coordinators of the roster may have changed
 	asks    *asks
 
 	mu sync.Mutex
@@ -58,16 +59,13 @@ type linked struct {
 // New returns links that are not connected yet.
 func New(config Config) *Links {
 	return &Links{
-		Config: config, changed: make(chan struct{}, 1), asks: newAsks(config.Now), all: make(map[string]*linked),
+		Config: config, changed: wake.New(), asks: newAsks(config.Now), all: make(map[string]*linked),
 	}
 }
 
 // Update starts and ends links after a new roster.
 func (l *Links) Update() {
-	select {
-	case l.changed <- struct{}{}:
-	default:
-	}
+	l.changed.Raise()
 }
 
 // Run runs a link to each coordinator until ctx ends. The roster adds and removes coordinators. A link is verified when

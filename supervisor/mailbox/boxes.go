@@ -4,6 +4,7 @@ import (
 	"sync"
 
 	"writ"
+	"writ/internal/wake"
 	"writ/supervisor/mail"
 )
 
@@ -13,7 +14,7 @@ const maxSpokenOf = 10_000
 
 // boxes holds the mail of the runs that have or await a step, and the order of their steps.
 type boxes struct {
-	wake chan struct{} // gets a token when a step may be due
+	wake wake.Signal // gets a token when a step may be due
 
 	mu      sync.Mutex
 	all     map[writ.RunID]*box
@@ -23,7 +24,7 @@ type boxes struct {
 
 func newBoxes() *boxes {
 	return &boxes{
-		wake: make(chan struct{}, 1),
+		wake: wake.New(),
 		all:  make(map[writ.RunID]*box), lines: newLines(), stalled: make(map[writ.RunID]bool),
 	}
 }
@@ -132,20 +133,13 @@ func (b *boxes) Retry() {
 			b.queue(run)
 		}
 	}
-	b.signal()
+	b.wake.Raise()
 }
 
 // queue adds a run to its line and wakes Run. The caller holds the lock.
 func (b *boxes) queue(run writ.RunID) {
 	b.lines.add(b.all[run].line, run)
-	b.signal()
-}
-
-func (b *boxes) signal() {
-	select {
-	case b.wake <- struct{}{}:
-	default:
-	}
+	b.wake.Raise()
 }
 
 // due is a run with the mail for its step. If unknown is set, it stands for a lookup of these runs instead.

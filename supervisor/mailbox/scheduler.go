@@ -79,7 +79,7 @@ func (s *Scheduler) serve(ctx context.Context, d due) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.lines.end(d.line)
-	s.signal() // another line may wait for this slot
+	s.wake.Raise() // another line may wait for this slot
 }
 
 // lookUp moves runs to the lines of their projects. Mail for unknown runs is dropped without a step, because a node can
@@ -159,7 +159,7 @@ func (s *Scheduler) Slowed(project writ.ProjectID) (resume func()) {
 		defer s.mu.Unlock()
 		if s.lines.slow[project]--; s.lines.slow[project] == 0 {
 			delete(s.lines.slow, project)
-			s.signal()
+			s.wake.Raise()
 		}
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"writ/internal/wake"
+
 	"writ"
 )
 
@@ -39,7 +41,7 @@ var limits = [kinds]struct {
 
 // Counter counts useless messages by node and holds the nodes that must be suspended. A nil Counter ignores all calls.
 type Counter struct {
-	exceeded chan struct{} // capacity 1
+	exceeded wake.Signal
 
 	mu      sync.Mutex
 	counts  map[writ.NodeID]*count
@@ -55,7 +57,7 @@ type count struct {
 // New returns a counter without any messages.
 func New() *Counter {
 	return &Counter{
-		exceeded: make(chan struct{}, 1), counts: make(map[writ.NodeID]*count),
+		exceeded: wake.New(), counts: make(map[writ.NodeID]*count),
 		blocked: make(map[writ.NodeID]*writ.Error),
 	}
 }
@@ -78,7 +80,7 @@ func (c *Counter) Count(node writ.NodeID, kind Kind, n int) {
 	}
 	sum.sent[kind] += n
 	if sum.why() != nil {
-		c.signal()
+		c.exceeded.Raise()
 	}
 }
 
@@ -90,7 +92,7 @@ func (c *Counter) Block(node writ.NodeID, why *writ.Error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.blocked[node] = why
-	c.signal()
+	c.exceeded.Raise()
 }
 
 // Take returns the nodes to suspend with the reasons, and forgets their counts.
@@ -106,13 +108,6 @@ func (c *Counter) Take() map[writ.NodeID]*writ.Error {
 		}
 	}
 	return over
-}
-
-func (c *Counter) signal() {
-	select {
-	case c.exceeded <- struct{}{}:
-	default:
-	}
 }
 
 // why returns an error if a count exceeds its limit, else nil.

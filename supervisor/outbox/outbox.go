@@ -17,6 +17,7 @@ import (
 	"writ"
 	"writ/identity/envelope"
 	"writ/internal/cbor"
+	"writ/internal/wake"
 	"writ/runner/queue"
 	"writ/supervisor/mail"
 	"writ/supervisor/ratelog"
@@ -50,8 +51,8 @@ type Outbox struct {
 	stops      []Stops // sent after the jobs collected with them
 	acks       []mail.Arrival
 	unanswered map[Question]bool
-	wake       chan struct{} // signals jobs or stops
-	ring       chan struct{} // signals acks
+	wake       wake.Signal // signals jobs or stops
+	ring       wake.Signal // signals acks
 }
 
 // Job is a job whose delivery is in the journal.
@@ -71,7 +72,7 @@ type Question struct {
 func New(config Config) *Outbox {
 	return &Outbox{
 		Config: config, jobs: make(map[writ.NodeID][]Job), unanswered: make(map[Question]bool),
-		wake: make(chan struct{}, 1), ring: make(chan struct{}, 1),
+		wake: wake.New(), ring: wake.New(),
 	}
 }
 
@@ -94,18 +95,10 @@ func (o *Outbox) Flush() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if len(o.jobs) > 0 || len(o.stops) > 0 {
-		signal(o.wake)
+		o.wake.Raise()
 	}
 	if len(o.acks) > 0 {
-		signal(o.ring)
-	}
-}
-
-// signal wakes the goroutine that receives from wake.
-func signal(wake chan struct{}) {
-	select {
-	case wake <- struct{}{}:
-	default:
+		o.ring.Raise()
 	}
 }
 

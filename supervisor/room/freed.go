@@ -3,20 +3,22 @@ package room
 import (
 	"sync"
 
+	"writ/internal/wake"
+
 	"writ"
 )
 
 // freed collects the nodes where ended calls made room for waiting calls. Many steps end with one commit, so the
 // waiting runs are looked up once for all of them.
 type freed struct {
-	wake chan struct{}
+	wake wake.Signal
 
 	mu    sync.Mutex
 	nodes map[writ.NodeID]writ.RunID // run whose step made the room, "" for several
 }
 
 func newFreed() *freed {
-	return &freed{wake: make(chan struct{}, 1), nodes: make(map[writ.NodeID]writ.RunID)}
+	return &freed{wake: wake.New(), nodes: make(map[writ.NodeID]writ.RunID)}
 }
 
 // add records that a step of a run has made room on a node.
@@ -27,10 +29,7 @@ func (f *freed) add(node writ.NodeID, run writ.RunID) {
 	}
 	f.nodes[node] = run
 	f.mu.Unlock()
-	select {
-	case f.wake <- struct{}{}:
-	default:
-	}
+	f.wake.Raise()
 }
 
 // take removes and returns the recorded nodes.

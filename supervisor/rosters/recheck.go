@@ -10,6 +10,7 @@ import (
 	"writ"
 	"writ/identity"
 	"writ/internal/failpoint"
+	"writ/internal/wake"
 	"writ/supervisor/journal"
 	"writ/supervisor/mail"
 	"writ/supervisor/program"
@@ -35,20 +36,17 @@ type RecheckConfig struct {
 // Recheck checks the open runs against each new roster. Create it with NewRecheck.
 type Recheck struct {
 	RecheckConfig
-	wake chan struct{}
+	wake wake.Signal
 }
 
 // NewRecheck returns a recheck. Call Run to start it.
 func NewRecheck(config RecheckConfig) *Recheck {
-	return &Recheck{RecheckConfig: config, wake: make(chan struct{}, 1)}
+	return &Recheck{RecheckConfig: config, wake: wake.New()}
 }
 
 // Wake signals that a new roster is in force.
 func (r *Recheck) Wake() {
-	select {
-	case r.wake <- struct{}{}:
-	default:
-	}
+	r.wake.Raise()
 }
 
 // Run checks the open runs at the start, and whenever a roster comes into force, until ctx ends. The sender of
