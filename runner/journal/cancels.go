@@ -2,6 +2,7 @@ package journal
 
 import (
 	"context"
+	"database/sql"
 	"time"
 
 	"writ"
@@ -41,20 +42,10 @@ func (c *Cancels) Add(ctx context.Context, runs map[writ.RunID]Cancel) error {
 // All returns the cancelled runs.
 func (c *Cancels) All(ctx context.Context) (map[writ.RunID]Cancel, error) {
 	rows, err := c.db.Query(ctx, "SELECT run, until, resumes FROM cancels")
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	cancels := map[writ.RunID]Cancel{}
-	for rows.Next() {
-		var run writ.RunID
+	return sqldb.Map(rows, err, func(row *sql.Rows) (run writ.RunID, cancel Cancel, err error) {
 		var until int64
-		var cancel Cancel
-		if err := rows.Scan(&run, &until, &cancel.Resumes); err != nil {
-			return nil, err
-		}
+		err = row.Scan(&run, &until, &cancel.Resumes)
 		cancel.Until = sqldb.Time(until)
-		cancels[run] = cancel
-	}
-	return cancels, rows.Err()
+		return run, cancel, err
+	})
 }

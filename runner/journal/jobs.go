@@ -100,20 +100,7 @@ func (j *Journal) startRepeatable(
 
 // CallsOf returns the calls of a run that have a record.
 func (j *Journal) CallsOf(ctx context.Context, run writ.RunID) ([]int, error) {
-	rows, err := j.db.Query(ctx, "SELECT DISTINCT seq FROM jobs WHERE run = $1", run)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var calls []int
-	for rows.Next() {
-		var seq int
-		if err := rows.Scan(&seq); err != nil {
-			return nil, err
-		}
-		calls = append(calls, seq)
-	}
-	return calls, rows.Err()
+	return sqldb.Column[int](j.db.Query(ctx, "SELECT DISTINCT seq FROM jobs WHERE run = $1", run))
 }
 
 // pastOf loads all attempts of a job's call.
@@ -269,24 +256,15 @@ type Unacknowledged struct {
 func (j *Journal) Unacknowledged(ctx context.Context) ([]Unacknowledged, error) {
 	rows, err := j.db.Query(ctx,
 		"SELECT result, end_by FROM jobs WHERE result IS NOT NULL AND acked = FALSE ORDER BY end_by")
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var all []Unacknowledged
-	for rows.Next() {
+	return sqldb.List(rows, err, func(row *sql.Rows) (u Unacknowledged, err error) {
 		var encoded []byte
 		var until int64
-		if err := rows.Scan(&encoded, &until); err != nil {
-			return nil, err
+		if err = row.Scan(&encoded, &until); err == nil {
+			u.Until = sqldb.Time(until)
+			u.Result, err = decode(encoded)
 		}
-		result, err := decode(encoded)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, Unacknowledged{result, sqldb.Time(until)})
-	}
-	return all, rows.Err()
+		return u, err
+	})
 }
 
 // insert adds the row of a job. began is false if the job is refused instead of started.

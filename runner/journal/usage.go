@@ -2,6 +2,7 @@ package journal
 
 import (
 	"context"
+	"database/sql"
 	"time"
 
 	"writ"
@@ -69,22 +70,12 @@ func (u *Usage) Add(ctx context.Context, used []Use, readings map[writ.UID]Readi
 // Readings returns the last reading of every resource.
 func (u *Usage) Readings(ctx context.Context) (map[writ.UID]Reading, error) {
 	rows, err := u.db.Query(ctx, `SELECT uid, at, received, sent FROM readings`)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	readings := map[writ.UID]Reading{}
-	for rows.Next() {
-		var uid string
+	return sqldb.Map(rows, err, func(row *sql.Rows) (uid writ.UID, r Reading, err error) {
 		var at int64
-		var r Reading
-		if err := rows.Scan(&uid, &at, &r.Received, &r.Sent); err != nil {
-			return nil, err
-		}
+		err = row.Scan(&uid, &at, &r.Received, &r.Sent)
 		r.At = sqldb.Time(at)
-		readings[writ.UID(uid)] = r
-	}
-	return readings, rows.Err()
+		return uid, r, err
+	})
 }
 
 // Unacknowledged returns at most max rows of usage that changed since they were acknowledged, oldest first, with

@@ -76,14 +76,15 @@ func (h Head) Behind(seen Head) bool { return h.Epoch < seen.Epoch || h.Seq < se
 
 // Head returns the progress of the journal.
 func (j *Journal) Head(ctx context.Context) (h Head, err error) {
-	err = j.Read(ctx, func(tx *Tx) error {
+	err = j.Read(ctx, func(tx *Tx) (err error) {
 		if h.Epoch, err = tx.number(metaEpoch); err != nil {
 			return err
 		}
 		if _, h.Holds, err = tx.Holds(); err != nil {
 			return err
 		}
-		return tx.QueryRowContext(tx.ctx, `SELECT seq FROM event_counter`).Scan(&h.Seq)
+		h.Seq, err = tx.lastEvent()
+		return err
 	})
 	return h, err
 }

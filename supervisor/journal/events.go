@@ -17,6 +17,11 @@ import (
 // not change.
 func (tx *Tx) AddEvents(events ...writ.Event) { tx.events = append(tx.events, events...) }
 
+// lastEvent returns the number of the last event.
+func (tx *Tx) lastEvent() (int64, error) {
+	return sqldb.First[int64](tx.QueryRowContext(tx.ctx, `SELECT seq FROM event_counter`))
+}
+
 // eventsTogether is the size in bytes at which a row of events is full.
 const eventsTogether = 16 << 10
 

@@ -2,6 +2,7 @@ package journal
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"strings"
@@ -9,6 +10,7 @@ import (
 
 	"writ"
 	"writ/internal/failpoint"
+	"writ/internal/sqldb"
 )
 
 // Feed is the event stream of the journal for one coordinator: normally the shared stream, under the journal's ID. A
@@ -140,40 +142,23 @@ func (f *Feed) Acknowledge(ctx context.Context, seq int64) error {
 // feeds returns the generations of single coordinators by URL.
 func (tx *Tx) feeds() (map[string]string, error) {
 	rows, err := tx.QueryContext(tx.ctx, `SELECT name, value FROM meta WHERE name LIKE $1`, feedPrefix+"%")
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	feeds := make(map[string]string)
-	for rows.Next() {
-		var name, id string
-		if err := rows.Scan(&name, &id); err != nil {
-			return nil, err
-		}
-		feeds[strings.TrimPrefix(name, feedPrefix)] = id
-	}
-	return feeds, rows.Err()
+	return sqldb.Map(rows, err, func(row *sql.Rows) (url, id string, err error) {
+		err = row.Scan(&url, &id)
+		return strings.TrimPrefix(url, feedPrefix), id, err
+	})
 }
 
 // Unconfirmed returns the number of unacknowledged events per coordinator that has ever acknowledged any, and the total
 // number of events.
 func (tx *Tx) Unconfirmed() (open map[string]int64, all int64, err error) {
-	if err := tx.QueryRowContext(tx.ctx, `SELECT seq FROM event_counter WHERE only_row = 1`).Scan(&all); err != nil {
+	if all, err = tx.lastEvent(); err != nil {
 		return nil, 0, err
 	}
 	rows, err := tx.QueryContext(tx.ctx, `SELECT coordinator, seq FROM acknowledgements`)
-	if err != nil {
-		return nil, 0, err
-	}
-	defer rows.Close()
-	open = make(map[string]int64)
-	for rows.Next() {
-		var coordinator string
+	open, err = sqldb.Map(rows, err, func(row *sql.Rows) (coordinator string, open int64, err error) {
 		var seq int64
-		if err := rows.Scan(&coordinator, &seq); err != nil {
-			return nil, 0, err
-		}
-		open[coordinator] = all - seq
-	}
-	return open, all, rows.Err()
+		err = row.Scan(&coordinator, &seq)
+		return coordinator, all - seq, err
+	})
+	return open, all, err
 }

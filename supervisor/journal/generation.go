@@ -29,8 +29,8 @@ const (
 // compare returns the standing of the journal to a coordinator that has the events up to seq. at is the time of event
 // seq; a zero time is not compared.
 func (tx *Tx) compare(seq int64, at time.Time) (standing, error) {
-	var last int64
-	if err := tx.QueryRowContext(tx.ctx, `SELECT seq FROM event_counter`).Scan(&last); err != nil {
+	last, err := tx.lastEvent()
+	if err != nil {
 		return agrees, err
 	}
 	oldest := last + 1
@@ -127,11 +127,11 @@ func (j *Journal) MarkRestored(ctx context.Context) error {
 
 // restate adds events with the whole state: nodes, resources, open runs and their calls.
 func (tx *Tx) restate() error {
-	var told int64
-	if err := tx.QueryRowContext(tx.ctx, `SELECT seq + 1 FROM event_counter`).Scan(&told); err != nil {
+	last, err := tx.lastEvent()
+	if err != nil {
 		return err
 	}
-	told += int64(len(tx.events)) // these get their numbers first
+	told := last + int64(len(tx.events)) + 1 // the events of this transaction get their numbers first
 	if err := tx.setMeta(metaHistory, strconv.FormatInt(told, 10)); err != nil {
 		return err
 	}

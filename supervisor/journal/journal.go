@@ -249,12 +249,17 @@ func (tx *Tx) exec(query string, args ...any) error {
 
 // changed runs a statement and reports whether it changed a row.
 func (tx *Tx) changed(query string, args ...any) (bool, error) {
+	n, err := tx.affected(query, args...)
+	return n > 0, err
+}
+
+// affected runs a statement and returns the number of rows that it changed.
+func (tx *Tx) affected(query string, args ...any) (int64, error) {
 	result, err := tx.ExecContext(tx.ctx, query, args...)
 	if err != nil {
-		return false, err
+		return 0, err
 	}
-	n, err := result.RowsAffected()
-	return n > 0, err
+	return result.RowsAffected()
 }
 
 // get returns the decoded body of a row by key, or nil if the row is missing.

@@ -1,7 +1,10 @@
 package journal
 
 import (
+	"database/sql"
 	"maps"
+
+	"writ/internal/sqldb"
 
 	"writ"
 )
@@ -116,23 +119,9 @@ func (tx *Tx) readLoads() error {
 		return nil
 	}
 	rows, err := tx.QueryContext(tx.ctx, `SELECT node, planned, queued, running, cpus, memory_mib, disk_gib FROM loads`)
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-	loads := make(map[writ.NodeID]Load)
-	for rows.Next() {
-		var node writ.NodeID
-		var l Load
-		if err := rows.Scan(&node, &l.Planned, &l.Queued, &l.Running, &l.Reserved.CPUs, &l.Reserved.MemoryMiB,
-			&l.Reserved.DiskGiB); err != nil {
-			return err
-		}
-		loads[node] = l
-	}
-	if err := rows.Err(); err != nil {
-		return err
-	}
-	tx.loads = loads
-	return nil
+	tx.loads, err = sqldb.Map(rows, err, func(row *sql.Rows) (node writ.NodeID, l Load, err error) {
+		err = row.Scan(&node, &l.Planned, &l.Queued, &l.Running, &l.Reserved.CPUs, &l.Reserved.MemoryMiB, &l.Reserved.DiskGiB)
+		return node, l, err
+	})
+	return err
 }

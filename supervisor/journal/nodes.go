@@ -1,8 +1,6 @@
 package journal
 
 import (
-	"database/sql"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -71,12 +69,8 @@ func (tx *Tx) Node(id writ.NodeID) (*Node, error) {
 
 // NodeNamed returns the admitted node with a name, or nil.
 func (tx *Tx) NodeNamed(name string) (*Node, error) {
-	var id writ.NodeID
-	err := tx.QueryRowContext(tx.ctx, `SELECT id FROM nodes WHERE name = $1`, name).Scan(&id)
-	if errors.Is(err, sql.ErrNoRows) {
-		return nil, nil
-	}
-	if err != nil {
+	id, err := sqldb.First[writ.NodeID](tx.QueryRowContext(tx.ctx, `SELECT id FROM nodes WHERE name = $1`, name))
+	if id == "" {
 		return nil, err
 	}
 	n, err := tx.Node(id)

@@ -3,7 +3,6 @@ package journal
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"writ"
@@ -126,19 +125,9 @@ func (tx *Tx) ResourcesNamed(
 const askedAtOnce = 100
 
 var resourcesNamed = `SELECT name, body FROM resources WHERE project = $1 AND kind = $2 AND name IN (` +
-	places(3, askedAtOnce) + `)`
+	sqldb.Placeholders(3, askedAtOnce) + `)`
 
 // places returns n placeholders of a query, numbered from from.
-func places(from, n int) string {
-	var b strings.Builder
-	for i := range n {
-		if i > 0 {
-			b.WriteByte(',')
-		}
-		fmt.Fprintf(&b, "$%d", from+i)
-	}
-	return b.String()
-}
 
 // asked returns the arguments of a query for askedAtOnce names. If there are fewer names, the last one is repeated, so
 // that a single prepared statement suffices.
@@ -168,11 +157,7 @@ func (tx *Tx) ProjectResources(project writ.ProjectID) ([]*Resource, error) {
 
 // OpenCallOn returns another run with an open call that may still change the resource, or "".
 func (tx *Tx) OpenCallOn(id writ.ResourceID, except writ.RunID) (writ.RunID, error) {
-	ids, err := tx.runIDs(openCallOn, string(id.Project), string(id.Kind), id.Name, string(except))
-	if err != nil || len(ids) == 0 {
-		return "", err
-	}
-	return ids[0], nil
+	return tx.firstRun(openCallOn, string(id.Project), string(id.Kind), id.Name, string(except))
 }
 
 const openCallOn = `SELECT run FROM calls WHERE project = $1 AND kind = $2 AND name = $3 AND open AND claimed AND kind <> ''
@@ -201,7 +186,7 @@ func (tx *Tx) OpenCallsOn(
 }
 
 var openCallsOn = `SELECT name, run FROM calls WHERE project = $1 AND kind = $2 AND name IN (` +
-	places(4, askedAtOnce) + `) AND open AND claimed
+	sqldb.Placeholders(4, askedAtOnce) + `) AND open AND claimed
 	AND kind <> '' AND run <> $3 ORDER BY name, planned`
 
 // RunsWaitingFor returns at most max other runs with a call that waits for the resource, oldest first.
@@ -247,6 +232,7 @@ func (tx *Tx) Departed(uid writ.UID, node writ.NodeID) (*Departed, error) {
 
 // forgetDeparted deletes the oldest resources that are past UsageGrace.
 func (tx *Tx) forgetDeparted(now time.Time) (int64, error) {
-	return tx.deleted(`DELETE FROM departed WHERE uid IN (SELECT uid FROM departed WHERE gone < $1 ORDER BY gone LIMIT $2) AND gone < $1`,
+	return tx.affected(`DELETE FROM departed
+		WHERE uid IN (SELECT uid FROM departed WHERE gone < $1 ORDER BY gone LIMIT $2) AND gone < $1`,
 		sqldb.Micros(now.Add(-UsageGrace)), forgetRows)
 }

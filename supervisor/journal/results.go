@@ -2,6 +2,7 @@ package journal
 
 import (
 	"cmp"
+	"database/sql"
 	"slices"
 	"strings"
 	"time"
@@ -88,28 +89,24 @@ func (tx *Tx) ResultsDigest(run writ.RunID, calls []*Call) (writ.Digest, error) 
 		}
 	}
 	rows, err := tx.QueryContext(tx.ctx, `SELECT seq, try, digest, mac FROM results WHERE run = $1`, string(run))
+	others, err := sqldb.List(rows, err, func(row *sql.Rows) (r result, err error) {
+		var mac []byte
+		if err = row.Scan(&r.seq, &r.attempt, &r.frame, &mac); err == nil {
+			err = tx.check("results", mac, string(run), r.seq, r.attempt, r.frame)
+		}
+		return r, err
+	})
 	if err != nil {
 		return writ.Digest{}, err
 	}
-	defer rows.Close()
-	for rows.Next() {
-		var r result
-		var mac []byte
-		if err := rows.Scan(&r.seq, &r.attempt, &r.frame, &mac); err != nil {
-			return writ.Digest{}, err
-		}
-		if err := tx.check("results", mac, string(run), r.seq, r.attempt, r.frame); err != nil {
-			return writ.Digest{}, err
-		}
-		all = append(all, r)
-	}
+	all = append(all, others...)
 	slices.SortFunc(all,
 		func(a, b result) int { return cmp.Or(cmp.Compare(a.seq, b.seq), cmp.Compare(a.attempt, b.attempt)) })
 	var text []byte
 	for _, r := range all {
 		text = append(text, r.frame...)
 	}
-	return writ.DigestOf(text), rows.Err()
+	return writ.DigestOf(text), nil
 }
 
 // Delivery is a job that was sent to a node.

@@ -3,7 +3,6 @@ package journal
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -35,8 +34,7 @@ const (
 // about the same time: if the supervisor's clock ran far ahead, all submissions would be expired.
 func (j *Journal) Accepted(ctx context.Context) (at time.Time, err error) {
 	err = j.Read(ctx, func(tx *Tx) error {
-		var micros int64
-		err := tx.QueryRowContext(ctx, `SELECT COALESCE(MAX(accepted), 0) FROM runs`).Scan(&micros)
+		micros, err := sqldb.First[int64](tx.QueryRowContext(ctx, `SELECT COALESCE(MAX(accepted), 0) FROM runs`))
 		at = sqldb.Time(micros)
 		return err
 	})
@@ -103,12 +101,8 @@ const oldRuns = `SELECT id FROM runs WHERE NOT open AND ended < $1 AND needed < 
 // clearForgotten deletes some records of deleted runs.
 func (tx *Tx) clearForgotten() (gone int64, err error) {
 	for gone < forgetRows {
-		var run writ.RunID
-		err := tx.QueryRowContext(tx.ctx, `SELECT run FROM forgotten LIMIT 1`).Scan(&run)
-		if errors.Is(err, sql.ErrNoRows) {
-			return gone, nil
-		}
-		if err != nil {
+		run, err := sqldb.First[writ.RunID](tx.QueryRowContext(tx.ctx, `SELECT run FROM forgotten LIMIT 1`))
+		if run == "" {
 			return gone, err
 		}
 		n, err := tx.clearRun(run)
@@ -129,8 +123,8 @@ func (tx *Tx) clearForgotten() (gone int64, err error) {
 // clearRun deletes the first rows of a run from the first table that still has some. It returns their number, 0 if all
 // tables are empty.
 func (tx *Tx) clearRun(run writ.RunID) (int64, error) {
-	late, err := tx.texts(`SELECT DISTINCT digest FROM results WHERE run = $1
-		AND seq < (SELECT MIN(seq) FROM results WHERE run = $1) + $2`, string(run), forgetRows)
+	late, err := sqldb.Column[string](tx.QueryContext(tx.ctx, `SELECT DISTINCT digest FROM results WHERE run = $1
+		AND seq < (SELECT MIN(seq) FROM results WHERE run = $1) + $2`, string(run), forgetRows))
 	if err != nil {
 		return 0, err
 	}
@@ -147,7 +141,7 @@ func (tx *Tx) clearRun(run writ.RunID) (int64, error) {
 		{`DELETE` + firstCalls, framesOf(calls)},
 		{`DELETE FROM logs WHERE run = $1 AND ordinal < (SELECT MIN(ordinal) FROM logs WHERE run = $1) + $2`, nil},
 	} {
-		gone, err := tx.deleted(part.query, string(run), forgetRows)
+		gone, err := tx.affected(part.query, string(run), forgetRows)
 		if err != nil {
 			return 0, err
 		}
@@ -184,18 +178,13 @@ func framesOf(calls []*Call) []string {
 
 // clearFrame deletes a frame unless a run with a result in it still exists.
 func (tx *Tx) clearFrame(digest string) error {
-	var runs string
-	err := tx.QueryRowContext(tx.ctx, `SELECT runs FROM frames WHERE digest = $1`, digest).Scan(&runs)
-	if errors.Is(err, sql.ErrNoRows) {
-		return nil
-	}
+	runs, err := sqldb.First[string](tx.QueryRowContext(tx.ctx, `SELECT runs FROM frames WHERE digest = $1`, digest))
 	if err != nil {
 		return err
 	}
 	for run := range strings.FieldsSeq(runs) {
-		var there int
-		if err := tx.QueryRowContext(tx.ctx, `SELECT COUNT(*) FROM runs WHERE id = $1`, run).Scan(&there); err != nil ||
-			there > 0 {
+		there, err := sqldb.First[int](tx.QueryRowContext(tx.ctx, `SELECT COUNT(*) FROM runs WHERE id = $1`, run))
+		if err != nil || there > 0 {
 			return err
 		}
 	}
@@ -210,9 +199,9 @@ func (tx *Tx) forgetEvents(coordinators []string) (int64, error) {
 	}
 	has := int64(-1)
 	for _, c := range coordinators {
-		var seq int64
-		err := tx.QueryRowContext(tx.ctx, `SELECT seq FROM acknowledgements WHERE coordinator = $1`, c).Scan(&seq)
-		if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		seq, err := sqldb.First[int64](tx.QueryRowContext(tx.ctx,
+			`SELECT seq FROM acknowledgements WHERE coordinator = $1`, c))
+		if err != nil {
 			return 0, err
 		}
 		if has < 0 || seq < has {
@@ -232,33 +221,6 @@ func (tx *Tx) forgetEvents(coordinators []string) (int64, error) {
 	if err := tx.exec(`DELETE FROM event_marks WHERE seq < $1`, last.Int64); err != nil {
 		return 0, err
 	}
-	return tx.deleted(`DELETE FROM events WHERE seq <= $1 AND seq IN (SELECT seq FROM events ORDER BY seq LIMIT $2)`,
+	return tx.affected(`DELETE FROM events WHERE seq <= $1 AND seq IN (SELECT seq FROM events ORDER BY seq LIMIT $2)`,
 		last.Int64, forgetEvents)
-}
-
-// deleted runs a DELETE statement and returns the number of deleted rows.
-func (tx *Tx) deleted(query string, args ...any) (int64, error) {
-	result, err := tx.ExecContext(tx.ctx, query, args...)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected()
-}
-
-// texts returns the single column that query selects.
-func (tx *Tx) texts(query string, args ...any) ([]string, error) {
-	rows, err := tx.QueryContext(tx.ctx, query, args...)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var found []string
-	for rows.Next() {
-		var text string
-		if err := rows.Scan(&text); err != nil {
-			return nil, err
-		}
-		found = append(found, text)
-	}
-	return found, rows.Err()
 }

@@ -2,11 +2,11 @@ package journal
 
 import (
 	"database/sql"
-	"errors"
 
 	"writ"
 	"writ/identity"
 	"writ/identity/chain"
+	"writ/internal/sqldb"
 )
 
 // AddRoster stores a verified roster with its signed text, and the digests of the earlier versions that the journal
@@ -32,23 +32,18 @@ func (tx *Tx) AddRoster(roster *identity.Roster, signed []byte) error {
 }
 
 // RosterVersion returns the newest roster version, or 0.
-func (tx *Tx) RosterVersion() (version int, err error) {
-	err = tx.QueryRowContext(tx.ctx, `SELECT COALESCE(MAX(version), 0) FROM rosters`).Scan(&version)
-	return version, err
+func (tx *Tx) RosterVersion() (int, error) {
+	return sqldb.First[int](tx.QueryRowContext(tx.ctx, `SELECT COALESCE(MAX(version), 0) FROM rosters`))
 }
 
 // Roster returns the signed text of a version. It is nil for an unknown version.
 func (tx *Tx) Roster(version int) (signed []byte, err error) {
-	err = tx.QueryRowContext(tx.ctx, `SELECT signed FROM rosters WHERE version = $1`, version).Scan(&signed)
-	if errors.Is(err, sql.ErrNoRows) {
-		return nil, nil
-	}
-	return signed, err
+	return sqldb.First[[]byte](tx.QueryRowContext(tx.ctx, `SELECT signed FROM rosters WHERE version = $1`, version))
 }
 
 // RosterLinks lists all versions up to the newest text, oldest first. It includes skipped versions, whose texts the
 // journal does not have. A version without a row in roster_links was stored by an earlier version of writ.
-func (tx *Tx) RosterLinks() (links []chain.Entry, err error) {
+func (tx *Tx) RosterLinks() ([]chain.Entry, error) {
 	rows, err := tx.QueryContext(tx.ctx, `
 		SELECT version, digest, waypoint
 		FROM roster_links
@@ -58,22 +53,11 @@ func (tx *Tx) RosterLinks() (links []chain.Entry, err error) {
 		FROM rosters
 		WHERE NOT EXISTS (SELECT 1 FROM roster_links WHERE roster_links.version = rosters.version)
 		ORDER BY version`)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var l chain.Entry
+	return sqldb.List(rows, err, func(row *sql.Rows) (l chain.Entry, err error) {
 		digest := ""
-		if err := rows.Scan(&l.Version, &digest, &l.Waypoint); err != nil {
-			return nil, err
+		if err = row.Scan(&l.Version, &digest, &l.Waypoint); err == nil && digest != "" {
+			l.Digest, err = writ.ParseDigest(digest)
 		}
-		if digest != "" {
-			if l.Digest, err = writ.ParseDigest(digest); err != nil {
-				return nil, err
-			}
-		}
-		links = append(links, l)
-	}
-	return links, rows.Err()
+		return l, err
+	})
 }

@@ -201,20 +201,7 @@ const pendingRuns = `SELECT id FROM runs WHERE open AND pending AND (deployment 
 
 // OpenEngines returns the engines that open runs need.
 func (tx *Tx) OpenEngines() ([]string, error) {
-	rows, err := tx.QueryContext(tx.ctx, openEngines)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var engines []string
-	for rows.Next() {
-		var engine string
-		if err := rows.Scan(&engine); err != nil {
-			return nil, err
-		}
-		engines = append(engines, engine)
-	}
-	return engines, rows.Err()
+	return sqldb.Column[string](tx.QueryContext(tx.ctx, openEngines))
 }
 
 const openEngines = `SELECT DISTINCT engine FROM runs WHERE open ORDER BY engine`
@@ -225,22 +212,12 @@ func (tx *Tx) OpenRuns() (map[writ.ProjectID]int, error) {
 }
 
 // byProject returns the numbers that query selects, by project.
-func (tx *Tx) byProject(query string) (map[writ.ProjectID]int, error) {
-	rows, err := tx.QueryContext(tx.ctx, query)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	open := make(map[writ.ProjectID]int)
-	for rows.Next() {
-		var project writ.ProjectID
-		var n int
-		if err := rows.Scan(&project, &n); err != nil {
-			return nil, err
-		}
-		open[project] = n
-	}
-	return open, rows.Err()
+func (tx *Tx) byProject(query string, args ...any) (map[writ.ProjectID]int, error) {
+	rows, err := tx.QueryContext(tx.ctx, query, args...)
+	return sqldb.Map(rows, err, func(row *sql.Rows) (project writ.ProjectID, n int, err error) {
+		err = row.Scan(&project, &n)
+		return project, n, err
+	})
 }
 
 // RunsOfEngine returns at most max open runs that need an engine, oldest first.
@@ -269,21 +246,12 @@ type RosterCheck struct {
 func (tx *Tx) UncheckedRuns(roster int, after RosterCheck, max int) ([]RosterCheck, error) {
 	rows, err := tx.QueryContext(tx.ctx, uncheckedRuns, roster, after.Roster, sqldb.Micros(after.Accepted),
 		string(after.Run), max)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var found []RosterCheck
-	for rows.Next() {
-		var j RosterCheck
+	return sqldb.List(rows, err, func(row *sql.Rows) (c RosterCheck, err error) {
 		var us int64
-		if err := rows.Scan(&j.Roster, &us, &j.Run); err != nil {
-			return nil, err
-		}
-		j.Accepted = sqldb.Time(us)
-		found = append(found, j)
-	}
-	return found, rows.Err()
+		err = row.Scan(&c.Roster, &us, &c.Run)
+		c.Accepted = sqldb.Time(us)
+		return c, err
+	})
 }
 
 const uncheckedRuns = `SELECT judged, accepted, id FROM runs WHERE open AND judged < $1 AND (judged, accepted, id) > ($2, $3, $4)
@@ -304,41 +272,25 @@ func (tx *Tx) EarlierRun(r *Run) (writ.RunID, error) {
 	if r.Deployment == "" {
 		return "", nil
 	}
-	ids, err := tx.runIDs(earlierRun, string(r.Project), r.Deployment, r.Revision)
-	if err != nil || len(ids) == 0 {
-		return "", err
-	}
-	return ids[0], nil
+	return tx.firstRun(earlierRun, string(r.Project), r.Deployment, r.Revision)
 }
 
 const earlierRun = `SELECT id FROM runs WHERE open AND deployment <> '' AND project = $1 AND deployment = $2
 	AND revision < $3 ORDER BY revision LIMIT 1`
 
 func (tx *Tx) runIDs(query string, args ...any) ([]writ.RunID, error) {
-	rows, err := tx.QueryContext(tx.ctx, query, args...)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var ids []writ.RunID
-	for rows.Next() {
-		var id writ.RunID
-		if err := rows.Scan(&id); err != nil {
-			return nil, err
-		}
-		ids = append(ids, id)
-	}
-	return ids, rows.Err()
+	return sqldb.Column[writ.RunID](tx.QueryContext(tx.ctx, query, args...))
+}
+
+// firstRun returns the first run that query selects, or "".
+func (tx *Tx) firstRun(query string, args ...any) (writ.RunID, error) {
+	return sqldb.First[writ.RunID](tx.QueryRowContext(tx.ctx, query, args...))
 }
 
 // Payload returns a signed submission, or nil if it is unknown.
 func (tx *Tx) Payload(digest writ.Digest) ([]byte, error) {
-	var signed []byte
-	err := tx.QueryRowContext(tx.ctx, `SELECT signed FROM payloads WHERE digest = $1`, digest.String()).Scan(&signed)
-	if errors.Is(err, sql.ErrNoRows) {
-		return nil, nil
-	}
-	return signed, err
+	return sqldb.First[[]byte](tx.QueryRowContext(tx.ctx, `SELECT signed FROM payloads WHERE digest = $1`,
+		digest.String()))
 }
 
 // Revision returns the revision of a deployment, 0 before its first run.
@@ -358,9 +310,9 @@ func (tx *Tx) Revision(project writ.ProjectID, deployment string) (int, error) {
 
 // CountDeployments returns the number of deployments of a project that have had a run. Their revisions are never
 // deleted, because the journal must refuse payloads of earlier revisions.
-func (tx *Tx) CountDeployments(project writ.ProjectID) (n int, err error) {
-	err = tx.QueryRowContext(tx.ctx, `SELECT COUNT(*) FROM deployments WHERE project = $1`, string(project)).Scan(&n)
-	return n, err
+func (tx *Tx) CountDeployments(project writ.ProjectID) (int, error) {
+	return sqldb.First[int](tx.QueryRowContext(tx.ctx, `SELECT COUNT(*) FROM deployments WHERE project = $1`,
+		string(project)))
 }
 
 // SetRevision records the revision of a deployment.
@@ -387,21 +339,13 @@ func (tx *Tx) Logs(run writ.RunID, after, max int) ([]writ.LogLine, error) {
 	rows, err := tx.QueryContext(tx.ctx,
 		`SELECT ordinal, text, time FROM logs WHERE run = $1 AND ordinal > $2 ORDER BY ordinal LIMIT $3`,
 		string(run), after, max)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var lines []writ.LogLine
-	for rows.Next() {
+	return sqldb.List(rows, err, func(row *sql.Rows) (writ.LogLine, error) {
 		line := writ.LogLine{Run: run}
 		var us int64
-		if err := rows.Scan(&line.Ordinal, &line.Text, &us); err != nil {
-			return nil, err
-		}
+		err := row.Scan(&line.Ordinal, &line.Text, &us)
 		line.Time = sqldb.Time(us)
-		lines = append(lines, line)
-	}
-	return lines, rows.Err()
+		return line, err
+	})
 }
 
 // RunsOn returns the runs with open calls on a node.
@@ -423,11 +367,7 @@ const (
 
 // NextOf returns the first run of a deployment that waits for earlier runs to end, or "".
 func (tx *Tx) NextOf(project writ.ProjectID, deployment string) (writ.RunID, error) {
-	ids, err := tx.runIDs(nextOf, string(project), deployment)
-	if err != nil || len(ids) == 0 {
-		return "", err
-	}
-	return ids[0], nil
+	return tx.firstRun(nextOf, string(project), deployment)
 }
 
 const nextOf = `SELECT id FROM runs WHERE open AND deployment <> '' AND state = 'accepted' AND project = $1 AND deployment = $2

@@ -3,7 +3,6 @@ package journal
 import (
 	"cmp"
 	"database/sql"
-	"errors"
 	"slices"
 	"time"
 
@@ -41,21 +40,12 @@ const heldCalls = `SELECT retry_at, run, seq FROM calls WHERE open AND retry_at 
 func (tx *Tx) dueAfter(query string, after Due, now time.Time, max int) ([]Due, error) {
 	rows, err := tx.QueryContext(tx.ctx, query, sqldb.Micros(now), sqldb.Micros(after.At), string(after.Run), after.Seq,
 		max)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var due []Due
-	for rows.Next() {
-		var d Due
+	return sqldb.List(rows, err, func(row *sql.Rows) (d Due, err error) {
 		var us int64
-		if err := rows.Scan(&us, &d.Run, &d.Seq); err != nil {
-			return nil, err
-		}
+		err = row.Scan(&us, &d.Run, &d.Seq)
 		d.At = sqldb.Time(us)
-		due = append(due, d)
-	}
-	return due, rows.Err()
+		return d, err
+	})
 }
 
 const sentCalls = `SELECT place, body FROM calls WHERE open AND state <> 'planned'`
@@ -73,30 +63,13 @@ func (tx *Tx) SentCalls() ([]*Call, error) {
 
 // SentByProject returns the number of calls on a node by project.
 func (tx *Tx) SentByProject(node writ.NodeID) (map[writ.ProjectID]int, error) {
-	rows, err := tx.QueryContext(tx.ctx, sentByProject, string(node))
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	sent := make(map[writ.ProjectID]int)
-	for rows.Next() {
-		var project writ.ProjectID
-		var n int
-		if err := rows.Scan(&project, &n); err != nil {
-			return nil, err
-		}
-		sent[project] = n
-	}
-	return sent, rows.Err()
+	return tx.byProject(sentByProject, string(node))
 }
 
 // NextSendable returns the lowest project ID above after with calls ready for a node, or "".
-func (tx *Tx) NextSendable(node writ.NodeID, after writ.ProjectID, now time.Time) (project writ.ProjectID, err error) {
-	err = tx.QueryRowContext(tx.ctx, nextSendable, string(node), string(after), sqldb.Micros(now)).Scan(&project)
-	if errors.Is(err, sql.ErrNoRows) {
-		return "", nil
-	}
-	return project, err
+func (tx *Tx) NextSendable(node writ.NodeID, after writ.ProjectID, now time.Time) (writ.ProjectID, error) {
+	return sqldb.First[writ.ProjectID](tx.QueryRowContext(tx.ctx, nextSendable, string(node), string(after),
+		sqldb.Micros(now)))
 }
 
 // Sendable returns the runs of at most max calls of a project that are ready for a node: one entry per call, oldest
@@ -145,10 +118,6 @@ const (
 )
 
 func (tx *Tx) oldest(query string, args ...any) (time.Time, error) {
-	var us int64
-	err := tx.QueryRowContext(tx.ctx, query, args...).Scan(&us)
-	if errors.Is(err, sql.ErrNoRows) {
-		return time.Time{}, nil
-	}
+	us, err := sqldb.First[int64](tx.QueryRowContext(tx.ctx, query, args...))
 	return sqldb.Time(us), err
 }

@@ -83,9 +83,8 @@ func (tx *Tx) RemoveSecrets(project writ.ProjectID, name string, through int) (i
 }
 
 // CountSecrets returns the number of versions of all secrets of a project, including removed ones.
-func (tx *Tx) CountSecrets(project writ.ProjectID) (n int, err error) {
-	err = tx.QueryRowContext(tx.ctx, `SELECT COUNT(*) FROM secrets WHERE project = $1`, string(project)).Scan(&n)
-	return n, err
+func (tx *Tx) CountSecrets(project writ.ProjectID) (int, error) {
+	return sqldb.First[int](tx.QueryRowContext(tx.ctx, `SELECT COUNT(*) FROM secrets WHERE project = $1`, string(project)))
 }
 
 // ForgetRemovedSecrets deletes the removed versions of a project, except the newest of each name, which determines the

@@ -111,8 +111,8 @@ func (tx *Tx) answer(table string, digest writ.Digest) ([]byte, error) {
 
 // isRefused reports whether a text was refused, with any answer.
 func (tx *Tx) isRefused(digest writ.Digest) (bool, error) {
-	var n int
-	err := tx.QueryRowContext(tx.ctx, `SELECT COUNT(*) FROM refusals WHERE digest = $1`, digest.String()).Scan(&n)
+	n, err := sqldb.First[int](tx.QueryRowContext(tx.ctx, `SELECT COUNT(*) FROM refusals WHERE digest = $1`,
+		digest.String()))
 	return n > 0, err
 }
 
@@ -127,7 +127,7 @@ func (tx *Tx) keptOf(table, signer string) (rows, bytes int, err error) {
 // forgetAnswers deletes some of the statements and refusals that expired long ago.
 func (tx *Tx) forgetAnswers(now time.Time) (gone int64, err error) {
 	for _, table := range []string{"statements", "refusals"} {
-		n, err := tx.deleted(`DELETE FROM `+table+` WHERE digest IN (SELECT digest FROM `+table+
+		n, err := tx.affected(`DELETE FROM `+table+` WHERE digest IN (SELECT digest FROM `+table+
 			` WHERE expires < $1 LIMIT $2)`,
 			sqldb.Micros(now.Add(-ReplayKept)), forgetRows)
 		gone += n

@@ -82,10 +82,7 @@ const metaFloor = "certificate floor"
 // have seen.
 func (tx *Tx) CertificateFloor() (time.Time, error) {
 	micros, err := tx.number(metaFloor)
-	if err != nil || micros == 0 {
-		return time.Time{}, err
-	}
-	return sqldb.Time(micros), nil
+	return sqldb.Time(micros), err
 }
 
 // SetCertificateFloor stores the time returned by CertificateFloor.

@@ -1,8 +1,11 @@
 package journal
 
 import (
+	"database/sql"
 	"fmt"
 	"slices"
+
+	"writ/internal/sqldb"
 
 	"writ"
 )
@@ -47,7 +50,7 @@ type Looked struct {
 func (tx *Tx) Sleepers(
 	isMember func(writ.NodeID) bool, after Looked, max int,
 ) (found []Sleeper, next Looked, err error) {
-	runs, err := tx.idleRuns(after, max)
+	runs, err := tx.lookedRuns(idleRuns, after, max)
 	if err != nil || len(runs) == 0 {
 		return nil, Looked{}, err
 	}
@@ -106,28 +109,15 @@ func (tx *Tx) StillAsleep(isMember func(writ.NodeID) bool, runs []writ.RunID) (f
 	return found, nil
 }
 
-// idleRuns returns at most max open runs without a due pass.
-func (tx *Tx) idleRuns(after Looked, max int) ([]Looked, error) {
-	return tx.lookedRuns(idleRuns, after, max)
-}
-
 func (tx *Tx) lookedRuns(query string, after Looked, max int) ([]Looked, error) {
 	rows, err := tx.QueryContext(tx.ctx, query, after.due, string(after.run), max)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var runs []Looked
-	for rows.Next() {
-		var at Looked
-		if err := rows.Scan(&at.due, &at.run); err != nil {
-			return nil, err
-		}
-		runs = append(runs, at)
-	}
-	return runs, rows.Err()
+	return sqldb.List(rows, err, func(row *sql.Rows) (at Looked, err error) {
+		err = row.Scan(&at.due, &at.run)
+		return at, err
+	})
 }
 
+// idleRuns selects open runs without a due pass.
 const idleRuns = `SELECT due, id FROM runs WHERE open AND NOT pending AND (due, id) > ($1, $2) ORDER BY due, id LIMIT $3`
 
 // OpenRunsAfter returns at most max open runs after a position, with the next position, which is zero at the end.
@@ -198,19 +188,10 @@ func (tx *Tx) sleepersOf(id writ.RunID, isMember func(writ.NodeID) bool) (found 
 // openRows returns the open calls of the run with a number, in order.
 func (tx *Tx) openRows(run int64) ([]openRow, error) {
 	rows, err := tx.QueryContext(tx.ctx, openRows, place(run, 0), place(run+1, 0))
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var calls []openRow
-	for rows.Next() {
-		var r openRow
-		if err := rows.Scan(&r.seq, &r.place, &r.state, &r.node, &r.claimed, &r.ready, &r.retryAt); err != nil {
-			return nil, err
-		}
-		calls = append(calls, r)
-	}
-	return calls, rows.Err()
+	return sqldb.List(rows, err, func(row *sql.Rows) (r openRow, err error) {
+		err = row.Scan(&r.seq, &r.place, &r.state, &r.node, &r.claimed, &r.ready, &r.retryAt)
+		return r, err
+	})
 }
 
 const openRows = `SELECT seq, place, state, node, claimed, ready, retry_at FROM calls WHERE place >= $1 AND place < $2 AND open ORDER BY place`
