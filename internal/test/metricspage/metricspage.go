@@ -1,4 +1,4 @@
-// Package metricspage compares the metrics of a process with their page in the manual.
+// Package metricspage compares the metrics of a process with their page in the manual and with their golden file.
 package metricspage
 
 import (
@@ -7,38 +7,73 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
+	"strings"
 	"testing"
 )
 
 var (
-	listedMetric    = regexp.MustCompile("(?m)^\\| `(writ_[a-z_]+)`")
-	describedMetric = regexp.MustCompile(`fqName: "(writ_[a-z_]+)"`)
+	listed    = regexp.MustCompile("(?m)^\\| `(writ_[a-z_]+)`")
+	described = regexp.MustCompile(
+		`fqName: "(writ_[a-z_]+)", help: ("(?:[^"\\]|\\.)*").* constLabels: {(.*)}, variableLabels: {(.*)}}$`)
+	constant = regexp.MustCompile(`="[^"]*"`)
 )
 
-// Check fails the test unless a section of docs/manual/monitoring.md lists exactly the described metrics. root
-// is the directory of the repository.
+// Check fails the test unless a section of docs/manual/monitoring.md and its golden file in testdata list exactly the
+// described metrics. The golden file has the name, the labels and the help text of each: alert rules depend on them.
+// root is the directory of the repository.
 func Check[D fmt.Stringer](t testing.TB, root, section string, describe func(chan<- D)) {
 	t.Helper()
-	page, err := os.ReadFile(filepath.Join(root, "docs", "manual", "monitoring.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	text := regexp.MustCompile(`(?s)\n## ` + regexp.QuoteMeta(section) + `\n.*?(\n## |$)`).Find(page)
-	var listed, there []string
-	for _, row := range listedMetric.FindAllSubmatch(text, -1) {
-		listed = append(listed, string(row[1]))
-	}
+	var names, metrics []string
 	all := make(chan D, 1000)
 	describe(all)
 	close(all)
 	for d := range all {
-		if name := describedMetric.FindStringSubmatch(d.String()); name != nil {
-			there = append(there, name[1])
+		metric := described.FindStringSubmatch(d.String())
+		if metric == nil {
+			continue // metrics of Go and of the process
+		}
+		help, err := strconv.Unquote(metric[2])
+		if err != nil {
+			t.Fatal(err)
+		}
+		labels := strings.FieldsFunc(constant.ReplaceAllString(metric[3]+","+metric[4], ""),
+			func(r rune) bool { return r == ',' })
+		slices.Sort(labels)
+		names = append(names, metric[1])
+		metrics = append(metrics, fmt.Sprintf("%s{%s} %s", metric[1], strings.Join(labels, ","), help))
+	}
+	slices.Sort(names)
+	slices.Sort(metrics)
+	page := string(read(t, root, "docs/manual/monitoring.md"))
+	page = regexp.MustCompile(`(?s)\n## ` + regexp.QuoteMeta(section) + `\n.*?(\n## |$)`).FindString(page)
+	var manual []string
+	for _, row := range listed.FindAllStringSubmatch(page, -1) {
+		manual = append(manual, row[1])
+	}
+	slices.Sort(manual)
+	if len(names) == 0 || !slices.Equal(manual, names) {
+		t.Errorf("section %q of docs/manual/monitoring.md has %q, the part has %q", section, manual, names)
+	}
+	file := "internal/test/metricspage/testdata/" + strings.ReplaceAll(strings.ToLower(section), " ", "_") + ".txt"
+	golden := strings.Split(strings.TrimSpace(string(read(t, root, file))), "\n")
+	for _, metric := range golden {
+		if !slices.Contains(metrics, metric) {
+			t.Errorf("%s has a metric that the part lacks:\n%s", file, metric)
 		}
 	}
-	slices.Sort(listed)
-	slices.Sort(there)
-	if len(there) == 0 || !slices.Equal(listed, there) {
-		t.Errorf("the section %q has %q, the part %q", section, listed, there)
+	for _, metric := range metrics {
+		if !slices.Contains(golden, metric) {
+			t.Errorf("%s lacks a metric of the part:\n%s", file, metric)
+		}
 	}
+}
+
+func read(t testing.TB, root, path string) []byte {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(path)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
 }
