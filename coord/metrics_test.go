@@ -20,7 +20,7 @@ import (
 //
 // Promise: Events, traces and the API: Alert rules and the Grafana dashboard use existing metrics only.
 // How: The manual's page lists all metrics.
-// Also: TestHealthReadinessMetricsAndSpec, TestTheManualListsEveryMetricOfEveryPart.
+// Also: TestHealthReadinessMetricsAndSpec, TestTheManualListsEveryMetricOfEveryPart, TestManualListsMetricsOfSupervisor.
 func TestTheManualListsEveryMetric(t *testing.T) {
 	metricspage.Check(t, "..", "Metrics of a coordinator", made(t, Config{}).metrics.registry.Describe)
 }

@@ -1,116 +1,125 @@
 package supervisor
 
 import (
-	"context"
-	"maps"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"writ"
-	"writ/internal/tally"
-	"writ/supervisor/ratelog"
+	"writ/internal/metrics"
 )
 
-// Metrics is a snapshot of the supervisor's metrics. Metrics of the watch are of its last scan, and missing before the
-// first scan.
-type Metrics struct {
-	Epoch        int64
-	Looked       time.Time // time of the last scan of the watch
-	Journal      bool      // whether the journal can be written
-	JournalFault string    // the reason if it cannot
-	Queue        bool      // whether the queue answers
-	Writes       tally.Spread
-	Failed       int64     // failed writes of the journal
-	Renewed      time.Time // last renewal of the lease; zero if the journal is for one process
-	Runs         int       // open runs
-	Steps        map[string]int
-	Calls        map[writ.CallState]int           // open calls
-	Oldest       map[writ.CallState]time.Duration // age of the oldest call in the state
-	Waiting      time.Duration                    // longest wait of a call without a node, for its present reason
-	Passes       tally.Spread
-	Crashes      map[writ.Code]int64 // passes without an outcome
-	Nodes        map[string]int      // approved nodes by liveness, and pending ones
-	Holds        int
-	Links        map[string]Link // by address of the coordinator
-	Refusals     map[Refusal]int64
-	Complaints   map[ratelog.Warning]int64
-	Roster       int
-	Expires      time.Time // of the roster
+// Metrics returns the metrics of the supervisor of a datacenter. s is nil while this process is on standby; the only
+// metric says so. A scrape reads memory only, so it never waits for a journal or queue that hangs.
+func Metrics(datacenter string, s *Supervisor) prometheus.Collector {
+	serving := metrics.Of(s != nil, metrics.Gauge("writ_supervisor_serving",
+		"1 if this supervisor serves its datacenter, 0 while it is on standby.", []string{"datacenter"},
+		func(serves bool, send metrics.Send) { send(metrics.Bool(serves), datacenter) }))
+	if s == nil {
+		return serving
+	}
+	return metrics.List{
+		serving, metrics.Of(s, states...), s.refused, s.Journal.Metrics(), s.programs.Metrics(), s.warnings.Metrics(),
+	}
 }
 
-// Link is the link to one coordinator.
-type Link struct {
-	Connected   bool
-	Unconfirmed int64 // events that the coordinator has not confirmed
+// Works returns the fault of the journal, "" if it can be written, and whether the queue answers and accepts writes.
+func (s *Supervisor) Works() (journal string, queue bool) { return s.watch.Faults.Works() }
+
+// states lists the metrics that follow from the state of a supervisor.
+var states = []metrics.Reading[*Supervisor]{
+	metrics.Number("writ_supervisor_epoch", "Epoch of this supervisor. Nodes refuse jobs of earlier epochs.",
+		(*Supervisor).Epoch),
+	metrics.Time("writ_supervisor_last_look_seconds",
+		"Unix time of the last scan of all open work. The supervisor scans once a second.",
+		func(s *Supervisor) time.Time { return s.watch.Figures().At }),
+	metrics.Flag("writ_supervisor_journal_up", "1 if the journal is writable, otherwise 0.",
+		func(s *Supervisor) bool {
+			fault, _ := s.Works()
+			return fault == ""
+		}),
+	metrics.Flag("writ_supervisor_redis_up", "1 if Redis responds and accepts writes, otherwise 0.",
+		func(s *Supervisor) bool {
+			_, works := s.Works()
+			return works
+		}),
+	metrics.Time("writ_supervisor_lease_renewed_seconds",
+		"Unix time of the last renewal of the lease of a journal on PostgreSQL.",
+		func(s *Supervisor) time.Time { return s.lease.Renewed() }),
+	metrics.Number("writ_supervisor_runs_open", "Open runs.", func(s *Supervisor) int { return s.opened.Runs() }),
+	metrics.Gauge("writ_supervisor_steps",
+		"Runs by state of their step: under_way, waiting for a step, or stalled if the last write failed.",
+		[]string{"state"}, sendSteps),
+	metrics.Gauge("writ_supervisor_calls",
+		"Open calls by state: planned (not sent), queued (sent), running (started).", []string{"state"}, sendCalls),
+	metrics.Gauge("writ_supervisor_oldest_call_seconds",
+		"Age of the oldest call by state, or 0: waiting (no node), planned (has a node), queued (sent), running (started).",
+		[]string{"state"}, sendOldest),
+	metrics.Gauge("writ_supervisor_nodes",
+		"Nodes by state: ready, silent, lost, or pending while they wait for approval.", []string{"state"}, sendNodes),
+	metrics.Number("writ_supervisor_holds", "Active holds.", countHolds),
+	metrics.Gauge("writ_supervisor_coordinator_connected", "1 if the coordinator is connected, otherwise 0.",
+		[]string{"coordinator"}, sendLinks),
+	metrics.Gauge("writ_supervisor_events_unconfirmed", "Events that the coordinator has not confirmed.",
+		[]string{"coordinator"}, sendUnconfirmed),
+	metrics.Number("writ_roster_version", "Version of the newest roster of this daemon.",
+		func(s *Supervisor) int { return s.Roster().Version }),
+	metrics.Time("writ_roster_expires_seconds", "Unix time when the newest roster of this daemon expires.",
+		func(s *Supervisor) time.Time { return s.Roster().Expires }),
+	metrics.Gauge("writ_certificate_expires_seconds",
+		"Unix time when a certificate expires. The supervisor and redis certificates are renewed automatically 30 days before.",
+		[]string{"certificate"}, sendCertificates),
 }
 
-// Refusal is a kind of refused signed text: a submission or a statement, with the error code.
-type Refusal struct {
-	What string
-	Code writ.Code
+// refusals counts refused signed texts: submissions and statements.
+type refusals struct{ *prometheus.CounterVec }
+
+func newRefusals() refusals {
+	return refusals{
+		metrics.Counts("writ_supervisor_refusals_total", "Rejected signed texts by kind and code.", "what", "code"),
+	}
 }
 
-// counts holds the counters of the supervisor itself.
-type counts struct {
-	passes   tally.Durations
-	crashes  tally.Counts[writ.Code]
-	refusals tally.Counts[Refusal]
-	renewed  tally.Moment
-}
-
-// noteAnswer counts a signed text if it was refused.
-func (c *counts) noteAnswer(what string, err error) {
+// record counts a signed text if err refuses it.
+func (r refusals) record(what string, err error) {
 	if err != nil {
-		c.refusals.Add(Refusal{what, writ.CodeOf(err).Info().Code})
+		r.WithLabelValues(what, string(writ.CodeOf(err).Info().Code)).Inc()
 	}
 }
 
-// notePass counts a pass of a script.
-func (c *counts) notePass(ctx context.Context, took time.Duration, err error) {
-	switch {
-	case err == nil:
-		c.passes.Note(took)
-	case ctx.Err() == nil:
-		c.crashes.Add(writ.CodeOf(err).Info().Code)
+func sendSteps(s *Supervisor, send metrics.Send) {
+	underWay, waiting, stalled := s.steps.Count()
+	send(float64(underWay), "under_way")
+	send(float64(waiting), "waiting")
+	send(float64(stalled), "stalled")
+}
+
+// sendCalls needs a scan of the watch. Before the first one it sends no sample.
+func sendCalls(s *Supervisor, send metrics.Send) {
+	for state, n := range s.watch.Figures().Calls {
+		send(float64(n), string(state))
 	}
 }
 
-// Metrics returns the current metrics. It reads only memory, so it never waits for a journal or queue that hangs.
-func (s *Supervisor) Metrics() Metrics {
-	m := Metrics{
-		Epoch: s.epoch, Renewed: s.counts.renewed.Last(), Runs: s.opened.Runs(), Passes: s.counts.passes.Spread(),
-		Crashes: s.counts.crashes.All(), Nodes: countNodes(s.fleet.Members.List(), s.pending.List()), Refusals: s.counts.refusals.All(),
-		Complaints: s.warnings.Counts(), Links: make(map[string]Link),
-	}
-	m.JournalFault, m.Queue = s.watch.Faults.Works()
-	m.Journal = m.JournalFault == ""
-	m.Writes, m.Failed = s.Journal.Writes()
-	under, waiting, stalled := s.steps.Count()
-	m.Steps = map[string]int{"under_way": under, "waiting": waiting, "stalled": stalled}
-	for _, h := range s.holds.All() {
-		if h.Held {
-			m.Holds++
-		}
-	}
-	roster := s.rosters.Current()
-	m.Roster, m.Expires = roster.Version, roster.Expires
+// sendOldest needs a scan of the watch. Before the first one it sends no sample.
+func sendOldest(s *Supervisor, send metrics.Send) {
 	last, now := s.watch.Figures(), s.Now()
-	for url, connected := range s.links.Connected() {
-		m.Links[url] = Link{Connected: connected, Unconfirmed: last.Unconfirmed(url)}
+	if last.At.IsZero() {
+		return
 	}
-	if !last.At.IsZero() {
-		m.Looked, m.Calls = last.At, maps.Clone(last.Calls)
-		m.Waiting, m.Oldest = last.Waiting(now), last.Oldest(now)
+	send(last.Waiting(now).Seconds(), "waiting")
+	for state, age := range last.Oldest(now) {
+		send(age.Seconds(), string(state))
 	}
-	return m
 }
 
-// countNodes counts approved nodes by liveness, and pending nodes.
-func countNodes(members, pending []writ.Node) map[string]int {
+// sendNodes sends the number of approved nodes by liveness, and of pending nodes.
+func sendNodes(s *Supervisor, send metrics.Send) {
 	nodes := map[string]int{
 		string(writ.LivenessReady): 0, string(writ.LivenessSilent): 0, string(writ.LivenessLost): 0,
-		string(writ.AdmissionPending): len(pending),
+		string(writ.AdmissionPending): len(s.pending.List()),
 	}
-	for _, n := range members {
+	for _, n := range s.fleet.Members.List() {
 		switch n.Admission {
 		case writ.AdmissionApproved:
 			nodes[string(n.Liveness)]++
@@ -118,5 +127,46 @@ func countNodes(members, pending []writ.Node) map[string]int {
 			nodes[string(writ.AdmissionPending)]++
 		}
 	}
-	return nodes
+	for state, n := range nodes {
+		send(float64(n), state)
+	}
+}
+
+func countHolds(s *Supervisor) (n int) {
+	for _, h := range s.holds.All() {
+		if h.Held {
+			n++
+		}
+	}
+	return n
+}
+
+func sendLinks(s *Supervisor, send metrics.Send) {
+	for url, connected := range s.links.Connected() {
+		send(metrics.Bool(connected), url)
+	}
+}
+
+// sendUnconfirmed needs a scan of the watch. Before the first one it sends no sample.
+func sendUnconfirmed(s *Supervisor, send metrics.Send) {
+	last := s.watch.Figures()
+	if last.At.IsZero() {
+		return
+	}
+	for url := range s.links.Connected() {
+		send(float64(last.Unconfirmed(url)), url)
+	}
+}
+
+func sendCertificates(s *Supervisor, send metrics.Send) {
+	if s.Certificates == nil {
+		return
+	}
+	all, err := s.Certificates.List()
+	if err != nil {
+		return // each use of a certificate logs this error
+	}
+	for _, c := range all {
+		send(metrics.Unix(c.Until), c.Of)
+	}
 }

@@ -5,9 +5,10 @@ import (
 	"time"
 
 	"writ"
+	"writ/internal/metrics"
+	"writ/internal/test/metricspage"
 	"writ/supervisor"
 	"writ/supervisor/link"
-	"writ/supervisor/ratelog"
 )
 
 // threeVolumes makes three calls that do not wait for each other.
@@ -27,33 +28,46 @@ for name in ["a", "b", "c"] { volume.create(name, {size_gib: 1}) }
 // TestEveryPartTellsWhatItDid, TestAPartThatHangsKeepsNoScrapeWaiting, TestADiskThatHangsIsLeftOut.
 func TestTheNumbersOfASupervisorFollowFromItsWork(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
-		between := func(what string, age, least, most time.Duration) {
+		var page metricspage.Page
+		scrape := func() { page = metricspage.Read(t, supervisor.Metrics("dc1", s.Supervisor)) }
+		value := func(name string, labels ...string) float64 { return page.Value("writ_supervisor_"+name, labels...) }
+		want := func(want float64, name string, labels ...string) {
 			t.Helper()
-			if age < least || age > most {
-				t.Errorf("%s is %s old, want %s to %s", what, age, least, most)
+			if got := value(name, labels...); got != want {
+				t.Errorf("%s %q is %g, want %g", name, labels, got, want)
 			}
 		}
+		between := func(age, least, most time.Duration, what string) {
+			t.Helper()
+			if age < least || age > most {
+				t.Errorf("age of %s is %s, want %s to %s", what, age, least, most)
+			}
+		}
+		oldest := func(state string, least, most time.Duration) {
+			t.Helper()
+			seconds := value("oldest_call_seconds", "state", state)
+			between(time.Duration(seconds*float64(time.Second)), least, most, state)
+		}
 		time.Sleep(30 * time.Second)
-		if m := s.Metrics(); len(m.Calls) != 3 {
-			t.Errorf("of a datacenter without work is said %v, and not that each state has no calls", m.Calls)
+		scrape()
+		for _, state := range []string{"planned", "queued", "running"} {
+			want(0, "calls", "state", state)
 		}
 		id := s.submit(threeVolumes)
 		time.Sleep(30 * time.Second)
-		m := s.Metrics()
-		between("what has no node", m.Waiting, 25*time.Second, 35*time.Second)
-		if m.Runs != 1 || m.Calls[writ.CallPlanned] != 3 || m.Oldest[writ.CallPlanned] != 0 {
-			t.Errorf("three calls have no node: %+v", m)
-		}
+		scrape()
+		oldest("waiting", 25*time.Second, 35*time.Second)
+		want(1, "runs_open")
+		want(3, "calls", "state", "planned")
+		want(0, "oldest_call_seconds", "state", "planned")
 
 		s.join("n1", slowly(10*time.Minute), func(n *testNode) { n.slots = 1 }) // which gets two
 		s.awaitCall(id, 1, writ.CallRunning)
 		time.Sleep(time.Minute)
-		m = s.Metrics()
-		for state, least := range map[writ.CallState]time.Duration{writ.CallRunning: 55 * time.Second, writ.CallQueued: 55 * time.Second, writ.CallPlanned: 85 * time.Second} {
-			if m.Calls[state] != 1 {
-				t.Errorf("%d calls are %s, want 1", m.Calls[state], state)
-			}
-			between("the call that is "+string(state), m.Oldest[state], least, 2*time.Minute)
+		scrape()
+		for state, least := range map[string]time.Duration{"running": 55 * time.Second, "queued": 55 * time.Second, "planned": 85 * time.Second} {
+			want(1, "calls", "state", state)
+			oldest(state, least, 2*time.Minute)
 		}
 		answer, err := s.Ask(t.Context(), link.VerbQueues, link.Queues{})
 		if err != nil {
@@ -61,13 +75,13 @@ func TestTheNumbersOfASupervisorFollowFromItsWork(t *testing.T) {
 		}
 		queues := answer.([]link.QueueDepth)
 		if len(queues) != 1 || queues[0].NodeName != "n1" || queues[0].Planned != 1 || queues[0].Queued != 1 {
-			t.Errorf("coordinators are told of %+v", queues)
+			t.Errorf("the answer to coordinators is %+v", queues)
 		}
-		between("what coordinators are told of that is planned", queues[0].OldestPlanned, 85*time.Second, 2*time.Minute)
-		between("what coordinators are told of that is queued", queues[0].OldestQueued, 55*time.Second, 2*time.Minute)
-		if m.Waiting != 0 || m.Nodes["ready"] != 1 || m.Nodes["pending"] != 0 {
-			t.Errorf("all calls have a node: %+v", m)
-		}
+		between(queues[0].OldestPlanned, 85*time.Second, 2*time.Minute, "the planned call in the answer to coordinators")
+		between(queues[0].OldestQueued, 55*time.Second, 2*time.Minute, "the queued call in the answer to coordinators")
+		want(0, "oldest_call_seconds", "state", "waiting")
+		want(1, "nodes", "state", "ready")
+		want(0, "nodes", "state", "pending")
 
 		p := s.payload(webScript)
 		p.Datacenter = "01920000-0000-7000-8000-00000000000f"
@@ -77,25 +91,47 @@ func TestTheNumbersOfASupervisorFollowFromItsWork(t *testing.T) {
 		s.nodes[0].send("nonsense", writ.Result{})
 		s.wantState(id, writ.RunSucceeded)
 		time.Sleep(2 * time.Second)
-		m = s.Metrics()
-		if m.Runs != 0 || m.Calls[writ.CallPlanned]+m.Calls[writ.CallQueued]+m.Calls[writ.CallRunning] != 0 || m.Oldest[writ.CallRunning] != 0 {
-			t.Errorf("the run has ended: %+v", m)
+		scrape()
+		want(0, "runs_open")
+		for _, state := range []string{"planned", "queued", "running"} {
+			want(0, "calls", "state", state)
 		}
-		if m.Refusals[supervisor.Refusal{What: "submission", Code: writ.CodeWrongDatacenter}] != 1 || len(m.Refusals) != 1 ||
-			m.Complaints[ratelog.Warning{What: "open message of a node; it is discarded", Code: writ.CodeSignatureMalformed}] != 1 {
-			t.Errorf("it refused one submission and one message: %v, %v", m.Refusals, m.Complaints)
+		want(0, "oldest_call_seconds", "state", "running")
+		want(1, "refusals_total", "what", "submission", "code", string(writ.CodeWrongDatacenter))
+		if n := page.Sum("writ_supervisor_refusals_total"); n != 1 {
+			t.Errorf("%g texts were refused, want one", n)
 		}
-		if !m.Journal || !m.Queue || m.Failed != 0 || m.Writes.Count == 0 || m.Passes.Count < 1 || len(m.Crashes) > 0 {
-			t.Errorf("everything works: %+v", m)
+		want(1, "complaints_total", "what", "open message of a node; it is discarded",
+			"code", string(writ.CodeSignatureMalformed))
+		want(1, "journal_up")
+		want(1, "redis_up")
+		want(0, "journal_failures_total")
+		want(-1, "pass_failures_total")
+		if value("journal_write_seconds") < 1 || value("pass_seconds") < 1 {
+			t.Errorf("%g writes and %g passes", value("journal_write_seconds"), value("pass_seconds"))
 		}
-		if m.Epoch != s.Epoch() || m.Roster != s.Roster().Version || !m.Expires.Equal(s.Roster().Expires) {
-			t.Errorf("epoch %d and roster %d until %s", m.Epoch, m.Roster, m.Expires)
+		want(float64(s.Epoch()), "epoch")
+		if got := page.Value("writ_roster_version"); got != float64(s.Roster().Version) {
+			t.Errorf("roster %g, want %d", got, s.Roster().Version)
+		}
+		if got := page.Value("writ_roster_expires_seconds"); got != float64(s.Roster().Expires.Unix()) {
+			t.Errorf("the roster expires at %g, want %s", got, s.Roster().Expires)
 		}
 		s.queue.Cut(true)
 		time.Sleep(3 * time.Second)
-		if m := s.Metrics(); m.Queue || !m.Journal || time.Since(m.Looked) > 2*time.Second {
-			t.Errorf("the queue is away: %+v", m)
-		}
+		scrape()
+		want(0, "redis_up")
+		want(1, "journal_up")
+		looked := time.UnixMilli(int64(1000 * value("last_look_seconds")))
+		between(time.Since(looked), 0, 2*time.Second, "the last scan while the queue is unavailable")
 		s.queue.Cut(false)
+	})
+}
+
+// Operators write alerts from the manual's list of metrics.
+func TestManualListsMetricsOfSupervisor(t *testing.T) {
+	inSim(t, func(t *testing.T, s *sim) {
+		all := metrics.List{metrics.Process("", ""), supervisor.Metrics("dc1", s.Supervisor)}
+		metricspage.Check(t, "..", "Metrics of a supervisor", all.Describe)
 	})
 }

@@ -158,7 +158,7 @@ type Supervisor struct {
 	nodeLogs      *collect.Logs
 	watch         *watch.Watch
 	expiry        *expiry.Records
-	counts        counts
+	refused       refusals
 }
 
 // Open creates a supervisor from its journal and begins a new epoch. It returns journal.ErrHeld while another
@@ -171,8 +171,8 @@ func Open(ctx context.Context, config Config, outside [][]byte) (*Supervisor, er
 	s := &Supervisor{
 		Config: config, pending: admission.NewPending(),
 		keyring:  secrets.NewKeyring(config.Pin, config.Datacenter, config.Key),
-		warnings: ratelog.New(config.Log),
-		marker:   &takeover.Marker{Marks: config.Marks, Journal: config.Journal, Log: config.Log},
+		warnings: ratelog.New(config.Log), refused: newRefusals(),
+		marker: &takeover.Marker{Marks: config.Marks, Journal: config.Journal, Log: config.Log},
 	}
 	if s.Backoff == nil {
 		s.Backoff = workflow.Backoff
@@ -260,7 +260,7 @@ func (s *Supervisor) Roster() *identity.Roster { return s.rosters.Current() }
 // with its run before Submit returns. Submitting the same text again returns the same answer and has no other effect.
 func (s *Supervisor) Submit(ctx context.Context, signed []byte) (writ.Run, error) {
 	run, err := s.submitter.Submit(ctx, signed)
-	s.counts.noteAnswer("submission", err)
+	s.refused.record("submission", err)
 	return run, err
 }
 
@@ -268,7 +268,7 @@ func (s *Supervisor) Submit(ctx context.Context, signed []byte) (writ.Run, error
 // second effect.
 func (s *Supervisor) Decide(ctx context.Context, signed []byte) (link.StatementAnswer, error) {
 	answer, err := s.decider.Decide(ctx, signed)
-	s.counts.noteAnswer("statement", err)
+	s.refused.record("statement", err)
 	return answer, err
 }
 

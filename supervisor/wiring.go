@@ -37,7 +37,7 @@ func (s *Supervisor) wireRecords() {
 	s.Pages, s.holds = rosters.NewPages(s.rosters), hold.New(s.rosters.DatacenterName)
 	s.programs = program.New(program.Config{
 		Datacenter: s.Datacenter, Journal: s.Journal, Evaluator: s.Evaluator, Roster: s.rosters.Current,
-		Verifier: s.rosters.Verifier, RosterText: s.rosters.Text, Passed: s.counts.notePass, Refusals: &s.refusals, Now: s.Now, Log: s.Log,
+		Verifier: s.rosters.Verifier, RosterText: s.rosters.Text, Refusals: &s.refusals, Now: s.Now, Log: s.Log,
 	})
 	s.recheck = rosters.NewRecheck(rosters.RecheckConfig{
 		Journal: s.Journal, Rosters: s.rosters, Programs: s.programs, Post: s.steps.Post, Log: s.Log,
@@ -102,9 +102,7 @@ func (s *Supervisor) wireNodes() {
 		Roster: func() int { return s.rosters.Current().Version },
 		Post:   s.steps.Post, Warnings: s.warnings, Log: s.Log,
 	}
-	s.lease = &takeover.Lease{
-		Journal: s.Journal, Epoch: s.epoch, Renewed: &s.counts.renewed, Now: s.Now, Log: s.Log,
-	}
+	s.lease = &takeover.Lease{Journal: s.Journal, Epoch: s.epoch, Now: s.Now, Log: s.Log}
 }
 
 // wireRequests creates the parts that answer the requests of coordinators.

@@ -6,19 +6,13 @@ import (
 	"regexp"
 	"testing"
 
-	dto "github.com/prometheus/client_model/go"
-	"github.com/prometheus/common/expfmt"
-	"github.com/prometheus/common/model"
-
 	"writ/cmd/writ/internal/test/testcluster"
+	"writ/internal/test/metricspage"
 	"writ/internal/test/testenv"
 )
 
-// scrape holds the metrics of a process by name.
-type scrape map[string]*dto.MetricFamily
-
-// scrapeOf scrapes a process that has logged the address of its metrics.
-func scrapeOf(t *testing.T, p *testcluster.Proc) scrape {
+// scrape reads the metrics of a process that has logged their address.
+func scrape(t *testing.T, p *testcluster.Proc) metricspage.Page {
 	t.Helper()
 	at := regexp.MustCompile(`msg="metrics are served".* address=(\S+)`).FindStringSubmatch(p.Said())
 	if at == nil {
@@ -29,37 +23,7 @@ func scrapeOf(t *testing.T, p *testcluster.Proc) scrape {
 		t.Fatal(err)
 	}
 	defer answer.Body.Close()
-	parser := expfmt.NewTextParser(model.UTF8Validation)
-	families, err := parser.TextToMetricFamilies(answer.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return families
-}
-
-// value returns a metric that has the given labels, as names and values, with exactly these values; -1 if there is
-// none.
-func (s scrape) value(name string, labels ...string) float64 {
-	for _, m := range s[name].GetMetric() {
-		have := make(map[string]string)
-		for _, l := range m.GetLabel() {
-			have[l.GetName()] = l.GetValue()
-		}
-		fits := true
-		for i := 0; i < len(labels); i += 2 {
-			fits = fits && have[labels[i]] == labels[i+1]
-		}
-		switch {
-		case !fits:
-		case m.Histogram != nil:
-			return float64(m.Histogram.GetSampleCount())
-		case m.Counter != nil:
-			return m.Counter.GetValue()
-		default:
-			return m.Gauge.GetValue()
-		}
-	}
-	return -1
+	return metricspage.Parse(t, answer.Body)
 }
 
 // wanted is the expected value of a metric after the run.
@@ -104,17 +68,17 @@ func TestEveryPartTellsWhatItDid(t *testing.T) {
 	} {
 		for _, want := range all {
 			s.Until(name+" tells "+want.name, func(context.Context) bool {
-				return scrapeOf(t, s.Procs[name]).value(want.name, want.labels...) == want.value
+				return scrape(t, s.Procs[name]).Value(want.name, want.labels...) == want.value
 			})
 		}
-		found := scrapeOf(t, s.Procs[name])
+		found := scrape(t, s.Procs[name])
 		for _, disk := range []string{"writ_data_disk_free_bytes", "writ_data_disk_size_bytes", "writ_store_bytes"} {
-			if found.value(disk) <= 0 {
-				t.Errorf("%s has %s of %g", name, disk, found.value(disk))
+			if found.Value(disk) <= 0 {
+				t.Errorf("%s has %s of %g", name, disk, found.Value(disk))
 			}
 		}
-		if name == "dc1" && found.value("writ_supervisor_journal_write_seconds") < 10 {
-			t.Errorf("the journal was written %g times", found.value("writ_supervisor_journal_write_seconds"))
+		if name == "dc1" && found.Value("writ_supervisor_journal_write_seconds") < 10 {
+			t.Errorf("the journal was written %g times", found.Value("writ_supervisor_journal_write_seconds"))
 		}
 	}
 }

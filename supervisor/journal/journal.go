@@ -14,14 +14,15 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"writ"
 	"writ/internal/cbor"
 	"writ/internal/failpoint"
+	"writ/internal/metrics"
 	"writ/internal/sqldb"
-	"writ/internal/tally"
 )
 
 //go:embed migrations/*.sql
@@ -32,7 +33,7 @@ type Journal struct {
 	db *sqldb.DB
 	keyring
 	reign
-	health
+	*health
 	*eventLog
 	known *newest // frames on disk
 }
@@ -105,7 +106,9 @@ func OpenToRead(ctx context.Context, address string) (*Journal, error) {
 }
 
 func newJournal(db *sqldb.DB) *Journal {
-	return &Journal{db: db, reign: reign{db: db}, eventLog: &eventLog{db: db, tail: newTail()}, known: new(newest)}
+	return &Journal{
+		db: db, health: newHealth(), reign: reign{db: db}, eventLog: &eventLog{db: db, tail: newTail()}, known: new(newest),
+	}
 }
 
 // SetClock sets the clock of transactions; the default is time.Now. Call it before the first write.
@@ -141,20 +144,31 @@ func (j *Journal) Write(ctx context.Context, do func(tx *Tx) error) error {
 
 // health records the outcome of writes.
 type health struct {
-	took   tally.Durations // successful writes
-	failed atomic.Int64    // writes that the store rejected
+	took   prometheus.Histogram // successful writes
+	failed prometheus.Counter   // writes that the store rejected
 
 	mu    sync.Mutex
 	fault error // last write error; cleared by a successful probe
 }
 
+func newHealth() *health {
+	return &health{
+		took: metrics.Durations("writ_supervisor_journal_write_seconds",
+			"Duration of journal writes until they are on disk, including the wait for other writes."),
+		failed: metrics.Events("writ_supervisor_journal_failures_total", "Failed writes to the journal."),
+	}
+}
+
+// Metrics returns the metrics of writes.
+func (h *health) Metrics() prometheus.Collector { return metrics.List{h.took, h.failed} }
+
 // note records the outcome of a write that started at began.
 func (h *health) note(began time.Time, err error) {
 	switch {
 	case err == nil:
-		h.took.Note(time.Since(began))
+		h.took.Observe(time.Since(began).Seconds())
 	case isFault(writ.CodeOf(err)) && !errors.Is(err, ErrFenced):
-		h.failed.Add(1)
+		h.failed.Inc()
 		h.setFault(err)
 	}
 }
@@ -164,9 +178,6 @@ func (h *health) setFault(err error) {
 	defer h.mu.Unlock()
 	h.fault = err
 }
-
-// Writes returns how long writes took until they were on disk, and how many the store rejected.
-func (h *health) Writes() (took tally.Spread, failed int64) { return h.took.Spread(), h.failed.Load() }
 
 // Fault returns the last write error since the last successful probe, or nil.
 func (h *health) Fault() error {

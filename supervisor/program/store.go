@@ -135,7 +135,7 @@ func (s *Store) Pass(
 	}
 	began := time.Now()
 	outcome, err := s.pass(ctx, p, calls, logged)
-	s.Passed(ctx, time.Since(began), err)
+	s.passes.record(ctx, time.Since(began), err)
 	return outcome, err
 }
 

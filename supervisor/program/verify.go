@@ -8,10 +8,13 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"writ"
 	"writ/identity"
 	"writ/identity/sshsig"
 	"writ/internal/limit"
+	"writ/internal/metrics"
 	"writ/scripts"
 	"writ/supervisor/journal"
 )
@@ -25,11 +28,9 @@ type Config struct {
 	Verifier   func() *identity.Verifier
 	// RosterText returns a function that reads the signed text of a roster.
 	RosterText func(ctx context.Context) func(version int) ([]byte, error)
-	// Passed is called after each pass.
-	Passed   func(ctx context.Context, took time.Duration, err error)
-	Refusals *limit.Lines
-	Now      func() time.Time
-	Log      *slog.Logger
+	Refusals   *limit.Lines
+	Now        func() time.Time
+	Log        *slog.Logger
 }
 
 // Store holds the programs of runs. Make it with New.
@@ -38,12 +39,16 @@ type Store struct {
 	kept     *cache
 	verified *reverified
 	past     pastRosters
+	passes   passes
 }
 
 // New returns an empty store.
 func New(config Config) *Store {
-	return &Store{Config: config, kept: newCache(), verified: newReverified()}
+	return &Store{Config: config, kept: newCache(), verified: newReverified(), passes: newPasses()}
 }
+
+// Metrics returns the metrics of passes.
+func (s *Store) Metrics() prometheus.Collector { return metrics.List{s.passes.took, s.passes.failed} }
 
 // maxReverified limits the runs in memory whose submissions were verified. Other submissions are verified again.
 const maxReverified = 1 << 14

@@ -9,8 +9,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"writ"
-	"writ/internal/tally"
+	"writ/internal/metrics"
 )
 
 // Pauses between two log lines of the same event. The pause doubles while the event repeats.
@@ -21,17 +23,11 @@ const (
 
 // Log logs warnings. It is safe for concurrent use. Create it with New.
 type Log struct {
-	log    *slog.Logger
-	counts tally.Counts[Warning]
+	log   *slog.Logger
+	times *prometheus.CounterVec // by message and code
 
 	mu  sync.Mutex
 	all map[event]*repetition
-}
-
-// Warning is a log message without its arguments. Both fields are constants of this program.
-type Warning struct {
-	What string
-	Code writ.Code // "" unless the supervisor rejected something
 }
 
 // event identifies warnings that are logged together.
@@ -51,7 +47,11 @@ type repetition struct {
 
 // New returns a log that writes to log.
 func New(log *slog.Logger) *Log {
-	return &Log{log: log, all: make(map[event]*repetition)}
+	return &Log{
+		log: log, all: make(map[event]*repetition),
+		times: metrics.Counts("writ_supervisor_complaints_total",
+			"Problems, mostly of nodes, by log message and refusal code.", "what", "code"),
+	}
 }
 
 // Warn logs or counts a problem with a node. node is "" if no particular node causes the problem.
@@ -81,15 +81,15 @@ func (l *Log) Repeat(now time.Time) {
 	}
 }
 
-// Counts returns the number of warnings since the start.
-func (l *Log) Counts() map[Warning]int64 { return l.counts.All() }
+// Metrics returns the number of warnings since the start, by message and code. Both are constants of this program.
+func (l *Log) Metrics() prometheus.Collector { return l.times }
 
 func (l *Log) add(e event, args []any) {
-	warning := Warning{What: e.message}
+	var code writ.Code // empty unless the supervisor rejected something
 	if e.code != "" {
-		warning.Code = e.code.Info().Code // an unknown code counts as INTERNAL
+		code = e.code.Info().Code // an unknown code counts as INTERNAL
 	}
-	l.counts.Add(warning)
+	l.times.WithLabelValues(e.message, string(code)).Inc()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if r := l.all[e]; r != nil {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"writ"
+	"writ/internal/test/metricspage"
 	"writ/supervisor/ratelog"
 )
 
@@ -50,14 +51,11 @@ func TestRefusalsAreCountedByCode(t *testing.T) {
 	log.Refused("n2", "bad record", writ.Errorf(writ.CodeRecordForged, "it was changed"))
 	log.Refused("", "bad record", writ.Errorf("UNHEARD_OF", "odd"))
 	log.Warn("", "bad record")
-	counts := log.Counts()
-	for warning, want := range map[ratelog.Warning]int64{
-		{What: "bad record", Code: writ.CodeRecordForged}: 2,
-		{What: "bad record", Code: writ.CodeInternal}:     1,
-		{What: "bad record"}:                              1,
-	} {
-		if counts[warning] != want {
-			t.Errorf("%v counted %d times, want %d", warning, counts[warning], want)
+	page := metricspage.Read(t, log.Metrics())
+	for code, want := range map[writ.Code]float64{writ.CodeRecordForged: 2, writ.CodeInternal: 1, "": 1} {
+		got := page.Value("writ_supervisor_complaints_total", "what", "bad record", "code", string(code))
+		if got != want {
+			t.Errorf("code %q counted %g times, want %g", code, got, want)
 		}
 	}
 	if n := strings.Count(out.String(), "level=ERROR"); n != 2 {

@@ -6,7 +6,7 @@ import (
 	"log/slog"
 	"time"
 
-	"writ/internal/tally"
+	"writ/internal/metrics"
 	"writ/supervisor/journal"
 )
 
@@ -14,10 +14,14 @@ import (
 type Lease struct {
 	Journal *journal.Journal
 	Epoch   int64
-	Renewed *tally.Moment // time of the last renewal
 	Now     func() time.Time
 	Log     *slog.Logger
+
+	renewed metrics.Moment
 }
+
+// Renewed returns the time of the last renewal. It is zero if the journal is for one process.
+func (l *Lease) Renewed() time.Time { return l.renewed.Last() }
 
 // Run renews the lease until ctx ends. It returns journal.ErrFenced if another supervisor has taken over. While the
 // journal is unreachable, no step can commit, and therefore no job is sent.
@@ -34,7 +38,7 @@ func (l *Lease) Run(ctx context.Context) error {
 		case err != nil && ctx.Err() == nil:
 			l.Log.Warn("renew the lease", "epoch", l.Epoch, "err", err)
 		case err == nil:
-			l.Renewed.Note(l.Now())
+			l.renewed.Note(l.Now())
 		}
 		select {
 		case <-ctx.Done():

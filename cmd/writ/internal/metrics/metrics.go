@@ -13,11 +13,11 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"writ/coord/api"
 	"writ/internal/httpguard"
+	"writ/internal/metrics"
 	"writ/internal/tally"
 )
 
@@ -40,8 +40,7 @@ type Page struct {
 // Handler serves /metrics, /healthz and /readyz without authentication. A scrape that exceeds the timeout fails.
 func (p *Page) Handler() http.Handler {
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(version(p.Version, p.Role), collectors.NewGoCollector(),
-		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	registry.MustRegister(metrics.Process(p.Version, p.Role))
 	registry.MustRegister(p.Of...)
 	mux := http.NewServeMux()
 	for route, handler := range p.routes(registry) {
@@ -87,15 +86,6 @@ func (p *Page) answerReady(w http.ResponseWriter, r *http.Request) {
 	p.answer(r.Context(), w, status, ready)
 }
 
-// version returns the writ_build_info metric, which carries the program version as a label.
-func version(version, role string) prometheus.Collector {
-	g := prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "writ_build_info", Help: "1, with the version of this program.",
-		ConstLabels: prometheus.Labels{"version": version, "role": role}})
-	g.Set(1)
-	return g
-}
-
 // answer writes a value as JSON.
 func (p *Page) answer(ctx context.Context, w http.ResponseWriter, status int, what any) {
 	if w.Header().Get("Content-Type") == "" {
@@ -107,8 +97,8 @@ func (p *Page) answer(ctx context.Context, w http.ResponseWriter, status int, wh
 	}
 }
 
-// check returns one readiness check. The detail is empty if the check passes.
-func check(name string, ok bool, otherwise string) api.Check {
+// Check returns one readiness check. The detail is empty if the check passes.
+func Check(name string, ok bool, otherwise string) api.Check {
 	if ok {
 		otherwise = ""
 	}

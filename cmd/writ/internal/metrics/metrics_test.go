@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,14 +17,14 @@ import (
 	"writ"
 	"writ/coord"
 	"writ/coord/api"
+	"writ/internal/metrics"
 	"writ/internal/test/metricspage"
-	"writ/supervisor"
 )
 
 // Operators write alerts from the manual's list of metrics.
 func TestTheManualListsEveryMetricOfEveryPart(t *testing.T) {
 	for section, of := range map[string][]prometheus.Collector{
-		"Metrics of a supervisor": {version("", ""), &Supervisor{}}, "Metrics of a runner": {version("", ""), &Runner{}}, "Metrics of every part": {&Disk{}},
+		"Metrics of a runner": {metrics.Process("", ""), &Runner{}}, "Metrics of every part": {&Disk{}},
 	} {
 		metricspage.Check(t, "../../../..", section, func(all chan<- *prometheus.Desc) {
 			for _, c := range of {
@@ -103,7 +102,7 @@ func TestADiskThatHangsIsLeftOut(t *testing.T) {
 }
 
 func TestReadinessSaysWhatIsMissing(t *testing.T) {
-	broken := []api.Check{check("journal", true, "it cannot be written"), check("redis", false, "Redis does not answer")}
+	broken := []api.Check{Check("journal", true, "it cannot be written"), Check("redis", false, "Redis does not answer")}
 	for _, tt := range []struct {
 		checks []api.Check
 		status int
@@ -116,18 +115,6 @@ func TestReadinessSaysWhatIsMissing(t *testing.T) {
 	}
 	if answer := get(&Page{Version: "v1"}, "/healthz", nil); answer.Code != http.StatusOK || answer.Body.String() != `{"alive":true,"version":"v1"}`+"\n" {
 		t.Errorf("/healthz: %d %s", answer.Code, answer.Body)
-	}
-}
-
-// A monitor must be able to distinguish a supervisor on standby from one that is down.
-func TestASupervisorThatStandsBySaysSo(t *testing.T) {
-	s := &Supervisor{Datacenter: "dc1", Now: func() *supervisor.Supervisor { return nil }}
-	answer := get(&Page{Of: []prometheus.Collector{s}}, "/metrics", nil)
-	if text := answer.Body.String(); !strings.Contains(text, "\nwrit_supervisor_serving{datacenter=\"dc1\"} 0\n") || strings.Contains(text, "writ_supervisor_epoch") {
-		t.Errorf("%d %s", answer.Code, text)
-	}
-	if checks := s.Checks(); len(checks) != 1 || checks[0].OK || checks[0].Detail == "" {
-		t.Errorf("its checks are %+v", checks)
 	}
 }
 

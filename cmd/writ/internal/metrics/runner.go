@@ -37,6 +37,9 @@ var (
 	runMended    = metric("writ_runner_mended_total", "Number of automatic repairs of resources.")
 	runResources = metric("writ_runner_resources", "Resources by kind and by the state at their last inspection.", "kind",
 		"state")
+	rosterNumber = metric("writ_roster_version", "Version of the newest roster of this daemon.")
+	rosterEnds   = metric("writ_roster_expires_seconds",
+		"Unix time when the newest roster of this daemon expires.")
 )
 
 // Describe implements prometheus.Collector.
@@ -93,11 +96,11 @@ func (g gather) serving(m *runner.ServingMetrics) {
 func (r *Runner) Checks() []api.Check {
 	m := r.Of.Metrics()
 	checks := []api.Check{
-		check("serving", m.Serving, "the node does not accept jobs yet: it waits for approval or is starting"),
+		Check("serving", m.Serving, "the node does not accept jobs yet: it waits for approval or is starting"),
 	}
 	if !m.Serving {
 		return checks
 	}
-	return append(checks, check("redis", m.Serves.Queue, "Redis does not answer"),
-		check("node", m.Serves.Fault == "", m.Serves.Fault))
+	return append(checks, Check("redis", m.Serves.Queue, "Redis does not answer"),
+		Check("node", m.Serves.Fault == "", m.Serves.Fault))
 }

@@ -18,14 +18,12 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/crypto/ssh"
 	"golang.org/x/sync/errgroup"
 
 	"writ"
 	"writ/cmd/writ/internal/config"
 	"writ/cmd/writ/internal/daemon"
-	"writ/cmd/writ/internal/metrics"
 	"writ/cmd/writ/internal/transport"
 	"writ/identity"
 	"writ/identity/pki"
@@ -199,11 +197,7 @@ func (s *Supervisor) Run(ctx context.Context) (err error) {
 	if !s.NoAccounts {
 		group.Go(func() error { return examineRedis(ctx, redis, log) })
 	}
-	watched := &metrics.Supervisor{Datacenter: datacenter.Name, Now: s.now.Load, Certificates: config.Certificates}
-	page := &metrics.Page{
-		Role: "supervisor", Version: s.Version, Names: s.AllowedHosts, Checks: watched.Checks, Log: log,
-		Of: []prometheus.Collector{watched, &metrics.Disk{Data: s.Data, Store: where.File}},
-	}
+	page := s.page(datacenter.Name, where.File, log)
 	group.Go(func() error { return daemon.ServeMetrics(ctx, monitored, page.Handler(), log) })
 	config.Adopted = func(signed []byte) error { _, err := rosters.Add(signed); return err }
 	serve := func(ready func()) error {

@@ -15,6 +15,7 @@ import (
 	"writ"
 	"writ/cmd/writ/internal/config"
 	"writ/coord/api"
+	"writ/internal/test/metricspage"
 	"writ/supervisor/journal"
 	"writ/supervisor/nodes"
 )
@@ -83,5 +84,17 @@ func TestALeaseEndsSoonEnoughForAStandby(t *testing.T) {
 	}
 	if journal.LeaseTime < 3*journal.RenewEvery {
 		t.Errorf("a lease of %s is renewed every %s", journal.LeaseTime, journal.RenewEvery)
+	}
+}
+
+// A monitor must be able to distinguish a supervisor on standby from one that is down.
+func TestStandbySupervisorHasOneMetric(t *testing.T) {
+	s := new(Supervisor)
+	page := metricspage.Read(t, s.page("dc1", "", nil).Of[0])
+	if len(page) != 1 || page.Value("writ_supervisor_serving", "datacenter", "dc1") != 0 {
+		t.Errorf("its metrics are %v", page)
+	}
+	if checks := s.checks(); len(checks) != 1 || checks[0].OK || checks[0].Detail == "" {
+		t.Errorf("its checks are %+v", checks)
 	}
 }
