@@ -5,6 +5,7 @@
 package coord
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -28,6 +29,7 @@ import (
 	"writ/internal/broadcast"
 	"writ/internal/httpguard"
 	"writ/internal/limit"
+	"writ/internal/sleep"
 	"writ/ledger"
 	"writ/supervisor/link"
 )
@@ -162,10 +164,13 @@ func (c *Coordinator) Handler() http.Handler { return c.handler }
 // ends and all links are closed.
 func (c *Coordinator) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return every(ctx, expireEvery, c.delivery.Expire) })
-	group.Go(func() error { return c.probe.watch(ctx) })
-	group.Go(func() error { return every(ctx, pruneEvery, c.prune) })
-	group.Go(func() error { return every(ctx, endsEvery, c.expiries.Warn) })
+	periodically := func(interval time.Duration, do func(ctx context.Context)) {
+		group.Go(func() error { sleep.Every(ctx, interval, do); return nil })
+	}
+	periodically(expireEvery, c.delivery.Expire)
+	periodically(cmp.Or(c.probe.every, watchLedger), c.probe.watch)
+	periodically(pruneEvery, c.prune)
+	periodically(endsEvery, c.expiries.Warn)
 	group.Go(func() error { return c.expiring.Run(ctx) })
 	group.Go(func() error { return c.streams.Run(ctx) })
 	group.Go(func() error { return c.pages.Run(ctx) })
@@ -176,7 +181,7 @@ func (c *Coordinator) Run(ctx context.Context) error {
 		group.Go(func() error { return c.spans().Run(ctx) })
 	}
 	if c.sharesLedger() {
-		group.Go(func() error { return every(ctx, followEvery, c.follow) })
+		periodically(followEvery, c.follow)
 	}
 	group.Go(func() error {
 		<-ctx.Done()
@@ -185,20 +190,6 @@ func (c *Coordinator) Run(ctx context.Context) error {
 		return nil
 	})
 	return group.Wait()
-}
-
-// every calls do at once and then at each interval until ctx ends.
-func every(ctx context.Context, interval time.Duration, do func(ctx context.Context)) error {
-	tick := time.NewTicker(interval)
-	defer tick.Stop()
-	for {
-		do(ctx)
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
-	}
 }
 
 // prune deletes old events, runs and registrations from the ledger.

@@ -1,7 +1,6 @@
 package coord
 
 import (
-	"cmp"
 	"context"
 	"log/slog"
 	"sync"
@@ -36,10 +35,8 @@ const (
 	ledgerDown
 )
 
-// watch checks the ledger until ctx ends, so that the log reports damage and full disks even without requests.
-func (p *probe) watch(ctx context.Context) error {
-	return every(ctx, cmp.Or(p.every, watchLedger), func(ctx context.Context) { _ = p.check(ctx) })
-}
+// watch checks the ledger, so that the log reports damage and full disks even without requests.
+func (p *probe) watch(ctx context.Context) { _ = p.check(ctx) }
 
 // check returns an error if the ledger is unusable. It logs each change.
 func (p *probe) check(ctx context.Context) error {

@@ -77,17 +77,8 @@ const firstAsk = 10 * time.Second
 
 // Run asks all datacenters periodically until ctx ends.
 func (d *Datacenters) Run(ctx context.Context) error {
-	if sleep.For(ctx, firstAsk) != nil {
-		return nil
+	if sleep.For(ctx, firstAsk) == nil {
+		sleep.Every(ctx, askEvery, d.Ask)
 	}
-	tick := time.NewTicker(askEvery)
-	defer tick.Stop()
-	for {
-		d.Ask(ctx)
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
-	}
+	return nil
 }

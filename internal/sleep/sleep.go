@@ -1,4 +1,4 @@
-// Package sleep waits for a time or the end of a context. It must not know the reason.
+// Package sleep has waits and periodic work that end with a context. It must not know the reason.
 package sleep
 
 import (
@@ -15,5 +15,19 @@ func For(ctx context.Context, d time.Duration) error {
 		return ctx.Err()
 	case <-timer.C:
 		return nil
+	}
+}
+
+// Every calls do at once and then at each interval, until ctx ends.
+func Every(ctx context.Context, interval time.Duration, do func(ctx context.Context)) {
+	tick := time.NewTicker(interval)
+	defer tick.Stop()
+	for {
+		do(ctx)
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
 	}
 }

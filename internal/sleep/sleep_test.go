@@ -22,3 +22,15 @@ func TestForEndsWithItsTimeOrItsContext(t *testing.T) {
 		}
 	})
 }
+
+func TestEveryStartsAtOnceAndEndsWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, stop := context.WithTimeout(t.Context(), 150*time.Second)
+		defer stop()
+		began, times := time.Now(), 0
+		Every(ctx, time.Minute, func(context.Context) { times++ })
+		if times != 3 || time.Since(began) != 150*time.Second {
+			t.Errorf("%d calls in %s", times, time.Since(began))
+		}
+	})
+}

@@ -12,6 +12,7 @@ import (
 
 	"writ"
 	"writ/identity/pki"
+	"writ/internal/sleep"
 )
 
 // lookAtConnections is the interval between checks of the open connections.
@@ -48,16 +49,7 @@ func (c *Connections) Note(conn net.Conn, state http.ConnState) {
 
 // Watch closes the connections of nodes that are no longer members, within a second, until ctx ends.
 func (c *Connections) Watch(ctx context.Context, members Members) {
-	tick := time.NewTicker(lookAtConnections)
-	defer tick.Stop()
-	for {
-		c.Look(members)
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-	}
+	sleep.Every(ctx, lookAtConnections, func(context.Context) { c.Look(members) })
 }
 
 // Look closes the connections of nodes that were members at the last check and no longer are.

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"writ/identity/expiring"
+	"writ/internal/sleep"
 )
 
 // endsEvery is the interval at which the supervisor checks its roster for approaching expiries.
@@ -14,14 +15,8 @@ const endsEvery = time.Hour
 // has no other way to report them.
 func (k *Keeper) WarnOfEnds(ctx context.Context) error {
 	warned := make(expiring.Warned)
-	tick := time.NewTicker(endsEvery)
-	defer tick.Stop()
-	for {
+	sleep.Every(ctx, endsEvery, func(ctx context.Context) {
 		warned.Log(ctx, k.Log, expiring.InRoster(k.current.Load()), k.Now())
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
-	}
+	})
+	return nil
 }

@@ -7,6 +7,7 @@ import (
 
 	"writ"
 	"writ/coord/api"
+	"writ/internal/sleep"
 )
 
 const (
@@ -39,16 +40,8 @@ type slot struct {
 
 // Run samples the depths of the queues until ctx ends. Without it, pages have no history.
 func (s *Source) Run(ctx context.Context) error {
-	tick := time.NewTicker(sampleEvery)
-	defer tick.Stop()
-	for {
-		s.Sample(ctx, time.Now())
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
-	}
+	sleep.Every(ctx, sampleEvery, func(ctx context.Context) { s.Sample(ctx, time.Now()) })
+	return nil
 }
 
 // Sample records the current depths of the queues. A datacenter that does not answer in time leaves a gap.
