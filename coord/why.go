@@ -58,7 +58,7 @@ func (x *explainer) Why(ctx context.Context, runs ...ledger.Run) (map[writ.RunID
 		switch {
 		case r.State == ledger.StateWaiting:
 			why[r.ID] = x.waiting(r)
-		case isOpen(r):
+		case r.State.Open():
 			open = append(open, r.ID)
 		}
 	}
@@ -75,7 +75,7 @@ func (x *explainer) Why(ctx context.Context, runs ...ledger.Run) (map[writ.RunID
 		return nil, err
 	}
 	for _, r := range runs {
-		if !isOpen(r) {
+		if !r.State.Open() {
 			continue
 		}
 		session, connected := x.links.Session(r.Datacenter)
@@ -114,11 +114,6 @@ func withCause(r, cause writ.Reason) writ.Reason {
 
 // titleOf formats the name of a call: "volume.create web-0".
 func titleOf(c writ.Call) string { return strings.TrimSuffix(c.Operation+" "+c.Name, " ") }
-
-// isOpen reports whether a datacenter has a run that has not ended.
-func isOpen(r ledger.Run) bool {
-	return r.State == ledger.State(writ.RunAccepted) || r.State == ledger.State(writ.RunRunning)
-}
 
 // illNodes returns why nodes of calls do not work, by datacenter and node. It has no entry for a working node. It sends
 // one query for the nodes of all calls, because many calls wait for the same nodes.

@@ -16,6 +16,9 @@ const (
 	StateRefused = State(writ.SubmissionRefused)
 )
 
+// Open reports whether a datacenter has accepted the run, and the run has not ended.
+func (s State) Open() bool { return s == State(writ.RunAccepted) || s == State(writ.RunRunning) }
+
 // States lists every state of a run, in lifecycle order.
 var States = []State{
 	StateWaiting, StateRefused, State(writ.RunAccepted), State(writ.RunRunning),

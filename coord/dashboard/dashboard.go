@@ -40,7 +40,7 @@ type Dashboard struct {
 	Ends func(ctx context.Context) []expiring.Item
 	// LedgerDown reports whether the ledger was unusable at its last check. It may be nil.
 	LedgerDown func() bool
-	// MaxStreams limits the open streams; DefaultMaxStreams if 0.
+	// MaxStreams limits the open streams. Required.
 	MaxStreams int
 
 	server page.Server

@@ -56,10 +56,6 @@ func (s bootServer) HTML() Node {
 }
 
 func (r bootRow) HTML() Node {
-	since := None()
-	if !r.Since.IsZero() {
-		since = Age(r.Since)
-	}
 	return Tr(page.Key(r), Data("state", r.State),
 		Cell("st", "", StateTag(r.State)),
 		Cell("sc", "", B(Text(r.Mac)), Sub(r.Facts()), Span(Class(r.Tone()), Text(r.Advice))),
@@ -69,7 +65,7 @@ func (r bootRow) HTML() Node {
 		Cell("se", "settings", OrNone(r.Assignment), With(r.Assigned, func(settings string) Node {
 			return Group{Text(" "), Code(Class("sub"), Text(settings))}
 		})),
-		Cell("ag n", "since", since))
+		Cell("ag n", "since", AgeOr(r.Since, None())))
 }
 
 // node renders the node that the machine claims to be.

@@ -47,17 +47,10 @@ func (s stuckJob) HTML() Node {
 }
 
 func (h nodeHead) facts() Node {
-	beat, joined := Text("never"), Text("unknown")
-	if !h.LastBeat.IsZero() {
-		beat = Age(h.LastBeat)
-	}
-	if !h.Joined.IsZero() {
-		joined = Age(h.Joined)
-	}
 	return Dl(Class("facts"),
 		Fact("Datacenter", A(Href(nodesOf(h.Datacenter)), Text(h.DatacenterName))),
-		Fact("Last beat", beat),
-		Fact("Joined", joined),
+		Fact("Last beat", AgeOr(h.LastBeat, Text("never"))),
+		Fact("Joined", AgeOr(h.Joined, Text("unknown"))),
 		Fact("Queue", Text(h.running()+", "+Digits(h.Depth.Queued)+" queued, "+Digits(h.Depth.Planned)+" planned"),
 			h.unheardCalls()),
 		WideFact("Reserved", h.reserved(Text("unknown"))),

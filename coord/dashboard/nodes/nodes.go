@@ -140,8 +140,6 @@ func (d *Pages) datacenters(ctx context.Context, _ *http.Request, _ bool) (*page
 					rows[i].Nodes++
 				}
 				rows[i].Depth.Add(now, dc.ID, q)
-				rows[i].Depth.Queued += q.Queued
-				rows[i].Depth.Planned += q.Planned
 			}
 		}
 	}

@@ -131,11 +131,7 @@ func (n nodeRow) drivers() Node {
 }
 
 func (n nodeRow) lastBeat() Node {
-	beat := Span(Class("none"), Text("never"))
-	if !n.LastBeat.IsZero() {
-		beat = Age(n.LastBeat)
-	}
-	return Group{beat, With(n.Version, func(version string) Node { return Span(Class("sub"), Text(" "+version)) })}
+	return Group{AgeOr(n.LastBeat, Span(Class("none"), Text("never"))), With(n.Version, func(version string) Node { return Span(Class("sub"), Text(" "+version)) })}
 }
 
 // datacentersPage is the page of the datacenters, which consists of parts only.

@@ -71,9 +71,9 @@ func (d *Pages) queueRows(
 		if dc.Error != nil {
 			row := queueRow{
 				Queue: snapshot.Queue{Datacenter: dc.Datacenter, Name: dc.Name, Error: dc.Error}, Health: "away",
-				Help: "The datacenter does not answer: its supervisor must run, and reach the coordinator.",
+				Help:  "The datacenter does not answer: its supervisor must run, and reach the coordinator.",
+				Lines: []string{"writ dc list"},
 			}
-			row.Lines = []string{"writ dc list"}
 			rows = append(rows, row)
 		}
 		for _, q := range dc.Queues {
@@ -88,23 +88,18 @@ func (d *Pages) queueRows(
 		}
 	}
 	slices.SortStableFunc(rows, func(a, b queueRow) int {
-		return cmp.Or(boolCompare(b.trouble(), a.trouble()), cmp.Compare(b.Open(), a.Open()))
+		switch {
+		case a.trouble() == b.trouble():
+			return cmp.Compare(b.Open(), a.Open())
+		case a.trouble():
+			return -1
+		}
+		return 1
 	})
 	if left = len(rows) - maxQueues; left > 0 {
 		return rows[:maxQueues], left
 	}
 	return rows, 0
-}
-
-func boolCompare(a, b bool) int {
-	switch {
-	case a == b:
-		return 0
-	case a:
-		return 1
-	default:
-		return -1
-	}
 }
 
 // unplaced sets the advice for calls without a node.

@@ -32,12 +32,8 @@ func (l queuesLeft) HTML() Node {
 }
 
 func (r queueRow) HTML() Node {
-	health := None()
-	if r.Health != "" {
-		health = StateTag(r.Health)
-	}
 	return Tr(page.Key(r), Data("state", r.Health),
-		Cell("st", "", health),
+		Cell("st", "", WithOrNone(r.Health, StateTag)),
 		Cell("sc", "", r.name(), Waits(r.Help), When(r.Running > 0, r.Unheard.HTML),
 			Each(r.Lines, func(line string) Node { return Span(Class("line-of"), Copyable(line)) })),
 		r.depths(),

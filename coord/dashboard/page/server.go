@@ -15,9 +15,6 @@ import (
 	"writ/internal/limit"
 )
 
-// DefaultMaxStreams limits the pages with live updates. Further pages show the state of their last reload.
-const DefaultMaxStreams = 256
-
 // view builds the page of a request, both for loading and for live updates. If quiet is true, the ledger has no new
 // events since the reader's page was built, and the view may omit the parts that depend on the ledger only.
 type view func(ctx context.Context, r *http.Request, quiet bool) (*Page, error)
@@ -46,7 +43,7 @@ type Server struct {
 	Events func(ctx context.Context) (oldest, newest int64, err error)
 	// News returns a channel that is closed when the ledger stores a row after the call. Required.
 	News func() <-chan struct{}
-	// MaxStreams limits the open streams; DefaultMaxStreams if 0.
+	// MaxStreams limits the open streams. Required. Further pages show the state of their last reload.
 	MaxStreams int
 
 	streams limit.Shares
@@ -56,9 +53,6 @@ type Server struct {
 // It is called once. The router answers all methods other than GET.
 func (s *Server) Register(routes chi.Router, pages ...Route) {
 	s.streams.Size = s.MaxStreams
-	if s.MaxStreams <= 0 {
-		s.streams.Size = DefaultMaxStreams
-	}
 	routes = routes.With(protect)
 	for _, p := range pages {
 		routes.Get(p.Pattern, s.show(p.View))

@@ -8,10 +8,8 @@ import (
 	"slices"
 
 	"writ"
-	"writ/coord/api"
 	"writ/coord/dashboard/page"
 	"writ/coord/dashboard/snapshot"
-	"writ/identity"
 	"writ/internal/hidden"
 	"writ/ledger"
 )
@@ -65,10 +63,9 @@ func (d *Pages) resources(ctx context.Context, r *http.Request, quiet bool) (*pa
 	}
 	reader := d.Reader(ctx)
 	data := listPage{
-		Filter: filter, Project: writ.ProjectID(q.Get("project")), Projects: d.ProjectsOf(ctx, now),
-		Datacenters: now.Datacenters,
+		Selection: d.SelectionOf(ctx, now, q), Filter: filter,
+		All: page.Address(r.URL, "project", "", "datacenter", "", "kind", "", "node", "", "deployment", ""),
 	}
-	data.All = page.Address(r.URL, "project", "", "datacenter", "", "kind", "", "node", "", "deployment", "")
 	if filter.Node != "" {
 		data.NodeName = now.NodeName(filter.Datacenter, filter.Node)
 	}
@@ -98,19 +95,17 @@ func (d *Pages) resources(ctx context.Context, r *http.Request, quiet bool) (*pa
 
 // listPage is the body of the pages of resources and deployments, without their parts.
 type listPage struct {
-	Filter      ledger.ResourceFilter
-	Project     writ.ProjectID
-	NodeName    string
-	All         string // the address without filters
-	Projects    []identity.Project
-	Datacenters []api.Datacenter
-	Submits     bool // the reader may submit a script
+	snapshot.Selection
+	Filter   ledger.ResourceFilter
+	NodeName string
+	All      string // the address without filters
+	Submits  bool   // the reader may submit a script
 }
 
 // Filtered reports whether the list may omit items.
 func (l listPage) Filtered() bool {
 	f := l.Filter
-	return f.Datacenter != "" || f.Kind != "" || f.Node != "" || f.Deployment != "" || l.Project != ""
+	return l.Project != "" || l.Datacenter != "" || f.Kind != "" || f.Node != "" || f.Deployment != ""
 }
 
 // resourceRow is a row of the list of resources.
@@ -171,10 +166,7 @@ func (d *Pages) deployments(ctx context.Context, r *http.Request, quiet bool) (*
 	if err != nil {
 		return nil, err
 	}
-	data := listPage{
-		Filter: filter, Project: writ.ProjectID(q.Get("project")), Projects: d.ProjectsOf(ctx, now),
-		Datacenters: now.Datacenters, All: "/deployments",
-	}
+	data := listPage{Selection: d.SelectionOf(ctx, now, q), Filter: filter, All: "/deployments"}
 	data.Submits = d.Reader(ctx).MaySubmit(data.Projects)
 	p := &page.Page{Title: "Deployments", Nav: "deployments", Body: deploymentsPage{data}}
 	if quiet {

@@ -14,11 +14,6 @@ func (l listPage) hiddenFilters() Node {
 	return HiddenFields(Named{Name: "kind", Text: string(l.Filter.Kind)}, Named{Name: "node", Text: string(l.Filter.Node)})
 }
 
-func (l listPage) chooseProject() Node { return page.ChooseProject(l.Projects, l.Project) }
-func (l listPage) chooseDatacenter() Node {
-	return page.ChooseDatacenter(l.Datacenters, l.Filter.Datacenter)
-}
-
 // resourcesPage is the page of resources.
 type resourcesPage struct{ listPage }
 
@@ -43,7 +38,7 @@ func (r resourcesPage) HTML(p *page.Page) Node {
 		Section(ID("list"), Class("panel"), Aria("label", "Resources"), p.Live(),
 			FilterForm("/resources", HX("select-oob", "#counts"),
 				H1(Text(title)),
-				r.hiddenFilters(), r.chooseProject(), r.chooseDatacenter(),
+				r.hiddenFilters(), r.Choose(),
 				SearchField("Deployment", "deployment", r.Filter.Deployment, "deployment"),
 				Apply(r.Filtered(), r.All)),
 			Table(Class("list resources"), THead(Tr(columns, HeadCells("Address", "#Changed"))), TBody(p.Part("resources"))),
@@ -54,7 +49,7 @@ func (r resourcesPage) HTML(p *page.Page) Node {
 
 func (r resourceRow) HTML() Node {
 	return Tr(page.Key(r), Data("state", r.shown()),
-		Cell("st", "", r.state()),
+		Cell("st", "", WithOrNone(r.State, func(string) Node { return StateTag(r.shown()) })),
 		Cell("sc", "", B(Text(r.Name)), Sub(r.kind()), Simulated(r.Simulated), r.Unheard.HTML(), Each(r.Wrong, Why)),
 		Cell("pr", "project", Text(r.ProjectName)),
 		Cell("dp", "deployment", r.deployment()),
@@ -62,13 +57,6 @@ func (r resourceRow) HTML() Node {
 		When(r.Everything, func() Node { return Cell("no", "node", r.place()) }),
 		Cell("ad", "address", r.address()),
 		Cell("ag n", "changed", r.changed()))
-}
-
-func (r resourceRow) state() Node {
-	if r.State == "" {
-		return None()
-	}
-	return StateTag(r.shown())
 }
 
 // shown returns the shown state: a resource on an unheard node may have stopped.
@@ -88,24 +76,19 @@ func (r resourceRow) kind() string {
 }
 
 func (r resourceRow) deployment() Node {
-	if r.Deployment == "" {
-		return None()
-	}
-	return A(Class("soft"), Href(r.DeploymentList), Text(r.Deployment))
+	return WithOrNone(r.Deployment, func(name string) Node {
+		return A(Class("soft"), Href(r.DeploymentList), Text(name))
+	})
 }
 
 func (r resourceRow) place() Node {
-	if r.NodePage == "" {
-		return None()
-	}
-	return A(Class("soft"), Href(r.NodePage), Text(r.NodeName))
+	return WithOrNone(r.NodePage, func(page string) Node { return A(Class("soft"), Href(page), Text(r.NodeName)) })
 }
 
 func (r resourceRow) address() Node {
-	if r.Address == "" {
-		return None()
-	}
-	return Code(Text(strings.TrimSpace(r.Address + " " + r.IPv4)))
+	return WithOrNone(r.Address, func(address string) Node {
+		return Code(Text(strings.TrimSpace(address + " " + r.IPv4)))
+	})
 }
 
 func (r resourceRow) changed() Node {
@@ -122,7 +105,7 @@ func (d deploymentsPage) HTML(p *page.Page) Node {
 	return Section(ID("list"), Class("panel"), Aria("label", "Deployments"), p.Live(),
 		FilterForm("/deployments",
 			H1(Text("Deployments")),
-			d.hiddenFilters(), d.chooseProject(), d.chooseDatacenter(),
+			d.hiddenFilters(), d.Choose(),
 			Apply(d.Filtered(), d.All)),
 		Table(Class("list deployments"),
 			Heads("Deployment", "Project", "Datacenter", "#Resources", "#Revision", "Newest run", "#Submitted"),

@@ -15,7 +15,6 @@ import (
 	"writ/coord/dashboard/widget"
 	"writ/identity"
 	"writ/internal/hidden"
-	"writ/ledger"
 )
 
 const (
@@ -28,8 +27,7 @@ const (
 func (d *Pages) secrets(ctx context.Context, r *http.Request, _ bool) (*page.Page, error) {
 	q := r.URL.Query()
 	reader := d.Reader(ctx)
-	project, only := writ.ProjectID(q.Get("project")), writ.DatacenterID(q.Get("datacenter"))
-	projects, err := reader.Selects(project)
+	projects, err := reader.Selects(writ.ProjectID(q.Get("project")))
 	if err != nil {
 		return nil, err
 	}
@@ -41,15 +39,10 @@ func (d *Pages) secrets(ctx context.Context, r *http.Request, _ bool) (*page.Pag
 	if err != nil {
 		return nil, err
 	}
-	answers, err := d.LiveView.Secrets(ctx, only, projects)
+	data := secretsPage{listPage: listPage{Selection: d.SelectionOf(ctx, now, q), All: "/secrets"}}
+	answers, err := d.LiveView.Secrets(ctx, data.Datacenter, projects)
 	if err != nil {
 		return nil, err
-	}
-	data := secretsPage{
-		listPage: listPage{
-			Filter: ledger.ResourceFilter{Datacenter: only}, Project: project, Projects: d.ProjectsOf(ctx, now),
-			Datacenters: now.Datacenters, All: "/secrets",
-		},
 	}
 	var rows []secretRow
 	for _, dc := range answers {
@@ -65,7 +58,7 @@ func (d *Pages) secrets(ctx context.Context, r *http.Request, _ bool) (*page.Pag
 		data.Next = page.Address(r.URL, afterSecrets, strconv.Itoa(after+maxSecrets))
 	}
 	data.Rows, data.First = rows, page.FirstOf(r.URL, afterSecrets)
-	data.Command = setCommand(reader, project, now)
+	data.Command = setCommand(reader, data.Project, now)
 	return &page.Page{Title: "Secrets", Nav: "secrets", Body: data}, nil
 }
 

@@ -10,7 +10,7 @@ func (s secretsPage) HTML(*page.Page) Node {
 	return Section(ID("list"), Class("panel"), Aria("label", "Secrets"),
 		FilterForm("/secrets",
 			H1(Text("Secrets")),
-			s.chooseProject(), s.chooseDatacenter(),
+			s.Choose(),
 			Apply(s.Filtered(), s.All)),
 		P(Class("sub"),
 			Text(Plural(s.N, "version", "versions")+

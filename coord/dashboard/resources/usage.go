@@ -1,6 +1,7 @@
 package resources
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -25,9 +26,7 @@ const (
 // usage is the page of the resource usage in a month: by project, or by resource of one project.
 func (d *Pages) usage(ctx context.Context, r *http.Request, _ bool) (*page.Page, error) {
 	q := r.URL.Query()
-	reader := d.Reader(ctx)
-	project := writ.ProjectID(q.Get("project"))
-	projects, err := reader.Selects(project)
+	projects, err := d.Reader(ctx).Selects(writ.ProjectID(q.Get("project")))
 	if err != nil {
 		return nil, err
 	}
@@ -36,19 +35,13 @@ func (d *Pages) usage(ctx context.Context, r *http.Request, _ bool) (*page.Page,
 		return nil, err
 	}
 	data := usagePage{
-		listPage: listPage{
-			Filter: ledger.ResourceFilter{Datacenter: writ.DatacenterID(q.Get("datacenter"))}, Project: project,
-			Projects: d.ProjectsOf(ctx, now), Datacenters: now.Datacenters,
-		},
-		Month: q.Get(monthParam), Months: monthsUntil(now.At),
-	}
-	if data.Month == "" {
-		data.Month = now.At.UTC().Format(monthForm)
+		Selection: d.SelectionOf(ctx, now, q),
+		Month:     cmp.Or(q.Get(monthParam), now.At.UTC().Format(monthForm)), Months: monthsUntil(now.At),
 	}
 	if !slices.Contains(data.Months, data.Month) {
 		data.Months = append([]string{data.Month}, data.Months...)
 	}
-	filter := ledger.UsageFilter{Projects: projects, Datacenter: data.Filter.Datacenter}
+	filter := ledger.UsageFilter{Projects: projects, Datacenter: data.Datacenter}
 	if data.Month != allMonths {
 		if filter.From, err = time.Parse(monthForm, data.Month); err != nil {
 			return nil, writ.Errorf(writ.CodeBadRequest, "%s: %q is not a valid month", monthParam, data.Month).
@@ -108,7 +101,7 @@ func monthsUntil(now time.Time) (all []string) {
 
 // usagePage is the body of the page.
 type usagePage struct {
-	listPage
+	snapshot.Selection
 	Month     string
 	Months    []string
 	Sums      []usageOfProject // by project, if none is chosen

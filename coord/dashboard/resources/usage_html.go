@@ -12,7 +12,7 @@ func (u usagePage) HTML(*page.Page) Node {
 		FilterForm("/usage",
 			H1(Text("Usage")),
 			Choice("Month", monthParam, Each(u.Months, u.month)),
-			u.chooseProject(), u.chooseDatacenter(),
+			u.Choose(),
 			Apply(false, "")),
 		P(Class("sub"),
 			Text("Reserved resources and traffic, by the hour in UTC. Nodes report every five minutes. Simulated resources have no usage.")),

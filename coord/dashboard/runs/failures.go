@@ -9,10 +9,9 @@ import (
 	"time"
 
 	"writ"
-	"writ/coord/api"
 	"writ/coord/dashboard/page"
+	"writ/coord/dashboard/snapshot"
 	"writ/coord/dashboard/widget"
-	"writ/identity"
 	"writ/ledger"
 )
 
@@ -61,8 +60,7 @@ func (d *ListPages) failures(ctx context.Context, r *http.Request, quiet bool) (
 		return nil, err
 	}
 	data := failuresPage{
-		Since: q.Get(sinceParam), Filter: filter, Project: writ.ProjectID(q.Get("project")),
-		Projects: d.ProjectsOf(ctx, now), Datacenters: now.Datacenters,
+		Selection: d.SelectionOf(ctx, now, q), Since: q.Get(sinceParam),
 		Kept: slices.DeleteFunc(kept(q, "signer", textParam), func(v widget.Named) bool { return v.Name == sinceParam }),
 	}
 	for _, span := range spans {
@@ -105,13 +103,10 @@ func listOf(q url.Values, g ledger.Failures) string {
 }
 
 type failuresPage struct {
-	Since       string
-	Spans       []widget.Named
-	Filter      ledger.RunFilter
-	Project     writ.ProjectID
-	Projects    []identity.Project
-	Datacenters []api.Datacenter
-	Kept        []widget.Named
+	snapshot.Selection
+	Since string
+	Spans []widget.Named
+	Kept  []widget.Named
 }
 
 // failureRow is a row of the list of failures.

@@ -12,7 +12,7 @@ func (f failuresPage) HTML(p *page.Page) Node {
 			H1(Text("Failures")),
 			Choice("Time", sinceParam,
 				Each(f.Spans, func(span Named) Node { return OptionOf(span.Name, span.Text, span.Name == f.Since) })),
-			page.ChooseProject(f.Projects, f.Project), page.ChooseDatacenter(f.Datacenters, f.Filter.Datacenter),
+			f.Choose(),
 			HiddenFields(f.Kept...),
 			Apply(false, "")),
 		P(Class("sub"),

@@ -14,11 +14,9 @@ import (
 	"time"
 
 	"writ"
-	"writ/coord/api"
 	"writ/coord/dashboard/page"
 	"writ/coord/dashboard/snapshot"
 	"writ/coord/dashboard/widget"
-	"writ/identity"
 	"writ/identity/expiring"
 	"writ/ledger"
 )
@@ -79,10 +77,10 @@ func (d *ListPages) overview(ctx context.Context, r *http.Request, quiet bool) (
 	}
 	reader := d.Reader(ctx)
 	data := overview{
-		Filter: filter, Project: writ.ProjectID(q.Get("project")), State: q.Get("state"),
+		Selection: d.SelectionOf(ctx, now, q), Filter: filter, State: q.Get("state"),
 		All: page.Address(r.URL, "state", "", "project", "", "signer", "", "datacenter", "", "script", "", "deployment", "",
 			textParam, "", sinceParam, "", failureParam, "", operationParam, ""),
-		Datacenters: now.Datacenters, Projects: d.ProjectsOf(ctx, now), Kept: kept(q), Since: spanNames[q.Get(sinceParam)],
+		Kept: kept(q), Since: spanNames[q.Get(sinceParam)],
 	}
 	data.Commands, data.Submits = manyCommands(q, filter, now, reader), reader.MaySubmit(data.Projects)
 	p := &page.Page{Title: "Runs", Nav: "runs"}
@@ -166,17 +164,15 @@ func states() string {
 
 // overview is the body of the first page, without its parts.
 type overview struct {
-	Commands    []page.Command // for all runs of the list
-	Filter      ledger.RunFilter
-	Project     writ.ProjectID // "" for all
-	State       string
-	All         string // the address without filters
-	Projects    []identity.Project
-	Datacenters []api.Datacenter
-	Kept        []widget.Named // filters without a form field
-	Since       string         // in words, "" without a limit
-	History     string         // JSON of the samples, "" if the reader may not see them
-	Submits     bool           // the reader may submit a script
+	snapshot.Selection
+	Commands []page.Command // for all runs of the list
+	Filter   ledger.RunFilter
+	State    string
+	All      string         // the address without filters
+	Kept     []widget.Named // filters without a form field
+	Since    string         // in words, "" without a limit
+	History  string         // JSON of the samples, "" if the reader may not see them
+	Submits  bool           // the reader may submit a script
 }
 
 // Filtered reports whether the list may omit runs.

@@ -22,7 +22,7 @@ func (o overview) HTML(p *page.Page) Node {
 			FilterForm("/", Role("search"), HX("select-oob", "#counts"),
 				H2(Text(o.heading())),
 				HiddenFields(o.Kept...), HiddenFields(Named{Name: "state", Text: o.State}),
-				page.ChooseProject(o.Projects, o.Project), page.ChooseDatacenter(o.Datacenters, o.Filter.Datacenter),
+				o.Choose(),
 				SearchField("Search", "signer", cmp.Or(o.Filter.Signer, o.Filter.Text), "signer, script, run id, or a text"),
 				Apply(o.Filtered(), o.All)),
 			Button(Type("button"), Class("fresh"), ID("fresh"), Hidden(), Text("new runs")),

@@ -40,14 +40,11 @@ func (d *RunPages) Routes() []page.Route {
 
 // run is the page of one run: its state, why it failed, and its calls on a timeline.
 func (d *RunPages) run(ctx context.Context, r *http.Request, quiet bool) (*page.Page, error) {
-	id := writ.RunID(chi.URLParam(r, "id"))
-	if !id.Valid() {
-		return nil, noRunID(id)
-	}
-	run, err := d.RunOf(ctx, id)
+	run, err := d.runIn(ctx, r)
 	if err != nil {
 		return nil, err
 	}
+	id := run.ID
 	now, err := d.Now(ctx)
 	if err != nil {
 		return nil, err
@@ -82,6 +79,16 @@ func (d *RunPages) run(ctx context.Context, r *http.Request, quiet bool) (*page.
 		return nil, err
 	}
 	return p, d.addCalls(ctx, r.URL, p, now, run)
+}
+
+// runIn returns the run that the address of a request names.
+func (d *RunPages) runIn(ctx context.Context, r *http.Request) (ledger.Run, error) {
+	id := writ.RunID(chi.URLParam(r, "id"))
+	if !id.Valid() {
+		return ledger.Run{}, writ.Errorf(writ.CodeNotFound, "%q is not the id of a run", id).
+			WithHint("an id has 26 lower-case letters and digits")
+	}
+	return d.RunOf(ctx, id)
 }
 
 // addCalls adds the list of calls with its timeline, and the links to more calls.
@@ -124,11 +131,6 @@ func (h runHead) Listed(seq int) bool { return seq > 0 && seq <= maxCalls }
 
 // Key is constant: the part has one piece.
 func (runHead) Key() string { return "head" }
-
-// Open reports whether the run can still be cancelled.
-func (h runHead) Open() bool {
-	return h.State == ledger.State(writ.RunAccepted) || h.State == ledger.State(writ.RunRunning)
-}
 
 // Resumable reports whether a resume is permitted and can help, as far as the coordinator knows.
 func (h runHead) Resumable() bool {

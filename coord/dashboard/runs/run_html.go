@@ -79,7 +79,7 @@ func (h runHead) duration() Node {
 	switch {
 	case h.Took() != 0:
 		return Span(Class("sub"), Text("took "+Duration(h.Took())))
-	case h.Open():
+	case h.State.Open():
 		return Span(Class("sub"), SinceTime(h.Accepted))
 	}
 	return nil
@@ -122,8 +122,8 @@ func (h runHead) commands() Node {
 		If(!h.Helps.IsZero(), Fact("What helps", helping(h.Helps))),
 		line("Explain", "explain"),
 		If(h.Resumable() && h.Controls, line("Resume", "resume")),
-		If(h.Open() && h.Controls, line("Cancel", "cancel")),
-		If(h.Open(), line("Follow", "watch")),
+		If(h.State.Open() && h.Controls, line("Cancel", "cancel")),
+		If(h.State.Open(), line("Follow", "watch")),
 		Fact("Log", Copyable("writ run logs "+string(h.ID)),
 			If(!h.Accepted.IsZero(), Group{Text(" "), A(Href(page.RunPage(h.ID)+"/log"), Text("show it"))})))
 }

@@ -9,7 +9,6 @@ import (
 	"unicode/utf8"
 
 	"writ"
-	"writ/coord/api"
 	"writ/coord/dashboard/page"
 	"writ/coord/dashboard/snapshot"
 	"writ/coord/dashboard/widget"
@@ -59,10 +58,7 @@ func (d *ListPages) stuck(ctx context.Context, r *http.Request, _ bool) (*page.P
 	if err != nil {
 		return nil, err
 	}
-	data := stuckPage{
-		For: q.Get(silentParam), Silences: silences, Filter: filter, Project: writ.ProjectID(q.Get("project")),
-		Kept: kept(q, "signer", textParam),
-	}
+	data := stuckPage{For: q.Get(silentParam), Silences: silences, Kept: kept(q, "signer", textParam)}
 	after := snapshot.StuckAfter
 	if data.For == "" {
 		data.For = "5m"
@@ -77,7 +73,7 @@ func (d *ListPages) stuck(ctx context.Context, r *http.Request, _ bool) (*page.P
 	if err != nil {
 		return nil, err
 	}
-	data.Projects, data.Datacenters = d.ProjectsOf(ctx, now), now.Datacenters
+	data.Selection = d.SelectionOf(ctx, now, q)
 	filter.Silent, filter.Oldest = now.At.Add(-after).Truncate(time.Second), true
 	p := &page.Page{Title: "Stuck runs", Nav: "stuck", Body: data}
 	snapshot.AddHolds(p, d.Reader(ctx), now)
@@ -86,13 +82,10 @@ func (d *ListPages) stuck(ctx context.Context, r *http.Request, _ bool) (*page.P
 
 // stuckPage is the body of the page, without its parts.
 type stuckPage struct {
-	For         string
-	Silences    []string
-	Filter      ledger.RunFilter
-	Project     writ.ProjectID
-	Projects    []identity.Project
-	Datacenters []api.Datacenter
-	Kept        []widget.Named // further filters of the address
+	snapshot.Selection
+	For      string
+	Silences []string
+	Kept     []widget.Named // further filters of the address
 }
 
 // stuckTotal is the number of runs on all pages of the list.

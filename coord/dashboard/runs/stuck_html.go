@@ -16,7 +16,7 @@ func (s stuckPage) HTML(p *page.Page) Node {
 				H1(Text("Stuck runs")),
 				Choice("Silent for", "for",
 					Each(s.Silences, func(silence string) Node { return OptionOf(silence, "silent for "+silence, silence == s.For) })),
-				page.ChooseProject(s.Projects, s.Project), page.ChooseDatacenter(s.Datacenters, s.Filter.Datacenter),
+				s.Choose(),
 				HiddenFields(s.Kept...),
 				Apply(false, "")),
 			Div(p.Part("total")),

@@ -7,8 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/go-chi/chi/v5"
-
 	"writ"
 	"writ/coord/dashboard/page"
 	"writ/coord/dashboard/widget"
@@ -27,14 +25,11 @@ const (
 // timeline is the page of the calls of a run over time, with each attempt. It is built on request only: attempts before
 // the last one are read from the events of the run.
 func (d *RunPages) timeline(ctx context.Context, r *http.Request, _ bool) (*page.Page, error) {
-	id := writ.RunID(chi.URLParam(r, "id"))
-	if !id.Valid() {
-		return nil, noRunID(id)
-	}
-	run, err := d.RunOf(ctx, id)
+	run, err := d.runIn(ctx, r)
 	if err != nil {
 		return nil, err
 	}
+	id := run.ID
 	cursor := r.URL.Query().Get(page.CursorParam)
 	calls, err := d.Ledger.Calls(ctx, id, ledger.Page{Limit: maxTimelineCalls, Cursor: cursor})
 	if err != nil {

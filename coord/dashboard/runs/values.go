@@ -6,8 +6,6 @@ import (
 	"net/http"
 	"strconv"
 
-	"github.com/go-chi/chi/v5"
-
 	"writ"
 	"writ/coord/dashboard/page"
 	"writ/coord/dashboard/widget"
@@ -51,11 +49,7 @@ func (d *RunPages) values(ctx context.Context, r *http.Request, _ bool) (*page.P
 func (d *RunPages) asked(
 	ctx context.Context, r *http.Request, parameter string,
 ) (run ledger.Run, after int, err error) {
-	id := writ.RunID(chi.URLParam(r, "id"))
-	if !id.Valid() {
-		return run, 0, noRunID(id)
-	}
-	if run, err = d.RunOf(ctx, id); err != nil {
+	if run, err = d.runIn(ctx, r); err != nil {
 		return run, 0, err
 	}
 	if text := r.URL.Query().Get(parameter); text != "" {
@@ -64,11 +58,6 @@ func (d *RunPages) asked(
 		}
 	}
 	return run, after, nil
-}
-
-func noRunID(id writ.RunID) error {
-	return writ.Errorf(writ.CodeNotFound, "%q is not the id of a run", id).
-		WithHint("an id has 26 lower-case letters and digits")
 }
 
 type valuesPage struct {

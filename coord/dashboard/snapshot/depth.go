@@ -28,8 +28,6 @@ func DepthOf(now *Snapshot) (sum Depth) {
 		}
 		for _, q := range dc.Queues {
 			sum.Add(now, dc.Datacenter, q)
-			sum.Queued += q.Queued
-			sum.Planned += q.Planned
 		}
 	}
 	return sum
@@ -37,6 +35,8 @@ func DepthOf(now *Snapshot) (sum Depth) {
 
 // Add counts the running calls of a queue.
 func (d *Depth) Add(now *Snapshot, datacenter writ.DatacenterID, q writ.QueueDepth) {
+	d.Queued += q.Queued
+	d.Planned += q.Planned
 	if _, is := now.UnheardNode(datacenter, q.Node); is {
 		d.Unheard += q.Running
 		return

@@ -3,10 +3,12 @@ package snapshot
 import (
 	"context"
 	"log/slog"
+	"net/url"
 	"time"
 
 	"writ"
 	"writ/coord/api"
+	. "writ/coord/dashboard/markup"
 	"writ/coord/dashboard/page"
 	"writ/identity"
 	"writ/ledger"
@@ -94,8 +96,8 @@ func (s *Source) RunOf(ctx context.Context, id writ.RunID) (ledger.Run, error) {
 	return run, err
 }
 
-// ProjectsOf lists the projects that the reader of a request may choose from.
-func (s *Source) ProjectsOf(ctx context.Context, now *Snapshot) (readable []identity.Project) {
+// projectsOf lists the projects that the reader of a request may choose from.
+func (s *Source) projectsOf(ctx context.Context, now *Snapshot) (readable []identity.Project) {
 	reader := s.Reader(ctx)
 	for _, known := range now.projects {
 		if reader.Reads(known.ID) {
@@ -103,4 +105,24 @@ func (s *Source) ProjectsOf(ctx context.Context, now *Snapshot) (readable []iden
 		}
 	}
 	return readable
+}
+
+// Selection is the project and the datacenter that an address selects, "" for all, and those that the reader may select.
+type Selection struct {
+	Project     writ.ProjectID
+	Datacenter  writ.DatacenterID
+	Projects    []identity.Project
+	Datacenters []api.Datacenter
+}
+
+// SelectionOf parses the selection of an address.
+func (s *Source) SelectionOf(ctx context.Context, now *Snapshot, q url.Values) Selection {
+	return Selection{
+		writ.ProjectID(q.Get("project")), writ.DatacenterID(q.Get("datacenter")), s.projectsOf(ctx, now), now.Datacenters,
+	}
+}
+
+// Choose renders the form fields of the selection.
+func (s Selection) Choose() Node {
+	return Group{page.ChooseProject(s.Projects, s.Project), page.ChooseDatacenter(s.Datacenters, s.Datacenter)}
 }

@@ -54,11 +54,14 @@ func Tag[S ~string](s S) Node {
 }
 
 // OrNone renders a text, or the placeholder of an empty value.
-func OrNone(s string) Node {
+func OrNone(s string) Node { return WithOrNone(s, Text) }
+
+// WithOrNone renders a node for a text, or the placeholder of an empty value.
+func WithOrNone(s string, node func(s string) Node) Node {
 	if s == "" {
 		return None()
 	}
-	return Text(s)
+	return node(s)
 }
 
 // Cell is a table cell with a class and, for narrow screens, the name of its column; "" for none.
@@ -99,6 +102,14 @@ func Copyable(line string) Node {
 
 // Age renders a time. A script replaces it with the elapsed time in words such as "2 min ago".
 func Age(t time.Time) Node { return Time(DateTime(Millis(t)), Mark("age"), Text(Stamp(t))) }
+
+// AgeOr renders a time as its age, or another node for the zero time.
+func AgeOr(t time.Time, none Node) Node {
+	if t.IsZero() {
+		return none
+	}
+	return Age(t)
+}
 
 // SinceTime renders a start time. A script replaces it with the elapsed time and keeps it up to date.
 func SinceTime(t time.Time) Node {
