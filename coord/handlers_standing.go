@@ -29,34 +29,18 @@ func (h standingHandlers) GetStanding(
 func (h standingHandlers) GetNodeStanding(
 	ctx context.Context, r apiserver.GetNodeStandingRequestObject,
 ) (apiserver.GetNodeStandingResponseObject, error) {
-	nonce, err := nonceOf(r.Params.Nonce)
-	if err != nil {
-		return nil, err
-	}
-	id, err := h.datacenter(ctx, r.Datacenter)
-	if err != nil {
-		return nil, err
-	}
-	answer, err := live.Ask[link.StandingAnswer](ctx, h.c.live, id, link.VerbNodeStanding,
-		link.StandingOfNode{Node: r.Node, Nonce: nonce})
-	return apiserver.GetNodeStanding200JSONResponse{Proof: answer.Proof}, err
+	proof, err := h.standing(ctx, r.Datacenter, r.Params.Nonce, link.VerbNodeStanding,
+		func(nonce []byte) any { return link.StandingOfNode{Node: r.Node, Nonce: nonce} })
+	return apiserver.GetNodeStanding200JSONResponse{Proof: proof}, err
 }
 
 // GetTokenStanding asks the datacenter for the state of its join tokens. Its signed answer is passed on unchanged.
 func (h standingHandlers) GetTokenStanding(
 	ctx context.Context, r apiserver.GetTokenStandingRequestObject,
 ) (apiserver.GetTokenStandingResponseObject, error) {
-	nonce, err := nonceOf(r.Params.Nonce)
-	if err != nil {
-		return nil, err
-	}
-	id, err := h.datacenter(ctx, r.Datacenter)
-	if err != nil {
-		return nil, err
-	}
-	answer, err := live.Ask[link.StandingAnswer](ctx, h.c.live, id, link.VerbTokenStanding,
-		link.StandingOfTokens{Nonce: nonce})
-	return apiserver.GetTokenStanding200JSONResponse{Proof: answer.Proof}, err
+	proof, err := h.standing(ctx, r.Datacenter, r.Params.Nonce, link.VerbTokenStanding,
+		func(nonce []byte) any { return link.StandingOfTokens{Nonce: nonce} })
+	return apiserver.GetTokenStanding200JSONResponse{Proof: proof}, err
 }
 
 // GetHoldStanding asks a datacenter for the state of its holds. Its signed answer is passed on unchanged, so the
@@ -64,20 +48,28 @@ func (h standingHandlers) GetTokenStanding(
 func (h standingHandlers) GetHoldStanding(
 	ctx context.Context, r apiserver.GetHoldStandingRequestObject,
 ) (apiserver.GetHoldStandingResponseObject, error) {
-	nonce, err := nonceOf(r.Params.Nonce)
-	if err != nil {
-		return nil, err
-	}
 	if err := mayRead(access.ViewerOf(ctx), r.Params.Project); err != nil {
 		return nil, err
 	}
-	id, err := h.datacenter(ctx, r.Datacenter)
+	proof, err := h.standing(ctx, r.Datacenter, r.Params.Nonce, link.VerbHoldStanding,
+		func(nonce []byte) any { return link.StandingOfHolds{Projects: r.Params.Project, Nonce: nonce} })
+	return apiserver.GetHoldStanding200JSONResponse{Proof: proof}, err
+}
+
+// standing asks a datacenter for a signed state. A client chooses the nonce.
+func (h standingHandlers) standing(
+	ctx context.Context, datacenter, digits string, verb link.Verb, paramsFor func(nonce []byte) any,
+) ([]byte, error) {
+	nonce, err := nonceOf(digits)
 	if err != nil {
 		return nil, err
 	}
-	answer, err := live.Ask[link.StandingAnswer](ctx, h.c.live, id, link.VerbHoldStanding,
-		link.StandingOfHolds{Projects: r.Params.Project, Nonce: nonce})
-	return apiserver.GetHoldStanding200JSONResponse{Proof: answer.Proof}, err
+	id, err := h.datacenter(ctx, datacenter)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := live.Ask[link.StandingAnswer](ctx, h.c.live, id, verb, paramsFor(nonce))
+	return answer.Proof, err
 }
 
 // mayRead returns an error unless the viewer may read all projects of the list.
