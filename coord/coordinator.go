@@ -15,7 +15,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"writ"
 	"writ/coord/access"
 	"writ/coord/dashboard"
 	"writ/coord/delivery"
@@ -23,7 +22,9 @@ import (
 	"writ/coord/front"
 	"writ/coord/live"
 	"writ/coord/rosters"
+	"writ/coord/spans"
 	"writ/coord/stream"
+	"writ/coord/webhook"
 	"writ/identity"
 	"writ/identity/expiring"
 	"writ/internal/broadcast"
@@ -204,14 +205,25 @@ func (c *Coordinator) prune(ctx context.Context) {
 	}
 }
 
-// RosterOf verifies the chain of rosters in a ledger and returns the newest roster, or nil. If pin is empty, the first
-// roster determines the cluster.
-func RosterOf(ctx context.Context, l ledger.Rosters, pin writ.ClusterID) (*identity.Roster, error) {
-	return rosters.Load(ctx, l, pin)
-}
-
 // AddRoster verifies the next roster, or the first roster of the cluster, and stores it; couriers send it to the
 // datacenters. A known roster is not an error. A link is a signed roster as package chain defines it.
 func (c *Coordinator) AddRoster(ctx context.Context, link []byte) (version int, err error) {
 	return c.rosters.Add(ctx, link)
+}
+
+// webhooks returns the sender of webhooks.
+func (c *Coordinator) webhooks() *webhook.Sender {
+	return &webhook.Sender{
+		Endpoints: c.Webhooks, Ledger: c.Ledger, News: c.news.Next, Ends: c.expiries.All,
+		DatacenterName: c.rosters.DatacenterName, ProjectName: c.rosters.ProjectName,
+		PublicURL: strings.TrimSuffix(c.PublicURL, "/"), Version: c.Version, Now: c.Now, Log: c.Log,
+		Tried: func(endpoint, outcome string) { c.metrics.webhooks.WithLabelValues(endpoint, outcome).Inc() },
+	}
+}
+
+// spans returns the recorder of the spans of runs.
+func (c *Coordinator) spans() *spans.Recorder {
+	return &spans.Recorder{
+		Ledger: c.Ledger, News: c.news.Next, Record: c.Record, DatacenterName: c.rosters.DatacenterName, Log: c.Log,
+	}
 }

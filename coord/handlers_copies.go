@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"writ"
+	"writ/coord/access"
 	"writ/coord/api"
 	"writ/coord/api/apiserver"
 	"writ/coord/live"
@@ -207,4 +208,34 @@ func (h copyHandlers) GetNodeLog(
 	}
 	log, err := h.c.live.NodeLog(ctx, id, query)
 	return apiserver.GetNodeLog200JSONResponse(log), err
+}
+
+// ListBoots asks datacenters for the machines that boot there. The coordinator does not store the answers.
+func (h copyHandlers) ListBoots(
+	ctx context.Context, r apiserver.ListBootsRequestObject,
+) (apiserver.ListBootsResponseObject, error) {
+	only, err := h.datacenter(ctx, api.Value(r.Params.Datacenter))
+	if err != nil {
+		return nil, err
+	}
+	all, err := h.c.live.Boots(ctx, only, link.MaxBootMachines)
+	return apiserver.ListBoots200JSONResponse{Items: all}, err
+}
+
+// ListHolds asks datacenters for their holds. Readers of some projects get the holds of these projects and the holds of
+// whole datacenters.
+func (h copyHandlers) ListHolds(
+	ctx context.Context, r apiserver.ListHoldsRequestObject,
+) (apiserver.ListHoldsResponseObject, error) {
+	only, err := h.datacenter(ctx, api.Value(r.Params.Datacenter))
+	if err != nil {
+		return nil, err
+	}
+	who := access.ViewerOf(ctx)
+	all, err := h.c.live.Holds(ctx, only)
+	for i := range all {
+		all[i].Holds = slices.DeleteFunc(all[i].Holds,
+			func(d api.Hold) bool { return d.Project != "" && !who.Reads(d.Project) })
+	}
+	return apiserver.ListHolds200JSONResponse{Items: all}, err
 }

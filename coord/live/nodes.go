@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"writ"
+	"writ/coord/api"
 	"writ/ledger"
 	"writ/supervisor/link"
 )
@@ -121,4 +122,9 @@ func (v *View) stored(n writ.Node) writ.Node {
 		n.Liveness = writ.LivenessUnknown
 	}
 	return n
+}
+
+// NodeLog asks a node, through its datacenter, for lines of its log.
+func (v *View) NodeLog(ctx context.Context, datacenter writ.DatacenterID, query link.LogOfNode) (api.NodeLog, error) {
+	return Ask[api.NodeLog](ctx, v, datacenter, link.VerbNodeLog, query)
 }

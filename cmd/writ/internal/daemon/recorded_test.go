@@ -18,7 +18,7 @@ import (
 
 	"writ"
 	"writ/cmd/writ/internal/daemon/internal/test/recorded"
-	"writ/coord"
+	"writ/coord/rosters"
 	"writ/identity"
 	"writ/identity/envelope"
 	"writ/internal/test/testenv"
@@ -90,7 +90,7 @@ func TestRecordedStoresAreRead(t *testing.T) {
 	if got := sorted(resources.Items, func(r writ.Resource) string { return fmt.Sprintf("%s/%s", r.Kind, r.Name) }); !slices.Equal(got, wantResources) {
 		t.Errorf("the ledger has the resources %q", got)
 	}
-	roster, err := coord.RosterOf(t.Context(), store, "")
+	roster, err := rosters.Load(t.Context(), store, "")
 	if err != nil {
 		t.Fatal(err)
 	}

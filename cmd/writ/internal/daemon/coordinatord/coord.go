@@ -28,6 +28,7 @@ import (
 	"writ/cmd/writ/internal/metrics"
 	"writ/coord"
 	"writ/coord/access"
+	"writ/coord/rosters"
 	"writ/coord/webhook"
 	"writ/identity"
 	"writ/identity/pki"
@@ -182,7 +183,7 @@ func (c *Coordinator) Run(ctx context.Context) (err error) {
 	if err := where.Opened(); err != nil {
 		return err
 	}
-	have, err := coord.RosterOf(ctx, store, c.Cluster)
+	have, err := rosters.Load(ctx, store, c.Cluster)
 	if err != nil {
 		return fmt.Errorf("read the rosters of the ledger: %w", err)
 	}
