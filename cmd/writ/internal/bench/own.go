@@ -35,7 +35,7 @@ for i := 0; i < run.params.calls; i++ {
 `
 )
 
-// own is writ as a system that runs orders.
+// own runs the workloads of the benchmark, which package peer calls orders, on a cluster of writ.
 type own struct {
 	cluster *cluster
 	runner  *child
