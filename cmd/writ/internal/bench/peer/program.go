@@ -9,8 +9,8 @@ import (
 	"slices"
 )
 
-// Offer is a system that a program offers. Name is the argument that selects it. Missing is the reason why it is
-// unavailable on this machine, or "".
+// Offer names a system that a program can start for the benchmark. Name is the argument that selects the system.
+// Missing is the reason why it is unavailable on this machine, or "".
 type Offer struct {
 	Name    string `json:"name"`
 	Missing string `json:"missing,omitempty"`
@@ -27,7 +27,7 @@ type Settings struct {
 	Slots int    // concurrent calls
 }
 
-// Kind is a system of a program. Open starts it, and close stops all that Open started.
+// Kind is an Offer and the function that starts its system. close stops all that Open started.
 type Kind struct {
 	Offer
 	Open func(ctx context.Context, s Settings) (system System, close func() error, err error)
