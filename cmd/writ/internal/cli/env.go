@@ -1,5 +1,6 @@
-// Package cli is what the groups of commands share: the environment of a command, its flags and arguments, shell
-// completion, lists, and the decisions that it signs. It contains no command, and knows no other group.
+// Package cli has the parts that all commands share: the environment of a command, its flags and arguments, shell
+// completion, lists, and the signing of statements. The commands themselves are in the packages below this directory;
+// it imports none of them.
 package cli
 
 import (
@@ -44,7 +45,7 @@ type ClientFlags struct {
 }
 
 // ClientCommands adds the flags that select the cluster and the signer to commands that talk to a cluster. The commands
-// reject --project unless InProject or OnlyClientFlags declares otherwise.
+// reject --project unless the caller has applied InProject or OnlyClientFlags to them.
 func (e *Env) ClientCommands(commands ...*cobra.Command) []*cobra.Command {
 	for _, c := range commands {
 		f := c.PersistentFlags()
@@ -88,7 +89,8 @@ func (f *ClientFlags) Overrides() config.Context {
 	}
 }
 
-// NamesNothing reports whether the file has no context and no flag replaces one. A project does not select a cluster.
+// NamesNothing reports whether no cluster is selected: the file has no context, name (the context of --context) is
+// empty, and no flag in over selects one. A project alone does not select a cluster.
 func NamesNothing(file *config.File, name string, over config.Context) bool {
 	return len(file.Contexts) == 0 && name == "" && len(over.Servers) == 0 && over.Cluster == "" && over.Key == ""
 }
@@ -109,7 +111,8 @@ func (e *Env) Keys() client.Keys {
 	return k
 }
 
-// Client returns the client of the selected context. A signer is warned of roles that end soon.
+// Client returns the client of the selected context. Before it signs, the client warns about roles of the signer that
+// end soon.
 func (e *Env) Client() (*client.Client, error) {
 	file, err := e.Configuration()
 	if err != nil {

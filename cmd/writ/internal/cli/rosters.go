@@ -51,7 +51,8 @@ func (e *Env) WarnOfRoles(r *identity.Roster, who string) {
 	}
 }
 
-// WarnOnce shows a warning unless it was shown before. A command that signs twice reads the roster twice.
+// WarnOnce shows a warning unless it was shown before. Otherwise a command that signs twice, and so reads the roster
+// twice, would repeat it.
 func (e *Env) WarnOnce(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	if _, again := e.warned.LoadOrStore(text, true); !again {
