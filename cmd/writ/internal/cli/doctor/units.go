@@ -44,8 +44,8 @@ func unitNames(dirs []string) (all []string) {
 	return slices.Compact(all)
 }
 
-// filesNamed lists the files in a directory with a suffix. It does not use a pattern, because unit names may contain
-// special characters.
+// filesNamed lists the names in a directory that have a suffix. It does not use a pattern, because unit names may
+// contain special characters.
 func filesNamed(dir, ending string) (names []string) {
 	entries, _ := os.ReadDir(dir) // a missing directory is empty
 	for _, e := range entries {
