@@ -123,7 +123,8 @@ func fetchLocations(ctx context.Context, c *client.Client, datacenter string) (w
 	return where, err
 }
 
-// only returns the id of the only node with a name or id. A removed node is found by its id.
+// only returns the id of the only node with a name or id. It returns an id unchecked, because resources may still name
+// a removed node.
 func (p locations) only(nameOrID string) (writ.NodeID, error) {
 	if writ.ValidUUID(nameOrID) {
 		return writ.NodeID(nameOrID), nil
@@ -153,7 +154,7 @@ func (p locations) node(id writ.NodeID) string { return p.nodes[id].Name }
 // heard reports whether a node is ready, so that its last report is current.
 func (p locations) heard(id writ.NodeID) bool { return p.nodes[id].Liveness == writ.LivenessReady }
 
-// state returns the state of a resource for a table. It is unknown if the node is not ready.
+// state returns the state of a resource for a table. If the node is not ready, the state is "unknown".
 func (p locations) state(r writ.Resource) string {
 	if r.State != "" && !p.heard(r.Node) {
 		return "unknown"
