@@ -156,7 +156,7 @@ func listRuns(ctx context.Context, env *cli.Env, params api.ListRunsParams, limi
 		return cmp.Or(remedy.For(r.Why, r.ID, datacenters[r.Datacenter]).Line, "writ run explain "+string(r.ID))
 	})
 	next.Wide = why.Wide
-	// The user asked for this column, and one cell is a command to copy.
+	// The user asked for both columns, so they are omitted last. A truncated command in NEXT would be useless.
 	next.Whole, next.Minor, why.Minor = true, -1, -1
 	return env.PrintList(terminal.List(api.RunPage{Items: runs, NextCursor: more}, runs,
 		func(r api.Run) string { return string(r.ID) },
