@@ -17,16 +17,16 @@ func (c Holds) Readable(ctx context.Context, roster *identity.Roster) ([]writ.Pr
 		return []writ.ProjectID{identity.AllProjects}, nil
 	}
 	now := time.Now()
-	// Reads evaluates the rights of a login; this login begins now.
+	// Rights belong to a login, so this function evaluates a login that begins now.
 	login := &identity.Login{
 		Signer: by.Name, Certificate: identity.CertificateDigest(by.Key), Until: now.Add(identity.SessionValidity),
 	}
 	return (&identity.VerifiedLogin{Login: login, Key: by.Key}).Reads(roster, now)
 }
 
-// Listed queries the coordinator for the holds of a datacenter whose supervisor does not sign its holds. A false
-// answer can at worst produce a statement that the datacenter rejects, because the statement names the user's input and
-// a revision.
+// Listed queries the coordinator for the holds of a datacenter whose supervisor does not sign its holds. The answer is
+// unsigned, but cannot make the user sign a wrong decision: the statement has the scope that the user entered, and the
+// datacenter rejects a wrong revision.
 func (c Holds) Listed(ctx context.Context, d *identity.Datacenter) ([]api.Hold, error) {
 	list, err := api.Answer[api.HoldList](c.client.API.ListHolds(ctx,
 		&api.ListHoldsParams{Datacenter: api.Given(string(d.ID))}))
