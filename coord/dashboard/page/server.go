@@ -32,12 +32,12 @@ type Server struct {
 	Log *slog.Logger // required
 	// Stopping is closed when the coordinator stops, which ends the streams. It may be nil.
 	Stopping <-chan struct{}
-	// Reader returns the reader of an admitted request. Required.
+	// Reader describes the sender of an admitted request. Required.
 	Reader func(ctx context.Context) Reader
 	// Notice returns the banner at the top of every page, "" for none. It may be nil.
 	Notice func(ctx context.Context) string
-	// Still returns an error if the sender of a request has lost the right to read. It is called before each frame; it
-	// may be nil.
+	// Still returns an error if the sender of a request has lost the right to read. Streams call it before each update
+	// that they send. It may be nil.
 	Still func(ctx context.Context) error
 	// Events returns the oldest and the newest event of the ledger. Required.
 	Events func(ctx context.Context) (oldest, newest int64, err error)
@@ -50,7 +50,7 @@ type Server struct {
 }
 
 // Register adds pages to a router, with their live updates below /live/, the files below /static/ and the login page.
-// It is called once. The router answers all methods other than GET.
+// It is called once. It registers only GET; the router rejects other methods.
 func (s *Server) Register(routes chi.Router, pages ...Route) {
 	s.streams.Size = s.MaxStreams
 	routes = routes.With(protect)
@@ -75,7 +75,7 @@ func protect(next http.Handler) http.Handler {
 		h := w.Header()
 		h.Set("Content-Security-Policy", policy)
 		h.Set("X-Content-Type-Options", "nosniff")
-		h.Set("Referrer-Policy", "same-origin") // not no-referrer: the login form would send the rejected origin "null"
+		h.Set("Referrer-Policy", "same-origin") // with no-referrer, forms send the origin "null", which is rejected
 		h.Set("X-Frame-Options", "DENY")
 		h.Set("Cache-Control", "no-store")
 		next.ServeHTTP(w, r)
@@ -99,7 +99,8 @@ func (s *Server) login(w http.ResponseWriter, r *http.Request) {
 // show serves a whole page.
 func (s *Server) show(v view) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		// The newest event is read before the lists, so that later events are repeated, not lost.
+		// The newest event is read before the page is built. An event in between is then sent again by the stream,
+		// instead of being lost.
 		_, newest, err := s.Events(r.Context())
 		var p *Page
 		if err == nil {
@@ -137,7 +138,7 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 		e = &writ.Error{Code: e.Code, Message: "the page cannot be shown", Hint: "see the log of the coordinator"}
 	}
 	info := e.Code.Info()
-	s.write(w, r, info.Status, problemPage(e, info.Kind == writ.Denied)) // a denied reader gets the page of strangers
+	s.write(w, r, info.Status, problemPage(e, info.Kind == writ.Denied)) // if denied, without data of the cluster
 }
 
 func (s *Server) write(w http.ResponseWriter, r *http.Request, status int, p *Page) {
