@@ -68,7 +68,7 @@ type secretsPage struct {
 	N           int // versions on all pages
 	Rows        []secretRow
 	Silent      []silentDatacenter // datacenters that did not answer
-	Command     string             // command that sets a secret, "" if the reader may not
+	Command     string             // command that sets a secret, "" if the reader may not set one
 	First, Next string
 }
 
@@ -98,7 +98,8 @@ func secretRowsOf(dc api.DatacenterSecrets, now *snapshot.Snapshot) []secretRow 
 	return rows
 }
 
-// setCommand returns the command that sets a secret of a project, "" if the reader may not or no project is chosen.
+// setCommand returns the command that sets a secret of a project. It returns "" if no project is chosen, or if the
+// reader may not set its secrets.
 func setCommand(reader page.Reader, project writ.ProjectID, now *snapshot.Snapshot) string {
 	word := now.ProjectWord(project)
 	if word == "" || !reader.Allows(identity.ActionManageSecrets, project) {
