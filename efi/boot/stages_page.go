@@ -24,7 +24,9 @@ const (
 func (s *status) showStages() {
 	var cards []progress.Wait
 	if s.cards != nil {
-		cards = s.cards() // before taking mu: a caller that reports a stage may hold the network's lock
+		// cards locks the network. A caller that reports a stage may hold that lock and wait for mu, so cards must be called
+		// before mu is locked.
+		cards = s.cards()
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -125,8 +127,8 @@ func (s *startStage) latestText() string {
 	return s.text
 }
 
-// waitText describes the current wait of the stage with its limit. If the stage does not wait, it returns the argument
-// otherwise.
+// waitText describes the current wait of the stage with its limit. If the stage does not wait, it returns the text of
+// the parameter otherwise.
 func (s *startStage) waitText(cards []progress.Wait, otherwise string) string {
 	var all []string
 	switch {
