@@ -8,15 +8,16 @@ import (
 	"sync"
 )
 
-// Register remembers chosen users until the choice is recorded on disk.
+// Register maps chosen users (uids) to names until the choice is recorded on disk.
 type Register struct {
 	mu     sync.Mutex
 	chosen map[uint32]string
 	look   func(of func(user uint32) bool) (map[uint32][]int, error) // replaces processes in tests
 }
 
-// Choose returns a user for a name. No other name has this user: not in the records, not in a choice that is not
-// recorded yet, and not as the group of its directory in dir. No process of this host runs as this user.
+// Choose returns a user for a name. It skips users that another name has in the records, by an earlier Choose, or as
+// the group of its directory in dir. It also skips users with running processes, except processes in containers,
+// because images choose their own uids.
 func (r *Register) Choose(
 	a *Accounts, name string, recorded func() (map[uint32]string, error), dir string,
 ) (uint32, error) {
