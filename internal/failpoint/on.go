@@ -28,11 +28,11 @@ type armed struct {
 	mode  Mode
 	nth   int64 // number of the first visit that triggers it
 	seen  atomic.Int64
-	fired atomic.Bool // true once it has triggered; untorn resets it if the message had no bytes
+	fired atomic.Bool // true once it has triggered; untorn resets it if no bytes were sent
 }
 
-// plan is the plan from the environment, and steps its part about all steps of drivers, nil if there is none. A process
-// with an invalid plan must not run as if it had no plan.
+// plan and steps are parsed from the environment variable. plan holds the entries NAME:MODE, steps the entry with a
+// ledger file, nil if there is none. An invalid plan ends the process, because it must not run without its plan.
 var plan, steps = func() ([]*armed, *ledger) {
 	all, steps, err := parse(os.Getenv(Variable))
 	if err != nil {
@@ -287,11 +287,11 @@ func Step(module string) func(name string) {
 	}
 }
 
-// ledger is the file of the steps at which a process has ended. Each line has a step and a count: how often the process
-// had reached that step.
+// ledger is the file of the steps at which a process has ended, or, with lives, which a process has reached. Each line
+// has a step and a count: how often the process had reached that step.
 type ledger struct {
 	path  string
-	lives bool // the process does not end
+	lives bool // record the steps without ending the process
 
 	mu   sync.Mutex
 	done map[string]bool // lines of the file
@@ -302,7 +302,7 @@ type ledger struct {
 var made = regexp.MustCompile(`[0-9a-f]{6,}|[0-9]+`)
 
 // fresh reports whether the process must end here, because no process has ended at this step before, and records the
-// step. It then keeps the lock, so that no other goroutine takes a step.
+// step. If it returns true, it keeps the lock, so that no other goroutine takes a step before the process ends.
 func (l *ledger) fresh(step string) bool {
 	l.mu.Lock()
 	if l.done == nil {
