@@ -38,9 +38,9 @@ type Server struct {
 	Connections int
 }
 
-// Open returns the queue at the server. It does not connect. It reads the files to detect errors; they are read again
-// for every new connection, so certificates can be renewed by replacing them. It returns a USAGE error for unusable
-// settings.
+// Open returns the queue at the server. It does not connect. It reads CA, Certificate and Key to detect errors. Every
+// new connection reads them again, so a file can be replaced to renew a certificate. It returns a USAGE error for
+// unusable settings.
 func (s Server) Open() (*Queue, error) {
 	options, err := parse(s.URL)
 	if err != nil {
@@ -54,7 +54,7 @@ func (s Server) Open() (*Queue, error) {
 	options.PoolSize = cmp.Or(options.PoolSize, s.Connections)
 	options.DialerRetries = 1 // a command is retried as a whole
 	options.ContextTimeoutEnabled = true
-	options.DisableIdentity = true // otherwise a node's account would have to permit one more command
+	options.DisableIdentity = true // the identity is sent with CLIENT SETINFO, which accounts of nodes do not permit
 	options.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	if options.TLSConfig != nil {
 		name := options.TLSConfig.ServerName
@@ -152,11 +152,11 @@ func (c rejectable) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// config reads the files.
+// config returns the TLS configuration for a server of this name. It reads CA, Certificate and Key.
 func (s Server) config(name string) (*tls.Config, error) {
 	config := &tls.Config{ServerName: name, MinVersion: tls.VersionTLS13}
 	if s.Verify != nil && s.CA == "" {
-		config.InsecureSkipVerify = true // Verify replaces it
+		config.InsecureSkipVerify = true // Verify replaces the standard verification
 		config.VerifyConnection = func(state tls.ConnectionState) error { return s.Verify(name, state) }
 	}
 	if s.CA != "" {
@@ -179,7 +179,8 @@ func (s Server) config(name string) (*tls.Config, error) {
 	return config, nil
 }
 
-// explain adds the remedy to the error of a failed handshake, if it is known.
+// explain returns QUEUE_UNAVAILABLE with a hint for known causes of a failed handshake. It returns other errors
+// unchanged.
 func (s Server) explain(err error) error {
 	what, hint := "", ""
 	known, _ := errors.AsType[*writ.Error](err)
