@@ -13,7 +13,7 @@ type Requirements struct {
 	Dir string // of the pool; it need not exist
 }
 
-// Needs returns the requirements of trees on btrfs. They are optional: without btrfs, trees are plain directories.
+// Needs returns the requirements of a pool. They are optional: without btrfs, volumes are plain directories.
 func (r Requirements) Needs() []needs.Need {
 	return []needs.Need{
 		{
