@@ -83,8 +83,8 @@ func (o *offer) choose(ctx context.Context, names []string, version string) (pro
 	return program{}, err.WithHint("ask for another engine or version, or for another node")
 }
 
-// program finds an engine on this host. If the program is missing, it returns exec.ErrNotFound, and a program with only
-// the row of the table.
+// program finds an engine on this host. If the program is missing, it returns exec.ErrNotFound and a program that has
+// only the field engine.
 func (o *offer) program(ctx context.Context, name string) (program, error) {
 	e, ok := engineOf(name)
 	if !ok {
@@ -154,7 +154,8 @@ func (o *offer) installed(ctx context.Context) []writ.Engine {
 	return append(serve, refused...)
 }
 
-// about describes engines: serve has those in use with their weakness, refused the others with the reason.
+// about describes the engines of a node. serve has those for new databases, with their weakness if any; refused has the
+// others, with the reason.
 func about(all []writ.Engine) (serve, refused []string) {
 	for _, f := range all {
 		e, _ := engineOf(f.Name)
@@ -170,7 +171,7 @@ func about(all []writ.Engine) (serve, refused []string) {
 	return serve, refused
 }
 
-// checkEngine checks for an engine for new databases and lists the others.
+// checkEngine checks whether there is an engine for new databases. It describes all installed engines.
 func (o *offer) checkEngine(ctx context.Context) (string, error) {
 	if _, err := o.choose(ctx, nil, ""); err != nil {
 		return "", errors.New(writ.AsError(err).Message)

@@ -76,8 +76,8 @@ func (d *Driver) Orphans(ctx context.Context) ([]sal.Orphan, error) {
 	return all, err
 }
 
-// databaseOf returns the host name of the database that a process serves or served: it has the name of an engine and a
-// path of the database among its arguments.
+// databaseOf returns the host name of the database that a process serves or served. The process is recognized by its
+// arguments: the name of an engine, and a path of the database.
 func databaseOf(dir string, p process) (host string, ok bool) {
 	if !slices.ContainsFunc(p.args, isEngine) {
 		return "", false
