@@ -1,15 +1,16 @@
-// Package image is the image driver. It fetches files over https or from permitted directories of the node, once per
-// project and SHA-256 for any number of names. It resumes broken downloads and stores files under their digest. It does
-// not know the use of images.
+// Package image is the image driver. It fetches files over https or from permitted directories of the node. Images of a
+// project that have the same SHA-256 are fetched once. It resumes broken downloads and stores files under their digest.
+// It does not know the use of images.
 //
 // Scripts choose the URLs. So files are read only below directories that the operator configures, servers are contacted
-// only at addresses on the internet or in ranges that the operator configures, and errors reveal no other information.
-// Each project fetches its own content: that another project has the same content is neither used nor revealed.
+// only at addresses on the internet or in ranges that the operator configures, and errors do not reveal which other
+// files and servers exist. Each project fetches all its content itself, even if another project has the same content.
+// Otherwise a fetch would reveal that.
 //
-// Layout: Dir/records/ as package sal writes them. In the tree "images", SHA256.FORMAT are complete images, which
-// projects share. SHA256.PROJECT.URL.part is the unfinished file of one project from one URL, where PROJECT and URL are
-// shortened digests; its source is in a file that ends in .tag. The next fetch removes files of the tree that no record
-// needs.
+// Layout: Dir/records/ as package sal writes them. In the tree "images", SHA256.FORMAT are complete images. Projects
+// that have fetched the same content share the file. SHA256.PROJECT.URL.part is the unfinished file of one project from
+// one URL, where PROJECT and URL are shortened digests; the URL and ETag of its bytes are in a file that ends in .tag.
+// The next fetch removes files of the tree that no record needs.
 package image
 
 import (
@@ -38,7 +39,7 @@ type Driver struct {
 	Trees sal.Trees // required: stores the images
 	// MaxBytes limits the disk space of all images together. 0 means a quarter of the disk.
 	MaxBytes int64
-	// Users are asked before an image is deleted. It may be empty.
+	// Users list the resources that use an image. An image is deleted only if none does. It may be empty.
 	Users []sal.ImageUsers
 	// Dirs are absolute paths of directories on this host. Any project may make images from files below them. It may be
 	// empty.
@@ -58,7 +59,7 @@ type Driver struct {
 	// lookup and reach replace name servers and networks in tests. They may be nil.
 	lookup func(ctx context.Context, host string) ([]netip.Addr, error)
 	reach  func(ctx context.Context, dialer *net.Dialer, to netip.AddrPort) (net.Conn, error)
-	stall  time.Duration // 0 means the constant stall
+	stall  time.Duration // replaces the constant stall, unless it is 0
 
 	lines limit.Lines // log lines about failed fetches
 	locks locks       // of files, for all operations
