@@ -13,7 +13,8 @@ import (
 	"writ/sal/netdev/firewall"
 )
 
-// lookRights checks whether this process may create links, rules and namespaces in a network namespace, "" for its own.
+// lookRights checks whether this process may create links and rules in a network namespace ("" means the current one),
+// and create network namespaces.
 func lookRights(namespace string) (string, error) {
 	if namespace != "" {
 		back, err := netns.Enter(namespace)
@@ -22,7 +23,7 @@ func lookRights(namespace string) (string, error) {
 		}
 		defer back()
 	}
-	const rights = 1<<unix.CAP_NET_ADMIN | 1<<unix.CAP_SYS_ADMIN // for links and rules; for namespaces
+	const rights = 1<<unix.CAP_NET_ADMIN | 1<<unix.CAP_SYS_ADMIN // first for links and rules, second for namespaces
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var have [2]unix.CapUserData
 	if err := unix.Capget(&header, &have[0]); err != nil {
