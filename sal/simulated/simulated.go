@@ -1,7 +1,7 @@
 // Package simulated has a driver for every module that creates resources. It creates no real resource: it stores
 // records on disk, takes the time that a real driver would take, moves through the same states, rejects the same
 // requests, and marks every answer as simulated. It counts its effects in a file, so that a test can determine whether
-// an operation took effect exactly once. It does not know the intentions of tests.
+// an operation took effect exactly once.
 //
 // Names cause failures. A resource whose name begins with "fail-" cannot be created or used (INJECTED_FINAL, which is
 // not retried). A name that begins with "flaky-N-" fails N times (INJECTED, which is retried) and works from then on. A
