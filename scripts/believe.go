@@ -11,7 +11,7 @@ import (
 	"writ/scripts/operation"
 )
 
-// ErrImpossible reports an outcome that no pass can have produced.
+// ErrImpossible reports an outcome that no pass (one evaluation of a script) can have produced.
 var ErrImpossible = errors.New("no script can have this outcome")
 
 func impossible(why string) error { return fmt.Errorf("%w: %s", ErrImpossible, why) }
@@ -102,7 +102,7 @@ func (c *NewCall) check(inputs Inputs, seq int) error {
 	case !isPosition(c.Position), c.Read != "" && !isPosition(c.Read):
 		return impossible("the position of a call is invalid")
 	}
-	const heads = 9 // EncodedSize may overestimate, and defaults may add, up to this factor
+	const heads = 9 // overestimates of EncodedSize and added defaults stay below this factor
 	if writ.CheckValue(c.Args) != nil || EncodedSize(c.Args) > heads*MaxArguments {
 		return impossible("the arguments of a call are invalid or too big")
 	}
@@ -135,7 +135,8 @@ func (c *NewCall) check(inputs Inputs, seq int) error {
 	return nil
 }
 
-// optionsOf returns options in the form of a script, without the timeout, which is a string there.
+// optionsOf returns the options as a script would write them, for the schema. It omits the timeout, which a script
+// writes as a string.
 func optionsOf(o writ.CallOptions) map[string]any {
 	given := map[string]any{"idempotent": o.Idempotent, "adopt": o.Adopt}
 	if o.Retries != nil {
