@@ -93,7 +93,7 @@ func (c *callCounter) body(b *parser.BlockStmt) int {
 	return c.stmt(b)
 }
 
-// continues reports whether a loop contains a `continue`, possibly of an inner loop.
+// continues reports whether the body of a loop, which has no `break`, contains a `continue`, possibly of an inner loop.
 func continues(n parser.Node) bool {
 	switch n := n.(type) {
 	case *parser.BranchStmt:
@@ -131,8 +131,8 @@ func (c *callCounter) expr(e parser.Expr) (calls int) {
 	return calls
 }
 
-// rounds returns the number of rounds of a loop `for i := a; i < b; i++` with literal bounds, if the body does not
-// change i. It is 0 for other loops.
+// rounds returns the number of rounds of a loop like `for i := a; i < b; i++`, also downwards or with another step, if
+// its bounds are literals and its body does not change i. It is 0 for other loops.
 func (c *callCounter) rounds(s *parser.ForStmt) int {
 	init, ok := s.Init.(*parser.AssignStmt)
 	if !ok || init.Token != token.Define || len(init.LHS) != 1 || len(init.RHS) != 1 {
