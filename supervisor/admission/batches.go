@@ -15,12 +15,13 @@ import (
 )
 
 // A batch is a person's approval of nodes that have not asked for admission yet. It lists the serial numbers of their
-// machines. A serial number is not secret: a stranger that guesses an unused number is admitted as a node. Therefore a
-// network may report only a few numbers, and each number admits only the first node that reports it.
+// machines. A serial number is not secret: a stranger that guesses an unused number is admitted as a node. Therefore
+// the nodes of one network together may report only a few numbers, and each number admits only the first node that
+// reports it.
 const (
 	serialsAtOnce    = 50
 	serialsPerSecond = 1.0 / 60
-	// MaxBatches limits the open batches, and the length of the list.
+	// MaxBatches limits the open batches, and the batches that are loaded or listed.
 	MaxBatches = 100
 )
 
