@@ -1,12 +1,13 @@
 // Package answers signs the answers of a supervisor, so that clients do not have to trust the coordinator that relays
-// them. A Store signs the effect of a statement and the refusal of a text once, in the transaction that decides, and
-// stores both with the record. Standings signs the present state of runs, nodes, tokens, holds and the roster for one
-// request. The package does not decide: callers verify texts and carry them out.
+// them. A Store signs the answer to each text once: the effect of a statement, or the refusal of a text. The
+// transaction that decides about the text also stores the signed answer. Standings signs the present state of runs,
+// nodes, tokens, holds and the roster for one request. The package does not decide: callers verify texts and carry them
+// out.
 //
 // A refused text stays refused. Otherwise a coordinator could submit a text at a time when it must be refused, show the
-// signed refusal, and have the same text accepted later. For the same reason a refusal is signed only for a text with a
-// verified author: a person attaching an invalid signature to the text of another signer must not get a signed answer
-// about that text.
+// signed refusal, and have the same text accepted later. A refusal is signed only if the author of the text is
+// verified. Otherwise a person could attach an invalid signature to the text of another signer, and get a signed
+// refusal of that text.
 package answers
 
 import (
@@ -75,7 +76,7 @@ func (s *Store) Record(tx *journal.Tx, v *identity.VerifiedStatement, answer *li
 }
 
 // Replace signs the final answer to a statement about several runs, with the outcome of each run, and stores it in
-// place of the answer that the statement was begun.
+// place of the first answer, which reported only that the statement was begun.
 func (s *Store) Replace(
 	tx *journal.Tx, v *identity.VerifiedStatement, answer *link.StatementAnswer, runs map[writ.RunID]*writ.Error,
 ) error {
