@@ -18,8 +18,8 @@ type Presence struct {
 	mu    sync.Mutex
 	nodes map[writ.NodeID]*presence
 	// silence holds the times without a beat after which a node is silent or lost, from the roster in force. Time
-	// counts only while nodes can be heard. A node without a beat since this supervisor started is silent from the
-	// beginning; it becomes lost after the same time as other nodes.
+	// counts only while this supervisor can receive beats. A node without a beat since this supervisor started is
+	// silent from the beginning; it becomes lost after the same time as other nodes.
 	silence identity.Silence
 }
 
@@ -28,7 +28,7 @@ type presence struct {
 	beat     writ.Beat
 	beats    int           // since this supervisor started
 	heard    time.Time     // arrival of beat, by the monotonic clock
-	silent   time.Duration // time without a beat while nodes could be heard
+	silent   time.Duration // time without a beat while this supervisor could receive beats
 	ready    bool          // the node is neither silent nor lost
 	active   map[writ.JobKey]bool
 	progress progress
@@ -51,10 +51,11 @@ func (p *Presence) of(id writ.NodeID) *presence {
 	return seen
 }
 
-// Beat applies a beat that arrived at this supervisor's epoch, at now by the wall clock and heard by the monotonic
-// clock. It returns the jobs that the previous beat did not name, and the new progress of jobs. It returns all jobs if
-// the node may not know which of them the supervisor has given up. If the beat is not newer than the last one, or the
-// node is unknown, fresh is false and the beat is not applied.
+// Beat applies a beat that arrived while this supervisor had the given epoch. now and heard are the time of its arrival
+// by the wall clock and by the monotonic clock. It returns the jobs that the previous beat did not name, and the new
+// progress of jobs. If the node may have missed that the supervisor gave up some of its jobs, Beat returns all jobs, so
+// that the caller repeats this to the node. If the beat is not newer than the last one, or the node is unknown, fresh
+// is false and the beat is not applied.
 func (p *Presence) Beat(
 	b writ.Beat, epoch int64, now, heard time.Time,
 ) (started []writ.JobKey, progress []writ.Progress, fresh bool) {
@@ -93,7 +94,8 @@ func (seen *presence) apply(b writ.Beat, epoch int64, heard time.Time) (started 
 	return started
 }
 
-// isNewer reports whether b was made after a. Boot ids have no order, but incarnations are counted on disk.
+// isNewer reports whether b was made after a. It compares incarnations, which the node counts on disk, and not boot
+// ids, which have no order.
 func isNewer(b, a writ.Beat) bool {
 	return cmp.Or(cmp.Compare(b.Incarnation, a.Incarnation), cmp.Compare(b.Sequence, a.Sequence)) > 0
 }
@@ -131,8 +133,8 @@ func (p *Presence) SetSilence(silence identity.Silence) bool {
 	return changes
 }
 
-// RepeatGivenUp makes the next beat of each node count all its jobs as new, so that the node is again sent the jobs
-// that were given up.
+// RepeatGivenUp makes the next beat of each node count all its jobs as newly started. The supervisor then orders the
+// node again to stop the jobs that were given up.
 func (p *Presence) RepeatGivenUp() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
