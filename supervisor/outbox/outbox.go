@@ -1,6 +1,6 @@
 // Package outbox sends a supervisor's messages to nodes: signed jobs, acknowledgements of results and control messages.
-// Callers enqueue a message only after its state is committed. Messages that are lost in a crash or by the queue are
-// detected by the watch and sent again.
+// Callers enqueue a message only after its state is committed. Package watch finds jobs that a crash or the queue lost,
+// and has them delivered again. Nodes resend results until they are acknowledged.
 package outbox
 
 import (
@@ -37,7 +37,7 @@ type Config struct {
 	Epoch    int64
 	Queue    queue.Queue
 	Warnings *ratelog.Log
-	// Post delivers mail to a run: the results of withdrawals.
+	// Post delivers mail to a run: the jobs removed from the queue, and those that may have started.
 	Post func(run writ.RunID, m mail.Mail)
 }
 
@@ -55,10 +55,10 @@ type Outbox struct {
 	ring       wake.Signal // signals acks
 }
 
-// Job is a job whose delivery is in the journal.
+// Job is a job to send. The journal records it before it is sent.
 type Job struct {
 	Task  string
-	Body  cbor.Raw // bytes with the digest in the journal
+	Body  cbor.Raw // encoded job; the journal has the digest of these bytes
 	EndBy time.Time
 }
 
@@ -139,8 +139,8 @@ func (o *Outbox) sendAll(ctx context.Context) {
 	}
 }
 
-// send signs and pushes the jobs of a node. If that fails, the error is logged, and the watch delivers the jobs again
-// later.
+// send signs and pushes the jobs of a node. If that fails, it logs the error; package watch has the jobs delivered
+// again later.
 func (o *Outbox) send(ctx context.Context, node writ.NodeID, jobs []Job) {
 	tasks := make([]queue.Task, 0, len(jobs))
 	var err error
@@ -165,7 +165,8 @@ func (o *Outbox) send(ctx context.Context, node writ.NodeID, jobs []Job) {
 	}
 }
 
-// Control signs a control message with the supervisor's epoch and sends it to a node. A lost message is not repeated.
+// Control signs a control message with the supervisor's epoch and sends it to a node. If that fails, it logs the error
+// and does not retry.
 //
 //failpoint:none the caller names the message
 func (o *Outbox) Control(ctx context.Context, message writ.Control) {
