@@ -24,7 +24,7 @@ const (
 func (s *status) showStages() {
 	var cards []progress.Wait
 	if s.cards != nil {
-		// cards locks the network. A caller that reports a stage may hold that lock and wait for mu, so cards must be called
+		// cards locks the network. A caller that reports a stage may hold that lock and wait for mu, so cards is called
 		// before mu is locked.
 		cards = s.cards()
 	}
