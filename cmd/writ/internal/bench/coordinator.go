@@ -28,8 +28,8 @@ type coordinator struct {
 	url        string
 }
 
-// listen opens the coordinator's side of the link of the owner's cluster. The server belongs to works and ends with ctx.
-// It uses TLS if the owner issues certificates.
+// listen opens the coordinator's side of the link of the owner's cluster. The server runs in the group works and ends
+// with ctx. It uses TLS if the owner issues certificates.
 func (c *coordinator) listen(ctx context.Context, works *errgroup.Group, of *owner) error {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

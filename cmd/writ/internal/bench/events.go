@@ -62,7 +62,7 @@ func (e *events) StoreEvents(_ context.Context, _ writ.DatacenterID, all []writ.
 	return nil
 }
 
-// await waits until is returns true. is runs with the lock held.
+// await waits until the function `is` returns true. It is called with the lock held.
 func (e *events) await(ctx context.Context, is func(e *events) bool) error {
 	for {
 		e.mu.Lock()

@@ -46,7 +46,7 @@ func Serve(ctx context.Context, run func(ctx context.Context, ready func()) erro
 		stop()
 		asked <- lines.Err()
 	}()
-	// The error of Encode is ignored: it means that the parent is gone, and then in ends too.
+	// The error of Encode is ignored: it means that the parent is gone, and then the input ends too.
 	err = run(ctx, func() { _ = answer.Encode(memoryOfThis()) })
 	if ctx.Err() == nil {
 		return err // the goroutine waits for input until the process exits
