@@ -36,8 +36,8 @@ func NoProject(cmd *cobra.Command, with string) error {
 	return writ.Errorf(writ.CodeUsage, "%s does not use --project", with).WithHint("leave out one of them")
 }
 
-// NoClient returns an error if the command line has a flag of clients. It is for a command that needs a cluster only
-// with the flag without.
+// NoClient returns an error if the command line has a flag of clients. It is for a command that needs a cluster only if
+// the flag named in `without` is set.
 func NoClient(cmd *cobra.Command, without string) error {
 	for _, name := range clientFlags {
 		if f := cmd.Flag(name); f != nil && IsTyped(f) {

@@ -12,8 +12,8 @@ import (
 	"writ/cmd/writ/internal/terminal"
 )
 
-// PrintList prints a list. For an empty list, tables are followed by none, a sentence about the command that creates
-// the first item. Other formats contain only the empty list.
+// PrintList prints a list. For an empty list, tables are followed by the sentence in `none`, which names the command
+// that creates the first item. Other formats contain only the empty list.
 func (e *Env) PrintList(list terminal.View, none string) error {
 	if err := e.Print(list); err != nil {
 		return err
@@ -27,8 +27,8 @@ func (e *Env) PrintList(list terminal.View, none string) error {
 // modes lists flags of list commands that do not select items: they change the kind or the number of the items.
 var modes = []string{"orphans", "nodes", "by", "limit", "why"}
 
-// UnlessSelected returns the sentence none for PrintList. If the command line has flags that select items, it names
-// them instead, because they may exclude existing items.
+// UnlessSelected returns the sentence for PrintList. This is `none`, or, if the command line has flags that select
+// items, a sentence that names these flags.
 func UnlessSelected(cmd *cobra.Command, none string) string {
 	var given []string
 	cmd.Flags().Visit(func(f *pflag.Flag) {

@@ -28,7 +28,7 @@ func Fenced(language, text string) string {
 	return fence + language + "\n" + text + fence + "\n"
 }
 
-// Shorten cuts a text to at most most bytes for a comment, between two lines if possible, and adds a note.
+// Shorten cuts a text to at most `most` bytes for a comment, between two lines if possible, and adds a note.
 func Shorten(text string, most int) string {
 	if len(text) <= most {
 		return text
