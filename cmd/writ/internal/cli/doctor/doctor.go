@@ -46,7 +46,7 @@ func (f finding) about() string {
 }
 
 // States of a finding. Only a problem sets the exit code to 1. Requirements of a node have the states of package needs
-// instead: a client is healthy on a host that cannot be a node.
+// instead, which do not change the exit code, because a host that cannot be a node may still be a healthy client.
 const (
 	healthy = "ok"
 	suspect = "warning"
