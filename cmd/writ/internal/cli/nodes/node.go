@@ -339,7 +339,7 @@ func findAny(ctx context.Context, c *client.Client, datacenter, nameOrID string)
 }
 
 // findRemoved finds a removed node by its name or id. If several removed nodes have the name, it returns the last to
-// join. If no node matches, it returns the error none.
+// join. If no node matches, it returns the error in `none`.
 func findRemoved(ctx context.Context, c *client.Client, datacenter, nameOrID string, none error) (writ.Node, error) {
 	nodes, err := c.Nodes.List(ctx,
 		api.ListNodesParams{Datacenter: api.Given(datacenter), Admission: api.Given(writ.AdmissionRemoved)})
