@@ -166,7 +166,7 @@ until it expires. Signing works offline if this machine has already received a r
 		},
 	}
 	o.Add(env, c)
-	// It shadows the global flag of the same name, because this command prints no data.
+	// This flag shadows the global one of the same name, because this command prints no data.
 	c.Flags().StringVarP(&out, "output", "o", "",
 		"file to write, \"-\" for standard output; the script's name with .writ if not given")
 	return c

@@ -140,7 +140,7 @@ func submit(ctx context.Context, env *cli.Env, path string, s *submitFlags) (err
 	handed := time.Now()
 	submission, err := c.Orders.Submit(ctx, signed)
 	switch {
-	case err != nil && s.cancel && ctx.Err() != nil: // the coordinator may have received it
+	case err != nil && s.cancel && ctx.Err() != nil: // the coordinator may have received the submission
 		return terminal.Interrupted(leave(ctx, env, c, client.RunOf(signed), s.watchOptions))
 	case err != nil:
 		return err
