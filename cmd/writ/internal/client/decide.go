@@ -203,7 +203,7 @@ func (c Nodes) AwaitNews(ctx context.Context, before writ.Node, decision string)
 		}
 		i := slices.IndexFunc(nodes, func(n writ.Node) bool { return n.ID == before.ID })
 		if i >= 0 && nodes[i].Revision > before.Revision || i < 0 && removed {
-			// i < 0 alone is not enough: a newly admitted node is listed only after its event
+			// that the node is missing (i < 0) is not enough: a newly admitted node is listed only after its event
 			return
 		}
 		select {

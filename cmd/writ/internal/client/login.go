@@ -135,7 +135,7 @@ func (l *logins) login(ctx context.Context, address, shown string, anew bool) (*
 	return s, err
 }
 
-// LoggedIn wraps by. It adds the session token to requests and logs in if a coordinator requires it.
+// LoggedIn wraps the transport `by`. It adds the session token to requests and logs in if a coordinator requires it.
 func (c *Client) LoggedIn(by http.RoundTripper) http.RoundTripper { return loggingIn{by, c.logins} }
 
 // challenged requests a login challenge. It verifies that a coordinator of the roster signed it for this client and

@@ -24,7 +24,7 @@ type Order struct {
 	Secrets    []string    // with versions, "db-password@3"
 }
 
-// Payload returns the text to sign for an order. The text names the signer by and the digest of roster.
+// Payload returns the text to sign for an order. The text names the signer and the digest of the roster.
 func (o Order) Payload(roster *identity.Roster, by Signatory, now time.Time) ([]byte, error) {
 	if err := o.Script.Report.Err(); err != nil {
 		return nil, err

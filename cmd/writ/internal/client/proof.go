@@ -302,8 +302,8 @@ func (e *AdoptionPending) Error() string { return "not proved yet: " + strings.J
 func (e *AdoptionPending) Unwrap() error { return e.Err }
 
 // AwaitAdoption waits until the given datacenters have signed that this roster, or a later one, is in force. If some
-// have not signed after within, the error is NOT_ADOPTED and names them. It returns at once with UNVERIFIED or
-// ROSTER_FORK if a proof is false.
+// have not signed when the duration `within` has passed, the error is NOT_ADOPTED and names them. It returns at once
+// with UNVERIFIED or ROSTER_FORK if a proof is false.
 func (c Roster) AwaitAdoption(
 	ctx context.Context, roster *identity.Roster, ids []writ.DatacenterID, within time.Duration,
 ) error {
