@@ -14,7 +14,7 @@ type reader struct {
 	Until context.Context
 }
 
-// Input returns at most most bytes of standard input, up to its end.
+// Input returns at most `most` bytes of standard input, up to its end.
 func (r *reader) Input(most int64) ([]byte, error) {
 	return r.read(func() ([]byte, error) { return io.ReadAll(io.LimitReader(r.In, most)) })
 }
@@ -32,7 +32,7 @@ func (r *reader) ReadFile(path string, most int64) ([]byte, error) {
 	})
 }
 
-// line returns the next line of input without its line end, at most most bytes.
+// line returns the next line of input without its line end, at most `most` bytes.
 func (r *reader) line(most int) ([]byte, error) {
 	return r.read(func() ([]byte, error) {
 		var typed []byte
