@@ -159,7 +159,7 @@ func (s *stream) write(text string) error {
 
 // next renders the page again and returns the changes.
 func (s *stream) next(ctx context.Context) (f frame, id int64, err error) {
-	_, id, err = s.server.Events(ctx) // before the read, so that later events are repeated, not lost
+	_, id, err = s.server.Events(ctx) // before the page is built: later events are then sent again, not lost
 	if err != nil {
 		return f, 0, err
 	}
