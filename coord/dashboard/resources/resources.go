@@ -32,7 +32,7 @@ func (d *Pages) Routes() []page.Route {
 	}
 }
 
-// resourceFilter parses the filter of an address. All selected resources are readable.
+// resourceFilter parses the filter of an address. The reader may read all resources that the filter selects.
 func (d *Pages) resourceFilter(ctx context.Context, q url.Values) (ledger.ResourceFilter, error) {
 	projects, err := d.Reader(ctx).Selects(writ.ProjectID(q.Get("project")))
 	if err != nil {
