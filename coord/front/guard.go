@@ -40,7 +40,8 @@ func (f *Front) Guard(next http.Handler) http.Handler {
 		control := http.NewResponseController(w)
 		if r.ContentLength != 0 {
 			_ = control.SetReadDeadline(time.Now().Add(bodyWithin)) // a ResponseWriter in a test may not support it
-			// Otherwise the deadline would end the connection while it waits for the next request.
+			// The deadline is reset at the end. Otherwise it would end the connection while it waits for the next
+			// request.
 			defer func() { _ = control.SetReadDeadline(time.Time{}) }()
 		}
 		if !isStream(r) { // streams set a deadline for each write
