@@ -41,7 +41,7 @@ func (r *Recorder) Run(ctx context.Context) error {
 			after, err = r.readOn(ctx, after)
 		}
 		if err == nil {
-			// Otherwise the skipped events at the end would be read again each time.
+			// Events of other topics at the end count as read. Otherwise they would be searched again each time.
 			after, begun = max(after, newest), true
 		} else if ctx.Err() == nil {
 			r.Log.WarnContext(ctx, "read the events for traces; trying again", "err", err, "retry_in", retry)
