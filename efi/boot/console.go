@@ -104,7 +104,7 @@ func (c *consoles) showFailure(name string, err error) {
 	}
 }
 
-// close closes the queues and waits up to within for the devices to write the remaining lines.
+// close closes the queues and waits at most the duration `within` for the devices to write the remaining lines.
 func (c *consoles) close(within time.Duration) {
 	c.mu.Lock()
 	for _, lines := range c.lines {

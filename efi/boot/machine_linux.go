@@ -157,14 +157,14 @@ func (m *machine) run(moved error) (how int) {
 	return how
 }
 
-// boot runs the stages of the start. A stage that cannot continue shows the reason and waits: a person can read it and
-// turn the machine off, and a network may appear. Services run until running ends. The returned function flushes the
-// pending reports and stops reporting.
+// boot runs the stages of the start. A stage that cannot continue shows the reason and waits. Meanwhile a person can
+// read the reason and turn the machine off, or a missing network may appear. Services run until running ends. The
+// returned function flushes the pending reports and stops reporting.
 func (m *machine) boot(ctx, running context.Context) (stopReports func()) {
 	stopReports = func() {}
 	if m.lastEnd.Held() {
 		m.stop(progress.StagePanic, m.lastEnd.Trouble())
-		if m.config.Boot == "" || m.lastEnd.Still() { // the driver of a network card may cause the panic
+		if m.config.Boot == "" || m.lastEnd.Still() { // no network: the driver of its card may cause the panics
 			return stopReports
 		}
 	}
@@ -214,7 +214,7 @@ func (m *machine) bootNode(ctx, running context.Context) {
 	m.work.Go(func() { m.node.serve(ctx) })
 }
 
-// diskHost is the machine for the mounter of the data disk.
+// diskHost gives the mounter of the data disk access to the reporter and the programs of the machine.
 type diskHost struct {
 	*reporter
 	*programs

@@ -102,8 +102,8 @@ func (w stages) end() (at time.Duration) {
 	return at
 }
 
-// waits records the current wait of a stage. A finished stage ignores it, for example a network whose second card has
-// no cable.
+// waits records the current wait of a stage. It has no effect on a finished stage. For example, the stage of the
+// network is finished even if the second card waits for a cable.
 func (w *stages) waits(stage string, now progress.Wait) {
 	s := w.at(stage)
 	if s.done {
