@@ -108,7 +108,7 @@ func withLacking(err error, lacks string) error {
 }
 
 // foreign returns an error if the file system belongs to something else than a node. It may be used if it is empty or
-// contains the node's directory own.
+// contains `own`, the directory of the node.
 func foreign(names []string, own string) error {
 	names = slices.DeleteFunc(slices.Clone(names), func(name string) bool { return name == "lost+found" })
 	if len(names) == 0 || slices.Contains(names, own) {
