@@ -26,8 +26,9 @@ sleep 10
 AGAIN
 `
 
-// Script returns the iPXE script that boots image with a command line. After a failure it loads the script at again, or
-// repeats the attempt if again is "". The command line is complete, because it replaces the one in the image.
+// Script returns the iPXE script that boots image with a command line. After a failure it loads the script at the URL
+// `again`, or repeats the attempt if `again` is "". The command line is complete, because it replaces the one in the
+// image.
 func Script(image, again string, words []string) (string, error) {
 	for _, word := range words {
 		if word == "||" || word == "&&" || strings.Contains(word, "${") || strings.ContainsAny(word, "\"'\\#\x00\r\n") {
