@@ -135,7 +135,7 @@ func (r *Reader) Params() map[string]any {
 	return params
 }
 
-// Fields splits the value of the last line into words, and requires at least least words.
+// Fields splits the value of the last line into words, and requires at least `least` words.
 func (r *Reader) Fields(value string, least int) []string {
 	f := strings.Split(value, " ")
 	if len(f) < least {
