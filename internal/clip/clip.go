@@ -21,7 +21,7 @@ func Prefix(text string, limit int) string {
 	return strings.ToValidUTF8(text[:min(len(text), limit)], "")
 }
 
-// OneLine replaces line breaks, shortens a text to about most bytes and makes it valid UTF-8. Clients escape line
+// OneLine replaces line breaks, shortens a text to about `most` bytes and makes it valid UTF-8. Clients escape line
 // breaks when they print a text, as they do control characters.
 func OneLine(text string, most int) string {
 	text = strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
