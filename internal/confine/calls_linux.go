@@ -24,8 +24,8 @@ var forbidden = []uint32{
 	unix.SYS_SEMGET, unix.SYS_MQ_OPEN,
 }
 
-// namespaces are the clone flags that make namespaces, except CLONE_NEWPID: a sandbox itself starts with that, and
-// without rights a process in it cannot make another one.
+// namespaces are the clone flags that make namespaces, except CLONE_NEWPID: a sandbox itself is started with it, and a
+// process in a sandbox lacks the rights to make another PID namespace.
 const namespaces = unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWNET | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS |
 	unix.CLONE_NEWCGROUP
 
