@@ -43,7 +43,7 @@ const (
 	// File is a file that is written beside the current one and replaces it, or a line appended to a file.
 	File   Kind = "file"
 	Send   Kind = "send"   // bytes to another process
-	Answer Kind = "answer" // bytes to a waiting client, which asks no further once it has them in full
+	Answer Kind = "answer" // bytes to a waiting client, which does not repeat its request after a complete answer
 	Move   Kind = "move"   // an atomic step of the system
 )
 

@@ -31,8 +31,8 @@ type armed struct {
 	fired atomic.Bool // true once it has triggered; untorn resets it if no bytes were sent
 }
 
-// plan and steps are parsed from the environment variable. plan holds the entries NAME:MODE, steps the entry with a
-// ledger file, nil if there is none. An invalid plan ends the process, because it must not run without its plan.
+// plan and steps are parsed from the environment variable. plan holds the entries NAME:MODE, and steps the entry with a
+// ledger file, if any. An invalid plan ends the process, because a test relies on it.
 var plan, steps = func() ([]*armed, *ledger) {
 	all, steps, err := parse(os.Getenv(Variable))
 	if err != nil {
