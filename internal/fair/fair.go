@@ -72,8 +72,8 @@ func (q *Queue[T]) awake(name string) *tenant[T] {
 }
 
 // Next removes and returns the next item to serve. now must not decrease between calls. It picks the first permitted
-// item of the tenant with the least use, including the running time of its items being served. If may returns false for
-// an item, Next continues with the later items of its tenant.
+// item of the tenant with the least use, including the running time of its items being served. If the function `may`
+// returns false for an item, Next continues with the later items of its tenant.
 func (q *Queue[T]) Next(
 	now time.Duration, may func(tenant string, served int, item T) bool,
 ) (item T, grant Grant, ok bool) {
