@@ -28,7 +28,7 @@ func (l *Names) Charge(name string, cost int) {
 }
 
 // Wait waits for the turn of a request with a cost. A cost of 0 waits until earlier charges are paid off. If the wait
-// would exceed most, Wait returns at once with the time to wait before a retry, and does not count the request.
+// would exceed `most`, Wait returns at once with the time to wait before a retry, and does not count the request.
 // Otherwise it returns 0. The only error is the error of ctx.
 func (l *Names) Wait(ctx context.Context, name string, cost int, most time.Duration) (again time.Duration, err error) {
 	wait, ok := l.Reserve(name, cost, most)
@@ -38,8 +38,8 @@ func (l *Names) Wait(ctx context.Context, name string, cost int, most time.Durat
 	return 0, sleep.For(ctx, wait)
 }
 
-// Reserve counts a future request with a cost and returns its waiting time. If that exceeds most, it returns false and
-// does not count the request.
+// Reserve counts a future request with a cost and returns its waiting time. If that exceeds `most`, it returns false
+// and does not count the request.
 func (l *Names) Reserve(name string, cost int, most time.Duration) (wait time.Duration, ok bool) {
 	if l.PerSecond <= 0 {
 		return 0, true
@@ -48,7 +48,7 @@ func (l *Names) Reserve(name string, cost int, most time.Duration) (wait time.Du
 }
 
 // ReserveEach reserves costs one after the other, without other callers in between, until one would have to wait longer
-// than most. It returns the number of reserved costs and the waiting time of the last.
+// than `most`. It returns the number of reserved costs and the waiting time of the last.
 func (l *Names) ReserveEach(name string, costs []int, most time.Duration) (counted int, wait time.Duration) {
 	if l.PerSecond <= 0 {
 		return len(costs), 0
@@ -98,7 +98,7 @@ func (r *rates) of(key string, perSecond float64, atOnce int, now time.Time) *ra
 	return s.rate
 }
 
-// reserve counts an action of a key and returns its waiting time, unless that exceeds most.
+// reserve counts an action of a key and returns its waiting time, unless that exceeds `most`.
 func (r *rates) reserve(
 	key string, perSecond float64, atOnce, cost int, most time.Duration, now time.Time,
 ) (wait time.Duration, ok bool) {
@@ -108,8 +108,8 @@ func (r *rates) reserve(
 	return reserve(of, min(cost, atOnce), most, now)
 }
 
-// reserveEach counts costs until the waiting time of one exceeds most. It returns their number and the waiting time of
-// the last.
+// reserveEach counts costs until the waiting time of one exceeds `most`. It returns their number and the waiting time
+// of the last.
 func (r *rates) reserveEach(
 	key string, perSecond float64, atOnce int, costs []int, most time.Duration, now time.Time,
 ) (counted int, wait time.Duration) {
@@ -126,7 +126,7 @@ func (r *rates) reserveEach(
 	return counted, wait
 }
 
-// reserve takes cost from a limiter unless the waiting time exceeds most.
+// reserve takes cost from a limiter unless the waiting time exceeds `most`.
 func reserve(of *rate.Limiter, cost int, most time.Duration, now time.Time) (wait time.Duration, ok bool) {
 	reservation := of.ReserveN(now, cost)
 	if wait = reservation.DelayFrom(now); wait > most {
