@@ -47,7 +47,7 @@ func (l Line) clean() Line {
 	return l
 }
 
-// cut truncates a text to most bytes of valid UTF-8.
+// cut truncates a text to at most `most` bytes of valid UTF-8.
 func cut(text string, most int) string {
 	const more = " …"
 	if len(text) > most {
