@@ -131,7 +131,7 @@ func storeEvents(ctx context.Context, tx *sqldb.Tx, datacenter writ.DatacenterID
 		e = withoutValues(e, datacenter)
 		own := ledger.Event{ID: first + int64(i), Datacenter: datacenter, Event: e}
 		if of, ok := known[e.RunID()]; !ok || of.datacenter == datacenter {
-			own.About = e.RunID() // a foreign event is stored under its datacenter, but not as an event of that run
+			own.About = e.RunID() // an event about a run of another datacenter has no About
 			c.record(e)
 		}
 		if e.Usage == nil { // usage is only added up, not shown to watchers

@@ -18,8 +18,8 @@ func lineOf(call writ.Call) string {
 }
 
 // repeats is the condition for runs whose newest LoopCalls calls come from one line, each from another pass of the
-// script: the calls of one pass have the same time in planned. For runs with fewer calls, the condition reads only the
-// primary key, for other runs LoopCalls rows.
+// script. The calls of one pass have the same time in the column planned. For runs with fewer calls, the condition
+// reads only the primary key, for other runs LoopCalls rows.
 var repeats = fmt.Sprintf(`EXISTS (SELECT 1 FROM calls WHERE calls.run = runs.id AND seq >= %[1]d)
 AND %[1]d = (SELECT CASE WHEN MIN(line) = MAX(line) AND MIN(line) <> '' THEN COUNT(DISTINCT planned) ELSE 0 END
 FROM (SELECT line, planned FROM calls WHERE calls.run = runs.id ORDER BY seq DESC LIMIT %[1]d) AS newest)`,

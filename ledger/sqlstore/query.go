@@ -113,8 +113,8 @@ func (s *sized) Scan(into ...any) error {
 }
 
 // page reads a page of a list. The query must return up to one row more than the page's limit: that row shows that
-// another page follows. scan returns the item and the sort key of a row, the key also for an unreadable row, which is
-// skipped. The page ends early with the row that reaches maxPageBytes.
+// another page follows. scan returns the item and the sort key of a row. It returns the key even if the row is
+// unreadable; page skips such a row. The page ends early with the row that reaches maxPageBytes.
 func page[T any](
 	rows *sql.Rows, err error, limit int, scan func(row scanner) (T, []any, error),
 ) (ledger.List[T], error) {

@@ -76,8 +76,9 @@ func selectRuns(q *query, filter ledger.RunFilter) {
 	}
 }
 
-// silentSince adds the conditions for open runs created before since that make no progress: they have no later event
-// except log lines, or they repeat one call. A run whose events were pruned counts as one without events.
+// silentSince adds the conditions for open runs that were created before the time `since` and make no progress: they
+// have no later event except log lines, or they repeat one call. A run whose events were pruned counts as one without
+// events.
 func silentSince(q *query, since time.Time) {
 	andIn(q, "state", openStates)
 	q.and("created < ?", micros(since))
