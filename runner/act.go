@@ -74,8 +74,8 @@ func (a *acts) act(w *work) *writ.Result {
 }
 
 // endBy returns the deadline of a job that starts at now, in unix milliseconds: now plus the time between StartBy and
-// EndBy, but at most EndBy. If the run's deadline has cut EndBy short, that time is not the full duration of the job,
-// and the deadline is EndBy.
+// EndBy, but at most EndBy. If the run's deadline has cut EndBy short, the time between them is shorter than a job may
+// take, so the result is EndBy.
 func endBy(j *writ.Job, now time.Time) int64 {
 	if most := j.EndBy - j.StartBy; most > 0 && (j.Deadline == 0 || j.EndBy < j.Deadline) {
 		return min(j.EndBy, now.UnixMilli()+most)
@@ -182,8 +182,8 @@ func (a *acts) refuse(ctx context.Context, w *work, why error) *writ.Result {
 	return a.recordAnswer(ctx, w, func(before *journal.Entry) *writ.Result {
 		if before != nil && before.Incarnation < a.number && !w.repeatable() &&
 			writ.CodeOf(why) != writ.CodeOutcomeUnknown {
-			// An earlier incarnation may have carried the job out, and a retry would repeat it. The reason for the
-			// refusal does not matter.
+			// An earlier incarnation may have carried the job out, and a retry would repeat it. So the answer is
+			// OUTCOME_UNKNOWN for every reason.
 			return a.answer(w, w.taken, attempt{err: outcomeUnknown(w)})
 		}
 		return a.answer(w, w.taken, attempt{err: why})

@@ -220,7 +220,7 @@ func (k *keeper) keep(ctx context.Context, d sal.Keeper, resource writ.ResourceI
 		return a, cmp.Or(err, unseen)
 	})
 	if errors.Is(err, errNotAsked) {
-		lock.Release() // the callback did not run
+		lock.Release() // the function with the deferred Release was not called
 	}
 	if ctx.Err() == nil {
 		k.note(ctx, resource, cmp.Or(a.uid, k.drifts[resource].UID), a.drift, err)

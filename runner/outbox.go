@@ -19,7 +19,7 @@ const (
 	// resendAtLast, because unread results fill the memory of the queue. A message of the supervisor resets it.
 	resendAfter  = 2 * time.Second
 	resendAtLast = time.Minute
-	// retryAfter is the pause after the transport refused something.
+	// retryAfter is the pause before a failed read, write or request is repeated.
 	retryAfter = time.Second
 )
 
