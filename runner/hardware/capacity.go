@@ -27,7 +27,7 @@ func Capacity(dir string, given writ.Capacity) (writ.Capacity, error) {
 const ownMemoryMiB = 512
 
 // spared returns the part of has that a host offers. It reserves a twentieth, for the overhead of machines and other
-// data on the disk, but not less than least and not more than half.
+// data on the disk, but at least `least` and at most half.
 func spared(has, least int64) int64 {
 	return has - min(max(has/20, least), has/2)
 }
