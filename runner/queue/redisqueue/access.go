@@ -85,7 +85,7 @@ func (a *access) deleteMistyped(ctx context.Context, node writ.NodeID, tasks ...
 }
 
 // mended handles err, the error of an operation. If the cause is a key with the wrong type, it deletes the key and
-// calls again, which repeats the operation.
+// calls the function `again`, which repeats the operation.
 func (a *access) mended(ctx context.Context, node writ.NodeID, tasks []string, err error, again func() error) error {
 	if !isWrongType(err) {
 		return err

@@ -24,10 +24,10 @@ type allowance struct {
 	commands []string
 }
 
-// allowances are the minimal rights of a node, determined with asynq 0.26 by removing one right after the other.
-// Scripts run with the rights of the calling account, so the commands in asynq's and our own scripts are included. All
-// others are forbidden. EVAL and SCRIPT LOAD are excluded, because with its own script a node could fill or block Redis
-// (see scripts.go). XGROUP is excluded as well: names of groups use memory that MEMORY USAGE does not count, so the
+// allowances are the minimal rights of a node, determined with asynq 0.26 by removing each right in turn. Scripts run
+// with the rights of the calling account, so the commands in asynq's and our own scripts are included. All others are
+// forbidden. EVAL and SCRIPT LOAD are excluded, because with its own script a node could fill or block Redis (see
+// scripts.go). XGROUP is excluded as well: names of groups use memory that MEMORY USAGE does not count, so the
 // supervisor makes the only group of a node.
 var allowances = []allowance{
 	{ // the node's queue

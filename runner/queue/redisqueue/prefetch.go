@@ -43,7 +43,7 @@ type prefetcher struct {
 // takenTask is a task that is active in Redis.
 type takenTask struct{ id, message string }
 
-// begin adds the prefetcher of a queue. It works until over is closed and end is called.
+// begin adds the prefetcher of a queue. It works until the channel `over` is closed and end is called.
 func (l *prefetchers) begin(node writ.NodeID, over <-chan struct{}, slots int) *prefetcher {
 	o := &prefetcher{slots: slots, over: over, given: map[string]bool{}}
 	for _, name := range []string{"pending", "paused", "active", "lease"} {
