@@ -2,8 +2,8 @@ package sal
 
 import "writ"
 
-// RoomForResource returns QUOTA_EXCEEDED if have, the number of resources of a kind that a project has on the node, has
-// reached most. It is for kinds that use no CPUs, memory or disk size: the capacity of the node limits the others.
+// RoomForResource returns QUOTA_EXCEEDED if the project already has `most` resources of this kind on the node; `have`
+// is their number. It is for kinds that use no CPUs, memory or disk size: the capacity of the node limits the others.
 func RoomForResource(resource writ.ResourceID, have, most int) error {
 	if have < most {
 		return nil
