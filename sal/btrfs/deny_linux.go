@@ -26,9 +26,9 @@ const (
 	noID = ^uint32(0)
 )
 
-// deny denies the group all access to a tree. Its members can pass the directory of all trees, because some of them own
-// a tree there, and the mode of a container's tree is open to all users. The owner and the owning group keep the rights
-// of the mode.
+// deny denies the group all access to a tree. The members of the group can pass the directory of all trees, because
+// some of them own a tree there, and the mode of a container's tree is open to all users. The owner and the owning
+// group keep the rights of the mode.
 func (s subvolumes) deny(tree string) error {
 	if s.denied == 0 {
 		return nil
