@@ -91,9 +91,9 @@ func trim(dir string, step func(string)) error {
 // may write there meanwhile.
 const ahead = 1 << 20
 
-// trimTo punches a hole from the start of a file to end if the file occupies more than most bytes. The process keeps
-// its write position, because the size of the file does not change. Space that the process allocated beyond the end
-// without writing to it is released too.
+// trimTo punches a hole from the start of a file to the offset `end`, if the file occupies more than `most` bytes. The
+// process keeps its write position, because the size of the file does not change. Space that the process allocated
+// beyond the end without writing to it is released too.
 func trimTo(path string, end, most int64, step func(string)) error {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if errors.Is(err, fs.ErrNotExist) {
