@@ -124,7 +124,7 @@ func (p *program) run(ctx context.Context, container string, command, env []stri
 			if err := s.Error(); err != nil {
 				return 0, failed("wait for the program", err)
 			}
-			// Otherwise the end of the output would be missing.
+			// The process can end before all of its output has arrived.
 			drained(ctx, e.IO(), func() int64 { return p.out.length() + p.err.length() })
 			return s.ExitCode(), nil
 		}

@@ -73,7 +73,7 @@ func mayRun(ctx context.Context, daemon *Connection, r *record) (bool, error) {
 	return false, nil
 }
 
-// anyOf reports whether is holds for the arguments of the current container or of the one beside it.
+// anyOf reports whether the condition `is` holds for the arguments of the current container or of the one beside it.
 func anyOf(r *record, is func(*catalog.ContainerCreate) bool) (bool, error) {
 	args, err := argsOf(r)
 	if err != nil || is(args) || r.Own.Beside == nil {
