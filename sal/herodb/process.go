@@ -169,7 +169,7 @@ func (j *job) end(ctx context.Context, o own, grace time.Duration) error {
 	}
 }
 
-// gone waits up to most for the end of a process and reports whether it has ended.
+// gone waits at most the duration `most` for the end of a process and reports whether it has ended.
 func (j *job) gone(ctx context.Context, p pid, o own, most time.Duration) bool {
 	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()

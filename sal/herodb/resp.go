@@ -94,8 +94,8 @@ func (c *client) info(ctx context.Context, section string) (map[string]string, e
 
 func (c *client) close() { _ = c.conn.Close() }
 
-// readAnswer reads one value and subtracts its size from left. The server may be a foreign process on the port, so the
-// input is untrusted.
+// readAnswer reads one value and subtracts its size from the limit `left`. The server may be a foreign process on the
+// port, so the input is untrusted.
 func readAnswer(r *bufio.Reader, left *int64, depth int) (any, error) {
 	line, err := r.ReadSlice('\n')
 	if err != nil {
