@@ -80,7 +80,7 @@ func (c content) file() string { return c.sha256 + "." + c.format }
 // pathOf returns the final path of an image.
 func pathOf(r *record) string { return filepath.Join(r.Own.Dir, contentOf(r).file()) }
 
-// stem returns the common prefix of the files that a project has of a content before it is complete.
+// stem returns the common prefix of the names of a project's unfinished files with this content.
 func (c content) stem() string { return c.sha256 + "." + short(string(c.project)) }
 
 // begun returns the names of the unfinished files: the fetched bytes, their source, and the converted form.
