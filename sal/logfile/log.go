@@ -104,8 +104,8 @@ func (l *Log) read(v *view, from, lines, most int64) (catalog.LogText, error) {
 	}, nil
 }
 
-// fitLines returns how many bytes of text fit into the given number of lines and most bytes, and whether text has more.
-// The last line is incomplete only if it is too long or at the end of the log.
+// fitLines returns how many bytes of text fit into the given number of lines and into `most` bytes, and whether text
+// has more. The last line is incomplete only if it is too long or at the end of the log.
 func fitLines(text []byte, lines, most int64, ends bool) (n int, more bool) {
 	n = min(len(text), int(most))
 	for i, line := 0, int64(0); i < n; i++ {
@@ -122,7 +122,7 @@ func fitLines(text []byte, lines, most int64, ends bool) (n int, more bool) {
 	return n, more
 }
 
-// tail returns the position where the last lines of a log begin, limited to most bytes.
+// tail returns the position where the last lines of a log begin, limited to `most` bytes.
 func (l *Log) tail(v *view, lines, most int64) (int64, error) {
 	around := int64(l.Secrets.longest()) + 1
 	first := max(0, v.end()-most)

@@ -59,7 +59,7 @@ func (v *view) close() {
 
 func (v *view) end() int64 { return v.pieces[len(v.pieces)-1].end }
 
-// read reads at most most bytes from a position on. It starts with the first byte that still exists and stops at the
+// read reads at most `most` bytes from a position on. It starts with the first byte that still exists and stops at the
 // next removed range.
 func (v *view) read(from, most int64) (at int64, text []byte, err error) {
 	at = from
@@ -87,7 +87,7 @@ func (v *view) read(from, most int64) (at int64, text []byte, err error) {
 // No file system has larger blocks.
 const maxBlock = 64 << 10
 
-// read reads at most most bytes of a piece from a position on, and returns the position of the first one. It skips
+// read reads at most `most` bytes of a piece from a position on, and returns the position of the first one. It skips
 // punched ranges: holes, and zeros up to the end of the block. Other zeros are content.
 func (p *piece) read(from, most int64) (text []byte, at int64, err error) {
 	first := dataFrom(p.file, 0)
