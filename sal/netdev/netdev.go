@@ -14,7 +14,6 @@
 // Layout below Dir: networks/ and ports/, records as package sal writes them, and namespaces/, with a file for each
 // namespace that this node made. A record is written before its first link is created, and removed after its last link.
 // Rules exist before the link that they guard; see package firewall.
-// that they guard; see package firewall.
 package netdev
 
 import (
