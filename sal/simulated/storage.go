@@ -147,7 +147,7 @@ func updateVolume(request sal.Request, fields []string, s *state) error {
 	case *catalog.VolumeCreate:
 		size = args.SizeGiB
 	case *catalog.VolumeClone:
-		size = cmp.Or(args.SizeGiB, s.SizeGiB) // no longer given: unchanged
+		size = cmp.Or(args.SizeGiB, s.SizeGiB) // without a size, the size stays unchanged
 	case *catalog.VolumeCopy:
 		size = args.SizeGiB
 	case *catalog.VolumeReceive:
