@@ -122,7 +122,7 @@ func (d *Driver) Shipped(ctx context.Context, s sal.Shipment) error {
 		func(kept shipment) bool { return kept.Transfer == s.Transfer })
 }
 
-// releaseShipments removes the shipments that over selects, and their snapshots.
+// releaseShipments removes the shipments that the function `over` selects, and their snapshots.
 func (j *job) releaseShipments(ctx context.Context, r *record, over func(shipment) bool) error {
 	if !slices.ContainsFunc(r.Own.Shipments, over) {
 		return nil
