@@ -386,7 +386,7 @@ func (w *watch) write(frame []byte) error {
 	return nil
 }
 
-// read waits until at least least bytes have arrived.
+// read waits until at least `least` bytes have arrived.
 func (w *watch) read(least int) error {
 	if cap(w.unread) < least {
 		if cap(w.child.buf) < least {
