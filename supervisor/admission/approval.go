@@ -155,8 +155,8 @@ func holder(members *fleet.Members, serial string, b *journal.NodeBatch) *journa
 	return nil
 }
 
-// holds reports whether n prevents batch b from admitting another node with this serial number. It does if it has the
-// number and b admitted it, it is approved or pending, or its last decision is not older than b.
+// holds reports whether n prevents batch b from admitting another node with this serial number. n must have the number,
+// and one of these must hold: b admitted n, n is approved or pending, or the last decision about n is not older than b.
 func holds(n *journal.Node, serial string, b *journal.NodeBatch) bool {
 	if n.Serial != serial {
 		return false

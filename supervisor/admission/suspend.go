@@ -35,7 +35,7 @@ func (a *Accounts) survey(ctx context.Context) {
 	found, err := a.Queue.Survey(looking)
 	cancel()
 	if err != nil && !errors.Is(err, errors.ErrUnsupported) && len(found) == 0 {
-		return // the watch reports that the queue is away
+		return // package watch reports that the queue is away
 	}
 	first := !a.surveyed
 	a.surveyed = true
