@@ -9,7 +9,7 @@ import (
 
 // Backlog remembers which nodes have calls that wait for room, and the project of the last call that was sent to each
 // node. It saves a search of the journal and may be outdated: a wrong false delays calls by a second, until the next
-// scan of the watch.
+// scan of package watch.
 type Backlog struct {
 	mu      sync.Mutex
 	waiting map[writ.NodeID]bool
