@@ -29,7 +29,7 @@ type Call struct {
 	StartBy time.Time      `json:"start_by,omitzero"`
 	// Before is the number of attempts before the last resume. They do not count against the limit of retries.
 	Before        int `json:"before,omitempty"`
-	KnownFailures int `json:"told,omitempty"` // the failures of attempts up to this one are known
+	KnownFailures int `json:"told,omitempty"` // all attempts up to this one are known to have failed
 	// Spared counts attempts since the last resume that the node refused because it could not write its journal, or
 	// because a driver that ignores its deadline blocked it. They do not count as attempts.
 	Spared int `json:"spared,omitempty"`

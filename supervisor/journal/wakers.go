@@ -13,13 +13,13 @@ import (
 // Every open run has a cause that will wake it (give it its next step), and that survives a crash of the supervisor:
 //
 //   - a pass of its script is due: the next supervisor starts with it. A run of a deployment waits for an earlier open
-//     run. A run that was accepted and is on hold waits for a person: after each hold decision, the watch gives all
-//     open runs a step;
+//     run. A run that was accepted and is on hold waits for a person: after each hold decision, package watch gives
+//     all open runs a step;
 //   - it is being ended, and StopBy is set;
 //   - one of its calls was sent to a node that is still a member: the node reports, or the call's time there ends;
 //   - one of its calls could be sent to such a node: the node is offered calls as it has room. A lost node is still a
 //     member: a call that never started and is bound to it waits until the node is back, or until a person removes it;
-//   - one of its calls has a time at which the watch checks it. Calls on hold have one, too.
+//   - one of its calls has a time at which package watch checks it. Calls on hold have one, too.
 //
 // The deadline does not count as a cause: a run that only its deadline ends is stuck. A call that waits for other calls
 // of its run is woken when they end.
