@@ -105,7 +105,8 @@ func longest(cost int) time.Duration {
 	return largeAskWaits
 }
 
-// awaitAsk waits for the turn of a request, at most most. If the wait would be longer, it returns RATE_LIMITED.
+// awaitAsk waits for the turn of a request, at most the duration `most`. If the wait would be longer, it returns
+// RATE_LIMITED.
 func awaitAsk(
 	ctx context.Context, by *limit.Names, coordinator string, verb link.Verb, cost int, most time.Duration,
 ) error {
