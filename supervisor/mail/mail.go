@@ -1,5 +1,5 @@
 // Package mail holds the messages that advance a run: results and reports of nodes, decisions of people and findings of
-// the watch. It does not know how a run uses them.
+// package watch. It does not know how a run uses them.
 package mail
 
 import (
@@ -109,7 +109,7 @@ func (m *Mail) Add(n Mail) {
 	}
 }
 
-// Compact removes repetitions. The watch repeats its findings every second while a step cannot be written.
+// Compact removes repetitions. Package watch repeats its findings every second while a step cannot be written.
 func (m *Mail) Compact() {
 	m.Started, m.Resend, m.Overdue = unique(m.Started), unique(m.Resend), unique(m.Overdue)
 	m.LostNodes, m.Withdrawn, m.MaybeStarted = unique(m.LostNodes), unique(m.Withdrawn), unique(m.MaybeStarted)
