@@ -109,7 +109,7 @@ func read[T any](c *Client, body []byte) (T, error) {
 	return v, nil
 }
 
-// do sends one request and returns the body of its answer. A body of more than most bytes is an error.
+// do sends one request and returns the body of its answer. A body of more than `most` bytes is an error.
 func (c *Client) do(ctx context.Context, method, path string, text []byte, most int64) ([]byte, error) {
 	return c.send(ctx, method, path, http.Header{}, text, most)
 }

@@ -379,7 +379,7 @@ func meterBodies(bodies *limit.Bodies) func(http.Handler) http.Handler {
 	}
 }
 
-// decode decodes a body strictly: one value, no unknown fields, at most most bytes.
+// decode decodes a body strictly: one value, no unknown fields, at most `most` bytes.
 func decode[T any](r *http.Request, most int64) (T, error) {
 	var v T
 	d := json.NewDecoder(http.MaxBytesReader(nil, r.Body, most))
