@@ -90,7 +90,7 @@ func notWithdrawn(tasks, withdrawn []mail.Delivery) (jobs []writ.JobKey) {
 	return slices.Compact(jobs)
 }
 
-// askAgain records that the queue did not report which jobs of a run a lost node received. The watch asks again.
+// askAgain records that the queue did not report which jobs of a run a lost node received. Package watch asks again.
 func (o *Outbox) askAgain(run writ.RunID, node writ.NodeID) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
