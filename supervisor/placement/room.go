@@ -15,8 +15,9 @@ const (
 // the node is full.
 func Room(slots, sent int) int { return max(slots, 1)*windowPerSlot - sent }
 
-// Spare returns the number of calls that a project may send to a full node. own of the sent calls are the project's.
-// All sent calls may belong to projects that wait for something; Spare lets other projects pass them.
+// Spare returns the number of calls that a project may send to a full node. `own` is the number of the project's calls
+// among the sent ones. All sent calls may belong to projects that wait for something; Spare lets other projects pass
+// them.
 func Spare(slots, sent, own int) (more int) {
 	window := max(slots, 1) * windowPerSlot
 	all := window + (window+spareShare-1)/spareShare
