@@ -28,7 +28,7 @@ type program struct {
 	bundle scripts.Bundle
 	inputs scripts.Inputs
 	bound  writ.Digest   // digest of the signed plan, zero without one
-	plan   *scripts.Plan // that plan as made here; nil until it is made
+	plan   *scripts.Plan // the plan as computed here, to compare with bound; nil until computed
 	size   int           // approximate size in memory, in bytes
 }
 
