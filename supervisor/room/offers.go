@@ -59,8 +59,8 @@ func (o *Offers) Recheck(ctx context.Context, node writ.NodeID, limit int) {
 	o.wake(ctx, node, "", func(journal.Load) (room, slots int) { return limit, 0 })
 }
 
-// wake wakes the runs whose calls wait only for a node, except the run but. most returns the free room in calls
-// and the slots of the node. If the room is 0 and slots is not, wake offers the spare room.
+// wake wakes the runs whose calls wait only for a node, except the run `but`. The function `most` returns the free room
+// in calls and the slots of the node. If the room is 0 and slots is not, wake offers the spare room.
 func (o *Offers) wake(
 	ctx context.Context, node writ.NodeID, but writ.RunID, most func(journal.Load) (room, slots int),
 ) {
@@ -84,7 +84,7 @@ func (o *Offers) wake(
 		return err
 	})
 	if err != nil {
-		return // the watch offers again
+		return // package watch offers again
 	}
 	posted := map[writ.RunID]bool{but: true}
 	for _, run := range next {
