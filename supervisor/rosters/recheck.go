@@ -141,7 +141,7 @@ func (r *Recheck) mayContinue(ctx context.Context, verifier *identity.Verifier, 
 		return false, err
 	}
 	if err := r.Programs.Verify(ctx, run, signed); writ.CodeOf(err) == writ.CodeRecordForged {
-		r.Post(id, mail.Mail{}) // its step ends it
+		r.Post(id, mail.Mail{}) // the next step of the run ends the run
 		return false, nil
 	} else if err != nil {
 		return false, err
