@@ -213,7 +213,7 @@ func (d *Draft) placed(c *journal.Call) bool {
 	return c.Claimed && c.Node != "" && d.step.calls.met(c)
 }
 
-// endCalls ends the open calls that satisfy may, in order. It reports whether there were any.
+// endCalls ends the open calls that the function `may` permits, in order. It reports whether there were any.
 func (d *Draft) endCalls(may func(c *journal.Call) bool) (any bool, err error) {
 	for _, c := range d.step.calls.all {
 		if c.State != writ.CallPlanned || !may(c) {

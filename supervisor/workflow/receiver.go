@@ -133,8 +133,8 @@ func (t *receiver) stop(s mail.Stop) error {
 	return nil
 }
 
-// tooEarly reports whether an expiry comes before its time. The watch reads the times from the database, so they are
-// checked again here.
+// tooEarly reports whether an expiry comes before its time. Package watch reads the times from the database, so they
+// are checked again here.
 func (t *receiver) tooEarly(s mail.Stop) bool {
 	due := t.run.Deadline
 	if !t.run.StopBy.IsZero() {

@@ -55,7 +55,7 @@ type Presence interface {
 }
 
 // Backlog remembers which nodes have calls that wait for room, and the project that was served there last. It saves
-// reads of the journal and may be stale; the watch corrects it.
+// reads of the journal and may be stale; package watch corrects it.
 type Backlog interface {
 	HasBacklog(id writ.NodeID) bool
 	SetBacklog(id writ.NodeID, backlog bool)

@@ -13,7 +13,7 @@ import (
 )
 
 // handOvers limits how many runs are woken when a resource becomes free. More than one is woken, because the first may
-// wait for something else. The watch wakes the others.
+// wait for something else. Package watch wakes the others.
 const handOvers = 4
 
 // writer writes a step into its transaction.
