@@ -22,8 +22,9 @@ const (
 	RunnerName     = "runner"
 )
 
-// Serve runs a daemon of a benchmark in this process until in ends. It writes a line of JSON when the daemon is ready.
-// For each line of in, it collects garbage and writes its memory statistics. run serves until its context ends.
+// Serve runs a daemon of a benchmark in this process until the input `in` ends. It writes a line of JSON when the
+// daemon is ready. For each line of input, it collects garbage and writes its memory statistics. run serves until its
+// context ends.
 func Serve(ctx context.Context, run func(ctx context.Context, ready func()) error, profile string, in io.Reader, out io.Writer) (err error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
