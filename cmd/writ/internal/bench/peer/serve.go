@@ -32,8 +32,8 @@ type Answer struct {
 	Error string `json:"error,omitempty"`
 }
 
-// Serve runs orders until in ends. It writes the About of the system, then reads orders and writes one Answer per
-// order. Each value is a line of JSON.
+// Serve runs orders until the input `in` ends. It writes the About of the system, then reads orders and writes one
+// Answer per order. Each value is a line of JSON.
 func Serve(ctx context.Context, s System, in io.Reader, out io.Writer) error {
 	orders, answers := json.NewDecoder(in), json.NewEncoder(out)
 	if err := answers.Encode(s.About()); err != nil {
