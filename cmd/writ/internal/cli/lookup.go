@@ -26,7 +26,7 @@ func DatacentersNamed(roster *identity.Roster, name string) ([]identity.Datacent
 	return []identity.Datacenter{*only}, nil
 }
 
-// EachDatacenter calls ask for all datacenters concurrently.
+// EachDatacenter calls `ask` for all datacenters concurrently.
 func EachDatacenter(all []identity.Datacenter, ask func(i int, d *identity.Datacenter)) {
 	var asking sync.WaitGroup
 	for i := range all {
