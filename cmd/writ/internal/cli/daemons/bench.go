@@ -123,7 +123,7 @@ func benchSpeed(ctx context.Context, env *cli.Env, s bench.Speed) error {
 	})
 }
 
-// inDirectory calls do after it has set dir. If dir is empty, it creates a temporary directory for the files of the
+// inDirectory sets `dir` and then calls `do`. If dir is empty, it creates a temporary directory for the files of the
 // benchmark.
 func inDirectory(dir *string, do func() error) (err error) {
 	if *dir == "" {
