@@ -99,7 +99,7 @@ func noteResources(ctx context.Context, env *cli.Env, c *client.Client, n writ.N
 	return len(resources), nil
 }
 
-// noteOpen reports the open calls of a node, unless the text equals before, and returns the text. If the datacenter
+// noteOpen reports the open calls of a node, unless the text equals `before`, and returns the text. If the datacenter
 // does not answer, the next poll asks again.
 func noteOpen(ctx context.Context, env *cli.Env, c *client.Client, n writ.Node, before string) (string, error) {
 	queues, err := api.Answer[api.QueueList](c.API.ListQueues(ctx,
