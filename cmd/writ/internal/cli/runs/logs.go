@@ -279,7 +279,7 @@ func (r *logReader) rest(ctx context.Context, run writ.RunID, seen int) error {
 	}
 }
 
-// fetch prints the results of the calls after call number after. It returns the number of the last call that it
+// fetch prints the results of the calls with numbers above `after`. It returns the number of the last call that it
 // printed.
 func (r *logReader) fetch(ctx context.Context, run writ.RunID, after int) (last int, err error) {
 	values, err := r.client.Runs.Values(ctx, run, after)
