@@ -54,7 +54,8 @@ func dialAgent(ctx context.Context, socket string, waiting func(string)) (*agent
 	return &agentSession{ctx: ctx, conn: conn, socket: socket, waiting: waiting}, nil
 }
 
-// request runs do, which uses the connection. If the limit or the context ends first, request closes the connection.
+// request runs the function `do`, which uses the connection. If the limit or the context ends first, request closes the
+// connection.
 func (s *agentSession) request(what string, limit time.Duration, do func() error) error {
 	limited, stop := context.WithTimeout(s.ctx, limit)
 	defer stop()

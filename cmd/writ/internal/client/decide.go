@@ -183,9 +183,9 @@ func AboutRun(run api.Run, decision string) identity.Statement {
 // nodeNewsWithin limits the wait of Nodes.AwaitNews.
 const nodeNewsWithin = 5 * time.Second
 
-// AwaitNews waits until the coordinator has received a decision about a node. before is the node before the
-// decision. The answer to a statement arrives before the event, and the next statement must name the next revision. It
-// gives up without an error after nodeNewsWithin.
+// AwaitNews waits until the coordinator has received a decision about a node. `before` is the node before the decision.
+// The answer to a statement arrives before the event, and the next statement must name the next revision. It gives up
+// without an error after nodeNewsWithin.
 func (c Nodes) AwaitNews(ctx context.Context, before writ.Node, decision string) {
 	removed := decision == "remove" || decision == identity.DecisionLost
 	listed := api.ListNodesParams{Datacenter: api.Given(string(before.Datacenter))}

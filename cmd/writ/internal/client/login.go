@@ -181,7 +181,7 @@ func (s *session) proof(challenge identity.LoginChallenge) (api.SessionProof, er
 	return api.SessionProof{Signed: signed}, err
 }
 
-// prove calls ask with a proof by the session key, which authorises the request that ask sends.
+// prove calls `ask` with a proof by the session key, which authorises the request that `ask` sends.
 func (l *logins) prove(
 	ctx context.Context, address string, s *session, ask func(at *apiclient.Client, proof api.SessionProof) error,
 ) error {

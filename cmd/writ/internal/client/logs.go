@@ -15,7 +15,7 @@ const (
 	maxLogBytes = 2 * maxLogLines * scripts.MaxLogLine
 )
 
-// EachLog calls show with the log lines that a run has so far, page by page. The datacenter stores them, so they are
+// EachLog calls `show` with the log lines that a run has so far, page by page. The datacenter stores them, so they are
 // unavailable while it is disconnected. The error is TOO_LARGE if the log is longer than a script can write.
 func (c Runs) EachLog(ctx context.Context, id writ.RunID, show func([]writ.LogLine) error) error {
 	last, lines, bytes := 0, 0, 0
