@@ -284,7 +284,7 @@ func (c *Coordinator) Run(ctx context.Context) (err error) {
 	return group.Wait()
 }
 
-// newest returns the newest roster after the given signed versions are added to a ledger with the newest roster have.
+// newest returns the newest roster after the given signed versions are added to a ledger whose newest roster is `have`.
 // It returns nil if both are empty.
 func newest(have *identity.Roster, given [][]byte) (*identity.Roster, error) {
 	if have == nil {
