@@ -445,7 +445,7 @@ func (d *Cluster) awaitNodes(ctx context.Context, c *client.Client, nodes []devN
 	return removed, nil
 }
 
-// retry calls do until it succeeds, returns a final error, or ctx ends.
+// retry calls `do` until it succeeds, returns a final error, or ctx ends.
 func retry(ctx context.Context, do func() error) error {
 	for {
 		err := do()
