@@ -52,8 +52,8 @@ func (r *reader) line(most int) ([]byte, error) {
 	})
 }
 
-// read returns the result of from, or the error of Until if that ends first. The read itself cannot be cancelled: it
-// remains blocked until the process exits and consumes further input.
+// read returns the result of the function `from`, or the error of Until if that ends first. The read itself cannot be
+// cancelled: it remains blocked until the process exits and consumes further input.
 func (r *reader) read(from func() ([]byte, error)) ([]byte, error) {
 	type result struct {
 		text []byte
