@@ -133,7 +133,7 @@ func (s *Cluster) In(t testing.TB) *Cluster {
 	return &in
 }
 
-// Start starts a process and returns when its output contains until.
+// Start starts a process and returns when its output contains the text `until`.
 func (s *Cluster) Start(name, until string, args ...string) *Proc {
 	s.T.Helper()
 	s.Prepare(name, until, args...)
@@ -230,8 +230,8 @@ func (s *Cluster) RestartFails(name string) (said string, code int) {
 	return said, code
 }
 
-// Follow watches a run to its end and returns it. When the script logs line number line, Follow calls the function at,
-// one time.
+// Follow watches a run to its end and returns it. When the script logs line number line, Follow calls the function
+// `at`, one time.
 func (s *Cluster) Follow(id writ.RunID, line int, at func()) api.Run {
 	s.T.Helper()
 	ctx, stop := context.WithTimeout(s.T.Context(), Patience)
