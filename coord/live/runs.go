@@ -12,7 +12,7 @@ import (
 )
 
 // Values asks the datacenter of a run for its output, and for the arguments and results of its calls with a number
-// above after. The coordinator does not store them.
+// above `after`. The coordinator does not store them.
 func (v *View) Values(ctx context.Context, id writ.RunID, after int) (api.RunValues, error) {
 	values, err := OfRun[link.RunValues](ctx, v, id, link.VerbValues, link.Values{Run: id, After: after})
 	if err != nil {
