@@ -30,7 +30,7 @@ type tail struct {
 	mu       sync.Mutex
 	watchers int
 	ready    bool // the fields below are valid
-	// notes has every event with an id above from and at most to, oldest first.
+	// notes has every event with an id above `from` and at most `to`, oldest first.
 	from, to int64
 	notes    []note
 	size     int // of notes, in bytes
