@@ -17,8 +17,8 @@ import (
 // machines with a spent token from flooding the supervisor.
 const heldPause = 5 * time.Minute
 
-// pauseOfRunner returns the delay before the runner restarts. before is the previous delay, and lived is how long the
-// runner ran.
+// pauseOfRunner returns the delay before the runner restarts. `before` is the previous delay, and `lived` is how long
+// the runner ran.
 func pauseOfRunner(before, lived time.Duration, held bool) time.Duration {
 	if held {
 		return heldPause

@@ -115,7 +115,7 @@ func (e *lastEnd) deleteWords(files []string) {
 	}
 }
 
-// crash stores the kernel log of a panic. The log may contain the command line and thus the token, which it redacts.
+// crash stores the kernel log of a panic. It redacts the token, because the kernel log may contain the command line.
 func (l *logs) crash(c panics.Crash) {
 	for _, line := range c.Lines {
 		level := "error"

@@ -131,7 +131,7 @@ func levelOf(line string) string {
 }
 
 // parseKernel parses a record of /dev/kmsg, such as "4,1234,5678901,-;text", which may have further lines. ok is false
-// if its level is below warning. after is the uptime at which the record was written.
+// if its level is below warning. `after` is the uptime at which the record was written.
 func parseKernel(record string) (level, text string, after time.Duration, ok bool) {
 	head, rest, found := strings.Cut(record, ";")
 	fields := strings.Split(head, ",")

@@ -35,8 +35,8 @@ const (
 	wellAfter    = time.Minute // a program that ran this long did not fail at its start
 )
 
-// pause returns the delay before a program restarts. before is the previous delay, and lived is how long the program
-// ran.
+// pause returns the delay before a program restarts. `before` is the previous delay, and `lived` is how long the
+// program ran.
 func pause(before, lived time.Duration) time.Duration {
 	if lived > wellAfter {
 		return restartFirst

@@ -156,7 +156,7 @@ func (s *startStage) over() time.Duration {
 	return s.ended
 }
 
-// lines formats the stage. most limits the number of lines. until is the end of the stage, or now.
+// lines formats the stage. `most` limits the number of lines. `until` is the end of the stage, or now.
 func (s *startStage) lines(state string, until time.Duration, text string, most int) (lines []string) {
 	from, took := "", ""
 	if until != unknownTime {
@@ -187,7 +187,7 @@ func fold(text string, width int) (lines []string) {
 	return lines
 }
 
-// foldAtMost folds a text into lines. most limits their number. Three dots mark omitted text.
+// foldAtMost folds a text into lines. `most` limits their number. Three dots mark omitted text.
 func foldAtMost(text string, width, most int) []string {
 	lines := fold(text, width)
 	if len(lines) <= most {
