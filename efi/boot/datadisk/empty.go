@@ -102,7 +102,7 @@ var ext4Mark16 = string(binary.LittleEndian.AppendUint16(nil, ext4Magic))
 
 func isZero(b []byte) bool { return len(bytes.TrimLeft(b, "\x00")) == 0 }
 
-// has reports whether disk contains text at offset at.
+// has reports whether disk contains text at the offset `at`.
 func has(disk io.ReaderAt, at int64, text string) bool {
 	b := make([]byte, len(text))
 	n, _ := disk.ReadAt(b, at)
