@@ -206,7 +206,7 @@ func (d *dhcpv6Client) decline(ctx context.Context, given *dhcpv6.Message) {
 	_, _ = d.ask(ctx, dhcpv6.MessageTypeDecline, given, nil)
 }
 
-// ask sends a message about the lease in given and returns the first matching answer.
+// ask sends a message about the lease in `given` and returns the first matching answer.
 func (d *dhcpv6Client) ask(
 	ctx context.Context, kind dhcpv6.MessageType, given *dhcpv6.Message, fits func(*dhcpv6.Message) bool,
 ) (answer *dhcpv6.Message, err error) {
@@ -229,7 +229,7 @@ func (d *dhcpv6Client) ask(
 	return answer, err
 }
 
-// message builds a request for the server in given, or for all servers if given is nil.
+// message builds a request for the server in `given`, or for all servers if `given` is nil.
 func (d *dhcpv6Client) message(kind dhcpv6.MessageType, given *dhcpv6.Message) (*dhcpv6.Message, error) {
 	m, err := dhcpv6.NewMessage(dhcpv6.WithClientID(d.id), dhcpv6.WithOption(dhcpv6.OptElapsedTime(0)),
 		dhcpv6.WithRequestedOptions(dhcpv6.OptionDNSRecursiveNameServer, dhcpv6.OptionFQDN,
