@@ -48,7 +48,7 @@ func (p Count) Store() error {
 	})
 }
 
-// withVariable calls do with the file of the EFI variable. It returns nil on a machine without EFI firmware.
+// withVariable calls `do` with the file of the EFI variable. It returns nil on a machine without EFI firmware.
 func withVariable(do func(file string) error) error {
 	if !HasEFI() {
 		return nil
