@@ -83,7 +83,7 @@ func Unpack(p io.Reader, into *os.Root, wanted func(name string) bool) (*Package
 	}
 }
 
-// eachFile calls do for each file of a member. compression is the suffix of the member's name.
+// eachFile calls `do` for each file of a member. compression is the suffix of the member's name.
 func eachFile(
 	in io.Reader, member, compression string, do func(header *tar.Header, name string, content io.Reader) error,
 ) (err error) {
