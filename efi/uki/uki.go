@@ -148,7 +148,7 @@ func badStub(format string, args ...any) error {
 		WithHint("use linuxx64.efi.stub of Debian's package systemd-boot-efi")
 }
 
-// alignUp rounds n up to a multiple of to.
+// alignUp rounds n up to a multiple of `to`.
 func alignUp(n, to uint64) uint64 { return (n + to - 1) / to * to }
 
 func pad(b []byte, to uint32) []byte {
