@@ -159,8 +159,8 @@ func certified(r *Roster, cert *ssh.Certificate, m moment) (*Authority, error) {
 	return a, checkIssued(cert, m.at)
 }
 
-// counts reports whether something that ends at until is still valid at the moment. A supervisor decides slightly later
-// than it verifies, so a later verification adds Skew.
+// counts reports whether something that ends at the time `until` is still valid at the moment. A supervisor decides
+// slightly later than it verifies, so a later verification adds Skew.
 func (m moment) counts(until time.Time) bool {
 	if m.later {
 		until = until.Add(Skew)

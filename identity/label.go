@@ -61,7 +61,7 @@ func ParseLabelChange(s *Statement) (LabelChange, error) {
 	return c, nil
 }
 
-// Apply returns the changed labels. It does not modify before.
+// Apply returns the changed labels. It does not modify `before`.
 func (c LabelChange) Apply(before map[string]string) map[string]string {
 	after := make(map[string]string, len(before)+len(c.Set))
 	maps.Copy(after, before)
