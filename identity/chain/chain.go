@@ -74,8 +74,8 @@ func (c Chain) At(version int) (part Chain, e Entry, ok bool) {
 // IsEmpty reports whether c has no version.
 func (c Chain) IsEmpty() bool { return c.newest == nil }
 
-// Entries returns the versions that are newer than after, for a store that has all earlier ones. If version after has
-// become a waypoint, it is returned again.
+// Entries returns the versions that are newer than version `after`, for a store that has all earlier ones. If version
+// `after` has become a waypoint, it is returned again.
 func (c Chain) Entries(after int) []Entry {
 	entries := c.since(after - 1)
 	if len(entries) > 0 && entries[0].Version == after && !entries[0].Waypoint {
@@ -84,8 +84,8 @@ func (c Chain) Entries(after int) []Entry {
 	return entries
 }
 
-// since returns the versions that are newer than after, oldest first. The newest is marked as a waypoint only if a
-// later version needs its text.
+// since returns the versions that are newer than version `after`, oldest first. The newest is marked as a waypoint only
+// if a later version needs its text.
 func (c Chain) since(after int) []Entry {
 	n := 0
 	for l := c.newest; l != nil && l.Version > after; l = l.before {
@@ -102,9 +102,9 @@ func (c Chain) since(after int) []Entry {
 	return entries
 }
 
-// PageStart returns the start of the page for a caller whose newest version is after: the page has the versions that
-// follow the returned one. It rounds after down, so that a server builds few pages for many callers. The caller already
-// has less than half of the digests on the page, and none of the waypoints.
+// PageStart returns the start of the page for a caller whose newest version is `after`: the page has the versions that
+// follow the returned one. It rounds `after` down, so that a server builds few pages for many callers. The caller
+// already has less than half of the digests on the page, and none of the waypoints.
 func (c Chain) PageStart(after int) int {
 	newest := c.newest.Version
 	if after >= newest {
