@@ -149,7 +149,7 @@ func (v *Verifier) rootOf(o owner) ed25519.PublicKey {
 	return nil
 }
 
-// within checks that now is between from and until.
+// within checks that the current time is between `from` and `until`.
 func (v *Verifier) within(name Name, from, until time.Time) error {
 	now := v.Now
 	switch {
@@ -194,7 +194,7 @@ type floored struct {
 	key string
 }
 
-// Keep adds stored floors, and calls keep for each later increase of a datacenter's floor. Calls of keep are
+// Keep adds stored floors, and calls `keep` for each later increase of a datacenter's floor. Calls of `keep` are
 // sequential.
 func (f *Floors) Keep(cluster writ.ClusterID, kept []Floor, keep func(Floor)) {
 	for _, k := range kept {
