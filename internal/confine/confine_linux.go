@@ -35,7 +35,7 @@ func Start(cmd *exec.Cmd, in Cell) error {
 	return <-started
 }
 
-// onOwnThread runs do on a thread that ends afterwards. The main thread of the process cannot end alone, so another
+// onOwnThread runs `do` on a thread that ends afterwards. The main thread of the process cannot end alone, so another
 // thread is used then.
 func onOwnThread(done chan<- error, do func() error) {
 	runtime.LockOSThread() // not unlocked, so the thread ends, unless it is the main thread
