@@ -12,7 +12,7 @@ import (
 // mostRead limits the bytes read from a file. All relevant files are smaller.
 const mostRead = 4 << 10
 
-// Of returns the serial number of a disk on any supported bus, or "". at is the directory of the disk, such as
+// Of returns the serial number of a disk on any supported bus, or "". `at` is the directory of the disk, such as
 // sys/block/vda.
 func Of(root fs.FS, at string) string {
 	for _, name := range []string{"serial", "device/serial"} { // virtio; NVMe and MMC
