@@ -33,7 +33,7 @@ func Make(path string) error {
 	return unix.Mount("/proc/thread-self/ns/net", path, "", unix.MS_BIND, "")
 }
 
-// Aside calls do in a new namespace, which is removed afterwards with everything created in it.
+// Aside calls `do` in a new namespace, which is removed afterwards with everything created in it.
 func Aside(do func() error) error {
 	leave, err := move(func() error { return unix.Unshare(unix.CLONE_NEWNET) })
 	if err != nil {
