@@ -123,7 +123,7 @@ func Lower(excesses, allowances []Excess) []Excess {
 	return out
 }
 
-// Format writes allowances as a file with the comment lines of the file before.
+// Format writes allowances as a file with the comment lines of the text `before`.
 func Format(before string, allowances []Excess) string {
 	var b strings.Builder
 	for line := range strings.Lines(before) {
