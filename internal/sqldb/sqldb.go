@@ -168,7 +168,7 @@ type Row struct {
 // Scan is sql.Row.Scan with the errors of the store.
 func (r Row) Scan(into ...any) error { return r.db.readError(r.row.Scan(into...)) }
 
-// Read runs do in a read-only transaction with a consistent snapshot.
+// Read runs `do` in a read-only transaction with a consistent snapshot.
 func (db *DB) Read(ctx context.Context, do func(tx *Tx) error) error {
 	options := &sql.TxOptions{ReadOnly: true}
 	if db.server != nil {
