@@ -20,8 +20,8 @@ type Model[S comparable, In, Out any] struct {
 	Init S
 	// Step reports whether out is a valid response to in, and returns the next state.
 	Step func(s S, in In, out Out) (S, bool)
-	// Maybe returns the next state if in was executed and its response was lost. The checker also considers that in was
-	// not executed.
+	// Maybe returns the next state if the request `in` was executed and its response was lost. The checker also
+	// considers that `in` was not executed.
 	Maybe func(s S, in In) S
 	// Key separates independent parts of the store; nil if there is only one.
 	Key func(in In) string
@@ -38,7 +38,7 @@ type History[In, Out any] struct {
 // lost marks a lost response.
 type lost struct{}
 
-// Ask sends a request, records the response and returns it. An error of ask means that the outcome is unknown: the
+// Ask sends a request, records the response and returns it. An error of `ask` means that the outcome is unknown: the
 // checker accepts that the request was executed, and that it was not.
 func (h *History[In, Out]) Ask(client int, in In, ask func() (Out, error)) (Out, error) {
 	call := h.clock.Add(1)
