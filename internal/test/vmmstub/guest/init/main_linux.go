@@ -182,7 +182,7 @@ func waitFor(pattern string) ([]string, error) {
 	return nil, fmt.Errorf("%s: %w", pattern, fs.ErrNotExist)
 }
 
-// tellDisks reports new, resized and removed disks since before, and returns the current disks.
+// tellDisks reports new, resized and removed disks, compared with `before`, and returns the current disks.
 func tellDisks(before map[string]int64) map[string]int64 {
 	now := map[string]int64{}
 	paths, _ := filepath.Glob("/sys/block/vd*")

@@ -20,7 +20,7 @@ func plugMemory() error {
 }
 
 // tellPlugged brings new CPUs online and returns a report of the CPUs and the memory in use. It prints the report if it
-// differs from before.
+// differs from `before`.
 func tellPlugged(before string) string {
 	cpus, _ := filepath.Glob("/sys/devices/system/cpu/cpu[0-9]*")
 	for _, cpu := range cpus {
