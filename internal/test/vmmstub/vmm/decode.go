@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// decode parses a JSON object into the struct that into points to. It follows the real program where encoding/json
+// decode parses a JSON object into the struct that `into` points to. It follows the real program where encoding/json
 // differs: keys are case-sensitive, a field with the tag `need:"yes"` is required, only pointers, lists and maps may be
 // null, and a string with the tag `oneof` must have one of its values. Missing fields keep their value; unknown keys
 // are ignored.

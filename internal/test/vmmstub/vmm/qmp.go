@@ -48,7 +48,7 @@ func (q *qmp) listen() {
 	}
 }
 
-// ask sends a command and decodes the result, unless into is nil.
+// ask sends a command and decodes the result, unless `into` is nil.
 func (q *qmp) ask(command string, arguments map[string]any, into any) error {
 	return q.askWith(nil, command, arguments, into)
 }
