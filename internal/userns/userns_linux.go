@@ -60,8 +60,8 @@ func OfNetwork(path string) (*os.File, error) {
 	return user, nil
 }
 
-// Show mounts the file tree at from at to, with the ownership of the namespace: files of user n belong to the user n of
-// the namespace. It excludes mounts below from. Both paths must be directories, or both files.
+// Show mounts the file tree `from` at the path `to`, with the ownership of the namespace: files of user n belong to the
+// user n of the namespace. It excludes mounts below `from`. Both paths must be directories, or both files.
 func Show(user *os.File, from, to string) error {
 	tree, err := mapped(user, from)
 	if err != nil {
@@ -102,8 +102,8 @@ func mapped(user *os.File, path string) (tree int, err error) {
 	return tree, nil
 }
 
-// within starts a process in new namespaces, calls do with the process's directory in /proc, and kills the process. The
-// process is this program, stopped before its first instruction.
+// within starts a process in new namespaces, calls `do` with the process's directory in /proc, and kills the process.
+// The process is this program, stopped before its first instruction.
 func within(first uint32, kinds uintptr, do func(process string) error) error {
 	runtime.LockOSThread() // the process ends with the thread that started it
 	defer runtime.UnlockOSThread()
