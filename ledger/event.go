@@ -24,7 +24,7 @@ type Events interface {
 	// its content. An event of a run marks its waiting submission as delivered. The first events of a new journal
 	// delete the datacenter's nodes and resources: a journal restored from a backup reports all of them again.
 	StoreEvents(ctx context.Context, datacenter writ.DatacenterID, events []writ.Event) error
-	// Events returns at most max events with ids greater than after, oldest first, or fewer if they are large. more
+	// Events returns at most max events with ids greater than `after`, oldest first, or fewer if they are large. more
 	// reports that a limit ended the list, so more events may follow. A newly visible event has a higher id than all
 	// events that were visible before.
 	Events(ctx context.Context, after int64, filter EventFilter, max int) (events []Event, more bool, err error)

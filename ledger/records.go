@@ -20,7 +20,7 @@ type Records interface {
 	// events has no entry.
 	LastHeard(ctx context.Context, runs ...writ.RunID) (map[writ.RunID]time.Time, error)
 	// Unreported lists at most max open runs of a datacenter that no event of this journal has reported. They are
-	// sorted by id and start behind the run after. It lists fewer if they are large, but at least one if any exist.
+	// sorted by id and start behind the run `after`. It lists fewer if they are large, but at least one if any exist.
 	Unreported(ctx context.Context, datacenter writ.DatacenterID, journal string, after writ.RunID, max int) ([]Run,
 		error)
 	// Restate records a datacenter's answer to a question about a run, and stores an event. If the run has ended, it

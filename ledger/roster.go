@@ -14,7 +14,7 @@ type Rosters interface {
 	// roster names. A version that is already stored with the same bytes is ignored. Any other version that is not
 	// higher than all stored ones is a CONFLICT. Versions may be skipped, as in a recovery.
 	AddRoster(ctx context.Context, roster *identity.Roster, signed []byte) error
-	// RosterLinks lists the versions above after, oldest first. It includes skipped versions, whose texts the ledger
+	// RosterLinks lists the versions above `after`, oldest first. It includes skipped versions, whose texts the ledger
 	// does not have.
 	RosterLinks(ctx context.Context, after int) ([]chain.Entry, error)
 	// Roster returns the signed bytes of a version. The error is NOT_FOUND for a version without a text.
