@@ -182,7 +182,7 @@ func addEncoded(ctx context.Context, tx *sqldb.Tx, e ledger.Event, body string) 
 	return err
 }
 
-// Events returns events with ids greater than after.
+// Events returns events with ids greater than `after`.
 func (s *eventTables) Events(
 	ctx context.Context, after int64, filter ledger.EventFilter, max int,
 ) (events []ledger.Event, more bool, err error) {

@@ -102,7 +102,7 @@ func project(ctx context.Context, tx *sqldb.Tx, roster *identity.Roster) error {
 	return nil
 }
 
-// RosterLinks lists the roster versions above after. A roster without a row in roster_links was stored by an earlier
+// RosterLinks lists the roster versions above `after`. A roster without a row in roster_links was stored by an earlier
 // release of writ.
 func (s *rosterTables) RosterLinks(ctx context.Context, after int) ([]chain.Entry, error) {
 	rows, err := s.db.Query(ctx, `
