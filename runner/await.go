@@ -29,9 +29,9 @@ func (w *work) waits() (time.Duration, string) {
 	return time.Duration(part.WaitSeconds) * time.Second, part.After
 }
 
-// await blocks a job that waits for new lines of a log until there are some, the resource changes its state or is gone,
-// or the time is over. The driver then reads the log. The job holds no lock of the resource while it waits, so it
-// blocks no other job.
+// await blocks a job that waits for new lines of a log. It returns when there are some, when the resource changes its
+// state or is gone, or when the time is over. The driver then reads the log. The job holds no lock of the resource
+// while it waits, so it blocks no other job.
 func (j *jobs) await(ctx context.Context, w *work) error {
 	patience, after := w.waits()
 	driver, ok := w.driver.(sal.Logging)

@@ -203,7 +203,7 @@ func (d *desk) keys() []writ.JobKey {
 	return listed(d, func(*work) bool { return true }, func(w *work) writ.JobKey { return w.job.JobKey })
 }
 
-// listed maps the active jobs that satisfy want, ordered by key.
+// listed maps the active jobs that `want` accepts, ordered by key.
 func listed[T any](d *desk, want func(*work) bool, view func(*work) T) []T {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -59,8 +59,9 @@ func newOutbox(send func(context.Context, []*writ.Result) error) *outbox {
 	return &outbox{send: send, pending: map[writ.JobKey]*pendingResult{}, wake: wake.New()}
 }
 
-// post enqueues the result of a job whose last possible delivery is at until. The returned channel is closed once the
-// transport has accepted the result. A result that is already queued is sent again immediately, with the initial delay.
+// post enqueues the result of a job. The last possible delivery of the job is at the time `until`. The returned channel
+// is closed once the transport has accepted the result. A result that is already queued is sent again immediately, with
+// the initial delay.
 func (o *outbox) post(result *writ.Result, until time.Time) <-chan struct{} {
 	o.mu.Lock()
 	defer o.mu.Unlock()
