@@ -7,7 +7,7 @@ import (
 	"writ"
 )
 
-// Capacity fills the fields of given that are 0 with the host's capacity.
+// Capacity fills the fields of `given` that are 0 with the host's capacity.
 func Capacity(dir string, given writ.Capacity) (writ.Capacity, error) {
 	if given.CPUs != 0 && given.MemoryMiB != 0 && given.DiskGiB != 0 {
 		return given, nil
