@@ -85,7 +85,8 @@ func (r *recentRun) set(seq int) {
 	r.calls[seq/64] |= 1 << (seq % 64)
 }
 
-// mayHave reports whether a call may have a record. of returns the calls of the run with a record in the journal.
+// mayHave reports whether a call may have a record. The function `of` returns the calls of the run with a record in the
+// journal.
 func (r *recentRun) mayHave(ctx context.Context, seq int, of func(ctx context.Context) ([]int, error)) (bool, error) {
 	if seq < 0 || seq >= recentCalls {
 		return true, nil
