@@ -202,7 +202,7 @@ func collect(t *testing.T, q queue.Queue, n int, streams ...queue.Stream) []queu
 	return all
 }
 
-// eventually calls do until it succeeds, like a caller whose transport is recovering.
+// eventually calls `do` until it succeeds, like a caller whose transport is recovering.
 func eventually(t *testing.T, what string, do func() error) {
 	t.Helper()
 	began := time.Now()
