@@ -14,7 +14,7 @@ const (
 	readAtOnce   = 4 // seconds
 )
 
-// meter is a token bucket for reading a stream. A nil meter is full.
+// meter is a token bucket for reading a stream. A nil meter does not limit reading.
 type meter struct {
 	perSecond       float64 // messages
 	messages, bytes float64

@@ -93,9 +93,9 @@ func (s *service) repairUntilEnd(ctx context.Context) {
 }
 
 // repair compares the active tasks in Redis with the active tasks of this process. A task whose handler returned a
-// while ago is removed. An unknown task is returned to the queue: at once if before is nil, otherwise only if it was
-// already unknown in before, because it may be in transit from Redis to its handler. A task that asynq received is
-// refused if it was already in before and still has no handler. repair returns the unknown tasks.
+// while ago is removed. An unknown task is returned to the queue: at once if `before` is nil, otherwise only if
+// `before` contains it, because it may be in transit from Redis to its handler. A task that asynq received is refused
+// if `before` contains it and it still has no handler. repair returns the unknown tasks, as `before` for the next call.
 func (s *service) repair(ctx context.Context, before []string) (strangers []string, err error) {
 	var active, failed *redis.StringSliceCmd
 	_, err = s.queue.client.Pipelined(ctx, func(p redis.Pipeliner) error {
