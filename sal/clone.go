@@ -11,8 +11,9 @@ import (
 	"writ"
 )
 
-// CopyFile copies the content of from into the empty file to. It shares blocks where the disk supports that, and keeps
-// holes. It stops soon after ctx ends and reports its progress to the function set by Telling. The copy is not synced.
+// CopyFile copies the content of the file `from` into the empty file `to`. It shares blocks where the disk supports
+// that, and keeps holes. It stops soon after ctx ends and reports its progress to the function set by Telling. The copy
+// is not synced.
 func CopyFile(ctx context.Context, to, from *os.File) error {
 	if share(to, from) {
 		return nil

@@ -9,7 +9,7 @@ import (
 // noCopyOnWrite is FS_NOCOW_FL of linux/fs.h: writes go to the same blocks again, without checksums.
 const noCopyOnWrite = 0x00800000
 
-// share makes to, an empty file, share the blocks of from, and reports whether the disk supports this. The kernel
+// share makes `to`, an empty file, share the blocks of `from`, and reports whether the disk supports this. The kernel
 // refuses if only one of the files is written in place, so share copies that flag first.
 func share(to, from *os.File) bool {
 	if flags, err := unix.IoctlGetUint32(int(from.Fd()), unix.FS_IOC_GETFLAGS); err == nil {

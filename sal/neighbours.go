@@ -186,8 +186,8 @@ type Trees interface {
 	Room(ctx context.Context, name string, bound Bound) error
 	// Make creates a tree, or grows it to a bound, and returns its directory. It never shrinks a tree.
 	Make(ctx context.Context, name string, bound Bound) (dir string, err error)
-	// Copy creates a tree with the content of tree from, or of one of its snapshots if snapshot is not empty. The tree
-	// must not exist. The caller must remove an unfinished copy.
+	// Copy creates a tree with the content of the tree `from`, or of one of its snapshots if snapshot is not empty. The
+	// tree must not exist. The caller must remove an unfinished copy.
 	Copy(ctx context.Context, name string, bound Bound, from, snapshot string) (dir string, err error)
 	// Keep compares a tree with the bound of the last Make, and repairs what it can.
 	Keep(ctx context.Context, name string, bound Bound) ([]Drift, error)

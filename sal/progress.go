@@ -8,8 +8,8 @@ import (
 // listener is the context key of the progress function.
 type listener struct{}
 
-// Telling returns a context for copies of large files, which then report their progress to tell. The text is for
-// display only.
+// Telling returns a context for copies of large files, which then report their progress to the function `tell`. The
+// text is for display only.
 func Telling(ctx context.Context, tell func(text string)) context.Context {
 	return context.WithValue(ctx, listener{}, tell)
 }

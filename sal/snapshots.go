@@ -5,8 +5,8 @@ import "writ"
 // MaxSnapshots limits the snapshots or backups that one resource keeps. Each may be as large as the resource.
 const MaxSnapshots = 64
 
-// RoomForSnapshot returns QUOTA_EXCEEDED if have, the number of snapshots of a resource, has reached MaxSnapshots. word
-// is "snapshot" or "backup".
+// RoomForSnapshot returns QUOTA_EXCEEDED if `have`, the number of snapshots of a resource, has reached MaxSnapshots.
+// word is "snapshot" or "backup".
 func RoomForSnapshot(resource writ.ResourceID, word string, have int) error {
 	if have < MaxSnapshots {
 		return nil
