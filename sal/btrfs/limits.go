@@ -25,8 +25,8 @@ type limits struct {
 	shares *shares
 }
 
-// set sets the limit of a subvolume that is, or is about to become, the named tree. The limit never decreases. The tree
-// counts for the bound's project from then on, if that is set.
+// set sets the limit of a subvolume that is, or is about to become, the named tree. The limit never decreases. If the
+// bound names a project, the tree counts for that project from then on.
 func (l limits) set(name, subvolume string, bound sal.Bound) error {
 	if err := l.deny(subvolume); err != nil { // before the subvolume gets its place or any content
 		return err
