@@ -34,7 +34,7 @@ func (h Hosts) New(t testing.TB) string {
 	return dir
 }
 
-// Replace replaces the content of to by a copy of from. It copies subvolumes as subvolumes.
+// Replace replaces the content of `to` by a copy of `from`. It copies subvolumes as subvolumes.
 func (h Hosts) Replace(t testing.TB, to, from string) {
 	t.Helper()
 	if err := errors.Join(emptyDir(to), copyDir(to, from)); err != nil {
