@@ -19,8 +19,8 @@ func (d *drifts) drifted(mended bool, format string, args ...any) {
 	*d = append(*d, sal.Drift{What: fmt.Sprintf(format, args...), Mended: mended})
 }
 
-// mend calls do to repair a drift and reports the result. It returns an error only if ctx has ended; any other failure
-// becomes part of the drift.
+// mend calls `do` to repair a drift and reports the result. It returns an error only if ctx has ended; any other
+// failure becomes part of the drift.
 func (d *drifts) mend(ctx context.Context, what string, do func() error) error {
 	err := do()
 	if ctx.Err() != nil {

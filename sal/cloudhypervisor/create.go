@@ -154,8 +154,8 @@ func (j *job) endProcesses(ctx context.Context) error {
 
 func owner(r *sal.Record[own]) sal.Owner { return sal.Owner{Resource: r.Resource, UID: r.UID} }
 
-// bringUp starts the process and calls make, which boots the machine or restores a snapshot. prepare makes other files
-// that the machine needs, while the process starts; it may be nil. If bringUp fails, no process is left.
+// bringUp starts the process and calls `make`, which boots the machine or restores a snapshot. prepare makes other
+// files that the machine needs, while the process starts; it may be nil. If bringUp fails, no process is left.
 func (j *job) bringUp(
 	ctx context.Context, r *sal.Record[own], prepare func(context.Context) error,
 	make func(context.Context, *sal.Record[own], *vmm) error,
@@ -283,7 +283,7 @@ func (j *job) awaitLife(ctx context.Context, r *sal.Record[own], v *vmm) error {
 	}
 }
 
-// requireState returns an error if the machine is not in the state want.
+// requireState returns an error if the machine is not in the state `want`.
 func (j *job) requireState(ctx context.Context, v *vmm, want power) error {
 	now, _, err := v.state(ctx)
 	if err != nil {

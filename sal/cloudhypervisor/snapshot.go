@@ -67,7 +67,7 @@ func (j *job) snapshot(ctx context.Context, r *sal.Record[own], name string) (sa
 	return j.done(ctx, r, writ.ChangeUpdated)
 }
 
-// whilePaused calls do while the machine is paused. Afterwards it resumes a machine that should run, even if ctx has
+// whilePaused calls `do` while the machine is paused. Afterwards it resumes a machine that should run, even if ctx has
 // ended.
 func (j *job) whilePaused(ctx context.Context, r *sal.Record[own], v *vmm, do func() error) error {
 	now, _, err := v.state(ctx)
