@@ -20,7 +20,7 @@ import (
 	"writ/sal/needs"
 )
 
-// onStage fills the stage of a container, calls do, and clears the stage. root is the root mount for the process, if
+// onStage fills the stage of a container, calls `do`, and clears the stage. root is the root mount for the process, if
 // the daemon does not mount it. A container without its own users has no stage.
 func (j *job) onStage(
 	ctx context.Context, r *record, id string, volumes []catalog.Mount, do func(root []mounting.Mount) error,
