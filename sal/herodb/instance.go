@@ -49,7 +49,7 @@ func (in instance) dial(ctx context.Context) (*client, error) {
 	return c, nil
 }
 
-// inside calls do in a network namespace; an empty path means the namespace of this process.
+// inside calls `do` in a network namespace; an empty path means the namespace of this process.
 func inside(namespace string, do func() error) error {
 	if namespace == "" {
 		return do()
