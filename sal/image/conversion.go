@@ -42,7 +42,7 @@ func findConverter(accounts *confine.Accounts) (string, error) {
 // sizeCheckInterval is the interval between size checks of a disk that is being converted.
 const sizeCheckInterval = 100 * time.Millisecond
 
-// withinLimit runs do, which grows the converted file, and cancels it when images exceed their limit.
+// withinLimit runs the function `do`, which grows the converted file, and cancels it when images exceed their limit.
 func (c conversion) withinLimit(ctx context.Context, do func(ctx context.Context) error) error {
 	check := func() error {
 		info, err := os.Stat(c.made)

@@ -21,7 +21,7 @@ func (j *job) fetch(ctx context.Context, r *record) (sal.Outcome, error) {
 	if !ok {
 		return sal.Outcome{}, j.unable()
 	}
-	if r != nil && r.Own.Phase == fetching { // the image does not exist yet, and its digest may differ
+	if r != nil && r.Own.Phase == fetching { // the image does not exist yet, and the request may name another digest
 		if err := j.supersede(ctx, r, args); err != nil {
 			return sal.Outcome{}, err
 		}

@@ -42,8 +42,8 @@ func (s store) create(ctx context.Context) (dir string, err error) {
 	return s.trees.Make(ctx, treeName, sal.Bound{})
 }
 
-// publish renames the file from to the name of the image and records it under the same lock, so that no other call sees
-// a file without an image. If from is empty, the image must have its file already.
+// publish renames the file `from` to the name of the image and records it under the same lock, so that no other call
+// sees a file without an image. If `from` is empty, the image must have its file already.
 func (s store) publish(ctx context.Context, r *record, from string) error {
 	unlock, err := s.locks.lock(ctx, contentOf(r).sha256)
 	if err != nil {
@@ -101,7 +101,7 @@ func (s store) release(ctx context.Context, r *record) error {
 	return sal.HostError("remove the file of "+r.Resource.String(), err)
 }
 
-// releaseLost removes all files that no image needs: the damaged record of the image lacks its digest.
+// releaseLost removes all files that no image needs, because the damaged record does not name its own file.
 func (s store) releaseLost(ctx context.Context, _ *record) error {
 	dir, err := s.find(ctx)
 	if err != nil || dir == "" {
