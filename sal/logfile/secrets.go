@@ -20,7 +20,7 @@ func (s Secrets) longest() (n int) {
 	return n
 }
 
-// skip returns the first position at or after from that is not inside a secret. It does not trust from: a client
+// skip returns the first position at or after `from` that is not inside a secret. It does not trust `from`: a client
 // may send any position, and if the beginning of a log was removed, the remaining text may start inside a secret. If
 // the text may be the beginning of a secret that is not completely written yet, skip returns its start, so that read
 // withholds it.
