@@ -96,8 +96,8 @@ type inquiry struct {
 	silent  bool // the last request was not answered
 }
 
-// begin calls ask in the background, unless a request is pending, and returns a channel that is closed when the request
-// is answered.
+// begin calls `ask` in the background, unless a request is pending, and returns a channel that is closed when the
+// request is answered.
 func (q *inquiry) begin(ctx context.Context, ask func(context.Context) (writ.Overlay, error)) <-chan struct{} {
 	q.mu.Lock()
 	defer q.mu.Unlock()
