@@ -62,7 +62,7 @@ func (s links) apply(l netlink.Link, want shape) error {
 	return nil
 }
 
-// setAddresses gives a link exactly the addresses in want, in addition to link-local addresses.
+// setAddresses gives a link exactly the addresses in `want`, in addition to link-local addresses.
 func (s links) setAddresses(l netlink.Link, want ...netip.Prefix) error {
 	there, err := s.kernel.AddrList(l, netlink.FAMILY_ALL)
 	if err != nil {
