@@ -45,8 +45,8 @@ func (t *Tables) content() (*content, error) {
 	return c, err
 }
 
-// transact removes c from the cache, because its connection will hold a transaction. The caller calls after when it is
-// done.
+// transact removes c from the cache, because its connection will hold a transaction. The caller calls `after` when it
+// is done.
 func (t *Tables) transact(c *content) (after func()) {
 	t.cached = nil
 	return c.close
