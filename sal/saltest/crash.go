@@ -195,7 +195,7 @@ type disturbed struct {
 	when string // names the operation and the step, for errors
 }
 
-// repeats repeats the disturbed operation. If keep is set, it first calls Keep, as a runner does at startup.
+// repeats repeats the disturbed operation. If `keep` is set, it first calls Keep, as a runner does at startup.
 func (d disturbed) repeats(s Step, want sal.Observation, keep bool) {
 	d.Helper()
 	d.observe(subject)

@@ -17,7 +17,7 @@ import (
 type Hosts interface {
 	// New returns an empty directory that exists until the test ends.
 	New(t testing.TB) string
-	// Replace makes to a copy of from. Neither is in use.
+	// Replace makes `to` a copy of `from`. Neither is in use.
 	Replace(t testing.TB, to, from string)
 }
 
