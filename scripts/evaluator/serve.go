@@ -71,7 +71,7 @@ func requestsFrom(pipe *os.File) io.Reader {
 	return os.NewFile(fd, pipe.Name())
 }
 
-// serve writes a greeting, then answers requests until in ends. Used returns the CPU time of the process.
+// serve writes a greeting, then answers requests until the input `in` ends. Used returns the CPU time of the process.
 func serve(in io.Reader, out io.Writer, layers Layers, used func() time.Duration) error {
 	if err := writeFrame(out, greeting{Layers: layers}); err != nil {
 		return err
