@@ -178,7 +178,7 @@ func (e *encoder) pairs(m map[string]tengo.Object, depth int) error {
 }
 
 // valueOf converts an object of a script to a value of the system. Handles and unknown values stay themselves; a secret
-// becomes a catalog.Secret. The caller has encoded o before, so o is a valid value.
+// becomes a catalog.Secret. The caller has already encoded o, so o is a valid value.
 func valueOf(o tengo.Object) any {
 	if list, ok := elementsOf(o); ok {
 		values := make([]any, len(list))
