@@ -242,7 +242,7 @@ var (
 )
 
 // limitMachine returns a reported machine with all fields limited for display. It returns false if the machine address
-// or step is invalid. before is the same machine in the previous report, or nil.
+// or step is invalid. `before` is the same machine in the previous report, or nil.
 func limitMachine(m link.BootMachine, token string, before *link.BootMachine, now time.Time) (link.BootMachine, bool) {
 	if !bootMachinePattern.MatchString(m.MAC) || m.Step != "" && !bootStepPattern.MatchString(m.Step) {
 		return m, false
