@@ -29,7 +29,7 @@ type Inventories struct {
 	runs map[writ.RunID]map[writ.NodeID][]int // calls per run and node, sorted; no entry until the node has reported
 }
 
-// NewInventories returns the inventories of a journal. until returns the end of its restored period.
+// NewInventories returns the inventories of a journal. The function `until` returns the end of its restored period.
 func NewInventories(members *Members, until func() time.Time) *Inventories {
 	return &Inventories{members: members, until: until, runs: make(map[writ.RunID]map[writ.NodeID][]int)}
 }

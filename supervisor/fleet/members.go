@@ -186,7 +186,7 @@ func (m *Members) update(id writ.NodeID, change func(*journal.Node)) bool {
 	return n != nil
 }
 
-// forEach calls do for all nodes, in any order.
+// forEach calls `do` for all nodes, in any order.
 func (m *Members) forEach(do func(*journal.Node)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
