@@ -61,7 +61,7 @@ func (h *Decisions) Set(all identity.Holds, revision int64, changes int) {
 	h.now.Store(next)
 }
 
-// Over returns a hold that covers work, or nil.
+// Over returns a hold that covers the scope `work`, or nil.
 func (h *Decisions) Over(work identity.Scope) *identity.Hold {
 	now := h.now.Load()
 	if some, has := now.of[work.Project]; has {
