@@ -136,7 +136,7 @@ func (tx *Tx) beginReconciliation(now time.Time) error {
 }
 
 // Reconciles reports whether nodes may have work of a run that the journal does not know: the run was accepted before
-// until, or it was signed so early that it may have been submitted before until. skew is the permitted error of
+// the time `until`, or it was signed so early that it may have been submitted before it. skew is the permitted error of
 // signers' clocks.
 func (r *Run) Reconciles(until time.Time, skew time.Duration) bool {
 	return !until.IsZero() && (r.Accepted.Before(until) || !r.Signed.After(until.Add(skew)))

@@ -116,7 +116,7 @@ func (f *Feed) EncodedEvents(
 }
 
 // dropUnreadable deletes a row of events that cannot be decoded, and all events before it. A coordinator that lacks one
-// of them then receives the whole state again, as after Forget. It returns err.
+// of them then receives the whole state again, as after Forget. It returns err, joined with the error of the deletion.
 func (f *Feed) dropUnreadable(ctx context.Context, err error) error {
 	bad, ok := errors.AsType[*unreadableEvents](err)
 	if !ok {

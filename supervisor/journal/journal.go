@@ -117,14 +117,14 @@ func (j *Journal) SetClock(now func() time.Time) { j.db.Clock = now }
 // Close closes the journal after finishing the current writes.
 func (j *Journal) Close() error { return j.db.Close() }
 
-// Read runs do on a snapshot of the journal.
+// Read runs `do` on a snapshot of the journal.
 func (j *Journal) Read(ctx context.Context, do func(tx *Tx) error) error {
 	return j.db.Read(ctx,
 		func(tx *sqldb.Tx) error { return do(&Tx{Tx: tx, ctx: ctx, codes: j.codes.Load(), batch: new(batch)}) })
 }
 
-// Write runs do and returns when its changes are on disk. Changes of several callers share a commit; an error of do
-// reverts only its own changes. do may run more than once, so it must have no effects outside of tx. Once another
+// Write runs `do` and returns when its changes are on disk. Changes of several callers share a commit; an error of `do`
+// reverts only its own changes. `do` may run more than once, so it must have no effects outside of tx. Once another
 // process has begun an epoch, every write fails with ErrFenced.
 //
 //failpoint:none the caller names the write
@@ -249,7 +249,7 @@ func (n *newest) add(digests []writ.Digest) {
 	}
 }
 
-// Then registers do to run once the change is on disk, before its events are sent. It must be fast: the next commit
+// Then registers `do` to run once the change is on disk, before its events are sent. It must be fast: the next commit
 // waits for it.
 func (tx *Tx) Then(do func()) { tx.then = append(tx.then, do) }
 

@@ -72,7 +72,7 @@ func (tx *Tx) NextSendable(node writ.NodeID, after writ.ProjectID, now time.Time
 		sqldb.Micros(now)))
 }
 
-// Sendable returns the runs of at most max calls of a project that are ready for a node: one entry per call, oldest
+// Sendable returns the runs of at most `max` calls of a project that are ready for a node: one entry per call, oldest
 // first.
 func (tx *Tx) Sendable(node writ.NodeID, project writ.ProjectID, now time.Time, max int) ([]writ.RunID, error) {
 	return tx.runIDs(sendable, string(node), string(project), sqldb.Micros(now), max)
