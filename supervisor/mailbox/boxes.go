@@ -29,8 +29,8 @@ func newBoxes() *boxes {
 	}
 }
 
-// Begin schedules the first step of a new run. Before that, it calls keep, which may store the run in memory for the
-// step. If the run already has a box, its step may have started, and keep is not called.
+// Begin schedules the first step of a new run. Before that, it calls `keep`, which may store the run in memory for the
+// step. If the run already has a box, its step may have started, and `keep` is not called.
 func (b *boxes) Begin(run writ.RunID, project writ.ProjectID, keep func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -29,7 +29,7 @@ type Scheduler struct {
 	errors limit.Lines // limits log lines, by error code
 }
 
-// New returns a scheduler whose steps are calls of take.
+// New returns a scheduler that calls `take` for each step.
 func New(take func(ctx context.Context, run writ.RunID, m mail.Mail) error, log *slog.Logger) *Scheduler {
 	return &Scheduler{boxes: newBoxes(), take: take, log: log}
 }
