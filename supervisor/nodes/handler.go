@@ -218,7 +218,7 @@ func (h *handler) bounded(limits *limit.Addresses) func(http.Handler) http.Handl
 	}
 }
 
-// answer writes the result of ask, as JSON or as a problem.
+// answer writes the result of the function `ask`, as JSON or as a problem.
 func answer(h *handler, ask func(r *http.Request) (any, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		v, err := ask(r)
@@ -265,7 +265,7 @@ func (h *handler) fence(w http.ResponseWriter, r *http.Request) {
 	writeBytes(w, contentEnvelope, signed)
 }
 
-// questioned reads the node and the nonce from a request for a signed answer, and calls ask with them.
+// questioned reads the node and the nonce from a request for a signed answer, and calls `ask` with them.
 func questioned(
 	r *http.Request, ask func(ctx context.Context, node writ.NodeID, nonce []byte) ([]byte, error),
 ) ([]byte, error) {

@@ -189,8 +189,8 @@ type Members interface {
 	Member(key ed25519.PublicKey) *writ.Node
 	// Gone reports whether a person has declared the node lost.
 	Gone(node writ.NodeID) bool
-	// RosterPage returns the version after which the page of rosters starts for a node that has version after, and the
-	// newest version.
+	// RosterPage returns the version after which the page of rosters starts for a node that has version `after`, and
+	// the newest version.
 	RosterPage(after int) (start, newest int)
 }
 
