@@ -63,13 +63,13 @@ func (e EngineRequest) String() string {
 	return names + " of version " + e.Version
 }
 
-// Fits reports whether free covers need. An amount of zero always fits, even if free is negative.
+// Fits reports whether `free` covers `need`. An amount of zero always fits, even if free is negative.
 func Fits(need, free writ.Capacity) bool {
 	return need.CPUs <= max(free.CPUs, 0) && need.MemoryMiB <= max(free.MemoryMiB, 0) &&
 		need.DiskGiB <= max(free.DiskGiB, 0)
 }
 
-// Shortage formats the amounts of need that free does not cover.
+// Shortage formats the amounts of `need` that `free` does not cover.
 func Shortage(need, free writ.Capacity) string { return shortage(need, free, "left") }
 
 // shortage ends each amount with scope: "left" or "in all".
