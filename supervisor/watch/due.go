@@ -41,7 +41,8 @@ func (d *dueCalls) next(tx *journal.Tx, now time.Time) ([]journal.Due, error) {
 	return slices.Concat(due, again, held), err
 }
 
-// nextFew returns the next maxHeld entries of a list after at, and advances at. After the end it restarts.
+// nextFew returns the next maxHeld entries of a list after the position `at`, and advances `at`. After the end it
+// restarts.
 func nextFew(
 	list func(after journal.Due, now time.Time, max int) ([]journal.Due, error), at *journal.Due, now time.Time,
 ) ([]journal.Due, error) {

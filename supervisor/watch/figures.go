@@ -73,8 +73,8 @@ func (f *figures) get() *Figures {
 	return new(Figures)
 }
 
-// readWaits reads the waits at most every waitsEvery, else it returns nil. at is the time of the scan by the monotonic
-// clock.
+// readWaits reads the waits at most every waitsEvery, else it returns nil. `at` is the time of the scan by the
+// monotonic clock.
 func (f *figures) readWaits(
 	tx *journal.Tx, loads map[writ.NodeID]journal.Load, at time.Time,
 ) (read *waits, err error) {
