@@ -67,8 +67,9 @@ func (t claimer) claimCalls() error {
 }
 
 // waitingCalls returns the calls that must wait, by seq: calls on hold, calls whose resource another run uses, and all
-// calls that need them, each with its whole group. Waiting calls release their claims. Otherwise two runs that each
-// hold one of two resources would wait for each other. The calls that a waiting call needs do not wait.
+// calls that need them, each with its whole group: the calls that must be on the same node. Waiting calls release their
+// claims. Otherwise two runs that each hold one of two resources would wait for each other. The calls that a waiting
+// call needs do not wait.
 func (t claimer) waitingCalls() (map[int]bool, error) {
 	waiting := make(map[int]bool)
 	groups := groups(t.Step)
@@ -130,7 +131,8 @@ func (t claimer) keepWaiting(group []*journal.Call, waiting map[int]bool) {
 	}
 }
 
-// neverSent reports whether a call was never sent to any node since it was placed, so that no node can have it.
+// neverSent reports whether no node can have a call, because it was not sent since its last move; see
+// journal.Call.Moved.
 func neverSent(c *journal.Call) bool { return c.Attempt == c.Moved+1 && c.Delivery == 0 }
 
 // claim decides which resource a call concerns. It fails calls that the signed header does not allow.
@@ -185,7 +187,7 @@ func (t claimer) isFree(c *journal.Call) (bool, error) {
 	return false, nil
 }
 
-// find answers get(name) from the journal.
+// find answers an operation like volume.get(name) from the journal.
 func (t claimer) find(c *journal.Call, have *journal.Resource) error {
 	if have == nil {
 		return t.fail(c, writ.CallFailed,
@@ -282,7 +284,7 @@ func (t claimer) claimResource(
 		c.UID, c.Need = have.UID, grows(op, c, before)
 		t.pin(c, have.Node)
 	case op.Effect == catalog.Make:
-		if c.UID == "" { // else an attempt before a resume may have begun to make it
+		if c.UID == "" { // if it is set, an attempt before a resume may have begun to make the resource
 			c.UID = newUID(c)
 		}
 		c.Need = grows(op, c, before)

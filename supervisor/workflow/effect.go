@@ -39,9 +39,9 @@ func EventResource(r writ.Resource) *writ.Resource {
 	return &r
 }
 
-// uses returns the capacity that a resource occupies after op. Amounts that op does not change stay as before. The
-// result of op may add to its arguments, such as the size of archives. A disk size of 0 in the result replaces the size
-// before.
+// uses returns the capacity that a resource occupies after op. Amounts that op does not change stay as in `before`. The
+// result of op may add to its arguments, such as the size of archives. A disk size of 0 in the result replaces the
+// previous size.
 func uses(op *catalog.Operation, args, result map[string]any, before writ.Capacity) writ.Capacity {
 	after := writ.Capacity{}
 	if op.Needs != nil {
@@ -66,7 +66,7 @@ func uses(op *catalog.Operation, args, result map[string]any, before writ.Capaci
 }
 
 // resourceAfter returns the resource after a successful call, or nil if the call removed it. have is the resource
-// before the call and stays unchanged. If told is false, the result does not affect the resource.
+// before the call and stays unchanged. If `told` is false, the result does not affect the resource.
 func resourceAfter(
 	t *Step, op *catalog.Operation, c *journal.Call, have *journal.Resource, result writ.Result,
 ) (after *journal.Resource, told bool) {

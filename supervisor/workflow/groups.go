@@ -63,8 +63,8 @@ func (l *callList) connected() [][]*journal.Call {
 	return groups
 }
 
-// together reports whether a call must be on the node of its need. A database is reached by its address and binds no
-// call, and a database itself is bound only by its network.
+// together reports whether a call must be on the node of the call `need`, which it needs. A database is reached by its
+// address and binds no call, and a database itself is bound only by its network.
 func together(c, need *journal.Call) bool {
 	return c.Kind != "" && need.Kind != "" && need.Kind != writ.KindHeroDB &&
 		(c.Kind != writ.KindHeroDB || need.Kind == writ.KindNetwork)

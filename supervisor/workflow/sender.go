@@ -104,8 +104,8 @@ func (t *sender) sendTo(node writ.NodeID, calls []*journal.Call) error {
 	return nil
 }
 
-// cameBack returns the number of the run's calls on a node that ended in this step. The load from the journal still
-// counts them.
+// cameBack returns the number of calls of the run that left a node in this step. The load from the journal still counts
+// them.
 func (t *sender) cameBack(node writ.NodeID) (n int) {
 	for _, c := range t.calls.all {
 		if c.WasOut() && !c.State.Sent() && c.Node == node {
