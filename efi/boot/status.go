@@ -18,7 +18,7 @@ const (
 	quiet = time.Second
 	// calm replaces quiet if the page has not changed and no action is needed.
 	calm = time.Minute
-	// A stage that takes longer than startQuiet is shown with all stages, and again every startEvery.
+	// If a stage takes longer than startQuiet, the page of all stages is shown, and again every startEvery.
 	startQuiet = 3 * time.Second
 	startEvery = 30 * time.Second
 )
@@ -112,7 +112,8 @@ func (s *status) look(meaning progress.Report, known bool) (again bool) {
 	return again
 }
 
-// lookForDecision polls the decision of the datacenter until it is known. The caller holds mu.
+// lookForDecision checks whether the datacenter has decided about the node, and reports the decision once. The caller
+// holds mu.
 func (s *status) lookForDecision() {
 	if s.node.decided {
 		return
@@ -153,7 +154,9 @@ func (s *status) later() {
 
 // showPage shows the page.
 func (s *status) showPage() {
-	addresses := "" // before taking mu: a caller that reports a stage may hold the network's lock
+	// addresses locks the network. A caller that reports a stage may hold that lock and wait for mu, so addresses is called
+	// before mu is locked.
+	addresses := ""
 	if s.addresses != nil {
 		addresses = s.addresses()
 	}
