@@ -30,7 +30,7 @@ const (
 	// keepFor limits a driver's time for one resource. The driver may have to restart a machine, which takes as long as
 	// creating one.
 	keepFor = 5 * time.Minute
-	// readFor limits a driver's time for a read.
+	// readFor limits a driver's time for a call that only reads, such as List.
 	readFor = time.Minute
 	// maxFound limits each list of a report, and maxSentence each text in it.
 	maxFound    = 500
@@ -45,8 +45,8 @@ const (
 // keepOrder is the order in which modules are scanned: dependencies first. Other modules follow by name.
 var keepOrder = []string{"image", "volume", "network", "machine", "container", "herodb"}
 
-// keeper looks after the resources of a node: drivers repair deviations from the spec, and the keeper measures their
-// use and reports repairs, lasting deviations and use.
+// keeper looks after the resources of a node: drivers repair deviations from the spec, and the keeper measures the use
+// of the resources and reports repairs, lasting deviations and use.
 type keeper struct {
 	*base
 	locks    *hosted.Locks
