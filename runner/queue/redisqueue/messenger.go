@@ -319,7 +319,8 @@ func removeMessages(ctx context.Context, client *redis.Client, stream queue.Stre
 	})
 }
 
-// takeHeld returns stored messages. It visits each stream at most once, because there is one for every node.
+// takeHeld returns stored messages. It visits each stream at most once, because there may be thousands: one for every
+// node.
 func (ms *messenger) takeHeld(streams []queue.Stream) []queue.Message {
 	ms.mu.Lock()
 	defer ms.mu.Unlock()
