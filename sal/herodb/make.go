@@ -221,7 +221,7 @@ func (j *job) update(ctx context.Context, r *sal.Record[own], fields []string) e
 	if err != nil {
 		return err
 	}
-	next := r.Own // includes changes by the start of a process
+	next := r.Own // read after serve, which may have started a process
 	next.Phase = changing
 	for _, field := range fields {
 		switch field {

@@ -100,8 +100,8 @@ func (j *job) find(o own, qualifies func(process) bool) (pid, error) {
 }
 
 // lives reports whether a process exists and still belongs to the database, also while it ends: it occupies its port
-// until it has ended. If the process seems to belong to another database, it is checked again, because the kernel does
-// not return the root directory of a process that has begun to end.
+// until it has ended. If the process seems to belong to another database, it is checked again, because confine.RunsAs
+// cannot read the root directory of a process that has begun to end.
 func (j *job) lives(p pid, o own) bool {
 	if p == (pid{}) {
 		return false
