@@ -126,7 +126,8 @@ func (s *splitter) maybe(n parser.Stmt) {
 	s.mute = before
 }
 
-// loop follows the body of a loop. The resources that it makes and stores in a variable from before the loop are many.
+// loop follows the body of a loop. Resources that it makes and stores in a variable from before the loop are marked as
+// many.
 func (s *splitter) loop(n parser.Node, body *parser.BlockStmt) {
 	s.body(body.Stmts)
 	for symbol, h := range s.holds {
