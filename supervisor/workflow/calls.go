@@ -142,7 +142,8 @@ func (l *callList) ref(handle any) (any, error) {
 // describe formats a call with its number: "3 (volume.create web-0)".
 func (l *callList) describe(seq int) string { return fmt.Sprintf("%d (%s)", seq, describe(l.at(seq))) }
 
-// withResources returns the arguments of a call with resources in place of handles. Handles of unknown resources stay.
+// withResources returns the arguments of a call with resources in place of handles. A handle that names no call of the
+// run stays.
 func (l *callList) withResources(op *catalog.Operation, c *journal.Call) map[string]any {
 	args, _ := op.Args.ReplaceHandles(c.Args, func(handle any) (any, error) { // cannot fail: the callback never does
 		if ref, err := l.ref(handle); err == nil {

@@ -148,8 +148,8 @@ func handledCause(calls *callList, failed *journal.Call, handled []int) *journal
 	return nil
 }
 
-// withRootCause returns the failure of a run with the code, node and number of the call that failed first, because
-// failures are counted and found by these. The position in the script is not changed.
+// withRootCause returns the failure of a run with the code, node and number of the call that is its first cause,
+// because failures are counted and found by these. The position in the script is not changed.
 func (l *callList) withRootCause(handled []int, f writ.Failure) *writ.Failure {
 	needs := l.at(f.Seq)
 	f.Handled = needs != nil && handledCause(l, needs, handled) != nil

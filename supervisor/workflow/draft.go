@@ -253,7 +253,7 @@ func (d *Draft) end(c *journal.Call) error {
 	if err != nil {
 		return err
 	}
-	if c.UID == "" { // the call waits for its resource, but the resource is known
+	if c.UID == "" { // the call waits, so it was not claimed
 		c.UID = writ.UID(writ.NewUUID())
 		if have != nil {
 			c.UID = have.UID

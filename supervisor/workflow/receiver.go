@@ -149,7 +149,7 @@ func (t *receiver) answer(a mail.Arrival, left *leftover) error {
 	c := t.calls.at(a.Result.Seq)
 	switch {
 	case c == nil || c.State == writ.CallSucceeded || a.Result.Attempt > c.Attempt:
-		return nil // applied before: only acknowledge it
+		return nil // applied before, or for an unknown call or attempt: only acknowledge it
 	case a.Result.Attempt < c.Attempt:
 		return t.belated(c, a)
 	case c.State == writ.CallPlanned:

@@ -132,7 +132,7 @@ func (t *Step) waitOn(c *journal.Call, before wait, why writ.Reason) {
 	t.delay(c, why)
 }
 
-// delay makes a planned call wait. The step checks it again every second.
+// delay makes a planned call wait. Package watch has the call checked again every second.
 func (t *Step) delay(c *journal.Call, why writ.Reason) {
 	if !c.Why.Equal(why) {
 		c.Why, c.RetryAt = why, t.now

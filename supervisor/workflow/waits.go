@@ -41,7 +41,7 @@ func (t claimer) mayStart(group []*journal.Call) (bool, error) {
 		case h == nil || !needsNode(c):
 			with = append(with, c)
 			continue
-		case !c.RetryAt.After(t.now): // keep the reason of a call that waits for its retry
+		case !c.RetryAt.After(t.now): // a call that waits for its retry keeps that reason
 			t.delay(c, t.Holds.Reason(h))
 		}
 		held, by = c, h
@@ -137,7 +137,7 @@ func (t claimer) waitsForInventories() bool {
 		if c.State != writ.CallPlanned || c.Claimed && !neverSent(c) {
 			continue
 		}
-		if c.Claimed { // the real call may have been sent to a different node
+		if c.Claimed { // before the restore, the call may have been sent to a different node
 			t.unclaim(c)
 		}
 		t.delay(c, why)
