@@ -154,8 +154,8 @@ func (s *status) later() {
 
 // showPage shows the page.
 func (s *status) showPage() {
-	// addresses locks the network. A caller that reports a stage may hold that lock and wait for mu, so addresses is called
-	// before mu is locked.
+	// addresses locks the network. A caller that reports a stage may hold that lock and wait for mu, so this call
+	// precedes the locking of mu.
 	addresses := ""
 	if s.addresses != nil {
 		addresses = s.addresses()
