@@ -55,7 +55,7 @@ func (s *server) fill(ctx context.Context) error {
 		before := s.have
 		err := s.request(ctx)
 		if err != nil && s.inside.Load() && ctx.Err() == nil && !errors.Is(err, errBroken) {
-			err = fmt.Errorf("%w: %w", errBroken, err) // scripts must not explore this network
+			err = fmt.Errorf("%w: %w", errBroken, err) // scripts must not tell failures here apart
 		}
 		if !errors.Is(err, errBroken) {
 			return err
