@@ -26,7 +26,7 @@ func (tx *Tx) lastEvent() (int64, error) {
 const eventsTogether = 16 << 10
 
 // writeEvents writes the events of the batch. Consecutive events share a row, under the number of the last event.
-// Events are encoded only here: links send the same bytes.
+// Events are encoded only here, since links send the stored bytes.
 func (tx *Tx) writeEvents() error {
 	if len(tx.events) == 0 {
 		return nil
@@ -91,7 +91,7 @@ func (tx *Tx) eventRow(events []writ.Event, seq int64) (some []writ.EncodedEvent
 type eventLog struct {
 	db       *sqldb.DB
 	tail     *tail
-	id       atomic.Pointer[string] // generation; changes when a new one begins
+	id       atomic.Pointer[string] // of the current generation
 	restated atomic.Int64           // see Restated
 
 	mu    sync.Mutex

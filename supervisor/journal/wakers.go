@@ -196,8 +196,8 @@ func (tx *Tx) openRows(run int64) ([]openRow, error) {
 
 const openRows = `SELECT seq, place, state, node, claimed, ready, retry_at FROM calls WHERE place >= $1 AND place < $2 AND open ORDER BY place`
 
-// leftOn returns why a call that is bound to a removed node has no wake-up. A call with on_loss "replace" has one: the
-// statement of a person who declares the node lost.
+// leftOn returns why a call that is bound to a removed node has no wake-up. A call with on_loss "replace" has a
+// wake-up: the statement of a person who declares the node lost.
 func (tx *Tx) leftOn(r openRow) (why string, err error) {
 	c, err := tx.callAt(r.place)
 	if err != nil || c == nil {
