@@ -25,7 +25,7 @@ func examineNodes(ctx context.Context, c *client.Client) []finding {
 	defer stop()
 	nodes, err := c.Nodes.List(ctx, api.ListNodesParams{})
 	if err != nil {
-		return nil // another finding covers the coordinator, or the reader may not list nodes
+		return nil // another finding reports the coordinator, or the user may not list nodes
 	}
 	names, err := cli.DatacenterNames(ctx, c)
 	if err != nil {

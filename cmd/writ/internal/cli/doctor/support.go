@@ -24,7 +24,7 @@ import (
 	"writ/cmd/writ/internal/terminal"
 )
 
-// mostOfLog limits the part of a log file in a bundle, in bytes. A bundle contains its end.
+// mostOfLog limits the part of a log file in a bundle, in bytes. A bundle contains the end of the file.
 const mostOfLog = 10 << 20
 
 // part is a file of a bundle: the output of a command, or the end of a log.
