@@ -107,7 +107,7 @@ func payload(
 	if err != nil {
 		return nil, err
 	}
-	// An empty flag may be the output of a command that failed.
+	// An empty --plan is an error and not ignored: it may be the output of a command that failed.
 	if o.Plan != "" || slices.Contains(o.Given(), "--plan") {
 		if err := order.Bind(ctx, roster, o.Plan); err != nil {
 			return nil, err
