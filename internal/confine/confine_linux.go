@@ -16,8 +16,8 @@ import (
 // Start starts a process in a cell. The process can never gain rights that the starting process does not have
 // (no_new_privs); with a user it has no capabilities. The error is a *Barred if the user may not execute the program.
 //
-// The process inherits these properties from the thread that starts it. A thread cannot revert some of them, so it ends
-// afterwards.
+// The process inherits these properties from the thread that starts it. A thread cannot revert some of them, so the
+// starting thread ends afterwards.
 func Start(cmd *exec.Cmd, in Cell) error {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
@@ -35,8 +35,8 @@ func Start(cmd *exec.Cmd, in Cell) error {
 	return <-started
 }
 
-// onOwnThread runs `do` on a thread that ends afterwards. The main thread of the process cannot end alone, so another
-// thread is used then.
+// onOwnThread runs `do` on a thread that ends afterwards. The main thread of the process cannot end alone, so a caller
+// on the main thread gets another one.
 func onOwnThread(done chan<- error, do func() error) {
 	runtime.LockOSThread() // not unlocked, so the thread ends, unless it is the main thread
 	if unix.Gettid() != os.Getpid() {

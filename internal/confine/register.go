@@ -16,8 +16,8 @@ type Register struct {
 }
 
 // Choose returns a user for a name. It skips users that another name has in the records, by an earlier Choose, or as
-// the group of its directory in dir. It also skips users with running processes, except processes in containers,
-// because images choose their own uids.
+// the group of that name's directory in dir. It also skips users with running processes, except processes in
+// containers, because images choose their own uids.
 func (r *Register) Choose(
 	a *Accounts, name string, recorded func() (map[uint32]string, error), dir string,
 ) (uint32, error) {
