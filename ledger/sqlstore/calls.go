@@ -81,7 +81,7 @@ func (s *callTable) CountCalls(ctx context.Context, runs ...writ.RunID) (map[wri
 // openCalls are the states of calls that have not ended.
 var openCalls = []string{string(writ.CallPlanned), string(writ.CallQueued), string(writ.CallRunning)}
 
-// OpenCalls returns the first open calls of each run, up to maxPageBytes in total.
+// OpenCalls returns the first open calls of each run, at most `max` of each, and maxPageBytes in total.
 func (s *callTable) OpenCalls(ctx context.Context, max int, runs ...writ.RunID) (map[writ.RunID][]writ.Call, error) {
 	open := map[writ.RunID][]writ.Call{}
 	if len(runs) == 0 {
@@ -120,8 +120,8 @@ func replaceable(row scanner) (writ.Call, error) {
 	return call, err
 }
 
-// endCalls ends the open calls of a run that has ended without events for these calls. It reads them in parts of
-// bounded size.
+// endCalls ends the open calls of a run that has ended. No events report the end of these calls. It reads them in parts
+// of bounded size.
 func endCalls(ctx context.Context, tx *sqldb.Tx, run writ.Run) error {
 	for after, more := 0, true; more; {
 		q := selectFrom(`SELECT run, seq, body FROM calls`)

@@ -67,7 +67,8 @@ func (s *registrationTable) RemoveRegistrations(ctx context.Context, before time
 }
 
 // displaceRegistration deletes a registration if too many wait. The ledger has no token to verify proofs with, and
-// anyone can send an invalid proof. A proof therefore counts only among the registrations of one network.
+// anyone can send an invalid proof. The network with the most registrations therefore loses one; proofs only decide
+// which one.
 func displaceRegistration(ctx context.Context, tx *sqldb.Tx, newest ledger.Registration) error {
 	var waiting int
 	if err := tx.QueryRowContext(ctx, `SELECT COUNT(*) FROM registrations`).Scan(&waiting); err != nil ||

@@ -48,8 +48,8 @@ const (
 	fromEvent  reportSource = true  // an event: replaces the stored copy
 )
 
-// storeRun stores a datacenter's report of one of its runs. It comes from an event of a journal, or from an answer if
-// journal is empty. The signer, the project and the creation time of the submission stay unchanged, as do runs of other
+// storeRun stores a datacenter's report of one of its runs. journal is empty if the report is the answer to a
+// submission. The signer, the project and the creation time of the submission stay unchanged, as do runs of other
 // datacenters.
 func storeRun(
 	ctx context.Context, tx *sqldb.Tx, datacenter writ.DatacenterID, journal string, run writ.Run, source reportSource,

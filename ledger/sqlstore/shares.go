@@ -13,7 +13,8 @@ import (
 // rowCost is the estimated size in bytes of a row without its body: columns and index entries.
 const rowCost = 300
 
-// The kinds of rows in table shares. Events of runs and calls also make copies, which stay until the run is deleted.
+// The kinds of rows in table shares. The events of runs and calls count as ofRuns, because their copies stay until the
+// run is deleted.
 const (
 	ofEvents = "events"
 	ofRuns   = "runs"

@@ -25,7 +25,7 @@ func (d *damage) scanSubmission(row scanner) (s writ.Submission, err error) {
 	return s, err
 }
 
-// scanWaiting is scanSubmission with the digest as stored, which is the row's place in the order of arrival.
+// scanWaiting is scanSubmission that also returns the digest as stored, which orders the rows with the same time.
 func (d *damage) scanWaiting(row scanner) (s writ.Submission, payload string, err error) {
 	var failure string
 	var received, expires int64
