@@ -79,7 +79,7 @@ func (d *BatchDecisions) Revoke(ctx context.Context, v *identity.VerifiedStateme
 		if b.Revoked.IsZero() {
 			b.Revoked = tx.Now
 		}
-		if b.Until.After(tx.Now) { // batches with the latest end are loaded and listed first
+		if b.Until.After(tx.Now) { // only the batches with the latest ends are loaded
 			b.Until = tx.Now
 		}
 		if err := tx.PutNodeBatch(b); err != nil {
