@@ -27,7 +27,7 @@ var ErrCopied = writ.Errorf(writ.CodeNodeCopied,
 func (seen *presence) fault(name string, now, heard time.Time) string {
 	late := now.Sub(time.UnixMilli(seen.beat.Clock))
 	switch {
-	case seen.suspended != "": // the beat was sent before the suspension
+	case seen.suspended != "": // an earlier beat: a suspended node sends none
 		return seen.suspended
 	case !seen.copied.IsZero() && heard.Sub(seen.copied) < copiedStays:
 		return ErrCopied.Error()

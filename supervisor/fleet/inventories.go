@@ -17,10 +17,10 @@ const maxAsked = 64
 // Inventories holds the reports of nodes about runs that are reconciled after a restore. It is in memory only: the next
 // supervisor asks again.
 //
-// A journal that was restored from a backup lacks the jobs that were sent after the backup. If such a call were placed
-// on a different node, it would take effect twice. Nodes are therefore asked for their calls of the earlier runs. No
-// call of such a run is placed until every node has reported. A call that a node reported goes to that node, which
-// answers it from its record.
+// A journal that was restored from a backup lacks the jobs that were sent after the backup. If the call of such a job
+// were placed on a different node, it would take effect twice. Nodes are therefore asked which calls of the restored
+// runs they have. No call of such a run is placed until every node has reported. A call that a node reported goes to
+// that node, which answers it from its record.
 type Inventories struct {
 	members *Members
 	until   func() time.Time

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// onlineEvery is the interval at which a node's online time is added to its month; each time is a write and an
+	// onlineEvery is the interval at which a node's online time is added to its month; each addition is a write and an
 	// event.
 	onlineEvery = 10 * time.Minute
 	// onlineFirst is the delay of the first entry of a month.
@@ -48,8 +48,8 @@ func (m *Machines) of(id writ.NodeID) *machine {
 	return known
 }
 
-// Describe stores a host report of a known node if it is newer than the last: not from an earlier process than the last
-// beat, and not made for an earlier epoch.
+// Describe stores a host report of a known node. It ignores a report if a newer one was stored, if its process is older
+// than the process of the last beat, or if it was made for an earlier epoch.
 func (m *Machines) Describe(r nodes.HostReport, epoch int64, now time.Time) {
 	id := writ.ReportID{Incarnation: r.Incarnation, Round: r.Count}
 	m.presence.mu.Lock() // as in Findings.Apply

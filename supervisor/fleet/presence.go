@@ -54,8 +54,8 @@ func (p *Presence) of(id writ.NodeID) *presence {
 // Beat applies a beat that arrived while this supervisor had the given epoch. now and heard are the time of its arrival
 // by the wall clock and by the monotonic clock. It returns the jobs that the previous beat did not name, and the new
 // progress of jobs. If the node may have missed that the supervisor gave up some of its jobs, Beat returns all jobs, so
-// that the caller repeats this to the node. If the beat is not newer than the last one, or the node is unknown, fresh
-// is false and the beat is not applied.
+// that the caller tells the node again. If the beat is not newer than the last one, or the node is unknown, fresh is
+// false and the beat is not applied.
 func (p *Presence) Beat(
 	b writ.Beat, epoch int64, now, heard time.Time,
 ) (started []writ.JobKey, progress []writ.Progress, fresh bool) {
