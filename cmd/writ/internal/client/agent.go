@@ -70,7 +70,7 @@ func (s *agentSession) request(what string, limit time.Duration, do func() error
 	switch {
 	case err == nil:
 		return nil
-	case limited.Err() != nil: // s.ctx ends before limited does
+	case limited.Err() != nil: // if s.ctx ended, its error is the cause
 		return cmp.Or(s.ctx.Err(), muteAgent(s.socket, what, limit))
 	}
 	return err

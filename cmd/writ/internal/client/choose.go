@@ -117,10 +117,10 @@ func amountOf(c writ.Capacity) string {
 	return strings.Join(parts, " and ")
 }
 
-// Choose selects a datacenter with the given labels ("region" applies to all datacenters). Among those that are
-// enabled, connected, free of faults and have capacity for needs, it takes the one with the fewest open calls. The
-// roster defines the datacenters. The coordinator supplies only their status, so a false answer can at worst lead to a
-// worse choice.
+// Choose selects a datacenter with the given labels (the region of a datacenter counts as its label "region"). Among
+// those that are enabled, connected, free of faults and have capacity for needs, it takes the one with the fewest open
+// calls. The roster defines the datacenters. The coordinator supplies only their status, so a false answer can at worst
+// lead to a worse choice.
 func (c Orders) Choose(
 	ctx context.Context, roster *identity.Roster, labels map[string]string, needs []Need,
 ) (Choice, error) {

@@ -184,8 +184,8 @@ func AboutRun(run api.Run, decision string) identity.Statement {
 const nodeNewsWithin = 5 * time.Second
 
 // AwaitNews waits until the coordinator has received a decision about a node. `before` is the node before the decision.
-// The answer to a statement arrives before the event, and the next statement must name the next revision. It gives up
-// without an error after nodeNewsWithin.
+// The answer to a statement arrives before the event, and the next statement must name the next revision. AwaitNews
+// gives up without an error after nodeNewsWithin.
 func (c Nodes) AwaitNews(ctx context.Context, before writ.Node, decision string) {
 	removed := decision == "remove" || decision == identity.DecisionLost
 	listed := api.ListNodesParams{Datacenter: api.Given(string(before.Datacenter))}
@@ -203,7 +203,7 @@ func (c Nodes) AwaitNews(ctx context.Context, before writ.Node, decision string)
 		}
 		i := slices.IndexFunc(nodes, func(n writ.Node) bool { return n.ID == before.ID })
 		if i >= 0 && nodes[i].Revision > before.Revision || i < 0 && removed {
-			// that the node is missing (i < 0) is not enough: a newly admitted node is listed only after its event
+			// a missing node (i < 0) does not prove its removal: a newly admitted node is listed only after its event
 			return
 		}
 		select {

@@ -13,7 +13,7 @@ import (
 // End is the result of a run as signed by its datacenter.
 type End struct {
 	writ.Summary
-	Unsure error // why a later resume cannot be excluded; nil if it can
+	Unsure error // why a later resume is possible; nil if there was none
 }
 
 const (

@@ -81,7 +81,7 @@ func (c Orders) Revision(ctx context.Context, o Order) (int, error) {
 	return preview.Revision, err
 }
 
-// maxProposal limits a preview request, in bytes. The request is forwarded in one frame of the link.
+// maxProposal limits a preview request, in bytes. A coordinator forwards the request to the datacenter in one frame.
 const maxProposal = 1<<20 - 8<<10
 
 // maxRounds limits the number of preview requests for one script.
@@ -121,7 +121,7 @@ func (c Orders) Foresee(
 	}
 }
 
-// answers reports whether a preview covers exactly the calls 1 to calls, in order.
+// answers reports whether a preview covers exactly the calls 1 to `calls`, in order.
 func answers(p writ.Preview, calls int) bool {
 	for i, c := range p.Calls {
 		if c.Seq != i+1 {

@@ -166,15 +166,15 @@ func AboutRuns(runs []api.Run, resume bool) (identity.Statement, error) {
 	return s, nil
 }
 
-// Decide signs and submits a statement of AboutRuns. The result is signed by the supervisor. It holds for each run
-// nil, or the reason why the run is unchanged. If it holds no runs, the supervisor was interrupted.
+// Decide signs and submits a statement of AboutRuns. The result is signed by the supervisor. For each run it contains
+// nil, or the reason why the run is unchanged. It contains no runs if the supervisor was interrupted.
 func (c Runs) Decide(ctx context.Context, by *Person, s identity.Statement) (writ.Answer, error) {
 	_, answer, err := c.client.Statements.decide(ctx, by, s)
 	return answer, err
 }
 
-// List returns at most limit runs that params select, newest first; limit 0 means all. next is the cursor of the
-// remaining runs.
+// List returns the runs that params select, newest first, and at most `limit` of them; 0 means all. next is the cursor
+// of the remaining runs.
 func (c Runs) List(
 	ctx context.Context, params api.ListRunsParams, limit int,
 ) (runs []api.Run, next string, err error) {
