@@ -252,8 +252,8 @@ func (s *Situation) because(why writ.Reason, sentence string, other remedy.Comma
 	return r
 }
 
-// SentenceOf returns the sentence of why, with its subject. If why is empty, it returns sentence: an earlier version of
-// the coordinator sends only a sentence.
+// SentenceOf returns the sentence of `why`, with its subject. If `why` is empty, it returns `sentence`: an earlier
+// version of the coordinator sends only a sentence.
 func SentenceOf(why writ.Reason, sentence string) string { return cmp.Or(why.Sentence(), sentence) }
 
 func said(f *writ.Failure, texts ...string) string {
