@@ -222,7 +222,7 @@ func (a *acts) recordAnswer(
 }
 
 // refuseUnrecorded answers a job while the journal cannot be written. It returns the recorded result if there is one.
-// Otherwise the answer is the error why, which makes the supervisor send another attempt. If that could repeat a job
+// Otherwise the answer is the error `why`, which makes the supervisor send another attempt. If that could repeat a job
 // that is not repeatable, or the journal cannot be read, refuseUnrecorded returns nil.
 func (a *acts) refuseUnrecorded(ctx context.Context, w *work, why error) *writ.Result {
 	entry, err := a.journal.Find(context.WithoutCancel(ctx), w.job.JobKey)

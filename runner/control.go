@@ -35,7 +35,7 @@ func (n *incarnation) listen(ctx context.Context) {
 			continue
 		}
 		if err := n.apply(ctx, messages); err != nil {
-			continue // the messages come again after a restart, and the supervisor repeats important ones
+			continue // the messages come again after a restart
 		}
 		n.link.note(ctx, n.queue.Acknowledge(failpoint.At(ctx, failpoint.ControlsDone), messages...))
 	}

@@ -71,8 +71,8 @@ func (j *jobs) handle(accepting context.Context, task queue.Task) {
 		return
 	}
 	if result := j.carryOut(accepting, w); result != nil {
-		// The recorded answer is for another record of this job. A supervisor restored from a backup knows only the
-		// records that it has sent since then.
+		// The recorded answer is for another copy of this job, with another digest. A supervisor restored from a backup
+		// knows only the copies that it has sent since then.
 		if result.Job != digest {
 			again := *result
 			again.Job = digest

@@ -71,7 +71,7 @@ type keeper struct {
 
 	mu        sync.Mutex
 	sentRound int64             // round of the last report with usage
-	sent      []journal.Version // the usage in it, nil once it is acknowledged
+	sent      []journal.Version // usage in that report, nil once acknowledged
 }
 
 func newKeeper(b *base, drivers map[string]sal.Driver, readings map[writ.UID]journal.Reading) *keeper {
