@@ -26,8 +26,8 @@ func Capacity(dir string, given writ.Capacity) (writ.Capacity, error) {
 // ownMemoryMiB is the minimum that the operating system of a node, its runner and its daemons need.
 const ownMemoryMiB = 512
 
-// spared returns the part of has that a host offers. It reserves a twentieth, for the overhead of machines and other
-// data on the disk, but at least `least` and at most half.
+// spared returns the part of the capacity `has` that a host offers. It reserves a twentieth, for the overhead of
+// machines and other data on the disk, but at least `least` and at most half.
 func spared(has, least int64) int64 {
 	return has - min(max(has/20, least), has/2)
 }
