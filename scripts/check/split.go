@@ -42,7 +42,7 @@ type made struct {
 	read  bool // the script has waited for it
 }
 
-// with returns the union of h and other.
+// with returns the union of h and `other`.
 func (h held) with(other held) held {
 	both := held{many: h.many || other.many, anchored: h.anchored || other.anchored}
 	for _, m := range []*made{h.first, h.second, other.first, other.second} {
