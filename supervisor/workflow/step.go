@@ -121,7 +121,7 @@ func (t *Step) isClaimed(c *journal.Call) bool {
 // waits returns the wait state of a call.
 func (t *Step) waits(c *journal.Call) wait { return wait{c.Why, c.RetryAt, !t.touched[c.Seq]} }
 
-// waitOn restores the state of a call before its claim, with the reason why. The call is written only if the reason
+// waitOn restores the state of a call before its claim, with the reason `why`. The call is written only if the reason
 // differs.
 func (t *Step) waitOn(c *journal.Call, before wait, why writ.Reason) {
 	c.Claimed, c.Need = false, writ.Capacity{}
