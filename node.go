@@ -55,7 +55,7 @@ func (e Engine) Does(names []string, version string) bool {
 	return e.Refused == "" && (len(names) == 0 || slices.Contains(names, e.Name)) && e.IsVersion(version)
 }
 
-// IsVersion reports whether the engine's version equals asked or begins with it, component by component.
+// IsVersion reports whether the engine's version equals `asked` or begins with it, component by component.
 func (e Engine) IsVersion(asked string) bool {
 	return asked == "" || e.Version == asked || strings.HasPrefix(e.Version, asked+".")
 }
