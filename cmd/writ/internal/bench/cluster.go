@@ -89,7 +89,7 @@ func (s *cluster) startRedis(dir string) (redis redisd.Started, err error) {
 	return redis, err
 }
 
-// start runs the function `work` in this process and returns when ready is closed.
+// start runs the function `work` in this process and returns when the channel `ready` is closed.
 func (s *cluster) start(ready <-chan struct{}, work func() error) error {
 	s.works.Go(work)
 	select {

@@ -28,7 +28,7 @@ type coordinator struct {
 	url        string
 }
 
-// listen opens the coordinator's side of the link of the owner's cluster. The server runs in the group works and ends
+// listen opens the coordinator's side of the link of the owner's cluster. The server runs in the group `works` and ends
 // with ctx. It uses TLS if the owner issues certificates.
 func (c *coordinator) listen(ctx context.Context, works *errgroup.Group, of *owner) error {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
