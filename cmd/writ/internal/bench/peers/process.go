@@ -23,7 +23,7 @@ type server struct {
 	ended chan error
 }
 
-// startServer starts a program and returns when ready, which it polls, returns nil.
+// startServer starts a program and polls the function `ready`, and returns once `ready` returns nil.
 func startServer(ctx context.Context, cmd *exec.Cmd, end syscall.Signal, ready func(ctx context.Context) error) (*server, error) {
 	var said tail
 	cmd.Stdout, cmd.Stderr = &said, &said
