@@ -22,7 +22,7 @@ const completeWithin = 2 * time.Second
 // show it.
 type Suggestions func(ctx context.Context, c *client.Client) []string
 
-// Completion returns a function that completes the first argument with the words that ask suggests. Without a
+// Completion returns a function that completes the first argument with the words that `ask` suggests. Without a
 // coordinator it suggests no words.
 func (e *Env) Completion(ask Suggestions) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
