@@ -147,7 +147,7 @@ func badNames(all []checked) (names []string) {
 }
 
 // explainHint returns the hint after failed checks: the command that explains the first operation with invalid
-// arguments. Warnings count only if strict makes them errors.
+// arguments. Warnings count only if `strict` makes them errors.
 func explainHint(all []checked, strict bool) string {
 	for _, c := range all {
 		for _, d := range c.Diagnostics {

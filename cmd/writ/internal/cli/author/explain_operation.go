@@ -114,8 +114,8 @@ func (t operationText) view(width int) terminal.View {
 	}}
 }
 
-// fieldLines lists fields under a title, each with the text that about returns and its help. Without fields it returns
-// "".
+// fieldLines lists fields under a title, each with the text that `about` returns and its help. Without fields it
+// returns "".
 func fieldLines(title string, fields []fieldText, width int, about func(fieldText) string) string {
 	if len(fields) == 0 {
 		return ""
