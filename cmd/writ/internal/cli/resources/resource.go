@@ -297,7 +297,7 @@ func exitCell(r writ.Resource) string {
 	}
 }
 
-// alsoMended returns how often a resource was repaired before the repairs in known.
+// alsoMended returns how often a resource was repaired before the repairs in `known`.
 func alsoMended(known []writ.Mending) int64 {
 	if len(known) == 0 {
 		return 0

@@ -97,7 +97,7 @@ const (
 	gib  = 1 << 30
 )
 
-// amount returns a column of amounts. Tables show them in units of unit, other formats show the exact number.
+// amount returns a column of amounts. Tables show them divided by `unit`, other formats show the exact number.
 func amount[T any](title, exact string, of func(T) int64, unit float64, show string) terminal.Column[T] {
 	return terminal.Column[T]{
 		Title: title, Name: exact,
