@@ -241,7 +241,8 @@ func (s *Situation) whyAway(id writ.NodeID) string {
 	}
 }
 
-// because returns a reason with this sentence. Its next command is the remedy for why, or other if why has no remedy.
+// because returns a reason with this sentence. Its next command is the remedy for `why`, or `other` if `why` has no
+// remedy.
 func (s *Situation) because(why writ.Reason, sentence string, other remedy.Command) Reason {
 	r := Reason{Why: sentence, Next: remedy.For(why, s.Run.ID, s.datacenter.Name)}
 	if r.Next.IsZero() {
