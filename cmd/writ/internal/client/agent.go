@@ -130,8 +130,8 @@ func (s *agentSigner) task() string {
 	return fmt.Sprintf("sign with %s (the agent may ask for a confirmation)", ssh.FingerprintSHA256(key))
 }
 
-// firstUsable returns the first key that wanted accepts, or nil. A nil wanted accepts all. An agent keeps certificates
-// after they expire, so a key that can sign now comes before them.
+// firstUsable returns the first key that `wanted` accepts, or nil. A nil `wanted` accepts all. An agent keeps
+// certificates after they expire, so a key that can sign now comes before them.
 func firstUsable(keys []sshsig.AgentKey, wanted func(ssh.PublicKey) bool, now time.Time) ssh.PublicKey {
 	var outdated ssh.PublicKey
 	for _, k := range keys {

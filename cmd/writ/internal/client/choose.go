@@ -118,9 +118,9 @@ func amountOf(c writ.Capacity) string {
 }
 
 // Choose selects a datacenter with the given labels (the region of a datacenter counts as its label "region"). Among
-// those that are enabled, connected, free of faults and have capacity for needs, it takes the one with the fewest open
-// calls. The roster defines the datacenters. The coordinator supplies only their status, so a false answer can at worst
-// lead to a worse choice.
+// those that are enabled, connected, free of faults and have capacity for the needs, it takes the one with the fewest
+// open calls. The roster defines the datacenters. The coordinator supplies only their status, so a false answer can at
+// worst lead to a worse choice.
 func (c Orders) Choose(
 	ctx context.Context, roster *identity.Roster, labels map[string]string, needs []Need,
 ) (Choice, error) {

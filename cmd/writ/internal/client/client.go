@@ -367,7 +367,7 @@ func (c Orders) refusedSubmission(ctx context.Context, signed []byte, said *writ
 	return to.refused(said)
 }
 
-// RunOf returns the run of a submission, or "" if signed is not a submission. The id is derived from the text alone.
+// RunOf returns the run of a submission, or "" if `signed` is not a submission. The id is derived from the text alone.
 func RunOf(signed []byte) writ.RunID {
 	text, _, err := sshsig.Split(signed)
 	if err != nil {

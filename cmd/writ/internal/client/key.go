@@ -159,8 +159,8 @@ func (k Keys) fromFile(ctx context.Context, path string, known func(ssh.PublicKe
 	return &Key{Signer: signer, Spec: path}, nil
 }
 
-// certified returns the certificate next to a key file if known accepts it, otherwise path. A certificate that has
-// expired does not replace a key that known accepts.
+// certified returns the certificate next to a key file if `known` accepts it, otherwise path. A certificate that has
+// expired does not replace a key that `known` accepts.
 func certified(path string, known func(ssh.PublicKey) bool) string {
 	if strings.HasSuffix(path, ".pub") || known == nil {
 		return path
@@ -252,7 +252,7 @@ func publicHalf(path string) ssh.PublicKey {
 	return key
 }
 
-// fromAgent opens the first key of the agent that wanted accepts; a nil wanted accepts all.
+// fromAgent opens the first key of the agent that `wanted` accepts; a nil `wanted` accepts all.
 func (k Keys) fromAgent(ctx context.Context, wanted func(ssh.PublicKey) bool) (*Key, error) {
 	if k.mute != nil {
 		return nil, k.mute

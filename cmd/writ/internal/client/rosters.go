@@ -37,7 +37,7 @@ func (c Roster) Newest(ctx context.Context) (*identity.Roster, error) {
 	return c.client.Rosters.Add(links...)
 }
 
-// page requests a page of rosters. If the coordinator lacks rosters up to known, page submits them first.
+// page requests a page of rosters. If the coordinator lacks rosters up to the roster `known`, page submits them first.
 func (c Roster) page(ctx context.Context, known *identity.Roster, after int) ([][]byte, error) {
 	ask := func() (api.Rosters, error) {
 		return api.Answer[api.Rosters](c.client.API.GetRoster(ctx, &api.GetRosterParams{After: &after}))
