@@ -34,8 +34,8 @@ func New(ctx context.Context) (*Group, context.Context) {
 	return &Group{end: end}, ctx
 }
 
-// Start starts a process and returns when it is ready. run must call ready once, serve until its context ends, and then
-// return nil.
+// Start starts a process and returns when it is ready. run must call `ready` once, serve until its context ends, and
+// then return nil.
 func (p *Group) Start(ctx context.Context, name string, run func(ctx context.Context, ready func()) error) error {
 	return p.launch(ctx, name, false, run)
 }
@@ -108,7 +108,7 @@ type Service interface {
 	Run(ctx context.Context) error
 }
 
-// Build returns a function for Start that builds a service and runs it. The service calls ready when it serves.
+// Build returns a function for Start that builds a service and runs it. The service calls `ready` when it serves.
 func Build[S Service](build func(ready func()) (S, error)) func(ctx context.Context, ready func()) error {
 	return func(ctx context.Context, ready func()) error {
 		service, err := build(ready)
