@@ -110,8 +110,8 @@ func (r *redisServer) URL() string {
 	return u.String()
 }
 
-// Run keeps the server running until ctx ends. It calls ready once, with the process id, when the server first answers.
-// A server that dies is restarted, because it loses no data. A failed first start is an error.
+// Run keeps the server running until ctx ends. It calls `ready` once, with the process id, when the server first
+// answers. A server that dies is restarted, because it loses no data. A failed first start is an error.
 func (r *redisServer) Run(ctx context.Context, ready func(pid int)) error {
 	for first := true; ; first = false {
 		err := r.serve(ctx, func(pid int) {
