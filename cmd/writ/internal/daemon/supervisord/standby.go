@@ -18,7 +18,7 @@ import (
 const lookForLease = time.Second
 
 // standBy serves the datacenter whenever no other supervisor does, until ctx ends. It retries while a shared journal is
-// unavailable, because PostgreSQL recovers by itself. serve calls ready when it serves, and restores the standby
+// unavailable, because PostgreSQL recovers by itself. serve calls `ready` when it serves, and restores the standby
 // handler when it ends.
 func (s *Supervisor) standBy(
 	ctx context.Context, log *slog.Logger, api *exchangeable, ready func(), serve func(ready func()) error,
