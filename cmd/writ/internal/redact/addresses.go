@@ -26,8 +26,8 @@ func hideLikelyParts(s string) string {
 	return eachAddress(s, func(scheme, address string) string { return hideSegments(scheme, hideTokenUser(address)) })
 }
 
-// eachAddress replaces each address in s by the result of hide. hide receives the lower-case scheme with "://" and the
-// rest of the address.
+// eachAddress replaces each address in s by the result of the function `hide`. It receives the lower-case scheme with
+// "://" and the rest of the address.
 func eachAddress(s string, hide func(scheme, address string) string) string {
 	var b strings.Builder
 	for {

@@ -110,8 +110,8 @@ func mayBeKey(run string) bool {
 	return strings.ContainsAny(run, "0123456789+") && strings.ContainsAny(run, upper) && strings.ContainsAny(run, lower)
 }
 
-// isPath reports whether run looks like a path made of words. Both the whole run and each long name in it must pass, so
-// a harmless name next to a line of a key does not hide the key.
+// isPath reports whether the run looks like a path made of words. Both the whole run and each long name in it must
+// pass, so a harmless name next to a line of a key does not hide the key.
 func isPath(run string) bool {
 	names := strings.Split(run, "/")
 	if len(names) < 2 || strings.ContainsAny(run, "+=") {
@@ -176,8 +176,8 @@ func kindOf(c byte) int {
 	return 4
 }
 
-// isPublicKey reports whether run starts like every SSH public key in base64: with the length of the type name, then
-// the name.
+// isPublicKey reports whether the run starts like every SSH public key in base64: with the length of the type name,
+// then the name.
 func isPublicKey(run string) bool {
 	begin, err := base64.StdEncoding.DecodeString(run[:12])
 	if err != nil {
