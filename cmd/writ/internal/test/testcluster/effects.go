@@ -35,7 +35,7 @@ func (w *Workspace) Done(id writ.RunID, nodes ...string) (n int) {
 	return n
 }
 
-// OnceEach fails the test unless exactly want jobs of a run took effect, each once.
+// OnceEach fails the test unless exactly `want` jobs of a run took effect, each once.
 func (w *Workspace) OnceEach(id writ.RunID, want int, nodes ...string) {
 	w.T.Helper()
 	have := 0
