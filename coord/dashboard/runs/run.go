@@ -247,8 +247,9 @@ type stretch struct {
 	from time.Time
 }
 
-// bars draws consecutive phases until ended, or until now if ended is the zero time. By the clock of a node, a phase
-// may start before the previous phase ends: its bar then starts at that end. The first bar starts at last or later.
+// bars draws consecutive phases until the time `ended`, or until now if `ended` is zero. By the clock of a node, a
+// phase may start before the previous phase ends: its bar then starts at that end. The first bar starts at `last` or
+// later.
 func (s scale) bars(last int64, ended time.Time, of ...stretch) (bars []bar) {
 	const endless = 1 << 40 // beyond every axis; the picture clips it
 	for i, m := range of {
