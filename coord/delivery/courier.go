@@ -111,7 +111,7 @@ func (k *courier) deliverAll(ctx context.Context) (all bool, err error) {
 	return false, nil
 }
 
-// sendProject sends at most `most` waiting submissions of a project, from the position in passed, and returns their
+// sendProject sends at most `most` waiting submissions of a project, from the position in `passed`, and returns their
 // number.
 func (k *courier) sendProject(
 	ctx context.Context, project writ.ProjectID, passed map[writ.ProjectID]ledger.Position, most int,
