@@ -65,7 +65,7 @@ func (w *Watch) Warn(ctx context.Context) {
 }
 
 // Notice returns the banner of dashboard pages about items that expire soon, or "". It names expiring roles only if
-// everything is set, because they name people and projects that a reader of one project may not see.
+// `everything` is set, because they name people and projects that a reader of one project may not see.
 func (w *Watch) Notice(everything bool) string {
 	roster, now := w.Roster(), w.Now()
 	text := renewalNotice(roster, now)
