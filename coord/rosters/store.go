@@ -148,7 +148,7 @@ func (s *Store) Add(ctx context.Context, link []byte) (version int, err error) {
 	return next.Version, nil
 }
 
-// adopt makes next the newest roster. The caller holds adding.
+// adopt makes the roster `next` the newest one. The caller holds adding.
 func (s *Store) adopt(previous, next *identity.Roster) {
 	s.current.Store(next)
 	s.Changed.Wake()
