@@ -54,7 +54,7 @@ func New(config Config) *Server {
 // Run reads new events for the open streams until ctx ends.
 func (v *Server) Run(ctx context.Context) error { return v.tail.run(ctx) }
 
-// Open starts a stream after the event that the client named. If named is nil, standard chooses the position.
+// Open starts a stream after the event that the client named. If `named` is nil, `standard` chooses the position.
 func (v *Server) Open(
 	ctx context.Context, filter ledger.EventFilter, topics []api.Topic, named *int64,
 	standard func(oldest, newest int64) int64,
