@@ -81,7 +81,7 @@ type Expiry struct {
 	Renew string    `json:"renew"` // how to renew it
 }
 
-// newMessage returns a message whose id is derived from its type and about.
+// newMessage returns a message whose id is derived from its type and from `about`.
 func newMessage(t Type, at time.Time, data any, about ...string) *Message {
 	sum := sha256.Sum256([]byte(strings.Join(append([]string{string(t)}, about...), "\x00")))
 	return &Message{ID: "msg_" + hex.EncodeToString(sum[:16]), Type: t, Timestamp: at.UTC(), Data: data}
@@ -90,8 +90,8 @@ func newMessage(t Type, at time.Time, data any, about ...string) *Message {
 // moment formats a time as part of an id.
 func moment(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
 
-// messageOf returns the message of an event, or nil. lost has the last heartbeat of each node that was lost before, by
-// nodeKey.
+// messageOf returns the message of an event, or nil. `lost` has the last heartbeat of each node that was lost before,
+// by nodeKey.
 func (s *Sender) messageOf(e *ledger.Event, lost map[string]time.Time) *Message {
 	switch {
 	case e.Submission != nil &&
@@ -166,9 +166,9 @@ func nodeKey(datacenter writ.DatacenterID, node writ.NodeID) string {
 	return string(datacenter) + "/" + string(node)
 }
 
-// expiries returns the message of the latest due warning of each item. Its content depends on the warning, not on now,
-// so all coordinators send the same text. An item that expired longer than tellEnds ago has no message: it was not
-// renewed, so its expiry was probably intended.
+// expiries returns the message of the latest due warning of each item. Its content depends on the warning, not on the
+// time, so all coordinators send the same text. An item that expired longer than tellEnds ago has no message: it was
+// not renewed, so its expiry was probably intended.
 func expiries(all []expiring.Item, now time.Time) (messages []*Message) {
 	for _, e := range all {
 		due := e.Due(now)
