@@ -158,8 +158,8 @@ func (m *machine) run(moved error) (how int) {
 }
 
 // boot runs the stages of the start. A stage that cannot continue shows the reason and waits. Meanwhile a person can
-// read the reason and turn the machine off, or a missing network may appear. Services run until running ends. The
-// returned function flushes the pending reports and stops reporting.
+// read the reason and turn the machine off, or a missing network may appear. Services run until the context `running`
+// ends. The returned function flushes the pending reports and stops reporting.
 func (m *machine) boot(ctx, running context.Context) (stopReports func()) {
 	stopReports = func() {}
 	if m.lastEnd.Held() {
@@ -184,7 +184,7 @@ func (m *machine) boot(ctx, running context.Context) (stopReports func()) {
 	return stopReports
 }
 
-// bootNode runs the stages of a node. Its services run until running ends.
+// bootNode runs the stages of a node. Its services run until the context `running` ends.
 func (m *machine) bootNode(ctx, running context.Context) {
 	if err := m.mounter().Mount(ctx); err != nil {
 		if ctx.Err() == nil {

@@ -60,7 +60,7 @@ func (m *machine) watchPowerButton(ctx context.Context, off func(ending)) {
 // offLimit limits the shutdown. The watchdog gets no more signs of life after the same time.
 var offLimit = progress.Limit{Most: offWithin, Then: "it is turned off by force"}
 
-// atLast calls end if the shutdown exceeds its limit, for example because of an unkillable process or an unresponsive
+// atLast calls `end` if the shutdown exceeds its limit, for example because of an unkillable process or an unresponsive
 // disk. The returned function cancels it.
 func (m *machine) atLast(end func()) (ended func() bool) {
 	return time.AfterFunc(offLimit.Most, func() {

@@ -17,8 +17,8 @@ type processes struct {
 	ended map[int]chan unix.WaitStatus
 }
 
-// reap collects exited children for the rest of the machine's life. It calls turned after each round and at least every
-// aliveEvery. A loop that can no longer start programs or collect exits therefore stops calling it.
+// reap collects exited children for the rest of the machine's life. It calls `turned` after each round and at least
+// every aliveEvery. A loop that can no longer start programs or collect exits therefore stops calling it.
 func (p *processes) reap(turned func()) {
 	p.ended = map[int]chan unix.WaitStatus{}
 	signals := make(chan os.Signal, 1)
@@ -26,7 +26,7 @@ func (p *processes) reap(turned func()) {
 	go turn(signals, time.NewTicker(aliveEvery).C, p.take, turned)
 }
 
-// turn collects exited children at each signal and tick, and then calls turned. It returns when signals is closed.
+// turn collects exited children at each signal and tick, and then calls `turned`. It returns when signals is closed.
 func turn(signals <-chan os.Signal, ticks <-chan time.Time, take, turned func()) {
 	for {
 		select {

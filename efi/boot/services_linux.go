@@ -26,7 +26,7 @@ type serviceStage struct {
 
 // start starts the services of the image in order, each after the previous one is ready. It continues without a service
 // that does not become ready: the runner reports the affected drivers, and the console shows the cause. Services run
-// until ctx ends. If starting ends, start returns before all services are started.
+// until ctx ends. If the context `starting` ends, start returns before all services are started.
 func (v *serviceStage) start(ctx, starting context.Context) {
 	services, err := readServices(ServicesAt)
 	if err != nil {

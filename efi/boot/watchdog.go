@@ -62,7 +62,7 @@ func (w *watchdog) alive() {
 	_, _ = w.device.Write([]byte{0}) // an error leads to a restart
 }
 
-// off limits the time of the shutdown: no sign of life is given once the duration within has passed.
+// off limits the time of the shutdown: no sign of life is given once the duration `within` has passed.
 func (w *watchdog) off(within time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
