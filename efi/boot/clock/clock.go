@@ -123,7 +123,7 @@ var (
 	clockTo   = time.Date(2126, 1, 1, 0, 0, 0, 0, time.UTC)
 )
 
-// Check returns an error if now is outside the plausible range.
+// Check returns an error if the time `now` is outside the plausible range.
 func Check(now time.Time) error {
 	if now.Before(clockFrom) || now.After(clockTo) {
 		return writ.Errorf(writ.CodeClockSkew, "the clock of this machine shows %s", now.UTC().Format(time.RFC3339)).
