@@ -23,7 +23,7 @@ type gate struct {
 	now      func() time.Time
 }
 
-// guarded returns a handler that calls next for admitted requests only.
+// guarded returns a handler that calls `next` for admitted requests only.
 func (g *gate) guarded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		// Without a new deadline, the deadline of the previous request on the connection would still apply.

@@ -55,7 +55,7 @@ type Machine struct {
 	Size  int64  `json:"size,omitempty"`
 }
 
-// reach records a step. Since changes only if the step or failed changes.
+// reach records a step. It sets Since only if the step is new or its failure is.
 func (m *Machine) reach(step string, failed bool, text string, now time.Time) {
 	if m.Step != step || m.Failed != failed {
 		m.Since = now
