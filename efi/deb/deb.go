@@ -46,9 +46,9 @@ type Package struct {
 	Files []string
 }
 
-// Unpack extracts the wanted regular files and links of a package into a directory. Names are passed to wanted without
-// a leading "./". No file is written outside the directory, but a link may point outside: readers must use os.Root or
-// an equivalent.
+// Unpack extracts the wanted regular files and links of a package into a directory. Names are passed to `wanted`
+// without a leading "./". No file is written outside the directory, but a link may point outside: readers must use
+// os.Root or an equivalent.
 func Unpack(p io.Reader, into *os.Root, wanted func(name string) bool) (*Package, error) {
 	in := bufio.NewReader(p)
 	start := make([]byte, len(magic))
