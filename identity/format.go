@@ -29,13 +29,13 @@ const (
 	FormatV3 Format = 3 // the line `certificate` names the signer's certificate
 )
 
-// writeFormat writes the first line of a text whose formats are first to last.
+// writeFormat writes the first line of a text whose formats are `first` to `last`.
 func writeFormat(w *header.Writer, key string, f, first, last Format) {
 	w.Check(f >= first && f <= last, key, "unknown format %d", f)
 	w.Line(key, "v"+strconv.Itoa(int(f)))
 }
 
-// readFormat reads the first line of a text whose formats are first to last.
+// readFormat reads the first line of a text whose formats are `first` to `last`.
 func readFormat(r *header.Reader, key string, first, last Format) Format {
 	s := r.One(key)
 	for f := first; f <= last; f++ {

@@ -99,7 +99,7 @@ func LoadRosters(pin writ.ClusterID, entries []chain.Entry, text func(version in
 	return FollowRosters(pin, nil, entries, text)
 }
 
-// FollowRosters is LoadRosters for versions that follow last. Without entries it returns last.
+// FollowRosters is LoadRosters for versions that follow the roster `last`. Without entries it returns `last`.
 func FollowRosters(
 	pin writ.ClusterID, last *Roster, entries []chain.Entry, text func(version int) ([]byte, error),
 ) (*Roster, error) {
