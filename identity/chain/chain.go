@@ -122,7 +122,7 @@ func (c Chain) PageStart(after int) int {
 	return max(last, next-distance)
 }
 
-// Path returns one page of the links that lead from version after to the newest: all waypoints and the newest itself.
+// Path returns one page of the links that lead from version `after` to the newest: all waypoints and the newest itself.
 // text returns the signed roster of a version. All versions with the same PageStart have the same page.
 func (c Chain) Path(after int, text func(version int) ([]byte, error)) ([][]byte, error) {
 	return c.PathWithin(c.PageStart(after), PageSize, text)

@@ -46,8 +46,8 @@ func Split(link []byte) (skipped []writ.Digest, signed []byte, err error) {
 	return skipped, rest, nil
 }
 
-// SkipKnown drops the digests of versions that c has from skipped, which starts with version follows+1. It returns
-// false if skipped does not contain the newest version of c with the same digest.
+// SkipKnown drops from `skipped`, which starts with version follows+1, the digests of the versions that c has. It
+// returns false if `skipped` does not contain the newest version of c with the same digest.
 func (c Chain) SkipKnown(follows int, skipped []writ.Digest) ([]writ.Digest, bool) {
 	known := c.newest.Version - follows
 	if known <= 0 {
