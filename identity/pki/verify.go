@@ -107,8 +107,8 @@ func nameIn(leaf *x509.Certificate) (Name, error) {
 	return name, nil
 }
 
-// delegated returns the delegation in the certificate of an authority. The owner of name must have signed it for that
-// authority.
+// delegated returns the delegation in the certificate of an authority. The owner of the name must have signed it for
+// that authority.
 func (v *Verifier) delegated(issuer *x509.Certificate, name Name) (*delegation, error) {
 	root := v.rootOf(name.owner())
 	if root == nil {
