@@ -143,7 +143,7 @@ func (p *plan) rowOf(folder string) *row {
 	}
 }
 
-// allows reports whether a directory in the row from may import target.
+// allows reports whether a directory in the row `from` may import target.
 func (p *plan) allows(from *row, folder, target string) bool {
 	to := p.rowOf(target)
 	switch {
