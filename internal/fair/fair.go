@@ -71,7 +71,7 @@ func (q *Queue[T]) awake(name string) *tenant[T] {
 	return t
 }
 
-// Next removes and returns the next item to serve. now must not decrease between calls. It picks the first permitted
+// Next removes and returns the next item to serve. `now` must not decrease between calls. It picks the first permitted
 // item of the tenant with the least use, including the running time of its items being served. If the function `may`
 // returns false for an item, Next continues with the later items of its tenant.
 func (q *Queue[T]) Next(
@@ -175,7 +175,7 @@ func (q *Queue[T]) Len() (n int) {
 	return n
 }
 
-// Remove removes all items that match gone, and returns their number.
+// Remove removes all items for which `gone` returns true, and returns their number.
 func (q *Queue[T]) Remove(gone func(item T) bool) (n int) {
 	for _, t := range q.tenants {
 		kept := t.waiting[:0]

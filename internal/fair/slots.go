@@ -11,7 +11,7 @@ import (
 // forever. With fewer than four slots one tenant may hold all, and with fewer than sixteen two may.
 const reserve = 3
 
-// May reports whether a tenant with has slots may get another one while free slots are free.
+// May reports whether a tenant with `has` slots may get another one while `free` slots are free.
 func May(has, free int) bool { return free > 0 && has < reserve*free }
 
 // Most returns the maximum number of slots that a single tenant gets.
