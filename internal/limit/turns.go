@@ -26,7 +26,7 @@ type Turns struct {
 // pace is the minimum time between the starts of two turns while other requests are in progress.
 const pace = 5 * time.Millisecond
 
-// Precede slows the turns down until end is called: at most one begins every 5 ms. A request that takes no turn calls
+// Precede slows the turns down until `end` is called: at most one begins every 5 ms. A request that takes no turn calls
 // it, so that it need not share the processors with hundreds of requests that do.
 func (t *Turns) Precede() (end func()) {
 	t.mu.Lock()
