@@ -59,9 +59,9 @@ func (w *committer) close() error {
 // An error of `do` rolls back only its own change.
 //
 // `do` may run several times: if a change of the group fails, the group is repeated with a savepoint for each change.
-// If the commit fails, each change is repeated alone. If ctx ends before do is called, Write returns ctx's error and do
-// is never called. Once do has been called, Write waits for the outcome. The outcome is therefore always known, and do
-// never runs after Write has returned.
+// If the commit fails, each change is repeated alone. If ctx ends before `do` is called, Write returns ctx's error and
+// never calls `do`. Once `do` has been called, Write waits for the outcome. The outcome is therefore always known, and
+// `do` never runs after Write has returned.
 func (w *committer) Write(ctx context.Context, do func(tx *Tx) error) error {
 	c := &change{ctx: ctx, do: do, done: make(chan error, 1)}
 	select {

@@ -327,7 +327,8 @@ func (p *postgres) attempt(
 	return errs, true, p.outcome(err, stop)
 }
 
-// outcome returns nil if the last transaction was committed although its result was lost, and lost if it was not.
+// outcome returns nil if the last transaction was committed although its result was lost, and the error `lost` if it
+// was not.
 func (p *postgres) outcome(lost error, stop <-chan struct{}) error {
 	for pause := 20 * time.Millisecond; ; pause = min(2*pause, time.Second) {
 		committed, err := p.committed(context.Background())

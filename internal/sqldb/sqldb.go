@@ -65,8 +65,8 @@ type Before func(ctx context.Context, store *sql.DB) error
 
 // Open opens the store at path and migrates its schema with the *.sql files of migrations. path is a file for SQLite,
 // ":memory:" for a store that ends with the process, or the postgres:// URL of a database that several processes may
-// share. Open rejects a schema newer than the program. If a database has an older schema, it calls the functions in
-// before first. A database on another machine needs TLS that verifies its name.
+// share. Open rejects a schema newer than the program. If a database has an older schema, it first calls the functions
+// in `before`. A database on another machine needs TLS that verifies its name.
 func Open(ctx context.Context, path string, migrations fs.FS, before ...Before) (*DB, error) {
 	return openAs(ctx, onThisMachine, path, migrations, before)
 }

@@ -104,7 +104,7 @@ func sqliteDuplicate(err error) bool {
 	return ok && (e.Code() == sqlite3.SQLITE_CONSTRAINT_UNIQUE || e.Code() == sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY)
 }
 
-// Copy writes a snapshot of the SQLite file at from into a new file, even while other processes use it.
+// Copy writes a snapshot of the SQLite file at the path `from` into a new file, even while other processes use it.
 func Copy(ctx context.Context, from, to string) (err error) {
 	if err := reserve(to); err != nil {
 		return fmt.Errorf("make %s: %w", to, storeError(err, to))

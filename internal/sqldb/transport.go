@@ -62,7 +62,7 @@ func verifiesName(config *tls.Config, host string) bool {
 	return config != nil && !config.InsecureSkipVerify && config.ServerName == host
 }
 
-// lookUpHere resolves names with next. For localhost it accepts only loopback addresses.
+// lookUpHere resolves names with `next`. For localhost it accepts only loopback addresses.
 func lookUpHere(next pgconn.LookupFunc) pgconn.LookupFunc {
 	return func(ctx context.Context, host string) ([]string, error) {
 		found, err := next(ctx, host)
