@@ -141,7 +141,7 @@ func (s *Store[T]) Now() (T, error) {
 	return s.now, err
 }
 
-// Dying closes the store while do uses it.
+// Dying closes the store while `do` uses it.
 func (s *Store[T]) Dying(do func()) error {
 	died := make(chan error, 1)
 	go func() { died <- s.Die() }()
