@@ -43,7 +43,7 @@ func Busybox(t testing.TB) Archive {
 }
 
 // BusyboxThatSays is Busybox with further fields in the image config. The user web is a member of the group log. The
-// entries in changed form a second layer.
+// entries in `changed` form a second layer.
 func BusyboxThatSays(t testing.TB, more map[string]any, changed ...LayerEntry) Archive {
 	t.Helper()
 	text, err := makeArchive(Need(t, "busybox"), more, changed)
@@ -85,7 +85,7 @@ func packLayer(entries []LayerEntry) ([]byte, error) {
 	return layer.Bytes(), err
 }
 
-// makeArchive builds an OCI archive, with a second layer if changed has entries.
+// makeArchive builds an OCI archive, with a second layer if `changed` has entries.
 func makeArchive(busybox string, more map[string]any, changed []LayerEntry) ([]byte, error) {
 	program, err := os.ReadFile(busybox)
 	if err != nil {

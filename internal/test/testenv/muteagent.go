@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// StartMuteAgent starts an ssh-agent that accepts connections and never answers. It calls connected for each of them.
+// StartMuteAgent starts an ssh-agent that accepts connections and never answers. It calls `connected` for each of them.
 // The caller calls stop, which ends all connections.
 func StartMuteAgent(connected func()) (socket string, stop func(), err error) {
 	dir, err := os.MkdirTemp("", "writ") // short, because socket paths are limited

@@ -75,7 +75,8 @@ func poolerAddress(port int) string {
 	return u.String()
 }
 
-// startPooler returns when the output of a pooler contains ready. Like PostgreSQL, poolers do not run as root.
+// startPooler returns when the output of a pooler contains the text `ready`. Like PostgreSQL, poolers do not run as
+// root.
 func startPooler(t testing.TB, cmd *exec.Cmd, ready string, runAs *syscall.Credential) {
 	t.Helper()
 	log, w, err := os.Pipe()
