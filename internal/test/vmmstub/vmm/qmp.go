@@ -80,7 +80,7 @@ func (q *qmp) askWith(file *os.File, command string, arguments map[string]any, i
 	return json.Unmarshal(answer.Return, into)
 }
 
-// until polls a status until done reports true or an error.
+// until polls a status until `done` reports true or an error.
 func (q *qmp) until(command string, done func(status string) (bool, error)) error {
 	for {
 		var answer struct {
