@@ -74,7 +74,8 @@ func Show(user *os.File, from, to string) error {
 	return nil
 }
 
-// Try returns nil if Show can mount the tree at a path for users from first, or else the reason. It leaves no mount.
+// Try returns nil if Show can mount the tree at a path for users from the number `first` on, or else the reason. It
+// leaves no mount.
 func Try(first uint32, path string) error {
 	user, err := Open(first)
 	if err != nil {
