@@ -119,7 +119,7 @@ func runOf(in ledger.Incoming, state writ.RunState) writ.Run {
 	return run
 }
 
-// events numbers events of the suite's journal from first.
+// events numbers events of the suite's journal from the number `first` on.
 func events(first int64, all ...writ.Event) []writ.Event {
 	for i := range all {
 		all[i].Journal = journal
