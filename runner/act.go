@@ -73,9 +73,9 @@ func (a *acts) act(w *work) *writ.Result {
 	}
 }
 
-// endBy returns the deadline of a job that starts at now, in unix milliseconds: now plus the time between StartBy and
-// EndBy, but at most EndBy. If the run's deadline has cut EndBy short, the time between them is shorter than a job may
-// take, so the result is EndBy.
+// endBy returns the deadline of a job that starts at the time `now`, in unix milliseconds: `now` plus the time between
+// StartBy and EndBy, but at most EndBy. If the run's deadline has cut EndBy short, the time between them is shorter
+// than a job may take, so the result is EndBy.
 func endBy(j *writ.Job, now time.Time) int64 {
 	if most := j.EndBy - j.StartBy; most > 0 && (j.Deadline == 0 || j.EndBy < j.Deadline) {
 		return min(j.EndBy, now.UnixMilli()+most)

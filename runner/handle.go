@@ -236,7 +236,7 @@ func (j *jobs) warnOfUnsigned(ctx context.Context, w *work, why error) {
 	}
 }
 
-// until returns a context that ends at the time end, in unix milliseconds by the node's clock, which shows now. The
+// until returns a context that ends at the time `end`, in unix milliseconds by the node's clock, which shows `now`. The
 // remaining time is fixed at the call: later changes of the clock do not move it.
 func until(parent context.Context, now time.Time, end int64, cause error) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(parent, time.UnixMilli(end).Sub(now), cause)
