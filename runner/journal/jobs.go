@@ -241,7 +241,7 @@ func consecutive(keys []writ.JobKey) iter.Seq[[]writ.JobKey] {
 	}
 }
 
-// follows reports whether key belongs to the same call as before or to the next call.
+// follows reports whether key belongs to the same call as the key `before`, or to the next call.
 func follows(before, key writ.JobKey) bool {
 	return key.Run == before.Run && key.Attempt == before.Attempt && key.Seq-before.Seq <= 1
 }
@@ -267,7 +267,7 @@ func (j *Journal) Unacknowledged(ctx context.Context) ([]Unacknowledged, error) 
 	})
 }
 
-// insert adds the row of a job. began is false if the job is refused instead of started.
+// insert adds the row of a job. `began` is false if the job is refused instead of started.
 func insert(tx *sqldb.Tx, job *writ.Job, digest writ.Digest, incarnation int64, began bool) error {
 	_, err := tx.Exec("INSERT INTO jobs (run, seq, try, operation, digest, incarnation, started, end_by, began)"+
 		" VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)",

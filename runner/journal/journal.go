@@ -157,9 +157,9 @@ func (j *Journal) RaiseEpoch(ctx context.Context, epoch int64) error {
 // pruned limits the jobs that one commit deletes.
 const pruned = 500
 
-// Prune deletes jobs whose last possible delivery was more than Keep before now, and cancelled runs whose time is over.
-// The clock of a node may be wrong, by years if its battery died. Therefore the end-by of the newest job, which a
-// supervisor set, replaces now if it is earlier. Jobs are deleted in small commits, so that other writers wait only
+// Prune deletes jobs whose last possible delivery was more than Keep before `now`, and cancelled runs whose time is
+// over. The clock of a node may be wrong, by years if its battery died. Therefore the end-by of the newest job, which a
+// supervisor set, replaces `now` if it is earlier. Jobs are deleted in small commits, so that other writers wait only
 // briefly.
 func (j *Journal) Prune(ctx context.Context, now time.Time) error {
 	for more := true; more; {
