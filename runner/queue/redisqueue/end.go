@@ -9,9 +9,9 @@ import (
 )
 
 // endScript removes finished tasks like asynq's script (see dispatcher.go), but without its statistics, which need more
-// rights. KEYS: active, lease. ARGV: prefix of tasks, ids. It returns the ids that were not active. The oldest tasks
-// are at the left end of the list, where LREM starts. It returns an error if the list is too long for the number of
-// ids, which only a hostile node causes.
+// rights. KEYS: active, lease. ARGV: prefix of tasks, ids. It returns the ids that were not active. LREM is fast,
+// because it starts at the left end of the list, where the oldest tasks are. It returns an error if the list is too
+// long for the number of ids, which only a hostile node causes.
 var endScript = newScript(`
 local missing, ids, tasks = {}, {}, {}
 local most = math.floor(2000000 / #ARGV)

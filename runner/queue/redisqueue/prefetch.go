@@ -176,8 +176,8 @@ func (o *prefetcher) next(ctx context.Context, l *prefetchers, ask *redis.Cmd) (
 	return takenTask{}, redis.Nil
 }
 
-// maxIdle limits the tasks that asynq has received beyond the number of slots, because it calls no handler for them.
-// Only an attacker with access to Redis adds such tasks in larger numbers. repair removes them.
+// maxIdle limits the tasks, beyond the number of slots, that asynq has received without calling a handler. Only an
+// attacker with access to Redis adds such tasks in larger numbers. repair removes them.
 const maxIdle = 64
 
 // choked reports whether no task may be taken before repair has removed those without a handler.
