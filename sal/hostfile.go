@@ -13,8 +13,8 @@ import (
 )
 
 // HostError converts an error of the operating system to a *writ.Error: DISK_FULL if the disk is full, QUOTA_EXCEEDED
-// if a quota is reached, else the code of FaultCode. It returns nil, a *writ.Error and context errors unchanged. doing
-// is a bare verb phrase: "copy the image".
+// if a quota is reached, else the code of FaultCode. It returns nil, a *writ.Error and context errors unchanged.
+// `doing` is a bare verb phrase: "copy the image".
 func HostError(doing string, err error) error {
 	if _, ok := errors.AsType[*writ.Error](err); ok || err == nil || errors.Is(err, context.Canceled) ||
 		errors.Is(err, context.DeadlineExceeded) {

@@ -16,7 +16,7 @@ type namedLock struct {
 	users int           // holders and waiters
 }
 
-// Take acquires the lock of a name. The caller releases it with done. If ctx ends first, it returns the error of ctx.
+// Take acquires the lock of a name. The caller releases it with `done`. If ctx ends first, it returns the error of ctx.
 func (l *Locks) Take(ctx context.Context, name string) (done func(), err error) {
 	l.mu.Lock()
 	n, ok := l.names[name]

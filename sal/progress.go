@@ -15,7 +15,7 @@ func Telling(ctx context.Context, tell func(text string)) context.Context {
 }
 
 // Far returns a function that takes the number of bytes done so far. It reports progress to the function set by
-// Telling: at each hundredth of total, but at most every 64 MiB. A total of 0 means unknown. doing is a participle:
+// Telling: at each hundredth of total, but at most every 64 MiB. A total of 0 means unknown. `doing` is a participle:
 // "copied".
 func Far(ctx context.Context, doing string, total int64) func(done int64) {
 	tell, _ := ctx.Value(listener{}).(func(string))
