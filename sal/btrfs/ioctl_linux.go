@@ -63,7 +63,7 @@ func quotasOn(dir string) (bool, error) {
 	return err == nil, err
 }
 
-// enableQuota enables quotas: simple ones if the kernel supports them and full is false, else full ones.
+// enableQuota enables quotas: simple ones if the kernel supports them and `full` is false, else full ones.
 func enableQuota(dir string, full bool) error {
 	type control struct{ command, _ uint64 }
 	err := error(unix.EINVAL)

@@ -84,7 +84,7 @@ func (p *Pool) Restore(ctx context.Context, name, snapshot string) error {
 }
 
 // View returns a read-only subvolume. For the current content, it is a temporary snapshot; the tree must not be used
-// otherwise until done is called.
+// otherwise until `done` is called.
 func (p *Pool) View(ctx context.Context, name, snapshot string) (dir string, done func() error, err error) {
 	if err := p.begin(ctx, name); err != nil {
 		return "", nil, err
