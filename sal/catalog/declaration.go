@@ -65,7 +65,7 @@ func (d declaration) reads() declaration { return d.data(DataReads, "") }
 // adds returns d as an operation that changes no existing data.
 func (d declaration) adds() declaration { return d.data(DataAdds, "") }
 
-// uses returns d as an operation that can lose data; when describes how, as a sentence.
+// uses returns d as an operation that can lose data; `when` describes how, as a sentence.
 func (d declaration) uses(when string) declaration { return d.data(DataUses, when) }
 
 // destroys returns d as an operation that deletes or overwrites data; the sentence names the data.
