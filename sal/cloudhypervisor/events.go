@@ -116,7 +116,7 @@ func (h heard) readSome(f *os.File) (heard, error) {
 	return h, err
 }
 
-// same reports whether h and as differ only in their offsets.
+// same reports whether h and `as` differ only in their offsets.
 func (h heard) same(as heard) bool {
 	h.Until = as.Until
 	return h == as

@@ -92,8 +92,8 @@ func thisBoot() (string, error) {
 	return strings.TrimSpace(string(text)), err
 }
 
-// spawn starts a process in a cell, with name as its first argument and files as descriptors from 3 on. The process has
-// its own session, so it survives the end of the driver. A goroutine waits for it, so that it does not stay as a
+// spawn starts a process in a cell, with `name` as its first argument and `files` as descriptors from 3 on. The process
+// has its own session, so it survives the end of the driver. A goroutine waits for it, so that it does not stay as a
 // zombie.
 func spawn(cell confine.Cell, program, name string, args []string, log *os.File, files ...*os.File) (*held, error) {
 	cmd := exec.Command(program, args...)

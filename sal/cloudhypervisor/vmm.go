@@ -80,8 +80,8 @@ func (v *vmm) release() {
 	v.held.release()
 }
 
-// ask makes a request and cancels it if the process ends. Its error is for people: "cannot " and then doing, which is a
-// verb phrase such as "resume the machine".
+// ask makes a request and cancels it if the process ends. Its error is for people: "cannot " and then `doing`, which is
+// a verb phrase such as "resume the machine".
 func (v *vmm) ask(ctx context.Context, doing string, request func(ctx context.Context) error) error {
 	alive, cancel := context.WithCancelCause(ctx)
 	watched := make(chan struct{})
