@@ -179,7 +179,7 @@ type job struct {
 	daemon *client.Client
 }
 
-// begin locks a resource and connects to the daemon. done unlocks it.
+// begin locks a resource and connects to the daemon. `done` unlocks it.
 func begin(
 	ctx context.Context, d *Driver, request sal.Request, reach func(context.Context) (*client.Client, error),
 ) (j *job, done func(), err error) {

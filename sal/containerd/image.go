@@ -35,7 +35,7 @@ func isImage(name string) bool {
 	return strings.HasPrefix(name, imagePrefix) || strings.HasPrefix(name, earlierPrefix)
 }
 
-// unpacked returns an image that is imported and unpacked at the daemon; keeps is the name of the snapshotter. The
+// unpacked returns an image that is imported and unpacked at the daemon; `keeps` is the name of the snapshotter. The
 // caller must hold the lock on the name of the image. The progress messages do not depend on whether the daemon already
 // has the image, because that would reveal images of other projects.
 //
@@ -94,8 +94,8 @@ func openWhole(ctx context.Context, path string) (*os.File, error) {
 	return file, nil
 }
 
-// importFrom imports an archive as the image name. Image names inside the archive are ignored, because they could
-// overwrite images of other projects.
+// importFrom imports an archive as the image called `name`. Image names inside the archive are ignored, because they
+// could overwrite images of other projects.
 func (j *job) importFrom(ctx context.Context, name string, file io.Reader) (client.Image, error) {
 	store := j.daemon.ContentStore()
 	index, err := archive.ImportIndex(ctx, store, file)

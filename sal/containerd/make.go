@@ -72,7 +72,7 @@ func (j *job) create(ctx context.Context, left *record) (*record, error) {
 }
 
 // replace makes a new container beside the current one and switches to it. The old container is unchanged until the new
-// one is complete. The new one is started unless stopped is set.
+// one is complete. The new one is started unless `stopped` is set.
 func (j *job) replace(ctx context.Context, r *record, stopped bool) error {
 	plan, err := j.plan(ctx)
 	if err != nil {

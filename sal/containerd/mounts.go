@@ -108,7 +108,8 @@ func parentOf(to string, volumes []specs.Mount) (parent specs.Mount, ok bool) {
 	return parent, ok
 }
 
-// lacks reports whether name is missing in a directory. Where a link leads out of the directory, the runtime decides.
+// lacks reports whether an entry is missing in a directory. Where a link leads out of the directory, the runtime
+// decides.
 func lacks(dir, name string) (bool, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {

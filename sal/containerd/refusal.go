@@ -10,7 +10,7 @@ import (
 	"writ/sal"
 )
 
-// failed converts an error of the daemon to one for people. doing continues "cannot ", such as "find the container".
+// failed converts an error of the daemon to one for people. `doing` continues "cannot ", such as "find the container".
 func failed(doing string, err error) error {
 	// The daemon passes disk errors of the system on as text only.
 	for _, full := range []string{"no space left on device", "disk quota exceeded"} {
