@@ -71,7 +71,7 @@ func (c copies) keep(p program, o own) error {
 	return nil
 }
 
-// forget removes copies of programs that no database other than deleted uses.
+// forget removes the copies of programs that only the database `deleted` uses, or none.
 func (c copies) forget(records *sal.Records[own], deleted writ.ResourceID) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
