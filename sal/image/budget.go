@@ -53,9 +53,9 @@ func (b budget) most(dir string) int64 {
 	return int64(stat.Blocks) / diskShare * int64(stat.Bsize)
 }
 
-// checkBytes returns QUOTA_EXCEEDED if images would exceed their limit once the unfinished file begun occupies bytes. A
-// file shared by several projects counts once for each of them. So the remaining space does not reveal that another
-// project has the same content.
+// checkBytes returns QUOTA_EXCEEDED if images would exceed their limit once the unfinished file `begun` occupies
+// `bytes`. A file shared by several projects counts once for each of them. So the remaining space does not reveal that
+// another project has the same content.
 func (b budget) checkBytes(begun string, bytes int64) error {
 	dir, begun := filepath.Dir(begun), filepath.Base(begun)
 	names, err := files(dir)

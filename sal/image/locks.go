@@ -17,7 +17,7 @@ type lock struct {
 	users int           // holders and waiters
 }
 
-// use returns the lock of a stem. The caller calls done after unlocking.
+// use returns the lock of a stem. The caller calls `done` after unlocking.
 func (l *locks) use(stem string) (k *lock, done func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -200,9 +200,9 @@ func sourceOf(answer *http.Response) source {
 	return s
 }
 
-// continues reports whether bytes of next may follow bytes of s. Otherwise, the first server could redirect the second
-// request to another server and use the digest to guess the content there. The query may differ if the ETag is the
-// same, because signatures in queries change with each answer.
+// continues reports whether bytes of the part `next` may follow bytes of s. Otherwise, the first server could redirect
+// the second request to another server and use the digest to guess the content there. The query may differ if the ETag
+// is the same, because signatures in queries change with each answer.
 func (s source) continues(next source) bool {
 	return s.at != "" && s.at == next.at && (s.query == next.query || s.tag != "" && s.tag == next.tag)
 }

@@ -102,9 +102,9 @@ func (s *server) mismatch(ctx context.Context) error {
 			WithHint("compare it with the publisher's; the content was discarded, and the node's log has its SHA-256"))
 }
 
-// unreachable returns the single error for all failures of a server. If ended, the error of a context, is not nil, it
-// returns that instead. Whether a name resolves, a port is open or a server speaks another protocol is only logged for
-// the node's operator.
+// unreachable returns the single error for all failures of a server. If `ended`, the error of a context, is not nil, it
+// returns `ended` instead. Whether a name resolves, a port is open or a server speaks another protocol is only logged
+// for the node's operator.
 func (s *server) unreachable(ctx context.Context, why, ended error) error {
 	if ended != nil {
 		return ended
