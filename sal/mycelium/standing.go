@@ -124,7 +124,7 @@ func (q *inquiry) begin(ctx context.Context, ask func(context.Context) (writ.Ove
 }
 
 // answer returns a copy of the last answer and its time. current reports whether it answers the request that begin
-// returned as begun, or a later one.
+// returned as `begun`, or a later one.
 func (q *inquiry) answer(begun <-chan struct{}) (o writ.Overlay, at time.Time, current bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
