@@ -123,7 +123,7 @@ func (r logReader) excerpt(after string, kib int64) catalog.LogText {
 }
 
 // follow reads the log from a position until the text ends with `until`, and returns the position after it. It reads
-// small parts unless lost is set. The first part must report a loss if lost is set; other parts must not.
+// small parts unless `lost` is set. The first part must report a loss if `lost` is set; other parts must not.
 func (r logReader) follow(after, until string, lost bool) (next string) {
 	r.Helper()
 	var read strings.Builder
