@@ -192,8 +192,8 @@ func (d *Driver) use(ctx context.Context, r *sal.Record[own], request sal.Reques
 	return done, nil
 }
 
-// carryOut changes r to next, where nil means absent. It writes the pending operation, takes time, counts the effect,
-// and writes the final record.
+// carryOut changes the resource r to `next`, where nil means absent. It writes the pending operation, takes time,
+// counts the effect, and writes the final record.
 func (d *Driver) carryOut(ctx context.Context, r, next *sal.Record[own], request sal.Request) error {
 	about := next // the record that holds the pending operation
 	if r != nil {
