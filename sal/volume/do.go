@@ -104,8 +104,8 @@ func (j *job) remove(ctx context.Context, r *record) (sal.Outcome, error) {
 	return gone, j.clear(ctx, r)
 }
 
-// close marks the volume as closed, so that no resource can start to use it, and then checks with free that no user
-// prevents the operation. If there is one, it opens the volume again.
+// close marks the volume as closed, so that no resource can start to use it, and then checks with the function `free`
+// that no user prevents the operation. If there is one, it opens the volume again.
 func (j *job) close(
 	ctx context.Context, r *record, p phase, free func(context.Context, sal.Owner, []sal.Users) error,
 ) error {

@@ -86,7 +86,7 @@ func (o *openDirs) enter(name string, m metadata) error {
 	return nil
 }
 
-// leave removes the innermost directory unless it contains the entry next. It reports whether it removed one.
+// leave removes the innermost directory unless it contains the entry `next`. It reports whether it removed one.
 func (o *openDirs) leave(next string) (name string, m metadata, left bool) {
 	if len(o.dirs) == 0 || strings.HasPrefix(next, o.path+"/") {
 		return "", metadata{}, false

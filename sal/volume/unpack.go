@@ -179,7 +179,7 @@ func (u *unpacking) directory(h *tar.Header) error {
 	return u.open.enter(h.Name, m)
 }
 
-// leave sets the metadata of the directories that do not contain the entry next, "" for all.
+// leave sets the metadata of the directories that do not contain the entry `next`, "" for all.
 func (u *unpacking) leave(next string) error {
 	for {
 		name, m, left := u.open.leave(next)
