@@ -11,10 +11,10 @@ import (
 	"writ/scripts/operation"
 )
 
-// Follow checks the outcome of a pass against the plan that its run is bound to. Made is the number of earlier calls of
-// the run. At the first new call that differs from its planned call, Follow drops it and all later calls, and the run
-// fails with CodePlanDeviated at its position. A script that ends before all planned calls were made deviates, too.
-// Calls after the horizon of the plan are not checked.
+// Follow checks the outcome of a pass against the plan that its run is bound to. `made` is the number of earlier calls
+// of the run. At the first new call that differs from its planned call, Follow drops it and all later calls, and the
+// run fails with CodePlanDeviated at its position. A script that ends without some planned calls deviates, too. Calls
+// after the horizon of the plan are not checked.
 func (p *Plan) Follow(o Outcome, made int) Outcome {
 	for i, c := range o.Calls {
 		if why := p.refuse(&c); why != "" {

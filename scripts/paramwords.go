@@ -13,7 +13,8 @@ import (
 // maxShown limits the bytes of a value in a message.
 const maxShown = 60
 
-// invalid returns the USAGE error of a value that does not fit the parameter. why continues the sentence "parameter n".
+// invalid returns the USAGE error of a value that does not fit the parameter. `why` continues the sentence "parameter
+// n".
 func (p *Param) invalid(why string) *writ.Error {
 	e := writ.Errorf(writ.CodeUsage, "parameter %q%s", p.Name, why)
 	switch line, file := p.example(); {
