@@ -50,7 +50,7 @@ func (r *races) compare(o *callOrder, c *orderedCall) {
 	}
 }
 
-// releases reports whether work must wait for an earlier call, because that call ends the use of its resource.
+// releases reports whether `work` must wait for an earlier call, because that call ends the use of its resource.
 func releases(o *callOrder, earlier, work *orderedCall) bool {
 	uses := slices.Contains(o.parts[earlier.resource].names, work.content)
 	switch earlier.op.Verb {
