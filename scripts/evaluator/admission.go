@@ -78,8 +78,8 @@ func (a *admission) admissible(w *waiter) bool {
 	return a.slots.free(a.class(w))
 }
 
-// enter waits for a child for a pass, or, if one is nil, for other work. The caller must call leave after the work. The
-// slot is nil if another waiter ran the pass.
+// enter waits for a child for the pass `one`, or, if that is nil, for other work. The caller must call leave after the
+// work. The slot is nil if another waiter ran the pass.
 func (a *admission) enter(ctx context.Context, project string, one *passing) (*slot, error) {
 	w := &waiter{project: project, pass: one, turn: make(chan *slot, 1)}
 	if one != nil {

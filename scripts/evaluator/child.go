@@ -107,8 +107,8 @@ func (c *child) end() string {
 
 // round requests passes, with only the parts of bundle and journal that the child lacks, and applies the answers in
 // order. After an error the caller must end the child. Passes without an answer did not take place, or caused the
-// error. If crowded is not nil, passes stop after a quantum, and a child that exceeds it is ended if crowded reports
-// that other work waits.
+// error. If `crowded` is not nil, passes stop after a quantum, and a child that exceeds it is ended if `crowded`
+// reports that other work waits.
 func (c *child) round(ctx context.Context, passes []*passing, crowded func() bool) error {
 	yields := crowded != nil
 	requests := make([]request, len(passes))

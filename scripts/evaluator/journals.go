@@ -42,7 +42,7 @@ type keptInputs struct{ those *scripts.Inputs } // nil if they are too big
 // maxInputs limits the bytes of stored inputs of a run: in total at most 2 MiB.
 const maxInputs = 4 << 10
 
-// same reports whether in equals the stored inputs.
+// same reports whether the inputs `in` equal the stored ones.
 func (k keptInputs) same(in *scripts.Inputs) bool {
 	a := k.those
 	return a == in ||
