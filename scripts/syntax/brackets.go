@@ -48,7 +48,7 @@ func indentAt(text []byte, offset int) int {
 	return len(line) - len(bytes.TrimLeft(line, " \t"))
 }
 
-// closing returns the bracket that closes open, or token.Illegal for other tokens.
+// closing returns the bracket that closes the bracket `open`, or token.Illegal for other tokens.
 func closing(open token.Token) token.Token {
 	switch open {
 	case token.LParen:
@@ -138,7 +138,7 @@ func (b *brackets) before(i int) int {
 	return i
 }
 
-// literalFollows reports whether a brace after the token before begins a map instead of a block.
+// literalFollows reports whether a brace after the token `before` begins a map instead of a block.
 func literalFollows(before token.Token) bool {
 	switch before {
 	case token.LParen, token.LBrack, token.Comma, token.Colon, token.Return, token.Export, token.In, token.Question:
