@@ -10,13 +10,14 @@ import (
 	"writ/supervisor/journal"
 )
 
-// MakerMay returns an error unless the maker of a token may create tokens at now. A token therefore ends with the right
-// of its maker: a thief with the key of a person cannot add nodes after the key was revoked.
+// MakerMay returns an error unless the maker of a token may create tokens at the time `now`. A token therefore ends
+// with the right of its maker: a thief with the key of a person cannot add nodes after the key was revoked.
 func MakerMay(roster *identity.Roster, maker string, now time.Time) error {
 	return roster.Allows(maker, identity.ActionCreateTokens, "", now)
 }
 
-// TokenEnds returns the end of a token for lists. A token ends at now if its maker may not create tokens any more.
+// TokenEnds returns the end of a token for lists. A token ends at the time `now` if its maker may not create tokens any
+// more.
 func TokenEnds(roster *identity.Roster, maker string, expires, now time.Time) time.Time {
 	if MakerMay(roster, maker, now) != nil && expires.After(now) {
 		return now
@@ -32,7 +33,7 @@ func JoinedWith(members *fleet.Members, token string) (names []string) {
 	return names
 }
 
-// checkMaker returns TOKEN_INVALID unless the maker of a token may create tokens at now.
+// checkMaker returns TOKEN_INVALID unless the maker of a token may create tokens at the time `now`.
 func checkMaker(roster *identity.Roster, token *journal.Token, now time.Time) error {
 	err := MakerMay(roster, token.CreatedBy, now)
 	if err == nil {
