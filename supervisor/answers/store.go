@@ -134,10 +134,10 @@ func (s *Store) Answer(ctx context.Context, statement writ.Digest) (*link.Statem
 	return answer, json.Unmarshal(body, answer)
 }
 
-// Refuse returns the error for a refused text. If why is a decision (see writ.Error.Decided) and the author of the text
-// is verified, the error is signed and stored, and the same text gets the same error again. If the refusal cannot be
-// stored because of a rate limit, the error is an unsigned RATE_LIMITED, because the same text may be accepted later.
-// If the text was accepted or carried out before, the error is ErrDecided.
+// Refuse returns the error for a refused text. If the error `why` is a decision (see writ.Error.Decided) and the author
+// of the text is verified, the error is signed and stored, and the same text gets the same error again. If the refusal
+// cannot be stored because of a rate limit, the error is an unsigned RATE_LIMITED, because the same text may be
+// accepted later. If the text was accepted or carried out before, the error is ErrDecided.
 func (s *Store) Refuse(
 	ctx context.Context, namespace sshsig.Namespace, verifier *identity.Verifier, signed []byte, why error,
 ) error {
