@@ -149,7 +149,7 @@ func tokenEnded() error {
 		WithHint("make another one with `writ token create --role boot-server`")
 }
 
-// begin marks that a list of this token is being received, until done is called. It reports false if another list is
+// begin marks that a list of this token is being received, until `done` is called. It reports false if another list is
 // being received. A slow list stays in memory until it is complete, so each token has at most one.
 func (b *Reports) begin(token string) (done func(), ok bool) {
 	b.mu.Lock()
@@ -265,7 +265,7 @@ func limitMachine(m link.BootMachine, token string, before *link.BootMachine, no
 	return m, true
 }
 
-// timeAgo returns the time seconds before now, at most ten years, in whole seconds.
+// timeAgo returns the time that many seconds before `now`, at most ten years, in whole seconds.
 func timeAgo(seconds int64, now time.Time) time.Time {
 	return now.Add(-time.Duration(min(max(seconds, 0), 10*365*86400)) * time.Second).UTC().Truncate(time.Second)
 }
