@@ -46,8 +46,8 @@ func (e *epochs) receive(ctx context.Context, node writ.NodeID, epoch int64) {
 		"its runs wait until every node has reported its inventory")
 }
 
-// add records an unknown epoch of a node. first is set for the first unknown epoch of the node. most is set once, when
-// most of the serving nodes have reported an unknown epoch.
+// add records an unknown epoch of a node. `first` is set for the first unknown epoch of the node. `most` is set once,
+// when most of the serving nodes have reported an unknown epoch.
 func (e *epochs) add(node writ.NodeID, epoch int64, serving []writ.NodeID) (first, most bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

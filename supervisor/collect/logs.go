@@ -92,7 +92,7 @@ func (l *Logs) deliver(r nodes.LogReport, now time.Time) {
 	}
 }
 
-// begin opens a query. Its answer arrives at most once. end must be called.
+// begin opens a query. Its answer arrives at most once. `end` must be called.
 func (l *Logs) begin(node writ.NodeID) (id string, answer <-chan nodes.LogReport, end func()) {
 	id, ch := writ.NewUUID(), make(chan nodes.LogReport, 1)
 	l.mu.Lock()
@@ -105,7 +105,7 @@ func (l *Logs) begin(node writ.NodeID) (id string, answer <-chan nodes.LogReport
 	}
 }
 
-// last answers a query with the last warnings of a node. away is the reason why the node does not answer.
+// last answers a query with the last warnings of a node. `away` is the reason why the node does not answer.
 func (l *Logs) last(p link.LogOfNode, away string) link.NodeLog {
 	l.mu.Lock()
 	defer l.mu.Unlock()
