@@ -43,7 +43,8 @@ func (r *Runs) Cancel(ctx context.Context, v *identity.VerifiedStatement) (link.
 	return answer, nil
 }
 
-// cancel cancels a run that the signer of a statement saw. also, if not nil, is written in the same transaction.
+// cancel cancels a run that the signer of a statement saw. The change `also`, if not nil, is written in the same
+// transaction.
 func (r *Runs) cancel(
 	ctx context.Context, v *identity.VerifiedStatement, id writ.RunID, seen identity.Seen, also func(*journal.Tx) error,
 ) error {
@@ -97,8 +98,8 @@ func (r *Runs) Resume(ctx context.Context, v *identity.VerifiedStatement) (link.
 	return answer, nil
 }
 
-// resume resumes a run, given the state that the signer of the statement saw. also, if not nil, is written in the same
-// transaction.
+// resume resumes a run, given the state that the signer of the statement saw. The change `also`, if not nil, is written
+// in the same transaction.
 func (r *Runs) resume(
 	ctx context.Context, v *identity.VerifiedStatement, id writ.RunID, seen identity.Seen, also func(*journal.Tx) error,
 ) error {
