@@ -85,7 +85,7 @@ func countStart(f *writ.HostFacts, boot string) {
 	f.Boot = boot
 }
 
-// pass adds listened to all approved nodes. For nodes that are ready, it also counts as online time.
+// pass adds the time `listened` to all approved nodes. For nodes that are ready, it also counts as online time.
 func (m *Machines) pass(month string, listened time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -121,7 +121,7 @@ func hasMonth(all []writ.Online, month string) bool {
 	return len(all) > 0 && all[len(all)-1].Month == month
 }
 
-// addOnline returns the entries of a node with the counted time added to month. It does not change all, which earlier
+// addOnline returns the entries of a node with the counted time added to month. It does not change `all`, which earlier
 // events share.
 func (c *machine) addOnline(all []writ.Online, month string) []writ.Online {
 	all = slices.Clone(all)

@@ -100,8 +100,8 @@ func isNewer(b, a writ.Beat) bool {
 	return cmp.Or(cmp.Compare(b.Incarnation, a.Incarnation), cmp.Compare(b.Sequence, a.Sequence)) > 0
 }
 
-// tick adds listened to the silence of all nodes and updates their liveness. It returns the nodes that have become
-// lost.
+// tick adds the time `listened` to the silence of all nodes and updates their liveness. It returns the nodes that have
+// become lost.
 func (p *Presence) tick(now time.Time, listened time.Duration) (lost []writ.NodeID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
