@@ -91,7 +91,7 @@ func (h *Decisions) Changes() int { return h.now.Load().changes }
 // All returns all decisions.
 func (h *Decisions) All() identity.Holds { return h.now.Load().all }
 
-// CheckRoom returns an error if the limits do not allow another decision about next.
+// CheckRoom returns an error if the limits do not allow another decision about the hold `next`.
 func CheckRoom(all identity.Holds, next identity.Scope) error {
 	if next.Deployment == "" {
 		return nil
