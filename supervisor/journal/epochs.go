@@ -37,7 +37,7 @@ func (r *reign) Gave(epoch int64) bool {
 	return found
 }
 
-// giveEpoch records that epoch follows last, and returns the remembered epochs.
+// giveEpoch records that the epoch follows `last`, and returns the remembered epochs.
 func (tx *Tx) giveEpoch(last, epoch int64) ([]int64, error) {
 	text, err := tx.meta(metaEpochs)
 	if err != nil {
@@ -71,7 +71,7 @@ type Head struct {
 	Holds int64 `json:"holds,omitempty"`
 }
 
-// Behind reports whether h is behind seen, an earlier observation of the journal's progress.
+// Behind reports whether h is behind `seen`, an earlier observation of the journal's progress.
 func (h Head) Behind(seen Head) bool { return h.Epoch < seen.Epoch || h.Seq < seen.Seq }
 
 // Head returns the progress of the journal.
@@ -121,7 +121,7 @@ func (r *reign) ReconcilesUntil() time.Time { return sqldb.Time(r.reconcileUntil
 
 const metaReconcile = "doubt" // the stored name stays
 
-// readReconcileUntil returns ReconcilesUntil in microseconds. If fromBackup is true, it stores and returns now.
+// readReconcileUntil returns ReconcilesUntil in microseconds. If fromBackup is true, it stores and returns `now`.
 func (tx *Tx) readReconcileUntil(now time.Time, fromBackup bool) (int64, error) {
 	if fromBackup {
 		if err := tx.beginReconciliation(now); err != nil {

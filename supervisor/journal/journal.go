@@ -162,7 +162,7 @@ func newHealth() *health {
 // Metrics returns the metrics of writes.
 func (h *health) Metrics() prometheus.Collector { return metrics.List{h.took, h.failed} }
 
-// note records the outcome of a write that started at began.
+// note records the outcome of a write that started at the time `began`.
 func (h *health) note(began time.Time, err error) {
 	switch {
 	case err == nil:

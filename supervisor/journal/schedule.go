@@ -66,7 +66,7 @@ func (tx *Tx) SentByProject(node writ.NodeID) (map[writ.ProjectID]int, error) {
 	return tx.byProject(sentByProject, string(node))
 }
 
-// NextSendable returns the lowest project ID above after with calls ready for a node, or "".
+// NextSendable returns the lowest project ID above `after` with calls ready for a node, or "".
 func (tx *Tx) NextSendable(node writ.NodeID, after writ.ProjectID, now time.Time) (writ.ProjectID, error) {
 	return sqldb.First[writ.ProjectID](tx.QueryRowContext(tx.ctx, nextSendable, string(node), string(after),
 		sqldb.Micros(now)))
