@@ -54,7 +54,7 @@ func (i *intake) admit(bytes int) bool {
 
 func (i *intake) release(bytes int) { i.undecoded.Add(-int64(bytes)) }
 
-// begin waits until a batch of frames with this size and number of JSON values may be decoded. The caller calls end
+// begin waits until a batch of frames with this size and number of JSON values may be decoded. The caller calls `end`
 // afterwards.
 func (i *intake) begin(ctx context.Context, bytes, values int) (end func(), err error) {
 	i.once.Do(func() { i.decoding = semaphore.NewWeighted(maxDecoding) })

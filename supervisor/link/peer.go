@@ -50,7 +50,7 @@ func (p *peer) attach(conn *websocket.Conn) {
 }
 
 // run transfers frames until the connection breaks, the other side violates the protocol, one of the functions in
-// `works` returns an error, or ctx ends. handlers is the context of request handlers, which outlives the session. on
+// `works` returns an error, or ctx ends. handlers is the context of request handlers, which outlives the session. `on`
 // receives the frames that do not belong to requests. The functions in `works` may use send. When run returns, all
 // goroutines except handlers have ended.
 func (p *peer) run(
