@@ -184,7 +184,7 @@ func (b *boxes) giveBack(d due, line writ.ProjectID) {
 	b.queue(d.run)
 }
 
-// end records the end of a step: taken are the results that it applied. If it failed, kept is the mail for Retry.
+// end records the end of a step: `taken` are the results that it applied. If it failed, `kept` is the mail for Retry.
 func (b *boxes) end(run writ.RunID, taken []mail.Arrival, failed bool, kept mail.Mail) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
