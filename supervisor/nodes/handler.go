@@ -171,7 +171,7 @@ func (h *handler) known(next http.Handler) http.Handler {
 	})
 }
 
-// admits returns nil if key belongs to an approved node, and to wanted unless that is "".
+// admits returns nil if key belongs to an approved node, and to the node `wanted` unless that is "".
 func (h *handler) admits(key ed25519.PublicKey, wanted writ.NodeID) error {
 	var n *writ.Node
 	if key != nil {
