@@ -46,7 +46,7 @@ func Choose(r Request, nodes []Candidate) Decision {
 	return d
 }
 
-// refuse returns the reason why a node is unsuitable, or an empty code for a suitable node. later is set if the
+// refuse returns the reason why a node is unsuitable, or an empty code for a suitable node. `later` is set if the
 // obstacle may pass by itself.
 func refuse(r Request, c Candidate) (against writ.NodeVerdict, later bool) {
 	if r.Node != "" && r.Node != c.Name && r.Node != string(c.ID) {

@@ -45,8 +45,8 @@ type Decision struct {
 	Bound      bool               // a resource of the group was on the node before
 }
 
-// NeverFits reports whether need exceeds the whole capacity of the node. The capacity of a node that has not reported
-// yet is unknown.
+// NeverFits reports whether the need exceeds the whole capacity of the node. The capacity of a node that has not
+// reported yet is unknown.
 func (c Candidate) NeverFits(need writ.Capacity) bool {
 	return c.Capacity != (writ.Capacity{}) && !Fits(need, c.Capacity)
 }
@@ -63,7 +63,7 @@ func (e EngineRequest) String() string {
 	return names + " of version " + e.Version
 }
 
-// Fits reports whether `free` covers `need`. An amount of zero always fits, even if free is negative.
+// Fits reports whether `free` covers `need`. An amount of zero always fits, even if `free` is negative.
 func Fits(need, free writ.Capacity) bool {
 	return need.CPUs <= max(free.CPUs, 0) && need.MemoryMiB <= max(free.MemoryMiB, 0) &&
 		need.DiskGiB <= max(free.DiskGiB, 0)
