@@ -194,7 +194,7 @@ func (s *Store) Accepted(run *journal.Run, p *identity.Payload, signed []byte) {
 	s.verified.put(run.ID, reverifiedRun{ShortDigestOf(signed), int32(run.Roster)})
 }
 
-// IsAccepted reports whether signed is the verified submission of a run that is in memory.
+// IsAccepted reports whether `signed` is the verified submission of a run that is in memory.
 func (s *Store) IsAccepted(run writ.RunID, signed []byte) bool {
 	return s.verified.get(run).signed == ShortDigestOf(signed)
 }
