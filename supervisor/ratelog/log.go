@@ -59,7 +59,7 @@ func (l *Log) Warn(node writ.NodeID, message string, args ...any) {
 	l.add(event{node: node, message: message}, args)
 }
 
-// Refused logs or counts a rejected input. why is the error of the rejection.
+// Refused logs or counts a rejected input. `why` is the error of the rejection.
 func (l *Log) Refused(node writ.NodeID, message string, why error, args ...any) {
 	l.add(event{node, message, writ.CodeOf(why)}, append(args, "err", why))
 }
