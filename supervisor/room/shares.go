@@ -107,7 +107,7 @@ func (s *Shares) spare(tx *journal.Tx, node writ.NodeID, load journal.Load, slot
 }
 
 // nextProject returns the next project, in rotation, with calls that wait for a node. If no other project waits, that
-// is after itself. It returns "" if no project waits.
+// is `after` itself. It returns "" if no project waits.
 func nextProject(tx *journal.Tx, node writ.NodeID, after writ.ProjectID, now time.Time) (writ.ProjectID, error) {
 	next, err := tx.NextSendable(node, after, now)
 	if next == "" && after != "" && err == nil {
