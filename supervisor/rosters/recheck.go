@@ -95,7 +95,7 @@ func (r *Recheck) cancelRevoked(ctx context.Context) error {
 	}
 }
 
-// uncheckedRuns returns the next batch of runs after last that the roster of the verifier has not approved.
+// uncheckedRuns returns the next batch of runs after `last` that the roster of the verifier has not approved.
 func (r *Recheck) uncheckedRuns(
 	ctx context.Context, verifier *identity.Verifier, last journal.RosterCheck,
 ) (unchecked []journal.RosterCheck, err error) {
