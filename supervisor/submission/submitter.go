@@ -159,7 +159,7 @@ func (s *Submitter) begin(run *journal.Run, p *identity.Payload, signed []byte) 
 }
 
 // known returns the run of a submission that has expired but was accepted in time. For every other submission it
-// returns the error refused.
+// returns the error `refused`.
 func (s *Submitter) known(ctx context.Context, signed []byte, refused error) (writ.Run, error) {
 	text, _, err := sshsig.Split(signed)
 	if err != nil || writ.CodeOf(refused) != writ.CodeExpired {
