@@ -136,7 +136,7 @@ func (t *sender) transferGrant(op *catalog.Operation, c *journal.Call) ([]byte, 
 	})
 }
 
-// isOrigin reports whether call c copies the resource of call need.
+// isOrigin reports whether the call c copies the resource of the call `need`.
 func isOrigin(op *catalog.Operation, c, need *journal.Call) bool {
 	if name, ok := c.Args[op.Origin].(string); ok {
 		field, _ := op.Args.Field(op.Origin)

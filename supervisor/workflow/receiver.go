@@ -29,7 +29,7 @@ type receiver struct {
 	mail mail.Mail
 }
 
-// receive applies all mail to the step. A non-nil why ends the run.
+// receive applies all mail to the step. A non-nil `why` ends the run.
 func (t *receiver) receive(why *mail.Stop) error {
 	if why != nil {
 		t.halt(*why)
