@@ -68,7 +68,7 @@ func HostFacts(f writ.HostFacts, now time.Time) writ.HostFacts {
 	return f
 }
 
-// online returns the newest MaxOnline valid entries of all.
+// online returns the newest MaxOnline valid entries of `all`.
 func online(all []writ.Online) []writ.Online {
 	all = slices.DeleteFunc(slices.Clone(all), func(o writ.Online) bool {
 		_, err := time.Parse(OnlineMonth, o.Month)
