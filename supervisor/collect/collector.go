@@ -136,7 +136,7 @@ func (c *Collector) Run(ctx context.Context) error {
 	return nil
 }
 
-// receive handles one message of a node. It returns stays if the message must stay in the queue until its results are
+// receive handles one message of a node. It returns true if the message must stay in the queue until its results are
 // on disk. A message that cannot be opened is logged and counts against its node.
 func (c *Collector) receive(ctx context.Context, m queue.Message) (stays bool) {
 	stays, err := c.handle(ctx, m)
