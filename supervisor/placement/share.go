@@ -39,8 +39,8 @@ func Share(room int, lines []Line) (next []writ.RunID) {
 	return next
 }
 
-// Enqueue returns runs with exactly calls entries of run. Existing entries keep their positions, and missing ones are
-// appended.
+// Enqueue returns `runs` with exactly `calls` entries of the run. Existing entries keep their positions, and missing
+// ones are appended.
 func Enqueue(runs []writ.RunID, run writ.RunID, calls int) []writ.RunID {
 	runs = slices.DeleteFunc(runs, func(id writ.RunID) bool {
 		if id == run {
