@@ -21,9 +21,9 @@ import (
 	"writ/scripts"
 )
 
-// Limits of one run that reads a followed log. After that run, the command submits another one that continues. If the
-// command disappears, its run ends within partsOfARun·waitForPart seconds. The limits also keep the results of a run
-// below the limits of a journal.
+// Limits of one run that reads a followed log. When that run ends, the command submits the next one. If the command
+// disappears, its run ends within partsOfARun·waitForPart seconds. The limits also keep the results of a run below the
+// limits of a journal.
 const (
 	partsOfARun = 60
 	waitForPart = 60 // seconds
