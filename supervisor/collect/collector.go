@@ -56,7 +56,7 @@ type messageKind struct {
 	handle handler
 }
 
-// handler verifies and handles one message of a node. It returns stays if the message must stay in the queue until its
+// handler verifies and handles one message of a node. `stays` reports that the message must stay in the queue until its
 // results are on disk. An error means that the message was rejected, without any effect.
 type handler func(ctx context.Context, m queue.Message, keys envelope.Keys) (stays bool, err error)
 
