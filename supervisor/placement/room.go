@@ -11,8 +11,8 @@ const (
 	spareShare = 3
 )
 
-// Room returns the number of calls that may be sent to a node with these slots, to which `sent` calls were sent. It is
-// not positive if the node is full.
+// Room returns the number of calls that may be sent to a node with these slots, which already has `sent` calls. The
+// result is not positive if the node is full.
 func Room(slots, sent int) int { return max(slots, 1)*windowPerSlot - sent }
 
 // Spare returns the number of calls that a project may send to a full node. `own` is the number of the project's calls
