@@ -127,8 +127,6 @@ const askedAtOnce = 100
 var resourcesNamed = `SELECT name, body FROM resources WHERE project = $1 AND kind = $2 AND name IN (` +
 	sqldb.Placeholders(3, askedAtOnce) + `)`
 
-// places returns n placeholders of a query, numbered from from.
-
 // asked returns the arguments of a query for askedAtOnce names. If there are fewer names, the last one is repeated, so
 // that a single prepared statement suffices.
 func asked(names []string, before ...any) []any {
