@@ -56,8 +56,8 @@ func isNamespace(path string) (bool, error) {
 	return err == nil && s.Type == unix.NSFS_MAGIC, err
 }
 
-// create creates a network namespace that a file keeps alive. Its user namespace maps root to the host user ids, or is
-// the host's user namespace if ids is 0.
+// create creates a network namespace that a file keeps alive. Its user namespace maps root to the host's user with the
+// number `ids`, or is the host's own if `ids` is 0.
 func (n *namespaces) create(path string, ids uint32) error {
 	if err := n.mark(filepath.Base(path)); err != nil {
 		return err
