@@ -25,8 +25,8 @@ func Agree(env *Env, what string, yes bool) error {
 	return ConfirmSigning(env, what, "")
 }
 
-// ConfirmSigning asks the user whether to sign a decision; `what` describes it. It returns an error unless the answer
-// is yes.
+// ConfirmSigning asks the user whether to sign a decision. `what` describes the decision. It returns an error unless
+// the answer is yes.
 func ConfirmSigning(env *Env, what, hint string) error {
 	yes, err := env.Confirm(what + "?")
 	switch {
