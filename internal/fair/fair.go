@@ -175,7 +175,7 @@ func (q *Queue[T]) Len() (n int) {
 	return n
 }
 
-// Remove removes all items for which `gone` returns true, and returns their number.
+// Remove removes all items that `gone` accepts, and returns their number.
 func (q *Queue[T]) Remove(gone func(item T) bool) (n int) {
 	for _, t := range q.tenants {
 		kept := t.waiting[:0]
