@@ -30,8 +30,8 @@ const (
 	forgetEvents = 50 // rows, each with the events of a commit
 )
 
-// Accepted returns when the newest run was accepted, the zero time if there is none. Two clocks agreed on this time:
-// had the supervisor's clock run far ahead of the signer's, the submission would have been expired.
+// Accepted returns when the newest run was accepted, the zero time if there is none. Two clocks agreed on this time: if
+// the supervisor's clock runs far ahead of the signer's, each submission has already expired.
 func (j *Journal) Accepted(ctx context.Context) (at time.Time, err error) {
 	err = j.Read(ctx, func(tx *Tx) error {
 		micros, err := sqldb.First[int64](tx.QueryRowContext(ctx, `SELECT COALESCE(MAX(accepted), 0) FROM runs`))
