@@ -48,8 +48,14 @@ type authority struct {
 	owner  owner
 	key    ed25519.PrivateKey
 	parsed *x509.Certificate
-	made   time.Time
+	from   time.Time // of the delegation
+	made   time.Time // by the clock here, which may have been set back since floor
 	until  time.Time
+}
+
+// mayIssue reports whether certificates issued now are valid, and have their full validity.
+func (a *authority) mayIssue(now time.Time) bool {
+	return !now.Before(a.from) && now.Before(a.made.Add(authorityLife/2))
 }
 
 // newAuthority creates an authority with a delegation by the owner's key in the roster. Authorities created before
@@ -59,14 +65,16 @@ func newAuthority(root ed25519.PrivateKey, of owner, floor, now time.Time) (*aut
 	if err != nil {
 		return nil, fmt.Errorf("make the key of an authority: %w", err)
 	}
-	made := now
-	if made.Before(floor) { // the clock was set back
-		made = floor
+	begin := now
+	if begin.Before(floor) { // the clock was set back, and peers reject an authority that begins before floor
+		begin = floor
 	}
-	a := &authority{owner: of, key: key, made: now, until: now.Add(authorityLife)}
+	a := &authority{
+		owner: of, key: key, from: begin.Add(-Backdate), made: now, until: now.Add(authorityLife),
+	}
 	d := delegation{
 		Cluster: of.Cluster, Datacenter: of.Datacenter, Coordinator: of.Coordinator, Key: public,
-		From: made.Add(-Backdate).UnixMilli(), Until: a.until.UnixMilli(),
+		From: a.from.UnixMilli(), Until: a.until.UnixMilli(),
 	}
 	if !floor.IsZero() {
 		d.Floor = floor.UnixMilli()

@@ -25,15 +25,17 @@ type Issuer struct {
 	authority *authority
 	floor     time.Time // see Rotate
 	own       *tls.Certificate
+	validFrom time.Time // of own
 	renewFrom time.Time // when own is due for renewal
 }
 
-// Certificate returns the issuer's own certificate. It renews the certificate after two thirds of its validity.
+// Certificate returns the issuer's own certificate. It renews the certificate after two thirds of its validity, and
+// when the clock is before its validity because it was set back.
 func (i *Issuer) Certificate() (*tls.Certificate, error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	now := i.now()
-	if i.own != nil && now.Before(i.renewFrom) {
+	if i.own != nil && !now.Before(i.validFrom) && now.Before(i.renewFrom) {
 		return i.own, nil
 	}
 	public, key, err := ed25519.GenerateKey(rand.Reader)
@@ -44,7 +46,8 @@ func (i *Issuer) Certificate() (*tls.Certificate, error) {
 	if err != nil {
 		return nil, err
 	}
-	i.own, i.renewFrom = &tls.Certificate{Certificate: chain, PrivateKey: key}, now.Add(renewAfter(Life))
+	i.own = &tls.Certificate{Certificate: chain, PrivateKey: key}
+	i.validFrom, i.renewFrom = now.Add(-Backdate), now.Add(renewAfter(Life))
 	return i.own, nil
 }
 
@@ -109,7 +112,7 @@ func (i *Issuer) Rotate(floor time.Time) {
 }
 
 func (i *Issuer) issue(name Name, key ed25519.PublicKey, hosts []string, now time.Time) ([][]byte, error) {
-	if i.authority == nil || !now.Before(i.authority.made.Add(authorityLife/2)) {
+	if i.authority == nil || !i.authority.mayIssue(now) {
 		next, err := newAuthority(i.Key, i.Name.owner(), i.floor, now)
 		if err != nil {
 			return nil, err
@@ -119,11 +122,13 @@ func (i *Issuer) issue(name Name, key ed25519.PublicKey, hosts []string, now tim
 	return i.authority.issue(name, key, hosts, now)
 }
 
+// now returns the time by the wall clock. A monotonic reading would hide that the clock was set, and peers compare the
+// times in certificates with their wall clocks.
 func (i *Issuer) now() time.Time {
 	if i.Now == nil {
-		return time.Now()
+		return time.Now().Round(0)
 	}
-	return i.Now()
+	return i.Now().Round(0)
 }
 
 // renewAfter returns the time from the creation of a certificate to its renewal.

@@ -313,7 +313,7 @@ func TestInvalidCertificateTimeNamesClocks(t *testing.T) {
 // Promise: Connections and certificates: Certificates are renewed without a restart, and an error about an expired
 // certificate names both clocks.
 // How: Renewal starts at two thirds of 90 days.
-// Also: TestInvalidCertificateTimeNamesClocks.
+// Also: TestInvalidCertificateTimeNamesClocks, TestSetClockRenewsCertificates.
 func TestCertificateRenewsAtTwoThirdsOfItsLife(t *testing.T) {
 	r := testRoster(t)
 	now := noon
@@ -341,6 +341,24 @@ func TestCertificateRenewsAtTwoThirdsOfItsLife(t *testing.T) {
 		}
 		if chain[0].NotAfter.After(chain[1].NotAfter) || chain[0].NotAfter.Sub(now) < Life/3-20*24*time.Hour {
 			t.Fatalf("at %s it has until %s, its authority until %s", now, chain[0].NotAfter, chain[1].NotAfter)
+		}
+	}
+}
+
+func TestSetClockRenewsCertificates(t *testing.T) {
+	r := testRoster(t)
+	for name, step := range map[string]time.Duration{"back": -30 * 24 * time.Hour, "ahead": 50 * 365 * 24 * time.Hour} {
+		now := noon
+		i := issuer(r, "vienna", supervisorOfVienna)
+		i.Now = func() time.Time { return now }
+		own(t, i)
+		now = now.Add(step)
+		v := &Verifier{Roster: r, Now: now}
+		if err := v.Is(supervisorOfVienna, own(t, i)); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err := v.Is(nodeOfVienna, parse(t, issue(t, i, nodeOfVienna.in(r)))); err != nil {
+			t.Errorf("%s: the certificate of a node: %v", name, err)
 		}
 	}
 }

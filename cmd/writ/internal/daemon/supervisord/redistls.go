@@ -30,6 +30,7 @@ type redisTLS struct {
 	wake   chan struct{} // has an element if the certificate must be renewed at once
 
 	mu    sync.Mutex
+	from  time.Time // start of the validity of chain
 	renew time.Time // time of the next renewal; zero means at once
 	chain [][]byte  // last chain of Redis, nil before the first
 }
@@ -50,6 +51,14 @@ func (t *redisTLS) shown() [][]byte {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.chain
+}
+
+// isDue reports whether the certificate must be renewed. That is also so if the clock is before its validity, because
+// the clock was set back.
+func (t *redisTLS) isDue(now time.Time) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return !now.Before(t.renew) || now.Before(t.from)
 }
 
 func (t *redisTLS) due() time.Time {
@@ -118,7 +127,7 @@ func (t *redisTLS) run(ctx context.Context) error {
 // ensure renews a due certificate, and makes Redis listen if it does not or must read a new certificate. It reports
 // whether it did either.
 func (t *redisTLS) ensure(ctx context.Context) (bool, error) {
-	if time.Now().Before(t.due()) {
+	if !t.isDue(time.Now()) {
 		if listens, err := t.redis.Listens(ctx, t.listen); listens || err != nil {
 			return false, err
 		}
@@ -141,7 +150,7 @@ func (t *redisTLS) ensure(ctx context.Context) (bool, error) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.chain = chain
+	t.chain, t.from = chain, described.From.Add(-pki.Backdate)
 	if len(t.wake) == 0 {
 		t.renew = described.Renew
 	}

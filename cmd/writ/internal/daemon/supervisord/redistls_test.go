@@ -117,6 +117,11 @@ func TestRedisListensWithACertificateOfItsSupervisor(t *testing.T) {
 	if next := shown(); next.Equal(first) {
 		t.Error("it was not renewed")
 	}
+	now, s.renew = now.Add(24*time.Hour), time.Now() // the clock is ahead at a renewal, and then set back
+	ensures(true)
+	now = time.Now()
+	ensures(true)
+	shown()
 	if info, err := os.Stat(s.listen.Key); err != nil || info.Mode().Perm() != 0o640 {
 		t.Errorf("the key has the mode %v, %v", info.Mode(), err)
 	}
