@@ -129,8 +129,10 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	news, fetched := t.refresh(r.Context(), r.URL)
 	switch {
-	case fetched != nil && errors.Is(err, errNoRoster):
+	case fetched != nil && errors.Is(err, errNoRoster): // that error says nothing about the server
 		return nil, fetched
+	case fetched != nil && r.Context().Err() == nil:
+		return nil, withoutNews(err, fetched)
 	case !news:
 		return nil, err
 	}
@@ -140,7 +142,16 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 			return nil, fmt.Errorf("repeat the request: %w", err)
 		}
 	}
-	return verified.RoundTrip(again)
+	response, err = verified.RoundTrip(again)
+	return response, inWords(r.URL, err)
+}
+
+// withoutNews adds to the error of a verification why newer rosters could not change it.
+func withoutNews(err, fetched error) error {
+	e := *writ.AsError(err)
+	e.Message += "; newer rosters from this server: " + fetched.Error()
+	e.Err = errors.Join(err, fetched)
+	return &e
 }
 
 // inWords replaces TLS protocol errors by a readable message and returns other errors unchanged.
