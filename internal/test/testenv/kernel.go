@@ -78,6 +78,7 @@ var versions = map[string]*regexp.Regexp{
 // kernelIn returns the newest kernel of a package below a directory that also has its modules.
 func kernelIn(root, of string) (KernelFiles, bool) {
 	images, _ := filepath.Glob(filepath.Join(root, "boot", "vmlinuz-*"))
+	slices.SortFunc(images, compareVersions)
 	for _, image := range slices.Backward(images) {
 		if !versions[of].MatchString(image) {
 			continue

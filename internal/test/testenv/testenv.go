@@ -165,7 +165,7 @@ func look(name string, require bool) (path string, v verdict, text string) {
 		}
 	}
 	if there, _ := filepath.Glob(filepath.Join(tool.Dirs, tool.Name)); tool.Dirs != "" && len(there) > 0 {
-		return there[len(there)-1], found, ""
+		return slices.MaxFunc(there, compareVersions), found, ""
 	}
 	if tool.Package == "" {
 		return "", skip, fmt.Sprintf("%s is not on PATH and no package has it: %s", name, tool.Missing)
