@@ -13,6 +13,13 @@ import (
 // Small orders that every system runs in these tests.
 var orders = []peer.Order{{Runs: 4, InFlight: 2, Calls: 3}, {Runs: 2, InFlight: 1, Calls: 20, AtOnce: true}}
 
+func TestNewestPostgresIsChosen(t *testing.T) {
+	all := []string{"/usr/lib/postgresql/15/bin/postgres", "/usr/lib/postgresql/17/bin/postgres", "/usr/lib/postgresql/9.6/bin/postgres"}
+	if got := slices.MaxFunc(all, compareReleases); got != all[1] {
+		t.Errorf("got %s", got)
+	}
+}
+
 func TestRiverCarriesOutEveryCall(t *testing.T) {
 	testenv.Need(t, "postgres")
 	system, end, err := openRiver(t.Context(), peer.Settings{Dir: t.TempDir(), Slots: 8})

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"os/exec"
 	"os/user"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"syscall"
 
@@ -25,7 +27,15 @@ func postgresPrograms() (dir string, err error) {
 	if len(there) == 0 {
 		return "", errors.New("postgres is not on PATH (apt-get install -y postgresql)")
 	}
-	return filepath.Dir(there[len(there)-1]), nil
+	return filepath.Dir(slices.MaxFunc(there, compareReleases)), nil
+}
+
+// compareReleases compares programs in directories of Debian by the releases of PostgreSQL, such as 9.6 or 17.
+func compareReleases(a, b string) int { return cmp.Compare(releaseOf(a), releaseOf(b)) }
+
+func releaseOf(program string) float64 {
+	release, _ := strconv.ParseFloat(filepath.Base(filepath.Dir(filepath.Dir(program))), 64) // 0 for another name
+	return release
 }
 
 // startPostgres starts a PostgreSQL server on files in dir and returns its URL. Its default settings sync every commit.
