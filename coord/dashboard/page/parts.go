@@ -36,7 +36,7 @@ func ChooseDatacenter(of []api.Datacenter, chosen writ.DatacenterID) Node {
 		}))
 }
 
-// ProjectText renders the name of a project, or the beginning of its id.
+// ProjectText renders the name of a project, or a part of its id.
 func ProjectText(name string, id writ.ProjectID) Node { return Text(cmp.Or(name, Short(id))) }
 
 // Decided describes the last decision, for example "cordon by alice at 2026-11-29T10:00:00Z: the disk is failing". It

@@ -29,7 +29,7 @@ func (m *Snapshot) ProjectName(id writ.ProjectID) string {
 	return widget.Short(id)
 }
 
-// NodeName returns the name of a node from the last report of its datacenter, or the beginning of its id.
+// NodeName returns the name of a node from the last report of its datacenter, or a part of its id.
 func (m *Snapshot) NodeName(datacenter writ.DatacenterID, id writ.NodeID) string {
 	for _, queues := range m.Queues {
 		for _, q := range queues.Queues {

@@ -35,9 +35,13 @@ func Stamp(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC"
 // Millis formats a time for scripts.
 func Millis(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
 
-// Short shortens an id to its first 8 characters. UUIDs that were created within a minute may have the same beginning.
+// Short shortens an id to 8 characters. It uses the end of a UUID that begins with its time of creation, because all
+// such ids of the same minute begin alike.
 func Short(id any) string {
 	text := fmt.Sprint(id)
+	if len(text) == 36 && text[14] == '7' { // UUIDv7, as writ.NewUUID makes them
+		return "…" + text[28:]
+	}
 	return text[:min(8, len(text))]
 }
 
