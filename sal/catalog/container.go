@@ -27,6 +27,12 @@ type ContainerCreate struct {
 	Restart      string `writ:"restart,mutable,default=always,enum=always|on-failure|never" help:"when to restart it after it exits"`
 }
 
+// ReplacesContainer reports whether a change of an argument of container.create needs a new container. Other changes
+// affect only its record.
+func ReplacesContainer(argument string) bool {
+	return argument != "restart" && argument != "grace_seconds"
+}
+
 // ContainerExec holds the arguments of container.exec.
 type ContainerExec struct {
 	Command []string        `writ:"command,required,min=1,max=256,first=program" help:"program and arguments; they are not passed to a shell"`

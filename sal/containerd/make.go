@@ -28,7 +28,7 @@ func (j *job) make(ctx context.Context, left, r *record) (sal.Outcome, error) {
 	switch {
 	case change == writ.ChangeCreated:
 		r, err = j.create(ctx, left)
-	case change == writ.ChangeUpdated && !slices.ContainsFunc(fields, replaces):
+	case change == writ.ChangeUpdated && !slices.ContainsFunc(fields, catalog.ReplacesContainer):
 		r.Spec = catalog.Values(j.Args) // the change does not affect the host
 		r.Generation++
 		err = j.put(r, r.Own.Phase)
@@ -94,9 +94,6 @@ func (j *job) replace(ctx context.Context, r *record, stopped bool) error {
 	}
 	return j.activate(ctx, r)
 }
-
-// replaces reports whether a change of the argument requires a replacement of the container.
-func replaces(field string) bool { return field != "restart" && field != "grace_seconds" }
 
 // ensureStarted finishes the start of a container whose spec is unchanged, and recreates it if the daemon has lost it.
 func (j *job) ensureStarted(ctx context.Context, r *record) (writ.Change, error) {

@@ -12,8 +12,8 @@ import (
 func makeMachine(d *Driver, request sal.Request, s *state) (err error) {
 	args := request.Args.(*catalog.MachineCreate)
 	*s = state{Power: running, CPUs: args.CPUs, MemoryMiB: args.MemoryMiB}
-	for _, disk := range args.Disks {
-		s.Volumes = append(s.Volumes, attached{Volume: disk})
+	for i, disk := range args.Disks {
+		s.Volumes = append(s.Volumes, attached{Volume: disk, Boot: i == 0})
 	}
 	s.IPv4, err = choosing.choose(node(d.config.Dir), request.Resource, args.Networks)
 	return err
@@ -97,20 +97,23 @@ func attach(request sal.Request, s *state) error {
 		}
 		return nil
 	}
-	s.Volumes = append(s.Volumes, attached{args.Volume, args.ReadOnly})
+	s.Volumes = append(s.Volumes, attached{Volume: args.Volume, ReadOnly: args.ReadOnly})
 	return nil
 }
 
 func detach(request sal.Request, s *state) error {
-	name := request.Args.(*catalog.MachineDetach).Volume.Name
-	i := slices.IndexFunc(s.Volumes, func(a attached) bool { return a.Volume.Name == name })
+	volume := request.Args.(*catalog.MachineDetach).Volume
+	i := slices.IndexFunc(s.Volumes, func(a attached) bool { return a.Volume.Name == volume.Name })
 	switch {
-	case i == 0:
-		return writ.Errorf(writ.CodeResourceConflict, "%s boots from the volume %q", request.Resource, name).
+	case i < 0:
+		return nil
+	case s.Volumes[i].Boot:
+		return writ.Errorf(writ.CodeResourceConflict, "%s boots from the volume %q", request.Resource, volume.Name).
 			WithHint("delete the machine first; the volume stays")
-	case i > 0:
-		s.Volumes = slices.Delete(s.Volumes, i, i+1)
+	case s.Volumes[i].Volume.UID != volume.UID:
+		return writ.Errorf(writ.CodeResourceConflict, "%s has a different volume named %q", request.Resource, volume.Name)
 	}
+	s.Volumes = slices.Delete(s.Volumes, i, i+1)
 	return nil
 }
 
@@ -143,9 +146,11 @@ func makeContainer(d *Driver, request sal.Request, s *state) (err error) {
 	return err
 }
 
-// updateContainer replaces the container; the new one runs.
-func updateContainer(_ sal.Request, _ []string, s *state) error {
-	s.Power = running
+// updateContainer replaces the container if necessary; the new one runs.
+func updateContainer(_ sal.Request, fields []string, s *state) error {
+	if slices.ContainsFunc(fields, catalog.ReplacesContainer) {
+		s.Power = running
+	}
 	return nil
 }
 

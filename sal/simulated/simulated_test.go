@@ -441,6 +441,40 @@ func TestMachineRefusesInvalidTransitions(t *testing.T) {
 	}
 }
 
+func TestDetachNeedsTheSameVolume(t *testing.T) {
+	d := open(t, Config{Module: "machine", Dir: t.TempDir()})
+	volume := func(name string) map[string]any {
+		return map[string]any{"volume": saltest.RefTo(writ.KindVolume, name)}
+	}
+	other := saltest.RefTo(writ.KindVolume, "data")
+	other.UID = saltest.RefTo(writ.KindVolume, "other").UID
+	diskless := values(machineSpec, "disks", []any{})
+	for name, spec := range map[string]map[string]any{"web": machineSpec, "diskless": diskless} {
+		must(t, d, "machine.create", name, spec)
+		must(t, d, "machine.attach", name, volume("data"))
+		if _, err := do(t, t.Context(), d, "machine.detach", name, map[string]any{"volume": other}); writ.CodeOf(err) != writ.CodeResourceConflict {
+			t.Errorf("%s: a different volume of that name: %v", name, err)
+		}
+		must(t, d, "machine.detach", name, volume("data"))
+		must(t, d, "machine.detach", name, volume("data"))
+	}
+}
+
+func TestRecordOfStoppedContainerCanChange(t *testing.T) {
+	d := open(t, Config{Module: "container", Dir: t.TempDir()})
+	must(t, d, "container.create", "web", containerSpec)
+	must(t, d, "container.stop", "web", nil)
+	for _, tt := range []struct {
+		field string
+		value any
+		want  string
+	}{{"restart", "never", stopped}, {"grace_seconds", int64(3), stopped}, {"env", map[string]any{"A": "c"}, running}} {
+		if got := must(t, d, "container.create", "web", values(containerSpec, tt.field, tt.value)); got.Values["state"] != tt.want {
+			t.Errorf("after a change of %s it is %v, want %s", tt.field, got.Values["state"], tt.want)
+		}
+	}
+}
+
 func TestExistingSnapshotStaysUnchanged(t *testing.T) {
 	d := open(t, Config{Module: "machine", Dir: t.TempDir()})
 	must(t, d, "machine.create", "web", machineSpec)

@@ -35,6 +35,8 @@ type state struct {
 type attached struct {
 	Volume   writ.Ref `json:"volume"`
 	ReadOnly bool     `json:"read_only,omitempty"`
+	// Boot is set for the first disk of a new machine, which a machine keeps.
+	Boot bool `json:"boot,omitempty"`
 }
 
 // module holds the functions that differ between modules.
