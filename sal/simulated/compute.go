@@ -1,6 +1,7 @@
 package simulated
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -20,8 +21,21 @@ func makeMachine(d *Driver, request sal.Request, s *state) (err error) {
 }
 
 func updateMachine(request sal.Request, fields []string, s *state) error {
+	to := *s
 	args := request.Args.(*catalog.MachineCreate)
-	return updateSizes(request, fields, s, args.CPUs, args.MemoryMiB, 0)
+	if err := updateSizes(request, fields, &to, args.CPUs, args.MemoryMiB, 0); err != nil {
+		return err
+	}
+	return resize(request, s, to.CPUs, to.MemoryMiB)
+}
+
+// resize sets the CPUs and memory of a machine. A paused guest cannot take or return them.
+func resize(request sal.Request, s *state, cpus, memory int64) error {
+	if s.Power == paused && (cpus != s.CPUs || memory != s.MemoryMiB) {
+		return refuse(request, s, "resume it with machine.resume, then change its size")
+	}
+	s.CPUs, s.MemoryMiB = cpus, memory
+	return nil
 }
 
 func useMachine(d *Driver, request sal.Request, s *state) (map[string]any, error) {
@@ -30,13 +44,7 @@ func useMachine(d *Driver, request sal.Request, s *state) (map[string]any, error
 		return nil, switchPower(request, s)
 	case "resize":
 		args := request.Args.(*catalog.MachineResize)
-		if args.CPUs != 0 {
-			s.CPUs = args.CPUs
-		}
-		if args.MemoryMiB != 0 {
-			s.MemoryMiB = args.MemoryMiB
-		}
-		return nil, nil
+		return nil, resize(request, s, cmp.Or(args.CPUs, s.CPUs), cmp.Or(args.MemoryMiB, s.MemoryMiB))
 	case "snapshot":
 		saveState(s, request.Args.(*catalog.Snapshot).Snapshot)
 		return nil, nil

@@ -424,6 +424,9 @@ func TestMachineRefusesInvalidTransitions(t *testing.T) {
 		state     string
 	}{
 		{"machine.pause", nil, "", paused},
+		{"machine.resize", map[string]any{"cpus": int64(2)}, "", paused},
+		{"machine.resize", map[string]any{"cpus": int64(4)}, writ.CodeResourceConflict, paused},
+		{"machine.create", values(machineSpec, "memory_mib", int64(4096)), writ.CodeResourceConflict, paused},
 		{"machine.start", nil, writ.CodeResourceConflict, paused},
 		{"machine.stop", nil, "", stopped},
 		{"machine.pause", nil, writ.CodeResourceConflict, stopped},
