@@ -25,6 +25,12 @@ const answerTime = 10 * time.Second
 // errLong is the error for an answer that is too long.
 var errLong = fmt.Errorf("the answer exceeds %d bytes", maxAnswer)
 
+// maxNesting limits the levels of lists in an answer.
+const maxNesting = 5
+
+// errNested is the error for an answer with more levels.
+var errNested = fmt.Errorf("the answer has more than %d levels of lists", maxNesting)
+
 // refusal is an error answer, such as "NOAUTH Authentication required.".
 type refusal string
 
@@ -125,7 +131,11 @@ func readAnswer(r *bufio.Reader, left *int64, depth int) (any, error) {
 		return n, nil
 	case n == -1 && (kind == '$' || kind == '*'):
 		return nil, nil
-	case n < 0 || n > *left || depth > 4:
+	case n < 0:
+		return nil, fmt.Errorf("the server speaks another protocol: %q", head)
+	case depth >= maxNesting:
+		return nil, errNested
+	case n > *left:
 		return nil, errLong
 	case kind == '$':
 		*left -= n

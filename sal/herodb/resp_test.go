@@ -26,6 +26,22 @@ func TestAnAnswerIsBoundedAsAWhole(t *testing.T) {
 	}
 }
 
+func TestRejectedAnswersNameTheirFault(t *testing.T) {
+	for text, want := range map[string]string{
+		strings.Repeat("*1\r\n", 6): errNested.Error(),
+		"$1048577\r\n":              errLong.Error(),
+		"$-2\r\n":                   "another protocol",
+		"HTTP/1.1 400\r\n":          "another protocol",
+	} {
+		if _, err := answerOf(text); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", text, err, want)
+		}
+	}
+	if _, err := answerOf(strings.Repeat("*1\r\n", 5) + ":1\r\n"); errors.Is(err, errNested) {
+		t.Errorf("the deepest list: %v", err)
+	}
+}
+
 func TestAnswersAreRead(t *testing.T) {
 	for text, want := range map[string]any{
 		"+PONG\r\n":                            "PONG",
