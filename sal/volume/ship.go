@@ -2,6 +2,7 @@ package volume
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -53,6 +54,7 @@ func (d *Driver) Ship(ctx context.Context, s sal.Shipment) (sal.Archive, error) 
 	}
 	bytes, err := packedSize(ctx, dir)
 	if err != nil {
+		err = errors.Join(err, done())
 		return sal.Archive{}, sal.HostError("measure "+s.Resource.String(), err)
 	}
 	return sal.Archive{

@@ -1,7 +1,9 @@
 package volume
 
 import (
+	"context"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -21,6 +23,33 @@ func (b *fixture) ship(transfer string, due time.Time) error {
 		err = a.Close()
 	}
 	return err
+}
+
+// lostViews counts its open views, and returns a directory that does not exist.
+type lostViews struct {
+	sal.Trees
+	open int
+}
+
+func (l *lostViews) View(ctx context.Context, name, snapshot string) (string, func() error, error) {
+	dir, done, err := l.Trees.View(ctx, name, snapshot)
+	if err != nil {
+		return dir, done, err
+	}
+	l.open++
+	return filepath.Join(dir, "gone"), func() error { l.open--; return done() }, nil
+}
+
+func TestFailedShipmentReleasesItsView(t *testing.T) {
+	onEach(t, func(t *testing.T, fresh func(t testing.TB) *fixture) {
+		b := fresh(t)
+		b.must("volume.create", "data", map[string]any{"size_gib": int64(1)})
+		views := &lostViews{Trees: b.Trees}
+		b.Trees = views
+		if err := b.ship("run", time.Now().Add(time.Hour)); err == nil || views.open != 0 {
+			t.Errorf("%v, and %d views are open", err, views.open)
+		}
+	})
 }
 
 // kept returns the transfers that a volume is kept for.
