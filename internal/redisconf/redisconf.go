@@ -7,7 +7,7 @@ import (
 )
 
 // Quote returns a value in the form that Redis reads from a configuration file. Redis knows fewer escapes than Go: it
-// reads \u00a0 as u00a0. The value must not contain a zero byte.
+// reads \u00a0 as u00a0. The value must not contain a zero byte, where Redis would end it; no path contains one.
 func Quote(value string) string {
 	var b strings.Builder
 	b.WriteByte('"')
