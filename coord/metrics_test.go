@@ -20,7 +20,8 @@ import (
 //
 // Promise: Events, traces and the API: Alert rules and the Grafana dashboard use existing metrics only.
 // How: The manual's page lists all metrics.
-// Also: TestHealthReadinessMetricsAndSpec, TestTheManualListsEveryMetricOfEveryPart, TestManualListsMetricsOfSupervisor.
+// Also: TestHealthReadinessMetricsAndSpec, TestTheManualListsEveryMetricOfEveryPart, TestManualListsMetricsOfSupervisor,
+// TestManualListsMetricsOfRunner.
 func TestTheManualListsEveryMetric(t *testing.T) {
 	metricspage.Check(t, "..", "Metrics of a coordinator", made(t, Config{}).metrics.registry.Describe)
 }

@@ -52,7 +52,6 @@ func (a *acts) act(w *work) *writ.Result {
 	started := a.now()
 	ctx, stop := until(w.ctx, a.now(), endBy(w.job, started), errEndBy)
 	defer stop()
-	a.counts.acted.Add(1)
 	a.desk.begin(w)
 	done := make(chan attempt, 1)
 	go func() { done <- a.do(ctx, w) }()
@@ -97,7 +96,7 @@ func (a *acts) conclude(ctx context.Context, w *work, started time.Time, got att
 		got.err = asOutcomeUnknown(w, writ.AsError(got.err))
 	}
 	result := a.answer(w, started, got)
-	a.counts.noteJob(w.operation.Name(), max(a.now().Sub(started), 0), result)
+	a.counts.recordJob(w.operation.Name(), max(a.now().Sub(started), 0), result)
 	a.record(spanOf(w.job, a.member.Name(), started, a.now(), result))
 	if result.Error != nil && result.Error.Code == writ.CodeResourceConflict {
 		if now, err := a.observe(w); err == nil && now.Exists && now.UID != w.job.UID {
@@ -214,9 +213,9 @@ func (a *acts) recordAnswer(
 		return a.refuseUnrecorded(ctx, w, err)
 	}
 	if refused {
-		a.counts.noteRefusal(result)
+		a.counts.recordRefusal(result)
 	} else {
-		a.counts.repeated.Add(1)
+		a.counts.repeated.Inc()
 	}
 	return result
 }
@@ -235,7 +234,7 @@ func (a *acts) refuseUnrecorded(ctx context.Context, w *work, why error) *writ.R
 		return nil
 	}
 	result := a.answer(w, w.taken, attempt{err: why})
-	a.counts.noteRefusal(result)
+	a.counts.recordRefusal(result)
 	return result
 }
 

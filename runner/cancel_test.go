@@ -128,8 +128,8 @@ func TestForgedControlMessagesAreIgnored(t *testing.T) {
 		if got := n.await(next.JobKey); got.Error != nil {
 			t.Errorf("a forged cancel or epoch counted: %+v", got.Error)
 		}
-		if got := n.runner.Counts().Dropped; got != 2 {
-			t.Errorf("%d dropped, want 2", got)
+		if got := n.counted("dropped"); got != 2 {
+			t.Errorf("%g dropped, want 2", got)
 		}
 	})
 }

@@ -55,7 +55,7 @@ func (j *jobs) handle(accepting context.Context, task queue.Task) {
 	}
 	w := j.desk.enter(j.working, job, digest, now)
 	if w == nil {
-		j.counts.repeated.Add(1)
+		j.counts.repeated.Inc()
 		return // the job is in progress; its result answers this delivery too
 	}
 	defer func() {
@@ -122,7 +122,7 @@ func (j *jobs) carryOut(accepting context.Context, w *work) *writ.Result {
 	if w.job.Delivery > 1 { // only a shortcut: the steps below would find the entry too
 		entry, err := j.journal.Find(accepting, w.job.JobKey)
 		if err == nil && entry != nil && entry.Result != nil {
-			j.counts.repeated.Add(1)
+			j.counts.repeated.Inc()
 			return entry.Result
 		}
 	}
@@ -133,7 +133,7 @@ func (j *jobs) carryOut(accepting context.Context, w *work) *writ.Result {
 	case past == nil:
 		return j.acts.act(w)
 	case past.Entry != nil && past.Entry.Result != nil:
-		j.counts.repeated.Add(1)
+		j.counts.repeated.Inc()
 		return past.Entry.Result
 	case past.Later:
 		return j.acts.refuse(accepting, w, writ.Errorf(writ.CodeAttemptGivenUp,

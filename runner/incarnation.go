@@ -78,7 +78,7 @@ type base struct {
 // drop counts and logs an ignored message.
 func (n *base) drop(ctx context.Context, what, id string, err error) {
 	code := writ.CodeOf(err)
-	n.counts.drops.Add(Drop{what, code.Info().Code})
+	n.counts.drops.WithLabelValues(what, string(code.Info().Code)).Inc()
 	// Rate-limited: an attacker with access to Redis can send any number.
 	if times, say := n.lines.Say(what+" "+string(code), time.Now()); say {
 		n.log.WarnContext(ctx, "dropped a "+what, "id", clip.OneLine(id, maxSentence), "code", code, "err", err, "times", times)
@@ -100,7 +100,7 @@ func (r *Runner) newBase(log *slog.Logger) *base {
 	log = log.With("dc", r.Member.Datacenter(), "node", r.Member.Node())
 	b := &base{
 		member: r.Member, api: r.API, node: r.Member.Node(), journal: r.Journal, now: r.Now, log: log,
-		counts: &r.counts, boot: logring.Boot(), rosters: newRosterWatch(r.Member, r.API),
+		counts: r.counters(), boot: logring.Boot(), rosters: newRosterWatch(r.Member, r.API),
 		store: &nodeStore{journal: r.Journal, log: log}, link: &link{member: r.Member, queue: r.Queue, log: log},
 	}
 	b.epochs = &epochs{store: b.store}

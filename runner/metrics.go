@@ -4,114 +4,157 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"writ"
-	"writ/internal/tally"
+	"writ/internal/metrics"
 	"writ/internal/tracing"
 )
 
-// Metrics holds the metrics of a runner.
-type Metrics struct {
-	Counts
-	Jobs     map[Job]int64 // jobs carried out
-	Took     map[string]tally.Spread
-	Refusals map[writ.Code]int64
-	Drops    map[Drop]int64
-	Sent     time.Time // last beat accepted by the queue
-	Heard    time.Time // last message of the supervisor from the queue
-	Answered time.Time // last answer about the node's standing from the supervisor's node API
-	Roster   int
-	Expires  time.Time // expiry of the roster
-
-	Serving bool // whether Serves is valid
-	Serves  ServingMetrics
+// Metrics returns the metrics of the runner. A scrape reads memory only, so it never waits for a journal, a queue or a
+// driver that hangs.
+func (r *Runner) Metrics() prometheus.Collector {
+	c := r.counters()
+	return metrics.List{
+		metrics.Of(r, states...), metrics.Of(c, moments...), metrics.Each(r.serving, servingStates...),
+		c.jobs, c.took, c.refusals, c.repeated, c.drops,
+	}
 }
 
-// ServingMetrics holds the metrics of a serving node.
-type ServingMetrics struct {
-	Journal     bool          // writable
-	Queue       bool          // reachable
-	Fault       string        // why the node refuses work; "" if it does not
-	Slots       int           // number of job slots
-	Waiting     int           // jobs in hand that have not started
-	Oldest      time.Duration // longest wait of such a job
-	Running     int
-	Stuck       int // jobs whose drivers ignore their deadline
-	Unconfirmed int // results without an acknowledgement
-	Mended      int64
-	Resources   map[Resources]int // as of the last scan of each
+// Ready reports whether the node accepts jobs, whether its queue responds, and why it refuses work, "" if it does not.
+func (r *Runner) Ready() (serving, queue bool, fault string) {
+	n := r.current.Load()
+	if n == nil {
+		return false, false, ""
+	}
+	return true, n.link.transit.get() == nil, n.faultText(n.now())
 }
 
-// Job is an operation with the outcome of the job.
-type Job struct {
-	Operation string // name in the catalogue
-	Outcome   string // succeeded, failed or cancelled
+// serving yields the incarnation that serves, if any.
+func (r *Runner) serving(yield func(*incarnation) bool) {
+	if n := r.current.Load(); n != nil {
+		yield(n)
+	}
 }
 
-// Drop is a class of ignored messages and the reason. Both are constants of this program, so their number is bounded.
-type Drop struct {
-	What string
-	Code writ.Code
+// counts holds the counters of a runner. Labels are constants of this program, so their number is bounded.
+type counts struct {
+	jobs     *prometheus.CounterVec
+	took     *prometheus.HistogramVec
+	refusals *prometheus.CounterVec
+	repeated prometheus.Counter
+	drops    *prometheus.CounterVec
+
+	sent     metrics.Moment // last beat
+	heard    metrics.Moment // last message of the supervisor from the queue
+	answered metrics.Moment // last answer of the supervisor's node API
 }
 
-// Resources is a kind of resources in one state, as named by the driver.
-type Resources struct {
-	Kind  writ.ResourceKind
-	State string
+func newCounts() *counts {
+	return &counts{
+		jobs: metrics.Counts("writ_runner_jobs_total", "Finished jobs by outcome: succeeded, failed, cancelled.",
+			"operation", "outcome"),
+		took: metrics.DurationsOf("writ_runner_job_seconds", "Duration of jobs.", "operation"),
+		refusals: metrics.Counts("writ_runner_refusals_total", "Jobs that were refused without any action, by code.",
+			"code"),
+		repeated: metrics.Events("writ_runner_repeated_total", "Deliveries that were answered from the journal."),
+		drops: metrics.Counts("writ_runner_dropped_total",
+			"Messages that were ignored: not authentic, not for this node, or too late.", "what", "code"),
+	}
 }
 
-// noteJob counts a job that was carried out.
-func (c *counts) noteJob(operation string, took time.Duration, result *writ.Result) {
-	job := Job{operation, "succeeded"}
+// recordJob counts a job that was carried out.
+func (c *counts) recordJob(operation string, took time.Duration, result *writ.Result) {
+	outcome := "succeeded"
 	switch {
 	case result.Error == nil:
 	case result.Error.Code == writ.CodeRunCancelled:
-		job.Outcome = "cancelled"
+		outcome = "cancelled"
 	default:
-		job.Outcome = "failed"
+		outcome = "failed"
 	}
-	c.jobs.Add(job)
-	c.took.Note(operation, took)
+	c.jobs.WithLabelValues(operation, outcome).Inc()
+	c.took.WithLabelValues(operation).Observe(took.Seconds())
 }
 
-// noteRefusal counts a job that was answered without acting.
-func (c *counts) noteRefusal(result *writ.Result) {
-	c.refused.Add(1)
+// recordRefusal counts a job that was answered without acting. The answer may be the result of an earlier attempt.
+func (c *counts) recordRefusal(result *writ.Result) {
 	if result.Error != nil {
-		c.refusals.Add(result.Error.Code.Info().Code)
+		c.refusals.WithLabelValues(string(result.Error.Code.Info().Code)).Inc()
 	}
 }
 
-// Metrics returns the current metrics. All of them are in memory, so Metrics returns even if the journal, the queue or
-// a driver hangs.
-func (r *Runner) Metrics() Metrics {
-	c := &r.counts
-	m := Metrics{
-		Counts: r.Counts(), Jobs: c.jobs.All(), Took: c.took.All(), Refusals: c.refusals.All(), Drops: c.drops.All(),
-		Sent: c.sent.Last(), Heard: c.heard.Last(), Answered: c.answered.Last(),
-	}
-	if roster := r.Member.Roster(); roster != nil {
-		m.Roster, m.Expires = roster.Version, roster.Expires
-	}
-	if n := r.current.Load(); n != nil {
-		m.Serving, m.Serves = true, n.metrics()
-	}
-	return m
+// states lists the metrics of a runner that may wait for approval.
+var states = []metrics.Reading[*Runner]{
+	metrics.Flag("writ_runner_serving", "1 if the node accepts jobs, 0 while it waits for approval.",
+		func(r *Runner) bool { return r.current.Load() != nil }),
+	metrics.Number("writ_roster_version", "Version of the newest roster of this daemon.", func(r *Runner) int {
+		if roster := r.Member.Roster(); roster != nil {
+			return roster.Version
+		}
+		return 0
+	}),
+	metrics.Time("writ_roster_expires_seconds", "Unix time when the newest roster of this daemon expires.",
+		func(r *Runner) time.Time {
+			if roster := r.Member.Roster(); roster != nil {
+				return roster.Expires
+			}
+			return time.Time{}
+		}),
 }
 
-func (n *incarnation) metrics() ServingMetrics {
-	now := n.now()
-	m := ServingMetrics{
-		Journal: n.store.get() == nil, Queue: n.link.transit.get() == nil, Fault: n.faultText(now), Slots: n.slots,
-		Unconfirmed: n.outbox.size(), Mended: n.keeper.repairs.count(), Resources: map[Resources]int{},
-	}
+// moments lists the metrics of the messages of a node.
+var moments = []metrics.Reading[*counts]{
+	metrics.Time("writ_runner_beat_sent_seconds",
+		"Unix time of the last heartbeat that Redis accepted from the node. The node sends one per second.",
+		func(c *counts) time.Time { return c.sent.Last() }),
+	metrics.Time("writ_runner_supervisor_heard_seconds",
+		"Unix time of the last message from the supervisor through Redis.",
+		func(c *counts) time.Time { return c.heard.Last() }),
+	metrics.Time("writ_runner_node_api_answered_seconds",
+		"Unix time of the last response of the supervisor's node API. The node calls it once a minute.",
+		func(c *counts) time.Time { return c.answered.Last() }),
+}
+
+// servingStates lists the metrics of a node that accepts jobs.
+var servingStates = []metrics.Reading[*incarnation]{
+	metrics.Flag("writ_runner_redis_up", "1 if Redis responds, otherwise 0.",
+		func(n *incarnation) bool { return n.link.transit.get() == nil }),
+	metrics.Flag("writ_runner_journal_up", "1 if the node's journal is writable, otherwise 0.",
+		func(n *incarnation) bool { return n.store.get() == nil }),
+	metrics.Number("writ_runner_slots", "Maximum number of concurrent jobs.",
+		func(n *incarnation) int { return n.slots }),
+	metrics.Gauge("writ_runner_jobs",
+		"Jobs on the node by state: waiting, running, or stuck if the driver ignores its deadline.", []string{"state"},
+		func(n *incarnation, send metrics.Send) {
+			waiting, _, running, stuck := n.desk.count()
+			send(float64(waiting), "waiting")
+			send(float64(running), "running")
+			send(float64(stuck), "stuck")
+		}),
+	metrics.Number("writ_runner_oldest_job_seconds", "Waiting time of the oldest job that has not started, or 0.",
+		func(n *incarnation) float64 {
+			if waiting, since, _, _ := n.desk.count(); waiting > 0 {
+				return max(n.now().Sub(since), 0).Seconds()
+			}
+			return 0
+		}),
+	metrics.Number("writ_runner_results_unconfirmed", "Results that the supervisor has not confirmed.",
+		func(n *incarnation) int { return n.outbox.size() }),
+	metrics.Counter("writ_runner_mended_total", "Number of automatic repairs of resources.", nil,
+		func(n *incarnation, send metrics.Send) { send(float64(n.keeper.repairs.count())) }),
+	metrics.Gauge("writ_runner_resources", "Resources by kind and by the state at their last inspection.",
+		[]string{"kind", "state"}, sendResources),
+}
+
+func sendResources(n *incarnation, send metrics.Send) {
+	counts := make(map[[2]string]int)
 	for _, s := range n.keeper.states.List() {
-		m.Resources[Resources{s.Kind, s.State}]++
+		counts[[2]string{string(s.Kind), s.State}]++
 	}
-	var since time.Time
-	if m.Waiting, since, m.Running, m.Stuck = n.desk.count(); m.Waiting > 0 {
-		m.Oldest = max(now.Sub(since), 0)
+	for labels, count := range counts {
+		send(float64(count), labels[:]...)
 	}
-	return m
 }
 
 // spanOf returns the span of a job: the work of its driver, by the node's clock.

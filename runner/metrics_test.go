@@ -2,12 +2,13 @@ package runner_test
 
 import (
 	"context"
-	"maps"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"writ"
+	"writ/internal/metrics"
+	"writ/internal/test/metricspage"
 	"writ/runner"
 	"writ/sal"
 )
@@ -28,9 +29,22 @@ func TestTheNumbersOfARunnerFollowFromItsWork(t *testing.T) {
 		quiet(time.Second)
 		n.push(behind)
 		quiet(15 * time.Second)
-		m := n.runner.Metrics()
-		if s := m.Serves; !m.Serving || s.Running != 1 || s.Waiting != 1 || s.Stuck != 0 || s.Slots != 1 || s.Oldest < 15*time.Second || s.Oldest > 20*time.Second {
-			t.Errorf("one job runs and another waits: %+v", m)
+		var page metricspage.Page
+		value := func(name string, labels ...string) float64 { return page.Value("writ_runner_"+name, labels...) }
+		want := func(want float64, name string, labels ...string) {
+			t.Helper()
+			if got := value(name, labels...); got != want {
+				t.Errorf("%s %q is %g, want %g", name, labels, got, want)
+			}
+		}
+		page = metricspage.Read(t, n.runner.Metrics())
+		want(1, "serving")
+		want(1, "slots")
+		want(1, "jobs", "state", "running")
+		want(1, "jobs", "state", "waiting")
+		want(0, "jobs", "state", "stuck")
+		if oldest := value("oldest_job_seconds"); oldest < 15 || oldest > 20 {
+			t.Errorf("the waiting job is %g seconds old", oldest)
 		}
 		close(release)
 		n.await(slow.JobKey)
@@ -38,31 +52,49 @@ func TestTheNumbersOfARunnerFollowFromItsWork(t *testing.T) {
 		unknown := n.job(3, "volume.explode", "data", nil)
 		n.push(unknown)
 		if got := n.await(unknown.JobKey); codeOf(got) != writ.CodeDriverMissing {
-			t.Fatalf("an operation that there is not is answered with %+v", got)
+			t.Fatalf("an unknown operation is answered with %+v", got)
 		}
 		n.pushBytes("nonsense", []byte("nonsense"))
 		quiet(time.Second)
 
-		m = n.runner.Metrics()
-		if want := map[runner.Job]int64{{Operation: "volume.create", Outcome: "succeeded"}: 2}; !maps.Equal(m.Jobs, want) {
-			t.Errorf("jobs are %v, want %v", m.Jobs, want)
+		page = metricspage.Read(t, n.runner.Metrics())
+		want(2, "jobs_total", "operation", "volume.create", "outcome", "succeeded")
+		want(2, "job_seconds", "operation", "volume.create")
+		took := page["writ_runner_job_seconds"].GetMetric()[0].GetHistogram()
+		for _, b := range took.GetBucket() {
+			if b.GetUpperBound() == 1 && b.GetCumulativeCount() != 1 || took.GetSampleSum() < 15 {
+				t.Errorf("the jobs took %v", took)
+			}
 		}
-		if took := m.Took["volume.create"]; took.Count != 2 || took.Sum < 15*time.Second || took.Upto[time.Second] != 1 {
-			t.Errorf("they took %+v", took)
+		want(1, "refusals_total", "code", string(writ.CodeDriverMissing))
+		for name, want := range map[string]float64{"jobs": 2, "refusals": 1, "dropped": 1} {
+			if got := n.counted(name); got != want {
+				t.Errorf("%g %s, want %g", got, name, want)
+			}
 		}
-		if want := map[writ.Code]int64{writ.CodeDriverMissing: 1}; !maps.Equal(m.Refusals, want) || m.Refused != 1 {
-			t.Errorf("refusals are %v, want %v", m.Refusals, want)
+		want(0, "jobs", "state", "running")
+		want(0, "jobs", "state", "waiting")
+		want(0, "oldest_job_seconds")
+		want(3, "results_unconfirmed")
+		want(1, "journal_up")
+		want(1, "redis_up")
+		if _, _, fault := n.runner.Ready(); fault != "" {
+			t.Errorf("its fault is %s", fault)
 		}
-		if len(m.Drops) != 1 || m.Dropped != 1 {
-			t.Errorf("what was ignored is %v", m.Drops)
+		now := float64(time.Now().Unix())
+		if sent, answered := value("beat_sent_seconds"), value("node_api_answered_seconds"); now-sent > 2 || now-answered > 120 {
+			t.Errorf("at %g, the last beat was sent at %g, and the node API answered at %g", now, sent, answered)
 		}
-		if s := m.Serves; s.Running+s.Waiting != 0 || s.Oldest != 0 || s.Unconfirmed != 3 || !s.Journal || !s.Queue || s.Fault != "" {
-			t.Errorf("nothing runs, and no result is confirmed: %+v", s)
-		}
-		if now := time.Now(); now.Sub(m.Sent) > 2*time.Second || now.Sub(m.Answered) > 2*time.Minute || m.Roster == 0 || m.Expires.IsZero() {
-			t.Errorf("a beat was sent %s, the node API answered %s", m.Sent, m.Answered)
+		if page.Value("writ_roster_version") <= 0 || page.Value("writ_roster_expires_seconds") <= 0 {
+			t.Errorf("roster %g expires at %g", page.Value("writ_roster_version"), page.Value("writ_roster_expires_seconds"))
 		}
 	})
+}
+
+// Operators write alerts from the manual's list of metrics.
+func TestManualListsMetricsOfRunner(t *testing.T) {
+	all := metrics.List{metrics.Process("", ""), new(runner.Runner).Metrics()}
+	metricspage.Check(t, "..", "Metrics of a runner", all.Describe)
 }
 
 func TestResourcesAndRepairsOfNodeAreCounted(t *testing.T) {
@@ -81,9 +113,10 @@ func TestResourcesAndRepairsOfNodeAreCounted(t *testing.T) {
 			n.await(job.JobKey)
 		}
 		quiet(31 * time.Second)
-		s := n.runner.Metrics().Serves
-		if want := map[runner.Resources]int{{Kind: writ.KindVolume, State: "present"}: 2}; !maps.Equal(s.Resources, want) || s.Mended != 1 {
-			t.Errorf("resources are %v, want %v; %d were mended", s.Resources, want, s.Mended)
+		page := metricspage.Read(t, n.runner.Metrics())
+		volumes := page.Value("writ_runner_resources", "kind", string(writ.KindVolume), "state", "present")
+		if all, mended := page.Sum("writ_runner_resources"), n.counted("mended"); volumes != 2 || all != 2 || mended != 1 {
+			t.Errorf("%g volumes of %g resources, and %g repairs; want 2, 2 and 1", volumes, all, mended)
 		}
 	})
 }

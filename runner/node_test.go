@@ -16,6 +16,7 @@ import (
 
 	"writ"
 	"writ/identity/envelope"
+	"writ/internal/test/metricspage"
 	"writ/runner"
 	"writ/runner/journal"
 	"writ/runner/member"
@@ -46,6 +47,12 @@ type node struct {
 	reports  []writ.Report
 	hosts    []nodes.HostReport
 	logs     []nodes.LogReport
+}
+
+// counted returns the sum of a counter of the runner: jobs, repeated, refusals or dropped.
+func (n *node) counted(what string) float64 {
+	n.Helper()
+	return metricspage.Read(n.TB, n.runner.Metrics()).Sum("writ_runner_" + what + "_total")
 }
 
 // start runs a runner on a data directory whose node has joined. It must be called in a synctest bubble: its waits take

@@ -26,7 +26,6 @@ import (
 	"time"
 
 	"writ"
-	"writ/internal/tally"
 	"writ/internal/tracing"
 	"writ/runner/journal"
 	"writ/runner/member"
@@ -84,33 +83,15 @@ type Runner struct {
 	// NodeLog holds the stored log of the node. If nil, the supervisor cannot query it.
 	NodeLog *nodelog.Log
 
-	counts  counts
-	current atomic.Pointer[incarnation] // serving now; nil if none
+	counting sync.Once
+	counts   *counts                     // see counters
+	current  atomic.Pointer[incarnation] // serving now; nil if none
 }
 
-// Counts holds event counts since the runner was created.
-type Counts struct {
-	Acted    int64 // operations carried out
-	Repeated int64 // deliveries answered from the journal
-	Refused  int64 // jobs answered without acting
-	Dropped  int64 // deliveries and messages that were not authentic, not for this node, or too late
-}
-
-type counts struct {
-	acted, repeated, refused atomic.Int64
-
-	jobs     tally.Counts[Job]
-	took     tally.DurationsOf[string] // durations of operations, by name
-	refusals tally.Counts[writ.Code]
-	drops    tally.Counts[Drop]
-	sent     tally.Moment // last beat
-	heard    tally.Moment // last message of the supervisor from the queue
-	answered tally.Moment // last answer of the supervisor's node API
-}
-
-// Counts returns the counters.
-func (r *Runner) Counts() Counts {
-	return Counts{r.counts.acted.Load(), r.counts.repeated.Load(), r.counts.refused.Load(), r.counts.drops.Total()}
+// counters returns the counters of the runner. They outlive its incarnations.
+func (r *Runner) counters() *counts {
+	r.counting.Do(func() { r.counts = newCounts() })
+	return r.counts
 }
 
 // errShutdown is the cause of contexts that the runner cancels for shutdown. The affected jobs have not failed: the

@@ -73,8 +73,8 @@ func TestAJobActsOnceHoweverOftenItIsDelivered(t *testing.T) {
 		if got := n.host.count(job.JobKey.String()); got != 1 {
 			t.Errorf("%d effects, want 1", got)
 		}
-		if c := n.runner.Counts(); c.Acted != 1 || c.Repeated != 5 {
-			t.Errorf("counts = %+v, want 1 acted and 5 repeated", c)
+		if acted, repeated := n.counted("jobs"), n.counted("repeated"); acted != 1 || repeated != 5 {
+			t.Errorf("%g jobs and %g repetitions, want 1 and 5", acted, repeated)
 		}
 	})
 }
@@ -147,12 +147,12 @@ func TestUnauthenticMessagesHaveNoEffect(t *testing.T) {
 		seq := 0
 		for name, attack := range attacks {
 			seq++
-			before := n.runner.Counts().Dropped
+			before := n.counted("dropped")
 			j := n.job(seq, "volume.create", fmt.Sprintf("v%d", seq), nil)
 			attack(j)
 			quiet(time.Second)
-			if got := n.runner.Counts(); got.Dropped != before+1 || got.Acted != 0 {
-				t.Errorf("%s: counts = %+v", name, got)
+			if dropped, acted := n.counted("dropped"), n.counted("jobs"); dropped != before+1 || acted != 0 {
+				t.Errorf("%s: %g dropped after %g, and %g jobs", name, dropped, before, acted)
 			}
 			if got := n.got(j.JobKey); len(got) != 0 {
 				t.Errorf("%s: answered with %+v", name, got)
@@ -176,8 +176,8 @@ func TestDroppedMessagesLogFewLines(t *testing.T) {
 			n.tell(writ.Control{Node: "0192f6c2-0000-7000-8000-0000000000bb"})
 		}
 		quiet(time.Second)
-		if got := n.runner.Counts().Dropped; got < 1000 {
-			t.Fatalf("%d were dropped", got)
+		if got := n.counted("dropped"); got < 1000 {
+			t.Fatalf("%g were dropped", got)
 		}
 		if lines := log.Lines("dropped a"); lines != 3 || log.Lines("dropped a delivery") != 2 || log.Lines("code=EXPIRED") != 1 {
 			t.Errorf("they make %d lines:\n%.3000s", lines, log)
@@ -197,11 +197,11 @@ func TestALowerEpochIsRefusedAlsoAfterARestart(t *testing.T) {
 		n := newFixture(t).fresh(nil)
 		refused := func(n *node, seq int, epoch int64) {
 			t.Helper()
-			before := n.runner.Counts().Dropped
+			before := n.counted("dropped")
 			n.push(n.job(seq, "volume.create", "data", func(j *writ.Job) { j.Epoch = epoch }))
 			quiet(time.Second)
-			if got := n.runner.Counts(); got.Dropped != before+1 {
-				t.Errorf("epoch %d: counts = %+v, want it dropped", epoch, got)
+			if got := n.counted("dropped"); got != before+1 {
+				t.Errorf("epoch %d: %g dropped after %g, want one more", epoch, got, before)
 			}
 		}
 		five := n.job(1, "volume.create", "data", func(j *writ.Job) { j.Epoch = 5 })
@@ -220,11 +220,11 @@ func TestALowerEpochIsRefusedAlsoAfterARestart(t *testing.T) {
 
 		n = n.again()
 		refused(n, 5, 6)
-		before := n.runner.Counts().Dropped
+		before := n.counted("dropped")
 		n.tell(writ.Control{Epoch: 6, Cancels: map[writ.RunID]int64{five.Run: time.Now().Add(time.Hour).UnixMilli()}})
 		seven := n.job(6, "volume.create", "data", func(j *writ.Job) { j.Epoch = 7 })
 		n.push(seven)
-		if got := n.await(seven.JobKey); got.Error != nil || n.runner.Counts().Dropped != before+1 {
+		if got := n.await(seven.JobKey); got.Error != nil || n.counted("dropped") != before+1 {
 			t.Errorf("a supervisor whose time is over cancelled a run: %+v", got.Error)
 		}
 	})

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"writ"
+	"writ/internal/test/metricspage"
 	"writ/runner"
 	"writ/runner/hardware"
 	runnerjournal "writ/runner/journal"
@@ -41,6 +42,12 @@ func (s *sim) realNode(name string, change ...func(n *realNode)) *realNode {
 	n.start()
 	s.t.Cleanup(n.halt)
 	return n
+}
+
+// counted returns the sum of a counter of the runner: jobs, refusals or dropped.
+func (n *realNode) counted(what string) float64 {
+	n.sim.t.Helper()
+	return metricspage.Read(n.sim.t, n.runner.Metrics()).Sum("writ_runner_" + what + "_total")
 }
 
 func (n *realNode) start() {

@@ -44,6 +44,13 @@ func Process(version, role string) prometheus.Collector {
 // Send sends one sample of a metric to a scrape. labels holds the values of its labels.
 type Send func(value float64, labels ...string)
 
+// If sends a sample if it is known.
+func (s Send) If(known bool, value float64, labels ...string) {
+	if known {
+		s(value, labels...)
+	}
+}
+
 // Reading is a metric whose samples are read from a T at each scrape.
 type Reading[T any] struct {
 	desc *prometheus.Desc
@@ -74,9 +81,8 @@ func Flag[T any](name, help string, read func(of T) bool) Reading[T] {
 // Time declares a gauge in unix seconds. A zero time has no sample.
 func Time[T any](name, help string, read func(of T) time.Time) Reading[T] {
 	return Gauge(name, help, nil, func(of T, send Send) {
-		if at := read(of); !at.IsZero() {
-			send(Unix(at))
-		}
+		at := read(of)
+		send.If(!at.IsZero(), Unix(at))
 	})
 }
 

@@ -6,9 +6,11 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/singleflight"
+
+	"writ/internal/metrics"
 )
 
-// Disk collects the disk usage of a daemon. A hanging disk delays a scrape by at most diskWithin.
+// Disk measures the disk usage of a daemon. A hanging disk delays a scrape by at most diskWithin.
 type Disk struct {
 	Data  string // directory on the disk
 	Store string // database file; "" if the database is on a server
@@ -19,24 +21,27 @@ type Disk struct {
 // diskWithin limits how long a scrape waits for the disk. The other metrics of the scrape wait as well.
 const diskWithin = time.Second
 
-var (
-	diskSize = metric("writ_data_disk_size_bytes", "Size of the disk with the data directory.")
-	diskFree = metric("writ_data_disk_free_bytes",
-		"Bytes that this process can still write to the disk with the data directory.")
-	storeSize = metric("writ_store_bytes", "Size of the file with the records of this part.")
-)
+// Metrics returns the metrics of the disk. A scrape omits them if the disk does not respond in time.
+func (d *Disk) Metrics() prometheus.Collector {
+	return metrics.Each(d.readInTime,
+		metrics.Gauge("writ_data_disk_size_bytes", "Size of the disk with the data directory.", nil,
+			func(s space, send metrics.Send) { send.If(s.size > 0, float64(s.size)) }),
+		metrics.Gauge("writ_data_disk_free_bytes",
+			"Bytes that this process can still write to the disk with the data directory.", nil,
+			func(s space, send metrics.Send) { send.If(s.size > 0, float64(s.free)) }),
+		metrics.Gauge("writ_store_bytes", "Size of the file with the records of this part.", nil,
+			func(s space, send metrics.Send) { send.If(s.store > 0, float64(s.store)) }),
+	)
+}
 
-// Describe implements prometheus.Collector.
-func (d *Disk) Describe(ch chan<- *prometheus.Desc) { describe(ch, diskSize, diskFree, storeSize) }
-
-// Collect implements prometheus.Collector. It omits the metrics if the disk does not respond in time.
-func (d *Disk) Collect(ch chan<- prometheus.Metric) {
+// readInTime yields the sizes unless the disk does not respond in time.
+func (d *Disk) readInTime(yield func(space) bool) {
 	read := d.asked.DoChan("", func() (any, error) { return d.read(), nil })
 	late := time.NewTimer(diskWithin)
 	defer late.Stop()
 	select {
 	case s := <-read:
-		s.Val.(space).send(gather(ch))
+		yield(s.Val.(space))
 	case <-late.C:
 	}
 }
@@ -64,14 +69,4 @@ func (d *Disk) read() (s space) {
 		}
 	}
 	return s
-}
-
-func (s space) send(g gather) {
-	if s.size > 0 {
-		g.gauge(diskSize, float64(s.size))
-		g.gauge(diskFree, float64(s.free))
-	}
-	if s.store > 0 {
-		g.gauge(storeSize, float64(s.store))
-	}
 }

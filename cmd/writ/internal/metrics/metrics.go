@@ -18,7 +18,6 @@ import (
 	"writ/coord/api"
 	"writ/internal/httpguard"
 	"writ/internal/metrics"
-	"writ/internal/tally"
 )
 
 // Limits on the load that clients of the metrics listener can cause.
@@ -103,52 +102,4 @@ func Check(name string, ok bool, otherwise string) api.Check {
 		otherwise = ""
 	}
 	return api.Check{Name: name, OK: ok, Detail: otherwise}
-}
-
-// gather sends metrics to the channel of one scrape.
-type gather chan<- prometheus.Metric
-
-func (g gather) gauge(d *prometheus.Desc, value float64, labels ...string) {
-	g <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
-}
-
-func (g gather) counter(d *prometheus.Desc, value int64, labels ...string) {
-	g <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(value), labels...)
-}
-
-// yes sends 1 for true and 0 for false.
-func (g gather) yes(d *prometheus.Desc, is bool, labels ...string) {
-	value := 0.0
-	if is {
-		value = 1
-	}
-	g.gauge(d, value, labels...)
-}
-
-// at sends a time in unix seconds. It omits a zero time.
-func (g gather) at(d *prometheus.Desc, when time.Time, labels ...string) {
-	if !when.IsZero() {
-		g.gauge(d, float64(when.UnixMilli())/1000, labels...)
-	}
-}
-
-// durations sends a distribution of durations as a histogram in seconds.
-func (g gather) durations(d *prometheus.Desc, s tally.Spread, labels ...string) {
-	upto := make(map[float64]uint64, len(s.Upto))
-	for limit, n := range s.Upto {
-		upto[limit.Seconds()] = n
-	}
-	g <- prometheus.MustNewConstHistogram(d, s.Count, s.Sum.Seconds(), upto, labels...)
-}
-
-// describe sends all descriptors to ch.
-func describe(ch chan<- *prometheus.Desc, all ...*prometheus.Desc) {
-	for _, d := range all {
-		ch <- d
-	}
-}
-
-// metric returns the descriptor of a metric.
-func metric(name, help string, labels ...string) *prometheus.Desc {
-	return prometheus.NewDesc(name, help, labels, nil)
 }

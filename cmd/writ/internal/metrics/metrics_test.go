@@ -23,15 +23,7 @@ import (
 
 // Operators write alerts from the manual's list of metrics.
 func TestTheManualListsEveryMetricOfEveryPart(t *testing.T) {
-	for section, of := range map[string][]prometheus.Collector{
-		"Metrics of a runner": {metrics.Process("", ""), &Runner{}}, "Metrics of every part": {&Disk{}},
-	} {
-		metricspage.Check(t, "../../../..", section, func(all chan<- *prometheus.Desc) {
-			for _, c := range of {
-				c.Describe(all)
-			}
-		})
-	}
+	metricspage.Check(t, "../../../..", "Metrics of every part", new(Disk).Metrics().Describe)
 }
 
 // get sends a request to page.
@@ -46,23 +38,19 @@ func get(page *Page, path string, change func(r *http.Request)) *httptest.Respon
 	return w
 }
 
-// hanging is a collector that blocks until it is released.
-type hanging struct {
-	Disk
-	release chan struct{}
-}
-
-func (h *hanging) Collect(chan<- prometheus.Metric) { <-h.release }
-
 func TestAPartThatHangsKeepsNoScrapeWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		part := &hanging{release: make(chan struct{})}
+		release := make(chan struct{})
+		part := metrics.Of(release, metrics.Number("hangs", "", func(release chan struct{}) int {
+			<-release
+			return 0
+		}))
 		began := time.Now()
 		answer := get(&Page{Of: []prometheus.Collector{part}}, "/metrics", nil)
 		if took := time.Since(began); answer.Code != http.StatusServiceUnavailable || took > answerWithin {
 			t.Errorf("after %s: %d %s", took, answer.Code, answer.Body)
 		}
-		close(part.release)
+		close(release)
 	})
 }
 
@@ -80,7 +68,7 @@ func TestADiskThatHangsIsLeftOut(t *testing.T) {
 	}
 	count := func() int {
 		ch := make(chan prometheus.Metric, 10)
-		disk.Collect(ch)
+		disk.Metrics().Collect(ch)
 		return len(ch)
 	}
 	synctest.Test(t, func(t *testing.T) {

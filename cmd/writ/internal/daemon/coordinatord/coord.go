@@ -209,7 +209,7 @@ func (c *Coordinator) Run(ctx context.Context) (err error) {
 		AllowedHosts: c.AllowedHosts, SubmissionsPerSecond: c.ProjectRate, Grace: c.Grace,
 		DatacenterShare: c.ShareGiB << 30, LedgerSpace: disk.Space,
 		SkipEarlyCheckForTest: c.SkipEarlyCheckForTest,
-		Collectors:            []prometheus.Collector{disk},
+		Collectors:            []prometheus.Collector{disk.Metrics()},
 	}
 	if self != nil {
 		config.Self, config.OtherURLs = &access.Self{ID: self.ID, Key: key}, self.URLs

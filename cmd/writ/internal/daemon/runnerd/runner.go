@@ -14,14 +14,12 @@ import (
 	"slices"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
 	"writ"
 	"writ/cmd/writ/internal/config"
 	"writ/cmd/writ/internal/daemon"
 	"writ/cmd/writ/internal/daemon/nodetrust"
-	"writ/cmd/writ/internal/metrics"
 	"writ/cmd/writ/internal/transport"
 	"writ/internal/tracing"
 	"writ/runner"
@@ -173,11 +171,7 @@ func (r *Runner) Run(ctx context.Context) (err error) {
 		Grace: r.Grace, Transfers: transfers, Peers: r.peers, Version: r.Version, Host: hardware.Here().Host,
 		Disks: disksBelow(r.Data), Log: log, NodeLog: kept, Record: traces.Record,
 	}
-	watched := &metrics.Runner{Of: node}
-	page := &metrics.Page{
-		Role: "runner", Version: r.Version, Checks: watched.Checks, Log: log,
-		Of: []prometheus.Collector{watched, &metrics.Disk{Data: r.Data, Store: store}},
-	}
+	page := r.page(node, store, log)
 	serving, stop := context.WithCancel(ctx)
 	defer stop()
 	group, serving := errgroup.WithContext(serving)

@@ -17,7 +17,7 @@ func (s *Supervisor) page(datacenter, store string, log *slog.Logger) *metrics.P
 	})
 	return &metrics.Page{
 		Role: "supervisor", Version: s.Version, Names: s.AllowedHosts, Checks: s.checks, Log: log,
-		Of: []prometheus.Collector{current, &metrics.Disk{Data: s.Data, Store: store}},
+		Of: []prometheus.Collector{current, (&metrics.Disk{Data: s.Data, Store: store}).Metrics()},
 	}
 }
 
