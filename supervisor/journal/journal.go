@@ -316,6 +316,15 @@ func list[T any](tx *Tx, table, query string, args ...any) ([]*T, error) {
 	return found, nil
 }
 
+// encode returns the body of a row, which get and list decode: the encoded record with its code.
+func (tx *Tx) encode(table string, record any, key ...any) ([]byte, error) {
+	body, err := cbor.Marshal(record)
+	if err != nil {
+		return nil, fmt.Errorf("encode %T: %w", record, err)
+	}
+	return tx.withCode(table, body, key...)
+}
+
 func decode[T any](body []byte) (*T, error) {
 	record := new(T)
 	if err := cbor.Decode(body, record); err != nil {
@@ -328,21 +337,14 @@ func decode[T any](body []byte) (*T, error) {
 func Copy(ctx context.Context, from, to string) error { return sqldb.Copy(ctx, from, to) }
 
 // someRows returns rows as texts, numbers and bytes.
-func (tx *Tx) someRows(columns int, query string, args ...any) (all [][]any, err error) {
-	found, err := tx.QueryContext(tx.ctx, query, args...)
-	if err != nil {
-		return nil, err
-	}
-	defer found.Close()
-	for found.Next() {
+func (tx *Tx) someRows(columns int, query string, args ...any) ([][]any, error) {
+	rows, err := tx.QueryContext(tx.ctx, query, args...)
+	return sqldb.List(rows, err, func(found *sql.Rows) ([]any, error) {
 		row, into := make([]any, columns), make([]any, columns)
 		for i := range row {
 			into[i] = &row[i]
 		}
-		if err := found.Scan(into...); err != nil {
-			return nil, err
-		}
-		all = append(all, row)
-	}
-	return all, found.Err()
+		err := found.Scan(into...)
+		return row, err
+	})
 }

@@ -50,11 +50,8 @@ func (n *Node) column() string {
 // PutNode stores a new or changed node. Keys are unique in the datacenter, and names among the admitted nodes. For a
 // duplicate it returns an error that sqldb.IsDuplicate recognizes.
 func (tx *Tx) PutNode(n *Node) error {
-	body, err := cbor.Marshal(n)
+	body, err := tx.encode("nodes", n, string(n.ID))
 	if err != nil {
-		return fmt.Errorf("encode node: %w", err)
-	}
-	if body, err = tx.withCode("nodes", body, string(n.ID)); err != nil {
 		return err
 	}
 	return tx.exec(`INSERT INTO nodes (id, name, key_id, body) VALUES ($1, $2, $3, $4)
@@ -104,11 +101,8 @@ func (b *NodeBatch) Ended(now time.Time) bool { return !b.Revoked.IsZero() || !b
 
 // PutNodeBatch stores a new or changed batch.
 func (tx *Tx) PutNodeBatch(b *NodeBatch) error {
-	body, err := cbor.Marshal(b)
+	body, err := tx.encode("batches", b, b.ID)
 	if err != nil {
-		return fmt.Errorf("encode batch: %w", err)
-	}
-	if body, err = tx.withCode("batches", body, b.ID); err != nil {
 		return err
 	}
 	return tx.exec(`INSERT INTO batches (id, until, body) VALUES ($1, $2, $3)

@@ -1,12 +1,10 @@
 package journal
 
 import (
-	"fmt"
 	"slices"
 	"time"
 
 	"writ"
-	"writ/internal/cbor"
 	"writ/internal/sqldb"
 )
 
@@ -47,11 +45,8 @@ func AddHeld(held []writ.Digest, act writ.Digest) []writ.Digest {
 
 // PutResource stores a new or changed resource.
 func (tx *Tx) PutResource(r *Resource) error {
-	body, err := cbor.Marshal(r)
+	body, err := tx.encode("resources", r, string(r.Project), string(r.Kind), r.Name)
 	if err != nil {
-		return fmt.Errorf("encode resource: %w", err)
-	}
-	if body, err = tx.withCode("resources", body, string(r.Project), string(r.Kind), r.Name); err != nil {
 		return err
 	}
 	before, err := tx.Resource(r.ResourceID)
@@ -210,11 +205,8 @@ func (tx *Tx) depart(r *Resource) error {
 	if r.UID == "" || r.Node == "" { // it never existed
 		return nil
 	}
-	body, err := cbor.Marshal(Departed{r.ResourceID, r.Created})
+	body, err := tx.encode("departed", Departed{r.ResourceID, r.Created}, string(r.UID), string(r.Node))
 	if err != nil {
-		return fmt.Errorf("encode a departed resource: %w", err)
-	}
-	if body, err = tx.withCode("departed", body, string(r.UID), string(r.Node)); err != nil {
 		return err
 	}
 	return tx.exec(`INSERT INTO departed (uid, node, body, gone) VALUES ($1, $2, $3, $4)

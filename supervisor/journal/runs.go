@@ -10,7 +10,6 @@ import (
 
 	"writ"
 	"writ/identity/target"
-	"writ/internal/cbor"
 	"writ/internal/sqldb"
 )
 
@@ -121,11 +120,7 @@ func (tx *Tx) AddRun(r *Run, roster int, signed []byte) (bool, error) {
 
 // encodeRun returns the body of a run's row. The run must have its number.
 func (tx *Tx) encodeRun(r *Run) ([]byte, error) {
-	body, err := cbor.Marshal(r)
-	if err != nil {
-		return nil, fmt.Errorf("encode run: %w", err)
-	}
-	return tx.withCode("runs", body, string(r.ID), r.number)
+	return tx.encode("runs", r, string(r.ID), r.number)
 }
 
 // PutRun stores a changed run. It returns CONFLICT if the stored state has changed since the run was read. It writes

@@ -3,11 +3,9 @@ package journal
 import (
 	"database/sql"
 	"errors"
-	"fmt"
 	"time"
 
 	"writ/identity/envelope"
-	"writ/internal/cbor"
 	"writ/internal/sqldb"
 )
 
@@ -186,11 +184,8 @@ func (tx *Tx) RevokeBootToken(t *BootToken) error {
 }
 
 func (tx *Tx) putBootToken(t *BootToken) error {
-	body, err := cbor.Marshal(t)
+	body, err := tx.encode("boot_tokens", t, t.ID)
 	if err != nil {
-		return fmt.Errorf("encode the token of a boot server: %w", err)
-	}
-	if body, err = tx.withCode("boot_tokens", body, t.ID); err != nil {
 		return err
 	}
 	return tx.exec(`INSERT INTO boot_tokens (id, expires, body) VALUES ($1, $2, $3)
