@@ -179,7 +179,8 @@ func (s *cluster) addNode(name string, slots int) error {
 }
 
 // addRunner joins a node and serves it in a child process, with simulated drivers.
-func (s *cluster) addRunner(name string, slots int) (*child, error) {
+func (s *cluster) addRunner(slots int) (*child, error) {
+	const name = "n1"
 	token, err := s.token()
 	if err != nil {
 		return nil, err

@@ -42,33 +42,36 @@ type own struct {
 	signed  [][]byte
 }
 
-// begin starts a datacenter with one node.
+// begin starts the datacenter whose speed is compared with other systems.
 func (s *Speed) begin(ctx context.Context, r *SpeedReport) (*own, error) {
-	o := &own{cluster: &cluster{dir: s.Data, version: s.Version, log: s.Log, logs: s.Errors, profiles: s.Profiles}}
+	c := &cluster{dir: s.Data, profiles: s.Profiles}
 	if s.Profiles != "" {
-		o.cluster.profile = filepath.Join(s.Profiles, SupervisorName+".pprof")
+		c.profile = filepath.Join(s.Profiles, SupervisorName+".pprof")
 	}
-	if err := o.cluster.begin(ctx); err != nil {
+	o, err := s.beginOwn(ctx, c)
+	if err != nil {
 		return o, err
 	}
-	r.Redis = o.cluster.redis.About
-	if o.cluster.redis.PID != 0 {
+	r.Redis = c.redis.About
+	if c.redis.PID != 0 {
 		r.Redis = "redis-server " + redisVersion(ctx) + ", append-only file synced every second"
 	}
 	s.Note("Redis: %s", r.Redis)
-	var err error
-	o.runner, err = o.cluster.addRunner("n1", s.Slots)
-	return o, err
+	return o, nil
 }
 
 // beginSecure starts another datacenter, with TLS on the link and on the node's connections to Redis.
 func (s *Speed) beginSecure(ctx context.Context) (*own, error) {
-	o := &own{cluster: &cluster{dir: filepath.Join(s.Data, "tls"), tls: true, version: s.Version, log: s.Log, logs: s.Errors}}
-	if err := o.cluster.begin(ctx); err != nil {
-		return o, err
+	return s.beginOwn(ctx, &cluster{dir: filepath.Join(s.Data, "tls"), tls: true})
+}
+
+// beginOwn starts a datacenter with one node.
+func (s *Speed) beginOwn(ctx context.Context, c *cluster) (o *own, err error) {
+	c.version, c.log, c.logs = s.Version, s.Log, s.Errors
+	o = &own{cluster: c}
+	if err = c.begin(ctx); err == nil {
+		o.runner, err = c.addRunner(s.Slots)
 	}
-	var err error
-	o.runner, err = o.cluster.addRunner("n1", s.Slots)
 	return o, err
 }
 

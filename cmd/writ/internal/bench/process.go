@@ -88,8 +88,6 @@ type child struct {
 	cmd     *exec.Cmd
 	in      io.WriteCloser
 	answers *json.Decoder
-	started time.Time
-	ready   time.Duration // time from its start until it was ready
 }
 
 // startChild runs a hidden command of this program with the URL of its Redis. It returns when it has decoded the first
@@ -105,7 +103,7 @@ func startChild(ctx context.Context, log io.Writer, hello any, redis, name strin
 
 // startProgram starts a program that writes lines of JSON. It returns when it has decoded the first line into hello.
 func startProgram(ctx context.Context, log io.Writer, hello any, env []string, name, path string, args ...string) (_ *child, err error) {
-	c := &child{name: name, cmd: exec.CommandContext(ctx, path, args...), started: time.Now()}
+	c := &child{name: name, cmd: exec.CommandContext(ctx, path, args...)}
 	c.cmd.Env = append(os.Environ(), env...)
 	c.cmd.Stderr = log
 	c.cmd.WaitDelay = 10 * time.Second
@@ -124,7 +122,6 @@ func startProgram(ctx context.Context, log io.Writer, hello any, env []string, n
 	if err := c.answers.Decode(hello); err != nil {
 		return nil, errors.Join(fmt.Errorf("the %s did not start: %w", name, err), c.end())
 	}
-	c.ready = time.Since(c.started)
 	return c, nil
 }
 

@@ -111,11 +111,8 @@ func checkSpeed(s bench.Speed) error {
 }
 
 func benchSpeed(ctx context.Context, env *cli.Env, s bench.Speed) error {
-	return inDirectory(&s.Data, func() error {
+	return inDirectory(ctx, &s.Data, func() error {
 		report, err := s.Run(ctx)
-		if cli.IsInterrupt(ctx, err) {
-			return terminal.Interrupted("")
-		}
 		if err != nil {
 			return err
 		}
@@ -125,14 +122,18 @@ func benchSpeed(ctx context.Context, env *cli.Env, s bench.Speed) error {
 
 // inDirectory sets `dir` and then calls `do`. If dir is empty, it creates a temporary directory for the files of the
 // benchmark.
-func inDirectory(dir *string, do func() error) (err error) {
+func inDirectory(ctx context.Context, dir *string, do func() error) (err error) {
 	if *dir == "" {
 		if *dir, err = os.MkdirTemp("", "writ-bench-"); err != nil {
 			return fmt.Errorf("make a temporary directory: %w", err)
 		}
 		defer func() { err = errors.Join(err, os.RemoveAll(*dir)) }()
 	}
-	return do()
+	err = do()
+	if cli.IsInterrupt(ctx, err) {
+		return terminal.Interrupted("")
+	}
+	return err
 }
 
 func benchWaitingCommand(env *cli.Env) *cobra.Command {
@@ -174,11 +175,8 @@ The command fails if the memory of the supervisor ever exceeds the limit.`,
 }
 
 func benchWaiting(ctx context.Context, env *cli.Env, w bench.Waiting, limit int64) error {
-	return inDirectory(&w.Data, func() error {
+	return inDirectory(ctx, &w.Data, func() error {
 		report, err := w.Run(ctx)
-		if cli.IsInterrupt(ctx, err) {
-			return terminal.Interrupted("")
-		}
 		if err != nil {
 			return err
 		}
