@@ -83,7 +83,7 @@ func (j *Journal) Head(ctx context.Context) (h Head, err error) {
 		if _, h.Holds, err = tx.Holds(); err != nil {
 			return err
 		}
-		h.Seq, err = tx.lastEvent()
+		h.Seq, err = lastEvent(tx)
 		return err
 	})
 	return h, err

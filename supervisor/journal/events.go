@@ -18,7 +18,7 @@ import (
 func (tx *Tx) AddEvents(events ...writ.Event) { tx.events = append(tx.events, events...) }
 
 // lastEvent returns the number of the last event.
-func (tx *Tx) lastEvent() (int64, error) {
+func lastEvent(tx *Tx) (int64, error) {
 	return sqldb.First[int64](tx.QueryRowContext(tx.ctx, `SELECT seq FROM event_counter`))
 }
 

@@ -151,7 +151,7 @@ func (tx *Tx) feeds() (map[string]string, error) {
 // Unconfirmed returns the number of unacknowledged events per coordinator that has ever acknowledged any, and the total
 // number of events.
 func (tx *Tx) Unconfirmed() (open map[string]int64, all int64, err error) {
-	if all, err = tx.lastEvent(); err != nil {
+	if all, err = lastEvent(tx); err != nil {
 		return nil, 0, err
 	}
 	rows, err := tx.QueryContext(tx.ctx, `SELECT coordinator, seq FROM acknowledgements`)

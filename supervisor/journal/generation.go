@@ -29,7 +29,7 @@ const (
 // compare returns the standing of the journal to a coordinator that has the events up to seq. at is the time of event
 // seq; a zero time is not compared.
 func (tx *Tx) compare(seq int64, at time.Time) (standing, error) {
-	last, err := tx.lastEvent()
+	last, err := lastEvent(tx)
 	if err != nil {
 		return agrees, err
 	}
@@ -127,7 +127,7 @@ func (j *Journal) MarkRestored(ctx context.Context) error {
 
 // restate adds events with the whole state: nodes, resources, open runs and their calls.
 func (tx *Tx) restate() error {
-	last, err := tx.lastEvent()
+	last, err := lastEvent(tx)
 	if err != nil {
 		return err
 	}
