@@ -14,7 +14,8 @@ const (
 	// ForAll needs no login: the answer is public, or the handler verifies the request.
 	ForAll
 	// ForStrangers is like ForAll, but requests without a login take turns. So that a request does not delay the next
-	// ones, its answer should need neither a disk nor another server.
+	// ones, its answer should need neither a disk nor another server. Rosters are the exception: new ones with valid
+	// signatures are written, and earlier ones are read from the ledger.
 	ForStrangers
 	// ForSigned needs no login: the signed body identifies and authenticates its signer.
 	ForSigned

@@ -48,9 +48,9 @@ func (u *Unheard) HTML() Node {
 // StateUnknown replaces the state of a resource or call on an unheard node.
 const StateUnknown = "unknown"
 
-// HasUnheard reports whether a datacenter may have unheard nodes: it is disconnected, or any datacenter has some.
+// HasUnheard reports whether a datacenter is disconnected or has unheard nodes.
 func (m *Snapshot) HasUnheard(datacenter writ.DatacenterID) bool {
-	return len(m.Nodes.unheard) > 0 || !m.Datacenter(datacenter).IsConnected()
+	return m.Nodes.unheardIn[datacenter] || !m.Datacenter(datacenter).IsConnected()
 }
 
 // UnheardCall returns the node of a running call if the node is unheard, otherwise nil.
@@ -67,6 +67,8 @@ type nodeStates struct {
 	at      time.Time // when the nodes were listed
 	changed time.Time // last change of the unheard nodes
 	unheard map[NodeKey]Unheard
+	// unheardIn has the datacenters of the unheard nodes.
+	unheardIn map[writ.DatacenterID]bool
 
 	Lost, Silent, Faulty, Full int
 	AlmostFull                 int // nodes with free space to reserve, and a disk with hardly any free bytes
@@ -94,6 +96,7 @@ func (s *nodeStates) add(n writ.Node) {
 		return
 	}
 	s.unheard[NodeKey{n.Datacenter, n.ID}] = Unheard{n.Name, string(n.Liveness), n.LastBeat}
+	s.unheardIn[n.Datacenter] = true
 }
 
 // IsFull reports whether a resource of a node is fully reserved: placement then refuses more.
@@ -108,7 +111,9 @@ func (s *Source) lookAtNodes(ctx context.Context, m *Snapshot, last *Snapshot) n
 			return before
 		}
 	}
-	states := nodeStates{at: m.At, changed: before.changed, unheard: map[NodeKey]Unheard{}}
+	states := nodeStates{
+		at: m.At, changed: before.changed, unheard: map[NodeKey]Unheard{}, unheardIn: map[writ.DatacenterID]bool{},
+	}
 	for n, err := range ledger.All(ctx, s.Ledger.Nodes, ledger.NodeFilter{}) {
 		if err != nil {
 			before.at = m.At
