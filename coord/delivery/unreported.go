@@ -71,7 +71,7 @@ func lost(run writ.Run, why *writ.Error) writ.Run {
 	run.Why, run.Reason = writ.Reason{}, ""
 	run.Failure = &writ.Failure{Error: *writ.Errorf(writ.CodeRunLost,
 		"the datacenter does not know the run any more, and refuses it: %s", why.Message).
-		WithHint("check the existing resources with writ resource list, then submit the script again")}
+		WithHint("check the existing resources with `writ resource list`, then submit the script again")}
 	run.Failure.Proof = why.Proof // of the refusal
 	return run
 }

@@ -62,7 +62,7 @@ func Check(value string) error {
 	switch {
 	case value == "":
 		return writ.Errorf(writ.CodeBadRequest, "the secret is empty").
-			WithHint("give at least one character; writ secret remove removes a secret")
+			WithHint("give at least one character; `writ secret remove` removes a secret")
 	case len(value) > MaxValue:
 		return writ.Errorf(writ.CodeTooLarge, "the secret has %d bytes; %d are allowed", len(value), MaxValue).
 			WithHint("put large data into an image or a volume, and only its key into a secret")

@@ -37,10 +37,28 @@ var (
 	shows = regexp.MustCompile(`^(Errorf|WithHint|HostError|Done|Note|(Debug|Info|Warn|Error)(Context)?)$`)
 )
 
+// bareCommand matches a command of docs/cli.md within a sentence that no backquotes mark. One after a colon needs none,
+// and neither does one that another command starts.
+func bareCommand(t *testing.T) *regexp.Regexp {
+	t.Helper()
+	text, err := os.ReadFile("../../docs/cli.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, heading := range regexp.MustCompile(`(?m)^## writ ([a-z]+)`).FindAllSubmatch(text, -1) {
+		names = append(names, string(heading[1]))
+	}
+	if len(names) == 0 {
+		t.Fatal("docs/cli.md has no commands")
+	}
+	return regexp.MustCompile(`[^:A-Z] writ (` + strings.Join(slices.Compact(names), "|") + `)\b`)
+}
+
 // TestNamesAndMessagesHaveWordsOfTheField checks the names of files, identifiers, the texts of errors, hints and logs,
 // and comments.
 func TestNamesAndMessagesHaveWordsOfTheField(t *testing.T) {
-	root := "../.."
+	root, bare := "../..", bareCommand(t)
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		name := filepath.ToSlash(strings.TrimPrefix(path, root+string(filepath.Separator)))
 		switch {
@@ -55,7 +73,7 @@ func TestNamesAndMessagesHaveWordsOfTheField(t *testing.T) {
 			t.Errorf("%s has the word %q in its name", name, word)
 		}
 		if !d.IsDir() && strings.HasSuffix(name, ".go") && !strings.HasSuffix(name, ".gen.go") {
-			return checkWords(t, path, name)
+			return checkWords(t, path, name, bare)
 		}
 		return nil
 	})
@@ -64,7 +82,7 @@ func TestNamesAndMessagesHaveWordsOfTheField(t *testing.T) {
 	}
 }
 
-func checkWords(t *testing.T, path, name string) error {
+func checkWords(t *testing.T, path, name string, bare *regexp.Regexp) error {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return err
@@ -100,6 +118,9 @@ func checkWords(t *testing.T, path, name string) error {
 					message, err := strconv.Unquote(lit.Value)
 					if word := banned(message, wordOfText, bannedWords); err == nil && word != "" {
 						t.Errorf("%s: the message %q has the word %q", set.Position(lit.Pos()), message, word)
+					}
+					if called.Sel.Name == "WithHint" && bare.MatchString(message) {
+						t.Errorf("%s: the hint %q has a command without backquotes", set.Position(lit.Pos()), message)
 					}
 				}
 			}

@@ -158,7 +158,7 @@ func (j *job) putBack(ctx context.Context, r *sal.Record[own]) error {
 func (j *job) rotate(ctx context.Context, r *sal.Record[own]) error {
 	if r.Own.Given {
 		return writ.Errorf(writ.CodeResourceConflict, "%s uses the password of herodb.create", j.Resource).
-			WithHint("set a new secret value (writ secret set), and run the script again")
+			WithHint("set a new secret value (`writ secret set`), and run the script again")
 	}
 	in, err := j.serve(ctx, r)
 	if err != nil {

@@ -80,7 +80,7 @@ func (b budget) checkBytes(begun string, bytes int64) error {
 	}
 	return writ.Errorf(writ.CodeQuotaExceeded,
 		"the image needs at least %s, which exceeds the %s for images on this node", amount(bytes), amount(most)).
-		WithHint("delete unused images (writ resource list --kind image), or give the node's runner a larger --image-disk")
+		WithHint("delete unused images (`writ resource list --kind image`), or give the node's runner a larger --image-disk")
 }
 
 // amount formats bytes for people.

@@ -50,7 +50,7 @@ func (l *localFile) unavailable(ctx context.Context, why error) error {
 	}
 	return l.refuse(ctx, "file", why,
 		writ.Errorf(writ.CodeNotFound, "the node provides no file %s with the SHA-256 %s", l.args.URL, l.args.SHA256).
-			WithHint("it must be a readable file with this SHA-256, below a directory of writ runner --image-dir; the "+
+			WithHint("it must be a readable file with this SHA-256, below a directory of `writ runner --image-dir`; the "+
 				"node's log has the cause"))
 }
 

@@ -211,7 +211,7 @@ func broken(parent context.Context, err error) error {
 	}
 	if closed, ok := errors.AsType[closedAddress](err); ok {
 		return writ.Errorf(writ.CodeArgumentsInvalid, "%w", closed).
-			WithHint("use an address on the internet; the node's operator permits others with writ runner --image-allow")
+			WithHint("use an address on the internet; the node's operator permits others with `writ runner --image-allow`")
 	}
 	if errors.Is(err, context.Canceled) {
 		return fmt.Errorf("%w: %w for a while", errBroken, errStalled)

@@ -37,7 +37,7 @@ func roomForDeployment(tx *journal.Tx, p *identity.Payload) error {
 		return err
 	}
 	return writ.Errorf(writ.CodeQuotaExceeded, "the project has %d deployments in this datacenter, the maximum", n).
-		WithHint("use the name of an existing deployment: writ resource list shows the deployments")
+		WithHint("use the name of an existing deployment: `writ resource list` shows the deployments")
 }
 
 // OtherRevision returns the error for a script that was planned against an earlier revision of its deployment.

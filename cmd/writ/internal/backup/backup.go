@@ -70,7 +70,7 @@ func roleOf(dir string) (role, error) {
 	if _, err := os.Stat(filepath.Join(dir, nodeSign)); err == nil {
 		return role{}, writ.Errorf(writ.CodeUsage,
 			"%s is the data directory of a node, which has no backup: a restored node would repeat its work", dir).
-			WithHint("a lost node joins again: writ token create, then writ runner")
+			WithHint("a lost node joins again: `writ token create`, then `writ runner`")
 	}
 	for _, r := range roles {
 		for _, sign := range r.signs {
@@ -229,7 +229,7 @@ func Restore(ctx context.Context, file, dir string) (m Manifest, err error) {
 	in, err := os.Open(file)
 	if err != nil {
 		return m, writ.Errorf(writ.CodeUsage, "read the backup: %v", err).
-			WithHint("FILE must be a file written by writ backup")
+			WithHint("FILE must be a file written by `writ backup`")
 	}
 	defer in.Close()
 	info, err := in.Stat()
@@ -337,7 +337,7 @@ func readManifest(r *tar.Reader) (m Manifest, err error) {
 	}
 	if err != nil {
 		return m, writ.Errorf(writ.CodeUsage, "this is not a backup of writ: %v", err).
-			WithHint("FILE must be a file written by writ backup")
+			WithHint("FILE must be a file written by `writ backup`")
 	}
 	if m.Format != format {
 		return m, writ.Errorf(writ.CodeUsage, "the backup has format %d, this program knows %d", m.Format, format).

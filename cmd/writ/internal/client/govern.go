@@ -120,7 +120,7 @@ func AddPrincipal(r *identity.Roster, name string, kind identity.PrincipalKind, 
 	switch {
 	case p == nil && key == nil && kind == identity.Person:
 		return writ.Errorf(writ.CodeUsage, "the roster has no principal %q, so a key is needed", name).
-			WithHint("add a person with a key: writ user add %s --key FILE.pub; a machine that uses certificates needs none with --ci", name)
+			WithHint("add a person with a key: `writ user add %s --key FILE.pub`; a machine that uses certificates needs none with --ci", name)
 	case p == nil:
 		r.Principals = append(r.Principals, identity.Principal{Name: name, Kind: kind, State: identity.Active})
 		p = r.Principal(name)

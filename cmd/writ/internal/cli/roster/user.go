@@ -228,7 +228,7 @@ A name is never used again, so an old signature is never attributed to another p
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if (len(roles) == 0) != (len(projects) == 0) {
 				return writ.Errorf(writ.CodeUsage, "--role and --project belong together").
-					WithHint("writ user remove %s --role ROLE --project PROJECT; without both, all of %s is removed", args[0], args[0])
+					WithHint("`writ user remove %s --role ROLE --project PROJECT`; without both, all of %s is removed", args[0], args[0])
 			}
 			ending, err := parseRoles(roles)
 			if err != nil {

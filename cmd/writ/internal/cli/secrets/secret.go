@@ -105,7 +105,7 @@ func valueInArgument(name string) error {
 		name = "NAME"
 	}
 	return writ.Errorf(writ.CodeUsage, "the argument is the name alone, without a value").
-		WithHint("give the value with --file or on standard input: writ secret set %s --file FILE. Choose a new one: the history of the shell has this one", name)
+		WithHint("give the value with --file or on standard input: `writ secret set %s --file FILE`. Choose a new one: the history of the shell has this one", name)
 }
 
 // secretValue reads the value of a secret from a file, the terminal or standard input.

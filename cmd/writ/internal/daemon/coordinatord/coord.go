@@ -272,7 +272,7 @@ func (c *Coordinator) Run(ctx context.Context) (err error) {
 	}
 	if roster == nil {
 		return writ.Errorf(writ.CodeRosterInvalid, "the coordinator has no roster in %s", c.Data).
-			WithHint("if it ran before, --data must name its directory; for a new cluster: writ init --data %s; or give it the signed rosters with --roster", c.Data)
+			WithHint("if it ran before, --data must name its directory; for a new cluster: `writ init --data %s`; or give it the signed rosters with --roster", c.Data)
 	}
 	c.Log.InfoContext(ctx, "coordinator is listening", "url", c.URL(), "data", c.Data)
 	if c.Ready != nil {

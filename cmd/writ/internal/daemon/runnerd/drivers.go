@@ -148,7 +148,7 @@ func shares(c driverConfig, dir string) error {
 	}
 	return writ.Errorf(writ.CodeUsage,
 		"projects cannot be limited to %d GiB of the disk: only volumes on btrfs have limits", c.Host.ProjectGiB).
-		WithHint("put the data directory of the node on btrfs before its first volume, or omit --project-disk; see writ doctor")
+		WithHint("put the data directory of the node on btrfs before its first volume, or omit --project-disk; see `writ doctor`")
 }
 
 // openStorage chooses between btrfs and plain directories. A node that has volumes keeps their kind of storage.
