@@ -83,10 +83,13 @@ func failureOf(err error) *failure {
 }
 
 // asError converts the failure to an error of this side. INTERNAL of the other side becomes EXEC_ERROR, because it is
-// not a defect of this side, and so does a code of a newer version.
+// not a defect of this side, and so does a code of a newer version. f may be nil, because the other side may omit it.
 func (f *failure) asError(other, request string) *writ.Error {
 	switch {
-	case f == nil || f.Code == writ.CodeInternal:
+	case f == nil:
+		return writ.Errorf(writ.CodeExecError, "%s sent neither a result nor an error for request %s", other, request).
+			WithHint("run the same version of writ on both sides")
+	case f.Code == writ.CodeInternal:
 		return writ.Errorf(writ.CodeExecError, "%s failed; its log has the cause, under request %s", other, request)
 	case f.Code.Info().Code != f.Code:
 		return &writ.Error{

@@ -57,6 +57,23 @@ func FuzzFrame(f *testing.F) {
 	})
 }
 
+func TestFailureNamesItsSource(t *testing.T) {
+	for name, tt := range map[string]struct {
+		f    *failure
+		code writ.Code
+		says string
+	}{
+		"missing":  {nil, writ.CodeExecError, "the supervisor sent neither a result nor an error for request r1"},
+		"internal": {&failure{Code: writ.CodeInternal, Message: "internal error"}, writ.CodeExecError, "its log has the cause, under request r1"},
+		"newer":    {&failure{Code: "NEW", Message: "no"}, writ.CodeExecError, "no (NEW)"},
+		"known":    {&failure{Code: writ.CodeNotFound, Message: "there is no run"}, writ.CodeNotFound, "there is no run"},
+	} {
+		if got := tt.f.asError("the supervisor", "r1"); got.Code != tt.code || !strings.Contains(got.Message, tt.says) {
+			t.Errorf("%s: %s %v", name, got.Code, got)
+		}
+	}
+}
+
 // BenchmarkEventsHeard measures a coordinator's work on a frame of events before it stores them.
 func BenchmarkEventsHeard(b *testing.B) {
 	var events []writ.Event
