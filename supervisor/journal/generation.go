@@ -117,8 +117,8 @@ func (j *Journal) MarkRestored(ctx context.Context) error {
 		})
 		return tx.restate()
 	})
-	if err == nil {
-		j.reconcileUntil.Store(max(until, j.reconcileUntil.Load())) // until is 0 if a concurrent call did it first
+	if err == nil { // also if a concurrent call did it first, which may not have come this far
+		j.reconcileUntil.Store(max(until, j.reconcileUntil.Load())) // until is 0 then
 		j.tail.forget()
 		j.restated.Add(1)
 	}
