@@ -1,6 +1,7 @@
 package runview
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -116,7 +117,7 @@ func (p *Progress) callChanged(c writ.Call) {
 	case c.State.Ended():
 		p.callEnded(c)
 	case c.Attempt > 1 && before.Attempt < c.Attempt:
-		p.term.Note("↻ %s: attempt %d%s", why.CallName(c), c.Attempt, because(cmpError(c.Error, before.Error)))
+		p.term.Note("↻ %s: attempt %d%s", why.CallName(c), c.Attempt, because(cmp.Or(c.Error, before.Error)))
 	case c.State == writ.CallRunning:
 		p.term.Note("→ %s on %s", why.CallName(c), NodeName(c))
 		if d := p.Disks.warning(c); d != nil {
@@ -147,16 +148,6 @@ func (p *Progress) callEnded(c writ.Call) {
 	default:
 		p.term.Bad("%s: %s%s", why.CallName(c), c.State, because(c.Error))
 	}
-}
-
-// cmpError returns the first error that is not nil.
-func cmpError(errs ...*writ.Error) *writ.Error {
-	for _, e := range errs {
-		if e != nil {
-			return e
-		}
-	}
-	return nil
 }
 
 func because(e *writ.Error) string {
