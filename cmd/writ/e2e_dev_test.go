@@ -52,7 +52,7 @@ func TestDemo(t *testing.T) {
 		Signer, Datacenter, Dashboard string
 		Run                           api.Run
 		Calls                         []writ.Call
-		Signed                        bool `json:"sealed"`
+		Signed                        bool `json:"signed"`
 	}
 	if err := json.Unmarshal([]byte(read(t, out.Name())), &result); err != nil {
 		t.Fatal(err)

@@ -39,7 +39,7 @@ type demoResult struct {
 	Dashboard  string      `json:"dashboard"`
 	Run        api.Run     `json:"run"`
 	Calls      []writ.Call `json:"calls"`
-	Signed     bool        `json:"sealed"` // the end of the run was verified with the supervisor's key in the roster
+	Signed     bool        `json:"signed"` // the end of the run was verified with the supervisor's key in the roster
 }
 
 func demoCommand(env *cli.Env) *cobra.Command {
