@@ -7,7 +7,6 @@ package coord
 import (
 	"cmp"
 	"context"
-	"errors"
 	"net/http"
 	"slices"
 	"strings"
@@ -35,14 +34,11 @@ import (
 	"writ/supervisor/link"
 )
 
-// Retention times of the ledger's copies, and the intervals of periodic work.
+// Intervals of periodic work.
 const (
-	keepEvents        = 7 * 24 * time.Hour
-	keepRuns          = 90 * 24 * time.Hour
-	keepRegistrations = 24 * time.Hour
-	pruneEvery        = time.Hour
-	expireEvery       = time.Second
-	endsEvery         = time.Minute
+	pruneEvery  = time.Hour
+	expireEvery = time.Second
+	endsEvery   = time.Minute
 )
 
 // Coordinator runs one coordinator. All pending work is in the ledger, so a coordinator may be killed and restarted at
@@ -191,18 +187,6 @@ func (c *Coordinator) Run(ctx context.Context) error {
 		return nil
 	})
 	return group.Wait()
-}
-
-// prune deletes old events, runs and registrations from the ledger.
-func (c *Coordinator) prune(ctx context.Context) {
-	now := time.Now()
-	err := errors.Join(
-		c.Ledger.Prune(ctx, now.Add(-keepEvents), now.Add(-keepRuns)),
-		c.Ledger.RemoveRegistrations(ctx, now.Add(-keepRegistrations)),
-	)
-	if err != nil && ctx.Err() == nil {
-		c.Log.WarnContext(ctx, "prune the ledger; trying again later", "err", err, "retry_in", pruneEvery)
-	}
 }
 
 // AddRoster verifies the next roster, or the first roster of the cluster, and stores it; couriers send it to the

@@ -16,6 +16,9 @@ type Records interface {
 	CountRuns(ctx context.Context, filter RunFilter) (RunCounts, error)
 	// Failures groups the selected runs by code and operation. It returns at most max groups, largest first.
 	Failures(ctx context.Context, filter RunFilter, max int) ([]Failures, error)
+	// LatestEnd returns when the run that ended last ended, by the clock of its datacenter. Runs that no datacenter
+	// accepted do not count. It is zero if none has ended.
+	LatestEnd(ctx context.Context) (time.Time, error)
 	// LastHeard returns when the ledger stored the last event of each run. Log lines do not count. A run without stored
 	// events has no entry.
 	LastHeard(ctx context.Context, runs ...writ.RunID) (map[writ.RunID]time.Time, error)

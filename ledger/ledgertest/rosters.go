@@ -168,12 +168,18 @@ func testPrune(t *testing.T, l ledger.Ledger) {
 		in[i] = incoming(i+1, east)
 		add(t, l, in[i])
 	}
+	if end, err := l.LatestEnd(ctx); err != nil || !end.IsZero() {
+		t.Errorf("the latest end is %s, %v before any run has ended", end, err)
+	}
 	store(t, l, east, events(1,
 		runEvent(runOf(in[0], writ.RunSucceeded)),
 		callEvent(writ.Call{Run: in[0].Run, Seq: 1, State: writ.CallSucceeded}),
 		runEvent(runOf(in[1], writ.RunFailed)),
 		runEvent(runOf(in[2], writ.RunRunning)),
 	))
+	if end, err := l.LatestEnd(ctx); err != nil || !end.Equal(runOf(in[1], writ.RunFailed).Ended) {
+		t.Errorf("the latest end is %s, %v", end, err)
+	}
 	old := at(1).Add(time.Minute + time.Second) // only the first run ended before
 	ok(t, l.Prune(ctx, time.Time{}, old))
 	_, err := l.Run(ctx, in[0].Run)

@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"time"
 
@@ -130,6 +131,20 @@ func (s *runTable) Failures(ctx context.Context, filter ledger.RunFilter, max in
 		f.Newest = sqldb.Time(newest)
 		return f, err
 	})
+}
+
+// LatestEnd returns the latest end of an accepted run.
+func (s *runTable) LatestEnd(ctx context.Context) (time.Time, error) {
+	var ended int64
+	err := s.db.QueryRow(ctx, `
+		SELECT ended FROM runs
+		WHERE ended > 0 AND accepted > 0
+		ORDER BY ended DESC
+		LIMIT 1`).Scan(&ended)
+	if errors.Is(err, sql.ErrNoRows) {
+		return time.Time{}, nil
+	}
+	return sqldb.Time(ended), err
 }
 
 func (s *runTable) pruneRuns(ctx context.Context, before time.Time) (n int, err error) {
