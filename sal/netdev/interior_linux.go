@@ -1,6 +1,7 @@
 package netdev
 
 import (
+	"io/fs"
 	"net/netip"
 	"slices"
 
@@ -26,7 +27,10 @@ func handleAt(namespace string) (*netlink.Handle, func(), error) {
 }
 
 // interior has the interfaces of an owner, in the namespace of the owner.
-type interior struct{ links }
+type interior struct {
+	links
+	namespace string // its file
+}
 
 // configure sets addresses and routes of the interfaces.
 func (i interior) configure(ports []sal.Port) error {
@@ -34,6 +38,9 @@ func (i interior) configure(ports []sal.Port) error {
 	if err == nil && lo.Attrs().RawFlags&unix.IFF_UP == 0 {
 		i.step("set the loopback interface up")
 		err = i.kernel.LinkSetUp(lo)
+	}
+	if err == nil {
+		err = i.enableIPv6("lo")
 	}
 	if err != nil {
 		return err
@@ -45,6 +52,9 @@ func (i interior) configure(ports []sal.Port) error {
 			return err
 		}
 		if err := i.apply(l, shape{mac: p.MAC}); err != nil {
+			return err
+		}
+		if err := i.enableIPv6(p.Device); err != nil {
 			return err
 		}
 		want := []netip.Prefix{p.IPv6}
@@ -71,6 +81,17 @@ func (i interior) configure(ports []sal.Port) error {
 		}
 	}
 	return i.routeReplies(ports)
+}
+
+// enableIPv6 enables IPv6 on an interface. A new namespace has the settings of the host if
+// net.core.devconf_inherit_init_net is 1.
+func (i interior) enableIPv6(device string) error {
+	back, err := netns.Enter(i.namespace)
+	if err != nil {
+		return err
+	}
+	defer back()
+	return ignoring(i.set("/proc/sys/net/ipv6/conf/"+device+"/disable_ipv6", "0"), fs.ErrNotExist)
 }
 
 // firstMetric is the metric of the overlay route of a namespace's first interface. Each further interface has the next

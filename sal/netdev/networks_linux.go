@@ -176,20 +176,35 @@ func (n *networks) ensure(r *sal.Record[network]) (netlink.Link, error) {
 			return nil, err
 		}
 	}
-	// Regardless of the host's defaults.
-	for setting, value := range map[string]string{"disable_ipv6": "0", "accept_ra": "0"} {
-		if err := n.set("/proc/sys/net/ipv6/conf/"+name+"/"+setting, value); err != nil {
-			return nil, err
-		}
+	if err := n.configure(bridge, v4.IsValid()); err != nil {
+		return nil, err
+	}
+	if err := n.links.apply(bridge, shape{mac: macOf(r.UID, r.UID)}); err != nil {
+		return nil, err
 	}
 	want := []netip.Prefix{netip.PrefixFrom(in(v6, gatewayHost), v6.Bits())}
 	if v4.IsValid() {
 		want = append(want, netip.PrefixFrom(router(v4), v4.Bits()))
 	}
-	if err := n.links.setAddresses(bridge, want...); err != nil {
-		return nil, err
+	return bridge, n.links.setAddresses(bridge, want...)
+}
+
+// configure sets the kernel settings of a bridge, regardless of the host's defaults.
+func (n *networks) configure(bridge netlink.Link, v4 bool) error {
+	if err := n.links.setMTU(bridge); err != nil { // with less than 1280 bytes, it has no IPv6 settings
+		return err
 	}
-	return bridge, n.links.apply(bridge, shape{mac: macOf(r.UID, r.UID)})
+	name := bridge.Attrs().Name
+	settings := map[string]string{"ipv6/conf/" + name + "/disable_ipv6": "0", "ipv6/conf/" + name + "/accept_ra": "0"}
+	if v4 {
+		settings["ipv4/conf/"+name+"/forwarding"] = "1"
+	}
+	for setting, value := range settings {
+		if err := n.set("/proc/sys/net/"+setting, value); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (n *networks) remove(request sal.Request) (sal.Outcome, error) {

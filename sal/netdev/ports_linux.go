@@ -176,12 +176,13 @@ func (p *ports) ensure(r *sal.Record[holding]) error {
 	if !r.Own.Namespace {
 		return nil
 	}
-	kernel, closeKernel, err := handleAt(p.namespaces.path(r.UID))
+	namespace := p.namespaces.path(r.UID)
+	kernel, closeKernel, err := handleAt(namespace)
 	if err != nil {
 		return err
 	}
 	defer closeKernel()
-	return interior{links{p.changes, kernel}}.configure(all)
+	return interior{links{p.changes, kernel}, namespace}.configure(all)
 }
 
 // release removes the ports and namespace of an owner, and then its record. Names are derived from the UID, so it also

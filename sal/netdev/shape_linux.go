@@ -31,12 +31,8 @@ func (s links) apply(l netlink.Link, want shape) error {
 			return err
 		}
 	}
-	if a.MTU != MTU {
-		s.step("set the MTU of " + a.Name)
-		s.repaired("%s had an MTU of %d bytes", a.Name, a.MTU)
-		if err := s.kernel.LinkSetMTU(l, MTU); err != nil {
-			return err
-		}
+	if err := s.setMTU(l); err != nil {
+		return err
 	}
 	if a.Flags&net.FlagUp != 0 && a.MasterIndex == want.master {
 		return nil
@@ -49,7 +45,7 @@ func (s links) apply(l netlink.Link, want shape) error {
 	}
 	if a.MasterIndex != want.master {
 		s.step("put " + a.Name + " on its bridge")
-		s.repaired("%s was not on its bridge", a.Name)
+		s.repaired("%s", s.misplaced(a, want.master))
 		if err := s.kernel.LinkSetMasterByIndex(l, want.master); err != nil {
 			return err
 		}
@@ -60,6 +56,33 @@ func (s links) apply(l netlink.Link, want shape) error {
 		return s.kernel.LinkSetUp(l)
 	}
 	return nil
+}
+
+// setMTU sets the MTU of a link.
+func (s links) setMTU(l netlink.Link) error {
+	a := l.Attrs()
+	if a.MTU == MTU {
+		return nil
+	}
+	s.step("set the MTU of " + a.Name)
+	s.repaired("%s had an MTU of %d bytes", a.Name, a.MTU)
+	if err := s.kernel.LinkSetMTU(l, MTU); err != nil {
+		return err
+	}
+	a.MTU = MTU
+	return nil
+}
+
+// misplaced describes a link that does not belong to the link with index master, 0 for none.
+func (s links) misplaced(a *netlink.LinkAttrs, master int) string {
+	if master != 0 {
+		return a.Name + " was not on its bridge"
+	}
+	other, err := s.kernel.LinkByIndex(a.MasterIndex)
+	if err != nil {
+		return a.Name + " belonged to another interface"
+	}
+	return a.Name + " belonged to the interface " + other.Attrs().Name
 }
 
 // setAddresses gives a link exactly the addresses in `want`, in addition to link-local addresses.
