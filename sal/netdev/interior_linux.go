@@ -45,7 +45,8 @@ func (i interior) configure(ports []sal.Port) error {
 	if err != nil {
 		return err
 	}
-	outside := false // only one interface has the IPv4 default route
+	outward := false // whether an interface has the IPv4 default route
+	var replies []replyRoute
 	for rank, p := range ports {
 		l, err := i.kernel.LinkByName(p.Device)
 		if err != nil {
@@ -68,19 +69,20 @@ func (i interior) configure(ports []sal.Port) error {
 			return err
 		}
 		if rank > 0 {
-			if err := i.route(l, overlayRange, p.Gateway, firstMetric+rank, 0); err != nil {
-				return err
-			}
+			replies = append(replies, replyRoute{l, p.IPv6, overlayRange, p.Gateway, firstMetric + rank})
 		}
-		if p.Router.IsValid() && !outside {
-			outside = true
-			outward := netip.PrefixFrom(netip.IPv4Unspecified(), 0)
-			if err := i.route(l, outward, p.Router, unix.RT_TABLE_MAIN, 0); err != nil {
+		switch {
+		case !p.Router.IsValid():
+		case outward:
+			replies = append(replies, replyRoute{l, p.IPv4, everyIPv4, p.Router, firstMetric + rank})
+		default:
+			outward = true
+			if err := i.route(l, everyIPv4, p.Router, unix.RT_TABLE_MAIN, 0); err != nil {
 				return err
 			}
 		}
 	}
-	return i.routeReplies(ports)
+	return i.routeReplies(replies)
 }
 
 // enableIPv6 enables IPv6 on an interface. A new namespace has the settings of the host if
@@ -98,16 +100,19 @@ func (i interior) enableIPv6(device string) error {
 // number, which is also the number of its routing table.
 const firstMetric = 1024
 
+// everyIPv4 is the destination of the IPv4 default route.
+var everyIPv4 = netip.PrefixFrom(netip.IPv4Unspecified(), 0)
+
 // route makes a link have exactly one route to a range in a table: through a gateway, with the metric of its rank.
+// Without a gateway, the range is on the link.
 func (i interior) route(l netlink.Link, to netip.Prefix, gateway netip.Addr, table, rank int) error {
 	want := &netlink.Route{
 		LinkIndex: l.Attrs().Index, Dst: netOf(to), Gw: gateway.AsSlice(), Priority: firstMetric + rank, Table: table,
 	}
-	family := netlink.FAMILY_V6
-	if to.Addr().Is4() {
-		family = netlink.FAMILY_V4
+	if !gateway.IsValid() {
+		want.Gw, want.Scope = nil, netlink.SCOPE_LINK
 	}
-	all, err := i.kernel.RouteListFiltered(family, want, netlink.RT_FILTER_OIF|netlink.RT_FILTER_TABLE)
+	all, err := i.kernel.RouteListFiltered(familyOf(to), want, netlink.RT_FILTER_OIF|netlink.RT_FILTER_TABLE)
 	if err != nil {
 		return err
 	}
@@ -132,22 +137,53 @@ func (i interior) route(l netlink.Link, to netip.Prefix, gateway netip.Addr, tab
 	return nil
 }
 
+// replyRoute is the way of replies from an address of an interface that is not preferred.
+type replyRoute struct {
+	link    netlink.Link
+	from    netip.Prefix // the address, with its network
+	to      netip.Prefix
+	gateway netip.Addr
+	table   int
+}
+
 // routeReplies makes replies leave through the interface on which the request arrived. On another network, their source
-// address would be rejected as spoofed. Replies from the first interface need no rule: it has the preferred route.
-func (i interior) routeReplies(ports []sal.Port) error {
+// address would be rejected as spoofed. Replies from a preferred interface need no rule: the main table has its routes.
+func (i interior) routeReplies(replies []replyRoute) error {
 	missing := map[netip.Prefix]int{} // tables by source address
-	for rank, p := range ports {
-		if rank > 0 {
-			missing[netip.PrefixFrom(p.IPv6.Addr(), 128)] = firstMetric + rank
+	for _, r := range replies {
+		if err := i.route(r.link, r.from.Masked(), netip.Addr{}, r.table, 0); err != nil {
+			return err
+		}
+		if err := i.route(r.link, r.to, r.gateway, r.table, 0); err != nil {
+			return err
+		}
+		missing[netip.PrefixFrom(r.from.Addr(), r.from.Addr().BitLen())] = r.table
+	}
+	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
+		if err := i.keepRules(family, missing); err != nil {
+			return err
 		}
 	}
-	rules, err := i.kernel.RuleList(netlink.FAMILY_V6)
+	for from, table := range missing {
+		rule := netlink.NewRule()
+		rule.Family, rule.Src, rule.Table = familyOf(from), netOf(from), table
+		i.step("add a rule for routes")
+		if err := i.kernel.RuleAdd(rule); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// keepRules removes the rules of one family that are not in missing, and deletes the existing ones from missing.
+func (i interior) keepRules(family int, missing map[netip.Prefix]int) error {
+	rules, err := i.kernel.RuleList(family)
 	if err != nil {
 		return err
 	}
 	for _, r := range rules {
-		if r.Src == nil || r.Table <= firstMetric || !overlayRange.Overlaps(prefixOf(r.Src)) {
-			continue // not a rule of this function
+		if r.Src == nil || r.Table <= firstMetric {
+			continue // not a rule of routeReplies
 		}
 		if from := prefixOf(r.Src); missing[from] == r.Table {
 			delete(missing, from)
@@ -158,15 +194,15 @@ func (i interior) routeReplies(ports []sal.Port) error {
 			return err
 		}
 	}
-	for from, table := range missing {
-		rule := netlink.NewRule()
-		rule.Family, rule.Src, rule.Table = netlink.FAMILY_V6, netOf(from), table
-		i.step("add a rule for routes")
-		if err := i.kernel.RuleAdd(rule); err != nil {
-			return err
-		}
-	}
 	return nil
+}
+
+// familyOf returns the address family of a range.
+func familyOf(p netip.Prefix) int {
+	if p.Addr().Is4() {
+		return netlink.FAMILY_V4
+	}
+	return netlink.FAMILY_V6
 }
 
 // sameRange reports whether two routes have the same destination. The kernel omits the destination of a default route.
