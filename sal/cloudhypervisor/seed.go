@@ -84,11 +84,14 @@ func metaData(args *catalog.MachineCreate, r *sal.Record[own]) []byte {
 // A reply must leave by the interface that received the request: if it left by the first interface, the network would
 // drop it for its source address. Therefore each further interface has its own routing table, and rules select the
 // table by source address. Only netplan supports tables and rules. Where cloud-init writes another format, it drops the
-// rules and puts the routes of all tables into the main table. For this case the range of those routes is twice as wide
-// as the overlay, so the narrower route of the first interface wins.
+// rules and puts the routes of all tables into the main table. For this case the routes of the first interface are the
+// narrower ones: half as wide as the range that the tables have for the overlay, and two halves of all IPv4 addresses.
 const (
 	overlay     = "400::/7"
 	wideOverlay = "400::/6"
+	everyIPv4   = "0.0.0.0/0"
+	lowIPv4     = "0.0.0.0/1"
+	highIPv4    = "128.0.0.0/1"
 	firstTable  = 1024 // for the second interface; same number as for containers
 	mainTable   = 254  // the kernel's main table
 	// firstRule is the priority of the first rule. All rules must come before the kernel's rule for the main table,
@@ -96,14 +99,28 @@ const (
 	firstRule = 30000
 )
 
-// routeBack returns the route and rules for replies of an interface: directly to its own range, and by its gateway to
-// other addresses.
-func routeBack(p sal.Port, i int) (route map[string]any, rules []map[string]any) {
-	table, from := firstTable+i, netip.PrefixFrom(p.IPv6.Addr(), p.IPv6.Addr().BitLen()).String()
-	return map[string]any{"to": wideOverlay, "via": p.Gateway.String(), "table": table}, []map[string]any{
-		{"from": from, "to": p.IPv6.Masked().String(), "table": mainTable, "priority": firstRule + 2*i},
-		{"from": from, "table": table, "priority": firstRule + 2*i + 1},
+// rulesOf returns the rules for replies of an address on the interface with index i: directly to its own range, and by
+// the interface's table to other addresses.
+func rulesOf(address netip.Prefix, i int) []map[string]any {
+	from := netip.PrefixFrom(address.Addr(), address.Addr().BitLen()).String()
+	return []map[string]any{
+		{"from": from, "to": address.Masked().String(), "table": mainTable, "priority": firstRule + 2*i},
+		{"from": from, "table": firstTable + i, "priority": firstRule + 2*i + 1},
 	}
+}
+
+// outward returns the ranges that the first interface with a router leads to.
+func outward(ports []sal.Port) []string {
+	routers := 0
+	for _, p := range ports {
+		if p.Router.IsValid() {
+			routers++
+		}
+	}
+	if routers > 1 {
+		return []string{everyIPv4, lowIPv4, highIPv4}
+	}
+	return []string{everyIPv4}
 }
 
 // networkConfig returns the network configuration in netplan's format (version 2), as JSON. It matches interfaces by
@@ -122,7 +139,7 @@ func networkConfig(ports []sal.Port, setsResolver bool) []byte {
 			one["mtu"] = p.MTU
 		}
 		var addresses []string
-		var routes []map[string]any
+		var routes, rules []map[string]any
 		if p.IPv6.IsValid() {
 			addresses = append(addresses, p.IPv6.String())
 		}
@@ -130,20 +147,31 @@ func networkConfig(ports []sal.Port, setsResolver bool) []byte {
 		case p.Gateway.IsValid() && i == 0:
 			routes = append(routes, map[string]any{"to": overlay, "via": p.Gateway.String()})
 		case p.Gateway.IsValid() && p.IPv6.IsValid():
-			route, rules := routeBack(p, i)
-			routes, one["routing-policy"] = append(routes, route), rules
+			routes = append(routes, map[string]any{"to": wideOverlay, "via": p.Gateway.String(), "table": firstTable + i})
+			rules = rulesOf(p.IPv6, i)
 		}
 		if p.IPv4.IsValid() {
 			addresses = append(addresses, p.IPv4.String())
 		}
-		if p.Router.IsValid() && !routed {
-			routes, routed = append(routes, map[string]any{"to": "0.0.0.0/0", "via": p.Router.String()}), true
+		switch {
+		case !p.Router.IsValid():
+		case !routed:
+			routed = true
+			for _, to := range outward(ports) {
+				routes = append(routes, map[string]any{"to": to, "via": p.Router.String()})
+			}
+		case p.IPv4.IsValid():
+			routes = append(routes, map[string]any{"to": everyIPv4, "via": p.Router.String(), "table": firstTable + i})
+			rules = append(rules, rulesOf(p.IPv4, i)...)
 		}
 		if len(addresses) > 0 {
 			one["addresses"] = addresses
 		}
 		if len(routes) > 0 {
 			one["routes"] = routes
+		}
+		if len(rules) > 0 {
+			one["routing-policy"] = rules
 		}
 		if len(p.Nameservers) > 0 && !setsResolver {
 			one["nameservers"] = map[string]any{"addresses": p.Nameservers}

@@ -107,10 +107,13 @@ var twoPorts = []sal.Port{
 func TestInterfacesAreFoundByTheirHardwareAddress(t *testing.T) {
 	got := networkConfig(twoPorts, false)
 	want := `{"ethernets":{"net0":{"accept-ra":false,"addresses":["400:1::2/96","10.0.0.2/24"],"dhcp4":false,"dhcp6":false,` +
-		`"match":{"macaddress":"02:00:00:00:00:01"},"mtu":1400,"nameservers":{"addresses":["192.0.2.53","400:3::53"]},"routes":[{"to":"400::/7","via":"400:1::1"},{"to":"0.0.0.0/0","via":"10.0.0.1"}]},` +
+		`"match":{"macaddress":"02:00:00:00:00:01"},"mtu":1400,"nameservers":{"addresses":["192.0.2.53","400:3::53"]},"routes":[{"to":"400::/7","via":"400:1::1"},{"to":"0.0.0.0/0","via":"10.0.0.1"},` +
+		`{"to":"0.0.0.0/1","via":"10.0.0.1"},{"to":"128.0.0.0/1","via":"10.0.0.1"}]},` +
 		`"net1":{"accept-ra":false,"addresses":["400:2::2/96","10.1.0.2/24"],"dhcp4":false,"dhcp6":false,` +
-		`"match":{"macaddress":"02:00:00:00:00:02"},"mtu":1400,"routes":[{"table":1025,"to":"400::/6","via":"400:2::1"}],` +
-		`"routing-policy":[{"from":"400:2::2/128","priority":30002,"table":254,"to":"400:2::/96"},{"from":"400:2::2/128","priority":30003,"table":1025}]}},` +
+		`"match":{"macaddress":"02:00:00:00:00:02"},"mtu":1400,"routes":[{"table":1025,"to":"400::/6","via":"400:2::1"},` +
+		`{"table":1025,"to":"0.0.0.0/0","via":"10.1.0.1"}],` +
+		`"routing-policy":[{"from":"400:2::2/128","priority":30002,"table":254,"to":"400:2::/96"},{"from":"400:2::2/128","priority":30003,"table":1025},` +
+		`{"from":"10.1.0.2/32","priority":30002,"table":254,"to":"10.1.0.0/24"},{"from":"10.1.0.2/32","priority":30003,"table":1025}]}},` +
 		`"version":2}` + "\n"
 	if diff := cmp.Diff(want, string(got)); diff != "" {
 		t.Error(diff)
@@ -172,7 +175,9 @@ func TestAnInterfaceAnswersItsOwnTraffic(t *testing.T) {
 	var ports []sal.Port
 	sh(guest, quiet+ip+" link set lo up")
 	sh(router, quiet+ip+" link set lo up; echo 1 >/proc/sys/net/ipv6/conf/all/forwarding; "+ip+" address add 500::1/128 dev lo; "+
-		nft+" add table ip6 spoof; "+nft+" add chain ip6 spoof in '{ type filter hook prerouting priority 0; }'")
+		nft+" add table ip6 spoof; "+nft+" add chain ip6 spoof in '{ type filter hook prerouting priority 0; }'; "+
+		ip+" address add 198.51.100.1/32 dev lo; "+
+		nft+" add table ip spoof; "+nft+" add chain ip spoof in '{ type filter hook prerouting priority 0; }'")
 	for i, mac := range []string{"02:00:00:00:00:01", "02:00:00:00:00:02", "02:00:00:00:00:03"} {
 		n := fmt.Sprint(i + 1)
 		hardware, err := net.ParseMAC(mac)
@@ -181,10 +186,13 @@ func TestAnInterfaceAnswersItsOwnTraffic(t *testing.T) {
 		}
 		ports = append(ports, sal.Port{
 			MAC: hardware, IPv6: netip.MustParsePrefix("400:" + n + "::2/96"), Gateway: netip.MustParseAddr("400:" + n + "::1"),
+			IPv4: netip.MustParsePrefix("10." + n + ".0.2/24"), Router: netip.MustParseAddr("10." + n + ".0.1"),
 		})
 		sh(router, ip+" link add r"+n+" type veth peer name net"+fmt.Sprint(i)+" netns "+guest+" address "+mac+"; "+ip+" address add 400:"+n+"::1/96 dev r"+n+
 			" nodad; "+ip+" address add 400:"+n+"::3/96 dev r"+n+" nodad; "+ip+" link set r"+n+" up; "+
-			nft+" add rule ip6 spoof in iifname r"+n+" ip6 saddr != { 400:"+n+"::2, fe80::/10 } drop")
+			nft+" add rule ip6 spoof in iifname r"+n+" ip6 saddr != { 400:"+n+"::2, fe80::/10 } drop; "+
+			ip+" address add 10."+n+".0.1/24 dev r"+n+"; "+ip+" address add 10."+n+".0.3/24 dev r"+n+"; "+
+			nft+" add rule ip spoof in iifname r"+n+" ip saddr != 10."+n+".0.2 drop")
 	}
 	sh(guest, asNetplan(t, ip, networkConfig(ports, false)))
 	for _, port := range ports {
@@ -192,6 +200,9 @@ func TestAnInterfaceAnswersItsOwnTraffic(t *testing.T) {
 		// From outside the range of the port, where the main table leads to the first interface.
 		sh(router, ping+" -6 -c 1 -w 20 -I 500::1 "+to)
 		sh(router, ping+" -6 -c 1 -w 20 -I "+port.Gateway.Next().Next().String()+" "+to)
+		to = port.IPv4.Addr().String()
+		sh(router, ping+" -c 1 -w 20 -I 198.51.100.1 "+to)
+		sh(router, ping+" -c 1 -w 20 -I "+port.Router.Next().Next().String()+" "+to)
 	}
 }
 
@@ -218,17 +229,25 @@ func asNetplan(t *testing.T, ip string, config []byte) string {
 	for name, e := range c.Ethernets {
 		fmt.Fprintf(&lines, "%s link set %s up\n", ip, name)
 		for _, a := range e.Addresses {
-			fmt.Fprintf(&lines, "%s address add %s dev %s nodad\n", ip, a, name)
+			nodad := ""
+			if strings.Contains(a, ":") {
+				nodad = "nodad"
+			}
+			fmt.Fprintf(&lines, "%s address add %s dev %s %s\n", ip, a, name, nodad)
 		}
 		for _, r := range e.Routes {
 			// 0 is the main table.
-			fmt.Fprintf(&lines, "%s -6 route add %s via %s dev %s table %d\n", ip, r.To, r.Via, name, r.Table)
+			fmt.Fprintf(&lines, "%s route add %s via %s dev %s table %d\n", ip, r.To, r.Via, name, r.Table)
 		}
 		for _, r := range e.Policy {
 			if r.To == "" {
 				r.To = "all"
 			}
-			fmt.Fprintf(&lines, "%s -6 rule add from %s to %s table %d priority %d\n", ip, r.From, r.To, r.Table, r.Priority)
+			family := "-4"
+			if strings.Contains(r.From, ":") {
+				family = "-6"
+			}
+			fmt.Fprintf(&lines, "%s %s rule add from %s to %s table %d priority %d\n", ip, family, r.From, r.To, r.Table, r.Priority)
 		}
 	}
 	return lines.String()
