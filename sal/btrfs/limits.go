@@ -55,6 +55,20 @@ func (l limits) set(name, subvolume string, bound sal.Bound) error {
 	return setBound(subvolume, bound)
 }
 
+// setCopied records the bound of a copy. The kernel gives a copy the limit of its source, and a full source leaves no
+// room for the record. So setCopied lifts the limit. The caller sets it next.
+func (l limits) setCopied(subvolume string, bound sal.Bound) error {
+	id, err := subvolumeID(subvolume)
+	if err != nil {
+		return err
+	}
+	l.step("lift the limit of a copy")
+	if err := limitGroup(l.dir, group(0, id), 0); err != nil {
+		return err
+	}
+	return setBound(subvolume, bound)
+}
+
 // grown returns the new bound of a tree that had a bound: it never shrinks.
 func grown(had, bytes int64) int64 {
 	if had == 0 || bytes == 0 {

@@ -116,7 +116,7 @@ func (p *Pool) Copy(ctx context.Context, name string, bound sal.Bound, from, sna
 	p.step("clone the tree")
 	err = snapshotWhole(tree, from, source, writable)
 	if err == nil {
-		err = setBound(tree, bound)
+		err = p.limits.setCopied(tree, bound)
 	}
 	if err == nil {
 		err = p.limits.set(name, tree, bound)

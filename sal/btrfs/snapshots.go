@@ -65,7 +65,7 @@ func (p *Pool) Restore(ctx context.Context, name, snapshot string) error {
 	p.step("copy the snapshot")
 	err = snapshotSubvolume(work, from, writable)
 	if err == nil {
-		err = setBound(work, bound) // the snapshot may be smaller
+		err = p.limits.setCopied(work, bound) // the snapshot may be smaller
 	}
 	if err == nil {
 		err = p.limits.set(name, work, bound)
