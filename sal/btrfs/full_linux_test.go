@@ -40,3 +40,39 @@ func TestFullTreeIsCopiedAndRestored(t *testing.T) {
 		}
 	})
 }
+
+// TestCopiesKeepLimitsInForce writes to trees of a project after a snapshot, a clone and a restoration.
+func TestCopiesKeepLimitsInForce(t *testing.T) {
+	kinds(t, func(t *testing.T, p *Pool) {
+		ctx, bound := t.Context(), sal.Bound{Bytes: 2 * mib, Project: "p"}
+		limited := func(after string) {
+			t.Helper()
+			syncAll(t, p.dir)
+			if wrong, err := inconsistent(p.dir); err != nil || wrong {
+				t.Errorf("after %s, quotas are inconsistent: %v", after, err)
+			}
+			dir := must[string](t)(p.Make(ctx, "after-"+after, bound))
+			if n, err := fill(t, dir, 100); !errors.Is(err, unix.EDQUOT) {
+				t.Errorf("after %s, a tree of 2 MiB took %d: %v", after, n, err)
+			}
+		}
+		tree := must[string](t)(p.Make(ctx, "a", bound))
+		if err := os.WriteFile(filepath.Join(tree, "some"), make([]byte, mib), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Snapshot(ctx, "a", "s"); err != nil {
+			t.Fatal(err)
+		}
+		limited("snapshot")
+		must[string](t)(p.Copy(ctx, "b", bound, "a", ""))
+		limited("clone")
+		if err := p.Restore(ctx, "a", "s"); err != nil {
+			t.Fatal(err)
+		}
+		limited("restore")
+		if err := errors.Join(p.Remove(ctx, "b"), p.Remove(ctx, "a")); err != nil {
+			t.Fatal(err)
+		}
+		limited("remove")
+	})
+}

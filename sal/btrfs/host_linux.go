@@ -66,10 +66,6 @@ func createSubvolume(path string) error {
 	return os.Chmod(path, 0o755)
 }
 
-func snapshotSubvolume(to, from string, readOnly bool) error {
-	return btrfs.SubvolSnapshot(to, from, readOnly)
-}
-
 func subvolumeID(path string) (uint64, error) { return btrfs.SubvolID(path) }
 
 // exchange swaps two subvolumes atomically.

@@ -151,7 +151,8 @@ func (l limits) of(name string, size int64) (bytes int64, err error) {
 }
 
 // join adds a subvolume to its project. With full quotas, only an empty subvolume can be added, because the kernel
-// would otherwise have to rescan the whole file system. Clones and restored trees then do not count for the project.
+// would otherwise have to rescan the whole file system. Clones and restored trees then have the project of their source,
+// and none before Linux 6.9.
 func (l limits) join(subvolume string, project writ.ProjectID) error {
 	simple, err := simpleQuota(l.dir)
 	if err != nil {
