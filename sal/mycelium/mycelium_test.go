@@ -443,6 +443,33 @@ func TestTwoHostsReachEachOther(t *testing.T) {
 	})
 }
 
+func TestMissingAddressIsReported(t *testing.T) {
+	both(t, func(t *testing.T, binary string) {
+		a, b := pair(t, binary)
+		run(t, a)
+		run(t, b)
+		until(t, a, "a peer", func(s Status) bool { return s.Connected })
+		disableIPv6 := func(value string) {
+			testenv.InNetns(t, a.Netns, func() error {
+				return os.WriteFile("/proc/sys/net/ipv6/conf/all/disable_ipv6", []byte(value), 0o644)
+			})
+		}
+		disableIPv6("1")
+		o, err := a.Standing(t.Context())
+		kill := fmt.Sprintf("`kill %d`", o.PID)
+		if err != nil || o.Connected || !strings.Contains(o.Detail, "no interface has the address "+o.Address) ||
+			!strings.Contains(o.Detail, kill) {
+			t.Fatalf("%+v, %v", o, err)
+		}
+		disableIPv6("0")
+		in(t, a, "sh", "-c", strings.Trim(kill, "`"))
+		until(t, a, "a peer again", func(Status) bool {
+			again, err := a.Standing(t.Context())
+			return err == nil && again.Connected && again.PID != o.PID
+		})
+	})
+}
+
 func TestDeadDaemonIsRestarted(t *testing.T) {
 	both(t, func(t *testing.T, binary string) {
 		n := newNode(t, binary)

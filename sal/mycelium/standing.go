@@ -35,6 +35,9 @@ func (n *Node) Standing(ctx context.Context) (writ.Overlay, error) {
 		if s.Running {
 			o.PID, o.Since, o.Version = daemonInfo(ctx, n.name(), n.keyPath(), &n.versions)
 		}
+		if o.PID != 0 && o.Connected {
+			requirePresence(&o, n.Netns, address)
+		}
 		return o, err
 	})
 	select {
