@@ -197,16 +197,13 @@ func (j *jobs) prepare(accepting context.Context, w *work) (*journal.Past, error
 			return nil, err
 		}
 	}
-	if w.operation.Signed() {
-		if err := j.permits.check(early, w.job, w.operation); err != nil {
-			if cause := context.Cause(early); cause != nil && !errors.Is(cause, errStartBy) {
-				return nil, cause
-			}
-			j.warnOfUnsigned(accepting, w, err)
-			return nil, err
-		}
+	if err := j.permit(accepting, early, w); err != nil {
+		return nil, err
 	}
 	if err := j.enter(early, w); err != nil {
+		return nil, err
+	}
+	if err := j.permit(accepting, early, w); err != nil { // the run may have ended during the wait for a slot
 		return nil, err
 	}
 	if accepting.Err() != nil {
@@ -220,6 +217,23 @@ func (j *jobs) prepare(accepting context.Context, w *work) (*journal.Past, error
 	}
 	past, err := j.journal.Start(context.WithoutCancel(accepting), w.job, w.digest, j.number, !w.repeatable())
 	return past, j.store.note(accepting, err)
+}
+
+// permit checks that a person signed for the job and that its run is open. early ends when the job must not start any
+// more.
+func (j *jobs) permit(accepting, early context.Context, w *work) error {
+	if !w.operation.Signed() {
+		return nil
+	}
+	err := j.permits.check(early, w.job, w.operation)
+	if err == nil {
+		return nil
+	}
+	if cause := context.Cause(early); cause != nil && !errors.Is(cause, errStartBy) {
+		return cause
+	}
+	j.warnOfUnsigned(accepting, w, err)
+	return err
 }
 
 // warnOfUnsigned logs a job without a valid signature of a person. An honest supervisor sends such a job only while its

@@ -20,8 +20,14 @@ import (
 // maxPermits limits the verified payloads in memory.
 const maxPermits = 1024
 
+// openFor is how long a run counts as open after its supervisor sent a job of it, or returned its payload. Later, the
+// node API is asked again before a job starts: an attacker with access to Redis may have kept a copy of the job until
+// the run had ended.
+const openFor = 5 * time.Second
+
 // permits verifies that a person signed for a job, so that a thief of the supervisor's key alone cannot make the node
-// change anything. A payload is fetched and verified once per run, and again when the roster changes.
+// change anything. A payload is fetched and verified once per run, and again when the roster changes or a job has
+// waited for its start.
 type permits struct {
 	member  *member.Member
 	api     nodes.Backend
@@ -40,6 +46,14 @@ type permit struct {
 	roster   int
 	accepted int64
 	end      time.Time // deadline of the run
+	fetched  time.Time // start of the request for the payload
+}
+
+// isOpen reports whether the run of a job counts as open at the time `now`. Only for the first delivery, the start-by
+// time shows when the job was sent.
+func (p *permit) isOpen(job *writ.Job, now time.Time) bool {
+	sent := time.UnixMilli(job.StartBy).Add(-nodes.StartWithin)
+	return now.Sub(p.fetched) < openFor || job.Delivery == 1 && now.Sub(sent) < openFor
 }
 
 // check returns nil if the payload of the job's run allows the job. It retries while the node API is unreachable, until
@@ -116,7 +130,7 @@ func (p *permits) known(job *writ.Job) (*permit, chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if known := p.seen[job.Payload]; known != nil && known.roster == p.member.Roster().Version &&
-		known.accepted == job.Accepted {
+		known.accepted == job.Accepted && known.isOpen(job, p.now()) {
 		return known, nil
 	}
 	fetched := p.asking[job.Payload]
@@ -155,6 +169,7 @@ var errNoPayload = writ.Errorf(writ.CodeUnreachable, "the supervisor's node API 
 
 // fetch gets the payload from the node API and verifies it with the newest roster.
 func (p *permits) fetch(ctx context.Context, job *writ.Job) (*permit, error) {
+	began := p.now()
 	signed, err := p.api.Payload(ctx, job.Payload)
 	if ctx.Err() != nil {
 		return nil, errNoPayload
@@ -181,7 +196,7 @@ func (p *permits) fetch(ctx context.Context, job *writ.Job) (*permit, error) {
 	}
 	found := &permit{
 		payload: verified.Payload.Header(), roster: roster.Version, accepted: job.Accepted,
-		end: accepted.Add(verified.Payload.Deadline),
+		end: accepted.Add(verified.Payload.Deadline), fetched: began,
 	}
 	p.keep(job.Payload, found)
 	return found, nil

@@ -11,6 +11,10 @@ import (
 	"writ"
 )
 
+// StartWithin limits how long the first delivery of a job may wait in the queue of its node. A node derives from it when
+// the job was sent.
+const StartWithin = time.Minute
+
 // Hello starts a join: it contains the joiner's token ID (or none), its keys and a nonce.
 type Hello struct {
 	// Token is the ID of the token, never its secret. If it is empty, a statement must admit the node.

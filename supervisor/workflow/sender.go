@@ -8,13 +8,14 @@ import (
 	"writ"
 	"writ/supervisor/journal"
 	"writ/supervisor/mail"
+	"writ/supervisor/nodes"
 	"writ/supervisor/placement"
 )
 
 const (
 	// startWithin limits how long a delivery may wait in the queue of its node. After that the node refuses it and the
 	// next delivery is sent.
-	startWithin = 60 * time.Second
+	startWithin = nodes.StartWithin
 	// startMost limits the wait of later deliveries, if long jobs take all slots of the node.
 	startMost = 15 * time.Minute
 	// StopWithin limits how long a cancelled or expired run waits for reports about its started calls.
