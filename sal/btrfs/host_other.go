@@ -35,6 +35,7 @@ func setBound(string, sal.Bound) error             { return Usable("") }
 func quotasOn(string) (bool, error)                { return false, Usable("") }
 func enableQuota(string, bool) error               { return Usable("") }
 func inconsistent(string) (bool, error)            { return false, Usable("") }
+func rescanning(string) (bool, error)              { return false, Usable("") }
 func rescan(string) error                          { return Usable("") }
 func simpleQuota(string) (bool, error)             { return false, Usable("") }
 func limitGroup(string, uint64, int64) error       { return Usable("") }

@@ -85,13 +85,15 @@ type rescanState struct {
 	_     [7]uint64 // progress and reserved fields
 }
 
-// inconsistent reports whether the kernel has marked the numbers of full quotas as inconsistent and no rescan is
-// running.
+// rescanning reports whether a rescan of full quotas is running.
+func rescanning(dir string) (bool, error) {
+	var state rescanState
+	err := ioctl(dir, 2, 45, &state)
+	return err == nil && state.flags != 0, err
+}
+
+// inconsistent reports whether the kernel has marked the numbers of full quotas as inconsistent.
 func inconsistent(dir string) (bool, error) {
-	var state rescanState // read first: a rescan clears the flag before it ends
-	if err := ioctl(dir, 2, 45, &state); err != nil || state.flags != 0 {
-		return false, err
-	}
 	flag, err := sysfs(dir, "qgroups", "inconsistent")
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil

@@ -19,6 +19,7 @@ type quotas struct {
 	known     bool       // quotas were on
 	full      bool       // they were full quotas, not simple ones
 	rescanned time.Time  // start of the last rescan of full quotas
+	running   time.Time  // when a rescan was last seen running
 }
 
 // quotasOff returns the error for quotas that another program has disabled. The next call enables them again.
@@ -52,22 +53,41 @@ func (q *quotas) ensure() (lost bool, err error) {
 	return lost, nil
 }
 
-// rescanEvery is the shortest time between two rescans of full quotas. Ordinary work also makes numbers inconsistent,
-// and a rescan reads the metadata of the whole file system.
-const rescanEvery = time.Hour
+// Limits of the pause after the start of a rescan of full quotas. A rescan reads the metadata of the whole file system,
+// and the removal of a large tree makes the numbers inconsistent again. Until the next rescan, the kernel enforces no
+// limit.
+const (
+	rescanPauseLeast = time.Minute
+	rescanPauseMost  = time.Hour
+	rescanShare      = 20 // rescans take at most one part in this many of the time
+)
+
+// rescanPause returns the pause between the starts of two rescans if the first one took the given time.
+func rescanPause(took time.Duration) time.Duration {
+	return min(max(rescanShare*took, rescanPauseLeast), rescanPauseMost)
+}
 
 // rescan starts a rescan if the numbers of full quotas are inconsistent.
 func (q *quotas) rescan() error {
+	running, err := rescanning(q.dir) // read first: a rescan clears the flag before it ends
+	if err != nil {
+		return sal.HostError("read the state of quotas", err)
+	}
 	wrong, err := inconsistent(q.dir)
-	if err != nil || !wrong {
+	if err != nil {
 		return sal.HostError("read the state of quotas", err)
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if time.Since(q.rescanned) < rescanEvery {
+	now := time.Now()
+	if running {
+		q.running = now
 		return nil
 	}
-	q.rescanned = time.Now()
+	if !wrong || now.Sub(q.rescanned) < rescanPause(q.running.Sub(q.rescanned)) {
+		return nil
+	}
+	q.rescanned = now
 	q.step("rescan the quotas")
 	return sal.HostError("rescan the quotas", rescan(q.dir))
 }

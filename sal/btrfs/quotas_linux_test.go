@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -71,17 +72,32 @@ func TestInconsistentQuotasAreRescanned(t *testing.T) {
 		t.Fatal(err)
 	}
 	id := must[uint64](t)(subvolumeID(tree))
-	runBtrfs(t, "filesystem", "sync", dir)
-	runBtrfs(t, "quota", "rescan", "-w", dir)
-	runBtrfs(t, "qgroup", "create", "1/7", dir)
-	runBtrfs(t, "qgroup", "assign", "--no-rescan", fmt.Sprintf("0/%d", id), "1/7", dir)
-	if wrong, err := inconsistent(dir); err != nil || !wrong {
-		t.Skipf("this kernel keeps them consistent: %v", err)
+	for round, ago := range []time.Duration{0, rescanPauseLeast} { // since the last rescan
+		p.quotas.rescanned = p.quotas.rescanned.Add(-ago)
+		runBtrfs(t, "filesystem", "sync", dir)
+		runBtrfs(t, "quota", "rescan", "-w", dir)
+		group := fmt.Sprint("1/", round+1)
+		runBtrfs(t, "qgroup", "create", group, dir)
+		runBtrfs(t, "qgroup", "assign", "--no-rescan", fmt.Sprint("0/", id), group, dir)
+		if wrong, err := inconsistent(dir); err != nil || !wrong {
+			t.Skipf("this kernel keeps them consistent: %v", err)
+		}
+		if drift, err := p.Keep(t.Context(), "a", bound); err != nil || len(drift) > 0 {
+			t.Errorf("inconsistent quotas: %+v, %v", drift, err)
+		}
+		runBtrfs(t, "quota", "rescan", "-W", dir) // waits
+		if wrong, err := inconsistent(dir); err != nil || wrong {
+			t.Errorf("round %d: quotas stay inconsistent: %v", round, err)
+		}
 	}
-	if drift, err := p.Keep(t.Context(), "a", bound); err != nil || len(drift) > 0 {
-		t.Errorf("inconsistent quotas: %+v, %v", drift, err)
-	}
-	if wrong, err := inconsistent(dir); err != nil || wrong {
-		t.Errorf("they are not counted anew: %v", err)
+}
+
+func TestRescansAreRare(t *testing.T) {
+	for took, want := range map[time.Duration]time.Duration{
+		-time.Hour: time.Minute, time.Second: time.Minute, 30 * time.Second: 10 * time.Minute, 10 * time.Minute: time.Hour,
+	} {
+		if got := rescanPause(took); got != want {
+			t.Errorf("after a rescan of %s: a pause of %s, want %s", took, got, want)
+		}
 	}
 }
