@@ -191,8 +191,8 @@ type Trees interface {
 	Copy(ctx context.Context, name string, bound Bound, from, snapshot string) (dir string, err error)
 	// Keep compares a tree with the bound of the last Make, and repairs what it can.
 	Keep(ctx context.Context, name string, bound Bound) ([]Drift, error)
-	// Snapshot creates a snapshot of a tree. An existing snapshot of that name stays unchanged. The caller ensures that
-	// no process writes to the tree.
+	// Snapshot creates a snapshot of a tree. An existing snapshot of that name stays unchanged; the call finishes an
+	// interrupted one. The caller ensures that no process writes to the tree until the snapshot exists.
 	Snapshot(ctx context.Context, name, snapshot string) error
 	// Restore resets a tree to a snapshot and keeps the snapshot. Processes must reopen the files of the tree.
 	Restore(ctx context.Context, name, snapshot string) error

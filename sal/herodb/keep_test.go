@@ -8,11 +8,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
 	"writ"
 	"writ/internal/test/testenv"
+	"writ/sal"
 	"writ/sal/btrfs"
 )
 
@@ -49,5 +51,34 @@ func TestKeepRestoresTheQuotaOfADatabase(t *testing.T) {
 	}
 	if drift := b.keep(); len(drift) > 0 {
 		t.Errorf("later it says %+v", drift)
+	}
+}
+
+// A runner was killed between the snapshot and the new limit of the tree, which depends on the number of snapshots.
+func TestRepeatedBackupSetsTheQuota(t *testing.T) {
+	b := newFixture(t)
+	disk := testenv.NewBtrfs(t, filepath.Join(b.host, "pool"), 512)
+	t.Cleanup(func() { wipe(t, b.host) }) // before the disk is unmounted
+	on := func(step func(string)) sal.Trees {
+		return smallTrees{btrfs.New(btrfs.Config{Dir: disk.Dir, Step: step})}
+	}
+	b.Trees = on(nil)
+	b.do("herodb.create", spec, writ.ChangeCreated)
+	b.Trees = on(func(step string) {
+		if step == "bound the tree" {
+			runtime.Goexit()
+		}
+	})
+	killed := make(chan struct{})
+	go func() {
+		defer close(killed)
+		_, _ = b.try("herodb.backup", nightly)
+		t.Error("it was not interrupted")
+	}()
+	<-killed
+	b.Trees = on(nil)
+	b.do("herodb.backup", nightly, writ.ChangeUnchanged)
+	if drift := b.keep(); len(drift) > 0 {
+		t.Errorf("it says %+v", drift)
 	}
 }

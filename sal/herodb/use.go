@@ -44,8 +44,11 @@ func (j *job) use(ctx context.Context, r *sal.Record[own]) (sal.Outcome, error) 
 // backup takes a snapshot of the data's tree while the engine holds its files unchanged or does not run.
 func (j *job) backup(ctx context.Context, r *sal.Record[own], name string) (writ.Change, error) {
 	all, err := j.Trees.Snapshots(ctx, j.tree())
-	if err != nil || slices.Contains(all, name) {
-		return writ.ChangeUnchanged, err
+	if err != nil {
+		return "", err
+	}
+	if slices.Contains(all, name) {
+		return writ.ChangeUnchanged, j.snapshot(ctx, name) // finishes an interrupted call
 	}
 	if err := sal.RoomForSnapshot(j.Resource, "backup", len(all)); err != nil {
 		return "", err

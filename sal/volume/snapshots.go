@@ -15,16 +15,17 @@ func (j *job) snapshot(ctx context.Context, r *record, name string) (sal.Outcome
 	if err != nil {
 		return sal.Outcome{}, err
 	}
-	if slices.Contains(all, name) {
-		return j.outcome(ctx, r, writ.ChangeUnchanged)
+	change := writ.ChangeUnchanged
+	if !slices.Contains(all, name) {
+		change = writ.ChangeUpdated
+		if err := sal.RoomForSnapshot(j.Resource, "snapshot", len(all)); err != nil {
+			return sal.Outcome{}, err
+		}
 	}
-	if err := sal.RoomForSnapshot(j.Resource, "snapshot", len(all)); err != nil {
+	if err := j.Trees.Snapshot(ctx, j.name, name); err != nil { // finishes an interrupted call
 		return sal.Outcome{}, err
 	}
-	if err := j.Trees.Snapshot(ctx, j.name, name); err != nil {
-		return sal.Outcome{}, err
-	}
-	return j.outcome(ctx, r, writ.ChangeUpdated)
+	return j.outcome(ctx, r, change)
 }
 
 // deleteSnapshot deletes a snapshot. It returns ChangeUnchanged for an unknown snapshot: an earlier attempt may have
