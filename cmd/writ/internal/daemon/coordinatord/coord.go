@@ -25,7 +25,7 @@ import (
 	"writ/cmd/writ/internal/config"
 	"writ/cmd/writ/internal/daemon"
 	"writ/cmd/writ/internal/daemon/publiccert"
-	"writ/cmd/writ/internal/metrics"
+	"writ/cmd/writ/internal/monitoring"
 	"writ/coord"
 	"writ/coord/access"
 	"writ/coord/rosters"
@@ -202,7 +202,7 @@ func (c *Coordinator) Run(ctx context.Context) (err error) {
 	if self != nil && c.PublicURL == "" && !daemon.OnLoopback(c.Listener.Addr()) {
 		c.PublicURL = firstAddress(self)
 	}
-	disk := &metrics.Disk{Data: c.Data, Store: where.File}
+	disk := &monitoring.Disk{Data: c.Data, Store: where.File}
 	config := coord.Config{
 		Ledger: store, Log: c.Log, PublicURL: c.URL(), Cluster: c.Cluster, Coordinators: c.Coordinators,
 		Version:      c.Version,

@@ -1,7 +1,6 @@
-// Package metrics exports the counters of writ's processes to Prometheus. Supervisors and runners supply plain numbers.
-// This package defines the metric names, units and labels. It must not know how a daemon obtains its numbers, or where
-// the page listens.
-package metrics
+// Package monitoring serves the metrics, the health and the readiness of a daemon. It must not know which metrics a
+// daemon has, or where the page listens.
+package monitoring
 
 import (
 	"context"

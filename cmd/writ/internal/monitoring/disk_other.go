@@ -1,6 +1,6 @@
 //go:build !linux && !darwin
 
-package metrics
+package monitoring
 
 import "errors"
 
