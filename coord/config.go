@@ -10,11 +10,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"writ"
 	"writ/coord/access"
 	"writ/coord/webhook"
+	"writ/internal/metrics"
 	"writ/internal/reach"
 	"writ/internal/tracing"
 	"writ/ledger"
@@ -75,8 +74,8 @@ type Config struct {
 	PublicCertificate func() (from, until time.Time)
 	// Webhooks are the endpoints that an operator has configured for notifications.
 	Webhooks []webhook.Endpoint
-	// Collectors provide further metrics about the process of this coordinator.
-	Collectors []prometheus.Collector
+	// Metrics are further metrics about the process of this coordinator.
+	Metrics []metrics.Part
 	// Record receives the spans of runs; nil disables tracing.
 	Record func(s tracing.Span)
 	// SkipEarlyCheckForTest forwards texts that the early check would reject, to prove that supervisors reject them.

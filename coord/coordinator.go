@@ -52,7 +52,7 @@ type Coordinator struct {
 	news      broadcast.Signal // signals waiters that the ledger has new rows
 	followed  int64            // newest ledger event at the last follow; used by follow only
 	delivery  *delivery.Service
-	metrics   *metrics
+	monitor   *monitor
 	streams   *stream.Server
 	lines     limit.Lines   // rate-limited log lines about the input of others
 	stopping  chan struct{} // closed when Run ends, which ends the streams
@@ -110,12 +110,12 @@ func New(config Config) (*Coordinator, error) {
 		Ledger: c.Ledger, Log: c.Log, News: &c.news, Rights: &c.rosters.Changed, Stopping: c.stopping, Max: c.MaxStreams,
 		Still: func(ctx context.Context) error { return c.gate.Still(ctx) },
 	})
-	c.metrics = newMetrics(c)
+	c.monitor = newMonitor(c)
 	c.guard()
 	c.delivery = delivery.New(delivery.Config{
 		Ledger: c.Ledger, Rosters: c.rosters, Links: c.links, Refusals: c.refusals, Lines: &c.lines, News: &c.news,
 		Log: c.Log, Now: c.Now, SubmissionsPerSecond: c.SubmissionsPerSecond, SkipEarlyCheck: c.SkipEarlyCheckForTest,
-	}, c.metrics.registry)
+	}, c.monitor.registry)
 	if reporter, ok := c.Ledger.(ledger.UnreadableReporter); ok {
 		reporter.OnUnreadable(c.delivery.NoteUnreadable)
 	}
@@ -136,7 +136,7 @@ func New(config Config) (*Coordinator, error) {
 
 // guard builds the parts that admit or reject requests.
 func (c *Coordinator) guard() {
-	c.refusals = &access.Refusals{Count: c.metrics.refusals, Lines: &c.lines}
+	c.refusals = &access.Refusals{Count: c.monitor.refusals, Lines: &c.lines}
 	c.logins = access.NewLogins(access.Logins{
 		Self: c.Self, PublicURL: c.PublicURL, Addresses: c.addresses.List, Rosters: c.rosters, Now: c.Now, Log: c.Log,
 	})
@@ -144,7 +144,7 @@ func (c *Coordinator) guard() {
 		Public: c.Self == nil, Rosters: c.rosters, Ledger: c.Ledger, Logins: c.logins,
 		Browsers: &access.Browsers{Logins: c.logins, Secure: strings.HasPrefix(c.PublicURL, "https:")},
 	}
-	c.front = front.New(c.metrics.registry)
+	c.front = front.New(c.monitor.registry)
 	c.front.Log, c.front.Gate, c.front.Refusals = c.Log, c.gate, c.refusals
 	c.front.RefusePage = func(w http.ResponseWriter, r *http.Request, err error) { c.pages.Refuse(w, r, err) }
 	c.front.Rates.PerSecond, c.front.Readers.PerSecond = c.RequestsPerSecond, c.RequestsPerSecond
@@ -201,7 +201,7 @@ func (c *Coordinator) webhooks() *webhook.Sender {
 		Endpoints: c.Webhooks, Ledger: c.Ledger, News: c.news.Next, Ends: c.expiries.All,
 		DatacenterName: c.rosters.DatacenterName, ProjectName: c.rosters.ProjectName,
 		PublicURL: strings.TrimSuffix(c.PublicURL, "/"), Version: c.Version, Now: c.Now, Log: c.Log,
-		Tried: func(endpoint, outcome string) { c.metrics.webhooks.WithLabelValues(endpoint, outcome).Inc() },
+		Tried: func(endpoint, outcome string) { c.monitor.webhooks.WithLabelValues(endpoint, outcome).Inc() },
 	}
 }
 

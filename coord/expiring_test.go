@@ -7,17 +7,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"writ/identity"
+	"writ/internal/metrics"
+	"writ/internal/test/metricspage"
 )
 
 const day = 24 * time.Hour
-
-type roles struct{ roster *identity.Roster }
-
-func (roles) Describe(ch chan<- *prometheus.Desc)   { ch <- roleDesc }
-func (r roles) Collect(ch chan<- prometheus.Metric) { collectRoles(ch, r.roster) }
 
 func TestRolesThatEndAreMetrics(t *testing.T) {
 	role := func(who string, role identity.Role, ends time.Duration) identity.Binding {
@@ -30,23 +25,18 @@ func TestRolesThatEndAreMetrics(t *testing.T) {
 	r.Bindings[1].Destructive = true // it ends later and has more rights
 	r.Bindings = append(r.Bindings, identity.Binding{Principal: "bob", Role: identity.Viewer, Project: "*"},
 		identity.Binding{Principal: "bob", Role: identity.Admin, Project: "*", Expires: time.Unix(99, 0)})
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(roles{r})
-	families, err := registry.Gather()
-	if err != nil || len(families) != 1 {
-		t.Fatalf("%v, %v", families, err)
-	}
+	page := metricspage.Read(t, func(to *metrics.Scrape) { sendRoster(r, to) })
 	var got []string
-	for _, m := range families[0].GetMetric() {
-		text := families[0].GetName()
+	for _, m := range page["writ_role_expires_seconds"].GetMetric() {
+		text := ""
 		for _, l := range m.GetLabel() {
-			text += " " + l.GetName() + "=" + l.GetValue()
+			text += l.GetName() + "=" + l.GetValue() + " "
 		}
-		got = append(got, fmt.Sprintf("%s %v", text, m.GetGauge().GetValue()))
+		got = append(got, fmt.Sprintf("%s%v", text, m.GetGauge().GetValue()))
 	}
 	want := []string{
-		"writ_role_expires_seconds principal=alice project=* role=deployer 3.5424e+06",
-		"writ_role_expires_seconds principal=bob project=* role=admin 99",
+		"principal=alice project=* role=deployer 3.5424e+06",
+		"principal=bob project=* role=admin 99",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q", got)

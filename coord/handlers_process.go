@@ -47,12 +47,12 @@ func (h processHandlers) GetMetrics(
 	ctx context.Context, _ apiserver.GetMetricsRequestObject,
 ) (apiserver.GetMetricsResponseObject, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "/metrics", nil)
-	return metricsPage{h.c.metrics, r}, err
+	return metricsPage{h.c.monitor, r}, err
 }
 
 // metricsPage writes the response with the Prometheus library, in its text format.
 type metricsPage struct {
-	*metrics
+	*monitor
 	r *http.Request
 }
 

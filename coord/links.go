@@ -31,7 +31,7 @@ func (s supervisors) StoreEvents(ctx context.Context, datacenter writ.Datacenter
 	if err := s.c.Ledger.StoreEvents(ctx, datacenter, events); err != nil {
 		return err
 	}
-	s.c.metrics.events.Add(float64(len(events)))
+	s.c.monitor.events.Add(float64(len(events)))
 	s.c.news.Wake()
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 
 	"writ"
 	"writ/coord/api"
+	"writ/internal/metrics"
 	"writ/internal/test/metricspage"
 	"writ/supervisor/link"
 )
@@ -23,7 +24,9 @@ import (
 // Also: TestHealthReadinessMetricsAndSpec, TestTheManualListsEveryMetricOfEveryPart, TestManualListsMetricsOfSupervisor,
 // TestManualListsMetricsOfRunner.
 func TestTheManualListsEveryMetric(t *testing.T) {
-	metricspage.Check(t, "..", "Metrics of a coordinator", made(t, Config{}).metrics.registry.Describe)
+	c := start(t, nil).Coordinator
+	counters := func(to *metrics.Scrape) { to.Include(c.monitor.registry) }
+	metricspage.Check(t, "..", "Metrics of a coordinator", append(parts(c), counters)...)
 }
 
 // False reports of a datacenter spoil only the metrics of its own nodes.

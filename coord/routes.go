@@ -55,7 +55,7 @@ func (c *Coordinator) routes() http.Handler {
 func (c *Coordinator) MetricsHandler() http.Handler {
 	mux := http.NewServeMux()
 	guarded := c.front.Guard(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_ = metricsPage{c.metrics, r}.VisitGetMetricsResponse(w)
+		_ = metricsPage{c.monitor, r}.VisitGetMetricsResponse(w)
 	}))
 	for _, route := range metricsRoutes {
 		handler := guarded

@@ -7,17 +7,60 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"writ"
+	"writ/identity"
 	"writ/internal/metrics"
 	"writ/internal/tracing"
 )
 
-// Metrics returns the metrics of the runner. A scrape reads memory only, so it never waits for a journal, a queue or a
-// driver that hangs.
-func (r *Runner) Metrics() prometheus.Collector {
-	c := r.counters()
-	return metrics.List{
-		metrics.Of(r, states...), metrics.Of(c, moments...), metrics.Each(r.serving, servingStates...),
-		c.jobs, c.took, c.refusals, c.repeated, c.drops,
+// Metrics sends the metrics of the runner. It reads memory only, so it never waits for a journal, a queue or a driver
+// that hangs.
+func (r *Runner) Metrics(to *metrics.Scrape) {
+	n, c := r.current.Load(), r.counters()
+	to.Flag("writ_runner_serving", "1 if the node accepts jobs, 0 while it waits for approval.", n != nil)
+	to.Time("writ_runner_beat_sent_seconds",
+		"Unix time of the last heartbeat that Redis accepted from the node. The node sends one per second.", c.sent.Last())
+	to.Time("writ_runner_supervisor_heard_seconds",
+		"Unix time of the last message from the supervisor through Redis.", c.heard.Last())
+	to.Time("writ_runner_node_api_answered_seconds",
+		"Unix time of the last response of the supervisor's node API. The node calls it once a minute.", c.answered.Last())
+	roster := r.Member.Roster()
+	if roster == nil {
+		roster = new(identity.Roster)
+	}
+	to.Value("writ_roster_version", "Version of the newest roster of this daemon.", float64(roster.Version))
+	to.Time("writ_roster_expires_seconds", "Unix time when the newest roster of this daemon expires.", roster.Expires)
+	to.Include(c.jobs, c.took, c.refusals, c.repeated, c.drops)
+	if n != nil {
+		n.sendMetrics(to)
+	}
+}
+
+// sendMetrics sends the metrics of a node that accepts jobs.
+func (n *incarnation) sendMetrics(to *metrics.Scrape) {
+	to.Flag("writ_runner_redis_up", "1 if Redis responds, otherwise 0.", n.link.transit.get() == nil)
+	to.Flag("writ_runner_journal_up", "1 if the node's journal is writable, otherwise 0.", n.store.get() == nil)
+	to.Value("writ_runner_slots", "Maximum number of concurrent jobs.", float64(n.slots))
+	jobs := to.Gauge("writ_runner_jobs",
+		"Jobs on the node by state: waiting, running, or stuck if the driver ignores its deadline.", "state")
+	waiting, since, running, stuck := n.desk.count()
+	jobs(float64(waiting), "waiting")
+	jobs(float64(running), "running")
+	jobs(float64(stuck), "stuck")
+	age := time.Duration(0)
+	if waiting > 0 {
+		age = max(n.now().Sub(since), 0)
+	}
+	to.Value("writ_runner_oldest_job_seconds", "Waiting time of the oldest job that has not started, or 0.", age.Seconds())
+	to.Value("writ_runner_results_unconfirmed", "Results that the supervisor has not confirmed.", float64(n.outbox.size()))
+	to.Counter("writ_runner_mended_total", "Number of automatic repairs of resources.")(float64(n.keeper.repairs.count()))
+	resources := to.Gauge("writ_runner_resources", "Resources by kind and by the state at their last inspection.",
+		"kind", "state")
+	counts := make(map[[2]string]int)
+	for _, s := range n.keeper.states.List() {
+		counts[[2]string{string(s.Kind), s.State}]++
+	}
+	for labels, count := range counts {
+		resources(float64(count), labels[:]...)
 	}
 }
 
@@ -28,13 +71,6 @@ func (r *Runner) Ready() (serving, queue bool, fault string) {
 		return false, false, ""
 	}
 	return true, n.link.transit.get() == nil, n.faultText(n.now())
-}
-
-// serving yields the incarnation that serves, if any.
-func (r *Runner) serving(yield func(*incarnation) bool) {
-	if n := r.current.Load(); n != nil {
-		yield(n)
-	}
 }
 
 // counts holds the counters of a runner. Labels are constants of this program, so their number is bounded.
@@ -81,79 +117,6 @@ func (c *counts) recordJob(operation string, took time.Duration, result *writ.Re
 func (c *counts) recordRefusal(result *writ.Result) {
 	if result.Error != nil {
 		c.refusals.WithLabelValues(string(result.Error.Code.Info().Code)).Inc()
-	}
-}
-
-// states lists the metrics of a runner that may wait for approval.
-var states = []metrics.Reading[*Runner]{
-	metrics.Flag("writ_runner_serving", "1 if the node accepts jobs, 0 while it waits for approval.",
-		func(r *Runner) bool { return r.current.Load() != nil }),
-	metrics.Number("writ_roster_version", "Version of the newest roster of this daemon.", func(r *Runner) int {
-		if roster := r.Member.Roster(); roster != nil {
-			return roster.Version
-		}
-		return 0
-	}),
-	metrics.Time("writ_roster_expires_seconds", "Unix time when the newest roster of this daemon expires.",
-		func(r *Runner) time.Time {
-			if roster := r.Member.Roster(); roster != nil {
-				return roster.Expires
-			}
-			return time.Time{}
-		}),
-}
-
-// moments lists the metrics of the messages of a node.
-var moments = []metrics.Reading[*counts]{
-	metrics.Time("writ_runner_beat_sent_seconds",
-		"Unix time of the last heartbeat that Redis accepted from the node. The node sends one per second.",
-		func(c *counts) time.Time { return c.sent.Last() }),
-	metrics.Time("writ_runner_supervisor_heard_seconds",
-		"Unix time of the last message from the supervisor through Redis.",
-		func(c *counts) time.Time { return c.heard.Last() }),
-	metrics.Time("writ_runner_node_api_answered_seconds",
-		"Unix time of the last response of the supervisor's node API. The node calls it once a minute.",
-		func(c *counts) time.Time { return c.answered.Last() }),
-}
-
-// servingStates lists the metrics of a node that accepts jobs.
-var servingStates = []metrics.Reading[*incarnation]{
-	metrics.Flag("writ_runner_redis_up", "1 if Redis responds, otherwise 0.",
-		func(n *incarnation) bool { return n.link.transit.get() == nil }),
-	metrics.Flag("writ_runner_journal_up", "1 if the node's journal is writable, otherwise 0.",
-		func(n *incarnation) bool { return n.store.get() == nil }),
-	metrics.Number("writ_runner_slots", "Maximum number of concurrent jobs.",
-		func(n *incarnation) int { return n.slots }),
-	metrics.Gauge("writ_runner_jobs",
-		"Jobs on the node by state: waiting, running, or stuck if the driver ignores its deadline.", []string{"state"},
-		func(n *incarnation, send metrics.Send) {
-			waiting, _, running, stuck := n.desk.count()
-			send(float64(waiting), "waiting")
-			send(float64(running), "running")
-			send(float64(stuck), "stuck")
-		}),
-	metrics.Number("writ_runner_oldest_job_seconds", "Waiting time of the oldest job that has not started, or 0.",
-		func(n *incarnation) float64 {
-			if waiting, since, _, _ := n.desk.count(); waiting > 0 {
-				return max(n.now().Sub(since), 0).Seconds()
-			}
-			return 0
-		}),
-	metrics.Number("writ_runner_results_unconfirmed", "Results that the supervisor has not confirmed.",
-		func(n *incarnation) int { return n.outbox.size() }),
-	metrics.Counter("writ_runner_mended_total", "Number of automatic repairs of resources.", nil,
-		func(n *incarnation, send metrics.Send) { send(float64(n.keeper.repairs.count())) }),
-	metrics.Gauge("writ_runner_resources", "Resources by kind and by the state at their last inspection.",
-		[]string{"kind", "state"}, sendResources),
-}
-
-func sendResources(n *incarnation, send metrics.Send) {
-	counts := make(map[[2]string]int)
-	for _, s := range n.keeper.states.List() {
-		counts[[2]string{string(s.Kind), s.State}]++
-	}
-	for labels, count := range counts {
-		send(float64(count), labels[:]...)
 	}
 }
 

@@ -37,7 +37,7 @@ func TestTheNumbersOfARunnerFollowFromItsWork(t *testing.T) {
 				t.Errorf("%s %q is %g, want %g", name, labels, got, want)
 			}
 		}
-		page = metricspage.Read(t, n.runner.Metrics())
+		page = metricspage.Read(t, n.runner.Metrics)
 		want(1, "serving")
 		want(1, "slots")
 		want(1, "jobs", "state", "running")
@@ -57,7 +57,7 @@ func TestTheNumbersOfARunnerFollowFromItsWork(t *testing.T) {
 		n.pushBytes("nonsense", []byte("nonsense"))
 		quiet(time.Second)
 
-		page = metricspage.Read(t, n.runner.Metrics())
+		page = metricspage.Read(t, n.runner.Metrics)
 		want(2, "jobs_total", "operation", "volume.create", "outcome", "succeeded")
 		want(2, "job_seconds", "operation", "volume.create")
 		took := page["writ_runner_job_seconds"].GetMetric()[0].GetHistogram()
@@ -93,8 +93,11 @@ func TestTheNumbersOfARunnerFollowFromItsWork(t *testing.T) {
 
 // Operators write alerts from the manual's list of metrics.
 func TestManualListsMetricsOfRunner(t *testing.T) {
-	all := metrics.List{metrics.Process("", ""), new(runner.Runner).Metrics()}
-	metricspage.Check(t, "..", "Metrics of a runner", all.Describe)
+	synctest.Test(t, func(t *testing.T) {
+		n := newFixture(t).fresh(nil)
+		quiet(time.Second)
+		metricspage.Check(t, "..", "Metrics of a runner", metrics.Process("", ""), n.runner.Metrics)
+	})
 }
 
 func TestResourcesAndRepairsOfNodeAreCounted(t *testing.T) {
@@ -113,7 +116,7 @@ func TestResourcesAndRepairsOfNodeAreCounted(t *testing.T) {
 			n.await(job.JobKey)
 		}
 		quiet(31 * time.Second)
-		page := metricspage.Read(t, n.runner.Metrics())
+		page := metricspage.Read(t, n.runner.Metrics)
 		volumes := page.Value("writ_runner_resources", "kind", string(writ.KindVolume), "state", "present")
 		if all, mended := page.Sum("writ_runner_resources"), n.counted("mended"); volumes != 2 || all != 2 || mended != 1 {
 			t.Errorf("%g volumes of %g resources, and %g repairs; want 2, 2 and 1", volumes, all, mended)

@@ -52,7 +52,7 @@ type node struct {
 // counted returns the sum of a counter of the runner: jobs, repeated, refusals or dropped.
 func (n *node) counted(what string) float64 {
 	n.Helper()
-	return metricspage.Read(n.TB, n.runner.Metrics()).Sum("writ_runner_" + what + "_total")
+	return metricspage.Read(n.TB, n.runner.Metrics).Sum("writ_runner_" + what + "_total")
 }
 
 // start runs a runner on a data directory whose node has joined. It must be called in a synctest bubble: its waits take

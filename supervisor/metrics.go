@@ -1,75 +1,33 @@
 package supervisor
 
 import (
-	"time"
-
 	"github.com/prometheus/client_golang/prometheus"
 
 	"writ"
 	"writ/internal/metrics"
 )
 
-// Metrics returns the metrics of the supervisor of a datacenter. s is nil while this process is on standby; the only
-// metric says so. A scrape reads memory only, so it never waits for a journal or queue that hangs.
-func Metrics(datacenter string, s *Supervisor) prometheus.Collector {
-	serving := metrics.Of(s != nil, metrics.Gauge("writ_supervisor_serving",
-		"1 if this supervisor serves its datacenter, 0 while it is on standby.", []string{"datacenter"},
-		func(serves bool, send metrics.Send) { send(metrics.Bool(serves), datacenter) }))
-	if s == nil {
-		return serving
-	}
-	return metrics.List{
-		serving, metrics.Of(s, states...), s.refused, s.Journal.Metrics(), s.programs.Metrics(), s.warnings.Metrics(),
+// Metrics returns the metrics of a datacenter's supervisor. current returns the serving supervisor, nil while this
+// process is on standby. A scrape reads memory only, so it never waits for a journal or queue that hangs.
+func Metrics(datacenter string, current func() *Supervisor) metrics.Part {
+	return func(to *metrics.Scrape) {
+		s := current()
+		to.Gauge("writ_supervisor_serving", "1 if this supervisor serves its datacenter, 0 while it is on standby.",
+			"datacenter")(metrics.Bool(s != nil), datacenter)
+		if s == nil {
+			return
+		}
+		to.Include(s.refused)
+		s.warnings.Metrics(to)
+		s.Journal.Metrics(to)
+		s.programs.Metrics(to)
+		sendState(s, to)
+		sendWork(s, to)
 	}
 }
 
 // Works returns the fault of the journal, "" if it can be written, and whether the queue answers and accepts writes.
 func (s *Supervisor) Works() (journal string, queue bool) { return s.watch.Faults.Works() }
-
-// states lists the metrics that follow from the state of a supervisor.
-var states = []metrics.Reading[*Supervisor]{
-	metrics.Number("writ_supervisor_epoch", "Epoch of this supervisor. Nodes refuse jobs of earlier epochs.",
-		(*Supervisor).Epoch),
-	metrics.Time("writ_supervisor_last_look_seconds",
-		"Unix time of the last scan of all open work. The supervisor scans once a second.",
-		func(s *Supervisor) time.Time { return s.watch.Figures().At }),
-	metrics.Flag("writ_supervisor_journal_up", "1 if the journal is writable, otherwise 0.",
-		func(s *Supervisor) bool {
-			fault, _ := s.Works()
-			return fault == ""
-		}),
-	metrics.Flag("writ_supervisor_redis_up", "1 if Redis responds and accepts writes, otherwise 0.",
-		func(s *Supervisor) bool {
-			_, works := s.Works()
-			return works
-		}),
-	metrics.Time("writ_supervisor_lease_renewed_seconds",
-		"Unix time of the last renewal of the lease of a journal on PostgreSQL.",
-		func(s *Supervisor) time.Time { return s.lease.Renewed() }),
-	metrics.Number("writ_supervisor_runs_open", "Open runs.", func(s *Supervisor) int { return s.opened.Runs() }),
-	metrics.Gauge("writ_supervisor_steps",
-		"Runs by state of their step: under_way, waiting for a step, or stalled if the last write failed.",
-		[]string{"state"}, sendSteps),
-	metrics.Gauge("writ_supervisor_calls",
-		"Open calls by state: planned (not sent), queued (sent), running (started).", []string{"state"}, sendCalls),
-	metrics.Gauge("writ_supervisor_oldest_call_seconds",
-		"Age of the oldest call by state, or 0: waiting (no node), planned (has a node), queued (sent), running (started).",
-		[]string{"state"}, sendOldest),
-	metrics.Gauge("writ_supervisor_nodes",
-		"Nodes by state: ready, silent, lost, or pending while they wait for approval.", []string{"state"}, sendNodes),
-	metrics.Number("writ_supervisor_holds", "Active holds.", countHolds),
-	metrics.Gauge("writ_supervisor_coordinator_connected", "1 if the coordinator is connected, otherwise 0.",
-		[]string{"coordinator"}, sendLinks),
-	metrics.Gauge("writ_supervisor_events_unconfirmed", "Events that the coordinator has not confirmed.",
-		[]string{"coordinator"}, sendUnconfirmed),
-	metrics.Number("writ_roster_version", "Version of the newest roster of this daemon.",
-		func(s *Supervisor) int { return s.Roster().Version }),
-	metrics.Time("writ_roster_expires_seconds", "Unix time when the newest roster of this daemon expires.",
-		func(s *Supervisor) time.Time { return s.Roster().Expires }),
-	metrics.Gauge("writ_certificate_expires_seconds",
-		"Unix time when a certificate expires. The supervisor and redis certificates are renewed automatically 30 days before.",
-		[]string{"certificate"}, sendCertificates),
-}
 
 // refusals counts refused signed texts: submissions and statements.
 type refusals struct{ *prometheus.CounterVec }
@@ -87,39 +45,93 @@ func (r refusals) record(what string, err error) {
 	}
 }
 
-func sendSteps(s *Supervisor, send metrics.Send) {
-	underWay, waiting, stalled := s.steps.Count()
-	send(float64(underWay), "under_way")
-	send(float64(waiting), "waiting")
-	send(float64(stalled), "stalled")
-}
+// sendState sends the metrics of a supervisor, its links and its nodes.
+func sendState(s *Supervisor, to *metrics.Scrape) {
+	to.Value("writ_supervisor_epoch", "Epoch of this supervisor. Nodes refuse jobs of earlier epochs.", float64(s.epoch))
+	fault, queue := s.Works()
+	to.Flag("writ_supervisor_journal_up", "1 if the journal is writable, otherwise 0.", fault == "")
+	to.Flag("writ_supervisor_redis_up", "1 if Redis responds and accepts writes, otherwise 0.", queue)
+	to.Time("writ_supervisor_lease_renewed_seconds",
+		"Unix time of the last renewal of the lease of a journal on PostgreSQL.", s.lease.Renewed())
+	roster := s.Roster()
+	to.Value("writ_roster_version", "Version of the newest roster of this daemon.", float64(roster.Version))
+	to.Time("writ_roster_expires_seconds", "Unix time when the newest roster of this daemon expires.", roster.Expires)
 
-// sendCalls needs a scan of the watch. Before the first one it sends no sample.
-func sendCalls(s *Supervisor, send metrics.Send) {
-	for state, n := range s.watch.Figures().Calls {
-		send(float64(n), string(state))
+	connected := to.Gauge("writ_supervisor_coordinator_connected", "1 if the coordinator is connected, otherwise 0.",
+		"coordinator")
+	unconfirmed := to.Gauge("writ_supervisor_events_unconfirmed", "Events that the coordinator has not confirmed.",
+		"coordinator")
+	last := s.watch.Figures()
+	for url, is := range s.links.Connected() {
+		connected(metrics.Bool(is), url)
+		if !last.At.IsZero() {
+			unconfirmed(float64(last.Unconfirmed(url)), url)
+		}
+	}
+	nodes := to.Gauge("writ_supervisor_nodes",
+		"Nodes by state: ready, silent, lost, or pending while they wait for approval.", "state")
+	for state, n := range countNodes(s.fleet.Members.List(), s.pending.List()) {
+		nodes(float64(n), state)
+	}
+	expires := to.Gauge("writ_certificate_expires_seconds",
+		"Unix time when a certificate expires. The supervisor and redis certificates are renewed automatically 30 days before.",
+		"certificate")
+	if s.Certificates == nil {
+		return
+	}
+	certificates, err := s.Certificates.List()
+	if err != nil {
+		return // each use of a certificate logs this error
+	}
+	for _, c := range certificates {
+		expires(metrics.Unix(c.Until), c.Of)
 	}
 }
 
-// sendOldest needs a scan of the watch. Before the first one it sends no sample.
-func sendOldest(s *Supervisor, send metrics.Send) {
+// sendWork sends the metrics of runs, calls and holds. Some need a scan of the watch.
+func sendWork(s *Supervisor, to *metrics.Scrape) {
+	to.Value("writ_supervisor_runs_open", "Open runs.", float64(s.opened.Runs()))
+	steps := to.Gauge("writ_supervisor_steps",
+		"Runs by state of their step: under_way, waiting for a step, or stalled if the last write failed.", "state")
+	underWay, waiting, stalled := s.steps.Count()
+	steps(float64(underWay), "under_way")
+	steps(float64(waiting), "waiting")
+	steps(float64(stalled), "stalled")
+	held := 0
+	for _, h := range s.holds.All() {
+		if h.Held {
+			held++
+		}
+	}
+	to.Value("writ_supervisor_holds", "Active holds.", float64(held))
+
 	last, now := s.watch.Figures(), s.Now()
+	to.Time("writ_supervisor_last_look_seconds",
+		"Unix time of the last scan of all open work. The supervisor scans once a second.", last.At)
+	calls := to.Gauge("writ_supervisor_calls",
+		"Open calls by state: planned (not sent), queued (sent), running (started).", "state")
+	oldest := to.Gauge("writ_supervisor_oldest_call_seconds",
+		"Age of the oldest call by state, or 0: waiting (no node), planned (has a node), queued (sent), running (started).",
+		"state")
 	if last.At.IsZero() {
 		return
 	}
-	send(last.Waiting(now).Seconds(), "waiting")
+	for state, n := range last.Calls {
+		calls(float64(n), string(state))
+	}
+	oldest(last.Waiting(now).Seconds(), "waiting")
 	for state, age := range last.Oldest(now) {
-		send(age.Seconds(), string(state))
+		oldest(age.Seconds(), string(state))
 	}
 }
 
-// sendNodes sends the number of approved nodes by liveness, and of pending nodes.
-func sendNodes(s *Supervisor, send metrics.Send) {
+// countNodes counts approved nodes by liveness, and pending nodes.
+func countNodes(members, pending []writ.Node) map[string]int {
 	nodes := map[string]int{
 		string(writ.LivenessReady): 0, string(writ.LivenessSilent): 0, string(writ.LivenessLost): 0,
-		string(writ.AdmissionPending): len(s.pending.List()),
+		string(writ.AdmissionPending): len(pending),
 	}
-	for _, n := range s.fleet.Members.List() {
+	for _, n := range members {
 		switch n.Admission {
 		case writ.AdmissionApproved:
 			nodes[string(n.Liveness)]++
@@ -127,46 +139,5 @@ func sendNodes(s *Supervisor, send metrics.Send) {
 			nodes[string(writ.AdmissionPending)]++
 		}
 	}
-	for state, n := range nodes {
-		send(float64(n), state)
-	}
-}
-
-func countHolds(s *Supervisor) (n int) {
-	for _, h := range s.holds.All() {
-		if h.Held {
-			n++
-		}
-	}
-	return n
-}
-
-func sendLinks(s *Supervisor, send metrics.Send) {
-	for url, connected := range s.links.Connected() {
-		send(metrics.Bool(connected), url)
-	}
-}
-
-// sendUnconfirmed needs a scan of the watch. Before the first one it sends no sample.
-func sendUnconfirmed(s *Supervisor, send metrics.Send) {
-	last := s.watch.Figures()
-	if last.At.IsZero() {
-		return
-	}
-	for url := range s.links.Connected() {
-		send(float64(last.Unconfirmed(url)), url)
-	}
-}
-
-func sendCertificates(s *Supervisor, send metrics.Send) {
-	if s.Certificates == nil {
-		return
-	}
-	all, err := s.Certificates.List()
-	if err != nil {
-		return // each use of a certificate logs this error
-	}
-	for _, c := range all {
-		send(metrics.Unix(c.Until), c.Of)
-	}
+	return nodes
 }

@@ -47,7 +47,7 @@ func (s *sim) realNode(name string, change ...func(n *realNode)) *realNode {
 // counted returns the sum of a counter of the runner: jobs, refusals or dropped.
 func (n *realNode) counted(what string) float64 {
 	n.sim.t.Helper()
-	return metricspage.Read(n.sim.t, n.runner.Metrics()).Sum("writ_runner_" + what + "_total")
+	return metricspage.Read(n.sim.t, n.runner.Metrics).Sum("writ_runner_" + what + "_total")
 }
 
 func (n *realNode) start() {

@@ -15,6 +15,7 @@ import (
 	"writ/coord/rosters"
 	"writ/internal/broadcast"
 	"writ/internal/limit"
+	"writ/internal/metrics"
 	"writ/ledger"
 	"writ/supervisor/link"
 )
@@ -58,11 +59,9 @@ func New(config Config, registry prometheus.Registerer) *Service {
 	s := &Service{
 		Config: config,
 		Quota:  Quota{Signer: signerWaits, All: allWait},
-		submissions: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "writ_submissions_total", Help: "Submissions by outcome: accepted, repeated, delivered, refused, expired."},
-			[]string{"outcome"}),
-		statements: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "writ_statements_total", Help: "Statements that datacenters carried out."}),
+		submissions: metrics.Counts("writ_submissions_total",
+			"Submissions by outcome: accepted, repeated, delivered, refused, expired.", "outcome"),
+		statements: metrics.Events("writ_statements_total", "Statements that datacenters carried out."),
 	}
 	s.Projects.PerSecond = config.SubmissionsPerSecond
 	s.Signers.PerSecond = config.SubmissionsPerSecond / submissionsPerStatement

@@ -11,6 +11,7 @@ import (
 	"writ/coord/access"
 	"writ/internal/httpguard"
 	"writ/internal/limit"
+	"writ/internal/metrics"
 )
 
 // Front limits and checks requests. Set its fields, then use its middleware in the order Observe, Guard, Authorize,
@@ -36,8 +37,7 @@ type Front struct {
 // New returns a Front that registers its metrics.
 func New(registry prometheus.Registerer) *Front {
 	f := &Front{
-		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "writ_http_requests_total", Help: "Requests by route and status."}, []string{"method", "route", "status"}),
+		requests: metrics.Counts("writ_http_requests_total", "Requests by route and status.", "method", "route", "status"),
 		durations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "writ_http_request_seconds", Help: "Duration of requests, except streams.",
 			Buckets: prometheus.ExponentialBuckets(0.0005, 2.5, 12),

@@ -12,18 +12,13 @@ import (
 func TestEachScrapeReadsTheValuesAgain(t *testing.T) {
 	var rooms []string
 	var seen metrics.Moment
-	part := metrics.List{
-		metrics.Each(func(yield func(string) bool) {
-			for _, name := range rooms {
-				if !yield(name) {
-					return
-				}
-			}
-		}, metrics.Gauge("room_letters", "Letters of a name.", []string{"room"}, func(room string, send metrics.Send) {
-			send(float64(len(room)), room)
-		})),
-		metrics.Of(&seen, metrics.Time("seen_seconds", "Last sight.", (*metrics.Moment).Last),
-			metrics.Flag("seen", "Whether it was seen.", func(m *metrics.Moment) bool { return !m.Last().IsZero() })),
+	part := func(to *metrics.Scrape) {
+		letters := to.Gauge("room_letters", "Letters of a name.", "room")
+		for _, room := range rooms {
+			letters(float64(len(room)), room)
+		}
+		to.Time("seen_seconds", "Last sight.", seen.Last())
+		to.Flag("seen", "Whether it was seen.", !seen.Last().IsZero())
 	}
 	page := metricspage.Read(t, part)
 	if got := page.Value("seen"); got != 0 || len(page) != 1 {

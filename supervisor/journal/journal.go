@@ -159,8 +159,8 @@ func newHealth() *health {
 	}
 }
 
-// Metrics returns the metrics of writes.
-func (h *health) Metrics() prometheus.Collector { return metrics.List{h.took, h.failed} }
+// Metrics sends the metrics of writes.
+func (h *health) Metrics(to *metrics.Scrape) { to.Include(h.took, h.failed) }
 
 // note records the outcome of a write that started at the time `began`.
 func (h *health) note(began time.Time, err error) {

@@ -27,7 +27,7 @@ func TestUnconfirmedEventsAreCounted(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
-	page := metricspage.Read(t, j.Metrics())
+	page := metricspage.Read(t, j.Metrics)
 	writes, failed := page.Value("writ_supervisor_journal_write_seconds"), page.Value("writ_supervisor_journal_failures_total")
 	if writes < 2 || failed != 0 {
 		t.Errorf("%g writes, and %g that failed", writes, failed)

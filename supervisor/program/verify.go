@@ -8,8 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"writ"
 	"writ/identity"
 	"writ/identity/sshsig"
@@ -47,8 +45,8 @@ func New(config Config) *Store {
 	return &Store{Config: config, kept: newCache(), verified: newReverified(), passes: newPasses()}
 }
 
-// Metrics returns the metrics of passes.
-func (s *Store) Metrics() prometheus.Collector { return metrics.List{s.passes.took, s.passes.failed} }
+// Metrics sends the metrics of passes.
+func (s *Store) Metrics(to *metrics.Scrape) { to.Include(s.passes.took, s.passes.failed) }
 
 // maxReverified limits the runs in memory whose submissions were verified. Other submissions are verified again.
 const maxReverified = 1 << 14

@@ -24,7 +24,7 @@ const (
 // Log logs warnings. It is safe for concurrent use. Create it with New.
 type Log struct {
 	log   *slog.Logger
-	times *prometheus.CounterVec // by message and code
+	times *prometheus.CounterVec // by message and code, which are constants of this program
 
 	mu  sync.Mutex
 	all map[event]*repetition
@@ -81,8 +81,8 @@ func (l *Log) Repeat(now time.Time) {
 	}
 }
 
-// Metrics returns the number of warnings since the start, by message and code. Both are constants of this program.
-func (l *Log) Metrics() prometheus.Collector { return l.times }
+// Metrics sends the number of warnings since the start.
+func (l *Log) Metrics(to *metrics.Scrape) { to.Include(l.times) }
 
 func (l *Log) add(e event, args []any) {
 	var code writ.Code // empty unless the supervisor rejected something

@@ -51,7 +51,7 @@ func TestRefusalsAreCountedByCode(t *testing.T) {
 	log.Refused("n2", "bad record", writ.Errorf(writ.CodeRecordForged, "it was changed"))
 	log.Refused("", "bad record", writ.Errorf("UNHEARD_OF", "odd"))
 	log.Warn("", "bad record")
-	page := metricspage.Read(t, log.Metrics())
+	page := metricspage.Read(t, log.Metrics)
 	for code, want := range map[writ.Code]float64{writ.CodeRecordForged: 2, writ.CodeInternal: 1, "": 1} {
 		got := page.Value("writ_supervisor_complaints_total", "what", "bad record", "code", string(code))
 		if got != want {

@@ -10,6 +10,10 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"writ/internal/metrics"
 )
 
 var (
@@ -20,13 +24,15 @@ var (
 )
 
 // Check fails the test unless a section of docs/manual/monitoring.md and its golden file in testdata list exactly the
-// described metrics. The golden file has the name, the labels and the help text of each: alert rules depend on them.
+// metrics that the parts declare. The golden file has the name, the labels and the help text of each: alert rules depend on them.
 // root is the directory of the repository.
-func Check[D fmt.Stringer](t testing.TB, root, section string, describe func(chan<- D)) {
+func Check(t testing.TB, root, section string, parts ...metrics.Part) {
 	t.Helper()
-	var names, metrics []string
-	all := make(chan D, 1000)
-	describe(all)
+	var names, found []string
+	all := make(chan *prometheus.Desc, 1000)
+	for _, part := range parts {
+		part.Declared(all)
+	}
 	close(all)
 	for d := range all {
 		metric := described.FindStringSubmatch(d.String())
@@ -41,10 +47,10 @@ func Check[D fmt.Stringer](t testing.TB, root, section string, describe func(cha
 			func(r rune) bool { return r == ',' })
 		slices.Sort(labels)
 		names = append(names, metric[1])
-		metrics = append(metrics, fmt.Sprintf("%s{%s} %s", metric[1], strings.Join(labels, ","), help))
+		found = append(found, fmt.Sprintf("%s{%s} %s", metric[1], strings.Join(labels, ","), help))
 	}
 	slices.Sort(names)
-	slices.Sort(metrics)
+	slices.Sort(found)
 	page := string(read(t, root, "docs/manual/monitoring.md"))
 	page = regexp.MustCompile(`(?s)\n## ` + regexp.QuoteMeta(section) + `\n.*?(\n## |$)`).FindString(page)
 	var manual []string
@@ -58,11 +64,11 @@ func Check[D fmt.Stringer](t testing.TB, root, section string, describe func(cha
 	file := "internal/test/metricspage/testdata/" + strings.ReplaceAll(strings.ToLower(section), " ", "_") + ".txt"
 	golden := strings.Split(strings.TrimSpace(string(read(t, root, file))), "\n")
 	for _, metric := range golden {
-		if !slices.Contains(metrics, metric) {
+		if !slices.Contains(found, metric) {
 			t.Errorf("%s has a metric that the part lacks:\n%s", file, metric)
 		}
 	}
-	for _, metric := range metrics {
+	for _, metric := range found {
 		if !slices.Contains(golden, metric) {
 			t.Errorf("%s lacks a metric of the part:\n%s", file, metric)
 		}

@@ -4,7 +4,6 @@ import (
 	"os"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/singleflight"
 
 	"writ/internal/metrics"
@@ -21,27 +20,25 @@ type Disk struct {
 // diskWithin limits how long a scrape waits for the disk. The other metrics of the scrape wait as well.
 const diskWithin = time.Second
 
-// Metrics returns the metrics of the disk. A scrape omits them if the disk does not respond in time.
-func (d *Disk) Metrics() prometheus.Collector {
-	return metrics.Each(d.readInTime,
-		metrics.Gauge("writ_data_disk_size_bytes", "Size of the disk with the data directory.", nil,
-			func(s space, send metrics.Send) { send.If(s.size > 0, float64(s.size)) }),
-		metrics.Gauge("writ_data_disk_free_bytes",
-			"Bytes that this process can still write to the disk with the data directory.", nil,
-			func(s space, send metrics.Send) { send.If(s.size > 0, float64(s.free)) }),
-		metrics.Gauge("writ_store_bytes", "Size of the file with the records of this part.", nil,
-			func(s space, send metrics.Send) { send.If(s.store > 0, float64(s.store)) }),
-	)
-}
-
-// readInTime yields the sizes unless the disk does not respond in time.
-func (d *Disk) readInTime(yield func(space) bool) {
+// Metrics sends the metrics of the disk. It omits them if the disk does not respond in time.
+func (d *Disk) Metrics(to *metrics.Scrape) {
+	size := to.Gauge("writ_data_disk_size_bytes", "Size of the disk with the data directory.")
+	free := to.Gauge("writ_data_disk_free_bytes",
+		"Bytes that this process can still write to the disk with the data directory.")
+	store := to.Gauge("writ_store_bytes", "Size of the file with the records of this part.")
 	read := d.asked.DoChan("", func() (any, error) { return d.read(), nil })
 	late := time.NewTimer(diskWithin)
 	defer late.Stop()
 	select {
-	case s := <-read:
-		yield(s.Val.(space))
+	case result := <-read:
+		s := result.Val.(space)
+		if s.size > 0 {
+			size(float64(s.size))
+			free(float64(s.free))
+		}
+		if s.store > 0 {
+			store(float64(s.store))
+		}
 	case <-late.C:
 	}
 }

@@ -30,7 +30,7 @@ type Page struct {
 	Role    string // "supervisor"
 	Version string
 	Names   []string // accepted host names, in addition to addresses and the name of this machine
-	Of      []prometheus.Collector
+	Of      []metrics.Part
 	Checks  func() []api.Check // readiness checks of the daemon
 	Log     *slog.Logger
 }
@@ -39,7 +39,9 @@ type Page struct {
 func (p *Page) Handler() http.Handler {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(metrics.Process(p.Version, p.Role))
-	registry.MustRegister(p.Of...)
+	for _, part := range p.Of {
+		registry.MustRegister(part)
+	}
 	mux := http.NewServeMux()
 	for route, handler := range p.routes(registry) {
 		mux.Handle(route, handler)

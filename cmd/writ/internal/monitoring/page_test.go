@@ -23,7 +23,7 @@ import (
 
 // Operators write alerts from the manual's list of metrics.
 func TestTheManualListsEveryMetricOfEveryPart(t *testing.T) {
-	metricspage.Check(t, "../../../..", "Metrics of every part", new(Disk).Metrics().Describe)
+	metricspage.Check(t, "../../../..", "Metrics of every part", new(Disk).Metrics)
 }
 
 // get sends a request to page.
@@ -41,12 +41,9 @@ func get(page *Page, path string, change func(r *http.Request)) *httptest.Respon
 func TestAPartThatHangsKeepsNoScrapeWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
-		part := metrics.Of(release, metrics.Number("hangs", "", func(release chan struct{}) int {
-			<-release
-			return 0
-		}))
+		part := func(*metrics.Scrape) { <-release }
 		began := time.Now()
-		answer := get(&Page{Of: []prometheus.Collector{part}}, "/metrics", nil)
+		answer := get(&Page{Of: []metrics.Part{part}}, "/metrics", nil)
 		if took := time.Since(began); answer.Code != http.StatusServiceUnavailable || took > answerWithin {
 			t.Errorf("after %s: %d %s", took, answer.Code, answer.Body)
 		}
@@ -68,7 +65,7 @@ func TestADiskThatHangsIsLeftOut(t *testing.T) {
 	}
 	count := func() int {
 		ch := make(chan prometheus.Metric, 10)
-		disk.Metrics().Collect(ch)
+		metrics.Part(disk.Metrics).Collect(ch)
 		return len(ch)
 	}
 	synctest.Test(t, func(t *testing.T) {

@@ -18,7 +18,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
 	"writ"
@@ -33,6 +32,7 @@ import (
 	"writ/identity"
 	"writ/identity/pki"
 	"writ/identity/sshsig"
+	"writ/internal/metrics"
 	"writ/internal/tracing"
 	"writ/ledger/sqlstore"
 )
@@ -209,7 +209,7 @@ func (c *Coordinator) Run(ctx context.Context) (err error) {
 		AllowedHosts: c.AllowedHosts, SubmissionsPerSecond: c.ProjectRate, Grace: c.Grace,
 		DatacenterShare: c.ShareGiB << 30, LedgerSpace: disk.Space,
 		SkipEarlyCheckForTest: c.SkipEarlyCheckForTest,
-		Collectors:            []prometheus.Collector{disk.Metrics()},
+		Metrics:               []metrics.Part{disk.Metrics},
 	}
 	if self != nil {
 		config.Self, config.OtherURLs = &access.Self{ID: self.ID, Key: key}, self.URLs

@@ -20,7 +20,9 @@ import (
 	"writ/cmd/writ/internal/config"
 	"writ/cmd/writ/internal/daemon"
 	"writ/cmd/writ/internal/daemon/nodetrust"
+	"writ/cmd/writ/internal/monitoring"
 	"writ/cmd/writ/internal/transport"
+	"writ/internal/metrics"
 	"writ/internal/tracing"
 	"writ/runner"
 	"writ/runner/hardware"
@@ -171,7 +173,11 @@ func (r *Runner) Run(ctx context.Context) (err error) {
 		Grace: r.Grace, Transfers: transfers, Peers: r.peers, Version: r.Version, Host: hardware.Here().Host,
 		Disks: disksBelow(r.Data), Log: log, NodeLog: kept, Record: traces.Record,
 	}
-	page := r.page(node, store, log)
+	disk := &monitoring.Disk{Data: r.Data, Store: store}
+	page := &monitoring.Page{
+		Role: "runner", Version: r.Version, Checks: readiness{node}.checks, Log: log,
+		Of: []metrics.Part{node.Metrics, disk.Metrics},
+	}
 	serving, stop := context.WithCancel(ctx)
 	defer stop()
 	group, serving := errgroup.WithContext(serving)

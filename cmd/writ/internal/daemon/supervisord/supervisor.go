@@ -24,10 +24,12 @@ import (
 	"writ"
 	"writ/cmd/writ/internal/config"
 	"writ/cmd/writ/internal/daemon"
+	"writ/cmd/writ/internal/monitoring"
 	"writ/cmd/writ/internal/transport"
 	"writ/identity"
 	"writ/identity/pki"
 	"writ/identity/sshsig"
+	"writ/internal/metrics"
 	"writ/runner/queue"
 	"writ/runner/queue/redisqueue"
 	"writ/supervisor"
@@ -197,7 +199,11 @@ func (s *Supervisor) Run(ctx context.Context) (err error) {
 	if !s.NoAccounts {
 		group.Go(func() error { return examineRedis(ctx, redis, log) })
 	}
-	page := s.page(datacenter.Name, where.File, log)
+	disk := &monitoring.Disk{Data: s.Data, Store: where.File}
+	page := &monitoring.Page{
+		Role: "supervisor", Version: s.Version, Names: s.AllowedHosts, Checks: s.checks, Log: log,
+		Of: []metrics.Part{supervisor.Metrics(datacenter.Name, s.now.Load), disk.Metrics},
+	}
 	group.Go(func() error { return daemon.ServeMetrics(ctx, monitored, page.Handler(), log) })
 	config.Adopted = func(signed []byte) error { _, err := rosters.Add(signed); return err }
 	serve := func(ready func()) error {

@@ -16,6 +16,7 @@ import (
 	"writ/cmd/writ/internal/config"
 	"writ/coord/api"
 	"writ/internal/test/metricspage"
+	"writ/supervisor"
 	"writ/supervisor/journal"
 	"writ/supervisor/nodes"
 )
@@ -90,7 +91,7 @@ func TestALeaseEndsSoonEnoughForAStandby(t *testing.T) {
 // A monitor must be able to distinguish a supervisor on standby from one that is down.
 func TestStandbySupervisorHasOneMetric(t *testing.T) {
 	s := new(Supervisor)
-	page := metricspage.Read(t, s.page("dc1", "", nil).Of[0])
+	page := metricspage.Read(t, supervisor.Metrics("dc1", s.now.Load))
 	if len(page) != 1 || page.Value("writ_supervisor_serving", "datacenter", "dc1") != 0 {
 		t.Errorf("its metrics are %v", page)
 	}
