@@ -169,10 +169,8 @@ func holds(n *journal.Node, serial string, b *journal.NodeBatch) bool {
 // List returns the batches with their admitted nodes, and the pending nodes whose serial number another node
 // holds.
 func (o *Batches) List(ctx context.Context) ([]link.Batch, error) {
-	var kept []*journal.NodeBatch
-	err := o.site.Journal.Read(ctx, func(tx *journal.Tx) (err error) {
-		kept, err = tx.NodeBatches(MaxBatches)
-		return err
+	kept, err := journal.Query(ctx, o.site.Journal, func(tx *journal.Tx) ([]*journal.NodeBatch, error) {
+		return tx.NodeBatches(MaxBatches)
 	})
 	list := []link.Batch{}
 	for _, b := range kept {

@@ -188,10 +188,7 @@ func (j *Joins) token(ctx context.Context, id string) (token *journal.Token, err
 	if id == "" {
 		return new(journal.Token), nil
 	}
-	err = j.site.Journal.Read(ctx, func(tx *journal.Tx) (err error) {
-		token, err = tx.Token(id)
-		return err
-	})
+	token, err = journal.Query(ctx, j.site.Journal, func(tx *journal.Tx) (*journal.Token, error) { return tx.Token(id) })
 	if err == nil && token == nil {
 		err = writ.Errorf(writ.CodeTokenInvalid, "the join token is not known here").
 			WithHint("make one for this datacenter with `writ token create`")

@@ -53,11 +53,7 @@ func (s *Store) RefusedAgain(ctx context.Context, signed []byte) error {
 
 // Refusal returns the stored refusal of a text. It returns nil for a text without a refusal.
 func (s *Store) Refusal(ctx context.Context, text writ.Digest) error {
-	var refused *writ.Error
-	err := s.Journal.Read(ctx, func(tx *journal.Tx) (err error) {
-		refused, err = refusalOf(tx, text)
-		return err
-	})
+	refused, err := journal.Query(ctx, s.Journal, func(tx *journal.Tx) (*writ.Error, error) { return refusalOf(tx, text) })
 	if refused == nil || err != nil {
 		return err
 	}

@@ -72,11 +72,7 @@ func (s *Standings) Node(ctx context.Context, p link.StandingOfNode) (link.Stand
 	if err := checkNonce(p.Nonce); err != nil {
 		return link.StandingAnswer{}, err
 	}
-	var n *journal.Node
-	err := s.Journal.Read(ctx, func(tx *journal.Tx) (err error) {
-		n, err = tx.Node(p.Node)
-		return err
-	})
+	n, err := journal.Query(ctx, s.Journal, func(tx *journal.Tx) (*journal.Node, error) { return tx.Node(p.Node) })
 	switch {
 	case err != nil:
 		return link.StandingAnswer{}, err

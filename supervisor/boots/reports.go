@@ -122,9 +122,9 @@ func (b *Reports) ReportBoots(ctx context.Context, c nodes.BootCredential, read 
 func (b *Reports) token(ctx context.Context, c nodes.BootCredential) (*journal.BootToken, error) {
 	var token *journal.BootToken
 	if identity.ValidTokenID(c.Token) {
-		err := b.config.Journal.Read(ctx, func(tx *journal.Tx) (err error) {
-			token, err = tx.BootToken(c.Token)
-			return err
+		var err error
+		token, err = journal.Query(ctx, b.config.Journal, func(tx *journal.Tx) (*journal.BootToken, error) {
+			return tx.BootToken(c.Token)
 		})
 		if err != nil {
 			return nil, err

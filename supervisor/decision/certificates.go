@@ -68,11 +68,7 @@ func (c *Certificates) Restore(ctx context.Context) error {
 	if c.Issuer == nil {
 		return nil
 	}
-	var floor time.Time
-	err := c.Journal.Read(ctx, func(tx *journal.Tx) (err error) {
-		floor, err = tx.CertificateFloor()
-		return err
-	})
+	floor, err := journal.Query(ctx, c.Journal, (*journal.Tx).CertificateFloor)
 	if err == nil && !floor.IsZero() {
 		c.Issuer.Rotate(floor)
 	}

@@ -71,14 +71,11 @@ func (d *Nodes) Decide(ctx context.Context, v *identity.VerifiedStatement) (link
 
 // boundSince returns the runs with calls on a node that was removed. Steps in the commit that removed the node could
 // still bind calls to it.
-func (d *Nodes) boundSince(ctx context.Context, id writ.NodeID) (runs []writ.RunID) {
+func (d *Nodes) boundSince(ctx context.Context, id writ.NodeID) []writ.RunID {
 	if n, _ := d.Member(id); n.Admission != writ.AdmissionRemoved {
 		return nil
 	}
-	err := d.Journal.Read(ctx, func(tx *journal.Tx) (err error) {
-		runs, err = tx.RunsOn(id)
-		return err
-	})
+	runs, err := journal.Query(ctx, d.Journal, func(tx *journal.Tx) ([]writ.RunID, error) { return tx.RunsOn(id) })
 	if err != nil && ctx.Err() == nil {
 		d.Log.Warn("runs on a node that was removed cannot be read; the watch finds them", "node", id, "err", err)
 	}

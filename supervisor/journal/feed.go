@@ -40,11 +40,7 @@ func (f *Feed) ID() string { return f.j.of(f.coordinator) }
 
 // Agree implements link.EventSource.
 func (f *Feed) Agree(ctx context.Context, id string, seq int64, at time.Time) error {
-	var stands standing
-	err := f.j.Read(ctx, func(tx *Tx) (err error) {
-		stands, err = tx.compare(seq, at)
-		return err
-	})
+	stands, err := Query(ctx, f.j, func(tx *Tx) (standing, error) { return tx.compare(seq, at) })
 	switch {
 	case err != nil:
 		return fmt.Errorf("compare generations: %w", f.dropUnreadable(ctx, err))

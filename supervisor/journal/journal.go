@@ -123,6 +123,15 @@ func (j *Journal) Read(ctx context.Context, do func(tx *Tx) error) error {
 		func(tx *sqldb.Tx) error { return do(&Tx{Tx: tx, ctx: ctx, codes: j.codes.Load(), batch: new(batch)}) })
 }
 
+// Query returns the result of read, which runs in a transaction like that of Read.
+func Query[T any](ctx context.Context, j *Journal, read func(tx *Tx) (T, error)) (found T, err error) {
+	err = j.Read(ctx, func(tx *Tx) (err error) {
+		found, err = read(tx)
+		return err
+	})
+	return found, err
+}
+
 // Write runs `do` and returns when its changes are on disk. Changes of several callers share a commit; an error of `do`
 // reverts only its own changes. `do` may run more than once, so it must have no effects outside of tx. Once another
 // process has begun an epoch, every write fails with ErrFenced.

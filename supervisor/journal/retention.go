@@ -32,13 +32,10 @@ const (
 
 // Accepted returns when the newest run was accepted, the zero time if there is none. Two clocks agreed on this time: if
 // the supervisor's clock runs far ahead of the signer's, each submission has already expired.
-func (j *Journal) Accepted(ctx context.Context) (at time.Time, err error) {
-	err = j.Read(ctx, func(tx *Tx) error {
-		micros, err := sqldb.First[int64](tx.QueryRowContext(ctx, `SELECT COALESCE(MAX(accepted), 0) FROM runs`))
-		at = sqldb.Time(micros)
-		return err
+func (j *Journal) Accepted(ctx context.Context) (time.Time, error) {
+	return Query(ctx, j, func(tx *Tx) (time.Time, error) {
+		return tx.firstTime(`SELECT COALESCE(MAX(accepted), 0) FROM runs`)
 	})
-	return at, err
 }
 
 // Forget deletes a small number of old records, and reports whether there may be more. It deletes ended runs with all

@@ -93,7 +93,7 @@ const (
 // OldestPlaced returns the creation time of the oldest call that is placed on a node and not sent, zero if there is
 // none.
 func (tx *Tx) OldestPlaced(node writ.NodeID) (time.Time, error) {
-	return tx.oldest(oldestPlaced, string(node))
+	return tx.firstTime(oldestPlaced, string(node))
 }
 
 const oldestPlaced = `SELECT planned FROM calls WHERE open AND state = 'planned' AND node <> '' AND node = $1 ORDER BY planned LIMIT 1`
@@ -101,11 +101,11 @@ const oldestPlaced = `SELECT planned FROM calls WHERE open AND state = 'planned'
 // OldestWait returns the start of the longest current wait for a node, a resource, a release or a retry. It is zero if
 // no call waits. The wait for a retry starts at the time of the retry, which may be in the future.
 func (tx *Tx) OldestWait() (time.Time, error) {
-	due, err := tx.oldest(oldestDue)
+	due, err := tx.firstTime(oldestDue)
 	if err != nil {
 		return due, err
 	}
-	held, err := tx.oldest(oldestHeld)
+	held, err := tx.firstTime(oldestHeld)
 	if due.IsZero() || !held.IsZero() && held.Before(due) {
 		due = held
 	}
@@ -117,7 +117,8 @@ const (
 	oldestHeld = `SELECT retry_at FROM calls WHERE open AND retry_at > 0 AND NOT ready AND NOT claimed ORDER BY retry_at LIMIT 1`
 )
 
-func (tx *Tx) oldest(query string, args ...any) (time.Time, error) {
+// firstTime returns the first time that query selects, zero if there is none.
+func (tx *Tx) firstTime(query string, args ...any) (time.Time, error) {
 	us, err := sqldb.First[int64](tx.QueryRowContext(tx.ctx, query, args...))
 	return sqldb.Time(us), err
 }

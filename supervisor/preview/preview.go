@@ -64,10 +64,8 @@ func (r *Previewer) Preview(ctx context.Context, proposal writ.Proposal) (writ.P
 		return writ.Preview{}, err
 	}
 	defer done()
-	var preview writ.Preview
-	err = r.Journal.Read(ctx, func(tx *journal.Tx) (err error) {
-		preview, err = r.predict(ctx, tx, &proposal, plan)
-		return err
+	preview, err := journal.Query(ctx, r.Journal, func(tx *journal.Tx) (writ.Preview, error) {
+		return r.predict(ctx, tx, &proposal, plan)
 	})
 	if err != nil && ctx.Err() != nil {
 		err = context.Cause(ctx)

@@ -20,11 +20,7 @@ type Queues struct {
 
 // List returns the depth of every node's queue, including approved nodes without work.
 func (q *Queues) List(ctx context.Context) ([]link.QueueDepth, error) {
-	var loads map[writ.NodeID]journal.Load
-	err := q.Journal.Read(ctx, func(tx *journal.Tx) (err error) {
-		loads, err = tx.Loads()
-		return err
-	})
+	loads, err := journal.Query(ctx, q.Journal, (*journal.Tx).Loads)
 	if err != nil {
 		return nil, err
 	}

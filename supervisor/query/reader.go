@@ -22,11 +22,8 @@ type Reader struct {
 }
 
 // Record loads a run from the journal. The error of an unknown run is NOT_FOUND.
-func (r *Reader) Record(ctx context.Context, id writ.RunID) (run *journal.Run, err error) {
-	err = r.Journal.Read(ctx, func(tx *journal.Tx) (err error) {
-		run, err = tx.Run(id)
-		return err
-	})
+func (r *Reader) Record(ctx context.Context, id writ.RunID) (*journal.Run, error) {
+	run, err := journal.Query(ctx, r.Journal, func(tx *journal.Tx) (*journal.Run, error) { return tx.Run(id) })
 	if err == nil && run == nil {
 		err = unknownRun(id).WithHint("it forgets runs %d days after their end", int(r.KeepRuns.Hours()/24))
 	}
@@ -55,7 +52,7 @@ func (r *Reader) ProjectOf(id writ.RunID) (writ.ProjectID, error) {
 }
 
 // Logs returns log lines of a run's script.
-func (r *Reader) Logs(ctx context.Context, p link.Logs) (lines []writ.LogLine, err error) {
+func (r *Reader) Logs(ctx context.Context, p link.Logs) ([]writ.LogLine, error) {
 	if _, err := r.Record(ctx, p.Run); err != nil {
 		return nil, err
 	}
@@ -63,11 +60,9 @@ func (r *Reader) Logs(ctx context.Context, p link.Logs) (lines []writ.LogLine, e
 	if p.Max > 0 {
 		limit = min(p.Max, maxLogLines)
 	}
-	err = r.Journal.Read(ctx, func(tx *journal.Tx) error {
-		lines, err = tx.Logs(p.Run, p.After, limit)
-		return err
+	return journal.Query(ctx, r.Journal, func(tx *journal.Tx) ([]writ.LogLine, error) {
+		return tx.Logs(p.Run, p.After, limit)
 	})
-	return lines, err
 }
 
 // Values returns a run with its output, and the results of its calls.
@@ -107,11 +102,8 @@ func (r *Reader) Resources(ctx context.Context, p link.Resources) ([]writ.Resour
 }
 
 // Secrets returns the secrets of a project, or of all projects, without their values.
-func (r *Reader) Secrets(ctx context.Context, p link.Secrets) (all []writ.Secret, err error) {
-	err = r.Journal.Read(ctx, func(tx *journal.Tx) error {
-		all, err = tx.Secrets(p.Project)
-		return err
-	})
+func (r *Reader) Secrets(ctx context.Context, p link.Secrets) ([]writ.Secret, error) {
+	all, err := journal.Query(ctx, r.Journal, func(tx *journal.Tx) ([]writ.Secret, error) { return tx.Secrets(p.Project) })
 	for i := range all {
 		all[i].Datacenter = r.Datacenter
 	}

@@ -66,11 +66,7 @@ var anyTime time.Time
 
 // Load verifies the chain of rosters in the journal against the cluster, and then adopts newer rosters from outside.
 func (k *Keeper) Load(ctx context.Context, outside [][]byte) error {
-	var links []chain.Entry
-	err := k.Journal.Read(ctx, func(tx *journal.Tx) (err error) {
-		links, err = tx.RosterLinks()
-		return err
-	})
+	links, err := journal.Query(ctx, k.Journal, (*journal.Tx).RosterLinks)
 	if err != nil {
 		return fmt.Errorf("load rosters: %w", err)
 	}
@@ -91,11 +87,8 @@ func (k *Keeper) Load(ctx context.Context, outside [][]byte) error {
 // Text returns a function that reads the signed text of a version. Its error is ROSTER_INVALID for a version
 // without a text.
 func (k *Keeper) Text(ctx context.Context) func(version int) ([]byte, error) {
-	return func(version int) (signed []byte, err error) {
-		err = k.Journal.Read(ctx, func(tx *journal.Tx) error {
-			signed, err = tx.Roster(version)
-			return err
-		})
+	return func(version int) ([]byte, error) {
+		signed, err := journal.Query(ctx, k.Journal, func(tx *journal.Tx) ([]byte, error) { return tx.Roster(version) })
 		if err == nil && signed == nil {
 			err = writ.Errorf(writ.CodeRosterInvalid, "the journal has lost version %d of the roster", version).
 				WithHint("restore the journal from a backup")

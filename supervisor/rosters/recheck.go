@@ -98,10 +98,9 @@ func (r *Recheck) cancelRevoked(ctx context.Context) error {
 // uncheckedRuns returns the next batch of runs after `last` that the roster of the verifier has not approved.
 func (r *Recheck) uncheckedRuns(
 	ctx context.Context, verifier *identity.Verifier, last journal.RosterCheck,
-) (unchecked []journal.RosterCheck, err error) {
-	err = r.Journal.Read(ctx, func(tx *journal.Tx) (err error) {
-		unchecked, err = tx.UncheckedRuns(verifier.Roster.Version, last, recheckBatch)
-		return err
+) ([]journal.RosterCheck, error) {
+	unchecked, err := journal.Query(ctx, r.Journal, func(tx *journal.Tx) ([]journal.RosterCheck, error) {
+		return tx.UncheckedRuns(verifier.Roster.Version, last, recheckBatch)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("list unchecked runs: %w", err)

@@ -29,11 +29,7 @@ func (l *lostNodes) inform(ctx context.Context) error {
 	for len(l.nodes) > 0 {
 		node := l.nodes[0]
 		l.log.Error("node is lost", "node", l.members.Name(node))
-		var runs []writ.RunID
-		err := l.journal.Read(ctx, func(tx *journal.Tx) (err error) {
-			runs, err = tx.RunsOn(node)
-			return err
-		})
+		runs, err := journal.Query(ctx, l.journal, func(tx *journal.Tx) ([]writ.RunID, error) { return tx.RunsOn(node) })
 		if err != nil {
 			return err
 		}
