@@ -2,6 +2,7 @@ package identity
 
 import (
 	"crypto/ed25519"
+	"crypto/rand"
 	"encoding/binary"
 
 	"writ"
@@ -9,6 +10,13 @@ import (
 
 // NonceSize is the length of the nonces of joins, links and registrations, in bytes.
 const NonceSize = 32
+
+// NewChallenge returns a random nonce of NonceSize bytes. The answer to it must be signed together with it.
+func NewChallenge() []byte {
+	nonce := make([]byte, NonceSize)
+	_, _ = rand.Read(nonce) // never fails
+	return nonce
+}
 
 // Joiner is the information that a machine sends when it joins. Every proof covers all of it.
 type Joiner struct {

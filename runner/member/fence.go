@@ -2,7 +2,6 @@ package member
 
 import (
 	"context"
-	"crypto/rand"
 	"fmt"
 
 	"writ"
@@ -16,8 +15,7 @@ import (
 // signature alone does not suffice: a thief of its key could stop every node permanently. The answer must contain the
 // signed statement that declares this node lost.
 func LearnFence(ctx context.Context, m *Member, api nodes.Backend) error {
-	nonce := make([]byte, identity.NonceSize)
-	_, _ = rand.Read(nonce) // never fails
+	nonce := identity.NewChallenge()
 	signed, err := api.Fence(ctx, m.Node(), nonce)
 	if err != nil {
 		return fmt.Errorf("request the fence order of the node: %w", err)

@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/ed25519"
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -172,9 +171,8 @@ func ask(ctx context.Context, m *Member, api nodes.Backend) error {
 		Name:   m.Name(),
 		Key:    m.PublicKey(),
 		AgeKey: m.age.Recipient().String(),
-		Nonce:  make([]byte, identity.NonceSize),
+		Nonce:  identity.NewChallenge(),
 	}
-	_, _ = rand.Read(joiner.Nonce) // never fails
 	if m.token != nil {
 		joiner.Token = m.token.ID
 	}

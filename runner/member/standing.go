@@ -2,7 +2,6 @@ package member
 
 import (
 	"context"
-	"crypto/rand"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -49,8 +48,7 @@ func (m *Member) Rejected() *writ.Error {
 // LearnStanding asks the supervisor for the node's admission and records a removal. Only an answer counts that the
 // supervisor signed together with the nonce of this request, so an attacker on the network cannot shut a node down.
 func LearnStanding(ctx context.Context, m *Member, api nodes.Backend) error {
-	nonce := make([]byte, identity.NonceSize)
-	_, _ = rand.Read(nonce) // never fails
+	nonce := identity.NewChallenge()
 	signed, err := api.Standing(ctx, m.Node(), nonce)
 	if err != nil {
 		return fmt.Errorf("request the standing of the node: %w", err)

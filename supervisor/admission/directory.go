@@ -45,8 +45,8 @@ func (d *Directory) Gone(node writ.NodeID) bool {
 
 // Standing implements nodes.Backend.
 func (d *Directory) Standing(_ context.Context, node writ.NodeID, nonce []byte) ([]byte, error) {
-	if len(nonce) != identity.NonceSize {
-		return nil, writ.Errorf(writ.CodeBadRequest, "a nonce has %d bytes", identity.NonceSize)
+	if err := checkNonce(nonce); err != nil {
+		return nil, err
 	}
 	n := d.Node(node)
 	if n == nil {
@@ -65,6 +65,13 @@ func (d *Directory) Account(ctx context.Context, node writ.NodeID, asked []byte)
 		return nil, err
 	}
 	return d.site.Accounts.Of(ctx, n, asked)
+}
+
+func checkNonce(nonce []byte) error {
+	if len(nonce) != identity.NonceSize {
+		return writ.Errorf(writ.CodeBadRequest, "a nonce has %d bytes", identity.NonceSize)
+	}
+	return nil
 }
 
 func unknownNode(node writ.NodeID) error {

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"writ"
-	"writ/identity"
 	"writ/identity/envelope"
 	"writ/internal/clip"
 	"writ/internal/failpoint"
@@ -24,8 +23,8 @@ import (
 
 // Fence implements nodes.Backend. Any client may request the order: it is valid only for the node with that key.
 func (d *Directory) Fence(_ context.Context, node writ.NodeID, nonce []byte) ([]byte, error) {
-	if len(nonce) != identity.NonceSize {
-		return nil, writ.Errorf(writ.CodeBadRequest, "a nonce has %d bytes", identity.NonceSize)
+	if err := checkNonce(nonce); err != nil {
+		return nil, err
 	}
 	n := d.site.Fleet.Members.Record(node)
 	if n == nil || !n.Gone {

@@ -3,7 +3,6 @@ package admission
 import (
 	"context"
 	"crypto/ed25519"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"slices"
@@ -40,8 +39,7 @@ func (j *Joins) Greet(_ context.Context, hello nodes.Hello) (nodes.Proof, error)
 	if err := checkJoiner(joiner); err != nil {
 		return nodes.Proof{}, err
 	}
-	nonce := make([]byte, identity.NonceSize)
-	_, _ = rand.Read(nonce) // never fails
+	nonce := identity.NewChallenge()
 	j.greetings.add(nonce, time.Now())
 	return nodes.Proof{
 		Nonce: nonce, Signature: ed25519.Sign(j.site.Key, identity.JoinProofText(joiner, nonce)), Serial: true,

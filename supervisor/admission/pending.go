@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"crypto/ed25519"
 	"crypto/sha256"
-	"encoding/hex"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -49,15 +49,9 @@ func NewPending() *Pending { return &Pending{nodes: make(map[writ.NodeID]*pendin
 
 // nodeIDOf returns the ID of a node, which is derived from its key.
 func nodeIDOf(datacenter writ.DatacenterID, key ed25519.PublicKey) writ.NodeID {
-	h := sha256.New()
-	h.Write([]byte("writ-node-id-v1\x00"))
-	h.Write([]byte(datacenter))
-	h.Write([]byte{0})
-	h.Write(key)
-	id := h.Sum(nil)[:16]
+	id := sha256.Sum256(append([]byte("writ-node-id-v1\x00"+string(datacenter)+"\x00"), key...))
 	id[6], id[8] = id[6]&0x0f|0x80, id[8]&0x3f|0x80 // version 8 (RFC 9562): custom
-	text := hex.EncodeToString(id)
-	return writ.NodeID(text[:8] + "-" + text[8:12] + "-" + text[12:16] + "-" + text[16:20] + "-" + text[20:])
+	return writ.NodeID(fmt.Sprintf("%x-%x-%x-%x-%x", id[:4], id[4:6], id[6:8], id[8:10], id[10:16]))
 }
 
 // Ask records a request of a node from a network and returns the stored node. news is true for the first request.

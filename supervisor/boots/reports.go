@@ -5,7 +5,6 @@ package boots
 
 import (
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"regexp"
 	"slices"
@@ -66,14 +65,11 @@ type bootServer struct {
 
 // New returns reports without any boot server.
 func New(config Config) *Reports {
-	b := &Reports{
-		config: config,
-		nonce:  make([]byte, identity.NonceSize), all: map[string]*bootServer{}, counts: map[string]int64{},
+	return &Reports{
+		config: config, nonce: identity.NewChallenge(), all: map[string]*bootServer{}, counts: map[string]int64{},
 		ended: map[string]bool{}, begun: map[string]bool{},
 		rates: limit.Names{PerSecond: bootReportsPerSecond, AtOnce: bootReportsAtOnce},
 	}
-	_, _ = rand.Read(b.nonce) // never fails
-	return b
 }
 
 var _ nodes.BootReports = (*Reports)(nil)

@@ -143,8 +143,7 @@ func (c *Client) LoggedIn(by http.RoundTripper) http.RoundTripper { return loggi
 func challenged(
 	ctx context.Context, at *apiclient.Client, address string, roster *identity.Roster,
 ) (identity.LoginChallenge, error) {
-	nonce := make([]byte, identity.NonceSize)
-	_, _ = rand.Read(nonce) // never fails
+	nonce := identity.NewChallenge()
 	answer, err := api.Answer[api.LoginChallenge](at.Challenge(ctx, api.NewChallenge{Nonce: nonce, URL: address}))
 	if err != nil {
 		return identity.LoginChallenge{}, err

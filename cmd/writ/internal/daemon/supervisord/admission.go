@@ -3,7 +3,6 @@ package supervisord
 import (
 	"context"
 	"crypto/ed25519"
-	"crypto/rand"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -131,8 +130,7 @@ func coordinators(rosters config.Rosters) *http.Client {
 // registration returns the request for a place in the roster. Its proof shows the creator of the token that the sender
 // has the token.
 func (s *Supervisor) registration(public ed25519.PublicKey) api.NewRegistration {
-	r := api.NewRegistration{Name: s.Name, Key: public, Nonce: make([]byte, identity.NonceSize), URL: s.nodeAPI()}
-	_, _ = rand.Read(r.Nonce) // never fails
+	r := api.NewRegistration{Name: s.Name, Key: public, Nonce: identity.NewChallenge(), URL: s.nodeAPI()}
 	if s.Token != nil {
 		r.Token = s.Token.ID
 		r.Proof = s.Token.Prove(identity.RegistrationText(r.Token, r.Name, public, r.Nonce))
