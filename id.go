@@ -103,7 +103,16 @@ func NewUUID() string {
 	ms := time.Now().UnixMilli()
 	binary.BigEndian.PutUint16(b[0:], uint16(ms>>32))
 	binary.BigEndian.PutUint32(b[2:], uint32(ms))
-	b[6] = b[6]&0x0f | 0x70
-	b[8] = b[8]&0x3f | 0x80
+	return uuidText(b, 7)
+}
+
+// UUIDOf returns the version 8 UUID (RFC 9562) that is derived from a text.
+func UUIDOf(text []byte) string {
+	sum := sha256.Sum256(text)
+	return uuidText([16]byte(sum[:16]), 8)
+}
+
+func uuidText(b [16]byte, version byte) string {
+	b[6], b[8] = b[6]&0x0f|version<<4, b[8]&0x3f|0x80
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[0:4], b[4:6], b[6:8], b[8:10], b[10:16])
 }

@@ -3,7 +3,6 @@ package admission
 import (
 	"cmp"
 	"crypto/ed25519"
-	"crypto/sha256"
 	"fmt"
 	"slices"
 	"sync"
@@ -49,9 +48,7 @@ func NewPending() *Pending { return &Pending{nodes: make(map[writ.NodeID]*pendin
 
 // nodeIDOf returns the ID of a node, which is derived from its key.
 func nodeIDOf(datacenter writ.DatacenterID, key ed25519.PublicKey) writ.NodeID {
-	id := sha256.Sum256(append([]byte("writ-node-id-v1\x00"+string(datacenter)+"\x00"), key...))
-	id[6], id[8] = id[6]&0x0f|0x80, id[8]&0x3f|0x80 // version 8 (RFC 9562): custom
-	return writ.NodeID(fmt.Sprintf("%x-%x-%x-%x-%x", id[:4], id[4:6], id[6:8], id[8:10], id[10:16]))
+	return writ.NodeID(writ.UUIDOf(fmt.Appendf(nil, "writ-node-id-v1\x00%s\x00%s", datacenter, key)))
 }
 
 // Ask records a request of a node from a network and returns the stored node. news is true for the first request.

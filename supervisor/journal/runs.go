@@ -65,8 +65,8 @@ func (r *Run) MayDestroy(kind writ.ResourceKind, name string) bool {
 	return r.Destructive && target.Covered(r.Targets, kind, name)
 }
 
-// due returns when the run must be checked at the latest: at its deadline, or at StopBy while it is being ended.
-func (r *Run) due() time.Time {
+// Due returns when the run must be checked at the latest: at its deadline, or at StopBy while it is being ended.
+func (r *Run) Due() time.Time {
 	if !r.StopBy.IsZero() {
 		return r.StopBy
 	}
@@ -113,7 +113,7 @@ func (tx *Tx) AddRun(r *Run, roster int, signed []byte) (bool, error) {
 		tx.exec(`INSERT INTO runs (id, number, state, open, project, deployment, revision, accepted, due, needed, pending, judged, engine, body)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)`, string(r.ID), r.number, string(r.State),
 			!r.State.Ended(),
-			string(r.Project), r.Deployment, r.Revision, sqldb.Micros(r.Accepted), sqldb.Micros(r.due()),
+			string(r.Project), r.Deployment, r.Revision, sqldb.Micros(r.Accepted), sqldb.Micros(r.Due()),
 			sqldb.Micros(r.needed()), !r.Idle, roster,
 			r.Engine, body)
 }
@@ -133,9 +133,9 @@ func (tx *Tx) PutRun(r *Run) error {
 	query := `UPDATE runs SET body = $3 WHERE id = $1 AND state = $2`
 	args := []any{string(r.ID), string(r.stored), body}
 	switch {
-	case r.State.Ended() || r.stored.Ended() || !r.due().Equal(r.storedDue):
+	case r.State.Ended() || r.stored.Ended() || !r.Due().Equal(r.storedDue):
 		query = `UPDATE runs SET body = $3, state = $4, pending = $5, open = $6, due = $7, ended = $8 WHERE id = $1 AND state = $2`
-		args = append(args, string(r.State), !r.Idle, !r.State.Ended(), sqldb.Micros(r.due()), sqldb.Micros(r.Ended))
+		args = append(args, string(r.State), !r.Idle, !r.State.Ended(), sqldb.Micros(r.Due()), sqldb.Micros(r.Ended))
 	case r.State != r.stored || r.Idle != r.storedIdle:
 		query = `UPDATE runs SET body = $3, state = $4, pending = $5 WHERE id = $1 AND state = $2`
 		args = append(args, string(r.State), !r.Idle)
@@ -150,7 +150,7 @@ func (tx *Tx) PutRun(r *Run) error {
 
 // Committed records that the journal has the run in its current form, so that it can be changed and stored again
 // without a read. Waiting may be newer than in the journal.
-func (r *Run) Committed() { r.stored, r.storedDue, r.storedIdle = r.State, r.due(), r.Idle }
+func (r *Run) Committed() { r.stored, r.storedDue, r.storedIdle = r.State, r.Due(), r.Idle }
 
 // Run returns a run, or nil if it is unknown.
 func (tx *Tx) Run(id writ.RunID) (*Run, error) {

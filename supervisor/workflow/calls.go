@@ -40,6 +40,11 @@ func (l *callList) anySent() bool {
 	return slices.ContainsFunc(l.all, func(c *journal.Call) bool { return c.State.Sent() })
 }
 
+// anyOpen reports whether a call of the run has not ended.
+func (l *callList) anyOpen() bool {
+	return slices.ContainsFunc(l.all, func(c *journal.Call) bool { return !c.State.Ended() })
+}
+
 // bytes returns the total size of arguments and values.
 func (l *callList) bytes() (n int) {
 	for _, c := range l.all {

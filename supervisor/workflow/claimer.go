@@ -1,7 +1,6 @@
 package workflow
 
 import (
-	"crypto/sha256"
 	"fmt"
 	"slices"
 	"time"
@@ -305,10 +304,7 @@ func (t claimer) claimResource(
 // newUID returns the UID of the resource that a call makes. It is derived from the call, so that a supervisor with a
 // restored journal requests the same resource and finds it.
 func newUID(c *journal.Call) writ.UID {
-	b := sha256.Sum256(fmt.Appendf(nil, "writ-uid-v1\x00%s-%d", c.Run, c.Seq))
-	b[6] = b[6]&0x0f | 0x80 // version 8 of RFC 9562: custom format
-	b[8] = b[8]&0x3f | 0x80
-	return writ.UID(fmt.Sprintf("%x-%x-%x-%x-%x", b[0:4], b[4:6], b[6:8], b[8:10], b[10:16]))
+	return writ.UID(writ.UUIDOf(fmt.Appendf(nil, "writ-uid-v1\x00%s-%d", c.Run, c.Seq)))
 }
 
 func removes(c *journal.Call) bool {

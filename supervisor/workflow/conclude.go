@@ -17,7 +17,7 @@ func (t *writer) conclude() error {
 	if t.run.State.Ended() {
 		return nil
 	}
-	open := slices.ContainsFunc(t.calls.all, func(c *journal.Call) bool { return !c.State.Ended() })
+	open := t.calls.anyOpen()
 	switch {
 	case t.run.Stop != nil && (!open || !t.now.Before(t.run.StopBy)):
 		return t.end(t.run.StopState)

@@ -194,7 +194,7 @@ func (d *Draft) advance(ctx context.Context) error {
 		if !ended || d.left == 0 {
 			break
 		}
-		if d.isFinal() {
+		if !d.step.calls.anyOpen() {
 			return nil
 		}
 		d.left--
@@ -202,10 +202,6 @@ func (d *Draft) advance(ctx context.Context) error {
 	// The remaining calls wait for a node or for another run. Estimate the outcome of their later step.
 	_, err := d.endCalls(func(*journal.Call) bool { return true })
 	return err
-}
-
-func (d *Draft) isFinal() bool {
-	return !slices.ContainsFunc(d.step.calls.all, func(c *journal.Call) bool { return !c.State.Ended() })
 }
 
 // placed reports whether a run would send the call now.

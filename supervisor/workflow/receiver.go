@@ -136,11 +136,7 @@ func (t *receiver) stop(s mail.Stop) error {
 // tooEarly reports whether an expiry comes before its time. Package watch reads the times from the database, so they
 // are checked again here.
 func (t *receiver) tooEarly(s mail.Stop) bool {
-	due := t.run.Deadline
-	if !t.run.StopBy.IsZero() {
-		due = t.run.StopBy
-	}
-	return s.State == writ.RunExpired && t.now.Before(due)
+	return s.State == writ.RunExpired && t.now.Before(t.run.Due())
 }
 
 // answer applies the result of a call. A late success, for a call that was cancelled or given up, still changes its
