@@ -110,7 +110,7 @@ func isResumable(err error) bool {
 // for the first. A file of another project is not reused: the content is fetched again and replaces that file.
 func (j *job) obtain(ctx context.Context, r *record, args *catalog.ImageFetch) error {
 	c := contentOf(r)
-	unlock, err := j.locks.lock(ctx, c.stem())
+	unlock, err := j.locks.Take(ctx, c.stem())
 	if err != nil {
 		return err
 	}

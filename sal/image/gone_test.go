@@ -98,10 +98,7 @@ func TestFileFetchedByAnotherProjectStays(t *testing.T) {
 		}
 		go func() { again <- fetch(stranger, "/mirror") }()
 		for waits := false; !waits && len(again) == 0; runtime.Gosched() {
-			b.locks.mu.Lock()
-			held := b.locks.all[digest]
-			waits = held != nil && held.users > 1
-			b.locks.mu.Unlock()
+			waits = b.locks.Users()[digest] > 1
 		}
 	}
 	if heard := fetch(owner, "/a"); heard.code != writ.CodeNotFound {

@@ -62,7 +62,9 @@ type Driver struct {
 	stall  time.Duration // replaces the constant stall, unless it is 0
 
 	lines limit.Lines // log lines about failed fetches
-	locks locks       // of files, for all operations
+	// locks locks files by their stems, and the tree by its name. A digest is locked only for moments, because all
+	// projects share it.
+	locks sal.Locks
 }
 
 var (

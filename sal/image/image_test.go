@@ -285,9 +285,7 @@ func newFixture(t testing.TB, s *imageServer) *fixture {
 	host := t.TempDir()
 	b := &fixture{TB: t, Driver: open(s, host, nil), host: host}
 	t.Cleanup(func() {
-		b.locks.mu.Lock()
-		defer b.locks.mu.Unlock()
-		if n := len(b.locks.all); n != 0 {
+		if n := len(b.locks.Users()); n != 0 {
 			t.Errorf("it remembers %d contents that nobody works on", n)
 		}
 	})

@@ -19,7 +19,7 @@ const treeName = "images"
 type store struct {
 	records *sal.Records[own]
 	trees   sal.Trees
-	locks   *locks
+	locks   *sal.Locks
 	step    func(name string)
 }
 
@@ -34,7 +34,7 @@ func (s store) find(ctx context.Context) (dir string, err error) {
 
 // create creates the tree and returns its directory. Concurrent calls wait for each other.
 func (s store) create(ctx context.Context) (dir string, err error) {
-	unlock, err := s.locks.lock(ctx, treeName)
+	unlock, err := s.locks.Take(ctx, treeName)
 	if err != nil {
 		return "", err
 	}
@@ -45,7 +45,7 @@ func (s store) create(ctx context.Context) (dir string, err error) {
 // publish renames the file `from` to the name of the image and records it under the same lock, so that no other call
 // sees a file without an image. If `from` is empty, the image must have its file already.
 func (s store) publish(ctx context.Context, r *record, from string) error {
-	unlock, err := s.locks.lock(ctx, contentOf(r).sha256)
+	unlock, err := s.locks.Take(ctx, contentOf(r).sha256)
 	if err != nil {
 		return err
 	}
@@ -93,7 +93,7 @@ func (s store) release(ctx context.Context, r *record) error {
 	err := s.collectIdle(r.Own.Dir, c.stem())
 	if err == nil {
 		var unlock func()
-		if unlock, err = s.locks.lock(ctx, c.sha256); err == nil {
+		if unlock, err = s.locks.Take(ctx, c.sha256); err == nil {
 			err = s.collect(r.Own.Dir, c.sha256)
 			unlock()
 		}
@@ -113,7 +113,7 @@ func (s store) releaseLost(ctx context.Context, _ *record) error {
 // removeDrifted removes the changed file of an image, unless another project has replaced it with a valid one
 // meanwhile.
 func (s store) removeDrifted(ctx context.Context, r *record) error {
-	unlock, err := s.locks.lock(ctx, contentOf(r).sha256)
+	unlock, err := s.locks.Take(ctx, contentOf(r).sha256)
 	if err != nil {
 		return err
 	}
@@ -150,7 +150,7 @@ func (s store) sweep(dir string) error {
 
 // collectIdle locks a stem and calls collect. It skips a stem that is in use.
 func (s store) collectIdle(dir, stem string) error {
-	unlock, ok := s.locks.tryLock(stem)
+	unlock, ok := s.locks.Try(stem)
 	if !ok {
 		return nil
 	}
