@@ -165,14 +165,7 @@ const (
 	maxProgressText = 256 // bytes
 )
 
-// setProgress stores a progress text of a driver.
-func (d *desk) setProgress(w *work, text string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	w.said = clip.OneLine(text, maxProgressText)
-}
-
-// say stores the reason why a job waits before it starts; "" clears it.
+// say stores a progress text of a job's driver, or the reason why the job waits before it starts; "" clears it.
 func (d *desk) say(key writ.JobKey, text string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -189,7 +189,7 @@ func superseded(module string, resource writ.ResourceID, seen sal.Observation) w
 	}
 	if path, _ := seen.Values["path"].(string); path != "" {
 		o.Name = clip.OneLine(path, maxSentence)
-		if remedy := sal.Command("rm", "-r", path); isCommand(remedy) && len(remedy) <= longestRemedy {
+		if remedy := sal.Command("rm", "-r", path); isCommand(remedy, longestRemedy) {
 			o.Remedy = remedy
 		}
 	}
@@ -211,14 +211,7 @@ func (f *fence) addUnrecorded(ctx context.Context, answer *nodes.FenceAnswer) {
 				fmt.Sprintf("the driver of %s cannot find objects without a record: %v", module, err))
 		}
 		for _, o := range found {
-			orphan := writ.Orphan{
-				Module: module, Kind: clip.OneLine(o.Kind, maxSentence), Name: clip.OneLine(o.Name, maxSentence),
-				Of: clip.OneLine(o.Of, maxSentence),
-			}
-			if isCommand(o.Remedy) && len(o.Remedy) <= longestRemedy {
-				orphan.Remedy = o.Remedy
-			}
-			answer.Kept = append(answer.Kept, orphan)
+			answer.Kept = append(answer.Kept, orphanOf(module, o, longestRemedy))
 			if o.Kind == kindProcess {
 				answer.Open = append(answer.Open,
 					fmt.Sprintf("the process %s has no record; end it: %s", o.Name, o.Remedy))

@@ -345,23 +345,28 @@ func (k *keeper) orphans(ctx context.Context) []writ.Orphan {
 			k.log.WarnContext(ctx, "find the orphans of a driver", "driver", d.Describe().Name, "err", err)
 		}
 		for _, o := range found {
-			orphan := writ.Orphan{
-				Module: module, Kind: clip.OneLine(o.Kind, maxSentence), Name: clip.OneLine(o.Name, maxSentence),
-				Of: clip.OneLine(o.Of, maxSentence),
-			}
-			if isCommand(o.Remedy) { // a truncated or altered command could do harm
-				orphan.Remedy = o.Remedy
-			}
-			all = append(all, orphan)
+			all = append(all, orphanOf(module, o, maxRemedy))
 		}
 	}
 	slices.SortFunc(all, byRank)
 	return all[:min(len(all), maxFound)]
 }
 
+// orphanOf returns the report of an orphan. It omits a remedy of more than longest bytes.
+func orphanOf(module string, o sal.Orphan, longest int) writ.Orphan {
+	orphan := writ.Orphan{
+		Module: module, Kind: clip.OneLine(o.Kind, maxSentence), Name: clip.OneLine(o.Name, maxSentence),
+		Of: clip.OneLine(o.Of, maxSentence),
+	}
+	if isCommand(o.Remedy, longest) { // a truncated or altered command could do harm
+		orphan.Remedy = o.Remedy
+	}
+	return orphan
+}
+
 // isCommand reports whether a line can be sent and shown unchanged.
-func isCommand(line string) bool {
-	return len(line) <= maxRemedy && utf8.ValidString(line) && !strings.ContainsFunc(line, unicode.IsControl)
+func isCommand(line string, longest int) bool {
+	return len(line) <= longest && utf8.ValidString(line) && !strings.ContainsFunc(line, unicode.IsControl)
 }
 
 // byRank orders orphans by module, and within a module in the best order of removal.

@@ -31,12 +31,7 @@ func newRosterWatch(m *member.Member, api nodes.Backend) *rosterWatch {
 
 // want requests roster version; 0 means any newer version.
 func (w *rosterWatch) want(version int64) {
-	for {
-		wanted := w.wanted.Load()
-		if version <= wanted || w.wanted.CompareAndSwap(wanted, version) {
-			break
-		}
-	}
+	raise(&w.wanted, version)
 	if version != 0 && int64(w.member.Roster().Version) >= version {
 		return
 	}

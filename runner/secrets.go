@@ -157,7 +157,7 @@ func (a *acts) request(ctx context.Context, w *work) sal.Request {
 func (a *acts) progress(ctx context.Context, w *work) func(text string) {
 	return func(text string) {
 		text = w.mask.text(text)
-		a.desk.setProgress(w, text)
+		a.desk.say(w.job.JobKey, text)
 		a.log.DebugContext(ctx, text, "run", w.job.Run, "seq", w.job.Seq, "op", w.job.Operation)
 	}
 }
