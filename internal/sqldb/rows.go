@@ -5,7 +5,7 @@ import (
 	"errors"
 )
 
-// List returns the value that scan reads from each row of a query. rows and err are the results of the query.
+// List returns the value that `scan` reads from each row of a query. rows and err are the results of the query.
 func List[T any](rows *sql.Rows, err error, scan func(row *sql.Rows) (T, error)) ([]T, error) {
 	if err != nil {
 		return nil, err

@@ -123,7 +123,7 @@ func (j *Journal) Read(ctx context.Context, do func(tx *Tx) error) error {
 		func(tx *sqldb.Tx) error { return do(&Tx{Tx: tx, ctx: ctx, codes: j.codes.Load(), batch: new(batch)}) })
 }
 
-// Query returns the result of read, which runs in a transaction like that of Read.
+// Query returns the result of `read`, which runs in a transaction like that of Read.
 func Query[T any](ctx context.Context, j *Journal, read func(tx *Tx) (T, error)) (found T, err error) {
 	err = j.Read(ctx, func(tx *Tx) (err error) {
 		found, err = read(tx)

@@ -19,11 +19,7 @@ func (s *Store) MayAct(ctx context.Context, run *journal.Run) (*mail.Stop, error
 	if run.State.Ended() || run.Stop != nil || int(s.verified.get(run.ID).roster) >= newest {
 		return nil, nil
 	}
-	var signed []byte
-	err := s.Journal.Read(ctx, func(tx *journal.Tx) (err error) {
-		signed, err = tx.Payload(run.Payload)
-		return err
-	})
+	signed, err := journal.Query(ctx, s.Journal, func(tx *journal.Tx) ([]byte, error) { return tx.Payload(run.Payload) })
 	if err == nil {
 		err = s.Verify(ctx, run, signed)
 	}
