@@ -21,13 +21,6 @@ type Keeper interface {
 	Orphans(ctx context.Context) ([]Orphan, error)
 }
 
-// Networked is a driver that reports the state of the host's networks.
-type Networked interface {
-	Driver
-	// Network returns the state that it can determine quickly. The Detail of the overlay names the unknown parts.
-	Network(ctx context.Context) (writ.NodeNetwork, error)
-}
-
 // Drift is one difference between a resource and its specification.
 type Drift struct {
 	What   string // a sentence: "the process of the machine had ended"
@@ -58,21 +51,4 @@ func Command(words ...string) string {
 func isSpecial(r rune) bool {
 	return !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' ||
 		strings.ContainsRune("/._-+,:@%=", r))
-}
-
-// Metered is a driver that reports the usage of its resources.
-type Metered interface {
-	Driver
-	// Usage returns the usage of a resource, zero if it does not exist.
-	Usage(ctx context.Context, resource writ.ResourceID) (Usage, error)
-}
-
-// Usage holds the capacity that a resource occupies now, and its traffic since it was created or its counters were
-// reset.
-type Usage struct {
-	CPUs      int64 // virtual CPUs, 0 while stopped
-	MemoryMiB int64 // 0 while stopped
-	DiskGiB   int64 // reserved, whether written or not
-	Received  int64 // bytes received by its network interfaces; a decrease means that the counter was reset
-	Sent      int64 // bytes sent, same rules
 }

@@ -6,9 +6,12 @@ package progress
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
+	"fmt"
 	"net"
 	"regexp"
 	"strings"
+	"time"
 	"unicode"
 
 	"writ"
@@ -118,3 +121,56 @@ func Name(mac string) string { return strings.ReplaceAll(mac, ":", "-") }
 
 // StageModules is the stage that loads the drivers of devices.
 const StageModules = "modules"
+
+// Limit is the limit of a wait. The waiting code and the page use the same value, so they cannot differ.
+type Limit struct {
+	Most time.Duration // no limit if 0
+	Then string        // consequence of the limit, or the reason for having none
+}
+
+// Wait is something that the machine currently waits for.
+type Wait struct {
+	Text  string // "" if it is obvious
+	Limit Limit
+	Since time.Time
+}
+
+// String formats the elapsed time, the limit and its consequence.
+func (w Wait) String() string {
+	text := w.Text
+	if text != "" {
+		text += ": "
+	}
+	if w.Limit.Most == 0 {
+		return text + "no limit, " + w.Limit.Then
+	}
+	over := min(time.Since(w.Since), w.Limit.Most)
+	return text + fmt.Sprintf("%.0f s of %.0f s, then %s", over.Seconds(), w.Limit.Most.Seconds(), w.Limit.Then)
+}
+
+// Flatten flattens joined errors.
+func Flatten(err error) (all []error) {
+	several, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		return []error{err}
+	}
+	for _, one := range several.Unwrap() {
+		all = append(all, Flatten(one)...)
+	}
+	return all
+}
+
+// HintOf returns the hint of an error, or "".
+func HintOf(err error) string {
+	if e, ok := errors.AsType[*writ.Error](err); ok {
+		return e.Hint
+	}
+	return ""
+}
+
+// Failure converts an error to a report.
+func Failure(stage string, err error) Report {
+	return Report{
+		Stage: stage, Text: strings.ReplaceAll(err.Error(), "\n", "; "), Next: HintOf(err), Failed: true,
+	}
+}

@@ -6,6 +6,9 @@ package queue
 
 import (
 	"context"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
 	"time"
 
 	"writ"
@@ -24,6 +27,17 @@ type Task struct {
 // Handler handles a task. It must return only when the outcome of the task is recorded. After it returns or panics, the
 // queue does not deliver the task again, unless the process dies. ctx ends when the queue stops, not at EndBy.
 type Handler func(ctx context.Context, task Task)
+
+// Handle calls h and recovers from a panic, which it logs with its stack: one bad task must not end the process with
+// all others.
+func (h Handler) Handle(ctx context.Context, log *slog.Logger, task Task) {
+	defer func() {
+		if p := recover(); p != nil {
+			log.ErrorContext(ctx, "handler panicked", "task", task.ID, "err", fmt.Sprint(p), "stack", string(debug.Stack()))
+		}
+	}()
+	h(ctx, task)
+}
 
 // Direction distinguishes the two streams of a node.
 type Direction string

@@ -220,3 +220,11 @@ func isDecided(tx *journal.Tx, namespace sshsig.Namespace, digest writ.Digest) (
 	answer, err := tx.StatementAnswer(digest)
 	return answer != nil, err
 }
+
+// SignedBy formats the name of a signer for the log, with the certificate if the signer used one.
+func SignedBy(name string, c *identity.Certificate) string {
+	if c == nil {
+		return name
+	}
+	return name + ", by " + c.String()
+}

@@ -14,8 +14,10 @@ import (
 	"writ"
 	"writ/identity"
 	"writ/identity/chain"
+	"writ/identity/expiring"
 	"writ/identity/sshsig"
 	"writ/internal/failpoint"
+	"writ/internal/sleep"
 	"writ/scripts"
 	"writ/supervisor/journal"
 )
@@ -197,4 +199,17 @@ func (k *Keeper) forked(signer string, err error) {
 	if k.forks.First(err) {
 		k.Log.Error("two rosters of one version exist", "signer", signer, "code", writ.CodeOf(err), "err", err)
 	}
+}
+
+// endsEvery is the interval at which the supervisor checks its roster for approaching expiries.
+const endsEvery = time.Hour
+
+// WarnOfEnds logs approaching expiries of the roster and of roles, until ctx ends. A datacenter without a coordinator
+// has no other way to report them.
+func (k *Keeper) WarnOfEnds(ctx context.Context) error {
+	warned := make(expiring.Warned)
+	sleep.Every(ctx, endsEvery, func(ctx context.Context) {
+		warned.Log(ctx, k.Log, expiring.InRoster(k.current.Load()), k.Now())
+	})
+	return nil
 }
