@@ -29,7 +29,7 @@ func (tx *Tx) PutHolds(all identity.Holds, revision int64) error {
 }
 
 func (tx *Tx) putHolds(id int64, all identity.Holds, revision int64) error {
-	body, err := tx.encode("holds", holdsRow{revision, all}, id)
+	body, err := encode(tx, "holds", holdsRow{revision, all}, id)
 	if err != nil {
 		return err
 	}

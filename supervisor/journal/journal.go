@@ -326,7 +326,7 @@ func list[T any](tx *Tx, table, query string, args ...any) ([]*T, error) {
 }
 
 // encode returns the body of a row, which get and list decode: the encoded record with its code.
-func (tx *Tx) encode(table string, record any, key ...any) ([]byte, error) {
+func encode(tx *Tx, table string, record any, key ...any) ([]byte, error) {
 	body, err := cbor.Marshal(record)
 	if err != nil {
 		return nil, fmt.Errorf("encode %T: %w", record, err)

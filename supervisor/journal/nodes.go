@@ -50,7 +50,7 @@ func (n *Node) column() string {
 // PutNode stores a new or changed node. Keys are unique in the datacenter, and names among the admitted nodes. For a
 // duplicate it returns an error that sqldb.IsDuplicate recognizes.
 func (tx *Tx) PutNode(n *Node) error {
-	body, err := tx.encode("nodes", n, string(n.ID))
+	body, err := encode(tx, "nodes", n, string(n.ID))
 	if err != nil {
 		return err
 	}
@@ -101,7 +101,7 @@ func (b *NodeBatch) Ended(now time.Time) bool { return !b.Revoked.IsZero() || !b
 
 // PutNodeBatch stores a new or changed batch.
 func (tx *Tx) PutNodeBatch(b *NodeBatch) error {
-	body, err := tx.encode("batches", b, b.ID)
+	body, err := encode(tx, "batches", b, b.ID)
 	if err != nil {
 		return err
 	}

@@ -45,7 +45,7 @@ func AddHeld(held []writ.Digest, act writ.Digest) []writ.Digest {
 
 // PutResource stores a new or changed resource.
 func (tx *Tx) PutResource(r *Resource) error {
-	body, err := tx.encode("resources", r, string(r.Project), string(r.Kind), r.Name)
+	body, err := encode(tx, "resources", r, string(r.Project), string(r.Kind), r.Name)
 	if err != nil {
 		return err
 	}
@@ -205,7 +205,7 @@ func (tx *Tx) depart(r *Resource) error {
 	if r.UID == "" || r.Node == "" { // it never existed
 		return nil
 	}
-	body, err := tx.encode("departed", Departed{r.ResourceID, r.Created}, string(r.UID), string(r.Node))
+	body, err := encode(tx, "departed", Departed{r.ResourceID, r.Created}, string(r.UID), string(r.Node))
 	if err != nil {
 		return err
 	}

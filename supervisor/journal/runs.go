@@ -120,7 +120,7 @@ func (tx *Tx) AddRun(r *Run, roster int, signed []byte) (bool, error) {
 
 // encodeRun returns the body of a run's row. The run must have its number.
 func (tx *Tx) encodeRun(r *Run) ([]byte, error) {
-	return tx.encode("runs", r, string(r.ID), r.number)
+	return encode(tx, "runs", r, string(r.ID), r.number)
 }
 
 // PutRun stores a changed run. It returns CONFLICT if the stored state has changed since the run was read. It writes

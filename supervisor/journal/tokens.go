@@ -184,7 +184,7 @@ func (tx *Tx) RevokeBootToken(t *BootToken) error {
 }
 
 func (tx *Tx) putBootToken(t *BootToken) error {
-	body, err := tx.encode("boot_tokens", t, t.ID)
+	body, err := encode(tx, "boot_tokens", t, t.ID)
 	if err != nil {
 		return err
 	}
