@@ -38,12 +38,12 @@ func Among[T any](word string, all []T, name func(T) string, sentence string) st
 // maxMembers limits the members in a help text.
 const maxMembers = 16
 
-// Member returns the help for an unknown member of owner: the closest member, otherwise the list of members.
-func Member(owner, name string, members []string) string {
+// Member returns the help for an unknown member of a value, "it": the closest member, otherwise the list of members.
+func Member(name string, members []string) string {
 	if closest := Closest(name, members); closest != "" {
 		return fmt.Sprintf("did you mean %q?", closest)
 	}
-	return Members(owner, members)
+	return Members("it", members)
 }
 
 // Members formats the members of a module or value: "run has id, log and 3 more".

@@ -177,7 +177,7 @@ func (c *checker) selector(base parser.Expr, key *parser.StringLit) {
 		fields := interpreter.HandleFields(op)
 		if !slices.Contains(fields, key.Value) && (!op.Named() || key.Value != interpreter.FieldName) {
 			c.At(diagnostic.CodeHandleField, key, "the result of %s has no field %q", op.Name(), key.Value).SetHelp(
-				meant.Member("it", key.Value, fields))
+				meant.Member(key.Value, fields))
 		}
 	}
 }
@@ -195,6 +195,6 @@ func (c *checker) member(module string, key *parser.StringLit) {
 	c.hasEffect = c.hasEffect || module == "run" && key.Value != "params" && key.Value != "secret"
 	if _, ok := interpreter.LookupMember(module, key.Value); !ok {
 		c.At(diagnostic.CodeUnknownMember, key, "module %s has no %q", module, key.Value).SetHelp(
-			meant.Member("it", key.Value, interpreter.MemberNames(module)))
+			meant.Member(key.Value, interpreter.MemberNames(module)))
 	}
 }

@@ -52,7 +52,7 @@ func (c testChecker) uses(t *syntax.Symbol, n parser.Node) {
 		if base, key := selected(e); key != nil && c.is(base, t) {
 			if _, ok := interpreter.TestMember(key.Value); !ok {
 				c.At(diagnostic.CodeTestMember, key, "t has no %q", key.Value).SetHelp(
-					meant.Member("it", key.Value, interpreter.TestMembers()))
+					meant.Member(key.Value, interpreter.TestMembers()))
 			}
 		}
 	}

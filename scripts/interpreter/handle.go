@@ -134,7 +134,7 @@ func (h *handle) planned(field string, ofResult bool) (tengo.Object, error) {
 }
 
 func (h *handle) noField(name string) error {
-	return fmt.Errorf("%s has no field %q; %s", h.op.Name(), name, meant.Member("it", name, HandleFields(h.op)))
+	return fmt.Errorf("%s has no field %q; %s", h.op.Name(), name, meant.Member(name, HandleFields(h.op)))
 }
 
 // failure returns the value of the field err.

@@ -96,7 +96,7 @@ func (m *module) member(index tengo.Object) (tengo.Object, error) {
 	switch {
 	case !ok:
 		return nil, fmt.Errorf("module %s has no %q; %s", m.name, key.Value,
-			meant.Member("it", key.Value, MemberNames(m.name)))
+			meant.Member(key.Value, MemberNames(m.name)))
 	case found.read != nil:
 		return found.read(m.pass)
 	case found.value != nil:

@@ -51,7 +51,7 @@ func (t *tester) IndexGet(index tengo.Object) (tengo.Object, error) {
 	}
 	found, ok := testMembers[key.Value]
 	if !ok {
-		return nil, fmt.Errorf("t has no %q; %s", key.Value, meant.Member("it", key.Value, TestMembers()))
+		return nil, fmt.Errorf("t has no %q; %s", key.Value, meant.Member(key.Value, TestMembers()))
 	}
 	return found.function(t.pass, "t."+key.Value), t.pass.meter.burn(1)
 }
