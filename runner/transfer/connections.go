@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"net"
-	"net/netip"
 	"slices"
 	"sync"
 	"time"
 
 	"writ"
+	"writ/internal/limit"
 )
 
 const (
@@ -41,7 +41,7 @@ type connections struct {
 type client struct {
 	all      *connections
 	conn     net.Conn
-	from     netip.Prefix
+	from     string                  // its network
 	cancel   context.CancelCauseFunc // cancels all work for it
 	transfer string                  // "" until it has shown a transfer grant
 	before   *client                 // previous connection of the same transfer
@@ -53,7 +53,7 @@ type client struct {
 func (p *connections) enter(conn net.Conn, cancel context.CancelCauseFunc) (g, crowded *client) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	g = &client{all: p, conn: conn, from: networkOf(conn.RemoteAddr()), cancel: cancel, left: make(chan struct{})}
+	g = &client{all: p, conn: conn, from: limit.NetworkOf(conn.RemoteAddr().String()), cancel: cancel, left: make(chan struct{})}
 	p.unauthenticated = append(p.unauthenticated, g)
 	if len(p.unauthenticated) <= maxUnauthenticated {
 		return g, nil
@@ -69,7 +69,7 @@ func (p *connections) enter(conn net.Conn, cancel context.CancelCauseFunc) (g, c
 
 // mostFrom returns the oldest unauthenticated connection from the network with the most of them.
 func (p *connections) mostFrom() *client {
-	count, most := make(map[netip.Prefix]int), p.unauthenticated[0]
+	count, most := make(map[string]int), p.unauthenticated[0]
 	for _, g := range p.unauthenticated {
 		count[g.from]++
 	}
@@ -79,22 +79,6 @@ func (p *connections) mostFrom() *client {
 		}
 	}
 	return most
-}
-
-// networkOf returns the network of an address. For IPv6 it is a /64, because each host has at least 2^64 addresses (RFC
-// 4291, section 2.5.1).
-func networkOf(addr net.Addr) netip.Prefix {
-	tcp, ok := addr.(*net.TCPAddr)
-	if !ok {
-		return netip.Prefix{}
-	}
-	ip := tcp.AddrPort().Addr().Unmap().WithZone("")
-	bits := ip.BitLen()
-	if ip.Is6() {
-		bits = 64
-	}
-	prefix, _ := ip.Prefix(bits)
-	return prefix
 }
 
 // admit assigns a transfer to a connection that has shown its grant. A previous connection of the transfer is closed:

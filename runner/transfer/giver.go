@@ -95,7 +95,7 @@ func (g *Giver) Serve(ctx context.Context, listener net.Listener) error {
 		client, crowded := g.connections.enter(conn, cancel)
 		if crowded != nil {
 			g.Log.WarnContext(ctx, "unauthenticated connections fill the transfer endpoint; the oldest are closed",
-				"from", crowded.from.String(), "places", maxUnauthenticated)
+				"from", crowded.from, "places", maxUnauthenticated)
 		}
 		open.Go(func() {
 			defer client.leave()

@@ -243,13 +243,13 @@ func (j *job) use(ctx context.Context, r *sal.Record[own]) (sal.Outcome, error) 
 	}
 }
 
-// done increments the generation, writes the record and returns the outcome.
-func (j *job) done(ctx context.Context, r *sal.Record[own], change writ.Change) (sal.Outcome, error) {
+// updated increments the generation, writes the record and returns the outcome.
+func (j *job) updated(ctx context.Context, r *sal.Record[own]) (sal.Outcome, error) {
 	r.Generation++
 	if err := j.records().Put(r); err != nil {
 		return sal.Outcome{}, err
 	}
-	return j.outcome(ctx, r, change)
+	return j.outcome(ctx, r, writ.ChangeUpdated)
 }
 
 func (j *job) outcome(ctx context.Context, r *sal.Record[own], change writ.Change) (sal.Outcome, error) {

@@ -198,7 +198,7 @@ func (j *job) attach(ctx context.Context, r *sal.Record[own], wanted disk) (sal.
 	if !plugged && len(before) == len(r.Own.Volumes) {
 		return j.outcome(ctx, r, writ.ChangeUnchanged)
 	}
-	return j.done(ctx, r, writ.ChangeUpdated)
+	return j.updated(ctx, r)
 }
 
 // plug attaches a disk to a machine that runs or is paused, unless it is attached. It stores the size in r; the caller
@@ -273,7 +273,7 @@ func (j *job) detach(ctx context.Context, r *sal.Record[own], volume writ.Ref) (
 		return sal.Outcome{}, err
 	}
 	r.Own.Volumes = slices.Delete(r.Own.Volumes, i, i+1)
-	return j.done(ctx, r, writ.ChangeUpdated)
+	return j.updated(ctx, r)
 }
 
 // releaseLimit limits how long a guest may take to release a disk. releasePoll is the poll interval.

@@ -45,7 +45,7 @@ func (j *job) start(ctx context.Context, r *sal.Record[own]) (sal.Outcome, error
 		}
 		return sal.Outcome{}, err
 	}
-	return j.done(ctx, r, writ.ChangeUpdated)
+	return j.updated(ctx, r)
 }
 
 // run starts the machine, or resumes it if an interrupted snapshot left it paused. At a start, launch records the new
@@ -132,7 +132,7 @@ func (j *job) switchTo(
 		}
 		return sal.Outcome{}, err
 	}
-	return j.done(ctx, r, writ.ChangeUpdated)
+	return j.updated(ctx, r)
 }
 
 func (j *job) stop(ctx context.Context, r *sal.Record[own], grace time.Duration) (sal.Outcome, error) {
@@ -160,7 +160,7 @@ func (j *job) stop(ctx context.Context, r *sal.Record[own], grace time.Duration)
 	}
 	r.Own.Process = nil
 	r.Own.Past = past{}
-	return j.done(ctx, r, writ.ChangeUpdated)
+	return j.updated(ctx, r)
 }
 
 // pressEvery is the interval between presses of the power button. A guest that is still booting misses a press.
@@ -252,7 +252,7 @@ func (j *job) resize(ctx context.Context, r *sal.Record[own], to *catalog.Machin
 	if !changed {
 		return j.outcome(ctx, r, writ.ChangeUnchanged)
 	}
-	return j.done(ctx, r, writ.ChangeUpdated)
+	return j.updated(ctx, r)
 }
 
 // setSize sets the CPUs and memory of the machine, at once if it runs. It returns an error for a size that a running

@@ -64,7 +64,7 @@ func (j *job) snapshot(ctx context.Context, r *sal.Record[own], name string) (sa
 		r.Own.Kept = map[string]kept{}
 	}
 	r.Own.Kept[name] = k
-	return j.done(ctx, r, writ.ChangeUpdated)
+	return j.updated(ctx, r)
 }
 
 // whilePaused calls `do` while the machine is paused. Afterwards it resumes a machine that should run, even if ctx has

@@ -24,7 +24,7 @@ func (d *Driver) Needs() []needs.Need {
 		},
 		{
 			Name: "the program runc", Use: "containers do not start", Fix: "apt-get install -y runc",
-			Look: needs.Program("runc", "", "--version"),
+			Look: needs.Program("runc", ""),
 		},
 		{
 			Name: "a snapshotter", Use: "containers are not made", Look: d.checkSnapshotter,

@@ -90,7 +90,7 @@ const (
 // run converts a qcow2 disk to a raw disk and replaces the output of earlier attempts. The content is untrusted, so
 // the program gets two open files and no other access: no network, no files, no privileges.
 func (c conversion) run(ctx context.Context) error {
-	start, err := readStart(c.to, headerBytes)
+	start, err := readStart(c.to)
 	if err != nil {
 		return err
 	}

@@ -73,12 +73,12 @@ func sizeIn(header []byte) int64 {
 	return int64(binary.BigEndian.Uint64(header[24:])+sector-1) &^ (sector - 1)
 }
 
-func readStart(path string, n int) ([]byte, error) {
+// readStart returns the first bytes of a disk, enough for a header.
+func readStart(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	start, err := io.ReadAll(io.LimitReader(f, int64(n)))
-	return start, err
+	return io.ReadAll(io.LimitReader(f, headerBytes))
 }

@@ -17,7 +17,7 @@ func (n *Node) Needs() []needs.Need {
 		{
 			Name: "the program mycelium", Use: alone,
 			Fix:  "put mycelium 0.7 or newer on the PATH of the runner: https://github.com/threefoldtech/mycelium/releases",
-			Look: needs.Program(n.name(), "0.7", "--version"),
+			Look: needs.Program(n.name(), "0.7"),
 		},
 		{Name: "tunnels", Use: alone, Fix: "modprobe tun", Look: needs.Openable("/dev/net/tun")},
 		{

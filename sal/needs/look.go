@@ -16,9 +16,9 @@ import (
 	"writ/internal/confine"
 )
 
-// Program checks for a program, by name on PATH or by path. The program must report version least or newer. Without
-// versionArgs, or if the output contains no version, any version is accepted.
-func Program(name, least string, versionArgs ...string) func(context.Context) (string, error) {
+// Program checks for a program, by name on PATH or by path. The program must report version least or newer. If the
+// output of --version contains no version, any version is accepted.
+func Program(name, least string) func(context.Context) (string, error) {
 	return func(ctx context.Context) (string, error) {
 		path, err := exec.LookPath(name)
 		if errors.Is(err, exec.ErrNotFound) {
@@ -27,10 +27,7 @@ func Program(name, least string, versionArgs ...string) func(context.Context) (s
 		if err != nil {
 			return "", err
 		}
-		if len(versionArgs) == 0 {
-			return path, nil
-		}
-		version, err := versionOf(ctx, path, append([]string{path}, versionArgs...))
+		version, err := versionOf(ctx, path, []string{path, "--version"})
 		if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
 			return "", err
 		}

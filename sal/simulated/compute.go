@@ -189,7 +189,7 @@ func execute(request sal.Request, s *state) (map[string]any, error) {
 	if err != nil {
 		return nil, err
 	}
-	exit, output := int64(0), simulatedLine("%s", strings.Join(args.Command, " "))+"\n"
+	exit, output := int64(0), simulatedLine(strings.Join(args.Command, " "))+"\n"
 	switch args.Command[0] {
 	case "false":
 		exit = 1

@@ -59,7 +59,7 @@ func (l logs) add(log *logfile.Log, lines []string) error {
 	}
 	text := ""
 	for _, line := range lines {
-		text += simulatedLine("%s", line) + "\n"
+		text += simulatedLine(line) + "\n"
 	}
 	f, err := os.OpenFile(log.Path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {

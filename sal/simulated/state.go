@@ -1,7 +1,6 @@
 package simulated
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 
@@ -141,6 +140,4 @@ func updateSizes(request sal.Request, fields []string, s *state, cpus, memory, s
 }
 
 // simulatedLine returns one line of a simulated log.
-func simulatedLine(format string, args ...any) string {
-	return "simulated: " + fmt.Sprintf(format, args...)
-}
+func simulatedLine(text string) string { return "simulated: " + text }

@@ -42,13 +42,14 @@ func (d disk) grow(size int64) error {
 	}
 	if err == nil {
 		d.step("grow the disk")
-		err = extend(root, sal.DiskName, size)
+		err = extend(root, size)
 	}
 	return sal.HostError("grow the disk of "+d.volume.String(), err)
 }
 
-func extend(root *os.Root, name string, size int64) error {
-	f, err := root.OpenFile(name, os.O_WRONLY, 0)
+// extend extends the disk in a volume.
+func extend(root *os.Root, size int64) error {
+	f, err := root.OpenFile(sal.DiskName, os.O_WRONLY, 0)
 	if err != nil {
 		return err
 	}

@@ -72,11 +72,11 @@ func (b *backlog) offer(f waitingFrame) bool {
 	return true
 }
 
-// next waits for frames and returns the oldest ones: at least one, and no more than limit bytes if there are several.
+// next waits for frames and returns the oldest ones: at least one, and no more than maxStored bytes if there are several.
 // They occupy memory until remove.
-func (b *backlog) next(ctx context.Context, limit int) (frames []waitingFrame, size frameSize, err error) {
+func (b *backlog) next(ctx context.Context) (frames []waitingFrame, size frameSize, err error) {
 	for {
-		if frames, size.bytes = b.oldest(limit); len(frames) > 0 {
+		if frames, size.bytes = b.oldest(); len(frames) > 0 {
 			for _, f := range frames {
 				size.values += countValues(f.events)
 			}
@@ -90,11 +90,11 @@ func (b *backlog) next(ctx context.Context, limit int) (frames []waitingFrame, s
 	}
 }
 
-func (b *backlog) oldest(limit int) (frames []waitingFrame, bytes int) {
+func (b *backlog) oldest() (frames []waitingFrame, bytes int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, f := range b.frames {
-		if len(frames) > 0 && bytes+f.size() > limit {
+		if len(frames) > 0 && bytes+f.size() > maxStored {
 			break
 		}
 		frames = append(frames, f)

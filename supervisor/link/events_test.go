@@ -289,7 +289,7 @@ func received(f *frame, after int64) error {
 	if err := in.on(context.Background(), f); err != nil {
 		return err
 	}
-	frames, size, err := in.backlog.next(context.Background(), maxStored)
+	frames, size, err := in.backlog.next(context.Background())
 	if err != nil {
 		return err
 	}

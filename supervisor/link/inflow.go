@@ -47,7 +47,7 @@ func (in *inflow) on(ctx context.Context, f *frame) error {
 func (in *inflow) store(ctx context.Context, p *peer, log *slog.Logger) error {
 	defer in.backlog.close()
 	for {
-		frames, size, err := in.backlog.next(ctx, maxStored)
+		frames, size, err := in.backlog.next(ctx)
 		if err != nil {
 			return err
 		}

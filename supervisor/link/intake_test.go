@@ -153,7 +153,7 @@ func TestDenseEventsTakeBoundedMemory(t *testing.T) {
 				t.Fatal(err)
 			}
 			all.Go(func() {
-				frames, size, err := in.backlog.next(t.Context(), maxStored)
+				frames, size, err := in.backlog.next(t.Context())
 				if err == nil {
 					_, err = in.attempt(t.Context(), frames, size)
 				}

@@ -27,10 +27,6 @@ func payload(base expr.PayloadBase, offset, length uint32) expr.Any {
 	return &expr.Payload{DestRegister: register, Base: base, Offset: offset, Len: length}
 }
 
-func link(offset, length uint32) expr.Any {
-	return payload(expr.PayloadBaseLLHeader, offset, length)
-}
-
 func networkAt(offset, length uint32) expr.Any {
 	return payload(expr.PayloadBaseNetworkHeader, offset, length)
 }
@@ -41,6 +37,7 @@ func transport(offset, length uint32) expr.Any {
 
 // Addresses of a packet.
 
+func sourceMAC() expr.Any    { return payload(expr.PayloadBaseLLHeader, 6, 6) }
 func source6() expr.Any      { return networkAt(8, net.IPv6len) }
 func destination6() expr.Any { return networkAt(24, net.IPv6len) }
 func source4() expr.Any      { return networkAt(12, net.IPv4len) }
@@ -59,8 +56,6 @@ func differs(value expr.Any, data []byte) []expr.Any {
 }
 
 func meta(key expr.MetaKey, data []byte) []expr.Any { return equals(load(key), data) }
-
-func metaNot(key expr.MetaKey, data []byte) []expr.Any { return differs(load(key), data) }
 
 // family matches packets of one family.
 func family(proto byte) []expr.Any { return meta(expr.MetaKeyNFPROTO, []byte{proto}) }

@@ -51,7 +51,7 @@ func NetworkRules(device string, v6, v4 netip.Prefix, allowed []catalog.NetworkR
 			then: done(),
 		})
 		outside := append(family(unix.NFPROTO_IPV4), within(source4(), v4)...)
-		outside = append(outside, metaNot(expr.MetaKeyOIFNAME, ifname(device))...)
+		outside = append(outside, differs(load(expr.MetaKeyOIFNAME), ifname(device))...)
 		p.chains = append(p.chains,
 			chain{inet, natChain(device),
 				&hook{nftables.ChainTypeNAT, nftables.ChainHookPostrouting, nftables.ChainPriorityNATSource}, []rule{

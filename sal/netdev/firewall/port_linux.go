@@ -19,7 +19,7 @@ func PortRules(network string, p sal.Port, device string) Ruleset {
 	spoofed := func() []expr.Any { return drop(spoofedCounter(device)) }
 	only6 := etherType(unix.ETH_P_IPV6)
 	from := chain{bridge, fromChain(device), nil, []rule{
-		{text: "not from " + p.MAC.String(), match: differs(link(6, 6), p.MAC), then: spoofed()},
+		{text: "not from " + p.MAC.String(), match: differs(sourceMAC(), p.MAC), then: spoofed()},
 		{text: "router advertisement", match: slices.Concat(only6, protocol(unix.IPPROTO_ICMPV6),
 			equals(transport(0, 1), []byte{icmpRouterAdvertisement})), then: spoofed()},
 		{text: "redirect", match: slices.Concat(only6, protocol(unix.IPPROTO_ICMPV6),
