@@ -5,8 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"sync"
@@ -17,6 +15,7 @@ import (
 	"writ"
 	"writ/internal/confine"
 	"writ/internal/userns"
+	"writ/sal/needs"
 )
 
 // A container has a user namespace: its users and groups from 0 to userns.Many-1 map to host numbers that it shares
@@ -128,7 +127,8 @@ func (m *mappability) lack(
 	if keeps == "overlayfs" {
 		lack = overlayMaps()
 	}
-	for _, dir := range []string{existing(dir), cmp.Or(root, existing(dir))} {
+	own := needs.Nearest(dir)
+	for _, dir := range []string{own, cmp.Or(root, own)} {
 		if lack == nil {
 			lack = userns.Try(ids.SharedGroup, dir)
 		}
@@ -162,15 +162,6 @@ func (m *mappability) check(ctx context.Context, c *Connection, ids *confine.Acc
 		return "", lack
 	}
 	return fmt.Sprintf("%d for each, from %s", userns.Many, ids.Numbers()), nil
-}
-
-// existing returns the deepest existing directory of a path.
-func existing(path string) string {
-	for ; ; path = filepath.Dir(path) {
-		if _, err := os.Stat(path); err == nil || path == filepath.Dir(path) {
-			return path
-		}
-	}
 }
 
 // layers returns the snapshotter and its root directory, or "" if the daemon does not report the directory.

@@ -46,7 +46,7 @@ func (j *job) unpacked(ctx context.Context, name, path, keeps string) (client.Im
 	image, err := j.daemon.GetImage(ctx, name)
 	if err == nil {
 		if there, err := image.IsUnpacked(ctx, keeps); err != nil || there {
-			return image, whenFailed("find the image", err)
+			return image, failed("find the image", err)
 		}
 	}
 	if err != nil && !gone(err) {

@@ -2,6 +2,7 @@ package containerd
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/containerd/errdefs"
@@ -10,8 +11,12 @@ import (
 	"writ/sal"
 )
 
-// failed converts an error of the daemon to one for people. `doing` continues "cannot ", such as "find the container".
+// failed converts an error of the daemon, which may be nil, to one for people. `doing` continues "cannot ", such as
+// "find the container".
 func failed(doing string, err error) error {
+	if err == nil {
+		return nil
+	}
 	// The daemon passes disk errors of the system on as text only.
 	for _, full := range []string{"no space left on device", "disk quota exceeded"} {
 		if strings.Contains(err.Error(), full) {
@@ -26,14 +31,6 @@ func failed(doing string, err error) error {
 	return sal.HostError(doing, err)
 }
 
-// whenFailed is failed for errors that may be nil.
-func whenFailed(doing string, err error) error {
-	if err == nil {
-		return nil
-	}
-	return failed(doing, err)
-}
-
 // gone reports whether an error means "not found".
 func gone(err error) bool { return errdefs.IsNotFound(err) }
 
@@ -44,9 +41,8 @@ func exists(err error) bool { return errdefs.IsAlreadyExists(err) }
 // cause is not retryable.
 func notStarted(doing string, err error) error {
 	text := strings.TrimSuffix(err.Error(), ": unknown")
-	if _, program, found := cutLast(text, `exec: "`); found && containsAny(program, noProgram) {
-		return writ.Errorf(writ.CodeArgumentsInvalid, "cannot %s: the container cannot run it: exec: \"%s", doing,
-			program).
+	if i := strings.LastIndex(text, `exec: "`); i >= 0 && containsAny(text[i:], noProgram) {
+		return writ.Errorf(writ.CodeArgumentsInvalid, "cannot %s: the container cannot run it: %s", doing, text[i:]).
 			WithHint("no shell resolves it: use its path, or [\"sh\", \"-c\", \"…\"]")
 	}
 	if _, why, found := strings.Cut(text, "error during container init: "); found && containsAny(why, badTree) {
@@ -70,21 +66,7 @@ var badTree = []string{
 }
 
 func containsAny(text string, parts []string) bool {
-	for _, part := range parts {
-		if strings.Contains(text, part) {
-			return true
-		}
-	}
-	return false
-}
-
-// cutLast is strings.Cut around the last instance of sep.
-func cutLast(text, sep string) (before, after string, found bool) {
-	at := strings.LastIndex(text, sep)
-	if at < 0 {
-		return text, "", false
-	}
-	return text[:at], text[at+len(sep):], true
+	return slices.ContainsFunc(parts, func(part string) bool { return strings.Contains(text, part) })
 }
 
 // notUnpacked returns the error of an image that containerd did not unpack. The archive is complete, so an error that

@@ -170,7 +170,7 @@ func (j *job) register(ctx context.Context, r *record, p *plan) error {
 	if err == nil && r.Own.IDs == 0 {
 		err = j.daemon.LeasesService().Delete(ctx, lease)
 	}
-	return whenFailed("make "+r.Resource.String(), err)
+	return failed("make "+r.Resource.String(), err)
 }
 
 // withOwnUsers makes the daemon leave the layer unmounted, because the driver mounts it with mapped IDs, and makes the

@@ -98,7 +98,7 @@ func (j *job) layer(ctx context.Context, id string) ([]mounting.Mount, error) {
 		if gone(err) || err != nil && noSnapshotter(err) {
 			continue
 		}
-		return mounts, whenFailed("find the container's layer", err)
+		return mounts, failed("find the container's layer", err)
 	}
 	return nil, fmt.Errorf("containerd has no layer %s", id)
 }

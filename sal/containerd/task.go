@@ -52,7 +52,7 @@ func inspect(ctx context.Context, daemon *client.Client, id string) (containerSt
 	if gone(err) {
 		return containerState{known: true}, nil
 	}
-	return containerState{known: true, status: status.Status, exit: status.ExitStatus}, whenFailed(
+	return containerState{known: true, status: status.Status, exit: status.ExitStatus}, failed(
 		"inspect the container's process", err)
 }
 
@@ -116,7 +116,7 @@ func (j *job) run(ctx context.Context, r *record) error {
 		return err
 	}
 	j.step("start the process")
-	return whenFailed("start "+r.Resource.String(), task.Start(ctx))
+	return failed("start "+r.Resource.String(), task.Start(ctx))
 }
 
 // ensureNetwork recreates the network namespace if necessary, because it does not survive a reboot.
@@ -201,7 +201,7 @@ func (j *job) removeRemains(ctx context.Context, id string) error {
 	if status.Code(err) == codes.NotFound { // this is also the answer after a successful removal
 		return nil
 	}
-	return whenFailed("remove the remains of the process", err)
+	return failed("remove the remains of the process", err)
 }
 
 // discard removes a container and its parts from the daemon, and images without another user.
@@ -253,7 +253,7 @@ func (j *job) task(ctx context.Context, id string) (client.Task, error) {
 		return nil, failed("find the container", err)
 	}
 	task, err := c.Task(ctx, nil)
-	return task, whenFailed("find the process", err)
+	return task, failed("find the process", err)
 }
 
 func (j *job) logPath(id string) string { return filepath.Join(placeOf(j.Dir, j.Resource), id+".log") }
