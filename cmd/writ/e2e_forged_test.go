@@ -172,7 +172,7 @@ func newSmallCluster(t *testing.T, blind bool) (*client.Client, func() []byte) {
 		Expires: identity.DefaultValidity, Deadline: time.Hour, MaxCalls: scripts.MaxCalls,
 	}
 	return c, func() []byte {
-		text, err := order.Payload(alice.Roster, alice.Signatory(), time.Now())
+		text, err := order.Payload(alice.Roster, alice.Signatory())
 		if err != nil {
 			t.Fatal(err)
 		}

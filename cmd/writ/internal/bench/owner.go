@@ -89,9 +89,5 @@ func (o *owner) grant() (token string, signed []byte, err error) {
 // sign returns the signed submission of an order.
 func (o *owner) sign(order client.Order) ([]byte, error) {
 	order.Datacenter, order.Project = o.datacenter.ID, o.project
-	text, err := order.Payload(o.person.Roster, o.person.Signatory(), time.Now())
-	if err != nil {
-		return nil, err
-	}
-	return o.person.SignPayload(text)
+	return order.Sign(o.person.Roster, o.person)
 }

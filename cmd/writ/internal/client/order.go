@@ -25,7 +25,7 @@ type Order struct {
 }
 
 // Payload returns the text to sign for an order. The text names the signer and the digest of the roster.
-func (o Order) Payload(roster *identity.Roster, by Signatory, now time.Time) ([]byte, error) {
+func (o Order) Payload(roster *identity.Roster, by Signatory) ([]byte, error) {
 	if err := o.Script.Report.Err(); err != nil {
 		return nil, err
 	}
@@ -37,7 +37,7 @@ func (o Order) Payload(roster *identity.Roster, by Signatory, now time.Time) ([]
 	if err != nil {
 		return nil, err
 	}
-	certificate := identity.CertificateDigest(by.Key)
+	certificate, now := identity.CertificateDigest(by.Key), time.Now()
 	p := &identity.Payload{
 		Format:       identity.FormatFor(certificate),
 		Cluster:      roster.Cluster,
@@ -70,4 +70,13 @@ func (o Order) Payload(roster *identity.Roster, by Signatory, now time.Time) ([]
 		return nil, writ.Errorf(writ.CodeUsage, "%s", e.Message) // the user's input is invalid; it is not a forgery
 	}
 	return text, err
+}
+
+// Sign returns the signed submission of an order.
+func (o Order) Sign(roster *identity.Roster, by *Person) ([]byte, error) {
+	text, err := o.Payload(roster, by.Signatory())
+	if err != nil {
+		return nil, err
+	}
+	return by.SignPayload(text)
 }

@@ -159,7 +159,7 @@ func TestOrderThatCannotBeIsAMistakeOfThePerson(t *testing.T) {
 		Script: NewScript("a.tengo", []byte("node := import(\"node\")\nnode.ping()\n")), Datacenter: writ.DatacenterID(writ.NewUUID()),
 		Project: identity.Project{ID: writ.ProjectID(writ.NewUUID()), Name: "shop"}, Expires: time.Minute, Deadline: time.Hour, MaxCalls: 1,
 	}
-	if _, err := good.Payload(roster, Signatory{Name: "alice"}, time.Now()); err != nil {
+	if _, err := good.Payload(roster, Signatory{Name: "alice"}); err != nil {
 		t.Fatal(err)
 	}
 	for name, change := range map[string]func(o *Order){
@@ -169,7 +169,7 @@ func TestOrderThatCannotBeIsAMistakeOfThePerson(t *testing.T) {
 	} {
 		bad := good
 		change(&bad)
-		if _, err := bad.Payload(roster, Signatory{Name: "alice"}, time.Now()); writ.CodeOf(err) != writ.CodeUsage || !strings.HasPrefix(err.Error(), name) {
+		if _, err := bad.Payload(roster, Signatory{Name: "alice"}); writ.CodeOf(err) != writ.CodeUsage || !strings.HasPrefix(err.Error(), name) {
 			t.Errorf("%s: %v, want USAGE", name, err)
 		}
 	}

@@ -158,7 +158,7 @@ func (s *Sim) submit(ctx context.Context, script client.Script, r scripttest.Reh
 	if order.Secrets, err = cluster.secrets(ctx, project.ID, script.Report.Secrets); err != nil {
 		return "", err
 	}
-	text, err := order.Payload(cluster.super.Roster(), client.Signatory{Name: personName}, time.Now())
+	text, err := order.Payload(cluster.super.Roster(), client.Signatory{Name: personName})
 	if err != nil {
 		return "", err
 	}

@@ -199,11 +199,7 @@ func signExample(roster *identity.Roster, by *client.Person) ([]byte, error) {
 		Script: client.NewScript(demoScript, source), Datacenter: roster.Datacenters[0].ID, Project: project,
 		Expires: identity.DefaultValidity, Deadline: signing.DefaultDeadline, MaxCalls: scripts.MaxCalls,
 	}
-	text, err := order.Payload(roster, by.Signatory(), time.Now())
-	if err != nil {
-		return nil, err
-	}
-	return by.SignPayload(text)
+	return order.Sign(roster, by)
 }
 
 // demoText formats the result of the demo.

@@ -95,8 +95,7 @@ datacenter stores the text in its journal as results of that run, and deletes it
 	cli.InRange(flags, "tail", &f.tail, 1, linesOfPart)
 	flags.StringVar(&f.after, "after", "",
 		"start after this position (next in the output with -o json) instead of at the end")
-	flags.StringVar(&f.datacenter, "dc", "", "datacenter of the resource, if the name is ambiguous")
-	env.CompleteFlag(c, "dc", cli.SuggestDatacenters)
+	env.DatacenterFlag(c, &f.datacenter, "datacenter of the resource, if the name is ambiguous")
 	c.ValidArgsFunction = env.Completion(suggestLogs)
 	return c
 }
@@ -221,11 +220,7 @@ func (r *logReader) run(ctx context.Context) error {
 	if r.next != "" {
 		r.order.Params["after"] = r.next
 	}
-	text, err := r.order.Payload(roster, r.by.Signatory(), time.Now())
-	if err != nil {
-		return err
-	}
-	signed, err := r.by.SignPayload(text)
+	signed, err := r.order.Sign(roster, r.by)
 	if err != nil {
 		return err
 	}

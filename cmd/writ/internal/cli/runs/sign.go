@@ -119,7 +119,7 @@ func payload(
 	if len(order.Targets) > 0 {
 		env.Note("it may destroy %s", strings.Join(terminal.SortedNames(order.Targets), ", "))
 	}
-	return order.Payload(roster, signer, time.Now())
+	return order.Payload(roster, signer)
 }
 
 // endWithCertificate limits the validity of a submission to the validity of the signer's certificate, because later

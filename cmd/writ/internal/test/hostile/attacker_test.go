@@ -349,11 +349,7 @@ func (a *attacker) sign(script client.Script, deadline time.Duration, params map
 		Script: script, Params: params, Datacenter: a.datacenter, Project: a.project, Expires: identity.DefaultValidity, Deadline: deadline,
 		MaxCalls: identity.MaxCalls,
 	}
-	text, err := o.Payload(a.roster, a.person.Signatory(), time.Now())
-	if err != nil {
-		return nil, err
-	}
-	return a.person.SignPayload(text)
+	return o.Sign(a.roster, a.person)
 }
 
 // nodeKey returns the key of the compromised node.

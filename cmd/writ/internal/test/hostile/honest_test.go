@@ -187,7 +187,7 @@ func (h *honest) run(ctx context.Context, project, script int) (time.Duration, e
 	o := client.Order{
 		Script: h.scripts[script], Datacenter: h.datacenter, Project: h.projects[project%len(h.projects)], Expires: identity.DefaultValidity, Deadline: time.Hour, MaxCalls: 10,
 	}
-	text, err := o.Payload(h.roster, h.person.Signatory(), time.Now())
+	text, err := o.Payload(h.roster, h.person.Signatory())
 	if err != nil {
 		return 0, err
 	}

@@ -24,7 +24,6 @@ import (
 	"writ/cmd/writ/internal/test/testcluster"
 	"writ/coord/api"
 	"writ/identity"
-	"writ/identity/sshsig"
 	"writ/identity/target"
 	"writ/internal/test/testenv"
 )
@@ -167,15 +166,11 @@ func (s *soak) one() error {
 		Datacenter: s.datacenter, Project: s.roster.Projects[0],
 		Expires: identity.DefaultValidity, Deadline: time.Hour, MaxCalls: 10, Targets: []string{target.Any},
 	}
-	text, err := order.Payload(s.roster, s.person.Signatory(), time.Now())
+	signed, err := order.Sign(s.roster, s.person)
 	if err != nil {
 		return err
 	}
-	armored, err := s.person.Sign(sshsig.ScriptNamespace, text)
-	if err != nil {
-		return err
-	}
-	submission, err := s.Client.Orders.Submit(s.t.Context(), sshsig.Join(text, armored))
+	submission, err := s.Client.Orders.Submit(s.t.Context(), signed)
 	if err != nil {
 		return err
 	}

@@ -15,7 +15,6 @@ import (
 	"writ/cmd/writ/internal/client"
 	"writ/coord/api"
 	"writ/identity"
-	"writ/identity/sshsig"
 	"writ/identity/target"
 )
 
@@ -253,13 +252,12 @@ func (s *storm) sign(e *errand) ([]byte, error) {
 	if e.kind.destroy {
 		order.Targets = []string{target.Any}
 	}
-	text, err := order.Payload(s.roster, s.person.Signatory(), time.Now())
+	text, err := order.Payload(s.roster, s.person.Signatory())
 	if err != nil {
 		return nil, err
 	}
 	e.id = writ.RunIDOf(writ.DigestOf(text))
-	armored, err := s.person.Sign(sshsig.ScriptNamespace, text)
-	return sshsig.Join(text, armored), err
+	return s.person.SignPayload(text)
 }
 
 // cancel cancels a run after a random time, unless it has ended.
