@@ -51,6 +51,12 @@ func (e *Env) CompleteFlag(cmd *cobra.Command, flag string, ask Suggestions) {
 	}
 }
 
+// DatacenterFlag adds --dc with completion.
+func (e *Env) DatacenterFlag(c *cobra.Command, datacenter *string, usage string) {
+	c.Flags().StringVar(datacenter, "dc", "", usage)
+	e.CompleteFlag(c, "dc", SuggestDatacenters)
+}
+
 // SuggestRuns offers the newest runs in the given states, or in any state.
 func SuggestRuns(states ...api.RunState) Suggestions {
 	return func(ctx context.Context, c *client.Client) []string {

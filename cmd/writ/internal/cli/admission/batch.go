@@ -55,8 +55,7 @@ A datacenter with manual approval rejects batches, because it approves each node
 		RunE: func(cmd *cobra.Command, _ []string) error { return createBatch(cmd.Context(), env, flags) },
 	}
 	f := c.Flags()
-	f.StringVar(&flags.datacenter, "dc", "", "name or id of the datacenter")
-	env.CompleteFlag(c, "dc", cli.SuggestDatacenters)
+	env.DatacenterFlag(c, &flags.datacenter, "name or id of the datacenter")
 	f.StringVar(&flags.serials, "serials", "", "file with a serial number a line; - is standard input")
 	f.IntVar(&flags.most, "max", 0, "maximum number of admitted nodes. 0: one for each serial number")
 	cli.InRange(f, "max", &flags.most, 0, cli.Most)
@@ -195,8 +194,7 @@ a copied number. Unused numbers are hidden, because each of them admits a node.`
 				cli.UnlessSelected(cmd, "no batch is known: `writ batch create` makes the first"))
 		},
 	}
-	c.Flags().StringVar(&datacenter, "dc", "", "only batches of this datacenter")
-	env.CompleteFlag(c, "dc", cli.SuggestDatacenters)
+	env.DatacenterFlag(c, &datacenter, "only batches of this datacenter")
 	return c
 }
 
@@ -266,8 +264,7 @@ Admitted nodes stay. You need the role admin.`,
 			})
 		},
 	}
-	c.Flags().StringVar(&datacenter, "dc", "", "name or id of the datacenter")
-	env.CompleteFlag(c, "dc", cli.SuggestDatacenters)
+	env.DatacenterFlag(c, &datacenter, "name or id of the datacenter")
 	reason.Add(c, "")
 	return c
 }

@@ -77,7 +77,7 @@ func checkFiles(env *cli.Env, paths []string, own cli.ModuleFlags, stdin, strict
 		}
 		all = append(all, checked{path, s.Report.OK() && (!strict || len(s.Report.Diagnostics) == 0), s.Report})
 	}
-	err = env.Print(terminal.View{Data: all, Names: okNames(all), Text: func(wide bool) string {
+	err = env.Print(terminal.View{Data: all, Names: namesWhere(all, true), Text: func(wide bool) string {
 		var b strings.Builder
 		for _, c := range all {
 			b.WriteString(c.text(wide))
@@ -101,7 +101,7 @@ func checkFiles(env *cli.Env, paths []string, own cli.ModuleFlags, stdin, strict
 	}
 	if len(found) > 0 {
 		return writ.Errorf(writ.CodeScriptInvalid, "%s in %s", strings.Join(found, " and "),
-			strings.Join(badNames(all), ", ")).
+			strings.Join(namesWhere(all, false), ", ")).
 			WithHint("%s", explainHint(all, strict))
 	}
 	return nil
@@ -128,18 +128,10 @@ func readStdin(env *cli.Env) ([]byte, error) {
 	return text, nil
 }
 
-func okNames(all []checked) (names []string) {
+// namesWhere returns the files that are valid, or those that are not.
+func namesWhere(all []checked, ok bool) (names []string) {
 	for _, c := range all {
-		if c.OK {
-			names = append(names, c.File)
-		}
-	}
-	return names
-}
-
-func badNames(all []checked) (names []string) {
-	for _, c := range all {
-		if !c.OK {
+		if c.OK == ok {
 			names = append(names, c.File)
 		}
 	}

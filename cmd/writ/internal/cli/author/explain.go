@@ -146,9 +146,9 @@ func listExplanations() terminal.View {
 		all = append(all, e)
 	}
 	return terminal.List(all, all, func(e explanation) string { return e.Code },
-		terminal.Column[explanation]{Title: "CODE", Cell: func(e explanation) string { return e.Code }},
-		terminal.Column[explanation]{Title: "EXIT", Cell: func(e explanation) string { return fmt.Sprint(e.Exit) }},
-		terminal.Column[explanation]{Title: "MEANING", Cell: func(e explanation) string { return firstSentence(e) }},
+		cli.Column("CODE", func(e explanation) string { return e.Code }),
+		cli.Column("EXIT", func(e explanation) string { return fmt.Sprint(e.Exit) }),
+		cli.Column("MEANING", firstSentence),
 	)
 }
 

@@ -50,16 +50,12 @@ func contextListCommand(env *cli.Env) *cobra.Command {
 				all = append(all, contextView{withoutPasswords(c), current})
 			}
 			return env.PrintList(terminal.List(all, all, func(c contextView) string { return c.Name },
-				terminal.Column[contextView]{Title: "CURRENT", Cell: func(c contextView) string { return cli.Mark(c.Current) }},
-				terminal.Column[contextView]{Title: "NAME", Cell: func(c contextView) string { return c.Name }},
-				terminal.Column[contextView]{
-					Title: "SERVERS", Cell: func(c contextView) string { return strings.Join(c.Servers, " ") },
-				},
-				terminal.Column[contextView]{Title: "PROJECT", Cell: func(c contextView) string { return c.Project }},
-				terminal.Column[contextView]{
-					Title: "CLUSTER", Wide: true, Cell: func(c contextView) string { return string(c.Cluster) },
-				},
-				terminal.Column[contextView]{Title: "KEY", Wide: true, Cell: func(c contextView) string { return c.Key }},
+				cli.Column("CURRENT", func(c contextView) string { return cli.Mark(c.Current) }),
+				cli.Column("NAME", func(c contextView) string { return c.Name }),
+				cli.Column("SERVERS", func(c contextView) string { return strings.Join(c.Servers, " ") }),
+				cli.Column("PROJECT", func(c contextView) string { return c.Project }),
+				cli.Wide("CLUSTER", func(c contextView) string { return string(c.Cluster) }),
+				cli.Wide("KEY", func(c contextView) string { return c.Key }),
 			), "no contexts in "+file.Path+": `writ context add` or `writ context import` adds the first")
 		},
 	}

@@ -1,3 +1,4 @@
+// Package holds contains the commands hold and release.
 package holds
 
 import (
@@ -20,6 +21,11 @@ import (
 	"writ/sal/catalog"
 )
 
+// Commands returns the commands of this group.
+func Commands(env *cli.Env) []*cobra.Command {
+	return cli.InGroup(cli.Administration, env.ClientCommands(holdCommand(env), releaseCommand(env))...)
+}
+
 // scopeFlags hold the scope of the work to hold or release.
 type scopeFlags struct {
 	datacenter string
@@ -31,7 +37,7 @@ type scopeFlags struct {
 
 func (s *scopeFlags) add(env *cli.Env, c *cobra.Command) {
 	f := c.Flags()
-	f.StringVar(&s.datacenter, "dc", "", "name or id of the datacenter")
+	env.DatacenterFlag(c, &s.datacenter, "name or id of the datacenter")
 	f.StringVar(&s.project, "project", "", "only the work of this project, by name or id")
 	f.StringVar(&s.deployment, "deployment", "",
 		"only the work of this deployment, of --project or the project of the context")
@@ -39,7 +45,6 @@ func (s *scopeFlags) add(env *cli.Env, c *cobra.Command) {
 	s.reason.Add(c, "writ hold list")
 	c.MarkFlagsMutuallyExclusive("project", "operation")
 	c.MarkFlagsMutuallyExclusive("deployment", "operation")
-	env.CompleteFlag(c, "dc", cli.SuggestDatacenters)
 	env.CompleteFlag(c, "deployment", cli.SuggestDeployments)
 	cli.OneOf(c, "operation", operationNames()...)
 }
@@ -314,7 +319,6 @@ It names each datacenter that does not answer or whose answer has no valid signa
 			return cmp.Or(err, untrue)
 		},
 	}
-	c.Flags().StringVar(&datacenter, "dc", "", "only holds of this datacenter")
-	env.CompleteFlag(c, "dc", cli.SuggestDatacenters)
+	env.DatacenterFlag(c, &datacenter, "only holds of this datacenter")
 	return c
 }

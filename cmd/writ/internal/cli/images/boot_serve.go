@@ -186,9 +186,8 @@ in its script. used or ignored: the machine reports that it has started with the
 	}
 	c.Flags().StringVar(&server, "boot-server", "http://"+bootListAddress,
 		"address of the boot server for operators, its --list-listen")
-	c.Flags().StringVar(&datacenter, "dc", "", "name or id of a datacenter; lists its reporting boot servers")
+	env.DatacenterFlag(c, &datacenter, "name or id of a datacenter; lists its reporting boot servers")
 	c.MarkFlagsMutuallyExclusive("boot-server", "dc")
-	env.CompleteFlag(c, "dc", cli.SuggestDatacenters)
 	return c
 }
 

@@ -1,3 +1,4 @@
+// Package nodes contains the command node.
 package nodes
 
 import (
@@ -19,6 +20,11 @@ import (
 	"writ/cmd/writ/internal/terminal"
 	"writ/coord/api"
 )
+
+// Commands returns the commands of this group.
+func Commands(env *cli.Env) []*cobra.Command {
+	return cli.InGroup(cli.Administration, env.ClientCommands(nodeCommand(env))...)
+}
 
 func nodeCommand(env *cli.Env) *cobra.Command {
 	return cli.Family("node", "Show nodes, admit them, take them out of service",
@@ -64,9 +70,8 @@ func nodeListCommand(env *cli.Env) *cobra.Command {
 				cli.UnlessSelected(cmd, "no nodes: `writ token create` makes the token for the first"))
 		},
 	}
-	c.Flags().StringVar(&datacenter, "dc", "", "only nodes of this datacenter")
+	env.DatacenterFlag(c, &datacenter, "only nodes of this datacenter")
 	c.Flags().StringVar(&admission, "admission", "", "only nodes in this state: pending, approved, rejected or removed")
-	env.CompleteFlag(c, "dc", cli.SuggestDatacenters)
 	cli.OneOf(c, "admission", "pending", "approved", "rejected", "removed")
 	return c
 }
@@ -96,8 +101,7 @@ func nodeShowCommand(env *cli.Env) *cobra.Command {
 		},
 	}
 	c.ValidArgsFunction = env.Completion(cli.SuggestNodes)
-	c.Flags().StringVar(&datacenter, "dc", "", "datacenter of the node, if the name is ambiguous")
-	env.CompleteFlag(c, "dc", cli.SuggestDatacenters)
+	env.DatacenterFlag(c, &datacenter, "datacenter of the node, if the name is ambiguous")
 	return c
 }
 

@@ -47,7 +47,7 @@ You need the role operator or admin in all projects. The lines are the node's ow
 		RunE:    func(cmd *cobra.Command, args []string) error { return printNodeLog(cmd.Context(), env, args[0], f) },
 	}
 	flags := c.Flags()
-	flags.StringVar(&f.datacenter, "dc", "", "datacenter of the node, if the name is ambiguous")
+	env.DatacenterFlag(c, &f.datacenter, "datacenter of the node, if the name is ambiguous")
 	flags.StringVar(&f.source, "source", "", "only lines of this source: runner, boot, kernel or the name of a service")
 	flags.StringVar(&f.level, "level", "", "only lines of this level and higher ones: debug, info, warn or error")
 	flags.StringVar(&f.since, "since", "",
@@ -55,7 +55,6 @@ You need the role operator or admin in all projects. The lines are the node's ow
 	flags.IntVarP(&f.tail, "tail", "n", 100, "number of lines from the end to print first")
 	cli.InRange(flags, "tail", &f.tail, 1, mostNodeLines)
 	flags.BoolVarP(&f.follow, "follow", "f", false, "follow the log until interrupted")
-	env.CompleteFlag(c, "dc", cli.SuggestDatacenters)
 	cli.Complete(c, "source", "runner", "boot", "kernel")
 	cli.OneOf(c, "level", nodes.LogLevels...)
 	c.ValidArgsFunction = env.Completion(cli.SuggestNodes)

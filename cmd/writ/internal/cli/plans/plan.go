@@ -1,3 +1,4 @@
+// Package plans contains the command plan.
 package plans
 
 import (
@@ -18,6 +19,11 @@ import (
 	"writ/sal/catalog"
 	"writ/scripts"
 )
+
+// Commands returns the commands of this group.
+func Commands(env *cli.Env) []*cobra.Command {
+	return cli.InGroup(cli.Everyday, env.ClientCommands(cli.InProject(planCommand(env)))...)
+}
 
 // planFlags hold the order to plan and the mode of the plan.
 type planFlags struct {

@@ -37,8 +37,7 @@ func deploymentListCommand(env *cli.Env) *cobra.Command {
 				cli.UnlessSelected(cmd, "no deployment owns a resource: `writ submit FILE --deployment NAME` makes the first"))
 		},
 	}
-	c.Flags().StringVar(&datacenter, "dc", "", "only deployments in this datacenter")
-	env.CompleteFlag(c, "dc", cli.SuggestDatacenters)
+	env.DatacenterFlag(c, &datacenter, "only deployments in this datacenter")
 	return c
 }
 
@@ -69,8 +68,7 @@ func deploymentShowCommand(env *cli.Env) *cobra.Command {
 		},
 	}
 	c.ValidArgsFunction = env.Completion(cli.SuggestDeployments)
-	c.Flags().StringVar(&datacenter, "dc", "", "datacenter of the deployment, if the name is ambiguous")
-	env.CompleteFlag(c, "dc", cli.SuggestDatacenters)
+	env.DatacenterFlag(c, &datacenter, "datacenter of the deployment, if the name is ambiguous")
 	return c
 }
 

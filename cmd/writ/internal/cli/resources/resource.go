@@ -80,12 +80,11 @@ func resourceListCommand(env *cli.Env) *cobra.Command {
 	f.BoolVar(&drifted, "drifted", false, "only resources that differ from their request")
 	f.BoolVar(&orphaned, "orphans", false,
 		"list objects on nodes that belong to no resource, with the commands that remove them")
-	f.StringVar(&datacenter, "dc", "", "only resources of this datacenter")
+	env.DatacenterFlag(c, &datacenter, "only resources of this datacenter")
 	f.StringVar(&deployment, "deployment", "", "only resources that this deployment owns")
 	f.StringVar(&node, "node", "", "only resources on the node of this name or id")
 	c.MarkFlagsMutuallyExclusive("orphans", "drifted")
 	c.MarkFlagsMutuallyExclusive("orphans", "deployment")
-	env.CompleteFlag(c, "dc", cli.SuggestDatacenters)
 	env.CompleteFlag(c, "node", cli.SuggestNodes)
 	env.CompleteFlag(c, "deployment", cli.SuggestDeployments)
 	cli.OneOf(c, "kind", resourceKinds...)
@@ -207,8 +206,7 @@ func resourceShowCommand(env *cli.Env) *cobra.Command {
 		},
 	}
 	c.ValidArgsFunction = env.Completion(cli.SuggestResources)
-	c.Flags().StringVar(&datacenter, "dc", "", "datacenter of the resource, if the name is ambiguous")
-	env.CompleteFlag(c, "dc", cli.SuggestDatacenters)
+	env.DatacenterFlag(c, &datacenter, "datacenter of the resource, if the name is ambiguous")
 	return c
 }
 

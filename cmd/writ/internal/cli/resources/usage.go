@@ -86,8 +86,7 @@ after the --silent-after of its datacenter (` + "`writ dc show`" + `). Time with
 	c.MarkFlagsMutuallyExclusive("nodes", "by")
 	c.MarkFlagsMutuallyExclusive("nodes", "tenant")
 	cli.OneOf(c, "by", byResource, byProject, byTenant)
-	c.Flags().StringVar(&datacenter, "dc", "", "only usage in this datacenter")
-	env.CompleteFlag(c, "dc", cli.SuggestDatacenters)
+	env.DatacenterFlag(c, &datacenter, "only usage in this datacenter")
 	return c
 }
 

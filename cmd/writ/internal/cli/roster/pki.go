@@ -76,8 +76,7 @@ The owners report these data about themselves. Clients trust only the roster.`,
 					"no certificate is known, and on loopback none is needed: `writ coordinator add` gives a coordinator an address with TLS"))
 		},
 	}
-	c.Flags().StringVar(&datacenter, "dc", "", "only certificates of this datacenter")
-	env.CompleteFlag(c, "dc", cli.SuggestDatacenters)
+	env.DatacenterFlag(c, &datacenter, "only certificates of this datacenter")
 	return c
 }
 
@@ -106,8 +105,7 @@ certificates across restarts.`,
 			})
 		},
 	}
-	c.Flags().StringVar(&datacenter, "dc", "", "name or id of the datacenter")
-	env.CompleteFlag(c, "dc", cli.SuggestDatacenters)
+	env.DatacenterFlag(c, &datacenter, "name or id of the datacenter")
 	reason.Add(c, "")
 	return c
 }

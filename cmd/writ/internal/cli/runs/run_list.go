@@ -36,7 +36,7 @@ type runListFlags struct {
 func (l *runFilterFlags) add(env *cli.Env, c *cobra.Command) {
 	f := c.Flags()
 	f.StringSliceVar(&l.states, "state", nil, "only runs in these states; open stands for waiting, accepted and running")
-	f.StringVar(&l.datacenter, "dc", "", "only runs of this datacenter")
+	env.DatacenterFlag(c, &l.datacenter, "only runs of this datacenter")
 	f.StringVar(&l.signer, "signer", "", "only runs that this person or machine signed")
 	f.StringVar(&l.script, "script", "", "only runs of the script with this file name")
 	f.StringVar(&l.deployment, "deployment", "", "only runs of this deployment")
@@ -46,7 +46,6 @@ func (l *runFilterFlags) add(env *cli.Env, c *cobra.Command) {
 		"only open runs without progress for this time or with a repeated call, with the reason and a remedy")
 	cli.InRange(f, "stuck", &l.stuck, time.Second, longestStuck)
 	cli.OneOf(c, "state", append([]string{openRuns}, runStates()...)...)
-	env.CompleteFlag(c, "dc", cli.SuggestDatacenters)
 	env.CompleteFlag(c, "deployment", cli.SuggestDeployments)
 }
 

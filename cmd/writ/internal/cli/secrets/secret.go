@@ -1,3 +1,4 @@
+// Package secrets contains the command secret.
 package secrets
 
 import (
@@ -20,6 +21,11 @@ import (
 	"writ/identity/secret"
 )
 
+// Commands returns the commands of this group.
+func Commands(env *cli.Env) []*cobra.Command {
+	return cli.InGroup(cli.Administration, env.ClientCommands(cli.InProject(secretCommand(env)))...)
+}
+
 func secretCommand(env *cli.Env) *cobra.Command {
 	return cli.Family("secret", "Set and remove secrets of scripts", secretSetCommand(env), secretListCommand(env),
 		secretRemoveCommand(env))
@@ -32,10 +38,9 @@ type datacenterFlags struct {
 }
 
 func (p *datacenterFlags) add(env *cli.Env, c *cobra.Command) {
-	c.Flags().StringVar(&p.datacenter, "dc", "", "name or id of the datacenter")
+	env.DatacenterFlag(c, &p.datacenter, "name or id of the datacenter")
 	c.Flags().BoolVar(&p.all, "all-dcs", false, "in every datacenter of the roster")
 	c.MarkFlagsMutuallyExclusive("dc", "all-dcs")
-	env.CompleteFlag(c, "dc", cli.SuggestDatacenters)
 }
 
 // chosen returns the selected datacenters.
@@ -241,8 +246,7 @@ func secretListCommand(env *cli.Env) *cobra.Command {
 				cli.UnlessSelected(cmd, "no secret is known: `writ secret set` sets the first"))
 		},
 	}
-	c.Flags().StringVar(&datacenter, "dc", "", "only secrets of this datacenter")
-	env.CompleteFlag(c, "dc", cli.SuggestDatacenters)
+	env.DatacenterFlag(c, &datacenter, "only secrets of this datacenter")
 	return c
 }
 

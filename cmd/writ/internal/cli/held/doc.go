@@ -1,2 +1,0 @@
-// Package held asks supervisors which work is on hold, and describes their answers.
-package held
