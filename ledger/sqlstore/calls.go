@@ -59,23 +59,18 @@ func (s *callTable) CountCalls(ctx context.Context, runs ...writ.RunID) (map[wri
 	andIn(q, "run", runs)
 	q.add("\nGROUP BY run, state")
 	rows, err := s.db.Query(ctx, q.String(), q.args...)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	for rows.Next() {
+	err = each(rows, err, func(row scanner) error {
 		var run writ.RunID
 		var state writ.CallState
 		var n int
-		if err := rows.Scan(&run, &state, &n); err != nil {
-			return nil, err
-		}
+		err := row.Scan(&run, &state, &n)
 		if counts[run] == nil {
 			counts[run] = map[writ.CallState]int{}
 		}
 		counts[run][state] = n
-	}
-	return counts, rows.Err()
+		return err
+	})
+	return counts, err
 }
 
 // openCalls are the states of calls that have not ended.

@@ -135,7 +135,6 @@ func withoutValues(e writ.Event, datacenter writ.DatacenterID) writ.Event {
 
 // runOwner holds the datacenter and the project of a run.
 type runOwner struct {
-	run        writ.RunID
 	datacenter writ.DatacenterID
 	project    writ.ProjectID
 }
@@ -156,18 +155,15 @@ func runsOf(ctx context.Context, tx *sqldb.Tx, events []writ.Event) (map[writ.Ru
 	q := selectFrom(`SELECT id, datacenter, project FROM runs`)
 	andIn(q, "id", ids)
 	rows, err := tx.QueryContext(ctx, q.String(), q.args...)
-	found, err := collect(rows, err, func(rows scanner) (o runOwner, err error) {
-		err = rows.Scan(&o.run, &o.datacenter, &o.project)
-		return o, err
+	known := make(map[writ.RunID]runOwner, len(ids))
+	err = each(rows, err, func(row scanner) error {
+		var run writ.RunID
+		var o runOwner
+		err := row.Scan(&run, &o.datacenter, &o.project)
+		known[run] = o
+		return err
 	})
-	if err != nil {
-		return nil, err
-	}
-	known := make(map[writ.RunID]runOwner, len(found))
-	for _, o := range found {
-		known[o.run] = o
-	}
-	return known, nil
+	return known, err
 }
 
 // deliverSubmission marks the submission of a run as delivered once the datacenter has the run. The answer to the

@@ -206,12 +206,8 @@ func listEvents(after int64, filter ledger.EventFilter, max int) *query {
 	q := selectFrom(`SELECT id, run, project, body FROM events`)
 	q.and("id > ?", after)
 	andIn(q, "topic", filter.Topics)
-	if filter.Run != "" {
-		q.and("run = ?", string(filter.Run))
-	}
-	if filter.Datacenter != "" {
-		q.and("datacenter = ?", string(filter.Datacenter))
-	}
+	andIs(q, "run", filter.Run)
+	andIs(q, "datacenter", filter.Datacenter)
 	if len(filter.Projects) == 1 {
 		q.and("project = ?", string(filter.Projects[0]))
 	} else { // avoids the project index, which would read and sort all events of the projects for each page

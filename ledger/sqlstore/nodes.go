@@ -16,9 +16,7 @@ func (s *nodeTable) Nodes(
 	ctx context.Context, filter ledger.NodeFilter, p ledger.Page,
 ) (ledger.List[writ.Node], error) {
 	q := selectFrom(`SELECT datacenter, name, id, body FROM nodes`)
-	if filter.Datacenter != "" {
-		q.and("datacenter = ?", string(filter.Datacenter))
-	}
+	andIs(q, "datacenter", filter.Datacenter)
 	andIn(q, "id", filter.Nodes)
 	andIn(q, "name", filter.Names)
 	if filter.Admission != "" {

@@ -45,6 +45,13 @@ func andIn[T any](q *query, column string, values []T) {
 	}
 }
 
+// andIs adds a condition on the value of a column, unless value is empty.
+func andIs[T ~string](q *query, column string, value T) {
+	if value != "" {
+		q.and(column+" = ?", string(value))
+	}
+}
+
 // add appends a part of the statement.
 func (q *query) add(text string, args ...any) {
 	for i, part := range strings.Split(text, "?") {
@@ -167,6 +174,12 @@ func collectWithin[T any](
 		}
 	}
 	return all, row.bytes >= limit, rows.Err()
+}
+
+// each calls read for each row.
+func each(rows *sql.Rows, err error, read func(row scanner) error) error {
+	_, err = collect(rows, err, func(row scanner) (struct{}, error) { return struct{}{}, read(row) })
+	return err
 }
 
 // column reads all rows of a query with one column.

@@ -14,16 +14,10 @@ type resourceTable struct{ tables }
 
 // selectResources adds the conditions of a filter.
 func selectResources(q *query, filter ledger.ResourceFilter) {
-	for _, f := range []struct{ column, value string }{
-		{"datacenter", string(filter.Datacenter)},
-		{"kind", string(filter.Kind)},
-		{"node", string(filter.Node)},
-		{"deployment", filter.Deployment},
-	} {
-		if f.value != "" {
-			q.and(f.column+" = ?", f.value)
-		}
-	}
+	andIs(q, "datacenter", filter.Datacenter)
+	andIs(q, "kind", filter.Kind)
+	andIs(q, "node", filter.Node)
+	andIs(q, "deployment", filter.Deployment)
 	andIn(q, "project", filter.Projects)
 }
 
@@ -67,20 +61,18 @@ func (s *resourceTable) CountResources(
 	selectResources(q, filter)
 	q.add("\nGROUP BY kind")
 	rows, err := s.db.Query(ctx, q.String(), q.args...)
+	counts := map[writ.ResourceKind]int{}
+	err = each(rows, err, func(row scanner) error {
+		var kind writ.ResourceKind
+		var n int
+		err := row.Scan(&kind, &n)
+		counts[kind] = n
+		return err
+	})
 	if err != nil {
 		return nil, fmt.Errorf("count resources: %w", err)
 	}
-	defer rows.Close()
-	counts := map[writ.ResourceKind]int{}
-	for rows.Next() {
-		var kind writ.ResourceKind
-		var n int
-		if err := rows.Scan(&kind, &n); err != nil {
-			return nil, fmt.Errorf("count resources: %w", err)
-		}
-		counts[kind] = n
-	}
-	return counts, rows.Err()
+	return counts, nil
 }
 
 // Deployments lists the deployments that own resources.

@@ -39,31 +39,21 @@ func selectRuns(q *query, filter ledger.RunFilter) {
 		}
 	}
 	andIn(q, state, filter.States)
-	if filter.Datacenter != "" {
-		q.and(datacenter+" = ?", string(filter.Datacenter))
-	}
+	andIs(q, datacenter, filter.Datacenter)
 	andIn(q, project, filter.Projects)
-	if filter.Signer != "" {
-		q.and(signer+" = ?", filter.Signer)
-	}
+	andIs(q, signer, filter.Signer)
 	if filter.Prefix != "" {
 		q.and("id >= ? AND id < ?", filter.Prefix, filter.Prefix+"~") // sorts after all characters of an id
 	}
-	if filter.Script != "" {
-		q.and("script = ?", filter.Script)
-	}
-	if filter.Deployment != "" {
-		q.and("deployment = ?", filter.Deployment)
-	}
+	andIs(q, "script", filter.Script)
+	andIs(q, "deployment", filter.Deployment)
 	if filter.Text != "" {
 		andText(q, filter.Text)
 	}
 	if !filter.Since.IsZero() {
 		q.and("created >= ?", micros(filter.Since))
 	}
-	if filter.Failure != "" {
-		q.and("failure = ?", string(filter.Failure))
-	}
+	andIs(q, "failure", filter.Failure)
 	switch filter.Operation {
 	case "":
 	case ledger.NoOperation:

@@ -71,21 +71,16 @@ func (s *runTable) LastHeard(ctx context.Context, runs ...writ.RunID) (map[writ.
 	q := selectFrom("SELECT id, " + lastStored + " FROM runs")
 	andIn(q, "id", runs)
 	rows, err := s.db.Query(ctx, q.String(), q.args...)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	for rows.Next() {
+	err = each(rows, err, func(row scanner) error {
 		var run writ.RunID
 		var stored int64
-		if err := rows.Scan(&run, &stored); err != nil {
-			return nil, err
-		}
+		err := row.Scan(&run, &stored)
 		if stored > 0 {
 			heard[run] = sqldb.Time(stored)
 		}
-	}
-	return heard, rows.Err()
+		return err
+	})
+	return heard, err
 }
 
 // lastStored is the time at which the last event of a run was stored, or 0. It ignores log lines, which are no sign of
@@ -98,24 +93,19 @@ func (s *runTable) CountRuns(ctx context.Context, filter ledger.RunFilter) (ledg
 	selectRuns(q, filter)
 	q.add("\nGROUP BY project, state")
 	rows, err := s.db.Query(ctx, q.String(), q.args...)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
 	counts := ledger.RunCounts{}
-	for rows.Next() {
+	err = each(rows, err, func(row scanner) error {
 		var project writ.ProjectID
 		var state ledger.State
 		var n int
-		if err := rows.Scan(&project, &state, &n); err != nil {
-			return nil, err
-		}
+		err := row.Scan(&project, &state, &n)
 		if counts[project] == nil {
 			counts[project] = map[ledger.State]int{}
 		}
 		counts[project][state] = n
-	}
-	return counts, rows.Err()
+		return err
+	})
+	return counts, err
 }
 
 // Failures groups the selected runs by code and operation.

@@ -55,20 +55,18 @@ func (s shares) write(ctx context.Context, tx *sqldb.Tx, datacenter writ.Datacen
 // Shares returns the bytes used by the events of each datacenter, including their copies.
 func (s *eventTables) Shares(ctx context.Context) (map[writ.DatacenterID]int64, error) {
 	rows, err := s.db.Query(ctx, `SELECT datacenter, CAST(SUM(bytes) AS BIGINT) FROM shares GROUP BY datacenter`)
+	all := map[writ.DatacenterID]int64{}
+	err = each(rows, err, func(row scanner) error {
+		var datacenter writ.DatacenterID
+		var bytes int64
+		err := row.Scan(&datacenter, &bytes)
+		all[datacenter] = bytes
+		return err
+	})
 	if err != nil {
 		return nil, fmt.Errorf("add up shares: %w", err)
 	}
-	defer rows.Close()
-	all := map[writ.DatacenterID]int64{}
-	for rows.Next() {
-		var datacenter writ.DatacenterID
-		var bytes int64
-		if err := rows.Scan(&datacenter, &bytes); err != nil {
-			return nil, err
-		}
-		all[datacenter] = bytes
-	}
-	return all, rows.Err()
+	return all, nil
 }
 
 // pruneShares deletes the days whose events or runs are all deleted.

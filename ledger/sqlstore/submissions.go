@@ -196,26 +196,19 @@ func (s *submissionTable) readable(
 
 // WaitingBySigner totals the waiting submissions of each signer.
 func (s *submissionTable) WaitingBySigner(ctx context.Context) (map[string]ledger.Waits, error) {
-	type row struct {
-		signer string
-		ledger.Waits
-	}
 	rows, err := s.db.Query(ctx, `
 		SELECT signer, COUNT(*), SUM(LENGTH(signed)) FROM submissions
 		WHERE state = 'waiting'
 		GROUP BY signer`)
-	all, err := collect(rows, err, func(rows scanner) (r row, err error) {
-		err = rows.Scan(&r.signer, &r.Submissions, &r.Bytes)
-		return r, err
+	waits := map[string]ledger.Waits{}
+	err = each(rows, err, func(row scanner) error {
+		var signer string
+		var w ledger.Waits
+		err := row.Scan(&signer, &w.Submissions, &w.Bytes)
+		waits[signer] = w
+		return err
 	})
-	if err != nil {
-		return nil, err
-	}
-	waits := make(map[string]ledger.Waits, len(all))
-	for _, r := range all {
-		waits[r.signer] = r.Waits
-	}
-	return waits, nil
+	return waits, err
 }
 
 // Overdue lists waiting submissions that have expired.

@@ -139,9 +139,7 @@ func fromUsage(q *query, filter ledger.UsageFilter) {
 		}
 	}
 	andIn(q, "project", filter.Projects)
-	if filter.Datacenter != "" {
-		q.and("datacenter = ?", string(filter.Datacenter))
-	}
+	andIs(q, "datacenter", filter.Datacenter)
 }
 
 func isOneMonth(filter ledger.UsageFilter) bool {
