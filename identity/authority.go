@@ -138,12 +138,11 @@ func (w *rosterWriter) authorityLimits() {
 		w.Check(life >= minCertificateLife && life <= MaxCertificateLife && life%time.Second == 0, "authority-limits",
 			"certificates of %s cannot be valid for %s: 1 m to 24 h are allowed, in whole seconds", a.Name, life)
 		if a.timed() {
-			expires := "-"
 			if !a.Expires.IsZero() {
 				w.CheckTime("authority-limits", a.Expires)
-				expires = header.FormatTime(a.Expires)
 			}
-			limits = append(limits, strings.Join([]string{a.Name, header.FormatDuration(life), expires}, " "))
+			limits = append(limits,
+				strings.Join([]string{a.Name, header.FormatDuration(life), header.TimeOrDash(a.Expires)}, " "))
 		}
 		for _, principal := range slices.Sorted(maps.Keys(a.KeyIDs)) {
 			patterns := a.KeyIDs[principal]
@@ -183,11 +182,7 @@ func (r *rosterReader) authorityLimits() {
 		if life != MaxCertificateLife {
 			a.Life = life
 		}
-		if f[2] != "-" {
-			if a.Expires, err = time.Parse(header.TimeFormat, f[2]); err != nil {
-				r.Fail("%q is not a time", header.Clip(f[2]))
-			}
-		}
+		a.Expires = r.ParseTimeOrDash(f[2])
 	}
 	for _, line := range r.Many("authority-key-id") {
 		f := r.Fields(line, 3)

@@ -92,11 +92,6 @@ func (b *Batch) Lists(serial string) bool {
 	return found
 }
 
-func checkBatch(s *Statement) error {
-	_, err := ParseBatch(s)
-	return err
-}
-
 const (
 	// MinSerial is the minimum length of a serial number, in bytes: shorter ones can be guessed.
 	MinSerial = 4

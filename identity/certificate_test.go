@@ -326,7 +326,7 @@ func TestCertificateGetsNoAdminRole(t *testing.T) {
 		s.RosterDigest, _ = v.Roster.Digest()
 		verified, err := v.Statement(signText(t, signer, sshsig.StatementNamespace, s))
 		if err == nil {
-			wantCode(t, verified.Allows(ActionAdmitNodes, "", v.now()), writ.CodeRoleMissing)
+			wantCode(t, verified.Allows(ActionAdmitNodes, v.now()), writ.CodeRoleMissing)
 		}
 		return err
 	}

@@ -84,8 +84,3 @@ func stringsIn(param any) (list []string, ok bool) {
 	}
 	return list, ok
 }
-
-func checkLabelChange(s *Statement) error {
-	_, err := ParseLabelChange(s)
-	return err
-}

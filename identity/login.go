@@ -138,15 +138,7 @@ func (v *Verifier) Login(signed []byte) (*VerifiedLogin, error) {
 		return nil, writ.Errorf(writ.CodeWrongCluster, "the login was signed for the cluster %s, this is %s", l.Cluster,
 			v.Roster.Cluster)
 	}
-	if v.Roster.Version < l.Roster {
-		return nil, writ.Errorf(writ.CodeRosterTooOld,
-			"the signer knows version %d of the roster, this coordinator version %d", l.Roster, v.Roster.Version).
-			WithHint("submit the newer roster here too, or wait until it arrives")
-	}
-	if err := v.Roster.Chain().CheckSeen(l.Roster, l.RosterDigest); err != nil {
-		if v.Forked != nil {
-			v.Forked(who.name(), err)
-		}
+	if err := v.checkSeen(l.Roster, l.RosterDigest, who); err != nil {
 		return nil, err
 	}
 	if err := who.is(l.Signer, l.Certificate, v.Roster, m); err != nil {
@@ -155,15 +147,7 @@ func (v *Verifier) Login(signed []byte) (*VerifiedLogin, error) {
 	if err := inTime(l.Created, l.Expires, m); err != nil {
 		return nil, err
 	}
-	_, armored, err := sshsig.Split(signed)
-	if err != nil {
-		return nil, err
-	}
-	key, err := sshsig.Verify(sshsig.LoginNamespace, text, armored)
-	if err != nil {
-		return nil, err
-	}
-	verified := &VerifiedLogin{l, key}
+	verified := &VerifiedLogin{l, who.key}
 	_, err = verified.Reads(v.Roster, m.at)
 	return verified, err
 }

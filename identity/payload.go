@@ -110,7 +110,7 @@ func (p *Payload) Text() ([]byte, error) {
 	w.Set("allow", p.Allow, operationPattern)
 	w.Check(len(p.Targets) <= target.Max, "destructive", "%d names; %d are allowed", len(p.Targets), target.Max)
 	w.Set("destructive", p.Targets, target.Pattern)
-	w.Number("max-calls", p.MaxCalls, 1, MaxCalls)
+	w.Number("max-calls", p.MaxCalls, MaxCalls)
 	w.Params(p.Params)
 	for i, m := range modules {
 		w.Check(i == 0 || modules[i-1].Name != m.Name, "module", "%q is a duplicate", m.Name)
@@ -123,11 +123,7 @@ func (p *Payload) Text() ([]byte, error) {
 		w.Check(i == 0 || secretName(secrets[i-1]) != secretName(s), "secret", "%q is a duplicate", secretName(s))
 		w.Line("secret", s)
 	}
-	plan := "-"
-	if !p.Plan.IsZero() {
-		plan = p.Plan.String()
-	}
-	w.Line("plan", plan)
+	w.Line("plan", header.DigestOrDash(p.Plan))
 	writeFile(w, "script", p.Script)
 
 	w.Body([]byte("\n"))
@@ -204,12 +200,7 @@ func ParsePayload(text []byte) (*Payload, error) {
 		sizes = append(sizes, readSize(r, f[1]))
 	}
 	p.Secrets = r.Many("secret")
-	if plan := r.One("plan"); r.Err() == nil && plan != "-" {
-		var err error
-		if p.Plan, err = writ.ParseDigest(plan); err != nil {
-			r.Fail("%v", err)
-		}
-	}
+	p.Plan = r.DigestOrDash("plan")
 	script := r.Fields(r.One("script"), 3)
 	p.Script.Name = script[0]
 	size := readSize(r, script[1])

@@ -152,6 +152,16 @@ func (r *Roster) Project(id writ.ProjectID) *Project {
 	return find(r.Projects, func(p *Project) bool { return p.ID == id })
 }
 
+// ProjectName returns the name of a project. It returns the id if r is nil or does not have the project.
+func (r *Roster) ProjectName(id writ.ProjectID) string {
+	if r != nil {
+		if p := r.Project(id); p != nil {
+			return p.Name
+		}
+	}
+	return string(id)
+}
+
 // Projects is a list of projects.
 type Projects []Project
 
@@ -169,6 +179,16 @@ func (l Projects) Named(name string) []Project {
 // Datacenter returns the datacenter with an id, or nil.
 func (r *Roster) Datacenter(id writ.DatacenterID) *Datacenter {
 	return find(r.Datacenters, func(d *Datacenter) bool { return d.ID == id })
+}
+
+// DatacenterName returns the name of a datacenter. It returns the id if r is nil or does not have the datacenter.
+func (r *Roster) DatacenterName(id writ.DatacenterID) string {
+	if r != nil {
+		if d := r.Datacenter(id); d != nil {
+			return d.Name
+		}
+	}
+	return string(id)
 }
 
 // Datacenters is a list of datacenters.

@@ -16,11 +16,6 @@ type RosterChain struct {
 	Links  [][]byte
 }
 
-// VerifyChain verifies a chain like VerifyRosters, and keeps the necessary links.
-func VerifyChain(pin writ.ClusterID, links [][]byte, now time.Time) (RosterChain, error) {
-	return RosterChain{}.Extend(pin, links, now)
-}
-
 // Extend verifies links that follow the newest roster, and returns the longer chain without the texts that no verifier
 // needs. It skips links that the chain already has. The newest roster must not have expired at now; the zero time
 // disables this check.

@@ -51,7 +51,7 @@ func TestPathComesInPages(t *testing.T) {
 
 func TestChainKeepsOnlyItsPath(t *testing.T) {
 	c := newSignedChain(t)
-	kept, err := VerifyChain(c.newest.Cluster, c.path(0), noon)
+	kept, err := RosterChain{}.Extend(c.newest.Cluster, c.path(0), noon)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +64,7 @@ func TestChainKeepsOnlyItsPath(t *testing.T) {
 			t.Fatalf("version %d: %d links are kept", kept.Newest.Version, len(kept.Links))
 		}
 	}
-	again, err := VerifyChain(c.newest.Cluster, kept.Links, noon)
+	again, err := RosterChain{}.Extend(c.newest.Cluster, kept.Links, noon)
 	if err != nil || again.Newest.Version != 21 {
 		t.Fatalf("%v", err)
 	}

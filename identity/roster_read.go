@@ -4,7 +4,6 @@ import (
 	"crypto/ed25519"
 	"encoding/base64"
 	"strings"
-	"time"
 
 	"golang.org/x/crypto/ssh"
 
@@ -23,12 +22,7 @@ func ParseRoster(text []byte) (*Roster, error) {
 	o.Version = r.Number("version")
 	o.Created = r.Time("created")
 	o.Expires = r.Time("expires")
-	if previous := r.One("previous"); r.Err() == nil && previous != "-" {
-		var err error
-		if o.Previous, err = writ.ParseDigest(previous); err != nil {
-			r.Fail("%v", err)
-		}
-	}
+	o.Previous = r.DigestOrDash("previous")
 	if format == rosterFormatV4 {
 		o.History = r.Digest("history")
 	}
@@ -103,14 +97,10 @@ func (r *rosterReader) principals() {
 func (r *rosterReader) bindings() {
 	for _, line := range r.Many("binding") {
 		f := r.Fields(line, 5)
-		b := Binding{Principal: f[0], Role: Role(f[1]), Project: writ.ProjectID(f[2]), Destructive: f[3] == "yes"}
-		if f[4] != "-" {
-			var err error
-			if b.Expires, err = time.Parse(header.TimeFormat, f[4]); err != nil {
-				r.Fail("%q is not a time", header.Clip(f[4]))
-			}
-		}
-		r.roster.Bindings = append(r.roster.Bindings, b)
+		r.roster.Bindings = append(r.roster.Bindings, Binding{
+			Principal: f[0], Role: Role(f[1]), Project: writ.ProjectID(f[2]), Destructive: f[3] == "yes",
+			Expires: r.ParseTimeOrDash(f[4]),
+		})
 	}
 }
 

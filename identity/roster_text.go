@@ -77,21 +77,17 @@ func (w *rosterWriter) start() {
 	r := w.roster
 	writeFormat(w.Writer, "writ-roster", r.Format(), rosterFormatV1, rosterFormatV4)
 	writeCluster(w.Writer, r.Cluster)
-	w.Number("version", r.Version, 1, maxRosterVersion)
+	w.Number("version", r.Version, maxRosterVersion)
 	w.Window(r.Created, r.Expires, maxRosterValidity)
-	previous := "-"
-	if !r.Previous.IsZero() {
-		previous = r.Previous.String()
-		w.Check(r.Version > 1, "previous", "version 1 has no previous one")
-	}
-	w.Line("previous", previous)
+	w.Check(r.Previous.IsZero() || r.Version > 1, "previous", "version 1 has no previous one")
+	w.Line("previous", header.DigestOrDash(r.Previous))
 	if r.Format() == rosterFormatV4 {
 		w.Line("history", r.History.String())
 	}
 	root := keyText(w.Writer, "root", r.Root)
 	w.Line("root", root)
 	w.Check(r.Root == nil || ClusterOf(r.Root) == r.Cluster, "root", "the cluster's id is not the hash of this key")
-	w.Number("threshold", r.Threshold, 1, max(1, len(r.Operators)))
+	w.Number("threshold", r.Threshold, max(1, len(r.Operators)))
 }
 
 func (w *rosterWriter) operators() {
@@ -161,12 +157,9 @@ func (w *rosterWriter) bindings() {
 		w.Check(RoleActions[b.Role] != nil, "binding", "%q is not a role", b.Role)
 		w.Check(projects[b.Project], "binding", "the project %q is not in the roster", b.Project)
 		w.Check(!b.Destructive || b.Role == Deployer, "binding", "only deployers can have the destructive flag")
-		expires := "-"
-		if !b.Expires.IsZero() {
-			expires = header.FormatTime(b.Expires)
-		}
-		bindings = append(bindings,
-			strings.Join([]string{b.Principal, string(b.Role), string(b.Project), header.YesNo(b.Destructive), expires}, " "))
+		bindings = append(bindings, strings.Join([]string{
+			b.Principal, string(b.Role), string(b.Project), header.YesNo(b.Destructive), header.TimeOrDash(b.Expires),
+		}, " "))
 	}
 	w.Lines("binding", bindings)
 }

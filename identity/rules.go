@@ -47,23 +47,14 @@ var RoleActions = map[Role][]Action{
 	Admin:    {ActionRead, ActionScheduleNodes, ActionAdmitNodes, ActionCreateTokens, ActionManageSecrets},
 }
 
-// Decider is the party that makes the final decision about a signed text.
-type Decider string
-
-// The deciders. Other verifiers on the way may reject a text earlier.
-const (
-	DecidedBySupervisor Decider = "supervisor" // supervisor of the datacenter that the text names
-	DecidedByEverybody  Decider = "everybody"  // each verifier decides for itself
-)
-
-// Rule describes a kind of signed text: its namespace, the right to sign it, and its decider.
+// Rule describes a kind of signed text: its namespace, and the right to sign it. The supervisor of the datacenter that
+// the text names decides about it. About a roster, each verifier decides for itself.
 type Rule struct {
 	Namespace sshsig.Namespace
 	Kind      string // kind of a statement's subject
 	Decision  string // decision of a statement
 	Action    Action // required action; a roster needs a threshold of signers with it
 	Project   bool   // a binding to the subject's project suffices; otherwise it must be to all projects
-	Decider   Decider
 
 	validID     func(id string) bool
 	about       about                             // the signer's view of the subject
@@ -80,116 +71,70 @@ const DecisionRotate = "rotate"
 // The fields of Seen in a statement about each kind of subject. They are empty for a token or batch, because the
 // "create" statement describes the new subject in its parameters.
 var (
-	ofRun       = about{name: filePattern.MatchString, project: true}
-	ofFailedRun = about{name: filePattern.MatchString, project: true, revision: true}
-	ofNode      = about{name: writ.ValidName, fingerprint: true, revision: true}
-	ofSecret    = about{project: true, revision: true}
-	ofWork      = about{name: writ.ValidName, revision: true}
-	ofItsWork   = about{project: true, revision: true}
-	ofOperation = about{revision: true}
-	ofRuns      = about{project: true} // the parameters contain the signer's view of each run
+	ofDatacenter = about{name: writ.ValidName}
+	ofRun        = about{name: filePattern.MatchString, project: true}
+	ofFailedRun  = about{name: filePattern.MatchString, project: true, revision: true}
+	ofNode       = about{name: writ.ValidName, fingerprint: true, revision: true}
+	ofSecret     = about{project: true, revision: true}
+	ofWork       = about{name: writ.ValidName, revision: true}
+	ofItsWork    = about{project: true, revision: true}
+	ofOperation  = about{revision: true}
+	ofRuns       = about{project: true} // the parameters contain the signer's view of each run
 )
+
+const statement = sshsig.StatementNamespace
 
 // Rules lists all kinds of signed texts.
 var Rules = []Rule{
-	{sshsig.ScriptNamespace, "", "", ActionSubmit, true, DecidedBySupervisor, nil, about{}, nil, nil},
-	{sshsig.RosterNamespace, "", "", ActionGovern, false, DecidedByEverybody, nil, about{}, nil, nil},
-	{sshsig.StatementNamespace, "run", "cancel", ActionControlRuns, true, DecidedBySupervisor, validRunID, ofRun, nil, nil},
-	{sshsig.StatementNamespace, "run", "resume", ActionControlRuns, true, DecidedBySupervisor, validRunID, ofFailedRun, nil, nil},
+	{Namespace: sshsig.ScriptNamespace, Action: ActionSubmit, Project: true},
+	{Namespace: sshsig.RosterNamespace, Action: ActionGovern},
+	{statement, "run", "cancel", ActionControlRuns, true, validRunID, ofRun, nil, nil},
+	{statement, "run", "resume", ActionControlRuns, true, validRunID, ofFailedRun, nil, nil},
+	{statement, "node", "approve", ActionAdmitNodes, false, writ.ValidUUID, ofNode, nil, nil},
+	{statement, "node", "reject", ActionAdmitNodes, false, writ.ValidUUID, ofNode, nil, nil},
+	{statement, "node", "remove", ActionAdmitNodes, false, writ.ValidUUID, ofNode, nil, nil},
+	{statement, "node", DecisionLost, ActionAdmitNodes, false, writ.ValidUUID, ofNode, nil, nil},
+	{statement, "node", "cordon", ActionScheduleNodes, false, writ.ValidUUID, ofNode, nil, nil},
+	{statement, "node", "uncordon", ActionScheduleNodes, false, writ.ValidUUID, ofNode, nil, nil},
+	{statement, "node", "drain", ActionScheduleNodes, false, writ.ValidUUID, ofNode, nil, nil},
+	{statement, "node", DecisionLabel, ActionScheduleNodes, false, writ.ValidUUID, ofNode, checks(ParseLabelChange), nil},
+	{statement, "token", "create", ActionCreateTokens, false, ValidTokenID, about{}, checks(ParseTokenGrant), nil},
+	{statement, "token", DecisionRevoke, ActionCreateTokens, false, ValidTokenID, about{}, nil, nil},
+	{statement, "batch", "create", ActionAdmitNodes, false, ValidTokenID, about{}, checks(ParseBatch), nil},
+	{statement, "batch", DecisionRevoke, ActionAdmitNodes, false, ValidTokenID, about{}, nil, nil},
+	{statement, "datacenter", DecisionRotate, ActionAdmitNodes, false, writ.ValidUUID, ofDatacenter, nil, nil},
 	{
-		sshsig.StatementNamespace, "node", "approve", ActionAdmitNodes, false, DecidedBySupervisor, writ.ValidUUID, ofNode, nil,
-		nil,
-	},
-	{sshsig.StatementNamespace, "node", "reject", ActionAdmitNodes, false, DecidedBySupervisor, writ.ValidUUID, ofNode, nil, nil},
-	{sshsig.StatementNamespace, "node", "remove", ActionAdmitNodes, false, DecidedBySupervisor, writ.ValidUUID, ofNode, nil, nil},
-	{
-		sshsig.StatementNamespace, "node", DecisionLost, ActionAdmitNodes, false, DecidedBySupervisor, writ.ValidUUID, ofNode, nil,
-		nil,
-	},
-	{
-		sshsig.StatementNamespace, "node", "cordon", ActionScheduleNodes, false, DecidedBySupervisor, writ.ValidUUID, ofNode, nil,
-		nil,
-	},
-	{
-		sshsig.StatementNamespace, "node", "uncordon", ActionScheduleNodes, false, DecidedBySupervisor, writ.ValidUUID, ofNode, nil,
-		nil,
-	},
-	{
-		sshsig.StatementNamespace, "node", "drain", ActionScheduleNodes, false, DecidedBySupervisor, writ.ValidUUID, ofNode, nil,
-		nil,
+		statement, "secret", DecisionSetSecret, ActionManageSecrets, true, writ.ValidName, ofSecret,
+		checks(ParseSecretChange), projectOfSecret,
 	},
 	{
-		sshsig.StatementNamespace, "node", DecisionLabel, ActionScheduleNodes, false, DecidedBySupervisor, writ.ValidUUID, ofNode,
-		checkLabelChange, nil,
+		statement, "secret", DecisionRemoveSecret, ActionManageSecrets, true, writ.ValidName, ofSecret,
+		checks(ParseSecretChange), projectOfSecret,
+	},
+	{statement, "datacenter", DecisionHold, ActionScheduleNodes, false, writ.ValidUUID, ofWork, nil, nil},
+	{statement, "datacenter", DecisionRelease, ActionScheduleNodes, false, writ.ValidUUID, ofWork, nil, nil},
+	{statement, "operation", DecisionHold, ActionScheduleNodes, false, writ.ValidWork, ofOperation, nil, nil},
+	{statement, "operation", DecisionRelease, ActionScheduleNodes, false, writ.ValidWork, ofOperation, nil, nil},
+	{statement, "project", DecisionHold, ActionControlRuns, true, writ.ValidUUID, ofItsWork, nil, projectOfSeen},
+	{statement, "project", DecisionRelease, ActionControlRuns, true, writ.ValidUUID, ofItsWork, nil, projectOfSeen},
+	{
+		statement, "project", DecisionCancelRuns, ActionControlRuns, true, writ.ValidUUID, ofRuns,
+		checks(ParseRunList), projectOfSeen,
 	},
 	{
-		sshsig.StatementNamespace, "token", "create", ActionCreateTokens, false, DecidedBySupervisor, ValidTokenID, about{},
-		checkTokenGrant, nil,
+		statement, "project", DecisionResumeRuns, ActionControlRuns, true, writ.ValidUUID, ofRuns,
+		checks(ParseRunList), projectOfSeen,
 	},
-	{
-		sshsig.StatementNamespace, "token", DecisionRevoke, ActionCreateTokens, false, DecidedBySupervisor, ValidTokenID, about{},
-		nil, nil,
-	},
-	{
-		sshsig.StatementNamespace, "batch", "create", ActionAdmitNodes, false, DecidedBySupervisor, ValidTokenID, about{},
-		checkBatch, nil,
-	},
-	{
-		sshsig.StatementNamespace, "batch", DecisionRevoke, ActionAdmitNodes, false, DecidedBySupervisor, ValidTokenID, about{},
-		nil, nil,
-	},
-	{
-		sshsig.StatementNamespace, "datacenter", DecisionRotate, ActionAdmitNodes, false, DecidedBySupervisor, writ.ValidUUID,
-		about{name: writ.ValidName}, nil, nil,
-	},
-	{
-		sshsig.StatementNamespace, "secret", DecisionSetSecret, ActionManageSecrets, true, DecidedBySupervisor, writ.ValidName,
-		ofSecret, checkSecretChange, projectOfSecret,
-	},
-	{
-		sshsig.StatementNamespace, "secret", DecisionRemoveSecret, ActionManageSecrets, true, DecidedBySupervisor, writ.ValidName,
-		ofSecret, checkSecretChange, projectOfSecret,
-	},
-	{
-		sshsig.StatementNamespace, "datacenter", DecisionHold, ActionScheduleNodes, false, DecidedBySupervisor, writ.ValidUUID,
-		ofWork, nil, nil,
-	},
-	{
-		sshsig.StatementNamespace, "datacenter", DecisionRelease, ActionScheduleNodes, false, DecidedBySupervisor, writ.ValidUUID,
-		ofWork, nil, nil,
-	},
-	{
-		sshsig.StatementNamespace, "operation", DecisionHold, ActionScheduleNodes, false, DecidedBySupervisor, writ.ValidWork,
-		ofOperation, nil, nil,
-	},
-	{
-		sshsig.StatementNamespace, "operation", DecisionRelease, ActionScheduleNodes, false, DecidedBySupervisor, writ.ValidWork,
-		ofOperation, nil, nil,
-	},
-	{
-		sshsig.StatementNamespace, "project", DecisionHold, ActionControlRuns, true, DecidedBySupervisor, writ.ValidUUID, ofItsWork,
-		nil, projectOfSeen,
-	},
-	{
-		sshsig.StatementNamespace, "project", DecisionRelease, ActionControlRuns, true, DecidedBySupervisor, writ.ValidUUID,
-		ofItsWork, nil, projectOfSeen,
-	},
-	{
-		sshsig.StatementNamespace, "project", DecisionCancelRuns, ActionControlRuns, true, DecidedBySupervisor, writ.ValidUUID,
-		ofRuns, checkRunList, projectOfSeen,
-	},
-	{
-		sshsig.StatementNamespace, "project", DecisionResumeRuns, ActionControlRuns, true, DecidedBySupervisor, writ.ValidUUID,
-		ofRuns, checkRunList, projectOfSeen,
-	},
-	{
-		sshsig.StatementNamespace, "deployment", DecisionHold, ActionControlRuns, true, DecidedBySupervisor, writ.ValidName,
-		ofItsWork, nil, projectOfSeen,
-	},
-	{
-		sshsig.StatementNamespace, "deployment", DecisionRelease, ActionControlRuns, true, DecidedBySupervisor, writ.ValidName,
-		ofItsWork, nil, projectOfSeen,
-	},
+	{statement, "deployment", DecisionHold, ActionControlRuns, true, writ.ValidName, ofItsWork, nil, projectOfSeen},
+	{statement, "deployment", DecisionRelease, ActionControlRuns, true, writ.ValidName, ofItsWork, nil, projectOfSeen},
+}
+
+// checks returns the check of a statement's parameters by the function that parses them.
+func checks[T any](parse func(s *Statement) (T, error)) func(s *Statement) error {
+	return func(s *Statement) error {
+		_, err := parse(s)
+		return err
+	}
 }
 
 // RuleOf returns the rule for a namespace, kind and decision.
@@ -204,8 +149,3 @@ func RuleOf(namespace sshsig.Namespace, kind, decision string) (Rule, bool) {
 }
 
 func validRunID(id string) bool { return writ.RunID(id).Valid() }
-
-func checkTokenGrant(s *Statement) error {
-	_, err := ParseTokenGrant(s)
-	return err
-}

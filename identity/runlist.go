@@ -111,8 +111,3 @@ func parseSeenOfRun(line string, resume bool) (SeenOfRun, error) {
 	}
 	return r, nil
 }
-
-func checkRunList(s *Statement) error {
-	_, err := ParseRunList(s)
-	return err
-}

@@ -81,11 +81,6 @@ func ParseSecretChange(s *Statement) (SecretChange, error) {
 	return c, nil
 }
 
-func checkSecretChange(s *Statement) error {
-	_, err := ParseSecretChange(s)
-	return err
-}
-
 func projectOfSecret(s *Statement) writ.ProjectID {
 	project, _ := s.Params["project"].(string)
 	return writ.ProjectID(project)

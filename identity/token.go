@@ -67,7 +67,7 @@ func (t Token) Admits(roster *Roster, d *Datacenter) error {
 			WithHint("make one with `writ token create --dc %s`", d.Name)
 	case t.Datacenter != d.ID:
 		return writ.Errorf(writ.CodeWrongDatacenter, "the token admits to the datacenter %s, the address leads to %s",
-			nameIn(roster, t.Datacenter), d.Name).
+			roster.DatacenterName(t.Datacenter), d.Name).
 			WithHint("use the address of that datacenter's supervisor, or create a token with `writ token create --dc %s`",
 				d.Name)
 	case roster.Version < t.Roster:
@@ -76,13 +76,6 @@ func (t Token) Admits(roster *Roster, d *Datacenter) error {
 			WithHint("wait until the supervisor has the newer roster")
 	}
 	return roster.Chain().CheckSeen(t.Roster, t.RosterDigest)
-}
-
-func nameIn(r *Roster, id writ.DatacenterID) string {
-	if d := r.Datacenter(id); d != nil {
-		return d.Name
-	}
-	return string(id)
 }
 
 // TokenKey is the stored form of a token: the ed25519 public key derived from its secret. It verifies proofs of the
@@ -124,13 +117,10 @@ func newID() string {
 // String formats the token for copying: "writ2.<id>.<secret>.<pin>.<datacenter>.<version>.<digest>", with "-", "0" and
 // "-" for missing values. It contains the secret.
 func (t Token) String() string {
-	digest := "-"
-	if !t.RosterDigest.IsZero() {
-		digest = t.RosterDigest.String()
-	}
 	return strings.Join([]string{
 		tokenPrefix, t.ID, base64.RawURLEncoding.EncodeToString(t.Secret[:]), string(t.Pin),
-		header.OrDash(string(t.Datacenter)), strconv.Itoa(t.Roster), digest,
+		header.OrDash(string(t.Datacenter)), strconv.Itoa(t.Roster),
+		header.DigestOrDash(t.RosterDigest),
 	}, ".")
 }
 

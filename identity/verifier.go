@@ -198,13 +198,7 @@ func (v *Verifier) addressed(
 		return writ.Errorf(writ.CodeDatacenterAway, "the datacenter %s is disabled in the roster", d.Name).
 			WithHint("sign it again for another one, or wait until a root operator enables it")
 	}
-	if v.Roster.Version < roster {
-		return tooOld(v.Roster, roster)
-	}
-	if err := v.Roster.Chain().CheckSeen(roster, digest); err != nil {
-		if v.Forked != nil {
-			v.Forked(who.name(), err)
-		}
+	if err := v.checkSeen(roster, digest, who); err != nil {
 		return err
 	}
 	if m.at.After(v.Roster.Expires) {
@@ -213,6 +207,18 @@ func (v *Verifier) addressed(
 			WithHint("a root operator signs a new version")
 	}
 	return nil
+}
+
+// checkSeen checks the version of the roster that a signer has seen.
+func (v *Verifier) checkSeen(version int, digest writ.Digest, who identified) error {
+	if v.Roster.Version < version {
+		return tooOld(v.Roster, version)
+	}
+	err := v.Roster.Chain().CheckSeen(version, digest)
+	if err != nil && v.Forked != nil {
+		v.Forked(who.name(), err)
+	}
+	return err
 }
 
 // inTime checks the validity period of a text. m.at may be later than now, because the clock of the supervisor that

@@ -23,10 +23,10 @@ type VerifiedStatement struct {
 	by proof
 }
 
-// Allows reports whether the signer, with the same signature, may perform another action in a project at a time. The
+// Allows reports whether the signer, with the same signature, may perform another action in all projects at a time. The
 // errors are those of Roster.Allows.
-func (v *VerifiedStatement) Allows(action Action, project writ.ProjectID, at time.Time) error {
-	return v.Roster.rightsOf(v.Signer, at, v.by).allow(action, project)
+func (v *VerifiedStatement) Allows(action Action, at time.Time) error {
+	return v.Roster.rightsOf(v.Signer, at, v.by).allow(action, "")
 }
 
 // Statement makes every check of a statement that needs no store, in the same order as Submission.
@@ -133,10 +133,7 @@ func (v *Verifier) projectOf(rule Rule, s *Statement) (writ.ProjectID, error) {
 
 // isSeen compares the project of a subject with the project that the signer saw.
 func (v *Verifier) isSeen(s *Statement, project writ.ProjectID) error {
-	name := string(project)
-	if p := v.Roster.Project(project); p != nil {
-		name = p.Name
-	}
+	name := v.Roster.ProjectName(project)
 	if project == s.Seen.Project && name == s.Seen.ProjectName {
 		return nil
 	}

@@ -635,7 +635,7 @@ func (n *testNode) supervisorKey(id envelope.KeyID) (ed25519.PublicKey, error) {
 }
 
 func (n *testNode) handle(ctx context.Context, task queue.Task) {
-	job, digest, err := envelope.OpenOne[writ.Job](envelope.Job, task.Body, n.supervisorKey)
+	job, digest, err := envelope.OpenWith[writ.Job](&envelope.Opener{Keys: n.supervisorKey}, envelope.Job, task.Body)
 	if err != nil {
 		n.sim.t.Errorf("open job: %v", err)
 		return

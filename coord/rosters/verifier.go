@@ -39,20 +39,10 @@ func (s *Store) CertificateOf(ctx context.Context, signed []byte) (*identity.Cer
 
 // DatacenterName returns the name of a datacenter in the newest roster, or its id.
 func (s *Store) DatacenterName(id writ.DatacenterID) string {
-	if roster := s.current.Load(); roster != nil {
-		if d := roster.Datacenter(id); d != nil {
-			return d.Name
-		}
-	}
-	return string(id)
+	return s.current.Load().DatacenterName(id)
 }
 
 // ProjectName returns the name of a project in the newest roster, or its id.
 func (s *Store) ProjectName(id writ.ProjectID) string {
-	if roster := s.current.Load(); roster != nil {
-		if p := roster.Project(id); p != nil {
-			return p.Name
-		}
-	}
-	return string(id)
+	return s.current.Load().ProjectName(id)
 }

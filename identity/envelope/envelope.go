@@ -175,13 +175,8 @@ func Open[T any](kind Kind, signed []byte, key Keys) ([]T, KeyID, error) {
 	return records, by, nil
 }
 
-// OpenOne verifies and decodes one blob of SignEach. It returns the record and the SHA-256 of its encoding. It returns
-// the errors of Open. To open many blobs, use an Opener: it verifies each signature once.
-func OpenOne[T any](kind Kind, signed []byte, key Keys) (record T, digest writ.Digest, err error) {
-	return OpenWith[T](&Opener{Keys: key}, kind, signed)
-}
-
-// OpenWith is OpenOne with an Opener.
+// OpenWith verifies and decodes one blob of SignEach. It returns the record and the SHA-256 of its encoding. It returns
+// the errors of Open.
 func OpenWith[T any](o *Opener, kind Kind, signed []byte) (record T, digest writ.Digest, err error) {
 	text, digest, _, err := o.Record(kind, signed)
 	if err != nil {

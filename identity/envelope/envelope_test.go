@@ -101,8 +101,8 @@ func TestRecordsCanBeSentSeparately(t *testing.T) {
 		if diff := cmp.Diff(result(i+1), have); diff != "" || digest != digests[i] {
 			t.Errorf("digest %s, record %s", digest, diff)
 		}
-		if _, again, err := OpenOne[writ.Result](Job, s, o.Keys); err != nil || again != digest {
-			t.Errorf("OpenOne: %s, %v", again, err)
+		if _, again, err := OpenWith[writ.Result](&Opener{Keys: o.Keys}, Job, s); err != nil || again != digest {
+			t.Errorf("OpenWith: %s, %v", again, err)
 		}
 	}
 	if len(o.order) != 1 {
@@ -192,7 +192,7 @@ func TestOpenRefuses(t *testing.T) {
 		"record of no form": {mustSignEach(t, "text")[0], node, writ.CodeSignatureMalformed},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, _, err := OpenOne[writ.Result](Result, tt.signed, tt.keys)
+			_, _, err := OpenWith[writ.Result](&Opener{Keys: tt.keys}, Result, tt.signed)
 			wantCode(t, err, tt.want)
 		})
 	}
@@ -305,7 +305,7 @@ func FuzzOpen(f *testing.F) {
 				t.Fatalf("opened %x, would sign %x, error %v", signed, want, err)
 			}
 		}
-		_, _, _ = OpenOne[writ.Result](Result, signed, keys)
+		_, _, _ = OpenWith[writ.Result](&Opener{Keys: keys}, Result, signed)
 	})
 }
 

@@ -83,7 +83,7 @@ func TestChangedKindIsRejected(t *testing.T) {
 		})
 	}
 	for name, changed := range map[string][]byte{"another name": rename(each, Beat), "removed name": rename(each, "")} {
-		_, _, err := OpenOne[writ.Result](Result, changed, keys)
+		_, _, err := OpenWith[writ.Result](&Opener{Keys: keys}, Result, changed)
 		if writ.CodeOf(err) != writ.CodeSignatureInvalid {
 			t.Errorf("one record, %s: %v", name, err)
 		}

@@ -66,10 +66,7 @@ func InRoster(r *identity.Roster) []Item {
 		if b.Expires.IsZero() || p == nil || p.State != identity.Active || outlived(r, i) {
 			continue
 		}
-		project := string(b.Project)
-		if known := r.Project(b.Project); known != nil {
-			project = known.Name
-		}
+		project := r.ProjectName(b.Project)
 		on := project
 		if b.Project == identity.AllProjects {
 			on = "all projects"

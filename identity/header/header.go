@@ -6,6 +6,7 @@ package header
 
 import (
 	"bytes"
+	"cmp"
 	"strconv"
 	"strings"
 	"time"
@@ -79,11 +80,22 @@ func YesNo(b bool) string {
 }
 
 // OrDash returns s, or "-" for an empty s: a line needs a value.
-func OrDash(s string) string {
-	if s == "" {
+func OrDash(s string) string { return cmp.Or(s, "-") }
+
+// DigestOrDash formats a digest, and the zero digest as "-".
+func DigestOrDash(d writ.Digest) string {
+	if d.IsZero() {
 		return "-"
 	}
-	return s
+	return d.String()
+}
+
+// TimeOrDash formats a time, and the zero time as "-".
+func TimeOrDash(t time.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	return FormatTime(t)
 }
 
 // FromDash is the inverse of OrDash.

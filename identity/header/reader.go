@@ -110,8 +110,17 @@ func (r *Reader) Duration(key string) time.Duration {
 }
 
 // Digest reads a digest.
-func (r *Reader) Digest(key string) (digest writ.Digest) {
-	text := r.One(key)
+func (r *Reader) Digest(key string) writ.Digest { return r.digest(r.One(key)) }
+
+// DigestOrDash reads a digest, or the zero digest as "-".
+func (r *Reader) DigestOrDash(key string) (digest writ.Digest) {
+	if text := r.One(key); text != "-" {
+		digest = r.digest(text)
+	}
+	return digest
+}
+
+func (r *Reader) digest(text string) (digest writ.Digest) {
 	if r.err != nil {
 		return digest
 	}
@@ -120,6 +129,18 @@ func (r *Reader) Digest(key string) (digest writ.Digest) {
 		r.Fail("%v", err)
 	}
 	return digest
+}
+
+// ParseTimeOrDash parses a word of a line: a time, or the zero time as "-".
+func (r *Reader) ParseTimeOrDash(word string) (t time.Time) {
+	if word == "-" {
+		return t
+	}
+	t, err := time.Parse(TimeFormat, word)
+	if err != nil {
+		r.Fail("%q is not a time", Clip(word))
+	}
+	return t
 }
 
 // Params reads the line with parameters.

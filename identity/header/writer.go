@@ -88,8 +88,8 @@ func (w *Writer) Set(key string, words []string, pattern *regexp.Regexp) {
 }
 
 // Number writes a number, which must be between least and most.
-func (w *Writer) Number(key string, n, least, most int) {
-	w.Check(n >= least && n <= most, key, "%d is not between %d and %d", n, least, most)
+func (w *Writer) Number(key string, n, most int) {
+	w.Check(n >= 1 && n <= most, key, "%d is not between 1 and %d", n, most)
 	w.Line(key, strconv.Itoa(n))
 }
 

@@ -89,22 +89,16 @@ func loadCertificate(path string) (*ssh.Certificate, error) {
 	return cert, nil
 }
 
-// AgentKey is a key in an agent.
-type AgentKey struct {
-	Key     ssh.PublicKey // plain, or a certificate
-	Comment string
-}
-
 // AgentKeys lists the keys and certificates of an ssh-agent that have an accepted type, in the agent's order.
-func AgentKeys(conn net.Conn) ([]AgentKey, error) {
+func AgentKeys(conn net.Conn) ([]ssh.PublicKey, error) {
 	listed, err := newAgent(conn).List()
 	if err != nil {
 		return nil, unusable("the ssh-agent does not answer: %v", err)
 	}
-	var keys []AgentKey
+	var keys []ssh.PublicKey
 	for _, k := range listed {
 		if key, err := ParseKeyBlob(k.Blob); err == nil {
-			keys = append(keys, AgentKey{Key: key, Comment: k.Comment})
+			keys = append(keys, key)
 		}
 	}
 	return keys, nil
@@ -118,10 +112,10 @@ func AgentSigner(conn net.Conn, key ssh.PublicKey) (Signer, error) {
 		return nil, err
 	}
 	for _, k := range keys {
-		if key == nil || bytes.Equal(k.Key.Marshal(), key.Marshal()) {
+		if key == nil || bytes.Equal(k.Marshal(), key.Marshal()) {
 			client := newAgent(conn)
 			return &signer{
-				key: k.Key, sign: func(data []byte) (*ssh.Signature, error) { return client.Sign(k.Key, data) },
+				key: k, sign: func(data []byte) (*ssh.Signature, error) { return client.Sign(k, data) },
 			}, nil
 		}
 	}

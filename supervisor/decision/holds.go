@@ -153,7 +153,7 @@ func (d *Holds) checkScope(v *identity.VerifiedStatement, scope identity.Scope) 
 // hold puts a scope on hold. It succeeds if the scope is on hold already: the new decision is recorded, and a release
 // must have seen it.
 func (d *Holds) hold(v *identity.VerifiedStatement, _ identity.Holds, h *identity.Hold) (done string, err error) {
-	byOperator := v.Allows(identity.ActionScheduleNodes, "", d.Now()) == nil
+	byOperator := v.Allows(identity.ActionScheduleNodes, d.Now()) == nil
 	h.ByOperator = byOperator || h.Held && h.ByOperator
 	h.Held = true
 	return h.Text() + " is on hold: no job of it is sent until it is released", nil
@@ -173,7 +173,7 @@ func (d *Holds) release(
 		if !o.ByOperator {
 			continue
 		}
-		if err := v.Allows(identity.ActionScheduleNodes, "", d.Now()); err != nil {
+		if err := v.Allows(identity.ActionScheduleNodes, d.Now()); err != nil {
 			return "", writ.Errorf(writ.CodeRoleMissing, "%s; an operator of the datacenter releases that", hold.Text(o)).
 				WithHint("it takes the role operator or admin in all projects")
 		}

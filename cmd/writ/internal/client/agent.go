@@ -84,7 +84,7 @@ func muteAgent(socket, what string, limit time.Duration) error {
 }
 
 // keys lists the keys and certificates that can sign.
-func (s *agentSession) keys() (keys []sshsig.AgentKey, err error) {
+func (s *agentSession) keys() (keys []ssh.PublicKey, err error) {
 	err = s.request("list its keys", agentListLimit, func() (err error) {
 		keys, err = sshsig.AgentKeys(s.conn)
 		return err
@@ -132,15 +132,15 @@ func (s *agentSigner) task() string {
 
 // firstUsable returns the first key that `wanted` accepts, or nil. A nil `wanted` accepts all. An agent keeps
 // certificates after they expire, so a key that can sign now comes before them.
-func firstUsable(keys []sshsig.AgentKey, wanted func(ssh.PublicKey) bool, now time.Time) ssh.PublicKey {
+func firstUsable(keys []ssh.PublicKey, wanted func(ssh.PublicKey) bool, now time.Time) ssh.PublicKey {
 	var outdated ssh.PublicKey
 	for _, k := range keys {
 		switch {
-		case wanted != nil && !wanted(k.Key):
-		case !isOutdated(k.Key, now):
-			return k.Key
+		case wanted != nil && !wanted(k):
+		case !isOutdated(k, now):
+			return k
 		case outdated == nil:
-			outdated = k.Key
+			outdated = k
 		}
 	}
 	return outdated

@@ -203,11 +203,7 @@ func TestExpiredCertificateReplacesNoKey(t *testing.T) {
 		{[]ssh.PublicKey{expired, valid}, onlyExpired, expired},
 		{[]ssh.PublicKey{public}, onlyExpired, nil},
 	} {
-		var listed []sshsig.AgentKey
-		for _, k := range tt.keys {
-			listed = append(listed, sshsig.AgentKey{Key: k})
-		}
-		got := firstUsable(listed, tt.wanted, now)
+		got := firstUsable(tt.keys, tt.wanted, now)
 		if (got == nil) != (tt.want == nil) || got != nil && !bytes.Equal(got.Marshal(), tt.want.Marshal()) {
 			t.Errorf("of %d keys: %v, want %v", len(tt.keys), got, tt.want)
 		}

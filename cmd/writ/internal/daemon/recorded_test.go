@@ -288,7 +288,7 @@ func readRecordedRedis(t *testing.T, keys map[writ.NodeID]ed25519.PublicKey, job
 			}
 			select {
 			case task := <-served:
-				job, _, err := envelope.OpenOne[writ.Job](envelope.Job, task.Body, supervisor)
+				job, _, err := envelope.OpenWith[writ.Job](&envelope.Opener{Keys: supervisor}, envelope.Job, task.Body)
 				if err != nil {
 					t.Errorf("the task %s: %v", task.ID, err)
 				}

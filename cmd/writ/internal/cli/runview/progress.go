@@ -83,15 +83,6 @@ func (p *Progress) remember(e api.Event) {
 	}
 }
 
-func (p *Progress) datacenter(id writ.DatacenterID) string {
-	if p.roster != nil {
-		if d := p.roster.Datacenter(id); d != nil {
-			return d.Name
-		}
-	}
-	return string(id)
-}
-
 func (p *Progress) runChanged(r *api.Run) {
 	if p.run == "" {
 		p.term.Note("run %s", r.ID)
@@ -99,7 +90,7 @@ func (p *Progress) runChanged(r *api.Run) {
 	p.run = r.State
 	if r.State == api.RunStateRunning && !p.told { // the stream repeats earlier events
 		p.told = true
-		p.term.Note("… running in %s", p.datacenter(r.Datacenter))
+		p.term.Note("… running in %s", p.roster.DatacenterName(r.Datacenter))
 	}
 	if r.Reason != "" && !r.State.Ended() { // the stream repeats the state at its start
 		p.Waits.Note(why.WaitReason{Reason: why.Reason{Why: why.SentenceOf(r.Why, r.Reason)}})
@@ -159,10 +150,7 @@ func because(e *writ.Error) string {
 
 // NodeName formats the node and the driver of a call: "n1 (simulated)", "n2 (directory)".
 func NodeName(c writ.Call) string {
-	name := c.NodeName
-	if name == "" {
-		name = string(c.Node)
-	}
+	name := cmp.Or(c.NodeName, string(c.Node))
 	if d := cli.DriverName(c); d != "" {
 		name += " (" + d + ")"
 	}
