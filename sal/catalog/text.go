@@ -66,7 +66,7 @@ func (o *Operation) Facts() []string {
 		facts = append(facts, "not repeated")
 	}
 	if o.Effect != Find {
-		facts = append(facts, "at most "+shortDuration(o.Timeout)+" by default")
+		facts = append(facts, "at most "+ShortDuration(o.Timeout)+" by default")
 	}
 	return facts
 }
@@ -183,6 +183,14 @@ func (f *Field) Limits() string {
 	return strings.Join(parts, "; ")
 }
 
-func shortDuration(d time.Duration) string {
-	return strings.NewReplacer("m0s", "m", "h0m", "h").Replace(d.String())
+// ShortDuration formats a duration without trailing zero units: "1h" instead of "1h0m0s".
+func ShortDuration(d time.Duration) string {
+	text := d.String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	return text
 }

@@ -2,9 +2,9 @@ package check
 
 import (
 	"fmt"
-	"strings"
 	"time"
 
+	"writ/sal/catalog"
 	"writ/scripts"
 	"writ/scripts/diagnostic"
 	"writ/scripts/scripttest"
@@ -38,23 +38,11 @@ type Timeout struct {
 
 // String returns the call with its timeout: "machine.create at web.tengo:14:11 has the timeout 2h".
 func (t Timeout) String() string {
-	return fmt.Sprintf("%s at %s has the timeout %s", t.Operation, t.Position, shortest(t.Duration()))
+	return fmt.Sprintf("%s at %s has the timeout %s", t.Operation, t.Position, catalog.ShortDuration(t.Duration()))
 }
 
 // Duration returns the timeout as a duration.
 func (t Timeout) Duration() time.Duration { return time.Duration(t.Millis) * time.Millisecond }
-
-// shortest formats a duration without zero parts: "2h" instead of "2h0m0s".
-func shortest(d time.Duration) string {
-	text := d.String()
-	if strings.HasSuffix(text, "m0s") {
-		text = strings.TrimSuffix(text, "0s")
-	}
-	if strings.HasSuffix(text, "h0m") {
-		text = strings.TrimSuffix(text, "0m")
-	}
-	return text
-}
 
 // OK reports whether the script has no errors.
 func (r Report) OK() bool { return r.Errors() == 0 }

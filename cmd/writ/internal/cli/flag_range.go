@@ -3,24 +3,14 @@ package cli
 import (
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
+
+	"writ/sal/catalog"
 
 	"github.com/spf13/pflag"
 
 	"writ"
 )
-
-// Lifetime formats a duration in whole seconds and omits trailing zero units: "1h", and 90 s as "1m30s".
-func Lifetime(d time.Duration) string {
-	text := d.String()
-	for _, zero := range []struct{ whole, short string }{{"m0s", "m"}, {"h0m", "h"}} {
-		if rest, ok := strings.CutSuffix(text, zero.whole); ok {
-			text = rest + zero.short
-		}
-	}
-	return text
-}
 
 // Limits of flags without a limit of their own.
 const (
@@ -67,7 +57,7 @@ func (r *ranged[N]) Possible() string {
 func boundText[N int | int64 | float64 | time.Duration](bound N) string {
 	switch b := any(bound).(type) {
 	case time.Duration:
-		return Lifetime(b)
+		return catalog.ShortDuration(b)
 	case float64:
 		return strconv.FormatFloat(b, 'f', -1, 64)
 	default:

@@ -3,7 +3,6 @@ package doctor
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"writ"
@@ -12,6 +11,7 @@ import (
 	"writ/cmd/writ/internal/client"
 	"writ/coord/api"
 	"writ/coord/remedy"
+	"writ/sal/catalog"
 )
 
 // stuckAfter is the silence after which the doctor counts an open run as stuck, as the first page of the dashboard
@@ -90,7 +90,7 @@ func examineRuns(ctx context.Context, c *client.Client) []finding {
 	if more != "" {
 		text = "more than " + text
 	}
-	minutes := strings.TrimSuffix(stuckAfter.String(), "0s")
+	minutes := catalog.ShortDuration(stuckAfter)
 	return []finding{{
 		Check: "stuck runs", State: suspect, Detail: text + " without news for " + minutes,
 		Fix: "writ run list --stuck " + minutes,

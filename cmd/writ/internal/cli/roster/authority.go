@@ -14,6 +14,7 @@ import (
 	"writ/cmd/writ/internal/client"
 	"writ/cmd/writ/internal/terminal"
 	"writ/identity"
+	"writ/sal/catalog"
 )
 
 // certificateLife is the default limit of the validity of a certificate. A root operator may set another one.
@@ -51,7 +52,7 @@ func authoritiesOf(r *identity.Roster) []authorityView {
 	for _, a := range r.Authorities {
 		views = append(views,
 			authorityView{
-				a.Name, a.State, ssh.FingerprintSHA256(a.Key), a.Principals, a.KeyIDs, cli.Lifetime(a.MaxLife()), a.Expires,
+				a.Name, a.State, ssh.FingerprintSHA256(a.Key), a.Principals, a.KeyIDs, catalog.ShortDuration(a.MaxLife()), a.Expires,
 			})
 	}
 	return views
