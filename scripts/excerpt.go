@@ -4,13 +4,14 @@ import (
 	"bytes"
 	"strconv"
 	"strings"
+
 	"writ/scripts/diagnostic"
 )
 
 // Excerpt returns the source line at a position "file:line:column", with a caret below the column. It returns "" if the
 // bundle does not contain the position, or if the line is longer than maxLine.
 func (b Bundle) Excerpt(position string) string {
-	name, line, column, ok := parsePosition(position)
+	name, line, column, ok := ParsePosition(position)
 	if !ok {
 		return ""
 	}
@@ -35,8 +36,8 @@ func (b Bundle) Excerpt(position string) string {
 	return ""
 }
 
-// parsePosition splits "name:line:column". The name may contain colons.
-func parsePosition(position string) (name string, line, column int, ok bool) {
+// ParsePosition splits "name:line:column". The name may contain colons.
+func ParsePosition(position string) (name string, line, column int, ok bool) {
 	rest, last := cutLastColon(position)
 	name, middle := cutLastColon(rest)
 	line, err1 := strconv.Atoi(middle)

@@ -42,9 +42,7 @@ func (c *callCounter) endsItself(n parser.Node) bool {
 	if call, ok := n.(*parser.CallExpr); ok && c.isRun(call.Func, "fail") {
 		return true
 	}
-	found := false
-	syntax.Children(n, func(child parser.Node) { found = found || c.endsItself(child) })
-	return found
+	return syntax.AnyChild(n, c.endsItself)
 }
 
 // add adds the calls of a statement at the top level.
@@ -101,9 +99,7 @@ func continues(n parser.Node) bool {
 	case *parser.FuncLit:
 		return false
 	default:
-		found := false
-		syntax.Children(n, func(c parser.Node) { found = found || continues(c) })
-		return found
+		return syntax.AnyChild(n, continues)
 	}
 }
 
@@ -228,9 +224,7 @@ func (c *callCounter) changes(n parser.Node, s *syntax.Symbol) bool {
 			return true
 		}
 	}
-	found := false
-	syntax.Children(n, func(inner parser.Node) { found = found || c.changes(inner, s) })
-	return found
+	return syntax.AnyChild(n, func(inner parser.Node) bool { return c.changes(inner, s) })
 }
 
 // intLiteral returns the value of a literal whole number of at most 31 bits.

@@ -102,7 +102,5 @@ func leaves(n parser.Node) bool {
 	case *parser.FuncLit:
 		return false
 	}
-	found := false
-	syntax.Children(n, func(c parser.Node) { found = found || leaves(c) })
-	return found
+	return syntax.AnyChild(n, leaves)
 }

@@ -1,6 +1,8 @@
 package check
 
 import (
+	"cmp"
+
 	"github.com/d5/tengo/v2/parser"
 
 	"writ"
@@ -126,11 +128,7 @@ func (in scope) literal(e parser.Expr) any {
 		return m
 	case *parser.Ident, *parser.CallExpr:
 		if op, call := in.handle(e); op != nil {
-			kind := op.Kind
-			if kind == "" {
-				kind = writ.ResourceKind(op.Module)
-			}
-			return handleOf{kind, call}
+			return handleOf{cmp.Or(op.Kind, writ.ResourceKind(op.Module)), call}
 		}
 		if in.isSecret(e) {
 			return catalog.Secret("") // the name of the secret does not matter here

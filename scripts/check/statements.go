@@ -76,7 +76,5 @@ func (s statements) acts(e parser.Node) bool {
 	case *parser.FuncLit:
 		return false
 	}
-	found := false
-	syntax.Children(e, func(n parser.Node) { found = found || s.acts(n) })
-	return found
+	return syntax.AnyChild(e, s.acts)
 }

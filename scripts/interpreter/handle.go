@@ -1,6 +1,7 @@
 package interpreter
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 
@@ -49,10 +50,7 @@ func (h *handle) Equals(other tengo.Object) bool {
 // kind returns the kind of resource that the handle represents as an argument. Handles of operations without a resource
 // fit no argument.
 func (h *handle) kind() writ.ResourceKind {
-	if h.op.Kind == "" {
-		return writ.ResourceKind(h.op.Module)
-	}
-	return h.op.Kind
+	return cmp.Or(h.op.Kind, writ.ResourceKind(h.op.Module))
 }
 
 // form returns the handle as an encodable value.

@@ -75,11 +75,16 @@ func add(fuel *meter, left, right tengo.Object) (tengo.Object, error) {
 		}
 		return &tengo.Array{Value: slices.Concat(l, r)}, nil
 	}
-	sum, err := left.BinaryOp(token.Add, right)
+	return binaryOp(token.Add, left, right)
+}
+
+// binaryOp evaluates an operator, with an error that names the types of the operands.
+func binaryOp(op token.Token, left, right tengo.Object) (tengo.Object, error) {
+	result, err := left.BinaryOp(op, right)
 	if err == tengo.ErrInvalidOperator {
-		err = operands(token.Add, left, right)
+		err = operands(op, left, right)
 	}
-	return sum, err
+	return result, err
 }
 
 // divides returns / or %, which fail for a zero instead of a panic.
@@ -93,11 +98,7 @@ func divide(op token.Token, left, right tengo.Object) (tengo.Object, error) {
 			return nil, fmt.Errorf("division by zero")
 		}
 	}
-	result, err := left.BinaryOp(op, right)
-	if err == tengo.ErrInvalidOperator {
-		err = operands(op, left, right)
-	}
-	return result, err
+	return binaryOp(op, left, right)
 }
 
 // index returns o if it is a valid index. Tengo would print any other value to make a key.
@@ -223,11 +224,7 @@ func operatorNamed(name string) *native {
 		case token.NotEqual:
 			return boolean(!left.Equals(right)), nil
 		}
-		result, err := left.BinaryOp(op, right)
-		if err == tengo.ErrInvalidOperator {
-			err = operands(op, left, right)
-		}
-		return result, err
+		return binaryOp(op, left, right)
 	}}
 }
 

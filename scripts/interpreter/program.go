@@ -36,8 +36,9 @@ type binding struct {
 
 // Compile compiles a bundle. An error is SCRIPT_INVALID with the first diagnostic; Check returns all of them, and
 // warnings.
-func Compile(bundle scripts.Bundle) (*Program, error) {
-	a := syntax.Analyse(bundle)
+func Compile(bundle scripts.Bundle) (*Program, error) { return compile(syntax.Analyse(bundle)) }
+
+func compile(a *syntax.Analysis) (*Program, error) {
 	if err := a.Err(); err != nil {
 		return nil, err
 	}

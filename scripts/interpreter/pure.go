@@ -346,13 +346,9 @@ func onTimes(name string, times, arity int) member {
 
 // timesDate returns a time for year, month, day and, optionally, hour, minute, second and nanosecond.
 func timesDate(_ *meter, args []tengo.Object) (tengo.Object, error) {
-	parts := [7]int{}
-	for i, arg := range args {
-		n, ok := arg.(*tengo.Int)
-		if !ok {
-			return nil, mismatch("number "+strconv.Itoa(i+1), "int", arg)
-		}
-		parts[i] = int(n.Value)
+	var parts [7]int
+	if err := integers(args, parts[:]); err != nil {
+		return nil, err
 	}
 	at := time.Date(parts[0], time.Month(parts[1]), parts[2], parts[3], parts[4], parts[5], parts[6], time.UTC)
 	return &tengo.Time{Value: at}, nil
@@ -378,13 +374,21 @@ func timesParse(fuel *meter, args []tengo.Object) (tengo.Object, error) {
 }
 
 func timesUnix(_ *meter, args []tengo.Object) (tengo.Object, error) {
-	parts := [2]int64{}
+	var parts [2]int64
+	if err := integers(args, parts[:]); err != nil {
+		return nil, err
+	}
+	return &tengo.Time{Value: time.Unix(parts[0], parts[1]).UTC()}, nil
+}
+
+// integers copies the values of arguments, which must be ints.
+func integers[N int | int64](args []tengo.Object, to []N) error {
 	for i, arg := range args {
 		n, ok := arg.(*tengo.Int)
 		if !ok {
-			return nil, mismatch("number "+strconv.Itoa(i+1), "int", arg)
+			return mismatch("number "+strconv.Itoa(i+1), "int", arg)
 		}
-		parts[i] = n.Value
+		to[i] = N(n.Value)
 	}
-	return &tengo.Time{Value: time.Unix(parts[0], parts[1]).UTC()}, nil
+	return nil
 }

@@ -134,11 +134,7 @@ func (r *request) newCall(seq int) (*scripts.NewCall, error) {
 		args, _ = valueOf(r.spec).(map[string]any)
 	}
 	if problems := r.op.Args.Check(r.checkable(args), isHandle); len(problems) > 0 {
-		texts := make([]string, len(problems))
-		for i, p := range problems {
-			texts[i] = p.String()
-		}
-		return nil, invalid(r.op, strings.Join(texts, "; "))
+		return nil, invalid(r.op, problemTexts(problems))
 	}
 	var err error
 	call.Args, err = r.op.Args.ReplaceHandles(r.op.Args.Fill(args), func(v any) (any, error) {
@@ -170,6 +166,14 @@ func (r *request) newCall(seq int) (*scripts.NewCall, error) {
 	}
 	slices.Sort(call.After)
 	return call, nil
+}
+
+func problemTexts(problems []catalog.Problem) string {
+	texts := make([]string, len(problems))
+	for i, p := range problems {
+		texts[i] = p.String()
+	}
+	return strings.Join(texts, "; ")
 }
 
 func invalid(op *catalog.Operation, why string) error {

@@ -27,18 +27,14 @@ type TestFile struct {
 // CompileTests compiles a bundle whose main source is a test file. An error is SCRIPT_INVALID with the first
 // diagnostic; Check returns all of them.
 func CompileTests(bundle scripts.Bundle) (*TestFile, error) {
-	a := syntax.Analyse(bundle)
 	if !scripts.IsTest(bundle.Main.Name) {
 		return nil, writ.Errorf(writ.CodeScriptInvalid, "%s is not a test file: its name does not end with %s",
 			bundle.Main.Name, scripts.TestEnding)
 	}
-	if err := a.Err(); err != nil {
-		return nil, err
-	}
-	program, err := Build(a, false)
+	a := syntax.Analyse(bundle)
+	program, err := compile(a)
 	if err != nil {
-		ReportError(&a.Findings, err)
-		return nil, a.Err()
+		return nil, err
 	}
 	return &TestFile{program: program, tests: TestsOf(a)}, nil
 }

@@ -119,11 +119,7 @@ func rehearsal(fuel *meter, name string, args []tengo.Object) (scripttest.Rehear
 	r, problems := scripttest.Parse(options, isHandle)
 	r.Script = script.Value
 	if len(problems) > 0 {
-		texts := make([]string, len(problems))
-		for i, problem := range problems {
-			texts[i] = problem.String()
-		}
-		return r, fmt.Errorf("%s: %s", name, strings.Join(texts, "; "))
+		return r, fmt.Errorf("%s: %s", name, problemTexts(problems))
 	}
 	return r, nil
 }

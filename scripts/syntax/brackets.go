@@ -2,6 +2,8 @@ package syntax
 
 import (
 	"bytes"
+	"cmp"
+
 	"writ/scripts/diagnostic"
 
 	"github.com/d5/tengo/v2/parser"
@@ -29,10 +31,7 @@ func lexemes(u *Unit) (all []lexeme, ok bool) {
 		if tok == token.EOF {
 			return all, ok
 		}
-		if text == "" {
-			text = tok.String()
-		}
-		l := lexeme{tok: tok, text: text, offset: int(pos) - u.File.Base, line: u.File.Position(pos).Line}
+		l := lexeme{tok: tok, text: cmp.Or(text, tok.String()), offset: int(pos) - u.File.Base, line: u.File.Position(pos).Line}
 		if last := len(all) - 1; last >= 0 && all[last].line == l.line {
 			l.indent = all[last].indent
 		} else {
@@ -179,9 +178,7 @@ func (f *Findings) reportBracket(u *Unit, b *brackets, found parser.ErrorList) (
 				break
 			}
 		}
-		if d.Help == "" {
-			d.Help = "add the " + want + " that belongs to it"
-		}
+		d.Help = cmp.Or(d.Help, "add the "+want+" that belongs to it")
 		return at, true
 	case b.extra != nil:
 		at = parser.Pos(u.File.Base + b.extra.offset)

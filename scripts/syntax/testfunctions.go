@@ -2,6 +2,7 @@ package syntax
 
 import (
 	"strings"
+
 	"writ/scripts/diagnostic"
 
 	"github.com/d5/tengo/v2/parser"

@@ -6,6 +6,8 @@ import (
 	"encoding/xml"
 	"fmt"
 	"io"
+	"path/filepath"
+	"strings"
 	"time"
 )
 
@@ -29,6 +31,9 @@ type Case struct {
 	Skipped *Problem
 	Output  string // text printed by the test
 }
+
+// ClassOf returns the class of the tests of a script.
+func ClassOf(script string) string { return strings.TrimSuffix(filepath.ToSlash(script), ".tengo") }
 
 // Problem describes why a test did not pass.
 type Problem struct {

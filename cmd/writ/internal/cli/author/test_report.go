@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"time"
 
@@ -119,13 +118,10 @@ func (r *testReport) done(v scripttest.Verdict, took time.Duration) {
 // lineOf returns the line and column of a position in this file. They are 0 for another file: the trace then has the
 // calling position.
 func (f *testedFile) lineOf(position string) (line, column int) {
-	rest, c := cli.CutLast(position)
-	name, l := cli.CutLast(rest)
+	name, line, column, _ := scripts.ParsePosition(position)
 	if name != filepath.Base(f.File) {
 		return 0, 0
 	}
-	line, _ = strconv.Atoi(l)
-	column, _ = strconv.Atoi(c)
 	return line, column
 }
 
@@ -243,7 +239,7 @@ func (r *testReport) writeJUnit(path string) error {
 
 // suite returns the file as a JUnit suite.
 func (f *testedFile) suite() junit.Suite {
-	class := cli.ClassOf(f.File)
+	class := junit.ClassOf(f.File)
 	s := junit.Suite{Name: f.File, Began: f.began, Took: time.Duration(f.Seconds * float64(time.Second))}
 	if f.errors > 0 {
 		s.Cases = append(s.Cases, junit.Case{

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 
 	"writ"
@@ -33,7 +32,7 @@ func reportRun(
 	if err != nil {
 		return fmt.Errorf("report the calls of run %s: %w", run.ID, err)
 	}
-	name := nameOfDatacenter(roster, run.Datacenter)
+	name := roster.DatacenterName(run.Datacenter)
 	status := fmt.Sprintf("%s, signed by the supervisor of %s and %s", run.State, name, verified(end))
 	return errors.Join(reportTests(run, end, calls, w), reportText(name, status, run, end, calls, w))
 }
@@ -56,14 +55,6 @@ func writeTests(path string, suite junit.Suite) error {
 		return writ.Errorf(writ.CodeUsage, "cannot write the report of --junit: %v", err)
 	}
 	return nil
-}
-
-// nameOfDatacenter returns the name of a datacenter in the roster, or its id if the roster does not have it.
-func nameOfDatacenter(roster *identity.Roster, id writ.DatacenterID) string {
-	if d := roster.Datacenter(id); d != nil {
-		return d.Name
-	}
-	return string(id)
 }
 
 // reportText appends a Markdown report to a file, which may contain reports of other steps of the job. status is the
@@ -104,13 +95,12 @@ func suiteOfRun(run api.Run, end client.End, calls []writ.Call, script string) j
 		name = script // the path is unique, the name of the script may not be
 	}
 	s := junit.Suite{Name: name, Began: run.Accepted, Took: max(run.Ended.Sub(run.Accepted), 0)}
-	class := cli.ClassOf(name)
+	class := junit.ClassOf(name)
 	whole := junit.Case{Name: "run " + string(run.ID), Class: class, File: script, Took: s.Took}
 	failed := 0 // number of the call that ended the run
 	if f := end.Failure; f != nil {
 		failed = f.Seq
-		at, _ := runview.FailedAt(f, script)
-		whole.Line, _ = strconv.Atoi(at) // 0 if it is not in the script
+		whole.Line, _ = runview.FailedAt(f, script)
 		whole.Failure = &junit.Problem{Message: fmt.Sprintf("%s: %s", f.Code, f.Message), Text: placeOf(f)}
 	} else if end.State != writ.RunSucceeded {
 		whole.Failure = &junit.Problem{Message: "the run " + cli.StateClause(writ.RunState(run.State))}
@@ -137,8 +127,7 @@ func caseOfCall(call writ.Call, class, script string, ended bool) junit.Case {
 		Name: strings.TrimSuffix(fmt.Sprintf("%d %s %s", call.Seq, call.Operation, call.Name), " "), Class: class,
 		File: script,
 	}
-	at, _ := runview.FailedAt(&writ.Failure{Position: call.Position}, script)
-	one.Line, _ = strconv.Atoi(at)
+	one.Line, _ = runview.FailedAt(&writ.Failure{Position: call.Position}, script)
 	if !call.Started.IsZero() && !call.Ended.IsZero() {
 		one.Took = max(call.Ended.Sub(call.Started), 0)
 	}

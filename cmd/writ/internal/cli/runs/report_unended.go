@@ -62,7 +62,7 @@ func reportUnended(roster *identity.Roster, run api.Run, calls []writ.Call, caus
 		return reportUnsubmitted(cause, w)
 	}
 	end := client.End{Summary: writ.Summary{State: writ.RunState(run.State), Failure: &writ.Failure{Error: *cause}}}
-	name := nameOfDatacenter(roster, run.Datacenter)
+	name := roster.DatacenterName(run.Datacenter)
 	status := fmt.Sprintf("%s, as the coordinator reports it; it has not ended", run.State)
 	return errors.Join(reportTests(run, end, calls, w), reportText(name, status, run, end, calls, w))
 }
@@ -91,6 +91,6 @@ func testUnsubmitted(cause *writ.Error, w watchOptions) error {
 		return nil
 	}
 	failure := &junit.Problem{Message: fmt.Sprintf("%s: %s", cause.Code, cause.Message), Text: cause.Hint}
-	test := junit.Case{Name: "submit", Class: cli.ClassOf(w.script), File: w.script, Failure: failure}
+	test := junit.Case{Name: "submit", Class: junit.ClassOf(w.script), File: w.script, Failure: failure}
 	return writeTests(w.junit, junit.Suite{Name: w.script, Began: time.Now(), Cases: []junit.Case{test}})
 }

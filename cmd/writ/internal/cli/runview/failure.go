@@ -54,21 +54,20 @@ func Failed(env *cli.Env, run api.Run, failure *writ.Failure, script string, bun
 
 // annotateFailure writes an annotation at the line where a run failed.
 func annotateFailure(env *cli.Env, failure *writ.Failure, script string) {
-	if line, column := FailedAt(failure, script); line != "" {
+	if line, column := FailedAt(failure, script); line > 0 {
 		cli.Annotation(env, "error", string(failure.Code), failure.Message, "file", script, "line", line, "col", column)
 	}
 }
 
 // FailedAt returns the position of a failure in the submitted script: the place of the error, or the place in the
-// script that called it. Without one it returns "".
-func FailedAt(failure *writ.Failure, script string) (line, column string) {
+// script that called it. Without one it returns 0.
+func FailedAt(failure *writ.Failure, script string) (line, column int) {
 	for _, at := range append([]string{failure.Position}, failure.Trace...) {
-		rest, column := cli.CutLast(at)
-		if name, line := cli.CutLast(rest); name != "" && name == filepath.Base(script) {
+		if name, line, column, ok := scripts.ParsePosition(at); ok && name == filepath.Base(script) {
 			return line, column
 		}
 	}
-	return "", ""
+	return 0, 0
 }
 
 // OutputText formats the output of a script, with one value per line.
