@@ -189,6 +189,20 @@ func (f *File) Choose(name string, over Context) (Context, error) {
 	return c, nil
 }
 
+// ReplaceFile writes a file atomically with these permissions, whatever the umask is.
+func ReplaceFile(path string, perm fs.FileMode, text []byte) error {
+	temp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(temp.Name()) // fails after the rename, when the file is gone
+	_, err = temp.Write(text)
+	if err := errors.Join(err, temp.Chmod(perm), temp.Sync(), temp.Close()); err != nil {
+		return err
+	}
+	return os.Rename(temp.Name(), path)
+}
+
 // WriteFile writes a file atomically, readable by the owner only. It returns once the file is on disk.
 func WriteFile(path string, text []byte) error {
 	temp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*") // mode 0600

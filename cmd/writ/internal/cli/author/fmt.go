@@ -2,7 +2,6 @@ package author
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -14,6 +13,7 @@ import (
 	"writ"
 	"writ/cmd/writ/internal/cli"
 	"writ/cmd/writ/internal/client"
+	"writ/cmd/writ/internal/config"
 	"writ/cmd/writ/internal/terminal"
 	"writ/scripts"
 	"writ/scripts/format"
@@ -125,14 +125,5 @@ func replaceFile(path string, text []byte) error {
 	if err != nil {
 		return err
 	}
-	temp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(temp.Name()) // fails after the rename, when the file is gone
-	_, err = temp.Write(text)
-	if err := errors.Join(err, temp.Chmod(info.Mode().Perm()), temp.Sync(), temp.Close()); err != nil {
-		return err
-	}
-	return os.Rename(temp.Name(), path)
+	return config.ReplaceFile(path, info.Mode().Perm(), text)
 }

@@ -15,6 +15,7 @@ import (
 
 	"writ"
 	"writ/cmd/writ/internal/cli"
+	"writ/cmd/writ/internal/config"
 	"writ/cmd/writ/internal/redact"
 	"writ/cmd/writ/internal/terminal"
 	"writ/efi/boot"
@@ -40,20 +41,13 @@ func AsInit(version string) *boot.Machine {
 			args := []string{
 				"runner", "--data", boot.DataAt, "--supervisor", strings.Join(c.Supervisors, ","), "--redis", c.Redis,
 			}
-			if c.Join != "" {
-				args = append(args, "--join", c.Join)
-			}
-			if c.Cluster != "" {
-				args = append(args, "--cluster", c.Cluster)
-			}
-			if c.Name != "" {
-				args = append(args, "--name", c.Name)
-			}
-			if c.Drivers != "" {
-				args = append(args, "--drivers", c.Drivers)
-			}
-			if c.ImageAllow != "" {
-				args = append(args, "--image-allow", c.ImageAllow)
+			for _, o := range [][2]string{
+				{"--join", c.Join}, {"--cluster", c.Cluster}, {"--name", c.Name}, {"--drivers", c.Drivers},
+				{"--image-allow", c.ImageAllow},
+			} {
+				if o[1] != "" {
+					args = append(args, o[:]...)
+				}
 			}
 			return args
 		},
@@ -211,22 +205,7 @@ approve", and shows the fingerprint of its key.`,
 
 // writeImage replaces a file atomically. If it fails, the old file remains.
 func writeImage(flag, target string, perm fs.FileMode, data []byte) error {
-	file, err := os.CreateTemp(filepath.Dir(target), ".writ-efi-*")
-	if err != nil {
-		return writ.Errorf(writ.CodeUsage, "cannot write --%s: %v", flag, err)
-	}
-	defer os.Remove(file.Name())
-	_, err = file.Write(data)
-	if err == nil {
-		err = file.Chmod(perm)
-	}
-	if closed := file.Close(); err == nil {
-		err = closed
-	}
-	if err == nil {
-		err = os.Rename(file.Name(), target)
-	}
-	if err != nil {
+	if err := config.ReplaceFile(target, perm, data); err != nil {
 		return writ.Errorf(writ.CodeUsage, "cannot write --%s: %v", flag, err)
 	}
 	return nil

@@ -16,7 +16,9 @@ import (
 	"time"
 
 	"writ"
+	"writ/cmd/writ/internal/config"
 	"writ/identity/pki"
+	"writ/internal/sleep"
 	"writ/runner/queue/redisqueue"
 )
 
@@ -196,26 +198,7 @@ func (t *redisTLS) issue() ([][]byte, error) {
 //
 //failpoint:none every start writes the certificate of Redis again
 func writeShared(path string, text []byte) error {
-	next := path + ".new"
-	_ = os.Remove(next) // left by a killed process
-	f, err := os.OpenFile(next, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o640)
-	if err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	err = f.Chmod(0o640) // the umask may have removed the group's right
-	if err == nil {
-		_, err = f.Write(text)
-	}
-	if err == nil {
-		err = f.Sync()
-	}
-	if closed := f.Close(); err == nil {
-		err = closed
-	}
-	if err == nil {
-		err = os.Rename(next, path)
-	}
-	if err != nil {
+	if err := config.ReplaceFile(path, 0o640, text); err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
 	return nil
@@ -231,10 +214,8 @@ func examineRedis(ctx context.Context, redis *redisqueue.Queue, log *slog.Logger
 			}
 			return nil
 		}
-		select {
-		case <-ctx.Done():
+		if sleep.For(ctx, time.Second) != nil {
 			return nil
-		case <-time.After(time.Second):
 		}
 	}
 }
