@@ -51,6 +51,23 @@ func showSigned(env *cli.Env, roster client.Amended, m amendment) {
 	env.Note("signed version %d of the roster: %s", roster.Version, m.change)
 }
 
+// amend signs a change of the roster, shows it, and waits until every datacenter has adopted it, except those that but
+// names. show reports the signed version with showSigned, and returns the texts about the change.
+func amend(
+	ctx context.Context, env *cli.Env, c *client.Client, f adoptFlags, change func(next *identity.Roster) error,
+	show func(r client.Amended) (amendment, error), but ...string,
+) error {
+	roster, err := c.Roster.Amend(ctx, change)
+	if err != nil {
+		return err
+	}
+	m, err := show(roster)
+	if err != nil {
+		return err
+	}
+	return awaitAdoption(ctx, env, c, roster, f, m, but...)
+}
+
 // awaitAdoption waits until every datacenter has signed that a roster is in force there, and then reports the effect of
 // the change. It skips the datacenters that but names: they are new and have no earlier roster.
 func awaitAdoption(

@@ -50,10 +50,9 @@ func (v authorityView) users() string {
 func authoritiesOf(r *identity.Roster) []authorityView {
 	views := []authorityView{}
 	for _, a := range r.Authorities {
-		views = append(views,
-			authorityView{
-				a.Name, a.State, ssh.FingerprintSHA256(a.Key), a.Principals, a.KeyIDs, catalog.ShortDuration(a.MaxLife()), a.Expires,
-			})
+		views = append(views, authorityView{
+			a.Name, a.State, ssh.FingerprintSHA256(a.Key), a.Principals, a.KeyIDs, catalog.ShortDuration(a.MaxLife()), a.Expires,
+		})
 	}
 	return views
 }
@@ -133,20 +132,12 @@ the role admin or sign a roster.`,
 			if err != nil {
 				return err
 			}
-			roster, err := c.Roster.Amend(cmd.Context(), func(next *identity.Roster) error {
+			return amend(cmd.Context(), env, c, adopt, func(next *identity.Roster) error {
 				if next.Authorities.Named(args[0]) == nil && grant.Life == 0 {
 					grant.Life = certificateLife
 				}
 				return client.AddAuthority(next, args[0], public, grant)
-			})
-			if err != nil {
-				return err
-			}
-			m, err := showAuthority(env, roster, args[0])
-			if err != nil {
-				return err
-			}
-			return awaitAdoption(cmd.Context(), env, c, roster, adopt, m)
+			}, func(r client.Amended) (amendment, error) { return showAuthority(env, r, args[0]) })
 		},
 	}
 	f := c.Flags()
@@ -188,16 +179,9 @@ A single certificate cannot be revoked; it expires by itself. The name and the k
 			if revoke {
 				state = identity.Revoked
 			}
-			roster, err := c.Roster.Amend(cmd.Context(),
-				func(next *identity.Roster) error { return client.RemoveAuthority(next, args[0], state) })
-			if err != nil {
-				return err
-			}
-			m, err := showAuthority(env, roster, args[0])
-			if err != nil {
-				return err
-			}
-			return awaitAdoption(cmd.Context(), env, c, roster, adopt, m)
+			return amend(cmd.Context(), env, c, adopt,
+				func(next *identity.Roster) error { return client.RemoveAuthority(next, args[0], state) },
+				func(r client.Amended) (amendment, error) { return showAuthority(env, r, args[0]) })
 		},
 	}
 	c.Flags().BoolVar(&revoke, "revoke", false,

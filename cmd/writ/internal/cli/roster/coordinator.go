@@ -1,6 +1,9 @@
 package roster
 
 import (
+	"cmp"
+	"net"
+	"net/netip"
 	"net/url"
 	"path/filepath"
 	"strings"
@@ -17,6 +20,7 @@ import (
 	"writ/cmd/writ/internal/transport"
 	"writ/identity"
 	"writ/identity/sshsig"
+	"writ/internal/reach"
 )
 
 func coordinatorCommand(env *cli.Env) *cobra.Command {
@@ -198,21 +202,32 @@ be removed, because commands could no longer reach the cluster.`,
 			if gone := before.Coordinators.Named(args[0]); gone != nil {
 				c.Avoid(gone)
 			}
-			roster, err := c.Roster.Amend(cmd.Context(),
-				func(next *identity.Roster) error { return client.RemoveCoordinator(next, args[0]) })
-			if err != nil {
-				return err
-			}
-			m := amendment{change: "coordinator " + args[0] + " is removed", before: "still connects to " + args[0]}
-			showSigned(env, roster, m)
-			if env.Structured() {
-				if err := env.Print(terminal.View{Data: map[string]any{"name": args[0], "roster": roster.Version}}); err != nil {
-					return err
-				}
-			}
-			return awaitAdoption(cmd.Context(), env, c, roster, adopt, m)
+			return amend(cmd.Context(), env, c, adopt,
+				func(next *identity.Roster) error { return client.RemoveCoordinator(next, args[0]) },
+				func(r client.Amended) (amendment, error) {
+					m := amendment{change: "coordinator " + args[0] + " is removed", before: "still connects to " + args[0]}
+					showSigned(env, r, m)
+					if !env.Structured() {
+						return m, nil
+					}
+					return m, env.Print(terminal.View{Data: map[string]any{"name": args[0], "roster": r.Version}})
+				})
 		},
 	}
 	adopt.add(c)
 	return c
+}
+
+// coordinatorStart returns the command that starts a coordinator with the roster address u. For a DNS name, the
+// command has the placeholder ADDRESS, because the name does not show where the host listens.
+func coordinatorStart(data string, u *url.URL) string {
+	command := "writ coord --data " + cli.ShellWord(data)
+	if u.String() == config.DefaultServer {
+		return command
+	}
+	host, port := u.Hostname(), cmp.Or(u.Port(), "443")
+	if _, err := netip.ParseAddr(host); err != nil && !reach.Loopback(host) {
+		host = "ADDRESS"
+	}
+	return command + " --listen " + net.JoinHostPort(host, port)
 }

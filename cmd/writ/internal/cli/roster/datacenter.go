@@ -21,6 +21,7 @@ import (
 	"writ/identity"
 	"writ/identity/sshsig"
 	"writ/internal/reach"
+	"writ/internal/sleep"
 )
 
 // askEvery is the interval between polls for the registration of a supervisor.
@@ -63,19 +64,12 @@ func datacenterListCommand(env *cli.Env) *cobra.Command {
 				cli.Column("WHY NOT", func(d api.Datacenter) string { return d.Reason }),
 				cli.Column("HOLDS", func(d api.Datacenter) string { return held[d.ID] }),
 				cli.Wide("VERSION", func(d api.Datacenter) string { return d.Version }),
-				cli.Wide("ROSTER", func(d api.Datacenter) string { return numberOrNone(d.Roster) }),
+				cli.Wide("ROSTER", func(d api.Datacenter) string { return cli.Number(d.Roster) }),
 				cli.Wide("KEY", func(d api.Datacenter) string { return d.Key }),
 				cli.Wide("ID", func(d api.Datacenter) string { return string(d.ID) }),
 			), "the roster names no datacenter: `writ dc add` adds the first")
 		},
 	}
-}
-
-func numberOrNone(n int) string {
-	if n == 0 {
-		return ""
-	}
-	return fmt.Sprint(n)
 }
 
 // newDatacenter holds the arguments of `writ dc add`.
@@ -161,24 +155,23 @@ func addDatacenter(ctx context.Context, env *cli.Env, d newDatacenter) error {
 	if err != nil {
 		return err
 	}
-	roster, err := c.Roster.Amend(ctx,
-		func(next *identity.Roster) error { return client.AddDatacenter(next, d.Datacenter, key) })
-	if err != nil {
-		return err
-	}
-	added := roster.Datacenters.Named(d.Name)
-	m := amendment{change: fmt.Sprintf("datacenter %s, whose supervisor is %s", d.Name, sshsig.Fingerprint(key))}
-	showSigned(env, roster, m)
-	err = env.Print(terminal.Record(added.Datacenter, string(added.ID),
+	return amend(ctx, env, c, d.adopt,
+		func(next *identity.Roster) error { return client.AddDatacenter(next, d.Datacenter, key) },
+		func(r client.Amended) (amendment, error) { return showDatacenter(env, r, d.Name) }, d.Name)
+}
+
+// showDatacenter shows a new datacenter as recorded in the signed roster. The result is the text of the change.
+func showDatacenter(env *cli.Env, r client.Amended, name string) (amendment, error) {
+	added := r.Datacenters.Named(name)
+	supervisor := sshsig.Fingerprint(added.SupervisorKey)
+	m := amendment{change: fmt.Sprintf("datacenter %s, whose supervisor is %s", name, supervisor)}
+	showSigned(env, r, m)
+	return m, env.Print(terminal.Record(added.Datacenter, string(added.ID),
 		terminal.Field{Title: "datacenter", Value: added.Name},
 		terminal.Field{Title: "id", Value: string(added.ID)},
 		terminal.Field{Title: "region", Value: added.Region},
 		terminal.Field{Title: "labels", Value: writ.LabelsText(added.Labels)},
-		terminal.Field{Title: "supervisor", Value: sshsig.Fingerprint(key)}))
-	if err != nil {
-		return err
-	}
-	return awaitAdoption(ctx, env, c, roster, d.adopt, m, d.Name)
+		terminal.Field{Title: "supervisor", Value: supervisor}))
 }
 
 // supervisorKey returns the key of the new datacenter's supervisor: from a file, or from its registration with a new
@@ -207,15 +200,14 @@ func supervisorKey(
 		if r != nil {
 			return r.Key, nil
 		}
-		select {
-		case <-ctx.Done():
-			if errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
-				return nil, writ.Errorf(writ.CodeTimeout, "no supervisor registered with this token in %s", d.wait).
-					WithHint("look at its log; then begin again, with a new token")
-			}
-			return nil, terminal.Interrupted("nothing was changed; the token is invalid now")
-		case <-time.After(askEvery):
+		if sleep.For(ctx, askEvery) == nil {
+			continue
 		}
+		if errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
+			return nil, writ.Errorf(writ.CodeTimeout, "no supervisor registered with this token in %s", d.wait).
+				WithHint("look at its log; then begin again, with a new token")
+		}
+		return nil, terminal.Interrupted("nothing was changed; the token is invalid now")
 	}
 }
 

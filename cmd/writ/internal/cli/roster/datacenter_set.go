@@ -101,17 +101,16 @@ and --lost-after between 15s and 24h and at least twice --silent-after. A standb
 			if err != nil {
 				return err
 			}
-			roster, err := c.Roster.Amend(cmd.Context(),
-				func(next *identity.Roster) error { return client.SetDatacenter(next, args[0], settings) })
-			if err != nil {
-				return err
-			}
-			m := amendment{
-				change: fmt.Sprintf("in %s %s", args[0], settingsText(roster.Datacenters.Named(args[0]))),
-				before: "goes by its earlier settings",
-			}
-			showSigned(env, roster, m)
-			return awaitAdoption(cmd.Context(), env, c, roster, adopt, m)
+			return amend(cmd.Context(), env, c, adopt,
+				func(next *identity.Roster) error { return client.SetDatacenter(next, args[0], settings) },
+				func(r client.Amended) (amendment, error) {
+					m := amendment{
+						change: fmt.Sprintf("in %s %s", args[0], settingsText(r.Datacenters.Named(args[0]))),
+						before: "goes by its earlier settings",
+					}
+					showSigned(env, r, m)
+					return m, nil
+				})
 		},
 	}
 	f, usual := c.Flags(), identity.DefaultSilence

@@ -1,8 +1,11 @@
+// Package roster contains the commands that create and change the roster of a cluster, and that show its content: init,
+// roster, user, project, ca, coordinator, dc, pki and whoami.
 package roster
 
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -15,6 +18,16 @@ import (
 	"writ/cmd/writ/internal/terminal"
 	"writ/identity"
 )
+
+// Commands returns the commands of this group.
+func Commands(env *cli.Env) []*cobra.Command {
+	return slices.Concat(
+		cli.InGroup(cli.Administration, initCommand(env)),
+		cli.InGroup(cli.Administration,
+			env.ClientCommands(whoamiCommand(env), coordinatorCommand(env), datacenterCommand(env), pkiCommand(env),
+				userCommand(env), authorityCommand(env), projectCommand(env), rosterCommand(env))...),
+	)
+}
 
 func rosterCommand(env *cli.Env) *cobra.Command {
 	return cli.Family("roster", "Show the roster, and renew it", rosterShowCommand(env), rosterRenewCommand(env))

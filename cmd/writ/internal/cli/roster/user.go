@@ -92,11 +92,7 @@ func usersOf(r *identity.Roster) []userView {
 			if b.Principal != p.Name {
 				continue
 			}
-			project := string(b.Project)
-			if known := r.Project(b.Project); known != nil {
-				project = known.Name
-			}
-			u.Roles = append(u.Roles, roleView{b.Role, project, b.Destructive, b.Expires})
+			u.Roles = append(u.Roles, roleView{b.Role, r.ProjectName(b.Project), b.Destructive, b.Expires})
 		}
 		users = append(users, u)
 	}
@@ -171,20 +167,12 @@ Nodes and tokens belong to no project. For them you need a role on all projects:
 			if len(projects) == 0 {
 				projects = []string{c.Context.Project}
 			}
-			roster, err := c.Roster.Amend(cmd.Context(), func(next *identity.Roster) error {
+			return amend(cmd.Context(), env, c, adopt, func(next *identity.Roster) error {
 				if grant.Projects, err = projectIDs(next, projects); err != nil {
 					return err
 				}
 				return client.AddPrincipal(next, args[0], kind, public, grant)
-			})
-			if err != nil {
-				return err
-			}
-			m, err := showUser(env, roster, args[0])
-			if err != nil {
-				return err
-			}
-			return awaitAdoption(cmd.Context(), env, c, roster, adopt, m)
+			}, func(r client.Amended) (amendment, error) { return showUser(env, r, args[0]) })
 		},
 	}
 	f := c.Flags()
@@ -197,8 +185,7 @@ Nodes and tokens belong to no project. For them you need a role on all projects:
 	f.DurationVar(&valid, "valid", 0, "validity of the roles; unlimited if unset")
 	cli.InRange(f, "valid", &valid, time.Second, cli.LongestGrant)
 	adopt.add(c)
-	cli.OneOf(c, "role", string(identity.Viewer), string(identity.Deployer), string(identity.Operator),
-		string(identity.Admin))
+	suggestRoles(c)
 	return c
 }
 
@@ -242,7 +229,7 @@ A name is never used again, so an old signature is never attributed to another p
 			if revoke {
 				state = identity.Revoked
 			}
-			roster, err := c.Roster.Amend(cmd.Context(), func(next *identity.Roster) error {
+			return amend(cmd.Context(), env, c, adopt, func(next *identity.Roster) error {
 				if len(ending) == 0 {
 					return client.RemovePrincipal(next, args[0], fingerprint, state)
 				}
@@ -251,22 +238,17 @@ A name is never used again, so an old signature is never attributed to another p
 					return err
 				}
 				return client.Unbind(next, args[0], ending, in)
+			}, func(r client.Amended) (amendment, error) {
+				m, err := showUser(env, r, args[0])
+				if len(ending) > 0 {
+					m.before = "still accepts signatures of " + args[0] + " in the role " + strings.Join(roles, ", ")
+				}
+				if fingerprint != "" {
+					m.effect = "signatures by the key " + fingerprint + " are rejected from now on"
+					m.before = "still accepts signatures by the key " + fingerprint
+				}
+				return m, err
 			})
-			if err != nil {
-				return err
-			}
-			m, err := showUser(env, roster, args[0])
-			if err != nil {
-				return err
-			}
-			if len(ending) > 0 {
-				m.before = "still accepts signatures of " + args[0] + " in the role " + strings.Join(roles, ", ")
-			}
-			if fingerprint != "" {
-				m.effect, m.before = "signatures by the key "+fingerprint+
-					" are rejected from now on", "still accepts signatures by the key "+fingerprint
-			}
-			return awaitAdoption(cmd.Context(), env, c, roster, adopt, m)
 		},
 	}
 	f := c.Flags()
@@ -275,13 +257,17 @@ A name is never used again, so an old signature is never attributed to another p
 	f.StringSliceVar(&roles, "role", nil, "only this role, in --project (repeatable)")
 	f.StringSliceVar(&projects, "project", nil,
 		"name or id of a project of --role, '*' for the role on all projects (repeatable)")
-	cli.OneOf(c, "role", string(identity.Viewer), string(identity.Deployer), string(identity.Operator),
-		string(identity.Admin))
+	suggestRoles(c)
 	for _, other := range []string{"only", "revoke"} {
 		c.MarkFlagsMutuallyExclusive("role", other)
 	}
 	adopt.add(c)
 	return c
+}
+
+func suggestRoles(c *cobra.Command) {
+	cli.OneOf(c, "role", string(identity.Viewer), string(identity.Deployer), string(identity.Operator),
+		string(identity.Admin))
 }
 
 func parseRoles(names []string) ([]identity.Role, error) {
@@ -413,30 +399,28 @@ func projectAddCommand(env *cli.Env) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			roster, err := c.Roster.Amend(cmd.Context(),
-				func(next *identity.Roster) error { return client.AddProject(next, args[0], tenant) })
-			if err != nil {
-				return err
-			}
-			projects := slices.DeleteFunc(projectsOf(roster.Roster),
-				func(p projectView) bool { return p.Name != args[0] || p.Tenant != tenant })
-			if len(projects) != 1 {
-				return fmt.Errorf("add project: version %d of the roster has %d of this name", roster.Version, len(projects))
-			}
-			m := amendment{change: "project " + args[0] + " of the tenant " + tenant}
-			showSigned(env, roster, m)
-			p := projects[0]
-			err = env.Print(terminal.Record(p, p.Name,
-				terminal.Field{Title: "project", Value: p.Name},
-				terminal.Field{Title: "tenant", Value: p.Tenant},
-				terminal.Field{Title: "id", Value: string(p.ID)}))
-			if err != nil {
-				return err
-			}
-			return awaitAdoption(cmd.Context(), env, c, roster, adopt, m)
+			return amend(cmd.Context(), env, c, adopt,
+				func(next *identity.Roster) error { return client.AddProject(next, args[0], tenant) },
+				func(r client.Amended) (amendment, error) { return showProject(env, r, args[0], tenant) })
 		},
 	}
 	c.Flags().StringVar(&tenant, "tenant", client.DefaultProject, "tenant of the project; a new tenant is created")
 	adopt.add(c)
 	return c
+}
+
+// showProject shows a project as recorded in the signed roster. The result is the text of the change.
+func showProject(env *cli.Env, r client.Amended, name, tenant string) (amendment, error) {
+	projects := projectsOf(r.Roster)
+	i := slices.IndexFunc(projects, func(p projectView) bool { return p.Name == name && p.Tenant == tenant })
+	if i < 0 {
+		return amendment{}, fmt.Errorf("show project: version %d of the roster does not have %s", r.Version, name)
+	}
+	m := amendment{change: "project " + name + " of the tenant " + tenant}
+	showSigned(env, r, m)
+	p := projects[i]
+	return m, env.Print(terminal.Record(p, p.Name,
+		terminal.Field{Title: "project", Value: p.Name},
+		terminal.Field{Title: "tenant", Value: p.Tenant},
+		terminal.Field{Title: "id", Value: string(p.ID)}))
 }

@@ -1,17 +1,27 @@
 package roster
 
 import (
-	"cmp"
-	"net"
 	"net/netip"
 	"net/url"
 	"strconv"
 
 	"writ"
-	"writ/cmd/writ/internal/cli"
-	"writ/cmd/writ/internal/config"
 	"writ/internal/reach"
 )
+
+// checkNewName rejects an invalid name for a new object. A name in the form of an id is invalid, because arguments
+// accept names and ids: it could refer to another object.
+func checkNewName(what, name string) error {
+	switch {
+	case !writ.ValidName(name):
+		return writ.Errorf(writ.CodeUsage, "%q cannot be the name of a %s", name, what).
+			WithHint("use 1 to 63 lower-case letters, digits and hyphens, like web-1")
+	case writ.ValidUUID(name):
+		return writ.Errorf(writ.CodeUsage, "%q cannot be the name of a %s: it has the form of an id", name, what).
+			WithHint("use a name like web-1")
+	}
+	return nil
+}
 
 // checkPublished rejects an address of a coordinator that other machines cannot use.
 func checkPublished(u *url.URL) error {
@@ -37,18 +47,4 @@ func checkPublished(u *url.URL) error {
 	}
 	return writ.Errorf(writ.CodeUsage, "the roster cannot have the address %s: %s", u.Redacted(), why).
 		WithHint("it looks like https://writ.example.org:7440")
-}
-
-// coordinatorStart returns the command that starts a coordinator with the roster address u. For a DNS name, the
-// command has the placeholder ADDRESS, because the name does not show where the host listens.
-func coordinatorStart(data string, u *url.URL) string {
-	command := "writ coord --data " + cli.ShellWord(data)
-	if u.String() == config.DefaultServer {
-		return command
-	}
-	host, port := u.Hostname(), cmp.Or(u.Port(), "443")
-	if _, err := netip.ParseAddr(host); err != nil && !reach.Loopback(host) {
-		host = "ADDRESS"
-	}
-	return command + " --listen " + net.JoinHostPort(host, port)
 }
