@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -17,17 +18,13 @@ import (
 func ProblemOf(err error, requestID string) Problem {
 	e := AsError(err)
 	info := e.Code.Info()
-	hint := e.Hint
-	if hint == "" {
-		hint = fmt.Sprintf("see `writ explain %s`", e.Code)
-	}
 	return Problem{
 		Type:      "urn:writ:code:" + string(e.Code),
 		Title:     info.Explain(),
 		Status:    info.Status,
 		Detail:    e.Message,
 		Code:      e.Code,
-		Hint:      hint,
+		Hint:      cmp.Or(e.Hint, fmt.Sprintf("see `writ explain %s`", e.Code)),
 		Retryable: info.Retryable,
 		RequestID: requestID,
 		Proof:     e.Proof,
@@ -60,10 +57,7 @@ func RetryAfter(code writ.Code) string {
 // Err returns the error that the problem describes. An unknown code counts as INTERNAL in lookups, but is shown
 // unchanged.
 func (p *Problem) Err() *writ.Error {
-	e := &writ.Error{Code: p.Code, Message: p.Detail, Hint: p.Hint, Proof: p.Proof}
-	if e.Message == "" {
-		e.Message = p.Title
-	}
+	e := &writ.Error{Code: p.Code, Message: cmp.Or(p.Detail, p.Title), Hint: p.Hint, Proof: p.Proof}
 	if p.Code == writ.CodeInternal {
 		e.Hint = fmt.Sprintf("the coordinator's log has the details under the request id %s", p.RequestID)
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"writ"
+	"writ/internal/sleep"
 	"writ/ledger"
 )
 
@@ -36,10 +37,7 @@ func (k *courier) clearUnreported(ctx context.Context) {
 				k.log.WarnContext(ctx, "ask the datacenter for unreported runs", "code", code, "err", err, "times", times)
 			}
 		}
-		select {
-		case <-time.After(retryOne):
-		case <-ctx.Done():
-		}
+		_ = sleep.For(ctx, retryOne) // the loop ends with ctx
 	}
 }
 

@@ -1,6 +1,7 @@
 package front
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -51,10 +52,7 @@ var methods = []string{
 // record counts a request and logs it. The level is debug, because any client can send any number of requests; changes
 // and refusals have log lines of their own.
 func (f *Front) record(r *http.Request, seen *recorder, took time.Duration) {
-	route := chi.RouteContext(r.Context()).RoutePattern()
-	if route == "" {
-		route = "none"
-	}
+	route := cmp.Or(chi.RouteContext(r.Context()).RoutePattern(), "none")
 	method := r.Method
 	if !slices.Contains(methods, method) {
 		method = "other" // otherwise a client could create any number of series
@@ -76,12 +74,7 @@ type recorder struct {
 	endless bool // a stream, which has no meaningful duration
 }
 
-func (r *recorder) status() int {
-	if r.code == 0 {
-		return http.StatusOK
-	}
-	return r.code
-}
+func (r *recorder) status() int { return cmp.Or(r.code, http.StatusOK) }
 
 func (r *recorder) WriteHeader(code int) {
 	if r.code == 0 {

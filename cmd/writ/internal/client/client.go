@@ -114,9 +114,7 @@ func New(c config.Context, dir string, keys Keys) (*Client, error) {
 	if err != nil {
 		return nil, writ.Errorf(writ.CodeUsage, "%q is not the address of a coordinator: %v", c.Servers[0], err)
 	}
-	if keys.Spec == "" {
-		keys.Spec = c.Key
-	}
+	keys.Spec = cmp.Or(keys.Spec, c.Key)
 	client := &Client{Context: c, API: API, Keys: keys, Rosters: rosters, logins: sessions, servers: doer}
 	client.subjects = subjects{
 		Roster{client}, Orders{client}, Runs{client}, Streams{client}, Statements{client}, Nodes{client}, Holds{client},

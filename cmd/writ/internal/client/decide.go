@@ -12,6 +12,7 @@ import (
 	"writ/identity"
 	"writ/identity/sshsig"
 	"writ/internal/meant"
+	"writ/internal/sleep"
 )
 
 // Decide signs and submits a statement; see Person.SignStatement for the fields to set. The result, done or refused, is
@@ -194,8 +195,6 @@ func (c Nodes) AwaitNews(ctx context.Context, before writ.Node, decision string)
 	}
 	ctx, stop := context.WithTimeout(ctx, nodeNewsWithin)
 	defer stop()
-	tick := time.NewTicker(newsEvery)
-	defer tick.Stop()
 	for {
 		nodes, err := c.List(ctx, listed)
 		if err != nil {
@@ -206,10 +205,8 @@ func (c Nodes) AwaitNews(ctx context.Context, before writ.Node, decision string)
 			// a missing node (i < 0) does not prove its removal: a newly admitted node is listed only after its event
 			return
 		}
-		select {
-		case <-ctx.Done():
+		if sleep.For(ctx, newsEvery) != nil {
 			return
-		case <-tick.C:
 		}
 	}
 }

@@ -2,6 +2,7 @@ package client
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"os"
@@ -188,10 +189,7 @@ func (k Keys) Owner(ctx context.Context, r *identity.Roster) (Signatory, error) 
 	if redact.HoldsKey(k.Spec) {
 		return Signatory{}, keyInsteadOfName()
 	}
-	path := k.Spec
-	if path == "" {
-		path = defaultKey
-	}
+	path := cmp.Or(k.Spec, defaultKey)
 	known := func(key ssh.PublicKey) bool { return PrincipalOf(r, key) != "" }
 	if public := publicHalf(certified(k.expand(path), known)); public != nil && known(public) {
 		return Signatory{PrincipalOf(r, public), public}, nil

@@ -10,6 +10,7 @@ import (
 	"writ/coord/api"
 	"writ/identity"
 	"writ/identity/sshsig"
+	"writ/internal/sleep"
 )
 
 // Pauses before an event stream is reopened, and the age after which its loss is expected.
@@ -72,10 +73,8 @@ func (c Streams) Watch(ctx context.Context, id writ.RunID, w Watcher) (api.Run, 
 			w.Lost(err)
 			reported = true
 		}
-		select {
-		case <-ctx.Done():
-			return run, ctx.Err()
-		case <-time.After(pause):
+		if err := sleep.For(ctx, pause); err != nil {
+			return run, err
 		}
 		pause = min(2*pause, reconnectMost)
 	}
@@ -87,17 +86,13 @@ const newsEvery = 100 * time.Millisecond
 // AwaitNews waits until the coordinator shows a change of an ended run. Callers use it after a statement, because the
 // answer arrives before the event with its effect.
 func (c Streams) AwaitNews(ctx context.Context, before api.Run) error {
-	tick := time.NewTicker(newsEvery)
-	defer tick.Stop()
 	for {
 		run, err := c.client.Runs.Get(ctx, before.ID)
 		if err != nil || !run.State.Ended() || !run.Ended.Equal(before.Ended) {
 			return err
 		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-tick.C:
+		if err := sleep.For(ctx, newsEvery); err != nil {
+			return err
 		}
 	}
 }

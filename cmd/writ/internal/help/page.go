@@ -1,6 +1,7 @@
 package help
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -91,11 +92,7 @@ func (p *page) section(title string) { p.line("\n" + p.Title(title)) }
 
 // text writes the description. Indented lines are code and keep their breaks.
 func (p *page) text(c *cobra.Command) {
-	long := c.Long
-	if long == "" {
-		long = c.Short
-	}
-	for line := range strings.SplitSeq(strings.TrimSpace(long), "\n") {
+	for line := range strings.SplitSeq(strings.TrimSpace(cmp.Or(c.Long, c.Short)), "\n") {
 		if strings.HasPrefix(line, "\t") || strings.HasPrefix(line, "  ") || line == "" {
 			p.line(strings.ReplaceAll(line, "\t", "    "))
 			continue

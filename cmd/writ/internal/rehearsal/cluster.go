@@ -1,6 +1,7 @@
 package rehearsal
 
 import (
+	"cmp"
 	"context"
 	"crypto/ed25519"
 	"crypto/sha256"
@@ -170,9 +171,7 @@ func projectID(name string) writ.ProjectID {
 
 // project returns a project and adds it to the roster if it is missing.
 func (s *cluster) project(ctx context.Context, name string) (identity.Project, error) {
-	if name == "" {
-		name = client.DefaultProject
-	}
+	name = cmp.Or(name, client.DefaultProject)
 	signed, err := client.Successor(s.super.Roster(), s.person, time.Now(), func(next *identity.Roster) error {
 		if len(next.Projects.Named(name)) == 0 {
 			next.Projects = append(next.Projects, identity.Project{ID: projectID(name), Name: name})

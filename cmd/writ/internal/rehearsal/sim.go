@@ -158,13 +158,9 @@ func (s *Sim) submit(ctx context.Context, script client.Script, r scripttest.Reh
 	if order.Secrets, err = cluster.secrets(ctx, project.ID, script.Report.Secrets); err != nil {
 		return "", err
 	}
-	text, err := order.Payload(cluster.super.Roster(), client.Signatory{Name: personName})
+	signed, err := order.Sign(cluster.super.Roster(), cluster.person)
 	if err != nil {
 		return "", err
-	}
-	signed, err := cluster.person.SignPayload(text)
-	if err != nil {
-		return "", fmt.Errorf("sign the script: %w", err)
 	}
 	run, err := cluster.super.Submit(ctx, signed)
 	if err == nil {

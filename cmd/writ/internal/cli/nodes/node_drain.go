@@ -15,6 +15,7 @@ import (
 	"writ/cmd/writ/internal/terminal"
 	"writ/coord/api"
 	"writ/identity"
+	"writ/internal/sleep"
 )
 
 func nodeDrainCommand(env *cli.Env) *cobra.Command {
@@ -157,8 +158,6 @@ func awaitDrained(
 		waiting, stop = context.WithTimeout(ctx, timeout)
 	}
 	defer stop()
-	tick := time.NewTicker(drainEvery)
-	defer tick.Stop()
 	for open := ""; ; {
 		drained, err := isDrained(waiting, c, roster, n)
 		if err == nil && !drained {
@@ -176,10 +175,7 @@ func awaitDrained(
 			env.Note("verified: signed by the supervisor")
 			return nil
 		}
-		select {
-		case <-waiting.Done():
-		case <-tick.C:
-		}
+		_ = sleep.For(waiting, drainEvery) // the next round reports the end of waiting
 	}
 }
 

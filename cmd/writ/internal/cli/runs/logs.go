@@ -18,6 +18,7 @@ import (
 	"writ/cmd/writ/internal/terminal"
 	"writ/coord/api"
 	"writ/identity"
+	"writ/internal/sleep"
 	"writ/scripts"
 )
 
@@ -266,10 +267,8 @@ func (r *logReader) rest(ctx context.Context, run writ.RunID, seen int) error {
 			return err
 		}
 		r.showReason(fmt.Sprintf("the last of it cannot be read yet: %v", err))
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(time.Second):
+		if err := sleep.For(ctx, time.Second); err != nil {
+			return err
 		}
 	}
 }

@@ -34,11 +34,10 @@ const (
 // Reports sends the list of starting machines to the supervisor of a datacenter. Each report is complete, so a
 // restarted supervisor needs only one.
 type Reports struct {
-	Supervisors []string // URLs of the node APIs of its supervisors; one supervisor serves, the others stand by
-	Token       identity.Token
-	Name        string        // of this host
-	Every       time.Duration // bootReportEvery if 0
-	Log         *slog.Logger
+	Token identity.Token
+	Name  string        // of this host
+	Every time.Duration // bootReportEvery if 0
+	Log   *slog.Logger
 
 	apis  []*nodes.Client
 	at    int            // index in apis of the last API that answered
@@ -62,7 +61,7 @@ func NewReports(token identity.Token, supervisors []string, log *slog.Logger) (*
 	if err != nil {
 		return nil, err
 	}
-	b := &Reports{Supervisors: supervisors, Token: token, Log: log}
+	b := &Reports{Token: token, Log: log}
 	b.Name, _ = os.Hostname()
 	for _, address := range supervisors {
 		u, err := transport.Address("supervisor's node API", address)

@@ -25,6 +25,7 @@ import (
 	"writ/coord/api"
 	"writ/identity"
 	"writ/identity/sshsig"
+	"writ/internal/sleep"
 	"writ/runner/member"
 	"writ/runner/queue/redisqueue"
 )
@@ -452,10 +453,8 @@ func retry(ctx context.Context, do func() error) error {
 		if err == nil || ctx.Err() != nil || !writ.AsError(err).Retryable() {
 			return err
 		}
-		select {
-		case <-ctx.Done():
+		if sleep.For(ctx, 100*time.Millisecond) != nil {
 			return context.Cause(ctx)
-		case <-time.After(100 * time.Millisecond):
 		}
 	}
 }

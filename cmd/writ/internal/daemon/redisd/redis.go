@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"writ/internal/redisconf"
+	"writ/internal/sleep"
 )
 
 // redisStart limits the start of a redis-server. It usually takes 10 ms, and more with a long append-only file.
@@ -126,10 +127,8 @@ func (r *redisServer) Run(ctx context.Context, ready func(pid int)) error {
 			return err
 		}
 		r.log.WarnContext(ctx, "redis-server ended; starting it again", "err", err)
-		select {
-		case <-ctx.Done():
+		if sleep.For(ctx, time.Second) != nil {
 			return nil
-		case <-time.After(time.Second):
 		}
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"writ/coord/api/apiclient"
 	"writ/identity"
 	"writ/identity/sshsig"
+	"writ/internal/sleep"
 )
 
 // askCoordinatorEvery is the pause between two checks whether the roster names a waiting supervisor.
@@ -111,10 +112,8 @@ func (s *Supervisor) awaitDatacenter(
 			logged = state
 			s.Log.InfoContext(ctx, state, attributes...)
 		}
-		select {
-		case <-ctx.Done():
+		if sleep.For(ctx, askCoordinatorEvery) != nil {
 			return nil, context.Cause(ctx)
-		case <-time.After(askCoordinatorEvery):
 		}
 	}
 }

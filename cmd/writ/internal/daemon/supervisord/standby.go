@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"writ"
+	"writ/internal/sleep"
 	"writ/supervisor/journal"
 	"writ/supervisor/nodes"
 )
@@ -48,10 +49,8 @@ func (s *Supervisor) standBy(
 		default:
 			return err
 		}
-		select {
-		case <-ctx.Done():
+		if sleep.For(ctx, lookForLease) != nil {
 			return nil
-		case <-time.After(lookForLease):
 		}
 	}
 }
