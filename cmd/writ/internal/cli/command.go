@@ -106,3 +106,18 @@ func AtMost(n int) cobra.PositionalArgs {
 func IsInterrupt(ctx context.Context, err error) bool {
 	return ctx.Err() != nil && (err == nil || errors.Is(err, context.Canceled))
 }
+
+// Groups of commands on the first help page.
+const (
+	Everyday       = "everyday"
+	Administration = "admin"
+	Daemons        = "daemons"
+)
+
+// InGroup puts commands into a group of the first help page.
+func InGroup(group string, commands ...*cobra.Command) []*cobra.Command {
+	for _, c := range commands {
+		c.GroupID = group
+	}
+	return commands
+}

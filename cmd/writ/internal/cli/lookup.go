@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"strconv"
 	"strings"
@@ -14,25 +15,24 @@ import (
 	"writ/internal/meant"
 )
 
-// DatacentersNamed returns the datacenter with a name or id. An empty name selects all datacenters of the roster.
-func DatacentersNamed(roster *identity.Roster, name string) ([]identity.Datacenter, error) {
-	if name == "" {
-		return roster.Datacenters, nil
+// AskEach calls `ask` concurrently for the datacenter with a name or id, or for all of the roster if `name` is empty. The
+// answers have the order of the roster.
+func AskEach[T any](roster *identity.Roster, name string, ask func(d *identity.Datacenter) T) ([]T, error) {
+	asked := roster.Datacenters
+	if name != "" {
+		only, err := client.Datacenter(roster, name)
+		if err != nil {
+			return nil, err
+		}
+		asked = []identity.Datacenter{*only}
 	}
-	only, err := client.Datacenter(roster, name)
-	if err != nil {
-		return nil, err
-	}
-	return []identity.Datacenter{*only}, nil
-}
-
-// EachDatacenter calls `ask` for all datacenters concurrently.
-func EachDatacenter(all []identity.Datacenter, ask func(i int, d *identity.Datacenter)) {
+	answers := make([]T, len(asked))
 	var asking sync.WaitGroup
-	for i := range all {
-		asking.Go(func() { ask(i, &all[i]) })
+	for i := range asked {
+		asking.Go(func() { answers[i] = ask(&asked[i]) })
 	}
 	asking.Wait()
+	return answers, nil
 }
 
 // NoNode returns the error for a name or id without a node.
@@ -101,9 +101,5 @@ func DatacenterNames(ctx context.Context, c *client.Client) (map[writ.Datacenter
 
 // ProjectOf returns the project that the flags or the context select.
 func ProjectOf(c *client.Client, roster *identity.Roster) (identity.Project, error) {
-	name := c.Context.Project
-	if name == "" {
-		name = client.DefaultProject
-	}
-	return client.Project(roster, name)
+	return client.Project(roster, cmp.Or(c.Context.Project, client.DefaultProject))
 }

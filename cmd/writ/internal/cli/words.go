@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -114,6 +115,14 @@ func Compact(values map[string]any) string {
 		return ""
 	}
 	return string(text)
+}
+
+// Number formats a number, "" for zero.
+func Number(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return strconv.Itoa(n)
 }
 
 // Age formats the time since t, "" for the zero time.

@@ -226,19 +226,14 @@ func signedTokens(ctx context.Context, env *cli.Env, datacenter string) (list ap
 	if err != nil {
 		return list, err
 	}
-	asked, err := cli.DatacentersNamed(roster, datacenter)
-	if err != nil {
-		return list, err
-	}
-	list.Items = make([]api.DatacenterTokens, len(asked))
-	cli.EachDatacenter(asked, func(i int, d *identity.Datacenter) {
+	list.Items, err = cli.AskEach(roster, datacenter, func(d *identity.Datacenter) api.DatacenterTokens {
 		tokens, err := c.Statements.Tokens(ctx, roster, d)
-		list.Items[i] = api.DatacenterTokens{Datacenter: d.ID, Name: d.Name, Tokens: tokens, Error: writ.AsError(err)}
 		if err != nil {
-			list.Items[i].Tokens = []writ.JoinToken{}
+			tokens = []writ.JoinToken{}
 		}
+		return api.DatacenterTokens{Datacenter: d.ID, Name: d.Name, Tokens: tokens, Error: writ.AsError(err)}
 	})
-	return list, nil
+	return list, err
 }
 
 // tokenUse formats how often a token was used.

@@ -140,15 +140,14 @@ func testFiles(paths []string) ([]string, error) {
 	}
 	for _, path := range paths {
 		info, err := os.Stat(path)
+		if err == nil && info.IsDir() {
+			err = testFilesBelow(path, add)
+		}
 		switch {
 		case err != nil:
 			return nil, writ.Errorf(writ.CodeUsage, "cannot read the tests: %v", err).
 				WithHint("give a file that ends with _test.tengo, or a directory that has one")
-		case info.IsDir():
-			if err := testFilesBelow(path, add); err != nil {
-				return nil, writ.Errorf(writ.CodeUsage, "cannot read the tests: %v", err).
-					WithHint("give a file that ends with _test.tengo, or a directory that has one")
-			}
+		case info.IsDir(): // its files are added
 		case !scripts.IsTest(path):
 			return nil, writ.Errorf(writ.CodeUsage, "%s is not a file with tests: its name does not end with %s", path,
 				scripts.TestEnding).

@@ -1,3 +1,4 @@
+// Package contexts contains the commands that select a cluster and log in to it: context, login and logout.
 package contexts
 
 import (
@@ -135,9 +136,7 @@ trust. "writ init" prints that id and writes it to client.yaml. Get the id from 
 			if err := file.Put(c); err != nil {
 				return err
 			}
-			if file.Current == "" {
-				file.Current = c.Name
-			}
+			file.Current = cmp.Or(file.Current, c.Name)
 			if err := file.Save(); err != nil {
 				return err
 			}
@@ -250,4 +249,11 @@ for the same cluster. The first context becomes the current one. --project overr
 	}
 	c.Flags().StringVar(&name, "as", "", "new name of the context; the name in the file if unset")
 	return c
+}
+
+// Commands returns the commands of this group.
+func Commands(env *cli.Env) []*cobra.Command {
+	return cli.InGroup(cli.Administration, env.ClientCommands(
+		loginCommand(env), logoutCommand(env), contextCommand(env),
+	)...)
 }

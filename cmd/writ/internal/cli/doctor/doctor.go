@@ -1,3 +1,4 @@
+// Package doctor contains the commands that examine an installation: doctor and support.
 package doctor
 
 import (
@@ -305,4 +306,10 @@ var tools = []tool{
 		"apt-get install -y redis-server",
 	},
 	{"ssh-keygen", nil, "makes keys, and signs without writ", "apt-get install -y openssh-client"},
+}
+
+// Commands returns the commands of this group.
+func Commands(env *cli.Env) []*cobra.Command {
+	return cli.InGroup(cli.Administration,
+		env.ClientCommands(doctorCommand(env), cli.InProject(supportCommand(env)))...)
 }

@@ -2,6 +2,7 @@
 package held
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -16,11 +17,7 @@ import (
 
 // HeldText formats the signer, time and reason of a hold.
 func HeldText(d writ.Decision, what string) string {
-	who := d.Signer
-	if who == "" {
-		who = "the supervisor itself"
-	}
-	text := fmt.Sprintf("%s has held %s since %s", who, what, cli.Clock(d.Time))
+	text := fmt.Sprintf("%s has held %s since %s", cmp.Or(d.Signer, "the supervisor itself"), what, cli.Clock(d.Time))
 	if d.Reason != "" {
 		text += ": " + d.Reason
 	}
@@ -31,23 +28,18 @@ func HeldText(d writ.Decision, what string) string {
 func SignedHolds(
 	ctx context.Context, c *client.Client, roster *identity.Roster, datacenter string,
 ) (list api.HoldList, err error) {
-	asked, err := cli.DatacentersNamed(roster, datacenter)
-	if err != nil {
-		return list, err
-	}
 	projects, err := c.Holds.Readable(ctx, roster)
 	if err != nil {
 		return list, err
 	}
-	list.Items = make([]api.DatacenterHolds, len(asked))
-	cli.EachDatacenter(asked, func(i int, d *identity.Datacenter) {
+	list.Items, err = cli.AskEach(roster, datacenter, func(d *identity.Datacenter) api.DatacenterHolds {
 		holds, err := c.Holds.List(ctx, roster, d, projects)
-		list.Items[i] = api.DatacenterHolds{Datacenter: d.ID, Name: d.Name, Holds: holds, Error: writ.AsError(err)}
 		if err != nil {
-			list.Items[i].Holds = []api.Hold{}
+			holds = []api.Hold{}
 		}
+		return api.DatacenterHolds{Datacenter: d.ID, Name: d.Name, Holds: holds, Error: writ.AsError(err)}
 	})
-	return list, nil
+	return list, err
 }
 
 // KeepProject removes the holds that are not about this project.
@@ -110,9 +102,7 @@ func HeldRows(d api.DatacenterHolds) (rows []HeldRow) {
 			Datacenter: d.Name, What: strings.TrimPrefix(h.Text(), "the "), State: "held", Last: h.Last(), Revision: h.Revision,
 			ByOperator: h.ByOperator,
 		}
-		if row.Last.Signer == "" {
-			row.Last.Signer = "supervisor"
-		}
+		row.Last.Signer = cmp.Or(row.Last.Signer, "supervisor")
 		if exempt {
 			row.State = "released"
 		} else {

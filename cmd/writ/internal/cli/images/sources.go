@@ -2,6 +2,7 @@ package images
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"crypto/x509"
 	"encoding/hex"
@@ -203,9 +204,7 @@ func (s *efiSources) follow(r *recipe.Recipe, into *image.Recipe) error {
 	if err := r.CheckPackages(pins); err != nil {
 		return err
 	}
-	if into.Cmdline == "" {
-		into.Cmdline = r.Cmdline
-	}
+	into.Cmdline = cmp.Or(into.Cmdline, r.Cmdline)
 	into.Wanted, into.Start, into.Names = r.Modules.Wanted, r.Modules.Start, slices.Concat(r.Modules.Required, into.Names)
 	into.FirmwareFiles, into.FirmwareOfModules = r.Firmware.Files, r.Firmware.Modules
 	if s.root != nil {

@@ -2,6 +2,7 @@
 package plans
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -251,10 +252,7 @@ func orderToPlan(
 	if order.Deployment, err = signing.ParseDeployment(o.Deployment); err != nil {
 		return order, err
 	}
-	order.Project.Name = c.Context.Project
-	if order.Project.Name == "" {
-		order.Project.Name = client.DefaultProject
-	}
+	order.Project.Name = cmp.Or(c.Context.Project, client.DefaultProject)
 	return order, nil
 }
 

@@ -3,7 +3,6 @@ package resources
 import (
 	"context"
 	"fmt"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -110,21 +109,13 @@ func deploymentTable(all []api.Deployment, datacenters map[writ.DatacenterID]str
 		cli.Minor(1, cli.Column("PROJECT", func(d api.Deployment) string { return d.ProjectName })),
 		cli.Column("DATACENTER", func(d api.Deployment) string { return datacenters[d.Datacenter] }),
 		cli.Column("RESOURCES", func(d api.Deployment) string { return fmt.Sprint(d.Resources) }),
-		cli.Column("REVISION", func(d api.Deployment) string { return revision(d.Revision) }),
+		cli.Column("REVISION", func(d api.Deployment) string { return cli.Number(d.Revision) }),
 		cli.IDs(cli.Column("NEWEST RUN", func(d api.Deployment) string { return string(newestRun(d).ID) })),
 		cli.Column("STATE", func(d api.Deployment) string { return string(newestRun(d).State) }),
 		cli.Column("AGE", func(d api.Deployment) string { return cli.Age(newestRun(d).Created) }),
 		cli.Wide("SCRIPT", func(d api.Deployment) string { return newestRun(d).Script }),
 		cli.Wide("SIGNER", func(d api.Deployment) string { return newestRun(d).Signer }),
 	)
-}
-
-// revision formats the revision of a deployment, "" if the coordinator does not know it.
-func revision(n int) string {
-	if n == 0 {
-		return ""
-	}
-	return strconv.Itoa(n)
 }
 
 // newestRun returns the newest run of a deployment. It is empty if the coordinator has deleted all runs.

@@ -1,3 +1,4 @@
+// Package resources contains the commands about the content of datacenters: resource, deployment and usage.
 package resources
 
 import (
@@ -338,4 +339,11 @@ func resourceTable(resources []writ.Resource, orphans []orphan.Orphan, where loc
 		cli.Column("DRIFT", func(r writ.Resource) string { return strings.Join(r.Drift, "; ") }),
 	)
 	return v.WithFooter(orphan.Footer(orphans))
+}
+
+// Commands returns the commands of this group.
+func Commands(env *cli.Env) []*cobra.Command {
+	return cli.InGroup(cli.Administration, env.ClientCommands(
+		cli.InProject(resourceCommand(env)), cli.InProject(deploymentCommand(env)), cli.InProject(usageCommand(env)),
+	)...)
 }

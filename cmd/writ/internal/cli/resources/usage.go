@@ -174,12 +174,7 @@ func usageTable(usage []api.Usage, datacenters map[writ.DatacenterID]string) ter
 	return terminal.List(api.UsagePage{Items: usage}, usage,
 		func(u api.Usage) string { return string(u.Kind) + "/" + u.Name },
 		cli.Wide("TENANT", func(u api.Usage) string { return u.Tenant }),
-		cli.Column("PROJECT", func(u api.Usage) string {
-			if u.ProjectName == "" {
-				return string(u.Project)
-			}
-			return u.ProjectName
-		}),
+		cli.Column("PROJECT", func(u api.Usage) string { return cmp.Or(u.ProjectName, string(u.Project)) }),
 		cli.Column("KIND", func(u api.Usage) string { return string(u.Kind) }),
 		cli.Column("NAME", func(u api.Usage) string { return u.Name }),
 		cli.Column("DATACENTER", func(u api.Usage) string { return datacenters[u.Datacenter] }),

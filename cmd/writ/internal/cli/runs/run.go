@@ -1,3 +1,5 @@
+// Package runs contains the commands that sign and submit scripts and follow their runs: submit, run, logs, payload and
+// sign.
 package runs
 
 import (
@@ -42,19 +44,24 @@ func onRun(
 	env *cli.Env, do func(ctx context.Context, c *client.Client, id writ.RunID) error,
 ) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
-		c, err := env.Client()
-		if err != nil {
-			return err
-		}
-		if err := projectSelects(cmd, args[0]); err != nil {
-			return err
-		}
-		id, _, err := c.Runs.Find(cmd.Context(), args[0])
+		c, id, _, err := findRun(env, cmd, args[0])
 		if err != nil {
 			return err
 		}
 		return do(cmd.Context(), c, id)
 	}
+}
+
+// findRun creates the client and finds the run of an argument. The run is sure if the argument alone identifies it.
+func findRun(env *cli.Env, cmd *cobra.Command, run string) (c *client.Client, id writ.RunID, sure bool, err error) {
+	if c, err = env.Client(); err != nil {
+		return nil, "", false, err
+	}
+	if err := projectSelects(cmd, run); err != nil {
+		return nil, "", false, err
+	}
+	id, sure, err = c.Runs.Find(cmd.Context(), run)
+	return c, id, sure, err
 }
 
 // projectSelects returns an error if the command line has --project with the id of a run, which is unique in all
@@ -75,14 +82,7 @@ func onRunToDecide(
 	env *cli.Env, decision string, do func(ctx context.Context, c *client.Client, run api.Run) error,
 ) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
-		c, err := env.Client()
-		if err != nil {
-			return err
-		}
-		if err := projectSelects(cmd, args[0]); err != nil {
-			return err
-		}
-		id, sure, err := c.Runs.Find(cmd.Context(), args[0])
+		c, id, sure, err := findRun(env, cmd, args[0])
 		if err != nil {
 			return err
 		}
@@ -289,4 +289,12 @@ project that the flags select, like "writ run cancel --all". It does not watch t
 	c.Flags().BoolVar(&s.detach, "detach", false, "do not watch")
 	reason.Add(c, "writ run show")
 	return c
+}
+
+// Commands returns the commands of this group.
+func Commands(env *cli.Env) []*cobra.Command {
+	return cli.InGroup(cli.Everyday, env.ClientCommands(
+		cli.InProject(submitCommand(env)), cli.InProject(runCommand(env)), cli.InProject(logsCommand(env)),
+		cli.InProject(payloadCommand(env)), cli.InProject(signCommand(env)),
+	)...)
 }

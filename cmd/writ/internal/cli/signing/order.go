@@ -219,19 +219,14 @@ func ChooseDatacenter(ctx context.Context, env *cli.Env, c *client.Client, roste
 		return choice.Datacenter.ID, nil
 	case len(labels) > 0:
 		return "", writ.Errorf(writ.CodeUsage, "--select chooses among datacenters").WithHint("add --dc any")
-	case o.Datacenter != "":
-		d, err := client.Datacenter(roster, o.Datacenter)
-		if err != nil {
-			return "", err
-		}
-		return d.ID, nil
-	case len(roster.Datacenters) == 1:
-		return roster.Datacenters[0].ID, nil
-	case len(roster.Datacenters) == 0:
-		return "", writ.Errorf(writ.CodeDatacenterUnknown, "the roster has no datacenter yet").
-			WithHint("a root operator adds one with `writ dc add`")
+	case o.Datacenter == "" && len(roster.Datacenters) > 1:
+		return "", client.SeveralDatacenters(roster).WithHint("choose with --dc NAME, or --dc any")
 	}
-	return "", client.SeveralDatacenters(roster).WithHint("choose with --dc NAME, or --dc any")
+	d, err := client.TheDatacenter(roster, o.Datacenter)
+	if err != nil {
+		return "", err
+	}
+	return d.ID, nil
 }
 
 // ReadParams reads the parameters from the file, and then those of -p, which take precedence.

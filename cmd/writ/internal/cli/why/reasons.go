@@ -3,7 +3,6 @@ package why
 import (
 	"cmp"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -73,10 +72,8 @@ func (s *Situation) whyRun() Reason {
 			Next: remedy.Command{Line: next},
 		}
 	case run.Accepted.IsZero():
-		why := SentenceOf(run.Why, run.Reason)
-		if why == "" {
-			why = fmt.Sprintf("it waits for its datacenter %s to connect", s.datacenter.Name)
-		}
+		why := cmp.Or(SentenceOf(run.Why, run.Reason),
+			fmt.Sprintf("it waits for its datacenter %s to connect", s.datacenter.Name))
 		return Reason{Why: why, Next: listDatacenters}
 	case !s.datacenter.IsConnected():
 		return Reason{
@@ -261,7 +258,7 @@ func said(f *writ.Failure, texts ...string) string {
 	if f != nil {
 		return fmt.Sprintf("%s: %s", f.Code, f.Message)
 	}
-	return texts[slices.IndexFunc(texts, func(t string) bool { return t != "" })]
+	return cmp.Or(texts...)
 }
 
 func waits(n int) string {
