@@ -105,14 +105,10 @@ func ParseLogin(text []byte) (*Login, error) {
 	l.Nonce = nonce
 	l.Created, l.Expires, l.Until = r.Time("created"), r.Time("expires"), r.Time("until")
 	r.End()
-	if r.Err() != nil {
-		return nil, r.Err()
-	}
-	want, err := l.Text()
-	if err != nil {
+	if err := r.Canonical(text, l.Text); err != nil {
 		return nil, err
 	}
-	return l, header.Same(text, want)
+	return l, nil
 }
 
 // VerifiedLogin is a login that passed every check, with the key or certificate that signed it.

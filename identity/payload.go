@@ -210,14 +210,7 @@ func ParsePayload(text []byte) (*Payload, error) {
 	for i := range p.Modules {
 		p.Modules[i].Text, body = cutFile(r, body, sizes[i])
 	}
-	if r.Err() != nil {
-		return nil, r.Err()
-	}
-	want, err := p.Text()
-	if err != nil {
-		return nil, err
-	}
-	if err := header.Same(text, want); err != nil {
+	if err := r.Canonical(text, p.Text); err != nil {
 		return nil, err
 	}
 	return p, nil

@@ -54,14 +54,7 @@ func ParseRoster(text []byte) (*Roster, error) {
 		r.Fail("the format v2 is for rosters with coordinators or manual approvals, v3 for those with limits of authorities or times of silent nodes, " +
 			"v4 for those with a history")
 	}
-	if r.Err() != nil {
-		return nil, r.Err()
-	}
-	want, err := o.Text()
-	if err != nil {
-		return nil, err
-	}
-	if err := header.Same(text, want); err != nil {
+	if err := r.Canonical(text, o.Text); err != nil {
 		return nil, err
 	}
 	o.byKey, o.digest = o.owners(), writ.DigestOf(text)

@@ -198,14 +198,7 @@ func ParseStatement(text []byte) (*Statement, error) {
 	s.Nonce = readNonce(r)
 	s.Reason = header.FromDash(r.One("reason"))
 	r.End()
-	if r.Err() != nil {
-		return nil, r.Err()
-	}
-	want, err := s.Text()
-	if err != nil {
-		return nil, err
-	}
-	if err := header.Same(text, want); err != nil {
+	if err := r.Canonical(text, s.Text); err != nil {
 		return nil, err
 	}
 	return s, nil

@@ -5,10 +5,8 @@
 package header
 
 import (
-	"bytes"
 	"cmp"
 	"strconv"
-	"strings"
 	"time"
 
 	"writ"
@@ -37,20 +35,6 @@ func Malformed(format string, args ...any) *writ.Error {
 func TooLarge(have, most int) *writ.Error {
 	return writ.Errorf(writ.CodeTooLarge, "the signed text has %d bytes, %d are allowed", have, most).
 		WithHint("put large data into images or volumes")
-}
-
-// Same returns an error that shows the first difference between a text and its re-encoded values, or nil.
-func Same(have, want []byte) error {
-	if bytes.Equal(have, want) {
-		return nil
-	}
-	h, w := strings.Split(string(have), "\n"), strings.Split(string(want), "\n")
-	for i := range min(len(h), len(w)) {
-		if h[i] != w[i] {
-			return Malformed("line %d is %q, writ writes %q", i+1, Clip(h[i]), Clip(w[i]))
-		}
-	}
-	return Malformed("the text has %d lines, writ writes %d", len(h), len(w))
 }
 
 // Clip shortens untrusted text for a message.

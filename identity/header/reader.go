@@ -1,6 +1,7 @@
 package header
 
 import (
+	"bytes"
 	"strconv"
 	"strings"
 	"time"
@@ -8,7 +9,7 @@ import (
 	"writ"
 )
 
-// Reader reads header lines in order and keeps the first error. It is lenient about values; see Same.
+// Reader reads header lines in order and keeps the first error. It is lenient about values; see Canonical.
 type Reader struct {
 	lines []string
 	next  int
@@ -86,18 +87,27 @@ func (r *Reader) Number(key string) int {
 	return n
 }
 
-// Time reads a time.
-func (r *Reader) Time(key string) time.Time {
-	s := r.One(key)
+// Canonical returns the error of the reader, or an error if encode writes the parsed values as another text. The error
+// shows the first difference.
+func (r *Reader) Canonical(text []byte, encode func() ([]byte, error)) error {
 	if r.err != nil {
-		return time.Time{}
+		return r.err
 	}
-	t, err := time.Parse(TimeFormat, s)
-	if err != nil {
-		r.Fail("%q is not a time like 2026-11-21T10:00:00Z", Clip(s))
+	want, err := encode()
+	if err != nil || bytes.Equal(text, want) {
+		return err
 	}
-	return t
+	h, w := strings.Split(string(text), "\n"), strings.Split(string(want), "\n")
+	for i := range min(len(h), len(w)) {
+		if h[i] != w[i] {
+			return Malformed("line %d is %q, writ writes %q", i+1, Clip(h[i]), Clip(w[i]))
+		}
+	}
+	return Malformed("the text has %d lines, writ writes %d", len(h), len(w))
 }
+
+// Time reads a time.
+func (r *Reader) Time(key string) time.Time { return r.time(r.One(key)) }
 
 // Duration reads a duration in the notation of Go.
 func (r *Reader) Duration(key string) time.Duration {
@@ -133,12 +143,19 @@ func (r *Reader) digest(text string) (digest writ.Digest) {
 
 // ParseTimeOrDash parses a word of a line: a time, or the zero time as "-".
 func (r *Reader) ParseTimeOrDash(word string) (t time.Time) {
-	if word == "-" {
+	if word != "-" {
+		t = r.time(word)
+	}
+	return t
+}
+
+func (r *Reader) time(text string) (t time.Time) {
+	if r.err != nil {
 		return t
 	}
-	t, err := time.Parse(TimeFormat, word)
+	t, err := time.Parse(TimeFormat, text)
 	if err != nil {
-		r.Fail("%q is not a time", Clip(word))
+		r.Fail("%q is not a time like 2026-11-21T10:00:00Z", Clip(text))
 	}
 	return t
 }
