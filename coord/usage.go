@@ -54,16 +54,8 @@ func usageView(roster *identity.Roster, u ledger.Usage) api.Usage {
 		CPUSeconds: u.CPUSeconds, MemoryMibSeconds: u.MemoryMiBSeconds, DiskGibSeconds: u.DiskGiBSeconds,
 		Received: u.Received, Sent: u.Sent,
 	}
-	for _, p := range roster.Projects {
-		if p.ID != u.Project {
-			continue
-		}
-		v.ProjectName = p.Name
-		for _, t := range roster.Tenants {
-			if t.ID == p.Tenant {
-				v.Tenant = t.Name
-			}
-		}
+	if p := roster.Project(u.Project); p != nil {
+		v.ProjectName, v.Tenant = p.Name, roster.TenantName(p)
 	}
 	return v
 }

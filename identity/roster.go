@@ -162,6 +162,16 @@ func (r *Roster) ProjectName(id writ.ProjectID) string {
 	return string(id)
 }
 
+// TenantName returns the name of the tenant of a project, "" if it has none.
+func (r *Roster) TenantName(p *Project) string {
+	for _, t := range r.Tenants {
+		if t.ID == p.Tenant {
+			return t.Name
+		}
+	}
+	return ""
+}
+
 // Projects is a list of projects.
 type Projects []Project
 

@@ -345,13 +345,7 @@ type projectView struct {
 func projectsOf(r *identity.Roster) []projectView {
 	projects := []projectView{}
 	for _, p := range r.Projects {
-		v := projectView{ID: p.ID, Name: p.Name}
-		for _, t := range r.Tenants {
-			if t.ID == p.Tenant {
-				v.Tenant = t.Name
-			}
-		}
-		projects = append(projects, v)
+		projects = append(projects, projectView{ID: p.ID, Name: p.Name, Tenant: r.TenantName(&p)})
 	}
 	return projects
 }
