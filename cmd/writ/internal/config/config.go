@@ -135,18 +135,20 @@ func (f *File) Context(name string) *Context {
 	return &f.Contexts[i]
 }
 
-// Put adds a context or replaces the context of the same name.
-func (f *File) Put(c Context) error {
+// Add adds a context or replaces the context of the same name, and saves the file. A first context becomes the current
+// one.
+func (f *File) Add(c Context) error {
 	if err := c.checkKept(); err != nil {
 		return writ.Errorf(writ.CodeUsage, "context %q: %v", c.Name, err).
 			WithHint("%s", cmp.Or(writ.AsError(err).Hint, copyIt))
 	}
 	if have := f.Context(c.Name); have != nil {
 		*have = c
-		return nil
+	} else {
+		f.Contexts = append(f.Contexts, c)
 	}
-	f.Contexts = append(f.Contexts, c)
-	return nil
+	f.Current = cmp.Or(f.Current, c.Name)
+	return f.Save()
 }
 
 // Meant returns the hint for an unknown context name.

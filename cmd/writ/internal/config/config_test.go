@@ -97,7 +97,7 @@ func TestAKeyIsNotKept(t *testing.T) {
 		"as the name": {Name: key}, "a key of age": {Name: "a", Key: "AGE-SECRET-KEY-1QQQ"}, "a token": {Name: "a", Project: "writ1.abcdefgh.abcdefghijkl"},
 	} {
 		f := &File{Path: filepath.Join(t.TempDir(), "config.yaml")}
-		if err := f.Put(c); writ.CodeOf(err) != writ.CodeUsage || len(f.Contexts) != 0 || writ.AsError(err).Hint == "" {
+		if err := f.Add(c); writ.CodeOf(err) != writ.CodeUsage || len(f.Contexts) != 0 || writ.AsError(err).Hint == "" {
 			t.Errorf("%s is put in: %v", name, err)
 		}
 		f.Contexts = []Context{c} // as stored by an earlier version

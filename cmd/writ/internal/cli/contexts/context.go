@@ -133,11 +133,7 @@ trust. "writ init" prints that id and writes it to client.yaml. Get the id from 
 				return writ.Errorf(writ.CodeUsage, "--cluster is missing").
 					WithHint("client.yaml of the founder of the cluster has its id")
 			}
-			if err := file.Put(c); err != nil {
-				return err
-			}
-			file.Current = cmp.Or(file.Current, c.Name)
-			if err := file.Save(); err != nil {
+			if err := file.Add(c); err != nil {
 				return err
 			}
 			env.Done("the context %s is in %s", c.Name, file.Path)
@@ -236,11 +232,7 @@ for the same cluster. The first context becomes the current one. --project overr
 				return writ.Errorf(writ.CodeConflict, "the context %q is of another cluster", one.Name).
 					WithHint("give this one another name with --as")
 			}
-			if err := file.Put(one); err != nil {
-				return err
-			}
-			file.Current = cmp.Or(file.Current, one.Name)
-			if err := file.Save(); err != nil {
+			if err := file.Add(one); err != nil {
 				return err
 			}
 			env.Done("the context %s is in %s; `writ whoami` shows your name in the roster", one.Name, file.Path)

@@ -2,7 +2,6 @@ package roster
 
 import (
 	"context"
-	"errors"
 	"net/url"
 	"os/user"
 	"path/filepath"
@@ -151,12 +150,12 @@ func writeFounding(data, name string, coordinator *url.URL, key *client.Key) (fo
 	if err != nil {
 		return founding{}, err
 	}
-	file := &config.File{Path: filepath.Join(data, clientFile), Current: client.DefaultProject}
-	err = file.Put(config.Context{
+	file := &config.File{Path: filepath.Join(data, clientFile)}
+	err = file.Add(config.Context{
 		Name: client.DefaultProject, Servers: []string{identity.CoordinatorURL(coordinator.String())},
 		Cluster: roster.Cluster, Anchor: anchor.String(), Project: client.DefaultProject, Key: key.Spec,
 	})
-	if err := errors.Join(err, file.Save()); err != nil {
+	if err != nil {
 		return founding{}, err
 	}
 	return founding{
