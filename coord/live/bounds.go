@@ -20,8 +20,8 @@ const (
 // is the number of reasons that may remain: r and its causes.
 func bounded(r writ.Reason, depth int) writ.Reason {
 	clipNames(&r.Node, &r.State, &r.Call, &r.Resource, &r.Deployment, &r.Datacenter, &r.By)
-	r.Code = clipped(r.Code, maxReasonName)
-	r.Run = clipped(r.Run, maxReasonName)
+	r.Code = clipped(r.Code)
+	r.Run = clipped(r.Run)
 	r.Text = clip.Text(r.Text, maxReasonText)
 	if r.Hold != nil {
 		h := *r.Hold
@@ -30,7 +30,7 @@ func bounded(r writ.Reason, depth int) writ.Reason {
 		r.Hold = &h
 	}
 	if r.Error != nil {
-		r.Error = &writ.Error{Code: clipped(r.Error.Code, maxReasonName), Message: clip.Text(r.Error.Message, maxReasonText)}
+		r.Error = &writ.Error{Code: clipped(r.Error.Code), Message: clip.Text(r.Error.Message, maxReasonText)}
 	}
 	r.Nodes = slices.Clone(r.Nodes[:min(len(r.Nodes), maxReasonNodes)])
 	for i, n := range r.Nodes {
@@ -53,7 +53,7 @@ func boundedNodes(n writ.NodesReason) writ.NodesReason {
 		clipNames(&n.Names[i])
 	}
 	clipNames(&n.State)
-	n.Code, n.Text = clipped(n.Code, maxReasonName), clip.Text(n.Text, maxReasonText)
+	n.Code, n.Text = clipped(n.Code), clip.Text(n.Text, maxReasonText)
 	return n
 }
 
@@ -63,7 +63,7 @@ func clipNames(names ...*string) {
 	}
 }
 
-func clipped[S ~string](text S, limit int) S { return S(clip.Text(string(text), limit)) }
+func clipped[S ~string](name S) S { return S(clip.Text(string(name), maxReasonName)) }
 
 // BoundReasons bounds the reasons in events of a datacenter and adds their sentences. A supervisor of an earlier
 // version sends only the sentence.
