@@ -77,9 +77,8 @@ func New(c Config) *Cluster { return &Cluster{c} }
 
 // Running describes a running development cluster.
 type Running struct {
-	URL     string // of the coordinator and its dashboard
-	Client  string // path of the client configuration
-	Cluster writ.ClusterID
+	URL     string            // of the coordinator and its dashboard
+	Client  string            // path of the client configuration
 	Drivers []writ.NodeDriver // the same on every node
 	Nodes   int               // admitted nodes at the start
 	Removed []string          // data directories of removed nodes; delete one to join the node again
@@ -181,9 +180,8 @@ func (d *Cluster) start(ctx context.Context, all *processes.Group) (Running, err
 	}
 	removed, err := d.awaitNodes(ctx, c, nodes)
 	return Running{
-		URL: url, Client: filepath.Join(d.Data, devClientFile), Cluster: rosters.Cluster,
-		Drivers: drivers,
-		Nodes:   len(nodes) - len(removed), Removed: removed,
+		URL: url, Client: filepath.Join(d.Data, devClientFile), Drivers: drivers,
+		Nodes: len(nodes) - len(removed), Removed: removed,
 	}, err
 }
 
