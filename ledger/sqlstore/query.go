@@ -45,7 +45,7 @@ func andIn[T any](q *query, column string, values []T) {
 	}
 }
 
-// andIs adds a condition on the value of a column, unless value is empty.
+// andIs adds a condition on the value of a column, unless `value` is empty.
 func andIs[T ~string](q *query, column string, value T) {
 	if value != "" {
 		q.and(column+" = ?", string(value))
@@ -176,7 +176,7 @@ func collectWithin[T any](
 	return all, row.bytes >= limit, rows.Err()
 }
 
-// each calls read for each row.
+// each calls `read` for each row.
 func each(rows *sql.Rows, err error, read func(row scanner) error) error {
 	_, err = collect(rows, err, func(row scanner) (struct{}, error) { return struct{}{}, read(row) })
 	return err

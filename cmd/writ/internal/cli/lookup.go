@@ -15,8 +15,8 @@ import (
 	"writ/internal/meant"
 )
 
-// AskEach calls `ask` concurrently for the datacenter with a name or id, or for all of the roster if `name` is empty. The
-// answers have the order of the roster.
+// AskEach calls `ask` concurrently for the datacenter with a name or id, or for all of the roster if `name` is empty.
+// The answers have the order of the roster.
 func AskEach[T any](roster *identity.Roster, name string, ask func(d *identity.Datacenter) T) ([]T, error) {
 	asked := roster.Datacenters
 	if name != "" {

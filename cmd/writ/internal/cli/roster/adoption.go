@@ -51,8 +51,8 @@ func showSigned(env *cli.Env, roster client.Amended, m amendment) {
 	env.Note("signed version %d of the roster: %s", roster.Version, m.change)
 }
 
-// amend signs a change of the roster, shows it, and waits until every datacenter has adopted it, except those that but
-// names. show reports the signed version with showSigned, and returns the texts about the change.
+// amend signs a change of the roster, shows it, and waits until every datacenter has adopted it, except those that
+// `but` names. `show` reports the signed version with showSigned, and returns the texts about the change.
 func amend(
 	ctx context.Context, env *cli.Env, c *client.Client, f adoptFlags, change func(next *identity.Roster) error,
 	show func(r client.Amended) (amendment, error), but ...string,
@@ -69,7 +69,7 @@ func amend(
 }
 
 // awaitAdoption waits until every datacenter has signed that a roster is in force there, and then reports the effect of
-// the change. It skips the datacenters that but names: they are new and have no earlier roster.
+// the change. It skips the datacenters that `but` names: they are new and have no earlier roster.
 func awaitAdoption(
 	ctx context.Context, env *cli.Env, c *client.Client, amended client.Amended, f adoptFlags, m amendment, but ...string,
 ) error {
