@@ -85,9 +85,9 @@ var (
 // which the first is a letter or digit.
 func ValidPrincipal(s string) bool { return principalPattern.MatchString(s) }
 
-func writePrincipal(w *header.Writer, key, name string) {
-	w.Check(ValidPrincipal(name), key, "%q is not a valid name", name)
-	w.Line(key, name)
+func writeSigner(w *header.Writer, name string) {
+	w.Check(ValidPrincipal(name), "signer", "%q is not a valid name", name)
+	w.Line("signer", name)
 }
 
 func writeCluster(w *header.Writer, id writ.ClusterID) {

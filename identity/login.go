@@ -68,7 +68,7 @@ func (l *Login) Text() ([]byte, error) {
 	w.Check(validCoordinatorURL(l.URL), "url", "%q is not like https://writ.example.org:7440", header.Clip(l.URL))
 	w.Line("url", l.URL)
 	writeRosterSeen(w, l.Roster, l.RosterDigest)
-	writePrincipal(w, "signer", l.Signer)
+	writeSigner(w, l.Signer)
 	if !l.Certificate.IsZero() {
 		w.Line("certificate", l.Certificate.String())
 	}

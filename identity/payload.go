@@ -99,7 +99,7 @@ func (p *Payload) Text() ([]byte, error) {
 	w.Check(writ.ValidName(p.ProjectName), "project", "%q is not the name of a project", p.ProjectName)
 	w.Line("project", string(p.Project)+" "+p.ProjectName)
 	writeDeployment(w, p.Deployment)
-	writePrincipal(w, "signer", p.Signer)
+	writeSigner(w, p.Signer)
 	writeCertificate(w, p.Format, p.Certificate)
 	w.Window(p.Created, p.Expires, MaxValidity)
 	writeDeadline(w, p.Deadline)

@@ -102,7 +102,7 @@ func (s *Statement) Text() ([]byte, error) {
 		w.Check(len(s.Params) == 0, "params", "the decision %q has no parameters", s.Decision)
 	}
 	w.Params(s.Params)
-	writePrincipal(w, "signer", s.Signer)
+	writeSigner(w, s.Signer)
 	writeCertificate(w, s.Format, s.Certificate)
 	w.Window(s.Created, s.Expires, MaxValidity)
 	writeNonce(w, s.Nonce)

@@ -32,7 +32,6 @@ type Verified struct {
 	Digest  writ.Digest // SHA-256 of the text; identifies the submission
 	Run     writ.RunID
 	Signer  string
-	Signed  []byte // text and signature
 
 	Certificate *Certificate // signing certificate; nil for a plain key, and from ReadSubmission
 }
@@ -92,24 +91,23 @@ func (v *Verifier) submission(signed []byte, m moment) (*Verified, error) {
 			WithHint("sign it again, with a later --deadline")
 	}
 	rule, _ := RuleOf(sshsig.ScriptNamespace, "", "")
-	if err := v.Roster.rightsOf(p.Signer, m.at, who.proof()).allow(rule.Action, p.Project); err != nil {
+	signer := v.Roster.rightsOf(p.Signer, m.at, who.proof())
+	if err := signer.allow(rule.Action, p.Project); err != nil {
 		return nil, err
 	}
 	if len(p.Targets) > 0 {
-		if err := v.Roster.rightsOf(p.Signer, m.at, who.proof()).allow(ActionDestroy, p.Project); err != nil {
+		if err := signer.allow(ActionDestroy, p.Project); err != nil {
 			return nil, err
 		}
 	}
-	if slices.Contains(p.Targets, target.Any) &&
-		v.Roster.rightsOf(p.Signer, m.at, who.proof()).allow(ActionDestroy, "") != nil {
+	if slices.Contains(p.Targets, target.Any) && signer.allow(ActionDestroy, "") != nil {
 		return nil, writ.Errorf(writ.CodeDestructiveDenied,
 			"%s may destroy named targets in the project %s, but not all resources", p.Signer, p.ProjectName).
 			WithHint("name the targets that the script may destroy, like volume/web-0 or volume/web-*; `*` needs the destructive flag in a binding to all projects")
 	}
 	digest := writ.DigestOf(text)
 	return &Verified{
-		Payload: p, Digest: digest, Run: writ.RunIDOf(digest), Signer: p.Signer, Signed: signed,
-		Certificate: who.certificate(),
+		Payload: p, Digest: digest, Run: writ.RunIDOf(digest), Signer: p.Signer, Certificate: who.certificate(),
 	}, nil
 }
 
@@ -124,7 +122,7 @@ func ReadSubmission(signed []byte) (*Verified, error) {
 		return nil, err
 	}
 	digest := writ.DigestOf(text)
-	return &Verified{Payload: p, Digest: digest, Run: writ.RunIDOf(digest), Signer: p.Signer, Signed: signed}, nil
+	return &Verified{Payload: p, Digest: digest, Run: writ.RunIDOf(digest), Signer: p.Signer}, nil
 }
 
 func (v *Verifier) now() time.Time {

@@ -45,7 +45,7 @@ func TestVerifierAcceptsAGoodSubmission(t *testing.T) {
 	}
 	text, _ := p.Text()
 	digest := writ.DigestOf(text)
-	want := &Verified{Payload: p, Digest: digest, Run: writ.RunIDOf(digest), Signer: "alice", Signed: signed}
+	want := &Verified{Payload: p, Digest: digest, Run: writ.RunIDOf(digest), Signer: "alice"}
 	if diff := cmp.Diff(want, have); diff != "" {
 		t.Error(diff)
 	}

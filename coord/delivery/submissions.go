@@ -112,7 +112,5 @@ func (s *Service) unchecked(roster *identity.Roster, signed []byte) *identity.Ve
 		}
 	}
 	digest := writ.DigestOf(text)
-	return &identity.Verified{
-		Payload: payload, Digest: digest, Run: writ.RunIDOf(digest), Signer: payload.Signer, Signed: signed,
-	}
+	return &identity.Verified{Payload: payload, Digest: digest, Run: writ.RunIDOf(digest), Signer: payload.Signer}
 }
