@@ -192,6 +192,8 @@ func (f *File) Choose(name string, over Context) (Context, error) {
 }
 
 // ReplaceFile writes a file atomically with these permissions, whatever the umask is.
+//
+//failpoint:none it writes files that a command or the next start makes again
 func ReplaceFile(path string, perm fs.FileMode, text []byte) error {
 	temp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
 	if err != nil {

@@ -195,8 +195,6 @@ func (t *redisTLS) issue() ([][]byte, error) {
 }
 
 // writeShared replaces a file that the group of its directory may read.
-//
-//failpoint:none every start writes the certificate of Redis again
 func writeShared(path string, text []byte) error {
 	if err := config.ReplaceFile(path, 0o640, text); err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
