@@ -55,7 +55,7 @@ func usageView(roster *identity.Roster, u ledger.Usage) api.Usage {
 		Received: u.Received, Sent: u.Sent,
 	}
 	if p := roster.Project(u.Project); p != nil {
-		v.ProjectName, v.Tenant = p.Name, roster.TenantName(p)
+		v.ProjectName, v.Tenant = p.Name, identity.TenantName(roster, p)
 	}
 	return v
 }

@@ -153,7 +153,7 @@ func (r *Roster) Project(id writ.ProjectID) *Project {
 }
 
 // ProjectName returns the name of a project. It returns the id if r is nil or does not have the project.
-func (r *Roster) ProjectName(id writ.ProjectID) string {
+func ProjectName(r *Roster, id writ.ProjectID) string {
 	if r != nil {
 		if p := r.Project(id); p != nil {
 			return p.Name
@@ -163,7 +163,7 @@ func (r *Roster) ProjectName(id writ.ProjectID) string {
 }
 
 // TenantName returns the name of the tenant of a project, "" if it has none.
-func (r *Roster) TenantName(p *Project) string {
+func TenantName(r *Roster, p *Project) string {
 	for _, t := range r.Tenants {
 		if t.ID == p.Tenant {
 			return t.Name
@@ -192,7 +192,7 @@ func (r *Roster) Datacenter(id writ.DatacenterID) *Datacenter {
 }
 
 // DatacenterName returns the name of a datacenter. It returns the id if r is nil or does not have the datacenter.
-func (r *Roster) DatacenterName(id writ.DatacenterID) string {
+func DatacenterName(r *Roster, id writ.DatacenterID) string {
 	if r != nil {
 		if d := r.Datacenter(id); d != nil {
 			return d.Name

@@ -67,7 +67,7 @@ func (t Token) Admits(roster *Roster, d *Datacenter) error {
 			WithHint("make one with `writ token create --dc %s`", d.Name)
 	case t.Datacenter != d.ID:
 		return writ.Errorf(writ.CodeWrongDatacenter, "the token admits to the datacenter %s, the address leads to %s",
-			roster.DatacenterName(t.Datacenter), d.Name).
+			DatacenterName(roster, t.Datacenter), d.Name).
 			WithHint("use the address of that datacenter's supervisor, or create a token with `writ token create --dc %s`",
 				d.Name)
 	case roster.Version < t.Roster:

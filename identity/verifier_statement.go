@@ -112,7 +112,7 @@ func (v *Verifier) projectSeen(rule Rule, s *Statement, m moment, by proof) (wri
 	case err != nil:
 		return "", err
 	}
-	return project, v.isSeen(s, project)
+	return project, isSeen(v.Roster, s, project)
 }
 
 // projectOf returns the project of a statement's subject.
@@ -132,8 +132,8 @@ func (v *Verifier) projectOf(rule Rule, s *Statement) (writ.ProjectID, error) {
 }
 
 // isSeen compares the project of a subject with the project that the signer saw.
-func (v *Verifier) isSeen(s *Statement, project writ.ProjectID) error {
-	name := v.Roster.ProjectName(project)
+func isSeen(r *Roster, s *Statement, project writ.ProjectID) error {
+	name := ProjectName(r, project)
 	if project == s.Seen.Project && name == s.Seen.ProjectName {
 		return nil
 	}

@@ -39,10 +39,10 @@ func (s *Store) CertificateOf(ctx context.Context, signed []byte) (*identity.Cer
 
 // DatacenterName returns the name of a datacenter in the newest roster, or its id.
 func (s *Store) DatacenterName(id writ.DatacenterID) string {
-	return s.current.Load().DatacenterName(id)
+	return identity.DatacenterName(s.current.Load(), id)
 }
 
 // ProjectName returns the name of a project in the newest roster, or its id.
 func (s *Store) ProjectName(id writ.ProjectID) string {
-	return s.current.Load().ProjectName(id)
+	return identity.ProjectName(s.current.Load(), id)
 }

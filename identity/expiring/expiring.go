@@ -66,7 +66,7 @@ func InRoster(r *identity.Roster) []Item {
 		if b.Expires.IsZero() || p == nil || p.State != identity.Active || outlived(r, i) {
 			continue
 		}
-		project := r.ProjectName(b.Project)
+		project := identity.ProjectName(r, b.Project)
 		on := project
 		if b.Project == identity.AllProjects {
 			on = "all projects"

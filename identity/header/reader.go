@@ -107,7 +107,7 @@ func (r *Reader) Canonical(text []byte, encode func() ([]byte, error)) error {
 }
 
 // Time reads a time.
-func (r *Reader) Time(key string) time.Time { return r.time(r.One(key)) }
+func (r *Reader) Time(key string) time.Time { return parseTime(r, r.One(key)) }
 
 // Duration reads a duration in the notation of Go.
 func (r *Reader) Duration(key string) time.Duration {
@@ -120,17 +120,17 @@ func (r *Reader) Duration(key string) time.Duration {
 }
 
 // Digest reads a digest.
-func (r *Reader) Digest(key string) writ.Digest { return r.digest(r.One(key)) }
+func (r *Reader) Digest(key string) writ.Digest { return parseDigest(r, r.One(key)) }
 
 // DigestOrDash reads a digest, or the zero digest as "-".
 func (r *Reader) DigestOrDash(key string) (digest writ.Digest) {
 	if text := r.One(key); text != "-" {
-		digest = r.digest(text)
+		digest = parseDigest(r, text)
 	}
 	return digest
 }
 
-func (r *Reader) digest(text string) (digest writ.Digest) {
+func parseDigest(r *Reader, text string) (digest writ.Digest) {
 	if r.err != nil {
 		return digest
 	}
@@ -144,12 +144,12 @@ func (r *Reader) digest(text string) (digest writ.Digest) {
 // ParseTimeOrDash parses a word of a line: a time, or the zero time as "-".
 func (r *Reader) ParseTimeOrDash(word string) (t time.Time) {
 	if word != "-" {
-		t = r.time(word)
+		t = parseTime(r, word)
 	}
 	return t
 }
 
-func (r *Reader) time(text string) (t time.Time) {
+func parseTime(r *Reader, text string) (t time.Time) {
 	if r.err != nil {
 		return t
 	}

@@ -52,7 +52,7 @@ func (e *Env) CompleteFlag(cmd *cobra.Command, flag string, ask Suggestions) {
 }
 
 // DatacenterFlag adds --dc with completion.
-func (e *Env) DatacenterFlag(c *cobra.Command, datacenter *string, usage string) {
+func DatacenterFlag(e *Env, c *cobra.Command, datacenter *string, usage string) {
 	c.Flags().StringVar(datacenter, "dc", "", usage)
 	e.CompleteFlag(c, "dc", SuggestDatacenters)
 }

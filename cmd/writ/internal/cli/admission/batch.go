@@ -55,7 +55,7 @@ A datacenter with manual approval rejects batches, because it approves each node
 		RunE: func(cmd *cobra.Command, _ []string) error { return createBatch(cmd.Context(), env, flags) },
 	}
 	f := c.Flags()
-	env.DatacenterFlag(c, &flags.datacenter, "name or id of the datacenter")
+	cli.DatacenterFlag(env, c, &flags.datacenter, "name or id of the datacenter")
 	f.StringVar(&flags.serials, "serials", "", "file with a serial number a line; - is standard input")
 	f.IntVar(&flags.most, "max", 0, "maximum number of admitted nodes. 0: one for each serial number")
 	cli.InRange(f, "max", &flags.most, 0, cli.Most)
@@ -194,7 +194,7 @@ a copied number. Unused numbers are hidden, because each of them admits a node.`
 				cli.UnlessSelected(cmd, "no batch is known: `writ batch create` makes the first"))
 		},
 	}
-	env.DatacenterFlag(c, &datacenter, "only batches of this datacenter")
+	cli.DatacenterFlag(env, c, &datacenter, "only batches of this datacenter")
 	return c
 }
 
@@ -264,7 +264,7 @@ Admitted nodes stay. You need the role admin.`,
 			})
 		},
 	}
-	env.DatacenterFlag(c, &datacenter, "name or id of the datacenter")
+	cli.DatacenterFlag(env, c, &datacenter, "name or id of the datacenter")
 	reason.Add(c, "")
 	return c
 }

@@ -73,7 +73,7 @@ serve --report"), until it expires or is revoked. Each boot server needs its own
 			return handOver(cmd.Context(), env, t)
 		},
 	}
-	env.DatacenterFlag(c, &flags.datacenter, "name or id of the datacenter")
+	cli.DatacenterFlag(env, c, &flags.datacenter, "name or id of the datacenter")
 	c.Flags().StringVar(&flags.role, "role", identity.TokenRoleNode, "purpose of the token: node or boot-server")
 	cli.OneOf(c, "role", identity.TokenRoleNode, identity.TokenRoleBoot)
 	c.Flags().DurationVar(&flags.validity, "valid", 0,
@@ -216,7 +216,7 @@ not answer or the signature is invalid, its tokens are not listed. A warning nam
 			return cmp.Or(err, untrue)
 		},
 	}
-	env.DatacenterFlag(c, &datacenter, "only tokens of this datacenter")
+	cli.DatacenterFlag(env, c, &datacenter, "only tokens of this datacenter")
 	return c
 }
 
@@ -281,7 +281,7 @@ its earlier reports are deleted. You need the role admin.`,
 			})
 		},
 	}
-	env.DatacenterFlag(c, &datacenter, "name or id of the datacenter")
+	cli.DatacenterFlag(env, c, &datacenter, "name or id of the datacenter")
 	reason.Add(c, "")
 	return c
 }

@@ -37,7 +37,7 @@ type scopeFlags struct {
 
 func (s *scopeFlags) add(env *cli.Env, c *cobra.Command) {
 	f := c.Flags()
-	env.DatacenterFlag(c, &s.datacenter, "name or id of the datacenter")
+	cli.DatacenterFlag(env, c, &s.datacenter, "name or id of the datacenter")
 	f.StringVar(&s.project, "project", "", "only the work of this project, by name or id")
 	f.StringVar(&s.deployment, "deployment", "",
 		"only the work of this deployment, of --project or the project of the context")
@@ -319,6 +319,6 @@ It names each datacenter that does not answer or whose answer has no valid signa
 			return cmp.Or(err, untrue)
 		},
 	}
-	env.DatacenterFlag(c, &datacenter, "only holds of this datacenter")
+	cli.DatacenterFlag(env, c, &datacenter, "only holds of this datacenter")
 	return c
 }

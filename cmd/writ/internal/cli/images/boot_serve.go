@@ -186,7 +186,7 @@ in its script. used or ignored: the machine reports that it has started with the
 	}
 	c.Flags().StringVar(&server, "boot-server", "http://"+bootListAddress,
 		"address of the boot server for operators, its --list-listen")
-	env.DatacenterFlag(c, &datacenter, "name or id of a datacenter; lists its reporting boot servers")
+	cli.DatacenterFlag(env, c, &datacenter, "name or id of a datacenter; lists its reporting boot servers")
 	c.MarkFlagsMutuallyExclusive("boot-server", "dc")
 	return c
 }

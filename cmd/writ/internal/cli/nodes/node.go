@@ -70,7 +70,7 @@ func nodeListCommand(env *cli.Env) *cobra.Command {
 				cli.UnlessSelected(cmd, "no nodes: `writ token create` makes the token for the first"))
 		},
 	}
-	env.DatacenterFlag(c, &datacenter, "only nodes of this datacenter")
+	cli.DatacenterFlag(env, c, &datacenter, "only nodes of this datacenter")
 	c.Flags().StringVar(&admission, "admission", "", "only nodes in this state: pending, approved, rejected or removed")
 	cli.OneOf(c, "admission", "pending", "approved", "rejected", "removed")
 	return c
@@ -101,7 +101,7 @@ func nodeShowCommand(env *cli.Env) *cobra.Command {
 		},
 	}
 	c.ValidArgsFunction = env.Completion(cli.SuggestNodes)
-	env.DatacenterFlag(c, &datacenter, "datacenter of the node, if the name is ambiguous")
+	cli.DatacenterFlag(env, c, &datacenter, "datacenter of the node, if the name is ambiguous")
 	return c
 }
 

@@ -22,7 +22,7 @@ type nodeFlags struct {
 
 func (n *nodeFlags) add(env *cli.Env, c *cobra.Command) {
 	c.ValidArgsFunction = env.Completion(cli.SuggestNodes)
-	env.DatacenterFlag(c, &n.Datacenter, "datacenter of the node, if there are several")
+	cli.DatacenterFlag(env, c, &n.Datacenter, "datacenter of the node, if there are several")
 	c.Flags().StringVar(&n.Fingerprint, "fingerprint", "",
 		"fingerprint of the node's key, SHA256:…, shown by the machine itself")
 	n.reason.Add(c, "writ node show")

@@ -58,7 +58,7 @@ func hostCommand(env *cli.Env, c *cobra.Command, view func(h writ.Host) terminal
 		return env.PrintList(view(*n.Host),
 			n.Name+" has reported none: `writ node show "+n.Name+"` shows the report about its machine")
 	}
-	env.DatacenterFlag(c, &datacenter, "datacenter of the node, if the name is ambiguous")
+	cli.DatacenterFlag(env, c, &datacenter, "datacenter of the node, if the name is ambiguous")
 	return c
 }
 

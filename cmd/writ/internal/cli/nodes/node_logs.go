@@ -47,7 +47,7 @@ You need the role operator or admin in all projects. The lines are the node's ow
 		RunE:    func(cmd *cobra.Command, args []string) error { return printNodeLog(cmd.Context(), env, args[0], f) },
 	}
 	flags := c.Flags()
-	env.DatacenterFlag(c, &f.datacenter, "datacenter of the node, if the name is ambiguous")
+	cli.DatacenterFlag(env, c, &f.datacenter, "datacenter of the node, if the name is ambiguous")
 	flags.StringVar(&f.source, "source", "", "only lines of this source: runner, boot, kernel or the name of a service")
 	flags.StringVar(&f.level, "level", "", "only lines of this level and higher ones: debug, info, warn or error")
 	flags.StringVar(&f.since, "since", "",

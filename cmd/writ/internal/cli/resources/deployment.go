@@ -36,7 +36,7 @@ func deploymentListCommand(env *cli.Env) *cobra.Command {
 				cli.UnlessSelected(cmd, "no deployment owns a resource: `writ submit FILE --deployment NAME` makes the first"))
 		},
 	}
-	env.DatacenterFlag(c, &datacenter, "only deployments in this datacenter")
+	cli.DatacenterFlag(env, c, &datacenter, "only deployments in this datacenter")
 	return c
 }
 
@@ -67,7 +67,7 @@ func deploymentShowCommand(env *cli.Env) *cobra.Command {
 		},
 	}
 	c.ValidArgsFunction = env.Completion(cli.SuggestDeployments)
-	env.DatacenterFlag(c, &datacenter, "datacenter of the deployment, if the name is ambiguous")
+	cli.DatacenterFlag(env, c, &datacenter, "datacenter of the deployment, if the name is ambiguous")
 	return c
 }
 

@@ -81,7 +81,7 @@ func resourceListCommand(env *cli.Env) *cobra.Command {
 	f.BoolVar(&drifted, "drifted", false, "only resources that differ from their request")
 	f.BoolVar(&orphaned, "orphans", false,
 		"list objects on nodes that belong to no resource, with the commands that remove them")
-	env.DatacenterFlag(c, &datacenter, "only resources of this datacenter")
+	cli.DatacenterFlag(env, c, &datacenter, "only resources of this datacenter")
 	f.StringVar(&deployment, "deployment", "", "only resources that this deployment owns")
 	f.StringVar(&node, "node", "", "only resources on the node of this name or id")
 	c.MarkFlagsMutuallyExclusive("orphans", "drifted")
@@ -207,7 +207,7 @@ func resourceShowCommand(env *cli.Env) *cobra.Command {
 		},
 	}
 	c.ValidArgsFunction = env.Completion(cli.SuggestResources)
-	env.DatacenterFlag(c, &datacenter, "datacenter of the resource, if the name is ambiguous")
+	cli.DatacenterFlag(env, c, &datacenter, "datacenter of the resource, if the name is ambiguous")
 	return c
 }
 

@@ -86,7 +86,7 @@ after the --silent-after of its datacenter (` + "`writ dc show`" + `). Time with
 	c.MarkFlagsMutuallyExclusive("nodes", "by")
 	c.MarkFlagsMutuallyExclusive("nodes", "tenant")
 	cli.OneOf(c, "by", byResource, byProject, byTenant)
-	env.DatacenterFlag(c, &datacenter, "only usage in this datacenter")
+	cli.DatacenterFlag(env, c, &datacenter, "only usage in this datacenter")
 	return c
 }
 

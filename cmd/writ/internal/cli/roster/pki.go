@@ -76,7 +76,7 @@ The owners report these data about themselves. Clients trust only the roster.`,
 					"no certificate is known, and on loopback none is needed: `writ coordinator add` gives a coordinator an address with TLS"))
 		},
 	}
-	env.DatacenterFlag(c, &datacenter, "only certificates of this datacenter")
+	cli.DatacenterFlag(env, c, &datacenter, "only certificates of this datacenter")
 	return c
 }
 
@@ -105,7 +105,7 @@ certificates across restarts.`,
 			})
 		},
 	}
-	env.DatacenterFlag(c, &datacenter, "name or id of the datacenter")
+	cli.DatacenterFlag(env, c, &datacenter, "name or id of the datacenter")
 	reason.Add(c, "")
 	return c
 }

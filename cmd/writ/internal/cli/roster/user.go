@@ -92,7 +92,7 @@ func usersOf(r *identity.Roster) []userView {
 			if b.Principal != p.Name {
 				continue
 			}
-			u.Roles = append(u.Roles, roleView{b.Role, r.ProjectName(b.Project), b.Destructive, b.Expires})
+			u.Roles = append(u.Roles, roleView{b.Role, identity.ProjectName(r, b.Project), b.Destructive, b.Expires})
 		}
 		users = append(users, u)
 	}
@@ -345,7 +345,7 @@ type projectView struct {
 func projectsOf(r *identity.Roster) []projectView {
 	projects := []projectView{}
 	for _, p := range r.Projects {
-		projects = append(projects, projectView{ID: p.ID, Name: p.Name, Tenant: r.TenantName(&p)})
+		projects = append(projects, projectView{ID: p.ID, Name: p.Name, Tenant: identity.TenantName(r, &p)})
 	}
 	return projects
 }

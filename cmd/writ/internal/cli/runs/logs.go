@@ -96,7 +96,7 @@ datacenter stores the text in its journal as results of that run, and deletes it
 	cli.InRange(flags, "tail", &f.tail, 1, linesOfPart)
 	flags.StringVar(&f.after, "after", "",
 		"start after this position (next in the output with -o json) instead of at the end")
-	env.DatacenterFlag(c, &f.datacenter, "datacenter of the resource, if the name is ambiguous")
+	cli.DatacenterFlag(env, c, &f.datacenter, "datacenter of the resource, if the name is ambiguous")
 	c.ValidArgsFunction = env.Completion(suggestLogs)
 	return c
 }

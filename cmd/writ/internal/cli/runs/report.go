@@ -32,7 +32,7 @@ func reportRun(
 	if err != nil {
 		return fmt.Errorf("report the calls of run %s: %w", run.ID, err)
 	}
-	name := roster.DatacenterName(run.Datacenter)
+	name := identity.DatacenterName(roster, run.Datacenter)
 	status := fmt.Sprintf("%s, signed by the supervisor of %s and %s", run.State, name, verified(end))
 	return errors.Join(reportTests(run, end, calls, w), reportText(name, status, run, end, calls, w))
 }

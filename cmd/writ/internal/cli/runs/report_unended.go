@@ -62,7 +62,7 @@ func reportUnended(roster *identity.Roster, run api.Run, calls []writ.Call, caus
 		return reportUnsubmitted(cause, w)
 	}
 	end := client.End{Summary: writ.Summary{State: writ.RunState(run.State), Failure: &writ.Failure{Error: *cause}}}
-	name := roster.DatacenterName(run.Datacenter)
+	name := identity.DatacenterName(roster, run.Datacenter)
 	status := fmt.Sprintf("%s, as the coordinator reports it; it has not ended", run.State)
 	return errors.Join(reportTests(run, end, calls, w), reportText(name, status, run, end, calls, w))
 }

@@ -36,7 +36,7 @@ type runListFlags struct {
 func (l *runFilterFlags) add(env *cli.Env, c *cobra.Command) {
 	f := c.Flags()
 	f.StringSliceVar(&l.states, "state", nil, "only runs in these states; open stands for waiting, accepted and running")
-	env.DatacenterFlag(c, &l.datacenter, "only runs of this datacenter")
+	cli.DatacenterFlag(env, c, &l.datacenter, "only runs of this datacenter")
 	f.StringVar(&l.signer, "signer", "", "only runs that this person or machine signed")
 	f.StringVar(&l.script, "script", "", "only runs of the script with this file name")
 	f.StringVar(&l.deployment, "deployment", "", "only runs of this deployment")

@@ -90,7 +90,7 @@ func (p *Progress) runChanged(r *api.Run) {
 	p.run = r.State
 	if r.State == api.RunStateRunning && !p.told { // the stream repeats earlier events
 		p.told = true
-		p.term.Note("… running in %s", p.roster.DatacenterName(r.Datacenter))
+		p.term.Note("… running in %s", identity.DatacenterName(p.roster, r.Datacenter))
 	}
 	if r.Reason != "" && !r.State.Ended() { // the stream repeats the state at its start
 		p.Waits.Note(why.WaitReason{Reason: why.Reason{Why: why.SentenceOf(r.Why, r.Reason)}})

@@ -38,7 +38,7 @@ type datacenterFlags struct {
 }
 
 func (p *datacenterFlags) add(env *cli.Env, c *cobra.Command) {
-	env.DatacenterFlag(c, &p.datacenter, "name or id of the datacenter")
+	cli.DatacenterFlag(env, c, &p.datacenter, "name or id of the datacenter")
 	c.Flags().BoolVar(&p.all, "all-dcs", false, "in every datacenter of the roster")
 	c.MarkFlagsMutuallyExclusive("dc", "all-dcs")
 }
@@ -246,7 +246,7 @@ func secretListCommand(env *cli.Env) *cobra.Command {
 				cli.UnlessSelected(cmd, "no secret is known: `writ secret set` sets the first"))
 		},
 	}
-	env.DatacenterFlag(c, &datacenter, "only secrets of this datacenter")
+	cli.DatacenterFlag(env, c, &datacenter, "only secrets of this datacenter")
 	return c
 }
 
