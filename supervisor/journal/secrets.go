@@ -51,8 +51,8 @@ func (tx *Tx) Secret(project writ.ProjectID, name string, version int) (*Secret,
 		string(project), name, version))
 }
 
-// RemoveSecrets deletes the values of a secret up to a version, including those in the statements that set them. It
-// returns the number of removed versions.
+// RemoveSecrets deletes the values of a secret up to a version, including those in the statements that set them and in
+// forged rows, which stay forged. It returns the number of removed versions.
 func (tx *Tx) RemoveSecrets(project writ.ProjectID, name string, through int) (int, error) {
 	err := tx.exec(`UPDATE statements SET signed = $4 WHERE digest IN (SELECT statement FROM secrets WHERE project = $1 AND name = $2 AND version <= $3)`,
 		string(project), name, through, []byte{})
@@ -66,6 +66,14 @@ func (tx *Tx) RemoveSecrets(project writ.ProjectID, name string, through int) (i
 		return 0, err
 	}
 	all, err := tx.scanSecrets(rows)
+	if err != nil {
+		return 0, err
+	}
+	err = tx.exec(`UPDATE secrets SET sealed = $4 WHERE project = $1 AND name = $2 AND version <= $3`, string(project), name,
+		through, []byte{})
+	if err != nil {
+		return 0, err
+	}
 	for _, s := range all {
 		s.Ciphertext, s.Removed = []byte{}, tx.Now
 		row := s.row()
@@ -73,13 +81,13 @@ func (tx *Tx) RemoveSecrets(project writ.ProjectID, name string, through int) (i
 		if err != nil {
 			return 0, err
 		}
-		err = tx.exec(`UPDATE secrets SET sealed = $4, removed = $5, mac = $6 WHERE project = $1 AND name = $2 AND version = $3`,
-			append(row[:3:3], s.Ciphertext, sqldb.Micros(s.Removed), mac)...)
+		err = tx.exec(`UPDATE secrets SET removed = $4, mac = $5 WHERE project = $1 AND name = $2 AND version = $3`,
+			append(row[:3:3], sqldb.Micros(s.Removed), mac)...)
 		if err != nil {
 			return 0, err
 		}
 	}
-	return len(all), err
+	return len(all), nil
 }
 
 // CountSecrets returns the number of versions of all secrets of a project, including removed ones.
