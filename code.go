@@ -373,7 +373,7 @@ var Codes = []CodeInfo{
 	},
 	{
 		CodeDataIncomplete, Conflict, false, 409, ExitConflict,
-		"The data directory lacks a file that the daemon creates only once.",
+		"The data directory lacks a file that the daemon creates only once, or has a damaged or foreign one.",
 		"Restore the directory from a backup; docs/manual/runbook.md describes the steps without a backup.",
 	},
 	{

@@ -138,7 +138,7 @@ func (r *Runner) begin(ctx context.Context, drivers map[string]sal.Driver, log *
 	if n.capacity, err = hardware.Capacity(r.Member.Dir(), r.Capacity); err != nil {
 		return nil, fmt.Errorf("measure the host: %w", err)
 	}
-	if n.number, err = n.journal.Begin(ctx); err != nil {
+	if n.number, err = n.journal.Begin(ctx, r.Member.Node()); err != nil {
 		return nil, fmt.Errorf("record the start: %w", err)
 	}
 	epoch, err := n.journal.Epoch(ctx)

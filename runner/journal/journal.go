@@ -64,6 +64,9 @@ func Open(ctx context.Context, path string) (*Journal, error) {
 // DamagedHint is the next step if the journal of a node is damaged.
 const DamagedHint = "a node has no backup: remove it with `writ node remove NODE`, and let it join again from an empty data directory"
 
+// foreignHint is the next step if a data directory has the journal of another node.
+const foreignHint = "bring back the journal.db of this node; without it, remove the node with `writ node remove NODE`, and let it join again from an empty data directory"
+
 // withoutBackup replaces the hint of a damaged journal: a node cannot be restored.
 func withoutBackup(err error) error {
 	if e, ok := errors.AsType[*writ.Error](err); ok && e.Code == writ.CodeStoreDamaged {
@@ -101,12 +104,21 @@ func (j *Journal) Close() error {
 
 // Begin returns the number of this start of the runner, its incarnation. The number is higher than at every earlier
 // start, even if the file was lost, as long as the clock is not set back. It is the Unix time in milliseconds, or the
-// last number plus one.
-func (j *Journal) Begin(ctx context.Context) (int64, error) {
+// last number plus one. Begin returns DATA_INCOMPLETE for the journal of another node: without its own journal, the
+// node could repeat a job.
+func (j *Journal) Begin(ctx context.Context, node writ.NodeID) (int64, error) {
 	var incarnation int64
 	err := j.db.Write(failpoint.At(ctx, failpoint.NodeBegun), func(tx *sqldb.Tx) error {
-		return tx.QueryRow("UPDATE node SET incarnation = CASE WHEN incarnation < $1 THEN $1 ELSE incarnation + 1 END RETURNING incarnation",
-			tx.Now.UnixMilli()).Scan(&incarnation)
+		var owner writ.NodeID
+		if err := tx.QueryRow("SELECT member FROM node").Scan(&owner); err != nil {
+			return err
+		}
+		if owner != "" && owner != node {
+			return writ.Errorf(writ.CodeDataIncomplete, "the journal in this data directory belongs to the node %s, not to %s",
+				owner, node).WithHint(foreignHint)
+		}
+		return tx.QueryRow("UPDATE node SET member = $2, incarnation = CASE WHEN incarnation < $1 THEN $1 ELSE incarnation + 1 END RETURNING incarnation",
+			tx.Now.UnixMilli(), node).Scan(&incarnation)
 	})
 	if err != nil { // the write may still run and set the variable
 		return 0, err

@@ -258,7 +258,7 @@ func TestEpochAndIncarnationOnlyRise(t *testing.T) {
 		last := time.Now().UnixMilli() - 1
 		for start := int64(1); start <= 3; start++ { // in the same millisecond
 			j := open(t, path)
-			incarnation, err := j.Begin(t.Context())
+			incarnation, err := j.Begin(t.Context(), "n1")
 			must(t, err)
 			if incarnation <= last {
 				t.Errorf("start %d has the number %d, the one before had %d", start, incarnation, last)
@@ -272,10 +272,28 @@ func TestEpochAndIncarnationOnlyRise(t *testing.T) {
 			must(t, j.Close())
 		}
 		time.Sleep(time.Second) // then the file is lost
-		if incarnation, err := open(t, ":memory:").Begin(t.Context()); err != nil || incarnation <= last {
+		if incarnation, err := open(t, ":memory:").Begin(t.Context(), "n1"); err != nil || incarnation <= last {
 			t.Errorf("the start after a loss has the number %d, %v; the one before had %d", incarnation, err, last)
 		}
 	})
+}
+
+// With the journal of another node, a node would not know which jobs it has done.
+func TestForeignJournalIsRefused(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "runner.db")
+	j := open(t, path)
+	for range 2 {
+		if _, err := j.Begin(t.Context(), "n1"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before, err := j.Begin(t.Context(), "n2")
+	if writ.CodeOf(err) != writ.CodeDataIncomplete || before != 0 {
+		t.Errorf("another node begins with %d, %v", before, err)
+	}
+	if _, err := j.Begin(t.Context(), "n1"); err != nil {
+		t.Error(err)
+	}
 }
 
 func TestPruneForgetsADayAfterTheLastDelivery(t *testing.T) {

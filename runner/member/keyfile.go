@@ -5,7 +5,6 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -38,15 +37,15 @@ func loadKey(path string) (ed25519.PrivateKey, error) {
 	}
 	block, _ := pem.Decode(text)
 	if block == nil || block.Type != pemKey {
-		return nil, fmt.Errorf("%s is not a PEM file with a private key", path)
+		return nil, damaged(path, errors.New("it is not a PEM file with a private key"))
 	}
 	parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+		return nil, damaged(path, err)
 	}
 	key, ok := parsed.(ed25519.PrivateKey)
 	if !ok {
-		return nil, fmt.Errorf("%s is not an ed25519 key", path)
+		return nil, damaged(path, errors.New("it is not an ed25519 key"))
 	}
 	return key, nil
 }
@@ -66,7 +65,7 @@ func loadAge(path string) (*age.X25519Identity, error) {
 	}
 	key, err := age.ParseX25519Identity(strings.TrimSpace(string(text)))
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+		return nil, damaged(path, errors.New("it is not a private key of age")) // err may quote the key
 	}
 	return key, nil
 }

@@ -15,6 +15,7 @@ import (
 	"writ"
 	"writ/identity"
 	"writ/identity/envelope"
+	"writ/identity/sshsig"
 	"writ/sal"
 )
 
@@ -62,6 +63,7 @@ func openMember(dir string) (*Member, error) {
 	if m.age, err = loadAge(filepath.Join(dir, ageFile)); err != nil {
 		return nil, fmt.Errorf("load the node's age key: %w", err)
 	}
+	m.keys = PublicKeys{Node: sshsig.Fingerprint(m.PublicKey()), Age: m.age.Recipient().String()}
 	return m, m.load()
 }
 

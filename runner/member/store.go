@@ -22,6 +22,8 @@ type Record struct {
 	Name       string            `json:"name"`
 	Admission  writ.Admission    `json:"admission"`
 	Epoch      int64             `json:"epoch"` // supervisor's epoch when the node was admitted
+	// Keys holds the public halves of the node's keys. Earlier versions of writ stored none; the next change adds them.
+	Keys PublicKeys `json:"keys,omitzero"`
 	// Links of an identity.RosterChain; earlier versions of writ stored the full text of each roster.
 	Rosters [][]byte `json:"rosters"`
 	// State of a removed node. FenceOrdered: it was ordered to stop its resources. Fenced: it has stopped them and
@@ -35,7 +37,8 @@ type Record struct {
 
 // store holds the record of a member and its newest roster. Changes are on disk before they take effect.
 type store struct {
-	path string // of member.json
+	path string     // of member.json
+	keys PublicKeys // of the files beside it
 
 	changing sync.Mutex // one change of the record at a time
 	mu       sync.Mutex
@@ -53,12 +56,15 @@ func (s *store) load() error {
 		return fmt.Errorf("read the membership: %w", err)
 	}
 	if err := json.Unmarshal(text, &s.record); err != nil {
-		return fmt.Errorf("read %s: %w", s.path, err)
+		return damaged(s.path, err)
+	}
+	if err := s.record.Keys.compare(s.keys, s.path); err != nil {
+		return err
 	}
 	// The rosters were valid when they were stored. Each signature check tests whether the newest roster has expired.
 	s.roster, err = identity.VerifyRosters(s.record.Cluster, s.record.Rosters, time.Time{})
 	if err != nil {
-		return fmt.Errorf("verify the stored rosters: %w", err)
+		return damaged(s.path, fmt.Errorf("verify the stored rosters: %w", err))
 	}
 	return nil
 }
@@ -120,6 +126,7 @@ func (s *store) Change(change func(r *Record)) error {
 
 // write writes the record and applies it.
 func (s *store) write(next Record, roster *identity.Roster) error {
+	next.Keys = s.keys
 	text, err := json.MarshalIndent(next, "", "\t")
 	if err != nil {
 		return fmt.Errorf("encode the membership: %w", err)

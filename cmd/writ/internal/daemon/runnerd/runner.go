@@ -32,14 +32,12 @@ import (
 	"writ/supervisor/nodes"
 )
 
-const nodeIsNew = "a node has no backup: remove it with `writ node remove NODE`, and start it with an empty directory in place of %[1]s and a new token"
-
 // nodeKept lists the kept files of a node.
 var nodeKept = []daemon.KeptFile{
-	{Name: "node.key", Role: "node", Evidence: []string{"member.json", "journal.db"}, Next: nodeIsNew},
-	{Name: "age.key", Role: "node", Evidence: []string{"member.json", "journal.db"}, Next: nodeIsNew},
-	{Name: "member.json", Role: "node", Evidence: []string{"journal.db"}, Next: nodeIsNew},
-	{Name: "journal.db", Role: "node", Evidence: []string{"journal.db.lock"}, Next: nodeIsNew},
+	{Name: "node.key", Role: "node", Evidence: []string{"member.json", "journal.db"}, Next: member.NewNodeHint},
+	{Name: "age.key", Role: "node", Evidence: []string{"member.json", "journal.db"}, Next: member.NewNodeHint},
+	{Name: "member.json", Role: "node", Evidence: []string{"journal.db"}, Next: member.NewNodeHint},
+	{Name: "journal.db", Role: "node", Evidence: []string{"journal.db.lock"}, Next: member.NewNodeHint},
 }
 
 // Config holds the settings of a node.
