@@ -224,11 +224,15 @@ func TestChangedRosterOnDiskIsNoticed(t *testing.T) {
 	if _, err := r.Add(signed...); err != nil {
 		t.Fatal(err)
 	}
-	changed := []byte(strings.Replace(string(signed[0]), "threshold: 1", "threshold: 2", 1))
-	if err := os.WriteFile(r.Path(1), changed, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if latest, err := r.Latest(); err == nil {
-		t.Errorf("accepted: %v", latest)
+	for _, changed := range []string{
+		strings.Replace(string(signed[0]), "threshold: 1", "threshold: 2", 1), string(signed[0][:100]), "", "damaged",
+	} {
+		if err := os.WriteFile(r.Path(1), []byte(changed), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, err := r.Latest()
+		if writ.CodeOf(err) != writ.CodeDataIncomplete || !strings.Contains(writ.AsError(err).Message, r.Dir) {
+			t.Errorf("%.20q: %v", changed, err)
+		}
 	}
 }

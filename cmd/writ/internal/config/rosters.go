@@ -81,7 +81,7 @@ func (r Rosters) readLinks() (links [][]byte, err error) {
 		links = append(links, link)
 		_, follows, err := chain.Versions(link)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", r.Path(versions[i]), err)
+			return nil, r.damaged(r.Path(versions[i]), err)
 		}
 		i--
 		for follows != 0 && i >= 0 && versions[i] > follows {
@@ -127,9 +127,15 @@ func (r Rosters) chain() (identity.RosterChain, error) {
 	}
 	newest, err := identity.VerifyRosters(r.Cluster, links, time.Time{})
 	if err != nil {
-		return identity.RosterChain{}, fmt.Errorf("verify the rosters in %s: %w", r.Dir, err)
+		return identity.RosterChain{}, r.damaged(r.Dir, err)
 	}
 	return identity.RosterChain{Newest: newest, Links: links}, nil
+}
+
+// damaged returns DATA_INCOMPLETE for stored rosters that do not prove themselves.
+func (r Rosters) damaged(path string, err error) *writ.Error {
+	return writ.Errorf(writ.CodeDataIncomplete, "%s is damaged: %w", path, err).
+		WithHint("move %s away: the rosters come again from a coordinator, or from `writ restore`", r.Dir)
 }
 
 // Add verifies links that follow the newest roster, oldest first, and stores the links needed for the proof. It skips

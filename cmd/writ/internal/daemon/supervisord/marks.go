@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"writ"
 	"writ/cmd/writ/internal/backup"
 	"writ/cmd/writ/internal/config"
 	"writ/supervisor/journal"
@@ -72,11 +73,12 @@ func (m marks) text() (t markText, err error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return t, nil
 	}
-	if err == nil {
-		err = json.Unmarshal(text, &t)
-	}
 	if err != nil {
 		return t, fmt.Errorf("read %s: %w", path, err)
+	}
+	if err := json.Unmarshal(text, &t); err != nil {
+		return t, writ.Errorf(writ.CodeDataIncomplete, "%s is damaged: %w", path, err).
+			WithHint("delete it, and run `writ restore --mark --data %s` unless the journal is certainly the newest", m.dir)
 	}
 	return t, nil
 }

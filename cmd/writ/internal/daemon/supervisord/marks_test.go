@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"writ"
@@ -59,5 +60,18 @@ func TestARestoredDirectoryWithoutAStoreIsMarked(t *testing.T) {
 	}
 	if got, err := (marks{to}).Read(); err != nil || !got.Restored {
 		t.Errorf("restored it is %+v, %v", got, err)
+	}
+}
+
+func TestDamagedMarkIsExplained(t *testing.T) {
+	dir := t.TempDir()
+	for _, text := range []string{"", "{damaged", "17"} {
+		if err := os.WriteFile(filepath.Join(dir, markFile), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, err := (marks{dir}).Read()
+		if writ.CodeOf(err) != writ.CodeDataIncomplete || !strings.Contains(writ.AsError(err).Hint, "--mark --data "+dir) {
+			t.Errorf("%q: %v", text, err)
+		}
 	}
 }
