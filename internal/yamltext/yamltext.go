@@ -75,7 +75,7 @@ func readYAML(text []byte) (any, error) {
 }
 
 // Shape returns the type of the only document of a YAML file: "map", "list" or "text", or "" if it is empty. It accepts
-// all of YAML.
+// all of YAML. A key that is given twice is an error: parsers drop the first value without a message.
 func Shape(text []byte) (string, error) {
 	d := yaml.NewDecoder(bytes.NewReader(text))
 	var document, second yaml.Node
@@ -92,6 +92,9 @@ func Shape(text []byte) (string, error) {
 		return "", fmt.Errorf("line %d begins a second document; a file has one", second.Line)
 	}
 	content := document.Content[0]
+	if err := repeatedKey(content); err != nil {
+		return "", err
+	}
 	switch content.Kind {
 	case yaml.MappingNode:
 		return "map", nil
@@ -102,6 +105,24 @@ func Shape(text []byte) (string, error) {
 		return "", nil
 	}
 	return "text", nil
+}
+
+// repeatedKey returns an error for the first key that a map contains twice. Merge keys may repeat.
+func repeatedKey(n *yaml.Node) error {
+	lines := make(map[string]int)
+	for i, part := range n.Content {
+		if n.Kind == yaml.MappingNode && i%2 == 0 && part.Kind == yaml.ScalarNode && part.ShortTag() != "!!merge" {
+			if line, repeated := lines[part.Value]; repeated {
+				return fmt.Errorf("line %d: %q is in line %d, too, and only the last value has an effect", part.Line,
+					part.Value, line)
+			}
+			lines[part.Value] = part.Line
+		}
+		if err := repeatedKey(part); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // reader converts the nodes of one document.

@@ -84,13 +84,13 @@ func TestReadRefusesAmbiguousText(t *testing.T) {
 
 func TestShapeIsThatOfTheDocument(t *testing.T) {
 	for text, want := range map[string]string{
-		"": "", "# a\n": "", "a: !tag b\nc: &x {d: 1}\n<<: *x": "map", "- a": "list", "a": "text", "null": "",
+		"": "", "# a\n": "", "a: !tag b\nc: &x {d: 1}\n<<: *x": "map", "a: &x {b: 1}\nc: &y {d: 1}\ne: {<<: *x, <<: *y}": "map", "- a": "list", "a": "text", "null": "",
 	} {
 		if got, err := Shape([]byte(text)); err != nil || got != want {
 			t.Errorf("%q: %q, %v, want %q", text, got, err, want)
 		}
 	}
-	for _, text := range []string{"a: [b", "a: b\n---\nc: d\n"} {
+	for _, text := range []string{"a: [b", "a: b\n---\nc: d\n", "a: b\nc: d\na: e\n", "a:\n- {b: 1, b: 1}\n"} {
 		if got, err := Shape([]byte(text)); err == nil {
 			t.Errorf("%q: %q, want an error", text, got)
 		}

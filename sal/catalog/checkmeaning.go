@@ -6,6 +6,9 @@ import (
 	"strings"
 )
 
+// besides maps the names of checks in tags to functions. A function checks one field together with the other arguments.
+var besides = map[string]func(args map[string]any) string{"userdata": uselessEnv}
+
 // useful reports whether a text of a valid form can be useful, and adds a problem otherwise.
 func (c *checker) useful(f *Field, text string, at Path) bool {
 	if !c.meaning || f.useless == nil {
@@ -61,9 +64,16 @@ func same(a, b any) bool {
 
 // beside adds a problem if the other arguments make a field useless.
 func (c *checker) beside(f *Field, args map[string]any, at Path) {
+	if !c.meaning {
+		return
+	}
+	if f.beside != nil {
+		if why := f.beside(args); why != "" {
+			c.add(at, WrongValue, "%s has no effect: %s", at, why)
+		}
+	}
 	other, value, _ := strings.Cut(f.Not, ":")
 	switch {
-	case !c.meaning:
 	case f.With != "" && args[f.With] == nil && args[f.Name] != "":
 		c.add(at, WrongValue, "%s has no effect without %s: give both, or omit it", at, f.With)
 	case other != "" && args[other] == value:

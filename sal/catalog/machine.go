@@ -17,7 +17,7 @@ type MachineCreate struct {
 	Cmdline   string          `writ:"cmdline,form=cmdline,max=2048,with=kernel" help:"the kernel's command line"`
 	CloudInit Text            `writ:"cloud_init,form=userdata,max=65536" help:"user-data for cloud-init, read at the first boot"`
 	SSHKeys   []string        `writ:"ssh_keys,form=sshkey,max=64" help:"public keys that permit a login"`
-	Env       map[string]Text `writ:"env,keys=variable,form=value,max=256" help:"environment variables, set at the first boot"`
+	Env       map[string]Text `writ:"env,keys=variable,form=value,max=256,beside=userdata" help:"environment variables, set at the first boot"`
 }
 
 // MachineResize holds the arguments of machine.resize.

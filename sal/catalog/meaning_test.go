@@ -13,6 +13,11 @@ func TestCheckRefusesUselessValues(t *testing.T) {
 	machine := func(field string, v any) map[string]any {
 		return map[string]any{"cpus": int64(1), "memory_mib": int64(512), field: v}
 	}
+	withEnv := func(userData any) map[string]any {
+		args := machine("cloud_init", userData)
+		args["env"] = map[string]any{"A": "b"}
+		return args
+	}
 	mount := func(path any) map[string]any { return map[string]any{"volume": handle(1), "path": path} }
 	for _, tt := range []struct {
 		operation string
@@ -34,6 +39,18 @@ func TestCheckRefusesUselessValues(t *testing.T) {
 		{"machine.create", machine("cloud_init", "#cloud-config\na: b\n---\nc: d\n"), "a second document"},
 		{"machine.create", machine("cloud_init", "H4sIAAAAAAAAA1NOzskvTdFNzs9Ly0znAgCOAAAA"), "encoded in base64"},
 		{"machine.create", machine("cloud_init", "I2Nsb3VkLWNvbmZpZwo="), "encoded in base64"},
+		{"machine.create", machine("cloud_init", "#cloud_config\npackages: [a]\n"), "with a hyphen"},
+		{"machine.create", machine("cloud_init", "#CloudConfig\n"), "with a hyphen"},
+		{"machine.create", machine("cloud_init", "\ufeff#cloud-config\npackages: [a]\n"), "byte order mark"},
+		{"machine.create", machine("cloud_init", "\ufeff#!/bin/sh\n"), "byte order mark"},
+		{"machine.create", machine("cloud_init", "\ufeffmachine: {}\n"), ""},
+		{"machine.create", machine("cloud_init", "#cloud-config\nruncmd: [a]\nruncmd: [b]\n"), "only the last value has an effect"},
+		{"machine.create", withEnv("{\"ignition\": {\"version\": \"3.0.0\"}}"), "env has no effect: cloud-init sets it"},
+		{"machine.create", withEnv("machine:\n  type: worker\n"), "env has no effect"},
+		{"machine.create", withEnv("\n#!/bin/sh\n"), ""},
+		{"machine.create", withEnv("Content-Type: text/x-shellscript\nMIME-Version: 1.0\n\n#!/bin/sh\n"), ""},
+		{"machine.create", withEnv(""), ""},
+		{"machine.create", withEnv(Unknown{}), ""},
 		{"machine.create", machine("cmdline", "quiet"), "cmdline has no effect without kernel"},
 		{"machine.create", machine("initramfs", "start"), "initramfs has no effect without kernel"},
 		{"machine.create", machine("cmdline", ""), ""},

@@ -55,6 +55,8 @@ type Field struct {
 	valid   func(string) bool   // checks Pattern and the rest of the form
 	useless func(string) string // returns the reason if a valid text cannot be useful; may be nil
 	index   []int               // index of the struct field
+
+	beside func(args map[string]any) string // returns the reason if the other arguments make it useless; may be nil
 }
 
 // Field returns the field with a name.

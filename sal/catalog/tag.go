@@ -135,6 +135,12 @@ func (f *Field) set(option string) error {
 		return setBound(&f.Min, value)
 	case "max":
 		return setBound(&f.Max, value)
+	case "beside":
+		check, ok := besides[value]
+		if !ok {
+			return fmt.Errorf("unknown check")
+		}
+		f.beside = check
 	case "each":
 		low, high, _ := strings.Cut(value, "..")
 		if err := setBound(&inner.Min, low); err != nil {

@@ -3,25 +3,34 @@ package catalog
 import (
 	"encoding/base64"
 	"regexp"
+	"slices"
 	"strings"
 
 	"writ/internal/yamltext"
 )
 
-// spacedHeader matches a first line that people take for the header of a cloud-config, and that cloud-init takes for a
+// misspeltHeader matches a first line that people take for the header of a cloud-config, and that cloud-init takes for a
 // comment.
-var spacedHeader = regexp.MustCompile(`(?i)^#[ \t]+cloud-?config`)
+var misspeltHeader = regexp.MustCompile(`(?i)^#(?:[ \t]+cloud[-_ ]?config|cloud[_ ]?config)`)
 
 // configHeader matches the first line of a cloud-config. cloud-init ignores its case and white space before it.
 var configHeader = regexp.MustCompile(`(?i)^#cloud-config(\s|$)`)
+
+// headers lists the starts of texts that cloud-init reads, in lower case.
+var headers = []string{"#cloud-config", "#!", "#include", "#part-handler", "#cloud-boothook", "## template: jinja"}
+
+// byteOrderMark is the first character of a text that some editors write.
+const byteOrderMark = "\ufeff"
 
 // uselessUserData checks the user-data of a machine. Text without a header of cloud-init is accepted: other programs of
 // guests read it.
 func uselessUserData(s string) string {
 	first, _, _ := strings.Cut(strings.TrimLeft(s, " \t\r\n"), "\n")
 	switch {
-	case spacedHeader.MatchString(first):
-		return "cloud-init ignores it: its first line must be #cloud-config, without a space after #"
+	case strings.HasPrefix(s, byteOrderMark) && readByCloudInit(s[len(byteOrderMark):]):
+		return "cloud-init ignores it, because it begins with a byte order mark: save it as UTF-8 without one"
+	case misspeltHeader.MatchString(first):
+		return "cloud-init ignores it: its first line must be #cloud-config, with a hyphen and without a space after #"
 	case encodedUserData(s):
 		return "it is encoded in base64, which cloud-init does not decode here: give the text itself " +
 			"(in Terraform gzip = false and base64_encode = false)"
@@ -43,6 +52,34 @@ func uselessCloudConfig(s string) string {
 		return "cloud-init ignores it, because it is a " + shape + ", and a cloud-config has names with values"
 	}
 	return ""
+}
+
+// readByCloudInit reports whether cloud-init recognises a text by its start. Other programs of guests read other texts.
+func readByCloudInit(s string) bool {
+	start := strings.ToLower(s[:min(len(s), 4096)])
+	if isMessage(s) || strings.Contains(start, "mime-version:") { // at any place, as cloud-init has it
+		return true
+	}
+	start = strings.TrimLeft(start, " \t\r\n")
+	return slices.ContainsFunc(headers, func(h string) bool { return strings.HasPrefix(start, h) })
+}
+
+// UselessEnvironment returns the reason if a machine with this cloud_init does not get its environment, else "".
+func UselessEnvironment(userData string) string {
+	if userData == "" || readByCloudInit(userData) {
+		return ""
+	}
+	return "cloud-init sets it, and a program that reads this cloud_init in place of cloud-init gets it changed: " +
+		"begin cloud_init with #cloud-config or #!"
+}
+
+// uselessEnv checks the environment of a machine beside the other arguments.
+func uselessEnv(args map[string]any) string {
+	if env, ok := args["env"].(map[string]any); !ok || len(env) == 0 {
+		return ""
+	}
+	text, _ := args["cloud_init"].(string) // a secret is checked on the node
+	return UselessEnvironment(text)
 }
 
 // encodedUserData reports whether a text is user-data in base64, compressed or not.

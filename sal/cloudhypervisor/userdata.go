@@ -15,6 +15,7 @@ import (
 	"strings"
 	"unicode"
 
+	"writ"
 	"writ/sal/catalog"
 )
 
@@ -33,6 +34,9 @@ func userData(args *catalog.MachineCreate) ([]byte, error) {
 	environment, err := environment(args.Env)
 	if err != nil || given == "" {
 		return environment, err
+	}
+	if why := catalog.UselessEnvironment(given); why != "" { // only a secret arrives here unchecked
+		return nil, writ.Errorf(writ.CodeArgumentsInvalid, "env has no effect: %s", why)
 	}
 	var b bytes.Buffer
 	w := multipart.NewWriter(&b)

@@ -172,3 +172,25 @@ func TestHostNamesEndWithoutHyphens(t *testing.T) {
 		}
 	}
 }
+
+// The catalogue refuses an environment beside user-data that cloud-init ignores.
+func TestCloudInitReadsTheKnownHeaders(t *testing.T) {
+	headers := map[string]bool{
+		"#cloud-config\n": true, "\t#Cloud-Config\n": true, "#cloud-config-archive\n[]": true, "#!/bin/sh\n": true,
+		"#cloud-boothook\n": true, "## template: jinja\n#cloud-config\n": true, "#part-handler\n": true,
+		"#cloud_config\n": false, "# cloud-config\n": false, "\ufeff#cloud-config\n": false, "machine: {}\n": false,
+		`{"ignition":{}}`: false, "# /bin/sh\n": false,
+	}
+	var texts []string
+	var users [][]byte
+	for text := range headers {
+		texts, users = append(texts, text), append(users, []byte(text))
+	}
+	for i, got := range handle(t, users...) {
+		reads := !slices.ContainsFunc(got.Types, func(kind string) bool { return strings.HasPrefix(kind, "ignored") })
+		if reads != headers[texts[i]] || reads != (catalog.UselessEnvironment(texts[i]) == "") {
+			t.Errorf("%q: cloud-init has %q, and the catalogue refuses env: %q", texts[i], got.Types,
+				catalog.UselessEnvironment(texts[i]))
+		}
+	}
+}
