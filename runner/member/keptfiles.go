@@ -36,7 +36,7 @@ func foreign(record, file, has, joined string) *writ.Error {
 		WithHint("if the files of two nodes were swapped, swap them back; otherwise "+NewNodeHint, dir)
 }
 
-// damaged returns DATA_INCOMPLETE for a file that cannot be read as what it is.
+// damaged returns DATA_INCOMPLETE for a file with invalid content.
 func damaged(path string, err error) *writ.Error {
 	return writ.Errorf(writ.CodeDataIncomplete, "%s is damaged: %w", path, err).WithHint(NewNodeHint, filepath.Dir(path))
 }

@@ -64,7 +64,9 @@ func Text(s string) string {
 }
 
 // hidePasswords replaces passwords and tokens of other services.
-func hidePasswords(s string) string { return hide(passwordPattern, hideTokens(hideAddresses(s))) }
+func hidePasswords(s string) string {
+	return hideCommands(hide(passwordPattern, hideTokens(hideAddresses(s))))
+}
 
 // hide replaces the matches of pattern. It keeps the text of the pattern's groups and skips secrets that are already
 // replaced.

@@ -24,7 +24,15 @@ var tokenForms = []struct{ service, form string }{
 	{"Grafana", `glsa_[A-Za-z0-9_]{20,}|(\b|\\[nrt])glc_[A-Za-z0-9+/=]{20,}`},
 	{"model services", `(\b|\\[nrt])sk-(?:[a-z]+[0-9]*-)*[A-Za-z0-9_-]{24,}`},
 	{"SendGrid", `(\b|\\[nrt])SG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}`},
-	{"Telegram", `(/bot)[0-9]{6,}:[A-Za-z0-9_-]{20,}`},
+	{"Telegram", `(/bot)[0-9]{6,}:[A-Za-z0-9_-]{20,}|(\b|\\[nrt])[0-9]{8,10}:AA[A-Za-z0-9_-]{30,}`},
+	{"Linear", `lin_(?:api|oauth)_[A-Za-z0-9]{20,}`},
+	{"Sentry", `sntry[su]_[A-Za-z0-9_=+/-]{16,}`},
+	{"Databricks", `(\b|\\[nrt])dapi[0-9a-f]{32}`},
+	{"Shopify", `shp(?:at|ca|pa|ss)_[A-Fa-f0-9]{32}`},
+	{"New Relic", `NRAK-[A-Z0-9]{20,}`},
+	{"PlanetScale", `pscale_(?:tkn|pw|oauth)_[A-Za-z0-9_.-]{16,}`},
+	{"Supabase", `(\b|\\[nrt])sbp_[a-f0-9]{40}`},
+	{"Doppler", `(\b|\\[nrt])dp\.(?:pt|st|sa|ct|scim|audit)\.[A-Za-z0-9._-]{20,}`},
 	{"Terraform", `[A-Za-z0-9]{10,}\.atlasv1\.[A-Za-z0-9_-]{20,}`},
 }
 

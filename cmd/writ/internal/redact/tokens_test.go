@@ -47,6 +47,26 @@ func foreignTokens() map[string]string {
 		"JSON field":          `{"client_secret":"c4NaRy-1"}`,
 		"model service":       j("s", "k-proj-", canary),
 		"Vault":               j("hv", "s.", canary),
+		"Telegram":            j("1234567890:", "AA", canary),
+		"Linear":              j("lin", "_api_", canary),
+		"Sentry":              j("sn", "trys_", canary),
+		"Doppler":             j("dp", ".pt.", canary),
+		"Redis setting":       "requirepass c4NaRy",
+		"Redis, quoted":       `masterauth "c4NaRy"`,
+		"ACL of Redis":        "user default on ~* >c4NaRy >c4NaRy2 +@all",
+		"AUTH of Redis":       "AUTH default c4NaRy",
+		"redis-cli":           "redis-cli -h db -a c4NaRy ping",
+		"variable of Redis":   "REDISCLI_AUTH=c4NaRy",
+		"npm setting":         "//registry.example/:_authToken=c4NaRy",
+		"bare variable":       "SECRET_KEY=c4NaRy",
+		"netrc":               "machine git.example login bob password c4NaRy",
+		"curl":                "curl -s -u bob:c4NaRy https://example.org",
+		"option":              "--password c4NaRy",
+		"arguments":           `["--password", "c4NaRy"]`,
+		"sshpass":             "sshpass -p c4NaRy ssh db",
+		"passphrase":          "passphrase: c4NaRy",
+		"registry":            `{"auths":{"r.example":{"auth":"c4NaRyc4NaRy=="}}}`,
+		"PuTTY":               j("Private-Lines: 1\n", canary, "\nPrivate-MAC: 00"),
 	}
 }
 
@@ -109,6 +129,9 @@ func TestIdsAreNotHiddenAsTokens(t *testing.T) {
 		"client secret: missing", "AKIA is a prefix", "https://images.example/debian-12-genericcloud-amd64-20240101.qcow2",
 		"https://writ.example.org/runs/" + string(writ.RunIDOf(writ.DigestOf(nil))), "https://writ.example.org/nodes/" + string(writ.NodeID(writ.NewUUID())),
 		"https://registry.example/v2/app/blobs/sha256:" + writ.DigestOf(nil).String(), "msg_0a1b2c3d4e5f60718293a4b5c6d7e8f9",
+		"set requirepass in redis.conf, and the password", "masterauth and requirepass", "NOAUTH Authentication required.",
+		"AUTH failed for user default", "give it --password or a file", "the passphrase: a sentence", "ls >out.log",
+		"the user writ has no >rights", `"auth":"none"`, "it needs a login and password of the database",
 		"docs/manual/webhooks.md", "the cookie of a browser", "file:///srv/images/a@b:c.raw",
 	} {
 		if shown := redact.Text(text); shown != text || redact.Holds(text) {
