@@ -123,6 +123,7 @@ var wrong = []struct {
 	{use + `n.ping({}, {retry: 1, time: "5m"})`, []string{"W0107 2:13", "W0107 2:23"}},
 	{`m := import("machine"); m.create("a", {cpus: 1, memory_mib: 64}, {on_loss: "replace", node: "n1"}); m.stop("a", {}, {on_loss: "replace"}); m.delete("a", {}, {on_loss: "replace"})`, []string{"W0108 1:76", "W0108 1:127"}},
 	{`c := import("container"); c.exec("a", {command: ["true"]}, {on_loss: "replace"}); c.exec("a", {command: ["true"]}, {on_loss: "replace", idempotent: true})`, []string{"W0108 1:70", "W0108 1:126"}},
+	{`c := import("container"); c.stop("a", {grace_seconds: 60}, {timeout: "1m"}); c.stop("a", {grace_seconds: 60}, {timeout: "61s"}); c.stop("a", {}, {timeout: "10s"}); c.logs("a", {wait_seconds: 60}, {timeout: "30s"})`, []string{"W0108 1:70", "W0108 1:207"}},
 	{use + `n.ping({}, {retries: -1}); n.ping({}, {on_loss: "wiat"}); n.ping({}, {timeout: "5 minutes"})`, []string{"W0108 2:22", "W0108 2:49", "W0108 2:80"}},
 	{use + `v.get("Data"); v.get("")`, []string{"W0109 2:7", "W0109 2:22"}},
 	{use + `h := v.get("a"); h.adress; h.err; h.name; n.ping().name; v.get("a").size`, []string{"W0110 2:20", "W0110 2:52", "W0110 2:69"}},

@@ -23,7 +23,7 @@ type ContainerCreate struct {
 	Networks  []writ.Ref      `writ:"networks,kinds=network,max=8,distinct=elements" help:"its networks, in order; the first gives it its address"`
 	Volumes   []Mount         `writ:"volumes,max=32,distinct=path" help:"volumes to mount"`
 	// GraceSeconds has no default, so that calls of older scripts keep their hashes.
-	GraceSeconds int64  `writ:"grace_seconds,mutable,min=1,max=3600" help:"time for the container to exit when it is replaced or deleted, in seconds; the default is 10"`
+	GraceSeconds int64  `writ:"grace_seconds,mutable,min=1,max=3600,waits" help:"time for the container to exit when it is replaced or deleted, in seconds; the default is 10"`
 	Restart      string `writ:"restart,mutable,default=always,enum=always|on-failure|never" help:"when to restart it after it exits"`
 }
 
@@ -42,7 +42,7 @@ type ContainerExec struct {
 
 // ContainerDelete holds the arguments of container.delete.
 type ContainerDelete struct {
-	GraceSeconds int64 `writ:"grace_seconds,min=1,max=3600" help:"time for the container to exit before it is killed, in seconds; the default is the value of container.create"`
+	GraceSeconds int64 `writ:"grace_seconds,min=1,max=3600,waits" help:"time for the container to exit before it is killed, in seconds; the default is the value of container.create"`
 }
 
 // Values of the result field "ended" of a stopped container or machine.

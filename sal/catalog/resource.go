@@ -62,7 +62,7 @@ type Nothing struct{}
 
 // Stop holds the arguments of machine.stop and container.stop.
 type Stop struct {
-	GraceSeconds int64 `writ:"grace_seconds,default=30,max=3600,min=0" help:"time to exit before it is killed, in seconds; 0 kills it at once"`
+	GraceSeconds int64 `writ:"grace_seconds,default=30,max=3600,min=0,waits" help:"time to exit before it is killed, in seconds; 0 kills it at once"`
 }
 
 // Snapshot names a snapshot.
@@ -75,7 +75,7 @@ type Snapshot struct {
 type LogPart struct {
 	Lines       int64  `writ:"lines,default=100,min=1,max=1000" help:"maximum number of lines: the last ones or, with after, the next ones"`
 	After       string `writ:"after,form=position,max=64" help:"a position from the field next of an earlier result: reads from there on"`
-	WaitSeconds int64  `writ:"wait_seconds,min=0,max=60" help:"maximum wait for text after the position, or for another state, in seconds"`
+	WaitSeconds int64  `writ:"wait_seconds,min=0,max=60,waits" help:"maximum wait for text after the position, or for another state, in seconds"`
 	MaxKiB      int64  `writ:"max_kib,min=0,max=48" help:"maximum length of the text, in KiB; 0 means 48"`
 }
 

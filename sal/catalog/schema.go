@@ -40,6 +40,7 @@ type Field struct {
 	ByName    bool                // a Handle may also be the name of a resource of the project
 	Elsewhere bool                // a Handle to a resource that may be on another node; at most one per operation
 	Uses      string              // the node capacity that an Int uses: "cpus", "memory_mib" or "disk_gib"
+	Waits     bool                // an Int is a number of seconds that the call may wait
 	Engine    string              // requirement for the engine: "name" (a List of acceptable names) or "version"
 	Secret    bool                // a String that may be a secret: see Text
 	Hidden    bool                // a String that must be a secret

@@ -58,12 +58,14 @@ func (c *callChecker) operate(op *catalog.Operation, e *parser.CallExpr) {
 		c.targets.add(op, args[0])
 		args = args[1:]
 	}
+	var spec map[string]any
 	for i, arg := range args {
 		given, ok := c.mapOf(op, arg)
 		if !ok {
 			continue
 		}
 		if i == 0 {
+			spec = given
 			problems := op.Args.Check(given, isHandle)
 			for _, p := range problems {
 				if p.Reason != catalog.MissingField || !misspelt(p, problems) {
@@ -73,6 +75,9 @@ func (c *callChecker) operate(op *catalog.Operation, e *parser.CallExpr) {
 			continue
 		}
 		options, problems := operation.Options(op, given, nil)
+		if len(problems) == 0 {
+			problems = operation.ShortTimeout(op, spec, options)
+		}
 		if len(problems) == 0 && options.Timeout > 0 {
 			c.timeouts = append(c.timeouts,
 				Timeout{op.Name(), scripts.Printable(c.Files.Position(arg.Pos()).String()), options.Timeout})

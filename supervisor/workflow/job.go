@@ -23,9 +23,9 @@ func (t *sender) addDelivery(c *journal.Call, secrets map[string][]byte, within 
 	if err != nil {
 		return fmt.Errorf("call %d of run %s: %w", c.Seq, c.Run, err)
 	}
-	timeout := op.Timeout
-	if c.Options.Timeout > 0 {
-		timeout = time.Duration(c.Options.Timeout) * time.Millisecond
+	timeout, err := t.timeout(op, c)
+	if err != nil {
+		return err
 	}
 	c.Delivery++
 	c.Why, c.KeptBack = writ.Reason{}, false
@@ -49,6 +49,24 @@ func (t *sender) addDelivery(c *journal.Call, secrets map[string][]byte, within 
 	}
 	t.out.Jobs[c.Node] = append(t.out.Jobs[c.Node], outbox.Job{Task: job.TaskID(), Body: body, EndBy: c.EndBy})
 	return t.tx.AddDelivery(c, writ.DigestOf(body), t.Epoch)
+}
+
+// timeout returns the time limit of one attempt of a call.
+func (t *sender) timeout(op *catalog.Operation, c *journal.Call) (time.Duration, error) {
+	if c.Options.Timeout > 0 {
+		return time.Duration(c.Options.Timeout) * time.Millisecond, nil
+	}
+	var made map[string]any
+	if op.Effect == catalog.Remove { // it ends the programs of its resource
+		have, err := t.tx.Resource(c.Resource())
+		if err != nil {
+			return 0, err
+		}
+		if have != nil {
+			made = have.Args
+		}
+	}
+	return op.TimeLimit(c.Args, made), nil
 }
 
 func earlier(a, b time.Time) time.Time {
