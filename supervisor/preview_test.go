@@ -128,7 +128,7 @@ func foreseen(p writ.Preview) []string {
 }
 
 const previewModules = "volume := import(\"volume\")\nmachine := import(\"machine\")\nnetwork := import(\"network\")\nherodb := import(\"herodb\")\n" +
-	"node := import(\"node\")\nrun := import(\"run\")\n"
+	"node := import(\"node\")\nrun := import(\"run\")\nimage := import(\"image\")\ncontainer := import(\"container\")\n"
 
 func TestPreviewListsEffectsOfRun(t *testing.T) {
 	const before = `
@@ -153,6 +153,12 @@ network.allow(lan, {rules: [{ports: [80]}]})
 		{"ResizeToTheSame", `volume.resize("disk", {size_gib: 10})`, []string{"unchanged on n1"}},
 		{"Shrink", `volume.create("disk", {size_gib: 5}); volume.resize("spare", {size_gib: 5})`, []string{"refused IMMUTABLE_FIELD", "refused IMMUTABLE_FIELD"}},
 		{"Immutable", `machine.create("m", {cpus: 1, memory_mib: 512, disks: [volume.get("spare")]})`, []string{"read on n1", "refused IMMUTABLE_FIELD"}},
+		{"ImageOfAnotherFormat", `i := image.fetch("i", {url: "https://images.example/i", sha256: "` + strings.Repeat("a", 64) + `"}); container.create("c", {image: i}); volume.create("v", {size_gib: 1, image: "i"})`,
+			[]string{"create on n1", "refused ARGUMENTS_INVALID", "create on n1"}},
+		{"ContainerImageAsKernel", `i := image.fetch("i", {url: "https://images.example/i", sha256: "` + strings.Repeat("a", 64) + `", format: "oci"}); machine.create("k", {cpus: 1, memory_mib: 512, kernel: i}); volume.create("v", {size_gib: 1, image: i})`,
+			[]string{"create on n1", "refused ARGUMENTS_INVALID", "refused ARGUMENTS_INVALID"}},
+		{"SmallerThanItsContent", `d := volume.get("disk"); volume.clone("c", {from: d, size_gib: 9}); volume.copy("e", {from: "disk", size_gib: 9}); volume.clone("f", {from: d})`,
+			[]string{"read on n1", "refused QUOTA_EXCEEDED", "refused QUOTA_EXCEEDED", "create on n1"}},
 		{"MadeInAnotherWay", `volume.create("copy", {size_gib: 10})`, []string{"refused RESOURCE_CONFLICT"}},
 		{"Delete", `volume.delete("spare"); volume.delete("spare"); volume.delete("never")`, []string{"delete on n1", "unchanged", "unchanged"}},
 		{"MadeAnew", `volume.delete("spare"); v := volume.create("spare", {size_gib: 1}); volume.get("spare")`, []string{"delete on n1", "create on n1", "read on n1"}},

@@ -12,8 +12,8 @@ type MachineCreate struct {
 	MemoryMiB int64           `writ:"memory_mib,required,mutable,min=64,max=16777216,uses=memory_mib" help:"memory in MiB"`
 	Disks     []writ.Ref      `writ:"disks,kinds=volume,max=32,distinct=elements" help:"its volumes, in order; it boots from the first one"`
 	Networks  []writ.Ref      `writ:"networks,kinds=network,max=8,distinct=elements" help:"its networks, in order; the first gives it its address"`
-	Kernel    writ.Ref        `writ:"kernel,kinds=image,byname" help:"a kernel to start directly; by default, the node boots the first disk"`
-	Initramfs writ.Ref        `writ:"initramfs,kinds=image,byname,with=kernel" help:"an initramfs for the kernel"`
+	Kernel    writ.Ref        `writ:"kernel,kinds=image,byname,formats=raw" help:"a kernel to start directly; by default, the node boots the first disk"`
+	Initramfs writ.Ref        `writ:"initramfs,kinds=image,byname,with=kernel,formats=raw" help:"an initramfs for the kernel"`
 	Cmdline   string          `writ:"cmdline,form=cmdline,max=2048,with=kernel" help:"the kernel's command line"`
 	CloudInit Text            `writ:"cloud_init,form=userdata,max=65536" help:"user-data for cloud-init, read at the first boot"`
 	SSHKeys   []string        `writ:"ssh_keys,form=sshkey,max=64" help:"public keys that permit a login"`

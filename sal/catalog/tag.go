@@ -123,6 +123,8 @@ func (f *Field) set(option string) error {
 		return f.First.setForm(value)
 	case "enum":
 		inner.Enum = strings.Split(value, "|")
+	case "formats":
+		f.Formats = strings.Split(value, "|")
 	case "form":
 		return inner.setForm(value)
 	case "keys":

@@ -9,7 +9,7 @@ import (
 // VolumeCreate holds the arguments of volume.create.
 type VolumeCreate struct {
 	SizeGiB int64    `writ:"size_gib,required,mutable,min=1,max=65536,uses=disk_gib" help:"size in GiB; it can grow but not shrink"`
-	Image   writ.Ref `writ:"image,kinds=image,byname" help:"an image of the project on the node for the content; without it, the volume is empty"`
+	Image   writ.Ref `writ:"image,kinds=image,byname,formats=raw|qcow2" help:"an image of the project on the node for the content; without it, the volume is empty"`
 }
 
 // VolumeResize holds the arguments of volume.resize.

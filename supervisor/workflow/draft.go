@@ -256,6 +256,11 @@ func (d *Draft) end(c *journal.Call) error {
 		}
 	}
 	f := p.foresee(d.step, c, have)
+	if f.err == nil {
+		if f.err, err = d.unsuitable(p, c, f.action); err != nil {
+			return err
+		}
+	}
 	if f.err != nil {
 		return d.step.fail(c, writ.CallFailed, f.err)
 	}

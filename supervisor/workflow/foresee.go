@@ -170,11 +170,14 @@ func (p *ProposedCall) shrinks(
 	return nil
 }
 
-// keepSizes copies the arguments that determine the size of a resource to its values, for the following calls.
+// keepSizes copies the arguments that determine the size and format of a resource to its values, for the following calls.
 func (p *ProposedCall) keepSizes(f *foresight, args map[string]any) {
 	for _, field := range p.Op.Args {
 		if n, ok := args[field.Name].(int64); ok && field.Uses != "" {
 			f.values[field.Name] = n
+		}
+		if text, ok := args[field.Name].(string); ok && field.Name == "format" {
+			f.values[field.Name] = text
 		}
 	}
 }
