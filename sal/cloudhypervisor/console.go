@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"writ"
+	"writ/internal/diskspace"
 	"writ/sal"
 	"writ/sal/catalog"
 	"writ/sal/logfile"
@@ -77,7 +78,7 @@ func trim(dir string, step func(string)) error {
 	for _, name := range []string{consoleName, logName} {
 		path := filepath.Join(dir, name)
 		info, err := os.Stat(path)
-		if err == nil && occupied(info) > maxConsole {
+		if err == nil && diskspace.Occupied(info) > maxConsole {
 			err = trimTo(path, info.Size()-keepConsole, maxConsole, step)
 		}
 		if !errors.Is(err, fs.ErrNotExist) {
@@ -104,7 +105,7 @@ func trimTo(path string, end, most int64, step func(string)) error {
 	}
 	defer f.Close()
 	info, err := f.Stat()
-	if err != nil || occupied(info) <= most {
+	if err != nil || diskspace.Occupied(info) <= most {
 		return err
 	}
 	step("trim a log")
@@ -113,11 +114,11 @@ func trimTo(path string, end, most int64, step func(string)) error {
 			return err
 		}
 	}
-	if info, err = f.Stat(); err != nil || occupied(info) <= most {
+	if info, err = f.Stat(); err != nil || diskspace.Occupied(info) <= most {
 		return err
 	}
 	if punch(f, info.Size()+ahead, farthest) == nil { // fails if the file system does not support such large offsets
-		if info, err = f.Stat(); err != nil || occupied(info) <= most {
+		if info, err = f.Stat(); err != nil || diskspace.Occupied(info) <= most {
 			return err
 		}
 	}

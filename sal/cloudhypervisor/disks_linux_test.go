@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"writ"
+	"writ/internal/diskspace"
 	"writ/internal/test/vmmstub"
 	"writ/sal"
 	"writ/sal/catalog"
@@ -41,7 +42,7 @@ func TestVolumeIsForOneMachineAtATime(t *testing.T) {
 		}
 		b.must("machine.delete", "web", nil)
 		b.must("machine.attach", "other", map[string]any{"volume": root[0]})
-		if info, err := os.Stat(filepath.Join(b.host, "volumes/root", sal.DiskName)); err != nil || info.Size() != 1<<30 || occupied(info) > 1<<20 {
+		if info, err := os.Stat(filepath.Join(b.host, "volumes/root", sal.DiskName)); err != nil || info.Size() != 1<<30 || diskspace.Occupied(info) > 1<<20 {
 			t.Errorf("the disk is %+v, %v", info, err)
 		}
 	})

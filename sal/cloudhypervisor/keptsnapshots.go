@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"writ"
+	"writ/internal/diskspace"
 	"writ/sal"
 )
 
@@ -50,7 +51,7 @@ func (j *job) reserve(ctx context.Context, r *sal.Record[own], memory bool) erro
 		if err != nil {
 			return sal.HostError("measure the disk of the volume "+v.Volume.Name, err)
 		}
-		bytes += occupied(info)
+		bytes += diskspace.Occupied(info)
 	}
 	j.reserving.Lock()
 	defer j.reserving.Unlock()
@@ -149,7 +150,7 @@ func occupiedBelow(dir string) (sum int64, err error) {
 		}
 		info, err := e.Info()
 		if err == nil {
-			sum += occupied(info)
+			sum += diskspace.Occupied(info)
 		}
 		return err
 	})

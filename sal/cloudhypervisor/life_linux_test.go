@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"writ"
+	"writ/internal/diskspace"
 	"writ/internal/test/vmmstub"
 	"writ/internal/unixsocket"
 	"writ/sal/catalog"
@@ -333,8 +334,8 @@ func TestGuestRebootIsReportedOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.keeps("web", fmt.Sprintf("rebooted, %d times", 1+2*maxEvents/80), true)
-	if info, err := f.Stat(); err != nil || occupied(info) > 64<<10 {
-		t.Errorf("what was heard occupies %d bytes still, %v", occupied(info), err)
+	if info, err := f.Stat(); err != nil || diskspace.Occupied(info) > 64<<10 {
+		t.Errorf("what was heard occupies %d bytes still, %v", diskspace.Occupied(info), err)
 	}
 	if _, err := f.WriteString(`nt": "rebooted"}`); err != nil {
 		t.Fatal(err)

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"writ"
+	"writ/internal/diskspace"
 	"writ/internal/test/testenv"
 	"writ/sal"
 	"writ/sal/saltest"
@@ -71,8 +72,8 @@ func TestConsoleKeepsBoundedHistory(t *testing.T) {
 	}
 	b.trimAll()
 	info, err := os.Stat(path)
-	if err != nil || occupied(info) > keepConsole+1<<20 || info.Size() < maxConsole {
-		t.Errorf("trimmed it occupies %d of %d bytes, %v", occupied(info), info.Size(), err)
+	if err != nil || diskspace.Occupied(info) > keepConsole+1<<20 || info.Size() < maxConsole {
+		t.Errorf("trimmed it occupies %d of %d bytes, %v", diskspace.Occupied(info), info.Size(), err)
 	}
 	if text := said(); text != line+line {
 		t.Errorf("trimmed it says %q", text)

@@ -203,11 +203,3 @@ const farthest = 1 << 42
 func punch(f *os.File, from, to int64) error {
 	return unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, from, to-from)
 }
-
-// occupied returns the disk space of a file in bytes.
-func occupied(info fs.FileInfo) int64 {
-	if s, ok := info.Sys().(*syscall.Stat_t); ok {
-		return s.Blocks * 512
-	}
-	return info.Size()
-}

@@ -4,7 +4,6 @@ package cloudhypervisor
 
 import (
 	"context"
-	"io/fs"
 	"os"
 
 	"writ"
@@ -36,7 +35,6 @@ func listenAt(string) (*os.File, error)    { return nil, elsewhere() }
 func setTapOwner(string, uint32) error     { return elsewhere() }
 
 func punch(*os.File, int64, int64) error               { return elsewhere() }
-func occupied(info fs.FileInfo) int64                  { return info.Size() }
 func withArguments(func([]string) bool) ([]int, error) { return nil, elsewhere() }
 
 func spawn(confine.Cell, string, string, []string, *os.File, ...*os.File) (*held, error) {

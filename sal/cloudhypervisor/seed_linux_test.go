@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"writ"
+	"writ/internal/diskspace"
 	"writ/internal/test/testenv"
 	"writ/sal"
 	"writ/sal/catalog"
@@ -72,7 +73,7 @@ func TestFileSystemHoldsItsFiles(t *testing.T) {
 
 func TestFileSystemIsSmallOnDiskAndClosed(t *testing.T) {
 	info, err := os.Stat(write(t, fatFiles[0]))
-	if err != nil || info.Size() != seedSize || occupied(info) > 128<<10 || info.Mode().Perm() != 0o600 {
+	if err != nil || info.Size() != seedSize || diskspace.Occupied(info) > 128<<10 || info.Mode().Perm() != 0o600 {
 		t.Errorf("it is %v, %d bytes, %v", info.Mode(), info.Size(), err)
 	}
 }

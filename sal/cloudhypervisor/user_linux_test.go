@@ -19,6 +19,7 @@ import (
 	"writ"
 	"writ/internal/cgroup"
 	"writ/internal/confine"
+	"writ/internal/diskspace"
 	"writ/internal/test/testenv"
 	"writ/sal"
 	"writ/sal/saltest"
@@ -417,12 +418,12 @@ func TestAConsoleReservesNoMoreThanItMayHave(t *testing.T) {
 		t.Skipf("nothing can be reserved here: %v", err)
 	}
 	before, err := f.Stat()
-	if err != nil || occupied(before) <= maxConsole {
-		t.Fatalf("it has %d bytes reserved, %v", occupied(before), err)
+	if err != nil || diskspace.Occupied(before) <= maxConsole {
+		t.Fatalf("it has %d bytes reserved, %v", diskspace.Occupied(before), err)
 	}
 	b.trimAll()
-	if info, err := f.Stat(); err != nil || occupied(info) > maxConsole || info.Size() != before.Size() {
-		t.Errorf("it occupies %d bytes, and has %d of %d, %v", occupied(info), info.Size(), before.Size(), err)
+	if info, err := f.Stat(); err != nil || diskspace.Occupied(info) > maxConsole || info.Size() != before.Size() {
+		t.Errorf("it occupies %d bytes, and has %d of %d, %v", diskspace.Occupied(info), info.Size(), before.Size(), err)
 	}
 }
 
@@ -467,8 +468,8 @@ func TestConsoleOutputDuringATrimStays(t *testing.T) {
 			allowed.Store(info.Size() + ahead/2)
 			err = trim(dir, func(string) {})
 		}
-		if info, failed := f.Stat(); err != nil || failed != nil || occupied(info) > maxConsole {
-			t.Fatalf("it occupies %d bytes, %v, %v", occupied(info), failed, err)
+		if info, failed := f.Stat(); err != nil || failed != nil || diskspace.Occupied(info) > maxConsole {
+			t.Fatalf("it occupies %d bytes, %v, %v", diskspace.Occupied(info), failed, err)
 		}
 	}
 	close(over)

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"writ/internal/diskspace"
 	"writ/sal/catalog"
 )
 
@@ -41,12 +42,11 @@ func read(dir string) (catalog.NodeFacts, error) {
 		return f, err
 	}
 
-	var disk unix.Statfs_t
-	if err := unix.Statfs(dir, &disk); err != nil {
+	size, free, err := diskspace.Of(dir)
+	if err != nil {
 		return f, fmt.Errorf("inspect the disk of %s: %w", dir, err)
 	}
-	f.DiskGiB = int64(disk.Blocks) * disk.Bsize / gib
-	f.DiskFreeGiB = int64(disk.Bavail) * disk.Bsize / gib
+	f.DiskGiB, f.DiskFreeGiB = size/gib, free/gib
 
 	if kvm, err := os.OpenFile("/dev/kvm", os.O_RDWR, 0); err == nil {
 		f.KVM = true

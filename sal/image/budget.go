@@ -2,14 +2,11 @@ package image
 
 import (
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
-	"syscall"
-
-	"golang.org/x/sys/unix"
 
 	"writ"
+	"writ/internal/diskspace"
 	"writ/sal"
 )
 
@@ -46,11 +43,11 @@ func (b budget) most(dir string) int64 {
 	if b.max > 0 {
 		return b.max
 	}
-	var stat unix.Statfs_t
-	if err := unix.Statfs(dir, &stat); err != nil {
+	size, _, err := diskspace.Of(dir)
+	if err != nil {
 		return 1<<63 - 1 // any write to such a disk fails
 	}
-	return int64(stat.Blocks) / diskShare * int64(stat.Bsize)
+	return size / diskShare
 }
 
 // checkBytes returns QUOTA_EXCEEDED if images would exceed their limit once the unfinished file `begun` occupies
@@ -72,7 +69,7 @@ func (b budget) checkBytes(begun string, bytes int64) error {
 		if err != nil || sameBegun(name, begun) {
 			continue // removed meanwhile, or included in bytes
 		}
-		others += occupied(info) * max(1, int64(len(needed[name])))
+		others += diskspace.Occupied(info) * max(1, int64(len(needed[name])))
 	}
 	most := b.most(dir)
 	if others+bytes <= most {
@@ -89,21 +86,4 @@ func amount(bytes int64) string {
 		return fmt.Sprintf("%d MiB", (bytes+1<<20-1)>>20)
 	}
 	return fmt.Sprintf("%.1f GiB", float64(bytes)/(1<<30))
-}
-
-// occupied returns the disk space of a file in bytes.
-func occupied(info fs.FileInfo) int64 {
-	if s, ok := info.Sys().(*syscall.Stat_t); ok {
-		return s.Blocks * 512
-	}
-	return info.Size()
-}
-
-// room returns the free bytes and the size of the disk that holds a file.
-func room(path string) (free, total int64, known bool) {
-	var stat unix.Statfs_t
-	if err := unix.Statfs(path, &stat); err != nil {
-		return 0, 0, false
-	}
-	return int64(stat.Bavail) * int64(stat.Bsize), int64(stat.Blocks) * int64(stat.Bsize), true
 }

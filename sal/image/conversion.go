@@ -14,6 +14,7 @@ import (
 
 	"writ"
 	"writ/internal/confine"
+	"writ/internal/diskspace"
 )
 
 // conversion converts the qcow2 disk of a part to a raw disk.
@@ -49,7 +50,7 @@ func (c conversion) withinLimit(ctx context.Context, do func(ctx context.Context
 		if err != nil {
 			return nil // not created yet
 		}
-		return c.fits(occupied(info))
+		return c.fits(diskspace.Occupied(info))
 	}
 	limited, cancel := context.WithCancelCause(ctx)
 	watched := make(chan struct{})
@@ -177,13 +178,13 @@ func (c conversion) confined(ctx context.Context, path string, from, to *os.File
 // names the files that the program tried to open.
 func (c conversion) failure(ctx context.Context, why error) error {
 	const nothing = 16 << 20 // less than this counts as full: converters write large blocks
-	switch free, total, known := room(c.made); {
-	case known && free < nothing && c.diskUsage() > total/10*9:
+	switch total, free, err := diskspace.Of(c.made); {
+	case err == nil && free < nothing && c.diskUsage() > total/10*9:
 		return writ.Errorf(writ.CodeDriverRefused,
 			"the unpacked disk has more than %d MiB, and the node's disk has %d in total", c.diskUsage()>>20,
 			total>>20).
 			WithHint("use a smaller image, or a node with a larger disk")
-	case known && free < nothing:
+	case err == nil && free < nothing:
 		return writ.Errorf(writ.CodeDiskFull, "the node's disk is too small for the unpacked disk").
 			WithHint("free space on the node's disk; the call is retried")
 	}
@@ -196,7 +197,7 @@ func (c conversion) failure(ctx context.Context, why error) error {
 func (c conversion) diskUsage() (bytes int64) {
 	for _, path := range []string{c.to, c.made} {
 		if info, err := os.Stat(path); err == nil {
-			bytes += occupied(info)
+			bytes += diskspace.Occupied(info)
 		}
 	}
 	return bytes

@@ -15,6 +15,7 @@ import (
 
 	"writ"
 	"writ/internal/ctxio"
+	"writ/internal/diskspace"
 )
 
 // origin provides the content of a part.
@@ -152,7 +153,7 @@ func (p *part) expect(bytes int64) error {
 	if err := p.fitsDisk(bytes); err != nil {
 		return err
 	}
-	if free, _, known := room(p.to); known && bytes > free {
+	if _, free, err := diskspace.Of(p.to); err == nil && bytes > free {
 		return writ.Errorf(writ.CodeDiskFull, "%s has %d MiB more, and the node's disk has space for %d", p.args.URL,
 			bytes>>20, free>>20).
 			WithHint("free space on the node's disk; the call is retried")
@@ -163,7 +164,7 @@ func (p *part) expect(bytes int64) error {
 // fitsDisk returns an error if the disk would be too small for the bytes even when empty. Such a fetch is not retried.
 // The check comes before anything is written, because a write to a full disk fails with an error that is retried.
 func (p *part) fitsDisk(bytes int64) error {
-	if _, total, known := room(p.to); known && bytes > total {
+	if total, _, err := diskspace.Of(p.to); err == nil && bytes > total {
 		return writ.Errorf(writ.CodeDriverRefused, "%s has %d MiB more, and the node's disk has %d in total",
 			p.args.URL, bytes>>20, total>>20).
 			WithHint("use a smaller image, or a node with a larger disk")

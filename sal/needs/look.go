@@ -14,6 +14,7 @@ import (
 
 	"writ/internal/cgroup"
 	"writ/internal/confine"
+	"writ/internal/diskspace"
 )
 
 // Program checks for a program, by name on PATH or by path. The program must report version least or newer. If the
@@ -111,7 +112,7 @@ func Authorities(context.Context) (string, error) {
 func Room(dir string, least int64) func(context.Context) (string, error) {
 	return func(context.Context) (string, error) {
 		at := Nearest(dir)
-		free, err := freeBytes(at)
+		_, free, err := diskspace.Of(at)
 		if err != nil {
 			return "", err
 		}

@@ -134,7 +134,7 @@ func otherNode(onDisk, configured string) error {
 const leastFree = 16 << 20
 
 // full returns an error if the disk has less than leastFree free bytes.
-func full(device string, free, size uint64) error {
+func full(device string, free, size int64) error {
 	if free >= leastFree {
 		return nil
 	}

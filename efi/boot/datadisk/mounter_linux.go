@@ -14,6 +14,7 @@ import (
 	"writ"
 	"writ/efi/boot/devices"
 	"writ/efi/progress"
+	"writ/internal/diskspace"
 )
 
 // lookForDisk is the time between searches for the disk.
@@ -115,11 +116,11 @@ func (m *Mounter) useDisk(ctx context.Context, d dataDisk) error {
 
 // checkRoom reports a full disk and creates the node's directory, which marks the disk as a node's.
 func (m *Mounter) checkRoom(d dataDisk, at string) error {
-	var room unix.Statfs_t
-	if err := unix.Statfs(at, &room); err != nil {
+	size, free, err := diskspace.Of(at)
+	if err != nil {
 		return fmt.Errorf("read the free space of %s: %w", d.device, err)
 	}
-	if err := full(d.device, room.Bavail*uint64(room.Bsize), room.Blocks*uint64(room.Bsize)); err != nil {
+	if err := full(d.device, free, size); err != nil {
 		m.FailBeside(progress.StageData, err)
 	}
 	// If the disk is full, the runner reports its own failure.

@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"writ/internal/diskspace"
 )
 
 // MakerVar is set in the environment of every process that a test starts. It holds the path of the lock of the test
@@ -62,7 +64,7 @@ func HomeInMemory(t testing.TB, name string) string {
 // memoryRoot returns a directory in memory, if it has enough space for tests. In containers it often has only some
 // megabytes.
 func memoryRoot() string {
-	if freeBytes(inMemory) < 2<<30 {
+	if _, free, _ := diskspace.Of(inMemory); free < 2<<30 {
 		return os.TempDir()
 	}
 	return inMemory

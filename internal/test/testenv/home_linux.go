@@ -17,15 +17,6 @@ import (
 // groupsRoot contains the control groups: those of version 2, or a directory for each controller.
 const groupsRoot = "/sys/fs/cgroup"
 
-// freeBytes returns the free space of a directory's file system.
-func freeBytes(dir string) int64 {
-	var fs unix.Statfs_t
-	if err := unix.Statfs(dir, &fs); err != nil {
-		return 0
-	}
-	return int64(fs.Bavail) * fs.Bsize
-}
-
 // Cgroup removes the control groups with a name when the test ends. The name must be unique. If this process is killed,
 // the processes in the groups are ended, too.
 func Cgroup(t testing.TB, name string) {

@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/sync/singleflight"
 
+	"writ/internal/diskspace"
 	"writ/internal/metrics"
 )
 
@@ -49,20 +50,20 @@ func (d *Disk) Space() (free, store int64) {
 	if s.size == 0 {
 		return 0, 0
 	}
-	return int64(s.free), int64(s.store)
+	return s.free, s.store
 }
 
 // space holds the sizes read from a disk in bytes, 0 if unknown.
-type space struct{ size, free, store uint64 }
+type space struct{ size, free, store int64 }
 
 func (d *Disk) read() (s space) {
-	s.size, s.free, _ = diskOf(d.Data) // unknown sizes are omitted
+	s.size, s.free, _ = diskspace.Of(d.Data) // unknown sizes are omitted
 	if d.Store == "" {
 		return s
 	}
 	for _, suffix := range []string{"", "-wal"} { // the -wal file holds writes since the last checkpoint
 		if info, err := os.Stat(d.Store + suffix); err == nil {
-			s.store += uint64(info.Size())
+			s.store += info.Size()
 		}
 	}
 	return s

@@ -1,0 +1,33 @@
+package diskspace_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"writ/internal/diskspace"
+)
+
+func TestHolesOccupyNothing(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(path, make([]byte, 64<<10), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(path, 1<<30); err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := diskspace.Occupied(info); got < 64<<10 || got > 1<<20 {
+		t.Errorf("a file with 64 KiB and a hole occupies %d bytes", got)
+	}
+	if size, free, err := diskspace.Of(path); err != nil || free <= 0 || free > size {
+		t.Errorf("its disk has %d bytes, %d of them free, %v", size, free, err)
+	}
+	if _, _, err := diskspace.Of(path + "/missing"); err == nil {
+		t.Error("a missing path has a disk")
+	}
+}
