@@ -3,6 +3,7 @@ package sal
 import (
 	"cmp"
 	"context"
+	"encoding/binary"
 	"net"
 	"net/netip"
 	"path/filepath"
@@ -265,6 +266,21 @@ func IPv4Of(ports []Port) []string {
 		}
 	}
 	return all
+}
+
+// FreeIPv4 returns an address of a range that is not taken. `first` chooses the address to try first. The addresses of
+// the range, of its router and for broadcasts are never used.
+func FreeIPv4(prefix netip.Prefix, first uint32, taken func(netip.Addr) bool) (addr netip.Addr, ok bool) {
+	start := binary.BigEndian.Uint32(prefix.Masked().Addr().AsSlice())
+	room := uint32(1)<<(32-prefix.Bits()) - 3
+	for i := range room {
+		var a [4]byte
+		binary.BigEndian.PutUint32(a[:], start+2+(first%room+i)%room)
+		if addr := netip.AddrFrom4(a); !taken(addr) {
+			return addr, true
+		}
+	}
+	return netip.Addr{}, false
 }
 
 // Overlay provides this host's addresses in the overlay network.

@@ -15,9 +15,16 @@ func RoomForSnapshot(resource writ.ResourceID, word string, have int) error {
 		WithHint("delete one with %s.delete_%s(%q, {%s: NAME})", resource.Kind, word, resource.Name, word)
 }
 
-// RoomForResource returns QUOTA_EXCEEDED if the project already has `most` resources of this kind on the node; `have`
-// is their number. It is for kinds that use no CPUs, memory or disk size: the capacity of the node limits the others.
-func RoomForResource(resource writ.ResourceID, have, most int) error {
+// RoomForResource returns QUOTA_EXCEEDED if the project already has `most` other resources of this kind on the node.
+// `records` are those of all resources of the kind. It is for kinds that use no CPUs, memory or disk size: the capacity
+// of the node limits the others.
+func RoomForResource[O any](resource writ.ResourceID, records []*Record[O], most int) error {
+	have := 0
+	for _, r := range records {
+		if r.Resource.Project == resource.Project && r.Resource != resource {
+			have++
+		}
+	}
 	if have < most {
 		return nil
 	}

@@ -10,6 +10,7 @@ import (
 
 	"writ"
 	"writ/internal/diskspace"
+	"writ/internal/sleep"
 	"writ/sal"
 	"writ/sal/catalog"
 	"writ/sal/logfile"
@@ -50,15 +51,10 @@ const trimEvery = time.Second
 // Run trims the output of machines and their processes until ctx ends, then returns nil. Without Run, Keep trims it,
 // less often.
 func (d *Driver) Run(ctx context.Context) error {
-	for every := time.NewTicker(trimEvery); ; {
-		select {
-		case <-ctx.Done():
-			every.Stop()
-			return nil
-		case <-every.C:
-			d.trimAll()
-		}
+	for sleep.For(ctx, trimEvery) == nil {
+		d.trimAll()
 	}
+	return nil
 }
 
 // trimAll trims the files of all machines. It ignores errors; Keep reports them.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"writ"
+	"writ/internal/sleep"
 	"writ/sal"
 	"writ/sal/cloudhypervisor/api"
 )
@@ -301,27 +302,24 @@ func (j *job) unplug(ctx context.Context, r *sal.Record[own], v disk) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	limit := time.After(cmp.Or(j.guestTime, releaseLimit))
-	for every := time.NewTicker(releasePoll); ; {
+	waiting, stop := context.WithTimeout(ctx, cmp.Or(j.guestTime, releaseLimit))
+	defer stop()
+	for {
 		now, info, err := m.state(ctx)
 		if err != nil || now == stopped || !plugs(info, id) {
-			every.Stop()
 			return err // the answer to the request does not matter if the disk is gone
 		}
 		if failed != nil && !asked { // v53 rejects a repeated request, v54 accepts it
-			every.Stop()
 			return failed
 		}
-		select {
-		case <-ctx.Done():
-			every.Stop()
-			return ctx.Err()
-		case <-limit:
-			every.Stop()
-			return writ.Errorf(writ.CodeResourceBusy, "the guest of %s does not release the volume %q", j.Resource,
-				v.Volume.Name).
-				WithHint("unmount it in the guest, or stop the machine and detach it then")
-		case <-every.C:
+		if sleep.For(waiting, releasePoll) == nil {
+			continue
 		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		return writ.Errorf(writ.CodeResourceBusy, "the guest of %s does not release the volume %q", j.Resource,
+			v.Volume.Name).
+			WithHint("unmount it in the guest, or stop the machine and detach it then")
 	}
 }

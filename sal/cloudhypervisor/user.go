@@ -62,13 +62,12 @@ func (j *job) chownDir(r *sal.Record[own]) error {
 	if err == nil {
 		err = sal.HandPath(j.dir, r.Own.User)
 	}
-	for _, name := range []string{consoleName} {
-		if err == nil {
-			err = touch(filepath.Join(j.dir, name))
-		}
-		if err == nil {
-			err = sal.HandFile(filepath.Join(j.dir, name), r.Own.User, r.Own.User, 0o600)
-		}
+	console := filepath.Join(j.dir, consoleName)
+	if err == nil {
+		err = touch(console)
+	}
+	if err == nil {
+		err = sal.HandFile(console, r.Own.User, r.Own.User, 0o600)
 	}
 	return sal.HostError("hand "+j.dir+" over", err)
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/containerd/containerd/api/events"
 	"github.com/containerd/typeurl/v2"
 
+	"writ/internal/sleep"
 	"writ/sal"
 )
 
@@ -28,10 +29,8 @@ func (d *Driver) Run(ctx context.Context) error {
 		if err := w.watch(ctx); err != nil && ctx.Err() == nil {
 			d.Log.DebugContext(ctx, "watch containers", "err", err)
 		}
-		select {
-		case <-ctx.Done():
+		if sleep.For(ctx, again) != nil {
 			return nil
-		case <-time.After(again):
 		}
 	}
 }

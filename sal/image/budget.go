@@ -29,13 +29,7 @@ func (b budget) checkCount(image writ.ResourceID) error {
 	if err != nil {
 		return err
 	}
-	have := 0
-	for _, r := range records {
-		if r.Resource.Project == image.Project && r.Resource != image {
-			have++
-		}
-	}
-	return sal.RoomForResource(image, have, maxImages)
+	return sal.RoomForResource(image, records, maxImages)
 }
 
 // most returns the maximum disk space of all images on the node, in bytes.

@@ -15,6 +15,7 @@ import (
 	"writ"
 	"writ/internal/confine"
 	"writ/internal/diskspace"
+	"writ/internal/sleep"
 )
 
 // conversion converts the qcow2 disk of a part to a raw disk.
@@ -56,15 +57,9 @@ func (c conversion) withinLimit(ctx context.Context, do func(ctx context.Context
 	watched := make(chan struct{})
 	go func() {
 		defer close(watched)
-		for every := time.NewTicker(sizeCheckInterval); ; {
-			select {
-			case <-limited.Done():
-				every.Stop()
-				return
-			case <-every.C:
-				if err := check(); err != nil {
-					cancel(err)
-				}
+		for sleep.For(limited, sizeCheckInterval) == nil {
+			if err := check(); err != nil {
+				cancel(err)
 			}
 		}
 	}()

@@ -61,13 +61,13 @@ func (s *server) fill(ctx context.Context) error {
 			return err
 		}
 		if errors.Is(err, errStalled) && s.have-before < leastBytes {
-			return s.unreachable(ctx, err, nil)
+			return s.unreachable(ctx, err)
 		}
 		if s.have > before {
 			wait, futile = s.pause, 0
 		}
 		if futile++; futile >= attempts {
-			return s.unreachable(ctx, err, nil)
+			return s.unreachable(ctx, err)
 		}
 		s.tell(fmt.Sprintf("%v after %d MiB; retrying", errBroken, s.have>>20))
 		if err := sleep.For(ctx, wait); err != nil {
@@ -77,17 +77,6 @@ func (s *server) fill(ctx context.Context) error {
 	}
 }
 
-// waitAsUnreachable waits as long as fill would for a server that never answers.
-func (s *server) waitAsUnreachable(ctx context.Context) error {
-	for wait, futile := s.pause, 1; futile < attempts; futile++ {
-		if err := sleep.For(ctx, wait); err != nil {
-			return err
-		}
-		wait *= 2
-	}
-	return nil
-}
-
 // mismatch implements origin.
 func (s *server) mismatch(ctx context.Context) error {
 	why := otherDigest(s.digest(), s.args.SHA256)
@@ -95,20 +84,19 @@ func (s *server) mismatch(ctx context.Context) error {
 		if err := s.restart(); err != nil {
 			return err
 		}
-		return s.unreachable(ctx, why, s.waitAsUnreachable(ctx))
+		if err := sleep.For(ctx, s.pause*(1<<(attempts-1)-1)); err != nil { // as long as fill tries a silent server
+			return err
+		}
+		return s.unreachable(ctx, why)
 	}
 	return s.refuse(ctx, "digest", why,
 		writ.Errorf(writ.CodeChecksumMismatch, "the SHA-256 of %s is not %s", s.args.URL, s.args.SHA256).
 			WithHint("compare it with the publisher's; the content was discarded, and the node's log has its SHA-256"))
 }
 
-// unreachable returns the single error for all failures of a server. If `ended`, the error of a context, is not nil, it
-// returns `ended` instead. Whether a name resolves, a port is open or a server speaks another protocol is only logged
-// for the node's operator.
-func (s *server) unreachable(ctx context.Context, why, ended error) error {
-	if ended != nil {
-		return ended
-	}
+// unreachable returns the single error for all failures of a server. Whether a name resolves, a port is open or a server
+// speaks another protocol is only logged for the node's operator.
+func (s *server) unreachable(ctx context.Context, why error) error {
 	kept := ""
 	if s.have > 0 && !s.inside.Load() {
 		kept = fmt.Sprintf("; the %d MiB fetched so far are kept, and the call is retried", s.have>>20)

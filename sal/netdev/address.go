@@ -80,18 +80,11 @@ func freeHost(owner writ.UID, taken func(uint32) bool) uint32 {
 func freeIPv4(
 	network writ.ResourceID, prefix netip.Prefix, owner writ.UID, taken func(netip.Addr) bool,
 ) (netip.Addr, error) {
-	first := binary.BigEndian.Uint32(prefix.Addr().AsSlice())
-	room := uint32(1)<<(32-prefix.Bits()) - 3 // without the addresses of the range, the router and broadcast
-	offset := binary.BigEndian.Uint32(hash("port4", string(owner))) % room
-	for i := range room {
-		var a [4]byte
-		binary.BigEndian.PutUint32(a[:], first+2+(offset+i)%room)
-		if addr := netip.AddrFrom4(a); !taken(addr) {
-			return addr, nil
-		}
+	if a, ok := sal.FreeIPv4(prefix, binary.BigEndian.Uint32(hash("port4", string(owner))), taken); ok {
+		return a, nil
 	}
-	return netip.Addr{}, writ.Errorf(writ.CodeQuotaExceeded, "all %d addresses of %s on %s are in use", room, prefix,
-		network).
+	return netip.Addr{}, writ.Errorf(writ.CodeQuotaExceeded, "all %d addresses of %s on %s are in use",
+		1<<(32-prefix.Bits())-3, prefix, network).
 		WithHint("delete unused resources on the network, or create a network with a larger range")
 }
 

@@ -84,7 +84,7 @@ func (n *networks) create(request sal.Request) (*sal.Record[network], error) {
 		return nil, err
 	}
 	all = slices.DeleteFunc(all, func(other *sal.Record[network]) bool { return other.Resource == request.Resource })
-	if err := sal.RoomForResource(request.Resource, countOf(all, request.Resource.Project), maxNetworks); err != nil {
+	if err := sal.RoomForResource(request.Resource, all, maxNetworks); err != nil {
 		return nil, err
 	}
 	hidden, err := n.links.rangesOf(damaged)
@@ -115,16 +115,6 @@ func (n *networks) create(request sal.Request) (*sal.Record[network], error) {
 // maxNetworks limits the networks of a project on the node. A network uses no capacity of the node, but a bridge, rules
 // and one of 65,536 ranges shared by all projects. OpenStack Neutron has the same limit (quota_network).
 const maxNetworks = 100
-
-// countOf counts the networks of a project.
-func countOf(all []*sal.Record[network], project writ.ProjectID) (n int) {
-	for _, r := range all {
-		if r.Resource.Project == project {
-			n++
-		}
-	}
-	return n
-}
 
 func (n *networks) allow(r *sal.Record[network], rules []catalog.NetworkRule) (sal.Outcome, error) {
 	if err := firewall.Check(rules); err != nil {

@@ -1,6 +1,7 @@
 package netdev
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -142,12 +143,11 @@ func (n *routing) byAnswer(want netip.Prefix) (*way, error) {
 
 // samples returns the first, the middle and the last address of a range.
 func samples(p netip.Prefix) []netip.Addr {
-	first := p.Masked().Addr().As4()
 	size := uint32(1) << (32 - p.Bits())
 	at := func(offset uint32) netip.Addr {
-		n := uint32(first[0])<<24 | uint32(first[1])<<16 | uint32(first[2])<<8 | uint32(first[3])
-		n += offset
-		return netip.AddrFrom4([4]byte{byte(n >> 24), byte(n >> 16), byte(n >> 8), byte(n)})
+		a := p.Masked().Addr().As4()
+		binary.BigEndian.PutUint32(a[:], binary.BigEndian.Uint32(a[:])+offset)
+		return netip.AddrFrom4(a)
 	}
 	return []netip.Addr{at(0), at(size / 2), at(size - 1)}
 }

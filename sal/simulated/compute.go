@@ -2,6 +2,7 @@ package simulated
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 
@@ -133,7 +134,7 @@ func showMachine(_ *Driver, r *sal.Record[own]) any {
 		CPUs:      s.CPUs,
 		MemoryMiB: s.MemoryMiB,
 		Addresses: addressesOn(spec.Networks, r.Resource),
-		Snapshots: sortedNames(s.Kept),
+		Snapshots: slices.Sorted(maps.Keys(s.Kept)),
 		DiskGiB:   int64(len(s.Kept)), // each counts as 1 GiB
 		IPv4:      catalog.IPv4Of(s.IPv4),
 		Ended:     endingOf(s.Power),

@@ -32,8 +32,9 @@ func (c *choices) choose(n node, r writ.ResourceID, networks []writ.Ref) ([]stri
 		return nil, err
 	}
 	var all []string
+	sum := hashOf(r)
 	for _, prefix := range ranges {
-		addr, ok := freeIPv4(prefix, r, taken)
+		addr, ok := sal.FreeIPv4(prefix, binary.BigEndian.Uint32(sum[11:]), func(a netip.Addr) bool { return taken[a] })
 		if !ok {
 			return nil, writ.Errorf(writ.CodeQuotaExceeded, "all addresses of %s are in use", prefix).
 				WithHint("delete unused machines and containers there, or create a network with a larger range")
@@ -100,21 +101,4 @@ func (n node) ranges(r writ.ResourceID, networks []writ.Ref) []netip.Prefix {
 		}
 	}
 	return all
-}
-
-// freeIPv4 returns a free address for a resource in a range. It is derived from the name, unless another resource has
-// it. The range's own address, the router's and the broadcast address are never used.
-func freeIPv4(prefix netip.Prefix, r writ.ResourceID, taken map[netip.Addr]bool) (netip.Addr, bool) {
-	first := binary.BigEndian.Uint32(prefix.Masked().Addr().AsSlice())
-	room := uint32(1)<<(32-prefix.Bits()) - 3
-	sum := hashOf(r)
-	offset := binary.BigEndian.Uint32(sum[11:]) % room
-	for i := range room {
-		var a [4]byte
-		binary.BigEndian.PutUint32(a[:], first+2+(offset+i)%room)
-		if addr := netip.AddrFrom4(a); !taken[addr] {
-			return addr, true
-		}
-	}
-	return netip.Addr{}, false
 }

@@ -1,6 +1,7 @@
 package simulated
 
 import (
+	"maps"
 	"net"
 	"slices"
 	"strconv"
@@ -100,7 +101,7 @@ func showHeroDB(_ *Driver, r *sal.Record[own]) any {
 		Engine:        first(spec.Engines),
 		Version:       spec.Version,
 		SecretVersion: s.Secret,
-		Backups:       sortedNames(s.Kept),
+		Backups:       slices.Sorted(maps.Keys(s.Kept)),
 	}
 	if h.Engine == "" {
 		h.Engine = "herodb"

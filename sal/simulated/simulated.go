@@ -16,7 +16,6 @@ import (
 	"maps"
 	"path/filepath"
 	"reflect"
-	"slices"
 
 	"writ"
 	"writ/sal"
@@ -197,7 +196,7 @@ func (d *Driver) use(ctx context.Context, r *sal.Record[own], request sal.Reques
 func (d *Driver) carryOut(ctx context.Context, r, next *sal.Record[own], request sal.Request) error {
 	about := next // the record that holds the pending operation
 	if r != nil {
-		about = clone(r)
+		about = r
 	}
 	about = clone(about)
 	about.Own.Pending = &pending{Operation: request.Operation.Name(), Gone: next == nil}
@@ -247,14 +246,4 @@ func clone(r *sal.Record[own]) *sal.Record[own] {
 // identity returns the common fields of results.
 func identity(r *sal.Record[own]) catalog.Identity {
 	return catalog.Identify(r.Resource, r.UID, true)
-}
-
-// sortedNames returns the sorted keys of a map.
-func sortedNames[V any](m map[string]V) []string {
-	names := make([]string, 0, len(m))
-	for name := range m {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
 }

@@ -109,7 +109,7 @@ func restoreState(request sal.Request, s *state, what, name string) error {
 	then := s.Kept[name]
 	if then == nil {
 		return writ.Errorf(writ.CodeResourceUnknown, "%s has no %s %q", request.Resource, what, name).
-			WithHint("it has: %v", sortedNames(s.Kept))
+			WithHint("it has: %v", slices.Sorted(maps.Keys(s.Kept)))
 	}
 	kept, archives := s.Kept, s.Archives
 	*s = *then

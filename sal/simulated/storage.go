@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -227,7 +228,7 @@ func touchVolume(d *Driver, request sal.Request) error {
 func showVolume(_ *Driver, r *sal.Record[own]) any {
 	s := r.Own.State
 	return catalog.Volume{
-		Identity: identity(r), Path: simulatedPath(r), SizeGiB: s.SizeGiB, Snapshots: sortedNames(s.Kept),
+		Identity: identity(r), Path: simulatedPath(r), SizeGiB: s.SizeGiB, Snapshots: slices.Sorted(maps.Keys(s.Kept)),
 		Backups: s.Archives,
 		DiskGiB: s.SizeGiB + int64(len(s.Archives)), // an archive counts as 1 GiB
 	}

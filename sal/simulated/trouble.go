@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"writ"
+	"writ/internal/sleep"
 	"writ/sal"
 	"writ/sal/catalog"
 )
@@ -114,10 +115,8 @@ func takeTime(ctx context.Context, request sal.Request, speed float64) error {
 			break
 		}
 		request.Progress(fmt.Sprintf("simulating %s: %d %%", name, i*100/parts))
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(total / parts):
+		if err := sleep.For(ctx, total/parts); err != nil {
+			return err
 		}
 	}
 	return ctx.Err()

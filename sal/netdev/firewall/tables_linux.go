@@ -52,14 +52,15 @@ func (t *Tables) transact(c *content) (after func()) {
 	return c.close
 }
 
-// Put creates or updates rulesets in one transaction. Existing counters keep their values.
-func (t *Tables) Put(rulesets ...Ruleset) error {
+// Put creates or updates a ruleset, and the rules of all networks, in one transaction. Existing counters keep their
+// values.
+func (t *Tables) Put(ruleset Ruleset) error {
 	c, err := t.content()
 	if err != nil {
 		return err
 	}
 	var missing []Ruleset
-	for _, r := range append([]Ruleset{base()}, rulesets...) {
+	for _, r := range []Ruleset{base(), ruleset} {
 		if c.complete[r.name] {
 			continue
 		}
