@@ -3,10 +3,8 @@ package limit
 import (
 	"cmp"
 	"io"
-	"sync"
 
 	"writ"
-	"writ/internal/fair"
 )
 
 // DefaultBodies is the default of Bodies.Size. It fits a hundred submissions of the maximum size, 576 KiB, and leaves a
@@ -18,10 +16,11 @@ const DefaultBodies = 64 << 20
 type Bodies struct {
 	Size int // bytes; 0 means DefaultBodies
 
-	mu    sync.Mutex
-	has   map[string]int // bytes by network or person
-	taken int
+	units
 }
+
+// left returns the bytes that remain after n more. The caller holds the lock.
+func (b *Bodies) left(n int) int { return cmp.Or(b.Size, DefaultBodies) - b.taken - n }
 
 // Meter returns a reader of body that counts its bytes for the network of a remote address. If the limit is reached,
 // Read returns RATE_LIMITED. The bytes count until release is called.
@@ -52,41 +51,13 @@ func (m *meteredBody) Read(p []byte) (int, error) {
 func (b *Bodies) Reserve(name string, bytes int) (release func(), ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if !b.take(name, bytes) {
-		return nil, false
-	}
-	return sync.OnceFunc(func() {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		b.give(name, bytes)
-	}), true
-}
-
-// take counts bytes if there is room for them. The caller holds the lock.
-func (b *Bodies) take(name string, bytes int) bool {
-	if !fair.May(b.has[name], cmp.Or(b.Size, DefaultBodies)-b.taken-bytes) {
-		return false
-	}
-	if b.has == nil {
-		b.has = make(map[string]int)
-	}
-	b.has[name] += bytes
-	b.taken += bytes
-	return true
-}
-
-// give ends the count of bytes. The caller holds the lock.
-func (b *Bodies) give(name string, bytes int) {
-	b.taken -= bytes
-	if b.has[name] -= bytes; b.has[name] == 0 {
-		delete(b.has, name)
-	}
+	return b.reserve(name, bytes, b.left(bytes))
 }
 
 func (m *meteredBody) charge(n int) bool {
 	m.bodies.mu.Lock()
 	defer m.bodies.mu.Unlock()
-	if m.over || !m.bodies.take(m.network, n) {
+	if m.over || !m.bodies.take(m.network, n, m.bodies.left(n)) {
 		return false
 	}
 	m.has += n
@@ -101,11 +72,4 @@ func (m *meteredBody) release() {
 		m.bodies.give(m.network, m.has)
 		m.has = 0
 	}
-}
-
-// Taken returns the number of bytes in memory.
-func (b *Bodies) Taken() int {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.taken
 }

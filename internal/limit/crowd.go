@@ -19,42 +19,27 @@ type Crowd struct {
 }
 
 // Listener returns a listener whose connections each hold a place while they are open.
-func (c *Crowd) Listener(l net.Listener) net.Listener { return &crowdListener{l, c} }
+func (c *Crowd) Listener(l net.Listener) net.Listener { return &listener{l, c.enter} }
 
-type crowdListener struct {
-	net.Listener
-	crowd *Crowd
-}
-
-// Accept implements net.Listener.
-func (l *crowdListener) Accept() (net.Conn, error) {
-	for {
-		conn, err := l.Listener.Accept()
-		if err != nil {
-			return nil, err
-		}
-		if entered := l.crowd.enter(conn); entered != nil {
-			return entered, nil
-		}
-		_ = conn.Close()
-	}
-}
-
-// enter adds a connection, or returns nil if it gets no place.
-func (c *Crowd) enter(conn net.Conn) net.Conn {
-	entered := &crowdConn{Conn: conn, crowd: c, network: NetworkOf(conn.RemoteAddr().String())}
+// enter adds a connection if there is a place for it.
+func (c *Crowd) enter(conn net.Conn) (leave func(), ok bool) {
+	entered := &crowdConn{conn, NetworkOf(conn.RemoteAddr().String())}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.open) >= c.Size {
 		last := c.displacedBy(entered.network)
 		if last == nil {
-			return nil
+			return nil, false
 		}
 		c.remove(last)
-		_ = last.Conn.Close()
+		_ = last.Close()
 	}
 	c.open = append(c.open, entered)
-	return entered
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.remove(entered)
+	}, true
 }
 
 // displacedBy returns the connection that ends for a new one of a network, or nil.
@@ -79,14 +64,5 @@ func (c *Crowd) remove(conn *crowdConn) {
 
 type crowdConn struct {
 	net.Conn
-	crowd   *Crowd
 	network string
-}
-
-// Close implements net.Conn.
-func (c *crowdConn) Close() error {
-	c.crowd.mu.Lock()
-	c.crowd.remove(c)
-	c.crowd.mu.Unlock()
-	return c.Conn.Close()
 }

@@ -2,34 +2,34 @@ package limit
 
 import "net"
 
-// Listener returns a listener whose connections each hold a place while they are open. A connection without a place is
-// closed at once.
-func (s *Shares) Listener(l net.Listener) net.Listener { return &sharedListener{l, s} }
-
-type sharedListener struct {
+// listener closes the connections that get no place.
+type listener struct {
 	net.Listener
-	shares *Shares
+	enter func(conn net.Conn) (leave func(), ok bool)
 }
 
-func (l *sharedListener) Accept() (net.Conn, error) {
+// Accept implements net.Listener.
+func (l *listener) Accept() (net.Conn, error) {
 	for {
 		conn, err := l.Listener.Accept()
 		if err != nil {
 			return nil, err
 		}
-		if leave, ok := l.shares.Enter(conn.RemoteAddr().String()); ok {
-			return &sharedConn{conn, leave}, nil
+		if leave, ok := l.enter(conn); ok {
+			return &placedConn{conn, leave}, nil
 		}
 		_ = conn.Close()
 	}
 }
 
-type sharedConn struct {
+// placedConn is a connection that holds a place while it is open.
+type placedConn struct {
 	net.Conn
 	leave func()
 }
 
-func (c *sharedConn) Close() error {
+// Close implements net.Conn.
+func (c *placedConn) Close() error {
 	c.leave()
 	return c.Conn.Close()
 }

@@ -1,6 +1,7 @@
 package limit
 
 import (
+	"net"
 	"sync"
 
 	"writ/internal/fair"
@@ -11,39 +12,66 @@ import (
 type Shares struct {
 	Size int
 
-	mu    sync.Mutex
-	has   map[string]int // by network
-	taken int
+	units
 }
 
 // Enter takes a place for a remote address, if available. The caller must call leave.
 func (s *Shares) Enter(remote string) (leave func(), ok bool) {
-	network := NetworkOf(remote)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !fair.May(s.has[network], s.Size-s.taken) {
+	return s.reserve(NetworkOf(remote), 1, s.Size-s.taken)
+}
+
+// Listener returns a listener whose connections each hold a place while they are open. A connection without a place is
+// closed at once.
+func (s *Shares) Listener(l net.Listener) net.Listener {
+	return &listener{l, func(conn net.Conn) (func(), bool) { return s.Enter(conn.RemoteAddr().String()) }}
+}
+
+// units counts the units that networks or people hold.
+type units struct {
+	mu    sync.Mutex
+	has   map[string]int // by network or person
+	taken int
+}
+
+// reserve takes n units until release is called, unless the name has too many for the `free` ones. The caller holds the
+// lock.
+func (u *units) reserve(name string, n, free int) (release func(), ok bool) {
+	if !u.take(name, n, free) {
 		return nil, false
 	}
-	if s.has == nil {
-		s.has = make(map[string]int)
-	}
-	s.has[network]++
-	s.taken++
-	return sync.OnceFunc(func() { s.leave(network) }), true
+	return sync.OnceFunc(func() {
+		u.mu.Lock()
+		defer u.mu.Unlock()
+		u.give(name, n)
+	}), true
 }
 
-func (s *Shares) leave(network string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.taken--
-	if s.has[network]--; s.has[network] == 0 {
-		delete(s.has, network)
+// take is reserve for units that give releases.
+func (u *units) take(name string, n, free int) bool {
+	if !fair.May(u.has[name], free) {
+		return false
+	}
+	if u.has == nil {
+		u.has = make(map[string]int)
+	}
+	u.has[name] += n
+	u.taken += n
+	return true
+}
+
+// give releases units. The caller holds the lock.
+func (u *units) give(name string, n int) {
+	u.taken -= n
+	if u.has[name] -= n; u.has[name] == 0 {
+		delete(u.has, name)
 	}
 }
 
-// Taken returns the number of held places.
-func (s *Shares) Taken() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.taken
+// Taken returns the number of units that are held.
+func (u *units) Taken() int {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.taken
 }
