@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"writ/internal/sleep"
 )
 
 // api is the network part of the daemon's REST API.
@@ -132,11 +134,6 @@ func (a *api) listRoutes(*http.Request) (int, any) {
 // awaitMessage blocks all other requests until its timeout. It never receives a message.
 func (a *api) awaitMessage(r *http.Request) (int, any) {
 	seconds, _ := strconv.Atoi(r.FormValue("timeout"))
-	t := time.NewTimer(time.Duration(seconds) * time.Second)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-r.Context().Done():
-	}
+	_ = sleep.For(r.Context(), time.Duration(seconds)*time.Second)
 	return http.StatusNoContent, nil
 }

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"writ/internal/sleep"
 )
 
 // group is the multicast address of beacons. A beacon has the magic, the port and the public key of its sender.
@@ -64,8 +66,8 @@ func (d *discovery) run(ctx context.Context) {
 // announce sends the beacon on every link until ctx ends.
 func (d *discovery) announce(ctx context.Context, conn *net.UDPConn) {
 	joined := map[int]bool{}
-	for tick := time.NewTicker(beaconEach); ; {
-		links, _ := net.Interfaces() // after an error, the next tick retries
+	sleep.Every(ctx, beaconEach, func(context.Context) {
+		links, _ := net.Interfaces() // after an error, the next round retries
 		for _, l := range links {
 			if l.Flags&(net.FlagUp|net.FlagMulticast|net.FlagLoopback) != net.FlagUp|net.FlagMulticast ||
 				l.Name == d.tun || hardware(l.Name) || !d.searches(l.Name) {
@@ -77,13 +79,7 @@ func (d *discovery) announce(ctx context.Context, conn *net.UDPConn) {
 			// The link may have disappeared.
 			_, _ = conn.WriteToUDP(d.beacon, &net.UDPAddr{IP: group, Port: d.discovery, Zone: l.Name})
 		}
-		select {
-		case <-ctx.Done():
-			tick.Stop()
-			return
-		case <-tick.C:
-		}
-	}
+	})
 }
 
 // searches reports whether the command line allows the search for peers on an interface.

@@ -7,7 +7,8 @@ import (
 	"net"
 	"net/netip"
 	"slices"
-	"time"
+
+	"writ/internal/sleep"
 )
 
 // Messages between peers: a byte for the kind, then either an IPv6 packet, or the ranges that the sender can route to,
@@ -20,18 +21,11 @@ const (
 
 // greet regularly announces the ranges behind this node to all peers.
 func (d *daemon) greet(ctx context.Context) {
-	tick := time.NewTicker(greetEvery)
-	defer tick.Stop()
-	for {
+	sleep.Every(ctx, greetEvery, func(context.Context) {
 		for at, text := range d.table.greetings() {
 			_, _ = d.wire.WriteToUDPAddrPort(text, at) // a missing peer gets the next greeting
 		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-	}
+	})
 }
 
 // fromWire receives messages of peers until the socket is closed.

@@ -1,7 +1,6 @@
 package testenv
 
 import (
-	"bufio"
 	"fmt"
 	"net"
 	"net/url"
@@ -12,7 +11,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 )
 
 // Pooler starts a PgBouncer in front of the server and returns the address of a database behind it. It adds settings,
@@ -79,32 +77,18 @@ func poolerAddress(port int) string {
 // root.
 func startPooler(t testing.TB, cmd *exec.Cmd, ready string, runAs *syscall.Credential) {
 	t.Helper()
-	log, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer log.Close()
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: runAs}
-	cmd.Stdout, cmd.Stderr = w, w
-	err = cmd.Start()
-	w.Close()
+	err := startServer(cmd, ready, postgresGuard)
+	if cmd.Process != nil {
+		t.Cleanup(func() {
+			_ = syscall.Kill(cmd.Process.Pid, syscall.SIGSTOP) // the pooler would replace each child that ends
+			for _, pid := range append(childrenOf(cmd.Process.Pid), cmd.Process.Pid) {
+				_ = syscall.Kill(pid, syscall.SIGKILL)
+			}
+			_ = cmd.Wait() // the error reports the kill
+		})
+	}
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("start the pooler: %v", err)
 	}
-	t.Cleanup(func() {
-		_ = syscall.Kill(cmd.Process.Pid, syscall.SIGSTOP) // the pooler would replace each child that ends
-		for _, pid := range append(childrenOf(cmd.Process.Pid), cmd.Process.Pid) {
-			_ = syscall.Kill(pid, syscall.SIGKILL)
-		}
-		_ = cmd.Wait() // the error reports the kill
-	})
-	_ = log.SetReadDeadline(time.Now().Add(postgresGuard))
-	var output strings.Builder
-	for lines := bufio.NewScanner(log); lines.Scan(); {
-		if strings.Contains(lines.Text(), ready) {
-			return
-		}
-		output.WriteString(lines.Text() + "\n")
-	}
-	t.Fatalf("the pooler did not start:\n%s", output.String())
 }

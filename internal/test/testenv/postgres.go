@@ -1,7 +1,6 @@
 package testenv
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"net/url"
@@ -103,35 +102,20 @@ func (p *PostgresServer) command(name string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// start reads the server's log until the server is ready. Then it closes the log, for the reason given at
-// RedisServer.start.
 func (p *PostgresServer) start() error {
-	log, w, err := os.Pipe()
-	if err != nil {
-		return fmt.Errorf("start postgres: %w", err)
-	}
-	defer log.Close()
 	args := []string{"-D", p.dir + "/data", "-p", strconv.Itoa(p.port), "-c", "listen_addresses=127.0.0.1",
 		"-c", "unix_socket_directories=", "-c", "fsync=off", "-c", "max_connections=200", "-c", "shared_buffers=16MB", "-c",
 		"dynamic_shared_memory_type=mmap", "-c", "logging_collector=off", "-c", "lc_messages=C"}
 	cmd := p.command("postgres", append(args, p.settings...)...)
-	cmd.Stdout, cmd.Stderr = w, w
-	err = cmd.Start()
-	w.Close()
+	err := startServer(cmd, "database system is ready to accept connections", postgresGuard)
+	if cmd.Process != nil {
+		p.cmd = cmd
+	}
 	if err != nil {
-		return fmt.Errorf("start postgres: %w", err)
+		p.Kill()
+		return fmt.Errorf("start postgres on port %d: %w", p.port, err)
 	}
-	p.cmd = cmd
-	_ = log.SetReadDeadline(time.Now().Add(postgresGuard))
-	var said strings.Builder
-	for lines := bufio.NewScanner(log); lines.Scan(); {
-		if strings.Contains(lines.Text(), "database system is ready to accept connections") {
-			return nil
-		}
-		said.WriteString(lines.Text() + "\n")
-	}
-	p.Kill()
-	return fmt.Errorf("postgres did not start on port %d; output:\n%s", p.port, said.String())
+	return nil
 }
 
 // Kill ends the server and all its processes with SIGKILL and waits for their end. It does nothing if the server does

@@ -125,34 +125,44 @@ func (r *RedisServer) Start() {
 	}
 }
 
-// start reads the server's log until the server is ready. Then it closes the log. redis-server ignores write errors of
-// its log, so no goroutine has to drain it, which a leak check would find.
 func (r *RedisServer) start() error {
-	log, w, err := os.Pipe()
-	if err != nil {
-		return fmt.Errorf("start redis-server: %w", err)
-	}
-	defer log.Close()
 	args := append([]string{"--port", strconv.Itoa(r.port), "--bind", "127.0.0.1", "--dir", r.Dir,
 		"--set-proc-title", "no", // a title would overwrite the environment, which identifies the process as ours
 		"--appendonly", "yes", "--appendfsync", "everysec", "--save", "", "--maxmemory-policy", "noeviction"}, r.args...)
 	cmd := exec.Command(r.path, args...)
-	cmd.Stdout, cmd.Stderr = w, w
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	err := startServer(cmd, "Ready to accept connections", redisGuard)
+	if cmd.Process != nil {
+		r.cmd = cmd
+	}
+	if err != nil {
+		r.Kill()
+		return fmt.Errorf("start redis-server on port %d: %w", r.port, err)
+	}
+	return nil
+}
+
+// startServer starts a server and reads its log until it is ready. Then it closes the log: the servers ignore write
+// errors of their logs, so no goroutine has to drain them, which a leak check would find.
+func startServer(cmd *exec.Cmd, ready string, within time.Duration) error {
+	log, w, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	cmd.Stdout, cmd.Stderr = w, w
 	err = cmd.Start()
 	w.Close()
 	if err != nil {
-		return fmt.Errorf("start redis-server: %w", err)
+		return err
 	}
-	r.cmd = cmd
-	_ = log.SetReadDeadline(time.Now().Add(redisGuard))
+	_ = log.SetReadDeadline(time.Now().Add(within))
 	var said strings.Builder
 	for lines := bufio.NewScanner(log); lines.Scan(); {
-		if strings.Contains(lines.Text(), "Ready to accept connections") {
+		if strings.Contains(lines.Text(), ready) {
 			return nil
 		}
 		said.WriteString(lines.Text() + "\n")
 	}
-	r.Kill()
-	return fmt.Errorf("redis-server did not start on port %d; output:\n%s", r.port, said.String())
+	return fmt.Errorf("it is not ready; output:\n%s", said.String())
 }

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"os"
 	"sync"
+
+	"writ/internal/wake"
 )
 
 // Actions of guests.
@@ -26,7 +28,7 @@ type guestEvent struct {
 
 // reports collects the actions of guests until the loop handles them.
 type reports struct {
-	heard chan struct{} // signals new actions
+	heard wake.Signal // signals new actions
 
 	mu      sync.Mutex
 	waiting []guestEvent
@@ -37,10 +39,7 @@ func (r *reports) add(h guestEvent) {
 	r.mu.Lock()
 	r.waiting = append(r.waiting, h)
 	r.mu.Unlock()
-	select {
-	case r.heard <- struct{}{}:
-	default: // already signalled
-	}
+	r.heard.Raise()
 }
 
 // take returns and removes the recorded actions.

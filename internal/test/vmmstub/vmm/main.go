@@ -13,6 +13,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"writ/internal/wake"
 )
 
 const help = `cloud-hypervisor, simulated by vmmstub: THIS IS NOT A HYPERVISOR. It answers tests like
@@ -114,7 +116,7 @@ func run(f flags, program string, release Release, stderr io.Writer) error {
 	defer closeLog()
 	v := &vmm{
 		release: release, log: log, settings: settingsReader(program), noShutdown: f.noShutdown,
-		reports: reports{heard: make(chan struct{}, 1)}, over: make(chan struct{}),
+		reports: reports{heard: wake.New()}, over: make(chan struct{}),
 	}
 	log.Warn(warning, "pid", os.Getpid())
 	if v.events, err = openMonitor(f.events, log); err != nil {
