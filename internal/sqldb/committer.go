@@ -140,18 +140,24 @@ func (w *committer) drain(group []*change) []*change {
 // commit writes a group. If the group fails as a whole, it repeats each change alone. If the transaction could not
 // begin, the changes are not the cause, so they are not repeated.
 func (w *committer) commit(group []*change) {
-	errs, begun, err := w.attempt(group, false)
-	if errors.Is(err, errOneFailed) {
-		errs, begun, err = w.attempt(group, true)
+	var errs []error
+	var begun, apart bool
+	var err error
+	for again := 0; again <= maxConflicts; again++ {
+		errs, begun, err = w.attempt(group, apart)
+		if errors.Is(err, errOneFailed) {
+			apart = true
+			errs, begun, err = w.attempt(group, apart)
+		}
+		if begun && len(group) > 1 || !isConflict(err) {
+			break
+		}
 	}
 	if err != nil && begun && len(group) > 1 {
 		for _, c := range group {
 			w.commit([]*change{c})
 		}
 		return
-	}
-	for again := 0; again < maxConflicts && isConflict(err); again++ {
-		errs, _, err = w.attempt(group, false)
 	}
 	for i, c := range group {
 		if err != nil {

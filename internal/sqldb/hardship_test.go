@@ -11,8 +11,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"writ"
 )
@@ -169,5 +171,39 @@ func whatWasAnsweredSurvivesSIGKILL(t *testing.T, path string) {
 			t.Fatal(err)
 		}
 		clear(answered)
+	}
+}
+
+// lockedOnce is an engine whose lock another session holds when it repeats the changes of a group apart.
+type lockedOnce struct{ locked bool }
+
+func (lockedOnce) close() error { return nil }
+
+func (l *lockedOnce) attempt(
+	_ *Tx, group []*change, apart bool, _ <-chan struct{},
+) (errs []error, begun bool, err error) {
+	if !apart {
+		return nil, true, errOneFailed
+	}
+	if !l.locked {
+		l.locked = true
+		return nil, false, &pgconn.PgError{Code: "55P03"}
+	}
+	errs = make([]error, len(group))
+	errs[0] = errors.New("the cause")
+	return errs, true, nil
+}
+
+func TestGroupIsRepeatedApartAfterALock(t *testing.T) {
+	t.Parallel()
+	w := newCommitter(time.Now, func(err error) error { return err })
+	w.engine = &lockedOnce{}
+	group := []*change{{ctx: t.Context(), done: make(chan error, 1)}, {ctx: t.Context(), done: make(chan error, 1)}}
+	w.commit(group)
+	if err := <-group[0].done; err == nil || err.Error() != "the cause" {
+		t.Errorf("the change that failed: %v", err)
+	}
+	if err := <-group[1].done; err != nil {
+		t.Errorf("the other change: %v", err)
 	}
 }
