@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 	"net/url"
 	"sync"
 	"time"
@@ -122,24 +121,16 @@ func named(path string) string {
 }
 
 func damaged(path string, err error) error {
-	return (&writ.Error{
-		Code: writ.CodeStoreDamaged, Message: fmt.Sprintf("the store%s is damaged: %v", named(path), err), Err: err,
-	}).
+	return writ.Errorf(writ.CodeStoreDamaged, "the store%s is damaged: %w", named(path), err).
 		WithHint("stop the daemon, move its data directory away and keep it, and run `writ restore --data DIR FILE`; docs/manual/runbook.md has the steps for nodes and without a backup")
 }
 
 func full(path string, err error) error {
-	return (&writ.Error{
-		Code:    writ.CodeStoreFull,
-		Message: fmt.Sprintf("the store%s cannot be written, its disk is full: %v", named(path), err), Err: err,
-	}).
+	return writ.Errorf(writ.CodeStoreFull, "the store%s cannot be written, its disk is full: %w", named(path), err).
 		WithHint("free disk space; writ continues by itself")
 }
 
 func readOnly(path string, err error) error {
-	return (&writ.Error{
-		Code:    writ.CodeStoreReadOnly,
-		Message: fmt.Sprintf("the store%s cannot be written, it is read-only: %v", named(path), err), Err: err,
-	}).
+	return writ.Errorf(writ.CodeStoreReadOnly, "the store%s cannot be written, it is read-only: %w", named(path), err).
 		WithHint("make the file and its disk writable for the user of the daemon; writ continues by itself")
 }

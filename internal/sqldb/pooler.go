@@ -16,10 +16,9 @@ import (
 
 // poolerError returns the error for a store behind a pooler.
 func poolerError(reason string, cause error) *writ.Error {
-	e := writ.Errorf(writ.CodeUsage, "the PostgreSQL of the store is behind a pooler that shares connections: %s", reason).
+	return because(cause, writ.CodeUsage, "the PostgreSQL of the store is behind a pooler that shares connections: %s",
+		reason).
 		WithHint("give the address of the server itself, without PgBouncer or another pooler (docs/manual/postgresql.md)")
-	e.Err = cause
-	return e
 }
 
 // refusedByPooler reports whether a pooler rejected a parameter that every server accepts.

@@ -2,7 +2,6 @@ package sqldb
 
 import (
 	"errors"
-	"fmt"
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
@@ -16,10 +15,8 @@ func overQuota(path string) error {
 	if path == "" || !errors.Is(tryRoom(filepath.Dir(path)), unix.EDQUOT) {
 		return nil
 	}
-	return (&writ.Error{
-		Code:    writ.CodeStoreFull,
-		Message: fmt.Sprintf("the store%s cannot be written, a quota of its disk is used up", named(path)), Err: unix.EDQUOT,
-	}).
+	return because(unix.EDQUOT, writ.CodeStoreFull, "the store%s cannot be written, a quota of its disk is used up",
+		named(path)).
 		WithHint("raise the quota of the user or directory (`quota`, `repquota -P`, `btrfs qgroup show`), or delete files; writ continues by itself")
 }
 

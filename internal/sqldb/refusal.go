@@ -47,7 +47,7 @@ func connectError(err error) error {
 			r, known = refusals["28000"], true
 		}
 		if known {
-			return (&writ.Error{Code: writ.CodeUsage, Message: r.message + ": " + e.Message, Err: err}).WithHint("%s", r.hint)
+			return because(err, writ.CodeUsage, "%s: %s", r.message, e.Message).WithHint("%s", r.hint)
 		}
 	}
 	return storeError(err, "")

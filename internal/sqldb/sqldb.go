@@ -216,9 +216,7 @@ func storeError(err error, path string) error {
 		return err
 	}
 	if postgresUnkept(err) {
-		return &writ.Error{
-			Code: writ.CodeBadRequest, Message: "a text has a character that PostgreSQL cannot keep, such as NUL", Err: err,
-		}
+		return because(err, writ.CodeBadRequest, "a text has a character that PostgreSQL cannot keep, such as NUL")
 	}
 	if known := conditionOf(err, path); known != nil {
 		return known
@@ -226,17 +224,24 @@ func storeError(err error, path string) error {
 	if !isUnavailable(err) {
 		return err
 	}
-	e := &writ.Error{Code: writ.CodeStoreUnavailable, Message: "the store cannot be read or written", Err: err}
 	if _, ok := errors.AsType[*sqlite.Error](err); ok || isFileError(err) {
-		e.Message += ": " + err.Error() // the text of SQLite or of the operating system names the cause
-		return e.WithHint("free disk space, or make it writable; writ continues by itself")
+		// The text of SQLite or of the operating system names the cause.
+		return writ.Errorf(writ.CodeStoreUnavailable, "the store cannot be read or written: %w", err).
+			WithHint("free disk space, or make it writable; writ continues by itself")
 	}
 	if what, hint := distrust(decisive(err)); what != "" {
-		e.Message = "this PostgreSQL is not trusted: " + what
-		return e.WithHint("%s", hint)
+		return because(err, writ.CodeStoreUnavailable, "this PostgreSQL is not trusted: %s", what).WithHint("%s", hint)
 	}
-	e.Message = "PostgreSQL does not answer, or cannot write" + postgresCause(decisive(err))
-	return e.WithHint("check that it runs and has free space; writ continues by itself")
+	return because(err, writ.CodeStoreUnavailable, "PostgreSQL does not answer, or cannot write%s",
+		postgresCause(decisive(err))).
+		WithHint("check that it runs and has free space; writ continues by itself")
+}
+
+// because returns an error whose cause is not part of its message.
+func because(cause error, code writ.Code, format string, args ...any) *writ.Error {
+	e := writ.Errorf(code, format, args...)
+	e.Err = cause
+	return e
 }
 
 // conditionOf returns the error of a store that is damaged, full or read-only, or else nil.

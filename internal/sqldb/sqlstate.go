@@ -51,9 +51,7 @@ func postgresUnavailable(err error) bool {
 // removes the fault while the process runs.
 func postgresCondition(err error) error {
 	if errors.Is(err, pgconn.ErrReadOnlyConnection) || errors.Is(err, pgconn.ErrStandbyConnection) {
-		return (&writ.Error{
-			Code: writ.CodeStoreReadOnly, Message: "no host of the address is a PostgreSQL that accepts writes", Err: err,
-		}).
+		return because(err, writ.CodeStoreReadOnly, "no host of the address is a PostgreSQL that accepts writes").
 			WithHint("name the primary in the address, or promote a standby; writ continues by itself")
 	}
 	e, ok := errors.AsType[*pgconn.PgError](decisive(err))
@@ -62,27 +60,21 @@ func postgresCondition(err error) error {
 	}
 	switch e.Code {
 	case "53100":
-		return (&writ.Error{Code: writ.CodeStoreFull, Message: "the disk of PostgreSQL is full: " + e.Message, Err: err}).
+		return because(err, writ.CodeStoreFull, "the disk of PostgreSQL is full: %s", e.Message).
 			WithHint("free space on the server; writ continues by itself")
 	case "25006":
-		return (&writ.Error{Code: writ.CodeStoreReadOnly, Message: "PostgreSQL rejects writes: " + e.Message, Err: err}).
+		return because(err, writ.CodeStoreReadOnly, "PostgreSQL rejects writes: %s", e.Message).
 			WithHint("use the address of the primary, or turn off default_transaction_read_only of the server, database or role; " +
 				"writ continues by itself")
 	case "53300":
-		return (&writ.Error{
-			Code: writ.CodeStoreUnavailable, Message: "PostgreSQL accepts no more connections: " + e.Message, Err: err,
-		}).
+		return because(err, writ.CodeStoreUnavailable, "PostgreSQL accepts no more connections: %s", e.Message).
 			WithHint("a process of writ needs up to %d: raise max_connections, or the CONNECTION LIMIT of the role or "+
 				"database; writ continues by itself", maxReaders+1)
 	case "42501":
-		return (&writ.Error{
-			Code: writ.CodeStoreUnavailable, Message: "PostgreSQL denies access to the store: " + e.Message, Err: err,
-		}).
+		return because(err, writ.CodeStoreUnavailable, "PostgreSQL denies access to the store: %s", e.Message).
 			WithHint("%s; writ continues by itself", ownerHint)
 	case "XX001", "XX002":
-		return (&writ.Error{
-			Code: writ.CodeStoreDamaged, Message: "PostgreSQL found that its data is damaged: " + e.Message, Err: err,
-		}).
+		return because(err, writ.CodeStoreDamaged, "PostgreSQL found that its data is damaged: %s", e.Message).
 			WithHint("check the database with pg_amcheck, and restore it from a backup: docs/manual/postgresql.md")
 	}
 	return nil
