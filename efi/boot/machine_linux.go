@@ -19,6 +19,7 @@ import (
 	"writ/efi/boot/netconfig"
 	"writ/efi/boot/panics"
 	"writ/efi/progress"
+	"writ/internal/wake"
 )
 
 // endLimit is how long a program may take to exit.
@@ -53,7 +54,7 @@ func newMachine(m *Machine, r reporter, l *logs) *machine {
 	run.services = serviceStage{Machine: m, reporter: r, programs: &run.programs, logs: l}
 	run.node = nodeStage{
 		Machine: m, reporter: r, programs: &run.programs, logs: l, config: &run.config, work: &run.work,
-		failing: make(chan struct{}, 1),
+		failing: wake.New(),
 	}
 	return run
 }

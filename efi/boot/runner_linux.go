@@ -14,6 +14,7 @@ import (
 	"writ"
 	"writ/efi/boot/reach"
 	"writ/efi/progress"
+	"writ/internal/wake"
 )
 
 // nodeStage runs the runner of the node.
@@ -24,7 +25,7 @@ type nodeStage struct {
 	logs      *logs
 	config    *Config
 	work      *sync.WaitGroup
-	failing   chan struct{}                   // signals that the runner logged an error
+	failing   wake.Signal                     // signals that the runner logged an error
 	complaint atomic.Pointer[progress.Report] // the runner's last error
 }
 
@@ -136,10 +137,7 @@ func (n *nodeStage) complain(r progress.Report) {
 	r.Node = n.NodeOnDisk()
 	n.report(r)
 	if r.Failed {
-		select {
-		case n.failing <- struct{}{}: // the result of the diagnosis is reported later
-		default:
-		}
+		n.failing.Raise() // the result of the diagnosis is reported later
 	}
 }
 

@@ -21,6 +21,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"writ/internal/sleep"
 )
 
 // Bounds are limits for all processes of a group together. Zero means unlimited.
@@ -190,12 +192,8 @@ func (g *Groups) removeOne(ctx context.Context, top, group string) error {
 		if err := kill(filepath.Join(top, group)); err != nil {
 			return err
 		}
-		pause := time.NewTimer(between)
-		select {
-		case <-ctx.Done():
-			pause.Stop()
-			return fmt.Errorf("%s still has processes: %w", filepath.Join(top, group), ctx.Err())
-		case <-pause.C:
+		if err := sleep.For(ctx, between); err != nil {
+			return fmt.Errorf("%s still has processes: %w", filepath.Join(top, group), err)
 		}
 	}
 }

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"writ/internal/sleep"
 )
 
 // RunsAs reports whether all user IDs of a process of this host equal user; 0 means the user of the caller. It does not
@@ -161,12 +163,8 @@ func End(ctx context.Context, user uint32) error {
 				return err
 			}
 		}
-		pause := time.NewTimer(between)
-		select {
-		case <-ctx.Done():
-			pause.Stop()
-			return fmt.Errorf("the user %d still has processes: %w", user, ctx.Err())
-		case <-pause.C:
+		if err := sleep.For(ctx, between); err != nil {
+			return fmt.Errorf("the user %d still has processes: %w", user, err)
 		}
 	}
 }

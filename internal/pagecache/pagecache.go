@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"writ/internal/broadcast"
 	"writ/internal/limit"
 )
 
@@ -32,7 +33,7 @@ type Cache struct {
 	inUse map[*page]struct{} // pages with leases
 	bytes int                // of pages, and of dropped pages that are in use
 	clock int64              // counts calls of Get
-	freed chan struct{}      // closed and replaced when a page loses its last lease
+	freed broadcast.Signal   // wakes when a page loses its last lease
 }
 
 type page struct {
@@ -48,7 +49,6 @@ func (c *Cache) init() {
 		c.turns.Size = 1
 		c.pages = make(map[string]*page)
 		c.inUse = make(map[*page]struct{})
-		c.freed = make(chan struct{})
 	})
 }
 
@@ -136,7 +136,7 @@ func (c *Cache) tryAdd(network string, p *page) (lease *Lease, freed <-chan stru
 		oldest := c.oldestIdle()
 		if oldest == nil {
 			c.endPages(c.bytes + len(p.body) - c.MaxBytes)
-			return nil, c.freed
+			return nil, c.freed.Next()
 		}
 		c.drop(oldest)
 	}
@@ -238,6 +238,5 @@ func (c *Cache) release(l *Lease) {
 	if p.dropped {
 		c.bytes -= len(p.body)
 	}
-	close(c.freed)
-	c.freed = make(chan struct{})
+	c.freed.Wake()
 }

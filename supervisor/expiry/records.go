@@ -33,19 +33,12 @@ type Records struct {
 
 // Run deletes expired records every deleteEvery until ctx ends.
 func (r *Records) Run(ctx context.Context) error {
-	next := time.NewTimer(deleteFirst)
-	defer next.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-next.C:
-		}
+	for pause := deleteFirst; sleep.For(ctx, pause) == nil; pause = deleteEvery {
 		if err := r.deleteOld(ctx); err != nil && ctx.Err() == nil {
 			r.Log.Warn("delete expired records; trying again", "err", err, "retry_in", deleteEvery)
 		}
-		next.Reset(deleteEvery)
 	}
+	return nil
 }
 
 // deleteOld deletes expired records in small transactions until none is left. It measures age from the newest accepted

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 
 	"writ"
+	"writ/internal/broadcast"
 	"writ/internal/sqldb"
 )
 
@@ -240,10 +241,8 @@ type tail struct {
 	mu     sync.Mutex
 	events []writ.EncodedEvent // consecutive, oldest first
 	bytes  int
-	grown  chan struct{} // closed and replaced when events are added
+	grown  broadcast.Signal // wakes when events are added
 }
-
-func newTail() *tail { return &tail{grown: make(chan struct{})} }
 
 // add appends the events of a commit.
 func (t *tail) add(events []writ.EncodedEvent) {
@@ -263,8 +262,7 @@ func (t *tail) add(events []writ.EncodedEvent) {
 	for len(t.events) > maxTail || t.bytes > maxTailBytes {
 		t.drop(1)
 	}
-	close(t.grown)
-	t.grown = make(chan struct{})
+	t.grown.Wake()
 }
 
 // after returns at most max events after seq, and a channel that is closed when events are added. known is false if the
@@ -273,10 +271,10 @@ func (t *tail) after(seq int64, max int) (events []writ.EncodedEvent, known bool
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if len(t.events) == 0 || seq+1 < t.events[0].Seq {
-		return nil, false, t.grown
+		return nil, false, t.grown.Next()
 	}
 	from := min(int(seq+1-t.events[0].Seq), len(t.events))
-	return slices.Clone(t.events[from:min(from+max, len(t.events))]), true, t.grown
+	return slices.Clone(t.events[from:min(from+max, len(t.events))]), true, t.grown.Next()
 }
 
 // forget drops all events; the next reader uses the store.

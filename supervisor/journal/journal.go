@@ -107,7 +107,7 @@ func OpenToRead(ctx context.Context, address string) (*Journal, error) {
 
 func newJournal(db *sqldb.DB) *Journal {
 	return &Journal{
-		db: db, health: newHealth(), reign: reign{db: db}, eventLog: &eventLog{db: db, tail: newTail()}, known: new(newest),
+		db: db, health: newHealth(), reign: reign{db: db}, eventLog: &eventLog{db: db, tail: new(tail)}, known: new(newest),
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 
 	"writ"
 	"writ/internal/limit"
+	"writ/internal/sleep"
 )
 
 // Limits of the delay before the next connection attempt.
@@ -85,10 +86,8 @@ func (d *Dialer) Run(ctx context.Context) error {
 			log.WarnContext(ctx, "no link to the coordinator", "err", err, "retry_in", wait.Round(time.Millisecond),
 				"times", times)
 		}
-		select {
-		case <-ctx.Done():
+		if sleep.For(ctx, wait) != nil {
 			return nil
-		case <-time.After(wait):
 		}
 	}
 }
@@ -187,8 +186,6 @@ const faultsEvery = time.Second
 
 // tellFaults sends each change of Fault to the coordinator.
 func (d *Dialer) tellFaults(ctx context.Context, p *peer) error {
-	tick := time.NewTicker(faultsEvery)
-	defer tick.Stop()
 	for told := ""; ; {
 		if fault := d.Fault(); fault != told {
 			if err := p.send(ctx, &frame{Type: typeFault, Detail: fault}); err != nil {
@@ -196,10 +193,8 @@ func (d *Dialer) tellFaults(ctx context.Context, p *peer) error {
 			}
 			told = fault
 		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-tick.C:
+		if err := sleep.For(ctx, faultsEvery); err != nil {
+			return err
 		}
 	}
 }

@@ -9,7 +9,9 @@ import (
 	"time"
 
 	"writ"
+	"writ/internal/broadcast"
 	"writ/internal/limit"
+	"writ/internal/sleep"
 )
 
 // outflow sends the events of a journal in one session: in order, starting after the coordinator's last event, with at
@@ -18,20 +20,20 @@ type outflow struct {
 	source EventSource
 
 	mu      sync.Mutex
-	sent    int64         // last event sent
-	acks    int64         // last event acknowledged
-	changed chan struct{} // closed and replaced when acks rises
+	sent    int64            // last event sent
+	acks    int64            // last event acknowledged
+	changed broadcast.Signal // wakes when acks rises
 }
 
 func newOutflow(source EventSource, after int64) *outflow {
-	return &outflow{source: source, sent: after, acks: after, changed: make(chan struct{})}
+	return &outflow{source: source, sent: after, acks: after}
 }
 
 // state returns the positions of the flow, and a channel that is closed when acks rises.
 func (o *outflow) state() (sent, acks int64, changed <-chan struct{}) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.sent, o.acks, o.changed
+	return o.sent, o.acks, o.changed.Next()
 }
 
 // acked handles an ack of the coordinator.
@@ -43,8 +45,7 @@ func (o *outflow) acked(seq int64) error {
 	}
 	if seq > o.acks {
 		o.acks = seq
-		close(o.changed)
-		o.changed = make(chan struct{})
+		o.changed.Wake()
 	}
 	return nil
 }
@@ -155,10 +156,8 @@ func (o *outflow) confirm(ctx context.Context, log *slog.Logger) error {
 				}
 			}
 			confirmed = acks
-			select {
-			case <-time.After(confirmEvery):
-			case <-ctx.Done():
-				return ctx.Err()
+			if err := sleep.For(ctx, confirmEvery); err != nil {
+				return err
 			}
 			continue
 		}

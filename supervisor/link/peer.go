@@ -15,6 +15,7 @@ import (
 	"writ"
 	"writ/internal/clip"
 	"writ/internal/failpoint"
+	"writ/internal/sleep"
 	"writ/internal/wake"
 )
 
@@ -125,16 +126,12 @@ func (p *peer) write(session context.Context) error {
 
 // ping sends pings, which both ends need to detect a dead connection.
 func (p *peer) ping(session context.Context) error {
-	tick := time.NewTicker(pingEvery)
-	defer tick.Stop()
 	for {
-		select {
-		case <-session.Done():
-			return session.Err()
-		case <-tick.C:
-			if err := p.send(session, &frame{Type: typePing}); err != nil {
-				return err
-			}
+		if err := sleep.For(session, pingEvery); err != nil {
+			return err
+		}
+		if err := p.send(session, &frame{Type: typePing}); err != nil {
+			return err
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"writ"
+	"writ/internal/broadcast"
 	"writ/internal/limit"
 )
 
@@ -21,7 +22,7 @@ type sessions struct {
 	mu      sync.Mutex
 	newest  map[writ.DatacenterID]*Session
 	desks   map[writ.DatacenterID]*desk
-	changed chan struct{} // closed and replaced when a session is ready
+	changed broadcast.Signal // wakes when a session is ready
 	base    context.Context
 	stop    context.CancelCauseFunc // ends base and everything under it
 	serving sync.WaitGroup          // sessions and handlers of their requests
@@ -36,7 +37,6 @@ func (c *sessions) open() {
 	c.comings.AtOnce = comingsAtOnce
 	c.newest = map[writ.DatacenterID]*Session{}
 	c.desks = map[writ.DatacenterID]*desk{}
-	c.changed = make(chan struct{})
 }
 
 // close ends all sessions, refuses new ones, and returns when all of their goroutines have ended.
@@ -85,8 +85,7 @@ func (c *sessions) announce(s *Session) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s.ready = true
-	close(c.changed)
-	c.changed = make(chan struct{})
+	c.changed.Wake()
 }
 
 // release removes s, unless another session has replaced it.
@@ -126,7 +125,7 @@ func (c *sessions) successor(ctx context.Context, s *Session) (*Session, bool) {
 	defer cancel()
 	for {
 		c.mu.Lock()
-		next, changed := c.newest[s.Hello.Datacenter], c.changed
+		next, changed := c.newest[s.Hello.Datacenter], c.changed.Next()
 		ready := next != nil && next != s && next.ready
 		c.mu.Unlock()
 		if ready {

@@ -99,7 +99,7 @@ func (q *Queue) Cut(away bool) {
 	defer q.store.mu.Unlock()
 	q.away = away
 	q.removeFinished()
-	q.wake()
+	q.changed.Wake()
 }
 
 // Close cuts the process off permanently. Its active tasks are delivered again to the next process, as if it had been
@@ -109,7 +109,7 @@ func (q *Queue) Close() error {
 	defer q.store.mu.Unlock()
 	q.closed = true
 	delete(q.store.processes, q.process)
-	q.wake()
+	q.changed.Wake()
 	return nil
 }
 
@@ -132,7 +132,7 @@ func (q *Queue) Send(ctx context.Context, stream queue.Stream, body []byte) erro
 		s.streams[stream] = append(s.streams[stream], entry{s.sent, m})
 		for p := range s.processes {
 			if _, reads := p.read[stream]; reads {
-				p.wake()
+				p.changed.Wake()
 			}
 		}
 	})
@@ -146,7 +146,7 @@ func (q *Queue) Receive(ctx context.Context, wait time.Duration, streams ...queu
 		var messages []queue.Message
 		var changed <-chan struct{}
 		err := q.do(ctx, func(*store) {
-			messages, changed = q.unread(streams), q.changed
+			messages, changed = q.unread(streams), q.changed.Next()
 		})
 		if err != nil || len(messages) > 0 {
 			return messages, err

@@ -5,13 +5,14 @@ import (
 	"slices"
 
 	"writ"
+	"writ/internal/broadcast"
 	"writ/runner/queue"
 )
 
 // process is the state of one process at the transport. store.mu guards all fields but store.
 type process struct {
 	store    *store
-	changed  chan struct{} // closed and replaced when new data for this process arrives
+	changed  broadcast.Signal // wakes when new data for this process arrives
 	serves   map[writ.NodeID]bool
 	away     bool
 	closed   bool
@@ -57,12 +58,6 @@ func (p *process) do(ctx context.Context, change func(s *store)) error {
 	return nil
 }
 
-// wake notifies waiting callers in this process of a change. The caller must hold the lock.
-func (p *process) wake() {
-	close(p.changed)
-	p.changed = make(chan struct{})
-}
-
 // next waits for a task and takes it. It returns nil when ctx ends.
 func (p *process) next(ctx context.Context, node writ.NodeID, began *bool) *item {
 	for {
@@ -75,7 +70,7 @@ func (p *process) next(ctx context.Context, node writ.NodeID, began *bool) *item
 			}
 			t = p.take(node)
 		}
-		changed := p.changed
+		changed := p.changed.Next()
 		p.store.mu.Unlock()
 		if t != nil {
 			return t

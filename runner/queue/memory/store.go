@@ -35,7 +35,7 @@ type entry struct {
 // attach adds a process. The caller must hold the lock if there are other processes.
 func (s *store) attach(log *slog.Logger) *Queue {
 	p := &process{
-		store: s, changed: make(chan struct{}), serves: map[writ.NodeID]bool{}, finished: map[*item]bool{},
+		store: s, serves: map[writ.NodeID]bool{}, finished: map[*item]bool{},
 		read: map[queue.Stream]int64{},
 	}
 	s.processes[p] = true
@@ -59,7 +59,7 @@ func (s *store) empty() {
 // wake notifies every process of a change. The caller must hold the lock.
 func (s *store) wake() {
 	for p := range s.processes {
-		p.wake()
+		p.changed.Wake()
 	}
 }
 

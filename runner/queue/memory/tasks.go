@@ -22,7 +22,7 @@ func (q *Queue) Push(ctx context.Context, node writ.NodeID, tasks ...queue.Task)
 		}
 		for p := range s.processes {
 			if p.serves[node] {
-				p.wake()
+				p.changed.Wake()
 			}
 		}
 	})

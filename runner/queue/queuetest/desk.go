@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"writ"
+	"writ/internal/sleep"
 	"writ/runner/queue"
 )
 
@@ -214,9 +215,6 @@ func eventually(t *testing.T, what string, do func() error) {
 		if writ.CodeOf(err) != writ.CodeQueueUnavailable || time.Since(began) > guard {
 			t.Fatalf("%s: %v", what, err)
 		}
-		select {
-		case <-t.Context().Done():
-		case <-time.After(10 * time.Millisecond):
-		}
+		_ = sleep.For(t.Context(), 10*time.Millisecond)
 	}
 }
