@@ -185,10 +185,7 @@ func (t *table) list() []Machine {
 	}
 	t.mu.Unlock()
 	slices.SortFunc(all, func(a, b Machine) int {
-		if newer := b.Since.Compare(a.Since); newer != 0 {
-			return newer
-		}
-		return strings.Compare(a.MAC, b.MAC)
+		return cmp.Or(b.Since.Compare(a.Since), strings.Compare(a.MAC, b.MAC))
 	})
 	return all
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"math"
 	"path"
 	"slices"
@@ -85,13 +86,8 @@ func (a *Archive) put(name string, e entry) {
 
 // WriteTo writes the archive. Directories precede their content, because the kernel does not create missing ones.
 func (a *Archive) WriteTo(w io.Writer) (n int64, err error) {
-	names := make([]string, 0, len(a.entries))
-	for name := range a.entries {
-		names = append(names, name)
-	}
-	slices.Sort(names)
 	out := &counter{w: w}
-	for i, name := range names {
+	for i, name := range slices.Sorted(maps.Keys(a.entries)) {
 		if err := out.entry(uint32(i+1), name, a.entries[name]); err != nil {
 			return out.n, err
 		}

@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 
@@ -46,12 +47,7 @@ func (g *Guard) knows(host string) bool {
 	if host == "localhost" || strings.HasSuffix(host, ".localhost") || host != "" && host == machine() {
 		return true
 	}
-	for _, name := range g.Names {
-		if host != "" && host == hostOf(name) {
-			return true
-		}
-	}
-	return false
+	return host != "" && slices.ContainsFunc(g.Names, func(name string) bool { return host == hostOf(name) })
 }
 
 // crossOrigin reports whether a page of another site sent a request. Clients other than browsers send neither header.

@@ -2,6 +2,7 @@ package sqldb
 
 import (
 	"os"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -50,10 +51,7 @@ func sessionAttributes(address string) string {
 // hasSeveralHosts reports whether a connection may reach different servers. Some fallbacks are the same server without
 // TLS.
 func hasSeveralHosts(config *pgx.ConnConfig) bool {
-	for _, other := range config.Fallbacks {
-		if other.Host != config.Host || other.Port != config.Port {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(config.Fallbacks, func(other *pgconn.FallbackConfig) bool {
+		return other.Host != config.Host || other.Port != config.Port
+	})
 }

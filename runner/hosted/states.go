@@ -116,10 +116,7 @@ func (s *States) Unacked(round, epoch int64, max int) []writ.ResourceState {
 	}
 	// States of earlier reports come first, so that each later report contains them.
 	slices.SortFunc(open, func(a, b state) int {
-		if began := cmp.Compare(min(b.round, 1), min(a.round, 1)); began != 0 {
-			return began
-		}
-		return a.Compare(b.ResourceID)
+		return cmp.Or(cmp.Compare(min(b.round, 1), min(a.round, 1)), a.Compare(b.ResourceID))
 	})
 	var report []writ.ResourceState
 	for _, known := range open[:min(len(open), max)] {

@@ -4,6 +4,7 @@
 package boots
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"regexp"
@@ -328,10 +329,7 @@ func (b *Reports) sort() {
 		}
 	}
 	slices.SortFunc(b.sorted, func(a, b *link.BootMachine) int {
-		if newer := b.Since.Compare(a.Since); newer != 0 {
-			return newer
-		}
-		return strings.Compare(a.MAC+a.Server, b.MAC+b.Server)
+		return cmp.Or(b.Since.Compare(a.Since), strings.Compare(a.MAC, b.MAC), strings.Compare(a.Server, b.Server))
 	})
 	turn, had := make(map[*link.BootMachine]int, len(b.sorted)), map[[2]string]int{}
 	for _, m := range b.sorted {

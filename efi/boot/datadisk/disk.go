@@ -53,15 +53,8 @@ var partOfCard = regexp.MustCompile(`^mmcblk\d+(boot\d+|rpmb)$`)
 
 // noData reports whether a block device cannot hold node data, such as a loop device or a CD drive.
 func noData(name string) bool {
-	if partOfCard.MatchString(name) {
-		return true
-	}
-	for _, prefix := range []string{"loop", "ram", "zram", "fd", "sr"} {
-		if strings.HasPrefix(name, prefix) {
-			return true
-		}
-	}
-	return false
+	return partOfCard.MatchString(name) || slices.ContainsFunc([]string{"loop", "ram", "zram", "fd", "sr"},
+		func(prefix string) bool { return strings.HasPrefix(name, prefix) })
 }
 
 // describeDisk describes the content of a disk for people. It also returns the kind of the content and its label.

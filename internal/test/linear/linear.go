@@ -6,8 +6,10 @@ package linear
 import (
 	"errors"
 	"io"
+	"maps"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -93,11 +95,7 @@ func Legal[S comparable, In, Out any](m Model[S, In, Out], h *History[In, Out]) 
 				key := m.Key(op.Input.(In))
 				byKey[key] = append(byKey[key], op)
 			}
-			var parts [][]porcupine.Operation
-			for _, part := range byKey {
-				parts = append(parts, part)
-			}
-			return parts
+			return slices.Collect(maps.Values(byKey))
 		}
 	}
 	switch porcupine.CheckOperationsTimeout(model.ToModel(), h.all, checkWithin) {
