@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"io/fs"
 	"net/netip"
+	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -23,6 +24,9 @@ type Machine struct {
 	// Addresses returns the addresses of a network interface; nil if unavailable.
 	Addresses func(name string) []netip.Prefix
 }
+
+// Here returns the machine of this process.
+func Here() Machine { return Machine{Root: os.DirFS("/"), Addresses: addressesHere} }
 
 // Host returns the current properties. Unavailable ones are omitted: a virtual machine has no product, and a container
 // no disks.

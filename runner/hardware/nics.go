@@ -2,6 +2,7 @@ package hardware
 
 import (
 	"io/fs"
+	"net"
 	"net/netip"
 	"path"
 	"slices"
@@ -46,4 +47,23 @@ func addressTexts(name string, addresses func(name string) []netip.Prefix) (all 
 	}
 	slices.Sort(all)
 	return all[:min(len(all), nodes.MaxAddresses)]
+}
+
+// addressesHere returns the addresses of a network interface of this machine, without link-local ones, which are
+// unrelated to the network.
+func addressesHere(name string) (all []netip.Prefix) {
+	card, err := net.InterfaceByName(name)
+	if err != nil {
+		return nil
+	}
+	found, err := card.Addrs()
+	if err != nil {
+		return nil
+	}
+	for _, a := range found {
+		if prefix, err := netip.ParsePrefix(a.String()); err == nil && !prefix.Addr().IsLinkLocalUnicast() {
+			all = append(all, prefix)
+		}
+	}
+	return all
 }

@@ -2,6 +2,7 @@ package simulated
 
 import (
 	"cmp"
+	"context"
 	"maps"
 	"slices"
 	"strings"
@@ -10,6 +11,8 @@ import (
 	"writ/sal"
 	"writ/sal/catalog"
 )
+
+var _ sal.Fencing = (*Driver)(nil)
 
 func makeMachine(d *Driver, request sal.Request, s *state) (err error) {
 	args := request.Args.(*catalog.MachineCreate)
@@ -219,4 +222,17 @@ func showContainer(_ *Driver, r *sal.Record[own]) any {
 	}
 	c.Address = first(c.Addresses)
 	return c
+}
+
+// Fence implements sal.Fencing. It is not an effect of a job, so it is not counted.
+func (d *Driver) Fence(ctx context.Context, resource writ.ResourceID) error {
+	r, err := d.store.get(resource)
+	if err != nil || r == nil || r.Own.State.Power == "" || r.Own.State.Power == stopped {
+		return err
+	}
+	r.Own.State.Power = stopped
+	if err := d.store.records.Put(r); err != nil {
+		return err
+	}
+	return ctx.Err()
 }
