@@ -163,6 +163,20 @@ func (p *Presence) Works(id writ.NodeID, key writ.JobKey) (active, ready bool, b
 	return seen.active[key], seen.ready && !seen.outranked, seen.beats
 }
 
+// ForEachActive calls do for each job in the last beats of ready nodes that obey this supervisor.
+func (p *Presence) ForEachActive(do func(id writ.NodeID, key writ.JobKey)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for id, seen := range p.nodes {
+		if !seen.ready || seen.outranked {
+			continue
+		}
+		for key := range seen.active {
+			do(id, key)
+		}
+	}
+}
+
 // Last returns the last beat of a node and the number of its beats since this supervisor started.
 func (p *Presence) Last(id writ.NodeID) (b writ.Beat, beats int) {
 	p.mu.Lock()

@@ -65,6 +65,12 @@ func (r *Run) MayDestroy(kind writ.ResourceKind, name string) bool {
 	return r.Destructive && target.Covered(r.Targets, kind, name)
 }
 
+// StopsCalls reports whether the run ends before its script, so that nodes must stop its sent calls. The sent calls of a
+// run whose script failed may end normally until the deadline, unless a cancel made its end earlier.
+func (r *Run) StopsCalls() bool {
+	return r.Stop != nil && (r.StopState != writ.RunFailed || !r.StopBy.Equal(r.Deadline))
+}
+
 // Due returns when the run must be checked at the latest: at its deadline, or at StopBy while it is being ended.
 func (r *Run) Due() time.Time {
 	if !r.StopBy.IsZero() {

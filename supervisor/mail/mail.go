@@ -21,6 +21,7 @@ type Mail struct {
 	Resend       []Delivery    // deliveries that were lost
 	Overdue      []writ.JobKey // jobs without a report at the end of their time
 	LostNodes    []writ.NodeID
+	StopAgain    bool // the run is being stopped, and nodes may have missed the order
 	Stop         *Stop
 	Resume       *Resume       // comes without mail of other senders
 	Withdrawn    []Delivery    // removed from the queue before a node received them
@@ -104,6 +105,7 @@ func (m *Mail) Add(n Mail) {
 	m.LostNodes = append(m.LostNodes, n.LostNodes...)
 	m.Withdrawn = append(m.Withdrawn, n.Withdrawn...)
 	m.MaybeStarted = append(m.MaybeStarted, n.MaybeStarted...)
+	m.StopAgain = m.StopAgain || n.StopAgain
 	if n.Stop != nil {
 		m.Stop = n.Stop
 	}

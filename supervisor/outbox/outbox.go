@@ -166,7 +166,7 @@ func (o *Outbox) send(ctx context.Context, node writ.NodeID, jobs []Job) {
 }
 
 // Control signs a control message with the supervisor's epoch and sends it to a node. If that fails, it logs the error
-// and does not retry.
+// and does not retry: package watch has orders to stop repeated that a node does not obey.
 //
 //failpoint:none the caller names the message
 func (o *Outbox) Control(ctx context.Context, message writ.Control) {

@@ -17,6 +17,7 @@ type facts struct {
 	sent    []*journal.Call
 	due     []journal.Due
 	overdue []writ.RunID
+	ending  []writ.RunID // runs that must end within workflow.StopWithin, most of them because they are being stopped
 	ahead   []writ.RunID // runs whose wait became too long because the clock was set back
 	loads   map[writ.NodeID]journal.Load
 	empty   []writ.NodeID // draining nodes without open calls
@@ -33,6 +34,9 @@ func (w *Watch) read(ctx context.Context, now time.Time) (found facts, err error
 			return err
 		}
 		if found.overdue, err = tx.DueRuns(now, maxDue); err != nil {
+			return err
+		}
+		if found.ending, err = tx.DueRuns(now.Add(workflow.StopWithin), maxDue); err != nil {
 			return err
 		}
 		if found.loads, err = tx.Loads(); err != nil {

@@ -54,6 +54,7 @@ type Watch struct {
 	due        dueCalls
 	deadlines  deadlines
 	deliveries deliveries
+	unheeded   unheeded
 	lost       lostNodes
 	states     nodeStates
 	events     nodeEvents
@@ -69,6 +70,7 @@ func New(c Config) *Watch {
 		Config: c, Faults: &Faults{log: c.Log},
 		deadlines:  deadlines{post: post},
 		deliveries: deliveries{queue: c.Queue, fleet: c.Fleet, post: post, mark: fmt.Sprint(c.Epoch)},
+		unheeded:   unheeded{presence: c.Fleet.Presence, post: post, postFrom: c.Mailbox.PostFrom},
 		lost:       lostNodes{journal: c.Journal, members: members, outbox: c.Outbox, post: post, log: c.Log},
 		events:     nodeEvents{journal: c.Journal, fleet: c.Fleet, warnings: c.Warnings, restated: -1},
 		notices:    holdNotices{journal: c.Journal, inForce: c.Holds, post: post},
@@ -126,6 +128,7 @@ func (w *Watch) scan(ctx context.Context) error {
 	}
 	if queueErr == nil {
 		err = w.deliveries.findMissing(ctx, found.sent, now) // does not stop the scan: it may be the fault of one node
+		w.unheeded.repeat(found.sent, found.ending)
 	}
 	for _, call := range found.due {
 		w.Mailbox.Post(call.Run, mail.Mail{})

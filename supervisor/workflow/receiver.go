@@ -41,6 +41,9 @@ func (t *receiver) receive(why *mail.Stop) error {
 		return err
 	}
 	t.receiveProgress()
+	if t.mail.StopAgain && t.run.StopsCalls() {
+		callBackAll(t.Step)
+	}
 	for _, key := range t.mail.Overdue {
 		if err := t.overdue(key); err != nil {
 			return err
@@ -287,16 +290,12 @@ func (t *receiver) belated(c *journal.Call, a mail.Arrival) error {
 	return nil
 }
 
-// stopGivenUp orders a node to stop a job whose outcome no longer matters: the run has ended or was resumed, or the
-// call has failed.
+// stopGivenUp orders a node to stop a job if its outcome no longer matters.
 func (t *receiver) stopGivenUp(a mail.Active) {
-	c := t.calls.at(a.Key.Seq)
-	switch {
-	case t.run.State.Ended():
-		t.out.Stops.Cancels[a.Node] = t.run.Resumes
-	case c != nil && a.Key.Attempt <= c.Before && t.run.Resumes > 0:
-		t.out.Stops.Cancels[a.Node] = t.run.Resumes - 1
-	case c != nil && a.Key.Attempt == c.Attempt && c.State.Ended() && c.State != writ.CallSucceeded:
+	switch order, resumes := stopOf(t.run, t.calls.at(a.Key.Seq), a.Key.Attempt); order {
+	case stopRun:
+		t.out.Stops.Cancels[a.Node] = resumes
+	case stopJob:
 		t.out.Stops.GivenUp[a.Node] = append(t.out.Stops.GivenUp[a.Node], a.Key)
 	}
 }

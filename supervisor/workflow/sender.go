@@ -156,7 +156,7 @@ func (t *sender) deliverAgain(lost mail.Delivery) error {
 	if n, _ := t.Nodes.Get(c.Node); n.Admission == writ.AdmissionRemoved {
 		return nil // it receives no jobs; unstarted calls are placed elsewhere
 	}
-	if t.run.Stop != nil && t.run.StopState != writ.RunFailed { // the stop message may be lost too
+	if t.run.StopsCalls() { // the order to stop may be lost too
 		t.callBack(c)
 		return nil
 	}

@@ -84,8 +84,7 @@ func NewStep(view *View, run *journal.Run, now time.Time) *Step {
 // rebase shortens waits and stop times that are too far away because the clock was set back. A run that stops because
 // its script failed keeps its deadline as stop time.
 func (t *Step) rebase() {
-	if run := t.run; run.Stop != nil && !run.State.Ended() && !run.StopBy.Equal(run.Deadline) &&
-		run.StopBy.After(t.now.Add(StopWithin)) {
+	if run := t.run; run.StopsCalls() && !run.State.Ended() && run.StopBy.After(t.now.Add(StopWithin)) {
 		run.StopBy, t.runDirty = t.now.Add(StopWithin), true
 	}
 	for _, c := range t.calls.all {
@@ -215,8 +214,8 @@ func (t *Step) moveRun(to writ.RunState) error {
 	return t.run.Move(to)
 }
 
-// halt stops the run: no more calls are sent, queued jobs are withdrawn, and nodes stop started jobs. If the run is
-// already ending, halt can only make the end earlier.
+// halt stops the run: no more calls are sent. Unless the script failed, queued jobs are withdrawn, and nodes stop
+// started jobs. If the run is already ending, halt can only make the end earlier.
 func (t *Step) halt(why mail.Stop) {
 	switch {
 	case t.run.State.Ended():
@@ -230,6 +229,13 @@ func (t *Step) halt(why mail.Stop) {
 	}
 	t.run.Why = writ.Reason{Code: writ.ReasonEnding, Error: withoutHint(why.Err)}
 	t.runDirty, t.runMoved = true, true
+	if t.run.StopsCalls() {
+		callBackAll(t)
+	}
+}
+
+// callBackAll calls back all sent calls.
+func callBackAll(t *Step) {
 	for _, c := range t.calls.all {
 		if c.State.Sent() {
 			t.callBack(c)

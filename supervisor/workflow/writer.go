@@ -103,9 +103,8 @@ func (t *writer) adopt(pass *pass) error {
 	}
 	if pass.Status == scripts.Failed {
 		run.Failure = t.calls.withRootCause(run.Handled, *pass.Failure)
+		// only planned calls end; see journal.Run.StopsCalls
 		t.halt(mail.Stop{State: writ.RunFailed, Err: &run.Failure.Error, By: run.Deadline})
-		clear(t.out.Stops.Cancels) // started and queued calls may end normally; only planned calls end
-		clear(t.out.Stops.Withdraw)
 	}
 	return nil
 }
