@@ -129,12 +129,42 @@ func (s Server) dial(ctx context.Context, network, address, name string) (net.Co
 	if err != nil {
 		return nil, err
 	}
-	secure := tls.Client(conn, config)
+	heard := &heardConn{Conn: conn}
+	secure := tls.Client(heard, config)
 	if err := secure.HandshakeContext(ctx); err != nil {
 		_ = conn.Close()
+		if errors.Is(err, context.DeadlineExceeded) {
+			return nil, lateHandshake(heard.any, err)
+		}
 		return nil, s.explain(err)
 	}
 	return rejectable{secure}, nil
+}
+
+// heardConn is a connection that records whether the other side has sent anything.
+type heardConn struct {
+	net.Conn
+	any bool
+}
+
+func (c *heardConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	c.any = c.any || n > 0
+	return n, err
+}
+
+// lateHandshake returns the error of a handshake that was not complete in time. answered reports whether Redis has sent
+// a part of it. A Redis without TLS sends nothing: it reads the handshake as an incomplete line and waits for its end.
+func lateHandshake(answered bool, err error) error {
+	e := &writ.Error{
+		Code: writ.CodeQueueUnavailable, Message: "this Redis did not answer the TLS handshake in time", Err: err,
+		Hint: "it is overloaded or does not speak TLS on this port: its TLS port is tls-port in its configuration",
+	}
+	if answered {
+		e.Message, e.Hint = "this Redis did not complete the TLS handshake in time",
+			"check the load of its host and of the network"
+	}
+	return e
 }
 
 // rejectable is a TLS connection whose writes report why Redis rejected the certificate of this process. Redis sends the
@@ -196,8 +226,7 @@ func (s Server) explain(err error) error {
 		what, hint = "its certificate has expired or is not valid yet", "renew it, and check the clocks of both machines"
 	case tlsfault.OldProtocol(err):
 		what, hint = "it does not speak TLS 1.3", "write tls-protocols \"TLSv1.3\" into its configuration; Redis needs OpenSSL 1.1.1 or later for that"
-	// A Redis without TLS reads the handshake as an incomplete line and waits for its end.
-	case has[tls.RecordHeaderError](err), errors.Is(err, context.DeadlineExceeded):
+	case has[tls.RecordHeaderError](err):
 		what, hint = "it does not seem to speak TLS on this port", "its TLS port is tls-port in its configuration"
 	}
 	if what == "" {

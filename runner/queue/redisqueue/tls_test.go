@@ -2,6 +2,7 @@ package redisqueue
 
 import (
 	"errors"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -72,6 +73,46 @@ func TestTLSToRedisAuthenticatesBothSides(t *testing.T) {
 			}
 			if _, err := q.Receive(t.Context(), time.Millisecond, queue.Stream{Node: testNode, Direction: queue.In}); writ.CodeOf(err) != writ.CodeQueueUnavailable {
 				t.Errorf("Receive = %v", err)
+			}
+		})
+	}
+}
+
+func TestLateHandshakeIsReportedAsLate(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name, sends string
+		want        []string // of message and hint
+	}{
+		{"Silent", "", []string{"did not answer", "overloaded", "tls-port"}},
+		{"Slow", "\x16\x03\x03\x00\x7a", []string{"did not complete", "load"}}, // the header of its first record
+		{"WithoutTLS", "-ERR unknown command\r\n", []string{"does not seem to speak TLS", "tls-port"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			server, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer server.Close()
+			go func() {
+				for {
+					conn, err := server.Accept()
+					if err != nil {
+						return
+					}
+					defer conn.Close()
+					_, _ = conn.Write([]byte(tt.sends))
+				}
+			}()
+			q, err := Server{URL: "rediss://" + server.Addr().String() + "?dial_timeout=200ms"}.Open()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer q.Close()
+			e := writ.AsError(q.SetGeneration(t.Context(), "1"))
+			if text := e.Message + "; " + e.Hint; e.Code != writ.CodeQueueUnavailable || !testenv.Mentions(text, tt.want...) {
+				t.Errorf("error %s: %s, want QUEUE_UNAVAILABLE and the words %q", e.Code, text, tt.want)
 			}
 		})
 	}
