@@ -2,12 +2,7 @@ package testenv
 
 import (
 	"fmt"
-	"net"
-	"net/url"
-	"os"
 	"os/exec"
-	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -19,21 +14,14 @@ func (p *PostgresServer) Pooler(t testing.TB, settings ...string) string {
 	t.Helper()
 	path := Need(t, "pgbouncer")
 	port := FreePort(t)
-	dir := p.Folder("pooler" + strconv.Itoa(port))
-	host, serverPort, err := net.SplitHostPort(p.Addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	name := fmt.Sprintf("pooler%d", port)
+	p.Folder(name)
 	lines := append([]string{
-		"[databases]", fmt.Sprintf("postgres = host=%s port=%s user=writ", host, serverPort),
+		"[databases]", fmt.Sprintf("postgres = host=127.0.0.1 port=%d user=writ", p.port),
 		"[pgbouncer]", "listen_addr = 127.0.0.1", fmt.Sprintf("listen_port = %d", port), "unix_socket_dir =",
 		"auth_type = any",
 	}, settings...)
-	file := filepath.Join(dir, "pgbouncer.ini")
-	if err := os.WriteFile(file, []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	p.own(file)
+	file := p.file(name+"/pgbouncer.ini", []byte(strings.Join(lines, "\n")+"\n"))
 	startPooler(t, exec.Command(path, file), "process up", p.runAs)
 	return poolerAddress(port)
 }
@@ -44,34 +32,25 @@ func (p *PostgresServer) Pgpool(t testing.TB) string {
 	t.Helper()
 	path := Need(t, "pgpool")
 	port := FreePort(t)
-	dir := p.Folder("pgpool" + strconv.Itoa(port))
-	host, serverPort, err := net.SplitHostPort(p.Addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	name := fmt.Sprintf("pgpool%d", port)
+	dir := p.Folder(name)
 	var text strings.Builder
-	for name, value := range map[string]any{
+	for setting, value := range map[string]any{
 		"backend_clustering_mode": "'raw'", "listen_addresses": "'127.0.0.1'", "port": port, "pcp_port": FreePort(t),
-		"backend_hostname0": "'" + host + "'", "backend_port0": serverPort, "num_init_children": 4,
+		"backend_hostname0": "'127.0.0.1'", "backend_port0": p.port, "num_init_children": 4,
 		"unix_socket_directories": "'" + dir + "'", "pcp_socket_dir": "'" + dir + "'",
 		"pid_file_name": "'" + dir + "/pid'", "logdir": "'" + dir + "'", "work_dir": "'" + dir + "'",
 	} {
-		fmt.Fprintf(&text, "%s = %v\n", name, value)
+		fmt.Fprintf(&text, "%s = %v\n", setting, value)
 	}
-	config := p.file(filepath.Join(filepath.Base(dir), "pgpool.conf"), []byte(text.String()))
-	empty := p.file(filepath.Join(filepath.Base(dir), "empty"), nil)
+	config := p.file(name+"/pgpool.conf", []byte(text.String()))
+	empty := p.file(name+"/empty", nil)
 	startPooler(t, exec.Command(path, "-n", "-f", config, "-F", empty, "-a", empty, "-k", empty),
 		"successfully started", p.runAs)
 	return poolerAddress(port)
 }
 
-func poolerAddress(port int) string {
-	u := url.URL{
-		Scheme: "postgres", User: url.User("writ"), Host: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)),
-		Path: "/postgres",
-	}
-	return u.String()
-}
+func poolerAddress(port int) string { return fmt.Sprintf("postgres://writ@127.0.0.1:%d/postgres", port) }
 
 // startPooler returns when the output of a pooler contains the text `ready`. Like PostgreSQL, poolers do not run as
 // root.

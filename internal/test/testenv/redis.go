@@ -38,25 +38,19 @@ type RedisTLS struct{ CA, Certificate, Key string }
 // Redis starts a redis-server on a free loopback port and stops it when the test ends. It skips the test like Need.
 func Redis(t testing.TB) *RedisServer {
 	t.Helper()
-	return startRedis(t, func(r *RedisServer) { r.URL = "redis://" + r.Addr + "/0" })
+	return RedisWith(t)
 }
 
 // RedisWithPassword starts a server that requires a login. Its URL contains the login of a user with all rights.
 func RedisWithPassword(t testing.TB) *RedisServer {
 	t.Helper()
-	return startRedis(t, func(r *RedisServer) {
-		r.URL = "redis://:password@" + r.Addr + "/0"
-		r.args = []string{"--requirepass", "password"}
-	})
+	return startRedis(t, (*RedisServer).requirePassword)
 }
 
 // RedisWith starts a server with further arguments.
 func RedisWith(t testing.TB, args ...string) *RedisServer {
 	t.Helper()
-	return startRedis(t, func(r *RedisServer) {
-		r.URL = "redis://" + r.Addr + "/0"
-		r.args = args
-	})
+	return startRedis(t, func(r *RedisServer) { r.args = args })
 }
 
 // RedisIn starts a server with a password and its files in dir.
@@ -64,9 +58,13 @@ func RedisIn(t testing.TB, dir string) *RedisServer {
 	t.Helper()
 	return startRedis(t, func(r *RedisServer) {
 		r.Dir = dir
-		r.URL = "redis://:password@" + r.Addr + "/0"
-		r.args = []string{"--requirepass", "password"}
+		r.requirePassword()
 	})
+}
+
+func (r *RedisServer) requirePassword() {
+	r.URL = "redis://:password@" + r.Addr + "/0"
+	r.args = []string{"--requirepass", "password"}
 }
 
 // RedisWithTLS starts a server that accepts only TLS, with further arguments.
@@ -80,8 +78,8 @@ func RedisWithTLS(t testing.TB, files RedisTLS, more ...string) *RedisServer {
 	})
 }
 
-// startRedis starts a server on a free port. configure sets the URL and adds arguments. It is called again if the port
-// was taken.
+// startRedis starts a server on a free port. configure may change the URL and add arguments. It is called again if the
+// port was taken.
 func startRedis(t testing.TB, configure func(r *RedisServer)) *RedisServer {
 	t.Helper()
 	r := &RedisServer{t: t, path: Need(t, "redis-server"), Dir: Home(t, "redis")}
@@ -90,6 +88,7 @@ func startRedis(t testing.TB, configure func(r *RedisServer)) *RedisServer {
 	for range 5 { // another process may take the port between FreePort and the start
 		r.port = FreePort(t)
 		r.Addr = "127.0.0.1:" + strconv.Itoa(r.port)
+		r.URL = "redis://" + r.Addr + "/0"
 		configure(r)
 		if err = r.start(); err == nil {
 			return r

@@ -114,12 +114,11 @@ func Path(name string) (string, error) {
 // Has reports whether the machine has a tool in Tools. With WRIT_TEST_REQUIRE=all a missing tool is an error, unless it
 // has no package. It is for code outside a single test.
 func Has(name string) (bool, error) {
-	switch _, verdict, text := look(name, os.Getenv(RequireVar) == "all"); verdict {
-	case fail:
+	_, verdict, text := look(name, os.Getenv(RequireVar) == "all")
+	if verdict == fail {
 		return false, errors.New(text)
-	default:
-		return verdict == found, nil
 	}
+	return verdict == found, nil
 }
 
 // Lack skips the test and records text as a skip. With WRIT_TEST_REQUIRE=all the test fails instead.

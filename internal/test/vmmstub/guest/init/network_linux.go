@@ -161,23 +161,18 @@ func control(family int, request uint, argument unsafe.Pointer) error {
 }
 
 func setUp(link string, mtu int) error {
-	s, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return err
-	}
-	defer unix.Close(s)
 	request, err := unix.NewIfreq(link)
 	if err != nil {
 		return err
 	}
 	if mtu > 0 {
 		request.SetUint32(uint32(mtu))
-		if err := unix.IoctlIfreq(s, unix.SIOCSIFMTU, request); err != nil {
+		if err := control(unix.AF_INET, unix.SIOCSIFMTU, unsafe.Pointer(request)); err != nil {
 			return fmt.Errorf("set the MTU of %s: %w", link, err)
 		}
 	}
 	request.SetUint16(unix.IFF_UP)
-	if err := unix.IoctlIfreq(s, unix.SIOCSIFFLAGS, request); err != nil {
+	if err := control(unix.AF_INET, unix.SIOCSIFFLAGS, unsafe.Pointer(request)); err != nil {
 		return fmt.Errorf("set %s up: %w", link, err)
 	}
 	return nil
@@ -207,11 +202,6 @@ func addAddress(link, text string) error {
 }
 
 func addAddress4(link string, prefix netip.Prefix) error {
-	s, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return err
-	}
-	defer unix.Close(s)
 	for _, set := range []struct {
 		request uint
 		value   []byte
@@ -223,7 +213,7 @@ func addAddress4(link string, prefix netip.Prefix) error {
 		if err := request.SetInet4Addr(set.value); err != nil {
 			return err
 		}
-		if err := unix.IoctlIfreq(s, set.request, request); err != nil {
+		if err := control(unix.AF_INET, set.request, unsafe.Pointer(request)); err != nil {
 			return fmt.Errorf("give %s the address %s: %w", link, prefix, err)
 		}
 	}
