@@ -92,9 +92,8 @@ func containerOperations() []*Operation {
 	return []*Operation{
 		declare[ContainerCreate, Container](container.with("create", Make, 5*time.Minute,
 			"Creates and starts a container. A change of its spec replaces it; its volumes stay.").
-			uses("The container's program can write to its volumes, including existing ones. A replaced container loses the " +
-				"data that it wrote " +
-				"outside its volumes.")),
+			uses("The container's program can write to its volumes, including existing ones. " +
+				"A replaced container loses the data that it wrote outside its volumes.")),
 		declare[Nothing, Container](container.with("get", Find, time.Minute,
 			"Finds a container that an earlier run created.").reads()),
 		declare[Nothing, Container](container.with("start", Alter, 2*time.Minute,

@@ -13,7 +13,7 @@ type MachineCreate struct {
 	Disks     []writ.Ref      `writ:"disks,kinds=volume,max=32,distinct=elements" help:"its volumes, in order; it boots from the first one"`
 	Networks  []writ.Ref      `writ:"networks,kinds=network,max=8,distinct=elements" help:"its networks, in order; the first gives it its address"`
 	Kernel    writ.Ref        `writ:"kernel,kinds=image,byname,formats=raw" help:"a kernel to start directly; by default, the node boots the first disk"`
-	Initramfs writ.Ref        `writ:"initramfs,kinds=image,byname,with=kernel,formats=raw" help:"an initramfs for the kernel"`
+	Initramfs writ.Ref        `writ:"initramfs,kinds=image,byname,with=kernel,formats=raw" help:"the kernel's initramfs"`
 	Cmdline   string          `writ:"cmdline,form=cmdline,max=2048,with=kernel" help:"the kernel's command line"`
 	CloudInit Text            `writ:"cloud_init,form=userdata,max=65536" help:"user-data for cloud-init, read at the first boot"`
 	SSHKeys   []string        `writ:"ssh_keys,form=sshkey,max=64" help:"public keys that permit a login"`

@@ -103,7 +103,8 @@ func (f *Field) set(option string) error {
 		inner = f.Elem
 	}
 	flags := map[string]*bool{
-		"required": &f.Required, "mutable": &f.Mutable, "elsewhere": &f.Elsewhere, "byname": &inner.ByName, "waits": &f.Waits,
+		"required": &f.Required, "mutable": &f.Mutable, "elsewhere": &f.Elsewhere, "byname": &inner.ByName,
+		"waits":  &f.Waits,
 		"hidden": &inner.Hidden,
 	}
 	texts := map[string]*string{

@@ -9,7 +9,7 @@ import (
 	"writ/internal/yamltext"
 )
 
-// misspeltHeader matches a first line that people take for the header of a cloud-config, and that cloud-init takes for a
+// misspeltHeader matches a first line that people take for the header of a cloud-config, but cloud-init takes it for a
 // comment.
 var misspeltHeader = regexp.MustCompile(`(?i)^#(?:[ \t]+cloud[-_ ]?config|cloud[_ ]?config)`)
 

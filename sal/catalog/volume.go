@@ -90,8 +90,8 @@ func volumeOperations() []*Operation {
 			"Writes a volume's content as an archive into the node's backup directory. The archive belongs to the volume.").
 			adds().once().measured()),
 		declare[VolumeDiscard, Volume](volume.with("discard", Alter, 5*time.Minute,
-			"Deletes an archive of a volume, or of a deleted volume of the project, from the node's backup directory.").destroys(
-			"The archive.")),
+			"Deletes an archive of a volume, or of a deleted volume of the project, from the node's backup directory.").
+			destroys("The archive.")),
 		declare[VolumeReceive, Volume](volume.with("receive", Make, time.Hour,
 			"Creates a volume from an archive in the node's backup directory.").adds()),
 		declare[Nothing, Identity](volume.with("delete", Remove, 5*time.Minute,

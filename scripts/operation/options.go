@@ -28,7 +28,8 @@ var OptionSchema = catalog.Schema{
 	{Name: "retries", Type: catalog.Int, Min: new(int64(0)), Max: new(int64(100)),
 		Help: "the number of retries after a temporary error; 5 by default"},
 	{Name: "timeout", Type: catalog.String, Form: durationForm,
-		Help: "the maximum duration of one attempt; the default depends on the operation, and includes a long grace_seconds"},
+		Help: "the maximum duration of one attempt; the default depends on the operation, and includes a long " +
+			"grace_seconds"},
 	{Name: "on_loss", Type: catalog.String, Enum: []string{"fail", "wait", OnLossReplace},
 		Help: "the reaction to the loss of a node that may have started the call: fail, wait for the node, or replace it. With replace the call " +
 			"waits for the signed loss of the node and moves to another one. A call that never started moves to another node, or waits if it needs this one"},
@@ -95,7 +96,8 @@ func ShortTimeout(op *catalog.Operation, args map[string]any, o writ.CallOptions
 		return nil
 	}
 	return []catalog.Problem{{Path: catalog.Path{"timeout"}, Reason: catalog.WrongValue,
-		Message: fmt.Sprintf("timeout must be longer than %s: after %v the call ends before its wait of %v", name, timeout, wait)}}
+		Message: fmt.Sprintf("timeout must be longer than %s: after %v the call ends before its wait of %v",
+			name, timeout, wait)}}
 }
 
 // ParseOptions reads the options of a call. Values that are catalog.Unknown are skipped.

@@ -36,12 +36,12 @@ func TestRemovalEmptiesForgedSecrets(t *testing.T) {
 		})
 		mustWrite(t, j, func(tx *Tx) error {
 			for version := 1; version <= 4; version++ {
-				var sealed []byte
+				var stored []byte
 				row := tx.QueryRowContext(tx.ctx, `SELECT sealed FROM secrets WHERE version = $1`, version)
-				if err := row.Scan(&sealed); err != nil {
+				if err := row.Scan(&stored); err != nil {
 					return err
 				}
-				if kept := len(sealed) > 0; kept != (version == 4) {
+				if kept := len(stored) > 0; kept != (version == 4) {
 					t.Errorf("the value of version %d is kept: %t", version, kept)
 				}
 			}

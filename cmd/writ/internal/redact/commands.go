@@ -17,13 +17,19 @@ const start = `(?:^|[\s"'\[,(]|\\[nrt])`
 // commandForms lists passwords by the word in front of them, in command lines and in files that use spaces between
 // name and value. The text of the first group stays visible.
 var commandForms = []struct{ program, form string }{
-	{"options", `(` + start + `--?(?i:password|passwd|pass|passphrase|api-?key|client-secret)(?:\\?["']?,\s?|\s+)\\?["']?)` + opaque},
+	{
+		"options",
+		`(` + start + `--?(?i:password|passwd|pass|passphrase|api-?key|client-secret)(?:\\?["']?,\s?|\s+)\\?["']?)` + opaque,
+	},
 	{"redis.conf", `((?:\b|\\[nrt])(?i:requirepass|masterauth|sentinel\s+auth-pass\s+\S+)\s+\\?["']?)` + opaque},
 	{"AUTH of Redis", `((?:\b|\\[nrt])AUTH(?:\s+[a-z0-9_-]+)?\s+\\?["']?)[^\s"'\\]*[0-9][^\s"'\\]*`},
 	{"redis-cli", `((?:\b|\\[nrt])redis-cli\s[^\n]{0,200}?-a\s+["']?)` + value},
 	{"variables that end with AUTH", `((?:\b|_|\\[nrt])(?i:[a-z0-9]*_auth(?:token)?)\s?=\s?["']?)` + value},
 	{"variables", `((?:\b|\\[nrt])(?:SECRET|SECRET_?KEY|PASSPHRASE|API_?KEY)=["']?)` + value},
-	{"netrc", `((?:\b|\\[nrt])machine\s+\S+\s+login\s+\S+\s+password\s+)` + value + `|(\blogin\s+\S+\s+password\s+)` + opaque},
+	{
+		"netrc",
+		`((?:\b|\\[nrt])machine\s+\S+\s+login\s+\S+\s+password\s+)` + value + `|(\blogin\s+\S+\s+password\s+)` + opaque,
+	},
 	{"curl", `((?:\b|\\[nrt])curl\s[^\n]{0,200}?(?:-u|--user|--proxy-user)[\s=]?["']?[^\s:"'-][^\s:"']*:)` + value},
 	{"sshpass", `((?:\b|\\[nrt])sshpass\s+-p\s?["']?)` + value},
 	{"passphrase", `((?i:passphrase)\\?["']?\s?[:=]\s?\\?["']?)` + opaque},

@@ -6,7 +6,7 @@ import (
 )
 
 // Promise: Commands and hosts: A grace period longer than the default time limit of its call extends that limit.
-// Also: supervisor.TestGraceExtendsTheTimeLimit
+// Also: supervisor.TestGraceExtendsTheTimeLimit.
 func TestTimeLimitIncludesLongWaits(t *testing.T) {
 	for _, tt := range []struct {
 		operation  string
