@@ -30,10 +30,13 @@ func (n *networks) requireFreeRange(r *sal.Record[network], others []*sal.Record
 		}
 	}
 	w, err := overlap(n.links.kernel, want)
-	if err != nil || w == nil {
+	if err != nil {
 		return err
 	}
-	return taken(w.how, w.to)
+	if w != nil {
+		return taken(w.how, w.to)
+	}
+	return n.requireFreeOfPeers(r, want)
 }
 
 // holderOf describes the user of a range for a script: it does not reveal names in other projects.

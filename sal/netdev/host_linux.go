@@ -54,7 +54,9 @@ func newHost(d *Driver, kernel *netlink.Handle) *host {
 			changes: c, dir: cmp.Or(d.Namespaces, DefaultNamespaces), marks: filepath.Join(d.Dir, "namespaces"),
 		},
 	}
-	h.networks = &networks{changes: c, records: h.records, links: h.links, firewall: h.firewall}
+	h.networks = &networks{
+		changes: c, records: h.records, links: h.links, firewall: h.firewall, nameservers: d.Nameservers,
+	}
 	h.ports = &ports{
 		changes: c, records: h.records, links: h.links, firewall: h.firewall, namespaces: h.namespaces,
 		networks: h.networks, nameservers: d.Nameservers,

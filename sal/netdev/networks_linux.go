@@ -22,6 +22,8 @@ type networks struct {
 	links    links
 	firewall *firewall.Tables
 	subnet   netip.Prefix // the host's range in the overlay; zero unless requested
+
+	nameservers func() []netip.Addr // Driver.Nameservers
 }
 
 // do executes an operation, except a removal.
