@@ -2,8 +2,8 @@
 # Installs writ for a CI job and prints a PATH that contains it: PATH=$(writ-setup.sh [DIR])
 #
 # WRIT_RELEASE is the URL or the absolute path of a directory with SHA256SUMS, or of one archive. It has no default,
-# because the project has no server. WRIT_SHA256 is the digest of SHA256SUMS, or of that archive. If the PATH already
-# contains a writ of this version, it is used.
+# because the project has no server. WRIT_SHA256 is the digest of SHA256SUMS, or of that archive. A writ that is already
+# on the PATH is not used: another job may have put it there, and any program can print the right version.
 #
 # WRIT_CACHE keeps downloaded archives between jobs, by digest. Other jobs may write to it, so no program ever runs from
 # there: an archive is copied to a directory of this job, and the copy is verified and unpacked. DIR is that directory;
@@ -154,18 +154,9 @@ case ${release%%\?*} in
 	;;
 esac
 
-# The version is part of the archive's name. A renamed archive is always unpacked.
 name=${url%%\?*} name=${name##*/}
 case $name in
-writ_*_"$system".tar.gz)
-	version=${name#writ_}
-	version=v${version%_"$system".tar.gz}
-	if command -v writ >/dev/null && [ "$(writ version -o name 2>/dev/null)" = "$version" ]; then
-		echo "writ $version is on the PATH: $(command -v writ)" >&2
-		echo "$PATH"
-		exit
-	fi
-	;;
+writ_*_"$system".tar.gz) ;;
 writ_*_linux_amd64.tar.gz | writ_*_linux_arm64.tar.gz | writ_*_darwin_amd64.tar.gz | writ_*_darwin_arm64.tar.gz)
 	fail "$name is for another system than this one, $system" "name the directory of the release, with the digest of its SHA256SUMS, and each runner takes its own archive"
 	;;
