@@ -50,7 +50,9 @@ func (p *PostgresServer) Pgpool(t testing.TB) string {
 	return poolerAddress(port)
 }
 
-func poolerAddress(port int) string { return fmt.Sprintf("postgres://writ@127.0.0.1:%d/postgres", port) }
+func poolerAddress(port int) string {
+	return fmt.Sprintf("postgres://writ@127.0.0.1:%d/postgres", port)
+}
 
 // startPooler returns when the output of a pooler contains the text `ready`. Like PostgreSQL, poolers do not run as
 // root.
