@@ -63,7 +63,7 @@ func (a *Advancer) keepCrashes(ctx context.Context, run *journal.Run) error {
 	a.Warnings.Warn("", "evaluator ended", "run", run.ID, "signer", run.Signer, "crashes", run.Crashes)
 	err := a.Journal.Write(failpoint.At(ctx, failpoint.EvaluatorDied), func(tx *journal.Tx) error {
 		stored, err := tx.Run(run.ID)
-		if err != nil {
+		if err != nil || stored == nil { // the database has lost the run; the next step finds that out
 			return err
 		}
 		stored.Crashes = run.Crashes
