@@ -207,7 +207,8 @@ func ReplaceFile(path string, perm fs.FileMode, text []byte) error {
 	return os.Rename(temp.Name(), path)
 }
 
-// WriteFile writes a file atomically, readable by the owner only. It returns once the file is on disk.
+// WriteFile writes a file atomically, readable by the owner only. It returns once the file is on disk. A file with the
+// same text is not replaced.
 func WriteFile(path string, text []byte) error {
 	temp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*") // mode 0600
 	if err != nil {
@@ -218,12 +219,12 @@ func WriteFile(path string, text []byte) error {
 	if err := errors.Join(err, temp.Sync(), temp.Close()); err != nil {
 		return err
 	}
-	if have, err := os.ReadFile(path); err == nil && bytes.Equal(have, text) {
-		return nil
+	if have, err := os.ReadFile(path); err != nil || !bytes.Equal(have, text) {
+		if err := os.Rename(temp.Name(), path); err != nil {
+			return err
+		}
 	}
-	if err := os.Rename(temp.Name(), path); err != nil {
-		return err
-	}
+	// also for a file with the same text: its writer may have been killed before this
 	dir, err := os.Open(filepath.Dir(path))
 	if err != nil {
 		return err
