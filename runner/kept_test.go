@@ -14,7 +14,7 @@ import (
 //
 // Promise: Failures: A node does not start with damaged files or with files of another node.
 // How: The record of the membership has the public keys, and the journal the node's id.
-// Also: runner/journal.TestForeignJournalIsRefused
+// Also: runner/journal.TestForeignJournalIsRefused.
 func TestForeignNodeFilesAreRefused(t *testing.T) {
 	s := newFixture(t)
 	other := t.TempDir()
