@@ -7,6 +7,7 @@ package member
 import (
 	"crypto/ed25519"
 	"fmt"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -60,11 +61,13 @@ func openMember(dir string) (*Member, error) {
 	if m.key, err = Key(dir); err != nil {
 		return nil, err
 	}
-	if m.age, err = loadAge(filepath.Join(dir, ageFile)); err != nil {
+	ageFile := filepath.Join(dir, ageFile)
+	_, lost := os.Stat(ageFile)
+	if m.age, err = loadAge(ageFile); err != nil {
 		return nil, fmt.Errorf("load the node's age key: %w", err)
 	}
 	m.keys = PublicKeys{Node: sshsig.Fingerprint(m.PublicKey()), Age: m.age.Recipient().String()}
-	return m, m.load()
+	return m, m.load(lost != nil)
 }
 
 // Dir returns the data directory.

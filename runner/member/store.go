@@ -46,8 +46,9 @@ type store struct {
 	roster   *identity.Roster // the newest of the record
 }
 
-// load reads the record, if it exists.
-func (s *store) load() error {
+// load reads the record, if it exists. ageLost means that the node's age key was lost, and that it has a new one: then
+// the record gets the new key. Secrets for the old key cannot be read any more, and calls report that.
+func (s *store) load(ageLost bool) error {
 	text, err := os.ReadFile(s.path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -58,6 +59,10 @@ func (s *store) load() error {
 	if err := json.Unmarshal(text, &s.record); err != nil {
 		return damaged(s.path, err)
 	}
+	newAge := ageLost && s.record.Keys != (PublicKeys{})
+	if newAge {
+		s.record.Keys.Age = s.keys.Age
+	}
 	if err := s.record.Keys.compare(s.keys, s.path); err != nil {
 		return err
 	}
@@ -65,6 +70,9 @@ func (s *store) load() error {
 	s.roster, err = identity.VerifyRosters(s.record.Cluster, s.record.Rosters, time.Time{})
 	if err != nil {
 		return damaged(s.path, fmt.Errorf("verify the stored rosters: %w", err))
+	}
+	if newAge {
+		return s.Change(func(*Record) {})
 	}
 	return nil
 }

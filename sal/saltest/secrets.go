@@ -22,10 +22,13 @@ import (
 var secrets = map[catalog.Secret]string{
 	"suite@1": "canary-Xo9-7f2c81d4a6",
 	"suite@2": "canary-Qp3-e05b97c21f",
+	// For single fields. They begin like user-data that has an effect.
+	"text@1": "#!canary-Vk1-93d0ab64e7",
+	"text@2": "#!canary-Ts8-1bc67f0e52",
 }
 
-// withSecret returns a step with a secret for every field that accepts one, and whether there is such a field.
-func (s Step) withSecret(name catalog.Secret) (Step, bool) {
+// withSecret returns a step with a version of a secret for every field that accepts one, and whether there is one.
+func (s Step) withSecret(version int) (Step, bool) {
 	o, ok := catalog.Lookup(s.Operation)
 	if !ok {
 		return s, false
@@ -34,13 +37,13 @@ func (s Step) withSecret(name catalog.Secret) (Step, bool) {
 	if args == nil {
 		args = make(map[string]any)
 	}
-	form := map[string]any{"secret": string(name)}
+	form := func(name string) any { return map[string]any{"secret": fmt.Sprintf("%s@%d", name, version)} }
 	for _, f := range o.Args {
 		switch {
 		case f.Type == catalog.String && f.Secret:
-			args[f.Name], given = form, true
+			args[f.Name], given = form("text"), true
 		case f.Type == catalog.Map && f.Elem.Secret:
-			args[f.Name], given = map[string]any{"PROBE": form}, true
+			args[f.Name], given = map[string]any{"PROBE": form("suite")}, true
 		}
 	}
 	return Step{s.Operation, args}, given
@@ -51,7 +54,7 @@ func (s Step) withSecret(name catalog.Secret) (Step, bool) {
 func keepsNoSecret(t testing.TB, e Suite) {
 	h := e.newHost(t)
 	h.restart(func(step string) { h.leaks.inFiles("before step " + step) })
-	first, takes := e.Make.withSecret("suite@1")
+	first, takes := e.Make.withSecret(1)
 	h.expect(first, writ.ChangeCreated)
 	h.expect(first, writ.ChangeUnchanged)
 	h.leaks.inFiles("after the creation")
@@ -59,7 +62,7 @@ func keepsNoSecret(t testing.TB, e Suite) {
 		changesSecret(h, first)
 	}
 	for _, s := range e.Steps {
-		if s, ok := s.withSecret("suite@1"); ok {
+		if s, ok := s.withSecret(1); ok {
 			h.must(h.step(s))
 			h.leaks.inFiles("after " + s.Operation)
 		}
@@ -73,7 +76,7 @@ func keepsNoSecret(t testing.TB, e Suite) {
 // changesSecret makes the subject with another version of its secrets.
 func changesSecret(h *host, before Step) {
 	h.Helper()
-	next, _ := h.suite.Make.withSecret("suite@2")
+	next, _ := h.suite.Make.withSecret(2)
 	_, immutable := h.suite.operation().Args.Changed(before.Args, next.Args)
 	if len(immutable) > 0 {
 		h.refuse(next, subject, uidOf(subject), writ.CodeImmutableField)
