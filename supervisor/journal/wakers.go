@@ -147,8 +147,7 @@ type openRow struct {
 // sleepersOf returns the sleepers of a run without a due pass, and the number of its open calls.
 func (tx *Tx) sleepersOf(id writ.RunID, isMember func(writ.NodeID) bool) (found []Sleeper, open int, err error) {
 	run, err := tx.Run(id)
-	if err != nil || run == nil || run.State.Ended() || !run.Idle ||
-		run.Stop != nil && !run.StopBy.Equal(run.Deadline) {
+	if err != nil || run == nil || run.State.Ended() || !run.Idle || run.StopsCalls() {
 		return nil, 0, err
 	}
 	rows, err := tx.openRows(run.number)

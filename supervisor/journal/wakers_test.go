@@ -27,9 +27,9 @@ func TestEveryRunHasAWakerOrIsNamed(t *testing.T) {
 	ended := planned(func(c *journal.Call) { c.State = writ.CallSucceeded })
 	follows := planned(func(c *journal.Call) { c.Node, c.Claimed, c.After = "member", true, []int{1} })
 	idle := func(r *journal.Run) { r.Idle = true }
-	stopped := func(by time.Duration) func(r *journal.Run) {
+	stopped := func(as writ.RunState, by time.Duration) func(r *journal.Run) {
 		return func(r *journal.Run) {
-			r.Idle, r.Stop, r.StopBy = true, writ.Errorf(writ.CodeRunCancelled, "told to"), r.Deadline.Add(by)
+			r.Idle, r.Stop, r.StopState, r.StopBy = true, writ.Errorf(writ.CodeRunCancelled, "told to"), as, r.Deadline.Add(by)
 		}
 	}
 	cases := []struct {
@@ -40,8 +40,9 @@ func TestEveryRunHasAWakerOrIsNamed(t *testing.T) {
 	}{
 		{"a pass is due", func(*journal.Run) {}, nil, ""},
 		{"it has ended", func(r *journal.Run) { r.Idle, r.State = true, writ.RunFailed }, nil, ""},
-		{"it is being cancelled", stopped(-time.Minute), nil, ""},
-		{"it failed and has until its deadline", stopped(0), nil, "open"},
+		{"it is being cancelled", stopped(writ.RunCancelled, -time.Minute), nil, ""},
+		{"it is being cancelled until its deadline", stopped(writ.RunCancelled, 0), nil, ""},
+		{"it failed and has until its deadline", stopped(writ.RunFailed, 0), nil, "open"},
 		{"nothing is open", idle, nil, "open"},
 		{"all has ended", idle, []*journal.Call{ended}, "open"},
 		{"one is out at a member", idle, []*journal.Call{sent("member", "")}, ""},
