@@ -211,5 +211,14 @@ func TestNodeReportsLostKey(t *testing.T) {
 		if got := n.await(job.JobKey); codeOf(got) != writ.CodeSecretUnreadable || !testenv.Mentions(got.Error.Hint, "join") {
 			t.Errorf("it answers %+v", got.Error)
 		}
+
+		// The new key was stored, so the next start finds it and accepts secrets for it.
+		n.stop()
+		n = n.again()
+		job = n.withSecret(2, n.encryptTo(n.reader()))
+		n.push(job)
+		if got := n.await(job.JobKey); got.Error != nil {
+			t.Errorf("after a second restart it answers %+v", got.Error)
+		}
 	})
 }

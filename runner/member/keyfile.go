@@ -50,25 +50,24 @@ func loadKey(path string) (ed25519.PrivateKey, error) {
 	return key, nil
 }
 
-// loadAge loads the key that decrypts secrets. It creates one if the file is missing.
-func loadAge(path string) (*age.X25519Identity, error) {
+// loadAge loads the key that decrypts secrets. If the file is missing it creates a key, which saveAge must store, and
+// returns created = true.
+func loadAge(path string) (key *age.X25519Identity, created bool, err error) {
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		key, err := age.GenerateX25519Identity()
-		if err != nil {
-			return nil, err
-		}
-		return key, writeFile(path, []byte(key.String()+"\n"))
+		key, err = age.GenerateX25519Identity()
+		return key, true, err
 	}
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	key, err := age.ParseX25519Identity(strings.TrimSpace(string(text)))
-	if err != nil {
-		return nil, damaged(path, errors.New("it is not a private key of age")) // err may quote the key
+	if key, err = age.ParseX25519Identity(strings.TrimSpace(string(text))); err != nil {
+		return nil, false, damaged(path, errors.New("it is not a private key of age")) // err may quote the key
 	}
-	return key, nil
+	return key, false, nil
 }
+
+func saveAge(path string, key *age.X25519Identity) error { return writeFile(path, []byte(key.String()+"\n")) }
 
 // writeFile replaces a file atomically: after a crash it has either the old or the new text. Only its owner can read
 // it.

@@ -7,7 +7,6 @@ package member
 import (
 	"crypto/ed25519"
 	"fmt"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -61,13 +60,20 @@ func openMember(dir string) (*Member, error) {
 	if m.key, err = Key(dir); err != nil {
 		return nil, err
 	}
-	ageFile := filepath.Join(dir, ageFile)
-	_, lost := os.Stat(ageFile)
-	if m.age, err = loadAge(ageFile); err != nil {
+	path, newAge := filepath.Join(dir, ageFile), false
+	if m.age, newAge, err = loadAge(path); err != nil {
 		return nil, fmt.Errorf("load the node's age key: %w", err)
 	}
 	m.keys = PublicKeys{Node: sshsig.Fingerprint(m.PublicKey()), Age: m.age.Recipient().String()}
-	return m, m.load(lost != nil)
+	if err := m.load(newAge); err != nil {
+		return nil, err
+	}
+	if newAge { // after the record has its public key: a crash before this write leaves the key missing, not foreign
+		if err := saveAge(path, m.age); err != nil {
+			return nil, fmt.Errorf("store the node's age key: %w", err)
+		}
+	}
+	return m, nil
 }
 
 // Dir returns the data directory.
