@@ -20,6 +20,7 @@ import (
 
 	"writ"
 	"writ/sal"
+	"writ/sal/containerd/imagestore"
 	"writ/sal/needs"
 )
 
@@ -206,7 +207,7 @@ func (c *Connection) checkSnapshotter(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	name, err := snapshotter(c.in(ctx), daemon)
+	name, err := imagestore.Snapshotter(c.in(ctx), daemon)
 	if err != nil {
 		return "", errors.New(writ.AsError(err).Message)
 	}

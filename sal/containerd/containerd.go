@@ -29,6 +29,7 @@ import (
 	"writ/internal/confine"
 	"writ/sal"
 	"writ/sal/catalog"
+	"writ/sal/containerd/imagestore"
 )
 
 // defaultGrace is the default of Driver.Grace.
@@ -193,6 +194,10 @@ func begin(
 		return nil, nil, err
 	}
 	return &job{Driver: d, Request: request, daemon: daemon}, done, nil
+}
+
+func (j *job) store() *imagestore.Store {
+	return &imagestore.Store{Daemon: j.daemon, Locks: &j.images, Step: j.step}
 }
 
 func (j *job) do(ctx context.Context) (sal.Outcome, error) {

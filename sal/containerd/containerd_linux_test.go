@@ -19,6 +19,7 @@ import (
 	"writ/internal/test/testenv"
 	"writ/sal"
 	"writ/sal/catalog"
+	"writ/sal/containerd/imagestore"
 	"writ/sal/needs"
 	"writ/sal/saltest"
 )
@@ -167,12 +168,12 @@ func traces(t testing.TB, d *Driver, daemon *testenv.ContainerdServer, host stri
 	for _, x := range kept {
 		note("lease", x.ID, err)
 	}
-	for _, name := range snapshotters {
+	for _, name := range imagestore.Snapshotters {
 		err := c.SnapshotService(name).Walk(ctx, func(_ context.Context, s snapshots.Info) error {
 			note("snapshot", s.Name, nil)
 			return nil
 		})
-		if err != nil && !noSnapshotter(err) {
+		if err != nil && !imagestore.NoSnapshotter(err) {
 			t.Fatal(err)
 		}
 	}
@@ -209,7 +210,7 @@ func clear(t testing.TB, d *Driver) {
 	for _, x := range kept {
 		err = errors.Join(err, c.LeasesService().Delete(ctx, leases.Lease{ID: x.ID}))
 	}
-	if err := errors.Join(err, j.dropImages(ctx)); err != nil {
+	if err := errors.Join(err, j.store().DropUnused(ctx)); err != nil {
 		t.Error(err)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"writ"
 	"writ/internal/confine"
 	"writ/internal/userns"
+	"writ/sal/containerd/imagestore"
 	"writ/sal/needs"
 )
 
@@ -166,7 +167,7 @@ func (m *mappability) check(ctx context.Context, c *Connection, ids *confine.Acc
 
 // layers returns the snapshotter and its root directory, or "" if the daemon does not report the directory.
 func layers(ctx context.Context, daemon *client.Client) (keeps, root string, err error) {
-	if keeps, err = snapshotter(ctx, daemon); err != nil {
+	if keeps, err = imagestore.Snapshotter(ctx, daemon); err != nil {
 		return "", "", err
 	}
 	plugins, err := daemon.IntrospectionService().Plugins(ctx, "type==io.containerd.snapshotter.v1")

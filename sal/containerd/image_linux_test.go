@@ -21,6 +21,7 @@ import (
 	"writ"
 	"writ/internal/test/testenv"
 	"writ/sal"
+	"writ/sal/containerd/imagestore"
 )
 
 // shelf holds images by name.
@@ -136,7 +137,7 @@ func TestContainerGetsOnlyItsArchivesLayers(t *testing.T) {
 	}
 	before := b.hear("container.create", "victim", map[string]any{"image": "victim"})
 	for _, name := range names {
-		b.importUnchecked(earlierPrefix+images[name].SHA256, images[name].Path) // as by an earlier version
+		b.importUnchecked(imagestore.EarlierPrefix+images[name].SHA256, images[name].Path) // as by an earlier version
 		if h := steal(name); fmt.Sprint(h) != fmt.Sprint(alone[name]) {
 			t.Errorf("%s: that another project has the layer is told: %v\nand otherwise %v", name, h, alone[name])
 		}
@@ -193,7 +194,7 @@ func TestAnArchiveIsNoImageButItsOwn(t *testing.T) {
 	}
 	o := testenv.NewOCI()
 	forged := o.Image(configOf(testenv.DigestOf(layer.Bytes())), o.Blob(testenv.LayerType, layer.Bytes()))
-	forged["annotations"] = map[string]string{"io.containerd.image.name": imageName(images["victim"])}
+	forged["annotations"] = map[string]string{"io.containerd.image.name": imagestore.NameOf(images["victim"])}
 	images.put(t, "forged", o.Index(forged))
 	b.must("container.create", "victim", map[string]any{"image": "victim"})
 	daemon, err := b.driver.open()
@@ -201,7 +202,7 @@ func TestAnArchiveIsNoImageButItsOwn(t *testing.T) {
 		t.Fatal(err)
 	}
 	target := func() string {
-		image, err := daemon.GetImage(b.driver.in(t.Context()), imageName(images["victim"]))
+		image, err := daemon.GetImage(b.driver.in(t.Context()), imagestore.NameOf(images["victim"]))
 		if err != nil {
 			return err.Error()
 		}

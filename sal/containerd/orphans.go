@@ -15,6 +15,7 @@ import (
 
 	"writ"
 	"writ/sal"
+	"writ/sal/containerd/imagestore"
 )
 
 // Orphans returns containers, layers and images at the daemon, files, and network namespaces without a record.
@@ -135,14 +136,14 @@ func inventory(
 		return nil, nil, failed("list the containers", err)
 	}
 	layers = map[string]string{}
-	for _, name := range snapshotters {
+	for _, name := range imagestore.Snapshotters {
 		err := daemon.SnapshotService(name).Walk(ctx, func(_ context.Context, s snapshots.Info) error {
 			if s.Kind == snapshots.KindActive {
 				layers[s.Name] = name
 			}
 			return nil
 		})
-		if err != nil && !gone(err) && !noSnapshotter(err) {
+		if err != nil && !gone(err) && !imagestore.NoSnapshotter(err) {
 			return nil, nil, failed("list the layers", err)
 		}
 	}

@@ -1,41 +1,22 @@
 package containerd
 
 import (
-	"regexp"
 	"slices"
 	"strings"
 
-	"github.com/containerd/errdefs"
-
 	"writ"
-	"writ/sal"
+	"writ/sal/containerd/imagestore"
 )
 
 // failed converts an error of the daemon, which may be nil, to one for people. `doing` continues "cannot ", such as
 // "find the container".
-func failed(doing string, err error) error {
-	if err == nil {
-		return nil
-	}
-	// The daemon passes disk errors of the system on as text only.
-	for _, full := range []string{"no space left on device", "disk quota exceeded"} {
-		if strings.Contains(err.Error(), full) {
-			return writ.Errorf(writ.CodeDiskFull, "cannot %s: %w", doing, err).
-				WithHint("free space where containerd keeps its files; the call is retried")
-		}
-	}
-	if errdefs.IsUnavailable(err) {
-		return writ.Errorf(writ.CodeDriverFailed, "cannot %s: %w", doing, err).
-			WithHint("containerd stopped meanwhile; the call is retried")
-	}
-	return sal.HostError(doing, err)
-}
+func failed(doing string, err error) error { return imagestore.Failed(doing, err) }
 
 // gone reports whether an error means "not found".
-func gone(err error) bool { return errdefs.IsNotFound(err) }
+func gone(err error) bool { return imagestore.IsGone(err) }
 
 // exists reports whether an error means "already exists".
-func exists(err error) bool { return errdefs.IsAlreadyExists(err) }
+func exists(err error) bool { return imagestore.IsExisting(err) }
 
 // notStarted returns the error of a process that the runtime did not start. An error that the image or the arguments
 // cause is not retryable.
@@ -67,39 +48,4 @@ var badTree = []string{
 
 func containsAny(text string, parts []string) bool {
 	return slices.ContainsFunc(parts, func(part string) bool { return strings.Contains(text, part) })
-}
-
-// notUnpacked returns the error of an image that containerd did not unpack. The archive is complete, so an error that
-// the entries of a layer cause is not retryable.
-func notUnpacked(err error) error {
-	_, text, found := strings.Cut(strings.TrimSuffix(err.Error(), ": unknown"), "failed to extract layer ")
-	layer, why, _ := strings.Cut(text, ": ")
-	if !found || !causedByLayer(why) {
-		return failed("unpack the image", err)
-	}
-	return writ.Errorf(writ.CodeArgumentsInvalid, "the layer %s of the image cannot be unpacked: %s", layer,
-		treePath.ReplaceAllString(why, "/")).
-		WithHint("build the image again; `tar -tvf` lists the entries of a layer")
-}
-
-// treePath matches the path of a layer on the host.
-var treePath = regexp.MustCompile(`/[^\s"]*/(snapshots|active|view|tmpmounts)/[^/\s"]+(/fs)?/`)
-
-// badEntry lists the errors about an entry of a layer.
-var badEntry = []string{
-	"not a directory", "is a directory", "file name too long", "too many levels of symbolic links", "invalid argument",
-	"invalid whiteout name", "unhandled tar header type", "invalid archive", "archive/tar:", "unexpected EOF",
-}
-
-// causedByLayer reports whether an error of the unpacking repeats for each attempt.
-func causedByLayer(why string) bool {
-	switch {
-	case strings.HasPrefix(why, "link "): // the target of a hard link is not in the image
-		return strings.Contains(why, "no such file or directory")
-	case strings.HasPrefix(why, "failed to setxattr "): // a file system limits the attributes of a file
-		return containsAny(why, []string{
-			"argument list too long", "numerical result out of range", "no space left on device", "invalid argument",
-		})
-	}
-	return containsAny(why, badEntry)
 }

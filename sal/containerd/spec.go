@@ -22,6 +22,7 @@ import (
 	"writ"
 	"writ/sal"
 	"writ/sal/catalog"
+	"writ/sal/containerd/imagestore"
 )
 
 const (
@@ -129,17 +130,19 @@ func ownNames(r *record) []string {
 
 // register makes the container at the daemon: its image, its layer and its record there.
 func (j *job) register(ctx context.Context, r *record, p *plan) error {
-	keeps, err := snapshotter(ctx, j.daemon)
+	keeps, err := imagestore.Snapshotter(ctx, j.daemon)
 	if err != nil {
 		return err
 	}
-	name := imageName(p.image)
+	name := imagestore.NameOf(p.image)
 	done, err := j.images.Take(ctx, name) // until the container exists and uses the image
 	if err != nil {
 		return err
 	}
 	defer done()
-	image, err := j.unpacked(ctx, name, p.image.Path, keeps)
+	// This message is the same if the daemon has the image already: another one would reveal images of other projects.
+	j.Progress("preparing the image")
+	image, err := j.store().Unpacked(ctx, name, p.image.Path, keeps)
 	if err != nil {
 		return err
 	}

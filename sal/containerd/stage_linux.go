@@ -17,6 +17,7 @@ import (
 	"writ/internal/userns"
 	"writ/sal"
 	"writ/sal/catalog"
+	"writ/sal/containerd/imagestore"
 	"writ/sal/needs"
 )
 
@@ -93,9 +94,9 @@ func mountMapped(user *os.File, from, to string) error {
 
 // layer returns the mounts of a container's layer, as the daemon would mount it.
 func (j *job) layer(ctx context.Context, id string) ([]mounting.Mount, error) {
-	for _, name := range snapshotters {
+	for _, name := range imagestore.Snapshotters {
 		mounts, err := j.daemon.SnapshotService(name).Mounts(ctx, id)
-		if gone(err) || err != nil && noSnapshotter(err) {
+		if gone(err) || err != nil && imagestore.NoSnapshotter(err) {
 			continue
 		}
 		return mounts, failed("find the container's layer", err)

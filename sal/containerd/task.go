@@ -16,6 +16,7 @@ import (
 	"writ"
 	"writ/sal"
 	"writ/sal/catalog"
+	"writ/sal/containerd/imagestore"
 	"writ/sal/logfile"
 )
 
@@ -231,15 +232,15 @@ func (j *job) discard(ctx context.Context, r *record, id string, grace time.Dura
 	if err := (&logfile.Log{Path: j.logPath(id)}).Remove(); err != nil {
 		return sal.HostError("remove the log of the container", err)
 	}
-	return j.dropImages(ctx)
+	return j.store().DropUnused(ctx)
 }
 
 // removeSnapshot removes the layer of a container. Volumes are not affected.
 func (j *job) removeSnapshot(ctx context.Context, id string) error {
 	j.step("remove the container's layer")
-	for _, name := range snapshotters {
+	for _, name := range imagestore.Snapshotters {
 		err := j.daemon.SnapshotService(name).Remove(ctx, id)
-		if err != nil && !gone(err) && !noSnapshotter(err) {
+		if err != nil && !gone(err) && !imagestore.NoSnapshotter(err) {
 			return failed("remove the container's layer", err)
 		}
 	}
