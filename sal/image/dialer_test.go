@@ -2,16 +2,14 @@ package image
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"net"
 	"net/http"
-	"net/http/httptest"
 	"net/netip"
 	"strings"
 	"testing"
 
 	"writ"
+	"writ/internal/outbound"
 	"writ/internal/reach"
 )
 
@@ -40,35 +38,6 @@ func TestAddressesOutsideTheInternetAreNotPublic(t *testing.T) {
 	}
 	if reach.Public(netip.Addr{}) {
 		t.Error("no address counts as public")
-	}
-}
-
-// The test uses the real dialer, a real server on this host, and the check of the connected socket.
-func TestNoConnectionIsOpenedToARefusedAddress(t *testing.T) {
-	asked := make(chan struct{}, 10)
-	s := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked <- struct{}{} }))
-	defer s.Close()
-	to := netip.MustParseAddrPort(s.Listener.Addr().String())
-	d := dialer{}
-	for _, network := range []string{"tcp", "tcp4"} {
-		if conn, err := d.connect(t.Context(), network, to); !errors.Is(err, errRefused) {
-			t.Errorf("%s: %v, %v", network, conn, err)
-		}
-	}
-	d.allow = prefixes("127.0.0.0/8", "::1/128")
-	conn, err := d.connect(t.Context(), "tcp", to)
-	if err != nil {
-		t.Fatalf("the operator allows it: %v", err)
-	}
-	_ = conn.Close()
-	d.allow = nil
-	own, _ := net.InterfaceAddrs()
-	for _, a := range own {
-		if p, err := netip.ParsePrefix(a.String()); err == nil {
-			if ok, _ := d.allowed(p.Addr()); ok {
-				t.Errorf("the host's own address %s is allowed", p)
-			}
-		}
 	}
 }
 
@@ -140,7 +109,7 @@ func TestNamesAndRedirectsCannotReachInside(t *testing.T) {
 
 // A proxy could reach addresses that this node must not.
 func TestNoProxyOfTheEnvironmentIsAsked(t *testing.T) {
-	transport, ok := dialer{}.client(nil).Transport.(*http.Transport)
+	transport, ok := outbound.Dialer{}.Client(nil).Transport.(*http.Transport)
 	if !ok || transport.Proxy != nil || transport.DialContext == nil || transport.DialTLSContext != nil {
 		t.Errorf("servers are asked by way of %+v", transport)
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"writ"
+	"writ/internal/outbound"
 	"writ/internal/sleep"
 )
 
@@ -38,14 +39,14 @@ var errBroken = errors.New("the server broke off")
 type server struct {
 	*part
 	client *http.Client
-	permit func(*url.URL) error // see dialer.permit
+	permit func(*url.URL) error // see outbound.Dialer.Permit
 	pause  time.Duration
 	stall  time.Duration
 }
 
 func newServer(d *Driver, p *part) *server {
-	network := dialer{allow: d.Allow, lookup: d.lookup, reach: d.reach, inside: func() { p.inside.Store(true) }}
-	return &server{p, network.client(d.authorities), network.permit, cmp.Or(d.Pause, pause), cmp.Or(d.stall, stall)}
+	network := outbound.Dialer{Allow: d.Allow, Lookup: d.lookup, Reach: d.reach, Inside: func() { p.inside.Store(true) }}
+	return &server{p, network.Client(d.authorities), network.Permit, cmp.Or(d.Pause, pause), cmp.Or(d.stall, stall)}
 }
 
 // fill fetches the missing bytes. It repeats broken requests as long as data arrives.
@@ -194,10 +195,10 @@ func broken(parent context.Context, err error) error {
 	if parent.Err() != nil {
 		return parent.Err()
 	}
-	if errors.Is(err, errInsecure) {
-		return writ.Errorf(writ.CodeArgumentsInvalid, "%w", errInsecure)
+	if errors.Is(err, outbound.ErrInsecure) {
+		return writ.Errorf(writ.CodeArgumentsInvalid, "%w", outbound.ErrInsecure)
 	}
-	if closed, ok := errors.AsType[closedAddress](err); ok {
+	if closed, ok := errors.AsType[outbound.ClosedAddress](err); ok {
 		return writ.Errorf(writ.CodeArgumentsInvalid, "%w", closed).
 			WithHint("use an address on the internet; the node's operator permits others with `writ runner --image-allow`")
 	}
