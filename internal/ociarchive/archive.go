@@ -42,7 +42,7 @@ func Check(ctx context.Context, file *os.File) error { return check(ctx, file, m
 
 func check(ctx context.Context, file *os.File, most int64) error {
 	a := &archive{
-		file: file, most: most, left: most, machine: platforms.Default(),
+		file: file, layers: &Layers{most: most}, machine: platforms.Default(),
 		texts: map[string][]byte{}, blobs: map[digest.Digest]blob{}, looked: map[look]bool{},
 		unpacked: map[digest.Digest]digest.Digest{},
 	}
@@ -67,8 +67,7 @@ func noArchive(format string, args ...any) *writ.Error {
 type archive struct {
 	file    *os.File
 	machine platforms.Matcher // the matcher that containerd uses
-	most    int64             // limit of the unpacked layers in bytes
-	left    int64             // remaining bytes of most
+	layers  *Layers
 
 	texts    map[string][]byte // oci-layout and index.json
 	docker   bool              // it contains Docker's manifest.json

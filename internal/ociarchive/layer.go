@@ -8,12 +8,14 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
+	"sync/atomic"
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
 	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
+	"writ"
 	"writ/internal/ctxio"
 )
 
@@ -39,6 +41,35 @@ func (a *archive) diff(ctx context.Context, layer ocispec.Descriptor) (digest.Di
 	if err != nil {
 		return "", err
 	}
+	if known, ok := a.unpacked[layer.Digest]; ok {
+		return known, nil
+	}
+	diff, err := a.layers.Diff(layer, &ctxio.Reader{Ctx: ctx, From: io.NewSectionReader(a.file, b.offset, b.size)})
+	if err != nil {
+		if ctx.Err() != nil {
+			return "", ctx.Err()
+		}
+		return "", err
+	}
+	a.unpacked[layer.Digest] = diff
+	return diff, nil
+}
+
+// Layers computes diff_ids of layers and limits the size of all of them together. Its methods may be called concurrently.
+type Layers struct {
+	most int64        // limit in bytes
+	used atomic.Int64 // bytes of compressed layers after they were unpacked
+}
+
+// NewLayers returns a Layers with the limit for one image, or with a lower one in bytes.
+func NewLayers(most int64) *Layers { return &Layers{most: min(most, maxUnpacked)} }
+
+// Used returns the bytes of the layers so far.
+func (l *Layers) Used() int64 { return l.used.Load() }
+
+// Diff returns the digest of a layer's unpacked content. It returns ARGUMENTS_INVALID if the layer has an unknown type or
+// is damaged, or if the layers so far are too large. It may return without an error before the end of content.
+func (l *Layers) Diff(layer ocispec.Descriptor, content io.Reader) (digest.Digest, error) {
 	looks, ok := layerTypes[layer.MediaType]
 	if !ok {
 		return "", noArchive("the layer %s has the type %q, which is not unpacked", layer.Digest, layer.MediaType)
@@ -46,24 +77,29 @@ func (a *archive) diff(ctx context.Context, layer ocispec.Descriptor) (digest.Di
 	if !looks {
 		return layer.Digest, nil
 	}
-	if known, ok := a.unpacked[layer.Digest]; ok {
-		return known, nil
-	}
-	from, err := unpack(&ctxio.Reader{Ctx: ctx, From: io.NewSectionReader(a.file, b.offset, b.size)})
+	from, err := unpack(content)
 	if err != nil {
-		return "", unreadable(ctx, err)
+		return "", noArchive("%v", err)
 	}
 	defer from.Close()
 	sum := sha256.New()
-	n, err := io.Copy(sum, io.LimitReader(from, a.left+1))
-	if err != nil {
-		return "", unreadable(ctx, err)
+	if _, err := io.Copy(io.MultiWriter(sum, (*meter)(l)), from); err != nil {
+		if tooLarge, ok := errors.AsType[*writ.Error](err); ok {
+			return "", tooLarge
+		}
+		return "", noArchive("%v", err)
 	}
-	if a.left -= n; a.left < 0 {
-		return "", noArchive("its unpacked layers have more than %d MiB", a.most>>20)
+	return digest.NewDigest(digest.SHA256, sum), nil
+}
+
+// meter counts the bytes of unpacked layers.
+type meter Layers
+
+func (m *meter) Write(text []byte) (int, error) {
+	if m.used.Add(int64(len(text))) > m.most {
+		return 0, noArchive("its unpacked layers have more than %d MiB", m.most>>20)
 	}
-	a.unpacked[layer.Digest] = digest.NewDigest(digest.SHA256, sum)
-	return a.unpacked[layer.Digest], nil
+	return len(text), nil
 }
 
 // maxWindow limits the window of zstd, in bytes: the value of zstd --ultra --long.
