@@ -1,5 +1,5 @@
-// Writ is the command line and the entry point of all daemons: the only program of writ. It connects stores and
-// drivers. Rules belong in other packages.
+// Writ is the command line and the entry point of all daemons: the only program of writ. This package assembles the
+// commands. All rules are in other packages.
 package main
 
 import (
@@ -26,12 +26,11 @@ func main() {
 	if boot.IsModprobe(os.Args) {
 		os.Exit(boot.Modprobe(os.Args))
 	}
-	// A child of the evaluator gives up almost all privileges of a process. It must run before any other code, and do
-	// nothing else.
+	// A child of the evaluator gives up almost all privileges of a process. So this check is before any other code.
 	if evaluator.IsChild(os.Args) {
 		os.Exit(evaluator.Main())
 	}
-	// The process that logs the output of a container runs only that code, too.
+	// The process that logs the output of a container runs only Logger.
 	if containerd.IsLogger(os.Args) {
 		os.Exit(containerd.Logger(os.Args))
 	}

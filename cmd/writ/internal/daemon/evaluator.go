@@ -7,7 +7,7 @@ import (
 	"writ/scripts/evaluator"
 )
 
-// Evaluator carries out passes and reports the confinement of scripts.
+// Evaluator evaluates scripts and reports how they are confined.
 type Evaluator interface {
 	scripts.Evaluator
 	// Confinement returns the layers that confine evaluated scripts; nil means none. The error gives the reason if

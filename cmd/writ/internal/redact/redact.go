@@ -1,7 +1,7 @@
 // Package redact removes secrets from text before the text is shown, logged or stored. Errors and logs repeat input,
-// and a user may paste a key in place of its file name. Secrets are values that grant access to any reader:
-// SSH and age private keys, join tokens, tokens of other services, secret webhook addresses, and passwords. The package
-// must not know where the text goes.
+// and a user may paste a key in place of its file name. A secret is a value that gives every reader access: SSH and age
+// private keys, join tokens, tokens of other services, secret webhook addresses, and passwords. The package must not
+// know where the text goes.
 package redact
 
 import (
@@ -74,7 +74,7 @@ func hide(pattern *regexp.Regexp, s string) string {
 	return pattern.ReplaceAllStringFunc(s, func(found string) string {
 		groups := pattern.FindStringSubmatch(found)
 		before := strings.Join(groups[1:], "")
-		done, _, _ := strings.Cut(placeholder, " ") // if the pattern stops at a space
+		done, _, _ := strings.Cut(placeholder, " ") // a pattern that stops at spaces matches only this word
 		switch secret := found[len(before):]; {
 		case secret == placeholder, secret == done:
 			return found
@@ -96,8 +96,8 @@ func HoldsKey(value string) bool {
 	return strings.ContainsAny(value, "\r\n") || strings.Contains(value, "PRIVATE KEY") || keyPattern.MatchString(value)
 }
 
-// mayBeKey reports whether a run of base64 may be part of a key. It excludes other text of that length: hex digests,
-// SSH public keys and paths.
+// mayBeKey reports whether a run of base64 may be part of a key. It excludes other long text: hex digests, SSH public
+// keys and paths.
 func mayBeKey(run string) bool {
 	switch {
 	case strings.HasPrefix(run, "SHA256:"), isPublicKey(run):

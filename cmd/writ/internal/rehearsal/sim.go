@@ -1,5 +1,6 @@
-// Package rehearsal runs scripts for tests of scripts. It uses a datacenter within this process that is real except for
-// its drivers and its queue. It knows how to assemble such a datacenter. It must not know the expectations of a test.
+// Package rehearsal runs scripts for tests of scripts. It starts a datacenter (a supervisor and its nodes) in this
+// process. Only its drivers and its queue are simulated. The package knows how to assemble such a datacenter. It must
+// not know the expectations of a test.
 package rehearsal
 
 import (
@@ -29,7 +30,7 @@ import (
 type Sim struct {
 	Dir       string            // base of relative script paths
 	Modules   client.Modules    // additional modules that scripts may import
-	Evaluator scripts.Evaluator // executes the passes
+	Evaluator scripts.Evaluator // evaluates the scripts
 	Log       *slog.Logger      // of the datacenter
 
 	mu      sync.Mutex // serialises runs
@@ -38,7 +39,7 @@ type Sim struct {
 
 var _ scripttest.Sim = (*Sim)(nil)
 
-// deadline is the signed deadline of runs. A test ends earlier.
+// deadline is the deadline that is signed with each script. No run reaches it, because the test ends earlier.
 const deadline = time.Hour
 
 // Close stops the datacenter and removes its files.
@@ -171,7 +172,8 @@ func (s *Sim) submit(ctx context.Context, script client.Script, r scripttest.Reh
 
 // unended returns the error for a run that did not end in time, with its open calls.
 func (s *Sim) unended(script string, run writ.RunID, why error) error {
-	state, calls, err := s.cluster.look(context.Background(), run) // the journal is in memory
+	// ctx may have ended. The journal is in memory, so this read is short.
+	state, calls, err := s.cluster.look(context.Background(), run)
 	if err != nil {
 		return why
 	}

@@ -95,7 +95,7 @@ func codeNames() []string {
 	return names
 }
 
-// explainCode looks up a code in both tables.
+// explainCode looks up a code of an error or of a diagnostic.
 func explainCode(code string) (explanation, bool) {
 	if i := slices.IndexFunc(writ.Codes, func(c writ.CodeInfo) bool { return string(c.Code) == code }); i >= 0 {
 		c := writ.Codes[i]
@@ -142,7 +142,7 @@ func indented(text string) string {
 func listExplanations() terminal.View {
 	var all []explanation
 	for _, name := range codeNames() {
-		e, _ := explainCode(name) // codeNames reads the same tables
+		e, _ := explainCode(name) // codeNames lists only known codes
 		all = append(all, e)
 	}
 	return terminal.List(all, all, func(e explanation) string { return e.Code },

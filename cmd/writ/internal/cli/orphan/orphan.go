@@ -1,4 +1,4 @@
-// Package orphan lists and describes orphans, which are objects on nodes without a resource.
+// Package orphan lists and describes orphans: objects on nodes that belong to no resource.
 package orphan
 
 import (
@@ -25,8 +25,7 @@ type Page struct {
 	Items []Orphan `json:"items"`
 }
 
-// On returns the orphans on nodes, sorted by node. The orphans of a node are in the best order for their
-// removal.
+// On returns the orphans on nodes, sorted by node. The orphans of a node are in the best order for their removal.
 func On(nodes map[writ.NodeID]writ.Node) []Orphan {
 	all := []Orphan{}
 	for _, n := range nodes {

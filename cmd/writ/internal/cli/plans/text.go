@@ -131,8 +131,9 @@ func (t *planText) beyond() {
 		t.line("The actions of the script after that are unknown before it runs.")
 	}
 	if own := t.Horizon; own != nil && (h == nil || h.Position != own.Position) {
-		t.line("\nBy itself the plan ends at %s: %s.", terminal.Clean(own.Position), terminal.Clean(own.Reason))
-		t.line("The part beyond that follows from the current state of the datacenter; a run is held only to the part before.")
+		t.line("\nWithout the state of the datacenter, the plan ends at %s: %s.", terminal.Clean(own.Position),
+			terminal.Clean(own.Reason))
+		t.line("The part after that depends on the current state of the datacenter. A run must match only the part before it.")
 	}
 }
 
@@ -159,13 +160,13 @@ func (t *planText) end() {
 	t.line("%s", t.summary())
 	switch {
 	case t.Next == "":
-	case t.Denied != nil && t.comment: // the key of a CI job that plans should have no other role
-		t.line("%s a person or job that may submit types: %s", t.Paint(terminal.Dim, "next:"), terminal.Clean(t.Next))
+	case t.Denied != nil && t.comment: // a CI job that makes plans should not have a second role
+		t.line("%s for a person or job that may submit: %s", t.Paint(terminal.Dim, "next:"), terminal.Clean(t.Next))
 	case t.Denied != nil:
 		t.line("%s you can plan this and read it, and not submit it: %s", t.Paint(terminal.Dim, "next:"),
 			terminal.Clean(t.Denied.Message))
 		t.line("      %s", terminal.Clean(t.Denied.Hint))
-		t.line("      a person with that role types: %s", terminal.Clean(t.Next))
+		t.line("      for a person with that role: %s", terminal.Clean(t.Next))
 	default:
 		t.line("%s %s", t.Paint(terminal.Dim, "next:"), terminal.Clean(t.Next))
 	}

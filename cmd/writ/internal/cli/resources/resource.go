@@ -173,7 +173,7 @@ func resourceShowCommand(env *cli.Env) *cobra.Command {
 			kind, name, ok := strings.Cut(args[0], "/")
 			if !ok {
 				return writ.Errorf(writ.CodeUsage, "%q names no resource", args[0]).
-					WithHint("write kind and name, as machine/web-0")
+					WithHint("write kind and name, for example machine/web-0")
 			}
 			if !slices.Contains(resourceKinds, kind) {
 				return cli.NotPossible("KIND/NAME", kind, resourceKinds)

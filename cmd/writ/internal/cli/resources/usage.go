@@ -49,7 +49,7 @@ after the --silent-after of its datacenter (` + "`writ dc show`" + `). Time with
 			if ofNodes {
 				return printOnline(cmd.Context(), env, c, month, datacenter,
 					cli.UnlessSelected(cmd,
-						"no time online is counted this month: a node has some a minute after it began. `writ node list` shows the nodes"))
+						"no online time is counted this month: the first entry of a node appears after a minute. `writ node list` shows the nodes"))
 			}
 			params := api.ListUsageParams{
 				Project: api.Given(env.Flags.Project), Datacenter: api.Given(datacenter), Month: api.Given(month),
@@ -119,7 +119,7 @@ type nodeMonth struct {
 
 // printOnline shows the online times of nodes in a month, or in every month if month is "".
 func printOnline(ctx context.Context, env *cli.Env, c *client.Client, month, datacenter, none string) error {
-	var roster *identity.Roster // nil if the context has no cluster, because the roster then cannot be verified
+	var roster *identity.Roster // nil if the selected context of the CLI names no cluster: the roster cannot be verified
 	if c.Context.Cluster != "" {
 		var err error
 		if roster, err = env.Roster(ctx, c); err != nil {

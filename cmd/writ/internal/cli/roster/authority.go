@@ -97,7 +97,7 @@ func authorityAddCommand(env *cli.Env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "add NAME",
 		Short: "Add an authority for SSH certificates of machines, or change its limits",
-		Long: `Signs the next version of the roster with you as a root operator. From then on, user certificates of the
+		Long: `Signs the next version of the roster. You must be a root operator. From then on, user certificates of the
 authority may sign for the machines in --user. Such a certificate has the name of the machine as a principal. Create
 it with ssh-keygen -s, Vault, step-ca or another program. It is valid for at most --max-lifetime, has no critical
 options, and certifies a key that was created for its job.
@@ -160,7 +160,7 @@ func authorityRemoveCommand(env *cli.Env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "remove NAME",
 		Short: "Remove an authority; its certificates become invalid",
-		Long: `Signs the next version of the roster with you as a root operator. Datacenters accept no new submission or
+		Long: `Signs the next version of the roster. You must be a root operator. Datacenters accept no new submission or
 statement signed with a certificate of this authority. Accepted runs continue. With --revoke, every open run that
 was signed with such a certificate is cancelled. Use it if the authority's key may be stolen.
 

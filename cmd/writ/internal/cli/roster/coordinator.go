@@ -72,7 +72,7 @@ func coordinatorAddCommand(env *cli.Env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "add NAME",
 		Short: "Add a coordinator, or give one on this machine an address with TLS",
-		Long: `Signs the next version of the roster with you as a root operator. It adds a coordinator with these
+		Long: `Signs the next version of the roster. You must be a root operator. It adds a coordinator with these
 addresses. --data is the directory of the coordinator. The command creates a key there, unless the directory has
 one, and adds the rosters. Copy both to the host of the coordinator.
 
@@ -106,7 +106,7 @@ its own directory. Then restart it with --listen and the address.`,
 			}
 			err = awaitAdoption(cmd.Context(), env, c, roster, adopt, m)
 			if u, wrong := url.Parse(addresses[0]); wrong == nil {
-				env.Note("\nNext, on its host, with coordinator.key and rosters of %s in --data:\n  %s", data,
+				env.Note("\nNext, copy coordinator.key and rosters from %s to its host, and run there:\n  %s", data,
 					coordinatorStart(data, u))
 			}
 			return err
@@ -188,7 +188,7 @@ func coordinatorRemoveCommand(env *cli.Env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "remove NAME",
 		Short: "Remove a coordinator from the roster",
-		Long: `Signs the next version of the roster with you as a root operator. It removes the coordinator. Supervisors
+		Long: `Signs the next version of the roster. You must be a root operator. It removes the coordinator. Supervisors
 close their links to it, and commands reject it. The command contacts another coordinator if it knows one. Remove a
 coordinator that never comes back, because supervisors store events for it until then. The last coordinator cannot
 be removed, because commands could no longer reach the cluster.`,
@@ -218,8 +218,8 @@ be removed, because commands could no longer reach the cluster.`,
 	return c
 }
 
-// coordinatorStart returns the command that starts a coordinator with the roster address u. For a DNS name, the
-// command has the placeholder ADDRESS, because the name does not show where the host listens.
+// coordinatorStart returns the command that starts a coordinator with the roster address u. For a DNS name, the command
+// has the placeholder ADDRESS, because the name does not show where the host listens.
 func coordinatorStart(data string, u *url.URL) string {
 	command := "writ coord --data " + cli.ShellWord(data)
 	if u.String() == config.DefaultServer {

@@ -69,7 +69,7 @@ func datacenterSetCommand(env *cli.Env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "set NAME",
 		Short: "Change a setting of a datacenter",
-		Long: `Signs the next version of the roster with you as a root operator. It changes settings of a datacenter.
+		Long: `Signs the next version of the roster. You must be a root operator. It changes settings of a datacenter.
 
 With --manual-approval, a node that joins with a token waits until an admin approves it, like a node without a token.
 Approved nodes stay.

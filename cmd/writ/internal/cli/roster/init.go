@@ -186,7 +186,7 @@ func showFounding(env *cli.Env, data string, coordinator *url.URL, f founding) e
 	if reach.Loopback(coordinator.Hostname()) {
 		env.Note("\nNext:\n  %s", coordinatorStart(data, coordinator))
 	} else {
-		env.Note("\nNext, on the host of the coordinator, with coordinator.key and rosters of %s in --data:\n  %s\nThen here:", data, coordinatorStart(data, coordinator))
+		env.Note("\nNext, copy coordinator.key and rosters from %s to the host of the coordinator, and run there:\n  %s\nThen here:", data, coordinatorStart(data, coordinator))
 	}
 	env.Note("  export WRIT_CONFIG=%s\n  writ dc add dc1 --region here", f.Client)
 	return err

@@ -76,7 +76,7 @@ func rosterRenewCommand(env *cli.Env) *cobra.Command {
 	renew := &cobra.Command{
 		Use:   "renew",
 		Short: "Sign the next version of the roster, with the same content and a later expiry",
-		Long: `Signs the next version of the roster with you as a root operator. It has the same content as the newest
+		Long: `Signs the next version of the roster. You must be a root operator. It has the same content as the newest
 version and is valid for another 90 days. After a roster expires, datacenters start no new work and nodes accept no
 jobs. Open runs wait for the renewal.
 

@@ -128,7 +128,7 @@ func userAddCommand(env *cli.Env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "add NAME",
 		Short: "Add a person or a machine to the roster, or give them more keys and roles",
-		Long: `Signs the next version of the roster with you as a root operator. For a person in the roster, it adds
+		Long: `Signs the next version of the roster. You must be a root operator. For a person in the roster, it adds
 another key or role.
 
 Roles: A viewer reads. A deployer submits scripts and cancels runs. With --destructive, a deployer also submits
@@ -197,7 +197,7 @@ func userRemoveCommand(env *cli.Env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "remove NAME",
 		Short: "Remove a person or a machine, one of their keys or a role from the roster",
-		Long: `Signs the next version of the roster with you as a root operator. Datacenters accept no new submission or
+		Long: `Signs the next version of the roster. You must be a root operator. Datacenters accept no new submission or
 statement of this person. Accepted runs continue. With --revoke, every open run of this person is cancelled. Use it
 if the key may be stolen.
 

@@ -42,14 +42,14 @@ const cancelWithin = 5 * time.Second
 var logOperations = map[writ.ResourceKind]string{writ.KindContainer: "logs", writ.KindMachine: "console"}
 
 // logScript is the signed script that reads a log. Its results are the parts of the log.
-const logScript = `// Reads what a %[1]s writes: the end of it, and on from there as it grows.
+const logScript = `// Reads the output of a %[1]s: first its end, then the text that is added.
 %[1]s := import("%[1]s")
 run := import("run")
 
 params := {
 	name: {type: "string", help: "the %[1]s"},
 	lines: {type: "int", default: 100, min: 1, max: 1000, help: "number of lines from the end to print first"},
-	after: {type: "string", default: "", help: "a position to begin behind, instead of the end"},
+	after: {type: "string", default: "", help: "read the text after this position; empty: begin at the end"},
 	parts: {type: "int", default: 1, min: 1, max: 100, help: "how many times to read"},
 	wait: {type: "int", default: 0, min: 0, max: 60, help: "how many seconds to wait for more each time"}
 }
@@ -122,7 +122,7 @@ func readLog(ctx context.Context, env *cli.Env, what string, f readFlags) error 
 			WithHint("`writ run logs %s` prints the lines that its script wrote with run.log", what)
 	case !ok || !writ.ValidName(name):
 		return writ.Errorf(writ.CodeUsage, "%q names no container and no machine", what).
-			WithHint("write kind and name, as container/web")
+			WithHint("write kind and name, for example container/web")
 	case verb == "":
 		return writ.Errorf(writ.CodeUsage, "a %s writes no log", kind).
 			WithHint("containers and machines do; `writ run logs RUN` prints the lines that a script wrote with run.log")
@@ -266,7 +266,7 @@ func (r *logReader) rest(ctx context.Context, run writ.RunID, seen int) error {
 		if err == nil || !writ.AsError(err).Retryable() {
 			return err
 		}
-		r.showReason(fmt.Sprintf("the last of it cannot be read yet: %v", err))
+		r.showReason(fmt.Sprintf("the end of the log cannot be read yet: %v", err))
 		if err := sleep.For(ctx, time.Second); err != nil {
 			return err
 		}
@@ -310,7 +310,7 @@ func (r *logReader) print(values map[string]any) error {
 		return r.PrintLine(p)
 	}
 	if p.Lost {
-		r.Warn("something may be missing here: it was put aside before it was read, or was written by a container that was replaced")
+		r.Warn("text may be missing here: it was deleted before it was read, or a container wrote it that was replaced")
 	}
 	if err := r.PrintText(plainLog(p.Text)); err != nil {
 		return err
