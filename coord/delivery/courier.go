@@ -46,7 +46,7 @@ func (s *Service) Attend(ctx context.Context, session *link.Session) {
 		Service: s, backoff: newBackoff(), session: session, dc: dc, log: s.Log.With("dc", dc, "session", session.ID),
 		roster: session.Hello.Roster, free: make(chan struct{}, carriedAtOnce),
 	}
-	s.News.Wake() // waiting runs have another reason now
+	s.News.Wake() // clients must see that runs no longer wait for a connection
 	k.busy.Go(func() { k.clearUnreported(ctx) })
 	k.run(ctx)
 	k.busy.Wait()
@@ -78,8 +78,8 @@ func (k *courier) run(ctx context.Context) {
 	}
 }
 
-// deliverAll delivers rosters and submissions for at most longestRound, and reports whether it reached the end of the
-// list. It does not wait for the last deliveries to finish.
+// deliverAll delivers rosters and submissions for at most longestRound, and reports whether no further submission
+// waits. It does not wait for the last deliveries to finish.
 func (k *courier) deliverAll(ctx context.Context) (all bool, err error) {
 	if k.paused() {
 		return true, nil
@@ -87,7 +87,7 @@ func (k *courier) deliverAll(ctx context.Context) (all bool, err error) {
 	if err := k.sendRosters(ctx); err != nil {
 		return false, err
 	}
-	passed := map[writ.ProjectID]ledger.Position{} // last submission of each project that was read
+	passed := map[writ.ProjectID]ledger.Position{} // the last submission that was read of each project
 	for began := time.Now(); time.Since(began) < longestRound; {
 		projects, err := k.Ledger.WaitingProjects(ctx, k.dc)
 		if err != nil {
@@ -136,8 +136,8 @@ func (k *courier) sendProject(
 	return len(waiting), nil
 }
 
-// sendRosters updates the roster of the datacenter to the newest version. Until it succeeds, no submission is sent:
-// the datacenter would verify it with outdated rights.
+// sendRosters updates the roster of the datacenter to the newest version. Until it succeeds, no submission is sent: the
+// datacenter would verify it with outdated rights.
 func (k *courier) sendRosters(ctx context.Context) error {
 	newest, err := k.Rosters.Newest(ctx)
 	if err != nil || newest.Version <= k.roster {

@@ -1,5 +1,5 @@
 // Package front has the checks that every request to a coordinator passes before its handler: rate and memory limits,
-// origin, rights and body. It also logs and counts requests. It must not know the handlers.
+// origin, rights and body. It also logs and counts requests. It must not know the purpose of a request.
 package front
 
 import (

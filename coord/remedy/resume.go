@@ -31,8 +31,8 @@ func EndsTheSameWay(code writ.Code) bool {
 	return false
 }
 
-// resumeHelps reports whether a resume can help a run that failed with this code by itself, and not by a call. Each
-// pass of a script repeats the earlier ones, so a script that failed by itself fails at the same place.
+// resumeHelps reports whether a resume can help a run that failed with this code in its script, and not in a call. The
+// script is evaluated again with the same results of calls, so it fails at the same place.
 func resumeHelps(code writ.Code) bool {
 	switch code {
 	case writ.CodeScriptFailed, writ.CodeNonDeterminism, writ.CodePlanDeviated, writ.CodePlanMismatch, writ.CodeEngineUnsupported,

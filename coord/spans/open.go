@@ -55,7 +55,7 @@ func (r *Recorder) forget(id writ.RunID) {
 	}
 }
 
-// step records a step of a run, from its start until the time of its first event: the pass of the script, and the
+// step records a step of a run, from its start until the time of its first event: the evaluation of the script, and the
 // commit of its results. Later events of the same calls have the same start, so only the first one counts.
 func (r *Recorder) step(id writ.RunID, began, written time.Time) {
 	o := r.open[id]

@@ -57,7 +57,7 @@ func (d *Pages) boot(ctx context.Context, r *http.Request, _ bool) (*page.Page, 
 // bootsLeft counts the machines that the page omits.
 type bootsLeft struct{ N int }
 
-// Key is constant: the part has one piece.
+// Key is constant, because its part of the page has no other element.
 func (bootsLeft) Key() string { return "total" }
 
 // bootServer is a boot server with its report, or an unreachable datacenter.

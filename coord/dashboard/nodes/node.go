@@ -80,7 +80,7 @@ type nodeHead struct {
 	LogPage     string // "" if the reader may not open it
 }
 
-// Key is constant: the part has one piece.
+// Key is constant, because its part of the page has no other element.
 func (nodeHead) Key() string { return "head" }
 
 // Decisions lists the stored decisions, the last one first.

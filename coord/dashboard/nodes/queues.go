@@ -44,7 +44,7 @@ func (d *Pages) queuesPage(ctx context.Context, r *http.Request, _ bool) (*page.
 // queuesLeft counts the queues that the page omits.
 type queuesLeft struct{ N int }
 
-// Key is constant: the part has one piece.
+// Key is constant, because its part of the page has no other element.
 func (queuesLeft) Key() string { return "total" }
 
 // queueRow is a row of the page of queues.

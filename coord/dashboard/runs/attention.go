@@ -23,7 +23,7 @@ type concern struct {
 	Detail    string // may be ""
 }
 
-// Key is constant: the part has one piece.
+// Key is constant, because its part of the page has no other element.
 func (attention) Key() string { return "attention" }
 
 // attentionOf returns the concerns that a reader may see. ends lists the expiring items, and ledgerDown reports whether

@@ -129,7 +129,7 @@ type runHead struct {
 // Listed reports whether the first page of calls includes a call.
 func (h runHead) Listed(seq int) bool { return seq > 0 && seq <= maxCalls }
 
-// Key is constant: the part has one piece.
+// Key is constant, because its part of the page has no other element.
 func (runHead) Key() string { return "head" }
 
 // Resumable reports whether a resume is permitted and can help, as far as the coordinator knows.
@@ -149,7 +149,7 @@ type scale struct {
 	Attempts string // address of the page with each attempt, "" on that page
 }
 
-// Key is constant: the part has one piece.
+// Key is constant, because its part of the page has no other element.
 func (scale) Key() string { return "scale" }
 
 // Length returns the span as a duration.

@@ -271,7 +271,7 @@ type signedFacts struct {
 	Certificate string
 }
 
-// Key is constant: the part has one piece.
+// Key is constant, because its part of the page has no other element.
 func (signedFacts) Key() string { return "signed" }
 
 func signedFactsOf(p *signedText) signedFacts {

@@ -94,7 +94,7 @@ type stuckTotal struct {
 	For string
 }
 
-// Key is constant: the part has one piece.
+// Key is constant, because its part of the page has no other element.
 func (stuckTotal) Key() string { return "total" }
 
 // stuckRow is a row of the list of stuck runs.

@@ -112,7 +112,7 @@ type output struct {
 	Link   string // address of the page with values from the datacenter
 }
 
-// Key is constant: the part has one piece.
+// Key is constant, because its part of the page has no other element.
 func (output) Key() string { return "output" }
 
 func (d *RunPages) outputOf(ctx context.Context, run ledger.Run) output {

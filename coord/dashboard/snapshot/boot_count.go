@@ -13,7 +13,7 @@ const maxBoots = 200
 // BootCount counts the booting machines for the first page.
 type BootCount struct{ Starting, Failed int }
 
-// Key is constant: the part has one piece.
+// Key is constant, because its part of the page has no other element.
 func (BootCount) Key() string { return "boot" }
 
 // BootCounts counts the booting machines. Without a boot server the list is empty.

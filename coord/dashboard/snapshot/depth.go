@@ -17,7 +17,7 @@ type Depth struct {
 	Unknown                  int // datacenters that do not answer
 }
 
-// Key is constant: the part has one piece.
+// Key is constant, because its part of the page has no other element.
 func (Depth) Key() string { return "depth" }
 
 // DepthOf sums the queues of all nodes.
