@@ -1,5 +1,5 @@
 // Package sbom writes a software bill of materials in the CycloneDX 1.6 format. The output is reproducible: it has no
-// timestamp, and its id derives from the content. The package must not know images or the source of components.
+// timestamp, and its id derives from the content. The package must not know how an image is built.
 package sbom
 
 import (
@@ -13,7 +13,8 @@ import (
 	"strings"
 )
 
-// Component is a component with its parts.
+// Component is a piece of software, such as a program or a package. Parts lists the software in it, such as the modules
+// of a program.
 type Component struct {
 	Type    string // a type of CycloneDX: application, operating-system, library, device-driver, firmware, file
 	Name    string
@@ -166,8 +167,8 @@ func Debian(name, version, architecture, sha256 string) Component {
 	}
 }
 
-// debianLicense returns the main license of packages that are common in images. usr/share/doc in the package has the
-// complete list.
+// debianLicense returns the main license of a package that is common in images, or "" for other packages. The file
+// usr/share/doc/NAME/copyright in a package lists all its licenses.
 func debianLicense(name string) string {
 	switch {
 	case strings.HasPrefix(name, "linux-"):
