@@ -19,7 +19,7 @@ type Cell struct {
 	Group       string         // name of an existing group
 	Namespace   string         // path of a network namespace; "" inherits the namespace
 	User        uint32         // user, and the group with the same number; 0 inherits both
-	SharedGroup uint32         // the group of Accounts, if User is set
+	SharedGroup uint32         // a second group, see Accounts.SharedGroup; ignored if User is 0
 	Devices     []string       // devices that it opens; it gets the groups of their files
 	Sandbox     *Sandbox       // nil for none; a sandboxed process has limits instead of a cgroup
 }

@@ -116,15 +116,15 @@ const (
 	RecordRemoved Point = "file/record-removed"
 )
 
-// Places lists all places. A test compares them with the code, and the sweep in cmd/writ/internal/test/sweep ends a
-// process at each.
+// Places lists the writes and sends at which a test can end the process. A test compares them with the code, and the
+// sweep in cmd/writ/internal/test/sweep ends a process at each.
 var Places = []Place{
 	{Point: StoreUpgraded, Kind: Move, Event: "A store gets its missing tables."},
 
 	{Point: JournalMade, Kind: Commit, Event: "A new journal gets its id."},
 	{
 		Point: JournalForgotten, Kind: Commit, Functions: 2,
-		Event: "Old runs, events and statements are forgotten, or events that cannot be read.",
+		Event: "Old runs, events and statements are deleted, or unreadable events.",
 	},
 	{Point: JournalProbed, Kind: Commit, Event: "A supervisor checks that its journal is writable again."},
 	{
@@ -136,7 +136,7 @@ var Places = []Place{
 	{Point: LeaseReleased, Kind: Commit, Event: "A supervisor releases its lease at shutdown."},
 	{Point: EventsConfirmed, Kind: Commit, Event: "A coordinator has confirmed all events up to a number."},
 	{Point: RosterAdopted, Kind: Commit, Event: "A roster comes into force."},
-	{Point: RunsChecked, Kind: Commit, Event: "Open runs are valid under a new roster."},
+	{Point: RunsChecked, Kind: Commit, Event: "Open runs are recorded as valid under a new roster."},
 	{Point: RunAccepted, Kind: Commit, Event: "A submission becomes a run."},
 	{Point: ResultsTaken, Kind: Commit, Event: "A run records results, with the calls that follow from them."},
 	{Point: RunStopped, Kind: Commit, Event: "A run is cancelled or has expired."},
@@ -154,7 +154,7 @@ var Places = []Place{
 	{Point: RunsBegun, Kind: Commit, Event: "A decision to cancel or resume several runs has started."},
 	{Point: RunsDecided, Kind: Commit, Event: "The outcomes of a decision about several runs are recorded."},
 	{Point: NodeAdmitted, Kind: Commit, Event: "A node joins, and its token is spent."},
-	{Point: FenceTaken, Kind: Commit, Event: "A removed or lost node has reported the stopped resources."},
+	{Point: FenceTaken, Kind: Commit, Event: "A removed or lost node has reported which resources it stopped."},
 	{Point: NodesAnnounced, Kind: Commit, Event: "The changed states of nodes are announced to coordinators."},
 	{Point: RefusalKept, Kind: Commit, Event: "The refusal of a submission is recorded, with the signed answer."},
 	{Point: SecretSet, Kind: Commit, Event: "A secret has a new version."},
@@ -168,7 +168,7 @@ var Places = []Place{
 	{Point: AcksKept, Kind: Commit, Event: "The supervisor has confirmed results."},
 	{Point: EpochRaised, Kind: Commit, Event: "The epoch is raised, so jobs of earlier supervisors are refused."},
 	{Point: CancelsKept, Kind: Commit, Event: "Cancelled runs are recorded, so their jobs are refused."},
-	{Point: JobsForgotten, Kind: Commit, Event: "Jobs that cannot be delivered again are forgotten."},
+	{Point: JobsForgotten, Kind: Commit, Event: "Jobs whose messages can no longer arrive are deleted."},
 	{Point: NodeProbed, Kind: Commit, Event: "A node checks that its journal is writable again."},
 	{Point: UsageKept, Kind: Commit, Event: "The usage of resources since the previous reading is added."},
 	{Point: UsageAcknowledged, Kind: Commit, Event: "The supervisor has confirmed the usage of resources."},
@@ -190,7 +190,7 @@ var Places = []Place{
 	{Point: WebhookTold, Kind: Commit, Event: "A webhook has processed some events."},
 
 	{Point: JobSent, Kind: Send, Event: "A job goes into a node's queue alone."},
-	{Point: JobsSent, Kind: Send, Event: "Several jobs go into a node's queue with one script; torn, none does."},
+	{Point: JobsSent, Kind: Send, Event: "Several jobs go into a node's queue with one script: all or none."},
 	{
 		Point: JobsWithdrawn, Kind: Send,
 		Event: "Jobs of a stopped run, and deliveries that waited too long, are withdrawn.",

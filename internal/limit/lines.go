@@ -53,8 +53,8 @@ func (l *Lines) Say(kind string, now time.Time) (times int, say bool) {
 // serverSays lists the known kinds of log lines of an http.Server. All others count as one more kind.
 var serverSays = []string{"http: TLS handshake error", "http: panic serving", "http: Accept error"}
 
-// ErrorLog returns an ErrorLog for an http.Server. Clients that speak neither TLS nor HTTP can cause any number of such
-// lines.
+// ErrorLog returns a logger for the field ErrorLog of an http.Server. It limits the lines, because clients that speak
+// neither TLS nor HTTP can cause any number of them.
 func ErrorLog(to *slog.Logger) *log.Logger { return log.New(&serverLog{to: to}, "", 0) }
 
 type serverLog struct {

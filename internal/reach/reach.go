@@ -1,5 +1,5 @@
-// Package reach classifies addresses: servers on the internet, this host, or private networks. It must not know the
-// clients.
+// Package reach classifies addresses: servers on the internet, this host, or private networks. It must not know why a
+// connection is made.
 package reach
 
 import (

@@ -1,4 +1,4 @@
-// Package redisconf quotes values for Redis configuration files. It must not know the settings.
+// Package redisconf quotes values for Redis configuration files. It must not know which settings a file has.
 package redisconf
 
 import (

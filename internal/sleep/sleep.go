@@ -1,4 +1,4 @@
-// Package sleep has waits and periodic work that end with a context. It must not know the reason.
+// Package sleep has waits and periodic work that end with a context. It must not know why a caller waits.
 package sleep
 
 import (

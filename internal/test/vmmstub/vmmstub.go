@@ -28,8 +28,8 @@ const (
 	GuestFails     = syscall.SIGWINCH // its CPU fails
 )
 
-// program builds the program once per test process and keeps it in memory, because no test could delete a file that
-// other tests still use.
+// program builds the program once per test process. It returns the content, because a file would have to outlive all
+// tests, and no test knows that it is the last one.
 var program = sync.OnceValues(func() ([]byte, error) {
 	dir, remove, err := testenv.MakeHome("vmmstub")
 	if err != nil {

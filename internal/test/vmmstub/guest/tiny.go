@@ -19,8 +19,8 @@ const (
 )
 
 // Tiny makes a guest whose kernel has only some bytes: it writes a line to its console, executes act, and halts. It
-// needs only the CPU features of any emulator, so it runs where no distribution kernel does. It has no drivers and
-// therefore ignores its disks and its power button.
+// needs only CPU features that every emulator has, so it also runs where distribution kernels do not. It has no drivers
+// and therefore ignores its disks and its power button.
 func Tiny(t testing.TB, act Act) (kernel string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "kernel")

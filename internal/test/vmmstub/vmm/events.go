@@ -9,7 +9,7 @@ import (
 )
 
 // monitor reports events: to the log, and to the file of --event-monitor as indented objects separated by an empty
-// line. Failed writes are ignored, as in the real program, whose file does not block.
+// line. Failed writes are ignored: the real program writes without blocking, and drops an event that it cannot write.
 type monitor struct {
 	log   *slog.Logger
 	start time.Time

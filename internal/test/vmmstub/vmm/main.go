@@ -18,7 +18,7 @@ import (
 )
 
 const help = `cloud-hypervisor, simulated by vmmstub: THIS IS NOT A HYPERVISOR. It answers tests like
-cloud-hypervisor v53 or v54. It runs no guest, or a guest in QEMU if %s or %s beside it names the program.
+cloud-hypervisor v53 or v54. It simulates guests, or runs them in QEMU if %s or %s beside it names a QEMU program.
 
   --api-socket PATH|path=PATH|fd=N   listen here
   --event-monitor path=PATH|fd=N     write events here

@@ -153,7 +153,7 @@ func readBody(request *http.Request, release Release) ([]byte, error) {
 		return nil, errorf("Invalid HTTP Method: Unsupported HTTP method.")
 	case request.ContentLength < 0:
 		return nil, errorf("Invalid request.")
-	case request.ContentLength > most: // the number in the error of v54 is not compared with the real program
+	case request.ContentLength > most: // not verified for v54, which may report its own limit
 		return nil, errorf("Request payload with size %d is larger than the limit of %d allowed by server.",
 			request.ContentLength, maxBody)
 	}
