@@ -71,8 +71,8 @@ type RunFilter struct {
 	Since     time.Time // runs created at this time or later
 	Failure   writ.Code // runs that ended with this code
 	Operation string    // runs ended by a call of this operation; NoOperation selects runs that ended without a call
-	// Silent selects open runs created before this time that have no later event except log lines, or that repeat a
-	// call; see LoopCalls.
+	// Silent selects open runs created before this time. The run must have no event after this time, except log lines,
+	// or it must repeat a call; see LoopCalls.
 	Silent time.Time
 	Oldest bool // not a condition: sorts the list from the oldest run
 }

@@ -24,7 +24,8 @@ func addMany(t testing.TB, l ledger.Ledger, n int) (in []ledger.Incoming, known 
 	return in, known
 }
 
-// testRepeating lists open runs that repeat a call. Calls from one pass, or from several lines, are not a loop.
+// testRepeating lists open runs that repeat a call. Calls from one evaluation of the script, or from several lines, are
+// not a loop.
 func testRepeating(t *testing.T, l ledger.Ledger) {
 	in, known := addMany(t, l, 5)
 	const looping, talking, busy, short, ended = 0, 1, 2, 3, 4

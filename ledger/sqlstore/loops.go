@@ -17,15 +17,15 @@ func lineOf(call writ.Call) string {
 	return writ.DigestOf(fmt.Appendf(nil, "%s %s %s", call.Operation, call.Name, call.Position)).String()[:length]
 }
 
-// repeats is the condition for runs whose newest LoopCalls calls come from one line, each from another pass of the
-// script. The calls of one pass have the same time in the column planned. For runs with fewer calls, the condition
-// reads only the primary key, for other runs LoopCalls rows.
+// repeats is the condition for runs whose newest calls (ledger.LoopCalls of them) come from one line of the script,
+// each from another pass (evaluation of the script). The calls of one pass have the same time in the column planned.
+// The condition reads only the primary key of runs with fewer calls, and LoopCalls rows of other runs.
 var repeats = fmt.Sprintf(`EXISTS (SELECT 1 FROM calls WHERE calls.run = runs.id AND seq >= %[1]d)
 AND %[1]d = (SELECT CASE WHEN MIN(line) = MAX(line) AND MIN(line) <> '' THEN COUNT(DISTINCT planned) ELSE 0 END
 FROM (SELECT line, planned FROM calls WHERE calls.run = runs.id ORDER BY seq DESC LIMIT %[1]d) AS newest)`,
 	ledger.LoopCalls)
 
-// Repeated returns the repeated call of each run that repeats one.
+// Repeated returns the newest call of each of these runs that repeats its calls.
 func (s *runTable) Repeated(ctx context.Context, runs ...writ.RunID) (map[writ.RunID]writ.Call, error) {
 	repeated := map[writ.RunID]writ.Call{}
 	if len(runs) == 0 {
