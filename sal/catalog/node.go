@@ -50,6 +50,6 @@ func runOperations() []*Operation {
 	run := declaration{Module: "run", Repeat: Safe}
 	return []*Operation{
 		declare[Nothing, Now](run.with("now", Find, time.Minute,
-			"Reads the clock once. Every later pass of the run gets the same time.").reads()),
+			"Reads the clock once. Later evaluations of the script get the same time.").reads()),
 	}
 }

@@ -39,7 +39,7 @@ func (j *job) console(ctx context.Context, r *sal.Record[own], want *catalog.Log
 	}, nil
 }
 
-// consoleOf returns the console log of the machine in dir. Each start moves the existing output aside.
+// consoleOf returns the console log of the machine in dir. Each start renames the file of the output so far.
 func consoleOf(dir string, uid writ.UID) *logfile.Log {
 	return &logfile.Log{Path: filepath.Join(dir, consoleName), Stream: string(uid)}
 }

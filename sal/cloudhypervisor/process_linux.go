@@ -142,8 +142,8 @@ func listenAt(path string) (*os.File, error) {
 	return l.File()
 }
 
-// listener returns the PID of the process that listens at a socket, or 0. The driver itself counts as 0: then the
-// socket is a remnant of its own.
+// listener returns the PID of the process that listens at a socket, or 0. It also returns 0 for a socket that this
+// process created: no foreign process listens there.
 func listener(path string) (int, error) {
 	c, err := unixsocket.Dial(context.Background(), path) // a socket on this host answers at once
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ECONNREFUSED) {

@@ -26,7 +26,7 @@ import (
 const loggerWord = "container-log"
 
 const (
-	// maxLog limits a log file in bytes. There are at most two: ID.log, and the previous one that was put aside.
+	// maxLog limits a log file in bytes. There are at most two: ID.log, and the previous one under another name.
 	maxLog = 4 << 20
 	// lastWords is how long a logger continues to read after SIGTERM.
 	lastWords = time.Second
@@ -105,7 +105,7 @@ func pipe(fd uintptr, name string) *os.File {
 }
 
 // rotated is a log that starts a new file when the current one is full. Output that cannot be written is dropped, even
-// while a full file cannot be put aside, because a full disk must not block the container.
+// while a full file cannot be renamed, because a full disk must not block the container.
 type rotated struct {
 	log  logfile.Log
 	most int64 // limit in bytes; 0 means maxLog

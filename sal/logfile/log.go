@@ -20,9 +20,9 @@ import (
 	"writ/sal/catalog"
 )
 
-// Log reads the log files of a resource. The file Path is being written. A file Path.N-M is an earlier part, which was
-// put aside: bytes N to M of the whole log. So every byte keeps its number, even after parts are put aside or removed,
-// or the space of old bytes is freed by a hole in the file.
+// Log reads the log files of a resource. The file Path is being written. A file Path.N-M is an earlier file, renamed by
+// PutAside: bytes N to M of the whole log. So every byte keeps its number, even after files are renamed or removed, or
+// the space of old bytes is freed by a hole in the file.
 type Log struct {
 	Path string
 	// Stream distinguishes the log from all others, including the log of an earlier resource with the same name. A
@@ -152,8 +152,8 @@ func (l *Log) tail(v *view, lines, most int64) (int64, error) {
 	return at + int64(from), nil
 }
 
-// PutAside renames the current file, so that the next writer starts with an empty one. It removes the files that were
-// put aside earlier.
+// PutAside renames the current file, so that the next writer starts with an empty one. It removes the files that it
+// renamed earlier.
 //
 //failpoint:none the caller names the write, or it is the log of a container
 func (l *Log) PutAside() error {
@@ -197,7 +197,7 @@ func removeAll(pieces []piece) (err error) {
 	return err
 }
 
-// earlierParts returns the files that were put aside, in order.
+// earlierParts returns the files that PutAside renamed, oldest first.
 func (l *Log) earlierParts() ([]piece, error) {
 	entries, err := os.ReadDir(filepath.Dir(l.Path))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

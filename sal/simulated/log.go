@@ -46,7 +46,7 @@ func (l logs) read(request sal.Request) (map[string]any, error) {
 	return map[string]any{"text": part.Text, "next": part.Next, "lost": part.Lost, "more": part.More}, nil
 }
 
-// add appends lines to a log. A full file is put aside before.
+// add appends lines to a log. A full file is renamed before.
 func (l logs) add(log *logfile.Log, lines []string) error {
 	if err := sal.MakeDir(filepath.Dir(log.Path)); err != nil {
 		return err
