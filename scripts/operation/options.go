@@ -28,11 +28,11 @@ var OptionSchema = catalog.Schema{
 	{Name: "retries", Type: catalog.Int, Min: new(int64(0)), Max: new(int64(100)),
 		Help: "the number of retries after a temporary error; 5 by default"},
 	{Name: "timeout", Type: catalog.String, Form: durationForm,
-		Help: "the maximum duration of one attempt; the default depends on the operation, and includes a long " +
-			"grace_seconds"},
+		Help: "the maximum duration of one attempt; the default depends on the operation, and " +
+			"is longer with a long grace_seconds"},
 	{Name: "on_loss", Type: catalog.String, Enum: []string{"fail", "wait", OnLossReplace},
 		Help: "the reaction to the loss of a node that may have started the call: fail, wait for the node, or replace it. With replace the call " +
-			"waits for the signed loss of the node and moves to another one. A call that never started moves to another node, or waits if it needs this one"},
+			"waits until a person signs that the node is lost, and moves to another one. A call that never started moves to another node, or waits if it needs this one"},
 	{Name: "node", Type: catalog.String, Min: new(int64(1)),
 		Help: "the name or id of the node for the call"},
 	{Name: "labels", Type: catalog.Map, Max: new(int64(writ.MaxLabels)),
@@ -45,7 +45,7 @@ var OptionSchema = catalog.Schema{
 		Help: "take the resource over if another deployment of the project owns it"},
 }
 
-// MaxTimeout is the maximum duration of a run, see docs/trust.md.
+// MaxTimeout limits the option timeout. A run cannot last longer, see docs/trust.md.
 const MaxTimeout = 7 * 24 * time.Hour
 
 // PlannedOptions reads the options of a planned call. Values that are catalog.Unknown are skipped.
@@ -57,8 +57,8 @@ func PlannedOptions(given map[string]any) (writ.CallOptions, error) {
 	return options, nil
 }
 
-// OnLossReplace is the value of the option on_loss that repeats a call on another node after the signed loss of its
-// node.
+// OnLossReplace is the value of the option on_loss that repeats a call on another node, once a person has signed that
+// its node is lost.
 const OnLossReplace = "replace"
 
 // Options reads the options of a call like ParseOptions, and also reports options that make no sense for its operation.
