@@ -403,7 +403,7 @@ var Codes = []CodeInfo{
 		"The script reached a limit (calls, steps, memory, size of results).", "The limits are in docs/manual/scripts.md.",
 	},
 	{
-		CodeNonDeterminism, Failed, false, 409, ExitFailed, "A pass requested other calls than the journal has.",
+		CodeNonDeterminism, Failed, false, 409, ExitFailed, "The script requested other calls than the journal has.",
 		"This is a defect of writ or a damaged journal: please report it.",
 	},
 	{

@@ -104,9 +104,9 @@ type CallOptions struct {
 // LogLine is a line that a script logged with run.log.
 type LogLine struct {
 	Run     RunID     `json:"run"`
-	Ordinal int       `json:"ordinal"` // from 1, the same in every pass
+	Ordinal int       `json:"ordinal"` // from 1, the same in every evaluation of the script
 	Text    string    `json:"text"`
-	Time    time.Time `json:"time"` // time of the first pass that logged it
+	Time    time.Time `json:"time"` // when the script first logged it
 }
 
 // Event is a change in a datacenter. It holds the full new state of its subject, so the latest event is a complete
