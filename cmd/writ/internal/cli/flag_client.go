@@ -27,7 +27,7 @@ func OnlyClientFlags(c *cobra.Command, names ...string) *cobra.Command {
 	return c
 }
 
-// NoProject returns an error if --project is on the command line. with is the other flag, which makes the command
+// NoProject returns an error if --project is on the command line. `with` is the other flag, which makes the command
 // ignore --project.
 func NoProject(cmd *cobra.Command, with string) error {
 	if f := cmd.Flag("project"); f == nil || !IsTyped(f) {

@@ -19,8 +19,8 @@ const (
 	Most         = 1_000_000_000
 )
 
-// InRange restricts a flag to values between least and most. The default may be outside of the range, to stand for a
-// computed value.
+// InRange restricts a flag to values between `least` and `most`. The default may be outside of the range, to stand for
+// a computed value.
 func InRange[N int | int64 | float64 | time.Duration](flags *pflag.FlagSet, name string, value *N, least, most N) {
 	f := flags.Lookup(name)
 	f.Value = &ranged[N]{Value: f.Value, flag: f, value: value, least: least, most: most}

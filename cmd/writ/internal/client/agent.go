@@ -146,7 +146,7 @@ func firstUsable(keys []ssh.PublicKey, wanted func(ssh.PublicKey) bool, now time
 	return outdated
 }
 
-// isOutdated reports whether a key is a certificate that is not valid at now.
+// isOutdated reports whether a key is a certificate that is not valid at `now`.
 func isOutdated(key ssh.PublicKey, now time.Time) bool {
 	cert, ok := key.(*ssh.Certificate)
 	seconds := uint64(max(0, now.Unix()))

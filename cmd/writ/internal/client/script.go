@@ -61,7 +61,7 @@ func ParseModules(words []string) (Modules, error) {
 const maxFile = scripts.MaxSource + 1
 
 // ReadScript reads and checks a script. A module that is neither built in nor in the library is read from the file in
-// own, or from the folder of the script as NAME.tengo.
+// `own`, or from the folder of the script as NAME.tengo.
 func ReadScript(path string, own Modules) (Script, error) {
 	text, err := readFile(path)
 	if err != nil {

@@ -76,7 +76,7 @@ func among(targets []string) string {
 }
 
 // Destroys returns the targets of the order's script by its plan, supplemented by its text if the plan is incomplete.
-// all reports whether the list is complete.
+// `all` reports whether the list is complete.
 func (o *Order) Destroys(plan *scripts.Plan) (targets []string, all bool) {
 	known := true
 	for _, c := range plan.Calls {

@@ -249,7 +249,7 @@ func (s *efiSources) packageOf(name string) *usedPackage {
 	return &s.unpacked[i]
 }
 
-// file reads a file that a recipe names. from is its path in the unpacked packages, "" if it is from elsewhere.
+// file reads a file that a recipe names. `from` is its path in the unpacked packages, "" if it is from elsewhere.
 func (s *efiSources) file(file recipe.File) (data []byte, from string, err error) {
 	name := file.File
 	switch {

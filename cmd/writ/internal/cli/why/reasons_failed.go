@@ -91,7 +91,7 @@ func isSplit(c writ.Call, calls []writ.Call) bool {
 	return c.Error.Code == writ.CodeNoCapacity && len(nodes) > 0
 }
 
-// causeOf follows DEPENDENCY_FAILED errors to the call with another error. way holds the calls before it.
+// causeOf follows DEPENDENCY_FAILED errors to the call with another error. `way` holds the calls before it.
 func causeOf(c writ.Call, calls []writ.Call) (cause writ.Call, way []writ.Call) {
 	for c.Error != nil && c.Error.Code == writ.CodeDependencyFailed {
 		i := slices.IndexFunc(c.After, func(seq int) bool { return seq <= len(calls) && calls[seq-1].Error != nil })

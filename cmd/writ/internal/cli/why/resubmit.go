@@ -30,8 +30,8 @@ func (r resubmit) unknown() string {
 	return "; the coordinator does not have the signed text: add -p, --destructive and @REVISION of --deployment if you used them"
 }
 
-// submit returns the command that submits the script again. An accepted run made a revision of its deployment, so the
-// command names no base revision.
+// submit returns the command that submits the script again. If the run was accepted, its deployment has a newer
+// revision than the run's base, so the command names no base.
 func (r resubmit) submit() string {
 	deployment := r.run.Deployment
 	if r.payload != nil && deployment != "" && r.run.Accepted.IsZero() {

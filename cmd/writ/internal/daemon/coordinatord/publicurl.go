@@ -29,7 +29,7 @@ func newPublicAddress(publicURL string, listener net.Addr, secure bool) publicAd
 }
 
 // check rejects a URL that leads to the listener with the wrong scheme. Any other URL may be the address of a proxy.
-// own reports whether an address belongs to this host.
+// `own` reports whether an address belongs to this host.
 func (p publicAddress) check(own func(netip.Addr) bool) error {
 	u, err := url.Parse(p.url)
 	if p.url == "" || err != nil || !p.leadsHere(u, own) {

@@ -29,8 +29,8 @@ type Drivers string
 const (
 	DriversAuto      Drivers = "auto"      // real drivers that need only a directory, simulated ones for the rest
 	DriversSimulated Drivers = "simulated" // only simulated drivers: the host does not change
-	// DriversHost selects real drivers only. They change links, rules, containers and machines of the host. Modules whose
-	// tools the host lacks are missing on the node.
+	// DriversHost selects real drivers only. They change links, rules, containers and machines of the host. Modules
+	// whose tools the host lacks are missing on the node.
 	DriversHost Drivers = "host"
 )
 
@@ -64,7 +64,7 @@ type driverConfig struct {
 type drivers struct {
 	all []sal.Driver
 	// lacking lists the modules that cannot create resources, each with the reason. Drivers with existing resources are
-	// also in all.
+	// also in `all`.
 	lacking []writ.NodeDriver
 	// services are background tasks of drivers. Each runs until its context ends.
 	services []func(ctx context.Context) error
