@@ -10,7 +10,7 @@ import (
 )
 
 // For returns the command that helps a run or call waiting for a reason. It returns the zero Command if no command
-// helps. own is the id of the waiting run, and datacenter the name of its datacenter, which may be empty.
+// helps. `own` is the id of the waiting run, and datacenter the name of its datacenter, which may be empty.
 func For(why writ.Reason, own writ.RunID, datacenter string) Command {
 	switch why.Code {
 	case writ.ReasonAway, writ.ReasonFaulty, writ.ReasonConnect:

@@ -141,7 +141,7 @@ func FilterForm(address string, children ...Node) Node {
 		HX("select", "#list"), HX("swap", "outerHTML"), HX("push-url", "true"), Group(children))
 }
 
-// Apply is the submit button for browsers without scripts. all is the address of the unfiltered list.
+// Apply is the submit button for browsers without scripts. `all` is the address of the unfiltered list.
 func Apply(filtered bool, all string) Node {
 	return Group{Button(Class("apply"), Text("Show")), If(filtered, A(Href(all), Text("Clear")))}
 }
