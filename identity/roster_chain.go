@@ -17,7 +17,7 @@ type RosterChain struct {
 }
 
 // Extend verifies links that follow the newest roster, and returns the longer chain without the texts that no verifier
-// needs. It skips links that the chain already has. The newest roster must not have expired at now; the zero time
+// needs. It skips links that the chain already has. The newest roster must not have expired at `now`; the zero time
 // disables this check.
 func (c RosterChain) Extend(pin writ.ClusterID, links [][]byte, now time.Time) (RosterChain, error) {
 	newest := c.Newest
@@ -54,7 +54,7 @@ func (c RosterChain) Extend(pin writ.ClusterID, links [][]byte, now time.Time) (
 }
 
 // VerifyRosters verifies a chain of links, version 1 first, against the pin of a join token. It returns the newest
-// roster, which must not have expired at now. Versions that a recovery skips may be missing.
+// roster, which must not have expired at `now`. Versions that a recovery skips may be missing.
 func VerifyRosters(pin writ.ClusterID, links [][]byte, now time.Time) (*Roster, error) {
 	if len(links) == 0 {
 		return nil, badRoster("there is none")
@@ -133,9 +133,9 @@ func AnchorOf(r *Roster) (Anchor, error) {
 	return Anchor{Cluster: r.Cluster, Version: r.Version, Digest: digest}, err
 }
 
-// Verify verifies a chain of rosters, version 1 first, and returns the newest. The newest must not have expired at now,
-// and the chain must contain the anchor's version. The errors are those of VerifyRosters, ROSTER_TOO_OLD if the chain
-// ends before the anchor, and ROSTER_FORK.
+// Verify verifies a chain of rosters, version 1 first, and returns the newest. The newest must not have expired at
+// `now`, and the chain must contain the anchor's version. The errors are those of VerifyRosters, ROSTER_TOO_OLD if the
+// chain ends before the anchor, and ROSTER_FORK.
 func (a Anchor) Verify(signed [][]byte, now time.Time) (*Roster, error) {
 	roster, err := VerifyRosters(a.Cluster, signed, now)
 	if err != nil {

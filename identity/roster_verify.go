@@ -39,7 +39,7 @@ func SignRoster(r *Roster, signers ...sshsig.Signer) ([]byte, error) {
 // successor must then match previous and these digests. Previous may itself be a skipped version. A recovery has no
 // predecessor, may skip versions, and must be signed by the root.
 //
-// The roster must not have expired at now; the zero time disables this check, for stored rosters. The error is
+// The roster must not have expired at `now`; the zero time disables this check, for stored rosters. The error is
 // ROSTER_INVALID unless the text or a signature is malformed.
 func VerifyRoster(previous *Roster, link []byte, now time.Time) (*Roster, error) {
 	skipped, signed, err := chain.Split(link)
@@ -110,7 +110,7 @@ func verifySuccessor(previous *Roster, text []byte, armored [][]byte, skipped []
 	return next, nil
 }
 
-// notExpired returns ROSTER_INVALID if the roster has expired at now. The zero time disables the check.
+// notExpired returns ROSTER_INVALID if the roster has expired at `now`. The zero time disables the check.
 func notExpired(r *Roster, now time.Time) error {
 	if now.IsZero() || !now.After(r.Expires) {
 		return nil

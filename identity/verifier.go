@@ -51,11 +51,11 @@ func (v *Verifier) SubmissionAt(signed []byte, accepted time.Time) (*Verified, e
 	return v.submission(signed, moment{at: accepted, now: v.now(), later: true})
 }
 
-// moment is the time of a check. The text is checked as of the time at. later means that at is in the past, because the
-// text was accepted before.
+// moment is the time of a check.
 type moment struct {
-	at, now time.Time
-	later   bool
+	at    time.Time // the text is checked as if it were this time
+	now   time.Time
+	later bool // the text was accepted earlier, and `at` is the time of its acceptance
 }
 
 func (v *Verifier) submission(signed []byte, m moment) (*Verified, error) {
@@ -76,7 +76,7 @@ func (v *Verifier) submission(signed []byte, m moment) (*Verified, error) {
 			WithHint("`writ project list` shows them; sign it again with one of them")
 	}
 	if len(v.Engines) > 0 && !slices.Contains(v.Engines, p.Engine) {
-		return nil, writ.Errorf(writ.CodeEngineUnsupported, "the script was signed for the engine %q, here are %q",
+		return nil, writ.Errorf(writ.CodeEngineUnsupported, "the script was signed for the engine %q, not for one of %q",
 			p.Engine, v.Engines).
 			WithHint("sign again with a client of the same version")
 	}
@@ -219,14 +219,14 @@ func (v *Verifier) checkSeen(version int, digest writ.Digest, who identified) er
 	return err
 }
 
-// inTime checks the validity period of a text. m.at may be later than now, because the clock of the supervisor that
-// accepted the run may be ahead. The validity period also limits this difference.
+// inTime checks the validity period of a text. The clock of the supervisor that accepted a run may be ahead, so m.at
+// may be later than now. The validity period limits how far.
 func inTime(created, expires time.Time, m moment) error {
 	if err := isCreated(created, m.at); err != nil {
 		return err
 	}
 	last := expires.Add(Skew)
-	if m.later { // a supervisor accepts slightly later than it verifies, as in counts
+	if m.later { // a supervisor records the acceptance slightly later than it verifies the text
 		last = last.Add(Skew)
 	}
 	if m.at.After(last) {

@@ -18,8 +18,8 @@ func IsLastPage(page [][]byte) bool {
 	return size < PageSize
 }
 
-// CollectPages reads all pages of links after a version. read returns one page. Each page must end with a newer version
-// than the page before; the caller verifies signatures.
+// CollectPages reads all pages of links after a version. `read` returns one page. Each page must end with a newer
+// version than the page before; the caller verifies signatures.
 func CollectPages(after int, read func(after int) ([][]byte, error)) (all [][]byte, err error) {
 	for size := 0; ; {
 		page, err := read(after)

@@ -87,7 +87,7 @@ func (w *Writer) Set(key string, words []string, pattern *regexp.Regexp) {
 	w.Line(key, OrDash(strings.Join(words, " ")))
 }
 
-// Number writes a number, which must be between least and most.
+// Number writes a number, which must be between `least` and `most`.
 func (w *Writer) Number(key string, n, most int) {
 	w.Check(n >= 1 && n <= most, key, "%d is not between 1 and %d", n, most)
 	w.Line(key, strconv.Itoa(n))

@@ -244,7 +244,7 @@ func Server(own func() (*tls.Certificate, error), verify func(chain []*x509.Cert
 	return c
 }
 
-// Client returns a TLS configuration for outgoing connections. verify checks each server. own returns this process's
+// Client returns a TLS configuration for outgoing connections. verify checks each server. `own` returns this process's
 // certificate; it may be nil. The configuration offers Marker, so that a coordinator with a certificate for browsers
 // presents the one for writ.
 func Client(verify func(chain []*x509.Certificate) error, own func() (*tls.Certificate, error)) *tls.Config {
