@@ -38,7 +38,7 @@ func Dial(ctx context.Context, path string) (conn net.Conn, err error) {
 	return conn, err
 }
 
-// withAddress calls use with an address that leads to path until use returns.
+// withAddress calls `use` with an address that leads to path until `use` returns.
 func withAddress(path string, use func(address string) error) error {
 	if len(path) <= maxAddress {
 		return use(path)

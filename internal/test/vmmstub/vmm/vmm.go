@@ -203,7 +203,7 @@ func (v *vmm) handleEvent(h guestEvent) {
 		err = v.end()
 	}
 	if err != nil {
-		v.log.Error("follow the guest", "what", h.what, "err", err)
+		v.log.Error("handle an event of the guest", "what", h.what, "err", err)
 	}
 }
 
