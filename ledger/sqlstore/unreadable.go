@@ -9,8 +9,7 @@ import (
 	"writ/ledger"
 )
 
-// maxReported limits the unreadable rows that are remembered as reported. When it is reached, all are dropped and may
-// be reported again.
+// maxReported limits damage.reported. When it is reached, the map is cleared, so rows may be reported again.
 const maxReported = 1000
 
 // damage reports unreadable rows.
