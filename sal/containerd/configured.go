@@ -79,8 +79,8 @@ func environment(image []string) []string {
 	return all
 }
 
-// Limits of Linux for a new program (execve(2)), with the default limit of the stack. The runtime detects them after
-// the container has started.
+// Limits of Linux for a new program (execve(2)), with the default limit of the stack. The runtime detects a violation
+// only after the container has started.
 const (
 	maxWord  = 128<<10 - 1 // bytes of an argument or variable
 	maxWords = 2 << 20     // bytes of all arguments and variables, with a NUL and a pointer for each

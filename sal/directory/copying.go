@@ -14,9 +14,9 @@ import (
 	"writ/sal"
 )
 
-// copying copies a tree into the directory to. It copies directories, files, links of both kinds and pipes, with modes,
-// times, extended attributes and, as root, owners. It skips sockets, which are useless without their process, and
-// entries that disappear during the copy.
+// copying copies a tree into the directory `to`. It copies directories, files, links of both kinds and pipes, with
+// modes, times, extended attributes and, as root, owners. It skips sockets, which are useless without their process,
+// and entries that disappear during the copy.
 type copying struct {
 	*job
 	source *os.Root // links created meanwhile must not lead to another tree
@@ -123,7 +123,8 @@ func (c *copying) finish(e entry) error {
 	if err := c.own(e); err != nil {
 		return err
 	}
-	if err := c.attributes(e); err != nil { // changing the owner removes some; the mode may forbid them
+	// Attributes are copied after the owner, because a new owner removes some, and before a mode that may forbid it.
+	if err := c.attributes(e); err != nil {
 		return err
 	}
 	if err := c.root.Chmod(e.to, e.info.Mode()); err != nil {

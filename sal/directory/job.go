@@ -18,7 +18,7 @@ type job struct {
 	at   string // path of the tree's files, relative to root
 }
 
-// onTree completes an interrupted restore, removes the work of an interrupted call, and then calls do.
+// onTree completes an interrupted restore, removes the work of an interrupted call, and then calls `do`.
 func onTree(ctx context.Context, t *Trees, name string, do func(j *job) error) error {
 	if err := errors.Join(ctx.Err(), sal.ValidTree(name)); err != nil {
 		return err

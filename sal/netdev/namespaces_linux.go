@@ -123,7 +123,7 @@ func (n *namespaces) isMarked(name string) bool {
 // namespaceName matches the names of namespaces that only this driver uses.
 var namespaceName = regexp.MustCompile(`^p[a-z2-7]{10}$`)
 
-// orphans returns the namespaces of this node that are not known.
+// orphans returns the namespaces of this node that are not `known`.
 func (n *namespaces) orphans(known map[string]bool) (all []sal.Orphan, err error) {
 	files, err := os.ReadDir(n.dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

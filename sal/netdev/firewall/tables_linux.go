@@ -154,7 +154,7 @@ func (t *Tables) Devices() (names []string, err error) {
 	return names, nil
 }
 
-// Orphans returns the chains of devices that are not known.
+// Orphans returns the chains of devices that are not `known`.
 func (t *Tables) Orphans(known map[string]bool) (all []sal.Orphan, err error) {
 	c, err := t.content()
 	if err != nil {
