@@ -13,7 +13,7 @@ import (
 
 // member is a member of a built-in module. Exactly one of call, read and value is set.
 type member struct {
-	least, most int // arguments of call; most is -1 without a limit
+	least, most int // arguments of call; `most` is -1 without a limit
 	call        passFunc
 	read        func(p *pass) (tengo.Object, error)
 	value       tengo.Object // shared; each read returns a copy
