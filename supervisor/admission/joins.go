@@ -194,7 +194,7 @@ func (j *Joins) token(ctx context.Context, id string) (token *journal.Token, err
 	return token, err
 }
 
-// admitNew spends the token and writes the node record in one transaction. known is the node's record from an earlier
+// admitNew spends the token and writes the node record in one transaction. `known` is the node's record from an earlier
 // claim, or nil.
 func (j *Joins) admitNew(
 	ctx context.Context, claim nodes.Claim, known *journal.Node, token *journal.Token,

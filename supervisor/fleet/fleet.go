@@ -62,7 +62,7 @@ func Load(ctx context.Context, j *journal.Journal, now time.Time) (*Fleet, error
 
 // Tick updates the liveness of all nodes and returns the nodes that have become lost. listened is how long the
 // supervisor could receive beats since the last Tick: it adds to the silence of nodes, and to their online time in the
-// month of wall. now is the monotonic time.
+// month of wall. `now` is the monotonic time.
 func (f *Fleet) Tick(now, wall time.Time, listened time.Duration) (lost []writ.NodeID) {
 	lost = f.Presence.tick(now, listened)
 	f.Machines.pass(wall.UTC().Format(bound.OnlineMonth), listened)

@@ -265,8 +265,8 @@ func (t *tail) add(events []writ.EncodedEvent) {
 	t.grown.Wake()
 }
 
-// after returns at most max events after seq, and a channel that is closed when events are added. known is false if the
-// event after seq may be older than the tail; the caller must then read the store.
+// after returns at most max events after seq, and a channel that is closed when events are added. `known` is false if
+// the event after seq may be older than the tail; the caller must then read the store.
 func (t *tail) after(seq int64, max int) (events []writ.EncodedEvent, known bool, grown <-chan struct{}) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

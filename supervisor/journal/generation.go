@@ -26,7 +26,7 @@ const (
 	older                   // the coordinator has events that this journal lacks: the journal came from a backup
 )
 
-// compare returns the standing of the journal to a coordinator that has the events up to seq. at is the time of event
+// compare returns the standing of the journal to a coordinator that has the events up to seq. `at` is the time of event
 // seq; a zero time is not compared.
 func (tx *Tx) compare(seq int64, at time.Time) (standing, error) {
 	last, err := lastEvent(tx)

@@ -35,14 +35,14 @@ type Journal struct {
 	reign
 	*health
 	*eventLog
-	known *newest // frames on disk
+	known *newest // recently stored frames: signed messages of nodes with results
 }
 
 // Tx is a transaction on the journal. Its methods compose: either all of their changes are written, or none.
 type Tx struct {
 	*sqldb.Tx
 	ctx   context.Context
-	codes *codes // nil if rows carry no codes
+	codes *codes // authentication codes of rows; nil without a key for them
 	*batch
 }
 

@@ -80,9 +80,9 @@ type Handler func(ctx context.Context, verb Verb, params json.RawMessage) (any, 
 
 // EventSource supplies the events of a supervisor's link to one coordinator.
 type EventSource interface {
-	// Agree returns nil if a coordinator that has the events of journal up to seq can receive the rest. at is the time
-	// of event seq. It returns an error if one of the two stores came from a backup; a new generation then begins for
-	// this coordinator, under a new ID.
+	// Agree returns nil if a coordinator that has the events of journal up to seq can receive the rest. `at` is the
+	// time of event seq. It returns an error if one of the two stores came from a backup; a new generation then begins
+	// for this coordinator, under a new ID.
 	Agree(ctx context.Context, journal string, seq int64, at time.Time) error
 	// EncodedEvents returns at most max events after a sequence number, in order, and the ID of their journal. It waits
 	// until there is one or ctx ends.

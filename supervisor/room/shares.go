@@ -21,7 +21,7 @@ type Shares struct {
 }
 
 // Lines implements workflow.Shares. It returns the projects that compete for the room of a node, beginning after the
-// project that was served there last. If own is not empty, its line is always included. It stops once enough projects
+// project that was served there last. If `own` is not empty, its line is always included. It stops once enough projects
 // without sent calls are found to fill the room, so the cost does not depend on the number of waiting projects.
 func (s *Shares) Lines(
 	tx *journal.Tx, node writ.NodeID, now time.Time, room int, own writ.ProjectID,

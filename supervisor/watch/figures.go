@@ -132,7 +132,7 @@ func older(a, b time.Time) time.Time {
 	return a
 }
 
-// age returns the time from `since` to `now`: 0 if since is zero, or if a clock was set back in between.
+// age returns the time from `since` to `now`: 0 if `since` is zero, or if a clock was set back in between.
 func age(now, since time.Time) time.Duration {
 	if since.IsZero() {
 		return 0

@@ -249,8 +249,8 @@ func (t claimer) claimNamed(op *catalog.Operation, c *journal.Call) (waits bool,
 	return false, nil
 }
 
-// claimResource gives a call the UID and the node of its resource, and the capacity that it needs. have is the existing
-// resource; earlier is the last open call of the run that makes or changes it. Both may be nil.
+// claimResource gives a call the UID and the node of its resource, and the capacity that it needs. `have` is the
+// existing resource; earlier is the last open call of the run that makes or changes it. Both may be nil.
 func (t claimer) claimResource(
 	op *catalog.Operation, c *journal.Call, have *journal.Resource, earlier *journal.Call,
 ) error {

@@ -65,7 +65,7 @@ func uses(op *catalog.Operation, args, result map[string]any, before writ.Capaci
 	return after
 }
 
-// resourceAfter returns the resource after a successful call, or nil if the call removed it. have is the resource
+// resourceAfter returns the resource after a successful call, or nil if the call removed it. `have` is the resource
 // before the call and stays unchanged. If `told` is false, the result does not affect the resource.
 func resourceAfter(
 	t *Step, op *catalog.Operation, c *journal.Call, have *journal.Resource, result writ.Result,

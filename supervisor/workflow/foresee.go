@@ -33,7 +33,7 @@ func (f *foresight) change() writ.Change {
 	}
 }
 
-// foresee predicts the outcome of a call. have is its resource, nil if missing.
+// foresee predicts the outcome of a call. `have` is its resource, nil if missing.
 func (p *ProposedCall) foresee(t *Step, c *journal.Call, have *journal.Resource) foresight {
 	f := foresight{values: map[string]any{}}
 	if have != nil {
@@ -170,7 +170,8 @@ func (p *ProposedCall) shrinks(
 	return nil
 }
 
-// keepSizes copies the arguments that determine the size and format of a resource to its values, for the following calls.
+// keepSizes copies the arguments that determine the size and format of a resource to its values, for the following
+// calls.
 func (p *ProposedCall) keepSizes(f *foresight, args map[string]any) {
 	for _, field := range p.Op.Args {
 		if n, ok := args[field.Name].(int64); ok && field.Uses != "" {

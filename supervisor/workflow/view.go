@@ -74,7 +74,7 @@ type Holds interface {
 
 // Shares divides the room of nodes between projects.
 type Shares interface {
-	// Lines returns the projects that compete for room on a node. The line of own is always included.
+	// Lines returns the projects that compete for room on a node. The line of `own` is always included.
 	Lines(tx *journal.Tx, node writ.NodeID, now time.Time, room int, own writ.ProjectID) ([]placement.Line, error)
 	// Weight returns the weight of a project.
 	Weight(project writ.ProjectID) int
