@@ -36,8 +36,8 @@ type Job struct {
 	Weight  int `json:"weight,omitempty"`
 	Resumes int `json:"resumes,omitempty"` // how often the run was resumed so far
 	// KnownFailures is the number of an earlier attempt. When the supervisor decided on this attempt, it knew the
-	// failures of all attempts up to that one, so their effects may be repeated. A later attempt that may have acted
-	// blocks a job that must not be repeated.
+	// failures of all attempts up to that one, so their effects may be repeated. The node refuses an operation that
+	// must run once if an attempt after that one may have acted.
 	KnownFailures int    `json:"told,omitempty"`
 	Payload       Digest `json:"payload"`  // the user's signed text
 	Accepted      int64  `json:"accepted"` // when the supervisor accepted the run
@@ -153,7 +153,7 @@ type ResourceDrift struct {
 	Lasts []string `json:"lasts,omitempty"` // the differences, as sentences
 }
 
-// ResourceState reports the standing of one resource.
+// ResourceState reports the state of one resource on its node.
 type ResourceState struct {
 	ResourceID
 	UID UID `json:"uid"`
@@ -187,5 +187,5 @@ type Control struct {
 	Asked []RunID `json:"asked,omitempty"`
 	// Acknowledged names a report, and acknowledges its usage, repairs and states.
 	Acknowledged *ReportID `json:"told,omitempty"`
-	Log          []byte    `json:"log,omitempty"` // a nodes.LogQuery, without other fields: older runners cannot decode it
+	Log          []byte    `json:"log,omitempty"` // a nodes.LogQuery; no other field is set then, for older runners
 }
