@@ -44,7 +44,7 @@ func KindOf(signed []byte) Kind {
 	return Kind(signed[2:end])
 }
 
-// startsNamed reports whether the first byte is that of a list of five items, as named has.
+// startsNamed reports whether signed starts like an encoded envelope with a name, which is a list of five items.
 func startsNamed(signed []byte) bool { return len(signed) > 0 && signed[0] == 0x85 }
 
 // encode returns the encoding of an envelope, with the name of its kind if it has one.

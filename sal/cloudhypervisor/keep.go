@@ -208,7 +208,7 @@ func (k *keeping) keepAlive(ctx context.Context) error {
 	if err != nil {
 		return sal.HostError("read the host's boot id", err)
 	}
-	k.listen() // once more: the last events before the end
+	k.listen() // again, for the last events before the process ended
 	rebooted, why := own.Process != nil && own.Process.Boot != boot, k.whyEnded()
 	switch {
 	case own.Power == paused:

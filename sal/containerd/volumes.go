@@ -101,7 +101,7 @@ func decode(operation string, spec sal.Spec) (*catalog.ContainerCreate, error) {
 
 // unshared rejects volumes with an exclusive user of another driver. A machine opens a file in its volume as root of
 // this host, and a container that writes to the volume could redirect it to any other file. The record is written
-// before this check, so that of two concurrent requests at least one sees the other.
+// before this check, so that concurrent requests see each other's records.
 func (j *job) unshared(ctx context.Context, args *catalog.ContainerCreate) error {
 	if err := j.hasVolumes(ctx, args); err != nil {
 		return err

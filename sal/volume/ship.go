@@ -106,7 +106,7 @@ func (j *job) makeRoom(ctx context.Context, r *record) error {
 		WithHint("the call continues when one of these copies is finished; `writ run cancel` ends one")
 }
 
-// due returns the time from which another shipment may replace this one. Records of earlier versions have only Until.
+// due returns when another shipment may replace this one. Records of earlier versions have only Until.
 func (s shipment) due() time.Time {
 	if s.Due.IsZero() {
 		return s.Until

@@ -194,7 +194,7 @@ func (s sourceRow) HTML() Node {
 		Td(Code(Text(s.Text)), When(len(s.Marks) > 0, s.marks)))
 }
 
-// marks shows what happens at the line.
+// marks shows the events at the line.
 func (s sourceRow) marks() Node {
 	all := Group{Class("mk"), Glyph(s.Kind())}
 	for i, m := range s.Marks {
