@@ -128,6 +128,7 @@ const (
 	CodeRecordDamaged          Code = "RECORD_DAMAGED"
 	CodeRecordForged           Code = "RECORD_FORGED"
 	CodeNotOwner               Code = "NOT_OWNER"
+	CodeResourceInUse          Code = "RESOURCE_IN_USE"
 	CodeImmutableField         Code = "IMMUTABLE_FIELD"
 	CodeDriverMissing          Code = "DRIVER_MISSING"
 	CodeDriverFailed           Code = "DRIVER_FAILED"
@@ -511,6 +512,10 @@ var Codes = []CodeInfo{
 	{
 		CodeNotOwner, Denied, false, 403, ExitFailed, "Another deployment of the project owns the resource.",
 		"Submit the script with its `--deployment`, or take the resource over with `adopt: true`.",
+	},
+	{
+		CodeResourceInUse, Conflict, false, 409, ExitFailed, "A resource of another deployment uses this one.",
+		"Delete the user that the message names first, or keep the resource.",
 	},
 	{
 		CodeImmutableField, Conflict, false, 409, ExitFailed,

@@ -77,6 +77,33 @@ func (s Schema) Named(args map[string]any) []writ.Ref {
 	return refs
 }
 
+// Holds returns the resources that a resource needs as long as it exists. args are the arguments of this operation, which
+// made it, and values its last result: if both have a field, the field of the result counts, because an attached volume
+// is only there. A volume has its own copy of its image or source, and needs neither.
+func (o *Operation) Holds(args, values map[string]any) []writ.Ref {
+	if o.Kind == writ.KindVolume {
+		return nil
+	}
+	var refs []writ.Ref
+	for _, f := range o.Args {
+		if names, measured := values[f.Name].([]any); measured && f.Type == List && f.Elem.Type == Handle {
+			for _, name := range names {
+				text, _ := name.(string)
+				refs = append(refs, writ.Ref{Kind: f.Elem.Kinds[0], Name: text})
+			}
+			continue
+		}
+		_, _ = f.rewrite(args[f.Name], func(f *Field, v any) (any, error) {
+			if f.Type == Handle {
+				ref, _ := refOf(f, v)
+				refs = append(refs, ref)
+			}
+			return v, nil
+		})
+	}
+	return slices.DeleteFunc(refs, func(r writ.Ref) bool { return r.Name == "" })
+}
+
 // rewrite copies args and applies leaf to the values of handle fields and of fields that may be secrets.
 func (s Schema) rewrite(args map[string]any, leaf func(f *Field, v any) (any, error)) (map[string]any, error) {
 	out := maps.Clone(args)

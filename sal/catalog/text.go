@@ -30,7 +30,7 @@ func (o *Operation) Errors() []writ.Code {
 	case Alter:
 		codes = []writ.Code{writ.CodeResourceUnknown, writ.CodeResourceConflict, writ.CodeNotOwner}
 	case Remove:
-		codes = []writ.Code{writ.CodeResourceConflict, writ.CodeNotOwner}
+		codes = []writ.Code{writ.CodeResourceConflict, writ.CodeNotOwner, writ.CodeResourceInUse}
 	case Find:
 		if o.Named() {
 			return []writ.Code{writ.CodeResourceUnknown}

@@ -1,8 +1,10 @@
 package workflow
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"writ"
@@ -18,6 +20,7 @@ type placementReader interface {
 	Resource(id writ.ResourceID) (*journal.Resource, error)
 	OpenCallOn(id writ.ResourceID, except writ.RunID) (writ.RunID, error)
 	Loads() (map[writ.NodeID]journal.Load, error)
+	ProjectResources(project writ.ProjectID) ([]*journal.Resource, error)
 }
 
 var _ placementReader = (*journal.Tx)(nil)
@@ -26,6 +29,14 @@ var _ placementReader = (*journal.Tx)(nil)
 type claimer struct {
 	*Step
 	records placementReader
+	// project returns the resources of the run's project. They are read once, and only if a call removes one.
+	project func() ([]*journal.Resource, error)
+}
+
+func newClaimer(t *Step, records placementReader) claimer {
+	return claimer{t, records, sync.OnceValues(func() ([]*journal.Resource, error) {
+		return records.ProjectResources(t.run.Project)
+	})}
 }
 
 // arrange decides about planned calls: calls that cannot succeed fail, and the others get their resource and node.
@@ -33,7 +44,7 @@ func arrange(t *Step, records placementReader) error {
 	if err := t.cascade(); err != nil {
 		return err
 	}
-	claims := claimer{t, records}
+	claims := newClaimer(t, records)
 	if claims.waitsForInventories() {
 		return nil
 	}
@@ -273,6 +284,11 @@ func (t claimer) claimResource(
 		if op.Effect != catalog.Look && have.Deployment != t.run.Deployment && !c.Options.Adopt {
 			return t.fail(c, writ.CallFailed, notOwner(have))
 		}
+		if op.Effect == catalog.Remove {
+			if user, err := t.foreignUser(have); user != nil || err != nil {
+				return cmp.Or(err, t.fail(c, writ.CallFailed, inUse(have, user)))
+			}
+		}
 		if n, ok := t.Nodes.Get(have.Node); !ok || n.Admission == writ.AdmissionRemoved {
 			name := t.Nodes.Name(have.Node)
 			return t.fail(c, writ.CallFailed,
@@ -335,6 +351,37 @@ func notOwner(have *journal.Resource) *writ.Error {
 	}
 	return writ.Errorf(writ.CodeNotOwner, "the %s belongs to %s", have.ResourceID, owner).
 		WithHint("submit the script %s; the option adopt: true takes the %s over", flag, have.ResourceID.Kind)
+}
+
+// foreignUser returns a resource of another deployment that needs the resource to be removed, or nil. A driver refuses
+// to remove a resource that any other one uses, after some retries. Here the run fails at once, and a preview shows it.
+func (t claimer) foreignUser(have *journal.Resource) (*journal.Resource, error) {
+	all, err := t.project()
+	if err != nil {
+		return nil, err
+	}
+	for _, user := range all {
+		if user.Deployment == have.Deployment || user.Deployment == t.run.Deployment {
+			continue
+		}
+		op, known := catalog.Lookup(user.Operation)
+		if known && slices.ContainsFunc(op.Holds(user.Args, user.Values), func(r writ.Ref) bool {
+			return r.Kind == have.Kind && r.Name == have.Name && (r.UID == "" || r.UID == have.UID)
+		}) {
+			return user, nil
+		}
+	}
+	return nil, nil
+}
+
+// inUse returns the error of a call that would remove a resource with a user in another deployment.
+func inUse(have, user *journal.Resource) *writ.Error {
+	owner, flag := "the deployment "+user.Deployment, "with --deployment "+user.Deployment
+	if user.Deployment == "" {
+		owner, flag = "the project itself", "without --deployment"
+	}
+	return writ.Errorf(writ.CodeResourceInUse, "the %s of %s uses the %s", user.ResourceID, owner, have.ResourceID).
+		WithHint("delete the %s first, with a script that is submitted %s", user.Kind, flag)
 }
 
 // apart returns the error of a call whose needs are on different nodes.

@@ -110,6 +110,21 @@ func (d *Draft) OpenCallOn(id writ.ResourceID, except writ.RunID) (writ.RunID, e
 	return run, err
 }
 
+// ProjectResources implements placementReader.
+func (d *Draft) ProjectResources(project writ.ProjectID) ([]*journal.Resource, error) {
+	stored, err := d.tx.ProjectResources(project)
+	all := slices.DeleteFunc(stored, func(r *journal.Resource) bool {
+		_, changed := d.laid[r.ResourceID]
+		return changed
+	})
+	for id, r := range d.laid {
+		if r != nil && id.Project == project {
+			all = append(all, r)
+		}
+	}
+	return all, err
+}
+
 // Loads implements placementReader.
 func (d *Draft) Loads() (map[writ.NodeID]journal.Load, error) {
 	loads := maps.Clone(d.loads)
@@ -233,7 +248,7 @@ func (d *Draft) end(c *journal.Call) error {
 	p, out := &d.plan[c.Seq-1], &d.Seen[c.Seq-1]
 	d.explain(c, out)
 	if !c.Claimed {
-		if err := (claimer{d.step, d}).claim(p.Op, c); err != nil || c.State != writ.CallPlanned {
+		if err := newClaimer(d.step, d).claim(p.Op, c); err != nil || c.State != writ.CallPlanned {
 			return err
 		}
 	}
