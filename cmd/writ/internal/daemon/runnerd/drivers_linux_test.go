@@ -69,9 +69,12 @@ func TestANodeKeepsTheKindOfVolumesThatItHas(t *testing.T) {
 
 // What was made needs care also while its tool is away: a daemon may start after the node, and a program may be replaced.
 func TestANodeLooksAfterWhatItMadeWithoutItsTools(t *testing.T) {
+	if !alone(t) {
+		return
+	}
 	t.Setenv("PATH", t.TempDir())
 	modules := func(dir string) (all []string) {
-		config := driverConfig{Choice: DriversHost, Dir: dir, Host: HostConfig{Containerd: filepath.Join(dir, "no.sock")}, Log: slog.New(slog.DiscardHandler)}
+		config := driverConfig{Choice: DriversHost, Dir: dir, Host: HostConfig{Containerd: filepath.Join(dir, "no.sock"), ProcessUsers: noUsers, ContainerIDs: noUsers}, Log: slog.New(slog.DiscardHandler)}
 		opened, err := openDrivers(t.Context(), config)
 		if err != nil {
 			t.Fatal(err)
@@ -105,7 +108,10 @@ func TestANodeLooksAfterWhatItMadeWithoutItsTools(t *testing.T) {
 // Promise: Volumes and images: Only one node changes a network namespace.
 // How: The kernel grants a name to one process at a time.
 func TestOneNodeChangesAHost(t *testing.T) {
-	config := driverConfig{Choice: DriversHost, Dir: t.TempDir(), Log: slog.New(slog.DiscardHandler)}
+	if !alone(t) {
+		return
+	}
+	config := driverConfig{Choice: DriversHost, Dir: t.TempDir(), Host: HostConfig{ProcessUsers: noUsers, ContainerIDs: noUsers}, Log: slog.New(slog.DiscardHandler)}
 	first, err := openDrivers(t.Context(), config)
 	if err != nil {
 		t.Fatal(err)

@@ -103,10 +103,13 @@ func needsTables(h *hostDrivers) string {
 // How: Drivers declare their needs once, each with its check.
 // Also: TestManualSaysWhatHostsNeed, TestScripts/doctor, TestNeedsOfNetworksAreChecked.
 func TestARunnerOffersWhatTheDoctorFindsHere(t *testing.T) {
+	if !alone(t) {
+		return
+	}
 	// A host without programs has no machines and databases.
 	bin, dir := t.TempDir(), t.TempDir()
 	t.Setenv("PATH", bin)
-	config := HostConfig{Containerd: filepath.Join(dir, "none.sock")}
+	config := HostConfig{Containerd: filepath.Join(dir, "none.sock"), ProcessUsers: noUsers, ContainerIDs: noUsers}
 	var lacking map[string]string
 	offered := func() (modules []string) {
 		t.Helper()
@@ -217,6 +220,9 @@ func TestAPeerOfNoUseIsRefusedBeforeAnythingStarts(t *testing.T) {
 
 // What was made while the host could is looked after when it cannot any more. Containers are made again once their daemon is there.
 func TestARunnerLooksAfterWhatItCouldNotMakeNow(t *testing.T) {
+	if !alone(t) {
+		return
+	}
 	dir := t.TempDir()
 	t.Setenv("PATH", dir)
 	for _, module := range []string{"machine", "herodb", "container"} {
@@ -228,7 +234,7 @@ func TestARunnerLooksAfterWhatItCouldNotMakeNow(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	config := HostConfig{Containerd: filepath.Join(dir, "none.sock")}
+	config := HostConfig{Containerd: filepath.Join(dir, "none.sock"), ProcessUsers: noUsers, ContainerIDs: noUsers}
 	opened, err := openDrivers(t.Context(), driverConfig{Choice: DriversHost, Dir: hostDir(dir), Host: config, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
