@@ -14,14 +14,17 @@ import (
 	"testing"
 	"time"
 
+	taskv2 "github.com/containerd/containerd/api/runtime/task/v2"
 	"github.com/containerd/containerd/v2/client"
 	"github.com/containerd/containerd/v2/pkg/cio"
+	"github.com/containerd/ttrpc"
 	"github.com/google/go-cmp/cmp"
 
 	"writ"
 	"writ/internal/test/testenv"
 	"writ/sal"
 	"writ/sal/catalog"
+	"writ/sal/containerd/shim"
 	"writ/sal/logfile"
 	"writ/sal/saltest"
 )
@@ -623,16 +626,6 @@ func TestInterruptedRemovalIsFinished(t *testing.T) {
 	b.must("container.create", "web", map[string]any{"image": "busybox", "restart": "never"})
 	ctx := b.driver.in(t.Context())
 	j := &job{Driver: b.driver, daemon: b.driver.client, Request: sal.Request{Resource: web, Progress: func(string) {}}}
-	shims := func() int {
-		n := 0
-		lines, _ := filepath.Glob("/proc/[0-9]*/cmdline")
-		for _, path := range lines {
-			if text, _ := os.ReadFile(path); bytes.Contains(text, []byte("containerd-shim")) && bytes.Contains(text, []byte(b.daemon.Address)) {
-				n++
-			}
-		}
-		return n
-	}
 	half := 0
 	for wait := time.Duration(0); half < 2; wait = (wait + time.Millisecond) % (100 * time.Millisecond) {
 		task, err := j.task(ctx, web.HostName()+"-1")
@@ -645,17 +638,82 @@ func TestInterruptedRemovalIsFinished(t *testing.T) {
 		cut, cancel := context.WithTimeout(ctx, wait)
 		_, err = task.Delete(cut)
 		cancel()
-		if now, wrong := inspect(ctx, b.driver.client, web.HostName()+"-1"); err != nil && wrong == nil && now.status == "" && shims() > 0 {
+		if now, wrong := inspect(ctx, b.driver.client, web.HostName()+"-1"); err != nil && wrong == nil && now.status == "" && b.shims() > 0 {
 			half++
 			if half == 1 {
 				b.must("container.stop", "web", nil)
-				b.eventually("its shim ends", func() bool { return shims() == 0 })
+				b.eventually("its shim ends", func() bool { return b.shims() == 0 })
 			}
 		}
 		b.must("container.start", "web", nil)
 	}
 	b.must("container.delete", "web", nil)
-	b.eventually("all shims end", func() bool { return shims() == 0 })
+	b.eventually("all shims end", func() bool { return b.shims() == 0 })
+}
+
+// The daemon forgets a process before it asks the process's shim to end. If its client disappears in between, the shim
+// stays.
+func TestForgottenShimIsEnded(t *testing.T) {
+	for name, finish := range map[string]func(b *fixture){
+		"stop":   func(b *fixture) { b.must("container.stop", "web", nil) },
+		"delete": func(b *fixture) { b.must("container.delete", "web", nil) },
+		"start and delete": func(b *fixture) {
+			b.must("container.start", "web", nil)
+			b.sh("web", "true")
+			b.must("container.delete", "web", nil)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newFixture(t, testenv.HomeInMemory(t, "containerd"))
+			b.must("container.create", "web", map[string]any{"image": "busybox", "command": waits, "restart": "never"})
+			b.forgetShim(saltest.Resource(writ.KindContainer, "web").HostName() + "-1")
+			if b.shims() != 1 {
+				t.Fatalf("%d shims run", b.shims())
+			}
+			finish(b)
+			b.eventually("its shim ends", func() bool { return b.shims() == 0 })
+		})
+	}
+}
+
+// forgetShim removes a process from its shim, and the shim from the daemon's files while the daemon does not run.
+func (b *fixture) forgetShim(id string) {
+	b.Helper()
+	ctx := b.driver.in(b.Context())
+	j := &job{Driver: b.driver, daemon: b.driver.client}
+	task, err := j.task(ctx, id)
+	if err == nil {
+		err = j.signal(ctx, task, syscall.SIGKILL, guard)
+	}
+	if err != nil {
+		b.Fatal(err)
+	}
+	conn, err := net.Dial("unix", shim.Socket(b.daemon.Address, b.driver.Namespace, id))
+	if err != nil {
+		b.Fatal(err)
+	}
+	c := ttrpc.NewClient(conn)
+	defer c.Close()
+	if _, err := taskv2.NewTTRPCTaskClient(c).Delete(ctx, &taskv2.DeleteRequest{ID: id}); err != nil {
+		b.Fatal(err)
+	}
+	b.daemon.Kill()
+	if err := os.RemoveAll(b.daemon.Bundle(b.driver.Namespace, id)); err != nil {
+		b.Fatal(err)
+	}
+	b.daemon.Start()
+}
+
+// shims counts the shims of the daemon.
+func (b *fixture) shims() int {
+	n := 0
+	lines, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, path := range lines {
+		if text, _ := os.ReadFile(path); bytes.Contains(text, []byte("containerd-shim")) && bytes.Contains(text, []byte(b.daemon.Address)) {
+			n++
+		}
+	}
+	return n
 }
 
 // The runner dies as soon as it has started a program. No process opens the pipes any more; the shim waits for that and
@@ -665,7 +723,7 @@ func TestInterruptedRemovalIsFinished(t *testing.T) {
 // leaves no process.
 // How: Programs of a dead runner are ended and abandoned removals are completed; an unresponsive process counts as
 // alive.
-// Also: TestInterruptedRemovalIsFinished.
+// Also: TestInterruptedRemovalIsFinished, TestForgottenShimIsEnded.
 func TestAProgramOfADeadRunnerBlocksNoOther(t *testing.T) {
 	b := newFixture(t, testenv.HomeInMemory(t, "containerd"))
 	b.host = filepath.Join(b.host, "a[b]*?") // these characters must not act as a pattern

@@ -17,6 +17,7 @@ import (
 	"writ/sal"
 	"writ/sal/catalog"
 	"writ/sal/containerd/imagestore"
+	"writ/sal/containerd/shim"
 	"writ/sal/logfile"
 )
 
@@ -195,12 +196,12 @@ func (j *job) stop(ctx context.Context, r *record, grace time.Duration) (sal.Out
 
 // removeRemains finishes the interrupted removal of a process. After the interruption, the daemon has forgotten the
 // process but keeps its shim, and does not make another one. Deleting the unknown process makes the daemon remove the
-// shim.
+// shim. If the daemon has forgotten the shim, too, the driver asks the shim to end.
 func (j *job) removeRemains(ctx context.Context, id string) error {
 	j.step("remove the remains of the process")
 	_, err := j.daemon.TaskService().Delete(ctx, &tasks.DeleteTaskRequest{ContainerID: id})
 	if status.Code(err) == codes.NotFound { // this is also the answer after a successful removal
-		return nil
+		err = shim.End(ctx, shim.Socket(j.address(), j.namespace(), id), id)
 	}
 	return failed("remove the remains of the process", err)
 }

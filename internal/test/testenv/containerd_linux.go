@@ -177,6 +177,11 @@ func (c *ContainerdServer) kill(pid string) {
 	}
 }
 
+// Bundle returns the directory of the daemon's state of one container.
+func (c *ContainerdServer) Bundle(namespace, id string) string {
+	return filepath.Join(c.state(), "io.containerd.runtime.v2.task", namespace, id)
+}
+
 // found returns the files with a name in the bundles of containers.
 func (c *ContainerdServer) found(name string) []string {
 	files, _ := filepath.Glob(filepath.Join(c.dir, bundlesBelow, name))
