@@ -34,8 +34,8 @@ func Socket(daemon, namespace, id string) string {
 	return filepath.Join(sockets, hex.EncodeToString(digest[:]))
 }
 
-// End asks the shim on socket to end. It is not an error if there is none. A shim with a container process refuses, and
-// End then returns nil as well.
+// End asks the shim on socket to end. It returns nil if no shim listens, or if the shim refuses because it still has a
+// container process.
 func End(ctx context.Context, socket, id string) error {
 	ctx, cancel := context.WithTimeout(ctx, guard)
 	defer cancel()
