@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"writ/cmd/writ/internal/help"
 	"writ/cmd/writ/internal/terminal"
@@ -75,6 +76,11 @@ func TestManualPagesPassLint(t *testing.T) {
 func TestManualShowsFlagsAsTyped(t *testing.T) {
 	formatter, path := testenv.Need(t, "mandoc"), filepath.Join(t.TempDir(), "writ.1")
 	text, _ := usage(t, "man")
+	for line := range strings.Lines(text) {
+		if strings.ContainsFunc(line, func(r rune) bool { return r >= utf8.RuneSelf }) {
+			t.Errorf("a terminal without Unicode cannot show %s", line)
+		}
+	}
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}

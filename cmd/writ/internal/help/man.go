@@ -161,9 +161,10 @@ func (m *manPage) seeAlso(c *cobra.Command) {
 	}
 }
 
-// ManText escapes a text for man(7): no line is a command of the formatter, and hyphens can be copied.
+// ManText escapes a text for man(7): no line is a command of the formatter, hyphens can be copied, and terminals
+// without Unicode show every character.
 func ManText(s string) string {
-	lines := strings.Split(strings.NewReplacer(`\`, `\e`, "-", `\-`).Replace(s), "\n")
+	lines := strings.Split(strings.NewReplacer(`\`, `\e`, "-", `\-`, "…", "...").Replace(s), "\n")
 	for i, line := range lines {
 		if strings.HasPrefix(line, ".") || strings.HasPrefix(line, "'") {
 			lines[i] = `\&` + line
