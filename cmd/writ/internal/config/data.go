@@ -26,12 +26,15 @@ func MakeData(data string) error {
 }
 
 // Unwritable converts an error for a file in a data directory. It adds a code and a hint if the disk is full or
-// read-only, or if data is not a directory. Other errors are returned unchanged.
+// read-only, if this user may not write, or if data is not a directory. Other errors are returned unchanged.
 func Unwritable(data string, err error) error {
 	switch {
 	case writ.CodeOf(err) == writ.CodeStoreFull || errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT):
 		return writ.Errorf(writ.CodeStoreFull, "%w", err).WithHint("free space on the disk of %s, or raise its quota; start it again then", data)
-	case writ.CodeOf(err) == writ.CodeStoreReadOnly || errors.Is(err, unix.EROFS) || errors.Is(err, fs.ErrPermission):
+	case errors.Is(err, fs.ErrPermission):
+		return writ.Errorf(writ.CodeStoreReadOnly, "%w", err).
+			WithHint("user %d may not write to %s: change its owner, or name another directory with --data", os.Geteuid(), data)
+	case writ.CodeOf(err) == writ.CodeStoreReadOnly || errors.Is(err, unix.EROFS):
 		return writ.Errorf(writ.CodeStoreReadOnly, "%w", err).
 			WithHint("%s must be on a writable disk with free space; start it again then", data)
 	case errors.Is(err, unix.ENOTDIR):

@@ -1,13 +1,17 @@
 package config
 
 import (
+	"cmp"
+	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
 	"writ"
+	"writ/internal/confine"
 )
 
 func TestUnsafeDisksAreNamed(t *testing.T) {
@@ -22,6 +26,23 @@ func TestUnsafeDisksAreNamed(t *testing.T) {
 			!strings.Contains(writ.AsError(err).Hint, "--data")) {
 			t.Errorf("%#x: %v, want %q", kind, err, want)
 		}
+	}
+}
+
+func TestDirectoryOfAnotherUserIsNamed(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		t.Skip("only root can act as another user")
+	}
+	data, made := filepath.Join(t.TempDir(), "data"), make(chan error)
+	go func() {
+		runtime.LockOSThread() // this thread, which lost its rights, ends with the function
+		_, err := unix.SetfsuidRetUid(confine.DefaultFirst)
+		made <- cmp.Or(err, MakeData(data))
+	}()
+	err := <-made
+	if hint := writ.AsError(err).Hint; writ.CodeOf(err) != writ.CodeStoreReadOnly || !strings.Contains(hint, "may not write to "+data) || !strings.Contains(hint, "--data") {
+		t.Errorf("error %v, hint %q", err, hint)
 	}
 }
 
