@@ -28,7 +28,7 @@ func (d *Driver) Needs() []needs.Need {
 			Name: "networks on this host", Use: none, Fix: "see the needs of networks", Vital: true,
 			Look: needs.Given(d.Networks != nil),
 		},
-		{Name: "KVM", Use: none, Vital: true, Look: kvm.check, Fix: kvmFix},
+		{Name: "KVM", Use: none, Vital: true, Look: kvm.check, Fix: kvmFix, Rights: "usermod -aG kvm USER, then log in again; or run the node as root"},
 		{
 			Name: "KVM by the processor", Use: "machines start only with kernels that are built for it", Look: checkHardware,
 			Fix: kvmFix,

@@ -193,17 +193,25 @@ func (c *Connection) checkDaemon(ctx context.Context) (string, error) {
 // listens checks that the socket has a listener. Without this check, the client would retry until its context ends.
 func (c *Connection) listens(ctx context.Context) error {
 	conn, err := new(net.Dialer).DialContext(ctx, "unix", c.address())
+	if errors.Is(err, fs.ErrPermission) {
+		return fmt.Errorf("connect to %s: %w", c.address(), fs.ErrPermission)
+	}
 	if err != nil {
 		return fmt.Errorf("no process listens at %s", c.address())
 	}
 	return conn.Close()
 }
 
-func (c *Connection) checkSnapshotter(ctx context.Context) (string, error) {
+// examined returns a connection for a check that depends on the daemon. Without a daemon its error refers to checkDaemon.
+func (c *Connection) examined(ctx context.Context) (*client.Client, error) {
 	if err := c.listens(ctx); err != nil {
-		return "", err
+		return nil, writ.Errorf(writ.CodeDriverMissing, "%w", err).WithHint("see the need containerd")
 	}
-	daemon, err := c.open()
+	return c.open()
+}
+
+func (c *Connection) checkSnapshotter(ctx context.Context) (string, error) {
+	daemon, err := c.examined(ctx)
 	if err != nil {
 		return "", err
 	}

@@ -2,6 +2,8 @@ package containerd
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
@@ -98,6 +100,12 @@ func TestForbiddenSocketIsNotRetried(t *testing.T) {
 			}
 			if _, err := d.reachCached(ctx); writ.CodeOf(err) != writ.CodeDriverMissing {
 				t.Errorf("the next look: %v", err)
+			}
+			if _, err := d.checkDaemon(ctx); !errors.Is(err, fs.ErrPermission) && name == "of another user" {
+				t.Errorf("writ doctor calls the daemon: %v", err)
+			}
+			if _, err := d.checkSnapshotter(ctx); writ.AsError(err).Hint != "see the need containerd" {
+				t.Errorf("writ doctor calls the snapshotter: %v, %s", err, writ.AsError(err).Hint)
 			}
 		})
 	}

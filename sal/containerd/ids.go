@@ -148,10 +148,7 @@ func (m *mappability) check(ctx context.Context, c *Connection, ids *confine.Acc
 	if ids.Off != nil {
 		return "", ids.Off
 	}
-	if err := c.listens(ctx); err != nil {
-		return "", err
-	}
-	daemon, err := c.open()
+	daemon, err := c.examined(ctx)
 	if err != nil {
 		return "", err
 	}

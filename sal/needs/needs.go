@@ -4,8 +4,10 @@
 package needs
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"io/fs"
 	"time"
 
 	"writ"
@@ -13,10 +15,12 @@ import (
 
 // Need is one requirement of a driver.
 type Need struct {
-	Name  string // "the program qemu-img"
-	Use   string // the loss without it: "images of format qcow2 are refused"
-	Fix   string // command, or instruction if no command helps
-	Vital bool   // the driver does not work without it
+	Name string // "the program qemu-img"
+	Use  string // the loss without it: "images of format qcow2 are refused"
+	Fix  string // command, or instruction if no command helps
+	// Rights replaces Fix if the system denies this process the check. The default is RightsFix.
+	Rights string
+	Vital  bool // the driver does not work without it
 	// Look returns a short description of the finding, or an error if the requirement is not met. The hint of a
 	// *writ.Error replaces Fix.
 	Look func(ctx context.Context) (found string, err error)
@@ -48,6 +52,9 @@ type Finding struct {
 	Fix    string `json:"fix,omitempty"` // the fix, "" if ok
 }
 
+// RightsFix is the fix for a check that the system denies to this process.
+const RightsFix = "run the node as root, with all capabilities"
+
 // patience limits the duration of one check.
 const patience = 5 * time.Second
 
@@ -71,6 +78,9 @@ func (n Need) examine(ctx context.Context, module string) Finding {
 	f.State, f.Detail, f.Use, f.Fix = Degraded, err.Error(), n.Use, n.Fix
 	if n.Vital {
 		f.State = Missing
+	}
+	if errors.Is(err, fs.ErrPermission) {
+		f.Fix = cmp.Or(n.Rights, RightsFix)
 	}
 	if e, ok := errors.AsType[*writ.Error](err); ok {
 		f.Detail = e.Message

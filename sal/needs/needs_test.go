@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 
 	"writ"
 )
@@ -23,12 +25,16 @@ func TestFindingNamesLossAndFix(t *testing.T) {
 		{Name: "b", Use: "no b", Fix: "get b", Look: fails(errors.New("it is away"))},
 		{Name: "c", Use: "no c", Fix: "get c", Vital: true, Look: fails(writ.Errorf(writ.CodeDriverMissing, "it is old").WithHint("get a new c"))},
 		{Name: "d", Use: "no d", Fix: "get d", Vital: true, Look: fails(errors.New("it is away"))},
+		{Name: "e", Use: "no e", Fix: "get e", Look: fails(fmt.Errorf("make e: %w", unix.EPERM))},
+		{Name: "f", Use: "no f", Fix: "get f", Rights: "join the group of f", Look: fails(fs.ErrPermission)},
 	})
 	want := []Finding{
 		{Module: "m", Need: "a", State: OK, Detail: "configured"},
 		{Module: "m", Need: "b", State: Degraded, Detail: "it is away", Use: "no b", Fix: "get b"},
 		{Module: "m", Need: "c", State: Missing, Detail: "it is old", Use: "no c", Fix: "get a new c"},
 		{Module: "m", Need: "d", State: Missing, Detail: "it is away", Use: "no d", Fix: "get d"},
+		{Module: "m", Need: "e", State: Degraded, Detail: "make e: operation not permitted", Use: "no e", Fix: RightsFix},
+		{Module: "m", Need: "f", State: Degraded, Detail: "permission denied", Use: "no f", Fix: "join the group of f"},
 	}
 	if diff := cmp.Diff(want, found); diff != "" {
 		t.Error(diff)

@@ -201,20 +201,25 @@ func (c driverConfig) containerIDs() *confine.Accounts {
 	return a
 }
 
-// own parses the value of a flag with user numbers. It sets Off if the numbers cannot be used, for example because a
-// user of this host has one of them.
+// own parses the value of a flag with user numbers. It sets Off, with a hint, if the numbers cannot be used, for example
+// because a user of this host has one of them.
 func own(flag, text string) *confine.Accounts {
+	off := func(hint string, err error) error {
+		return writ.Errorf(writ.CodeDriverMissing, "%w", err).WithHint("%s", hint)
+	}
 	switch {
 	case text == noUsers:
-		return &confine.Accounts{Off: fmt.Errorf("--%s none", flag)}
+		return &confine.Accounts{Off: off("omit --"+flag+" none", fmt.Errorf("--%s none", flag))}
 	case os.Geteuid() != 0:
-		return &confine.Accounts{Off: errors.New("only root starts processes as others")}
+		return &confine.Accounts{Off: off("run the node as root", errors.New("only root starts processes as others"))}
 	}
 	a, err := confine.ParseAccounts(text)
 	if err != nil {
 		return &confine.Accounts{Off: err}
 	}
-	a.Off = errors.Join(a.Strangers(), a.Mapped())
+	if err := errors.Join(a.Strangers(), a.Mapped()); err != nil {
+		a.Off = off("name other numbers with --"+flag, err)
+	}
 	return a
 }
 
