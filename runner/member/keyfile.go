@@ -67,7 +67,9 @@ func loadAge(path string) (key *age.X25519Identity, created bool, err error) {
 	return key, false, nil
 }
 
-func saveAge(path string, key *age.X25519Identity) error { return writeFile(path, []byte(key.String()+"\n")) }
+func saveAge(path string, key *age.X25519Identity) error {
+	return writeFile(path, []byte(key.String()+"\n"))
+}
 
 // writeFile replaces a file atomically: after a crash it has either the old or the new text. Only its owner can read
 // it.

@@ -77,9 +77,9 @@ func (s Schema) Named(args map[string]any) []writ.Ref {
 	return refs
 }
 
-// Holds returns the resources that a resource needs as long as it exists. args are the arguments of this operation, which
-// made it, and values its last result: if both have a field, the field of the result counts, because an attached volume
-// is only there. A volume has its own copy of its image or source, and needs neither.
+// Holds returns the resources that a resource needs as long as it exists. args are the arguments of this operation,
+// which made it, and values its last result: if both have a field, the field of the result counts, because an attached
+// volume is only there. A volume has its own copy of its image or source, and needs neither.
 func (o *Operation) Holds(args, values map[string]any) []writ.Ref {
 	if o.Kind == writ.KindVolume {
 		return nil

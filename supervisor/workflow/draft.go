@@ -246,7 +246,7 @@ func (d *Draft) endCalls(may func(c *journal.Call) bool) (any bool, err error) {
 // end ends a call with the outcome that its node is expected to report.
 func (d *Draft) end(c *journal.Call) error {
 	p, out := &d.plan[c.Seq-1], &d.Seen[c.Seq-1]
-	d.explain(c, out)
+	explain(d.step, p.Op, c, out)
 	if !c.Claimed {
 		if err := newClaimer(d.step, d).claim(p.Op, c); err != nil || c.State != writ.CallPlanned {
 			return err
@@ -310,15 +310,14 @@ func (d *Draft) valuesOf(c *journal.Call, have *journal.Resource) json.RawMessag
 }
 
 // explain records the node of a call and the reason for the choice, or why the call waits.
-func (d *Draft) explain(c *journal.Call, out *writ.PreviewedCall) {
-	v, chosen := d.step.verdicts[c.Seq]
+func explain(t *Step, op *catalog.Operation, c *journal.Call, out *writ.PreviewedCall) {
+	v, chosen := t.verdicts[c.Seq]
 	if c.Node == "" || !c.Claimed {
 		out.Waits, out.Reason, out.Nodes = true, c.Why.String(), v.Unsuitable
 		return
 	}
-	node, away := d.step.Nodes.Away(c.Node)
+	node, away := t.Nodes.Away(c.Node)
 	out.Node, out.NodeName = c.Node, node.Name
-	op := d.plan[c.Seq-1].Op
 	for _, driver := range node.Drivers {
 		if driver.Module == op.Module {
 			out.Driver, out.Simulated = driver.Name, driver.Simulated
