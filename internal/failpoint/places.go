@@ -247,6 +247,7 @@ var Places = []Place{
 		Point: "file/member.json", Kind: File, files: "member.json",
 		Event: "The membership of a node, with the rosters that it trusts.",
 	},
+	{Point: "file/node.id", Kind: File, files: "node.id", Event: "The owner of the records of drivers."},
 	{Point: "file/supervisor.key", Kind: File, files: "supervisor.key", Event: "A supervisor's key, made once."},
 	{
 		Point: "file/journal.mark", Kind: File, files: "journal.mark",

@@ -97,6 +97,9 @@ func (r *Runner) Run(ctx context.Context) (err error) {
 			return err
 		}
 	}
+	if err := member.CheckDrivers(r.Data, hostDir(r.Data)); err != nil {
+		return err
+	}
 	log, kept, endLog, err := keepLog(ctx, r.Data, r.Log)
 	if err != nil {
 		return err
@@ -147,6 +150,9 @@ func (r *Runner) Run(ctx context.Context) (err error) {
 		return err
 	}
 	trust.Joined(joined)
+	if err := joined.BindDrivers(hostDir(r.Data)); err != nil {
+		return config.Unwritable(r.Data, err)
+	}
 	if !r.Redis.HasLogin() {
 		queue.Login = joined.Login(api)
 	}

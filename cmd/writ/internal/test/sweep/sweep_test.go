@@ -560,6 +560,7 @@ var scenes = map[failpoint.Point]scene{
 	"file/node.key":         {victim: newNode, only: killing},
 	"file/age.key":          {victim: newNode, only: killing},
 	"file/member.json":      {victim: newNode, only: killing},
+	"file/node.id":          {victim: newNode, only: killing},
 	"file/lock":             {victim: supervisor},
 	"file/effects.log":      {victim: node, nth: 2},
 	"file/record":           {victim: node, nth: 2},
