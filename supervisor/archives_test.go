@@ -17,7 +17,7 @@ func TestArchivesCountForTheirNode(t *testing.T) {
 				r := succeed(ctx, job)
 				switch job.Operation {
 				case "volume.send":
-					r.Values["disk_gib"] = int64(9)
+					r.Values["disk_gib"] = int64(10)
 				case "volume.discard":
 					r.Values["disk_gib"] = int64(1)
 				}
@@ -29,7 +29,12 @@ func TestArchivesCountForTheirNode(t *testing.T) {
 		s.wantState(s.submit(volume+`volume.create("data", {size_gib: 1}); volume.send("data", {backup: "nightly"})`), writ.RunSucceeded)
 		more := volume + `volume.create("more", {size_gib: 5}, {timeout: "1m"})`
 		if run, _ := s.wantState(s.submit(more), writ.RunFailed); run.Failure.Error.Code != writ.CodeNoCapacity {
-			t.Errorf("beside 8 GiB of archives: %+v", run.Failure)
+			t.Errorf("beside 9 GiB of archives: %+v", run.Failure)
+		}
+		again := volume + `volume.send("data", {backup: "weekly"})`
+		run, _ := s.wantState(s.submit(again), writ.RunFailed)
+		if want := "n1 has 0 of the 1 needed GiB of disk left"; run.Failure.Error.Message != want {
+			t.Errorf("one more archive: %q, want %q", run.Failure.Error.Message, want)
 		}
 		s.wantState(s.submit(volume+`volume.discard("data", {backup: "nightly"})`), writ.RunSucceeded)
 		s.wantState(s.submit(more), writ.RunSucceeded)

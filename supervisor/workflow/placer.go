@@ -189,7 +189,7 @@ func (t placer) checkGrowth(group []*journal.Call) error {
 			t.waitOn(c, before, writ.Reason{Code: writ.ReasonNode, Node: c.NodeName, State: string(t.candidates[i].Liveness)})
 			continue
 		default:
-			err := writ.Errorf(writ.CodeNoCapacity, "%s %s more", c.NodeName, placement.Shortage(c.Need, *free)).
+			err := writ.Errorf(writ.CodeNoCapacity, "%s %s", c.NodeName, placement.Shortage(c.Need, *free)).
 				WithHint("the %s stays on its node: request less, or delete unused resources there (`writ resource list -o wide`)",
 					c.Resource())
 			if err := t.fail(c, writ.CallFailed, err); err != nil {
