@@ -104,6 +104,26 @@ func (o *Operation) Holds(args, values map[string]any) []writ.Ref {
 	return slices.DeleteFunc(refs, func(r writ.Ref) bool { return r.Name == "" })
 }
 
+// HeldKinds returns the kinds of the resources that Holds may return, sorted.
+func (o *Operation) HeldKinds() []writ.ResourceKind {
+	if o.Kind == writ.KindVolume {
+		return nil
+	}
+	kinds := o.Args.handleKinds()
+	slices.Sort(kinds)
+	return slices.Compact(kinds)
+}
+
+func (s Schema) handleKinds() (kinds []writ.ResourceKind) {
+	for _, f := range s {
+		kinds = append(slices.Concat(kinds, f.Kinds), f.Fields.handleKinds()...)
+		if f.Elem != nil {
+			kinds = append(kinds, Schema{*f.Elem}.handleKinds()...)
+		}
+	}
+	return kinds
+}
+
 // rewrite copies args and applies leaf to the values of handle fields and of fields that may be secrets.
 func (s Schema) rewrite(args map[string]any, leaf func(f *Field, v any) (any, error)) (map[string]any, error) {
 	out := maps.Clone(args)
