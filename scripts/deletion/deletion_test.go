@@ -1,0 +1,67 @@
+package deletion
+
+import (
+	"io/fs"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"writ"
+	"writ/sal/catalog"
+	"writ/scripts"
+	"writ/scripts/check"
+	"writ/scripts/format"
+)
+
+func TestUsersAreDeletedFirst(t *testing.T) {
+	var all []Resource
+	for _, kind := range writ.ResourceKinds {
+		all = append(all, Resource{kind, "b"}, Resource{kind, "a"})
+	}
+	got := make(map[writ.ResourceKind]int)
+	for i, stage := range Stages(all) {
+		for j, r := range stage {
+			got[r.Kind] = i
+			if j > 0 && stage[j-1].Kind == r.Kind && stage[j-1].Name > r.Name {
+				t.Errorf("stage %d is not sorted: %v", i, stage)
+			}
+		}
+	}
+	want := map[writ.ResourceKind]int{
+		"container": 0, "machine": 0, "herodb": 0, "volume": 1, "network": 1, "image": 1,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	for _, op := range catalog.Operations() { // also for kinds that are added later
+		if op.Effect != catalog.Make {
+			continue
+		}
+		for _, held := range op.HeldKinds() {
+			if held != op.Kind && got[held] <= got[op.Kind] {
+				t.Errorf("a %s is deleted before a %s, which may need it", held, op.Kind)
+			}
+		}
+	}
+}
+
+func TestDeletionScriptIsWellFormed(t *testing.T) {
+	var all []Resource
+	for _, kind := range writ.ResourceKinds {
+		all = append(all, Resource{kind, "web-0"}, Resource{kind, "web-1"})
+	}
+	text := Script("Deletes the resources of web.\nAll of them.", all)
+	bundle, err := scripts.Resolve(scripts.Source{Name: "destroy.tengo", Text: text},
+		func(string) ([]byte, error) { return nil, fs.ErrNotExist })
+	if err != nil {
+		t.Fatal(err)
+	}
+	report := check.Check(bundle)
+	if len(report.Diagnostics) > 0 || len(report.Operations) != len(writ.ResourceKinds) {
+		t.Errorf("operations %v, diagnostics %v in\n%s", report.Operations, report.Diagnostics, text)
+	}
+	formatted, err := format.Format(scripts.Source{Name: "destroy.tengo", Text: text})
+	if err != nil || string(formatted) != string(text) {
+		t.Errorf("%v; the layout differs: %s", err, cmp.Diff(string(formatted), string(text)))
+	}
+}
