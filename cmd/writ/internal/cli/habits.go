@@ -19,7 +19,7 @@ var Habits = map[string]string{
 	"writ diff":     "`writ plan FILE` previews a script",
 	"writ preview":  "`writ plan FILE` previews a script",
 	"writ delete":   "a script deletes resources: `writ explain volume.delete` shows an example, and `writ submit FILE --destructive` runs it",
-	"writ destroy":  "a script deletes resources: `writ explain volume.delete` shows an example, and `writ submit FILE --destructive` runs it",
+	"writ destroy":  "`writ deployment destroy NAME` deletes all that a deployment owns, and a script single resources: `writ explain volume.delete`",
 	"writ get":      "`writ resource list` lists resources, `writ run list` runs, and `writ node list` nodes",
 	"writ list":     "`writ resource list` lists resources, `writ run list` runs, and `writ node list` nodes",
 	"writ ls":       "`writ resource list` lists resources, `writ run list` runs, and `writ node list` nodes",
@@ -36,8 +36,8 @@ var Habits = map[string]string{
 // sameWords maps words of other tools to subcommands of writ, the best first.
 var sameWords = map[string][]string{
 	"get": {"show", "list"}, "describe": {"show", "list"}, "inspect": {"show", "list"}, "info": {"show", "list"},
-	"status": {"show", "list"}, "ls": {"list"}, "rm": {"remove", "revoke"}, "delete": {"remove", "revoke"},
-	"del": {"remove", "revoke"}, "destroy": {"remove", "revoke"}, "new": {"create", "add"}, "make": {"create", "add"},
+	"status": {"show", "list"}, "ls": {"list"}, "rm": {"remove", "revoke", "destroy"}, "delete": {"remove", "revoke", "destroy"},
+	"del": {"remove", "revoke", "destroy"}, "destroy": {"remove", "revoke"}, "new": {"create", "add"}, "make": {"create", "add"},
 	"create": {"add", "set"}, "add": {"create", "set"}, "update": {"set"}, "edit": {"set"}, "stop": {"cancel"},
 	"kill": {"cancel"}, "abort": {"cancel"}, "retry": {"resume"}, "restart": {"resume"},
 }

@@ -77,8 +77,14 @@ func (o *Order) Bind(ctx context.Context, roster *identity.Roster, named string)
 // Revision returns the newest revision of the order's deployment, or 0 before its first run. A false answer can at
 // worst cause the script to be rejected, because the supervisor compares the signed revision.
 func (c Orders) Revision(ctx context.Context, o Order) (int, error) {
-	preview, err := c.preview(ctx, o, &scripts.Plan{}, true)
+	preview, err := c.Preview(ctx, o)
 	return preview.Revision, err
+}
+
+// Preview returns the preview of a run without calls: the newest revision of the order's deployment and, as Kept, all
+// its resources.
+func (c Orders) Preview(ctx context.Context, o Order) (writ.Preview, error) {
+	return c.preview(ctx, o, &scripts.Plan{}, true)
 }
 
 // maxProposal limits a preview request, in bytes. A coordinator forwards the request to the datacenter in one frame.

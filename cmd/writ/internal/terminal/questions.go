@@ -63,3 +63,20 @@ func (t *Terminal) Confirm(question string) (bool, error) {
 	}
 	return false, nil
 }
+
+// maxTyped limits the bytes of a name that Typed reads.
+const maxTyped = 128
+
+// Typed asks the user to type a word, and reports whether the answer is exactly that word. The terminal must be
+// interactive. The end of the input counts as another word. The error is the error of Until.
+func Typed(t *Terminal, question, word string) (bool, error) {
+	fmt.Fprintf(t.Err, "%s: ", Clean(question))
+	answer, err := t.line(maxTyped)
+	if err != nil { // the cursor is still on the line of the question
+		fmt.Fprintln(t.Err)
+	}
+	if err != nil && !errors.Is(err, ErrEnded) {
+		return false, err
+	}
+	return err == nil && string(bytes.TrimSpace(answer)) == word, nil
+}

@@ -193,11 +193,32 @@ func TestOnlyAYesConfirms(t *testing.T) {
 	}
 }
 
+func TestOnlyTheWordItselfConfirms(t *testing.T) {
+	for typed, want := range map[string]bool{
+		"web\n": true, " web\r\n": true, "web": true, "Web\n": false, "we\n": false, "yes\n": false, "\n": false, "": false, "\nweb\n": false,
+	} {
+		term, _, errs := newTest(t)
+		in, out, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer in.Close()
+		fmt.Fprint(out, typed)
+		out.Close()
+		term.In = in
+		got, err := Typed(term, "type\x1b the name", "web")
+		if err != nil || got != want || strings.TrimSuffix(errs(), "\n") != "type\uFFFD the name: " {
+			t.Errorf("%q: %v, %v, want %v; it said %q", typed, got, err, want, errs())
+		}
+	}
+}
+
 func TestAReadEndsWithItsCommand(t *testing.T) {
 	interrupted, stop := context.WithCancel(t.Context())
 	stop()
 	for name, read := range map[string]func(*Terminal) error{
 		"question": func(term *Terminal) error { _, err := term.Confirm("sign?"); return err },
+		"name":     func(term *Terminal) error { _, err := Typed(term, "name", "web"); return err },
 		"input":    func(term *Terminal) error { _, err := term.Input(10); return err },
 	} {
 		term, _, _ := newTest(t)

@@ -1,4 +1,4 @@
-// Package resources contains the commands about the content of datacenters: resource, deployment and usage.
+// Package resources contains the commands about the content of datacenters: resource and usage.
 package resources
 
 import (
@@ -344,6 +344,6 @@ func resourceTable(resources []writ.Resource, orphans []orphan.Orphan, where loc
 // Commands returns the commands of this group.
 func Commands(env *cli.Env) []*cobra.Command {
 	return cli.InGroup(cli.Administration, env.ClientCommands(
-		cli.InProject(resourceCommand(env)), cli.InProject(deploymentCommand(env)), cli.InProject(usageCommand(env)),
+		cli.InProject(resourceCommand(env)), cli.InProject(usageCommand(env)),
 	)...)
 }

@@ -1,5 +1,5 @@
-// Package runs contains the commands that sign and submit scripts and follow their runs: submit, run, logs, payload and
-// sign.
+// Package runs contains the commands that sign and submit scripts and follow their runs: submit, run, deployment, logs,
+// payload and sign.
 package runs
 
 import (
@@ -293,8 +293,10 @@ project that the flags select, like "writ run cancel --all". It does not watch t
 
 // Commands returns the commands of this group.
 func Commands(env *cli.Env) []*cobra.Command {
-	return cli.InGroup(cli.Everyday, env.ClientCommands(
+	everyday := env.ClientCommands(
 		cli.InProject(submitCommand(env)), cli.InProject(runCommand(env)), cli.InProject(logsCommand(env)),
 		cli.InProject(payloadCommand(env)), cli.InProject(signCommand(env)),
-	)...)
+	)
+	return append(cli.InGroup(cli.Everyday, everyday...),
+		cli.InGroup(cli.Administration, env.ClientCommands(cli.InProject(deploymentCommand(env)))...)...)
 }

@@ -1,4 +1,4 @@
-package resources
+package runs
 
 import (
 	"context"
@@ -16,8 +16,8 @@ import (
 )
 
 func deploymentCommand(env *cli.Env) *cobra.Command {
-	return cli.Family("deployment", "Show deployments, which own the resources of their scripts",
-		deploymentListCommand(env), deploymentShowCommand(env))
+	return cli.Family("deployment", "Show and destroy deployments, which own the resources of their scripts",
+		deploymentListCommand(env), deploymentShowCommand(env), deploymentDestroyCommand(env))
 }
 
 func deploymentListCommand(env *cli.Env) *cobra.Command {
