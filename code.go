@@ -125,6 +125,8 @@ const (
 	CodeResourceUnknown        Code = "RESOURCE_UNKNOWN"
 	CodeResourceConflict       Code = "RESOURCE_CONFLICT"
 	CodeResourceBusy           Code = "RESOURCE_BUSY"
+	CodePortClosed             Code = "PORT_CLOSED"
+	CodePortTaken              Code = "PORT_TAKEN"
 	CodeRecordDamaged          Code = "RECORD_DAMAGED"
 	CodeRecordForged           Code = "RECORD_FORGED"
 	CodeNotOwner               Code = "NOT_OWNER"
@@ -498,6 +500,16 @@ var Codes = []CodeInfo{
 	{
 		CodeResourceBusy, Unavailable, true, 409, ExitFailed,
 		"Another job works on the resource, or other resources use it; the message names them.", "",
+	},
+	{
+		CodePortClosed, Denied, false, 403, ExitFailed,
+		"The operator of the node does not open this port for publication.",
+		"Publish one of the open ports in the message, or port 0 for any of them. `writ runner --publish` opens others.",
+	},
+	{
+		CodePortTaken, Conflict, false, 409, ExitFailed,
+		"Another resource publishes this port of the node, or a process of the node listens on it.",
+		"Publish another port, or port 0 for any free one.",
 	},
 	{
 		CodeRecordDamaged, Failed, false, 422, ExitFailed,

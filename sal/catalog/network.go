@@ -23,6 +23,21 @@ type NetworkAllow struct {
 	Rules []NetworkRule `writ:"rules,required,max=256" help:"all permitted traffic from outside; an empty list closes the network"`
 }
 
+// Publish is a port of the node that leads to a port of a container or machine.
+type Publish struct {
+	Port     int64  `writ:"port,required,min=0,max=65535" help:"the port of the node; 0 means any free port"`
+	To       int64  `writ:"to,required,min=1,max=65535" help:"the port that the program listens on"`
+	Protocol string `writ:"protocol,default=tcp,enum=tcp|udp" help:"the protocol"`
+}
+
+// Published is a published port at one address of the node.
+type Published struct {
+	Address  string `writ:"address,required" help:"an address of the node"`
+	Port     int64  `writ:"port,required" help:"the port of the node"`
+	To       int64  `writ:"to,required" help:"the port that the program listens on"`
+	Protocol string `writ:"protocol,required" help:"tcp or udp"`
+}
+
 // Network is the result of operations on a network.
 type Network struct {
 	Identity
