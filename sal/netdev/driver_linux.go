@@ -31,11 +31,7 @@ func do(ctx context.Context, d *Driver, request sal.Request) (sal.Outcome, error
 func connect(
 	ctx context.Context, d *Driver, owner sal.Owner, networks []writ.Ref, namespace bool,
 ) (path string, all []sal.Port, err error) {
-	enter := d.enterWithRange
-	if len(networks) == 0 {
-		enter = d.enter // works without the overlay
-	}
-	h, leave, err := enter(ctx)
+	h, leave, err := d.enterWithRange(ctx)
 	if err != nil {
 		return "", nil, err
 	}

@@ -99,4 +99,4 @@ func makeLink(l netlink.Link) error {
 
 func tryRules() error { return firewall.TryRules() }
 
-func tryTranslation() error { return firewall.TryTranslation() }
+func tryMasquerade() error { return firewall.TryMasquerade() }
