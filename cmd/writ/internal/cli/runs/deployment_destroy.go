@@ -81,7 +81,7 @@ func destroy(ctx context.Context, env *cli.Env, name string, f destroyFlags) err
 		case preview.Revision == 0:
 			return unknownDeployment(ctx, env, name, f.datacenter)
 		case left == 0 && before < 0:
-			env.Done("%s owns no resource: nothing was signed", what)
+			env.Done("%s owns no resource; no script was signed", what)
 			return nil
 		case left == 0:
 			env.Done("%s is destroyed: it owns no resource", what)
@@ -126,7 +126,7 @@ func agreeToDestroy(env *cli.Env, name, what string, yes bool) error {
 	case err != nil:
 		return fmt.Errorf("ask for the name of the deployment: %w", err)
 	case !typed:
-		return writ.Errorf(writ.CodeUsage, "that is not the name %s: nothing was signed", name)
+		return writ.Errorf(writ.CodeUsage, "the typed name is not %s; no script was signed", name)
 	}
 	return nil
 }
@@ -137,9 +137,9 @@ func unknownDeployment(ctx context.Context, env *cli.Env, name, datacenter strin
 	if err != nil {
 		return err
 	}
-	return writ.Errorf(writ.CodeNotFound, "there is no deployment %s", name).
+	return writ.Errorf(writ.CodeNotFound, "deployment %s does not exist", name).
 		WithHint("%s", meant.Among(name, all, func(d api.Deployment) string { return d.Name },
-			"`writ deployment list` shows those that own resources"))
+			"`writ deployment list` lists the deployments that own resources"))
 }
 
 // endOpenRuns waits until the deployment has no open run, so that no run adds resources while the command deletes them.
