@@ -49,7 +49,7 @@ var retried = map[string]string{
 	"cloudhypervisor.vmm.end":          "a process that waits for a disk ends later",
 	"cloudhypervisor.job.launch":       "memory or devices of the node may be free later",
 
-	"containerd.failed":     "the daemon restarts",
+	"imagestore.Failed":     "the daemon restarts",
 	"sal.FaultCode":         "the table Faults",
 	"sal.SaidCode":          "the table Faults",
 	"sal.faultCode":         "the table Faults",
