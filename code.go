@@ -138,6 +138,12 @@ const (
 	CodeQuotaExceeded          Code = "QUOTA_EXCEEDED"
 	CodeDiskFull               Code = "DISK_FULL"
 	CodeChecksumMismatch       Code = "CHECKSUM_MISMATCH"
+	CodeImageUnknown           Code = "IMAGE_UNKNOWN"
+	CodeImageUnresolved        Code = "IMAGE_UNRESOLVED"
+	CodeImagePlatform          Code = "IMAGE_PLATFORM"
+	CodeRegistryDenied         Code = "REGISTRY_DENIED"
+	CodeRegistryForbidden      Code = "REGISTRY_FORBIDDEN"
+	CodeRegistryBusy           Code = "REGISTRY_BUSY"
 	CodeSecretUnknown          Code = "SECRET_UNKNOWN"
 	CodeSecretUnreadable       Code = "SECRET_UNREADABLE"
 	CodeInjected               Code = "INJECTED"
@@ -552,6 +558,35 @@ var Codes = []CodeInfo{
 		CodeChecksumMismatch, Failed, false, 422, ExitFailed,
 		"The fetched content has another SHA-256 than expected by the script, or reported by the source node; it was discarded.",
 		"",
+	},
+	{
+		CodeImageUnknown, NotFound, false, 422, ExitNotFound,
+		"The registry has no image with this name and tag or digest.",
+		"Correct the reference, or push the image again.",
+	},
+	{
+		CodeImageUnresolved, Invalid, false, 422, ExitUsage,
+		"The signed header does not name the digest of this image, so nodes do not fetch it.",
+		"`writ submit` finds the digests of references in the script; name others with --image, or write the digest after the tag.",
+	},
+	{
+		CodeImagePlatform, Failed, false, 422, ExitFailed,
+		"The image is not made for the processor of the node.",
+		"Use an image for this platform, or choose another node with the option labels.",
+	},
+	{
+		CodeRegistryDenied, Denied, false, 403, ExitDenied,
+		"The registry requires other credentials for this image.",
+		"For `writ submit`, `docker login` stores them.",
+	},
+	{
+		CodeRegistryForbidden, Denied, false, 403, ExitDenied,
+		"The operator of the node does not allow this registry.",
+		"Use an allowed one, or ask the operator for `writ runner --registry`.",
+	},
+	{
+		CodeRegistryBusy, Unavailable, true, 422, ExitUnreachable,
+		"The registry limits requests, or has a fault of its own.", "",
 	},
 	{
 		CodeSecretUnknown, NotFound, false, 422, ExitNotFound,

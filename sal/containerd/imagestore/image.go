@@ -1,0 +1,92 @@
+package imagestore
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"strconv"
+
+	"github.com/containerd/containerd/v2/core/images/archive"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"writ"
+	"writ/internal/imageref"
+	"writ/internal/ociarchive"
+	"writ/sal"
+	"writ/sal/containerd/registry"
+)
+
+// Image is an image for containers, with the way to get its content.
+type Image struct {
+	Name string // at the daemon
+	// load writes the content of the image into the content store, and returns its index or manifest, and labels for it.
+	load func(ctx context.Context, s *Store) (ocispec.Descriptor, map[string]string, error)
+}
+
+const (
+	archivePrefix = "writ/archive@sha256:"
+	pulledPrefix  = "writ/pulled/"
+)
+
+// NameOf returns the name of an archive's image at the daemon. It depends only on the content, so the daemon has an
+// image once even if it has several names or is in several projects.
+func NameOf(i sal.Image) string { return archivePrefix + i.SHA256 }
+
+// Archive returns the image of an OCI archive. Image names inside the archive are ignored, because they could overwrite
+// images of other projects.
+func Archive(i sal.Image) Image {
+	return Image{Name: NameOf(i), load: func(ctx context.Context, s *Store) (ocispec.Descriptor, map[string]string, error) {
+		file, err := openWhole(ctx, i.Path)
+		if err != nil {
+			return ocispec.Descriptor{}, nil, sal.HostError("read the image", err)
+		}
+		defer file.Close()
+		index, err := archive.ImportIndex(ctx, s.Daemon.ContentStore(), file)
+		return index, nil, Failed("import the image", err)
+	}}
+}
+
+// Pulled returns an image at a registry, for the containers of one project: the name at the daemon contains the project,
+// so that another project pulls the image itself. The reference has a digest.
+func Pulled(
+	from *registry.Source, project writ.ProjectID, reference imageref.Reference, login registry.Login,
+	progress func(string),
+) Image {
+	prefix := pulledPrefix + string(project) + "@"
+	return Image{
+		Name: prefix + reference.Digest,
+		load: func(ctx context.Context, s *Store) (ocispec.Descriptor, map[string]string, error) {
+			most, done, err := s.Budget.grant(ctx, s.Daemon)
+			if err != nil {
+				return ocispec.Descriptor{}, nil, err
+			}
+			defer done()
+			pulled, err := from.Pull(ctx, registry.Request{
+				Reference: reference, Login: login, Store: s.Daemon.ContentStore(), Ingest: prefix, MaxBytes: most,
+				Progress: progress,
+			})
+			if registry.IsOfStore(err) {
+				err = Failed("store the image", err)
+			}
+			return pulled.Manifest, map[string]string{labelBytes: strconv.FormatInt(pulled.Bytes, 10)}, err
+		},
+	}
+}
+
+// openWhole opens an archive and checks that it is complete. For missing parts, the daemon would use content from other
+// projects. The archive was checked when it was fetched, but perhaps by an earlier version with a weaker check.
+func openWhole(ctx context.Context, path string) (*os.File, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	err = ociarchive.Check(ctx, file)
+	if err == nil {
+		_, err = file.Seek(0, io.SeekStart)
+	}
+	if err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return file, nil
+}

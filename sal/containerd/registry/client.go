@@ -1,0 +1,106 @@
+package registry
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/containerd/containerd/v2/core/remotes"
+	"github.com/containerd/containerd/v2/core/remotes/docker"
+
+	"writ/internal/imageref"
+	"writ/internal/outbound"
+	"writ/internal/reach"
+)
+
+// resolver returns a client of the registry and its mirrors for one pull. Only the registry's own host gets the login.
+// The caller closes the connections at the end.
+func (s *Source) resolver(r imageref.Reference, login Login) (resolver remotes.Resolver, closeIdle func()) {
+	guard := outbound.Dialer{Allow: s.Allow, Servers: s.Policy.servers()}
+	client := guard.Client(s.Authorities)
+	base := client.Transport
+	if t, ok := base.(*http.Transport); ok {
+		t.DisableKeepAlives, t.ResponseHeaderTimeout, closeIdle = false, stallLimit, t.CloseIdleConnections
+	}
+	client.Transport = patient{onlyTLS{docker.NewHTTPFallback(base)}}
+	own, _ := docker.DefaultHost(r.Registry) // never fails
+	authorizer := docker.NewDockerAuthorizer(docker.WithAuthClient(client),
+		docker.WithAuthCreds(func(host string) (string, string, error) {
+			if host != own {
+				return "", "", nil
+			}
+			return login.User, login.Password, nil
+		}))
+	host := func(name string) docker.RegistryHost {
+		return docker.RegistryHost{
+			Client: client, Authorizer: authorizer, Host: name, Scheme: "https", Path: "/v2",
+			Capabilities: docker.HostCapabilityPull | docker.HostCapabilityResolve,
+		}
+	}
+	var hosts []docker.RegistryHost
+	for _, mirror := range s.Policy.mirrors[r.Registry] {
+		hosts = append(hosts, host(strings.TrimPrefix(mirror, "https://")))
+	}
+	hosts = append(hosts, host(own))
+	return docker.NewResolver(docker.ResolverOptions{
+		Hosts:   func(string) ([]docker.RegistryHost, error) { return hosts, nil },
+		Headers: http.Header{"User-Agent": {"writ"}},
+	}), closeIdle
+}
+
+// onlyTLS rejects requests without TLS to hosts other than this one. It also covers the server of tokens, whose address
+// the registry chooses.
+type onlyTLS struct{ http.RoundTripper }
+
+var errNoTLS = errors.New("the server does not use TLS")
+
+func (t onlyTLS) RoundTrip(q *http.Request) (*http.Response, error) {
+	if q.URL.Scheme != "https" && !reach.Loopback(q.URL.Hostname()) {
+		return nil, errNoTLS
+	}
+	return t.RoundTripper.RoundTrip(q)
+}
+
+// Limits of the waits for a registry that answers 429.
+const (
+	maxWaits    = 3
+	maxWait     = time.Minute
+	defaultWait = 2 * time.Second
+)
+
+// patient waits as long as a registry asks in Retry-After, and repeats the request.
+type patient struct{ http.RoundTripper }
+
+func (t patient) RoundTrip(q *http.Request) (*http.Response, error) {
+	for waits := 0; ; waits++ {
+		answer, err := t.RoundTripper.RoundTrip(q)
+		if err != nil || answer.StatusCode != http.StatusTooManyRequests || waits == maxWaits || q.Body != nil {
+			return answer, err
+		}
+		wait := retryAfter(answer.Header.Get("Retry-After"))
+		if wait > maxWait {
+			return answer, nil
+		}
+		_, _ = io.CopyN(io.Discard, answer.Body, 64<<10)
+		_ = answer.Body.Close()
+		select {
+		case <-q.Context().Done():
+			return nil, q.Context().Err()
+		case <-time.After(wait):
+		}
+	}
+}
+
+// retryAfter reads a number of seconds or a date.
+func retryAfter(text string) time.Duration {
+	if seconds, err := strconv.Atoi(text); err == nil && seconds >= 0 {
+		return time.Duration(seconds) * time.Second
+	}
+	if at, err := http.ParseTime(text); err == nil {
+		return max(0, time.Until(at))
+	}
+	return defaultWait
+}

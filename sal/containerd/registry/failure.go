@@ -1,0 +1,107 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+
+	"github.com/containerd/containerd/v2/core/content"
+	"github.com/containerd/containerd/v2/core/remotes/docker"
+	remoteerrors "github.com/containerd/containerd/v2/core/remotes/errors"
+	"github.com/containerd/errdefs"
+	"github.com/opencontainers/go-digest"
+
+	"writ"
+	"writ/internal/imageref"
+)
+
+// storeError is an error of the content store, and not of the registry.
+type storeError struct{ error }
+
+func (e storeError) Unwrap() error { return e.error }
+
+// IsOfStore reports whether an error of Pull came from the content store.
+func IsOfStore(err error) bool {
+	_, is := errors.AsType[storeError](err)
+	return is
+}
+
+// storeWriter marks the errors of a content store.
+type storeWriter struct{ content.Writer }
+
+func (w storeWriter) Write(p []byte) (int, error) {
+	n, err := w.Writer.Write(p)
+	if err != nil {
+		err = storeError{err}
+	}
+	return n, err
+}
+
+func isExisting(err error) bool { return errdefs.IsAlreadyExists(err) }
+
+// explain returns the error of a pull for people. It does not change errors of the content store and of this package.
+func explain(ctx context.Context, r imageref.Reference, err error) error {
+	if err == nil || IsOfStore(err) {
+		return err
+	}
+	if known, ok := errors.AsType[*writ.Error](err); ok {
+		return known
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if errdefs.IsFailedPrecondition(err) { // the server sends more than the size in the manifest
+		return writ.Errorf(writ.CodeChecksumMismatch, "the registry sent more bytes of %s than its manifest names", r).
+			WithHint("%s", damagedMirror)
+	}
+	status := 0
+	if answer, ok := errors.AsType[remoteerrors.ErrUnexpectedStatus](err); ok {
+		status = answer.StatusCode
+	}
+	switch {
+	case status == http.StatusUnauthorized || status == http.StatusForbidden ||
+		errors.Is(err, docker.ErrInvalidAuthorization):
+		return writ.Errorf(writ.CodeRegistryDenied, "%s does not give %s to this node", r.Registry, r.Repository).
+			WithHint("name an account of the registry in the option login, with its password as a secret")
+	case status == http.StatusNotFound || errdefs.IsNotFound(err):
+		return writ.Errorf(writ.CodeImageUnknown, "%s does not have %s", r.Registry, r).
+			WithHint("push the image again, or correct the reference")
+	case status == http.StatusTooManyRequests || status >= 500:
+		return writ.Errorf(writ.CodeRegistryBusy, "%s answered with status %d", r.Registry, status).
+			WithHint("the call is retried; an account of the registry or a mirror (`writ runner --registry`) has higher limits")
+	case status != 0:
+		return writ.Errorf(writ.CodeImageUnknown, "%s answered with status %d for %s", r.Registry, status, r)
+	}
+	return writ.Errorf(writ.CodeUnreachable, "cannot pull %s: %w", r, err)
+}
+
+func forbidden(registry string, allowed []string) *writ.Error {
+	if len(allowed) == 0 {
+		return writ.Errorf(writ.CodeRegistryForbidden, "this node pulls no images from registries").
+			WithHint("the operator allows registries with `writ runner --registry %s`", registry)
+	}
+	return writ.Errorf(writ.CodeRegistryForbidden, "this node does not pull images from %s, only from %s", registry,
+		strings.Join(allowed, ", ")).
+		WithHint("the operator allows a registry with `writ runner --registry %s`", registry)
+}
+
+func otherPlatform(r imageref.Reference, available string) *writ.Error {
+	e := writ.Errorf(writ.CodeImagePlatform, "%s is not made for %s", r, platform())
+	if available != "" {
+		return e.WithHint("it is made for %s", available)
+	}
+	return e
+}
+
+func mismatch(want, got digest.Digest) *writ.Error {
+	return writ.Errorf(writ.CodeChecksumMismatch, "the registry sent content with the digest %s in place of %s", got, want).
+		WithHint("%s", damagedMirror)
+}
+
+const damagedMirror = "report it to the operator of the registry; a mirror may be damaged"
+
+func tooLarge(r imageref.Reference, most int64) *writ.Error {
+	return writ.Errorf(writ.CodeQuotaExceeded, "%s is larger than the %d MiB that are free for images on this node", r, most>>20).
+		WithHint("delete unused containers, or give the node's runner a larger --image-disk")
+}

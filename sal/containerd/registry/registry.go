@@ -1,0 +1,335 @@
+// Package registry pulls container images from registries into a content store. It does not know the containers.
+//
+// A signed text chooses the registry, the repository and the digest. The registry chooses everything else and is not
+// trusted: each blob is compared with its digest and each layer with the diff_id of the config, sizes are limited, and
+// connections go only to the internet and to servers that the operator named. One store has the blobs of all projects.
+// For each project, every blob is downloaded from the project's own registry, also if the store has the blob. Otherwise
+// a manifest that names the digests of another project's image would give access to it.
+package registry
+
+import (
+	"bytes"
+	"context"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/netip"
+	"runtime"
+	"slices"
+	"strings"
+
+	"github.com/containerd/containerd/v2/core/content"
+	"github.com/containerd/containerd/v2/core/images"
+	"github.com/containerd/containerd/v2/core/remotes"
+	"github.com/containerd/log"
+	"github.com/containerd/platforms"
+	"github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	"github.com/sirupsen/logrus"
+	"golang.org/x/sync/errgroup"
+
+	"writ"
+	"writ/internal/imageref"
+	"writ/internal/ociarchive"
+)
+
+// Limits of an image.
+const (
+	maxText   = 4 << 20 // bytes of a manifest, index or config
+	maxLayers = 500
+	parallel  = 3 // layers that are downloaded at once; Docker has the same number
+)
+
+// Source pulls images.
+type Source struct {
+	Policy Policy
+	// Allow lists address ranges of registries in addition to the internet and to the named servers.
+	Allow       []netip.Prefix
+	Authorities *x509.CertPool // trusted authorities for servers; nil means the system's
+}
+
+// Login is an account at a registry. It is zero for images that need none.
+type Login struct{ User, Password string }
+
+// Pulled is a complete image in a content store.
+type Pulled struct {
+	Manifest ocispec.Descriptor // the manifest for this machine
+	Bytes    int64              // size of the blobs, and of the unpacked layers that were compressed
+}
+
+// Request names an image and where it goes.
+type Request struct {
+	Reference imageref.Reference // with a digest
+	Login     Login
+	Store     content.Store
+	Ingest    string            // prefix of the names of unfinished blobs in the store, different for each project
+	MaxBytes  int64             // limit of Pulled.Bytes
+	Progress  func(line string) // may be nil
+}
+
+// Pull downloads an image with all its blobs. After an error, the store may have some of them. The error has the code
+// REGISTRY_FORBIDDEN, REGISTRY_DENIED, REGISTRY_BUSY, IMAGE_UNKNOWN, IMAGE_PLATFORM, CHECKSUM_MISMATCH, QUOTA_EXCEEDED,
+// ARGUMENTS_INVALID or UNREACHABLE.
+func (s *Source) Pull(ctx context.Context, q Request) (Pulled, error) {
+	if !s.Policy.Allows(q.Reference.Registry) {
+		return Pulled{}, forbidden(q.Reference.Registry, s.Policy.Hosts())
+	}
+	if q.Progress == nil {
+		q.Progress = func(string) {}
+	}
+	ctx = log.WithLogger(ctx, quiet)
+	resolver, closeIdle := s.resolver(q.Reference, q.Login)
+	defer closeIdle()
+	// The tag is left out: the digest alone decides.
+	name := q.Reference.Name() + "@" + q.Reference.Digest
+	_, found, err := resolver.Resolve(ctx, name)
+	if err != nil {
+		return Pulled{}, explain(ctx, q.Reference, err)
+	}
+	fetcher, err := resolver.Fetcher(ctx, name)
+	if err != nil {
+		return Pulled{}, explain(ctx, q.Reference, err)
+	}
+	p := &pull{Request: q, fetcher: fetcher}
+	pulled, err := p.run(ctx, found)
+	return pulled, explain(ctx, q.Reference, err)
+}
+
+// quiet drops the log lines of the client, which repeat its errors.
+var quiet = logrus.NewEntry(&logrus.Logger{Out: io.Discard, Formatter: new(logrus.TextFormatter), Hooks: logrus.LevelHooks{}})
+
+// pull is the download of one image.
+type pull struct {
+	Request
+	fetcher remotes.Fetcher
+	layers  *ociarchive.Layers
+	limit   int64 // bytes of unpacked layers
+}
+
+func (p *pull) run(ctx context.Context, root ocispec.Descriptor) (Pulled, error) {
+	manifest, text, err := p.manifest(ctx, root)
+	if err != nil {
+		return Pulled{}, err
+	}
+	var m ocispec.Manifest
+	if err := json.Unmarshal(text, &m); err != nil {
+		return Pulled{}, invalid("its manifest cannot be read: %v", err)
+	}
+	configText, err := p.text(ctx, m.Config)
+	if err != nil {
+		return Pulled{}, err
+	}
+	var config ocispec.Image
+	if err := json.Unmarshal(configText, &config); err != nil {
+		return Pulled{}, invalid("its config cannot be read: %v", err)
+	}
+	if !platforms.Default().Match(config.Platform) {
+		return Pulled{}, otherPlatform(p.Reference, platforms.Format(config.Platform))
+	}
+	size, err := p.size(m, config)
+	if err != nil {
+		return Pulled{}, err
+	}
+	p.limit = p.MaxBytes - size
+	p.layers = ociarchive.NewLayers(p.limit)
+	if err := p.download(ctx, m.Layers, config.RootFS.DiffIDs, size); err != nil {
+		return Pulled{}, err
+	}
+	for _, blob := range []struct {
+		ocispec.Descriptor
+		text []byte
+	}{{m.Config, configText}, {manifest, text}} {
+		to, ref, err := p.open(ctx, blob.Descriptor)
+		if err != nil {
+			return Pulled{}, err
+		}
+		err = p.write(ctx, blob.Descriptor, to, ref, bytes.NewReader(blob.text))
+		if err := errors.Join(err, to.Close()); err != nil {
+			return Pulled{}, err
+		}
+	}
+	return Pulled{Manifest: manifest, Bytes: size + p.layers.Used()}, nil
+}
+
+// manifest returns the manifest for this machine: the root itself, or the best entry of an index.
+func (p *pull) manifest(ctx context.Context, root ocispec.Descriptor) (ocispec.Descriptor, []byte, error) {
+	text, err := p.text(ctx, root)
+	if err != nil {
+		return root, nil, err
+	}
+	if images.IsManifestType(root.MediaType) {
+		return root, text, nil
+	}
+	if !images.IsIndexType(root.MediaType) {
+		return root, nil, invalid("it has the type %q, which is not a container image", root.MediaType)
+	}
+	var index ocispec.Index
+	if err := json.Unmarshal(text, &index); err != nil {
+		return root, nil, invalid("its index cannot be read: %v", err)
+	}
+	var others []string
+	var fitting []ocispec.Descriptor
+	machine := platforms.Default()
+	for _, d := range index.Manifests {
+		switch {
+		case !images.IsManifestType(d.MediaType) || d.Platform == nil: // an attestation, for example
+		case machine.Match(*d.Platform):
+			fitting = append(fitting, d)
+		case d.Platform.OS != "unknown":
+			others = append(others, platforms.Format(*d.Platform))
+		}
+	}
+	if len(fitting) == 0 {
+		return root, nil, otherPlatform(p.Reference, strings.Join(others, ", "))
+	}
+	slices.SortStableFunc(fitting, func(a, b ocispec.Descriptor) int {
+		switch {
+		case machine.Less(*a.Platform, *b.Platform):
+			return -1
+		case machine.Less(*b.Platform, *a.Platform):
+			return 1
+		}
+		return 0
+	})
+	chosen := fitting[0]
+	chosen.Platform = nil // the config decides, as for an image without an index
+	text, err = p.text(ctx, chosen)
+	return chosen, text, err
+}
+
+// size checks the descriptors of the layers, and returns the size of all blobs.
+func (p *pull) size(m ocispec.Manifest, config ocispec.Image) (bytes int64, err error) {
+	if len(m.Layers) != len(config.RootFS.DiffIDs) || len(m.Layers) > maxLayers {
+		return 0, invalid("its manifest has %d layers and its config %d; at most %d are allowed", len(m.Layers),
+			len(config.RootFS.DiffIDs), maxLayers)
+	}
+	bytes = m.Config.Size
+	for _, layer := range m.Layers {
+		if layer.Size < 0 || layer.Size > p.MaxBytes || bytes+layer.Size > p.MaxBytes {
+			return 0, tooLarge(p.Reference, p.MaxBytes)
+		}
+		bytes += layer.Size
+	}
+	return bytes, nil
+}
+
+// download downloads the layers, several at once.
+func (p *pull) download(ctx context.Context, layers []ocispec.Descriptor, diffs []digest.Digest, total int64) error {
+	count := &counter{total: total, progress: p.Progress}
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(parallel)
+	begun := make(map[digest.Digest]digest.Digest) // diff_ids by digest
+	for i, layer := range layers {
+		if diff, again := begun[layer.Digest]; again && diff == diffs[i] {
+			continue
+		}
+		begun[layer.Digest] = diffs[i]
+		group.Go(func() error { return p.layer(ctx, layer, diffs[i], count) })
+	}
+	return group.Wait()
+}
+
+// layer downloads a layer into the store. It computes the diff_id of the layer meanwhile, because the store unpacks no
+// layer whose diff_id it has already.
+func (p *pull) layer(ctx context.Context, layer ocispec.Descriptor, want digest.Digest, count *counter) error {
+	to, ref, err := p.open(ctx, layer)
+	if err != nil {
+		return err
+	}
+	defer to.Close()
+	body, err := p.fetch(ctx, layer)
+	if err != nil {
+		return err
+	}
+	defer body.Close()
+	from, copied := io.Pipe()
+	var diff digest.Digest
+	unpacking := make(chan error, 1)
+	go func() {
+		var err error
+		if diff, err = p.layers.Diff(layer, from); err == nil {
+			_, err = io.Copy(io.Discard, from) // a reader that stops early would block the download
+		}
+		_ = from.CloseWithError(err)
+		unpacking <- err
+	}()
+	err = p.write(ctx, layer, to, ref, io.TeeReader(io.TeeReader(body, count), copied))
+	_ = copied.CloseWithError(err) // io.EOF if err is nil
+	if unpacked := <-unpacking; err == nil {
+		err = unpacked
+	}
+	if p.layers.Used() > p.limit {
+		err = tooLarge(p.Reference, p.MaxBytes)
+	}
+	if err == nil && diff != want {
+		err = invalid("the layer %s has the diff_id %s, but the config has %s", layer.Digest, diff, want)
+	}
+	return err
+}
+
+// fetch opens a blob or manifest. It ignores the URLs of the descriptor, which could be anywhere.
+func (p *pull) fetch(ctx context.Context, d ocispec.Descriptor) (io.ReadCloser, error) {
+	if d.Digest.Validate() != nil || d.Digest.Algorithm() != digest.SHA256 {
+		return nil, invalid("%q is not a SHA-256", d.Digest)
+	}
+	d.URLs = nil
+	return begin(ctx, func(ctx context.Context) (io.ReadCloser, error) { return p.fetcher.Fetch(ctx, d) })
+}
+
+// text returns a manifest, index or config, whose digest it verifies.
+func (p *pull) text(ctx context.Context, d ocispec.Descriptor) ([]byte, error) {
+	if d.Size < 0 || d.Size > maxText {
+		return nil, invalid("%s has %d bytes, more than the %d that are allowed", d.Digest, d.Size, maxText)
+	}
+	body, err := p.fetch(ctx, d)
+	if err != nil {
+		return nil, err
+	}
+	defer body.Close()
+	text, err := io.ReadAll(io.LimitReader(body, d.Size+1))
+	if err != nil {
+		return nil, err
+	}
+	if got := digest.FromBytes(text); got != d.Digest {
+		return nil, mismatch(d.Digest, got)
+	}
+	return text, nil
+}
+
+// open returns a writer for a blob, and its name in the store. The writer does not know the digest: otherwise the store
+// would refuse a blob that it has, and the pull would not prove that the registry gives it to this project.
+func (p *pull) open(ctx context.Context, d ocispec.Descriptor) (w content.Writer, ref string, err error) {
+	ref = p.Ingest + d.Digest.String()
+	if w, err = content.OpenWriter(ctx, p.Store, content.WithRef(ref)); err != nil {
+		return nil, "", storeError{err}
+	}
+	if err := w.Truncate(0); err != nil { // an unfinished pull left it
+		return nil, "", errors.Join(storeError{err}, w.Close())
+	}
+	return w, ref, nil
+}
+
+// write writes a blob of exactly this size and digest.
+func (p *pull) write(ctx context.Context, d ocispec.Descriptor, w content.Writer, ref string, from io.Reader) error {
+	sum := digest.SHA256.Digester()
+	n, err := io.Copy(io.MultiWriter(storeWriter{w}, sum.Hash()), io.LimitReader(from, d.Size+1))
+	if err == nil && (n != d.Size || sum.Digest() != d.Digest) {
+		err = mismatch(d.Digest, sum.Digest())
+	}
+	if err == nil {
+		if err = w.Commit(ctx, d.Size, d.Digest); err == nil || isExisting(err) {
+			return nil
+		}
+		err = storeError{err}
+	}
+	_ = p.Store.Abort(context.WithoutCancel(ctx), ref)
+	return err
+}
+
+// platform is the platform of this machine.
+func platform() string { return "linux/" + runtime.GOARCH }
+
+func invalid(format string, args ...any) *writ.Error {
+	return writ.Errorf(writ.CodeArgumentsInvalid, "the image is not usable: "+format, args...)
+}
