@@ -15,6 +15,7 @@ import (
 	"writ/identity/header"
 	"writ/identity/target"
 	"writ/internal/hidden"
+	"writ/internal/imageref"
 )
 
 const (
@@ -24,6 +25,8 @@ const (
 	MaxCalls = 2000
 	// MaxSecrets limits the secrets of a run.
 	MaxSecrets = 64
+	// MaxImages limits the images of a run that come from registries.
+	MaxImages = 64
 )
 
 // File is a script or module with its text.
@@ -73,6 +76,7 @@ type Payload struct {
 	Params       map[string]any // including defaults: string, bool, int64 within ±2^53, and lists of these
 	Modules      []File         // all imported modules, sorted by name
 	Secrets      []string       // "name@version", each name once
+	Images       []string       // full references with digests, "docker.io/library/nginx:1.27@sha256:…", each tag once
 	Plan         writ.Digest    // digest of the accepted plan, zero if none
 	Script       File
 }
@@ -123,6 +127,7 @@ func (p *Payload) Text() ([]byte, error) {
 		w.Check(i == 0 || secretName(secrets[i-1]) != secretName(s), "secret", "%q is a duplicate", secretName(s))
 		w.Line("secret", s)
 	}
+	writeImages(w, p.Images)
 	w.Line("plan", header.DigestOrDash(p.Plan))
 	writeFile(w, "script", p.Script)
 
@@ -140,6 +145,21 @@ func writeDeployment(w *header.Writer, d Deployment) {
 		w.Check(d.Base >= 0, "deployment", "the base revision %d is negative", d.Base)
 	}
 	w.Line("deployment", d.String())
+}
+
+func writeImages(w *header.Writer, references []string) {
+	w.Check(len(references) <= MaxImages, "image", "%d images; %d are allowed", len(references), MaxImages)
+	seen := make(map[string]bool)
+	for _, text := range slices.Sorted(slices.Values(references)) {
+		w.Check(imageref.IsResolved(text), "image",
+			"%q is not a full reference with a digest like \"docker.io/library/nginx:1.27@sha256:…\"", header.Clip(text))
+		if r, err := imageref.Parse(text); err == nil {
+			tag := r.Tagged().String()
+			w.Check(!seen[tag], "image", "%q is a duplicate", tag)
+			seen[tag] = true
+		}
+		w.Line("image", text)
+	}
 }
 
 func writeDeadline(w *header.Writer, d time.Duration) {
@@ -200,6 +220,7 @@ func ParsePayload(text []byte) (*Payload, error) {
 		sizes = append(sizes, readSize(r, f[1]))
 	}
 	p.Secrets = r.Many("secret")
+	p.Images = r.Many("image")
 	p.Plan = r.DigestOrDash("plan")
 	script := r.Fields(r.One("script"), 3)
 	p.Script.Name = script[0]
@@ -261,7 +282,7 @@ func (p *Payload) Header() *Payload {
 	h.Signer = clone(p.Signer)
 	h.Engine = clone(p.Engine)
 	h.Deployment.Name = clone(p.Deployment.Name)
-	h.Allow, h.Targets, h.Secrets = clones(p.Allow), clones(p.Targets), clones(p.Secrets)
+	h.Allow, h.Targets, h.Secrets, h.Images = clones(p.Allow), clones(p.Targets), clones(p.Secrets), clones(p.Images)
 	return &h
 }
 

@@ -29,6 +29,7 @@ func TestPayloadKeepsItsValues(t *testing.T) {
 	p := testPayload()
 	p.Plan = writ.DigestOf([]byte("plan"))
 	p.Secrets = []string{"api-key@1", "db-password@3"}
+	p.Images = []string{"docker.io/library/nginx:1.27@" + imageDigest, "ghcr.io/team/app@" + imageDigest}
 	p.Targets = []string{"herodb/store", "volume/web-*"}
 	p.Deadline = 90 * time.Minute
 	text, err := p.Text()
@@ -43,7 +44,7 @@ func TestPayloadKeepsItsValues(t *testing.T) {
 		t.Error(diff)
 	}
 	bare := testPayload()
-	bare.Deployment, bare.Params, bare.Modules, bare.Secrets, bare.Allow, bare.Script.Text = Deployment{}, nil, nil, nil, nil, []byte{}
+	bare.Deployment, bare.Params, bare.Modules, bare.Secrets, bare.Images, bare.Allow, bare.Script.Text = Deployment{}, nil, nil, nil, nil, nil, []byte{}
 	text, err = bare.Text()
 	if err != nil {
 		t.Fatal(err)
@@ -180,6 +181,15 @@ func TestPayloadRefusesWhatWritDoesNotWrite(t *testing.T) {
 	}
 }
 
+var imageDigest = "sha256:" + strings.Repeat("ab", 32)
+
+func manyImages(n int) (all []string) {
+	for i := range n {
+		all = append(all, fmt.Sprintf("docker.io/library/nginx:%d@%s", i, imageDigest))
+	}
+	return all
+}
+
 func manySecrets(n int) (all []string) {
 	for i := range n {
 		all = append(all, SecretRef(fmt.Sprintf("s%d", i), 1))
@@ -193,10 +203,16 @@ func TestPayloadTextRefusesWhatCannotBeSigned(t *testing.T) {
 		change func(p *Payload)
 		want   writ.Code
 	}{
-		"script not UTF-8":  {func(p *Payload) { p.Script.Text = []byte("\xff") }, writ.CodePayloadMalformed},
-		"script with CR":    {func(p *Payload) { p.Script.Text = []byte("a\r\n") }, writ.CodePayloadMalformed},
-		"module with ESC":   {func(p *Payload) { p.Modules[0].Text = []byte("\x1b[2J") }, writ.CodePayloadMalformed},
-		"module twice":      {func(p *Payload) { p.Modules[1].Name = p.Modules[0].Name }, writ.CodePayloadMalformed},
+		"script not UTF-8":      {func(p *Payload) { p.Script.Text = []byte("\xff") }, writ.CodePayloadMalformed},
+		"script with CR":        {func(p *Payload) { p.Script.Text = []byte("a\r\n") }, writ.CodePayloadMalformed},
+		"module with ESC":       {func(p *Payload) { p.Modules[0].Text = []byte("\x1b[2J") }, writ.CodePayloadMalformed},
+		"module twice":          {func(p *Payload) { p.Modules[1].Name = p.Modules[0].Name }, writ.CodePayloadMalformed},
+		"image without digest":  {func(p *Payload) { p.Images = []string{"docker.io/library/nginx:1.27"} }, writ.CodePayloadMalformed},
+		"image in a short form": {func(p *Payload) { p.Images = []string{"nginx:1.27@" + imageDigest} }, writ.CodePayloadMalformed},
+		"tag with two digests": {func(p *Payload) {
+			p.Images = []string{"docker.io/library/nginx:1.27@" + imageDigest, "docker.io/library/nginx:1.27@sha256:" + strings.Repeat("cd", 32)}
+		}, writ.CodePayloadMalformed},
+		"images":            {func(p *Payload) { p.Images = manyImages(MaxImages + 1) }, writ.CodePayloadMalformed},
 		"secret twice":      {func(p *Payload) { p.Secrets = []string{"a@1", "a@1"} }, writ.CodePayloadMalformed},
 		"two versions":      {func(p *Payload) { p.Secrets = []string{"a@1", "a@2"} }, writ.CodePayloadMalformed},
 		"secrets":           {func(p *Payload) { p.Secrets = manySecrets(MaxSecrets + 1) }, writ.CodePayloadMalformed},

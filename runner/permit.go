@@ -80,6 +80,9 @@ func (p *permits) check(ctx context.Context, job *writ.Job, operation *catalog.O
 	case operation.Destructive && !target.Covered(payload.Targets, operation.Kind, job.Name):
 		return writ.Errorf(writ.CodeDestructiveDenied, "the signed header does not list the %s %s as destroyable",
 			operation.Kind, job.Name)
+	case slices.ContainsFunc(catalog.Images(operation.Args, job.Args),
+		func(image string) bool { return !slices.Contains(payload.Images, image) }):
+		return writ.Errorf(writ.CodeOperationNotAllowed, "the signed header does not name the image of %s", operation.Name())
 	case p.now().After(permit.end.Add(identity.Skew)):
 		return writ.Errorf(writ.CodeRunExpired, "the run's deadline was %s", permit.end.UTC().Format(time.RFC3339))
 	}

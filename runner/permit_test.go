@@ -3,6 +3,7 @@ package runner_test
 import (
 	"context"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -161,6 +162,32 @@ func TestOnlyASignatureDestroys(t *testing.T) {
 					t.Errorf("that it was refused is logged: %v\n%s", warned, log)
 				}
 			})
+		})
+	}
+}
+
+func TestOnlySignedImagesAreUsed(t *testing.T) {
+	const signed = "docker.io/library/nginx:1.27@sha256:abababababababababababababababababababababababababababababababab"
+	for image, want := range map[string]writ.Code{
+		signed:                                 "",
+		strings.Replace(signed, "ab", "cd", 1): writ.CodeOperationNotAllowed,
+		strings.Replace(signed, "docker.io", "ghcr.io", 1): writ.CodeOperationNotAllowed,
+		"docker.io/library/nginx:1.27":                     writ.CodeOperationNotAllowed,
+		"nginx:1.27":                                       writ.CodeOperationNotAllowed,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newFixture(t)
+			n := s.fresh(nil)
+			payload := s.submission(s.alice, func(p *identity.Payload) {
+				p.Allow, p.Images = []string{"container.create"}, []string{signed}
+			})
+			job := s.job(1, "container.create", "web", func(j *writ.Job) {
+				j.Payload, j.Run, j.Args = payload, writ.RunIDOf(payload), map[string]any{"image": image, "cpus": int64(1), "memory_mib": int64(64), "restart": "always"}
+			})
+			n.push(job)
+			if got := n.await(job.JobKey); codeOf(got) != want {
+				t.Errorf("%s: %+v, want %q", image, got.Error, want)
+			}
 		})
 	}
 }

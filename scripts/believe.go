@@ -132,6 +132,11 @@ func (c *NewCall) check(inputs Inputs, seq int) error {
 			return impossible("a call uses a secret that the header does not name")
 		}
 	}
+	for _, image := range catalog.Images(op.Args, c.Args) {
+		if !slices.Contains(inputs.Images, image) {
+			return impossible("a call uses an image that the header does not name")
+		}
+	}
 	return nil
 }
 

@@ -29,7 +29,9 @@ type Inputs struct {
 	DatacenterName string            `json:"datacenter_name"`
 	Allow          []string          `json:"allow,omitempty"` // the operations that the signed header allows
 	// The secrets that the signed header names, "db-password@3"; each name once.
-	Secrets  []string `json:"secrets,omitempty"`
+	Secrets []string `json:"secrets,omitempty"`
+	// The images at registries that the signed header names, as full references with digests; each tag once.
+	Images   []string `json:"images,omitempty"`
 	MaxCalls int      `json:"max_calls"`
 	Logged   int      `json:"-"` // the number of log lines from earlier passes, which this pass omits
 }

@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -54,6 +55,45 @@ func (h *onHost) commandAsUnit(unit string, args ...string) *exec.Cmd {
 	c := exec.Command(testenv.Need(h, "setpriv"), append([]string{"--no-new-privs", "--bounding-set", bounds, "--inh-caps", "-all", "--", h.binary}, args...)...)
 	c.Env = h.env
 	return c
+}
+
+// start runs `writ dev` with real drivers until the test ends or stop is called. Later commands use its context.
+func (h *onHost) start(data string, flags ...string) (stop func()) {
+	h.Helper()
+	log := filepath.Join(h.dir, "dev.log")
+	out, err := os.Create(log)
+	if err != nil {
+		h.Fatal(err)
+	}
+	h.Cleanup(func() { _ = out.Close() })
+	dev := h.commandAsUnit(filepath.Join("../../deploy/systemd", "writ-runner.service"), append([]string{
+		"dev", "--data", data, "--drivers", "host", "--containerd", h.containers.Address, "--listen", "127.0.0.1:0", "--log-level", "info",
+		"--process-users", saltest.Accounts(data).Numbers(), "--container-ids", saltest.ContainerIDs(data).Numbers(),
+	}, flags...)...)
+	dev.Stdout, dev.Stderr = out, out
+	if err := dev.Start(); err != nil {
+		h.Fatal(err)
+	}
+	h.Cleanup(func() { endBelow(h.T, data) }) // a real mycelium outlives the runner
+	stop = sync.OnceFunc(func() {
+		_ = dev.Process.Signal(os.Interrupt)
+		_ = dev.Wait()
+	})
+	h.Cleanup(stop)
+	h.Cleanup(func() {
+		if h.Failed() {
+			h.Logf("dev said:\n%s", read(h.T, log))
+		}
+	})
+	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(100 * time.Millisecond) {
+		if found := regexp.MustCompile(`export WRIT_CONFIG=(\S+)`).FindStringSubmatch(read(h.T, log)); found != nil {
+			h.env = append(h.env, "WRIT_CONFIG="+found[1])
+			return stop
+		}
+		if time.Now().After(end) {
+			h.Fatal("dev does not start")
+		}
+	}
 }
 
 // ok runs the program, which must succeed, and returns its output.
@@ -230,43 +270,7 @@ func TestAScriptWorksOnRealDrivers(t *testing.T) {
 	data := filepath.Join(disk, "n")
 	testcluster.Groups(t, filepath.Join(data, "local", "n1"))
 	h.env = append(os.Environ(), "PATH="+filepath.Dir(vmm)+":"+os.Getenv("PATH"))
-	log := filepath.Join(h.dir, "dev.log")
-	out, err := os.Create(log)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer out.Close()
-	dev := h.commandAsUnit(filepath.Join("../../deploy/systemd", "writ-runner.service"), "dev", "--data", data, "--drivers", "host", "--containerd", containers.Address, "--listen", "127.0.0.1:0", "--log-level", "info",
-		"--process-users", saltest.Accounts(data).Numbers(), "--container-ids", saltest.ContainerIDs(data).Numbers(),
-		"--image-dir", filepath.Dir(image.Path), "--image-dir", filepath.Dir(g.Kernel), "--image-dir", filepath.Dir(g.Initramfs))
-	dev.Stdout, dev.Stderr = out, out
-	if err := dev.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { endBelow(t, data) }) // a real mycelium outlives the runner
-	stopped := false
-	stop := func() {
-		if !stopped {
-			stopped = true
-			_ = dev.Process.Signal(os.Interrupt)
-			_ = dev.Wait()
-		}
-	}
-	t.Cleanup(stop)
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("dev said:\n%s", read(t, log))
-		}
-	})
-	var config string
-	for end := time.Now().Add(2 * time.Minute); config == ""; time.Sleep(100 * time.Millisecond) {
-		if found := regexp.MustCompile(`export WRIT_CONFIG=(\S+)`).FindStringSubmatch(read(t, log)); found != nil {
-			config = found[1]
-		} else if time.Now().After(end) {
-			t.Fatal("dev does not start")
-		}
-	}
-	h.env = append(h.env, "WRIT_CONFIG="+config)
+	stop := h.start(data, "--image-dir", filepath.Dir(image.Path), "--image-dir", filepath.Dir(g.Kernel), "--image-dir", filepath.Dir(g.Initramfs))
 	if said := h.ok("node", "list"); !strings.Contains(said, fmt.Sprintf("0/%d ", runtime.NumCPU())) {
 		t.Errorf("the node offers something else than the CPUs of its host:\n%s", said)
 	}

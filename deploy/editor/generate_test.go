@@ -275,6 +275,9 @@ func sample(f *catalog.Field, hole func(string) string) string {
 	case catalog.Bool:
 		return hole("true")
 	case catalog.Handle:
+		if f.Registry {
+			return `"` + hole("docker.io/library/nginx:1.27") + `"`
+		}
 		if f.ByName {
 			return `"` + hole(string(f.Kinds[0])) + `"`
 		}

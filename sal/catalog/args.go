@@ -69,7 +69,7 @@ func (s Schema) ReplaceHandles(args map[string]any, replace func(handle any) (an
 func (s Schema) Named(args map[string]any) []writ.Ref {
 	var refs []writ.Ref
 	_, _ = s.rewrite(args, func(f *Field, v any) (any, error) {
-		if name, named := v.(string); named && f.Type == Handle {
+		if name, named := v.(string); named && f.Type == Handle && !isReference(f, name) {
 			refs = append(refs, writ.Ref{Kind: f.Kinds[0], Name: name})
 		}
 		return v, nil

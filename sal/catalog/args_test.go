@@ -77,9 +77,10 @@ func TestCheckReportsEveryProblem(t *testing.T) {
 		{"volume.create", map[string]any{"size_gib": int64(1), "image": "Debian 12"}, []string{
 			`image: wrong_value: image must be a name of 1 to 63 lower-case letters, digits and hyphens, not "Debian 12"`,
 		}},
-		{"container.create", map[string]any{"image": "docker.io/library/nginx:1.29"}, []string{
-			`image: wrong_value: image must be a name of 1 to 63 lower-case letters, digits and hyphens, not "docker.io/library/nginx:1.29"; ` +
-				`nodes do not use registries: fetch the image with image.fetch first`,
+		{"container.create", map[string]any{"image": "docker.io/library/nginx:1.29"}, nil},
+		{"container.create", map[string]any{"image": "https://docker.io/library/nginx:1.29"}, []string{
+			`image: wrong_value: image must be the name of an image, or a reference such as docker.io/library/nginx:1.27; ` +
+				`"https://docker.io/library/nginx:1.29" is neither: its form is invalid`,
 		}},
 		{"volume.create", map[string]any{"size_gib": int64(1), "image": int64(12)}, []string{
 			`image: wrong_type: image must be a handle to an image or the name of one, not an int`,

@@ -92,7 +92,7 @@ func traits(f Field) []string {
 	for _, trait := range []struct {
 		word string
 		has  bool
-	}{{"required", f.Required}, {"mutable", f.Mutable}, {"or by name", f.ByName}, {"on any node", f.Elsewhere}, {"or a secret", f.Secret && !f.Hidden}, {"a secret", f.Hidden}} {
+	}{{"required", f.Required}, {"mutable", f.Mutable}, {"or by name", f.ByName}, {"or at a registry", f.Registry}, {"on any node", f.Elsewhere}, {"or a secret", f.Secret && !f.Hidden}, {"a secret", f.Hidden}} {
 		if trait.has {
 			words = append(words, trait.word)
 		}

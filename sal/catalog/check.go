@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"writ"
+	"writ/internal/imageref"
 	"writ/internal/meant"
 )
 
@@ -197,21 +198,17 @@ func (c *checker) handle(f *Field, v any, at Path) {
 	case ok && (kind == "" || slices.Contains(f.Kinds, kind)):
 	case ok:
 		c.add(at, WrongValue, "%s must be a handle to %s, not to a %s", at, kinds(f), kind)
+	case named && f.Registry && imageref.Looks(name):
+		if _, err := imageref.Parse(name); err != nil {
+			c.add(at, WrongValue, "%s must be the name of an image, or a reference such as %s; %q is neither: %v", at,
+				imageref.Example, short(name), err)
+		}
 	case named && f.ByName && !writ.ValidName(name):
-		c.add(at, WrongValue, "%s must be %s, not %q%s", at, forms["name"].text, short(name), registryAdvice(f, name))
+		c.add(at, WrongValue, "%s must be %s, not %q", at, forms["name"].text, short(name))
 	case named && f.ByName:
 	default:
 		c.wrongType(f, v, at)
 	}
-}
-
-// registryAdvice returns advice if the name of an image is a registry reference or URL, like
-// docker.io/library/nginx:1.29.
-func registryAdvice(f *Field, name string) string {
-	if !slices.Contains(f.Kinds, writ.KindImage) || !strings.ContainsAny(name, "/:") {
-		return ""
-	}
-	return "; nodes do not use registries: fetch the image with image.fetch first"
 }
 
 func (c *checker) wrongType(f *Field, v any, at Path) {

@@ -15,7 +15,7 @@ type Mount struct {
 
 // ContainerCreate holds the arguments of container.create.
 type ContainerCreate struct {
-	Image     writ.Ref        `writ:"image,required,mutable,kinds=image,byname,formats=oci" help:"a handle to an image of format oci, or the name of an image of the project on the node"`
+	Image     writ.Ref        `writ:"image,required,mutable,kinds=image,byname,registry,formats=oci" help:"reference to an image at a registry, handle to an image of format oci, or its name"`
 	Command   []string        `writ:"command,mutable,max=256,first=program" help:"program and arguments; the default is the image's command"`
 	Env       map[string]Text `writ:"env,mutable,keys=variable,max=256" help:"environment variables, in addition to the image's"`
 	CPUs      int64           `writ:"cpus,mutable,default=1,min=1,max=256,uses=cpus" help:"CPUs that it may use"`

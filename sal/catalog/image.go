@@ -1,7 +1,10 @@
 package catalog
 
 import (
+	"slices"
 	"time"
+
+	"writ/internal/imageref"
 
 	"writ"
 )
@@ -34,3 +37,41 @@ func imageOperations() []*Operation {
 			"The image. Resources created from it stay.")),
 	}
 }
+
+// Images returns the references to images at registries in args of a schema, in the order of the schema.
+func Images(s Schema, args map[string]any) []string {
+	if !TakesImages(s) {
+		return nil
+	}
+	var references []string
+	_, _ = s.rewrite(args, func(f *Field, v any) (any, error) {
+		if text, ok := v.(string); ok && isReference(f, text) {
+			references = append(references, text)
+		}
+		return v, nil
+	})
+	return references
+}
+
+// ReplaceImages returns a copy of args and applies replace to every reference to an image at a registry. It stops at
+// the first error of replace.
+func ReplaceImages(
+	s Schema, args map[string]any, replace func(reference string) (string, error),
+) (map[string]any, error) {
+	if !TakesImages(s) {
+		return args, nil
+	}
+	return s.rewrite(args, func(f *Field, v any) (any, error) {
+		if text, ok := v.(string); ok && isReference(f, text) {
+			return replace(text)
+		}
+		return v, nil
+	})
+}
+
+// TakesImages reports whether an argument may be a reference to an image at a registry.
+func TakesImages(s Schema) bool {
+	return slices.ContainsFunc(s, func(f Field) bool { return f.Registry })
+}
+
+func isReference(f *Field, text string) bool { return f.Registry && imageref.Looks(text) }

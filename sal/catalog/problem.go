@@ -105,6 +105,9 @@ func wanted(f *Field) string {
 	case Object:
 		return "a map"
 	case Handle:
+		if f.Registry {
+			return "a reference to an image at a registry, a handle to " + kinds(f) + " or the name of one"
+		}
 		if f.ByName {
 			return "a handle to " + kinds(f) + " or the name of one"
 		}

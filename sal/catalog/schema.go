@@ -39,6 +39,7 @@ type Field struct {
 	Kinds     []writ.ResourceKind // of a Handle
 	ByName    bool                // a Handle may also be the name of a resource of the project
 	Formats   []string            // of a Handle to an image: the acceptable formats; any if empty
+	Registry  bool                // a Handle may also be a reference to an image at a registry
 	Elsewhere bool                // a Handle to a resource that may be on another node; at most one per operation
 	Uses      string              // the node capacity that an Int uses: "cpus", "memory_mib" or "disk_gib"
 	Waits     bool                // an Int is a number of seconds that the call may wait

@@ -104,8 +104,9 @@ func (f *Field) set(option string) error {
 	}
 	flags := map[string]*bool{
 		"required": &f.Required, "mutable": &f.Mutable, "elsewhere": &f.Elsewhere, "byname": &inner.ByName,
-		"waits":  &f.Waits,
-		"hidden": &inner.Hidden,
+		"waits":    &f.Waits,
+		"registry": &inner.Registry,
+		"hidden":   &inner.Hidden,
 	}
 	texts := map[string]*string{
 		"uses": &f.Uses, "engine": &f.Engine, "distinct": &f.Distinct, "not": &f.Not, "with": &f.With,

@@ -113,7 +113,10 @@ func (f *Field) Takes() string {
 		return "map"
 	case Handle:
 		text := "handle to " + string(f.Kinds[0])
-		if f.ByName {
+		switch {
+		case f.Registry:
+			text += ", a name or a reference"
+		case f.ByName:
 			text += " or a name"
 		}
 		return text

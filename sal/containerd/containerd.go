@@ -30,6 +30,7 @@ import (
 	"writ/sal"
 	"writ/sal/catalog"
 	"writ/sal/containerd/imagestore"
+	"writ/sal/containerd/registry"
 )
 
 // defaultGrace is the default of Driver.Grace.
@@ -40,10 +41,13 @@ type Driver struct {
 	Connection
 	Dir string // required: absolute path of the directory for all files of the driver
 	// Program is the absolute path of the logger program. Its main function must begin with IsLogger.
-	Program  string
-	Images   sal.Images
-	Volumes  sal.Volumes
-	Networks sal.Networks // may be nil: containers then have no networks
+	Program string
+	Images  sal.Images
+	Volumes sal.Volumes
+	// Registries pulls images by reference. Its policy is empty if no registry is permitted.
+	Registries registry.Source
+	Budget     imagestore.Budget // limits pulled images; required with Registries
+	Networks   sal.Networks      // may be nil: containers then have no networks
 	// Others are the drivers of machines, which need their volumes alone: a container cannot get such a volume. May be
 	// empty.
 	Others []sal.Users
@@ -197,7 +201,7 @@ func begin(
 }
 
 func (j *job) store() *imagestore.Store {
-	return &imagestore.Store{Daemon: j.daemon, Locks: &j.images, Step: j.step}
+	return &imagestore.Store{Daemon: j.daemon, Locks: &j.images, Budget: &j.Budget, Step: j.step}
 }
 
 func (j *job) do(ctx context.Context) (sal.Outcome, error) {

@@ -119,7 +119,7 @@ func (j *job) build(ctx context.Context, r *record, plan *plan, stopped bool) er
 		return err
 	}
 	// A concurrent delete marks the image first and checks for users then.
-	if _, err := j.Images.Image(ctx, j.Resource.Project, plan.args.Image); err != nil {
+	if _, err := imageOf(ctx, j, plan.args); err != nil {
 		return err
 	}
 	if err := j.connect(ctx, r, plan.networks); err != nil {

@@ -20,9 +20,11 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 
 	"writ"
+	"writ/internal/imageref"
 	"writ/sal"
 	"writ/sal/catalog"
 	"writ/sal/containerd/imagestore"
+	"writ/sal/containerd/registry"
 )
 
 const (
@@ -43,7 +45,7 @@ const (
 
 // plan holds the inputs of a new container, resolved before any change.
 type plan struct {
-	image    sal.Image
+	image    imagestore.Image
 	networks []writ.Ref
 	args     *catalog.ContainerCreate
 	env      []string
@@ -58,19 +60,37 @@ func (j *job) plan(ctx context.Context) (*plan, error) {
 	}
 	p := &plan{args: args, networks: args.Networks}
 	var err error
-	if p.image, err = j.Images.Image(ctx, j.Resource.Project, args.Image); err != nil {
+	if p.image, err = imageOf(ctx, j, args); err != nil {
 		return nil, err
-	}
-	if p.image.Format != "oci" {
-		return nil, writ.Errorf(writ.CodeResourceConflict, "image %s is %s and not a container image", args.Image.Name,
-			p.image.Format).
-			WithHint("fetch an OCI archive, with format: \"oci\", under another name")
 	}
 	if p.mounts, err = j.mounts(ctx, args); err != nil {
 		return nil, err
 	}
 	p.env, err = variables(args.Env)
 	return p, err
+}
+
+// imageOf returns the image of a container: a fetched archive, or one at a registry.
+func imageOf(ctx context.Context, j *job, args *catalog.ContainerCreate) (imagestore.Image, error) {
+	if imageref.Looks(args.Image.Name) {
+		return atRegistry(j, args)
+	}
+	image, err := j.Images.Image(ctx, j.Resource.Project, args.Image)
+	if err == nil && image.Format != "oci" {
+		err = writ.Errorf(writ.CodeResourceConflict, "image %s is %s and not a container image", args.Image.Name,
+			image.Format).
+			WithHint("fetch an OCI archive, with format: \"oci\", under another name")
+	}
+	return imagestore.Archive(image), err
+}
+
+// atRegistry returns an image at a registry. The reference has a digest, because the runner rejects other references.
+func atRegistry(j *job, args *catalog.ContainerCreate) (imagestore.Image, error) {
+	reference, err := imageref.Parse(args.Image.Name)
+	if err != nil || reference.Digest == "" {
+		return imagestore.Image{}, writ.Errorf(writ.CodeImageUnresolved, "the reference %q has no digest", args.Image.Name)
+	}
+	return imagestore.Pulled(&j.Registries, j.Resource.Project, reference, registry.Login{}, j.Progress), nil
 }
 
 // variables returns texts as an environment.
@@ -134,15 +154,14 @@ func (j *job) register(ctx context.Context, r *record, p *plan) error {
 	if err != nil {
 		return err
 	}
-	name := imagestore.NameOf(p.image)
-	done, err := j.images.Take(ctx, name) // until the container exists and uses the image
+	done, err := j.images.Take(ctx, p.image.Name) // until the container exists and uses the image
 	if err != nil {
 		return err
 	}
 	defer done()
 	// This message is the same if the daemon has the image already: another one would reveal images of other projects.
 	j.Progress("preparing the image")
-	image, err := j.store().Unpacked(ctx, name, p.image.Path, keeps)
+	image, err := j.store().Unpacked(ctx, p.image, keeps)
 	if err != nil {
 		return err
 	}

@@ -15,11 +15,13 @@ import (
 	"writ/scripts/syntax"
 )
 
-// callChecker checks the arguments of calls. It collects the targets of destructive calls, and literal timeouts.
+// callChecker checks the arguments of calls. It collects the targets of destructive calls, literal timeouts, and literal
+// references to images.
 type callChecker struct {
 	scope
 	targets  *targets
 	timeouts []Timeout
+	images   []string
 }
 
 // call checks the arguments of a call of a built-in member.
@@ -66,6 +68,7 @@ func (c *callChecker) operate(op *catalog.Operation, e *parser.CallExpr) {
 		}
 		if i == 0 {
 			spec = given
+			c.images = append(c.images, catalog.Images(op.Args, given)...)
 			problems := op.Args.Check(given, isHandle)
 			for _, p := range problems {
 				if p.Reason != catalog.MissingField || !misspelt(p, problems) {

@@ -55,6 +55,7 @@ func Check(bundle scripts.Bundle) Report {
 	result.Destructive = destructive(result.Operations)
 	result.Targets, result.MoreTargets = c.targets.list()
 	result.Secrets = slices.Sorted(maps.Keys(c.secrets.names))
+	result.Images = slices.Compact(slices.Sorted(slices.Values(c.calls.images)))
 	result.Timeouts = c.calls.timeouts
 	result.Diagnostics, result.More = a.Sorted()
 	return result

@@ -24,6 +24,7 @@ type Report struct {
 	Targets     []string          `json:"targets,omitempty"`
 	MoreTargets bool              `json:"more_targets,omitempty"`
 	Secrets     []string          `json:"secrets,omitempty"`  // the names of all literal secrets, sorted
+	Images      []string          `json:"images,omitempty"`   // literal references to images at registries, sorted
 	Timeouts    []Timeout         `json:"timeouts,omitempty"` // of calls, where they are literals
 	Modules     []string          `json:"modules,omitempty"`  // modules of the bundle that the script needs, sorted
 	Tests       []scripttest.Test `json:"tests,omitempty"`    // of a test file, in its order

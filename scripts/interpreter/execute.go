@@ -152,6 +152,7 @@ func (p *pass) operate(op *catalog.Operation, args []tengo.Object) (*handle, err
 	if p.encoded, err = request.encode(&p.meter, p.encoded[:0]); err != nil {
 		return nil, err
 	}
+	p.encoded = p.addImages(p.encoded, request)
 	if err := p.meter.burn(50 + int64(len(p.encoded))/16); err != nil {
 		return nil, err
 	}
@@ -176,6 +177,9 @@ func (p *pass) operate(op *catalog.Operation, args []tengo.Object) (*handle, err
 	}
 	call, err := request.newCall(p.seq)
 	if err != nil {
+		return nil, err
+	}
+	if call.Args, err = p.resolveImages(request.op, call.Args); err != nil {
 		return nil, err
 	}
 	call.Hash = hash

@@ -1,6 +1,7 @@
 package interpreter
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"github.com/d5/tengo/v2"
 
 	"writ"
+	"writ/internal/imageref"
 	"writ/sal/catalog"
 	"writ/scripts"
 	"writ/scripts/operation"
@@ -179,4 +181,54 @@ func problemTexts(problems []catalog.Problem) string {
 func invalid(op *catalog.Operation, why string) error {
 	return writ.Errorf(writ.CodeArgumentsInvalid, "%s: %s", op.Name(), why).
 		WithHint("`writ explain %s` lists its fields and options", op.Name())
+}
+
+// resolved returns a reference to an image with its digest, as the signed header names it. ok is false if the header
+// does not name the reference.
+func (p *pass) resolved(text string) (full string, ok bool) {
+	wanted, err := imageref.Parse(text)
+	if err != nil {
+		return "", false
+	}
+	i := slices.IndexFunc(p.inputs.Images, func(named string) bool {
+		r, err := imageref.Parse(named)
+		return err == nil && (r == wanted || wanted.Digest == "" && r.Tagged() == wanted)
+	})
+	if i < 0 {
+		return "", false
+	}
+	return p.inputs.Images[i], true
+}
+
+// addImages adds the digests of images to the encoded form of a call, so that a plan with another digest is another
+// plan.
+func (p *pass) addImages(encoded []byte, r *request) []byte {
+	if r.spec == nil || len(p.inputs.Images) == 0 {
+		return encoded
+	}
+	spec, _ := pairsOf(r.spec)
+	for i := range r.op.Args {
+		if !r.op.Args[i].Registry {
+			continue
+		}
+		if text, ok := spec[r.op.Args[i].Name].(*tengo.String); ok && imageref.Looks(text.Value) {
+			full, _ := p.resolved(text.Value)
+			encoded = append(append(encoded, 0), full...)
+		}
+	}
+	return encoded
+}
+
+// resolveImages returns the arguments of a call with the digests of its images at registries. A plan leaves references
+// unchanged that the header does not name yet.
+func (p *pass) resolveImages(op *catalog.Operation, args map[string]any) (map[string]any, error) {
+	return catalog.ReplaceImages(op.Args, args, func(text string) (string, error) {
+		full, ok := p.resolved(text)
+		if ok || p.plan != nil {
+			return cmp.Or(full, text), nil
+		}
+		return "", writ.Errorf(writ.CodeImageUnresolved, "the signed header names no digest of the image %q",
+			scripts.Printable(text)).
+			WithHint("references in the script are added automatically; sign others with --image %s", scripts.Printable(text))
+	})
 }

@@ -116,6 +116,7 @@ func programOf(run *journal.Run, payload *identity.Payload) *program {
 			Params: payload.Params, Run: run.ID, Project: run.ProjectName, Datacenter: run.Datacenter,
 			DatacenterName: run.DatacenterName, Allow: payload.Allow, MaxCalls: payload.MaxCalls,
 			Secrets: payload.Secrets,
+			Images:  payload.Images,
 		},
 		size: len(payload.Script.Text),
 	}

@@ -22,6 +22,7 @@ type Order struct {
 	Targets    []string    // resources that the script may destroy, "volume/web-0" or "volume/web-*"; see NameTargets
 	PlanDigest writ.Digest // digest of the plan that the run is bound to, or zero; see Bind
 	Secrets    []string    // with versions, "db-password@3"
+	Images     []string    // full references with digests, "docker.io/library/nginx:1.27@sha256:…"; see registry.ResolveImages
 }
 
 // Payload returns the text to sign for an order. The text names the signer and the digest of the roster.
@@ -60,6 +61,7 @@ func (o Order) Payload(roster *identity.Roster, by Signatory) ([]byte, error) {
 		Params:       params,
 		Plan:         o.PlanDigest,
 		Secrets:      o.Secrets,
+		Images:       o.Images,
 		Script:       identity.File(o.Script.Bundle.Main),
 	}
 	for _, m := range o.Script.Bundle.Modules {

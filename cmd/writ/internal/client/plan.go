@@ -29,6 +29,7 @@ func (o Order) plan(ctx context.Context, roster *identity.Roster, given map[int]
 		Params: params, Project: o.Project.Name, Datacenter: o.Datacenter, Allow: o.Script.Report.Operations,
 		MaxCalls: o.MaxCalls,
 		Secrets:  o.Secrets,
+		Images:   o.Images,
 	}
 	if roster != nil {
 		if d := roster.Datacenter(o.Datacenter); d != nil {

@@ -17,6 +17,7 @@ import (
 
 	"writ"
 	"writ/cmd/writ/internal/client"
+	"writ/cmd/writ/internal/registry"
 	"writ/identity"
 	"writ/identity/target"
 	"writ/scripts"
@@ -157,6 +158,9 @@ func (s *Sim) submit(ctx context.Context, script client.Script, r scripttest.Reh
 		order.Deployment = identity.Deployment{Name: r.Deployment, Base: cluster.revisions[revision]}
 	}
 	if order.Secrets, err = cluster.secrets(ctx, project.ID, script.Report.Secrets); err != nil {
+		return "", err
+	}
+	if err := registry.ResolveImages(ctx, &order, cluster.super.Roster(), nil, registry.DigestOfText); err != nil {
 		return "", err
 	}
 	signed, err := order.Sign(cluster.super.Roster(), cluster.person)

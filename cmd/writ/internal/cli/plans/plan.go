@@ -309,6 +309,7 @@ func nextCommand(env *cli.Env, p *planned, o *signing.OrderFlags) string {
 	}
 	add("--module", o.Own.Words...)
 	add("--secret", o.Secrets...)
+	add("--image", o.Images...)
 	if env.Flags.Context != "" {
 		add("--context", env.Flags.Context)
 	}

@@ -1,6 +1,8 @@
 package serve
 
 import (
+	"strings"
+
 	"github.com/spf13/cobra"
 
 	"writ/cmd/writ/internal/cli"
@@ -28,7 +30,7 @@ func DriverFlags(c *cobra.Command, drivers *runnerd.Drivers, speed *float64, hos
 		"maximum GiB of a project's volumes and databases on the node. It needs btrfs. 0: unlimited")
 	cli.InRange(c.Flags(), "project-disk", &host.ProjectGiB, 0, cli.Most)
 	c.Flags().Int64Var(&host.ImageGiB, "image-disk", 0,
-		"maximum GiB of fetched images on the node. 0: a quarter of its disk")
+		"maximum GiB of fetched images on the node, and as much again for images from registries. 0: a quarter of its disk")
 	cli.InRange(c.Flags(), "image-disk", &host.ImageGiB, 0, cli.Most)
 	c.Flags().StringVar(&host.ProcessUsers, "process-users", "", ProcessUsers)
 	c.Flags().StringVar(&host.ContainerIDs, "container-ids", "", ContainerIDs)
@@ -45,11 +47,15 @@ func DriverFlags(c *cobra.Command, drivers *runnerd.Drivers, speed *float64, hos
 func ImageFlags(c *cobra.Command, host *runnerd.HostConfig) {
 	c.Flags().StringSliceVar(&host.ImageDirs, "image-dir", nil,
 		"directory whose files every project may use as images, by file:// URLs (repeatable). Without it no file is read")
+	c.Flags().StringSliceVar(&host.Registries, "registry", nil,
+		"with --drivers host: registry of container images that the node may use, with a mirror as in "+
+			"ghcr.io=https://mirror.example (repeatable). none: no registry. "+
+			"By default: "+strings.Join(runnerd.Registries(), ", "))
 	c.Flags().StringSliceVar(&host.ImageAllow, "image-allow", nil,
 		"range of private addresses, such as 10.1.0.0/16, that may serve images (repeatable). "+
 			"Without it, images come from the "+
 			"internet only")
-	cli.FromEnvironment(c.Flags(), "image-dir", "image-allow")
+	cli.FromEnvironment(c.Flags(), "image-dir", "image-allow", "registry")
 }
 
 // NameserverFlag adds the flag for the nameservers of containers and machines.

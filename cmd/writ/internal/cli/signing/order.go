@@ -18,6 +18,7 @@ import (
 	"writ/cmd/writ/internal/cli"
 	"writ/cmd/writ/internal/client"
 	"writ/cmd/writ/internal/redact"
+	"writ/cmd/writ/internal/registry"
 	"writ/cmd/writ/internal/terminal"
 	"writ/identity"
 	"writ/scripts"
@@ -37,6 +38,7 @@ type OrderFlags struct {
 	Destructive targetsFlag
 	Plan        string
 	Secrets     []string
+	Images      []string
 	signs       []*pflag.Flag // flags that change the signed text
 	Planning    bool          // unknown values may be guessed
 	Offline     bool          // no requests are allowed
@@ -118,6 +120,8 @@ func (o *OrderFlags) AddTask(env *cli.Env, c *cobra.Command) {
 	f.Lookup("destructive").NoOptDefVal = bareFlag
 	f.StringArrayVar(&o.Secrets, "secret", nil,
 		"secret whose name the script computes, or the version of one: NAME or NAME@VERSION (repeatable)")
+	f.StringArrayVar(&o.Images, "image", nil,
+		"image at a registry whose reference the script computes, such as docker.io/library/nginx:1.27 (repeatable)")
 	if err := c.RegisterFlagCompletionFunc("param", o.completeParams); err != nil {
 		panic(err) // the flag was defined above
 	}
@@ -151,7 +155,7 @@ func Order(
 	}
 	if o.Offline {
 		order.Secrets = client.FirstVersions(o.SecretsOf(script))
-		return order, nil
+		return order, registry.ResolveImages(ctx, &order, roster, o.Images, registry.Offline)
 	}
 	if err := resolveBase(ctx, env, c, &order, o); err != nil {
 		return order, err
@@ -160,6 +164,14 @@ func Order(
 	if err != nil && o.Planning && slices.Contains(NoPreview, writ.CodeOf(err)) {
 		env.Warn("%v: the plan uses their first versions", err)
 		order.Secrets, err = client.FirstVersions(o.SecretsOf(script)), nil
+	}
+	if err != nil {
+		return order, err
+	}
+	err = registry.ResolveImages(ctx, &order, roster, o.Images, registry.Resolver{}.Resolve)
+	if err != nil && o.Planning {
+		env.Warn("%v: the plan has no digests of images", err)
+		err = nil
 	}
 	return order, err
 }

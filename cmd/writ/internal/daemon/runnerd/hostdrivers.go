@@ -24,6 +24,8 @@ import (
 	"writ/sal/btrfs"
 	"writ/sal/cloudhypervisor"
 	"writ/sal/containerd"
+	"writ/sal/containerd/imagestore"
+	"writ/sal/containerd/registry"
 	"writ/sal/herodb"
 	"writ/sal/mycelium"
 	"writ/sal/needs"
@@ -43,6 +45,7 @@ type HostConfig struct {
 	ImageGiB          int64    // limits fetched images; a quarter of the disk if 0. Also used with DriversAuto
 	ImageDirs         []string // directories whose files every project may use as images. Also used with DriversAuto
 	ImageAllow        []string // address ranges of image servers outside the internet. Also used with DriversAuto
+	Registries        []string // registries of container images, with mirrors; see registry.ParsePolicy
 	// ProcessUsers is the range of user numbers for processes of drivers, "200000-265535"; "none" means the runner's
 	// user. If empty, rarely used numbers are chosen where that is possible.
 	ProcessUsers string
@@ -86,7 +89,9 @@ func newHost(c driverConfig, dir string) *hostDrivers {
 		Connection: containerd.Connection{Address: c.Host.Containerd},
 		Dir:        filepath.Join(dir, "container"),
 		Images:     h.storage.images, Volumes: h.storage.volumes,
-		IDs: c.containerIDs(), IDsAsked: c.Host.ContainerIDs != "", Log: c.Log, Step: failpoint.Step("container"),
+		Registries: registry.Source{Policy: c.registries(), Allow: c.Host.imageRanges()},
+		Budget:     imagestore.Budget{Dir: dir, Max: c.Host.ImageGiB << 30},
+		IDs:        c.containerIDs(), IDsAsked: c.Host.ContainerIDs != "", Log: c.Log, Step: failpoint.Step("container"),
 	}
 	machines, databases := c.accounts(filepath.Dir(dir)).Halves()
 	if c.Host.ProcessUsers == "" && machines.Off == nil { // an explicit choice stays; the start of a process then fails
@@ -118,6 +123,9 @@ func (c driverConfig) overlay(dir string) *mycelium.Node {
 // Engines returns the names of the engines of databases.
 func Engines() []string { return herodb.EngineNames() }
 
+// Registries returns the registries of container images that a node may use by default.
+func Registries() []string { return registry.Defaults }
+
 // check rejects settings that are invalid on every host.
 func (c driverConfig) check() error {
 	known := herodb.EngineNames()
@@ -131,6 +139,9 @@ func (c driverConfig) check() error {
 		}
 	}
 	if err := mycelium.CheckPeers(c.Host.OverlayPeers); err != nil {
+		return err
+	}
+	if _, err := registry.ParsePolicy(c.Host.Registries); err != nil {
 		return err
 	}
 	if c.Host.silent() {
@@ -147,6 +158,12 @@ func (c driverConfig) check() error {
 		}
 	}
 	return nil
+}
+
+// registries returns the permitted registries. check has rejected invalid ones.
+func (c driverConfig) registries() registry.Policy {
+	policy, _ := registry.ParsePolicy(c.Host.Registries)
+	return policy
 }
 
 // silent reports whether no nameserver is announced.
