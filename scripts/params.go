@@ -64,14 +64,13 @@ func (ps Params) Fill(given map[string]any) (map[string]any, error) {
 			return nil, ps.unknown(name)
 		}
 	}
+	if err := ps.missing(given); err != nil {
+		return nil, err
+	}
 	filled := make(map[string]any, len(ps))
 	for _, p := range ps {
 		v, ok := given[p.Name]
-		switch {
-		case !ok && p.Default == nil:
-			return nil, writ.Errorf(writ.CodeUsage, "parameter %q is missing", p.Name).
-				WithHint("give it with -p %s=…%s", p.Name, p.about())
-		case !ok:
+		if !ok {
 			v = p.Default
 		}
 		if why := p.Refuse(v); why != "" {
@@ -80,6 +79,25 @@ func (ps Params) Fill(given map[string]any) (map[string]any, error) {
 		filled[p.Name] = v
 	}
 	return filled, nil
+}
+
+// missing returns an error that names all parameters without a value or a default, or nil.
+func (ps Params) missing(given map[string]any) error {
+	var names, flags []string
+	for _, p := range ps {
+		if _, ok := given[p.Name]; !ok && p.Default == nil {
+			names = append(names, strconv.Quote(p.Name))
+			flags = append(flags, fmt.Sprintf("-p %s=…%s", p.Name, p.about()))
+		}
+	}
+	switch len(names) {
+	case 0:
+		return nil
+	case 1:
+		return writ.Errorf(writ.CodeUsage, "parameter %s is missing", names[0]).WithHint("give it with %s", flags[0])
+	}
+	return writ.Errorf(writ.CodeUsage, "%d parameters are missing: %s", len(names), strings.Join(names, ", ")).
+		WithHint("give them with %s", strings.Join(flags, " "))
 }
 
 func (p Param) about() string {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"writ"
 	"writ/scripts"
 	"writ/scripts/check"
 )
@@ -44,6 +45,11 @@ func TestParamsFillAndParse(t *testing.T) {
 		if _, err := r.Params.Fill(tt.given); err == nil || err.Error() != tt.want {
 			t.Errorf("Fill(%v) = %v, want %s", tt.given, err, tt.want)
 		}
+	}
+	both := scripts.Params{{Name: "name", Type: "string"}, {Name: "size", Type: "int", Help: "in GiB"}}
+	if _, err := both.Fill(nil); err == nil || err.Error() != `2 parameters are missing: "name", "size"` ||
+		writ.AsError(err).Hint != "give them with -p name=… -p size=… (in GiB)" {
+		t.Errorf("Fill without values: %v, %s", err, writ.AsError(err).Hint)
 	}
 	for text, want := range map[string]any{
 		"count=7": int64(7), "name=abc": "abc", "fast=true": true, "zones=a,b": []any{"a", "b"}, `zones=["c,d"]`: []any{"c,d"},

@@ -57,7 +57,7 @@ func Analyse(bundle scripts.Bundle) *Analysis {
 	a.Main.Main = true
 	if total > scripts.MaxBundle {
 		a.Add(diagnostic.CodeTooBig, parser.Pos(a.Main.File.Base), 1,
-			"the script and its modules have %d bytes; at most %d are possible", total, scripts.MaxBundle)
+			"the script and its modules have more than %d bytes", scripts.MaxBundle)
 		return a
 	}
 	a.named(a.Main)

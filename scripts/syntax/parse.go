@@ -25,8 +25,8 @@ type Unit struct {
 // Parse parses the source of u, if it is within the limits of parser and compiler.
 func (f *Findings) Parse(u *Unit) {
 	if len(u.Source.Text) > scripts.MaxSource {
-		f.Add(diagnostic.CodeTooBig, parser.Pos(u.File.Base), 1, "%s has %d bytes; at most %d are possible", u.Source.Name,
-			len(u.Source.Text), scripts.MaxSource)
+		f.Add(diagnostic.CodeTooBig, parser.Pos(u.File.Base), 1, "%s has more than %d bytes", u.Source.Name,
+			scripts.MaxSource) // readers of files stop after the limit, so the length is unknown
 		return
 	}
 	if pos := tooDeep(u); pos.IsValid() {
