@@ -55,7 +55,8 @@ func (l *Logs) Read(ctx context.Context, p link.LogOfNode) (link.NodeLog, error)
 	case err != nil:
 		return link.NodeLog{}, err
 	case r.Refused != "":
-		return link.NodeLog{}, writ.Errorf(writ.CodeNotFound, "node %s has no such lines: %s", n.Name, r.Refused)
+		return link.NodeLog{}, writ.Errorf(writ.CodeNotFound, "node %s has no such lines: %s", n.Name, r.Refused).
+			WithHint("`writ node logs %s` shows the lines of all logs; --source names one of them", n.Name)
 	}
 	lines := make([]link.NodeLine, len(r.Lines))
 	for i, line := range r.Lines {
