@@ -2,6 +2,8 @@ package cli
 
 import (
 	"errors"
+	"fmt"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,8 +21,8 @@ func FlagError(cmd *cobra.Command, err error) error {
 		return said
 	}
 	e := writ.Errorf(writ.CodeUsage, "%v", err)
-	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok && unknown.GetSpecifiedShortnames() == "" {
-		return e.WithHint("%s", suggestFlag(cmd, unknown.GetSpecifiedName()))
+	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {
+		return e.WithHint("%s", unknownFlagHint(cmd, unknown))
 	}
 	value, isValue := errors.AsType[*pflag.InvalidValueError](err)
 	if !isValue {
@@ -37,6 +39,18 @@ func FlagError(cmd *cobra.Command, err error) error {
 		return e.WithHint("%s (%s --help)", question, cmd.CommandPath())
 	}
 	return e.WithHint("--%s: %s (%s --help)", value.GetFlag().Name, value.GetFlag().Usage, cmd.CommandPath())
+}
+
+// unknownFlagHint returns the hint for an unknown flag, which may be a file whose name begins with a hyphen.
+func unknownFlagHint(cmd *cobra.Command, unknown *pflag.NotExistError) string {
+	letters := unknown.GetSpecifiedShortnames()
+	if letters == "" {
+		return suggestFlag(cmd, unknown.GetSpecifiedName())
+	}
+	if _, err := os.Stat("-" + letters); err == nil {
+		return fmt.Sprintf("`%s -- %s` names the file", cmd.CommandPath(), ShellWord("-"+letters))
+	}
+	return cmd.CommandPath() + " --help"
 }
 
 // unparsed explains why a text is not a valid value of a flag. strconv parses numbers and booleans.

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"go/token"
 	"slices"
 	"strings"
 
@@ -88,7 +89,7 @@ func suggestFlag(cmd *cobra.Command, unknown string) string {
 	if closest := meant.Closest(unknown, names); closest != "" {
 		return fmt.Sprintf("did you mean --%s? (%s --help)", closest, cmd.CommandPath())
 	}
-	if cmd.Flag("param") != nil {
+	if cmd.Flag("param") != nil && token.IsIdentifier(unknown) {
 		return fmt.Sprintf("-p %s=VALUE sets a parameter of the script (%s --help)", unknown, cmd.CommandPath())
 	}
 	return cmd.CommandPath() + " --help"

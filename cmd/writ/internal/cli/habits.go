@@ -103,7 +103,7 @@ var sameFlags = map[string]struct{ flag, typed string }{
 	"region": {"select", "--select region=NAME"},
 	"var":    {"param", "-p NAME=VALUE"}, "set": {"param", "-p NAME=VALUE"}, "var-file": {"params", "--params FILE"},
 	"values": {"params", "--params FILE"}, "force": {"yes", "--yes"}, "auto-approve": {"yes", "--yes"},
-	"tail": {"follow", "--follow"},
+	"tail": {"follow", "--follow"}, "detailed-exitcode": {"exit-code", "--exit-code"},
 }
 
 // flagHabit returns the hint for a flag of another tool, or "".

@@ -48,6 +48,9 @@ A warning, such as W0401, marks valid code that is probably a mistake. Warnings 
 					return err
 				}
 			}
+			if err := cli.AtLeast("FILE")(cmd, args); err != nil {
+				return err
+			}
 			return checkFiles(env, args, own, stdin, strict)
 		},
 	}

@@ -1,6 +1,7 @@
 package plans
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -15,7 +16,7 @@ import (
 func (p *planned) failed() error {
 	if f := p.seen().Failure; f != nil {
 		e := writ.Errorf(f.Code, "the script would fail: %s", f.Message)
-		e.Hint = f.Hint
+		e.Hint = orExplain(f.Hint, f.Code)
 		e.Message += why.WhereFailed(f, p.bundle)
 		return &terminal.ExitError{Err: e, Exit: writ.ExitFailed}
 	}
@@ -23,7 +24,7 @@ func (p *planned) failed() error {
 		return nil
 	}
 	if e := p.Preview.Refused; e != nil {
-		return writ.Errorf(e.Code, "the script would not be accepted: %s", e.Message).WithHint("%s", e.Hint)
+		return writ.Errorf(e.Code, "the script would not be accepted: %s", e.Message).WithHint("%s", orExplain(e.Hint, e.Code))
 	}
 	refused := p.callsWhere(func(c *writ.PreviewedCall) bool {
 		return c.Action == writ.ActionRefused && c.Error != nil && !p.handled(c.Seq)
@@ -37,7 +38,7 @@ func (p *planned) failed() error {
 		e.Message = fmt.Sprintf("%s would fail, %s first: %s", cli.Count(len(refused), "call"), p.title(first.Seq),
 			first.Error.Message)
 	}
-	e.Hint = first.Error.Hint
+	e.Hint = orExplain(first.Error.Hint, first.Error.Code)
 	exit := writ.ExitPlanUnplaced
 	for _, c := range refused {
 		if c.Error.Code != writ.CodeNoCapacity && c.Error.Code != writ.CodeDependencyFailed {
@@ -45,6 +46,11 @@ func (p *planned) failed() error {
 		}
 	}
 	return &terminal.ExitError{Err: e, Exit: exit}
+}
+
+// orExplain returns a hint, or else the command that explains the code.
+func orExplain(hint string, code writ.Code) string {
+	return cmp.Or(hint, fmt.Sprintf("see `writ explain %s`", code))
 }
 
 // unplaced returns the error of a plan with calls that would wait for a node, or nil if a node can carry out each call
