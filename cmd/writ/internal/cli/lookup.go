@@ -77,13 +77,35 @@ func SinceTime(text string, now time.Time) (time.Time, error) {
 		return now.Add(-ago), nil
 	}
 	if day, err := time.ParseInLocation(time.DateOnly, text, now.Location()); err == nil {
-		return day, nil
+		return day, checkPast("--since", text, day, now)
 	}
 	if at, err := time.Parse(time.RFC3339, text); err == nil {
-		return at, nil
+		return at, checkPast("--since", text, at, now)
 	}
 	return time.Time{}, writ.Errorf(writ.CodeUsage, "--since must be 2h, 7d, 2026-03-01 or 2026-03-01T12:00:00Z; got %q",
 		text)
+}
+
+// UsageMonth checks a month such as "2026-11", which must not be in the future. It returns "" for "all".
+func UsageMonth(text string, now time.Time) (string, error) {
+	if text == "all" {
+		return "", nil
+	}
+	first, err := time.Parse("2006-01", text)
+	if err != nil {
+		return "", writ.Errorf(writ.CodeUsage, "--month must be a month such as 2026-11, or all; got %q", text)
+	}
+	return text, checkPast("--month", text, first, now.UTC())
+}
+
+// checkPast returns an error if the time of a flag is in the future. It tolerates the permitted difference of clocks.
+func checkPast(flag, text string, at, now time.Time) error {
+	if !at.After(now.Add(identity.Skew)) {
+		return nil
+	}
+	return writ.Errorf(writ.CodeUsage, "%s %s is in the future: on this machine it is %s", flag, text,
+		now.Format(time.RFC3339)).
+		WithHint("use a time in the past, or set the clock of this machine if it is wrong")
 }
 
 // DatacenterNames maps the ids of datacenters to their names.

@@ -30,12 +30,16 @@ deletion, busy or idle. Simulated resources are not listed.
 
 With --nodes it shows the online time of each node in the month. A node is offline once it is silent: after 5 s, or
 after the --silent-after of its datacenter (` + "`writ dc show`" + `). Time without a running supervisor does not count.`,
-		Example: "  writ usage --month 2026-11\n  writ usage --project web-shop --month 2026-11 -o csv > usage.csv\n  writ usage --by tenant\n  writ usage --nodes --month 2026-11",
+		Example: "  writ usage --month 2026-11\n  writ usage --project web-shop --month 2026-11 -o csv > usage.csv\n  writ usage --by tenant --month all\n  writ usage --nodes --month 2026-11",
 		Args:    cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !slices.Contains([]string{byResource, byProject, byTenant}, by) {
 				return writ.Errorf(writ.CodeUsage, "usage is not added up by %q", by).
 					WithHint("use --by %s, %s or %s", byResource, byProject, byTenant)
+			}
+			month, err := cli.UsageMonth(month, time.Now())
+			if err != nil {
+				return err
 			}
 			if ofNodes {
 				if err := cli.NoProject(cmd, "--nodes"); err != nil {
@@ -78,7 +82,7 @@ after the --silent-after of its datacenter (` + "`writ dc show`" + `). Time with
 			return env.PrintList(usageTable(usage, datacenters), none)
 		},
 	}
-	c.Flags().StringVar(&month, "month", time.Now().UTC().Format("2006-01"), `the month in UTC; "" for all`)
+	c.Flags().StringVar(&month, "month", time.Now().UTC().Format("2006-01"), "the month in UTC, or all")
 	c.Flags().Lookup("month").DefValue = "this month"
 	c.Flags().StringVar(&by, "by", byResource, "group the sums by resource, project or tenant")
 	c.Flags().BoolVar(&ofNodes, "nodes", false, "show the online time of nodes in the month")

@@ -2,6 +2,7 @@ package runs
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -16,6 +17,7 @@ func TestTimesInThePastAreReadAsPeopleWriteThem(t *testing.T) {
 	for text, want := range map[string]time.Time{
 		"2h": now.Add(-2 * time.Hour), "90m": now.Add(-90 * time.Minute), "7d": now.AddDate(0, 0, -7), "2026-03-01": time.Date(2026, 3, 1, 0, 0, 0, 0, zone),
 		"2026-03-01T12:00:00Z": time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC),
+		"2026-03-10": time.Date(2026, 3, 10, 0, 0, 0, 0, zone), "2026-03-10T10:30:59Z": time.Date(2026, 3, 10, 10, 30, 59, 0, time.UTC),
 	} {
 		if got, err := cli.SinceTime(text, now); err != nil || !got.Equal(want) {
 			t.Errorf("%s: %s, %v; want %s", text, got, err, want)
@@ -24,6 +26,12 @@ func TestTimesInThePastAreReadAsPeopleWriteThem(t *testing.T) {
 	for _, text := range []string{"x", "-2h", "0s", "0d", "-1d", "999999d", "2026-13-01", "yesterday", "2026-03-01 12:00", "d"} {
 		if got, err := cli.SinceTime(text, now); writ.CodeOf(err) != writ.CodeUsage {
 			t.Errorf("%s: %s, %v", text, got, err)
+		}
+	}
+	for _, text := range []string{"2099-01-01", "2026-03-11", "2026-03-10T10:32:00Z"} {
+		if _, err := cli.SinceTime(text, now); writ.CodeOf(err) != writ.CodeUsage || !strings.Contains(err.Error(), "is in the future") ||
+			writ.AsError(err).Hint == "" {
+			t.Errorf("%s is in the future: %v", text, err)
 		}
 	}
 }
