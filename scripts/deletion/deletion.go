@@ -72,7 +72,7 @@ func Script(comment string, resources []Resource) []byte {
 	for _, kind := range slices.Compact(kinds) {
 		fmt.Fprintf(&b, "%s := import(%q)\n", kind, kind)
 	}
-	b.WriteString("\nwait := func(deleted) {\n\tfor one in deleted {\n\t\tone.name // waits for its deletion\n\t}\n}\n")
+	b.WriteString("\nwait := func(deleted) {\n\tfor one in deleted {\n\t\tone.uid // waits for its deletion\n\t}\n}\n")
 	for _, stage := range Stages(resources) {
 		b.WriteString("\nwait([\n")
 		for i, r := range stage {

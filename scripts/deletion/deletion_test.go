@@ -11,6 +11,7 @@ import (
 	"writ/scripts"
 	"writ/scripts/check"
 	"writ/scripts/format"
+	"writ/scripts/interpreter"
 )
 
 func TestUsersAreDeletedFirst(t *testing.T) {
@@ -59,6 +60,19 @@ func TestDeletionScriptIsWellFormed(t *testing.T) {
 	report := check.Check(bundle)
 	if len(report.Diagnostics) > 0 || len(report.Operations) != len(writ.ResourceKinds) {
 		t.Errorf("operations %v, diagnostics %v in\n%s", report.Operations, report.Diagnostics, text)
+	}
+	plan, err := interpreter.PlanOf(t.Context(), bundle, scripts.Inputs{Allow: report.Operations, MaxCalls: scripts.MaxCalls})
+	if err != nil || plan.Horizon != nil || len(plan.Calls) != len(all) {
+		t.Fatalf("%v, the plan %+v", err, plan)
+	}
+	last := 0 // of the first stage
+	for _, c := range plan.Calls {
+		if len(c.Waits) > 0 && last == 0 {
+			last = c.Seq - 1
+		}
+	}
+	if waits := plan.Calls[last].Waits; last == 0 || len(waits) != last {
+		t.Errorf("call %d waits for the calls %v, want all before it", last+1, waits)
 	}
 	formatted, err := format.Format(scripts.Source{Name: "destroy.tengo", Text: text})
 	if err != nil || string(formatted) != string(text) {
