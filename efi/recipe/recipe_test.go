@@ -26,7 +26,7 @@ func TestTheRecipesOfWritCanBeRead(t *testing.T) {
 			t.Errorf("%s makes no file system: %+v", name, r.Programs)
 		}
 		// Networks need these modules; `writ doctor` checks them.
-		for _, module := range []string{"bridge", "veth", "nf_tables", "nft_ct", "nft_objref", "nft_meta_bridge", "nft_chain_nat", "nft_masq"} {
+		for _, module := range []string{"bridge", "veth", "nf_tables", "nft_ct", "nft_objref", "nft_meta_bridge", "nft_chain_nat", "nft_masq", "nft_nat"} {
 			if !slices.Contains(r.Modules.Wanted, module) {
 				t.Errorf("%s has no module %s", name, module)
 			}

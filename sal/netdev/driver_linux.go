@@ -31,7 +31,11 @@ func do(ctx context.Context, d *Driver, request sal.Request) (sal.Outcome, error
 func connect(
 	ctx context.Context, d *Driver, owner sal.Owner, networks []writ.Ref, namespace bool,
 ) (path string, all []sal.Port, err error) {
-	h, leave, err := d.enterWithRange(ctx)
+	enter := d.enterWithRange
+	if len(networks) == 0 {
+		enter = d.enter // works without the overlay
+	}
+	h, leave, err := enter(ctx)
 	if err != nil {
 		return "", nil, err
 	}

@@ -23,6 +23,7 @@ type host struct {
 	namespaces *namespaces
 	networks   *networks
 	ports      *ports
+	publisher  publisher
 }
 
 // enterHost moves the calling thread to the driver's namespace. The same goroutine must call leave.
@@ -59,8 +60,9 @@ func newHost(d *Driver, kernel *netlink.Handle) *host {
 	}
 	h.ports = &ports{
 		changes: c, records: h.records, links: h.links, firewall: h.firewall, namespaces: h.namespaces,
-		networks: h.networks, nameservers: d.Nameservers,
+		networks: h.networks, nameservers: d.Nameservers, open: d.Open,
 	}
+	h.publisher = publisher{h.ports}
 	return h
 }
 
@@ -96,7 +98,7 @@ func (h *host) keep(resource writ.ResourceID) ([]sal.Drift, error) {
 		switch o.Own.Phase {
 		case deleting:
 			err = h.ports.release(o.UID, o)
-		case ready:
+		case ready, changing:
 			err = h.ports.ensure(o)
 		}
 		if err != nil {
@@ -112,8 +114,8 @@ func (h *host) traffic(owner writ.UID) (received, sent int64, err error) {
 	if err != nil || r == nil {
 		return 0, 0, err
 	}
-	for _, p := range r.Own.Ports {
-		l, err := h.links.find(device(r.UID, p))
+	for _, name := range r.Own.devices(r.UID) {
+		l, err := h.links.find(name)
 		if err != nil {
 			return 0, 0, failed("read the counters of "+r.Own.Owner.String(), err)
 		}

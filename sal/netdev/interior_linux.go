@@ -32,8 +32,8 @@ type interior struct {
 	namespace string // its file
 }
 
-// configure sets addresses and routes of the interfaces.
-func (i interior) configure(ports []sal.Port) error {
+// configure sets addresses and routes of the interfaces on networks, and of the link for published ports, if any.
+func (i interior) configure(ports []sal.Port, link *sal.Port) error {
 	lo, err := i.kernel.LinkByName("lo")
 	if err == nil && lo.Attrs().RawFlags&unix.IFF_UP == 0 {
 		i.step("set the loopback interface up")
@@ -48,21 +48,8 @@ func (i interior) configure(ports []sal.Port) error {
 	outward := false // whether an interface has the IPv4 default route
 	var replies []replyRoute
 	for rank, p := range ports {
-		l, err := i.kernel.LinkByName(p.Device)
+		l, err := i.address(p)
 		if err != nil {
-			return err
-		}
-		if err := i.apply(l, shape{mac: p.MAC}); err != nil {
-			return err
-		}
-		if err := i.enableIPv6(p.Device); err != nil {
-			return err
-		}
-		want := []netip.Prefix{p.IPv6}
-		if p.IPv4.IsValid() {
-			want = append(want, p.IPv4)
-		}
-		if err := i.setAddresses(l, want...); err != nil {
 			return err
 		}
 		if err := i.route(l, overlayRange, p.Gateway, unix.RT_TABLE_MAIN, rank); err != nil {
@@ -82,7 +69,34 @@ func (i interior) configure(ports []sal.Port) error {
 			}
 		}
 	}
+	if link != nil { // only replies use its default routes
+		l, err := i.address(*link)
+		if err != nil {
+			return err
+		}
+		replies = append(replies, replyRoute{l, link.IPv4, everyIPv4, link.Router, linkTable},
+			replyRoute{l, link.IPv6, everyIPv6, link.Gateway, linkTable})
+	}
 	return i.routeReplies(replies)
+}
+
+// address sets the addresses of an interface and sets it up.
+func (i interior) address(p sal.Port) (netlink.Link, error) {
+	l, err := i.kernel.LinkByName(p.Device)
+	if err != nil {
+		return nil, err
+	}
+	if err := i.apply(l, shape{mac: p.MAC}); err != nil {
+		return nil, err
+	}
+	if err := i.enableIPv6(p.Device); err != nil {
+		return nil, err
+	}
+	want := []netip.Prefix{p.IPv6}
+	if p.IPv4.IsValid() {
+		want = append(want, p.IPv4)
+	}
+	return l, i.setAddresses(l, want...)
 }
 
 // enableIPv6 enables IPv6 on an interface. A new namespace has the settings of the host if
@@ -100,8 +114,14 @@ func (i interior) enableIPv6(device string) error {
 // number, which is also the number of its routing table.
 const firstMetric = 1024
 
-// everyIPv4 is the destination of the IPv4 default route.
-var everyIPv4 = netip.PrefixFrom(netip.IPv4Unspecified(), 0)
+// linkTable is the routing table for replies from the address of a link. Tables of networks have lower numbers.
+const linkTable = firstMetric + 100
+
+// everyIPv4 and everyIPv6 are the destinations of default routes.
+var (
+	everyIPv4 = netip.PrefixFrom(netip.IPv4Unspecified(), 0)
+	everyIPv6 = netip.PrefixFrom(netip.IPv6Unspecified(), 0)
+)
 
 // route makes a link have exactly one route to a range in a table: through a gateway, with the metric of its rank.
 // Without a gateway, the range is on the link.

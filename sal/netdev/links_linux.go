@@ -131,7 +131,7 @@ func (s links) rangesOf(damaged []sal.Damaged) (all []netip.Prefix, err error) {
 }
 
 // deviceName matches the names of devices that only this driver uses.
-var deviceName = regexp.MustCompile(`^w?(n[a-z2-7]{10}|p[a-z2-7]{10}-[0-9]+)$`)
+var deviceName = regexp.MustCompile(`^w?(n[a-z2-7]{10}|p[a-z2-7]{10}-([0-9]+|p))$`)
 
 // orphans returns the links of this driver that are not `known`.
 func (s links) orphans(known map[string]bool) (all []sal.Orphan, err error) {

@@ -25,8 +25,8 @@ func (d *Driver) Needs() []needs.Need {
 			"modprobe -a bridge veth", Vital: true, Look: inNamespace(tryLinks)},
 		{Name: "nftables", Use: "there are no networks", Fix: install +
 			"modprobe -a nf_tables nft_ct nft_objref nft_meta_bridge", Vital: true, Look: inNamespace(tryRules)},
-		{Name: "nftables for addresses", Use: "networks have no ipv4", Fix: install +
-			"modprobe -a nft_chain_nat nft_masq", Look: inNamespace(tryMasquerade)},
+		{Name: "nftables for addresses", Use: "networks have no ipv4, and containers publish no ports", Fix: install +
+			"modprobe -a nft_chain_nat nft_masq nft_nat", Look: inNamespace(tryTranslation)},
 		{
 			Name: "nameservers", Use: "containers and machines have no nameserver",
 			Fix:  "configure a nameserver that networks can reach: writ runner --nameserver ADDRESS",

@@ -99,4 +99,4 @@ func makeLink(l netlink.Link) error {
 
 func tryRules() error { return firewall.TryRules() }
 
-func tryMasquerade() error { return firewall.TryMasquerade() }
+func tryTranslation() error { return firewall.TryTranslation() }

@@ -24,7 +24,9 @@ import (
 	"sync"
 
 	"writ"
+	"writ/internal/opening"
 	"writ/sal"
+	"writ/sal/catalog"
 )
 
 // MTU is the MTU of the overlay in bytes: mycelium's tunnel has 1400.
@@ -41,6 +43,8 @@ type Driver struct {
 	// Nameservers returns nameservers for guests; see HostNameservers. A guest gets those that it can reach. Nameservers
 	// is called for each new port. If it is nil, guests get no nameservers.
 	Nameservers func() []netip.Addr
+	// Open lists the ports of the node that owners may publish. It may change between runs.
+	Open opening.List
 	// Step is called before every single change of Dir and of the kernel; tests stop the driver there. It may be nil.
 	Step func(name string)
 
@@ -75,6 +79,18 @@ func (d *Driver) Namespace(
 	ctx context.Context, owner sal.Owner, networks []writ.Ref,
 ) (path string, ports []sal.Port, err error) {
 	return connect(ctx, d, owner, networks, true)
+}
+
+// Publish publishes ports of an owner that has a namespace.
+func (d *Driver) Publish(
+	ctx context.Context, owner sal.Owner, ports []catalog.Publish,
+) ([]catalog.Published, error) {
+	return publish(ctx, d, owner, ports)
+}
+
+// KeepPublished repairs the published ports of an owner.
+func (d *Driver) KeepPublished(ctx context.Context, owner sal.Owner) ([]sal.Drift, error) {
+	return keepPublished(ctx, d, owner.UID)
 }
 
 // Release removes the ports and namespace of an owner.

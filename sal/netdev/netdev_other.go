@@ -7,6 +7,7 @@ import (
 
 	"writ"
 	"writ/sal"
+	"writ/sal/catalog"
 )
 
 func describeHost() string { return "network namespaces need Linux" }
@@ -20,6 +21,12 @@ func do(context.Context, *Driver, sal.Request) (sal.Outcome, error) { return sal
 func connect(context.Context, *Driver, sal.Owner, []writ.Ref, bool) (string, []sal.Port, error) {
 	return "", nil, missing()
 }
+
+func publish(context.Context, *Driver, sal.Owner, []catalog.Publish) ([]catalog.Published, error) {
+	return nil, missing()
+}
+
+func keepPublished(context.Context, *Driver, writ.UID) ([]sal.Drift, error) { return nil, missing() }
 
 // release has no effect: there are no ports.
 func release(context.Context, *Driver, writ.UID) error { return nil }

@@ -61,8 +61,8 @@ func (h *host) inventory() (*inventory, error) {
 	}
 	for _, o := range owners {
 		known.namespaces[o.Resource.HostName()] = o.Own.Namespace
-		for _, p := range o.Own.Ports {
-			known.devices[device(o.UID, p)] = true
+		for _, name := range o.Own.devices(o.UID) {
+			known.devices[name] = true
 		}
 	}
 	known.damaged = slices.Concat(damaged, unknown)

@@ -121,7 +121,7 @@ func TestPortsSurviveACrashAtAnyStep(t *testing.T) {
 func crash(t *testing.T, x *fixture, at int, do func(*fixture) error, release chan struct{}, dead *sync.WaitGroup) (reached bool) {
 	stopped, finished := make(chan struct{}), make(chan error, 1)
 	steps := 0
-	doomed := &fixture{TB: t, dir: x.dir, Driver: &Driver{Dir: x.Dir, Overlay: x.Overlay, Netns: x.Netns, Namespaces: x.Namespaces, Step: func(string) {
+	doomed := &fixture{TB: t, dir: x.dir, Driver: &Driver{Dir: x.Dir, Overlay: x.Overlay, Netns: x.Netns, Namespaces: x.Namespaces, Open: x.Open, Step: func(string) {
 		if steps == at {
 			close(stopped)
 			<-release

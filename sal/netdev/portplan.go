@@ -81,6 +81,18 @@ func describe(host netip.Prefix, n *sal.Record[network], p port, r *sal.Record[h
 	return described
 }
 
+// devices returns the names of all devices of an owner on the host.
+func (h holding) devices(owner writ.UID) []string {
+	var all []string
+	for _, p := range h.Ports {
+		all = append(all, device(owner, p))
+	}
+	if h.Link != nil {
+		all = append(all, linkDevice(owner))
+	}
+	return all
+}
+
 // device returns the name of a port's device on the host.
 func device(owner writ.UID, p port) string {
 	return fmt.Sprintf("%s-%d", ownerID(owner).HostName(), p.Number)

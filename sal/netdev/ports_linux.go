@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"writ"
+	"writ/internal/opening"
 	"writ/sal"
 	"writ/sal/netdev/firewall"
 )
@@ -20,6 +21,7 @@ type ports struct {
 	namespaces  *namespaces
 	networks    *networks
 	nameservers func() []netip.Addr // Driver.Nameservers
+	open        opening.List        // Driver.Open
 }
 
 // connect gives an owner a port on exactly these networks.
@@ -176,13 +178,17 @@ func (p *ports) ensure(r *sal.Record[holding]) error {
 	if !r.Own.Namespace {
 		return nil
 	}
+	link, err := publisher{p}.ensure(r, all)
+	if err != nil {
+		return err
+	}
 	namespace := p.namespaces.path(r.UID)
 	kernel, closeKernel, err := handleAt(namespace)
 	if err != nil {
 		return err
 	}
 	defer closeKernel()
-	return interior{links{p.changes, kernel}, namespace}.configure(all)
+	return interior{links{p.changes, kernel}, namespace}.configure(all, link)
 }
 
 // release removes the ports and namespace of an owner, and then its record. Names are derived from the UID, so it also

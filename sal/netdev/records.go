@@ -57,6 +57,7 @@ type holding struct {
 	Namespace bool            `json:"namespace,omitempty"` // the ports are in a namespace of the owner
 	IDs       uint32          `json:"ids,omitempty"`       // as in sal.Owner; the namespace belongs to these users
 	Ports     []port          `json:"ports,omitempty"`
+	Link      *link           `json:"link,omitempty"` // nil if it publishes no ports
 }
 
 // port is an owner's connection to a network.

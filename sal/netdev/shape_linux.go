@@ -95,9 +95,9 @@ func (s links) setAddresses(l netlink.Link, want ...netip.Prefix) error {
 	for _, a := range there {
 		p := prefixOf(a.IPNet)
 		switch {
-		case p.Addr().IsLinkLocalUnicast():
 		case slices.Contains(want, p):
 			have = append(have, p)
+		case p.Addr().IsLinkLocalUnicast():
 		default:
 			s.step("take an address from " + l.Attrs().Name)
 			s.repaired("%s had the address %s", l.Attrs().Name, p)

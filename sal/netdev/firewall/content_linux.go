@@ -149,6 +149,9 @@ func (c *content) contains(r Ruleset) (bool, error) {
 			return false, nil
 		}
 	}
+	if len(c.stale(r)) > 0 {
+		return false, nil
+	}
 	for _, want := range r.counters {
 		if !slices.ContainsFunc(c.counters, func(is *nftables.NamedObj) bool {
 			return is.Name == want.name && is.Table.Family == want.family
@@ -157,4 +160,14 @@ func (c *content) contains(r Ruleset) (bool, error) {
 		}
 	}
 	return true, nil
+}
+
+// stale returns the entries that lead to chains of a ruleset and are not part of it.
+func (c *content) stale(r Ruleset) (all []entry) {
+	for _, e := range c.entries {
+		if device := ownerOf(e.chain); device != "" && device == r.name && e.find(r.entries) < 0 {
+			all = append(all, e)
+		}
+	}
+	return all
 }

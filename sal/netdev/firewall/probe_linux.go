@@ -2,9 +2,11 @@ package firewall
 
 import (
 	"errors"
+	"net/netip"
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
+	"golang.org/x/sys/unix"
 )
 
 // TryRules creates a chain in each table, with the expressions that may be kernel modules.
@@ -29,8 +31,8 @@ func TryRules() error {
 	})
 }
 
-// TryMasquerade creates a chain that translates source addresses.
-func TryMasquerade() error {
+// TryTranslation creates a chain that translates source addresses, and a chain that translates destinations.
+func TryTranslation() error {
 	return try(func(conn *nftables.Conn) {
 		table := conn.AddTable(tableOf(inet))
 		chain := conn.AddChain(&nftables.Chain{
@@ -38,6 +40,12 @@ func TryMasquerade() error {
 			Priority: nftables.ChainPriorityNATSource,
 		})
 		conn.AddRule(&nftables.Rule{Table: table, Chain: chain, Exprs: []expr.Any{&expr.Masq{}}})
+		chain = conn.AddChain(&nftables.Chain{
+			Name: "d", Table: table, Type: nftables.ChainTypeNAT, Hooknum: nftables.ChainHookPrerouting,
+			Priority: nftables.ChainPriorityNATDest,
+		})
+		to := translate(expr.NATTypeDestNAT, unix.NFPROTO_IPV4, netip.IPv4Unspecified(), 1)
+		conn.AddRule(&nftables.Rule{Table: table, Chain: chain, Exprs: to})
 	})
 }
 

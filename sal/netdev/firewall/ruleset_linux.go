@@ -21,6 +21,12 @@ const (
 	mapAddress4 = "address4"
 	mapDevice   = "ports" // bridge: incoming port of a packet
 	mapOnto     = "onto"  // bridge: outgoing port of a packet from the host
+
+	mapTCP    = "published-tcp" // inet: destination port of a connection to the host
+	mapUDP    = "published-udp"
+	mapSource = "link-source" // inet: outgoing link of a new connection
+	mapLink   = "link-into"   // inet: outgoing link of a packet from the host
+	mapGuard  = "link-guard"  // inet: incoming link of a packet
 )
 
 // maps returns all maps with the types of their keys.
@@ -29,6 +35,8 @@ func maps() map[string]nftables.SetDatatype {
 		mapInto: nftables.TypeIFName, mapFrom: nftables.TypeIFName, mapToHost: nftables.TypeIFName,
 		mapAddress6: nftables.TypeIP6Addr, mapAddress4: nftables.TypeIPAddr,
 		mapDevice: nftables.TypeIFName, mapOnto: nftables.TypeIFName,
+		mapTCP: nftables.TypeInetService, mapUDP: nftables.TypeInetService,
+		mapSource: nftables.TypeIFName, mapLink: nftables.TypeIFName, mapGuard: nftables.TypeIFName,
 	}
 }
 
@@ -53,9 +61,10 @@ func familyOf(name string) nftables.TableFamily {
 	return inet
 }
 
-// Ruleset holds the rules of a network or port. It is created and updated as a whole.
+// Ruleset holds the rules of a network, port or link. It is created and updated as a whole.
 type Ruleset struct {
-	name     string // of the device; suffix of its chains, prefix of its counters
+	name     string         // of the device; suffix of its chains, prefix of its counters
+	shared   func() Ruleset // rules that it needs in addition to the rules of all networks; may be nil
 	chains   []chain
 	entries  []entry
 	counters []counter
@@ -122,6 +131,11 @@ func fromChain(device string) string  { return "from-" + device }
 func allowChain(device string) string { return "allow-" + device }
 func natChain(device string) string   { return "nat-" + device }
 
+// Names of the further chains of a link.
+func guardChain(device string) string  { return "guard-" + device }
+func targetChain(device string) string { return "target-" + device }
+func sourceChain(device string) string { return "source-" + device }
+
 // Names of the counters of a ruleset.
 func deniedCounter(device string) string  { return device + "-denied" }
 func spoofedCounter(device string) string { return device + "-spoofed" }
@@ -130,12 +144,13 @@ var (
 	linkLocal   = netip.MustParsePrefix("fe80::/10")
 	multicast6  = netip.MustParsePrefix("ff00::/8")
 	multicast4  = netip.MustParsePrefix("224.0.0.0/4")
+	loopback4   = netip.MustParsePrefix("127.0.0.0/8")
 	unspecified = netip.MustParsePrefix("::/128")
 )
 
 // ownerOf returns the device that a chain or counter of ours belongs to, "" if all networks share it.
 func ownerOf(name string) string {
-	for _, prefix := range []string{"into-", "from-", "allow-", "nat-"} {
+	for _, prefix := range []string{"into-", "from-", "allow-", "nat-", "guard-", "target-", "source-"} {
 		if device, found := strings.CutPrefix(name, prefix); found {
 			return device
 		}

@@ -1,9 +1,11 @@
 package firewall
 
 import (
+	"encoding/binary"
 	"fmt"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/google/nftables"
@@ -59,8 +61,12 @@ func (t *Tables) Put(ruleset Ruleset) error {
 	if err != nil {
 		return err
 	}
+	all := []Ruleset{base(), ruleset}
+	if ruleset.shared != nil {
+		all = []Ruleset{base(), ruleset.shared(), ruleset}
+	}
 	var missing []Ruleset
-	for _, r := range []Ruleset{base(), ruleset} {
+	for _, r := range all {
 		if c.complete[r.name] {
 			continue
 		}
@@ -86,11 +92,15 @@ func (t *Tables) Put(ruleset Ruleset) error {
 	return c.conn.Flush()
 }
 
-func orAll(device string) string {
-	if device == "" {
+// orAll describes the ruleset of a device, or of all devices.
+func orAll(name string) string {
+	switch name {
+	case "":
 		return "all networks"
+	case linkShared:
+		return "all published ports"
 	}
-	return device
+	return name
 }
 
 // Withdraw removes the rulesets of devices in one transaction, and the tables if no others are left.
@@ -154,6 +164,18 @@ func (t *Tables) Devices() (names []string, err error) {
 	return names, nil
 }
 
+// Publishes returns the device of the link that a port of the host leads to, or "".
+func (t *Tables) Publishes(protocol string, port int64) (device string, err error) {
+	c, err := t.content()
+	if err != nil {
+		return "", err
+	}
+	if i := (entry{in: mapOfPorts(protocol), key: portKey(port)}).find(c.entries); i >= 0 {
+		device = ownerOf(c.entries[i].chain)
+	}
+	return device, nil
+}
+
 // Orphans returns the chains of devices that are not `known`.
 func (t *Tables) Orphans(known map[string]bool) (all []sal.Orphan, err error) {
 	c, err := t.content()
@@ -179,8 +201,13 @@ func (c *content) remedy(chain *nftables.Chain) string {
 			continue
 		}
 		key := e.device()
-		if a, ok := netip.AddrFromSlice(e.key); ok && maps()[e.in] != nftables.TypeIFName {
-			key = a.String()
+		switch maps()[e.in] {
+		case nftables.TypeIPAddr, nftables.TypeIP6Addr:
+			if a, ok := netip.AddrFromSlice(e.key); ok {
+				key = a.String()
+			}
+		case nftables.TypeInetService:
+			key = strconv.Itoa(int(binary.BigEndian.Uint16(e.key)))
 		}
 		all = append(all, fmt.Sprintf("delete element %s %s %s { %s }", family, tableName, e.in, key))
 	}

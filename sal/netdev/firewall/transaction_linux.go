@@ -55,6 +55,11 @@ func (t *transaction) add(r Ruleset) error {
 			}
 		}
 	}
+	for _, e := range t.stale(r) {
+		if err := t.conn.SetDeleteElements(mapOf(e.in), []nftables.SetElement{{Key: e.key}}); err != nil {
+			return err
+		}
+	}
 	for _, e := range r.entries {
 		if err := t.addEntry(e); err != nil {
 			return err

@@ -57,7 +57,7 @@ func (d *deleter) mayDelete(ctx context.Context) error {
 	return d.roster.Allows(by.Name, identity.ActionDestroy, d.order.Project.ID, time.Now())
 }
 
-// batch is a script that deletes at most as many resources as one signature can name.
+// batch is a script that deletes at most target.Max resources, which one header can list.
 type batch struct {
 	resources []deletion.Resource // one for each call of the script, in order
 	order     client.Order
@@ -132,7 +132,7 @@ func (d *deleter) text(title string, owned writ.Preview, batches []batch) string
 func (d *deleter) awaitEnd(ctx context.Context, id writ.RunID) error {
 	_, err := watchProgress(ctx, d.client, id, runview.NewProgress(d.Terminal, d.roster, time.Time{}))
 	if cli.IsInterrupt(ctx, err) {
-		return terminal.Interrupted("nothing was deleted")
+		return terminal.Interrupted("no resource was deleted")
 	}
 	return err
 }
@@ -177,7 +177,7 @@ func refusedCall(batches []batch) error {
 		}
 		for _, c := range b.preview.Calls {
 			if c.Error != nil {
-				return writ.Errorf(c.Error.Code, "%s; no script was signed", c.Error.Message).WithHint("%s", c.Error.Hint)
+				return writ.Errorf(c.Error.Code, "%s: no script was signed", c.Error.Message).WithHint("%s", c.Error.Hint)
 			}
 		}
 	}

@@ -81,7 +81,7 @@ func destroy(ctx context.Context, env *cli.Env, name string, f destroyFlags) err
 		case preview.Revision == 0:
 			return unknownDeployment(ctx, env, name, f.datacenter)
 		case left == 0 && before < 0:
-			env.Done("%s owns no resource; no script was signed", what)
+			env.Done("%s owns no resource: no script was signed", what)
 			return nil
 		case left == 0:
 			env.Done("%s is destroyed: it owns no resource", what)
@@ -122,11 +122,11 @@ func agreeToDestroy(env *cli.Env, name, what string, yes bool) error {
 	typed, err := terminal.Typed(env.Terminal, "type the name of the deployment to delete all of this, with its data", name)
 	switch {
 	case errors.Is(err, context.Canceled):
-		return terminal.Interrupted("nothing was signed")
+		return terminal.Interrupted("no script was signed")
 	case err != nil:
 		return fmt.Errorf("ask for the name of the deployment: %w", err)
 	case !typed:
-		return writ.Errorf(writ.CodeUsage, "the typed name is not %s; no script was signed", name)
+		return writ.Errorf(writ.CodeUsage, "that is not the name %s: no script was signed", name)
 	}
 	return nil
 }
@@ -137,9 +137,9 @@ func unknownDeployment(ctx context.Context, env *cli.Env, name, datacenter strin
 	if err != nil {
 		return err
 	}
-	return writ.Errorf(writ.CodeNotFound, "deployment %s does not exist", name).
+	return writ.Errorf(writ.CodeNotFound, "unknown deployment %s", name).
 		WithHint("%s", meant.Among(name, all, func(d api.Deployment) string { return d.Name },
-			"`writ deployment list` lists the deployments that own resources"))
+			"`writ deployment list` shows the deployments with resources"))
 }
 
 // endOpenRuns waits until the deployment has no open run, so that no run adds resources while the command deletes them.

@@ -1,0 +1,69 @@
+package netdev
+
+import (
+	"encoding/binary"
+	"net/netip"
+
+	"writ"
+	"writ/sal"
+)
+
+// link is the connection through which clients reach the published ports of an owner: a veth pair with one end in the
+// namespace of the owner. It carries no other traffic, so an owner needs no network to publish a port.
+type link struct {
+	Number uint16      `json:"number"` // its addresses are derived from it
+	Claims []sal.Claim `json:"claims"`
+}
+
+// Each link has two addresses of each family. They never leave the node. The IPv4 addresses are link-local and keep
+// clear of 169.254.169.0/24, which clouds use.
+var (
+	links4 = netip.MustParsePrefix("169.254.64.0/18")
+	links6 = netip.MustParsePrefix("fd77:7269:7400::/64")
+)
+
+// maxLinks is the number of links that have addresses on a node.
+const maxLinks = 1 << 13
+
+// linkInside is the name of a link's interface in the namespace of its owner.
+const linkInside = "publish"
+
+// linkDevice returns the name of a link's interface on the host.
+func linkDevice(owner writ.UID) string { return ownerID(owner).HostName() + "-p" }
+
+// ends returns the addresses of a link on the host and in the namespace, each with the range of the link.
+func (l link) ends() (host, guest [2]netip.Prefix) {
+	a4, a6 := links4.Addr().As4(), links6.Addr().As16()
+	binary.BigEndian.PutUint16(a4[2:], binary.BigEndian.Uint16(a4[2:])+2*l.Number)
+	binary.BigEndian.PutUint16(a6[14:], 2*l.Number)
+	host = [2]netip.Prefix{netip.PrefixFrom(netip.AddrFrom4(a4), 31), netip.PrefixFrom(netip.AddrFrom16(a6), 127)}
+	for i, p := range host {
+		guest[i] = netip.PrefixFrom(p.Addr().Next(), p.Bits())
+	}
+	return host, guest
+}
+
+// describeLink returns the inner end of a link as a port.
+func describeLink(owner writ.UID, l link) *sal.Port {
+	host, guest := l.ends()
+	return &sal.Port{
+		Device: linkInside, MAC: macOf(owner, linkInside), MTU: MTU,
+		IPv4: guest[0], Router: host[0].Addr(), IPv6: guest[1], Gateway: host[1].Addr(),
+	}
+}
+
+// freeLink returns the number of a new link.
+func freeLink(owner writ.UID, taken func(number uint16) (bool, error)) (uint16, error) {
+	first := binary.BigEndian.Uint16(hash("link", string(owner)))
+	for i := range uint16(maxLinks) {
+		number := (first + i) % maxLinks
+		is, err := taken(number)
+		if err != nil {
+			return 0, err
+		}
+		if !is {
+			return number, nil
+		}
+	}
+	return 0, writ.Errorf(writ.CodeQuotaExceeded, "%d resources on this node publish ports, the maximum", maxLinks)
+}

@@ -1,0 +1,309 @@
+package netdev
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"slices"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"writ"
+	"writ/sal"
+	"writ/sal/catalog"
+	"writ/sal/netdev/firewall"
+)
+
+// publisher gives owners ports of the node.
+type publisher struct{ *ports }
+
+// enterFor is enter, with the range of the node if the owner is on a network.
+func (d *Driver) enterFor(ctx context.Context, owner writ.UID) (h *host, leave func(), err error) {
+	r, err := recordsOf(d).holdings.Get(ownerID(owner))
+	if err != nil {
+		return nil, nil, err
+	}
+	if r != nil && len(r.Own.Ports) > 0 {
+		return d.enterWithRange(ctx)
+	}
+	return d.enter(ctx)
+}
+
+func publish(
+	ctx context.Context, d *Driver, owner sal.Owner, wanted []catalog.Publish,
+) ([]catalog.Published, error) {
+	h, leave, err := d.enterFor(ctx, owner.UID)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	return h.publisher.publish(owner, wanted)
+}
+
+func keepPublished(ctx context.Context, d *Driver, owner writ.UID) ([]sal.Drift, error) {
+	h, leave, err := d.enterFor(ctx, owner)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	return h.publisher.keep(owner)
+}
+
+// publish gives an owner exactly these ports. The record has the claims before the rules lead there, and the rules
+// are gone before a claim is.
+func (p publisher) publish(owner sal.Owner, wanted []catalog.Publish) ([]catalog.Published, error) {
+	r, err := p.records.holdings.Get(ownerID(owner.UID))
+	if err != nil {
+		return nil, err
+	}
+	if r == nil || !r.Own.Namespace {
+		return nil, sal.Unknown(owner.Resource)
+	}
+	var had []sal.Claim
+	if r.Own.Link != nil {
+		had = r.Own.Link.Claims
+	}
+	claims := sal.Claims{Open: p.open}
+	if claims.Taken, err = p.taken(r, had); err != nil {
+		return nil, err
+	}
+	chosen, err := claims.Choose(wanted, had)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.apply(r, chosen); err != nil {
+		return nil, failed("publish the ports of "+owner.Resource.String(), err)
+	}
+	return claims.Published(chosen), nil
+}
+
+// apply records claims and makes the kernel agree with them.
+func (p publisher) apply(r *sal.Record[holding], claims []sal.Claim) error {
+	switch {
+	case len(claims) > 0 && r.Own.Link != nil && slices.Equal(claims, r.Own.Link.Claims) && r.Own.Phase == ready:
+		return p.ports.ensure(r)
+	case len(claims) > 0 && r.Own.Link != nil:
+		r.Own.Link.Claims = claims
+	case len(claims) > 0:
+		number, err := p.freeNumber(r)
+		if err != nil {
+			return err
+		}
+		r.Own.Link = &link{number, claims}
+	case r.Own.Link == nil:
+		return nil
+	default:
+		if err := p.unplug(linkDevice(r.UID)); err != nil {
+			return err
+		}
+		r.Own.Link = nil
+	}
+	r.Own.Phase = changing
+	if err := p.records.holdings.Put(r); err != nil {
+		return err
+	}
+	if err := p.ports.ensure(r); err != nil {
+		return err
+	}
+	r.Own.Phase = ready
+	r.Generation++
+	return p.records.holdings.Put(r)
+}
+
+// freeNumber returns a number for the link of an owner. The addresses of the link are unused on this host.
+func (p publisher) freeNumber(r *sal.Record[holding]) (uint16, error) {
+	others, _, err := p.records.holdings.List()
+	if err != nil {
+		return 0, err
+	}
+	addresses, err := p.links.kernel.AddrList(nil, netlink.FAMILY_V4)
+	if err != nil {
+		return 0, err
+	}
+	return freeLink(r.UID, func(number uint16) (bool, error) {
+		host, _ := link{Number: number}.ends()
+		pair := host[0].Masked()
+		if slices.ContainsFunc(others, func(o *sal.Record[holding]) bool {
+			return o.UID != r.UID && o.Own.Link != nil && o.Own.Link.Number == number
+		}) || slices.ContainsFunc(addresses, func(a netlink.Addr) bool { return prefixOf(a.IPNet).Overlaps(pair) }) {
+			return true, nil
+		}
+		w, err := overlap(p.links.kernel, pair)
+		return w != nil, err
+	})
+}
+
+// taken returns the function Taken of sal.Claims. The owner keeps a port that it had, even if a process of the host
+// listens on it now.
+func (p publisher) taken(r *sal.Record[holding], had []sal.Claim) (func(protocol string, port int64) string, error) {
+	others, _, err := p.records.holdings.List()
+	if err != nil {
+		return nil, err
+	}
+	return func(protocol string, port int64) string {
+		is := func(c sal.Claim) bool { return c.Protocol == protocol && c.Port == port }
+		for _, o := range others {
+			if o.UID != r.UID && o.Own.Link != nil && slices.ContainsFunc(o.Own.Link.Claims, is) {
+				return publisherOf(o.Own.Owner, r.Own.Owner.Project)
+			}
+		}
+		// a record may be damaged, and other nodes may share this host
+		device, err := p.firewall.Publishes(protocol, port)
+		switch {
+		case err != nil:
+			return "the rules of the node cannot be read: " + err.Error()
+		case device != "" && device != linkDevice(r.UID):
+			return "another resource on this host publishes it"
+		case slices.ContainsFunc(had, is):
+			return ""
+		}
+		for _, address := range p.open.At(port) {
+			if at := netip.AddrPortFrom(address, uint16(port)); isListening(protocol, at) {
+				return "a process of the node listens on " + at.String()
+			}
+		}
+		return ""
+	}, nil
+}
+
+// publisherOf describes the owner of a port for a script: it does not reveal names in other projects.
+func publisherOf(owner writ.ResourceID, asks writ.ProjectID) string {
+	if owner.Project != asks {
+		return "a resource of another project publishes it"
+	}
+	return owner.String() + " publishes it"
+}
+
+// ensure creates or repairs the link of an owner according to its record, the rules first. on are the ports of the
+// owner. It returns the inner end of the link, nil without one.
+func (p publisher) ensure(r *sal.Record[holding], on []sal.Port) (*sal.Port, error) {
+	if r.Own.Link == nil {
+		return nil, nil
+	}
+	name, described := linkDevice(r.UID), describeLink(r.UID, *r.Own.Link)
+	published := p.forwarded(*r.Own.Link)
+	local := func(f firewall.ForwardedPort) bool { return f.Address.IsLoopback() }
+	remote := func(f firewall.ForwardedPort) bool { return !local(f) }
+	if slices.ContainsFunc(published, remote) {
+		if err := p.links.enableForwarding(true); err != nil {
+			return nil, err
+		}
+	}
+	l, err := p.links.ours(name, "veth", r.UID)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.firewall.Put(firewall.LinkRules(p.rulesOf(r, on, published))); err != nil {
+		return nil, err
+	}
+	if l != nil {
+		if l, err = p.keepPair(l, described.Device, p.namespaces.path(r.UID)); err != nil {
+			return nil, err
+		}
+	}
+	if l == nil {
+		p.repaired("the link %s of %s was missing", name, r.Own.Owner)
+		if l, err = p.newLink(name, *described, r); err != nil {
+			return nil, err
+		}
+	}
+	return described, p.configure(l, *r.Own.Link, slices.ContainsFunc(published, local))
+}
+
+// configure sets the addresses and kernel settings of a link's outer end. local is true if clients on the host itself
+// use 127.0.0.1: the kernel then has to accept replies to that address.
+func (p publisher) configure(l netlink.Link, of link, local bool) error {
+	if err := p.links.setMTU(l); err != nil { // with less than 1280 bytes, it has no IPv6 settings
+		return err
+	}
+	name, localnet := l.Attrs().Name, "0"
+	if local {
+		localnet = "1"
+	}
+	for _, s := range [][2]string{
+		{"ipv6/conf/" + name + "/disable_ipv6", "0"}, {"ipv6/conf/" + name + "/accept_ra", "0"},
+		// packets of other hosts need its link-local address, for a second or two if that is checked for duplicates
+		{"ipv6/conf/" + name + "/accept_dad", "0"},
+		{"ipv4/conf/" + name + "/route_localnet", localnet},
+	} {
+		if err := p.set("/proc/sys/net/"+s[0], s[1]); err != nil {
+			return err
+		}
+	}
+	if err := p.links.apply(l, shape{}); err != nil {
+		return err
+	}
+	host, _ := of.ends()
+	return p.links.setAddresses(l, host[:]...)
+}
+
+// forwarded returns the claims of a link at each address that opens them.
+func (p publisher) forwarded(l link) []firewall.ForwardedPort {
+	var all []firewall.ForwardedPort
+	for _, c := range l.Claims {
+		for _, address := range p.open.At(c.Port) {
+			all = append(all, firewall.ForwardedPort{Address: address, Claim: c})
+		}
+	}
+	return all
+}
+
+func (p publisher) rulesOf(r *sal.Record[holding], on []sal.Port, published []firewall.ForwardedPort) firewall.Link {
+	host, guest := r.Own.Link.ends()
+	rules := firewall.Link{
+		Device: linkDevice(r.UID), Ports: published,
+		Host: [2]netip.Addr{host[0].Addr(), host[1].Addr()}, Guest: [2]netip.Addr{guest[0].Addr(), guest[1].Addr()},
+	}
+	for _, port := range on {
+		rules.Own = append(rules.Own, port.IPv6.Addr())
+	}
+	return rules
+}
+
+// keep repairs the published ports of an owner.
+func (p publisher) keep(owner writ.UID) ([]sal.Drift, error) {
+	r, err := p.records.holdings.Get(ownerID(owner))
+	if err != nil || r == nil || r.Own.Link == nil || r.Own.Phase != ready && r.Own.Phase != changing {
+		return nil, err
+	}
+	p.drift = nil
+	if err := p.ports.ensure(r); err != nil {
+		return p.asDrift(err)
+	}
+	for _, c := range r.Own.Link.Claims {
+		if len(p.open.At(c.Port)) == 0 {
+			p.drift = append(p.drift, sal.Drift{What: fmt.Sprintf(
+				"the operator of the node closed its port %d/%s: publish another one, or add it to --publish of the runner", c.Port, c.Protocol)})
+		}
+	}
+	barriers, err := firewall.Barriers(linkDevice(owner), true)
+	if err != nil {
+		return nil, failed("list the rules of other firewalls", err)
+	}
+	if !slices.ContainsFunc(p.forwarded(*r.Own.Link),
+		func(f firewall.ForwardedPort) bool { return !f.Address.IsLoopback() }) {
+		barriers = nil // connections of the host itself do not pass the chains for forwarded packets
+	}
+	return append(p.drift, barriers...), nil
+}
+
+// isListening reports whether a process of this network namespace has a port at an address. It tries to use the port
+// itself for a moment.
+func isListening(protocol string, at netip.AddrPort) bool {
+	var c io.Closer
+	var err error
+	if protocol == "udp" {
+		c, err = net.ListenUDP("udp", net.UDPAddrFromAddrPort(at))
+	} else {
+		c, err = net.ListenTCP("tcp", net.TCPAddrFromAddrPort(at))
+	}
+	if err != nil {
+		return errors.Is(err, unix.EADDRINUSE)
+	}
+	_ = c.Close()
+	return false
+}
