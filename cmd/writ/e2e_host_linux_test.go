@@ -106,22 +106,15 @@ func (h *onHost) ok(args ...string) string {
 	return string(said)
 }
 
-// submit runs a script to its end and returns the output of the command.
-func (h *onHost) submit(script string) string { return h.submitDestroying("", script) }
-
-// submitDestroying is submit for a script that may destroy targets, or if targets is empty, the targets that the
-// command line determines.
-func (h *onHost) submitDestroying(targets, script string) string {
+// submit runs a script to its end and returns the output of the command. The script may destroy the resources that it
+// names.
+func (h *onHost) submit(script string, flags ...string) string {
 	h.Helper()
-	flag := "--destructive"
-	if targets != "" {
-		flag += "=" + targets
-	}
 	file := filepath.Join(h.dir, "script.tengo")
 	if err := os.WriteFile(file, []byte(script), 0o600); err != nil {
 		h.Fatal(err)
 	}
-	return h.ok("submit", file, flag)
+	return h.ok(append([]string{"submit", file, "--destructive"}, flags...)...)
 }
 
 // traces describes the state of the host: links, addresses, rules, namespaces, mounts, processes of the drivers,
@@ -234,10 +227,10 @@ import("network").delete("lan")
 }
 
 // TestAScriptWorksOnRealDrivers creates a resource of each kind with a script, checks that they work together, and
-// removes them with another script.
+// destroys its deployment.
 //
 // Promise: Repair and usage: A script creates a network, images, volumes, a container, a database and a machine on
-// real drivers, and another script removes them without a trace.
+// real drivers, and `writ deployment destroy` removes them without a trace.
 // How: One runner with `--drivers host`, private containerd, redis-server, a guest in QEMU behind the stub of the
 // hypervisor.
 //
@@ -298,7 +291,7 @@ vm := machine.create("vm", {cpus: 1, memory_mib: 192, kernel: kernel, initramfs:
 asked := container.exec(web, {command: ["nc", "-w", "10", db.host, "6379"], stdin: "PING\r\nQUIT\r\n"})
 kept := container.exec(web, {command: ["sh", "-c", "echo kept >/files/note"]})
 run.output({answer: asked.stdout, kept: kept.exit_code, host: db.host, vm: vm.address, path: files.path, subnet: lan.subnet})
-`, image.Path, image.SHA256, g.Kernel, sha256Of(t, g.Kernel), g.Initramfs, sha256Of(t, g.Initramfs), guest.Cmdline))
+`, image.Path, image.SHA256, g.Kernel, sha256Of(t, g.Kernel), g.Initramfs, sha256Of(t, g.Initramfs), guest.Cmdline), "--deployment", "shop")
 	field := func(name string) string {
 		t.Helper()
 		found := regexp.MustCompile(`(?m)^` + name + `:\s+(.*)$`).FindStringSubmatch(said)
@@ -337,21 +330,7 @@ run.output({answer: asked.stdout, kept: kept.exit_code, host: db.host, vm: vm.ad
 		}
 	}
 
-	h.submitDestroying("*", `
-network := import("network")
-image := import("image")
-volume := import("volume")
-herodb := import("herodb")
-container := import("container")
-machine := import("machine")
-run := import("run")
-gone := [machine.delete("vm"), container.delete("web"), herodb.delete("db")]
-for g in gone { e := g.err; if e { run.fail(e.message) } }
-volume.delete("disk")
-volume.delete("files")
-for name in ["box", "kernel", "start"] { image.delete(name) }
-network.delete("lan")
-`)
+	h.ok("deployment", "destroy", "shop", "--yes")
 	if after := h.traces(data); after != before {
 		t.Errorf("something is left behind; before:\n%s\nafter:\n%s", before, after)
 	}
