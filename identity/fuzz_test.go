@@ -14,6 +14,9 @@ func FuzzPayload(f *testing.F) {
 	if text, err := byCertificate.Text(); err == nil {
 		f.Add(text)
 	}
+	if text, err := prunedPayload().Text(); err == nil {
+		f.Add(text)
+	}
 	fuzzText(f, testPayload(), func(text []byte) (texter, error) { return ParsePayload(text) })
 }
 

@@ -72,6 +72,7 @@ type Payload struct {
 	Engine       string   // "tengo/2.17.0 api/1"
 	Allow        []string // operations that the script may call
 	Targets      []string // resources that may be deleted or overwritten, "volume/web-0" or "volume/web-*": see target.Covered
+	Prune        []string // of Targets: resources to delete at the end of the run, unless the script names them
 	MaxCalls     int
 	Params       map[string]any // including defaults: string, bool, int64 within ±2^53, and lists of these
 	Modules      []File         // all imported modules, sorted by name
@@ -114,6 +115,7 @@ func (p *Payload) Text() ([]byte, error) {
 	w.Set("allow", p.Allow, operationPattern)
 	w.Check(len(p.Targets) <= target.Max, "destructive", "%d names; %d are allowed", len(p.Targets), target.Max)
 	w.Set("destructive", p.Targets, target.Pattern)
+	p.writePrune(w)
 	w.Number("max-calls", p.MaxCalls, MaxCalls)
 	w.Params(p.Params)
 	for i, m := range modules {
@@ -137,6 +139,23 @@ func (p *Payload) Text() ([]byte, error) {
 		w.Body(m.Text)
 	}
 	return w.Text()
+}
+
+// writePrune writes a line for each resource to prune. Each is listed in Targets, and the payload allows its deletion.
+// Thus a node needs no other rule for it than for a call of the script.
+func (p *Payload) writePrune(w *header.Writer) {
+	last := ""
+	for _, resource := range slices.Sorted(slices.Values(p.Prune)) {
+		kind, name, _ := strings.Cut(resource, "/")
+		w.Check(p.Deployment.Name != "", "prune", "%q: only a deployment can be pruned", resource)
+		w.Check(target.Pattern.MatchString(resource) && !strings.HasSuffix(resource, "*"), "prune",
+			"%q does not name one resource like \"volume/web-0\"", resource)
+		w.Check(target.Covered(p.Targets, writ.ResourceKind(kind), name), "prune", "%q is not listed as destructive", resource)
+		w.Check(slices.Contains(p.Allow, kind+".delete"), "prune", "%q needs the operation %s.delete", resource, kind)
+		w.Check(resource != last, "prune", "%q is a duplicate", resource)
+		w.Line("prune", resource)
+		last = resource
+	}
 }
 
 func writeDeployment(w *header.Writer, d Deployment) {
@@ -211,6 +230,7 @@ func ParsePayload(text []byte) (*Payload, error) {
 	if destructive := r.One("destructive"); destructive != "-" {
 		p.Targets = strings.Split(destructive, " ")
 	}
+	p.Prune = r.Many("prune")
 	p.MaxCalls = r.Number("max-calls")
 	p.Params = r.Params()
 	var sizes []int
@@ -283,6 +303,7 @@ func (p *Payload) Header() *Payload {
 	h.Engine = clone(p.Engine)
 	h.Deployment.Name = clone(p.Deployment.Name)
 	h.Allow, h.Targets, h.Secrets, h.Images = clones(p.Allow), clones(p.Targets), clones(p.Secrets), clones(p.Images)
+	h.Prune = clones(p.Prune)
 	return &h
 }
 

@@ -3,6 +3,7 @@ package identity
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -18,6 +19,8 @@ func TestGoldenTexts(t *testing.T) {
 	destructive := testPayload()
 	destructive.Targets = []string{"volume/web-0", "volume/data-*", "*"}
 	golden(t, "payload-v2.writ", signText(t, testSigner("alice"), sshsig.ScriptNamespace, destructive))
+	pruned := prunedPayload()
+	golden(t, "payload-prune-v2.writ", signText(t, testSigner("alice"), sshsig.ScriptNamespace, pruned))
 	golden(t, "statement-v2.writ", signText(t, testSigner("alice"), sshsig.StatementNamespace, testStatement()))
 	cordon := testStatement()
 	cordon.Subject, cordon.Decision = "node/"+nodeID, "cordon"
@@ -31,6 +34,8 @@ func TestPayloadKeepsItsValues(t *testing.T) {
 	p.Secrets = []string{"api-key@1", "db-password@3"}
 	p.Images = []string{"docker.io/library/nginx:1.27@" + imageDigest, "ghcr.io/team/app@" + imageDigest}
 	p.Targets = []string{"herodb/store", "volume/web-*"}
+	p.Prune, p.Allow = []string{"herodb/store", "volume/web-0"}, append(p.Allow, "herodb.delete", "volume.delete")
+	slices.Sort(p.Allow)
 	p.Deadline = 90 * time.Minute
 	text, err := p.Text()
 	if err != nil {
@@ -54,6 +59,47 @@ func TestPayloadKeepsItsValues(t *testing.T) {
 	}
 	if diff := cmp.Diff(bare, have); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// prunedPayload returns a payload that deletes two resources at the end of its run.
+func prunedPayload() *Payload {
+	p := testPayload()
+	p.Allow = []string{"container.delete", "volume.create", "volume.delete"}
+	p.Targets = []string{"container/old", "volume/spare"}
+	p.Prune = []string{"container/old", "volume/spare"}
+	return p
+}
+
+func TestPrunedResourcesAreCovered(t *testing.T) {
+	for name, change := range map[string]func(*Payload){
+		"no deployment": func(p *Payload) { p.Deployment = Deployment{} },
+		"not listed":    func(p *Payload) { p.Targets = []string{"volume/spare"} },
+		"not allowed":   func(p *Payload) { p.Allow = []string{"container.delete"} },
+		"a prefix":      func(p *Payload) { p.Prune, p.Targets = []string{"volume/spa*"}, []string{"volume/spa*"} },
+		"everything":    func(p *Payload) { p.Prune, p.Targets = []string{"*"}, []string{"*"} },
+		"twice":         func(p *Payload) { p.Prune = []string{"volume/spare", "volume/spare"} },
+		"no name":       func(p *Payload) { p.Prune = []string{"volume/"} },
+	} {
+		p := prunedPayload()
+		change(p)
+		if _, err := p.Text(); writ.CodeOf(err) != writ.CodePayloadMalformed {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	text, err := prunedPayload().Text()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, bad := range map[string]string{
+		"unsorted":    strings.Replace(string(text), "prune: container/old\nprune: volume/spare\n", "prune: volume/spare\nprune: container/old\n", 1),
+		"before":      strings.Replace(strings.Replace(string(text), "prune: volume/spare\n", "", 1), "destructive:", "prune: volume/spare\ndestructive:", 1),
+		"not covered": strings.Replace(string(text), "destructive: container/old ", "destructive: ", 1),
+		"empty":       strings.Replace(string(text), "prune: container/old\n", "prune: \n", 1),
+	} {
+		if _, err := ParsePayload([]byte(bad)); writ.CodeOf(err) != writ.CodePayloadMalformed {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
 

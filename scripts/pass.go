@@ -31,7 +31,10 @@ type Inputs struct {
 	// The secrets that the signed header names, "db-password@3"; each name once.
 	Secrets []string `json:"secrets,omitempty"`
 	// The images at registries that the signed header names, as full references with digests; each tag once.
-	Images   []string `json:"images,omitempty"`
+	Images []string `json:"images,omitempty"`
+	// Prune lists resources, "volume/web-0", that the run deletes when all calls of the script have succeeded, except
+	// those that the script names.
+	Prune    []string `json:"prune,omitempty"`
 	MaxCalls int      `json:"max_calls"`
 	Logged   int      `json:"-"` // the number of log lines from earlier passes, which this pass omits
 }

@@ -46,3 +46,43 @@ func TestNamesOfDeploymentsAreBounded(t *testing.T) {
 		}
 	})
 }
+
+// Promise: Plans, scripts and manuals: A run deletes a pruned resource only if its deployment owns it, and only if the
+// script succeeded.
+func TestPruneDeletesOwnedResources(t *testing.T) {
+	inSim(t, func(t *testing.T, s *sim) {
+		s.realNode("n1")
+		bases := make(map[string]int)
+		run := func(deployment, script string, prune []string, want writ.RunState) *writ.Failure {
+			t.Helper()
+			p := s.payload("volume := import(\"volume\")\n" + script + "\n")
+			p.Deployment = identity.Deployment{Name: deployment, Base: bases[deployment]}
+			p.Prune, p.Targets, p.Allow = prune, prune, append(p.Allow, "volume.delete")
+			accepted, err := s.Submit(t.Context(), s.signPayload(p))
+			if err != nil {
+				t.Fatal(err)
+			}
+			bases[deployment]++
+			ended, _ := s.wantState(accepted.ID, want)
+			return ended.Failure
+		}
+		creates := func(names ...string) (script string) {
+			for _, name := range names {
+				script += fmt.Sprintf("volume.create(%q, {size_gib: 1})\n", name)
+			}
+			return script
+		}
+		run("shop", creates("a", "b", "c"), nil, writ.RunSucceeded)
+		run("mail", creates("letters"), nil, writ.RunSucceeded)
+
+		run("shop", creates("a")+`volume.get("nothing")`, []string{"volume/b", "volume/c"}, writ.RunFailed)
+		s.wantResources("volume a", "volume b", "volume c", "volume letters")
+		run("shop", creates("a")+`volume.get("c")`, []string{"volume/b", "volume/c"}, writ.RunSucceeded)
+		s.wantResources("volume a", "volume c", "volume letters")
+		why := run("shop", creates("a"), []string{"volume/c", "volume/letters"}, writ.RunFailed)
+		if why.Code != writ.CodeNotOwner {
+			t.Errorf("it prunes a resource of another deployment: %+v", why)
+		}
+		s.wantResources("volume a", "volume letters")
+	})
+}

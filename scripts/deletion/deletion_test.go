@@ -1,4 +1,4 @@
-package deletion
+package deletion_test
 
 import (
 	"io/fs"
@@ -10,17 +10,18 @@ import (
 	"writ/sal/catalog"
 	"writ/scripts"
 	"writ/scripts/check"
+	"writ/scripts/deletion"
 	"writ/scripts/format"
 	"writ/scripts/interpreter"
 )
 
 func TestUsersAreDeletedFirst(t *testing.T) {
-	var all []Resource
+	var all []deletion.Resource
 	for _, kind := range writ.ResourceKinds {
-		all = append(all, Resource{kind, "b"}, Resource{kind, "a"})
+		all = append(all, deletion.Resource{Kind: kind, Name: "b"}, deletion.Resource{Kind: kind, Name: "a"})
 	}
 	got := make(map[writ.ResourceKind]int)
-	for i, stage := range Stages(all) {
+	for i, stage := range deletion.Stages(all) {
 		for j, r := range stage {
 			got[r.Kind] = i
 			if j > 0 && stage[j-1].Kind == r.Kind && stage[j-1].Name > r.Name {
@@ -47,11 +48,11 @@ func TestUsersAreDeletedFirst(t *testing.T) {
 }
 
 func TestDeletionScriptIsWellFormed(t *testing.T) {
-	var all []Resource
+	var all []deletion.Resource
 	for _, kind := range writ.ResourceKinds {
-		all = append(all, Resource{kind, "web-0"}, Resource{kind, "web-1"})
+		all = append(all, deletion.Resource{Kind: kind, Name: "web-0"}, deletion.Resource{Kind: kind, Name: "web-1"})
 	}
-	text := Script("Deletes the resources of web.\nAll of them.", all)
+	text := deletion.Script("Deletes the resources of web.\nAll of them.", all)
 	bundle, err := scripts.Resolve(scripts.Source{Name: "destroy.tengo", Text: text},
 		func(string) ([]byte, error) { return nil, fs.ErrNotExist })
 	if err != nil {

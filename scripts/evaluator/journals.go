@@ -49,7 +49,7 @@ func (k keptInputs) same(in *scripts.Inputs) bool {
 		a != nil && a.Run == in.Run && a.Project == in.Project && a.Datacenter == in.Datacenter && a.DatacenterName ==
 			in.DatacenterName &&
 			a.MaxCalls == in.MaxCalls && slices.Equal(a.Allow, in.Allow) && slices.Equal(a.Secrets, in.Secrets) &&
-			slices.Equal(a.Images, in.Images) && sameMap(a.Params, in.Params)
+			slices.Equal(a.Images, in.Images) && slices.Equal(a.Prune, in.Prune) && sameMap(a.Params, in.Params)
 }
 
 // storeInputs stores the inputs of the pass whose journal was stored last.
@@ -60,7 +60,7 @@ func (j *journals) storeInputs(run writ.RunID, in *scripts.Inputs) {
 	}
 	k.inputs.those = nil
 	size := memoryOf(in.Params) + len(in.Project) + len(in.Datacenter) + len(in.DatacenterName)
-	for _, names := range [][]string{in.Allow, in.Secrets, in.Images} {
+	for _, names := range [][]string{in.Allow, in.Secrets, in.Images, in.Prune} {
 		for _, name := range names {
 			size += memoryOf(name)
 		}

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/d5/tengo/v2"
 	"github.com/d5/tengo/v2/parser"
@@ -16,6 +17,7 @@ import (
 	"writ"
 	"writ/sal/catalog"
 	"writ/scripts"
+	"writ/scripts/deletion"
 )
 
 // pass is one evaluation of a program.
@@ -36,6 +38,8 @@ type pass struct {
 	output  map[string]any
 	// suspended is the wait that stopped the VM and ended the pass.
 	suspended *suspension
+	named     names     // resources that the calls name; unused unless inputs.Prune has any
+	pruning   bool      // the script has ended, and its resources are deleted
 	record    *record   // the parameters, after the first read
 	plan      *planning // nil outside of plans
 	test      *trial    // the running test, nil outside of test files
@@ -107,7 +111,11 @@ func (p *pass) evaluate(ctx context.Context, program *Program) (err error) {
 		return p.suspended
 	case err != nil:
 		return err
-	case p.seq < len(p.entries):
+	}
+	if err := p.prune(); err != nil {
+		return err
+	}
+	if p.seq < len(p.entries) {
 		return writ.Errorf(writ.CodeNonDeterminism, "the script ended after %d calls; the journal has %d", p.seq,
 			len(p.entries))
 	}
@@ -165,6 +173,9 @@ func (p *pass) operate(op *catalog.Operation, args []tengo.Object) (*handle, err
 		return nil, errJournal
 	}
 	made := &handle{pass: p, op: op, seq: p.seq, name: request.resource(), later: request.later()}
+	if len(p.inputs.Prune) > 0 {
+		p.named.add(request, p.seq)
+	}
 	hash := writ.Digest(sha256.Sum256(p.encoded))
 	if entry := p.entry(p.seq); entry != nil {
 		if entry.Hash != hash {
@@ -183,7 +194,9 @@ func (p *pass) operate(op *catalog.Operation, args []tengo.Object) (*handle, err
 		return nil, err
 	}
 	call.Hash = hash
-	if trace := p.frames(); len(trace) > 0 {
+	if p.pruning {
+		call.Position = prunePosition
+	} else if trace := p.frames(); len(trace) > 0 {
 		call.Position = trace[0]
 	}
 	call.Read = p.reads.last.position(p.files)
@@ -259,3 +272,103 @@ type crash struct {
 }
 
 func (c *crash) Error() string { return fmt.Sprintf("%v", c.cause) }
+
+// prunePosition is the position of a call of prune.
+const prunePosition = "prune"
+
+// names holds the resources that the calls of a script name.
+type names struct {
+	known   map[deletion.Resource]bool
+	unknown []int // calls with a name that a plan does not know, ascending
+}
+
+// add records the resources that a request names: its own, and those that its arguments give by name. A resource behind
+// a handle was named by an earlier call.
+func (n *names) add(r *request, seq int) {
+	if n.known == nil {
+		n.known = make(map[deletion.Resource]bool)
+	}
+	if r.op.Named() {
+		n.known[deletion.Resource{Kind: r.op.Kind, Name: r.resource()}] = true
+	}
+	args := map[string]any{}
+	if r.spec != nil {
+		args, _ = valueOf(r.spec).(map[string]any)
+	}
+	for _, ref := range r.op.Args.Named(args) {
+		n.known[deletion.Resource{Kind: ref.Kind, Name: ref.Name}] = true
+	}
+	uncertain := r.later() != nil
+	_, _ = r.op.Args.ReplaceHandles(args, func(v any) (any, error) {
+		_, later := v.(*unknown)
+		uncertain = uncertain || later
+		return v, nil
+	})
+	if uncertain {
+		n.unknown = append(n.unknown, seq)
+	}
+}
+
+// prune deletes the resources that the signed header lists for this and the script did not name, stage by stage. It
+// begins when all calls of the script have succeeded, except failures that the script has handled. If a call failed
+// otherwise, it deletes none, and the run fails.
+func (p *pass) prune() error {
+	if len(p.inputs.Prune) == 0 {
+		return nil
+	}
+	p.pruning = true
+	var left []deletion.Resource
+	for _, listed := range p.inputs.Prune {
+		kind, name, _ := strings.Cut(listed, "/")
+		if r := (deletion.Resource{Kind: writ.ResourceKind(kind), Name: name}); !p.named.known[r] {
+			left = append(left, r)
+		}
+	}
+	if p.plan != nil && len(p.named.unknown) > 0 && len(left) > 0 {
+		return &horizon{what: "the list of resources to delete", after: p.named.unknown}
+	}
+	for seq := 1; seq <= p.seq; seq++ {
+		err := p.awaitCall(seq)
+		if _, failed := err.(*callFailure); failed && p.reads.handled[seq] {
+			continue
+		} else if failed {
+			return nil
+		} else if err != nil {
+			return err
+		}
+	}
+	for _, stage := range deletion.Stages(left) {
+		first := p.seq + 1
+		for _, r := range stage {
+			op, known := catalog.Lookup(string(r.Kind) + ".delete")
+			if !known {
+				return writ.Errorf(writ.CodeArgumentsInvalid, "no operation deletes the %s %s", r.Kind, r.Name)
+			}
+			if _, err := p.operate(op, []tengo.Object{&tengo.String{Value: r.Name}}); err != nil {
+				return err
+			}
+		}
+		for seq := first; seq <= p.seq; seq++ {
+			if err := p.awaitCall(seq); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// awaitCall returns a suspension if a call is open, and a callFailure if it failed. In a plan it only records the wait.
+func (p *pass) awaitCall(seq int) error {
+	if p.plan != nil {
+		p.plan.reads(seq)
+		return nil
+	}
+	entry := p.entry(seq)
+	switch {
+	case entry == nil || entry.State == scripts.EntryOpen:
+		return &suspension{seq: seq}
+	case entry.State == scripts.EntryFailed:
+		return &callFailure{seq: seq, err: reason(entry)}
+	}
+	return nil
+}

@@ -65,6 +65,9 @@ func newPlanning() *planning { return &planning{work: scripts.MaxFuel, read: mak
 // planned returns the plan of a pass that ended with err.
 func (p *pass) planned(err error) scripts.Plan {
 	end, failed := p.plan.end(err)
+	if end != nil && p.pruning {
+		end.Position = prunePosition
+	}
 	plan := p.plan.plan(end, failed)
 	plan.Logs = p.logs
 	if plan.Failure == nil {

@@ -115,8 +115,7 @@ func programOf(run *journal.Run, payload *identity.Payload) *program {
 		inputs: scripts.Inputs{
 			Params: payload.Params, Run: run.ID, Project: run.ProjectName, Datacenter: run.Datacenter,
 			DatacenterName: run.DatacenterName, Allow: payload.Allow, MaxCalls: payload.MaxCalls,
-			Secrets: payload.Secrets,
-			Images:  payload.Images,
+			Secrets: payload.Secrets, Images: payload.Images, Prune: payload.Prune,
 		},
 		size: len(payload.Script.Text),
 	}
