@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"writ"
+	"writ/sal/catalog"
 )
 
 // The interfaces below connect the drivers on one host. Drivers do not import each other; the code that wires a node
@@ -38,6 +39,23 @@ type Image struct {
 	Format string // as in catalog.Image; "raw" after conversion
 	SHA256 string // of the downloaded file, in hex
 	Bytes  int64  // size of the file at Path
+}
+
+// CheckFormat returns ARGUMENTS_INVALID if an argument of an operation does not accept the format of an image.
+func CheckFormat(operation, argument string, project writ.ProjectID, ref writ.Ref, image Image) error {
+	o, known := catalog.Lookup(operation)
+	if !known {
+		return nil
+	}
+	field, known := o.Args.Field(argument)
+	if !known {
+		return nil
+	}
+	if err := field.WrongFormat(
+		writ.ResourceID{Project: project, Kind: writ.KindImage, Name: ref.Name}, image.Format); err != nil {
+		return err
+	}
+	return nil
 }
 
 // Volumes provides the volumes on this host.
@@ -70,8 +88,7 @@ type User struct {
 // Unused returns RESOURCE_BUSY, with the name of the user, if any resource uses a volume, running or not.
 func Unused(ctx context.Context, volume Owner, all []Users) error {
 	return firstObjection(ctx, volume, all, func(u User) error {
-		return writ.Errorf(writ.CodeResourceBusy, "%s uses the %s", u.Resource, volume.Resource).
-			WithHint("detach it there, or delete the %s first", u.Resource)
+		return catalog.VolumeInUse(u.Resource, volume.Resource)
 	})
 }
 

@@ -93,11 +93,11 @@ func (j *job) payload(ctx context.Context, r *sal.Record[own]) (api.Payload, err
 		}
 	}
 	var err error
-	if p.Kernel, err = j.image(ctx, r, args.Kernel); err != nil {
+	if p.Kernel, err = j.image(ctx, r, "kernel", args.Kernel); err != nil {
 		return api.Payload{}, err
 	}
 	if args.Initramfs.Name != "" {
-		p.Initramfs, err = j.image(ctx, r, args.Initramfs)
+		p.Initramfs, err = j.image(ctx, r, "initramfs", args.Initramfs)
 	}
 	if err == nil {
 		err = sal.HostError("check the kernel of "+r.Resource.String(),
@@ -106,16 +106,11 @@ func (j *job) payload(ctx context.Context, r *sal.Record[own]) (api.Payload, err
 	return p, err
 }
 
-// image returns the file of a kernel or initramfs.
-func (j *job) image(ctx context.Context, r *sal.Record[own], ref writ.Ref) (string, error) {
+// image returns the file of an argument, which is "kernel" or "initramfs".
+func (j *job) image(ctx context.Context, r *sal.Record[own], argument string, ref writ.Ref) (string, error) {
 	image, err := j.Images.Image(ctx, r.Resource.Project, ref)
 	if err != nil {
 		return "", sal.HostError("find the image "+ref.Name, err)
 	}
-	if image.Format != "raw" {
-		return "", writ.Errorf(writ.CodeArgumentsInvalid, "the image %q is %s; a kernel or initramfs is raw", ref.Name,
-			image.Format).
-			WithHint(`fetch it with format "raw"`)
-	}
-	return image.Path, nil
+	return image.Path, sal.CheckFormat("machine.create", argument, r.Resource.Project, ref, image)
 }

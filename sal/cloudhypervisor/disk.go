@@ -14,6 +14,7 @@ import (
 	"writ"
 	"writ/internal/sleep"
 	"writ/sal"
+	"writ/sal/catalog"
 	"writ/sal/cloudhypervisor/api"
 )
 
@@ -50,10 +51,7 @@ func (j *job) claim(ctx context.Context, r *sal.Record[own]) error {
 		}
 		for _, u := range users {
 			if u.Resource != r.Resource {
-				return writ.Errorf(writ.CodeResourceConflict,
-					"%s uses the volume %q, and only one machine at a time can use a volume", u.Resource,
-					v.Volume.Name).
-					WithHint("detach it there, or clone it")
+				return catalog.DiskInUse(u.Resource, v.Volume.Name)
 			}
 		}
 	}

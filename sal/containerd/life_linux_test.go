@@ -469,7 +469,7 @@ func TestAFailedCreateOfAContainerLeavesNoTrace(t *testing.T) {
 		want writ.Code
 	}{
 		"no image":     {map[string]any{"image": "none"}, writ.CodeResourceUnknown},
-		"a disk":       {map[string]any{"image": "disk"}, writ.CodeResourceConflict},
+		"a disk":       {map[string]any{"image": "disk"}, writ.CodeArgumentsInvalid},
 		"no program":   {map[string]any{"image": "busybox", "command": []any{"no-such-program"}}, writ.CodeArgumentsInvalid},
 		"no networks":  {map[string]any{"image": "busybox", "networks": []any{map[string]any{"kind": "network", "name": "n", "uid": "u"}}}, writ.CodeDriverMissing},
 		"broken image": {map[string]any{"image": "broken"}, writ.CodeArgumentsInvalid},

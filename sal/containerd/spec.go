@@ -76,10 +76,8 @@ func imageOf(ctx context.Context, j *job, args *catalog.ContainerCreate) (images
 		return atRegistry(j, args)
 	}
 	image, err := j.Images.Image(ctx, j.Resource.Project, args.Image)
-	if err == nil && image.Format != "oci" {
-		err = writ.Errorf(writ.CodeResourceConflict, "image %s is %s and not a container image", args.Image.Name,
-			image.Format).
-			WithHint("fetch an OCI archive, with format: \"oci\", under another name")
+	if err == nil {
+		err = sal.CheckFormat("container.create", "image", j.Resource.Project, args.Image, image)
 	}
 	return imagestore.Archive(image), err
 }

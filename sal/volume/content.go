@@ -67,8 +67,8 @@ func (j *job) image(ctx context.Context, ref writ.Ref) (sal.Image, error) {
 	missing := sal.Unknown(resource)
 	if j.Images != nil {
 		image, err := j.Images.Image(ctx, resource.Project, ref)
-		if err == nil && image.Format == "oci" {
-			return sal.Image{}, writ.Errorf(writ.CodeArgumentsInvalid, "%s is a container image, not a disk", resource)
+		if err == nil {
+			return image, sal.CheckFormat("volume.create", "image", resource.Project, ref, image)
 		}
 		if writ.CodeOf(err) != writ.CodeResourceUnknown {
 			return image, err

@@ -1,9 +1,6 @@
 package workflow
 
 import (
-	"slices"
-	"strings"
-
 	"writ"
 	"writ/sal/catalog"
 	"writ/supervisor/journal"
@@ -28,10 +25,10 @@ func (d *Draft) unsuitable(p *ProposedCall, c *journal.Call, action writ.Action)
 			continue
 		}
 		format, known := have.Values["format"].(string)
-		if known && len(field.Formats) > 0 && !slices.Contains(field.Formats, format) {
-			return writ.Errorf(writ.CodeArgumentsInvalid, "%s needs an image of format %s, and %s is %s", field.Name,
-				strings.Join(field.Formats, " or "), have.ResourceID, format).
-				WithHint("fetch it with the format of its file under another name"), nil
+		if known {
+			if err := field.WrongFormat(have.ResourceID, format); err != nil {
+				return err, nil
+			}
 		}
 		if err := tooLarge(have, args["size_gib"], action); err != nil {
 			return err, nil
