@@ -40,6 +40,9 @@ type NodeDriver struct {
 	// Engines lists the programs that the driver can use, best first, followed by installed programs that it refuses.
 	// It is empty if there is only one way to serve.
 	Engines []Engine `json:"engines,omitempty"`
+	// Opens lists the ports that resources may publish, by address: "192.0.2.10:80,8000-8999". Only the driver of
+	// networks has them.
+	Opens []string `json:"opens,omitempty"`
 }
 
 // Engine is a program that a driver can use, as installed on one node.

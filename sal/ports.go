@@ -18,8 +18,9 @@ type Publisher interface {
 	// owner must have a namespace or taps. Publish returns PORT_CLOSED or PORT_TAKEN, without a change, if one of the
 	// ports is unavailable.
 	Publish(ctx context.Context, owner Owner, ports []catalog.Publish) ([]catalog.Published, error)
-	// KeepPublished repairs the published ports of an owner and returns the drift. An owner without any is not an error.
-	KeepPublished(ctx context.Context, owner Owner) ([]Drift, error)
+	// KeepPublished repairs the published ports of an owner and returns the ports and the drift. An owner without any is
+	// not an error.
+	KeepPublished(ctx context.Context, owner Owner) ([]catalog.Published, []Drift, error)
 }
 
 // Claim is a port of the node that a resource has.

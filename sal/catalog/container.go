@@ -22,6 +22,7 @@ type ContainerCreate struct {
 	MemoryMiB int64           `writ:"memory_mib,mutable,default=512,min=16,max=16777216,uses=memory_mib" help:"maximum memory, in MiB"`
 	Networks  []writ.Ref      `writ:"networks,kinds=network,max=8,distinct=elements" help:"its networks, in order; the first gives it its address"`
 	Volumes   []Mount         `writ:"volumes,max=32,distinct=path" help:"volumes to mount"`
+	Publish   []Publish       `writ:"publish,mutable,max=32" help:"ports of the node that lead to its ports"`
 	// GraceSeconds has no default, so that calls of older scripts keep their hashes.
 	GraceSeconds int64  `writ:"grace_seconds,mutable,min=1,max=3600,waits" help:"time for the container to exit when it is replaced or deleted, in seconds; the default is 10"`
 	Restart      string `writ:"restart,mutable,default=always,enum=always|on-failure|never" help:"when to restart it after it exits"`
@@ -30,7 +31,7 @@ type ContainerCreate struct {
 // ReplacesContainer reports whether a change of an argument of container.create needs a new container. Other changes
 // affect only its record.
 func ReplacesContainer(argument string) bool {
-	return argument != "restart" && argument != "grace_seconds"
+	return argument != "restart" && argument != "grace_seconds" && argument != "publish"
 }
 
 // ContainerExec holds the arguments of container.exec.
@@ -58,6 +59,8 @@ type Container struct {
 	Address   string   `writ:"address" help:"its address on its first network"`
 	Addresses []string `writ:"addresses" help:"its address on each of its networks"`
 	IPv4
+	Published []Published `writ:"published" help:"its published ports, at each address of the node"`
+
 	Ended string `writ:"ended" help:"how the last stopped or replaced process ended: exited, or killed after the grace period; empty if none was running"`
 	// LastExitCode defaults to NeverEnded.
 	LastExitCode int64 `writ:"last_exit_code,default=-1" help:"exit code of its program when it last exited by itself: 0 is success, 137 killed; -1 if it never did"`

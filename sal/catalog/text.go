@@ -44,6 +44,9 @@ func (o *Operation) Errors() []writ.Code {
 	if o.Origin != "" {
 		codes = append(codes, writ.CodeResourceUnknown, writ.CodeUnreachable, writ.CodeChecksumMismatch)
 	}
+	if _, ok := o.Args.Field("publish"); ok {
+		codes = append(codes, writ.CodePortClosed, writ.CodePortTaken)
+	}
 	if o.Repeat == Once {
 		codes = append(codes, writ.CodeOutcomeUnknown)
 	}

@@ -90,6 +90,8 @@ type own struct {
 	// Nameservers are for the container's /etc/resolv.conf. If empty, it keeps the file of its image.
 	Nameservers []netip.Addr `json:"nameservers,omitempty"`
 	LastExit    *lastExit    `json:"last_exit,omitempty"` // last end of the program by itself
+	// Published are its ports on the node.
+	Published []catalog.Published `json:"published,omitempty"`
 }
 
 // phase marks an operation that a crash may have interrupted.
@@ -265,7 +267,7 @@ func (j *job) outcome(ctx context.Context, r *record, change writ.Change) (sal.O
 func show(ctx context.Context, daemon *Connection, r *record) (catalog.Container, error) {
 	c := catalog.Container{
 		Identity: catalog.Identify(r.Resource, r.UID, false), State: stopped, Addresses: r.Own.Addresses,
-		Ended: r.Own.Ended,
+		Ended: r.Own.Ended, Published: r.Own.Published,
 	}
 	c.IPv4 = catalog.IPv4Of(r.Own.IPv4)
 	if len(c.Addresses) > 0 {

@@ -140,7 +140,7 @@ func (j *job) keepNetwork(ctx context.Context, r *record) ([]sal.Drift, error) {
 		return nil, sal.HostError("inspect the network namespace of "+r.Resource.String(), err)
 	}
 	if there, err := os.Stat(r.Own.Namespace); err == nil && os.SameFile(has, there) {
-		return nil, nil
+		return keepPublished(ctx, j, r)
 	}
 	if err := j.end(ctx, r, r.Own.Container, j.graceOf(r)); err != nil {
 		return nil, err

@@ -28,10 +28,9 @@ func (j *job) make(ctx context.Context, left, r *record) (sal.Outcome, error) {
 	switch {
 	case change == writ.ChangeCreated:
 		r, err = j.create(ctx, left)
-	case change == writ.ChangeUpdated && !slices.ContainsFunc(fields, catalog.ReplacesContainer):
-		r.Spec = catalog.Values(j.Args) // the change does not affect the host
-		r.Generation++
-		err = j.put(r, r.Own.Phase)
+	case change == writ.ChangeUpdated &&
+		!slices.ContainsFunc(fields, func(argument string) bool { return replacesFor(r, argument) }):
+		err = update(ctx, j, r, fields)
 	case change == writ.ChangeUpdated:
 		err = j.replace(ctx, r, false)
 	default:
@@ -87,7 +86,9 @@ func (j *job) replace(ctx context.Context, r *record, stopped bool) error {
 	if err := j.put(r, replacing); err != nil {
 		return err
 	}
+	before := r.Own.Namespace
 	if err := j.build(ctx, r, plan, stopped); err != nil {
+		r.Own.Namespace = before
 		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoLimit)
 		defer cancel()
 		return errors.Join(err, j.dropReplacement(undo, r))
@@ -122,7 +123,7 @@ func (j *job) build(ctx context.Context, r *record, plan *plan, stopped bool) er
 	if _, err := imageOf(ctx, j, plan.args); err != nil {
 		return err
 	}
-	if err := j.connect(ctx, r, plan.networks); err != nil {
+	if err := j.connect(ctx, r, plan.args); err != nil {
 		return err
 	}
 	if err := j.write(r); err != nil {
@@ -156,16 +157,16 @@ func nextPhase(r *record) phase {
 }
 
 // connect makes the network namespace, or recreates it after a reboot.
-func (j *job) connect(ctx context.Context, r *record, networks []writ.Ref) error {
-	if len(networks) == 0 {
+func (j *job) connect(ctx context.Context, r *record, args *catalog.ContainerCreate) error {
+	if len(args.Networks) == 0 && len(args.Publish) == 0 && r.Own.Namespace == "" {
 		return nil // runc makes one with a loopback interface for each run
 	}
 	if j.Networks == nil {
 		return writ.Errorf(writ.CodeDriverMissing, "this node has no networks for containers").
-			WithHint("omit networks, or use another node")
+			WithHint("omit networks and publish, or use another node")
 	}
 	j.step("make the network namespace")
-	path, ports, err := j.Networks.Namespace(ctx, sal.Owner{Resource: r.Resource, UID: r.UID, IDs: r.Own.IDs}, networks)
+	path, ports, err := j.Networks.Namespace(ctx, ownerOf(r), args.Networks)
 	if err != nil {
 		return err
 	}
@@ -179,7 +180,7 @@ func (j *job) connect(ctx context.Context, r *record, networks []writ.Ref) error
 			}
 		}
 	}
-	return nil
+	return publish(ctx, j, r, args.Publish)
 }
 
 // activate starts the current container, unless it is stopped, and removes the other one.
@@ -207,6 +208,9 @@ func (j *job) dropReplacement(ctx context.Context, r *record) error {
 		return nil
 	}
 	if err := j.discard(ctx, r, r.Own.Other, 0); err != nil {
+		return err
+	}
+	if err := restoreNetwork(ctx, j, r); err != nil {
 		return err
 	}
 	r.Own.Other, r.Own.Beside = "", nil

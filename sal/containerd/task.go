@@ -124,11 +124,11 @@ func (j *job) run(ctx context.Context, r *record) error {
 // ensureNetwork recreates the network namespace if necessary, because it does not survive a reboot.
 func (j *job) ensureNetwork(ctx context.Context, r *record) error {
 	args, err := argsOf(r)
-	if err != nil || len(args.Networks) == 0 {
+	if err != nil || len(args.Networks) == 0 && r.Own.Namespace == "" {
 		return err
 	}
 	before := r.Own.Namespace
-	if err := j.connect(ctx, r, args.Networks); err != nil || r.Own.Namespace == before {
+	if err := j.connect(ctx, r, args); err != nil || r.Own.Namespace == before {
 		return err
 	}
 	c, err := j.daemon.LoadContainer(ctx, r.Own.Container)

@@ -60,7 +60,7 @@ func (d *Driver) Describe() writ.NodeDriver {
 	if o, ok := d.Overlay.(interface{ Detail() string }); ok {
 		detail += "; " + o.Detail()
 	}
-	return writ.NodeDriver{Module: "network", Name: "netdev", Detail: detail}
+	return writ.NodeDriver{Module: "network", Name: "netdev", Detail: detail, Opens: d.Open.Texts()}
 }
 
 // Do executes an operation on a network.
@@ -89,7 +89,9 @@ func (d *Driver) Publish(
 }
 
 // KeepPublished repairs the published ports of an owner.
-func (d *Driver) KeepPublished(ctx context.Context, owner sal.Owner) ([]sal.Drift, error) {
+func (d *Driver) KeepPublished(
+	ctx context.Context, owner sal.Owner,
+) ([]catalog.Published, []sal.Drift, error) {
 	return keepPublished(ctx, d, owner.UID)
 }
 

@@ -26,7 +26,9 @@ func publish(context.Context, *Driver, sal.Owner, []catalog.Publish) ([]catalog.
 	return nil, missing()
 }
 
-func keepPublished(context.Context, *Driver, writ.UID) ([]sal.Drift, error) { return nil, missing() }
+func keepPublished(context.Context, *Driver, writ.UID) ([]catalog.Published, []sal.Drift, error) {
+	return nil, nil, missing()
+}
 
 // release has no effect: there are no ports.
 func release(context.Context, *Driver, writ.UID) error { return nil }

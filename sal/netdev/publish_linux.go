@@ -44,13 +44,18 @@ func publish(
 	return h.publisher.publish(owner, wanted)
 }
 
-func keepPublished(ctx context.Context, d *Driver, owner writ.UID) ([]sal.Drift, error) {
+func keepPublished(ctx context.Context, d *Driver, owner writ.UID) ([]catalog.Published, []sal.Drift, error) {
 	h, leave, err := d.enterFor(ctx, owner)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer leave()
-	return h.publisher.keep(owner)
+	r, err := h.records.holdings.Get(ownerID(owner))
+	if err != nil || r == nil || r.Own.Link == nil || r.Own.Phase != ready && r.Own.Phase != changing {
+		return nil, nil, err
+	}
+	drift, err := h.publisher.keep(r)
+	return sal.Claims{Open: d.Open}.Published(r.Own.Link.Claims), drift, err
 }
 
 // publish gives an owner exactly these ports. The record has the claims before the rules lead there, and the rules
@@ -62,6 +67,9 @@ func (p publisher) publish(owner sal.Owner, wanted []catalog.Publish) ([]catalog
 	}
 	if r == nil || !r.Own.Namespace {
 		return nil, sal.Unknown(owner.Resource)
+	}
+	if len(wanted) == 0 && r.Own.Link == nil {
+		return nil, nil
 	}
 	var had []sal.Claim
 	if r.Own.Link != nil {
@@ -265,11 +273,7 @@ func (p publisher) rulesOf(r *sal.Record[holding], on []sal.Port, published []fi
 }
 
 // keep repairs the published ports of an owner.
-func (p publisher) keep(owner writ.UID) ([]sal.Drift, error) {
-	r, err := p.records.holdings.Get(ownerID(owner))
-	if err != nil || r == nil || r.Own.Link == nil || r.Own.Phase != ready && r.Own.Phase != changing {
-		return nil, err
-	}
+func (p publisher) keep(r *sal.Record[holding]) ([]sal.Drift, error) {
 	p.drift = nil
 	if err := p.ports.ensure(r); err != nil {
 		return p.asDrift(err)
@@ -280,7 +284,7 @@ func (p publisher) keep(owner writ.UID) ([]sal.Drift, error) {
 				"the operator of the node closed its port %d/%s: publish another one, or add it to --publish of the runner", c.Port, c.Protocol)})
 		}
 	}
-	barriers, err := firewall.Barriers(linkDevice(owner), true)
+	barriers, err := firewall.Barriers(linkDevice(r.UID), true)
 	if err != nil {
 		return nil, failed("list the rules of other firewalls", err)
 	}

@@ -348,7 +348,7 @@ func TestPublishedPortIsRepaired(t *testing.T) {
 		} else {
 			setting(t, x.Netns, "ipv4/conf/"+device+"/route_localnet", "0")
 		}
-		drift, err := x.KeepPublished(t.Context(), web.owner)
+		_, drift, err := x.KeepPublished(t.Context(), web.owner)
 		if err != nil || len(drift) == 0 && what != "its settings" {
 			t.Errorf("%s: drift is %v, %v", what, drift, err)
 		}
@@ -360,17 +360,17 @@ func TestPublishedPortIsRepaired(t *testing.T) {
 				t.Errorf("without %s and repaired, the port answers %q", what, got)
 			}
 		}
-		if drift, err := x.KeepPublished(t.Context(), web.owner); err != nil || len(drift) > 0 {
+		if _, drift, err := x.KeepPublished(t.Context(), web.owner); err != nil || len(drift) > 0 {
 			t.Errorf("%s: repaired, and drift is %v, %v", what, drift, err)
 		}
 	}
 	x.Open = x.Open[:1]
-	drift, err := x.KeepPublished(t.Context(), web.owner)
+	_, drift, err := x.KeepPublished(t.Context(), web.owner)
 	if err != nil || !x.isCutOff(x.outside, hostIPv4, 8000) || x.ask(x.Netns, "tcp", "127.0.0.1", 8000) == "" {
 		t.Errorf("a port is open at an address that its operator closed: %v, %v", drift, err)
 	}
 	x.Open = nil
-	if drift, err = x.KeepPublished(t.Context(), web.owner); err != nil || len(drift) == 0 || !strings.Contains(drift[len(drift)-1].What, "closed its port 8000/tcp") {
+	if _, drift, err = x.KeepPublished(t.Context(), web.owner); err != nil || len(drift) == 0 || !strings.Contains(drift[len(drift)-1].What, "closed its port 8000/tcp") {
 		t.Errorf("drift is %v, %v", drift, err)
 	}
 	if !x.isCutOff(x.Netns, "127.0.0.1", 8000) {
@@ -431,7 +431,7 @@ func TestPublishedPortsSurviveACrashAtAnyStep(t *testing.T) {
 			reached := crash(t, x.fixture, at, acts.do, release, &dead)
 			// a new driver, because the old one holds its lock
 			x.Driver = &Driver{Dir: x.Dir, Overlay: x.Overlay, Netns: x.Netns, Namespaces: x.Namespaces, Open: x.Open}
-			if _, err := x.KeepPublished(t.Context(), ownerOf("web")); err != nil {
+			if _, _, err := x.KeepPublished(t.Context(), ownerOf("web")); err != nil {
 				t.Errorf("%s: %v", when, err)
 			}
 			if orphans, err := x.Orphans(t.Context()); err != nil || len(orphans) > 0 && acts.name != "while they are published" {

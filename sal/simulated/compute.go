@@ -210,13 +210,14 @@ func execute(request sal.Request, s *state) (map[string]any, error) {
 	return map[string]any{"exit_code": exit, "stdout": output, "stderr": ""}, nil
 }
 
-func showContainer(_ *Driver, r *sal.Record[own]) any {
+func showContainer(d *Driver, r *sal.Record[own]) any {
 	c := catalog.Container{
 		Identity:  identity(r),
 		State:     r.Own.State.Power,
 		Ended:     endingOf(r.Own.State.Power),
 		Addresses: addressesOn(argsOf[catalog.ContainerCreate](r).Networks, r.Resource),
 		IPv4:      catalog.IPv4Of(r.Own.State.IPv4),
+		Published: d.claims().Published(r.Own.State.Claims),
 
 		LastExitCode: catalog.NeverEnded,
 	}

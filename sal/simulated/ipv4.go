@@ -10,14 +10,16 @@ import (
 	"writ/sal"
 )
 
-// choices holds the IPv4 addresses of resources that are being created and have no record yet.
+// choices holds the IPv4 addresses and ports of resources that have no record of them yet.
 type choices struct {
 	mu   sync.Mutex
 	open map[string][]netip.Addr // by directory and resource
+	// ports holds the published ports of resources that are being created or changed.
+	ports map[string][]sal.Claim
 }
 
 // choosing is shared by the drivers of machines and containers, which share networks.
-var choosing = choices{open: make(map[string][]netip.Addr)}
+var choosing = choices{open: make(map[string][]netip.Addr), ports: make(map[string][]sal.Claim)}
 
 // choose returns the addresses of a new resource on its networks with an IPv4 range. The caller must drop the choice.
 func (c *choices) choose(n node, r writ.ResourceID, networks []writ.Ref) ([]string, error) {
@@ -50,6 +52,7 @@ func (c *choices) drop(n node, r writ.ResourceID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.open, n.choice(r))
+	delete(c.ports, n.choice(r))
 }
 
 // taken returns the addresses of this node's machines and containers. Networks of a node never share a range on real

@@ -18,6 +18,7 @@ import (
 	"reflect"
 
 	"writ"
+	"writ/internal/opening"
 	"writ/sal"
 	"writ/sal/catalog"
 )
@@ -32,8 +33,9 @@ type Config struct {
 	// Images is a directory for a small stand-in file per image, which a real volume driver can copy. It is for module
 	// image; "" means no files.
 	Images string
-	Speed  float64 // factor for realistic durations: 1 is realistic, 0 is immediate
-	Detail string  // the reason for the simulation, for listings
+	Open   opening.List // ports of the node that containers may publish
+	Speed  float64      // factor for realistic durations: 1 is realistic, 0 is immediate
+	Detail string       // the reason for the simulation, for listings
 	// Step is called before every single change of Dir; tests stop the driver there. It may be nil.
 	Step func(name string)
 }
@@ -78,7 +80,11 @@ func Open(c Config) (*Driver, error) {
 
 // Describe returns the name and module of the driver, marked as simulated.
 func (d *Driver) Describe() writ.NodeDriver {
-	return writ.NodeDriver{Module: d.config.Module, Name: "simulated", Simulated: true, Detail: d.config.Detail}
+	about := writ.NodeDriver{Module: d.config.Module, Name: "simulated", Simulated: true, Detail: d.config.Detail}
+	if d.config.Module == "network" {
+		about.Opens = d.config.Open.Texts()
+	}
+	return about
 }
 
 // Effects returns every effect of this module so far, oldest first.
@@ -130,15 +136,18 @@ func (d *Driver) make(ctx context.Context, r *sal.Record[own], request sal.Reque
 		return sal.Outcome{}, err
 	}
 	next := r
+	defer choosing.drop(node(d.config.Dir), request.Resource)
 	switch change {
 	case writ.ChangeCreated:
 		next = sal.NewRecord[own](request)
-		defer choosing.drop(node(d.config.Dir), request.Resource)
 		err = d.module.make(d, request, &next.Own.State)
 	case writ.ChangeUpdated:
 		next = clone(r)
 		next.Spec = catalog.Values(request.Args)
 		err = d.module.update(request, fields, &next.Own.State)
+	}
+	if err == nil && change != writ.ChangeUnchanged {
+		err = claimPorts(d, request, &next.Own.State)
 	}
 	if err != nil {
 		return sal.Outcome{}, err

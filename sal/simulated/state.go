@@ -26,8 +26,9 @@ type state struct {
 	Kept      map[string]*state `json:"kept,omitempty"`     // states by name of snapshot or backup
 	Archives  []string          `json:"archives,omitempty"` // of a volume
 	Secret    int64             `json:"secret,omitempty"`
-	Given     bool              `json:"given,omitempty"` // the secret is the password of the spec
-	IPv4      []string          `json:"ipv4,omitempty"`  // of a machine or container, in the order of its networks
+	Given     bool              `json:"given,omitempty"`  // the secret is the password of the spec
+	IPv4      []string          `json:"ipv4,omitempty"`   // of a machine or container, in the order of its networks
+	Claims    []sal.Claim       `json:"claims,omitempty"` // its ports on the node
 }
 
 // attached is a volume of a machine.

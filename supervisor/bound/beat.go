@@ -8,6 +8,7 @@ import (
 
 	"writ"
 	"writ/internal/clip"
+	"writ/internal/opening"
 	"writ/scripts"
 )
 
@@ -24,6 +25,8 @@ const (
 	maxDrivers = 64
 	// maxEngines limits the engines of a driver.
 	maxEngines = 16
+	// maxOpens limits the addresses of a driver with open ports.
+	maxOpens = 16
 )
 
 // Beat limits a beat to values that an honest node can send. It removes the inventories and changes the lists in place.
@@ -68,6 +71,10 @@ func limitDriver(d *writ.NodeDriver) {
 	d.Detail = clip.Text(d.Detail, MaxText)
 	d.Lacks = clip.Text(d.Lacks, MaxText)
 	d.Engines = d.Engines[:min(len(d.Engines), maxEngines)]
+	d.Opens = slices.DeleteFunc(d.Opens[:min(len(d.Opens), maxOpens)], func(text string) bool {
+		_, err := opening.Parse(text)
+		return err != nil || len(text) > MaxText
+	})
 	for i, e := range d.Engines {
 		d.Engines[i] = writ.Engine{
 			Name: clip.Text(e.Name, MaxWord), Version: clip.Text(e.Version, MaxWord),

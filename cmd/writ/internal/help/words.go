@@ -56,6 +56,7 @@ var words = map[string]string{
 	"FORMAT":      "log-format",
 	"HOST":        "allowed-host",
 	"HOST:PORT":   "list-listen listen metrics-listen public-transfers redis-listen transfers",
+	"HOST:PORTS":  "publish",
 	"ID":          "cluster",
 	"IDS":         "container-ids process-users",
 	"INTERFACE":   "overlay-discover-on",

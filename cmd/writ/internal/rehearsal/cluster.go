@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,6 +19,7 @@ import (
 	"writ/cmd/writ/internal/client"
 	"writ/identity"
 	"writ/identity/sshsig"
+	"writ/internal/opening"
 	"writ/runner"
 	runnerjournal "writ/runner/journal"
 	"writ/runner/member"
@@ -237,11 +240,18 @@ func (s *cluster) decide(ctx context.Context, fill func(*identity.Statement)) er
 	return err
 }
 
+// everyPort opens all ports: a test does not know the openings of real nodes.
+var everyPort = opening.List{{
+	Address: netip.MustParseAddr("192.0.2.10"), Ranges: []opening.Range{{First: 1, Last: math.MaxUint16}},
+}}
+
 // drivers returns the drivers of a node, one per module. None of them touches the host.
 func (s *cluster) drivers(node string) ([]sal.Driver, error) {
 	var all []sal.Driver
 	for _, module := range simulated.Modules {
-		d, err := simulated.Open(simulated.Config{Module: module, Dir: filepath.Join(s.dir, node, "simulated"), Detail: "this is a test"})
+		d, err := simulated.Open(simulated.Config{
+			Module: module, Dir: filepath.Join(s.dir, node, "simulated"), Detail: "this is a test", Open: everyPort,
+		})
 		if err != nil {
 			return nil, err
 		}

@@ -244,6 +244,7 @@ tools are missing. The log lists the drivers and the reasons.`,
 	cli.InRange(f, "transfer-rate", &r.RateMiB, 0, cli.Most)
 	serve.MetricsFlag(c, &metrics, "It is on loopback only")
 	serve.DriverFlags(c, &r.Drivers, &r.Speed, &r.Host)
+	serve.PublishFlag(c, &r.Host, serve.DefaultPublish)
 	cli.TracesFlags(c, &r.Traces)
 	cli.FromEnvironment(f, "name", "supervisor", "join", "cluster", "slots", "transfers", "transfer-allow",
 		"public-transfers", "transfer-rate")

@@ -66,6 +66,7 @@ It uses redis-server if it is on PATH, and otherwise a replacement inside the pr
 	cli.InRange(f, "nodes", &d.Nodes, 1, maxDevNodes)
 	serve.CapacityFlags(c, &d.Capacity, "0: plenty, and with --drivers host the capacity of the host")
 	serve.DriverFlags(c, &d.Drivers, &d.Speed, &d.Host)
+	serve.PublishFlag(c, &d.Host, serve.DefaultDevPublish)
 	cli.FromEnvironment(f, "data", "listen")
 	return c
 }

@@ -161,6 +161,11 @@ func nodeText(n writ.Node, next why.Step) string {
 			}
 		}
 	}
+	for _, d := range n.Drivers {
+		for _, open := range d.Opens {
+			fmt.Fprintf(&b, "  ports that may be published: %s\n", terminal.Clean(open))
+		}
+	}
 	if n.Network != nil {
 		networkText(&b, n.Network)
 	}

@@ -65,6 +65,21 @@ func NameserverFlag(c *cobra.Command, host *runnerd.HostConfig) {
 	cli.FromEnvironment(c.Flags(), "nameserver")
 }
 
+// PublishFlag adds the flag for the ports that containers may publish. byDefault is its default.
+func PublishFlag(c *cobra.Command, host *runnerd.HostConfig, byDefault string) {
+	c.Flags().StringArrayVar(&host.Publish, "publish", []string{byDefault},
+		"address of the node and the ports that containers may publish there, such as 192.0.2.10:80,443,8000-8999 (repeatable). none: no port")
+	c.Flags().Lookup("publish").DefValue = byDefault
+	cli.FromEnvironment(c.Flags(), "publish")
+}
+
+// Default openings of nodes. Only programs on the node reach them. The ports of a cluster for development include those
+// that examples use.
+const (
+	DefaultPublish    = "127.0.0.1:20000-20999"
+	DefaultDevPublish = "127.0.0.1:8000-8999,20000-20999"
+)
+
 // EnginesFlag adds the flag for the engines of databases.
 func EnginesFlag(c *cobra.Command, host *runnerd.HostConfig) {
 	c.Flags().StringSliceVar(&host.Engines, "engines", nil,

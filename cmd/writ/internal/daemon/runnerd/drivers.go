@@ -12,6 +12,7 @@ import (
 
 	"writ"
 	"writ/internal/failpoint"
+	"writ/internal/opening"
 	"writ/sal"
 	"writ/sal/btrfs"
 	"writ/sal/cloudhypervisor"
@@ -58,6 +59,7 @@ type driverConfig struct {
 	Speed  float64 // of simulated drivers: factor of realistic durations
 	Host   HostConfig
 	Log    *slog.Logger
+	open   opening.List // the ports that Host.Publish opens
 }
 
 // drivers holds the drivers of a node and their background work.
@@ -85,6 +87,9 @@ func openDrivers(ctx context.Context, c driverConfig) (*drivers, error) {
 		return nil, err
 	}
 	if err := c.Host.checkImages(filepath.Dir(dir)); err != nil {
+		return nil, err
+	}
+	if c.open, err = c.Host.openings(); err != nil {
 		return nil, err
 	}
 	d := &drivers{close: func() error { return nil }}
@@ -116,7 +121,7 @@ func (d *drivers) simulate(c driverConfig, dir, why string) error {
 		}
 		one, err := simulated.Open(simulated.Config{
 			Module: module, Dir: filepath.Join(dir, "simulated"), Images: filepath.Join(dir, "images"), Speed: c.Speed,
-			Detail: why, Step: failpoint.Step(module),
+			Open: c.open, Detail: why, Step: failpoint.Step(module),
 		})
 		if err != nil {
 			return fmt.Errorf("open the simulated driver of %s: %w", module, err)

@@ -58,7 +58,10 @@ type HostConfig struct {
 	// Nameservers lists the nameservers for containers and machines; "none" means no nameserver. The default is the
 	// host's nameservers.
 	Nameservers []string
-	Above       string // parent directory that also belongs to writ; "" for none
+	// Publish lists the ports of the node that containers may publish, in the form of opening.Parse; "none" means no
+	// port. Also used by simulated drivers.
+	Publish []string
+	Above   string // parent directory that also belongs to writ; "" for none
 }
 
 // hostDrivers holds all drivers that change a host, even if their requirements are missing.
@@ -79,7 +82,7 @@ func newHost(c driverConfig, dir string) *hostDrivers {
 	h.overlay = c.overlay(filepath.Join(dir, "mycelium"))
 	h.networks = &netdev.Driver{
 		Dir: filepath.Join(dir, "network"), Overlay: h.overlay, Nameservers: c.nameservers(),
-		Step: failpoint.Step("network"),
+		Open: c.open, Step: failpoint.Step("network"),
 	}
 	h.databases = &herodb.Driver{
 		Dir: filepath.Join(dir, "herodb"), Trees: h.storage.trees, Overlay: h.overlay, Engines: c.Host.Engines,

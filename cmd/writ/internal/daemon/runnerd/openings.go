@@ -1,0 +1,21 @@
+package runnerd
+
+import (
+	"slices"
+
+	"writ"
+	"writ/internal/opening"
+)
+
+// openings parses Publish.
+func (h HostConfig) openings() (opening.List, error) {
+	if slices.Equal(h.Publish, []string{"none"}) {
+		return nil, nil
+	}
+	open, err := opening.ParseList(h.Publish)
+	if err != nil {
+		return nil, writ.Errorf(writ.CodeUsage, "--publish: %w", err).
+			WithHint("--publish takes an address of the node and ports, as 192.0.2.10:80,443,8000-8999; or only: none")
+	}
+	return open, nil
+}
