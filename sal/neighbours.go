@@ -51,7 +51,7 @@ func CheckFormat(operation, argument string, project writ.ProjectID, ref writ.Re
 	if !known {
 		return nil
 	}
-	if err := field.WrongFormat(
+	if err := catalog.WrongFormat(field,
 		writ.ResourceID{Project: project, Kind: writ.KindImage, Name: ref.Name}, image.Format); err != nil {
 		return err
 	}

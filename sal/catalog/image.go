@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"writ/internal/imageref"
@@ -75,3 +76,14 @@ func TakesImages(s Schema) bool {
 }
 
 func isReference(f *Field, text string) bool { return f.Registry && imageref.Looks(text) }
+
+// WrongFormat returns the error for an image of a format that the argument does not accept, or nil if it does. Drivers
+// and plans use it, so they agree.
+func WrongFormat(f *Field, image writ.ResourceID, format string) *writ.Error {
+	if len(f.Formats) == 0 || slices.Contains(f.Formats, format) {
+		return nil
+	}
+	return writ.Errorf(writ.CodeArgumentsInvalid, "%s needs an image of format %s, and %s is %s", f.Name,
+		strings.Join(f.Formats, " or "), image, format).
+		WithHint("fetch it with the format of its file under another name")
+}

@@ -99,3 +99,16 @@ func volumeOperations() []*Operation {
 			"The volume, its content and its snapshots.")),
 	}
 }
+
+// DiskInUse returns the error of a machine that would get a volume of another machine.
+func DiskInUse(user writ.ResourceID, volume string) *writ.Error {
+	return writ.Errorf(writ.CodeResourceConflict,
+		"%s uses the volume %q, and only one machine at a time can use a volume", user, volume).
+		WithHint("detach it there, or clone it")
+}
+
+// VolumeInUse returns the error of an operation for which a volume must have no user.
+func VolumeInUse(user, volume writ.ResourceID) *writ.Error {
+	return writ.Errorf(writ.CodeResourceBusy, "%s uses the %s", user, volume).
+		WithHint("detach it there, or delete the %s first", user)
+}

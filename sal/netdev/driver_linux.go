@@ -12,11 +12,11 @@ func describeHost() string { return "bridges, veth pairs and taps of the kernel,
 
 func do(ctx context.Context, d *Driver, request sal.Request) (sal.Outcome, error) {
 	removes := request.Operation.Effect == catalog.Remove
-	enter := d.enterWithRange
+	begin := enterWithRange
 	if removes {
-		enter = d.enter // removal works without the overlay
+		begin = enter // removal works without the overlay
 	}
-	h, leave, err := enter(ctx)
+	h, leave, err := begin(ctx, d)
 	if err != nil {
 		return sal.Outcome{}, err
 	}
@@ -31,11 +31,11 @@ func do(ctx context.Context, d *Driver, request sal.Request) (sal.Outcome, error
 func connect(
 	ctx context.Context, d *Driver, owner sal.Owner, networks []writ.Ref, namespace bool,
 ) (path string, all []sal.Port, err error) {
-	enter := d.enterWithRange
+	begin := enterWithRange
 	if len(networks) == 0 {
-		enter = d.enter // works without the overlay
+		begin = enter // works without the overlay
 	}
-	h, leave, err := enter(ctx)
+	h, leave, err := begin(ctx, d)
 	if err != nil {
 		return "", nil, err
 	}
@@ -47,7 +47,7 @@ func connect(
 }
 
 func release(ctx context.Context, d *Driver, owner writ.UID) error {
-	h, leave, err := d.enter(ctx)
+	h, leave, err := enter(ctx, d)
 	if err != nil {
 		return err
 	}
@@ -61,7 +61,7 @@ func release(ctx context.Context, d *Driver, owner writ.UID) error {
 
 // Keep compares a network and its ports with their records, and repairs them.
 func (d *Driver) Keep(ctx context.Context, resource writ.ResourceID) ([]sal.Drift, error) {
-	h, leave, err := d.enterWithRange(ctx)
+	h, leave, err := enterWithRange(ctx, d)
 	if err != nil {
 		return nil, err
 	}
@@ -71,7 +71,7 @@ func (d *Driver) Keep(ctx context.Context, resource writ.ResourceID) ([]sal.Drif
 
 // Orphans returns links, rules and namespaces of this driver without a record.
 func (d *Driver) Orphans(ctx context.Context) ([]sal.Orphan, error) {
-	h, leave, err := d.enter(ctx)
+	h, leave, err := enter(ctx, d)
 	if err != nil {
 		return nil, err
 	}
@@ -86,7 +86,7 @@ func (d *Driver) Orphans(ctx context.Context) ([]sal.Orphan, error) {
 // Traffic returns the bytes that an owner received and sent through its ports since they were created, zero without
 // ports.
 func (d *Driver) Traffic(ctx context.Context, owner sal.Owner) (received, sent int64, err error) {
-	h, leave, err := d.enter(ctx)
+	h, leave, err := enter(ctx, d)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -105,7 +105,7 @@ func (d *Driver) Network(ctx context.Context) (state writ.NodeNetwork, err error
 		}
 		state.Overlay = &overlay
 	}
-	h, leave, err := d.enter(ctx)
+	h, leave, err := enter(ctx, d)
 	if err != nil {
 		return state, err
 	}
@@ -114,7 +114,7 @@ func (d *Driver) Network(ctx context.Context) (state writ.NodeNetwork, err error
 }
 
 // enter moves the calling thread to the driver's namespace and locks the driver. The same goroutine must call leave.
-func (d *Driver) enter(ctx context.Context) (h *host, leave func(), err error) {
+func enter(ctx context.Context, d *Driver) (h *host, leave func(), err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, nil, err
 	}
@@ -131,12 +131,12 @@ func (d *Driver) enter(ctx context.Context) (h *host, leave func(), err error) {
 }
 
 // enterWithRange is enter with the host's range in the overlay.
-func (d *Driver) enterWithRange(ctx context.Context) (h *host, leave func(), err error) {
+func enterWithRange(ctx context.Context, d *Driver) (h *host, leave func(), err error) {
 	subnet, err := subnetOf(ctx, d.Overlay)
 	if err != nil {
 		return nil, nil, err
 	}
-	if h, leave, err = d.enter(ctx); err == nil {
+	if h, leave, err = enter(ctx, d); err == nil {
 		h.networks.subnet = subnet
 	}
 	return h, leave, err

@@ -22,21 +22,21 @@ import (
 type publisher struct{ *ports }
 
 // enterFor is enter, with the range of the node if the owner is on a network.
-func (d *Driver) enterFor(ctx context.Context, owner writ.UID) (h *host, leave func(), err error) {
+func enterFor(ctx context.Context, d *Driver, owner writ.UID) (h *host, leave func(), err error) {
 	r, err := recordsOf(d).holdings.Get(ownerID(owner))
 	if err != nil {
 		return nil, nil, err
 	}
 	if r != nil && len(r.Own.Ports) > 0 {
-		return d.enterWithRange(ctx)
+		return enterWithRange(ctx, d)
 	}
-	return d.enter(ctx)
+	return enter(ctx, d)
 }
 
 func publish(
 	ctx context.Context, d *Driver, owner sal.Owner, wanted []catalog.Publish,
 ) ([]catalog.Published, error) {
-	h, leave, err := d.enterFor(ctx, owner.UID)
+	h, leave, err := enterFor(ctx, d, owner.UID)
 	if err != nil {
 		return nil, err
 	}
@@ -45,7 +45,7 @@ func publish(
 }
 
 func keepPublished(ctx context.Context, d *Driver, owner writ.UID) ([]catalog.Published, []sal.Drift, error) {
-	h, leave, err := d.enterFor(ctx, owner)
+	h, leave, err := enterFor(ctx, d, owner)
 	if err != nil {
 		return nil, nil, err
 	}

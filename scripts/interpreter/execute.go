@@ -160,7 +160,7 @@ func (p *pass) operate(op *catalog.Operation, args []tengo.Object) (*handle, err
 	if p.encoded, err = request.encode(&p.meter, p.encoded[:0]); err != nil {
 		return nil, err
 	}
-	p.encoded = p.addImages(p.encoded, request)
+	p.encoded = addImages(p.encoded, request, p.inputs.Images)
 	if err := p.meter.burn(50 + int64(len(p.encoded))/16); err != nil {
 		return nil, err
 	}
@@ -190,7 +190,7 @@ func (p *pass) operate(op *catalog.Operation, args []tengo.Object) (*handle, err
 	if err != nil {
 		return nil, err
 	}
-	if call.Args, err = p.resolveImages(request.op, call.Args); err != nil {
+	if call.Args, err = resolveImages(p, request.op, call.Args); err != nil {
 		return nil, err
 	}
 	call.Hash = hash

@@ -183,27 +183,27 @@ func invalid(op *catalog.Operation, why string) error {
 		WithHint("`writ explain %s` lists its fields and options", op.Name())
 }
 
-// resolved returns a reference to an image with its digest, as the signed header names it. ok is false if the header
-// does not name the reference.
-func (p *pass) resolved(text string) (full string, ok bool) {
+// resolved returns a reference to an image with its digest, as one of those that the signed header names. ok is
+// false if the header does not name the reference.
+func resolved(named []string, text string) (full string, ok bool) {
 	wanted, err := imageref.Parse(text)
 	if err != nil {
 		return "", false
 	}
-	i := slices.IndexFunc(p.inputs.Images, func(named string) bool {
-		r, err := imageref.Parse(named)
+	i := slices.IndexFunc(named, func(one string) bool {
+		r, err := imageref.Parse(one)
 		return err == nil && (r == wanted || wanted.Digest == "" && r.Tagged() == wanted)
 	})
 	if i < 0 {
 		return "", false
 	}
-	return p.inputs.Images[i], true
+	return named[i], true
 }
 
 // addImages adds the digests of images to the encoded form of a call, so that a plan with another digest is another
 // plan.
-func (p *pass) addImages(encoded []byte, r *request) []byte {
-	if r.spec == nil || len(p.inputs.Images) == 0 {
+func addImages(encoded []byte, r *request, named []string) []byte {
+	if r.spec == nil || len(named) == 0 {
 		return encoded
 	}
 	spec, _ := pairsOf(r.spec)
@@ -212,7 +212,7 @@ func (p *pass) addImages(encoded []byte, r *request) []byte {
 			continue
 		}
 		if text, ok := spec[r.op.Args[i].Name].(*tengo.String); ok && imageref.Looks(text.Value) {
-			full, _ := p.resolved(text.Value)
+			full, _ := resolved(named, text.Value)
 			encoded = append(append(encoded, 0), full...)
 		}
 	}
@@ -221,9 +221,9 @@ func (p *pass) addImages(encoded []byte, r *request) []byte {
 
 // resolveImages returns the arguments of a call with the digests of its images at registries. A plan leaves references
 // unchanged that the header does not name yet.
-func (p *pass) resolveImages(op *catalog.Operation, args map[string]any) (map[string]any, error) {
+func resolveImages(p *pass, op *catalog.Operation, args map[string]any) (map[string]any, error) {
 	return catalog.ReplaceImages(op.Args, args, func(text string) (string, error) {
-		full, ok := p.resolved(text)
+		full, ok := resolved(p.inputs.Images, text)
 		if ok || p.plan != nil {
 			return cmp.Or(full, text), nil
 		}

@@ -26,7 +26,7 @@ func (d *Draft) unsuitable(p *ProposedCall, c *journal.Call, action writ.Action)
 		}
 		format, known := have.Values["format"].(string)
 		if known {
-			if err := field.WrongFormat(have.ResourceID, format); err != nil {
+			if err := catalog.WrongFormat(&field, have.ResourceID, format); err != nil {
 				return err, nil
 			}
 		}

@@ -17,7 +17,7 @@ func TestTimesInThePastAreReadAsPeopleWriteThem(t *testing.T) {
 	for text, want := range map[string]time.Time{
 		"2h": now.Add(-2 * time.Hour), "90m": now.Add(-90 * time.Minute), "7d": now.AddDate(0, 0, -7), "2026-03-01": time.Date(2026, 3, 1, 0, 0, 0, 0, zone),
 		"2026-03-01T12:00:00Z": time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC),
-		"2026-03-10": time.Date(2026, 3, 10, 0, 0, 0, 0, zone), "2026-03-10T10:30:59Z": time.Date(2026, 3, 10, 10, 30, 59, 0, time.UTC),
+		"2026-03-10":           time.Date(2026, 3, 10, 0, 0, 0, 0, zone), "2026-03-10T10:30:59Z": time.Date(2026, 3, 10, 10, 30, 59, 0, time.UTC),
 	} {
 		if got, err := cli.SinceTime(text, now); err != nil || !got.Equal(want) {
 			t.Errorf("%s: %s, %v; want %s", text, got, err, want)

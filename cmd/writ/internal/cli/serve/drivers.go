@@ -68,7 +68,8 @@ func NameserverFlag(c *cobra.Command, host *runnerd.HostConfig) {
 // PublishFlag adds the flag for the ports that containers may publish. byDefault is its default.
 func PublishFlag(c *cobra.Command, host *runnerd.HostConfig, byDefault string) {
 	c.Flags().StringArrayVar(&host.Publish, "publish", []string{byDefault},
-		"address of the node and the ports that containers may publish there, such as 192.0.2.10:80,443,8000-8999 (repeatable). none: no port")
+		"address of the node and the ports that containers may publish there, such as "+
+			"192.0.2.10:80,443,8000-8999 (repeatable). none: no port")
 	c.Flags().Lookup("publish").DefValue = byDefault
 	cli.FromEnvironment(c.Flags(), "publish")
 }
