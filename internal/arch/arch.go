@@ -18,7 +18,7 @@ const (
 	maxSource    = 800
 	maxTest      = 1500
 	maxGenerated = 10000
-	maxRoot      = 2470
+	maxRoot      = 2500
 )
 
 // topLevel lists the top-level directories without a row in the table.

@@ -107,7 +107,7 @@ func DiskInUse(user writ.ResourceID, volume string) *writ.Error {
 		WithHint("detach it there, or clone it")
 }
 
-// VolumeInUse returns the error of an operation for which a volume must have no user.
+// VolumeInUse returns the error of an operation that requires a volume without users.
 func VolumeInUse(user, volume writ.ResourceID) *writ.Error {
 	return writ.Errorf(writ.CodeResourceBusy, "%s uses the %s", user, volume).
 		WithHint("detach it there, or delete the %s first", user)

@@ -183,8 +183,7 @@ func invalid(op *catalog.Operation, why string) error {
 		WithHint("`writ explain %s` lists its fields and options", op.Name())
 }
 
-// resolved returns a reference to an image with its digest, as one of those that the signed header names. ok is
-// false if the header does not name the reference.
+// resolved returns the named reference, with its digest, that text means. ok is false if there is none.
 func resolved(named []string, text string) (full string, ok bool) {
 	wanted, err := imageref.Parse(text)
 	if err != nil {
