@@ -42,10 +42,11 @@ func ParsePolicy(values []string) (Policy, error) {
 			return p, writ.Errorf(writ.CodeUsage, "%q is not a mirror of %s", mirror, host).
 				WithHint("a mirror is named like https://mirror.example:5000, without a path")
 		}
-		p.mirrors[host] = p.mirrors[host] // a registry without mirrors is permitted too
-		if has && !slices.Contains(p.mirrors[host], mirror) {
-			p.mirrors[host] = append(p.mirrors[host], mirror)
+		mirrors := p.mirrors[host]
+		if has && !slices.Contains(mirrors, mirror) {
+			mirrors = append(mirrors, mirror)
 		}
+		p.mirrors[host] = mirrors
 	}
 	return p, nil
 }
