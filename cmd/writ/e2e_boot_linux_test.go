@@ -214,15 +214,19 @@ func (v *vm) said() string {
 // await waits until the console contains a text.
 func (v *vm) await(text string) {
 	v.t.Helper()
-	late := time.After(testcluster.Patience)
+	clock, tick := startClock(v.cmd.Process.Pid), time.NewTicker(time.Second)
+	defer tick.Stop()
 	for !strings.Contains(v.said(), text) {
 		select {
 		case <-v.news:
 		case err := <-v.ended:
 			v.ended <- err
 			v.t.Fatalf("the machine ended before it said %q: %v", text, err)
-		case <-late:
-			v.t.Fatalf("the machine does not say %q", text)
+		case <-tick.C:
+			if clock.elapsed() > testcluster.Patience {
+				v.t.Fatalf("the machine does not say %q within %s, %s with waits for a processor", text, testcluster.Patience,
+					time.Since(clock.began).Round(time.Second))
+			}
 		}
 	}
 }
@@ -277,14 +281,20 @@ func (v *vm) do(command, arguments string) {
 func (v *vm) pressPower() {
 	v.t.Helper()
 	v.do("system_powerdown", "{}")
-	select {
-	case err := <-v.ended:
-		v.ended <- err
-		if err != nil {
-			v.t.Errorf("the machine ended: %v", err)
+	for clock := startClock(v.cmd.Process.Pid); ; {
+		select {
+		case err := <-v.ended:
+			v.ended <- err
+			if err != nil {
+				v.t.Errorf("the machine ended: %v", err)
+			}
+			return
+		case <-time.After(time.Second):
+			if clock.elapsed() > testcluster.Patience {
+				v.t.Error("the machine does not turn off")
+				return
+			}
 		}
-	case <-time.After(testcluster.Patience):
-		v.t.Error("the machine does not turn off")
 	}
 }
 
