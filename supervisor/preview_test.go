@@ -131,13 +131,14 @@ const previewModules = "volume := import(\"volume\")\nmachine := import(\"machin
 	"node := import(\"node\")\nrun := import(\"run\")\nimage := import(\"image\")\ncontainer := import(\"container\")\n"
 
 func TestPreviewListsEffectsOfRun(t *testing.T) {
-	const before = `
+	before := `
 disk := volume.create("disk", {size_gib: 10})
 machine.create("m", {cpus: 1, memory_mib: 512, disks: [disk]})
 volume.create("spare", {size_gib: 20})
 volume.clone("copy", {from: disk})
 lan := network.create("lan", {})
 network.allow(lan, {rules: [{ports: [80]}]})
+image.fetch("oci", {url: "https://images.example/oci", sha256: "` + strings.Repeat("b", 64) + `", format: "oci"})
 `
 	tests := []struct {
 		name, script string
@@ -157,6 +158,17 @@ network.allow(lan, {rules: [{ports: [80]}]})
 			[]string{"create on n1", "refused ARGUMENTS_INVALID", "create on n1"}},
 		{"ContainerImageAsKernel", `i := image.fetch("i", {url: "https://images.example/i", sha256: "` + strings.Repeat("a", 64) + `", format: "oci"}); machine.create("k", {cpus: 1, memory_mib: 512, kernel: i}); volume.create("v", {size_gib: 1, image: i})`,
 			[]string{"create on n1", "refused ARGUMENTS_INVALID", "refused ARGUMENTS_INVALID"}},
+		{"DiskOfAnotherMachine", `machine.create("x", {cpus: 1, memory_mib: 512, disks: [volume.get("disk")]})`, []string{"read on n1", "refused RESOURCE_CONFLICT"}},
+		{"OneDiskForTwoMachines", `v := volume.create("v", {size_gib: 1}); machine.create("a", {cpus: 1, memory_mib: 512, disks: [v]}); machine.create("b", {cpus: 1, memory_mib: 512, disks: [v]})`,
+			[]string{"create on n1", "create on n1", "refused RESOURCE_CONFLICT"}},
+		{"AttachedDisk", `v := volume.create("v", {size_gib: 1}); machine.attach("m", {volume: v}); machine.create("b", {cpus: 1, memory_mib: 512, disks: [v]}); machine.attach("m", {volume: v})`,
+			[]string{"create on n1", "act on n1", "refused RESOURCE_CONFLICT", "unchanged on n1"}},
+		{"DetachedDisk", `v := volume.create("v", {size_gib: 1}); machine.attach("m", {volume: v}); machine.detach("m", {volume: v}); machine.create("b", {cpus: 1, memory_mib: 512, disks: [v]})`,
+			[]string{"create on n1", "act on n1", "act on n1", "create on n1"}},
+		{"DiskOfADeletedMachine", `machine.delete("m"); machine.create("x", {cpus: 1, memory_mib: 512, disks: [volume.get("disk")]})`, []string{"delete on n1", "read on n1", "create on n1"}},
+		{"DiskOfAContainer", `v := volume.create("v", {size_gib: 1}); container.create("c", {image: "oci", volumes: [{volume: v, path: "/v"}]}); machine.create("b", {cpus: 1, memory_mib: 512, disks: [v]}); container.create("d", {image: "oci", volumes: [{volume: v, path: "/v"}]})`,
+			[]string{"create on n1", "create on n1", "refused RESOURCE_BUSY", "create on n1"}},
+		{"DiskInAContainer", `container.create("c", {image: "oci", volumes: [{volume: volume.get("disk"), path: "/v"}]})`, []string{"read on n1", "refused RESOURCE_BUSY"}},
 		{"SmallerThanItsContent", `d := volume.get("disk"); volume.clone("c", {from: d, size_gib: 9}); volume.copy("e", {from: "disk", size_gib: 9}); volume.clone("f", {from: d})`,
 			[]string{"read on n1", "refused QUOTA_EXCEEDED", "refused QUOTA_EXCEEDED", "create on n1"}},
 		{"MadeInAnotherWay", `volume.create("copy", {size_gib: 10})`, []string{"refused RESOURCE_CONFLICT"}},

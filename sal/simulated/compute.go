@@ -20,6 +20,9 @@ func makeMachine(d *Driver, request sal.Request, s *state) (err error) {
 	for i, disk := range args.Disks {
 		s.Volumes = append(s.Volumes, attached{Volume: disk, Boot: i == 0})
 	}
+	if err := using.claim(node(d.config.Dir), request.Resource, args.Disks); err != nil {
+		return err
+	}
 	s.IPv4, err = choosing.choose(node(d.config.Dir), request.Resource, args.Networks)
 	return err
 }
@@ -58,7 +61,7 @@ func useMachine(d *Driver, request sal.Request, s *state) (map[string]any, error
 	case "restore":
 		return nil, restoreState(request, s, "snapshot", request.Args.(*catalog.Snapshot).Snapshot)
 	case "attach":
-		return nil, attach(request, s)
+		return nil, attach(d, request, s)
 	case "detach":
 		return nil, detach(request, s)
 	case "console":
@@ -96,7 +99,7 @@ func endingOf(power string) string {
 	return ""
 }
 
-func attach(request sal.Request, s *state) error {
+func attach(d *Driver, request sal.Request, s *state) error {
 	args := request.Args.(*catalog.MachineAttach)
 	for _, a := range s.Volumes {
 		if a.Volume.Name != args.Volume.Name {
@@ -110,7 +113,7 @@ func attach(request sal.Request, s *state) error {
 		return nil
 	}
 	s.Volumes = append(s.Volumes, attached{Volume: args.Volume, ReadOnly: args.ReadOnly})
-	return nil
+	return using.claim(node(d.config.Dir), request.Resource, []writ.Ref{args.Volume})
 }
 
 func detach(request sal.Request, s *state) error {
@@ -153,8 +156,12 @@ func showMachine(_ *Driver, r *sal.Record[own]) any {
 }
 
 func makeContainer(d *Driver, request sal.Request, s *state) (err error) {
+	args := request.Args.(*catalog.ContainerCreate)
 	s.Power = running
-	s.IPv4, err = choosing.choose(node(d.config.Dir), request.Resource, request.Args.(*catalog.ContainerCreate).Networks)
+	if err := using.claim(node(d.config.Dir), request.Resource, mounted(args)); err != nil {
+		return err
+	}
+	s.IPv4, err = choosing.choose(node(d.config.Dir), request.Resource, args.Networks)
 	return err
 }
 

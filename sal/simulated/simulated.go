@@ -34,8 +34,10 @@ type Config struct {
 	// image; "" means no files.
 	Images string
 	Open   opening.List // ports of the node that containers may publish
-	Speed  float64      // factor for realistic durations: 1 is realistic, 0 is immediate
-	Detail string       // the reason for the simulation, for listings
+	// Fetched provides the images if a real driver fetches them; nil if they are simulated in Dir.
+	Fetched sal.Images
+	Speed   float64 // factor for realistic durations: 1 is realistic, 0 is immediate
+	Detail  string  // the reason for the simulation, for listings
 	// Step is called before every single change of Dir; tests stop the driver there. It may be nil.
 	Step func(name string)
 }
@@ -136,7 +138,13 @@ func (d *Driver) make(ctx context.Context, r *sal.Record[own], request sal.Reque
 		return sal.Outcome{}, err
 	}
 	next := r
+	if change != writ.ChangeUnchanged {
+		if err := d.checkFormats(ctx, request); err != nil {
+			return sal.Outcome{}, err
+		}
+	}
 	defer choosing.drop(node(d.config.Dir), request.Resource)
+	defer using.drop(node(d.config.Dir), request.Resource)
 	switch change {
 	case writ.ChangeCreated:
 		next = sal.NewRecord[own](request)
@@ -181,6 +189,7 @@ func (d *Driver) use(ctx context.Context, r *sal.Record[own], request sal.Reques
 		return sal.Outcome{}, err
 	}
 	next := clone(r)
+	defer using.drop(node(d.config.Dir), request.Resource)
 	extra, err := d.module.use(d, request, &next.Own.State)
 	if err != nil {
 		return sal.Outcome{}, err

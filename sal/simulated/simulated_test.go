@@ -32,7 +32,7 @@ func values(base map[string]any, changes ...any) map[string]any {
 var (
 	imageSpec     = map[string]any{"url": "https://example.com/debian-12.raw", "sha256": strings.Repeat("0a", 32)}
 	volumeSpec    = map[string]any{"size_gib": int64(10), "image": "debian-12"}
-	machineSpec   = map[string]any{"cpus": int64(2), "memory_mib": int64(2048), "disks": []any{saltest.RefTo(writ.KindVolume, "root")}, "networks": []any{saltest.RefTo(writ.KindNetwork, "front")}}
+	machineSpec   = map[string]any{"cpus": int64(2), "memory_mib": int64(2048), "networks": []any{saltest.RefTo(writ.KindNetwork, "front")}}
 	containerSpec = map[string]any{"image": "web", "env": map[string]any{"A": "b"}}
 	herodbSpec    = map[string]any{"memory_mib": int64(512), "persist": true}
 
@@ -416,7 +416,8 @@ func TestTimeEndsWithTheContext(t *testing.T) {
 
 func TestMachineRefusesInvalidTransitions(t *testing.T) {
 	d := open(t, Config{Module: "machine", Dir: t.TempDir()})
-	must(t, d, "machine.create", "web", machineSpec)
+	spec := values(machineSpec, "disks", []any{saltest.RefTo(writ.KindVolume, "root")})
+	must(t, d, "machine.create", "web", spec)
 	for _, tt := range []struct {
 		operation string
 		args      map[string]any
@@ -426,7 +427,7 @@ func TestMachineRefusesInvalidTransitions(t *testing.T) {
 		{"machine.pause", nil, "", paused},
 		{"machine.resize", map[string]any{"cpus": int64(2)}, "", paused},
 		{"machine.resize", map[string]any{"cpus": int64(4)}, writ.CodeResourceConflict, paused},
-		{"machine.create", values(machineSpec, "memory_mib", int64(4096)), writ.CodeResourceConflict, paused},
+		{"machine.create", values(spec, "memory_mib", int64(4096)), writ.CodeResourceConflict, paused},
 		{"machine.start", nil, writ.CodeResourceConflict, paused},
 		{"machine.stop", nil, "", stopped},
 		{"machine.pause", nil, writ.CodeResourceConflict, stopped},

@@ -34,6 +34,7 @@ type Draft struct {
 	loads map[writ.NodeID]journal.Load          // with the overlaid resources, without the open calls of the draft
 
 	changed map[writ.ResourceID]bool // resources that calls of the plan have changed
+	stored  []*journal.Resource      // all resources of the project in the journal; nil until they are needed
 }
 
 var _ placementReader = (*Draft)(nil)
@@ -112,8 +113,13 @@ func (d *Draft) OpenCallOn(id writ.ResourceID, except writ.RunID) (writ.RunID, e
 
 // ProjectResources implements placementReader.
 func (d *Draft) ProjectResources(project writ.ProjectID) ([]*journal.Resource, error) {
-	stored, err := d.tx.ProjectResources(project)
-	all := slices.DeleteFunc(stored, func(r *journal.Resource) bool {
+	if d.stored == nil {
+		var err error
+		if d.stored, err = d.tx.ProjectResources(project); err != nil {
+			return nil, err
+		}
+	}
+	all := slices.DeleteFunc(slices.Clone(d.stored), func(r *journal.Resource) bool {
 		_, changed := d.laid[r.ResourceID]
 		return changed
 	})
@@ -122,7 +128,7 @@ func (d *Draft) ProjectResources(project writ.ProjectID) ([]*journal.Resource, e
 			all = append(all, r)
 		}
 	}
-	return all, err
+	return all, nil
 }
 
 // Loads implements placementReader.
@@ -273,6 +279,11 @@ func (d *Draft) end(c *journal.Call) error {
 	f := p.foresee(d.step, c, have)
 	if f.err == nil {
 		if f.err, err = d.unsuitable(p, c, f.action); err != nil {
+			return err
+		}
+	}
+	if f.err == nil && f.action != writ.ActionUnchanged {
+		if f.err, err = volumeConflict(d, p, c); err != nil {
 			return err
 		}
 	}

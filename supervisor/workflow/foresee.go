@@ -59,6 +59,7 @@ func (p *ProposedCall) foresee(t *Step, c *journal.Call, have *journal.Resource)
 	}
 	if f.err == nil {
 		p.keepSizes(&f, args)
+		keepDisks(&f, p.Op, args)
 	}
 	return f
 }

@@ -95,10 +95,11 @@ func openDrivers(ctx context.Context, c driverConfig) (*drivers, error) {
 	d := &drivers{close: func() error { return nil }}
 	switch c.Choice {
 	case DriversAuto:
-		d.all = openStorage(dir, c).drivers()
-		err = d.simulate(c, dir, "auto excludes drivers that change the host; --drivers host includes them")
+		storage := openStorage(dir, c)
+		d.all = storage.drivers()
+		err = d.simulate(c, dir, storage.images, "auto excludes drivers that change the host; --drivers host includes them")
 	case DriversSimulated:
-		err = d.simulate(c, dir, "only simulated drivers were requested")
+		err = d.simulate(c, dir, nil, "only simulated drivers were requested")
 	case DriversHost:
 		err = d.openHost(ctx, c, dir)
 	default:
@@ -113,15 +114,15 @@ func openDrivers(ctx context.Context, c driverConfig) (*drivers, error) {
 	return d, nil
 }
 
-// simulate adds a simulated driver for each missing module.
-func (d *drivers) simulate(c driverConfig, dir, why string) error {
+// simulate adds a simulated driver for each missing module. fetched provides the images; nil if they are simulated too.
+func (d *drivers) simulate(c driverConfig, dir string, fetched sal.Images, why string) error {
 	for _, module := range simulated.Modules {
 		if slices.ContainsFunc(d.all, func(d sal.Driver) bool { return d.Describe().Module == module }) {
 			continue
 		}
 		one, err := simulated.Open(simulated.Config{
 			Module: module, Dir: filepath.Join(dir, "simulated"), Images: filepath.Join(dir, "images"), Speed: c.Speed,
-			Open: c.open, Detail: why, Step: failpoint.Step(module),
+			Open: c.open, Fetched: fetched, Detail: why, Step: failpoint.Step(module),
 		})
 		if err != nil {
 			return fmt.Errorf("open the simulated driver of %s: %w", module, err)
