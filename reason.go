@@ -100,6 +100,8 @@ const (
 	VerdictFaulty      VerdictCode = "faulty"
 	VerdictClosed      VerdictCode = "closed" // the node is cordoned or draining
 	VerdictFull        VerdictCode = "full"
+	VerdictPortClosed  VerdictCode = "port_closed" // the operator does not open a port that the call publishes
+	VerdictPortTaken   VerdictCode = "port_taken"  // another resource publishes it there
 )
 
 // IsZero reports whether there is no reason.

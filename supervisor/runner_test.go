@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"writ"
+	"writ/internal/opening"
 	"writ/internal/test/metricspage"
 	"writ/runner"
 	"writ/runner/hardware"
@@ -28,6 +29,7 @@ type realNode struct {
 	way     queue.Queue  // to the sim's queue; straight there if nil
 	drivers []sal.Driver // simulated ones if nil
 	clock   *clock       // that of the sim if nil
+	open    opening.List // ports that simulated drivers open
 	runner  *runner.Runner
 	stop    context.CancelFunc
 	ended   chan error
@@ -59,7 +61,7 @@ func (n *realNode) start() {
 		if n.drivers != nil {
 			break
 		}
-		d, err := simulated.Open(simulated.Config{Module: module, Dir: filepath.Join(n.dir, "sim"), Speed: 1})
+		d, err := simulated.Open(simulated.Config{Module: module, Dir: filepath.Join(n.dir, "sim"), Speed: 1, Open: n.open})
 		if err != nil {
 			t.Fatal(err)
 		}

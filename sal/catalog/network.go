@@ -30,6 +30,27 @@ type Publish struct {
 	Protocol string `writ:"protocol,default=tcp,enum=tcp|udp" help:"the protocol"`
 }
 
+// Publishing returns the ports in the argument publish, or in the field published of a handle. It skips values of other
+// forms, such as unknown ones.
+func Publishing(list any) []Publish {
+	ports, _ := list.([]any)
+	var all []Publish
+	for _, one := range ports {
+		fields, _ := one.(map[string]any)
+		port, known := fields["port"].(int64)
+		if !known {
+			continue
+		}
+		p := Publish{Port: port, Protocol: "tcp"}
+		p.To, _ = fields["to"].(int64)
+		if protocol, given := fields["protocol"].(string); given {
+			p.Protocol = protocol
+		}
+		all = append(all, p)
+	}
+	return all
+}
+
 // Published is a published port at one address of the node.
 type Published struct {
 	Address  string `writ:"address,required" help:"an address of the node"`

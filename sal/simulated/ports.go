@@ -1,6 +1,7 @@
 package simulated
 
 import (
+	"path/filepath"
 	"slices"
 
 	"writ"
@@ -44,7 +45,8 @@ func (c *choices) claim(
 			}
 		}
 		for owner, open := range c.ports {
-			if owner != n.choice(r) && slices.ContainsFunc(open, is) {
+			other := filepath.Dir(owner) == filepath.Clean(string(n)) && owner != n.choice(r)
+			if other && slices.ContainsFunc(open, is) {
 				return "another resource is about to publish it"
 			}
 		}

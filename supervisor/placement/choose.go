@@ -75,14 +75,20 @@ func refuse(r Request, c Candidate) (against writ.NodeVerdict, later bool) {
 			return writ.NodeVerdict{Code: writ.VerdictNoLabel, Label: label, Reason: "has no label " + label}, false
 		}
 	}
+	if against := refuseClosed(r.Ports, c); against.Code != "" {
+		return against, false
+	}
 	return refuseNow(r, c)
 }
 
 // refuseNow returns the reason why the size or the present state of a node makes it unsuitable.
 func refuseNow(r Request, c Candidate) (against writ.NodeVerdict, later bool) {
+	taken := refuseTaken(r.Ports, c)
 	switch {
 	case c.NeverFits(r.Need):
 		return unsuitable(writ.VerdictTooSmall, "is too small: "+shortage(r.Need, c.Capacity, "in all")), false
+	case taken.Code != "":
+		return taken, false
 	case c.Liveness != writ.LivenessReady:
 		return unsuitable(writ.VerdictNotReady, "is "+string(c.Liveness)), true
 	case c.Fault != "":

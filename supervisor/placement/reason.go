@@ -15,8 +15,12 @@ const (
 	MaxNamed = 3
 )
 
-// NoCapacity returns the error of a call without a suitable node, with a hint that fits the causes.
+// NoCapacity returns the error of a call without a suitable node, with a hint that fits the causes. It is PORT_CLOSED or
+// PORT_TAKEN if all nodes only lack the ports.
 func NoCapacity(r Request, d Decision) *writ.Error {
+	if err := portError(d.Unsuitable, "no node will do: "+d.Why.Candidates()); err != nil {
+		return err
+	}
 	err := writ.Errorf(writ.CodeNoCapacity, "no node will do: %s", d.Why.Candidates())
 	for _, a := range d.Unsuitable {
 		switch a.Code {

@@ -15,6 +15,7 @@ type Request struct {
 	Modules []string // modules whose drivers the node needs
 	Engines []EngineRequest
 	Need    writ.Capacity // of all calls together
+	Ports   []Port        // published ports that the node has to provide
 	Labels  map[string]string
 	Node    string // name or ID of the only suitable node, "" for any
 	Bound   bool   // a resource of the group is on Node already, so Node may be closed to new work
@@ -30,8 +31,9 @@ type EngineRequest struct {
 // Candidate is a node with its present load.
 type Candidate struct {
 	writ.Node
-	Free writ.Capacity
-	Open int // planned and sent calls
+	Free  writ.Capacity
+	Open  int             // planned and sent calls
+	Ports map[Port]string // published ports with their users: "container web"
 }
 
 // Decision is the answer to a request.

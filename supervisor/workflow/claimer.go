@@ -21,6 +21,7 @@ type placementReader interface {
 	OpenCallOn(id writ.ResourceID, except writ.RunID) (writ.RunID, error)
 	Loads() (map[writ.NodeID]journal.Load, error)
 	ProjectResources(project writ.ProjectID) ([]*journal.Resource, error)
+	ResourcesOn(node writ.NodeID) ([]*journal.Resource, error)
 }
 
 var _ placementReader = (*journal.Tx)(nil)

@@ -131,6 +131,21 @@ func (d *Draft) ProjectResources(project writ.ProjectID) ([]*journal.Resource, e
 	return all, nil
 }
 
+// ResourcesOn implements placementReader.
+func (d *Draft) ResourcesOn(node writ.NodeID) ([]*journal.Resource, error) {
+	stored, err := d.tx.ResourcesOn(node)
+	all := slices.DeleteFunc(stored, func(r *journal.Resource) bool {
+		_, changed := d.laid[r.ResourceID]
+		return changed
+	})
+	for _, r := range d.laid {
+		if r != nil && r.Node == node {
+			all = append(all, r)
+		}
+	}
+	return all, err
+}
+
 // Loads implements placementReader.
 func (d *Draft) Loads() (map[writ.NodeID]journal.Load, error) {
 	loads := maps.Clone(d.loads)
@@ -169,7 +184,7 @@ func (d *Draft) CarryOut(ctx context.Context) error {
 			}
 		}
 		if at := slices.IndexFunc(p.waits, func(seq int) bool { return d.step.calls.at(seq).State == writ.CallFailed }); at >= 0 {
-			d.stop(i, p.waits[at])
+			stopAt(d, i, p.waits[at])
 			break
 		}
 		if err := d.step.addCall(p.NewCall); err != nil {
@@ -191,8 +206,8 @@ func (d *Draft) CarryOut(ctx context.Context) error {
 
 const unnamedReason = "its name is not known yet"
 
-// stop marks the calls from an index on as unreached, because the script needs the result of a refused call.
-func (d *Draft) stop(from, refused int) {
+// stopAt marks the calls from an index on as unreached, because the script needs the result of a refused call.
+func stopAt(d *Draft, from, refused int) {
 	why := "the script reads the result of call " + d.step.calls.describe(refused) + ", which is refused"
 	for i := from; i < len(d.Seen); i++ {
 		d.Seen[i].Action, d.Seen[i].Reason = writ.ActionUnreached, why
@@ -359,7 +374,8 @@ func (d *Draft) close(c *journal.Call) {
 		if c.Error.Code == writ.CodeDependencyFailed {
 			out.Error = writ.Errorf(c.Error.Code, "%s", c.Error.Message) // without its hint, which names a run
 		}
-		if c.Error.Code == writ.CodeNoCapacity {
+		switch c.Error.Code {
+		case writ.CodeNoCapacity, writ.CodePortClosed, writ.CodePortTaken:
 			out.Nodes = d.step.verdicts[c.Seq].Unsuitable
 		}
 	case out.Action != "":

@@ -14,6 +14,7 @@ import (
 // placer gives each claimed call a node. Each placed group reduces the free capacity of its candidate.
 type placer struct {
 	*Step
+	records    placementReader
 	candidates []placement.Candidate
 }
 
@@ -27,7 +28,7 @@ func placeCalls(t *Step, records placementReader) error {
 	if err != nil {
 		return err
 	}
-	places := placer{t, candidates}
+	places := placer{t, records, candidates}
 	// if a call fails, the calls that need it fail too, and the rest of its group may fit without them
 	for again := true; again; {
 		again = false
@@ -58,7 +59,7 @@ func candidatesFor(t *Step, records placementReader) ([]placement.Candidate, err
 		load := loads[n.ID]
 		candidates = append(candidates, placement.Candidate{Node: n, Free: n.Capacity.Minus(load.Reserved), Open: load.Open()})
 	}
-	return candidates, nil
+	return candidates, addPorts(t, records, candidates)
 }
 
 // addLabels adds the labels that a call requests to the request of its group.
@@ -91,6 +92,13 @@ func (t placer) placeGroup(group []*journal.Call) error {
 		}
 		if names, version := op.Args.EngineOf(c.Args); op.Effect == catalog.Make && (len(names) > 0 || version != "") {
 			w.Engines = append(w.Engines, placement.EngineRequest{Module: op.Module, Names: names, Version: version})
+		}
+		if t.isClaimed(c) {
+			have, err := t.records.Resource(c.Resource())
+			if err != nil {
+				return err
+			}
+			w.Ports = append(w.Ports, portsOf(op, c, have)...)
 		}
 		if c.Node == "" || t.isClaimed(c) { // capacity of a call that was placed in an earlier step is reserved already
 			w.Need = w.Need.Plus(c.Need)
@@ -155,6 +163,7 @@ func (t placer) placeGroup(group []*journal.Call) error {
 		if t.candidates[i].ID == v.Node {
 			t.candidates[i].Free = t.candidates[i].Free.Minus(w.Need)
 			t.candidates[i].Open += len(group)
+			t.takePorts(&t.candidates[i], group)
 		}
 	}
 	return nil
@@ -179,6 +188,12 @@ func (t placer) checkGrowth(group []*journal.Call) error {
 		if !t.isClaimed(c) || i < 0 {
 			continue
 		}
+		if refused, err := t.refusePorts(c, t.candidates[i]); refused || err != nil {
+			if err != nil {
+				return err
+			}
+			continue
+		}
 		before := t.claimed[c.Seq]
 		delete(t.claimed, c.Seq)
 		free := &t.candidates[i].Free
@@ -198,8 +213,33 @@ func (t placer) checkGrowth(group []*journal.Call) error {
 			continue
 		}
 		*free = free.Minus(c.Need)
+		t.takePorts(&t.candidates[i], []*journal.Call{c})
 	}
 	return nil
+}
+
+// refusePorts fails a call that publishes ports that its resource cannot have on its node, and reports whether it did.
+func (t placer) refusePorts(c *journal.Call, on placement.Candidate) (bool, error) {
+	op, _ := catalog.Lookup(c.Operation)
+	have, err := t.records.Resource(c.Resource())
+	if err != nil {
+		return false, err
+	}
+	refused := placement.PortError(portsOf(op, c, have), on)
+	if refused == nil {
+		return false, nil
+	}
+	delete(t.claimed, c.Seq)
+	return true, t.fail(c, writ.CallFailed, refused)
+}
+
+// takePorts marks the ports that calls publish as taken on their node.
+func (t placer) takePorts(on *placement.Candidate, calls []*journal.Call) {
+	for _, c := range calls {
+		for _, p := range catalog.Publishing(c.Args["publish"]) {
+			take(on, p, userOf(c.Resource(), t.run.Project))
+		}
+	}
 }
 
 // conflictingNodes returns the error of a call that is bound to two nodes.

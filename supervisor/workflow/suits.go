@@ -4,6 +4,7 @@ import (
 	"writ"
 	"writ/sal/catalog"
 	"writ/supervisor/journal"
+	"writ/supervisor/placement"
 )
 
 // unsuitable returns the error of a call whose driver would reject one of its resources: an image of another format, or
@@ -59,4 +60,82 @@ func resourceName(arg any) string {
 	}
 	name, _ := arg.(string)
 	return name
+}
+
+// portsOf returns the ports of a node that a call publishes and its resource does not have there yet.
+func portsOf(op *catalog.Operation, c *journal.Call, have *journal.Resource) []placement.Port {
+	if op.Effect != catalog.Make {
+		return nil
+	}
+	held := map[placement.Port]bool{}
+	if have != nil {
+		for _, p := range publishedBy(have) {
+			held[placement.Port{Protocol: p.Protocol, Number: p.Port}] = true
+		}
+	}
+	var all []placement.Port
+	for _, p := range catalog.Publishing(c.Args["publish"]) {
+		if port := (placement.Port{Protocol: p.Protocol, Number: p.Port}); !held[port] {
+			all = append(all, port)
+		}
+	}
+	return all
+}
+
+// addPorts sets the published ports of the candidates. They are read only if a claimed call publishes ports.
+func addPorts(t *Step, records placementReader, candidates []placement.Candidate) error {
+	asks := false
+	for _, c := range t.calls.all {
+		asks = asks || t.isClaimed(c) && len(catalog.Publishing(c.Args["publish"])) > 0
+	}
+	if !asks {
+		return nil
+	}
+	for i := range candidates {
+		there, err := records.ResourcesOn(candidates[i].ID)
+		if err != nil {
+			return err
+		}
+		for _, r := range there {
+			for _, p := range publishedBy(r) {
+				take(&candidates[i], p, userOf(r.ResourceID, t.run.Project))
+			}
+		}
+	}
+	for _, c := range t.calls.all { // placed in an earlier step, without a result yet
+		if c.State.Ended() || c.Node == "" || t.isClaimed(c) {
+			continue
+		}
+		for i := range candidates {
+			for _, p := range catalog.Publishing(c.Args["publish"]) {
+				if candidates[i].ID == c.Node {
+					take(&candidates[i], p, userOf(c.Resource(), t.run.Project))
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// publishedBy returns the ports that a resource has, and the ports that it asked for.
+func publishedBy(r *journal.Resource) []catalog.Publish {
+	return append(catalog.Publishing(r.Values["published"]), catalog.Publishing(r.Args["publish"])...)
+}
+
+// take marks a port of a candidate as published.
+func take(c *placement.Candidate, p catalog.Publish, user string) {
+	if c.Ports == nil {
+		c.Ports = make(map[placement.Port]string)
+	}
+	if p.Port != 0 {
+		c.Ports[placement.Port{Protocol: p.Protocol, Number: p.Port}] = user
+	}
+}
+
+// userOf describes a resource with a published port. It does not reveal names in other projects.
+func userOf(r writ.ResourceID, asks writ.ProjectID) string {
+	if r.Project != asks {
+		return "another project"
+	}
+	return r.String()
 }

@@ -41,7 +41,9 @@ func (p *planned) failed() error {
 	e.Hint = orExplain(first.Error.Hint, first.Error.Code)
 	exit := writ.ExitPlanUnplaced
 	for _, c := range refused {
-		if c.Error.Code != writ.CodeNoCapacity && c.Error.Code != writ.CodeDependencyFailed {
+		switch c.Error.Code {
+		case writ.CodeNoCapacity, writ.CodePortClosed, writ.CodePortTaken, writ.CodeDependencyFailed:
+		default:
 			exit = writ.ExitFailed
 		}
 	}

@@ -1,0 +1,76 @@
+package supervisor_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"writ"
+	"writ/internal/opening"
+	"writ/internal/test/testenv"
+)
+
+// Promise: Plans, scripts and manuals: Containers that publish the same port go to different nodes. If no node has the port open and
+// free, the plan and the run refuse it and name the user of the port, unless that is in another project.
+// How: The supervisor counts the ports of resources and of open calls; each node decides again.
+func TestPublishedPortsAreDistributed(t *testing.T) {
+	open, err := opening.ParseList([]string{"192.0.2.10:8080-8081"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	script := func(name string, ports ...int64) string {
+		var publish []string
+		for _, port := range ports {
+			publish = append(publish, fmt.Sprintf("{port: %d, to: 80}", port))
+		}
+		return fmt.Sprintf(`i_%[1]s := image.fetch("i-%[1]s", {url: "https://images.example/i", sha256: "%[2]s", format: "oci"})
+%[1]s := container.create("%[1]s", {image: i_%[1]s, publish: [%[3]s]})
+`, name, strings.Repeat("a", 64), strings.Join(publish, ", "))
+	}
+	inSim(t, func(t *testing.T, s *sim) {
+		for _, name := range []string{"n1", "n2"} {
+			s.realNode(name, func(n *realNode) { n.open = open })
+		}
+		nodes := map[string]bool{}
+		_, calls := s.wantState(s.submit(previewModules+script("a", 8080)+script("b", 8080)), writ.RunSucceeded)
+		for _, c := range calls {
+			nodes[c.NodeName] = true
+		}
+		if len(nodes) != 2 {
+			t.Errorf("two containers with one port are on %v", nodes)
+		}
+		for _, tt := range []struct {
+			script string
+			code   writ.Code
+			says   []string
+		}{
+			{script("c", 8080), writ.CodePortTaken, []string{"8080/tcp published by container a", "8080/tcp published by container b"}},
+			{script("c", 8082), writ.CodePortClosed, []string{"does not open port 8082", "192.0.2.10:8080-8081"}},
+			{script("a", 8080, 8090), writ.CodePortClosed, []string{"does not open port 8090"}},
+			{script("c", 8081) + `d := container.create("d", {image: i_c, publish: [{port: 8081, to: 81}]})` + "\n", writ.CodePortTaken, []string{"8081/tcp twice"}},
+		} {
+			preview := s.preview(s.payload(previewModules + tt.script))
+			refused := 0
+			for _, c := range preview.Calls {
+				if c.Error != nil && c.Error.Code == tt.code && testenv.Mentions(c.Error.Message, tt.says...) {
+					refused++
+				}
+			}
+			if refused == 0 {
+				t.Errorf("%s is planned as %v", tt.script, foreseen(preview))
+			}
+			run, _ := s.wantState(s.submit(previewModules+tt.script), writ.RunFailed)
+			if run.Failure.Error.Code != tt.code || !testenv.Mentions(run.Failure.Error.Message, tt.says...) {
+				t.Errorf("%s ends with %+v", tt.script, run.Failure)
+			}
+		}
+		preview := s.preview(s.payload(previewModules + script("a", 8080) + script("e", 0) + script("f", 8081)))
+		for _, c := range preview.Calls {
+			if c.Error != nil {
+				t.Errorf("planned as %v: %v", foreseen(preview), c.Error)
+			}
+		}
+		s.wantState(s.submit(previewModules+`container.delete("a")`), writ.RunSucceeded)
+		s.wantState(s.submit(previewModules+script("c", 8080)), writ.RunSucceeded)
+	})
+}
