@@ -20,6 +20,7 @@ type Order struct {
 	Deadline   time.Duration // relative to acceptance
 	MaxCalls   int
 	Targets    []string    // resources that the script may destroy, "volume/web-0" or "volume/web-*"; see NameTargets
+	Prune      []string    // resources to delete at the end of the run, "volume/web-0"; see PruneKept
 	PlanDigest writ.Digest // digest of the plan that the run is bound to, or zero; see Bind
 	Secrets    []string    // with versions, "db-password@3"
 	Images     []string    // full references with digests, "docker.io/library/nginx:1.27@sha256:…"; see registry.ResolveImages
@@ -55,8 +56,9 @@ func (o Order) Payload(roster *identity.Roster, by Signatory) ([]byte, error) {
 		Deadline:     o.Deadline,
 		Nonce:        identity.NewNonce(),
 		Engine:       scripts.Engine,
-		Allow:        o.Script.Report.Operations,
-		Targets:      o.Targets,
+		Allow:        o.operations(),
+		Targets:      o.destructive(),
+		Prune:        o.Prune,
 		MaxCalls:     o.MaxCalls,
 		Params:       params,
 		Plan:         o.PlanDigest,

@@ -26,10 +26,8 @@ func (o Order) plan(ctx context.Context, roster *identity.Roster, given map[int]
 		return scripts.Plan{}, err
 	}
 	in := scripts.Inputs{
-		Params: params, Project: o.Project.Name, Datacenter: o.Datacenter, Allow: o.Script.Report.Operations,
-		MaxCalls: o.MaxCalls,
-		Secrets:  o.Secrets,
-		Images:   o.Images,
+		Params: params, Project: o.Project.Name, Datacenter: o.Datacenter, Allow: o.operations(),
+		MaxCalls: o.MaxCalls, Secrets: o.Secrets, Images: o.Images, Prune: o.Prune,
 	}
 	if roster != nil {
 		if d := roster.Datacenter(o.Datacenter); d != nil {
@@ -141,9 +139,9 @@ func answers(p writ.Preview, calls int) bool {
 // preview asks the order's datacenter for the effects of a plan. If newest is set, the current revision of the order's
 // deployment is used instead of its base revision.
 func (c Orders) preview(ctx context.Context, o Order, plan *scripts.Plan, newest bool) (writ.Preview, error) {
-	p := writ.Proposal{Project: o.Project.ID, Deployment: o.Deployment.Name, Destructive: len(o.Targets) > 0,
-		Targets: o.Targets,
-		Calls:   plan.Proposed()}
+	targets := o.destructive()
+	p := writ.Proposal{Project: o.Project.ID, Deployment: o.Deployment.Name, Destructive: len(targets) > 0,
+		Targets: targets, Calls: plan.Proposed()}
 	if p.Deployment != "" && !newest {
 		p.Base = &o.Deployment.Base
 	}

@@ -7,10 +7,12 @@ import (
 
 	"writ"
 	"writ/identity"
+	"writ/identity/header"
 	"writ/identity/target"
 	"writ/sal/catalog"
 	"writ/scripts"
 	"writ/scripts/check"
+	"writ/scripts/deletion"
 )
 
 // Destruction holds the user's --destructive flag.
@@ -122,4 +124,60 @@ func withoutCovered(targets []string) []string {
 				target.Covered([]string{other}, writ.ResourceKind(kind), name)
 		})
 	})
+}
+
+// Batches orders resources for their deletion and divides them, so that one header can list each part together with the
+// targets `taken`. The first part is empty if there is no room.
+func Batches(resources []deletion.Resource, taken []string) [][]deletion.Resource {
+	const room = header.MaxLine - 64 // without the key of the line
+	batches, count, bytes := make([][]deletion.Resource, 1), len(taken), len(strings.Join(taken, " "))
+	for _, r := range slices.Concat(deletion.Stages(resources)...) {
+		size := len(target.Of(r.Kind, r.Name)) + 1
+		if count++; count > target.Max || bytes+size > room {
+			batches, count, bytes = append(batches, nil), 1, 0
+		}
+		bytes += size
+		batches[len(batches)-1] = append(batches[len(batches)-1], r)
+	}
+	return batches
+}
+
+// PruneKept makes the order's run delete the resources of its deployment that its plan does not name, by a preview of
+// the plan. It returns the number of those that do not fit into the header.
+func (o *Order) PruneKept(preview writ.Preview) (more int) {
+	var kept []deletion.Resource
+	for _, r := range preview.Kept {
+		kept = append(kept, deletion.Resource{Kind: r.Kind, Name: r.Name})
+	}
+	o.Prune = nil
+	for _, r := range Batches(kept, o.Targets)[0] {
+		o.Prune = append(o.Prune, target.Of(r.Kind, r.Name))
+	}
+	slices.Sort(o.Prune)
+	return len(kept) + preview.KeptMore - len(o.Prune)
+}
+
+// operations returns the operations that the run may call, also to prune.
+func (o *Order) operations() []string {
+	if len(o.Prune) == 0 {
+		return o.Script.Report.Operations
+	}
+	all := slices.Clone(o.Script.Report.Operations)
+	for _, resource := range o.Prune {
+		kind, _, _ := strings.Cut(resource, "/")
+		all = append(all, kind+".delete")
+	}
+	return sortedOnce(all)
+}
+
+// destructive returns the targets of the signed header: those of the script, and the resources to prune.
+func (o *Order) destructive() []string {
+	all := slices.Clone(o.Targets)
+	for _, resource := range o.Prune {
+		kind, name, _ := strings.Cut(resource, "/")
+		if !target.Covered(o.Targets, writ.ResourceKind(kind), name) {
+			all = append(all, resource)
+		}
+	}
+	return all
 }

@@ -1,11 +1,17 @@
 package client
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"writ"
+	"writ/identity"
+	"writ/identity/header"
+	"writ/identity/target"
+	"writ/scripts/deletion"
 )
 
 func TestDestructiveTargetsComeFromThePlanTheScriptOrThePerson(t *testing.T) {
@@ -38,5 +44,34 @@ func TestDestructiveTargetsComeFromThePlanTheScriptOrThePerson(t *testing.T) {
 		if writ.CodeOf(err) != tt.code || cmp.Diff(tt.want, o.Targets) != "" && err == nil {
 			t.Errorf("%s: %q, %v; want %q, %q", name, o.Targets, err, tt.want, tt.code)
 		}
+	}
+}
+
+func TestBatchesFitIntoAHeader(t *testing.T) {
+	var resources []deletion.Resource
+	for i := range 450 {
+		resources = append(resources, deletion.Resource{Kind: "volume", Name: fmt.Sprintf("%s-%03d", strings.Repeat("v", 55), i)})
+	}
+	resources = append(resources, deletion.Resource{Kind: "machine", Name: "web"})
+	all := 0
+	for i, batch := range Batches(resources, nil) {
+		p := &identity.Payload{}
+		for _, r := range batch {
+			p.Targets = append(p.Targets, target.Of(r.Kind, r.Name))
+		}
+		all += len(batch)
+		if i == 0 && batch[0].Name != "web" {
+			t.Error("the user is not deleted first")
+		}
+		if n := len("destructive: " + strings.Join(p.Targets, " ")); n > header.MaxLine || len(batch) > target.Max {
+			t.Errorf("batch %d has %d names and %d bytes", i, len(batch), n)
+		}
+	}
+	if all != len(resources) {
+		t.Errorf("%d of %d resources", all, len(resources))
+	}
+	taken := make([]string, target.Max)
+	if first := Batches(resources, taken)[0]; len(first) != 0 {
+		t.Errorf("%d resources where no room is left", len(first))
 	}
 }

@@ -84,6 +84,10 @@ type planned struct {
 	// Targets lists the known targets that the script destroys. MoreTargets is true if others may follow at run time.
 	Targets     []string `json:"targets,omitempty"`
 	MoreTargets bool     `json:"more_targets,omitempty"`
+	// Prune lists the resources that the run deletes when all calls have succeeded, unless the script names them. PruneMore
+	// is the number of those that the signed header cannot list.
+	Prune     []string `json:"prune,omitempty"`
+	PruneMore int      `json:"prune_more,omitempty"`
 	// Summary counts the calls by action. Without a preview, its only key is "planned".
 	Summary map[string]int `json:"summary"`
 	// Changes is false only if the plan is certain to have no effect.
@@ -175,7 +179,15 @@ func makePlan(
 		order.Targets = view.Targets
 	}
 	if unasked == "" {
-		foreseen, preview, err := c.Orders.Foresee(ctx, order, roster, view.Plan, !strings.Contains(p.order.Deployment, "@"))
+		newest := !strings.Contains(p.order.Deployment, "@")
+		foreseen, preview, err := c.Orders.Foresee(ctx, order, roster, view.Plan, newest)
+		if err == nil && p.order.Prune {
+			view.PruneMore = order.PruneKept(preview)
+			view.Prune = order.Prune
+			if view.Plan, err = order.Plan(ctx, roster); err == nil {
+				foreseen, preview, err = c.Orders.Foresee(ctx, order, roster, view.Plan, newest)
+			}
+		}
 		switch {
 		case err == nil:
 			view.Foreseen, view.Preview = &foreseen, &preview
@@ -184,6 +196,10 @@ func makePlan(
 		default:
 			return nil, err
 		}
+	}
+	if p.order.Prune && view.Preview == nil {
+		return nil, writ.Errorf(writ.CodeUsage, "--prune needs the list of resources, which only the datacenter has: %s",
+			view.Unasked).WithHint("plan it without --prune, or when the datacenter answers")
 	}
 	view.conclude()
 	if view.failed() == nil {
@@ -204,7 +220,7 @@ func mayNotSubmit(ctx context.Context, c *client.Client, roster *identity.Roster
 		return nil
 	}
 	action := identity.ActionSubmit
-	if order.Script.Report.Destructive {
+	if order.Script.Report.Destructive || len(order.Prune) > 0 {
 		action = identity.ActionDestroy
 	}
 	if err := roster.Allows(by.Name, action, order.Project.ID, time.Now()); err != nil {
@@ -339,6 +355,9 @@ func nextCommand(env *cli.Env, p *planned, o *signing.OrderFlags) string {
 		words = append(words, "--destructive="+o.Destructive.String())
 	case o.Destructive.Said:
 		words = append(words, "--destructive")
+	}
+	if o.Prune {
+		words = append(words, "--prune")
 	}
 	add("--plan", p.Digest.String()[:digestDigits])
 	for i, w := range words {

@@ -152,6 +152,9 @@ func (t *planText) kept() {
 	if t.Preview.KeptMore > 0 {
 		t.line("  and %d more", t.Preview.KeptMore)
 	}
+	if len(t.Prune) == 0 {
+		t.line("  to delete them at the end of the run: --prune")
+	}
 }
 
 // end writes the digest, the summary and the next command.
@@ -172,7 +175,7 @@ func (t *planText) end() {
 	}
 }
 
-// destroys writes the targets that the signature must name.
+// destroys writes the targets that the signature must name, and the resources to prune.
 func (t *planText) destroys() {
 	switch targets := terminal.Clean(strings.Join(t.Targets, ", ")); {
 	case t.MoreTargets && targets == "":
@@ -182,6 +185,10 @@ func (t *planText) destroys() {
 			targets)
 	case targets != "":
 		t.line("\ndestroys %s", targets)
+	}
+	if len(t.Prune) > 0 {
+		t.line("\nprunes %s, when all calls have succeeded, unless the script names them",
+			terminal.Clean(strings.Join(t.Prune, ", ")))
 	}
 }
 

@@ -3,7 +3,6 @@ package runs
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -57,7 +56,7 @@ func (d *deleter) mayDelete(ctx context.Context) error {
 	return d.roster.Allows(by.Name, identity.ActionDestroy, d.order.Project.ID, time.Now())
 }
 
-// batch is a script that deletes at most target.Max resources, which one header can list.
+// batch is a script that deletes the resources of one of client.Batches.
 type batch struct {
 	resources []deletion.Resource // one for each call of the script, in order
 	order     client.Order
@@ -70,9 +69,8 @@ func (d *deleter) plan(ctx context.Context, resources []writ.KeptResource) ([]ba
 	for _, r := range resources {
 		all = append(all, deletion.Resource{Kind: r.Kind, Name: r.Name})
 	}
-	ordered := slices.Concat(deletion.Stages(all)...)
 	var batches []batch
-	for some := range slices.Chunk(ordered, target.Max) {
+	for _, some := range client.Batches(all, nil) {
 		b := batch{resources: some, order: d.order}
 		comment := "Deletes resources of project " + d.order.Project.Name
 		if name := d.order.Deployment.Name; name != "" {

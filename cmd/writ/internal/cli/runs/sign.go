@@ -107,19 +107,48 @@ func payload(
 	if err != nil {
 		return nil, err
 	}
+	if err := order.NameTargets(ctx, roster, o.Destructive.Destruction); err != nil {
+		return nil, err
+	}
+	if o.Prune {
+		if err := prune(ctx, env, c, roster, &order); err != nil {
+			return nil, err
+		}
+	}
 	// An empty --plan is an error and not ignored: it may be the output of a command that failed.
 	if o.Plan != "" || slices.Contains(o.Given(), "--plan") {
 		if err := order.Bind(ctx, roster, o.Plan); err != nil {
 			return nil, err
 		}
 	}
-	if err := order.NameTargets(ctx, roster, o.Destructive.Destruction); err != nil {
-		return nil, err
-	}
 	if len(order.Targets) > 0 {
 		env.Note("it may destroy %s", strings.Join(terminal.SortedNames(order.Targets), ", "))
 	}
 	return order.Payload(roster, signer)
+}
+
+// prune makes the run of an order delete the resources that the script does not name, and lists them.
+func prune(ctx context.Context, env *cli.Env, c *client.Client, roster *identity.Roster, order *client.Order) error {
+	plan, err := order.Plan(ctx, roster)
+	if err != nil {
+		return err
+	}
+	_, preview, err := c.Orders.Foresee(ctx, *order, roster, plan, true)
+	if err != nil {
+		return err
+	}
+	more := order.PruneKept(preview)
+	if len(order.Prune) == 0 {
+		env.Note("the script names all resources of the deployment: --prune deletes none")
+		return nil
+	}
+	env.Note("it deletes at its end, unless the script names it: %s",
+		strings.Join(terminal.SortedNames(order.Prune), ", "))
+	if more > 0 {
+		env.Warn("%s that the script does not name stay, because one header cannot list all: submit it again",
+			cli.Count(more, "resource"))
+	}
+	return nil
 }
 
 // endWithCertificate limits the validity of a submission to the validity of the signer's certificate, because later

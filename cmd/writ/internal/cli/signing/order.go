@@ -37,6 +37,7 @@ type OrderFlags struct {
 	MaxCalls    int
 	Destructive targetsFlag
 	Plan        string
+	Prune       bool
 	Secrets     []string
 	Images      []string
 	signs       []*pflag.Flag // flags that change the signed text
@@ -84,6 +85,9 @@ func (o *OrderFlags) Check() error {
 		return writ.Errorf(writ.CodeUsage, "--deadline: %s has parts of a second", o.Deadline).
 			WithHint("write whole seconds, like 90s or 2h")
 	}
+	if o.Prune && o.Deployment == "" {
+		return writ.Errorf(writ.CodeUsage, "--prune deletes resources of a deployment").WithHint("add --deployment NAME")
+	}
 	versions := make(map[string]int)
 	for _, word := range o.Secrets {
 		name, version, err := ParseSecret(word)
@@ -118,6 +122,8 @@ func (o *OrderFlags) AddTask(env *cli.Env, c *cobra.Command) {
 		"allow the script to delete or overwrite data; with KIND/NAME or KIND/PREFIX*, separated by "+
 			"commas, only these")
 	f.Lookup("destructive").NoOptDefVal = bareFlag
+	f.BoolVar(&o.Prune, "prune", false,
+		"delete the resources of the deployment that the script does not name, when all calls have succeeded")
 	f.StringArrayVar(&o.Secrets, "secret", nil,
 		"secret whose name the script computes, or the version of one: NAME or NAME@VERSION (repeatable)")
 	f.StringArrayVar(&o.Images, "image", nil,

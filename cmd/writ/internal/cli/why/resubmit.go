@@ -38,8 +38,13 @@ func (r resubmit) submit() string {
 		deployment += "@" + strconv.Itoa(r.payload.Deployment.Base)
 	}
 	words := r.words("submit", deployment)
-	if r.payload != nil && len(r.payload.Targets) > 0 {
-		words = append(words, "--destructive="+strings.Join(r.payload.Targets, ","))
+	if r.payload != nil {
+		targets := slices.DeleteFunc(slices.Clone(r.payload.Targets), func(t string) bool {
+			return slices.Contains(r.payload.Prune, t)
+		})
+		if len(targets) > 0 {
+			words = append(words, "--destructive="+strings.Join(targets, ","))
+		}
 	}
 	return shellLine(words)
 }
@@ -57,6 +62,9 @@ func (r resubmit) words(command, deployment string) []string {
 		words = append(words, "--deployment", deployment)
 	}
 	if r.payload != nil {
+		if len(r.payload.Prune) > 0 {
+			words = append(words, "--prune")
+		}
 		for _, name := range slices.Sorted(maps.Keys(r.payload.Params)) {
 			words = append(words, "-p", name+"="+paramText(r.payload.Params[name]))
 		}
