@@ -1,6 +1,8 @@
 package catalog
 
 import (
+	"net/netip"
+	"slices"
 	"time"
 
 	"writ"
@@ -83,4 +85,26 @@ func networkOperations() []*Operation {
 		declare[Nothing, Identity](network.with("delete", Remove, time.Minute,
 			"Deletes a network without members.").destroys("The network and its address range; no data.")),
 	}
+}
+
+// CheckRules returns the error for a rule of network.allow that could never match: it permits only IPv4 addresses, and
+// the network has no IPv4 range.
+func CheckRules(network writ.ResourceID, rules []NetworkRule, hasIPv4 bool) *writ.Error {
+	if hasIPv4 {
+		return nil
+	}
+	for i, r := range rules {
+		if len(r.From) > 0 && !slices.ContainsFunc(r.From, isIPv6) {
+			return writ.Errorf(writ.CodeArgumentsInvalid,
+				"rules[%d] permits only IPv4 addresses, and %s has no IPv4 range: it would match no packet", i, network).
+				WithHint("name IPv6 ranges in from, or create a network with ipv4")
+		}
+	}
+	return nil
+}
+
+// isIPv6 reports whether an address range is one of IPv6.
+func isIPv6(text string) bool {
+	p, err := netip.ParsePrefix(text)
+	return err != nil || p.Addr().Is6() // package catalog has checked the form
 }

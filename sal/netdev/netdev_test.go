@@ -317,6 +317,10 @@ func TestDeleteLeavesNoLinksOrRules(t *testing.T) {
 		map[string]any{"protocol": "tcp", "ports": []any{int64(80), int64(443)}, "from": []any{"400::/7", "10.0.0.0/8", "10.1.0.0/16"}},
 		map[string]any{"protocol": "icmp"},
 	}})
+	useless := map[string]any{"rules": []any{map[string]any{"from": []any{"10.0.0.0/8", "0.0.0.0/0"}}}}
+	if _, err := x.do("network.allow", "back", useless); writ.CodeOf(err) != writ.CodeArgumentsInvalid || !strings.Contains(err.Error(), "rules[0]") {
+		t.Errorf("a rule for IPv4 on a network without IPv4: %v", err)
+	}
 	web := x.guest("web", "front", "back")
 	vm := ownerOf("vm")
 	_, err := x.Taps(t.Context(), vm, refs([]string{"front"}))

@@ -122,6 +122,9 @@ func (n *networks) allow(r *sal.Record[network], rules []catalog.NetworkRule) (s
 	if err := firewall.Check(rules); err != nil {
 		return sal.Outcome{}, err
 	}
+	if err := catalog.CheckRules(r.Resource, rules, ipv4(r).IsValid()); err != nil {
+		return sal.Outcome{}, err
+	}
 	if len(rules) == len(r.Own.Rules) && (len(rules) == 0 || reflect.DeepEqual(rules, r.Own.Rules)) {
 		return sal.Outcome{Change: writ.ChangeUnchanged, Values: values(n.subnet, r)}, nil
 	}

@@ -13,9 +13,18 @@ import (
 
 func makeNetwork(*Driver, sal.Request, *state) error { return nil }
 
-func useNetwork(_ *Driver, request sal.Request, s *state) (map[string]any, error) {
-	if request.Operation.Verb != "allow" {
+func useNetwork(d *Driver, request sal.Request, s *state) (map[string]any, error) {
+	args, ok := request.Args.(*catalog.NetworkAllow)
+	if !ok {
 		return nil, unsupported(request)
+	}
+	network, err := d.store.get(request.Resource)
+	if err != nil {
+		return nil, err
+	}
+	_, hasIPv4 := network.Spec["ipv4"]
+	if err := catalog.CheckRules(request.Resource, args.Rules, hasIPv4); err != nil {
+		return nil, err
 	}
 	rules := catalog.Values(request.Args)
 	if mutable, immutable := request.Operation.Args.Changed(s.Rules, rules); len(mutable)+len(immutable) > 0 {

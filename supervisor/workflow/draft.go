@@ -297,6 +297,9 @@ func (d *Draft) end(c *journal.Call) error {
 			return err
 		}
 	}
+	if f.err == nil {
+		f.err = p.uselessRule(c, have)
+	}
 	if f.err == nil && f.action != writ.ActionUnchanged {
 		if f.err, err = volumeConflict(d, p, c); err != nil {
 			return err

@@ -232,3 +232,18 @@ func keepDisks(f *foresight, op *catalog.Operation, args map[string]any) {
 	}
 	f.values["disks"] = all
 }
+
+// uselessRule returns the error of network.allow for a rule that could never match on the network, or nil. It returns
+// nil if too little is known.
+func (p *ProposedCall) uselessRule(c *journal.Call, network *journal.Resource) *writ.Error {
+	if p.Op.Name() != "network.allow" || network == nil || network.Operation != "network.create" || len(p.unknown) > 0 {
+		return nil
+	}
+	decoded, err := p.Op.Decode(c.Args)
+	args, ok := decoded.(*catalog.NetworkAllow)
+	if err != nil || !ok {
+		return nil
+	}
+	_, hasIPv4 := network.Args["ipv4"]
+	return catalog.CheckRules(c.Resource(), args.Rules, hasIPv4)
+}
