@@ -21,8 +21,12 @@ import (
 	"writ/internal/test/testenv"
 )
 
-// patience limits the wait for a browser that hangs.
+// patience limits the wait for a browser that hangs: each call of do gets the whole time, because a page has hundreds of
+// stops for Tab.
 const patience = 3 * time.Minute
+
+// lateKey is the key of a tab's timer in its context.
+type lateKey struct{}
 
 // browse opens a tab of a new headless browser. Console errors fail the test, because browsers report violations of the
 // content policy there.
@@ -37,8 +41,11 @@ func browse(t *testing.T) context.Context {
 		chromedp.Flag("disable-component-update", true),
 		chromedp.WSURLReadTimeout(patience),
 	)
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(cancel)
+	late := time.AfterFunc(patience, cancel)
+	t.Cleanup(func() { late.Stop() })
+	ctx = context.WithValue(ctx, lateKey{}, late)
 	ctx, cancelBrowser := chromedp.NewExecAllocator(ctx, options...)
 	tab, cancelTab := chromedp.NewContext(ctx)
 	t.Cleanup(func() {
@@ -77,8 +84,10 @@ func browse(t *testing.T) context.Context {
 	return tab
 }
 
+// do runs steps in a tab.
 func do(t *testing.T, tab context.Context, steps ...chromedp.Action[chromedp.Void]) {
 	t.Helper()
+	tab.Value(lateKey{}).(*time.Timer).Reset(patience)
 	if err := chromedp.Do(tab, steps...); err != nil {
 		t.Fatal(err)
 	}

@@ -8,14 +8,18 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
+	"github.com/google/go-cmp/cmp"
 
+	"writ/coord/dashboard/snapshot"
 	"writ/internal/test/testenv"
+	"writ/ledger"
 )
 
 // keyboardFile is a script that inspects the focus.
@@ -95,7 +99,18 @@ func tabTo(t *testing.T, tab context.Context, expression string) {
 func TestEveryPageIsUsedByKeysAlone(t *testing.T) {
 	t.Parallel()
 	w := open(t)
+	w.ahead = time.Hour
 	failed, running := everyPart(w)
+	stuckAt := func(now time.Time) ledger.RunCounts {
+		n, err := w.ledger.CountRuns(t.Context(), ledger.RunFilter{Silent: now.Add(-snapshot.StuckAfter)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	if diff := cmp.Diff(stuckAt(time.Now()), stuckAt(time.Now().Add(30*time.Minute))); diff != "" {
+		t.Fatalf("runs become stuck during the test, and its pages change:\n%s", diff)
+	}
 	for _, width := range []int64{1280, 390} {
 		t.Run(fmt.Sprint(width), func(t *testing.T) {
 			for _, p := range everyPage(failed, running) {

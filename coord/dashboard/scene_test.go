@@ -139,11 +139,12 @@ func fill(w *fixture) (failed, running writ.Run) {
 	refused := w.submit(70, "wipe.tengo", func(in *ledger.Incoming) { in.Received, in.Signer = now.Add(-100*time.Second), "bob" })
 	w.ok(w.ledger.Reject(w.t.Context(), refused.Payload, writ.SubmissionRefused, writ.Errorf(writ.CodeDestructiveDenied, "the script may delete volumes and bob has no binding that allows it")))
 	failed = failedRun(w, 71, now.Add(-75*time.Second))
+	begun := now.Add(w.ahead)
 	w.submit(72, "edge-cache.tengo", func(in *ledger.Incoming) {
-		in.Received, in.Datacenter, in.Signer = now.Add(-48*time.Second), fra, ci
+		in.Received, in.Datacenter, in.Signer = begun.Add(-48*time.Second), fra, ci
 	})
-	accepted := w.submit(73, "tenant-vpn.tengo", func(in *ledger.Incoming) { in.Received, in.Signer = now.Add(-9*time.Second), "bob" })
-	running = runningRun(w, 74, now.Add(-12*time.Second))
+	accepted := w.submit(73, "tenant-vpn.tengo", func(in *ledger.Incoming) { in.Received, in.Signer = begun.Add(-9*time.Second), "bob" })
+	running = runningRun(w, 74, begun.Add(-12*time.Second))
 	w.run(accepted)
 	w.nodes(now)
 	w.depths(3)

@@ -52,7 +52,11 @@ func stuckRuns(w *fixture) (oldest, waits, banks writ.Run) {
 	ended.State, ended.Ended = writ.RunSucceeded, time.Now()
 	w.run(ended)
 	w.silence()
-	fresh := old(313, "fresh.tengo", 4*time.Hour, nil)
+	age := 4 * time.Hour
+	if w.ahead > 0 {
+		age = -w.ahead
+	}
+	fresh := old(313, "fresh.tengo", age, nil)
 	fresh.State = writ.RunRunning
 	w.run(fresh)
 	return oldest, waits, banks
