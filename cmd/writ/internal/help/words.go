@@ -77,6 +77,7 @@ var words = map[string]string{
 	"PROJECT":     "project",
 	"RANGE":       "image-allow transfer-allow",
 	"REGION":      "region",
+	"REGISTRY":    "registry",
 	"RESOURCES":   "destructive",
 	"ROLE":        "role",
 	"SCRIPT":      "script",
