@@ -1,6 +1,7 @@
 package containerd
 
 import (
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -103,6 +104,40 @@ func TestPulledImagesAreLimited(t *testing.T) {
 	b.must("container.delete", "web", nil)
 	if _, err := b.driver.Do(t.Context(), foreign); err != nil {
 		t.Errorf("after the first image is gone: %v", err)
+	}
+	clear(t, b.driver)
+}
+
+// A slow registry of one project must not hold up the others.
+func TestDeletionDoesNotWaitForPull(t *testing.T) {
+	b := newFixture(t, testenv.HomeInMemory(t, "containerd"))
+	s := ociregistry.Start(t)
+	b.from(s)
+	reference := s.Host + "/web:1@" + s.Push(t, "web:1", ociregistry.FromArchive(t, busybox(t).Path))
+	pulling, goOn := make(chan struct{}), make(chan struct{})
+	s.Before(func(_ http.ResponseWriter, r *http.Request) bool {
+		if strings.Contains(r.URL.Path, "/blobs/") {
+			select {
+			case pulling <- struct{}{}:
+			case <-goOn:
+			}
+			<-goOn
+		}
+		return false
+	})
+	b.must("container.create", "own", map[string]any{"image": "busybox"})
+	foreign := b.request("container.create", "web", map[string]any{"image": reference}, nil)
+	foreign.Resource.Project = "0192f6c2-0000-7000-8000-0000000000ff"
+	made := make(chan error, 1)
+	go func() {
+		_, err := b.driver.Do(t.Context(), foreign)
+		made <- err
+	}()
+	<-pulling
+	b.must("container.delete", "own", nil) // would never return if it waited
+	close(goOn)
+	if err := <-made; err != nil {
+		t.Errorf("the pull: %v", err)
 	}
 	clear(t, b.driver)
 }

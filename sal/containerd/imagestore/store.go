@@ -121,11 +121,12 @@ func (s *Store) DropUnused(ctx context.Context) error {
 	return nil
 }
 
-// drop removes an image unless a container uses it by now.
+// drop removes an image unless a container uses it by now. It skips an image that is locked: a container is being made
+// from it. If that fails, its own cleanup removes the image. Waiting could take as long as a pull by another project.
 func (s *Store) drop(ctx context.Context, name string) error {
-	done, err := s.Locks.Take(ctx, name)
-	if err != nil {
-		return err
+	done, free := s.Locks.Try(name)
+	if !free {
+		return nil
 	}
 	defer done()
 	if inUse, err := s.used(ctx); err != nil || inUse[name] {
