@@ -38,6 +38,7 @@ type pass struct {
 	output  map[string]any
 	// suspended is the wait that stopped the VM and ended the pass.
 	suspended *suspension
+	images    signedImages
 	named     names     // resources that the calls name; unused unless inputs.Prune has any
 	pruning   bool      // the script has ended, and its resources are deleted
 	record    *record   // the parameters, after the first read
@@ -59,7 +60,9 @@ var (
 // The script may make at most inputs.MaxCalls calls, and only of operations in inputs.Allow. The zero Inputs allow no
 // calls.
 func (p *Program) Pass(ctx context.Context, inputs scripts.Inputs, journal []scripts.Entry) (scripts.Outcome, error) {
-	run := &pass{inputs: inputs, meter: newMeter(), reads: newCallReads(len(journal))}
+	run := &pass{
+		inputs: inputs, meter: newMeter(), reads: newCallReads(len(journal)), images: signedImages{named: inputs.Images},
+	}
 	err := run.read(journal)
 	if err == nil {
 		err = run.evaluate(ctx, p)
@@ -160,7 +163,7 @@ func (p *pass) operate(op *catalog.Operation, args []tengo.Object) (*handle, err
 	if p.encoded, err = request.encode(&p.meter, p.encoded[:0]); err != nil {
 		return nil, err
 	}
-	p.encoded = addImages(p.encoded, request, p.inputs.Images)
+	p.encoded = addImages(p.encoded, request, &p.images)
 	if err := p.meter.burn(50 + int64(len(p.encoded))/16); err != nil {
 		return nil, err
 	}

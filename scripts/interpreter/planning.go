@@ -51,7 +51,9 @@ func Foresee(
 			Position: bundle.Main.Name + ":1:1", Reason: "the script is too big to be planned",
 		}, nil), nil
 	}
-	run := &pass{inputs: inputs, meter: newMeter(), plan: newPlanning()}
+	run := &pass{
+		inputs: inputs, meter: newMeter(), plan: newPlanning(), images: signedImages{named: inputs.Images},
+	}
 	run.plan.given = given
 	err = run.evaluate(ctx, program)
 	if ctx.Err() != nil {

@@ -183,26 +183,38 @@ func invalid(op *catalog.Operation, why string) error {
 		WithHint("`writ explain %s` lists its fields and options", op.Name())
 }
 
-// resolved returns the named reference, with its digest, that text means. ok is false if there is none.
-func resolved(named []string, text string) (full string, ok bool) {
-	wanted, err := imageref.Parse(text)
-	if err != nil {
-		return "", false
+// signedImages finds the references that the signed header names. A script may repeat a call thousands of times, so each
+// text is parsed once.
+type signedImages struct {
+	named []string          // full references with digests
+	known map[string]string // results by text
+}
+
+// resolve returns the named reference, with its digest, that text means, or "" if the header names none.
+func (s *signedImages) resolve(text string) (full string) {
+	if full, ok := s.known[text]; ok {
+		return full
 	}
-	i := slices.IndexFunc(named, func(one string) bool {
-		r, err := imageref.Parse(one)
-		return err == nil && (r == wanted || wanted.Digest == "" && r.Tagged() == wanted)
-	})
-	if i < 0 {
-		return "", false
+	if wanted, err := imageref.Parse(text); err == nil {
+		i := slices.IndexFunc(s.named, func(one string) bool {
+			r, err := imageref.Parse(one)
+			return err == nil && (r == wanted || wanted.Digest == "" && r.Tagged() == wanted)
+		})
+		if i >= 0 {
+			full = s.named[i]
+		}
 	}
-	return named[i], true
+	if s.known == nil {
+		s.known = make(map[string]string)
+	}
+	s.known[text] = full
+	return full
 }
 
 // addImages adds the digests of images to the encoded form of a call, so that a plan with another digest is another
 // plan.
-func addImages(encoded []byte, r *request, named []string) []byte {
-	if r.spec == nil || len(named) == 0 {
+func addImages(encoded []byte, r *request, signed *signedImages) []byte {
+	if r.spec == nil || len(signed.named) == 0 {
 		return encoded
 	}
 	spec, _ := pairsOf(r.spec)
@@ -211,8 +223,7 @@ func addImages(encoded []byte, r *request, named []string) []byte {
 			continue
 		}
 		if text, ok := spec[r.op.Args[i].Name].(*tengo.String); ok && imageref.Looks(text.Value) {
-			full, _ := resolved(named, text.Value)
-			encoded = append(append(encoded, 0), full...)
+			encoded = append(append(encoded, 0), signed.resolve(text.Value)...)
 		}
 	}
 	return encoded
@@ -222,8 +233,8 @@ func addImages(encoded []byte, r *request, named []string) []byte {
 // unchanged that the header does not name yet.
 func resolveImages(p *pass, op *catalog.Operation, args map[string]any) (map[string]any, error) {
 	return catalog.ReplaceImages(op.Args, args, func(text string) (string, error) {
-		full, ok := resolved(p.inputs.Images, text)
-		if ok || p.plan != nil {
+		full := p.images.resolve(text)
+		if full != "" || p.plan != nil {
 			return cmp.Or(full, text), nil
 		}
 		return "", writ.Errorf(writ.CodeImageUnresolved, "the signed header names no digest of the image %q",
