@@ -1,7 +1,6 @@
 package containerd
 
 import (
-	"slices"
 	"strings"
 
 	"writ"
@@ -22,11 +21,11 @@ func exists(err error) bool { return imagestore.IsExisting(err) }
 // cause is not retryable.
 func notStarted(doing string, err error) error {
 	text := strings.TrimSuffix(err.Error(), ": unknown")
-	if i := strings.LastIndex(text, `exec: "`); i >= 0 && containsAny(text[i:], noProgram) {
+	if i := strings.LastIndex(text, `exec: "`); i >= 0 && imagestore.ContainsAny(text[i:], noProgram) {
 		return writ.Errorf(writ.CodeArgumentsInvalid, "cannot %s: the container cannot run it: %s", doing, text[i:]).
 			WithHint("no shell resolves it: use its path, or [\"sh\", \"-c\", \"…\"]")
 	}
-	if _, why, found := strings.Cut(text, "error during container init: "); found && containsAny(why, badTree) {
+	if _, why, found := strings.Cut(text, "error during container init: "); found && imagestore.ContainsAny(why, badTree) {
 		return writ.Errorf(writ.CodeArgumentsInvalid, "cannot %s: its image and its volumes do not match: %s", doing,
 			why).
 			WithHint("check that the WORKDIR of the image and the path of each volume are directories in the image, or missing")
@@ -44,8 +43,4 @@ var noProgram = []string{
 var badTree = []string{
 	"not a directory", "is a directory", "file exists", "too many levels of symbolic links",
 	"must be mounted on ordinary directory", "permission denied", "file name too long",
-}
-
-func containsAny(text string, parts []string) bool {
-	return slices.ContainsFunc(parts, func(part string) bool { return strings.Contains(text, part) })
 }

@@ -65,13 +65,14 @@ func causedByLayer(why string) bool {
 	case strings.HasPrefix(why, "link "): // the target of a hard link is not in the image
 		return strings.Contains(why, "no such file or directory")
 	case strings.HasPrefix(why, "failed to setxattr "): // a file system limits the attributes of a file
-		return containsAny(why, []string{
+		return ContainsAny(why, []string{
 			"argument list too long", "numerical result out of range", "no space left on device", "invalid argument",
 		})
 	}
-	return containsAny(why, badEntry)
+	return ContainsAny(why, badEntry)
 }
 
-func containsAny(text string, parts []string) bool {
+// ContainsAny reports whether a text contains one of the parts.
+func ContainsAny(text string, parts []string) bool {
 	return slices.ContainsFunc(parts, func(part string) bool { return strings.Contains(text, part) })
 }

@@ -20,8 +20,15 @@ import (
 // Image is an image for containers, with the way to get its content.
 type Image struct {
 	Name string // at the daemon
-	// load writes the content of the image into the content store, and returns its index or manifest, and labels for it.
-	load func(ctx context.Context, s *Store) (ocispec.Descriptor, map[string]string, error)
+	// load writes the content of the image into the content store.
+	load func(ctx context.Context, s *Store) (loaded, error)
+}
+
+// loaded is an image whose content is in the store.
+type loaded struct {
+	target ocispec.Descriptor // its index or manifest
+	labels map[string]string
+	done   func() // is called when the image has its labels, or could not be made; may be nil
 }
 
 const (
@@ -36,14 +43,14 @@ func NameOf(i sal.Image) string { return archivePrefix + i.SHA256 }
 // Archive returns the image of an OCI archive. Image names inside the archive are ignored, because they could overwrite
 // images of other projects.
 func Archive(i sal.Image) Image {
-	return Image{Name: NameOf(i), load: func(ctx context.Context, s *Store) (ocispec.Descriptor, map[string]string, error) {
+	return Image{Name: NameOf(i), load: func(ctx context.Context, s *Store) (loaded, error) {
 		file, err := openWhole(ctx, i.Path)
 		if err != nil {
-			return ocispec.Descriptor{}, nil, sal.HostError("read the image", err)
+			return loaded{}, sal.HostError("read the image", err)
 		}
 		defer file.Close()
 		index, err := archive.ImportIndex(ctx, s.Daemon.ContentStore(), file)
-		return index, nil, Failed("import the image", err)
+		return loaded{target: index}, Failed("import the image", err)
 	}}
 }
 
@@ -56,12 +63,11 @@ func Pulled(
 	prefix := pulledPrefix + string(project) + "@"
 	return Image{
 		Name: prefix + reference.Digest,
-		load: func(ctx context.Context, s *Store) (ocispec.Descriptor, map[string]string, error) {
+		load: func(ctx context.Context, s *Store) (loaded, error) {
 			most, done, err := s.Budget.grant(ctx, s.Daemon)
 			if err != nil {
-				return ocispec.Descriptor{}, nil, err
+				return loaded{}, err
 			}
-			defer done()
 			pulled, err := from.Pull(ctx, registry.Request{
 				Reference: reference, Login: login, Store: s.Daemon.ContentStore(), Ingest: prefix, MaxBytes: most,
 				Progress: progress,
@@ -69,7 +75,9 @@ func Pulled(
 			if registry.IsOfStore(err) {
 				err = Failed("store the image", err)
 			}
-			return pulled.Manifest, map[string]string{labelBytes: strconv.FormatInt(pulled.Bytes, 10)}, err
+			return loaded{
+				target: pulled.Manifest, labels: map[string]string{labelBytes: strconv.FormatInt(pulled.Bytes, 10)}, done: done,
+			}, err
 		},
 	}
 }

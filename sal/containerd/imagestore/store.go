@@ -69,16 +69,19 @@ func (s *Store) Unpacked(ctx context.Context, i Image, snapshotter string) (clie
 
 // add loads the content of an image, and makes the image at the daemon.
 func (s *Store) add(ctx context.Context, i Image) (client.Image, error) {
-	target, labels, err := i.load(ctx, s)
+	l, err := i.load(ctx, s)
+	if l.done != nil {
+		defer l.done()
+	}
 	if err != nil {
 		return nil, err
 	}
 	store := s.Daemon.ContentStore()
 	children := images.FilterPlatforms(images.ChildrenHandler(store), platforms.Default())
-	if err := images.WalkNotEmpty(ctx, images.SetChildrenLabels(store, children), target); err != nil {
+	if err := images.WalkNotEmpty(ctx, images.SetChildrenLabels(store, children), l.target); err != nil {
 		return nil, Failed("import the image", err)
 	}
-	image := images.Image{Name: i.Name, Target: target, Labels: labels}
+	image := images.Image{Name: i.Name, Target: l.target, Labels: l.labels}
 	if _, err = s.Daemon.ImageService().Create(ctx, image); IsExisting(err) {
 		_, err = s.Daemon.ImageService().Update(ctx, image, "target", "labels")
 	}
