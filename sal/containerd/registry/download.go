@@ -54,7 +54,7 @@ func (d *download) Read(p []byte) (int, error) {
 			d.breaks = 0
 		}
 		switch {
-		case err == nil, errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF):
+		case err == nil, errors.Is(err, io.EOF):
 			return n, err
 		case d.breaks == maxBreaks || d.ctx.Err() != nil || errdefs.IsFailedPrecondition(err):
 			return n, d.cause(err)

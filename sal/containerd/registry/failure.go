@@ -38,8 +38,6 @@ func (w storeWriter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-func isExisting(err error) bool { return errdefs.IsAlreadyExists(err) }
-
 // explain returns the error of a pull for people. It does not change errors of the content store and of this package.
 func explain(ctx context.Context, r imageref.Reference, err error) error {
 	if err == nil || IsOfStore(err) {

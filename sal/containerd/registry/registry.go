@@ -22,6 +22,7 @@ import (
 	"github.com/containerd/containerd/v2/core/content"
 	"github.com/containerd/containerd/v2/core/images"
 	"github.com/containerd/containerd/v2/core/remotes"
+	"github.com/containerd/errdefs"
 	"github.com/containerd/log"
 	"github.com/containerd/platforms"
 	"github.com/opencontainers/go-digest"
@@ -183,7 +184,7 @@ func (p *pull) manifest(ctx context.Context, root ocispec.Descriptor) (ocispec.D
 	if len(fitting) == 0 {
 		return root, nil, otherPlatform(p.Reference, strings.Join(others, ", "))
 	}
-	slices.SortStableFunc(fitting, func(a, b ocispec.Descriptor) int {
+	chosen := slices.MinFunc(fitting, func(a, b ocispec.Descriptor) int {
 		switch {
 		case machine.Less(*a.Platform, *b.Platform):
 			return -1
@@ -192,26 +193,25 @@ func (p *pull) manifest(ctx context.Context, root ocispec.Descriptor) (ocispec.D
 		}
 		return 0
 	})
-	chosen := fitting[0]
 	chosen.Platform = nil // the config decides, as for an image without an index
 	text, err = p.text(ctx, chosen)
 	return chosen, text, err
 }
 
 // size checks the descriptors of the layers, and returns the size of all blobs.
-func (p *pull) size(m ocispec.Manifest, config ocispec.Image) (bytes int64, err error) {
+func (p *pull) size(m ocispec.Manifest, config ocispec.Image) (total int64, err error) {
 	if len(m.Layers) != len(config.RootFS.DiffIDs) || len(m.Layers) > maxLayers {
 		return 0, invalid("its manifest has %d layers and its config %d; at most %d are allowed", len(m.Layers),
 			len(config.RootFS.DiffIDs), maxLayers)
 	}
-	bytes = m.Config.Size
+	total = m.Config.Size
 	for _, layer := range m.Layers {
-		if layer.Size < 0 || layer.Size > p.MaxBytes || bytes+layer.Size > p.MaxBytes {
+		if layer.Size < 0 || layer.Size > p.MaxBytes || total+layer.Size > p.MaxBytes {
 			return 0, tooLarge(p.Reference, p.MaxBytes)
 		}
-		bytes += layer.Size
+		total += layer.Size
 	}
-	return bytes, nil
+	return total, nil
 }
 
 // download downloads the layers, several at once.
@@ -318,7 +318,7 @@ func (p *pull) write(ctx context.Context, d ocispec.Descriptor, w content.Writer
 		err = mismatch(d.Digest, sum.Digest())
 	}
 	if err == nil {
-		if err = w.Commit(ctx, d.Size, d.Digest); err == nil || isExisting(err) {
+		if err = w.Commit(ctx, d.Size, d.Digest); err == nil || errdefs.IsAlreadyExists(err) {
 			return nil
 		}
 		err = storeError{err}
