@@ -32,8 +32,8 @@ type Inputs struct {
 	Secrets []string `json:"secrets,omitempty"`
 	// The images at registries that the signed header names, as full references with digests; each tag once.
 	Images []string `json:"images,omitempty"`
-	// Prune lists resources, "volume/web-0", that the run deletes when all calls of the script have succeeded, except
-	// those that the script names.
+	// Prune lists resources, such as "volume/web-0". When all calls of the script have succeeded, the run deletes every
+	// listed resource that the script does not name.
 	Prune    []string `json:"prune,omitempty"`
 	MaxCalls int      `json:"max_calls"`
 	Logged   int      `json:"-"` // the number of log lines from earlier passes, which this pass omits

@@ -1,5 +1,5 @@
-// Package outbound connects to servers of images that scripts and other servers name: only to addresses on the internet,
-// and to those that the operator permits. It does not know the protocols.
+// Package outbound connects to servers of images. Scripts and other servers choose them, so it accepts only addresses on
+// the internet and addresses that the operator permits. It does not know the protocols.
 package outbound
 
 import (

@@ -285,8 +285,8 @@ type names struct {
 	unknown []int // calls with a name that a plan does not know, ascending
 }
 
-// add records the resources that a request names: its own, and those that its arguments give by name. A resource behind
-// a handle was named by an earlier call.
+// add records the resource of a request, and the resources that its arguments give by name. An earlier call has named the
+// resource of a handle.
 func (n *names) add(r *request, seq int) {
 	if n.known == nil {
 		n.known = make(map[deletion.Resource]bool)

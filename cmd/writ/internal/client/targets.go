@@ -143,7 +143,7 @@ func Batches(resources []deletion.Resource, taken []string) [][]deletion.Resourc
 }
 
 // PruneKept makes the order's run delete the resources of its deployment that its plan does not name, by a preview of
-// the plan. It returns the number of those that do not fit into the header.
+// the plan. It returns the number of resources that do not fit into the header.
 func (o *Order) PruneKept(preview writ.Preview) (more int) {
 	var kept []deletion.Resource
 	for _, r := range preview.Kept {
@@ -170,7 +170,7 @@ func (o *Order) operations() []string {
 	return sortedOnce(all)
 }
 
-// destructive returns the targets of the signed header: those of the script, and the resources to prune.
+// destructive returns the targets of the signed header: the targets of the script, and the resources to prune.
 func (o *Order) destructive() []string {
 	all := slices.Clone(o.Targets)
 	for _, resource := range o.Prune {
