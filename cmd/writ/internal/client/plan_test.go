@@ -42,6 +42,26 @@ func TestPreviewsOfOtherCallsAreNotBelieved(t *testing.T) {
 	}
 }
 
+// An order plans its script again only if an input has changed.
+func TestOrderReusesItsPlan(t *testing.T) {
+	order := Order{Script: NewScript("a.tengo", []byte("node := import(\"node\")\nnode.ping()\n")), MaxCalls: 10}
+	plan := func() *scripts.PlannedCall {
+		p, err := order.Plan(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return &p.Calls[0]
+	}
+	first := plan()
+	if plan() != first {
+		t.Error("equal inputs were planned twice")
+	}
+	order.MaxCalls = 9
+	if plan() == first {
+		t.Error("other inputs have the plan of the first")
+	}
+}
+
 func TestOnlyDigestsNamePlans(t *testing.T) {
 	order := Order{Script: NewScript("a.tengo", []byte("node := import(\"node\")\nnode.ping()\n")), MaxCalls: 10}
 	plan, err := order.Plan(t.Context(), nil)

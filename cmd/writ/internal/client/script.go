@@ -23,6 +23,14 @@ type Script struct {
 	Path   string
 	Bundle scripts.Bundle
 	Report check.Report // diagnostics name files relative to Path; library modules by their name only
+
+	planned *lastPlan // nil in a Script that neither ReadScript nor NewScript made
+}
+
+// lastPlan holds the newest plan of a script, because building an order plans it several times with equal inputs.
+type lastPlan struct {
+	inputs scripts.Inputs
+	plan   scripts.Plan
 }
 
 // Modules maps import names of the author's own modules to files outside the folder of the script.
@@ -100,7 +108,7 @@ func ReadScriptAs(path string, text []byte, own Modules) (Script, error) {
 	if err != nil {
 		return Script{}, fmt.Errorf("read the script: %w", err)
 	}
-	s := Script{Path: path, Bundle: bundle, Report: check.Check(bundle)}
+	s := Script{Path: path, Bundle: bundle, Report: check.Check(bundle), planned: new(lastPlan)}
 	for i := range s.Report.Diagnostics {
 		d := &s.Report.Diagnostics[i]
 		d.File = s.file(d.File, own)
@@ -138,7 +146,7 @@ func NewScript(name string, text []byte) Script {
 	if err != nil {
 		panic(err) // unreachable: no file was read
 	}
-	return Script{Path: name, Bundle: bundle, Report: check.Check(bundle)}
+	return Script{Path: name, Bundle: bundle, Report: check.Check(bundle), planned: new(lastPlan)}
 }
 
 // readFile reads the start of a file. Errors contain the path as given.

@@ -178,10 +178,17 @@ func makePlan(
 	case d.Said:
 		order.Targets = view.Targets
 	}
+	if named := p.order.Prune.Named; len(named) > 0 {
+		order.Prune = slices.Compact(slices.Sorted(slices.Values(named)))
+		view.Prune = order.Prune
+		if view.Plan, err = order.Plan(ctx, roster); err != nil {
+			return nil, err
+		}
+	}
 	if unasked == "" {
 		newest := !strings.Contains(p.order.Deployment, "@")
 		foreseen, preview, err := c.Orders.Foresee(ctx, order, roster, view.Plan, newest)
-		if err == nil && p.order.Prune {
+		if err == nil && p.order.Prune.Said && len(order.Prune) == 0 {
 			view.PruneMore = order.PruneKept(preview)
 			view.Prune = order.Prune
 			if view.Plan, err = order.Plan(ctx, roster); err == nil {
@@ -197,9 +204,9 @@ func makePlan(
 			return nil, err
 		}
 	}
-	if p.order.Prune && view.Preview == nil {
+	if p.order.Prune.Said && len(order.Prune) == 0 && view.Preview == nil {
 		return nil, writ.Errorf(writ.CodeUsage, "--prune needs the list of resources, which only the datacenter has: %s",
-			view.Unasked).WithHint("plan it without --prune, or when the datacenter answers")
+			view.Unasked).WithHint("name them with --prune=KIND/NAME, or plan it when the datacenter answers")
 	}
 	view.conclude()
 	if view.failed() == nil {
@@ -356,8 +363,8 @@ func nextCommand(env *cli.Env, p *planned, o *signing.OrderFlags) string {
 	case o.Destructive.Said:
 		words = append(words, "--destructive")
 	}
-	if o.Prune {
-		words = append(words, "--prune")
+	if len(p.Prune) > 0 {
+		words = append(words, "--prune="+strings.Join(p.Prune, ","))
 	}
 	add("--plan", p.Digest.String()[:digestDigits])
 	for i, w := range words {

@@ -110,8 +110,8 @@ func payload(
 	if err := order.NameTargets(ctx, roster, o.Destructive.Destruction); err != nil {
 		return nil, err
 	}
-	if o.Prune {
-		if err := prune(ctx, env, c, roster, &order); err != nil {
+	if o.Prune.Said {
+		if err := prune(ctx, env, c, roster, &order, o); err != nil {
 			return nil, err
 		}
 	}
@@ -127,8 +127,16 @@ func payload(
 	return order.Payload(roster, signer)
 }
 
-// prune makes the run of an order delete the resources that the script does not name, and lists them.
-func prune(ctx context.Context, env *cli.Env, c *client.Client, roster *identity.Roster, order *client.Order) error {
+// prune makes the run of an order delete the resources that --prune names. Without names, the datacenter lists the
+// resources that the script does not name, and the user has to confirm the list or to have seen it in a plan: the
+// datacenter could list any resource of the project.
+func prune(
+	ctx context.Context, env *cli.Env, c *client.Client, roster *identity.Roster, order *client.Order, o *signing.OrderFlags,
+) error {
+	if named := o.Prune.Named; len(named) > 0 {
+		order.Prune = slices.Compact(slices.Sorted(slices.Values(named)))
+		return nil
+	}
 	plan, err := order.Plan(ctx, roster)
 	if err != nil {
 		return err
@@ -148,7 +156,15 @@ func prune(ctx context.Context, env *cli.Env, c *client.Client, roster *identity
 		env.Warn("%s that the script does not name stay, because one header cannot list all: submit it again",
 			cli.Count(more, "resource"))
 	}
-	return nil
+	if o.Plan != "" && plan.Horizon == nil { // the digest of the plan covers these deletions
+		return nil
+	}
+	if !env.Interactive() {
+		return writ.Errorf(writ.CodeUsage, "cannot ask here whether to prune %s: nothing was signed",
+			cli.Count(len(order.Prune), "resource")).
+			WithHint("`writ plan` with --prune prints the command that names them: --prune=%s", strings.Join(order.Prune, ","))
+	}
+	return cli.ConfirmSigning(env, "delete "+cli.Count(len(order.Prune), "resource")+" at the end, with their data", "")
 }
 
 // endWithCertificate limits the validity of a submission to the validity of the signer's certificate, because later

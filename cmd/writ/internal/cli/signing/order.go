@@ -37,7 +37,7 @@ type OrderFlags struct {
 	MaxCalls    int
 	Destructive targetsFlag
 	Plan        string
-	Prune       bool
+	Prune       pruneFlag
 	Secrets     []string
 	Images      []string
 	signs       []*pflag.Flag // flags that change the signed text
@@ -85,7 +85,7 @@ func (o *OrderFlags) Check() error {
 		return writ.Errorf(writ.CodeUsage, "--deadline: %s has parts of a second", o.Deadline).
 			WithHint("write whole seconds, like 90s or 2h")
 	}
-	if o.Prune && o.Deployment == "" {
+	if o.Prune.Said && o.Deployment == "" {
 		return writ.Errorf(writ.CodeUsage, "--prune deletes resources of a deployment").WithHint("add --deployment NAME")
 	}
 	versions := make(map[string]int)
@@ -122,8 +122,10 @@ func (o *OrderFlags) AddTask(env *cli.Env, c *cobra.Command) {
 		"allow the script to delete or overwrite data; with KIND/NAME or KIND/PREFIX*, separated by "+
 			"commas, only these")
 	f.Lookup("destructive").NoOptDefVal = bareFlag
-	f.BoolVar(&o.Prune, "prune", false,
-		"delete the resources of the deployment that the script does not name, when all calls have succeeded")
+	f.Var(&o.Prune, "prune",
+		"delete the resources of the deployment that the script does not name, when all calls have succeeded; with "+
+			"KIND/NAME, separated by commas, only these")
+	f.Lookup("prune").NoOptDefVal = bareFlag
 	f.StringArrayVar(&o.Secrets, "secret", nil,
 		"secret whose name the script computes, or the version of one: NAME or NAME@VERSION (repeatable)")
 	f.StringArrayVar(&o.Images, "image", nil,

@@ -43,6 +43,26 @@ func (f *targetsFlag) Set(value string) error {
 	return nil
 }
 
+// pruneFlag holds the resources that a run deletes at its end. Without a value, the datacenter lists them.
+type pruneFlag struct{ targetsFlag }
+
+// Set parses a list of resources separated by commas, or a boolean. It rejects patterns, because the signed header
+// names each resource.
+func (f *pruneFlag) Set(value string) error {
+	for name := range strings.SplitSeq(value, ",") {
+		if strings.HasSuffix(name, "*") {
+			return writ.Errorf(writ.CodeUsage, "--prune: %q is a pattern", name).
+				WithHint("name each resource, like volume/web-0; `writ plan` with --prune lists them")
+		}
+	}
+	err := f.targetsFlag.Set(value)
+	if err != nil {
+		return writ.Errorf(writ.CodeUsage, "--prune: %q is not a list of resources", value).
+			WithHint("like volume/web-0,container/web; `writ plan` with --prune lists them")
+	}
+	return nil
+}
+
 // File checks the arguments of a command that takes one script. --destructive needs no value, so targets after it
 // without an equals sign arrive as another argument. File moves them to the flag, and the script to the first argument.
 func (o *OrderFlags) File(c *cobra.Command, args []string) error {

@@ -203,7 +203,7 @@ func TestEveryWaitAndFailureHasItsSentence(t *testing.T) {
 			s.payload = &identity.Payload{Params: map[string]any{
 				"count": int64(3), "fast": true, "names": []any{"a,b", "c"}, "title": "it's $HOME; rm -rf \"/\"", "two": "lines\nand \u202eback",
 			}, Targets: []string{"volume/old", "volume/web-*"}, Prune: []string{"volume/old"}, Secrets: []string{"db-password@3"}}
-		}, "RUN_CANCELLED", `writ submit 'my web.tengo' --project shop --dc ams1 --deployment web --prune -p count=3 -p fast=true -p 'names=["a,b","c"]' ` +
+		}, "RUN_CANCELLED", `writ submit 'my web.tengo' --project shop --dc ams1 --deployment web --prune=volume/old -p count=3 -p fast=true -p 'names=["a,b","c"]' ` +
 			`-p 'title=it'\''s $HOME; rm -rf "/"' -p $'two=lines\x0aand \U0000202eback' '--destructive=volume/web-*'`, ""},
 		{"Expired", func(s *Situation) { s.Run.State, s.Run.Failure = api.RunStateExpired, failure(writ.CodeRunExpired, 0) }, "RUN_EXPIRED", "writ submit web.tengo --project shop --dc ams1", ""},
 		{"CancelledWhoseTextIsNotKnown", func(s *Situation) {

@@ -63,7 +63,7 @@ func (r resubmit) words(command, deployment string) []string {
 	}
 	if r.payload != nil {
 		if len(r.payload.Prune) > 0 {
-			words = append(words, "--prune")
+			words = append(words, "--prune="+strings.Join(r.payload.Prune, ","))
 		}
 		for _, name := range slices.Sorted(maps.Keys(r.payload.Params)) {
 			words = append(words, "-p", name+"="+paramText(r.payload.Params[name]))
