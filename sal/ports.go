@@ -18,6 +18,13 @@ type Publisher interface {
 	// owner must have a namespace or taps. Publish returns PORT_CLOSED or PORT_TAKEN, without a change, if one of the
 	// ports is unavailable.
 	Publish(ctx context.Context, owner Owner, ports []catalog.Publish) ([]catalog.Published, error)
+	// Move publishes ports for an owner. It takes them from an earlier owner, and withdraws the other ports of the earlier
+	// owner. A new connection always leads to one of the two. Open connections to the earlier owner continue until it is
+	// released. The error is as for Publish.
+	Move(ctx context.Context, from, to Owner, ports []catalog.Publish) ([]catalog.Published, error)
+	// Connections returns the number of open TCP connections that came through published ports of an owner, also after
+	// they moved to another one.
+	Connections(ctx context.Context, owner Owner) (int, error)
 	// KeepPublished repairs the published ports of an owner and returns the ports and the drift. An owner without any is
 	// not an error.
 	KeepPublished(ctx context.Context, owner Owner) ([]catalog.Published, []Drift, error)

@@ -88,6 +88,18 @@ func (d *Driver) Publish(
 	return publish(ctx, d, owner, ports)
 }
 
+// Move makes published ports lead to another owner.
+func (d *Driver) Move(
+	ctx context.Context, from, to sal.Owner, ports []catalog.Publish,
+) ([]catalog.Published, error) {
+	return movePublished(ctx, d, from, to, ports)
+}
+
+// Connections returns the number of open TCP connections to the published ports of an owner.
+func (d *Driver) Connections(ctx context.Context, owner sal.Owner) (int, error) {
+	return connections(ctx, d, owner)
+}
+
 // KeepPublished repairs the published ports of an owner.
 func (d *Driver) KeepPublished(
 	ctx context.Context, owner sal.Owner,

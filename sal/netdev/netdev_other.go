@@ -30,5 +30,11 @@ func keepPublished(context.Context, *Driver, writ.UID) ([]catalog.Published, []s
 	return nil, nil, missing()
 }
 
+func movePublished(context.Context, *Driver, sal.Owner, sal.Owner, []catalog.Publish) ([]catalog.Published, error) {
+	return nil, missing()
+}
+
+func connections(context.Context, *Driver, sal.Owner) (int, error) { return 0, missing() }
+
 // release has no effect: there are no ports.
 func release(context.Context, *Driver, writ.UID) error { return nil }

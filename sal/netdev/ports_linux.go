@@ -213,6 +213,7 @@ func (p *ports) release(owner writ.UID, r *sal.Record[holding]) error {
 	if r == nil {
 		return nil
 	}
+	forget(r.Own.Link)
 	return p.records.holdings.Remove(r.Resource)
 }
 

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"writ"
+	"writ/internal/netns"
 	"writ/sal"
 	"writ/sal/catalog"
 	"writ/sal/netdev/firewall"
@@ -44,6 +45,31 @@ func publish(
 	return h.publisher.publish(owner, wanted)
 }
 
+func movePublished(
+	ctx context.Context, d *Driver, from, to sal.Owner, wanted []catalog.Publish,
+) ([]catalog.Published, error) {
+	h, leave, err := enterFor(ctx, d, to.UID)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	return h.publisher.move(from, to, wanted)
+}
+
+func connections(ctx context.Context, d *Driver, owner sal.Owner) (int, error) {
+	h, leave, err := enter(ctx, d)
+	if err != nil {
+		return 0, err
+	}
+	defer leave()
+	r, err := h.publisher.published(owner)
+	if err != nil || r.Own.Link == nil {
+		return 0, err
+	}
+	n, err := h.publisher.connections(r)
+	return n, failed("count the connections of "+owner.Resource.String(), err)
+}
+
 func keepPublished(ctx context.Context, d *Driver, owner writ.UID) ([]catalog.Published, []sal.Drift, error) {
 	h, leave, err := enterFor(ctx, d, owner)
 	if err != nil {
@@ -61,22 +87,63 @@ func keepPublished(ctx context.Context, d *Driver, owner writ.UID) ([]catalog.Pu
 // publish gives an owner exactly these ports. The record has the claims before the rules lead there, and the rules
 // are gone before a claim is.
 func (p publisher) publish(owner sal.Owner, wanted []catalog.Publish) ([]catalog.Published, error) {
-	r, err := p.records.holdings.Get(ownerID(owner.UID))
+	r, err := p.published(owner)
 	if err != nil {
 		return nil, err
 	}
-	if r == nil || !r.Own.Namespace {
-		return nil, sal.Unknown(owner.Resource)
+	return p.publishAfter(r, nil, wanted)
+}
+
+// move is publish for an owner that takes over ports of an earlier one. The rules of a port change in one transaction.
+// After a crash both may have a claim to it, and it leads to the owner whose rules were repaired last.
+func (p publisher) move(from, to sal.Owner, wanted []catalog.Publish) ([]catalog.Published, error) {
+	earlier, err := p.published(from)
+	if err != nil {
+		return nil, err
 	}
+	r, err := p.published(to)
+	if err != nil {
+		return nil, err
+	}
+	if r.Own.Link == nil { // ready before a port leads to it
+		if err := p.addLink(r); err != nil {
+			return nil, failed("publish the ports of "+to.Resource.String(), err)
+		}
+	}
+	published, err := p.publishAfter(r, earlier, wanted)
+	if err != nil || earlier.Own.Link == nil || len(earlier.Own.Link.Claims) == 0 {
+		return published, err
+	}
+	earlier.Own.Link.Claims = nil
+	return published, failed("withdraw the ports of "+from.Resource.String(), p.applyLink(earlier))
+}
+
+// published returns the record of an owner that may publish ports.
+func (p publisher) published(owner sal.Owner) (*sal.Record[holding], error) {
+	r, err := p.records.holdings.Get(ownerID(owner.UID))
+	if err == nil && (r == nil || !r.Own.Namespace) {
+		err = sal.Unknown(owner.Resource)
+	}
+	return r, err
+}
+
+// publishAfter gives an owner exactly these ports. An earlier owner, unless it is nil, may have some of them.
+func (p publisher) publishAfter(
+	r, earlier *sal.Record[holding], wanted []catalog.Publish,
+) ([]catalog.Published, error) {
 	if len(wanted) == 0 && r.Own.Link == nil {
 		return nil, nil
 	}
 	var had []sal.Claim
-	if r.Own.Link != nil {
-		had = r.Own.Link.Claims
+	owners := []writ.UID{r.UID}
+	for _, o := range []*sal.Record[holding]{r, earlier} {
+		if o != nil && o.Own.Link != nil {
+			had, owners = append(had, o.Own.Link.Claims...), append(owners, o.UID)
+		}
 	}
+	var err error
 	claims := sal.Claims{Open: p.open}
-	if claims.Taken, err = p.taken(r, had); err != nil {
+	if claims.Taken, err = p.taken(r, owners, had); err != nil {
 		return nil, err
 	}
 	chosen, err := claims.Choose(wanted, had)
@@ -84,7 +151,7 @@ func (p publisher) publish(owner sal.Owner, wanted []catalog.Publish) ([]catalog
 		return nil, err
 	}
 	if err := p.apply(r, chosen); err != nil {
-		return nil, failed("publish the ports of "+owner.Resource.String(), err)
+		return nil, failed("publish the ports of "+r.Own.Owner.String(), err)
 	}
 	return claims.Published(chosen), nil
 }
@@ -108,8 +175,24 @@ func (p publisher) apply(r *sal.Record[holding], claims []sal.Claim) error {
 		if err := p.unplug(linkDevice(r.UID)); err != nil {
 			return err
 		}
+		forget(r.Own.Link)
 		r.Own.Link = nil
 	}
+	return p.applyLink(r)
+}
+
+// addLink gives an owner a link without ports.
+func (p publisher) addLink(r *sal.Record[holding]) error {
+	number, err := p.freeNumber(r)
+	if err != nil {
+		return err
+	}
+	r.Own.Link = &link{Number: number}
+	return p.applyLink(r)
+}
+
+// applyLink records the link of an owner and makes the kernel agree with it.
+func (p publisher) applyLink(r *sal.Record[holding]) error {
 	r.Own.Phase = changing
 	if err := p.records.holdings.Put(r); err != nil {
 		return err
@@ -145,9 +228,11 @@ func (p publisher) freeNumber(r *sal.Record[holding]) (uint16, error) {
 	})
 }
 
-// taken returns the function Taken of sal.Claims. The owner keeps a port that it had, even if a process of the host
-// listens on it now.
-func (p publisher) taken(r *sal.Record[holding], had []sal.Claim) (func(protocol string, port int64) string, error) {
+// taken returns the function Taken of sal.Claims for ports of some owners. An owner keeps a port that it had, even if a
+// process of the host listens on it now.
+func (p publisher) taken(
+	r *sal.Record[holding], owners []writ.UID, had []sal.Claim,
+) (func(protocol string, port int64) string, error) {
 	others, _, err := p.records.holdings.List()
 	if err != nil {
 		return nil, err
@@ -155,7 +240,7 @@ func (p publisher) taken(r *sal.Record[holding], had []sal.Claim) (func(protocol
 	return func(protocol string, port int64) string {
 		is := func(c sal.Claim) bool { return c.Protocol == protocol && c.Port == port }
 		for _, o := range others {
-			if o.UID != r.UID && o.Own.Link != nil && slices.ContainsFunc(o.Own.Link.Claims, is) {
+			if !slices.Contains(owners, o.UID) && o.Own.Link != nil && slices.ContainsFunc(o.Own.Link.Claims, is) {
 				return publisherOf(o.Own.Owner, r.Own.Owner.Project)
 			}
 		}
@@ -164,7 +249,7 @@ func (p publisher) taken(r *sal.Record[holding], had []sal.Claim) (func(protocol
 		switch {
 		case err != nil:
 			return "the rules of the node cannot be read: " + err.Error()
-		case device != "" && device != linkDevice(r.UID):
+		case device != "" && !slices.ContainsFunc(owners, func(o writ.UID) bool { return linkDevice(o) == device }):
 			return "another resource on this host publishes it"
 		case slices.ContainsFunc(had, is):
 			return ""
@@ -219,7 +304,9 @@ func (p publisher) ensure(r *sal.Record[holding], on []sal.Port) (*sal.Port, err
 			return nil, err
 		}
 	}
-	return described, p.configure(l, *r.Own.Link, slices.ContainsFunc(published, local))
+	// Without claims, the link still carries connections that began before the ports moved to another owner.
+	local4 := len(published) == 0 || slices.ContainsFunc(published, local)
+	return described, p.configure(l, *r.Own.Link, local4)
 }
 
 // configure sets the addresses and kernel settings of a link's outer end. local is true if clients on the host itself
@@ -293,6 +380,44 @@ func (p publisher) keep(r *sal.Record[holding]) ([]sal.Drift, error) {
 		barriers = nil // connections of the host itself do not pass the chains for forwarded packets
 	}
 	return append(p.drift, barriers...), nil
+}
+
+// connections returns the number of open TCP connections in the namespace of an owner that came through its link.
+func (p publisher) connections(r *sal.Record[holding]) (n int, err error) {
+	back, err := netns.Enter(p.namespaces.path(r.UID))
+	if err != nil {
+		return 0, err
+	}
+	defer back()
+	_, guest := r.Own.Link.ends()
+	for _, family := range []uint8{unix.AF_INET, unix.AF_INET6} {
+		sockets, err := netlink.SocketDiagTCP(family)
+		if err != nil {
+			return 0, err
+		}
+		for _, s := range sockets {
+			local, _ := netip.AddrFromSlice(s.ID.Source)
+			if s.State == netlink.TCP_ESTABLISHED && (local.Unmap() == guest[0].Addr() || local == guest[1].Addr()) {
+				n++
+			}
+		}
+	}
+	return n, nil
+}
+
+// forget makes the kernel forget the connections to the inner end of a link that is gone. Otherwise datagrams of a
+// client that keeps sending would never reach the next owner of the port.
+func forget(l *link) {
+	if l == nil {
+		return
+	}
+	_, guest := l.ends()
+	for i, family := range []netlink.InetFamily{unix.AF_INET, unix.AF_INET6} {
+		var inner netlink.ConntrackFilter
+		_ = inner.AddIP(netlink.ConntrackReplySrcIP, guest[i].Addr().AsSlice()) // only a second address is an error
+		// Without the kernel's module for this, the connections time out.
+		_, _ = netlink.ConntrackDeleteFilters(netlink.ConntrackTable, family, &inner)
+	}
 }
 
 // isListening reports whether a process of this network namespace has a port at an address. It tries to use the port

@@ -5,6 +5,7 @@ package netdev
 import (
 	"bufio"
 	"fmt"
+	"io"
 	"net"
 	"net/netip"
 	"os"
@@ -269,6 +270,19 @@ func describedLink(t testing.TB, x *publishing, owner sal.Owner) (host, guest st
 	return outer[0].Addr().String(), inner[0].Addr().String()
 }
 
+// claimsOf returns the recorded ports of an owner.
+func claimsOf(t testing.TB, x *publishing, owner sal.Owner) []sal.Claim {
+	t.Helper()
+	r, err := recordsOf(x.Driver).holdings.Get(ownerID(owner.UID))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r == nil || r.Own.Link == nil {
+		return nil
+	}
+	return r.Own.Link.Claims
+}
+
 func TestPublishedPortIsTaken(t *testing.T) {
 	t.Parallel()
 	x := newPublishing(t)
@@ -378,6 +392,137 @@ func TestPublishedPortIsRepaired(t *testing.T) {
 	}
 }
 
+// Promise: Networks and containers: A published port that moves to another container never leads to none, and open
+// connections to the earlier one continue until it is deleted.
+// How: nftables replaces the target of a port in one transaction, and the kernel remembers the target of each
+// connection.
+func TestPublishedPortsMove(t *testing.T) {
+	t.Parallel()
+	x := newPublishing(t)
+	wanted := []catalog.Publish{tcp(8000, 80), {Port: 0, To: 53, Protocol: "udp"}}
+	all := append([]catalog.Publish{tcp(8005, 80), tcp(8006, 81)}, wanted...)
+	old, other := x.server("old", all), x.server("new", nil)
+	before, err := x.Publish(t.Context(), old.owner, all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	udp := int(before[slices.IndexFunc(before, func(p catalog.Published) bool { return p.Protocol == "udp" })].Port)
+	exchange := x.held(old, 8006)
+	datagrams := x.fixedPort(udp)
+	if got := datagrams(); got != "old" {
+		t.Fatalf("before, a datagram reaches %q", got)
+	}
+
+	stop, counted := make(chan struct{}), make(chan [2]int)
+	go func() {
+		var done, failed int
+		for {
+			select {
+			case <-stop:
+				counted <- [2]int{done, failed}
+				return
+			default:
+			}
+			if x.tryAsking(x.outside, "tcp", hostIPv4, 8000, 5*time.Second) == "" {
+				failed++
+			}
+			done++
+		}
+	}()
+	from, to := old.owner, other.owner
+	for range 9 {
+		published, err := x.Move(t.Context(), from, to, wanted)
+		if err != nil || !slices.ContainsFunc(published, func(p catalog.Published) bool { return int(p.Port) == udp }) {
+			t.Fatalf("move: %v, %v", published, err)
+		}
+		from, to = to, from
+	}
+	close(stop)
+	if n := <-counted; n[1] > 0 || n[0] < 10 {
+		t.Errorf("%d of %d connections failed", n[1], n[0])
+	}
+
+	if got := x.ask(x.outside, "tcp", hostIPv4, 8000); got != "new "+clientIPv4 {
+		t.Errorf("the port leads to %q", got)
+	}
+	if !x.isCutOff(x.outside, hostIPv4, 8005) {
+		t.Error("a port that the new owner does not want is open")
+	}
+	if err := exchange("still there"); err != nil {
+		t.Errorf("an open connection: %v", err)
+	}
+	if n, err := x.Connections(t.Context(), old.owner); n != 1 || err != nil {
+		t.Errorf("the old owner has %d connections, %v", n, err)
+	}
+	if err := x.Release(t.Context(), old.owner); err != nil {
+		t.Fatal(err)
+	}
+	if got := datagrams(); got != "new" {
+		t.Errorf("a client that keeps its port reaches %q", got)
+	}
+	if published, drift, err := x.KeepPublished(t.Context(), other.owner); err != nil || len(published) != 6 || len(drift) > 0 {
+		t.Errorf("the new owner publishes %v, drift %v, %v", published, drift, err)
+	}
+}
+
+// held opens a connection from the outside to a port that leads to port 81 of a guest, where each line is sent back.
+func (x *publishing) held(g *guest, port int) (exchange func(line string) error) {
+	x.Helper()
+	testenv.InNetns(x, g.netns, func() error {
+		l, err := net.Listen("tcp", ":81")
+		if err != nil {
+			return err
+		}
+		go func() {
+			defer l.Close()
+			if c, err := l.Accept(); err == nil {
+				_, _ = io.Copy(c, c)
+			}
+		}()
+		return nil
+	})
+	var c net.Conn
+	testenv.InNetns(x, x.outside, func() (err error) {
+		c, err = net.Dial("tcp", net.JoinHostPort(hostIPv4, fmt.Sprint(port)))
+		return err
+	})
+	x.Cleanup(func() { _ = c.Close() })
+	return func(line string) error {
+		if err := c.SetDeadline(time.Now().Add(5 * time.Second)); err != nil {
+			return err
+		}
+		if _, err := fmt.Fprintln(c, line); err != nil {
+			return err
+		}
+		got := make([]byte, len(line)+1)
+		_, err := io.ReadFull(c, got)
+		return err
+	}
+}
+
+// fixedPort returns a function that sends a datagram to a port, always from the same port outside, and returns the
+// answer.
+func (x *publishing) fixedPort(port int) (ask func() string) {
+	x.Helper()
+	var c net.Conn
+	testenv.InNetns(x, x.outside, func() (err error) {
+		c, err = net.Dial("udp", net.JoinHostPort(hostIPv4, fmt.Sprint(port)))
+		return err
+	})
+	x.Cleanup(func() { _ = c.Close() })
+	return func() string {
+		for range 20 {
+			_, _ = c.Write([]byte("?"))
+			_ = c.SetReadDeadline(time.Now().Add(200 * time.Millisecond))
+			answer := make([]byte, 100)
+			if n, err := c.Read(answer); err == nil {
+				return strings.TrimSpace(string(answer[:n]))
+			}
+		}
+		return ""
+	}
+}
+
 // Promise: Networks and containers: A runner killed at any step of publishing a port leaves a state that the next call
 // completes or removes.
 // How: The claim is recorded before the rules, and they are removed before the claim.
@@ -402,6 +547,19 @@ func TestPublishedPortsSurviveACrashAtAnyStep(t *testing.T) {
 	}
 	letGo := func(d *fixture) error { return d.Release(t.Context(), ownerOf("web")) }
 	full, other, none := publish(tcp(8000, 80)), publish(tcp(8001, 80), tcp(8002, 81)), publish()
+	move := func(d *fixture) error {
+		if _, _, err := d.Namespace(t.Context(), ownerOf("next"), nil); err != nil {
+			return err
+		}
+		_, err := d.Move(t.Context(), ownerOf("web"), ownerOf("next"), []catalog.Publish{tcp(8000, 80)})
+		return err
+	}
+	moveBack := func(d *fixture) error { // the next call of an owner that gave up
+		if err := d.Release(t.Context(), ownerOf("next")); err != nil {
+			return err
+		}
+		return full(d)
+	}
 	bare := func(d *fixture) error { // only the steps of publishing are of interest
 		if err := letGo(d); err != nil {
 			return err
@@ -421,7 +579,7 @@ func TestPublishedPortsSurviveACrashAtAnyStep(t *testing.T) {
 		before, do func(*fixture) error
 	}{
 		{"while they are published", bare, full}, {"while they change", full, other},
-		{"while they are withdrawn", full, none}, {"while they are released", full, letGo},
+		{"while they are withdrawn", full, none}, {"while they are released", full, letGo}, {"while they move", full, move},
 	} {
 		for at := 0; ; at += stride {
 			if err := acts.before(x.fixture); err != nil {
@@ -438,11 +596,22 @@ func TestPublishedPortsSurviveACrashAtAnyStep(t *testing.T) {
 				t.Errorf("%s: orphans are %v, %v", when, orphans, err)
 			}
 			if at%2 == 0 {
-				if err := full(x.fixture); err != nil {
+				if err := moveBack(x.fixture); err != nil {
 					t.Errorf("%s: it cannot be done again: %v", when, err)
 				}
 				if diff := cmp.Diff(want, x.fixture.traces()); diff != "" {
 					t.Errorf("%s, and done again:\n%s", when, diff)
+				}
+			}
+			if acts.name == "while they move" {
+				if err := move(x.fixture); err != nil {
+					t.Errorf("%s: they cannot move again: %v", when, err)
+				}
+				if got := claimsOf(t, x, ownerOf("web")); len(got) > 0 {
+					t.Errorf("%s: after the move, the earlier owner has %v", when, got)
+				}
+				if err := x.Release(t.Context(), ownerOf("next")); err != nil {
+					t.Errorf("%s: the next owner cannot be released: %v", when, err)
 				}
 			}
 			if err := letGo(x.fixture); err != nil {

@@ -160,7 +160,7 @@ func prune(
 		return nil
 	}
 	if !env.Interactive() {
-		return writ.Errorf(writ.CodeUsage, "cannot ask here whether to prune %s: nothing was signed",
+		return writ.Errorf(writ.CodeUsage, "--prune would delete %s, and the command cannot ask for a confirmation here",
 			cli.Count(len(order.Prune), "resource")).
 			WithHint("`writ plan` with --prune prints the command that names them: --prune=%s", strings.Join(order.Prune, ","))
 	}
