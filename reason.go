@@ -25,6 +25,7 @@ const (
 	ReasonLostWord   ReasonCode = "lost_word"     // Node: on_loss is "replace", so an operator must sign the loss
 	ReasonNodeReport ReasonCode = "node_report"   // Nodes, More: an inventory is missing
 	ReasonRetry      ReasonCode = "retry"         // Until, Error
+	ReasonUnused     ReasonCode = "unused"        // no parameters: no call uses the volume, image or network yet
 	ReasonTakeOver   ReasonCode = "take_over"     // Resource, Node; Text: the earlier call or run that left the resource
 	ReasonMoved      ReasonCode = "moved"         // Node, State
 	ReasonEnding     ReasonCode = "ending"        // Error

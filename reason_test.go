@@ -61,13 +61,14 @@ func TestReasonBecomesASentence(t *testing.T) {
 	}
 	for want, r := range map[string]writ.Reason{
 		"": {},
-		"it is on hold: alice has held the datacenter since 12:00:05 UTC": {Code: writ.ReasonHold, Hold: &writ.HoldReason{By: "alice", Datacenter: "$", Since: noon}},
-		"it waits for node n1, which is silent":                           {Code: writ.ReasonNode, Node: "n1", State: "silent"},
-		"it takes over the volume v, which was left on n1 by its run":     {Code: writ.ReasonTakeOver, Resource: "volume v", Node: "n1", Text: "its run"},
-		"it was resumed by alice":                                         {Code: writ.ReasonResumed, By: "alice"},
-		"no node is ready: none":                                          {Code: writ.ReasonNoNode, Text: "none"},
-		"its node n1 is lost; the call waits for it (on_loss)":            {Code: writ.ReasonLostNode, Node: "n1"},
-		"is a word of a script":                                           {Code: writ.ReasonText, Text: "is a word of a script"},
+		"it is on hold: alice has held the datacenter since 12:00:05 UTC":        {Code: writ.ReasonHold, Hold: &writ.HoldReason{By: "alice", Datacenter: "$", Since: noon}},
+		"it waits for node n1, which is silent":                                  {Code: writ.ReasonNode, Node: "n1", State: "silent"},
+		"it waits for the first call that uses it, or for the end of the script": {Code: writ.ReasonUnused},
+		"it takes over the volume v, which was left on n1 by its run":            {Code: writ.ReasonTakeOver, Resource: "volume v", Node: "n1", Text: "its run"},
+		"it was resumed by alice":                                                {Code: writ.ReasonResumed, By: "alice"},
+		"no node is ready: none":                                                 {Code: writ.ReasonNoNode, Text: "none"},
+		"its node n1 is lost; the call waits for it (on_loss)":                   {Code: writ.ReasonLostNode, Node: "n1"},
+		"is a word of a script":                                                  {Code: writ.ReasonText, Text: "is a word of a script"},
 		"call 2 (node.ping) is planned: it is tried again at 12:00:05 UTC, after DISK_FULL: the server says: no": {
 			Code: writ.ReasonOpenCall, Seq: 2, Call: "node.ping", State: "planned", Cause: &writ.Reason{Code: writ.ReasonRetry, Until: noon, Error: failure}},
 	} {

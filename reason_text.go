@@ -18,7 +18,7 @@ func (r Reason) Sentence() string { return subjects[r.Code] + r.String() }
 // subjects maps a code whose sentence begins with a verb to the words before it.
 var subjects = map[ReasonCode]string{
 	ReasonCall: "it ", ReasonHold: "it ", ReasonRun: "it ", ReasonNode: "it ", ReasonNodeReport: "it ", ReasonRetry: "it ",
-	ReasonTakeOver: "it ", ReasonMoved: "it ", ReasonResumed: "it was ", ReasonForged: "it ", ReasonConnect: "it ",
+	ReasonTakeOver: "it ", ReasonUnused: "it ", ReasonMoved: "it ", ReasonResumed: "it was ", ReasonForged: "it ", ReasonConnect: "it ",
 	ReasonDelivering: "it ",
 }
 
@@ -53,6 +53,8 @@ func (s sentence) of(r Reason) string {
 		return s.nodeReport(r)
 	case ReasonRetry:
 		return "is tried again at " + clock(r.Until) + ", after " + r.failure()
+	case ReasonUnused:
+		return "waits for the first call that uses it, or for the end of the script"
 	case ReasonTakeOver:
 		return fmt.Sprintf("takes over the %s, which was left on %s by %s", r.Resource, r.Node, r.Text)
 	case ReasonMoved:

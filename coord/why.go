@@ -165,9 +165,10 @@ func whyCallsWait(calls []writ.Call, ill map[writ.NodeID]writ.Reason) writ.Reaso
 	if len(calls) == 0 {
 		return writ.Reason{}
 	}
+	awaited := func(c writ.Call) bool { return c.Why.Code != writ.ReasonUnused } // others do not delay the run
 	first := calls[max(slices.IndexFunc(calls, func(c writ.Call) bool {
-		return !ill[c.Node].IsZero() || c.Reason != "" && c.State != writ.CallRunning
-	}), 0)]
+		return awaited(c) && (!ill[c.Node].IsZero() || c.Reason != "" && c.State != writ.CallRunning)
+	}), slices.IndexFunc(calls, awaited), 0)]
 	open := writ.Reason{
 		Code: writ.ReasonOpenCall, Seq: first.Seq, Call: titleOf(first), State: string(first.State), Node: first.NodeName,
 	}

@@ -20,8 +20,11 @@ import (
 type Plan struct {
 	// Digest identifies the plan: SHA-256 of the requests of all calls, in order, and of whether more may follow. It is
 	// independent of positions, comments, and the state of a datacenter.
-	Digest writ.Digest    `json:"digest"`
-	Calls  []PlannedCall  `json:"calls"`
+	Digest writ.Digest   `json:"digest"`
+	Calls  []PlannedCall `json:"calls"`
+	// Waits are the calls whose results the script reads for the first time after its last call, ascending. It is empty if
+	// the plan ends before the script.
+	Waits  []int          `json:"waits,omitempty"`
 	Logs   []string       `json:"logs,omitempty"`
 	Output map[string]any `json:"output,omitempty"`
 	// Horizon is the place where the plan ends before the script, or nil.

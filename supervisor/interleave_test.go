@@ -70,9 +70,9 @@ func TestAFailingRunCanBeCutShort(t *testing.T) {
 		s.join("n1", slowly(9*time.Minute))
 		time.Sleep(2 * time.Second)
 		id := s.submit(`
-volume := import("volume")
+machine := import("machine")
 run := import("run")
-volume.create("v", {size_gib: 1})
+machine.create("m", {cpus: 1, memory_mib: 64})
 run.now().unix_ms
 run.fail("enough")
 `)

@@ -316,7 +316,7 @@ func TestScriptErrorCancelsUnsentCalls(t *testing.T) {
 volume := import("volume")
 run := import("run")
 a := volume.create("a", {size_gib: 1})
-b := volume.create("b", {size_gib: 1})
+b := volume.create("b", {size_gib: 1}, {node: "n1"})
 c := volume.clone("c", {from: b})
 a.uid
 run.fail("enough")

@@ -755,6 +755,7 @@ type Readiness struct {
 //   - `hold`: `hold`, with `seq` and `call` if it applies to a call that must be on the same node.
 //   - `no_node`: `nodes` with `more`, or `text`. `node`: `node`, with its `state` or, in `text`, its fault. `node_report`: `nodes` with `more`.
 //   - `lost_node`, `lost_word`: `node`, which is lost. With `lost_word` an operator has to sign that. `moved`: `node` and `state`.
+//   - `unused` has none: a volume, image or network waits for the call that uses it.
 //   - `retry`: `until` and `error`. `take_over`: `resource`, `node` and `text`, its earlier owner. `ending`, `record_forged`: `error`. `resumed`: `by` and `text`.
 //   - `datacenter_away`: `cause`, the last reason from there. `datacenter_faulty`: `text`. `datacenter_connect`, `delivering`: `datacenter`.
 //     `datacenter_refuses`: `datacenter` and `text`.

@@ -36,7 +36,6 @@ func lint(c *checker, params scripts.Params) {
 		l.statements = statements{in, u.Main}
 		l.statements.check(u.Tree.Stmts)
 		l.nodes(u.Tree)
-		eachBody(u.Tree.Stmts, func(list []parser.Stmt) { splits(in, list) })
 		eachBody(u.Tree.Stmts, func(list []parser.Stmt) { unordered(in, list) })
 		if u.Main {
 			tooManyCalls(in, u.Tree)

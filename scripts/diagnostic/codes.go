@@ -76,7 +76,6 @@ const (
 	CodeUnreachable    = "W0409"
 	CodeLateVariable   = "W0410"
 	CodeSameEachRound  = "W0411"
-	CodeSplitGroup     = "W0412"
 
 	CodeHidden    = "W0413"
 	CodeDisguised = "W0414"

@@ -141,34 +141,6 @@ for i := 0; i < 3; i++ {
 	volume.create("data-" + i, {size_gib: 10})
 }`},
 
-	{CodeSplitGroup, SeverityWarning, "a read splits related calls",
-		"Calls that are linked by handles get one node together if the script makes all of them before it waits. " +
-			"Reading a field of a result waits. The calls before the read get a node without the later ones. So a later " +
-			"call that needs several of their resources can find them on different nodes. It fails with RESOURCE_CONFLICT " +
-			"or NO_CAPACITY, and a resume of the run does not help. Make all calls first and read results after that, or " +
-			"give each call the same option `node`.",
-		`volume := import("volume")
-machine := import("machine")
-run := import("run")
-disks := []
-for i := 0; i < 2; i++ {
-	disk := volume.create("data-" + i, {size_gib: 10})
-	run.log(disk.uid) // here data-0 gets its node
-	disks = append(disks, disk)
-}
-machine.create("db", {cpus: 1, memory_mib: 512, disks: disks})`,
-		`volume := import("volume")
-machine := import("machine")
-run := import("run")
-disks := []
-for i := 0; i < 2; i++ {
-	disks = append(disks, volume.create("data-" + i, {size_gib: 10}))
-}
-machine.create("db", {cpus: 1, memory_mib: 512, disks: disks})
-for disk in disks {
-	run.log(disk.uid)
-}`},
-
 	{CodeHidden, SeverityWarning, "an invisible character",
 		"A character without width, or one that changes the direction of text, makes a script look different from its " +
 			"meaning. A comment may be code, and two names that look alike may differ. Such characters are reported in " +

@@ -9,8 +9,8 @@ import (
 	"writ"
 )
 
-// Choose selects the node for a request. Among the suitable nodes it prefers the fewest open calls, then the most free
-// memory, then the most free disk, then the first name.
+// Choose selects the node for a request. Among the suitable nodes it prefers the node Prefer, then the fewest open
+// calls, then the most free memory, then the most free disk, then the first name.
 func Choose(r Request, nodes []Candidate) Decision {
 	var fit []Candidate
 	var d Decision
@@ -29,7 +29,10 @@ func Choose(r Request, nodes []Candidate) Decision {
 			return cmp.Or(cmp.Compare(a.Open, b.Open), cmp.Compare(b.Free.MemoryMiB, a.Free.MemoryMiB),
 				cmp.Compare(b.Free.DiskGiB, a.Free.DiskGiB), cmp.Compare(a.Name, b.Name))
 		})
-		return Decision{Node: best.ID, Fit: len(fit), Unsuitable: d.Unsuitable}
+		if i := slices.IndexFunc(fit, func(c Candidate) bool { return c.ID == r.Prefer }); i >= 0 {
+			best = fit[i]
+		}
+		return Decision{Node: best.ID, Fit: len(fit), Unsuitable: d.Unsuitable, Preferred: best.ID == r.Prefer}
 	}
 	if len(nodes) == 0 {
 		d.Later, d.Why = true, writ.Reason{Code: writ.ReasonNoNode, Text: "the datacenter has no nodes yet"}

@@ -17,8 +17,9 @@ type Request struct {
 	Need    writ.Capacity // of all calls together
 	Ports   []Port        // published ports that the node has to provide
 	Labels  map[string]string
-	Node    string // name or ID of the only suitable node, "" for any
-	Bound   bool   // a resource of the group is on Node already, so Node may be closed to new work
+	Node    string      // name or ID of the only suitable node, "" for any
+	Prefer  writ.NodeID // goes first among the suitable nodes, "" for none
+	Bound   bool        // a resource of the group is on Node already, so Node may be closed to new work
 }
 
 // EngineRequest describes the engine that a call requests from the driver of a module.
@@ -44,6 +45,7 @@ type Decision struct {
 	Why        writ.Reason        // ReasonNoNode if no node is suitable
 	Fit        int                // number of suitable nodes
 	Unsuitable []writ.NodeVerdict // the other nodes
+	Preferred  bool               // Node is Request.Prefer
 	Bound      bool               // a resource of the group was on the node before
 }
 

@@ -98,7 +98,7 @@ func (r *Previewer) predict(
 	if err != nil {
 		return preview, err
 	}
-	if err := d.CarryOut(ctx); err != nil {
+	if err := d.CarryOut(ctx, p.Waits); err != nil {
 		return preview, err
 	}
 	preview.Calls = d.Seen

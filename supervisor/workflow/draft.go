@@ -174,14 +174,12 @@ func (d *Draft) lay(id writ.ResourceID, before, after *journal.Resource) {
 	d.laid[id] = after
 }
 
-// CarryOut simulates the plan from its first call to its last.
-func (d *Draft) CarryOut(ctx context.Context) error {
+// CarryOut simulates the plan from its first call to its last. The script then reads the results of the calls `last`.
+func (d *Draft) CarryOut(ctx context.Context, last []int) error {
 	for i := range d.plan {
 		p := &d.plan[i]
-		if slices.ContainsFunc(p.waits, func(seq int) bool { return !d.step.calls.at(seq).State.Ended() }) {
-			if err := d.advance(ctx); err != nil {
-				return err
-			}
+		if err := d.await(ctx, p.waits); err != nil {
+			return err
 		}
 		if at := slices.IndexFunc(p.waits, func(seq int) bool { return d.step.calls.at(seq).State == writ.CallFailed }); at >= 0 {
 			stopAt(d, i, p.waits[at])
@@ -195,6 +193,10 @@ func (d *Draft) CarryOut(ctx context.Context) error {
 			d.Seen[i].Action, d.Seen[i].Reason = writ.ActionUnknown, unnamedReason
 		}
 	}
+	if err := d.await(ctx, last); err != nil {
+		return err
+	}
+	d.step.run.Completed = true
 	if err := d.advance(ctx); err != nil {
 		return err
 	}
@@ -212,6 +214,20 @@ func stopAt(d *Draft, from, refused int) {
 	for i := from; i < len(d.Seen); i++ {
 		d.Seen[i].Action, d.Seen[i].Reason = writ.ActionUnreached, why
 	}
+}
+
+// await advances the run until calls have ended, one after the other.
+func (d *Draft) await(ctx context.Context, calls []int) error {
+	for _, seq := range calls {
+		if d.step.calls.at(seq).State.Ended() {
+			continue
+		}
+		d.step.run.Waiting = []int{seq}
+		if err := d.advance(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // advance arranges the open calls and ends them.
@@ -236,7 +252,7 @@ func (d *Draft) advance(ctx context.Context) error {
 		d.left--
 	}
 	// The remaining calls wait for a node or for another run. Estimate the outcome of their later step.
-	_, err := d.endCalls(func(*journal.Call) bool { return true })
+	_, err := d.endCalls(func(c *journal.Call) bool { return c.Why.Code != writ.ReasonUnused })
 	return err
 }
 
@@ -360,6 +376,8 @@ func explain(t *Step, op *catalog.Operation, c *journal.Call, out *writ.Previewe
 		out.Reason = "the resources that it needs are there"
 	case c.Options.Node != "":
 		out.Reason = "the script requests this node"
+	case v.Preferred:
+		out.Reason = "near the other resources of the run"
 	case v.Fit == 1:
 		out.Reason = "the only suitable node"
 	default:

@@ -16,6 +16,7 @@ type placer struct {
 	*Step
 	records    placementReader
 	candidates []placement.Candidate
+	wanted     map[int]bool // see wantedCalls
 }
 
 // placeCalls gives every claimed call a node. Calls on resources that must be together form a group and get the same
@@ -28,11 +29,17 @@ func placeCalls(t *Step, records placementReader) error {
 	if err != nil {
 		return err
 	}
-	places := placer{t, records, candidates}
+	places := placer{Step: t, records: records, candidates: candidates, wanted: wantedCalls(t)}
 	// if a call fails, the calls that need it fail too, and the rest of its group may fit without them
 	for again := true; again; {
 		again = false
 		for _, group := range claimedGroups(t) {
+			if places.deferred(group) {
+				for _, c := range group {
+					places.delay(c, writ.Reason{Code: writ.ReasonUnused})
+				}
+				continue
+			}
 			if err := places.placeGroup(group); err != nil {
 				return err
 			}
@@ -135,6 +142,7 @@ func (t placer) placeGroup(group []*journal.Call) error {
 		}
 		w.Node, w.Bound = string(pinned), true
 	}
+	w.Prefer = t.nearby(group)
 	v := placement.Choose(w, t.candidates)
 	v.Bound = w.Bound
 	for _, c := range group {

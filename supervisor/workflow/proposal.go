@@ -48,6 +48,9 @@ func ReadProposal(p *writ.Proposal) ([]ProposedCall, error) {
 		}
 		calls = append(calls, c)
 	}
+	if !rising(p.Waits, len(calls)+1) {
+		return nil, writ.Errorf(writ.CodeBadRequest, "waits are not calls in ascending order")
+	}
 	return calls, nil
 }
 
