@@ -11,7 +11,7 @@ type Proposal struct {
 	Destructive bool           `json:"destructive,omitempty"` // whether it has Targets
 	Targets     []string       `json:"targets,omitempty"`     // as in the header, "volume/web-0" or "volume/web-*"
 	Calls       []ProposedCall `json:"calls"`                 // in script order, with seqs from 1
-	Waits       []int          `json:"waits,omitempty"`       // seqs of calls whose results the script reads after the last call
+	Waits       []int          `json:"waits,omitempty"`       // seqs of calls whose results the script reads at its end, in order
 }
 
 // ProposedCall is a call of a proposal. An unknown value is a map with the single key "(known after)", whose value

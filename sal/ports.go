@@ -12,7 +12,10 @@ import (
 	"writ/sal/catalog"
 )
 
-// Publisher is an optional interface of Networks that publishes ports of owners on the node.
+// Publishing is an optional interface of Networks that can publish ports.
+type Publishing interface{ Publisher() Publisher }
+
+// Publisher publishes ports of owners on the node.
 type Publisher interface {
 	// Publish makes ports of the node lead to the namespace or taps of an owner, and withdraws its earlier ports. The
 	// owner must have a namespace or taps. Publish returns PORT_CLOSED or PORT_TAKEN, without a change, if one of the
@@ -25,9 +28,9 @@ type Publisher interface {
 	// Connections returns the number of open TCP connections that came through published ports of an owner, also after
 	// they moved to another one.
 	Connections(ctx context.Context, owner Owner) (int, error)
-	// KeepPublished repairs the published ports of an owner and returns the ports and the drift. An owner without any is
+	// Keep repairs the published ports of an owner and returns the ports and the drift. An owner without any is
 	// not an error.
-	KeepPublished(ctx context.Context, owner Owner) ([]catalog.Published, []Drift, error)
+	Keep(ctx context.Context, owner Owner) ([]catalog.Published, []Drift, error)
 }
 
 // Claim is a port of the node that a resource has.

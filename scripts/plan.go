@@ -22,8 +22,7 @@ type Plan struct {
 	// independent of positions, comments, and the state of a datacenter.
 	Digest writ.Digest   `json:"digest"`
 	Calls  []PlannedCall `json:"calls"`
-	// Waits are the calls whose results the script reads for the first time after its last call, ascending. It is empty if
-	// the plan ends before the script.
+	// Waits are the calls whose results the script reads for the first time after its last call, in the order of the reads.
 	Waits  []int          `json:"waits,omitempty"`
 	Logs   []string       `json:"logs,omitempty"`
 	Output map[string]any `json:"output,omitempty"`

@@ -162,3 +162,19 @@ machine.create("db", {cpus: 1, memory_mib: 64, disks: disks})
 		}
 	})
 }
+
+// A database binds no other resource to its node, but all calls on it go there.
+func TestCallsOnOneDatabaseShareItsNode(t *testing.T) {
+	const script = serviceModules + `machine.create("m", {cpus: 1, memory_mib: 64})
+db := herodb.create("db", {memory_mib: 4096})
+herodb.backup(db, {backup: "first"})
+`
+	inSim(t, func(t *testing.T, s *sim) {
+		s.realNode("n1")
+		s.realNode("n2")
+		time.Sleep(2 * time.Second) // both beat
+		if run, calls := s.await(s.submit(script)); run.State != writ.RunSucceeded || calls[1].Node != calls[2].Node {
+			t.Errorf("run has %s: %+v, calls %+v", run.State, run.Failure, calls)
+		}
+	})
+}

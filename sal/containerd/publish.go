@@ -16,7 +16,7 @@ func ownerOf(r *record) sal.Owner {
 
 // publish publishes exactly these ports of the container.
 func publish(ctx context.Context, j *job, r *record, ports []catalog.Publish) error {
-	publisher, ok := j.Networks.(sal.Publisher)
+	publishing, ok := j.Networks.(sal.Publishing)
 	if !ok && len(ports) == 0 {
 		return nil
 	}
@@ -25,7 +25,7 @@ func publish(ctx context.Context, j *job, r *record, ports []catalog.Publish) er
 			WithHint("omit publish, or use another node")
 	}
 	j.step("publish the ports")
-	published, err := publisher.Publish(ctx, ownerOf(r), ports)
+	published, err := publishing.Publisher().Publish(ctx, ownerOf(r), ports)
 	if err == nil {
 		r.Own.Published = published
 	}
@@ -68,11 +68,11 @@ func restoreNetwork(ctx context.Context, j *job, r *record) error {
 
 // keepPublished repairs the published ports of a container.
 func keepPublished(ctx context.Context, j *job, r *record) ([]sal.Drift, error) {
-	publisher, ok := j.Networks.(sal.Publisher)
+	publishing, ok := j.Networks.(sal.Publishing)
 	if asked, _ := r.Spec["publish"].([]any); !ok || len(asked) == 0 {
 		return nil, nil
 	}
-	published, drift, err := publisher.KeepPublished(ctx, ownerOf(r))
+	published, drift, err := publishing.Publisher().Keep(ctx, ownerOf(r))
 	if err != nil || slices.Equal(published, r.Own.Published) {
 		return drift, err
 	}

@@ -1,12 +1,41 @@
 package netdev
 
 import (
+	"context"
 	"encoding/binary"
 	"net/netip"
 
 	"writ"
 	"writ/sal"
+	"writ/sal/catalog"
 )
+
+// publications implements sal.Publisher.
+type publications struct{ driver *Driver }
+
+// Publish publishes ports of an owner that has a namespace.
+func (p publications) Publish(
+	ctx context.Context, owner sal.Owner, ports []catalog.Publish,
+) ([]catalog.Published, error) {
+	return publish(ctx, p.driver, owner, ports)
+}
+
+// Move makes published ports lead to another owner.
+func (p publications) Move(
+	ctx context.Context, from, to sal.Owner, ports []catalog.Publish,
+) ([]catalog.Published, error) {
+	return movePublished(ctx, p.driver, from, to, ports)
+}
+
+// Connections returns the number of open TCP connections to the published ports of an owner.
+func (p publications) Connections(ctx context.Context, owner sal.Owner) (int, error) {
+	return connections(ctx, p.driver, owner)
+}
+
+// Keep repairs the published ports of an owner.
+func (p publications) Keep(ctx context.Context, owner sal.Owner) ([]catalog.Published, []sal.Drift, error) {
+	return keepPublished(ctx, p.driver, owner.UID)
+}
 
 // link is the connection through which clients reach the published ports of an owner: a veth pair with one end in the
 // namespace of the owner. It carries no other traffic, so an owner needs no network to publish a port.

@@ -26,7 +26,6 @@ import (
 	"writ"
 	"writ/internal/opening"
 	"writ/sal"
-	"writ/sal/catalog"
 )
 
 // MTU is the MTU of the overlay in bytes: mycelium's tunnel has 1400.
@@ -81,31 +80,8 @@ func (d *Driver) Namespace(
 	return connect(ctx, d, owner, networks, true)
 }
 
-// Publish publishes ports of an owner that has a namespace.
-func (d *Driver) Publish(
-	ctx context.Context, owner sal.Owner, ports []catalog.Publish,
-) ([]catalog.Published, error) {
-	return publish(ctx, d, owner, ports)
-}
-
-// Move makes published ports lead to another owner.
-func (d *Driver) Move(
-	ctx context.Context, from, to sal.Owner, ports []catalog.Publish,
-) ([]catalog.Published, error) {
-	return movePublished(ctx, d, from, to, ports)
-}
-
-// Connections returns the number of open TCP connections to the published ports of an owner.
-func (d *Driver) Connections(ctx context.Context, owner sal.Owner) (int, error) {
-	return connections(ctx, d, owner)
-}
-
-// KeepPublished repairs the published ports of an owner.
-func (d *Driver) KeepPublished(
-	ctx context.Context, owner sal.Owner,
-) ([]catalog.Published, []sal.Drift, error) {
-	return keepPublished(ctx, d, owner.UID)
-}
+// Publisher publishes ports of owners that have a namespace.
+func (d *Driver) Publisher() sal.Publisher { return publications{d} }
 
 // Release removes the ports and namespace of an owner.
 func (d *Driver) Release(ctx context.Context, owner sal.Owner) error {

@@ -60,7 +60,7 @@ func tcp(port, to int64) catalog.Publish {
 func (x *publishing) server(name string, publish []catalog.Publish, networks ...string) *guest {
 	x.Helper()
 	g := x.guest(name, networks...)
-	if _, err := x.Publish(x.Context(), g.owner, publish); err != nil {
+	if _, err := x.Publisher().Publish(x.Context(), g.owner, publish); err != nil {
 		x.Fatalf("publish %v: %v", publish, err)
 	}
 	testenv.InNetns(x, g.netns, func() error {
@@ -316,7 +316,7 @@ func TestPublishedPortIsTaken(t *testing.T) {
 		{other.owner, 8007, "", ""},
 		{other.owner, 7999, writ.CodePortClosed, "port 7999 is not open"},
 	} {
-		_, err := x.Publish(t.Context(), tt.owner, []catalog.Publish{tcp(tt.port, 80)})
+		_, err := x.Publisher().Publish(t.Context(), tt.owner, []catalog.Publish{tcp(tt.port, 80)})
 		if err != nil && (writ.CodeOf(err) != tt.code || !strings.Contains(err.Error(), tt.text)) || err == nil && tt.code != "" {
 			t.Errorf("%s publishes %d: %v, want %s %s", tt.owner.Resource, tt.port, err, tt.code, tt.text)
 		}
@@ -326,7 +326,7 @@ func TestPublishedPortIsTaken(t *testing.T) {
 	}
 	var chosen []int64
 	for range 2 {
-		published, err := x.Publish(t.Context(), other.owner, []catalog.Publish{tcp(0, 80)})
+		published, err := x.Publisher().Publish(t.Context(), other.owner, []catalog.Publish{tcp(0, 80)})
 		if err != nil || len(published) != 3 {
 			t.Fatalf("published: %v, %v", published, err)
 		}
@@ -338,7 +338,7 @@ func TestPublishedPortIsTaken(t *testing.T) {
 	if err := x.Release(t.Context(), web.owner); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := x.Publish(t.Context(), stranger, []catalog.Publish{tcp(8000, 80)}); err != nil {
+	if _, err := x.Publisher().Publish(t.Context(), stranger, []catalog.Publish{tcp(8000, 80)}); err != nil {
 		t.Errorf("the port of a deleted container stays taken: %v", err)
 	}
 }
@@ -362,7 +362,7 @@ func TestPublishedPortIsRepaired(t *testing.T) {
 		} else {
 			setting(t, x.Netns, "ipv4/conf/"+device+"/route_localnet", "0")
 		}
-		_, drift, err := x.KeepPublished(t.Context(), web.owner)
+		_, drift, err := x.Publisher().Keep(t.Context(), web.owner)
 		if err != nil || len(drift) == 0 && what != "its settings" {
 			t.Errorf("%s: drift is %v, %v", what, drift, err)
 		}
@@ -374,17 +374,17 @@ func TestPublishedPortIsRepaired(t *testing.T) {
 				t.Errorf("without %s and repaired, the port answers %q", what, got)
 			}
 		}
-		if _, drift, err := x.KeepPublished(t.Context(), web.owner); err != nil || len(drift) > 0 {
+		if _, drift, err := x.Publisher().Keep(t.Context(), web.owner); err != nil || len(drift) > 0 {
 			t.Errorf("%s: repaired, and drift is %v, %v", what, drift, err)
 		}
 	}
 	x.Open = x.Open[:1]
-	_, drift, err := x.KeepPublished(t.Context(), web.owner)
+	_, drift, err := x.Publisher().Keep(t.Context(), web.owner)
 	if err != nil || !x.isCutOff(x.outside, hostIPv4, 8000) || x.ask(x.Netns, "tcp", "127.0.0.1", 8000) == "" {
 		t.Errorf("a port is open at an address that its operator closed: %v, %v", drift, err)
 	}
 	x.Open = nil
-	if _, drift, err = x.KeepPublished(t.Context(), web.owner); err != nil || len(drift) == 0 || !strings.Contains(drift[len(drift)-1].What, "closed its port 8000/tcp") {
+	if _, drift, err = x.Publisher().Keep(t.Context(), web.owner); err != nil || len(drift) == 0 || !strings.Contains(drift[len(drift)-1].What, "closed its port 8000/tcp") {
 		t.Errorf("drift is %v, %v", drift, err)
 	}
 	if !x.isCutOff(x.Netns, "127.0.0.1", 8000) {
@@ -402,7 +402,7 @@ func TestPublishedPortsMove(t *testing.T) {
 	wanted := []catalog.Publish{tcp(8000, 80), {Port: 0, To: 53, Protocol: "udp"}}
 	all := append([]catalog.Publish{tcp(8005, 80), tcp(8006, 81)}, wanted...)
 	old, other := x.server("old", all), x.server("new", nil)
-	before, err := x.Publish(t.Context(), old.owner, all)
+	before, err := x.Publisher().Publish(t.Context(), old.owner, all)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -431,7 +431,7 @@ func TestPublishedPortsMove(t *testing.T) {
 	}()
 	from, to := old.owner, other.owner
 	for range 9 {
-		published, err := x.Move(t.Context(), from, to, wanted)
+		published, err := x.Publisher().Move(t.Context(), from, to, wanted)
 		if err != nil || !slices.ContainsFunc(published, func(p catalog.Published) bool { return int(p.Port) == udp }) {
 			t.Fatalf("move: %v, %v", published, err)
 		}
@@ -451,7 +451,7 @@ func TestPublishedPortsMove(t *testing.T) {
 	if err := exchange("still there"); err != nil {
 		t.Errorf("an open connection: %v", err)
 	}
-	if n, err := x.Connections(t.Context(), old.owner); n != 1 || err != nil {
+	if n, err := x.Publisher().Connections(t.Context(), old.owner); n != 1 || err != nil {
 		t.Errorf("the old owner has %d connections, %v", n, err)
 	}
 	if err := x.Release(t.Context(), old.owner); err != nil {
@@ -460,7 +460,7 @@ func TestPublishedPortsMove(t *testing.T) {
 	if got := datagrams(); got != "new" {
 		t.Errorf("a client that keeps its port reaches %q", got)
 	}
-	if published, drift, err := x.KeepPublished(t.Context(), other.owner); err != nil || len(published) != 6 || len(drift) > 0 {
+	if published, drift, err := x.Publisher().Keep(t.Context(), other.owner); err != nil || len(published) != 6 || len(drift) > 0 {
 		t.Errorf("the new owner publishes %v, drift %v, %v", published, drift, err)
 	}
 }
@@ -541,7 +541,7 @@ func TestPublishedPortsSurviveACrashAtAnyStep(t *testing.T) {
 			if _, _, err := d.Namespace(t.Context(), ownerOf("web"), nil); err != nil {
 				return err
 			}
-			_, err := d.Publish(t.Context(), ownerOf("web"), ports)
+			_, err := d.Publisher().Publish(t.Context(), ownerOf("web"), ports)
 			return err
 		}
 	}
@@ -551,7 +551,7 @@ func TestPublishedPortsSurviveACrashAtAnyStep(t *testing.T) {
 		if _, _, err := d.Namespace(t.Context(), ownerOf("next"), nil); err != nil {
 			return err
 		}
-		_, err := d.Move(t.Context(), ownerOf("web"), ownerOf("next"), []catalog.Publish{tcp(8000, 80)})
+		_, err := d.Publisher().Move(t.Context(), ownerOf("web"), ownerOf("next"), []catalog.Publish{tcp(8000, 80)})
 		return err
 	}
 	moveBack := func(d *fixture) error { // the next call of an owner that gave up
@@ -589,7 +589,7 @@ func TestPublishedPortsSurviveACrashAtAnyStep(t *testing.T) {
 			reached := crash(t, x.fixture, at, acts.do, release, &dead)
 			// a new driver, because the old one holds its lock
 			x.Driver = &Driver{Dir: x.Dir, Overlay: x.Overlay, Netns: x.Netns, Namespaces: x.Namespaces, Open: x.Open}
-			if _, _, err := x.KeepPublished(t.Context(), ownerOf("web")); err != nil {
+			if _, _, err := x.Publisher().Keep(t.Context(), ownerOf("web")); err != nil {
 				t.Errorf("%s: %v", when, err)
 			}
 			if orphans, err := x.Orphans(t.Context()); err != nil || len(orphans) > 0 && acts.name != "while they are published" {

@@ -90,12 +90,9 @@ func (p *planning) plan(end *scripts.Horizon, failed *writ.Failure) scripts.Plan
 	for _, asked := range p.requests {
 		h.Write(asked[:])
 	}
-	plan := scripts.Plan{Digest: writ.Digest(h.Sum(nil)), Calls: p.calls, Horizon: end, Failure: failed}
-	if end == nil {
-		slices.Sort(p.waits)
-		plan.Waits = p.waits
+	return scripts.Plan{
+		Digest: writ.Digest(h.Sum(nil)), Calls: p.calls, Waits: p.waits, Horizon: end, Failure: failed,
 	}
-	return plan
 }
 
 // end converts the error of an evaluation to the end of the plan. Some limits are counted with placeholders for unknown

@@ -178,7 +178,7 @@ func (d *Draft) lay(id writ.ResourceID, before, after *journal.Resource) {
 func (d *Draft) CarryOut(ctx context.Context, last []int) error {
 	for i := range d.plan {
 		p := &d.plan[i]
-		if err := d.await(ctx, p.waits); err != nil {
+		if err := await(ctx, d, p.waits); err != nil {
 			return err
 		}
 		if at := slices.IndexFunc(p.waits, func(seq int) bool { return d.step.calls.at(seq).State == writ.CallFailed }); at >= 0 {
@@ -193,7 +193,7 @@ func (d *Draft) CarryOut(ctx context.Context, last []int) error {
 			d.Seen[i].Action, d.Seen[i].Reason = writ.ActionUnknown, unnamedReason
 		}
 	}
-	if err := d.await(ctx, last); err != nil {
+	if err := await(ctx, d, last); err != nil {
 		return err
 	}
 	d.step.run.Completed = true
@@ -217,7 +217,7 @@ func stopAt(d *Draft, from, refused int) {
 }
 
 // await advances the run until calls have ended, one after the other.
-func (d *Draft) await(ctx context.Context, calls []int) error {
+func await(ctx context.Context, d *Draft, calls []int) error {
 	for _, seq := range calls {
 		if d.step.calls.at(seq).State.Ended() {
 			continue

@@ -63,9 +63,63 @@ func (l *callList) connected() [][]*journal.Call {
 	return groups
 }
 
-// together reports whether a call must be on the node of the call `need`, which it needs. A database is reached by its
-// address and binds no call, and a database itself is bound only by its network.
+// together reports whether a call must be on the node of the call `need`, which it needs. Calls on one resource must. A
+// database is reached by its address and binds no other call, and a database itself is bound only by its network.
 func together(c, need *journal.Call) bool {
+	if c.Kind == need.Kind && c.Name == need.Name {
+		return c.Kind != ""
+	}
 	return c.Kind != "" && need.Kind != "" && need.Kind != writ.KindHeroDB &&
 		(c.Kind != writ.KindHeroDB || need.Kind == writ.KindNetwork)
+}
+
+// deferred reports whether a group of calls has to wait for a node: it only makes volumes, images and networks, no call
+// of the script uses them yet, and the script does not wait for them. A later call that uses them then determines the
+// node. Without this rule, a script that reads the address of its database would bind its volume to another node than
+// its network. When the script has reached its end, no call is deferred.
+func (t placer) deferred(group []*journal.Call) bool {
+	if t.run.Completed {
+		return false
+	}
+	return !slices.ContainsFunc(group, func(c *journal.Call) bool {
+		return !isPart(c.Kind) || c.Options.Node != "" || t.wanted[c.Seq] || len(t.boundNodes(c)) > 0
+	})
+}
+
+// isPart reports whether resources of a kind are useful only to other resources.
+func isPart(kind writ.ResourceKind) bool {
+	return kind == writ.KindVolume || kind == writ.KindImage || kind == writ.KindNetwork
+}
+
+// wantedCalls returns the calls whose results the script waits for, and all calls that these need, by seq.
+func wantedCalls(t *Step) map[int]bool {
+	wanted, needs := make(map[int]bool), t.calls.needs()
+	for next := slices.Clone(t.run.Waiting); len(next) > 0; {
+		seq := next[len(next)-1]
+		next = next[:len(next)-1]
+		if !wanted[seq] {
+			wanted[seq] = true
+			next = append(next, needs[seq]...)
+		}
+	}
+	return wanted
+}
+
+// nearby returns the node that a group with a volume, image or network prefers, because a later call of the script may
+// use that together with resources that are there: the node of the youngest image or network of the run, or volume
+// without a user. Without these, and at the end of the script, it returns "".
+func (t placer) nearby(group []*journal.Call) writ.NodeID {
+	if t.run.Completed || !slices.ContainsFunc(group, func(c *journal.Call) bool { return isPart(c.Kind) }) {
+		return ""
+	}
+	used := make(map[int]bool)
+	for _, c := range slices.Backward(t.calls.all) {
+		if isPart(c.Kind) && c.Node != "" && (c.Kind != writ.KindVolume || !used[c.Seq]) {
+			return c.Node
+		}
+		for _, seq := range c.After {
+			used[seq] = true
+		}
+	}
+	return ""
 }

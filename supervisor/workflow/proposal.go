@@ -48,8 +48,9 @@ func ReadProposal(p *writ.Proposal) ([]ProposedCall, error) {
 		}
 		calls = append(calls, c)
 	}
-	if !rising(p.Waits, len(calls)+1) {
-		return nil, writ.Errorf(writ.CodeBadRequest, "waits are not calls in ascending order")
+	if slices.ContainsFunc(p.Waits, func(seq int) bool { return seq < 1 || seq > len(calls) }) ||
+		len(p.Waits) > len(calls) {
+		return nil, writ.Errorf(writ.CodeBadRequest, "waits are not calls of the plan")
 	}
 	return calls, nil
 }
