@@ -29,7 +29,7 @@ container.create("web", {image: app, memory_mib: 64, networks: [net], volumes: [
 `
 
 // Promise: Plans, scripts and manuals: A script succeeds on several nodes if it succeeds on one, in any order of calls
-// and reads, unless a node is full or two networks have members on different nodes.
+// and reads, unless a node is full.
 // How: A volume, image or network gets its node with the first call that uses it; if the script reads it earlier, near
 // the other resources of the run. If a node is full, the error names the line of the read.
 // Also: TestReadSplittingGroupIsNamed, TestCallHasThePositionOfTheLastRead, TestScripts/test,
