@@ -17,7 +17,8 @@ import (
 
 func deploymentCommand(env *cli.Env) *cobra.Command {
 	return cli.Family("deployment", "Show and destroy deployments, which own the resources of their scripts",
-		deploymentListCommand(env), deploymentShowCommand(env), deploymentDestroyCommand(env))
+		deploymentListCommand(env), deploymentShowCommand(env), deploymentHistoryCommand(env),
+		deploymentDestroyCommand(env))
 }
 
 func deploymentListCommand(env *cli.Env) *cobra.Command {
