@@ -13,11 +13,11 @@ import (
 
 	"writ"
 	"writ/cmd/writ/internal/cli"
+	"writ/cmd/writ/internal/cli/planview"
 	"writ/cmd/writ/internal/cli/signing"
 	"writ/cmd/writ/internal/client"
 	"writ/cmd/writ/internal/terminal"
 	"writ/identity"
-	"writ/sal/catalog"
 	"writ/scripts"
 )
 
@@ -70,35 +70,6 @@ answers.`,
 	return c
 }
 
-// planned is a plan with its known effects, in the form of -o json.
-type planned struct {
-	Script     string `json:"script"`
-	Project    string `json:"project"`
-	Datacenter string `json:"datacenter,omitempty"` // name
-	scripts.Plan
-	// Foreseen is the plan if calls without an effect return their current results. It may therefore extend further than
-	// Plan. Preview describes its calls.
-	Foreseen *scripts.Plan `json:"foreseen,omitempty"`
-	Preview  *writ.Preview `json:"preview,omitempty"` // nil if no datacenter was asked
-	Unasked  string        `json:"unasked,omitempty"` // why no datacenter was asked
-	// Targets lists the known targets that the script destroys. MoreTargets is true if others may follow at run time.
-	Targets     []string `json:"targets,omitempty"`
-	MoreTargets bool     `json:"more_targets,omitempty"`
-	// Prune lists the resources that the run deletes when all calls have succeeded, unless the script names them. PruneMore
-	// is the number of those that the signed header cannot list.
-	Prune     []string `json:"prune,omitempty"`
-	PruneMore int      `json:"prune_more,omitempty"`
-	// Summary counts the calls by action. Without a preview, its only key is "planned".
-	Summary map[string]int `json:"summary"`
-	// Changes is false only if the plan is certain to have no effect.
-	Changes bool   `json:"changes"`
-	Next    string `json:"next,omitempty"` // command that runs exactly this plan
-	// Denied is the reason why the user may not sign the order. It is nil if the user may, or if that is unknown.
-	Denied *writ.Error `json:"denied,omitempty"`
-
-	bundle scripts.Bundle
-}
-
 func plan(ctx context.Context, env *cli.Env, path string, p *planFlags) error {
 	view, err := readAndPlan(ctx, env, path, p)
 	if ctx.Err() != nil { // an interrupt also causes a missing answer; do not fall back to a plan without a datacenter
@@ -115,17 +86,17 @@ func plan(ctx context.Context, env *cli.Env, path string, p *planFlags) error {
 	err = env.Print(terminal.View{
 		Data: view, Names: []string{view.Digest.String()},
 		Text: func(wide bool) string {
-			return newPlanText(env.Terminal, view, wide).String()
+			return planview.Text(env.Terminal, view, wide)
 		},
-		Markdown: func() string { return newPlanText(env.Plain(), view, false).markdown() },
+		Markdown: func() string { return planview.Markdown(env.Plain(), view) },
 	})
 	if err != nil {
 		return err
 	}
-	if failed := view.failed(); failed != nil {
+	if failed := view.Failed(); failed != nil {
 		return failed
 	}
-	if unplaced := view.unplaced(); unplaced != nil {
+	if unplaced := view.Unplaced(); unplaced != nil {
 		return unplaced
 	}
 	if p.exitCode && view.Changes {
@@ -135,7 +106,7 @@ func plan(ctx context.Context, env *cli.Env, path string, p *planFlags) error {
 }
 
 // readAndPlan reads and plans a script.
-func readAndPlan(ctx context.Context, env *cli.Env, path string, p *planFlags) (*planned, error) {
+func readAndPlan(ctx context.Context, env *cli.Env, path string, p *planFlags) (*planview.View, error) {
 	script, err := signing.ReadScript(env, path, p.order.Own)
 	if err != nil {
 		return nil, err
@@ -150,7 +121,7 @@ func readAndPlan(ctx context.Context, env *cli.Env, path string, p *planFlags) (
 // makePlan plans the script and requests a preview from its datacenter, if possible.
 func makePlan(
 	ctx context.Context, env *cli.Env, c *client.Client, script client.Script, p *planFlags,
-) (*planned, error) {
+) (*planview.View, error) {
 	roster, unasked, err := rosterToPlan(ctx, env, c, p.offline)
 	if err != nil {
 		return nil, err
@@ -159,7 +130,7 @@ func makePlan(
 	if err != nil {
 		return nil, err
 	}
-	view := &planned{Script: script.Path, Project: order.Project.Name, Unasked: unasked, bundle: script.Bundle}
+	view := &planview.View{Script: script.Path, Project: order.Project.Name, Unasked: unasked, Bundle: script.Bundle}
 	if view.Plan, err = order.Plan(ctx, roster); err != nil {
 		return nil, err
 	}
@@ -208,8 +179,8 @@ func makePlan(
 		return nil, writ.Errorf(writ.CodeUsage, "--prune needs the list of resources, which only the datacenter has: %s",
 			view.Unasked).WithHint("name them with --prune=KIND/NAME, or plan it when the datacenter answers")
 	}
-	view.conclude()
-	if view.failed() == nil {
+	view.Conclude()
+	if view.Failed() == nil {
 		view.Next = nextCommand(env, view, &p.order)
 		view.Denied = mayNotSubmit(ctx, c, roster, order)
 	}
@@ -279,47 +250,8 @@ func orderToPlan(
 	return order, nil
 }
 
-// seen returns the plan that extends furthest.
-func (p *planned) seen() *scripts.Plan {
-	if p.Foreseen != nil {
-		return p.Foreseen
-	}
-	return &p.Plan
-}
-
-// conclude counts the actions of the calls.
-func (p *planned) conclude() {
-	p.Summary = make(map[string]int)
-	p.Changes = p.seen().Horizon != nil
-	for i := range p.seen().Calls {
-		action := p.action(i)
-		p.Changes = p.Changes || action.Changes() || action == writ.ActionRefused
-		if p.Preview == nil {
-			p.Summary["planned"]++
-		} else {
-			p.Summary[string(action)]++
-		}
-	}
-}
-
-// action returns the action of a call. Without a preview, it is known only if it does not depend on the state of a
-// datacenter.
-func (p *planned) action(i int) writ.Action {
-	if p.Preview != nil {
-		return p.Preview.Calls[i].Action
-	}
-	op, _ := catalog.Lookup(p.seen().Calls[i].Operation)
-	switch {
-	case op.Effect == catalog.Find, op.Effect == catalog.Look && op.Repeat == catalog.Safe:
-		return writ.ActionRead
-	case op.Effect == catalog.Remove:
-		return writ.ActionDelete
-	}
-	return writ.ActionUnknown
-}
-
 // nextCommand returns the command that signs and submits exactly this plan.
-func nextCommand(env *cli.Env, p *planned, o *signing.OrderFlags) string {
+func nextCommand(env *cli.Env, p *planview.View, o *signing.OrderFlags) string {
 	words := []string{"writ", "submit", p.Script}
 	add := func(flag string, values ...string) {
 		for _, v := range values {

@@ -1,4 +1,4 @@
-package plans
+package planview
 
 import (
 	"fmt"
@@ -18,9 +18,14 @@ type planText struct {
 	comment bool // the text is for readers of a pull request, not for the user of the terminal
 }
 
-// newPlanText returns the text of a plan. The wide form has all arguments, and values in full length.
-func newPlanText(t *terminal.Terminal, p *planned, wide bool) *planText {
-	return &planText{planWriter: &planWriter{Terminal: t, planned: p, wide: wide}}
+// Text formats a plan for a terminal. The wide form has all arguments, and values in full length.
+func Text(t *terminal.Terminal, v *View, wide bool) string { return newPlanText(t, v, wide).String() }
+
+// Markdown formats a plan for a comment on a pull or merge request.
+func Markdown(t *terminal.Terminal, v *View) string { return newPlanText(t, v, false).markdown() }
+
+func newPlanText(t *terminal.Terminal, p *View, wide bool) *planText {
+	return &planText{planWriter: &planWriter{Terminal: t, View: p, wide: wide}}
 }
 
 // planMark is the display form of an action.
@@ -84,7 +89,7 @@ func (t *planText) markdown() string {
 	if t.Preview != nil {
 		counts = t.counts()
 	}
-	if t.failed() != nil {
+	if t.Failed() != nil {
 		counts += ", and it would fail"
 	}
 	return fmt.Sprintf("### writ plan: %s\n\n%s", counts, cli.Fenced("diff", text))

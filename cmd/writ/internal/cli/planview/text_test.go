@@ -1,4 +1,4 @@
-package plans
+package planview
 
 import (
 	"encoding/json"
@@ -26,7 +26,7 @@ func TestAPlanShowsTheEntriesOfAMapThatChange(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		text := callsText{&planWriter{Terminal: terminal.New(os.Stdin, nil, nil, nil).Plain(), planned: &planned{Preview: &writ.Preview{}}}}
+		text := callsText{&planWriter{Terminal: terminal.New(os.Stdin, nil, nil, nil).Plain(), View: &View{Preview: &writ.Preview{}}}}
 		call := new(scripts.PlannedCall)
 		call.Operation, call.Args = "container.create", map[string]any{"env": tt.gets}
 		text.fields(call, &writ.PreviewedCall{Fields: []writ.FieldChange{{Field: "env", From: from}}})

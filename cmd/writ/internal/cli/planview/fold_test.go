@@ -1,4 +1,4 @@
-package plans
+package planview
 
 import (
 	"fmt"
@@ -12,7 +12,7 @@ import (
 )
 
 func TestPlanFoldsEqualCalls(t *testing.T) {
-	view := &planned{Preview: &writ.Preview{}}
+	view := &View{Preview: &writ.Preview{}}
 	add := func(operation, position, node string) {
 		seq := len(view.Calls) + 1
 		view.Calls = append(view.Calls, scripts.PlannedCall{Seq: seq, Operation: operation, Position: position})
@@ -26,7 +26,7 @@ func TestPlanFoldsEqualCalls(t *testing.T) {
 	}
 	add("node.facts", "poll.tengo:5:1", "n1")
 	for wide, want := range map[bool]int{false: 2 + 6 + 1, true: 2007} {
-		text := callsText{&planWriter{Terminal: terminal.New(os.Stdin, nil, nil, nil).Plain(), planned: view, wide: wide}}
+		text := callsText{&planWriter{Terminal: terminal.New(os.Stdin, nil, nil, nil).Plain(), View: view, wide: wide}}
 		text.calls(10)
 		got := text.b.String()
 		if lines := strings.Count(got, "\n"); lines != want {

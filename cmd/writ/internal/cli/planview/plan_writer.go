@@ -1,4 +1,4 @@
-package plans
+package planview
 
 import (
 	"fmt"
@@ -11,7 +11,7 @@ import (
 // planWriter collects the lines of a plan.
 type planWriter struct {
 	*terminal.Terminal
-	*planned
+	*View
 	wide bool
 	b    strings.Builder
 }

@@ -1,4 +1,4 @@
-package plans
+package planview
 
 import (
 	"cmp"
@@ -12,12 +12,12 @@ import (
 	"writ/cmd/writ/internal/terminal"
 )
 
-// failed returns the error of a plan that would not succeed, or nil if it may succeed.
-func (p *planned) failed() error {
+// Failed returns the error of a plan that would not succeed, or nil if it may succeed.
+func (p *View) Failed() error {
 	if f := p.seen().Failure; f != nil {
 		e := writ.Errorf(f.Code, "the script would fail: %s", f.Message)
 		e.Hint = orExplain(f.Hint, f.Code)
-		e.Message += why.WhereFailed(f, p.bundle)
+		e.Message += why.WhereFailed(f, p.Bundle)
 		return &terminal.ExitError{Err: e, Exit: writ.ExitFailed}
 	}
 	if p.Preview == nil {
@@ -55,9 +55,9 @@ func orExplain(hint string, code writ.Code) string {
 	return cmp.Or(hint, fmt.Sprintf("see `writ explain %s`", code))
 }
 
-// unplaced returns the error of a plan with calls that would wait for a node, or nil if a node can carry out each call
+// Unplaced returns the error of a plan with calls that would wait for a node, or nil if a node can carry out each call
 // now.
-func (p *planned) unplaced() error {
+func (p *View) Unplaced() error {
 	if p.Preview == nil {
 		return nil
 	}
@@ -78,7 +78,7 @@ func (p *planned) unplaced() error {
 }
 
 // callsWhere returns the previewed calls that match, in the order of the script.
-func (p *planned) callsWhere(match func(*writ.PreviewedCall) bool) []*writ.PreviewedCall {
+func (p *View) callsWhere(match func(*writ.PreviewedCall) bool) []*writ.PreviewedCall {
 	var calls []*writ.PreviewedCall
 	for i := range p.Preview.Calls {
 		if c := &p.Preview.Calls[i]; match(c) {
@@ -89,13 +89,13 @@ func (p *planned) callsWhere(match func(*writ.PreviewedCall) bool) []*writ.Previ
 }
 
 // handled reports whether the plan ends where the script reads the result of a call. The script may handle its failure.
-func (p *planned) handled(seq int) bool {
+func (p *View) handled(seq int) bool {
 	end := p.seen().Horizon
 	return end != nil && slices.Contains(end.After, seq)
 }
 
 // title names a call: "3 machine.create web-0".
-func (p *planned) title(seq int) string {
+func (p *View) title(seq int) string {
 	c := p.seen().Calls[seq-1]
 	name := ""
 	if c.Name != nil {

@@ -1,4 +1,4 @@
-package plans
+package planview
 
 import (
 	"encoding/json"

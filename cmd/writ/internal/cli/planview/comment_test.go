@@ -1,4 +1,4 @@
-package plans
+package planview
 
 import (
 	"os"
@@ -19,7 +19,7 @@ import (
 // Also: TestALongPlanKeepsWhatASignerHasToKnow.
 func TestAPlanInACommentIsNoMarkup(t *testing.T) {
 	term := terminal.New(os.Stdin, nil, nil, nil)
-	plan := &planned{Script: "web.tengo", Project: "shop", Plan: scripts.Plan{Logs: []string{"````", "@everybody", "\n```\n# Approved\n", strings.Repeat("é", 50_000)}}, Preview: &writ.Preview{}}
+	plan := &View{Script: "web.tengo", Project: "shop", Plan: scripts.Plan{Logs: []string{"````", "@everybody", "\n```\n# Approved\n", strings.Repeat("é", 50_000)}}, Preview: &writ.Preview{}}
 	text := newPlanText(term.Plain(), plan, false).markdown()
 	begin, rest, _ := strings.Cut(text, "\n\n")
 	if begin != "### writ plan: nothing to do" || !strings.HasPrefix(rest, "`````diff\n") || !strings.HasSuffix(rest, "\n`````\n") || strings.Count(text, "`````") != 2 {
@@ -33,7 +33,7 @@ func TestAPlanInACommentIsNoMarkup(t *testing.T) {
 // A truncated plan retains the targets for the signer and the digest for the job.
 func TestALongPlanKeepsWhatASignerHasToKnow(t *testing.T) {
 	long := strings.Repeat("machine/web,", 10_000)
-	for name, plan := range map[string]*planned{
+	for name, plan := range map[string]*View{
 		"many lines": {Plan: scripts.Plan{Logs: slices.Repeat([]string{"a line of the log"}, 10_000)}, Targets: []string{"volume/data"}},
 		"ticks":      {Plan: scripts.Plan{Logs: []string{strings.Repeat("`", 50_000)}}, Targets: []string{"volume/data"}},
 		"targets":    {Targets: []string{"volume/data", long}},
