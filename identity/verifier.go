@@ -111,6 +111,34 @@ func (v *Verifier) submission(signed []byte, m moment) (*Verified, error) {
 	}, nil
 }
 
+// PastSubmission checks who signed a submission that its datacenter accepted earlier, for people who read it again. It
+// checks the signature, the address and the signer as of the creation of the text. Keys that were removed since then
+// still count. Revoked keys do not count. It checks neither rights nor the name of the project: they decided at the
+// time of acceptance.
+func (v *Verifier) PastSubmission(signed []byte) (*Verified, error) {
+	read, err := ReadSubmission(signed)
+	if err != nil {
+		return nil, err
+	}
+	p, now := read.Payload, v.now()
+	if err := isCreated(p.Created, now); err != nil {
+		return nil, err
+	}
+	m := moment{at: p.Created, now: now, later: true}
+	_, who, err := v.authenticate(sshsig.ScriptNamespace, signed, m)
+	if err != nil {
+		return nil, v.orTooOld(signed, err)
+	}
+	if err := v.addressed(p.Cluster, p.Datacenter, p.Roster, p.RosterDigest, who, m); err != nil {
+		return nil, err
+	}
+	if err := who.is(p.Signer, p.Certificate, v.Roster, m); err != nil {
+		return nil, err
+	}
+	read.Certificate = who.certificate()
+	return read, nil
+}
+
 // ReadSubmission parses a submission without verifying it, for submissions that were verified before.
 func ReadSubmission(signed []byte) (*Verified, error) {
 	text, _, err := sshsig.Split(signed)

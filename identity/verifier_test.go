@@ -306,6 +306,68 @@ func TestVerifierOfAPastStatement(t *testing.T) {
 	}
 }
 
+// An old text is read again long after its rights ended, but never under the name of a person who did not sign it.
+func TestPastSubmissionHasAuthor(t *testing.T) {
+	year := 365 * 24 * time.Hour
+	for name, tt := range map[string]struct {
+		signer, named string
+		change        func(v *Verifier, p *Payload)
+		spoil         func([]byte) []byte
+		want          writ.Code
+	}{
+		"a year ago":       {signer: "alice", named: "alice"},
+		"removed key":      {signer: "alice old", named: "alice"},
+		"removed person":   {signer: "eve", named: "eve"},
+		"without a right":  {signer: "frank", named: "frank"},
+		"renamed project":  {signer: "alice", named: "alice", change: func(_ *Verifier, p *Payload) { p.ProjectName = "shop" }},
+		"revoked key":      {signer: "alice stolen", named: "alice", want: writ.CodeSignerRevoked},
+		"revoked person":   {signer: "dave", named: "dave", want: writ.CodeSignerRevoked},
+		"another's name":   {signer: "bob", named: "alice", want: writ.CodeSignerUnknown},
+		"unknown key":      {signer: "mallory", named: "alice", want: writ.CodeSignerUnknown},
+		"changed script":   {signer: "alice", named: "alice", spoil: func(b []byte) []byte { return bytes.Replace(b, []byte("cpus: 2"), []byte("cpus: 3"), 1) }, want: writ.CodePayloadMalformed},
+		"changed base":     {signer: "alice", named: "alice", spoil: func(b []byte) []byte { return bytes.Replace(b, []byte("base 12"), []byte("base 13"), 1) }, want: writ.CodeSignatureInvalid},
+		"another cluster":  {signer: "alice", named: "alice", change: func(_ *Verifier, p *Payload) { p.Cluster = ClusterOf(testPublic("another root")) }, want: writ.CodeWrongCluster},
+		"other datacenter": {signer: "alice", named: "alice", change: func(_ *Verifier, p *Payload) { p.Datacenter = grazID }, want: writ.CodeWrongDatacenter},
+		"another roster":   {signer: "alice", named: "alice", change: func(_ *Verifier, p *Payload) { p.RosterDigest = writ.DigestOf([]byte("x")) }, want: writ.CodeRosterFork},
+		"later roster":     {signer: "alice", named: "alice", change: func(_ *Verifier, p *Payload) { p.Roster = 2 }, want: writ.CodeRosterTooOld},
+		"in the future":    {signer: "alice", named: "alice", change: func(v *Verifier, _ *Payload) { v.Now = at(-time.Hour) }, want: writ.CodeNotYetValid},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v, p := testVerifier(t), testPayload()
+			v.Now, p.Signer = at(year), tt.named
+			if tt.change != nil {
+				tt.change(v, p)
+			}
+			signed := signText(t, testSigner(tt.signer), sshsig.ScriptNamespace, p)
+			if tt.spoil != nil {
+				signed = tt.spoil(signed)
+			}
+			have, err := v.PastSubmission(signed)
+			wantCode(t, err, tt.want)
+			if err == nil && (have.Signer != tt.named || have.Payload.Script.Name != p.Script.Name) {
+				t.Errorf("got %+v", have)
+			}
+		})
+	}
+}
+
+// The certificate of a job ended long ago; it counts at the time of the text.
+func TestPastSubmissionHasCertificate(t *testing.T) {
+	v, p := testVerifier(t), testPayload()
+	p.Signer = "ci/shop"
+	signer := job(t, nil)
+	signed := signText(t, signer, sshsig.ScriptNamespace, p)
+	v.Now = at(365 * 24 * time.Hour)
+	have, err := v.PastSubmission(signed)
+	if err != nil || have.Certificate == nil || have.Certificate.Authority != "forge" {
+		t.Errorf("got %+v, %v", have, err)
+	}
+	p.Created = p.Created.Add(48 * time.Hour)
+	p.Expires = p.Created.Add(DefaultValidity)
+	_, err = v.PastSubmission(signText(t, signer, sshsig.ScriptNamespace, p))
+	wantCode(t, err, writ.CodeExpired)
+}
+
 func TestVerifierAcceptsAGoodStatement(t *testing.T) {
 	v := testVerifier(t)
 	signed := signText(t, testSigner("bob"), sshsig.StatementNamespace, func() *Statement { s := testStatement(); s.Signer = "bob"; return s }())
