@@ -120,7 +120,7 @@ func RemoveAuthority(r *identity.Roster, name string, state identity.State) erro
 func (c Runs) Certificate(
 	ctx context.Context, roster *identity.Roster, run api.Run,
 ) (*identity.Certificate, error) {
-	signed, err := c.signed(ctx, run)
+	signed, err := c.Signed(ctx, run)
 	if err != nil {
 		return nil, err
 	}
@@ -133,8 +133,8 @@ func MayHaveCertificate(roster *identity.Roster, signer string) bool {
 		func(a identity.Authority) bool { return slices.Contains(a.Principals, signer) })
 }
 
-// signed returns the signed text of a run with its signature. It verifies the text against the run id.
-func (c Runs) signed(ctx context.Context, run api.Run) ([]byte, error) {
+// Signed returns the signed text of a run with its signature. It verifies the text against the run id.
+func (c Runs) Signed(ctx context.Context, run api.Run) ([]byte, error) {
 	answer, err := api.Answer[api.SignedText](c.client.API.GetSigned(ctx, run.Payload))
 	if err != nil {
 		return nil, err

@@ -108,7 +108,7 @@ func (c Runs) Get(ctx context.Context, id writ.RunID) (api.Run, error) {
 
 // Payload returns the signed payload of a run. It verifies the payload against the run id.
 func (c Runs) Payload(ctx context.Context, run api.Run) (*identity.Payload, error) {
-	signed, err := c.signed(ctx, run)
+	signed, err := c.Signed(ctx, run)
 	if err != nil {
 		return nil, err
 	}

@@ -39,6 +39,7 @@ func Word(f *pflag.Flag) string {
 var wordsOfKind = map[string]string{
 	"stringArray module": "NAME=FILE",
 	"stringSlice module": "NAME",
+	"string module":      "NAME",
 	"stringArray run":    "RUN",
 	"string run":         "REGEXP",
 }

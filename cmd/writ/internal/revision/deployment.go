@@ -61,8 +61,8 @@ func Find(ctx context.Context, c *client.Client, name, project, datacenter strin
 	return found[0], nil
 }
 
-// runs returns the parameters that select the runs of the deployment.
-func (d Deployment) runs() api.ListRunsParams {
+// Runs returns the parameters that select the runs of the deployment.
+func (d Deployment) Runs() api.ListRunsParams {
 	return api.ListRunsParams{
 		Project: api.Given(string(d.Project)), Datacenter: api.Given(string(d.Datacenter)), Deployment: &d.Name,
 	}
@@ -95,7 +95,7 @@ func (d Deployment) List(
 // each calls show for each run that made a revision, newest first, as long as show returns true. Runs that the
 // datacenter did not accept made none. It requests size runs at a time.
 func (d Deployment) each(ctx context.Context, c *client.Client, size int, show func(api.Run) bool) error {
-	params := d.runs()
+	params := d.Runs()
 	params.Limit = api.Given(size)
 	for shown := 0; ; {
 		page, err := api.Answer[api.RunPage](c.API.ListRuns(ctx, &params))

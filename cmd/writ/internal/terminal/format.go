@@ -111,6 +111,23 @@ func (t *Terminal) PrintText(text string) error {
 	return err
 }
 
+// PrintExact writes the text of a file: unchanged for a file or a program. For a person, it escapes unsafe characters,
+// and applies paint to each line; nil leaves the lines as they are.
+func (t *Terminal) PrintExact(text []byte, paint func(line string) string) error {
+	if !t.screen {
+		_, err := t.Out.Write(text)
+		return err
+	}
+	lines := strings.Split(hidden.EscapeText(string(text)), "\n")
+	for i := range lines {
+		if paint != nil {
+			lines[i] = paint(lines[i])
+		}
+	}
+	_, err := io.WriteString(t.Out, strings.Join(lines, "\n"))
+	return err
+}
+
 // writeCSV writes rows as in RFC 4180, but with the line endings of the system.
 func writeCSV(w io.Writer, rows [][]string) error {
 	if rows == nil {

@@ -31,6 +31,7 @@ type Terminal struct {
 	Columns int
 
 	interactive bool
+	screen      bool // Out is a terminal
 }
 
 // New returns the terminal of a process. environ has the form of os.Environ.
@@ -39,6 +40,7 @@ func New(in, out, err *os.File, environ []string) *Terminal {
 	ci := variable(environ, "CI")
 	t := &Terminal{reader: reader{in, context.Background()}, Notices: Notices{Err: w}, Out: out, Format: Table}
 	t.interactive = ci != "true" && ci != "1" && term.IsTerminal(in.Fd()) && term.IsTerminal(err.Fd())
+	t.screen = term.IsTerminal(out.Fd())
 	if columns, _, err := term.GetSize(out.Fd()); err == nil {
 		t.Columns = columns
 	}

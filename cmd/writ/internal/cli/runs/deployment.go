@@ -18,6 +18,7 @@ import (
 func deploymentCommand(env *cli.Env) *cobra.Command {
 	return cli.Family("deployment", "Show and destroy deployments, which own the resources of their scripts",
 		deploymentListCommand(env), deploymentShowCommand(env), deploymentHistoryCommand(env),
+		deploymentScriptCommand(env), deploymentDiffCommand(env),
 		deploymentDestroyCommand(env))
 }
 

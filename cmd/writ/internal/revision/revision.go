@@ -1,0 +1,185 @@
+package revision
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+
+	"writ"
+	"writ/cmd/writ/internal/client"
+	"writ/coord/api"
+	"writ/identity"
+	"writ/scripts"
+	"writ/scripts/library"
+)
+
+// Revision is a revision of a deployment with its signed text. The text has the digest that the id of the run is
+// derived from, and names the deployment and the revision.
+type Revision struct {
+	Number      int
+	Run         api.Run // as the coordinator shows it
+	Payload     *identity.Payload
+	Certificate *identity.Certificate // that signed it, nil for a plain key
+	// Revoked is the SIGNER_REVOKED error if the key or its owner was revoked since. Another person may have used the
+	// key. Otherwise the roster proves that Payload.Signer signed the text.
+	Revoked error
+}
+
+// Newest stands for the newest revision.
+const Newest = 0
+
+// Read returns a revision of the deployment with its text, and verifies the author of the text by the roster. number is
+// Newest for the newest one. The error is NOT_FOUND if the coordinator has no such revision, and UNVERIFIED or the error
+// of the signature if the text is not one that a person signed as this revision.
+//
+// The text alone does not prove that the datacenter accepted it: see Proved.
+func (d Deployment) Read(
+	ctx context.Context, c *client.Client, roster *identity.Roster, number int,
+) (*Revision, error) {
+	run, err := d.run(ctx, c, number)
+	if err != nil {
+		return nil, err
+	}
+	return d.read(ctx, c, roster, run)
+}
+
+// ReadSucceeded returns the newest revision before another one whose run succeeded, like Read. The error is NOT_FOUND if
+// the coordinator has none.
+func (d Deployment) ReadSucceeded(
+	ctx context.Context, c *client.Client, roster *identity.Roster, before int,
+) (*Revision, error) {
+	var found *api.Run
+	err := d.each(ctx, c, client.PageSize, func(r api.Run) bool {
+		if r.Revision < before && r.State == api.RunStateSucceeded {
+			found = &r
+		}
+		return found == nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	if found == nil {
+		return nil, writ.Errorf(writ.CodeNotFound, "the coordinator has no revision of %s before %d that succeeded", d.Name,
+			before).WithHint("choose one with --to: `writ deployment history %s` lists them", d.Name)
+	}
+	return d.read(ctx, c, roster, *found)
+}
+
+// run returns the run of a revision. After a supervisor's restore from a backup, two runs can have the same revision: a
+// run that the datacenter has lost counts only without another one.
+func (d Deployment) run(ctx context.Context, c *client.Client, number int) (found api.Run, err error) {
+	size := client.PageSize
+	if number == Newest {
+		size = newestWithin
+	}
+	newest := 0
+	err = d.each(ctx, c, size, func(r api.Run) bool {
+		newest = max(newest, r.Revision)
+		if number != Newest && r.Revision != number {
+			return true
+		}
+		if found.ID == "" || lost(found) {
+			found = r
+		}
+		return lost(found)
+	})
+	switch {
+	case err != nil:
+		return api.Run{}, err
+	case found.ID != "":
+		return found, nil
+	case newest == 0:
+		return api.Run{}, writ.Errorf(writ.CodeNotFound, "the coordinator has no run of the deployment %s any more", d.Name).
+			WithHint("coordinators delete a run 90 days after its end; submit the script again")
+	case number > newest:
+		return api.Run{}, writ.Errorf(writ.CodeNotFound, "the deployment %s has no revision %d: the newest one is %d", d.Name,
+			number, newest).WithHint("`writ deployment history %s` lists them", d.Name)
+	}
+	return api.Run{}, writ.Errorf(writ.CodeNotFound, "the coordinator has no revision %d of the deployment %s", number,
+		d.Name).WithHint("`writ deployment history %s` lists those that it has", d.Name)
+}
+
+// newestWithin is the number of runs to request for the newest revision. The newest runs may have been refused.
+const newestWithin = 20
+
+// lost reports that the datacenter of a run does not know it any more, after a restore from a backup.
+func lost(r api.Run) bool { return r.Failure != nil && r.Failure.Code == writ.CodeRunLost }
+
+// read returns the revision that a run made.
+func (d Deployment) read(
+	ctx context.Context, c *client.Client, roster *identity.Roster, run api.Run,
+) (*Revision, error) {
+	signed, err := c.Runs.Signed(ctx, run)
+	if err != nil {
+		return nil, err
+	}
+	v := identity.Verifier{Roster: roster, Datacenter: d.Datacenter}
+	verified, err := v.PastSubmission(signed)
+	var revoked error
+	if writ.CodeOf(err) == writ.CodeSignerRevoked {
+		revoked = err
+		verified, err = identity.ReadSubmission(signed)
+	}
+	if err != nil {
+		return nil, err
+	}
+	p := verified.Payload
+	if p.Project != d.Project || p.Datacenter != d.Datacenter || p.Deployment.Name != d.Name ||
+		p.Deployment.Base+1 != run.Revision {
+		return nil, writ.Errorf(writ.CodeUnverified,
+			"the coordinator shows run %s as revision %d of the deployment %s, and its signed text names %s of project %s",
+			run.ID, run.Revision, d.Name, p.Deployment, p.ProjectName).
+			WithHint("use another coordinator with --server, and inform the operator of this one")
+	}
+	return &Revision{
+		Number: run.Revision, Run: run, Payload: p, Certificate: verified.Certificate, Revoked: revoked,
+	}, nil
+}
+
+// Proved returns nil if the supervisor has signed how the run of the revision ended, and sets the state accordingly.
+// Without this proof, the text may be one that a person signed and the datacenter never accepted. An open run has no
+// proof yet.
+func (r *Revision) Proved(ctx context.Context, c *client.Client, roster *identity.Roster) error {
+	if !r.Run.State.Ended() {
+		return nil
+	}
+	_, err := c.Runs.End(ctx, roster, &r.Run)
+	return err
+}
+
+// Bundle returns the script with all its modules, as they were signed.
+func (r *Revision) Bundle() scripts.Bundle {
+	b := scripts.Bundle{Main: scripts.Source(r.Payload.Script)}
+	for _, m := range r.Payload.Modules {
+		b.Modules = append(b.Modules, scripts.Source(m))
+	}
+	return b
+}
+
+// Modules returns the names of the modules that do not come from the library, sorted.
+func (r *Revision) Modules() (names []string) {
+	for _, m := range r.Payload.Modules {
+		if !strings.HasPrefix(m.Name, library.Prefix) {
+			names = append(names, m.Name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// File returns the text of the script, or of a module if name is not empty.
+func (r *Revision) File(name string) ([]byte, bool) {
+	if name == "" || name == r.Payload.Script.Name {
+		return r.Payload.Script.Text, true
+	}
+	for _, m := range r.Payload.Modules {
+		if m.Name == name {
+			return m.Text, true
+		}
+	}
+	return nil, false
+}
+
+// Parameters returns the names of the parameters, sorted.
+func (r *Revision) Parameters() []string { return slices.Sorted(maps.Keys(r.Payload.Params)) }
