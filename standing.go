@@ -1,6 +1,9 @@
 package writ
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // Standing is the condition of a resource at the last operation on it or the last scan of its node.
 type Standing struct {
@@ -12,6 +15,9 @@ type Standing struct {
 	Address string `json:"address,omitempty"`
 	// IPv4 is the resource's address on the first of its networks that has IPv4.
 	IPv4 string `json:"ipv4,omitempty"`
+	// MoreAddresses lists the resource's addresses on its other networks, IPv6 first.
+	MoreAddresses []string    `json:"more_addresses,omitempty"`
+	Published     []Published `json:"published,omitempty"`
 	// Exit reports how a container's program last ended by itself. It is nil for other resources, and before the first
 	// end.
 	Exit *Exit `json:"exit,omitempty"`
@@ -19,9 +25,17 @@ type Standing struct {
 
 // Equal reports whether s and o are the same.
 func (s Standing) Equal(o Standing) bool {
-	same := s.Exit == o.Exit || s.Exit != nil && o.Exit != nil && *s.Exit == *o.Exit
-	s.Exit, o.Exit = nil, nil
-	return same && s == o
+	return (s.Exit == o.Exit || s.Exit != nil && o.Exit != nil && *s.Exit == *o.Exit) &&
+		s.State == o.State && s.Address == o.Address && s.IPv4 == o.IPv4 &&
+		slices.Equal(s.MoreAddresses, o.MoreAddresses) && slices.Equal(s.Published, o.Published)
+}
+
+// Published is a port of a resource at one address of its node.
+type Published struct {
+	Address  string `json:"address"` // an IP address of the node
+	Port     int64  `json:"port"`    // of the node
+	To       int64  `json:"to"`      // port that the resource's program listens on
+	Protocol string `json:"protocol"`
 }
 
 // Exit reports how a program ended.

@@ -734,6 +734,9 @@ type Proposal = JSON
 // is an object with the single key `ref`, whose value is the number of its call.
 type ProposedCall = writ.ProposedCall
 
+// Published defines model for Published.
+type Published = writ.Published
+
 // QueueDepth defines model for QueueDepth.
 type QueueDepth = writ.QueueDepth
 

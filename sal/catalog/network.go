@@ -61,6 +61,19 @@ type Published struct {
 	Protocol string `writ:"protocol,required" help:"tcp or udp"`
 }
 
+// publishedOf returns the ports in the result field published.
+func publishedOf(list any) []writ.Published {
+	ports, _ := list.([]any)
+	var all []writ.Published
+	for _, one := range ports {
+		for _, p := range Publishing([]any{one}) {
+			address, _ := one.(map[string]any)["address"].(string)
+			all = append(all, writ.Published{Address: address, Port: p.Port, To: p.To, Protocol: p.Protocol})
+		}
+	}
+	return all
+}
+
 // Network is the result of operations on a network.
 type Network struct {
 	Identity

@@ -50,6 +50,15 @@ func StandingOf(values map[string]any) writ.Standing {
 		s.Address, _ = values["subnet"].(string)
 	}
 	s.IPv4, _ = values["ipv4"].(string)
+	for _, field := range []string{"addresses", "ipv4_addresses"} { // the first of each is Address or IPv4
+		list, _ := values[field].([]any)
+		for _, one := range list[min(len(list), 1):] {
+			if address, ok := one.(string); ok {
+				s.MoreAddresses = append(s.MoreAddresses, address)
+			}
+		}
+	}
+	s.Published = publishedOf(values["published"])
 	if code, given := values["last_exit_code"].(int64); given && code != NeverEnded {
 		s.Exit = &writ.Exit{Code: code}
 		s.Exit.OutOfMemory, _ = values["out_of_memory"].(bool)

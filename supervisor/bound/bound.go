@@ -6,6 +6,8 @@
 package bound
 
 import (
+	"net/netip"
+
 	"writ"
 	"writ/internal/cbor"
 	"writ/internal/clip"
@@ -24,10 +26,39 @@ const (
 // Amount returns n if it is between 0 and MaxAmount, else the nearer limit.
 func Amount(n int64) int64 { return min(max(n, 0), MaxAmount) }
 
-// Standing shortens the texts of a resource's standing: its state and its addresses.
+// Limits of the addresses of a resource. An honest node has less: 8 networks of two families, and 32 ports at the
+// maxOpens addresses of the node.
+const (
+	maxMoreAddresses = 16
+	maxPublished     = 32 * maxOpens
+)
+
+// Standing shortens the texts of a resource's standing, its state and its addresses, and removes invalid ones from the
+// lists of addresses. It leaves the lists of s unchanged.
 func Standing(s writ.Standing) writ.Standing {
 	s.State, s.Address, s.IPv4 = clip.Text(s.State, MaxWord), clip.Text(s.Address, MaxWord), clip.Text(s.IPv4, MaxWord)
+	s.MoreAddresses = valid(s.MoreAddresses, maxMoreAddresses, isAddress)
+	s.Published = valid(s.Published, maxPublished, func(p writ.Published) bool {
+		isPort := func(port int64) bool { return port >= 1 && port <= 65535 }
+		return isAddress(p.Address) && isPort(p.Port) && isPort(p.To) && (p.Protocol == "tcp" || p.Protocol == "udp")
+	})
 	return s
+}
+
+// valid returns the valid items among the first `limit` ones as a new list, nil if it is empty.
+func valid[T any](all []T, limit int, isValid func(T) bool) []T {
+	var kept []T
+	for _, one := range all[:min(len(all), limit)] {
+		if isValid(one) {
+			kept = append(kept, one)
+		}
+	}
+	return kept
+}
+
+func isAddress(text string) bool {
+	a, err := netip.ParseAddr(text)
+	return err == nil && a.Zone() == ""
 }
 
 // Error returns a copy of err with only its code, message and hint, the texts shortened.

@@ -2,6 +2,7 @@ package bound
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -23,5 +24,34 @@ func TestNodeCannotInventDisks(t *testing.T) {
 	}
 	if want := (writ.Disk{Path: "/0", Bytes: 10, Free: 10}); got[1] != want {
 		t.Errorf("a disk with more free than it has is %+v, want %+v", got[1], want)
+	}
+}
+
+func TestNodeCannotInventAddresses(t *testing.T) {
+	t.Parallel()
+	good := writ.Published{Address: "2001:db8::10", Port: 8080, To: 80, Protocol: "tcp"}
+	s := writ.Standing{MoreAddresses: []string{"fd00::7", "10.0.0.2\x1b[2J", "fe80::1%eth0", "example.org", ""}}
+	for _, change := range []func(*writ.Published){
+		func(*writ.Published) {},
+		func(p *writ.Published) { p.Address = "javascript:alert(1)" },
+		func(p *writ.Published) { p.Address = "fe80::1%\x1b[2J" },
+		func(p *writ.Published) { p.Port = 0 },
+		func(p *writ.Published) { p.Port = 65536 },
+		func(p *writ.Published) { p.To = -1 },
+		func(p *writ.Published) { p.Protocol = "sctp" },
+	} {
+		p := good
+		change(&p)
+		s.Published = append(s.Published, p)
+	}
+	report := Report(&writ.Report{States: []writ.ResourceState{{Standing: s}}})
+	if got := report.States[0]; !slices.Equal(got.Published, []writ.Published{good}) || !slices.Equal(got.MoreAddresses, []string{"fd00::7"}) {
+		t.Errorf("kept are %+v and %q", got.Published, got.MoreAddresses)
+	}
+	many := Standing(writ.Standing{
+		MoreAddresses: slices.Repeat([]string{"fd00::7"}, 1000), Published: slices.Repeat([]writ.Published{good}, 1000),
+	})
+	if len(many.MoreAddresses) != maxMoreAddresses || len(many.Published) != maxPublished {
+		t.Errorf("kept are %d addresses and %d ports", len(many.MoreAddresses), len(many.Published))
 	}
 }

@@ -1,12 +1,11 @@
 package resources
 
 import (
-	"strings"
-
 	. "writ/coord/dashboard/markup"
 	"writ/coord/dashboard/page"
 	"writ/coord/dashboard/snapshot"
 	. "writ/coord/dashboard/widget"
+	"writ/internal/endpoint"
 )
 
 // hiddenFilters keeps the filters without a form field.
@@ -86,9 +85,11 @@ func (r resourceRow) place() Node {
 }
 
 func (r resourceRow) address() Node {
-	return WithOrNone(r.Address, func(address string) Node {
-		return Code(Text(strings.TrimSpace(address + " " + r.IPv4)))
-	})
+	all := endpoint.All(r.Standing)
+	if len(all) == 0 {
+		return None()
+	}
+	return Each(all, func(address string) Node { return Code(Text(address)) })
 }
 
 func (r resourceRow) changed() Node {

@@ -92,6 +92,12 @@ func Whole[T any](c terminal.Column[T]) terminal.Column[T] {
 	return c
 }
 
+// Wraps lets the cells of a column continue on further lines in a narrow terminal, because users copy their words.
+func Wraps[T any](c terminal.Column[T]) terminal.Column[T] {
+	c.Wraps = true
+	return c
+}
+
 // IDs marks a column of ids. Commands accept prefixes of these ids.
 func IDs[T any](c terminal.Column[T]) terminal.Column[T] {
 	c.ID = true

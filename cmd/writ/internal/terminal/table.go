@@ -1,6 +1,7 @@
 package terminal
 
 import (
+	"iter"
 	"slices"
 	"strings"
 
@@ -20,24 +21,28 @@ type Column[T any] struct {
 	Minor int  // columns with higher numbers are omitted first; among equals, the last one
 	Whole bool // a truncated cell would be useless, so the column is omitted instead
 	ID    bool // cells are ids; commands accept a prefix of an id
+	Wraps bool // cells are words to copy: they continue on further lines instead of being truncated
 }
 
 const (
 	gap     = 2  // spaces between columns
 	leastID = 8  // minimum characters of a shortened id
 	leastIn = 12 // minimum width of a truncated cell
+	wrapped = 24 // minimum width of a column that wraps; longer words are broken
 )
 
 // grid is a table of clean cells, titles first.
 type grid struct {
 	rows   [][]string
 	widths []int // column widths in terminal cells
+	wraps  []bool
 }
 
 func newGrid[T any](items []T, columns []Column[T]) *grid {
-	g := &grid{widths: make([]int, len(columns))}
+	g := &grid{widths: make([]int, len(columns)), wraps: make([]bool, len(columns))}
 	titles := make([]string, len(columns))
 	for i, c := range columns {
+		g.wraps[i] = c.Wraps
 		titles[i] = Clean(c.Title)
 	}
 	g.rows = append(g.rows, titles)
@@ -63,20 +68,58 @@ func (g *grid) measure() {
 	}
 }
 
-// String returns the lines of the table. Cells wider than their columns are truncated.
+// String returns the lines of the table. Cells wider than their columns are wrapped or truncated.
 func (g *grid) String() string {
 	var b strings.Builder
 	for _, row := range g.rows {
-		for i, cell := range row {
-			cell = ansi.Truncate(cell, g.widths[i], "…")
-			b.WriteString(cell)
-			if i < len(row)-1 {
-				b.WriteString(strings.Repeat(" ", g.widths[i]+gap-lipgloss.Width(cell)))
+		for line := range g.lines(row) {
+			text := ""
+			for i, cell := range line {
+				text += cell + strings.Repeat(" ", max(g.widths[i]+gap-lipgloss.Width(cell), 0))
 			}
+			b.WriteString(strings.TrimRight(text, " ") + "\n")
 		}
-		b.WriteByte('\n')
 	}
 	return b.String()
+}
+
+// lines returns the lines of a row, each with a cell for every column.
+func (g *grid) lines(row []string) iter.Seq[[]string] {
+	cells, height := make([][]string, len(row)), 1
+	for i, cell := range row {
+		if !g.wraps[i] {
+			cells[i] = []string{ansi.Truncate(cell, g.widths[i], "…")}
+			continue
+		}
+		for part := range strings.SplitSeq(ansi.Wrap(cell, g.widths[i], " "), "\n") {
+			cells[i] = append(cells[i], strings.TrimSpace(part))
+		}
+		height = max(height, len(cells[i]))
+	}
+	return func(yield func([]string) bool) {
+		for n := range height {
+			line := make([]string, len(row))
+			for i := range cells {
+				if n < len(cells[i]) {
+					line[i] = cells[i][n]
+				}
+			}
+			if !yield(line) {
+				return
+			}
+		}
+	}
+}
+
+// longestWord returns the width of the longest word in a column.
+func (g *grid) longestWord(column int) int {
+	longest := 0
+	for _, row := range g.rows {
+		for word := range strings.SplitSeq(row[column], " ") {
+			longest = max(longest, lipgloss.Width(word))
+		}
+	}
+	return longest
 }
 
 // table formats a list without a width limit.
@@ -88,8 +131,9 @@ func shown[T any](columns []Column[T], wide bool) []Column[T] {
 	return slices.DeleteFunc(slices.Clone(columns), func(c Column[T]) bool { return c.Wide && !wide })
 }
 
-// fittedTable formats a list in at most width terminal cells. It shortens ids and truncates cells, then omits columns
-// if necessary. The last line names the omitted Whole columns.
+// fittedTable formats a list in at most width terminal cells. It shortens ids, wraps and truncates cells, then omits
+// columns if necessary. It breaks words of columns that wrap only to keep columns that are not Minor. The last line names
+// the omitted Whole columns.
 func fittedTable[T any](items []T, columns []Column[T], width int) string {
 	columns = shown(columns, false)
 	g := newGrid(items, columns)
@@ -101,9 +145,19 @@ func fittedTable[T any](items []T, columns []Column[T], width int) string {
 	g.measure()
 	var lost []string
 	for {
-		least := leastWidths(columns, g.widths)
+		least := leastWidths(g, columns, false)
+		if total(least) > width && columns[leastImportant(columns)].Minor == 0 {
+			least = leastWidths(g, columns, true)
+		}
 		if room := width - total(least); room >= 0 || len(columns) == 1 {
-			g.widths = grow(least, g.widths, room)
+			words := slices.Clone(least) // words that wrap stay whole if possible
+			for i, c := range columns {
+				if c.Wraps {
+					words[i] = max(least[i], g.longestWord(i))
+				}
+			}
+			least = grow(least, words, room)
+			g.widths = grow(least, g.widths, width-total(least))
 			return g.String() + lostColumns(lost, width)
 		}
 		i := tooWide(columns, least, width)
@@ -165,14 +219,20 @@ func (g *grid) leaveOut(column int) {
 		g.rows[r] = slices.Delete(row, column, column+1)
 	}
 	g.widths = slices.Delete(g.widths, column, column+1)
+	g.wraps = slices.Delete(g.wraps, column, column+1)
 }
 
-// leastWidths returns the minimum width of each column.
-func leastWidths[T any](columns []Column[T], widths []int) []int {
-	least := slices.Clone(widths)
+// leastWidths returns the minimum width of each column, with whole or broken words in columns that wrap.
+func leastWidths[T any](g *grid, columns []Column[T], broken bool) []int {
+	least := slices.Clone(g.widths)
 	for i, c := range columns {
-		if !c.Whole && !c.ID {
-			least[i] = min(widths[i], max(leastIn, lipgloss.Width(c.Title)))
+		switch {
+		case c.Wraps && broken:
+			least[i] = min(g.longestWord(i), wrapped)
+		case c.Wraps:
+			least[i] = g.longestWord(i)
+		case !c.Whole && !c.ID:
+			least[i] = min(least[i], max(leastIn, lipgloss.Width(c.Title)))
 		}
 	}
 	return least

@@ -64,6 +64,40 @@ func TestLongCommandHidesNoOtherColumn(t *testing.T) {
 	}
 }
 
+func TestWordsToCopyWrap(t *testing.T) {
+	columns := []Column[tableRow]{
+		{Title: "NAME", Cell: func(r tableRow) string { return r.name }},
+		{Title: "ADDRESS", Wraps: true, Cell: func(r tableRow) string { return r.command }},
+		{Title: "MINOR", Minor: 1, Cell: func(r tableRow) string { return r.minor }},
+		{Title: "DRIFT", Cell: func(r tableRow) string { return r.id }},
+	}
+	const long = "[2001:db8:0:1:2:3:4:5]:8080"
+	rows := []tableRow{
+		{"its volume is not as requested", "web", "minor-minor-minor", "192.0.2.10:8080 " + long}, {"", "db", "", ""},
+	}
+	for width, want := range map[int]string{
+		120: "NAME  ADDRESS                                      MINOR              DRIFT\n" +
+			"web   192.0.2.10:8080 [2001:db8:0:1:2:3:4:5]:8080  minor-minor-minor  its volume is not as requested\n" +
+			"db    -                                            -                  -\n",
+		66: "NAME  ADDRESS                        MINOR           DRIFT\n" +
+			"web   192.0.2.10:8080                minor-minor-m…  its volume i…\n" +
+			"      [2001:db8:0:1:2:3:4:5]:8080\n" +
+			"db    -                              -               -\n",
+		47: "NAME  ADDRESS                      DRIFT\n" +
+			"web   192.0.2.10:8080              its volume …\n" +
+			"      [2001:db8:0:1:2:3:4:5]:8080\n" +
+			"db    -                            -\n",
+		45: "NAME  ADDRESS                    DRIFT\n" +
+			"web   192.0.2.10:8080            its volume …\n" +
+			"      [2001:db8:0:1:2:3:4:5]:80\n      80\n" +
+			"db    -                          -\n",
+	} {
+		if got := fittedTable(rows, columns, width); got != want {
+			t.Errorf("in %d columns:\n%swant\n%s", width, got, want)
+		}
+	}
+}
+
 func TestWideCharactersKeepColumnsAligned(t *testing.T) {
 	text := table([]tableRow{{"a", "名前", "x", ""}, {"b", "name", "y", ""}}, tableColumns()[1:3], false)
 	if want := "NAME  MINOR\n名前  x\nname  y\n"; text != want {

@@ -18,6 +18,7 @@ import (
 	"writ/cmd/writ/internal/client"
 	"writ/cmd/writ/internal/terminal"
 	"writ/coord/api"
+	"writ/internal/endpoint"
 	"writ/sal/catalog"
 )
 
@@ -252,10 +253,13 @@ func resourceText(r writ.Resource, orphans []orphan.Orphan, where locations) str
 		if !where.heard(r.Node) {
 			stands = "it was " + terminal.Clean(r.State) + " when its node was heard of last"
 		}
-		if r.Address != "" {
-			stands += ", at " + terminal.Clean(addressCell(r))
+		if at := strings.Join(endpoint.All(own(r.Standing)), " "); at != "" {
+			stands += ", at " + terminal.Clean(at)
 		}
 		fmt.Fprintf(&b, "  %s\n", stands)
+	}
+	for _, p := range r.Published {
+		fmt.Fprintf(&b, "  published at %s, for its port %d\n", terminal.Clean(endpoint.Published(p)), p.To)
 	}
 	if r.Exit != nil {
 		fmt.Fprintf(&b, "  its program last ended by itself with %s\n", r.Exit)
@@ -281,8 +285,14 @@ func resourceText(r writ.Resource, orphans []orphan.Orphan, where locations) str
 	return b.String()
 }
 
-// addressCell formats the addresses of a resource.
-func addressCell(r writ.Resource) string { return strings.TrimSpace(r.Address + " " + r.IPv4) }
+// own returns a standing without the published ports.
+func own(s writ.Standing) writ.Standing {
+	s.Published = nil
+	return s
+}
+
+// addressCell formats all addresses of a resource.
+func addressCell(r writ.Resource) string { return strings.Join(endpoint.All(r.Standing), " ") }
 
 // exitCell formats how the program of a container last ended by itself.
 func exitCell(r writ.Resource) string {
@@ -316,14 +326,14 @@ func resourceTable(resources []writ.Resource, orphans []orphan.Orphan, where loc
 		cli.Column("KIND", func(r writ.Resource) string { return string(r.Kind) }),
 		cli.Column("NAME", func(r writ.Resource) string { return r.Name }),
 		cli.Column("STATE", where.state),
-		cli.Column("ADDRESS", addressCell),
-		cli.Minor(3, cli.Column("PROJECT", func(r writ.Resource) string { return where.project(r.Project) })),
-		cli.Minor(2, cli.Column("DATACENTER", func(r writ.Resource) string { return where.datacenters[r.Datacenter] })),
+		cli.Wraps(cli.Column("ADDRESS", addressCell)),
+		cli.Minor(4, cli.Column("PROJECT", func(r writ.Resource) string { return where.project(r.Project) })),
+		cli.Minor(3, cli.Column("DATACENTER", func(r writ.Resource) string { return where.datacenters[r.Datacenter] })),
 		cli.Column("NODE", func(r writ.Resource) string { return where.node(r.Node) }),
-		cli.Column("DRIVER", func(r writ.Resource) string {
+		cli.Minor(1, cli.Column("DRIVER", func(r writ.Resource) string {
 			return cli.DriverName(writ.Call{Driver: r.Driver, Simulated: r.Simulated})
-		}),
-		cli.Minor(1, cli.Column("AGE", func(r writ.Resource) string { return cli.Age(r.Created) })),
+		})),
+		cli.Minor(2, cli.Column("AGE", func(r writ.Resource) string { return cli.Age(r.Created) })),
 		cli.Wide("EXIT", exitCell),
 		cli.Wide("CHANGED", func(r writ.Resource) string { return cli.Age(r.Updated) }),
 		cli.Wide("DEPLOYMENT", func(r writ.Resource) string { return r.Deployment }),

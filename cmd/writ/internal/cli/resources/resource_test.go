@@ -7,6 +7,7 @@ import (
 
 	"writ"
 	"writ/cmd/writ/internal/cli/orphan"
+	"writ/cmd/writ/internal/terminal"
 )
 
 func TestAResourceSaysWhatItsNodeMended(t *testing.T) {
@@ -77,15 +78,48 @@ func TestAResourceSaysHowItStandsAndWhatElseWasMadeForIt(t *testing.T) {
 	}
 }
 
-func TestIPv4OfResourceIsShown(t *testing.T) {
+func TestAllAddressesOfResourceAreShown(t *testing.T) {
 	where := locations{nodes: map[writ.NodeID]writ.Node{"a": {ID: "a", Name: "n1", Liveness: writ.LivenessReady}}}
-	r := writ.Resource{ResourceID: writ.ResourceID{Kind: writ.KindMachine, Name: "web"}, Node: "a"}
-	r.Standing = writ.Standing{State: "running", Address: "fd00::7", IPv4: "10.0.0.2"}
-	if text := resourceText(r, nil, where); !strings.Contains(text, "it is running, at fd00::7 10.0.0.2\n") {
-		t.Errorf("it says:\n%s", text)
+	r := writ.Resource{ResourceID: writ.ResourceID{Kind: writ.KindContainer, Name: "web"}, Node: "a", Driver: "containerd", Created: time.Now()}
+	r.Standing = writ.Standing{State: "running", Address: "5f9:8d1c:b3a0:25ff:ff0f:1234:abcd:ef01", IPv4: "10.0.0.2", Published: []writ.Published{
+		{Address: "192.0.2.10", Port: 8080, To: 80, Protocol: "tcp"}, {Address: "2001:db8::10", Port: 53, To: 5353, Protocol: "udp"},
+	}}
+	text := resourceText(r, nil, where)
+	if want := "it is running, at 5f9:8d1c:b3a0:25ff:ff0f:1234:abcd:ef01 10.0.0.2\n" +
+		"  published at 192.0.2.10:8080, for its port 80\n  published at [2001:db8::10]:53/udp, for its port 5353\n"; !strings.Contains(text, want) {
+		t.Errorf("it shows\n%swant\n%s", text, want)
 	}
-	if table := resourceTable([]writ.Resource{r}, nil, where).Text(false); !strings.Contains(table, "fd00::7 10.0.0.2") {
-		t.Errorf("the table says:\n%s", table)
+	view := resourceTable([]writ.Resource{r}, nil, where)
+	all := "192.0.2.10:8080 [2001:db8::10]:53/udp 5f9:8d1c:b3a0:25ff:ff0f:1234:abcd:ef01 10.0.0.2"
+	if table := view.Text(false); !strings.Contains(table, all) {
+		t.Errorf("the table is\n%s", table)
+	}
+	if view.Rows[0][3] != "address" || view.Rows[1][3] != all {
+		t.Errorf("the rows of CSV are %q", view.Rows)
+	}
+	var out strings.Builder
+	screen := terminal.Terminal{Out: &out, Columns: 80, Format: terminal.Table}
+	if err := screen.Print(view); err != nil {
+		t.Fatal(err)
+	}
+	want := `KIND       NAME  STATE    ADDRESS                                    NODE  DRIFT
+container  web   running  192.0.2.10:8080 [2001:db8::10]:53/udp      n1    -
+                          5f9:8d1c:b3a0:25ff:ff0f:1234:abcd:ef01
+                          10.0.0.2
+`
+	if out.String() != want {
+		t.Errorf("in 80 columns it shows\n%swant\n%s", out.String(), want)
+	}
+	out.Reset()
+	screen.Format = terminal.JSON
+	if err := screen.Print(view); err != nil || !strings.Contains(out.String(), `"published": [
+        {
+          "address": "192.0.2.10",
+          "port": 8080,
+          "to": 80,
+          "protocol": "tcp"
+        },`) {
+		t.Errorf("the JSON is (%v)\n%s", err, out.String())
 	}
 }
 
