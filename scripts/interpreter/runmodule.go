@@ -33,6 +33,8 @@ var runModule = map[string]member{
 		help: "ends the script and its run as failed"},
 	"secret": {least: 1, most: 1, call: runSecret, unknown: ends("the name of the secret"), args: "name",
 		help: "a secret, for arguments only: only the node that needs it can read it"},
+	"url": {least: 3, most: 3, call: runURL, args: "scheme, resource, port",
+		help: "waits for the address of a resource's port as a URL: the published one, or else the one on its network"},
 }
 
 // runID returns the id of the run. It is unknown in a plan, because it is derived from the signed text.
