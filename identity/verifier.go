@@ -111,11 +111,10 @@ func (v *Verifier) submission(signed []byte, m moment) (*Verified, error) {
 	}, nil
 }
 
-// PastSubmission checks who signed a submission that its datacenter accepted earlier, for people who read it again. It
-// checks the signature, the address and the signer as of the creation of the text. Keys that were removed since then
-// still count. Revoked keys do not count. It checks neither rights nor the name of the project: they decided at the
-// time of acceptance.
-func (v *Verifier) PastSubmission(signed []byte) (*Verified, error) {
+// PastSubmission verifies the author of a submission that its datacenter accepted earlier. It checks the signature, the
+// address and the signer as of the creation of the text. Keys that were removed since then still count. Revoked keys do
+// not count. It checks neither rights nor the name of the project, because the datacenter checked them at acceptance.
+func PastSubmission(v *Verifier, signed []byte) (*Verified, error) {
 	read, err := ReadSubmission(signed)
 	if err != nil {
 		return nil, err

@@ -342,7 +342,7 @@ func TestPastSubmissionHasAuthor(t *testing.T) {
 			if tt.spoil != nil {
 				signed = tt.spoil(signed)
 			}
-			have, err := v.PastSubmission(signed)
+			have, err := PastSubmission(v, signed)
 			wantCode(t, err, tt.want)
 			if err == nil && (have.Signer != tt.named || have.Payload.Script.Name != p.Script.Name) {
 				t.Errorf("got %+v", have)
@@ -358,13 +358,13 @@ func TestPastSubmissionHasCertificate(t *testing.T) {
 	signer := job(t, nil)
 	signed := signText(t, signer, sshsig.ScriptNamespace, p)
 	v.Now = at(365 * 24 * time.Hour)
-	have, err := v.PastSubmission(signed)
+	have, err := PastSubmission(v, signed)
 	if err != nil || have.Certificate == nil || have.Certificate.Authority != "forge" {
 		t.Errorf("got %+v, %v", have, err)
 	}
 	p.Created = p.Created.Add(48 * time.Hour)
 	p.Expires = p.Created.Add(DefaultValidity)
-	_, err = v.PastSubmission(signText(t, signer, sshsig.ScriptNamespace, p))
+	_, err = PastSubmission(v, signText(t, signer, sshsig.ScriptNamespace, p))
 	wantCode(t, err, writ.CodeExpired)
 }
 

@@ -133,18 +133,3 @@ container.create("job", {image: "job", env: {WEB: run.url("http", web, 80)}})
 		t.Errorf("the URL is %v", env["WEB"])
 	}
 }
-
-func TestURLSplitsGroupLikeRead(t *testing.T) {
-	for read, want := range map[string]bool{`run.url("http", web, 80)`: true, `run.url("http", "web", 80)`: false} {
-		r := check.Check(bundleOf(imports + `
-lan := network.create("lan", {})
-data := volume.create("data", {size_gib: 1})
-web := container.create("web", {image: "web", networks: [lan]})
-run.log(` + read + `, web.name)
-container.create("job", {image: "job", networks: [lan], volumes: [{volume: data, path: "/data"}]})
-`))
-		if got := strings.Contains(r.String(), "W0412"); got != want {
-			t.Errorf("with %s: %s", read, r)
-		}
-	}
-}

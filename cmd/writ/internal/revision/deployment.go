@@ -20,8 +20,8 @@ type Deployment struct {
 	Name        string
 }
 
-// Find returns the deployment with a name, among those that a coordinator shows. project and datacenter are names or
-// ids; "" stands for all. The error is NOT_FOUND if no run and no resource belongs to such a deployment, and CONFLICT if
+// Find returns the deployment with a name, by the lists of a coordinator. project and datacenter are names or ids; ""
+// stands for all. The error is NOT_FOUND if no run and no resource belongs to such a deployment, and CONFLICT if
 // there are several.
 func Find(ctx context.Context, c *client.Client, name, project, datacenter string) (Deployment, error) {
 	owners, err := api.Answer[api.DeploymentPage](c.API.ListDeployments(ctx, &api.ListDeploymentsParams{

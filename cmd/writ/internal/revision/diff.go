@@ -30,8 +30,8 @@ const (
 	changed = "changed"
 )
 
-// Diff returns the parts in which the signed text of a revision differs from an earlier one. Who signed it, when and
-// for how long it was accepted are no differences.
+// Diff compares the signed texts of two revisions, and returns the parts that differ. It ignores signer, time and
+// validity.
 func Diff(from, to *Revision) []Part {
 	return DiffToText(from, to.Payload, fmt.Sprint(to.Number))
 }
@@ -125,7 +125,7 @@ func limitLines(p *identity.Payload) []byte {
 }
 
 // Changes describes the differences of Diff in one line, as "web.tengo +2 -1, count 1 → 3, image nginx 1.26 → 1.27". It
-// is empty if there are none. Values are not shortened.
+// is empty if the texts are equal. Values are not shortened.
 func Changes(from, to *Revision) string {
 	var all []string
 	for _, p := range Diff(from, to) {

@@ -30,8 +30,8 @@ type Revision struct {
 const Newest = 0
 
 // Read returns a revision of the deployment with its text, and verifies the author of the text by the roster. number is
-// Newest for the newest one. The error is NOT_FOUND if the coordinator has no such revision, and UNVERIFIED or the error
-// of the signature if the text is not one that a person signed as this revision.
+// Newest for the newest one. The error is NOT_FOUND if the coordinator lacks the revision, and UNVERIFIED or the error of
+// the signature if no person signed the text as this revision.
 //
 // The text alone does not prove that the datacenter accepted it: see Proved.
 func (d Deployment) Read(
@@ -41,11 +41,11 @@ func (d Deployment) Read(
 	if err != nil {
 		return nil, err
 	}
-	return d.read(ctx, c, roster, run)
+	return d.ReadRun(ctx, c, roster, run)
 }
 
 // ReadSucceeded returns the newest revision before another one whose run succeeded, like Read. The error is NOT_FOUND if
-// the coordinator has none.
+// the coordinator lacks such a revision.
 func (d Deployment) ReadSucceeded(
 	ctx context.Context, c *client.Client, roster *identity.Roster, before int,
 ) (*Revision, error) {
@@ -59,11 +59,15 @@ func (d Deployment) ReadSucceeded(
 	if err != nil {
 		return nil, err
 	}
+	if found == nil && before == 1 {
+		return nil, writ.Errorf(writ.CodeNotFound, "revision 1 is the first one of the deployment %s", d.Name).
+			WithHint("submit a corrected script with --deployment %s", d.Name)
+	}
 	if found == nil {
 		return nil, writ.Errorf(writ.CodeNotFound, "the coordinator has no revision of %s before %d that succeeded", d.Name,
 			before).WithHint("choose one with --to: `writ deployment history %s` lists them", d.Name)
 	}
-	return d.read(ctx, c, roster, *found)
+	return d.ReadRun(ctx, c, roster, *found)
 }
 
 // run returns the run of a revision. After a supervisor's restore from a backup, two runs can have the same revision: a
@@ -97,7 +101,7 @@ func (d Deployment) run(ctx context.Context, c *client.Client, number int) (foun
 			number, newest).WithHint("`writ deployment history %s` lists them", d.Name)
 	}
 	return api.Run{}, writ.Errorf(writ.CodeNotFound, "the coordinator has no revision %d of the deployment %s", number,
-		d.Name).WithHint("`writ deployment history %s` lists those that it has", d.Name)
+		d.Name).WithHint("`writ deployment history %s` lists its revisions", d.Name)
 }
 
 // newestWithin is the number of runs to request for the newest revision. The newest runs may have been refused.
@@ -106,16 +110,16 @@ const newestWithin = 20
 // lost reports that the datacenter of a run does not know it any more, after a restore from a backup.
 func lost(r api.Run) bool { return r.Failure != nil && r.Failure.Code == writ.CodeRunLost }
 
-// read returns the revision that a run made.
-func (d Deployment) read(
+// ReadRun is Read for the revision that a run made.
+func (d Deployment) ReadRun(
 	ctx context.Context, c *client.Client, roster *identity.Roster, run api.Run,
 ) (*Revision, error) {
 	signed, err := c.Runs.Signed(ctx, run)
 	if err != nil {
 		return nil, err
 	}
-	v := identity.Verifier{Roster: roster, Datacenter: d.Datacenter}
-	verified, err := v.PastSubmission(signed)
+	v := &identity.Verifier{Roster: roster, Datacenter: d.Datacenter}
+	verified, err := identity.PastSubmission(v, signed)
 	var revoked error
 	if writ.CodeOf(err) == writ.CodeSignerRevoked {
 		revoked = err
@@ -138,8 +142,7 @@ func (d Deployment) read(
 }
 
 // Proved returns nil if the supervisor has signed how the run of the revision ended, and sets the state accordingly.
-// Without this proof, the text may be one that a person signed and the datacenter never accepted. An open run has no
-// proof yet.
+// Without this proof, the datacenter may never have accepted the text. An open run has no proof yet.
 func (r *Revision) Proved(ctx context.Context, c *client.Client, roster *identity.Roster) error {
 	if !r.Run.State.Ended() {
 		return nil

@@ -112,7 +112,7 @@ func (t *Terminal) PrintText(text string) error {
 }
 
 // PrintExact writes the text of a file: unchanged for a file or a program. For a person, it escapes unsafe characters,
-// and applies paint to each line; nil leaves the lines as they are.
+// and applies paint to each line; paint may be nil.
 func (t *Terminal) PrintExact(text []byte, paint func(line string) string) error {
 	if !t.screen {
 		_, err := t.Out.Write(text)

@@ -23,7 +23,7 @@ type View struct {
 	Targets     []string `json:"targets,omitempty"`
 	MoreTargets bool     `json:"more_targets,omitempty"`
 	// Prune lists the resources that the run deletes when all calls have succeeded, unless the script names them. PruneMore
-	// is the number of those that the signed header cannot list.
+	// is the number of further resources, which do not fit into the signed header.
 	Prune     []string `json:"prune,omitempty"`
 	PruneMore int      `json:"prune_more,omitempty"`
 	// Summary counts the calls by action. Without a preview, its only key is "planned".

@@ -128,7 +128,7 @@ func script(ctx context.Context, env *cli.Env, name string, f scriptFlags) error
 		return env.Print(terminal.View{Data: r.Payload.Params, Names: r.Parameters()})
 	case asText:
 		if own := r.Modules(); len(own) > 0 && f.module == "" {
-			env.Note("--module prints what it imports: %s", strings.Join(own, ", "))
+			env.Note("--module prints one of its modules: %s", strings.Join(own, ", "))
 		}
 		return env.PrintExact(text, nil)
 	}
