@@ -7,7 +7,6 @@ import (
 
 	"writ"
 	"writ/scripts"
-	"writ/scripts/check"
 	"writ/scripts/interpreter"
 )
 
