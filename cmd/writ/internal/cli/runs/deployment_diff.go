@@ -20,9 +20,9 @@ func deploymentDiffCommand(env *cli.Env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "diff NAME A [B]",
 		Short: "Show how the signed texts of two revisions differ: script, parameters, images and secrets",
-		Long: `Shows how revision B of a deployment differs from revision A, as a unified diff of the script, its modules, the
-parameters, the images with their digests, the versions of secrets, and the deletions that it allows. Without B, it compares A
-with the newest revision. The command verifies both signatures.
+		Long: `Shows how revision B of a deployment differs from revision A, as a unified diff. It compares the script, its
+modules, parameters, images with digests, versions of secrets, and permitted deletions. Without B, it compares A with
+the newest revision. The command verifies both signatures.
 
 Revisions are inputs: two equal texts can have different effects. "writ plan" shows the effects that a script has now.`,
 		Example: "  writ deployment diff web 3\n  writ deployment diff web 2 3 -o json",

@@ -49,7 +49,7 @@ The list is as the coordinator has it. "writ deployment script" verifies the sig
 // historyPage is the JSON and YAML form of a history.
 type historyPage struct {
 	Items []api.Run `json:"items"`
-	// NextBefore is the value of --before that lists the revisions before these, 0 if there are none.
+	// NextBefore is the value of --before for the next page, 0 at the end.
 	NextBefore int `json:"next_before,omitempty"`
 }
 
