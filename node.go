@@ -8,28 +8,6 @@ import (
 	"time"
 )
 
-// Capacity is an amount of CPUs, memory and disk space that a node has or a resource uses.
-type Capacity struct {
-	CPUs      int64 `json:"cpus"`
-	MemoryMiB int64 `json:"memory_mib"`
-	DiskGiB   int64 `json:"disk_gib"`
-}
-
-// Plus returns c + d.
-func (c Capacity) Plus(d Capacity) Capacity {
-	return Capacity{c.CPUs + d.CPUs, c.MemoryMiB + d.MemoryMiB, c.DiskGiB + d.DiskGiB}
-}
-
-// Minus returns c - d, which may be negative.
-func (c Capacity) Minus(d Capacity) Capacity {
-	return Capacity{c.CPUs - d.CPUs, c.MemoryMiB - d.MemoryMiB, c.DiskGiB - d.DiskGiB}
-}
-
-// Holds reports whether d fits into c.
-func (c Capacity) Holds(d Capacity) bool {
-	return d.CPUs <= c.CPUs && d.MemoryMiB <= c.MemoryMiB && d.DiskGiB <= c.DiskGiB
-}
-
 // NodeDriver is a node's driver for the operations of one module.
 type NodeDriver struct {
 	Module    string `json:"module"` // "volume"

@@ -434,7 +434,7 @@ func TestUsageIsReportedUntilItIsAcknowledged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &watchful{
 			look:  func(context.Context, writ.ResourceID) ([]sal.Drift, error) { return nil, nil },
-			usage: sal.Usage{CPUs: 2, MemoryMiB: 512, DiskGiB: 10, Received: 100},
+			usage: sal.Usage{CPUs: 200, MemoryMiB: 512, DiskGiB: 10, Received: 100},
 		}
 		n, began := watched(t, w), time.Now()
 		made := n.job(1, "volume.create", "data", nil)
@@ -482,7 +482,7 @@ func TestUseIsChargedFromTheFirstMomentToTheLast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &watchful{
 			look:  func(context.Context, writ.ResourceID) ([]sal.Drift, error) { return nil, nil },
-			usage: sal.Usage{CPUs: 1, Sent: 5},
+			usage: sal.Usage{CPUs: 100, Sent: 5},
 		}
 		n, began := watched(t, w), time.Now()
 		uids := map[string]writ.UID{"long": writ.UID(writ.NewUUID()), "short": writ.UID(writ.NewUUID())}

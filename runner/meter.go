@@ -33,7 +33,7 @@ func charge(
 		passed := until.Sub(from)
 		all = append(all, journal.Use{
 			Resource: resource, UID: uid, Hour: hour,
-			CPU: passed * time.Duration(usage.CPUs), Memory: passed * time.Duration(usage.MemoryMiB),
+			CPU: passed * time.Duration(usage.CPUs) / 100, Memory: passed * time.Duration(usage.MemoryMiB),
 			Disk: passed * time.Duration(usage.DiskGiB),
 		})
 		if !until.Before(at) {

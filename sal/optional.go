@@ -17,11 +17,11 @@ type Metered interface {
 // Usage holds the capacity that a resource occupies now, and its traffic since it was created or its counters were
 // reset.
 type Usage struct {
-	CPUs      int64 // virtual CPUs, 0 while stopped
-	MemoryMiB int64 // 0 while stopped
-	DiskGiB   int64 // reserved, whether written or not
-	Received  int64 // bytes received by its network interfaces; a decrease means that the counter was reset
-	Sent      int64 // bytes sent, same rules
+	CPUs      writ.Hundredths // virtual CPUs, 0 while stopped
+	MemoryMiB int64           // 0 while stopped
+	DiskGiB   int64           // reserved, whether written or not
+	Received  int64           // bytes received by its network interfaces; a decrease means that the counter was reset
+	Sent      int64           // bytes sent, same rules
 }
 
 // Networked is a driver that reports the state of the host's networks.

@@ -33,7 +33,7 @@ func TestArchivesCountForTheirNode(t *testing.T) {
 		}
 		again := volume + `volume.send("data", {backup: "weekly"})`
 		run, _ := s.wantState(s.submit(again), writ.RunFailed)
-		if want := "n1 has 0 of the 1 needed GiB of disk left"; run.Failure.Error.Message != want {
+		if want := "n1 has 0 GiB of disk free, 1 needed"; run.Failure.Error.Message != want {
 			t.Errorf("one more archive: %q, want %q", run.Failure.Error.Message, want)
 		}
 		s.wantState(s.submit(volume+`volume.discard("data", {backup: "nightly"})`), writ.RunSucceeded)

@@ -41,7 +41,7 @@ func TestSpecIsValidOpenAPI(t *testing.T) {
 func TestSpecDescribesTheSharedTypes(t *testing.T) {
 	doc := spec(t)
 	for name, v := range map[string]any{
-		"Submission": writ.Submission{}, "Call": writ.Call{}, "Node": writ.Node{}, "Host": writ.Host{}, "HostDisk": writ.HostDisk{}, "HostPart": writ.HostPart{}, "HostNIC": writ.HostNIC{}, "NodeDriver": writ.NodeDriver{}, "Capacity": writ.Capacity{},
+		"Submission": writ.Submission{}, "Call": writ.Call{}, "Node": writ.Node{}, "Host": writ.Host{}, "HostDisk": writ.HostDisk{}, "HostPart": writ.HostPart{}, "HostNIC": writ.HostNIC{}, "NodeDriver": writ.NodeDriver{}, "Capacity": capacityJSON{},
 		"QueueDepth": writ.QueueDepth{}, "Resource": writ.Resource{}, "LogLine": writ.LogLine{}, "NodeLine": link.NodeLine{}, "NodeLog": link.NodeLog{}, "Proposal": writ.Proposal{}, "Preview": writ.Preview{}, "PreviewedCall": writ.PreviewedCall{},
 		"NodeVerdict": writ.NodeVerdict{}, "Reason": writ.Reason{}, "HoldReason": writ.HoldReason{}, "NodesReason": writ.NodesReason{}, "KeptResource": writ.KeptResource{}, "Error": writ.Error{}, "Failure": writ.Failure{},
 		"Run": api.Run{}, "Event": api.Event{}, "RunValues": api.RunValues{},
@@ -66,6 +66,13 @@ func TestSpecDescribesTheSharedTypes(t *testing.T) {
 			t.Errorf("%s: always in the JSON (-), required by the spec (+):\n%s", name, diff)
 		}
 	}
+}
+
+// capacityJSON has the fields that the method MarshalJSON of writ.Capacity writes.
+type capacityJSON struct {
+	CPUs      float64 `json:"cpus"`
+	MemoryMiB int64   `json:"memory_mib"`
+	DiskGiB   int64   `json:"disk_gib"`
 }
 
 func kindOf(s *openapi3.Schema) string {
@@ -108,6 +115,8 @@ func jsonKind(t reflect.Type) string {
 		return "boolean"
 	case reflect.Int, reflect.Int64:
 		return "integer"
+	case reflect.Float64:
+		return "number"
 	case reflect.Slice:
 		if t.Elem().Kind() == reflect.Uint8 {
 			return "string"

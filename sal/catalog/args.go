@@ -9,7 +9,7 @@ import (
 )
 
 // Fill returns a copy of args with defaults for missing fields, also in nested objects. Fields with a nil value are
-// removed.
+// removed. Decimal fields get the form that they have in calls.
 func (s Schema) Fill(args map[string]any) map[string]any {
 	filled := make(map[string]any, len(args))
 	for name, v := range args {
@@ -30,6 +30,9 @@ func (s Schema) Fill(args map[string]any) map[string]any {
 }
 
 func (f *Field) fill(v any) any {
+	if h, ok := HundredthsOf(v); ok && f.Type == Decimal {
+		return decimal(h)
+	}
 	switch v := v.(type) {
 	case []any:
 		list := slices.Clone(v)
@@ -213,6 +216,10 @@ func (f *Field) same(a, b any) bool {
 		if okx && oky {
 			return x.Kind == y.Kind && x.Name == y.Name && (x.UID == y.UID || x.UID == "" || y.UID == "")
 		}
+	case Decimal:
+		x, okx := HundredthsOf(a)
+		y, oky := HundredthsOf(b)
+		return okx && oky && x == y
 	case List:
 		x, okx := a.([]any)
 		y, oky := b.([]any)
@@ -249,7 +256,7 @@ func (f *Field) orZero(v any) any {
 		return ""
 	case Bool:
 		return false
-	case Int:
+	case Int, Decimal:
 		return int64(0)
 	case List:
 		return []any{}

@@ -3,6 +3,7 @@ package catalog
 import (
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"writ/internal/test/testenv"
@@ -167,7 +168,7 @@ func TestDecodeReturnsTypedArguments(t *testing.T) {
 		Image:     writ.Ref{Kind: writ.KindImage, Name: "web"},
 		Command:   []string{"serve", "-v"},
 		Env:       map[string]Text{"A": PlainText("b")},
-		CPUs:      1,
+		CPUs:      100,
 		MemoryMiB: 512,
 		Networks:  []writ.Ref{{Kind: writ.KindNetwork, Name: "front", UID: "u2"}},
 		Volumes:   []Mount{{Volume: root, Path: "/data"}},
@@ -372,6 +373,8 @@ func drawValue(t *rapid.T, f *Field) any {
 		return rapid.Bool().Draw(t, f.Name)
 	case Int:
 		return rapid.Int64Range(*f.Min, *f.Max).Draw(t, f.Name)
+	case Decimal:
+		return decimal(writ.Hundredths(rapid.Int64Range(*f.Min, *f.Max).Draw(t, f.Name)))
 	case List:
 		list := []any{}
 		for range rapid.IntRange(1, 3).Draw(t, f.Name) {
@@ -409,5 +412,49 @@ func TestFillLeavesItsInputAlone(t *testing.T) {
 	}
 	if _, filled := args["rules"].([]any)[0].(map[string]any)["protocol"]; filled {
 		t.Error("the arguments themselves were changed")
+	}
+}
+
+func TestFractionsOfCPUs(t *testing.T) {
+	op := operation(t, "container.create")
+	for _, tt := range []struct {
+		given  any
+		stored any // nil if it is refused
+		want   string
+	}{
+		{0.25, "0.25", ""}, {0.1 + 0.2, "0.3", ""}, {1.0, int64(1), ""}, {int64(2), int64(2), ""}, {"0.50", "0.5", ""},
+		{0.01, "0.01", ""}, {256.0, int64(256), ""}, {Unknown{}, Unknown{}, ""},
+		{int64(0), nil, "cpus must be a number from 0.01 to 256 in steps of 0.01, not 0"},
+		{int64(-1), nil, "in steps of 0.01, not -1"}, {-0.5, nil, "not -0.5"}, {0.001, nil, "not 0.001"}, {0.125, nil, "not 0.125"},
+		{256.01, nil, "not 256.01"}, {int64(1) << 62, nil, "not 4611686018427387904"}, {math.NaN(), nil, "not NaN"}, {math.Inf(1), nil, "not +Inf"},
+		{"half", nil, `not "half"`}, {true, nil, "cpus must be a number, not a bool"},
+	} {
+		args := map[string]any{"image": "web", "cpus": tt.given}
+		problems := op.Args.Check(args, nil)
+		if tt.stored == nil {
+			if len(problems) != 1 || !strings.Contains(problems[0].Message, tt.want) {
+				t.Errorf("%v: %v, want %s", tt.given, problems, tt.want)
+			}
+			continue
+		}
+		if got := op.Args.Fill(args)["cpus"]; len(problems) > 0 || got != tt.stored {
+			t.Errorf("%v is stored as %v (%T): %v", tt.given, got, got, problems)
+		}
+	}
+	if _, err := op.Decode(map[string]any{"image": "web", "cpus": 0.25}); writ.CodeOf(err) != writ.CodeArgumentsInvalid {
+		t.Errorf("a float in a job: %v", err)
+	}
+	args, err := op.Decode(map[string]any{"image": "web", "cpus": "0.25"})
+	if err != nil || args.(*ContainerCreate).CPUs != 25 || Values(args)["cpus"] != "0.25" {
+		t.Errorf("it is decoded as %+v, %v", args, err)
+	}
+	if got, want := op.Needs(map[string]any{"cpus": "1.25"}), (writ.Capacity{CPUs: 1, Hundredths: 25, MemoryMiB: 512}); got != want {
+		t.Errorf("it needs %+v, want %+v", got, want)
+	}
+	for other, changed := range map[any]bool{int64(1): false, "1.00": false, "0.99": true, nil: false} {
+		mutable, _ := op.Args.Changed(map[string]any{"image": "web", "cpus": int64(1)}, map[string]any{"image": "web", "cpus": other})
+		if (len(mutable) > 0) != changed {
+			t.Errorf("1 and %v: changed %v", other, mutable)
+		}
 	}
 }

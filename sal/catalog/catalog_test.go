@@ -101,10 +101,10 @@ func traits(f Field) []string {
 		words = append(words, fmt.Sprintf("default %v", f.Default))
 	}
 	if f.Min != nil {
-		words = append(words, fmt.Sprintf("min %d", *f.Min))
+		words = append(words, "min "+limitText(&f, *f.Min))
 	}
 	if f.Max != nil {
-		words = append(words, fmt.Sprintf("max %d", *f.Max))
+		words = append(words, "max "+limitText(&f, *f.Max))
 	}
 	if f.Form != "" {
 		words = append(words, f.Form)
@@ -193,7 +193,7 @@ func checkFields(t *testing.T, in string, s Schema) {
 				t.Errorf("the default of %s does not fit: %v", at, problems)
 			}
 		}
-		if f.Uses != "" && (f.Type != Int || !slices.Contains([]string{"cpus", "memory_mib", "disk_gib"}, f.Uses)) {
+		if f.Uses != "" && (f.Type != Int && f.Type != Decimal || !slices.Contains([]string{"cpus", "memory_mib", "disk_gib"}, f.Uses)) {
 			t.Errorf("%s uses what a node does not have", at)
 		}
 		if is := map[string]bool{"name": f.Type == List, "version": f.Type == String}; f.Engine != "" && !is[f.Engine] {

@@ -106,6 +106,8 @@ func (c *checker) value(f *Field, v any, at Path) {
 			return
 		}
 		c.wrongType(f, v, at)
+	case Decimal:
+		c.decimal(f, v, at)
 	case List:
 		list, ok := v.([]any)
 		if !ok {
@@ -172,6 +174,23 @@ func (c *checker) text(f *Field, text string, at Path) {
 			c.bounds(f, int64(len(text)), " bytes", at)
 		}
 	}
+}
+
+// decimal checks a number with limits. Sent arguments have no floats.
+func (c *checker) decimal(f *Field, v any, at Path) {
+	h, ok := HundredthsOf(v)
+	_, text := v.(string)
+	switch _, float := v.(float64); {
+	case float && c.sent, !ok && !text && !float:
+		if _, whole := v.(int64); !whole {
+			c.wrongType(f, v, at)
+			return
+		}
+	case ok && int64(h) >= *f.Min && int64(h) <= *f.Max:
+		return
+	}
+	c.add(at, WrongValue, "%s must be a number from %s to %s in steps of 0.01, not %s", at, limitText(f, *f.Min),
+		limitText(f, *f.Max), c.isHandle.quoted(v))
 }
 
 func (c *checker) bounds(f *Field, n int64, unit string, at Path) {

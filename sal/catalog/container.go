@@ -18,7 +18,7 @@ type ContainerCreate struct {
 	Image     writ.Ref        `writ:"image,required,mutable,kinds=image,byname,registry,formats=oci" help:"reference to an image at a registry, handle to an image of format oci, or its name"`
 	Command   []string        `writ:"command,mutable,max=256,first=program" help:"program and arguments; the default is the image's command"`
 	Env       map[string]Text `writ:"env,mutable,keys=variable,max=256" help:"environment variables, in addition to the image's"`
-	CPUs      int64           `writ:"cpus,mutable,default=1,min=1,max=256,uses=cpus" help:"CPUs that it may use"`
+	CPUs      writ.Hundredths `writ:"cpus,mutable,default=1,min=0.01,max=256,uses=cpus" help:"CPUs, in steps of 0.01"`
 	MemoryMiB int64           `writ:"memory_mib,mutable,default=512,min=16,max=16777216,uses=memory_mib" help:"maximum memory, in MiB"`
 	Networks  []writ.Ref      `writ:"networks,kinds=network,max=8,distinct=elements" help:"its networks, in order; the first gives it its address"`
 	Volumes   []Mount         `writ:"volumes,max=32,distinct=path" help:"volumes to mount"`

@@ -70,6 +70,9 @@ func (f *Field) decode(to reflect.Value, v any, secrets map[Secret]string) {
 		}
 	case Object:
 		f.Fields.decode(to, v.(map[string]any), secrets)
+	case Decimal:
+		h, _ := HundredthsOf(v)
+		to.SetInt(int64(h))
 	default:
 		to.Set(reflect.ValueOf(v).Convert(to.Type()))
 	}
@@ -128,6 +131,8 @@ func (f *Field) value(v reflect.Value) any {
 		return f.Fields.values(v)
 	case Int:
 		return v.Int()
+	case Decimal:
+		return decimal(writ.Hundredths(v.Int()))
 	case Bool:
 		return v.Bool()
 	default:

@@ -72,7 +72,7 @@ func (e *example) value(f *Field) string {
 		return sampleName
 	case f.Type == Handle:
 		return e.use(string(f.Kinds[0])) + `.get("data")`
-	case f.Type == Int:
+	case f.Type == Int || f.Type == Decimal:
 		return fmt.Sprint(map[string]int64{"cpus": 2, "memory_mib": 2048, "disk_gib": 10}[f.Uses])
 	case f.Type == List && f.First != nil:
 		return "[" + e.value(f.First) + "]"

@@ -90,7 +90,7 @@ func (is IsHandle) quoted(v any) string {
 	switch v := v.(type) {
 	case string:
 		return fmt.Sprintf("%q", short(v))
-	case int64:
+	case int64, float64:
 		return fmt.Sprint(v)
 	default:
 		return is.described(v)
@@ -148,6 +148,8 @@ func (is IsHandle) described(v any) string {
 		return "a bool"
 	case int64:
 		return "an int"
+	case float64:
+		return "a float"
 	case []any:
 		return "a list"
 	case map[string]any:

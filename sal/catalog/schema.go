@@ -1,7 +1,9 @@
 package catalog
 
 import (
+	"math"
 	"slices"
+	"strconv"
 
 	"writ"
 )
@@ -15,10 +17,13 @@ const (
 	String Type = "string"
 	Bool   Type = "bool"
 	Int    Type = "int"
-	List   Type = "list"
-	Map    Type = "map" // string keys, values of type Elem
-	Object Type = "object"
-	Handle Type = "handle"
+	// Decimal is a number with at most two decimal places. Its value is an int64 if it is whole, otherwise a text such as
+	// "0.25", because values have no floats.
+	Decimal Type = "number"
+	List    Type = "list"
+	Map     Type = "map" // string keys, values of type Elem
+	Object  Type = "object"
+	Handle  Type = "handle"
 )
 
 // Schema lists fields in the order of the manual.
@@ -32,7 +37,7 @@ type Field struct {
 	Required  bool                // of a result: always present
 	Mutable   bool                // a later `create` of the same resource may change it
 	Default   any                 // nil if none; a missing field without default has the zero value of its type
-	Min, Max  *int64              // limits of an Int's value, a String's bytes, or the elements of a List or Map
+	Min, Max  *int64              // limits of a number, in hundredths of a Decimal, or of the bytes or elements
 	Pattern   string              // regular expression for the whole string
 	Form      string              // description of Pattern: "64 lower-case hex digits"
 	Enum      []string            // the permitted strings
@@ -41,7 +46,7 @@ type Field struct {
 	Formats   []string            // of a Handle to an image: the acceptable formats; any if empty
 	Registry  bool                // a Handle may also be a reference to an image at a registry
 	Elsewhere bool                // a Handle to a resource that may be on another node; at most one per operation
-	Uses      string              // the node capacity that an Int uses: "cpus", "memory_mib" or "disk_gib"
+	Uses      string              // the node capacity that a number uses: "cpus", "memory_mib" or "disk_gib"
 	Waits     bool                // an Int is a number of seconds that the call may wait
 	Engine    string              // requirement for the engine: "name" (a List of acceptable names) or "version"
 	Secret    bool                // a String that may be a secret: see Text
@@ -106,6 +111,40 @@ func usesCapacity(s Schema) bool {
 	return slices.ContainsFunc(s, func(f Field) bool { return f.Uses != "" })
 }
 
+// HundredthsOf returns the value of a Decimal in one of its forms: an integer, the text of a number or, in a script, a
+// float. A float may differ from the number by a rounding error.
+func HundredthsOf(v any) (writ.Hundredths, bool) {
+	const most = 1 << 40
+	switch v := v.(type) {
+	case int64:
+		return writ.Hundredths(v * 100), v >= -most && v <= most
+	case string:
+		h, err := writ.ParseHundredths(v)
+		return h, err == nil
+	case float64:
+		h := math.Round(v * 100)
+		return writ.Hundredths(h), math.Abs(h) <= most && math.Abs(v*100-h) < 1e-6
+	default:
+		return 0, false
+	}
+}
+
+// decimal returns the value of a Decimal in arguments and results.
+func decimal(h writ.Hundredths) any {
+	if h%100 == 0 {
+		return int64(h / 100)
+	}
+	return h.String()
+}
+
+// limitText formats a limit of a field.
+func limitText(f *Field, n int64) string {
+	if f.Type == Decimal {
+		return writ.Hundredths(n).String()
+	}
+	return strconv.FormatInt(n, 10)
+}
+
 // needs returns the node capacity that the arguments use.
 func needs(s Schema, args map[string]any) writ.Capacity {
 	var c writ.Capacity
@@ -116,7 +155,11 @@ func needs(s Schema, args map[string]any) writ.Capacity {
 		}
 		switch f.Uses {
 		case "cpus":
-			c.CPUs += n
+			h, ok := HundredthsOf(args[f.Name])
+			if !ok {
+				h, _ = HundredthsOf(f.Default)
+			}
+			c = c.WithCPU(c.CPU() + h)
 		case "memory_mib":
 			c.MemoryMiB += n
 		case "disk_gib":

@@ -13,9 +13,9 @@ import (
 var refType = reflect.TypeFor[writ.Ref]()
 
 // schemaOf derives the schema of a struct. Each field has a tag `writ:"name,option,…"` and a tag `help:"…"`; the fields
-// of an embedded struct count as its own. Permitted Go types are string, Text, bool, int64, writ.Ref, slices of these
-// and of structs, structs, map[string]string and map[string]Text. A field that may be a secret has type Text. The
-// options:
+// of an embedded struct count as its own. Permitted Go types are string, Text, bool, int64, writ.Hundredths, writ.Ref,
+// slices of these and of structs, structs, map[string]string and map[string]Text. A field that may be a secret has type
+// Text. The options:
 //
 //	required  mutable  byname  hidden  elsewhere    as in Field
 //	min=N  max=N  default=V      as in Field
@@ -80,6 +80,8 @@ func typedField(t reflect.Type) (Field, error) {
 		return Field{Type: String}, nil
 	case t.Kind() == reflect.Bool:
 		return Field{Type: Bool}, nil
+	case t == reflect.TypeFor[writ.Hundredths]():
+		return Field{Type: Decimal}, nil
 	case t.Kind() == reflect.Int64:
 		return Field{Type: Int}, nil
 	case t.Kind() == reflect.Struct:
@@ -136,9 +138,9 @@ func (f *Field) set(option string) error {
 			inner.Kinds = append(inner.Kinds, writ.ResourceKind(kind))
 		}
 	case "min":
-		return setBound(&f.Min, value)
+		return setBound(f, &f.Min, value)
 	case "max":
-		return setBound(&f.Max, value)
+		return setBound(f, &f.Max, value)
 	case "beside":
 		check, ok := besides[value]
 		if !ok {
@@ -147,10 +149,10 @@ func (f *Field) set(option string) error {
 		f.beside = check
 	case "each":
 		low, high, _ := strings.Cut(value, "..")
-		if err := setBound(&inner.Min, low); err != nil {
+		if err := setBound(inner, &inner.Min, low); err != nil {
 			return err
 		}
-		return setBound(&inner.Max, high)
+		return setBound(inner, &inner.Max, high)
 	case "default":
 		return f.setDefault(value)
 	default:
@@ -159,7 +161,12 @@ func (f *Field) set(option string) error {
 	return nil
 }
 
-func setBound(bound **int64, text string) error {
+func setBound(f *Field, bound **int64, text string) error {
+	if f.Type == Decimal {
+		h, err := writ.ParseHundredths(text)
+		*bound = new(int64(h))
+		return err
+	}
 	n, err := strconv.ParseInt(text, 10, 64)
 	*bound = &n
 	return err
@@ -173,6 +180,10 @@ func (f *Field) setDefault(text string) (err error) {
 		f.Default, err = strconv.ParseBool(text)
 	case Int:
 		f.Default, err = strconv.ParseInt(text, 10, 64)
+	case Decimal:
+		var h writ.Hundredths
+		h, err = writ.ParseHundredths(text)
+		f.Default = decimal(h)
 	default:
 		err = fmt.Errorf("a %s cannot have a default", f.Type)
 	}

@@ -145,7 +145,7 @@ func (f *Field) Limits() string {
 	unit := map[Type]string{String: " bytes", List: " elements", Map: " entries"}[f.Type]
 	switch {
 	case f.Min != nil && f.Max != nil:
-		parts = append(parts, fmt.Sprintf("%d to %d%s", *f.Min, *f.Max, unit))
+		parts = append(parts, fmt.Sprintf("%s to %s%s", limitText(f, *f.Min), limitText(f, *f.Max), unit))
 	case f.Min != nil && *f.Min > 1:
 		parts = append(parts, fmt.Sprintf("at least %d%s", *f.Min, unit))
 	case f.Max != nil:

@@ -68,7 +68,7 @@ func (i *Inventory) Usage(ctx context.Context, resource writ.ResourceID) (sal.Us
 		return u, err
 	}
 	defer v.release()
-	u.CPUs, u.MemoryMiB = r.Own.CPUs, r.Own.MemoryMiB
+	u.CPUs, u.MemoryMiB = writ.Hundredths(r.Own.CPUs*100), r.Own.MemoryMiB
 	soon, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	counters, err := v.Counters(soon)

@@ -153,7 +153,7 @@ func (d *Driver) Usage(ctx context.Context, resource writ.ResourceID) (sal.Usage
 		return used, err
 	}
 	if shown.State == running {
-		used.CPUs, _ = r.Spec["cpus"].(int64)
+		used.CPUs, _ = catalog.HundredthsOf(r.Spec["cpus"])
 		used.MemoryMiB, _ = r.Spec["memory_mib"].(int64)
 	}
 	if counts, ok := d.Networks.(sal.Traffic); ok {

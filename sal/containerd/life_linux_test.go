@@ -52,7 +52,7 @@ func TestContainerHasRequestedProperties(t *testing.T) {
 				return map[string]any{"kind": "volume", "name": name, "uid": "u"}
 			}
 			r := b.request("container.create", "web", map[string]any{
-				"image": "busybox", "command": waits, "cpus": int64(2), "memory_mib": int64(64),
+				"image": "busybox", "command": waits, "cpus": "0.25", "memory_mib": int64(64),
 				"env": map[string]any{"PLAIN": "a b", "PASSWORD": map[string]any{"secret": "pw@1"}},
 				"volumes": []any{
 					map[string]any{"volume": volume("data"), "path": "/data"},
@@ -80,7 +80,7 @@ func TestContainerHasRequestedProperties(t *testing.T) {
 					t.Errorf("%s: %q, want %q", line, got, want)
 				}
 			}
-			if got, want := limits(t, b.driver.namespace()+"/"+r.Resource.HostName()+"-1"), "200000 100000 67108864 4096"; got != want {
+			if got, want := limits(t, b.driver.namespace()+"/"+r.Resource.HostName()+"-1"), "25000 100000 67108864 4096"; got != want {
 				t.Errorf("its limits are %s, want %s", got, want)
 			}
 

@@ -66,7 +66,7 @@ func TestContainersReachEachOtherOnTheirNetwork(t *testing.T) {
 	}
 	b.sh("db", "ping -4 -c 1 -w 20 "+ipv4)
 	used, err := b.driver.Usage(t.Context(), saltest.Resource(writ.KindContainer, "web"))
-	if err != nil || used.Received == 0 || used.Sent == 0 || used.CPUs != 1 || used.MemoryMiB != 512 {
+	if err != nil || used.Received == 0 || used.Sent == 0 || used.CPUs != 100 || used.MemoryMiB != 512 {
 		t.Errorf("it uses %+v, %v", used, err)
 	}
 

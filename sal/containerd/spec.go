@@ -222,7 +222,7 @@ func (j *job) spec(r *record, p *plan, image client.Image) []oci.SpecOpts {
 		requireStartable,
 		oci.WithHostname(r.Resource.Name),
 		oci.WithMounts(byDepth(mounts)),
-		oci.WithCPUCFS(p.args.CPUs*period, period),
+		oci.WithCPUCFS(int64(p.args.CPUs)*period/100, period),
 		oci.WithMemoryLimit(uint64(p.args.MemoryMiB)<<20),
 		oci.WithPidsLimit(maxProcesses),
 		withoutFileLimit,

@@ -3,7 +3,9 @@ package interpreter
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -44,7 +46,39 @@ func newRequest(op *catalog.Operation, args []tengo.Object) (*request, error) {
 		}
 		*to = args[i]
 	}
+	r.spec = withoutFloats(op, r.spec)
 	return r, nil
+}
+
+// withoutFloats returns a spec with the floats of Decimal fields as ints or texts, the forms that calls have.
+func withoutFloats(op *catalog.Operation, spec tengo.Object) tengo.Object {
+	var changed map[string]tengo.Object
+	for i := range op.Args {
+		if op.Args[i].Type != catalog.Decimal || spec == nil {
+			continue
+		}
+		name := op.Args[i].Name
+		given, _ := pairsOf(spec)
+		float, ok := given[name].(*tengo.Float)
+		if !ok {
+			continue
+		}
+		if changed == nil {
+			changed = maps.Clone(given)
+		}
+		switch h, ok := catalog.HundredthsOf(float.Value); {
+		case !ok: // refused later
+			changed[name] = &tengo.String{Value: strconv.FormatFloat(float.Value, 'g', -1, 64)}
+		case h%100 == 0:
+			changed[name] = &tengo.Int{Value: int64(h / 100)}
+		default:
+			changed[name] = &tengo.String{Value: h.String()}
+		}
+	}
+	if changed == nil {
+		return spec
+	}
+	return &tengo.ImmutableMap{Value: changed}
 }
 
 // encode appends CBOR [operation, name, spec, options] to buf, the input of the hash of a call. It contains everything

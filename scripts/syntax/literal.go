@@ -29,6 +29,9 @@ func LiteralValue(e parser.Expr) (v any, complete bool) {
 		if n, ok := e.Expr.(*parser.IntLit); ok && e.Token == token.Sub {
 			return -n.Value, true
 		}
+		if n, ok := e.Expr.(*parser.FloatLit); ok && e.Token == token.Sub {
+			return -n.Value, true
+		}
 	case *parser.ArrayLit:
 		list := make([]any, len(e.Elements))
 		complete = true

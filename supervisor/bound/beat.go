@@ -46,8 +46,8 @@ func Beat(b writ.Beat) writ.Beat {
 func health(h writ.Health) writ.Health {
 	h.Slots = min(max(h.Slots, 0), maxSlots)
 	h.Capacity = writ.Capacity{
-		CPUs: Amount(h.Capacity.CPUs), MemoryMiB: Amount(h.Capacity.MemoryMiB),
-		DiskGiB: Amount(h.Capacity.DiskGiB),
+		CPUs: Amount(h.Capacity.CPUs), Hundredths: min(max(h.Capacity.Hundredths, 0), 99),
+		MemoryMiB: Amount(h.Capacity.MemoryMiB), DiskGiB: Amount(h.Capacity.DiskGiB),
 	}
 	h.Version = clip.Text(h.Version, MaxWord)
 	h.Transfers = address(h.Transfers)

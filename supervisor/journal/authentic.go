@@ -46,11 +46,11 @@ var coveredTables = []covered{
 	{"calls", []string{"place"}, []string{"body"}, map[string]string{
 		"run": searched, "seq": searched, "state": searched, "open": ordered, "node": searched, "project": ordered,
 		"kind": ordered, "name": ordered, "claimed": ordered, "ready": searched, "retry_at": searched, "planned": searched,
-		"cpus": searched, "memory_mib": searched, "disk_gib": searched,
+		"cpu_hundredths": searched, "memory_mib": searched, "disk_gib": searched,
 	}},
 	{"nodes", []string{"id"}, []string{"body"}, map[string]string{"name": searched, "key_id": searched}},
 	{"resources", []string{"project", "kind", "name"}, []string{"body"}, map[string]string{
-		"node": searched, "cpus": searched, "memory_mib": searched, "disk_gib": searched,
+		"node": searched, "cpu_hundredths": searched, "memory_mib": searched, "disk_gib": searched,
 	}},
 	{
 		"departed", []string{"uid", "node"}, []string{"body"},

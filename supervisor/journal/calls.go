@@ -29,7 +29,7 @@ func (tx *Tx) PutCall(c *Call) error {
 	args := []any{c.place, string(c.State), !c.State.Ended(), body}
 	switch was := c.stored; {
 	case was.state == "":
-		query = `INSERT INTO calls (place, state, open, body, node, claimed, ready, retry_at, cpus, memory_mib, disk_gib, run, seq, project, kind, name, planned)
+		query = `INSERT INTO calls (place, state, open, body, node, claimed, ready, retry_at, cpu_hundredths, memory_mib, disk_gib, run, seq, project, kind, name, planned)
 			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17) ON CONFLICT (place) DO NOTHING`
 		args = append(args, now.columns()...)
 		kind := c.Kind
@@ -42,7 +42,7 @@ func (tx *Tx) PutCall(c *Call) error {
 		args = append(args, string(was.state))
 	default:
 		query = `UPDATE calls SET state = $2, open = $3, body = $4, node = $5, claimed = $6, ready = $7, retry_at = $8,
-			cpus = $9, memory_mib = $10, disk_gib = $11 WHERE place = $1 AND state = $12`
+			cpu_hundredths = $9, memory_mib = $10, disk_gib = $11 WHERE place = $1 AND state = $12`
 		args = append(append(args, now.columns()...), string(was.state))
 	}
 	found, err := tx.changed(query, args...)

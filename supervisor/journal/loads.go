@@ -43,9 +43,9 @@ type placed struct {
 	retryAt        int64
 }
 
-// columns returns the values of node, claimed, ready, retry_at, cpus, memory_mib and disk_gib.
+// columns returns the values of node, claimed, ready, retry_at, cpu_hundredths, memory_mib and disk_gib.
 func (p placed) columns() []any {
-	return []any{string(p.node), p.claimed, p.ready, p.retryAt, p.need.CPUs, p.need.MemoryMiB, p.need.DiskGiB}
+	return []any{string(p.node), p.claimed, p.ready, p.retryAt, int64(p.need.CPU()), p.need.MemoryMiB, p.need.DiskGiB}
 }
 
 // load returns the call's share of its node's load.
@@ -79,11 +79,11 @@ func (tx *Tx) writeLoads() error {
 		if l == (Load{}) {
 			continue
 		}
-		err := tx.exec(`INSERT INTO loads (node, planned, queued, running, cpus, memory_mib, disk_gib) VALUES ($1, $2, $3, $4, $5, $6, $7)
+		err := tx.exec(`INSERT INTO loads (node, planned, queued, running, cpu_hundredths, memory_mib, disk_gib) VALUES ($1, $2, $3, $4, $5, $6, $7)
 			ON CONFLICT (node) DO UPDATE SET planned = loads.planned + excluded.planned, queued = loads.queued + excluded.queued,
-			running = loads.running + excluded.running, cpus = loads.cpus + excluded.cpus,
+			running = loads.running + excluded.running, cpu_hundredths = loads.cpu_hundredths + excluded.cpu_hundredths,
 			memory_mib = loads.memory_mib + excluded.memory_mib, disk_gib = loads.disk_gib + excluded.disk_gib`,
-			string(node), l.Planned, l.Queued, l.Running, l.Reserved.CPUs, l.Reserved.MemoryMiB, l.Reserved.DiskGiB)
+			string(node), l.Planned, l.Queued, l.Running, int64(l.Reserved.CPU()), l.Reserved.MemoryMiB, l.Reserved.DiskGiB)
 		if err != nil {
 			return err
 		}
@@ -118,9 +118,11 @@ func (tx *Tx) readLoads() error {
 	if tx.loads != nil {
 		return nil
 	}
-	rows, err := tx.QueryContext(tx.ctx, `SELECT node, planned, queued, running, cpus, memory_mib, disk_gib FROM loads`)
+	rows, err := tx.QueryContext(tx.ctx, `SELECT node, planned, queued, running, cpu_hundredths, memory_mib, disk_gib FROM loads`)
 	tx.loads, err = sqldb.Map(rows, err, func(row *sql.Rows) (node writ.NodeID, l Load, err error) {
-		err = row.Scan(&node, &l.Planned, &l.Queued, &l.Running, &l.Reserved.CPUs, &l.Reserved.MemoryMiB, &l.Reserved.DiskGiB)
+		var cpu int64
+		err = row.Scan(&node, &l.Planned, &l.Queued, &l.Running, &cpu, &l.Reserved.MemoryMiB, &l.Reserved.DiskGiB)
+		l.Reserved = l.Reserved.WithCPU(writ.Hundredths(cpu))
 		return node, l, err
 	})
 	return err

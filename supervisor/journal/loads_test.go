@@ -29,7 +29,7 @@ func TestLoadsEqualCountedCalls(t *testing.T) {
 		}
 		nodes := rapid.SampledFrom([]writ.NodeID{"", "n1", "n2"})
 		capacity := rapid.Custom(func(r *rapid.T) writ.Capacity {
-			return writ.Capacity{CPUs: rapid.Int64Range(0, 3).Draw(r, "cpus"), DiskGiB: rapid.Int64Range(0, 3).Draw(r, "disk")}
+			return writ.Capacity{CPUs: rapid.Int64Range(0, 3).Draw(r, "cpus"), Hundredths: rapid.Int64Range(0, 99).Draw(r, "hundredths"), DiskGiB: rapid.Int64Range(0, 3).Draw(r, "disk")}
 		})
 		for range rapid.IntRange(1, 6).Draw(r, "transactions") {
 			undone := rapid.Bool().Draw(r, "undone")

@@ -62,10 +62,10 @@ func (tx *Tx) PutResource(r *Resource) error {
 		}
 	}
 	tx.shift(r.Node, r.load())
-	return tx.exec(`INSERT INTO resources (project, kind, name, node, cpus, memory_mib, disk_gib, body) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
-		ON CONFLICT (project, kind, name) DO UPDATE SET node = excluded.node, cpus = excluded.cpus, memory_mib = excluded.memory_mib,
-		disk_gib = excluded.disk_gib, body = excluded.body`,
-		string(r.Project), string(r.Kind), r.Name, string(r.Node), r.Need.CPUs, r.Need.MemoryMiB, r.Need.DiskGiB, body)
+	return tx.exec(`INSERT INTO resources (project, kind, name, node, cpu_hundredths, memory_mib, disk_gib, body) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+		ON CONFLICT (project, kind, name) DO UPDATE SET node = excluded.node, cpu_hundredths = excluded.cpu_hundredths,
+		memory_mib = excluded.memory_mib, disk_gib = excluded.disk_gib, body = excluded.body`,
+		string(r.Project), string(r.Kind), r.Name, string(r.Node), int64(r.Need.CPU()), r.Need.MemoryMiB, r.Need.DiskGiB, body)
 }
 
 // load returns the resource's share of its node's load.

@@ -113,3 +113,21 @@ func TestEarlierJournalAcceptsBatches(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// An earlier journal counts whole CPUs.
+func TestEarlierReservationsOfCPUsStay(t *testing.T) {
+	stores(t, func(t *testing.T, path string) {
+		on(t, path, ofVersion(t, "0022"), "INSERT INTO loads (node, planned, queued, running, cpus, memory_mib, disk_gib) VALUES ('n1', 1, 0, 0, 3, 512, 1)")
+		j := open(t, path)
+		err := j.Read(t.Context(), func(tx *journal.Tx) error {
+			l, err := tx.Load("n1")
+			if want := (writ.Capacity{CPUs: 3, MemoryMiB: 512, DiskGiB: 1}); l.Reserved != want {
+				t.Errorf("reserved are %+v, want %+v", l.Reserved, want)
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	})
+}

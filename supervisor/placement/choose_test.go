@@ -57,14 +57,17 @@ func TestChooseTakesTheBestNodeAndExplainsOthers(t *testing.T) {
 			Decision{}, "b: has no engine for herodb that will do: it offers redis-server 7.0.15, and one of version 8 is asked for"},
 		{"NoDriver", Request{Modules: []string{"herodb"}}, []Candidate{node("a")}, Decision{}, "a: has no driver for herodb"},
 		{"LessThanNothingLeftOfWhatIsNotNeeded", small, []Candidate{node("a", func(s *Candidate) { s.Free.DiskGiB = -5 })}, Decision{Node: "a-id"}, ""},
-		{"NoRoom", Request{Need: writ.Capacity{CPUs: 9}}, []Candidate{node("a")}, Decision{}, "a: has 8 of the 9 needed CPUs left"},
-		{"TooSmallInAll", Request{Need: writ.Capacity{CPUs: 17}}, []Candidate{node("a", sized)}, Decision{}, "a: is too small: has 16 of the 17 needed CPUs in all"},
+		{"NoRoom", Request{Need: writ.Capacity{CPUs: 9}}, []Candidate{node("a")}, Decision{}, "a: has 8 CPUs free, 9 needed"},
+		{"NoRoomForFraction", Request{Need: writ.Capacity{Hundredths: 50}}, []Candidate{node("a", func(c *Candidate) { c.Free = writ.Capacity{Hundredths: 30} })}, Decision{},
+			"a: has 0.3 CPUs free, 0.5 needed"},
+		{"RoomForFraction", Request{Need: writ.Capacity{Hundredths: 30}}, []Candidate{node("a", func(c *Candidate) { c.Free = writ.Capacity{Hundredths: 30} })}, Decision{Node: "a-id"}, ""},
+		{"TooSmallInAll", Request{Need: writ.Capacity{CPUs: 17}}, []Candidate{node("a", sized)}, Decision{}, "a: is too small: has 16 CPUs in all, 17 needed"},
 		{"NoReturnMakesItLarger", Request{Need: writ.Capacity{CPUs: 17}}, []Candidate{node("a", sized, func(s *Candidate) { s.Liveness = writ.LivenessSilent }), node("b", sized, cordoned)},
-			Decision{}, "a, b: is too small: has 16 of the 17 needed CPUs in all"},
+			Decision{}, "a, b: is too small: has 16 CPUs in all, 17 needed"},
 		{"UnheardMayBeLarger", Request{Need: writ.Capacity{CPUs: 17}}, []Candidate{node("a", func(s *Candidate) { s.Liveness = writ.LivenessSilent })}, Decision{Later: true}, "a: is silent"},
 		{"NoLabel", Request{Labels: map[string]string{"disk": "ssd"}}, []Candidate{node("a")}, Decision{}, "a: has no label disk=ssd"},
 		{"OneMayComeBack", small, []Candidate{node("a", func(s *Candidate) { s.Liveness = writ.LivenessLost }), node("b", func(s *Candidate) { s.Free = writ.Capacity{} })},
-			Decision{Later: true}, "a: is lost; b: has 0 of the 1 needed CPUs left"},
+			Decision{Later: true}, "a: is lost; b: has 0 CPUs free, 1 needed"},
 		{"NoSuchNode", Request{Node: "n1"}, []Candidate{node("b"), node("a")}, Decision{}, "the datacenter has no node n1, it has a, b"},
 		{"TheNamedOneIsCordoned", Request{Node: "b"}, []Candidate{node("a"), node("b", cordoned)}, Decision{Later: true}, "b: is cordoned"},
 		{"NoNodes", small, nil, Decision{Later: true}, "the datacenter has no nodes yet"},
@@ -90,14 +93,14 @@ func TestReasonIsShort(t *testing.T) {
 		case i%100 == 7:
 			reason = "is cordoned"
 		case i%3 == 0:
-			reason = fmt.Sprintf("has %d of the 900 needed CPUs left", i)
+			reason = fmt.Sprintf("has %d CPUs free, 900 needed", i)
 		}
 		against = append(against, writ.NodeVerdict{Name: fmt.Sprintf("n%03d", i), Reason: reason})
 	}
 	if got := reasonOf(against).Candidates(); !strings.HasPrefix(got, "n001, n002, n004 and 326 more: is silent; n007, n107, n207 and 2 more: is cordoned; ") || !strings.HasSuffix(got, "more nodes will not do for other causes") || len(got) > 400 {
 		t.Errorf("it says %q, %d bytes", got, len(got))
 	}
-	if got, want := reasonOf(against[:5]).Candidates(), "n000: has 0 of the 900 needed CPUs left; n001, n002, n004: is silent; n003: has 3 of the 900 needed CPUs left"; got != want {
+	if got, want := reasonOf(against[:5]).Candidates(), "n000: has 0 CPUs free, 900 needed; n001, n002, n004: is silent; n003: has 3 CPUs free, 900 needed"; got != want {
 		t.Errorf("it says %q, want %q", got, want)
 	}
 }
@@ -107,7 +110,7 @@ func TestCapacityErrorNamesTheRemedy(t *testing.T) {
 	full := Candidate{Node: writ.Node{ID: "a-id", Name: "a", Admission: writ.AdmissionApproved, Scheduling: writ.SchedulingOpen, Liveness: writ.LivenessReady}}
 	full.Free = writ.Capacity{CPUs: 8, MemoryMiB: 8192, DiskGiB: -3}
 	err := NoCapacity(wanted, Choose(wanted, []Candidate{full}))
-	if want := "no node will do: a: has 8 of the 9 needed CPUs left, has 0 of the 5000 needed GiB of disk left"; err.Message != want {
+	if want := "no node will do: a: has 8 CPUs free, 9 needed; has 0 GiB of disk free, 5000 needed"; err.Message != want {
 		t.Errorf("it says %q, want %q", err.Message, want)
 	}
 	small := full

@@ -69,28 +69,29 @@ func (e EngineRequest) String() string {
 
 // Fits reports whether `free` covers `need`. An amount of zero always fits, even if `free` is negative.
 func Fits(need, free writ.Capacity) bool {
-	return need.CPUs <= max(free.CPUs, 0) && need.MemoryMiB <= max(free.MemoryMiB, 0) &&
+	return need.CPU() <= max(free.CPU(), 0) && need.MemoryMiB <= max(free.MemoryMiB, 0) &&
 		need.DiskGiB <= max(free.DiskGiB, 0)
 }
 
-// Shortage formats the amounts of `need` that `free` does not cover.
-func Shortage(need, free writ.Capacity) string { return shortage(need, free, "left") }
+// Shortage formats the amounts of `need` that `free` does not cover: "has 0.3 CPUs free, 0.5 needed".
+func Shortage(need, free writ.Capacity) string { return shortage(need, free, "free") }
 
-// shortage ends each amount with scope: "left" or "in all".
+// shortage ends each amount that a node has with scope: "free" or "in all".
 func shortage(need, free writ.Capacity, scope string) string {
+	whole := func(n int64) writ.Hundredths { return writ.Hundredths(n * 100) }
 	var all []string
 	for _, amount := range []struct {
-		need, free int64
+		need, free writ.Hundredths
 		unit       string
 	}{
-		{need.CPUs, free.CPUs, "CPUs"}, {need.MemoryMiB, free.MemoryMiB, "MiB of memory"},
-		{need.DiskGiB, free.DiskGiB, "GiB of disk"},
+		{need.CPU(), free.CPU(), "CPUs"}, {whole(need.MemoryMiB), whole(free.MemoryMiB), "MiB of memory"},
+		{whole(need.DiskGiB), whole(free.DiskGiB), "GiB of disk"},
 	} {
 		if has := max(amount.free, 0); amount.need > has {
-			all = append(all, fmt.Sprintf("has %d of the %d needed %s %s", has, amount.need, amount.unit, scope))
+			all = append(all, fmt.Sprintf("has %s %s %s, %s needed", has, amount.unit, scope, amount.need))
 		}
 	}
-	return strings.Join(all, ", ")
+	return strings.Join(all, "; ")
 }
 
 // refusal returns the reason why no engine of a node is suitable, "" if one is. A node that reports no engines of the

@@ -340,7 +340,8 @@ func grows(op *catalog.Operation, c *journal.Call, before writ.Capacity) writ.Ca
 	if op.Measured {
 		least = 1
 	}
-	return writ.Capacity{CPUs: max(more.CPUs, 0), MemoryMiB: max(more.MemoryMiB, 0), DiskGiB: max(more.DiskGiB, least)}
+	more.MemoryMiB, more.DiskGiB = max(more.MemoryMiB, 0), max(more.DiskGiB, least)
+	return more.WithCPU(max(more.CPU(), 0))
 }
 
 // notOwner returns the error of a call on another deployment's resource. The hint first names a missing --deployment

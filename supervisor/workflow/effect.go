@@ -53,8 +53,8 @@ func uses(op *catalog.Operation, args, result map[string]any, before writ.Capaci
 		disk, measured = op.Uses(result)
 		after.DiskGiB = max(after.DiskGiB, bound.Amount(disk))
 	}
-	if after.CPUs == 0 {
-		after.CPUs = before.CPUs
+	if after.CPU() == 0 {
+		after = after.WithCPU(before.CPU())
 	}
 	if after.MemoryMiB == 0 {
 		after.MemoryMiB = before.MemoryMiB

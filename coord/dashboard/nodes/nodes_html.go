@@ -82,7 +82,7 @@ func (n nodeRow) remarks() Node {
 
 // reserved shows the reserved part of the node's resources.
 func (n nodeRow) reserved(unknown Node) Node {
-	if n.Capacity.CPUs == 0 {
+	if n.Capacity.CPU() == 0 {
 		return unknown
 	}
 	used, all := n.Used, n.Capacity
@@ -94,7 +94,7 @@ func (n nodeRow) reserved(unknown Node) Node {
 		return Span(If(full, Class("full")), meter(Percent(used, all), full), Text(words))
 	}
 	return Span(Class("meters"),
-		line(used.CPUs, all.CPUs, Digits(used.CPUs)+" of "+Digits(all.CPUs)+" CPUs"),
+		line(int64(used.CPU()), int64(all.CPU()), used.CPU().String()+" of "+all.CPU().String()+" CPUs"),
 		line(used.MemoryMiB, all.MemoryMiB, Gibi(used.MemoryMiB)+" of "+Gibi(all.MemoryMiB)),
 		line(used.DiskGiB, all.DiskGiB, Digits(used.DiskGiB)+" of "+Digits(all.DiskGiB)+" GiB disk"))
 }

@@ -106,10 +106,13 @@ func lacks(nodes []writ.Node, needs []writ.Capacity) string {
 // amountOf formats the non-zero parts of a capacity: "2 CPUs and 512 MiB of memory".
 func amountOf(c writ.Capacity) string {
 	var parts []string
+	if cpu := c.CPU(); cpu > 0 {
+		parts = append(parts, cpu.String()+" CPUs")
+	}
 	for _, of := range []struct {
 		n    int64
 		what string
-	}{{c.CPUs, "CPUs"}, {c.MemoryMiB, "MiB of memory"}, {c.DiskGiB, "GiB of disk"}} {
+	}{{c.MemoryMiB, "MiB of memory"}, {c.DiskGiB, "GiB of disk"}} {
 		if of.n > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", of.n, of.what))
 		}

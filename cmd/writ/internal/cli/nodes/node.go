@@ -128,8 +128,8 @@ func nodeText(n writ.Node, next why.Step) string {
 		fmt.Fprintf(&b, "  its key is in use since %s (%s); a node's key does not expire\n",
 			n.Joined.UTC().Format(time.DateOnly), cli.Age(n.Joined))
 	}
-	fmt.Fprintf(&b, "  %d of %d CPUs, %d of %d MiB of memory and %d of %d GiB of disk are given away; %s at a time\n",
-		n.Used.CPUs, n.Capacity.CPUs,
+	fmt.Fprintf(&b, "  %s of %s CPUs, %d of %d MiB of memory and %d of %d GiB of disk are given away; %s at a time\n",
+		n.Used.CPU(), n.Capacity.CPU(),
 		n.Used.MemoryMiB, n.Capacity.MemoryMiB, n.Used.DiskGiB, n.Capacity.DiskGiB, cli.Count(n.Slots, "job"))
 	for _, d := range n.Disks {
 		fmt.Fprintf(&b, "  %s\n", diskText(d))
@@ -254,7 +254,7 @@ func nodeTable(nodes []writ.Node, datacenters map[writ.DatacenterID]string) term
 		cli.Column("SCHEDULING", func(n writ.Node) string { return string(n.Scheduling) }),
 		cli.Column("LIVENESS", func(n writ.Node) string { return string(n.Liveness) }),
 		cli.Minor(2,
-			cli.Column("CPUS", func(n writ.Node) string { return fmt.Sprintf("%d/%d", n.Used.CPUs, n.Capacity.CPUs) })),
+			cli.Column("CPUS", func(n writ.Node) string { return fmt.Sprintf("%s/%s", n.Used.CPU(), n.Capacity.CPU()) })),
 		cli.Minor(3,
 			cli.Column("MEMORY MIB",
 				func(n writ.Node) string { return fmt.Sprintf("%d/%d", n.Used.MemoryMiB, n.Capacity.MemoryMiB) })),
