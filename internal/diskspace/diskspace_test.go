@@ -31,3 +31,20 @@ func TestHolesOccupyNothing(t *testing.T) {
 		t.Error("a missing path has a disk")
 	}
 }
+
+func TestImagesShareQuarterOfDisk(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	size, _, err := diskspace.Of(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for fixed, want := range map[int64]int64{0: size / 4, 7: 7} {
+		if got, err := diskspace.Share(dir, fixed); got != want || err != nil {
+			t.Errorf("with %d it is %d, %v, want %d", fixed, got, err, want)
+		}
+	}
+	if got, err := diskspace.Share(filepath.Join(dir, "missing"), 0); err == nil {
+		t.Errorf("a missing path has %d bytes", got)
+	}
+}

@@ -141,3 +141,58 @@ func TestDeletionDoesNotWaitForPull(t *testing.T) {
 	}
 	clear(t, b.driver)
 }
+
+// Promise: Volumes and images: A registry that the operator removes serves no new container, also if the node has the
+// image; existing containers keep running.
+func TestRemovedRegistryServesNoContainer(t *testing.T) {
+	b := newFixture(t, testenv.HomeInMemory(t, "containerd"))
+	s, other := ociregistry.Start(t), ociregistry.Start(t)
+	image := ociregistry.FromArchive(t, busybox(t).Path)
+	digest := s.Push(t, "web:1", image)
+	if other.Push(t, "web:1", image) != digest {
+		t.Fatal("the registries have different images")
+	}
+	trust := func(hosts ...string) {
+		t.Helper()
+		policy, err := registry.ParsePolicy(hosts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all := s.Authorities.Clone()
+		all.AddCert(other.Certificate)
+		b.driver.Registries = registry.Source{Policy: policy, Authorities: all}
+	}
+	trust(s.Host)
+	b.driver.Budget = imagestore.Budget{Dir: b.host}
+	first := map[string]any{"image": s.Host + "/web:1@" + digest}
+	b.must("container.create", "web", first)
+	trust(other.Host)
+	if _, err := b.do("container.create", "second", first); writ.CodeOf(err) != writ.CodeRegistryForbidden {
+		t.Errorf("a second container of the image: %v", err)
+	}
+	b.must("container.stop", "web", nil)
+	b.must("container.start", "web", nil)
+	b.must("container.create", "web", first) // unchanged
+	s.Seen()
+	other.Seen()
+	b.must("container.create", "third", map[string]any{"image": other.Host + "/web:1@" + digest})
+	if seen := other.Seen(); !slices.ContainsFunc(seen, func(q string) bool { return strings.Contains(q, "/blobs/") }) {
+		t.Errorf("the image of the removed registry was used as one of another registry, which was asked %q", seen)
+	}
+	if seen := s.Seen(); len(seen) > 0 {
+		t.Errorf("the removed registry was asked %q", seen)
+	}
+	clear(t, b.driver)
+}
+
+func TestUnreadableDiskHoldsNoPulledImage(t *testing.T) {
+	b := newFixture(t, testenv.HomeInMemory(t, "containerd"))
+	s := ociregistry.Start(t)
+	b.from(s)
+	b.driver.Budget.Dir = "/missing"
+	reference := s.Host + "/web:1@" + s.Push(t, "web:1", ociregistry.FromArchive(t, busybox(t).Path))
+	if _, err := b.do("container.create", "web", map[string]any{"image": reference}); err == nil || !strings.Contains(err.Error(), "measure the disk of the images") {
+		t.Errorf("on a disk of unknown size: %v", err)
+	}
+	clear(t, b.driver)
+}

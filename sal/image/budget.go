@@ -16,9 +16,6 @@ type budget struct {
 	store store
 }
 
-// diskShare is the divisor of the disk's size: images may occupy the quotient, unless MaxBytes is set.
-const diskShare = 4
-
 // maxImages limits the images of a project on the node. A limit of bytes is not enough, because images with equal
 // content share a file. Each fetch reads the records of all images, which takes some milliseconds for a thousand.
 const maxImages = 1000
@@ -33,15 +30,9 @@ func (b budget) checkCount(image writ.ResourceID) error {
 }
 
 // most returns the maximum disk space of all images on the node, in bytes.
-func (b budget) most(dir string) int64 {
-	if b.max > 0 {
-		return b.max
-	}
-	size, _, err := diskspace.Of(dir)
-	if err != nil {
-		return 1<<63 - 1 // any write to such a disk fails
-	}
-	return size / diskShare
+func (b budget) most(dir string) (int64, error) {
+	most, err := diskspace.Share(dir, b.max)
+	return most, sal.HostError("measure the disk of the images", err)
 }
 
 // checkBytes returns QUOTA_EXCEEDED if images would exceed their limit once the unfinished file `begun` occupies
@@ -65,9 +56,9 @@ func (b budget) checkBytes(begun string, bytes int64) error {
 		}
 		others += diskspace.Occupied(info) * max(1, int64(len(needed[name])))
 	}
-	most := b.most(dir)
-	if others+bytes <= most {
-		return nil
+	most, err := b.most(dir)
+	if err != nil || others+bytes <= most {
+		return err
 	}
 	return writ.Errorf(writ.CodeQuotaExceeded,
 		"the image needs at least %s, which exceeds the %s for images on this node", amount(bytes), amount(most)).

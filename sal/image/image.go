@@ -82,7 +82,10 @@ func (d *Driver) Describe() writ.NodeDriver {
 	if _, err := findConverter(d.Accounts); err != nil {
 		formats = "raw and OCI archives, but no qcow2: " + writ.AsError(err).Message
 	}
-	n.Detail += ", each digest once; " + formats + "; together at most " + amount(d.budget().most(filepath.Dir(d.Dir)))
+	n.Detail += ", each digest once; " + formats
+	if most, err := d.budget().most(filepath.Dir(d.Dir)); err == nil {
+		n.Detail += "; together at most " + amount(most)
+	}
 	return n
 }
 

@@ -70,7 +70,11 @@ func (l *localFile) openVerified(ctx context.Context) (f *os.File, err error) {
 			err = errors.Join(err, f.Close())
 		}
 	}()
-	if most := l.budget.most(filepath.Dir(l.to)); size > most { // reject it before reading for hours
+	most, err := l.budget.most(filepath.Dir(l.to))
+	if err != nil {
+		return nil, err
+	}
+	if size > most { // reject it before reading for hours
 		return nil, fmt.Errorf("it has %s, and the limit for images on this node is %s", amount(size), amount(most))
 	}
 	sum := sha256.New()

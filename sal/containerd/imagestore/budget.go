@@ -7,57 +7,103 @@ import (
 	"sync"
 
 	"github.com/containerd/containerd/v2/client"
+	"github.com/containerd/containerd/v2/core/images"
 
+	"writ"
 	"writ/internal/diskspace"
+	"writ/sal/containerd/registry"
 )
 
 // labelBytes is the label of an image from a registry with the size of its content, packed and unpacked.
 const labelBytes = "writ.bytes"
 
-// Budget limits the disk space of all images from registries together.
+// maxPulled limits the images of a project from registries. Each pull lists all images.
+const maxPulled = 1000
+
+// Budget limits the disk space of all images from registries together, and the part of each project.
 type Budget struct {
 	Dir string // a directory on the disk of the images
 	Max int64  // in bytes; 0 means a quarter of the disk
 
 	mu      sync.Mutex
-	granted int64 // to pulls that have not ended
+	granted map[writ.ProjectID]int64 // to pulls that have not ended
 }
 
-// diskShare is the divisor of the disk's size if Max is 0, as for fetched images.
-const diskShare = 4
-
-func (b *Budget) max() int64 {
-	if b.Max > 0 {
-		return b.Max
-	}
-	size, _, err := diskspace.Of(b.Dir)
-	if err != nil {
-		return 0
-	}
-	return size / diskShare
+// grant is the permission of a pull.
+type grant struct {
+	most int64  // bytes that the pull may use
+	of   string // the limit that determines most, for errors
+	done func() // the caller calls it when the image has its label, or after a failure
 }
 
-// grant returns the number of bytes that a pull may use: half of the free ones. So concurrent pulls together stay below
-// the limit. The caller calls done when the image has its label, or after a failure.
-func (b *Budget) grant(ctx context.Context, daemon *client.Client) (most int64, done func(), err error) {
+// grant returns the number of bytes that a pull of a project may use: at most half of the free ones. So concurrent
+// pulls together stay below the limit. The error is QUOTA_EXCEEDED if the project has maxPulled images.
+func (b *Budget) grant(ctx context.Context, daemon *client.Client, project writ.ProjectID) (grant, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	all, err := daemon.ImageService().List(ctx)
 	if err != nil {
-		return 0, nil, Failed("list the images", err)
+		return grant{}, Failed("list the images", err)
 	}
-	left := b.max() - b.granted
-	for _, i := range all {
-		if strings.HasPrefix(i.Name, pulledPrefix) {
-			bytes, _ := strconv.ParseInt(i.Labels[labelBytes], 10, 64)
-			left -= bytes
-		}
+	limit, err := diskspace.Share(b.Dir, b.Max)
+	if err != nil {
+		return grant{}, Failed("measure the disk of the images", err)
 	}
-	most = max(left, 0) / 2
-	b.granted += most
-	return most, func() {
+	g, err := b.divide(limit, all, project)
+	if err != nil {
+		return grant{}, err
+	}
+	if b.granted == nil {
+		b.granted = make(map[writ.ProjectID]int64)
+	}
+	b.granted[project] += g.most
+	g.done = func() {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		b.granted -= most
-	}, nil
+		if b.granted[project] -= g.most; b.granted[project] == 0 {
+			delete(b.granted, project)
+		}
+	}
+	return g, nil
+}
+
+// divide returns the grant of a project beside these images and the grants so far. A project may use three quarters of
+// the limit, so that other projects can still pull an image. The caller holds mu.
+func (b *Budget) divide(limit int64, all []images.Image, project writ.ProjectID) (grant, error) {
+	free, own, count := limit, limit/4*3, 0
+	take := func(by writ.ProjectID, bytes int64) {
+		if free -= bytes; by == project {
+			own -= bytes
+		}
+	}
+	for by, bytes := range b.granted {
+		take(by, bytes)
+	}
+	for _, i := range all {
+		by, ok := pulledBy(i.Name)
+		if !ok {
+			continue
+		}
+		bytes, _ := strconv.ParseInt(i.Labels[labelBytes], 10, 64)
+		if take(by, bytes); by == project {
+			count++
+		}
+	}
+	if count >= maxPulled {
+		return grant{}, writ.Errorf(writ.CodeQuotaExceeded,
+			"the project already has %d images from registries on this node, the maximum", count).
+			WithHint("delete unused containers, or use another node")
+	}
+	free, own = max(free, 0)/2, max(own, 0)
+	if own < free {
+		return grant{most: own, of: "that the project may still use: it gets three quarters of the space for images"}, nil
+	}
+	return grant{most: free, of: registry.FreeForImages}, nil
+}
+
+// pulledBy returns the project that pulled an image from a registry.
+func pulledBy(name string) (project writ.ProjectID, ok bool) {
+	rest, ok := strings.CutPrefix(name, pulledPrefix)
+	by, _, _ := strings.Cut(rest, "@")
+	return writ.ProjectID(by), ok
 }

@@ -20,6 +20,10 @@ import (
 // Image is an image for containers, with the way to get its content.
 type Image struct {
 	Name string // at the daemon
+	// allowed returns an error if the operator does not permit the image's registry. It is nil for an archive.
+	allowed func() error
+	// labels are the labels that a present image must have. Otherwise it is loaded again.
+	labels map[string]string
 	// load writes the content of the image into the content store.
 	load func(ctx context.Context, s *Store) (loaded, error)
 }
@@ -54,30 +58,36 @@ func Archive(i sal.Image) Image {
 	}}
 }
 
+// labelRegistry is the label of an image from a registry with the host of that registry.
+const labelRegistry = "writ.registry"
+
 // Pulled returns an image at a registry, for the containers of one project: the name at the daemon contains the project,
-// so that another project pulls the image itself. The reference has a digest.
+// so that another project pulls the image itself. The same digest at another registry is pulled again, because the
+// operator may permit only one of them. The reference has a digest.
 func Pulled(
 	from *registry.Source, project writ.ProjectID, reference imageref.Reference, login registry.Login,
 	progress func(string),
 ) Image {
 	prefix := pulledPrefix + string(project) + "@"
 	return Image{
-		Name: prefix + reference.Digest,
+		Name:    prefix + reference.Digest,
+		allowed: func() error { return from.Allowed(reference.Registry) },
+		labels:  map[string]string{labelRegistry: reference.Registry},
 		load: func(ctx context.Context, s *Store) (loaded, error) {
-			most, done, err := s.Budget.grant(ctx, s.Daemon)
+			g, err := s.Budget.grant(ctx, s.Daemon, project)
 			if err != nil {
 				return loaded{}, err
 			}
 			pulled, err := from.Pull(ctx, registry.Request{
-				Reference: reference, Login: login, Store: s.Daemon.ContentStore(), Ingest: prefix, MaxBytes: most,
-				Progress: progress,
+				Reference: reference, Login: login, Store: s.Daemon.ContentStore(), Ingest: prefix, MaxBytes: g.most,
+				Limit: g.of, Progress: progress,
 			})
 			if registry.IsOfStore(err) {
 				err = Failed("store the image", err)
 			}
-			return loaded{
-				target: pulled.Manifest, labels: map[string]string{labelBytes: strconv.FormatInt(pulled.Bytes, 10)}, done: done,
-			}, err
+			return loaded{target: pulled.Manifest, labels: map[string]string{
+				labelBytes: strconv.FormatInt(pulled.Bytes, 10), labelRegistry: reference.Registry,
+			}, done: g.done}, err
 		},
 	}
 }

@@ -34,13 +34,19 @@ func isImage(name string) bool {
 }
 
 // Unpacked returns an image that is complete and unpacked at the daemon. The caller must hold the lock on its name. The
-// snapshotter stores the unpacked layers.
+// snapshotter stores the unpacked layers. An image that is there already is also refused if the operator no longer
+// permits its registry.
 //
 // A lease with the same name protects all parts from the daemon's garbage collection until the image is complete and
 // refers to them. A lease that a crash left is reused by the next attempt, and deleted with the image.
 func (s *Store) Unpacked(ctx context.Context, i Image, snapshotter string) (client.Image, error) {
+	if i.allowed != nil {
+		if err := i.allowed(); err != nil {
+			return nil, err
+		}
+	}
 	image, err := s.Daemon.GetImage(ctx, i.Name)
-	if err == nil {
+	if err == nil && hasLabels(image, i.labels) {
 		if there, err := image.IsUnpacked(ctx, snapshotter); err != nil || there {
 			return image, Failed("find the image", err)
 		}
@@ -65,6 +71,17 @@ func (s *Store) Unpacked(ctx context.Context, i Image, snapshotter string) (clie
 		return nil, Failed("end the import", err)
 	}
 	return image, nil
+}
+
+// hasLabels reports whether an image has these labels.
+func hasLabels(image client.Image, labels map[string]string) bool {
+	has := image.Labels()
+	for name, value := range labels {
+		if has[name] != value {
+			return false
+		}
+	}
+	return true
 }
 
 // add loads the content of an image, and makes the image at the daemon.

@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -99,7 +100,11 @@ func mismatch(want, got digest.Digest) *writ.Error {
 
 const damagedMirror = "report it to the operator of the registry; a mirror may be damaged"
 
-func tooLarge(r imageref.Reference, most int64) *writ.Error {
-	return writ.Errorf(writ.CodeQuotaExceeded, "%s is larger than the %d MiB that are free for images on this node", r, most>>20).
+// FreeForImages describes a limit that is the free space for images. In an error, it follows the amount.
+const FreeForImages = "that are free for images on this node"
+
+func tooLarge(q Request) *writ.Error {
+	return writ.Errorf(writ.CodeQuotaExceeded, "%s is larger than the %d MiB %s", q.Reference, q.MaxBytes>>20,
+		cmp.Or(q.Limit, FreeForImages)).
 		WithHint("delete unused containers, or give the node's runner a larger --image-disk")
 }

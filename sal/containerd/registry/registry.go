@@ -66,6 +66,7 @@ type Request struct {
 	Store     content.Store
 	Ingest    string            // prefix of the names of unfinished blobs in the store, different for each project
 	MaxBytes  int64             // limit of Pulled.Bytes
+	Limit     string            // describes MaxBytes in errors; FreeForImages if empty
 	Progress  func(line string) // may be nil
 }
 
@@ -73,8 +74,8 @@ type Request struct {
 // REGISTRY_FORBIDDEN, REGISTRY_DENIED, REGISTRY_BUSY, IMAGE_UNKNOWN, IMAGE_PLATFORM, CHECKSUM_MISMATCH, QUOTA_EXCEEDED,
 // ARGUMENTS_INVALID or UNREACHABLE.
 func (s *Source) Pull(ctx context.Context, q Request) (Pulled, error) {
-	if !s.Policy.Allows(q.Reference.Registry) {
-		return Pulled{}, forbidden(q.Reference.Registry, s.Policy.Hosts())
+	if err := s.Allowed(q.Reference.Registry); err != nil {
+		return Pulled{}, err
 	}
 	if q.Progress == nil {
 		q.Progress = func(string) {}
@@ -95,6 +96,14 @@ func (s *Source) Pull(ctx context.Context, q Request) (Pulled, error) {
 	p := &pull{Request: q, fetcher: fetcher}
 	pulled, err := p.run(ctx, found)
 	return pulled, explain(ctx, q.Reference, err)
+}
+
+// Allowed returns REGISTRY_FORBIDDEN if the operator does not permit a registry.
+func (s *Source) Allowed(registry string) error {
+	if s.Policy.Allows(registry) {
+		return nil
+	}
+	return forbidden(registry, s.Policy.Hosts())
 }
 
 // quiet drops the log lines of the client, which repeat its errors.
@@ -207,7 +216,7 @@ func (p *pull) size(m ocispec.Manifest, config ocispec.Image) (total int64, err 
 	total = m.Config.Size
 	for _, layer := range m.Layers {
 		if layer.Size < 0 || layer.Size > p.MaxBytes || total+layer.Size > p.MaxBytes {
-			return 0, tooLarge(p.Reference, p.MaxBytes)
+			return 0, tooLarge(p.Request)
 		}
 		total += layer.Size
 	}
@@ -260,7 +269,7 @@ func (p *pull) layer(ctx context.Context, layer ocispec.Descriptor, want digest.
 		err = unpacked
 	}
 	if p.layers.Used() > p.limit {
-		err = tooLarge(p.Reference, p.MaxBytes)
+		err = tooLarge(p.Request)
 	}
 	if err == nil && diff != want {
 		err = invalid("the layer %s has the diff_id %s, but the config has %s", layer.Digest, diff, want)
