@@ -25,7 +25,7 @@ func (s *Source) resolver(r imageref.Reference, login Login) (resolver remotes.R
 	if t, ok := base.(*http.Transport); ok {
 		t.DisableKeepAlives, t.ResponseHeaderTimeout, closeIdle = false, stallLimit, t.CloseIdleConnections
 	}
-	client.Transport = patient{onlyTLS{docker.NewHTTPFallback(base)}}
+	client.Transport = patient{docker.NewHTTPFallback(onlyTLS{base})}
 	own, _ := docker.DefaultHost(r.Registry) // never fails
 	authorizer := docker.NewDockerAuthorizer(docker.WithAuthClient(client),
 		docker.WithAuthCreds(func(host string) (string, string, error) {
@@ -51,8 +51,8 @@ func (s *Source) resolver(r imageref.Reference, login Login) (resolver remotes.R
 	}), closeIdle
 }
 
-// onlyTLS rejects requests without TLS to hosts other than this one. It also covers the server of tokens, whose address
-// the registry chooses.
+// onlyTLS rejects requests without TLS to hosts other than this one, including the second attempts of NewHTTPFallback. It
+// also covers the server of tokens, whose address the registry chooses.
 type onlyTLS struct{ http.RoundTripper }
 
 var errNoTLS = errors.New("the server does not use TLS")
