@@ -142,6 +142,7 @@ const (
 	CodeImageUnresolved        Code = "IMAGE_UNRESOLVED"
 	CodeImagePlatform          Code = "IMAGE_PLATFORM"
 	CodeRegistryDenied         Code = "REGISTRY_DENIED"
+	CodeRegistryLogin          Code = "REGISTRY_LOGIN"
 	CodeRegistryForbidden      Code = "REGISTRY_FORBIDDEN"
 	CodeRegistryBusy           Code = "REGISTRY_BUSY"
 	CodeSecretUnknown          Code = "SECRET_UNKNOWN"
@@ -577,7 +578,12 @@ var Codes = []CodeInfo{
 	{
 		CodeRegistryDenied, Denied, false, 403, ExitDenied,
 		"The registry requires other credentials for this image.",
-		"For `writ submit`, `docker login` stores them.",
+		"For `writ submit`, `docker login` stores them; for nodes, name an account in the argument login.",
+	},
+	{
+		CodeRegistryLogin, Denied, false, 403, ExitDenied,
+		"The registry rejects the user or the password of the argument login.",
+		"Set the password again with `writ secret set`, and sign the script again.",
 	},
 	{
 		CodeRegistryForbidden, Denied, false, 403, ExitDenied,

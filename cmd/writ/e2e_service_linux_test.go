@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/pem"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -72,8 +73,59 @@ container.create("web", {image: "` + registry.Host + `/team/web:1", memory_mib: 
 	if said := version(); !strings.Contains(said, "second") {
 		t.Errorf("it says:\n%s", said)
 	}
+	h.usesPrivateImage(registry)
 	h.ok("deployment", "destroy", "shop", "--yes")
 	if after := h.traces(data); after != before {
 		t.Errorf("before:\n%s\nafter:\n%s", before, after)
+	}
+}
+
+// usesPrivateImage deploys an image that needs an account, whose password is a secret. The client that signs has the
+// account, too.
+func (h *onHost) usesPrivateImage(registry *ociregistry.Server) {
+	h.Helper()
+	const password = "pa55word-of-the-registry"
+	registry.Push(h.T, "team/web:1", ociregistry.FromArchive(h, testenv.BusyboxThatSays(h, map[string]any{"Env": []string{"PATH=/bin", "VERSION=private"}}).Path))
+	registry.Before(func(w http.ResponseWriter, r *http.Request) bool {
+		if user, got, _ := r.BasicAuth(); user == "ci" && got == password {
+			return false
+		}
+		w.Header().Set("WWW-Authenticate", `Basic realm="x"`)
+		w.WriteHeader(http.StatusUnauthorized)
+		return true
+	})
+	defer registry.Before(nil)
+	registry.LogIn(h, h.dir, "ci", password)
+	h.env = append(h.env, "DOCKER_CONFIG="+h.dir)
+	secret := func(value string) {
+		h.Helper()
+		set := h.command("secret", "set", "registry")
+		set.Stdin = strings.NewReader(value)
+		if said, err := set.CombinedOutput(); err != nil {
+			h.Fatalf("set the secret: %v\n%s", err, said)
+		}
+	}
+	file := filepath.Join(h.dir, "private.tengo")
+	script := `import("container").create("private", {
+	image: "` + registry.Host + `/team/web:1", memory_mib: 64, cpus: 0.25,
+	env: {OWN: "yes"}, login: {user: "ci", password: import("run").secret("registry")}
+})
+`
+	if err := os.WriteFile(file, []byte(script), 0o600); err != nil {
+		h.Fatal(err)
+	}
+	secret("not-the-password")
+	said, err := h.command("submit", file, "--deployment", "shop").CombinedOutput()
+	if err == nil || !strings.Contains(string(said), "REGISTRY_LOGIN") {
+		h.Errorf("with the wrong password: %v\n%s", err, said)
+	}
+	secret(password)
+	text := h.ok("plan", file, "--deployment", "shop") + h.ok("submit", file, "--deployment", "shop") + h.ok("resource", "list", "-o", "json") +
+		read(h.T, filepath.Join(h.dir, "dev.log"))
+	if !strings.Contains(text, "created") || !strings.Contains(text, "cpus: 0.25\n") || !strings.Contains(text, "<secret registry>") {
+		h.Errorf("it shows:\n%s", text)
+	}
+	if strings.Contains(text, password) || strings.Contains(text, "not-the-password") {
+		h.Errorf("the password is shown:\n%s", text)
 	}
 }

@@ -51,6 +51,7 @@ var untyped = []untypedCommand{
 	{"containers.md", "nft list", lookAtNode},
 	{"hosts.md", "apt-get install", hostSetup},
 	{"hosts.md", "systemctl disable", hostSetup},
+	{"images.md", "writ secret set registry", "TestServiceIsDeployedFromRegistry types it with a value"},
 	{"images.md", "skopeo copy", elsewhere},
 	{"images.md", "sha256sum web.tar", elsewhere},
 	{"images.md", "scp web.tar", elsewhere},

@@ -4,10 +4,25 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+
+	"writ/internal/imageref"
 )
 
 // besides maps the names of checks in tags to functions. A function checks one field together with the other arguments.
-var besides = map[string]func(args map[string]any) string{"userdata": uselessEnv}
+var besides = map[string]func(args map[string]any) string{"userdata": uselessEnv, "registry": uselessLogin}
+
+// uselessLogin checks the login of a container beside its image.
+func uselessLogin(args map[string]any) string {
+	switch image := args["image"].(type) {
+	case Unknown:
+		return ""
+	case string:
+		if imageref.Looks(image) {
+			return ""
+		}
+	}
+	return "image is not a reference to an image at a registry"
+}
 
 // useful reports whether a text of a valid form can be useful, and adds a problem otherwise.
 func (c *checker) useful(f *Field, text string, at Path) bool {

@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"slices"
 	"time"
 
 	"writ"
@@ -13,9 +14,16 @@ type Mount struct {
 	ReadOnly bool     `writ:"read_only" help:"mounts the volume read-only"`
 }
 
+// Login is an account at a registry.
+type Login struct {
+	User     string `writ:"user,required,form=account,max=256" help:"the name of the account"`
+	Password Text   `writ:"password,required,hidden,min=1,max=16384" help:"its password or token, a secret of the project"`
+}
+
 // ContainerCreate holds the arguments of container.create.
 type ContainerCreate struct {
 	Image     writ.Ref        `writ:"image,required,mutable,kinds=image,byname,registry,formats=oci" help:"reference to an image at a registry, handle to an image of format oci, or its name"`
+	Login     Login           `writ:"login,mutable,beside=registry" help:"the account at the registry of a private image"`
 	Command   []string        `writ:"command,mutable,max=256,first=program" help:"program and arguments; the default is the image's command"`
 	Env       map[string]Text `writ:"env,mutable,keys=variable,max=256" help:"environment variables, in addition to the image's"`
 	CPUs      writ.Hundredths `writ:"cpus,mutable,default=1,min=0.01,max=256,uses=cpus" help:"CPUs, in steps of 0.01"`
@@ -31,7 +39,7 @@ type ContainerCreate struct {
 // ReplacesContainer reports whether a change of an argument of container.create needs a new container. Other changes
 // affect only its record.
 func ReplacesContainer(argument string) bool {
-	return argument != "restart" && argument != "grace_seconds" && argument != "publish"
+	return !slices.Contains([]string{"restart", "grace_seconds", "publish", "login"}, argument)
 }
 
 // ContainerExec holds the arguments of container.exec.

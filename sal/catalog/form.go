@@ -82,6 +82,11 @@ var forms = map[string]form{
 		sample:  `DB_HOST`,
 		pattern: regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`),
 	},
+	"account": {
+		text:    "the name of an account on one line, without colons",
+		sample:  `ci`,
+		pattern: regexp.MustCompile(`^[^:\x00-\x1f\x7f]+$`),
+	},
 	"cmdline": {
 		text:    "one line such as console=ttyS0 root=/dev/vda1 rw, without control characters",
 		sample:  `console=ttyS0`,

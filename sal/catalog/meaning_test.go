@@ -18,6 +18,9 @@ func TestCheckRefusesUselessValues(t *testing.T) {
 		args["env"] = map[string]any{"A": "b"}
 		return args
 	}
+	withLogin := func(image any, user string) map[string]any {
+		return map[string]any{"image": image, "login": map[string]any{"user": user, "password": Secret("reg@1")}}
+	}
 	mount := func(path any) map[string]any { return map[string]any{"volume": handle(1), "path": path} }
 	for _, tt := range []struct {
 		operation string
@@ -51,6 +54,10 @@ func TestCheckRefusesUselessValues(t *testing.T) {
 		{"machine.create", withEnv("Content-Type: text/x-shellscript\nMIME-Version: 1.0\n\n#!/bin/sh\n"), ""},
 		{"machine.create", withEnv(""), ""},
 		{"machine.create", withEnv(Unknown{}), ""},
+		{"container.create", withLogin("ghcr.io/team/web:1", "ci"), ""},
+		{"container.create", withLogin(Unknown{}, "ci"), ""},
+		{"container.create", withLogin("web", "ci"), "login has no effect: image is not a reference"},
+		{"container.create", withLogin("ghcr.io/team/web:1", "ci:x"), "login.user must be the name of an account on one line, without colons"},
 		{"machine.create", machine("cmdline", "quiet"), "cmdline has no effect without kernel"},
 		{"machine.create", machine("initramfs", "start"), "initramfs has no effect without kernel"},
 		{"machine.create", machine("cmdline", ""), ""},

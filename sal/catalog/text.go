@@ -47,6 +47,10 @@ func (o *Operation) Errors() []writ.Code {
 	if _, ok := o.Args.Field("publish"); ok {
 		codes = append(codes, writ.CodePortClosed, writ.CodePortTaken)
 	}
+	if _, ok := o.Args.Field("login"); ok {
+		codes = append(codes, writ.CodeImageUnknown, writ.CodeImagePlatform, writ.CodeRegistryDenied,
+			writ.CodeRegistryLogin, writ.CodeRegistryForbidden, writ.CodeRegistryBusy)
+	}
 	if o.Repeat == Once {
 		codes = append(codes, writ.CodeOutcomeUnknown)
 	}

@@ -88,7 +88,11 @@ func atRegistry(j *job, args *catalog.ContainerCreate) (imagestore.Image, error)
 	if err != nil || reference.Digest == "" {
 		return imagestore.Image{}, writ.Errorf(writ.CodeImageUnresolved, "the reference %q has no digest", args.Image.Name)
 	}
-	return imagestore.Pulled(&j.Registries, j.Resource.Project, reference, registry.Login{}, j.Progress), nil
+	login := func() (registry.Login, error) {
+		password, err := args.Login.Password.Reveal()
+		return registry.Login{User: args.Login.User, Password: password}, err
+	}
+	return imagestore.Pulled(&j.Registries, j.Resource.Project, reference, login, j.Progress), nil
 }
 
 // variables returns texts as an environment.

@@ -61,6 +61,7 @@ var Tools = []Tool{
 	{Name: "ctr", Package: "containerd"},
 	{Name: "runc", Dirs: "/usr/sbin", Package: "runc"},
 	{Name: "busybox", Package: "busybox-static"},
+	{Name: "docker-registry", Package: "docker-registry"},
 	{
 		Name:    "schemathesis",
 		Missing: "it is a program of Python: `pip install schemathesis==4.32.5`, in an environment of its own",

@@ -63,10 +63,10 @@ const labelRegistry = "writ.registry"
 
 // Pulled returns an image at a registry, for the containers of one project: the name at the daemon contains the project,
 // so that another project pulls the image itself. The same digest at another registry is pulled again, because the
-// operator may permit only one of them. The reference has a digest.
+// operator may permit only one of them. The reference has a digest. login is called only before a pull.
 func Pulled(
-	from *registry.Source, project writ.ProjectID, reference imageref.Reference, login registry.Login,
-	progress func(string),
+	from *registry.Source, project writ.ProjectID, reference imageref.Reference,
+	login func() (registry.Login, error), progress func(string),
 ) Image {
 	prefix := pulledPrefix + string(project) + "@"
 	return Image{
@@ -74,12 +74,16 @@ func Pulled(
 		allowed: func() error { return from.Allowed(reference.Registry) },
 		labels:  map[string]string{labelRegistry: reference.Registry},
 		load: func(ctx context.Context, s *Store) (loaded, error) {
+			account, err := login()
+			if err != nil {
+				return loaded{}, err
+			}
 			g, err := s.Budget.grant(ctx, s.Daemon, project)
 			if err != nil {
 				return loaded{}, err
 			}
 			pulled, err := from.Pull(ctx, registry.Request{
-				Reference: reference, Login: login, Store: s.Daemon.ContentStore(), Ingest: prefix, MaxBytes: g.most,
+				Reference: reference, Login: account, Store: s.Daemon.ContentStore(), Ingest: prefix, MaxBytes: g.most,
 				Limit: g.of, Progress: progress,
 			})
 			if registry.IsOfStore(err) {

@@ -16,17 +16,20 @@ import (
 	"writ/internal/reach"
 )
 
-// resolver returns a client of the registry and its mirrors for one pull. Only the registry's own host gets the login.
-// The caller closes the connections at the end.
-func (s *Source) resolver(r imageref.Reference, login Login) (resolver remotes.Resolver, closeIdle func()) {
+// resolver returns a client of the registry and its mirrors for one pull. Only the registry's own host, and the token
+// server that it names, get the login. The caller closes the connections at the end.
+func (s *Source) resolver(
+	r imageref.Reference, login Login,
+) (resolver remotes.Resolver, logins *loginGuard, closeIdle func()) {
 	guard := outbound.Dialer{Allow: s.Allow, Servers: s.Policy.servers()}
 	client := guard.Client(s.Authorities)
 	base := client.Transport
 	if t, ok := base.(*http.Transport); ok {
 		t.DisableKeepAlives, t.ResponseHeaderTimeout, closeIdle = false, stallLimit, t.CloseIdleConnections
 	}
-	client.Transport = patient{docker.NewHTTPFallback(onlyTLS{base})}
 	own, _ := docker.DefaultHost(r.Registry) // never fails
+	guarded := &loginGuard{RoundTripper: patient{docker.NewHTTPFallback(onlyTLS{base})}, registry: own}
+	client.Transport = guarded
 	authorizer := docker.NewDockerAuthorizer(docker.WithAuthClient(client),
 		docker.WithAuthCreds(func(host string) (string, string, error) {
 			if host != own {
@@ -48,7 +51,7 @@ func (s *Source) resolver(r imageref.Reference, login Login) (resolver remotes.R
 	return docker.NewResolver(docker.ResolverOptions{
 		Hosts:   func(string) ([]docker.RegistryHost, error) { return hosts, nil },
 		Headers: http.Header{"User-Agent": {"writ"}},
-	}), closeIdle
+	}), guarded, closeIdle
 }
 
 // onlyTLS rejects requests without TLS to hosts other than this one, including the second attempts of NewHTTPFallback. It

@@ -40,7 +40,9 @@ func (w storeWriter) Write(p []byte) (int, error) {
 }
 
 // explain returns the error of a pull for people. It does not change errors of the content store and of this package.
-func explain(ctx context.Context, r imageref.Reference, err error) error {
+// rejected means that the registry rejected the login.
+func explain(ctx context.Context, q Request, rejected bool, err error) error {
+	r := q.Reference
 	if err == nil || IsOfStore(err) {
 		return err
 	}
@@ -59,10 +61,12 @@ func explain(ctx context.Context, r imageref.Reference, err error) error {
 		status = answer.StatusCode
 	}
 	switch {
+	case rejected && status != http.StatusTooManyRequests && status < 500:
+		return writ.Errorf(writ.CodeRegistryLogin, "%s rejects the user %s or its password", r.Registry, q.Login.User).
+			WithHint("set the password again with `writ secret set`, and sign the script again")
 	case status == http.StatusUnauthorized || status == http.StatusForbidden ||
 		errors.Is(err, docker.ErrInvalidAuthorization):
-		return writ.Errorf(writ.CodeRegistryDenied, "%s does not give %s to this node", r.Registry, r.Repository).
-			WithHint("name an account of the registry in the option login, with its password as a secret")
+		return denied(q)
 	case status == http.StatusNotFound || errdefs.IsNotFound(err):
 		return writ.Errorf(writ.CodeImageUnknown, "%s does not have %s", r.Registry, r).
 			WithHint("push the image again, or correct the reference")
@@ -72,7 +76,17 @@ func explain(ctx context.Context, r imageref.Reference, err error) error {
 	case status != 0:
 		return writ.Errorf(writ.CodeImageUnknown, "%s answered with status %d for %s", r.Registry, status, r)
 	}
-	return writ.Errorf(writ.CodeUnreachable, "cannot pull %s: %w", r, err)
+	return writ.Errorf(writ.CodeUnreachable, "cannot pull %s: %s", r, q.Login.redact(err.Error()))
+}
+
+func denied(q Request) *writ.Error {
+	if q.Login.User != "" {
+		return writ.Errorf(writ.CodeRegistryDenied, "%s does not give %s to the user %s", q.Reference.Registry,
+			q.Reference.Repository, q.Login.User).WithHint("give the user access to the repository")
+	}
+	return writ.Errorf(writ.CodeRegistryDenied, "%s does not give %s to this node", q.Reference.Registry,
+		q.Reference.Repository).
+		WithHint("name an account of the registry in the argument login, with its password as a secret")
 }
 
 func forbidden(registry string, allowed []string) *writ.Error {

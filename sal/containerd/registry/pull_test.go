@@ -369,7 +369,7 @@ func TestLoginIsForItsRegistryOnly(t *testing.T) {
 	}
 	for name, check := range map[string]func(http.ResponseWriter, *http.Request) bool{"basic": basic, "token": tokens(s.Host, "right")} {
 		s.Before(check)
-		for password, want := range map[string]writ.Code{"right": "", "wrong": writ.CodeRegistryDenied, "": writ.CodeRegistryDenied} {
+		for password, want := range map[string]writ.Code{"right": "", "wrong": writ.CodeRegistryLogin, "": writ.CodeRegistryDenied} {
 			p := newPuller(t, s)
 			p.login = Login{"ci", password}
 			if password == "" {

@@ -50,9 +50,6 @@ type Source struct {
 	Authorities *x509.CertPool // trusted authorities for servers; nil means the system's
 }
 
-// Login is an account at a registry. It is zero for images that need none.
-type Login struct{ User, Password string }
-
 // Pulled is a complete image in a content store.
 type Pulled struct {
 	Manifest ocispec.Descriptor // the manifest for this machine
@@ -71,8 +68,8 @@ type Request struct {
 }
 
 // Pull downloads an image with all its blobs. After an error, the store may have some of them. The error has the code
-// REGISTRY_FORBIDDEN, REGISTRY_DENIED, REGISTRY_BUSY, IMAGE_UNKNOWN, IMAGE_PLATFORM, CHECKSUM_MISMATCH, QUOTA_EXCEEDED,
-// ARGUMENTS_INVALID or UNREACHABLE.
+// REGISTRY_FORBIDDEN, REGISTRY_DENIED, REGISTRY_LOGIN, REGISTRY_BUSY, IMAGE_UNKNOWN, IMAGE_PLATFORM, CHECKSUM_MISMATCH,
+// QUOTA_EXCEEDED, ARGUMENTS_INVALID or UNREACHABLE.
 func (s *Source) Pull(ctx context.Context, q Request) (Pulled, error) {
 	if err := s.Allowed(q.Reference.Registry); err != nil {
 		return Pulled{}, err
@@ -81,21 +78,22 @@ func (s *Source) Pull(ctx context.Context, q Request) (Pulled, error) {
 		q.Progress = func(string) {}
 	}
 	ctx = log.WithLogger(ctx, quiet)
-	resolver, closeIdle := s.resolver(q.Reference, q.Login)
+	resolver, guard, closeIdle := s.resolver(q.Reference, q.Login)
 	defer closeIdle()
+	explained := func(err error) error { return explain(ctx, q, guard.isRejected(), err) }
 	// The tag is left out: the digest alone decides.
 	name := q.Reference.Name() + "@" + q.Reference.Digest
 	_, found, err := resolver.Resolve(ctx, name)
 	if err != nil {
-		return Pulled{}, explain(ctx, q.Reference, err)
+		return Pulled{}, explained(err)
 	}
 	fetcher, err := resolver.Fetcher(ctx, name)
 	if err != nil {
-		return Pulled{}, explain(ctx, q.Reference, err)
+		return Pulled{}, explained(err)
 	}
 	p := &pull{Request: q, fetcher: fetcher}
 	pulled, err := p.run(ctx, found)
-	return pulled, explain(ctx, q.Reference, err)
+	return pulled, explained(err)
 }
 
 // Allowed returns REGISTRY_FORBIDDEN if the operator does not permit a registry.
