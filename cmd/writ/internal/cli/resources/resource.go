@@ -253,10 +253,13 @@ func resourceText(r writ.Resource, orphans []orphan.Orphan, where locations) str
 		if !where.heard(r.Node) {
 			stands = "it was " + terminal.Clean(r.State) + " when its node was heard of last"
 		}
-		if at := strings.Join(endpoint.All(own(r.Standing)), " "); at != "" {
+		if at := strings.TrimSpace(r.Address + " " + r.IPv4); at != "" {
 			stands += ", at " + terminal.Clean(at)
 		}
 		fmt.Fprintf(&b, "  %s\n", stands)
+	}
+	for _, address := range r.MoreAddresses {
+		fmt.Fprintf(&b, "  on another of its networks at %s\n", terminal.Clean(address))
 	}
 	for _, p := range r.Published {
 		fmt.Fprintf(&b, "  published at %s, for its port %d\n", terminal.Clean(endpoint.Published(p)), p.To)
@@ -283,12 +286,6 @@ func resourceText(r writ.Resource, orphans []orphan.Orphan, where locations) str
 	fmt.Fprintf(&b, "  uid %s, owned by %s\n", r.UID, owner)
 	fmt.Fprintf(&b, "  made %s ago, changed %s ago by run %s\n", cli.Age(r.Created), cli.Age(r.Updated), r.Run)
 	return b.String()
-}
-
-// own returns a standing without the published ports.
-func own(s writ.Standing) writ.Standing {
-	s.Published = nil
-	return s
 }
 
 // addressCell formats all addresses of a resource.

@@ -81,16 +81,16 @@ func TestAResourceSaysHowItStandsAndWhatElseWasMadeForIt(t *testing.T) {
 func TestAllAddressesOfResourceAreShown(t *testing.T) {
 	where := locations{nodes: map[writ.NodeID]writ.Node{"a": {ID: "a", Name: "n1", Liveness: writ.LivenessReady}}}
 	r := writ.Resource{ResourceID: writ.ResourceID{Kind: writ.KindContainer, Name: "web"}, Node: "a", Driver: "containerd", Created: time.Now()}
-	r.Standing = writ.Standing{State: "running", Address: "5f9:8d1c:b3a0:25ff:ff0f:1234:abcd:ef01", IPv4: "10.0.0.2", Published: []writ.Published{
+	r.Standing = writ.Standing{State: "running", Address: "5f9:8d1c:b3a0:25ff:ff0f:1234:abcd:ef01", IPv4: "10.0.0.2", MoreAddresses: []string{"fd00:1::7"}, Published: []writ.Published{
 		{Address: "192.0.2.10", Port: 8080, To: 80, Protocol: "tcp"}, {Address: "2001:db8::10", Port: 53, To: 5353, Protocol: "udp"},
 	}}
 	text := resourceText(r, nil, where)
 	if want := "it is running, at 5f9:8d1c:b3a0:25ff:ff0f:1234:abcd:ef01 10.0.0.2\n" +
-		"  published at 192.0.2.10:8080, for its port 80\n  published at [2001:db8::10]:53/udp, for its port 5353\n"; !strings.Contains(text, want) {
+		"  on another of its networks at fd00:1::7\n  published at 192.0.2.10:8080, for its port 80\n  published at [2001:db8::10]:53/udp, for its port 5353\n"; !strings.Contains(text, want) {
 		t.Errorf("it shows\n%swant\n%s", text, want)
 	}
 	view := resourceTable([]writ.Resource{r}, nil, where)
-	all := "192.0.2.10:8080 [2001:db8::10]:53/udp 5f9:8d1c:b3a0:25ff:ff0f:1234:abcd:ef01 10.0.0.2"
+	all := "192.0.2.10:8080 [2001:db8::10]:53/udp 5f9:8d1c:b3a0:25ff:ff0f:1234:abcd:ef01 10.0.0.2 fd00:1::7"
 	if table := view.Text(false); !strings.Contains(table, all) {
 		t.Errorf("the table is\n%s", table)
 	}
@@ -105,7 +105,7 @@ func TestAllAddressesOfResourceAreShown(t *testing.T) {
 	want := `KIND       NAME  STATE    ADDRESS                                    NODE  DRIFT
 container  web   running  192.0.2.10:8080 [2001:db8::10]:53/udp      n1    -
                           5f9:8d1c:b3a0:25ff:ff0f:1234:abcd:ef01
-                          10.0.0.2
+                          10.0.0.2 fd00:1::7
 `
 	if out.String() != want {
 		t.Errorf("in 80 columns it shows\n%swant\n%s", out.String(), want)
