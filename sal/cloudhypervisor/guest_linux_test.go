@@ -93,7 +93,7 @@ func TestRealGuestReadsItsCloudInitDisk(t *testing.T) {
 		return err
 	})
 	answers()
-	if used, err := b.Usage(t.Context(), machine("web")); err != nil || used.CPUs != 1 {
+	if used, err := b.Usage(t.Context(), machine("web")); err != nil || used.CPUs != 100 {
 		t.Errorf("it uses %+v, %v", used, err)
 	}
 	b.must("machine.stop", "web", map[string]any{"grace_seconds": int64(guestGuard / time.Second)})

@@ -150,7 +150,7 @@ func TestAddressesAndUsageAreThoseOfTheTaps(t *testing.T) {
 			t.Errorf("it has %v", made)
 		}
 		used, err := b.Usage(t.Context(), machine("web"))
-		if err != nil || used.CPUs != 1 || used.MemoryMiB != 256 {
+		if err != nil || used.CPUs != 100 || used.MemoryMiB != 256 {
 			t.Errorf("it uses %+v, %v", used, err)
 		}
 		b.must("machine.delete", "web", nil)
