@@ -139,6 +139,7 @@ const (
 	CodeDiskFull               Code = "DISK_FULL"
 	CodeChecksumMismatch       Code = "CHECKSUM_MISMATCH"
 	CodeImageUnknown           Code = "IMAGE_UNKNOWN"
+	CodeImageGone              Code = "IMAGE_GONE"
 	CodeImageUnresolved        Code = "IMAGE_UNRESOLVED"
 	CodeImagePlatform          Code = "IMAGE_PLATFORM"
 	CodeRegistryDenied         Code = "REGISTRY_DENIED"
@@ -564,6 +565,11 @@ var Codes = []CodeInfo{
 		CodeImageUnknown, NotFound, false, 422, ExitNotFound,
 		"The registry has no image with this name and tag or digest.",
 		"Correct the reference, or push the image again.",
+	},
+	{
+		CodeImageGone, NotFound, false, 422, ExitNotFound,
+		"The registry no longer has an image that an earlier revision was signed with.",
+		"Push the image with this digest again, or submit a script with another image.",
 	},
 	{
 		CodeImageUnresolved, Invalid, false, 422, ExitUsage,

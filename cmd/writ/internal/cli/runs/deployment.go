@@ -16,9 +16,9 @@ import (
 )
 
 func deploymentCommand(env *cli.Env) *cobra.Command {
-	return cli.Family("deployment", "Show and destroy deployments, which own the resources of their scripts",
+	return cli.Family("deployment", "Show, roll back and destroy deployments, which own the resources of their scripts",
 		deploymentListCommand(env), deploymentShowCommand(env), deploymentHistoryCommand(env),
-		deploymentScriptCommand(env), deploymentDiffCommand(env),
+		deploymentScriptCommand(env), deploymentDiffCommand(env), deploymentRollbackCommand(env),
 		deploymentDestroyCommand(env))
 }
 

@@ -16,6 +16,7 @@ import (
 	"writ/cmd/writ/internal/client"
 	"writ/cmd/writ/internal/terminal"
 	"writ/identity"
+	"writ/scripts"
 )
 
 func payloadCommand(env *cli.Env) *cobra.Command {
@@ -133,13 +134,38 @@ func payload(
 func prune(
 	ctx context.Context, env *cli.Env, c *client.Client, roster *identity.Roster, order *client.Order, o *signing.OrderFlags,
 ) error {
-	if named := o.Prune.Named; len(named) > 0 {
-		order.Prune = slices.Compact(slices.Sorted(slices.Values(named)))
-		return nil
-	}
 	plan, err := order.Plan(ctx, roster)
 	if err != nil {
 		return err
+	}
+	if err := namePruned(ctx, env, c, roster, order, o, plan); err != nil || len(o.Prune.Named) > 0 || len(order.Prune) == 0 {
+		return err
+	}
+	if o.Plan != "" && plan.Horizon == nil { // the digest of the plan covers these deletions
+		return nil
+	}
+	if !env.Interactive() {
+		return unseenPrune(order)
+	}
+	return cli.ConfirmSigning(env, "delete "+cli.Count(len(order.Prune), "resource")+" at the end, with their data", "")
+}
+
+// unseenPrune returns the error for deletions that no person has seen.
+func unseenPrune(order *client.Order) error {
+	return writ.Errorf(writ.CodeUsage, "--prune would delete %s, and the command cannot ask for a confirmation here",
+		cli.Count(len(order.Prune), "resource")).
+		WithHint("`writ plan` with --prune prints the command that names them: --prune=%s", strings.Join(order.Prune, ","))
+}
+
+// namePruned sets the resources that the run of an order prunes: those of the flag, or else all that the plan does not
+// name.
+func namePruned(
+	ctx context.Context, env *cli.Env, c *client.Client, roster *identity.Roster, order *client.Order, o *signing.OrderFlags,
+	plan scripts.Plan,
+) error {
+	if named := o.Prune.Named; len(named) > 0 {
+		order.Prune = slices.Compact(slices.Sorted(slices.Values(named)))
+		return nil
 	}
 	_, preview, err := c.Orders.Foresee(ctx, *order, roster, plan, true)
 	if err != nil {
@@ -156,15 +182,7 @@ func prune(
 		env.Warn("%s that the script does not name stay, because one header cannot list all: submit it again",
 			cli.Count(more, "resource"))
 	}
-	if o.Plan != "" && plan.Horizon == nil { // the digest of the plan covers these deletions
-		return nil
-	}
-	if !env.Interactive() {
-		return writ.Errorf(writ.CodeUsage, "--prune would delete %s, and the command cannot ask for a confirmation here",
-			cli.Count(len(order.Prune), "resource")).
-			WithHint("`writ plan` with --prune prints the command that names them: --prune=%s", strings.Join(order.Prune, ","))
-	}
-	return cli.ConfirmSigning(env, "delete "+cli.Count(len(order.Prune), "resource")+" at the end, with their data", "")
+	return nil
 }
 
 // endWithCertificate limits the validity of a submission to the validity of the signer's certificate, because later

@@ -118,14 +118,7 @@ func (o *OrderFlags) AddTask(env *cli.Env, c *cobra.Command) {
 	cli.InRange(f, "deadline", &o.Deadline, time.Second, identity.MaxDeadline)
 	f.IntVar(&o.MaxCalls, "max-calls", scripts.MaxCalls, "maximum number of calls of the script")
 	cli.InRange(f, "max-calls", &o.MaxCalls, 1, scripts.MaxCalls)
-	f.Var(&o.Destructive, "destructive",
-		"allow the script to delete or overwrite data; with KIND/NAME or KIND/PREFIX*, separated by "+
-			"commas, only these")
-	f.Lookup("destructive").NoOptDefVal = bareFlag
-	f.Var(&o.Prune, "prune",
-		"delete the resources of the deployment that the script does not name, when all calls have succeeded; with "+
-			"KIND/NAME, separated by commas, only these")
-	f.Lookup("prune").NoOptDefVal = bareFlag
+	o.AddDeletions(c)
 	f.StringArrayVar(&o.Secrets, "secret", nil,
 		"secret whose name the script computes, or the version of one: NAME or NAME@VERSION (repeatable)")
 	f.StringArrayVar(&o.Images, "image", nil,
@@ -136,6 +129,19 @@ func (o *OrderFlags) AddTask(env *cli.Env, c *cobra.Command) {
 	env.CompleteFlag(c, "dc", func(ctx context.Context, c *client.Client) []string {
 		return append(cli.SuggestDatacenters(ctx, c), AnyDatacenter)
 	})
+}
+
+// AddDeletions adds the flags that allow a script to delete data.
+func (o *OrderFlags) AddDeletions(c *cobra.Command) {
+	f := c.Flags()
+	f.Var(&o.Destructive, "destructive",
+		"allow the script to delete or overwrite data; with KIND/NAME or KIND/PREFIX*, separated by "+
+			"commas, only these")
+	f.Lookup("destructive").NoOptDefVal = bareFlag
+	f.Var(&o.Prune, "prune",
+		"delete the resources of the deployment that the script does not name, when all calls have succeeded; with "+
+			"KIND/NAME, separated by commas, only these")
+	f.Lookup("prune").NoOptDefVal = bareFlag
 }
 
 // Order builds the order from the flags. It requests the state of the datacenters only if it must choose one, and the

@@ -1,0 +1,203 @@
+package main
+
+import (
+	"crypto/ed25519"
+	"encoding/json"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+
+	"writ"
+	"writ/cmd/writ/internal/test/testcluster"
+	"writ/identity/sshsig"
+	"writ/internal/test/ociregistry"
+	"writ/internal/test/testenv"
+)
+
+// A coordinator that shows another text, run or revision gets no signature for it.
+//
+// Promise: Signatures and rosters: A coordinator cannot choose the script that a rollback signs: each earlier text is
+// proved to be the revision that its signer signed and that the datacenter ran.
+// How: The client verifies the signature by the roster, the deployment and base revision in the signed text, and the
+// supervisor's summary of exactly this run.
+func TestCoordinatorCannotChooseRollback(t *testing.T) {
+	t.Parallel()
+	s := testcluster.New(t)
+	s.Add(testcluster.Datacenter{Name: "dc1", Redis: testenv.Redis(t).URL, Speed: "0"})
+	scripts := map[string]string{
+		"one.tengo": "x := 1\n", "two.tengo": "x := 2\n", "bad.tengo": "run := import(\"run\")\nrun.fail(\"bad\")\n",
+		"now.tengo": "x := 4\n", "first.tengo": "x := 0\n", "other.tengo": "x := 5\n", "never.tengo": "x := 6\n",
+	}
+	for name, text := range scripts {
+		s.Script(name, text)
+	}
+	submit := func(name, deployment string) (id string) {
+		out, said, code := s.Try("submit", name, "--deployment", deployment, "-o", "name")
+		if code != 0 && name != "bad.tengo" {
+			t.Fatalf("%s: exit %d\n%s%s", name, code, out, said)
+		}
+		return strings.TrimSpace(s.Writ("run", "list", "--script", name, "-o", "name"))
+	}
+	one, two := submit("one.tengo", "web"), submit("two.tengo", "web")
+	s.Writ("sign", "never.tengo", "--deployment", "web@1", "-o", "never.writ") // by the same person, for the same revision
+	bad := submit("bad.tengo", "web")
+	submit("now.tengo", "web")
+	submit("first.tengo", "other")
+	other := submit("other.tengo", "other") // revision 2, too
+
+	never, err := os.ReadFile(filepath.Join(s.Dir, "never.writ"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, _, err := sshsig.Split(never)
+	if err != nil {
+		t.Fatal(err)
+	}
+	unsubmitted := writ.RunIDOf(writ.DigestOf(text))
+	mallory, err := sshsig.NewSigner(ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))).Sign(sshsig.ScriptNamespace, text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	forged := sshsig.Join(text, mallory)
+
+	runOf := func(id string) (run map[string]any) {
+		t.Helper()
+		known, err := s.Client.Runs.Get(t.Context(), writ.RunID(id))
+		if err == nil {
+			var text []byte
+			if text, err = json.Marshal(known); err == nil {
+				err = json.Unmarshal(text, &run)
+			}
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return run
+	}
+	// shows changes the run with this id in each answer, and replaces its signed text unless signed is nil.
+	shows := func(id string, change func(run map[string]any), signed []byte) func(string, any) any {
+		payload, _ := runOf(id)["payload"].(string)
+		return func(path string, answer any) any {
+			each(answer, func(o map[string]any) {
+				if o["id"] == id {
+					change(o)
+				}
+				if _, has := o["signed"]; has && signed != nil && strings.Contains(path, payload) {
+					o["signed"] = signed
+				}
+			})
+			return answer
+		}
+	}
+	is := func(fields map[string]any) func(map[string]any) {
+		return func(run map[string]any) {
+			for name, value := range fields {
+				run[name] = value
+			}
+		}
+	}
+	lies := map[string]struct {
+		to   string
+		lie  func(string, any) any
+		code writ.Code
+	}{
+		"the text of another person":     {"2", shows(two, is(map[string]any{"id": unsubmitted}), forged), writ.CodeSignerUnknown},
+		"a text that was never accepted": {"2", shows(two, is(map[string]any{"id": unsubmitted}), never), writ.CodeUnverified},
+		"another text for the same run":  {"2", shows(two, is(nil), never), writ.CodeUnverified},
+		"an older revision":              {"2", swap("id", one, two, "revision"), writ.CodeUnverified},
+		"another deployment": {"2", func(path string, answer any) any {
+			if o, is := answer.(map[string]any); is && path == "/v1/runs" {
+				run := runOf(other)
+				run["deployment"], run["revision"] = "web", 2
+				if items, _ := o["items"].([]any); len(items) > 0 { // not the list of open runs
+					o["items"] = append([]any{run}, items...)
+				}
+			}
+			return answer
+		}, writ.CodeUnverified},
+		"an end without a proof":      {"2", shows(two, func(run map[string]any) { delete(run, "summary") }, nil), writ.CodeUnverified},
+		"a failed run that succeeded": {"", shows(bad, is(map[string]any{"state": "succeeded"}), nil), writ.CodeUnverified},
+	}
+	l := newLiar(t, s.URL)
+	s.AlsoAt(l.URL)
+	rollBack := func(to string) (said string, code int) {
+		args := []string{"deployment", "rollback", "web", "--yes", "--server", l.URL}
+		if to != "" {
+			args = append(args, "--to", to)
+		}
+		_, said, code = s.Try(args...)
+		return said, code
+	}
+	for name, tt := range lies {
+		l.lies(tt.lie)
+		if said, code := rollBack(tt.to); code != tt.code.Info().Exit || !strings.Contains(said, string(tt.code)) {
+			t.Errorf("%s: exit %d, want %s\n%s", name, code, tt.code, said)
+		}
+		if got := s.Writ("deployment", "history", "web", "-o", "name"); got != "4\n3\n2\n1\n" {
+			t.Fatalf("%s: the revisions are %q", name, got)
+		}
+	}
+	l.lies(nil)
+	if said, code := rollBack("2"); code != 0 {
+		t.Errorf("without a lie: exit %d\n%s", code, said)
+	}
+	if got := s.Writ("deployment", "script", "web"); got != scripts["two.tengo"] {
+		t.Errorf("the script is now %q", got)
+	}
+}
+
+// The digest that was signed then is used again, and an image that is gone is found before a text is signed.
+func TestRollbackKeepsImages(t *testing.T) {
+	t.Parallel()
+	s, registry := testcluster.New(t), ociregistry.StartPlain(t)
+	s.Add(testcluster.Datacenter{Name: "dc1", Redis: testenv.Redis(t).URL, Nodes: 1, Speed: "0"})
+	image := registry.Host + "/team/web:1"
+	s.Script("web.tengo", `container := import("container")
+container.create("web", {image: "`+image+`"})
+`)
+	first := registry.Push(t, "team/web:1", empty.Image)
+	s.Writ("submit", "web.tengo", "--deployment", "web")
+	other, err := mutate.Config(empty.Image, v1.Config{Env: []string{"VERSION=2"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	second := registry.Push(t, "team/web:1", other)
+	s.Writ("submit", "web.tengo", "--deployment", "web")
+
+	answer := func(status int) {
+		registry.Before(func(w http.ResponseWriter, r *http.Request) bool {
+			if strings.Contains(r.URL.Path, "/manifests/") {
+				w.WriteHeader(status)
+				return true
+			}
+			return false
+		})
+	}
+	rollBack := func(exit int, texts ...string) {
+		t.Helper()
+		out, said, code := s.Try("deployment", "rollback", "web", "--yes")
+		for _, text := range texts {
+			if code != exit || !strings.Contains(said, text) {
+				t.Errorf("exit %d, want %d and %q\n%s%s", code, exit, text, out, said)
+			}
+		}
+	}
+	answer(http.StatusNotFound)
+	rollBack(writ.ExitNotFound, registry.Host+" has no image "+image+"@"+first+" any more [IMAGE_GONE]",
+		"hint: push the image with this digest again")
+	if got := s.Writ("deployment", "history", "web", "-o", "name"); got != "2\n1\n" {
+		t.Fatalf("a text was signed: %q", got)
+	}
+	answer(http.StatusForbidden)
+	rollBack(0, "it is not known whether "+registry.Host+" still has "+image+"@"+first,
+		"--- images@2", "-"+image+"@"+second, "+"+image+"@"+first)
+	if out := s.Writ("deployment", "script", "web", "-o", "json"); !strings.Contains(out, first) || strings.Contains(out, second) {
+		t.Errorf("the images are %s", out)
+	}
+}
