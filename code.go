@@ -534,7 +534,7 @@ var Codes = []CodeInfo{
 		"Submit the script with its `--deployment`, or take the resource over with `adopt: true`.",
 	},
 	{
-		CodeResourceInUse, Conflict, false, 409, ExitFailed, "A resource of another deployment uses this one.",
+		CodeResourceInUse, Conflict, false, 409, ExitFailed, "Another resource uses this one, and the run does not delete or change that one first.",
 		"Delete the user that the message names first, or keep the resource.",
 	},
 	{

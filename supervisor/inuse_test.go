@@ -9,8 +9,8 @@ import (
 	"writ/internal/test/testenv"
 )
 
-// Promise: Plans, scripts and manuals: No run deletes a resource that a resource of another deployment uses: the call
-// fails with `RESOURCE_IN_USE`, and names the user.
+// Promise: Plans, scripts and manuals: No run deletes a resource that another resource uses: the call fails with
+// `RESOURCE_IN_USE`, and names the user. A run may delete or change a user of its own deployment before it.
 // How: The supervisor compares arguments and results of the project's resources; the driver refuses a volume, network
 // or image that the node uses.
 func TestResourceInUseIsNotDeleted(t *testing.T) {
@@ -56,6 +56,15 @@ func TestResourceInUseIsNotDeleted(t *testing.T) {
 
 		run("shop", `machine.delete("web")`, writ.RunSucceeded)
 		run("store", fmt.Sprintf(remove, "boot"), writ.RunSucceeded)
+		s.wantResources()
+
+		// A user of the same deployment counts, unless the run deletes it.
+		run("store", `machine.create("web", {cpus: 1, memory_mib: 512, disks: [volume.create("boot", {size_gib: 1})]})`, writ.RunSucceeded)
+		why := run("store", `machine.get("web"); `+fmt.Sprintf(remove, "boot"), writ.RunFailed)
+		if why.Code != writ.CodeResourceInUse || !testenv.Mentions(why.Message, "machine web", "the deployment store", "volume boot") {
+			t.Errorf("the volume boot is in use: %+v", why)
+		}
+		run("store", `machine.delete("web"); `+fmt.Sprintf(remove, "boot"), writ.RunSucceeded)
 		s.wantResources()
 	})
 }

@@ -666,6 +666,8 @@ machine.create("m", {cpus: 1, memory_mib: 512, disks: [d]})
 		}
 		const remove = `
 volume := import("volume")
+machine := import("machine")
+machine.delete("m")
 volume.delete("data", {}%s)
 `
 		run, _ := s.wantState(in("other", 1, fmt.Sprintf(remove, "")), writ.RunFailed)

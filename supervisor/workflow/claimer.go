@@ -286,7 +286,7 @@ func (t claimer) claimResource(
 			return t.fail(c, writ.CallFailed, notOwner(have))
 		}
 		if op.Effect == catalog.Remove {
-			if user, err := t.foreignUser(have); user != nil || err != nil {
+			if user, err := t.user(have); user != nil || err != nil {
 				return cmp.Or(err, t.fail(c, writ.CallFailed, inUse(have, user)))
 			}
 		}
@@ -355,15 +355,16 @@ func notOwner(have *journal.Resource) *writ.Error {
 		WithHint("submit the script %s; the option adopt: true takes the %s over", flag, have.ResourceID.Kind)
 }
 
-// foreignUser returns a resource of another deployment that needs the resource to be removed, or nil. A driver refuses
-// to remove a resource that any other one uses, after some retries. Here the run fails at once, and a preview shows it.
-func (t claimer) foreignUser(have *journal.Resource) (*journal.Resource, error) {
+// user returns a resource that needs the resource to be removed, or nil. A driver refuses to remove a resource that any
+// other one uses, after some retries. Here the run fails at once, and a preview shows it. A user of the same deployment
+// does not count if the run changes or deletes it.
+func (t claimer) user(have *journal.Resource) (*journal.Resource, error) {
 	all, err := t.project()
 	if err != nil {
 		return nil, err
 	}
 	for _, user := range all {
-		if user.Deployment == have.Deployment || user.Deployment == t.run.Deployment {
+		if (user.Deployment == have.Deployment || user.Deployment == t.run.Deployment) && t.changes(user.ResourceID) {
 			continue
 		}
 		op, known := catalog.Lookup(user.Operation)
@@ -376,7 +377,15 @@ func (t claimer) foreignUser(have *journal.Resource) (*journal.Resource, error) 
 	return nil, nil
 }
 
-// inUse returns the error of a call that would remove a resource with a user in another deployment.
+// changes reports whether the run has a call that may change a resource.
+func (t claimer) changes(id writ.ResourceID) bool {
+	return slices.ContainsFunc(t.calls.all, func(c *journal.Call) bool {
+		op, known := catalog.Lookup(c.Operation)
+		return known && c.Resource() == id && op.Effect != catalog.Find && op.Effect != catalog.Look
+	})
+}
+
+// inUse returns the error of a call that would remove a resource with a user.
 func inUse(have, user *journal.Resource) *writ.Error {
 	owner, flag := "the deployment "+user.Deployment, "with --deployment "+user.Deployment
 	if user.Deployment == "" {
