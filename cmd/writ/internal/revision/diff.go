@@ -176,6 +176,16 @@ func paramChanges(from, to map[string]any) (all []string) {
 	return all
 }
 
+// ParametersText formats parameters in one line, sorted by name: "count = 3, note = old".
+func ParametersText(params map[string]any) string {
+	var all []string
+	for _, name := range slices.Sorted(maps.Keys(params)) {
+		all = append(all, name+" = "+short(params[name]))
+	}
+	return strings.Join(all, ", ")
+}
+
+// short formats a value in one line.
 func short(value any) string {
 	text, err := json.Marshal(value)
 	if err != nil {

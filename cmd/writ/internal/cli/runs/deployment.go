@@ -3,7 +3,6 @@ package runs
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -39,37 +38,6 @@ func deploymentListCommand(env *cli.Env) *cobra.Command {
 		},
 	}
 	cli.DatacenterFlag(env, c, &datacenter, "only deployments in this datacenter")
-	return c
-}
-
-func deploymentShowCommand(env *cli.Env) *cobra.Command {
-	var datacenter string
-	c := &cobra.Command{
-		Use:     "show NAME",
-		Short:   "Show a deployment with its newest run, and the commands that list its resources and runs",
-		Example: "  writ deployment show web",
-		Args:    cli.Exactly("NAME"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			all, where, err := deployments(cmd.Context(), env,
-				api.ListDeploymentsParams{Datacenter: api.Given(datacenter), Name: &args[0]})
-			if err != nil {
-				return err
-			}
-			switch len(all) {
-			case 0:
-				return noDeployment(cmd.Context(), env, args[0], datacenter)
-			case 1:
-				return env.Print(terminal.View{
-					Data: all[0], Names: []string{all[0].Name}, Text: func(bool) string { return deploymentText(all[0], where) },
-				})
-			default:
-				return writ.Errorf(writ.CodeConflict, "there are %d deployments of the name %s", len(all), args[0]).
-					WithHint("add --project or --dc")
-			}
-		},
-	}
-	c.ValidArgsFunction = env.Completion(cli.SuggestDeployments)
-	cli.DatacenterFlag(env, c, &datacenter, "datacenter of the deployment, if the name is ambiguous")
 	return c
 }
 
@@ -126,28 +94,4 @@ func newestRun(d api.Deployment) api.Run {
 		return api.Run{}
 	}
 	return *d.Run
-}
-
-func deploymentText(d api.Deployment, datacenters map[writ.DatacenterID]string) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%s of project %s owns %s in %s\n", terminal.Clean(d.Name), terminal.Clean(d.ProjectName),
-		cli.Count(d.Resources, "resource"),
-		terminal.Clean(datacenters[d.Datacenter]))
-	if d.Revision > 0 {
-		fmt.Fprintf(&b, "  revision: %d\n", d.Revision)
-	}
-	if d.Run != nil {
-		fmt.Fprintf(&b, "  newest run: %s, %s, %s, signed by %s %s ago\n", d.Run.ID, d.Run.State,
-			terminal.Clean(d.Run.Script),
-			terminal.Clean(d.Run.Signer), cli.Age(d.Run.Created))
-		if d.Run.Reason != "" {
-			fmt.Fprintf(&b, "    %s\n", terminal.Clean(d.Run.Reason))
-		}
-	} else {
-		b.WriteString("  the coordinator has deleted all of its runs\n")
-	}
-	where := fmt.Sprintf("--project %s --dc %s --deployment %s", terminal.Clean(d.ProjectName),
-		terminal.Clean(datacenters[d.Datacenter]), terminal.Clean(d.Name))
-	fmt.Fprintf(&b, "  its resources: writ resource list %s\n  its runs: writ run list %s\n", where, where)
-	return b.String()
 }
