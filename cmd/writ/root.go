@@ -80,7 +80,7 @@ var groups = []func(*cli.Env) []*cobra.Command{
 	images.Commands,
 	nodes.Commands,
 	plans.Commands,
-	resources.Commands,
+	func(env *cli.Env) []*cobra.Command { return resources.Commands(env, runs.ResourceDeleteCommand(env)) },
 	roster.Commands,
 	runs.Commands,
 	secrets.Commands,

@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"context"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -46,6 +47,22 @@ func NoNode(nameOrID string, nodes []writ.Node) error {
 func SeveralNodes(nameOrID string, count int) error {
 	return writ.Errorf(writ.CodeConflict, "%d nodes are called %q", count, nameOrID).
 		WithHint("add --dc, or use the id; `writ node list -o wide` shows it")
+}
+
+// ResourceKinds lists the kinds of resources that scripts create.
+var ResourceKinds = []string{"machine", "container", "volume", "image", "network", "herodb"}
+
+// ParseResource parses the argument KIND/NAME.
+func ParseResource(argument string) (kind writ.ResourceKind, name string, err error) {
+	word, name, ok := strings.Cut(argument, "/")
+	if !ok {
+		return "", "", writ.Errorf(writ.CodeUsage, "%q names no resource", argument).
+			WithHint("write kind and name, for example machine/web-0")
+	}
+	if !slices.Contains(ResourceKinds, word) {
+		return "", "", NotPossible("KIND/NAME", word, ResourceKinds)
+	}
+	return writ.ResourceKind(word), name, nil
 }
 
 // ResourcesNamed returns the resources with a name among those that params select. There can be several, in different

@@ -22,18 +22,19 @@ import (
 	"writ/sal/catalog"
 )
 
-func resourceCommand(env *cli.Env) *cobra.Command {
-	return cli.Family("resource", "Show the resources of scripts", resourceListCommand(env),
-		resourceShowCommand(env))
+func resourceCommand(env *cli.Env, more ...*cobra.Command) *cobra.Command {
+	return cli.Family("resource", "Show and delete the resources of scripts",
+		append([]*cobra.Command{resourceListCommand(env), resourceShowCommand(env)}, more...)...)
 }
 
 func resourceListCommand(env *cli.Env) *cobra.Command {
 	var kind, datacenter, deployment, node string
 	var drifted, orphaned bool
+	var changed runFlags
 	c := &cobra.Command{
 		Use:     "list",
 		Short:   "List machines, containers, volumes, images, networks and databases",
-		Example: "  writ resource list --kind machine\n  writ resource list --node n1\n  writ resource list --dc dc1 --project web-shop -o wide\n  writ resource list --orphans",
+		Example: "  writ resource list --kind machine\n  writ resource list --node n1\n  writ resource list --run @last\n  writ resource list --dc dc1 --project web-shop -o wide\n  writ resource list --orphans",
 		Args:    cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if orphaned {
@@ -44,6 +45,9 @@ func resourceListCommand(env *cli.Env) *cobra.Command {
 			c, err := env.Client()
 			if err != nil {
 				return err
+			}
+			if len(changed.runs) > 0 {
+				return changed.list(cmd, env, c, kind)
 			}
 			where, err := fetchLocations(cmd.Context(), c, datacenter)
 			if err != nil {
@@ -85,16 +89,14 @@ func resourceListCommand(env *cli.Env) *cobra.Command {
 	cli.DatacenterFlag(env, c, &datacenter, "only resources of this datacenter")
 	f.StringVar(&deployment, "deployment", "", "only resources that this deployment owns")
 	f.StringVar(&node, "node", "", "only resources on the node of this name or id")
+	changed.add(env, c)
 	c.MarkFlagsMutuallyExclusive("orphans", "drifted")
 	c.MarkFlagsMutuallyExclusive("orphans", "deployment")
 	env.CompleteFlag(c, "node", cli.SuggestNodes)
 	env.CompleteFlag(c, "deployment", cli.SuggestDeployments)
-	cli.OneOf(c, "kind", resourceKinds...)
+	cli.OneOf(c, "kind", cli.ResourceKinds...)
 	return c
 }
-
-// resourceKinds lists the kinds of resources that scripts create.
-var resourceKinds = []string{"machine", "container", "volume", "image", "network", "herodb"}
 
 // locations holds the projects, datacenters and nodes of resources.
 type locations struct {
@@ -171,20 +173,16 @@ func resourceShowCommand(env *cli.Env) *cobra.Command {
 		Example: "  writ resource show machine/web-0",
 		Args:    cli.Exactly("KIND/NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			kind, name, ok := strings.Cut(args[0], "/")
-			if !ok {
-				return writ.Errorf(writ.CodeUsage, "%q names no resource", args[0]).
-					WithHint("write kind and name, for example machine/web-0")
-			}
-			if !slices.Contains(resourceKinds, kind) {
-				return cli.NotPossible("KIND/NAME", kind, resourceKinds)
+			kind, name, err := cli.ParseResource(args[0])
+			if err != nil {
+				return err
 			}
 			c, err := env.Client()
 			if err != nil {
 				return err
 			}
 			all, hint, err := cli.ResourcesNamed(cmd.Context(), c, api.ListResourcesParams{
-				Kind: api.Given(writ.ResourceKind(kind)), Project: api.Given(env.Flags.Project), Datacenter: api.Given(datacenter),
+				Kind: api.Given(kind), Project: api.Given(env.Flags.Project), Datacenter: api.Given(datacenter),
 			}, name)
 			if err != nil {
 				return err
@@ -195,7 +193,7 @@ func resourceShowCommand(env *cli.Env) *cobra.Command {
 			}
 			switch len(all) {
 			case 0:
-				return noResource(cmd.Context(), env, c, writ.ResourceKind(kind), name, hint, orphan.On(where.nodes))
+				return noResource(cmd.Context(), env, c, kind, name, hint, orphan.On(where.nodes))
 			case 1:
 			default:
 				return writ.Errorf(writ.CodeConflict, "there are %d of the name %s", len(all), args[0]).
@@ -348,9 +346,10 @@ func resourceTable(resources []writ.Resource, orphans []orphan.Orphan, where loc
 	return v.WithFooter(orphan.Footer(orphans))
 }
 
-// Commands returns the commands of this group.
-func Commands(env *cli.Env) []*cobra.Command {
+// Commands returns the commands of this group. The family resource also has the commands in more, which another group
+// implements.
+func Commands(env *cli.Env, more ...*cobra.Command) []*cobra.Command {
 	return cli.InGroup(cli.Administration, env.ClientCommands(
-		cli.InProject(resourceCommand(env)), cli.InProject(usageCommand(env)),
+		cli.InProject(resourceCommand(env, more...)), cli.InProject(usageCommand(env)),
 	)...)
 }

@@ -2,6 +2,7 @@ package runs
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -26,6 +27,7 @@ type deleter struct {
 	roster     *identity.Roster
 	datacenter *identity.Datacenter
 	order      client.Order // without a script
+	script     string       // file name of the scripts
 	watch      watchOptions
 }
 
@@ -35,7 +37,7 @@ func newDeleter(ctx context.Context, env *cli.Env, datacenter, deployment string
 	if err != nil {
 		return nil, err
 	}
-	d := &deleter{Env: env, client: c, roster: roster}
+	d := &deleter{Env: env, client: c, roster: roster, script: "destroy.tengo"}
 	if d.datacenter, err = client.TheDatacenter(roster, datacenter); err != nil {
 		return nil, err
 	}
@@ -76,7 +78,7 @@ func (d *deleter) plan(ctx context.Context, resources []writ.KeptResource) ([]ba
 		if name := d.order.Deployment.Name; name != "" {
 			comment = "Deletes resources of the deployment " + name
 		}
-		b.order.Script = client.NewScript("destroy.tengo", deletion.Script(comment+", written by the command line.", some))
+		b.order.Script = client.NewScript(d.script, deletion.Script(comment+", written by the command line.", some))
 		for _, r := range some {
 			b.order.Targets = append(b.order.Targets, target.Of(r.Kind, r.Name))
 		}
@@ -178,6 +180,26 @@ func refusedCall(batches []batch) error {
 				return writ.Errorf(c.Error.Code, "%s: no script was signed", c.Error.Message).WithHint("%s", c.Error.Hint)
 			}
 		}
+	}
+	return nil
+}
+
+// agreeToDelete returns nil if the user agrees to `what`: with --yes, or by typing the name of the object.
+func agreeToDelete(env *cli.Env, what, object, name string, yes bool) error {
+	if yes {
+		return nil
+	}
+	if !env.Interactive() {
+		return cli.Agree(env, what, false) // returns its usual error
+	}
+	typed, err := terminal.Typed(env.Terminal, "type the name of the "+object+" to delete all of this, with its data", name)
+	switch {
+	case errors.Is(err, context.Canceled):
+		return terminal.Interrupted("no script was signed")
+	case err != nil:
+		return fmt.Errorf("ask for the name of the %s: %w", object, err)
+	case !typed:
+		return writ.Errorf(writ.CodeUsage, "that is not the name %s: no script was signed", name)
 	}
 	return nil
 }

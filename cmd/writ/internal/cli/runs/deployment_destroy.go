@@ -2,7 +2,6 @@ package runs
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -11,7 +10,6 @@ import (
 	"writ"
 	"writ/cmd/writ/internal/cli"
 	"writ/cmd/writ/internal/client"
-	"writ/cmd/writ/internal/terminal"
 	"writ/coord/api"
 	"writ/identity"
 	"writ/internal/meant"
@@ -100,7 +98,7 @@ func destroy(ctx context.Context, env *cli.Env, name string, f destroyFlags) err
 			return err
 		}
 		if !agreed {
-			if err := agreeToDestroy(env, name, what, f.yes); err != nil {
+			if err := agreeToDelete(env, "destroy "+what, "deployment", name, f.yes); err != nil {
 				return err
 			}
 			agreed = true
@@ -109,26 +107,6 @@ func destroy(ctx context.Context, env *cli.Env, name string, f destroyFlags) err
 			return err
 		}
 	}
-}
-
-// agreeToDestroy returns nil if the user agrees: with --yes, or by typing the name of the deployment.
-func agreeToDestroy(env *cli.Env, name, what string, yes bool) error {
-	if yes {
-		return nil
-	}
-	if !env.Interactive() {
-		return cli.Agree(env, "destroy "+what, false) // returns its usual error
-	}
-	typed, err := terminal.Typed(env.Terminal, "type the name of the deployment to delete all of this, with its data", name)
-	switch {
-	case errors.Is(err, context.Canceled):
-		return terminal.Interrupted("no script was signed")
-	case err != nil:
-		return fmt.Errorf("ask for the name of the deployment: %w", err)
-	case !typed:
-		return writ.Errorf(writ.CodeUsage, "that is not the name %s: no script was signed", name)
-	}
-	return nil
 }
 
 // unknownDeployment returns the error for a deployment that never had a run.
