@@ -35,7 +35,7 @@ type changedResource struct {
 	Call     int               `json:"call"`   // the last call that changed it
 	Run      writ.RunID        `json:"run"`
 	NodeName string            `json:"node_name,omitempty"`
-	// Resource is the present resource of this kind and name, nil if there is none. A later run may have changed it.
+	// Resource is the present resource of this kind and name, nil if it is missing. A later run may have changed it.
 	Resource *writ.Resource `json:"resource,omitempty"`
 }
 
@@ -100,8 +100,8 @@ func changedBy(ctx context.Context, c *client.Client, id writ.RunID, kind string
 	return changed, nil
 }
 
-// changesOf returns the change of each resource by the calls of a run. A resource that the run created and deleted is
-// deleted, and one that it deleted and created again is created.
+// changesOf returns the change of each resource by the calls of a run. The change is deleted for a resource that
+// the run created and deleted, and created in the opposite order.
 func changesOf(calls []writ.Call, kind string) (all []changedResource) {
 	for _, call := range calls {
 		if call.Change == writ.ChangeNone || call.Change == writ.ChangeUnchanged || kind != "" && string(call.Kind) != kind {

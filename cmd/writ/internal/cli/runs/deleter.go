@@ -184,7 +184,7 @@ func refusedCall(batches []batch) error {
 	return nil
 }
 
-// agreeToDelete returns nil if the user agrees to `what`: with --yes, or by typing the name of the object.
+// agreeToDelete returns nil if the user agrees to a deletion: with --yes, or by typing the name of the object.
 func agreeToDelete(env *cli.Env, what, object, name string, yes bool) error {
 	if yes {
 		return nil

@@ -113,7 +113,7 @@ func newestRevision(ctx context.Context, env *cli.Env, c *client.Client, d api.D
 	}, nil
 }
 
-// nodeNames returns the names of the nodes of a datacenter. It is empty for a reader who may not list nodes.
+// nodeNames returns the names of the nodes of a datacenter. It is empty without the right to list nodes.
 func nodeNames(ctx context.Context, c *client.Client, datacenter writ.DatacenterID) map[writ.NodeID]string {
 	all, _ := c.Nodes.List(ctx, api.ListNodesParams{Datacenter: api.Given(string(datacenter))})
 	names := make(map[writ.NodeID]string)
