@@ -3,6 +3,7 @@ package main
 import (
 	"crypto/ed25519"
 	"encoding/json"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -97,9 +98,7 @@ func TestCoordinatorCannotChooseRollback(t *testing.T) {
 	}
 	is := func(fields map[string]any) func(map[string]any) {
 		return func(run map[string]any) {
-			for name, value := range fields {
-				run[name] = value
-			}
+			maps.Copy(run, fields)
 		}
 	}
 	lies := map[string]struct {
