@@ -10,6 +10,7 @@ type Proposal struct {
 	Base        *int           `json:"base,omitempty"`
 	Destructive bool           `json:"destructive,omitempty"` // whether it has Targets
 	Targets     []string       `json:"targets,omitempty"`     // as in the header, "volume/web-0" or "volume/web-*"
+	Uses        []string       `json:"uses,omitempty"`        // other deployments, as in the header
 	Calls       []ProposedCall `json:"calls"`                 // in script order, with seqs from 1
 	Waits       []int          `json:"waits,omitempty"`       // seqs of calls whose results the script reads at its end, in order
 }

@@ -17,6 +17,11 @@ func FuzzPayload(f *testing.F) {
 	if text, err := prunedPayload().Text(); err == nil {
 		f.Add(text)
 	}
+	using := testPayload()
+	using.Uses = []string{"mail", "shop"}
+	if text, err := using.Text(); err == nil {
+		f.Add(text)
+	}
 	fuzzText(f, testPayload(), func(text []byte) (texter, error) { return ParsePayload(text) })
 }
 

@@ -27,6 +27,8 @@ const (
 	MaxSecrets = 64
 	// MaxImages limits the images of a run that come from registries.
 	MaxImages = 64
+	// MaxUses limits the other deployments whose resources a run may change.
+	MaxUses = 16
 )
 
 // File is a script or module with its text.
@@ -63,6 +65,7 @@ type Payload struct {
 	Project      writ.ProjectID
 	ProjectName  string
 	Deployment   Deployment
+	Uses         []string    // other deployments of the project whose resources the script may change
 	Signer       string      // principal in the roster
 	Certificate  writ.Digest // of the signing certificate, in FormatV3; otherwise zero
 	Created      time.Time   // truncated to seconds
@@ -104,6 +107,7 @@ func (p *Payload) Text() ([]byte, error) {
 	w.Check(writ.ValidName(p.ProjectName), "project", "%q is not the name of a project", p.ProjectName)
 	w.Line("project", string(p.Project)+" "+p.ProjectName)
 	writeDeployment(w, p.Deployment)
+	p.writeUses(w)
 	writeSigner(w, p.Signer)
 	writeCertificate(w, p.Format, p.Certificate)
 	w.Window(p.Created, p.Expires, MaxValidity)
@@ -156,6 +160,16 @@ func (p *Payload) writePrune(w *header.Writer) {
 		w.Line("prune", resource)
 		last = resource
 	}
+}
+
+// writeUses writes a line for each other deployment.
+func (p *Payload) writeUses(w *header.Writer) {
+	w.Check(len(p.Uses) <= MaxUses, "uses", "%d deployments; %d are allowed", len(p.Uses), MaxUses)
+	for _, name := range p.Uses {
+		w.Check(writ.ValidName(name), "uses", "%q is not a valid name of a deployment", header.Clip(name))
+		w.Check(name != p.Deployment.Name, "uses", "%q is the deployment of the script", name)
+	}
+	w.Lines("uses", p.Uses)
 }
 
 func writeDeployment(w *header.Writer, d Deployment) {
@@ -217,6 +231,7 @@ func ParsePayload(text []byte) (*Payload, error) {
 	project := r.Fields(r.One("project"), 2)
 	p.Project, p.ProjectName = writ.ProjectID(project[0]), project[1]
 	p.Deployment = readDeployment(r)
+	p.Uses = r.Many("uses")
 	p.Signer = r.One("signer")
 	p.Certificate = readCertificate(r, p.Format)
 	p.Created = r.Time("created")
@@ -303,7 +318,7 @@ func (p *Payload) Header() *Payload {
 	h.Engine = clone(p.Engine)
 	h.Deployment.Name = clone(p.Deployment.Name)
 	h.Allow, h.Targets, h.Secrets, h.Images = clones(p.Allow), clones(p.Targets), clones(p.Secrets), clones(p.Images)
-	h.Prune = clones(p.Prune)
+	h.Prune, h.Uses = clones(p.Prune), clones(p.Uses)
 	return &h
 }
 

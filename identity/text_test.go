@@ -21,6 +21,9 @@ func TestGoldenTexts(t *testing.T) {
 	golden(t, "payload-v2.writ", signText(t, testSigner("alice"), sshsig.ScriptNamespace, destructive))
 	pruned := prunedPayload()
 	golden(t, "payload-prune-v2.writ", signText(t, testSigner("alice"), sshsig.ScriptNamespace, pruned))
+	using := testPayload()
+	using.Uses = []string{"shop", "mail"}
+	golden(t, "payload-uses-v2.writ", signText(t, testSigner("alice"), sshsig.ScriptNamespace, using))
 	golden(t, "statement-v2.writ", signText(t, testSigner("alice"), sshsig.StatementNamespace, testStatement()))
 	cordon := testStatement()
 	cordon.Subject, cordon.Decision = "node/"+nodeID, "cordon"
@@ -36,6 +39,7 @@ func TestPayloadKeepsItsValues(t *testing.T) {
 	p.Targets = []string{"herodb/store", "volume/web-*"}
 	p.Prune, p.Allow = []string{"herodb/store", "volume/web-0"}, append(p.Allow, "herodb.delete", "volume.delete")
 	slices.Sort(p.Allow)
+	p.Uses = []string{"mail", "shop"}
 	p.Deadline = 90 * time.Minute
 	text, err := p.Text()
 	if err != nil {
@@ -96,6 +100,34 @@ func TestPrunedResourcesAreCovered(t *testing.T) {
 		"before":      strings.Replace(strings.Replace(string(text), "prune: volume/spare\n", "", 1), "destructive:", "prune: volume/spare\ndestructive:", 1),
 		"not covered": strings.Replace(string(text), "destructive: container/old ", "destructive: ", 1),
 		"empty":       strings.Replace(string(text), "prune: container/old\n", "prune: \n", 1),
+	} {
+		if _, err := ParsePayload([]byte(bad)); writ.CodeOf(err) != writ.CodePayloadMalformed {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestUsedDeploymentsAreNamedOnce(t *testing.T) {
+	for name, uses := range map[string][]string{
+		"itself": {"web"}, "twice": {"shop", "shop"}, "no name": {"Shop!"}, "empty": {""}, "a prefix": {"sh*"},
+		"too many": slices.Repeat([]string{"x"}, MaxUses+1),
+	} {
+		p := testPayload()
+		p.Uses = uses
+		if _, err := p.Text(); writ.CodeOf(err) != writ.CodePayloadMalformed {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	p := testPayload()
+	p.Uses = []string{"mail", "shop"}
+	text, err := p.Text()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, bad := range map[string]string{
+		"unsorted": strings.Replace(string(text), "uses: mail\nuses: shop\n", "uses: shop\nuses: mail\n", 1),
+		"before":   strings.Replace(strings.Replace(string(text), "uses: shop\n", "", 1), "deployment:", "uses: shop\ndeployment:", 1),
+		"itself":   strings.Replace(string(text), "uses: shop\n", "uses: web\n", 1),
 	} {
 		if _, err := ParsePayload([]byte(bad)); writ.CodeOf(err) != writ.CodePayloadMalformed {
 			t.Errorf("%s: %v", name, err)

@@ -14,6 +14,9 @@ type Source struct {
 	Text []byte `json:"text"`
 }
 
+// PrunePosition is the position of a call that deletes a resource of Inputs.Prune.
+const PrunePosition = "prune"
+
 // Bundle is a script with every module that it imports.
 type Bundle struct {
 	Main    Source   `json:"main"`

@@ -2,10 +2,12 @@ package supervisor_test
 
 import (
 	"fmt"
+	"maps"
 	"testing"
 
 	"writ"
 	"writ/identity"
+	"writ/internal/test/testenv"
 	"writ/supervisor/journal"
 )
 
@@ -84,5 +86,73 @@ func TestPruneDeletesOwnedResources(t *testing.T) {
 			t.Errorf("it prunes a resource of another deployment: %+v", why)
 		}
 		s.wantResources("volume a", "volume letters")
+	})
+}
+
+// Promise: Plans, scripts and manuals: With `--uses`, a script changes the resources of another deployment of its
+// project; they keep their owner, and the other deployment keeps its revision.
+// How: The signed header names the other deployment; the supervisor compares it with the owner of each resource.
+// Also: TestScripts/uses
+func TestUsedDeploymentKeepsItsResources(t *testing.T) {
+	inSim(t, func(t *testing.T, s *sim) {
+		s.realNode("n1")
+		bases := make(map[string]int)
+		payload := func(deployment, script string, uses ...string) *identity.Payload {
+			p := s.payload("volume := import(\"volume\")\n" + script + "\n")
+			p.Deployment = identity.Deployment{Name: deployment, Base: bases[deployment]}
+			p.Uses, p.Targets = uses, []string{"volume/data", "volume/own"}
+			return p
+		}
+		run := func(p *identity.Payload, want writ.RunState) *writ.Failure {
+			t.Helper()
+			accepted, err := s.Submit(t.Context(), s.signPayload(p))
+			if err != nil {
+				t.Fatal(err)
+			}
+			bases[p.Deployment.Name]++
+			ended, _ := s.wantState(accepted.ID, want)
+			return ended.Failure
+		}
+		owners := func(want map[string]string) {
+			t.Helper()
+			resources, err := journal.Query(t.Context(), s.journal, func(tx *journal.Tx) ([]*journal.Resource, error) {
+				return tx.ProjectResources(theProject)
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			have := make(map[string]string)
+			for _, r := range resources {
+				have[r.Name] = r.Deployment
+			}
+			if !maps.Equal(have, want) {
+				t.Errorf("the owners are %v, want %v", have, want)
+			}
+		}
+		const job = `volume.resize("data", {size_gib: 2}); volume.create("data", {size_gib: 2}); volume.create("own", {size_gib: 1})`
+		run(payload("shop", `volume.create("data", {size_gib: 1})`), writ.RunSucceeded)
+		for name, uses := range map[string][]string{"none": nil, "another": {"mail"}} {
+			if seen := s.preview(payload("nightly", job, uses...)).Calls[0]; seen.Action != writ.ActionRefused || seen.Error.Code != writ.CodeNotOwner {
+				t.Errorf("%s: the preview is %+v", name, seen)
+			}
+			if why := run(payload("nightly", job, uses...), writ.RunFailed); why.Code != writ.CodeNotOwner || !testenv.Mentions(why.Hint, "--uses shop") {
+				t.Errorf("%s: %+v", name, why)
+			}
+		}
+		if seen := s.preview(payload("nightly", job, "mail", "shop")).Calls[0]; seen.Action != writ.ActionUpdate && seen.Action != writ.ActionAct {
+			t.Errorf("the preview is %+v", seen)
+		}
+		run(payload("nightly", job, "mail", "shop"), writ.RunSucceeded)
+		owners(map[string]string{"data": "shop", "own": "nightly"})
+
+		prunes := payload("nightly", `volume.create("own", {size_gib: 1})`, "shop")
+		prunes.Prune, prunes.Allow = []string{"volume/data"}, append(prunes.Allow, "volume.delete")
+		if why := run(prunes, writ.RunFailed); why.Code != writ.CodeNotOwner {
+			t.Errorf("it prunes a resource of a used deployment: %+v", why)
+		}
+		run(payload("shop", `volume.create("data", {size_gib: 2})`), writ.RunSucceeded)
+		run(payload("nightly", `volume.delete("data")`, "shop"), writ.RunSucceeded)
+		run(payload("nightly", `volume.create("data", {size_gib: 1})`, "shop"), writ.RunSucceeded)
+		owners(map[string]string{"data": "nightly", "own": "nightly"})
 	})
 }

@@ -36,7 +36,7 @@ func (s *sim) proposal(p *identity.Payload) writ.Proposal {
 	if err != nil || plan.Failure != nil {
 		s.t.Fatalf("plan: %v, %+v", err, plan.Failure)
 	}
-	text, err := json.Marshal(writ.Proposal{Project: theProject, Deployment: p.Deployment.Name, Destructive: len(p.Targets) > 0, Targets: p.Targets, Calls: plan.Proposed(), Waits: plan.Waits})
+	text, err := json.Marshal(writ.Proposal{Project: theProject, Deployment: p.Deployment.Name, Destructive: len(p.Targets) > 0, Targets: p.Targets, Uses: p.Uses, Calls: plan.Proposed(), Waits: plan.Waits})
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -198,7 +198,7 @@ func (p *pass) operate(op *catalog.Operation, args []tengo.Object) (*handle, err
 	}
 	call.Hash = hash
 	if p.pruning {
-		call.Position = prunePosition
+		call.Position = scripts.PrunePosition
 	} else if trace := p.frames(); len(trace) > 0 {
 		call.Position = trace[0]
 	}
@@ -275,9 +275,6 @@ type crash struct {
 }
 
 func (c *crash) Error() string { return fmt.Sprintf("%v", c.cause) }
-
-// prunePosition is the position of a call of prune.
-const prunePosition = "prune"
 
 // names holds the resources that the calls of a script name.
 type names struct {

@@ -68,7 +68,7 @@ func newPlanning() *planning { return &planning{work: scripts.MaxFuel, read: mak
 func (p *pass) planned(err error) scripts.Plan {
 	end, failed := p.plan.end(err)
 	if end != nil && p.pruning {
-		end.Position = prunePosition
+		end.Position = scripts.PrunePosition
 	}
 	plan := p.plan.plan(end, failed)
 	plan.Logs = p.logs

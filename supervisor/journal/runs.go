@@ -47,6 +47,7 @@ type Run struct {
 	Destructive bool      `json:"destructive,omitempty"` // whether it has targets
 	Targets     []string  `json:"targets,omitempty"`
 	Allow       []string  `json:"allow"`
+	Uses        []string  `json:"uses,omitempty"`
 	Signed      time.Time `json:"signed,omitzero"`  // by the signer's clock
 	Expires     time.Time `json:"expires,omitzero"` // its submission may be repeated until then
 

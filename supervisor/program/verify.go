@@ -164,6 +164,7 @@ func differs(run *journal.Run, v *identity.Verified) string {
 			run.Deployment == p.Deployment.Name && (run.Deployment == "" || run.Revision == p.Deployment.Base+1),
 			"its deployment",
 		},
+		{slices.Equal(run.Uses, p.Uses), "the list of deployments that it may change"},
 		{run.Signer == v.Signer, "its signer"},
 		{run.Script == p.Script.Name, "its script"},
 		{run.Plan == p.Plan, "its plan"},

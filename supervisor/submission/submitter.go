@@ -184,7 +184,7 @@ func (s *Submitter) newRun(v *identity.Verified, roster *identity.Roster) *journ
 		DatacenterName: roster.Datacenter(s.Datacenter).Name,
 		Roster:         roster.Version,
 		Engine:         p.Engine,
-		Destructive:    len(p.Targets) > 0, Targets: p.Targets, Allow: p.Allow, Signed: p.Created, Expires: p.Expires,
+		Destructive:    len(p.Targets) > 0, Targets: p.Targets, Allow: p.Allow, Uses: p.Uses, Signed: p.Created, Expires: p.Expires,
 	}
 	if run.Deployment != "" {
 		run.Revision = p.Deployment.Base + 1

@@ -10,6 +10,7 @@ import (
 	"writ"
 	"writ/identity/target"
 	"writ/sal/catalog"
+	"writ/scripts"
 	"writ/supervisor/bound"
 	"writ/supervisor/journal"
 )
@@ -282,7 +283,7 @@ func (t claimer) claimResource(
 		c.UID, c.Need = earlier.UID, grows(op, c, before)
 		t.pin(c, earlier.Node)
 	case have != nil:
-		if op.Effect != catalog.Look && have.Deployment != t.run.Deployment && !c.Options.Adopt {
+		if op.Effect != catalog.Look && !t.mayChange(have, c) {
 			return t.fail(c, writ.CallFailed, notOwner(have))
 		}
 		if op.Effect == catalog.Remove {
@@ -347,7 +348,8 @@ func grows(op *catalog.Operation, c *journal.Call, before writ.Capacity) writ.Ca
 // notOwner returns the error of a call on another deployment's resource. The hint first names a missing --deployment
 // flag, the usual cause.
 func notOwner(have *journal.Resource) *writ.Error {
-	owner, flag := "deployment "+have.Deployment, "with --deployment "+have.Deployment
+	owner, flag := "deployment "+have.Deployment, fmt.Sprintf("with --deployment %s, or for another deployment with --uses %s",
+		have.Deployment, have.Deployment)
 	if have.Deployment == "" {
 		owner, flag = "the project itself", "without --deployment"
 	}
@@ -375,6 +377,13 @@ func (t claimer) user(have *journal.Resource) (*journal.Resource, error) {
 		}
 	}
 	return nil, nil
+}
+
+// mayChange reports whether a call may change a resource: its deployment owns the resource, the signed header names the
+// owner, or the call adopts the resource. A run prunes resources of its own deployment only.
+func (t claimer) mayChange(have *journal.Resource, c *journal.Call) bool {
+	uses := slices.Contains(t.run.Uses, have.Deployment) && c.Position != scripts.PrunePosition
+	return have.Deployment == t.run.Deployment || uses || c.Options.Adopt
 }
 
 // changes reports whether the run has a call that may change a resource.

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"writ"
+	"writ/identity"
 	"writ/identity/target"
 	"writ/internal/clip"
 	"writ/sal/catalog"
@@ -35,6 +36,9 @@ func ReadProposal(p *writ.Proposal) ([]ProposedCall, error) {
 		slices.ContainsFunc(p.Targets, func(t string) bool { return !target.Valid(t) }):
 		return nil, writ.Errorf(writ.CodeBadRequest, "targets are at most %d names like volume/web-0 or volume/web-*",
 			target.Max)
+	case len(p.Uses) > identity.MaxUses,
+		slices.ContainsFunc(p.Uses, func(name string) bool { return !writ.ValidName(name) }):
+		return nil, writ.Errorf(writ.CodeBadRequest, "uses are at most %d names of deployments", identity.MaxUses)
 	case len(p.Calls) > scripts.MaxCalls:
 		return nil, writ.Errorf(writ.CodeTooLarge, "the plan has %d calls; a run has at most %d", len(p.Calls),
 			scripts.MaxCalls)
@@ -179,7 +183,7 @@ func ProposalRun(p *writ.Proposal, calls []ProposedCall, project string, revisio
 		Run: writ.Run{
 			Project: p.Project, ProjectName: project, Deployment: p.Deployment, Revision: revision + 1, State: writ.RunRunning,
 		},
-		Destructive: p.Destructive, Targets: p.Targets,
+		Destructive: p.Destructive, Targets: p.Targets, Uses: p.Uses,
 	}
 	for _, c := range calls {
 		run.Allow = append(run.Allow, c.Operation)

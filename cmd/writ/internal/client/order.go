@@ -16,6 +16,7 @@ type Order struct {
 	Datacenter writ.DatacenterID
 	Project    identity.Project
 	Deployment identity.Deployment
+	Uses       []string      // other deployments whose resources the script may change
 	Expires    time.Duration // relative to the current time
 	Deadline   time.Duration // relative to acceptance
 	MaxCalls   int
@@ -49,6 +50,7 @@ func (o Order) Payload(roster *identity.Roster, by Signatory) ([]byte, error) {
 		Project:      o.Project.ID,
 		ProjectName:  o.Project.Name,
 		Deployment:   o.Deployment,
+		Uses:         o.Uses,
 		Signer:       by.Name,
 		Certificate:  certificate,
 		Created:      now,

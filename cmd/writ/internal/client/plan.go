@@ -148,7 +148,7 @@ func answers(p writ.Preview, calls int) bool {
 func (c Orders) preview(ctx context.Context, o Order, plan *scripts.Plan, newest bool) (writ.Preview, error) {
 	targets := o.destructive()
 	p := writ.Proposal{Project: o.Project.ID, Deployment: o.Deployment.Name, Destructive: len(targets) > 0,
-		Targets: targets, Calls: plan.Proposed(), Waits: plan.Waits}
+		Targets: targets, Uses: o.Uses, Calls: plan.Proposed(), Waits: plan.Waits}
 	if p.Deployment != "" && !newest {
 		p.Base = &o.Deployment.Base
 	}

@@ -48,7 +48,7 @@ var wordsOfKind = map[string]string{
 var words = map[string]string{
 	"ADDRESS":     "boot-server coordinator journal ledger nameserver public-url redis report-to server supervisor traces url",
 	"DATACENTER":  "dc",
-	"DEPLOYMENT":  "deployment",
+	"DEPLOYMENT":  "deployment uses",
 	"DIGEST":      "plan",
 	"DIRECTORY":   "data dir image-dir modules packages profile redis-tls-dir",
 	"ENGINE":      "engines",

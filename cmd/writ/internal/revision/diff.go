@@ -18,7 +18,7 @@ import (
 
 // Part is a part of a signed text that two revisions have in different forms.
 type Part struct {
-	Name   string `json:"name"`   // "web.tengo", a module, "parameters", "images", "secrets", "destructive", "prune" or "limits"
+	Name   string `json:"name"`   // "web.tengo", a module, "parameters", "images", "uses", "secrets", "destructive", "prune" or "limits"
 	Change string `json:"change"` // added, removed or changed
 	Diff   string `json:"diff"`   // a unified diff
 }
@@ -74,7 +74,7 @@ func DiffToText(older *Revision, to *identity.Payload, label string) (parts []Pa
 		name     string
 		from, to []string
 	}{
-		{"images", from.Images, to.Images}, {"secrets", from.Secrets, to.Secrets},
+		{"uses", from.Uses, to.Uses}, {"images", from.Images, to.Images}, {"secrets", from.Secrets, to.Secrets},
 		{"destructive", from.Targets, to.Targets}, {"prune", from.Prune, to.Prune},
 	} {
 		add(list.name, listLines(list.from), listLines(list.to))
@@ -134,7 +134,7 @@ func Changes(from, to *Revision) string {
 			all = append(all, paramChanges(from.Payload.Params, to.Payload.Params)...)
 		case "images":
 			all = append(all, imageChanges(from.Payload.Images, to.Payload.Images)...)
-		case "secrets", "destructive", "prune", "limits":
+		case "uses", "secrets", "destructive", "prune", "limits":
 			all = append(all, p.Name)
 		default:
 			plus, minus := p.Lines()

@@ -246,6 +246,7 @@ func orderToPlan(
 	if order.Deployment, err = signing.ParseDeployment(o.Deployment); err != nil {
 		return order, err
 	}
+	order.Uses = o.Uses
 	order.Project.Name = cmp.Or(c.Context.Project, client.DefaultProject)
 	return order, nil
 }
@@ -283,6 +284,7 @@ func nextCommand(env *cli.Env, p *planview.View, o *signing.OrderFlags) string {
 	case o.Deployment != "":
 		add("--deployment", o.Deployment)
 	}
+	add("--uses", o.Uses...)
 	if o.Deadline != signing.DefaultDeadline {
 		add("--deadline", o.Deadline.String())
 	}

@@ -218,7 +218,7 @@ func (r *rollback) makeOrder(ctx context.Context) error {
 		return writ.Errorf(e.Code, "revision %d cannot be signed again: %s", r.old.Number, e.Message).
 			WithHint("save the script with `writ deployment script %s --revision %d`, and correct it", r.deployment.Name, r.old.Number)
 	}
-	o.Params, o.Images = p.Params, p.Images
+	o.Params, o.Images, o.Uses = p.Params, p.Images, p.Uses
 	o.Expires, o.Deadline, o.MaxCalls = identity.DefaultValidity, p.Deadline, p.MaxCalls
 	var err error
 	names := slices.Concat(secretNames(p.Secrets), r.flags.order.Secrets)

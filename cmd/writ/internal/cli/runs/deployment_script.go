@@ -71,6 +71,7 @@ type signedScript struct {
 	Run         writ.RunID            `json:"run"`
 	Project     string                `json:"project"`
 	Deployment  string                `json:"deployment"`
+	Uses        []string              `json:"uses,omitempty"`
 	Signer      string                `json:"signer"`
 	Certificate *identity.Certificate `json:"certificate,omitempty"`
 	Revoked     bool                  `json:"revoked,omitempty"` // the signing key or its owner
@@ -90,7 +91,8 @@ type signedScript struct {
 func signedScriptOf(r *revision.Revision) signedScript {
 	p := r.Payload
 	s := signedScript{
-		Revision: r.Number, Run: r.Run.ID, Project: p.ProjectName, Deployment: p.Deployment.Name, Signer: p.Signer,
+		Revision: r.Number, Run: r.Run.ID, Project: p.ProjectName, Deployment: p.Deployment.Name, Uses: p.Uses,
+		Signer:      p.Signer,
 		Certificate: r.Certificate, Revoked: r.Revoked != nil, Signed: p.Created,
 		Script: signedText{p.Script.Name, string(p.Script.Text)}, Parameters: p.Params, Destructive: p.Targets,
 		Prune: p.Prune, Secrets: p.Secrets, Images: p.Images, Plan: p.Plan, MaxCalls: p.MaxCalls,

@@ -32,6 +32,7 @@ type OrderFlags struct {
 	Datacenter  string
 	labels      []string
 	Deployment  string
+	Uses        []string
 	Expires     time.Duration
 	Deadline    time.Duration
 	MaxCalls    int
@@ -88,6 +89,9 @@ func (o *OrderFlags) Check() error {
 	if o.Prune.Said && o.Deployment == "" {
 		return writ.Errorf(writ.CodeUsage, "--prune deletes resources of a deployment").WithHint("add --deployment NAME")
 	}
+	if err := o.checkUses(); err != nil {
+		return err
+	}
 	versions := make(map[string]int)
 	for _, word := range o.Secrets {
 		name, version, err := ParseSecret(word)
@@ -103,6 +107,24 @@ func (o *OrderFlags) Check() error {
 	return nil
 }
 
+// checkUses rejects names of --uses that cannot be signed.
+func (o *OrderFlags) checkUses() error {
+	own, _, _ := strings.Cut(o.Deployment, "@")
+	for i, name := range o.Uses {
+		switch {
+		case !writ.ValidName(name):
+			return writ.Errorf(writ.CodeUsage, "--uses: %q is not a valid name of a deployment", name).
+				WithHint("`writ deployment list` shows the names")
+		case name == own:
+			return writ.Errorf(writ.CodeUsage, "--uses names %s, the deployment of the script", name).
+				WithHint("leave it out: a script may change the resources of its own deployment")
+		case slices.Contains(o.Uses[:i], name):
+			return writ.Errorf(writ.CodeUsage, "--uses names %s twice", name).WithHint("name it once")
+		}
+	}
+	return nil
+}
+
 // AddTask adds the flags that describe the task.
 func (o *OrderFlags) AddTask(env *cli.Env, c *cobra.Command) {
 	o.Own.Add(c)
@@ -114,6 +136,8 @@ func (o *OrderFlags) AddTask(env *cli.Env, c *cobra.Command) {
 		"with --dc any: label=value that the datacenter must have, region=… too (repeatable)")
 	f.StringVar(&o.Deployment, "deployment", "",
 		"deployment of the script: NAME, or NAME@BASE with the revision on which the plan is based")
+	f.StringArrayVar(&o.Uses, "uses", nil,
+		"another deployment of the project whose resources the script may change; they keep their owner (repeatable)")
 	f.DurationVar(&o.Deadline, "deadline", DefaultDeadline, "time limit of the run")
 	cli.InRange(f, "deadline", &o.Deadline, time.Second, identity.MaxDeadline)
 	f.IntVar(&o.MaxCalls, "max-calls", scripts.MaxCalls, "maximum number of calls of the script")
@@ -126,6 +150,7 @@ func (o *OrderFlags) AddTask(env *cli.Env, c *cobra.Command) {
 	if err := c.RegisterFlagCompletionFunc("param", o.completeParams); err != nil {
 		panic(err) // the flag was defined above
 	}
+	env.CompleteFlag(c, "uses", cli.SuggestDeployments)
 	env.CompleteFlag(c, "dc", func(ctx context.Context, c *client.Client) []string {
 		return append(cli.SuggestDatacenters(ctx, c), AnyDatacenter)
 	})
@@ -161,6 +186,7 @@ func Order(
 	if order.Deployment, err = ParseDeployment(o.Deployment); err != nil {
 		return order, err
 	}
+	order.Uses = o.Uses
 	if order.Project, err = cli.ProjectOf(c, roster); err != nil {
 		return order, err
 	}

@@ -62,6 +62,9 @@ func (r resubmit) words(command, deployment string) []string {
 		words = append(words, "--deployment", deployment)
 	}
 	if r.payload != nil {
+		for _, name := range r.payload.Uses {
+			words = append(words, "--uses", name)
+		}
 		if len(r.payload.Prune) > 0 {
 			words = append(words, "--prune="+strings.Join(r.payload.Prune, ","))
 		}
