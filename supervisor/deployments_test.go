@@ -92,7 +92,7 @@ func TestPruneDeletesOwnedResources(t *testing.T) {
 // Promise: Plans, scripts and manuals: With `--uses`, a script changes the resources of another deployment of its
 // project; they keep their owner, and the other deployment keeps its revision.
 // How: The signed header names the other deployment; the supervisor compares it with the owner of each resource.
-// Also: TestScripts/uses
+// Also: TestScripts/uses.
 func TestUsedDeploymentKeepsItsResources(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		s.realNode("n1")

@@ -283,7 +283,7 @@ func (t claimer) claimResource(
 		c.UID, c.Need = earlier.UID, grows(op, c, before)
 		t.pin(c, earlier.Node)
 	case have != nil:
-		if op.Effect != catalog.Look && !t.mayChange(have, c) {
+		if op.Effect != catalog.Look && !mayChange(t.run, have, c) {
 			return t.fail(c, writ.CallFailed, notOwner(have))
 		}
 		if op.Effect == catalog.Remove {
@@ -379,11 +379,11 @@ func (t claimer) user(have *journal.Resource) (*journal.Resource, error) {
 	return nil, nil
 }
 
-// mayChange reports whether a call may change a resource: its deployment owns the resource, the signed header names the
-// owner, or the call adopts the resource. A run prunes resources of its own deployment only.
-func (t claimer) mayChange(have *journal.Resource, c *journal.Call) bool {
-	uses := slices.Contains(t.run.Uses, have.Deployment) && c.Position != scripts.PrunePosition
-	return have.Deployment == t.run.Deployment || uses || c.Options.Adopt
+// mayChange reports whether a call of a run may change a resource: the run's deployment owns it, the signed header names
+// the owner, or the call adopts the resource. A run prunes resources of its own deployment only.
+func mayChange(run *journal.Run, have *journal.Resource, c *journal.Call) bool {
+	uses := slices.Contains(run.Uses, have.Deployment) && c.Position != scripts.PrunePosition
+	return have.Deployment == run.Deployment || uses || c.Options.Adopt
 }
 
 // changes reports whether the run has a call that may change a resource.
