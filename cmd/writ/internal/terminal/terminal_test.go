@@ -1,6 +1,7 @@
 package terminal
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -275,6 +276,18 @@ func TestDataIsPaintedForEyesOnly(t *testing.T) {
 	for _, tone := range []Tone{Good, Changed, Bad, Dim} {
 		if got := term.Paint(tone, "x"); !strings.HasPrefix(got, "\x1b[") || !strings.Contains(got, "x") {
 			t.Errorf("%s: %q", tone, got)
+		}
+	}
+}
+
+// A file gets the exact bytes. A terminal gets no character that controls it.
+func TestPrintExactEscapesOnScreensOnly(t *testing.T) {
+	const text = "a\u202eb\x1b[31m\tc\n\u009b"
+	for screen, want := range map[bool]string{false: text, true: "<a\\u202eb\\u001b[31m\tc>\n<\\u009b>"} {
+		var out bytes.Buffer
+		term := &Terminal{Out: &out, screen: screen}
+		if err := term.PrintExact([]byte(text), func(line string) string { return "<" + line + ">" }); err != nil || out.String() != want {
+			t.Errorf("screen %v: %q, %v, want %q", screen, out.String(), err, want)
 		}
 	}
 }
