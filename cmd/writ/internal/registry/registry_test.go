@@ -94,3 +94,33 @@ func TestRegistriesWithoutTLSAreRefused(t *testing.T) {
 type roundTrip func(q *http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(q *http.Request) (*http.Response, error) { return f(q) }
+
+// Only a registry that reports the absence of an image makes it gone.
+func TestGoneImagesAreFound(t *testing.T) {
+	t.Setenv("DOCKER_CONFIG", t.TempDir())
+	s := ociregistry.Start(t)
+	digest := s.Push(t, "team/web:1", empty.Image)
+	status := func(code int) func(http.ResponseWriter, *http.Request) bool {
+		return func(w http.ResponseWriter, _ *http.Request) bool { w.WriteHeader(code); return true }
+	}
+	for name, tt := range map[string]struct {
+		digest string
+		before func(http.ResponseWriter, *http.Request) bool
+		want   writ.Code
+	}{
+		"an image":       {digest, nil, ""},
+		"another digest": {"sha256:" + strings.Repeat("0a", 32), nil, writ.CodeImageGone},
+		"no access":      {digest, status(http.StatusForbidden), writ.CodeRegistryDenied},
+		"a fault":        {digest, status(http.StatusInternalServerError), writ.CodeRegistryBusy},
+	} {
+		s.Before(tt.before)
+		r := imageref.Reference{Registry: s.Host, Repository: "team/web", Tag: "1", Digest: tt.digest}
+		err := Resolver{s.Transport()}.Present(t.Context(), r)
+		if writ.CodeOf(err) != tt.want {
+			t.Errorf("%s: %v, want %s", name, err, tt.want)
+		}
+		if err != nil && writ.AsError(err).Hint == "" {
+			t.Errorf("%s: no next step in %v", name, err)
+		}
+	}
+}
