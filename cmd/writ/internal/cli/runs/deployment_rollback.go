@@ -45,7 +45,7 @@ does not name stay too, unless you add --prune.
 
 The command does not trust its coordinator. It verifies the signature of the earlier signer on this
 revision, and the signature of the supervisor on the end of its run. Then it shows the difference to the current revision and the
-plan, and asks. You sign a new text: your rights count, and not those of the earlier signer.
+plan, and asks. You sign a new text, so you need the rights for it.
 
 The command stops before it signs if the deployment has an open run, or if a registry no longer has an image
 (IMAGE_GONE).`,

@@ -157,8 +157,8 @@ func unseenPrune(order *client.Order) error {
 		WithHint("`writ plan` with --prune prints the command that names them: --prune=%s", strings.Join(order.Prune, ","))
 }
 
-// namePruned sets the resources that the run of an order prunes: those of the flag, or else all that the plan does not
-// name.
+// namePruned sets the resources that the run of an order prunes. The flag names them; without names, the run prunes each
+// owned resource that is missing from the plan.
 func namePruned(
 	ctx context.Context, env *cli.Env, c *client.Client, roster *identity.Roster, order *client.Order, o *signing.OrderFlags,
 	plan scripts.Plan,
