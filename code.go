@@ -148,6 +148,7 @@ const (
 	CodeRegistryBusy           Code = "REGISTRY_BUSY"
 	CodeSecretUnknown          Code = "SECRET_UNKNOWN"
 	CodeSecretUnreadable       Code = "SECRET_UNREADABLE"
+	CodeUnhealthy              Code = "UNHEALTHY"
 	CodeInjected               Code = "INJECTED"
 	CodeInjectedFinal          Code = "INJECTED_FINAL"
 )
@@ -609,6 +610,11 @@ var Codes = []CodeInfo{
 		CodeSecretUnreadable, Failed, false, 422, ExitFailed,
 		"The reader of the secret cannot decrypt it: it was encrypted for another key, or is another secret.",
 		"Set it again with `writ secret set`. A node that has lost its keys must join again.",
+	},
+	{
+		CodeUnhealthy, Failed, false, 422, ExitFailed,
+		"The program of a container did not pass its health check in time; the message has the last probe and output.",
+		"Mend the program or the check. `health.start_seconds` gives a slow program more time.",
 	},
 	{CodeInjected, Unavailable, true, 422, ExitFailed, "A simulated driver was configured to fail here.", ""},
 	{CodeInjectedFinal, Failed, false, 422, ExitFailed, "A simulated driver was configured to fail here permanently.", ""},

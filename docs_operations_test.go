@@ -190,6 +190,9 @@ func writeRows(b *strings.Builder, s catalog.Schema, under string, marksChanges 
 		if f.Type == catalog.List && f.Elem.Type == catalog.Object {
 			writeRows(b, f.Elem.Fields, under+f.Name+"[].", false)
 		}
+		if f.Type == catalog.Object {
+			writeRows(b, f.Fields, under+f.Name+".", false)
+		}
 	}
 }
 

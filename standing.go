@@ -18,6 +18,7 @@ type Standing struct {
 	// MoreAddresses lists the resource's addresses on its other networks, IPv6 first.
 	MoreAddresses []string    `json:"more_addresses,omitempty"`
 	Published     []Published `json:"published,omitempty"`
+	Health        string      `json:"health,omitempty"` // of a container with a health check: starting, healthy or unhealthy
 	// Exit reports how a container's program last ended by itself. It is nil for other resources, and before the first
 	// end.
 	Exit *Exit `json:"exit,omitempty"`
@@ -26,7 +27,7 @@ type Standing struct {
 // Equal reports whether s and o are the same.
 func (s Standing) Equal(o Standing) bool {
 	return (s.Exit == o.Exit || s.Exit != nil && o.Exit != nil && *s.Exit == *o.Exit) &&
-		s.State == o.State && s.Address == o.Address && s.IPv4 == o.IPv4 &&
+		s.State == o.State && s.Address == o.Address && s.IPv4 == o.IPv4 && s.Health == o.Health &&
 		slices.Equal(s.MoreAddresses, o.MoreAddresses) && slices.Equal(s.Published, o.Published)
 }
 

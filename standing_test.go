@@ -14,6 +14,7 @@ func TestStandingsAreCompared(t *testing.T) {
 	for name, change := range map[string]func(*writ.Standing){
 		"state":         func(s *writ.Standing) { s.State = "running" },
 		"address":       func(s *writ.Standing) { s.Address = "" },
+		"health":        func(s *writ.Standing) { s.Health = "unhealthy" },
 		"ipv4":          func(s *writ.Standing) { s.IPv4 = "10.0.0.2" },
 		"more":          func(s *writ.Standing) { s.MoreAddresses = nil },
 		"published":     func(s *writ.Standing) { s.Published[0].Port = 81 },

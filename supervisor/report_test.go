@@ -120,16 +120,21 @@ func TestHowAResourceStandsBecomesPartOfIt(t *testing.T) {
 			time.Sleep(2 * time.Second)
 			synctest.Wait()
 		}
+		n.send(envelope.Report, writ.Report{Node: n.id, Incarnation: 1, Round: 7, States: []writ.ResourceState{
+			{ResourceID: made.ResourceID, UID: made.UID, Standing: writ.Standing{State: "running", Address: "fd00::7", Health: "unhealthy"}},
+		}})
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
 		s.wantState(s.submit(`machine := import("machine")`+"\n"+`machine.stop(machine.get("m"))`), writ.RunSucceeded)
 		var states []string
 		for _, e := range s.eventsOf("resource") {
-			text := strings.TrimSpace(e.Resource.State + " " + e.Resource.Address)
+			text := strings.TrimSpace(e.Resource.State + " " + e.Resource.Address + " " + e.Resource.Health)
 			if e.Resource.Exit != nil {
 				text += ", " + e.Resource.Exit.String()
 			}
 			states = append(states, text)
 		}
-		want := []string{"x", "paused fd00::7", "running fd00::7", "running fd00::7, " + exited.Exit.String(), "x"} // its operations answer "x"
+		want := []string{"x", "paused fd00::7", "running fd00::7", "running fd00::7, " + exited.Exit.String(), "running fd00::7 unhealthy", "x"} // its operations answer "x"
 		if diff := cmp.Diff(want, states); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}

@@ -293,7 +293,7 @@ func sample(f *catalog.Field, hole func(string) string) string {
 			return "[{" + inside + "}]"
 		}
 		return "[{" + hole("") + "}]"
-	case catalog.Map:
+	case catalog.Map, catalog.Object:
 		return "{" + hole("") + "}"
 	default:
 		if text := f.Sample(); text != "" {

@@ -38,6 +38,7 @@ func StateOf(resource writ.ResourceID, seen sal.Observation) writ.ResourceState 
 	}
 	s := writ.ResourceState{ResourceID: resource, UID: seen.UID, Standing: catalog.StandingOf(seen.Values)}
 	s.State = clip.OneLine(cmp.Or(seen.State, s.State), maxStateText)
+	s.Health = clip.OneLine(s.Health, maxStateText)
 	s.Address, s.IPv4 = clip.OneLine(s.Address, maxStateText), clip.OneLine(s.IPv4, maxStateText)
 	return s
 }

@@ -87,6 +87,9 @@ type Operation struct {
 	// with free disk space.
 	Measured bool
 
+	// AwaitsHealth means that the operation waits as long as the health check in the arguments that made its resource.
+	AwaitsHealth bool
+
 	newArgs func() any // returns a pointer to a zero argument struct
 	structs map[reflect.Type]Schema
 }

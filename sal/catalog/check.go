@@ -126,7 +126,10 @@ func (c *checker) value(f *Field, v any, at Path) {
 			return
 		}
 		if f.Type == Object {
-			c.object(f.Fields, m, at)
+			before := len(c.problems)
+			if c.object(f.Fields, m, at); len(c.problems) == before {
+				c.whole(f, m, at)
+			}
 			return
 		}
 		c.bounds(f, int64(len(m)), " keys", at)

@@ -77,6 +77,24 @@ func same(a, b any) bool {
 	return reflect.TypeOf(a).Comparable() && a == b
 }
 
+// wholes maps the names of checks in tags to functions that check all fields of an object.
+var wholes = map[string]func(object map[string]any) (name, problem string){"health": uselessHealth}
+
+// whole adds a problem if the fields of an object do not fit each other.
+func (c *checker) whole(f *Field, object map[string]any, at Path) {
+	if !c.meaning || f.whole == nil {
+		return
+	}
+	name, problem := f.whole(f.Fields.Fill(object))
+	if problem == "" {
+		return
+	}
+	if name != "" {
+		at = append(slices.Clone(at), name)
+	}
+	c.add(at, WrongValue, "%s %s", at, problem)
+}
+
 // beside adds a problem if the other arguments make a field useless.
 func (c *checker) beside(f *Field, args map[string]any, at Path) {
 	if !c.meaning {

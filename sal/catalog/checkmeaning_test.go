@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -28,5 +29,88 @@ func TestLongListsAreNotCompared(t *testing.T) {
 	c.value(f, []any{int64(1), int64(1), int64(1)}, Path{"disks"})
 	if len(c.problems) != 1 {
 		t.Errorf("the problems are %v, want the number of elements alone", c.problems)
+	}
+}
+
+// Each wrong health check has one problem, which names the field.
+func TestHealthCheckIsCheckedByItsMeaning(t *testing.T) {
+	o, _ := Lookup("container.create")
+	command := []any{"pg_isready"}
+	for _, c := range []struct {
+		health any
+		want   string
+	}{
+		{map[string]any{"http": "/healthz?deep=1", "port": int64(8080)}, ""},
+		{map[string]any{"tcp": int64(5432), "interval_seconds": int64(1), "timeout_seconds": int64(1)}, ""},
+		{map[string]any{"command": command, "interval_seconds": int64(5)}, ""},
+		{map[string]any{"http": Unknown{}, "port": Unknown{}, "interval_seconds": Unknown{}}, ""},
+		{map[string]any{}, "health must have one of http, tcp and command"},
+		{map[string]any{"retries": int64(2)}, "health must have one of http, tcp and command"},
+		{map[string]any{"tcp": int64(1), "command": command}, "health must have only one of tcp and command"},
+		{map[string]any{"http": "/", "port": int64(1), "tcp": int64(1), "command": command}, "health must have only one of http and tcp and command"},
+		{map[string]any{"http": "/"}, "health.http has no effect without port: give both, or omit it"},
+		{map[string]any{"tcp": int64(80), "port": int64(80)}, "health.port has no effect without http: give both, or omit it"},
+		{map[string]any{"http": "/", "port": int64(0)}, "health.port must be 1 to 65535, not 0"},
+		{map[string]any{"tcp": int64(65536)}, "health.tcp must be 1 to 65535, not 65536"},
+		{map[string]any{"tcp": "80"}, `health.tcp must be an int, not a string`},
+		{map[string]any{"http": "healthz", "port": int64(1)}, `health.http must be a path such as /healthz, not "healthz"`},
+		{map[string]any{"http": "http://10.0.0.1/", "port": int64(1)}, `health.http must be a path such as /healthz, not "http://10.0.0.1/"`},
+		{map[string]any{"http": "/a b", "port": int64(1)}, `health.http must be a path such as /healthz, not "/a b"`},
+		{map[string]any{"http": "/%zz", "port": int64(1)}, `health.http must be a path such as /healthz, not "/%zz": it cannot be parsed`},
+		{map[string]any{"http": "/a#b", "port": int64(1)}, `health.http must be a path such as /healthz, not "/a#b": it has a fragment, which no server receives`},
+		{map[string]any{"command": []any{}}, "health.command must have 1 to 256 elements, not 0"},
+		{map[string]any{"command": []any{""}}, `health.command[0] must be a program such as /usr/bin/env, not "": it names no program`},
+		{map[string]any{"command": "pg_isready"}, "health.command must be a list, not a string"},
+		{map[string]any{"tcp": int64(1), "timeout_seconds": int64(11)}, "health.timeout_seconds must be at most interval_seconds, which is 10, not 11"},
+		{map[string]any{"tcp": int64(1), "interval_seconds": int64(2)}, "health.timeout_seconds must be at most interval_seconds, which is 2, not 3"},
+		{map[string]any{"command": command, "interval_seconds": int64(4)}, "health.interval_seconds must be at least 5 for a command, not 4"},
+		{map[string]any{"tcp": int64(1), "retries": int64(0)}, "health.retries must be 1 to 100, not 0"},
+		{map[string]any{"tcp": int64(1), "intervall_seconds": int64(9)}, `no field "intervall_seconds" in health; did you mean "interval_seconds"?`},
+		{"/healthz", "health must be a map, not a string"},
+	} {
+		got := ""
+		problems := o.Args.Check(map[string]any{"image": "web", "health": c.health}, nil)
+		for _, p := range problems {
+			got = p.String()
+		}
+		if got != c.want || len(problems) > 1 {
+			t.Errorf("%v: %d problems, the last is %q; want %q", c.health, len(problems), got, c.want)
+		}
+	}
+}
+
+func TestCallHasTimeForItsHealthCheck(t *testing.T) {
+	create, _ := Lookup("container.create")
+	start, _ := Lookup("container.start")
+	exec, _ := Lookup("container.exec")
+	health := func(fields ...any) map[string]any {
+		check := map[string]any{"tcp": int64(80)}
+		for i := 0; i < len(fields); i += 2 {
+			check[fields[i].(string)] = fields[i+1]
+		}
+		return map[string]any{"health": check}
+	}
+	slow := health("start_seconds", int64(1200), "retries", int64(10), "timeout_seconds", int64(8))
+	both := map[string]any{"grace_seconds": int64(600), "health": slow["health"]}
+	for _, c := range []struct {
+		op         *Operation
+		args, made map[string]any
+		want       time.Duration
+	}{
+		{create, nil, nil, 5 * time.Minute},
+		{create, health(), nil, 5 * time.Minute},
+		{create, slow, nil, (1200 + 10*(8+10) + 120) * time.Second},
+		{create, both, nil, (600 + 1200 + 10*(8+10) + 120) * time.Second},
+		{start, nil, nil, 2 * time.Minute},
+		{start, nil, health(), (30 + 3*(3+10) + 120) * time.Second},
+		{start, nil, slow, (1200 + 10*(8+10) + 120) * time.Second},
+		{exec, nil, slow, 5 * time.Minute},
+	} {
+		if got := c.op.TimeLimit(c.args, c.made); got != c.want {
+			t.Errorf("%s(%v) of %v: %s, want %s", c.op.Name(), c.args, c.made, got, c.want)
+		}
+	}
+	if name, wait := create.LongestWait(both); name != "health.start_seconds" || wait != 20*time.Minute {
+		t.Errorf("the longest wait is %s, %s", name, wait)
 	}
 }

@@ -34,12 +34,45 @@ type ContainerCreate struct {
 	// GraceSeconds has no default, so that calls of older scripts keep their hashes.
 	GraceSeconds int64  `writ:"grace_seconds,mutable,min=1,max=3600,waits" help:"time for the container to exit when it is replaced or deleted, in seconds; the default is 10"`
 	Restart      string `writ:"restart,mutable,default=always,enum=always|on-failure|never" help:"when to restart it after it exits"`
+
+	Health Health `writ:"health,mutable,whole=health" help:"health check; the call waits until the container is healthy"`
+}
+
+// Health describes a health check. It has exactly one of HTTP, TCP and Command.
+type Health struct {
+	HTTP string `writ:"http,form=urlpath,max=1024,with=port" help:"path for a GET request; 200 to 399 is healthy"`
+	Port int64  `writ:"port,min=1,max=65535,with=http" help:"the port of http"`
+	TCP  int64  `writ:"tcp,min=1,max=65535" help:"a port that accepts connections if the container is healthy"`
+
+	Command []string `writ:"command,min=1,max=256,first=program" help:"program and arguments; exit code 0 is healthy"`
+
+	IntervalSeconds int64 `writ:"interval_seconds,default=10,min=1,max=3600" help:"seconds from one probe to the next"`
+	TimeoutSeconds  int64 `writ:"timeout_seconds,default=3,min=1,max=300" help:"time limit of a probe, in seconds"`
+	Retries         int64 `writ:"retries,default=3,min=1,max=100" help:"consecutive failures that make it unhealthy"`
+	StartSeconds    int64 `writ:"start_seconds,default=30,min=1,max=3600,waits" help:"seconds until failures count"`
+}
+
+// Values of the result field "health" of a running container with a health check.
+const (
+	HealthStarting  = "starting"  // no probe has succeeded since it started
+	HealthHealthy   = "healthy"   // the last probe succeeded, or fewer than retries have failed since one did
+	HealthUnhealthy = "unhealthy" // the last probes failed
+)
+
+// LeastCommandInterval is the minimum of interval_seconds for a check with command, in seconds: each probe starts a
+// process of the runtime on the node.
+const LeastCommandInterval = 5
+
+// Limit returns the longest time that a call waits for a healthy container; 0 without a check.
+func (h Health) Limit() time.Duration {
+	seconds := func(n int64) time.Duration { return time.Duration(n) * time.Second }
+	return seconds(h.StartSeconds) + time.Duration(h.Retries)*seconds(h.TimeoutSeconds+h.IntervalSeconds)
 }
 
 // ReplacesContainer reports whether a change of an argument of container.create needs a new container. Other changes
 // affect only its record.
 func ReplacesContainer(argument string) bool {
-	return !slices.Contains([]string{"restart", "grace_seconds", "publish", "login"}, argument)
+	return !slices.Contains([]string{"restart", "grace_seconds", "publish", "health", "login"}, argument)
 }
 
 // ContainerExec holds the arguments of container.exec.
@@ -64,6 +97,7 @@ const (
 type Container struct {
 	Identity
 	State     string   `writ:"state,required" help:"running or stopped"`
+	Health    string   `writ:"health" help:"starting, healthy or unhealthy; empty if stopped or without a check"`
 	Address   string   `writ:"address" help:"its address on its first network"`
 	Addresses []string `writ:"addresses" help:"its address on each of its networks"`
 	IPv4
@@ -102,13 +136,15 @@ func containerOperations() []*Operation {
 	container := declaration{Module: "container", Kind: writ.KindContainer, Repeat: Safe}
 	return []*Operation{
 		declare[ContainerCreate, Container](container.with("create", Make, 5*time.Minute,
-			"Creates and starts a container. A change of its spec replaces it; its volumes stay.").
+			"Creates and starts a container, and waits until it is healthy if it has a health check. A change of its spec "+
+				"replaces it; its volumes stay.").
 			uses("The container's program can write to its volumes, including existing ones. " +
 				"A replaced container loses the data that it wrote outside its volumes.")),
 		declare[Nothing, Container](container.with("get", Find, time.Minute,
 			"Finds a container that an earlier run created.").reads()),
 		declare[Nothing, Container](container.with("start", Alter, 2*time.Minute,
-			"Starts a stopped container.").uses("The container's program can write to its volumes.")),
+			"Starts a stopped container, and waits until it is healthy if it has a health check.").
+			uses("The container's program can write to its volumes.").awaitsHealth()),
 		declare[Stop, Container](container.with("stop", Alter, 5*time.Minute,
 			"Stops a container: with the STOPSIGNAL of its image (SIGTERM by default), then with SIGKILL after the grace "+
 				"period. It does not restart by itself.").

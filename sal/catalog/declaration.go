@@ -76,6 +76,12 @@ func (d declaration) data(effect Data, risk string) declaration {
 	return d
 }
 
+// awaitsHealth returns d as an operation that waits until its resource is healthy.
+func (d declaration) awaitsHealth() declaration {
+	d.AwaitsHealth = true
+	return d
+}
+
 // afterWait is the time that a call needs after its longest wait, for example to kill a program.
 const afterWait = 2 * time.Minute
 
@@ -83,7 +89,10 @@ const afterWait = 2 * time.Minute
 // long wait. made holds the arguments that made its resource; it may be nil. They count where the call has no value of
 // its own.
 func (o *Operation) TimeLimit(args, made map[string]any) time.Duration {
-	limit := o.Timeout
+	wait := healthLimit(args)
+	if o.AwaitsHealth {
+		wait += healthLimit(made)
+	}
 	for _, f := range o.Args {
 		if !f.Waits {
 			continue
@@ -92,18 +101,53 @@ func (o *Operation) TimeLimit(args, made map[string]any) time.Duration {
 		if seconds == 0 && f.Default == nil {
 			seconds, _ = made[f.Name].(int64)
 		}
-		limit = max(limit, time.Duration(seconds)*time.Second+afterWait)
+		wait += time.Duration(seconds) * time.Second
 	}
-	return limit
+	if wait == 0 {
+		return o.Timeout
+	}
+	return max(o.Timeout, wait+afterWait)
 }
 
 // LongestWait returns the name and value of the argument that makes a call wait longest, or "" and 0.
 func (o *Operation) LongestWait(args map[string]any) (name string, wait time.Duration) {
-	for _, f := range o.Args {
-		seconds, _ := args[f.Name].(int64)
-		if d := time.Duration(seconds) * time.Second; f.Waits && d > wait {
-			name, wait = f.Name, d
+	return longestWait(o.Args, args, "")
+}
+
+// longestWait is LongestWait for a schema. `under` is the prefix of the names.
+func longestWait(s Schema, args map[string]any, under string) (name string, wait time.Duration) {
+	for _, f := range s {
+		at, d := under+f.Name, time.Duration(0)
+		switch v := args[f.Name].(type) {
+		case int64:
+			if f.Waits {
+				d = time.Duration(v) * time.Second
+			}
+		case map[string]any:
+			if f.Type == Object {
+				at, d = longestWait(f.Fields, v, at+".")
+			}
+		}
+		if d > wait {
+			name, wait = at, d
 		}
 	}
 	return name, wait
 }
+
+// healthLimit returns the longest wait for a healthy container, according to the arguments that make it.
+func healthLimit(args map[string]any) time.Duration {
+	check, ok := args["health"].(map[string]any)
+	if !ok {
+		return 0
+	}
+	check = healthSchema.Fill(check)
+	number := func(name string) int64 { n, _ := check[name].(int64); return n }
+	return Health{
+		StartSeconds: number("start_seconds"), Retries: number("retries"), TimeoutSeconds: number("timeout_seconds"),
+		IntervalSeconds: number("interval_seconds"),
+	}.Limit()
+}
+
+// healthSchema has the defaults of a health check.
+var healthSchema = schemaOf[Health]()

@@ -72,6 +72,12 @@ var forms = map[string]form{
 		also:    func(s string) bool { return !dotted.MatchString(s) },
 		useless: UselessMount,
 	},
+	"urlpath": {
+		text:    "a path such as /healthz",
+		sample:  `/healthz`,
+		pattern: regexp.MustCompile(`^/[\x21-\x7e]*$`),
+		useless: uselessPath,
+	},
 	"sshkey": {
 		text:    "a public key like \"ssh-ed25519 AAAA…\" on one line, without options such as from=",
 		pattern: regexp.MustCompile(`^(ssh-|ecdsa-|sk-)[a-z0-9@.-]+ [A-Za-z0-9+/=]+( [^\x00-\x1f]*)?$`),

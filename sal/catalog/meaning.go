@@ -132,6 +132,43 @@ func UselessVariable(value string) string {
 	return ""
 }
 
+// uselessHealth checks the fields of a health check together. Fields may have unknown values.
+func uselessHealth(check map[string]any) (name, problem string) {
+	var kinds []string
+	for _, kind := range []string{"http", "tcp", "command"} {
+		if check[kind] != nil {
+			kinds = append(kinds, kind)
+		}
+	}
+	if len(kinds) != 1 {
+		problem = "must have one of http, tcp and command"
+		if len(kinds) > 1 {
+			problem = "must have only one of " + strings.Join(kinds, " and ")
+		}
+		return "", problem
+	}
+	interval, known := check["interval_seconds"].(int64)
+	timeout, _ := check["timeout_seconds"].(int64)
+	switch {
+	case known && timeout > interval:
+		return "timeout_seconds", fmt.Sprintf("must be at most interval_seconds, which is %d, not %d", interval, timeout)
+	case known && kinds[0] == "command" && interval < LeastCommandInterval:
+		return "interval_seconds", fmt.Sprintf("must be at least %d for a command, not %d", LeastCommandInterval, interval)
+	}
+	return "", ""
+}
+
+// uselessPath checks the path of an HTTP request.
+func uselessPath(s string) string {
+	if _, err := url.ParseRequestURI(s); err != nil {
+		return "it cannot be parsed"
+	}
+	if strings.Contains(s, "#") {
+		return "it has a fragment, which no server receives"
+	}
+	return ""
+}
+
 // uselessProgram checks the first element of a command.
 func uselessProgram(s string) string {
 	switch {

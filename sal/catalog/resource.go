@@ -59,6 +59,7 @@ func StandingOf(values map[string]any) writ.Standing {
 		}
 	}
 	s.Published = publishedOf(values["published"])
+	s.Health, _ = values["health"].(string)
 	if code, given := values["last_exit_code"].(int64); given && code != NeverEnded {
 		s.Exit = &writ.Exit{Code: code}
 		s.Exit.OutOfMemory, _ = values["out_of_memory"].(bool)

@@ -65,6 +65,9 @@ type Field struct {
 	index   []int               // index of the struct field
 
 	beside func(args map[string]any) string // returns the reason if the other arguments make it useless; may be nil
+	// whole checks the fields of an Object together. It returns the problem, which continues the name of a field, or "".
+	// Name "" is the object itself. It may be nil.
+	whole func(object map[string]any) (name, problem string)
 }
 
 // Field returns the field with a name.

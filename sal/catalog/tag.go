@@ -26,6 +26,7 @@ var refType = reflect.TypeFor[writ.Ref]()
 //	distinct=elements|NAME       as in Field
 //	first=F                      the form of a list's first element
 //	with=NAME  not=NAME:VALUE    as in Field
+//	whole=CHECK                  a check of all fields of an object together
 //
 // An invalid tag is a bug of this package and panics at program start.
 func schemaOf[T any]() Schema { return structSchema(reflect.TypeFor[T](), nil) }
@@ -147,6 +148,12 @@ func (f *Field) set(option string) error {
 			return fmt.Errorf("unknown check")
 		}
 		f.beside = check
+	case "whole":
+		check, ok := wholes[value]
+		if !ok {
+			return fmt.Errorf("unknown check")
+		}
+		f.whole = check
 	case "each":
 		low, high, _ := strings.Cut(value, "..")
 		if err := setBound(inner, &inner.Min, low); err != nil {

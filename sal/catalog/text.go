@@ -51,6 +51,9 @@ func (o *Operation) Errors() []writ.Code {
 		codes = append(codes, writ.CodeImageUnknown, writ.CodeImagePlatform, writ.CodeRegistryDenied,
 			writ.CodeRegistryLogin, writ.CodeRegistryForbidden, writ.CodeRegistryBusy)
 	}
+	if _, ok := o.Args.Field("health"); ok || o.AwaitsHealth {
+		codes = append(codes, writ.CodeUnhealthy)
+	}
 	if o.Repeat == Once {
 		codes = append(codes, writ.CodeOutcomeUnknown)
 	}

@@ -29,6 +29,7 @@ import (
 	"writ/internal/confine"
 	"writ/sal"
 	"writ/sal/catalog"
+	"writ/sal/containerd/health"
 	"writ/sal/containerd/imagestore"
 	"writ/sal/containerd/registry"
 )
@@ -61,6 +62,8 @@ type Driver struct {
 	Step func(name string)
 
 	restarts restarts
+	health   health.Book
+	probing  sync.Map // by HostName: a probe of Run runs a program in the container
 	mappable mappability
 	choosing sync.Mutex // locked from the choice of a container's IDs until they are recorded
 
@@ -92,6 +95,15 @@ type own struct {
 	LastExit    *lastExit    `json:"last_exit,omitempty"` // last end of the program by itself
 	// Published are its ports on the node.
 	Published []catalog.Published `json:"published,omitempty"`
+	Health    *health.State       `json:"health,omitempty"` // as of its last change, for a restarted runner
+	// Replaced is set while a replacement with a health check is being made and checked. A failure restores it.
+	Replaced *replaced `json:"replaced,omitempty"`
+}
+
+// replaced holds the properties of a replaced container that its spec does not have.
+type replaced struct {
+	Stopped   bool   `json:"stopped,omitempty"`
+	Namespace string `json:"namespace,omitempty"`
 }
 
 // phase marks an operation that a crash may have interrupted.
@@ -102,6 +114,8 @@ const (
 	replacing phase = "replacing" // Other is being made; Container is unchanged
 	// Container is complete; Other must be removed, and Container must be started unless it is stopped.
 	starting phase = "starting"
+	// Container is complete and started, but was never healthy. Other, if any, is the stopped container that it replaces.
+	checking phase = "checking"
 	ready    phase = "ready"    // complete, but a created process may have to be started
 	deleting phase = "deleting" // everything must be removed
 )
@@ -121,7 +135,7 @@ func (d *Driver) Observe(ctx context.Context, resource writ.ResourceID) (sal.Obs
 	if err != nil || r == nil {
 		return sal.Observation{}, err
 	}
-	shown, err := show(ctx, &d.Connection, r)
+	shown, err := show(ctx, d, r)
 	if isAway(err) { // the container exists, but only the daemon knows its state
 		shown.State = catalog.Unclear
 		return sal.Observation{Exists: true, UID: r.UID, State: shown.State, Values: catalog.Values(shown)}, err
@@ -148,7 +162,7 @@ func (d *Driver) Usage(ctx context.Context, resource writ.ResourceID) (sal.Usage
 	if err != nil || r == nil {
 		return used, err
 	}
-	shown, err := show(ctx, &d.Connection, r)
+	shown, err := show(ctx, d, r)
 	if err != nil {
 		return used, err
 	}
@@ -167,7 +181,7 @@ func (d *Driver) Do(ctx context.Context, request sal.Request) (sal.Outcome, erro
 	if err := ctx.Err(); err != nil {
 		return sal.Outcome{}, err
 	}
-	j, done, err := begin(ctx, d, request, d.reach)
+	j, done, err := begin(ctx, d, request, d.locks.Take, d.reach)
 	if err != nil {
 		return sal.Outcome{}, err
 	}
@@ -186,11 +200,15 @@ type job struct {
 	daemon *client.Client
 }
 
+// locking locks a name, or fails.
+type locking func(ctx context.Context, name string) (done func(), err error)
+
 // begin locks a resource and connects to the daemon. `done` unlocks it.
 func begin(
-	ctx context.Context, d *Driver, request sal.Request, reach func(context.Context) (*client.Client, error),
+	ctx context.Context, d *Driver, request sal.Request, lock locking,
+	reach func(context.Context) (*client.Client, error),
 ) (j *job, done func(), err error) {
-	done, err = d.locks.Take(ctx, request.Resource.HostName())
+	done, err = lock(ctx, request.Resource.HostName())
 	if err != nil {
 		return nil, nil, err
 	}
@@ -248,6 +266,8 @@ func (j *job) recovered(ctx context.Context, r *record) (left, recovered *record
 	switch r.Own.Phase {
 	case making:
 		return r, nil, nil
+	case checking:
+		return recoverChecking(ctx, j, r)
 	case deleting:
 		return nil, nil, j.clear(ctx, r)
 	case replacing:
@@ -259,12 +279,12 @@ func (j *job) recovered(ctx context.Context, r *record) (left, recovered *record
 
 // outcome returns the result of an operation on an existing container.
 func (j *job) outcome(ctx context.Context, r *record, change writ.Change) (sal.Outcome, error) {
-	shown, err := show(ctx, &j.Connection, r)
+	shown, err := show(ctx, j.Driver, r)
 	return sal.Outcome{Change: change, Values: catalog.Values(shown)}, err
 }
 
 // show returns the container as operations report it.
-func show(ctx context.Context, daemon *Connection, r *record) (catalog.Container, error) {
+func show(ctx context.Context, d *Driver, r *record) (catalog.Container, error) {
 	c := catalog.Container{
 		Identity: catalog.Identify(r.Resource, r.UID, false), State: stopped, Addresses: r.Own.Addresses,
 		Ended: r.Own.Ended, Published: r.Own.Published,
@@ -273,19 +293,19 @@ func show(ctx context.Context, daemon *Connection, r *record) (catalog.Container
 	if len(c.Addresses) > 0 {
 		c.Address = c.Addresses[0]
 	}
-	lastEnd(r, containerState{}, daemon.namespace()).show(&c)
+	lastEnd(r, containerState{}, d.namespace()).show(&c)
 	if r.Own.Container == "" {
 		return c, nil
 	}
-	reached, err := daemon.reachCached(ctx)
+	reached, err := d.reachCached(ctx)
 	if err != nil {
 		return c, err
 	}
-	now, err := inspect(daemon.in(ctx), reached, r.Own.Container)
+	now, err := inspect(d.in(ctx), reached, r.Own.Container)
 	if now.running() {
-		c.State = running
+		c.State, c.Health = running, healthOf(d, r)
 	}
-	lastEnd(r, now, daemon.namespace()).show(&c)
+	lastEnd(r, now, d.namespace()).show(&c)
 	return c, err
 }
 

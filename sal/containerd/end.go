@@ -84,6 +84,7 @@ func (j *job) graceOf(r *record) time.Duration {
 // error if the process has exited. The way of ending is recorded before each signal, so that a repeated call reports
 // the same. r may be nil.
 func (j *job) end(ctx context.Context, r *record, id string, grace time.Duration) error {
+	j.health.Interrupt(j.Resource) // a probe may be running a program in the container
 	if err := j.stage(id).clear(); err != nil {
 		return err
 	}

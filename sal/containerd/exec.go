@@ -35,7 +35,7 @@ func (j *job) exec(ctx context.Context, r *record, args *catalog.ContainerExec) 
 		return sal.Outcome{}, writ.Errorf(writ.CodeResourceConflict, "%s is stopped", r.Resource).
 			WithHint("start it with container.start")
 	}
-	p := &program{job: j}
+	p := &program{job: j, pipes: j.pipes(execPipes)}
 	if p.input, err = args.Stdin.Reveal(); err != nil {
 		return sal.Outcome{}, err
 	}
@@ -59,6 +59,7 @@ func (j *job) exec(ctx context.Context, r *record, args *catalog.ContainerExec) 
 // program is a program that runs in a container.
 type program struct {
 	*job
+	pipes    string // directory for its pipes
 	input    string
 	out, err ending
 }
@@ -82,8 +83,7 @@ func (p *program) run(ctx context.Context, container string, command, env []stri
 		return 0, err
 	}
 
-	pipes := p.pipes()
-	defer os.RemoveAll(pipes)
+	defer os.RemoveAll(p.pipes)
 	// The shim does not detect the end of the input; CloseIO has to announce it.
 	ended := make(chan struct{})
 	input := &signalled{Reader: strings.NewReader(p.input), end: sync.OnceFunc(func() { close(ended) })}
@@ -93,7 +93,7 @@ func (p *program) run(ctx context.Context, container string, command, env []stri
 	starting, started := context.WithTimeout(context.WithoutCancel(ctx), undoLimit)
 	defer started()
 	e, err := task.Exec(starting, "exec-"+strings.ToLower(rand.Text()), &process,
-		cio.NewCreator(cio.WithStreams(input, &p.out, &p.err), cio.WithFIFODir(pipes)))
+		cio.NewCreator(cio.WithStreams(input, &p.out, &p.err), cio.WithFIFODir(p.pipes)))
 	if err != nil {
 		return 0, failed("run the program", err)
 	}
@@ -184,15 +184,28 @@ func (p *program) finish(ctx context.Context, e client.Process) error {
 	return nil
 }
 
-// pipes returns the directory for the pipes of programs. Each program has a directory in it.
-func (j *job) pipes() string { return filepath.Join(placeOf(j.Dir, j.Resource), "exec") }
+// Directories for the pipes of programs, below the directory of their container. Each program has a directory in it.
+const (
+	execPipes  = "exec"  // of container.exec
+	probePipes = "probe" // of health checks
+)
+
+func (j *job) pipes(name string) string { return filepath.Join(placeOf(j.Dir, j.Resource), name) }
 
 // endPrograms ends programs whose runner died. It first opens their pipes: a shim waits for that, and meanwhile answers
 // no other request about the container.
 func (j *job) endPrograms(ctx context.Context, r *record) error {
-	paths, err := filesBelow(j.pipes())
-	if err != nil {
-		return sal.HostError("find programs of a runner that died", err)
+	dirs := []string{j.pipes(execPipes)}
+	if _, running := j.probing.Load(j.Resource.HostName()); !running {
+		dirs = append(dirs, j.pipes(probePipes))
+	}
+	var paths []string
+	for _, dir := range dirs {
+		found, err := filesBelow(dir)
+		if err != nil {
+			return sal.HostError("find programs of a runner that died", err)
+		}
+		paths = append(paths, found...)
 	}
 	if len(paths) == 0 {
 		return nil
@@ -217,8 +230,10 @@ func (j *job) endPrograms(ctx context.Context, r *record) error {
 	if err != nil && !gone(err) {
 		return failed("end a program whose runner died", err)
 	}
-	if err := os.RemoveAll(j.pipes()); err != nil {
-		return sal.HostError("remove the pipes of a program", err)
+	for _, dir := range dirs {
+		if err := os.RemoveAll(dir); err != nil {
+			return sal.HostError("remove the pipes of a program", err)
+		}
 	}
 	return nil
 }

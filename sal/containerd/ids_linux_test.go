@@ -261,7 +261,7 @@ func TestHostWithoutContainerUsersIsReported(t *testing.T) {
 	// If users were requested explicitly, no container is made without them.
 	b.driver.IDs, b.driver.IDsAsked = saltest.ContainerIDs(b.host), true
 	b.driver.Dir = "/proc/self" // a file system without ID mapping
-	j, done, err := begin(t.Context(), b.driver, sal.Request{Resource: saltest.Resource(writ.KindContainer, "b"), Progress: func(string) {}}, b.driver.reach)
+	j, done, err := begin(t.Context(), b.driver, sal.Request{Resource: saltest.Resource(writ.KindContainer, "b"), Progress: func(string) {}}, b.driver.locks.Take, b.driver.reach)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,13 +19,13 @@ import (
 // if it should run, and ends it if it should not. After a reboot it starts every container whose policy is not "never".
 // Repairs by Run since the last Keep are reported as well.
 func (d *Driver) Keep(ctx context.Context, resource writ.ResourceID) ([]sal.Drift, error) {
-	drift, err := d.mend(ctx, resource)
+	drift, err := d.mend(ctx, resource, d.locks.Take)
 	return append(d.restarts.takeRepairs(resource.HostName()), drift...), err
 }
 
 // mend repairs a container under its lock and returns the drift, without earlier repairs by Run.
-func (d *Driver) mend(ctx context.Context, resource writ.ResourceID) ([]sal.Drift, error) {
-	j, r, done, err := beginOn(ctx, d, resource, d.reachCached)
+func (d *Driver) mend(ctx context.Context, resource writ.ResourceID, lock locking) ([]sal.Drift, error) {
+	j, r, done, err := beginOn(ctx, d, resource, lock, d.reachCached)
 	if err != nil || r == nil {
 		return nil, err
 	}
@@ -35,7 +35,7 @@ func (d *Driver) mend(ctx context.Context, resource writ.ResourceID) ([]sal.Drif
 
 // Fence implements sal.Fencing.
 func (d *Driver) Fence(ctx context.Context, resource writ.ResourceID) error {
-	j, r, done, err := beginOn(ctx, d, resource, d.reach)
+	j, r, done, err := beginOn(ctx, d, resource, d.locks.Take, d.reach)
 	if err != nil || r == nil {
 		return err
 	}
@@ -49,7 +49,7 @@ func (d *Driver) Fence(ctx context.Context, resource writ.ResourceID) error {
 
 // fence ends a container and an unfinished replacement.
 func (j *job) fence(ctx context.Context, r *record) error {
-	if r.Own.Phase == making {
+	if isUnfinished(r) {
 		return j.clear(ctx, r)
 	}
 	_, r, err := j.recovered(ctx, r)
@@ -62,13 +62,14 @@ func (j *job) fence(ctx context.Context, r *record) error {
 
 // beginOn is begin for a container with a record. Without a record, r and done are nil.
 func beginOn(
-	ctx context.Context, d *Driver, resource writ.ResourceID, reach func(context.Context) (*client.Client, error),
+	ctx context.Context, d *Driver, resource writ.ResourceID, lock locking,
+	reach func(context.Context) (*client.Client, error),
 ) (j *job, r *record, done func(), err error) {
 	records := recordsIn(d.Dir)
 	if r, err = records.Get(resource); err != nil || r == nil {
 		return nil, nil, nil, err
 	}
-	j, done, err = begin(ctx, d, sal.Request{Resource: resource, Progress: func(string) {}}, reach)
+	j, done, err = begin(ctx, d, sal.Request{Resource: resource, Progress: func(string) {}}, lock, reach)
 	if err != nil {
 		return nil, nil, nil, err
 	}
@@ -85,6 +86,8 @@ func (j *job) keep(ctx context.Context, r *record) ([]sal.Drift, error) {
 	switch r.Own.Phase {
 	case making:
 		return []sal.Drift{{What: "its creation was never finished; repeat the call that creates it"}}, nil
+	case checking:
+		return keepChecking(ctx, j, r)
 	case deleting:
 		return mended("its deletion was interrupted", j.clear(ctx, r))
 	case replacing:
@@ -111,7 +114,7 @@ func (j *job) keep(ctx context.Context, r *record) ([]sal.Drift, error) {
 	case r.Own.Stopped:
 		return nil, nil
 	case now.running():
-		return j.keepNetwork(ctx, r)
+		return keepRunning(ctx, j, r)
 	case now.status == client.Created:
 		return mended("its start was interrupted", j.activate(ctx, r))
 	default:
@@ -181,7 +184,6 @@ func (j *job) recreate(ctx context.Context, r *record) ([]sal.Drift, error) {
 // restartEnded restarts a container whose process has ended or disappeared, if its policy allows it and its pause is
 // over.
 func (j *job) restartEnded(ctx context.Context, r *record, now containerState) ([]sal.Drift, error) {
-	policy, _ := r.Spec["restart"].(string)
 	// If known is false, a reboot or an administrator removed the process at the daemon; the program did not end by
 	// itself.
 	known := now.status == client.Stopped
@@ -189,7 +191,7 @@ func (j *job) restartEnded(ctx context.Context, r *record, now containerState) (
 	if err != nil {
 		return nil, err
 	}
-	if policy == "never" || policy == "on-failure" && known && now.exit == 0 {
+	if staysEnded(r, now) {
 		j.restarts.forget(r.Resource.HostName())
 		return failedEnd(end), nil
 	}
@@ -207,6 +209,12 @@ func (j *job) restartEnded(ctx context.Context, r *record, now containerState) (
 	}
 	j.restarts.Began(r.Resource.HostName())
 	return mended(how+"; it was restarted", nil)
+}
+
+// staysEnded reports whether the policy of a container forbids its restart.
+func staysEnded(r *record, now containerState) bool {
+	policy, _ := r.Spec["restart"].(string)
+	return policy == "never" || policy == "on-failure" && now.status == client.Stopped && now.exit == 0
 }
 
 // failedEnd returns the drift of a container that its policy does not restart. It is nil if the program succeeded or

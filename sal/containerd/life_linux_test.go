@@ -743,13 +743,13 @@ func TestAProgramOfADeadRunnerBlocksNoOther(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.MkdirAll(j.pipes(), 0o700); err != nil {
+	if err := os.MkdirAll(j.pipes(execPipes), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	process := *spec.Process
 	process.Args = []string{"touch", "/data/ran"}
 	e, err := task.Exec(ctx, "exec-of-the-dead", &process, func(id string) (cio.IO, error) {
-		fifos, err := cio.NewFIFOSetInDir(j.pipes(), id, false)
+		fifos, err := cio.NewFIFOSetInDir(j.pipes(execPipes), id, false)
 		if err != nil {
 			return nil, err
 		}
@@ -932,5 +932,42 @@ func TestOutputIsCutAtCharacters(t *testing.T) {
 		if got := printable([]byte(in)); got != want {
 			t.Errorf("%q: %q, want %q", in, got, want)
 		}
+	}
+}
+
+func TestBusyContainerDelaysNoRestart(t *testing.T) {
+	b := newFixture(t, "")
+	b.must("container.create", "busy", map[string]any{"image": "busybox", "command": waits, "volumes": []any{mount("data", "/data")}})
+	b.must("container.create", "web", map[string]any{"image": "busybox", "command": waits})
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	r := b.request("container.exec", "busy", map[string]any{"command": []any{"sh", "-c", "touch /data/began; sleep 1000"}}, nil)
+	go func() {
+		defer close(ended)
+		_, _ = b.driver.Do(ctx, r)
+	}()
+	defer func() { cancel(); <-ended }()
+	b.eventually("the program runs", func() bool {
+		_, err := os.Stat(filepath.Join(b.host, "volumes", "data", "began"))
+		return err == nil
+	})
+	b.runs() // scans both containers first
+	kill(b, "web")
+	b.eventually("the other container is restarted", func() bool {
+		v := b.handle("web")
+		return v["last_exit_code"] == int64(137) && v["state"] == running
+	})
+}
+
+// kill kills the process of a container that was never replaced.
+func kill(b *fixture, name string) {
+	b.Helper()
+	ctx := b.driver.in(b.Context())
+	task, err := (&job{Driver: b.driver, daemon: b.driver.client}).task(ctx, saltest.Resource(writ.KindContainer, name).HostName()+"-1")
+	if err == nil {
+		err = task.Kill(ctx, syscall.SIGKILL)
+	}
+	if err != nil {
+		b.Fatal(err)
 	}
 }

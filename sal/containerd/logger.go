@@ -153,7 +153,7 @@ func (l *rotated) full(b []byte) bool {
 
 // logs returns a part of the container's output.
 func (j *job) logs(ctx context.Context, r *record, want *catalog.LogPart) (sal.Outcome, error) {
-	shown, err := show(ctx, &j.Connection, r)
+	shown, err := show(ctx, j.Driver, r)
 	if err != nil {
 		return sal.Outcome{}, err
 	}
@@ -173,6 +173,13 @@ func (j *job) logs(ctx context.Context, r *record, want *catalog.LogPart) (sal.O
 // log returns the log of the current container. Values of secrets in its environment are masked.
 func (j *job) log(ctx context.Context, r *record) (*logfile.Log, error) {
 	log := logOf(j.Dir, r)
+	var err error
+	log.Secrets, err = secretsOf(ctx, j, r)
+	return log, err
+}
+
+// secretsOf returns the secrets in the environment of the current container.
+func secretsOf(ctx context.Context, j *job, r *record) (logfile.Secrets, error) {
 	args, err := argsOf(r)
 	if err != nil {
 		return nil, err
@@ -184,11 +191,11 @@ func (j *job) log(ctx context.Context, r *record) (*logfile.Log, error) {
 		}
 	}
 	if len(secret) == 0 {
-		return log, nil
+		return nil, nil
 	}
 	c, err := j.daemon.LoadContainer(ctx, r.Own.Container)
 	if gone(err) { // its secrets are gone as well
-		return log, nil
+		return nil, nil
 	}
 	if err != nil {
 		return nil, failed("find the container", err)
@@ -197,14 +204,14 @@ func (j *job) log(ctx context.Context, r *record) (*logfile.Log, error) {
 	if err != nil {
 		return nil, failed("read the spec of the container", err)
 	}
-	log.Secrets = map[string]string{}
+	all := logfile.Secrets{}
 	for _, variable := range spec.Process.Env {
 		name, value, _ := strings.Cut(variable, "=")
 		if shown, is := secret[name]; is && len(value) >= leastSecret {
-			log.Secrets[value] = shown
+			all[value] = shown
 		}
 	}
-	return log, nil
+	return all, nil
 }
 
 // leastSecret is the minimum length of a value that is masked in logs. Shorter values occur in any text by chance.

@@ -36,6 +36,9 @@ func (j *job) make(ctx context.Context, left, r *record) (sal.Outcome, error) {
 	default:
 		change, err = j.ensureStarted(ctx, r)
 	}
+	if err == nil {
+		err = ensureHealthy(ctx, j, r)
+	}
 	if err != nil {
 		return sal.Outcome{}, err
 	}
@@ -71,7 +74,8 @@ func (j *job) create(ctx context.Context, left *record) (*record, error) {
 }
 
 // replace makes a new container beside the current one and switches to it. The old container is unchanged until the new
-// one is complete. The new one is started unless `stopped` is set.
+// one is complete. The new one is started unless `stopped` is set. If a new one with a health check does not become
+// healthy, the old one is started again.
 func (j *job) replace(ctx context.Context, r *record, stopped bool) error {
 	plan, err := j.plan(ctx)
 	if err != nil {
@@ -81,6 +85,9 @@ func (j *job) replace(ctx context.Context, r *record, stopped bool) error {
 		if err := j.discard(ctx, r, r.Own.Other, j.graceOf(r)); err != nil {
 			return err
 		}
+	}
+	if r.Own.Replaced, err = replacedBy(ctx, j, r, plan.args, stopped); err != nil {
+		return err
 	}
 	r.Own.Other, r.Own.Beside, r.Own.Ended = nextID(r), catalog.Values(j.Args), ""
 	if err := j.put(r, replacing); err != nil {
@@ -93,7 +100,13 @@ func (j *job) replace(ctx context.Context, r *record, stopped bool) error {
 		defer cancel()
 		return errors.Join(err, j.dropReplacement(undo, r))
 	}
-	return j.activate(ctx, r)
+	err = j.activate(ctx, r)
+	if err != nil && r.Own.Phase == checking {
+		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoLimit)
+		defer cancel()
+		return errors.Join(err, restoreReplaced(undo, j, r))
+	}
+	return err
 }
 
 // ensureStarted finishes the start of a container whose spec is unchanged, and recreates it if the daemon has lost it.
@@ -104,6 +117,9 @@ func (j *job) ensureStarted(ctx context.Context, r *record) (writ.Change, error)
 	}
 	if !now.known {
 		return writ.ChangeUpdated, j.replace(ctx, r, false)
+	}
+	if r.Own.Phase == checking {
+		return finishChecking(ctx, j, r)
 	}
 	if r.Own.Phase == starting || now.status == client.Created {
 		return writ.ChangeUnchanged, j.activate(ctx, r)
@@ -143,13 +159,16 @@ func (j *job) build(ctx context.Context, r *record, plan *plan, stopped bool) er
 	}
 	r.Spec = catalog.Values(j.Args)
 	r.Generation++
-	return j.put(r, nextPhase(r))
+	return j.put(r, nextPhase(r, plan.args))
 }
 
-// nextPhase returns the phase of a complete container that must be started. Usually it is ready, which saves one write
-// of the record: a created process shows that its start is missing, and if it is lost in a reboot, the policy restarts
-// it.
-func nextPhase(r *record) phase {
+// nextPhase returns the phase of a complete container that must be started. Without a health check it is usually ready,
+// which saves one write of the record: a created process shows that its start is missing, and if it is lost in a
+// reboot, the policy restarts it.
+func nextPhase(r *record, args *catalog.ContainerCreate) phase {
+	if r.Own.Replaced != nil || r.Own.Other == "" && args.Health.Retries > 0 {
+		return checking
+	}
 	if r.Own.Other == "" && r.Spec["restart"] != "never" {
 		return ready
 	}
@@ -185,6 +204,9 @@ func (j *job) connect(ctx context.Context, r *record, args *catalog.ContainerCre
 
 // activate starts the current container, unless it is stopped, and removes the other one.
 func (j *job) activate(ctx context.Context, r *record) error {
+	if r.Own.Phase == checking {
+		return activateChecked(ctx, j, r)
+	}
 	if r.Own.Other != "" {
 		if err := j.discard(ctx, r, r.Own.Other, j.graceOf(r)); err != nil {
 			return err
@@ -213,7 +235,7 @@ func (j *job) dropReplacement(ctx context.Context, r *record) error {
 	if err := restoreNetwork(ctx, j, r); err != nil {
 		return err
 	}
-	r.Own.Other, r.Own.Beside = "", nil
+	r.Own.Other, r.Own.Beside, r.Own.Replaced = "", nil, nil
 	return j.put(r, ready)
 }
 
@@ -226,7 +248,7 @@ func (j *job) remove(ctx context.Context) (sal.Outcome, error) {
 	if err != nil || r == nil {
 		return none, err
 	}
-	if r.Own.Phase == making { // it was never completed
+	if isUnfinished(r) {
 		return none, j.clear(ctx, r)
 	}
 	if err := r.Owned(j.Request); err != nil {
@@ -272,6 +294,7 @@ func (j *job) clear(ctx context.Context, r *record) error {
 		return sal.HostError("remove the files of "+r.Resource.String(), err)
 	}
 	j.restarts.forget(r.Resource.HostName())
+	j.health.Forget(r.Resource)
 	j.step("remove the record")
 	return recordsIn(j.Dir).Remove(r.Resource)
 }

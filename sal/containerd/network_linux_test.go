@@ -103,3 +103,49 @@ func TestContainersReachEachOtherOnTheirNetwork(t *testing.T) {
 		t.Errorf("something is still held: %v, %v", owners, err)
 	}
 }
+
+// A program may listen on an address of its network alone, or on loopback alone.
+func TestProbeReachesEachAddressOfItsContainer(t *testing.T) {
+	b := newFixture(t, "")
+	networks := &netdev.Driver{
+		Dir: filepath.Join(b.host, "networks"), Overlay: overlay{}, Netns: testenv.Netns(t), Namespaces: filepath.Join(b.host, "namespaces"),
+	}
+	r := b.request("network.create", "lan", map[string]any{"ipv4": "10.77.0.0/24"}, nil)
+	r.Resource.Kind = writ.KindNetwork
+	if _, err := networks.Do(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	b.driver.Networks = networks
+	b.write("ok", "fine")
+	lan := []any{map[string]any{"kind": "network", "name": "lan", "uid": string(r.UID)}}
+	const own = `grep ' web$' /etc/hosts | cut -d ' ' -f 1`
+	for name, listen := range map[string]string{
+		"IPv6":          `"[$(` + own + ` | grep :)]:80"`,
+		"IPv4":          `"$(` + own + ` | grep -v :):80"`,
+		"IPv4 loopback": `127.0.0.1:80`,
+		"IPv6 loopback": `"[::1]:80"`,
+		"all":           `80`,
+	} {
+		args := checked("exec httpd -f -h /www -p "+listen, page("ok"))
+		args["networks"] = lan
+		args["health"].(map[string]any)["start_seconds"] = int64(20)
+		if v := b.must("container.create", "web", args); v["health"] != "healthy" {
+			t.Errorf("%s: it is %v", name, v["health"])
+		}
+		b.must("container.delete", "web", nil)
+	}
+
+	// Another container of the network has no part in a probe.
+	args := checked(webServer, page("ok"))
+	args["networks"] = lan
+	b.must("container.create", "web", args)
+	args = checked("sleep 1000", page("ok"))
+	args["networks"] = lan
+	if e := b.unhealthy("container.create", "silent", args); !strings.Contains(e.Message, "connection refused at port 80") {
+		t.Error(e)
+	}
+	b.must("container.delete", "web", nil)
+	if owners, err := networks.Owners(t.Context()); len(owners) > 0 || err != nil {
+		t.Errorf("something is still held: %v, %v", owners, err)
+	}
+}

@@ -41,6 +41,11 @@ func replacesFor(r *record, argument string) bool {
 // update applies changes that need no new container.
 func update(ctx context.Context, j *job, r *record, fields []string) error {
 	args, ok := j.Args.(*catalog.ContainerCreate)
+	if ok && slices.Contains(fields, "health") {
+		if err := changeCheck(ctx, j, r, args); err != nil {
+			return err
+		}
+	}
 	if ok && slices.Contains(fields, "publish") {
 		if err := publish(ctx, j, r, args.Publish); err != nil {
 			return err

@@ -23,6 +23,7 @@ import (
 	"writ/internal/imageref"
 	"writ/sal"
 	"writ/sal/catalog"
+	"writ/sal/containerd/health"
 	"writ/sal/containerd/imagestore"
 	"writ/sal/containerd/registry"
 )
@@ -59,6 +60,9 @@ func (j *job) plan(ctx context.Context) (*plan, error) {
 		return nil, writ.Errorf(writ.CodeDriverMissing, "the containerd driver cannot do %s", j.Operation.Name())
 	}
 	p := &plan{args: args, networks: args.Networks}
+	if _, err := health.Parse(args.Health); err != nil {
+		return nil, err
+	}
 	var err error
 	if p.image, err = imageOf(ctx, j, args); err != nil {
 		return nil, err

@@ -118,7 +118,11 @@ func (j *job) run(ctx context.Context, r *record) error {
 		return err
 	}
 	j.step("start the process")
-	return failed("start "+r.Resource.String(), task.Start(ctx))
+	if err := task.Start(ctx); err != nil {
+		return failed("start "+r.Resource.String(), err)
+	}
+	began(j, r)
+	return nil
 }
 
 // ensureNetwork recreates the network namespace if necessary, because it does not survive a reboot.
@@ -153,6 +157,9 @@ func (j *job) start(ctx context.Context, r *record) (sal.Outcome, error) {
 			WithHint("run the script that created it again")
 	}
 	if now.running() && !r.Own.Stopped && r.Own.Phase == ready {
+		if err := ensureHealthy(ctx, j, r); err != nil {
+			return sal.Outcome{}, err
+		}
 		return j.outcome(ctx, r, writ.ChangeUnchanged)
 	}
 	r.Own.Stopped, r.Own.Ended = false, ""
@@ -161,6 +168,9 @@ func (j *job) start(ctx context.Context, r *record) (sal.Outcome, error) {
 	}
 	j.restarts.forget(r.Resource.HostName())
 	if err := j.activate(ctx, r); err != nil {
+		return sal.Outcome{}, err
+	}
+	if err := ensureHealthy(ctx, j, r); err != nil {
 		return sal.Outcome{}, err
 	}
 	return j.outcome(ctx, r, writ.ChangeUpdated)
@@ -186,6 +196,7 @@ func (j *job) stop(ctx context.Context, r *record, grace time.Duration) (sal.Out
 	if err := j.end(ctx, r, r.Own.Container, grace); err != nil {
 		return sal.Outcome{}, err
 	}
+	j.health.Forget(r.Resource)
 	if r.Own.Phase == starting { // the container that it replaces may still run
 		if err := j.activate(ctx, r); err != nil {
 			return sal.Outcome{}, err

@@ -2,6 +2,8 @@ package containerd
 
 import (
 	"context"
+	"errors"
+	"sync"
 	"time"
 
 	"github.com/containerd/containerd/api/events"
@@ -9,6 +11,7 @@ import (
 
 	"writ/internal/sleep"
 	"writ/sal"
+	"writ/sal/containerd/health"
 )
 
 const (
@@ -16,13 +19,21 @@ const (
 	again = time.Second
 	// sweep is the interval at which Run checks all containers, independently of events.
 	sweep = time.Minute
+	// busyPause is the pause before Run checks a container again on which an operation runs.
+	busyPause = time.Second
 	// longest exceeds any pause between two checks.
 	longest = time.Hour
 )
 
 // Run restarts containers that end, as their policies say, until ctx ends, and then returns nil. It notices an end at
-// once, and doubles the pause before each further restart. Without Run, Keep does the same later.
+// once, and doubles the pause before each further restart. Without Run, Keep does the same later. Run also probes the
+// health of containers.
 func (d *Driver) Run(ctx context.Context) error {
+	var probes sync.WaitGroup
+	defer probes.Wait()
+	probes.Go(func() {
+		d.health.Run(d.in(ctx), func(ctx context.Context, s health.Subject) error { return probe(ctx, d, s) })
+	})
 	w := &watcher{Driver: d}
 	for {
 		// Operations and Keep report errors to people; Run only retries.
@@ -136,12 +147,25 @@ func (w *watcher) repairAll(ctx context.Context) time.Duration {
 	return soonest
 }
 
+// tryLock locks a resource, or returns errBusy.
+func (w *watcher) tryLock(_ context.Context, name string) (done func(), err error) {
+	done, ok := w.locks.Try(name)
+	if !ok {
+		return nil, errBusy
+	}
+	return done, nil
+}
+
 // repair repairs a container that is not being made or deleted.
 func (w *watcher) repair(ctx context.Context, r *record) time.Duration {
 	if r.Own.Phase != ready || r.Own.Stopped {
 		return 0
 	}
-	drift, err := w.mend(ctx, r.Resource)
+	// A waiting call, or a program that runs in this container, must not delay the restart of others.
+	drift, err := w.mend(ctx, r.Resource, w.tryLock)
+	if errors.Is(err, errBusy) {
+		return busyPause
+	}
 	if err != nil {
 		if ctx.Err() == nil {
 			w.Log.WarnContext(ctx, "restart a container", "resource", r.Resource.String(), "err", err)

@@ -100,7 +100,7 @@ func (l *Log) read(v *view, from, lines, most int64) (catalog.LogText, error) {
 	n, more := fitLines(text, lines, most, ends)
 	n = l.Secrets.endBefore(text, n)
 	return catalog.LogText{
-		Text: l.Secrets.hide(text[:n]), Next: l.position(at + int64(n)), Lost: lost, More: more || !ends,
+		Text: l.Secrets.Hide(text[:n]), Next: l.position(at + int64(n)), Lost: lost, More: more || !ends,
 	}, nil
 }
 

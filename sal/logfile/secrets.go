@@ -108,8 +108,8 @@ func (s Secrets) endBefore(text []byte, n int) int {
 	return n
 }
 
-// hide replaces secrets and invalid characters in text.
-func (s Secrets) hide(text []byte) string {
+// Hide replaces secrets and invalid characters in text.
+func (s Secrets) Hide(text []byte) string {
 	var pairs []string
 	for _, secret := range slices.SortedFunc(maps.Keys(s),
 		func(a, b string) int { return cmp.Or(len(b)-len(a), cmp.Compare(a, b)) }) {

@@ -158,6 +158,9 @@ func showMachine(_ *Driver, r *sal.Record[own]) any {
 func makeContainer(d *Driver, request sal.Request, s *state) (err error) {
 	args := request.Args.(*catalog.ContainerCreate)
 	s.Power = running
+	if args.Health.Retries > 0 {
+		request.Progress("the health check is not carried out: a simulated container is healthy at once")
+	}
 	if err := using.claim(node(d.config.Dir), request.Resource, mounted(args)); err != nil {
 		return err
 	}
@@ -227,6 +230,9 @@ func showContainer(d *Driver, r *sal.Record[own]) any {
 		Published: d.claims().Published(r.Own.State.Claims),
 
 		LastExitCode: catalog.NeverEnded,
+	}
+	if spec := argsOf[catalog.ContainerCreate](r); spec.Health.Retries > 0 && c.State == running {
+		c.Health = catalog.HealthHealthy
 	}
 	c.Address = first(c.Addresses)
 	return c

@@ -579,3 +579,23 @@ func TestSimulatedCopyFetchesNoArchive(t *testing.T) {
 		t.Errorf("%v, %v", got.Values, err)
 	}
 }
+
+func TestSimulatedContainerIsHealthyAtOnce(t *testing.T) {
+	d := open(t, Config{Module: "container", Dir: t.TempDir()})
+	checked := values(containerSpec, "health", map[string]any{"tcp": int64(80)})
+	for _, step := range []struct {
+		operation string
+		args      map[string]any
+		health    any
+	}{
+		{"container.create", containerSpec, nil},
+		{"container.create", checked, "healthy"},
+		{"container.stop", nil, nil},
+		{"container.start", nil, "healthy"},
+		{"container.create", containerSpec, nil},
+	} {
+		if got := must(t, d, step.operation, "web", step.args).Values["health"]; got != step.health {
+			t.Errorf("after %s, its health is %v, want %v", step.operation, got, step.health)
+		}
+	}
+}

@@ -33,10 +33,11 @@ const (
 	maxPublished     = 32 * maxOpens
 )
 
-// Standing shortens the texts of a resource's standing, its state and its addresses, and removes invalid ones from the
+// Standing shortens the texts of a resource's standing, its state, health and addresses, and removes invalid ones from the
 // lists of addresses. It leaves the lists of s unchanged.
 func Standing(s writ.Standing) writ.Standing {
 	s.State, s.Address, s.IPv4 = clip.Text(s.State, MaxWord), clip.Text(s.Address, MaxWord), clip.Text(s.IPv4, MaxWord)
+	s.Health = clip.Text(s.Health, MaxWord)
 	s.MoreAddresses = valid(s.MoreAddresses, maxMoreAddresses, isAddress)
 	s.Published = valid(s.Published, maxPublished, func(p writ.Published) bool {
 		isPort := func(port int64) bool { return port >= 1 && port <= 65535 }

@@ -78,6 +78,9 @@ func fieldTexts(s catalog.Schema, under string) []fieldText {
 		if f.Type == catalog.List && f.Elem.Type == catalog.Object {
 			all = append(all, fieldTexts(f.Elem.Fields, under+f.Name+"[].")...)
 		}
+		if f.Type == catalog.Object {
+			all = append(all, fieldTexts(f.Fields, under+f.Name+".")...)
+		}
 	}
 	return all
 }

@@ -162,7 +162,15 @@ func (p locations) state(r writ.Resource) string {
 	if r.State != "" && !p.heard(r.Node) {
 		return "unknown"
 	}
-	return r.State
+	return stateText(r)
+}
+
+// stateText formats the state of a resource, with its health: "running, healthy".
+func stateText(r writ.Resource) string {
+	if r.Health == "" {
+		return r.State
+	}
+	return r.State + ", " + r.Health
 }
 
 func resourceShowCommand(env *cli.Env) *cobra.Command {
@@ -247,9 +255,9 @@ func resourceText(r writ.Resource, orphans []orphan.Orphan, where locations) str
 		where.datacenters[r.Datacenter],
 		terminal.Clean(cli.DriverName(writ.Call{Driver: r.Driver, Simulated: r.Simulated})))
 	if r.State != "" {
-		stands := "it is " + terminal.Clean(r.State)
+		stands := "it is " + terminal.Clean(stateText(r))
 		if !where.heard(r.Node) {
-			stands = "it was " + terminal.Clean(r.State) + " when its node was heard of last"
+			stands = "it was " + terminal.Clean(stateText(r)) + " when its node was heard of last"
 		}
 		if at := strings.TrimSpace(r.Address + " " + r.IPv4); at != "" {
 			stands += ", at " + terminal.Clean(at)

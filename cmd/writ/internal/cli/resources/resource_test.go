@@ -123,6 +123,24 @@ container  web   running  192.0.2.10:8080 [2001:db8::10]:53/udp      n1    -
 	}
 }
 
+func TestHealthOfContainerIsShown(t *testing.T) {
+	node := writ.Node{ID: "a", Name: "n1", Liveness: writ.LivenessReady}
+	where := locations{nodes: map[writ.NodeID]writ.Node{"a": node}}
+	r := writ.Resource{ResourceID: writ.ResourceID{Kind: writ.KindContainer, Name: "web"}, Node: "a"}
+	r.Standing = writ.Standing{State: "running", Address: "fd00::7", Health: "unhealthy"}
+	if text := resourceText(r, nil, where); !strings.Contains(text, "it is running, unhealthy, at fd00::7\n") {
+		t.Errorf("it says:\n%s", text)
+	}
+	if table := resourceTable([]writ.Resource{r}, nil, where).Text(false); !strings.Contains(table, "running, unhealthy") {
+		t.Errorf("the table says:\n%s", table)
+	}
+	node.Liveness = writ.LivenessLost
+	where.nodes["a"] = node
+	if table := resourceTable([]writ.Resource{r}, nil, where).Text(false); strings.Contains(table, "unhealthy") {
+		t.Errorf("on a lost node the table says:\n%s", table)
+	}
+}
+
 func TestExitOfContainerIsShown(t *testing.T) {
 	nodes := map[writ.NodeID]writ.Node{"a": {ID: "a", Name: "n1", Liveness: writ.LivenessReady}}
 	where := locations{nodes: nodes}

@@ -1,0 +1,162 @@
+// Package health probes the programs of containers by an HTTP request, a TCP connection, or a command inside the
+// container. Wait blocks until a container is healthy. A Book probes running containers and holds the health of each.
+// The package does not depend on a container runtime: a Target gives access to the container.
+//
+// # Where a probe goes
+//
+// HTTP and TCP probes use sockets of the container's network namespace, so a probe reaches only the container itself.
+// It tries the addresses of the container's interfaces first, because clients use these, and loopback last. It uses the
+// first address that accepts the connection. A program may therefore listen on all addresses, on one address, or on
+// loopback only. Each socket is bound to its destination address, which the kernel refuses for addresses of other hosts.
+//
+// # Hostile programs
+//
+// The program of a container is not trusted. A probe follows no redirect, reads at most maxHeader bytes of header and
+// maxBody bytes of body, keeps no connection, and ends after its timeout. It occupies one goroutine and no thread.
+package health
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"writ"
+	"writ/internal/sleep"
+	"writ/sal/catalog"
+)
+
+// Check describes how a container is probed. Exactly one of HTTP, TCP and Command is set.
+type Check struct {
+	HTTP    string   // path of a request, with a query if it has one
+	TCP     bool     // connect to Port
+	Port    uint16   // of HTTP and TCP
+	Command []string // runs in the container
+
+	Interval time.Duration // between the probes of a running container
+	Timeout  time.Duration // of a probe
+	Retries  int           // failures in a row that make it unhealthy
+	Start    time.Duration // failures within this time after the start of the process are ignored
+}
+
+// Parse converts the argument health of container.create. It returns nil if the argument is missing. It validates the
+// fields again, because the client of the signer may not have done that. Errors are ARGUMENTS_INVALID.
+func Parse(h catalog.Health) (*Check, error) {
+	seconds := func(n int64) time.Duration { return time.Duration(n) * time.Second }
+	c := Check{
+		HTTP: h.HTTP, TCP: h.TCP != 0, Port: uint16(h.Port), Command: h.Command, Interval: seconds(h.IntervalSeconds),
+		Timeout: seconds(h.TimeoutSeconds), Retries: int(h.Retries), Start: seconds(h.StartSeconds),
+	}
+	kinds := 0
+	for _, given := range []bool{c.HTTP != "", c.TCP, len(c.Command) > 0} {
+		if given {
+			kinds++
+		}
+	}
+	if c.TCP {
+		c.Port = uint16(h.TCP)
+	}
+	switch {
+	case kinds == 0 && h.Retries == 0: // the argument is missing: its fields have defaults
+		return nil, nil
+	case kinds != 1:
+		return nil, invalid("health must have exactly one of http, tcp and command")
+	case c.HTTP != "" && c.Port == 0:
+		return nil, invalid("health.http needs health.port")
+	case c.Timeout > c.Interval:
+		return nil, invalid("health.timeout_seconds must be at most health.interval_seconds")
+	case len(c.Command) > 0 && h.IntervalSeconds < catalog.LeastCommandInterval:
+		return nil, invalid(fmt.Sprintf("health.interval_seconds must be at least %d for a command",
+			catalog.LeastCommandInterval))
+	}
+	return &c, nil
+}
+
+func invalid(message string) error {
+	return writ.Errorf(writ.CodeArgumentsInvalid, "%s", message).
+		WithHint("`writ check` shows this before a script is signed")
+}
+
+// Target gives access to one container. Errors of its methods mean that the health is unknown, except *Failure and
+// *Ended.
+type Target interface {
+	// Ready returns nil if the process of the container runs. The timeout of a probe does not limit it. It may restart a
+	// process and return a *Failure, or *Ended if the process will not run again.
+	Ready(ctx context.Context) error
+	// Network opens the network namespace of the running process. The caller closes it.
+	Network(ctx context.Context) (*os.File, error)
+	// Exec runs a program in the container and returns its exit code and the end of its output. If ctx ends first, Exec
+	// kills the program and returns an error.
+	Exec(ctx context.Context, command []string) (exit int64, output string, err error)
+	// Clean removes secrets from a text of the container.
+	Clean(text string) string
+	// Report is called by Wait with the error of each probe, for display.
+	Report(err error)
+}
+
+// Failure is the result of a failed probe.
+type Failure struct {
+	// Cause is a phrase that stays the same while the fault does: "status 500 for /healthz on port 8080".
+	Cause string
+	// Detail is the end of the program's output or answer, without secrets. It may be empty.
+	Detail string
+}
+
+// Error returns cause and detail.
+func (f *Failure) Error() string {
+	if f.Detail == "" {
+		return f.Cause
+	}
+	return fmt.Sprintf("%s: %q", f.Cause, f.Detail)
+}
+
+// Ended is the error of a container whose process has ended and will not be restarted.
+type Ended struct{ Failure }
+
+// Pauses between the probes of a container that is starting: an eighth of the time since its start, within these limits
+// and the interval of the check. Each probe with a command starts processes of the runtime, so its pauses are longer.
+const (
+	firstPause        = 100 * time.Millisecond
+	longestPause      = time.Second
+	firstCommandPause = 500 * time.Millisecond
+)
+
+// startPause returns the pause before the next probe of a container that has been starting for some time.
+func (c Check) startPause(since time.Duration) time.Duration {
+	pause := min(max(since/8, firstPause), longestPause)
+	if len(c.Command) > 0 {
+		pause = max(since/8, firstCommandPause)
+	}
+	return min(pause, c.Interval)
+}
+
+// Wait probes a container until it is healthy, and then returns nil. It gives up when Retries probes in a row have
+// failed after the start time of the check, and returns the *Failure of the last one. It returns *Ended at once, the
+// error of ctx if that ends, and the error of the Target if the last probe was impossible.
+func Wait(ctx context.Context, t Target, c Check) error {
+	start := time.Now()
+	failures := 0
+	for {
+		err := Probe(ctx, t, c)
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if _, ended := errors.AsType[*Ended](err); ended {
+			return err
+		}
+		t.Report(err)
+		if time.Since(start) >= c.Start {
+			failures++
+		}
+		if failures >= c.Retries {
+			return err
+		}
+		if err := sleep.For(ctx, c.startPause(time.Since(start))); err != nil {
+			return err
+		}
+	}
+}
