@@ -85,7 +85,7 @@ func TestResourcesAndDeploymentsSayHowTheyStand(t *testing.T) {
 	_, running := fill(w)
 	w.resources(running)
 	body := w.page("/resources?deployment=web&project=" + string(shop))
-	wants(t, body, "web-0", `<code>[2001:db8::10]:8080</code><code>10.0.0.7</code><code>10.1.0.7</code>`, "simulated", "/runs/"+string(running.ID), `href="/nodes/`+string(ams)+`/ams1-n2"`, "Resources of web")
+	wants(t, body, "web-0", `<code>[2001:db8::10]:8080</code><code>10.0.0.7</code><code>10.1.0.7</code>`, "simulated", "/runs/"+string(running.ID), `href="/nodes/`+string(ams)+`/ams1-n2"`, "Resources of web", `<span class="sub">unhealthy</span>`)
 	if strings.Contains(body, "shop-net") || strings.Contains(body, "canary") {
 		t.Error("the filter lets others through")
 	}

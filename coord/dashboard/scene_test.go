@@ -278,6 +278,7 @@ func (w *fixture) resources(last writ.Run) {
 	}
 	put(ams, shop, writ.KindMachine, "web-0", func(r *writ.Resource) {
 		r.Deployment, r.State, r.Driver, r.Simulated, r.Address, r.Node = "web", "running", "simulated", true, "10.0.0.7", "ams1-n2"
+		r.Health = "unhealthy"
 		r.MoreAddresses, r.Published = []string{"10.1.0.7"}, []writ.Published{{Address: "2001:db8::10", Port: 8080, To: 80, Protocol: "tcp"}}
 	})
 	put(ams, shop, writ.KindContainer, "cache", func(r *writ.Resource) { r.State, r.Drift = "gone", []string{"the container is not there any more"} })

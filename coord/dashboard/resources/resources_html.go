@@ -48,7 +48,7 @@ func (r resourcesPage) HTML(p *page.Page) Node {
 
 func (r resourceRow) HTML() Node {
 	return Tr(page.Key(r), Data("state", r.shown()),
-		Cell("st", "", WithOrNone(r.State, func(string) Node { return StateTag(r.shown()) })),
+		Cell("st", "", WithOrNone(r.State, func(string) Node { return StateTag(r.shown()) }), r.health()),
 		Cell("sc", "", B(Text(r.Name)), Sub(r.kind()), Simulated(r.Simulated), r.Unheard.HTML(), Each(r.Wrong, Why)),
 		Cell("pr", "project", Text(r.ProjectName)),
 		Cell("dp", "deployment", r.deployment()),
@@ -64,6 +64,11 @@ func (r resourceRow) shown() string {
 		return snapshot.StateUnknown
 	}
 	return r.State
+}
+
+// health returns the health of a container with a health check, unless its node is unheard.
+func (r resourceRow) health() Node {
+	return When(r.Unheard == nil, func() Node { return Sub(r.Health) })
 }
 
 // kind returns the kind of the resource, and its driver.
