@@ -9,30 +9,11 @@ import (
 
 	"github.com/containerd/containerd/v2/client"
 	"github.com/containerd/errdefs"
-	"github.com/moby/sys/signal"
 	"golang.org/x/sys/unix"
 
-	"writ"
 	"writ/sal/catalog"
+	"writ/sal/containerd/runtimespec"
 )
-
-// lastSignal is the highest signal number of Linux.
-const lastSignal = 64
-
-// parseStopSignal parses the stop signal of an image: a name such as SIGQUIT or SIGRTMIN+3, or a number. The default is
-// SIGTERM.
-func parseStopSignal(named string) (syscall.Signal, error) {
-	if named == "" {
-		return syscall.SIGTERM, nil
-	}
-	s, err := signal.ParseSignal(named)
-	if err != nil || s < 1 || s > lastSignal {
-		return 0, writ.Errorf(writ.CodeArgumentsInvalid,
-			"the STOPSIGNAL of the image is %q, which is not a signal of Linux", named).
-			WithHint("build the image with another STOPSIGNAL, such as SIGTERM")
-	}
-	return s, nil
-}
 
 // stopSignal returns the signal that ends a container. It is SIGTERM if the image is missing or its signal is invalid,
 // because an existing container must be able to end.
@@ -51,7 +32,7 @@ func stopSignal(ctx context.Context, c client.Container) (syscall.Signal, error)
 	if err != nil {
 		return 0, failed("read the image of the container", err)
 	}
-	s, err := parseStopSignal(described.Config.StopSignal)
+	s, err := runtimespec.ParseStopSignal(described.Config.StopSignal)
 	if err != nil {
 		return syscall.SIGTERM, nil
 	}

@@ -20,6 +20,7 @@ import (
 	"writ"
 	"writ/sal"
 	"writ/sal/catalog"
+	"writ/sal/containerd/runtimespec"
 )
 
 // maxOutput limits each output of a program in the result of container.exec, in bytes.
@@ -79,7 +80,7 @@ func (p *program) run(ctx context.Context, container string, command, env []stri
 	}
 	process := *spec.Process
 	process.Args, process.Env, process.Terminal = command, append(process.Env, env...), false
-	if err := checkWords(process.Args, process.Env); err != nil {
+	if err := runtimespec.CheckWords(process.Args, process.Env); err != nil {
 		return 0, err
 	}
 

@@ -8,6 +8,7 @@ import (
 	"writ"
 	"writ/internal/test/testenv"
 	"writ/sal"
+	"writ/sal/containerd/runtimespec"
 )
 
 // fieldImage is an image whose config or files are unusual.
@@ -33,7 +34,7 @@ func node(kind byte, name string, mode int64) testenv.LayerEntry {
 
 // fieldImages are images as real tools make them. The runtime rejects parts of their configs.
 var fieldImages = map[string]fieldImage{
-	"env-without-path":    {config: map[string]any{"Env": []string{"A=b"}}, line: "echo $A $PATH", want: "b " + strings.TrimPrefix(searchPath, "PATH=")},
+	"env-without-path":    {config: map[string]any{"Env": []string{"A=b"}}, line: "echo $A $PATH", want: "b " + strings.TrimPrefix(runtimespec.SearchPath, "PATH=")},
 	"env-without-value":   {config: map[string]any{"Env": []string{"PATH=/bin", "BARE", "A="}}, line: "echo $PATH$BARE$A", want: "/bin"},
 	"env-without-name":    {config: map[string]any{"Env": []string{"PATH=/bin", "=x", "A==b"}}, line: "echo $A", want: "=b"},
 	"directory-relative":  {config: map[string]any{"WorkingDir": "app/../srv"}, line: "pwd", want: "/srv"},
@@ -54,7 +55,7 @@ var fieldImages = map[string]fieldImage{
 	"hosts-a-tree":     {files: []testenv.LayerEntry{node(tar.TypeDir, "etc/hosts/", 0o755)}, want: "not a directory"},
 	"proc-a-link":      {files: []testenv.LayerEntry{symlink("proc", "tmp")}, want: "must be mounted on ordinary directory"},
 	"env-nul":          {config: map[string]any{"Env": []string{"A=\x00"}}, want: `its variable "A" contains NUL`},
-	"env-large":        {config: map[string]any{"Env": []string{"A=" + strings.Repeat("x", maxWord)}}, want: "131073 bytes"},
+	"env-large":        {config: map[string]any{"Env": []string{"A=" + strings.Repeat("x", runtimespec.MaxWord)}}, want: "131073 bytes"},
 	"argument-nul":     {config: map[string]any{"Entrypoint": []string{"sh", "\x00"}}, want: "its argument 1 contains NUL"},
 	"directory-nul":    {config: map[string]any{"WorkingDir": "/a\x00"}, want: "working directory contains NUL"},
 	"link-to-nothing":  {files: []testenv.LayerEntry{hardLink("etc/key", "../../etc/shadow")}, want: ": link /etc/shadow /etc/key: no such file"},

@@ -26,6 +26,7 @@ import (
 	"writ/sal/containerd/health"
 	"writ/sal/containerd/imagestore"
 	"writ/sal/containerd/registry"
+	"writ/sal/containerd/runtimespec"
 )
 
 const (
@@ -220,22 +221,22 @@ func (j *job) spec(r *record, p *plan, image client.Image) []oci.SpecOpts {
 	if len(r.Own.Nameservers) > 0 { // the image's own file comes from its build host
 		mounts = append(mounts, ours("resolv.conf"))
 	}
-	options := []oci.SpecOpts{withImageConfig(image, r.Own.IDs != 0)}
+	options := []oci.SpecOpts{runtimespec.WithImageConfig(image, r.Own.IDs != 0)}
 	if len(p.args.Command) > 0 {
 		options = append(options, oci.WithProcessArgs(p.args.Command...))
 	}
 	options = append(options,
-		requireProgram,
+		runtimespec.RequireProgram,
 		oci.WithEnv(p.env),
-		requireStartable,
+		runtimespec.RequireStartable,
 		oci.WithHostname(r.Resource.Name),
 		oci.WithMounts(byDepth(mounts)),
 		oci.WithCPUCFS(int64(p.args.CPUs)*period/100, period),
 		oci.WithMemoryLimit(uint64(p.args.MemoryMiB)<<20),
 		oci.WithPidsLimit(maxProcesses),
-		withoutFileLimit,
-		withoutCmdline,
-		withSeccomp, // last, because it depends on the capabilities
+		runtimespec.WithoutFileLimit,
+		runtimespec.WithoutCmdline,
+		runtimespec.WithSeccomp, // last, because it depends on the capabilities
 	)
 	if r.Own.IDs != 0 {
 		options = append(options, oci.WithUserNamespace(idMap(r.Own.IDs), idMap(r.Own.IDs)),
@@ -258,27 +259,6 @@ func (j *job) volumes(r *record, p *plan) []specs.Mount {
 		}
 	}
 	return all
-}
-
-// requireProgram rejects a container without a program from its image or its arguments.
-func requireProgram(_ context.Context, _ oci.Client, _ *containers.Container, s *oci.Spec) error {
-	if len(s.Process.Args) == 0 {
-		return writ.Errorf(writ.CodeArgumentsInvalid, "the image names no program").
-			WithHint("set command: [\"program\", …]")
-	}
-	return nil
-}
-
-// withoutFileLimit removes containerd's limit of 1,024 open files, which is too low for databases.
-func withoutFileLimit(_ context.Context, _ oci.Client, _ *containers.Container, s *oci.Spec) error {
-	s.Process.Rlimits = nil
-	return nil
-}
-
-// withoutCmdline hides the command line of the host's kernel, which may contain a token.
-func withoutCmdline(_ context.Context, _ oci.Client, _ *containers.Container, s *oci.Spec) error {
-	s.Linux.MaskedPaths = append(s.Linux.MaskedPaths, "/proc/cmdline")
-	return nil
 }
 
 // reconnect updates the network namespace in the spec of a container if its path has changed.

@@ -1,4 +1,4 @@
-package containerd
+package runtimespec
 
 import (
 	"os"
@@ -16,10 +16,10 @@ func TestLinuxCannotStartLongArguments(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for n, want := range map[int]bool{maxWord: true, maxWord + 1: false} {
+	for n, want := range map[int]bool{MaxWord: true, MaxWord + 1: false} {
 		word := strings.Repeat("x", n)
 		started := exec.Command(self, "-test.run=^$", word).Run() == nil
-		accepted := checkWords([]string{"a", word}, nil) == nil
+		accepted := CheckWords([]string{"a", word}, nil) == nil
 		if started != want || accepted != want {
 			t.Errorf("%d bytes: started %v, accepted %v", n, started, accepted)
 		}
@@ -41,12 +41,12 @@ func TestUnstartableProgramsAreRefused(t *testing.T) {
 		{nil, []string{"B=" + strings.Repeat("s3cret", 30_000)}, "180002 bytes"},
 		{nil, many, "its arguments and variables have 2344 KiB"},
 	} {
-		err := checkWords(tt.args, tt.env)
+		err := CheckWords(tt.args, tt.env)
 		if writ.CodeOf(err) != writ.CodeArgumentsInvalid || !strings.Contains(err.Error(), tt.says) || strings.Contains(err.Error(), "s3cret") {
 			t.Errorf("%v, want %q", err, tt.says)
 		}
 	}
-	if err := checkWords([]string{"sh", "-c", ""}, []string{"A="}); err != nil {
+	if err := CheckWords([]string{"sh", "-c", ""}, []string{"A="}); err != nil {
 		t.Error(err)
 	}
 }

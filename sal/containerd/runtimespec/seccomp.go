@@ -1,4 +1,4 @@
-package containerd
+package runtimespec
 
 import (
 	"context"
@@ -16,10 +16,10 @@ const btrfs = 0x94
 // shared are those three: FICLONE, FICLONERANGE and FIDEDUPERANGE let files share blocks, as cp does.
 var shared = []uint64{0x4004_9409, 0x4020_940d, 0xc018_9436}
 
-// withSeccomp sets containerd's default seccomp profile for the capabilities of the container, without the ioctls of
+// WithSeccomp sets containerd's default seccomp profile for the capabilities of the container, without the ioctls of
 // btrfs that need only write access. With them, a container could make its own subvolume and write more than the size
 // of its volume, and no snapshot would include that data.
-func withSeccomp(_ context.Context, _ oci.Client, _ *containers.Container, s *specs.Spec) error {
+func WithSeccomp(_ context.Context, _ oci.Client, _ *containers.Container, s *specs.Spec) error {
 	profile := seccomp.DefaultProfile(s)
 	for i, rule := range profile.Syscalls {
 		if len(rule.Args) == 0 && rule.Action == specs.ActAllow {

@@ -1,4 +1,4 @@
-package containerd
+package runtimespec
 
 import (
 	"cmp"
@@ -18,17 +18,17 @@ import (
 	"writ"
 )
 
-// withImageConfig applies the program, environment, directory and user of an image. It rejects an image with an invalid
+// WithImageConfig applies the program, environment, directory and user of an image. It rejects an image with an invalid
 // stop signal. ownUsers limits user numbers to those below userns.Many. It replaces oci.WithImageConfig, which uses
 // text/template: the linker then keeps all exported methods, 10 MB of writ.
-func withImageConfig(image client.Image, ownUsers bool) oci.SpecOpts {
+func WithImageConfig(image client.Image, ownUsers bool) oci.SpecOpts {
 	return func(ctx context.Context, daemon oci.Client, c *containers.Container, s *oci.Spec) error {
 		described, err := image.Spec(ctx)
 		if err != nil {
 			return fmt.Errorf("read the config of the image: %w", err)
 		}
 		config := described.Config
-		if _, err := parseStopSignal(config.StopSignal); err != nil {
+		if _, err := ParseStopSignal(config.StopSignal); err != nil {
 			return err
 		}
 		s.Process.Args = slices.Concat(config.Entrypoint, config.Cmd)
@@ -60,13 +60,13 @@ func userBelow(dir, named string) (specs.User, error) {
 	return userOfImage(regularFiles{root.FS()}, named)
 }
 
-// searchPath is the PATH if an image sets none.
-const searchPath = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+// SearchPath is the PATH if an image sets none.
+const SearchPath = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// environment returns the variables of an image, with searchPath if it sets no PATH. It omits entries without a name or
+// environment returns the variables of an image, with SearchPath if it sets no PATH. It omits entries without a name or
 // "=", because the runtime rejects them.
 func environment(image []string) []string {
-	all := []string{searchPath}
+	all := []string{SearchPath}
 	for _, variable := range image {
 		switch name, _, valid := strings.Cut(variable, "="); {
 		case !valid || name == "":
@@ -82,20 +82,20 @@ func environment(image []string) []string {
 // Limits of Linux for a new program (execve(2)), with the default limit of the stack. The runtime detects a violation
 // only after the container has started.
 const (
-	maxWord  = 128<<10 - 1 // bytes of an argument or variable
+	MaxWord  = 128<<10 - 1 // bytes of an argument or variable
 	maxWords = 2 << 20     // bytes of all arguments and variables, with a NUL and a pointer for each
 )
 
-// requireStartable rejects a program that Linux cannot start.
-func requireStartable(_ context.Context, _ oci.Client, _ *containers.Container, s *oci.Spec) error {
+// RequireStartable rejects a program that Linux cannot start.
+func RequireStartable(_ context.Context, _ oci.Client, _ *containers.Container, s *oci.Spec) error {
 	if strings.Contains(s.Process.Cwd, "\x00") {
 		return notStartable("its working directory contains NUL")
 	}
-	return checkWords(s.Process.Args, s.Process.Env)
+	return CheckWords(s.Process.Args, s.Process.Env)
 }
 
-// checkWords checks the arguments and variables of a program. Its errors contain no value, which may be a secret.
-func checkWords(args, env []string) error {
+// CheckWords checks the arguments and variables of a program. Its errors contain no value, which may be a secret.
+func CheckWords(args, env []string) error {
 	total := 0
 	for i, words := range [][]string{args, env} {
 		for n, word := range words {
@@ -107,8 +107,8 @@ func checkWords(args, env []string) error {
 			switch {
 			case strings.Contains(word, "\x00"):
 				return notStartable(name + " contains NUL")
-			case len(word) > maxWord:
-				return notStartable(fmt.Sprintf("%s has %d bytes, and Linux accepts %d", name, len(word), maxWord))
+			case len(word) > MaxWord:
+				return notStartable(fmt.Sprintf("%s has %d bytes, and Linux accepts %d", name, len(word), MaxWord))
 			}
 			total += len(word) + 1 + 8
 		}
