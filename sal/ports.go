@@ -23,7 +23,7 @@ type Publisher interface {
 	Publish(ctx context.Context, owner Owner, ports []catalog.Publish) ([]catalog.Published, error)
 	// Move publishes ports for an owner. It takes them from an earlier owner, and withdraws the other ports of the earlier
 	// owner. A new connection always leads to one of the two. Open connections to the earlier owner continue until it is
-	// released. The error is as for Publish.
+	// released. If the earlier owner has been released, Move is Publish. The error is as for Publish.
 	Move(ctx context.Context, from, to Owner, ports []catalog.Publish) ([]catalog.Published, error)
 	// Connections returns the number of open TCP connections that came through published ports of an owner, also after
 	// they moved to another one.

@@ -55,12 +55,18 @@ func replacedBy(
 	if err != nil || !now.known {
 		return nil, err
 	}
-	return &replaced{Stopped: r.Own.Stopped, Namespace: r.Own.Namespace}, nil
+	was := &replaced{Stopped: r.Own.Stopped, attachment: r.Own.attachment}
+	old, err := argsOf(r)
+	if err != nil {
+		return nil, err
+	}
+	was.Runs = now.running() && !r.Own.Stopped && canHandOver(old, args)
+	return was, nil
 }
 
 // activateChecked is activate for a container in phase checking.
 func activateChecked(ctx context.Context, j *job, r *record) error {
-	if r.Own.Other != "" {
+	if r.Own.Other != "" && !r.Own.handsOver() {
 		if err := j.end(ctx, r, r.Own.Other, j.graceOf(r)); err != nil {
 			return err
 		}
@@ -80,7 +86,13 @@ func activateChecked(ctx context.Context, j *job, r *record) error {
 	if r.Own.Other == "" {
 		return j.put(r, ready)
 	}
-	r.Own.Replaced = nil
+	if r.Own.handsOver() {
+		if err := takePorts(ctx, j, r); err != nil {
+			return err
+		}
+	} else {
+		r.Own.Replaced = nil
+	}
 	if err := j.put(r, starting); err != nil { // from here on, the replaced container is not restored
 		return err
 	}
@@ -138,6 +150,11 @@ func keepChecking(ctx context.Context, j *job, r *record) ([]sal.Drift, error) {
 func restoreReplaced(ctx context.Context, j *job, r *record) error {
 	j.step("return to the replaced container")
 	_ = j.endPrograms(ctx, r) // a program that does not end now ends with its container
+	if r.Own.handsOver() {
+		if err := returnPorts(ctx, j, r); err != nil {
+			return err
+		}
+	}
 	if err := j.discard(ctx, r, r.Own.Container, min(j.graceOf(r), restoreGrace)); err != nil {
 		return err
 	}
@@ -145,11 +162,19 @@ func restoreReplaced(ctx context.Context, j *job, r *record) error {
 	if r.Own.Replaced != nil {
 		was = *r.Own.Replaced
 	}
+	if was.Runs {
+		j.step("release the network namespace of the new container")
+		if err := j.Networks.Release(ctx, ownerOf(r)); err != nil {
+			return err
+		}
+	}
 	r.Own.Container, r.Own.Other = r.Own.Other, ""
 	r.Spec, r.Own.Beside = r.Own.Beside, nil
-	r.Own.Stopped, r.Own.Namespace, r.Own.Replaced = was.Stopped, was.Namespace, nil
-	if err := restoreNetwork(ctx, j, r); err != nil {
-		return err
+	r.Own.Stopped, r.Own.attachment, r.Own.Replaced = was.Stopped, was.attachment, nil
+	if !was.Runs {
+		if err := restoreNetwork(ctx, j, r); err != nil {
+			return err
+		}
 	}
 	if err := j.put(r, starting); err != nil {
 		return err

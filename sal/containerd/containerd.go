@@ -18,7 +18,6 @@ package containerd
 import (
 	"context"
 	"log/slog"
-	"net/netip"
 	"path/filepath"
 	"sync"
 	"time"
@@ -84,26 +83,20 @@ type own struct {
 	Beside  sal.Spec `json:"beside,omitempty"`
 	Stopped bool     `json:"stopped,omitempty"` // stopped on request
 	// How the last stopped or replaced process ended: see catalog.Container.
-	Ended     string   `json:"ended,omitempty"`
-	IDs       uint32   `json:"ids,omitempty"`       // first of its user IDs on this host; 0: the host's
-	Namespace string   `json:"namespace,omitempty"` // file of its network namespace
-	Addresses []string `json:"addresses,omitempty"`
-	// Addresses on networks with IPv4; empty after an upgrade until the next start.
-	IPv4 []string `json:"ipv4,omitempty"`
-	// Nameservers are for the container's /etc/resolv.conf. If empty, it keeps the file of its image.
-	Nameservers []netip.Addr `json:"nameservers,omitempty"`
-	LastExit    *lastExit    `json:"last_exit,omitempty"` // last end of the program by itself
-	// Published are its ports on the node.
-	Published []catalog.Published `json:"published,omitempty"`
-	Health    *health.State       `json:"health,omitempty"` // as of its last change, for a restarted runner
+	Ended string `json:"ended,omitempty"`
+	IDs   uint32 `json:"ids,omitempty"` // first of its user IDs on this host; 0: the host's
+	attachment
+	LastExit *lastExit     `json:"last_exit,omitempty"` // last end of the program by itself
+	Health   *health.State `json:"health,omitempty"`    // as of its last change, for a restarted runner
 	// Replaced is set while a replacement with a health check is being made and checked. A failure restores it.
 	Replaced *replaced `json:"replaced,omitempty"`
 }
 
 // replaced holds the properties of a replaced container that its spec does not have.
 type replaced struct {
-	Stopped   bool   `json:"stopped,omitempty"`
-	Namespace string `json:"namespace,omitempty"`
+	Stopped bool `json:"stopped,omitempty"`
+	Runs    bool `json:"runs,omitempty"` // the replacement is a handover
+	attachment
 }
 
 // phase marks an operation that a crash may have interrupted.
@@ -171,7 +164,7 @@ func (d *Driver) Usage(ctx context.Context, resource writ.ResourceID) (sal.Usage
 		used.MemoryMiB, _ = r.Spec["memory_mib"].(int64)
 	}
 	if counts, ok := d.Networks.(sal.Traffic); ok {
-		used.Received, used.Sent, err = counts.Traffic(ctx, sal.Owner{Resource: resource, UID: r.UID})
+		used.Received, used.Sent, err = counts.Traffic(ctx, ownerOf(r))
 	}
 	return used, err
 }

@@ -81,10 +81,8 @@ func (j *job) replace(ctx context.Context, r *record, stopped bool) error {
 	if err != nil {
 		return err
 	}
-	if r.Own.Other != "" { // left by the last replacement
-		if err := j.discard(ctx, r, r.Own.Other, j.graceOf(r)); err != nil {
-			return err
-		}
+	if err := dropOther(ctx, j, r); err != nil { // left by the last replacement
+		return err
 	}
 	if r.Own.Replaced, err = replacedBy(ctx, j, r, plan.args, stopped); err != nil {
 		return err
@@ -93,9 +91,9 @@ func (j *job) replace(ctx context.Context, r *record, stopped bool) error {
 	if err := j.put(r, replacing); err != nil {
 		return err
 	}
-	before := r.Own.Namespace
+	before := r.Own.attachment
 	if err := j.build(ctx, r, plan, stopped); err != nil {
-		r.Own.Namespace = before
+		r.Own.attachment = before
 		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoLimit)
 		defer cancel()
 		return errors.Join(err, j.dropReplacement(undo, r))
@@ -138,6 +136,9 @@ func (j *job) build(ctx context.Context, r *record, plan *plan, stopped bool) er
 	// A concurrent delete marks the image first and checks for users then.
 	if _, err := imageOf(ctx, j, plan.args); err != nil {
 		return err
+	}
+	if r.Own.handsOver() {
+		r.Own.attachment = attachment{Side: 1 - r.Own.Side}
 	}
 	if err := j.connect(ctx, r, plan.args); err != nil {
 		return err
@@ -199,6 +200,9 @@ func (j *job) connect(ctx context.Context, r *record, args *catalog.ContainerCre
 			}
 		}
 	}
+	if isBeside(r) {
+		return nil
+	}
 	return publish(ctx, j, r, args.Publish)
 }
 
@@ -207,10 +211,11 @@ func (j *job) activate(ctx context.Context, r *record) error {
 	if r.Own.Phase == checking {
 		return activateChecked(ctx, j, r)
 	}
-	if r.Own.Other != "" {
-		if err := j.discard(ctx, r, r.Own.Other, j.graceOf(r)); err != nil {
-			return err
-		}
+	if r.Own.handsOver() && !r.Own.Stopped {
+		drain(ctx, j, r)
+	}
+	if err := dropOther(ctx, j, r); err != nil {
+		return err
 	}
 	if !r.Own.Stopped {
 		if err := j.run(ctx, r); err != nil {
@@ -220,7 +225,7 @@ func (j *job) activate(ctx context.Context, r *record) error {
 	if r.Own.Phase == ready {
 		return nil
 	}
-	r.Own.Other, r.Own.Beside = "", nil
+	r.Own.Other, r.Own.Beside, r.Own.Replaced = "", nil, nil
 	return j.put(r, ready)
 }
 
@@ -233,6 +238,9 @@ func (j *job) dropReplacement(ctx context.Context, r *record) error {
 		return err
 	}
 	if err := restoreNetwork(ctx, j, r); err != nil {
+		return err
+	}
+	if err := releaseOther(ctx, j, r); err != nil {
 		return err
 	}
 	r.Own.Other, r.Own.Beside, r.Own.Replaced = "", nil, nil
@@ -284,9 +292,11 @@ func (j *job) clear(ctx context.Context, r *record) error {
 		}
 	}
 	if j.Networks != nil {
-		j.step("release the network namespace")
-		if err := j.Networks.Release(ctx, sal.Owner{Resource: r.Resource, UID: r.UID}); err != nil {
-			return err
+		for _, owner := range ownersOf(r) {
+			j.step("release the network namespace")
+			if err := j.Networks.Release(ctx, owner); err != nil {
+				return err
+			}
 		}
 	}
 	j.step("remove the files")

@@ -106,7 +106,7 @@ func indexOf(records []*record, damaged []sal.Damaged) *recordIndex {
 	for _, r := range records {
 		k.containers[r.Own.Container], k.containers[r.Own.Other] = true, true
 		k.places[r.Resource.HostName()] = true
-		k.uids[r.UID] = true
+		k.uids[r.UID], k.uids[uidOn(r.UID, 1)] = true, true
 		k.unfinished = k.unfinished || r.Own.Phase == making || r.Own.Phase == replacing
 	}
 	for _, r := range damaged {

@@ -9,11 +9,6 @@ import (
 	"writ/sal/catalog"
 )
 
-// ownerOf returns a container as the owner of its network namespace.
-func ownerOf(r *record) sal.Owner {
-	return sal.Owner{Resource: r.Resource, UID: r.UID, IDs: r.Own.IDs}
-}
-
 // publish publishes exactly these ports of the container.
 func publish(ctx context.Context, j *job, r *record, ports []catalog.Publish) error {
 	publishing, ok := j.Networks.(sal.Publishing)

@@ -2,6 +2,7 @@ package containerd
 
 import (
 	"fmt"
+	"io"
 	"net"
 	"os/exec"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"writ"
+	"writ/internal/netns"
 	"writ/internal/opening"
 	"writ/internal/test/testenv"
 	"writ/sal"
@@ -19,51 +21,75 @@ import (
 	"writ/sal/saltest"
 )
 
-// Promise: Networks and containers: A container without networks can publish ports of its node. They follow changes of
-// its spec and a reboot, survive a failed change, and end with it.
-// How: The container gets a network namespace with a link of its own; a change of ports alone does not replace it.
-func TestPublishedPortLeadsToItsContainer(t *testing.T) {
-	b := newFixture(t, "")
-	node := testenv.Netns(t)
+// publishing is a fixture whose containers can publish ports 8080 to 8089 of loopback in a network namespace.
+type publishing struct {
+	*fixture
+	node     string // file of the network namespace
+	networks *netdev.Driver
+}
+
+func newPublishing(t *testing.T) publishing {
+	t.Helper()
+	b := publishing{fixture: newFixture(t, ""), node: testenv.Netns(t)}
 	open, err := opening.ParseList([]string{"127.0.0.1:8080-8089"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	networks := &netdev.Driver{ // without an overlay
-		Dir: filepath.Join(b.host, "networks"), Netns: node, Namespaces: filepath.Join(b.host, "namespaces"), Open: open,
+	b.networks = &netdev.Driver{ // without an overlay
+		Dir: filepath.Join(b.host, "networks"), Netns: b.node, Namespaces: filepath.Join(b.host, "namespaces"), Open: open,
 	}
 	ip := testenv.Need(t, "ip")
-	testenv.InNetns(t, node, func() error { return exec.Command(ip, "link", "set", "lo", "up").Run() })
-	b.driver.Networks = networks
-	with := func(name string, ports ...int64) map[string]any {
-		var publish []any
-		for _, port := range ports {
-			publish = append(publish, map[string]any{"port": port, "to": int64(80), "protocol": "tcp"})
-		}
-		return map[string]any{
-			"image": "busybox", "command": []any{"sh", "-c", "mkdir -p /www; echo " + name + " > /www/name; exec httpd -f -p 80 -h /www"}, "publish": publish,
-		}
+	testenv.InNetns(t, b.node, func() error { return exec.Command(ip, "link", "set", "lo", "up").Run() })
+	b.driver.Networks = b.networks
+	return b
+}
+
+// named returns the arguments of a container with a web server that answers with a name.
+func named(name string, ports ...int64) map[string]any {
+	var publish []any
+	for _, port := range ports {
+		publish = append(publish, map[string]any{"port": port, "to": int64(80), "protocol": "tcp"})
 	}
-	answers := func(port int) (text string) {
-		testenv.InNetns(t, node, func() error {
-			c, err := net.DialTimeout("tcp", fmt.Sprintf("127.0.0.1:%d", port), time.Second)
-			if err != nil {
-				return nil
-			}
-			defer c.Close()
-			_ = c.SetDeadline(time.Now().Add(5 * time.Second))
-			fmt.Fprint(c, "GET /name HTTP/1.0\r\n\r\n")
-			buffer := make([]byte, 4096)
-			for {
-				n, err := c.Read(buffer)
-				text += string(buffer[:n])
-				if err != nil {
-					return nil
-				}
-			}
-		})
-		return text
+	return map[string]any{
+		"image": "busybox", "command": []any{"sh", "-c", "mkdir -p /www; echo " + name + " > /www/name; exec httpd -f -p 80 -h /www"}, "publish": publish,
 	}
+}
+
+// dial connects to a published port. Only this thread enters the network namespace, until the connection is open.
+func (b publishing) dial(port int) (c net.Conn, err error) {
+	leave, err := netns.Enter(b.node)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	return net.DialTimeout("tcp", fmt.Sprintf("127.0.0.1:%d", port), 5*time.Second)
+}
+
+// ask returns the answer of a web server at a published port.
+func (b publishing) ask(port int) (text string, err error) {
+	c, err := b.dial(port)
+	if err != nil {
+		return "", err
+	}
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(5 * time.Second))
+	fmt.Fprint(c, "GET /name HTTP/1.0\r\n\r\n")
+	all, err := io.ReadAll(c)
+	return string(all), err
+}
+
+// answers is ask without an error.
+func (b publishing) answers(port int) string {
+	text, _ := b.ask(port)
+	return text
+}
+
+// Promise: Networks and containers: A container without networks can publish ports of its node. They follow changes of
+// its spec and a reboot, survive a failed change, and end with it.
+// How: The container gets a network namespace with a link of its own; a change of ports alone does not replace it.
+func TestPublishedPortLeadsToItsContainer(t *testing.T) {
+	b := newPublishing(t)
+	node, networks, with, answers := b.node, b.networks, named, b.answers
 	serves := func(name string, port int) {
 		t.Helper()
 		b.eventually(fmt.Sprintf("%s answers on port %d", name, port), func() bool {

@@ -129,15 +129,23 @@ func (j *job) write(r *record) error {
 	j.step("write the files")
 	err := os.MkdirAll(place, 0o700)
 	if err == nil {
-		err = os.WriteFile(filepath.Join(place, "hosts"), []byte(hosts.String()), 0o644)
+		err = os.WriteFile(writtenFile(j.Dir, r, "hosts"), []byte(hosts.String()), 0o644)
 	}
 	if err == nil { // even without nameservers, because a container that was made with some mounts the file
-		err = os.WriteFile(filepath.Join(place, "resolv.conf"), []byte(resolv.String()), 0o644)
+		err = os.WriteFile(writtenFile(j.Dir, r, "resolv.conf"), []byte(resolv.String()), 0o644)
 	}
 	if err != nil {
 		return sal.HostError("write the files of "+r.Resource.String(), err)
 	}
 	return nil
+}
+
+// writtenFile returns the path of a file for the container's /etc. The sides of a container have different files.
+func writtenFile(dir string, r *record, name string) string {
+	if r.Own.Side != 0 {
+		name += "-" + strconv.Itoa(r.Own.Side)
+	}
+	return filepath.Join(placeOf(dir, r.Resource), name)
 }
 
 // ownNames returns the addresses for a container's own host name: the first of each family, or loopback without
@@ -214,7 +222,7 @@ func withOwnUsers(first uint32) client.NewContainerOpts {
 // spec returns the options of the container's runtime spec.
 func (j *job) spec(r *record, p *plan, image client.Image) []oci.SpecOpts {
 	ours := func(name string) specs.Mount {
-		return specs.Mount{Destination: "/etc/" + name, Type: "bind", Source: filepath.Join(placeOf(j.Dir, r.Resource), name),
+		return specs.Mount{Destination: "/etc/" + name, Type: "bind", Source: writtenFile(j.Dir, r, name),
 			Options: []string{"rbind", "nosuid", "nodev", "noexec", "ro"}}
 	}
 	mounts := append(j.volumes(r, p), ours("hosts"))

@@ -97,11 +97,14 @@ func (p publisher) publish(owner sal.Owner, wanted []catalog.Publish) ([]catalog
 // move is publish for an owner that takes over ports of an earlier one. The rules of a port change in one transaction.
 // After a crash both may have a claim to it, and it leads to the owner whose rules were repaired last.
 func (p publisher) move(from, to sal.Owner, wanted []catalog.Publish) ([]catalog.Published, error) {
-	earlier, err := p.published(from)
+	r, err := p.published(to)
 	if err != nil {
 		return nil, err
 	}
-	r, err := p.published(to)
+	earlier, err := p.published(from)
+	if writ.CodeOf(err) == writ.CodeResourceUnknown {
+		return p.publishAfter(r, nil, wanted)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -382,7 +385,7 @@ func (p publisher) keep(r *sal.Record[holding]) ([]sal.Drift, error) {
 	return append(p.drift, barriers...), nil
 }
 
-// connections returns the number of open TCP connections in the namespace of an owner that came through its link.
+// connections returns the number of unfinished TCP connections in the namespace of an owner that came through its link.
 func (p publisher) connections(r *sal.Record[holding]) (n int, err error) {
 	back, err := netns.Enter(p.namespaces.path(r.UID))
 	if err != nil {
@@ -397,12 +400,23 @@ func (p publisher) connections(r *sal.Record[holding]) (n int, err error) {
 		}
 		for _, s := range sockets {
 			local, _ := netip.AddrFromSlice(s.ID.Source)
-			if s.State == netlink.TCP_ESTABLISHED && (local.Unmap() == guest[0].Addr() || local == guest[1].Addr()) {
+			if isOpen(s.State) && (local.Unmap() == guest[0].Addr() || local == guest[1].Addr()) {
 				n++
 			}
 		}
 	}
 	return n, nil
+}
+
+// isOpen reports whether a socket may still have to send something: it is being opened, is open, or is being closed and
+// waits for an acknowledgement.
+func isOpen(state uint8) bool {
+	switch state {
+	case netlink.TCP_SYN_RECV, netlink.TCP_ESTABLISHED, netlink.TCP_CLOSE_WAIT, netlink.TCP_FIN_WAIT1, netlink.TCP_LAST_ACK,
+		netlink.TCP_CLOSING:
+		return true
+	}
+	return false
 }
 
 // forget makes the kernel forget the connections to the inner end of a link that is gone. Otherwise datagrams of a
