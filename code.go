@@ -511,8 +511,7 @@ var Codes = []CodeInfo{
 		"Another job works on the resource, or other resources use it; the message names them.", "",
 	},
 	{
-		CodePortClosed, Denied, false, 403, ExitFailed,
-		"The operator of the node does not open this port for publication.",
+		CodePortClosed, Denied, false, 403, ExitFailed, "The operator of the node does not open this port for publication.",
 		"Publish one of the open ports in the message, or port 0 for any of them. `writ runner --publish` opens others.",
 	},
 	{
@@ -563,13 +562,11 @@ var Codes = []CodeInfo{
 		"",
 	},
 	{
-		CodeImageUnknown, NotFound, false, 422, ExitNotFound,
-		"The registry has no image with this name and tag or digest.",
+		CodeImageUnknown, NotFound, false, 422, ExitNotFound, "The registry has no image with this name and tag or digest.",
 		"Correct the reference, or push the image again.",
 	},
 	{
-		CodeImageGone, NotFound, false, 422, ExitNotFound,
-		"The registry no longer has an image that an earlier revision was signed with.",
+		CodeImageGone, NotFound, false, 422, ExitNotFound, "The registry no longer has an image of an earlier revision.",
 		"Push the image with this digest again, or submit a script with another image.",
 	},
 	{
@@ -578,13 +575,11 @@ var Codes = []CodeInfo{
 		"`writ submit` finds the digests of references in the script; name others with --image, or write the digest after the tag.",
 	},
 	{
-		CodeImagePlatform, Failed, false, 422, ExitFailed,
-		"The image is not made for the processor of the node.",
+		CodeImagePlatform, Failed, false, 422, ExitFailed, "The image is not made for the processor of the node.",
 		"Use an image for this platform, or choose another node with the option labels.",
 	},
 	{
-		CodeRegistryDenied, Denied, false, 403, ExitDenied,
-		"The registry requires other credentials for this image.",
+		CodeRegistryDenied, Denied, false, 403, ExitDenied, "The registry requires other credentials for this image.",
 		"For `writ submit`, `docker login` stores them; for nodes, name an account in the argument login.",
 	},
 	{
@@ -593,8 +588,7 @@ var Codes = []CodeInfo{
 		"Set the password again with `writ secret set`, and sign the script again.",
 	},
 	{
-		CodeRegistryForbidden, Denied, false, 403, ExitDenied,
-		"The operator of the node does not allow this registry.",
+		CodeRegistryForbidden, Denied, false, 403, ExitDenied, "The operator of the node does not allow this registry.",
 		"Use an allowed one, or ask the operator for `writ runner --registry`.",
 	},
 	{
@@ -612,9 +606,8 @@ var Codes = []CodeInfo{
 		"Set it again with `writ secret set`. A node that has lost its keys must join again.",
 	},
 	{
-		CodeUnhealthy, Failed, false, 422, ExitFailed,
-		"The program of a container did not pass its health check in time; the message has the last probe and output.",
-		"Mend the program or the check. `health.start_seconds` gives a slow program more time.",
+		CodeUnhealthy, Failed, false, 422, ExitFailed, "A container did not pass its health check in time.",
+		"The message has the last probe and output. Mend the program or the check. `health.start_seconds` gives a slow program more time.",
 	},
 	{CodeInjected, Unavailable, true, 422, ExitFailed, "A simulated driver was configured to fail here.", ""},
 	{CodeInjectedFinal, Failed, false, 422, ExitFailed, "A simulated driver was configured to fail here permanently.", ""},

@@ -16,12 +16,12 @@ import (
 // A replacement is a handover if both containers publish ports, the new one has a health check, and neither writes to a
 // volume. Then the old container runs until the new one is healthy. The new one has a network namespace of its own, so
 // its addresses on networks differ. The published ports move in one transaction of the packet filter. The old container
-// keeps its open connections for a while, and ends. A failure before the move leaves the old container as it is.
+// ends when it has no open connections, or after drainLimit. A failure before the move leaves the old container unchanged.
 //
 // Both run at the same time, so the node needs memory for both. The supervisor does not reserve it.
 
 const (
-	// drainLimit limits the time for which a replaced container keeps its open connections.
+	// drainLimit limits the time until a replaced container with open connections ends.
 	drainLimit = 10 * time.Second
 	// drainPause is the pause between two counts of these connections.
 	drainPause = 100 * time.Millisecond

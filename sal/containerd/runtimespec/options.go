@@ -1,6 +1,6 @@
 // Package runtimespec has options for the runtime spec of a container that depend only on its image, its program and
 // fixed rules: the program, user and environment of the image, the limits of Linux for a program, the system call filter,
-// and what a container must not see. The package knows no record of the driver.
+// and hidden files of the kernel. It does not depend on records of the driver.
 package runtimespec
 
 import (

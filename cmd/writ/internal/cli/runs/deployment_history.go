@@ -32,8 +32,8 @@ func deploymentHistoryCommand(env *cli.Env) *cobra.Command {
 		Long: `Lists the revisions of a deployment, newest first, with the signer, the time, and the state of the run of each. A
 submission that the datacenter did not accept is not a revision.
 
-The list is as the coordinator has it. With --changes, the command reads the signed text of each revision, verifies its
-signature, and shows in one line how it differs from the revision before.`,
+The list is as the coordinator has it. With --changes, the command reads the signed text of each revision and verifies
+its signature. One line shows how the revision differs from the one before.`,
 		Example: "  writ deployment history web\n  writ deployment history web --changes\n  writ deployment history web --before 31 --limit 10\n  writ deployment history web --limit 0 -o csv",
 		Args:    cli.Exactly("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
