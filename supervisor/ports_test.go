@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"writ"
 	"writ/internal/opening"
@@ -72,5 +73,46 @@ func TestPublishedPortsAreDistributed(t *testing.T) {
 		}
 		s.wantState(s.submit(previewModules+`container.delete("a")`), writ.RunSucceeded)
 		s.wantState(s.submit(previewModules+script("c", 8080)), writ.RunSucceeded)
+	})
+}
+
+// A call that waits for a node keeps the condition that its ports are free there.
+func TestWaitingCallKeepsItsPorts(t *testing.T) {
+	open, err := opening.ParseList([]string{"192.0.2.10:8080-8081"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var script strings.Builder
+	script.WriteString(previewModules)
+	for _, name := range []string{"a", "b"} {
+		fmt.Fprintf(&script, `i_%[1]s := image.fetch("i-%[1]s", {url: "https://images.example/i", sha256: "%[2]s", format: "oci"})
+container.create("%[1]s", {image: i_%[1]s, publish: [{port: 8080, to: 80}]})
+`, name, strings.Repeat("a", 64))
+	}
+	inSim(t, func(t *testing.T, s *sim) {
+		var nodes []*realNode
+		for _, name := range []string{"n1", "n2"} {
+			nodes = append(nodes, s.realNode(name, func(n *realNode) { n.open = open }))
+		}
+		for _, n := range nodes {
+			n.halt()
+		}
+		time.Sleep(time.Minute)
+		run := s.submit(script.String())
+		time.Sleep(time.Minute)
+		if _, calls := s.look(run); calls[0].Why.Code != writ.ReasonNoNode {
+			t.Fatalf("the run waits with %+v", calls[0].Why)
+		}
+		nodes[0].start()
+		time.Sleep(time.Minute)
+		nodes[1].start()
+		on := map[string]bool{}
+		_, calls := s.wantState(run, writ.RunSucceeded)
+		for _, c := range calls {
+			on[c.NodeName] = true
+		}
+		if len(on) != 2 {
+			t.Errorf("two containers with one port are on %v", on)
+		}
 	})
 }

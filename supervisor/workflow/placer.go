@@ -100,14 +100,12 @@ func (t placer) placeGroup(group []*journal.Call) error {
 		if names, version := op.Args.EngineOf(c.Args); op.Effect == catalog.Make && (len(names) > 0 || version != "") {
 			w.Engines = append(w.Engines, placement.EngineRequest{Module: op.Module, Names: names, Version: version})
 		}
-		if t.isClaimed(c) {
+		if c.Node == "" || t.isClaimed(c) { // capacity and ports of a call that was placed in an earlier step are reserved
 			have, err := t.records.Resource(c.Resource())
 			if err != nil {
 				return err
 			}
 			w.Ports = append(w.Ports, portsOf(op, c, have)...)
-		}
-		if c.Node == "" || t.isClaimed(c) { // capacity of a call that was placed in an earlier step is reserved already
 			w.Need = w.Need.Plus(c.Need)
 		}
 		if node := c.Options.Node; node != "" {

@@ -85,13 +85,12 @@ func portsOf(op *catalog.Operation, c *journal.Call, have *journal.Resource) []p
 	return all
 }
 
-// addPorts sets the published ports of the candidates. They are read only if a claimed call publishes ports.
+// addPorts sets the published ports of the candidates. They are read only if a call that has to be placed publishes ports.
 func addPorts(t *Step, records placementReader, candidates []placement.Candidate) error {
-	asks := false
-	for _, c := range t.calls.all {
-		asks = asks || t.isClaimed(c) && len(catalog.Publishing(c.Args["publish"])) > 0
-	}
-	if !asks {
+	if !slices.ContainsFunc(t.calls.all, func(c *journal.Call) bool {
+		unplaced := t.isClaimed(c) || c.State == writ.CallPlanned && c.Node == ""
+		return unplaced && len(catalog.Publishing(c.Args["publish"])) > 0
+	}) {
 		return nil
 	}
 	for i := range candidates {
