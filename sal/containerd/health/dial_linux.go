@@ -34,11 +34,17 @@ func dial(ctx context.Context, network *os.File, port uint16) (net.Conn, error) 
 		if failed == nil || ctx.Err() != nil {
 			return conn, failed
 		}
-		if !errors.Is(failed, unix.ECONNREFUSED) {
+		if !errors.Is(failed, unix.ECONNREFUSED) && !isUnusable(failed) {
 			err = failed
 		}
 	}
 	return nil, err
+}
+
+// isUnusable reports whether the kernel does not use an address of an interface yet. For IPv6, that is until it has found
+// no duplicate and made its route.
+func isUnusable(err error) bool {
+	return errors.Is(err, unix.EADDRNOTAVAIL) || errors.Is(err, unix.ENETUNREACH)
 }
 
 // requireForeign returns an error for the network namespace of this process: a probe must never reach the host.

@@ -168,11 +168,23 @@ func TestWaitEndsWithTheProgram(t *testing.T) {
 }
 
 func TestWaitEndsWithItsContext(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-		defer cancel()
-		if err := Wait(ctx, &commands{answer: exits(1)}, check); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("got %v", err)
-		}
-	})
+	for name, c := range map[string]*commands{
+		"in a pause": {answer: exits(1)},
+		"in a probe": {answer: func(ctx context.Context) (int64, string, error) { <-ctx.Done(); return 0, "", ctx.Err() }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				start := time.Now()
+				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+				defer cancel()
+				err := Wait(ctx, c, check)
+				if took := time.Since(start); !errors.Is(err, context.DeadlineExceeded) || took != 5*time.Second {
+					t.Errorf("got %v after %s", err, took)
+				}
+				if n := len(c.reported); n > 0 && strings.Contains(c.reported[n-1], "deadline") {
+					t.Errorf("it reported %q", c.reported)
+				}
+			})
+		})
+	}
 }

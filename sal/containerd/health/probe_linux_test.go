@@ -30,16 +30,22 @@ type guest struct {
 func newGuest(t testing.TB) *guest {
 	t.Helper()
 	g := &guest{TB: t, namespace: testenv.Netns(t)}
-	ip := testenv.Need(t, "ip")
-	testenv.InNetns(t, g.namespace, func() error {
-		for _, line := range []string{"link set lo up", "address add " + own + "/32 dev lo", "address add fd00::7/128 dev lo"} {
+	g.ip("link set lo up", "address add "+own+"/32 dev lo", "address add fd00::7/128 dev lo nodad")
+	return g
+}
+
+// ip runs commands of the program ip in the namespace.
+func (g *guest) ip(lines ...string) {
+	g.Helper()
+	ip := testenv.Need(g, "ip")
+	testenv.InNetns(g, g.namespace, func() error {
+		for _, line := range lines {
 			if said, err := exec.Command(ip, strings.Fields(line)...).CombinedOutput(); err != nil {
 				return fmt.Errorf("ip %s: %w: %s", line, err, said)
 			}
 		}
 		return nil
 	})
-	return g
 }
 
 func (g *guest) Ready(context.Context) error { return nil }
@@ -116,6 +122,19 @@ func TestProbeTriesAllOwnAddresses(t *testing.T) {
 	}
 	if f := g.failure(httpAt(9999)); f.Cause != "connection refused at port 9999" || f.Detail != "" {
 		t.Errorf("without a listener: %v", f)
+	}
+}
+
+// The kernel refuses an IPv6 address until it has found no duplicate of it. Without a carrier, that lasts.
+func TestUnusableAddressIsSkipped(t *testing.T) {
+	g := newGuest(t)
+	g.ip("link add lan type veth peer name far", "address add fd00::8/64 dev lan", "link set lan up")
+	g.serve("127.0.0.1:80", says("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"))
+	if err := Probe(t.Context(), g, httpAt(80)); err != nil {
+		t.Error(err)
+	}
+	if f := g.failure(httpAt(81)); f.Cause != "connection refused at port 81" {
+		t.Error(f)
 	}
 }
 
