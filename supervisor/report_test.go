@@ -120,8 +120,10 @@ func TestHowAResourceStandsBecomesPartOfIt(t *testing.T) {
 			time.Sleep(2 * time.Second)
 			synctest.Wait()
 		}
+		unhealthy := exited
+		unhealthy.Health = "unhealthy"
 		n.send(envelope.Report, writ.Report{Node: n.id, Incarnation: 1, Round: 7, States: []writ.ResourceState{
-			{ResourceID: made.ResourceID, UID: made.UID, Standing: writ.Standing{State: "running", Address: "fd00::7", Health: "unhealthy"}},
+			{ResourceID: made.ResourceID, UID: made.UID, Standing: unhealthy},
 		}})
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
@@ -134,7 +136,7 @@ func TestHowAResourceStandsBecomesPartOfIt(t *testing.T) {
 			}
 			states = append(states, text)
 		}
-		want := []string{"x", "paused fd00::7", "running fd00::7", "running fd00::7, " + exited.Exit.String(), "running fd00::7 unhealthy", "x"} // its operations answer "x"
+		want := []string{"x", "paused fd00::7", "running fd00::7", "running fd00::7, " + exited.Exit.String(), "running fd00::7 unhealthy, " + exited.Exit.String(), "x"} // its operations answer "x"
 		if diff := cmp.Diff(want, states); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
