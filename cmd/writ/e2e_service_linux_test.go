@@ -2,11 +2,15 @@ package main
 
 import (
 	"encoding/pem"
+	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"writ/cmd/writ/internal/test/testcluster"
 	"writ/internal/test/ociregistry"
@@ -15,7 +19,8 @@ import (
 )
 
 // TestServiceIsDeployedFromRegistry runs a service with real drivers from a registry with TLS: a tag becomes a signed
-// digest, the node pulls it, a moved tag replaces the container, and nothing is left after the deployment is destroyed.
+// digest, the node pulls it, a moved tag replaces the container without a failed request, and nothing is left after the
+// deployment is destroyed.
 //
 // Promise: Volumes and images: A tag is resolved once, when a person signs; nodes run the signed digest.
 // How: the client writes the digests into the signed header; evaluators and nodes use only those.
@@ -73,10 +78,100 @@ container.create("web", {image: "` + registry.Host + `/team/web:1", memory_mib: 
 	if said := version(); !strings.Contains(said, "second") {
 		t.Errorf("it says:\n%s", said)
 	}
+	h.servesWithoutGap(registry)
 	h.usesPrivateImage(registry)
 	h.ok("deployment", "destroy", "shop", "--yes")
 	if after := h.traces(data); after != before {
 		t.Errorf("before:\n%s\nafter:\n%s", before, after)
+	}
+}
+
+// servesWithoutGap deploys three revisions of a web server, the last of which does not work, and requests its published
+// port meanwhile.
+func (h *onHost) servesWithoutGap(registry *ociregistry.Server) {
+	h.Helper()
+	const port = 20080 // writ dev opens 20000 to 20999
+	file := filepath.Join(h.dir, "site.tengo")
+	script := fmt.Sprintf(`import("container").create("site", {
+	image: "%s/team/site:1", memory_mib: 64, cpus: 0.5,
+	command: ["sh", "-c", "mkdir -p /www; echo $VERSION > /www/$PAGE; exec httpd -f -p 80 -h /www"],
+	publish: [{port: %d, to: 80}],
+	health: {http: "/version", port: 80, interval_seconds: 1, timeout_seconds: 1, start_seconds: 2, retries: 1}
+})
+`, registry.Host, port)
+	if err := os.WriteFile(file, []byte(script), 0o600); err != nil {
+		h.Fatal(err)
+	}
+	push := func(version, page string) {
+		h.Helper()
+		image := testenv.BusyboxThatSays(h, map[string]any{"Env": []string{"PATH=/bin", "VERSION=" + version, "PAGE=" + page}})
+		registry.Push(h.T, "team/site:1", ociregistry.FromArchive(h, image.Path))
+	}
+	push("one", "version")
+	if said := h.ok("submit", file, "--deployment", "shop"); !strings.Contains(said, "container.create site") || !strings.Contains(said, "created") {
+		h.Errorf("the first revision says:\n%s", said)
+	}
+	stop := requests(fmt.Sprintf("http://127.0.0.1:%d/version", port))
+	push("two", "version")
+	if said := h.ok("submit", file, "--deployment", "shop"); !strings.Contains(said, "updated") {
+		h.Errorf("the second revision says:\n%s", said)
+	}
+	push("three", "elsewhere")
+	said, err := h.command("submit", file, "--deployment", "shop").CombinedOutput()
+	if err == nil || !strings.Contains(string(said), "UNHEALTHY") || !strings.Contains(string(said), "status 404") {
+		h.Errorf("the third revision says: %v\n%s", err, said)
+	}
+	time.Sleep(time.Second)
+	answers := stop()
+	h.Logf("answers: %v", answers)
+	for text, n := range answers {
+		if text != "one" && text != "two" {
+			h.Errorf("%d requests: %s", n, text)
+		}
+	}
+	if answers["two"] == 0 {
+		h.Error("the second revision did not answer")
+	}
+}
+
+// requests requests an address with four clients until stop is called, which returns the number of answers by text. Each
+// request has a connection of its own.
+func requests(address string) (stop func() map[string]int) {
+	client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	get := func() string {
+		answer, err := client.Get(address)
+		if err != nil {
+			return "failed: " + err.Error()
+		}
+		defer answer.Body.Close()
+		text, err := io.ReadAll(answer.Body)
+		if err != nil || answer.StatusCode != http.StatusOK {
+			return fmt.Sprintf("failed: %s, %v", answer.Status, err)
+		}
+		return strings.TrimSpace(string(text))
+	}
+	var clients sync.WaitGroup
+	var mu sync.Mutex
+	ended, count := make(chan struct{}), map[string]int{}
+	for range 4 {
+		clients.Go(func() {
+			for {
+				select {
+				case <-ended:
+					return
+				default:
+				}
+				text := get()
+				mu.Lock()
+				count[text]++
+				mu.Unlock()
+			}
+		})
+	}
+	return func() map[string]int {
+		close(ended)
+		clients.Wait()
+		return count
 	}
 }
 
