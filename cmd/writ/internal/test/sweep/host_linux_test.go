@@ -91,6 +91,14 @@ func tales(h *hostCluster) []tale {
 			{"container.delete", `container.delete("web")`, false},
 			{"container clearing", `image.delete("box"); volume.delete("files"); network.delete("lan"); network.delete("back")`, false},
 		}},
+		{"service", []act{
+			{"service ground", h.fetch("box", "oci", h.image.Path), false},
+			{"container.create", served("tcp: 80", ""), false},
+			{"container.create handed over", served("tcp: 80", "A: \"b\""), false},
+			{"container.create unhealthy", "c := " + served("tcp: 81, start_seconds: 1, retries: 1", `A: "c"`) + "; if !c.err { [][0].it_is_healthy }", false},
+			{"container.delete", `container.delete("site")`, false},
+			{"service clearing", `image.delete("box")`, false},
+		}},
 		{"database", []act{
 			{"database ground", `network.create("lan", {})`, false},
 			{"herodb.create", `herodb.create("db", {memory_mib: 32, persist: true, network: network.get("lan"), engines: ["redis-server"]})`, false},
@@ -122,6 +130,11 @@ func tales(h *hostCluster) []tale {
 			{"machine clearing", `volume.delete("root"); volume.delete("more"); image.delete("kernel"); network.delete("lan")`, false},
 		}},
 	}
+}
+
+// served returns the call that creates a container with a published port and a health check.
+func served(check, env string) string {
+	return fmt.Sprintf(`container.create("site", {image: image.get("box"), command: ["sh", "-c", "exec httpd -f -p 80"], memory_mib: 32, env: {%s}, publish: [{port: 20080, to: 80}], health: {%s, interval_seconds: 1, timeout_seconds: 1}})`, env, check)
 }
 
 // hostCluster is a datacenter with one node that changes its host.
@@ -170,7 +183,7 @@ func newHostCluster(t *testing.T, onBtrfs bool) *hostCluster {
 		"--data", h.data, "--drivers", "host", "--containerd", h.containers.Address, "--log-level", "debug",
 		// Otherwise another node of this host may use the default ranges.
 		"--process-users", saltest.Accounts(h.data).Numbers(), "--container-ids", saltest.ContainerIDs(h.data).Numbers(),
-		"--image-dir", h.Dir, "--image-dir", filepath.Dir(h.image.Path),
+		"--image-dir", h.Dir, "--image-dir", filepath.Dir(h.image.Path), "--publish", "127.0.0.1:20080",
 	}})
 	// The first start again, with ends: the runner creates its overlay key and starts the daemon.
 	h.Kill(node)
