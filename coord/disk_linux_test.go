@@ -15,7 +15,7 @@ import (
 
 func TestFullDiskRefusesNewWorkAndGoesOn(t *testing.T) {
 	dir := t.TempDir()
-	if err := syscall.Mount("writ-test", dir, "tmpfs", 0, "size=1m"); err != nil {
+	if err := syscall.Mount("writ-test", dir, "tmpfs", 0, "size=2m"); err != nil {
 		t.Skipf("mounting a small disk needs root: %v", err)
 	}
 	t.Cleanup(func() {
@@ -34,7 +34,7 @@ func TestFullDiskRefusesNewWorkAndGoesOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	ballast := filepath.Join(dir, "ballast")
-	_ = os.WriteFile(ballast, make([]byte, 1<<20), 0o600) // fills the disk
+	_ = os.WriteFile(ballast, make([]byte, 2<<20), 0o600) // fills the disk
 
 	text := signedScript(t, payload())
 	status, body := p.post("/v1/submissions", text)

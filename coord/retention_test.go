@@ -7,6 +7,7 @@ import (
 
 	"writ"
 	"writ/coord/api"
+	"writ/identity"
 )
 
 // Promise: Limits and shares: A coordinator whose clock is far ahead deletes no run of the last 90 days.
@@ -32,6 +33,76 @@ func TestClockFarAheadDeletesNoRun(t *testing.T) {
 	ahead.Store(0)
 	if got := p.run(in.Run); got.State != api.RunStateSucceeded {
 		t.Errorf("it is %q", got.State)
+	}
+}
+
+// Promise: Limits and shares: A coordinator keeps the signed texts of the newest revision and of the newest successful
+// revision of each deployment, regardless of their age.
+// How: Pruning deletes a revision 90 days after another one replaced it. Above 2,000 kept revisions of a project in a
+// datacenter, the oldest ones are deleted.
+// Also: TestLedgerInMemory, TestKeptRevisionsAreLimited.
+func TestNewestRevisionKeepsItsText(t *testing.T) {
+	var ahead atomic.Int64
+	p := start(t, func(c *Config) {
+		c.Now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+	})
+	s := connect(p, vienna, nil)
+	end := func(revision int, deployment string, state writ.RunState) writ.Digest {
+		t.Helper()
+		text := payload()
+		text.Params = map[string]any{"revision": int64(revision)}
+		if text.Deployment.Name = deployment; revision > 0 {
+			text.Deployment.Base = revision - 1
+		}
+		in, err := p.submit(signedScript(t, text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.await("accepted", func() bool { return p.run(in.Run).State == api.RunStateAccepted })
+		s.tell(writ.Event{Run: &writ.Run{
+			ID: in.Run, Project: shop, ProjectName: "web-shop", Deployment: deployment, Revision: revision, Payload: in.Payload,
+			State: state, Accepted: in.Received, Ended: time.Now().UTC(),
+		}})
+		p.await("ended", func() bool { return p.run(in.Run).State == api.RunState(state) })
+		return in.Payload
+	}
+	replaced := end(1, "web", writ.RunSucceeded)
+	succeeded := end(2, "web", writ.RunSucceeded)
+	failed := end(3, "web", writ.RunFailed)
+	newest := end(4, "web", writ.RunFailed)
+	free := end(0, "", writ.RunSucceeded)
+
+	const later = keepRuns + 24*time.Hour
+	clock := writ.Run{ID: someRun, State: writ.RunSucceeded, Accepted: time.Now().UTC(), Ended: time.Now().Add(later).UTC()}
+	s.tell(writ.Event{Run: &clock}) // the datacenter's clock proves the time
+	p.await("later", func() bool {
+		latest, err := p.Ledger.LatestEnd(t.Context())
+		return err == nil && latest.Equal(clock.Ended.Truncate(time.Microsecond))
+	})
+	ahead.Store(int64(later))
+	p.prune(t.Context())
+	ahead.Store(0)
+
+	text := func(payload writ.Digest) (api.SignedText, error) {
+		return api.Answer[api.SignedText](p.client.GetSigned(t.Context(), payload))
+	}
+	for revision, payload := range map[int64]writ.Digest{2: succeeded, 4: newest} {
+		kept, err := text(payload)
+		if err != nil {
+			t.Errorf("revision %d: %v", revision, err)
+			continue
+		}
+		v, err := identity.PastSubmission(&identity.Verifier{Roster: firstRoster(), Datacenter: vienna}, kept.Signed)
+		if err != nil || v.Payload.Params["revision"] != revision || len(v.Payload.Script.Text) == 0 {
+			t.Errorf("revision %d: %+v, %v", revision, v, err)
+		}
+	}
+	for name, payload := range map[string]writ.Digest{
+		"revision 1": replaced, "revision 3": failed, "a run without a deployment": free,
+	} {
+		if _, err := text(payload); writ.CodeOf(err) != writ.CodeNotFound {
+			t.Errorf("%s: %v, want %s", name, err, writ.CodeNotFound)
+		}
 	}
 }
 

@@ -32,11 +32,19 @@ type Ledger interface {
 	// or missing.
 	Check(ctx context.Context) error
 	// Prune deletes the events that were stored before the time events, and the runs that ended before the time runs,
-	// with their calls and submissions.
+	// with their calls and submissions. It keeps an accepted run of a deployment whose submission is stored, until a
+	// newer run of the deployment replaces it. The newer run must also have ended before the time runs. A run that
+	// succeeded is replaced only by a success. So each deployment keeps its newest revision and its newest successful
+	// revision, up to KeptRevisions for each project in each datacenter.
 	Prune(ctx context.Context, events, runs time.Time) error
 	// Close releases the resources of the ledger. No method may be called afterwards.
 	Close() error
 }
+
+// KeptRevisions is the maximum number of runs of a project in a datacenter that Prune keeps beyond their time. Above
+// this limit, Prune deletes the runs that ended first. A signed text has up to 512 KiB, so the texts of a project need at
+// most 1 GiB.
+const KeptRevisions = 2000
 
 // NotThere returns the NOT_FOUND error for a missing record. Coordinators also return it for records that the reader
 // may not see.

@@ -60,6 +60,7 @@ func Run(t *testing.T, open func(t testing.TB) ledger.Ledger) {
 		{"foreign cursors are refused", testCursors},
 		{"unstorable text is a bad request", testOddTexts},
 		{"old records are deleted, others stay", testPrune},
+		{"a revision stays until another one replaces it", testPruneRevisions},
 		{"a working ledger passes the check", testCheck},
 		{"pages contain each item once", testPages},
 		{"only legal moves occur", testMoves},

@@ -238,20 +238,3 @@ func (s *eventTables) EventRange(ctx context.Context) (oldest, newest int64, err
 		WHERE name = 'event'`).Scan(&oldest, &newest)
 	return oldest, newest, err
 }
-
-func (s *eventTables) pruneEvents(ctx context.Context, before time.Time) (n int64, err error) {
-	err = s.db.Write(failpoint.At(ctx, failpoint.EventsForgotten), func(tx *sqldb.Tx) error {
-		done, err := tx.ExecContext(ctx, `
-			DELETE FROM events
-			WHERE id IN (SELECT id FROM events ORDER BY id LIMIT $1)
-			AND stored < $2`, pruneStep, micros(before))
-		if err != nil {
-			return err
-		}
-		if n, err = done.RowsAffected(); err != nil {
-			return err
-		}
-		return pruneShares(ctx, tx, ofEvents, before)
-	})
-	return n, err
-}

@@ -95,6 +95,26 @@ func TestUsageOfAMonthSortsNothing(t *testing.T) {
 	}
 }
 
+// Pruning reads old runs in steps, and for each run only the newer ones of its deployment.
+func TestPruningReadsOnlyOldRuns(t *testing.T) {
+	s, err := Open(t.Context(), ":memory:")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	q := selectFrom(oldRuns)
+	q.args = []any{1, 0, "", "", 1}
+	plan := strings.Join(planOf(t, s, q), "; ")
+	for _, want := range []string{"SEARCH runs USING INDEX runs_ended", "SEARCH newer USING INDEX runs_of_deployment (datacenter=? AND project=? AND deployment=? AND created>? AND created<?)"} {
+		if !strings.Contains(plan, want) {
+			t.Errorf("old runs are read by %s; want %s", plan, want)
+		}
+	}
+	if strings.Contains(plan, "SCAN") || strings.Contains(plan, "TEMP B-TREE") {
+		t.Errorf("old runs are read by %s", plan)
+	}
+}
+
 // planOf returns the steps of a query plan.
 func planOf(t *testing.T, s *Store, q *query) (steps []string) {
 	t.Helper()

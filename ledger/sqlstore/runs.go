@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"writ"
-	"writ/internal/failpoint"
 	"writ/internal/sqldb"
 	"writ/ledger"
 )
@@ -135,33 +134,4 @@ func (s *runTable) LatestEnd(ctx context.Context) (time.Time, error) {
 		return time.Time{}, nil
 	}
 	return sqldb.Time(ended), err
-}
-
-func (s *runTable) pruneRuns(ctx context.Context, before time.Time) (n int, err error) {
-	err = s.db.Write(failpoint.At(ctx, failpoint.RunsForgotten), func(tx *sqldb.Tx) error {
-		old, err := column[string](tx.QueryContext(ctx, `
-			SELECT id FROM runs
-			WHERE ended > 0 AND ended < $1
-			ORDER BY ended
-			LIMIT $2`, micros(before), pruneStep))
-		if err == nil {
-			err = pruneShares(ctx, tx, ofRuns, before)
-		}
-		if n = len(old); err != nil || n == 0 {
-			return err
-		}
-		in := "(" + sqldb.Placeholders(1, n) + ")"
-		ids := anys(old)
-		for _, query := range []string{
-			`DELETE FROM calls WHERE run IN ` + in,
-			`DELETE FROM submissions WHERE run IN ` + in,
-			`DELETE FROM runs WHERE id IN ` + in,
-		} {
-			if _, err := tx.ExecContext(ctx, query, ids...); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	return n, err
 }

@@ -7,7 +7,6 @@ import (
 	"embed"
 	"fmt"
 	"io/fs"
-	"time"
 
 	"writ"
 	"writ/internal/failpoint"
@@ -87,31 +86,6 @@ func (s *Store) Check(ctx context.Context) error {
 			ON CONFLICT (name) DO UPDATE SET body = excluded.body`, make([]byte, probeSize))
 		return err
 	})
-}
-
-// pruneStep limits the rows that one transaction deletes, so that concurrent writers wait only milliseconds.
-const pruneStep = 500
-
-// Prune deletes old events and runs in small steps.
-func (s *Store) Prune(ctx context.Context, events, runs time.Time) error {
-	for {
-		n, err := s.pruneEvents(ctx, events)
-		if err != nil {
-			return fmt.Errorf("prune events: %w", err)
-		}
-		if n < pruneStep {
-			break
-		}
-	}
-	for {
-		n, err := s.pruneRuns(ctx, runs)
-		if err != nil {
-			return fmt.Errorf("prune runs: %w", err)
-		}
-		if n < pruneStep {
-			return nil
-		}
-	}
 }
 
 // conflict returns a CONFLICT error for a change that the current state does not allow.

@@ -31,7 +31,7 @@ func (runPage) HTML(p *page.Page) Node {
 			Div(Class("code-box"), TabIndex("0"), Role("region"), Aria("label", "The script"),
 				Table(Class("source"), TBody(p.Part("source"))),
 				P(Class("empty"),
-					Text("The coordinator has no text of this run. It deletes refused submissions, and runs 90 days after their end.")))),
+					Text("The coordinator has no text of this run. It deletes refused submissions, and old runs except for the newest revisions.")))),
 	}
 }
 

@@ -141,9 +141,11 @@ CREATE INDEX runs_counted_by_datacenter ON runs (datacenter, project, state);
 
 CREATE INDEX runs_counted_by_signer ON runs (signer, project, state);
 
-CREATE INDEX runs_ended ON runs (ended) WHERE ended > 0;
+CREATE INDEX runs_ended ON runs (ended, id) WHERE ended > 0;
 
 CREATE INDEX runs_newest ON runs (created, id);
+
+CREATE INDEX runs_of_deployment ON runs (datacenter, project, deployment, created, id) WHERE deployment <> '';
 
 CREATE INDEX runs_open ON runs (datacenter, id) WHERE ended = 0 AND accepted <> 0;
 

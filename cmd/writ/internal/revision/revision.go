@@ -95,7 +95,7 @@ func (d Deployment) run(ctx context.Context, c *client.Client, number int) (foun
 		return found, nil
 	case newest == 0:
 		return api.Run{}, writ.Errorf(writ.CodeNotFound, "the coordinator has no run of the deployment %s any more", d.Name).
-			WithHint("coordinators delete a run 90 days after its end; submit the script again")
+			WithHint("its ledger may be new: use another coordinator with --server, or submit the script again")
 	case number > newest:
 		return api.Run{}, writ.Errorf(writ.CodeNotFound, "the deployment %s has no revision %d: the newest one is %d", d.Name,
 			number, newest).WithHint("`writ deployment history %s` lists them", d.Name)
