@@ -9,7 +9,10 @@ import (
 )
 
 // besides maps the names of checks in tags to functions. A function checks one field together with the other arguments.
-var besides = map[string]func(args map[string]any) string{"userdata": uselessEnv, "registry": uselessLogin}
+// It returns the predicate of a sentence about the field, or "".
+var besides = map[string]func(args map[string]any) string{
+	"userdata": uselessEnv, "registry": uselessLogin, "port": missingHealthPort,
+}
 
 // uselessLogin checks the login of a container beside its image.
 func uselessLogin(args map[string]any) string {
@@ -21,7 +24,7 @@ func uselessLogin(args map[string]any) string {
 			return ""
 		}
 	}
-	return "image is not a reference to an image at a registry"
+	return "has no effect: image is not a reference to an image at a registry"
 }
 
 // useful reports whether a text of a valid form can be useful, and adds a problem otherwise.
@@ -102,7 +105,7 @@ func (c *checker) beside(f *Field, args map[string]any, at Path) {
 	}
 	if f.beside != nil {
 		if why := f.beside(args); why != "" {
-			c.add(at, WrongValue, "%s has no effect: %s", at, why)
+			c.add(at, WrongValue, "%s %s", at, why)
 		}
 	}
 	other, value, _ := strings.Cut(f.Not, ":")

@@ -48,7 +48,7 @@ func TestHealthCheckIsCheckedByItsMeaning(t *testing.T) {
 		{map[string]any{"retries": int64(2)}, "health must have one of http, tcp and command"},
 		{map[string]any{"tcp": int64(1), "command": command}, "health must have only one of tcp and command"},
 		{map[string]any{"http": "/", "port": int64(1), "tcp": int64(1), "command": command}, "health must have only one of http and tcp and command"},
-		{map[string]any{"http": "/"}, "health.http has no effect without port: give both, or omit it"},
+		{map[string]any{"http": "/"}, "health needs port: the container publishes no TCP port"},
 		{map[string]any{"tcp": int64(80), "port": int64(80)}, "health.port has no effect without http: give both, or omit it"},
 		{map[string]any{"http": "/", "port": int64(0)}, "health.port must be 1 to 65535, not 0"},
 		{map[string]any{"tcp": int64(65536)}, "health.tcp must be 1 to 65535, not 65536"},
@@ -76,6 +76,61 @@ func TestHealthCheckIsCheckedByItsMeaning(t *testing.T) {
 		if got != c.want || len(problems) > 1 {
 			t.Errorf("%v: %d problems, the last is %q; want %q", c.health, len(problems), got, c.want)
 		}
+	}
+}
+
+// The only TCP port to which published ports lead is the default of the port of an HTTP check.
+func TestPublishedPortIsDefaultOfHealthCheck(t *testing.T) {
+	o, _ := Lookup("container.create")
+	port := func(from, to int64, protocol any) map[string]any {
+		return map[string]any{"port": from, "to": to, "protocol": protocol}
+	}
+	const none = "health needs port: the container publishes no TCP port"
+	const several = "health needs port: the container publishes several TCP ports"
+	for name, c := range map[string]struct {
+		publish any
+		want    string
+		port    int64
+	}{
+		"one port":                {[]any{port(8080, 80, "tcp")}, "", 80},
+		"default protocol":        {[]any{map[string]any{"port": int64(0), "to": int64(80)}}, "", 80},
+		"two ports to one":        {[]any{port(8080, 80, "tcp"), port(8081, 80, "tcp")}, "", 80},
+		"another port by UDP":     {[]any{port(8080, 80, "tcp"), port(53, 53, "udp")}, "", 80},
+		"a port by UDP alone":     {[]any{port(53, 53, "udp")}, none, 0},
+		"an empty list":           {[]any{}, none, 0},
+		"two ports":               {[]any{port(8080, 80, "tcp"), port(8443, 443, "tcp")}, several, 0},
+		"unknown ports":           {Unknown{}, "", 0},
+		"an unknown port":         {[]any{port(8080, 80, "tcp"), Unknown{}}, "", 0},
+		"a port with an unknown":  {[]any{port(8080, 80, Unknown{})}, "", 0},
+		"two with one unknown to": {[]any{port(8080, 80, "tcp"), map[string]any{"port": int64(1), "to": Unknown{}}}, "", 0},
+	} {
+		args := map[string]any{"image": "web", "publish": c.publish, "health": map[string]any{"http": "/"}}
+		got := ""
+		problems := o.Args.Check(args, nil)
+		for _, p := range problems {
+			got = p.String()
+		}
+		if got != c.want || len(problems) > 1 {
+			t.Errorf("%s: %d problems, the last is %q; want %q", name, len(problems), got, c.want)
+		}
+		if c.want == "" && c.port == 0 { // unknown values cannot be decoded
+			continue
+		}
+		decoded, err := o.Decode(o.Args.Fill(args))
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if h := decoded.(*ContainerCreate).HealthCheck(); h.Port != c.port {
+			t.Errorf("%s: the port is %d, want %d", name, h.Port, c.port)
+		}
+	}
+	given := ContainerCreate{Health: Health{HTTP: "/", Port: 9}, Publish: []Publish{{Port: 1, To: 80, Protocol: "tcp"}}}
+	if h := given.HealthCheck(); h.Port != 9 {
+		t.Errorf("a given port becomes %d", h.Port)
+	}
+	if h := (&ContainerCreate{Publish: given.Publish}).HealthCheck(); h.Port != 0 {
+		t.Errorf("without a check, the port is %d", h.Port)
 	}
 }
 

@@ -35,13 +35,13 @@ type ContainerCreate struct {
 	GraceSeconds int64  `writ:"grace_seconds,mutable,min=1,max=3600,waits" help:"time for the container to exit when it is replaced or deleted, in seconds; the default is 10"`
 	Restart      string `writ:"restart,mutable,default=always,enum=always|on-failure|never" help:"when to restart it after it exits"`
 
-	Health Health `writ:"health,mutable,whole=health" help:"health check; the call waits until the container is healthy"`
+	Health Health `writ:"health,mutable,whole=health,beside=port" help:"health check; the call waits until it succeeds"`
 }
 
 // Health describes a health check. It has exactly one of HTTP, TCP and Command.
 type Health struct {
-	HTTP string `writ:"http,form=urlpath,max=1024,with=port" help:"path for a GET request; 200 to 399 is healthy"`
-	Port int64  `writ:"port,min=1,max=65535,with=http" help:"the port of http"`
+	HTTP string `writ:"http,form=urlpath,max=1024" help:"path for a GET request; 200 to 399 is healthy"`
+	Port int64  `writ:"port,min=1,max=65535,with=http" help:"the port of http; by default the only published TCP port"`
 	TCP  int64  `writ:"tcp,min=1,max=65535" help:"a port that accepts connections if the container is healthy"`
 
 	Command []string `writ:"command,min=1,max=256,first=program" help:"program and arguments; exit code 0 is healthy"`
@@ -67,6 +67,28 @@ const LeastCommandInterval = 5
 func (h Health) Limit() time.Duration {
 	seconds := func(n int64) time.Duration { return time.Duration(n) * time.Second }
 	return seconds(h.StartSeconds) + time.Duration(h.Retries)*seconds(h.TimeoutSeconds+h.IntervalSeconds)
+}
+
+// HealthCheck returns the argument health with the default of its port. The port stays 0 if publish leads to no TCP
+// port or to several ones.
+func (c *ContainerCreate) HealthCheck() Health {
+	h := c.Health
+	if h.HTTP != "" && h.Port == 0 {
+		if to := targetsOf(c.Publish); len(to) == 1 {
+			h.Port = to[0]
+		}
+	}
+	return h
+}
+
+// targetsOf returns the TCP ports of a container that published ports lead to.
+func targetsOf(ports []Publish) (to []int64) {
+	for _, p := range ports {
+		if p.Protocol == "tcp" && !slices.Contains(to, p.To) {
+			to = append(to, p.To)
+		}
+	}
+	return to
 }
 
 // ReplacesContainer reports whether a change of an argument of container.create needs a new container. Other changes

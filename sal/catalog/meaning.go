@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -156,6 +157,36 @@ func uselessHealth(check map[string]any) (name, problem string) {
 		return "interval_seconds", fmt.Sprintf("must be at least %d for a command, not %d", LeastCommandInterval, interval)
 	}
 	return "", ""
+}
+
+// missingHealthPort checks that an HTTP check has a port. Arguments may have unknown values.
+func missingHealthPort(args map[string]any) string {
+	check, _ := args["health"].(map[string]any)
+	if check["http"] == nil || check["port"] != nil {
+		return ""
+	}
+	ports, known := args["publish"].([]any)
+	if args["publish"] != nil && !known || slices.ContainsFunc(ports, hasUnknown) {
+		return ""
+	}
+	switch len(targetsOf(Publishing(args["publish"]))) {
+	case 0:
+		return "needs port: the container publishes no TCP port"
+	case 1:
+		return ""
+	}
+	return "needs port: the container publishes several TCP ports"
+}
+
+// hasUnknown reports whether a value is unknown, or an object with an unknown field.
+func hasUnknown(v any) bool {
+	object, _ := v.(map[string]any)
+	for _, field := range object {
+		if field == (Unknown{}) {
+			return true
+		}
+	}
+	return v == (Unknown{})
 }
 
 // uselessPath checks the path of an HTTP request.

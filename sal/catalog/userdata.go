@@ -79,7 +79,10 @@ func uselessEnv(args map[string]any) string {
 		return ""
 	}
 	text, _ := args["cloud_init"].(string) // a secret is checked on the node
-	return UselessEnvironment(text)
+	if why := UselessEnvironment(text); why != "" {
+		return "has no effect: " + why
+	}
+	return ""
 }
 
 // encodedUserData reports whether a text is user-data in base64, compressed or not.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"reflect"
 	"strings"
 	"time"
 
@@ -31,7 +32,7 @@ func checkOf(r *record) (*health.Check, error) {
 	if err != nil {
 		return nil, err
 	}
-	return health.Parse(args.Health)
+	return health.Parse(args.HealthCheck())
 }
 
 func subjectOf(r *record, check health.Check) health.Subject {
@@ -48,7 +49,7 @@ func isUnfinished(r *record) bool {
 func replacedBy(
 	ctx context.Context, j *job, r *record, args *catalog.ContainerCreate, stopped bool,
 ) (*replaced, error) {
-	if check, err := health.Parse(args.Health); err != nil || check == nil || stopped {
+	if check, err := health.Parse(args.HealthCheck()); err != nil || check == nil || stopped {
 		return nil, err
 	}
 	now, err := inspect(ctx, j.daemon, r.Own.Container)
@@ -194,10 +195,14 @@ func ensureHealthy(ctx context.Context, j *job, r *record) error {
 	return j.put(r, r.Own.Phase)
 }
 
-// changeCheck waits until a running container passes the new check of a call. After a failure, the old check applies.
+// changeCheck waits until a running container passes a new check of a call. The published ports may have changed the
+// port of a check. After a failure, the old check applies.
 func changeCheck(ctx context.Context, j *job, r *record, args *catalog.ContainerCreate) error {
-	check, err := health.Parse(args.Health)
+	check, err := health.Parse(args.HealthCheck())
 	if err != nil {
+		return err
+	}
+	if before, err := checkOf(r); err != nil || reflect.DeepEqual(before, check) {
 		return err
 	}
 	if check == nil {

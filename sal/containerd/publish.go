@@ -36,7 +36,7 @@ func replacesFor(r *record, argument string) bool {
 // update applies changes that need no new container.
 func update(ctx context.Context, j *job, r *record, fields []string) error {
 	args, ok := j.Args.(*catalog.ContainerCreate)
-	if ok && slices.Contains(fields, "health") {
+	if ok {
 		if err := changeCheck(ctx, j, r, args); err != nil {
 			return err
 		}

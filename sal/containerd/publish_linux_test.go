@@ -183,3 +183,37 @@ func TestPublishedPortLeadsToItsContainer(t *testing.T) {
 		t.Errorf("left are %v, %v", owners, err)
 	}
 }
+
+// The port of an HTTP check is the port to which published ports lead.
+func TestHealthPortFollowsPublishedPort(t *testing.T) {
+	b := newPublishing(t)
+	with := func(to ...int64) map[string]any {
+		args := named("web")
+		var ports []any
+		for i, port := range to {
+			ports = append(ports, map[string]any{"port": int64(8080 + i), "to": port, "protocol": "tcp"})
+		}
+		args["publish"], args["health"] = ports, quick(map[string]any{"http": "/name"})
+		return args
+	}
+	if v := b.must("container.create", "web", with(80)); v["health"] != "healthy" {
+		t.Errorf("it is %v", v["health"])
+	}
+	if e := b.unhealthy("container.create", "web", with(81)); !strings.Contains(e.Message, "connection refused at port 81") {
+		t.Error(e)
+	}
+	if got := b.answers(8080); !strings.HasSuffix(got, "web\n") {
+		t.Errorf("after the failed change, the port answers %q", got)
+	}
+	for name, to := range map[string][]int64{"no port": nil, "two ports": {80, 81}} {
+		for _, of := range []string{"web", "new"} {
+			if _, err := b.do("container.create", of, with(to...)); writ.CodeOf(err) != writ.CodeArgumentsInvalid || !strings.Contains(err.Error(), "health.http needs health.port") {
+				t.Errorf("%s of %s: %v", name, of, err)
+			}
+		}
+	}
+	if drift := b.drift("web"); drift != "" {
+		t.Errorf("drift: %s", drift)
+	}
+	b.must("container.delete", "web", nil)
+}

@@ -61,7 +61,7 @@ func (j *job) plan(ctx context.Context) (*plan, error) {
 		return nil, writ.Errorf(writ.CodeDriverMissing, "the containerd driver cannot do %s", j.Operation.Name())
 	}
 	p := &plan{args: args, networks: args.Networks}
-	if _, err := health.Parse(args.Health); err != nil {
+	if _, err := health.Parse(args.HealthCheck()); err != nil {
 		return nil, err
 	}
 	var err error

@@ -63,7 +63,7 @@ func Parse(h catalog.Health) (*Check, error) {
 	case kinds != 1:
 		return nil, invalid("health must have exactly one of http, tcp and command")
 	case c.HTTP != "" && c.Port == 0:
-		return nil, invalid("health.http needs health.port")
+		return nil, invalid("health.http needs health.port: the container publishes no or several TCP ports")
 	case c.Timeout > c.Interval:
 		return nil, invalid("health.timeout_seconds must be at most health.interval_seconds")
 	case len(c.Command) > 0 && h.IntervalSeconds < catalog.LeastCommandInterval:
