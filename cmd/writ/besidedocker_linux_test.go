@@ -30,13 +30,8 @@ func TestTimesBesideDocker(t *testing.T) {
 	if !testenv.IsLong() {
 		t.Skip("it only prints times (" + testenv.LongVar + "=1 runs it)")
 	}
-	for _, tool := range []string{"nft", "redis-server", "busybox", "ctr"} {
+	for _, tool := range []string{"nft", "redis-server", "busybox", "ctr", "dockerd", "docker"} {
 		testenv.Need(t, tool)
-	}
-	for _, tool := range []string{"dockerd", "docker"} {
-		if _, err := exec.LookPath(tool); err != nil {
-			t.Skip(err)
-		}
 	}
 	if !testcluster.Alone(t, "") {
 		return
@@ -125,6 +120,7 @@ func (h *onHost) runContainer(image, name string, revision int) {
 // docker is a Docker daemon for a test.
 type docker struct {
 	*testing.T
+	client string // path of the program
 	socket string
 }
 
@@ -132,13 +128,13 @@ type docker struct {
 func startDocker(t *testing.T, registry string) docker {
 	t.Helper()
 	dir := t.TempDir()
-	d := docker{t, "unix://" + filepath.Join(dir, "docker.sock")}
+	d := docker{t, testenv.Need(t, "docker"), "unix://" + filepath.Join(dir, "docker.sock")}
 	log, err := os.Create(filepath.Join(dir, "log"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = log.Close() })
-	daemon := exec.Command("dockerd", "--host", d.socket, "--data-root", filepath.Join(dir, "data"), "--exec-root", filepath.Join(dir, "run"),
+	daemon := exec.Command(testenv.Need(t, "dockerd"), "--host", d.socket, "--data-root", filepath.Join(dir, "data"), "--exec-root", filepath.Join(dir, "run"),
 		"--pidfile", filepath.Join(dir, "pid"), "--bridge", "none", "--iptables=false", "--ip6tables=false", "--insecure-registry", registry)
 	daemon.Stdout, daemon.Stderr = log, log
 	if err := daemon.Start(); err != nil {
@@ -148,7 +144,7 @@ func startDocker(t *testing.T, registry string) docker {
 		_ = daemon.Process.Signal(os.Interrupt)
 		_ = daemon.Wait()
 	})
-	for end := time.Now().Add(time.Minute); exec.Command("docker", "--host", d.socket, "info").Run() != nil; time.Sleep(100 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); exec.Command(d.client, "--host", d.socket, "info").Run() != nil; time.Sleep(100 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("dockerd does not start:\n%s", read(t, log.Name()))
 		}
@@ -158,7 +154,7 @@ func startDocker(t *testing.T, registry string) docker {
 
 func (d docker) do(args ...string) {
 	d.Helper()
-	if said, err := exec.Command("docker", append([]string{"--host", d.socket}, args...)...).CombinedOutput(); err != nil {
+	if said, err := exec.Command(d.client, append([]string{"--host", d.socket}, args...)...).CombinedOutput(); err != nil {
 		d.Fatalf("docker %s: %v\n%s", strings.Join(args, " "), err, said)
 	}
 }

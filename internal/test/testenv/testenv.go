@@ -77,6 +77,8 @@ var Tools = []Tool{
 	{Name: "mycelium", Missing: "it is published as a binary of a release only; without it the stub alone is tried"},
 	{Name: "herodb", Missing: "it is built from source only"},
 	{Name: "hero_redis", Missing: "it is built with `cargo install hero_redis --features server`, in some minutes"},
+	{Name: "dockerd", Missing: "only `task docker` needs it: `apt-get install docker.io`"},
+	{Name: "docker", Missing: "only `task docker` needs it: `apt-get install docker.io`"},
 	{Name: "valkey-server", Missing: "Debian has its package from 13 on"},
 }
 
