@@ -386,7 +386,12 @@ func (t *target) Exec(ctx context.Context, command []string) (exit int64, output
 }
 
 // Clean implements health.Target.
-func (t *target) Clean(text string) string { return t.secrets.Hide([]byte(text)) }
+func (t *target) Clean(text string, isCut bool) string {
+	if isCut {
+		return t.secrets.HidePart([]byte(text))
+	}
+	return t.secrets.Hide([]byte(text))
+}
 
 // Report implements health.Target.
 func (t *target) Report(err error) {

@@ -108,6 +108,9 @@ func (s Secrets) endBefore(text []byte, n int) int {
 	return n
 }
 
+// HidePart is Hide for the first part of a text. It also removes a possible beginning of a secret at the end of the part.
+func (s Secrets) HidePart(text []byte) string { return s.Hide(text[:s.endBefore(text, len(text))]) }
+
 // Hide replaces secrets and invalid characters in text.
 func (s Secrets) Hide(text []byte) string {
 	var pairs []string

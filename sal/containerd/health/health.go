@@ -89,8 +89,9 @@ type Target interface {
 	// Exec runs a program in the container and returns its exit code and the end of its output. If ctx ends first, Exec
 	// kills the program and returns an error.
 	Exec(ctx context.Context, command []string) (exit int64, output string, err error)
-	// Clean removes secrets from a text of the container.
-	Clean(text string) string
+	// Clean removes secrets from a text of the container. If the text is cut, Clean also removes the beginning of a
+	// secret at its end.
+	Clean(text string, isCut bool) string
 	// Report is called by Wait with the error of each probe, for display.
 	Report(err error)
 }

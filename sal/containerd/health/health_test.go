@@ -34,7 +34,7 @@ func (c *commands) Exec(ctx context.Context, _ []string) (int64, string, error) 
 	return c.answer(ctx)
 }
 
-func (c *commands) Clean(text string) string { return text }
+func (c *commands) Clean(text string, _ bool) string { return text }
 
 func (c *commands) Report(err error) { c.reported = append(c.reported, err.Error()) }
 

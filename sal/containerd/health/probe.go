@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"strings"
 	"syscall"
+	"time"
 	"unicode"
 
 	"writ/internal/clip"
@@ -54,7 +55,7 @@ func run(ctx context.Context, t Target, c Check) error {
 	case err != nil:
 		return err
 	case exit != 0:
-		return &Failure{fmt.Sprintf("the command ended with exit code %d", exit), detail(t, output)}
+		return &Failure{fmt.Sprintf("the command ended with exit code %d", exit), detail(t.Clean(output, false))}
 	}
 	return nil
 }
@@ -75,6 +76,9 @@ func request(ctx context.Context, t Target, c Check) error {
 		return err
 	}
 	defer conn.Close()
+	// After an answer 101, package net/http leaves the connection to its caller, and ctx does not end a read.
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
+	defer stop()
 	where := fmt.Sprintf("%s on port %d", c.HTTP, c.Port)
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+conn.RemoteAddr().String()+c.HTTP, nil)
 	if err != nil {
@@ -99,14 +103,18 @@ func request(ctx context.Context, t Target, c Check) error {
 	case ctx.Err() != nil:
 		return &Failure{Cause: fmt.Sprintf("no answer to %s within %s", where, c.Timeout)}
 	case err != nil:
-		return &Failure{"no HTTP answer to " + where, detail(t, reason(err))}
+		return &Failure{"no HTTP answer to " + where, detail(t.Clean(reason(err), false))}
 	}
 	defer response.Body.Close()
 	if response.StatusCode >= 200 && response.StatusCode < 400 {
 		return nil
 	}
-	body, _ := io.ReadAll(io.LimitReader(response.Body, maxBody)) // possibly a part of it
-	return &Failure{fmt.Sprintf("status %d for %s", response.StatusCode, where), detail(t, string(body))}
+	failure := &Failure{Cause: fmt.Sprintf("status %d for %s", response.StatusCode, where)}
+	if response.StatusCode >= 200 {
+		body, _ := io.ReadAll(io.LimitReader(response.Body, maxBody)) // possibly a part of it
+		failure.Detail = detail(t.Clean(string(body), len(body) == maxBody))
+	}
+	return failure
 }
 
 // dialTarget connects to the port of a check.
@@ -136,9 +144,9 @@ func reason(err error) string {
 	return strings.TrimPrefix(strings.TrimPrefix(err.Error(), "net/http: "), "HTTP/1.x transport connection broken: ")
 }
 
-// detail returns the end of a text of the container's program, in one line without control characters.
-func detail(t Target, text string) string {
-	text = strings.TrimSpace(t.Clean(text))
+// detail returns the end of a text, in one line without control characters.
+func detail(text string) string {
+	text = strings.TrimSpace(text)
 	if cut := len(text) - maxDetail; cut > 0 {
 		text = "…" + string(bytes.TrimLeftFunc([]byte(text[cut:]), func(r rune) bool { return r == unicode.ReplacementChar }))
 	}

@@ -8,13 +8,16 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
+	"writ"
 	"writ/internal/test/testenv"
+	"writ/sal/logfile"
 )
 
 // own is an address of the interfaces of a test's container.
@@ -58,7 +61,13 @@ func (g *guest) Exec(ctx context.Context, command []string) (int64, string, erro
 
 func (g *guest) Report(error) {}
 
-func (g *guest) Clean(text string) string { return strings.ReplaceAll(text, "s3cr3t", "(secret)") }
+func (g *guest) Clean(text string, isCut bool) string {
+	secrets := logfile.Secrets{"s3cr3t": "(secret)"}
+	if isCut {
+		return secrets.HidePart([]byte(text))
+	}
+	return secrets.Hide([]byte(text))
+}
 
 // serve answers each connection to an address in the namespace, until the test ends.
 func (g *guest) serve(address string, answer func(net.Conn)) {
@@ -319,4 +328,49 @@ func open(t testing.TB, g *guest) *os.File {
 	}
 	t.Cleanup(func() { f.Close() })
 	return f
+}
+
+// switches answers a request with a switch of protocols, and then sends nothing.
+func switches(c net.Conn) {
+	_, _ = c.Read(make([]byte, 4096))
+	_, _ = io.WriteString(c, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n")
+	_, _ = c.Read(make([]byte, 1)) // until the probe closes the connection
+}
+
+// A probe ends after its timeout, also if the program switches protocols. Otherwise the operations that interrupt it
+// would never end.
+func TestProbeEndsAfterSwitchOfProtocols(t *testing.T) {
+	g := newGuest(t)
+	g.serve("0.0.0.0:8000", switches)
+	if f := g.failure(httpAt(8000)); !strings.HasPrefix(f.Error(), "status 101 for ") {
+		t.Errorf("the probe failed with %v", f)
+	}
+	long := httpAt(8000)
+	long.Timeout = time.Hour
+	var b Book
+	running, cancel := context.WithCancel(t.Context())
+	begun, ended := make(chan struct{}, 1), make(chan struct{})
+	go func() {
+		defer close(ended)
+		b.Run(running, func(ctx context.Context, s Subject) error {
+			begun <- struct{}{}
+			return Probe(ctx, g, s.Check)
+		})
+	}()
+	web := writ.ResourceID{Project: "p", Kind: writ.KindContainer, Name: "web"}
+	b.Watch(Subject{Resource: web, Container: "web-1", Check: long}, nil)
+	<-begun
+	b.Interrupt(web)
+	cancel()
+	<-ended
+}
+
+// A probe reads only the beginning of an answer, which may end inside a secret.
+func TestDetailHasNoPartOfASecret(t *testing.T) {
+	g := newGuest(t)
+	body := strings.Repeat("x", maxBody-4) + "s3cr3t and more"
+	g.serve("0.0.0.0:8000", says("HTTP/1.1 500 x\r\nContent-Length: "+strconv.Itoa(len(body))+"\r\n\r\n"+body))
+	if f := g.failure(httpAt(8000)); !strings.HasSuffix(f.Detail, "x") {
+		t.Errorf("the detail ends with a part of the secret: %q", f.Detail)
+	}
 }
