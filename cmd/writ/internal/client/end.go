@@ -13,7 +13,8 @@ import (
 // End is the result of a run as signed by its datacenter.
 type End struct {
 	writ.Summary
-	Unsure error // why a later resume is possible; nil if there was none
+	Refused bool  // the datacenter signed a refusal and no summary, so it may never have accepted the text
+	Unsure  error // why a later resume is possible; nil if there was none
 }
 
 const (
@@ -54,6 +55,7 @@ func (c Runs) endOf(ctx context.Context, roster *identity.Roster, run api.Run) (
 			Summary: writ.Summary{
 				Run: run.ID, Datacenter: run.Datacenter, Payload: run.Payload, Failure: &writ.Failure{Error: *why},
 			},
+			Refused: true,
 		}, false, nil
 	}
 	summary, err := Outcome(roster, run)
@@ -61,7 +63,7 @@ func (c Runs) endOf(ctx context.Context, roster *identity.Roster, run api.Run) (
 		return End{}, false, err
 	}
 	if summary.State != writ.RunFailed || len(run.Summary) == 0 { // it cannot be resumed
-		return End{Summary: summary}, false, nil
+		return End{Summary: summary, Refused: len(run.Summary) == 0}, false, nil
 	}
 	stands, err := c.standing(ctx, roster, run)
 	switch {

@@ -109,6 +109,43 @@ func TestAnEarlierEndOfARunThatWasResumedIsNotVerified(t *testing.T) {
 	}
 }
 
+// A coordinator shows a text that the datacenter has refused in each state of a run, with the signed refusal as its
+// proof. The refusal proves only that the run was refused, or that a failed run is lost; it never proves an acceptance.
+func TestRefusalProvesNoSuccess(t *testing.T) {
+	w := newFixture(t)
+	roster := w.alice.Roster
+	graz := roster.Datacenters.Named("graz")
+	payload := writ.DigestOf([]byte("a text of another person"))
+	proof := signedBy(t, w.datacenters["graz"], envelope.Answer, writ.Answer{
+		Cluster: roster.Cluster, Datacenter: graz.ID, Text: payload, Roster: roster.Version,
+		Refused: writ.Errorf(writ.CodeRoleMissing, "the signer may not submit in this project"),
+	})
+	c := w.clientOf(t, func(*http.Request) (any, int) { return nil, http.StatusNotFound })
+	states := []api.RunState{
+		api.RunStateRefused, api.RunStateExpired, api.RunStateSucceeded, api.RunStateFailed, api.RunStateCancelled,
+	}
+	for _, state := range states {
+		for _, code := range []writ.Code{writ.CodeRoleMissing, writ.CodeRunLost} {
+			for _, accepted := range []time.Time{{}, time.Now()} {
+				said := writ.Errorf(code, "x")
+				said.Proof = proof
+				end, err := c.Runs.End(t.Context(), roster, &api.Run{
+					ID: writ.RunIDOf(payload), Datacenter: graz.ID, Payload: payload, State: state, Revision: 5,
+					Accepted: accepted, Failure: &writ.Failure{Error: *said},
+				})
+				proved := accepted.IsZero() && (state == api.RunStateRefused || state == api.RunStateExpired) ||
+					!accepted.IsZero() && state == api.RunStateFailed && code == writ.CodeRunLost
+				switch {
+				case proved && (err != nil || !end.Refused):
+					t.Errorf("%s, %s, accepted at %s: %+v, %v", state, code, accepted, end, err)
+				case !proved && writ.CodeOf(err) != writ.CodeUnverified:
+					t.Errorf("%s, %s, accepted at %s: %v", state, code, accepted, err)
+				}
+			}
+		}
+	}
+}
+
 // clientOf returns a client of a single coordinator with this answer function.
 func (w *fixture) clientOf(t *testing.T, answer func(r *http.Request) (any, int)) *Client {
 	t.Helper()

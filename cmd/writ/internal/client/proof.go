@@ -165,9 +165,18 @@ func (a *answerTo) verify() error {
 	return err
 }
 
-// Refusal returns the signed reason why a datacenter rejected a submission. Without the supervisor's signature the
-// error is UNVERIFIED.
+// Refusal returns the signed reason why a datacenter rejected a submission. The error is UNVERIFIED without the
+// supervisor's signature, or if the coordinator shows the run in another state than refused or expired.
 func Refusal(roster *identity.Roster, run api.Run) (*writ.Error, error) {
+	if run.State != api.RunStateRefused && run.State != api.RunStateExpired {
+		return nil, unverified(roster.Datacenter(run.Datacenter),
+			"the coordinator reports that run %s is %s, and that its datacenter has not accepted it", run.ID, run.State)
+	}
+	return refusalOf(roster, run)
+}
+
+// refusalOf is Refusal for a run in any state.
+func refusalOf(roster *identity.Roster, run api.Run) (*writ.Error, error) {
 	d := roster.Datacenter(run.Datacenter)
 	if d == nil {
 		return nil, unverified(nil, "the coordinator reports that run %s is %s, and the roster has no datacenter %s", run.ID,
@@ -199,8 +208,8 @@ func Outcome(roster *identity.Roster, run api.Run) (writ.Summary, error) {
 			run.ID, run.State,
 			run.Datacenter)
 	}
-	if len(run.Summary) == 0 && run.Failure != nil && run.Failure.Code == writ.CodeRunLost {
-		why, err := Refusal(roster, run)
+	if len(run.Summary) == 0 && run.State == api.RunStateFailed && run.Failure != nil && run.Failure.Code == writ.CodeRunLost {
+		why, err := refusalOf(roster, run)
 		if err != nil {
 			return writ.Summary{}, err
 		}

@@ -141,14 +141,28 @@ func (d Deployment) ReadRun(
 	}, nil
 }
 
-// Proved returns nil if the supervisor has signed how the run of the revision ended, and sets the state accordingly.
-// Without this proof, the datacenter may never have accepted the text. An open run has no proof yet.
+// Proved returns nil if the supervisor has signed a summary of the run of the revision, which proves that its
+// datacenter has accepted the text. The error is CONFLICT if the run has not ended, because it has no proof yet, and
+// RUN_LOST if the datacenter signed only that it refuses the text.
 func (r *Revision) Proved(ctx context.Context, c *client.Client, roster *identity.Roster) error {
-	if !r.Run.State.Ended() {
-		return nil
+	var end client.End
+	if r.Run.State.Ended() {
+		var err error
+		if end, err = c.Runs.End(ctx, roster, &r.Run); err != nil {
+			return err
+		}
 	}
-	_, err := c.Runs.End(ctx, roster, &r.Run)
-	return err
+	switch {
+	case !r.Run.State.Ended():
+		return writ.Errorf(writ.CodeConflict, "the run of revision %d has not ended", r.Number).
+			WithHint("`writ run watch %s` waits for it", r.Run.ID)
+	case end.Refused:
+		return writ.Errorf(writ.CodeRunLost, "no proof exists that the datacenter has accepted revision %d: %s",
+			r.Number, end.Failure.Message).
+			WithHint("read it with `writ deployment script %s --revision %d`, and submit the parts that you accept",
+				r.Payload.Deployment.Name, r.Number)
+	}
+	return nil
 }
 
 // Bundle returns the script with all its modules, as they were signed.
