@@ -26,6 +26,7 @@ import (
 	"writ"
 	"writ/identity/expiring"
 	"writ/internal/hidden"
+	"writ/internal/outbound"
 	"writ/internal/sleep"
 	"writ/ledger"
 )
@@ -107,7 +108,7 @@ func (s *Sender) Send(ctx context.Context, to *Endpoint, m *Message) error {
 func newClient() *http.Client {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	return &http.Client{
-		Transport:     transport,
+		Transport:     outbound.Final(transport),
 		Timeout:       answerIn,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}

@@ -3,8 +3,10 @@ package webhook
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -22,6 +24,8 @@ import (
 
 	"writ"
 	"writ/identity/expiring"
+	"writ/internal/outbound"
+	"writ/internal/test/testenv"
 	"writ/ledger"
 	"writ/ledger/sqlstore"
 )
@@ -538,5 +542,20 @@ func TestSettingsWithAnErrorAreRefused(t *testing.T) {
 		if _, err := read(tt.text); writ.CodeOf(err) != writ.CodeUsage || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), secret[len(secretPrefix):]) {
 			t.Errorf("%s: %v; want USAGE with %q", name, err, tt.want)
 		}
+	}
+}
+
+func TestProtocolSwitchEndsSending(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	testenv.SwitchingServer(t, l)
+	s := &Sender{Version: "v1", Now: time.Now}
+	err = testenv.End(t, func() error {
+		return s.SendTest(t.Context(), &Endpoint{Name: "ops", URL: "http://" + l.Addr().String()})
+	})
+	if !errors.Is(err, outbound.ErrSwitched) {
+		t.Errorf("%v", err)
 	}
 }

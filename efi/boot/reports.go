@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"writ/efi/progress"
+	"writ/internal/outbound"
 	"writ/internal/sleep"
 	"writ/internal/wake"
 )
@@ -91,10 +92,7 @@ func (r *reports) started(cmdline string) {
 // run sends queued reports until end is called or ctx ends.
 func (r *reports) run(ctx context.Context, by http.RoundTripper, to string) {
 	defer close(r.ended)
-	client := &http.Client{
-		Timeout: reportWithin, Transport: by,
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
+	client := reportClient(by)
 	for last := false; ; {
 		for report, ok := r.next(); ok; report, ok = r.next() {
 			if deliver(ctx, client, to, report) != nil {
@@ -111,6 +109,14 @@ func (r *reports) run(ctx context.Context, by http.RoundTripper, to string) {
 		case <-ctx.Done():
 			return
 		}
+	}
+}
+
+// reportClient returns a client for a boot server, which is not authenticated.
+func reportClient(by http.RoundTripper) *http.Client {
+	return &http.Client{
+		Timeout: reportWithin, Transport: outbound.Final(by),
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"strings"
 	"sync"
@@ -15,6 +16,8 @@ import (
 
 	"writ"
 	"writ/efi/progress"
+	"writ/internal/outbound"
+	"writ/internal/test/testenv"
 )
 
 // bootServer is a fake boot server that records accepted reports.
@@ -156,4 +159,20 @@ func TestABootServerThatIsAwayDelaysTheEndForAMomentOnly(t *testing.T) {
 			t.Errorf("the end takes %s", took)
 		}
 	})
+}
+
+func TestProtocolSwitchHoldsNoReport(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	testenv.SwitchingServer(t, l)
+	client := reportClient(&http.Transport{DisableKeepAlives: true})
+	err = testenv.End(t, func() error {
+		_, err := post(t.Context(), client, "http://"+l.Addr().String(), progress.Report{})
+		return err
+	})
+	if !errors.Is(err, outbound.ErrSwitched) {
+		t.Errorf("%v", err)
+	}
 }

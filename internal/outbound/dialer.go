@@ -1,5 +1,6 @@
-// Package outbound connects to servers of images. Scripts and other servers choose them, so it accepts only addresses on
-// the internet and addresses that the operator permits. It does not know the protocols.
+// Package outbound has the parts of HTTP clients for servers that are not trusted. Its dialer connects to servers of
+// images. Scripts and other servers choose them, so it accepts only addresses on the internet and addresses that the
+// operator permits. The package does not know the content of requests.
 package outbound
 
 import (
@@ -123,14 +124,24 @@ type ClosedAddress struct{ Host string }
 
 func (c ClosedAddress) Error() string { return "images may not be fetched from the address " + c.Host }
 
-// Client returns a client that connects only through dial, without shared connections. It ignores the proxies of the
-// environment, which could reach addresses that scripts may not.
-func (d Dialer) Client(authorities *x509.CertPool) *http.Client {
+// maxHeader limits the header of an answer, in bytes. Answers of registries and mirrors have some KiB.
+const maxHeader = 64 << 10
+
+// Transport returns a transport that connects only through dial, without shared connections. It ignores the proxies of
+// the environment, which could reach addresses that scripts may not.
+func (d Dialer) Transport(authorities *x509.CertPool) *http.Transport {
+	return &http.Transport{
+		DialContext: d.dial, DisableKeepAlives: true, ForceAttemptHTTP2: true, TLSHandshakeTimeout: dialTimeout,
+		MaxResponseHeaderBytes: maxHeader,
+		TLSClientConfig:        &tls.Config{RootCAs: authorities, MinVersion: tls.VersionTLS12},
+	}
+}
+
+// Client returns a client for a transport of this dialer, with other limits on top of it. Its redirects lead only to
+// permitted addresses.
+func (d Dialer) Client(by http.RoundTripper) *http.Client {
 	return &http.Client{
-		Transport: &http.Transport{
-			DialContext: d.dial, DisableKeepAlives: true, ForceAttemptHTTP2: true, TLSHandshakeTimeout: dialTimeout,
-			TLSClientConfig: &tls.Config{RootCAs: authorities, MinVersion: tls.VersionTLS12},
-		},
+		Transport: Final(by),
 		CheckRedirect: func(next *http.Request, before []*http.Request) error {
 			if next.URL.Scheme != "https" {
 				return ErrInsecure

@@ -109,8 +109,8 @@ func TestNamesAndRedirectsCannotReachInside(t *testing.T) {
 
 // A proxy could reach addresses that this node must not.
 func TestNoProxyOfTheEnvironmentIsAsked(t *testing.T) {
-	transport, ok := outbound.Dialer{}.Client(nil).Transport.(*http.Transport)
-	if !ok || transport.Proxy != nil || transport.DialContext == nil || transport.DialTLSContext != nil {
+	transport := outbound.Dialer{}.Transport(nil)
+	if transport.Proxy != nil || transport.DialContext == nil || transport.DialTLSContext != nil {
 		t.Errorf("servers are asked by way of %+v", transport)
 	}
 }

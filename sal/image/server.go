@@ -46,7 +46,7 @@ type server struct {
 
 func newServer(d *Driver, p *part) *server {
 	network := outbound.Dialer{Allow: d.Allow, Lookup: d.lookup, Reach: d.reach, Inside: func() { p.inside.Store(true) }}
-	return &server{p, network.Client(d.authorities), network.Permit, cmp.Or(d.Pause, pause), cmp.Or(d.stall, stall)}
+	return &server{p, network.Client(network.Transport(d.authorities)), network.Permit, cmp.Or(d.Pause, pause), cmp.Or(d.stall, stall)}
 }
 
 // fill fetches the missing bytes. It repeats broken requests as long as data arrives.

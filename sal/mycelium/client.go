@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"writ/internal/netns"
+	"writ/internal/outbound"
 )
 
 // Timeout limits a call to the daemon. A client that waits for a message blocks all other clients, for a minute with
@@ -44,7 +45,7 @@ func clientIn(namespace, address string) *Client {
 		}
 		return new(net.Dialer).DialContext(ctx, network, address)
 	}
-	return &Client{URL: "http://" + address, HTTP: &http.Client{Transport: transport, Timeout: Timeout}}
+	return &Client{URL: "http://" + address, HTTP: &http.Client{Transport: outbound.Final(transport), Timeout: Timeout}}
 }
 
 // Info identifies a daemon.

@@ -34,6 +34,7 @@ import (
 	"go.uber.org/goleak"
 
 	"writ"
+	"writ/internal/outbound"
 	"writ/internal/sleep"
 	"writ/internal/test/myceliumstub"
 	"writ/internal/test/testenv"
@@ -967,4 +968,17 @@ func TestForeignDaemonIsNotAdopted(t *testing.T) {
 			t.Errorf("of a node without a daemon it is told: %+v, %v", told, err)
 		}
 	})
+}
+
+func TestProtocolSwitchEndsCalls(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	testenv.SwitchingServer(t, l)
+	c := clientIn("", l.Addr().String())
+	err = testenv.End(t, func() error { _, err := c.Info(t.Context()); return err })
+	if !errors.Is(err, outbound.ErrSwitched) {
+		t.Errorf("%v", err)
+	}
 }

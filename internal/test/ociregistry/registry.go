@@ -50,6 +50,12 @@ func StartPlain(t testing.TB) *Server {
 	return start(t, (*httptest.Server).Start)
 }
 
+// StartOldHTTP starts a registry with TLS and without HTTP/2 that ends with the test.
+func StartOldHTTP(t testing.TB) *Server {
+	t.Helper()
+	return start(t, func(s *httptest.Server) { s.EnableHTTP2 = false; s.StartTLS() })
+}
+
 func start(t testing.TB, how func(*httptest.Server)) *Server {
 	s := &Server{}
 	inner := registry.New(registry.Logger(log.New(io.Discard, "", 0)))
@@ -72,6 +78,21 @@ func start(t testing.TB, how func(*httptest.Server)) *Server {
 		s.Authorities.AddCert(s.Certificate)
 	}
 	return s
+}
+
+// SwitchProtocol answers a request with the status 101, and keeps the connection open until the client closes it. The
+// server must not use HTTP/2.
+func SwitchProtocol(w http.ResponseWriter) {
+	c, b, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		panic(err)
+	}
+	_, _ = b.WriteString("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: other\r\n\r\n")
+	_ = b.Flush()
+	go func() {
+		defer c.Close()
+		_, _ = c.Read(make([]byte, 1))
+	}()
 }
 
 // Transport returns a transport with HTTP/1.1 that trusts the registry. Uploads with HTTP/2 to a server in the same

@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"writ/internal/test/testenv"
 )
 
 // serve answers every request with a status and a body. It returns the API and the received requests.
@@ -128,5 +130,21 @@ func TestRequestEndsWithItsContext(t *testing.T) {
 	cancel()
 	if _, err := v.Ping(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("it ended with %v", err)
+	}
+}
+
+// The guest may have taken over the process.
+func TestProtocolSwitchEndsRequests(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "s")
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	testenv.SwitchingServer(t, l)
+	v := Open(socket)
+	defer v.Close()
+	err = testenv.End(t, func() error { _, err := v.Ping(t.Context()); return err })
+	if err == nil {
+		t.Error("the answer counts as a version")
 	}
 }

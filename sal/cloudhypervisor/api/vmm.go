@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"time"
 
+	"writ/internal/outbound"
 	"writ/internal/unixsocket"
 )
 
@@ -33,7 +34,7 @@ func Open(socket string) *VMM {
 		IdleConnTimeout:    10 * time.Second,
 		DisableCompression: true,
 	}
-	doer := &http.Client{Transport: bounded{t}}
+	doer := &http.Client{Transport: bounded{outbound.Final(t)}}
 	return &VMM{VM: VM{client: &Client{Server: "http://localhost/api/v1/", Client: doer}}, transport: t}
 }
 

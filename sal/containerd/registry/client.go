@@ -22,14 +22,11 @@ func (s *Source) resolver(
 	r imageref.Reference, login Login,
 ) (resolver remotes.Resolver, logins *loginGuard, closeIdle func()) {
 	guard := outbound.Dialer{Allow: s.Allow, Servers: s.Policy.servers()}
-	client := guard.Client(s.Authorities)
-	base := client.Transport
-	if t, ok := base.(*http.Transport); ok {
-		t.DisableKeepAlives, t.ResponseHeaderTimeout, closeIdle = false, stallLimit, t.CloseIdleConnections
-	}
+	base := guard.Transport(s.Authorities)
+	base.DisableKeepAlives, base.ResponseHeaderTimeout = false, stallLimit
 	own, _ := docker.DefaultHost(r.Registry) // never fails
 	guarded := &loginGuard{RoundTripper: patient{docker.NewHTTPFallback(onlyTLS{base})}, registry: own}
-	client.Transport = guarded
+	client := guard.Client(guarded)
 	authorizer := docker.NewDockerAuthorizer(docker.WithAuthClient(client),
 		docker.WithAuthCreds(func(host string) (string, string, error) {
 			if host != own {
@@ -51,7 +48,7 @@ func (s *Source) resolver(
 	return docker.NewResolver(docker.ResolverOptions{
 		Hosts:   func(string) ([]docker.RegistryHost, error) { return hosts, nil },
 		Headers: http.Header{"User-Agent": {"writ"}},
-	}), guarded, closeIdle
+	}), guarded, base.CloseIdleConnections
 }
 
 // onlyTLS rejects requests without TLS to hosts other than this one, including the second attempts of NewHTTPFallback. It

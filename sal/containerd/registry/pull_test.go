@@ -29,7 +29,9 @@ import (
 
 	"writ"
 	"writ/internal/imageref"
+	"writ/internal/outbound"
 	"writ/internal/test/ociregistry"
+	"writ/internal/test/testenv"
 )
 
 func must[T any](t testing.TB) func(T, error) T {
@@ -169,7 +171,7 @@ func TestPullTakesImageOfThisMachine(t *testing.T) {
 // Promise: Volumes and images: A registry cannot make a node accept other content than the signed digest, reach other
 // addresses, or fill the disk.
 // How: each blob is compared with its digest and each layer with its diff_id; sizes are limited; connections are guarded.
-// Also: TestStoredBlobsArePulledAgain, TestRegistryCannotLeadInside.
+// Also: TestStoredBlobsArePulledAgain, TestRegistryCannotLeadInside, TestProtocolSwitchEndsPull.
 func TestHostileRegistryIsRefused(t *testing.T) {
 	s := ociregistry.Start(t)
 	layer := layerOf(t, strings.Repeat("text", 1000))
@@ -438,5 +440,32 @@ func TestOnlyPermittedRegistriesAreAsked(t *testing.T) {
 		if _, err := ParsePolicy([]string{wrong}); writ.CodeOf(err) != writ.CodeUsage {
 			t.Errorf("%q: %v", wrong, err)
 		}
+	}
+}
+
+// A pull that does not end holds the locks of its container and its image, a slot of the node and space for images.
+func TestProtocolSwitchEndsPull(t *testing.T) {
+	s := ociregistry.StartOldHTTP(t)
+	of := s.Push(t, "web:1", image(t, runtime.GOARCH, plain(layerOf(t, "text"))))
+	for name, at := range map[string]func(r *http.Request) bool{
+		"manifest": func(r *http.Request) bool { return strings.Contains(r.URL.Path, "/manifests/") },
+		"blob":     func(r *http.Request) bool { return strings.Contains(r.URL.Path, "/blobs/") },
+		"token":    func(r *http.Request) bool { return r.URL.Path == "/token" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			wantsToken := tokens(s.Host, "right")
+			s.Before(func(w http.ResponseWriter, r *http.Request) bool {
+				if r.Method == http.MethodGet && at(r) {
+					ociregistry.SwitchProtocol(w)
+					return true
+				}
+				return name == "token" && wantsToken(w, r)
+			})
+			p := newPuller(t, s)
+			err := testenv.End(t, func() error { _, err := p.pull(s.Host + "/web@" + of); return err })
+			if writ.CodeOf(err) != writ.CodeUnreachable || !strings.Contains(err.Error(), outbound.ErrSwitched.Error()) {
+				t.Errorf("%v", err)
+			}
+		})
 	}
 }

@@ -1,7 +1,6 @@
 package registry
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -24,7 +23,7 @@ func (s Resolver) Present(ctx context.Context, r imageref.Reference) error {
 		return writ.Errorf(writ.CodeUsage, "%s has no digest: %v", r, err)
 	}
 	_, err = remote.Head(digest, remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain),
-		remote.WithTransport(onlyTLS{cmp.Or(s.Transport, http.DefaultTransport)}), remote.WithUserAgent("writ"),
+		remote.WithTransport(s.transport()), remote.WithUserAgent("writ"),
 		remote.WithRetryBackoff(patience))
 	if answer, ok := errors.AsType[*transport.Error](err); ok && answer.StatusCode == http.StatusNotFound {
 		return writ.Errorf(writ.CodeImageGone, "%s has no image %s any more", r.Registry, r).

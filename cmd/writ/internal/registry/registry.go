@@ -18,11 +18,16 @@ import (
 
 	"writ"
 	"writ/internal/imageref"
+	"writ/internal/outbound"
 )
 
 // Resolver asks registries.
 type Resolver struct {
 	Transport http.RoundTripper // nil means http.DefaultTransport
+}
+
+func (s Resolver) transport() http.RoundTripper {
+	return onlyTLS{outbound.Final(cmp.Or(s.Transport, http.DefaultTransport))}
 }
 
 // Resolve returns the digest of a tag. The registry is asked over TLS, except on loopback: otherwise an attacker in the
@@ -34,7 +39,7 @@ func (s Resolver) Resolve(ctx context.Context, r imageref.Reference) (string, er
 		return "", writ.Errorf(writ.CodeUsage, "%s is not a reference to an image: %v", r, err)
 	}
 	found, err := remote.Get(tag, remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain),
-		remote.WithTransport(onlyTLS{cmp.Or(s.Transport, http.DefaultTransport)}), remote.WithUserAgent("writ"), remote.WithRetryBackoff(patience))
+		remote.WithTransport(s.transport()), remote.WithUserAgent("writ"), remote.WithRetryBackoff(patience))
 	if err != nil {
 		return "", explain(r, err)
 	}

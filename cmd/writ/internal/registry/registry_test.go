@@ -10,7 +10,9 @@ import (
 
 	"writ"
 	"writ/internal/imageref"
+	"writ/internal/outbound"
 	"writ/internal/test/ociregistry"
+	"writ/internal/test/testenv"
 )
 
 func TestTagsAreResolved(t *testing.T) {
@@ -122,5 +124,22 @@ func TestGoneImagesAreFound(t *testing.T) {
 		if err != nil && writ.AsError(err).Hint == "" {
 			t.Errorf("%s: no next step in %v", name, err)
 		}
+	}
+}
+
+func TestProtocolSwitchEndsResolving(t *testing.T) {
+	t.Setenv("DOCKER_CONFIG", t.TempDir())
+	s := ociregistry.StartOldHTTP(t)
+	s.Before(func(w http.ResponseWriter, r *http.Request) bool {
+		if r.URL.Path == "/v2/" {
+			return false
+		}
+		ociregistry.SwitchProtocol(w)
+		return true
+	})
+	r := imageref.Reference{Registry: s.Host, Repository: "web", Tag: "1"}
+	err := testenv.End(t, func() error { _, err := Resolver{s.Transport()}.Resolve(t.Context(), r); return err })
+	if writ.CodeOf(err) != writ.CodeUnreachable || !strings.Contains(err.Error(), outbound.ErrSwitched.Error()) {
+		t.Errorf("%v", err)
 	}
 }

@@ -4,6 +4,10 @@ import (
 	"bytes"
 	"crypto/ed25519"
 	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"net/http"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -11,6 +15,8 @@ import (
 
 	"writ"
 	"writ/identity"
+	"writ/internal/outbound"
+	"writ/internal/test/testenv"
 )
 
 func TestRejectedRosterIsReported(t *testing.T) {
@@ -64,5 +70,35 @@ func TestRepeatedRequestNamesOldTLS(t *testing.T) {
 	}
 	if err := tr.post(s.URL); writ.CodeOf(err) != writ.CodeUnreachable || !strings.Contains(err.Error(), "TLS 1.3") {
 		t.Errorf("%v (%s)", err, writ.CodeOf(err))
+	}
+}
+
+// An attacker in the network can answer requests for rosters. Later requests would wait for the end of such a request.
+func TestProtocolSwitchEndsRequests(t *testing.T) {
+	c, front := found(t, time.Hour)
+	for name, key := range map[string]ed25519.PrivateKey{"the coordinator": front, "a stranger": newKey(t)} {
+		t.Run(name, func(t *testing.T) {
+			l, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			testenv.SwitchingServer(t, tls.NewListener(l, by(key, c.roster)))
+			tr := newTransport(t, identity.Anchor{Cluster: c.roster.Cluster})
+			if _, err := tr.Rosters.Add(c.signed...); err != nil {
+				t.Fatal(err)
+			}
+			err = testenv.End(t, func() error {
+				response, err := (&http.Client{Transport: tr}).Get("https://" + l.Addr().String() + "/v1/runs")
+				if err != nil {
+					return err
+				}
+				defer response.Body.Close()
+				_, err = io.ReadAll(response.Body)
+				return err
+			})
+			if !errors.Is(err, outbound.ErrSwitched) {
+				t.Errorf("%v", err)
+			}
+		})
 	}
 }

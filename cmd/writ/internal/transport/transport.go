@@ -26,6 +26,7 @@ import (
 	"writ/identity/chain"
 	"writ/identity/pki"
 	"writ/internal/failpoint"
+	"writ/internal/outbound"
 	"writ/internal/reach"
 	"writ/internal/tlsfault"
 )
@@ -96,7 +97,8 @@ func (t *Transport) init() {
 		// Verification is unnecessary: these requests only get rosters, which prove themselves by their signatures.
 		unverified.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS13, InsecureSkipVerify: true}
 		t.unverified = &http.Client{
-			Transport: unverified, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+			Transport:     outbound.Final(unverified),
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		}
 	})
 }
@@ -123,7 +125,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	t.verifyAnew()
 	verified := t.to(r.URL)
-	response, err := verified.RoundTrip(r)
+	response, err := outbound.Final(verified).RoundTrip(r)
 	if err == nil || !mayBeOutdated(err) || r.Body != nil && r.GetBody == nil {
 		return response, inWords(r.URL, err)
 	}
@@ -142,7 +144,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 			return nil, fmt.Errorf("repeat the request: %w", err)
 		}
 	}
-	response, err = verified.RoundTrip(again)
+	response, err = outbound.Final(verified).RoundTrip(again)
 	return response, inWords(r.URL, err)
 }
 

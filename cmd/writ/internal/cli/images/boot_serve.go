@@ -22,6 +22,7 @@ import (
 	"writ/cmd/writ/internal/terminal"
 	"writ/coord/api"
 	"writ/efi/bootserver"
+	"writ/internal/outbound"
 )
 
 // bootListAddress is the default address where a boot server lists its machines for operators.
@@ -252,7 +253,7 @@ func fetchBootList(ctx context.Context, server string) (*bootserver.List, error)
 	if err != nil {
 		return nil, fmt.Errorf("ask the boot server: %w", err)
 	}
-	answer, err := http.DefaultClient.Do(request)
+	answer, err := (&http.Client{Transport: outbound.Final(http.DefaultTransport)}).Do(request)
 	if err != nil {
 		return nil, writ.Errorf(writ.CodeUnreachable, "cannot reach the boot server: %v", err).
 			WithHint("--boot-server is the address in --list-listen of `writ boot serve`; by default only its own machine reaches it")
