@@ -25,9 +25,10 @@ func (s *Source) resolver(
 	base := guard.Transport(s.Authorities)
 	base.DisableKeepAlives, base.ResponseHeaderTimeout = false, stallLimit
 	own, _ := docker.DefaultHost(r.Registry) // never fails
-	guarded := &loginGuard{RoundTripper: patient{docker.NewHTTPFallback(onlyTLS{base})}, registry: own}
+	bounded := outbound.Bounded{By: base, Most: maxText, Pause: stallLimit}
+	guarded := &loginGuard{RoundTripper: patient{docker.NewHTTPFallback(onlyTLS{bounded})}, registry: own}
 	client := guard.Client(guarded)
-	authorizer := docker.NewDockerAuthorizer(docker.WithAuthClient(client),
+	authorizer := docker.NewDockerAuthorizer(docker.WithAuthClient(guard.Client(ofTokens{guarded})),
 		docker.WithAuthCreds(func(host string) (string, string, error) {
 			if host != own {
 				return "", "", nil
@@ -49,6 +50,16 @@ func (s *Source) resolver(
 		Hosts:   func(string) ([]docker.RegistryHost, error) { return hosts, nil },
 		Headers: http.Header{"User-Agent": {"writ"}},
 	}), guarded, base.CloseIdleConnections
+}
+
+// maxToken limits an answer of a token server, in bytes. Tokens have some KiB.
+const maxToken = 1 << 20
+
+// ofTokens limits the answers of token servers. The context of their requests has the limit of a blob.
+type ofTokens struct{ http.RoundTripper }
+
+func (t ofTokens) RoundTrip(q *http.Request) (*http.Response, error) {
+	return t.RoundTripper.RoundTrip(q.WithContext(outbound.WithMost(q.Context(), maxToken)))
 }
 
 // onlyTLS rejects requests without TLS to hosts other than this one, including the second attempts of NewHTTPFallback. It

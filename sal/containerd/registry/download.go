@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/containerd/errdefs"
+
+	"writ/internal/outbound"
 )
 
 const (
@@ -56,7 +59,7 @@ func (d *download) Read(p []byte) (int, error) {
 		switch {
 		case err == nil, errors.Is(err, io.EOF):
 			return n, err
-		case d.breaks == maxBreaks || d.ctx.Err() != nil || errdefs.IsFailedPrecondition(err):
+		case d.breaks == maxBreaks || d.ctx.Err() != nil || errdefs.IsFailedPrecondition(err), isFinal(err):
 			return n, d.cause(err)
 		}
 		d.breaks++
@@ -67,6 +70,12 @@ func (d *download) Read(p []byte) (int, error) {
 			return n, nil
 		}
 	}
+}
+
+// isFinal reports whether another connection would fail like this one.
+func isFinal(err error) bool {
+	return slices.ContainsFunc([]error{outbound.ErrSlow, outbound.ErrLong, outbound.ErrEncoded, outbound.ErrSwitched},
+		func(final error) bool { return errors.Is(err, final) })
 }
 
 // reopen makes a new connection, and continues at the offset.

@@ -171,7 +171,8 @@ func TestPullTakesImageOfThisMachine(t *testing.T) {
 // Promise: Volumes and images: A registry cannot make a node accept other content than the signed digest, reach other
 // addresses, or fill the disk.
 // How: each blob is compared with its digest and each layer with its diff_id; sizes are limited; connections are guarded.
-// Also: TestStoredBlobsArePulledAgain, TestRegistryCannotLeadInside, TestProtocolSwitchEndsPull.
+// Also: TestStoredBlobsArePulledAgain, TestRegistryCannotLeadInside, TestProtocolSwitchEndsPull,
+// TestLongTokenIsRefused, TestEncodedAnswersAreRefused.
 func TestHostileRegistryIsRefused(t *testing.T) {
 	s := ociregistry.Start(t)
 	layer := layerOf(t, strings.Repeat("text", 1000))
@@ -191,6 +192,7 @@ func TestHostileRegistryIsRefused(t *testing.T) {
 	with := func(text []byte) func(http.ResponseWriter) {
 		return func(w http.ResponseWriter) { _, _ = w.Write(text) }
 	}
+	longHeader := func(w http.ResponseWriter) { w.Header().Set("A", strings.Repeat("a", 1<<20)); _, _ = w.Write(packed) }
 	status := func(code int) func(http.ResponseWriter) { return func(w http.ResponseWriter) { w.WriteHeader(code) } }
 	everywhere := func(how func(http.ResponseWriter)) func(http.ResponseWriter, *http.Request) bool {
 		return func(w http.ResponseWriter, _ *http.Request) bool { how(w); return true }
@@ -212,6 +214,7 @@ func TestHostileRegistryIsRefused(t *testing.T) {
 		"another platform":        {s.Push(t, "good:3", image(t, "s390x", plain(layer))), nil, writ.CodeImagePlatform},
 		"too large when unpacked": {s.Push(t, "good:4", image(t, runtime.GOARCH, [2][]byte{gzipped(t, bomb), bomb})), nil, writ.CodeQuotaExceeded},
 		"too large":               {s.Push(t, "good:5", image(t, runtime.GOARCH, plain(bomb))), nil, writ.CodeQuotaExceeded},
+		"a long header":           {good, answer(blob, longHeader), writ.CodeUnreachable},
 		"damaged layer":           {s.Push(t, "good:6", image(t, runtime.GOARCH, [2][]byte{packed[:len(packed)/2], layer})), nil, writ.CodeArgumentsInvalid},
 	} {
 		s.Before(tt.before)
@@ -467,5 +470,61 @@ func TestProtocolSwitchEndsPull(t *testing.T) {
 				t.Errorf("%v", err)
 			}
 		})
+	}
+}
+
+// The limit also applies if the token is for a large blob.
+func TestLongTokenIsRefused(t *testing.T) {
+	s := ociregistry.Start(t)
+	of := s.Push(t, "web:1", image(t, runtime.GOARCH, plain(layerOf(t, "text"))))
+	for name, method := range map[string]string{"without a login": http.MethodGet, "with a login": http.MethodPost} {
+		t.Run(name, func(t *testing.T) {
+			const all = 64 << 20
+			sent, wantsToken := 0, tokens(s.Host, "right")
+			s.Before(func(w http.ResponseWriter, r *http.Request) bool {
+				if r.URL.Path != "/token" || r.Method != method {
+					return wantsToken(w, r)
+				}
+				_, _ = io.WriteString(w, `{"token":"`)
+				for part := bytes.Repeat([]byte("a"), 64<<10); sent < all; {
+					n, err := w.Write(part)
+					if sent += n; err != nil {
+						return true
+					}
+				}
+				_, _ = io.WriteString(w, `"}`)
+				return true
+			})
+			p := newPuller(t, s)
+			if method == http.MethodPost {
+				p.login = Login{"ci", "right"}
+			}
+			_, err := p.pull(s.Host + "/web@" + of)
+			if writ.CodeOf(err) != writ.CodeUnreachable || !strings.Contains(err.Error(), outbound.ErrLong.Error()) {
+				t.Errorf("%v", err)
+			}
+			if sent >= all {
+				t.Errorf("%d MiB of the token were read", sent>>20)
+			}
+		})
+	}
+}
+
+// A decoder may take much memory, and a server may name a thousand of them.
+func TestEncodedAnswersAreRefused(t *testing.T) {
+	s := ociregistry.Start(t)
+	of := s.Push(t, "web:1", image(t, runtime.GOARCH, plain(layerOf(t, "text"))))
+	for what, encodings := range map[string]string{"/manifests/": strings.Repeat("deflate,", 1000), "/blobs/": "zstd"} {
+		s.Before(func(w http.ResponseWriter, r *http.Request) bool {
+			if r.Method == http.MethodGet && strings.Contains(r.URL.Path, what) {
+				w.Header().Set("Content-Encoding", encodings)
+			}
+			return false
+		})
+		p := newPuller(t, s)
+		_, err := p.pull(s.Host + "/web@" + of)
+		if writ.CodeOf(err) != writ.CodeUnreachable || !strings.Contains(err.Error(), outbound.ErrEncoded.Error()) {
+			t.Errorf("%s: %v", what, err)
+		}
 	}
 }

@@ -33,6 +33,7 @@ import (
 	"writ"
 	"writ/internal/imageref"
 	"writ/internal/ociarchive"
+	"writ/internal/outbound"
 )
 
 // Limits of an image.
@@ -281,6 +282,7 @@ func (p *pull) fetch(ctx context.Context, d ocispec.Descriptor) (io.ReadCloser, 
 		return nil, invalid("%q is not a SHA-256", d.Digest)
 	}
 	d.URLs = nil
+	ctx = outbound.WithMost(ctx, d.Size+1) // one byte more shows that the blob is longer
 	return begin(ctx, func(ctx context.Context) (io.ReadCloser, error) { return p.fetcher.Fetch(ctx, d) })
 }
 

@@ -26,8 +26,16 @@ type Resolver struct {
 	Transport http.RoundTripper // nil means http.DefaultTransport
 }
 
+// Limits of answers of registries: bytes of a manifest or token, and the wait for each part of it.
+const (
+	maxAnswer   = 4 << 20
+	answerPause = time.Minute
+)
+
 func (s Resolver) transport() http.RoundTripper {
-	return onlyTLS{outbound.Final(cmp.Or(s.Transport, http.DefaultTransport))}
+	return onlyTLS{outbound.Bounded{
+		By: outbound.Final(cmp.Or(s.Transport, http.DefaultTransport)), Most: maxAnswer, Pause: answerPause,
+	}}
 }
 
 // Resolve returns the digest of a tag. The registry is asked over TLS, except on loopback: otherwise an attacker in the
