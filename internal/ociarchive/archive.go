@@ -30,6 +30,7 @@ import (
 // Limits of an archive. Compressed layers can be a thousand times larger when unpacked.
 const (
 	maxText     = 4 << 20
+	maxLayers   = 500 // of an image
 	maxDepth    = 4
 	maxBlobs    = 10_000
 	maxUnpacked = 32 << 30
@@ -44,7 +45,7 @@ func check(ctx context.Context, file *os.File, most int64) error {
 	a := &archive{
 		file: file, layers: &Layers{most: most}, machine: platforms.Default(),
 		texts: map[string][]byte{}, blobs: map[digest.Digest]blob{}, looked: map[look]bool{},
-		unpacked: map[digest.Digest]digest.Digest{},
+		unpacked: map[look]Unpacked{},
 	}
 	if err := a.scan(ctx); err != nil {
 		return err
@@ -72,15 +73,15 @@ type archive struct {
 	texts    map[string][]byte // oci-layout and index.json
 	docker   bool              // it contains Docker's manifest.json
 	blobs    map[digest.Digest]blob
-	looked   map[look]bool                   // finished checks; an archive can name a manifest or index a million times
-	unpacked map[digest.Digest]digest.Digest // diff_id by layer digest
-	found    bool                            // it contains an image for this machine
+	looked   map[look]bool     // finished checks; an archive can name a manifest or index a million times
+	unpacked map[look]Unpacked // layers
+	found    bool              // it contains an image for this machine
 }
 
 // blob is the position of a blob in the file.
 type blob struct{ offset, size int64 }
 
-// look identifies a check of a manifest or index. Its descriptor determines how containerd reads it.
+// look identifies a check of a manifest, index or layer. Its descriptor determines how containerd reads it.
 type look struct {
 	digest    digest.Digest
 	mediaType string

@@ -111,8 +111,12 @@ func TestArchiveContainsEachNamedLayer(t *testing.T) {
 		"plain, called gzip":  {one(gzipped, own, own), ""},
 		"as much as may be":   {one(gzipped, packGzip(t, zeros[1:]), zeros[1:]), ""},
 		"a layer twice": {func(o *testenv.OCI) {
-			layer := o.Blob(gzipped, packGzip(t, zeros[1:]))
-			o.Index(o.Image(configOf(zeros[1:], zeros[1:]), layer, layer))
+			layer := o.Blob(gzipped, packGzip(t, zeros[:most/2]))
+			o.Index(o.Image(configOf(zeros[:most/2], zeros[:most/2]), layer, layer))
+		}, ""},
+		"in two images": {func(o *testenv.OCI) {
+			a, b := o.Blob(gzipped, packGzip(t, zeros[:most/2+1])), o.Blob(gzipped, packGzip(t, own))
+			o.Index(o.Image(configOf(zeros[:most/2+1]), a), o.Image(configOf(zeros[:most/2+1], own), a, b))
 		}, ""},
 		"no layer": {func(o *testenv.OCI) { o.Index(o.Image(configOf())) }, ""},
 		"in another index": {func(o *testenv.OCI) {
@@ -165,6 +169,15 @@ func TestArchiveContainsEachNamedLayer(t *testing.T) {
 			a, b := zeros[:most/2+1], append([]byte("x"), zeros[:most/2]...)
 			o.Index(o.Image(configOf(a, b), o.Blob(gzipped, packGzip(t, a)), o.Blob(gzipped, packGzip(t, b))))
 		}, "more than 1 MiB"},
+		"a bomb twice": {func(o *testenv.OCI) {
+			layer := o.Blob(gzipped, packGzip(t, zeros[:most/2+1]))
+			o.Index(o.Image(configOf(zeros[:most/2+1], zeros[:most/2+1]), layer, layer))
+		}, "more than 1 MiB"},
+		"many layers": {func(o *testenv.OCI) {
+			layer := o.Blob(gzipped, packGzip(t, own))
+			layers, texts := slices.Repeat([]object{layer}, maxLayers+1), slices.Repeat([][]byte{own}, maxLayers+1)
+			o.Index(o.Image(configOf(texts...), layers...))
+		}, "at most 500"},
 		"a window as big as memory": {one(zstded, slices.Concat([]byte{0x28, 0xb5, 0x2f, 0xfd, 0, 20 << 3, byte(len(own)<<3 | 1), 0, 0}, own), own), "window"},
 		"half of a layer":           {one(gzipped, packGzip(t, own)[:20], own), "EOF"},
 		"an encrypted layer":        {one(testenv.LayerType+"+encrypted", own, own), "which is not unpacked"},

@@ -77,13 +77,20 @@ func (a *archive) checkManifest(ctx context.Context, d ocispec.Descriptor, text 
 	if len(diffs) != len(manifest.Layers) {
 		return noArchive("its manifest %s has %d layers, but the config has %d", d.Digest, len(manifest.Layers), len(diffs))
 	}
+	if len(diffs) > maxLayers {
+		return noArchive("its manifest %s has %d layers, and at most %d are allowed", d.Digest, len(diffs), maxLayers)
+	}
+	bytes := int64(0) // of this image; other images may have the same layers
 	for i, layer := range manifest.Layers {
-		diff, err := a.diff(ctx, layer)
+		u, err := a.unpack(ctx, layer)
 		if err != nil {
 			return err
 		}
-		if diff != diffs[i] {
-			return noArchive("the layer %s has the diff_id %s, but the config has %s", layer.Digest, diff, diffs[i])
+		if u.Diff != diffs[i] {
+			return noArchive("the layer %s has the diff_id %s, but the config has %s", layer.Digest, u.Diff, diffs[i])
+		}
+		if bytes += u.Bytes; bytes > a.layers.most {
+			return a.layers.tooLarge()
 		}
 	}
 	a.found = true

@@ -35,27 +35,34 @@ var layerTypes = map[string]bool{
 	"application/vnd.docker.image.rootfs.foreign.diff.tar.gzip":    true,
 }
 
-// diff returns the digest of an unpacked layer.
-func (a *archive) diff(ctx context.Context, layer ocispec.Descriptor) (digest.Digest, error) {
+// unpack returns the digest and the size of an unpacked layer.
+func (a *archive) unpack(ctx context.Context, layer ocispec.Descriptor) (Unpacked, error) {
 	b, err := a.blob(layer)
 	if err != nil {
-		return "", err
+		return Unpacked{}, err
 	}
-	if known, ok := a.unpacked[layer.Digest]; ok {
+	as := look{digest: layer.Digest, mediaType: layer.MediaType}
+	if known, ok := a.unpacked[as]; ok {
 		return known, nil
 	}
-	diff, err := a.layers.Diff(layer, &ctxio.Reader{Ctx: ctx, From: io.NewSectionReader(a.file, b.offset, b.size)})
+	u, err := a.layers.Unpack(layer, 1, &ctxio.Reader{Ctx: ctx, From: io.NewSectionReader(a.file, b.offset, b.size)})
 	if err != nil {
 		if ctx.Err() != nil {
-			return "", ctx.Err()
+			return u, ctx.Err()
 		}
-		return "", err
+		return u, err
 	}
-	a.unpacked[layer.Digest] = diff
-	return diff, nil
+	a.unpacked[as] = u
+	return u, nil
 }
 
-// Layers computes diff_ids of layers and limits the size of all of them together. Its methods may be called concurrently.
+// Unpacked is a layer without its compression.
+type Unpacked struct {
+	Diff  digest.Digest // its diff_id
+	Bytes int64
+}
+
+// Layers computes diff_ids of layers, and limits the size of all layers of an image together. Its methods may be called concurrently.
 type Layers struct {
 	most int64        // limit in bytes
 	used atomic.Int64 // bytes of compressed layers after they were unpacked
@@ -67,46 +74,56 @@ func NewLayers(most int64) *Layers { return &Layers{most: min(most, maxUnpacked)
 // Used returns the bytes of the layers so far.
 func (l *Layers) Used() int64 { return l.used.Load() }
 
-// Diff returns the digest of a layer's unpacked content. It returns ARGUMENTS_INVALID if the layer has an unknown type or
-// is damaged, or if the layers so far are too large. It may return without an error before the end of content.
-func (l *Layers) Diff(layer ocispec.Descriptor, content io.Reader) (digest.Digest, error) {
+// Unpack reads a layer. It counts the layer as often as the image has it: containerd unpacks each occurrence into a
+// directory of its own. It returns ARGUMENTS_INVALID if the layer has an unknown type or is damaged, or if the layers so
+// far are too large. It may return without an error before the end of content.
+func (l *Layers) Unpack(layer ocispec.Descriptor, times int, content io.Reader) (Unpacked, error) {
 	looks, ok := layerTypes[layer.MediaType]
 	if !ok {
-		return "", noArchive("the layer %s has the type %q, which is not unpacked", layer.Digest, layer.MediaType)
+		return Unpacked{}, noArchive("the layer %s has the type %q, which is not unpacked", layer.Digest, layer.MediaType)
 	}
 	if !looks {
-		return layer.Digest, nil
+		return Unpacked{Diff: layer.Digest}, nil
 	}
-	from, err := unpack(content)
+	from, err := decompressed(content)
 	if err != nil {
-		return "", noArchive("%v", err)
+		return Unpacked{}, noArchive("%v", err)
 	}
 	defer from.Close()
-	sum := sha256.New()
-	if _, err := io.Copy(io.MultiWriter(sum, (*meter)(l)), from); err != nil {
+	sum, count := sha256.New(), &meter{layers: l, times: int64(times)}
+	if _, err := io.Copy(io.MultiWriter(sum, count), from); err != nil {
 		if tooLarge, ok := errors.AsType[*writ.Error](err); ok {
-			return "", tooLarge
+			return Unpacked{}, tooLarge
 		}
-		return "", noArchive("%v", err)
+		return Unpacked{}, noArchive("%v", err)
 	}
-	return digest.NewDigest(digest.SHA256, sum), nil
+	return Unpacked{digest.NewDigest(digest.SHA256, sum), count.bytes}, nil
 }
 
-// meter counts the bytes of unpacked layers.
-type meter Layers
+// meter counts the bytes of an unpacked layer.
+type meter struct {
+	layers *Layers
+	times  int64 // occurrences of the layer in the image
+	bytes  int64 // of one occurrence
+}
 
 func (m *meter) Write(text []byte) (int, error) {
-	if m.used.Add(int64(len(text))) > m.most {
-		return 0, noArchive("its unpacked layers have more than %d MiB", m.most>>20)
+	m.bytes += int64(len(text))
+	if m.layers.used.Add(m.times*int64(len(text))) > m.layers.most {
+		return 0, m.layers.tooLarge()
 	}
 	return len(text), nil
+}
+
+func (l *Layers) tooLarge() error {
+	return noArchive("its unpacked layers have more than %d MiB", l.most>>20)
 }
 
 // maxWindow limits the window of zstd, in bytes: the value of zstd --ultra --long.
 const maxWindow = 128 << 20
 
-// unpack decompresses a layer. Like containerd, it detects the compression from the first bytes.
-func unpack(layer io.Reader) (io.ReadCloser, error) {
+// decompressed decompresses a layer. Like containerd, it detects the compression from the first bytes.
+func decompressed(layer io.Reader) (io.ReadCloser, error) {
 	b := bufio.NewReaderSize(layer, 64<<10)
 	start, err := b.Peek(8)
 	if err != nil && !errors.Is(err, io.EOF) {

@@ -172,7 +172,7 @@ func TestPullTakesImageOfThisMachine(t *testing.T) {
 // addresses, or fill the disk.
 // How: each blob is compared with its digest and each layer with its diff_id; sizes are limited; connections are guarded.
 // Also: TestStoredBlobsArePulledAgain, TestRegistryCannotLeadInside, TestProtocolSwitchEndsPull,
-// TestLongTokenIsRefused, TestEncodedAnswersAreRefused.
+// TestLongTokenIsRefused, TestEncodedAnswersAreRefused, TestRepeatedLayerCountsEachTime.
 func TestHostileRegistryIsRefused(t *testing.T) {
 	s := ociregistry.Start(t)
 	layer := layerOf(t, strings.Repeat("text", 1000))
@@ -526,5 +526,31 @@ func TestEncodedAnswersAreRefused(t *testing.T) {
 		if writ.CodeOf(err) != writ.CodeUnreachable || !strings.Contains(err.Error(), outbound.ErrEncoded.Error()) {
 			t.Errorf("%s: %v", what, err)
 		}
+	}
+}
+
+// containerd unpacks each occurrence of a layer.
+func TestRepeatedLayerCountsEachTime(t *testing.T) {
+	s := ociregistry.Start(t)
+	const times = 5
+	layer := layerOf(t, strings.Repeat("\x00", 1<<20))
+	var layers [][2][]byte
+	for range times {
+		layers = append(layers, [2][]byte{gzipped(t, layer), layer})
+	}
+	of := s.Push(t, "web:1", image(t, runtime.GOARCH, layers...))
+	p := newPuller(t, s)
+	s.Seen()
+	got, err := p.pull(s.Host + "/web@" + of)
+	if want := int64(times * len(layer)); err != nil || got.Bytes < want {
+		t.Errorf("it counts %d bytes, and needs %d: %v", got.Bytes, want, err)
+	}
+	blobs := slices.DeleteFunc(s.Seen(), func(q string) bool { return !strings.HasPrefix(q, "GET /v2/web/blobs/") })
+	if len(blobs) != 2 { // the config and the layer
+		t.Errorf("it was asked %q", blobs)
+	}
+	p.most = times/2*int64(len(layer)) + 1<<20
+	if _, err := p.pull(s.Host + "/web@" + of); writ.CodeOf(err) != writ.CodeQuotaExceeded {
+		t.Errorf("without enough space: %v", err)
 	}
 }

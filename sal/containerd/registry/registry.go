@@ -227,20 +227,28 @@ func (p *pull) download(ctx context.Context, layers []ocispec.Descriptor, diffs 
 	count := &counter{total: total, progress: p.Progress}
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(parallel)
-	begun := make(map[digest.Digest]digest.Digest) // diff_ids by digest
+	type place struct{ digest, diff digest.Digest }
+	times := make(map[place]int, len(layers))
 	for i, layer := range layers {
-		if diff, again := begun[layer.Digest]; again && diff == diffs[i] {
+		times[place{layer.Digest, diffs[i]}]++
+	}
+	for i, layer := range layers {
+		at := place{layer.Digest, diffs[i]}
+		if times[at] == 0 { // it is downloaded once
 			continue
 		}
-		begun[layer.Digest] = diffs[i]
-		group.Go(func() error { return p.layer(ctx, layer, diffs[i], count) })
+		occurrences := times[at]
+		delete(times, at)
+		group.Go(func() error { return p.layer(ctx, layer, diffs[i], occurrences, count) })
 	}
 	return group.Wait()
 }
 
 // layer downloads a layer into the store. It computes the diff_id of the layer meanwhile, because the store unpacks no
-// layer whose diff_id it has already.
-func (p *pull) layer(ctx context.Context, layer ocispec.Descriptor, want digest.Digest, count *counter) error {
+// layer whose diff_id it has already. times is the number of its occurrences in the image.
+func (p *pull) layer(
+	ctx context.Context, layer ocispec.Descriptor, want digest.Digest, times int, count *counter,
+) error {
 	to, ref, err := p.open(ctx, layer)
 	if err != nil {
 		return err
@@ -252,11 +260,11 @@ func (p *pull) layer(ctx context.Context, layer ocispec.Descriptor, want digest.
 	}
 	defer body.Close()
 	from, copied := io.Pipe()
-	var diff digest.Digest
+	var got ociarchive.Unpacked
 	unpacking := make(chan error, 1)
 	go func() {
 		var err error
-		if diff, err = p.layers.Diff(layer, from); err == nil {
+		if got, err = p.layers.Unpack(layer, times, from); err == nil {
 			_, err = io.Copy(io.Discard, from) // a reader that stops early would block the download
 		}
 		_ = from.CloseWithError(err)
@@ -270,8 +278,8 @@ func (p *pull) layer(ctx context.Context, layer ocispec.Descriptor, want digest.
 	if p.layers.Used() > p.limit {
 		err = tooLarge(p.Request)
 	}
-	if err == nil && diff != want {
-		err = invalid("the layer %s has the diff_id %s, but the config has %s", layer.Digest, diff, want)
+	if err == nil && got.Diff != want {
+		err = invalid("the layer %s has the diff_id %s, but the config has %s", layer.Digest, got.Diff, want)
 	}
 	return err
 }
