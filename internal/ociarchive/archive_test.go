@@ -26,8 +26,8 @@ type object = map[string]any
 const most = 1 << 20
 
 var (
-	own     = []byte("the layer that the archive has")
-	victims = []byte("the layer that somebody else has")
+	own     = testenv.TextLayer("the layer that the archive has")
+	victims = testenv.TextLayer("the layer that somebody else has")
 )
 
 func packGzip(t testing.TB, text []byte) []byte {
@@ -134,7 +134,7 @@ func TestArchiveContainsEachNamedLayer(t *testing.T) {
 		"another diff_id":           {one(testenv.LayerType, own, victims), "has the diff_id"},
 		"another diff_id, gzip":     {one(gzipped, packGzip(t, own), victims), "has the diff_id"},
 		"another diff_id, zstd":     {one(zstded, packZstd(t, own), victims), "has the diff_id"},
-		"gzip that is not unpacked": {one(testenv.LayerType, packGzip(t, own), own), "has the diff_id"},
+		"gzip that is not unpacked": {one(testenv.LayerType, packGzip(t, own), own), "cannot be unpacked"},
 		"an empty layer, and more": {func(o *testenv.OCI) {
 			o.Index(o.Image(configOf(own, victims), o.Blob(testenv.LayerType, own)))
 		}, "1 layers, but the config has 2"},
@@ -165,8 +165,14 @@ func TestArchiveContainsEachNamedLayer(t *testing.T) {
 		"other machines only": {func(o *testenv.OCI) { o.Index(with(whole(o), "linux", "s390x")) }, "no image for linux/"},
 		"a bomb, gzip":        {one(gzipped, packGzip(t, zeros), zeros), "more than 1 MiB"},
 		"a bomb, zstd":        {one(zstded, packZstd(t, zeros), zeros), "more than 1 MiB"},
+		"a bomb, plain":       {one(testenv.LayerType, zeros, zeros), "more than 1 MiB"},
+		"a sparse file":       {one(testenv.LayerType, testenv.SparseLayer(most/2), testenv.SparseLayer(most/2)), ""},
+		"a sparse bomb":       {one(testenv.LayerType, testenv.SparseLayer(most+1), testenv.SparseLayer(most+1)), "more than 1 MiB"},
+		"a huge sparse bomb":  {one(gzipped, packGzip(t, testenv.SparseLayer(1<<62)), testenv.SparseLayer(1<<62)), "more than 1 MiB"},
+		"no tar file":         {one(testenv.LayerType, []byte("text"), []byte("text")), "cannot be unpacked"},
+		"half of a tar file":  {one(testenv.LayerType, own[:513], own[:513]), "cannot be unpacked"},
 		"a bomb in two": {func(o *testenv.OCI) {
-			a, b := zeros[:most/2+1], append([]byte("x"), zeros[:most/2]...)
+			a, b := zeros[:most/2+1], append(bytes.Clone(zeros[:most/2]), 'x')
 			o.Index(o.Image(configOf(a, b), o.Blob(gzipped, packGzip(t, a)), o.Blob(gzipped, packGzip(t, b))))
 		}, "more than 1 MiB"},
 		"a bomb twice": {func(o *testenv.OCI) {

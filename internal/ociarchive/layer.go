@@ -59,13 +59,14 @@ func (a *archive) unpack(ctx context.Context, layer ocispec.Descriptor) (Unpacke
 // Unpacked is a layer without its compression.
 type Unpacked struct {
 	Diff  digest.Digest // its diff_id
-	Bytes int64
+	Bytes int64         // of its tar file, with the holes of sparse files
 }
 
-// Layers computes diff_ids of layers, and limits the size of all layers of an image together. Its methods may be called concurrently.
+// Layers computes diff_ids of layers, and limits the size of all layers of an image together. Its methods may be called
+// concurrently.
 type Layers struct {
 	most int64        // limit in bytes
-	used atomic.Int64 // bytes of compressed layers after they were unpacked
+	used atomic.Int64 // bytes of the layers so far
 }
 
 // NewLayers returns a Layers with the limit for one image, or with a lower one in bytes.
@@ -76,43 +77,28 @@ func (l *Layers) Used() int64 { return l.used.Load() }
 
 // Unpack reads a layer. It counts the layer as often as the image has it: containerd unpacks each occurrence into a
 // directory of its own. It returns ARGUMENTS_INVALID if the layer has an unknown type or is damaged, or if the layers so
-// far are too large. It may return without an error before the end of content.
+// far are too large. It reads content to its end unless it returns an error.
 func (l *Layers) Unpack(layer ocispec.Descriptor, times int, content io.Reader) (Unpacked, error) {
 	looks, ok := layerTypes[layer.MediaType]
 	if !ok {
 		return Unpacked{}, noArchive("the layer %s has the type %q, which is not unpacked", layer.Digest, layer.MediaType)
 	}
-	if !looks {
-		return Unpacked{Diff: layer.Digest}, nil
-	}
-	from, err := decompressed(content)
-	if err != nil {
-		return Unpacked{}, noArchive("%v", err)
+	from := io.NopCloser(content)
+	if looks {
+		var err error
+		if from, err = decompressed(content); err != nil {
+			return Unpacked{}, noArchive("%v", err)
+		}
 	}
 	defer from.Close()
 	sum, count := sha256.New(), &meter{layers: l, times: int64(times)}
-	if _, err := io.Copy(io.MultiWriter(sum, count), from); err != nil {
+	if err := count.unpack(io.TeeReader(from, io.MultiWriter(sum, count))); err != nil {
 		if tooLarge, ok := errors.AsType[*writ.Error](err); ok {
 			return Unpacked{}, tooLarge
 		}
-		return Unpacked{}, noArchive("%v", err)
+		return Unpacked{}, noArchive("the layer %s cannot be unpacked: %v", layer.Digest, err)
 	}
 	return Unpacked{digest.NewDigest(digest.SHA256, sum), count.bytes}, nil
-}
-
-// meter counts the bytes of an unpacked layer.
-type meter struct {
-	layers *Layers
-	times  int64 // occurrences of the layer in the image
-	bytes  int64 // of one occurrence
-}
-
-func (m *meter) Write(text []byte) (int, error) {
-	m.bytes += int64(len(text))
-	if m.layers.used.Add(m.times*int64(len(text))) > m.layers.most {
-		return 0, m.layers.tooLarge()
-	}
-	return len(text), nil
 }
 
 func (l *Layers) tooLarge() error {

@@ -727,14 +727,14 @@ func qcow2(t testing.TB, qemu string, args ...string) []byte {
 	return text
 }
 
-// ociArchive returns an archive with one image of one layer. The config is for the layer, or for another text if that
-// is given.
+// ociArchive returns an archive with one image of one layer, which has a file with a text. The config is for a layer with
+// another text, or with the same.
 func ociArchive(t testing.TB, layer, config string) []byte {
 	t.Helper()
 	o := testenv.NewOCI()
 	image := o.Image(map[string]any{
-		"architecture": runtime.GOARCH, "os": "linux", "rootfs": map[string]any{"type": "layers", "diff_ids": []string{testenv.DigestOf([]byte(config))}},
-	}, o.Blob(testenv.LayerType, []byte(layer)))
+		"architecture": runtime.GOARCH, "os": "linux", "rootfs": map[string]any{"type": "layers", "diff_ids": []string{testenv.DigestOf(testenv.TextLayer(config))}},
+	}, o.Blob(testenv.LayerType, testenv.TextLayer(layer)))
 	text, err := o.Index(image).Bytes()
 	if err != nil {
 		t.Fatal(err)

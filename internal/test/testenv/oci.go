@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 )
 
@@ -86,4 +87,32 @@ func (o *OCI) json(value any) []byte {
 	text, err := json.Marshal(value)
 	o.err = errors.Join(o.err, err)
 	return text
+}
+
+// TextLayer returns the tar file of a layer with one file, which has this text.
+func TextLayer(text string) []byte {
+	layer, err := packLayer([]LayerEntry{{tar.Header{Name: "file", Mode: 0o644}, text}})
+	if err != nil {
+		panic(err)
+	}
+	return layer
+}
+
+// SparseLayer returns the tar file of a layer with one file of zeros, which are all in a hole. The layer has 3 KiB.
+func SparseLayer(size int64) []byte {
+	var all bytes.Buffer
+	w := tar.NewWriter(&all)
+	noData := append([]byte("0\n"), make([]byte, 510)...) // the map of the data
+	err := w.WriteHeader(&tar.Header{
+		Typeflag: tar.TypeReg, Name: "zeros", Size: int64(len(noData)), Mode: 0o600,
+		PAXRecords: map[string]string{
+			"SUN.sparse.major": "1", "SUN.sparse.minor": "0", "SUN.sparse.realsize": strconv.FormatInt(size, 10),
+			"SUN.sparse.name": "zeros",
+		},
+	})
+	_, wrong := w.Write(noData)
+	if err := errors.Join(err, wrong, w.Close()); err != nil {
+		panic(err)
+	}
+	return bytes.ReplaceAll(all.Bytes(), []byte("SUN.sparse"), []byte("GNU.sparse")) // package tar refuses to write it
 }

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/containerd/containerd/v2/core/content"
+	"github.com/containerd/containerd/v2/pkg/archive"
 	"github.com/containerd/containerd/v2/plugins/content/local"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
@@ -172,7 +173,8 @@ func TestPullTakesImageOfThisMachine(t *testing.T) {
 // addresses, or fill the disk.
 // How: each blob is compared with its digest and each layer with its diff_id; sizes are limited; connections are guarded.
 // Also: TestStoredBlobsArePulledAgain, TestRegistryCannotLeadInside, TestProtocolSwitchEndsPull,
-// TestLongTokenIsRefused, TestEncodedAnswersAreRefused, TestRepeatedLayerCountsEachTime.
+// TestLongTokenIsRefused, TestEncodedAnswersAreRefused, TestRepeatedLayerCountsEachTime,
+// TestUnpackedBytesAreCounted.
 func TestHostileRegistryIsRefused(t *testing.T) {
 	s := ociregistry.Start(t)
 	layer := layerOf(t, strings.Repeat("text", 1000))
@@ -552,5 +554,28 @@ func TestRepeatedLayerCountsEachTime(t *testing.T) {
 	p.most = times/2*int64(len(layer)) + 1<<20
 	if _, err := p.pull(s.Host + "/web@" + of); writ.CodeOf(err) != writ.CodeQuotaExceeded {
 		t.Errorf("without enough space: %v", err)
+	}
+}
+
+// containerd writes each hole of a sparse file as zeros, and unpacks plain layers too.
+func TestUnpackedBytesAreCounted(t *testing.T) {
+	s := ociregistry.Start(t)
+	const size = 16 << 20
+	sparse, full := testenv.SparseLayer(size), layerOf(t, strings.Repeat("text", size/4))
+	for name, layer := range map[string][2][]byte{
+		"sparse": plain(sparse), "packed sparse": {gzipped(t, sparse), sparse}, "plain": plain(full),
+	} {
+		of := s.Push(t, "web:1", image(t, runtime.GOARCH, layer))
+		p := newPuller(t, s)
+		got, err := p.pull(s.Host + "/web@" + of)
+		root := t.TempDir()
+		unpacked := must[int64](t)(archive.Apply(t.Context(), root, bytes.NewReader(layer[1]), archive.WithNoSameOwner()))
+		if want := unpacked + int64(len(layer[0])); err != nil || got.Bytes < want || unpacked < size {
+			t.Errorf("%s: it counts %d bytes, and needs %d: %v", name, got.Bytes, want, err)
+		}
+		p.most = int64(len(layer[0])) + size/2
+		if _, err := p.pull(s.Host + "/web@" + of); writ.CodeOf(err) != writ.CodeQuotaExceeded {
+			t.Errorf("%s without enough space: %v", name, err)
+		}
 	}
 }

@@ -54,7 +54,7 @@ type Source struct {
 // Pulled is a complete image in a content store.
 type Pulled struct {
 	Manifest ocispec.Descriptor // the manifest for this machine
-	Bytes    int64              // size of the blobs, and of the unpacked layers that were compressed
+	Bytes    int64              // size of the blobs and of the unpacked layers
 }
 
 // Request names an image and where it goes.
