@@ -10,7 +10,6 @@ import (
 	"archive/tar"
 	"context"
 	"crypto/sha256"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -33,6 +32,9 @@ const (
 	maxLayers   = 500 // of an image
 	maxDepth    = 4
 	maxBlobs    = 10_000
+	maxNames    = 8 << 20 // bytes of the names of all files, and fileBytes for each; containerd's client stores them
+	fileBytes   = 512
+	maxBelow    = 10_000 // manifests, configs and layers below index.json; containerd's client visits each of them
 	maxUnpacked = 32 << 30
 )
 
@@ -44,7 +46,7 @@ func Check(ctx context.Context, file *os.File) error { return check(ctx, file, m
 func check(ctx context.Context, file *os.File, most int64) error {
 	a := &archive{
 		file: file, layers: &Layers{most: most}, machine: platforms.Default(),
-		texts: map[string][]byte{}, blobs: map[digest.Digest]blob{}, looked: map[look]bool{},
+		texts: map[string][]byte{}, blobs: map[digest.Digest]blob{}, looked: map[look]int{},
 		unpacked: map[look]Unpacked{},
 	}
 	if err := a.scan(ctx); err != nil {
@@ -53,7 +55,7 @@ func check(ctx context.Context, file *os.File, most int64) error {
 	if err := a.checkLayout(); err != nil {
 		return err
 	}
-	err := a.checkIndex(ctx, a.texts[ocispec.ImageIndexFile], 0)
+	_, err := a.checkIndex(ctx, a.texts[ocispec.ImageIndexFile], 0)
 	if err == nil && !a.found {
 		err = noArchive("it has no image for linux/%s", runtime.GOARCH)
 	}
@@ -70,10 +72,10 @@ type archive struct {
 	machine platforms.Matcher // the matcher that containerd uses
 	layers  *Layers
 
-	texts    map[string][]byte // oci-layout and index.json
-	docker   bool              // it contains Docker's manifest.json
+	texts    map[string][]byte // oci-layout, index.json, and Docker's manifest.json
+	names    int               // see maxNames
 	blobs    map[digest.Digest]blob
-	looked   map[look]bool     // finished checks; an archive can name a manifest or index a million times
+	looked   map[look]int      // finished checks of manifests and indexes, with the number of descriptors below each
 	unpacked map[look]Unpacked // layers
 	found    bool              // it contains an image for this machine
 }
@@ -98,6 +100,9 @@ func (a *archive) scan(ctx context.Context) error {
 		if err != nil {
 			return unreadable(ctx, err)
 		}
+		if a.names += fileBytes + len(header.Name) + len(header.Linkname); a.names > maxNames {
+			return noArchive("it has too many files, or their names are too long")
+		}
 		if header.Typeflag != tar.TypeReg {
 			continue
 		}
@@ -119,10 +124,8 @@ func (a *archive) see(ctx context.Context, header *tar.Header, r io.Reader) erro
 	name := path.Clean(header.Name)
 	hex, isBlob := strings.CutPrefix(name, "blobs/sha256/")
 	switch {
-	case name == ocispec.ImageLayoutFile || name == ocispec.ImageIndexFile:
+	case name == ocispec.ImageLayoutFile || name == ocispec.ImageIndexFile || name == dockerFile:
 		return a.keep(ctx, name, header.Size, r)
-	case name == "manifest.json":
-		a.docker = true
 	case isBlob:
 		return a.digest(ctx, digest.NewDigestFromEncoded(digest.SHA256, hex), header.Size, r)
 	}
@@ -175,7 +178,8 @@ func (a *archive) digest(ctx context.Context, named digest.Digest, size int64, r
 // checkLayout checks that containerd reads index.json and not Docker's manifest.json.
 func (a *archive) checkLayout() error {
 	text, ok := a.texts[ocispec.ImageLayoutFile]
-	if !ok && a.docker {
+	docker, isDocker := a.texts[dockerFile]
+	if !ok && isDocker {
 		return noArchive("it is a Docker archive").
 			WithHint("make an OCI archive: skopeo copy docker-archive:IN oci-archive:OUT")
 	}
@@ -183,7 +187,7 @@ func (a *archive) checkLayout() error {
 		return noArchive("it has no %s", ocispec.ImageLayoutFile)
 	}
 	var layout ocispec.ImageLayout
-	if err := json.Unmarshal(text, &layout); err != nil {
+	if err := Decode(text, &layout); err != nil {
 		return noArchive("its %s cannot be read: %v", ocispec.ImageLayoutFile, err)
 	}
 	if layout.Version != ocispec.ImageLayoutVersion {
@@ -192,6 +196,9 @@ func (a *archive) checkLayout() error {
 	}
 	if _, ok := a.texts[ocispec.ImageIndexFile]; !ok {
 		return noArchive("it has no %s", ocispec.ImageIndexFile)
+	}
+	if valuesOf(docker) > maxValues { // containerd's client decodes it before it prefers the layout
+		return noArchive("its %s has more than %d values", dockerFile, maxValues)
 	}
 	return nil
 }

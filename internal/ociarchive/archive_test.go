@@ -11,10 +11,12 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/klauspost/compress/zstd"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"writ"
 	"writ/internal/test/testenv"
@@ -28,6 +30,14 @@ const most = 1 << 20
 var (
 	own     = testenv.TextLayer("the layer that the archive has")
 	victims = testenv.TextLayer("the layer that somebody else has")
+)
+
+var layoutText = []byte(`{"imageLayoutVersion":"1.0.0"}`)
+
+// emptyList is a list of 4 MiB, and emptyEntries an index with such a list.
+var (
+	emptyList    = []byte("[" + strings.Repeat("{},", maxText/3-50) + "{}]")
+	emptyEntries = slices.Concat([]byte(`{"schemaVersion":2,"manifests":`), emptyList, []byte("}"))
 )
 
 func packGzip(t testing.TB, text []byte) []byte {
@@ -184,10 +194,33 @@ func TestArchiveContainsEachNamedLayer(t *testing.T) {
 			layers, texts := slices.Repeat([]object{layer}, maxLayers+1), slices.Repeat([][]byte{own}, maxLayers+1)
 			o.Index(o.Image(configOf(texts...), layers...))
 		}, "at most 500"},
-		"a window as big as memory": {one(zstded, slices.Concat([]byte{0x28, 0xb5, 0x2f, 0xfd, 0, 20 << 3, byte(len(own)<<3 | 1), 0, 0}, own), own), "window"},
-		"half of a layer":           {one(gzipped, packGzip(t, own)[:20], own), "EOF"},
-		"an encrypted layer":        {one(testenv.LayerType+"+encrypted", own, own), "which is not unpacked"},
-		"no layout":                 {func(o *testenv.OCI) { o.File("index.json", []byte(`{}`)) }, "no oci-layout"},
+		"a window as big as memory":       {one(zstded, slices.Concat([]byte{0x28, 0xb5, 0x2f, 0xfd, 0, 20 << 3, byte(len(own)<<3 | 1), 0, 0}, own), own), "window"},
+		"half of a layer":                 {one(gzipped, packGzip(t, own)[:20], own), "EOF"},
+		"an encrypted layer":              {one(testenv.LayerType+"+encrypted", own, own), "which is not unpacked"},
+		"an index of empty entries":       {func(o *testenv.OCI) { o.File("oci-layout", layoutText).File("index.json", emptyEntries) }, "values"},
+		"Docker's index of empty entries": {func(o *testenv.OCI) { o.Index(whole(o)).File("manifest.json", emptyList) }, "values"},
+		"a long index of Docker":          {func(o *testenv.OCI) { o.Index(whole(o)).File("manifest.json", make([]byte, maxText+1)) }, "too long"},
+		"many tags":                       {func(o *testenv.OCI) { o.Index(slices.Repeat([]object{whole(o)}, 1000)...) }, ""},
+		"many visits": {func(o *testenv.OCI) {
+			next := whole(o)
+			for range 2 {
+				next = o.Text(testenv.IndexType, index(slices.Repeat([]object{next}, 100)...))
+			}
+			o.Index(next)
+		}, "more than 10000 manifests and layers"},
+		"many files": {func(o *testenv.OCI) {
+			for i := range maxNames / fileBytes {
+				o.File(strconv.Itoa(i), nil)
+			}
+			o.Index(whole(o))
+		}, "too many files"},
+		"long names": {func(o *testenv.OCI) {
+			for i := range 9 {
+				o.File(strconv.Itoa(i)+strings.Repeat("a", 1<<20-100), nil)
+			}
+			o.Index(whole(o))
+		}, "too many files"},
+		"no layout": {func(o *testenv.OCI) { o.File("index.json", []byte(`{}`)) }, "no oci-layout"},
 		"another layout": {func(o *testenv.OCI) {
 			o.File("oci-layout", []byte(`{"imageLayoutVersion":"2.0.0"}`)).File("index.json", []byte(`{}`))
 		}, "2.0.0"},
@@ -238,14 +271,14 @@ func TestSparseBlobIsRejected(t *testing.T) {
 	}
 }
 
-// Five indexes name the next one 20,000 times each. Without a limit, checking this archive of 10 MB would take forever.
+// Five indexes name the next one 10,000 times each. Without a limit, checking this archive of 5 MB would take forever.
 func TestArchiveCheckTakesBoundedTime(t *testing.T) {
 	o := testenv.NewOCI()
 	next := o.Text(testenv.IndexType, object{"schemaVersion": 2, "manifests": []object{}})
 	var all []object
 	for range 5 {
 		all = nil
-		for range 20_000 {
+		for range 10_000 {
 			all = append(all, next)
 		}
 		next = o.Text(testenv.IndexType, object{"schemaVersion": 2, "manifests": all})
@@ -292,4 +325,27 @@ func FuzzArchive(f *testing.F) {
 			t.Errorf("%v has no code", err)
 		}
 	})
+}
+
+// Values of a few bytes take a hundred times their length when they are decoded.
+func TestDocumentsTakeLittleMemory(t *testing.T) {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for _, into := range []any{new(ocispec.Index), new([]ocispec.Descriptor)} {
+		text := emptyEntries
+		if _, list := into.(*[]ocispec.Descriptor); list {
+			text = emptyList
+		}
+		if err := Decode(text, into); err == nil {
+			t.Errorf("%d bytes are decoded into %T", len(text), into)
+		}
+	}
+	if runtime.ReadMemStats(&after); after.TotalAlloc-before.TotalAlloc > 1<<20 {
+		t.Errorf("it took %d MiB", (after.TotalAlloc-before.TotalAlloc)>>20)
+	}
+	var got ocispec.Index
+	text := []byte(`{"annotations":{"a":"` + strings.Repeat(`{\"[:,`, maxValues) + `"}}`)
+	if err := Decode(text, &got); err != nil || len(got.Annotations["a"]) != 5*maxValues {
+		t.Errorf("a long text: %v, %d bytes", err, len(got.Annotations["a"]))
+	}
 }

@@ -174,7 +174,7 @@ func TestPullTakesImageOfThisMachine(t *testing.T) {
 // How: each blob is compared with its digest and each layer with its diff_id; sizes are limited; connections are guarded.
 // Also: TestStoredBlobsArePulledAgain, TestRegistryCannotLeadInside, TestProtocolSwitchEndsPull,
 // TestLongTokenIsRefused, TestEncodedAnswersAreRefused, TestRepeatedLayerCountsEachTime,
-// TestUnpackedBytesAreCounted.
+// TestUnpackedBytesAreCounted, TestImageWithManyValuesIsRefused.
 func TestHostileRegistryIsRefused(t *testing.T) {
 	s := ociregistry.Start(t)
 	layer := layerOf(t, strings.Repeat("text", 1000))
@@ -576,6 +576,30 @@ func TestUnpackedBytesAreCounted(t *testing.T) {
 		p.most = int64(len(layer[0])) + size/2
 		if _, err := p.pull(s.Host + "/web@" + of); writ.CodeOf(err) != writ.CodeQuotaExceeded {
 			t.Errorf("%s without enough space: %v", name, err)
+		}
+	}
+}
+
+// An index of 4 MiB may have a million entries.
+func TestImageWithManyValuesIsRefused(t *testing.T) {
+	s := ociregistry.Start(t)
+	empty := strings.Repeat("{},", 1_000_000) + "{}"
+	for mediaType, text := range map[string]string{
+		ocispec.MediaTypeImageIndex:    `{"schemaVersion":2,"manifests":[` + empty + `]}`,
+		ocispec.MediaTypeImageManifest: `{"schemaVersion":2,"layers":[` + empty + `]}`,
+	} {
+		s.Before(func(w http.ResponseWriter, r *http.Request) bool {
+			w.Header().Set("Content-Type", mediaType)
+			http.ServeContent(w, r, "", time.Time{}, strings.NewReader(text))
+			return true
+		})
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, err := newPuller(t, s).pull(s.Host + "/web@" + digest.FromString(text).String())
+		runtime.ReadMemStats(&after)
+		taken := (after.TotalAlloc - before.TotalAlloc) >> 20
+		if writ.CodeOf(err) != writ.CodeArgumentsInvalid || !strings.Contains(err.Error(), "values") || taken > 64 {
+			t.Errorf("%s: %v after %d MiB", mediaType, err, taken)
 		}
 	}
 }

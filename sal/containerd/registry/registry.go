@@ -11,7 +11,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/x509"
-	"encoding/json"
 	"errors"
 	"io"
 	"net/netip"
@@ -122,7 +121,7 @@ func (p *pull) run(ctx context.Context, root ocispec.Descriptor) (Pulled, error)
 		return Pulled{}, err
 	}
 	var m ocispec.Manifest
-	if err := json.Unmarshal(text, &m); err != nil {
+	if err := ociarchive.Decode(text, &m); err != nil {
 		return Pulled{}, invalid("its manifest cannot be read: %v", err)
 	}
 	configText, err := p.text(ctx, m.Config)
@@ -130,7 +129,7 @@ func (p *pull) run(ctx context.Context, root ocispec.Descriptor) (Pulled, error)
 		return Pulled{}, err
 	}
 	var config ocispec.Image
-	if err := json.Unmarshal(configText, &config); err != nil {
+	if err := ociarchive.Decode(configText, &config); err != nil {
 		return Pulled{}, invalid("its config cannot be read: %v", err)
 	}
 	if !platforms.Default().Match(config.Platform) {
@@ -174,7 +173,7 @@ func (p *pull) manifest(ctx context.Context, root ocispec.Descriptor) (ocispec.D
 		return root, nil, invalid("it has the type %q, which is not a container image", root.MediaType)
 	}
 	var index ocispec.Index
-	if err := json.Unmarshal(text, &index); err != nil {
+	if err := ociarchive.Decode(text, &index); err != nil {
 		return root, nil, invalid("its index cannot be read: %v", err)
 	}
 	var others []string
