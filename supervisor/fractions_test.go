@@ -1,6 +1,7 @@
 package supervisor_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -43,6 +44,10 @@ func TestFractionsOfCPUsAreReserved(t *testing.T) {
 		run, _ = s.wantState(s.submit(create("a", "0.36")), writ.RunFailed)
 		if want := "n1 has 0 CPUs free, 0.01 needed"; run.Failure.Error.Message != want {
 			t.Errorf("failure = %+v, want %q", run.Failure.Error, want)
+		}
+		// Another node is no remedy for an existing resource.
+		if want := "the container a stays on its node: request less"; !strings.HasPrefix(run.Failure.Error.Hint, want) {
+			t.Errorf("hint = %q, want %q at its beginning", run.Failure.Error.Hint, want)
 		}
 		s.wantState(s.submit(create("a", "0.2")), writ.RunSucceeded)
 		used(writ.Capacity{Hundredths: 85})

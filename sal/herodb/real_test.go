@@ -41,6 +41,53 @@ func (o overlay) Address(context.Context) (netip.Addr, error) {
 	return netip.Prefix(o).Addr().Next(), nil
 }
 
+// makeNetwork gives the driver of a fixture a network driver with the network "front".
+func makeNetwork(b *fixture, args map[string]any) *netdev.Driver {
+	b.Helper()
+	networks := &netdev.Driver{
+		Dir: filepath.Join(b.host, "network"), Overlay: overlay(netip.MustParsePrefix("400:cafe:1:1::/64")), Netns: testenv.Netns(b),
+		Namespaces: filepath.Join(b.host, "namespaces"),
+	}
+	b.Networks = networks
+	o, _ := catalog.Lookup("network.create")
+	request := sal.Request{
+		Operation: o, Resource: saltest.Resource(writ.KindNetwork, "front"), UID: saltest.RefTo(writ.KindNetwork, "front").UID,
+		Args: must(o.DecodeWith(args, nil)), Progress: func(string) {},
+	}
+	if _, err := networks.Do(b.Context(), request); err != nil {
+		b.Fatal(err)
+	}
+	return networks
+}
+
+// hero_redis listens on IPv4 only. A program that ends at once replaces it, because the address is chosen first. With
+// the network of the hint, the creation therefore fails with another code.
+func TestIPv4EngineNeedsAnIPv4Network(t *testing.T) {
+	for _, c := range []struct {
+		network map[string]any
+		want    writ.Code
+	}{
+		{nil, writ.CodeArgumentsInvalid},
+		{map[string]any{"ipv4": "10.77.0.0/24"}, writ.CodeDriverFailed},
+	} {
+		b := newFixture(t)
+		networks := makeNetwork(b, c.network)
+		b.Engines = []string{"hero_redis"}
+		b.Look = func(string) (string, error) { return "/bin/true", nil }
+		hero := map[string]any{"memory_mib": int64(32), "engines": []any{"hero_redis"}, "network": saltest.RefTo(writ.KindNetwork, "front")}
+		e := b.refuse("herodb.create", hero, c.want)
+		if got := strings.Contains(e.Hint, "or make the network with ipv4"); got != (c.network == nil) {
+			t.Errorf("network %v: hint = %q", c.network, e.Hint)
+		}
+		if owners, err := networks.Owners(t.Context()); err != nil || len(owners) > 0 {
+			t.Errorf("network %v: left are the owners %v, %v", c.network, owners, err)
+		}
+		if left := traces(t, b.host); len(left) > 0 {
+			t.Errorf("network %v: left are %v", c.network, left)
+		}
+	}
+}
+
 // The data is in a subvolume with a quota, and the process in a namespace on a bridge. A client elsewhere on the
 // network fills the database, a script gives it more space, and a backup restores its data. In the end nothing is left.
 func TestOnARealDiskAndNetwork(t *testing.T) {
@@ -49,16 +96,7 @@ func TestOnARealDiskAndNetwork(t *testing.T) {
 	t.Cleanup(func() { wipe(t, b.host) }) // before the disk is unmounted
 	pool := btrfs.New(btrfs.Config{Dir: disk.Dir})
 	b.Trees = smallTrees{pool}
-	networks := &netdev.Driver{
-		Dir: filepath.Join(b.host, "network"), Overlay: overlay(netip.MustParsePrefix("400:cafe:1:1::/64")), Netns: testenv.Netns(t),
-		Namespaces: filepath.Join(b.host, "namespaces"),
-	}
-	b.Networks = networks
-	o, _ := catalog.Lookup("network.create")
-	args := must(o.DecodeWith(nil, nil))
-	if _, err := networks.Do(t.Context(), sal.Request{Operation: o, Resource: saltest.Resource(writ.KindNetwork, "front"), UID: saltest.RefTo(writ.KindNetwork, "front").UID, Args: args, Progress: func(string) {}}); err != nil {
-		t.Fatal(err)
-	}
+	networks := makeNetwork(b, nil)
 	front := saltest.RefTo(writ.KindNetwork, "front")
 	web := sal.Owner{Resource: saltest.Resource(writ.KindContainer, "web"), UID: "web"}
 	elsewhere, _, err := networks.Namespace(t.Context(), web, []writ.Ref{front})
