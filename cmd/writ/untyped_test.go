@@ -63,6 +63,7 @@ var untyped = []untypedCommand{
 	{"postgresql.md", "createuser", byPostgres},
 	{"postgresql.md", "createdb", byPostgres},
 	{"postgresql.md", "pg_", byPostgres},
+	{"service.md", "", "TestServicePageWorks types it with images of the test"},
 	{"sites.md", "writ coordinator add coord1", "TestACoordinatorOnLoopbackGetsTLS runs it with another address"},
 	{"sites.md", "writ coord --data ./cluster", elsewhere},
 	{"sites.md", "writ coord --data coord --listen 10.77.0.2:7440 --public-url", elsewhere},
