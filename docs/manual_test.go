@@ -32,7 +32,7 @@ import (
 // shown output; faulty ones get the named diagnostic.
 // How: A test checks and runs each.
 func TestScriptsOfTheManual(t *testing.T) {
-	for _, page := range []string{"scripts.md", "coming-from.md", "databases.md", "logs.md"} {
+	for _, page := range []string{"scripts.md", "coming-from.md", "coming-from-tools.md", "databases.md", "logs.md"} {
 		text, err := os.ReadFile(filepath.Join("manual", page))
 		if err != nil {
 			t.Fatal(err)

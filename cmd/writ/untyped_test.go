@@ -58,6 +58,8 @@ var untyped = []untypedCommand{
 	{"machines.md", "ps -eo", lookAtNode},
 	{"networks.md", "nft list", lookAtNode},
 	{"networks.md", "ip -brief", lookAtNode},
+	{"oncall.md", "writ run cancel", "no run is open here; TestScripts/many types it"},
+	{"oncall.md", "writ run resume", "no run has failed here; TestScripts/many types it"},
 	{"people.md", "ssh-keygen -t ed25519-sk", onToken},
 	{"people.md", "ssh-add id_writ", onToken},
 	{"postgresql.md", "createuser", byPostgres},
