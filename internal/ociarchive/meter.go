@@ -35,12 +35,20 @@ func (m *meter) unpack(layer io.Reader) error {
 // entry counts the part of an entry that the tar file does not contain. containerd writes the holes of a sparse file as
 // zeros.
 func (m *meter) entry(header *tar.Header) error {
-	for key := range header.PAXRecords {
-		if strings.HasPrefix(key, "GNU.sparse.") {
-			return m.add(header.Size)
-		}
+	if isSparse(header) {
+		return m.add(header.Size)
 	}
 	return nil
+}
+
+// isSparse reports whether a regular file may have holes, which are not in the tar file.
+func isSparse(header *tar.Header) bool {
+	for key := range header.PAXRecords {
+		if strings.HasPrefix(key, "GNU.sparse.") {
+			return true
+		}
+	}
+	return false
 }
 
 // Write counts bytes of the tar file.

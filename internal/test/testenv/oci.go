@@ -99,19 +99,22 @@ func TextLayer(text string) []byte {
 }
 
 // SparseLayer returns the tar file of a layer with one file of zeros, which are all in a hole. The layer has 3 KiB.
-func SparseLayer(size int64) []byte {
+func SparseLayer(size int64) []byte { return append(SparseFile("zeros", size), make([]byte, 1024)...) }
+
+// SparseFile returns an entry of a tar file: a file of zeros, which are all in a hole.
+func SparseFile(name string, size int64) []byte {
 	var all bytes.Buffer
 	w := tar.NewWriter(&all)
 	noData := append([]byte("0\n"), make([]byte, 510)...) // the map of the data
 	err := w.WriteHeader(&tar.Header{
-		Typeflag: tar.TypeReg, Name: "zeros", Size: int64(len(noData)), Mode: 0o600,
+		Typeflag: tar.TypeReg, Name: name, Size: int64(len(noData)), Mode: 0o600,
 		PAXRecords: map[string]string{
 			"SUN.sparse.major": "1", "SUN.sparse.minor": "0", "SUN.sparse.realsize": strconv.FormatInt(size, 10),
-			"SUN.sparse.name": "zeros",
+			"SUN.sparse.name": name,
 		},
 	})
 	_, wrong := w.Write(noData)
-	if err := errors.Join(err, wrong, w.Close()); err != nil {
+	if err := errors.Join(err, wrong, w.Flush()); err != nil {
 		panic(err)
 	}
 	return bytes.ReplaceAll(all.Bytes(), []byte("SUN.sparse"), []byte("GNU.sparse")) // package tar refuses to write it
