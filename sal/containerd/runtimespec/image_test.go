@@ -1,7 +1,9 @@
 package runtimespec
 
 import (
+	"bytes"
 	"io/fs"
+	"runtime"
 	"slices"
 	"testing"
 	"testing/fstest"
@@ -64,6 +66,34 @@ func TestContainerHasUserOfItsImage(t *testing.T) {
 		}
 		if diff := cmp.Diff(*tt.want, got); diff != "" || err != nil {
 			t.Errorf("the user %q: %v %s", tt.named, err, diff)
+		}
+	}
+}
+
+// The author of an image chooses the files that list its users.
+func TestUsersOfImageTakeLittleMemory(t *testing.T) {
+	members := bytes.Repeat([]byte("a:x:7:root\n"), maxGroups)
+	for name, tt := range map[string]struct {
+		passwd, group []byte
+		user          string
+		valid         bool
+	}{
+		"users":       {bytes.Repeat([]byte(":\n"), 1<<20), nil, "0", true},
+		"groups":      {nil, bytes.Repeat([]byte("a\n"), 1<<20), "0:a", true},
+		"memberships": {[]byte("root:x:0:0::/:/bin/sh\n"), members, "root", false},
+		"fewer":       {[]byte("root:x:0:0::/:/bin/sh\n"), members[:len(members)-11], "root", true},
+	} {
+		layer := regularFiles{fstest.MapFS{"etc/passwd": {Data: tt.passwd}, "etc/group": {Data: tt.group}}}
+		var before, after runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&before)
+		got, err := userOfImage(layer, tt.user)
+		runtime.ReadMemStats(&after)
+		if (err == nil) != tt.valid || len(got.AdditionalGids) > maxGroups {
+			t.Errorf("%s: %d groups, %v", name, len(got.AdditionalGids), err)
+		}
+		if taken := int64(after.HeapSys - before.HeapSys); taken > 64<<20 {
+			t.Errorf("%s took %d MiB of memory", name, taken>>20)
 		}
 	}
 }

@@ -45,12 +45,12 @@ func accountOf(layer fs.FS, named string) (account user.User, gid uint32, err er
 	if err != nil {
 		return account, 0, err
 	}
-	account, err = oci.UserFromFS(layer, func(a user.User) bool {
+	account, err = oci.UserFromFS(layer, first(func(a user.User) bool {
 		if isNumber {
 			return a.Uid == number
 		}
 		return a.Name == name
-	})
+	}))
 	switch {
 	case unlisted(err) && number == 0 && isNumber:
 		account = user.User{Name: "root"}
@@ -69,8 +69,20 @@ func accountOf(layer fs.FS, named string) (account user.User, gid uint32, err er
 	if number, isNumber, err = idOf(group); err != nil || isNumber {
 		return account, uint32(number), err
 	}
-	gid, err = oci.GIDFromFS(layer, func(g user.Group) bool { return g.Name == group })
+	gid, err = oci.GIDFromFS(layer, first(func(g user.Group) bool { return g.Name == group }))
 	return account, gid, err
+}
+
+// first returns a filter for the first match only. The parsers store all matches, and an image may have a million.
+func first[T any](matches func(T) bool) func(T) bool {
+	found := false
+	return func(v T) bool {
+		if found || !matches(v) {
+			return false
+		}
+		found = true
+		return true
+	}
 }
 
 // idOf parses the number of a user or group. It rejects numbers that are too large for the runtime.
@@ -129,16 +141,22 @@ func (r regularFiles) Open(name string) (fs.File, error) {
 func (r regularFiles) ReadLink(name string) (string, error)   { return fs.ReadLink(r.FS, name) }
 func (r regularFiles) Lstat(name string) (fs.FileInfo, error) { return fs.Lstat(r.FS, name) }
 
-// groupsOf returns the numbers of the groups that list an account as a member.
+// maxGroups is Linux' limit of the supplementary groups of a process (NGROUPS_MAX).
+const maxGroups = 65_536
+
+// groupsOf returns the numbers of the groups that list an account as a member. It fails for more than Linux allows.
 func groupsOf(layer fs.FS, account string) (all []uint32, err error) {
 	_, err = oci.GIDFromFS(layer, func(g user.Group) bool {
-		if g.Name != account && slices.Contains(g.List, account) {
+		if g.Name != account && len(all) <= maxGroups && slices.Contains(g.List, account) {
 			all = append(all, uint32(g.Gid))
 		}
 		return false // continue with the next group
 	})
 	if unlisted(err) {
-		return all, nil
+		err = nil
+	}
+	if err == nil && len(all) >= maxGroups { // the user's own group is one more
+		err = fmt.Errorf("/etc/group lists it in %d groups or more, and Linux allows fewer", maxGroups)
 	}
 	return all, err
 }
