@@ -12,6 +12,7 @@ import (
 // Choose selects the node for a request. Among the suitable nodes it prefers the node Prefer, then the fewest open
 // calls, then the most free memory, then the most free disk, then the first name.
 func Choose(r Request, nodes []Candidate) Decision {
+	r.twice = repeated(r.Ports)
 	var fit []Candidate
 	var d Decision
 	for _, c := range nodes {
@@ -86,7 +87,7 @@ func refuse(r Request, c Candidate) (against writ.NodeVerdict, later bool) {
 
 // refuseNow returns the reason why the size or the present state of a node makes it unsuitable.
 func refuseNow(r Request, c Candidate) (against writ.NodeVerdict, later bool) {
-	taken := refuseTaken(r.Ports, c)
+	taken := refuseTaken(r.Ports, r.twice, c)
 	switch {
 	case c.NeverFits(r.Need):
 		return unsuitable(writ.VerdictTooSmall, "is too small: "+shortage(r.Need, c.Capacity, "in all")), false

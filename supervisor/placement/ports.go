@@ -2,7 +2,6 @@ package placement
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"writ"
@@ -46,23 +45,38 @@ func refuseClosed(ports []Port, c Candidate) writ.NodeVerdict {
 	return writ.NodeVerdict{}
 }
 
-// refuseTaken returns the reason why a node has other users of these ports, or an empty code.
-func refuseTaken(ports []Port, c Candidate) writ.NodeVerdict {
-	for i, p := range ports {
-		switch user := c.Ports[p]; {
-		case p.Number == 0:
-		case user != "":
-			return unsuitable(writ.VerdictPortTaken, fmt.Sprintf("has port %s published by %s", p, user))
-		case slices.Contains(ports[:i], p):
-			return unsuitable(writ.VerdictPortTaken, fmt.Sprintf("cannot publish port %s twice", p))
+// repeated returns the first port that is twice in a list, or zero. Port 0 may be repeated.
+func repeated(ports []Port) Port {
+	if len(ports) < 2 {
+		return Port{}
+	}
+	seen := make(map[Port]bool, len(ports))
+	for _, p := range ports {
+		if p.Number != 0 && seen[p] {
+			return p
 		}
+		seen[p] = true
+	}
+	return Port{}
+}
+
+// refuseTaken returns the reason why a node has other users of these ports, or an empty code. The port `twice` is the one
+// that they have twice, zero if none.
+func refuseTaken(ports []Port, twice Port, c Candidate) writ.NodeVerdict {
+	for _, p := range ports {
+		if user := c.Ports[p]; p.Number != 0 && user != "" {
+			return unsuitable(writ.VerdictPortTaken, fmt.Sprintf("has port %s published by %s", p, user))
+		}
+	}
+	if twice != (Port{}) {
+		return unsuitable(writ.VerdictPortTaken, fmt.Sprintf("cannot publish port %s twice", twice))
 	}
 	return writ.NodeVerdict{}
 }
 
 // PortError returns the error of a call whose resource is on a node and cannot have these ports there, or nil.
 func PortError(ports []Port, c Candidate) *writ.Error {
-	for _, against := range []writ.NodeVerdict{refuseClosed(ports, c), refuseTaken(ports, c)} {
+	for _, against := range []writ.NodeVerdict{refuseClosed(ports, c), refuseTaken(ports, repeated(ports), c)} {
 		if against.Code != "" {
 			against.Name = c.Name
 			return portError([]writ.NodeVerdict{against}, against.Name+" "+against.Reason)

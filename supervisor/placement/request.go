@@ -20,6 +20,8 @@ type Request struct {
 	Node    string      // name or ID of the only suitable node, "" for any
 	Prefer  writ.NodeID // goes first among the suitable nodes, "" for none
 	Bound   bool        // a resource of the group is on Node already, so Node may be closed to new work
+
+	twice Port // the first port that Ports has twice, zero if none; see Choose
 }
 
 // EngineRequest describes the engine that a call requests from the driver of a module.
