@@ -427,6 +427,7 @@ func TestHostileProposalsAreRefused(t *testing.T) {
 func TestTheBiggestPlansArePreviewed(t *testing.T) {
 	s := newSim(t)
 	s.join("n1")
+	s.join("large", func(n *testNode) { n.capacity = writ.Capacity{CPUs: 1 << 14, MemoryMiB: 1 << 24, DiskGiB: 1 << 14} })
 	const most = scripts.MaxCalls
 	call := func(operation string, waits, after []int, args map[string]any) func(i int) writ.ProposedCall {
 		return func(i int) writ.ProposedCall {
@@ -454,6 +455,16 @@ func TestTheBiggestPlansArePreviewed(t *testing.T) {
 			}
 			return call("volume.clone", nil, []int{i}, map[string]any{"from": map[string]any{"ref": int64(i)}})(i)
 		},
+		"machines with disks": func(i int) writ.ProposedCall {
+			c := call("volume.create", nil, nil, size)(i)
+			if i%2 == 1 {
+				c = call("machine.create", nil, []int{i}, map[string]any{
+					"cpus": int64(1), "memory_mib": int64(256), "disks": []any{map[string]any{"ref": int64(i)}},
+				})(i)
+			}
+			c.Options = map[string]any{"node": "large"}
+			return c
+		},
 	} {
 		p := writ.Proposal{Project: theProject, Destructive: true}
 		for i := range most {
@@ -471,6 +482,9 @@ func TestTheBiggestPlansArePreviewed(t *testing.T) {
 		text, err := json.Marshal(preview)
 		if err != nil || len(text) > link.MaxFrame-4<<10 {
 			t.Errorf("%s: the answer has %d bytes, %v", name, len(text), err)
+		}
+		if last := preview.Calls[most-1]; name == "machines with disks" && last.Action != writ.ActionCreate {
+			t.Errorf("%s: the last one: %s %v", name, last.Action, last.Error)
 		}
 		if i := slices.IndexFunc(preview.Calls, func(c writ.PreviewedCall) bool { return c.Action == "" }); i >= 0 {
 			t.Errorf("%s: nothing is said of call %d", name, i+1)

@@ -14,9 +14,17 @@ import (
 
 // callList holds the calls of a run and answers questions about their order and their needs.
 type callList struct {
-	all     []*journal.Call                     // by sequence number: all[i].Seq == i+1
-	on      map[writ.ResourceID][]*journal.Call // all[:indexed] by resource; see before
+	all     []*journal.Call                    // by sequence number: all[i].Seq == i+1
+	on      map[writ.ResourceID]*resourceCalls // all[:indexed] by resource; see onResource
 	indexed int
+}
+
+// resourceCalls are the calls of a run on one resource, in order. Ended calls are removed when they are found, and never
+// come back: a step that opens calls again has to call forgetIndex. A nil value has no calls.
+type resourceCalls struct {
+	open     []*journal.Call
+	changing []*journal.Call // open calls that make, change or remove the resource
+	changes  bool            // a call of the run, open or ended, may change the resource
 }
 
 // at returns a call by its sequence number, nil if unknown.
@@ -53,32 +61,68 @@ func (l *callList) bytes() (n int) {
 	return n
 }
 
-// before returns the calls on a resource before seq, in order. The index is built once for all claims of a step.
-func (l *callList) before(id writ.ResourceID, seq int) []*journal.Call {
+// onResource returns the calls on a resource; nil means none. The index is built once for all claims of a step.
+func (l *callList) onResource(id writ.ResourceID) *resourceCalls {
 	if l.on == nil {
-		l.on = make(map[writ.ResourceID][]*journal.Call)
+		l.on = make(map[writ.ResourceID]*resourceCalls)
 	}
 	for ; l.indexed < len(l.all); l.indexed++ {
 		c := l.all[l.indexed]
-		l.on[c.Resource()] = append(l.on[c.Resource()], c)
-	}
-	all := l.on[id]
-	n, _ := slices.BinarySearchFunc(all, seq, func(c *journal.Call, seq int) int { return cmp.Compare(c.Seq, seq) })
-	return all[:n]
-}
-
-// lastOn returns the last open call before seq that makes, changes or removes a resource, nil if none.
-func (l *callList) lastOn(id writ.ResourceID, seq int) *journal.Call {
-	for _, c := range slices.Backward(l.before(id, seq)) {
+		r := l.on[c.Resource()]
+		if r == nil {
+			r = new(resourceCalls)
+			l.on[c.Resource()] = r
+		}
+		op, known := catalog.Lookup(c.Operation)
+		changes := known && op.Effect != catalog.Find && op.Effect != catalog.Look
+		r.changes = r.changes || changes
 		if c.State.Ended() {
 			continue
 		}
-		if op, _ := catalog.Lookup(c.Operation); op.Effect == catalog.Make || op.Effect == catalog.Remove ||
-			op.Effect == catalog.Alter {
-			return c
+		r.open = append(r.open, c)
+		if changes {
+			r.changing = append(r.changing, c)
 		}
 	}
-	return nil
+	return l.on[id]
+}
+
+// forgetIndex must be called after ended calls were opened again.
+func (l *callList) forgetIndex() { l.on, l.indexed = nil, 0 }
+
+// mayChange reports whether a call of the run may change the resource, or may have changed it.
+func (r *resourceCalls) mayChange() bool { return r != nil && r.changes }
+
+// openBefore returns the open calls on the resource before seq, in order. The result is valid until the next call.
+func (r *resourceCalls) openBefore(seq int) []*journal.Call {
+	if r == nil {
+		return nil
+	}
+	r.open = slices.DeleteFunc(r.open, func(c *journal.Call) bool { return c.State.Ended() })
+	return r.open[:position(r.open, seq)]
+}
+
+// last returns the last open call before seq that makes, changes or removes the resource, nil if none.
+func (r *resourceCalls) last(seq int) *journal.Call {
+	if r == nil {
+		return nil
+	}
+	n := position(r.changing, seq)
+	first := n
+	for first > 0 && r.changing[first-1].State.Ended() {
+		first--
+	}
+	r.changing = slices.Delete(r.changing, first, n)
+	if first == 0 {
+		return nil
+	}
+	return r.changing[first-1]
+}
+
+// position returns the number of calls before seq in a list that is ordered by seq.
+func position(calls []*journal.Call, seq int) int {
+	n, _ := slices.BinarySearchFunc(calls, seq, func(c *journal.Call, seq int) int { return cmp.Compare(c.Seq, seq) })
+	return n
 }
 
 // needs maps each open call, by seq, to the calls of the run that must end before it: the targets of its handles, the
@@ -123,7 +167,17 @@ func (l *callList) colocated(c *journal.Call) []int {
 // met reports whether all needs of a call have succeeded and all earlier calls on its resource have ended.
 func (l *callList) met(c *journal.Call) bool {
 	return !slices.ContainsFunc(c.After, func(seq int) bool { return l.at(seq).State != writ.CallSucceeded }) &&
-		!slices.ContainsFunc(c.Orders, func(seq int) bool { return !l.at(seq).State.Ended() })
+		!anyOpenOf(l, c.Orders)
+}
+
+// anyOpenOf reports whether one of the calls has not ended. It begins with the last one, which usually ends last.
+func anyOpenOf(l *callList, seqs []int) bool {
+	for _, seq := range slices.Backward(seqs) {
+		if !l.at(seq).State.Ended() {
+			return true
+		}
+	}
+	return false
 }
 
 // describe formats a call: "volume.create web-0".

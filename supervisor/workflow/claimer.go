@@ -3,8 +3,8 @@ package workflow
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
-	"sync"
 	"time"
 
 	"writ"
@@ -12,33 +12,79 @@ import (
 	"writ/sal/catalog"
 	"writ/scripts"
 	"writ/supervisor/bound"
+	"writ/supervisor/inuse"
 	"writ/supervisor/journal"
 )
 
 // placementReader is the part of the journal that claiming and placing read. A step reads a transaction. A preview
 // reads a transaction overlaid with the calls of its plan; see Draft.
 type placementReader interface {
-	Resource(id writ.ResourceID) (*journal.Resource, error)
+	resourceReader
 	OpenCallOn(id writ.ResourceID, except writ.RunID) (writ.RunID, error)
 	Loads() (map[writ.NodeID]journal.Load, error)
-	ProjectResources(project writ.ProjectID) ([]*journal.Resource, error)
 	ResourcesOn(node writ.NodeID) ([]*journal.Resource, error)
+	// Users returns the users of the resources of a project.
+	Users(project writ.ProjectID) (*inuse.Index, error)
 }
 
-var _ placementReader = (*journal.Tx)(nil)
+// resourceReader returns resources, nil if they are missing.
+type resourceReader interface {
+	Resource(id writ.ResourceID) (*journal.Resource, error)
+}
+
+// txReader reads the records of a transaction for one step. It reads each of them once: claims and placements change
+// none.
+type txReader struct {
+	*journal.Tx
+	resources map[writ.ResourceID]*journal.Resource
+	open      map[writ.ResourceID]writ.RunID
+	users     *inuse.Index
+}
+
+func newTxReader(tx *journal.Tx) *txReader {
+	return &txReader{
+		Tx: tx, resources: make(map[writ.ResourceID]*journal.Resource), open: make(map[writ.ResourceID]writ.RunID),
+	}
+}
+
+// Resource implements placementReader.
+func (r *txReader) Resource(id writ.ResourceID) (*journal.Resource, error) {
+	return once(r.resources, id, func() (*journal.Resource, error) { return r.Tx.Resource(id) })
+}
+
+// OpenCallOn implements placementReader. All calls of the step name the same run.
+func (r *txReader) OpenCallOn(id writ.ResourceID, except writ.RunID) (writ.RunID, error) {
+	return once(r.open, id, func() (writ.RunID, error) { return r.Tx.OpenCallOn(id, except) })
+}
+
+// Users implements placementReader. All calls of the step name the same project.
+func (r *txReader) Users(project writ.ProjectID) (*inuse.Index, error) {
+	if r.users == nil {
+		all, err := r.ProjectResources(project)
+		if err != nil {
+			return nil, err
+		}
+		r.users = inuse.NewIndex(all)
+	}
+	return r.users, nil
+}
+
+// once returns the value of a key in `known`. A missing value is read and stored.
+func once[K comparable, V any](known map[K]V, key K, read func() (V, error)) (V, error) {
+	if v, is := known[key]; is {
+		return v, nil
+	}
+	v, err := read()
+	if err == nil {
+		known[key] = v
+	}
+	return v, err
+}
 
 // claimer decides which resource each planned call concerns, given the records of the journal or of a draft.
 type claimer struct {
 	*Step
 	records placementReader
-	// project returns the resources of the run's project. They are read once, and only if a call removes one.
-	project func() ([]*journal.Resource, error)
-}
-
-func newClaimer(t *Step, records placementReader) claimer {
-	return claimer{t, records, sync.OnceValues(func() ([]*journal.Resource, error) {
-		return records.ProjectResources(t.run.Project)
-	})}
 }
 
 // arrange decides about planned calls: calls that cannot succeed fail, and the others get their resource and node.
@@ -46,7 +92,7 @@ func arrange(t *Step, records placementReader) error {
 	if err := t.cascade(); err != nil {
 		return err
 	}
-	claims := newClaimer(t, records)
+	claims := claimer{t, records}
 	if claims.waitsForInventories() {
 		return nil
 	}
@@ -97,20 +143,34 @@ func (t claimer) waitingCalls() (map[int]bool, error) {
 	if len(waiting) == 0 {
 		return waiting, nil
 	}
+	keepDependentsWaiting(t, groups, waiting)
+	return waiting, nil
+}
+
+// keepDependentsWaiting marks the groups as waiting that need a waiting call, directly or through others.
+func keepDependentsWaiting(t claimer, groups [][]*journal.Call, waiting map[int]bool) {
 	needs := t.calls.needs()
-	needsWaiting := func(c *journal.Call) bool {
-		return slices.ContainsFunc(needs[c.Seq], func(seq int) bool { return waiting[seq] })
-	}
-	for again := true; again; {
-		again = false
-		for _, group := range groups {
-			if !waiting[group[0].Seq] && slices.ContainsFunc(group, needsWaiting) {
-				t.keepWaiting(group, waiting)
-				again = true
+	dependents := make(map[int][]int) // indexes of groups, by the seq of a call that they need
+	for i, group := range groups {
+		for _, c := range group {
+			for _, seq := range needs[c.Seq] {
+				dependents[seq] = append(dependents[seq], i)
 			}
 		}
 	}
-	return waiting, nil
+	for next := slices.Collect(maps.Keys(waiting)); len(next) > 0; {
+		seq := next[len(next)-1]
+		next = next[:len(next)-1]
+		for _, i := range dependents[seq] {
+			if group := groups[i]; !waiting[group[0].Seq] {
+				t.keepWaiting(group, waiting)
+				for _, c := range group {
+					next = append(next, c.Seq)
+				}
+			}
+		}
+		delete(dependents, seq)
+	}
 }
 
 // areFree reports whether no call of a group is on hold and no other run uses their resources. Otherwise it sets the
@@ -165,7 +225,7 @@ func (t claimer) claim(op *catalog.Operation, c *journal.Call) error {
 		t.touch(c)
 		return nil
 	}
-	earlier := t.calls.lastOn(c.Resource(), c.Seq)
+	earlier := t.calls.onResource(c.Resource()).last(c.Seq)
 	if earlier != nil && (op.Effect == catalog.Find || removes(earlier) || !earlier.Claimed) {
 		t.delay(c, writ.Reason{Code: writ.ReasonCall, Seq: earlier.Seq, Call: describe(earlier)})
 		return nil
@@ -230,7 +290,7 @@ func (t claimer) succeed(c *journal.Call, values map[string]any) error {
 func (t claimer) claimNamed(op *catalog.Operation, c *journal.Call) (waits bool, err error) {
 	for _, ref := range op.Args.Named(c.Args) {
 		id := writ.ResourceID{Project: c.Project, Kind: ref.Kind, Name: ref.Name}
-		if maker := t.calls.lastOn(id, c.Seq); maker != nil {
+		if maker := t.calls.onResource(id).last(c.Seq); maker != nil {
 			if removes(maker) {
 				t.delay(c, writ.Reason{Code: writ.ReasonCall, Seq: maker.Seq, Call: describe(maker)})
 				return true, nil
@@ -272,11 +332,9 @@ func (t claimer) claimResource(
 		before = have.Need
 	}
 	c.Orders = nil
-	for _, e := range t.calls.before(c.Resource(), c.Seq) {
-		if !e.State.Ended() {
-			c.Orders = append(c.Orders, e.Seq)
-			before = before.Plus(e.Need)
-		}
+	for _, e := range t.calls.onResource(c.Resource()).openBefore(c.Seq) {
+		c.Orders = append(c.Orders, e.Seq)
+		before = before.Plus(e.Need)
 	}
 	switch {
 	case earlier != nil: // this run makes or changes it
@@ -361,19 +419,14 @@ func notOwner(have *journal.Resource) *writ.Error {
 // other one uses, after some retries. Here the run fails at once, and a preview shows it. A user of the same deployment
 // does not count if the run changes or deletes it.
 func (t claimer) user(have *journal.Resource) (*journal.Resource, error) {
-	all, err := t.project()
+	index, err := t.records.Users(t.run.Project)
 	if err != nil {
 		return nil, err
 	}
-	for _, user := range all {
-		if (user.Deployment == have.Deployment || user.Deployment == t.run.Deployment) && t.changes(user.ResourceID) {
-			continue
-		}
-		op, known := catalog.Lookup(user.Operation)
-		if known && slices.ContainsFunc(op.Holds(user.Args, user.Values), func(r writ.Ref) bool {
-			return r.Kind == have.Kind && r.Name == have.Name && (r.UID == "" || r.UID == have.UID)
-		}) {
-			return user, nil
+	for _, user := range index.Users(have.Kind, have.Name) {
+		own := user.Deployment == have.Deployment || user.Deployment == t.run.Deployment
+		if user.Uses(have.UID) && !(own && t.calls.onResource(user.ResourceID).mayChange()) {
+			return user.Resource, nil
 		}
 	}
 	return nil, nil
@@ -384,14 +437,6 @@ func (t claimer) user(have *journal.Resource) (*journal.Resource, error) {
 func mayChange(run *journal.Run, have *journal.Resource, c *journal.Call) bool {
 	uses := slices.Contains(run.Uses, have.Deployment) && c.Position != scripts.PrunePosition
 	return have.Deployment == run.Deployment || uses || c.Options.Adopt
-}
-
-// changes reports whether the run has a call that may change a resource.
-func (t claimer) changes(id writ.ResourceID) bool {
-	return slices.ContainsFunc(t.calls.all, func(c *journal.Call) bool {
-		op, known := catalog.Lookup(c.Operation)
-		return known && c.Resource() == id && op.Effect != catalog.Find && op.Effect != catalog.Look
-	})
 }
 
 // inUse returns the error of a call that would remove a resource with a user.

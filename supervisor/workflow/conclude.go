@@ -94,10 +94,9 @@ func stoppedState(run *journal.Run) writ.CallState {
 // maxCause limits the error text that a call copies from a failed need, in bytes: a thousand calls may share one need.
 const maxCause = 512
 
-// unmet returns the error of a call whose need failed. It names the first cause with its hint, because the error of the
-// run is often all that a person sees.
-func unmet(run *journal.Run, calls *callList, need *journal.Call) *writ.Error {
-	cause := firstCause(calls.all, need)
+// unmet returns the error of a call whose need failed because of the call `cause`. It names the cause with its hint,
+// because the error of the run is often all that a person sees.
+func unmet(run *journal.Run, calls *callList, cause *journal.Call) *writ.Error {
 	if cause.Error == nil {
 		return writ.Errorf(writ.CodeDependencyFailed, "call %s did not succeed", calls.describe(cause.Seq)).
 			WithHint("see why with `writ run show %s`", run.ID)
@@ -109,25 +108,49 @@ func unmet(run *journal.Run, calls *callList, need *journal.Call) *writ.Error {
 	return err
 }
 
-// firstCause returns the call whose failure caused the failure of c, directly or through others.
-func firstCause(calls []*journal.Call, c *journal.Call) *journal.Call {
-	for c.Error != nil && c.Error.Code == writ.CodeDependencyFailed {
-		i := slices.IndexFunc(c.After,
-			func(seq int) bool { return calls[seq-1].State.Ended() && calls[seq-1].State != writ.CallSucceeded })
-		if i < 0 {
+// causes finds the first causes of failed calls. It remembers them, because thousands of calls may depend on each other.
+type causes struct {
+	calls *callList
+	known map[*journal.Call]*journal.Call // by failed call
+}
+
+func newCauses(calls *callList) causes { return causes{calls, make(map[*journal.Call]*journal.Call)} }
+
+// of returns the call whose failure caused the failure of c, directly or through others.
+func (k causes) of(c *journal.Call) *journal.Call {
+	var through []*journal.Call
+	cause := c
+	for {
+		if found, known := k.known[cause]; known {
+			cause = found
 			break
 		}
-		c = calls[c.After[i]-1]
+		if cause.Error == nil || cause.Error.Code != writ.CodeDependencyFailed {
+			break
+		}
+		need := failedNeed(k.calls, cause)
+		if need == nil {
+			break
+		}
+		through = append(through, cause)
+		cause = need
 	}
-	return c
+	for _, c := range through {
+		k.known[c] = cause
+	}
+	return cause
 }
 
 // unhandled returns the call that fails the run: the first failed call whose error the script did not read. It prefers
 // calls that did not fail because of another call.
 func unhandled(calls *callList, handled []int) *journal.Call {
 	var follower *journal.Call
+	read := make(map[int]bool, len(handled))
+	for _, seq := range handled {
+		read[seq] = true
+	}
 	for _, c := range calls.all {
-		if c.State == writ.CallSucceeded || slices.Contains(handled, c.Seq) {
+		if c.State == writ.CallSucceeded || read[c.Seq] {
 			continue
 		}
 		if c.Error.Code != writ.CodeDependencyFailed {
@@ -142,7 +165,7 @@ func unhandled(calls *callList, handled []int) *journal.Call {
 
 // handledCause returns the first cause of a failed call if the script has read its error, else nil.
 func handledCause(calls *callList, failed *journal.Call, handled []int) *journal.Call {
-	if cause := firstCause(calls.all, failed); slices.Contains(handled, cause.Seq) {
+	if cause := newCauses(calls).of(failed); slices.Contains(handled, cause.Seq) {
 		return cause
 	}
 	return nil
@@ -159,7 +182,7 @@ func (l *callList) withRootCause(handled []int, f writ.Failure) *writ.Failure {
 	if needs == nil || f.Code != writ.CodeDependencyFailed {
 		return &f
 	}
-	if cause := firstCause(l.all, needs); cause != needs && cause.Error != nil {
+	if cause := newCauses(l).of(needs); cause != needs && cause.Error != nil {
 		f.Code, f.Hint, f.Node, f.Seq = cause.Error.Code, cause.Error.Hint, cause.Error.Node, cause.Seq
 		f.Message = fmt.Sprintf("%s needs %s, which did not succeed: %s", describe(needs), describe(cause),
 			clip.Text(cause.Error.Message, maxCause))

@@ -1,6 +1,7 @@
 package workflow
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 
 	"writ"
 	"writ/sal/catalog"
+	"writ/supervisor/inuse"
 	"writ/supervisor/journal"
 	"writ/supervisor/placement"
 )
@@ -34,7 +36,7 @@ type Draft struct {
 	loads map[writ.NodeID]journal.Load          // with the overlaid resources, without the open calls of the draft
 
 	changed map[writ.ResourceID]bool // resources that calls of the plan have changed
-	stored  []*journal.Resource      // all resources of the project in the journal; nil until they are needed
+	users   *inuse.Index             // of the project's resources, with the overlaid ones; nil until it is needed
 }
 
 var _ placementReader = (*Draft)(nil)
@@ -89,46 +91,27 @@ func (d *Draft) lookUp() error {
 
 // Resource implements placementReader. It loads resources that only arguments name on first use.
 func (d *Draft) Resource(id writ.ResourceID) (*journal.Resource, error) {
-	if r, known := d.laid[id]; known {
-		return r, nil
-	}
-	r, err := d.tx.Resource(id)
-	if err == nil {
-		d.laid[id] = r
-	}
-	return r, err
+	return once(d.laid, id, func() (*journal.Resource, error) { return d.tx.Resource(id) })
 }
 
 // OpenCallOn implements placementReader.
 func (d *Draft) OpenCallOn(id writ.ResourceID, except writ.RunID) (writ.RunID, error) {
-	if run, known := d.open[id]; known {
-		return run, nil
-	}
-	run, err := d.tx.OpenCallOn(id, except)
-	if err == nil {
-		d.open[id] = run
-	}
-	return run, err
+	return once(d.open, id, func() (writ.RunID, error) { return d.tx.OpenCallOn(id, except) })
 }
 
-// ProjectResources implements placementReader.
-func (d *Draft) ProjectResources(project writ.ProjectID) ([]*journal.Resource, error) {
-	if d.stored == nil {
-		var err error
-		if d.stored, err = d.tx.ProjectResources(project); err != nil {
+// Users implements placementReader. A draft has only resources of one project.
+func (d *Draft) Users(project writ.ProjectID) (*inuse.Index, error) {
+	if d.users == nil {
+		stored, err := d.tx.ProjectResources(project)
+		if err != nil {
 			return nil, err
 		}
-	}
-	all := slices.DeleteFunc(slices.Clone(d.stored), func(r *journal.Resource) bool {
-		_, changed := d.laid[r.ResourceID]
-		return changed
-	})
-	for id, r := range d.laid {
-		if r != nil && id.Project == project {
-			all = append(all, r)
+		d.users = inuse.NewIndex(stored)
+		for id, r := range d.laid {
+			d.users.Set(id, r)
 		}
 	}
-	return all, nil
+	return d.users, nil
 }
 
 // ResourcesOn implements placementReader.
@@ -172,6 +155,9 @@ func (d *Draft) lay(id writ.ResourceID, before, after *journal.Resource) {
 		reserve(d.loads, after.Node, after.Need)
 	}
 	d.laid[id] = after
+	if d.users != nil {
+		d.users.Set(id, after)
+	}
 }
 
 // CarryOut simulates the plan from its first call to its last. The script then reads the results of the calls `last`.
@@ -239,7 +225,7 @@ func (d *Draft) advance(ctx context.Context) error {
 		if err := arrange(d.step, d); err != nil {
 			return err
 		}
-		ended, err := d.endCalls(d.placed)
+		ended, err := d.endCalls(ctx, d.placed)
 		if err != nil {
 			return err
 		}
@@ -252,7 +238,7 @@ func (d *Draft) advance(ctx context.Context) error {
 		d.left--
 	}
 	// The remaining calls wait for a node or for another run. Estimate the outcome of their later step.
-	_, err := d.endCalls(func(c *journal.Call) bool { return c.Why.Code != writ.ReasonUnused })
+	_, err := d.endCalls(ctx, func(c *journal.Call) bool { return c.Why.Code != writ.ReasonUnused })
 	return err
 }
 
@@ -261,20 +247,23 @@ func (d *Draft) placed(c *journal.Call) bool {
 	return c.Claimed && c.Node != "" && d.step.calls.met(c)
 }
 
-// endCalls ends the open calls that the function `may` permits, in order. It reports whether there were any.
-func (d *Draft) endCalls(may func(c *journal.Call) bool) (any bool, err error) {
+// endCalls ends the open calls that the function `may` permits, in order. It reports whether there were any. Calls that
+// need a failed call fail with it: they come after it.
+func (d *Draft) endCalls(ctx context.Context, may func(c *journal.Call) bool) (any bool, err error) {
+	fails := newCascader(d.step)
 	for _, c := range d.step.calls.all {
+		if c.State != writ.CallPlanned {
+			continue
+		}
+		if err := cmp.Or(ctx.Err(), fails.apply(c)); err != nil {
+			return any, err
+		}
 		if c.State != writ.CallPlanned || !may(c) {
 			continue
 		}
 		any = true
 		if err := d.end(c); err != nil {
 			return any, err
-		}
-		if c.State == writ.CallFailed {
-			if err := d.step.cascade(); err != nil {
-				return any, err
-			}
 		}
 	}
 	return any, nil
@@ -285,7 +274,7 @@ func (d *Draft) end(c *journal.Call) error {
 	p, out := &d.plan[c.Seq-1], &d.Seen[c.Seq-1]
 	explain(d.step, p.Op, c, out)
 	if !c.Claimed {
-		if err := newClaimer(d.step, d).claim(p.Op, c); err != nil || c.State != writ.CallPlanned {
+		if err := (claimer{d.step, d}).claim(p.Op, c); err != nil || c.State != writ.CallPlanned {
 			return err
 		}
 	}

@@ -26,41 +26,60 @@ func claimedGroups(t *Step) [][]*journal.Call {
 
 // connected returns the planned calls that were not yet ready to be sent, grouped by calls that need the same node.
 func (l *callList) connected() [][]*journal.Call {
-	parent := make(map[int]int)
-	find := func(seq int) int {
-		for parent[seq] != seq {
-			seq = parent[seq]
-		}
-		return seq
-	}
+	sets := make(disjointSets, len(l.all)+1) // of sequence numbers
 	var waiting []*journal.Call
 	for _, c := range l.all {
 		if c.State == writ.CallPlanned && !c.Ready {
-			parent[c.Seq] = c.Seq
+			sets.add(c.Seq)
 			waiting = append(waiting, c)
 		}
 	}
 	for _, c := range waiting {
-		for _, seq := range slices.Concat(l.colocated(c), c.Orders) {
-			if _, ok := parent[seq]; ok && together(c, l.at(seq)) {
-				parent[find(c.Seq)] = find(seq)
+		for _, seq := range l.colocated(c) {
+			if sets.has(seq) && together(c, l.at(seq)) {
+				sets.join(c.Seq, seq)
+			}
+		}
+		for i, seq := range slices.Backward(c.Orders) {
+			if !sets.has(seq) {
+				continue
+			}
+			sets.join(c.Seq, seq)
+			if o := l.at(seq); o.Claimed || slices.Equal(o.Orders, c.Orders[:i]) {
+				break // that call joins the others: it was claimed when they were open
 			}
 		}
 	}
-	byRoot := make(map[int][]*journal.Call)
-	var roots []int
+	index := make(map[int]int) // in groups, by the root of the set
+	var groups [][]*journal.Call
 	for _, c := range waiting {
-		root := find(c.Seq)
-		if byRoot[root] == nil {
-			roots = append(roots, root)
+		root := sets.find(c.Seq)
+		i, known := index[root]
+		if !known {
+			i = len(groups)
+			index[root] = i
+			groups = append(groups, nil)
 		}
-		byRoot[root] = append(byRoot[root], c)
-	}
-	groups := make([][]*journal.Call, len(roots))
-	for i, root := range roots {
-		groups[i] = byRoot[root]
+		groups[i] = append(groups[i], c)
 	}
 	return groups
+}
+
+// disjointSets holds disjoint sets of numbers above 0. Each number maps to another one of its set, the root of a set to
+// itself, and a number without a set to 0.
+type disjointSets []int
+
+func (s disjointSets) add(n int)      { s[n] = n }
+func (s disjointSets) has(n int) bool { return n > 0 && n < len(s) && s[n] != 0 }
+func (s disjointSets) join(a, b int)  { s[s.find(a)] = s.find(b) }
+
+// find returns the root of the set of n. It shortens the path to it, so that long chains are walked once.
+func (s disjointSets) find(n int) int {
+	for s[n] != n {
+		s[n] = s[s[n]]
+		n = s[n]
+	}
+	return n
 }
 
 // together reports whether a call must be on the node of the call `need`, which it needs. Calls on one resource must. A
@@ -77,7 +96,7 @@ func together(c, need *journal.Call) bool {
 // of the script uses them yet, and the script does not wait for them. A later call that uses them then determines the
 // node. Without this rule, a script that reads the address of its database would bind its volume to another node than
 // its network. When the script has reached its end, no call is deferred.
-func (t placer) deferred(group []*journal.Call) bool {
+func (t *placer) deferred(group []*journal.Call) bool {
 	if t.run.Completed {
 		return false
 	}
@@ -108,18 +127,27 @@ func wantedCalls(t *Step) map[int]bool {
 // nearby returns the node that a group with a volume, image or network prefers, because a later call of the script may
 // use that together with resources that are there: the node of the youngest image or network of the run, or volume
 // without a user. Without these, and at the end of the script, it returns "".
-func (t placer) nearby(group []*journal.Call) writ.NodeID {
+func (t *placer) nearby(group []*journal.Call) writ.NodeID {
 	if t.run.Completed || !slices.ContainsFunc(group, func(c *journal.Call) bool { return isPart(c.Kind) }) {
 		return ""
 	}
+	if c := t.calls.at(t.nearest); c != nil {
+		return c.Node
+	}
+	return ""
+}
+
+// parts returns the calls that make images, networks, or volumes without a user, by seq.
+func parts(l *callList) map[int]bool {
 	used := make(map[int]bool)
-	for _, c := range slices.Backward(t.calls.all) {
-		if isPart(c.Kind) && c.Node != "" && (c.Kind != writ.KindVolume || !used[c.Seq]) {
-			return c.Node
+	found := make(map[int]bool)
+	for _, c := range slices.Backward(l.all) {
+		if isPart(c.Kind) && (c.Kind != writ.KindVolume || !used[c.Seq]) {
+			found[c.Seq] = true
 		}
 		for _, seq := range c.After {
 			used[seq] = true
 		}
 	}
-	return ""
+	return found
 }

@@ -200,7 +200,7 @@ func (t *loss) needsThere(c *journal.Call) (needs []need) {
 		origin, _ := c.Args[op.Origin].(string)
 		known := slices.ContainsFunc(needs, func(n need) bool { return n.resource == id })
 		if known || origin == ref.Name || !together(c, &journal.Call{Call: writ.Call{Kind: ref.Kind}}) ||
-			t.calls.lastOn(id, c.Seq) != nil {
+			t.calls.onResource(id).last(c.Seq) != nil {
 			continue
 		}
 		needs = append(needs, need{0, id, c.Node})

@@ -1,6 +1,7 @@
 package workflow
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"time"
@@ -16,24 +17,32 @@ type placer struct {
 	*Step
 	records    placementReader
 	candidates []placement.Candidate
-	wanted     map[int]bool // see wantedCalls
+	at         map[writ.NodeID]int // index in candidates
+	wanted     map[int]bool        // see wantedCalls
+	parts      map[int]bool        // see parts
+	nearest    int                 // seq of the youngest part with a node, 0 if all wait; see nearby
 }
 
 // placeCalls gives every claimed call a node. Calls on resources that must be together form a group and get the same
 // node. If one of these resources exists already, the group goes to its node.
 func placeCalls(t *Step, records placementReader) error {
-	if len(claimedGroups(t)) == 0 {
+	claimed := claimedGroups(t)
+	if len(claimed) == 0 {
 		return nil
 	}
 	candidates, err := candidatesFor(t, records)
 	if err != nil {
 		return err
 	}
-	places := placer{Step: t, records: records, candidates: candidates, wanted: wantedCalls(t)}
-	// if a call fails, the calls that need it fail too, and the rest of its group may fit without them
-	for again := true; again; {
-		again = false
-		for _, group := range claimedGroups(t) {
+	places := placer{
+		Step: t, records: records, candidates: candidates, at: indexOf(candidates), wanted: wantedCalls(t),
+		parts: parts(&t.calls),
+	}
+	places.approach(t.calls.all)
+	// if calls fail, the calls that need them fail too, and the rest of their group may fit without them
+	for len(claimed) > 0 {
+		again := false
+		for _, group := range claimed {
 			if places.deferred(group) {
 				for _, c := range group {
 					places.delay(c, writ.Reason{Code: writ.ReasonUnused})
@@ -45,11 +54,30 @@ func placeCalls(t *Step, records placementReader) error {
 			}
 			again = again || slices.ContainsFunc(group, func(c *journal.Call) bool { return c.State.Ended() })
 		}
-		if err := t.cascade(); err != nil {
+		if err := t.cascade(); err != nil || !again {
 			return err
 		}
+		claimed = claimedGroups(t)
 	}
 	return nil
+}
+
+// approach updates nearest with the calls that have a node.
+func (t *placer) approach(calls []*journal.Call) {
+	for _, c := range calls {
+		if t.parts[c.Seq] && c.Node != "" {
+			t.nearest = max(t.nearest, c.Seq)
+		}
+	}
+}
+
+// indexOf returns the indexes of candidates by node.
+func indexOf(candidates []placement.Candidate) map[writ.NodeID]int {
+	at := make(map[writ.NodeID]int, len(candidates))
+	for i := range candidates {
+		at[candidates[i].ID] = i
+	}
+	return at
 }
 
 // candidatesFor returns the candidate nodes with their free capacity.
@@ -69,8 +97,8 @@ func candidatesFor(t *Step, records placementReader) ([]placement.Candidate, err
 	return candidates, addPorts(t, records, candidates)
 }
 
-// addLabels adds the labels that a call requests to the request of its group.
-func addLabels(w *placement.Request, c *journal.Call) *writ.Error {
+// conflictingLabels returns an error if a call requests other labels than its group.
+func conflictingLabels(w *placement.Request, c *journal.Call) *writ.Error {
 	for _, name := range slices.Sorted(maps.Keys(c.Options.Labels)) {
 		value := c.Options.Labels[name]
 		if has, ok := w.Labels[name]; ok && has != value {
@@ -78,98 +106,174 @@ func addLabels(w *placement.Request, c *journal.Call) *writ.Error {
 				"the script requests %s on a node with %s=%s, and a related resource on a node with %s=%s",
 				describe(c), name, value, name, has).WithHint("give both the same labels")
 		}
-		w.Labels[name] = value
 	}
 	return nil
 }
 
-// placeGroup finds a node for a group, or sets the reason why no node is suitable.
-func (t placer) placeGroup(group []*journal.Call) error {
-	var w placement.Request
-	w.Labels = make(map[string]string)
-	var pinned writ.NodeID
-	unplaced := false
+// groupRequest is the request of a group of calls.
+type groupRequest struct {
+	placement.Request
+	pinned   writ.NodeID // node that binds the group, "" if none
+	unplaced bool        // a call has no node yet
+}
+
+// request returns the request of a group, nil if calls of the group failed. It fails every call that conflicts with an
+// earlier one, so that a group with many conflicts is read twice, not once for each of them.
+func (t *placer) request(group []*journal.Call) (*groupRequest, error) {
+	w := &groupRequest{Request: placement.Request{Labels: make(map[string]string)}}
+	failed := false
 	for _, c := range group {
-		op, _ := catalog.Lookup(c.Operation)
-		if c.Node == "" { // an existing resource stays on its node, even if the node no longer matches
-			w.Modules = append(w.Modules, op.Module)
-			if err := addLabels(&w, c); err != nil {
-				return t.fail(c, writ.CallFailed, err)
-			}
+		if failed && failedNeed(&t.calls, c) != nil { // it fails with its need
+			continue
 		}
-		if names, version := op.Args.EngineOf(c.Args); op.Effect == catalog.Make && (len(names) > 0 || version != "") {
-			w.Engines = append(w.Engines, placement.EngineRequest{Module: op.Module, Names: names, Version: version})
+		why, bound := t.conflict(w, c)
+		if why != nil {
+			if err := t.fail(c, writ.CallFailed, why); err != nil {
+				return nil, err
+			}
+			failed = true
+			continue
 		}
-		if c.Node == "" || t.isClaimed(c) { // capacity and ports of a call that was placed in an earlier step are reserved
-			have, err := t.records.Resource(c.Resource())
-			if err != nil {
-				return err
-			}
-			w.Ports = append(w.Ports, portsOf(op, c, have)...)
-			w.Need = w.Need.Plus(c.Need)
+		if err := t.addTo(w, c); err != nil {
+			return nil, err
 		}
-		if node := c.Options.Node; node != "" {
-			if name := t.Nodes.Name; w.Node != "" && name(writ.NodeID(w.Node)) != name(writ.NodeID(node)) {
-				return t.fail(c, writ.CallFailed,
-					writ.Errorf(writ.CodeResourceConflict, "the script requests %s on %s, and a related resource on %s",
-						describe(c), node, w.Node).WithHint("name one node for both"))
-			}
-			w.Node = node
-		}
-		unplaced = unplaced || c.Node == ""
-		for _, node := range t.boundNodes(c) {
-			if n, known := t.Nodes.Get(node); !known || n.Admission == writ.AdmissionRemoved {
-				return t.fail(c, writ.CallFailed,
-					nodeLost(node, "a resource that %s needs was on %s, which was removed", describe(c), t.Nodes.Name(node)).
-						WithHint("submit the script again: it creates the missing resources"))
-			}
-			if pinned != "" && pinned != node {
-				return t.fail(c, writ.CallFailed, t.conflictingNodes(c, pinned, node))
-			}
-			pinned = node
+		w.pinned = bound
+	}
+	if failed {
+		return nil, nil
+	}
+	return w, nil
+}
+
+// conflict returns the error of a call that cannot be on one node with the earlier calls of its group, or else the node
+// that binds the call, "" if none does.
+func (t *placer) conflict(w *groupRequest, c *journal.Call) (err *writ.Error, bound writ.NodeID) {
+	if c.Node == "" {
+		if err := conflictingLabels(&w.Request, c); err != nil {
+			return err, ""
 		}
 	}
-	if !unplaced {
+	name := t.Nodes.Name
+	if node := c.Options.Node; node != "" && w.Node != "" && name(writ.NodeID(w.Node)) != name(writ.NodeID(node)) {
+		return writ.Errorf(writ.CodeResourceConflict, "the script requests %s on %s, and a related resource on %s",
+			describe(c), node, w.Node).WithHint("name one node for both"), ""
+	}
+	bound = w.pinned
+	for _, node := range t.boundNodes(c) {
+		if n, known := t.Nodes.Get(node); !known || n.Admission == writ.AdmissionRemoved {
+			return nodeLost(node, "a resource that %s needs was on %s, which was removed", describe(c), name(node)).
+				WithHint("submit the script again: it creates the missing resources"), ""
+		}
+		if bound != "" && bound != node {
+			return t.conflictingNodes(c, bound, node), ""
+		}
+		bound = node
+	}
+	return nil, bound
+}
+
+// addTo adds a call to the request of its group.
+func (t *placer) addTo(w *groupRequest, c *journal.Call) error {
+	op, _ := catalog.Lookup(c.Operation)
+	if c.Node == "" { // an existing resource stays on its node, even if the node no longer matches
+		if !slices.Contains(w.Modules, op.Module) {
+			w.Modules = append(w.Modules, op.Module)
+		}
+		maps.Copy(w.Labels, c.Options.Labels)
+	}
+	if names, version := op.Args.EngineOf(c.Args); op.Effect == catalog.Make && (len(names) > 0 || version != "") {
+		w.Engines = append(w.Engines, placement.EngineRequest{Module: op.Module, Names: names, Version: version})
+	}
+	if c.Node == "" || t.isClaimed(c) { // capacity and ports of a call that was placed in an earlier step are reserved
+		have, err := t.records.Resource(c.Resource())
+		if err != nil {
+			return err
+		}
+		w.Ports = append(w.Ports, portsOf(op, c, have)...)
+		w.Need = w.Need.Plus(c.Need)
+	}
+	w.Node = cmp.Or(c.Options.Node, w.Node)
+	w.unplaced = w.unplaced || c.Node == ""
+	return nil
+}
+
+// placeGroup finds a node for a group, or sets the reason why no node is suitable.
+func (t *placer) placeGroup(group []*journal.Call) error {
+	w, err := t.request(group)
+	if w == nil || err != nil {
+		return err
+	}
+	if !w.unplaced {
 		return t.checkGrowth(group)
 	}
-	if pinned != "" {
-		if w.Node != "" && w.Node != string(pinned) && w.Node != t.Nodes.Name(pinned) {
-			return t.fail(group[0], writ.CallFailed,
-				writ.Errorf(writ.CodeResourceConflict, "the script requests %s on %s, but the resources that it needs are on %s",
-					describe(group[0]), w.Node, t.Nodes.Name(pinned)))
+	if w.pinned != "" {
+		if w.Node != "" && w.Node != string(w.pinned) && w.Node != t.Nodes.Name(w.pinned) {
+			return failElsewhere(t.Step, group, w.pinned)
 		}
-		w.Node, w.Bound = string(pinned), true
+		w.Node, w.Bound = string(w.pinned), true
 	}
 	w.Prefer = t.nearby(group)
-	v := placement.Choose(w, t.candidates)
+	v := placement.Choose(w.Request, t.candidates)
 	v.Bound = w.Bound
+	if v.Node == "" && !v.Later {
+		return t.failUnplaced(group, w, v)
+	}
 	for _, c := range group {
-		if t.verdicts != nil {
-			t.verdicts[c.Seq] = v
-		}
-		switch {
-		case v.Node != "":
-			t.pin(c, v.Node)
-			delete(t.claimed, c.Seq)
-			c.Why, c.RetryAt = writ.Reason{}, time.Time{}
-			t.touch(c)
-		case v.Later:
+		setVerdict(t.Step, c, v)
+		if v.Node == "" {
 			t.delayUnplaced(c, v.Why)
-		default:
-			why := placement.NoCapacity(w, v)
-			if at := t.splitAt(c); pinned != "" && at != "" {
-				why = why.WithHint("%s", splitHint(at))
-			}
-			if err := t.fail(c, writ.CallFailed, why); err != nil {
-				return err
-			}
+			continue
+		}
+		t.pin(c, v.Node)
+		delete(t.claimed, c.Seq)
+		c.Why, c.RetryAt = writ.Reason{}, time.Time{}
+		t.touch(c)
+	}
+	if i, chosen := t.at[v.Node]; chosen {
+		t.candidates[i].Free = t.candidates[i].Free.Minus(w.Need)
+		t.candidates[i].Open += len(group)
+		t.takePorts(&t.candidates[i], group)
+		t.approach(group)
+	}
+	return nil
+}
+
+// setVerdict records the decision about a call for a preview.
+func setVerdict(t *Step, c *journal.Call, v placement.Decision) {
+	if t.verdicts != nil {
+		t.verdicts[c.Seq] = v
+	}
+}
+
+// failElsewhere fails the calls of a group that request a node, because resources bind the group to the node `pinned`.
+func failElsewhere(t *Step, group []*journal.Call, pinned writ.NodeID) error {
+	for _, c := range group {
+		if c.Options.Node == "" {
+			continue
+		}
+		err := t.fail(c, writ.CallFailed,
+			writ.Errorf(writ.CodeResourceConflict, "the script requests %s on %s, but the resources that it needs are on %s",
+				describe(c), c.Options.Node, t.Nodes.Name(pinned)))
+		if err != nil {
+			return err
 		}
 	}
-	for i := range t.candidates {
-		if t.candidates[i].ID == v.Node {
-			t.candidates[i].Free = t.candidates[i].Free.Minus(w.Need)
-			t.candidates[i].Open += len(group)
-			t.takePorts(&t.candidates[i], group)
+	return nil
+}
+
+// failUnplaced fails a group without a suitable node.
+func (t *placer) failUnplaced(group []*journal.Call, w *groupRequest, v placement.Decision) error {
+	none := placement.NoCapacity(w.Request, v)
+	for _, c := range group {
+		setVerdict(t.Step, c, v)
+		why := *none
+		if w.pinned != "" {
+			if at := t.splitAt(c); at != "" {
+				why.Hint = splitHint(at)
+			}
+		}
+		if err := t.fail(c, writ.CallFailed, &why); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -181,17 +285,17 @@ const unplacedAgain = 10 * time.Second
 
 // delayUnplaced makes a call wait that has no suitable node now. To save writes, it updates the reason at most every
 // unplacedAgain.
-func (t placer) delayUnplaced(c *journal.Call, why writ.Reason) {
+func (t *placer) delayUnplaced(c *journal.Call, why writ.Reason) {
 	if t.touched[c.Seq] || c.Why.Code != writ.ReasonNoNode || t.now.Sub(c.RetryAt).Abs() >= unplacedAgain {
 		t.delay(c, why)
 	}
 }
 
 // checkGrowth fails the calls that need more capacity than the node of their resource has free.
-func (t placer) checkGrowth(group []*journal.Call) error {
+func (t *placer) checkGrowth(group []*journal.Call) error {
 	for _, c := range group {
-		i := slices.IndexFunc(t.candidates, func(s placement.Candidate) bool { return s.ID == c.Node })
-		if !t.isClaimed(c) || i < 0 {
+		i, known := t.at[c.Node]
+		if !known || !t.isClaimed(c) {
 			continue
 		}
 		if refused, err := t.refusePorts(c, t.candidates[i]); refused || err != nil {
@@ -225,7 +329,7 @@ func (t placer) checkGrowth(group []*journal.Call) error {
 }
 
 // refusePorts fails a call that publishes ports that its resource cannot have on its node, and reports whether it did.
-func (t placer) refusePorts(c *journal.Call, on placement.Candidate) (bool, error) {
+func (t *placer) refusePorts(c *journal.Call, on placement.Candidate) (bool, error) {
 	op, _ := catalog.Lookup(c.Operation)
 	have, err := t.records.Resource(c.Resource())
 	if err != nil {
@@ -240,7 +344,7 @@ func (t placer) refusePorts(c *journal.Call, on placement.Candidate) (bool, erro
 }
 
 // takePorts marks the ports that calls publish as taken on their node.
-func (t placer) takePorts(on *placement.Candidate, calls []*journal.Call) {
+func (t *placer) takePorts(on *placement.Candidate, calls []*journal.Call) {
 	for _, c := range calls {
 		for _, p := range catalog.Publishing(c.Args["publish"]) {
 			take(on, p, userOf(c.Resource(), t.run.Project))
@@ -249,7 +353,7 @@ func (t placer) takePorts(on *placement.Candidate, calls []*journal.Call) {
 }
 
 // conflictingNodes returns the error of a call that is bound to two nodes.
-func (t placer) conflictingNodes(c *journal.Call, a, b writ.NodeID) *writ.Error {
+func (t *placer) conflictingNodes(c *journal.Call, a, b writ.NodeID) *writ.Error {
 	err := writ.Errorf(writ.CodeResourceConflict, "%s needs resources on different nodes, %s and %s", describe(c),
 		t.Nodes.Name(a), t.Nodes.Name(b))
 	if len(reportingNodes(t.Step, c)) > 0 {
@@ -264,7 +368,7 @@ func (t placer) conflictingNodes(c *journal.Call, a, b writ.NodeID) *writ.Error 
 // splitAt returns the position at which the script read a result before it requested a call, so that the needs of the
 // call were placed without it. If this run made these needs in several passes, splitAt returns the last read before the
 // youngest need. It returns "" if this run made none of the needs.
-func (t placer) splitAt(c *journal.Call) string {
+func (t *placer) splitAt(c *journal.Call) string {
 	var made []*journal.Call
 	for _, seq := range t.calls.colocated(c) {
 		need := t.calls.at(seq)
@@ -291,7 +395,7 @@ func splitHint(at string) string {
 
 // boundNodes returns the nodes that bind a call: its own node, nodes that reported the call after a restore, and the
 // nodes of its needs.
-func (t placer) boundNodes(c *journal.Call) []writ.NodeID {
+func (t *placer) boundNodes(c *journal.Call) []writ.NodeID {
 	var nodes []writ.NodeID
 	if c.Node != "" {
 		nodes = append(nodes, c.Node)

@@ -82,7 +82,7 @@ func readCall(p *writ.ProposedCall, before []ProposedCall) (ProposedCall, error)
 	args = op.Args.NameSecrets(args)
 	isHandle := func(v any) (writ.ResourceKind, bool) {
 		n, ok := scripts.RefOf(v)
-		if !ok || n < 1 || n >= seq || !slices.Contains(p.After, n) {
+		if _, needed := slices.BinarySearch(p.After, n); !ok || !needed { // they are rising and below seq
 			return "", false
 		}
 		if op := before[n-1].Op; op.Named() {

@@ -49,6 +49,7 @@ func resume(t *Step, r mail.Resume) error {
 			return err
 		}
 	}
+	t.calls.forgetIndex()
 	t.resumed = true
 	run.Resumes++
 	run.Resumed = r.Signed

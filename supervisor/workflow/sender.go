@@ -26,11 +26,13 @@ const (
 type sender struct {
 	*Step
 	tx      *journal.Tx
-	lacking bool // a call was not sent because of a missing secret
+	back    map[writ.NodeID]int // see cameBack
+	lacking bool                // a call was not sent because of a missing secret
 }
 
 // sendCalls sends the planned calls whose needs are met, as far as their nodes have room.
 func (t *sender) sendCalls() error {
+	t.back = cameBack(t.calls.all)
 	byNode := make(map[writ.NodeID][]*journal.Call)
 	for _, c := range t.calls.all {
 		if c.State != writ.CallPlanned || !c.Claimed || c.Node == "" || t.run.Stop != nil || !t.calls.met(c) {
@@ -78,7 +80,7 @@ func (t *sender) sendTo(node writ.NodeID, calls []*journal.Call) error {
 	if err != nil {
 		return err
 	}
-	room := placement.Room(member.Slots, load.Sent()) + t.cameBack(node)
+	room := placement.Room(member.Slots, load.Sent()) + t.back[node]
 	if room <= 0 {
 		if room, err = t.spareRoom(node, member, load); err != nil {
 			return err
@@ -105,15 +107,16 @@ func (t *sender) sendTo(node writ.NodeID, calls []*journal.Call) error {
 	return nil
 }
 
-// cameBack returns the number of calls of the run that left a node in this step. The load from the journal still counts
-// them.
-func (t *sender) cameBack(node writ.NodeID) (n int) {
-	for _, c := range t.calls.all {
-		if c.WasOut() && !c.State.Sent() && c.Node == node {
-			n++
+// cameBack returns the numbers of calls of the run that left each node in this step. The load from the journal still
+// counts them.
+func cameBack(calls []*journal.Call) map[writ.NodeID]int {
+	back := make(map[writ.NodeID]int)
+	for _, c := range calls {
+		if c.WasOut() && !c.State.Sent() {
+			back[c.Node]++
 		}
 	}
-	return n
+	return back
 }
 
 // spareRoom returns the room that a full node still has for the run's project; see placement.Spare.
@@ -122,7 +125,7 @@ func (t *sender) spareRoom(node writ.NodeID, member writ.Node, load journal.Load
 	if err != nil {
 		return 0, err
 	}
-	back := t.cameBack(node)
+	back := t.back[node]
 	return placement.Spare(member.Slots, load.Sent()-back, out[t.run.Project]-back), nil
 }
 
@@ -197,7 +200,7 @@ func (t *sender) shareRoom(node writ.NodeID, room, calls int) (ours int, others 
 	}
 	for i := range lines {
 		if l := &lines[i]; l.Project == t.run.Project {
-			l.Sent -= t.cameBack(node)
+			l.Sent -= t.back[node]
 			l.Runs = placement.Enqueue(l.Runs, t.run.ID, calls)
 		}
 	}

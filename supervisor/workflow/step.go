@@ -184,25 +184,42 @@ func (t *Step) addCall(n scripts.NewCall) error {
 
 // cascade fails the planned calls that need a failed call. If the run is stopped, it ends all planned calls.
 func (t *Step) cascade() error {
+	fails := newCascader(t)
 	for _, c := range t.calls.all {
-		if c.State != writ.CallPlanned {
-			continue
+		if err := fails.apply(c); err != nil {
+			return err
 		}
-		if t.run.Stop != nil {
-			if err := t.fail(c, stoppedState(t.run), t.run.Stop); err != nil {
-				return err
-			}
-			continue
-		}
-		for _, seq := range c.After {
-			need := t.calls.at(seq)
-			if need == nil || !need.State.Ended() || need.State == writ.CallSucceeded {
-				continue
-			}
-			if err := t.fail(c, writ.CallFailed, unmet(t.run, &t.calls, need)); err != nil {
-				return err
-			}
-			break
+	}
+	return nil
+}
+
+// cascader fails calls because of others. It is applied to the calls of a run in their order.
+type cascader struct {
+	*Step
+	causes causes
+}
+
+func newCascader(t *Step) cascader { return cascader{t, newCauses(&t.calls)} }
+
+// apply fails a planned call if it needs a failed call, or if the run is stopped.
+func (t cascader) apply(c *journal.Call) error {
+	if c.State != writ.CallPlanned {
+		return nil
+	}
+	if t.run.Stop != nil {
+		return t.fail(c, stoppedState(t.run), t.run.Stop)
+	}
+	if need := failedNeed(&t.calls, c); need != nil {
+		return t.fail(c, writ.CallFailed, unmet(t.run, &t.calls, t.causes.of(need)))
+	}
+	return nil
+}
+
+// failedNeed returns the first need of a call that has ended without success, or nil.
+func failedNeed(l *callList, c *journal.Call) *journal.Call {
+	for _, seq := range c.After {
+		if need := l.at(seq); need != nil && need.State.Ended() && need.State != writ.CallSucceeded {
+			return need
 		}
 	}
 	return nil

@@ -2,7 +2,6 @@ package workflow
 
 import (
 	"slices"
-	"strings"
 
 	"writ"
 	"writ/sal/catalog"
@@ -104,15 +103,14 @@ func addPorts(t *Step, records placementReader, candidates []placement.Candidate
 			}
 		}
 	}
+	at := indexOf(candidates)
 	for _, c := range t.calls.all { // placed in an earlier step, without a result yet
 		if c.State.Ended() || c.Node == "" || t.isClaimed(c) {
 			continue
 		}
-		for i := range candidates {
+		if i, known := at[c.Node]; known {
 			for _, p := range catalog.Publishing(c.Args["publish"]) {
-				if candidates[i].ID == c.Node {
-					take(&candidates[i], p, userOf(c.Resource(), t.run.Project))
-				}
+				take(&candidates[i], p, userOf(c.Resource(), t.run.Project))
 			}
 		}
 	}
@@ -149,23 +147,22 @@ func volumeConflict(d *Draft, p *ProposedCall, c *journal.Call) (*writ.Error, er
 	if len(volumes) == 0 {
 		return nil, nil
 	}
-	others, err := d.ProjectResources(c.Project)
+	index, err := d.Users(c.Project)
 	if err != nil {
 		return nil, err
 	}
-	slices.SortFunc(others, func(a, b *journal.Resource) int {
-		return strings.Compare(a.ResourceID.String(), b.ResourceID.String())
-	})
 	for _, name := range volumes {
-		for _, r := range others {
-			if r.ResourceID == c.Resource() || r.State == catalog.Gone || !usesVolume(r, name) {
-				continue
-			}
+		users := index.Users(writ.KindVolume, name)
+		if c.Kind != writ.KindMachine {
+			users = index.UsersOfKind(writ.KindVolume, name, writ.KindMachine)
+		}
+		for _, user := range users {
 			switch {
-			case r.Kind == writ.KindMachine && c.Kind == writ.KindMachine:
-				return catalog.DiskInUse(r.ResourceID, name), nil
-			case r.Kind == writ.KindMachine || c.Kind == writ.KindMachine:
-				return catalog.VolumeInUse(r.ResourceID,
+			case user.ResourceID == c.Resource() || user.State == catalog.Gone:
+			case user.Kind == writ.KindMachine && c.Kind == writ.KindMachine:
+				return catalog.DiskInUse(user.ResourceID, name), nil
+			case user.Kind == writ.KindMachine || c.Kind == writ.KindMachine:
+				return catalog.VolumeInUse(user.ResourceID,
 					writ.ResourceID{Project: c.Project, Kind: writ.KindVolume, Name: name}), nil
 			}
 		}
@@ -190,12 +187,6 @@ func volumesIn(refs []writ.Ref) (names []string) {
 		}
 	}
 	return names
-}
-
-// usesVolume reports whether a resource uses a volume of its project.
-func usesVolume(r *journal.Resource, volume string) bool {
-	op, known := catalog.Lookup(r.Operation)
-	return known && slices.Contains(volumesIn(op.Holds(r.Args, r.Values)), volume)
 }
 
 // disksIn returns the names of a machine's volumes.

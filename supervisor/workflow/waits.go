@@ -10,7 +10,7 @@ import (
 
 // holdOver returns the hold under which a call must not be sent, nil if the call is free. It considers the deployment
 // of the run and the deployment that owns the resource. Otherwise a script could evade a hold by adopting the resource.
-func holdOver(t *Step, records placementReader, c *journal.Call) (*identity.Hold, error) {
+func holdOver(t *Step, records resourceReader, c *journal.Call) (*identity.Hold, error) {
 	work := identity.Scope{Project: t.run.Project, Deployment: t.run.Deployment, Operation: c.Operation}
 	if h := t.Holds.Over(work); h != nil || !t.Holds.AboutDeployments(work.Project) {
 		return h, nil

@@ -63,7 +63,7 @@ func (t *writer) send(lost []mail.Delivery) error {
 	if t.run.Reopened && t.run.Stop == nil {
 		return nil
 	}
-	if err := arrange(t.Step, t.tx); err != nil {
+	if err := arrange(t.Step, newTxReader(t.tx)); err != nil {
 		return err
 	}
 	return sends.sendCalls()
