@@ -5,6 +5,7 @@ import (
 	"context"
 	"io"
 	"os"
+	"sync/atomic"
 	"time"
 )
 
@@ -30,6 +31,43 @@ func (p *Pool) Misremember() {
 			k.version += 1_000_000
 		}
 	}
+}
+
+// CountEntries returns a function that counts the entries of journals that the only child has received from now on.
+func (p *Pool) CountEntries() (count func() int64) {
+	a := p.admission()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	c := a.idle[0]
+	r, w, err := os.Pipe()
+	if err != nil {
+		panic(err)
+	}
+	to := c.in
+	_ = to.SetWriteDeadline(time.Time{}) // the deadline of the last request
+	c.in = w
+	var entries atomic.Int64
+	go func() { // ends when the pool closes
+		defer to.Close()
+		defer r.Close()
+		for {
+			var requests []request
+			if readFrame(r, &requests) != nil {
+				return
+			}
+			for i := range requests {
+				entries.Add(int64(len(requests[i].Journal.Entries)))
+			}
+			frame, err := appendFrame(requests)
+			if err == nil {
+				_, err = to.Write(frame)
+			}
+			if err != nil {
+				return
+			}
+		}
+	}()
+	return entries.Load
 }
 
 // CPUOf returns the CPU time of a process.
