@@ -146,8 +146,13 @@ func listRuns(ctx context.Context, env *cli.Env, params api.ListRunsParams, limi
 	if err != nil {
 		return err
 	}
+	return env.PrintList(runTable(api.RunPage{Items: runs, NextCursor: more}, datacenters, params.Why != nil), none)
+}
+
+// runTable returns a list of runs, with why each run waits or failed if the user asked for it.
+func runTable(page api.RunPage, datacenters map[writ.DatacenterID]string, explained bool) terminal.View {
 	why := cli.Wide("WHY", whyRun)
-	why.Wide = params.Why == nil
+	why.Wide = !explained
 	next := cli.Wide("NEXT", func(r api.Run) string {
 		if r.State.Ended() {
 			return ""
@@ -157,7 +162,7 @@ func listRuns(ctx context.Context, env *cli.Env, params api.ListRunsParams, limi
 	next.Wide = why.Wide
 	// The user asked for both columns, so they are omitted last. A truncated command in NEXT would be useless.
 	next.Whole, next.Minor, why.Minor = true, -1, -1
-	return env.PrintList(terminal.List(api.RunPage{Items: runs, NextCursor: more}, runs,
+	return terminal.List(page, page.Items,
 		func(r api.Run) string { return string(r.ID) },
 		cli.IDs(cli.Column("RUN", func(r api.Run) string { return string(r.ID) })),
 		cli.Column("STATE", func(r api.Run) string { return string(r.State) }),
@@ -171,5 +176,5 @@ func listRuns(ctx context.Context, env *cli.Env, params api.ListRunsParams, limi
 		cli.Wide("PAYLOAD", func(r api.Run) string { return r.Payload.String() }),
 		next,
 		why, // last because it is a sentence
-	), none)
+	)
 }

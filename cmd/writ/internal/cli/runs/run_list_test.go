@@ -8,6 +8,7 @@ import (
 
 	"writ"
 	"writ/cmd/writ/internal/cli"
+	"writ/cmd/writ/internal/terminal"
 	"writ/coord/api"
 )
 
@@ -54,5 +55,31 @@ func TestAListOfRunsAsksOnlyForWhatWasSaid(t *testing.T) {
 		if _, err := wrong.params(time.Now()); writ.CodeOf(err) != writ.CodeUsage {
 			t.Errorf("%+v: %v", wrong, err)
 		}
+	}
+}
+
+// A narrow terminal shows the deployment, and omits less important columns.
+func TestListOfRunsShowsDeployments(t *testing.T) {
+	run := api.Run{
+		ID: "abcdefghijklmnopqrstuvwxyz", State: api.RunStateSucceeded, Script: "web-servers.tengo", Datacenter: "d", ProjectName: "default",
+		Signer: "alice@example.org", Created: time.Now().Add(-49 * time.Hour), Deployment: "shop",
+	}
+	other := run
+	other.ID, other.Deployment = "zyxwvutsrqponmlkjihgfedcba", ""
+	view := runTable(api.RunPage{Items: []api.Run{run, other}}, map[writ.DatacenterID]string{"d": "amsterdam-1"}, false)
+	var out strings.Builder
+	screen := terminal.Terminal{Out: &out, Columns: 80, Format: terminal.Table}
+	if err := screen.Print(view); err != nil {
+		t.Fatal(err)
+	}
+	want := `RUN       STATE      SCRIPT          DATACENTER   SIGNER         AGE  DEPLOYMENT
+abcdefgh  succeeded  web-servers.t…  amsterdam-1  alice@exampl…  2d   shop
+zyxwvuts  succeeded  web-servers.t…  amsterdam-1  alice@exampl…  2d   -
+`
+	if out.String() != want {
+		t.Errorf("in 80 columns it shows\n%swant\n%s", out.String(), want)
+	}
+	if i := slices.Index(view.Rows[0], "deployment"); i < 0 || view.Rows[1][i] != "shop" || view.Rows[2][i] != "" {
+		t.Errorf("the rows of CSV are %q", view.Rows)
 	}
 }
