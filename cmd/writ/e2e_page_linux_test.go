@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/pem"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -100,7 +99,7 @@ func (h *onHost) shown(text, said string) {
 	for _, piece := range strings.FieldsFunc(text, func(r rune) bool { return r == '…' || r == '\n' }) {
 		_, after, found := strings.Cut(rest, strings.TrimSpace(piece))
 		if !found {
-			h.Fatal(fmt.Sprintf("%q is not shown; what is shown is:\n%s", piece, said))
+			h.Fatalf("%q is not shown; what is shown is:\n%s", piece, said)
 		}
 		rest = after
 	}
