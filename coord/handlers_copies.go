@@ -49,7 +49,11 @@ func (h copyHandlers) ListResources(
 	}
 	filter.Datacenter, filter.Projects = s.datacenter, s.projects
 	list, err := h.c.Ledger.Resources(ctx, filter, s.page)
-	return apiserver.ListResources200JSONResponse{Items: list.Items, NextCursor: list.Next}, err
+	if err != nil {
+		return nil, err
+	}
+	listed, err := live.Listed(ctx, h.c.live, list.Items)
+	return apiserver.ListResources200JSONResponse{Items: listed, NextCursor: list.Next}, err
 }
 
 func (h copyHandlers) ListDeployments(

@@ -15,6 +15,9 @@ type Events interface {
 	// LastEvent returns the sequence number and the time of the last stored event of a journal. seq is 0 for an unknown
 	// journal.
 	LastEvent(ctx context.Context, datacenter writ.DatacenterID, journal string) (seq int64, at time.Time, err error)
+	// LastEvents returns the time of the last stored event of each datacenter, by the clock of the datacenter. A
+	// datacenter without events has no entry.
+	LastEvents(ctx context.Context) (map[writ.DatacenterID]time.Time, error)
 	// StoreEvents stores consecutive events of one journal and updates the copies of runs, calls, nodes and resources,
 	// in one transaction. Usage events only add to the stored sums. Events that are already stored are skipped. A gap
 	// is a CONFLICT. Only the first event of a journal may have any number, because a datacenter deletes events that

@@ -24,6 +24,7 @@ import (
 	"writ/cmd/writ/internal/cli/roster"
 	"writ/cmd/writ/internal/cli/runs"
 	"writ/cmd/writ/internal/cli/secrets"
+	"writ/cmd/writ/internal/cli/services"
 	"writ/cmd/writ/internal/help"
 	"writ/cmd/writ/internal/terminal"
 )
@@ -84,6 +85,7 @@ var groups = []func(*cli.Env) []*cobra.Command{
 	roster.Commands,
 	runs.Commands,
 	secrets.Commands,
+	services.Commands,
 }
 
 // newRoot returns the command writ with all its commands.

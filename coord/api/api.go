@@ -71,6 +71,12 @@ type CallValues struct {
 	Values Values `json:"values,omitempty"`
 }
 
+// ListedResource is a resource in a list, with facts that the record of a datacenter lacks.
+type ListedResource struct {
+	writ.Resource
+	Unheard *Unheard `json:"unheard,omitempty"` // nil if the state is current
+}
+
 // Views converts each item of a list. The result is never nil, so it encodes as a list.
 func Views[T, V any](list []T, view func(T) V) []V {
 	all := make([]V, len(list))

@@ -96,6 +96,27 @@ func (e Topic) Valid() bool {
 	}
 }
 
+// Defines values for UnheardState.
+const (
+	UnheardStateAway   UnheardState = "away"
+	UnheardStateLost   UnheardState = "lost"
+	UnheardStateSilent UnheardState = "silent"
+)
+
+// Valid indicates whether the value is a known member of the UnheardState enum.
+func (e UnheardState) Valid() bool {
+	switch e {
+	case UnheardStateAway:
+		return true
+	case UnheardStateLost:
+		return true
+	case UnheardStateSilent:
+		return true
+	default:
+		return false
+	}
+}
+
 // AdoptionList defines model for AdoptionList.
 type AdoptionList struct {
 	Items []DatacenterAdoption `json:"items"`
@@ -251,8 +272,11 @@ type Datacenter struct {
 	Fault string `json:"fault,omitempty,omitzero"`
 
 	// Health derived, never stored; `faulty` is connected with a `fault`
-	Health DatacenterHealth  `json:"health"`
-	ID     writ.DatacenterID `json:"id"`
+	Health DatacenterHealth `json:"health"`
+
+	// Heard when it was last heard of; absent while it is connected, or if it was never heard of
+	Heard time.Time         `json:"heard,omitempty,omitzero"`
+	ID    writ.DatacenterID `json:"id"`
 
 	// Key fingerprint of the supervisor's key, "SHA256:…"
 	Key    string            `json:"key"`
@@ -800,8 +824,8 @@ type Resource = writ.Resource
 
 // ResourcePage defines model for ResourcePage.
 type ResourcePage struct {
-	Items      []Resource `json:"items"`
-	NextCursor string     `json:"next_cursor,omitempty,omitzero"`
+	Items      []ListedResource `json:"items"`
+	NextCursor string           `json:"next_cursor,omitempty,omitzero"`
 }
 
 // RosterVersion defines model for RosterVersion.
@@ -956,6 +980,18 @@ type TokenStanding struct {
 
 // Topic The topic of an event
 type Topic string
+
+// Unheard defines model for Unheard.
+type Unheard struct {
+	// Since when the datacenter or the node was last heard of; absent if that is unknown
+	Since time.Time `json:"since,omitempty,omitzero"`
+
+	// State the datacenter is `away`, or the node is `silent` or `lost`
+	State UnheardState `json:"state"`
+}
+
+// UnheardState the datacenter is `away`, or the node is `silent` or `lost`
+type UnheardState string
 
 // Usage defines model for Usage.
 type Usage struct {

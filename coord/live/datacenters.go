@@ -2,8 +2,12 @@ package live
 
 import (
 	"context"
+	"slices"
+	"time"
 
+	"writ"
 	"writ/coord/api"
+	"writ/ledger"
 )
 
 // Datacenters lists the datacenters of the roster with their health, which is derived from their links.
@@ -12,13 +16,18 @@ func (v *View) Datacenters(ctx context.Context) ([]api.Datacenter, error) {
 	if err != nil {
 		return nil, err
 	}
+	heard, err := lastHeard(ctx, v, all)
+	if err != nil {
+		return nil, err
+	}
 	views := make([]api.Datacenter, 0, len(all))
 	for _, d := range all {
 		shown := api.Datacenter{
 			ID: d.ID, Name: d.Name, Region: d.Region, Labels: d.Labels, Key: d.Key, Enabled: d.Enabled,
-			Health: api.DatacenterHealthAway,
+			Health: api.DatacenterHealthAway, Heard: heard[d.ID],
 		}
 		if s, connected := v.Links.Session(d.ID); connected {
+			shown.Heard = time.Time{}
 			shown.Health, shown.Version, shown.Roster, shown.Connected = api.DatacenterHealthHealthy, s.Hello.Version, s.Hello.Roster, s.Since.UTC()
 			if shown.Fault = s.Fault(); shown.Fault != "" {
 				shown.Health = api.DatacenterHealthFaulty
@@ -36,4 +45,28 @@ func (v *View) Datacenters(ctx context.Context) ([]api.Datacenter, error) {
 		views = append(views, shown)
 	}
 	return views, nil
+}
+
+// lastHeard returns when each disconnected datacenter was last heard of: the end of its last session or the time of its
+// last event, whichever is later. A restarted coordinator knows only the event.
+func lastHeard(
+	ctx context.Context, v *View, all []ledger.Datacenter,
+) (map[writ.DatacenterID]time.Time, error) {
+	away := slices.ContainsFunc(all, func(d ledger.Datacenter) bool {
+		_, connected := v.Links.Session(d.ID)
+		return !connected
+	})
+	if !away {
+		return nil, nil
+	}
+	last, err := v.Ledger.LastEvents(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, d := range all {
+		if left := v.Links.Left(d.ID); left.After(last[d.ID]) {
+			last[d.ID] = left.UTC()
+		}
+	}
+	return last, nil
 }

@@ -5,6 +5,7 @@ package live
 
 import (
 	"context"
+	"time"
 
 	"writ"
 	"writ/coord/rosters"
@@ -27,4 +28,5 @@ type Ledger interface {
 	Datacenters(ctx context.Context) ([]ledger.Datacenter, error)
 	Nodes(ctx context.Context, filter ledger.NodeFilter, page ledger.Page) (ledger.List[writ.Node], error)
 	Run(ctx context.Context, id writ.RunID) (ledger.Run, error)
+	LastEvents(ctx context.Context) (map[writ.DatacenterID]time.Time, error)
 }

@@ -17,6 +17,8 @@ const (
 	Release         Verb = "release"
 	ExplainRun      Verb = "run explain"
 	CancelRun       Verb = "run cancel"
+	Logs            Verb = "logs"
+	ShowResource    Verb = "resource show"
 )
 
 // Command is a command line for a person, made of valid names only. Commands can be compared; the zero Command is

@@ -49,6 +49,17 @@ func testEventsOnce(t *testing.T, l ledger.Ledger) {
 	if last, _, err := l.LastEvent(ctx, west, journal); err != nil || last != 0 {
 		t.Errorf("the journal of another datacenter stands at %d, %v", last, err)
 	}
+	if last, err := l.LastEvents(ctx); err != nil || len(last) != 1 || !last[east].Equal(epoch) {
+		t.Errorf("the last events are of %v, %v", last, err)
+	}
+	next := events(6, runEvent(runOf(in, writ.RunRunning)))
+	next[0].Time = epoch.Add(time.Hour)
+	store(t, l, east, next)
+	next[0].Journal, next[0].Seq, next[0].Time = "restored", 1, epoch.Add(time.Minute)
+	store(t, l, east, next)
+	if last, err := l.LastEvents(ctx); err != nil || !last[east].Equal(epoch.Add(time.Hour)) {
+		t.Errorf("after an event of another journal, the last events are of %v, %v", last, err)
+	}
 }
 
 func testWebhooks(t *testing.T, l ledger.Ledger) {

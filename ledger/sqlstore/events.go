@@ -33,6 +33,26 @@ func lastEvent(row scanner) (seq int64, at time.Time, err error) {
 	return seq, sqldb.Time(us), err
 }
 
+// LastEvents returns the time of the last event of each datacenter.
+func (s *eventTables) LastEvents(ctx context.Context) (map[writ.DatacenterID]time.Time, error) {
+	type end struct {
+		datacenter writ.DatacenterID
+		at         time.Time
+	}
+	rows, err := s.db.Query(ctx, `SELECT datacenter, MAX(at) FROM journals GROUP BY datacenter`)
+	ends, err := collect(rows, err, func(row scanner) (e end, err error) {
+		var us int64
+		err = row.Scan(&e.datacenter, &us)
+		e.at = sqldb.Time(us)
+		return e, err
+	})
+	last := make(map[writ.DatacenterID]time.Time)
+	for _, e := range ends {
+		last[e.datacenter] = e.at
+	}
+	return last, err
+}
+
 // StoreEvents stores consecutive events and updates the copies.
 func (s *eventTables) StoreEvents(ctx context.Context, datacenter writ.DatacenterID, events []writ.Event) error {
 	if err := consecutive(events); err != nil || len(events) == 0 {

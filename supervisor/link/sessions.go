@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"time"
 
 	"writ"
 	"writ/internal/broadcast"
@@ -21,6 +22,7 @@ type sessions struct {
 
 	mu      sync.Mutex
 	newest  map[writ.DatacenterID]*Session
+	left    map[writ.DatacenterID]time.Time // end of the last session, for each datacenter that had one
 	desks   map[writ.DatacenterID]*desk
 	changed broadcast.Signal // wakes when a session is ready
 	base    context.Context
@@ -36,6 +38,7 @@ func (c *sessions) open() {
 	c.base, c.stop = context.WithCancelCause(context.Background())
 	c.comings.AtOnce = comingsAtOnce
 	c.newest = map[writ.DatacenterID]*Session{}
+	c.left = map[writ.DatacenterID]time.Time{}
 	c.desks = map[writ.DatacenterID]*desk{}
 }
 
@@ -94,7 +97,15 @@ func (c *sessions) release(s *Session) {
 	defer c.mu.Unlock()
 	if c.newest[s.Hello.Datacenter] == s {
 		delete(c.newest, s.Hello.Datacenter)
+		c.left[s.Hello.Datacenter] = time.Now()
 	}
+}
+
+// Left returns when the last session of a datacenter ended. It is zero if this process had none.
+func (c *sessions) Left(datacenter writ.DatacenterID) time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.left[datacenter]
 }
 
 // Session returns the session of a datacenter, if it is connected.

@@ -25,7 +25,6 @@ var Habits = map[string]string{
 	"writ ls":       "`writ resource list` lists resources, `writ run list` runs, and `writ node list` nodes",
 	"writ ps":       "`writ resource list` lists resources, `writ run list` runs, and `writ node list` nodes",
 	"writ describe": "`writ resource show KIND/NAME` shows a resource, `writ run show RUN` a run, and `writ node show NODE` a node",
-	"writ status":   "`writ run list` lists runs, and `writ doctor` checks this machine and the cluster",
 	"writ config":   "`writ context list` lists the clusters that commands can use",
 
 	"writ secret get":  "no command prints the value of a secret: `writ secret list` lists names and versions",

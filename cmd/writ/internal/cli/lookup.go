@@ -69,15 +69,15 @@ func ParseResource(argument string) (kind writ.ResourceKind, name string, err er
 // projects or datacenters. If there are none, hint suggests another name.
 func ResourcesNamed(
 	ctx context.Context, c *client.Client, params api.ListResourcesParams, name string,
-) (named []writ.Resource, hint string, err error) {
-	all, err := c.Resources(ctx, params)
+) (named []api.ListedResource, hint string, err error) {
+	all, err := c.Listed(ctx, params)
 	for _, r := range all {
 		if r.Name == name {
 			named = append(named, r)
 		}
 	}
 	if len(named) == 0 {
-		hint = meant.Among(name, all, func(r writ.Resource) string { return r.Name },
+		hint = meant.Among(name, all, func(r api.ListedResource) string { return r.Name },
 			"`writ resource list` shows the resources")
 	}
 	return named, hint, err

@@ -13,6 +13,7 @@ import (
 
 	"writ"
 	"writ/cmd/writ/internal/terminal"
+	"writ/coord/api"
 	"writ/identity"
 	"writ/internal/hidden"
 )
@@ -167,6 +168,22 @@ func DriverName(c writ.Call) string {
 		return "simulated"
 	}
 	return c.Driver
+}
+
+// StateText formats the state of a resource, with its health: "running, healthy".
+func StateText(s writ.Standing) string {
+	if s.Health == "" {
+		return s.State
+	}
+	return s.State + ", " + s.Health
+}
+
+// StateNow is StateText for a resource in a list. If the state is not current, it is "unknown".
+func StateNow(r api.ListedResource) string {
+	if r.Unheard != nil && r.State != "" {
+		return "unknown"
+	}
+	return StateText(r.Standing)
 }
 
 // StateClause formats the state of a run or submission as the end of a sentence: "has failed", "is running".

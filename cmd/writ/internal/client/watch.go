@@ -150,14 +150,32 @@ func (c Nodes) List(ctx context.Context, params api.ListNodesParams) ([]writ.Nod
 	})
 }
 
-// Resources returns all resources that params select.
-func (c *Client) Resources(ctx context.Context, params api.ListResourcesParams) ([]writ.Resource, error) {
+// ListIfAllowed is List, but returns no nodes if the reader may not list nodes: they belong to no project.
+func (c Nodes) ListIfAllowed(ctx context.Context, params api.ListNodesParams) ([]writ.Node, error) {
+	nodes, err := c.List(ctx, params)
+	if writ.CodeOf(err) == writ.CodeRoleMissing {
+		return nil, nil
+	}
+	return nodes, err
+}
+
+// Listed returns all resources that params select, with the reason if the state of one is not current.
+func (c *Client) Listed(ctx context.Context, params api.ListResourcesParams) ([]api.ListedResource, error) {
 	params.Limit = api.Given(PageSize)
-	return All(func(cursor string) ([]writ.Resource, string, error) {
+	return All(func(cursor string) ([]api.ListedResource, string, error) {
 		params.Cursor = api.Given(cursor)
 		page, err := api.Answer[api.ResourcePage](c.API.ListResources(ctx, &params))
 		return page.Items, page.NextCursor, err
 	})
+}
+
+// Resources is Listed without the reasons.
+func (c *Client) Resources(ctx context.Context, params api.ListResourcesParams) ([]writ.Resource, error) {
+	listed, err := c.Listed(ctx, params)
+	if err != nil {
+		return nil, err
+	}
+	return api.Views(listed, func(r api.ListedResource) writ.Resource { return r.Resource }), nil
 }
 
 // replay reports an ended run as events from its current state. Events are stored for a limited time, and a short run

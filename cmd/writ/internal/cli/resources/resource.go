@@ -66,7 +66,7 @@ func resourceListCommand(env *cli.Env) *cobra.Command {
 				return env.PrintList(orphan.Table(orphans, where.datacenters),
 					cli.UnlessSelected(cmd, "all that the nodes have belongs to resources: `writ resource list` shows these"))
 			}
-			resources, err := c.Resources(cmd.Context(), api.ListResourcesParams{
+			resources, err := c.Listed(cmd.Context(), api.ListResourcesParams{
 				Kind: api.Given(writ.ResourceKind(kind)), Project: api.Given(env.Flags.Project), Datacenter: api.Given(datacenter),
 				Deployment: api.Given(deployment), Node: api.Given(id),
 			})
@@ -75,7 +75,7 @@ func resourceListCommand(env *cli.Env) *cobra.Command {
 			}
 			if drifted {
 				resources = slices.DeleteFunc(resources,
-					func(r writ.Resource) bool { return len(r.Drift) == 0 && r.State != catalog.Gone })
+					func(r api.ListedResource) bool { return len(r.Drift) == 0 && r.State != catalog.Gone })
 			}
 			return env.PrintList(resourceTable(resources, orphans, where),
 				cli.UnlessSelected(cmd, "no resources: `writ submit` runs a script that makes the first"))
@@ -118,7 +118,7 @@ func fetchLocations(ctx context.Context, c *client.Client, datacenter string) (w
 	for _, p := range projects.Items {
 		where.projects[p.ID] = p.Name
 	}
-	nodes, err := c.Nodes.List(ctx, api.ListNodesParams{Datacenter: api.Given(datacenter)})
+	nodes, err := c.Nodes.ListIfAllowed(ctx, api.ListNodesParams{Datacenter: api.Given(datacenter)})
 	where.nodes = make(map[writ.NodeID]writ.Node)
 	for _, n := range nodes {
 		where.nodes[n.ID] = n
@@ -154,23 +154,19 @@ func (p locations) project(id writ.ProjectID) string { return cmp.Or(p.projects[
 // node returns the name of a node.
 func (p locations) node(id writ.NodeID) string { return p.nodes[id].Name }
 
-// heard reports whether a node is ready, so that its last report is current.
-func (p locations) heard(id writ.NodeID) bool { return p.nodes[id].Liveness == writ.LivenessReady }
-
-// state returns the state of a resource for a table. If the node is not ready, the state is "unknown".
-func (p locations) state(r writ.Resource) string {
-	if r.State != "" && !p.heard(r.Node) {
-		return "unknown"
-	}
-	return stateText(r)
+// heard reports whether the state of a resource is current: its node is ready. A reader without access to nodes relies
+// on the coordinator for that.
+func (p locations) heard(r api.ListedResource) bool {
+	n, known := p.nodes[r.Node]
+	return r.Unheard == nil && (!known && len(p.nodes) == 0 || n.Liveness == writ.LivenessReady)
 }
 
-// stateText formats the state of a resource, with its health: "running, healthy".
-func stateText(r writ.Resource) string {
-	if r.Health == "" {
-		return r.State
+// state returns the state of a resource for a table. If the node is not ready, the state is "unknown".
+func (p locations) state(r api.ListedResource) string {
+	if r.State != "" && !p.heard(r) {
+		return "unknown"
 	}
-	return r.State + ", " + r.Health
+	return cli.StateText(r.Standing)
 }
 
 func resourceShowCommand(env *cli.Env) *cobra.Command {
@@ -249,15 +245,15 @@ func noResource(
 }
 
 // resourceText formats a resource, with the orphans that were created for it.
-func resourceText(r writ.Resource, orphans []orphan.Orphan, where locations) string {
+func resourceText(r api.ListedResource, orphans []orphan.Orphan, where locations) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s is on node %s in %s, made with %s\n", r.ResourceID, where.node(r.Node),
 		where.datacenters[r.Datacenter],
 		terminal.Clean(cli.DriverName(writ.Call{Driver: r.Driver, Simulated: r.Simulated})))
 	if r.State != "" {
-		stands := "it is " + terminal.Clean(stateText(r))
-		if !where.heard(r.Node) {
-			stands = "it was " + terminal.Clean(stateText(r)) + " when its node was heard of last"
+		stands := "it is " + terminal.Clean(cli.StateText(r.Standing))
+		if !where.heard(r) {
+			stands = "it was " + terminal.Clean(cli.StateText(r.Standing)) + " when its node was heard of last"
 		}
 		if at := strings.TrimSpace(r.Address + " " + r.IPv4); at != "" {
 			stands += ", at " + terminal.Clean(at)
@@ -323,33 +319,33 @@ type resourcePage struct {
 	Orphans []orphan.Orphan `json:"orphans"`
 }
 
-func resourceTable(resources []writ.Resource, orphans []orphan.Orphan, where locations) terminal.View {
+func resourceTable(resources []api.ListedResource, orphans []orphan.Orphan, where locations) terminal.View {
 	v := terminal.List(resourcePage{api.ResourcePage{Items: resources}, orphans}, resources,
-		func(r writ.Resource) string { return string(r.Kind) + "/" + r.Name },
-		cli.Column("KIND", func(r writ.Resource) string { return string(r.Kind) }),
-		cli.Column("NAME", func(r writ.Resource) string { return r.Name }),
+		func(r api.ListedResource) string { return string(r.Kind) + "/" + r.Name },
+		cli.Column("KIND", func(r api.ListedResource) string { return string(r.Kind) }),
+		cli.Column("NAME", func(r api.ListedResource) string { return r.Name }),
 		cli.Column("STATE", where.state),
-		cli.Wraps(cli.Column("ADDRESS", addressCell)),
-		cli.Minor(4, cli.Column("PROJECT", func(r writ.Resource) string { return where.project(r.Project) })),
-		cli.Minor(3, cli.Column("DATACENTER", func(r writ.Resource) string { return where.datacenters[r.Datacenter] })),
-		cli.Column("NODE", func(r writ.Resource) string { return where.node(r.Node) }),
-		cli.Minor(1, cli.Column("DRIVER", func(r writ.Resource) string {
+		cli.Wraps(cli.Column("ADDRESS", func(r api.ListedResource) string { return addressCell(r.Resource) })),
+		cli.Minor(4, cli.Column("PROJECT", func(r api.ListedResource) string { return where.project(r.Project) })),
+		cli.Minor(3, cli.Column("DATACENTER", func(r api.ListedResource) string { return where.datacenters[r.Datacenter] })),
+		cli.Column("NODE", func(r api.ListedResource) string { return where.node(r.Node) }),
+		cli.Minor(1, cli.Column("DRIVER", func(r api.ListedResource) string {
 			return cli.DriverName(writ.Call{Driver: r.Driver, Simulated: r.Simulated})
 		})),
-		cli.Minor(2, cli.Column("AGE", func(r writ.Resource) string { return cli.Age(r.Created) })),
-		cli.Wide("EXIT", exitCell),
-		cli.Wide("CHANGED", func(r writ.Resource) string { return cli.Age(r.Updated) }),
-		cli.Wide("DEPLOYMENT", func(r writ.Resource) string { return r.Deployment }),
-		cli.Wide("RUN", func(r writ.Resource) string { return string(r.Run) }),
-		cli.Wide("UID", func(r writ.Resource) string { return string(r.UID) }),
-		cli.Wide("MENDED", func(r writ.Resource) string {
+		cli.Minor(2, cli.Column("AGE", func(r api.ListedResource) string { return cli.Age(r.Created) })),
+		cli.Wide("EXIT", func(r api.ListedResource) string { return exitCell(r.Resource) }),
+		cli.Wide("CHANGED", func(r api.ListedResource) string { return cli.Age(r.Updated) }),
+		cli.Wide("DEPLOYMENT", func(r api.ListedResource) string { return r.Deployment }),
+		cli.Wide("RUN", func(r api.ListedResource) string { return string(r.Run) }),
+		cli.Wide("UID", func(r api.ListedResource) string { return string(r.UID) }),
+		cli.Wide("MENDED", func(r api.ListedResource) string {
 			if len(r.Mended) == 0 {
 				return ""
 			}
 			return cli.Age(r.Mended[len(r.Mended)-1].Time)
 		}),
 		// Last because the sentences may be long.
-		cli.Column("DRIFT", func(r writ.Resource) string { return strings.Join(r.Drift, "; ") }),
+		cli.Column("DRIFT", func(r api.ListedResource) string { return strings.Join(r.Drift, "; ") }),
 	)
 	return v.WithFooter(orphan.Footer(orphans))
 }

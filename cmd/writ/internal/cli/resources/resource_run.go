@@ -36,7 +36,7 @@ type changedResource struct {
 	Run      writ.RunID        `json:"run"`
 	NodeName string            `json:"node_name,omitempty"`
 	// Resource is the present resource of this kind and name, nil if it is missing. A later run may have changed it.
-	Resource *writ.Resource `json:"resource,omitempty"`
+	Resource *api.ListedResource `json:"resource,omitempty"`
 }
 
 // list prints the resources that the runs changed, sorted by kind and name.
@@ -82,7 +82,7 @@ func changedBy(ctx context.Context, c *client.Client, id writ.RunID, kind string
 	if len(changed) == 0 {
 		return nil, nil
 	}
-	present, err := c.Resources(ctx, api.ListResourcesParams{
+	present, err := c.Listed(ctx, api.ListResourcesParams{
 		Kind: api.Given(writ.ResourceKind(kind)), Project: api.Given(string(run.Project)),
 		Datacenter: api.Given(string(run.Datacenter)),
 	})
@@ -90,7 +90,7 @@ func changedBy(ctx context.Context, c *client.Client, id writ.RunID, kind string
 		return nil, err
 	}
 	for i := range changed {
-		at := slices.IndexFunc(present, func(r writ.Resource) bool {
+		at := slices.IndexFunc(present, func(r api.ListedResource) bool {
 			return r.Kind == changed[i].Kind && r.Name == changed[i].Name
 		})
 		if at >= 0 {
@@ -128,7 +128,7 @@ func changedTable(all []changedResource, where locations) terminal.View {
 	if page.Items == nil {
 		page.Items = []changedResource{}
 	}
-	present := func(cell func(writ.Resource) string) func(changedResource) string {
+	present := func(cell func(api.ListedResource) string) func(changedResource) string {
 		return func(r changedResource) string {
 			if r.Resource == nil {
 				return ""
@@ -147,10 +147,10 @@ func changedTable(all []changedResource, where locations) terminal.View {
 			}
 			return state(r)
 		}),
-		cli.Column("ADDRESS", present(addressCell)),
+		cli.Column("ADDRESS", present(func(r api.ListedResource) string { return addressCell(r.Resource) })),
 		cli.Column("NODE", func(r changedResource) string { return r.NodeName }),
 		cli.Column("CALL", func(r changedResource) string { return cli.Number(r.Call) }),
 		cli.Wide("RUN", func(r changedResource) string { return string(r.Run) }),
-		cli.Wide("LAST RUN", present(func(r writ.Resource) string { return string(r.Run) })),
+		cli.Wide("LAST RUN", present(func(r api.ListedResource) string { return string(r.Run) })),
 	)
 }

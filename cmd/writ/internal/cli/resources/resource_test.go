@@ -8,7 +8,10 @@ import (
 	"writ"
 	"writ/cmd/writ/internal/cli/orphan"
 	"writ/cmd/writ/internal/terminal"
+	"writ/coord/api"
 )
+
+func listed(r writ.Resource) api.ListedResource { return api.ListedResource{Resource: r} }
 
 func TestAResourceSaysWhatItsNodeMended(t *testing.T) {
 	r := writ.Resource{
@@ -18,7 +21,7 @@ func TestAResourceSaysWhatItsNodeMended(t *testing.T) {
 			{Number: 9, Time: time.Now().Add(-3*time.Minute - time.Second), What: "its process had died,\x1b[2J killed by the kernel"},
 		},
 	}
-	text := resourceText(r, nil, locations{})
+	text := resourceText(listed(r), nil, locations{})
 	for _, want := range []string{
 		"  drift: its volume data is not as it was\n  mended 3m ago: its process had died,", "killed by the kernel\n  mended 5h ago: the host was started anew\n  and mended 7 times before that\n",
 	} {
@@ -29,7 +32,7 @@ func TestAResourceSaysWhatItsNodeMended(t *testing.T) {
 	if strings.Contains(text, "\x1b") {
 		t.Errorf("what a driver says reaches the terminal: %q", text)
 	}
-	if r.Mended = nil; strings.Contains(resourceText(r, nil, locations{}), "mended") {
+	if r.Mended = nil; strings.Contains(resourceText(listed(r), nil, locations{}), "mended") {
 		t.Error("what was never mended says that it was")
 	}
 }
@@ -45,7 +48,7 @@ func TestAResourceSaysHowItStandsAndWhatElseWasMadeForIt(t *testing.T) {
 	}
 	where := locations{nodes: nodes, projects: map[writ.ProjectID]string{"p": "web-shop"}}
 	all := orphan.On(nodes)
-	text := resourceText(r, orphan.Of(all, web), where)
+	text := resourceText(listed(r), orphan.Of(all, web), where)
 	for _, want := range []string{
 		"  it is running, at fd00::7\n", "  on node n2, orphan: the process 77 belongs to no resource (found by machine); to remove it: kill 77",
 	} {
@@ -56,7 +59,7 @@ func TestAResourceSaysHowItStandsAndWhatElseWasMadeForIt(t *testing.T) {
 	if strings.Contains(text, "/d/v0") || strings.Contains(text, "\x1b") {
 		t.Errorf("it says:\n%q", text)
 	}
-	table := resourceTable([]writ.Resource{r}, all, where).Text(false)
+	table := resourceTable([]api.ListedResource{listed(r)}, all, where).Text(false)
 	for _, want := range []string{"KIND     NAME   STATE    ADDRESS  PROJECT", "machine  web-0  running  fd00::7  web-shop", "\n2 orphans on n2: `writ resource list --orphans`"} {
 		if !strings.Contains(table, want) {
 			t.Errorf("the table does not say %q:\n%s", want, table)
@@ -70,11 +73,21 @@ func TestAResourceSaysHowItStandsAndWhatElseWasMadeForIt(t *testing.T) {
 	}
 
 	r.Node = "b" // its state is unknown
-	if text := resourceText(r, nil, where); !strings.Contains(text, "it was running when its node was heard of last, at fd00::7") {
+	if text := resourceText(listed(r), nil, where); !strings.Contains(text, "it was running when its node was heard of last, at fd00::7") {
 		t.Errorf("on a lost node it says:\n%s", text)
 	}
-	if table := resourceTable([]writ.Resource{r}, nil, where).Text(false); !strings.Contains(table, "unknown") || strings.Contains(table, "orphan") {
+	if table := resourceTable([]api.ListedResource{listed(r)}, nil, where).Text(false); !strings.Contains(table, "unknown") || strings.Contains(table, "orphan") {
 		t.Errorf("on a lost node the table says:\n%s", table)
+	}
+
+	// A reader of some projects sees no nodes.
+	if text := resourceText(listed(r), nil, locations{}); !strings.Contains(text, "  it is running, at") {
+		t.Errorf("without nodes it says:\n%s", text)
+	}
+	silent := listed(r)
+	silent.Unheard = &api.Unheard{State: api.UnheardStateSilent}
+	if text := resourceText(silent, nil, locations{}); !strings.Contains(text, "it was running when its node") {
+		t.Errorf("on a silent node it says:\n%s", text)
 	}
 }
 
@@ -84,12 +97,12 @@ func TestAllAddressesOfResourceAreShown(t *testing.T) {
 	r.Standing = writ.Standing{State: "running", Address: "5f9:8d1c:b3a0:25ff:ff0f:1234:abcd:ef01", IPv4: "10.0.0.2", MoreAddresses: []string{"fd00:1::7"}, Published: []writ.Published{
 		{Address: "192.0.2.10", Port: 8080, To: 80, Protocol: "tcp"}, {Address: "2001:db8::10", Port: 53, To: 5353, Protocol: "udp"},
 	}}
-	text := resourceText(r, nil, where)
+	text := resourceText(listed(r), nil, where)
 	if want := "it is running, at 5f9:8d1c:b3a0:25ff:ff0f:1234:abcd:ef01 10.0.0.2\n" +
 		"  on another of its networks at fd00:1::7\n  published at 192.0.2.10:8080, for its port 80\n  published at [2001:db8::10]:53/udp, for its port 5353\n"; !strings.Contains(text, want) {
 		t.Errorf("it shows\n%swant\n%s", text, want)
 	}
-	view := resourceTable([]writ.Resource{r}, nil, where)
+	view := resourceTable([]api.ListedResource{listed(r)}, nil, where)
 	all := "192.0.2.10:8080 [2001:db8::10]:53/udp 5f9:8d1c:b3a0:25ff:ff0f:1234:abcd:ef01 10.0.0.2 fd00:1::7"
 	if table := view.Text(false); !strings.Contains(table, all) {
 		t.Errorf("the table is\n%s", table)
@@ -128,15 +141,15 @@ func TestHealthOfContainerIsShown(t *testing.T) {
 	where := locations{nodes: map[writ.NodeID]writ.Node{"a": node}}
 	r := writ.Resource{ResourceID: writ.ResourceID{Kind: writ.KindContainer, Name: "web"}, Node: "a"}
 	r.Standing = writ.Standing{State: "running", Address: "fd00::7", Health: "unhealthy"}
-	if text := resourceText(r, nil, where); !strings.Contains(text, "it is running, unhealthy, at fd00::7\n") {
+	if text := resourceText(listed(r), nil, where); !strings.Contains(text, "it is running, unhealthy, at fd00::7\n") {
 		t.Errorf("it says:\n%s", text)
 	}
-	if table := resourceTable([]writ.Resource{r}, nil, where).Text(false); !strings.Contains(table, "running, unhealthy") {
+	if table := resourceTable([]api.ListedResource{listed(r)}, nil, where).Text(false); !strings.Contains(table, "running, unhealthy") {
 		t.Errorf("the table says:\n%s", table)
 	}
 	node.Liveness = writ.LivenessLost
 	where.nodes["a"] = node
-	if table := resourceTable([]writ.Resource{r}, nil, where).Text(false); strings.Contains(table, "unhealthy") {
+	if table := resourceTable([]api.ListedResource{listed(r)}, nil, where).Text(false); strings.Contains(table, "unhealthy") {
 		t.Errorf("on a lost node the table says:\n%s", table)
 	}
 }
@@ -155,7 +168,7 @@ func TestExitOfContainerIsShown(t *testing.T) {
 		{nil, "", ""},
 	} {
 		r.Standing = writ.Standing{State: "stopped", Exit: c.exit}
-		text := resourceText(r, nil, where)
+		text := resourceText(listed(r), nil, where)
 		if !strings.Contains(text, c.line) || c.exit == nil && strings.Contains(text, "ended") {
 			t.Errorf("of %v it says:\n%s", c.exit, text)
 		}

@@ -67,7 +67,7 @@ type revisionDiff struct {
 }
 
 func diffRevisions(ctx context.Context, env *cli.Env, name, datacenter string, from, to int) error {
-	c, d, err := findDeployment(ctx, env, name, datacenter)
+	c, d, err := cli.FindDeployment(ctx, env, name, datacenter)
 	if err != nil {
 		return err
 	}

@@ -65,7 +65,7 @@ type historyPage struct {
 }
 
 func history(ctx context.Context, env *cli.Env, name string, f historyFlags) error {
-	c, d, err := findDeployment(ctx, env, name, f.datacenter)
+	c, d, err := cli.FindDeployment(ctx, env, name, f.datacenter)
 	if err != nil {
 		return err
 	}
@@ -94,25 +94,6 @@ func history(ctx context.Context, env *cli.Env, name string, f historyFlags) err
 	}
 	env.Note("earlier ones: writ deployment history %s --before %d", name, page.NextBefore)
 	return nil
-}
-
-// findDeployment returns the deployment with a name, which must be unique in the selected project and datacenter.
-func findDeployment(
-	ctx context.Context, env *cli.Env, name, datacenter string,
-) (*client.Client, revision.Deployment, error) {
-	if !writ.ValidName(name) {
-		return nil, revision.Deployment{}, writ.Errorf(writ.CodeUsage, "%q is not a valid name of a deployment", name).
-			WithHint("`writ deployment list` shows the names")
-	}
-	c, err := env.Client()
-	if err != nil {
-		return nil, revision.Deployment{}, err
-	}
-	d, err := revision.Find(ctx, c, name, env.Flags.Project, datacenter)
-	if writ.CodeOf(err) == writ.CodeNotFound && writ.AsError(err).Hint == "" {
-		err = unknownDeployment(ctx, env, name, datacenter)
-	}
-	return c, d, err
 }
 
 // addChanges sets how each revision differs from the one before. A text that cannot be verified is shown with the reason.

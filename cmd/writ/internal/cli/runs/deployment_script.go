@@ -105,7 +105,7 @@ func signedScriptOf(r *revision.Revision) signedScript {
 }
 
 func script(ctx context.Context, env *cli.Env, name string, f scriptFlags) error {
-	c, d, err := findDeployment(ctx, env, name, f.datacenter)
+	c, d, err := cli.FindDeployment(ctx, env, name, f.datacenter)
 	if err != nil {
 		return err
 	}

@@ -53,8 +53,8 @@ The command verifies the signature of the revision. States and addresses are as 
 // shownDeployment is the JSON and YAML form of a deployment with its newest revision and its resources.
 type shownDeployment struct {
 	api.Deployment
-	Newest *shownRevision  `json:"newest,omitempty"` // nil if its text cannot be read or verified
-	Owned  []writ.Resource `json:"owned"`
+	Newest *shownRevision       `json:"newest,omitempty"` // nil if its text cannot be read or verified
+	Owned  []api.ListedResource `json:"owned"`
 }
 
 // shownRevision describes the signed text of a revision.
@@ -78,7 +78,7 @@ func showDeployment(
 		return err
 	}
 	shown := shownDeployment{Deployment: d}
-	if shown.Owned, err = c.Resources(ctx, api.ListResourcesParams{
+	if shown.Owned, err = c.Listed(ctx, api.ListResourcesParams{
 		Project: api.Given(string(d.Project)), Datacenter: api.Given(string(d.Datacenter)), Deployment: &d.Name,
 	}); err != nil {
 		return err
@@ -163,15 +163,15 @@ func deploymentText(
 	return b.String()
 }
 
-func ownedTable(owned []writ.Resource, nodes map[writ.NodeID]string) terminal.View {
-	return terminal.List(nil, owned, func(r writ.Resource) string { return string(r.Kind) + "/" + r.Name },
-		cli.Column("KIND", func(r writ.Resource) string { return string(r.Kind) }),
-		cli.Column("NAME", func(r writ.Resource) string { return r.Name }),
-		cli.Column("STATE", func(r writ.Resource) string { return r.State }),
-		cli.Column("ADDRESS", func(r writ.Resource) string { return strings.TrimSpace(r.Address + " " + r.IPv4) }),
-		cli.Column("NODE", func(r writ.Resource) string { return nodes[r.Node] }),
-		cli.Column("AGE", func(r writ.Resource) string { return cli.Age(r.Created) }),
-		cli.Wide("RUN", func(r writ.Resource) string { return string(r.Run) }),
-		cli.Column("DRIFT", func(r writ.Resource) string { return strings.Join(r.Drift, "; ") }),
+func ownedTable(owned []api.ListedResource, nodes map[writ.NodeID]string) terminal.View {
+	return terminal.List(nil, owned, func(r api.ListedResource) string { return string(r.Kind) + "/" + r.Name },
+		cli.Column("KIND", func(r api.ListedResource) string { return string(r.Kind) }),
+		cli.Column("NAME", func(r api.ListedResource) string { return r.Name }),
+		cli.Column("STATE", cli.StateNow),
+		cli.Column("ADDRESS", func(r api.ListedResource) string { return strings.TrimSpace(r.Address + " " + r.IPv4) }),
+		cli.Column("NODE", func(r api.ListedResource) string { return nodes[r.Node] }),
+		cli.Column("AGE", func(r api.ListedResource) string { return cli.Age(r.Created) }),
+		cli.Wide("RUN", func(r api.ListedResource) string { return string(r.Run) }),
+		cli.Column("DRIFT", func(r api.ListedResource) string { return strings.Join(r.Drift, "; ") }),
 	)
 }

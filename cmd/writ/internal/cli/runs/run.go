@@ -1,4 +1,4 @@
-// Package runs contains the commands that sign and submit scripts and follow their runs: submit, run, deployment, logs,
+// Package runs contains the commands that sign and submit scripts and follow their runs: submit, run, deployment,
 // payload and sign.
 package runs
 
@@ -294,8 +294,8 @@ project that the flags select, like "writ run cancel --all". It does not watch t
 // Commands returns the commands of this group.
 func Commands(env *cli.Env) []*cobra.Command {
 	everyday := env.ClientCommands(
-		cli.InProject(submitCommand(env)), cli.InProject(runCommand(env)), cli.InProject(logsCommand(env)),
-		cli.InProject(payloadCommand(env)), cli.InProject(signCommand(env)),
+		cli.InProject(submitCommand(env)), cli.InProject(runCommand(env)), cli.InProject(payloadCommand(env)),
+		cli.InProject(signCommand(env)),
 	)
 	return append(cli.InGroup(cli.Everyday, everyday...),
 		cli.InGroup(cli.Administration, env.ClientCommands(cli.InProject(deploymentCommand(env)))...)...)

@@ -93,3 +93,9 @@ func paramText(v any) string {
 	}
 	return fmt.Sprint(v)
 }
+
+// SubmitAgain returns the command that submits the script of a run again, in the datacenter with this name. payload is
+// the signed text, nil if the coordinator does not have it: the command then lacks parameters.
+func SubmitAgain(run api.Run, datacenter string, payload *identity.Payload) string {
+	return resubmit{run, datacenter, payload}.submit()
+}

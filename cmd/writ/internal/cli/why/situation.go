@@ -58,6 +58,7 @@ type callReasons struct {
 
 // SituationOf requests a run and its surroundings from the coordinator. If a request fails, it returns the error with
 // the answers so far, or with nil if the run is missing. Queue depths are missing while the datacenter does not answer.
+// Nodes and queues are missing if the reader may not read all projects.
 func SituationOf(ctx context.Context, c *client.Client, id writ.RunID) (*Situation, error) {
 	s := &Situation{nodes: make(map[writ.NodeID]writ.Node), queues: make(map[writ.NodeID]writ.QueueDepth), now: time.Now()}
 	var err error
@@ -98,7 +99,7 @@ func SituationOf(ctx context.Context, c *client.Client, id writ.RunID) (*Situati
 			s.queues[q.Node] = q
 		}
 	}
-	if err != nil && !writ.AsError(err).Retryable() {
+	if err != nil && !writ.AsError(err).Retryable() && writ.CodeOf(err) != writ.CodeRoleMissing {
 		return s, err
 	}
 	return s, nil
@@ -145,7 +146,7 @@ func (s *Situation) askNodes(ctx context.Context, c *client.Client) error {
 				func(c writ.Call) bool { return s.nodes[c.Node].ID == "" && (c.Node != "" || endedByLoss(c)) }) {
 			return nil
 		}
-		nodes, err := c.Nodes.List(ctx,
+		nodes, err := c.Nodes.ListIfAllowed(ctx,
 			api.ListNodesParams{Datacenter: api.Given(string(s.Run.Datacenter)), Admission: admission})
 		if err != nil {
 			return err

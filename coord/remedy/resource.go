@@ -1,0 +1,79 @@
+package remedy
+
+import (
+	"strings"
+	"time"
+
+	"writ"
+	"writ/coord/api"
+)
+
+// Trouble is a problem of a resource that a person should know, as the end of a sentence about the resource.
+type Trouble struct {
+	What  string    // "is unhealthy"
+	Since time.Time // zero if unknown
+	// Next is the command to type next. It is zero if a new submission of the script helps: the command for that needs
+	// the signed text.
+	Next Command
+}
+
+// States and health of resources with a problem, as nodes report them.
+const (
+	stateUnclear = "unknown" // the driver cannot determine the state
+	stateGone    = "gone"    // the node has lost the resource
+	stateStopped = "stopped"
+	unhealthy    = "unhealthy" // the health check of the container fails
+)
+
+// Resource returns the problems of a resource, the most important one first. If its node or datacenter is unheard, the
+// other problems are as of then. project and datacenter are the names of its project and datacenter, for the commands;
+// an invalid name is omitted.
+func Resource(r api.ListedResource, project, datacenter string) (all []Trouble) {
+	if u := r.Unheard; u != nil {
+		all = append(all, unheard(*u))
+	}
+	logs := aboutResource(Logs, r, project, datacenter)
+	show := aboutResource(ShowResource, r, project, datacenter)
+	if r.Kind != writ.KindContainer && r.Kind != writ.KindMachine {
+		logs = show
+	}
+	switch {
+	case r.State == stateGone:
+		all = append(all, Trouble{What: "is gone from its node"})
+	case r.State == stateUnclear:
+		all = append(all, Trouble{What: "has an unknown state: its node cannot inspect it", Next: show})
+	case r.Health == unhealthy:
+		all = append(all, Trouble{What: "is unhealthy", Next: logs})
+	}
+	for _, text := range r.Drift {
+		t := Trouble{What: "differs from its request: " + strings.TrimSuffix(text, ".")}
+		if r.State == stateStopped {
+			t.Next = logs
+		}
+		all = append(all, t)
+	}
+	return all
+}
+
+// unheard describes a resource whose state is not current.
+func unheard(u api.Unheard) Trouble {
+	if u.State == api.UnheardStateAway {
+		return Trouble{What: "is in a datacenter that is away", Since: u.Since, Next: List(ListDatacenters)}
+	}
+	return Trouble{What: "is on a node that is " + string(u.State), Since: u.Since, Next: List(ListNodes)}
+}
+
+// aboutResource returns a command about a resource. It is zero if a name is not valid.
+func aboutResource(verb Verb, r api.ListedResource, project, datacenter string) Command {
+	if !writ.ValidName(r.Name) || !writ.ValidName(string(r.Kind)) {
+		return Command{}
+	}
+	c := Command{Verb: verb, Line: "writ " + string(verb) + " " + string(r.Kind) + "/" + r.Name}
+	if writ.ValidName(project) {
+		c.Line += " --project " + project
+	}
+	if writ.ValidName(datacenter) {
+		c.Line += " --dc " + datacenter
+	}
+	return c
+}
