@@ -382,7 +382,7 @@ func (t *target) Exec(ctx context.Context, command []string) (exit int64, output
 	if writ.CodeOf(err) == writ.CodeArgumentsInvalid { // the container cannot run it
 		return 0, "", &health.Failure{Cause: writ.AsError(err).Message}
 	}
-	return int64(code), p.out.text() + p.err.text(), err
+	return int64(code), p.out.text(t.secrets) + p.err.text(t.secrets), err
 }
 
 // Clean implements health.Target.

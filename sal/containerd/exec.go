@@ -6,8 +6,10 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -21,6 +23,7 @@ import (
 	"writ/sal"
 	"writ/sal/catalog"
 	"writ/sal/containerd/runtimespec"
+	"writ/sal/logfile"
 )
 
 // maxOutput limits each output of a program in the result of container.exec, in bytes.
@@ -44,6 +47,10 @@ func (j *job) exec(ctx context.Context, r *record, args *catalog.ContainerExec) 
 	if err != nil {
 		return sal.Outcome{}, err
 	}
+	secrets, err := secretsOfProgram(ctx, j, r, args)
+	if err != nil {
+		return sal.Outcome{}, err
+	}
 	exit, err := p.run(ctx, r.Own.Container, args.Command, env)
 	if err != nil {
 		return sal.Outcome{}, err
@@ -53,8 +60,36 @@ func (j *job) exec(ctx context.Context, r *record, args *catalog.ContainerExec) 
 		return sal.Outcome{}, err
 	}
 	outcome.Values["exit_code"] = int64(exit)
-	outcome.Values["stdout"], outcome.Values["stderr"] = p.out.text(), p.err.text()
+	outcome.Values["stdout"], outcome.Values["stderr"] = p.out.text(secrets), p.err.text(secrets)
 	return outcome, nil
+}
+
+// secretsOfProgram returns the secrets that a program receives: in the environment of its container, in its own
+// environment and as its input. Every reader of the project can read its output.
+func secretsOfProgram(
+	ctx context.Context, j *job, r *record, args *catalog.ContainerExec,
+) (logfile.Secrets, error) {
+	all, err := secretsOf(ctx, j, r)
+	if err != nil {
+		return nil, err
+	}
+	for _, text := range append(slices.Collect(maps.Values(args.Env)), args.Stdin) {
+		name, is := text.Secret()
+		if !is {
+			continue
+		}
+		value, err := text.Reveal()
+		if err != nil {
+			return nil, err
+		}
+		if len(value) >= leastSecret {
+			if all == nil {
+				all = logfile.Secrets{}
+			}
+			all[value] = name.String()
+		}
+	}
+	return all, nil
 }
 
 // program is a program that runs in a container.
@@ -312,10 +347,17 @@ func (e *ending) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-func (e *ending) text() string {
+// text returns the end of the input without secrets, at most maxOutput bytes.
+func (e *ending) text(secrets logfile.Secrets) string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return printable(e.kept[max(0, len(e.kept)-maxOutput):])
+	text := printable(e.kept[max(0, len(e.kept)-maxOutput):])
+	if e.all > maxOutput {
+		text = secrets.HideEnd([]byte(text))
+	} else {
+		text = secrets.Hide([]byte(text))
+	}
+	return printable([]byte(text[max(0, len(text)-maxOutput):])) // a name may be longer than its secret
 }
 
 // printable converts output to text: invalid bytes become question marks, and the rest of a character that was cut at

@@ -896,6 +896,42 @@ func TestLogMasksEnvironmentSecrets(t *testing.T) {
 	b.must("container.delete", "web", nil)
 }
 
+// Promise: Networks and containers: The output of container.exec shows no secret that the program received in its
+// environment or as its input.
+// How: The node replaces the values before it reports the result.
+// Also: TestEndOfATextRevealsNoSecret.
+func TestExecMasksSecrets(t *testing.T) {
+	b := newFixture(t, "")
+	known := map[catalog.Secret]string{"pw@1": "s3cr3t-0f-th3-c0nta1n3r", "own@2": "0f-th3-pr0gram", "in@1": "0f-th3-input", "pin@1": "123"}
+	secret := func(name string) any { return map[string]any{"secret": name} }
+	do := func(operation string, args map[string]any) map[string]any {
+		t.Helper()
+		r := b.request(operation, "web", args, known)
+		o, err := b.driver.Do(t.Context(), r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return o.Values
+	}
+	do("container.create", map[string]any{"image": "busybox", "command": waits, "env": map[string]any{"PW": secret("pw@1"), "PIN": secret("pin@1")}})
+	got := do("container.exec", map[string]any{
+		"command": []any{"sh", "-c", `echo "a $PW b"; cat; echo " $PIN"; echo "$OWN" >&2`},
+		"env":     map[string]any{"OWN": secret("own@2")}, "stdin": secret("in@1"),
+	})
+	if want := fmt.Sprintf("a %s b\n%s 123\n", catalog.Secret("pw@1"), catalog.Secret("in@1")); got["stdout"] != want {
+		t.Errorf("it writes %q", got["stdout"])
+	}
+	if got["stderr"] != catalog.Secret("own@2").String()+"\n" {
+		t.Errorf("it reports %q", got["stderr"])
+	}
+	got = do("container.exec", map[string]any{"command": []any{"sh", "-c", `yes "$PW" | head -n 5000; printf "%s" "$PW"`}})
+	text := got["stdout"].(string)
+	if len(text) > maxOutput || len(text) < maxOutput/4 || strings.ContainsAny(strings.ReplaceAll(text, "pw@1", ""), "0123456789") {
+		t.Errorf("of a long output it keeps %d bytes, which begin with %.60q and end with %q", len(text), text, text[max(0, len(text)-60):])
+	}
+	do("container.delete", nil)
+}
+
 // Output is dropped while a full file cannot be put aside. The positions of later output are correct.
 func TestStuckFullLogStaysUnchanged(t *testing.T) {
 	dir := t.TempDir()

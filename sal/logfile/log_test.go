@@ -240,6 +240,21 @@ func TestNoPositionRevealsASecret(t *testing.T) {
 	}
 }
 
+// The end of an output may begin anywhere.
+func TestEndOfATextRevealsNoSecret(t *testing.T) {
+	secrets := logfile.Secrets{"HUNTER2": "(a)", "ABXA": "(b)", "K1\nK2\nK3": "(c)"}
+	const text = "password is HUNTER2! ABXA\nABXABXA\nK1\nK2\nK3\nK1\nK2\nK3 end"
+	for n := range len(text) {
+		shown := secrets.HideEnd([]byte(text[n:]))
+		if strings.ContainsAny(strings.Replace(shown, "BXA", "", 1), "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789") || !strings.HasSuffix(text, shown[max(0, len(shown)-1):]) {
+			t.Errorf("from byte %d on it is %q", n, shown)
+		}
+	}
+	if shown := secrets.HideEnd([]byte("all of HUNTER2 is known")); shown != "all of (a) is known" {
+		t.Errorf("it is %q", shown)
+	}
+}
+
 func TestLogEndingWithASecretIsReadToItsEnd(t *testing.T) {
 	l := newLog(t)
 	l.Secrets = map[string]string{"abca": "(one)"}

@@ -111,6 +111,17 @@ func (s Secrets) endBefore(text []byte, n int) int {
 // HidePart is Hide for the first part of a text. It also removes a possible beginning of a secret at the end of the part.
 func (s Secrets) HidePart(text []byte) string { return s.Hide(text[:s.endBefore(text, len(text))]) }
 
+// HideEnd is Hide for the last part of a text. It also removes a possible end of a secret at the start of the part.
+func (s Secrets) HideEnd(text []byte) string {
+	k := s.tail(text)
+	for i := 0; i < k; i++ {
+		if whole, _ := s.at(text[i:]); i+whole > k { // another secret may begin inside this one
+			k, i = i+whole, -1
+		}
+	}
+	return s.Hide(text[k:])
+}
+
 // Hide replaces secrets and invalid characters in text.
 func (s Secrets) Hide(text []byte) string {
 	var pairs []string
