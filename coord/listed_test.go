@@ -14,7 +14,7 @@ import (
 //
 // Promise: Readers and roles: A list of resources marks outdated states, also for readers of one project.
 // How: The coordinator adds the state of the node or datacenter, and since when it is unheard.
-// Also: TestStatusHasTheAgeOfItsFacts
+// Also: TestStatusHasTheAgeOfItsFacts.
 func TestListMarksOutdatedStates(t *testing.T) {
 	t.Parallel()
 	p := start(t, nil)

@@ -22,8 +22,8 @@ func statusCommand(env *cli.Env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "status DEPLOYMENT",
 		Short: "Show on one screen how a deployment is: resources, last run, problems and the next command",
-		Long: `Shows a deployment: the newest revision with its signer, its run and the result of the run, the resources
-with their states, health and addresses, and each problem with the next command.
+		Long: `Shows a deployment: the newest revision with its signer, and the result of its run. Then the resources
+follow with their states, health and addresses, and each problem with the next command.
 
 The command verifies the signatures of the revision and of the run's result. States, health and addresses are as the
 coordinator has them. While the datacenter does not answer, the command shows the last known ones with their age.
