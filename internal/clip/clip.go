@@ -21,6 +21,15 @@ func Prefix(text string, limit int) string {
 	return strings.ToValidUTF8(text[:min(len(text), limit)], "")
 }
 
+// End shortens a text to the complete characters in its last limit bytes, after "…". A text within the limit is returned
+// unchanged.
+func End(text string, limit int) string {
+	if len(text) <= limit {
+		return text
+	}
+	return mark + strings.ToValidUTF8(text[len(text)-limit:], "")
+}
+
 // OneLine replaces line breaks, shortens a text to about `most` bytes and makes it valid UTF-8. Clients escape line
 // breaks when they print a text, as they do control characters.
 func OneLine(text string, most int) string {

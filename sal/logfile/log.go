@@ -67,6 +67,32 @@ func (l *Log) Written(after string) (bool, error) {
 	return part.Text != "" || part.Lost || part.Next != after && after != "", err
 }
 
+// End returns the last bytes of the log, at most `most`, with secrets replaced. The writer must have ended.
+func (l *Log) End(most int64) (string, error) {
+	v, err := l.open()
+	if err != nil {
+		return "", err
+	}
+	defer v.close()
+	from, err := l.Secrets.skip(v, max(0, v.end()-most)) // the text must not begin inside a secret
+	if err != nil {
+		return "", err
+	}
+	at, text, err := v.read(from, v.end()-from)
+	for err == nil && len(text) > 0 && at+int64(len(text)) < v.end() { // skip a removed range
+		at, text, err = v.read(at+int64(len(text)), most)
+	}
+	if err != nil {
+		return "", err
+	}
+	told := l.Secrets.Hide(text)
+	told = told[max(0, len(told)-int(most)):]
+	for len(told) > 0 && !utf8.RuneStart(told[0]) {
+		told = told[1:]
+	}
+	return told, nil
+}
+
 // stream returns the form of Stream that positions contain.
 func (l *Log) stream() string {
 	sum := sha256.Sum256([]byte("log\x00" + l.Stream))

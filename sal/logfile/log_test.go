@@ -87,6 +87,28 @@ func TestTheEndOfALogIsItsLastLines(t *testing.T) {
 	}
 }
 
+// The end of a log never has a part of a secret, wherever the log is cut.
+func TestEndOfLogHidesSecrets(t *testing.T) {
+	l := newLog(t)
+	if text, err := l.End(10); text != "" || err != nil {
+		t.Errorf("an empty log ends with %q, %v", text, err)
+	}
+	l.Secrets = logfile.Secrets{"s3cr3t-and-long": "<secret a>", "s3cr3t": "<secret b>"}
+	say(t, l, "one s3cr3t-and-long two s3cr")
+	putAside(t, l)
+	say(t, l, "3t é\xff\x00 three s3cr3t\n")
+	whole := "one <secret a> two <secret b> é? three <secret b>\n"
+	for most := range int64(80) {
+		text, err := l.End(most)
+		if err != nil || int64(len(text)) > most || strings.Contains(text, "s3c") || strings.Contains(text, "r3t") || strings.Contains(text, "and-long") {
+			t.Errorf("the last %d bytes: %q, %v", most, text, err)
+		}
+		if most > 60 && text != whole {
+			t.Errorf("the last %d bytes: %q, want %q", most, text, whole)
+		}
+	}
+}
+
 func TestLogIsReadFromAPosition(t *testing.T) {
 	l := newLog(t)
 	say(t, l, "one\ntwo\nthree\n")
