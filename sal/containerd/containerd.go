@@ -7,7 +7,7 @@
 // Files below Dir: records/, in the format of package sal; containers/NAME/ with the files of one container, where NAME
 // is writ.ResourceID.HostName: hosts, resolv.conf, its output (ID.log, and ID.log.N-M for an earlier part, see
 // logfile.Log), and the pipes of programs that run in it (exec/); stages/ID, which exists only while the runtime makes
-// a process (see stage.go). The ID of a container at the daemon is NAME-GENERATION. A replacement is completely made
+// a process (see package stage). The ID of a container at the daemon is NAME-GENERATION. A replacement is completely made
 // beside the old container. Then the record is switched to it, and only after that the old container ends.
 //
 // The daemon stores the environment of a container, including its secrets, in its own store, which only root can read,

@@ -66,7 +66,7 @@ func (j *job) graceOf(r *record) time.Duration {
 // the same. r may be nil.
 func (j *job) end(ctx context.Context, r *record, id string, grace time.Duration) error {
 	j.health.Interrupt(j.Resource) // a probe may be running a program in the container
-	if err := j.stage(id).clear(); err != nil {
+	if err := stageOf(j.Driver, id).Clear(); err != nil {
 		return err
 	}
 	task, err := j.task(ctx, id)

@@ -5,17 +5,23 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"sync"
 
 	"github.com/containerd/containerd/v2/client"
+	mounting "github.com/containerd/containerd/v2/core/mount"
 	"github.com/opencontainers/runtime-spec/specs-go"
 
 	"writ"
 	"writ/internal/confine"
 	"writ/internal/userns"
+	"writ/sal"
+	"writ/sal/catalog"
 	"writ/sal/containerd/imagestore"
+	"writ/sal/containerd/stage"
 	"writ/sal/needs"
 )
 
@@ -95,6 +101,70 @@ func (j *job) usedIDs(ctx context.Context) ([]uint32, error) {
 	return used, nil
 }
 
+func stageOf(d *Driver, id string) stage.Stage {
+	return stage.Stage{Dir: filepath.Join(d.Dir, "stages", id), Step: d.step}
+}
+
+// onStage fills the stage of a container, calls `do`, and clears the stage. root is the root mount for the process, if
+// the daemon does not mount it. A container without its own users has no stage.
+func onStage(
+	ctx context.Context, j *job, r *record, id string, volumes []catalog.Mount, do func(root []mounting.Mount) error,
+) (err error) {
+	if r.Own.IDs == 0 {
+		return do(nil)
+	}
+	s := stageOf(j.Driver, id)
+	if err := s.Clear(); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.Clear()) }()
+	if err := fillStage(ctx, j, r, s, id, volumes); err != nil {
+		return sal.HostError("map the files of "+r.Resource.String()+" to its users", err)
+	}
+	return do([]mounting.Mount{{Type: "bind", Source: s.Root(), Options: []string{"rbind", "rw"}}})
+}
+
+func fillStage(ctx context.Context, j *job, r *record, s stage.Stage, id string, volumes []catalog.Mount) error {
+	user, err := userOf(r)
+	if err != nil {
+		return err
+	}
+	defer user.Close()
+	c := stage.Content{User: user, IDs: r.Own.IDs}
+	for _, m := range volumes {
+		volume, err := j.Volumes.Volume(ctx, j.Resource.Project, m.Volume)
+		if err != nil {
+			return err
+		}
+		c.Volumes = append(c.Volumes, volume.Dir)
+	}
+	if c.Layer, err = layerMounts(ctx, j, id); err != nil {
+		return err
+	}
+	return s.Fill(c)
+}
+
+// userOf returns the user namespace of a container: the owner of its network namespace, or a new one. In a network
+// namespace with another owner, the container's root would lack its rights, such as listening on port 80.
+func userOf(r *record) (*os.File, error) {
+	if r.Own.Namespace != "" {
+		return userns.OfNetwork(r.Own.Namespace)
+	}
+	return userns.Open(r.Own.IDs)
+}
+
+// layerMounts returns the mounts of a container's layer, as the daemon would mount it.
+func layerMounts(ctx context.Context, j *job, id string) ([]mounting.Mount, error) {
+	for _, name := range imagestore.Snapshotters {
+		mounts, err := j.daemon.SnapshotService(name).Mounts(ctx, id)
+		if gone(err) || err != nil && imagestore.NoSnapshotter(err) {
+			continue
+		}
+		return mounts, failed("find the container's layer", err)
+	}
+	return nil, fmt.Errorf("containerd has no layer %s", id)
+}
+
 // idMap returns the ID mapping of a container for the runtime.
 func idMap(first uint32) []specs.LinuxIDMapping {
 	return []specs.LinuxIDMapping{{HostID: first, Size: userns.Many}}
@@ -126,7 +196,7 @@ func (m *mappability) lack(
 		return nil, err
 	}
 	if keeps == "overlayfs" {
-		lack = overlayMaps()
+		lack = stage.Supported()
 	}
 	own := needs.Nearest(dir)
 	for _, dir := range []string{own, cmp.Or(root, own)} {

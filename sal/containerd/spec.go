@@ -248,7 +248,9 @@ func (j *job) spec(r *record, p *plan, image client.Image) []oci.SpecOpts {
 	)
 	if r.Own.IDs != 0 {
 		options = append(options, oci.WithUserNamespace(idMap(r.Own.IDs), idMap(r.Own.IDs)),
-			oci.WithLinuxNamespace(specs.LinuxNamespace{Type: specs.UserNamespace, Path: j.stage(r.Own.Other).user()}))
+			oci.WithLinuxNamespace(specs.LinuxNamespace{
+				Type: specs.UserNamespace, Path: stageOf(j.Driver, r.Own.Other).User(),
+			}))
 	}
 	if r.Own.Namespace != "" {
 		options = append(options,
@@ -258,12 +260,12 @@ func (j *job) spec(r *record, p *plan, image client.Image) []oci.SpecOpts {
 }
 
 // volumes returns the mounts of the volumes. For a container with its own users, their source is on its stage; see
-// stage.
+// package stage.
 func (j *job) volumes(r *record, p *plan) []specs.Mount {
 	all := slices.Clone(p.mounts)
 	for i := range all {
 		if r.Own.IDs != 0 {
-			all[i].Source = j.stage(r.Own.Other).volume(i)
+			all[i].Source = stageOf(j.Driver, r.Own.Other).Volume(i)
 		}
 	}
 	return all

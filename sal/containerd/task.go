@@ -64,7 +64,7 @@ func (j *job) prepare(ctx context.Context, r *record, id string, volumes []catal
 	if err != nil {
 		return failed("find the container", err)
 	}
-	return j.onStage(ctx, r, id, volumes, func(root []mounting.Mount) error {
+	return onStage(ctx, j, r, id, volumes, func(root []mounting.Mount) error {
 		output := cio.BinaryIO(j.Program, map[string]string{loggerWord: logTo(j.logPath(id), r.Own.IDs)})
 		j.step("make the process")
 		_, err := c.NewTask(ctx, output, client.WithRootFS(root))
@@ -83,7 +83,8 @@ func (j *job) prepare(ctx context.Context, r *record, id string, volumes []catal
 
 // run starts the current container, whatever its state.
 func (j *job) run(ctx context.Context, r *record) error {
-	if err := j.stage(r.Own.Container).clear(); err != nil { // left by a runner that ended after it made the process
+	// A runner that ended after it had made the process has left a stage.
+	if err := stageOf(j.Driver, r.Own.Container).Clear(); err != nil {
 		return err
 	}
 	now, err := inspect(ctx, j.daemon, r.Own.Container)
@@ -232,7 +233,7 @@ func (j *job) discard(ctx context.Context, r *record, id string, grace time.Dura
 			return failed("delete the container", err)
 		}
 	}
-	if err := j.stage(id).clear(); err != nil {
+	if err := stageOf(j.Driver, id).Clear(); err != nil {
 		return err
 	}
 	if err := j.removeSnapshot(ctx, id); err != nil {

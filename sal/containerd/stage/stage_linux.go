@@ -1,7 +1,6 @@
-package containerd
+package stage
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -16,72 +15,29 @@ import (
 
 	"writ/internal/userns"
 	"writ/sal"
-	"writ/sal/catalog"
-	"writ/sal/containerd/imagestore"
 	"writ/sal/needs"
 )
 
-// onStage fills the stage of a container, calls `do`, and clears the stage. root is the root mount for the process, if
-// the daemon does not mount it. A container without its own users has no stage.
-func (j *job) onStage(
-	ctx context.Context, r *record, id string, volumes []catalog.Mount, do func(root []mounting.Mount) error,
-) (err error) {
-	if r.Own.IDs == 0 {
-		return do(nil)
-	}
-	s := j.stage(id)
-	if err := s.clear(); err != nil {
+// Fill fills an empty stage.
+func (s Stage) Fill(c Content) error {
+	s.Step("make the stage")
+	if err := os.MkdirAll(s.Dir, 0o700); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, s.clear()) }()
-	if err := j.fillStage(ctx, r, id, volumes); err != nil {
-		return sal.HostError("map the files of "+r.Resource.String()+" to its users", err)
-	}
-	return do([]mounting.Mount{{Type: "bind", Source: filepath.Join(s.dir, "root"), Options: []string{"rbind", "rw"}}})
-}
-
-func (j *job) fillStage(ctx context.Context, r *record, id string, volumes []catalog.Mount) error {
-	s := j.stage(id)
-	s.step("make the stage")
-	if err := os.MkdirAll(s.dir, 0o700); err != nil {
-		return err
-	}
-	user, err := userOf(r)
-	if err != nil {
-		return err
-	}
-	defer user.Close()
-	file := s.user()
+	file := s.User()
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		return err
 	}
-	if err := unix.Mount(fmt.Sprintf("/proc/self/fd/%d", user.Fd()), file, "", unix.MS_BIND, ""); err != nil {
+	if err := unix.Mount(fmt.Sprintf("/proc/self/fd/%d", c.User.Fd()), file, "", unix.MS_BIND, ""); err != nil {
 		return fmt.Errorf("mount the user namespace at %s: %w", file, err)
 	}
-	for i, m := range volumes {
-		volume, err := j.Volumes.Volume(ctx, j.Resource.Project, m.Volume)
-		if err != nil {
-			return err
-		}
-		j.step("show a volume")
-		if err := mountMapped(user, volume.Dir, s.volume(i)); err != nil {
+	for i, dir := range c.Volumes {
+		s.Step("show a volume")
+		if err := mountMapped(c.User, dir, s.Volume(i)); err != nil {
 			return err
 		}
 	}
-	layer, err := j.layer(ctx, id)
-	if err != nil {
-		return err
-	}
-	return (&scene{dir: s.dir, user: user, ids: r.Own.IDs}).root(layer)
-}
-
-// userOf returns the user namespace of a container: the owner of its network namespace, or a new one. In a network
-// namespace with another owner, the container's root would lack its rights, such as listening on port 80.
-func userOf(r *record) (*os.File, error) {
-	if r.Own.Namespace != "" {
-		return userns.OfNetwork(r.Own.Namespace)
-	}
-	return userns.Open(r.Own.IDs)
+	return (&scene{dir: s.Dir, user: c.User, ids: c.IDs}).root(c.Layer)
 }
 
 // mountMapped mounts a directory with mapped IDs at a new path.
@@ -90,18 +46,6 @@ func mountMapped(user *os.File, from, to string) error {
 		return err
 	}
 	return userns.Show(user, from, to)
-}
-
-// layer returns the mounts of a container's layer, as the daemon would mount it.
-func (j *job) layer(ctx context.Context, id string) ([]mounting.Mount, error) {
-	for _, name := range imagestore.Snapshotters {
-		mounts, err := j.daemon.SnapshotService(name).Mounts(ctx, id)
-		if gone(err) || err != nil && imagestore.NoSnapshotter(err) {
-			continue
-		}
-		return mounts, failed("find the container's layer", err)
-	}
-	return nil, fmt.Errorf("containerd has no layer %s", id)
 }
 
 // scene is a stage that is being filled.
@@ -188,18 +132,18 @@ func (s *scene) chownRoot(dir string) error {
 	return nil
 }
 
-// clear removes the stage, as far as it exists. It unmounts first and never deletes data below a mount.
-func (s stage) clear() error {
-	entries, err := os.ReadDir(s.dir)
+// Clear removes the stage, as far as it exists. It unmounts first and never deletes data below a mount.
+func (s Stage) Clear() error {
+	entries, err := os.ReadDir(s.Dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
 		return sal.HostError("list the stage of a container", err)
 	}
-	s.step("clear the stage")
+	s.Step("clear the stage")
 	for _, e := range entries {
-		path := filepath.Join(s.dir, e.Name())
+		path := filepath.Join(s.Dir, e.Name())
 		err := unix.Unmount(path, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
 		if err != nil && !errors.Is(err, unix.EINVAL) { // not a mount point
 			return sal.HostError("unmount "+path, err)
@@ -208,14 +152,14 @@ func (s stage) clear() error {
 			return sal.HostError("clear the stage of a container", err)
 		}
 	}
-	if err := os.Remove(s.dir); err != nil {
+	if err := os.Remove(s.Dir); err != nil {
 		return sal.HostError("clear the stage of a container", err)
 	}
 	return nil
 }
 
-// overlayMaps returns the reason why the kernel cannot stack layers with mapped IDs, or nil if it can.
-func overlayMaps() error {
+// Supported returns the reason why the kernel cannot stack layers with mapped IDs, or nil if it can.
+func Supported() error {
 	var name unix.Utsname
 	if err := unix.Uname(&name); err != nil {
 		return err
