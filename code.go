@@ -149,6 +149,7 @@ const (
 	CodeSecretUnknown          Code = "SECRET_UNKNOWN"
 	CodeSecretUnreadable       Code = "SECRET_UNREADABLE"
 	CodeUnhealthy              Code = "UNHEALTHY"
+	CodeProgramFailed          Code = "PROGRAM_FAILED"
 	CodeInjected               Code = "INJECTED"
 	CodeInjectedFinal          Code = "INJECTED_FINAL"
 )
@@ -608,6 +609,10 @@ var Codes = []CodeInfo{
 	{
 		CodeUnhealthy, Failed, false, 422, ExitFailed, "A container did not pass its health check in time.",
 		"The message has the last probe and output. Mend the program or the check. `health.start_seconds` gives a slow program more time.",
+	},
+	{
+		CodeProgramFailed, Failed, false, 422, ExitFailed, "The program of `container.run` ended with another exit code than 0.",
+		"The message has the end of its output. Mend the program. With `check: false`, the script gets the exit code instead.",
 	},
 	{CodeInjected, Unavailable, true, 422, ExitFailed, "A simulated driver was configured to fail here.", ""},
 	{CodeInjectedFinal, Failed, false, 422, ExitFailed, "A simulated driver was configured to fail here permanently.", ""},

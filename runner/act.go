@@ -92,7 +92,7 @@ func (a *acts) conclude(ctx context.Context, w *work, started time.Time, got att
 		}
 		got.err = withCause(cause, got.err)
 	}
-	if got.err != nil && !w.repeatable() {
+	if got.err != nil && !w.repeatable() && !w.resumable() {
 		got.err = asOutcomeUnknown(w, writ.AsError(got.err))
 	}
 	result := a.answer(w, started, got)
@@ -103,7 +103,13 @@ func (a *acts) conclude(ctx context.Context, w *work, started time.Time, got att
 			result.Found = now.UID
 		}
 	}
-	return a.finish(w, result)
+	recorded := a.finish(w, result)
+	if resuming, ok := w.driver.(sal.Resuming); ok && recorded == result && w.operation.Repeat == catalog.Resume {
+		if err := resuming.DeleteResult(w.ctx, a.request(ctx, w)); err != nil {
+			a.log.WarnContext(w.ctx, "delete the result of a program", "run", w.job.Run, "seq", w.job.Seq, "err", err)
+		}
+	}
+	return recorded
 }
 
 // do calls the driver. It recovers a panic of the driver and masks secrets in its answer.
@@ -145,8 +151,9 @@ func (a *acts) abandon(ctx context.Context, w *work, started time.Time, done <-c
 // other job, finish retries until the result is recorded, because a lost result could lead to a second execution.
 // finish returns nil if the runner stops first.
 func (a *acts) finish(w *work, result *writ.Result) *writ.Result {
+	once := !w.repeatable() && !w.resumable() // a continued job may have no row yet
 	for {
-		err := a.store.note(w.ctx, a.journal.Finish(context.WithoutCancel(w.ctx), w.job, result, !w.repeatable()))
+		err := a.store.note(w.ctx, a.journal.Finish(context.WithoutCancel(w.ctx), w.job, result, once))
 		switch {
 		case err == nil:
 			return result
@@ -177,6 +184,8 @@ func (a *acts) refuse(ctx context.Context, w *work, why error) *writ.Result {
 		return nil
 	case writ.CodeOf(why) == writ.CodeNodeStore:
 		return a.refuseUnrecorded(ctx, w, why)
+	case w.resumable() && writ.AsError(why).Retryable() && a.wasInterrupted(ctx, w):
+		return nil // the next delivery continues it
 	}
 	return a.recordAnswer(ctx, w, func(before *journal.Entry) *writ.Result {
 		if before != nil && before.Incarnation < a.number && !w.repeatable() &&
@@ -187,6 +196,12 @@ func (a *acts) refuse(ctx context.Context, w *work, why error) *writ.Result {
 		}
 		return a.answer(w, w.taken, attempt{err: why})
 	})
+}
+
+// wasInterrupted reports whether an earlier incarnation started the job and did not finish it.
+func (a *acts) wasInterrupted(ctx context.Context, w *work) bool {
+	entry, err := a.journal.Find(context.WithoutCancel(ctx), w.job.JobKey)
+	return err != nil || entry != nil && entry.Result == nil && entry.Incarnation < a.number
 }
 
 // answerAs answers a job with the result of an earlier attempt of its call.

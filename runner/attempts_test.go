@@ -93,6 +93,50 @@ func TestAnAttemptAfterAResumeKnowsTheOneBefore(t *testing.T) {
 	}
 }
 
+// A later attempt of a program that runs once returns the earlier result, unless the supervisor knew its failure.
+func TestLaterAttemptOfProgramKnowsTheOneBefore(t *testing.T) {
+	for _, tt := range []struct {
+		step    string // the step at which the runner dies during the first attempt
+		fails   bool   // the program
+		told    int    // newest attempt whose failure the person knows
+		want    writ.Code
+		effects int
+	}{
+		{step: afterStarted, effects: 1},
+		{step: afterActed, effects: 1},
+		{step: afterFinished, effects: 1},
+		{step: afterActed, fails: true, want: writ.CodeProgramFailed, effects: 1},
+		{step: afterFinished, fails: true, want: writ.CodeProgramFailed, effects: 1},
+		{step: afterSent, fails: true, want: writ.CodeProgramFailed, effects: 1},
+		{step: afterSent, fails: true, told: 1, effects: 2}, // the person has mended the cause, and requests it again
+		{step: afterActed, told: 1, effects: 1},             // no answer had this result
+	} {
+		t.Run(fmt.Sprintf("%s %v told %d", tt.step, tt.fails, tt.told), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, h := newFixture(t), newHost()
+				h.setFailing(tt.fails)
+				first := s.job(1, "container.run", "web", nil)
+				n := s.start(killedAt(t, s, h, tt.step, first), h, nil)
+				h.setFailing(false)
+				second := n.job(1, "container.run", "web", func(j *writ.Job) { j.Attempt, j.Resumes, j.KnownFailures = 2, 1, tt.told })
+				n.push(second)
+				got := n.await(second.JobKey)
+				if codeOf(got) != tt.want {
+					t.Errorf("result = %+v, want %q", got.Error, tt.want)
+				}
+				if h.total() != tt.effects {
+					t.Errorf("%d effects, want %d", h.total(), tt.effects)
+				}
+				third := n.job(1, "container.run", "web", func(j *writ.Job) { j.Attempt, j.Resumes, j.KnownFailures = 3, 2, tt.told })
+				n.push(third)
+				if got := n.await(third.JobKey); codeOf(got) != tt.want || h.total() != tt.effects {
+					t.Errorf("the third attempt: %+v, and %d effects", got.Error, h.total())
+				}
+			})
+		})
+	}
+}
+
 // A node that was disconnected for days still has its results for an open run.
 func TestAJobIsRememberedAsLongAsItCanBeDelivered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -164,9 +208,9 @@ func TestACallActsOnceForAnyOrderOfMessages(t *testing.T) {
 	testenv.CheckProperty(t, func(rt *rapid.T) {
 		steps := rapid.SliceOfN(rapid.SampledFrom([]string{
 			"deliver", "deliver", "deliver an earlier attempt", "next attempt", "kill", "fill the disk", "make room", "wait",
-			"drivers stop before", "drivers stop after", "drivers fail", "drivers fail for good", "drivers work",
+			"drivers stop before", "drivers stop after", "drivers fail", "drivers fail for good", "drivers work", "programs fail",
 		}), 3, 25).Draw(rt, "steps")
-		operation := rapid.SampledFrom([]string{"container.exec", "volume.create"}).Draw(rt, "operation")
+		operation := rapid.SampledFrom([]string{"container.exec", "container.run", "volume.create"}).Draw(rt, "operation")
 		wrong := ""
 		synctest.Test(t, func(t *testing.T) { wrong = newCallGame(t, operation).play(steps) })
 		if wrong != "" {
@@ -259,6 +303,7 @@ func (g *callGame) step(step string) {
 		time.Sleep(2 * time.Minute)
 	default:
 		g.mood.Store(step)
+		g.host.setFailing(step == "programs fail")
 	}
 	quiet(time.Second)
 }
@@ -293,7 +338,8 @@ func (g *callGame) next() {
 // hears records that the failure of the newest attempt is known. It reports whether the failures of all attempts are
 // known.
 func (g *callGame) hears(code writ.Code) bool {
-	if g.told == g.attempt-1 && code != writ.CodeNodeStore || code == writ.CodeOutcomeUnknown {
+	checked := code == writ.CodeOutcomeUnknown || code == writ.CodeProgramFailed
+	if g.told == g.attempt-1 && code != writ.CodeNodeStore || checked {
 		g.told = g.attempt
 	}
 	return g.told == g.attempt

@@ -2,6 +2,7 @@ package runner_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -75,6 +76,10 @@ func TestAJobSurvivesTheDeathOfItsRunner(t *testing.T) {
 			name: "at most once", operation: "container.exec", resource: "web",
 			want:    map[string]writ.Code{afterStarted: writ.CodeOutcomeUnknown, afterActed: writ.CodeOutcomeUnknown},
 			effects: map[string]int{afterStarted: 0, afterActed: 1, afterFinished: 1, afterSent: 1},
+		},
+		{
+			name: "continued", operation: "container.run", resource: "web",
+			effects: map[string]int{afterStarted: 1, afterActed: 1, afterFinished: 1, afterSent: 1},
 		},
 		{
 			name: "declared as harmless", operation: "container.exec", resource: "web", idempotent: true,
@@ -206,6 +211,100 @@ func TestJobContinuesAfterShutdown(t *testing.T) {
 		}
 		if n.host.total() != 1 {
 			t.Errorf("%d effects, want 1", n.host.total())
+		}
+	})
+}
+
+// An interrupted job that its driver continues is not answered while something temporary prevents it: the answer would
+// hide the result.
+func TestBusyContinuedJobStaysOpen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, h := newFixture(t), newHost()
+		job := s.job(1, "container.run", "web", nil)
+		dir := killedAt(t, s, h, afterActed, job)
+		n := s.start(dir, h, nil)
+		blocks := n.job(2, "container.exec", "web", func(j *writ.Job) { j.EndBy = time.Now().Add(10 * time.Minute).UnixMilli() })
+		free := make(chan struct{})
+		h.setPause(func(_ context.Context, _ string, r sal.Request) error {
+			if r.Key == blocks.JobKey.String() {
+				<-free
+			}
+			return nil
+		})
+		n.push(blocks)
+		quiet(time.Second)
+		job.Node, job.Delivery = n.member.Node(), 2
+		job.StartBy = time.Now().Add(10 * time.Second).UnixMilli()
+		n.push(job)
+		quiet(time.Minute)
+		if got := n.got(job.JobKey); len(got) > 0 {
+			t.Errorf("behind a busy resource it was answered with %+v", got[0].Error)
+		}
+		close(free)
+		job.Delivery, job.StartBy, job.EndBy = 3, time.Now().Add(time.Minute).UnixMilli(), time.Now().Add(time.Hour).UnixMilli()
+		n.push(job)
+		if got := n.await(job.JobKey); got.Error != nil || h.count(job.JobKey.String()) != 1 {
+			t.Errorf("then the answer is %+v, with %d effects", got.Error, h.count(job.JobKey.String()))
+		}
+	})
+}
+
+// A driver that continues its work leaves it running if the runner stops, and not if the call ends.
+func TestDriverKnowsWhyItsContextEnds(t *testing.T) {
+	for name, end := range map[string]func(n *node, job *writ.Job){
+		"the runner stops": func(n *node, _ *writ.Job) { n.stop() },
+		"the run is cancelled": func(n *node, job *writ.Job) {
+			n.tell(writ.Control{Cancels: map[writ.RunID]int64{job.Run: time.Now().Add(time.Hour).UnixMilli()}})
+			quiet(time.Second)
+			n.stop()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := newFixture(t).fresh(func(r *runner.Runner) { r.Grace = time.Nanosecond })
+				cause := make(chan error, 1)
+				n.host.setPause(func(ctx context.Context, step string, _ sal.Request) error {
+					<-ctx.Done()
+					cause <- context.Cause(ctx)
+					return ctx.Err()
+				})
+				job := n.job(1, "container.run", "web", func(j *writ.Job) { j.EndBy = time.Now().Add(time.Hour).UnixMilli() })
+				n.push(job)
+				quiet(time.Second)
+				end(n, job)
+				if got, want := errors.Is(<-cause, sal.ErrStopping), name == "the runner stops"; got != want {
+					t.Errorf("the cause is the stop: %v", got)
+				}
+			})
+		})
+	}
+}
+
+// The result of a program is deleted only after the runner has recorded it.
+func TestResultIsDeletedAfterItIsRecorded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newFixture(t).fresh(nil)
+		deleted := func() int {
+			n.host.mu.Lock()
+			defer n.host.mu.Unlock()
+			return len(n.host.deleted)
+		}
+		job := n.job(1, "container.run", "web", func(j *writ.Job) { j.EndBy = time.Now().Add(time.Hour).UnixMilli() })
+		var room func()
+		n.host.setPause(func(_ context.Context, step string, _ sal.Request) error {
+			if step == acted {
+				room = n.fill()
+			}
+			return nil
+		})
+		n.push(job)
+		quiet(10 * time.Second)
+		if got := deleted(); got != 0 {
+			t.Errorf("%d results were deleted before they were recorded", got)
+		}
+		room()
+		if got := n.await(job.JobKey); got.Error != nil || deleted() != 1 {
+			t.Errorf("the answer is %+v, and %d results were deleted", got.Error, deleted())
 		}
 	})
 }

@@ -44,6 +44,11 @@ func (w *work) repeatable() bool {
 	return w.job.Idempotent || w.operation != nil && w.operation.Repeat == catalog.Safe
 }
 
+// resumable reports whether the driver continues the job if an earlier execution was interrupted.
+func (w *work) resumable() bool {
+	return !w.repeatable() && w.operation != nil && w.operation.Repeat == catalog.Resume
+}
+
 // resource returns the resource that the job acts on, or zero for an operation without a resource.
 func (w *work) resource() writ.ResourceID {
 	if w.operation == nil || !w.operation.Named() {

@@ -146,12 +146,17 @@ func (j *jobs) carryOut(accepting context.Context, w *work) *writ.Result {
 }
 
 // notAgain answers a job that must not be repeated and that may have been carried out, by this attempt or an earlier
-// one.
+// one. If the driver can continue an interrupted execution, it does so.
 func (j *jobs) notAgain(accepting context.Context, w *work, past *journal.Past) *writ.Result {
 	interrupted := past.Entry != nil && past.Entry.Incarnation < j.number
-	switch {
+	switch failed := past.Failed; {
 	case !interrupted && past.Done != nil:
 		return j.acts.answerAs(accepting, w, past.Done)
+	case w.resumable() && !interrupted && failed != nil && failed.Error.Code == writ.CodeProgramFailed:
+		return j.acts.answerAs(accepting, w, failed)
+	case w.resumable() && (interrupted || failed == nil):
+		j.log.InfoContext(accepting, "job continued", "run", w.job.Run, "seq", w.job.Seq, "op", w.job.Operation)
+		return j.acts.act(w)
 	case interrupted || past.Unclear:
 		return j.acts.refuse(accepting, w, j.acts.outcomeUnknown(w))
 	}

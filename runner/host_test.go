@@ -1,6 +1,7 @@
 package runner_test
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"sync"
@@ -21,8 +22,18 @@ type host struct {
 	state   string
 	wrote   bool // every log has more lines
 
+	programs map[writ.UID]*program // by the UID of their call
+	failing  bool                  // programs end with an error
+	deleted  []string              // keys of requests
+
 	// pause is called when a driver starts an operation, and when its effect exists; an error ends the operation.
 	pause func(ctx context.Context, step string, request sal.Request) error
+}
+
+// program is a program that has run for a call.
+type program struct {
+	failed   bool
+	returned int // attempt that returned the result
 }
 
 // The steps at which host.pause is called.
@@ -34,7 +45,8 @@ const (
 func newHost() *host {
 	return &host{
 		things: map[writ.ResourceID]writ.UID{}, effects: map[string]int{}, atOnce: map[writ.ResourceID]int{},
-		pause: func(context.Context, string, sal.Request) error { return nil }, state: "there",
+		programs: map[writ.UID]*program{},
+		pause:    func(context.Context, string, sal.Request) error { return nil }, state: "there",
 	}
 }
 
@@ -94,7 +106,10 @@ type driver struct {
 	module string
 }
 
-var _ sal.Logging = (*driver)(nil)
+var (
+	_ sal.Logging  = (*driver)(nil)
+	_ sal.Resuming = (*driver)(nil)
+)
 
 func (d *driver) Describe() writ.NodeDriver {
 	return writ.NodeDriver{Module: d.module, Name: "test-" + d.module, Simulated: d.module != "node"}
@@ -109,8 +124,58 @@ func (d *driver) Do(ctx context.Context, r sal.Request) (sal.Outcome, error) {
 		return sal.Outcome{}, err
 	}
 	r.Progress("working")
+	if r.Operation.Repeat == catalog.Resume {
+		d.runs(r)
+		if err := pause(ctx, acted, r); err != nil {
+			return sal.Outcome{}, err
+		}
+		return d.returns(r)
+	}
 	outcome := d.effect(r)
 	return outcome, pause(ctx, acted, r)
+}
+
+// runs runs the program of a call, unless it has run.
+func (d *driver) runs(r sal.Request) {
+	h := d.host
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if p := h.programs[r.UID]; p == nil || p.returned != 0 && p.returned <= r.Call.Known {
+		h.effects[r.Key]++
+		h.order = append(h.order, r.Key)
+		h.programs[r.UID] = &program{failed: h.failing}
+	}
+}
+
+// returns returns the result of a program.
+func (d *driver) returns(r sal.Request) (sal.Outcome, error) {
+	h := d.host
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	p := h.programs[r.UID]
+	p.returned = cmp.Or(p.returned, r.Call.Attempt)
+	if p.failed {
+		return sal.Outcome{}, writ.Errorf(writ.CodeProgramFailed, "it ended with exit code 3")
+	}
+	return sal.Outcome{Change: writ.ChangeUpdated, Values: map[string]any{"name": r.Resource.Name}}, nil
+}
+
+// DeleteResult implements sal.Resuming.
+func (d *driver) DeleteResult(_ context.Context, r sal.Request) error {
+	h := d.host
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.deleted = append(h.deleted, r.Key)
+	if p := h.programs[r.UID]; p != nil && p.returned != 0 && p.returned <= r.Call.Attempt {
+		delete(h.programs, r.UID)
+	}
+	return nil
+}
+
+func (h *host) setFailing(failing bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.failing = failing
 }
 
 func (d *driver) enter(resource writ.ResourceID) (leave func()) {

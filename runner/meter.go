@@ -149,6 +149,9 @@ const lastReadFor = 5 * time.Second
 // scan to the last.
 func (m *meter) charged(ctx context.Context, w *work, do func() (sal.Outcome, error)) (sal.Outcome, error) {
 	d, ok := w.driver.(sal.Metered)
+	if ok && w.operation.Effect == catalog.Run {
+		return m.chargedForCall(ctx, w, do)
+	}
 	if !ok || w.operation.Effect != catalog.Make && w.operation.Effect != catalog.Remove {
 		return do()
 	}
@@ -169,6 +172,22 @@ func (m *meter) charged(ctx context.Context, w *work, do func() (sal.Outcome, er
 	case known && outcome.Change == writ.ChangeDeleted:
 		m.close(ctx, w, usage)
 	}
+	return outcome, err
+}
+
+// chargedForCall carries out an operation whose resource exists only during its call. It charges the requested capacity
+// for the time of the call.
+func (m *meter) chargedForCall(
+	ctx context.Context, w *work, do func() (sal.Outcome, error),
+) (sal.Outcome, error) {
+	m.mu.Lock()
+	if m.before(w.job.UID).At.IsZero() { // otherwise an earlier incarnation began it
+		m.begun[w.job.UID] = journal.Reading{At: m.now()}
+	}
+	m.mu.Unlock()
+	outcome, err := do()
+	need := w.operation.Needs(w.operation.Args.Fill(w.job.Args))
+	m.close(context.WithoutCancel(ctx), w, sal.Usage{CPUs: need.CPU(), MemoryMiB: need.MemoryMiB})
 	return outcome, err
 }
 

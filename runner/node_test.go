@@ -179,6 +179,9 @@ func (s *fixture) job(seq int, operation, name string, change func(j *writ.Job))
 	if operation == "container.exec" {
 		j.Args = map[string]any{"command": []any{"true"}}
 	}
+	if operation == "container.run" {
+		j.Args = map[string]any{"image": "web"}
+	}
 	if change != nil {
 		change(j)
 	}

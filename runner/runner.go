@@ -96,7 +96,7 @@ func (r *Runner) counters() *counts {
 
 // errShutdown is the cause of contexts that the runner cancels for shutdown. The affected jobs have not failed: the
 // next incarnation continues them.
-var errShutdown = errors.New("the runner is stopping")
+var errShutdown = sal.ErrStopping
 
 // Run serves until ctx ends, then returns nil. It first waits until the node is approved. When ctx ends it accepts no
 // more jobs, gives running jobs the grace period and then cancels them; cancelled jobs stay `started` in the journal.

@@ -149,8 +149,11 @@ func (a *acts) request(ctx context.Context, w *work) sal.Request {
 		UID:       w.job.UID,
 		Args:      w.args,
 		Key:       w.job.JobKey.String(),
-		Origin:    w.origin,
-		Progress:  a.progress(ctx, w),
+		Call: sal.CallHistory{
+			Attempt: w.job.Attempt, Known: w.job.KnownFailures, Repeatable: w.job.Idempotent, Until: w.job.Until(),
+		},
+		Origin:   w.origin,
+		Progress: a.progress(ctx, w),
 	}
 }
 

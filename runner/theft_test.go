@@ -97,6 +97,7 @@ var attempts = map[string][]attempt{
 	"container.start":         {{"app", nil}},
 	"container.stop":          {{"app", map[string]any{"grace_seconds": int64(0)}}},
 	"container.exec":          {{"app", map[string]any{"command": wipe}}},
+	"container.run":           {{"evil", map[string]any{"image": held("image", "base"), "command": wipe, "volumes": mount}}},
 	"container.logs":          {{"app", nil}},
 	"container.delete":        {{"app", nil}},
 	"herodb.create":           {{"store", map[string]any{"memory_mib": int64(32), "persist": true}}, {"evil", map[string]any{"memory_mib": int64(16)}}},

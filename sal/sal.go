@@ -5,6 +5,8 @@ package sal
 
 import (
 	"context"
+	"errors"
+	"time"
 
 	"writ"
 	"writ/sal/catalog"
@@ -18,13 +20,33 @@ type Request struct {
 	Args      any // a pointer to the operation's argument struct of package catalog
 	// Key is the identity of the job, "<run>-<seq>-<attempt>". Drivers that count effects use it as the key; no other
 	// code may depend on it.
-	Key string
+	Key  string
+	Call CallHistory
 	// Origin is the source of the content that the operation copies, nil if it is on this host.
 	Origin Origin
 	// Progress reports the progress of the work in a sentence, for people who watch the run. It is never nil. If it is
 	// called more often than every ten seconds, only the last text counts.
 	Progress func(text string)
 }
+
+// CallHistory describes the call of a job, for drivers that continue an interrupted operation (catalog.Resume). The UID
+// of the request identifies the call.
+type CallHistory struct {
+	Attempt int // number of the attempt, from 1
+	// Known is the number of an earlier attempt. The supervisor knew the failures of all attempts up to this one before it
+	// decided on this attempt. So the operation may be executed again if one of these attempts returned the failure.
+	Known int
+	// Repeatable means that the operation may be executed again if the outcome of an execution is unknown.
+	Repeatable bool
+	Until      time.Time // no job of the call arrives later
+}
+
+// Number returns the number of the attempt, 1 if it is unset.
+func (h CallHistory) Number() int { return max(h.Attempt, 1) }
+
+// ErrStopping is the cause of contexts that end because the runner stops. The next runner on the host repeats the
+// request. An operation with catalog.Resume then leaves its work running.
+var ErrStopping = errors.New("the runner is stopping")
 
 // Outcome is the result of an operation.
 type Outcome struct {
@@ -49,6 +71,10 @@ type Observation struct {
 // different mutable field in ChangeUpdated, and a different immutable field in IMMUTABLE_FIELD. A resource that has a
 // record but no longer exists (catalog.Gone) is made again, which results in ChangeCreated or in an error that names
 // the obstacle.
+//
+// An operation with catalog.Resume is executed at most once for its UID, and repeated calls return the result of this
+// execution: see Results. After a crash, a repeated call continues the interrupted execution. At its end, the resource
+// does not exist.
 //
 // A resource has one UID for life. An operation with another UID fails with RESOURCE_CONFLICT, also a Remove: the
 // resource belongs to another creator. Remove of a missing resource succeeds with ChangeUnchanged. Alter and Look of a

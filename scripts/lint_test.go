@@ -80,6 +80,14 @@ var lints = []struct {
 	{use + "f := func(web, d) {\n\tm.stop(web)\n\tif d { v.restore(d, {snapshot: \"s\"}) }\n\tm.start(web)\n}\nf(\"a\", \"b\"); n.ping(); r.log(1)", nil},
 	{use + "m.stop(\"web\")\nv.restore(\"d\", {snapshot: \"s\"})\nm.start(\"db\"); n.ping(); r.log(1)", nil},
 
+	// Programs that end.
+	{"c := import(\"container\")\nc.run(\"migrate\", {image: \"a\"})\nc.create(\"web\", {image: \"a\"})", []string{"W0415 3:1"}},
+	{"c := import(\"container\")\nc.run(\"migrate\", {image: \"a\"})\nc.start(\"web\")\nc.run(\"more\", {image: \"a\"})", []string{"W0415 3:1"}},
+	{"c := import(\"container\")\nc.run(\"migrate\", {image: \"a\"}).exit_code\nc.create(\"web\", {image: \"a\"})", nil},
+	{"c := import(\"container\")\nc.create(\"web\", {image: \"a\"})\nc.run(\"migrate\", {image: \"a\"})\nc.run(\"more\", {image: \"a\"})", nil},
+	{"c := import(\"container\")\nv := import(\"volume\")\nd := v.create(\"d\", {size_gib: 1})\nc.run(\"load\", {image: \"a\", volumes: [{volume: d, path: \"/d\"}]})\nv.snapshot(d, {snapshot: \"s\"})", []string{"W0415 5:1"}},
+	{"c := import(\"container\")\nfor i := 0; i < 3; i++ { c.run(\"job\", {image: \"a\"}) }", nil},
+
 	// Unreachable statements.
 	{"r := import(\"run\")\nf := func(x) {\n\tif x { return 1; r.log(1); r.log(2) }\n\tfor { break; r.log(3) }\n\tfor { continue\n r.log(4) }\n\tr.fail(\"no\")\n\t{}\n}\nf(1)\nr.fail(\"x\")",
 		[]string{"W0409 3:19", "W0409 4:15", "W0409 6:2", "W0409 8:2"}},

@@ -43,7 +43,10 @@ func (n *realNode) sabotage(when string) (repair func()) {
 }
 
 // executions counts how often programs were run, by their call.
-func (n *realNode) executions() map[string]int {
+func (n *realNode) executions() map[string]int { return n.effectsOf("container.exec") }
+
+// effectsOf counts the effects of an operation, by its call.
+func (n *realNode) effectsOf(operation string) map[string]int {
 	t := n.sim.t
 	t.Helper()
 	effects, err := simulated.ReadEffects(filepath.Join(n.dir, "sim"))
@@ -52,7 +55,7 @@ func (n *realNode) executions() map[string]int {
 	}
 	calls := make(map[string]int)
 	for _, e := range effects {
-		if e.Operation == "container.exec" {
+		if e.Operation == operation {
 			calls[e.Key[:strings.LastIndex(e.Key, "-")]]++
 		}
 	}

@@ -1,6 +1,7 @@
 package supervisor_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"hash/fnv"
@@ -25,12 +26,19 @@ type simHost struct {
 	made      map[writ.UID]bool        // resources that came into being
 	once      map[writ.JobKey]int      // effects of operations that must not be repeated
 	uids      map[writ.JobKey]writ.UID // of effects on resources
+	programs  map[writ.UID]*simProgram
+}
+
+// simProgram is a program that ran for a call.
+type simProgram struct {
+	key      writ.JobKey // of the job that ran it
+	returned int         // attempt that returned its result
 }
 
 func newSimHost(seed uint64) *simHost {
 	return &simHost{
 		seed: seed, resources: make(map[writ.ResourceID]writ.UID), made: make(map[writ.UID]bool), once: make(map[writ.JobKey]int),
-		uids: make(map[writ.JobKey]writ.UID),
+		uids: make(map[writ.JobKey]writ.UID), programs: make(map[writ.UID]*simProgram),
 	}
 }
 
@@ -126,7 +134,28 @@ func (d simDriver) Do(ctx context.Context, r sal.Request) (sal.Outcome, error) {
 	if err := wait(took / 2); err != nil {
 		return sal.Outcome{}, err
 	}
-	return sal.Outcome{Change: change, Values: answerOf(r)}, nil
+	values := answerOf(r)
+	if r.Operation.Repeat == catalog.Resume {
+		values["stdout"] = h.resultOf(r)
+	}
+	return sal.Outcome{Change: change, Values: values}, nil
+}
+
+// runs runs the program of a call, unless it has run.
+func (h *simHost) runs(r sal.Request, key writ.JobKey) {
+	if p := h.programs[r.UID]; p == nil || p.returned != 0 && p.returned <= r.Call.Known {
+		h.once[key]++
+		h.programs[r.UID] = &simProgram{key: key}
+	}
+}
+
+// resultOf returns the output of a program: the key of the job that ran it.
+func (h *simHost) resultOf(r sal.Request) string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	p := h.programs[r.UID]
+	p.returned = cmp.Or(p.returned, r.Call.Attempt)
+	return p.key.String()
 }
 
 // effect does what the operation asks for, as package sal says.
@@ -138,10 +167,14 @@ func (h *simHost) effect(r sal.Request, key writ.JobKey) (writ.Change, error) {
 	}
 	uid, there := h.resources[r.Resource]
 	switch {
-	case there && uid != r.UID:
+	case there && (uid != r.UID || r.Operation.Effect == catalog.Run):
 		return "", writ.Errorf(writ.CodeResourceConflict, "the %s has another uid", r.Resource)
 	case !there && r.Operation.Effect == catalog.Remove:
 		return writ.ChangeUnchanged, nil
+	case r.Operation.Effect == catalog.Run:
+		h.uids[key] = r.UID
+		h.runs(r, key)
+		return writ.ChangeUpdated, nil
 	case !there && r.Operation.Effect != catalog.Make:
 		return "", writ.Errorf(writ.CodeResourceUnknown, "there is no %s", r.Resource)
 	}

@@ -158,6 +158,10 @@ func simScript(luck *rand.Rand, number, nodes int) string {
 				fmt.Fprintf(&b, "c := container.create(%q, {image: i, memory_mib: 16})\n", fmt.Sprint("c", number))
 				container = true
 			}
+			if luck.IntN(2) == 0 {
+				fmt.Fprintf(&b, "e%d := container.run(%q, {image: i, memory_mib: 16}%s)%s\n", i, name("p"), options(), end())
+				continue
+			}
 			fmt.Fprintf(&b, "e%d := container.exec(c, {command: [\"work\"]}%s)%s\n", i, options(), end())
 		}
 	}

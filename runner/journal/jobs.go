@@ -39,6 +39,8 @@ type Past struct {
 	// Unclear reports whether an earlier attempt may have taken effect although the supervisor did not know its outcome
 	// when it sent this attempt.
 	Unclear bool
+	// Failed is the result of such an attempt, or nil if it was interrupted.
+	Failed *writ.Result
 }
 
 // free reports whether a job may be executed. Earlier attempts matter only for a job that must act at most once.
@@ -130,7 +132,7 @@ func pastOf(tx *sqldb.Tx, job *writ.Job, incarnation int64) (*Past, error) {
 		case e.Result != nil && e.Result.Error == nil:
 			past.Done = e.Result
 		case began && attempt > job.KnownFailures && e.mayHaveActed(incarnation):
-			past.Unclear = true
+			past.Unclear, past.Failed = true, cmp.Or(e.Result, past.Failed)
 		}
 	}
 	return past, rows.Err()

@@ -165,14 +165,16 @@ func TestDecodeReturnsTypedArguments(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := &ContainerCreate{
-		Image:     writ.Ref{Kind: writ.KindImage, Name: "web"},
-		Command:   []string{"serve", "-v"},
-		Env:       map[string]Text{"A": PlainText("b")},
-		CPUs:      100,
-		MemoryMiB: 512,
-		Networks:  []writ.Ref{{Kind: writ.KindNetwork, Name: "front", UID: "u2"}},
-		Volumes:   []Mount{{Volume: root, Path: "/data"}},
-		Restart:   "always",
+		ContainerProgram: ContainerProgram{
+			Image:     writ.Ref{Kind: writ.KindImage, Name: "web"},
+			Command:   []string{"serve", "-v"},
+			Env:       map[string]Text{"A": PlainText("b")},
+			CPUs:      100,
+			MemoryMiB: 512,
+			Networks:  []writ.Ref{{Kind: writ.KindNetwork, Name: "front", UID: "u2"}},
+			Volumes:   []Mount{{Volume: root, Path: "/data"}},
+		},
+		Restart: "always",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)

@@ -27,6 +27,9 @@ const (
 	Look   Effect = "look"   // only reads
 	Remove Effect = "remove" // deletes the resource
 	Find   Effect = "find"   // answered by the supervisor from its own records, without driver or job
+	// Run makes something under a name that no resource has, and removes it before the operation ends. The supervisor
+	// stores no resource; the open call reserves the name and the capacity.
+	Run Effect = "run"
 )
 
 // Repeat states whether an operation may be executed again if the outcome of its first execution is unknown.
@@ -36,6 +39,8 @@ type Repeat string
 const (
 	Safe Repeat = "safe" // idempotent
 	Once Repeat = "once" // at most once: OUTCOME_UNKNOWN instead of a second execution
+	// At most once, and the driver continues an interrupted execution: see sal.Driver.
+	Resume Repeat = "resume"
 )
 
 // Data is the possible effect of an operation on existing data: the content of volumes, databases, machines, containers
@@ -61,6 +66,7 @@ type Operation struct {
 	Effect      Effect
 	Data        Data   // its possible effect on existing data
 	Risk        string // which data can be lost and when, as a sentence; "" if none
+	Makes       bool   // Effect is Make or Run: the operation makes something on a node
 	Destructive bool   // Data is DataDestroys: the payload must permit the destruction of the resource
 	Repeat      Repeat
 	// Aside means that the operation reads data that may grow meanwhile, such as a log. Such a call and the calls of

@@ -20,8 +20,8 @@ type Login struct {
 	Password Text   `writ:"password,required,hidden,min=1,max=16384" help:"its password or token, a secret of the project"`
 }
 
-// ContainerCreate holds the arguments of container.create.
-type ContainerCreate struct {
+// ContainerProgram holds the arguments that container.create and container.run share.
+type ContainerProgram struct {
 	Image     writ.Ref        `writ:"image,required,mutable,kinds=image,byname,registry,formats=oci" help:"reference to an image at a registry, handle to an image of format oci, or its name"`
 	Login     Login           `writ:"login,mutable,beside=registry" help:"the account at the registry of a private image"`
 	Command   []string        `writ:"command,mutable,max=256,first=program" help:"program and arguments; the default is the image's command"`
@@ -30,7 +30,12 @@ type ContainerCreate struct {
 	MemoryMiB int64           `writ:"memory_mib,mutable,default=512,min=16,max=16777216,uses=memory_mib" help:"maximum memory, in MiB"`
 	Networks  []writ.Ref      `writ:"networks,kinds=network,max=8,distinct=elements" help:"its networks, in order; the first gives it its address"`
 	Volumes   []Mount         `writ:"volumes,max=32,distinct=path" help:"volumes to mount"`
-	Publish   []Publish       `writ:"publish,mutable,max=32" help:"ports of the node that lead to its ports"`
+}
+
+// ContainerCreate holds the arguments of container.create.
+type ContainerCreate struct {
+	ContainerProgram
+	Publish []Publish `writ:"publish,mutable,max=32" help:"ports of the node that lead to its ports"`
 	// GraceSeconds has no default, so that calls of older scripts keep their hashes.
 	GraceSeconds int64  `writ:"grace_seconds,mutable,min=1,max=3600,waits" help:"time for the container to exit when it is replaced or deleted, in seconds; the default is 10"`
 	Restart      string `writ:"restart,mutable,default=always,enum=always|on-failure|never" help:"when to restart it after it exits"`
@@ -104,6 +109,12 @@ type ContainerExec struct {
 	Stdin   Text            `writ:"stdin,max=65536" help:"input of the program"`
 }
 
+// ContainerRun holds the arguments of container.run.
+type ContainerRun struct {
+	ContainerProgram
+	Check bool `writ:"check,default=true" help:"whether an exit code other than 0 fails the call"`
+}
+
 // ContainerDelete holds the arguments of container.delete.
 type ContainerDelete struct {
 	GraceSeconds int64 `writ:"grace_seconds,min=1,max=3600,waits" help:"time for the container to exit before it is killed, in seconds; the default is the value of container.create"`
@@ -148,6 +159,15 @@ type ContainerOutput struct {
 	Stderr   string `writ:"stderr,required" help:"the end of its error output, at most 24 KiB"`
 }
 
+// ContainerRan is the result of container.run.
+type ContainerRan struct {
+	Identity
+	ExitCode    int64  `writ:"exit_code,required" help:"exit code of the program; 0 is success, 137 killed"`
+	Stdout      string `writ:"stdout,required" help:"the end of its output, at most 24 KiB"`
+	Stderr      string `writ:"stderr,required" help:"the end of its error output, at most 24 KiB"`
+	OutOfMemory bool   `writ:"out_of_memory,default=false" help:"whether the kernel killed it for exceeding its memory"`
+}
+
 // ContainerLogs is the result of container.logs.
 type ContainerLogs struct {
 	Container
@@ -174,6 +194,9 @@ func containerOperations() []*Operation {
 		declare[ContainerExec, ContainerOutput](container.with("exec", Alter, 5*time.Minute,
 			"Runs a program in a running container and waits until it exits.").
 			uses("The program can delete and overwrite the same data as the container, including its volumes.").once()),
+		declare[ContainerRun, ContainerRan](container.with("run", Run, 30*time.Minute,
+			"Runs a container until its program exits, and deletes it.").
+			uses("The program can write to its volumes, including existing ones.").resumes()),
 		declare[LogPart, ContainerLogs](container.with("logs", Look, 2*time.Minute,
 			"Reads the log of a container with both of its outputs: the last lines, or the lines after an earlier call.").
 			reads().aside()),

@@ -20,7 +20,7 @@ var dataOf = map[Data][]string{
 	},
 	DataUses: {
 		"network.allow", "machine.create", "machine.start", "machine.stop", "machine.pause", "machine.resume", "machine.resize",
-		"machine.attach", "machine.detach", "container.create", "container.start", "container.stop", "container.exec",
+		"machine.attach", "machine.detach", "container.create", "container.run", "container.start", "container.stop", "container.exec",
 		"herodb.create", "herodb.rotate_secret",
 	},
 	DataDestroys: {

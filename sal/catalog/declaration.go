@@ -15,6 +15,7 @@ type declaration Operation
 func declare[A, R any](d declaration) *Operation {
 	o := Operation(d)
 	o.Args, o.Result = schemaOf[A](), schemaOf[R]()
+	o.Makes = o.Effect == Make || o.Effect == Run
 	o.newArgs = func() any { return new(A) }
 	o.structs = map[reflect.Type]Schema{reflect.TypeFor[A](): o.Args, reflect.TypeFor[R](): o.Result}
 	if i := slices.IndexFunc(o.Args, func(f Field) bool { return f.Elsewhere }); i >= 0 {
@@ -50,6 +51,12 @@ func (d declaration) fetches() declaration {
 // once returns d as an operation that is executed at most once.
 func (d declaration) once() declaration {
 	d.Repeat = Once
+	return d
+}
+
+// resumes returns d as an operation that is executed at most once, and that its driver continues after an interruption.
+func (d declaration) resumes() declaration {
+	d.Repeat = Resume
 	return d
 }
 

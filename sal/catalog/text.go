@@ -27,6 +27,8 @@ func (o *Operation) Errors() []writ.Code {
 			writ.CodeImmutableField, writ.CodeResourceConflict, writ.CodeNotOwner, writ.CodeQuotaExceeded,
 			writ.CodeDiskFull,
 		}
+	case Run:
+		codes = []writ.Code{writ.CodeResourceConflict, writ.CodeQuotaExceeded, writ.CodeDiskFull, writ.CodeProgramFailed}
 	case Alter:
 		codes = []writ.Code{writ.CodeResourceUnknown, writ.CodeResourceConflict, writ.CodeNotOwner}
 	case Remove:
@@ -54,7 +56,7 @@ func (o *Operation) Errors() []writ.Code {
 	if _, ok := o.Args.Field("health"); ok || o.AwaitsHealth {
 		codes = append(codes, writ.CodeUnhealthy)
 	}
-	if o.Repeat == Once {
+	if o.Repeat != Safe {
 		codes = append(codes, writ.CodeOutcomeUnknown)
 	}
 	return codes
@@ -64,7 +66,9 @@ func (o *Operation) Errors() []writ.Code {
 // default".
 func (o *Operation) Facts() []string {
 	facts := []string{
-		map[Effect]string{Make: "makes", Alter: "changes", Look: "reads", Remove: "deletes", Find: "finds"}[o.Effect],
+		map[Effect]string{
+			Make: "makes", Alter: "changes", Look: "reads", Remove: "deletes", Find: "finds", Run: "makes and deletes",
+		}[o.Effect],
 	}
 	if o.Named() {
 		facts[0] += fmt.Sprintf(" a resource of kind %s", o.Kind)
@@ -72,7 +76,7 @@ func (o *Operation) Facts() []string {
 	if o.Data != DataReads {
 		facts = append(facts, string(o.Data)+" data")
 	}
-	if o.Repeat == Once {
+	if o.Repeat != Safe {
 		facts = append(facts, "not repeated")
 	}
 	if o.Effect != Find {

@@ -4,11 +4,12 @@
 // container stores its output in bounded files, independently of the runner. The package must not know where images
 // come from or how packets are routed, and it never starts or stops the daemon.
 //
-// Files below Dir: records/, in the format of package sal; containers/NAME/ with the files of one container, where NAME
-// is writ.ResourceID.HostName: hosts, resolv.conf, its output (ID.log, and ID.log.N-M for an earlier part, see
-// logfile.Log), and the pipes of programs that run in it (exec/); stages/ID, which exists only while the runtime makes
-// a process (see package stage). The ID of a container at the daemon is NAME-GENERATION. A replacement is completely made
-// beside the old container. Then the record is switched to it, and only after that the old container ends.
+// Files below Dir: records/, in the format of package sal; results/ of container.run, see sal.Results; containers/NAME/
+// with the files of one container, where NAME is writ.ResourceID.HostName: hosts, resolv.conf, its output (ID.log, and
+// ID.log.N-M for an earlier part, see logfile.Log; ID.stderr.log for the error output of container.run), and the pipes
+// of programs that run in it (exec/); stages/ID, which exists only while the runtime makes a process (see package
+// stage). The ID of a container at the daemon is NAME-GENERATION. A replacement is completely made beside the old
+// container. Then the record is switched to it, and only after that the old container ends.
 //
 // The daemon stores the environment of a container, including its secrets, in its own store, which only root can read,
 // until the container is deleted. Without them the container could not be restarted. Values of secrets are neither in
@@ -90,6 +91,7 @@ type own struct {
 	Health   *health.State `json:"health,omitempty"`    // as of its last change, for a restarted runner
 	// Replaced is set while a replacement with a health check is being made and checked. A failure restores it.
 	Replaced *replaced `json:"replaced,omitempty"`
+	Run      *runState `json:"run,omitempty"` // of container.run
 }
 
 // replaced holds the properties of a replaced container that its spec does not have.
@@ -109,7 +111,10 @@ const (
 	starting phase = "starting"
 	// Container is complete and started, but was never healthy. Other, if any, is the stopped container that it replaces.
 	checking phase = "checking"
-	ready    phase = "ready"    // complete, but a created process may have to be started
+	ready    phase = "ready" // complete, but a created process may have to be started
+	// Container is a complete container of container.run. Its program was started once, or will be.
+	pending  phase = "pending"
+	finished phase = "finished" // the program of container.run has ended; LastExit has its exit code
 	deleting phase = "deleting" // everything must be removed
 )
 
@@ -218,8 +223,11 @@ func (j *job) store() *imagestore.Store {
 }
 
 func (j *job) do(ctx context.Context) (sal.Outcome, error) {
-	if j.Operation.Effect == catalog.Remove {
+	switch j.Operation.Effect {
+	case catalog.Remove:
 		return j.remove(ctx)
+	case catalog.Run:
+		return runProgram(ctx, j)
 	}
 	r, err := recordsIn(j.Dir).Get(j.Resource)
 	if err != nil {
@@ -259,6 +267,8 @@ func (j *job) recovered(ctx context.Context, r *record) (left, recovered *record
 	switch r.Own.Phase {
 	case making:
 		return r, nil, nil
+	case pending, finished:
+		return recoverRun(ctx, j, r)
 	case checking:
 		return recoverChecking(ctx, j, r)
 	case deleting:

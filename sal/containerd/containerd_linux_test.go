@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -277,6 +278,17 @@ func TestConformance(t *testing.T) {
 			{Operation: "container.start"},
 			{Operation: "container.logs"},
 			{Operation: "container.exec", Args: map[string]any{"command": []any{"wc", "-c"}, "stdin": "hello"}},
+		},
+		Run: saltest.Step{Operation: "container.run", Args: map[string]any{
+			"image": "busybox", "command": []any{"sh", "-c", "echo x >>/v/ran; echo said; echo wrong >&2; exit 3"}, "check": false,
+			"memory_mib": int64(64), "volumes": []any{map[string]any{"volume": saltest.RefTo(writ.KindVolume, "v"), "path": "/v"}},
+		}},
+		Ran: func(t testing.TB, host string) int {
+			text, err := os.ReadFile(filepath.Join(host, "volumes", "v", "ran"))
+			if err != nil && !errors.Is(err, fs.ErrNotExist) {
+				t.Fatal(err)
+			}
+			return strings.Count(string(text), "x")
 		},
 		Incidental: []string{"ended"},
 		Log: saltest.Log{

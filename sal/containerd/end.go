@@ -42,6 +42,9 @@ func stopSignal(ctx context.Context, c client.Container) (syscall.Signal, error)
 // graceOf returns the time limit for a container to end when it is replaced or deleted. The arguments of the call come
 // first, then those of the container, then those of the replaced container.
 func (j *job) graceOf(r *record) time.Duration {
+	if isRun(r) {
+		return stopGrace
+	}
 	var seconds int64
 	switch args := j.Args.(type) {
 	case *catalog.ContainerCreate:

@@ -146,6 +146,9 @@ func TestHandoverHasConditions(t *testing.T) {
 	ports := []catalog.Publish{{Port: 8080, To: 80}}
 	writes := []catalog.Mount{{Path: "/data"}}
 	reads := []catalog.Mount{{Path: "/data", ReadOnly: true}}
+	with := func(volumes []catalog.Mount) catalog.ContainerCreate {
+		return catalog.ContainerCreate{Publish: ports, ContainerProgram: catalog.ContainerProgram{Volumes: volumes}}
+	}
 	for name, c := range map[string]struct {
 		old, next catalog.ContainerCreate
 		want      bool
@@ -153,11 +156,9 @@ func TestHandoverHasConditions(t *testing.T) {
 		"both publish":   {catalog.ContainerCreate{Publish: ports}, catalog.ContainerCreate{Publish: ports}, true},
 		"only the new":   {catalog.ContainerCreate{}, catalog.ContainerCreate{Publish: ports}, false},
 		"only the old":   {catalog.ContainerCreate{Publish: ports}, catalog.ContainerCreate{}, false},
-		"the old writes": {catalog.ContainerCreate{Publish: ports, Volumes: writes}, catalog.ContainerCreate{Publish: ports}, false},
-		"the new writes": {catalog.ContainerCreate{Publish: ports}, catalog.ContainerCreate{Publish: ports, Volumes: writes}, false},
-		"both read": {
-			catalog.ContainerCreate{Publish: ports, Volumes: reads}, catalog.ContainerCreate{Publish: ports, Volumes: reads}, true,
-		},
+		"the old writes": {with(writes), with(nil), false},
+		"the new writes": {with(nil), with(writes), false},
+		"both read":      {with(reads), with(reads), true},
 	} {
 		if got := canHandOver(&c.old, &c.next); got != c.want {
 			t.Errorf("%s: %v", name, got)

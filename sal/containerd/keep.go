@@ -19,12 +19,12 @@ import (
 // if it should run, and ends it if it should not. After a reboot it starts every container whose policy is not "never".
 // Repairs by Run since the last Keep are reported as well.
 func (d *Driver) Keep(ctx context.Context, resource writ.ResourceID) ([]sal.Drift, error) {
-	drift, err := d.mend(ctx, resource, d.locks.Take)
+	drift, err := mend(ctx, d, resource, d.locks.Take)
 	return append(d.restarts.takeRepairs(resource.HostName()), drift...), err
 }
 
 // mend repairs a container under its lock and returns the drift, without earlier repairs by Run.
-func (d *Driver) mend(ctx context.Context, resource writ.ResourceID, lock locking) ([]sal.Drift, error) {
+func mend(ctx context.Context, d *Driver, resource writ.ResourceID, lock locking) ([]sal.Drift, error) {
 	j, r, done, err := beginOn(ctx, d, resource, lock, d.reachCached)
 	if err != nil || r == nil {
 		return nil, err
@@ -49,7 +49,7 @@ func (d *Driver) Fence(ctx context.Context, resource writ.ResourceID) error {
 
 // fence ends a container and an unfinished replacement.
 func (j *job) fence(ctx context.Context, r *record) error {
-	if isUnfinished(r) {
+	if isUnfinished(r) || isRun(r) {
 		return j.clear(ctx, r)
 	}
 	_, r, err := j.recovered(ctx, r)
@@ -83,6 +83,9 @@ func beginOn(
 
 // keep is mend for a caller that holds the lock.
 func (j *job) keep(ctx context.Context, r *record) ([]sal.Drift, error) {
+	if isRun(r) && r.Own.Phase != deleting {
+		return nil, keepRun(ctx, j, r)
+	}
 	switch r.Own.Phase {
 	case making:
 		return []sal.Drift{{What: "its creation was never finished; repeat the call that creates it"}}, nil

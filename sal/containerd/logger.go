@@ -22,8 +22,14 @@ import (
 	"writ/sal/logfile"
 )
 
-// loggerWord is the first argument of a logger process, before the path of its file.
-const loggerWord = "container-log"
+// The first argument of a logger process, before the path of its file.
+const (
+	loggerWord      = "container-log"
+	splitLoggerWord = "container-logs" // the error output gets a file of its own, see errorLogPath
+)
+
+// errorLogPath returns the path of a separate log of the error output.
+func errorLogPath(log string) string { return strings.TrimSuffix(log, ".log") + ".stderr.log" }
 
 const (
 	// maxLog limits a log file in bytes. There are at most two: ID.log, and the previous one under another name.
@@ -34,7 +40,9 @@ const (
 
 // IsLogger reports whether a process was started as the logger of a container. The runtime starts one for each
 // container. It runs independently of the runner and the daemon, and ends with the container.
-func IsLogger(args []string) bool { return len(args) == 3 && args[1] == loggerWord }
+func IsLogger(args []string) bool {
+	return len(args) == 3 && (args[1] == loggerWord || args[1] == splitLoggerWord)
+}
 
 // logTo encodes the argument of a logger: the path of its file, with the host number of the container's root as a
 // prefix if that is not 0.
@@ -73,10 +81,18 @@ func Logger(args []string) int {
 			return 1
 		}
 	}
-	log := &rotated{log: logfile.Log{Path: path}}
-	if err := log.open(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
+	paths := []string{path}
+	if args[1] == splitLoggerWord {
+		paths = append(paths, errorLogPath(path))
+	}
+	var logs []*rotated // the last one is also for the outputs without one
+	for _, path := range paths {
+		log := &rotated{log: logfile.Log{Path: path}}
+		if err := log.open(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		logs = append(logs, log)
 	}
 	ready.Close()
 	context.AfterFunc(term, func() {
@@ -85,7 +101,8 @@ func Logger(args []string) int {
 		}
 	})
 	var both errgroup.Group
-	for _, f := range outputs {
+	for i, f := range outputs {
+		log := logs[min(i, len(logs)-1)]
 		both.Go(func() error {
 			_, err := io.Copy(log, struct{ io.Reader }{f})
 			return err

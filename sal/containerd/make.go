@@ -167,6 +167,9 @@ func (j *job) build(ctx context.Context, r *record, plan *plan, stopped bool) er
 // which saves one write of the record: a created process shows that its start is missing, and if it is lost in a
 // reboot, the policy restarts it.
 func nextPhase(r *record, args *catalog.ContainerCreate) phase {
+	if isRun(r) {
+		return pending
+	}
 	if r.Own.Replaced != nil || r.Own.Other == "" && args.Health.Retries > 0 {
 		return checking
 	}

@@ -56,8 +56,8 @@ type plan struct {
 
 // plan resolves everything that the request names.
 func (j *job) plan(ctx context.Context) (*plan, error) {
-	args, ok := j.Args.(*catalog.ContainerCreate)
-	if !ok {
+	args := createArgs(j.Args)
+	if args == nil {
 		return nil, writ.Errorf(writ.CodeDriverMissing, "the containerd driver cannot do %s", j.Operation.Name())
 	}
 	p := &plan{args: args, networks: args.Networks}
@@ -82,7 +82,7 @@ func imageOf(ctx context.Context, j *job, args *catalog.ContainerCreate) (images
 	}
 	image, err := j.Images.Image(ctx, j.Resource.Project, args.Image)
 	if err == nil {
-		err = sal.CheckFormat("container.create", "image", j.Resource.Project, args.Image, image)
+		err = sal.CheckFormat(j.Operation.Name(), "image", j.Resource.Project, args.Image, image)
 	}
 	return imagestore.Archive(image), err
 }

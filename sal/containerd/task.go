@@ -65,7 +65,11 @@ func (j *job) prepare(ctx context.Context, r *record, id string, volumes []catal
 		return failed("find the container", err)
 	}
 	return onStage(ctx, j, r, id, volumes, func(root []mounting.Mount) error {
-		output := cio.BinaryIO(j.Program, map[string]string{loggerWord: logTo(j.logPath(id), r.Own.IDs)})
+		word := loggerWord
+		if isRun(r) {
+			word = splitLoggerWord
+		}
+		output := cio.BinaryIO(j.Program, map[string]string{word: logTo(j.logPath(id), r.Own.IDs)})
 		j.step("make the process")
 		_, err := c.NewTask(ctx, output, client.WithRootFS(root))
 		if exists(err) {
@@ -242,8 +246,10 @@ func (j *job) discard(ctx context.Context, r *record, id string, grace time.Dura
 	if err := j.daemon.LeasesService().Delete(ctx, leases.Lease{ID: id}); err != nil && !gone(err) {
 		return failed("delete the container", err)
 	}
-	if err := (&logfile.Log{Path: j.logPath(id)}).Remove(); err != nil {
-		return sal.HostError("remove the log of the container", err)
+	for _, path := range []string{j.logPath(id), errorLogPath(j.logPath(id))} {
+		if err := (&logfile.Log{Path: path}).Remove(); err != nil {
+			return sal.HostError("remove the log of the container", err)
+		}
 	}
 	return j.store().DropUnused(ctx)
 }

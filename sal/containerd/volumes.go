@@ -83,20 +83,32 @@ func anyOf(r *record, is func(*catalog.ContainerCreate) bool) (bool, error) {
 	return err == nil && is(args), err
 }
 
-// argsOf returns the arguments that a container was made with. They contain the names of secrets, not the values.
+// argsOf returns the arguments that a container was made with, in the form of container.create. They contain the names of secrets, not the values.
 func argsOf(r *record) (*catalog.ContainerCreate, error) { return decode(r.Operation, r.Spec) }
 
 func decode(operation string, spec sal.Spec) (*catalog.ContainerCreate, error) {
 	if o, ok := catalog.Lookup(operation); ok {
 		args, err := o.Decode(spec)
-		if create, ok := args.(*catalog.ContainerCreate); ok {
-			return create, err
-		}
 		if err != nil {
 			return nil, err
 		}
+		if create := createArgs(args); create != nil {
+			return create, nil
+		}
 	}
 	return new(catalog.ContainerCreate), nil
+}
+
+// createArgs returns the arguments of an operation that makes a container, in the form of container.create, or nil. A
+// container of container.run is never restarted.
+func createArgs(args any) *catalog.ContainerCreate {
+	switch args := args.(type) {
+	case *catalog.ContainerCreate:
+		return args
+	case *catalog.ContainerRun:
+		return &catalog.ContainerCreate{ContainerProgram: args.ContainerProgram, Restart: "never"}
+	}
+	return nil
 }
 
 // unshared rejects volumes with an exclusive user of another driver. A machine opens a file in its volume as root of

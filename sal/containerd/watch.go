@@ -162,7 +162,7 @@ func (w *watcher) repair(ctx context.Context, r *record) time.Duration {
 		return 0
 	}
 	// A waiting call, or a program that runs in this container, must not delay the restart of others.
-	drift, err := w.mend(ctx, r.Resource, w.tryLock)
+	drift, err := mend(ctx, w.Driver, r.Resource, w.tryLock)
 	if errors.Is(err, errBusy) {
 		return busyPause
 	}

@@ -69,6 +69,9 @@ func keepsNoSecret(t testing.TB, e Suite) {
 	}
 	h.leaks.inText("the observation", fmt.Sprint(h.observe(subject)))
 	h.expect(e.remove(), writ.ChangeDeleted)
+	if s, ok := e.Run.withSecret(1); ok {
+		h.must(h.step(s))
+	}
 	h.leaks.handed = nil
 	h.leaks.inFiles("after the deletion")
 }

@@ -30,6 +30,10 @@ type Suite struct {
 	Mutable, Immutable map[string]any
 	// Steps are further operations on the subject, in a valid order.
 	Steps []Step
+	// Run is an operation that runs a program once (catalog.Resume). It may be empty. Ran counts the executions of the
+	// program on a host.
+	Run Step
+	Ran func(t testing.TB, host string) int
 	// Clear removes everything that the drivers created on a host outside its directory: processes, links, mounts. It
 	// may be nil if there are no such objects. With them, a copy of the directory cannot restore an earlier state of
 	// the host, so the suite replays the operations up to that state.
@@ -101,6 +105,7 @@ func Run(t *testing.T, e Suite) {
 	part("StopsWhenTheContextEnds", stopsWithContext)
 	part("GoesOnAfterACrashAnywhere", goesOnAfterCrash)
 	part("TellsWhatWasWritten", tellsWhatWasWritten)
+	part("RunsAProgramOnce", runsOnce)
 	part("KeepsNoSecret", func(t *testing.T, e Suite) { keepsNoSecret(t, e) })
 }
 

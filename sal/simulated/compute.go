@@ -161,7 +161,7 @@ func makeContainer(d *Driver, request sal.Request, s *state) (err error) {
 	if args.Health.Retries > 0 {
 		request.Progress("the health check is not carried out: a simulated container is healthy at once")
 	}
-	if err := using.claim(node(d.config.Dir), request.Resource, mounted(args)); err != nil {
+	if err := using.claim(node(d.config.Dir), request.Resource, mounted(args.Volumes)); err != nil {
 		return err
 	}
 	s.IPv4, err = choosing.choose(node(d.config.Dir), request.Resource, args.Networks)

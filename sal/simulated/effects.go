@@ -115,6 +115,14 @@ func (e *effects) has(uid writ.UID, generation int64) (found bool, err error) {
 	return found, err
 }
 
+// hasAfter reports whether an effect of a later generation took place.
+func (e *effects) hasAfter(uid writ.UID, generation int64) (found bool, err error) {
+	err = e.scan(func(effect Effect) {
+		found = found || !effect.Failure && effect.UID == uid && effect.Generation > generation
+	})
+	return found, err
+}
+
 // failures counts the failures of a resource requested by its name.
 func (e *effects) failures(resource writ.ResourceID) (n int, err error) {
 	err = e.scan(func(effect Effect) {

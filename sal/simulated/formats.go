@@ -20,6 +20,8 @@ func (d *Driver) checkFormats(ctx context.Context, request sal.Request) error {
 		images = map[string]writ.Ref{"kernel": args.Kernel, "initramfs": args.Initramfs}
 	case *catalog.ContainerCreate:
 		images = map[string]writ.Ref{"image": args.Image}
+	case *catalog.ContainerRun:
+		images = map[string]writ.Ref{"image": args.Image}
 	}
 	for argument, ref := range images {
 		image, known, err := d.image(ctx, request.Resource.Project, ref)

@@ -127,6 +127,8 @@ func (d *Driver) Do(ctx context.Context, request sal.Request) (sal.Outcome, erro
 		return d.make(ctx, r, request)
 	case catalog.Remove:
 		return d.remove(ctx, r, request)
+	case catalog.Run:
+		return runProgram(ctx, d, r, request)
 	default:
 		return d.use(ctx, r, request)
 	}

@@ -120,6 +120,8 @@ var suites = map[string]saltest.Suite{
 			{Operation: "container.stop"},
 			{Operation: "container.start"},
 		},
+		Run: saltest.Step{Operation: "container.run", Args: map[string]any{"image": "web", "command": []any{"true"}}},
+		Ran: ranPrograms,
 		Log: logOf(writ.KindContainer, "container.logs"),
 	},
 	"herodb.create": {
@@ -133,6 +135,21 @@ var suites = map[string]saltest.Suite{
 			{Operation: "herodb.delete_backup", Args: kept},
 		},
 	},
+}
+
+// ranPrograms counts the effects of container.run on a host.
+func ranPrograms(t testing.TB, host string) (n int) {
+	t.Helper()
+	effects, err := ReadEffects(host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range effects {
+		if e.Operation == "container.run" {
+			n++
+		}
+	}
+	return n
 }
 
 // logOf writes to the files of simulated logs, because no program runs that would.
@@ -181,7 +198,7 @@ func TestConformance(t *testing.T) {
 func TestSuitesCoverEveryOperation(t *testing.T) {
 	tried := map[string]bool{}
 	for _, suite := range suites {
-		tried[suite.Make.Operation] = true
+		tried[suite.Make.Operation], tried[suite.Run.Operation] = true, true
 		for _, s := range suite.Steps {
 			tried[s.Operation] = true
 		}

@@ -78,6 +78,7 @@ var durations = map[string]time.Duration{
 	"container.create":     300 * time.Millisecond,
 	"container.stop":       500 * time.Millisecond,
 	"container.exec":       200 * time.Millisecond,
+	"container.run":        700 * time.Millisecond,
 	"herodb.create":        300 * time.Millisecond,
 	"herodb.backup":        time.Second,
 	"herodb.restore":       time.Second,

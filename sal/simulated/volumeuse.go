@@ -92,7 +92,7 @@ func (n node) uses() (all []use, err error) {
 // volumesOf returns the volumes of a machine or container.
 func volumesOf(r *sal.Record[own]) (volumes []writ.Ref) {
 	if r.Resource.Kind == writ.KindContainer {
-		return mounted(argsOf[catalog.ContainerCreate](r))
+		return mounted(argsOf[catalog.ContainerCreate](r).Volumes)
 	}
 	for _, a := range r.Own.State.Volumes {
 		volumes = append(volumes, a.Volume)
@@ -101,8 +101,8 @@ func volumesOf(r *sal.Record[own]) (volumes []writ.Ref) {
 }
 
 // mounted returns the volumes of a container.
-func mounted(args *catalog.ContainerCreate) (volumes []writ.Ref) {
-	for _, m := range args.Volumes {
+func mounted(mounts []catalog.Mount) (volumes []writ.Ref) {
+	for _, m := range mounts {
 		volumes = append(volumes, m.Volume)
 	}
 	return volumes

@@ -157,7 +157,7 @@ func (o *orderer) made(e *parser.CallExpr, op *catalog.Operation) {
 	switch {
 	case op.Kind == writ.KindVolume || op.Kind == writ.KindHeroDB || op.Kind == writ.KindNetwork:
 		c.content = contentOf(&c, mentioned)
-	case op.Effect == catalog.Make:
+	case op.Makes:
 		o.parts[c.resource] = partsList{mentioned, complete}
 	case op.Verb == "attach" || op.Verb == "detach":
 		if len(mentioned) > 0 {

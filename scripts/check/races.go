@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"writ"
+	"writ/sal/catalog"
 	"writ/scripts/diagnostic"
 )
 
@@ -23,6 +24,11 @@ func (r *races) compare(o *callOrder, c *orderedCall) {
 			}
 		}
 		return
+	}
+	for _, i := range c.racing { // such as a migration before its service
+		if o.calls[i].op.Effect == catalog.Run && startsContainer(c.op) {
+			r.reportOnce(&o.calls[i], c)
+		}
 	}
 	if c.op.Verb != "start" && c.op.Verb != "attach" {
 		return
@@ -50,12 +56,19 @@ func (r *races) compare(o *callOrder, c *orderedCall) {
 	}
 }
 
+// startsContainer reports whether an operation starts a container that keeps running.
+func startsContainer(op *catalog.Operation) bool {
+	return op.Kind == writ.KindContainer && (op.Effect == catalog.Make || op.Verb == "start")
+}
+
 // releases reports whether `work` must wait for an earlier call, because that call ends the use of its resource.
 func releases(o *callOrder, earlier, work *orderedCall) bool {
 	uses := slices.Contains(o.parts[earlier.resource].names, work.content)
 	switch earlier.op.Verb {
 	case "stop":
 		return uses && work.op.Verb != "delete"
+	case "run":
+		return uses
 	case "delete":
 		return uses && earlier.content == ""
 	case "detach":
@@ -75,8 +88,10 @@ func (r *races) reportOnce(earlier, later *orderedCall) {
 	}
 	r.reported[pair] = true
 	field := "uid"
-	if _, ok := earlier.op.Result.Field("state"); ok {
-		field = "state"
+	for _, better := range []string{"state", "exit_code"} {
+		if _, ok := earlier.op.Result.Field(better); ok {
+			field = better
+		}
 	}
 	r.warn(diagnostic.CodeUnordered, later.at,
 		"%s does not wait for %s in line %d: calls about different resources run at the same time",

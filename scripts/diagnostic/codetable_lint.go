@@ -157,7 +157,8 @@ for i := 0; i < 3; i++ {
 		"Calls about one resource run in the order of the script. Calls about different resources run at the same time, " +
 			"unless one has a handle to the other or the script reads a result between them. So a volume may be restored " +
 			"before its machine has stopped: the call fails with `RESOURCE_BUSY`, or a snapshot lacks the last writes of " +
-			"the machine. Read a field of the first call, such as `state`, before the second one.",
+			"the machine. A container may start before the migration of its database with `container.run` has ended. Read a " +
+			"field of the first call, such as `state` or `exit_code`, before the second one.",
 		`machine := import("machine")
 volume := import("volume")
 disk := volume.create("disk", {size_gib: 10})

@@ -78,9 +78,9 @@ func Irreplaceable(op *catalog.Operation, o writ.CallOptions) string {
 	switch {
 	case op.Effect == catalog.Find:
 		return op.Name() + " runs on the supervisor, not on a node"
-	case op.Repeat == catalog.Once && !o.Idempotent:
+	case op.Repeat != catalog.Safe && !o.Idempotent:
 		return op.Name() + " must not run twice, and the lost node may have run it"
-	case op.Named() && op.Effect != catalog.Make && op.Effect != catalog.Remove:
+	case op.Named() && !op.Makes && op.Effect != catalog.Remove:
 		return op.Name() + " acts on data of its node, which is lost with it"
 	case o.Node != "":
 		return "the call asks for the node " + o.Node + ", so no other node can run it"

@@ -127,7 +127,7 @@ func fill(t *testing.T, j *Journal) {
 				return err
 			}
 			gone := &Resource{Resource: writ.Resource{ResourceID: writ.ResourceID{Project: "p", Kind: "volume", Name: "gone" + name}, UID: writ.UID(name), Node: "n"}}
-			if err := tx.depart(gone); err != nil {
+			if err := Depart(tx, gone); err != nil {
 				return err
 			}
 			if err := tx.PutNode(&Node{Node: writ.Node{ID: writ.NodeID("node-" + name), Name: "n" + name}, PublicKey: []byte(name)}); err != nil {

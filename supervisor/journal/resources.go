@@ -56,7 +56,7 @@ func (tx *Tx) PutResource(r *Resource) error {
 	if before != nil {
 		tx.shift(before.Node, Load{}.minus(before.load()))
 		if before.UID != r.UID || before.Node != r.Node { // another resource with its name, or it has moved
-			if err := tx.depart(before); err != nil {
+			if err := Depart(tx, before); err != nil {
 				return err
 			}
 		}
@@ -78,7 +78,7 @@ func (tx *Tx) RemoveResource(id writ.ResourceID) error {
 		return err
 	}
 	tx.shift(before.Node, Load{}.minus(before.load()))
-	if err := tx.depart(before); err != nil {
+	if err := Depart(tx, before); err != nil {
 		return err
 	}
 	return tx.exec(`DELETE FROM resources WHERE project = $1 AND kind = $2 AND name = $3`, string(id.Project),
@@ -200,8 +200,8 @@ type Departed struct {
 	Created time.Time `json:"created"`
 }
 
-// depart records that a node had a resource, for later reports of its usage.
-func (tx *Tx) depart(r *Resource) error {
+// Depart records that a node had a resource, for later reports of its usage.
+func Depart(tx *Tx, r *Resource) error {
 	if r.UID == "" || r.Node == "" { // it never existed
 		return nil
 	}

@@ -23,7 +23,7 @@ type callList struct {
 // come back: a step that opens calls again has to call forgetIndex. A nil value has no calls.
 type resourceCalls struct {
 	open     []*journal.Call
-	changing []*journal.Call // open calls that make, change or remove the resource
+	changing []*journal.Call // open calls that make, change or remove the resource, or run something under its name
 	changes  bool            // a call of the run, open or ended, may change the resource
 }
 
@@ -102,7 +102,8 @@ func (r *resourceCalls) openBefore(seq int) []*journal.Call {
 	return r.open[:position(r.open, seq)]
 }
 
-// last returns the last open call before seq that makes, changes or removes the resource, nil if none.
+// last returns the last open call before seq that makes, changes or removes the resource or runs something under its
+// name, nil if none.
 func (r *resourceCalls) last(seq int) *journal.Call {
 	if r == nil {
 		return nil

@@ -226,7 +226,8 @@ func (t claimer) claim(op *catalog.Operation, c *journal.Call) error {
 		return nil
 	}
 	earlier := t.calls.onResource(c.Resource()).last(c.Seq)
-	if earlier != nil && (op.Effect == catalog.Find || removes(earlier) || !earlier.Claimed) {
+	alone := op.Effect == catalog.Find || op.Effect == catalog.Run
+	if earlier != nil && (alone || freesName(earlier) || !earlier.Claimed) {
 		t.delay(c, writ.Reason{Code: writ.ReasonCall, Seq: earlier.Seq, Call: describe(earlier)})
 		return nil
 	}
@@ -291,7 +292,7 @@ func (t claimer) claimNamed(op *catalog.Operation, c *journal.Call) (waits bool,
 	for _, ref := range op.Args.Named(c.Args) {
 		id := writ.ResourceID{Project: c.Project, Kind: ref.Kind, Name: ref.Name}
 		if maker := t.calls.onResource(id).last(c.Seq); maker != nil {
-			if removes(maker) {
+			if freesName(maker) {
 				t.delay(c, writ.Reason{Code: writ.ReasonCall, Seq: maker.Seq, Call: describe(maker)})
 				return true, nil
 			}
@@ -340,6 +341,11 @@ func (t claimer) claimResource(
 	case earlier != nil: // this run makes or changes it
 		c.UID, c.Need = earlier.UID, grows(op, c, before)
 		t.pin(c, earlier.Node)
+	case have != nil && op.Effect == catalog.Run:
+		return t.fail(c, writ.CallFailed,
+			writ.Errorf(writ.CodeResourceConflict, "the %s exists, and %s needs a name that no %s has", have.ResourceID,
+				op.Name(), have.Kind).
+				WithHint("use another name, or %s.exec for a program in it", op.Module))
 	case have != nil:
 		if op.Effect != catalog.Look && !mayChange(t.run, have, c) {
 			return t.fail(c, writ.CallFailed, notOwner(have))
@@ -358,7 +364,7 @@ func (t claimer) claimResource(
 		}
 		c.UID, c.Need = have.UID, grows(op, c, before)
 		t.pin(c, have.Node)
-	case op.Effect == catalog.Make:
+	case op.Makes:
 		if c.UID == "" { // if it is set, an attempt before a resume may have begun to make the resource
 			c.UID = newUID(c)
 		}
@@ -383,9 +389,10 @@ func newUID(c *journal.Call) writ.UID {
 	return writ.UID(writ.UUIDOf(fmt.Appendf(nil, "writ-uid-v1\x00%s-%d", c.Run, c.Seq)))
 }
 
-func removes(c *journal.Call) bool {
+// freesName reports whether no resource has the name of a call after the call.
+func freesName(c *journal.Call) bool {
 	op, _ := catalog.Lookup(c.Operation)
-	return op.Effect == catalog.Remove
+	return op.Effect == catalog.Remove || op.Effect == catalog.Run
 }
 
 // grows returns the capacity that a call needs beyond the present capacity of its resource. If only the result

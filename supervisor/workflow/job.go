@@ -32,6 +32,12 @@ func (t *sender) addDelivery(c *journal.Call, secrets map[string][]byte, within 
 	c.StartBy = earlier(t.now.Add(within), t.run.Deadline)
 	c.EndBy = earlier(c.StartBy.Add(timeout), t.run.Deadline)
 	t.touch(c)
+	if op.Effect == catalog.Run { // no resource is stored, but its usage is charged
+		ran := writ.Resource{ResourceID: c.Resource(), UID: c.UID, Node: c.Node, Created: c.Queued}
+		if err := journal.Depart(t.tx, &journal.Resource{Resource: ran}); err != nil {
+			return err
+		}
+	}
 	grant, err := t.transferGrant(op, c)
 	if err != nil {
 		return err

@@ -97,7 +97,11 @@ func neverBegan(c *journal.Call) bool { return mayBeWaiting(c) && c.Withdrawn ==
 // repeatableElsewhere reports whether another node can perform a call after its node is gone with all its resources.
 func repeatableElsewhere(c *journal.Call) bool {
 	op, ok := catalog.Lookup(c.Operation)
-	return ok && (op.Effect == catalog.Make || op.Effect == catalog.Remove || leavesNothing(c))
+	if !ok {
+		return false
+	}
+	runs := op.Effect == catalog.Run && c.Options.Idempotent
+	return op.Effect == catalog.Make || op.Effect == catalog.Remove || runs || leavesNothing(c)
 }
 
 // giveUp prevents a lost node from starting or continuing a call after the node has returned.

@@ -202,10 +202,11 @@ func (t *receiver) behindStuck(c *journal.Call) bool {
 }
 
 // noteFailureKnown records that the failure of the current attempt is known. KnownFailures grows only if all earlier
-// attempts are known as well, or if the node has checked them (OUTCOME_UNKNOWN). A refusal that the node could not
-// store does not end its attempt there.
+// attempts are known as well, or if the node has checked them (OUTCOME_UNKNOWN, PROGRAM_FAILED). A refusal that the node
+// could not store does not end its attempt there.
 func noteFailureKnown(c *journal.Call, code writ.Code) {
-	if c.KnownFailures == c.Attempt-1 && code != writ.CodeNodeStore || code == writ.CodeOutcomeUnknown {
+	checked := code == writ.CodeOutcomeUnknown || code == writ.CodeProgramFailed
+	if c.KnownFailures == c.Attempt-1 && code != writ.CodeNodeStore || checked {
 		c.KnownFailures = c.Attempt
 	}
 }

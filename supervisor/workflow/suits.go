@@ -12,7 +12,7 @@ import (
 // unsuitable returns the error of a call whose driver would reject one of its resources: an image of another format, or
 // content that exceeds the size. It returns nil if the resources suit, or if too little is known about them.
 func (d *Draft) unsuitable(p *ProposedCall, c *journal.Call, action writ.Action) (*writ.Error, error) {
-	if p.Op.Effect != catalog.Make || action == writ.ActionUnchanged {
+	if !p.Op.Makes || action == writ.ActionUnchanged {
 		return nil, nil
 	}
 	args := d.step.calls.withResources(p.Op, c)
@@ -174,7 +174,7 @@ func volumeConflict(d *Draft, p *ProposedCall, c *journal.Call) (*writ.Error, er
 // known yet are missing.
 func volumesOf(op *catalog.Operation, args map[string]any) []string {
 	switch op.Name() {
-	case "machine.create", "machine.attach", "container.create":
+	case "machine.create", "machine.attach", "container.create", "container.run":
 		return volumesIn(op.Holds(args, nil))
 	}
 	return nil

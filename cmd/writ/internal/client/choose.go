@@ -54,7 +54,7 @@ type Need struct {
 func Needs(plan scripts.Plan, project writ.ProjectID) (needs []Need) {
 	for _, call := range plan.Calls {
 		op, ok := catalog.Lookup(call.Operation)
-		if !ok || op.Effect != catalog.Make || op.Needs == nil {
+		if !ok || !op.Makes || op.Needs == nil {
 			continue
 		}
 		name, known := call.Name.(string)

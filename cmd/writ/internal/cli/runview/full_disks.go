@@ -43,7 +43,7 @@ func NewFullDisks(ctx context.Context, c *client.Client, id writ.RunID) *FullDis
 // returns nil.
 func (f *FullDisks) warning(c writ.Call) *writ.Disk {
 	op, known := catalog.Lookup(c.Operation)
-	if f == nil || !known || op.Effect != catalog.Make && op.Effect != catalog.Alter {
+	if f == nil || !known || !op.Makes && op.Effect != catalog.Alter {
 		return nil
 	}
 	if f.disks == nil {

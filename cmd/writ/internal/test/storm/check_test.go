@@ -382,7 +382,7 @@ func (s *storm) checkCall(f *findings, e *errand, c *journal.Call, effects int) 
 	case c.Error != nil && c.Error.Code == writ.CodeOutcomeUnknown:
 		f.unknown++
 		least = 0
-		if op.Repeat != catalog.Once {
+		if op.Repeat == catalog.Safe {
 			s.t.Errorf("call %d of %s, %s, may be repeated, and ended as %s", c.Seq, e, c.Operation, c.Error.Code)
 		}
 	case c.Error != nil && c.Error.Code == writ.CodeInjectedFinal:
@@ -392,7 +392,7 @@ func (s *storm) checkCall(f *findings, e *errand, c *journal.Call, effects int) 
 	case strings.HasPrefix(c.Name, "shared-") && op.Effect == catalog.Make: // another run may have made the resource
 		least = 0
 	}
-	if op.Repeat == catalog.Once && e.resumes > 0 { // each resume permits another execution
+	if op.Repeat != catalog.Safe && e.resumes > 0 { // each resume permits another execution
 		most = c.Attempt
 	}
 	if effects < least {

@@ -54,6 +54,9 @@ for n := 0; n < 8; n++ {
 	if err := e.err; err != undefined {
 		run.log("exec", n, err.code)
 	}
+}
+for n := 0; n < 4; n++ {
+	container.run("slow-1-" + name + "-" + n, {image: i, memory_mib: 16})
 }`},
 	{name: "troubled", share: 15, ends: succeeds, script: `
 for before in ["flaky-1-", "flaky-2-", "slow-1-", "flaky-1-", "", "", "slow-1-", "", "flaky-1-", ""] {

@@ -84,6 +84,7 @@ func tales(h *hostCluster) []tale {
 			{"image.fetch oci", h.fetch("box", "oci", h.image.Path), false},
 			{"container.create", `container.create("web", {image: image.get("box"), networks: [network.get("lan"), network.get("back")], volumes: [{volume: volume.get("files"), path: "/files"}], memory_mib: 64})`, false},
 			{"container.exec", `container.exec("web", {command: ["id"]}` + again, false},
+			{"container.run", `container.run("job", {image: image.get("box"), command: ["sh", "-c", "echo ran >/files/ran"], networks: [network.get("lan")], volumes: [{volume: volume.get("files"), path: "/files"}], memory_mib: 64})`, false},
 			{"container.create changed", `container.create("web", {image: image.get("box"), networks: [network.get("lan"), network.get("back")], volumes: [{volume: volume.get("files"), path: "/files"}], memory_mib: 32, env: {A: "b"}})`, false},
 			{"container.stop", `container.stop("web", {grace_seconds: 5})`, false},
 			{"container.start", `container.start("web")`, false},
