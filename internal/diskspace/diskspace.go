@@ -28,6 +28,16 @@ func Share(path string, fixed int64) (int64, error) {
 	return size / 4, err
 }
 
+// PerFile returns the size of the disk that holds a path for each file that it can have, in bytes. It returns 0 for a disk
+// without a fixed number of files, like btrfs.
+func PerFile(path string) (int64, error) {
+	var disk unix.Statfs_t
+	if err := unix.Statfs(path, &disk); err != nil || disk.Files == 0 {
+		return 0, err
+	}
+	return int64(disk.Blocks) * int64(disk.Bsize) / int64(disk.Files), nil
+}
+
 // Occupied returns the disk space of a file, which is less than its size if it has holes.
 func Occupied(file fs.FileInfo) int64 {
 	if s, ok := file.Sys().(*syscall.Stat_t); ok {

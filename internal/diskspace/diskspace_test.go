@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"writ/internal/diskspace"
 )
 
@@ -29,6 +31,17 @@ func TestHolesOccupyNothing(t *testing.T) {
 	}
 	if _, _, err := diskspace.Of(path + "/missing"); err == nil {
 		t.Error("a missing path has a disk")
+	}
+	var disk unix.Statfs_t
+	if err := unix.Statfs(path, &disk); err != nil {
+		t.Fatal(err)
+	}
+	got, err := diskspace.PerFile(path)
+	if fixed := disk.Files > 0; err != nil || fixed != (got > 0) || got*int64(disk.Files) > int64(disk.Blocks)*disk.Bsize {
+		t.Errorf("a disk with %d files has %d bytes for each, %v", disk.Files, got, err)
+	}
+	if _, err := diskspace.PerFile(path + "/missing"); err == nil {
+		t.Error("a missing path has files")
 	}
 }
 

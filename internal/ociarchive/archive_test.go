@@ -100,6 +100,7 @@ func TestArchiveContainsEachNamedLayer(t *testing.T) {
 		docker  = "application/vnd.docker.image.rootfs.diff.tar"
 	)
 	zeros := make([]byte, most+1)
+	deepDirs := testenv.SparseFile(strings.Repeat("d/", most/blockBytes)+"zeros", 0) // an entry with many missing parents
 	whole := func(o *testenv.OCI) object { return o.Image(configOf(own), o.Blob(testenv.LayerType, own)) }
 	lacking := func(o *testenv.OCI) object {
 		return o.Image(configOf(victims), testenv.Describe(testenv.LayerType, victims))
@@ -118,10 +119,10 @@ func TestArchiveContainsEachNamedLayer(t *testing.T) {
 		"gzip called zstd":    {one(zstded, packGzip(t, own), own), ""},
 		"gzip as Docker does": {one(docker, packGzip(t, own), own), ""},
 		"plain, called gzip":  {one(gzipped, own, own), ""},
-		"as much as may be":   {one(gzipped, packGzip(t, zeros[1:]), zeros[1:]), ""},
+		"as much as may be":   {one(gzipped, packGzip(t, zeros[blockBytes+1:]), zeros[blockBytes+1:]), ""},
 		"a layer twice": {func(o *testenv.OCI) {
-			layer := o.Blob(gzipped, packGzip(t, zeros[:most/2]))
-			o.Index(o.Image(configOf(zeros[:most/2], zeros[:most/2]), layer, layer))
+			layer := o.Blob(gzipped, packGzip(t, zeros[:most/2-blockBytes]))
+			o.Index(o.Image(configOf(zeros[:most/2-blockBytes], zeros[:most/2-blockBytes]), layer, layer))
 		}, ""},
 		"in two images": {func(o *testenv.OCI) {
 			a, b := o.Blob(gzipped, packGzip(t, zeros[:most/2+1])), o.Blob(gzipped, packGzip(t, own))
@@ -178,6 +179,7 @@ func TestArchiveContainsEachNamedLayer(t *testing.T) {
 		"a sparse file":       {one(testenv.LayerType, testenv.SparseLayer(most/2), testenv.SparseLayer(most/2)), ""},
 		"a sparse bomb":       {one(testenv.LayerType, testenv.SparseLayer(most+1), testenv.SparseLayer(most+1)), "more than 1 MiB"},
 		"a huge sparse bomb":  {one(gzipped, packGzip(t, testenv.SparseLayer(1<<62)), testenv.SparseLayer(1<<62)), "more than 1 MiB"},
+		"many directories":    {one(testenv.LayerType, deepDirs, deepDirs), "more than 1 MiB"},
 		"no tar file":         {one(testenv.LayerType, []byte("text"), []byte("text")), "cannot be unpacked"},
 		"half of a tar file":  {one(testenv.LayerType, own[:513], own[:513]), "cannot be unpacked"},
 		"a bomb in two": {func(o *testenv.OCI) {

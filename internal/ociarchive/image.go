@@ -87,7 +87,7 @@ func (a *archive) checkManifest(ctx context.Context, d ocispec.Descriptor, text 
 	if len(diffs) > maxLayers {
 		return 0, noArchive("its manifest %s has %d layers, and at most %d are allowed", d.Digest, len(diffs), maxLayers)
 	}
-	bytes := int64(0) // of this image; other images may have the same layers
+	var bytes, files int64 // of this image; other images may have the same layers
 	for i, layer := range manifest.Layers {
 		u, err := a.unpack(ctx, layer)
 		if err != nil {
@@ -96,8 +96,9 @@ func (a *archive) checkManifest(ctx context.Context, d ocispec.Descriptor, text 
 		if u.Diff != diffs[i] {
 			return 0, noArchive("the layer %s has the diff_id %s, but the config has %s", layer.Digest, u.Diff, diffs[i])
 		}
-		if bytes += u.Bytes; bytes > a.layers.most {
-			return 0, a.layers.tooLarge()
+		bytes, files = bytes+u.Bytes, files+u.Files
+		if err := a.layers.check(bytes, files); err != nil {
+			return 0, err
 		}
 	}
 	a.found = true

@@ -59,21 +59,42 @@ func (a *archive) unpack(ctx context.Context, layer ocispec.Descriptor) (Unpacke
 // Unpacked is a layer without its compression.
 type Unpacked struct {
 	Diff  digest.Digest // its diff_id
-	Bytes int64         // of its tar file, with the holes of sparse files
+	Bytes int64         // space that its files take at most
+	Files int64
 }
 
-// Layers computes diff_ids of layers, and limits the size of all layers of an image together. Its methods may be called
+// maxFiles limits the files of an image. Large images have some hundred thousand.
+const maxFiles = 2_000_000
+
+// Layers computes diff_ids of layers, and limits the space of all layers of an image together. Its methods may be called
 // concurrently.
 type Layers struct {
-	most int64        // limit in bytes
-	used atomic.Int64 // bytes of the layers so far
+	most    int64 // limit in bytes
+	perFile int64 // bytes that a file counts at least, on average
+
+	bytes, files atomic.Int64 // of the layers so far
 }
 
-// NewLayers returns a Layers with the limit for one image, or with a lower one in bytes.
-func NewLayers(most int64) *Layers { return &Layers{most: min(most, maxUnpacked)} }
+// NewLayers returns a Layers with the limit for one image, or with a lower one in bytes. perFile is the space for each
+// inode of the disk, or 0 if the disk makes inodes when it needs them. Images then use as much of the inodes as of the
+// space.
+func NewLayers(most, perFile int64) *Layers {
+	return &Layers{most: min(most, maxUnpacked), perFile: perFile}
+}
 
-// Used returns the bytes of the layers so far.
-func (l *Layers) Used() int64 { return l.used.Load() }
+// Used returns the space of the layers so far, in bytes.
+func (l *Layers) Used() int64 { return max(l.bytes.Load(), l.files.Load()*l.perFile) }
+
+// check returns an error if an image with these unpacked layers is too large.
+func (l *Layers) check(bytes, files int64) error {
+	if max(bytes, files*l.perFile) > l.most {
+		return noArchive("its unpacked layers need more than %d MiB", l.most>>20)
+	}
+	if files > maxFiles {
+		return noArchive("its layers have more than %d files", maxFiles)
+	}
+	return nil
+}
 
 // Unpack reads a layer. It counts the layer as often as the image has it: containerd unpacks each occurrence into a
 // directory of its own. It returns ARGUMENTS_INVALID if the layer has an unknown type or is damaged, or if the layers so
@@ -91,18 +112,14 @@ func (l *Layers) Unpack(layer ocispec.Descriptor, times int, content io.Reader) 
 		}
 	}
 	defer from.Close()
-	sum, count := sha256.New(), &meter{layers: l, times: int64(times)}
+	sum, count := sha256.New(), newMeter(l, times)
 	if err := count.unpack(io.TeeReader(from, io.MultiWriter(sum, count))); err != nil {
 		if tooLarge, ok := errors.AsType[*writ.Error](err); ok {
 			return Unpacked{}, tooLarge
 		}
 		return Unpacked{}, noArchive("the layer %s cannot be unpacked: %v", layer.Digest, err)
 	}
-	return Unpacked{digest.NewDigest(digest.SHA256, sum), count.bytes}, nil
-}
-
-func (l *Layers) tooLarge() error {
-	return noArchive("its unpacked layers have more than %d MiB", l.most>>20)
+	return Unpacked{digest.NewDigest(digest.SHA256, sum), count.bytes, count.files}, nil
 }
 
 // maxWindow limits the window of zstd, in bytes: the value of zstd --ultra --long.

@@ -2,6 +2,7 @@ package imagestore
 
 import (
 	"context"
+	"errors"
 	"strconv"
 	"strings"
 	"sync"
@@ -14,7 +15,7 @@ import (
 	"writ/sal/containerd/registry"
 )
 
-// labelBytes is the label of an image from a registry with the size of its content, packed and unpacked.
+// labelBytes is the label of an image from a registry with the space of its content, packed and unpacked.
 const labelBytes = "writ.bytes"
 
 // maxPulled limits the images of a project from registries. Each pull lists all images.
@@ -31,9 +32,10 @@ type Budget struct {
 
 // grant is the permission of a pull.
 type grant struct {
-	most int64  // bytes that the pull may use
-	of   string // the limit that determines most, for errors
-	done func() // the caller calls it when the image has its label, or after a failure
+	most    int64  // bytes that the pull may use
+	of      string // the limit that determines most, for errors
+	perFile int64  // bytes that a file of the image counts at least, on average
+	done    func() // the caller calls it when the image has its label, or after a failure
 }
 
 // grant returns the number of bytes that a pull of a project may use: at most half of the free ones. So concurrent
@@ -46,7 +48,8 @@ func (b *Budget) grant(ctx context.Context, daemon *client.Client, project writ.
 		return grant{}, Failed("list the images", err)
 	}
 	limit, err := diskspace.Share(b.Dir, b.Max)
-	if err != nil {
+	perFile, wrong := diskspace.PerFile(b.Dir)
+	if err := errors.Join(err, wrong); err != nil {
 		return grant{}, Failed("measure the disk of the images", err)
 	}
 	g, err := b.divide(limit, all, project)
@@ -57,6 +60,7 @@ func (b *Budget) grant(ctx context.Context, daemon *client.Client, project writ.
 		b.granted = make(map[writ.ProjectID]int64)
 	}
 	b.granted[project] += g.most
+	g.perFile = perFile
 	g.done = func() {
 		b.mu.Lock()
 		defer b.mu.Unlock()

@@ -84,7 +84,7 @@ func Pulled(
 			}
 			pulled, err := from.Pull(ctx, registry.Request{
 				Reference: reference, Login: account, Store: s.Daemon.ContentStore(), Ingest: prefix, MaxBytes: g.most,
-				Limit: g.of, Progress: progress,
+				Limit: g.of, PerFile: g.perFile, Progress: progress,
 			})
 			if registry.IsOfStore(err) {
 				err = Failed("store the image", err)

@@ -8,10 +8,13 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"io/fs"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -29,6 +32,7 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"writ"
+	"writ/internal/diskspace"
 	"writ/internal/imageref"
 	"writ/internal/outbound"
 	"writ/internal/test/ociregistry"
@@ -108,13 +112,14 @@ type puller struct {
 	*Source
 	store content.Store
 	login Login
-	most  int64
+
+	most, perFile int64
 }
 
 func newPuller(t testing.TB, s *ociregistry.Server, registries ...string) *puller {
 	policy := must[Policy](t)(ParsePolicy(append(registries, s.Host)))
 	return &puller{
-		t, &Source{Policy: policy, Authorities: s.Authorities}, must[content.Store](t)(local.NewStore(t.TempDir())), Login{}, 1 << 30,
+		t, &Source{Policy: policy, Authorities: s.Authorities}, must[content.Store](t)(local.NewStore(t.TempDir())), Login{}, 1 << 36, 0,
 	}
 }
 
@@ -124,7 +129,7 @@ func (p *puller) pull(reference string) (Pulled, error) {
 	if err != nil {
 		p.Fatal(err)
 	}
-	return p.Pull(p.Context(), Request{Reference: r, Login: p.login, Store: p.store, Ingest: "project@", MaxBytes: p.most})
+	return p.Pull(p.Context(), Request{Reference: r, Login: p.login, Store: p.store, Ingest: "project@", MaxBytes: p.most, PerFile: p.perFile})
 }
 
 // complete checks that the store has each blob of an image, with its digest.
@@ -174,7 +179,7 @@ func TestPullTakesImageOfThisMachine(t *testing.T) {
 // How: each blob is compared with its digest and each layer with its diff_id; sizes are limited; connections are guarded.
 // Also: TestStoredBlobsArePulledAgain, TestRegistryCannotLeadInside, TestProtocolSwitchEndsPull,
 // TestLongTokenIsRefused, TestEncodedAnswersAreRefused, TestRepeatedLayerCountsEachTime,
-// TestUnpackedBytesAreCounted, TestImageWithManyValuesIsRefused.
+// TestUnpackedSizeIsCounted, TestImageWithManyValuesIsRefused.
 func TestHostileRegistryIsRefused(t *testing.T) {
 	s := ociregistry.Start(t)
 	layer := layerOf(t, strings.Repeat("text", 1000))
@@ -557,23 +562,84 @@ func TestRepeatedLayerCountsEachTime(t *testing.T) {
 	}
 }
 
-// containerd writes each hole of a sparse file as zeros, and unpacks plain layers too.
-func TestUnpackedBytesAreCounted(t *testing.T) {
+// entries returns the tar file of a layer. A name that ends with "/" is a directory, one with "->" a symbolic link, and
+// other names are files of one byte.
+func entries(t testing.TB, names ...string) []byte {
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	for _, name := range names {
+		h := tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o755, Size: 1}
+		if link, to, ok := strings.Cut(name, "->"); ok {
+			h = tar.Header{Typeflag: tar.TypeSymlink, Name: link, Linkname: to}
+		} else if strings.HasSuffix(name, "/") {
+			h.Typeflag, h.Size = tar.TypeDir, 0
+		}
+		err := w.WriteHeader(&h)
+		if h.Size > 0 {
+			_, err = w.Write([]byte("x"))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+// onDisk returns the space and the number of the files below a directory.
+func onDisk(t testing.TB, dir string) (bytes, files int64) {
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if err == nil {
+			bytes, files = bytes+diskspace.Occupied(info), files+1
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return bytes, files
+}
+
+// containerd writes each hole of a sparse file as zeros, unpacks plain layers too, and makes directories that a layer does
+// not have.
+func TestUnpackedSizeIsCounted(t *testing.T) {
 	s := ociregistry.Start(t)
 	const size = 16 << 20
 	sparse, full := testenv.SparseLayer(size), layerOf(t, strings.Repeat("text", size/4))
+	var dirs, small, parents, replaced, twice []string
+	deep := strings.Repeat("d/", 15)
+	for i := range 40 {
+		n := strconv.Itoa(i)
+		dirs, small, parents = append(dirs, n+"/"), append(small, n), append(parents, n+"/"+deep+"file")
+		replaced = append(replaced, n+"/", "l->"+n, "l/"+deep+"file")
+		twice = append(twice, n+"/", "m->"+n, "l->m", "k/l/"+deep+"file", ".wh.m")
+	}
 	for name, layer := range map[string][2][]byte{
 		"sparse": plain(sparse), "packed sparse": {gzipped(t, sparse), sparse}, "plain": plain(full),
+		"directories": plain(entries(t, dirs...)), "small files": plain(entries(t, small...)),
+		"missing directories": plain(entries(t, parents...)), "replaced links": plain(entries(t, replaced...)),
+		"links to links": plain(entries(t, append([]string{"k->."}, twice...)...)),
 	} {
 		of := s.Push(t, "web:1", image(t, runtime.GOARCH, layer))
 		p := newPuller(t, s)
 		got, err := p.pull(s.Host + "/web@" + of)
 		root := t.TempDir()
-		unpacked := must[int64](t)(archive.Apply(t.Context(), root, bytes.NewReader(layer[1]), archive.WithNoSameOwner()))
-		if want := unpacked + int64(len(layer[0])); err != nil || got.Bytes < want || unpacked < size {
+		must[int64](t)(archive.Apply(t.Context(), root, bytes.NewReader(layer[1]), archive.WithNoSameOwner()))
+		unpacked, files := onDisk(t, root)
+		if want := unpacked + int64(len(layer[0])); err != nil || got.Bytes < want {
 			t.Errorf("%s: it counts %d bytes, and needs %d: %v", name, got.Bytes, want, err)
 		}
-		p.most = int64(len(layer[0])) + size/2
+		p.perFile = 1 << 20
+		if got, err = p.pull(s.Host + "/web@" + of); got.Bytes < files<<20 || err != nil {
+			t.Errorf("%s: it counts %d files, and has %d: %v", name, got.Bytes>>20, files, err)
+		}
+		p.most, p.perFile = int64(len(layer[0]))+unpacked/2, 0
 		if _, err := p.pull(s.Host + "/web@" + of); writ.CodeOf(err) != writ.CodeQuotaExceeded {
 			t.Errorf("%s without enough space: %v", name, err)
 		}

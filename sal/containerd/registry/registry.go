@@ -53,7 +53,7 @@ type Source struct {
 // Pulled is a complete image in a content store.
 type Pulled struct {
 	Manifest ocispec.Descriptor // the manifest for this machine
-	Bytes    int64              // size of the blobs and of the unpacked layers
+	Bytes    int64              // space of the blobs and of the unpacked layers
 }
 
 // Request names an image and where it goes.
@@ -64,6 +64,7 @@ type Request struct {
 	Ingest    string            // prefix of the names of unfinished blobs in the store, different for each project
 	MaxBytes  int64             // limit of Pulled.Bytes
 	Limit     string            // describes MaxBytes in errors; FreeForImages if empty
+	PerFile   int64             // bytes that a file of the image counts at least, on average
 	Progress  func(line string) // may be nil
 }
 
@@ -140,7 +141,7 @@ func (p *pull) run(ctx context.Context, root ocispec.Descriptor) (Pulled, error)
 		return Pulled{}, err
 	}
 	p.limit = p.MaxBytes - size
-	p.layers = ociarchive.NewLayers(p.limit)
+	p.layers = ociarchive.NewLayers(p.limit, p.PerFile)
 	if err := p.download(ctx, m.Layers, config.RootFS.DiffIDs, size); err != nil {
 		return Pulled{}, err
 	}
