@@ -33,7 +33,7 @@ type loginGuard struct {
 var errRedirectedLogin = errors.New("the server redirects a request with a password to another server")
 
 func (g *loginGuard) RoundTrip(q *http.Request) (*http.Response, error) {
-	if q.Response != nil && q.URL.Host != q.Response.Request.URL.Host {
+	if redirectedAway(q) {
 		if q.Body != nil && q.Body != http.NoBody { // the body of a request for a token
 			return nil, errRedirectedLogin
 		}
@@ -45,6 +45,18 @@ func (g *loginGuard) RoundTrip(q *http.Request) (*http.Response, error) {
 		g.record(q, answer.StatusCode)
 	}
 	return answer, err
+}
+
+// redirectedAway reports whether a request follows redirects of which one led to another host and port. The client of
+// net/http copies the headers of the first request into each later one, also after such a redirect.
+func redirectedAway(q *http.Request) bool {
+	host := q.URL.Host
+	for q.Response != nil {
+		if q = q.Response.Request; q.URL.Host != host {
+			return true
+		}
+	}
+	return false
 }
 
 // record records the answer to a request with the login: of the registry itself, or of its token server. Some token

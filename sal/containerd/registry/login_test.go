@@ -67,8 +67,18 @@ func TestRedirectsLoseLogin(t *testing.T) {
 	layer := layerOf(t, "text")
 	of := s.Push(t, "web:1", image(t, runtime.GOARCH, plain(layer)))
 
-	// A registry keeps its blobs at another server, here on another port of the same host.
-	blobs := listen(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(layer) })
+	// A registry keeps its blobs at another server, here on another port of the same host, which redirects to itself.
+	again := func(w http.ResponseWriter, r *http.Request) bool {
+		if r.URL.Path != "/again" {
+			http.Redirect(w, r, "/again", http.StatusFound)
+		}
+		return r.URL.Path != "/again"
+	}
+	blobs := listen(t, func(w http.ResponseWriter, r *http.Request) {
+		if !again(w, r) {
+			_, _ = w.Write(layer)
+		}
+	})
 	basic := func(w http.ResponseWriter, r *http.Request) bool {
 		switch {
 		case !isBasic(r):
@@ -90,8 +100,10 @@ func TestRedirectsLoseLogin(t *testing.T) {
 	}
 
 	// A token server gets the password, and the server to which it redirects does not.
-	thief := listen(t, func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = w.Write([]byte(`{"token":"abc","access_token":"abc"}`))
+	thief := listen(t, func(w http.ResponseWriter, r *http.Request) {
+		if !again(w, r) {
+			_, _ = w.Write([]byte(`{"token":"abc","access_token":"abc"}`))
+		}
 	})
 	for _, status := range []int{http.StatusFound, http.StatusTemporaryRedirect} {
 		issuer := listen(t, func(w http.ResponseWriter, r *http.Request) {
