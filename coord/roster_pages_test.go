@@ -9,8 +9,11 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
+	"writ"
 	"writ/coord/rosters"
+	"writ/identity"
 	"writ/identity/chain"
 	"writ/ledger"
 	"writ/ledger/sqlstore"
@@ -81,4 +84,50 @@ func TestStrangersShareOneRosterPage(t *testing.T) {
 	if status, body := p.get("/v1/roster?after=31"); status != 200 || !strings.Contains(body, `"signed":[]`) {
 		t.Errorf("after the newest: %d, %s", status, body)
 	}
+}
+
+// The ledger also has the text of version 2, which no verifier of later versions needs.
+func TestCoordinatorStartReadsFewRosters(t *testing.T) {
+	store, err := sqlstore.Open(t.Context(), ":memory:")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { store.Close() })
+	var newest *identity.Roster
+	for _, version := range []int{1, 2, 10, 2000} {
+		link := signedRoster(t, firstRoster())
+		if newest != nil {
+			next := successor(t, newest, nothing)
+			link = chain.Join(skipTo(next, version), signedRoster(t, next))
+		}
+		if newest, err = identity.VerifyRoster(newest, link, time.Now()); err != nil {
+			t.Fatal(err)
+		}
+		if err := store.AddRoster(t.Context(), newest, chain.Signed(link)); err != nil {
+			t.Fatal(err)
+		}
+		if version < 10 {
+			continue
+		}
+		counted := &countedRosters{Ledger: store}
+		loaded, err := rosters.Load(t.Context(), counted, newest.Cluster)
+		if err != nil || loaded.Version != version || len(loaded.Chain().Entries(0)) != version {
+			t.Fatalf("version %d: %v", version, err)
+		}
+		if n := counted.reads.Load(); n != 3 { // the digests, and the texts of the first and the newest version
+			t.Errorf("with %d versions, the start reads the ledger %d times, want 3", version, n)
+		}
+	}
+}
+
+// skipTo changes the successor of a roster into a later version, and returns the digests of the skipped versions.
+func skipTo(next *identity.Roster, version int) (skipped []writ.Digest) {
+	for v := next.Version; v < version; v++ {
+		skipped = append(skipped, writ.DigestOf(fmt.Append(nil, "version ", v)))
+	}
+	if len(skipped) > 0 {
+		next.Version, next.Previous = version, skipped[len(skipped)-1]
+		next.History = chain.History(next.History, skipped...)
+	}
+	return skipped
 }

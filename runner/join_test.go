@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -20,6 +21,7 @@ import (
 
 	"writ"
 	"writ/identity"
+	"writ/identity/chain"
 	"writ/identity/sshsig"
 	"writ/runner/member"
 	"writ/supervisor/nodes"
@@ -346,6 +348,44 @@ func TestANodeDoesNotGoBackToAnOlderRoster(t *testing.T) {
 			t.Errorf("the node is %s when all is well again", n.member.Admission())
 		}
 	})
+}
+
+// Each version is one more digest of 32 bytes. JSON needs four bytes for three of them.
+//
+// Promise: Signatures and rosters: A node stores, and a daemon reads at its start, few roster versions and 32 bytes for
+// each other one.
+// How: A chain has the texts of the versions that change operators and of the newest, and the digests of the others.
+// Also: TestSupervisorStartReadsFewRosters, TestCoordinatorStartReadsFewRosters, TestOldRosterFilesAreCompacted.
+func TestMemberFileHoldsFewRosters(t *testing.T) {
+	s, dir := newFixture(t), t.TempDir()
+	m := s.join(dir)
+	sizes := map[int]int64{}
+	for _, version := range []int{2, 3, 10, 2000} {
+		next, err := m.Roster().Successor(time.Now())
+		must(t, err)
+		var skipped []writ.Digest
+		for v := next.Version; v < version; v++ {
+			skipped = append(skipped, writ.DigestOf(fmt.Append(nil, "version ", v)))
+		}
+		if len(skipped) > 0 {
+			next.Version, next.Previous = version, skipped[len(skipped)-1]
+			next.History = chain.History(next.History, skipped...)
+		}
+		signed, err := identity.SignRoster(next, s.root)
+		must(t, err)
+		must(t, m.Adopt([][]byte{chain.Join(skipped, signed)}))
+		m, err = member.Join(t.Context(), member.Joining{Dir: dir, API: s, Name: "n1"}) // reads the file
+		must(t, err)
+		if n := len(m.State().Rosters); n != 2 || m.Roster().Version != version {
+			t.Errorf("with %d versions, the file has %d texts up to version %d, want 2", version, n, m.Roster().Version)
+		}
+		file, err := os.Stat(filepath.Join(dir, "member.json"))
+		must(t, err)
+		sizes[version] = file.Size()
+	}
+	if most := sizes[10] + 1990*43; sizes[2000] > most {
+		t.Errorf("the file has %d bytes with 10 versions and %d with 2000, want at most %d", sizes[10], sizes[2000], most)
+	}
 }
 
 // awayAPI is an unreachable node API, with one error after the other.

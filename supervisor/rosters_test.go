@@ -2,12 +2,14 @@ package supervisor_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"writ"
 	"writ/identity"
+	"writ/identity/chain"
 	"writ/runner/queue"
 	"writ/supervisor/journal"
 )
@@ -46,6 +48,37 @@ func TestRevocationOutlivesItsLink(t *testing.T) {
 		s.wantState(id, writ.RunCancelled)
 		if took := time.Since(began); took > time.Minute {
 			t.Errorf("it was cancelled after %s", took)
+		}
+	})
+}
+
+// The journal loses all texts that a start does not need.
+func TestSupervisorStartReadsFewRosters(t *testing.T) {
+	inSim(t, func(t *testing.T, s *sim) {
+		for _, version := range []int{2, 10, 2000} {
+			next, err := s.Roster().Successor(time.Now())
+			if err != nil {
+				t.Fatal(err)
+			}
+			var skipped []writ.Digest
+			for v := next.Version; v < version; v++ {
+				skipped = append(skipped, writ.DigestOf(fmt.Append(nil, "version ", v)))
+			}
+			if len(skipped) > 0 {
+				next.Version, next.Previous = version, skipped[len(skipped)-1]
+				next.History = chain.History(next.History, skipped...)
+			}
+			signed, err := identity.SignRoster(next, s.person)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if adopted, err := s.AdoptRosters(t.Context(), [][]byte{chain.Join(skipped, signed)}); err != nil || adopted != version {
+				t.Fatalf("AdoptRosters = %d, %v", adopted, err)
+			}
+			s.again(func() { s.tamper(`DELETE FROM rosters WHERE version NOT IN (1, $1)`, version) })
+			if r := s.Roster(); r.Version != version || len(r.Chain().Entries(0)) != version {
+				t.Errorf("with %d versions, the supervisor starts with version %d", version, r.Version)
+			}
 		}
 	})
 }
