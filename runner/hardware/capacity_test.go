@@ -31,4 +31,8 @@ func TestAHostKeepsSomeForItself(t *testing.T) {
 	if err != nil || got.CPUs != int64(runtime.NumCPU()) || got.MemoryMiB >= memoryMiB || got.DiskGiB != 7 {
 		t.Errorf("of %d MiB and %d GiB it offers %+v, %v", memoryMiB, diskGiB, got, err)
 	}
+	more := int64(2 * runtime.NumCPU())
+	if got, err := Capacity(t.TempDir(), writ.Capacity{CPUs: more}); err != nil || got.CPUs != more {
+		t.Errorf("with --cpus %d it offers %+v, %v", more, got, err)
+	}
 }

@@ -5,6 +5,7 @@ package btrfs
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -109,7 +110,7 @@ func charged(t testing.TB, p *Pool, group uint64) int64 {
 func TestTreeSizeIsEnforced(t *testing.T) {
 	kinds(t, func(t *testing.T, p *Pool) {
 		dir := must[string](t)(p.Make(t.Context(), "a", sal.Bound{Bytes: 32 * mib}))
-		if n, err := fill(t, dir, 200); !errors.Is(err, unix.EDQUOT) || n < 32 || n > 64 {
+		if n, err := fill(t, dir, 200); !errors.Is(err, unix.EDQUOT) || n < 32 || n > 32+1+16 {
 			t.Errorf("a tree of 32 MiB took %d: %v", n, err)
 		}
 		_, err := fill(t, dir, 200)
@@ -123,6 +124,26 @@ func TestTreeSizeIsEnforced(t *testing.T) {
 		syncAll(t, p.dir)
 		if used := charged(t, p, group(0, must[uint64](t)(subvolumeID(dir)))); used < 127*mib || used > 160*mib {
 			t.Errorf("128 MiB are counted as %d", used)
+		}
+	})
+}
+
+// volumes.md has the limit of a volume of 1 GiB, and that programs in it see the space of the whole file system.
+func TestManualHasTheMarginOfAVolume(t *testing.T) {
+	kinds(t, func(t *testing.T, p *Pool) {
+		dir := must[string](t)(p.Make(t.Context(), "a", sal.Bound{Bytes: 1 << 30}))
+		limit := must[int64](t)(groupLimit(p.dir, group(0, must[uint64](t)(subvolumeID(dir)))))
+		manual := strings.Join(strings.Fields(string(must[[]byte](t)(os.ReadFile("../../docs/manual/volumes.md")))), " ")
+		want := fmt.Sprintf("1/%d of the size and %d MiB. So a volume of 1 GiB can hold %d,%03d MiB", slackShare, slackBytes/mib, limit/mib/1000, limit/mib%1000)
+		if limit%mib != 0 || !strings.Contains(manual, want) {
+			t.Errorf("the limit of a volume of 1 GiB is %d bytes, and the manual lacks %q", limit, want)
+		}
+		var inside, whole unix.Statfs_t
+		if err := errors.Join(unix.Statfs(dir, &inside), unix.Statfs(p.dir, &whole)); err != nil {
+			t.Fatal(err)
+		}
+		if inside.Blocks != whole.Blocks || inside.Bsize != whole.Bsize {
+			t.Errorf("a volume shows %d blocks of %d bytes, its file system %d of %d", inside.Blocks, inside.Bsize, whole.Blocks, whole.Bsize)
 		}
 	})
 }
