@@ -27,7 +27,8 @@ type Run struct {
 	Signer      string         `json:"signer"`
 	Script      string         `json:"script"`
 	Payload     Digest         `json:"payload"`
-	Plan        Digest         `json:"plan,omitzero"` // the plan that the run is bound to, zero if none
+	Plan        Digest         `json:"plan,omitzero"`       // the plan that the run is bound to, zero if none
+	LogsOnly    bool           `json:"logs_only,omitempty"` // its header only allows to read logs and consoles
 	State       RunState       `json:"state"`
 	Why         Reason         `json:"why,omitzero"`     // why the run waits
 	Reason      string         `json:"reason,omitempty"` // Why as a sentence; only in the coordinator's records
@@ -109,8 +110,7 @@ type LogLine struct {
 	Time    time.Time `json:"time"` // when the script first logged it
 }
 
-// Event is a change in a datacenter. It holds the full new state of its subject, so the latest event is a complete
-// copy. Events of a journal have consecutive sequence numbers, from 1.
+// Event is a change in a datacenter, with the full new state of its subject. A journal numbers its events from 1.
 type Event struct {
 	Journal  string    `json:"journal"` // a journal restored from a backup gets a new id
 	Seq      int64     `json:"seq"`

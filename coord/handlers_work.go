@@ -123,7 +123,7 @@ func (h workHandlers) ListRuns(
 func runFilter(p api.ListRunsParams, now time.Time) (ledger.RunFilter, error) {
 	filter := ledger.RunFilter{
 		Signer: api.Value(p.Signer), Script: api.Value(p.Script), Deployment: api.Value(p.Deployment),
-		Since: api.Value(p.Since),
+		Since: api.Value(p.Since), WithoutLogs: !api.Value(p.Logs) && p.Prefix == nil && p.Script == nil,
 	}
 	if p.Prefix != nil {
 		if filter.Prefix = *p.Prefix; !runPrefix.MatchString(filter.Prefix) {

@@ -145,6 +145,16 @@ func (p *Payload) Text() ([]byte, error) {
 	return w.Text()
 }
 
+// logOperations lists the operations that only read the output of a resource.
+var logOperations = []string{"container.logs", "machine.console"}
+
+// LogsOnly reports whether the script can only read logs of containers and consoles of machines. A run of such a script
+// is part of looking, not of deploying, so lists of runs omit it.
+func (p *Payload) LogsOnly() bool {
+	return len(p.Allow) > 0 && p.Deployment == (Deployment{}) &&
+		!slices.ContainsFunc(p.Allow, func(name string) bool { return !slices.Contains(logOperations, name) })
+}
+
 // writePrune writes a line for each resource to prune. Each is listed in Targets, and the payload allows its deletion.
 // Thus a node needs no other rule for it than for a call of the script.
 func (p *Payload) writePrune(w *header.Writer) {

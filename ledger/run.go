@@ -73,8 +73,9 @@ type RunFilter struct {
 	Operation string    // runs ended by a call of this operation; NoOperation selects runs that ended without a call
 	// Silent selects open runs created before this time. The run must have no event after this time, except log lines,
 	// or it must repeat a call; see LoopCalls.
-	Silent time.Time
-	Oldest bool // not a condition: sorts the list from the oldest run
+	Silent      time.Time
+	WithoutLogs bool // omits runs that only read logs
+	Oldest      bool // not a condition: sorts the list from the oldest run
 }
 
 // LoopCalls is the number of consecutive calls that count as an endless loop, if all come from one line of a script,

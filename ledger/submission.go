@@ -59,6 +59,7 @@ type Incoming struct {
 	Deployment  string // as in the payload's header, may be empty
 	Plan        writ.Digest
 	Params      map[string]any // as in the payload
+	LogsOnly    bool           // see identity.Payload
 	Signed      []byte
 }
 

@@ -18,7 +18,7 @@ import (
 // argumentsOf maps the words of usage lines to arguments of an existing kind.
 var argumentsOf = map[string]string{
 	"FILE": "a.tengo", "FILE…": "a.tengo", "RUN": "@last", "[RUN]": "@last", "KIND/NAME": "container/web", "NODE": "n1",
-	"NAME": "a", "DEPLOYMENT": "web", "A": "1", "[B]": "2", "NAME[@VERSION]": "a", "TOKEN": "b42dj5oyltbz4", "BATCH": "b42dj5oyltbz4", "NAME=VALUE|NAME-...": "a=b",
+	"NAME": "a", "DEPLOYMENT": "web", "DEPLOYMENT|KIND/NAME": "container/web", "A": "1", "[B]": "2", "NAME[@VERSION]": "a", "TOKEN": "b42dj5oyltbz4", "BATCH": "b42dj5oyltbz4", "NAME=VALUE|NAME-...": "a=b",
 	"[FINGERPRINT]": "SHA256:" + strings.Repeat("A", 43),
 }
 

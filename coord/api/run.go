@@ -6,7 +6,8 @@ import "writ"
 func RunOf(r writ.Run, state RunState) Run {
 	return Run{
 		ID: r.ID, Datacenter: r.Datacenter, Project: r.Project, ProjectName: r.ProjectName, Deployment: r.Deployment,
-		Revision: r.Revision, Signer: r.Signer, Script: r.Script, Payload: r.Payload, Plan: r.Plan, State: state,
+		Revision: r.Revision, Signer: r.Signer, Script: r.Script, Payload: r.Payload, Plan: r.Plan,
+		LogsOnly: r.LogsOnly, State: state,
 		Why: ReasonOf(r.Why, r.Reason), Reason: r.Reason, Failure: r.Failure, Decided: r.Decided, Output: r.Output,
 		Summary: r.Summary, Accepted: r.Accepted, Started: r.Started, Ended: r.Ended, Deadline: r.Deadline,
 	}

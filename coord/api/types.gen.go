@@ -866,6 +866,9 @@ type Run struct {
 	Failure    *Failure   `json:"failure,omitempty"`
 	ID         RunID      `json:"id"`
 
+	// LogsOnly its signed header only allows to read logs of containers and consoles of machines
+	LogsOnly bool `json:"logs_only,omitempty,omitzero"`
+
 	// Output only `values` has it
 	Output Values `json:"output,omitempty,omitzero"`
 
@@ -1236,6 +1239,9 @@ type ListRunsParams struct {
 
 	// Text Only runs with this text in the name of the script, deployment, project or signer, in a parameter, or in the error that ended them, or with a call for a resource whose name starts with it. The search ignores case.
 	Text *string `form:"text,omitempty" json:"text,omitempty"`
+
+	// Logs Also runs that only read logs of containers and consoles of machines. Without it, the list omits them, unless `prefix` or `script` is set.
+	Logs *bool `form:"logs,omitempty" json:"logs,omitempty"`
 
 	// Since Only runs that were submitted at this time or later
 	Since *time.Time `form:"since,omitempty" json:"since,omitempty"`

@@ -196,6 +196,7 @@ func TestOverviewFilters(t *testing.T) {
 	w.run(done)
 	w.submit(2, "bobs.tengo", func(in *ledger.Incoming) { in.Signer = "bob" })
 	w.submit(3, "banks.tengo", func(in *ledger.Incoming) { in.Project, in.ProjectName, in.Datacenter = bank, "ledger-bank", fra })
+	w.submit(4, "reader.tengo", func(in *ledger.Incoming) { in.LogsOnly = true })
 	for query, want := range map[string][]string{
 		"":                           {"done", "bobs", "banks"},
 		"?state=succeeded":           {"done"},
@@ -204,12 +205,20 @@ func TestOverviewFilters(t *testing.T) {
 		"?project=" + string(bank):   {"banks"},
 		"?datacenter=" + string(fra): {"banks"},
 		"?signer=bob&state=failed":   nil,
+		"?logs=1":                    {"done", "bobs", "banks", "reader"},
+		"?logs=1&state=waiting":      {"bobs", "banks", "reader"},
+		"?script=reader.tengo":       {"reader"},
 	} {
 		body := w.page("/" + query)
-		for _, name := range []string{"done", "bobs", "banks"} {
+		for _, name := range []string{"done", "bobs", "banks", "reader"} {
 			if got := strings.Contains(body, name+".tengo"); got != slices.Contains(want, name) {
 				t.Errorf("%q shows %s: %v", query, name, got)
 			}
+		}
+	}
+	for query, want := range map[string]string{"": "2", "?logs=1": "3"} {
+		if body := w.page("/" + query); !strings.Contains(body, `data-key="waiting"><b>`+want+`</b>`) || strings.Contains(body, `href="/?logs=1">Show them`) != (query == "") {
+			t.Errorf("%q: it does not count %s waiting runs, or shows the wrong link:\n%s", query, want, body)
 		}
 	}
 	if response, body := w.get("/?state=busy"); response.StatusCode != http.StatusBadRequest || !strings.Contains(body, string(writ.CodeBadRequest)) || !testenv.Mentions(body, "busy") {

@@ -33,6 +33,7 @@ func (s *Service) Submit(ctx context.Context, signed []byte, remote string) (wri
 		Deployment:  v.Payload.Deployment.Name,
 		Plan:        v.Payload.Plan,
 		Params:      v.Payload.Params,
+		LogsOnly:    v.Payload.LogsOnly(),
 		Signed:      signed,
 	}
 	if full := s.Quota.reserve(ctx, s.Ledger, v.Signer, len(signed)); full != nil {

@@ -97,7 +97,7 @@ func (s *Sender) messageOf(e *ledger.Event, lost map[string]time.Time) *Message 
 	case e.Submission != nil &&
 		(e.Submission.State == writ.SubmissionRefused || e.Submission.State == writ.SubmissionExpired):
 		return s.neverBegan(e)
-	case e.Run != nil && e.About != "" && e.Run.State.Ended():
+	case e.Run != nil && e.About != "" && e.Run.State.Ended() && !e.Run.LogsOnly:
 		return s.runEnded(e)
 	case e.Node != nil:
 		return s.nodeChanged(e, lost)

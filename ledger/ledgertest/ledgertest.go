@@ -62,6 +62,7 @@ func Run(t *testing.T, open func(t testing.TB) ledger.Ledger) {
 		{"old records are deleted, others stay", testPrune},
 		{"a revision stays until another one replaces it", testPruneRevisions},
 		{"a working ledger passes the check", testCheck},
+		{"runs that only read logs are omitted on request", testLogRuns},
 		{"pages contain each item once", testPages},
 		{"only legal moves occur", testMoves},
 	} {

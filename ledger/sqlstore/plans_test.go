@@ -35,6 +35,8 @@ func TestRunListsReadOnlyListedRuns(t *testing.T) {
 		"of a deployment of a project": {ledger.RunFilter{Deployment: "d", Datacenter: "dc", Projects: []writ.ProjectID{"p"}, States: failed}, "runs_by_deployment ("},
 		"of a script of a project":     {ledger.RunFilter{Script: "s", Signer: "alice", Projects: []writ.ProjectID{"p"}}, "runs_by_script ("},
 		"of a signer":                  {ledger.RunFilter{Signer: "alice"}, "runs_by_signer ("},
+		"without readers of logs":      {ledger.RunFilter{WithoutLogs: true}, "runs_newest"},
+		"of a state without them":      {ledger.RunFilter{States: failed, WithoutLogs: true}, "runs_by_state ("},
 	} {
 		q, err := listRuns(tt.filter, ledger.Page{})
 		if err != nil {
@@ -43,6 +45,27 @@ func TestRunListsReadOnlyListedRuns(t *testing.T) {
 		steps := planOf(t, s, q)
 		if plan := strings.Join(steps, "; "); len(steps) != 1 || !strings.Contains(plan, tt.index) {
 			t.Errorf("the list %s is read by %s", name, plan)
+		}
+	}
+}
+
+// Every page counts runs each second, so a count reads an index and no runs.
+func TestCountsOfRunsReadNoRuns(t *testing.T) {
+	s, err := Open(t.Context(), ":memory:")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	for name, filter := range map[string]ledger.RunFilter{
+		"all": {}, "without readers of logs": {WithoutLogs: true},
+		"of a project":    {Projects: []writ.ProjectID{"p"}, WithoutLogs: true},
+		"of a datacenter": {Datacenter: "dc", WithoutLogs: true}, "of a signer": {Signer: "alice", WithoutLogs: true},
+	} {
+		q := selectFrom(`SELECT project, state, COUNT(*) FROM runs`)
+		selectRuns(q, filter)
+		q.add("\nGROUP BY project, state")
+		if plan := strings.Join(planOf(t, s, q), "; "); !strings.Contains(plan, "COVERING INDEX") {
+			t.Errorf("%s: they are counted by %s", name, plan)
 		}
 	}
 }

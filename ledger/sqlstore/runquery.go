@@ -61,6 +61,9 @@ func selectRuns(q *query, filter ledger.RunFilter) {
 	default:
 		q.and("failure <> '' AND failed_operation = ?", filter.Operation)
 	}
+	if filter.WithoutLogs {
+		q.and("logs_only = FALSE")
+	}
 	if !filter.Silent.IsZero() {
 		silentSince(q, filter.Silent)
 	}

@@ -15,12 +15,13 @@ import (
 // parameters, "" if unknown.
 func addRun(ctx context.Context, tx *sqldb.Tx, run ledger.Run, journal, parameters string) (bool, error) {
 	return affected(tx.ExecContext(ctx, `
-		INSERT INTO runs (id, datacenter, project, project_name, signer, state, created, accepted, ended, body, journal, script, deployment, failure, words, parameters)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)
+		INSERT INTO runs (id, datacenter, project, project_name, signer, state, created, accepted, ended, body, journal, script, deployment, failure, words, parameters, logs_only)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)
 		ON CONFLICT (id) DO NOTHING`,
 		string(run.ID), string(run.Datacenter), string(run.Project), run.ProjectName, run.Signer, string(run.State),
 		micros(run.Created), micros(run.Accepted), micros(run.Ended), encode(run.Run), journal,
-		selectable(run.Script), selectable(run.Deployment), failureCode(run.Run), wordsOf(run.Run), parameters))
+		selectable(run.Script), selectable(run.Deployment), failureCode(run.Run), wordsOf(run.Run), parameters,
+		run.LogsOnly))
 }
 
 // failureCode returns the code of a run's failure, "" if it did not fail.
@@ -49,8 +50,8 @@ const (
 )
 
 // storeRun stores a datacenter's report of one of its runs. journal is empty if the report is the answer to a
-// submission. The signer, the project and the creation time of the submission stay unchanged, as do runs of other
-// datacenters.
+// submission. The signer, the project, the creation time and LogsOnly of the submission stay unchanged, as do runs of
+// other datacenters.
 func storeRun(
 	ctx context.Context, tx *sqldb.Tx, datacenter writ.DatacenterID, journal string, run writ.Run, source reportSource,
 ) error {

@@ -14,14 +14,16 @@ import (
 // runTable holds copies of runs.
 type runTable struct{ tables }
 
-const runColumns = `SELECT id, datacenter, project, project_name, signer, state, created, body FROM runs`
+const runColumns = `SELECT id, datacenter, project, project_name, signer, state, created, logs_only, body FROM runs`
 
 // scanRun reads a run from runColumns. If its body is unreadable, the error is an unreadableRow and the run has the
 // other columns.
 func (s *runTable) scanRun(row scanner) (run ledger.Run, err error) {
 	var id, datacenter, project, projectName, signer, text string
 	var created int64
-	if err := row.Scan(&id, &datacenter, &project, &projectName, &signer, &run.State, &created, &text); err != nil {
+	var logsOnly bool
+	err = row.Scan(&id, &datacenter, &project, &projectName, &signer, &run.State, &created, &logsOnly, &text)
+	if err != nil {
 		return run, err
 	}
 	if err = decode(text, &run.Run); err != nil {
@@ -29,7 +31,7 @@ func (s *runTable) scanRun(row scanner) (run ledger.Run, err error) {
 	}
 	run.ID, run.Datacenter, run.Signer = writ.RunID(id), writ.DatacenterID(datacenter), signer
 	run.Project, run.ProjectName = writ.ProjectID(project), projectName
-	run.Created = sqldb.Time(created)
+	run.Created, run.LogsOnly = sqldb.Time(created), logsOnly
 	return run, err
 }
 

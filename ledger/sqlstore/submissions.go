@@ -87,7 +87,8 @@ func (s *submissionTable) AddSubmission(
 func addWaitingRun(ctx context.Context, tx *sqldb.Tx, in ledger.Incoming, stored *writ.Submission) error {
 	run := ledger.Run{
 		Run: writ.Run{ID: in.Run, Datacenter: in.Datacenter, Project: in.Project, ProjectName: in.ProjectName,
-			Deployment: in.Deployment, Signer: in.Signer, Script: in.Script, Payload: in.Payload, Plan: in.Plan},
+			Deployment: in.Deployment, Signer: in.Signer, Script: in.Script, Payload: in.Payload, Plan: in.Plan,
+			LogsOnly: in.LogsOnly},
 		State:   ledger.StateWaiting,
 		Created: in.Received,
 	}
@@ -96,8 +97,8 @@ func addWaitingRun(ctx context.Context, tx *sqldb.Tx, in ledger.Incoming, stored
 		return err
 	}
 	if !added { // the run was stored without parameters
-		if _, err := tx.ExecContext(ctx, `UPDATE runs SET parameters = $1 WHERE id = $2`, parametersOf(in.Params),
-			string(in.Run)); err != nil {
+		if _, err := tx.ExecContext(ctx, `UPDATE runs SET parameters = $1, logs_only = $2 WHERE id = $3`,
+			parametersOf(in.Params), in.LogsOnly, string(in.Run)); err != nil {
 			return err
 		}
 		stored.State = writ.SubmissionDelivered

@@ -178,7 +178,8 @@ func (s *Submitter) newRun(v *identity.Verified, roster *identity.Roster) *journ
 	run := &journal.Run{
 		Run: writ.Run{
 			ID: v.Run, Datacenter: s.Datacenter, Project: p.Project, ProjectName: p.ProjectName, Deployment: p.Deployment.Name,
-			Signer: v.Signer, Script: p.Script.Name, Payload: v.Digest, Plan: p.Plan, State: writ.RunAccepted,
+			Signer: v.Signer, Script: p.Script.Name, Payload: v.Digest, Plan: p.Plan, LogsOnly: p.LogsOnly(),
+			State: writ.RunAccepted,
 		},
 		// the verifier checked that the roster has this datacenter
 		DatacenterName: roster.Datacenter(s.Datacenter).Name,

@@ -30,6 +30,7 @@ const (
 	sinceParam     = "since"
 	failureParam   = "failure"
 	operationParam = "operation"
+	logsParam      = "logs" // any value also selects runs that only read logs
 )
 
 // sinceOf parses a time span before now, such as 24h, and returns its start. The result for "" is the zero time.
@@ -89,8 +90,8 @@ func (d *ListPages) failures(ctx context.Context, r *http.Request, quiet bool) (
 func listOf(q url.Values, g ledger.Failures) string {
 	list := url.Values{}
 	for name, values := range q {
-		if slices.Contains([]string{"project", "datacenter", "signer", "script", "deployment", textParam, sinceParam},
-			name) && values[0] != "" {
+		same := []string{"project", "datacenter", "signer", "script", "deployment", textParam, sinceParam, logsParam}
+		if slices.Contains(same, name) && values[0] != "" {
 			list.Set(name, values[0])
 		}
 	}
@@ -131,6 +132,6 @@ func (r failureRow) Command() string {
 
 // narrow reports whether a filter has conditions besides projects and states.
 func narrow(f ledger.RunFilter) bool {
-	return f.Datacenter != "" || f.Failure != "" || !f.Since.IsZero() ||
+	return f.Datacenter != "" || f.Failure != "" || !f.Since.IsZero() || !f.WithoutLogs ||
 		strings.Join([]string{f.Signer, f.Script, f.Deployment, f.Text, f.Operation}, "") != ""
 }

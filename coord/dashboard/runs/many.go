@@ -24,7 +24,7 @@ func manyCommands(q url.Values, filter ledger.RunFilter, now *snapshot.Snapshot,
 	project := writ.ProjectID(q.Get("project"))
 	word := now.ProjectWord(project)
 	if word == "" || !reader.Allows(identity.ActionControlRuns, project) || filter.Failure != "" ||
-		filter.Operation+filter.Text != "" {
+		filter.Operation+filter.Text+q.Get(logsParam) != "" {
 		return nil
 	}
 	flags := " --all --project " + word

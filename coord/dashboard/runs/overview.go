@@ -79,8 +79,11 @@ func (d *ListPages) overview(ctx context.Context, r *http.Request, quiet bool) (
 	data := overview{
 		Selection: d.SelectionOf(ctx, now, q), Filter: filter, State: q.Get("state"),
 		All: page.Address(r.URL, "state", "", "project", "", "signer", "", "datacenter", "", "script", "", "deployment", "",
-			textParam, "", sinceParam, "", failureParam, "", operationParam, ""),
+			textParam, "", sinceParam, "", failureParam, "", operationParam, "", logsParam, ""),
 		Kept: kept(q), Since: spanNames[q.Get(sinceParam)],
+	}
+	if filter.WithoutLogs {
+		data.WithLogs = page.Address(r.URL, logsParam, "1")
 	}
 	data.Commands, data.Submits = manyCommands(q, filter, now, reader), reader.MaySubmit(data.Projects)
 	p := &page.Page{Title: "Runs", Nav: "runs"}
@@ -169,6 +172,7 @@ type overview struct {
 	Filter   ledger.RunFilter
 	State    string
 	All      string         // the address without filters
+	WithLogs string         // the address with runs that only read logs, "" if the list has them
 	Kept     []widget.Named // filters without a form field
 	Since    string         // in words, "" without a limit
 	History  string         // JSON of the samples, "" if the reader may not see them

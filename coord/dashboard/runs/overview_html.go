@@ -30,6 +30,9 @@ func (o overview) HTML(p *page.Page) Node {
 				TBody(p.Part("runs"), Mark("hold"))),
 			P(Class("empty"), o.empty()),
 			Div(p.Part("pager")),
+			With(o.WithLogs, func(address string) Node {
+				return P(Class("sub"), Text("Runs that only read logs are omitted. "), A(Href(address), Text("Show them")))
+			}),
 			page.CommandList(o.Commands)),
 	}
 }

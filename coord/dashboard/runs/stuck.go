@@ -38,12 +38,14 @@ func (d *ListPages) filtersOf(ctx context.Context, q url.Values) (ledger.RunFilt
 		Since: since, Failure: writ.Code(q.Get(failureParam)), Operation: q.Get(operationParam),
 		Datacenter: writ.DatacenterID(q.Get("datacenter")), Signer: q.Get("signer"), Script: q.Get("script"),
 		Deployment: q.Get("deployment"), Text: text, Projects: projects,
+		WithoutLogs: q.Get(logsParam) == "" && q.Get("script") == "",
 	}, err
 }
 
 // kept returns the filters for the hidden fields of a form. The arguments after q name additional filters.
 func kept(q url.Values, besides ...string) (all []widget.Named) {
-	for _, name := range append([]string{"script", "deployment", sinceParam, failureParam, operationParam}, besides...) {
+	for _, name := range append([]string{"script", "deployment", sinceParam, failureParam, operationParam, logsParam},
+		besides...) {
 		if v := q.Get(name); v != "" {
 			all = append(all, widget.Named{Name: name, Text: v})
 		}

@@ -44,7 +44,7 @@ type Snapshot struct {
 	Holds       []api.DatacenterHolds
 	Boots       []api.DatacenterBoots
 	projects    []identity.Project
-	Counts      ledger.RunCounts
+	Counts      ledger.RunCounts // without runs that only read logs, like Stuck
 	Stuck       ledger.RunCounts // runs without events for StuckAfter
 	stuckAt     time.Time        // time of the count
 	Nodes       nodeStates
@@ -98,7 +98,7 @@ func (s *Source) read(ctx context.Context) (*Snapshot, error) {
 	if m.projects, err = s.Ledger.Projects(ctx); err != nil {
 		return nil, err
 	}
-	if m.Counts, err = s.Ledger.CountRuns(ctx, ledger.RunFilter{}); err != nil {
+	if m.Counts, err = s.Ledger.CountRuns(ctx, ledger.RunFilter{WithoutLogs: true}); err != nil {
 		return nil, err
 	}
 	if err = s.countStuck(ctx, m); err != nil {
@@ -126,6 +126,8 @@ func (s *Source) countStuck(ctx context.Context, m *Snapshot) (err error) {
 		return nil
 	}
 	m.stuckAt = m.At
-	m.Stuck, err = s.Ledger.CountRuns(ctx, ledger.RunFilter{Silent: m.At.Add(-StuckAfter).Truncate(time.Second)})
+	m.Stuck, err = s.Ledger.CountRuns(ctx, ledger.RunFilter{
+		Silent: m.At.Add(-StuckAfter).Truncate(time.Second), WithoutLogs: true,
+	})
 	return err
 }

@@ -119,7 +119,7 @@ CREATE TABLE runs (
 	accepted BIGINT NOT NULL,
 	ended BIGINT NOT NULL,
 	body TEXT NOT NULL
-, journal TEXT NOT NULL DEFAULT '', script TEXT NOT NULL DEFAULT '', deployment TEXT NOT NULL DEFAULT '', failure TEXT NOT NULL DEFAULT '', failed_operation TEXT NOT NULL DEFAULT '', words TEXT NOT NULL DEFAULT '', parameters TEXT NOT NULL DEFAULT '');
+, journal TEXT NOT NULL DEFAULT '', script TEXT NOT NULL DEFAULT '', deployment TEXT NOT NULL DEFAULT '', failure TEXT NOT NULL DEFAULT '', failed_operation TEXT NOT NULL DEFAULT '', words TEXT NOT NULL DEFAULT '', parameters TEXT NOT NULL DEFAULT '', logs_only BOOLEAN NOT NULL DEFAULT FALSE);
 
 CREATE INDEX runs_by_datacenter ON runs (datacenter, created, id);
 
@@ -129,7 +129,7 @@ CREATE INDEX runs_by_failure ON runs (created, failure, failed_operation, projec
 
 CREATE INDEX runs_by_project ON runs (project, created, id);
 
-CREATE INDEX runs_by_project_state ON runs (project, state, created, id);
+CREATE INDEX runs_by_project_state ON runs (project, state, created, id, logs_only);
 
 CREATE INDEX runs_by_script ON runs (script, created, id);
 
@@ -137,9 +137,9 @@ CREATE INDEX runs_by_signer ON runs (signer, created, id);
 
 CREATE INDEX runs_by_state ON runs (state, created, id);
 
-CREATE INDEX runs_counted_by_datacenter ON runs (datacenter, project, state);
+CREATE INDEX runs_counted_by_datacenter ON runs (datacenter, project, state, logs_only);
 
-CREATE INDEX runs_counted_by_signer ON runs (signer, project, state);
+CREATE INDEX runs_counted_by_signer ON runs (signer, project, state, logs_only);
 
 CREATE INDEX runs_ended ON runs (ended, id) WHERE ended > 0;
 

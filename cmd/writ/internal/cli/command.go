@@ -70,7 +70,7 @@ func Exactly(names ...string) cobra.PositionalArgs {
 		if err := AtLeast(names...)(cmd, args); err != nil {
 			return err
 		}
-		if len(names) == 1 && names[0] == "KIND/NAME" && len(args) == 2 && !strings.Contains(args[0], "/") {
+		if len(names) == 1 && strings.HasSuffix(names[0], "KIND/NAME") && len(args) == 2 && !strings.Contains(args[0], "/") {
 			return writ.Errorf(writ.CodeUsage, "unexpected argument %q", args[1]).
 				WithHint("did you mean `%s %s`?", cmd.CommandPath(), ShellWord(args[0]+"/"+args[1]))
 		}

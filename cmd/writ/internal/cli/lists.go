@@ -25,7 +25,7 @@ func (e *Env) PrintList(list terminal.View, none string) error {
 }
 
 // modes lists flags of list commands that do not select items: they change the kind or the number of the items.
-var modes = []string{"orphans", "nodes", "by", "limit", "why"}
+var modes = []string{"orphans", "nodes", "by", "limit", "why", "all"}
 
 // UnlessSelected returns the sentence for PrintList. This is `none`, or, if the command line has flags that select
 // items, a sentence that names these flags.

@@ -30,6 +30,7 @@ type runListFlags struct {
 	runFilterFlags
 	text  string
 	why   bool
+	all   bool
 	limit int
 }
 
@@ -54,6 +55,8 @@ func runListCommand(env *cli.Env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "list",
 		Short: "List runs, newest first",
+		Long: `Lists runs, newest first. Runs that only read logs of containers and consoles of machines, like the runs of
+"writ logs", are omitted unless --all or --script is set.`,
 		Example: `  writ run list --state open
   writ run list --state failed,expired --since 1d
   writ run list --script web.tengo --since 2h
@@ -67,9 +70,7 @@ func runListCommand(env *cli.Env) *cobra.Command {
 				return err
 			}
 			params.Project, params.Text = api.Given(env.Flags.Project), api.Given(l.text)
-			if l.why {
-				params.Why = api.Given(true)
-			}
+			params.Why, params.Logs = cmp.Or(params.Why, api.Given(l.why)), api.Given(l.all)
 			return listRuns(cmd.Context(), env, params, l.limit,
 				cli.UnlessSelected(cmd, "no runs: `writ submit` makes the first"))
 		},
@@ -78,6 +79,7 @@ func runListCommand(env *cli.Env) *cobra.Command {
 	f := c.Flags()
 	f.StringVar(&l.text, "text", "",
 		"only runs with this text in a name, a parameter or their error, or with a resource whose name begins with it")
+	f.BoolVar(&l.all, "all", false, "also list runs that only read logs")
 	f.BoolVar(&l.why, "why", false, "show why each run waits or failed")
 	f.IntVar(&l.limit, "limit", 50, "maximum number of entries; 0 for all")
 	cli.InRange(f, "limit", &l.limit, 0, client.MostListed)
