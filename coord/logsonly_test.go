@@ -11,7 +11,7 @@ import (
 
 // Promise: Readers and roles: Runs that only read logs are recorded like all runs, and lists omit them unless asked.
 // How: The coordinator marks them by the operations in the signed header.
-// Also: TestOnlyLogReadersCountAsSuch, TestOverviewFilters, TestScripts/logs
+// Also: TestOnlyLogReadersCountAsSuch, TestOverviewFilters, TestScripts/logs.
 func TestListsOmitRunsThatOnlyReadLogs(t *testing.T) {
 	t.Parallel()
 	p := start(t, nil)

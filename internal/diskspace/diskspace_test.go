@@ -37,7 +37,7 @@ func TestHolesOccupyNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, err := diskspace.PerFile(path)
-	if fixed := disk.Files > 0; err != nil || fixed != (got > 0) || got*int64(disk.Files) > int64(disk.Blocks)*disk.Bsize {
+	if fixed := disk.Files > 0; err != nil || fixed != (got > 0) || got*int64(disk.Files) > int64(disk.Blocks)*int64(disk.Bsize) {
 		t.Errorf("a disk with %d files has %d bytes for each, %v", disk.Files, got, err)
 	}
 	if _, err := diskspace.PerFile(path + "/missing"); err == nil {

@@ -238,7 +238,7 @@ func TestLongOutputOfProgramIsCut(t *testing.T) {
 // Promise: Networks and containers: The program of `container.run` runs at most once for a call, also if runner or
 // containerd are killed, and its result is kept.
 // How: The node records the start first, and the result before it removes the container.
-// Also: TestConformance, TestLaterAttemptReturnsTheResult
+// Also: TestConformance, TestLaterAttemptReturnsTheResult.
 func TestProgramOutlivesRunnerAndDaemon(t *testing.T) {
 	b := newFixture(t, "")
 	args := batch(waitsFor)

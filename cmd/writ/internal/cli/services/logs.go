@@ -74,8 +74,8 @@ func logsCommand(env *cli.Env) *cobra.Command {
 		Use:   "logs DEPLOYMENT|KIND/NAME",
 		Short: "Print the logs of a deployment, of a container, or the console of a machine",
 		Long: `Prints the end of the log of a container or of the console of a machine. With --follow it continues until
-you interrupt it. For a deployment it prints the logs of all its containers and machines, each line with its name, and
-follows also containers and machines that are made later.
+you interrupt it. For a deployment it prints the logs of all its containers and machines, each line with its name. With
+--follow, it also prints the logs of those that are made later.
 
 The command signs a small script for each log that may only read this log, and submits it as a run. "writ run list"
 omits such runs unless --all is set. Ctrl-C cancels the runs. The datacenter stores the text in its journal as results of
