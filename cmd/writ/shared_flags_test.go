@@ -25,6 +25,7 @@ var argumentsOf = map[string]string{
 // flagsOf has the flags without which a command fails before it reads its client flags.
 var flagsOf = map[string][]string{
 	"writ hold":            {"--deployment", "web"},
+	"writ exec":            {"--", "ls"},
 	"writ release":         {"--deployment", "web"},
 	"writ batch create":    {"--serials", "a.txt"},
 	"writ user add":        {"--key", "a.pub", "--role", "viewer"},
@@ -56,6 +57,15 @@ func clientLines(flag string) map[string][]string {
 	return lines
 }
 
+// withFlag adds a flag to a command line, before the words of another program.
+func withFlag(line []string, flag, value string) []string {
+	at := slices.Index(line, "--")
+	if at < 0 {
+		at = len(line)
+	}
+	return slices.Insert(slices.Clone(line), at, "--"+flag, value)
+}
+
 func hasClientFlag(c *cobra.Command, flag string) bool {
 	_ = help.Flags(c, help.Client) // merges the inherited flags
 	return c.Flag(flag) != nil && c.Flag(flag) == c.InheritedFlags().Lookup(flag) ||
@@ -83,7 +93,7 @@ func TestNoCommandIgnoresAClientFlag(t *testing.T) {
 			if slices.Contains(besides[:2], path) || flag == "config" && slices.Contains(besides, path) {
 				continue
 			}
-			text, code := usage(t, append(line, "--"+flag, wrong)...)
+			text, code := usage(t, withFlag(line, flag, wrong)...)
 			if code == writ.ExitDone || !strings.Contains(text, wrong) && !strings.Contains(text, "does not use --"+flag) {
 				t.Errorf("%v with a wrong --%s: exit %d\n%s", line, flag, code, text)
 			}

@@ -25,7 +25,7 @@ func TestNoCommandIgnoresTheProject(t *testing.T) {
 		case "writ context add", "writ context export", "writ context import": // they store the name for other commands
 			continue
 		}
-		out, said, code := s.Try(append(line, "--project", wrong)...)
+		out, said, code := s.Try(withFlag(line, "project", wrong)...)
 		if strings.Contains(said, "does not use --project") {
 			rejected++
 		}
@@ -39,7 +39,7 @@ func TestNoCommandIgnoresTheProject(t *testing.T) {
 	for _, line := range [][]string{
 		{"boot", "list"}, {"usage", "--nodes"}, {"resource", "list", "--orphans"}, {"run", "show", strings.Repeat("a", 26)},
 	} {
-		if _, said, code := s.Try(append(line, "--project", "default")...); code != writ.ExitUsage || !strings.Contains(said, "--project") {
+		if _, said, code := s.Try(withFlag(line, "project", "default")...); code != writ.ExitUsage || !strings.Contains(said, "--project") {
 			t.Errorf("%v --project default: exit %d\n%s", line, code, said)
 		}
 	}

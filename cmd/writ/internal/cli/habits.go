@@ -13,7 +13,6 @@ var Habits = map[string]string{
 	"writ apply":    "`writ submit FILE` signs a script and runs it",
 	"writ deploy":   "`writ submit FILE` signs a script and runs it",
 	"writ create":   "`writ submit FILE` signs a script and runs it",
-	"writ exec":     "`writ submit FILE` signs a script and runs it",
 	"writ validate": "`writ check FILE` checks a script",
 	"writ lint":     "`writ check FILE` checks a script",
 	"writ diff":     "`writ plan FILE` previews a script",

@@ -1,4 +1,4 @@
-// Package services contains the commands about a running service: status and logs.
+// Package services contains the commands about a running service: status, logs and exec.
 package services
 
 import (
@@ -9,6 +9,7 @@ import (
 
 // Commands returns the commands of this group.
 func Commands(env *cli.Env) []*cobra.Command {
-	return cli.InGroup(cli.Everyday,
-		env.ClientCommands(cli.InProject(statusCommand(env)), cli.InProject(logsCommand(env)))...)
+	return cli.InGroup(cli.Everyday, env.ClientCommands(
+		cli.InProject(statusCommand(env)), cli.InProject(logsCommand(env)), cli.InProject(execCommand(env)),
+	)...)
 }
