@@ -211,3 +211,32 @@ func Selected(runs []api.Run, params api.ListRunsParams) error {
 	}
 	return nil
 }
+
+// ProveSelected rejects runs that params do not select, by their signed texts. A statement about runs names their scripts
+// and their project, so a coordinator that shows another deployment or signer could add a run to it.
+func (c Runs) ProveSelected(ctx context.Context, runs []api.Run, params api.ListRunsParams) error {
+	if err := Selected(runs, params); err != nil || params.Deployment == nil && params.Signer == nil {
+		return err
+	}
+	for _, r := range runs {
+		signed, err := c.Signed(ctx, r)
+		if err != nil {
+			return err
+		}
+		text, _, err := sshsig.Split(signed)
+		if err != nil {
+			return err
+		}
+		p, err := identity.ParsePayload(text)
+		if err != nil {
+			return err
+		}
+		if p.Deployment.Name != r.Deployment || p.Signer != r.Signer {
+			return writ.Errorf(writ.CodeUnverified,
+				"the coordinator shows run %s as a run of the deployment %q by %s, and its signed text names %q and %s", r.ID,
+				r.Deployment, r.Signer, p.Deployment.Name, p.Signer).
+				WithHint("use another coordinator with --server, and inform the operator; nothing was signed")
+		}
+	}
+	return nil
+}

@@ -131,7 +131,12 @@ func endOpenRuns(ctx context.Context, d *deleter, f destroyFlags) error {
 	if err != nil || len(runs) == 0 {
 		return err
 	}
-	if err := client.Selected(runs, params); err != nil {
+	if f.cancelRuns {
+		err = d.client.Runs.ProveSelected(ctx, runs, params)
+	} else {
+		err = client.Selected(runs, params)
+	}
+	if err != nil {
 		return err
 	}
 	d.Note("%s of the deployment", cli.Count(len(runs), "open run"))

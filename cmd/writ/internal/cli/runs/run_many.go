@@ -86,7 +86,7 @@ func decideMany(ctx context.Context, env *cli.Env, m *manyFlags, v verb, reason 
 		return writ.Errorf(writ.CodeUsage, "more than %d runs are selected: nothing was signed", m.most).
 			WithHint("select fewer, or take more with --max; one statement has %d at most", identity.MaxRuns)
 	}
-	if err := client.Selected(runs, params); err != nil {
+	if err := c.Runs.ProveSelected(ctx, runs, params); err != nil {
 		return err
 	}
 	statement, err := client.AboutRuns(runs, v.resume)
