@@ -50,6 +50,10 @@ func TestExamplesPassTheirCheckAndRun(t *testing.T) {
 			operations: []string{"herodb.create", "machine.create", "volume.create"},
 			calls:      []string{"herodb.create shop-db", "volume.create web-disk", "machine.create web"},
 		},
+		"migrate.tengo": {
+			operations: []string{"container.create", "container.run", "herodb.create", "image.fetch"},
+			calls:      []string{"image.fetch app", "herodb.create app-store", "container.run app-migrate", "container.create app"},
+		},
 		"loop.tengo": {
 			operations: []string{"node.facts", "volume.create"},
 			calls:      []string{"node.facts ", "volume.create work-0"},
@@ -115,7 +119,7 @@ func TestEveryExampleIsTested(t *testing.T) {
 			t.Errorf("%s has no %s", file, tests)
 		}
 	}
-	if examples != 7 {
+	if examples != 8 {
 		t.Errorf("%d examples; give a new one its line in the test above", examples)
 	}
 }
