@@ -21,17 +21,20 @@ import (
 	"writ/cmd/writ/internal/test/testcluster"
 	"writ/coord/api"
 	"writ/internal/failpoint"
+	"writ/internal/test/ociregistry"
 	"writ/internal/test/testenv"
 	"writ/internal/test/vmmstub"
 	"writ/internal/test/vmmstub/guest"
 	"writ/sal/saltest"
 )
 
-// act is one action of a script on a host.
+// act is one action of a script on a host, or a command of a person.
 type act struct {
-	name string
-	text string
-	keep bool // complete only after the runner has reconciled its resources, as it does at its start
+	name    string
+	text    string   // of the script
+	keep    bool     // complete only after the runner has reconciled its resources, as it does at its start
+	flags   []string // of `writ submit`, besides --destructive
+	command []string // arguments of writ; no script is submitted
 }
 
 // tale is a sequence of acts that leaves no resources.
@@ -57,78 +60,79 @@ func tales(h *hostCluster) []tale {
 	kernel := h.fetch("kernel", "raw", bootable)
 	return []tale{
 		{"network", []act{
-			{"network.create", `network.create("lan", {ipv4: "10.77.0.0/24"})`, false},
-			{"network.allow", `network.allow("lan", {rules: [{protocol: "tcp", ports: [80]}]})`, false},
-			{"network.delete", `network.delete("lan")`, false},
+			{name: "network.create", text: `network.create("lan", {ipv4: "10.77.0.0/24"})`},
+			{name: "network.allow", text: `network.allow("lan", {rules: [{protocol: "tcp", ports: [80]}]})`},
+			{name: "network.delete", text: `network.delete("lan")`},
 		}},
 		{"storage", []act{
-			{"image.fetch", h.fetch("base", "raw", raw), false},
-			{"volume.create", `volume.create("data", {size_gib: 1})`, false},
-			{"volume.create filled", `volume.create("disk", {size_gib: 1, image: "base"})`, false},
-			{"volume.create bigger", `volume.create("data", {size_gib: 2})`, false},
-			{"volume.resize", `volume.resize("disk", {size_gib: 2})`, false},
-			{"volume.snapshot", `volume.snapshot("disk", {snapshot: "s"})`, false},
-			{"volume.clone", `volume.clone("copy", {from: volume.get("disk")})`, false},
-			{"volume.clone of a snapshot", `volume.clone("old", {from: volume.get("disk"), snapshot: "s"})`, false},
-			{"volume.send", `volume.send("disk", {backup: "b"}` + again, false},
-			{"volume.receive", `volume.receive("back", {backup: "b", size_gib: 3})`, false},
-			{"volume.discard", `volume.discard("disk", {backup: "b"})`, false},
-			{"volume.restore", `volume.restore("disk", {snapshot: "s"}` + again, false},
-			{"volume.delete_snapshot", `volume.delete_snapshot("disk", {snapshot: "s"})`, false},
-			{"volume.delete", `for name in ["data", "disk", "copy", "old", "back"] { volume.delete(name) }`, false},
-			{"image.fetch converted", h.fetch("other", "qcow2", qcow2), false},
-			{"image.delete", `image.delete("base"); image.delete("other")`, false},
+			{name: "image.fetch", text: h.fetch("base", "raw", raw)},
+			{name: "volume.create", text: `volume.create("data", {size_gib: 1})`},
+			{name: "volume.create filled", text: `volume.create("disk", {size_gib: 1, image: "base"})`},
+			{name: "volume.create bigger", text: `volume.create("data", {size_gib: 2})`},
+			{name: "volume.resize", text: `volume.resize("disk", {size_gib: 2})`},
+			{name: "volume.snapshot", text: `volume.snapshot("disk", {snapshot: "s"})`},
+			{name: "volume.clone", text: `volume.clone("copy", {from: volume.get("disk")})`},
+			{name: "volume.clone of a snapshot", text: `volume.clone("old", {from: volume.get("disk"), snapshot: "s"})`},
+			{name: "volume.send", text: `volume.send("disk", {backup: "b"}` + again},
+			{name: "volume.receive", text: `volume.receive("back", {backup: "b", size_gib: 3})`},
+			{name: "volume.discard", text: `volume.discard("disk", {backup: "b"})`},
+			{name: "volume.restore", text: `volume.restore("disk", {snapshot: "s"}` + again},
+			{name: "volume.delete_snapshot", text: `volume.delete_snapshot("disk", {snapshot: "s"})`},
+			{name: "volume.delete", text: `for name in ["data", "disk", "copy", "old", "back"] { volume.delete(name) }`},
+			{name: "image.fetch converted", text: h.fetch("other", "qcow2", qcow2)},
+			{name: "image.delete", text: `image.delete("base"); image.delete("other")`},
 		}},
 		{"container", []act{
-			{"container ground", `network.create("lan", {}); network.create("back", {}); volume.create("files", {size_gib: 1})`, false},
-			{"image.fetch oci", h.fetch("box", "oci", h.image.Path), false},
-			{"container.create", `container.create("web", {image: image.get("box"), networks: [network.get("lan"), network.get("back")], volumes: [{volume: volume.get("files"), path: "/files"}], memory_mib: 64})`, false},
-			{"container.exec", `container.exec("web", {command: ["id"]}` + again, false},
-			{"container.run", `container.run("job", {image: image.get("box"), command: ["sh", "-c", "echo ran >/files/ran"], networks: [network.get("lan")], volumes: [{volume: volume.get("files"), path: "/files"}], memory_mib: 64})`, false},
-			{"container.create changed", `container.create("web", {image: image.get("box"), networks: [network.get("lan"), network.get("back")], volumes: [{volume: volume.get("files"), path: "/files"}], memory_mib: 32, env: {A: "b"}})`, false},
-			{"container.stop", `container.stop("web", {grace_seconds: 5})`, false},
-			{"container.start", `container.start("web")`, false},
-			{"container.stop at once", `container.stop("web", {grace_seconds: 0})`, false},
-			{"container.delete", `container.delete("web")`, false},
-			{"container clearing", `image.delete("box"); volume.delete("files"); network.delete("lan"); network.delete("back")`, false},
+			{name: "container ground", text: `network.create("lan", {}); network.create("back", {}); volume.create("files", {size_gib: 1})`},
+			{name: "image.fetch oci", text: h.fetch("box", "oci", h.image.Path)},
+			{name: "container.create", text: `container.create("web", {image: image.get("box"), networks: [network.get("lan"), network.get("back")], volumes: [{volume: volume.get("files"), path: "/files"}], memory_mib: 64})`},
+			{name: "container.exec", text: `container.exec("web", {command: ["id"]}` + again},
+			{name: "container.run", text: `container.run("job", {image: image.get("box"), command: ["sh", "-c", "echo ran >/files/ran"], networks: [network.get("lan")], volumes: [{volume: volume.get("files"), path: "/files"}], memory_mib: 64})`},
+			{name: "container.create changed", text: `container.create("web", {image: image.get("box"), networks: [network.get("lan"), network.get("back")], volumes: [{volume: volume.get("files"), path: "/files"}], memory_mib: 32, env: {A: "b"}})`},
+			{name: "container.stop", text: `container.stop("web", {grace_seconds: 5})`},
+			{name: "container.start", text: `container.start("web")`},
+			{name: "container.stop at once", text: `container.stop("web", {grace_seconds: 0})`},
+			{name: "container.delete", text: `container.delete("web")`},
+			{name: "container clearing", text: `image.delete("box"); volume.delete("files"); network.delete("lan"); network.delete("back")`},
 		}},
 		{"service", []act{
-			{"service ground", h.fetch("box", "oci", h.image.Path), false},
-			{"container.create", served("tcp: 80", ""), false},
-			{"container.create handed over", served("tcp: 80", "A: \"b\""), false},
-			{"container.create unhealthy", "c := " + served("tcp: 81, start_seconds: 1, retries: 1", `A: "c"`) + "; if !c.err { [][0].it_is_healthy }", false},
-			{"container.delete", `container.delete("site")`, false},
-			{"service clearing", `image.delete("box")`, false},
+			{name: "service ground", text: h.fetch("box", "oci", h.image.Path)},
+			{name: "container.create", text: served("tcp: 80", "")},
+			{name: "container.create handed over", text: served("tcp: 80", "A: \"b\"")},
+			{name: "container.create unhealthy", text: "c := " + served("tcp: 81, start_seconds: 1, retries: 1", `A: "c"`) + "; if !c.err { [][0].it_is_healthy }"},
+			{name: "container.delete", text: `container.delete("site")`},
+			{name: "service clearing", text: `image.delete("box")`},
 		}},
+		h.deployment(),
 		{"database", []act{
-			{"database ground", `network.create("lan", {})`, false},
-			{"herodb.create", `herodb.create("db", {memory_mib: 32, persist: true, network: network.get("lan"), engines: ["redis-server"]})`, false},
-			{"herodb.create changed", `herodb.create("db", {memory_mib: 64, size_gib: 2, persist: true, network: network.get("lan"), engines: ["redis-server"]})`, false},
-			{"herodb.backup", `herodb.backup("db", {backup: "b"})`, false},
-			{"herodb.restore", `herodb.restore("db", {backup: "b"}` + again, false},
-			{"herodb.delete_backup", `herodb.delete_backup("db", {backup: "b"})`, false},
-			{"herodb.rotate_secret", `herodb.rotate_secret("db", {}` + again, false},
-			{"herodb.delete", `herodb.delete("db")`, false},
-			{"herodb.create at the host", `herodb.create("here", {memory_mib: 32, engines: ["redis-server"]})`, false},
-			{"herodb.delete at the host", `herodb.delete("here")`, false},
-			{"database clearing", `network.delete("lan")`, false},
+			{name: "database ground", text: `network.create("lan", {})`},
+			{name: "herodb.create", text: `herodb.create("db", {memory_mib: 32, persist: true, network: network.get("lan"), engines: ["redis-server"]})`},
+			{name: "herodb.create changed", text: `herodb.create("db", {memory_mib: 64, size_gib: 2, persist: true, network: network.get("lan"), engines: ["redis-server"]})`},
+			{name: "herodb.backup", text: `herodb.backup("db", {backup: "b"})`},
+			{name: "herodb.restore", text: `herodb.restore("db", {backup: "b"}` + again},
+			{name: "herodb.delete_backup", text: `herodb.delete_backup("db", {backup: "b"})`},
+			{name: "herodb.rotate_secret", text: `herodb.rotate_secret("db", {}` + again},
+			{name: "herodb.delete", text: `herodb.delete("db")`},
+			{name: "herodb.create at the host", text: `herodb.create("here", {memory_mib: 32, engines: ["redis-server"]})`},
+			{name: "herodb.delete at the host", text: `herodb.delete("here")`},
+			{name: "database clearing", text: `network.delete("lan")`},
 		}},
 		{"machine", []act{
-			{"machine ground", `network.create("lan", {}); volume.create("root", {size_gib: 1}); volume.create("more", {size_gib: 1}); ` + kernel, false},
-			{"machine.create", `machine.create("vm", {cpus: 1, memory_mib: 256, kernel: "kernel", networks: [network.get("lan")], disks: [volume.get("root")], cloud_init: "#cloud-config"})`, false},
-			{"machine.pause", `machine.pause("vm")`, false},
-			{"machine.resume", `machine.resume("vm")`, false},
-			{"machine.resize", `machine.resize("vm", {cpus: 2, memory_mib: 512})`, false},
-			{"volume.resize of a machine's", `volume.resize("root", {size_gib: 2})`, true},
-			{"machine.attach", `machine.attach("vm", {volume: volume.get("more")})`, false},
-			{"machine.detach", `machine.detach("vm", {volume: volume.get("more")})`, false},
-			{"machine.snapshot", `machine.snapshot("vm", {snapshot: "s"})`, false},
-			{"machine.restore", `machine.restore("vm", {snapshot: "s"}` + again, false},
-			{"machine.delete_snapshot", `machine.delete_snapshot("vm", {snapshot: "s"})`, false},
-			{"machine.stop", `machine.stop("vm", {grace_seconds: 5})`, false},
-			{"machine.start", `machine.start("vm")`, false},
-			{"machine.delete", `machine.delete("vm")`, false},
-			{"machine clearing", `volume.delete("root"); volume.delete("more"); image.delete("kernel"); network.delete("lan")`, false},
+			{name: "machine ground", text: `network.create("lan", {}); volume.create("root", {size_gib: 1}); volume.create("more", {size_gib: 1}); ` + kernel},
+			{name: "machine.create", text: `machine.create("vm", {cpus: 1, memory_mib: 256, kernel: "kernel", networks: [network.get("lan")], disks: [volume.get("root")], cloud_init: "#cloud-config"})`},
+			{name: "machine.pause", text: `machine.pause("vm")`},
+			{name: "machine.resume", text: `machine.resume("vm")`},
+			{name: "machine.resize", text: `machine.resize("vm", {cpus: 2, memory_mib: 512})`},
+			{name: "volume.resize of a machine's", text: `volume.resize("root", {size_gib: 2})`, keep: true},
+			{name: "machine.attach", text: `machine.attach("vm", {volume: volume.get("more")})`},
+			{name: "machine.detach", text: `machine.detach("vm", {volume: volume.get("more")})`},
+			{name: "machine.snapshot", text: `machine.snapshot("vm", {snapshot: "s"})`},
+			{name: "machine.restore", text: `machine.restore("vm", {snapshot: "s"}` + again},
+			{name: "machine.delete_snapshot", text: `machine.delete_snapshot("vm", {snapshot: "s"})`},
+			{name: "machine.stop", text: `machine.stop("vm", {grace_seconds: 5})`},
+			{name: "machine.start", text: `machine.start("vm")`},
+			{name: "machine.delete", text: `machine.delete("vm")`},
+			{name: "machine clearing", text: `volume.delete("root"); volume.delete("more"); image.delete("kernel"); network.delete("lan")`},
 		}},
 	}
 }
@@ -145,6 +149,8 @@ type hostCluster struct {
 	data       string // of the node, on a separate disk
 	containers *testenv.ContainerdServer
 	image      testenv.Archive
+	registry   *ociregistry.Server
+	disturb    func()   // is called while a run is open, if it is set
 	names      []string // of all resources on hosts so far
 	noted      string   // file with the steps taken without interruption
 	count      int      // number of scripts
@@ -157,6 +163,7 @@ func newHostCluster(t *testing.T, onBtrfs bool) *hostCluster {
 	redis := testenv.Redis(t)
 	dir := testenv.Home(t, "w")
 	h := &hostCluster{t: t, containers: testenv.Containerd(t, ""), image: testenv.Busybox(t)}
+	h.registry = ociregistry.StartPlain(t)
 	vmm := vmmstub.Build(t)
 	tools := t.TempDir()
 	if said, err := exec.Command("go", "build", "-o", filepath.Join(tools, "mycelium"), "writ/internal/test/myceliumstub/mycelium").CombinedOutput(); err != nil {
@@ -184,7 +191,8 @@ func newHostCluster(t *testing.T, onBtrfs bool) *hostCluster {
 		"--data", h.data, "--drivers", "host", "--containerd", h.containers.Address, "--log-level", "debug",
 		// Otherwise another node of this host may use the default ranges.
 		"--process-users", saltest.Accounts(h.data).Numbers(), "--container-ids", saltest.ContainerIDs(h.data).Numbers(),
-		"--image-dir", h.Dir, "--image-dir", filepath.Dir(h.image.Path), "--publish", "127.0.0.1:20080",
+		"--image-dir", h.Dir, "--image-dir", filepath.Dir(h.image.Path), "--publish", "127.0.0.1:20080,20081",
+		"--registry", h.registry.Host,
 	}})
 	// The first start again, with ends: the runner creates its overlay key and starts the daemon.
 	h.Kill(node)
@@ -231,6 +239,10 @@ var modules = regexp.MustCompile(`\b(network|volume|image|container|herodb|machi
 // that file, and is restarted.
 func (h *hostCluster) carry(a act, ends string) {
 	h.t.Helper()
+	if a.command != nil {
+		h.carryCommand(a, ends)
+		return
+	}
 	h.count++
 	name := fmt.Sprintf("act%d.tengo", h.count)
 	var text strings.Builder
@@ -242,11 +254,14 @@ func (h *hostCluster) carry(a act, ends string) {
 	}
 	h.Script(name, text.String()+a.text+"\n")
 	begun, before := time.Now(), h.ends
-	id := h.Submit(name, "--destructive")
+	id := h.Submit(append([]string{name, "--destructive"}, a.flags...)...)
 	var run api.Run
 	for late := time.Now().Add(testcluster.Patience); ; {
 		if h.tend(ends) {
 			late = time.Now().Add(testcluster.Patience)
+		}
+		if h.disturb != nil {
+			h.disturb()
 		}
 		var err error
 		if run, err = api.Answer[api.Run](h.Client.API.GetRun(h.t.Context(), id)); err == nil && ended[string(run.State)] {
@@ -374,7 +389,7 @@ func TestARunnerMayEndBeforeEveryStepOfItsDrivers(t *testing.T) {
 	for _, kind := range []string{"btrfs", "directory"} {
 		t.Run(kind, func(t *testing.T) {
 			h := newHostCluster(t, kind == "btrfs")
-			h.carry(act{"warming up", h.fetch("first", "oci", h.image.Path) + `; image.delete("first")`, false}, "")
+			h.carry(act{name: "warming up", text: h.fetch("first", "oci", h.image.Path) + `; image.delete("first")`}, "")
 			h.sound("at first") // objects that are created only once exist
 			all := tales(h)
 			if kind == "directory" { // the other tales do not depend on the kind
