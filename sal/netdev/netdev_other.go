@@ -38,3 +38,13 @@ func connections(context.Context, *Driver, sal.Owner) (int, error) { return 0, m
 
 // release has no effect: there are no ports.
 func release(context.Context, *Driver, writ.UID) error { return nil }
+
+func lookRights(string) (string, error)              { return "", missing() }
+func lookForwarding(context.Context) (string, error) { return "", missing() }
+
+func inNamespace(func() error) func(context.Context) (string, error) { return lookForwarding }
+
+func tryLinks() error       { return missing() }
+func tryRules() error       { return missing() }
+func tryTranslation() error { return missing() }
+func tryTap() error         { return missing() }
