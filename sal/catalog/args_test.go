@@ -351,7 +351,7 @@ const loginKey = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIDwUdFwEreDQth3W4mW2Geh6e6
 // examples maps forms to values that fit.
 var examples = map[string]string{
 	"name": "web-0", "sha256": strings.Repeat("0a", 32), "source": "https://example.com/a", "prefix": "400::/7", "prefix4": "10.1.0.0/24",
-	"path": "/data", "account": "ci", "sshkey": loginKey, "variable": "A", "cmdline": "quiet", "program": "sh", "value": "a", "version": "7.2", "userdata": "#cloud-config",
+	"path": "/data", "urlpath": "/healthz", "account": "ci", "sshkey": loginKey, "variable": "A", "cmdline": "quiet", "program": "sh", "value": "a", "version": "7.2", "userdata": "#cloud-config",
 }
 
 func drawArgs(t *rapid.T, s Schema) map[string]any {

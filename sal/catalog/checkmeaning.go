@@ -81,7 +81,9 @@ func same(a, b any) bool {
 }
 
 // wholes maps the names of checks in tags to functions that check all fields of an object.
-var wholes = map[string]func(object map[string]any) (name, problem string){"health": uselessHealth}
+var wholes = map[string]func(object map[string]any) (name, problem string){
+	"health": uselessHealth, "publish": uselessShare,
+}
 
 // whole adds a problem if the fields of an object do not fit each other.
 func (c *checker) whole(f *Field, object map[string]any, at Path) {

@@ -35,7 +35,7 @@ type ContainerProgram struct {
 // ContainerCreate holds the arguments of container.create.
 type ContainerCreate struct {
 	ContainerProgram
-	Publish []Publish `writ:"publish,mutable,max=32" help:"ports of the node that lead to its ports"`
+	Publish []Publish `writ:"publish,mutable,max=32,whole=publish" help:"ports of the node that lead to it"`
 	// GraceSeconds has no default, so that calls of older scripts keep their hashes.
 	GraceSeconds int64  `writ:"grace_seconds,mutable,min=1,max=3600,waits" help:"time for the container to exit when it is replaced or deleted, in seconds; the default is 10"`
 	Restart      string `writ:"restart,mutable,default=always,enum=always|on-failure|never" help:"when to restart it after it exits"`

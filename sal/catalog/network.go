@@ -30,6 +30,16 @@ type Publish struct {
 	Port     int64  `writ:"port,required,min=0,max=65535" help:"the port of the node; 0 means any free port"`
 	To       int64  `writ:"to,required,min=1,max=65535" help:"the port that the program listens on"`
 	Protocol string `writ:"protocol,default=tcp,enum=tcp|udp" help:"the protocol"`
+	// Share is the name under which containers of the project share the port, "" if it belongs to one container.
+	Share string `writ:"share,form=name,max=63" help:"containers of the project with this name share the port"`
+}
+
+// uselessShare checks the fields of a published port together. Fields may have unknown values.
+func uselessShare(port map[string]any) (name, problem string) {
+	if port["share"] != nil && port["port"] == int64(0) {
+		return "share", "needs a port other than 0: containers share a port by its number"
+	}
+	return "", ""
 }
 
 // Publishing returns the ports in the argument publish, or in the field published of a handle. It skips values of other
@@ -48,6 +58,7 @@ func Publishing(list any) []Publish {
 		if protocol, given := fields["protocol"].(string); given {
 			p.Protocol = protocol
 		}
+		p.Share, _ = fields["share"].(string)
 		all = append(all, p)
 	}
 	return all
@@ -59,6 +70,7 @@ type Published struct {
 	Port     int64  `writ:"port,required" help:"the port of the node"`
 	To       int64  `writ:"to,required" help:"the port that the program listens on"`
 	Protocol string `writ:"protocol,required" help:"tcp or udp"`
+	Share    string `writ:"share" help:"the name under which containers of the project share the port"`
 }
 
 // publishedOf returns the ports in the result field published.

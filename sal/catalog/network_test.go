@@ -33,7 +33,7 @@ func TestStandingHasAllAddresses(t *testing.T) {
 	container := Container{
 		State: "running", Address: "fd00::7", Addresses: []string{"fd00::7", "fd00:1::7"},
 		IPv4: IPv4Of([]string{"10.0.0.2", "10.1.0.2"}), LastExitCode: NeverEnded,
-		Published: []Published{{"192.0.2.10", 8080, 80, "tcp"}, {"2001:db8::10", 53, 53, "udp"}},
+		Published: []Published{{"192.0.2.10", 8080, 80, "tcp", "web"}, {"2001:db8::10", 53, 53, "udp", ""}},
 	}
 	want := writ.Standing{
 		State: "running", Address: "fd00::7", IPv4: "10.0.0.2", MoreAddresses: []string{"fd00:1::7", "10.1.0.2"},

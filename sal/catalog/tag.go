@@ -26,7 +26,7 @@ var refType = reflect.TypeFor[writ.Ref]()
 //	distinct=elements|NAME       as in Field
 //	first=F                      the form of a list's first element
 //	with=NAME  not=NAME:VALUE    as in Field
-//	whole=CHECK                  a check of all fields of an object together
+//	whole=CHECK                  a check of all fields of an object, or of each object in a list, together
 //
 // An invalid tag is a bug of this package and panics at program start.
 func schemaOf[T any]() Schema { return structSchema(reflect.TypeFor[T](), nil) }
@@ -153,7 +153,7 @@ func (f *Field) set(option string) error {
 		if !ok {
 			return fmt.Errorf("unknown check")
 		}
-		f.whole = check
+		inner.whole = check
 	case "each":
 		low, high, _ := strings.Cut(value, "..")
 		if err := setBound(inner, &inner.Min, low); err != nil {

@@ -27,6 +27,11 @@ func (p publications) Move(
 	return movePublished(ctx, p.driver, from, to, ports)
 }
 
+// SetReadiness sets the readiness of an owner for its shared ports.
+func (p publications) SetReadiness(ctx context.Context, owner sal.Owner, readiness sal.Readiness) error {
+	return setReadiness(ctx, p.driver, owner, readiness)
+}
+
 // Connections returns the number of open TCP connections to the published ports of an owner.
 func (p publications) Connections(ctx context.Context, owner sal.Owner) (int, error) {
 	return connections(ctx, p.driver, owner)
@@ -40,8 +45,9 @@ func (p publications) Keep(ctx context.Context, owner sal.Owner) ([]catalog.Publ
 // link is the connection through which clients reach the published ports of an owner: a veth pair with one end in the
 // namespace of the owner. It carries no other traffic, so an owner needs no network to publish a port.
 type link struct {
-	Number uint16      `json:"number"` // its addresses are derived from it
-	Claims []sal.Claim `json:"claims"`
+	Number    uint16        `json:"number"` // its addresses are derived from it
+	Claims    []sal.Claim   `json:"claims"`
+	Readiness sal.Readiness `json:"readiness,omitempty"` // of the owner, for shared ports
 }
 
 // Each link has two addresses of each family. They never leave the node. The IPv4 addresses are link-local and keep

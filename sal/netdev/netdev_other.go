@@ -34,6 +34,8 @@ func movePublished(context.Context, *Driver, sal.Owner, sal.Owner, []catalog.Pub
 	return nil, missing()
 }
 
+func setReadiness(context.Context, *Driver, sal.Owner, sal.Readiness) error { return missing() }
+
 func connections(context.Context, *Driver, sal.Owner) (int, error) { return 0, missing() }
 
 // release has no effect: there are no ports.

@@ -59,8 +59,20 @@ func (h *host) inventory() (*inventory, error) {
 			known.devices[name] = true
 		}
 	}
+	if len(unknown) > 0 { // a damaged record may have the claim to a shared port
+		ports, err := h.firewall.SharedPorts()
+		if err != nil {
+			return nil, failed("list shared ports", err)
+		}
+		for _, port := range ports {
+			known.devices[port.Name()] = true
+		}
+	}
 	for _, o := range owners {
 		known.namespaces[o.Resource.HostName()] = o.Own.Namespace
+		for _, port := range sharedPorts(o.Own.Link) {
+			known.devices[port.Name()] = true
+		}
 		for _, name := range o.Own.devices(o.UID) {
 			known.devices[name] = true
 		}

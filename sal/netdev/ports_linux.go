@@ -202,6 +202,9 @@ func (p *ports) release(owner writ.UID, r *sal.Record[holding]) error {
 	}
 	names, err := p.devices(ownerID(owner).HostName())
 	if err == nil {
+		err = shares{p}.updateAll(nil) // shared ports do not lead to its link any more
+	}
+	if err == nil {
 		err = p.unplug(names...)
 	}
 	if err == nil {
@@ -213,7 +216,7 @@ func (p *ports) release(owner writ.UID, r *sal.Record[holding]) error {
 	if r == nil {
 		return nil
 	}
-	forget(r.Own.Link)
+	forget(r.Own.Link, 0)
 	return p.records.holdings.Remove(r.Resource)
 }
 

@@ -117,8 +117,7 @@ func (p publisher) move(from, to sal.Owner, wanted []catalog.Publish) ([]catalog
 	if err != nil || earlier.Own.Link == nil || len(earlier.Own.Link.Claims) == 0 {
 		return published, err
 	}
-	earlier.Own.Link.Claims = nil
-	return published, failed("withdraw the ports of "+from.Resource.String(), p.applyLink(earlier))
+	return published, failed("withdraw the ports of "+from.Resource.String(), applyClaims(p, earlier, nil))
 }
 
 // published returns the record of an owner that may publish ports.
@@ -153,10 +152,35 @@ func (p publisher) publishAfter(
 	if err != nil {
 		return nil, err
 	}
+	if earlier != nil {
+		if err := succeed(p, r, earlier, chosen); err != nil {
+			return nil, err
+		}
+	}
 	if err := p.apply(r, chosen); err != nil {
 		return nil, failed("publish the ports of "+r.Own.Owner.String(), err)
 	}
 	return claims.Published(chosen), nil
+}
+
+// succeed records that an owner with these claims is ready for its shared ports, and that an earlier one gives up ports
+// that only one of the two shares. The rules do not follow yet.
+func succeed(p publisher, r, earlier *sal.Record[holding], claims []sal.Claim) error {
+	differs := func(c sal.Claim) bool {
+		i := slices.IndexFunc(claims, c.At)
+		return i >= 0 && claims[i].Share != c.Share
+	}
+	if l := earlier.Own.Link; l != nil && slices.ContainsFunc(l.Claims, differs) {
+		l.Claims = slices.DeleteFunc(slices.Clone(l.Claims), differs)
+		if err := p.records.holdings.Put(earlier); err != nil {
+			return err
+		}
+	}
+	if len(sal.Shared(claims)) == 0 || r.Own.Link.Readiness == sal.Ready {
+		return nil
+	}
+	r.Own.Link.Readiness = sal.Ready
+	return p.records.holdings.Put(r)
 }
 
 // apply records claims and makes the kernel agree with them.
@@ -165,21 +189,37 @@ func (p publisher) apply(r *sal.Record[holding], claims []sal.Claim) error {
 	case len(claims) > 0 && r.Own.Link != nil && slices.Equal(claims, r.Own.Link.Claims) && r.Own.Phase == ready:
 		return p.ports.ensure(r)
 	case len(claims) > 0 && r.Own.Link != nil:
-		r.Own.Link.Claims = claims
+		return applyClaims(p, r, claims)
 	case len(claims) > 0:
 		number, err := p.freeNumber(r)
 		if err != nil {
 			return err
 		}
-		r.Own.Link = &link{number, claims}
+		r.Own.Link = &link{Number: number, Claims: claims}
 	case r.Own.Link == nil:
 		return nil
 	default:
+		if err := applyClaims(p, r, nil); err != nil { // shared ports do not lead to the link any more
+			return err
+		}
 		if err := p.unplug(linkDevice(r.UID)); err != nil {
 			return err
 		}
-		forget(r.Own.Link)
+		forget(r.Own.Link, 0)
 		r.Own.Link = nil
+	}
+	return p.applyLink(r)
+}
+
+// applyClaims is applyLink with other claims. Shared ports that the link loses do not lead to it before its rules change.
+func applyClaims(p publisher, r *sal.Record[holding], claims []sal.Claim) error {
+	before := sharedPorts(r.Own.Link)
+	r.Own.Link.Claims, r.Own.Phase = claims, changing
+	if err := p.records.holdings.Put(r); err != nil {
+		return err
+	}
+	if err := shares(p).update(before); err != nil {
+		return err
 	}
 	return p.applyLink(r)
 }
@@ -235,43 +275,48 @@ func (p publisher) freeNumber(r *sal.Record[holding]) (uint16, error) {
 // process of the host listens on it now.
 func (p publisher) taken(
 	r *sal.Record[holding], owners []writ.UID, had []sal.Claim,
-) (func(protocol string, port int64) string, error) {
+) (func(sal.Claim) string, error) {
 	others, _, err := p.records.holdings.List()
 	if err != nil {
 		return nil, err
 	}
-	return func(protocol string, port int64) string {
-		is := func(c sal.Claim) bool { return c.Protocol == protocol && c.Port == port }
+	project := r.Own.Owner.Project
+	return func(claim sal.Claim) string {
+		known := slices.Clone(had) // claims of the owners and of others that share the port
 		for _, o := range others {
-			if !slices.Contains(owners, o.UID) && o.Own.Link != nil && slices.ContainsFunc(o.Own.Link.Claims, is) {
-				return publisherOf(o.Own.Owner, r.Own.Owner.Project)
+			if o.Own.Link == nil || slices.Contains(owners, o.UID) {
+				continue
+			}
+			for _, c := range o.Own.Link.Claims {
+				switch {
+				case !claim.At(c):
+				case o.Own.Owner.Project != project || !claim.SharesWith(c):
+					return c.User(o.Own.Owner, project)
+				default:
+					known = append(known, c)
+				}
 			}
 		}
 		// a record may be damaged, and other nodes may share this host
-		device, err := p.firewall.Publishes(protocol, port)
+		device, err := p.firewall.Publishes(claim.Protocol, claim.Port)
+		i := slices.IndexFunc(known, claim.At)
 		switch {
 		case err != nil:
 			return "the rules of the node cannot be read: " + err.Error()
+		case device != "" && i >= 0 && known[i].Share != "" && device == sharedPortOf(claim).Name():
+			return ""
 		case device != "" && !slices.ContainsFunc(owners, func(o writ.UID) bool { return linkDevice(o) == device }):
 			return "another resource on this host publishes it"
-		case slices.ContainsFunc(had, is):
+		case i >= 0:
 			return ""
 		}
-		for _, address := range p.open.At(port) {
-			if at := netip.AddrPortFrom(address, uint16(port)); isListening(protocol, at) {
+		for _, address := range p.open.At(claim.Port) {
+			if at := netip.AddrPortFrom(address, uint16(claim.Port)); isListening(claim.Protocol, at) {
 				return "a process of the node listens on " + at.String()
 			}
 		}
 		return ""
 	}, nil
-}
-
-// publisherOf describes the owner of a port for a script: it does not reveal names in other projects.
-func publisherOf(owner writ.ResourceID, asks writ.ProjectID) string {
-	if owner.Project != asks {
-		return "a resource of another project publishes it"
-	}
-	return owner.String() + " publishes it"
 }
 
 // ensure creates or repairs the link of an owner according to its record, the rules first. on are the ports of the
@@ -309,7 +354,13 @@ func (p publisher) ensure(r *sal.Record[holding], on []sal.Port) (*sal.Port, err
 	}
 	// Without claims, the link still carries connections that began before the ports moved to another owner.
 	local4 := len(published) == 0 || slices.ContainsFunc(published, local)
-	return described, p.configure(l, *r.Own.Link, local4)
+	if err := p.configure(l, *r.Own.Link, local4); err != nil {
+		return nil, err
+	}
+	if r.Own.Phase == ready {
+		return described, shares(p).update(sharedPorts(r.Own.Link))
+	}
+	return described, shares(p).updateAll(r.Own.Link) // a port that it had before may still lead to the link
 }
 
 // configure sets the addresses and kernel settings of a link's outer end. local is true if clients on the host itself
@@ -417,21 +468,6 @@ func isOpen(state uint8) bool {
 		return true
 	}
 	return false
-}
-
-// forget makes the kernel forget the connections to the inner end of a link that is gone. Otherwise datagrams of a
-// client that keeps sending would never reach the next owner of the port.
-func forget(l *link) {
-	if l == nil {
-		return
-	}
-	_, guest := l.ends()
-	for i, family := range []netlink.InetFamily{unix.AF_INET, unix.AF_INET6} {
-		var inner netlink.ConntrackFilter
-		_ = inner.AddIP(netlink.ConntrackReplySrcIP, guest[i].Addr().AsSlice()) // only a second address is an error
-		// Without the kernel's module for this, the connections time out.
-		_, _ = netlink.ConntrackDeleteFilters(netlink.ConntrackTable, family, &inner)
-	}
 }
 
 // isListening reports whether a process of this network namespace has a port at an address. It tries to use the port

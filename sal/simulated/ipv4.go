@@ -15,11 +15,17 @@ type choices struct {
 	mu   sync.Mutex
 	open map[string][]netip.Addr // by directory and resource
 	// ports holds the published ports of resources that are being created or changed.
-	ports map[string][]sal.Claim
+	ports map[string]claims
+}
+
+// claims are the published ports of a resource of a project.
+type claims struct {
+	project writ.ProjectID
+	all     []sal.Claim
 }
 
 // choosing is shared by the drivers of machines and containers, which share networks.
-var choosing = choices{open: make(map[string][]netip.Addr), ports: make(map[string][]sal.Claim)}
+var choosing = choices{open: make(map[string][]netip.Addr), ports: make(map[string]claims)}
 
 // choose returns the addresses of a new resource on its networks with an IPv4 range. The caller must drop the choice.
 func (c *choices) choose(n node, r writ.ResourceID, networks []writ.Ref) ([]string, error) {

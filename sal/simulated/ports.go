@@ -22,7 +22,7 @@ func (d *Driver) claims() sal.Claims { return sal.Claims{Open: d.config.Open} }
 
 // claim chooses the ports of a resource that asks for `wanted` and has `had`.
 func (c *choices) claim(
-	n node, claims sal.Claims, r writ.ResourceID, wanted []catalog.Publish, had []sal.Claim,
+	n node, from sal.Claims, r writ.ResourceID, wanted []catalog.Publish, had []sal.Claim,
 ) ([]sal.Claim, error) {
 	if len(wanted) == 0 {
 		return nil, nil
@@ -33,28 +33,28 @@ func (c *choices) claim(
 	if err != nil {
 		return nil, err
 	}
-	claims.Taken = func(protocol string, port int64) string {
-		is := func(c sal.Claim) bool { return c.Protocol == protocol && c.Port == port }
+	from.Taken = func(claim sal.Claim) string {
+		conflicts := func(project writ.ProjectID, with []sal.Claim) int {
+			return slices.IndexFunc(with, func(o sal.Claim) bool {
+				return claim.At(o) && !(project == r.Project && claim.SharesWith(o))
+			})
+		}
 		for _, o := range others {
-			switch {
-			case o.Resource == r || !slices.ContainsFunc(o.Own.State.Claims, is):
-			case o.Resource.Project != r.Project:
-				return "a resource of another project publishes it"
-			default:
-				return o.Resource.String() + " publishes it"
+			if i := conflicts(o.Resource.Project, o.Own.State.Claims); i >= 0 && o.Resource != r {
+				return o.Own.State.Claims[i].User(o.Resource, r.Project)
 			}
 		}
 		for owner, open := range c.ports {
 			other := filepath.Dir(owner) == filepath.Clean(string(n)) && owner != n.choice(r)
-			if other && slices.ContainsFunc(open, is) {
+			if other && conflicts(open.project, open.all) >= 0 {
 				return "another resource is about to publish it"
 			}
 		}
 		return ""
 	}
-	chosen, err := claims.Choose(wanted, had)
+	chosen, err := from.Choose(wanted, had)
 	if err == nil {
-		c.ports[n.choice(r)] = chosen
+		c.ports[n.choice(r)] = claims{r.Project, chosen}
 	}
 	return chosen, err
 }

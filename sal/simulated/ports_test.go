@@ -7,7 +7,48 @@ import (
 
 	"writ"
 	"writ/internal/opening"
+	"writ/sal"
+	"writ/sal/catalog"
 )
+
+func TestSimulatedPortIsShared(t *testing.T) {
+	open4, err := opening.ParseList([]string{"192.0.2.10:8080"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := open(t, Config{Module: "container", Dir: t.TempDir(), Open: open4})
+	spec := func(share string) map[string]any {
+		port := map[string]any{"port": int64(8080), "to": int64(80), "protocol": "tcp"}
+		if share != "" {
+			port["share"] = share
+		}
+		return values(containerSpec, "publish", []any{port})
+	}
+	for _, name := range []string{"web-1", "web-2", "web-1"} {
+		got := fmt.Sprint(must(t, d, "container.create", name, spec("web")).Values["published"])
+		if got != "[map[address:192.0.2.10 port:8080 protocol:tcp share:web to:80]]" {
+			t.Errorf("%s publishes %s", name, got)
+		}
+	}
+	for _, share := range []string{"", "shop"} {
+		_, err := do(t, t.Context(), d, "container.create", "other", spec(share))
+		if writ.CodeOf(err) != writ.CodePortTaken || !strings.Contains(err.Error(), `shares it under the name "web"`) {
+			t.Errorf("shared as %q: %v", share, err)
+		}
+	}
+	o, _ := catalog.Lookup("container.create")
+	decoded, err := o.Decode(spec("web"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	stranger := writ.ResourceID{Project: "stranger", Kind: o.Kind, Name: "web-3"}
+	_, err = d.Do(t.Context(), sal.Request{
+		Operation: o, Resource: stranger, UID: "u2", Args: decoded, Key: "k2", Progress: func(string) {},
+	})
+	if writ.CodeOf(err) != writ.CodePortTaken || !strings.Contains(err.Error(), "a resource of another project") {
+		t.Errorf("another project: %v", err)
+	}
+}
 
 func TestSimulatedPortIsClaimed(t *testing.T) {
 	open4, err := opening.ParseList([]string{"192.0.2.10:8080-8081"})

@@ -55,7 +55,7 @@ func linkBase() Ruleset {
 const linkShared = "links"
 
 // LinkRules returns the rules of a link. Connections to its ports lead to the guest, and everything else is dropped:
-// the guest can answer but not begin a connection.
+// the guest can answer but not begin a connection. Shared ports need SharedRules, too.
 func LinkRules(l Link) Ruleset {
 	denied, spoofed := drop(deniedCounter(l.Device)), drop(spoofedCounter(l.Device))
 	into := chain{inet, intoChain(l.Device), nil, []rule{
@@ -90,7 +90,7 @@ func LinkRules(l Link) Ruleset {
 	for _, p := range l.Ports {
 		target.rules = append(target.rules, targetRule(l, p))
 		port := entry{mapOfPorts(p.Protocol), portKey(p.Port), target.name}
-		if port.find(r.entries) < 0 {
+		if p.Share == "" && port.find(r.entries) < 0 { // the rules of a shared port lead to the chain
 			r.entries = append(r.entries, port)
 		}
 	}

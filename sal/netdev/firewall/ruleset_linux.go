@@ -63,7 +63,7 @@ func familyOf(name string) nftables.TableFamily {
 
 // Ruleset holds the rules of a network, port or link. It is created and updated as a whole.
 type Ruleset struct {
-	name     string         // of the device; suffix of its chains, prefix of its counters
+	name     string         // of the device or shared port; suffix of its chains, prefix of its counters
 	shared   func() Ruleset // rules that it needs in addition to the rules of all networks; may be nil
 	chains   []chain
 	entries  []entry
@@ -148,9 +148,10 @@ var (
 	unspecified = netip.MustParsePrefix("::/128")
 )
 
-// ownerOf returns the device that a chain or counter of ours belongs to, "" if all networks share it.
+// ownerOf returns the device that a chain or counter of ours belongs to, the name of a shared port, or "" if all
+// networks share it.
 func ownerOf(name string) string {
-	for _, prefix := range []string{"into-", "from-", "allow-", "nat-", "guard-", "target-", "source-"} {
+	for _, prefix := range []string{"into-", "from-", "allow-", "nat-", "guard-", "target-", "source-", "share-"} {
 		if device, found := strings.CutPrefix(name, prefix); found {
 			return device
 		}

@@ -54,20 +54,23 @@ func (t *Tables) transact(c *content) (after func()) {
 	return c.close
 }
 
-// Put creates or updates a ruleset, and the rules of all networks, in one transaction. Existing counters keep their
+// Put creates or updates rulesets, and the rules of all networks, in one transaction. Existing counters keep their
 // values.
-func (t *Tables) Put(ruleset Ruleset) error {
+func (t *Tables) Put(rulesets ...Ruleset) error {
 	c, err := t.content()
 	if err != nil {
 		return err
 	}
-	all := []Ruleset{base(), ruleset}
-	if ruleset.shared != nil {
-		all = []Ruleset{base(), ruleset.shared(), ruleset}
+	all := []Ruleset{base()}
+	for _, r := range rulesets {
+		if r.shared != nil {
+			all = append(all, r.shared())
+		}
+		all = append(all, r)
 	}
 	var missing []Ruleset
 	for _, r := range all {
-		if c.complete[r.name] {
+		if c.complete[r.name] || slices.ContainsFunc(missing, func(o Ruleset) bool { return o.name == r.name }) {
 			continue
 		}
 		if c.complete[r.name], err = c.contains(r); err != nil {
@@ -100,10 +103,13 @@ func orAll(name string) string {
 	case linkShared:
 		return "all published ports"
 	}
+	if p, ok := parseSharedPort(name); ok {
+		return fmt.Sprintf("the shared port %d/%s", p.Port, p.Protocol)
+	}
 	return name
 }
 
-// Withdraw removes the rulesets of devices in one transaction, and the tables if no others are left.
+// Withdraw removes the rulesets of devices or shared ports in one transaction, and the tables if no others are left.
 func (t *Tables) Withdraw(devices ...string) error {
 	c, err := t.content()
 	if err != nil || len(c.families) == 0 {
@@ -150,7 +156,7 @@ func (t *Tables) Withdraw(devices ...string) error {
 	return c.conn.Flush()
 }
 
-// Devices returns the names of the devices that have rules.
+// Devices returns the names of the devices and shared ports that have rules.
 func (t *Tables) Devices() (names []string, err error) {
 	c, err := t.content()
 	if err != nil {
@@ -164,7 +170,7 @@ func (t *Tables) Devices() (names []string, err error) {
 	return names, nil
 }
 
-// Publishes returns the device of the link that a port of the host leads to, or "".
+// Publishes returns the device of the link that a port of the host leads to, the name of a shared port, or "".
 func (t *Tables) Publishes(protocol string, port int64) (device string, err error) {
 	c, err := t.content()
 	if err != nil {
