@@ -76,6 +76,45 @@ func TestPublishedPortsAreDistributed(t *testing.T) {
 	})
 }
 
+// Promise: Plans, scripts and manuals: Containers that share a port are spread over the nodes, and several of them can be
+// on one node. The port stays taken for all others.
+// How: The supervisor prefers the node with the fewest containers that share the port.
+func TestSharedPortsAreSpread(t *testing.T) {
+	open, err := opening.ParseList([]string{"192.0.2.10:8080"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	script := func(share string, names ...string) string {
+		text := previewModules
+		for _, name := range names {
+			text += fmt.Sprintf(`container.create("%[1]s", {
+	image: image.fetch("i-%[1]s", {url: "https://images.example/i", sha256: "%[2]s", format: "oci"}), publish: [{port: 8080, to: 80%[3]s}]
+}).state
+`, name, strings.Repeat("a", 64), share)
+		}
+		return text
+	}
+	inSim(t, func(t *testing.T, s *sim) {
+		for _, name := range []string{"n1", "n2"} {
+			s.realNode(name, func(n *realNode) { n.open = open })
+		}
+		nodes := map[string]int{}
+		_, calls := s.wantState(s.submit(script(`, share: "web"`, "web-1", "web-2", "web-3", "web-4")), writ.RunSucceeded)
+		for _, c := range calls {
+			nodes[c.NodeName]++ // the image and the container
+		}
+		if len(nodes) != 2 || nodes["n1"] != 4 {
+			t.Errorf("they are on %v", nodes)
+		}
+		for _, share := range []string{"", `, share: "shop"`} {
+			run, _ := s.wantState(s.submit(script(share, "other")), writ.RunFailed)
+			if run.Failure.Error.Code != writ.CodePortTaken || !testenv.Mentions(run.Failure.Error.Message, "published by container web-1") {
+				t.Errorf("%q: %+v", share, run.Failure)
+			}
+		}
+	})
+}
+
 // A call that waits for a node keeps the condition that its ports are free there.
 func TestWaitingCallKeepsItsPorts(t *testing.T) {
 	open, err := opening.ParseList([]string{"192.0.2.10:8080-8081"})

@@ -9,8 +9,9 @@ import (
 	"writ"
 )
 
-// Choose selects the node for a request. Among the suitable nodes it prefers the node Prefer, then the fewest open
-// calls, then the most free memory, then the most free disk, then the first name.
+// Choose selects the node for a request. Among the suitable nodes it prefers the fewest containers that share a port of
+// the request, then the node Prefer, then the fewest open calls, then the most free memory, then the most free disk,
+// then the first name.
 func Choose(r Request, nodes []Candidate) Decision {
 	r.twice = repeated(r.Ports)
 	var fit []Candidate
@@ -27,12 +28,10 @@ func Choose(r Request, nodes []Candidate) Decision {
 	}
 	if len(fit) > 0 {
 		best := slices.MinFunc(fit, func(a, b Candidate) int {
-			return cmp.Or(cmp.Compare(a.Open, b.Open), cmp.Compare(b.Free.MemoryMiB, a.Free.MemoryMiB),
+			return cmp.Or(cmp.Compare(a.sharers(r.Ports), b.sharers(r.Ports)), preferring(r.Prefer, a, b),
+				cmp.Compare(a.Open, b.Open), cmp.Compare(b.Free.MemoryMiB, a.Free.MemoryMiB),
 				cmp.Compare(b.Free.DiskGiB, a.Free.DiskGiB), cmp.Compare(a.Name, b.Name))
 		})
-		if i := slices.IndexFunc(fit, func(c Candidate) bool { return c.ID == r.Prefer }); i >= 0 {
-			best = fit[i]
-		}
 		return Decision{Node: best.ID, Fit: len(fit), Unsuitable: d.Unsuitable, Preferred: best.ID == r.Prefer}
 	}
 	if len(nodes) == 0 {
@@ -48,6 +47,19 @@ func Choose(r Request, nodes []Candidate) Decision {
 		d.Why.Text = fmt.Sprintf("the datacenter has no node %s, it has %s", r.Node, namesOf(nodes))
 	}
 	return d
+}
+
+// preferring compares two nodes: the preferred one is less than any other.
+func preferring(prefer writ.NodeID, a, b Candidate) int {
+	switch {
+	case a.ID == b.ID:
+		return 0
+	case a.ID == prefer:
+		return -1
+	case b.ID == prefer:
+		return 1
+	}
+	return 0
 }
 
 // refuse returns the reason why a node is unsuitable, or an empty code for a suitable node. `later` is set if the

@@ -17,6 +17,34 @@ type Port struct {
 // String formats the port: "8080/tcp".
 func (p Port) String() string { return fmt.Sprintf("%d/%s", p.Number, p.Protocol) }
 
+// PortRequest is a port that a call publishes.
+type PortRequest struct {
+	Port
+	Share string // other calls and resources with this name can have the same port; "" for none
+}
+
+// PortUse describes the users of a published port of a node.
+type PortUse struct {
+	User       string // the first one, "container web"
+	Containers int    // number of users
+	Share      string // the name under which the project of the request can share it; "" if it cannot
+}
+
+// conflictsWith reports whether two requests cannot be on one node.
+func (p PortRequest) conflictsWith(o PortRequest) bool {
+	return p.Number != 0 && p.Port == o.Port && (p.Share == "" || p.Share != o.Share)
+}
+
+// sharers returns the number of containers of a node that share ports of a request.
+func (c Candidate) sharers(ports []PortRequest) (n int) {
+	for _, p := range ports {
+		if p.Share != "" {
+			n += c.Ports[p.Port].Containers
+		}
+	}
+	return n
+}
+
 // opens returns the open ports of a node.
 func (c Candidate) opens() opening.List {
 	for _, d := range c.Drivers {
@@ -30,7 +58,7 @@ func (c Candidate) opens() opening.List {
 
 // refuseClosed returns the reason why the operator of a node excludes a request with these ports, or an empty code. The
 // openings of a node that has not reported yet are unknown.
-func refuseClosed(ports []Port, c Candidate) writ.NodeVerdict {
+func refuseClosed(ports []PortRequest, c Candidate) writ.NodeVerdict {
 	open := c.opens()
 	for _, p := range ports {
 		switch {
@@ -45,27 +73,28 @@ func refuseClosed(ports []Port, c Candidate) writ.NodeVerdict {
 	return writ.NodeVerdict{}
 }
 
-// repeated returns the first port that is twice in a list, or zero. Port 0 may be repeated.
-func repeated(ports []Port) Port {
+// repeated returns the first port of a list that conflicts with an earlier one, or zero.
+func repeated(ports []PortRequest) Port {
 	if len(ports) < 2 {
 		return Port{}
 	}
-	seen := make(map[Port]bool, len(ports))
+	first := make(map[Port]PortRequest, len(ports))
 	for _, p := range ports {
-		if p.Number != 0 && seen[p] {
-			return p
+		if earlier, known := first[p.Port]; known && p.conflictsWith(earlier) {
+			return p.Port
 		}
-		seen[p] = true
+		first[p.Port] = p
 	}
 	return Port{}
 }
 
 // refuseTaken returns the reason why a node has other users of these ports, or an empty code. The port `twice` is the one
 // that they have twice, zero if none.
-func refuseTaken(ports []Port, twice Port, c Candidate) writ.NodeVerdict {
+func refuseTaken(ports []PortRequest, twice Port, c Candidate) writ.NodeVerdict {
 	for _, p := range ports {
-		if user := c.Ports[p]; p.Number != 0 && user != "" {
-			return unsuitable(writ.VerdictPortTaken, fmt.Sprintf("has port %s published by %s", p, user))
+		use := c.Ports[p.Port]
+		if use.User != "" && p.conflictsWith(PortRequest{p.Port, use.Share}) {
+			return unsuitable(writ.VerdictPortTaken, fmt.Sprintf("has port %s published by %s", p, use.User))
 		}
 	}
 	if twice != (Port{}) {
@@ -75,7 +104,7 @@ func refuseTaken(ports []Port, twice Port, c Candidate) writ.NodeVerdict {
 }
 
 // PortError returns the error of a call whose resource is on a node and cannot have these ports there, or nil.
-func PortError(ports []Port, c Candidate) *writ.Error {
+func PortError(ports []PortRequest, c Candidate) *writ.Error {
 	for _, against := range []writ.NodeVerdict{refuseClosed(ports, c), refuseTaken(ports, repeated(ports), c)} {
 		if against.Code != "" {
 			against.Name = c.Name

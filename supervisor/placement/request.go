@@ -15,10 +15,10 @@ type Request struct {
 	Modules []string // modules whose drivers the node needs
 	Engines []EngineRequest
 	Need    writ.Capacity // of all calls together
-	Ports   []Port        // published ports that the node has to provide
+	Ports   []PortRequest // published ports that the node has to provide
 	Labels  map[string]string
 	Node    string      // name or ID of the only suitable node, "" for any
-	Prefer  writ.NodeID // goes first among the suitable nodes, "" for none
+	Prefer  writ.NodeID // goes first among the suitable nodes with equal use of Ports, "" for none
 	Bound   bool        // a resource of the group is on Node already, so Node may be closed to new work
 
 	twice Port // the first port that Ports has twice, zero if none; see Choose
@@ -35,8 +35,8 @@ type EngineRequest struct {
 type Candidate struct {
 	writ.Node
 	Free  writ.Capacity
-	Open  int             // planned and sent calls
-	Ports map[Port]string // published ports with their users: "container web"
+	Open  int // planned and sent calls
+	Ports map[Port]PortUse
 }
 
 // Decision is the answer to a request.

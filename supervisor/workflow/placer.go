@@ -346,9 +346,7 @@ func (t *placer) refusePorts(c *journal.Call, on placement.Candidate) (bool, err
 // takePorts marks the ports that calls publish as taken on their node.
 func (t *placer) takePorts(on *placement.Candidate, calls []*journal.Call) {
 	for _, c := range calls {
-		for _, p := range catalog.Publishing(c.Args["publish"]) {
-			take(on, p, userOf(c.Resource(), t.run.Project))
-		}
+		claimPorts(on, catalog.Publishing(c.Args["publish"]), c.Resource(), t.run.Project)
 	}
 }
 

@@ -1,6 +1,7 @@
 package workflow
 
 import (
+	"cmp"
 	"slices"
 
 	"writ"
@@ -65,23 +66,27 @@ func resourceName(arg any) string {
 }
 
 // portsOf returns the ports of a node that a call publishes and its resource does not have there yet.
-func portsOf(op *catalog.Operation, c *journal.Call, have *journal.Resource) []placement.Port {
+func portsOf(op *catalog.Operation, c *journal.Call, have *journal.Resource) []placement.PortRequest {
 	if op.Effect != catalog.Make {
 		return nil
 	}
 	held := map[placement.Port]bool{}
 	if have != nil {
 		for _, p := range publishedBy(have) {
-			held[placement.Port{Protocol: p.Protocol, Number: p.Port}] = true
+			held[portOf(p)] = true
 		}
 	}
-	var all []placement.Port
+	var all []placement.PortRequest
 	for _, p := range catalog.Publishing(c.Args["publish"]) {
-		if port := (placement.Port{Protocol: p.Protocol, Number: p.Port}); !held[port] {
-			all = append(all, port)
+		if !held[portOf(p)] {
+			all = append(all, placement.PortRequest{Port: portOf(p), Share: p.Share})
 		}
 	}
 	return all
+}
+
+func portOf(p catalog.Publish) placement.Port {
+	return placement.Port{Protocol: p.Protocol, Number: p.Port}
 }
 
 // addPorts sets the published ports of the candidates. They are read only if a call that has to be placed publishes ports.
@@ -98,9 +103,7 @@ func addPorts(t *Step, records placementReader, candidates []placement.Candidate
 			return err
 		}
 		for _, r := range there {
-			for _, p := range publishedBy(r) {
-				take(&candidates[i], p, userOf(r.ResourceID, t.run.Project))
-			}
+			claimPorts(&candidates[i], publishedBy(r), r.ResourceID, t.run.Project)
 		}
 	}
 	at := indexOf(candidates)
@@ -109,9 +112,7 @@ func addPorts(t *Step, records placementReader, candidates []placement.Candidate
 			continue
 		}
 		if i, known := at[c.Node]; known {
-			for _, p := range catalog.Publishing(c.Args["publish"]) {
-				take(&candidates[i], p, userOf(c.Resource(), t.run.Project))
-			}
+			claimPorts(&candidates[i], catalog.Publishing(c.Args["publish"]), c.Resource(), t.run.Project)
 		}
 	}
 	return nil
@@ -122,22 +123,33 @@ func publishedBy(r *journal.Resource) []catalog.Publish {
 	return append(catalog.Publishing(r.Values["published"]), catalog.Publishing(r.Args["publish"])...)
 }
 
-// take marks a port of a candidate as published.
-func take(c *placement.Candidate, p catalog.Publish, user string) {
-	if c.Ports == nil {
-		c.Ports = make(map[placement.Port]string)
+// claimPorts marks ports of a candidate as published by a resource, for calls of a project. It does not reveal names of
+// resources of other projects.
+func claimPorts(on *placement.Candidate, ports []catalog.Publish, by writ.ResourceID, asks writ.ProjectID) {
+	if len(ports) == 0 {
+		return
 	}
-	if p.Port != 0 {
-		c.Ports[placement.Port{Protocol: p.Protocol, Number: p.Port}] = user
+	if on.Ports == nil {
+		on.Ports = make(map[placement.Port]placement.PortUse)
 	}
-}
-
-// userOf describes a resource with a published port. It does not reveal names in other projects.
-func userOf(r writ.ResourceID, asks writ.ProjectID) string {
-	if r.Project != asks {
-		return "another project"
+	counted := make(map[placement.Port]bool, len(ports))
+	for _, p := range ports {
+		at, use := portOf(p), on.Ports[portOf(p)]
+		if p.Port == 0 {
+			continue
+		}
+		if !counted[at] {
+			counted[at] = true
+			use.Containers++
+		}
+		user := by.String()
+		use.Share = p.Share
+		if by.Project != asks {
+			user, use.Share = "another project", ""
+		}
+		use.User = cmp.Or(use.User, user)
+		on.Ports[at] = use
 	}
-	return r.String()
 }
 
 // volumeConflict returns the error of a call that would use a volume together with a machine: a machine needs its
