@@ -159,6 +159,7 @@ func TestCallHasTimeForItsHealthCheck(t *testing.T) {
 		{start, nil, nil, 2 * time.Minute},
 		{start, nil, health(), (30 + 3*(3+10) + 120) * time.Second},
 		{start, nil, slow, (1200 + 10*(8+10) + 120) * time.Second},
+		{create, health("healthy_seconds", int64(900)), nil, (30 + 3*(3+10) + 900 + 120) * time.Second},
 		{exec, nil, slow, 5 * time.Minute},
 	} {
 		if got := c.op.TimeLimit(c.args, c.made); got != c.want {

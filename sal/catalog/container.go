@@ -55,6 +55,7 @@ type Health struct {
 	TimeoutSeconds  int64 `writ:"timeout_seconds,default=3,min=1,max=300" help:"time limit of a probe, in seconds"`
 	Retries         int64 `writ:"retries,default=3,min=1,max=100" help:"consecutive failures that make it unhealthy"`
 	StartSeconds    int64 `writ:"start_seconds,default=30,min=1,max=3600,waits" help:"seconds until failures count"`
+	HealthySeconds  int64 `writ:"healthy_seconds,min=1,max=3600" help:"seconds without a failure before the call returns"`
 }
 
 // Values of the result field "health" of a running container with a health check.
@@ -71,7 +72,8 @@ const LeastCommandInterval = 5
 // Limit returns the longest time that a call waits for a healthy container; 0 without a check.
 func (h Health) Limit() time.Duration {
 	seconds := func(n int64) time.Duration { return time.Duration(n) * time.Second }
-	return seconds(h.StartSeconds) + time.Duration(h.Retries)*seconds(h.TimeoutSeconds+h.IntervalSeconds)
+	return seconds(h.StartSeconds) + time.Duration(h.Retries)*seconds(h.TimeoutSeconds+h.IntervalSeconds) +
+		seconds(h.HealthySeconds)
 }
 
 // HealthCheck returns the argument health with the default of its port. The port stays 0 if publish leads to no TCP

@@ -152,7 +152,7 @@ func healthLimit(args map[string]any) time.Duration {
 	number := func(name string) int64 { n, _ := check[name].(int64); return n }
 	return Health{
 		StartSeconds: number("start_seconds"), Retries: number("retries"), TimeoutSeconds: number("timeout_seconds"),
-		IntervalSeconds: number("interval_seconds"),
+		IntervalSeconds: number("interval_seconds"), HealthySeconds: number("healthy_seconds"),
 	}.Limit()
 }
 

@@ -68,6 +68,9 @@ func replacedBy(
 // activateChecked is activate for a container in phase checking.
 func activateChecked(ctx context.Context, j *job, r *record) error {
 	if r.Own.Other != "" && !r.Own.handsOver() {
+		if err := leave(ctx, j, r, drainLimit); err != nil {
+			return err
+		}
 		if err := j.end(ctx, r, r.Own.Other, j.graceOf(r)); err != nil {
 			return err
 		}
@@ -85,7 +88,10 @@ func activateChecked(ctx context.Context, j *job, r *record) error {
 		}
 	}
 	if r.Own.Other == "" {
-		return j.put(r, ready)
+		if err := j.put(r, ready); err != nil {
+			return err
+		}
+		return updateReadiness(ctx, j, r)
 	}
 	if r.Own.handsOver() {
 		if err := takePorts(ctx, j, r); err != nil {

@@ -63,6 +63,7 @@ type Driver struct {
 
 	restarts restarts
 	health   health.Book
+	sharing  sharing
 	probing  sync.Map // by HostName: a probe of Run runs a program in the container
 	mappable mappability
 	choosing sync.Mutex // locked from the choice of a container's IDs until they are recorded
@@ -245,7 +246,11 @@ func (j *job) do(ctx context.Context) (sal.Outcome, error) {
 	}
 	switch args := j.Args.(type) {
 	case *catalog.Stop:
-		return j.stop(ctx, r, time.Duration(args.GraceSeconds)*time.Second)
+		grace := time.Duration(args.GraceSeconds) * time.Second
+		if err := leave(ctx, j, r, min(grace, drainLimit)); err != nil {
+			return sal.Outcome{}, err
+		}
+		return j.stop(ctx, r, grace)
 	case *catalog.ContainerExec:
 		return j.exec(ctx, r, args)
 	case *catalog.LogPart:

@@ -5,10 +5,8 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"time"
 
 	"writ"
-	"writ/internal/sleep"
 	"writ/sal"
 	"writ/sal/catalog"
 )
@@ -19,13 +17,6 @@ import (
 // ends when it has no open connections, or after drainLimit. A failure before the move leaves the old container unchanged.
 //
 // Both run at the same time, so the node needs memory for both. The supervisor does not reserve it.
-
-const (
-	// drainLimit limits the time until a replaced container with open connections ends.
-	drainLimit = 10 * time.Second
-	// drainPause is the pause between two counts of these connections.
-	drainPause = 100 * time.Millisecond
-)
 
 // attachment holds the network properties of a container.
 type attachment struct {
@@ -114,26 +105,6 @@ func movePorts(
 		return nil, writ.Errorf(writ.CodeDriverMissing, "this node cannot publish ports of containers")
 	}
 	return publishing.Publisher().Move(ctx, from, to, ports)
-}
-
-// drain waits until the replaced container has no open connections, at most drainLimit.
-func drain(ctx context.Context, j *job, r *record) {
-	publishing, ok := j.Networks.(sal.Publishing)
-	if !ok {
-		return
-	}
-	for end, said := time.Now().Add(drainLimit), false; time.Now().Before(end); said = true {
-		if sleep.For(ctx, drainPause) != nil { // also for packets that are on their way
-			return
-		}
-		open, err := publishing.Publisher().Connections(ctx, otherOwner(r))
-		if err != nil || open == 0 { // after an error, there is probably no namespace with connections
-			return
-		}
-		if !said {
-			j.Progress(fmt.Sprintf("waiting at most %s for open connections of the replaced container", drainLimit))
-		}
-	}
 }
 
 // dropOther discards the container that the current one replaces, and after a handover its network namespace.

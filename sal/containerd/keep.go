@@ -30,7 +30,11 @@ func mend(ctx context.Context, d *Driver, resource writ.ResourceID, lock locking
 		return nil, err
 	}
 	defer done()
-	return j.keep(j.in(ctx), r)
+	drift, err := j.keep(j.in(ctx), r)
+	if err == nil {
+		err = updateReadiness(j.in(ctx), j, r)
+	}
+	return drift, err
 }
 
 // Fence implements sal.Fencing.

@@ -39,6 +39,9 @@ func (j *job) make(ctx context.Context, left, r *record) (sal.Outcome, error) {
 	if err == nil {
 		err = ensureHealthy(ctx, j, r)
 	}
+	if err == nil {
+		err = updateReadiness(ctx, j, r)
+	}
 	if err != nil {
 		return sal.Outcome{}, err
 	}
@@ -214,8 +217,14 @@ func (j *job) activate(ctx context.Context, r *record) error {
 	if r.Own.Phase == checking {
 		return activateChecked(ctx, j, r)
 	}
-	if r.Own.handsOver() && !r.Own.Stopped {
-		drain(ctx, j, r)
+	switch {
+	case r.Own.Other == "" || r.Own.Stopped:
+	case r.Own.handsOver():
+		drain(ctx, j, otherOwner(r), drainLimit)
+	default:
+		if err := leave(ctx, j, r, drainLimit); err != nil {
+			return err
+		}
 	}
 	if err := dropOther(ctx, j, r); err != nil {
 		return err
@@ -225,11 +234,13 @@ func (j *job) activate(ctx context.Context, r *record) error {
 			return err
 		}
 	}
-	if r.Own.Phase == ready {
-		return nil
+	if r.Own.Phase != ready {
+		r.Own.Other, r.Own.Beside, r.Own.Replaced = "", nil, nil
+		if err := j.put(r, ready); err != nil {
+			return err
+		}
 	}
-	r.Own.Other, r.Own.Beside, r.Own.Replaced = "", nil, nil
-	return j.put(r, ready)
+	return updateReadiness(ctx, j, r)
 }
 
 // dropReplacement removes an unfinished replacement.
@@ -276,6 +287,9 @@ func (j *job) remove(ctx context.Context) (sal.Outcome, error) {
 // clear removes everything of the container, its record last.
 func (j *job) clear(ctx context.Context, r *record) error {
 	if err := j.put(r, deleting); err != nil {
+		return err
+	}
+	if err := leave(ctx, j, r, drainLimit); err != nil {
 		return err
 	}
 	_ = j.endPrograms(ctx, r) // a program that does not end now ends with its container

@@ -108,6 +108,9 @@ func (j *job) run(ctx context.Context, r *record) error {
 		if err != nil {
 			return err
 		}
+		if err := demote(ctx, j, r); err != nil {
+			return err
+		}
 		if err := j.ensureNetwork(ctx, r); err != nil {
 			return err
 		}
@@ -162,10 +165,7 @@ func (j *job) start(ctx context.Context, r *record) (sal.Outcome, error) {
 			WithHint("run the script that created it again")
 	}
 	if now.running() && !r.Own.Stopped && r.Own.Phase == ready {
-		if err := ensureHealthy(ctx, j, r); err != nil {
-			return sal.Outcome{}, err
-		}
-		return j.outcome(ctx, r, writ.ChangeUnchanged)
+		return started(ctx, j, r, writ.ChangeUnchanged)
 	}
 	r.Own.Stopped, r.Own.Ended = false, ""
 	if err := j.put(r, starting); err != nil {
@@ -175,10 +175,18 @@ func (j *job) start(ctx context.Context, r *record) (sal.Outcome, error) {
 	if err := j.activate(ctx, r); err != nil {
 		return sal.Outcome{}, err
 	}
+	return started(ctx, j, r, writ.ChangeUpdated)
+}
+
+// started returns the outcome of start for a container that runs.
+func started(ctx context.Context, j *job, r *record, change writ.Change) (sal.Outcome, error) {
 	if err := ensureHealthy(ctx, j, r); err != nil {
 		return sal.Outcome{}, err
 	}
-	return j.outcome(ctx, r, writ.ChangeUpdated)
+	if err := updateReadiness(ctx, j, r); err != nil {
+		return sal.Outcome{}, err
+	}
+	return j.outcome(ctx, r, change)
 }
 
 // stop ends the container's process. It records the stop first, so that the container is not restarted.
@@ -195,6 +203,9 @@ func (j *job) stop(ctx context.Context, r *record, grace time.Duration) (sal.Out
 	}
 	r.Own.Stopped, r.Own.Ended = true, ""
 	if err := j.put(r, r.Own.Phase); err != nil {
+		return sal.Outcome{}, err
+	}
+	if err := leave(ctx, j, r, 0); err != nil {
 		return sal.Outcome{}, err
 	}
 	j.restarts.forget(r.Resource.HostName())

@@ -32,7 +32,12 @@ func (d *Driver) Run(ctx context.Context) error {
 	var probes sync.WaitGroup
 	defer probes.Wait()
 	probes.Go(func() {
-		d.health.Run(d.in(ctx), func(ctx context.Context, s health.Subject) error { return probe(ctx, d, s) })
+		d.health.Run(d.in(ctx), func(ctx context.Context, s health.Subject) error { return probe(ctx, d, s) },
+			func(ctx context.Context, s health.Subject) {
+				if err := followHealth(ctx, d, s); err != nil && ctx.Err() == nil {
+					d.Log.WarnContext(ctx, "change the shared ports of a container", "resource", s.Resource.String(), "err", err)
+				}
+			})
 	})
 	w := &watcher{Driver: d}
 	for {

@@ -137,8 +137,11 @@ func (b *Book) Interrupt(resource writ.ResourceID) {
 }
 
 // Run probes all containers until ctx ends, and returns after the last probe. It calls probe concurrently for different
-// containers. If probe returns an error other than *Failure, the health is unchanged.
-func (b *Book) Run(ctx context.Context, probe func(context.Context, Subject) error) {
+// containers. If probe returns an error other than *Failure, the health is unchanged. Run calls changed after a probe
+// that changed State.Word. During that call, the container may be probed again.
+func (b *Book) Run(
+	ctx context.Context, probe func(context.Context, Subject) error, changed func(context.Context, Subject),
+) {
 	b.mu.Lock()
 	b.notify()
 	news := b.news
@@ -155,7 +158,7 @@ func (b *Book) Run(ctx context.Context, probe func(context.Context, Subject) err
 		case <-next.C:
 		}
 		if ctx.Err() == nil {
-			next.Reset(b.startDue(ctx, probe, &probes))
+			next.Reset(b.startDue(ctx, probe, changed, &probes))
 		}
 	}
 }
@@ -165,7 +168,8 @@ const idle = time.Hour
 
 // startDue starts the probes that are due, and returns the pause before the next one.
 func (b *Book) startDue(
-	ctx context.Context, probe func(context.Context, Subject) error, probes *sync.WaitGroup,
+	ctx context.Context, probe func(context.Context, Subject) error, changed func(context.Context, Subject),
+	probes *sync.WaitGroup,
 ) time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -183,28 +187,32 @@ func (b *Book) startDue(
 		s, run, ended := e.Subject, e.run, e.ended
 		probes.Go(func() {
 			err := probe(probing, s)
-			b.apply(e, run, now, err, probing.Err() != nil)
+			isChanged := b.apply(e, run, now, err, probing.Err() != nil)
 			cancel()
 			close(ended)
+			if isChanged {
+				changed(ctx, s)
+			}
 		})
 	}
 	return pause
 }
 
-// apply records the result of a probe that began at `at`.
-func (b *Book) apply(e *entry, run int, at time.Time, err error, interrupted bool) {
+// apply records the result of a probe that began at `at`, and reports whether it changed State.Word.
+func (b *Book) apply(e *entry, run int, at time.Time, err error, interrupted bool) (changed bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	defer b.notify()
 	e.cancel = nil
 	if e.run != run {
-		return
+		return false
 	}
+	before := e.state.Word
 	failure, failed := errors.AsType[*Failure](err)
 	switch {
 	case interrupted || err != nil && !failed:
 		e.due = time.Now().Add(min(retryPause, e.Check.Interval))
-		return
+		return false
 	case failed:
 		e.fail(failure)
 	default:
@@ -215,6 +223,7 @@ func (b *Book) apply(e *entry, run int, at time.Time, err error, interrupted boo
 		pause = e.Check.startPause(time.Since(e.began))
 	}
 	e.due = at.Add(pause)
+	return e.state.Word != before
 }
 
 func (e *entry) pass() {

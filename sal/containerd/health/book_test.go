@@ -57,9 +57,16 @@ func start(t *testing.T, b *Book, p *probes) {
 
 func runBook(t *testing.T, b *Book, probe func(context.Context, Subject) error) {
 	t.Helper()
+	runBookTelling(t, b, probe, func(context.Context, Subject) {})
+}
+
+func runBookTelling(
+	t *testing.T, b *Book, probe func(context.Context, Subject) error, changed func(context.Context, Subject),
+) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
-	go func() { b.Run(ctx, probe); close(ended) }()
+	go func() { b.Run(ctx, probe, changed); close(ended) }()
 	t.Cleanup(func() { cancel(); <-ended })
 }
 
@@ -226,6 +233,32 @@ func TestSlowContainerDelaysNoOther(t *testing.T) {
 		time.Sleep(time.Second)
 		if s, _ := b.State(web, "web-1"); s.Word != "healthy" {
 			t.Errorf("beside slow ones it is %+v", s)
+		}
+	})
+}
+
+// Run reports each change of the health, after which the container can be probed again.
+func TestBookReportsChanges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var b Book
+		p := &probes{}
+		var reported []string
+		runBookTelling(t, &b, p.probe, func(_ context.Context, s Subject) {
+			b.Interrupt(s.Resource) // as an operation on the container would do
+			state, _ := b.State(s.Resource, s.Container)
+			reported = append(reported, state.Word)
+			time.Sleep(15 * time.Second)
+		})
+		b.Began(subject)
+		for _, result := range []error{nil, refused("1"), &Failure{Cause: "status 500"}, nil, errors.New("the daemon is away")} {
+			p.set(result)
+			time.Sleep(time.Minute)
+		}
+		if diff := cmp.Diff([]string{"healthy", "unhealthy", "healthy"}, reported); diff != "" {
+			t.Error(diff)
+		}
+		if p.count < 25 {
+			t.Errorf("%d probes in five minutes", p.count)
 		}
 	})
 }

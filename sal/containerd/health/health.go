@@ -38,6 +38,7 @@ type Check struct {
 	Timeout  time.Duration // of a probe
 	Retries  int           // failures in a row that make it unhealthy
 	Start    time.Duration // failures within this time after the start of the process are ignored
+	Healthy  time.Duration // Wait returns after this time without a failure since a success
 }
 
 // Parse converts the argument health of container.create. It returns nil if the argument is missing. It validates the
@@ -47,6 +48,7 @@ func Parse(h catalog.Health) (*Check, error) {
 	c := Check{
 		HTTP: h.HTTP, TCP: h.TCP != 0, Port: uint16(h.Port), Command: h.Command, Interval: seconds(h.IntervalSeconds),
 		Timeout: seconds(h.TimeoutSeconds), Retries: int(h.Retries), Start: seconds(h.StartSeconds),
+		Healthy: seconds(h.HealthySeconds),
 	}
 	kinds := 0
 	for _, given := range []bool{c.HTTP != "", c.TCP, len(c.Command) > 0} {
@@ -132,31 +134,43 @@ func (c Check) startPause(since time.Duration) time.Duration {
 	return min(pause, c.Interval)
 }
 
-// Wait probes a container until it is healthy, and then returns nil. It gives up when Retries probes in a row have
-// failed after the start time of the check, and returns the *Failure of the last one. It returns *Ended at once, the
-// error of ctx if that ends, and the error of the Target if the last probe was impossible.
+// Wait probes a container until it is healthy, and then returns nil. It gives up when Retries probes have failed after
+// the start time of the check, and returns the *Failure of the last one. It also gives up after a failure if too little
+// of the limit that catalog.Health announces is left. It returns *Ended at once, the error of ctx if that ends, and the
+// error of the Target if the last probe was impossible.
 func Wait(ctx context.Context, t Target, c Check) error {
 	start := time.Now()
+	limit := c.Start + time.Duration(c.Retries)*(c.Timeout+c.Interval)
 	failures := 0
+	var healthy time.Time // since when; zero after a failure
 	for {
+		pause := c.startPause(time.Since(start))
 		err := Probe(ctx, t, c)
-		if err == nil {
-			return nil
-		}
-		if ctx.Err() != nil {
+		switch _, ended := errors.AsType[*Ended](err); {
+		case ctx.Err() != nil:
 			return ctx.Err()
-		}
-		if _, ended := errors.AsType[*Ended](err); ended {
+		case ended:
 			return err
+		case err == nil:
+			if healthy.IsZero() {
+				healthy = time.Now()
+			}
+			left := c.Healthy - time.Since(healthy)
+			if left <= 0 {
+				return nil
+			}
+			pause = min(pause, left)
+		default:
+			t.Report(err)
+			healthy = time.Time{}
+			if time.Since(start) >= c.Start {
+				failures++
+			}
+			if failures >= c.Retries || time.Since(start) >= limit {
+				return err
+			}
 		}
-		t.Report(err)
-		if time.Since(start) >= c.Start {
-			failures++
-		}
-		if failures >= c.Retries {
-			return err
-		}
-		if err := sleep.For(ctx, c.startPause(time.Since(start))); err != nil {
+		if err := sleep.For(ctx, pause); err != nil {
 			return err
 		}
 	}

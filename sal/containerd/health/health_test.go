@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -154,6 +155,46 @@ func TestWaitGivesUpAfterStartAndRetries(t *testing.T) {
 			t.Errorf("of %d runs, it reported %q", c.runs, c.reported)
 		}
 	})
+}
+
+// Wait returns when a container has been healthy for some time. A failure in that time counts, and starts it again.
+func TestWaitLastsUntilItStaysHealthy(t *testing.T) {
+	stable := check
+	stable.Healthy = time.Minute
+	fails := func(at ...[2]int) func(seconds, probe int) bool { // from one second to the other
+		return func(seconds, _ int) bool {
+			return slices.ContainsFunc(at, func(w [2]int) bool { return w[0] <= seconds && seconds < w[1] })
+		}
+	}
+	for name, c := range map[string]struct {
+		fails       func(seconds, probe int) bool
+		least, most int // seconds
+		want        string
+	}{
+		"always healthy":     {fails(), 60, 60, ""},
+		"an early failure":   {fails([2]int{10, 12}), 72, 75, ""},
+		"a counted failure":  {fails([2]int{40, 45}), 105, 112, ""},
+		"too late a failure": {fails([2]int{20, 23}, [2]int{69, 82}), 69, 80, "exit code 1"},
+		"every other probe":  {func(_, probe int) bool { return probe%2 == 0 }, 31, 60, "exit code 1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				start := time.Now()
+				target := &commands{}
+				target.answer = func(context.Context) (int64, string, error) {
+					if c.fails(int(time.Since(start)/time.Second), target.runs) {
+						return 1, "", nil
+					}
+					return 0, "", nil
+				}
+				err := Wait(t.Context(), target, stable)
+				took := int(time.Since(start) / time.Second)
+				if took < c.least || took > c.most || (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+					t.Errorf("%v after %d seconds", err, took)
+				}
+			})
+		})
+	}
 }
 
 func TestWaitEndsWithTheProgram(t *testing.T) {

@@ -355,7 +355,7 @@ func TestProbeEndsAfterSwitchOfProtocols(t *testing.T) {
 		b.Run(running, func(ctx context.Context, s Subject) error {
 			begun <- struct{}{}
 			return Probe(ctx, g, s.Check)
-		})
+		}, func(context.Context, Subject) {})
 	}()
 	web := writ.ResourceID{Project: "p", Kind: writ.KindContainer, Name: "web"}
 	b.Watch(Subject{Resource: web, Container: "web-1", Check: long}, nil)

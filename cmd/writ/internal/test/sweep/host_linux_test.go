@@ -137,9 +137,9 @@ func tales(h *hostCluster) []tale {
 	}
 }
 
-// served returns the call that creates a container with a published port and a health check.
+// served returns the call that creates a container with a shared port and a health check.
 func served(check, env string) string {
-	return fmt.Sprintf(`container.create("site", {image: image.get("box"), command: ["sh", "-c", "exec httpd -f -p 80"], memory_mib: 32, env: {%s}, publish: [{port: 20080, to: 80}], health: {%s, interval_seconds: 1, timeout_seconds: 1}})`, env, check)
+	return fmt.Sprintf(`container.create("site", {image: image.get("box"), command: ["sh", "-c", "exec httpd -f -p 80"], memory_mib: 32, env: {%s}, publish: [{port: 20080, to: 80, share: "site"}], health: {%s, interval_seconds: 1, timeout_seconds: 1}})`, env, check)
 }
 
 // hostCluster is a datacenter with one node that changes its host.
