@@ -196,7 +196,8 @@ func (d *Driver) Do(ctx context.Context, request sal.Request) (sal.Outcome, erro
 type job struct {
 	*Driver
 	sal.Request
-	daemon *client.Client
+	daemon    *client.Client
+	mostGrace time.Duration // limits graceOf; 0 means no limit
 }
 
 // locking locks a name, or fails.

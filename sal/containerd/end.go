@@ -39,9 +39,18 @@ func stopSignal(ctx context.Context, c client.Container) (syscall.Signal, error)
 	return s, nil
 }
 
-// graceOf returns the time limit for a container to end when it is replaced or deleted. The arguments of the call come
-// first, then those of the container, then those of the replaced container.
+// graceOf returns the time limit for a container to end when it is replaced or deleted, at most the job's limit.
 func (j *job) graceOf(r *record) time.Duration {
+	grace := chosenGrace(j, r)
+	if j.mostGrace > 0 {
+		grace = min(grace, j.mostGrace)
+	}
+	return grace
+}
+
+// chosenGrace is graceOf without the limit of the job. Arguments of the call override arguments of the container, which
+// override arguments of the replaced container.
+func chosenGrace(j *job, r *record) time.Duration {
 	if isRun(r) {
 		return stopGrace
 	}

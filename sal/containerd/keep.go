@@ -37,33 +37,6 @@ func mend(ctx context.Context, d *Driver, resource writ.ResourceID, lock locking
 	return drift, err
 }
 
-// Fence implements sal.Fencing.
-func (d *Driver) Fence(ctx context.Context, resource writ.ResourceID) error {
-	j, r, done, err := beginOn(ctx, d, resource, d.locks.Take, d.reach)
-	if err != nil || r == nil {
-		return err
-	}
-	defer done()
-	err = j.fence(j.in(ctx), r)
-	if err != nil && ctx.Err() != nil {
-		return ctx.Err()
-	}
-	return err
-}
-
-// fence ends a container and an unfinished replacement.
-func (j *job) fence(ctx context.Context, r *record) error {
-	if isUnfinished(r) || isRun(r) {
-		return j.clear(ctx, r)
-	}
-	_, r, err := j.recovered(ctx, r)
-	if err != nil || r == nil {
-		return err
-	}
-	_, err = j.stop(ctx, r, sal.FenceGrace)
-	return err
-}
-
 // beginOn is begin for a container with a record. Without a record, r and done are nil.
 func beginOn(
 	ctx context.Context, d *Driver, resource writ.ResourceID, lock locking,

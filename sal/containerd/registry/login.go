@@ -47,8 +47,8 @@ func (g *loginGuard) RoundTrip(q *http.Request) (*http.Response, error) {
 	return answer, err
 }
 
-// redirectedAway reports whether a request follows redirects of which one led to another host and port. The client of
-// net/http copies the headers of the first request into each later one, also after such a redirect.
+// redirectedAway reports whether an earlier redirect of a request led to another host or port. The client of net/http
+// copies the headers of the first request into each later one, also after such a redirect.
 func redirectedAway(q *http.Request) bool {
 	host := q.URL.Host
 	for q.Response != nil {
