@@ -88,8 +88,9 @@ type own struct {
 	Ended string `json:"ended,omitempty"`
 	IDs   uint32 `json:"ids,omitempty"` // first of its user IDs on this host; 0: the host's
 	attachment
-	LastExit *lastExit     `json:"last_exit,omitempty"` // last end of the program by itself
-	Health   *health.State `json:"health,omitempty"`    // as of its last change, for a restarted runner
+	LastExit *lastExit      `json:"last_exit,omitempty"` // last end of the program by itself
+	Health   *health.State  `json:"health,omitempty"`    // as of its last change, for a restarted runner
+	Ending   *endingProcess `json:"ending,omitempty"`    // set while Keep waits for the end of a process
 	// Replaced is set while a replacement with a health check is being made and checked. A failure restores it.
 	Replaced *replaced `json:"replaced,omitempty"`
 	Run      *runState `json:"run,omitempty"` // of container.run
@@ -198,6 +199,7 @@ type job struct {
 	sal.Request
 	daemon    *client.Client
 	mostGrace time.Duration // limits graceOf; 0 means no limit
+	keeps     bool          // a program that takes its time to end must not delay other resources
 }
 
 // locking locks a name, or fails.

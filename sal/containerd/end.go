@@ -75,8 +75,19 @@ func chosenGrace(j *job, r *record) time.Duration {
 
 // end ends a container's process: first with the stop signal of its image, then with SIGKILL after grace. It is not an
 // error if the process has exited. The way of ending is recorded before each signal, so that a repeated call reports
-// the same. r may be nil.
+// the same. r may be nil. In Keep it returns stillEnding if the process needs more time; Keep then calls it again.
 func (j *job) end(ctx context.Context, r *record, id string, grace time.Duration) error {
+	if err := endProcess(ctx, j, r, id, grace); err != nil {
+		return err
+	}
+	if r == nil || r.Own.Ending == nil || r.Own.Ending.Container != id {
+		return nil
+	}
+	r.Own.Ending = nil
+	return j.put(r, r.Own.Phase)
+}
+
+func endProcess(ctx context.Context, j *job, r *record, id string, grace time.Duration) error {
 	j.health.Interrupt(j.Resource) // a probe may be running a program in the container
 	if err := stageOf(j.Driver, id).Clear(); err != nil {
 		return err
@@ -93,13 +104,18 @@ func (j *job) end(ctx context.Context, r *record, id string, grace time.Duration
 		return err
 	}
 	runs := status == client.Running || status == client.Unknown
-	if runs && grace > 0 {
+	switch {
+	case !runs || grace <= 0:
+	case j.keeps && r != nil && r.Own.Ending.isOf(id, task.Pid()):
+		status, err = waitFurther(ctx, j, r, task, grace)
+	default:
 		if err := j.recordEnding(r, catalog.EndedByItself); err != nil {
 			return err
 		}
-		if status, err = j.ask(ctx, id, task, grace); err != nil {
-			return err
-		}
+		status, err = j.ask(ctx, r, id, task, grace)
+	}
+	if err != nil {
+		return err
 	}
 	if status != client.Stopped {
 		if runs {
@@ -145,7 +161,9 @@ func (j *job) resumed(ctx context.Context, task client.Task) (client.ProcessStat
 }
 
 // ask sends a process the stop signal of its image, waits at most grace, and returns the status after that.
-func (j *job) ask(ctx context.Context, id string, task client.Task, grace time.Duration) (client.ProcessStatus, error) {
+func (j *job) ask(
+	ctx context.Context, r *record, id string, task client.Task, grace time.Duration,
+) (client.ProcessStatus, error) {
 	c, err := j.daemon.LoadContainer(ctx, id)
 	if err != nil {
 		return "", failed("find the container", err)
@@ -154,21 +172,80 @@ func (j *job) ask(ctx context.Context, id string, task client.Task, grace time.D
 	if err != nil {
 		return "", err
 	}
+	until, patience := time.Now().Add(grace), grace
+	if j.keeps && r != nil {
+		patience = min(grace, keepPatience)
+	}
 	j.step("ask the process to end")
-	if err := j.signal(ctx, task, s, grace); err != nil {
+	if err := j.signal(ctx, task, s, patience); err != nil {
 		return "", err
 	}
+	status, err := statusOf(ctx, task)
+	if err != nil || status == client.Stopped {
+		return status, err
+	}
+	if patience < grace {
+		r.Own.Ending = &endingProcess{Container: id, Pid: task.Pid(), Until: until}
+		if err := j.put(r, r.Own.Phase); err != nil {
+			return "", err
+		}
+		return "", &stillEnding{until}
+	}
+	j.Progress(fmt.Sprintf("the container did not end within %s after %s and is killed", grace, signalName(s)))
+	return status, nil
+}
+
+// keepPatience is how long Keep waits for a process. Most programs end sooner.
+const keepPatience = 2 * time.Second
+
+// endingProcess is a process that received its stop signal from Keep.
+type endingProcess struct {
+	Container string    `json:"container"`
+	Pid       uint32    `json:"pid"`
+	Until     time.Time `json:"until"` // then it is killed
+}
+
+// isOf reports whether e is the process of a container. e may be nil.
+func (e *endingProcess) isOf(container string, pid uint32) bool {
+	return e != nil && e.Container == container && e.Pid == pid
+}
+
+// stillEnding means that a process may run until a time.
+type stillEnding struct{ until time.Time }
+
+func (e *stillEnding) Error() string {
+	return "its process was asked to end, and may run until " + e.until.UTC().Format(time.DateTime) + " UTC"
+}
+
+// waitFurther returns the status of a process that Keep asked to end before, or stillEnding. A changed clock does not
+// prolong its time.
+func waitFurther(
+	ctx context.Context, j *job, r *record, task client.Task, grace time.Duration,
+) (client.ProcessStatus, error) {
+	status, err := statusOf(ctx, task)
+	if err != nil || status == client.Stopped {
+		return status, err
+	}
+	e := r.Own.Ending
+	if latest := time.Now().Add(grace); e.Until.After(latest) {
+		e.Until = latest
+		if err := j.put(r, r.Own.Phase); err != nil {
+			return "", err
+		}
+	}
+	if time.Now().Before(e.Until) {
+		return "", &stillEnding{e.Until}
+	}
+	return status, nil
+}
+
+// statusOf returns the status of a process, which is client.Stopped if the daemon does not know it.
+func statusOf(ctx context.Context, task client.Task) (client.ProcessStatus, error) {
 	status, err := task.Status(ctx)
 	if gone(err) {
 		return client.Stopped, nil
 	}
-	if err != nil {
-		return "", failed("inspect the process", err)
-	}
-	if status.Status != client.Stopped {
-		j.Progress(fmt.Sprintf("the container did not end within %s after %s and is killed", grace, signalName(s)))
-	}
-	return status.Status, nil
+	return status.Status, failed("inspect the process", err)
 }
 
 // signalName returns the name of a signal, such as "SIGQUIT". Real-time signals only have numbers.

@@ -1,11 +1,14 @@
 package containerd
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -13,6 +16,7 @@ import (
 	"writ/internal/test/testenv"
 	"writ/sal"
 	"writ/sal/catalog"
+	"writ/sal/saltest"
 )
 
 func TestGraceOfAContainerIsChosen(t *testing.T) {
@@ -116,4 +120,86 @@ func TestKilledContainersAreReported(t *testing.T) {
 	b.must("container.start", "web", nil)
 	up()
 	killed("delete", b.must("container.delete", "web", map[string]any{"grace_seconds": int64(1)}), catalog.EndedByForce)
+}
+
+// endless writes a line for each signal SIGTERM, and does not end.
+var endless = []any{"sh", "-c", `trap "echo asked >>/data/log" TERM; echo up; while :; do sleep 1000 & wait; done`}
+
+// A project must not delay the maintenance of other resources by the grace of a container, which may be an hour.
+func TestKeepWaitsForNoProgram(t *testing.T) {
+	b := newFixture(t, "")
+	resource := saltest.Resource(writ.KindContainer, "web")
+	b.must("container.create", "web", map[string]any{
+		"image": "busybox", "command": endless, "volumes": []any{mount("web", "/data")}, "grace_seconds": int64(3600),
+	})
+	b.eventually("it is up", func() bool { return strings.Contains(b.log("web"), "up") })
+	b.interrupted(b.request("container.delete", "web", nil, nil), "ask the process to end")
+	keep := func() []sal.Drift {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), guard)
+		defer cancel()
+		drift, err := b.driver.Keep(ctx, resource)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return drift
+	}
+	for range 3 {
+		if drift := keep(); len(drift) != 1 || drift[0].Mended || !strings.Contains(drift[0].What, "may run until") {
+			t.Errorf("a slow program: %+v", drift)
+		}
+	}
+	b.eventually("it was asked", func() bool { _, err := os.Stat(filepath.Join(b.host, "volumes/web/log")); return err == nil })
+	if log, err := os.ReadFile(filepath.Join(b.host, "volumes/web/log")); string(log) != "asked\n" || err != nil {
+		t.Errorf("it wrote %q, %v", log, err)
+	}
+	r, err := recordsIn(b.driver.Dir).Get(resource)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Own.Ending.Until = time.Now()
+	if err := recordsIn(b.driver.Dir).Put(r); err != nil {
+		t.Fatal(err)
+	}
+	if drift := keep(); len(drift) != 1 || !drift[0].Mended {
+		t.Errorf("after its time: %+v", drift)
+	}
+	if left := traces(t, b.driver, b.daemon, b.host); len(left) > 0 {
+		t.Errorf("left are %v", left)
+	}
+}
+
+// Keep restarts a container in another network namespace, whatever its policy. The program takes its time to end.
+func TestSlowProgramIsRestartedAfterItsEnd(t *testing.T) {
+	b := newFixture(t, "")
+	resource := saltest.Resource(writ.KindContainer, "web")
+	b.must("container.create", "web", map[string]any{
+		"image": "busybox", "command": endless, "volumes": []any{mount("web", "/data")}, "restart": "never",
+	})
+	r, err := recordsIn(b.driver.Dir).Get(resource)
+	if err != nil {
+		t.Fatal(err)
+	}
+	j := &job{
+		Driver: b.driver, daemon: b.driver.client, Request: sal.Request{Resource: resource, Progress: func(string) {}}, keeps: true,
+	}
+	ctx := j.in(t.Context())
+	if _, waits := errors.AsType[*stillEnding](j.end(ctx, r, r.Own.Container, time.Hour)); !waits {
+		t.Fatal("it does not wait for the program")
+	}
+	if drift, err := b.driver.Keep(t.Context(), resource); len(drift) > 0 || err != nil {
+		t.Errorf("while it ends: %+v, %v", drift, err)
+	}
+	task, err := j.task(ctx, r.Own.Container)
+	if err == nil {
+		err = j.signal(ctx, task, syscall.SIGKILL, guard)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.mends(resource, otherNetwork)
+	if r, err = recordsIn(b.driver.Dir).Get(resource); err != nil || r.Own.Ending != nil {
+		t.Errorf("it still waits for %+v, %v", r.Own.Ending, err)
+	}
+	b.must("container.delete", "web", nil)
 }

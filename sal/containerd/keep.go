@@ -30,7 +30,11 @@ func mend(ctx context.Context, d *Driver, resource writ.ResourceID, lock locking
 		return nil, err
 	}
 	defer done()
+	j.keeps = true
 	drift, err := j.keep(j.in(ctx), r)
+	if waits, ok := errors.AsType[*stillEnding](err); ok {
+		drift, err = []sal.Drift{{What: waits.Error()}}, nil
+	}
 	if err == nil {
 		err = updateReadiness(j.in(ctx), j, r)
 	}
@@ -82,12 +86,13 @@ func (j *job) keep(ctx context.Context, r *record) ([]sal.Drift, error) {
 	if err != nil {
 		return nil, err
 	}
+	isEnding := r.Own.Ending != nil && r.Own.Ending.Container == r.Own.Container
 	switch {
 	case !now.known:
 		return j.recreate(ctx, r)
 	case now.status == client.Unknown:
 		return []sal.Drift{{What: "its process does not answer"}}, nil
-	case r.Own.Stopped && now.running():
+	case r.Own.Stopped && (now.running() || isEnding):
 		return mended("it ran although it was stopped", j.end(ctx, r, r.Own.Container, j.graceOf(r)))
 	case r.Own.Stopped && now.status == "":
 		return nil, j.removeRemains(ctx, r.Own.Container)
@@ -95,6 +100,8 @@ func (j *job) keep(ctx context.Context, r *record) ([]sal.Drift, error) {
 		return nil, nil
 	case now.running():
 		return keepRunning(ctx, j, r)
+	case isEnding: // it has ended meanwhile
+		return mended(otherNetwork, j.run(ctx, r))
 	case now.status == client.Created:
 		return mended("its start was interrupted", j.activate(ctx, r))
 	default:
@@ -128,8 +135,10 @@ func (j *job) keepNetwork(ctx context.Context, r *record) ([]sal.Drift, error) {
 	if err := j.end(ctx, r, r.Own.Container, j.graceOf(r)); err != nil {
 		return nil, err
 	}
-	return mended("its process was in another network namespace, and it was restarted", j.run(ctx, r))
+	return mended(otherNetwork, j.run(ctx, r))
 }
+
+const otherNetwork = "its process was in another network namespace, and it was restarted"
 
 func mended(what string, err error) ([]sal.Drift, error) {
 	if err != nil {

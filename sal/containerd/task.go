@@ -125,6 +125,12 @@ func (j *job) run(ctx context.Context, r *record) error {
 	if err != nil {
 		return err
 	}
+	if r.Own.Ending != nil { // a reboot ended the process
+		r.Own.Ending = nil
+		if err := j.put(r, r.Own.Phase); err != nil {
+			return err
+		}
+	}
 	j.step("start the process")
 	if err := task.Start(ctx); err != nil {
 		return failed("start "+r.Resource.String(), err)
