@@ -26,7 +26,7 @@ func (s *Source) resolver(
 	base.DisableKeepAlives, base.ResponseHeaderTimeout = false, stallLimit
 	own, _ := docker.DefaultHost(r.Registry) // never fails
 	bounded := outbound.Bounded{By: base, Most: maxText, Pause: stallLimit}
-	guarded := &loginGuard{RoundTripper: patient{docker.NewHTTPFallback(onlyTLS{bounded})}, registry: own}
+	guarded := &loginGuard{RoundTripper: patient{docker.NewHTTPFallback(onlyTLS{bounded, own})}, registry: own}
 	client := guard.Client(guarded)
 	authorizer := docker.NewDockerAuthorizer(docker.WithAuthClient(guard.Client(ofTokens{guarded})),
 		docker.WithAuthCreds(func(host string) (string, string, error) {
@@ -64,13 +64,22 @@ func (t ofTokens) RoundTrip(q *http.Request) (*http.Response, error) {
 
 // onlyTLS rejects requests without TLS to hosts other than this one, including the second attempts of NewHTTPFallback. It
 // also covers the server of tokens, whose address the registry chooses.
-type onlyTLS struct{ http.RoundTripper }
+type onlyTLS struct {
+	http.RoundTripper
+	registry string // host and port
+}
 
-var errNoTLS = errors.New("the server does not use TLS")
+var (
+	errNoTLS      = errors.New("the registry does not use TLS")
+	errOtherNoTLS = errors.New("a server that the registry names does not use TLS")
+)
 
 func (t onlyTLS) RoundTrip(q *http.Request) (*http.Response, error) {
 	if q.URL.Scheme != "https" && !reach.Loopback(q.URL.Hostname()) {
-		return nil, errNoTLS
+		if q.URL.Host == t.registry {
+			return nil, errNoTLS
+		}
+		return nil, errOtherNoTLS
 	}
 	return t.RoundTripper.RoundTrip(q)
 }

@@ -14,7 +14,9 @@ import (
 	"github.com/opencontainers/go-digest"
 
 	"writ"
+	"writ/internal/clip"
 	"writ/internal/imageref"
+	"writ/internal/outbound"
 )
 
 // storeError is an error of the content store, and not of the registry.
@@ -76,8 +78,38 @@ func explain(ctx context.Context, q Request, rejected bool, err error) error {
 	case status != 0:
 		return writ.Errorf(writ.CodeImageUnknown, "%s answered with status %d for %s", r.Registry, status, r)
 	}
-	return writ.Errorf(writ.CodeUnreachable, "cannot pull %s: %s", r, q.Login.redact(err.Error()))
+	return writ.Errorf(writ.CodeUnreachable, "cannot pull %s: %s", r, publicCause(err)).
+		WithHint("the log of the node's runner has the cause; the call is retried")
 }
+
+// publicCauses are the causes that an author may see.
+var publicCauses = []error{
+	errStalled, errNoTLS, errRedirectedLogin, outbound.ErrSlow, outbound.ErrLong, outbound.ErrEncoded, outbound.ErrSwitched,
+	outbound.ErrInsecure,
+}
+
+// publicCause returns the part of a cause for the author of a script. Errors of names, connections and certificates would
+// show names, addresses and open ports of the operator's network: the registry chooses the servers of redirects and
+// tokens.
+func publicCause(err error) string {
+	for _, public := range publicCauses {
+		if errors.Is(err, public) {
+			return public.Error()
+		}
+	}
+	return "the registry, or a server that it names, cannot be reached"
+}
+
+// logCause logs the cause of an error that explain shortens.
+func (s *Source) logCause(ctx context.Context, q Request, err, explained error) {
+	if s.Log != nil && writ.CodeOf(explained) == writ.CodeUnreachable && writ.CodeOf(err) != writ.CodeUnreachable {
+		s.Log.WarnContext(ctx, "pull an image", "image", q.Reference.String(),
+			"err", clip.OneLine(q.Login.redact(err.Error()), maxCause))
+	}
+}
+
+// maxCause limits a logged cause, in bytes.
+const maxCause = 1000
 
 func denied(q Request) *writ.Error {
 	if q.Login.User != "" {

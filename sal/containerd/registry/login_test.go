@@ -1,11 +1,16 @@
 package registry
 
 import (
+	"bytes"
 	"encoding/base64"
+	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -253,5 +258,51 @@ func TestErrorsHaveNoPassword(t *testing.T) {
 		if err == nil || strings.Contains(err.Error(), "right-and-long") || strings.Contains(err.Error(), header) {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// A registry chooses the servers of redirects. The error tells an author the same of all of them.
+func TestErrorsShowNothingOfTheNetwork(t *testing.T) {
+	s := ociregistry.Start(t)
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed.Close()
+	broken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer broken.Close()
+	go func() {
+		for c, err := broken.Accept(); err == nil; c, err = broken.Accept() {
+			c.Close()
+		}
+	}()
+	said := map[string]bool{}
+	for name, target := range map[string]string{
+		"unknown name": "https://db.internal.invalid", "closed port": "https://" + closed.Addr().String(),
+		"another service": "https://" + broken.Addr().String(), "refused address": "https://10.0.0.1", "plain": "http://10.1.1.1",
+	} {
+		s.Before(func(w http.ResponseWriter, r *http.Request) bool {
+			http.Redirect(w, r, target+"/blob", http.StatusFound)
+			return true
+		})
+		var log bytes.Buffer
+		p := newPuller(t, s)
+		p.Allow, p.Source.Log = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, slog.New(slog.NewTextHandler(&log, nil))
+		_, err := p.pull(s.Host + "/web@sha256:" + strings.Repeat("ab", 32))
+		if writ.CodeOf(err) != writ.CodeUnreachable || strings.Contains(err.Error(), target[len("https://"):]) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if target[:5] == "https" {
+			said[err.Error()] = true
+		}
+		if !strings.Contains(log.String(), strings.TrimPrefix(target, "https://")) {
+			t.Errorf("%s: the log has %q", name, log.String())
+		}
+	}
+	if len(said) != 1 {
+		t.Errorf("the errors differ: %v", slices.Collect(maps.Keys(said)))
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"io"
+	"log/slog"
 	"net/netip"
 	"runtime"
 	"slices"
@@ -48,6 +49,7 @@ type Source struct {
 	// Allow lists address ranges of registries in addition to the internet and to the named servers.
 	Allow       []netip.Prefix
 	Authorities *x509.CertPool // trusted authorities for servers; nil means the system's
+	Log         *slog.Logger   // receives causes that errors of Pull do not show; may be nil
 }
 
 // Pulled is a complete image in a content store.
@@ -81,7 +83,11 @@ func (s *Source) Pull(ctx context.Context, q Request) (Pulled, error) {
 	ctx = log.WithLogger(ctx, quiet)
 	resolver, guard, closeIdle := s.resolver(q.Reference, q.Login)
 	defer closeIdle()
-	explained := func(err error) error { return explain(ctx, q, guard.isRejected(), err) }
+	explained := func(err error) error {
+		explained := explain(ctx, q, guard.isRejected(), err)
+		s.logCause(ctx, q, err, explained)
+		return explained
+	}
 	// The tag is left out: the digest alone decides.
 	name := q.Reference.Name() + "@" + q.Reference.Digest
 	_, found, err := resolver.Resolve(ctx, name)

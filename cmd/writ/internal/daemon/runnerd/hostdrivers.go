@@ -92,7 +92,7 @@ func newHost(c driverConfig, dir string) *hostDrivers {
 		Connection: containerd.Connection{Address: c.Host.Containerd},
 		Dir:        filepath.Join(dir, "container"),
 		Images:     h.storage.images, Volumes: h.storage.volumes,
-		Registries: registry.Source{Policy: c.registries(), Allow: c.Host.imageRanges()},
+		Registries: registry.Source{Policy: c.registries(), Allow: c.Host.imageRanges(), Log: c.Log},
 		Budget:     imagestore.Budget{Dir: dir, Max: c.Host.ImageGiB << 30},
 		IDs:        c.containerIDs(), IDsAsked: c.Host.ContainerIDs != "", Log: c.Log, Step: failpoint.Step("container"),
 	}
