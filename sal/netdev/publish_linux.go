@@ -61,8 +61,8 @@ func connections(ctx context.Context, d *Driver, owner sal.Owner) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	defer leave()
 	r, err := h.publisher.published(owner)
+	leave() // other owners must not wait while the sockets of a hostile program are counted
 	if err != nil || r.Own.Link == nil {
 		return 0, err
 	}

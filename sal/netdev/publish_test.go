@@ -4,11 +4,13 @@ package netdev
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -16,6 +18,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 
 	"writ"
 	"writ/internal/opening"
@@ -454,6 +457,13 @@ func TestPublishedPortsMove(t *testing.T) {
 	if n, err := x.Publisher().Connections(t.Context(), old.owner); n != 1 || err != nil {
 		t.Errorf("the old owner has %d connections, %v", n, err)
 	}
+	x.countSlowly(old.owner, func() {
+		for range 100 { // a count that begins meanwhile must not delay these
+			if _, _, err := x.Publisher().Keep(t.Context(), other.owner); err != nil {
+				t.Error(err)
+			}
+		}
+	})
 	if err := x.Release(t.Context(), old.owner); err != nil {
 		t.Fatal(err)
 	}
@@ -462,6 +472,38 @@ func TestPublishedPortsMove(t *testing.T) {
 	}
 	if published, drift, err := x.Publisher().Keep(t.Context(), other.owner); err != nil || len(published) != 6 || len(drift) > 0 {
 		t.Errorf("the new owner publishes %v, drift %v, %v", published, drift, err)
+	}
+}
+
+// countSlowly counts the connections of an owner while it calls meanwhile. The count waits until meanwhile has returned.
+func (x *publishing) countSlowly(owner sal.Owner, meanwhile func()) {
+	x.Helper()
+	fifo, namespace := filepath.Join(x.TempDir(), "fifo"), filepath.Join(x.Namespaces, ownerID(owner.UID).HostName())
+	err := unix.Mkfifo(fifo, 0o600)
+	if err == nil {
+		err = unix.Mount(fifo, namespace, "", unix.MS_BIND, "")
+	}
+	if err != nil {
+		x.Fatal(err)
+	}
+	counted, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(counted)
+		_, _ = x.Publisher().Connections(x.Context(), owner) // opens the file, which needs a writer
+	}()
+	go func() {
+		defer close(done)
+		meanwhile()
+	}()
+	select {
+	case <-done:
+	case <-time.After(30 * time.Second):
+		x.Error("a slow count holds the lock of the driver")
+	}
+	writer, err := os.OpenFile(fifo, os.O_WRONLY, 0)
+	<-counted
+	if err := errors.Join(err, writer.Close(), unix.Unmount(namespace, 0)); err != nil {
+		x.Fatal(err)
 	}
 }
 
