@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -667,5 +668,30 @@ func TestImageWithManyValuesIsRefused(t *testing.T) {
 		if writ.CodeOf(err) != writ.CodeArgumentsInvalid || !strings.Contains(err.Error(), "values") || taken > 64 {
 			t.Errorf("%s: %v after %d MiB", mediaType, err, taken)
 		}
+	}
+}
+
+// Without a length, the client reads the whole manifest before it knows the size.
+func TestManifestWithoutLengthIsLimited(t *testing.T) {
+	s := ociregistry.Start(t)
+	const most = 64 << 20
+	var sent atomic.Int64
+	s.Before(func(w http.ResponseWriter, r *http.Request) bool {
+		w.Header().Set("Content-Type", ocispec.MediaTypeImageManifest)
+		w.WriteHeader(http.StatusOK)
+		if r.Method == http.MethodHead {
+			_ = http.NewResponseController(w).Flush() // no length
+			return true
+		}
+		for part := make([]byte, 1<<20); sent.Load() < most; sent.Add(int64(len(part))) {
+			if _, err := w.Write(part); err != nil {
+				break
+			}
+		}
+		return true
+	})
+	_, err := newPuller(t, s).pull(s.Host + "/web@sha256:" + strings.Repeat("ab", 32))
+	if writ.CodeOf(err) != writ.CodeUnreachable || !strings.Contains(err.Error(), outbound.ErrLong.Error()) || sent.Load() >= most {
+		t.Errorf("after %d MiB: %v", sent.Load()>>20, err)
 	}
 }
