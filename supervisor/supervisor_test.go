@@ -426,6 +426,10 @@ func TestARunNeverOutlivesItsDeadline(t *testing.T) {
 		if ended.Failure.Code != writ.CodeRunExpired || calls[0].State != writ.CallExpired {
 			t.Errorf("failure %+v, call %s", ended.Failure, calls[0].State)
 		}
+		if f := ended.Failure; !testenv.Mentions(f.Message, "call 1 volume.create web-0 waited at the end", "no nodes") ||
+			!testenv.Mentions(f.Hint, "cause of the wait") {
+			t.Errorf("the failure does not name the wait: %+v", f)
+		}
 	})
 }
 

@@ -54,6 +54,10 @@ func (m *Marker) Compare(ctx context.Context) (Mark, error) {
 		m.Log.Warn("journal restored from a backup: its runs wait until every node has reported its inventory",
 			"epoch", head.Epoch, "event", head.Seq, "epoch_seen", mark.Epoch, "event_seen", mark.Seq,
 			"said_by_operator", mark.Restored)
+		if !mark.Restored {
+			m.Log.Warn("the journal is older than its mark: it came from a backup, or its files were copied without the end of it. " +
+				"If a copy lacks journal.db-wal, stop the supervisor and copy the whole directory again")
+		}
 		m.Journal.CameFromBackup()
 	}
 	return mark, err

@@ -127,6 +127,7 @@ func (t *receiver) stop(s mail.Stop) error {
 			WithHint("inspect the run again, then decide")
 	}
 	if s.State == writ.RunExpired {
+		addWait(t.Step, s.Err)
 		setHoldHint(t.Step, s.Err)
 	}
 	t.halt(s)

@@ -1,6 +1,8 @@
 package workflow
 
 import (
+	"fmt"
+
 	"writ"
 	"writ/identity"
 	"writ/sal/catalog"
@@ -87,6 +89,23 @@ func (t *sender) keepBack(c *journal.Call, h *identity.Hold) {
 		c.KeptBack, c.Why = true, why
 		t.touch(c)
 	}
+}
+
+// addWait adds the wait of an expired run to its error: the reason of the run itself, or of its first call that waits
+// for something outside of the run.
+func addWait(t *Step, why *writ.Error) {
+	waiting, reason := "it", t.run.Why
+	for _, c := range t.calls.all {
+		internal := c.Why.Code == writ.ReasonCall || c.Why.Code == writ.ReasonUnused || c.Why.Code == writ.ReasonProgress
+		if reason.IsZero() && !c.State.Ended() && !internal {
+			waiting, reason = fmt.Sprintf("call %d %s", c.Seq, describe(c)), c.Why
+		}
+	}
+	if reason.IsZero() {
+		return
+	}
+	why.Message += fmt.Sprintf("; %s waited at the end: %s", waiting, reason.Sentence())
+	why.Hint = "remove the cause of the wait, and submit the script again; --deadline gives it more time"
 }
 
 // setHoldHint sets the hint of an expired run's error to the hold that delayed the run, if any.
