@@ -425,7 +425,7 @@ var Codes = []CodeInfo{
 	},
 	{
 		CodePlanMismatch, Conflict, false, 409, ExitConflict,
-		"The run is bound to a plan, and the datacenter has another plan for this script. Script, parameters or the version of writ differ.",
+		"The run is bound to a plan, and the datacenter has another plan for this script. The digest covers calls and arguments: script, parameters, versions of secrets or the version of writ differ.",
 		"Plan it again with `writ plan`, then sign.",
 	},
 	{

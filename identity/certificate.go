@@ -99,11 +99,57 @@ func CertificateOwner(r *Roster, cert *ssh.Certificate) (string, *Certificate) {
 	return "", nil
 }
 
-func certificateOf(cert *ssh.Certificate, a *Authority) *Certificate {
-	return &Certificate{
-		KeyID: cert.KeyId, Serial: cert.Serial, Authority: a.Name, Until: time.Unix(int64(cert.ValidBefore), 0).UTC(),
+// CheckCertificateOwner returns nil if CertificateOwner finds a principal, or else an error that names the certificate
+// and the first rule that excludes it. The error quotes unverified text of the certificate.
+func CheckCertificateOwner(r *Roster, cert *ssh.Certificate) error {
+	if name, _ := CertificateOwner(r, cert); name != "" {
+		return nil
 	}
+	shown := fmt.Sprintf("the certificate %q for %s, issued by %s", cert.KeyId, quoted(cert.ValidPrincipals),
+		ssh.FingerprintSHA256(cert.SignatureKey))
+	a := authorityOf(r, cert)
+	if a == nil {
+		return writ.Errorf(writ.CodeSignerUnknown, "%s: the roster has no authority with this key", shown).
+			WithHint("`writ ca list` shows the authorities; let one of them issue the certificate, or a root operator adds this one: writ ca add")
+	}
+	var named []string
+	for _, name := range cert.ValidPrincipals {
+		if slices.Contains(a.Principals, name) {
+			named = append(named, name)
+		}
+	}
+	if len(named) == 0 {
+		return writ.Errorf(writ.CodeSignerUnknown, "%s: the authority %s may issue certificates only for the principal %s",
+			shown, a.Name, strings.Join(a.Principals, " or ")).
+			WithHint("issue the certificate for that principal: ssh-keygen -n; or a root operator adds the machine: writ ca add %s --user",
+				a.Name)
+	}
+	return writ.Errorf(writ.CodeSignerUnknown, "%s: the authority %s accepts for %s only the key id %s", shown, a.Name,
+		named[0], strings.Join(a.KeyIDs[named[0]], " or ")).
+		WithHint("issue the certificate with an accepted key id: ssh-keygen -I; or a root operator changes the rule: writ ca add %s --key-id",
+			a.Name)
 }
+
+// quoted returns a list of quoted principals for messages.
+func quoted(names []string) string {
+	if len(names) == 0 {
+		return "no principal"
+	}
+	shown := make([]string, len(names))
+	for i, name := range names {
+		shown[i] = fmt.Sprintf("%q", name)
+	}
+	return strings.Join(shown, ", ")
+}
+
+func certificateOf(cert *ssh.Certificate, a *Authority) *Certificate {
+	// A certificate without an end, CertTimeInfinity, exceeds a signed 64-bit time.
+	until := time.Unix(int64(min(cert.ValidBefore, lastSecond)), 0).UTC()
+	return &Certificate{KeyID: cert.KeyId, Serial: cert.Serial, Authority: a.Name, Until: until}
+}
+
+// lastSecond is the end of the year 9999 in Unix time, the last year that RFC 3339 can express.
+const lastSecond = 253402300799
 
 // CheckCertificate returns nil if a text signed by the certificate now would be accepted, or else the reason.
 func CheckCertificate(r *Roster, cert *ssh.Certificate, now time.Time) error {

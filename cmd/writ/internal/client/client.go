@@ -313,16 +313,29 @@ func (p *Person) SignStatement(s identity.Statement) ([]byte, error) {
 	return sshsig.Join(text, armored), nil
 }
 
-func unknownKey(key *Key) error {
-	if cert, ok := key.PublicKey().(*ssh.Certificate); ok {
-		return writ.Errorf(writ.CodeSignerUnknown,
-			"the roster has no authority that may make the certificate %q of %s for %q",
-			cert.KeyId, key.Spec, strings.Join(cert.ValidPrincipals, ", ")).
-			WithHint("`writ ca list` shows the certificates that each authority may make; the certificate names a machine of the roster as its principal")
+// unknownKey returns the error for a key without an owner in the roster. If the key has a certificate, the certificate
+// is the reason: the key of a job never belongs into the roster.
+func unknownKey(r *identity.Roster, key *Key) error {
+	if cert := certificateFor(key); cert != nil {
+		if err := identity.CheckCertificateOwner(r, cert); err != nil {
+			return err
+		}
 	}
 	return writ.Errorf(writ.CodeSignerUnknown, "the roster does not know the key %s", key.Spec).
 		WithHint("a root operator adds you: writ user add NAME --key '%s' --role deployer --project NAME",
 			AuthorizedKey(key.PublicKey()))
+}
+
+// certificateFor returns the certificate that is the key, or that is in the file beside the key, or nil.
+func certificateFor(key *Key) *ssh.Certificate {
+	if cert, ok := key.PublicKey().(*ssh.Certificate); ok {
+		return cert
+	}
+	cert, ok := publicHalf(key.Spec + "-cert.pub").(*ssh.Certificate)
+	if !ok || !same(cert.Key, key.PublicKey()) {
+		return nil
+	}
+	return cert
 }
 
 // Submit submits a signed text. If no answer arrives, the error explains how to find out whether the run was accepted.

@@ -130,6 +130,10 @@ func AddPrincipal(r *identity.Roster, name string, kind identity.PrincipalKind, 
 	}
 	if key != nil {
 		if owner := PrincipalOf(r, key); owner != "" && owner != name {
+			if o := r.Principal(owner); o != nil && o.State != identity.Active {
+				return writ.Errorf(writ.CodeConflict, "the key belongs to the %s user %s", o.State, owner).
+					WithHint("a key is never accepted again after its owner was removed: make another one with ssh-keygen -t ed25519")
+			}
 			return writ.Errorf(writ.CodeConflict, "the key belongs to %s already", owner).
 				WithHint("another name needs another key: ssh-keygen -t ed25519; to give %s a role: writ user add %s --role ROLE --project PROJECT", owner, owner)
 		}
@@ -361,7 +365,7 @@ func Project(r *identity.Roster, nameOrID string) (identity.Project, error) {
 		return identity.Project{}, writ.Errorf(writ.CodeProjectUnknown, "the roster has no project %q", nameOrID).
 			WithHint("%s",
 				meant.Among(nameOrID, r.Projects, func(p identity.Project) string { return p.Name },
-					"`writ project list` shows them"))
+					"`writ project list` shows them, and `writ project add NAME` adds one"))
 	default:
 		return identity.Project{}, writ.Errorf(writ.CodeConflict, "%d tenants have a project %q", len(named), nameOrID).
 			WithHint("name it by its id; `writ project list` shows them")

@@ -206,7 +206,7 @@ func (k Keys) Owner(ctx context.Context, r *identity.Roster) (Signatory, error) 
 func signatory(r *identity.Roster, key *Key, now time.Time) (Signatory, error) {
 	s := Signatory{PrincipalOf(r, key.PublicKey()), key.PublicKey()}
 	if s.Name == "" {
-		return s, unknownKey(key)
+		return s, unknownKey(r, key)
 	}
 	return s, s.Counts(r, now)
 }

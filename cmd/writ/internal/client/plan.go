@@ -74,7 +74,7 @@ func (o *Order) Bind(ctx context.Context, roster *identity.Roster, named string)
 		}
 		return writ.Errorf(writ.CodePlanMismatch, "the script plans as %s now, with %s, and not as %s", plan.Digest, seen,
 			digits).
-			WithHint("the script, a module, a parameter, the version of a secret, the project or the datacenter differs from the plan; `writ plan` shows the current plan")
+			WithHint("the digest covers the calls and their arguments: the script, a module, a parameter, a version of a secret or a value that the script reads has changed; `writ plan` shows the current plan")
 	}
 	o.PlanDigest = plan.Digest
 	return nil

@@ -3,6 +3,7 @@ package contexts
 
 import (
 	"cmp"
+	"maps"
 	"net/url"
 	"os"
 	"slices"
@@ -146,10 +147,10 @@ func contextExportCommand(env *cli.Env) *cobra.Command {
 	return &cobra.Command{
 		Use:   "export",
 		Short: "Print the context for another person, with the addresses and the identity of the cluster",
-		Long: `Prints the selected context without your key. It contains the addresses of the coordinators, the id of the
-cluster, and the version and digest of your newest roster. The context is not secret. The importing machine accepts
-only rosters that are linked to the id and to this version. So send the context over a channel that protects it from
-changes.`,
+		Long: `Prints the selected context without your key. It contains the addresses of the coordinators in the roster, the
+id of the cluster, and the version and digest of your newest roster. The context is not secret. The importing machine
+accepts only rosters that are linked to the id and to this version. So send the context over a channel that protects
+it from changes.`,
 		Example: "  writ context export > work.yaml",
 		Args:    cli.Exactly(),
 		RunE: func(*cobra.Command, []string) error {
@@ -172,7 +173,7 @@ changes.`,
 				}
 				one.Anchor = anchor.String()
 			}
-			one.Key, one.Servers = "", slices.Clone(one.Servers)
+			one.Key, one.Servers = "", exportedServers(one.Servers, latest)
 			for i, server := range one.Servers {
 				if u, err := url.Parse(server); err == nil {
 					u.User = nil
@@ -188,6 +189,34 @@ changes.`,
 			})
 		},
 	}
+}
+
+// exportedServers returns the addresses for the context of another person: the context's addresses that the roster
+// names, the roster's other addresses, and the context's unnamed HTTPS addresses, such as a proxy's. Unnamed HTTP
+// addresses are on loopback. If the roster names an HTTPS address, they belong to a removed coordinator and are
+// omitted.
+func exportedServers(servers []string, latest *identity.Roster) []string {
+	if latest == nil {
+		return slices.Clone(servers)
+	}
+	named, https := map[string]bool{}, false
+	for _, c := range latest.Coordinators {
+		for _, u := range c.URLs {
+			named[u] = true
+			https = https || strings.HasPrefix(u, "https:")
+		}
+	}
+	var exported, unnamed []string
+	for _, server := range servers {
+		switch at := identity.CoordinatorURL(server); {
+		case named[at]:
+			exported = append(exported, server)
+			delete(named, at)
+		case !https || strings.HasPrefix(at, "https:"):
+			unnamed = append(unnamed, server)
+		}
+	}
+	return slices.Concat(exported, slices.Sorted(maps.Keys(named)), unnamed)
 }
 
 func contextImportCommand(env *cli.Env) *cobra.Command {

@@ -51,11 +51,14 @@ It also shows the node of each call, and the resources of the deployment that th
 reserves and records no resources.
 
 You can bind a run to its plan: writ submit FILE --plan DIGEST. The run stops before the first call that is not in
-the plan.
+the plan. The digest covers the calls and their arguments. It does not cover their effects, nor project, datacenter
+and deployment.
 
 The exit code is 1 if the script would fail, and 10 if no node can run one of its calls now. Otherwise it is 0. With
---exit-code it is 7 if a resource would or may change, if the plan ends before the script, or if no datacenter
-answers.`,
+--exit-code it is 7 if a resource would or may change, if the plan ends before the script, or with --offline.
+
+Without a cluster, or without an answer of its datacenter, the command fails. With --offline it shows the calls of the
+script alone.`,
 		Example: `  writ plan web.tengo -p count=3
   writ plan web.tengo --offline -o json
   writ plan web.tengo --deployment web --exit-code
@@ -127,6 +130,9 @@ func makePlan(
 		return nil, err
 	}
 	order, err := orderToPlan(ctx, env, c, roster, script, &p.order, p.offline)
+	if err != nil && !p.offline {
+		err = orOffline(err)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -169,10 +175,10 @@ func makePlan(
 		switch {
 		case err == nil:
 			view.Foreseen, view.Preview = &foreseen, &preview
-		case slices.Contains(signing.NoPreview, writ.CodeOf(err)):
+		case slices.Contains(withoutPreview, writ.CodeOf(err)):
 			view.Unasked = writ.AsError(err).Message
 		default:
-			return nil, err
+			return nil, orOffline(err)
 		}
 	}
 	if p.order.Prune.Said && len(order.Prune) == 0 && view.Preview == nil {
@@ -207,25 +213,50 @@ func mayNotSubmit(ctx context.Context, c *client.Client, roster *identity.Roster
 	return nil
 }
 
-// rosterToPlan returns the roster for a plan, or nil, and the reason for not requesting a preview.
+// withoutPreview lists the errors of a datacenter that answers but cannot preview a plan. The plan is shown without a
+// preview.
+var withoutPreview = []writ.Code{writ.CodeVerbUnsupported, writ.CodeTooLarge}
+
+// orOffline adds the flag that plans without a datacenter to the hint of an error. Other errors are unchanged: --offline
+// would not avoid them. A plan never falls back to --offline by itself, because a CI job would then pass without having
+// seen any effect.
+func orOffline(err error) error {
+	e := writ.AsError(err)
+	if !slices.Contains(signing.NoPreview, e.Code) {
+		return err
+	}
+	return withOfflineHint(e)
+}
+
+func withOfflineHint(e *writ.Error) *writ.Error {
+	return e.WithHint("%s; --offline shows the calls of the script without a datacenter",
+		cmp.Or(e.Hint, "`writ dc list` shows the state of the datacenters"))
+}
+
+// rosterToPlan returns the roster for a plan, or nil if the plan is offline and no roster is stored. unasked is the
+// reason for not requesting a preview.
 func rosterToPlan(
 	ctx context.Context, env *cli.Env, c *client.Client, offline bool,
 ) (roster *identity.Roster, unasked string, err error) {
 	switch {
-	case c.Context.Cluster == "":
-		return nil, "no cluster is configured", nil
+	case offline && c.Context.Cluster == "":
+		return nil, "--offline", nil
 	case offline:
 		roster, err = c.Rosters.Latest()
 		return roster, "--offline", err
 	}
 	roster, err = env.Roster(ctx, c)
-	if writ.CodeOf(err) == writ.CodeUnreachable {
-		return nil, writ.AsError(err).Message, nil
+	switch {
+	case err == nil:
+		return roster, "", nil
+	case c.Context.Cluster == "":
+		return nil, "", withOfflineHint(writ.AsError(err))
 	}
-	return roster, "", err
+	return nil, "", orOffline(err)
 }
 
-// orderToPlan returns the order that would be signed. Without a roster, some of its fields are unknown.
+// orderToPlan returns the order that would be signed. Without a roster, some of its fields are unknown. Only a plan
+// with --offline has no roster.
 func orderToPlan(
 	ctx context.Context, env *cli.Env, c *client.Client, roster *identity.Roster, script client.Script,
 	o *signing.OrderFlags, offline bool,

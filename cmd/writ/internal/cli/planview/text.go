@@ -162,9 +162,14 @@ func (t *planText) kept() {
 	}
 }
 
-// end writes the digest, the summary and the next command.
+// end writes the digest, the summary and the next command. Without a preview, it marks the line of the digest: a
+// reviewer of such a plan has approved no effects, and writ-ci.sh ignores the digest of a marked line.
 func (t *planText) end() {
-	t.line("\nplan %s", t.Digest)
+	if t.Preview == nil {
+		t.line("\nplan %s of the script alone: no datacenter has previewed it", t.Digest)
+	} else {
+		t.line("\nplan %s", t.Digest)
+	}
 	t.line("%s", t.summary())
 	switch {
 	case t.Next == "":

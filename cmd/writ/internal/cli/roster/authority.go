@@ -74,19 +74,26 @@ func authorityListCommand(env *cli.Env) *cobra.Command {
 				cli.Column("STATE", func(v authorityView) string { return string(v.State) }),
 				cli.Column("USERS (KEY IDS)", authorityView.users),
 				cli.Column("MAX LIFETIME", func(v authorityView) string { return v.MaxLifetime }),
-				cli.Column("EXPIRES", func(v authorityView) string { return day(v.Expires) }),
+				cli.Column("EXPIRES", func(v authorityView) string { return expiry(v.Expires, time.Now()) }),
 				cli.Wide("KEY", func(v authorityView) string { return v.Fingerprint }),
 			), "the roster names no authority: `writ ca add` adds the first")
 		},
 	}
 }
 
-// day formats the day of a time, "" for the zero time.
-func day(t time.Time) string {
-	if t.IsZero() {
+// expiry formats the end of a validity, "" for the zero time: "expired 2026-11-29 20:38 UTC", within a day of the end
+// "2026-11-29 20:38 UTC", and earlier "2026-11-29".
+func expiry(end, now time.Time) string {
+	const minute = "2006-01-02 15:04 UTC"
+	switch {
+	case end.IsZero():
 		return ""
+	case !now.Before(end):
+		return "expired " + end.UTC().Format(minute)
+	case end.Sub(now) < 24*time.Hour:
+		return end.UTC().Format(minute)
 	}
-	return t.Format(time.DateOnly)
+	return end.UTC().Format(time.DateOnly)
 }
 
 func authorityAddCommand(env *cli.Env) *cobra.Command {
@@ -209,5 +216,5 @@ func showAuthority(env *cli.Env, r client.Amended, name string) (amendment, erro
 		terminal.Field{Title: "key", Value: v.Fingerprint},
 		terminal.Field{Title: "users", Value: v.users()},
 		terminal.Field{Title: "max lifetime", Value: v.MaxLifetime},
-		terminal.Field{Title: "expires", Value: day(v.Expires)}))
+		terminal.Field{Title: "expires", Value: expiry(v.Expires, time.Now())}))
 }

@@ -48,8 +48,10 @@ func (r roleView) String() string {
 	if r.Destructive {
 		text += " (destructive)"
 	}
-	if !r.Expires.IsZero() {
-		text += " until " + r.Expires.Format(time.DateOnly)
+	if until := expiry(r.Expires, time.Now()); strings.HasPrefix(until, "expired") {
+		text += ", " + until
+	} else if until != "" {
+		text += " until " + until
 	}
 	return text
 }

@@ -27,7 +27,8 @@ func whoamiCommand(env *cli.Env) *cobra.Command {
 		Use:   "whoami",
 		Short: "Show your name in the roster, and your roles",
 		Long: `Shows the owner of the signing key or certificate in the roster, and the roles of that person or machine.
-The command signs no text. For a certificate it shows the key id, the authority and the expiry time.`,
+The command signs no text. For a certificate it shows the key id, the authority and the expiry time. It fails if
+signatures with the certificate are not accepted now.`,
 		Example: "  writ whoami\n  writ whoami --key job_ed25519",
 		Args:    cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -38,9 +39,6 @@ The command signs no text. For a certificate it shows the key id, the authority 
 			by, err := c.Keys.Owner(cmd.Context(), roster)
 			if err != nil {
 				return err
-			}
-			if err := by.Counts(roster, time.Now()); err != nil {
-				env.Warn("signatures with the certificate are not accepted: %v", err)
 			}
 			users := usersOf(roster)
 			u := users[slices.IndexFunc(users, func(u userView) bool { return u.Name == by.Name })]
@@ -59,7 +57,10 @@ The command signs no text. For a certificate it shows the key id, the authority 
 			if v.Certificate != nil {
 				fields = append(fields, terminal.Field{Title: "certificate ends", Value: cli.Clock(v.Certificate.Until)})
 			}
-			return env.Print(terminal.Record(v, v.Name, fields...))
+			if err := env.Print(terminal.Record(v, v.Name, fields...)); err != nil {
+				return err
+			}
+			return by.Counts(roster, time.Now())
 		},
 	}
 }

@@ -59,7 +59,7 @@ const DefaultDeadline = time.Hour
 func (o *OrderFlags) Add(env *cli.Env, c *cobra.Command) {
 	o.AddTask(env, c)
 	f := c.Flags()
-	f.DurationVar(&o.Expires, "expires", identity.DefaultValidity, "time limit for the acceptance of the script")
+	f.DurationVar(&o.Expires, "expires", identity.DefaultValidity, "time limit for the acceptance of the script; a datacenter accepts one more minute, because clocks differ")
 	cli.InRange(f, "expires", &o.Expires, time.Second, identity.MaxValidity)
 	f.StringVar(&o.Plan, "plan", "",
 		"bind the run to the plan with this digest, shown by `writ plan`; the run stops before it deviates")
