@@ -40,6 +40,11 @@ func TestExamplesPassTheirCheckAndRun(t *testing.T) {
 			output: map[string]any{"label": "first", "volumes": []any{"shop-data"}, "machines": []any{}, "databases": []any{"shop-store"},
 				"archives": map[string]any{}},
 		},
+		"service.tengo": {
+			operations: []string{"container.create"},
+			calls:      []string{"container.create web-1", "container.create web-2", "container.create web-3"},
+			output:     map[string]any{"replicas": []any{"web-1", "web-2", "web-3"}},
+		},
 		"web.tengo": {
 			operations: []string{"herodb.create", "machine.create", "network.allow", "network.create", "volume.create"},
 			calls: []string{"herodb.create store", "network.create web-net", "network.allow web-net",
@@ -119,7 +124,7 @@ func TestEveryExampleIsTested(t *testing.T) {
 			t.Errorf("%s has no %s", file, tests)
 		}
 	}
-	if examples != 8 {
+	if examples != 9 {
 		t.Errorf("%d examples; give a new one its line in the test above", examples)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"writ"
+	"writ/sal/catalog"
 	"writ/scripts"
 	"writ/scripts/interpreter"
 )
@@ -18,7 +19,7 @@ import (
 func withLibrary(t testing.TB, text string) *interpreter.Program {
 	t.Helper()
 	text = `run := import("run"); volume := import("volume"); network := import("network")
-fleet := import("lib/fleet@1"); backup := import("lib/backup@1"); generations := import("lib/generations@1")
+service := import("lib/service@1"); fleet := import("lib/fleet@1"); backup := import("lib/backup@1"); generations := import("lib/generations@1")
 ` + text
 	bundle, err := scripts.Resolve(scripts.Source{Name: "test.tengo", Text: []byte(text)}, nil)
 	if err != nil {
@@ -44,36 +45,54 @@ func callsOf(w *fixture) (list []string) {
 
 func TestLibraryModulesRejectInvalidArguments(t *testing.T) {
 	for call, want := range map[string]string{
-		`fleet.create({})`:                                                             `wrong number of arguments`,
-		`fleet.create(1, {})`:                                                          `fleet.create takes the name of the fleet first, not int`,
-		`fleet.create("web", 3)`:                                                       `fleet.create web: the spec is a map`,
-		`fleet.create("web", {}, 1)`:                                                   `options are one map`,
-		`fleet.create("web", {cpus: 1})`:                                               `count is missing`,
-		`fleet.create("web", {count: 0})`:                                              `count must be 1 to 500, not 0`,
-		`fleet.create("web", {count: "2"})`:                                            `count must be an int, not string`,
-		`fleet.create("web", {count: 1, disks: []})`:                                   `the disks are made here; say volumes`,
-		`fleet.create("web", {count: 1, from: ["::/0"]})`:                              `there are no ports`,
-		`fleet.create("web", {count: 1, network: network.get("n"), ports: [1]})`:       `ports is for a network that is made here`,
-		`fleet.create("web", {count: 1, network: network.get("n"), places: [{}, {}]})`: `one network cannot be in 2 places`,
-		`fleet.create("web", {count: 1, volumes: {data: "1"}})`:                        `volumes: data is a size in GiB, not string`,
-		`fleet.create("web", {count: 1, places: []})`:                                  `places is empty`,
-		`fleet.create("web", {count: 1, places: ["node-1"]})`:                          `a place is a map with node or labels`,
-		`fleet.create("web", {count: 1, places: [{nod: "a"}]})`:                        `a place has node or labels, not nod`,
-		`fleet.create("web", {count: 1, each: func(i, n) { return 1 }})`:               `each returns a map with fields of a machine, not int`,
-		`fleet.create("web", {count: 1, cpus: 1, memory: 64})`:                         `no field "memory"; did you mean "memory_mib"?`,
-		`backup.take([])`:                                                              `backup.take: it takes a map`,
-		`backup.take({})`:                                                              `nothing to keep`,
-		`backup.take({volume: ["a"]})`:                                                 `there is no volume; it takes volumes`,
-		`backup.take({volumes: "a"})`:                                                  `volumes must be a list, not string`,
-		`backup.take({volumes: [1]})`:                                                  `volumes are handles or names, not int`,
-		`backup.take({databases: ["a"], archive: true})`:                               `archives are of volumes`,
-		`backup.take({volumes: ["a"]}, "1h")`:                                          `options are one map`,
-		`generations.keep(1, {})`:                                                      `it takes a volume first`,
-		`generations.keep("a", 7)`:                                                     `the spec is a map`,
-		`generations.keep("a", {})`:                                                    `keep must be 1 to 30, not left out`,
-		`generations.keep("a", {keep: 31})`:                                            `keep must be 1 to 30, not 31`,
-		`generations.keep("a", {keep: 1, copies: 2})`:                                  `there is no copies`,
-		`generations.keep("a", {keep: 1, name: 2})`:                                    `name must be a string`,
+		`fleet.create({})`:                                                                              `wrong number of arguments`,
+		`fleet.create(1, {})`:                                                                           `fleet.create takes the name of the fleet first, not int`,
+		`fleet.create("web", 3)`:                                                                        `fleet.create web: the spec is a map`,
+		`fleet.create("web", {}, 1)`:                                                                    `options are one map`,
+		`fleet.create("web", {cpus: 1})`:                                                                `count is missing`,
+		`fleet.create("web", {count: 0})`:                                                               `count must be 1 to 500, not 0`,
+		`fleet.create("web", {count: "2"})`:                                                             `count must be an int, not string`,
+		`fleet.create("web", {count: 1, disks: []})`:                                                    `the disks are made here; say volumes`,
+		`fleet.create("web", {count: 1, from: ["::/0"]})`:                                               `there are no ports`,
+		`fleet.create("web", {count: 1, network: network.get("n"), ports: [1]})`:                        `ports is for a network that is made here`,
+		`fleet.create("web", {count: 1, network: network.get("n"), places: [{}, {}]})`:                  `one network cannot be in 2 places`,
+		`fleet.create("web", {count: 1, volumes: {data: "1"}})`:                                         `volumes: data is a size in GiB, not string`,
+		`fleet.create("web", {count: 1, places: []})`:                                                   `places is empty`,
+		`fleet.create("web", {count: 1, places: ["node-1"]})`:                                           `a place is a map with node or labels`,
+		`fleet.create("web", {count: 1, places: [{nod: "a"}]})`:                                         `a place has node or labels, not nod`,
+		`fleet.create("web", {count: 1, each: func(i, n) { return 1 }})`:                                `each returns a map with fields of a machine, not int`,
+		`fleet.create("web", {count: 1, cpus: 1, memory: 64})`:                                          `no field "memory"; did you mean "memory_mib"?`,
+		`service.create({})`:                                                                            `wrong number of arguments`,
+		`service.create(1, {})`:                                                                         `the name must be a string, not int`,
+		`service.create("web", 3)`:                                                                      `service.create web: the spec must be a map`,
+		`service.create("web", {}, 1)`:                                                                  `a map of options`,
+		`service.create("web", {replica: 3})`:                                                           `unknown field replica; the spec has replicas`,
+		`service.create("web", {container: {image: "web"}})`:                                            `replicas must be 1 to 100, not missing`,
+		`service.create("web", {replicas: 0, container: {image: "web"}})`:                               `replicas must be 1 to 100, not 0`,
+		`service.create("web", {replicas: "2", container: {image: "web"}})`:                             `replicas must be 1 to 100, not 2`,
+		`service.create("web", {replicas: 2})`:                                                          `container must be a map with the fields of container.create, not undefined`,
+		`service.create("web", {replicas: 2, container: {publish: []}})`:                                `publish belongs beside container`,
+		`service.create("web", {replicas: 2, container: {}, publish: 80})`:                              `publish must be a list`,
+		`service.create("web", {replicas: 2, container: {}, publish: [80]})`:                            `publish must have maps`,
+		`service.create("web", {replicas: 2, container: {}, publish: [{share: "a"}]})`:                  `omit share`,
+		`service.create("web", {replicas: 2, container: {image: "web"}, publish: [{port: 0, to: 80}]})`: `publish[0].share needs a port other than 0`,
+		`service.create("web", {replicas: 2, container: {}, update: 10})`:                               `update must be a map`,
+		`service.create("web", {replicas: 2, container: {}, update: {surge: 1}})`:                       `unknown field surge in update`,
+		`service.create("web", {replicas: 2, container: {}, update: {healthy_seconds: 1}})`:             `update.healthy_seconds needs container.health`,
+		`service.create("web", {replicas: 2, container: {image: "web", memory: 64}})`:                   `no field "memory"; did you mean "memory_mib"?`,
+		`backup.take([])`:                                `backup.take: it takes a map`,
+		`backup.take({})`:                                `nothing to keep`,
+		`backup.take({volume: ["a"]})`:                   `there is no volume; it takes volumes`,
+		`backup.take({volumes: "a"})`:                    `volumes must be a list, not string`,
+		`backup.take({volumes: [1]})`:                    `volumes are handles or names, not int`,
+		`backup.take({databases: ["a"], archive: true})`: `archives are of volumes`,
+		`backup.take({volumes: ["a"]}, "1h")`:            `options are one map`,
+		`generations.keep(1, {})`:                        `it takes a volume first`,
+		`generations.keep("a", 7)`:                       `the spec is a map`,
+		`generations.keep("a", {})`:                      `keep must be 1 to 30, not left out`,
+		`generations.keep("a", {keep: 31})`:              `keep must be 1 to 30, not 31`,
+		`generations.keep("a", {keep: 1, copies: 2})`:    `there is no copies`,
+		`generations.keep("a", {keep: 1, name: 2})`:      `name must be a string`,
 	} {
 		o, _ := play(t, withLibrary(t, call), everything(), nil)
 		if o.Status != scripts.Failed || !strings.Contains(o.Failure.Message, want) {
@@ -83,6 +102,41 @@ func TestLibraryModulesRejectInvalidArguments(t *testing.T) {
 		if !strings.HasPrefix(o.Failure.Position, "lib/") && !strings.Contains(want, "wrong number") || !strings.Contains(o.Failure.Position+strings.Join(o.Failure.Trace, " "), "test.tengo:3:") {
 			t.Errorf("%s\nis refused at %s %v, want the module and the caller's line", call, o.Failure.Position, o.Failure.Trace)
 		}
+	}
+}
+
+// The next replica is created after the result of the previous one, and none after a failure.
+func TestServiceUpdatesOneReplicaAfterTheOther(t *testing.T) {
+	p := withLibrary(t, `
+s := service.create("web", {
+	replicas: 3, container: {image: "web", health: {http: "/", retries: 2}}, publish: [{port: 80, to: 8080}], update: {healthy_seconds: 5}
+}, {timeout: "10m"})
+run.output({names: s.names, state: s.replicas[2].state})
+`)
+	w := &fixture{}
+	for i, name := range []string{"web-1", "web-2", "web-3"} {
+		o, err := p.Pass(t.Context(), everything(), w.journal)
+		if err != nil || o.Status != scripts.Waiting || len(o.Calls) != 1 || o.Calls[0].Name != name {
+			t.Fatalf("pass %d: %v, %+v", i, err, o)
+		}
+		c := o.Calls[0]
+		want := map[string]any{
+			"image": "web", "publish": []any{map[string]any{"port": int64(80), "to": int64(8080), "share": "web"}},
+			"health": map[string]any{"http": "/", "retries": int64(2), "healthy_seconds": int64(5)},
+		}
+		op, _ := catalog.Lookup("container.create")
+		if diff := cmp.Diff(op.Args.Fill(want), c.Args); diff != "" || c.Options.Timeout != 600_000 {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+		w.take(t, o.Calls)
+		w.answer(0)
+	}
+	if o, err := p.Pass(t.Context(), everything(), w.journal); err != nil || o.Status != scripts.Completed {
+		t.Errorf("at the end: %v, %+v", err, o)
+	}
+	o, w := play(t, withLibrary(t, `service.create("fail-web", {replicas: 3, container: {image: "web"}})`), everything(), nil)
+	if o.Status != scripts.Failed || o.Failure.Code != writ.CodeInjected || len(w.calls) != 1 {
+		t.Errorf("after a failure: %+v, %v", o.Failure, callsOf(w))
 	}
 }
 
