@@ -23,6 +23,7 @@ import (
 	"writ/internal/failpoint"
 	"writ/internal/metrics"
 	"writ/internal/sqldb"
+	"writ/supervisor/published"
 )
 
 //go:embed migrations/*.sql
@@ -36,6 +37,7 @@ type Journal struct {
 	*health
 	*eventLog
 	known *newest // recently stored frames: signed messages of nodes with results
+	ports *published.Index
 }
 
 // Tx is a transaction on the journal. Its methods compose: either all of their changes are written, or none.
@@ -55,6 +57,7 @@ type batch struct {
 	shifts map[writ.NodeID]Load // changes of loads
 	frames []writ.Digest        // frames that it adds
 	known  *newest              // recent frames on disk
+	ports  *published.Index     // of the journal; nil without an epoch, because other processes may write too
 }
 
 // Open opens the journal at path (":memory:" in tests). It creates one if it is missing.
@@ -108,7 +111,17 @@ func OpenToRead(ctx context.Context, address string) (*Journal, error) {
 func newJournal(db *sqldb.DB) *Journal {
 	return &Journal{
 		db: db, health: newHealth(), reign: reign{db: db}, eventLog: &eventLog{db: db, tail: new(tail)}, known: new(newest),
+		ports: new(published.Index),
 	}
+}
+
+// newBatch returns an empty batch of a journal.
+func newBatch(j *Journal) *batch {
+	b := &batch{known: j.known}
+	if j.epoch.Load() != 0 {
+		b.ports = j.ports
+	}
+	return b
 }
 
 // SetClock sets the clock of transactions; the default is time.Now. Call it before the first write.
@@ -120,7 +133,7 @@ func (j *Journal) Close() error { return j.db.Close() }
 // Read runs `do` on a snapshot of the journal.
 func (j *Journal) Read(ctx context.Context, do func(tx *Tx) error) error {
 	return j.db.Read(ctx,
-		func(tx *sqldb.Tx) error { return do(&Tx{Tx: tx, ctx: ctx, codes: j.codes.Load(), batch: new(batch)}) })
+		func(tx *sqldb.Tx) error { return do(&Tx{Tx: tx, ctx: ctx, codes: j.codes.Load(), batch: newBatch(j)}) })
 }
 
 // Query returns the result of `read`, which runs in a transaction like that of Read.
@@ -224,7 +237,7 @@ func (j *Journal) join(tx *Tx) error {
 	if err := j.mustReign(tx); err != nil {
 		return err
 	}
-	b := &batch{known: j.known}
+	b := newBatch(j)
 	tx.batch, tx.Batch.Common = b, b
 	tx.Batch.End = func(*sqldb.Tx) error {
 		end := &Tx{Tx: tx.Tx, ctx: context.WithoutCancel(tx.ctx), codes: tx.codes, batch: b}
@@ -235,6 +248,7 @@ func (j *Journal) join(tx *Tx) error {
 	}
 	tx.Batch.Done = func() {
 		j.known.add(b.frames)
+		j.ports.Stored(b)
 		for _, do := range b.then {
 			do()
 		}

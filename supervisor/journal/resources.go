@@ -6,6 +6,8 @@ import (
 
 	"writ"
 	"writ/internal/sqldb"
+	"writ/supervisor/placement"
+	"writ/supervisor/published"
 )
 
 // Resource is a resource with the data needed to predict the effect of the next call.
@@ -62,6 +64,7 @@ func (tx *Tx) PutResource(r *Resource) error {
 		}
 	}
 	tx.shift(r.Node, r.load())
+	publish(tx, r.Published())
 	return tx.exec(`INSERT INTO resources (project, kind, name, node, cpu_hundredths, memory_mib, disk_gib, body) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
 		ON CONFLICT (project, kind, name) DO UPDATE SET node = excluded.node, cpu_hundredths = excluded.cpu_hundredths,
 		memory_mib = excluded.memory_mib, disk_gib = excluded.disk_gib, body = excluded.body`,
@@ -78,6 +81,7 @@ func (tx *Tx) RemoveResource(id writ.ResourceID) error {
 		return err
 	}
 	tx.shift(before.Node, Load{}.minus(before.load()))
+	publish(tx, published.Resource{ResourceID: id})
 	if err := Depart(tx, before); err != nil {
 		return err
 	}
@@ -146,6 +150,74 @@ func (tx *Tx) ResourcesOn(node writ.NodeID) ([]*Resource, error) {
 func (tx *Tx) ProjectResources(project writ.ProjectID) ([]*Resource, error) {
 	return list[Resource](tx, "resources",
 		`SELECT project, kind, name, body FROM resources WHERE project = $1 ORDER BY kind, name`, string(project))
+}
+
+// Published returns the published ports of a resource.
+func (r *Resource) Published() published.Resource {
+	return published.Resource{ResourceID: r.ResourceID, Node: r.Node, Ports: published.By(r.Values, r.Args)}
+}
+
+// publish records the published ports of a changed resource.
+func publish(tx *Tx, r published.Resource) {
+	if tx.ports != nil {
+		tx.ports.Set(r, tx.batch)
+	}
+}
+
+// UsersOfPorts returns the resources that publish one of these ports, sorted. The first write transaction of an epoch
+// that calls it reads all resources, and later ones read only the resources of failed writes. Before that, each read
+// transaction reads all resources.
+func UsersOfPorts(tx *Tx, ports []placement.Port) ([]published.User, error) {
+	writes := tx.ports != nil && tx.Batch != nil
+	if tx.ports == nil || !writes && !tx.ports.Loaded() {
+		all, err := publishing(tx)
+		return published.Users(all, ports), err
+	}
+	if writes && !tx.ports.Loaded() {
+		all, err := publishing(tx)
+		if err != nil {
+			return nil, err
+		}
+		tx.ports.Load(all)
+	}
+	again, err := publishingOf(tx, tx.ports.Unsure(tx.batch))
+	if err != nil {
+		return nil, err
+	}
+	if writes {
+		for _, r := range again {
+			tx.ports.Set(r, tx.batch)
+		}
+		again = nil
+	}
+	return tx.ports.Users(ports, again), nil
+}
+
+// publishingOf returns the published ports of some resources. Missing resources have no ports.
+func publishingOf(tx *Tx, ids []writ.ResourceID) ([]published.Resource, error) {
+	some := make([]published.Resource, 0, len(ids))
+	for _, id := range ids {
+		r, err := tx.Resource(id)
+		switch {
+		case r != nil:
+			some = append(some, r.Published())
+		case err == nil || isForged(err):
+			some = append(some, published.Resource{ResourceID: id})
+		default:
+			return nil, err
+		}
+	}
+	return some, nil
+}
+
+// publishing returns the published ports of all resources.
+func publishing(tx *Tx) ([]published.Resource, error) {
+	resources, err := tx.Resources()
+	all := make([]published.Resource, 0, len(resources))
+	for _, r := range resources {
+		all = append(all, r.Published())
+	}
+	return all, err
 }
 
 // OpenCallOn returns another run with an open call that may still change the resource, or "".

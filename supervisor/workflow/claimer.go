@@ -14,6 +14,8 @@ import (
 	"writ/supervisor/bound"
 	"writ/supervisor/inuse"
 	"writ/supervisor/journal"
+	"writ/supervisor/placement"
+	"writ/supervisor/published"
 )
 
 // placementReader is the part of the journal that claiming and placing read. A step reads a transaction. A preview
@@ -22,7 +24,8 @@ type placementReader interface {
 	resourceReader
 	OpenCallOn(id writ.ResourceID, except writ.RunID) (writ.RunID, error)
 	Loads() (map[writ.NodeID]journal.Load, error)
-	ResourcesOn(node writ.NodeID) ([]*journal.Resource, error)
+	// UsersOfPorts returns the resources that publish one of these ports.
+	UsersOfPorts(ports []placement.Port) ([]published.User, error)
 	// Users returns the users of the resources of a project.
 	Users(project writ.ProjectID) (*inuse.Index, error)
 }
@@ -67,6 +70,11 @@ func (r *txReader) Users(project writ.ProjectID) (*inuse.Index, error) {
 		r.users = inuse.NewIndex(all)
 	}
 	return r.users, nil
+}
+
+// UsersOfPorts implements placementReader.
+func (r *txReader) UsersOfPorts(ports []placement.Port) ([]published.User, error) {
+	return journal.UsersOfPorts(r.Tx, ports)
 }
 
 // once returns the value of a key in `known`. A missing value is read and stored.

@@ -13,6 +13,7 @@ import (
 	"writ/supervisor/inuse"
 	"writ/supervisor/journal"
 	"writ/supervisor/placement"
+	"writ/supervisor/published"
 )
 
 // maxRounds limits how often the open calls of a plan are arranged again because some of them have ended. A script that
@@ -114,19 +115,20 @@ func (d *Draft) Users(project writ.ProjectID) (*inuse.Index, error) {
 	return d.users, nil
 }
 
-// ResourcesOn implements placementReader.
-func (d *Draft) ResourcesOn(node writ.NodeID) ([]*journal.Resource, error) {
-	stored, err := d.tx.ResourcesOn(node)
-	all := slices.DeleteFunc(stored, func(r *journal.Resource) bool {
-		_, changed := d.laid[r.ResourceID]
-		return changed
+// UsersOfPorts implements placementReader.
+func (d *Draft) UsersOfPorts(ports []placement.Port) ([]published.User, error) {
+	users, err := journal.UsersOfPorts(d.tx, ports)
+	users = slices.DeleteFunc(users, func(u published.User) bool {
+		_, overlaid := d.laid[u.ResourceID]
+		return overlaid
 	})
+	var overlaid []published.Resource
 	for _, r := range d.laid {
-		if r != nil && r.Node == node {
-			all = append(all, r)
+		if r != nil {
+			overlaid = append(overlaid, r.Published())
 		}
 	}
-	return all, err
+	return append(users, published.Users(overlaid, ports)...), err
 }
 
 // Loads implements placementReader.

@@ -10,6 +10,7 @@ import (
 	"writ/sal/catalog"
 	"writ/supervisor/journal"
 	"writ/supervisor/placement"
+	"writ/supervisor/published"
 )
 
 // placer gives each claimed call a node. Each placed group reduces the free capacity of its candidate.
@@ -346,7 +347,7 @@ func (t *placer) refusePorts(c *journal.Call, on placement.Candidate) (bool, err
 // takePorts marks the ports that calls publish as taken on their node.
 func (t *placer) takePorts(on *placement.Candidate, calls []*journal.Call) {
 	for _, c := range calls {
-		claimPorts(on, catalog.Publishing(c.Args["publish"]), c.Resource(), t.run.Project)
+		claimPorts(on, published.In(c.Args["publish"]), c.Resource(), t.run.Project)
 	}
 }
 

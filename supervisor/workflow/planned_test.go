@@ -10,6 +10,8 @@ import (
 	"writ/supervisor/hold"
 	"writ/supervisor/inuse"
 	"writ/supervisor/journal"
+	"writ/supervisor/placement"
+	"writ/supervisor/published"
 )
 
 // memory is a placementReader that counts its reads.
@@ -32,9 +34,9 @@ func (m *memory) OpenCallOn(id writ.ResourceID, _ writ.RunID) (writ.RunID, error
 	return "", nil
 }
 
-func (m *memory) Loads() (map[writ.NodeID]journal.Load, error)         { return nil, nil }
-func (m *memory) ResourcesOn(writ.NodeID) ([]*journal.Resource, error) { return nil, nil }
-func (m *memory) Users(writ.ProjectID) (*inuse.Index, error)           { return m.index, nil }
+func (m *memory) Loads() (map[writ.NodeID]journal.Load, error)            { return nil, nil }
+func (m *memory) Users(writ.ProjectID) (*inuse.Index, error)              { return m.index, nil }
+func (m *memory) UsersOfPorts([]placement.Port) ([]published.User, error) { return nil, nil }
 
 // oneNode is a datacenter with one node.
 type oneNode struct{ writ.Node }

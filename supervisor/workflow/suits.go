@@ -2,12 +2,14 @@ package workflow
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 
 	"writ"
 	"writ/sal/catalog"
 	"writ/supervisor/journal"
 	"writ/supervisor/placement"
+	"writ/supervisor/published"
 )
 
 // unsuitable returns the error of a call whose driver would reject one of its resources: an image of another format, or
@@ -70,62 +72,53 @@ func portsOf(op *catalog.Operation, c *journal.Call, have *journal.Resource) []p
 	if op.Effect != catalog.Make {
 		return nil
 	}
-	held := map[placement.Port]bool{}
+	held := make(map[placement.Port]bool)
 	if have != nil {
-		for _, p := range publishedBy(have) {
-			held[portOf(p)] = true
+		for _, p := range published.By(have.Values, have.Args) {
+			held[p.Port] = true
 		}
 	}
-	var all []placement.PortRequest
-	for _, p := range catalog.Publishing(c.Args["publish"]) {
-		if !held[portOf(p)] {
-			all = append(all, placement.PortRequest{Port: portOf(p), Share: p.Share})
-		}
-	}
-	return all
+	return slices.DeleteFunc(published.In(c.Args["publish"]), func(p placement.PortRequest) bool { return held[p.Port] })
 }
 
-func portOf(p catalog.Publish) placement.Port {
-	return placement.Port{Protocol: p.Protocol, Number: p.Port}
-}
-
-// addPorts sets the published ports of the candidates. They are read only if a call that has to be placed publishes ports.
+// addPorts sets the published ports of the candidates that the calls to place may publish, too.
 func addPorts(t *Step, records placementReader, candidates []placement.Candidate) error {
-	if !slices.ContainsFunc(t.calls.all, func(c *journal.Call) bool {
-		unplaced := t.isClaimed(c) || c.State == writ.CallPlanned && c.Node == ""
-		return unplaced && len(catalog.Publishing(c.Args["publish"])) > 0
-	}) {
+	wanted := make(map[placement.Port]bool)
+	for _, c := range t.calls.all {
+		if !t.isClaimed(c) && (c.State != writ.CallPlanned || c.Node != "") {
+			continue
+		}
+		for _, p := range published.In(c.Args["publish"]) {
+			wanted[p.Port] = true
+		}
+	}
+	if len(wanted) == 0 {
 		return nil
 	}
-	for i := range candidates {
-		there, err := records.ResourcesOn(candidates[i].ID)
-		if err != nil {
-			return err
-		}
-		for _, r := range there {
-			claimPorts(&candidates[i], publishedBy(r), r.ResourceID, t.run.Project)
-		}
+	users, err := records.UsersOfPorts(slices.Collect(maps.Keys(wanted)))
+	if err != nil {
+		return err
 	}
 	at := indexOf(candidates)
+	for _, u := range users {
+		if i, known := at[u.Node]; known {
+			claimPorts(&candidates[i], []placement.PortRequest{u.PortRequest}, u.ResourceID, t.run.Project)
+		}
+	}
 	for _, c := range t.calls.all { // placed in an earlier step, without a result yet
 		if c.State.Ended() || c.Node == "" || t.isClaimed(c) {
 			continue
 		}
 		if i, known := at[c.Node]; known {
-			claimPorts(&candidates[i], catalog.Publishing(c.Args["publish"]), c.Resource(), t.run.Project)
+			claimPorts(&candidates[i], published.In(c.Args["publish"]), c.Resource(), t.run.Project)
 		}
 	}
 	return nil
 }
 
-// publishedBy returns the ports that a resource has, and the ports that it asked for.
-func publishedBy(r *journal.Resource) []catalog.Publish {
-	return append(catalog.Publishing(r.Values["published"]), catalog.Publishing(r.Args["publish"])...)
-}
-
 // claimPorts marks ports of a candidate as published by a resource, for calls of a project. It does not reveal names of
 // resources of other projects.
-func claimPorts(on *placement.Candidate, ports []catalog.Publish, by writ.ResourceID, asks writ.ProjectID) {
+func claimPorts(on *placement.Candidate, ports []placement.PortRequest, by writ.ResourceID, asks writ.ProjectID) {
 	if len(ports) == 0 {
 		return
 	}
@@ -134,12 +127,12 @@ func claimPorts(on *placement.Candidate, ports []catalog.Publish, by writ.Resour
 	}
 	counted := make(map[placement.Port]bool, len(ports))
 	for _, p := range ports {
-		at, use := portOf(p), on.Ports[portOf(p)]
-		if p.Port == 0 {
+		use := on.Ports[p.Port]
+		if p.Number == 0 {
 			continue
 		}
-		if !counted[at] {
-			counted[at] = true
+		if !counted[p.Port] {
+			counted[p.Port] = true
 			use.Containers++
 		}
 		user := by.String()
@@ -148,7 +141,7 @@ func claimPorts(on *placement.Candidate, ports []catalog.Publish, by writ.Resour
 			user, use.Share = "another project", ""
 		}
 		use.User = cmp.Or(use.User, user)
-		on.Ports[at] = use
+		on.Ports[p.Port] = use
 	}
 }
 
