@@ -95,7 +95,8 @@ func (l *liar) change(r *http.Response) error {
 		r.StatusCode = problem.Status
 		r.Header.Set("Content-Type", api.ProblemType)
 	}
-	if _, is := told.(api.StatementAnswer); is {
+	switch told.(type) {
+	case api.StatementAnswer, api.SignedText:
 		r.StatusCode = http.StatusOK
 		r.Header.Set("Content-Type", "application/json")
 	}

@@ -16,6 +16,7 @@ import (
 
 	"writ"
 	"writ/cmd/writ/internal/test/testcluster"
+	"writ/coord/api"
 	"writ/identity/sshsig"
 	"writ/internal/test/ociregistry"
 	"writ/internal/test/testenv"
@@ -34,6 +35,7 @@ func TestCoordinatorCannotChooseRollback(t *testing.T) {
 	scripts := map[string]string{
 		"one.tengo": "x := 1\n", "two.tengo": "x := 2\n", "bad.tengo": "run := import(\"run\")\nrun.fail(\"bad\")\n",
 		"now.tengo": "x := 4\n", "first.tengo": "x := 0\n", "other.tengo": "x := 5\n", "never.tengo": "x := 6\n",
+		"stale.tengo": "x := 7\n",
 	}
 	for name, text := range scripts {
 		s.Script(name, text)
@@ -47,6 +49,7 @@ func TestCoordinatorCannotChooseRollback(t *testing.T) {
 	}
 	one, two := submit("one.tengo", "web"), submit("two.tengo", "web")
 	s.Writ("sign", "never.tengo", "--deployment", "web@1", "-o", "never.writ") // by the same person, for the same revision
+	s.Writ("sign", "stale.tengo", "--deployment", "web@1", "-o", "stale.writ")
 	bad := submit("bad.tengo", "web")
 	submit("now.tengo", "web")
 	submit("first.tengo", "other")
@@ -140,6 +143,27 @@ func TestCoordinatorCannotChooseRollback(t *testing.T) {
 		}
 		if got := s.Writ("deployment", "history", "web", "-o", "name"); got != "4\n3\n2\n1\n" {
 			t.Fatalf("%s: the revisions are %q", name, got)
+		}
+	}
+	if _, said, code := s.Try("submit", "stale.writ"); code != writ.CodeConflict.Info().Exit {
+		t.Errorf("a text for an earlier revision: exit %d\n%s", code, said)
+	}
+	refused := strings.TrimSpace(s.Writ("run", "list", "--script", "stale.tengo", "-o", "name"))
+	stale, err := os.ReadFile(filepath.Join(s.Dir, "stale.writ"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, accepted := range []any{nil, runOf(one)["accepted"]} {
+		succeeded := shows(refused, is(map[string]any{"state": "succeeded", "revision": 2, "accepted": accepted}), nil)
+		payload, _ := runOf(refused)["payload"].(string)
+		l.lies(func(path string, answer any) any {
+			if strings.Contains(path, payload) { // it keeps no refused text
+				return api.SignedText{Signed: stale}
+			}
+			return succeeded(path, answer)
+		})
+		if said, code := rollBack(""); code != writ.ExitUnverified || !strings.Contains(said, refused) {
+			t.Errorf("a refused text that succeeded, accepted at %v: exit %d\n%s", accepted, code, said)
 		}
 	}
 	l.lies(nil)
