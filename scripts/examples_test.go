@@ -41,8 +41,8 @@ func TestExamplesPassTheirCheckAndRun(t *testing.T) {
 				"archives": map[string]any{}},
 		},
 		"service.tengo": {
-			operations: []string{"container.create"},
-			calls:      []string{"container.create web-1", "container.create web-2", "container.create web-3"},
+			operations: []string{"container.create", "image.fetch"},
+			calls:      []string{"image.fetch web", "container.create web-1", "container.create web-2", "container.create web-3"},
 			output:     map[string]any{"replicas": []any{"web-1", "web-2", "web-3"}},
 		},
 		"web.tengo": {

@@ -65,7 +65,7 @@ func TestPlanOfAnExampleIsItsRun(t *testing.T) {
 		{file: "fleet.tengo", params: map[string]any{"count": int64(1)}, calls: 5},
 		{file: "pair.tengo", calls: 3},
 		{file: "migrate.tengo", calls: 4},
-		{file: "service.tengo", calls: 3},
+		{file: "service.tengo", calls: 4},
 		{file: "backup.tengo", calls: 4, horizon: "lib/backup@1:133:23: the condition depends on herodb shop-store"},
 	} {
 		planned[test.file] = true
