@@ -253,6 +253,10 @@ machine.create("m", {cpus: 1, memory_mib: 512, disks: [a, b]})
 volume.create("c", {size_gib: 600})
 volume.get("nothing")
 `,
+		"refused before its last read": previewModules + `
+run.log(volume.get("nothing").path)
+run.log(volume.create("a", {size_gib: 1}).path)
+`,
 		"waits": previewModules + `
 a := volume.create("a", {size_gib: 1})
 run.log(a.path)

@@ -171,6 +171,7 @@ func (d *Draft) CarryOut(ctx context.Context, last []int) error {
 		}
 		if at := slices.IndexFunc(p.waits, func(seq int) bool { return d.step.calls.at(seq).State == writ.CallFailed }); at >= 0 {
 			stopAt(d, i, p.waits[at])
+			last = nil // the script does not come that far, and some of these calls are not made
 			break
 		}
 		if err := d.step.addCall(p.NewCall); err != nil {
