@@ -40,19 +40,23 @@ machine.start(m)
 }
 
 func TestResourceCallsFollowScriptOrder(t *testing.T) {
+	const image = `i := image.fetch("i", {url: "https://images.example/i.tar", sha256: "0000000000000000000000000000000000000000000000000000000000000000", format: "oci"}); `
 	for _, tt := range []struct{ name, script, want string }{
 		{"GetAfterCreate", `a := volume.create("v", {size_gib: 1}); b := volume.get("v"); run.output({same: a.uid == b.uid})`, "map[same:true]"},
 		{"GetAfterDelete", `volume.create("v", {size_gib: 1}); volume.delete("v"); e := volume.get("v").err; run.output({code: e.code})`, "map[code:RESOURCE_UNKNOWN]"},
 		{"CreateAfterDelete", `a := volume.create("v", {size_gib: 900}); volume.delete("v"); b := volume.create("v", {size_gib: 900}); run.output({same: a.uid == b.uid})`, "map[same:false]"},
 		{"DeleteTwice", `volume.create("v", {size_gib: 1}); volume.delete("v"); e := volume.delete("v").err; run.output({failed: !!e})`, "map[failed:false]"},
 		{"Grow", `volume.create("v", {size_gib: 300}); volume.create("v", {size_gib: 600}); e := volume.resize("v", {size_gib: 900}).err; run.output({failed: !!e})`, "map[failed:false]"},
+		{"RunTwice", image + `a := container.run("p", {image: i, memory_mib: 16}); b := container.run("p", {image: i, memory_mib: 16}); c := container.run("p", {image: i, memory_mib: 16}); run.output({failed: !!c.err})`, "map[failed:false]"},
+		{"RunTwiceCrosswise", image + strings.ReplaceAll(image, `i := image.fetch("i"`, `j := image.fetch("j"`) + `container.run("p", {image: i, memory_mib: 16}); container.run("q", {image: j, memory_mib: 16}); container.run("q", {image: i, memory_mib: 16}); e := container.run("p", {image: j, memory_mib: 16}).err; run.output({failed: !!e})`, "map[failed:false]"},
+		{"CreateAfterDeleteBesideAnImage", image + `a := container.create("c", {image: i, memory_mib: 16}); container.delete("c"); b := container.create("c", {image: i, memory_mib: 16}); e := container.start(b).err; run.output({same: a.uid == b.uid, failed: !!e})`, "map[failed:false same:false]"},
 		{"GrowTooMuch", `volume.create("v", {size_gib: 300}).uid; e := volume.resize("v", {size_gib: 1001}).err; run.output({code: e.code})`, "map[code:NO_CAPACITY]"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			inSim(t, func(t *testing.T, s *sim) {
 				s.join("n1", slowly(time.Second)) // 1000 GiB
 				time.Sleep(2 * time.Second)
-				script := "volume := import(\"volume\")\nrun := import(\"run\")\n" + strings.ReplaceAll(tt.script, "; ", "\n") + "\n"
+				script := serviceModules + strings.ReplaceAll(tt.script, "; ", "\n") + "\n"
 				run, calls := s.wantState(s.submit(script), writ.RunSucceeded)
 				if got := fmt.Sprint(run.Output); got != tt.want {
 					t.Errorf("output = %s, want %s", got, tt.want)

@@ -19,9 +19,42 @@ func groups(t *Step) [][]*journal.Call {
 // claimedGroups returns the calls to place, grouped by calls that need the same node. Groups with an unclaimed call are
 // omitted.
 func claimedGroups(t *Step) [][]*journal.Call {
-	return slices.DeleteFunc(groups(t), func(group []*journal.Call) bool {
-		return slices.ContainsFunc(group, func(c *journal.Call) bool { return !c.Claimed })
+	groups := groups(t)
+	later := entangled(t, groups)
+	for i, group := range groups {
+		groups[i] = slices.DeleteFunc(group, func(c *journal.Call) bool { return later[c.Seq] })
+	}
+	return slices.DeleteFunc(groups, func(group []*journal.Call) bool {
+		return len(group) == 0 || slices.ContainsFunc(group, isUnclaimed)
 	})
+}
+
+func isUnclaimed(c *journal.Call) bool { return !c.Claimed }
+
+// entangled returns the calls that must leave their groups, by seq: each waits for a call whose group would wait too, or
+// needs such a call. Otherwise the script run("a", i), run("a", i) would wait for ever: both calls need the node of the
+// image i, and the second one gets its claim when the first one has ended. A call that left its group goes to the node
+// of its needs later.
+func entangled(t *Step, groups [][]*journal.Call) map[int]bool {
+	incomplete := make(map[int]bool)
+	for _, group := range groups {
+		if slices.ContainsFunc(group, isUnclaimed) {
+			for _, c := range group {
+				incomplete[c.Seq] = true
+			}
+		}
+	}
+	if len(incomplete) == 0 {
+		return nil
+	}
+	later, needs := make(map[int]bool), t.calls.needs()
+	for _, c := range t.calls.all { // each call is behind its needs
+		waits := incomplete[c.Seq] && !c.Claimed && c.Why.Code == writ.ReasonCall && incomplete[c.Why.Seq]
+		if waits || slices.ContainsFunc(needs[c.Seq], func(seq int) bool { return later[seq] }) {
+			later[c.Seq] = true
+		}
+	}
+	return later
 }
 
 // connected returns the planned calls that were not yet ready to be sent, grouped by calls that need the same node.
