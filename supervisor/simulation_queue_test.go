@@ -69,9 +69,9 @@ func (p *process) die() {
 	}
 }
 
-// hears reports whether the process can hear and be heard since a while.
+// hears reports whether the process is alive, and could hear and be heard for a while.
 func (p *process) hears(since time.Duration) bool {
-	return time.Now().UnixNano()-p.heard.Load() > int64(since)
+	return !p.dead.Load() && time.Now().UnixNano()-p.heard.Load() > int64(since)
 }
 
 // stand waits while the process stands still.

@@ -73,7 +73,12 @@ func TestSimulation(t *testing.T) {
 	if *simNodes > 0 {
 		size = *simNodes
 	}
-	t.Cleanup(func() { t.Logf("%d seeds: %s", total.seeds, &total) })
+	t.Cleanup(func() {
+		t.Logf("%d seeds: %s", total.seeds, &total)
+		if *simSeed == 0 && total.looks < total.moments*2/3 {
+			t.Errorf("only after %d of %d events, it was checked what wakes the open runs", total.looks, total.moments)
+		}
+	})
 	var lives []life
 	if *simSeed != 0 {
 		lives = []life{{*simSeed, faulty, size}}
