@@ -51,13 +51,12 @@ func (m *Marker) Compare(ctx context.Context) (Mark, error) {
 	}
 	head, err := m.Journal.Head(ctx)
 	if err == nil && (mark.Restored || head.Behind(mark.Head)) {
-		m.Log.Warn("journal restored from a backup: its runs wait until every node has reported its inventory",
-			"epoch", head.Epoch, "event", head.Seq, "epoch_seen", mark.Epoch, "event_seen", mark.Seq,
-			"said_by_operator", mark.Restored)
+		text := "journal restored from a backup: its runs wait until every node has reported its inventory"
 		if !mark.Restored {
-			m.Log.Warn("the journal is older than its mark: it came from a backup, or its files were copied without the end of it. " +
-				"If a copy lacks journal.db-wal, stop the supervisor and copy the whole directory again")
+			text += ". If it is a copy without journal.db-wal, stop the supervisor and copy the whole directory again"
 		}
+		m.Log.Warn(text, "epoch", head.Epoch, "event", head.Seq, "epoch_seen", mark.Epoch, "event_seen", mark.Seq,
+			"said_by_operator", mark.Restored)
 		m.Journal.CameFromBackup()
 	}
 	return mark, err
