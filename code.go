@@ -150,6 +150,7 @@ const (
 	CodeSecretUnreadable       Code = "SECRET_UNREADABLE"
 	CodeUnhealthy              Code = "UNHEALTHY"
 	CodeProgramFailed          Code = "PROGRAM_FAILED"
+	CodeFileTooLarge           Code = "FILE_TOO_LARGE"
 	CodeInjected               Code = "INJECTED"
 	CodeInjectedFinal          Code = "INJECTED_FINAL"
 )
@@ -613,6 +614,10 @@ var Codes = []CodeInfo{
 	{
 		CodeProgramFailed, Failed, false, 422, ExitFailed, "The program of `container.run` ended with another exit code than 0.",
 		"The message has the end of its output. Mend the program. With `check: false`, the script gets the exit code instead.",
+	},
+	{
+		CodeFileTooLarge, Invalid, false, 422, ExitFailed, "A file in `files` has more than 1 MiB.",
+		"Put larger content into an image or a volume.",
 	},
 	{CodeInjected, Unavailable, true, 422, ExitFailed, "A simulated driver was configured to fail here.", ""},
 	{CodeInjectedFinal, Failed, false, 422, ExitFailed, "A simulated driver was configured to fail here permanently.", ""},

@@ -187,12 +187,8 @@ func writeRows(b *strings.Builder, s catalog.Schema, under string, marksChanges 
 			help += " — *can change*"
 		}
 		fmt.Fprintf(b, "| `%s%s` | %s | %s | %s |\n", under, f.Name, f.Takes(), value, strings.ReplaceAll(help, "|", "\\|"))
-		if f.Type == catalog.List && f.Elem.Type == catalog.Object {
-			writeRows(b, f.Elem.Fields, under+f.Name+"[].", false)
-		}
-		if f.Type == catalog.Object {
-			writeRows(b, f.Fields, under+f.Name+".", false)
-		}
+		between, fields := catalog.Nested(f)
+		writeRows(b, fields, under+f.Name+between, false)
 	}
 }
 

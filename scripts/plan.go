@@ -86,6 +86,9 @@ func (p *Plan) describe(v any) string {
 		if secret, ok := catalog.SecretOf(v); ok {
 			return secret.String()
 		}
+		if text, ok := catalog.ComposedOf(v); ok {
+			return strconv.Quote(text.String())
+		}
 		var texts []string
 		for _, key := range slices.Sorted(maps.Keys(v)) {
 			texts = append(texts, key+": "+p.describe(v[key]))

@@ -1,6 +1,7 @@
 package scripts_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -60,6 +61,80 @@ run.log("with", secret, [secret], type_name(secret))
 	}
 }
 
+// Promise: Secrets: A text with secrets in it, of `run.text`, is a secret: the script and the datacenter have only names.
+// How: The call has the parts of the text, with the names of secrets; the driver joins them.
+// Also: TestOnlyRevealShowsAComposedText, TestLogMasksSecretsOfTexts
+func TestTextWithSecretsIsASecret(t *testing.T) {
+	o := passed(t, withSecret(), `
+s := run.secret("db-password")
+user := run.text("{who}:", {who: "app"})
+inner := run.text("{user}{s}@{host}:{port}", {user: user, s: s, host: "db.internal", port: 5432})
+whole := run.text("{{\"url\": \"postgres://{inner}/{db}\"}}", {inner: inner, db: run.secret("db")})
+container.create("web", {image: "web", env: {URL: whole, ALONE: run.text("{s}", {s: s}), PLAIN: run.text("{a}{a}-{{}}", {a: 1})}})
+run.log(whole, type_name(whole), type_name(user), user)
+`)
+	if o.Status != scripts.Completed {
+		t.Fatalf("%+v", o.Failure)
+	}
+	want := map[string]any{
+		"URL": map[string]any{"parts": []any{
+			`{"url": "postgres://app:`, map[string]any{"secret": "db-password@3"}, "@db.internal:5432/", map[string]any{"secret": "db@1"}, `"}`,
+		}},
+		"ALONE": map[string]any{"secret": "db-password@3"},
+		"PLAIN": "11-{}",
+	}
+	if diff := cmp.Diff(want, o.Calls[0].Args["env"]); diff != "" {
+		t.Error(diff)
+	}
+	log := `{"url": "postgres://app:<secret db-password>@db.internal:5432/<secret db>"} secret string app:`
+	if diff := cmp.Diff([]string{log}, o.Logs); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestTemplateErrorsAreNamed(t *testing.T) {
+	for call, want := range map[string]string{
+		`run.text("{a}", {})`:                                     "no value for {a}",
+		`run.text("{a}", {a: undefined})`:                         "no value for {a}",
+		`run.text("a", {a: 1})`:                                   "has no {a}",
+		`run.text("{a", {a: 1})`:                                  "{name} for a value and {{ for the character {",
+		`run.text("a}", {})`:                                      "}} for the character }",
+		`run.text("{a b}", {"a b": 1})`:                           "{name} for a value",
+		`run.text("{a}", {a: 1.5})`:                               "is a float",
+		`run.text("{a}", {a: [s]})`:                               "is a array",
+		`run.text("{a}", {a: volume.create("v", {size_gib: 1})})`: "a handle; read one of its fields",
+		`run.text(s, {})`:                                         "a template first, not a secret",
+		`run.text("a", s)`:                                        "a map second, not a secret",
+		`run.text("a")`:                                           "",
+		`func() { t := "{s}"; for i := 0; i < 8; i++ { t += t }; return run.text(t, {s: s}) }()`: "200 parts",
+	} {
+		o := passed(t, withSecret(), `s := run.secret("db-password"); x := `+call)
+		if o.Status != scripts.Failed || !strings.Contains(o.Failure.Message, want) || o.Failure.Position == "" {
+			t.Errorf("%s: %s %+v, want %q", call, o.Status, o.Failure, want)
+		}
+	}
+}
+
+// A text is unknown in a plan until its values are known.
+func TestPlanShowsTextWithSecrets(t *testing.T) {
+	plan, err := interpreter.PlanOf(t.Context(), bundleOf(imports+`
+store := herodb.create("store", {memory_mib: 64, password: run.secret("db-password")})
+container.create("web", {image: "web", env: {
+	DB: run.text("redis://:{s}@{at}", {s: run.secret("db-password"), at: store.address}),
+	KNOWN: run.text("redis://:{s}@x", {s: run.secret("db-password")})
+}})
+`), withSecret())
+	if err != nil || plan.Failure != nil {
+		t.Fatal(err)
+	}
+	shown := plan.Describe(plan.Calls[1].Args)
+	for _, want := range []string{"DB: (known after herodb store)", `KNOWN: "redis://:<secret db-password>@x"`} {
+		if !strings.Contains(shown, want) {
+			t.Errorf("%s is not in %s", want, shown)
+		}
+	}
+}
+
 func TestSecretIsOnlyAnArgument(t *testing.T) {
 	for _, misuse := range []string{
 		`s + "x"`, `"x" + s`, `"x" + [s]`, `s < "x"`,
@@ -71,8 +146,10 @@ func TestSecretIsOnlyAnArgument(t *testing.T) {
 		`volume.create("a", {size_gib: 1}, {labels: {a: s}})`, `container.exec("a", {command: ["x", s]})`, `container.create("a", {image: s})`,
 		`container.create("a", {image: "b", env: s})`, `container.create("a", {image: "b", env: {A: {secret: "db-password@3"}}})`,
 		`herodb.create("a", {memory_mib: 64, password: "in the open"})`, `run.secret(s)`,
+		`"x" + c`, `c == c ? c[0] : c[0]`, `string(c)`, `import("json").encode(c)`, `run.output({v: c})`, `volume.get(c)`, `len(c)`,
+		`container.create("a", {image: "b", env: {A: {parts: ["x", {secret: "db-password@3"}]}}})`, `container.exec("a", {command: ["x", c]})`,
 	} {
-		o := passed(t, withSecret(), `s := run.secret("db-password"); x := `+misuse)
+		o := passed(t, withSecret(), `s := run.secret("db-password"); c := run.text("a{s}", {s: s}); x := `+misuse)
 		if o.Status != scripts.Failed || len(o.Calls) > 0 || o.Failure.Position == "" {
 			t.Errorf("%s: %s, %d calls, %+v", misuse, o.Status, len(o.Calls), o.Failure)
 		}

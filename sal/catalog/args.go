@@ -29,7 +29,19 @@ func (s Schema) Fill(args map[string]any) map[string]any {
 	return filled
 }
 
+// long returns the long form of a value: an object in place of its field Short.
+func long(f *Field, v any) any {
+	if f.Type != Object || f.Short == "" {
+		return v
+	}
+	if m, isMap := v.(map[string]any); isMap && !isTextForm(m) {
+		return v
+	}
+	return map[string]any{f.Short: v}
+}
+
 func (f *Field) fill(v any) any {
+	v = long(f, v)
 	if h, ok := HundredthsOf(v); ok && f.Type == Decimal {
 		return decimal(h)
 	}
@@ -46,19 +58,28 @@ func (f *Field) fill(v any) any {
 		if f.Type == Object {
 			return f.Fields.Fill(v)
 		}
-		return maps.Clone(v)
+		filled := maps.Clone(v)
+		for key := range filled {
+			if f.Type == Map {
+				filled[key] = f.Elem.fill(filled[key])
+			}
+		}
+		return filled
 	default:
 		return v
 	}
 }
 
 // ReplaceHandles returns a copy of args and applies replace to every handle. Handles given as names stay unchanged: see
-// Named. Every Secret is replaced by its encoded form. args must fit the schema. ReplaceHandles stops at the first
-// error of replace.
+// Named. Every Secret and Composed is replaced by its encoded form. args must fit the schema. ReplaceHandles stops at
+// the first error of replace.
 func (s Schema) ReplaceHandles(args map[string]any, replace func(handle any) (any, error)) (map[string]any, error) {
 	return s.rewrite(args, func(f *Field, v any) (any, error) {
-		if name, ok := v.(Secret); ok {
-			return name.form(), nil
+		switch v := v.(type) {
+		case Secret:
+			return v.form(), nil
+		case Composed:
+			return v.form(), nil
 		}
 		if _, named := v.(string); named || f.Type != Handle {
 			return v, nil
@@ -153,11 +174,11 @@ func (f *Field) rewrite(v any, leaf func(f *Field, v any) (any, error)) (any, er
 			return leaf(f, v)
 		}
 	case Map:
-		if m, ok := v.(map[string]any); ok && f.Elem.Secret {
+		if m, ok := v.(map[string]any); ok && f.Elem.takesSecrets() {
 			return f.rewriteMap(m, leaf)
 		}
 	case Object:
-		if m, ok := v.(map[string]any); ok {
+		if m, ok := long(f, v).(map[string]any); ok {
 			return f.Fields.rewrite(m, leaf)
 		}
 	case List:
@@ -181,7 +202,7 @@ func (f *Field) rewrite(v any, leaf func(f *Field, v any) (any, error)) (any, er
 func (f *Field) rewriteMap(m map[string]any, leaf func(f *Field, v any) (any, error)) (any, error) {
 	out := make(map[string]any, len(m))
 	for key, e := range m {
-		replaced, err := leaf(f.Elem, e)
+		replaced, err := f.Elem.rewrite(e, leaf)
 		if err != nil {
 			return nil, err
 		}
@@ -233,8 +254,8 @@ func (f *Field) same(a, b any) bool {
 			return maps.EqualFunc(x, y, f.Elem.same)
 		}
 	case Object:
-		x, okx := a.(map[string]any)
-		y, oky := b.(map[string]any)
+		x, okx := long(f, a).(map[string]any)
+		y, oky := long(f, b).(map[string]any)
 		if okx && oky {
 			mutable, immutable := f.Fields.Changed(x, y)
 			return len(mutable)+len(immutable) == 0

@@ -352,6 +352,7 @@ const loginKey = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIDwUdFwEreDQth3W4mW2Geh6e6
 var examples = map[string]string{
 	"name": "web-0", "sha256": strings.Repeat("0a", 32), "source": "https://example.com/a", "prefix": "400::/7", "prefix4": "10.1.0.0/24",
 	"path": "/data", "urlpath": "/healthz", "account": "ci", "sshkey": loginKey, "variable": "A", "cmdline": "quiet", "program": "sh", "value": "a", "version": "7.2", "userdata": "#cloud-config",
+	"mode": "0640", "owner": "app",
 }
 
 func drawArgs(t *rapid.T, s Schema) map[string]any {
@@ -384,7 +385,12 @@ func drawValue(t *rapid.T, f *Field) any {
 		}
 		return list
 	case Map:
-		return map[string]any{examples["variable"]: drawValue(t, f.Elem)}
+		for name, form := range forms {
+			if f.Key.Form == form.text {
+				return map[string]any{examples[name]: drawValue(t, f.Elem)}
+			}
+		}
+		return map[string]any{"key": drawValue(t, f.Elem)}
 	case Object:
 		return drawArgs(t, f.Fields)
 	}

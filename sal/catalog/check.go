@@ -83,8 +83,9 @@ func (c *checker) value(f *Field, v any, at Path) {
 	if _, unknown := v.(Unknown); unknown && !c.known {
 		return
 	}
-	if name, ok := c.named(f, v); ok {
-		c.secret(f, name, at)
+	v = long(f, v)
+	if hidden, ok := hiddenOf(v, c.sent && f.Type == String); ok {
+		c.secret(f, hidden, at)
 		return
 	}
 	switch f.Type {
@@ -138,18 +139,6 @@ func (c *checker) value(f *Field, v any, at Path) {
 			c.element(f.Elem, m[key], append(at, key))
 		}
 	}
-}
-
-// named returns the secret in v. The encoded form is recognised only in encoded arguments: in a script it is an
-// ordinary map.
-func (c *checker) named(f *Field, v any) (Secret, bool) {
-	if name, ok := v.(Secret); ok {
-		return name, true
-	}
-	if !c.sent || f.Type != String {
-		return "", false
-	}
-	return SecretOf(v)
 }
 
 // element checks a member of a list or map. nil is a problem there, not a missing value.

@@ -80,6 +80,9 @@ func same(a, b any) bool {
 	return reflect.TypeOf(a).Comparable() && a == b
 }
 
+// fits maps the names of checks in tags to functions that check a field together with all arguments.
+var fits = map[string]func(args map[string]any) (below, problem string){"files": uselessFiles}
+
 // wholes maps the names of checks in tags to functions that check all fields of an object.
 var wholes = map[string]func(object map[string]any) (name, problem string){
 	"health": uselessHealth, "publish": uselessShare,
@@ -104,6 +107,11 @@ func (c *checker) whole(f *Field, object map[string]any, at Path) {
 func (c *checker) beside(f *Field, args map[string]any, at Path) {
 	if !c.meaning {
 		return
+	}
+	if f.fits != nil {
+		if below, problem := f.fits(args); problem != "" {
+			c.add(append(slices.Clone(at), below), WrongValue, "%s: %s %s", at, below, problem)
+		}
 	}
 	if f.beside != nil {
 		if why := f.beside(args); why != "" {

@@ -32,10 +32,57 @@ type ContainerProgram struct {
 	Volumes   []Mount         `writ:"volumes,max=32,distinct=path" help:"volumes to mount"`
 }
 
+// File is a file that the node writes for a container.
+type File struct {
+	Text  Text   `writ:"text,required" help:"its content, at most 1 MiB"`
+	Mode  string `writ:"mode,form=mode" help:"its permissions; the default is 0444, and 0400 for a secret"`
+	Owner string `writ:"owner,form=owner,max=256" help:"its user and group in the image; the default is root"`
+}
+
+// MaxFile limits the content of a File, in bytes.
+const MaxFile = 1 << 20
+
+// Content returns the content of the file at a path. It returns FILE_TOO_LARGE above MaxFile.
+func (f File) Content(path string) (string, error) {
+	if n := f.Text.Len(); n > MaxFile {
+		return "", writ.Errorf(writ.CodeFileTooLarge, "the file %s has %d bytes, and a file may have %d",
+			path, n, MaxFile).
+			WithHint("put larger content into an image or a volume")
+	}
+	return f.Text.Reveal()
+}
+
+// The values of KeptFile.OnChange.
+const (
+	OnChangeRestart = "restart" // a new container
+	OnChangeSignal  = "HUP"
+	OnChangeNone    = "none"
+)
+
+// KeptFile is a file of a container that keeps running.
+type KeptFile struct {
+	File
+	OnChange string `writ:"on_change,default=restart,enum=restart|HUP|none" help:"effect of a changed text"`
+}
+
+// FilesReplace reports whether a change of the files of a container needs a new container. Otherwise, their content
+// changes in place.
+func FilesReplace(old, now map[string]KeptFile) bool {
+	for path, f := range now {
+		before, had := old[path]
+		if !had || before.Mode != f.Mode || before.Owner != f.Owner ||
+			f.OnChange == OnChangeRestart && !before.Text.Equal(f.Text) {
+			return true
+		}
+	}
+	return len(old) != len(now)
+}
+
 // ContainerCreate holds the arguments of container.create.
 type ContainerCreate struct {
 	ContainerProgram
-	Publish []Publish `writ:"publish,mutable,max=32,whole=publish" help:"ports of the node that lead to it"`
+	Files   map[string]KeptFile `writ:"files,mutable,max=32,keys=path,short=text,fits=files" help:"files, by path"`
+	Publish []Publish           `writ:"publish,mutable,max=32,whole=publish" help:"ports of the node that lead to it"`
 	// GraceSeconds has no default, so that calls of older scripts keep their hashes.
 	GraceSeconds int64  `writ:"grace_seconds,mutable,min=1,max=3600,waits" help:"time for the container to exit when it is replaced or deleted, in seconds; the default is 10"`
 	Restart      string `writ:"restart,mutable,default=always,enum=always|on-failure|never" help:"when to restart it after it exits"`
@@ -99,9 +146,9 @@ func targetsOf(ports []Publish) (to []int64) {
 }
 
 // ReplacesContainer reports whether a change of an argument of container.create needs a new container. Other changes
-// affect only its record.
+// affect only its record. Changes of files are decided by FilesReplace.
 func ReplacesContainer(argument string) bool {
-	return !slices.Contains([]string{"restart", "grace_seconds", "publish", "health", "login"}, argument)
+	return !slices.Contains([]string{"restart", "grace_seconds", "publish", "health", "login", "files"}, argument)
 }
 
 // ContainerExec holds the arguments of container.exec.
@@ -114,7 +161,8 @@ type ContainerExec struct {
 // ContainerRun holds the arguments of container.run.
 type ContainerRun struct {
 	ContainerProgram
-	Check bool `writ:"check,default=true" help:"whether an exit code other than 0 fails the call"`
+	Files map[string]File `writ:"files,max=32,keys=path,short=text,fits=files" help:"files, by path"`
+	Check bool            `writ:"check,default=true" help:"whether an exit code other than 0 fails the call"`
 }
 
 // ContainerDelete holds the arguments of container.delete.

@@ -72,6 +72,16 @@ var forms = map[string]form{
 		also:    func(s string) bool { return !dotted.MatchString(s) },
 		useless: UselessMount,
 	},
+	"mode": {
+		text:    "permissions in octal such as 0640",
+		sample:  `0640`,
+		pattern: regexp.MustCompile(`^0?[0-7]{3}$`),
+	},
+	"owner": {
+		text:    "a user such as app, app:app or 1000:1000",
+		sample:  `1000:1000`,
+		pattern: regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]*(:[A-Za-z0-9_][A-Za-z0-9_.-]*)?$`),
+	},
 	"urlpath": {
 		text:    "a path such as /healthz",
 		sample:  `/healthz`,

@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
 	"net/url"
 	"slices"
@@ -100,6 +101,33 @@ func UselessMount(path string) string {
 		return "the node writes this file in each container"
 	}
 	return ""
+}
+
+// uselessFiles checks the paths of the files of a container together, and with its volumes. A file in a volume would
+// change the volume, and its path could lead through a symbolic link there.
+func uselessFiles(args map[string]any) (below, problem string) {
+	files, _ := args["files"].(map[string]any)
+	inside := func(path, dir string) bool { return path == dir || strings.HasPrefix(path, dir+"/") }
+	for _, path := range slices.Sorted(maps.Keys(files)) {
+		for other := range files {
+			if other != path && inside(path, other) {
+				return path, "is below another file, " + other
+			}
+		}
+		volumes, _ := args["volumes"].([]any)
+		for _, v := range volumes {
+			mount, _ := v.(map[string]any)
+			at, _ := mount["path"].(string)
+			switch {
+			case at == "":
+			case inside(path, at):
+				return path, "is in the volume at " + at + "; use another path"
+			case inside(at, path):
+				return path, "has a volume below it, at " + at
+			}
+		}
+	}
+	return "", ""
 }
 
 // emptyFile is the SHA-256 of an empty file, the typical result of a failed download.

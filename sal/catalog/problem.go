@@ -140,7 +140,7 @@ func (is IsHandle) described(v any) string {
 	switch v.(type) {
 	case nil:
 		return "undefined"
-	case Secret:
+	case Secret, Composed:
 		return "a secret"
 	case string:
 		return "a string"

@@ -56,6 +56,7 @@ type Field struct {
 	Fields    Schema              // of an Object
 
 	Distinct string // of a List: "elements" must differ, or objects must differ in this field
+	Short    string // of an Object: a value that is not a map stands for an object with only this field
 	First    *Field // of a List: its first element, if that has a separate form
 	With     string // another field without which this one has no effect
 	Not      string // FIELD:VALUE: the value of another field that makes this one useless
@@ -68,6 +69,9 @@ type Field struct {
 	// whole checks the fields of an Object together. It returns the problem, which continues the name of a field, or "".
 	// Name "" is the object itself. It may be nil.
 	whole func(object map[string]any) (name, problem string)
+	// fits checks a field together with all other arguments. It returns the path below the field and the problem as whole
+	// does. It may be nil.
+	fits func(args map[string]any) (below, problem string)
 }
 
 // Field returns the field with a name.

@@ -27,7 +27,10 @@ func (s Secret) Name() string {
 // String returns the text shown instead of the value: "<secret db-password>".
 func (s Secret) String() string { return "<secret " + s.Name() + ">" }
 
-const secretKey = "secret"
+const (
+	secretKey = "secret"
+	partsKey  = "parts"
+)
 
 // form returns the encoded form.
 func (s Secret) form() map[string]any { return map[string]any{secretKey: string(s)} }
@@ -42,45 +45,180 @@ func SecretOf(v any) (Secret, bool) {
 	return Secret(name), ok && secretPattern.MatchString(name)
 }
 
-// Text is a string argument that may be a secret. Printing, comparing and encoding it use the name of the secret; only
-// Reveal returns the value. So a driver that writes its arguments to a record or log writes no secret.
-type Text struct {
-	plain  string
-	secret *signedText // a pointer, so that %v of an enclosing value prints only an address
+// Composed is a text with secrets in it, the result of run.text: its parts, each a string or a Secret. Like a secret,
+// it is only an argument. Its encoded form is the map {"parts": ["user:", {"secret": "db-password@3"}]}.
+type Composed []any
+
+// MaxParts limits the parts of a Composed.
+const MaxParts = 200
+
+// String returns the text with names in place of secrets.
+func (c Composed) String() string {
+	var b strings.Builder
+	for _, part := range c {
+		fmt.Fprint(&b, part)
+	}
+	return b.String()
 }
 
-type signedText struct {
-	name  Secret
-	value *string // nil if only the name is known, as in records
+// form returns the encoded form.
+func (c Composed) form() map[string]any {
+	parts := make([]any, len(c))
+	for i, part := range c {
+		if parts[i] = part; c.secret(i) != "" {
+			parts[i] = c.secret(i).form()
+		}
+	}
+	return map[string]any{partsKey: parts}
+}
+
+// secret returns the secret that is part i, or "".
+func (c Composed) secret(i int) Secret {
+	name, _ := c[i].(Secret)
+	return name
+}
+
+// ComposedOf decodes the encoded form of a Composed. It has at least one secret.
+func ComposedOf(v any) (Composed, bool) {
+	m, ok := v.(map[string]any)
+	if !ok || len(m) != 1 {
+		return nil, false
+	}
+	parts, ok := m[partsKey].([]any)
+	if !ok || len(parts) > MaxParts {
+		return nil, false
+	}
+	c, hides := make(Composed, len(parts)), false
+	for i, part := range parts {
+		if name, is := SecretOf(part); is {
+			c[i], hides = name, true
+			continue
+		}
+		text, is := part.(string)
+		if !is || strings.ContainsRune(text, 0) {
+			return nil, false
+		}
+		c[i] = text
+	}
+	return c, hides
+}
+
+// hiddenOf returns the text with secrets that v is: a Secret, a Composed or, if sent is set, the encoded form of one.
+func hiddenOf(v any, sent bool) (Composed, bool) {
+	switch v := v.(type) {
+	case Secret:
+		return Composed{v}, true
+	case Composed:
+		return v, true
+	}
+	if name, is := SecretOf(v); is && sent {
+		return Composed{name}, true
+	}
+	if c, is := ComposedOf(v); is && sent {
+		return c, true
+	}
+	return nil, false
+}
+
+// isTextForm reports whether a map is the encoded form of a Text.
+func isTextForm(m map[string]any) bool {
+	_, is := hiddenOf(m, true)
+	return is
+}
+
+// Text is a string argument that may be a secret, or have secrets in it. Printing, comparing and encoding it use the
+// names of the secrets; only Reveal and Secrets return values. So a driver that writes its arguments to a record or log
+// writes no secret.
+type Text struct {
+	plain  string
+	hidden *hiddenText // a pointer, so that %v of an enclosing value prints only an address
+}
+
+type hiddenText struct {
+	parts  Composed
+	values map[Secret]string // nil if only the names are known, as in records
 }
 
 // PlainText returns a text that is not a secret.
 func PlainText(s string) Text { return Text{plain: s} }
 
-// Secret returns the name of the secret; ok is false for a plain text.
+// Secret returns the name of the secret that the text is. ok is false for any other text.
 func (t Text) Secret() (name Secret, ok bool) {
-	if t.secret == nil {
+	if t.hidden == nil || len(t.hidden.parts) != 1 {
 		return "", false
 	}
-	return t.secret.name, true
+	return t.hidden.parts.secret(0), true
+}
+
+// HasSecret reports whether the text contains a secret.
+func (t Text) HasSecret() bool { return t.hidden != nil }
+
+// IsComposed reports whether the text contains a secret together with other text.
+func (t Text) IsComposed() bool { return t.hidden != nil && len(t.hidden.parts) != 1 }
+
+// Len returns the length of the value in bytes, 0 for a text from a record.
+func (t Text) Len() (n int) {
+	if t.hidden == nil {
+		return len(t.plain)
+	}
+	for i, part := range t.hidden.parts {
+		if name := t.hidden.parts.secret(i); name != "" {
+			n += len(t.hidden.values[name])
+		} else if text, ok := part.(string); ok {
+			n += len(text)
+		}
+	}
+	return n
 }
 
 // Reveal returns the value. Use it only to pass the value to the tool that needs it. It returns INTERNAL for a text
-// from a record, which has only the name of the secret.
+// from a record, which has only the names of secrets, and ARGUMENTS_INVALID for a composed text of more than MaxFile.
 func (t Text) Reveal() (string, error) {
-	switch {
-	case t.secret == nil:
+	if t.hidden == nil {
 		return t.plain, nil
-	case t.secret.value == nil:
-		return "", writ.Errorf(writ.CodeInternal, "the value of %s is not available, only its name", t.secret.name)
 	}
-	return *t.secret.value, nil
+	values, err := t.Secrets()
+	if err != nil {
+		return "", err
+	}
+	if n := t.Len(); t.IsComposed() && n > MaxFile {
+		return "", writ.Errorf(writ.CodeArgumentsInvalid, "the text %.60q has %d bytes with its secrets", t.String(), n).
+			WithHint("a text with secrets can have %d bytes", MaxFile)
+	}
+	var b strings.Builder
+	for i, part := range t.hidden.parts {
+		if name := t.hidden.parts.secret(i); name != "" {
+			b.WriteString(values[name])
+		} else {
+			fmt.Fprint(&b, part)
+		}
+	}
+	return b.String(), nil
 }
 
-// String returns the text, or the replacement for a secret.
+// Secrets returns the values of the secrets in the text. It returns INTERNAL for a text from a record.
+func (t Text) Secrets() (map[Secret]string, error) {
+	if t.hidden == nil {
+		return nil, nil
+	}
+	values := make(map[Secret]string, len(t.hidden.parts))
+	for i := range t.hidden.parts {
+		name := t.hidden.parts.secret(i)
+		value, known := t.hidden.values[name]
+		if name != "" && !known {
+			return nil, writ.Errorf(writ.CodeInternal, "the value of %s is not available, only its name", name)
+		}
+		if name != "" {
+			values[name] = value
+		}
+	}
+	return values, nil
+}
+
+// String returns the text with names in place of secrets.
 func (t Text) String() string {
-	if t.secret != nil {
-		return t.secret.name.String()
+	if t.hidden != nil {
+		return t.hidden.parts.String()
 	}
 	return t.plain
 }
@@ -88,21 +226,25 @@ func (t Text) String() string {
 // GoString prevents %#v from printing the value.
 func (t Text) GoString() string { return fmt.Sprintf("%q", t.String()) }
 
-// MarshalJSON encodes the text, or the encoded form of the secret.
+// MarshalJSON encodes the text, or the encoded form of its secrets.
 func (t Text) MarshalJSON() ([]byte, error) { return json.Marshal(t.form()) }
 
-// Equal reports whether two texts are the same plain text or the same version of the same secret. It does not compare
-// the values of secrets.
+// Equal reports whether two texts are the same, with the same versions of secrets. It does not compare the values of
+// secrets.
 func (t Text) Equal(other Text) bool {
-	a, okA := t.Secret()
-	b, okB := other.Secret()
-	return okA == okB && a == b && t.plain == other.plain
+	if t.hidden == nil || other.hidden == nil {
+		return t.hidden == other.hidden && t.plain == other.plain
+	}
+	return slices.Equal(t.hidden.parts, other.hidden.parts)
 }
 
 // form returns the encoded form.
 func (t Text) form() any {
-	if t.secret != nil {
-		return t.secret.name.form()
+	switch name, single := t.Secret(); {
+	case single:
+		return name.form()
+	case t.hidden != nil:
+		return t.hidden.parts.form()
 	}
 	return t.plain
 }
@@ -111,24 +253,26 @@ var textType = reflect.TypeFor[Text]()
 
 // textOf decodes the encoded form. values may be nil.
 func textOf(v any, values map[Secret]string) Text {
-	name, ok := SecretOf(v)
+	parts, ok := hiddenOf(v, true)
 	if !ok {
 		plain, _ := v.(string)
 		return Text{plain: plain}
 	}
-	t := Text{secret: &signedText{name: name}}
-	if value, ok := values[name]; ok {
-		t.secret.value = &value
-	}
-	return t
+	return Text{hidden: &hiddenText{parts, values}}
 }
 
-// NameSecrets returns a copy of args in which every encoded secret is a Secret, as Check expects. It reverses the
-// effect of ReplaceHandles on secrets.
+// NameSecrets returns a copy of args with a Secret or a Composed in place of every encoded secret, as Check expects. It
+// reverses the effect of ReplaceHandles on secrets.
 func (s Schema) NameSecrets(args map[string]any) map[string]any {
 	named, _ := s.rewrite(args, func(f *Field, v any) (any, error) { // never fails
-		if name, ok := SecretOf(v); ok && f.Type == String {
+		if f.Type != String {
+			return v, nil
+		}
+		if name, ok := SecretOf(v); ok {
 			return name, nil
+		}
+		if c, ok := ComposedOf(v); ok {
+			return c, nil
 		}
 		return v, nil
 	})
@@ -142,8 +286,12 @@ func (s Schema) Secrets(args map[string]any) []Secret {
 	}
 	var all []Secret
 	_, _ = s.rewrite(args, func(_ *Field, v any) (any, error) {
-		if name, ok := SecretOf(v); ok {
-			all = append(all, name)
+		if parts, ok := hiddenOf(v, true); ok {
+			for i := range parts {
+				if name := parts.secret(i); name != "" {
+					all = append(all, name)
+				}
+			}
 		}
 		return v, nil
 	})
@@ -156,20 +304,27 @@ func (f Field) takesSecrets() bool {
 	return f.Secret || f.Elem != nil && f.Elem.takesSecrets() || slices.ContainsFunc(f.Fields, Field.takesSecrets)
 }
 
-// secret checks a secret that is the value of a field.
-func (c *checker) secret(f *Field, name Secret, at Path) {
+// secret checks a text with secrets that is the value of a field.
+func (c *checker) secret(f *Field, hidden Composed, at Path) {
 	if !f.Secret {
 		c.add(at, SecretMisplaced, "%s cannot be a secret", at)
 		return
 	}
-	value, ok := c.secrets[name]
-	if !ok {
-		return // the value is unknown here
+	text := Text{hidden: &hiddenText{hidden, c.secrets}}
+	value, err := text.Reveal()
+	switch {
+	case writ.CodeOf(err) == writ.CodeInternal:
+		return // a value is unknown here
+	case err != nil:
+		if f.Max != nil { // a field without a limit has its own check
+			c.add(at, WrongValue, "%s: %s", at, writ.AsError(err).Message)
+		}
+		return
 	}
 	fits := checker{known: true, revealed: true}
 	fits.text(f, value, at)
 	if len(fits.problems) > 0 { // do not use their messages, which contain the value
-		c.add(at, WrongValue, "the value of %s is invalid for %s%s", name, at, bounded(f))
+		c.add(at, WrongValue, "the value of %s is invalid for %s%s", hidden, at, bounded(f))
 	}
 }
 

@@ -14,8 +14,8 @@ var refType = reflect.TypeFor[writ.Ref]()
 
 // schemaOf derives the schema of a struct. Each field has a tag `writ:"name,option,…"` and a tag `help:"…"`; the fields
 // of an embedded struct count as its own. Permitted Go types are string, Text, bool, int64, writ.Hundredths, writ.Ref,
-// slices of these and of structs, structs, map[string]string and map[string]Text. A field that may be a secret has type
-// Text. The options:
+// slices of these and of structs, structs, and maps from string to string, Text, int64 or a struct. A field that may be
+// a secret has type Text. The options:
 //
 //	required  mutable  byname  hidden  elsewhere    as in Field
 //	min=N  max=N  default=V      as in Field
@@ -27,6 +27,8 @@ var refType = reflect.TypeFor[writ.Ref]()
 //	first=F                      the form of a list's first element
 //	with=NAME  not=NAME:VALUE    as in Field
 //	whole=CHECK                  a check of all fields of an object, or of each object in a list, together
+//	fits=CHECK                   a check of a field together with all others
+//	short=NAME                   as in Field, of the elements of a map
 //
 // An invalid tag is a bug of this package and panics at program start.
 func schemaOf[T any]() Schema { return structSchema(reflect.TypeFor[T](), nil) }
@@ -90,10 +92,9 @@ func typedField(t reflect.Type) (Field, error) {
 	case t.Kind() == reflect.Slice:
 		elem, err := typedField(t.Elem())
 		return Field{Type: List, Elem: &elem}, err
-	case t == reflect.TypeFor[map[string]string]():
-		return Field{Type: Map, Key: &Field{Type: String}, Elem: &Field{Type: String}}, nil
-	case t == reflect.TypeFor[map[string]Text]():
-		return Field{Type: Map, Key: &Field{Type: String}, Elem: &Field{Type: String, Secret: true}}, nil
+	case t.Kind() == reflect.Map && t.Key().Kind() == reflect.String:
+		elem, err := typedField(t.Elem())
+		return Field{Type: Map, Key: &Field{Type: String}, Elem: &elem}, err
 	default:
 		return Field{}, fmt.Errorf("unsupported type %s", t)
 	}
@@ -112,7 +113,8 @@ func (f *Field) set(option string) error {
 		"hidden":   &inner.Hidden,
 	}
 	texts := map[string]*string{
-		"uses": &f.Uses, "engine": &f.Engine, "distinct": &f.Distinct, "not": &f.Not, "with": &f.With,
+		"short": &inner.Short,
+		"uses":  &f.Uses, "engine": &f.Engine, "distinct": &f.Distinct, "not": &f.Not, "with": &f.With,
 	}
 	if flag := flags[key]; flag != nil {
 		*flag = true
@@ -148,6 +150,12 @@ func (f *Field) set(option string) error {
 			return fmt.Errorf("unknown check")
 		}
 		f.beside = check
+	case "fits":
+		check, ok := fits[value]
+		if !ok {
+			return fmt.Errorf("unknown check")
+		}
+		f.fits = check
 	case "whole":
 		check, ok := wholes[value]
 		if !ok {

@@ -53,6 +53,9 @@ func (o *Operation) Errors() []writ.Code {
 		codes = append(codes, writ.CodeImageUnknown, writ.CodeImagePlatform, writ.CodeRegistryDenied,
 			writ.CodeRegistryLogin, writ.CodeRegistryForbidden, writ.CodeRegistryBusy)
 	}
+	if _, ok := o.Args.Field("files"); ok {
+		codes = append(codes, writ.CodeFileTooLarge)
+	}
 	if _, ok := o.Args.Field("health"); ok || o.AwaitsHealth {
 		codes = append(codes, writ.CodeUnhealthy)
 	}
@@ -142,12 +145,29 @@ func (f *Field) Takes() string {
 func (f *Field) plural() string {
 	switch f.Type {
 	case Object:
+		if f.Short != "" {
+			return "texts or maps"
+		}
 		return "maps"
 	case Handle:
 		return "handles to " + string(f.Kinds[0])
 	default:
 		return string(f.Type) + "s"
 	}
+}
+
+// Nested returns the fields of the objects in a field, and the text between the names of the two. It returns nil for a
+// field without objects.
+func Nested(f *Field) (between string, fields Schema) {
+	switch {
+	case f.Type == Object:
+		return ".", f.Fields
+	case f.Type == List && f.Elem.Type == Object:
+		return "[].", f.Elem.Fields
+	case f.Type == Map && f.Elem.Type == Object:
+		return ".*.", f.Elem.Fields
+	}
+	return "", nil
 }
 
 // Limits describes the limits of a field, "" if it has none.

@@ -94,6 +94,8 @@ type own struct {
 	// Replaced is set while a replacement with a health check is being made and checked. A failure restores it.
 	Replaced *replaced `json:"replaced,omitempty"`
 	Run      *runState `json:"run,omitempty"` // of container.run
+	// FilesChanging means that the files may differ from the spec, because a change of their content was interrupted.
+	FilesChanging bool `json:"files_changing,omitempty"`
 }
 
 // replaced holds the properties of a replaced container that its spec does not have.

@@ -262,8 +262,9 @@ func says(t testing.TB, d *Driver, line, input string) {
 // How: A record precedes every other change; a replacement is complete before the old container ends.
 func TestConformance(t *testing.T) {
 	daemon := testenv.Containerd(t, testenv.HomeInMemory(t, "containerd"))
-	spec := map[string]any{"image": "busybox", "command": waits, "memory_mib": int64(64)}
-	bigger := map[string]any{"image": "busybox", "command": waits, "memory_mib": int64(80)}
+	files := map[string]any{"/etc/app/app.toml": "a = 1", "/etc/app/more": map[string]any{"text": "b", "mode": "0600", "owner": "web"}}
+	spec := map[string]any{"image": "busybox", "command": waits, "memory_mib": int64(64), "files": files}
+	bigger := map[string]any{"image": "busybox", "command": waits, "memory_mib": int64(80), "files": files}
 	saltest.Run(t, saltest.Suite{
 		Open: func(t testing.TB, host string, step func(string)) sal.Driver {
 			d := open(t, daemon, host)
@@ -272,7 +273,7 @@ func TestConformance(t *testing.T) {
 		},
 		Make:      saltest.Step{Operation: "container.create", Args: spec},
 		Mutable:   bigger,
-		Immutable: map[string]any{"image": "busybox", "command": waits, "memory_mib": int64(64), "volumes": []any{map[string]any{"volume": saltest.RefTo(writ.KindVolume, "v"), "path": "/v"}}},
+		Immutable: map[string]any{"image": "busybox", "command": waits, "memory_mib": int64(64), "files": files, "volumes": []any{map[string]any{"volume": saltest.RefTo(writ.KindVolume, "v"), "path": "/v"}}},
 		Steps: []saltest.Step{
 			{Operation: "container.stop", Args: map[string]any{"grace_seconds": int64(0)}},
 			{Operation: "container.start"},
@@ -280,7 +281,8 @@ func TestConformance(t *testing.T) {
 			{Operation: "container.exec", Args: map[string]any{"command": []any{"wc", "-c"}, "stdin": "hello"}},
 		},
 		Run: saltest.Step{Operation: "container.run", Args: map[string]any{
-			"image": "busybox", "command": []any{"sh", "-c", "echo x >>/v/ran; echo said; echo wrong >&2; exit 3"}, "check": false,
+			"image": "busybox", "command": []any{"sh", "-c", "echo x >>/v/ran; cat /etc/said; echo wrong >&2; exit 3"}, "check": false,
+			"files":      map[string]any{"/etc/said": "said"},
 			"memory_mib": int64(64), "volumes": []any{map[string]any{"volume": saltest.RefTo(writ.KindVolume, "v"), "path": "/v"}},
 		}},
 		Ran: func(t testing.TB, host string) int {

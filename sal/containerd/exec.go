@@ -73,23 +73,10 @@ func secretsOfProgram(
 	if err != nil {
 		return nil, err
 	}
-	for _, text := range append(slices.Collect(maps.Values(args.Env)), args.Stdin) {
-		name, is := text.Secret()
-		if !is {
-			continue
-		}
-		value, err := text.Reveal()
-		if err != nil {
-			return nil, err
-		}
-		if len(value) >= leastSecret {
-			if all == nil {
-				all = logfile.Secrets{}
-			}
-			all[value] = name.String()
-		}
+	if all == nil {
+		all = logfile.Secrets{}
 	}
-	return all, nil
+	return all, addMasks(all, append(slices.Collect(maps.Values(args.Env)), args.Stdin))
 }
 
 // program is a program that runs in a container.

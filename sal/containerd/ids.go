@@ -108,7 +108,8 @@ func stageOf(d *Driver, id string) stage.Stage {
 // onStage fills the stage of a container, calls `do`, and clears the stage. root is the root mount for the process, if
 // the daemon does not mount it. A container without its own users has no stage.
 func onStage(
-	ctx context.Context, j *job, r *record, id string, volumes []catalog.Mount, do func(root []mounting.Mount) error,
+	ctx context.Context, j *job, r *record, id string, args *catalog.ContainerCreate,
+	do func(root []mounting.Mount) error,
 ) (err error) {
 	if r.Own.IDs == 0 {
 		return do(nil)
@@ -118,20 +119,25 @@ func onStage(
 		return err
 	}
 	defer func() { err = errors.Join(err, s.Clear()) }()
-	if err := fillStage(ctx, j, r, s, id, volumes); err != nil {
+	if err := fillStage(ctx, j, r, s, id, args); err != nil {
 		return sal.HostError("map the files of "+r.Resource.String()+" to its users", err)
 	}
 	return do([]mounting.Mount{{Type: "bind", Source: s.Root(), Options: []string{"rbind", "rw"}}})
 }
 
-func fillStage(ctx context.Context, j *job, r *record, s stage.Stage, id string, volumes []catalog.Mount) error {
+func fillStage(
+	ctx context.Context, j *job, r *record, s stage.Stage, id string, args *catalog.ContainerCreate,
+) error {
 	user, err := userOf(r)
 	if err != nil {
 		return err
 	}
 	defer user.Close()
 	c := stage.Content{User: user, IDs: r.Own.IDs}
-	for _, m := range volumes {
+	if len(args.Files) > 0 {
+		c.Files = filesDir(j.Driver, j.Resource, id)
+	}
+	for _, m := range args.Volumes {
 		volume, err := j.Volumes.Volume(ctx, j.Resource.Project, m.Volume)
 		if err != nil {
 			return err

@@ -195,11 +195,15 @@ func (j *job) log(ctx context.Context, r *record) (*logfile.Log, error) {
 	return log, err
 }
 
-// secretsOf returns the secrets in the environment of the current container.
+// secretsOf returns the secrets in the environment and the files of the current container.
 func secretsOf(ctx context.Context, j *job, r *record) (logfile.Secrets, error) {
 	args, err := argsOf(r)
 	if err != nil {
 		return nil, err
+	}
+	stored, err := storedMasks(j.Driver, r)
+	if err != nil || stored != nil {
+		return stored, err
 	}
 	secret := map[string]string{} // names of secrets by variable
 	for name, text := range args.Env {

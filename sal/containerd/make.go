@@ -29,10 +29,12 @@ func (j *job) make(ctx context.Context, left, r *record) (sal.Outcome, error) {
 	case change == writ.ChangeCreated:
 		r, err = j.create(ctx, left)
 	case change == writ.ChangeUpdated &&
-		!slices.ContainsFunc(fields, func(argument string) bool { return replacesFor(r, argument) }):
+		!slices.ContainsFunc(fields, func(argument string) bool { return replacesFor(j, r, argument) }):
 		err = update(ctx, j, r, fields)
 	case change == writ.ChangeUpdated:
 		err = j.replace(ctx, r, false)
+	case r.Own.FilesChanging:
+		change, err = writ.ChangeUpdated, update(ctx, j, r, []string{"files"})
 	default:
 		change, err = j.ensureStarted(ctx, r)
 	}
@@ -152,7 +154,10 @@ func (j *job) build(ctx context.Context, r *record, plan *plan, stopped bool) er
 	if err := j.register(ctx, r, plan); err != nil {
 		return err
 	}
-	if err := j.prepare(ctx, r, r.Own.Other, plan.args.Volumes); err != nil {
+	if err := writeFiles(j, r.Own.Other, plan); err != nil {
+		return err
+	}
+	if err := j.prepare(ctx, r, r.Own.Other, plan.args); err != nil {
 		return err
 	}
 	r.Own.Container, r.Own.Other = r.Own.Other, r.Own.Container

@@ -29,8 +29,18 @@ func publish(ctx context.Context, j *job, r *record, ports []catalog.Publish) er
 
 // replacesFor reports whether a change of an argument needs a new container. Published ports need a network namespace,
 // which a container without networks lacks until it publishes its first port.
-func replacesFor(r *record, argument string) bool {
-	return catalog.ReplacesContainer(argument) || argument == "publish" && r.Own.Namespace == ""
+func replacesFor(j *job, r *record, argument string) bool {
+	switch argument {
+	case "publish":
+		return r.Own.Namespace == ""
+	case "files":
+		old, err := argsOf(r)
+		if err != nil {
+			return true
+		}
+		return catalog.FilesReplace(old.Files, createArgs(j.Args).Files)
+	}
+	return catalog.ReplacesContainer(argument)
 }
 
 // update applies changes that need no new container.
@@ -46,7 +56,12 @@ func update(ctx context.Context, j *job, r *record, fields []string) error {
 			return err
 		}
 	}
-	r.Spec = catalog.Values(j.Args)
+	if ok && (r.Own.FilesChanging || slices.Contains(fields, "files")) {
+		if err := changeFiles(ctx, j, r, args); err != nil {
+			return err
+		}
+	}
+	r.Spec, r.Own.FilesChanging = catalog.Values(j.Args), false
 	r.Generation++
 	return j.put(r, r.Own.Phase)
 }

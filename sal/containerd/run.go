@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/containerd/containerd/v2/client"
@@ -261,7 +260,7 @@ func recordExit(j *job, r *record, now containerState) error {
 
 // concludeAsked stores the result of an ended program for the attempt that waits for it.
 func concludeAsked(ctx context.Context, j *job, r *record) (*sal.Ended, error) {
-	secrets, err := secretsIn(createArgs(j.Args))
+	secrets, err := masksIn(createArgs(j.Args))
 	if err != nil {
 		return nil, err
 	}
@@ -291,7 +290,7 @@ func concludeUnasked(ctx context.Context, j *job, r *record) error {
 		return err
 	}
 	o, known := catalog.Lookup(r.Operation)
-	maskable := now.known || known && len(o.Args.Secrets(r.Spec)) == 0
+	maskable := now.known || len(secrets) > 0 || known && len(o.Args.Secrets(r.Spec)) == 0
 	_, err = conclude(ctx, j, r, func(log *logfile.Log) (string, error) {
 		if !maskable { // only the daemon had the values of its secrets
 			return "", nil
@@ -393,25 +392,4 @@ func keepRun(ctx context.Context, j *job, r *record) error {
 	default:
 		return concludeUnasked(ctx, j, r)
 	}
-}
-
-// secretsIn returns the secrets in the environment of a container.
-func secretsIn(args *catalog.ContainerCreate) (logfile.Secrets, error) {
-	all := logfile.Secrets{}
-	for _, text := range args.Env {
-		name, is := text.Secret()
-		if !is {
-			continue
-		}
-		value, err := text.Reveal()
-		if err != nil {
-			return nil, err
-		}
-		for _, value := range []string{value, strings.TrimSpace(value)} {
-			if len(value) >= leastSecret {
-				all[value] = name.String()
-			}
-		}
-	}
-	return all, nil
 }

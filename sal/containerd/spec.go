@@ -52,6 +52,7 @@ type plan struct {
 	args     *catalog.ContainerCreate
 	env      []string
 	mounts   []specs.Mount
+	files    []*runtimespec.File // in the order of their paths
 }
 
 // plan resolves everything that the request names.
@@ -69,6 +70,9 @@ func (j *job) plan(ctx context.Context) (*plan, error) {
 		return nil, err
 	}
 	if p.mounts, err = j.mounts(ctx, args); err != nil {
+		return nil, err
+	}
+	if p.files, err = filesIn(args); err != nil {
 		return nil, err
 	}
 	p.env, err = variables(args.Env)
@@ -226,6 +230,10 @@ func (j *job) spec(r *record, p *plan, image client.Image) []oci.SpecOpts {
 			Options: []string{"rbind", "nosuid", "nodev", "noexec", "ro"}}
 	}
 	mounts := append(j.volumes(r, p), ours("hosts"))
+	for i, f := range p.files {
+		mounts = append(mounts, specs.Mount{Destination: f.Path, Type: "bind", Source: sourceOf(j.Driver, r, i),
+			Options: []string{"rbind", "nosuid", "nodev", "ro"}})
+	}
 	if len(r.Own.Nameservers) > 0 { // the image's own file comes from its build host
 		mounts = append(mounts, ours("resolv.conf"))
 	}
@@ -238,6 +246,7 @@ func (j *job) spec(r *record, p *plan, image client.Image) []oci.SpecOpts {
 		oci.WithEnv(p.env),
 		runtimespec.RequireStartable,
 		oci.WithHostname(r.Resource.Name),
+		runtimespec.WithFiles(p.files, r.Own.IDs != 0),
 		oci.WithMounts(byDepth(mounts)),
 		oci.WithCPUCFS(int64(p.args.CPUs)*period/100, period),
 		oci.WithMemoryLimit(uint64(p.args.MemoryMiB)<<20),

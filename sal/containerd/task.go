@@ -59,29 +59,29 @@ func inspect(ctx context.Context, daemon *client.Client, id string) (containerSt
 }
 
 // prepare makes the process of a container without starting its program.
-func (j *job) prepare(ctx context.Context, r *record, id string, volumes []catalog.Mount) error {
+func (j *job) prepare(ctx context.Context, r *record, id string, args *catalog.ContainerCreate) error {
 	c, err := j.daemon.LoadContainer(ctx, id)
 	if err != nil {
 		return failed("find the container", err)
 	}
-	return onStage(ctx, j, r, id, volumes, func(root []mounting.Mount) error {
+	return onStage(ctx, j, r, id, args, func(root []mounting.Mount) error {
 		word := loggerWord
 		if isRun(r) {
 			word = splitLoggerWord
 		}
 		output := cio.BinaryIO(j.Program, map[string]string{word: logTo(j.logPath(id), r.Own.IDs)})
 		j.step("make the process")
-		_, err := c.NewTask(ctx, output, client.WithRootFS(root))
+		task, err := c.NewTask(ctx, output, client.WithRootFS(root))
 		if exists(err) {
 			if err := j.removeRemains(ctx, id); err != nil {
 				return err
 			}
-			_, err = c.NewTask(ctx, output, client.WithRootFS(root))
+			task, err = c.NewTask(ctx, output, client.WithRootFS(root))
 		}
 		if err != nil {
 			return notStarted("make the process of "+j.Resource.String(), err)
 		}
-		return nil
+		return checkPlaces(j, id, task.Pid(), args)
 	})
 }
 
@@ -117,7 +117,7 @@ func (j *job) run(ctx context.Context, r *record) error {
 		if err := j.write(r); err != nil {
 			return err
 		}
-		if err := j.prepare(ctx, r, r.Own.Container, args.Volumes); err != nil {
+		if err := j.prepare(ctx, r, r.Own.Container, args); err != nil {
 			return err
 		}
 	}
@@ -267,6 +267,9 @@ func (j *job) discard(ctx context.Context, r *record, id string, grace time.Dura
 		if err := (&logfile.Log{Path: path}).Remove(); err != nil {
 			return sal.HostError("remove the log of the container", err)
 		}
+	}
+	if err := removeFiles(j, id); err != nil {
+		return err
 	}
 	return j.store().DropUnused(ctx)
 }

@@ -106,7 +106,12 @@ func createArgs(args any) *catalog.ContainerCreate {
 	case *catalog.ContainerCreate:
 		return args
 	case *catalog.ContainerRun:
-		return &catalog.ContainerCreate{ContainerProgram: args.ContainerProgram, Restart: "never"}
+		create := &catalog.ContainerCreate{ContainerProgram: args.ContainerProgram, Restart: "never"}
+		create.Files = make(map[string]catalog.KeptFile, len(args.Files))
+		for path, f := range args.Files {
+			create.Files[path] = catalog.KeptFile{File: f}
+		}
+		return create
 	}
 	return nil
 }

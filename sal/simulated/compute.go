@@ -161,6 +161,11 @@ func makeContainer(d *Driver, request sal.Request, s *state) (err error) {
 	if args.Health.Retries > 0 {
 		request.Progress("the health check is not carried out: a simulated container is healthy at once")
 	}
+	for path, f := range args.Files {
+		if _, err := f.Content(path); err != nil {
+			return err
+		}
+	}
 	if err := using.claim(node(d.config.Dir), request.Resource, mounted(args.Volumes)); err != nil {
 		return err
 	}
@@ -169,11 +174,32 @@ func makeContainer(d *Driver, request sal.Request, s *state) (err error) {
 }
 
 // updateContainer replaces the container if necessary; the new one runs.
-func updateContainer(_ sal.Request, fields []string, s *state) error {
-	if slices.ContainsFunc(fields, catalog.ReplacesContainer) {
+func updateContainer(request sal.Request, fields []string, s *state) error {
+	args := request.Args.(*catalog.ContainerCreate)
+	for path, f := range args.Files {
+		if _, err := f.Content(path); err != nil {
+			return err
+		}
+	}
+	if slices.ContainsFunc(fields, catalog.ReplacesContainer) || slices.Contains(fields, replacingFiles) {
 		s.Power = running
 	}
 	return nil
+}
+
+// replacingFiles stands for files among the changed fields if their change replaces the container.
+const replacingFiles = "files, with a new container"
+
+// filesReplace marks files among the changed fields of a container.
+func filesReplace(r *sal.Record[own], request sal.Request, fields []string) []string {
+	args, ok := request.Args.(*catalog.ContainerCreate)
+	if !ok || !slices.Contains(fields, "files") {
+		return fields
+	}
+	if catalog.FilesReplace(argsOf[catalog.ContainerCreate](r).Files, args.Files) {
+		fields = append(slices.Clone(fields), replacingFiles)
+	}
+	return fields
 }
 
 func useContainer(d *Driver, request sal.Request, s *state) (map[string]any, error) {

@@ -31,6 +31,11 @@ func runProgram(ctx context.Context, d *Driver, r *sal.Record[own], request sal.
 	if ran {
 		return ended.Outcome(request, true)
 	}
+	for path, f := range args.Files {
+		if _, err := f.Content(path); err != nil {
+			return sal.Outcome{}, err
+		}
+	}
 	if err := d.checkFormats(ctx, request); err != nil {
 		return sal.Outcome{}, err
 	}

@@ -64,8 +64,7 @@ func updateHeroDB(request sal.Request, fields []string, s *state) error {
 
 // hasPassword reports whether a password was given; otherwise the driver generates one.
 func hasPassword(password catalog.Text) bool {
-	_, given := password.Secret()
-	return given
+	return password.HasSecret()
 }
 
 func useHeroDB(_ *Driver, request sal.Request, s *state) (map[string]any, error) {

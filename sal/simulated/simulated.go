@@ -154,7 +154,7 @@ func (d *Driver) make(ctx context.Context, r *sal.Record[own], request sal.Reque
 	case writ.ChangeUpdated:
 		next = clone(r)
 		next.Spec = catalog.Values(request.Args)
-		err = d.module.update(request, fields, &next.Own.State)
+		err = d.module.update(request, filesReplace(r, request, fields), &next.Own.State)
 	}
 	if err == nil && change != writ.ChangeUnchanged {
 		err = claimPorts(d, request, &next.Own.State)

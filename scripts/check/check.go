@@ -193,7 +193,7 @@ func (c *checker) member(module string, key *parser.StringLit) {
 		c.targets.mention(op)
 		return
 	}
-	c.hasEffect = c.hasEffect || module == "run" && !slices.Contains([]string{"params", "secret", "url"}, key.Value)
+	c.hasEffect = c.hasEffect || module == "run" && !slices.Contains([]string{"params", "secret", "text", "url"}, key.Value)
 	if _, ok := interpreter.LookupMember(module, key.Value); !ok {
 		c.At(diagnostic.CodeUnknownMember, key, "module %s has no %q", module, key.Value).SetHelp(
 			meant.Member(key.Value, interpreter.MemberNames(module)))

@@ -2,6 +2,7 @@ package check
 
 import (
 	"cmp"
+	"slices"
 
 	"github.com/d5/tengo/v2/parser"
 
@@ -90,13 +91,25 @@ func (in scope) is(e parser.Expr, s *syntax.Symbol) bool {
 // isParams reports whether an expression is run.params, or a variable that has only this value.
 func (in scope) isParams(e parser.Expr) bool { return in.isRun(in.origin(e), "params") }
 
-// isSecret reports whether an expression is a call of run.secret, or a variable that has only this value.
-func (in scope) isSecret(e parser.Expr) bool {
+// isSecret reports whether an expression is a call of run.secret, of run.text with a secret in its literal map, or a
+// variable that has only this value.
+func (in scope) isSecret(e parser.Expr) bool { return in.isSecretWithin(e, 8) }
+
+func (in scope) isSecretWithin(e parser.Expr, depth int) bool {
 	if p, ok := e.(*parser.ParenExpr); ok {
-		return in.isSecret(p.Expr)
+		return in.isSecretWithin(p.Expr, depth)
 	}
 	call, ok := in.origin(e).(*parser.CallExpr)
-	return ok && in.isRun(call.Func, "secret")
+	if !ok || depth == 0 {
+		return false
+	}
+	if !in.isRun(call.Func, "text") || len(call.Args) != 2 {
+		return in.isRun(call.Func, "secret")
+	}
+	values, ok := call.Args[1].(*parser.MapLit)
+	return ok && slices.ContainsFunc(values.Elements, func(element *parser.MapElementLit) bool {
+		return in.isSecretWithin(element.Value, depth-1)
+	})
 }
 
 // handle returns the operation and the call that returned the handle which an expression denotes, or nil.

@@ -101,7 +101,7 @@ func (c *secretChecker) operands(e *parser.BinaryExpr) {
 	}
 	for _, operand := range []parser.Expr{e.LHS, e.RHS} {
 		if c.isSecret(operand) {
-			c.At(diagnostic.CodeSecretPlace, operand, "a secret cannot be compared or become part of a text")
+			c.At(diagnostic.CodeSecretPlace, operand, "a secret cannot be compared, and only run.text puts it into a text")
 		}
 	}
 }

@@ -168,15 +168,16 @@ volume.create("data", {size_gib: 10, size_gib: 20})`,
 volume.create("data", {size_gib: 20})`},
 	{CodeSecretPlace, SeverityError, "a secret in the wrong place",
 		"run.secret returns a placeholder; no script ever holds the value. The placeholder cannot be part of a text, be " +
-			"encoded or be an output, and no value is equal to it. Pass it unchanged to a field that takes secrets: env of " +
-			"machines and containers, cloud_init of a machine, password of a database. container.exec takes it as env and " +
-			"stdin. A command line takes none, because every process of the host can read it.",
+			"encoded or be an output, and no value is equal to it. Only run.text puts it into a text, which is a placeholder " +
+			"too. Pass a placeholder to a field that takes secrets: env of machines and containers, files of a container, " +
+			"cloud_init of a machine, password of a database. container.exec takes it as env and stdin. A command line takes " +
+			"none, because every process of the host can read it.",
 		`machine := import("machine")
 run := import("run")
 machine.create("web", {cpus: 2, memory_mib: 2048, env: {DB: "redis://:" + run.secret("db")}})`,
 		`machine := import("machine")
 run := import("run")
-machine.create("web", {cpus: 2, memory_mib: 2048, env: {DB_PASSWORD: run.secret("db")}})`},
+machine.create("web", {cpus: 2, memory_mib: 2048, env: {DB: run.text("redis://:{db}", {db: run.secret("db")})}})`},
 	{CodeSecretName, SeverityError, "the name of a secret is invalid",
 		"The name of a secret has 1 to 63 lower-case letters, digits and hyphens. The version is determined when the " +
 			"script is signed, and is part of the signed header.",

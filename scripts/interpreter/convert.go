@@ -10,12 +10,14 @@ import (
 	"github.com/d5/tengo/v2"
 
 	"writ"
+	"writ/sal/catalog"
 	"writ/scripts"
 )
 
 // encoder writes the arguments of a call as deterministic CBOR, equal to the encoding of package internal/cbor. It
 // encodes the objects of a script directly, because every pass encodes every call of its run. A handle is {"ref": seq}
-// and a secret {"secret": "name@version"}. Keys whose value is undefined are omitted.
+// and a secret {"secret": "name@version"}, or {"parts": […]} with texts and secrets. Keys whose value is undefined
+// are omitted.
 type encoder struct {
 	fuel    *meter // everything that is read burns fuel, even if it is not written
 	plain   bool   // handles and secrets are errors
@@ -126,11 +128,36 @@ func (e *encoder) object(o tengo.Object, depth int) error {
 		if e.plain {
 			return &misfit{why: "is a secret: " + o.misused().Error()}
 		}
-		e.head(majorMap, 1)
-		e.text("secret")
-		e.text(string(o.name))
+		return e.secret(o)
 	default:
 		return &misfit{why: fmt.Sprintf("is a %s; only string, bool, int, list, map and handle are possible", o.TypeName())}
+	}
+	return nil
+}
+
+// secret encodes a secret: {"secret": "name@version"}, or {"parts": […]} for a text with secrets.
+func (e *encoder) secret(s *secret) error {
+	if err := e.fuel.burn(2 * int64(len(s.parts))); err != nil {
+		return err
+	}
+	single := len(s.parts) == 1
+	if !single {
+		e.head(majorMap, 1)
+		e.text("parts")
+		e.head(majorList, uint64(len(s.parts)))
+	}
+	for _, part := range s.parts {
+		switch part := part.(type) {
+		case catalog.Secret:
+			e.head(majorMap, 1)
+			e.text("secret")
+			e.text(string(part))
+		case string:
+			if !utf8.ValidString(part) {
+				return errNotText
+			}
+			e.text(part)
+		}
 	}
 	return nil
 }
@@ -178,7 +205,7 @@ func (e *encoder) pairs(m map[string]tengo.Object, depth int) error {
 }
 
 // valueOf converts an object of a script to a value of the system. Handles and unknown values stay themselves; a secret
-// becomes a catalog.Secret. The caller has already encoded o, so o is a valid value.
+// becomes a catalog.Secret or a catalog.Composed. The caller has already encoded o, so o is a valid value.
 func valueOf(o tengo.Object) any {
 	if list, ok := elementsOf(o); ok {
 		values := make([]any, len(list))
@@ -202,7 +229,7 @@ func valueOf(o tengo.Object) any {
 	case *unknown:
 		return o
 	case *secret:
-		return o.name
+		return o.value()
 	default:
 		return nil
 	}

@@ -3,6 +3,7 @@ package interpreter
 import (
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -115,15 +116,15 @@ func (r *record) field(index tengo.Object) (tengo.Object, error) {
 	return nil, err
 }
 
-// secret is the result of run.secret. It represents a value that no script, pass or journal ever contains. It is valid
-// only for fields that take secrets, and is printed as its name.
+// secret is the result of run.secret, or a text with secrets from run.text. It represents a value that no script, pass
+// or journal ever contains. It is valid only for fields that take secrets, and is printed with names.
 type secret struct {
 	tengo.ObjectImpl
-	name catalog.Secret // with the signed version
+	parts catalog.Composed // a secret has the signed version
 }
 
 func (s *secret) TypeName() string   { return "secret" }
-func (s *secret) String() string     { return s.name.String() }
+func (s *secret) String() string     { return s.parts.String() }
 func (s *secret) Copy() tengo.Object { return s }
 
 // Equals returns false for every operand, including the secret itself, so that a comparison never discloses it.
@@ -148,5 +149,133 @@ func runSecret(p *pass, args []tengo.Object) (tengo.Object, error) {
 			scripts.Printable(name.Value)).
 			WithHint("literal names are added automatically; sign others with --secret %s", scripts.Printable(name.Value))
 	}
-	return &secret{name: catalog.Secret(p.inputs.Secrets[i])}, p.meter.burn(8)
+	return &secret{parts: catalog.Composed{catalog.Secret(p.inputs.Secrets[i])}}, p.meter.burn(8)
+}
+
+// value returns the form for the arguments of a call: a catalog.Secret or a catalog.Composed.
+func (s *secret) value() any {
+	if len(s.parts) == 1 {
+		return s.parts[0]
+	}
+	return s.parts
+}
+
+// template is a text of run.text while its placeholders are filled.
+type template struct {
+	values map[string]tengo.Object
+	used   map[string]bool
+	parts  catalog.Composed
+	text   strings.Builder // behind the last part
+	size   int             // of all texts, in bytes
+}
+
+// runText fills the placeholders of a template. The result is a secret if a value is one.
+func runText(p *pass, args []tengo.Object) (tengo.Object, error) {
+	text, ok := args[0].(*tengo.String)
+	if !ok {
+		return nil, fmt.Errorf("run.text takes a template first, not %s", shortForm(args[0]))
+	}
+	values, ok := pairsOf(args[1])
+	if !ok {
+		return nil, fmt.Errorf("run.text takes a map second, not %s", shortForm(args[1]))
+	}
+	if err := p.meter.burn(int64(len(text.Value))/16 + 2*int64(len(values))); err != nil {
+		return nil, err
+	}
+	t := template{values: values, used: map[string]bool{}}
+	if err := t.fill(text.Value); err != nil {
+		return nil, err
+	}
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		if !t.used[name] {
+			return nil, fmt.Errorf("the template of run.text has no {%s}", scripts.Printable(name))
+		}
+	}
+	if err := p.meter.burnMemory(t.size + 48*len(t.parts)); err != nil {
+		return nil, err
+	}
+	if len(t.parts) == 0 {
+		return &tengo.String{Value: t.text.String()}, nil
+	}
+	t.endText()
+	return &secret{parts: t.parts}, nil
+}
+
+// placeholder is the first brace of a template, with the rest of its name.
+var placeholder = regexp.MustCompile(`\{\{|\}\}|\{([A-Za-z_][A-Za-z0-9_]*)\}|[{}]`)
+
+// fill appends a template with its values. Doubled braces are plain ones.
+func (t *template) fill(text string) error {
+	for {
+		at := placeholder.FindStringSubmatchIndex(text)
+		if at == nil {
+			return t.add(text)
+		}
+		if err := t.add(text[:at[0]]); err != nil {
+			return err
+		}
+		found := text[at[0]:at[1]]
+		var err error
+		switch {
+		case at[2] >= 0:
+			err = t.addValue(text[at[2]:at[3]])
+		case len(found) == 2:
+			err = t.add(found[:1])
+		default:
+			return fmt.Errorf("run.text needs {name} for a value and %s for the character %s, in %s", found+found, found,
+				shortForm(&tengo.String{Value: text[at[0]:]}))
+		}
+		if err != nil {
+			return err
+		}
+		text = text[at[1]:]
+	}
+}
+
+// addValue appends the value of a placeholder.
+func (t *template) addValue(name string) error {
+	t.used[name] = true
+	switch v := t.values[name].(type) {
+	case *tengo.String:
+		return t.add(v.Value)
+	case *tengo.Int:
+		return t.add(v.String())
+	case *secret:
+		for _, part := range v.parts {
+			if err := t.add(part); err != nil {
+				return err
+			}
+		}
+		return nil
+	case nil, *tengo.Undefined:
+		return fmt.Errorf("run.text has no value for {%s}", name)
+	case *handle:
+		return fmt.Errorf("the value of {%s} is %s, a handle; read one of its fields", name, v)
+	default:
+		return fmt.Errorf("the value of {%s} is a %s; only string, int and secret are possible", name, v.TypeName())
+	}
+}
+
+// add appends a text or a catalog.Secret.
+func (t *template) add(part any) error {
+	if text, is := part.(string); is {
+		if t.size += len(text); t.size > maxString {
+			return tengo.ErrStringLimit
+		}
+		t.text.WriteString(text)
+		return nil
+	}
+	t.endText()
+	if t.parts = append(t.parts, part); len(t.parts) >= catalog.MaxParts {
+		return fmt.Errorf("a text of run.text can have %d parts", catalog.MaxParts)
+	}
+	return nil
+}
+
+// endText makes the text behind the last part a part.
+func (t *template) endText() {
+	if t.text.Len() > 0 {
+		t.parts = append(t.parts, t.text.String())
+		t.text.Reset()
+	}
 }

@@ -37,6 +37,8 @@ var runModule = map[string]member{
 		help: "ends the script and its run as failed"},
 	"secret": {least: 1, most: 1, call: runSecret, unknown: ends("the name of the secret"), args: "name",
 		help: "a secret, for arguments only: only the node that needs it can read it"},
+	"text": {least: 2, most: 2, call: runText, args: "template, map",
+		help: "the template with the values of the map in place of {name}; a text with a secret is a secret"},
 	"url": {least: 3, most: 3, call: runURL, args: "scheme, resource, port",
 		help: "waits for the address of a resource's port as a URL: the published one, or else the one on its network"},
 }

@@ -114,10 +114,17 @@ func badUser(named string, err error) error {
 
 // mapped rejects a user outside the user namespace of a container.
 func mapped(named string, u specs.User) error {
-	for _, id := range append([]uint32{u.UID, u.GID}, u.AdditionalGids...) {
+	if err := tooLargeForOwn(append([]uint32{u.UID, u.GID}, u.AdditionalGids...)...); err != nil {
+		return badUser(named, err)
+	}
+	return nil
+}
+
+// tooLargeForOwn returns an error if a number is outside the user namespace of a container.
+func tooLargeForOwn(ids ...uint32) error {
+	for _, id := range ids {
 		if id >= userns.Many {
-			return badUser(named,
-				fmt.Errorf("a container has the users and groups 0 to %d, and not %d", userns.Many-1, id))
+			return fmt.Errorf("a container has the users and groups 0 to %d, and not %d", userns.Many-1, id)
 		}
 	}
 	return nil

@@ -22,6 +22,9 @@ type Stage struct {
 // Volume returns the path of a volume of the container.
 func (s Stage) Volume(i int) string { return filepath.Join(s.Dir, fmt.Sprintf("volume-%d", i)) }
 
+// Files returns the path of the directory with the container's files.
+func (s Stage) Files() string { return filepath.Join(s.Dir, "files") }
+
 // User returns the path of the user namespace file.
 func (s Stage) User() string { return filepath.Join(s.Dir, "user") }
 
@@ -33,5 +36,6 @@ type Content struct {
 	User    *os.File // the user namespace of the container
 	IDs     uint32   // first of its user IDs on this host
 	Volumes []string // the directories of its volumes, in the order of its arguments
+	Files   string   // the directory of its files; may be empty
 	Layer   []mounting.Mount
 }

@@ -37,7 +37,36 @@ func (s Stage) Fill(c Content) error {
 			return err
 		}
 	}
+	if c.Files != "" {
+		s.Step("show the files")
+		if err := mountMapped(c.User, c.Files, s.Files()); err != nil {
+			return err
+		}
+	}
 	return (&scene{dir: s.Dir, user: c.User, ids: c.IDs}).root(c.Layer)
+}
+
+// Lstat inspects a path below a root directory, such as the root of a process, without following any symbolic link.
+func Lstat(root, path string) (fs.FileInfo, error) {
+	dir, err := os.Open(root)
+	if err != nil {
+		return nil, err
+	}
+	names := strings.Split(strings.Trim(path, "/"), "/")
+	for i, name := range names {
+		flags := unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC
+		if i < len(names)-1 {
+			flags |= unix.O_DIRECTORY
+		}
+		fd, err := unix.Openat(int(dir.Fd()), name, flags, 0)
+		dir.Close()
+		if err != nil {
+			return nil, &fs.PathError{Op: "open", Path: path, Err: err}
+		}
+		dir = os.NewFile(uintptr(fd), name)
+	}
+	defer dir.Close()
+	return dir.Stat()
 }
 
 // mountMapped mounts a directory with mapped IDs at a new path.

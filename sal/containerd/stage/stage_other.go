@@ -2,12 +2,18 @@
 
 package stage
 
-import "errors"
+import (
+	"errors"
+	"io/fs"
+)
 
 var errSystem = errors.New("only Linux has user namespaces")
 
 // Fill returns an error: only Linux has user namespaces.
 func (s Stage) Fill(Content) error { return errSystem }
+
+// Lstat returns an error: only Linux has user namespaces.
+func Lstat(string, string) (fs.FileInfo, error) { return nil, errSystem }
 
 // Clear does nothing, because the stage is always empty.
 func (s Stage) Clear() error { return nil }

@@ -75,12 +75,8 @@ func fieldTexts(s catalog.Schema, under string) []fieldText {
 			Name: under + f.Name, Type: f.Takes(), Required: f.Required, Default: f.Default, CanChange: f.Mutable, Help: f.Help,
 			Limits: strings.ReplaceAll(f.Limits(), "`", ""), // backquotes mark literals in the documents
 		})
-		if f.Type == catalog.List && f.Elem.Type == catalog.Object {
-			all = append(all, fieldTexts(f.Elem.Fields, under+f.Name+"[].")...)
-		}
-		if f.Type == catalog.Object {
-			all = append(all, fieldTexts(f.Fields, under+f.Name+".")...)
-		}
+		between, fields := catalog.Nested(f)
+		all = append(all, fieldTexts(fields, under+f.Name+between)...)
 	}
 	return all
 }

@@ -85,10 +85,11 @@ func tales(h *hostCluster) []tale {
 		{"container", []act{
 			{name: "container ground", text: `network.create("lan", {}); network.create("back", {}); volume.create("files", {size_gib: 1})`},
 			{name: "image.fetch oci", text: h.fetch("box", "oci", h.image.Path)},
-			{name: "container.create", text: `container.create("web", {image: image.get("box"), networks: [network.get("lan"), network.get("back")], volumes: [{volume: volume.get("files"), path: "/files"}], memory_mib: 64})`},
+			{name: "container.create", text: `container.create("web", {image: image.get("box"), networks: [network.get("lan"), network.get("back")], volumes: [{volume: volume.get("files"), path: "/files"}], files: {"/etc/app": {text: "a", on_change: "none"}}, memory_mib: 64})`},
+			{name: "container.create with another file", text: `container.create("web", {image: image.get("box"), networks: [network.get("lan"), network.get("back")], volumes: [{volume: volume.get("files"), path: "/files"}], files: {"/etc/app": {text: "b", on_change: "none"}}, memory_mib: 64})`},
 			{name: "container.exec", text: `container.exec("web", {command: ["id"]}` + again},
 			{name: "container.run", text: `container.run("job", {image: image.get("box"), command: ["sh", "-c", "echo ran >/files/ran"], networks: [network.get("lan")], volumes: [{volume: volume.get("files"), path: "/files"}], memory_mib: 64})`},
-			{name: "container.create changed", text: `container.create("web", {image: image.get("box"), networks: [network.get("lan"), network.get("back")], volumes: [{volume: volume.get("files"), path: "/files"}], memory_mib: 32, env: {A: "b"}})`},
+			{name: "container.create changed", text: `container.create("web", {image: image.get("box"), networks: [network.get("lan"), network.get("back")], volumes: [{volume: volume.get("files"), path: "/files"}], files: {"/etc/app": "c"}, memory_mib: 32, env: {A: "b"}})`},
 			{name: "container.stop", text: `container.stop("web", {grace_seconds: 5})`},
 			{name: "container.start", text: `container.start("web")`},
 			{name: "container.stop at once", text: `container.stop("web", {grace_seconds: 0})`},
