@@ -63,7 +63,7 @@ run.log("with", secret, [secret], type_name(secret))
 
 // Promise: Secrets: A text with secrets in it, of `run.text`, is a secret: the script and the datacenter have only names.
 // How: The call has the parts of the text, with the names of secrets; the driver joins them.
-// Also: TestOnlyRevealShowsAComposedText, TestLogMasksSecretsOfTexts
+// Also: TestOnlyRevealShowsAComposedText, TestLogMasksSecretsOfTexts.
 func TestTextWithSecretsIsASecret(t *testing.T) {
 	o := passed(t, withSecret(), `
 s := run.secret("db-password")
