@@ -170,8 +170,8 @@ volume.create("data", {size_gib: 20})`},
 		"run.secret returns a placeholder; no script ever holds the value. The placeholder cannot be part of a text, be " +
 			"encoded or be an output, and no value is equal to it. Only run.text puts it into a text, which is a placeholder " +
 			"too. Pass a placeholder to a field that takes secrets: env and files of a container, env and cloud_init of a " +
-			"machine, password of a database, env and stdin of container.exec. A command line takes none, because every " +
-			"process of the host can read it.",
+			"machine, password of a database. container.exec takes it as env and stdin. A command line takes none, because " +
+			"every process of the host can read it.",
 		`machine := import("machine")
 run := import("run")
 machine.create("web", {cpus: 2, memory_mib: 2048, env: {DB: "redis://:" + run.secret("db")}})`,
