@@ -81,7 +81,9 @@ func same(a, b any) bool {
 }
 
 // fits maps the names of checks in tags to functions that check a field together with all arguments.
-var fits = map[string]func(args map[string]any) (below, problem string){"files": uselessFiles}
+var fits = map[string]func(args map[string]any) (below, problem string){
+	"files": uselessFiles, "tmpfs": uselessTmpfs,
+}
 
 // wholes maps the names of checks in tags to functions that check all fields of an object.
 var wholes = map[string]func(object map[string]any) (name, problem string){

@@ -88,6 +88,32 @@ func TestUselessFilesAreRefused(t *testing.T) {
 	}
 }
 
+func TestUselessTmpfsIsRefused(t *testing.T) {
+	o := operation(t, "container.create")
+	volume := map[string]any{"volume": writ.Ref{Kind: writ.KindVolume, Name: "v", UID: "u"}, "path": "/data"}
+	for path, want := range map[string]string{
+		"/tmp": "", "/data/cache": "", "/etc": "", "/srv": "",
+		"/data":         "tmpfs: /data is the path of a volume, too",
+		"/etc/app.toml": "tmpfs: /etc/app.toml is at or below the file /etc/app.toml",
+		"/etc/hosts":    "the node writes this file",
+		"/proc":         "files of the kernel",
+		"tmp":           "must be an absolute path",
+		"/":             "must be an absolute path",
+		"/run":          "tmpfs[1] must differ from tmpfs[0]",
+	} {
+		args := map[string]any{
+			"image": "web", "volumes": []any{volume}, "files": map[string]any{"/etc/app.toml": "x"}, "tmpfs": []any{"/run", path},
+		}
+		problems := o.Args.Check(args, func(v any) (writ.ResourceKind, bool) { r, is := v.(writ.Ref); return r.Kind, is })
+		switch {
+		case want == "" && len(problems) > 0:
+			t.Errorf("%s: %v", path, problems)
+		case want != "" && (len(problems) != 1 || !strings.Contains(problems[0].String(), want)):
+			t.Errorf("%s: %v, want %q", path, problems, want)
+		}
+	}
+}
+
 func TestChangedFilesReplaceTheirContainer(t *testing.T) {
 	file := func(text, mode, onChange string) KeptFile {
 		return KeptFile{File{PlainText(text), mode, ""}, onChange}

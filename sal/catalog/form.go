@@ -72,6 +72,12 @@ var forms = map[string]form{
 		also:    func(s string) bool { return !dotted.MatchString(s) },
 		useless: UselessMount,
 	},
+	"directory": {
+		text:    "an absolute path such as /app, without . and ..",
+		sample:  `/app`,
+		pattern: regexp.MustCompile(`^(/|(/[^/\x00-\x1f]+)+)$`),
+		also:    func(s string) bool { return !dotted.MatchString(s) },
+	},
 	"mode": {
 		text:    "permissions in octal such as 0640",
 		sample:  `0640`,

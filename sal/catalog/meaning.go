@@ -107,10 +107,9 @@ func UselessMount(path string) string {
 // change the volume, and its path could lead through a symbolic link there.
 func uselessFiles(args map[string]any) (below, problem string) {
 	files, _ := args["files"].(map[string]any)
-	inside := func(path, dir string) bool { return path == dir || strings.HasPrefix(path, dir+"/") }
 	for _, path := range slices.Sorted(maps.Keys(files)) {
 		for other := range files {
-			if other != path && inside(path, other) {
+			if other != path && isBelow(path, other) {
 				return path, "is below another file, " + other
 			}
 		}
@@ -120,10 +119,35 @@ func uselessFiles(args map[string]any) (below, problem string) {
 			at, _ := mount["path"].(string)
 			switch {
 			case at == "":
-			case inside(path, at):
+			case isBelow(path, at):
 				return path, "is in the volume at " + at + "; use another path"
-			case inside(at, path):
+			case isBelow(at, path):
 				return path, "has a volume below it, at " + at
+			}
+		}
+	}
+	return "", ""
+}
+
+// isBelow reports whether a path is a directory or below it.
+func isBelow(path, dir string) bool { return path == dir || strings.HasPrefix(path, dir+"/") }
+
+// uselessTmpfs checks the tmpfs of a container together with its files and volumes.
+func uselessTmpfs(args map[string]any) (below, problem string) {
+	all, _ := args["tmpfs"].([]any)
+	files, _ := args["files"].(map[string]any)
+	volumes, _ := args["volumes"].([]any)
+	for _, each := range all {
+		at, _ := each.(string)
+		for path := range files {
+			if isBelow(at, path) {
+				return at, "is at or below the file " + path
+			}
+		}
+		for _, v := range volumes {
+			mount, _ := v.(map[string]any)
+			if mount["path"] == at {
+				return at, "is the path of a volume, too"
 			}
 		}
 	}

@@ -15,9 +15,19 @@ import (
 	"writ/sal/containerd/runtimespec"
 )
 
-// stopSignal returns the signal that ends a container. It is SIGTERM if the image is missing or its signal is invalid,
-// because an existing container must be able to end.
+// stopSignal returns the signal that ends a container: that of its call, else that of its image. It is SIGTERM if the
+// image is missing or its signal is invalid, because an existing container must be able to end.
 func stopSignal(ctx context.Context, c client.Container) (syscall.Signal, error) {
+	labels, err := c.Labels(ctx)
+	if gone(err) {
+		return syscall.SIGTERM, nil
+	}
+	if err != nil {
+		return 0, failed("read the labels of the container", err)
+	}
+	if s, err := runtimespec.ParseStopSignal(labels[labelStop]); labels[labelStop] != "" && err == nil {
+		return s, nil
+	}
 	image, err := c.Image(ctx)
 	if gone(err) {
 		return syscall.SIGTERM, nil

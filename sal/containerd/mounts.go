@@ -17,8 +17,8 @@ import (
 	"writ/sal/catalog"
 )
 
-// writtenFiles are the files that the driver writes and mounts into each container, below /etc there.
-var writtenFiles = []string{"hosts", "resolv.conf"}
+// writtenFiles are the paths of the files that the driver writes and mounts into each container.
+var writtenFiles = []string{"/etc/hosts", "/etc/resolv.conf"}
 
 // mounts returns the mounts of a container's volumes, in the order of the arguments.
 func (j *job) mounts(ctx context.Context, args *catalog.ContainerCreate) ([]specs.Mount, error) {
@@ -51,7 +51,7 @@ func (j *job) mounts(ctx context.Context, args *catalog.ContainerCreate) ([]spec
 	if len(args.Networks) == 0 { // resolv.conf comes with a network
 		files = files[:1]
 	}
-	return all, mountPoints(all, files)
+	return all, mountPoints(all, slices.Concat(files, args.Tmpfs))
 }
 
 // mountable rejects a path of a volume that would hide files of the kernel or of the driver.
@@ -70,12 +70,12 @@ func byDepth(mounts []specs.Mount) []specs.Mount {
 	})
 }
 
-// mountPoints returns an error if the mount point of a volume or of one of the files in /etc is missing in a read-only
-// volume, where the runtime cannot make it.
-func mountPoints(volumes []specs.Mount, files []string) error {
+// mountPoints returns an error if the mount point of a volume or of another path is missing in a read-only volume, where
+// the runtime cannot make it.
+func mountPoints(volumes []specs.Mount, others []string) error {
 	inside := slices.Clone(volumes)
-	for _, name := range files {
-		inside = append(inside, specs.Mount{Destination: "/etc/" + name})
+	for _, path := range others {
+		inside = append(inside, specs.Mount{Destination: path})
 	}
 	for _, m := range inside {
 		parent, ok := parentOf(m.Destination, volumes)

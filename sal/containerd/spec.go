@@ -36,13 +36,14 @@ const (
 	period = 100_000
 )
 
-// Labels of containers at the daemon. They contain no argument values.
+// Labels of containers at the daemon. They contain no texts of a script.
 const (
 	labelResource = "writ.resource" // writ.ResourceID.HostName
 	labelProject  = "writ.project"
 	labelName     = "writ.name"
 	labelUID      = "writ.uid"
 	labelIDs      = "writ.ids" // first of its own user IDs on this host, if it has any
+	labelStop     = "writ.stop-signal"
 )
 
 // plan holds the inputs of a new container, resolved before any change.
@@ -196,6 +197,9 @@ func (j *job) register(ctx context.Context, r *record, p *plan) error {
 		labelResource: r.Resource.HostName(), labelProject: string(r.Resource.Project), labelName: r.Resource.Name,
 		labelUID: string(r.UID),
 	}
+	if p.args.StopSignal != "" {
+		labels[labelStop] = p.args.StopSignal
+	}
 	how := []client.NewContainerOpts{
 		client.WithContainerLabels(labels),
 		client.WithImage(image),
@@ -204,6 +208,11 @@ func (j *job) register(ctx context.Context, r *record, p *plan) error {
 		client.WithNewSpec(j.spec(r, p, image)...),
 	}
 	if r.Own.IDs != 0 {
+		if server, err := j.daemon.IntrospectionService().Server(ctx); err == nil {
+			if err := runtimespec.CheckLimits(p.args.Ulimits, int(server.Pid)); err != nil {
+				return err
+			}
+		}
 		labels[labelIDs] = strconv.FormatUint(uint64(r.Own.IDs), 10)
 		how = append(how, withOwnUsers(r.Own.IDs))
 	}
@@ -230,6 +239,7 @@ func (j *job) spec(r *record, p *plan, image client.Image) []oci.SpecOpts {
 			Options: []string{"rbind", "nosuid", "nodev", "noexec", "ro"}}
 	}
 	mounts := append(j.volumes(r, p), ours("hosts"))
+	mounts = append(mounts, runtimespec.Tmpfs(p.args.Tmpfs, p.args.MemoryMiB<<20)...)
 	for i, f := range p.files {
 		mounts = append(mounts, specs.Mount{Destination: f.Path, Type: "bind", Source: sourceOf(j.Driver, r, i),
 			Options: []string{"rbind", "nosuid", "nodev", "ro"}})
@@ -237,7 +247,8 @@ func (j *job) spec(r *record, p *plan, image client.Image) []oci.SpecOpts {
 	if len(r.Own.Nameservers) > 0 { // the image's own file comes from its build host
 		mounts = append(mounts, ours("resolv.conf"))
 	}
-	options := []oci.SpecOpts{runtimespec.WithImageConfig(image, r.Own.IDs != 0)}
+	over := runtimespec.Overrides{User: p.args.User, Dir: p.args.Workdir}
+	options := []oci.SpecOpts{runtimespec.WithImageConfig(image, over, r.Own.IDs != 0)}
 	if len(p.args.Command) > 0 {
 		options = append(options, oci.WithProcessArgs(p.args.Command...))
 	}
@@ -248,13 +259,18 @@ func (j *job) spec(r *record, p *plan, image client.Image) []oci.SpecOpts {
 		oci.WithHostname(r.Resource.Name),
 		runtimespec.WithFiles(p.files, r.Own.IDs != 0),
 		oci.WithMounts(byDepth(mounts)),
+		runtimespec.WithOwnTmpfs,
 		oci.WithCPUCFS(int64(p.args.CPUs)*period/100, period),
 		oci.WithMemoryLimit(uint64(p.args.MemoryMiB)<<20),
 		oci.WithPidsLimit(maxProcesses),
-		runtimespec.WithoutFileLimit,
+		runtimespec.WithLimits(p.args.Ulimits),
+		runtimespec.WithLowPorts,
 		runtimespec.WithoutCmdline,
 		runtimespec.WithSeccomp, // last, because it depends on the capabilities
 	)
+	if p.args.ReadOnly {
+		options = append(options, oci.WithRootFSReadonly())
+	}
 	if r.Own.IDs != 0 {
 		options = append(options, oci.WithUserNamespace(idMap(r.Own.IDs), idMap(r.Own.IDs)),
 			oci.WithLinuxNamespace(specs.LinuxNamespace{

@@ -18,10 +18,16 @@ import (
 	"writ"
 )
 
+// Overrides replaces parts of the config of an image.
+type Overrides struct {
+	User string // user or user:group; "" is the image's
+	Dir  string // working directory; "" is the image's
+}
+
 // WithImageConfig applies the program, environment, directory and user of an image. It rejects an image with an invalid
 // stop signal. ownUsers limits user numbers to those below userns.Many. It replaces oci.WithImageConfig, which uses
 // text/template: the linker then keeps all exported methods, 10 MB of writ.
-func WithImageConfig(image client.Image, ownUsers bool) oci.SpecOpts {
+func WithImageConfig(image client.Image, over Overrides, ownUsers bool) oci.SpecOpts {
 	return func(ctx context.Context, daemon oci.Client, c *containers.Container, s *oci.Spec) error {
 		described, err := image.Spec(ctx)
 		if err != nil {
@@ -32,21 +38,28 @@ func WithImageConfig(image client.Image, ownUsers bool) oci.SpecOpts {
 			return err
 		}
 		s.Process.Args = slices.Concat(config.Entrypoint, config.Cmd)
-		s.Process.Cwd = path.Join("/", config.WorkingDir)
+		s.Process.Cwd = path.Join("/", cmp.Or(over.Dir, config.WorkingDir))
 		s.Process.Env = environment(config.Env)
 		layer, err := daemon.SnapshotService(c.Snapshotter).Mounts(ctx, c.SnapshotKey)
 		if err != nil {
 			return fmt.Errorf("find the container's layer: %w", err)
 		}
+		named, bad := config.User, badUser
+		if over.User != "" {
+			named, bad = over.User, badOverride
+		}
 		var found error // without the path of the temporary mount, which is useless in a message
 		err = mounting.WithReadonlyTempMount(ctx, layer, func(dir string) error {
-			s.Process.User, found = userBelow(dir, config.User)
+			s.Process.User, found = userBelow(dir, named)
 			return found
 		})
 		if found == nil && ownUsers {
-			found = mapped(config.User, s.Process.User)
+			found = mapped(s.Process.User)
 		}
-		return cmp.Or(found, err)
+		if found != nil {
+			return bad(named, found)
+		}
+		return err
 	}
 }
 

@@ -59,7 +59,7 @@ func TestContainerHasUserOfItsImage(t *testing.T) {
 	} {
 		got, err := userOfImage(regularFiles{tt.layer}, tt.named)
 		if tt.want == nil {
-			if writ.CodeOf(err) != writ.CodeArgumentsInvalid {
+			if err == nil || writ.CodeOf(badUser(tt.named, err)) != writ.CodeArgumentsInvalid {
 				t.Errorf("the user %q is %+v, %v", tt.named, got, err)
 			}
 			continue

@@ -5,11 +5,15 @@ package runtimespec
 
 import (
 	"context"
+	"fmt"
+	"strconv"
 
 	"github.com/containerd/containerd/v2/core/containers"
 	"github.com/containerd/containerd/v2/pkg/oci"
+	"github.com/opencontainers/runtime-spec/specs-go"
 
 	"writ"
+	"writ/sal/catalog"
 )
 
 // RequireProgram rejects a container without a program from its image or its arguments.
@@ -21,9 +25,50 @@ func RequireProgram(_ context.Context, _ oci.Client, _ *containers.Container, s 
 	return nil
 }
 
-// WithoutFileLimit removes containerd's limit of 1,024 open files, which is too low for databases.
-func WithoutFileLimit(_ context.Context, _ oci.Client, _ *containers.Container, s *oci.Spec) error {
-	s.Process.Rlimits = nil
+// WithLimits replaces the limits of each process. It removes containerd's limit of 1,024 open files, which is too low
+// for databases.
+func WithLimits(limits catalog.Ulimits) oci.SpecOpts {
+	return func(_ context.Context, _ oci.Client, _ *containers.Container, s *oci.Spec) error {
+		s.Process.Rlimits = nil
+		for _, l := range limitsIn(limits) {
+			s.Process.Rlimits = append(s.Process.Rlimits, specs.POSIXRlimit{Type: l.kind, Hard: l.most, Soft: l.most})
+		}
+		return nil
+	}
+}
+
+// Tmpfs returns the mounts of empty directories in memory. Their files count as memory of the container, whose limit is
+// `most` bytes. Programs in them do not start, as with Docker.
+func Tmpfs(paths []string, most int64) []specs.Mount {
+	var all []specs.Mount
+	for _, path := range paths {
+		all = append(all, specs.Mount{Destination: path, Type: "tmpfs", Source: sourceOfTmpfs,
+			Options: []string{"nosuid", "nodev", "noexec", "mode=0755", "size=" + strconv.FormatInt(most, 10)}})
+	}
+	return all
+}
+
+const sourceOfTmpfs = "writ"
+
+// WithOwnTmpfs makes the program's user the owner of the mounts of Tmpfs, so that it can write there. If the layer has
+// the directory, the runtime gives the mount its mode, also after a restart, when the runtime itself has made it.
+func WithOwnTmpfs(_ context.Context, _ oci.Client, _ *containers.Container, s *oci.Spec) error {
+	for i, m := range s.Mounts {
+		if m.Type == "tmpfs" && m.Source == sourceOfTmpfs {
+			s.Mounts[i].Options = append(m.Options, fmt.Sprintf("uid=%d", s.Process.User.UID),
+				fmt.Sprintf("gid=%d", s.Process.User.GID))
+		}
+	}
+	return nil
+}
+
+// WithLowPorts lets each user of a container with a network of its own listen on ports below 1024. These ports are
+// the container's alone.
+func WithLowPorts(_ context.Context, _ oci.Client, _ *containers.Container, s *oci.Spec) error {
+	if s.Linux.Sysctl == nil {
+		s.Linux.Sysctl = make(map[string]string)
+	}
+	s.Linux.Sysctl["net.ipv4.ip_unprivileged_port_start"] = "0"
 	return nil
 }
 

@@ -11,7 +11,7 @@ import (
 // lastSignal is the highest signal number of Linux.
 const lastSignal = 64
 
-// ParseStopSignal parses the stop signal of an image: a name such as SIGQUIT or SIGRTMIN+3, or a number. The default is
+// ParseStopSignal parses the stop signal of an image or a call: a name such as SIGQUIT or SIGRTMIN+3, or a number. The default is
 // SIGTERM.
 func ParseStopSignal(named string) (syscall.Signal, error) {
 	if named == "" {

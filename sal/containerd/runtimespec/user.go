@@ -23,11 +23,11 @@ import (
 func userOfImage(layer fs.FS, named string) (specs.User, error) {
 	account, gid, err := accountOf(layer, named)
 	if err != nil {
-		return specs.User{}, badUser(named, err)
+		return specs.User{}, err
 	}
 	more, err := groupsOf(layer, account.Name)
 	if err != nil {
-		return specs.User{}, badUser(named, err)
+		return specs.User{}, err
 	}
 	if !slices.Contains(more, gid) {
 		more = slices.Insert(more, 0, gid)
@@ -56,6 +56,8 @@ func accountOf(layer fs.FS, named string) (account user.User, gid uint32, err er
 		account = user.User{Name: "root"}
 	case unlisted(err) && isNumber:
 		account = user.User{Uid: number}
+	case unlisted(err):
+		return account, 0, fmt.Errorf("its /etc/passwd has no %s", name)
 	case err != nil:
 		return account, 0, err
 	}
@@ -70,6 +72,9 @@ func accountOf(layer fs.FS, named string) (account user.User, gid uint32, err er
 		return account, uint32(number), err
 	}
 	gid, err = oci.GIDFromFS(layer, first(func(g user.Group) bool { return g.Name == group }))
+	if unlisted(err) {
+		err = fmt.Errorf("its /etc/group has no %s", group)
+	}
 	return account, gid, err
 }
 
@@ -112,12 +117,15 @@ func badUser(named string, err error) error {
 		WithHint("build the image with a USER that its /etc/passwd lists, or with a number")
 }
 
+// badOverride returns the error about the user that the arguments name.
+func badOverride(named string, err error) error {
+	return writ.Errorf(writ.CodeArgumentsInvalid, "programs cannot run as the user %q: %w", named, err).
+		WithHint("use a user that /etc/passwd of the image lists, or a number")
+}
+
 // mapped rejects a user outside the user namespace of a container.
-func mapped(named string, u specs.User) error {
-	if err := tooLargeForOwn(append([]uint32{u.UID, u.GID}, u.AdditionalGids...)...); err != nil {
-		return badUser(named, err)
-	}
-	return nil
+func mapped(u specs.User) error {
+	return tooLargeForOwn(append([]uint32{u.UID, u.GID}, u.AdditionalGids...)...)
 }
 
 // tooLargeForOwn returns an error if a number is outside the user namespace of a container.
