@@ -33,23 +33,28 @@ type ContainerProgram struct {
 	ContainerSettings
 }
 
-// ContainerSettings says how a container differs from the config of its image. No field has a default, so that calls of
-// older scripts keep their hashes.
+// ContainerSettings replaces parts of the config of an image. No field has a default, so calls of older scripts keep
+// their hashes.
 type ContainerSettings struct {
-	User     string   `writ:"user,mutable,form=owner,max=256" help:"user and group of its program in the image; the default is the image's"`
-	Workdir  string   `writ:"workdir,mutable,form=directory,max=1024" help:"working directory of its program; the default is the image's"`
-	ReadOnly bool     `writ:"read_only,mutable" help:"lets it write only to its volumes, its tmpfs, /dev and /run"`
-	Tmpfs    []string `writ:"tmpfs,mutable,max=16,form=path,distinct=elements,fits=tmpfs" help:"paths of empty directories in its memory, without programs"`
+	User string `writ:"user,mutable,form=owner,max=256" help:"user and group of its program in the image"`
+
+	Workdir string `writ:"workdir,mutable,form=directory,max=1024" help:"working directory of its program"`
+
+	ReadOnly bool `writ:"read_only,mutable" help:"lets it write only to volumes, tmpfs, /dev and /run"`
+
+	Tmpfs []string `writ:"tmpfs,mutable,max=16,form=path,distinct=elements,fits=tmpfs" help:"directories in memory"`
+
 	// StopSignal is the name of a signal of Linux without SIG.
-	StopSignal string  `writ:"stop_signal,mutable,enum=TERM|INT|QUIT|HUP|USR1|USR2|WINCH|PWR|RTMIN+3" help:"signal that asks its program to end; the default is the image's, or TERM"`
-	Ulimits    Ulimits `writ:"ulimits,mutable" help:"limits of each of its processes"`
+	StopSignal string `writ:"stop_signal,mutable,enum=TERM|INT|QUIT|HUP|USR1|USR2|WINCH|PWR|RTMIN+3" help:"asks it to end"`
+
+	Ulimits Ulimits `writ:"ulimits,mutable" help:"limits of each of its processes"`
 }
 
-// Ulimits limits each process of a container, as setrlimit(2) does. The maximum of NoFile is Linux' default of
-// fs.nr_open.
+// Ulimits limits each process of a container, as setrlimit(2) does. Without a value, the limit of the node's containerd
+// applies. The maximum of NoFile is Linux' default of fs.nr_open.
 type Ulimits struct {
-	NoFile     int64 `writ:"nofile,min=64,max=1048576" help:"open files; the default is the limit of the node's containerd"`
-	MemlockMiB int64 `writ:"memlock_mib,min=1,max=16777216" help:"locked memory, in MiB; the default is 8, or less"`
+	NoFile     int64 `writ:"nofile,min=64,max=1048576" help:"open files"`
+	MemlockMiB int64 `writ:"memlock_mib,min=1,max=16777216" help:"locked memory, in MiB"`
 }
 
 // File is a file that the node writes for a container.

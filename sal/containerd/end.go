@@ -15,7 +15,7 @@ import (
 	"writ/sal/containerd/runtimespec"
 )
 
-// stopSignal returns the signal that ends a container: that of its call, else that of its image. It is SIGTERM if the
+// stopSignal returns the signal that ends a container. It is named by the call or by the image. It is SIGTERM if the
 // image is missing or its signal is invalid, because an existing container must be able to end.
 func stopSignal(ctx context.Context, c client.Container) (syscall.Signal, error) {
 	labels, err := c.Labels(ctx)

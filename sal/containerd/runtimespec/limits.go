@@ -27,7 +27,7 @@ func limitsIn(limits catalog.Ulimits) (all []limit) {
 	return all
 }
 
-// CheckLimits rejects limits above those of the process of containerd: the kernel does not let a container with its own
+// CheckLimits rejects limits that containerd's process does not have. The kernel does not let a container with its own
 // users exceed them. If the process cannot be inspected, the kernel decides.
 func CheckLimits(limits catalog.Ulimits, containerd int) error {
 	for _, l := range limitsIn(limits) {
