@@ -109,6 +109,7 @@ func (b *fixture) drift(name string) string {
 // How: The node probes it inside its network namespace; a failed create removes it.
 // Also: TestUnhealthyContainerIsNotCreated, TestInterruptedCheckIsRepeated.
 func TestCreateWaitsUntilHealthy(t *testing.T) {
+	t.Parallel()
 	b := newFixture(t, "")
 	b.write("ok", "fine")
 	late := "sleep 1; " + webServer
@@ -145,6 +146,7 @@ func TestCreateWaitsUntilHealthy(t *testing.T) {
 }
 
 func TestUnhealthyContainerIsNotCreated(t *testing.T) {
+	t.Parallel()
 	b := newFixture(t, "")
 	before := traces(t, b.driver, b.daemon, b.host)
 	b.write("cgi-bin/fails", "#!/bin/sh\nprintf 'Status: 503 Away\\r\\n\\r\\nno database at s3cr3t'\n")
@@ -213,6 +215,7 @@ func TestEndedProgramFailsAtOnce(t *testing.T) {
 // runs again.
 // How: The old container is stopped, and deleted only after the new one is healthy.
 func TestUnhealthyReplacementIsReverted(t *testing.T) {
+	t.Parallel()
 	b := newFixture(t, "")
 	b.write("ok", "fine")
 	old := checked(webServer, page("ok"))
@@ -286,6 +289,7 @@ func TestCheckOfARunningContainerChanges(t *testing.T) {
 // How: Each container has its own schedule; the record keeps the last state.
 // Also: sal/containerd/health.TestHealthChangesAfterRetries, sal/containerd/health.TestSlowContainerDelaysNoOther.
 func TestHealthOfARunningContainerFollowsIt(t *testing.T) {
+	t.Parallel()
 	b := newFixture(t, "")
 	b.write("ok", "fine")
 	checks := map[string]map[string]any{
@@ -423,6 +427,7 @@ var interruptions = []string{"record that the container is checking", "start the
 
 // A runner that is killed while it waits leaves a container that the repeated call finishes, or removes if it fails.
 func TestInterruptedCheckIsRepeated(t *testing.T) {
+	t.Parallel()
 	b := newFixture(t, "")
 	b.write("ok", "fine")
 	web := saltest.Resource(writ.KindContainer, "web")

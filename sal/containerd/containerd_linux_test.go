@@ -261,6 +261,7 @@ func says(t testing.TB, d *Driver, line, input string) {
 // completes or removes.
 // How: A record precedes every other change; a replacement is complete before the old container ends.
 func TestConformance(t *testing.T) {
+	t.Parallel()
 	daemon := testenv.Containerd(t, testenv.HomeInMemory(t, "containerd"))
 	files := map[string]any{"/etc/app/app.toml": "a = 1", "/etc/app/more": map[string]any{"text": "b", "mode": "0600", "owner": "web"}}
 	spec := map[string]any{"image": "busybox", "command": waits, "memory_mib": int64(64), "files": files}

@@ -44,6 +44,7 @@ func (b *fixture) fenced(name string) {
 
 // A lost node only stops containers. Their replacements may run elsewhere already.
 func TestFenceStartsNoReplacedContainer(t *testing.T) {
+	t.Parallel()
 	b := newFixture(t, "")
 	b.write("ok", "")
 	starts := func() int {

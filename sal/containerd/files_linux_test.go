@@ -156,6 +156,7 @@ func TestLogMasksSecretsOfTexts(t *testing.T) {
 
 // A changed file has the effect that its on_change asks for.
 func TestChangedFileSignalsOrRestarts(t *testing.T) {
+	t.Parallel()
 	b := newFixture(t, "")
 	change := func(text, onChange string) sal.Outcome {
 		t.Helper()

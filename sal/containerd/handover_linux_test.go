@@ -175,6 +175,7 @@ var handoverSteps = []string{
 // A runner that is killed in a handover leaves a container that serves. The repeated call finishes the handover, and any
 // other one, or a scan, reverts it.
 func TestInterruptedHandoverIsFinishedOrReverted(t *testing.T) {
+	t.Parallel()
 	b := newPublishing(t)
 	b.must("container.create", "web", serving("v"))
 	web := saltest.Resource(writ.KindContainer, "web")

@@ -88,6 +88,7 @@ func (b publishing) answers(port int) string {
 // its spec and a reboot, survive a failed change, and end with it.
 // How: The container gets a network namespace with a link of its own; a change of ports alone does not replace it.
 func TestPublishedPortLeadsToItsContainer(t *testing.T) {
+	t.Parallel()
 	b := newPublishing(t)
 	node, networks, with, answers := b.node, b.networks, named, b.answers
 	serves := func(name string, port int) {

@@ -57,6 +57,7 @@ func (b publishing) serves(when string, names ...string) {
 // How: The node follows its health and its program, and removes it from the port before it ends.
 // Also: TestInterruptedReplicaLeavesOrServes.
 func TestSharedPortFollowsHealth(t *testing.T) {
+	t.Parallel()
 	b := newPublishing(t)
 	before := traces(t, b.driver, b.daemon, b.host)
 	b.runs()
@@ -186,6 +187,7 @@ func TestRollingUpdateLosesNoRequest(t *testing.T) {
 
 // A change of the health of a container that is about to stop does not make it join the port again.
 func TestLeavingContainerDoesNotJoin(t *testing.T) {
+	t.Parallel()
 	b := newPublishing(t)
 	for _, name := range []string{"a", "b"} {
 		b.must("container.create", name, replica(name))
