@@ -167,11 +167,14 @@ func (r Reason) Trouble() string {
 func (r Reason) Candidates() string {
 	var why []string
 	for _, n := range r.Nodes {
-		more := ""
+		more, text := "", n.Text
 		if n.More > 0 {
 			more = fmt.Sprintf(" and %d more", n.More)
 		}
-		why = append(why, strings.Join(n.Names, ", ")+more+": "+n.Text)
+		if len(n.Names)+n.More > 1 {
+			text = "each " + text
+		}
+		why = append(why, strings.Join(n.Names, ", ")+more+": "+text)
 	}
 	if r.More > 0 {
 		why = append(why, fmt.Sprintf("and %d more nodes will not do for other causes", r.More))

@@ -314,7 +314,7 @@ func (s *Supervisor) Run(ctx context.Context) error {
 	defer stop()
 	if err := s.Journal.Release(ending, func(tx *journal.Tx) error {
 		s.fleet.Machines.AddOnline(s.Now())
-		return fleet.PutLives(tx, s.fleet.Machines.Unstored())
+		return fleet.PutLives(tx, s.fleet.Machines.Unstored(0))
 	}); err != nil {
 		s.Log.Warn("release the lease; a standby waits for its end", "err", err)
 	}

@@ -125,12 +125,12 @@ func damaged(path string, err error) error {
 		WithHint("stop the daemon, move its data directory away and keep it, and run `writ restore --data DIR FILE`; docs/manual/runbook.md has the steps for nodes and without a backup")
 }
 
-func full(path string, err error) error {
+func full(path string, err error, next nextStep) error {
 	return writ.Errorf(writ.CodeStoreFull, "the store%s cannot be written, its disk is full: %w", named(path), err).
-		WithHint("free disk space; writ continues by itself")
+		WithHint("free disk space; %s", next)
 }
 
-func readOnly(path string, err error) error {
+func readOnly(path string, err error, next nextStep) error {
 	return writ.Errorf(writ.CodeStoreReadOnly, "the store%s cannot be written, it is read-only: %w", named(path), err).
-		WithHint("make the file and its disk writable for the user of the daemon; writ continues by itself")
+		WithHint("make the file and its disk writable for the user of the daemon; %s", next)
 }

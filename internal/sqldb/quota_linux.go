@@ -11,13 +11,13 @@ import (
 
 // overQuota returns STORE_FULL if a quota of the disk is used up: of a user, a project or a subvolume. SQLite reports
 // that as an I/O error, although the disk has free space.
-func overQuota(path string) error {
+func overQuota(path string, next nextStep) error {
 	if path == "" || !errors.Is(tryRoom(filepath.Dir(path)), unix.EDQUOT) {
 		return nil
 	}
 	return because(unix.EDQUOT, writ.CodeStoreFull, "the store%s cannot be written, a quota of its disk is used up",
 		named(path)).
-		WithHint("raise the quota of the user or directory (`quota`, `repquota -P`, `btrfs qgroup show`), or delete files; writ continues by itself")
+		WithHint("raise the quota of the user or directory (`quota`, `repquota -P`, `btrfs qgroup show`), or delete files; %s", next)
 }
 
 // tryRoom returns the error of a new unnamed file of minFree bytes.

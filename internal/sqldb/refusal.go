@@ -50,5 +50,5 @@ func connectError(err error) error {
 			return because(err, writ.CodeUsage, "%s: %s", r.message, e.Message).WithHint("%s", r.hint)
 		}
 	}
-	return storeError(err, "")
+	return storeError(err, "", restart)
 }

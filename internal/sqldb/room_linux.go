@@ -16,15 +16,15 @@ func (h *health) room() error {
 		return nil // writes report the reason
 	}
 	if disk.Flags&unix.ST_RDONLY != 0 {
-		return readOnly(h.path, unix.EROFS)
+		return readOnly(h.path, unix.EROFS, resumes)
 	}
-	if err := overQuota(h.path); err != nil {
+	if err := overQuota(h.path, resumes); err != nil {
 		return err
 	}
 	if uint64(disk.Bavail)*uint64(disk.Bsize) >= minFree || os.Geteuid() == 0 && hasReserve(dir) {
 		return nil
 	}
-	return full(h.path, errors.New("less than 64 KiB of the disk are free"))
+	return full(h.path, errors.New("less than 64 KiB of the disk are free"), resumes)
 }
 
 // hasReserve reports whether root can still write minFree bytes to a disk without free space for other users. The

@@ -196,7 +196,9 @@ func (db *DB) readError(err error) error {
 }
 
 // storeError converts err for this store. If err means that the file is damaged, db.health remembers it.
-func (db *DB) storeError(err error) error { return db.health.note(storeError(err, db.health.path)) }
+func (db *DB) storeError(err error) error {
+	return db.health.note(storeError(err, db.health.path, resumes))
+}
 
 // now returns the time of a transaction. Stores keep microseconds.
 func (db *DB) now() time.Time {
@@ -208,17 +210,27 @@ func (db *DB) now() time.Time {
 
 func now() time.Time { return time.Now().UTC().Truncate(time.Microsecond) }
 
+// nextStep is the last part of a hint, for the time after an operator has removed the fault.
+type nextStep string
+
+const (
+	// resumes is for open stores. Their process repeats failed writes.
+	resumes nextStep = "writ continues by itself"
+	// restart is for stores that cannot be opened or copied. The process then ends.
+	restart nextStep = "then start writ again"
+)
+
 // storeError converts errors of an engine to errors for people: STORE_FULL, STORE_READ_ONLY, STORE_DAMAGED,
 // STORE_UNAVAILABLE for other temporary errors, and BAD_REQUEST for a text that cannot be stored. Other errors stay
-// unchanged. path is the file of the store, or "".
-func storeError(err error, path string) error {
+// unchanged. path is the file of the store, or "". next ends the hint of a fault that an operator removes.
+func storeError(err error, path string, next nextStep) error {
 	if _, ok := errors.AsType[*writ.Error](err); err == nil || ok {
 		return err
 	}
 	if postgresUnkept(err) {
 		return because(err, writ.CodeBadRequest, "a text has a character that PostgreSQL cannot keep, such as NUL")
 	}
-	if known := conditionOf(err, path); known != nil {
+	if known := conditionOf(err, path, next); known != nil {
 		return known
 	}
 	if !isUnavailable(err) {
@@ -227,14 +239,14 @@ func storeError(err error, path string) error {
 	if _, ok := errors.AsType[*sqlite.Error](err); ok || isFileError(err) {
 		// The text of SQLite or of the operating system names the cause.
 		return writ.Errorf(writ.CodeStoreUnavailable, "the store cannot be read or written: %w", err).
-			WithHint("free disk space, or make it writable; writ continues by itself")
+			WithHint("free disk space, or make it writable; %s", next)
 	}
 	if what, hint := distrust(decisive(err)); what != "" {
 		return because(err, writ.CodeStoreUnavailable, "this PostgreSQL is not trusted: %s", what).WithHint("%s", hint)
 	}
 	return because(err, writ.CodeStoreUnavailable, "PostgreSQL does not answer, or cannot write%s",
 		postgresCause(decisive(err))).
-		WithHint("check that it runs and has free space; writ continues by itself")
+		WithHint("check that it runs and has free space; %s", next)
 }
 
 // because returns an error whose cause is not part of its message.
@@ -245,19 +257,19 @@ func because(cause error, code writ.Code, format string, args ...any) *writ.Erro
 }
 
 // conditionOf returns the error of a store that is damaged, full or read-only, or else nil.
-func conditionOf(err error, path string) error {
+func conditionOf(err error, path string, next nextStep) error {
 	switch {
 	case sqliteDamaged(err):
 		return damaged(path, err)
 	case errors.Is(err, syscall.ENOSPC), sqliteCode(err) == sqlite3.SQLITE_FULL:
-		return full(path, err)
+		return full(path, err, next)
 	case errors.Is(err, syscall.EDQUOT), sqliteCode(err) == sqlite3.SQLITE_IOERR:
-		return overQuota(path)
+		return overQuota(path, next)
 	case errors.Is(err, fs.ErrPermission) && path != "", errors.Is(err, syscall.EROFS),
 		sqliteCode(err) == sqlite3.SQLITE_READONLY:
-		return readOnly(path, err)
+		return readOnly(path, err, next)
 	}
-	return postgresCondition(err)
+	return postgresCondition(err, next)
 }
 
 func isUnavailable(err error) bool {

@@ -24,7 +24,7 @@ func (db *DB) openSQLite(ctx context.Context, path string, migrations fs.FS, _ [
 	if path == ":memory:" {
 		dsn = "file:" + writ.NewUUID() + "?mode=memory&cache=shared&_txlock=immediate&_pragma=foreign_keys(1)"
 	} else if err := reserve(path); err != nil {
-		return fmt.Errorf("open %s: %w", path, storeError(err, path))
+		return fmt.Errorf("open %s: %w", path, storeError(err, path, restart))
 	} else if err := examine(ctx, path, openExamination); err != nil {
 		return err
 	}
@@ -41,7 +41,7 @@ func (db *DB) openSQLite(ctx context.Context, path string, migrations fs.FS, _ [
 	}
 	if _, err := upgrade(ctx, goose.DialectSQLite3, pool, migrations, nil); err != nil {
 		pool.Close()
-		return fmt.Errorf("bring %s up to date: %w", path, storeError(err, path))
+		return fmt.Errorf("bring %s up to date: %w", path, storeError(err, path, restart))
 	}
 	db.sql, db.engine = pool, inMemory{pool}
 	if path != ":memory:" { // preparing needs a second connection
@@ -107,7 +107,7 @@ func sqliteDuplicate(err error) bool {
 // Copy writes a snapshot of the SQLite file at the path `from` into a new file, even while other processes use it.
 func Copy(ctx context.Context, from, to string) (err error) {
 	if err := reserve(to); err != nil {
-		return fmt.Errorf("make %s: %w", to, storeError(err, to))
+		return fmt.Errorf("make %s: %w", to, storeError(err, to, restart))
 	}
 	pool, err := sql.Open("sqlite", "file:"+(&url.URL{Path: from}).EscapedPath()+"?mode=ro&_pragma=busy_timeout(5000)")
 	if err != nil {
@@ -115,7 +115,7 @@ func Copy(ctx context.Context, from, to string) (err error) {
 	}
 	defer func() { err = errors.Join(err, pool.Close()) }()
 	if _, err := pool.ExecContext(ctx, "VACUUM INTO $1", to); err != nil {
-		return fmt.Errorf("copy %s: %w", from, storeError(err, from))
+		return fmt.Errorf("copy %s: %w", from, storeError(err, from, restart))
 	}
 	return nil
 }

@@ -49,10 +49,10 @@ func postgresUnavailable(err error) bool {
 
 // postgresCondition returns the error of a database with a known fault, such as a full disk, or else nil. An operator
 // removes the fault while the process runs.
-func postgresCondition(err error) error {
+func postgresCondition(err error, next nextStep) error {
 	if errors.Is(err, pgconn.ErrReadOnlyConnection) || errors.Is(err, pgconn.ErrStandbyConnection) {
 		return because(err, writ.CodeStoreReadOnly, "no host of the address is a PostgreSQL that accepts writes").
-			WithHint("name the primary in the address, or promote a standby; writ continues by itself")
+			WithHint("name the primary in the address, or promote a standby; %s", next)
 	}
 	e, ok := errors.AsType[*pgconn.PgError](decisive(err))
 	if !ok {
@@ -61,18 +61,18 @@ func postgresCondition(err error) error {
 	switch e.Code {
 	case "53100":
 		return because(err, writ.CodeStoreFull, "the disk of PostgreSQL is full: %s", e.Message).
-			WithHint("free space on the server; writ continues by itself")
+			WithHint("free space on the server; %s", next)
 	case "25006":
 		return because(err, writ.CodeStoreReadOnly, "PostgreSQL rejects writes: %s", e.Message).
-			WithHint("use the address of the primary, or turn off default_transaction_read_only of the server, database or role; " +
-				"writ continues by itself")
+			WithHint("use the address of the primary, or turn off default_transaction_read_only of the server, database or role; "+
+				"%s", next)
 	case "53300":
 		return because(err, writ.CodeStoreUnavailable, "PostgreSQL accepts no more connections: %s", e.Message).
 			WithHint("a process of writ needs up to %d: raise max_connections, or the CONNECTION LIMIT of the role or "+
-				"database; writ continues by itself", maxReaders+1)
+				"database; %s", maxReaders+1, next)
 	case "42501":
 		return because(err, writ.CodeStoreUnavailable, "PostgreSQL denies access to the store: %s", e.Message).
-			WithHint("%s; writ continues by itself", ownerHint)
+			WithHint("%s; %s", ownerHint, next)
 	case "XX001", "XX002":
 		return because(err, writ.CodeStoreDamaged, "PostgreSQL found that its data is damaged: %s", e.Message).
 			WithHint("check the database with pg_amcheck, and restore it from a backup: docs/manual/postgresql.md")

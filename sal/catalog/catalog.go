@@ -124,9 +124,17 @@ func (o *Operation) Remake(
 	if len(immutable) > 0 {
 		return nil, writ.Errorf(writ.CodeImmutableField, "%s exists, and its %s cannot be changed", resource,
 			strings.Join(immutable, " and ")).
-			WithHint("delete it first, or use another name")
+			WithHint("%s", remakeHint(o.Kind))
 	}
 	return mutable, nil
+}
+
+// remakeHint returns the hint for a call that would change a constant argument of a resource.
+func remakeHint(kind writ.ResourceKind) string {
+	if kind == writ.KindImage { // it cannot be deleted while a container or machine uses it
+		return "put the version into the name, such as web-1-28, use that, and delete the old image afterwards"
+	}
+	return "delete it first, or use another name"
 }
 
 // operations is the catalogue, in the order of the manual.

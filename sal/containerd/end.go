@@ -187,6 +187,7 @@ func (j *job) ask(
 		patience = min(grace, keepPatience)
 	}
 	j.step("ask the process to end")
+	j.Progress(fmt.Sprintf("waiting at most %s until the process ends after %s", patience, signalName(s)))
 	if err := j.signal(ctx, task, s, patience); err != nil {
 		return "", err
 	}

@@ -16,8 +16,11 @@ func (d *Driver) Needs() []needs.Need {
 	const install = "apt-get install -y containerd runc; systemctl enable --now containerd"
 	return []needs.Need{
 		{Name: "root", Use: "there are no containers", Fix: "run the node as root", Vital: true, Look: needs.Root},
-		{Name: "the socket of containerd", Use: "there are no containers", Fix: install +
-			"; or writ runner --containerd SOCKET", Vital: true, Look: d.checkSocket},
+		{
+			Name: "the socket of containerd", Use: "there are no containers",
+			Fix:   install + "; if its socket is elsewhere, use --containerd SOCKET, also for `writ runner` and `writ dev`",
+			Vital: true, Look: d.checkSocket,
+		},
 		{
 			Name: "containerd", Use: "containers are neither made nor changed until it answers", Fix: install,
 			Look: d.checkDaemon,

@@ -37,6 +37,9 @@ func New(nodes []*journal.Node, lives []journal.Life, now time.Time) *Fleet {
 	for _, l := range lives {
 		known := members.update(l.Node, func(n *journal.Node) { n.HostFacts = bound.HostFacts(l.HostFacts, now) })
 		if known {
+			if l.Last != nil {
+				restore(members, l.Node, *l.Last, now)
+			}
 			f.Machines.of(l.Node).stored = l
 		}
 	}

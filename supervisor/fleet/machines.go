@@ -134,17 +134,37 @@ func (c *machine) addOnline(all []writ.Online, month string) []writ.Online {
 	return all[max(len(all)-bound.MaxOnline, 0):]
 }
 
-// Unstored returns the facts about machines that are not in the journal yet.
-func (m *Machines) Unstored() (all []journal.Life) {
+// BeatEvery is the interval at which the time of a ready node's last beat is stored. Each beat would be a write.
+const BeatEvery = time.Minute
+
+// Unstored returns the facts about nodes that are not in the journal yet. If only the time of a ready node's last beat
+// differs, by less than lag, the node is omitted. The stored time of any other node is exact.
+func (m *Machines) Unstored(lag time.Duration) (all []journal.Life) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.members.forEach(func(n *journal.Node) {
-		l := journal.Life{Node: n.ID, HostFacts: n.HostFacts}
-		if (l.Boot != "" || l.Host != nil || l.Online != nil) && !reflect.DeepEqual(l, m.of(n.ID).stored) {
+		l, stored := journal.Life{Node: n.ID, HostFacts: n.HostFacts, Last: lastBeatOf(m.members, n)}, m.of(n.ID).stored
+		same := l
+		if n.Liveness == writ.LivenessReady && isRefreshed(l.Last, stored.Last, lag) {
+			last := *l.Last
+			last.Time = stored.Last.Time
+			same.Last = &last
+		}
+		if (l.Boot != "" || l.Host != nil || l.Online != nil || l.Last != nil) && !reflect.DeepEqual(same, stored) {
 			all = append(all, l)
 		}
 	})
 	return all
+}
+
+// isRefreshed reports whether a beat is less than lag later than the stored one. After a change of the clock it may be
+// earlier.
+func isRefreshed(last, stored *journal.LastBeat, lag time.Duration) bool {
+	if last == nil || stored == nil {
+		return false
+	}
+	later := time.Duration(last.Time-stored.Time) * time.Microsecond
+	return later >= 0 && later < lag
 }
 
 // Stored records that facts about machines are in the journal.

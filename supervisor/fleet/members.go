@@ -5,8 +5,10 @@ import (
 	"crypto/ed25519"
 	"slices"
 	"sync"
+	"time"
 
 	"writ"
+	"writ/supervisor/bound"
 	"writ/supervisor/journal"
 )
 
@@ -18,10 +20,15 @@ type Members struct {
 	// keys maps signing keys to nodes. The key of a node never changes. Strangers may ask for any number of keys, so a
 	// lookup must be cheap.
 	keys map[string]writ.NodeID
+	// earlier holds the last beats from before this supervisor started. They are unverified, so they are only shown.
+	earlier map[writ.NodeID]journal.LastBeat
 }
 
 func newMembers(nodes []*journal.Node) *Members {
-	m := &Members{nodes: make(map[writ.NodeID]*journal.Node), keys: make(map[string]writ.NodeID)}
+	m := &Members{
+		nodes: make(map[writ.NodeID]*journal.Node), keys: make(map[string]writ.NodeID),
+		earlier: make(map[writ.NodeID]journal.LastBeat),
+	}
 	for _, n := range nodes {
 		n.Revision = n.Decisions // records of earlier versions lack the revision
 		m.add(*n)
@@ -135,6 +142,52 @@ func (m *Members) List() []writ.Node {
 	}
 	slices.SortFunc(nodes, func(a, b writ.Node) int { return cmp.Compare(a.Name, b.Name) })
 	return nodes
+}
+
+// Shown returns all nodes as people see them, sorted by name. A node without a beat since this supervisor started has the
+// version, slots and capacity of its last beat before.
+func Shown(m *Members) []writ.Node {
+	nodes := m.List()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for i := range nodes {
+		nodes[i] = withEarlier(m, nodes[i])
+	}
+	return nodes
+}
+
+// withEarlier is Shown for one node. The caller holds mu.
+func withEarlier(m *Members, n writ.Node) writ.Node {
+	if last, known := m.earlier[n.ID]; known && n.LastBeat.UnixMicro() == last.Time {
+		n.Version, n.Slots, n.Capacity = last.Version, last.Slots, last.Capacity
+	}
+	return n
+}
+
+// lastBeatOf returns the facts of a node's last beat, nil if there was none. The caller holds mu.
+func lastBeatOf(m *Members, n *journal.Node) *journal.LastBeat {
+	if n.LastBeat.IsZero() {
+		return nil
+	}
+	shown := withEarlier(m, n.Node)
+	return &journal.LastBeat{
+		Time: n.LastBeat.UnixMicro(), Version: shown.Version, Slots: shown.Slots, Capacity: shown.Capacity,
+	}
+}
+
+// restore sets the time of a node's last beat before this supervisor started. A time after now, from a changed row or a
+// changed clock, becomes now. Liveness does not follow from the time: Presence counts silence from the start of this
+// process.
+func restore(m *Members, id writ.NodeID, last journal.LastBeat, now time.Time) {
+	if last.Time <= 0 {
+		return
+	}
+	last.Time = min(last.Time, now.UnixMicro())
+	h := bound.Beat(writ.Beat{Health: writ.Health{Version: last.Version, Slots: last.Slots, Capacity: last.Capacity}})
+	last.Version, last.Slots, last.Capacity = h.Version, h.Slots, h.Capacity
+	if m.update(id, func(n *journal.Node) { n.LastBeat = time.UnixMicro(last.Time).UTC() }) {
+		m.earlier[id] = last
+	}
 }
 
 // Serving returns the ids of the approved nodes, sorted.

@@ -192,25 +192,32 @@ func (p *Presence) last(id writ.NodeID) (b writ.Beat, beats int) {
 	return writ.Beat{}, 0
 }
 
-// progressEvery is the minimum time between two progress texts of a call, because each is a write and an event.
-const progressEvery = 10 * time.Second
+const (
+	// progressEvery is the minimum time between two progress texts of a call, because each is a write and an event.
+	progressEvery = 10 * time.Second
+	// progressAtOnce is the number of progress texts of a call that are passed on without this pause. A replaced container
+	// has three: it waits for its image, its health and the end of the process before.
+	progressAtOnce = 4
+)
 
 // progress holds the progress texts of a node's jobs that were passed on last.
 type progress map[writ.JobKey]progressText
 
 type progressText struct {
-	text string
-	at   time.Time // by the monotonic clock
+	text  string
+	at    time.Time // by the monotonic clock
+	count int       // texts of the job that were passed on
 }
 
 // news records the progress of jobs from a beat and forgets other jobs. It returns the texts to pass on now: the first
-// text of a job at once, changes at most every progressEvery.
+// progressAtOnce texts of a job at once, later changes at most every progressEvery.
 func (p *progress) news(all []writ.Progress, heard time.Time) (news []writ.Progress) {
 	next := make(progress, len(all))
 	for _, job := range all {
 		last, known := (*p)[job.JobKey]
-		if !known || job.Text != last.text && heard.Sub(last.at) >= progressEvery {
-			last, news = progressText{job.Text, heard}, append(news, job)
+		soon := last.count < progressAtOnce || heard.Sub(last.at) >= progressEvery
+		if !known || job.Text != last.text && soon {
+			last, news = progressText{job.Text, heard, last.count + 1}, append(news, job)
 		}
 		next[job.JobKey] = last
 	}

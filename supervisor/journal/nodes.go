@@ -119,10 +119,21 @@ func (tx *Tx) NodeBatches(most int) ([]*NodeBatch, error) {
 	return list[NodeBatch](tx, "batches", `SELECT id, body FROM batches ORDER BY until DESC, id LIMIT $1`, most)
 }
 
-// Life holds the supervisor's observations of a node's machine. They are shown to people and affect no decision.
+// Life holds the supervisor's observations of a node and its machine. They are shown to people and affect no decision.
 type Life struct {
 	Node writ.NodeID `json:"node"`
 	writ.HostFacts
+	Last *LastBeat `json:"last,omitempty"` // nil if no beat arrived, or if a version before this field stored the row
+}
+
+// LastBeat holds facts of the last beat of a node. They are shown after a restart of the supervisor until the next beat.
+type LastBeat struct {
+	// Time is the arrival in unix microseconds. If the supervisor is killed while the node is ready, it is up to
+	// fleet.BeatEvery too early.
+	Time     int64         `json:"time"`
+	Version  string        `json:"version,omitempty"`
+	Slots    int           `json:"slots,omitempty"`
+	Capacity writ.Capacity `json:"capacity,omitzero"`
 }
 
 // PutLife stores the observations of a node's machine.

@@ -57,13 +57,14 @@ func TestChooseTakesTheBestNodeAndExplainsOthers(t *testing.T) {
 			Decision{}, "b: has no engine for herodb that will do: it offers redis-server 7.0.15, and one of version 8 is asked for"},
 		{"NoDriver", Request{Modules: []string{"herodb"}}, []Candidate{node("a")}, Decision{}, "a: has no driver for herodb"},
 		{"LessThanNothingLeftOfWhatIsNotNeeded", small, []Candidate{node("a", func(s *Candidate) { s.Free.DiskGiB = -5 })}, Decision{Node: "a-id"}, ""},
+		{"OneCPU", Request{Need: writ.Capacity{CPUs: 2}}, []Candidate{{Node: node("a").Node, Free: writ.Capacity{CPUs: 1}}}, Decision{}, "a: has 1 CPU free, 2 needed"},
 		{"NoRoom", Request{Need: writ.Capacity{CPUs: 9}}, []Candidate{node("a")}, Decision{}, "a: has 8 CPUs free, 9 needed"},
 		{"NoRoomForFraction", Request{Need: writ.Capacity{Hundredths: 50}}, []Candidate{node("a", func(c *Candidate) { c.Free = writ.Capacity{Hundredths: 30} })}, Decision{},
 			"a: has 0.3 CPUs free, 0.5 needed"},
 		{"RoomForFraction", Request{Need: writ.Capacity{Hundredths: 30}}, []Candidate{node("a", func(c *Candidate) { c.Free = writ.Capacity{Hundredths: 30} })}, Decision{Node: "a-id"}, ""},
 		{"TooSmallInAll", Request{Need: writ.Capacity{CPUs: 17}}, []Candidate{node("a", sized)}, Decision{}, "a: is too small: has 16 CPUs in all, 17 needed"},
 		{"NoReturnMakesItLarger", Request{Need: writ.Capacity{CPUs: 17}}, []Candidate{node("a", sized, func(s *Candidate) { s.Liveness = writ.LivenessSilent }), node("b", sized, cordoned)},
-			Decision{}, "a, b: is too small: has 16 CPUs in all, 17 needed"},
+			Decision{}, "a, b: each is too small: has 16 CPUs in all, 17 needed"},
 		{"UnheardMayBeLarger", Request{Need: writ.Capacity{CPUs: 17}}, []Candidate{node("a", func(s *Candidate) { s.Liveness = writ.LivenessSilent })}, Decision{Later: true}, "a: is silent"},
 		{"NoLabel", Request{Labels: map[string]string{"disk": "ssd"}}, []Candidate{node("a")}, Decision{}, "a: has no label disk=ssd"},
 		{"OneMayComeBack", small, []Candidate{node("a", func(s *Candidate) { s.Liveness = writ.LivenessLost }), node("b", func(s *Candidate) { s.Free = writ.Capacity{} })},
@@ -97,10 +98,10 @@ func TestReasonIsShort(t *testing.T) {
 		}
 		against = append(against, writ.NodeVerdict{Name: fmt.Sprintf("n%03d", i), Reason: reason})
 	}
-	if got := reasonOf(against).Candidates(); !strings.HasPrefix(got, "n001, n002, n004 and 326 more: is silent; n007, n107, n207 and 2 more: is cordoned; ") || !strings.HasSuffix(got, "more nodes will not do for other causes") || len(got) > 400 {
+	if got := reasonOf(against).Candidates(); !strings.HasPrefix(got, "n001, n002, n004 and 326 more: each is silent; n007, n107, n207 and 2 more: each is cordoned; ") || !strings.HasSuffix(got, "more nodes will not do for other causes") || len(got) > 400 {
 		t.Errorf("it says %q, %d bytes", got, len(got))
 	}
-	if got, want := reasonOf(against[:5]).Candidates(), "n000: has 0 CPUs free, 900 needed; n001, n002, n004: is silent; n003: has 3 CPUs free, 900 needed"; got != want {
+	if got, want := reasonOf(against[:5]).Candidates(), "n000: has 0 CPUs free, 900 needed; n001, n002, n004: each is silent; n003: has 3 CPUs free, 900 needed"; got != want {
 		t.Errorf("it says %q, want %q", got, want)
 	}
 }

@@ -90,7 +90,11 @@ func shortage(need, free writ.Capacity, scope string) string {
 		{whole(need.DiskGiB), whole(free.DiskGiB), "GiB of disk"},
 	} {
 		if has := max(amount.free, 0); amount.need > has {
-			all = append(all, fmt.Sprintf("has %s %s %s, %s needed", has, amount.unit, scope, amount.need))
+			unit := amount.unit
+			if has == 100 && unit == "CPUs" {
+				unit = "CPU"
+			}
+			all = append(all, fmt.Sprintf("has %s %s %s, %s needed", has, unit, scope, amount.need))
 		}
 	}
 	return strings.Join(all, "; ")

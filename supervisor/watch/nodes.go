@@ -49,8 +49,8 @@ func (e *nodeEvents) write(ctx context.Context, loads map[writ.NodeID]journal.Lo
 		e.changes.Forget()
 	}
 	e.fleet.Members.SetReserved(loads)
-	changed := e.changes.Find(e.fleet.Members.List())
-	lives := e.fleet.Machines.Unstored()
+	changed := e.changes.Find(fleet.Shown(e.fleet.Members))
+	lives := e.fleet.Machines.Unstored(fleet.BeatEvery)
 	if len(changed)+len(lives) == 0 {
 		return nil
 	}

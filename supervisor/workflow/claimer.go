@@ -9,6 +9,7 @@ import (
 
 	"writ"
 	"writ/identity/target"
+	"writ/internal/imageref"
 	"writ/sal/catalog"
 	"writ/scripts"
 	"writ/supervisor/bound"
@@ -318,7 +319,7 @@ func (t claimer) claimNamed(op *catalog.Operation, c *journal.Call) (waits bool,
 			return false, t.fail(c, writ.CallFailed,
 				writ.Errorf(writ.CodeResourceUnknown, "%s needs the %s, which project %s does not have", describe(c), id,
 					t.run.ProjectName).
-					WithHint("create it first, in this script or in an earlier one"))
+					WithHint("%s", missing(op, ref.Kind, ref.Name)))
 		}
 		if name, named := c.Args[op.Origin].(string); named && name == ref.Name {
 			continue // the source of a copy may be on another node
@@ -329,6 +330,19 @@ func (t claimer) claimNamed(op *catalog.Operation, c *journal.Call) (waits bool,
 		t.pin(c, have.Node)
 	}
 	return false, nil
+}
+
+// missing returns the hint for an argument of op that names a resource which does not exist.
+func missing(op *catalog.Operation, kind writ.ResourceKind, name string) string {
+	hint := "create it first, in this script or in an earlier one"
+	if kind != writ.KindImage {
+		return hint
+	}
+	hint = fmt.Sprintf("fetch it first with image.fetch(%q, …), in this script or in an earlier one", name)
+	if catalog.TakesImages(op.Args) {
+		hint += fmt.Sprintf("; an image at a registry has a tag: %q", imageref.Example)
+	}
+	return hint
 }
 
 // claimResource gives a call the UID and the node of its resource, and the capacity that it needs. `have` is the
