@@ -45,8 +45,8 @@ type Run struct {
 // Failure is the reason and the place of a run's failure.
 type Failure struct {
 	Error
-	Position string   `json:"position,omitempty"` // "web.tengo:14:11"
-	Trace    []string `json:"trace,omitempty"`    // positions of the callers, innermost first
+	Position string   `json:"position,omitempty"` // "web.tengo:14:11"; of the call Seq, if a call ended the run
+	Trace    []string `json:"trace,omitempty"`    // positions of the need of Seq, then of the callers, innermost first
 	Seq      int      `json:"seq,omitempty"`      // the call that ended the run, 0 if none
 	Handled  bool     `json:"handled,omitempty"`  // the script read the error; a resume fails alike; not in summaries
 }

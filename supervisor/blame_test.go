@@ -1,13 +1,15 @@
 package supervisor_test
 
 import (
+	"slices"
 	"testing"
 
 	"writ"
 )
 
-// A run that ends because of a call which needed a failed one has the code and the number of the failed one, which say what to do. Its position is where
-// the script could not go on. A call keeps its own code, which the script may read.
+// A run that ends because of a call with a failed need has the code, the number and the position of the call that
+// failed first: the author changes that line. The first entry of the trace is the place that needed it. Each call keeps
+// its own code, which the script may read.
 //
 // Promise: Failures: A run that ends because of a dependent call names the call that failed first, with its code.
 // How: The supervisor follows the calls to the first failure before it signs the summary; the summary, lists,
@@ -19,7 +21,7 @@ disk := volume.create("v", {size_gib: 1})
 m := machine.create("m", {cpus: 1, memory_mib: 512, disks: [disk]})
 up := machine.start(m)
 `
-	for name, tt := range map[string]struct{ script, position, needs string }{
+	for name, tt := range map[string]struct{ script, needed, needs string }{
 		"ItReadsTheResultOfTheLastOne": {head + "up.address\n", "test.tengo:6:4", "machine.start m"},
 		"ItHasReadTheErrorOfTheCause":  {head + "disk.err\n", "test.tengo:4:6", "machine.create m"},
 	} {
@@ -29,7 +31,8 @@ up := machine.start(m)
 				run, calls := s.wantState(s.submit(tt.script), writ.RunFailed)
 				f := run.Failure
 				want := tt.needs + " needs volume.create v, which did not succeed: " + calls[0].Error.Message
-				if f.Code != writ.CodeQuotaExceeded || f.Seq != 1 || f.Message != want || f.Hint != calls[0].Error.Hint || f.Position != tt.position {
+				if f.Code != writ.CodeQuotaExceeded || f.Seq != 1 || f.Message != want || f.Hint != calls[0].Error.Hint ||
+					f.Position != "test.tengo:3:9" || !slices.Equal(f.Trace, []string{tt.needed}) {
 					t.Errorf("the run ends with %+v", f)
 				}
 				if calls[2].Error.Code != writ.CodeDependencyFailed {

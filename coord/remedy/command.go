@@ -28,6 +28,7 @@ type Command struct {
 	Line string // "writ node show n1 --dc ams1"
 
 	node, datacenter string
+	removed          bool // the node is removed, so it does not continue if it returns
 }
 
 // IsZero reports whether the command is empty.
@@ -43,6 +44,14 @@ func (c Command) Effect() string {
 		return "if the machine never comes back: declares it lost; its calls fail or move, the names of its resources are free"
 	case CancelRun:
 		return "if the call hangs: ends it and the run now"
+	}
+	return ""
+}
+
+// First returns the step to try before a command that cannot be undone, or an empty string for other commands.
+func (c Command) First() string {
+	if c.Verb == DeclareLost && !c.removed {
+		return "start its machine and its runner: the node then continues with its calls and resources"
 	}
 	return ""
 }
@@ -83,8 +92,12 @@ func Run(verb Verb, run writ.RunID) Command {
 // otherwise "writ node show". The state is a liveness or an admission.
 func ForNode(node, state, datacenter string) Command {
 	switch state {
-	case string(writ.LivenessLost), string(writ.AdmissionRemoved):
+	case string(writ.LivenessLost):
 		return Node(DeclareLost, node, datacenter)
+	case string(writ.AdmissionRemoved):
+		c := Node(DeclareLost, node, datacenter)
+		c.removed = true
+		return c
 	}
 	return Node(ShowNode, node, datacenter)
 }

@@ -79,6 +79,12 @@ func TestLossIsOfferedWithItsEffect(t *testing.T) {
 	if lost.Verb != DeclareLost || !strings.HasPrefix(lost.Effect(), "if the machine never comes back: ") {
 		t.Errorf("%+v has the effect %q", lost, lost.Effect())
 	}
+	if removed := ForNode("n1", string(writ.AdmissionRemoved), "dc1"); removed.First() != "" || removed.Effect() == "" {
+		t.Errorf("before the loss of a removed node the reader tries %q", removed.First())
+	}
+	if lost.First() == "" || List(ListNodes).First() != "" {
+		t.Errorf("before the loss the reader tries %q, before a list %q", lost.First(), List(ListNodes).First())
+	}
 	if shown := lost.WithoutLoss(); shown.Line != "writ node show n1 --dc dc1" || shown.Effect() != "" {
 		t.Errorf("without the right, the reader gets %+v", shown)
 	}

@@ -8,6 +8,7 @@ import (
 	"writ"
 	"writ/identity/envelope"
 	"writ/internal/clip"
+	"writ/scripts"
 	"writ/supervisor/journal"
 )
 
@@ -171,21 +172,32 @@ func handledCause(calls *callList, failed *journal.Call, handled []int) *journal
 	return nil
 }
 
-// withRootCause returns the failure of a run with the code, node and number of the call that is its first cause,
-// because failures are counted and found by these. The position in the script is not changed.
+// withRootCause returns the failure of a run with the code, node, number and position of the call that is its first
+// cause, because failures are counted and found by these, and the author has to change that line. The place where the
+// script needed the call becomes the first of the trace.
 func (l *callList) withRootCause(handled []int, f writ.Failure) *writ.Failure {
 	needs := l.at(f.Seq)
 	f.Handled = needs != nil && handledCause(l, needs, handled) != nil
 	if needs != nil && needs.Error != nil {
 		f.Node = needs.Error.Node // a pass does not return the node
 	}
-	if needs == nil || f.Code != writ.CodeDependencyFailed {
+	if needs == nil {
 		return &f
 	}
-	if cause := newCauses(l).of(needs); cause != needs && cause.Error != nil {
+	cause := needs
+	if f.Code == writ.CodeDependencyFailed {
+		cause = newCauses(l).of(needs)
+	}
+	if cause != needs && cause.Error != nil {
 		f.Code, f.Hint, f.Node, f.Seq = cause.Error.Code, cause.Error.Hint, cause.Error.Node, cause.Seq
 		f.Message = fmt.Sprintf("%s needs %s, which did not succeed: %s", describe(needs), describe(cause),
 			clip.Text(cause.Error.Message, maxCause))
+	}
+	if at := l.at(f.Seq).Position; at != f.Position {
+		if f.Position != "" {
+			f.Trace = append([]string{f.Position}, f.Trace[:min(len(f.Trace), scripts.MaxTrace-1)]...)
+		}
+		f.Position = at
 	}
 	return &f
 }

@@ -1,6 +1,7 @@
 package workflow
 
 import (
+	"fmt"
 	"testing"
 
 	"writ"
@@ -12,6 +13,15 @@ func TestFailureNamesTheLostNode(t *testing.T) {
 	t.Parallel()
 	failed := func(seq int, err *writ.Error, after ...int) *journal.Call {
 		return &journal.Call{Call: writ.Call{Seq: seq, State: writ.CallFailed, Error: err, After: after}}
+	}
+	for _, tt := range []struct{ position, want string }{{"s.tengo:9:1", "[s.tengo:9:1 s.tengo:12:1]"}, {"s.tengo:2:1", "[s.tengo:12:1]"}} {
+		call := failed(1, writ.Errorf(writ.CodeDriverFailed, "no disk"))
+		call.Position = "s.tengo:2:1"
+		got := (&callList{all: []*journal.Call{call}}).withRootCause(nil,
+			writ.Failure{Error: *call.Error, Seq: 1, Position: tt.position, Trace: []string{"s.tengo:12:1"}})
+		if trace := fmt.Sprint(got.Trace); got.Position != call.Position || trace != tt.want {
+			t.Errorf("read at %s: the failure is at %s, by %s", tt.position, got.Position, trace)
+		}
 	}
 	calls := &callList{all: []*journal.Call{
 		failed(1, nodeLost("n1", "n1 is lost")),

@@ -68,8 +68,14 @@ func (h runHead) failure() Node {
 			if h.At != "" {
 				place = A(Href("#"+h.At), place)
 			}
+			by := "called at "
+			if f.Seq > 0 { // the first place needed the call; the others are its callers
+				by = "needed at "
+			}
 			return P(Class("where"), Text("at "), place, Each(f.Trace, func(caller string) Node {
-				return Group{Br(), Text("called at "), Code(Text(caller))}
+				line := Group{Br(), Text(by), Code(Text(caller))}
+				by = "called at "
+				return line
 			}))
 		}),
 		P(Class("note"), Text(f.Code.Info().Explain())))

@@ -145,8 +145,12 @@ func marksOf(run ledger.Run, open []writ.Call) map[fileLine][]mark {
 	}
 	if f := run.Failure; f != nil {
 		put(f.Position, mark{"failed", "failed here", f.Seq})
-		for _, position := range f.Trace {
-			put(position, mark{Kind: "called", Text: "called from here"})
+		for i, position := range f.Trace {
+			text := "called from here"
+			if i == 0 && f.Seq > 0 {
+				text = "needed here"
+			}
+			put(position, mark{Kind: "called", Text: text})
 		}
 	}
 	for _, c := range open {

@@ -56,4 +56,6 @@ func (r stuckRow) commands() Node {
 }
 
 // helping renders a command with its effect.
-func helping(c remedy.Command) Node { return Group{Copyable(c.Line), Sub(c.Effect())} }
+func helping(c remedy.Command) Node {
+	return Group{With(c.First(), Sub), Copyable(c.Line), Sub(c.Effect())}
+}

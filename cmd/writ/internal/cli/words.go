@@ -151,6 +151,14 @@ func Clock(t time.Time) string {
 	return t.Local().Format("2006-01-02 15:04:05")
 }
 
+// Unheard formats the state of a node that is not ready, with the time of its last beat: "is lost since …".
+func Unheard(n writ.Node) string {
+	if n.LastBeat.IsZero() {
+		return "is " + string(n.Liveness) + ": its supervisor has received no beat of it"
+	}
+	return fmt.Sprintf("is %s since %s", n.Liveness, Clock(n.LastBeat))
+}
+
 // SignedBy formats the signer, and the certificate if there is one.
 func SignedBy(name string, c *identity.Certificate) string {
 	if c == nil {

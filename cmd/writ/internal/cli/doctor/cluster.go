@@ -7,7 +7,6 @@ import (
 
 	"writ"
 	"writ/cmd/writ/internal/cli"
-	"writ/cmd/writ/internal/cli/why"
 	"writ/cmd/writ/internal/client"
 	"writ/coord/api"
 	"writ/coord/remedy"
@@ -49,7 +48,7 @@ func findNodes(nodes []writ.Node, datacenters map[writ.DatacenterID]string) (fou
 			unknown++
 			continue
 		case n.Liveness != writ.LivenessReady:
-			f.Detail = fmt.Sprintf("is %s since %s", n.Liveness, cli.Clock(n.LastBeat))
+			f.Detail = cli.Unheard(n)
 		case n.Fault != "":
 			f.Detail = "takes no work: " + n.Fault
 		case n.Capacity.DiskGiB > 0 && n.Used.DiskGiB >= n.Capacity.DiskGiB:
@@ -64,10 +63,13 @@ func findNodes(nodes []writ.Node, datacenters map[writ.DatacenterID]string) (fou
 		if f.Fix = next.Line; next.Effect() != "" {
 			f.Fix += " (" + next.Effect() + ")"
 		}
+		if next.First() != "" {
+			f.Fix = next.First() + ". Otherwise: " + f.Fix
+		}
 		found = append(found, f)
 	}
 	if unknown > 0 {
-		detail := "the state of " + cli.Count(unknown, "node") + " is unknown: " + why.AwayText
+		detail := "the state of " + cli.Count(unknown, "node") + " is unknown: the datacenter is away"
 		found = append(found, finding{Check: "nodes", State: suspect, Detail: detail, Fix: "writ dc list"})
 	}
 	if len(found) == 0 && admitted > 0 {

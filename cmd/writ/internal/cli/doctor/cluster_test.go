@@ -13,7 +13,7 @@ import (
 func TestDoctorNamesAnAwayDatacenter(t *testing.T) {
 	t.Parallel()
 	n := writ.Node{Name: "n1", Admission: writ.AdmissionApproved, Liveness: writ.LivenessUnknown}
-	want := []finding{{Check: "nodes", State: suspect, Detail: "the state of 1 node is unknown: its datacenter is away", Fix: "writ dc list"}}
+	want := []finding{{Check: "nodes", State: suspect, Detail: "the state of 1 node is unknown: the datacenter is away", Fix: "writ dc list"}}
 	if diff := cmp.Diff(want, findNodes([]writ.Node{n}, nil)); diff != "" {
 		t.Errorf("the doctor finds (-want +got):\n%s", diff)
 	}
@@ -41,7 +41,7 @@ func TestDoctorNamesNodesThatNeedAPerson(t *testing.T) {
 	}, names)
 	want := []finding{
 		{Check: "node n2", State: ill, Detail: "is lost since " + cli.Clock(now),
-			Fix: "writ node lost n2 --dc dc1 (if the machine never comes back: declares it lost; its calls fail or move, the names of its resources are free)"},
+			Fix: "start its machine and its runner: the node then continues with its calls and resources. Otherwise: writ node lost n2 --dc dc1 (if the machine never comes back: declares it lost; its calls fail or move, the names of its resources are free)"},
 		{Check: "node n3", State: ill, Detail: "is silent since " + cli.Clock(now), Fix: "writ node show n3 --dc dc1"},
 		{Check: "node n4", State: ill, Detail: "takes no work: the disk is full", Fix: "writ node show n4 --dc dc1"},
 		{Check: "node n5", State: suspect, Detail: "its disk is full: 10 of 10 GiB are reserved", Fix: "writ node show n5 --dc dc1"},

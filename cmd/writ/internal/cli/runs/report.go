@@ -13,6 +13,7 @@ import (
 	"writ"
 	"writ/cmd/writ/internal/cli"
 	"writ/cmd/writ/internal/cli/runview"
+	"writ/cmd/writ/internal/cli/why"
 	"writ/cmd/writ/internal/client"
 	"writ/cmd/writ/internal/junit"
 	"writ/cmd/writ/internal/terminal"
@@ -117,7 +118,7 @@ func placeOf(f *writ.Failure) string {
 	if f.Position == "" {
 		return ""
 	}
-	return strings.Join(append([]string{"at " + f.Position}, f.Trace...), "\ncalled from ")
+	return strings.Join(append([]string{"at " + f.Position}, why.TraceLines(f)...), "\n")
 }
 
 // caseOfCall returns the test for a call. A failed call is a failed test only if it ended the run, because the script

@@ -36,8 +36,8 @@ func Failed(env *cli.Env, run api.Run, failure *writ.Failure, script string, bun
 		e.Code, e.Hint = failure.Code, failure.Hint
 		e.Message += ": " + failure.Message
 		e.Message += why.WhereFailed(failure, bundle)
-		for _, at := range failure.Trace {
-			e.Message += "\n  called from " + at
+		for _, line := range why.TraceLines(failure) {
+			e.Message += "\n  " + line
 		}
 		if cli.OnGitHub() {
 			annotateFailure(env, failure, script)

@@ -12,6 +12,7 @@ import (
 	"writ/cmd/writ/internal/terminal"
 	"writ/coord/api"
 	"writ/identity"
+	"writ/internal/clip"
 )
 
 // Progress shows the events of a run: a line when a call begins, is retried or ends, and for each log line of the
@@ -137,9 +138,13 @@ func (p *Progress) callEnded(c writ.Call) {
 		}
 		p.term.Done("%s on %s, %s%s", why.CallName(c), NodeName(c), Duration(c), changeOf(c))
 	default:
-		p.term.Bad("%s: %s%s", why.CallName(c), c.State, because(c.Error))
+		p.term.Bad("%s: %s%s", why.CallName(c), c.State, clip.OneLine(because(c.Error), maxFailed))
 	}
 }
+
+// maxFailed limits the reason in the line of a failed call, in bytes. The message at the end of the run is complete, and
+// so is `writ run show` if the script handles the failure.
+const maxFailed = 200
 
 func because(e *writ.Error) string {
 	if e == nil {

@@ -1,6 +1,7 @@
 package runview
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -9,6 +10,18 @@ import (
 	"writ/coord/api"
 	"writ/internal/test/testenv"
 )
+
+func TestProgressShortensLongFailures(t *testing.T) {
+	t.Parallel()
+	said := new(testenv.Log)
+	p := NewProgress(&terminal.Terminal{Notices: terminal.Notices{Err: said}}, nil, time.Time{})
+	long := writ.Errorf(writ.CodeUnhealthy, "the container web is not healthy; its output ends with: %s", strings.Repeat("a line; ", 90))
+	p.event(api.Event{Call: &writ.Call{Seq: 3, Operation: "container.create", Name: "web", State: writ.CallFailed, Error: long}})
+	got := said.String()
+	if !strings.HasPrefix(got, "✗ 3 container.create web: failed, UNHEALTHY: the container web is not healthy; ") || !strings.HasSuffix(got, "…\n") || len(got) > 260 {
+		t.Errorf("it shows %d bytes: %s", len(got), got)
+	}
+}
 
 // The stream of a run repeats earlier events. Events that the user has seen, or that precede a resume, are not shown
 // again.

@@ -8,8 +8,8 @@ import (
 	"writ/coord/remedy"
 )
 
-// Step is a command to type next, and its effect. Both may be "".
-type Step struct{ Command, does string }
+// Step holds a command to type next, its effect, and the step to try before it. Each may be empty.
+type Step struct{ Command, does, first string }
 
 // NodeStep returns the next command for a node, or the zero value if none is needed. datacenter is the name of its
 // datacenter.
@@ -18,29 +18,33 @@ func NodeStep(n writ.Node, datacenter string) Step {
 	case !writ.ValidName(n.Name): // the coordinator sent it, and it is not safe for a shell
 		return Step{Command: "writ node list"}
 	case n.Admission == writ.AdmissionPending:
-		return Step{remedy.Node(remedy.ApproveNode, n.Name, datacenter).Line + " --fingerprint SHA256:…",
-			"admits it, with the fingerprint that `writ runner` prints on its machine"}
+		return Step{
+			Command: remedy.Node(remedy.ApproveNode, n.Name, datacenter).Line + " --fingerprint SHA256:…",
+			does:    "admits it, with the fingerprint that `writ runner` prints on its machine",
+		}
 	case n.Admission != writ.AdmissionApproved:
 		return Step{}
 	case n.Liveness == writ.LivenessUnknown:
 		return Step{Command: "writ dc list"}
 	case n.Liveness == writ.LivenessLost:
 		lost := remedy.Node(remedy.DeclareLost, n.Name, datacenter)
-		return Step{lost.Line, lost.Effect()}
+		return Step{lost.Line, lost.Effect(), lost.First()}
 	case n.Liveness != writ.LivenessReady:
 		return Step{
-			remedy.Node(remedy.NodeLogs, n.Name, datacenter).Line,
-			"prints its last warnings; start its runner, or examine its machine and network",
+			Command: remedy.Node(remedy.NodeLogs, n.Name, datacenter).Line,
+			does:    "prints its last warnings; start its runner, or examine its machine and network",
 		}
 	case n.Fault != "", len(n.Stuck) > 0:
 		return Step{
-			remedy.Node(remedy.NodeLogs, n.Name, datacenter).Line,
-			"prints its log; `writ doctor` on its machine examines disk, clock and drivers",
+			Command: remedy.Node(remedy.NodeLogs, n.Name, datacenter).Line,
+			does:    "prints its log; `writ doctor` on its machine examines disk, clock and drivers",
 		}
 	case hasFullDisk(n):
-		return Step{"writ resource list --node " + n.Name, "lists the resources to delete, or to make on another node"}
+		return Step{
+			Command: "writ resource list --node " + n.Name, does: "lists the resources to delete, or to make on another node",
+		}
 	case n.Scheduling != writ.SchedulingOpen:
-		return Step{remedy.Node(remedy.UncordonNode, n.Name, datacenter).Line, "gives it work again"}
+		return Step{Command: remedy.Node(remedy.UncordonNode, n.Name, datacenter).Line, does: "gives it work again"}
 	}
 	return Step{}
 }
@@ -53,7 +57,7 @@ func hasFullDisk(n writ.Node) bool {
 // WriteTo writes the step below a text. A step without a command writes nothing.
 func (s Step) WriteTo(b *strings.Builder) {
 	if s.Command != "" {
-		writeNext(b, "", s.Command, s.does)
+		writeNext(b, "", s.first, s.Command, s.does)
 	}
 }
 

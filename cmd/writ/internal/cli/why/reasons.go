@@ -77,8 +77,8 @@ func (s *Situation) whyRun() Reason {
 		return Reason{Why: why, Next: listDatacenters}
 	case !s.datacenter.IsConnected():
 		return Reason{
-			Why: fmt.Sprintf("its datacenter %s is away: the run continues there, and this is its last known state",
-				s.datacenter.Name),
+			Why: fmt.Sprintf("its datacenter %s is away%s: this is the last known state. If its supervisor runs, the run continues "+
+				"there; if not, start it on its host: writ supervisor --data DIR", s.datacenter.Name, heardText(s.datacenter)),
 			Next: listDatacenters,
 		}
 	case s.datacenter.Fault != "":
@@ -89,6 +89,14 @@ func (s *Situation) whyRun() Reason {
 	}
 	return s.because(run.Why, s.whyOpen()+loopText(s.Calls)+deadlineText(run.Deadline, s.now),
 		watchCommand(run.ID))
+}
+
+// heardText formats when a datacenter was last heard of, for the middle of a sentence.
+func heardText(d api.Datacenter) string {
+	if d.Heard.IsZero() {
+		return ""
+	}
+	return " since " + cli.Clock(d.Heard)
 }
 
 // isOutdated reports whether a run was refused because its deployment has changed since the revision that it was
@@ -232,7 +240,7 @@ func (s *Situation) whyAway(id writ.NodeID) string {
 	case !known || n.Liveness == writ.LivenessUnknown || n.Liveness == writ.LivenessReady && n.Fault == "":
 		return ""
 	case n.Liveness != writ.LivenessReady:
-		return fmt.Sprintf("is %s since %s", n.Liveness, cli.Clock(n.LastBeat))
+		return cli.Unheard(n)
 	default:
 		return "takes no work: " + n.Fault
 	}

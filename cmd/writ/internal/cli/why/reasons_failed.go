@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	"writ"
 	"writ/cmd/writ/internal/cli"
@@ -28,7 +29,7 @@ func (s *Situation) whyFailed() Reason {
 			remedy.EndsTheSameWay(cause.Error.Code): // a plan fails in the same way until the cause is gone
 			next, again = command(s.again().plan()), true
 		case lost.Admission == writ.AdmissionRemoved && !lost.Gone:
-			next = remedy.Node(remedy.DeclareLost, lost.Name, s.datacenter.Name) // until then its calls may still run there
+			next = remedy.ForNode(lost.Name, string(lost.Admission), s.datacenter.Name) // until then its calls may still run there
 		case lost.Gone:
 			next, again = command(s.again().submit()), true // the resources of its earlier calls are gone
 		case f.Handled:
@@ -43,7 +44,7 @@ func (s *Situation) whyFailed() Reason {
 		next, again = command(s.again().submit()), true
 	}
 	if run.Failure != nil && run.Failure.Position != "" {
-		why += ", at " + run.Failure.Position
+		why += strings.Join(append([]string{", at " + run.Failure.Position}, TraceLines(run.Failure)...), ", ")
 	}
 	if run.Failure != nil && run.Failure.Hint != "" {
 		why += "; " + run.Failure.Hint

@@ -178,20 +178,24 @@ func (r RunReasons) Text() string {
 			fmt.Fprintf(&b, "    and %s: %s\n", cli.Count(more, "more call"), callNumbers(group[1:]))
 		}
 		if !c.Next.IsZero() && c.Next != r.Next {
-			writeNext(&b, "    ", c.Next.Line, c.Does)
+			writeNext(&b, "    ", c.Next.First(), c.Next.Line, c.Does)
 		}
 	}
 	for _, l := range r.Again {
 		fmt.Fprintf(&b, "  lost with %s: %s\n", terminal.Clean(l.Node), terminal.Clean(l.String()))
 	}
 	if !r.Next.IsZero() {
-		writeNext(&b, "", r.Next.Line, r.Does)
+		writeNext(&b, "", r.Next.First(), r.Next.Line, r.Does)
 	}
 	return b.String()
 }
 
-// writeNext writes the command to type next, and its effect, unless does is empty.
-func writeNext(b *strings.Builder, indent, command, does string) {
+// writeNext writes the command to type next, and its effect, unless does is empty. If first is not empty, it is the step
+// to try before the command.
+func writeNext(b *strings.Builder, indent, first, command, does string) {
+	if first != "" {
+		fmt.Fprintf(b, "%sfirst: %s\n", indent, first)
+	}
 	fmt.Fprintf(b, "%snext: %s\n", indent, terminal.Clean(command))
 	if does != "" {
 		fmt.Fprintf(b, "%s  %s\n", indent, does)

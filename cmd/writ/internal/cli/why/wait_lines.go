@@ -71,6 +71,9 @@ func WaitClause(all []WaitReason) string {
 	}
 	text += all[0].Why
 	if !all[0].Next.IsZero() && !all[0].named {
+		if first := all[0].Next.First(); first != "" {
+			text += "; first: " + first
+		}
 		text += "; next: " + all[0].Next.Line
 	}
 	return text
@@ -91,6 +94,6 @@ func (r WaitReason) nextLines() string {
 		return ""
 	}
 	var b strings.Builder
-	writeNext(&b, "  ", r.Next.Line, r.Next.Effect())
+	writeNext(&b, "  ", r.Next.First(), r.Next.Line, r.Next.Effect())
 	return strings.TrimSuffix(b.String(), "\n")
 }

@@ -41,14 +41,17 @@ func TestWatcherShowsWaitsWithTheirCommand(t *testing.T) {
 		"NotAccepted": {func(s *Situation) { s.Run.Accepted = time.Time{} },
 			"… it waits for its datacenter ams1 to connect\n  next: writ dc list"},
 		"DatacenterAway": {func(s *Situation) { s.datacenter.Health = api.DatacenterHealthAway },
-			"… its datacenter ams1 is away: the run continues there, and this is its last known state\n  next: writ dc list"},
+			"… its datacenter ams1 is away: this is the last known state. If its supervisor runs, the run continues there; if not, start it on " +
+				"its host: writ supervisor --data DIR\n  next: writ dc list"},
 		"Blocked": {func(s *Situation) { s.Run.Reason = "an operator works on it" }, "… an operator works on it"},
 		"LostNode": {func(s *Situation) {
 			s.nodes["n"] = lost
 			s.Calls = []writ.Call{call(1, writ.CallQueued, none), call(2, writ.CallPlanned, none, 1)}
-		}, "… 1 volume.create v: it was sent to n1, which is lost since " + cli.Clock(now) + "\n  next: writ node lost n1 --dc ams1\n" +
+		}, "… 1 volume.create v: it was sent to n1, which is lost since " + cli.Clock(now) + "\n  first: start its machine and its runner: the node then continues with its calls and resources\n" +
+			"  next: writ node lost n1 --dc ams1\n" +
 			"    if the machine never comes back: declares it lost; its calls fail or move, the names of its resources are free\n" +
-			"… 2 volume.create v: n1, where it goes, is lost since " + cli.Clock(now) + "\n  next: writ node lost n1 --dc ams1\n" +
+			"… 2 volume.create v: n1, where it goes, is lost since " + cli.Clock(now) + "\n  first: start its machine and its runner: the node then continues with its calls and resources\n" +
+			"  next: writ node lost n1 --dc ams1\n" +
 			"    if the machine never comes back: declares it lost; its calls fail or move, the names of its resources are free"},
 		"WithCommandFirst": {func(s *Situation) {
 			s.Calls = []writ.Call{call(1, writ.CallPlanned, retry), call(2, writ.CallPlanned, cordoned)}

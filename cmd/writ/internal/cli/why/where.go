@@ -9,6 +9,19 @@ import (
 	"writ/scripts"
 )
 
+// TraceLines returns the lines about the positions that led to a failure: "needed at web.tengo:27:18" for the place that
+// needed a failed call, and "called from web.tengo:30:1" for each caller.
+func TraceLines(f *writ.Failure) (lines []string) {
+	for i, at := range f.Trace {
+		by := "called from "
+		if i == 0 && f.Seq > 0 {
+			by = "needed at "
+		}
+		lines = append(lines, by+at)
+	}
+	return lines
+}
+
 // WhereFailed returns the lines of a message that show where a script failed: its position, and the line of the source
 // if the bundle has it.
 func WhereFailed(f *writ.Failure, bundle scripts.Bundle) string {
