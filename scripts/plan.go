@@ -84,7 +84,7 @@ func (p *Plan) describe(v any) string {
 			return "<" + label(p.Calls, seq) + ">"
 		}
 		if secret, ok := catalog.SecretOf(v); ok {
-			return secret.String()
+			return "<secret " + string(secret) + ">" // with its version, because an update may change only that
 		}
 		if text, ok := catalog.ComposedOf(v); ok {
 			return strconv.Quote(text.String())

@@ -37,6 +37,7 @@ func Word(f *pflag.Flag) string {
 
 // wordsOfKind maps the type and name of a flag to its placeholder, for names that flags of several types share.
 var wordsOfKind = map[string]string{
+	"stringArray image":  "REFERENCE",
 	"stringArray module": "NAME=FILE",
 	"stringSlice module": "NAME",
 	"string module":      "NAME",

@@ -32,10 +32,10 @@ type explanation struct {
 
 func explainCommand(env *cli.Env) *cobra.Command {
 	return &cobra.Command{
-		Use:   "explain [CODE|OPERATION]",
+		Use:   "explain [CODE|OPERATION|MODULE]",
 		Short: "Explain a code or an operation",
 		Long: `Explains the meaning and the remedy of an error code (NO_CAPACITY) or of a diagnostic of scripts (W0104).
-Without an argument it lists all codes.
+Without an argument it lists all codes. For a module (container) it lists the operations.
 
 For an operation (container.create) it shows the arguments with their types and limits, the result and the errors. It
 also shows the possible loss of data, and an example.`,
@@ -62,6 +62,9 @@ also shows the possible loss of data, and an example.`,
 			if e, ok := explainCode(strings.ToUpper(args[0])); ok {
 				return env.Print(e.view(env.Columns))
 			}
+			if ops := catalog.Of(strings.ToLower(args[0])); len(ops) > 0 {
+				return env.Print(listOperations(ops))
+			}
 			return unexplained(args[0])
 		},
 	}
@@ -70,9 +73,6 @@ also shows the possible loss of data, and an example.`,
 // unexplained returns the error for a word that is neither a code nor an operation.
 func unexplained(what string) error {
 	err := writ.Errorf(writ.CodeNotFound, "unknown code or operation %q", what)
-	if ops := catalog.Of(strings.ToLower(what)); len(ops) > 0 {
-		return err.WithHint("module %s has %s", ops[0].Module, strings.Join(namesOf(ops), ", "))
-	}
 	module, _, isMember := strings.Cut(strings.ToLower(what), ".")
 	if closest := meant.Closest(what, everyOperation()); closest != "" && isMember {
 		return err.WithHint("did you mean %q?", closest)
@@ -149,6 +149,23 @@ func listExplanations() terminal.View {
 		cli.Column("CODE", func(e explanation) string { return e.Code }),
 		cli.Column("EXIT", func(e explanation) string { return fmt.Sprint(e.Exit) }),
 		cli.Column("MEANING", firstSentence),
+	)
+}
+
+// listedOperation is the JSON and YAML form of an operation in a list.
+type listedOperation struct {
+	Operation string `json:"operation"`
+	Help      string `json:"help"`
+}
+
+func listOperations(ops []*catalog.Operation) terminal.View {
+	var all []listedOperation
+	for _, op := range ops {
+		all = append(all, listedOperation{op.Name(), op.Help})
+	}
+	return terminal.List(all, all, func(o listedOperation) string { return o.Operation },
+		cli.Column("OPERATION", func(o listedOperation) string { return o.Operation }),
+		cli.Column("MEANING", func(o listedOperation) string { return o.Help }),
 	)
 }
 

@@ -146,7 +146,12 @@ func (t *planText) kept() {
 	if t.Preview == nil || len(t.Preview.Kept) == 0 {
 		return
 	}
-	t.line("\nkept: the deployment has resources that the plan does not name")
+	partial := t.seen().Horizon != nil || t.seen().Failure != nil
+	if partial {
+		t.line("\nnot in the plan, which ends before the script: the deployment also has resources that the script may name later")
+	} else {
+		t.line("\nkept: the deployment has resources that the plan does not name")
+	}
 	for _, k := range t.Preview.Kept {
 		where := ""
 		if k.NodeName != "" {
@@ -157,7 +162,7 @@ func (t *planText) kept() {
 	if t.Preview.KeptMore > 0 {
 		t.line("  and %d more", t.Preview.KeptMore)
 	}
-	if len(t.Prune) == 0 {
+	if len(t.Prune) == 0 && !partial {
 		t.line("  to delete them at the end of the run: --prune")
 	}
 }

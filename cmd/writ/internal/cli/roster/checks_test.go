@@ -56,9 +56,9 @@ func TestCoordinatorCommandListensAtItsAddress(t *testing.T) {
 
 func TestSupervisorCommandLetsNodesIn(t *testing.T) {
 	for coordinator, want := range map[string]string{
-		"http://127.0.0.1:7440":  "--coordinator http://127.0.0.1:7440 --redis redis://127.0.0.1:6379/0",
+		"http://127.0.0.1:7440":  "--coordinator http://127.0.0.1:7440 --redis redis://127.0.0.1:6379/0 --listen 127.0.0.1:7441",
 		"https://10.0.0.6:7440":  "--coordinator https://10.0.0.6:7440 --listen ADDRESS:7441 --redis @redis.url --redis-listen ADDRESS:6379",
-		"https://localhost:7440": "--coordinator https://localhost:7440 --redis redis://127.0.0.1:6379/0",
+		"https://localhost:7440": "--coordinator https://localhost:7440 --redis redis://127.0.0.1:6379/0 --listen 127.0.0.1:7441",
 	} {
 		if got := supervisorCommand("dc1", coordinator); got != "writ supervisor --data ./dc1 --dc dc1 "+want {
 			t.Errorf("%s: %q", coordinator, got)

@@ -59,10 +59,11 @@ func datacenterListCommand(env *cli.Env) *cobra.Command {
 				cli.Column("DATACENTER", func(d api.Datacenter) string { return d.Name }),
 				cli.Column("REGION", func(d api.Datacenter) string { return d.Region }),
 				cli.Column("HEALTH", func(d api.Datacenter) string { return string(d.Health) }),
-				cli.Column("SINCE", func(d api.Datacenter) string { return cli.Age(d.Connected) }),
+				cli.Column("SINCE", sinceOf),
 				cli.Column("LABELS", func(d api.Datacenter) string { return writ.LabelsText(d.Labels) }),
 				cli.Column("WHY NOT", func(d api.Datacenter) string { return d.Reason }),
 				cli.Column("HOLDS", func(d api.Datacenter) string { return held[d.ID] }),
+				cli.Column("NEXT", nextOf),
 				cli.Wide("VERSION", func(d api.Datacenter) string { return d.Version }),
 				cli.Wide("ROSTER", func(d api.Datacenter) string { return cli.Number(d.Roster) }),
 				cli.Wide("KEY", func(d api.Datacenter) string { return d.Key }),
@@ -70,6 +71,22 @@ func datacenterListCommand(env *cli.Env) *cobra.Command {
 			), "the roster names no datacenter: `writ dc add` adds the first")
 		},
 	}
+}
+
+// sinceOf formats how long a datacenter is connected, or how long ago it was last heard of.
+func sinceOf(d api.Datacenter) string {
+	if d.IsConnected() {
+		return cli.Age(d.Connected)
+	}
+	return cli.Age(d.Heard)
+}
+
+// nextOf returns the step that helps a datacenter which is away. Only its own host knows the other arguments.
+func nextOf(d api.Datacenter) string {
+	if !d.Enabled || d.IsConnected() {
+		return ""
+	}
+	return "on its host: writ supervisor --data DIR"
 }
 
 // newDatacenter holds the arguments of `writ dc add`.
@@ -236,7 +253,7 @@ func handOutToken(env *cli.Env, c *client.Client, token identity.Token, d newDat
 func supervisorCommand(datacenter, coordinator string) string {
 	command := fmt.Sprintf("writ supervisor --data ./%s --dc %s --coordinator %s ", datacenter, datacenter, coordinator)
 	if u, err := url.Parse(coordinator); err != nil || reach.Loopback(u.Hostname()) {
-		return command + "--redis redis://127.0.0.1:6379/0"
+		return command + "--redis redis://127.0.0.1:6379/0 --listen 127.0.0.1:7441"
 	}
 	return command + "--listen ADDRESS:7441 --redis @redis.url --redis-listen ADDRESS:6379"
 }

@@ -50,7 +50,13 @@ plan, and asks. You sign a new text, so you need the rights for it.
 The command stops before it signs if the deployment has an open run, or if a registry no longer has an image
 (IMAGE_GONE).`,
 		Example: "  writ deployment rollback web\n  writ deployment rollback web --to 3\n  writ deployment rollback web --to 3 --yes --timeout 10m",
-		Args:    cli.Exactly("NAME"),
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 2 {
+				return writ.Errorf(writ.CodeUsage, "unexpected argument %q", args[1]).
+					WithHint("did you mean `%s %s --to %s`?", cmd.CommandPath(), cli.ShellWord(args[0]), cli.ShellWord(args[1]))
+			}
+			return cli.Exactly("NAME")(cmd, args)
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return rollBack(cmd.Context(), env, args[0], &f)
 		},

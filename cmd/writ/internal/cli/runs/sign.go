@@ -125,6 +125,9 @@ func payload(
 	if len(order.Targets) > 0 {
 		env.Note("it may destroy %s", strings.Join(terminal.SortedNames(order.Targets), ", "))
 	}
+	if name := order.Deployment.Name; name != "" && !strings.Contains(o.Deployment, "@") {
+		env.Note("deployment %s: revision %d", name, order.Deployment.Base+1)
+	}
 	return order.Payload(roster, signer)
 }
 

@@ -233,7 +233,6 @@ func resolveBase(ctx context.Context, env *cli.Env, c *client.Client, order *cli
 		return err
 	}
 	order.Deployment.Base = revision
-	env.Note("deployment %s: revision %d", o.Deployment, revision+1)
 	return nil
 }
 
@@ -334,7 +333,7 @@ func ParseDeployment(s string) (identity.Deployment, error) {
 	}
 	if !writ.ValidName(name) {
 		return identity.Deployment{}, writ.Errorf(writ.CodeUsage, "--deployment %q: %q is not a valid name", s, name).
-			WithHint("it looks like web@12")
+			WithHint("it looks like web or web@12: lower-case letters, digits and hyphens")
 	}
 	return identity.Deployment{Name: name, Base: n}, nil
 }
