@@ -20,24 +20,47 @@ type Resource struct {
 
 // Stages orders resources for their deletion. No resource needs one of the same stage or of an earlier one, so the
 // deletions of a stage may run at the same time. Resources of a stage are sorted by kind and name.
+//
+// Recorded runs that prune depend on this order.
 func Stages(resources []Resource) [][]Resource {
-	ranks := ranks(catalog.Operations())
+	return stages(resources, ranks(catalog.Operations(), nil))
+}
+
+// ScriptStages is the order of the deletions in Script. In addition to the order of Stages, programs are deleted before
+// the databases that they may use.
+func ScriptStages(resources []Resource) [][]Resource {
+	return stages(resources, ranks(catalog.Operations(), usersByValue))
+}
+
+func stages(resources []Resource, ranks map[writ.ResourceKind]int) [][]Resource {
 	sorted := slices.SortedFunc(slices.Values(resources), func(a, b Resource) int {
 		return cmp.Or(cmp.Compare(ranks[a.Kind], ranks[b.Kind]), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
 	})
-	var stages [][]Resource
+	var all [][]Resource
 	for i, r := range sorted {
 		if i == 0 || ranks[r.Kind] != ranks[sorted[i-1].Kind] {
-			stages = append(stages, nil)
+			all = append(all, nil)
 		}
-		stages[len(stages)-1] = append(stages[len(stages)-1], r)
+		all[len(all)-1] = append(all[len(all)-1], r)
 	}
-	return stages
+	return all
 }
 
-// ranks gives each kind a rank above the ranks of all kinds whose resources may need it.
-func ranks(operations []*catalog.Operation) map[writ.ResourceKind]int {
+// usersByValue lists the kinds that may use a resource by a value in their arguments, which names no resource: programs
+// use databases by their addresses.
+var usersByValue = map[writ.ResourceKind][]writ.ResourceKind{
+	writ.KindHeroDB: {writ.KindContainer, writ.KindMachine},
+}
+
+// ranks gives each kind a rank above the ranks of all kinds whose resources may need it. byValue adds users to the
+// users that the operations name.
+func ranks(
+	operations []*catalog.Operation, byValue map[writ.ResourceKind][]writ.ResourceKind,
+) map[writ.ResourceKind]int {
 	users := make(map[writ.ResourceKind][]writ.ResourceKind) // by the kind that they need
+	for kind, all := range byValue {
+		users[kind] = slices.Clone(all)
+	}
 	for _, op := range operations {
 		if op.Effect != catalog.Make {
 			continue
@@ -73,7 +96,7 @@ func Script(comment string, resources []Resource) []byte {
 		fmt.Fprintf(&b, "%s := import(%q)\n", kind, kind)
 	}
 	b.WriteString("\nwait := func(deleted) {\n\tfor one in deleted {\n\t\tone.uid // waits for its deletion\n\t}\n}\n")
-	for _, stage := range Stages(resources) {
+	for _, stage := range ScriptStages(resources) {
 		b.WriteString("\nwait([\n")
 		for i, r := range stage {
 			comma := ","

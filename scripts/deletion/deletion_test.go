@@ -1,6 +1,7 @@
 package deletion_test
 
 import (
+	"bytes"
 	"io/fs"
 	"testing"
 
@@ -53,6 +54,11 @@ func TestDeletionScriptIsWellFormed(t *testing.T) {
 		all = append(all, deletion.Resource{Kind: kind, Name: "web-0"}, deletion.Resource{Kind: kind, Name: "web-1"})
 	}
 	text := deletion.Script("Deletes the resources of web.\nAll of them.", all)
+	at := func(line string) int { return bytes.Index(text, []byte(line)) }
+	if database := at(`herodb.delete("web-0")`); database < at(`container.delete("web-1")`) ||
+		database < at(`machine.delete("web-1")`) || database > at(`volume.delete("web-0")`) {
+		t.Errorf("a database is not deleted between the programs that use it and its volume:\n%s", text)
+	}
 	bundle, err := scripts.Resolve(scripts.Source{Name: "destroy.tengo", Text: text},
 		func(string) ([]byte, error) { return nil, fs.ErrNotExist })
 	if err != nil {

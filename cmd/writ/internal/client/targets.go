@@ -131,7 +131,7 @@ func withoutCovered(targets []string) []string {
 func Batches(resources []deletion.Resource, taken []string) [][]deletion.Resource {
 	const room = header.MaxLine - 64 // without the key of the line
 	batches, count, bytes := make([][]deletion.Resource, 1), len(taken), len(strings.Join(taken, " "))
-	for _, r := range slices.Concat(deletion.Stages(resources)...) {
+	for _, r := range slices.Concat(deletion.ScriptStages(resources)...) {
 		size := len(target.Of(r.Kind, r.Name)) + 1
 		if count++; count > target.Max || bytes+size > room {
 			batches, count, bytes = append(batches, nil), 1, 0
