@@ -42,12 +42,16 @@ func TestFractionsOfCPUsAreReserved(t *testing.T) {
 		s.wantState(s.submit(create("c", "0.3")), writ.RunSucceeded)
 		used(writ.Capacity{CPUs: 1})
 		run, _ = s.wantState(s.submit(create("a", "0.36")), writ.RunFailed)
-		if want := "n1 has 0 CPUs free, 0.01 needed"; run.Failure.Error.Message != want {
+		if want := "n1 has 0 CPUs free, 0.01 more needed"; run.Failure.Error.Message != want {
 			t.Errorf("failure = %+v, want %q", run.Failure.Error, want)
 		}
 		// Another node is no remedy for an existing resource.
 		if want := "the container a stays on its node: request less"; !strings.HasPrefix(run.Failure.Error.Hint, want) {
 			t.Errorf("hint = %q, want %q at its beginning", run.Failure.Error.Hint, want)
+		}
+		run, _ = s.wantState(s.submit(create("a", "1.5")), writ.RunFailed)
+		if want := "n1 is too small: has 1 CPU in all, 1.5 needed"; run.Failure.Error.Message != want {
+			t.Errorf("failure = %+v, want %q", run.Failure.Error, want)
 		}
 		s.wantState(s.submit(create("a", "0.2")), writ.RunSucceeded)
 		used(writ.Capacity{Hundredths: 85})

@@ -102,7 +102,7 @@ func refuseNow(r Request, c Candidate) (against writ.NodeVerdict, later bool) {
 	taken := refuseTaken(r.Ports, r.twice, c)
 	switch {
 	case c.NeverFits(r.Need):
-		return unsuitable(writ.VerdictTooSmall, "is too small: "+shortage(r.Need, c.Capacity, "in all")), false
+		return unsuitable(writ.VerdictTooSmall, "is too small: "+shortage(r.Need, c.Capacity, "in all", "needed")), false
 	case taken.Code != "":
 		return taken, false
 	case c.Liveness != writ.LivenessReady:

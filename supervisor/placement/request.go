@@ -76,10 +76,23 @@ func Fits(need, free writ.Capacity) bool {
 }
 
 // Shortage formats the amounts of `need` that `free` does not cover: "has 0.3 CPUs free, 0.5 needed".
-func Shortage(need, free writ.Capacity) string { return shortage(need, free, "free") }
+func Shortage(need, free writ.Capacity) string { return shortage(need, free, "free", "needed") }
 
-// shortage ends each amount that a node has with scope: "free" or "in all".
-func shortage(need, free writ.Capacity, scope string) string {
+// Growth describes why a resource that has the capacity `before` cannot get `more` on its node: the node has too little
+// in all, or too little free. The capacity of a new resource is zero.
+func (c Candidate) Growth(before, more writ.Capacity) string {
+	verb := "needed"
+	if all := before.Plus(more); c.NeverFits(all) {
+		return "is too small: " + shortage(all, c.Capacity, "in all", verb)
+	}
+	if before != (writ.Capacity{}) {
+		verb = "more needed"
+	}
+	return shortage(more, c.Free, "free", verb)
+}
+
+// shortage ends each amount that a node has with scope, "free" or "in all", and each amount that it lacks with verb.
+func shortage(need, free writ.Capacity, scope, verb string) string {
 	whole := func(n int64) writ.Hundredths { return writ.Hundredths(n * 100) }
 	var all []string
 	for _, amount := range []struct {
@@ -94,7 +107,7 @@ func shortage(need, free writ.Capacity, scope string) string {
 			if has == 100 && unit == "CPUs" {
 				unit = "CPU"
 			}
-			all = append(all, fmt.Sprintf("has %s %s %s, %s needed", has, unit, scope, amount.need))
+			all = append(all, fmt.Sprintf("has %s %s %s, %s %s", has, unit, scope, amount.need, verb))
 		}
 	}
 	return strings.Join(all, "; ")

@@ -315,10 +315,7 @@ func (t *placer) checkGrowth(group []*journal.Call) error {
 			t.waitOn(c, before, writ.Reason{Code: writ.ReasonNode, Node: c.NodeName, State: string(t.candidates[i].Liveness)})
 			continue
 		default:
-			err := writ.Errorf(writ.CodeNoCapacity, "%s %s", c.NodeName, placement.Shortage(c.Need, *free)).
-				WithHint("the %s stays on its node: request less, or delete unused resources there (`writ resource list -o wide`)",
-					c.Resource())
-			if err := t.fail(c, writ.CallFailed, err); err != nil {
+			if err := t.failGrowth(c, t.candidates[i]); err != nil {
 				return err
 			}
 			continue
@@ -327,6 +324,24 @@ func (t *placer) checkGrowth(group []*journal.Call) error {
 		t.takePorts(&t.candidates[i], []*journal.Call{c})
 	}
 	return nil
+}
+
+// failGrowth fails a call that needs more capacity than its node has.
+func (t *placer) failGrowth(c *journal.Call, on placement.Candidate) error {
+	have, err := t.records.Resource(c.Resource())
+	if err != nil {
+		return err
+	}
+	var before writ.Capacity
+	if have != nil {
+		before = have.Need
+	}
+	hint := "request less, or delete unused resources there (`writ resource list -o wide`)"
+	if on.NeverFits(before.Plus(c.Need)) {
+		hint = "request less, or create another one on a larger node"
+	}
+	return t.fail(c, writ.CallFailed, writ.Errorf(writ.CodeNoCapacity, "%s %s", c.NodeName, on.Growth(before, c.Need)).
+		WithHint("the %s stays on its node: %s", c.Resource(), hint))
 }
 
 // refusePorts fails a call that publishes ports that its resource cannot have on its node, and reports whether it did.
