@@ -229,7 +229,7 @@ func (r *redirected) unproved(t *testing.T, l *liar) {
 	}
 	l.lies(nil)
 	wants("nobody waits", withheld, 0, "not proved to be in force in: east", "user", "remove", "bob", "--no-wait")
-	lied("a revocation that did not arrive", replay, soon("user", "remove", "bob", "--revoke")...)
+	lied("a revocation that did not arrive", replay, soon("user", "remove", "bob", "--revoke", "--yes")...)
 	wants("an older supervisor", at(adoptions, func(o map[string]any) any {
 		each(o, func(o map[string]any) {
 			if delete(o, "proof"); o["name"] != nil {

@@ -193,7 +193,7 @@ Nodes and tokens belong to no project. For them you need a role on all projects:
 
 func userRemoveCommand(env *cli.Env) *cobra.Command {
 	var fingerprint string
-	var revoke bool
+	var revoke, yes bool
 	var roles, projects []string
 	var adopt adoptFlags
 	c := &cobra.Command{
@@ -201,7 +201,7 @@ func userRemoveCommand(env *cli.Env) *cobra.Command {
 		Short: "Remove a person or a machine, one of their keys or a role from the roster",
 		Long: `Signs the next version of the roster. You must be a root operator. Datacenters accept no new submission or
 statement of this person. Accepted runs continue. With --revoke, every open run of this person is cancelled. Use it
-if the key may be stolen.
+if the key may be stolen. The command asks before it revokes, because a revocation is permanent.
 
 Then the command waits until every datacenter has signed that the new roster is in force there. It names the
 datacenters without this signature. They still accept signatures of the person.
@@ -229,6 +229,9 @@ A name is never used again, so an old signature is never attributed to another p
 			}
 			state := identity.Removed
 			if revoke {
+				if err := cli.Agree(env, revocation(args[0], fingerprint), yes); err != nil {
+					return err
+				}
 				state = identity.Revoked
 			}
 			return amend(cmd.Context(), env, c, adopt, func(next *identity.Roster) error {
@@ -256,6 +259,7 @@ A name is never used again, so an old signature is never attributed to another p
 	f := c.Flags()
 	f.StringVar(&fingerprint, "only", "", "fingerprint of the only key to remove, instead of all")
 	f.BoolVar(&revoke, "revoke", false, "also cancel their open runs, because the key may be stolen")
+	f.BoolVar(&yes, "yes", false, "sign --revoke without asking")
 	f.StringSliceVar(&roles, "role", nil, "only this role, in --project (repeatable)")
 	f.StringSliceVar(&projects, "project", nil,
 		"name or id of a project of --role, '*' for the role on all projects (repeatable)")
@@ -265,6 +269,14 @@ A name is never used again, so an old signature is never attributed to another p
 	}
 	adopt.add(c)
 	return c
+}
+
+// revocation describes the effect of user remove --revoke.
+func revocation(name, fingerprint string) string {
+	if fingerprint != "" {
+		return fmt.Sprintf("revoke the key %s of %s for ever, and cancel the open runs that it signed", fingerprint, name)
+	}
+	return fmt.Sprintf("revoke %s for ever, and cancel all open runs of %s", name, name)
 }
 
 func suggestRoles(c *cobra.Command) {

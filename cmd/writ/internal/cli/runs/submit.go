@@ -137,6 +137,11 @@ func submit(ctx context.Context, env *cli.Env, path string, s *submitFlags) (err
 	if err != nil {
 		return err
 	}
+	if !s.detach {
+		if err := mayWatch(ctx, c, client.RunOf(signed)); err != nil {
+			return err
+		}
+	}
 	handed := time.Now()
 	submission, err := c.Orders.Submit(ctx, signed)
 	switch {
@@ -166,6 +171,16 @@ func submit(ctx context.Context, env *cli.Env, path string, s *submitFlags) (err
 		})
 	}
 	return watch(ctx, env, c, submission.Run, s.watchOptions)
+}
+
+// mayWatch returns an error if the coordinator requires a login, and the user has no key for it. Otherwise the script
+// of another signer would run, and the command would fail.
+func mayWatch(ctx context.Context, c *client.Client, run writ.RunID) error {
+	_, err := c.Runs.Get(ctx, run)
+	if e := writ.AsError(err); e != nil && e.Code == writ.CodeKeyUnusable {
+		return e.WithHint("%s; no script was submitted: --detach submits it without watching", e.Hint)
+	}
+	return nil // the submission reports other errors, and the run is unknown so far
 }
 
 // signedFile returns the submission for a file. A script is signed now; a file that is already a submission is returned
