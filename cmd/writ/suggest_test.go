@@ -14,6 +14,8 @@ import (
 func TestMistypedWordsGetSuggestions(t *testing.T) {
 	for line, want := range map[string]string{
 		"run list --stat open":                  "did you mean --state?",
+		"run list --stuck":                      "for example `writ run list --stuck 5m` (",
+		"run list --deployment":                 "--deployment: only runs of this deployment (",
 		"run list --servr x":                    "did you mean --server?",
 		"plan --ofline x":                       "did you mean --offline?",
 		"run list --outptu json":                "did you mean --output?",

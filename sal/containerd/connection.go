@@ -86,8 +86,8 @@ func (c *Connection) away(err error) error {
 			WithHint("let the user of the runner use the socket, or name another one with --containerd")
 	}
 	return writ.Errorf(writ.CodeUnreachable, "containerd does not answer at %s: %w", c.address(), err).
-		WithHint("apt-get install -y containerd runc; then check that the service containerd runs. If its socket is " +
-			"elsewhere, restart the runner with --containerd SOCKET")
+		WithHint("start it: systemctl start containerd. If it is missing: apt-get install -y containerd runc. If its " +
+			"socket is elsewhere, restart the runner with --containerd SOCKET")
 }
 
 // open returns the client, which it makes at first use. It needs no running daemon, and reconnects

@@ -247,7 +247,8 @@ func TestMissingDaemonHasAnInstallHint(t *testing.T) {
 	b := &fixture{TB: t, driver: d}
 	_, err := b.do("container.create", "web", map[string]any{"image": "busybox"})
 	e, ok := errors.AsType[*writ.Error](err)
-	if !ok || e.Code != writ.CodeUnreachable || !strings.Contains(e.Hint, "apt-get install -y containerd runc") {
+	if !ok || e.Code != writ.CodeUnreachable || !strings.HasPrefix(e.Hint, "start it: systemctl start containerd") ||
+		!strings.Contains(e.Hint, "apt-get install -y containerd runc") {
 		t.Errorf("got %#v", err)
 	}
 	if all, err := d.List(t.Context()); len(all) > 0 || err != nil {

@@ -24,6 +24,9 @@ func FlagError(cmd *cobra.Command, err error) error {
 	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {
 		return e.WithHint("%s", unknownFlagHint(cmd, unknown))
 	}
+	if missing, ok := errors.AsType[*pflag.ValueRequiredError](err); ok {
+		return e.WithHint("%s", valueHint(cmd, missing.GetFlag()))
+	}
 	value, isValue := errors.AsType[*pflag.InvalidValueError](err)
 	if !isValue {
 		return e.WithHint("%s --help", cmd.CommandPath())
@@ -39,6 +42,16 @@ func FlagError(cmd *cobra.Command, err error) error {
 		return e.WithHint("%s (%s --help)", question, cmd.CommandPath())
 	}
 	return e.WithHint("--%s: %s (%s --help)", value.GetFlag().Name, value.GetFlag().Usage, cmd.CommandPath())
+}
+
+// valueHint returns the hint for a flag without a value: an example with this flag, or else its meaning.
+func valueHint(cmd *cobra.Command, f *pflag.Flag) string {
+	for line := range strings.SplitSeq(cmd.Example, "\n") {
+		if line = strings.TrimSpace(line); strings.Contains(line, "--"+f.Name+" ") && !strings.Contains(line, "`") {
+			return "for example `" + line + "` (" + cmd.CommandPath() + " --help)"
+		}
+	}
+	return fmt.Sprintf("--%s: %s (%s --help)", f.Name, f.Usage, cmd.CommandPath())
 }
 
 // unknownFlagHint returns the hint for an unknown flag, which may be a file whose name begins with a hyphen.

@@ -19,6 +19,8 @@ type Candidate struct {
 	identity.Datacenter
 	Open   int    // calls that are planned, queued or running there
 	Reason string // why it cannot be chosen; "" if it can
+	away   bool   // it is not connected
+	full   bool   // only its capacity speaks against it
 }
 
 // Choice holds the chosen datacenter and all candidates, best first.
@@ -170,7 +172,9 @@ func choose(roster *identity.Roster, labels map[string]string, known []api.Datac
 	var choice Choice
 	for _, d := range roster.Datacenters {
 		choice.Candidates = append(choice.Candidates, Candidate{Datacenter: d, Open: open[d.ID],
-			Reason: cmp.Or(against(d, labels, health[d.ID]), full[d.ID])})
+			Reason: cmp.Or(mismatch(d, labels), unable(d, health[d.ID]), full[d.ID]),
+			away:   mismatch(d, labels) == "" && d.Enabled && health[d.ID].Health != api.DatacenterHealthHealthy,
+			full:   mismatch(d, labels) == "" && unable(d, health[d.ID]) == ""})
 	}
 	slices.SortFunc(choice.Candidates, func(a, b Candidate) int {
 		return cmp.Or(cmp.Compare(min(len(a.Reason), 1), min(len(b.Reason), 1)), cmp.Compare(a.Open, b.Open),
@@ -183,14 +187,36 @@ func choose(roster *identity.Roster, labels map[string]string, known []api.Datac
 	if choice.Candidates[0].Reason != "" {
 		return choice, writ.Errorf(writ.CodeDatacenterAway, "no datacenter can be chosen: %s",
 			strings.Join(choice.Explain(), "; ")).
-			WithHint("name one with --dc: its script waits until it returns, or has capacity")
+			WithHint("%s", choiceHint(choice.Candidates))
 	}
 	choice.Datacenter = choice.Candidates[0].Datacenter
 	return choice, nil
 }
 
-// against returns why a datacenter cannot be chosen, or "" if it can.
-func against(d identity.Datacenter, labels map[string]string, known api.Datacenter) string {
+// choiceHint returns the hint if no datacenter can be chosen. A submission waits for a datacenter that is away, but not
+// for capacity.
+func choiceHint(candidates []Candidate) string {
+	var hints []string
+	for _, c := range candidates {
+		if c.away {
+			hints = append(hints, fmt.Sprintf("with --dc %s, the script waits until this datacenter returns", c.Name))
+			break
+		}
+	}
+	for _, c := range candidates {
+		if c.full {
+			hints = append(hints, "add a node, or delete unused resources: `writ node list`, `writ resource list -o wide`")
+			break
+		}
+	}
+	if len(hints) == 0 {
+		return "`writ roster show` shows the datacenters with their labels; choose another label, or one of them with --dc"
+	}
+	return strings.Join(hints, "; or ")
+}
+
+// mismatch returns why the labels exclude a datacenter, or "".
+func mismatch(d identity.Datacenter, labels map[string]string) string {
 	for name, want := range labels {
 		have, ok := d.Labels[name]
 		if name == "region" {
@@ -200,6 +226,11 @@ func against(d identity.Datacenter, labels map[string]string, known api.Datacent
 			return fmt.Sprintf("%s is %q, not %q", name, have, want)
 		}
 	}
+	return ""
+}
+
+// unable returns why a datacenter accepts no work now, or "".
+func unable(d identity.Datacenter, known api.Datacenter) string {
 	switch {
 	case !d.Enabled:
 		return "it is disabled in the roster"

@@ -98,8 +98,8 @@ func TestDatacenterIsChosenAndExplained(t *testing.T) {
 		what      string
 		labels    map[string]string
 		connected []string
-		want      string // "" for DATACENTER_UNAVAILABLE
-		explain   []string
+		want      string   // "" for DATACENTER_UNAVAILABLE
+		explain   []string // the hint if none is chosen
 	}{
 		{"the least busy one", nil, []string{"graz", "linz"}, "linz", []string{
 			"linz (eu): healthy, 0 open calls: chosen", "not graz (eu): healthy, but 7 open calls", "not lima: it is not connected"}},
@@ -107,14 +107,15 @@ func TestDatacenterIsChosenAndExplained(t *testing.T) {
 			"lima (sa): healthy, 0 open calls: chosen", `not linz: region is "eu", not "sa"`, `not graz: region is "eu", not "sa"`}},
 		{"by a label that some lack", map[string]string{"tier": "edge"}, []string{"graz", "linz"}, "linz", []string{
 			"linz (eu): healthy, 0 open calls: chosen", "not lima: it is not connected", `not graz: tier is "", not "edge"`}},
-		{"none is connected", nil, nil, "", nil},
-		{"none has the label", map[string]string{"tier": "core"}, []string{"graz", "linz", "lima"}, "", nil},
+		{"none is connected", nil, nil, "", []string{"with --dc lima, the script waits until this datacenter returns"}},
+		{"none has the label", map[string]string{"tier": "core"}, []string{"graz", "linz", "lima"}, "", []string{
+			"`writ roster show` shows the datacenters with their labels; choose another label, or one of them with --dc"}},
 	} {
 		t.Run(tt.what, func(t *testing.T) {
 			choice, err := choose(w.alice.Roster, tt.labels, w.health(tt.connected...), queues, nil)
 			if tt.want == "" {
-				if writ.CodeOf(err) != writ.CodeDatacenterAway {
-					t.Errorf("%v, want DATACENTER_UNAVAILABLE", err)
+				if e := writ.AsError(err); e.Code != writ.CodeDatacenterAway || e.Hint != tt.explain[0] {
+					t.Errorf("%v with hint %q, want DATACENTER_UNAVAILABLE with %q", err, e.Hint, tt.explain[0])
 				}
 				return
 			}
@@ -162,6 +163,11 @@ func TestADatacenterWithoutCapacityIsNotChosen(t *testing.T) {
 	}
 	graz, linz := w.alice.Roster.Datacenters.Named("graz"), w.alice.Roster.Datacenters.Named("linz")
 	full := map[writ.DatacenterID]string{linz.ID: "no node has 4 CPUs left"}
+	// A submission to a full datacenter fails at once, so the hint must not promise that it waits.
+	if _, err := choose(w.alice.Roster, nil, w.health("linz"), nil, full); !strings.HasPrefix(writ.AsError(err).Hint,
+		"with --dc ") || !strings.HasSuffix(writ.AsError(err).Hint, "; or add a node, or delete unused resources: `writ node list`, `writ resource list -o wide`") {
+		t.Errorf("%v with the hint %q", err, writ.AsError(err).Hint)
+	}
 	busy := []api.DatacenterQueues{{Datacenter: graz.ID, Queues: []writ.QueueDepth{{Planned: 9}}}}
 	choice, err := choose(w.alice.Roster, nil, w.health("graz", "linz"), busy, full)
 	if err != nil || choice.Datacenter.ID != graz.ID || !slices.Contains(choice.Explain(), "not linz: no node has 4 CPUs left") {

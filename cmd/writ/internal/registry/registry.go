@@ -87,7 +87,8 @@ func explain(r imageref.Reference, err error) error {
 }
 
 func withDigestHint(r imageref.Reference, err *writ.Error) *writ.Error {
-	return err.WithHint("if you know the digest, write it in the script: %s", r.At("sha256:…"))
+	return err.WithHint("if you know the digest, write it in the script: %s; `writ deployment show NAME` lists the "+
+		"digests of the last revision", r.At("sha256:…"))
 }
 
 // onlyTLS rejects requests without TLS to hosts other than this one.

@@ -87,7 +87,8 @@ func TestRegistriesWithoutTLSAreRefused(t *testing.T) {
 	})
 	for _, host := range []string{"registry.local", "10.0.0.1", "registry.example"} {
 		_, err := Resolver{answer}.Resolve(t.Context(), imageref.Reference{Registry: host, Repository: "web", Tag: "1"})
-		if writ.CodeOf(err) != writ.CodeUnreachable || !strings.Contains(err.Error(), host) {
+		if writ.CodeOf(err) != writ.CodeUnreachable || !strings.Contains(err.Error(), host) ||
+			!strings.Contains(writ.AsError(err).Hint, "`writ deployment show NAME` lists the digests") {
 			t.Errorf("%s: %v", host, err)
 		}
 	}

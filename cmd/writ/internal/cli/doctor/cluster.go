@@ -49,6 +49,9 @@ func findNodes(nodes []writ.Node, datacenters map[writ.DatacenterID]string) (fou
 			continue
 		case n.Liveness != writ.LivenessReady:
 			f.Detail = cli.Unheard(n)
+			if n.Fault != "" {
+				f.Detail += "; its last fault: " + n.Fault
+			}
 		case n.Fault != "":
 			f.Detail = "takes no work: " + n.Fault
 		case n.Capacity.DiskGiB > 0 && n.Used.DiskGiB >= n.Capacity.DiskGiB:

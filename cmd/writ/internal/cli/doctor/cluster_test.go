@@ -33,7 +33,7 @@ func TestDoctorNamesNodesThatNeedAPerson(t *testing.T) {
 	got := findNodes([]writ.Node{
 		well, waits,
 		node("n2", func(n *writ.Node) { n.Liveness = writ.LivenessLost }),
-		node("n3", func(n *writ.Node) { n.Liveness = writ.LivenessSilent }),
+		node("n3", func(n *writ.Node) { n.Liveness, n.Fault = writ.LivenessSilent, "its disk is full" }),
 		node("n4", func(n *writ.Node) { n.Fault = "the disk is full" }),
 		node("n5", func(n *writ.Node) { n.Used.DiskGiB = 10 }),
 		node("n7", func(n *writ.Node) { n.Disks = []writ.Disk{{Path: "/srv", Bytes: 100 << 30, Free: 1 << 30}} }),
@@ -42,7 +42,7 @@ func TestDoctorNamesNodesThatNeedAPerson(t *testing.T) {
 	want := []finding{
 		{Check: "node n2", State: ill, Detail: "is lost since " + cli.Clock(now),
 			Fix: "start its machine and its runner: the node then continues with its calls and resources. Otherwise: writ node lost n2 --dc dc1 (if the machine never comes back: declares it lost; its calls fail or move, the names of its resources are free)"},
-		{Check: "node n3", State: ill, Detail: "is silent since " + cli.Clock(now), Fix: "writ node show n3 --dc dc1"},
+		{Check: "node n3", State: ill, Detail: "is silent since " + cli.Clock(now) + "; its last fault: its disk is full", Fix: "writ node show n3 --dc dc1"},
 		{Check: "node n4", State: ill, Detail: "takes no work: the disk is full", Fix: "writ node show n4 --dc dc1"},
 		{Check: "node n5", State: suspect, Detail: "its disk is full: 10 of 10 GiB are reserved", Fix: "writ node show n5 --dc dc1"},
 		{Check: "node n7", State: suspect, Detail: "a disk is almost full: /srv has 1.0 of 100.0 GiB free", Fix: "writ node show n7 --dc dc1"},

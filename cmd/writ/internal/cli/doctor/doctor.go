@@ -2,6 +2,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -183,7 +184,8 @@ func examineRedis(ctx context.Context, server redisqueue.Server) []finding {
 	defer stop()
 	version, wrong, err := q.Examine(ctx)
 	if err != nil {
-		return []finding{{Check: "redis", State: ill, Detail: err.Error(), Fix: writ.AsError(err).Hint}}
+		return []finding{{Check: "redis", State: ill, Detail: err.Error(), Fix: cmp.Or(writ.AsError(err).Hint,
+			"start it on its host, and check that its address and port are reachable from here")}}
 	}
 	if len(wrong) == 0 {
 		return []finding{{Check: "redis", State: healthy, Detail: "version " + version}}

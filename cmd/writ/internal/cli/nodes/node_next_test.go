@@ -33,6 +33,7 @@ func TestNodeShowNamesTheNextCommand(t *testing.T) {
 		"Silent":   {func(n *writ.Node) { n.Liveness = writ.LivenessSilent }, "writ node logs n1 --dc dc1"},
 		"Lost":     {func(n *writ.Node) { n.Liveness = writ.LivenessLost }, "writ node lost n1 --dc dc1"},
 		"Faulty":   {func(n *writ.Node) { n.Fault = "the disk is full" }, "writ node logs n1 --dc dc1"},
+		"NoSpace":  {func(n *writ.Node) { n.Fault, n.Disks = "no space", []writ.Disk{{Bytes: 100, Free: 1}} }, "writ resource list --node n1"},
 		"Stuck":    {func(n *writ.Node) { n.Stuck = make([]writ.Stuck, 1) }, "writ node logs n1 --dc dc1"},
 		"Cordoned": {func(n *writ.Node) { n.Scheduling = writ.SchedulingCordoned }, "writ node uncordon n1 --dc dc1"},
 		"Reserved": {func(n *writ.Node) { n.Used.DiskGiB = 10 }, "writ resource list --node n1"},

@@ -86,6 +86,9 @@ func plan(ctx context.Context, env *cli.Env, path string, p *planFlags) error {
 		}
 		return err
 	}
+	if view.Preview == nil && env.Format == terminal.Name {
+		env.Warn("this is the digest of the script alone: no datacenter has previewed it")
+	}
 	err = env.Print(terminal.View{
 		Data: view, Names: []string{view.Digest.String()},
 		Text: func(wide bool) string {

@@ -34,6 +34,11 @@ func NodeStep(n writ.Node, datacenter string) Step {
 			Command: remedy.Node(remedy.NodeLogs, n.Name, datacenter).Line,
 			does:    "prints its last warnings; start its runner, or examine its machine and network",
 		}
+	case n.Fault != "" && n.AlmostFullDisk() != nil:
+		return Step{
+			Command: "writ resource list --node " + n.Name,
+			does:    fmt.Sprintf("lists the resources to delete; other files may also use the disk: %s", n.AlmostFullDisk()),
+		}
 	case n.Fault != "", len(n.Stuck) > 0:
 		return Step{
 			Command: remedy.Node(remedy.NodeLogs, n.Name, datacenter).Line,

@@ -176,8 +176,8 @@ func (s *Situation) whyCall(c writ.Call) Reason {
 	case c.State == writ.CallQueued && away != "":
 		return Reason{Why: fmt.Sprintf("it was sent to %s, which %s", node, away), Next: s.nextAway(c)}
 	case c.State == writ.CallQueued && known:
-		return Reason{Why: fmt.Sprintf("it was sent to %s, which works on %s and has %d more before it or with it",
-			node, cli.Count(depth.Running, "call"), max(depth.Queued-1, 0))}
+		return Reason{Why: fmt.Sprintf("it was sent to %s, which works on %s; %s for a slot there, including this one",
+			node, cli.Count(depth.Running, "call"), waits(max(depth.Queued, 1)))}
 	case c.State == writ.CallQueued:
 		return Reason{Why: "it was sent to " + node}
 	}

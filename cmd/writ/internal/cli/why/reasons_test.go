@@ -120,7 +120,7 @@ func TestEveryWaitAndFailureHasItsSentence(t *testing.T) {
 		}, "waits for 1", "", "it waits for a slot of n1: 8 calls are there already, 7 wait for capacity writ node list"},
 		{"Sent", func(s *Situation) {
 			s.Calls, s.queues["n"] = []writ.Call{volume(1, writ.CallQueued)}, writ.QueueDepth{Queued: 3, Running: 4}
-		}, "waits for 1", "", "which works on 4 calls and has 2 more"},
+		}, "waits for 1", "", "which works on 4 calls; 3 wait for a slot there, including this one"},
 		{"SentToASilentNode", func(s *Situation) {
 			s.Calls, s.nodes["n"] = []writ.Call{volume(1, writ.CallQueued)}, writ.Node{Liveness: writ.LivenessSilent, LastBeat: now}
 		}, "waits for 1", "", "which is silent since"},
