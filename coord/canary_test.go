@@ -68,6 +68,7 @@ func hide(p *fixture, s *supervisor) *hiddenThings {
 		writ.Event{Node: &writ.Node{ID: "canary-node", Name: "canary-node-name", Admission: writ.AdmissionApproved, Liveness: writ.LivenessReady, Health: writ.Health{Fault: "canary-fault"},
 			Labels: map[string]string{"canary": "label"}, Decided: []writ.Decision{{Decision: "cordon", Signer: "sam-canary", Reason: "canary-cordon"}}}},
 		writ.Event{Resource: &writ.Resource{ResourceID: id, UID: "canary-uid", Node: "canary-node", Deployment: "canary-deployment", Run: h.subs[0].Run, Driver: "simulated", Drift: []string{"canary-drift"}}},
+		writ.Event{Resource: &writ.Resource{ResourceID: writ.ResourceID{Project: blog, Kind: writ.KindContainer, Name: "canary-container"}, UID: "canary-uid-2", Node: "canary-node", Run: h.subs[0].Run, Driver: "simulated", Standing: writ.Standing{State: "running"}}},
 		writ.Event{Usage: &writ.Usage{ResourceID: id, UID: "canary-uid", Node: "canary-node", Hour: time.Now().Truncate(time.Hour), Used: writ.Used{Sent: 77_777_777_777}}},
 	)
 	h.canaries = append(h.canaries, "77777777777")
@@ -109,6 +110,8 @@ func (s *supervisor) tellHidden(ctx context.Context, verb link.Verb, params json
 		return link.NodeLog{Lines: []link.NodeLine{{Source: "runner", Level: "info", Text: "canary-line"}}}, nil
 	case verb == link.VerbBoots:
 		return link.BootList{Total: 1, Servers: []link.BootServer{{Token: "canary-boot"}}, Machines: []link.BootMachine{{MAC: "canary-mac", Node: "canary-booted"}}}, nil
+	case verb == link.VerbLoads:
+		return link.LoadList{Loads: []link.Load{{Node: "canary-node", UID: "canary-uid-2", At: time.Now(), MemoryBytes: 77_777_777_777}}}, nil
 	case verb == link.VerbQueues:
 		return []writ.QueueDepth{{Node: "canary-node", NodeName: "canary-node-name", Queued: 7}}, nil
 	}
@@ -188,7 +191,7 @@ func TestReaderSeesNoOtherProject(t *testing.T) {
 		"project": {string(blog), "web-blog", "web-shop", "no-such", ""}, "deployment": {"canary-deployment"}, "name": {"canary-deployment"}, "node": {"canary-node"}, "signer": {"sam-canary", "alice"},
 		"kind": {"volume"}, "datacenter": {"vienna", "graz", "canary-dc", string(graz)}, "state": {"failed", "waiting", "running", "succeeded", "x"}, "cursor": cursors, "q": {"canary"},
 		"script": {"canary-0.tengo", "canary-waits.tengo", "canary.tengo"}, "prefix": {string(h.subs[0].Run[:4]), string(h.subs[2].Run), string(h.subs[3].Run[:25])},
-		"since": {time.Now().Add(-time.Hour).Format(time.RFC3339), "x", "24h"}, "for": {"1s"}, "failure": {"EXEC_ERROR"}, "operation": {ledger.NoOperation}, "after-line": {"0"}, "after-call": {"0"}, "stuck": {"1", "0"}, "why": {"true"},
+		"since": {time.Now().Add(-time.Hour).Format(time.RFC3339), "x", "24h"}, "for": {"1s"}, "failure": {"EXEC_ERROR"}, "operation": {ledger.NoOperation}, "after-line": {"0"}, "after-call": {"0"}, "stuck": {"1", "0"}, "why": {"true"}, "samples": {"true"},
 	} {
 		for _, value := range values {
 			queries = append(queries, url.Values{name: {value}})

@@ -39,7 +39,9 @@ func (h copyHandlers) ListResources(
 	ctx context.Context, r apiserver.ListResourcesRequestObject,
 ) (apiserver.ListResourcesResponseObject, error) {
 	p := r.Params
-	filter := ledger.ResourceFilter{Kind: api.Value(p.Kind), Node: api.Value(p.Node), Deployment: api.Value(p.Deployment)}
+	filter := ledger.ResourceFilter{
+		Kind: api.Value(p.Kind), Name: api.Value(p.Name), Node: api.Value(p.Node), Deployment: api.Value(p.Deployment),
+	}
 	if p.Kind != nil && !slices.Contains(writ.ResourceKinds, *p.Kind) {
 		return nil, writ.Errorf(writ.CodeBadRequest, "kind: %q is not one of %v", *p.Kind, writ.ResourceKinds)
 	}
@@ -52,7 +54,7 @@ func (h copyHandlers) ListResources(
 	if err != nil {
 		return nil, err
 	}
-	listed, err := live.Listed(ctx, h.c.live, list.Items)
+	listed, err := live.Listed(ctx, h.c.live, list.Items, api.Value(p.Samples))
 	return apiserver.ListResources200JSONResponse{Items: listed, NextCursor: list.Next}, err
 }
 

@@ -28,6 +28,7 @@ type ResourceFilter struct {
 	Datacenter writ.DatacenterID
 	Projects   []writ.ProjectID
 	Kind       writ.ResourceKind
+	Name       string
 	Node       writ.NodeID
 	Deployment string
 }

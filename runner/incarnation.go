@@ -49,6 +49,7 @@ type incarnation struct {
 	questions questions
 	logs      *logAnswers
 	keeper    *keeper
+	loads     *loads
 	stopping  atomic.Bool
 	standing  *standing
 
@@ -156,6 +157,7 @@ func (r *Runner) begin(ctx context.Context, drivers map[string]sal.Driver, log *
 	}
 	n.keeper = newKeeper(n.base, drivers, readings)
 	n.keeper.logs, n.keeper.host, n.keeper.diskList = n.logs, r.Host, r.Disks
+	n.loads = newLoads(n.base, drivers)
 	open, err := n.journal.Unacknowledged(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("read the results that were not acknowledged: %w", err)

@@ -1,15 +1,21 @@
 package runner
 
 import (
+	"cmp"
 	"context"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"writ"
+	"writ/identity/envelope"
+	"writ/internal/failpoint"
 	"writ/runner/journal"
 	"writ/sal"
 	"writ/sal/catalog"
+	"writ/supervisor/nodes"
 )
 
 // maxUnseen is the longest charged time between two scans. After a longer gap the resource may not have existed all the
@@ -232,4 +238,130 @@ func (r *remnants) offered(has writ.Capacity) writ.Capacity {
 	const gib = 1 << 30
 	has.DiskGiB = max(0, has.DiskGiB-(r.bytes.Load()+gib-1)/gib)
 	return has
+}
+
+const (
+	// loadEvery is the interval between two measurements of the load, each followed by a report.
+	loadEvery = 30 * time.Second
+	// loadFor limits a driver's time for the load of one resource.
+	loadFor = 5 * time.Second
+)
+
+// loads measures the load of the resources of a node and reports it. The use of processors is the mean between two
+// measurements. Reports are not acknowledged: the next one replaces a lost one.
+type loads struct {
+	*base
+	drivers []sal.Gauged
+	calls   calls
+	count   int64
+	before  map[writ.ResourceID]reading // by the run goroutine only
+
+	mu   sync.Mutex
+	last map[writ.ResourceID]nodes.Load // for metrics
+}
+
+// reading is a measurement of a driver.
+type reading struct {
+	sal.Load
+	at time.Time
+}
+
+func newLoads(b *base, drivers map[string]sal.Driver) *loads {
+	l := &loads{base: b, before: make(map[writ.ResourceID]reading)}
+	for _, name := range slices.Sorted(maps.Keys(drivers)) {
+		if d, ok := drivers[name].(sal.Gauged); ok {
+			l.drivers = append(l.drivers, d)
+		}
+	}
+	return l
+}
+
+// run measures and reports every loadEvery, until ctx ends.
+func (l *loads) run(ctx context.Context) {
+	if len(l.drivers) == 0 {
+		return
+	}
+	tick := time.NewTicker(loadEvery)
+	defer tick.Stop()
+	for {
+		l.measure(ctx)
+		if ctx.Err() == nil {
+			l.report(ctx)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// measure reads the load of all resources. The load of a resource is unknown after its first reading, and while its
+// driver does not answer.
+func (l *loads) measure(ctx context.Context) {
+	now, readings := make(map[writ.ResourceID]nodes.Load), make(map[writ.ResourceID]reading)
+	for _, d := range l.drivers {
+		module := d.Describe().Module
+		resources, err := asked(ctx, &l.calls, "list "+module, loadFor, d.List)
+		if err != nil && ctx.Err() == nil {
+			l.log.WarnContext(ctx, "list the resources of a driver", "driver", d.Describe().Name, "err", err)
+		}
+		for _, resource := range resources {
+			load, err := asked(ctx, &l.calls, "load of "+resource.HostName(), loadFor,
+				func(ctx context.Context) (sal.Load, error) { return d.Load(ctx, resource) })
+			if ctx.Err() != nil {
+				return
+			}
+			if err != nil {
+				l.log.DebugContext(ctx, "measure the load of a resource", "resource", resource.String(), "err", err)
+				continue
+			}
+			if load.UID == "" { // it is missing, or has no processes of its own
+				continue
+			}
+			r := reading{load, time.Now()}
+			readings[resource] = r
+			if before, known := l.before[resource]; known && before.UID == r.UID {
+				now[resource] = loadBetween(before, r)
+			}
+		}
+	}
+	l.before = readings
+	l.mu.Lock()
+	l.last = now
+	l.mu.Unlock()
+}
+
+// loadBetween returns the load of a resource between two readings.
+func loadBetween(before, now reading) nodes.Load {
+	load := nodes.Load{UID: now.UID, Running: now.Running, Memory: now.Memory, Restarts: now.Restarts}
+	used, passed := now.CPU-before.CPU, now.at.Sub(before.at)
+	if used < 0 { // its processes were restarted
+		used = now.CPU
+	}
+	if passed > 0 && now.Running {
+		load.MilliCPUs = int64(used * 1000 / passed)
+	}
+	return load
+}
+
+// current returns the last loads, by resource.
+func (l *loads) current() map[writ.ResourceID]nodes.Load {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.last
+}
+
+// report sends the loads of the last measurement, at most nodes.MaxLoads.
+func (l *loads) report(ctx context.Context) {
+	current := l.current()
+	if len(current) == 0 {
+		return
+	}
+	r := &nodes.LoadReport{Node: l.node, Incarnation: l.number, Count: l.count + 1, Epoch: l.epochs.highest()}
+	r.Loads = slices.SortedFunc(maps.Values(current), func(a, b nodes.Load) int { return cmp.Compare(a.UID, b.UID) })
+	r.Loads = r.Loads[:min(len(r.Loads), nodes.MaxLoads)]
+	if l.link.send(failpoint.At(ctx, failpoint.LoadSent), envelope.Load, r) == nil { // failures are logged by send
+		l.count = r.Count
+	}
 }

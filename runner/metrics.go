@@ -1,6 +1,8 @@
 package runner
 
 import (
+	"maps"
+	"slices"
 	"strconv"
 	"time"
 
@@ -62,6 +64,31 @@ func (n *incarnation) sendMetrics(to *metrics.Scrape) {
 	for labels, count := range counts {
 		resources(float64(count), labels[:]...)
 	}
+	n.loads.sendMetrics(to)
+}
+
+// maxMeasured limits the resources with metrics of their own.
+const maxMeasured = 200
+
+// sendMetrics sends the load of the first maxMeasured resources by project, kind and name. A scrape has only resources
+// that exist, so the names do not accumulate.
+func (l *loads) sendMetrics(to *metrics.Scrape) {
+	names := []string{"project", "kind", "name"}
+	cpus := to.Gauge("writ_runner_resource_cpus", "CPUs that a resource used in the last half minute.", names...)
+	memory := to.Gauge("writ_runner_resource_memory_bytes",
+		"Memory of a resource, without caches of files that the kernel can drop.", names...)
+	restarts := to.Gauge("writ_runner_resource_restarts",
+		"Restarts of a resource by the node because its processes had ended.", names...)
+	current := l.current()
+	measured := slices.SortedFunc(maps.Keys(current), writ.ResourceID.Compare)
+	for _, r := range measured[:min(len(measured), maxMeasured)] {
+		of := []string{string(r.Project), string(r.Kind), r.Name}
+		cpus(float64(current[r].MilliCPUs)/1000, of...)
+		memory(float64(current[r].Memory), of...)
+		restarts(float64(current[r].Restarts), of...)
+	}
+	to.Value("writ_runner_resources_unmeasured", "Resources without metrics of their own, because there are too many.",
+		float64(max(len(measured)-maxMeasured, 0)))
 }
 
 // Ready reports whether the node accepts jobs, whether its queue responds, and why it refuses work, "" if it does not.

@@ -46,6 +46,7 @@ type node struct {
 	beats    [][]byte      // signed
 	reports  []writ.Report
 	hosts    []nodes.HostReport
+	loads    []nodes.LoadReport
 	logs     []nodes.LogReport
 }
 
@@ -151,6 +152,10 @@ func (n *node) take(body []byte) {
 	}
 	if hosts, _, err := envelope.Open[nodes.HostReport](envelope.Host, body, envelope.Only(n.member.PublicKey())); err == nil {
 		n.hosts = append(n.hosts, hosts...)
+		return
+	}
+	if loads, _, err := envelope.Open[nodes.LoadReport](envelope.Load, body, envelope.Only(n.member.PublicKey())); err == nil {
+		n.loads = append(n.loads, loads...)
 		return
 	}
 	results, _, err := envelope.Open[writ.Result](envelope.Result, body, envelope.Only(n.member.PublicKey()))

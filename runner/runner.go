@@ -153,7 +153,7 @@ func (n *incarnation) run(ctx context.Context) error {
 	defer stop()
 	var services sync.WaitGroup
 	for _, service := range []func(context.Context){
-		n.outbox.run, n.beat, n.listen, n.keepAcks, n.prune, n.lookAfter, n.logs.run,
+		n.outbox.run, n.beat, n.listen, n.keepAcks, n.prune, n.lookAfter, n.logs.run, n.loads.run,
 		func(ctx context.Context) { n.rosters.follow(ctx, n.log) },
 		(&giver{base: n.base, Transfers: n.transfers, locks: n.keeper.locks, drivers: n.drivers}).run,
 	} {

@@ -24,6 +24,24 @@ type Usage struct {
 	Sent      int64           // bytes sent, same rules
 }
 
+// Gauged is a driver that reports the load of its running resources.
+type Gauged interface {
+	Driver
+	// Load returns the present load of a resource, zero if it is missing or has no processes. It is cheap and read-only,
+	// and may be called at any time, even during an operation on the resource. The caller derives the use of processors
+	// from two loads.
+	Load(ctx context.Context, resource writ.ResourceID) (Load, error)
+}
+
+// Load is the load of the processes of a resource.
+type Load struct {
+	UID      writ.UID
+	Running  bool
+	CPU      time.Duration // processor time since the start of the processes; a restart resets it
+	Memory   int64         // bytes in use, without caches of files that the kernel can drop
+	Restarts int64         // by the driver, because the process had ended; it restarts at 0 with a new resource
+}
+
 // Networked is a driver that reports the state of the host's networks.
 type Networked interface {
 	Driver

@@ -211,6 +211,12 @@ func TestUselessMessagesBlockNode(t *testing.T) {
 		"reports of its machine": {envelope.Host, func(n *testNode, number int) any {
 			return nodes.HostReport{Node: n.id, Count: int64(number)}
 		}, 1000, 10},
+		"reports of loads": {envelope.Load, func(n *testNode, number int) any {
+			return nodes.LoadReport{Node: n.id, Count: int64(number)}
+		}, 1000, 10},
+		"reports of loads of another node": {envelope.Load, func(_ *testNode, number int) any {
+			return nodes.LoadReport{Node: "another", Count: int64(number)}
+		}, 1000, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

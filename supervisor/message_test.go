@@ -42,7 +42,7 @@ func TestMessageWithWrongKindIsRejected(t *testing.T) {
 			}
 			time.Sleep(3 * time.Second)
 		}
-		for _, kind := range []envelope.Kind{envelope.Result, envelope.Report, envelope.Host, envelope.Log, envelope.Control, "other", ""} {
+		for _, kind := range []envelope.Kind{envelope.Result, envelope.Report, envelope.Host, envelope.Load, envelope.Log, envelope.Control, "other", ""} {
 			send(kind)
 			if got := s.liveness(n.id); got != writ.LivenessSilent {
 				t.Errorf("after a beat with the kind %q the node is %s", kind, got)

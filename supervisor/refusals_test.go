@@ -211,6 +211,8 @@ func TestEachRefusalIsLoggedOnceWithItsCode(t *testing.T) {
 		sign("node sent the report of another node", writ.CodeBadRequest, envelope.Report, writ.Report{Node: other.id})
 		sign("node reported the machine of another node", writ.CodeBadRequest, envelope.Host, nodes.HostReport{Node: other.id})
 		sign("node reports its machine too often; some reports are dropped", writ.CodeRateLimited, envelope.Host, nodes.HostReport{Node: n.id})
+		sign("node reported the load of another node", writ.CodeBadRequest, envelope.Load, nodes.LoadReport{Node: other.id})
+		sign("node reports its load too often; some reports are dropped", writ.CodeRateLimited, envelope.Load, nodes.LoadReport{Node: n.id})
 		sign("result without a sent job; it is ignored", writ.CodeNotFound, envelope.Result,
 			writ.Result{JobKey: writ.JobKey{Run: s.submit(waitsForOne), Seq: 1, Attempt: 9}, Node: n.id})
 		for range often {

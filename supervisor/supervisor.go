@@ -36,6 +36,7 @@ import (
 	"writ/supervisor/journal"
 	"writ/supervisor/link"
 	"writ/supervisor/links"
+	"writ/supervisor/loads"
 	"writ/supervisor/mail"
 	"writ/supervisor/mailbox"
 	"writ/supervisor/misuse"
@@ -156,6 +157,7 @@ type Supervisor struct {
 	collector     *collect.Collector
 	reports       *collect.Reports
 	nodeLogs      *collect.Logs
+	loads         *loads.Book
 	watch         *watch.Watch
 	expiry        *expiry.Records
 	refused       refusals

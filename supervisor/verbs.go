@@ -47,6 +47,10 @@ func newVerbTable(s *Supervisor) verbTable {
 			return s.ListBoots(p), nil
 		}),
 
+		link.VerbLoads: decoded(func(_ context.Context, p link.Loads) (link.LoadList, error) {
+			return s.loads.Answer(p, s.Now()), nil
+		}),
+
 		link.VerbQueues:       bare(s.queues.List),
 		link.VerbTokens:       bare(s.tokens.List),
 		link.VerbBatches:      bare(s.batches.List),

@@ -15,6 +15,7 @@ import (
 	"writ/supervisor/fleet"
 	"writ/supervisor/hold"
 	"writ/supervisor/links"
+	"writ/supervisor/loads"
 	"writ/supervisor/misuse"
 	"writ/supervisor/preview"
 	"writ/supervisor/program"
@@ -85,9 +86,10 @@ func (s *Supervisor) wireNodes() {
 		Warnings: s.warnings, Now: s.Now, Log: s.Log,
 	}
 	beats := collect.NewBeats(site, s.inventories, func() int { return s.rosters.Current().Version })
-	s.reports, s.nodeLogs = collect.NewReports(site), collect.NewLogs(site)
+	s.reports, s.nodeLogs, s.loads = collect.NewReports(site), collect.NewLogs(site), loads.New()
 	s.collector = collect.New(site, s.Queue, collect.Receivers{
 		Beats: beats, Reports: s.reports, Hosts: collect.NewHosts(site), Logs: s.nodeLogs,
+		Loads: collect.NewLoads(site, s.loads),
 	})
 	s.watch = watch.New(watch.Config{
 		Epoch: s.epoch, Journal: s.Journal, Queue: s.Queue, Fleet: s.fleet, Mailbox: s.steps, Outbox: s.outbox,

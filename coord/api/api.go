@@ -75,6 +75,7 @@ type CallValues struct {
 type ListedResource struct {
 	writ.Resource
 	Unheard *Unheard `json:"unheard,omitempty"` // nil if the state is current
+	Load    *Load    `json:"load,omitempty"`    // of a machine or container; nil if its datacenter has no report
 }
 
 // Views converts each item of a list. The result is never nil, so it encodes as a list.

@@ -540,6 +540,37 @@ type JoinToken = writ.JoinToken
 // KeptResource defines model for KeptResource.
 type KeptResource = writ.KeptResource
 
+// Load The load of a resource at the last report of its node, which sends one every half minute
+type Load struct {
+	// At when the report arrived at the supervisor, by its clock
+	At time.Time `json:"at"`
+
+	// MemoryBytes without caches of files that the kernel can drop
+	MemoryBytes int64 `json:"memory_bytes"`
+
+	// MilliCPUs thousandths of a CPU, mean of half a minute
+	MilliCPUs int64 `json:"milli_cpus"`
+
+	// Restarts by the node, because its processes had ended
+	Restarts int64 `json:"restarts,omitempty,omitzero"`
+	Running  bool  `json:"running,omitempty,omitzero"`
+
+	// Samples of the last day, oldest first; intervals without a report have none
+	Samples []LoadSample `json:"samples,omitempty,omitzero"`
+}
+
+// LoadSample defines model for LoadSample.
+type LoadSample struct {
+	// At start of five minutes
+	At time.Time `json:"at"`
+
+	// MemoryBytes highest value
+	MemoryBytes int64 `json:"memory_bytes"`
+
+	// MilliCPUs mean
+	MilliCPUs int64 `json:"milli_cpus"`
+}
+
 // LogLine defines model for LogLine.
 type LogLine = writ.LogLine
 
@@ -1192,8 +1223,14 @@ type ListResourcesParams struct {
 	// Node Only resources on the node with this id
 	Node *writ.NodeID `form:"node,omitempty" json:"node,omitempty"`
 
+	// Name Only resources with this name
+	Name *string `form:"name,omitempty" json:"name,omitempty"`
+
 	// Deployment Only resources that this deployment owns
 	Deployment *string `form:"deployment,omitempty" json:"deployment,omitempty"`
+
+	// Samples Add the load of the last day to the first 20 resources of the page in each datacenter
+	Samples *bool `form:"samples,omitempty" json:"samples,omitempty"`
 
 	// Limit The maximum number of items in a page
 	Limit *PageLimit `form:"limit,omitempty" json:"limit,omitempty"`

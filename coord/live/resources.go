@@ -11,13 +11,18 @@ import (
 )
 
 // Listed adds to resources the reason why their state is not current: their datacenter is disconnected or does not
-// answer, or their node is silent, lost or removed.
-func Listed(ctx context.Context, v *View, resources []writ.Resource) ([]api.ListedResource, error) {
+// answer, or their node is silent, lost or removed. It adds their load, with the samples of a day if asked.
+func Listed(
+	ctx context.Context, v *View, resources []writ.Resource, samples bool,
+) ([]api.ListedResource, error) {
 	listed := api.Views(resources, func(r writ.Resource) api.ListedResource { return api.ListedResource{Resource: r} })
 	if len(listed) == 0 {
 		return listed, nil
 	}
+	loaded := make(chan map[loadKey]*api.Load, 1)
+	go func() { loaded <- loadsOf(ctx, v, resources, samples) }()
 	nodes, err := nodesOf(ctx, v, resources)
+	loads := <-loaded
 	if err != nil {
 		return nil, err
 	}
@@ -30,6 +35,7 @@ func Listed(ctx context.Context, v *View, resources []writ.Resource) ([]api.List
 		heard[d.ID] = d.Heard
 	}
 	for i, r := range listed {
+		listed[i].Load = loads[keyOf(r.Resource)]
 		n, known := nodes.byID[nodeKey{r.Datacenter, r.Node}]
 		switch {
 		case !nodes.answered[r.Datacenter]:

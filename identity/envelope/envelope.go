@@ -32,6 +32,7 @@ const (
 	Report   Kind = "report"   // node → supervisor
 	Host     Kind = "host"     // node → supervisor: description of its machine
 	Log      Kind = "log"      // node → supervisor: lines of its log
+	Load     Kind = "load"     // node → supervisor: load of its resources
 	Summary  Kind = "summary"  // supervisor → client
 	Account  Kind = "account"  // supervisor → node, by the node API
 	Welcome  Kind = "welcome"  // supervisor → joining node

@@ -10,7 +10,7 @@ import (
 // namedKinds lists the kinds whose envelopes name their kind. They share the stream from a node to its supervisor,
 // which needs the kind to choose a handler. Envelopes of the other kinds do not need the name, because each of them has
 // a channel of its own.
-var namedKinds = []Kind{Result, Beat, Report, Host, Log}
+var namedKinds = []Kind{Result, Beat, Report, Host, Log, Load}
 
 func (k Kind) isNamed() bool { return slices.Contains(namedKinds, k) }
 

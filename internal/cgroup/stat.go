@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // Stat is the resource use of a group. Values of missing controllers are zero.
@@ -57,6 +58,27 @@ func counter(dir, file, field string) int64 {
 	}
 	n, _ := strconv.ParseInt(words[0], 10, 64)
 	return n
+}
+
+// Taken returns the CPU time and the memory of a group that another program made, such as a container runtime. path is
+// relative to the root of the hierarchy. The memory does not include caches of files that the kernel can drop. found is
+// false if the group is missing or has no processes to count.
+func Taken(path string) (cpuTime time.Duration, used int64, found bool) {
+	if dir := filepath.Join(defaultRoot, path); exists(dir, "cpu.stat") {
+		used = counter(dir, "memory.current", "") - counter(dir, "memory.stat", "inactive_file")
+		return time.Duration(counter(dir, "cpu.stat", "usage_usec")) * time.Microsecond, max(used, 0), true
+	}
+	accounts, limits := filepath.Join(defaultRoot, "cpuacct", path), filepath.Join(defaultRoot, memory, path)
+	if !exists(accounts, "cpuacct.usage") {
+		return 0, 0, false
+	}
+	used = counter(limits, "memory.usage_in_bytes", "") - counter(limits, "memory.stat", "total_inactive_file")
+	return time.Duration(counter(accounts, "cpuacct.usage", "")), max(used, 0), true
+}
+
+func exists(dir, file string) bool {
+	_, err := os.Stat(filepath.Join(dir, file))
+	return err == nil
 }
 
 // KilledForMemory returns the number of processes that the kernel killed at the memory limit of a group that another

@@ -86,6 +86,7 @@ const (
 	BeatSent           Point = "queue/beat"
 	ReportSent         Point = "queue/report"
 	HostSent           Point = "queue/host"
+	LoadSent           Point = "queue/load"
 	LogAsked           Point = "queue/log-asked"
 	LogSent            Point = "queue/log"
 	WarningsSent       Point = "queue/warnings"
@@ -211,6 +212,7 @@ var Places = []Place{
 	{Point: BeatSent, Kind: Send, Event: "A node sends a heartbeat."},
 	{Point: ReportSent, Kind: Send, Event: "A node reports the state of its resources."},
 	{Point: HostSent, Kind: Send, Event: "A node reports facts about its machine."},
+	{Point: LoadSent, Kind: Send, Event: "A node reports the load of its resources."},
 	{Point: LogAsked, Kind: Send, Event: "A node is asked for lines of its log."},
 	{Point: LogSent, Kind: Send, Event: "A node answers with lines of its log."},
 	{Point: WarningsSent, Kind: Send, Event: "A node sends the last warnings of its log."},

@@ -54,6 +54,7 @@ func testDeployments(t *testing.T, l ledger.Ledger) {
 			ledger.ResourceFilter{Datacenter: east, Deployment: "web", Projects: []writ.ProjectID{shop}},
 			[]ledger.Deployment{web}, map[writ.ResourceKind]int{writ.KindVolume: 2, writ.KindMachine: 1},
 		},
+		{ledger.ResourceFilter{Kind: writ.KindVolume, Name: "no-volume"}, nil, map[writ.ResourceKind]int{}},
 		{ledger.ResourceFilter{Node: "n9"}, nil, map[writ.ResourceKind]int{}},
 	} {
 		for size := 1; size <= 5; size += 2 {

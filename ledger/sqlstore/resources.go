@@ -16,6 +16,7 @@ type resourceTable struct{ tables }
 func selectResources(q *query, filter ledger.ResourceFilter) {
 	andIs(q, "datacenter", filter.Datacenter)
 	andIs(q, "kind", filter.Kind)
+	andIs(q, "name", filter.Name)
 	andIs(q, "node", filter.Node)
 	andIs(q, "deployment", filter.Deployment)
 	andIn(q, "project", filter.Projects)

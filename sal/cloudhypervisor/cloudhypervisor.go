@@ -253,7 +253,7 @@ func (j *job) updated(ctx context.Context, r *sal.Record[own]) (sal.Outcome, err
 }
 
 func (j *job) outcome(ctx context.Context, r *sal.Record[own], change writ.Change) (sal.Outcome, error) {
-	now, err := j.powerOf(ctx, r)
+	now, err := powerOf(ctx, &j.Inventory, r)
 	if err != nil {
 		return sal.Outcome{}, err
 	}

@@ -26,7 +26,7 @@ const (
 // console returns a part of the serial output. The output from before the last start is included, because it shows why
 // the machine ended.
 func (j *job) console(ctx context.Context, r *sal.Record[own], want *catalog.LogPart) (sal.Outcome, error) {
-	now, err := j.powerOf(ctx, r)
+	now, err := powerOf(ctx, &j.Inventory, r)
 	if err != nil {
 		return sal.Outcome{}, err
 	}

@@ -16,6 +16,7 @@ import (
 
 	"writ"
 	"writ/internal/cgroup"
+	"writ/internal/procstat"
 	"writ/sal"
 	"writ/sal/catalog"
 	"writ/sal/cloudhypervisor/api"
@@ -39,7 +40,7 @@ func (i *Inventory) Observe(ctx context.Context, resource writ.ResourceID) (sal.
 		return sal.Observation{}, err
 	}
 	seen := sal.Observation{Exists: true, UID: r.UID, State: string(r.Own.Phase)}
-	now, err := i.powerOf(ctx, r)
+	now, err := powerOf(ctx, i, r)
 	if err != nil {
 		return sal.Observation{}, err
 	}
@@ -85,6 +86,30 @@ func (i *Inventory) Usage(ctx context.Context, resource writ.ResourceID) (sal.Us
 		}
 	}
 	return u, ctx.Err()
+}
+
+// Load returns the CPU time and the memory of the process of a machine, which include those of the guest, and its
+// restarts since its power state was last requested.
+func (i *Inventory) Load(_ context.Context, resource writ.ResourceID) (sal.Load, error) {
+	r, err := i.records().Get(resource)
+	if err != nil || r == nil {
+		return sal.Load{}, err
+	}
+	l := sal.Load{UID: r.UID, Restarts: int64(r.Own.Past.Restarts)}
+	v, err := i.openProcess(r)
+	if err != nil || v == nil {
+		return l, err
+	}
+	defer v.release()
+	l.CPU, l.Memory, err = procstat.Taken(v.pid)
+	if errors.Is(err, fs.ErrNotExist) { // it has just ended
+		return l, nil
+	}
+	if err != nil {
+		return l, sal.HostError("measure the process of "+resource.String(), err)
+	}
+	l.Running = true
+	return l, nil
 }
 
 // Users returns the machines that have a volume.
@@ -251,7 +276,7 @@ const patience = 2 * time.Second
 
 // powerOf returns the current power state of a machine. A process that does not answer is busy with the requested change,
 // so powerOf returns the requested state.
-func (i *Inventory) powerOf(ctx context.Context, r *sal.Record[own]) (power, error) {
+func powerOf(ctx context.Context, i *Inventory, r *sal.Record[own]) (power, error) {
 	v, err := i.openProcess(r)
 	if err != nil || v == nil {
 		return stopped, err

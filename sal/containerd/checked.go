@@ -155,7 +155,7 @@ func keepChecking(ctx context.Context, j *job, r *record) ([]sal.Drift, error) {
 
 // restoreReplaced deletes a container in phase checking and restarts the replaced container, unless that was stopped.
 func restoreReplaced(ctx context.Context, j *job, r *record) error {
-	j.step("return to the replaced container")
+	j.Step.step("return to the replaced container")
 	_ = j.endPrograms(ctx, r) // a program that does not end now ends with its container
 	if r.Own.handsOver() {
 		if err := returnPorts(ctx, j, r); err != nil {
@@ -170,7 +170,7 @@ func restoreReplaced(ctx context.Context, j *job, r *record) error {
 		was = *r.Own.Replaced
 	}
 	if was.Runs {
-		j.step("release the network namespace of the new container")
+		j.Step.step("release the network namespace of the new container")
 		if err := j.Networks.Release(ctx, ownerOf(r)); err != nil {
 			return err
 		}
@@ -230,7 +230,7 @@ func await(ctx context.Context, j *job, r *record, check health.Check) error {
 	if err != nil {
 		return err
 	}
-	j.step("wait until it is healthy")
+	j.Step.step("wait until it is healthy")
 	j.Progress("waiting until the container is healthy")
 	start := time.Now()
 	err = health.Wait(ctx, &target{j, r, r.Own.Container, secrets, true}, check)

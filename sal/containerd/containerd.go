@@ -26,6 +26,7 @@ import (
 	"github.com/containerd/containerd/v2/client"
 
 	"writ"
+	"writ/internal/cgroup"
 	"writ/internal/confine"
 	"writ/sal"
 	"writ/sal/catalog"
@@ -59,7 +60,7 @@ type Driver struct {
 	Grace    time.Duration // time limit for a container to end when it is deleted or replaced; 0 means 10 s
 	Log      *slog.Logger  // used by Run, which requires it
 	// Step is called before every single change of the host. Tests use it to stop the driver there. May be nil.
-	Step func(name string)
+	Step Steps
 
 	restarts restarts
 	health   health.Book
@@ -89,6 +90,7 @@ type own struct {
 	IDs   uint32 `json:"ids,omitempty"` // first of its user IDs on this host; 0: the host's
 	attachment
 	LastExit *lastExit      `json:"last_exit,omitempty"` // last end of the program by itself
+	Restarts int64          `json:"restarts,omitempty"`  // by Keep, after the process had ended
 	Health   *health.State  `json:"health,omitempty"`    // as of its last change, for a restarted runner
 	Ending   *endingProcess `json:"ending,omitempty"`    // set while Keep waits for the end of a process
 	// Replaced is set while a replacement with a health check is being made and checked. A failure restores it.
@@ -124,7 +126,10 @@ const (
 
 type record = sal.Record[own]
 
-var _ sal.Metered = (*Driver)(nil)
+var (
+	_ sal.Metered = (*Driver)(nil)
+	_ sal.Gauged  = (*Driver)(nil)
+)
 
 // Describe names the driver.
 func (d *Driver) Describe() writ.NodeDriver {
@@ -178,6 +183,19 @@ func (d *Driver) Usage(ctx context.Context, resource writ.ResourceID) (sal.Usage
 	return used, err
 }
 
+// Load returns the CPU time and the memory of the cgroup of a container, and its restarts. It does not ask the daemon.
+func (d *Driver) Load(_ context.Context, resource writ.ResourceID) (sal.Load, error) {
+	r, err := recordsIn(d.Dir).Get(resource)
+	if err != nil || r == nil {
+		return sal.Load{}, err
+	}
+	l := sal.Load{UID: r.UID, Restarts: r.Own.Restarts}
+	if r.Own.Container != "" {
+		l.CPU, l.Memory, l.Running = cgroup.Taken(filepath.Join(d.namespace(), r.Own.Container))
+	}
+	return l, nil
+}
+
 // Do executes an operation on a container.
 func (d *Driver) Do(ctx context.Context, request sal.Request) (sal.Outcome, error) {
 	if err := ctx.Err(); err != nil {
@@ -225,7 +243,7 @@ func begin(
 }
 
 func (j *job) store() *imagestore.Store {
-	return &imagestore.Store{Daemon: j.daemon, Locks: &j.images, Budget: &j.Budget, Step: j.step}
+	return &imagestore.Store{Daemon: j.daemon, Locks: &j.images, Budget: &j.Budget, Step: j.Step.step}
 }
 
 func (j *job) do(ctx context.Context) (sal.Outcome, error) {
@@ -335,7 +353,7 @@ func recordsIn(dir string) *sal.Records[own] {
 
 // put sets the phase and writes the record, as one step.
 func (j *job) put(r *record, p phase) error {
-	j.step("record that the container is " + string(p))
+	j.Step.step("record that the container is " + string(p))
 	r.Own.Phase = p
 	return recordsIn(j.Dir).Put(r)
 }
@@ -345,8 +363,11 @@ func placeOf(dir string, resource writ.ResourceID) string {
 	return filepath.Join(dir, "containers", resource.HostName())
 }
 
-func (d *Driver) step(name string) {
-	if d.Step != nil {
-		d.Step(name)
+// Steps receives the name of each step before it runs. It may be nil.
+type Steps func(name string)
+
+func (s Steps) step(name string) {
+	if s != nil {
+		s(name)
 	}
 }

@@ -133,12 +133,12 @@ func endProcess(ctx context.Context, j *job, r *record, id string, grace time.Du
 				return err
 			}
 		}
-		j.step("kill the process")
+		j.Step.step("kill the process")
 		if err := j.signal(ctx, task, syscall.SIGKILL, time.Minute); err != nil {
 			return err
 		}
 	}
-	j.step("remove the process")
+	j.Step.step("remove the process")
 	if _, err := task.Delete(ctx); err != nil && !gone(err) {
 		return failed("remove the process", err)
 	}
@@ -163,7 +163,7 @@ func (j *job) resumed(ctx context.Context, task client.Task) (client.ProcessStat
 	if status.Status != client.Paused {
 		return status.Status, nil
 	}
-	j.step("resume the process")
+	j.Step.step("resume the process")
 	if err := task.Resume(ctx); err != nil && !gone(err) {
 		return "", failed("resume the process", err)
 	}
@@ -186,7 +186,7 @@ func (j *job) ask(
 	if j.keeps && r != nil {
 		patience = min(grace, keepPatience)
 	}
-	j.step("ask the process to end")
+	j.Step.step("ask the process to end")
 	j.Progress(fmt.Sprintf("waiting at most %s until the process ends after %s", patience, signalName(s)))
 	if err := j.signal(ctx, task, s, patience); err != nil {
 		return "", err

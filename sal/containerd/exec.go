@@ -110,7 +110,7 @@ func (p *program) run(ctx context.Context, container string, command, env []stri
 	// The shim does not detect the end of the input; CloseIO has to announce it.
 	ended := make(chan struct{})
 	input := &signalled{Reader: strings.NewReader(p.input), end: sync.OnceFunc(func() { close(ended) })}
-	p.step("run the program")
+	p.Step.step("run the program")
 	// A cancelled start might still begin later, with no caller left to end the program. Therefore the start is
 	// completed, and the program is ended afterwards.
 	starting, started := context.WithTimeout(context.WithoutCancel(ctx), undoLimit)
@@ -233,7 +233,7 @@ func (j *job) endPrograms(ctx context.Context, r *record) error {
 	if len(paths) == 0 {
 		return nil
 	}
-	j.step("end the programs of a runner that died")
+	j.Step.step("end the programs of a runner that died")
 	programs := map[string]bool{}
 	for _, path := range paths {
 		pipe, err := os.OpenFile(path, os.O_RDWR|syscall.O_NONBLOCK, 0)

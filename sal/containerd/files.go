@@ -77,7 +77,7 @@ func modeOf(f catalog.File) fs.FileMode {
 func writeFiles(j *job, id string, p *plan) error {
 	var err error
 	if dir := filesDir(j.Driver, j.Resource, id); len(p.files) > 0 {
-		j.step("write the files of the call")
+		j.Step.step("write the files of the call")
 		err = errors.Join(os.RemoveAll(dir), os.MkdirAll(dir, 0o700)) // a killed runner may have left a part
 		for i, f := range p.files {
 			if err == nil {
@@ -139,7 +139,7 @@ func changeFiles(ctx context.Context, j *job, r *record, args *catalog.Container
 		if !all && old.Files[f.Path].Text.Equal(args.Files[f.Path].Text) {
 			continue
 		}
-		j.step("change a file")
+		j.Step.step("change a file")
 		if err := changeFile(filepath.Join(dir, strconv.Itoa(i)), f); err != nil {
 			return sal.HostError("change the file "+f.Path+" of "+r.Resource.String(), err)
 		}
@@ -161,7 +161,7 @@ func signalProgram(ctx context.Context, j *job, r *record) error {
 	if err != nil {
 		return err
 	}
-	j.step("signal the program")
+	j.Step.step("signal the program")
 	if err := task.Kill(ctx, syscall.SIGHUP); err != nil && !gone(err) {
 		return failed("send SIGHUP to "+r.Resource.String(), err)
 	}
@@ -186,7 +186,7 @@ func changeFile(path string, f *runtimespec.File) error {
 // removeFiles removes the files of a container.
 func removeFiles(j *job, id string) error {
 	dir, masks := filesDir(j.Driver, j.Resource, id), masksPath(j.Driver, j.Resource, id)
-	j.step("remove the files of the call")
+	j.Step.step("remove the files of the call")
 	err := os.RemoveAll(dir)
 	if e := os.Remove(masks); !errors.Is(e, fs.ErrNotExist) {
 		err = errors.Join(err, e)
@@ -261,7 +261,7 @@ func writeMasks(j *job, id string, args *catalog.ContainerCreate) error {
 	if err != nil {
 		return err
 	}
-	j.step("write the secrets for logs")
+	j.Step.step("write the secrets for logs")
 	return sal.WriteFile(path, 0o600, text)
 }
 

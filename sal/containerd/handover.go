@@ -81,7 +81,7 @@ func takePorts(ctx context.Context, j *job, r *record) error {
 	if err != nil {
 		return err
 	}
-	j.step("move the ports to the new container")
+	j.Step.step("move the ports to the new container")
 	r.Own.Published, err = movePorts(ctx, j, otherOwner(r), ownerOf(r), args.Publish)
 	return err
 }
@@ -92,7 +92,7 @@ func returnPorts(ctx context.Context, j *job, r *record) error {
 	if err != nil {
 		return err
 	}
-	j.step("move the ports to the replaced container")
+	j.Step.step("move the ports to the replaced container")
 	_, err = movePorts(ctx, j, ownerOf(r), otherOwner(r), args.Publish)
 	return err
 }
@@ -123,6 +123,6 @@ func releaseOther(ctx context.Context, j *job, r *record) error {
 	if !r.Own.handsOver() || j.Networks == nil {
 		return nil
 	}
-	j.step("release the other network namespace")
+	j.Step.step("release the other network namespace")
 	return j.Networks.Release(ctx, otherOwner(r))
 }

@@ -102,7 +102,7 @@ func (j *job) usedIDs(ctx context.Context) ([]uint32, error) {
 }
 
 func stageOf(d *Driver, id string) stage.Stage {
-	return stage.Stage{Dir: filepath.Join(d.Dir, "stages", id), Step: d.step}
+	return stage.Stage{Dir: filepath.Join(d.Dir, "stages", id), Step: d.Step.step}
 }
 
 // onStage fills the stage of a container, calls `do`, and clears the stage. root is the root mount for the process, if

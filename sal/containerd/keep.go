@@ -197,7 +197,8 @@ func (j *job) restartEnded(ctx context.Context, r *record, now containerState) (
 		return nil, err
 	}
 	j.restarts.Began(r.Resource.HostName())
-	return mended(how+"; it was restarted", nil)
+	r.Own.Restarts++
+	return mended(how+"; it was restarted", j.put(r, r.Own.Phase))
 }
 
 // staysEnded reports whether the policy of a container forbids its restart.

@@ -196,7 +196,7 @@ func (j *job) connect(ctx context.Context, r *record, args *catalog.ContainerCre
 		return writ.Errorf(writ.CodeDriverMissing, "this node has no networks for containers").
 			WithHint("omit networks and publish, or use another node")
 	}
-	j.step("make the network namespace")
+	j.Step.step("make the network namespace")
 	path, ports, err := j.Networks.Namespace(ctx, ownerOf(r), args.Networks)
 	if err != nil {
 		return err
@@ -315,19 +315,19 @@ func (j *job) clear(ctx context.Context, r *record) error {
 	}
 	if j.Networks != nil {
 		for _, owner := range ownersOf(r) {
-			j.step("release the network namespace")
+			j.Step.step("release the network namespace")
 			if err := j.Networks.Release(ctx, owner); err != nil {
 				return err
 			}
 		}
 	}
-	j.step("remove the files")
+	j.Step.step("remove the files")
 	if err := os.RemoveAll(placeOf(j.Dir, r.Resource)); err != nil {
 		return sal.HostError("remove the files of "+r.Resource.String(), err)
 	}
 	j.restarts.forget(r.Resource.HostName())
 	j.health.Forget(r.Resource)
-	j.step("remove the record")
+	j.Step.step("remove the record")
 	return recordsIn(j.Dir).Remove(r.Resource)
 }
 

@@ -36,7 +36,7 @@ func (j *job) mounts(ctx context.Context, args *catalog.ContainerCreate) ([]spec
 		if err != nil {
 			return nil, err
 		}
-		if err := sal.ReclaimDisk(volume.Dir, j.step); err != nil { // from a machine whose record was lost
+		if err := sal.ReclaimDisk(volume.Dir, j.Step.step); err != nil { // from a machine whose record was lost
 			return nil, sal.HostError("take the volume "+m.Volume.Name+" back", err)
 		}
 		access := "rw"

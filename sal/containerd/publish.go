@@ -19,7 +19,7 @@ func publish(ctx context.Context, j *job, r *record, ports []catalog.Publish) er
 		return writ.Errorf(writ.CodeDriverMissing, "this node cannot publish ports of containers").
 			WithHint("omit publish, or use another node")
 	}
-	j.step("publish the ports")
+	j.Step.step("publish the ports")
 	published, err := publishing.Publisher().Publish(ctx, ownerOf(r), ports)
 	if err == nil {
 		r.Own.Published = published

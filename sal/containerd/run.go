@@ -51,7 +51,7 @@ func (d *Driver) DeleteResult(_ context.Context, request sal.Request) error {
 }
 
 func resultsOf(d *Driver) *sal.Results {
-	return &sal.Results{Dir: filepath.Join(d.Dir, "results"), Step: d.step}
+	return &sal.Results{Dir: filepath.Join(d.Dir, "results"), Step: d.Step.step}
 }
 
 // runProgram is container.run.
@@ -212,7 +212,7 @@ func startProgram(ctx context.Context, j *job, r *record) error {
 	}
 	starting, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoLimit)
 	defer cancel()
-	j.step("start the program")
+	j.Step.step("start the program")
 	if err := task.Start(starting); err == nil {
 		j.Progress("the program runs")
 		return nil

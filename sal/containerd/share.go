@@ -72,7 +72,7 @@ func setReadiness(ctx context.Context, d *Driver, r *record, readiness sal.Readi
 	if !ok {
 		return nil
 	}
-	d.step("set the readiness")
+	d.Step.step("set the readiness")
 	return publishing.Publisher().SetReadiness(ctx, ownerOf(r), readiness)
 }
 

@@ -131,7 +131,7 @@ func (j *job) write(r *record) error {
 	for _, server := range r.Own.Nameservers {
 		fmt.Fprintf(&resolv, "nameserver %s\n", server)
 	}
-	j.step("write the files")
+	j.Step.step("write the files")
 	err := os.MkdirAll(place, 0o700)
 	if err == nil {
 		err = os.WriteFile(writtenFile(j.Dir, r, "hosts"), []byte(hosts.String()), 0o644)
@@ -185,7 +185,7 @@ func (j *job) register(ctx context.Context, r *record, p *plan) error {
 	if err != nil {
 		return err
 	}
-	j.step("make the container")
+	j.Step.step("make the container")
 	// The lease protects the layer until the container exists and refers to it. A container with its own users does not
 	// refer to its layer (see withOwnUsers), so its lease stays until the container is discarded.
 	id := r.Own.Other

@@ -70,7 +70,7 @@ func (j *job) prepare(ctx context.Context, r *record, id string, args *catalog.C
 			word = splitLoggerWord
 		}
 		output := cio.BinaryIO(j.Program, map[string]string{word: logTo(j.logPath(id), r.Own.IDs)})
-		j.step("make the process")
+		j.Step.step("make the process")
 		task, err := c.NewTask(ctx, output, client.WithRootFS(root))
 		if exists(err) {
 			if err := j.removeRemains(ctx, id); err != nil {
@@ -131,7 +131,7 @@ func (j *job) run(ctx context.Context, r *record) error {
 			return err
 		}
 	}
-	j.step("start the process")
+	j.Step.step("start the process")
 	if err := task.Start(ctx); err != nil {
 		return failed("start "+r.Resource.String(), err)
 	}
@@ -153,7 +153,7 @@ func (j *job) ensureNetwork(ctx context.Context, r *record) error {
 	if err != nil {
 		return failed("find the container", err)
 	}
-	j.step("change the network namespace")
+	j.Step.step("change the network namespace")
 	if err := reconnect(ctx, c, r.Own.Namespace); err != nil {
 		return failed("change the network namespace", err)
 	}
@@ -231,7 +231,7 @@ func (j *job) stop(ctx context.Context, r *record, grace time.Duration) (sal.Out
 // process but keeps its shim, and does not make another one. Deleting the unknown process makes the daemon remove the
 // shim. If the daemon has forgotten the shim, too, the driver asks the shim to end.
 func (j *job) removeRemains(ctx context.Context, id string) error {
-	j.step("remove the remains of the process")
+	j.Step.step("remove the remains of the process")
 	_, err := j.daemon.TaskService().Delete(ctx, &tasks.DeleteTaskRequest{ContainerID: id})
 	if status.Code(err) == codes.NotFound { // this is also the answer after a successful removal
 		err = shim.End(ctx, shim.Socket(j.address(), j.namespace(), id), id)
@@ -249,7 +249,7 @@ func (j *job) discard(ctx context.Context, r *record, id string, grace time.Dura
 		if err := j.end(ctx, r, id, grace); err != nil {
 			return err
 		}
-		j.step("delete the container")
+		j.Step.step("delete the container")
 		if err := c.Delete(ctx); err != nil && !gone(err) {
 			return failed("delete the container", err)
 		}
@@ -276,7 +276,7 @@ func (j *job) discard(ctx context.Context, r *record, id string, grace time.Dura
 
 // removeSnapshot removes the layer of a container. Volumes are not affected.
 func (j *job) removeSnapshot(ctx context.Context, id string) error {
-	j.step("remove the container's layer")
+	j.Step.step("remove the container's layer")
 	for _, name := range imagestore.Snapshotters {
 		err := j.daemon.SnapshotService(name).Remove(ctx, id)
 		if err != nil && !gone(err) && !imagestore.NoSnapshotter(err) {

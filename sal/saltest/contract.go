@@ -39,6 +39,9 @@ func makesItSoOnce(t *testing.T, e Suite) {
 	if diff := cmp.Diff(made.Values, seen.Values); diff != "" {
 		t.Errorf("result and observation differ:\n%s", diff)
 	}
+	if l := loadOf(h); l != (sal.Load{}) && l.UID != uidOf(subject) {
+		t.Errorf("wrong load after the creation: %+v", l)
+	}
 	again := h.expect(e.Make, writ.ChangeUnchanged)
 	h.restart(nil)
 	third := h.expect(e.Make, writ.ChangeUnchanged)
@@ -114,6 +117,9 @@ func knowsNothing(t *testing.T, e Suite) {
 	}
 	if seen := h.observe(subject); !cmp.Equal(seen, sal.Observation{}, cmpopts.EquateEmpty()) {
 		t.Errorf("observation of a missing resource: %+v", seen)
+	}
+	if l := loadOf(h); l != (sal.Load{}) {
+		t.Errorf("load of a missing resource: %+v", l)
 	}
 	h.expect(e.remove(), writ.ChangeUnchanged)
 }

@@ -158,6 +158,20 @@ func (h *host) observe(name string) sal.Observation {
 	return seen
 }
 
+// loadOf returns the load of the subject, zero if the driver reports none.
+func loadOf(h *host) sal.Load {
+	h.Helper()
+	gauged, ok := h.driver.(sal.Gauged)
+	if !ok {
+		return sal.Load{}
+	}
+	l, err := gauged.Load(h.Context(), h.subject())
+	if err != nil {
+		h.Fatalf("load: %v", err)
+	}
+	return l
+}
+
 // listed reports whether the driver lists a resource.
 func (h *host) listed(resource writ.ResourceID) bool {
 	h.Helper()

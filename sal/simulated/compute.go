@@ -253,7 +253,7 @@ func showContainer(d *Driver, r *sal.Record[own]) any {
 		Ended:     endingOf(r.Own.State.Power),
 		Addresses: addressesOn(argsOf[catalog.ContainerCreate](r).Networks, r.Resource),
 		IPv4:      catalog.IPv4Of(r.Own.State.IPv4),
-		Published: d.claims().Published(r.Own.State.Claims),
+		Published: claimsOf(d).Published(r.Own.State.Claims),
 
 		LastExitCode: catalog.NeverEnded,
 	}

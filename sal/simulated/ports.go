@@ -12,13 +12,13 @@ import (
 // claimPorts sets the ports of the node that a new or changed resource publishes. The caller must drop the choice.
 func claimPorts(d *Driver, request sal.Request, s *state) (err error) {
 	if args, ok := request.Args.(*catalog.ContainerCreate); ok {
-		s.Claims, err = choosing.claim(node(d.config.Dir), d.claims(), request.Resource, args.Publish, s.Claims)
+		s.Claims, err = choosing.claim(node(d.config.Dir), claimsOf(d), request.Resource, args.Publish, s.Claims)
 	}
 	return err
 }
 
-// claims returns the ports that the node opens.
-func (d *Driver) claims() sal.Claims { return sal.Claims{Open: d.config.Open} }
+// claimsOf returns the ports that the node opens.
+func claimsOf(d *Driver) sal.Claims { return sal.Claims{Open: d.config.Open} }
 
 // claim chooses the ports of a resource that asks for `wanted` and has `had`.
 func (c *choices) claim(

@@ -66,6 +66,7 @@ type Receivers struct {
 	Reports *Reports
 	Hosts   *Hosts
 	Logs    *Logs
+	Loads   *Loads
 }
 
 // New returns a collector. Run starts it.
@@ -76,6 +77,7 @@ func New(site Site, q queue.Queue, to Receivers) *Collector {
 		{envelope.Result, c.receiveResults},
 		{envelope.Report, each(envelope.Report, to.Reports.Receive)},
 		{envelope.Host, each(envelope.Host, to.Hosts.Receive)},
+		{envelope.Load, each(envelope.Load, to.Loads.Receive)},
 		{envelope.Log, each(envelope.Log, to.Logs.Receive)},
 	}
 	return c

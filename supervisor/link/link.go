@@ -40,6 +40,7 @@ const (
 	VerbHoldStanding Verb = "hold-standing"
 	VerbNodeLog      Verb = "node-log"
 	VerbBoots        Verb = "boots"
+	VerbLoads        Verb = "loads"
 )
 
 // Verbs by answering side. A request with any other verb is refused before its parameters are decoded.
@@ -48,7 +49,7 @@ var (
 		VerbSubmit, VerbStatement, VerbRoster, VerbPlan, VerbLogs, VerbValues, VerbQueues, VerbResources, VerbSecrets,
 		VerbNodes, VerbAdopted, VerbStanding, VerbCertificates, VerbTokens, VerbBatches, VerbNodeStanding, VerbTokenStanding,
 		VerbHolds, VerbHoldStanding, VerbNodeLog,
-		VerbBoots,
+		VerbBoots, VerbLoads,
 	}
 	ToCoordinator = []Verb{VerbRoster}
 )

@@ -39,6 +39,7 @@ var verbRights = map[Verb]asked{
 	"holds":     {true, false},
 	"node-log":  {true, false},
 	"boots":     {true, false},
+	"loads":     {true, false},
 
 	"certificates":   {true, false},
 	"node-standing":  {true, false},

@@ -126,6 +126,27 @@ type HostReport struct {
 	Host        writ.Host   `json:"hardware"`
 }
 
+// LoadReport holds the load of the resources of a node. It replaces the previous one, and is not acknowledged.
+type LoadReport struct {
+	Node        writ.NodeID `json:"node"`
+	Incarnation int64       `json:"incarnation"`
+	Count       int64       `json:"count"` // number of the report within an incarnation, from 1
+	Epoch       int64       `json:"epoch"` // highest epoch that the runner has seen
+	Loads       []Load      `json:"loads"` // at most MaxLoads
+}
+
+// Load is the load of a resource.
+type Load struct {
+	UID       writ.UID `json:"uid"`
+	Running   bool     `json:"running,omitempty"`
+	MilliCPUs int64    `json:"milli_cpus"`         // mean since the previous report
+	Memory    int64    `json:"memory"`             // bytes
+	Restarts  int64    `json:"restarts,omitempty"` // by the node, because the processes had ended
+}
+
+// MaxLoads limits the loads in a LoadReport.
+const MaxLoads = 2000
+
 // LogLine is a line of a node's log, as the node reported it.
 type LogLine struct {
 	Time   time.Time `json:"time"`           // by the node's clock

@@ -203,6 +203,9 @@ func resourceShowCommand(env *cli.Env) *cobra.Command {
 				return writ.Errorf(writ.CodeConflict, "there are %d of the name %s", len(all), args[0]).
 					WithHint("add --project or --dc")
 			}
+			if err := addDay(cmd.Context(), c, &all[0]); err != nil {
+				return err
+			}
 			orphans := orphan.Of(orphan.On(where.nodes), all[0].ResourceID)
 			return env.Print(terminal.View{
 				Data: all[0], Names: []string{args[0]}, Text: func(bool) string { return resourceText(all[0], orphans, where) },
@@ -212,6 +215,20 @@ func resourceShowCommand(env *cli.Env) *cobra.Command {
 	c.ValidArgsFunction = env.Completion(cli.SuggestResources)
 	cli.DatacenterFlag(env, c, &datacenter, "datacenter of the resource, if the name is ambiguous")
 	return c
+}
+
+// addDay adds the load of the last day to a resource.
+func addDay(ctx context.Context, c *client.Client, r *api.ListedResource) error {
+	again, err := c.Listed(ctx, api.ListResourcesParams{
+		Kind: api.Given(r.Kind), Name: api.Given(r.Name), Project: api.Given(string(r.Project)),
+		Datacenter: api.Given(string(r.Datacenter)), Samples: api.Given(true),
+	})
+	for _, a := range again {
+		if a.UID == r.UID {
+			*r = a
+		}
+	}
+	return err
 }
 
 // noResource returns the error for an unknown resource. It mentions orphans that were created for a resource of that
@@ -268,6 +285,9 @@ func resourceText(r api.ListedResource, orphans []orphan.Orphan, where locations
 	}
 	if r.Exit != nil {
 		fmt.Fprintf(&b, "  its program last ended by itself with %s\n", r.Exit)
+	}
+	for line := range strings.Lines(cli.LoadText(r)) {
+		b.WriteString("  " + line)
 	}
 	for _, d := range r.Drift {
 		fmt.Fprintf(&b, "  drift: %s\n", terminal.Clean(d))
@@ -333,6 +353,9 @@ func resourceTable(resources []api.ListedResource, orphans []orphan.Orphan, wher
 			return cli.DriverName(writ.Call{Driver: r.Driver, Simulated: r.Simulated})
 		})),
 		cli.Minor(2, cli.Column("AGE", func(r api.ListedResource) string { return cli.Age(r.Created) })),
+		cli.Wide("CPUS", cli.CPUsCell),
+		cli.Wide("MEMORY", cli.MemoryCell),
+		cli.Wide("RESTARTS", cli.RestartsCell),
 		cli.Wide("EXIT", func(r api.ListedResource) string { return exitCell(r.Resource) }),
 		cli.Wide("CHANGED", func(r api.ListedResource) string { return cli.Age(r.Updated) }),
 		cli.Wide("DEPLOYMENT", func(r api.ListedResource) string { return r.Deployment }),

@@ -193,6 +193,9 @@ func statusTable(all []api.ListedResource) terminal.View {
 		}),
 		cli.Column("ADDRESS", func(r api.ListedResource) string { return strings.Join(endpoint.All(r.Standing), " ") }),
 		cli.Column("CHANGED", func(r api.ListedResource) string { return cli.Age(r.Updated) }),
+		cli.Wide("CPUS", cli.CPUsCell),
+		cli.Wide("MEMORY", cli.MemoryCell),
+		cli.Wide("RESTARTS", cli.RestartsCell),
 		cli.Wide("RUN", func(r api.ListedResource) string { return string(r.Run) }),
 	)
 }

@@ -520,6 +520,7 @@ var scenes = map[failpoint.Point]scene{
 	failpoint.BeatSent:           {victim: node, nth: 2},
 	failpoint.ReportSent:         {victim: node},
 	failpoint.HostSent:           {victim: node},
+	failpoint.LoadSent:           {victim: node},
 	failpoint.LogAsked:           {victim: supervisor, during: logRead},
 	failpoint.LogSent:            {victim: node, during: logRead},
 	failpoint.WarningsSent:       {victim: node, also: string(failpoint.JobFinished) + ":fail"}, // logs a warning
