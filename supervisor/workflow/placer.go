@@ -315,7 +315,7 @@ func (t *placer) checkGrowth(group []*journal.Call) error {
 			t.waitOn(c, before, writ.Reason{Code: writ.ReasonNode, Node: c.NodeName, State: string(t.candidates[i].Liveness)})
 			continue
 		default:
-			if err := t.failGrowth(c, t.candidates[i]); err != nil {
+			if err := failGrowth(t, c, t.candidates[i]); err != nil {
 				return err
 			}
 			continue
@@ -327,7 +327,7 @@ func (t *placer) checkGrowth(group []*journal.Call) error {
 }
 
 // failGrowth fails a call that needs more capacity than its node has.
-func (t *placer) failGrowth(c *journal.Call, on placement.Candidate) error {
+func failGrowth(t *placer, c *journal.Call, on placement.Candidate) error {
 	have, err := t.records.Resource(c.Resource())
 	if err != nil {
 		return err

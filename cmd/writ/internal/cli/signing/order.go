@@ -197,7 +197,7 @@ func Order(
 		order.Secrets = client.FirstVersions(o.SecretsOf(script))
 		return order, registry.ResolveImages(ctx, &order, roster, o.Images, registry.Offline)
 	}
-	if err := resolveBase(ctx, env, c, &order, o); err != nil {
+	if err := resolveBase(ctx, c, &order, o); err != nil {
 		return order, err
 	}
 	order.Secrets, err = c.Secrets.Resolve(ctx, roster.Datacenter(order.Datacenter), order.Project, o.SecretsOf(script))
@@ -218,7 +218,7 @@ func Order(
 
 // resolveBase sets the base of the order to the newest revision of its deployment, unless the user named a revision. A
 // plan always uses the newest one.
-func resolveBase(ctx context.Context, env *cli.Env, c *client.Client, order *client.Order, o *OrderFlags) error {
+func resolveBase(ctx context.Context, c *client.Client, order *client.Order, o *OrderFlags) error {
 	if o.Planning || o.Deployment == "" || strings.Contains(o.Deployment, "@") {
 		return nil
 	}
