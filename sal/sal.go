@@ -25,7 +25,7 @@ type Request struct {
 	// Origin is the source of the content that the operation copies, nil if it is on this host.
 	Origin Origin
 	// Progress reports the progress of the work in a sentence, for people who watch the run. It is never nil. If it is
-	// called more often than every ten seconds, only the last text counts.
+	// called more than a few times, then at most one text every ten seconds counts: the last one.
 	Progress func(text string)
 }
 

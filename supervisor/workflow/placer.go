@@ -333,7 +333,8 @@ func failGrowth(t *placer, c *journal.Call, on placement.Candidate) error {
 		return err
 	}
 	var before writ.Capacity
-	if have != nil {
+	op, _ := catalog.Lookup(c.Operation)
+	if have != nil && !op.Measured { // an archive is no growth of its volume: another one may be deleted
 		before = have.Need
 	}
 	hint := "request less, or delete unused resources there (`writ resource list -o wide`)"
