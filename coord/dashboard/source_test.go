@@ -21,7 +21,7 @@ func TestRunPageMarksTheFailedLine(t *testing.T) {
 	w := open(t)
 	run := failedRun(w, 1, time.Now())
 	body := w.page("/runs/" + string(run.ID))
-	wants(t, body, `<tr data-key="0-31" id="line-0-31" class="at-failed">`, `href="#line-0-31"`, "failed here", `id="line-0-52" class="at-called"`, "called from here",
+	wants(t, body, `<tr data-key="0-31" id="line-0-31" class="at-failed">`, `href="#line-0-31"`, "failed here", `id="line-0-52" class="at-called"`, "needed here",
 		"shop_31 := volume.create(&#34;shop-31&#34;, {size_gib: 31})", "replicas", `[&#34;gpu=h100&#34;,&#34;tier=gold&#34;]`, "volume/web-*", "machine.create, volume.create",
 		"certificate release-17 of authority forge", `>revision 13</span>`)
 	if n := strings.Count(body, `class="at-`); n != 2 {
