@@ -10,6 +10,7 @@ import (
 	"writ"
 	"writ/identity/target"
 	"writ/internal/imageref"
+	"writ/internal/meant"
 	"writ/sal/catalog"
 	"writ/scripts"
 	"writ/supervisor/bound"
@@ -319,7 +320,7 @@ func (t claimer) claimNamed(op *catalog.Operation, c *journal.Call) (waits bool,
 			return false, t.fail(c, writ.CallFailed,
 				writ.Errorf(writ.CodeResourceUnknown, "%s needs the %s, which project %s does not have", describe(c), id,
 					t.run.ProjectName).
-					WithHint("%s", missing(op, ref.Kind, ref.Name)))
+					WithHint("%s", missing(op, ref, madeBefore(&t.calls, ref.Kind, c.Seq))))
 		}
 		if name, named := c.Args[op.Origin].(string); named && name == ref.Name {
 			continue // the source of a copy may be on another node
@@ -332,17 +333,30 @@ func (t claimer) claimNamed(op *catalog.Operation, c *journal.Call) (waits bool,
 	return false, nil
 }
 
-// missing returns the hint for an argument of op that names a resource which does not exist.
-func missing(op *catalog.Operation, kind writ.ResourceKind, name string) string {
+// mostMeant limits the names of a hint. Each is compared with the wrong name, for each call that fails.
+const mostMeant = 50
+
+// madeBefore returns the names of resources that the last calls before seq make, at most mostMeant.
+func madeBefore(calls *callList, kind writ.ResourceKind, seq int) (names []string) {
+	for i := seq - 2; i >= 0 && len(names) < mostMeant; i-- {
+		if c := calls.all[i]; c.Kind == kind && !slices.Contains(names, c.Name) {
+			names = append(names, c.Name)
+		}
+	}
+	return names
+}
+
+// missing returns the hint for an argument of op that names a resource which does not exist. made are names that the
+// script may mean.
+func missing(op *catalog.Operation, ref writ.Ref, made []string) string {
 	hint := "create it first, in this script or in an earlier one"
-	if kind != writ.KindImage {
-		return hint
+	if ref.Kind == writ.KindImage {
+		hint = fmt.Sprintf("fetch it first with image.fetch(%q, …), in this script or in an earlier one", ref.Name)
+		if catalog.TakesImages(op.Args) {
+			hint += fmt.Sprintf("; an image at a registry has a tag: %q", imageref.Example)
+		}
 	}
-	hint = fmt.Sprintf("fetch it first with image.fetch(%q, …), in this script or in an earlier one", name)
-	if catalog.TakesImages(op.Args) {
-		hint += fmt.Sprintf("; an image at a registry has a tag: %q", imageref.Example)
-	}
-	return hint
+	return meant.Hint(ref.Name, made, hint)
 }
 
 // claimResource gives a call the UID and the node of its resource, and the capacity that it needs. `have` is the
