@@ -88,8 +88,8 @@ func (i *Inventory) Usage(ctx context.Context, resource writ.ResourceID) (sal.Us
 	return u, ctx.Err()
 }
 
-// Load returns the CPU time and memory of the process of a machine, with those of the guest. The restarts are those
-// since its power state was last requested.
+// Load returns the CPU time and memory of the process of a machine, with those of the guest. Restarts are counted since
+// its power state was last requested.
 func (i *Inventory) Load(_ context.Context, resource writ.ResourceID) (sal.Load, error) {
 	r, err := i.records().Get(resource)
 	if err != nil || r == nil {

@@ -334,7 +334,7 @@ func failGrowth(t *placer, c *journal.Call, on placement.Candidate) error {
 	}
 	var before writ.Capacity
 	op, _ := catalog.Lookup(c.Operation)
-	if have != nil && !op.Measured { // an archive is no growth of its volume: another one may be deleted
+	if have != nil && !op.Measured { // archives can be deleted
 		before = have.Need
 	}
 	hint := "request less, or delete unused resources there (`writ resource list -o wide`)"
