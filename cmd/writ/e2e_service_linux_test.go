@@ -217,7 +217,7 @@ func (h *onHost) usesPrivateImage(registry *ociregistry.Server) {
 	secret(password)
 	text := h.ok("plan", file, "--deployment", "shop") + h.ok("submit", file, "--deployment", "shop") + h.ok("resource", "list", "-o", "json") +
 		read(h.T, filepath.Join(h.dir, "dev.log"))
-	if !strings.Contains(text, "created") || !strings.Contains(text, "cpus: 0.25\n") || !strings.Contains(text, "<secret registry>") {
+	if !strings.Contains(text, "created") || !strings.Contains(text, "cpus: 0.25\n") || !strings.Contains(text, "<secret registry@2>") {
 		h.Errorf("it shows:\n%s", text)
 	}
 	if strings.Contains(text, password) || strings.Contains(text, "not-the-password") {
