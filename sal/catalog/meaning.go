@@ -93,11 +93,10 @@ func uselessCmdline(s string) string {
 
 // UselessMount returns the reason if a volume cannot be mounted at a path in a container, else "".
 func UselessMount(path string) string {
-	below := func(dir string) bool { return path == dir || strings.HasPrefix(path, dir+"/") }
 	switch {
-	case below("/proc"), below("/sys"), path == "/dev":
+	case isBelow(path, "/proc"), isBelow(path, "/sys"), path == "/dev":
 		return "it contains files of the kernel"
-	case below("/etc/hosts"), below("/etc/resolv.conf"):
+	case isBelow(path, "/etc/hosts"), isBelow(path, "/etc/resolv.conf"):
 		return "the node writes this file in each container"
 	}
 	return ""
@@ -113,12 +112,8 @@ func uselessFiles(args map[string]any) (below, problem string) {
 				return path, "is below another file, " + other
 			}
 		}
-		volumes, _ := args["volumes"].([]any)
-		for _, v := range volumes {
-			mount, _ := v.(map[string]any)
-			at, _ := mount["path"].(string)
+		for _, at := range volumePaths(args) {
 			switch {
-			case at == "":
 			case isBelow(path, at):
 				return path, "is in the volume at " + at + "; use another path"
 			case isBelow(at, path):
@@ -129,6 +124,18 @@ func uselessFiles(args map[string]any) (below, problem string) {
 	return "", ""
 }
 
+// volumePaths returns the known paths of the volumes of a container.
+func volumePaths(args map[string]any) (paths []string) {
+	volumes, _ := args["volumes"].([]any)
+	for _, v := range volumes {
+		mount, _ := v.(map[string]any)
+		if at, _ := mount["path"].(string); at != "" {
+			paths = append(paths, at)
+		}
+	}
+	return paths
+}
+
 // isBelow reports whether a path is a directory or below it.
 func isBelow(path, dir string) bool { return path == dir || strings.HasPrefix(path, dir+"/") }
 
@@ -136,7 +143,7 @@ func isBelow(path, dir string) bool { return path == dir || strings.HasPrefix(pa
 func uselessTmpfs(args map[string]any) (below, problem string) {
 	all, _ := args["tmpfs"].([]any)
 	files, _ := args["files"].(map[string]any)
-	volumes, _ := args["volumes"].([]any)
+	volumes := volumePaths(args)
 	for _, each := range all {
 		at, _ := each.(string)
 		for path := range files {
@@ -144,11 +151,8 @@ func uselessTmpfs(args map[string]any) (below, problem string) {
 				return at, "is at or below the file " + path
 			}
 		}
-		for _, v := range volumes {
-			mount, _ := v.(map[string]any)
-			if mount["path"] == at {
-				return at, "is the path of a volume, too"
-			}
+		if slices.Contains(volumes, at) {
+			return at, "is the path of a volume, too"
 		}
 	}
 	return "", ""
