@@ -208,10 +208,8 @@ func (j *job) register(ctx context.Context, r *record, p *plan) error {
 		client.WithNewSpec(j.spec(r, p, image)...),
 	}
 	if r.Own.IDs != 0 {
-		if server, err := j.daemon.IntrospectionService().Server(ctx); err == nil {
-			if err := runtimespec.CheckLimits(p.args.Ulimits, int(server.Pid)); err != nil {
-				return err
-			}
+		if err := checkLimits(ctx, j, p.args.Ulimits); err != nil {
+			return err
 		}
 		labels[labelIDs] = strconv.FormatUint(uint64(r.Own.IDs), 10)
 		how = append(how, withOwnUsers(r.Own.IDs))
@@ -221,6 +219,18 @@ func (j *job) register(ctx context.Context, r *record, p *plan) error {
 		err = j.daemon.LeasesService().Delete(ctx, lease)
 	}
 	return failed("make "+r.Resource.String(), err)
+}
+
+// checkLimits rejects limits that the daemon's process does not have. If its process is unknown, the kernel decides.
+func checkLimits(ctx context.Context, j *job, limits catalog.Ulimits) error {
+	if limits == (catalog.Ulimits{}) {
+		return nil
+	}
+	server, err := j.daemon.IntrospectionService().Server(ctx)
+	if err != nil {
+		return nil
+	}
+	return runtimespec.CheckLimits(limits, int(server.Pid))
 }
 
 // withOwnUsers makes the daemon leave the layer unmounted, because the driver mounts it with mapped IDs, and makes the
