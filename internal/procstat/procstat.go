@@ -1,4 +1,4 @@
-// Package procstat reads the CPU time and the memory of a process from /proc.
+// Package procstat reads the files stat and statm of a process in /proc.
 package procstat
 
 import (
@@ -7,15 +7,17 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 )
 
+// Ticks is the number of clock ticks in a second in files of /proc. It is a constant of the interface (USER_HZ).
+const Ticks = 100
+
 const (
 	root = "/proc"
-	// ticks is the number of clock ticks in a second in files of /proc. It is a constant of the interface (USER_HZ).
-	ticks = 100
-	// userTime and systemTime are the places of two fields of the file stat after the name of the process.
-	userTime, systemTime = 11, 12
+	// userTime, systemTime and start are the places of fields of the file stat after the name of the process.
+	userTime, systemTime, start = 11, 12, 19
 	// resident is the place of a field of the file statm.
 	resident = 1
 )
@@ -25,12 +27,10 @@ const (
 func Taken(pid int) (cpu time.Duration, memory int64, err error) { return taken(root, pid) }
 
 func taken(root string, pid int) (cpu time.Duration, memory int64, err error) {
-	dir := filepath.Join(root, strconv.Itoa(pid))
-	text, err := os.ReadFile(filepath.Join(dir, "stat"))
+	fields, err := fieldsOf(root, pid)
 	if err != nil {
 		return 0, 0, err
 	}
-	fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:]) // the name before it may contain any character
 	user, err := number(fields, userTime)
 	if err != nil {
 		return 0, 0, fmt.Errorf("read the CPU time of process %d: %w", pid, err)
@@ -39,20 +39,42 @@ func taken(root string, pid int) (cpu time.Duration, memory int64, err error) {
 	if err != nil {
 		return 0, 0, fmt.Errorf("read the CPU time of process %d: %w", pid, err)
 	}
-	if text, err = os.ReadFile(filepath.Join(dir, "statm")); err != nil {
+	text, err := os.ReadFile(filepath.Join(root, strconv.Itoa(pid), "statm"))
+	if err != nil {
 		return 0, 0, err
 	}
-	pages, err := number(bytes.Fields(text), resident)
+	pages, err := number(strings.Fields(string(text)), resident)
 	if err != nil {
 		return 0, 0, fmt.Errorf("read the memory of process %d: %w", pid, err)
 	}
-	return time.Duration(user+system) * time.Second / ticks, pages * int64(os.Getpagesize()), nil
+	return time.Duration(user+system) * time.Second / Ticks, pages * int64(os.Getpagesize()), nil
+}
+
+// Fields returns the fields of the file stat of a process after its name. The first one is its state. The error is
+// fs.ErrNotExist if the process has ended.
+func Fields(pid int) ([]string, error) { return fieldsOf(root, pid) }
+
+func fieldsOf(root string, pid int) ([]string, error) {
+	text, err := os.ReadFile(filepath.Join(root, strconv.Itoa(pid), "stat"))
+	if err != nil {
+		return nil, err
+	}
+	return strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:])), nil // the name may contain any character
+}
+
+// Start returns the time at which a process was started, in Ticks after the boot. Together with the number of the
+// process, it identifies the process until the next boot.
+func Start(fields []string) (uint64, error) {
+	if len(fields) <= start {
+		return 0, fmt.Errorf("the file stat has %d fields after the name", len(fields))
+	}
+	return strconv.ParseUint(fields[start], 10, 64)
 }
 
 // number returns the field at a place.
-func number(fields [][]byte, place int) (int64, error) {
+func number(fields []string, place int) (int64, error) {
 	if len(fields) <= place {
 		return 0, fmt.Errorf("field %d is missing", place)
 	}
-	return strconv.ParseInt(string(fields[place]), 10, 64)
+	return strconv.ParseInt(fields[place], 10, 64)
 }

@@ -1,7 +1,6 @@
 package cloudhypervisor
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -9,7 +8,6 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"strconv"
 	"strings"
 	"syscall"
 
@@ -17,6 +15,7 @@ import (
 
 	"writ/internal/confine"
 	"writ/internal/pidfd"
+	"writ/internal/procstat"
 	"writ/internal/unixsocket"
 )
 
@@ -49,17 +48,11 @@ func (h *held) kill() error                    { return h.Signal(unix.SIGKILL) }
 
 // startOf reads the start time of a process.
 func startOf(pid int) (uint64, error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	fields, err := procstat.Fields(pid)
 	if err != nil {
 		return 0, err
 	}
-	i := bytes.LastIndexByte(text, ')') // the name before it may contain any character
-	fields := strings.Fields(string(text[i+1:]))
-	const start = 19 // field 22 of the file, the 20th after the name
-	if i < 0 || len(fields) <= start {
-		return 0, fmt.Errorf("process %d has no start time", pid)
-	}
-	return strconv.ParseUint(fields[start], 10, 64)
+	return procstat.Start(fields)
 }
 
 // argumentsOf returns the arguments of a process, or nil if it has ended.

@@ -15,6 +15,7 @@ import (
 
 	"writ/internal/confine"
 	"writ/internal/pidfd"
+	"writ/internal/procstat"
 	"writ/sal"
 )
 
@@ -34,16 +35,11 @@ func look(number int) (process, error) {
 }
 
 func readProcessOf(number int, boot string) (process, error) {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", number))
+	fields, err := procstat.Fields(number)
 	if err != nil {
 		return process{}, err
 	}
-	// The name of the program is in parentheses and may contain any character, including parentheses.
-	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
-	if len(fields) < 20 {
-		return process{}, fmt.Errorf("/proc/%d/stat has %d fields behind the name", number, len(fields))
-	}
-	start, err := strconv.ParseUint(fields[19], 10, 64)
+	start, err := procstat.Start(fields)
 	if err != nil {
 		return process{}, err
 	}

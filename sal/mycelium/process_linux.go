@@ -1,7 +1,6 @@
 package mycelium
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -9,7 +8,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -18,6 +16,7 @@ import (
 
 	"writ/internal/confine"
 	"writ/internal/pidfd"
+	"writ/internal/procstat"
 	"writ/sal/needs"
 )
 
@@ -117,22 +116,13 @@ func daemonInfo(
 	return int64(p.pid), since, version
 }
 
-// ticks is the unit of times in /proc/PID/stat, in fractions of a second. Linux never changed it for programs.
-const ticks = 100
-
 // startOf returns the start time of a process.
 func startOf(pid int) (time.Time, error) {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	fields, err := procstat.Fields(pid)
 	if err != nil {
 		return time.Time{}, err
 	}
-	// The name before it may contain any character.
-	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
-	const start = 19
-	if len(fields) <= start {
-		return time.Time{}, fmt.Errorf("process %d has no start", pid)
-	}
-	began, err := strconv.ParseInt(fields[start], 10, 64)
+	began, err := procstat.Start(fields)
 	if err != nil {
 		return time.Time{}, err
 	}
@@ -141,5 +131,5 @@ func startOf(pid int) (time.Time, error) {
 		return time.Time{}, err
 	}
 	up := time.Duration(info.Uptime) * time.Second // rounded to seconds
-	return time.Now().Add(time.Duration(began)*time.Second/ticks - up).Truncate(time.Second), nil
+	return time.Now().Add(time.Duration(began)*time.Second/procstat.Ticks - up).Truncate(time.Second), nil
 }
