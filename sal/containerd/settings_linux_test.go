@@ -1,6 +1,7 @@
 package containerd
 
 import (
+	"fmt"
 	"maps"
 	"strings"
 	"testing"
@@ -157,5 +158,19 @@ func TestTooHighLimitIsRefused(t *testing.T) {
 	b.must("container.create", "web", args)
 	if got := b.sh("web", "ulimit -n"); got != "5000\n" {
 		t.Errorf("with 5000: %q", got)
+	}
+}
+
+// Promise: Networks and containers: Files in a tmpfs count as memory of their container.
+func TestTmpfsCountsAsMemory(t *testing.T) {
+	b := withSettings(t)
+	for most, want := range map[int64]string{64: "a failed", 256: "a b"} { // MiB of memory, of which 96 are written
+		got := b.must("container.run", fmt.Sprint("job", most), map[string]any{
+			"image": "busybox", "memory_mib": most, "user": "0", "tmpfs": []any{"/a", "/b"}, "check": false,
+			"command": []any{"sh", "-c", "for d in a b; do dd if=/dev/zero of=/$d/x bs=1M count=48 2>/dev/null && echo $d || echo failed; done"},
+		})
+		if said := strings.Join(strings.Fields(got["stdout"].(string)), " "); said != want {
+			t.Errorf("with %d MiB: %q, want %q (%v)", most, said, want, got)
+		}
 	}
 }
