@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"writ"
+	"writ/internal/procstat"
 )
 
 // usage holds the kernel's statistics of a process.
@@ -66,9 +67,6 @@ func childrenOf(pid int) (all []int, err error) {
 	return all, nil
 }
 
-// ticksPerSecond is the unit of times in /proc/PID/stat on every Linux.
-const ticksPerSecond = 100
-
 // Fields of /proc/PID/stat, counted after the name.
 const (
 	statUser           = 11
@@ -92,18 +90,16 @@ func usageOf(pid int) (u usage, err error) {
 			u.Peak = kib << 10
 		}
 	}
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	fields, err := procstat.Fields(pid)
 	if err != nil {
 		return u, err
 	}
-	_, after, _ := strings.Cut(string(stat), ") ") // the name in parentheses may contain any characters
-	fields := strings.Fields(after)
 	ticks := func(i int) time.Duration {
 		if i >= len(fields) {
 			return 0
 		}
 		n, _ := strconv.ParseInt(fields[i], 10, 64)
-		return time.Duration(n) * time.Second / ticksPerSecond
+		return time.Duration(n) * time.Second / procstat.Ticks
 	}
 	u.CPU, u.Reaped = ticks(statUser)+ticks(statSystem), ticks(statChildrenUser)+ticks(statChildrenSystem)
 	return u, nil
