@@ -31,6 +31,20 @@ type ResourceFilter struct {
 	Name       string
 	Node       writ.NodeID
 	Deployment string
+	Troubled   bool // only those with a problem; see Troubled
+}
+
+// States and health of resources with a problem, as nodes report them.
+const (
+	StateUnclear = "unknown" // the driver cannot determine the state
+	StateGone    = "gone"    // the node has lost the resource
+	Unhealthy    = "unhealthy"
+)
+
+// Troubled reports whether a resource has a problem by the last report of its node: it is gone, unhealthy or of unknown
+// state, or it differs from its request.
+func Troubled(r writ.Resource) bool {
+	return len(r.Drift) > 0 || r.State == StateUnclear || r.State == StateGone || r.Health == Unhealthy
 }
 
 // Deployment is an owner of resources of a project in a datacenter.

@@ -6,6 +6,7 @@ import (
 
 	"writ"
 	"writ/coord/api"
+	"writ/ledger"
 )
 
 // Trouble is a problem of a resource that a person should know, as the end of a sentence about the resource.
@@ -17,13 +18,8 @@ type Trouble struct {
 	Next Command
 }
 
-// States and health of resources with a problem, as nodes report them.
-const (
-	stateUnclear = "unknown" // the driver cannot determine the state
-	stateGone    = "gone"    // the node has lost the resource
-	stateStopped = "stopped"
-	unhealthy    = "unhealthy" // the health check of the container fails
-)
+// stateStopped is the state of a resource whose program has ended.
+const stateStopped = "stopped"
 
 // Resource returns the problems of a resource, the most important one first. If its node or datacenter is unheard, the
 // other problems are as of then. project and datacenter are the names of its project and datacenter, for the commands;
@@ -38,11 +34,11 @@ func Resource(r api.ListedResource, project, datacenter string) (all []Trouble) 
 		logs = show
 	}
 	switch {
-	case r.State == stateGone:
+	case r.State == ledger.StateGone:
 		all = append(all, Trouble{What: "is gone from its node"})
-	case r.State == stateUnclear:
+	case r.State == ledger.StateUnclear:
 		all = append(all, Trouble{What: "has an unknown state: its node cannot inspect it", Next: show})
-	case r.Health == unhealthy:
+	case r.Health == ledger.Unhealthy:
 		all = append(all, Trouble{What: "is unhealthy", Next: logs})
 	}
 	for _, text := range r.Drift {

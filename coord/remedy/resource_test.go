@@ -7,6 +7,7 @@ import (
 
 	"writ"
 	"writ/coord/api"
+	"writ/ledger"
 	"writ/sal/catalog"
 )
 
@@ -51,6 +52,10 @@ func TestTroubleOfResourceHasItsCommand(t *testing.T) {
 			if is := strings.Contains(trouble.What, " silent") || strings.Contains(trouble.What, " away"); is != trouble.Since.Equal(since) {
 				t.Errorf("%s: %q since %s", name, trouble.What, trouble.Since)
 			}
+		}
+		unheard := tt.resource.Unheard != nil && len(got) == 1
+		if ledger.Troubled(tt.resource.Resource) != (len(got) > 0 && !unheard) {
+			t.Errorf("%s: the ledger does not agree with %q", name, got)
 		}
 		if text := strings.Join(got, "; "); text != tt.want {
 			t.Errorf("%s: %q, want %q", name, text, tt.want)

@@ -30,8 +30,14 @@ func testDeployments(t *testing.T, l ledger.Ledger) {
 				Resource: &writ.Resource{ResourceID: id, Deployment: of.deployment, Node: writ.NodeID(fmt.Sprint("n", n%2))},
 			})
 	}
-	store(t, l, east, events(1, news...))
-	store(t, l, west, events(1, news[0]))
+	troubled := *news[1].Resource
+	troubled.Health = ledger.Unhealthy
+	mended := *news[0].Resource
+	mended.Drift = []string{"it is read-only"}
+	news = append(news, writ.Event{Resource: &troubled})
+	store(t, l, east, events(1, writ.Event{Resource: &mended}))
+	store(t, l, east, events(2, news...))
+	store(t, l, west, events(1, writ.Event{Resource: &mended}))
 	api, web, banks := ledger.Deployment{Datacenter: east, Project: shop, Name: "api", Resources: 1}, ledger.Deployment{
 		Datacenter: east, Project: shop, Name: "web", Resources: 3,
 	}, ledger.Deployment{Datacenter: east, Project: bank, Name: "web", Resources: 1}
@@ -55,6 +61,12 @@ func testDeployments(t *testing.T, l ledger.Ledger) {
 			[]ledger.Deployment{web}, map[writ.ResourceKind]int{writ.KindVolume: 2, writ.KindMachine: 1},
 		},
 		{ledger.ResourceFilter{Kind: writ.KindVolume, Name: "no-volume"}, nil, map[writ.ResourceKind]int{}},
+		{
+			ledger.ResourceFilter{Troubled: true, Projects: []writ.ProjectID{shop}},
+			[]ledger.Deployment{{Datacenter: east, Project: shop, Name: "web", Resources: 1}, farWeb},
+			map[writ.ResourceKind]int{writ.KindMachine: 1, writ.KindVolume: 1},
+		},
+		{ledger.ResourceFilter{Troubled: true, Projects: []writ.ProjectID{bank}}, nil, map[writ.ResourceKind]int{}},
 		{ledger.ResourceFilter{Node: "n9"}, nil, map[writ.ResourceKind]int{}},
 	} {
 		for size := 1; size <= 5; size += 2 {
@@ -83,7 +95,7 @@ func testDeployments(t *testing.T, l ledger.Ledger) {
 		{"it is accepted", func() {
 			run := runOf(accepted, writ.RunRunning)
 			run.Revision = 7
-			store(t, l, east, events(int64(len(news)+1), writ.Event{Run: &run}))
+			store(t, l, east, events(int64(len(news)+2), writ.Event{Run: &run}))
 		}, accepted.Run, 7},
 		{"a newer one waits", func() { add(t, l, waits) }, waits.Run, 7},
 	} {

@@ -70,6 +70,32 @@ func TestCountsOfRunsReadNoRuns(t *testing.T) {
 	}
 }
 
+// The first page counts resources with a problem each second, and there are few of them.
+func TestTroubledResourcesAreReadByTheirIndex(t *testing.T) {
+	s, err := Open(t.Context(), ":memory:")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	for name, filter := range map[string]ledger.ResourceFilter{
+		"all": {Troubled: true}, "of a project": {Troubled: true, Projects: []writ.ProjectID{"p"}},
+		"of two": {Troubled: true, Projects: []writ.ProjectID{"p", "q"}},
+	} {
+		list, err := listResources(filter, ledger.Page{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		count := selectFrom(`SELECT kind, COUNT(*) FROM resources`)
+		selectResources(count, filter)
+		count.add("\nGROUP BY kind")
+		for _, q := range []*query{list, count} {
+			if plan := planOf(t, s, q); !strings.Contains(plan[0], "resources_troubled") {
+				t.Errorf("%s: %q", name, plan)
+			}
+		}
+	}
+}
+
 // A page of deployments reads resources in index order, without sorting. The last page reads no more rows than the
 // first.
 func TestListsOfDeploymentsSortNothing(t *testing.T) {

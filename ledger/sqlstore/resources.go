@@ -20,25 +20,21 @@ func selectResources(q *query, filter ledger.ResourceFilter) {
 	andIs(q, "node", filter.Node)
 	andIs(q, "deployment", filter.Deployment)
 	andIn(q, "project", filter.Projects)
+	if filter.Troubled {
+		q.and("troubled = TRUE")
+	}
 }
 
 // Resources lists resources.
 func (s *resourceTable) Resources(
 	ctx context.Context, filter ledger.ResourceFilter, p ledger.Page,
 ) (ledger.List[writ.Resource], error) {
-	q := selectFrom(`SELECT datacenter, project, kind, name, body FROM resources`)
-	selectResources(q, filter)
-	if p.Cursor != "" {
-		var datacenter, project, kind, name string
-		if err := parseCursor(p.Cursor, &datacenter, &project, &kind, &name); err != nil {
-			return ledger.List[writ.Resource]{}, err
-		}
-		q.and("(datacenter, project, kind, name) > (?, ?, ?, ?)", datacenter, project, kind, name)
+	q, err := listResources(filter, p)
+	if err != nil {
+		return ledger.List[writ.Resource]{}, err
 	}
-	n := limit(p)
-	q.add("\nORDER BY datacenter, project, kind, name\nLIMIT ?", n+1)
 	rows, err := s.db.Query(ctx, q.String(), q.args...)
-	list, err := page(rows, err, n, func(rows scanner) (r writ.Resource, key []any, err error) {
+	list, err := page(rows, err, limit(p), func(rows scanner) (r writ.Resource, key []any, err error) {
 		var datacenter, project, kind, name, text string
 		if err = rows.Scan(&datacenter, &project, &kind, &name, &text); err != nil {
 			return r, nil, err
@@ -52,6 +48,21 @@ func (s *resourceTable) Resources(
 		return list, fmt.Errorf("list resources: %w", err)
 	}
 	return list, nil
+}
+
+// listResources builds the query for a page of resources and one more row.
+func listResources(filter ledger.ResourceFilter, p ledger.Page) (*query, error) {
+	q := selectFrom(`SELECT datacenter, project, kind, name, body FROM resources`)
+	selectResources(q, filter)
+	if p.Cursor != "" {
+		var datacenter, project, kind, name string
+		if err := parseCursor(p.Cursor, &datacenter, &project, &kind, &name); err != nil {
+			return nil, err
+		}
+		q.and("(datacenter, project, kind, name) > (?, ?, ?, ?)", datacenter, project, kind, name)
+	}
+	q.add("\nORDER BY datacenter, project, kind, name\nLIMIT ?", limit(p)+1)
+	return q, nil
 }
 
 // CountResources counts resources by kind.
@@ -121,10 +132,12 @@ func storeResource(ctx context.Context, tx *sqldb.Tx, datacenter writ.Datacenter
 	}
 	r.Datacenter, r.Values = datacenter, nil
 	_, err := tx.ExecContext(ctx, `
-		INSERT INTO resources (datacenter, project, kind, name, node, deployment, body)
-		VALUES ($1, $2, $3, $4, $5, $6, $7)
+		INSERT INTO resources (datacenter, project, kind, name, node, deployment, troubled, body)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
 		ON CONFLICT (datacenter, project, kind, name)
-		DO UPDATE SET node = excluded.node, deployment = excluded.deployment, body = excluded.body`,
-		string(datacenter), string(r.Project), string(r.Kind), r.Name, string(r.Node), r.Deployment, encode(r))
+		DO UPDATE SET node = excluded.node, deployment = excluded.deployment, troubled = excluded.troubled,
+			body = excluded.body`,
+		string(datacenter), string(r.Project), string(r.Kind), r.Name, string(r.Node), r.Deployment, ledger.Troubled(r),
+		encode(r))
 	return err
 }

@@ -2,10 +2,12 @@ package sqlstore_test
 
 import (
 	"database/sql"
+	"encoding/json"
 	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -158,6 +160,36 @@ func TestRegistrationsOfAnEarlierVersionWaitOn(t *testing.T) {
 	}
 	t.Run("SQLite", func(t *testing.T) { test(t, filepath.Join(t.TempDir(), "ledger.db")) })
 	t.Run("PostgreSQL", func(t *testing.T) { test(t, testenv.Postgres(t).Store()) })
+}
+
+// An upgrade finds the resources with a problem by their last report, and no others.
+func TestResourcesOfAnEarlierVersionAreTroubled(t *testing.T) {
+	onBoth(t, func(t *testing.T, path string) {
+		var rows []string
+		for name, r := range map[string]writ.Resource{
+			"good": {Standing: writ.Standing{State: "running", Health: "healthy"}},
+			"gone": {Standing: writ.Standing{State: ledger.StateGone}}, "unclear": {Standing: writ.Standing{State: ledger.StateUnclear}},
+			"drifted": {Drift: []string{"it is read-only"}}, "sick": {Standing: writ.Standing{State: "running", Health: ledger.Unhealthy}},
+		} {
+			r.Datacenter, r.Project, r.Kind, r.Name = "dc", "shop", writ.KindContainer, name
+			body, err := json.Marshal(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			rows = append(rows, fmt.Sprintf("('dc', 'shop', 'container', '%s', 'n', '', '%s')", name, body))
+		}
+		ofVersion(t, path, "0019", "INSERT INTO resources (datacenter, project, kind, name, node, deployment, body) VALUES "+strings.Join(rows, ", "))
+		s := open(t, path)
+		defer s.Close()
+		var names []string
+		list, err := s.Resources(t.Context(), ledger.ResourceFilter{Troubled: true}, ledger.Page{})
+		for _, r := range list.Items {
+			names = append(names, r.Name)
+		}
+		if want := []string{"drifted", "gone", "sick", "unclear"}; err != nil || !slices.Equal(names, want) {
+			t.Errorf("%v, want %v, %v", names, want, err)
+		}
+	})
 }
 
 // Readers of a project's events continue where they were after an upgrade. An event without a known owner belongs to no

@@ -87,13 +87,15 @@ CREATE TABLE resources (
 	name TEXT NOT NULL,
 	node TEXT NOT NULL,
 	deployment TEXT NOT NULL,
-	body TEXT NOT NULL,
+	body TEXT NOT NULL, troubled BOOLEAN NOT NULL DEFAULT FALSE,
 	PRIMARY KEY (datacenter, project, kind, name)
 );
 
 CREATE INDEX resources_by_deployment ON resources (datacenter, project, deployment) WHERE deployment <> '';
 
 CREATE INDEX resources_of_node ON resources (node, datacenter, project, kind, name);
+
+CREATE INDEX resources_troubled ON resources (datacenter, project, kind, name) WHERE troubled = TRUE;
 
 CREATE TABLE roster_links (
 	version BIGINT PRIMARY KEY,
