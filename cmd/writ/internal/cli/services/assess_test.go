@@ -1,6 +1,7 @@
 package services
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -76,6 +77,32 @@ func TestDriftIsMendedBySubmission(t *testing.T) {
 	want := "volume/a differs from its request: it has 2 GiB; next: writ submit web.tengo --project shop --dc dc1 --deployment web\n"
 	if got := problemsText(a); got != want || a.verdict() != verdictWrong {
 		t.Errorf("it says\n%swant\n%s", got, want)
+	}
+}
+
+// A screen has the troubled resources first if there are many.
+func TestStatusFitsOneScreen(t *testing.T) {
+	t.Parallel()
+	var all []api.ListedResource
+	for n := range 100 {
+		all = append(all, resource(fmt.Sprintf("good%d", n), "n", ""))
+	}
+	all = append(all, resource("bad", "n", "", "it has 2 GiB"), resource("silent", "n", api.UnheardStateSilent))
+	s := &status{Deployment: "web", Project: "shop", Datacenter: "dc1", Verdict: verdictWrong, Resources: all}
+	for range 15 {
+		s.Problems = append(s.Problems, problem{About: "volume/bad", What: "is bad", Next: "writ fix"})
+	}
+	text := statusText(s, false)
+	if lines := strings.Count(text, "\n"); lines > 50 {
+		t.Errorf("it has %d lines", lines)
+	}
+	for _, want := range []string{"volume  bad ", "volume  silent ", "\nand 82 more: writ resource list --deployment web --project shop --dc dc1\n", "\nand 5 more problems: `-o json` lists all\n", "15 problems"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("it lacks %q:\n%s", want, text)
+		}
+	}
+	if s.Resources[0].Name != "good0" {
+		t.Error("the order of the JSON form changed")
 	}
 }
 

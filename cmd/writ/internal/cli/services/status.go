@@ -1,8 +1,10 @@
 package services
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,6 +17,7 @@ import (
 	"writ/coord/api"
 	"writ/identity"
 	"writ/internal/endpoint"
+	"writ/ledger"
 )
 
 func statusCommand(env *cli.Env) *cobra.Command {
@@ -114,6 +117,9 @@ func showStatus(ctx context.Context, env *cli.Env, name, datacenter string) erro
 	return nil
 }
 
+// Limits of a screen. The JSON form has all resources and problems.
+const maxShown, maxProblems = 20, 10
+
 // statusText formats a status for one screen.
 func statusText(s *status, wide bool) string {
 	var b strings.Builder
@@ -135,12 +141,20 @@ func statusText(s *status, wide bool) string {
 	if s.Submission != nil {
 		fmt.Fprintf(&b, "  later submission: %s\n", runText(*s.Submission))
 	}
-	if len(s.Resources) > 0 {
-		b.WriteString("\n" + statusTable(s.Resources).Text(wide))
+	if shown := firstOnes(s.Resources); len(shown) > 0 {
+		b.WriteString("\n" + statusTable(shown).Text(wide))
+		if more := len(s.Resources) - len(shown); more > 0 {
+			fmt.Fprintf(&b, "and %d more: writ resource list --deployment %s --project %s --dc %s\n", more,
+				cli.ShellWord(s.Deployment), cli.ShellWord(s.Project), cli.ShellWord(s.Datacenter))
+		}
 	}
 	for i, p := range s.Problems {
 		if i == 0 {
 			b.WriteString("\n")
+		}
+		if i == maxProblems {
+			fmt.Fprintf(&b, "and %s: `-o json` lists all\n", cli.Count(len(s.Problems)-i, "more problem"))
+			break
 		}
 		fmt.Fprintf(&b, "%s %s\n", terminal.Clean(p.About), terminal.Clean(p.What))
 		if p.Next != "" {
@@ -151,6 +165,22 @@ func statusText(s *status, wide bool) string {
 		}
 	}
 	return b.String()
+}
+
+// firstOnes returns the resources that a screen shows, those with a problem first if there are more.
+func firstOnes(all []api.ListedResource) []api.ListedResource {
+	if len(all) <= maxShown {
+		return all
+	}
+	troubled := func(r api.ListedResource) int {
+		if r.Unheard != nil || ledger.Troubled(r.Resource) {
+			return 0
+		}
+		return 1
+	}
+	return slices.SortedStableFunc(slices.Values(all), func(a, b api.ListedResource) int {
+		return cmp.Compare(troubled(a), troubled(b))
+	})[:maxShown]
 }
 
 // summary formats the verdict as the end of a sentence.
