@@ -286,7 +286,9 @@ func TestReaderSeesNoOtherProject(t *testing.T) {
 				}
 			}
 		}
-		for _, path := range []string{"/static/none.js", "/none", "/v1/none", "/runs/canary", "/v1/runs/%ff", "/v1/submissions/x", "/v1/datacenters/canary-dc/plan", "/login?project=" + string(blog)} {
+		for _, path := range []string{"/static/none.js", "/none", "/v1/none", "/runs/canary", "/v1/runs/%ff", "/v1/submissions/x", "/v1/datacenters/canary-dc/plan", "/login?project=" + string(blog),
+			"/resources/" + string(vienna) + "/" + string(blog) + "/volume/canary-volume", "/resources/" + string(vienna) + "/" + string(blog) + "/container/canary-container", "/deployments/" + string(vienna) + "/" + string(blog) + "/canary-deployment",
+			"/live/resources/" + string(vienna) + "/" + string(blog) + "/container/canary-container", "/live/deployments/" + string(vienna) + "/" + string(blog) + "/canary-deployment"} {
 			for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodDelete} {
 				check(method, path, "x", ask(method, path, "x", http.Header{}, true))
 			}

@@ -5,6 +5,7 @@ import (
 
 	"writ"
 	"writ/coord/access"
+	"writ/coord/api"
 	"writ/coord/dashboard/page"
 	"writ/coord/live"
 	"writ/identity"
@@ -35,6 +36,10 @@ func (v pageView) Why(ctx context.Context, runs ...ledger.Run) (map[writ.RunID]w
 
 func (v pageView) Certificate(ctx context.Context, signed []byte) (*identity.Certificate, error) {
 	return v.c.rosters.CertificateOf(ctx, signed)
+}
+
+func (v pageView) Loads(ctx context.Context, resources []writ.Resource) ([]api.ListedResource, error) {
+	return live.Listed(ctx, v.View, resources, true)
 }
 
 // News returns a channel that is closed when the ledger stores a row after the call, or when a run waits for another

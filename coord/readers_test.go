@@ -207,6 +207,11 @@ var readRights = map[string]row{
 	"GET /runs/{id}/log":                     {noLogin, noRole, "200", absent, "200"},
 	"GET /runs/{id}/timeline":                {noLogin, noRole, "200", absent, "200"},
 
+	"GET /resources/{datacenter}/{project}/{kind}/{name}":      {noLogin, noRole, "200", absent, "200"},
+	"GET /live/resources/{datacenter}/{project}/{kind}/{name}": {noLogin, noRole, "200", absent, "200"},
+	"GET /deployments/{datacenter}/{project}/{name}":           {noLogin, noRole, "200", absent, "200"},
+	"GET /live/deployments/{datacenter}/{project}/{name}":      {noLogin, noRole, "200", absent, "200"},
+
 	// Lists, pages and streams that are filtered by reader.
 	"GET /v1/events":           {noLogin, noRole, "200", "200", "200"},
 	"GET /":                    {noLogin, noRole, "200", "200", "200"},
@@ -308,8 +313,13 @@ func routesOf(t *testing.T, p *fixture) (served []string) {
 // Also: TestReaderSeesNoOtherProject, TestProjectReaderSeesNoOtherProject,
 // TestValuesAndLogAreAskedForOnRequestOnly.
 func TestEveryRoleAtEveryRoute(t *testing.T) {
-	p, _ := startReading(t)
+	p, s := startReading(t)
 	sub := p.runFor(shop, "web-shop", "hello.tengo")
+	s.tell(writ.Event{Resource: &writ.Resource{ResourceID: writ.ResourceID{Project: shop, Kind: writ.KindVolume, Name: "web"}, Deployment: "web"}})
+	p.await("its resource", func() bool {
+		list, err := p.Ledger.Resources(t.Context(), ledger.ResourceFilter{Name: "web"}, ledger.Page{})
+		return err == nil && len(list.Items) == 1
+	})
 	tokens := map[string]string{"": ""}
 	for name := range readersOf {
 		if name != "" {
@@ -340,6 +350,9 @@ func TestEveryRoleAtEveryRoute(t *testing.T) {
 // addressOf fills a route with the ids of a submission.
 func addressOf(route string, sub writ.Submission) (method, path string) {
 	method, pattern, _ := strings.Cut(route, " ")
+	if strings.Contains(pattern, "{project}") { // the resource of TestEveryRoleAtEveryRoute
+		pattern = strings.NewReplacer("{datacenter}", string(vienna), "{project}", string(shop), "{kind}", "volume", "{name}", "web").Replace(pattern)
+	}
 	path = strings.NewReplacer("{run}", string(sub.Run), "{id}", string(sub.Run), "{digest}", sub.Payload.String(), "{datacenter}", "vienna", "*", "dashboard.css").Replace(pattern)
 	switch path {
 	case "/live":

@@ -225,6 +225,7 @@ func everyPage(failed, running writ.Run) []shownPage {
 		{name: "secrets", path: "/secrets?project=" + string(shop), still: true}, {name: "usage", path: "/usage?month=2026-03", still: true},
 		{name: "usage-of-shop", path: "/usage?month=2026-03&project=" + string(shop), still: true}, {name: "stuck", path: "/stuck"},
 		{name: "node", path: "/nodes/" + string(gent) + "/gent2-n2"}, {name: "node-log", path: "/nodes/" + string(gent) + "/gent2-n2/log", still: true}, {name: "resources", path: "/resources"}, {name: "deployments", path: "/deployments"},
+		{name: "resource", path: "/resources/" + string(ams) + "/" + string(shop) + "/machine/web-0"}, {name: "deployment", path: "/deployments/" + string(ams) + "/" + string(shop) + "/web"},
 		{name: "failures", path: "/failures"}, {name: "queues", path: "/queues"}, {name: "nodes", path: "/nodes"}, {name: "boot", path: "/boot"}, {name: "datacenters", path: "/datacenters"},
 		{name: "login", path: "/login", still: true}, {name: "error", path: "/?state=busy", still: true},
 	}

@@ -70,6 +70,8 @@ type fixture struct {
 	looked      chan struct{} // gets a token whenever a stream has sent all its changes
 	log         api.NodeLog
 	askedLogs   []link.LogOfNode
+	loads       map[string]*api.Load // by name of the resource
+	askedLoads  []writ.Resource
 	code        string // handed in by a browser to log in
 	ended       bool   // all logins have ended
 	ends        []expiring.Item
@@ -226,6 +228,15 @@ func (w *fixture) NodeLog(_ context.Context, _ writ.DatacenterID, query link.Log
 	defer w.mu.Unlock()
 	w.askedLogs = append(w.askedLogs, query)
 	return w.log, nil
+}
+
+func (w *fixture) Loads(_ context.Context, resources []writ.Resource) ([]api.ListedResource, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.askedLoads = append(w.askedLoads, resources...)
+	return api.Views(resources, func(r writ.Resource) api.ListedResource {
+		return api.ListedResource{Resource: r, Load: w.loads[r.Name]}
+	}), nil
 }
 
 // wake wakes the pages, like a coordinator after a write to the ledger.

@@ -85,7 +85,7 @@ func TestResourcesAndDeploymentsSayHowTheyStand(t *testing.T) {
 	_, running := fill(w)
 	w.resources(running)
 	body := w.page("/resources?deployment=web&project=" + string(shop))
-	wants(t, body, "web-0", `<code>[2001:db8::10]:8080</code><code>10.0.0.7</code><code>10.1.0.7</code>`, "simulated", "/runs/"+string(running.ID), `href="/nodes/`+string(ams)+`/ams1-n2"`, "Resources of web", `<span class="sub">unhealthy</span>`)
+	wants(t, body, "web-0", `<code>[2001:db8::10]:8080</code> <code>10.0.0.7</code> <code>10.1.0.7</code>`, "simulated", "/runs/"+string(running.ID), `href="/nodes/`+string(ams)+`/ams1-n2"`, "Resources of web", `<span class="sub">unhealthy</span>`)
 	if strings.Contains(body, "shop-net") || strings.Contains(body, "canary") {
 		t.Error("the filter lets others through")
 	}
@@ -94,7 +94,7 @@ func TestResourcesAndDeploymentsSayHowTheyStand(t *testing.T) {
 	wants(t, body, `>web</a>`, `>shop</a>`, `data-state="running"`, "/runs/"+string(running.ID), "web.tengo", `<td class="rv n" data-label="revision">4</td>`, `<span class="waits">call 4 (container.create web-1) is running on ams1-n3</span>`)
 	w.because(running.ID, heldBy("sam", "ams1", ""))
 	wants(t, w.page("/deployments"), "is on hold (writ release --dc ams1): sam has held the datacenter")
-	list := regexp.MustCompile(`<a href="(/\?[^"]+)" data-open>web</a>`).FindStringSubmatch(body)
+	list := regexp.MustCompile(`<a class="soft" href="(/\?[^"]+)">all runs</a>`).FindStringSubmatch(body)
 	if list == nil {
 		t.Fatal("a deployment does not lead to its runs")
 	}
@@ -128,8 +128,10 @@ func TestProjectReaderSeesOnlyItsResources(t *testing.T) {
 			}
 		}
 	}
-	for _, at := range []string{"/resources?project=" + string(bank), "/deployments?project=" + string(bank), "/live/resources?project=" + string(bank)} {
-		if response, body := w.get(at); response.StatusCode != http.StatusNotFound || strings.Contains(body, "canary") {
+	banks := "/" + string(ams) + "/" + string(bank) + "/"
+	for _, at := range []string{"/resources?project=" + string(bank), "/deployments?project=" + string(bank), "/live/resources?project=" + string(bank),
+		"/resources" + banks + "herodb/canary-db", "/live/resources" + banks + "herodb/canary-db", "/deployments" + banks + "canary-deployment", "/live/deployments" + banks + "canary-deployment", "/deployments" + banks + "web"} {
+		if response, body := w.get(at); response.StatusCode != http.StatusNotFound || strings.Contains(strings.NewReplacer("resource herodb/canary-db", "", "deployment canary-deployment", "").Replace(body), "canary") {
 			t.Errorf("%s: %s", at, response.Status)
 		}
 	}

@@ -285,6 +285,22 @@ func (w *fixture) resources(last writ.Run) {
 	put(gent, shop, writ.KindNetwork, "shop-net", func(r *writ.Resource) { r.Deployment, r.Address, r.Node, r.Run = "shop", "10.1.0.0/24", "gent2-n2", "" })
 	put(ams, bank, writ.KindHeroDB, "canary-db", func(r *writ.Resource) { r.Deployment, r.Drift = "canary-deployment", []string{"canary-drift"} })
 	put(ams, bank, writ.KindVolume, "canary-volume", web)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.loads = map[string]*api.Load{"web-0": dayOfLoad(time.Now())}
+}
+
+// dayOfLoad returns the load of a running resource at a time, with samples of 20 hours and a gap.
+func dayOfLoad(now time.Time) *api.Load {
+	l := &api.Load{At: now.Add(-10 * time.Second), Running: true, MilliCPUs: 250, MemoryBytes: 300 << 20, Restarts: 2}
+	for slot := 240; slot > 0; slot-- {
+		if slot > 100 && slot < 120 {
+			continue
+		}
+		at := now.Truncate(5 * time.Minute).Add(-time.Duration(slot) * 5 * time.Minute)
+		l.Samples = append(l.Samples, api.LoadSample{At: at, MilliCPUs: int64(100 + slot%50*10), MemoryBytes: int64(200+slot) << 20})
+	}
+	return l
 }
 
 func (w *fixture) nodes(now time.Time) {

@@ -67,6 +67,27 @@ func PathPart(r *http.Request, name string) string {
 	return text
 }
 
+// ResourcePage returns the address of the page of a resource.
+func ResourcePage(datacenter writ.DatacenterID, id writ.ResourceID) string {
+	return pathOf("resources", string(datacenter), string(id.Project), string(id.Kind), id.Name)
+}
+
+// DeploymentPage returns the address of the page of a deployment.
+func DeploymentPage(datacenter writ.DatacenterID, project writ.ProjectID, name string) string {
+	return pathOf("deployments", string(datacenter), string(project), name)
+}
+
+func pathOf(parts ...string) string {
+	path := ""
+	for _, p := range parts {
+		path += "/" + url.PathEscape(p)
+	}
+	return path
+}
+
+// IsStream reports whether a request is for the live updates of a page. Its view sends no requests to datacenters.
+func IsStream(r *http.Request) bool { return strings.HasPrefix(r.URL.Path, "/live/") }
+
 // RunPage returns the address of the page of a run.
 func RunPage(id writ.RunID) string { return "/runs/" + url.PathEscape(string(id)) }
 

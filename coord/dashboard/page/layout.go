@@ -50,18 +50,20 @@ func (p *Page) header() Node {
 	return Header(Class("bar"),
 		A(Class("brand"), Href("/"), brand(), Text("writ")),
 		Nav(Aria("label", "Pages"),
-			p.entry("runs", "/", "Runs"),
-			p.entry("stuck", "/stuck", "Stuck"),
-			p.entry("failures", "/failures", "Failures"),
-			p.entry("deployments", "/deployments", "Deployments"),
-			p.entry("resources", "/resources", "Resources"),
-			p.entry("secrets", "/secrets", "Secrets"),
-			p.entry("usage", "/usage", "Usage"),
-			If(p.Everything(),
-				Group{
+			entries("Work",
+				p.entry("runs", "/", "Runs"),
+				p.entry("stuck", "/stuck", "Stuck"),
+				p.entry("failures", "/failures", "Failures")),
+			entries("Services",
+				p.entry("deployments", "/deployments", "Deployments"),
+				p.entry("resources", "/resources", "Resources"),
+				p.entry("secrets", "/secrets", "Secrets"),
+				p.entry("usage", "/usage", "Usage")),
+			entries("Cluster",
+				If(p.Everything(), Group{
 					p.entry("queues", "/queues", "Queues"), p.entry("nodes", "/nodes", "Nodes"), p.entry("boot", "/boot", "Boot"),
 				}),
-			p.entry("datacenters", "/datacenters", "Datacenters"),
+				p.entry("datacenters", "/datacenters", "Datacenters")),
 		),
 		Span(Class("live"), ID("live"), Role("status"), Data("state", "off"), Span(Class("dot")),
 			Span(Class("word"), Text("as loaded"))),
@@ -81,6 +83,11 @@ func (p *Page) logout() Node {
 // entry is an entry of the navigation.
 func (p *Page) entry(name, address, title string) Node {
 	return A(Href(address), If(p.Nav == name, Aria("current", "page")), Text(title))
+}
+
+// entries is a group of the navigation.
+func entries(name string, children ...Node) Node {
+	return Span(Class("entries"), Role("group"), Aria("label", name), Group(children))
 }
 
 func brand() Node {

@@ -26,7 +26,9 @@ type Pages struct{ *snapshot.Source }
 func (d *Pages) Routes() []page.Route {
 	return []page.Route{
 		{Pattern: "/resources", View: d.resources, Live: true},
+		{Pattern: "/resources/{datacenter}/{project}/{kind}/{name}", View: d.resource, Live: true},
 		{Pattern: "/deployments", View: d.deployments, Live: true},
+		{Pattern: "/deployments/{datacenter}/{project}/{name}", View: d.deployment, Live: true},
 		{Pattern: "/secrets", View: d.secrets},
 		{Pattern: "/usage", View: d.usage},
 	}
@@ -41,7 +43,7 @@ func (d *Pages) resourceFilter(ctx context.Context, q url.Values) (ledger.Resour
 	filter := ledger.ResourceFilter{
 		Datacenter: writ.DatacenterID(q.Get("datacenter")), Projects: projects, Kind: writ.ResourceKind(q.Get("kind")),
 		Node:       writ.NodeID(q.Get("node")),
-		Deployment: q.Get("deployment"),
+		Deployment: q.Get("deployment"), Troubled: q.Get("troubled") != "",
 	}
 	if filter.Kind != "" && !slices.Contains(writ.ResourceKinds, filter.Kind) {
 		return filter, writ.Errorf(writ.CodeBadRequest, "unknown kind %q", filter.Kind).
@@ -64,7 +66,7 @@ func (d *Pages) resources(ctx context.Context, r *http.Request, quiet bool) (*pa
 	reader := d.Reader(ctx)
 	data := listPage{
 		Selection: d.SelectionOf(ctx, now, q), Filter: filter,
-		All: page.Address(r.URL, "project", "", "datacenter", "", "kind", "", "node", "", "deployment", ""),
+		All: page.Address(r.URL, "project", "", "datacenter", "", "kind", "", "node", "", "deployment", "", "troubled", ""),
 	}
 	if filter.Node != "" {
 		data.NodeName = now.NodeName(filter.Datacenter, filter.Node)
@@ -86,7 +88,7 @@ func (d *Pages) resources(ctx context.Context, r *http.Request, quiet bool) (*pa
 	}
 	rows := make([]resourceRow, len(list.Items))
 	for i, res := range list.Items {
-		rows[i] = resourceRowOf(r.URL, res, now, reader)
+		rows[i] = resourceRowOf(res, now, reader)
 	}
 	page.Add(p, page.Part{ID: "resources", OfLedger: true}, rows...)
 	page.Add(p, page.Part{ID: "pager", OfLedger: true}, page.PagerOf(r.URL, list.Next, "More resources"))
@@ -105,7 +107,7 @@ type listPage struct {
 // Filtered reports whether the list may omit items.
 func (l listPage) Filtered() bool {
 	f := l.Filter
-	return l.Project != "" || l.Datacenter != "" || f.Kind != "" || f.Node != "" || f.Deployment != ""
+	return l.Project != "" || l.Datacenter != "" || f.Kind != "" || f.Node != "" || f.Deployment != "" || f.Troubled
 }
 
 // resourceRow is a row of the list of resources.
@@ -116,7 +118,8 @@ type resourceRow struct {
 	NodeName       string
 	NodePage       string // "" without a node
 	Everything     bool   // the reader reads nodes
-	DeploymentList string
+	Page           string
+	DeploymentPage string // "" without a deployment
 	Wrong          []string
 	Unheard        *snapshot.Unheard // the node of a running resource if the node is unheard, otherwise nil
 }
@@ -137,10 +140,13 @@ func (r resourceRow) RunPage() string {
 	return "/runs/" + string(r.Run)
 }
 
-func resourceRowOf(own *url.URL, res writ.Resource, now *snapshot.Snapshot, reader page.Reader) resourceRow {
+func resourceRowOf(res writ.Resource, now *snapshot.Snapshot, reader page.Reader) resourceRow {
 	row := resourceRow{
 		Resource: res, ProjectName: now.ProjectName(res.Project), DatacenterName: now.Datacenter(res.Datacenter).Name,
-		DeploymentList: page.Address(own, "deployment", res.Deployment),
+		Page: page.ResourcePage(res.Datacenter, res.ResourceID),
+	}
+	if res.Deployment != "" {
+		row.DeploymentPage = page.DeploymentPage(res.Datacenter, res.Project, res.Deployment)
 	}
 	for _, text := range res.Drift {
 		row.Wrong = append(row.Wrong, hidden.Escape(text))
@@ -198,8 +204,9 @@ type deploymentRow struct {
 	Newest         *ledger.Run // nil if the ledger has pruned all runs
 	Revision       int         // last revision that the datacenter accepted, 0 if unknown
 	Why            string      // why that run is on hold or waits, "" if it has ended
-	List           string      // address of the list of its resources
-	Runs           string      // address of the list of its runs
+	Page           string
+	List           string // address of the list of its resources
+	Runs           string // address of the list of its runs
 }
 
 // Key identifies the deployment.
@@ -213,7 +220,7 @@ func (d *Pages) deploymentRowOf(
 	same := url.Values{"project": {string(one.Project)}, "datacenter": {string(one.Datacenter)}, "deployment": {one.Name}}
 	row := deploymentRow{
 		Deployment: one, ProjectName: now.ProjectName(one.Project), DatacenterName: now.Datacenter(one.Datacenter).Name,
-		Runs: "/?" + same.Encode(),
+		Page: page.DeploymentPage(one.Datacenter, one.Project, one.Name), Runs: "/?" + same.Encode(),
 	}
 	// The linked list has the page's filters: it shows exactly the resources that the row counts.
 	for name, value := range map[string]string{"kind": string(filter.Kind), "node": string(filter.Node)} {

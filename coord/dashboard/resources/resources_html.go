@@ -10,7 +10,12 @@ import (
 
 // hiddenFilters keeps the filters without a form field.
 func (l listPage) hiddenFilters() Node {
-	return HiddenFields(Named{Name: "kind", Text: string(l.Filter.Kind)}, Named{Name: "node", Text: string(l.Filter.Node)})
+	troubled := ""
+	if l.Filter.Troubled {
+		troubled = "1"
+	}
+	return HiddenFields(Named{Name: "kind", Text: string(l.Filter.Kind)}, Named{Name: "node", Text: string(l.Filter.Node)},
+		Named{Name: "troubled", Text: troubled})
 }
 
 // resourcesPage is the page of resources.
@@ -23,6 +28,9 @@ func (r resourcesPage) HTML(p *page.Page) Node {
 	}
 	if r.NodeName != "" {
 		title += " on " + r.NodeName
+	}
+	if r.Filter.Troubled {
+		title += " with a problem"
 	}
 	columns := Group{HeadCells("State", "Resource", "Project", "Deployment", "Datacenter")}
 	if p.Everything() {
@@ -47,15 +55,22 @@ func (r resourcesPage) HTML(p *page.Page) Node {
 }
 
 func (r resourceRow) HTML() Node {
-	return Tr(page.Key(r), Data("state", r.shown()),
-		Cell("st", "", WithOrNone(r.State, func(string) Node { return StateTag(r.shown()) }), r.health()),
-		Cell("sc", "", B(Text(r.Name)), Sub(r.kind()), Simulated(r.Simulated), r.Unheard.HTML(), Each(r.Wrong, Why)),
+	return Tr(page.Key(r), Data("state", r.shown()), r.identity(),
 		Cell("pr", "project", Text(r.ProjectName)),
 		Cell("dp", "deployment", r.deployment()),
 		Cell("dc", "datacenter", Text(r.DatacenterName)),
 		When(r.Everything, func() Node { return Cell("no", "node", r.place()) }),
 		Cell("ad", "address", r.address()),
 		Cell("ag n", "changed", r.changed()))
+}
+
+// identity returns the cells of the state and of the name.
+func (r resourceRow) identity() Node {
+	return Group{
+		Cell("st", "", WithOrNone(r.State, func(string) Node { return StateTag(r.shown()) }), r.health()),
+		Cell("sc", "", A(Href(r.Page), Opens(), Text(r.Name)), Sub(r.kind()), Simulated(r.Simulated), r.Unheard.HTML(),
+			Each(r.Wrong, Why)),
+	}
 }
 
 // shown returns the shown state: a resource on an unheard node may have stopped.
@@ -80,8 +95,8 @@ func (r resourceRow) kind() string {
 }
 
 func (r resourceRow) deployment() Node {
-	return WithOrNone(r.Deployment, func(name string) Node {
-		return A(Class("soft"), Href(r.DeploymentList), Text(name))
+	return WithOrNone(r.DeploymentPage, func(page string) Node {
+		return A(Class("soft"), Href(page), Text(r.Deployment))
 	})
 }
 
@@ -94,14 +109,14 @@ func (r resourceRow) address() Node {
 	if len(all) == 0 {
 		return None()
 	}
-	return Each(all, func(address string) Node { return Code(Text(address)) })
+	return Each(all, func(address string) Node { return Group{Code(Text(address)), Text(" ")} })
 }
 
 func (r resourceRow) changed() Node {
 	if r.RunPage() == "" {
 		return Age(r.Updated)
 	}
-	return A(Class("soft"), Href(r.RunPage()), Opens(), Age(r.Updated))
+	return A(Class("soft"), Href(r.RunPage()), Age(r.Updated))
 }
 
 // deploymentsPage is the page of deployments.
@@ -123,7 +138,7 @@ func (d deploymentsPage) HTML(p *page.Page) Node {
 
 func (r deploymentRow) HTML() Node {
 	return Tr(page.Key(r), When(r.Newest != nil, func() Node { return Data("state", string(r.Newest.State)) }),
-		Cell("sc", "", A(Href(r.Runs), Opens(), Text(r.Name))),
+		Cell("sc", "", A(Href(r.Page), Opens(), Text(r.Name))),
 		Cell("pr", "project", Text(r.ProjectName)),
 		Cell("dc", "datacenter", Text(r.DatacenterName)),
 		Cell("n", "resources", A(Href(r.List), Number(r.Resources))),
@@ -139,7 +154,7 @@ func (r deploymentRow) newest() Node {
 	return Group{
 		Cell("nr", "newest run", StateTag(run.State), Text(" "),
 			A(Class("soft"), Href(page.RunPage(run.ID)), Text(run.Script)),
-			Sub("by "+run.Signer), Waits(r.Why)),
+			Sub("by "+run.Signer), Waits(r.Why), Subs(A(Class("soft"), Href(r.Runs), Text("all runs")))),
 		Cell("ag n", "submitted", Age(run.Created)),
 	}
 }

@@ -26,14 +26,18 @@ type concern struct {
 // Key is constant, because its part of the page has no other element.
 func (attention) Key() string { return "attention" }
 
-// attentionOf returns the concerns that a reader may see. ends lists the expiring items, and ledgerDown reports whether
-// the ledger is unusable. Both are shown to readers of all projects only.
-func attentionOf(now *snapshot.Snapshot, reader page.Reader, ends []expiring.Item, ledgerDown bool) (all attention) {
+// attentionOf returns the concerns that a reader may see. troubled is the number of its resources with a problem. ends
+// lists the expiring items, and ledgerDown reports whether the ledger is unusable. Both are shown to readers of all
+// projects only.
+func attentionOf(
+	now *snapshot.Snapshot, reader page.Reader, troubled int, ends []expiring.Item, ledgerDown bool,
+) (all attention) {
 	concerns := []concern{
 		{away(now.Datacenters), "datacenter is away", "datacenters are away", "/datacenters", ""},
 		{blocked(now.Datacenters), "faulty datacenter", "faulty datacenters", "/datacenters", ""},
 		{heldFor(reader, now.Holds), "hold", "holds", "#holds", ""},
 		{sumOf(now.Stuck.Sum(reader.Reads)), "stuck run", "stuck runs", "/stuck", ""},
+		{troubled, "resource with a problem", "resources with a problem", "/resources?troubled=1", ""},
 	}
 	if reader.All {
 		n := now.Nodes

@@ -92,7 +92,11 @@ func (d *ListPages) overview(ctx context.Context, r *http.Request, quiet bool) (
 		return nil, err
 	}
 	page.Add(p, page.Part{ID: "counts"}, stateCounts(r.URL, n)...)
-	addAttention(p, attentionOf(now, reader, d.expiring(ctx), d.LedgerDown != nil && d.LedgerDown()))
+	troubled, err := d.troubled(ctx)
+	if err != nil {
+		return nil, err
+	}
+	addAttention(p, attentionOf(now, reader, troubled, d.expiring(ctx), d.LedgerDown != nil && d.LedgerDown()))
 	snapshot.AddHolds(p, reader, now)
 	if reader.All { // nodes and queues belong to all projects together
 		if data.History, err = d.addDepths(p, now); err != nil {
@@ -105,6 +109,19 @@ func (d *ListPages) overview(ctx context.Context, r *http.Request, quiet bool) (
 		return p, nil
 	}
 	return p, d.addRuns(ctx, r.URL, p, now, filter)
+}
+
+// troubled counts the resources with a problem that the reader may see.
+func (d *ListPages) troubled(ctx context.Context) (n int, err error) {
+	projects, err := d.Reader(ctx).Selects("")
+	if err != nil {
+		return 0, err
+	}
+	counts, err := d.Ledger.CountResources(ctx, ledger.ResourceFilter{Projects: projects, Troubled: true})
+	for _, c := range counts {
+		n += c
+	}
+	return n, err
 }
 
 // idPrefix matches a prefix of a run id, as in commands.

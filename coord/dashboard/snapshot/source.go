@@ -70,6 +70,8 @@ type LiveView interface {
 	LogLines(ctx context.Context, run writ.RunID, after, max int) ([]writ.LogLine, error)
 	// NodeLog asks a node, through its datacenter, for lines of its log.
 	NodeLog(ctx context.Context, datacenter writ.DatacenterID, query link.LogOfNode) (api.NodeLog, error)
+	// Loads asks the datacenters of resources for their load, with samples of the last day for the first 20.
+	Loads(ctx context.Context, resources []writ.Resource) ([]api.ListedResource, error)
 	// News returns a channel that is closed when the ledger stores a row after the call.
 	News() <-chan struct{}
 }
