@@ -61,6 +61,7 @@ func TestPagesOfALargeLedger(t *testing.T) {
 	for _, path := range []string{
 		"/", "/?state=succeeded", "/?state=failed", "/?project=" + string(shop), "/?signer=signer-3", "/?script=web-7.tengo", "/?deployment=deployment-77", "/?since=24h", "/?text=web-7", "/?text=NO_CAPACITY", "/?text=nothing+has+this",
 		"/stuck", "/stuck?for=1m&project=" + string(shop), "/failures?since=2160h", "/deployments", "/resources", "/resources?kind=volume", "/resources?node=" + string(largeNode(7)),
+		"/resources?troubled=1", "/resources/" + string(vienna) + "/" + string(shop) + "/volume/made-00000", "/deployments/" + string(vienna) + "/" + string(shop) + "/deployment-78",
 		"/queues", "/nodes", node, "/datacenters", "/secrets", "/usage?month=" + month, "/usage?month=" + month + "&project=" + string(shop),
 		"/runs/" + string(last), "/runs/" + string(last) + "/timeline", "/runs/" + string(last) + "/values", "/runs/" + string(last) + "/log",
 	} {
