@@ -326,8 +326,10 @@ func TestPoolIsSharedByManyRuns(t *testing.T) {
 		})
 	}
 	group.Wait()
-	if n := len(pool.Idle()); n > 3 {
-		t.Errorf("%d children, want at most 3", n)
+	// On a busy machine a pass may take long enough for a child of slow passes.
+	slow := pool.IdleSlow()
+	if n := len(pool.Idle()) - slow; n > 3 || slow > 1 {
+		t.Errorf("%d children and %d for slow passes, want at most 3 and 1", n, slow)
 	}
 }
 

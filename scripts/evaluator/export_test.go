@@ -21,6 +21,19 @@ func (p *Pool) Idle() []*os.Process {
 	return all
 }
 
+// IdleSlow returns the number of idle processes that run slow passes only.
+func (p *Pool) IdleSlow() (n int) {
+	a := p.admission()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, c := range a.idle {
+		if c.slow {
+			n++
+		}
+	}
+	return n
+}
+
 // Misremember makes the pool's records of its idle children wrong.
 func (p *Pool) Misremember() {
 	a := p.admission()
