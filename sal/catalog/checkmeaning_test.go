@@ -44,8 +44,8 @@ func TestHealthCheckIsCheckedByItsMeaning(t *testing.T) {
 		{map[string]any{"tcp": int64(5432), "interval_seconds": int64(1), "timeout_seconds": int64(1)}, ""},
 		{map[string]any{"command": command, "interval_seconds": int64(5)}, ""},
 		{map[string]any{"http": Unknown{}, "port": Unknown{}, "interval_seconds": Unknown{}}, ""},
-		{map[string]any{}, "health must have one of http, tcp and command"},
-		{map[string]any{"retries": int64(2)}, "health must have one of http, tcp and command"},
+		{map[string]any{}, "health must have one of http, tcp, command and image"},
+		{map[string]any{"retries": int64(2)}, "health must have one of http, tcp, command and image"},
 		{map[string]any{"tcp": int64(1), "command": command}, "health must have only one of tcp and command"},
 		{map[string]any{"http": "/", "port": int64(1), "tcp": int64(1), "command": command}, "health must have only one of http and tcp and command"},
 		{map[string]any{"http": "/"}, "health needs port: the container publishes no TCP port"},
@@ -67,6 +67,10 @@ func TestHealthCheckIsCheckedByItsMeaning(t *testing.T) {
 		{map[string]any{"tcp": int64(1), "retries": int64(0)}, "health.retries must be 1 to 100, not 0"},
 		{map[string]any{"tcp": int64(1), "intervall_seconds": int64(9)}, `no field "intervall_seconds" in health; did you mean "interval_seconds"?`},
 		{"/healthz", "health must be a map, not a string"},
+		{map[string]any{"image": true}, ""},
+		{map[string]any{"image": false}, "health must have one of http, tcp, command and image"},
+		{map[string]any{"image": true, "tcp": int64(1)}, "health must have only one of tcp and image"},
+		{map[string]any{"image": true, "interval_seconds": int64(4)}, "health.interval_seconds must be at least 5 for a command, not 4"},
 	} {
 		got := ""
 		problems := o.Args.Check(map[string]any{"image": "web", "health": c.health}, nil)

@@ -115,13 +115,14 @@ type ContainerCreate struct {
 	Health Health `writ:"health,mutable,whole=health,beside=port" help:"health check; the call waits until it succeeds"`
 }
 
-// Health describes a health check. It has exactly one of HTTP, TCP and Command.
+// Health describes a health check. It has exactly one of HTTP, TCP, Command and Image.
 type Health struct {
 	HTTP string `writ:"http,form=urlpath,max=1024" help:"path for a GET request; 200 to 399 is healthy"`
 	Port int64  `writ:"port,min=1,max=65535,with=http" help:"the port of http; by default the only published TCP port"`
 	TCP  int64  `writ:"tcp,min=1,max=65535" help:"a port that accepts connections if the container is healthy"`
 
 	Command []string `writ:"command,min=1,max=256,first=program" help:"program and arguments; exit code 0 is healthy"`
+	Image   bool     `writ:"image" help:"run the command of the image's HEALTHCHECK, with the times of this check"`
 
 	IntervalSeconds int64 `writ:"interval_seconds,default=10,min=1,max=3600" help:"seconds from one probe to the next"`
 	TimeoutSeconds  int64 `writ:"timeout_seconds,default=3,min=1,max=300" help:"time limit of a probe, in seconds"`
@@ -137,7 +138,7 @@ const (
 	HealthUnhealthy = "unhealthy" // the last probes failed
 )
 
-// LeastCommandInterval is the minimum of interval_seconds for a check with command, in seconds: each probe starts a
+// LeastCommandInterval is the minimum of interval_seconds for a check with a command, in seconds: each probe starts a
 // process of the runtime on the node.
 const LeastCommandInterval = 5
 

@@ -192,13 +192,13 @@ func UselessVariable(value string) string {
 // uselessHealth checks the fields of a health check together. Fields may have unknown values.
 func uselessHealth(check map[string]any) (name, problem string) {
 	var kinds []string
-	for _, kind := range []string{"http", "tcp", "command"} {
-		if check[kind] != nil {
+	for _, kind := range []string{"http", "tcp", "command", "image"} {
+		if check[kind] != nil && check[kind] != false {
 			kinds = append(kinds, kind)
 		}
 	}
 	if len(kinds) != 1 {
-		problem = "must have one of http, tcp and command"
+		problem = "must have one of http, tcp, command and image"
 		if len(kinds) > 1 {
 			problem = "must have only one of " + strings.Join(kinds, " and ")
 		}
@@ -209,7 +209,7 @@ func uselessHealth(check map[string]any) (name, problem string) {
 	switch {
 	case known && timeout > interval:
 		return "timeout_seconds", fmt.Sprintf("must be at most interval_seconds, which is %d, not %d", interval, timeout)
-	case known && kinds[0] == "command" && interval < LeastCommandInterval:
+	case known && (kinds[0] == "command" || kinds[0] == "image") && interval < LeastCommandInterval:
 		return "interval_seconds", fmt.Sprintf("must be at least %d for a command, not %d", LeastCommandInterval, interval)
 	}
 	return "", ""

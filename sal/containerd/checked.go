@@ -15,6 +15,7 @@ import (
 	"writ/sal"
 	"writ/sal/catalog"
 	"writ/sal/containerd/health"
+	"writ/sal/containerd/runtimespec"
 	"writ/sal/logfile"
 )
 
@@ -32,7 +33,11 @@ func checkOf(r *record) (*health.Check, error) {
 	if err != nil {
 		return nil, err
 	}
-	return health.Parse(args.HealthCheck())
+	check, err := health.Parse(args.HealthCheck())
+	if check != nil && check.OfImage {
+		check.Command = r.Own.ImageCheck
+	}
+	return check, err
 }
 
 func subjectOf(r *record, check health.Check) health.Subject {
@@ -56,7 +61,7 @@ func replacedBy(
 	if err != nil || !now.known {
 		return nil, err
 	}
-	was := &replaced{Stopped: r.Own.Stopped, attachment: r.Own.attachment}
+	was := &replaced{Stopped: r.Own.Stopped, ImageCheck: r.Own.ImageCheck, attachment: r.Own.attachment}
 	old, err := argsOf(r)
 	if err != nil {
 		return nil, err
@@ -177,7 +182,8 @@ func restoreReplaced(ctx context.Context, j *job, r *record) error {
 	}
 	r.Own.Container, r.Own.Other = r.Own.Other, ""
 	r.Spec, r.Own.Beside = r.Own.Beside, nil
-	r.Own.Stopped, r.Own.attachment, r.Own.Replaced = was.Stopped, was.attachment, nil
+	r.Own.Stopped, r.Own.ImageCheck, r.Own.attachment = was.Stopped, was.ImageCheck, was.attachment
+	r.Own.Replaced = nil
 	if !was.Runs {
 		if err := restoreNetwork(ctx, j, r); err != nil {
 			return err
@@ -208,6 +214,12 @@ func changeCheck(ctx context.Context, j *job, r *record, args *catalog.Container
 	if err != nil {
 		return err
 	}
+	if check != nil && check.OfImage {
+		if check.Command, err = imageCheckOf(ctx, j, r); err != nil {
+			return err
+		}
+		r.Own.ImageCheck = check.Command
+	}
 	if before, err := checkOf(r); err != nil || reflect.DeepEqual(before, check) {
 		return err
 	}
@@ -221,6 +233,20 @@ func changeCheck(ctx context.Context, j *job, r *record, args *catalog.Container
 		return nil
 	}
 	return await(ctx, j, r, *check)
+}
+
+// imageCheckOf returns the health check of the image of the current container.
+func imageCheckOf(ctx context.Context, j *job, r *record) ([]string, error) {
+	c, err := j.daemon.LoadContainer(ctx, r.Own.Container)
+	if err != nil {
+		return nil, failed("find "+r.Resource.String(), err)
+	}
+	image, err := c.Image(ctx)
+	if err != nil {
+		return nil, failed("find the image of "+r.Resource.String(), err)
+	}
+	command, err := runtimespec.HealthCommand(ctx, image)
+	return command, failed("read the health check of the image", err)
 }
 
 // await waits until a container passes a check, and sets its state in the record without writing that.

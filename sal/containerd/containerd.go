@@ -89,10 +89,11 @@ type own struct {
 	Ended string `json:"ended,omitempty"`
 	IDs   uint32 `json:"ids,omitempty"` // first of its user IDs on this host; 0: the host's
 	attachment
-	LastExit *lastExit      `json:"last_exit,omitempty"` // last end of the program by itself
-	Restarts int64          `json:"restarts,omitempty"`  // by Keep, after the process had ended
-	Health   *health.State  `json:"health,omitempty"`    // as of its last change, for a restarted runner
-	Ending   *endingProcess `json:"ending,omitempty"`    // set while Keep waits for the end of a process
+	LastExit   *lastExit      `json:"last_exit,omitempty"`   // last end of the program by itself
+	Restarts   int64          `json:"restarts,omitempty"`    // by Keep, after the process had ended
+	Health     *health.State  `json:"health,omitempty"`      // as of its last change, for a restarted runner
+	ImageCheck []string       `json:"image_check,omitempty"` // command of the image's health check, if the spec asks for it
+	Ending     *endingProcess `json:"ending,omitempty"`      // set while Keep waits for the end of a process
 	// Replaced is set while a replacement with a health check is being made and checked. A failure restores it.
 	Replaced *replaced `json:"replaced,omitempty"`
 	Run      *runState `json:"run,omitempty"` // of container.run
@@ -102,8 +103,9 @@ type own struct {
 
 // replaced holds the properties of a replaced container that its spec does not have.
 type replaced struct {
-	Stopped bool `json:"stopped,omitempty"`
-	Runs    bool `json:"runs,omitempty"` // the replacement is a handover
+	Stopped    bool     `json:"stopped,omitempty"`
+	Runs       bool     `json:"runs,omitempty"` // the replacement is a handover
+	ImageCheck []string `json:"image_check,omitempty"`
 	attachment
 }
 

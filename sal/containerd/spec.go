@@ -54,6 +54,8 @@ type plan struct {
 	env      []string
 	mounts   []specs.Mount
 	files    []*runtimespec.File // in the order of their paths
+
+	imageCheck []string // command of the image's health check, if the request asks for it; known when it is unpacked
 }
 
 // plan resolves everything that the request names.
@@ -184,6 +186,11 @@ func (j *job) register(ctx context.Context, r *record, p *plan) error {
 	image, err := j.store().Unpacked(ctx, p.image, keeps)
 	if err != nil {
 		return err
+	}
+	if p.args.Health.Image {
+		if p.imageCheck, err = runtimespec.HealthCommand(ctx, image); err != nil {
+			return failed("read the health check of the image", err)
+		}
 	}
 	j.Step.step("make the container")
 	// The lease protects the layer until the container exists and refers to it. A container with its own users does not

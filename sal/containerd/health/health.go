@@ -27,12 +27,14 @@ import (
 	"writ/sal/catalog"
 )
 
-// Check describes how a container is probed. Exactly one of HTTP, TCP and Command is set.
+// Check describes how a container is probed. Exactly one of HTTP, TCP, Command and OfImage is set, or OfImage and
+// Command.
 type Check struct {
 	HTTP    string   // path of a request, with a query if it has one
 	TCP     bool     // connect to Port
 	Port    uint16   // of HTTP and TCP
 	Command []string // runs in the container
+	OfImage bool     // Command is that of the image; it is empty until the driver has read it
 
 	Interval time.Duration // between the probes of a running container
 	Timeout  time.Duration // of a probe
@@ -46,12 +48,12 @@ type Check struct {
 func Parse(h catalog.Health) (*Check, error) {
 	seconds := func(n int64) time.Duration { return time.Duration(n) * time.Second }
 	c := Check{
-		HTTP: h.HTTP, TCP: h.TCP != 0, Port: uint16(h.Port), Command: h.Command, Interval: seconds(h.IntervalSeconds),
-		Timeout: seconds(h.TimeoutSeconds), Retries: int(h.Retries), Start: seconds(h.StartSeconds),
-		Healthy: seconds(h.HealthySeconds),
+		HTTP: h.HTTP, TCP: h.TCP != 0, Port: uint16(h.Port), Command: h.Command, OfImage: h.Image,
+		Interval: seconds(h.IntervalSeconds), Timeout: seconds(h.TimeoutSeconds), Retries: int(h.Retries),
+		Start: seconds(h.StartSeconds), Healthy: seconds(h.HealthySeconds),
 	}
 	kinds := 0
-	for _, given := range []bool{c.HTTP != "", c.TCP, len(c.Command) > 0} {
+	for _, given := range []bool{c.HTTP != "", c.TCP, len(c.Command) > 0, c.OfImage} {
 		if given {
 			kinds++
 		}
@@ -63,17 +65,20 @@ func Parse(h catalog.Health) (*Check, error) {
 	case kinds == 0 && h.Retries == 0: // the argument is missing: its fields have defaults
 		return nil, nil
 	case kinds != 1:
-		return nil, invalid("health must have exactly one of http, tcp and command")
+		return nil, invalid("health must have exactly one of http, tcp, command and image")
 	case c.HTTP != "" && c.Port == 0:
 		return nil, invalid("health.http needs health.port: the container publishes no or several TCP ports")
 	case c.Timeout > c.Interval:
 		return nil, invalid("health.timeout_seconds must be at most health.interval_seconds")
-	case len(c.Command) > 0 && h.IntervalSeconds < catalog.LeastCommandInterval:
+	case c.runsCommand() && h.IntervalSeconds < catalog.LeastCommandInterval:
 		return nil, invalid(fmt.Sprintf("health.interval_seconds must be at least %d for a command",
 			catalog.LeastCommandInterval))
 	}
 	return &c, nil
 }
+
+// runsCommand reports whether a probe runs a command in the container.
+func (c Check) runsCommand() bool { return len(c.Command) > 0 || c.OfImage }
 
 func invalid(message string) error {
 	return writ.Errorf(writ.CodeArgumentsInvalid, "%s", message).
@@ -128,7 +133,7 @@ const (
 // startPause returns the pause before the next probe of a container that has been starting for some time.
 func (c Check) startPause(since time.Duration) time.Duration {
 	pause := min(max(since/8, firstPause), longestPause)
-	if len(c.Command) > 0 {
+	if c.runsCommand() {
 		pause = max(since/8, firstCommandPause)
 	}
 	return min(pause, c.Interval)
