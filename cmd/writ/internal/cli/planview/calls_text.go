@@ -90,6 +90,9 @@ func (t callsText) fields(c *scripts.PlannedCall, p *writ.PreviewedCall) {
 		}
 		t.line("      %s: %s → %s", terminal.Clean(f.Field), from, t.short(c.Args[f.Field]))
 	}
+	if effect := replacement(c, p); effect != "" {
+		t.line("      %s %s", t.Paint(terminal.Changed, "effect:"), effect)
+	}
 }
 
 // isMap reports whether an argument of an operation is a map with keys that the script chooses.

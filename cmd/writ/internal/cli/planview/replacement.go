@@ -1,0 +1,65 @@
+package planview
+
+import (
+	"slices"
+
+	"writ"
+	"writ/sal/catalog"
+	"writ/scripts"
+)
+
+// replacement returns what an update does to a running container, "" if the container runs on.
+func replacement(c *scripts.PlannedCall, p *writ.PreviewedCall) string {
+	if c.Operation != "container.create" || p.Action != writ.ActionUpdate {
+		return ""
+	}
+	verb := "may replace" // depends on texts of files, which are not in a preview
+	published := c.Args["publish"]
+	for _, f := range p.Fields {
+		switch {
+		case f.Field == "publish":
+			if from := string(f.From); from == "" || from == "null" || from == "[]" {
+				published = nil
+			}
+		case catalog.ReplacesContainer(f.Field):
+			verb = "replaces"
+		}
+	}
+	if verb != "replaces" && !restartsForFile(c, p) {
+		return ""
+	}
+	if isGiven(published) && isGiven(c.Args["publish"]) && isGiven(c.Args["health"]) && !writesToVolume(c.Args["volumes"]) {
+		return verb + " the container without a gap: the old one serves until the new one is healthy"
+	}
+	return verb + " the container: the old one stops before the new one starts"
+}
+
+// restartsForFile reports whether the update changes files, one of which restarts the container if its text differs.
+func restartsForFile(c *scripts.PlannedCall, p *writ.PreviewedCall) bool {
+	if !slices.ContainsFunc(p.Fields, func(f writ.FieldChange) bool { return f.Field == "files" }) {
+		return false
+	}
+	files, _ := c.Args["files"].(map[string]any)
+	for _, file := range files {
+		one, _ := file.(map[string]any)
+		if on := one["on_change"]; on != catalog.OnChangeSignal && on != catalog.OnChangeNone {
+			return true
+		}
+	}
+	return len(files) == 0 // all are removed, or unknown
+}
+
+// isGiven reports whether an argument has a value other than an empty list.
+func isGiven(v any) bool {
+	list, isList := v.([]any)
+	return v != nil && (!isList || len(list) > 0)
+}
+
+// writesToVolume reports whether a container may write to one of its volumes. It is true if that is unknown.
+func writesToVolume(v any) bool {
+	mounts, isList := v.([]any)
+	return isGiven(v) && (!isList || slices.ContainsFunc(mounts, func(m any) bool {
+		mount, _ := m.(map[string]any)
+		return mount["read_only"] != true
+	}))
+}
