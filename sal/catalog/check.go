@@ -68,7 +68,7 @@ func (c *checker) object(s Schema, args map[string]any, at Path) {
 			continue
 		}
 		c.add(append(at, name), UnknownField, "no field %q%s", name, inside(at))
-		c.problems[len(c.problems)-1].Suggestion = meant.Closest(name, s.Names())
+		c.problems[len(c.problems)-1].Suggestion = suggestion(name, s.Names())
 	}
 }
 

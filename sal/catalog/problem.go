@@ -2,10 +2,12 @@ package catalog
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"writ"
 	"writ/internal/clip"
+	"writ/internal/meant"
 )
 
 // Reason is the kind of a problem.
@@ -161,3 +163,31 @@ func (is IsHandle) described(v any) string {
 
 // short shortens a text for a message.
 func short(text string) string { return clip.Text(text, 60) }
+
+// synonyms maps names of arguments in Compose, Nomad, Kubernetes and Terraform to names of this catalogue. The keys are
+// in lower case without separators. The first name that a schema has is suggested.
+var synonyms = map[string][]string{
+	"ports": {"publish"}, "port": {"publish"}, "expose": {"publish"}, "hostport": {"port"}, "containerport": {"to"},
+	"target": {"to", "path"}, "targetport": {"to"}, "source": {"volume", "url"}, "mountpath": {"path"},
+	"img": {"image"}, "entrypoint": {"command"}, "cmd": {"command"}, "args": {"command"}, "test": {"command"},
+	"environment": {"env"}, "vars": {"env"}, "mem": {"memory_mib"}, "memlimit": {"memory_mib"}, "ram": {"memory_mib"},
+	"vcpu": {"cpus"}, "vcpus": {"cpus"}, "cores": {"cpus"}, "mounts": {"volumes"}, "binds": {"volumes"},
+	"volumemounts": {"volumes"}, "healthcheck": {"health"}, "checks": {"health"}, "livenessprobe": {"health"},
+	"readinessprobe": {"health"}, "startperiod": {"start_seconds"}, "restartpolicy": {"restart"},
+	"stopgraceperiod": {"grace_seconds"}, "killtimeout": {"grace_seconds"}, "stoptimeout": {"grace_seconds"},
+	"cwd": {"workdir"}, "workingdir": {"workdir"}, "ro": {"read_only"}, "networkmode": {"networks"},
+	"configs": {"files"}, "templates": {"files"}, "content": {"text"}, "contents": {"text"}, "uid": {"owner", "user"},
+	"checksum": {"sha256"}, "digest": {"sha256"}, "userdata": {"cloud_init"}, "auth": {"login"},
+	"username": {"user"},
+}
+
+// suggestion returns the name of a schema that an unknown name may mean, or "".
+func suggestion(unknown string, names []string) string {
+	plain := strings.NewReplacer("_", "", "-", "").Replace(strings.ToLower(unknown))
+	for _, name := range synonyms[plain] {
+		if slices.Contains(names, name) {
+			return name
+		}
+	}
+	return meant.Closest(unknown, names)
+}
