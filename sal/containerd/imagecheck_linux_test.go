@@ -10,8 +10,7 @@ import (
 	"writ/sal"
 )
 
-// Promise: Networks and containers: A container can use the health check of its image; the times of the check are those
-// of the script.
+// Promise: Networks and containers: A container can use the health check of its image, with the times of the script.
 // How: The node stores the command of the image in the record of the container. A reverted replacement has its own again.
 // Also: sal/containerd/runtimespec.TestHealthCommandOfImage.
 func TestHealthCheckOfTheImageIsUsed(t *testing.T) {

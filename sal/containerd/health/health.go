@@ -34,7 +34,7 @@ type Check struct {
 	TCP     bool     // connect to Port
 	Port    uint16   // of HTTP and TCP
 	Command []string // runs in the container
-	OfImage bool     // Command is that of the image; it is empty until the driver has read it
+	OfImage bool     // Command comes from the image; the driver sets it when it has read the image
 
 	Interval time.Duration // between the probes of a running container
 	Timeout  time.Duration // of a probe
