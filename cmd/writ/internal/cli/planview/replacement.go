@@ -8,7 +8,7 @@ import (
 	"writ/scripts"
 )
 
-// replacement returns what an update does to a running container, "" if the container runs on.
+// replacement describes how an update replaces a running container, "" if the container keeps running.
 func replacement(c *scripts.PlannedCall, p *writ.PreviewedCall) string {
 	if c.Operation != "container.create" || p.Action != writ.ActionUpdate {
 		return ""
@@ -34,7 +34,7 @@ func replacement(c *scripts.PlannedCall, p *writ.PreviewedCall) string {
 	return verb + " the container: the old one stops before the new one starts"
 }
 
-// restartsForFile reports whether the update changes files, one of which restarts the container if its text differs.
+// restartsForFile reports whether the update changes files, and a change of their texts may restart the container.
 func restartsForFile(c *scripts.PlannedCall, p *writ.PreviewedCall) bool {
 	if !slices.ContainsFunc(p.Fields, func(f writ.FieldChange) bool { return f.Field == "files" }) {
 		return false
