@@ -137,7 +137,24 @@ func (h *onHost) traces(data string) string {
 		said, _ := exec.Command("sh", "-c", look).CombinedOutput()
 		fmt.Fprintf(&all, "== %s\n%s", look, said)
 	}
+	fmt.Fprintf(&all, "== control groups of databases and machines\n%s\n", strings.Join(testcluster.GroupsIn(h, filepath.Join(data, "local", "n1")), "\n"))
 	return all.String()
+}
+
+// groupsOfContainers returns the control groups of the containers at the daemon.
+func (h *onHost) groupsOfContainers() (dirs []string) {
+	h.Helper()
+	ids, err := exec.Command("ctr", "-a", h.containers.Address, "-n", "writ", "containers", "ls", "-q").Output()
+	if err != nil {
+		h.Fatal(err)
+	}
+	for id := range strings.FieldsSeq(string(ids)) {
+		for _, pattern := range []string{"writ", "*/writ"} {
+			found, _ := filepath.Glob(filepath.Join("/sys/fs/cgroup", pattern, id))
+			dirs = append(dirs, found...)
+		}
+	}
+	return dirs
 }
 
 // confined checks that the process of a program for a node is not root and cannot gain privileges.
@@ -330,9 +347,18 @@ run.output({answer: asked.stdout, kept: kept.exit_code, host: db.host, vm: vm.ad
 		}
 	}
 
+	groups := h.groupsOfContainers()
+	if len(groups) == 0 || len(testcluster.GroupsIn(t, filepath.Join(data, "local", "n1"))) == 0 {
+		t.Errorf("the container has the control groups %q, and the drivers have %q", groups, testcluster.GroupsIn(t, filepath.Join(data, "local", "n1")))
+	}
 	h.ok("deployment", "destroy", "shop", "--yes")
 	if after := h.traces(data); after != before {
 		t.Errorf("something is left behind; before:\n%s\nafter:\n%s", before, after)
+	}
+	for _, dir := range groups {
+		if _, err := os.Stat(dir); !os.IsNotExist(err) {
+			t.Errorf("the control group %s is left behind: %v", dir, err)
+		}
 	}
 	stop()
 }

@@ -1,7 +1,9 @@
 package testcluster
 
 import (
+	"maps"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"writ/internal/cgroup"
@@ -15,6 +17,21 @@ func Groups(t testing.TB, data string) {
 	for _, g := range groupsOf(data) {
 		testenv.Cgroup(t, g.Name)
 	}
+}
+
+// GroupsIn returns the names of the control groups that the drivers of a node have, in order.
+func GroupsIn(t testing.TB, data string) (names []string) {
+	t.Helper()
+	for _, g := range groupsOf(data) {
+		groups, err := g.All()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range slices.Sorted(maps.Keys(groups)) {
+			names = append(names, g.Name+"/"+name)
+		}
+	}
+	return names
 }
 
 func groupsOf(data string) (all []*cgroup.Groups) {
