@@ -90,12 +90,21 @@ type KeptFile struct {
 	OnChange string `writ:"on_change,default=restart,enum=restart|HUP|none" help:"effect of a changed text"`
 }
 
+// DefaultMode returns the mode of a file without one, in octal.
+func (f File) DefaultMode() string {
+	if f.Text.HasSecret() {
+		return "0400"
+	}
+	return "0444"
+}
+
 // FilesReplace reports whether a change of the files of a container needs a new container. Otherwise, their content
-// changes in place.
+// changes in place. A secret in place of a text changes the default mode, and a program may have the file open already.
 func FilesReplace(old, now map[string]KeptFile) bool {
 	for path, f := range now {
 		before, had := old[path]
 		if !had || before.Mode != f.Mode || before.Owner != f.Owner ||
+			f.Mode == "" && before.DefaultMode() != f.DefaultMode() ||
 			f.OnChange == OnChangeRestart && !before.Text.Equal(f.Text) {
 			return true
 		}

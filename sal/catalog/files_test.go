@@ -118,6 +118,9 @@ func TestChangedFilesReplaceTheirContainer(t *testing.T) {
 	file := func(text, mode, onChange string) KeptFile {
 		return KeptFile{File{PlainText(text), mode, ""}, onChange}
 	}
+	hidden := func(mode string) KeptFile {
+		return KeptFile{File{textOf(map[string]any{"secret": "db@1"}, nil), mode, ""}, "none"}
+	}
 	for name, tt := range map[string]struct {
 		old, now KeptFile
 		replace  bool
@@ -128,6 +131,9 @@ func TestChangedFilesReplaceTheirContainer(t *testing.T) {
 		"text with signal": {file("a", "", "restart"), file("b", "", "HUP"), false},
 		"text alone":       {file("a", "", "restart"), file("b", "", "none"), false},
 		"mode":             {file("a", "", "none"), file("a", "600", "none"), true},
+		"mode of a secret": {file("a", "", "none"), hidden(""), true},
+		"mode of a text":   {hidden(""), file("a", "", "none"), true},
+		"text of a mode":   {file("a", "444", "none"), hidden("444"), false},
 	} {
 		if got := FilesReplace(map[string]KeptFile{"/a": tt.old}, map[string]KeptFile{"/a": tt.now}); got != tt.replace {
 			t.Errorf("%s: %v", name, got)

@@ -1,6 +1,7 @@
 package containerd
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -25,12 +26,6 @@ import (
 // The files of a container are in containers/NAME/ID.files, numbered in the order of their paths. Each is mounted into
 // the container read-only, so the program sees a change of its content. Only root of the host can enter the directory.
 // ID.masks has the secrets in files, so that logs can hide them. Both are removed with the container.
-
-// Modes of files without a mode.
-const (
-	plainMode  fs.FileMode = 0o444
-	secretMode fs.FileMode = 0o400
-)
 
 func filesDir(d *Driver, resource writ.ResourceID, id string) string {
 	return filepath.Join(placeOf(d.Dir, resource), id+".files")
@@ -64,13 +59,11 @@ func filesIn(args *catalog.ContainerCreate) (all []*runtimespec.File, err error)
 }
 
 func modeOf(f catalog.File) fs.FileMode {
-	if mode, err := strconv.ParseUint(f.Mode, 8, 9); err == nil {
-		return fs.FileMode(mode)
+	mode, err := strconv.ParseUint(cmp.Or(f.Mode, f.DefaultMode()), 8, 9)
+	if err != nil {
+		return 0o400
 	}
-	if f.Text.HasSecret() {
-		return secretMode
-	}
-	return plainMode
+	return fs.FileMode(mode)
 }
 
 // writeFiles writes the files of a new container, and their secrets for logs.
@@ -89,7 +82,7 @@ func writeFiles(j *job, id string, p *plan) error {
 		}
 	}
 	if err == nil {
-		err = writeMasks(j, id, p.args)
+		err = writeMasks(j, id, p.args, nil)
 	}
 	return sal.HostError("write the files of "+j.Resource.String(), err)
 }
@@ -131,7 +124,12 @@ func changeFiles(ctx context.Context, j *job, r *record, args *catalog.Container
 	if err := j.put(r, r.Own.Phase); err != nil {
 		return err
 	}
-	if err := writeMasks(j, r.Own.Container, args); err != nil { // first: the program may log a new secret at once
+	earlier, err := earlierMasks(j.Driver, r, args)
+	if err != nil {
+		return err
+	}
+	// first: the program may log a new secret at once
+	if err := writeMasks(j, r.Own.Container, args, earlier); err != nil {
 		return sal.HostError("write the files of "+r.Resource.String(), err)
 	}
 	dir, signal := filesDir(j.Driver, r.Resource, r.Own.Container), false
@@ -149,6 +147,21 @@ func changeFiles(ctx context.Context, j *job, r *record, args *catalog.Container
 		return nil
 	}
 	return signalProgram(ctx, j, r)
+}
+
+// replacesForFiles reports whether a change of files needs a new container. A new container has a new log, so it needs no
+// earlier secrets.
+func replacesForFiles(j *job, r *record) bool {
+	old, err := argsOf(r)
+	if err != nil {
+		return true
+	}
+	args := createArgs(j.Args)
+	if catalog.FilesReplace(old.Files, args.Files) {
+		return true
+	}
+	earlier, err := earlierMasks(j.Driver, r, args)
+	return err == nil && len(earlier) > maxEarlier
 }
 
 // signalProgram sends SIGHUP to the program of a container, if it runs.
@@ -244,8 +257,25 @@ func addMasks(all logfile.Secrets, texts []catalog.Text) error {
 	return nil
 }
 
-// writeMasks stores the secrets of a container for its logs. If all of them are variables, the daemon has them.
-func writeMasks(j *job, id string, args *catalog.ContainerCreate) error {
+// maxEarlier limits the earlier secrets of a running container that writeMasks keeps. The time to read a log grows with
+// their number.
+const maxEarlier = 256
+
+// earlierMasks returns the stored secrets of a container that its new arguments do not have. Its log may contain them, and
+// its program may still print them.
+func earlierMasks(d *Driver, r *record, args *catalog.ContainerCreate) (logfile.Secrets, error) {
+	stored, err := storedMasks(d, r)
+	if err != nil {
+		return nil, err
+	}
+	now, err := masksIn(args)
+	maps.DeleteFunc(stored, func(value, _ string) bool { return now[value] != "" })
+	return stored, err
+}
+
+// writeMasks stores the secrets of a container for its logs, together with earlier ones. If all of them are variables,
+// the daemon has them.
+func writeMasks(j *job, id string, args *catalog.ContainerCreate, earlier logfile.Secrets) error {
 	path := masksPath(j.Driver, j.Resource, id)
 	inFiles := slices.ContainsFunc(slices.Collect(maps.Values(args.Files)),
 		func(f catalog.KeptFile) bool { return f.Text.HasSecret() })
@@ -257,6 +287,7 @@ func writeMasks(j *job, id string, args *catalog.ContainerCreate) error {
 	if err != nil {
 		return err
 	}
+	maps.Copy(masks, earlier)
 	text, err := json.Marshal(masks)
 	if err != nil {
 		return err

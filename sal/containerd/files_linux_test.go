@@ -2,6 +2,7 @@ package containerd
 
 import (
 	"archive/tar"
+	"encoding/json"
 	"fmt"
 	"io/fs"
 	"os"
@@ -121,6 +122,58 @@ func TestLogMasksSecretsOfFiles(t *testing.T) {
 	if writ.CodeOf(err) != writ.CodeProgramFailed || !strings.HasSuffix(writ.AsError(err).Message, "ends with: <secret db>") {
 		t.Errorf("its program: %v", err)
 	}
+}
+
+// Promise: Secrets: After a change of a secret in a file, the log of the running container shows no earlier value.
+func TestLogMasksEarlierSecretsOfFiles(t *testing.T) {
+	b := newFixture(t, "")
+	asks := func(version int, value string) {
+		t.Helper()
+		args := withFiles(map[string]any{"/run/secrets/db": map[string]any{
+			"text": map[string]any{"secret": fmt.Sprint("db@", version)}, "on_change": "HUP",
+		}})
+		args["command"] = []any{"sh", "-c",
+			`old=$(cat /run/secrets/db); trap 'cat /run/secrets/db; echo " after $old"' HUP; echo "$old"; while :; do sleep 1000 & wait; done`}
+		secrets := map[catalog.Secret]string{catalog.Secret(fmt.Sprint("db@", version)): value}
+		if _, err := b.driver.Do(t.Context(), b.request("container.create", "web", args, secrets)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const begin, next = "<secret db>\n", "<secret db> after <secret db>\n"
+	asks(1, "f1rst")
+	b.eventually("it writes", func() bool { return b.log("web") == begin })
+	asks(2, "s3cond")
+	b.eventually("it writes again", func() bool { return strings.Contains(b.log("web"), "after") })
+	asks(3, "th1rd")
+	b.eventually("it writes at last", func() bool { return strings.Count(b.log("web"), "after") == 2 })
+	if log := b.log("web"); log != begin+next+next {
+		t.Errorf("its log is %q", log)
+	}
+	if got := b.sh("web", "echo f1rst"); got != "<secret db>\n" {
+		t.Errorf("a program prints %q", got)
+	}
+
+	// The number of earlier secrets has a limit. A new container begins without them.
+	r, err := recordsIn(b.driver.Dir).Get(saltest.Resource(writ.KindContainer, "web"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	masks, err := storedMasks(b.driver, r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range maxEarlier {
+		masks[fmt.Sprint("earlier-", i)] = "<secret db>"
+	}
+	text, err := json.Marshal(masks)
+	if err == nil {
+		err = os.WriteFile(masksPath(b.driver, r.Resource, r.Own.Container), text, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	asks(4, "f0urth")
+	b.eventually("it writes again", func() bool { return b.log("web") == begin })
 }
 
 // Promise: Secrets: The log of a container shows no secret of its composed texts, also if the program prints only the

@@ -34,11 +34,7 @@ func replacesFor(j *job, r *record, argument string) bool {
 	case "publish":
 		return r.Own.Namespace == ""
 	case "files":
-		old, err := argsOf(r)
-		if err != nil {
-			return true
-		}
-		return catalog.FilesReplace(old.Files, createArgs(j.Args).Files)
+		return replacesForFiles(j, r)
 	}
 	return catalog.ReplacesContainer(argument)
 }
