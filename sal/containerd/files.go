@@ -229,6 +229,18 @@ func checkPlaces(j *job, id string, pid uint32, args *catalog.ContainerCreate) e
 	return nil
 }
 
+// checkCreated is checkPlaces for a created process. After a failure it removes the process, so that no later call starts
+// it.
+func checkCreated(ctx context.Context, j *job, id string, pid uint32, args *catalog.ContainerCreate) error {
+	err := checkPlaces(j, id, pid, args)
+	if err == nil {
+		return nil
+	}
+	undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoLimit)
+	defer cancel()
+	return errors.Join(err, j.end(undo, nil, id, 0))
+}
+
 // masksIn returns the secrets in the environment and the files of a container.
 func masksIn(args *catalog.ContainerCreate) (logfile.Secrets, error) {
 	all := logfile.Secrets{}

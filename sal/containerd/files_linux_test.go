@@ -345,6 +345,17 @@ func TestFileIsNeverBehindASymbolicLink(t *testing.T) {
 	if v := b.handle("web"); v["state"] != stopped {
 		t.Errorf("it is %v", v["state"])
 	}
+	for range 2 {
+		if _, err := b.driver.Keep(t.Context(), saltest.Resource(writ.KindContainer, "web")); err == nil {
+			t.Error("Keep repairs it")
+		}
+		if _, err := b.do("container.start", "web", nil); writ.CodeOf(err) != writ.CodeResourceConflict {
+			t.Errorf("another start behind a link: %v", err)
+		}
+		if v := b.handle("web"); v["state"] != stopped {
+			t.Errorf("after another start it is %v", v["state"])
+		}
+	}
 	b.must("container.delete", "web", nil)
 	b.leftNothing("after the deletion")
 }
@@ -368,6 +379,34 @@ func (b *fixture) layerOf(name string) string {
 	}
 	b.Fatalf("no writable layer: %v", mounts)
 	return ""
+}
+
+// A runner that ended after it had made a process has not checked its files.
+func TestCreatedProcessIsCheckedBeforeItStarts(t *testing.T) {
+	b := newFixture(t, "")
+	b.must("container.create", "web", withFiles(map[string]any{"/app/db": "text"}))
+	b.must("container.stop", "web", nil)
+	b.interrupted(b.request("container.start", "web", nil, nil), "start the process")
+	resource := saltest.Resource(writ.KindContainer, "web")
+	r, err := recordsIn(b.driver.Dir).Get(resource)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(filesDir(b.driver, resource, r.Own.Container), "0")
+	if err := os.Rename(file, file+".old"); err != nil { // the process has another file at the path
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, nil, 0o444); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.do("container.start", "web", nil); writ.CodeOf(err) != writ.CodeResourceConflict {
+		t.Errorf("a process with another file: %v", err)
+	}
+	if _, err := b.do("container.start", "web", nil); err != nil { // the next process has the right one
+		t.Error(err)
+	}
+	b.must("container.delete", "web", nil)
+	b.leftNothing("after the deletion")
 }
 
 func TestFileHasALimit(t *testing.T) {

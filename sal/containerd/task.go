@@ -81,7 +81,7 @@ func (j *job) prepare(ctx context.Context, r *record, id string, args *catalog.C
 		if err != nil {
 			return notStarted("make the process of "+j.Resource.String(), err)
 		}
-		return checkPlaces(j, id, task.Pid(), args)
+		return checkCreated(ctx, j, id, task.Pid(), args)
 	})
 }
 
@@ -95,17 +95,17 @@ func (j *job) run(ctx context.Context, r *record) error {
 	if err != nil || now.running() {
 		return err
 	}
+	args, err := argsOf(r)
+	if err != nil {
+		return err
+	}
 	if now.status != client.Created {
 		if now.status != "" {
 			if err := j.end(ctx, r, r.Own.Container, 0); err != nil {
 				return err
 			}
 		}
-		args, err := argsOf(r)
-		if err == nil {
-			err = j.hasVolumes(ctx, args)
-		}
-		if err != nil {
+		if err := j.hasVolumes(ctx, args); err != nil {
 			return err
 		}
 		if err := demote(ctx, j, r); err != nil {
@@ -123,6 +123,9 @@ func (j *job) run(ctx context.Context, r *record) error {
 	}
 	task, err := j.task(ctx, r.Own.Container)
 	if err != nil {
+		return err
+	}
+	if err := checkCreated(ctx, j, r.Own.Container, task.Pid(), args); err != nil {
 		return err
 	}
 	if r.Own.Ending != nil { // a reboot ended the process
