@@ -143,6 +143,9 @@ func leave(ctx context.Context, j *job, r *record, limit time.Duration) error {
 	if err := stopSharing(ctx, j, r); err != nil {
 		return err
 	}
+	if j.keeps && r.Own.Ending != nil { // an earlier call has waited for them
+		return nil
+	}
 	drain(ctx, j, ownerOf(r), limit)
 	return nil
 }
@@ -157,11 +160,15 @@ func stopSharing(ctx context.Context, j *job, r *record) error {
 	return setReadiness(ctx, j.Driver, r, sal.NotReady)
 }
 
-// drain waits until an owner that gets no new connections has no open ones, at most limit.
+// drain waits until an owner that gets no new connections has no open ones, at most limit. In Keep it waits at most
+// keepPatience.
 func drain(ctx context.Context, j *job, owner sal.Owner, limit time.Duration) {
 	publishing, ok := j.Networks.(sal.Publishing)
 	if !ok {
 		return
+	}
+	if j.keeps {
+		limit = min(limit, keepPatience)
 	}
 	for end, said := time.Now().Add(limit), false; time.Now().Before(end); said = true {
 		if sleep.For(ctx, drainPause) != nil { // also for packets that are on their way

@@ -93,6 +93,35 @@ func TestSharedPortFollowsHealth(t *testing.T) {
 	}
 }
 
+// A project must not delay the maintenance of other resources by open connections.
+func TestKeepWaitsForNoConnection(t *testing.T) {
+	t.Parallel()
+	b := newPublishing(t)
+	args := replica("a")
+	args["command"] = []any{"sh", "-c", `trap "" TERM; while :; do nc -l -p 80 -e sleep 1000; done`}
+	args["grace_seconds"] = int64(3600)
+	delete(args, "health")
+	b.must("container.create", "a", args)
+	held, err := b.dial(8080)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer held.Close()
+	request := b.request("container.delete", "a", nil, nil)
+	b.interrupted(request, "set the readiness")
+	for range 3 {
+		began := time.Now()
+		drift, err := b.driver.Keep(t.Context(), request.Resource)
+		if err != nil || len(drift) != 1 || drift[0].Mended || !strings.Contains(drift[0].What, "may run until") {
+			t.Errorf("%+v, %v", drift, err)
+		}
+		if took := time.Since(began); took >= drainLimit {
+			t.Errorf("it took %s", took)
+		}
+	}
+	b.must("container.delete", "a", map[string]any{"grace_seconds": int64(1)})
+}
+
 // changesOfHealth changes the health of containers a, b and c. a is unhealthy before and after it.
 func changesOfHealth(b publishing) {
 	b.Helper()
