@@ -132,6 +132,7 @@ func changeFiles(ctx context.Context, j *job, r *record, args *catalog.Container
 	if err := writeMasks(j, r.Own.Container, args, earlier); err != nil {
 		return sal.HostError("write the files of "+r.Resource.String(), err)
 	}
+	j.health.Interrupt(j.Resource) // a probe that began before does not know the new secrets
 	dir, signal := filesDir(j.Driver, r.Resource, r.Own.Container), false
 	for i, f := range files {
 		if !all && old.Files[f.Path].Text.Equal(args.Files[f.Path].Text) {

@@ -381,6 +381,38 @@ func (b *fixture) layerOf(name string) string {
 	return ""
 }
 
+// A probe that began before a change of a secret does not show the new one.
+func TestProbeShowsNoChangedSecret(t *testing.T) {
+	t.Parallel()
+	b := newFixture(t, "")
+	asks := func(version int, value string) {
+		t.Helper()
+		args := withFiles(map[string]any{"/run/secrets/db": map[string]any{
+			"text": map[string]any{"secret": fmt.Sprint("db@", version)}, "on_change": "none",
+		}})
+		args["health"] = map[string]any{"retries": int64(1), "interval_seconds": int64(15), "timeout_seconds": int64(15), "command": []any{
+			"sh", "-c", "[ -e /slow ] || exit 0; touch /begun; while [ -e /slow ]; do sleep .1; done; cat /run/secrets/db; exit 1",
+		}}
+		secrets := map[catalog.Secret]string{catalog.Secret(fmt.Sprint("db@", version)): value}
+		if _, err := b.driver.Do(t.Context(), b.request("container.create", "web", args, secrets)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	asks(1, "f1rst")
+	b.sh("web", "touch /slow")
+	resource := saltest.Resource(writ.KindContainer, "web")
+	b.runs()
+	layer := b.layerOf("web")
+	b.eventually("a probe has begun", func() bool { _, err := os.Stat(filepath.Join(layer, "begun")); return err == nil })
+	asks(2, "s3cond")
+	b.sh("web", "rm /slow")
+	b.eventually("the probe has ended", func() bool { _, runs := b.driver.probing.Load(resource.HostName()); return !runs })
+	if drift, err := b.driver.Keep(t.Context(), resource); err != nil || len(drift) > 0 {
+		t.Errorf("%+v, %v", drift, err)
+	}
+	b.must("container.delete", "web", nil)
+}
+
 // A runner that ended after it had made a process has not checked its files.
 func TestCreatedProcessIsCheckedBeforeItStarts(t *testing.T) {
 	b := newFixture(t, "")
