@@ -54,7 +54,8 @@ func execCommand(env *cli.Env) *cobra.Command {
 		Short: "Run a program in a container, print its output and end with its exit code",
 		Long: `Runs a program in a running container, with the user, directory and environment of the container. It prints
 the output when the program has ended, and ends with its exit code. The words after -- are not passed to a shell. A
-deployment stands for its container, if it has only one.
+deployment stands for its container, if it has only one. If that is not named after the deployment, as web or web-1, the
+command asks first.
 
 It is not a terminal: the program gets no input, and its output is printed at its end. At most the last 24 KiB of each
 output are kept.
@@ -146,6 +147,9 @@ func execute(ctx context.Context, env *cli.Env, what string, command []string, f
 	if err != nil {
 		return err
 	}
+	if err := agreeToContainer(env, what, deployment, container); err != nil {
+		return err
+	}
 	by, err := c.Person(ctx, roster)
 	if err != nil {
 		return err
@@ -175,6 +179,21 @@ func execute(ctx context.Context, env *cli.Env, what string, command []string, f
 		env.Note("… in container/%s", container.Name)
 	}
 	return runProgram(ctx, t, container.Name)
+}
+
+// agreeToContainer asks the user about a container that the coordinator has chosen for a deployment. The supervisor
+// refuses a container of another deployment, but not one without a deployment. A name that begins with the name of the
+// deployment needs no question.
+func agreeToContainer(env *cli.Env, what, deployment string, container writ.ResourceID) error {
+	if what != deployment || container.Name == deployment || strings.HasPrefix(container.Name, deployment+"-") {
+		return nil
+	}
+	hint := fmt.Sprintf("name the container: writ exec container/%s -- COMMAND", container.Name)
+	if !env.Interactive() {
+		return writ.Errorf(writ.CodeUsage, "the container %s is not named after the deployment %s, and the command cannot ask here",
+			container.Name, deployment).WithHint("%s", hint)
+	}
+	return cli.ConfirmSigning(env, fmt.Sprintf("run the program in container/%s", container.Name), hint)
 }
 
 // runProgram runs the task of a program, prints its output and returns its exit code as an error.

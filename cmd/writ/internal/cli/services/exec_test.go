@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"strings"
 	"testing"
+
+	"writ"
 )
 
 func TestOutputsOfProgramArePrinted(t *testing.T) {
@@ -19,5 +21,28 @@ func TestOutputsOfProgramArePrinted(t *testing.T) {
 	want := "warning: the beginning of its output is missing: the last 24 KiB are kept\na \uFFFD[2Jwarning\n"
 	if got := said.String(); got != want {
 		t.Errorf("it says %q, want %q", got, want)
+	}
+}
+
+// The coordinator chooses the container of a deployment, so a name that does not fit needs consent.
+func TestUnrelatedContainerNeedsConsent(t *testing.T) {
+	t.Parallel()
+	var out, said bytes.Buffer
+	env := quietEnv(&out, &said)
+	for _, tt := range []struct {
+		what, deployment, container string
+		want                        writ.Code
+	}{
+		{"web", "web", "web", ""},
+		{"web", "web", "web-1", ""},
+		{"web", "web", "website", writ.CodeUsage},
+		{"web", "web", "db", writ.CodeUsage},
+		{"container/db", "web", "db", ""},
+		{"container/db", "", "db", ""},
+	} {
+		container := writ.ResourceID{Kind: writ.KindContainer, Name: tt.container}
+		if err := agreeToContainer(env, tt.what, tt.deployment, container); writ.CodeOf(err) != tt.want {
+			t.Errorf("%s: %v", tt.what, err)
+		}
 	}
 }
