@@ -2,6 +2,7 @@ package netdev
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -10,6 +11,7 @@ import (
 	"slices"
 
 	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
 	"writ"
@@ -445,29 +447,50 @@ func (p publisher) connections(r *sal.Record[holding]) (n int, err error) {
 	defer back()
 	_, guest := r.Own.Link.ends()
 	for _, family := range []uint8{unix.AF_INET, unix.AF_INET6} {
-		sockets, err := netlink.SocketDiagTCP(family)
-		if err != nil {
-			return 0, err
-		}
-		for _, s := range sockets {
-			local, _ := netip.AddrFromSlice(s.ID.Source)
-			if isOpen(s.State) && (local.Unmap() == guest[0].Addr() || local == guest[1].Addr()) {
+		err := eachOpen(family, func(local netip.Addr) {
+			if local.Unmap() == guest[0].Addr() || local == guest[1].Addr() {
 				n++
 			}
+		})
+		if err != nil {
+			return 0, err
 		}
 	}
 	return n, nil
 }
 
-// isOpen reports whether a socket may still have to send something: it is being opened, is open, or is being closed and
-// waits for an acknowledgement.
-func isOpen(state uint8) bool {
-	switch state {
-	case netlink.TCP_SYN_RECV, netlink.TCP_ESTABLISHED, netlink.TCP_CLOSE_WAIT, netlink.TCP_FIN_WAIT1, netlink.TCP_LAST_ACK,
-		netlink.TCP_CLOSING:
+// openStates are the states of a socket that may still have to send something: it is being opened, is open, or is being
+// closed and waits for an acknowledgement.
+const openStates = 1<<netlink.TCP_SYN_RECV | 1<<netlink.TCP_NEW_SYN_REC | 1<<netlink.TCP_ESTABLISHED |
+	1<<netlink.TCP_CLOSE_WAIT | 1<<netlink.TCP_FIN_WAIT1 | 1<<netlink.TCP_LAST_ACK | 1<<netlink.TCP_CLOSING
+
+// Sizes of inet_diag_req_v2 and inet_diag_msg of linux/inet_diag.h, in bytes.
+const (
+	diagRequest = 56
+	diagMessage = 72
+)
+
+// eachOpen calls do with the local address of each TCP socket of this network namespace in one of openStates. It stores
+// no socket, because a hostile program may have millions.
+func eachOpen(family uint8, do func(local netip.Addr)) error {
+	body := make([]byte, diagRequest)
+	body[0], body[1] = family, unix.IPPROTO_TCP
+	binary.NativeEndian.PutUint32(body[4:], openStates)
+	request := nl.NewNetlinkRequest(nl.SOCK_DIAG_BY_FAMILY, unix.NLM_F_DUMP)
+	request.AddRawData(body)
+	return request.ExecuteIter(unix.NETLINK_INET_DIAG, nl.SOCK_DIAG_BY_FAMILY, func(msg []byte) bool {
+		const from = 8 // after family, state, timer, retransmissions and both ports
+		size := net.IPv4len
+		if len(msg) < diagMessage {
+			return true
+		}
+		if msg[0] == unix.AF_INET6 {
+			size = net.IPv6len
+		}
+		local, _ := netip.AddrFromSlice(msg[from : from+size])
+		do(local)
 		return true
-	}
-	return false
+	})
 }
 
 // isListening reports whether a process of this network namespace has a port at an address. It tries to use the port

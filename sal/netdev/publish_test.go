@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -392,6 +393,44 @@ func TestPublishedPortIsRepaired(t *testing.T) {
 	}
 	if !x.isCutOff(x.Netns, "127.0.0.1", 8000) {
 		t.Error("a port that its operator closed is open")
+	}
+}
+
+// A hostile program may have millions of sockets. To count the open connections of its published ports needs no memory
+// for each.
+func TestCountOfConnectionsNeedsLittleMemory(t *testing.T) {
+	x := newPublishing(t)
+	g := x.server("web", []catalog.Publish{tcp(8000, 81)})
+	const many = 2000
+	testenv.InNetns(t, g.netns, func() error {
+		l, err := net.Listen("tcp", "127.0.0.1:7000")
+		if err != nil {
+			return err
+		}
+		t.Cleanup(func() { _ = l.Close() })
+		for range many {
+			c, err := net.Dial("tcp", "127.0.0.1:7000")
+			if err != nil {
+				return err
+			}
+			t.Cleanup(func() { _ = c.Close() })
+			if c, err = l.Accept(); err != nil {
+				return err
+			}
+			t.Cleanup(func() { _ = c.Close() })
+		}
+		return nil
+	})
+	x.held(g, 8000)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	n, err := x.Publisher().Connections(t.Context(), g.owner)
+	runtime.ReadMemStats(&after)
+	if n != 1 || err != nil {
+		t.Errorf("it has %d connections, %v", n, err)
+	}
+	if used := after.TotalAlloc - before.TotalAlloc; used > 2*many*200 {
+		t.Errorf("it allocated %d bytes for %d sockets", used, 2*many)
 	}
 }
 
