@@ -26,13 +26,26 @@ type realNode struct {
 	dir     string
 	name    string
 	token   string
-	way     queue.Queue  // to the sim's queue; straight there if nil
-	drivers []sal.Driver // simulated ones if nil
-	clock   *clock       // that of the sim if nil
-	open    opening.List // ports that simulated drivers open
+	way     queue.Queue              // to the sim's queue; straight there if nil
+	drivers []sal.Driver             // simulated ones if nil
+	clock   *clock                   // that of the sim if nil
+	open    opening.List             // ports that simulated drivers open
+	about   func(d *writ.NodeDriver) // changes the descriptions of simulated drivers if it is not nil
 	runner  *runner.Runner
 	stop    context.CancelFunc
 	ended   chan error
+}
+
+// describedAs is a simulated driver with another description.
+type describedAs struct {
+	*simulated.Driver
+	change func(d *writ.NodeDriver)
+}
+
+func (d describedAs) Describe() writ.NodeDriver {
+	about := d.Driver.Describe()
+	d.change(&about)
+	return about
 }
 
 // realNode joins the sim and serves until the test ends.
@@ -65,7 +78,11 @@ func (n *realNode) start() {
 		if err != nil {
 			t.Fatal(err)
 		}
-		drivers = append(drivers, d)
+		if n.about == nil {
+			drivers = append(drivers, d)
+			continue
+		}
+		drivers = append(drivers, describedAs{d, n.about})
 	}
 	if n.drivers == nil {
 		drivers = append(drivers, &host.Driver{Dir: n.dir, Drivers: about})

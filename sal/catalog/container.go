@@ -48,7 +48,13 @@ type ContainerSettings struct {
 	StopSignal string `writ:"stop_signal,mutable,enum=TERM|INT|QUIT|HUP|USR1|USR2|WINCH|PWR|RTMIN+3" help:"asks it to end"`
 
 	Ulimits Ulimits `writ:"ulimits,mutable" help:"limits of each of its processes"`
+
+	Init bool `writ:"init,mutable" help:"runs its program below an init process, which reaps zombies"`
 }
+
+// InitPath is the path of the init process in a container. It is in a directory that the runtime makes, so the image
+// need not have it.
+const InitPath = "/dev/init"
 
 // Ulimits limits each process of a container, as setrlimit(2) does. Without a value, the limit of the node's containerd
 // applies. The maximum of NoFile is Linux' default of fs.nr_open.

@@ -98,6 +98,8 @@ func UselessMount(path string) string {
 		return "it contains files of the kernel"
 	case isBelow(path, "/etc/hosts"), isBelow(path, "/etc/resolv.conf"):
 		return "the node writes this file in each container"
+	case isBelow(path, InitPath):
+		return "it is the path of the init process"
 	}
 	return ""
 }

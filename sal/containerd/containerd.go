@@ -32,6 +32,7 @@ import (
 	"writ/sal/catalog"
 	"writ/sal/containerd/health"
 	"writ/sal/containerd/imagestore"
+	"writ/sal/containerd/initprogram"
 	"writ/sal/containerd/registry"
 )
 
@@ -56,9 +57,11 @@ type Driver struct {
 	// IDs are user and group numbers of this host; each container gets userns.Many of them. If nil or off, containers
 	// use the host's.
 	IDs      *confine.Accounts
-	IDsAsked bool          // IDs were requested explicitly: no container is made without
-	Grace    time.Duration // time limit for a container to end when it is deleted or replaced; 0 means 10 s
-	Log      *slog.Logger  // used by Run, which requires it
+	IDsAsked bool // IDs were requested explicitly: no container is made without
+	// InitProgram is the path of the init program for containers; "" selects one of initprogram.Packaged.
+	InitProgram string
+	Grace       time.Duration // time limit for a container to end when it is deleted or replaced; 0 means 10 s
+	Log         *slog.Logger  // used by Run, which requires it
 	// Step is called before every single change of the host. Tests use it to stop the driver there. May be nil.
 	Step Steps
 
@@ -133,9 +136,12 @@ var (
 	_ sal.Gauged  = (*Driver)(nil)
 )
 
-// Describe names the driver.
+// Describe names the driver, and reports whether the host has an init program.
 func (d *Driver) Describe() writ.NodeDriver {
-	return writ.NodeDriver{Module: "container", Name: "containerd", Detail: "containerd at " + d.address()}
+	_, err := initprogram.Find(d.InitProgram)
+	return writ.NodeDriver{
+		Module: "container", Name: "containerd", Detail: "containerd at " + d.address(), Init: err == nil,
+	}
 }
 
 // Observe returns the state of a container.

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"writ/sal/containerd/initprogram"
 	"writ/sal/needs"
 )
 
@@ -40,6 +41,10 @@ func (d *Driver) Needs() []needs.Need {
 		{
 			Name: "users of their own", Use: "root in a container is root of the host with few rights", Fix: idsFix,
 			Look: func(ctx context.Context) (string, error) { return d.mappable.check(ctx, &d.Connection, d.IDs, d.Dir) },
+		},
+		{
+			Name: "an init program", Use: "containers with init are refused", Fix: initprogram.Fix,
+			Look: func(context.Context) (string, error) { return initprogram.Find(d.InitProgram) },
 		},
 		{
 			Name: "networks on this host", Use: "containers are on no network", Fix: "see the needs of networks",

@@ -25,6 +25,7 @@ import (
 	"writ/sal/catalog"
 	"writ/sal/containerd/health"
 	"writ/sal/containerd/imagestore"
+	"writ/sal/containerd/initprogram"
 	"writ/sal/containerd/registry"
 	"writ/sal/containerd/runtimespec"
 )
@@ -54,6 +55,7 @@ type plan struct {
 	env      []string
 	mounts   []specs.Mount
 	files    []*runtimespec.File // in the order of their paths
+	init     string              // path of the init program on the host; "" for none
 
 	imageCheck []string // command of the image's health check, if the request asks for it; known when it is unpacked
 }
@@ -77,6 +79,11 @@ func (j *job) plan(ctx context.Context) (*plan, error) {
 	}
 	if p.files, err = filesIn(args); err != nil {
 		return nil, err
+	}
+	if args.Init {
+		if p.init, err = initprogram.Require(j.InitProgram); err != nil {
+			return nil, err
+		}
 	}
 	p.env, err = variables(args.Env)
 	return p, err
@@ -264,13 +271,19 @@ func (j *job) spec(r *record, p *plan, image client.Image) []oci.SpecOpts {
 	if len(r.Own.Nameservers) > 0 { // the image's own file comes from its build host
 		mounts = append(mounts, ours("resolv.conf"))
 	}
+	if p.init != "" {
+		mounts = append(mounts, runtimespec.InitMount(p.init))
+	}
 	over := runtimespec.Overrides{User: p.args.User, Dir: p.args.Workdir}
 	options := []oci.SpecOpts{runtimespec.WithImageConfig(image, over, r.Own.IDs != 0)}
 	if len(p.args.Command) > 0 {
 		options = append(options, oci.WithProcessArgs(p.args.Command...))
 	}
+	options = append(options, runtimespec.RequireProgram)
+	if p.init != "" {
+		options = append(options, runtimespec.WithInit)
+	}
 	options = append(options,
-		runtimespec.RequireProgram,
 		oci.WithEnv(p.env),
 		runtimespec.RequireStartable,
 		oci.WithHostname(r.Resource.Name),
@@ -311,6 +324,33 @@ func (j *job) volumes(r *record, p *plan) []specs.Mount {
 		}
 	}
 	return all
+}
+
+// renewInit updates the init program in the spec of a container before a start, because the program of the host may have
+// another path. A container without an init process is unchanged.
+func renewInit(ctx context.Context, j *job, r *record, args *catalog.ContainerCreate) error {
+	if !args.Init {
+		return nil
+	}
+	program, err := initprogram.Require(j.InitProgram)
+	if err != nil {
+		return err
+	}
+	c, err := j.daemon.LoadContainer(ctx, r.Own.Container)
+	if err != nil {
+		return failed("find the container", err)
+	}
+	spec, err := c.Spec(ctx)
+	if err != nil {
+		return failed("inspect the container", err)
+	}
+	i := slices.IndexFunc(spec.Mounts, func(m specs.Mount) bool { return m.Destination == catalog.InitPath })
+	if i < 0 || spec.Mounts[i].Source == program {
+		return nil
+	}
+	spec.Mounts[i].Source = program
+	j.Step.step("change the init program")
+	return failed("change the init program", c.Update(ctx, client.UpdateContainerOpts(client.WithSpec(spec))))
 }
 
 // reconnect updates the network namespace in the spec of a container if its path has changed.

@@ -108,6 +108,9 @@ func (j *job) run(ctx context.Context, r *record) error {
 		if err := j.hasVolumes(ctx, args); err != nil {
 			return err
 		}
+		if err := renewInit(ctx, j, r, args); err != nil {
+			return err
+		}
 		if err := demote(ctx, j, r); err != nil {
 			return err
 		}

@@ -85,6 +85,9 @@ func refuse(r Request, c Candidate) (against writ.NodeVerdict, later bool) {
 			return unsuitable(writ.VerdictNoEngine, reason), false
 		}
 	}
+	if r.Init && c.LacksInit() {
+		return unsuitable(writ.VerdictNoDriver, noInit), false
+	}
 	for _, name := range slices.Sorted(maps.Keys(r.Labels)) {
 		if has, ok := c.Labels[name]; !ok || has != r.Labels[name] {
 			label := name + "=" + r.Labels[name]

@@ -30,6 +30,11 @@ func TestChooseTakesTheBestNodeAndExplainsOthers(t *testing.T) {
 		s.Open = 3
 		s.Drivers = []writ.NodeDriver{{Module: "herodb", Engines: []writ.Engine{{Name: "redis-server", Version: "7.0.15"}, {Name: "hero_redis", Refused: "it shows its secret"}}}}
 	})
+	containers := func(init, simulated bool) func(*Candidate) {
+		return func(s *Candidate) {
+			s.Drivers = []writ.NodeDriver{{Module: "container", Init: init, Simulated: simulated}}
+		}
+	}
 	cordoned := func(s *Candidate) { s.Scheduling = writ.SchedulingCordoned }
 	sized := func(s *Candidate) { s.Capacity = writ.Capacity{CPUs: 16, MemoryMiB: 8192, DiskGiB: 100} }
 	for _, tt := range []struct {
@@ -66,6 +71,10 @@ func TestChooseTakesTheBestNodeAndExplainsOthers(t *testing.T) {
 		{"NoReturnMakesItLarger", Request{Need: writ.Capacity{CPUs: 17}}, []Candidate{node("a", sized, func(s *Candidate) { s.Liveness = writ.LivenessSilent }), node("b", sized, cordoned)},
 			Decision{}, "a, b: each is too small: has 16 CPUs in all, 17 needed"},
 		{"UnheardMayBeLarger", Request{Need: writ.Capacity{CPUs: 17}}, []Candidate{node("a", func(s *Candidate) { s.Liveness = writ.LivenessSilent })}, Decision{Later: true}, "a: is silent"},
+		{"OnlyOneHasAnInitProgram", Request{Init: true}, []Candidate{node("a", containers(false, false)), node("b", containers(true, false))}, Decision{Node: "b-id"}, ""},
+		{"SimulatedContainersNeedNoInitProgram", Request{Init: true}, []Candidate{node("a", containers(false, true))}, Decision{Node: "a-id"}, ""},
+		{"NoInitProgram", Request{Init: true}, []Candidate{node("a", containers(false, false))}, Decision{}, "a: has no init program for containers"},
+		{"NoInitProgramNeeded", Request{}, []Candidate{node("a", containers(false, false))}, Decision{Node: "a-id"}, ""},
 		{"NoLabel", Request{Labels: map[string]string{"disk": "ssd"}}, []Candidate{node("a")}, Decision{}, "a: has no label disk=ssd"},
 		{"OneMayComeBack", small, []Candidate{node("a", func(s *Candidate) { s.Liveness = writ.LivenessLost }), node("b", func(s *Candidate) { s.Free = writ.Capacity{} })},
 			Decision{Later: true}, "a: is lost; b: has 0 CPUs free, 1 needed"},

@@ -45,6 +45,18 @@ func NoCapacity(r Request, d Decision) *writ.Error {
 	}
 }
 
+// noInit is the reason against a node without an init program.
+const noInit = "has no init program for containers"
+
+// InitError returns the error of a call whose container is on a node and cannot have an init process there, or nil.
+func InitError(c Candidate) *writ.Error {
+	if !c.LacksInit() {
+		return nil
+	}
+	return writ.Errorf(writ.CodeNoCapacity, "%s %s", c.Name, noInit).
+		WithHint("omit init, or ask the operator of the node to install the package catatonit and to restart the runner")
+}
+
 // reasonOf returns the reason why all of these nodes are unsuitable. It groups the nodes by cause. If there are too
 // many causes, it keeps the ones with the most nodes.
 func reasonOf(unsuitable []writ.NodeVerdict) writ.Reason {

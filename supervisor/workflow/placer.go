@@ -191,6 +191,7 @@ func (t *placer) addTo(w *groupRequest, c *journal.Call) error {
 			return err
 		}
 		w.Ports = append(w.Ports, portsOf(op, c, have)...)
+		w.Init = w.Init || needsInit(c, have)
 		w.Need = w.Need.Plus(c.Need)
 	}
 	w.Node = cmp.Or(c.Options.Node, w.Node)
@@ -299,7 +300,7 @@ func (t *placer) checkGrowth(group []*journal.Call) error {
 		if !known || !t.isClaimed(c) {
 			continue
 		}
-		if refused, err := t.refusePorts(c, t.candidates[i]); refused || err != nil {
+		if refused, err := t.refuseOn(c, t.candidates[i]); refused || err != nil {
 			if err != nil {
 				return err
 			}
@@ -345,14 +346,18 @@ func failGrowth(t *placer, c *journal.Call, on placement.Candidate) error {
 		WithHint("the %s stays on its node: %s", c.Resource(), hint))
 }
 
-// refusePorts fails a call that publishes ports that its resource cannot have on its node, and reports whether it did.
-func (t *placer) refusePorts(c *journal.Call, on placement.Candidate) (bool, error) {
+// refuseOn fails a call that asks for ports or an init process that its resource cannot have on its node, and reports
+// whether it did.
+func (t *placer) refuseOn(c *journal.Call, on placement.Candidate) (bool, error) {
 	op, _ := catalog.Lookup(c.Operation)
 	have, err := t.records.Resource(c.Resource())
 	if err != nil {
 		return false, err
 	}
 	refused := placement.PortError(portsOf(op, c, have), on)
+	if refused == nil && needsInit(c, have) {
+		refused = placement.InitError(on)
+	}
 	if refused == nil {
 		return false, nil
 	}

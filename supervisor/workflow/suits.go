@@ -81,6 +81,11 @@ func portsOf(op *catalog.Operation, c *journal.Call, have *journal.Resource) []p
 	return slices.DeleteFunc(published.In(c.Args["publish"]), func(p placement.PortRequest) bool { return held[p.Port] })
 }
 
+// needsInit reports whether a call asks for an init process that its container does not have yet.
+func needsInit(c *journal.Call, have *journal.Resource) bool {
+	return c.Kind == writ.KindContainer && c.Args["init"] == true && (have == nil || have.Args["init"] != true)
+}
+
 // addPorts sets the published ports of the candidates that the calls to place may publish, too.
 func addPorts(t *Step, records placementReader, candidates []placement.Candidate) error {
 	wanted := make(map[placement.Port]bool)

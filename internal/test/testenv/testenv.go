@@ -61,6 +61,7 @@ var Tools = []Tool{
 	{Name: "ctr", Package: "containerd"},
 	{Name: "runc", Dirs: "/usr/sbin", Package: "runc"},
 	{Name: "busybox", Package: "busybox-static"},
+	{Name: "catatonit", Package: "catatonit"},
 	{Name: "docker-registry", Package: "docker-registry"},
 	{
 		Name:    "schemathesis",

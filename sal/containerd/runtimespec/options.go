@@ -6,6 +6,7 @@ package runtimespec
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/containerd/containerd/v2/core/containers"
@@ -23,6 +24,18 @@ func RequireProgram(_ context.Context, _ oci.Client, _ *containers.Container, s 
 			WithHint("set command: [\"program\", …]")
 	}
 	return nil
+}
+
+// WithInit starts the init process of InitMount, which starts the program of the container.
+func WithInit(_ context.Context, _ oci.Client, _ *containers.Container, s *oci.Spec) error {
+	s.Process.Args = slices.Concat([]string{catalog.InitPath, "--"}, s.Process.Args)
+	return nil
+}
+
+// InitMount returns the mount of the init program of the host.
+func InitMount(program string) specs.Mount {
+	return specs.Mount{Destination: catalog.InitPath, Type: "bind", Source: program,
+		Options: []string{"bind", "nosuid", "nodev", "ro"}}
 }
 
 // WithLimits replaces the limits of each process. It removes containerd's limit of 1,024 open files, which is too low

@@ -53,7 +53,7 @@ var words = map[string]string{
 	"DIGEST":      "plan",
 	"DIRECTORY":   "data dir image-dir modules packages profile redis-tls-dir",
 	"ENGINE":      "engines",
-	"FILE":        "beside config cpuprofile credential disk file firmware image junit kernel log machines output params program recipe redis-ca redis-cert redis-key roster serials stub summary tls-cert tls-key token-file webhooks",
+	"FILE":        "beside config container-init cpuprofile credential disk file firmware image junit kernel log machines output params program recipe redis-ca redis-cert redis-key roster serials stub summary tls-cert tls-key token-file webhooks",
 	"FINGERPRINT": "fingerprint only",
 	"FORMAT":      "log-format",
 	"HOST":        "allowed-host",

@@ -168,6 +168,7 @@ and the supervisor may keep running. Every supervisor also searches for such run
 	c.Flags().StringVar(&host.ContainerIDs, "container-ids", "", serve.ContainerIDs)
 	serve.ImageFlags(c, &host)
 	serve.EnginesFlag(c, &host)
+	serve.InitFlag(c, &host)
 	serve.NameserverFlag(c, &host)
 	cli.FromEnvironment(c.Flags(), "data", "containerd", "firmware", "process-users", "container-ids")
 	return c

@@ -162,6 +162,9 @@ func nodeText(n writ.Node, next why.Step) string {
 		}
 	}
 	for _, d := range n.Drivers {
+		if d.Init {
+			b.WriteString("  containers can have an init process\n")
+		}
 		for _, open := range d.Opens {
 			fmt.Fprintf(&b, "  ports that may be published: %s\n", terminal.Clean(open))
 		}

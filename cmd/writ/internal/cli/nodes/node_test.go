@@ -64,6 +64,18 @@ func TestANodeShowsWhichEnginesItDoesNotUse(t *testing.T) {
 	}
 }
 
+func TestNodeShowsItsPartsForContainers(t *testing.T) {
+	about := []writ.NodeDriver{{Module: "container", Name: "containerd", Init: true}}
+	text := nodeText(writ.Node{Name: "n1", Health: writ.Health{Drivers: about}}, why.Step{})
+	if want := "  containers can have an init process\n"; !strings.Contains(text, want) {
+		t.Errorf("it does not say %q:\n%s", want, text)
+	}
+	about[0].Init = false
+	if text := nodeText(writ.Node{Name: "n1", Health: writ.Health{Drivers: about}}, why.Step{}); strings.Contains(text, "init") {
+		t.Errorf("without an init program:\n%s", text)
+	}
+}
+
 func TestANodeSaysWhatToDoAboutADamagedRecord(t *testing.T) {
 	text := nodeText(writ.Node{Name: "n1", Liveness: writ.LivenessReady, LastBeat: time.Now(), Findings: writ.Findings{Orphans: []writ.Orphan{
 		{Module: "volume", Kind: writ.OrphanDamaged, Name: "/data/records/vx.json"}, {Module: "network", Kind: "tap", Name: "p1-0"},

@@ -34,6 +34,7 @@ func DriverFlags(c *cobra.Command, drivers *runnerd.Drivers, speed *float64, hos
 	cli.InRange(c.Flags(), "image-disk", &host.ImageGiB, 0, cli.Most)
 	c.Flags().StringVar(&host.ProcessUsers, "process-users", "", ProcessUsers)
 	c.Flags().StringVar(&host.ContainerIDs, "container-ids", "", ContainerIDs)
+	InitFlag(c, host)
 	ImageFlags(c, host)
 	EnginesFlag(c, host)
 	NameserverFlag(c, host)
@@ -56,6 +57,14 @@ func ImageFlags(c *cobra.Command, host *runnerd.HostConfig) {
 			"Without it, images come from the "+
 			"internet only")
 	cli.FromEnvironment(c.Flags(), "image-dir", "image-allow", "registry")
+}
+
+// InitFlag adds the flag for the init program of containers.
+func InitFlag(c *cobra.Command, host *runnerd.HostConfig) {
+	c.Flags().StringVar(&host.ContainerInit, "container-init", "",
+		"with --drivers host: static program that is the first process of containers with init. "+
+			"By default: catatonit, tini-static or docker-init of a package")
+	cli.FromEnvironment(c.Flags(), "container-init")
 }
 
 // NameserverFlag adds the flag for the nameservers of containers and machines.

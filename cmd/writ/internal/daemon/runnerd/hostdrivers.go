@@ -52,6 +52,8 @@ type HostConfig struct {
 	// ContainerIDs is the range of user numbers for containers, userns.Many for each; "none" means the host's users. If
 	// empty, rarely used numbers are chosen where that is possible.
 	ContainerIDs string
+	// ContainerInit is the path of the init program for containers. If empty, it is one of initprogram.Packaged.
+	ContainerInit string
 	// Engines lists the engines for new databases, best first. If empty, all engines of the host that protect their
 	// secret are used.
 	Engines []string
@@ -94,7 +96,8 @@ func newHost(c driverConfig, dir string) *hostDrivers {
 		Images:     h.storage.images, Volumes: h.storage.volumes,
 		Registries: registry.Source{Policy: c.registries(), Allow: c.Host.imageRanges(), Log: c.Log},
 		Budget:     imagestore.Budget{Dir: dir, Max: c.Host.ImageGiB << 30},
-		IDs:        c.containerIDs(), IDsAsked: c.Host.ContainerIDs != "", Log: c.Log, Step: failpoint.Step("container"),
+		IDs:        c.containerIDs(), IDsAsked: c.Host.ContainerIDs != "", InitProgram: c.Host.ContainerInit,
+		Log: c.Log, Step: failpoint.Step("container"),
 	}
 	machines, databases := c.accounts(filepath.Dir(dir)).Halves()
 	if c.Host.ProcessUsers == "" && machines.Off == nil { // an explicit choice stays; the start of a process then fails
@@ -146,6 +149,10 @@ func (c driverConfig) check() error {
 	}
 	if _, err := registry.ParsePolicy(c.Host.Registries); err != nil {
 		return err
+	}
+	if named := c.Host.ContainerInit; named != "" && !filepath.IsAbs(named) {
+		return writ.Errorf(writ.CodeUsage, "--container-init %q is not an absolute path", named).
+			WithHint("name the file, such as /usr/bin/catatonit")
 	}
 	if c.Host.silent() {
 		return nil
