@@ -144,7 +144,7 @@ func (h *onHost) traces(data string) string {
 // groupsOfContainers returns the control groups of the containers at the daemon.
 func (h *onHost) groupsOfContainers() (dirs []string) {
 	h.Helper()
-	ids, err := exec.Command("ctr", "-a", h.containers.Address, "-n", "writ", "containers", "ls", "-q").Output()
+	ids, err := exec.Command(testenv.Need(h, "ctr"), "-a", h.containers.Address, "-n", "writ", "containers", "ls", "-q").Output()
 	if err != nil {
 		h.Fatal(err)
 	}
