@@ -37,6 +37,12 @@ func (p *probes) probe(ctx context.Context, _ Subject) error {
 	return result
 }
 
+func (p *probes) times() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.count
+}
+
 func (p *probes) set(result error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -144,10 +150,8 @@ func TestUnknownResultChangesNothing(t *testing.T) {
 		if s, _ := b.State(web, "web-1"); s.Word != "healthy" {
 			t.Errorf("it is %+v", s)
 		}
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		if p.count < 3000 || p.count > 3600 {
-			t.Errorf("it was probed %d times", p.count)
+		if n := p.times(); n < 3000 || n > 3600 {
+			t.Errorf("it was probed %d times", n)
 		}
 	})
 }
@@ -242,11 +246,14 @@ func TestBookReportsChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b Book
 		p := &probes{}
+		var mu sync.Mutex
 		var reported []string
 		runBookTelling(t, &b, p.probe, func(_ context.Context, s Subject) {
 			b.Interrupt(s.Resource) // as an operation on the container would do
 			state, _ := b.State(s.Resource, s.Container)
+			mu.Lock()
 			reported = append(reported, state.Word)
+			mu.Unlock()
 			time.Sleep(15 * time.Second)
 		})
 		b.Began(subject)
@@ -254,11 +261,13 @@ func TestBookReportsChanges(t *testing.T) {
 			p.set(result)
 			time.Sleep(time.Minute)
 		}
+		mu.Lock()
+		defer mu.Unlock()
 		if diff := cmp.Diff([]string{"healthy", "unhealthy", "healthy"}, reported); diff != "" {
 			t.Error(diff)
 		}
-		if p.count < 25 {
-			t.Errorf("%d probes in five minutes", p.count)
+		if n := p.times(); n < 25 {
+			t.Errorf("%d probes in five minutes", n)
 		}
 	})
 }

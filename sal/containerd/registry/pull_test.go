@@ -488,15 +488,16 @@ func TestLongTokenIsRefused(t *testing.T) {
 	for name, method := range map[string]string{"without a login": http.MethodGet, "with a login": http.MethodPost} {
 		t.Run(name, func(t *testing.T) {
 			const all = 64 << 20
-			sent, wantsToken := 0, tokens(s.Host, "right")
+			var sent atomic.Int64
+			wantsToken := tokens(s.Host, "right")
 			s.Before(func(w http.ResponseWriter, r *http.Request) bool {
 				if r.URL.Path != "/token" || r.Method != method {
 					return wantsToken(w, r)
 				}
 				_, _ = io.WriteString(w, `{"token":"`)
-				for part := bytes.Repeat([]byte("a"), 64<<10); sent < all; {
+				for part := bytes.Repeat([]byte("a"), 64<<10); sent.Load() < all; {
 					n, err := w.Write(part)
-					if sent += n; err != nil {
+					if sent.Add(int64(n)); err != nil {
 						return true
 					}
 				}
@@ -511,8 +512,8 @@ func TestLongTokenIsRefused(t *testing.T) {
 			if writ.CodeOf(err) != writ.CodeUnreachable || !strings.Contains(err.Error(), outbound.ErrLong.Error()) {
 				t.Errorf("%v", err)
 			}
-			if sent >= all {
-				t.Errorf("%d MiB of the token were read", sent>>20)
+			if n := sent.Load(); n >= all {
+				t.Errorf("%d MiB of the token were read", n>>20)
 			}
 		})
 	}
