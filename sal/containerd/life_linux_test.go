@@ -619,6 +619,32 @@ func TestKeepRepairsContainersAndNamesOrphans(t *testing.T) {
 	b.must("container.delete", "web", nil)
 }
 
+// Promise: Secrets: The log of a container whose secrets containerd has lost is not shown.
+func TestLogIsNotShownWithoutSecrets(t *testing.T) {
+	b := newFixture(t, "")
+	args := map[string]any{
+		"image": "busybox", "command": []any{"sh", "-c", "echo $PASSWORD; exec sleep 1000"}, "env": map[string]any{"PASSWORD": aSecret},
+	}
+	request := b.request("container.create", "web", args, map[catalog.Secret]string{"db@1": "s3cr3t"})
+	if _, err := b.driver.Do(t.Context(), request); err != nil {
+		t.Fatal(err)
+	}
+	b.eventually("it writes", func() bool { return b.log("web") == "<secret db>\n" })
+	ctx, id := b.driver.in(t.Context()), request.Resource.HostName()+"-1"
+	j := &job{Driver: b.driver, daemon: b.driver.client, Request: request}
+	if err := j.end(ctx, nil, id, 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.driver.client.ContainerService().Delete(ctx, id); err != nil { // as `ctr containers rm`
+		t.Fatal(err)
+	}
+	if o, err := b.do("container.logs", "web", nil); writ.CodeOf(err) != writ.CodeDriverRefused {
+		t.Errorf("its log is %v, %v", o.Values["text"], err)
+	}
+	b.must("container.delete", "web", nil)
+	b.leftNothing("after the deletion")
+}
+
 // The removal of a process is interrupted at many different moments, like by the end of a runner. The daemon then stops
 // halfway: it has forgotten the process, but not its shim.
 func TestInterruptedRemovalIsFinished(t *testing.T) {

@@ -215,8 +215,9 @@ func secretsOf(ctx context.Context, j *job, r *record) (logfile.Secrets, error) 
 		return nil, nil
 	}
 	c, err := j.daemon.LoadContainer(ctx, r.Own.Container)
-	if gone(err) { // its secrets are gone as well
-		return nil, nil
+	if gone(err) { // only the daemon had the values of its secrets, and the log may contain them
+		return nil, writ.Errorf(writ.CodeDriverRefused, "containerd has lost %s, and with it the secrets to hide in its log",
+			r.Resource).WithHint("run the script that created it again")
 	}
 	if err != nil {
 		return nil, failed("find the container", err)

@@ -12,7 +12,6 @@ import (
 	"writ"
 	"writ/internal/sleep"
 	"writ/sal"
-	"writ/sal/catalog"
 	"writ/sal/logfile"
 )
 
@@ -286,13 +285,12 @@ func concludeUnasked(ctx context.Context, j *job, r *record) error {
 		return err
 	}
 	secrets, err := secretsOf(ctx, j, r)
-	if err != nil {
+	isLost := !now.known && writ.CodeOf(err) == writ.CodeDriverRefused
+	if err != nil && !isLost {
 		return err
 	}
-	o, known := catalog.Lookup(r.Operation)
-	maskable := now.known || len(secrets) > 0 || known && len(o.Args.Secrets(r.Spec)) == 0
 	_, err = conclude(ctx, j, r, func(log *logfile.Log) (string, error) {
-		if !maskable { // only the daemon had the values of its secrets
+		if isLost { // only the daemon had the values of its secrets
 			return "", nil
 		}
 		log.Secrets = secrets

@@ -423,6 +423,36 @@ func (b *fixture) exceedsLimit(name string) {
 	}
 }
 
+// The output of a program is not stored if containerd has lost the secrets in it.
+func TestOutputIsNotStoredWithoutSecrets(t *testing.T) {
+	b := newFixture(t, "")
+	args := batch("echo $A; exit 3")
+	args["check"], args["env"] = false, map[string]any{"A": map[string]any{"secret": "a@1"}}
+	secrets := map[catalog.Secret]string{"a@1": "s3cr3t"}
+	request := b.request("container.run", "migrate", args, secrets)
+	b.interrupted(request, "remove the process")
+	ctx, id := b.driver.in(t.Context()), request.Resource.HostName()+"-1"
+	daemon, err := b.driver.reach(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := (&job{Driver: b.driver, daemon: daemon, Request: request}).end(ctx, nil, id, 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := daemon.ContainerService().Delete(ctx, id); err != nil { // as `ctr containers rm`
+		t.Fatal(err)
+	}
+	b.exceedsLimit("migrate")
+	if drift := b.drift("migrate"); drift != "" {
+		t.Errorf("drift: %s", drift)
+	}
+	b.leftNothing("after its time limit")
+	o, err := b.driver.Do(t.Context(), request)
+	if err != nil || o.Values["stdout"] != "" || o.Values["exit_code"] != int64(3) || b.ran() != 1 {
+		t.Errorf("a later attempt: %v, %v, and it ran %d times", o.Values, err, b.ran())
+	}
+}
+
 // A program that ended while no call waited returns its result also after its time limit, without secrets.
 func TestForgottenResultIsReturned(t *testing.T) {
 	b := newFixture(t, "")
