@@ -84,10 +84,10 @@ func (p *Plan) describe(v any) string {
 			return "<" + label(p.Calls, seq) + ">"
 		}
 		if secret, ok := catalog.SecretOf(v); ok {
-			return "<secret " + string(secret) + ">" // with its version, because an update may change only that
+			return describeSecret(secret)
 		}
 		if text, ok := catalog.ComposedOf(v); ok {
-			return strconv.Quote(text.String())
+			return describeComposed(text)
 		}
 		var texts []string
 		for _, key := range slices.Sorted(maps.Keys(v)) {
@@ -97,6 +97,23 @@ func (p *Plan) describe(v any) string {
 	default:
 		return fmt.Sprint(v)
 	}
+}
+
+// describeSecret formats a secret with its version, because an update may change only that.
+func describeSecret(s catalog.Secret) string { return "<secret " + string(s) + ">" }
+
+// describeComposed formats a text with secrets as its parts. No text of a script looks like one of its secrets.
+func describeComposed(text catalog.Composed) string {
+	parts := make([]string, len(text))
+	for i, part := range text {
+		switch part := part.(type) {
+		case catalog.Secret:
+			parts[i] = describeSecret(part)
+		default:
+			parts[i] = strconv.Quote(fmt.Sprint(part))
+		}
+	}
+	return strings.Join(parts, " + ")
 }
 
 // KnownAfterText formats a value that is known after some calls.

@@ -128,7 +128,7 @@ container.create("web", {image: "web", env: {
 		t.Fatal(err)
 	}
 	shown := plan.Describe(plan.Calls[1].Args)
-	for _, want := range []string{"DB: (known after herodb store)", `KNOWN: "redis://:<secret db-password>@x"`} {
+	for _, want := range []string{"DB: (known after herodb store)", `KNOWN: "redis://:" + <secret db-password@3> + "@x"`} {
 		if !strings.Contains(shown, want) {
 			t.Errorf("%s is not in %s", want, shown)
 		}
