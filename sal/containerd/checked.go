@@ -61,7 +61,10 @@ func replacedBy(
 	if err != nil || !now.known {
 		return nil, err
 	}
-	was := &replaced{Stopped: r.Own.Stopped, ImageCheck: r.Own.ImageCheck, attachment: r.Own.attachment}
+	was := &replaced{
+		Stopped: r.Own.Stopped, ImageCheck: r.Own.ImageCheck, FilesChanging: r.Own.FilesChanging,
+		attachment: r.Own.attachment,
+	}
 	old, err := argsOf(r)
 	if err != nil {
 		return nil, err
@@ -183,7 +186,7 @@ func restoreReplaced(ctx context.Context, j *job, r *record) error {
 	r.Own.Container, r.Own.Other = r.Own.Other, ""
 	r.Spec, r.Own.Beside = r.Own.Beside, nil
 	r.Own.Stopped, r.Own.ImageCheck, r.Own.attachment = was.Stopped, was.ImageCheck, was.attachment
-	r.Own.Replaced = nil
+	r.Own.FilesChanging, r.Own.Replaced = was.FilesChanging, nil
 	if !was.Runs {
 		if err := restoreNetwork(ctx, j, r); err != nil {
 			return err

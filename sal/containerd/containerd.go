@@ -106,9 +106,10 @@ type own struct {
 
 // replaced holds the properties of a replaced container that its spec does not have.
 type replaced struct {
-	Stopped    bool     `json:"stopped,omitempty"`
-	Runs       bool     `json:"runs,omitempty"` // the replacement is a handover
-	ImageCheck []string `json:"image_check,omitempty"`
+	Stopped       bool     `json:"stopped,omitempty"`
+	Runs          bool     `json:"runs,omitempty"` // the replacement is a handover
+	ImageCheck    []string `json:"image_check,omitempty"`
+	FilesChanging bool     `json:"files_changing,omitempty"` // as in own
 	attachment
 }
 

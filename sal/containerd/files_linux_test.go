@@ -288,6 +288,24 @@ func TestInterruptedChangeOfFilesIsCompleted(t *testing.T) {
 			t.Errorf("%s, repeated: %s, %v", c.step, o.Change, err)
 		}
 	}
+
+	// A replacement has all its files, unless the replaced container returns.
+	b.interrupted(asks("fifth\n"), "change a file")
+	args := withFiles(map[string]any{"/etc/app": "sixth\n", "/etc/other": "x"})
+	args["health"] = map[string]any{"retries": int64(1), "start_seconds": int64(1), "command": []any{"false"}}
+	if _, err := b.do("container.create", "web", args); writ.CodeOf(err) != writ.CodeUnhealthy {
+		t.Fatal(err)
+	}
+	if o, err := b.driver.Do(t.Context(), asks("fourth\n")); err != nil || o.Change != writ.ChangeUpdated {
+		t.Errorf("after a failed replacement: %s, %v", o.Change, err)
+	}
+	b.interrupted(asks("seventh\n"), "change a file")
+	delete(args, "health")
+	for _, want := range []writ.Change{writ.ChangeUpdated, writ.ChangeUnchanged} {
+		if o, err := b.do("container.create", "web", args); err != nil || o.Change != want {
+			t.Errorf("a replacement: %s, %v, want %s", o.Change, err, want)
+		}
+	}
 }
 
 // Promise: Networks and containers: A file of a container is never mounted through a symbolic link of its image or of its

@@ -161,7 +161,7 @@ func (j *job) build(ctx context.Context, r *record, plan *plan, stopped bool) er
 		return err
 	}
 	r.Own.Container, r.Own.Other = r.Own.Other, r.Own.Container
-	r.Own.Stopped, r.Own.ImageCheck = stopped, plan.imageCheck
+	r.Own.Stopped, r.Own.FilesChanging, r.Own.ImageCheck = stopped, false, plan.imageCheck
 	r.Own.Beside = nil
 	if r.Own.Other != "" {
 		r.Own.Beside = r.Spec
