@@ -81,6 +81,15 @@ func exists(dir, file string) bool {
 	return err == nil
 }
 
+// LimitsSwap reports whether the kernel can limit the swap of groups. In version 2, some group must have the controller.
+func LimitsSwap() bool {
+	if exists(filepath.Join(defaultRoot, memory), "memory.memsw.limit_in_bytes") {
+		return true
+	}
+	groups, err := filepath.Glob(filepath.Join(defaultRoot, "*", "memory.swap.max"))
+	return err == nil && len(groups) > 0
+}
+
 // KilledForMemory returns the number of processes that the kernel killed at the memory limit of a group that another
 // program made, such as a container runtime. path is relative to the root of the hierarchy. It returns 0 if the group
 // is missing.

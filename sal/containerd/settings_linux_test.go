@@ -3,6 +3,8 @@ package containerd
 import (
 	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -10,8 +12,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"writ"
+	"writ/internal/cgroup"
 	"writ/internal/test/testenv"
 	"writ/sal"
+	"writ/sal/saltest"
 )
 
 // withSettings returns a fixture whose image has a user, a directory and a stop signal of its own.
@@ -172,5 +176,34 @@ func TestTmpfsCountsAsMemory(t *testing.T) {
 		if said := strings.Join(strings.Fields(got["stdout"].(string)), " "); said != want {
 			t.Errorf("with %d MiB: %q, want %q (%v)", most, said, want, got)
 		}
+	}
+}
+
+// Promise: Networks and containers: A container gets no swap of its node.
+// How: Its control group limits memory and swap together, if the kernel can limit swap.
+func TestContainerGetsNoSwap(t *testing.T) {
+	b := newFixture(t, "")
+	if !cgroup.LimitsSwap() {
+		t.Skip("the kernel limits no swap")
+	}
+	b.must("container.create", "web", map[string]any{"image": "busybox", "memory_mib": int64(64), "command": waits})
+	group := filepath.Join(b.driver.namespace(), saltest.Resource(writ.KindContainer, "web").HostName()+"-1")
+	limits := map[string]string{
+		filepath.Join("/sys/fs/cgroup/memory", group, "memory.memsw.limit_in_bytes"): "67108864", // memory and swap
+		filepath.Join("/sys/fs/cgroup", group, "memory.swap.max"):                    "0",
+	}
+	found := 0
+	for file, want := range limits {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			continue // of the other version
+		}
+		found++
+		if got := strings.TrimSpace(string(text)); got != want {
+			t.Errorf("%s is %s, want %s", file, got, want)
+		}
+	}
+	if found != 1 {
+		t.Errorf("%d limits were found", found)
 	}
 }

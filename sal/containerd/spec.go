@@ -291,7 +291,7 @@ func (j *job) spec(r *record, p *plan, image client.Image) []oci.SpecOpts {
 		oci.WithMounts(byDepth(mounts)),
 		runtimespec.WithOwnTmpfs,
 		oci.WithCPUCFS(int64(p.args.CPUs)*period/100, period),
-		oci.WithMemoryLimit(uint64(p.args.MemoryMiB)<<20),
+		runtimespec.WithMemory(p.args.MemoryMiB<<20),
 		oci.WithPidsLimit(maxProcesses),
 		runtimespec.WithLimits(p.args.Ulimits),
 		runtimespec.WithLowPorts,

@@ -14,6 +14,7 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 
 	"writ"
+	"writ/internal/cgroup"
 	"writ/sal/catalog"
 )
 
@@ -48,6 +49,16 @@ func WithLimits(limits catalog.Ulimits) oci.SpecOpts {
 		}
 		return nil
 	}
+}
+
+// WithMemory limits the memory of a container, in bytes. The container gets no swap, unless the kernel cannot limit it:
+// swap is slow, and not charged to the container.
+func WithMemory(most int64) oci.SpecOpts {
+	options := []oci.SpecOpts{oci.WithMemoryLimit(uint64(most))}
+	if cgroup.LimitsSwap() {
+		options = append(options, oci.WithMemorySwap(most)) // of both together
+	}
+	return oci.Compose(options...)
 }
 
 // Tmpfs returns the mounts of empty directories in memory. Their files count as memory of the container, whose limit is
