@@ -159,9 +159,15 @@ func (p publisher) publishAfter(
 			return nil, err
 		}
 	}
+	var before []sal.Claim
+	if r.Own.Link != nil {
+		before = r.Own.Link.Claims
+	}
 	if err := p.apply(r, chosen); err != nil {
 		return nil, failed("publish the ports of "+r.Own.Owner.String(), err)
 	}
+	forgetWithdrawn(r.Own.Link, before)
+	forgetUnserved(p.open, before, chosen)
 	return claims.Published(chosen), nil
 }
 

@@ -581,6 +581,34 @@ func (x *publishing) held(g *guest, port int) (exchange func(line string) error)
 	}
 }
 
+// Promise: Networks and containers: A client that keeps sending datagrams to a port does not reach its earlier owner,
+// which withdrew the port and keeps others.
+func TestWithdrawnPortLosesItsDatagrams(t *testing.T) {
+	t.Parallel()
+	x := newPublishing(t)
+	dns, more := catalog.Publish{Port: 8001, To: 53, Protocol: "udp"}, catalog.Publish{Port: 8003, To: 53, Protocol: "udp"}
+	a, b := x.server("a", []catalog.Publish{dns, more}), x.server("b", nil)
+	datagrams, others := x.fixedPort(8001), x.fixedPort(8003)
+	if got := datagrams() + others(); got != "aa" {
+		t.Fatalf("before, datagrams reach %q", got)
+	}
+	if _, err := x.Publisher().Publish(t.Context(), a.owner, []catalog.Publish{more}); err != nil {
+		t.Fatal(err)
+	}
+	if got := datagrams(); got != "" {
+		t.Errorf("the withdrawn port leads to %q", got)
+	}
+	if _, err := x.Publisher().Publish(t.Context(), b.owner, []catalog.Publish{dns}); err != nil {
+		t.Fatal(err)
+	}
+	if got := datagrams(); got != "b" {
+		t.Errorf("the port of another owner leads to %q", got)
+	}
+	if got := others(); got != "a" {
+		t.Errorf("the other port leads to %q", got)
+	}
+}
+
 // fixedPort returns a function that sends a datagram to a port, always from the same port outside, and returns the
 // answer.
 func (x *publishing) fixedPort(port int) (ask func() string) {

@@ -2,12 +2,14 @@ package netdev
 
 import (
 	"context"
+	"net/netip"
 	"slices"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"writ"
+	"writ/internal/opening"
 	"writ/sal"
 	"writ/sal/netdev/firewall"
 )
@@ -141,20 +143,79 @@ func (s shares) updateAll(l *link) error {
 	return s.update(ports)
 }
 
-// forget removes connections to the inner end of a link from the kernel's table. Protocol 0 means every protocol.
-// Otherwise datagrams of a client that keeps sending would never reach another owner of the port.
-func forget(l *link, protocol uint8) {
+// forget removes connections to the inner end of a link from the kernel's table, only those to some ports of the node if
+// ports are given. Protocol 0 means every protocol. Otherwise datagrams of a client that keeps sending would never reach
+// another owner of the port.
+func forget(l *link, protocol uint8, ports ...uint16) {
 	if l == nil {
 		return
 	}
 	_, guest := l.ends()
 	for i, family := range []netlink.InetFamily{unix.AF_INET, unix.AF_INET6} {
-		var inner netlink.ConntrackFilter
-		_ = inner.AddIP(netlink.ConntrackReplySrcIP, guest[i].Addr().AsSlice()) // only a second address is an error
-		if protocol != 0 {
-			_ = inner.AddProtocol(protocol)
+		to := func() *netlink.ConntrackFilter { // only a second value of a kind is an error
+			var inner netlink.ConntrackFilter
+			_ = inner.AddIP(netlink.ConntrackReplySrcIP, guest[i].Addr().AsSlice())
+			if protocol != 0 {
+				_ = inner.AddProtocol(protocol)
+			}
+			return &inner
+		}
+		all := []netlink.CustomConntrackFilter{to()}
+		for k, port := range ports {
+			one := to()
+			_ = one.AddPort(netlink.ConntrackOrigDstPort, port)
+			all = append(all[:k], one)
 		}
 		// Without the kernel's module for this, the connections time out.
-		_, _ = netlink.ConntrackDeleteFilters(netlink.ConntrackTable, family, &inner)
+		_, _ = netlink.ConntrackDeleteFilters(netlink.ConntrackTable, family, all...)
 	}
+}
+
+// datagrams returns the ports of UDP in claims that others lack.
+func datagrams(claims, others []sal.Claim) (ports []uint16) {
+	for _, c := range claims {
+		if c.Protocol == "udp" && !slices.ContainsFunc(others, c.At) {
+			ports = append(ports, uint16(c.Port))
+		}
+	}
+	return ports
+}
+
+// forgetWithdrawn removes the connections of datagrams to ports that a link had before. l may be nil. Connections of TCP
+// stay open.
+func forgetWithdrawn(l *link, before []sal.Claim) {
+	if l == nil {
+		return
+	}
+	if ports := datagrams(before, l.Claims); len(ports) > 0 {
+		forget(l, unix.IPPROTO_UDP, ports...)
+	}
+}
+
+// forgetUnserved removes the connections of datagrams to new ports that led nowhere. Otherwise a client that has sent
+// before, and keeps sending, would never reach the owner.
+func forgetUnserved(open opening.List, before, claims []sal.Claim) {
+	var all []netlink.CustomConntrackFilter
+	for _, port := range datagrams(claims, before) {
+		for _, address := range open.At(int64(port)) {
+			all = append(all, unserved(netip.AddrPortFrom(address, port)))
+		}
+	}
+	if len(all) == 0 {
+		return
+	}
+	for _, family := range []netlink.InetFamily{unix.AF_INET, unix.AF_INET6} {
+		// Without the kernel's module for this, the connections time out.
+		_, _ = netlink.ConntrackDeleteFilters(netlink.ConntrackTable, family, all...)
+	}
+}
+
+// unserved matches connections of datagrams to an address of this host, if no rule has translated the address.
+type unserved netip.AddrPort
+
+// MatchConntrackFlow implements netlink.CustomConntrackFilter.
+func (u unserved) MatchConntrackFlow(f *netlink.ConntrackFlow) bool {
+	at := netip.AddrPort(u)
+	return f.Forward.Protocol == unix.IPPROTO_UDP && f.Forward.DstPort == at.Port() &&
+		f.Forward.DstIP.Equal(at.Addr().AsSlice()) && f.Reverse.SrcIP.Equal(f.Forward.DstIP)
 }
