@@ -145,6 +145,54 @@ func TestBenchWaiting(t *testing.T) {
 	}
 }
 
+// TestBenchGrowthMeasuresTwoNodes measures a small site: every process is measured, idle and with both workloads.
+func TestBenchGrowthMeasuresTwoNodes(t *testing.T) {
+	t.Parallel()
+	testenv.Need(t, "redis-server")
+	bin := testcluster.Binary(t)
+	var out, words bytes.Buffer
+	cmd := exec.CommandContext(t.Context(), bin, "bench", "growth", "--nodes", "2", "-n", "3", "--in-flight", "2",
+		"--fan", "20", "--idle", "500ms", "-o", "json")
+	var login string
+	cmd.Stdout, cmd.Stderr = &out, writerFunc(func(p []byte) (int, error) {
+		login = cmp.Or(login, shownLogin(t, bin))
+		return words.Write(p)
+	})
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("%v\n%s", err, &words)
+	}
+	if login != "" {
+		t.Errorf("a password is among the arguments of %s", login)
+	}
+	var r bench.GrowthReport
+	if err := json.Unmarshal(out.Bytes(), &r); err != nil || len(r.Sizes) != 1 {
+		t.Fatalf("%v\n%s", err, &out)
+	}
+	s := r.Sizes[0]
+	if s.Nodes != 2 || s.JoinSeconds <= 0 || s.Idle.Seconds < 0.5 || s.Idle.Commands <= 0 || len(s.Idle.Most) != 10 {
+		t.Errorf("%+v", s)
+	}
+	for _, w := range []struct {
+		figures     bench.LoadFigures
+		runs, calls int
+	}{{s.Together, 3, 10}, {s.FanOut, 1, 20}} {
+		f := w.figures
+		if f.Runs != w.runs || f.Calls != w.calls || f.RunsPerSecond <= 0 || f.CommandsPerCall <= 0 {
+			t.Errorf("%+v, want %d runs of %d calls", f, w.runs, w.calls)
+		}
+		for _, class := range bench.Classes {
+			for name, parts := range map[string]map[string]float64{"CPU": f.CPUOf, "busy CPU": f.BusyOf, "idle CPU": s.Idle.CoresOf} {
+				if _, measured := parts[class]; !measured {
+					t.Errorf("the %s of the %s was not measured: %v", name, class, parts)
+				}
+			}
+			if _, measured := f.WrittenOf[class]; measured == (class == "evaluators") {
+				t.Errorf("the writes of the %s: measured is %v", class, measured)
+			}
+		}
+	}
+}
+
 type writerFunc func(p []byte) (int, error)
 
 func (f writerFunc) Write(p []byte) (int, error) { return f(p) }

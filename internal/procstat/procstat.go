@@ -1,4 +1,4 @@
-// Package procstat reads the files stat and statm of a process in /proc.
+// Package procstat reads the files stat, statm and io of a process in /proc.
 package procstat
 
 import (
@@ -48,6 +48,23 @@ func taken(root string, pid int) (cpu time.Duration, memory int64, err error) {
 		return 0, 0, fmt.Errorf("read the memory of process %d: %w", pid, err)
 	}
 	return time.Duration(user+system) * time.Second / Ticks, pages * int64(os.Getpagesize()), nil
+}
+
+// Written returns the number of bytes that a process has caused to be written to disks. The error is fs.ErrPermission if
+// the process belongs to another user.
+func Written(pid int) (int64, error) { return written(root, pid) }
+
+func written(root string, pid int) (int64, error) {
+	text, err := os.ReadFile(filepath.Join(root, strconv.Itoa(pid), "io"))
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(text)) {
+		if value, is := strings.CutPrefix(line, "write_bytes: "); is {
+			return strconv.ParseInt(strings.TrimSpace(value), 10, 64)
+		}
+	}
+	return 0, fmt.Errorf("the file io of process %d lacks write_bytes", pid)
 }
 
 // Fields returns the fields of the file stat of a process after its name. The first one is its state. The error is

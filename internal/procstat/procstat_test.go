@@ -38,6 +38,29 @@ func TestOwnProcessIsMeasured(t *testing.T) {
 	}
 }
 
+func TestWrittenBytesAreRead(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "7"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for text, want := range map[string]int64{
+		"rchar: 1\nwchar: 2\nread_bytes: 4096\nwrite_bytes: 8192\ncancelled_write_bytes: 9\n": 8192,
+		"rchar: 1\n":          -1,
+		"write_bytes: many\n": -1,
+	} {
+		if err := os.WriteFile(filepath.Join(dir, "7", "io"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		got, err := written(dir, 7)
+		if want < 0 && err == nil || want >= 0 && (err != nil || got != want) {
+			t.Errorf("%q: %d, %v, want %d", text, got, err, want)
+		}
+	}
+	if _, err := written(dir, 8); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("of a process that has ended: %v", err)
+	}
+}
+
 func TestFieldsAfterOddNameAreRead(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) {

@@ -147,6 +147,23 @@ func unfitServer(info map[string]string) (found []Finding) {
 	return found
 }
 
+// CommandCounts returns how often Redis has run each command since its start, including commands of scripts. The names
+// are in lower case.
+func CommandCounts(ctx context.Context, q *Queue) (map[string]int64, error) {
+	text, err := q.client.Info(ctx, "commandstats").Result()
+	if err != nil {
+		return nil, away(ctx, err)
+	}
+	counts := make(map[string]int64)
+	for field, value := range infoOf(text) {
+		name, is := strings.CutPrefix(field, "cmdstat_")
+		if calls, _, _ := strings.Cut(value, ","); is {
+			counts[name] = number(strings.TrimPrefix(calls, "calls="))
+		}
+	}
+	return counts, nil
+}
+
 // ownCommands are the commands of the supervisor that nodes do not use.
 var ownCommands = []string{"eval", "script", "get", "set", "unlink", "xgroup", "xlen", "acl"}
 

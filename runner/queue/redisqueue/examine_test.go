@@ -52,3 +52,27 @@ func TestBadRedisSettingsAreFound(t *testing.T) {
 		t.Errorf("without Redis: %v", err)
 	}
 }
+
+func TestCommandsOfRedisAreCounted(t *testing.T) {
+	t.Parallel()
+	url := testenv.Redis(t).URL
+	admin, q := client(t, url), open(t, url)
+	before, err := CommandCounts(t.Context(), q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if err := admin.Eval(t.Context(), "return redis.call('ECHO', 'x')", nil).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	after, err := CommandCounts(t.Context(), q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"eval", "echo"} {
+		if n := after[name] - before[name]; n != 3 {
+			t.Errorf("%s was counted %d times", name, n)
+		}
+	}
+}

@@ -11,7 +11,9 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -47,6 +49,7 @@ type cluster struct {
 	redisAt    string // address for nodes, if it differs from the supervisor's
 	supervisor *child
 	processes  []*child // runners, and systems to compare with
+	runners    []*child // processes with nodes, which are also in processes
 
 	ctx   context.Context // for goroutines of this process
 	stop  context.CancelFunc
@@ -141,9 +144,9 @@ func (s *cluster) startSupervisor() (err error) {
 	}
 }
 
-// token returns a token that admits a node.
-func (s *cluster) token() (string, error) {
-	token, signed, err := s.owner.grant()
+// token returns a token that admits a number of nodes.
+func (s *cluster) token(uses int) (string, error) {
+	token, signed, err := s.owner.grant(uses)
 	if err == nil {
 		err = s.coord.request(s.ctx, link.VerbStatement, link.Statement{Signed: signed}, nil)
 	}
@@ -158,7 +161,7 @@ var Plenty = writ.Capacity{CPUs: 1 << 20, MemoryMiB: 1 << 30, DiskGiB: 1 << 30}
 
 // addNode joins a node and serves it in this process, with simulated drivers.
 func (s *cluster) addNode(name string, slots int) error {
-	token, err := s.token()
+	token, err := s.token(1)
 	if err != nil {
 		return err
 	}
@@ -175,18 +178,39 @@ func (s *cluster) addNode(name string, slots int) error {
 	if err := s.start(ready, func() error { return node.Run(s.ctx) }); err != nil {
 		return fmt.Errorf("start node %s: %w", name, err)
 	}
-	return s.coord.awaitNode(s.ctx, name)
+	return s.coord.awaitNodes(s.ctx, []string{name})
 }
 
-// addRunner joins a node and serves it in a child process, with simulated drivers.
-func (s *cluster) addRunner(slots int) (*child, error) {
-	const name = "n1"
-	token, err := s.token()
+// inEach is the number of nodes that one process serves. A process of its own for each node would need 11 MiB more.
+const inEach = 50
+
+// addRunners joins nodes and serves them in child processes, with simulated drivers. It returns when all are ready.
+func (s *cluster) addRunners(names []string, slots int) error {
+	parts := slices.Collect(slices.Chunk(names, inEach))
+	runners := make([]*child, len(parts))
+	var starts errgroup.Group
+	for i, part := range parts {
+		starts.Go(func() (err error) {
+			runners[i], err = s.startRunner(part, slots)
+			return err
+		})
+	}
+	err := starts.Wait()
+	runners = slices.DeleteFunc(runners, func(r *child) bool { return r == nil })
+	s.runners, s.processes = append(s.runners, runners...), append(s.processes, runners...)
+	if err != nil {
+		return err
+	}
+	return s.coord.awaitNodes(s.ctx, names)
+}
+
+// startRunner starts a process that joins and serves nodes.
+func (s *cluster) startRunner(names []string, slots int) (*child, error) {
+	token, err := s.token(len(names))
 	if err != nil {
 		return nil, err
 	}
-	dir := filepath.Join(s.dir, name)
-	file := filepath.Join(s.dir, name+".token")
+	file := filepath.Join(s.dir, names[0]+".token")
 	if err := os.WriteFile(file, []byte(token), 0o600); err != nil {
 		return nil, fmt.Errorf("write the token: %w", err)
 	}
@@ -198,11 +222,9 @@ func (s *cluster) addRunner(slots int) (*child, error) {
 	if s.tls {
 		redis = "rediss://" + s.redisAt + "/0"
 	}
-	flags := []string{"--data", dir, "--name", name, "--supervisor", "http://" + s.nodeAPI, "--join", "@" + file, "--slots", strconv.Itoa(slots)}
-	r, err := startChild(s.ctx, s.logs, new(memory), redis, RunnerName, append(flags, optional("--profile", profile)...)...)
-	if err != nil {
-		return nil, err
+	flags := []string{
+		"--data", s.dir, "--name", strings.Join(names, ","), "--supervisor", "http://" + s.nodeAPI, "--join", "@" + file,
+		"--slots", strconv.Itoa(slots),
 	}
-	s.processes = append(s.processes, r)
-	return r, s.coord.awaitNode(s.ctx, name)
+	return startChild(s.ctx, s.logs, new(memory), redis, RunnerName, append(flags, optional("--profile", profile)...)...)
 }

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -109,7 +110,9 @@ func (c *coordinator) carryOut(ctx context.Context, signed []byte) error {
 	return err
 }
 
-// awaitNode waits until the supervisor reports a node as ready.
-func (c *coordinator) awaitNode(ctx context.Context, name string) error {
-	return c.events.await(ctx, func(e *events) bool { return e.ready[name] })
+// awaitNodes waits until the supervisor reports nodes as ready.
+func (c *coordinator) awaitNodes(ctx context.Context, names []string) error {
+	return c.events.await(ctx, func(e *events) bool {
+		return !slices.ContainsFunc(names, func(name string) bool { return !e.ready[name] })
+	})
 }

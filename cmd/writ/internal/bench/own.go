@@ -38,7 +38,6 @@ for i := 0; i < run.params.calls; i++ {
 // own runs the workloads of the benchmark, which package peer calls orders, on a cluster of writ.
 type own struct {
 	cluster *cluster
-	runner  *child
 	signed  [][]byte
 }
 
@@ -52,12 +51,17 @@ func (s *Speed) begin(ctx context.Context, r *SpeedReport) (*own, error) {
 	if err != nil {
 		return o, err
 	}
-	r.Redis = c.redis.About
-	if c.redis.PID != 0 {
-		r.Redis = "redis-server " + redisVersion(ctx) + ", append-only file synced every second"
-	}
+	r.Redis = o.redisAbout(ctx)
 	s.Note("Redis: %s", r.Redis)
 	return o, nil
+}
+
+// redisAbout describes the Redis of the datacenter.
+func (o *own) redisAbout(ctx context.Context) string {
+	if o.cluster.redis.PID == 0 {
+		return o.cluster.redis.About
+	}
+	return "redis-server " + redisVersion(ctx) + ", append-only file synced every second"
 }
 
 // beginSecure starts another datacenter, with TLS on the link and on the node's connections to Redis.
@@ -70,7 +74,7 @@ func (s *Speed) beginOwn(ctx context.Context, c *cluster) (o *own, err error) {
 	c.version, c.log, c.logs = s.Version, s.Log, s.Errors
 	o = &own{cluster: c}
 	if err = c.begin(ctx); err == nil {
-		o.runner, err = c.addRunner(s.Slots)
+		err = c.addRunners([]string{"n1"}, s.Slots)
 	}
 	return o, err
 }
@@ -110,27 +114,48 @@ func (o *own) carryOut(order peer.Order) (peer.Took, error) {
 	})
 }
 
-// cpu returns the CPU time of every process involved. This process is the client, and also the coordinator.
-func (o *own) cpu() (map[string]time.Duration, error) {
-	supervisor, err := o.cluster.supervisor.usage()
-	if err != nil {
-		return nil, err
+// Classes of processes. The evaluators are children of the supervisor.
+const (
+	classClient     = "client" // this process, which is also the coordinator
+	classSupervisor = SupervisorName
+	classEvaluators = "evaluators"
+	classRunner     = RunnerName
+	classRedis      = "redis"
+)
+
+// Classes lists the classes of processes.
+var Classes = []string{classSupervisor, classEvaluators, classRedis, classRunner, classClient}
+
+// processes returns the processes of each class, without the evaluators, which come and go.
+func (o *own) processes() map[string][]int {
+	all := map[string][]int{classClient: {os.Getpid()}, classSupervisor: {o.cluster.supervisor.cmd.Process.Pid}}
+	for _, r := range o.cluster.runners {
+		all[classRunner] = append(all[classRunner], r.cmd.Process.Pid)
 	}
+	if pid := o.cluster.redis.PID; pid != 0 {
+		all[classRedis] = []int{pid}
+	}
+	return all
+}
+
+// cpu returns the CPU time of every class of processes.
+func (o *own) cpu() (map[string]time.Duration, error) {
 	evaluators, err := o.cluster.supervisor.children()
 	if err != nil {
 		return nil, err
 	}
-	used := map[string]time.Duration{"supervisor": supervisor.CPU, "evaluators": evaluators.CPU + supervisor.Reaped}
-	pids := map[string]int{"client": os.Getpid(), "runner": o.runner.cmd.Process.Pid}
-	if o.cluster.redis.PID != 0 {
-		pids["redis"] = o.cluster.redis.PID
-	}
-	for part, pid := range pids {
-		u, err := usageOf(pid)
-		if err != nil {
-			return nil, err
+	used := map[string]time.Duration{classEvaluators: evaluators.CPU}
+	for class, pids := range o.processes() {
+		for _, pid := range pids {
+			u, err := usageOf(pid)
+			if err != nil {
+				return nil, err
+			}
+			used[class] += u.CPU
+			if class == classSupervisor {
+				used[classEvaluators] += u.Reaped
+			}
 		}
-		used[part] = u.CPU
 	}
 	return used, nil
 }

@@ -73,15 +73,15 @@ func (o *owner) certify() ([]identity.Coordinator, error) {
 	return []identity.Coordinator{{ID: id, Name: "bench", Key: public, URLs: []string{"https://127.0.0.1"}}}, nil
 }
 
-// grant returns a token that admits a node, and the signed statement that creates it.
-func (o *owner) grant() (token string, signed []byte, err error) {
+// grant returns a token that admits a number of nodes, and the signed statement that creates it.
+func (o *owner) grant(uses int) (token string, signed []byte, err error) {
 	made, err := identity.NewToken(o.person.Roster.Cluster).For(o.datacenter.ID, o.person.Roster)
 	if err != nil {
 		return "", nil, err
 	}
 	statement := identity.Statement{Datacenter: o.datacenter.ID}
 	expires := time.Now().Add(identity.TokenValidity).UTC().Truncate(time.Second)
-	identity.TokenGrant{ID: made.ID, Key: made.Key(), Role: identity.TokenRoleNode, Expires: expires}.Statement(&statement)
+	identity.TokenGrant{ID: made.ID, Key: made.Key(), Role: identity.TokenRoleNode, Expires: expires, Uses: uses}.Statement(&statement)
 	signed, err = o.person.SignStatement(statement)
 	return made.String(), signed, err
 }

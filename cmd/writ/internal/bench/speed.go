@@ -69,7 +69,7 @@ type Figures struct {
 	CPUOf          map[string]float64 `json:"cpu_us_per_call_of"`
 	Time           Spread             `json:"time"` // from submission to result
 	// Number of calls that writ runs in the time of one call of this system.
-	WritToThis float64 `json:"writ_to_this"`
+	WritToThis float64 `json:"writ_to_this,omitzero"`
 }
 
 // Steps is the number of calls of a run with sequential calls.

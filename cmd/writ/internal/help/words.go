@@ -14,6 +14,8 @@ func Word(f *pflag.Flag) string {
 	switch kind := f.Value.Type(); {
 	case kind == "bool":
 		return ""
+	case kind == "intSlice":
+		return "LIST"
 	case kind == "duration":
 		return "DURATION"
 	case kind == "format":

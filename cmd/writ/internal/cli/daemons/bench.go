@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -90,7 +91,7 @@ Packaged programs lack this command: build writ from source.`,
 		"directory for all files, which is kept; by default a temporary one, which is deleted")
 	f.StringVar(&s.Profiles, "profile", "", "directory for profiles of the CPU of supervisor and runner")
 	l.Add(c, "error")
-	c.AddCommand(benchWaitingCommand(env), benchSupervisorCommand(env), benchRunnerCommand(env), benchAsynqCommand(env))
+	c.AddCommand(benchGrowthCommand(env), benchWaitingCommand(env), benchSupervisorCommand(env), benchRunnerCommand(env), benchAsynqCommand(env))
 	return c
 }
 
@@ -255,30 +256,47 @@ func benchSupervisorCommand(env *cli.Env) *cobra.Command {
 	return c
 }
 
-// benchRunnerCommand runs a node of a benchmark.
+// benchRunnerCommand runs nodes of a benchmark. The directory --data has a directory for each.
 func benchRunnerCommand(env *cli.Env) *cobra.Command {
-	r := runnerd.Config{Drivers: runnerd.DriversSimulated, Capacity: bench.Plenty}
+	r := runnerd.Config{Drivers: runnerd.DriversSimulated, Capacity: bench.Plenty, Grace: time.Millisecond}
 	var join string
+	var names []string
 	c := benchDaemon(env, bench.RunnerName, func(log *slog.Logger) (func(context.Context, func()) error, error) {
 		token, err := serve.JoinToken(join, false)
 		if err != nil {
 			return nil, err
 		}
 		r.Token, r.Version, r.Log = token.String(), env.Version, log
-		return processes.Build(func(ready func()) (*runnerd.Runner, error) {
-			r.Ready = func([]writ.NodeDriver) { ready() }
-			return runnerd.New(r)
-		}), nil
+		return func(ctx context.Context, ready func()) error { return benchNodes(ctx, r, names, ready) }, nil
 	})
 	f := c.Flags()
 	f.StringVar(&r.Data, "data", "", "")
-	f.StringVar(&r.Name, "name", "", "")
+	f.StringSliceVar(&names, "name", nil, "")
 	f.StringSliceVar(&r.Supervisor, "supervisor", nil, "")
 	f.StringVar(&join, "join", "", "")
 	f.StringVar(&r.Redis.URL, "redis", "", "")
 	cli.FromEnvironment(f, "redis")
 	f.IntVar(&r.Slots, "slots", 0, "")
 	return c
+}
+
+// benchNodes serves nodes until ctx ends. It calls ready when all of them have joined.
+func benchNodes(ctx context.Context, of runnerd.Config, names []string, ready func()) (err error) {
+	all, serving := processes.New(ctx)
+	defer func() { err = errors.Join(err, all.Stop()) }()
+	for _, name := range names {
+		node := of
+		node.Name, node.Data = name, filepath.Join(of.Data, name)
+		if err := all.StartPeer(serving, name, processes.Build(func(ready func()) (*runnerd.Runner, error) {
+			node.Ready = func([]writ.NodeDriver) { ready() }
+			return runnerd.New(node)
+		})); err != nil {
+			return err
+		}
+	}
+	ready()
+	<-serving.Done()
+	return nil
 }
 
 // benchDaemon returns a hidden command for a part of a benchmark that runs in its own process. It calls prepare after

@@ -53,3 +53,54 @@ func TestTheTableOfSpeedsShowsEveryFigureAndWhereItHolds(t *testing.T) {
 		t.Errorf("the parts of the CPU are not there:\n%s", text)
 	}
 }
+
+// TestGrowthTableComparesSizes checks that the table has the figures of each size and their ratios to the first size.
+func TestGrowthTableComparesSizes(t *testing.T) {
+	size := func(nodes int, growth float64) bench.SizeReport {
+		load := bench.LoadFigures{
+			Figures: bench.Figures{
+				Runs: 40, Calls: 10, RunsPerSecond: 200 / growth, CallsPerSecond: 2000 / growth, CPUPerCall: 400 * growth,
+				CPUOf: map[string]float64{"supervisor": 300 * growth, "redis": 100 * growth}, Time: bench.Spread{P50: 0.0285},
+			},
+			BusyPerCall: 380, BusyOf: map[string]float64{"supervisor": 290, "redis": 90}, CommandsPerCall: 12 * growth,
+			WrittenPerCall: 20_000 * growth, WrittenOf: map[string]float64{"supervisor": 20_000 * growth},
+		}
+		idle := bench.IdleFigures{
+			CoresOf: map[string]float64{"redis": 0.01 * growth, "runner": 0.02 * growth}, Commands: 30,
+			Most: []bench.CommandRate{{Command: "blmove", PerSecond: 4.2}, {Command: "xadd", PerSecond: 1}},
+		}
+		return bench.SizeReport{Nodes: nodes, Idle: idle, Together: load, FanOut: load}
+	}
+	report := bench.GrowthReport{
+		Redis: "redis-server 7.0.15", Slots: 64, Sizes: []bench.SizeReport{size(1, 1), size(50, 2.5)},
+	}
+	report.Sizes[0].FanOut.BusyPerCall = 0 // too little to measure
+	text := growthText(report, false)
+	for want, times := range map[string]int{
+		"NODES": 1, "200.0 (1.00)": 1, "80.0 (0.40)": 1, "400 µs (1.00)": 2, "1000 µs (2.50)": 2, "380 µs (1.00)": 2, "380 µs (–)": 1,
+		" 0 µs (–)": 1, "30.0 (2.50)": 1, "50.0 KB (2.50)": 1, "7.5 % (2.50)": 1, "2000 (1.00)": 1, "800 (0.40)": 1,
+		"\n50 nodes:": 1, "runner 5.0, redis 2.5; a node 0.10": 1, "30: blmove 4.2, xadd 1.0": 2,
+		"supervisor 750, redis 250": 2, "redis-server 7.0.15": 1, "SUPERVISOR": 0,
+	} {
+		if n := strings.Count(text, want); n != times {
+			t.Errorf("%q stands there %d times, want %d:\n%s", want, n, times, text)
+		}
+	}
+	if text := growthText(report, true); strings.Count(text, "750 µs (2.50)") != 2 {
+		t.Errorf("the wide table lacks the CPU time of the supervisor:\n%s", text)
+	}
+}
+
+func TestGrowthNeedsSizesAndRedis(t *testing.T) {
+	for _, nodes := range [][]int{{}, {1, 0}, {mostNodes + 1}} {
+		if err := checkGrowth(bench.Growth{Nodes: nodes}); writ.CodeOf(err) != writ.CodeUsage ||
+			!strings.Contains(err.Error(), "--nodes") {
+			t.Errorf("with %v nodes: %v", nodes, err)
+		}
+	}
+	t.Setenv("PATH", t.TempDir())
+	err := checkGrowth(bench.Growth{Nodes: []int{1}})
+	if writ.CodeOf(err) != writ.CodeUsage || !strings.Contains(err.Error(), "redis-server") {
+		t.Errorf("without redis-server: %v", err)
+	}
+}

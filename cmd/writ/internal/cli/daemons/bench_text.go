@@ -69,7 +69,7 @@ func speedText(r bench.SpeedReport, wideTable bool) string {
 		cli.Column("P99", func(r speedRow) string { return seconds(r.Time.P99) }),
 		cli.Column("CPU/CALL", func(r speedRow) string { return fmt.Sprintf("%.0f µs", r.CPUPerCall) }),
 		cli.Column("WRIT/THIS", func(r speedRow) string { return fmt.Sprintf("%.2f", r.WritToThis) }),
-		cli.Wide("OF WHICH", func(r speedRow) string { return cpuText(r.CPUOf) }),
+		cli.Wide("OF WHICH", func(r speedRow) string { return partsText(r.CPUOf, "%.0f") }),
 	).Text(wideTable))
 	var fields []terminal.Field
 	for _, s := range r.Systems {
@@ -89,12 +89,12 @@ func speedText(r bench.SpeedReport, wideTable bool) string {
 	return b.String() + "\n" + terminal.Fields(fields, false)
 }
 
-// cpuText lists the CPU share of each process, largest first.
-func cpuText(parts map[string]float64) string {
+// partsText lists the share of each part in a format, largest first.
+func partsText(parts map[string]float64, format string) string {
 	names := slices.SortedFunc(maps.Keys(parts),
 		func(a, b string) int { return cmp.Or(cmp.Compare(parts[b], parts[a]), cmp.Compare(a, b)) })
 	for i, name := range names {
-		names[i] = fmt.Sprintf("%s %.0f", name, parts[name])
+		names[i] = name + " " + fmt.Sprintf(format, parts[name])
 	}
 	return strings.Join(names, ", ")
 }

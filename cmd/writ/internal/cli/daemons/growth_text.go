@@ -1,0 +1,108 @@
+//go:build !release
+
+package daemons
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"writ/cmd/writ/internal/bench"
+	"writ/cmd/writ/internal/cli"
+	"writ/cmd/writ/internal/terminal"
+)
+
+// growthRow is a row of the growth table: one size, and the first one to compare with.
+type growthRow struct{ size, first bench.SizeReport }
+
+// growthColumn returns a column with a figure of each size and its ratio to the first size.
+func growthColumn(title, format string, of func(bench.SizeReport) float64) terminal.Column[growthRow] {
+	return cli.Column(title, func(r growthRow) string {
+		value, first := of(r.size), of(r.first)
+		ratio := "–"
+		if first > 0 {
+			ratio = fmt.Sprintf("%.2f", value/first)
+		}
+		return fmt.Sprintf(format, value) + " (" + ratio + ")"
+	})
+}
+
+// growthText formats the report of `writ bench growth`: the table and the details of each size below it.
+func growthText(r bench.GrowthReport, wideTable bool) string {
+	var rows []growthRow
+	for _, size := range r.Sizes {
+		rows = append(rows, growthRow{size, r.Sizes[0]})
+	}
+	columns := []terminal.Column[growthRow]{
+		cli.Column("NODES", func(r growthRow) string { return strconv.Itoa(r.size.Nodes) }),
+		growthColumn("IDLE", "%.1f %%", func(s bench.SizeReport) float64 { return s.Idle.Cores() * 100 }),
+	}
+	columns = append(columns, loadColumns("", func(s bench.SizeReport) bench.LoadFigures { return s.Together })...)
+	columns = append(columns, loadColumns("FAN ", func(s bench.SizeReport) bench.LoadFigures { return s.FanOut })...)
+	var b strings.Builder
+	b.WriteString(terminal.List(nil, rows, func(growthRow) string { return "" }, columns...).Text(wideTable))
+	var fields []terminal.Field
+	for _, size := range r.Sizes {
+		fields = append(fields, sizeFields(size)...)
+	}
+	fields = append(fields,
+		terminal.Field{Title: "Redis", Value: r.Redis},
+		terminal.Field{Title: "nodes", Value: fmt.Sprintf("%d slots each", r.Slots)},
+		terminal.Field{Title: "machine", Value: machineText(r.Machine)})
+	return b.String() + "\n" + terminal.Fields(fields, false)
+}
+
+// loadColumns returns the columns of a workload.
+func loadColumns(
+	prefix string, of func(bench.SizeReport) bench.LoadFigures,
+) (columns []terminal.Column[growthRow]) {
+	add := func(wide bool, title, format string, value func(bench.LoadFigures) float64) {
+		column := growthColumn(prefix+title, format, func(s bench.SizeReport) float64 { return value(of(s)) })
+		column.Wide = wide
+		columns = append(columns, column)
+	}
+	fan := prefix != ""
+	add(fan, "RUNS/S", "%.1f", func(f bench.LoadFigures) float64 { return f.RunsPerSecond })
+	add(!fan, "CALLS/S", "%.0f", func(f bench.LoadFigures) float64 { return f.CallsPerSecond })
+	add(false, "CPU/CALL", "%.0f µs", func(f bench.LoadFigures) float64 { return f.CPUPerCall })
+	add(false, "BUSY", "%.0f µs", func(f bench.LoadFigures) float64 { return f.BusyPerCall })
+	add(fan, "REDIS/CALL", "%.1f", func(f bench.LoadFigures) float64 { return f.CommandsPerCall })
+	add(fan, "WRITTEN/CALL", "%.1f KB", func(f bench.LoadFigures) float64 { return f.WrittenPerCall / 1000 })
+	for _, class := range bench.Classes {
+		add(true, strings.ToUpper(class), "%.0f µs", func(f bench.LoadFigures) float64 { return f.CPUOf[class] })
+	}
+	return columns
+}
+
+// sizeFields returns the details of a size.
+func sizeFields(s bench.SizeReport) []terminal.Field {
+	var most []string
+	for _, c := range s.Idle.Most {
+		most = append(most, fmt.Sprintf("%s %.1f", c.Command, c.PerSecond))
+	}
+	percent := make(map[string]float64)
+	for class, cores := range s.Idle.CoresOf {
+		percent[class] = cores * 100
+	}
+	load := func(title string, f bench.LoadFigures) []terminal.Field {
+		kilobytes := make(map[string]float64)
+		for class, n := range f.WrittenOf {
+			kilobytes[class] = n / 1000
+		}
+		return []terminal.Field{
+			{Title: title, Value: fmt.Sprintf("%s of %s, p50 %s, p99 %s", cli.Count(f.Runs, "run"),
+				cli.Count(f.Calls, "call"), seconds(f.Time.P50), seconds(f.Time.P99))},
+			{Title: "µs of CPU per call", Value: partsText(f.CPUOf, "%.0f")},
+			{Title: "µs without the idle part", Value: partsText(f.BusyOf, "%.0f")},
+			{Title: "KB written per call", Value: partsText(kilobytes, "%.1f")},
+		}
+	}
+	fields := []terminal.Field{
+		{Title: cli.Count(s.Nodes, "node"), Value: "ready after " + seconds(s.JoinSeconds)},
+		{Title: "% of a core, idle", Value: fmt.Sprintf("%s; a node %.2f", partsText(percent, "%.1f"),
+			percent[bench.RunnerName]/float64(s.Nodes))},
+		{Title: "Redis commands/s, idle", Value: fmt.Sprintf("%.0f: %s", s.Idle.Commands, strings.Join(most, ", "))},
+	}
+	fields = append(fields, load("calls in a row", s.Together)...)
+	return append(fields, load("calls at once", s.FanOut)...)
+}
