@@ -152,7 +152,7 @@ func TestBenchGrowthMeasuresTwoNodes(t *testing.T) {
 	bin := testcluster.Binary(t)
 	var out, words bytes.Buffer
 	cmd := exec.CommandContext(t.Context(), bin, "bench", "growth", "--nodes", "2", "-n", "3", "--in-flight", "2",
-		"--fan", "20", "--idle", "500ms", "-o", "json")
+		"--fan", "20", "--idle", "500ms", "--backlog", "50", "-o", "json")
 	var login string
 	cmd.Stdout, cmd.Stderr = &out, writerFunc(func(p []byte) (int, error) {
 		login = cmp.Or(login, shownLogin(t, bin))
@@ -172,10 +172,14 @@ func TestBenchGrowthMeasuresTwoNodes(t *testing.T) {
 	if s.Nodes != 2 || s.JoinSeconds <= 0 || s.Idle.Seconds < 0.5 || s.Idle.Commands <= 0 || len(s.Idle.Most) != 10 {
 		t.Errorf("%+v", s)
 	}
+	b := s.Backlog
+	if b == nil || b.Runs != 50 || b.BehindSlots != 37 || b.BehindResources != 9 || b.BehindRevisions != 4 || b.Idle.Seconds < 0.5 {
+		t.Fatalf("the site with waiting runs: %+v", b)
+	}
 	for _, w := range []struct {
 		figures     bench.LoadFigures
 		runs, calls int
-	}{{s.Together, 3, 10}, {s.FanOut, 1, 20}} {
+	}{{s.Together, 3, 10}, {s.FanOut, 1, 20}, {b.Together, 3, 10}} {
 		f := w.figures
 		if f.Runs != w.runs || f.Calls != w.calls || f.RunsPerSecond <= 0 || f.CommandsPerCall <= 0 {
 			t.Errorf("%+v, want %d runs of %d calls", f, w.runs, w.calls)

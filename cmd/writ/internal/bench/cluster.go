@@ -19,8 +19,10 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"writ"
+	"writ/cmd/writ/internal/client"
 	"writ/cmd/writ/internal/daemon/redisd"
 	"writ/cmd/writ/internal/daemon/runnerd"
+	"writ/identity"
 	"writ/runner/queue/redisqueue"
 	"writ/supervisor/link"
 )
@@ -154,6 +156,25 @@ func (s *cluster) token(uses int) (string, error) {
 		return "", fmt.Errorf("make a token: %w", err)
 	}
 	return token, nil
+}
+
+// decide signs and sends a statement.
+func (s *cluster) decide(statement identity.Statement) error {
+	signed, err := s.owner.person.SignStatement(statement)
+	if err != nil {
+		return err
+	}
+	return s.coord.request(s.ctx, link.VerbStatement, link.Statement{Signed: signed}, nil)
+}
+
+// cordon closes a ready node to calls that do not ask for it.
+func (s *cluster) cordon(name string) error {
+	statement := client.AboutNode(s.coord.events.node(name))
+	statement.Decision = "cordon"
+	if err := s.decide(statement); err != nil {
+		return fmt.Errorf("cordon node %s: %w", name, err)
+	}
+	return nil
 }
 
 // Plenty is a node capacity that no benchmark exhausts.

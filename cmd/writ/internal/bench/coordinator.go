@@ -113,6 +113,6 @@ func (c *coordinator) carryOut(ctx context.Context, signed []byte) error {
 // awaitNodes waits until the supervisor reports nodes as ready.
 func (c *coordinator) awaitNodes(ctx context.Context, names []string) error {
 	return c.events.await(ctx, func(e *events) bool {
-		return !slices.ContainsFunc(names, func(name string) bool { return !e.ready[name] })
+		return !slices.ContainsFunc(names, func(name string) bool { return !e.isReady(name) })
 	})
 }

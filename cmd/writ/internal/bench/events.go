@@ -17,13 +17,13 @@ type events struct {
 	begun   int                          // number of runs that were evaluated at least once
 	ended   map[writ.RunID]writ.RunState // final states of runs
 	awaited map[writ.RunID]chan struct{} // per run in progress, a channel that is closed at its end
-	ready   map[string]bool              // nodes by name
+	nodes   map[string]writ.Node         // by name, as last reported
 	changed chan struct{}                // closed and replaced after each batch of events
 }
 
 func newEvents() *events {
 	return &events{
-		ended: make(map[writ.RunID]writ.RunState), awaited: make(map[writ.RunID]chan struct{}), ready: make(map[string]bool),
+		ended: make(map[writ.RunID]writ.RunState), awaited: make(map[writ.RunID]chan struct{}), nodes: make(map[string]writ.Node),
 		changed: make(chan struct{}),
 	}
 }
@@ -54,13 +54,30 @@ func (e *events) StoreEvents(_ context.Context, _ writ.DatacenterID, all []writ.
 				delete(e.awaited, one.Run.ID)
 			}
 		case one.Node != nil:
-			e.ready[one.Node.Name] = one.Node.Liveness == writ.LivenessReady
+			e.nodes[one.Node.Name] = *one.Node
 		}
 	}
 	close(e.changed)
 	e.changed = make(chan struct{})
 	return nil
 }
+
+// started returns the number of runs that were evaluated at least once.
+func (e *events) started() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.begun
+}
+
+// node returns the last report about a node.
+func (e *events) node(name string) writ.Node {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.nodes[name]
+}
+
+// isReady reports whether a node is ready. It is called with the lock held.
+func (e *events) isReady(name string) bool { return e.nodes[name].Liveness == writ.LivenessReady }
 
 // await waits until the function `is` returns true. It is called with the lock held.
 func (e *events) await(ctx context.Context, is func(e *events) bool) error {

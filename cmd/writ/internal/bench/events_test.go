@@ -20,7 +20,7 @@ func TestEventsAreAwaitedAndCountOnce(t *testing.T) {
 		go func() {
 			done <- e.await(t.Context(), func(e *events) bool {
 				state = e.ended["a"]
-				return state != "" && e.ready["n1"]
+				return state != "" && e.isReady("n1")
 			})
 		}()
 		events := []writ.Event{

@@ -98,22 +98,25 @@ type CommandRate struct {
 
 // IdleFigures holds the cost of a site without work.
 type IdleFigures struct {
-	Seconds  float64            `json:"seconds"`  // duration of the measurement
-	CoresOf  map[string]float64 `json:"cores_of"` // used cores, by class of process
-	Commands float64            `json:"redis_commands_per_second"`
-	Most     []CommandRate      `json:"most_redis_commands"` // the ten most frequent ones
+	Seconds float64            `json:"seconds"`  // duration of the measurement
+	CoresOf map[string]float64 `json:"cores_of"` // used cores, by class of process
+	// NodeCores is the part of the runners, for each node.
+	NodeCores float64       `json:"cores_per_node"`
+	Commands  float64       `json:"redis_commands_per_second"`
+	Most      []CommandRate `json:"most_redis_commands"` // the ten most frequent ones
 }
 
 // mostCommands is the number of commands that a report lists.
 const mostCommands = 10
 
-// idleFigures returns the figures of a period without work.
-func idleFigures(u used) IdleFigures {
+// idleFigures returns the figures of a period without work, for a site with a number of nodes.
+func idleFigures(u used, nodes int) IdleFigures {
 	seconds := u.wall.Seconds()
 	f := IdleFigures{Seconds: seconds, CoresOf: make(map[string]float64), Commands: float64(sum(u.commands)) / seconds}
 	for class, cpu := range u.cpu {
 		f.CoresOf[class] = cpu.Seconds() / seconds
 	}
+	f.NodeCores = f.CoresOf[classRunner] / float64(nodes)
 	names := slices.SortedFunc(maps.Keys(u.commands), func(a, b string) int {
 		return cmp.Or(cmp.Compare(u.commands[b], u.commands[a]), cmp.Compare(a, b))
 	})

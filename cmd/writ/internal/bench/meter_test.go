@@ -13,20 +13,21 @@ import (
 func TestIdleFiguresAreRates(t *testing.T) {
 	u := used{
 		wall: 2 * time.Second,
-		cpu:  map[string]time.Duration{"redis": 200 * time.Millisecond, "runner": 0},
+		cpu:  map[string]time.Duration{"redis": 200 * time.Millisecond, "runner": 80 * time.Millisecond},
 		commands: map[string]int64{
 			"a": 1, "b": 2, "c": 3, "d": 4, "e": 5, "f": 6, "g": 7, "h": 8, "i": 9, "j": 10, "k": 11, "none": 0,
 		},
 	}
-	got := idleFigures(u)
-	if got.Seconds != 2 || got.Commands != 33 || got.Cores() != 0.1 || got.CoresOf["redis"] != 0.1 {
+	got := idleFigures(u, 4)
+	if got.Seconds != 2 || got.Commands != 33 || got.Cores() != 0.14 || got.CoresOf["redis"] != 0.1 ||
+		got.NodeCores != 0.01 {
 		t.Errorf("%+v", got)
 	}
 	if len(got.Most) != mostCommands || got.Most[0] != (CommandRate{"k", 5.5}) || got.Most[9] != (CommandRate{"b", 1}) {
 		t.Errorf("the most frequent commands are %v", got.Most)
 	}
 	u.commands = map[string]int64{"ping": 4, "none": 0}
-	if got := idleFigures(u).Most; len(got) != 1 || got[0] != (CommandRate{"ping", 2}) {
+	if got := idleFigures(u, 4).Most; len(got) != 1 || got[0] != (CommandRate{"ping", 2}) {
 		t.Errorf("with one command: %v", got)
 	}
 }

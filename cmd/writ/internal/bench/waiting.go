@@ -8,11 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"runtime"
-	"sync/atomic"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"writ/cmd/writ/internal/client"
 	"writ/identity"
@@ -67,35 +63,18 @@ type WaitingReport struct {
 // Peak returns the peak memory of a supervisor.
 func (r *WaitingReport) Peak() int64 { return max(r.RSSPeak, r.RestartPeak) }
 
-// slotsScript is the script of the waiting runs, and moreScript is the script of the further runs. A simulated driver
-// takes 9999 s to create a resource whose name begins with slow-9999.
-const (
-	slotsScript = `
-herodb := import("herodb")
-run := import("run")
-params := {name: {type: "string"}}
-db := herodb.create("slow-9999-" + run.params.name, {memory_mib: 16}, {node: "busy", timeout: "24h"})
-run.output({address: db.address})
-`
-	moreScript = `
+// moreScript is the script of the further runs.
+const moreScript = `
 node := import("node")
 run := import("run")
 node.ping({}, {node: "free"})
 run.output({done: true})
 `
-)
 
-// All waiting runs use the busy node. The free node serves the further runs.
-const (
-	busyNode, busySlots = "busy", 64
-	freeNode, freeSlots = "free", 16
-)
+// The free node serves the further runs.
+const freeNode, freeSlots = "free", 16
 
 const (
-	// submitters is the number of concurrent submitters. A link accepts 128 concurrent requests.
-	submitters = 64
-	// ofEach is the minimum number of runs per submitter, so that each kind occurs.
-	ofEach = 40
 	// oneMores is the number of further runs, measured one by one while all others wait.
 	oneMores = 50
 	// calmDown is the pause before the idle measurement, for the supervisor to finish the work that submissions cause.
@@ -135,95 +114,29 @@ func (w *Waiting) Run(ctx context.Context) (r WaitingReport, err error) {
 
 // fill submits the runs and waits until all of them wait.
 func (w *Waiting) fill(s *cluster, r *WaitingReport) error {
-	r.Runs = w.Runs
 	w.Note("signing %d submissions", w.Runs)
-	lists, err := w.sign(s, r)
-	if err != nil {
+	b := backlog{runs: w.Runs, note: w.Note}
+	if err := b.sign(&s.owner); err != nil {
 		return err
 	}
+	r.Runs, r.BehindSlots, r.BehindResources, r.BehindRevisions = b.runs, b.behindSlots(), b.behindResources, b.behindRevisions
 	before, err := s.supervisor.usage()
 	if err != nil {
 		return err
 	}
-	begun := time.Now()
-	var handedIn atomic.Int64
-	group, ctx := errgroup.WithContext(s.ctx)
-	for _, list := range lists {
-		group.Go(func() error {
-			for _, signed := range list {
-				if ctx.Err() != nil {
-					return context.Cause(ctx)
-				}
-				if _, err := s.coord.submit(s.ctx, signed); err != nil {
-					return fmt.Errorf("submit: %w", err)
-				}
-				if n := int(handedIn.Add(1)); n%max(w.Runs/10, 1) == 0 {
-					w.Note("%d accepted after %s", n, time.Since(begun).Round(100*time.Millisecond))
-				}
-			}
-			return nil
-		})
-	}
-	if err := group.Wait(); err != nil {
+	accepted, all, err := b.fill(s.ctx, &s.coord)
+	if err != nil {
 		return err
 	}
-	r.SubmitSeconds = time.Since(begun).Seconds()
-	evaluated := w.Runs - r.BehindRevisions
-	if err := s.coord.events.await(s.ctx, func(e *events) bool { return e.begun >= evaluated }); err != nil {
-		return err
-	}
-	all := time.Since(begun).Seconds()
 	after, err := s.supervisor.usage()
 	if err != nil {
 		return err
 	}
-	r.WaitingSeconds = all - r.SubmitSeconds
-	r.AcceptedPerSec, r.EvaluatedPerSec = float64(w.Runs)/r.SubmitSeconds, float64(evaluated)/all
+	r.SubmitSeconds, r.WaitingSeconds = accepted.Seconds(), (all - accepted).Seconds()
+	r.AcceptedPerSec, r.EvaluatedPerSec = float64(w.Runs)/accepted.Seconds(), float64(b.evaluated())/all.Seconds()
 	r.CPUPerRun = (after.CPU - before.CPU).Seconds() / float64(w.Runs)
-	w.Note("all wait after %.1f s", all)
+	w.Note("all wait after %.1f s", all.Seconds())
 	return nil
-}
-
-// sign returns the signed submissions, one list per submitter, and counts in r what they wait for. Of ten runs, seven
-// wait for a slot, two for a resource of an earlier run, and one for the previous revision of its deployment. Only the
-// submissions of one submitter are ordered, so each submitter has its own resource and deployment.
-func (w *Waiting) sign(s *cluster, r *WaitingReport) ([][][]byte, error) {
-	script := client.NewScript("waiting.tengo", []byte(slotsScript))
-	lists := make([][][]byte, min(submitters, max(w.Runs/ofEach, 1)))
-	var orders errgroup.Group
-	orders.SetLimit(runtime.GOMAXPROCS(0))
-	for i := range lists {
-		n := w.Runs / len(lists)
-		if i < w.Runs%len(lists) {
-			n++
-		}
-		lists[i] = make([][]byte, n)
-		revision := 0
-		for j := range lists[i] {
-			o := client.Order{Script: script, Expires: identity.MaxValidity, Deadline: identity.MaxDeadline, MaxCalls: 10}
-			name := fmt.Sprintf("%d-%d", i, j)
-			switch {
-			case j%10 == 7 || j%10 == 8:
-				name = fmt.Sprintf("shared-%d", i)
-				if j > 7 {
-					r.BehindResources++
-				}
-			case j%10 == 9:
-				o.Deployment = identity.Deployment{Name: fmt.Sprintf("bench-%d", i), Base: revision}
-				if revision > 0 {
-					r.BehindRevisions++
-				}
-				revision++
-			}
-			o.Params = map[string]any{"name": name}
-			orders.Go(func() (err error) {
-				lists[i][j], err = s.owner.sign(o)
-				return err
-			})
-		}
-	}
-	r.BehindSlots = w.Runs - r.BehindResources - r.BehindRevisions
-	return lists, orders.Wait()
 }
 
 // weigh measures the supervisor while all runs wait.

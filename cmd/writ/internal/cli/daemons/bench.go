@@ -199,8 +199,7 @@ func waitingFields(r bench.WaitingReport) []terminal.Field {
 		{Title: "machine", Value: machineText(r.Machine)},
 		{Title: "Redis", Value: r.Redis},
 		{Title: "runs that wait",
-			Value: fmt.Sprintf("%d (%d for capacity of a node, %d for a resource, %d for their deployment)",
-				r.Runs, r.BehindSlots, r.BehindResources, r.BehindRevisions)},
+			Value: waitingText(r.Runs, r.BehindSlots, r.BehindResources, r.BehindRevisions)},
 		{
 			Title: "accepted",
 			Value: fmt.Sprintf("%.0f runs/s; all waited %s after the last one", r.AcceptedPerSec, seconds(r.WaitingSeconds)),

@@ -32,10 +32,14 @@ Each site is measured without work, with runs of ten sequential calls, and with 
 table shows the CPU time, the Redis commands and the written bytes of a call. A value in brackets is the ratio to
 the first size. -o wide shows the CPU time of each kind of process.
 
+With --backlog each site is also measured while other runs wait, as in "writ bench waiting". They wait at a node
+of their own.
+
 BUSY is the CPU time of a call without the part that the site uses when idle. All processes share this machine, so
 runs per second fall with the CPU time of all of them. The client is also the coordinator.`,
-		Example: "  writ bench growth --nodes 1,50,200,1000\n  writ bench growth --nodes 1,5 -n 100 --idle 5s -o json",
-		Args:    cli.Exactly(),
+		Example: "  writ bench growth --nodes 1,50,200,1000\n  writ bench growth --nodes 1,5 -n 100 --idle 5s -o json\n" +
+			"  writ bench growth --nodes 1 --backlog 5000",
+		Args: cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			log, err := cli.NewLog(env, l)
 			if err != nil {
@@ -59,6 +63,9 @@ runs per second fall with the CPU time of all of them. The client is also the co
 	cli.InRange(f, "in-flight", &g.InFlight, 1, 10_000)
 	f.IntVar(&g.Fan, "fan", 1000, "number of parallel calls of a run")
 	cli.InRange(f, "fan", &g.Fan, 1, scripts.MaxCalls)
+	f.IntVar(&g.Backlog, "backlog", 0,
+		"number of runs that wait while runs of sequential calls are measured a second time. 0: no second time")
+	cli.InRange(f, "backlog", &g.Backlog, 0, cli.Most)
 	f.DurationVar(&g.Idle, "idle", 20*time.Second, "duration of the measurement without work")
 	cli.InRange(f, "idle", &g.Idle, time.Millisecond, cli.Longest)
 	f.DurationVar(&g.Within, "within", 20*time.Second, "time limit for the submissions of each measurement")

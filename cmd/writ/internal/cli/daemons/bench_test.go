@@ -66,7 +66,7 @@ func TestGrowthTableComparesSizes(t *testing.T) {
 			WrittenPerCall: 20_000 * growth, WrittenOf: map[string]float64{"supervisor": 20_000 * growth},
 		}
 		idle := bench.IdleFigures{
-			CoresOf: map[string]float64{"redis": 0.01 * growth, "runner": 0.02 * growth}, Commands: 30,
+			CoresOf: map[string]float64{"redis": 0.01 * growth, "runner": 0.02 * growth}, NodeCores: 0.02 / growth, Commands: 30,
 			Most: []bench.CommandRate{{Command: "blmove", PerSecond: 4.2}, {Command: "xadd", PerSecond: 1}},
 		}
 		return bench.SizeReport{Nodes: nodes, Idle: idle, Together: load, FanOut: load}
@@ -79,14 +79,27 @@ func TestGrowthTableComparesSizes(t *testing.T) {
 	for want, times := range map[string]int{
 		"NODES": 1, "200.0 (1.00)": 1, "80.0 (0.40)": 1, "400 µs (1.00)": 2, "1000 µs (2.50)": 2, "380 µs (1.00)": 2, "380 µs (–)": 1,
 		" 0 µs (–)": 1, "30.0 (2.50)": 1, "50.0 KB (2.50)": 1, "7.5 % (2.50)": 1, "2000 (1.00)": 1, "800 (0.40)": 1,
-		"\n50 nodes:": 1, "runner 5.0, redis 2.5; a node 0.10": 1, "30: blmove 4.2, xadd 1.0": 2,
+		"\n50 nodes:": 1, "runner 5.0, redis 2.5; a node 0.80": 1, "30: blmove 4.2, xadd 1.0": 2,
 		"supervisor 750, redis 250": 2, "redis-server 7.0.15": 1, "SUPERVISOR": 0,
 	} {
 		if n := strings.Count(text, want); n != times {
 			t.Errorf("%q stands there %d times, want %d:\n%s", want, n, times, text)
 		}
 	}
-	if text := growthText(report, true); strings.Count(text, "750 µs (2.50)") != 2 {
+	for i := range report.Sizes {
+		s := &report.Sizes[i]
+		s.Backlog = &bench.BacklogReport{Runs: 5000, BehindSlots: 3500, BehindResources: 1000, BehindRevisions: 500, Idle: s.Idle, Together: s.Together}
+	}
+	text = growthText(report, false)
+	for want, times := range map[string]int{
+		"BACKLOG RUNS/S": 1, "80.0 (0.40)": 2, "380 µs (1.00)": 4, "5000 (3500 for capacity of a node, 1000 for": 2,
+		"calls in a row:": 4,
+	} {
+		if n := strings.Count(text, want); n != times {
+			t.Errorf("with a backlog, %q stands there %d times, want %d:\n%s", want, n, times, text)
+		}
+	}
+	if text := growthText(report, true); strings.Count(text, "750 µs (2.50)") != 3 {
 		t.Errorf("the wide table lacks the CPU time of the supervisor:\n%s", text)
 	}
 }

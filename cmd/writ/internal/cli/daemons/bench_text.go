@@ -30,6 +30,12 @@ func machineText(m bench.Machine) string {
 		m.Kernel, m.Go, seconds(m.Fsync.P50))
 }
 
+// waitingText describes waiting runs by the causes of their wait.
+func waitingText(runs, slots, resources, revisions int) string {
+	return fmt.Sprintf("%d (%d for capacity of a node, %d for a resource, %d for their deployment)", runs, slots, resources,
+		revisions)
+}
+
 // speedRow is a row of the speed table: one workload of one system.
 type speedRow struct {
 	system, workload string

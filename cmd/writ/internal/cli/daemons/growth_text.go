@@ -39,6 +39,10 @@ func growthText(r bench.GrowthReport, wideTable bool) string {
 	}
 	columns = append(columns, loadColumns("", func(s bench.SizeReport) bench.LoadFigures { return s.Together })...)
 	columns = append(columns, loadColumns("FAN ", func(s bench.SizeReport) bench.LoadFigures { return s.FanOut })...)
+	if len(r.Sizes) > 0 && r.Sizes[0].Backlog != nil {
+		columns = append(columns,
+			loadColumns("BACKLOG ", func(s bench.SizeReport) bench.LoadFigures { return s.Backlog.Together })...)
+	}
 	var b strings.Builder
 	b.WriteString(terminal.List(nil, rows, func(growthRow) string { return "" }, columns...).Text(wideTable))
 	var fields []terminal.Field
@@ -61,13 +65,13 @@ func loadColumns(
 		column.Wide = wide
 		columns = append(columns, column)
 	}
-	fan := prefix != ""
+	fan, further := prefix == "FAN ", prefix != ""
 	add(fan, "RUNS/S", "%.1f", func(f bench.LoadFigures) float64 { return f.RunsPerSecond })
 	add(!fan, "CALLS/S", "%.0f", func(f bench.LoadFigures) float64 { return f.CallsPerSecond })
 	add(false, "CPU/CALL", "%.0f µs", func(f bench.LoadFigures) float64 { return f.CPUPerCall })
 	add(false, "BUSY", "%.0f µs", func(f bench.LoadFigures) float64 { return f.BusyPerCall })
-	add(fan, "REDIS/CALL", "%.1f", func(f bench.LoadFigures) float64 { return f.CommandsPerCall })
-	add(fan, "WRITTEN/CALL", "%.1f KB", func(f bench.LoadFigures) float64 { return f.WrittenPerCall / 1000 })
+	add(further, "REDIS/CALL", "%.1f", func(f bench.LoadFigures) float64 { return f.CommandsPerCall })
+	add(further, "WRITTEN/CALL", "%.1f KB", func(f bench.LoadFigures) float64 { return f.WrittenPerCall / 1000 })
 	for _, class := range bench.Classes {
 		add(true, strings.ToUpper(class), "%.0f µs", func(f bench.LoadFigures) float64 { return f.CPUOf[class] })
 	}
@@ -76,33 +80,44 @@ func loadColumns(
 
 // sizeFields returns the details of a size.
 func sizeFields(s bench.SizeReport) []terminal.Field {
-	var most []string
-	for _, c := range s.Idle.Most {
-		most = append(most, fmt.Sprintf("%s %.1f", c.Command, c.PerSecond))
+	fields := []terminal.Field{{Title: cli.Count(s.Nodes, "node"), Value: "ready after " + seconds(s.JoinSeconds)}}
+	fields = append(fields, idleFields(s.Idle)...)
+	fields = append(fields, loadFields("calls in a row", s.Together)...)
+	fields = append(fields, loadFields("calls at once", s.FanOut)...)
+	if b := s.Backlog; b != nil {
+		fields = append(fields, terminal.Field{Title: "backlog", Value: waitingText(b.Runs, b.BehindSlots, b.BehindResources,
+			b.BehindRevisions)})
+		fields = append(fields, idleFields(b.Idle)...)
+		fields = append(fields, loadFields("calls in a row", b.Together)...)
 	}
+	return fields
+}
+
+func idleFields(f bench.IdleFigures) []terminal.Field {
 	percent := make(map[string]float64)
-	for class, cores := range s.Idle.CoresOf {
+	for class, cores := range f.CoresOf {
 		percent[class] = cores * 100
 	}
-	load := func(title string, f bench.LoadFigures) []terminal.Field {
-		kilobytes := make(map[string]float64)
-		for class, n := range f.WrittenOf {
-			kilobytes[class] = n / 1000
-		}
-		return []terminal.Field{
-			{Title: title, Value: fmt.Sprintf("%s of %s, p50 %s, p99 %s", cli.Count(f.Runs, "run"),
-				cli.Count(f.Calls, "call"), seconds(f.Time.P50), seconds(f.Time.P99))},
-			{Title: "µs of CPU per call", Value: partsText(f.CPUOf, "%.0f")},
-			{Title: "µs without the idle part", Value: partsText(f.BusyOf, "%.0f")},
-			{Title: "KB written per call", Value: partsText(kilobytes, "%.1f")},
-		}
+	var most []string
+	for _, c := range f.Most {
+		most = append(most, fmt.Sprintf("%s %.1f", c.Command, c.PerSecond))
 	}
-	fields := []terminal.Field{
-		{Title: cli.Count(s.Nodes, "node"), Value: "ready after " + seconds(s.JoinSeconds)},
-		{Title: "% of a core, idle", Value: fmt.Sprintf("%s; a node %.2f", partsText(percent, "%.1f"),
-			percent[bench.RunnerName]/float64(s.Nodes))},
-		{Title: "Redis commands/s, idle", Value: fmt.Sprintf("%.0f: %s", s.Idle.Commands, strings.Join(most, ", "))},
+	return []terminal.Field{
+		{Title: "% of a core, idle", Value: fmt.Sprintf("%s; a node %.2f", partsText(percent, "%.1f"), f.NodeCores*100)},
+		{Title: "Redis commands/s, idle", Value: fmt.Sprintf("%.0f: %s", f.Commands, strings.Join(most, ", "))},
 	}
-	fields = append(fields, load("calls in a row", s.Together)...)
-	return append(fields, load("calls at once", s.FanOut)...)
+}
+
+func loadFields(title string, f bench.LoadFigures) []terminal.Field {
+	kilobytes := make(map[string]float64)
+	for class, n := range f.WrittenOf {
+		kilobytes[class] = n / 1000
+	}
+	return []terminal.Field{
+		{Title: title, Value: fmt.Sprintf("%s of %s, p50 %s, p99 %s", cli.Count(f.Runs, "run"), cli.Count(f.Calls, "call"),
+			seconds(f.Time.P50), seconds(f.Time.P99))},
+		{Title: "µs of CPU per call", Value: partsText(f.CPUOf, "%.0f")},
+		{Title: "µs without the idle part", Value: partsText(f.BusyOf, "%.0f")},
+		{Title: "KB written per call", Value: partsText(kilobytes, "%.1f")},
+	}
 }
