@@ -145,13 +145,13 @@ func TestBenchWaiting(t *testing.T) {
 	}
 }
 
-// TestBenchGrowthMeasuresTwoNodes measures a small site: every process is measured, idle and with both workloads.
-func TestBenchGrowthMeasuresTwoNodes(t *testing.T) {
+// TestBenchGrowthMeasuresSmallSites measures two small sites: every process is measured, idle and with each workload.
+func TestBenchGrowthMeasuresSmallSites(t *testing.T) {
 	t.Parallel()
 	testenv.Need(t, "redis-server")
 	bin := testcluster.Binary(t)
 	var out, words bytes.Buffer
-	cmd := exec.CommandContext(t.Context(), bin, "bench", "growth", "--nodes", "2", "-n", "3", "--in-flight", "2",
+	cmd := exec.CommandContext(t.Context(), bin, "bench", "growth", "--nodes", "2", "--datacenters", "2", "-n", "3", "--in-flight", "2",
 		"--fan", "20", "--idle", "500ms", "--backlog", "50", "-o", "json")
 	var login string
 	cmd.Stdout, cmd.Stderr = &out, writerFunc(func(p []byte) (int, error) {
@@ -165,21 +165,34 @@ func TestBenchGrowthMeasuresTwoNodes(t *testing.T) {
 		t.Errorf("a password is among the arguments of %s", login)
 	}
 	var r bench.GrowthReport
-	if err := json.Unmarshal(out.Bytes(), &r); err != nil || len(r.Sizes) != 1 {
+	if err := json.Unmarshal(out.Bytes(), &r); err != nil || len(r.Sizes) != 2 {
 		t.Fatalf("%v\n%s", err, &out)
 	}
-	s := r.Sizes[0]
-	if s.Nodes != 2 || s.JoinSeconds <= 0 || s.Idle.Seconds < 0.5 || s.Idle.Commands <= 0 || len(s.Idle.Most) != 10 {
-		t.Errorf("%+v", s)
+	for i, s := range r.Sizes {
+		if s.Datacenters != i+1 {
+			t.Errorf("size %d has %d datacenters", i+1, s.Datacenters)
+		}
+		checkSize(t, s)
 	}
-	b := s.Backlog
+	b := r.Sizes[0].Backlog
 	if b == nil || b.Runs != 50 || b.BehindSlots != 37 || b.BehindResources != 9 || b.BehindRevisions != 4 || b.Idle.Seconds < 0.5 {
 		t.Fatalf("the site with waiting runs: %+v", b)
+	}
+	if f := b.Together; f.Runs != 3 || f.Calls != 10 || f.RunsPerSecond <= 0 || r.Sizes[1].Backlog != nil {
+		t.Errorf("runs beside the waiting ones: %+v", f)
+	}
+}
+
+// checkSize checks the measurements of a site with two nodes in each datacenter.
+func checkSize(t *testing.T, s bench.SizeReport) {
+	t.Helper()
+	if s.Nodes != 2 || s.JoinSeconds <= 0 || s.Idle.Seconds < 0.5 || s.Idle.Commands <= 0 || len(s.Idle.Most) != 10 {
+		t.Errorf("%+v", s)
 	}
 	for _, w := range []struct {
 		figures     bench.LoadFigures
 		runs, calls int
-	}{{s.Together, 3, 10}, {s.FanOut, 1, 20}, {b.Together, 3, 10}} {
+	}{{s.Together, 3, 10}, {s.FanOut, s.Datacenters, 20}} {
 		f := w.figures
 		if f.Runs != w.runs || f.Calls != w.calls || f.RunsPerSecond <= 0 || f.CommandsPerCall <= 0 {
 			t.Errorf("%+v, want %d runs of %d calls", f, w.runs, w.calls)

@@ -44,9 +44,9 @@ run.output({address: db.address})
 // All waiting runs use the busy node.
 const busyNode, busySlots = "busy", 64
 
-// sign signs the submissions. Only the submissions of one submitter are ordered, so each submitter has its own resource
+// sign signs the submissions for the datacenter of a cluster. Only the submissions of one submitter are ordered, so each submitter has its own resource
 // and deployment.
-func (b *backlog) sign(o *owner) error {
+func (b *backlog) sign(s *cluster) error {
 	script := client.NewScript("waiting.tengo", []byte(slotsScript))
 	b.lists = make([][][]byte, min(submitters, max(b.runs/ofEach, 1)))
 	var orders errgroup.Group
@@ -76,7 +76,7 @@ func (b *backlog) sign(o *owner) error {
 			}
 			one.Params = map[string]any{"name": name}
 			orders.Go(func() (err error) {
-				b.lists[i][j], err = o.sign(one)
+				b.lists[i][j], err = s.sign(one)
 				return err
 			})
 		}
@@ -92,8 +92,8 @@ func (b *backlog) evaluated() int { return b.runs - b.behindRevisions }
 
 // fill submits the signed runs and waits until all of them wait. It returns the duration until all were accepted, and
 // the duration until all wait.
-func (b *backlog) fill(ctx context.Context, c *coordinator) (accepted, all time.Duration, err error) {
-	already := c.events.started()
+func (b *backlog) fill(ctx context.Context, f front) (accepted, all time.Duration, err error) {
+	already := f.news().started()
 	begun := time.Now()
 	var handedIn atomic.Int64
 	group, submitting := errgroup.WithContext(ctx)
@@ -103,7 +103,7 @@ func (b *backlog) fill(ctx context.Context, c *coordinator) (accepted, all time.
 				if submitting.Err() != nil {
 					return context.Cause(submitting)
 				}
-				if _, err := c.submit(ctx, signed); err != nil {
+				if _, err := f.submit(ctx, signed); err != nil {
 					return fmt.Errorf("submit: %w", err)
 				}
 				if n := int(handedIn.Add(1)); n%max(b.runs/10, 1) == 0 {
@@ -117,6 +117,6 @@ func (b *backlog) fill(ctx context.Context, c *coordinator) (accepted, all time.
 		return 0, 0, err
 	}
 	accepted = time.Since(begun)
-	err = c.events.await(ctx, func(e *events) bool { return e.begun >= already+b.evaluated() })
+	err = f.news().await(ctx, func(e *events) bool { return e.begun >= already+b.evaluated() })
 	return accepted, time.Since(begun), err
 }

@@ -71,7 +71,7 @@ func (s *Speed) besideAll(on *cluster, r *SpeedReport) (all []system, err error)
 	}
 	for _, journal := range []bool{false, true} {
 		b := &beside{redis: redis.PID}
-		b.process, err = startChild(on.ctx, on.logs, &b.About, redis.URL, AsynqName, "--slots", strconv.Itoa(s.Slots), "--poll", s.AsynqPoll.String(),
+		b.process, err = startChild(on.ctx, on.logs, &b.About, redisAt(redis.URL), AsynqName, "--slots", strconv.Itoa(s.Slots), "--poll", s.AsynqPoll.String(),
 			"--journal="+strconv.FormatBool(journal))
 		if err != nil {
 			return nil, err

@@ -1,6 +1,6 @@
-// Package bench measures the performance of writ on the local machine. It runs a datacenter of real components in a
-// temporary directory. The measured components are separate processes; this process acts as client and coordinator. It
-// uses only their public interfaces.
+// Package bench measures the performance of writ on the local machine. It runs datacenters of real components in a
+// temporary directory. The measured components are separate processes. This process acts as client, and also as
+// coordinator if that is not measured. It uses only their public interfaces.
 package bench
 
 import (
@@ -24,7 +24,6 @@ import (
 	"writ/cmd/writ/internal/daemon/runnerd"
 	"writ/identity"
 	"writ/runner/queue/redisqueue"
-	"writ/supervisor/link"
 )
 
 // Directories of a cluster.
@@ -44,8 +43,9 @@ type cluster struct {
 	log      *slog.Logger
 	logs     io.Writer // log output of child processes
 
-	owner      owner
-	coord      coordinator
+	owner      *owner
+	datacenter *identity.Datacenter
+	front      front
 	nodeAPI    string // address of the supervisor's node API
 	redis      redisd.Started
 	redisAt    string // address for nodes, if it differs from the supervisor's
@@ -58,17 +58,30 @@ type cluster struct {
 	works *errgroup.Group
 }
 
-// begin creates the cluster and starts all components except nodes.
+// begin creates a cluster whose coordinator is this process, and starts all components except nodes.
 func (s *cluster) begin(ctx context.Context) error {
-	if err := s.owner.found(filepath.Join(s.dir, supervisorDir), s.tls); err != nil {
+	s.owner = &owner{}
+	if err := s.owner.found(s.tls, []string{filepath.Join(s.dir, supervisorDir)}); err != nil {
 		return err
 	}
+	s.datacenter = &s.owner.person.Roster.Datacenters[0]
+	s.open(ctx)
+	c := &coordinator{}
+	s.front = c
+	if err := c.listen(s.ctx, s.works, s.owner, s.datacenter); err != nil {
+		return err
+	}
+	return s.start()
+}
+
+// open creates the context for goroutines of this process.
+func (s *cluster) open(ctx context.Context) {
 	s.ctx, s.stop = context.WithCancel(ctx)
 	s.works, s.ctx = errgroup.WithContext(s.ctx)
-	if err := s.coord.listen(s.ctx, s.works, &s.owner); err != nil {
-		return err
-	}
-	var err error
+}
+
+// start starts all components except nodes and the coordinator.
+func (s *cluster) start() (err error) {
 	if s.redis, err = s.startRedis(filepath.Join(s.dir, redisDir)); err != nil {
 		return err
 	}
@@ -90,12 +103,12 @@ func (s *cluster) startRedis(dir string) (redis redisd.Started, err error) {
 		redis = started
 		close(ready)
 	}})
-	err = s.start(ready, func() error { return one.Run(s.ctx) })
+	err = s.work(ready, func() error { return one.Run(s.ctx) })
 	return redis, err
 }
 
-// start runs the function `work` in this process and returns when the channel `ready` is closed.
-func (s *cluster) start(ready <-chan struct{}, work func() error) error {
+// work runs a function in this process and returns when the channel `ready` is closed.
+func (s *cluster) work(ready <-chan struct{}, work func() error) error {
 	s.works.Go(work)
 	select {
 	case <-ready:
@@ -131,26 +144,29 @@ func optional(flag, value string) []string {
 
 // startSupervisor starts the supervisor on its existing directory and returns when it is connected.
 func (s *cluster) startSupervisor() (err error) {
-	flags := []string{"--data", filepath.Join(s.dir, supervisorDir), "--coordinator", s.coord.url, "--listen", s.nodeAPI}
+	flags := []string{"--data", filepath.Join(s.dir, supervisorDir), "--coordinator", s.front.address(), "--listen", s.nodeAPI}
 	flags = append(flags, optional("--redis-listen", s.redisAt)...)
 	flags = append(flags, optional("--profile", s.profile)...)
-	s.supervisor, err = startChild(s.ctx, s.logs, new(memory), s.redis.URL, SupervisorName, flags...)
+	s.supervisor, err = startChild(s.ctx, s.logs, new(memory), redisAt(s.redis.URL), SupervisorName, flags...)
 	if err != nil {
 		return err
 	}
-	select {
-	case <-s.coord.events.connected:
-		return nil
-	case <-s.ctx.Done():
-		return context.Cause(s.ctx)
-	}
+	return s.front.awaitSupervisor(s.ctx, s.datacenter.ID)
+}
+
+// redisAt returns the environment of a child with the URL of its Redis.
+func redisAt(url string) []string { return []string{"WRIT_REDIS=" + url} }
+
+// sign returns the signed submission of an order for the datacenter.
+func (s *cluster) sign(order client.Order) ([]byte, error) {
+	return s.owner.sign(s.datacenter.ID, order)
 }
 
 // token returns a token that admits a number of nodes.
 func (s *cluster) token(uses int) (string, error) {
-	token, signed, err := s.owner.grant(uses)
+	token, signed, err := s.owner.grant(s.datacenter.ID, uses)
 	if err == nil {
-		err = s.coord.request(s.ctx, link.VerbStatement, link.Statement{Signed: signed}, nil)
+		err = s.front.decide(s.ctx, signed)
 	}
 	if err != nil {
 		return "", fmt.Errorf("make a token: %w", err)
@@ -158,20 +174,15 @@ func (s *cluster) token(uses int) (string, error) {
 	return token, nil
 }
 
-// decide signs and sends a statement.
-func (s *cluster) decide(statement identity.Statement) error {
-	signed, err := s.owner.person.SignStatement(statement)
-	if err != nil {
-		return err
-	}
-	return s.coord.request(s.ctx, link.VerbStatement, link.Statement{Signed: signed}, nil)
-}
-
 // cordon closes a ready node to calls that do not ask for it.
 func (s *cluster) cordon(name string) error {
-	statement := client.AboutNode(s.coord.events.node(name))
+	statement := client.AboutNode(s.front.news().node(name))
 	statement.Decision = "cordon"
-	if err := s.decide(statement); err != nil {
+	signed, err := s.owner.person.SignStatement(statement)
+	if err == nil {
+		err = s.front.decide(s.ctx, signed)
+	}
+	if err != nil {
 		return fmt.Errorf("cordon node %s: %w", name, err)
 	}
 	return nil
@@ -196,10 +207,10 @@ func (s *cluster) addNode(name string, slots int) error {
 	if err != nil {
 		return err
 	}
-	if err := s.start(ready, func() error { return node.Run(s.ctx) }); err != nil {
+	if err := s.work(ready, func() error { return node.Run(s.ctx) }); err != nil {
 		return fmt.Errorf("start node %s: %w", name, err)
 	}
-	return s.coord.awaitNodes(s.ctx, []string{name})
+	return awaitNodes(s.ctx, s.front, []string{name})
 }
 
 // inEach is the number of nodes that one process serves. A process of its own for each node would need 11 MiB more.
@@ -222,7 +233,7 @@ func (s *cluster) addRunners(names []string, slots int) error {
 	if err != nil {
 		return err
 	}
-	return s.coord.awaitNodes(s.ctx, names)
+	return awaitNodes(s.ctx, s.front, names)
 }
 
 // startRunner starts a process that joins and serves nodes.
@@ -247,5 +258,5 @@ func (s *cluster) startRunner(names []string, slots int) (*child, error) {
 		"--data", s.dir, "--name", strings.Join(names, ","), "--supervisor", "http://" + s.nodeAPI, "--join", "@" + file,
 		"--slots", strconv.Itoa(slots),
 	}
-	return startChild(s.ctx, s.logs, new(memory), redis, RunnerName, append(flags, optional("--profile", profile)...)...)
+	return startChild(s.ctx, s.logs, new(memory), redisAt(redis), RunnerName, append(flags, optional("--profile", profile)...)...)
 }

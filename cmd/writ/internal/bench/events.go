@@ -6,12 +6,11 @@ import (
 	"time"
 
 	"writ"
+	"writ/coord/api"
 )
 
 // events holds the minimal state that a benchmark's coordinator derives from events.
 type events struct {
-	connected <-chan struct{} // signals that the supervisor is connected
-
 	mu      sync.Mutex
 	last    int64
 	begun   int                          // number of runs that were evaluated at least once
@@ -44,22 +43,56 @@ func (e *events) StoreEvents(_ context.Context, _ writ.DatacenterID, all []writ.
 			continue
 		}
 		e.last = one.Seq
-		switch {
-		case one.Run != nil && one.Run.State == writ.RunRunning:
-			e.begun++
-		case one.Run != nil && one.Run.State.Ended():
-			e.ended[one.Run.ID] = one.Run.State
-			if waits := e.awaited[one.Run.ID]; waits != nil {
-				close(waits)
-				delete(e.awaited, one.Run.ID)
-			}
-		case one.Node != nil:
+		if one.Run != nil {
+			e.noteRun(one.Run.ID, one.Run.State)
+		}
+		if one.Node != nil {
 			e.nodes[one.Node.Name] = *one.Node
 		}
 	}
+	e.wake()
+	return nil
+}
+
+// noteRun records the state of a run. It is called with the lock held.
+func (e *events) noteRun(id writ.RunID, state writ.RunState) {
+	if state == writ.RunRunning {
+		e.begun++
+	}
+	if state.Ended() {
+		e.noteEnd(id, state)
+	}
+}
+
+// noteEnd records the final state of a run. It is called with the lock held.
+func (e *events) noteEnd(id writ.RunID, state writ.RunState) {
+	e.ended[id] = state
+	if waits := e.awaited[id]; waits != nil {
+		close(waits)
+		delete(e.awaited, id)
+	}
+}
+
+// wake wakes the callers of await. It is called with the lock held.
+func (e *events) wake() {
 	close(e.changed)
 	e.changed = make(chan struct{})
-	return nil
+}
+
+// add records an event of a served coordinator.
+func (e *events) add(one api.Event) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if s := one.Submission; s != nil && s.State == writ.SubmissionRefused {
+		e.noteEnd(s.Run, "refused") // the datacenter has no such run
+	}
+	if one.Run != nil {
+		e.noteRun(one.Run.ID, writ.RunState(one.Run.State))
+	}
+	if one.Node != nil {
+		e.nodes[one.Node.Name] = *one.Node
+	}
+	e.wake()
 }
 
 // started returns the number of runs that were evaluated at least once.

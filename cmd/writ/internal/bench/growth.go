@@ -9,26 +9,31 @@ import (
 	"path/filepath"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"writ/cmd/writ/internal/bench/peer"
 	"writ/internal/sleep"
 )
 
-// Growth measures how the cost of a call grows with the size of a site. Each size has a fresh datacenter of real
-// components: a supervisor, a Redis, and nodes that speak the real protocol but simulate their drivers.
+// Growth measures how the cost of a call grows with the size of a site. Each size is a fresh site of real components: a
+// coordinator, and in each datacenter a supervisor, a Redis, and nodes that speak the real protocol but simulate their
+// drivers.
 type Growth struct {
-	Nodes    []int         // sizes, in nodes
-	Slots    int           // of each node
-	Runs     int           // runs of ten sequential calls, several in flight
-	InFlight int           // concurrent runs of them
-	Fan      int           // calls of a run that makes them all at once
-	Backlog  int           // runs that wait while runs of sequential calls are measured again; 0 for no such measurement
-	Idle     time.Duration // duration of the measurement without work
-	Within   time.Duration // time limit for submitting the runs of a measurement
-	Data     string        // data directory, which must be empty or missing
-	Version  string
-	Errors   io.Writer // log output of processes
-	Log      *slog.Logger
-	Note     func(format string, args ...any)
+	Nodes []int // numbers of nodes of sites with one datacenter
+	// Numbers of datacenters of further sites. Each of these datacenters has the first number of nodes.
+	Datacenters []int
+	Slots       int           // of each node
+	Runs        int           // runs of ten sequential calls, several in flight
+	InFlight    int           // concurrent runs of them
+	Fan         int           // calls of a run that makes them all at once
+	Backlog     int           // runs that wait while runs of sequential calls are measured again; 0 for no such measurement
+	Idle        time.Duration // duration of the measurement without work
+	Within      time.Duration // time limit for submitting the runs of a measurement
+	Data        string        // data directory, which must be empty or missing
+	Version     string
+	Errors      io.Writer // log output of processes
+	Log         *slog.Logger
+	Note        func(format string, args ...any)
 }
 
 // GrowthReport holds the results of Growth.
@@ -41,12 +46,13 @@ type GrowthReport struct {
 
 // SizeReport holds the results for a site of one size.
 type SizeReport struct {
-	Nodes       int         `json:"nodes"`
+	Datacenters int         `json:"datacenters"`
+	Nodes       int         `json:"nodes"`        // of each datacenter
 	JoinSeconds float64     `json:"join_seconds"` // from the start of the runners until all nodes are ready
 	Idle        IdleFigures `json:"idle"`
 	Together    LoadFigures `json:"together"` // runs of ten sequential calls, many in flight
 	FanOut      LoadFigures `json:"fan_out"`  // runs of many independent calls, one at a time
-	// The same as Idle and Together while other runs wait; nil if none were asked for.
+	// The same as Idle and Together while other runs wait; nil without such runs, and with several datacenters.
 	Backlog *BacklogReport `json:"backlog,omitempty"`
 }
 
@@ -69,42 +75,58 @@ func (g *Growth) Run(ctx context.Context) (r GrowthReport, err error) {
 	if r.Machine, err = thisMachine(g.Data); err != nil {
 		return r, err
 	}
-	for i, nodes := range g.Nodes {
-		size, err := g.size(ctx, filepath.Join(g.Data, fmt.Sprintf("size-%d", i+1)), nodes, &r)
-		if err != nil {
-			return r, fmt.Errorf("nodes: %d: %w", nodes, err)
+	for i, size := range g.sizes() {
+		if err := g.size(ctx, filepath.Join(g.Data, fmt.Sprintf("size-%d", i+1)), &size, &r); err != nil {
+			return r, fmt.Errorf("datacenters: %d, nodes: %d: %w", size.Datacenters, size.Nodes, err)
 		}
 		r.Sizes = append(r.Sizes, size)
 	}
 	return r, nil
 }
 
-// size measures one size in a fresh datacenter.
-func (g *Growth) size(ctx context.Context, dir string, nodes int, r *GrowthReport) (size SizeReport, err error) {
-	size.Nodes = nodes
-	o := &own{cluster: &cluster{dir: dir, version: g.Version, log: g.Log, logs: g.Errors}}
-	defer func() { err = errors.Join(err, o.cluster.close()) }()
-	if err := o.cluster.begin(ctx); err != nil {
-		return size, err
+// sizes returns the sites to measure, without results.
+func (g *Growth) sizes() (all []SizeReport) {
+	for _, nodes := range g.Nodes {
+		all = append(all, SizeReport{Datacenters: 1, Nodes: nodes})
+	}
+	for _, datacenters := range g.Datacenters {
+		if datacenters > 1 { // the first size has one
+			all = append(all, SizeReport{Datacenters: datacenters, Nodes: g.Nodes[0]})
+		}
+	}
+	return all
+}
+
+// size measures one size in a fresh site.
+func (g *Growth) size(ctx context.Context, dir string, size *SizeReport, r *GrowthReport) (err error) {
+	g.Note("datacenters: %d, nodes of each: %d", size.Datacenters, size.Nodes)
+	like := cluster{dir: dir, version: g.Version, log: g.Log, logs: g.Errors}
+	o, err := beginSite(ctx, like, size.Datacenters)
+	defer func() { err = errors.Join(err, o.close()) }()
+	if err != nil {
+		return err
 	}
 	r.Redis = o.redisAbout(ctx)
-	g.Note("nodes: %d, joining", nodes)
 	begun := time.Now()
-	if err := o.cluster.addRunners(nodeNames(nodes), g.Slots); err != nil {
-		return size, err
+	var joins errgroup.Group
+	for i, c := range o.clusters {
+		joins.Go(func() error { return c.addRunners(nodeNames(i+1, size.Nodes), g.Slots) })
+	}
+	if err := joins.Wait(); err != nil {
+		return err
 	}
 	size.JoinSeconds = time.Since(begun).Seconds()
-	m, closed, err := newMeter(o)
+	m, err := newMeter(o)
+	defer func() { err = errors.Join(err, m.close()) }()
 	if err != nil {
-		return size, err
+		return err
 	}
-	defer func() { err = errors.Join(err, closed()) }()
-	return size, g.measure(o.cluster.ctx, m, &size)
+	return g.measure(o.clusters[0].ctx, m, size)
 }
 
 // measure measures a site whose nodes are ready: first without work, then with each workload.
 func (g *Growth) measure(ctx context.Context, m *meter, size *SizeReport) (err error) {
-	if size.Idle, err = g.idle(ctx, m, size.Nodes); err != nil {
+	if size.Idle, err = g.idle(ctx, m, size.Datacenters*size.Nodes); err != nil {
 		return err
 	}
 	steps := peer.Order{Runs: g.Runs, InFlight: g.InFlight, Calls: Steps, Within: g.Within}
@@ -116,15 +138,15 @@ func (g *Growth) measure(ctx context.Context, m *meter, size *SizeReport) (err e
 	if size.Together, err = m.load(ctx, steps, size.Idle); err != nil {
 		return err
 	}
-	g.Note("nodes: %d, %d calls in a row: %.1f runs/s", size.Nodes, Steps, size.Together.RunsPerSecond)
+	g.Note("%d calls in a row: %.1f runs/s", Steps, size.Together.RunsPerSecond)
 	fan := peer.Order{
-		Runs: max(g.Runs/fanOutShare, 1), InFlight: 1, Calls: g.Fan, AtOnce: true, Within: g.Within,
+		Runs: max(g.Runs/fanOutShare, size.Datacenters), InFlight: 1, Calls: g.Fan, AtOnce: true, Within: g.Within,
 	}
 	if size.FanOut, err = m.load(ctx, fan, size.Idle); err != nil {
 		return err
 	}
-	g.Note("nodes: %d, %d calls at once: %.0f calls/s", size.Nodes, g.Fan, size.FanOut.CallsPerSecond)
-	if g.Backlog > 0 {
+	g.Note("%d calls at once: %.0f calls/s", g.Fan, size.FanOut.CallsPerSecond)
+	if g.Backlog > 0 && size.Datacenters == 1 {
 		size.Backlog, err = g.behind(ctx, m, size.Nodes, steps)
 	}
 	return err
@@ -147,15 +169,15 @@ func (g *Growth) idle(ctx context.Context, m *meter, nodes int) (f IdleFigures, 
 
 // behind measures runs of sequential calls on a number of nodes while other runs wait.
 func (g *Growth) behind(ctx context.Context, m *meter, nodes int, steps peer.Order) (*BacklogReport, error) {
-	s := m.own.cluster
+	s := m.own.clusters[0]
 	if err := s.addRunners([]string{busyNode}, busySlots); err != nil {
 		return nil, err
 	}
 	b := backlog{runs: g.Backlog, note: g.Note}
-	if err := b.sign(&s.owner); err != nil {
+	if err := b.sign(s); err != nil {
 		return nil, err
 	}
-	if _, _, err := b.fill(ctx, &s.coord); err != nil {
+	if _, _, err := b.fill(ctx, s.front); err != nil {
 		return nil, fmt.Errorf("fill the backlog: %w", err)
 	}
 	if err := s.cordon(busyNode); err != nil { // a measured call would wait there for hours
@@ -175,11 +197,12 @@ func (g *Growth) behind(ctx context.Context, m *meter, nodes int, steps peer.Ord
 	return r, nil
 }
 
-// nodeNames returns the names of a number of nodes.
-func nodeNames(n int) []string {
-	names := make([]string, n)
+// nodeNames returns the names of the nodes of a datacenter. The names are unique, because the events of all datacenters
+// arrive together.
+func nodeNames(datacenter, nodes int) []string {
+	names := make([]string, nodes)
 	for i := range names {
-		names[i] = fmt.Sprintf("n%d", i+1)
+		names[i] = fmt.Sprintf("dc%d-n%d", datacenter, i+1)
 	}
 	return names
 }

@@ -3,6 +3,7 @@ package bench
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -16,16 +17,28 @@ import (
 // meter measures the resource use of the processes of a cluster.
 type meter struct {
 	own   *own
-	redis *redisqueue.Queue
+	redis []*redisqueue.Queue // of each datacenter
 }
 
-// newMeter returns a meter. close ends its connection to Redis.
-func newMeter(o *own) (m *meter, closed func() error, err error) {
-	queue, err := redisqueue.Server{URL: o.cluster.redis.URL}.Open()
-	if err != nil {
-		return nil, nil, err
+// newMeter returns a meter of a site. The caller closes it even after an error.
+func newMeter(o *own) (*meter, error) {
+	m := &meter{own: o}
+	for _, c := range o.clusters {
+		queue, err := redisqueue.Server{URL: c.redis.URL}.Open()
+		if err != nil {
+			return m, err
+		}
+		m.redis = append(m.redis, queue)
 	}
-	return &meter{o, queue}, queue.Close, nil
+	return m, nil
+}
+
+// close ends the connections to Redis.
+func (m *meter) close() (err error) {
+	for _, queue := range m.redis {
+		err = errors.Join(err, queue.Close())
+	}
+	return err
 }
 
 // used holds the resource use of the processes of a cluster, in a period or since their start.
@@ -51,8 +64,17 @@ func (m *meter) now(ctx context.Context) (u used, err error) {
 			u.written[class] += n
 		}
 	}
-	u.commands, err = redisqueue.CommandCounts(ctx, m.redis)
-	return u, err
+	u.commands = make(map[string]int64)
+	for _, queue := range m.redis {
+		counts, err := redisqueue.CommandCounts(ctx, queue)
+		if err != nil {
+			return u, err
+		}
+		for name, n := range counts {
+			u.commands[name] += n
+		}
+	}
+	return u, nil
 }
 
 // during calls do and returns the use of the processes in that time.

@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -35,10 +36,23 @@ for i := 0; i < run.params.calls; i++ {
 `
 )
 
-// own runs the workloads of the benchmark, which package peer calls orders, on a cluster of writ.
+// own runs the workloads of the benchmark, which package peer calls orders, on a cluster of writ, or on several with one
+// coordinator in turns.
 type own struct {
-	cluster *cluster
-	signed  [][]byte
+	clusters []*cluster
+	served   *served // coordinator; nil if this process is the coordinator
+	signed   [][]byte
+}
+
+// close stops all processes and goroutines.
+func (o *own) close() (err error) {
+	for _, c := range o.clusters {
+		err = errors.Join(err, c.close())
+	}
+	if o.served != nil {
+		err = errors.Join(err, o.served.close())
+	}
+	return err
 }
 
 // begin starts the datacenter whose speed is compared with other systems.
@@ -56,10 +70,10 @@ func (s *Speed) begin(ctx context.Context, r *SpeedReport) (*own, error) {
 	return o, nil
 }
 
-// redisAbout describes the Redis of the datacenter.
+// redisAbout describes the Redis of the datacenters.
 func (o *own) redisAbout(ctx context.Context) string {
-	if o.cluster.redis.PID == 0 {
-		return o.cluster.redis.About
+	if redis := o.clusters[0].redis; redis.PID == 0 {
+		return redis.About
 	}
 	return "redis-server " + redisVersion(ctx) + ", append-only file synced every second"
 }
@@ -72,7 +86,7 @@ func (s *Speed) beginSecure(ctx context.Context) (*own, error) {
 // beginOwn starts a datacenter with one node.
 func (s *Speed) beginOwn(ctx context.Context, c *cluster) (o *own, err error) {
 	c.version, c.log, c.logs = s.Version, s.Log, s.Errors
-	o = &own{cluster: c}
+	o = &own{clusters: []*cluster{c}}
 	if err = c.begin(ctx); err == nil {
 		err = c.addRunners([]string{"n1"}, s.Slots)
 	}
@@ -81,7 +95,7 @@ func (s *Speed) beginOwn(ctx context.Context, c *cluster) (o *own, err error) {
 
 func (o *own) about() (name, durability string) {
 	name = "writ"
-	if o.cluster.tls {
+	if o.clusters[0].tls {
 		name = "writ, TLS"
 	}
 	return name, "every submission, call, start, result and end is on disk before it counts (fsync, shared by concurrent writes)"
@@ -98,7 +112,7 @@ func (o *own) prepare(order peer.Order) error {
 	group.SetLimit(runtime.GOMAXPROCS(0))
 	for i := range o.signed {
 		group.Go(func() (err error) {
-			o.signed[i], err = o.cluster.owner.sign(client.Order{
+			o.signed[i], err = o.clusters[i%len(o.clusters)].sign(client.Order{
 				Script: script, Params: map[string]any{"calls": int64(order.Calls)}, Expires: identity.DefaultValidity, Deadline: time.Hour,
 				MaxCalls: scripts.MaxCalls,
 			})
@@ -109,42 +123,55 @@ func (o *own) prepare(order peer.Order) error {
 }
 
 func (o *own) carryOut(order peer.Order) (peer.Took, error) {
-	return peer.Drive(o.cluster.ctx, order, func(ctx context.Context, i int) error {
-		return o.cluster.coord.carryOut(ctx, o.signed[i])
+	return peer.Drive(o.clusters[0].ctx, order, func(ctx context.Context, i int) error {
+		return carryOut(ctx, o.clusters[0].front, o.signed[i])
 	})
 }
 
-// Classes of processes. The evaluators are children of the supervisor.
+// Classes of processes. The evaluators are children of supervisors.
 const (
-	classClient     = "client" // this process, which is also the coordinator
-	classSupervisor = SupervisorName
-	classEvaluators = "evaluators"
-	classRunner     = RunnerName
-	classRedis      = "redis"
+	classClient      = "client" // this process; without a served coordinator it is also the coordinator
+	classCoordinator = CoordinatorName
+	classSupervisor  = SupervisorName
+	classEvaluators  = "evaluators"
+	classRunner      = RunnerName
+	classRedis       = "redis"
 )
 
 // Classes lists the classes of processes.
-var Classes = []string{classSupervisor, classEvaluators, classRedis, classRunner, classClient}
+var Classes = []string{
+	classSupervisor, classEvaluators, classRedis, classRunner, classCoordinator, classClient,
+}
 
 // processes returns the processes of each class, without the evaluators, which come and go.
 func (o *own) processes() map[string][]int {
-	all := map[string][]int{classClient: {os.Getpid()}, classSupervisor: {o.cluster.supervisor.cmd.Process.Pid}}
-	for _, r := range o.cluster.runners {
-		all[classRunner] = append(all[classRunner], r.cmd.Process.Pid)
+	all := map[string][]int{classClient: {os.Getpid()}}
+	add := func(class string, pid int) { all[class] = append(all[class], pid) }
+	if o.served != nil {
+		add(classCoordinator, o.served.process.cmd.Process.Pid)
 	}
-	if pid := o.cluster.redis.PID; pid != 0 {
-		all[classRedis] = []int{pid}
+	for _, c := range o.clusters {
+		add(classSupervisor, c.supervisor.cmd.Process.Pid)
+		for _, r := range c.runners {
+			add(classRunner, r.cmd.Process.Pid)
+		}
+		if c.redis.PID != 0 {
+			add(classRedis, c.redis.PID)
+		}
 	}
 	return all
 }
 
 // cpu returns the CPU time of every class of processes.
 func (o *own) cpu() (map[string]time.Duration, error) {
-	evaluators, err := o.cluster.supervisor.children()
-	if err != nil {
-		return nil, err
+	used := make(map[string]time.Duration)
+	for _, c := range o.clusters {
+		evaluators, err := c.supervisor.children()
+		if err != nil {
+			return nil, err
+		}
+		used[classEvaluators] += evaluators.CPU
 	}
-	used := map[string]time.Duration{classEvaluators: evaluators.CPU}
 	for class, pids := range o.processes() {
 		for _, pid := range pids {
 			u, err := usageOf(pid)

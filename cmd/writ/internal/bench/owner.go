@@ -3,6 +3,8 @@ package bench
 import (
 	"crypto/ed25519"
 	"crypto/rand"
+	"fmt"
+	"slices"
 	"time"
 
 	"writ"
@@ -17,14 +19,14 @@ import (
 
 // owner signs the roster of a cluster, its tokens and its submissions. Its keys exist only in this process.
 type owner struct {
-	person     *client.Person
-	datacenter *identity.Datacenter
-	project    identity.Project
-	issuer     *pki.Issuer // of the coordinator's certificates; nil without TLS
+	person  *client.Person
+	project identity.Project
+	issuer  *pki.Issuer // of the coordinator's certificates; nil without TLS
 }
 
-// found creates a cluster with one datacenter, whose supervisor has the data directory dir.
-func (o *owner) found(dir string, tls bool) error {
+// found creates a cluster with a datacenter for each data directory of a supervisor, in this order. It writes the
+// rosters into these directories and into the others.
+func (o *owner) found(tls bool, supervisors []string, others ...string) error {
 	_, private, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
 		return err
@@ -45,19 +47,26 @@ func (o *owner) found(dir string, tls bool) error {
 	}
 	o.person = &client.Person{Key: key, Name: "bench", Roster: roster}
 	second, err := client.Successor(roster, o.person, time.Now(), func(next *identity.Roster) error {
-		key, err := supervisord.Key(dir)
-		if err != nil {
-			return err
+		for i, dir := range supervisors {
+			key, err := supervisord.Key(dir)
+			if err != nil {
+				return err
+			}
+			datacenter := writ.Datacenter{Name: fmt.Sprintf("dc%d", i+1), Region: "here"}
+			if err := client.AddDatacenter(next, datacenter, daemon.PublicKey(key)); err != nil {
+				return err
+			}
 		}
-		return client.AddDatacenter(next, writ.Datacenter{Name: "bench", Region: "here"}, daemon.PublicKey(key))
+		return nil
 	})
 	if err != nil {
 		return err
 	}
-	if o.person.Roster, err = config.RostersIn(dir, roster.Cluster).Add(first, second); err != nil {
-		return err
+	for _, dir := range slices.Concat(supervisors, others) {
+		if o.person.Roster, err = config.RostersIn(dir, roster.Cluster).Add(first, second); err != nil {
+			return err
+		}
 	}
-	o.datacenter = &o.person.Roster.Datacenters[0]
 	o.project = o.person.Roster.Projects[0]
 	return nil
 }
@@ -73,21 +82,21 @@ func (o *owner) certify() ([]identity.Coordinator, error) {
 	return []identity.Coordinator{{ID: id, Name: "bench", Key: public, URLs: []string{"https://127.0.0.1"}}}, nil
 }
 
-// grant returns a token that admits a number of nodes, and the signed statement that creates it.
-func (o *owner) grant(uses int) (token string, signed []byte, err error) {
-	made, err := identity.NewToken(o.person.Roster.Cluster).For(o.datacenter.ID, o.person.Roster)
+// grant returns a token that admits a number of nodes to a datacenter, and the signed statement that creates it.
+func (o *owner) grant(datacenter writ.DatacenterID, uses int) (token string, signed []byte, err error) {
+	made, err := identity.NewToken(o.person.Roster.Cluster).For(datacenter, o.person.Roster)
 	if err != nil {
 		return "", nil, err
 	}
-	statement := identity.Statement{Datacenter: o.datacenter.ID}
+	statement := identity.Statement{Datacenter: datacenter}
 	expires := time.Now().Add(identity.TokenValidity).UTC().Truncate(time.Second)
 	identity.TokenGrant{ID: made.ID, Key: made.Key(), Role: identity.TokenRoleNode, Expires: expires, Uses: uses}.Statement(&statement)
 	signed, err = o.person.SignStatement(statement)
 	return made.String(), signed, err
 }
 
-// sign returns the signed submission of an order.
-func (o *owner) sign(order client.Order) ([]byte, error) {
-	order.Datacenter, order.Project = o.datacenter.ID, o.project
+// sign returns the signed submission of an order for a datacenter.
+func (o *owner) sign(datacenter writ.DatacenterID, order client.Order) ([]byte, error) {
+	order.Datacenter, order.Project = datacenter, o.project
 	return order.Sign(o.person.Roster, o.person)
 }

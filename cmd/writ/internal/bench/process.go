@@ -20,6 +20,8 @@ import (
 const (
 	SupervisorName = "supervisor"
 	RunnerName     = "runner"
+	// CoordinatorName is the command of a coordinator for growth.
+	CoordinatorName = "coordinator"
 )
 
 // Serve runs a daemon of a benchmark in this process until the input `in` ends. It writes a line of JSON when the
@@ -90,15 +92,16 @@ type child struct {
 	answers *json.Decoder
 }
 
-// startChild runs a hidden command of this program with the URL of its Redis. It returns when it has decoded the first
-// message of the child into hello. The URL contains a password, so the environment passes it: all users of the machine
-// can read arguments.
-func startChild(ctx context.Context, log io.Writer, hello any, redis, name string, args ...string) (*child, error) {
+// startChild runs a hidden command of this program. It returns when it has decoded the first message of the child into
+// hello. Addresses with passwords are passed by the environment, because all users of the machine can read arguments.
+func startChild(
+	ctx context.Context, log io.Writer, hello any, env []string, name string, args ...string,
+) (*child, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("find this program: %w", err)
 	}
-	return startProgram(ctx, log, hello, []string{"WRIT_REDIS=" + redis}, name, self, append([]string{"bench", name}, args...)...)
+	return startProgram(ctx, log, hello, env, name, self, append([]string{"bench", name}, args...)...)
 }
 
 // startProgram starts a program that writes lines of JSON. It returns when it has decoded the first line into hello.

@@ -132,17 +132,17 @@ func (s *Speed) Run(ctx context.Context) (r SpeedReport, err error) {
 		return r, err
 	}
 	own, err := s.begin(ctx, &r)
-	defer func() { err = errors.Join(err, own.cluster.close()) }()
+	defer func() { err = errors.Join(err, own.close()) }()
 	if err != nil {
 		return r, err
 	}
-	others, err := s.besideAll(own.cluster, &r)
+	others, err := s.besideAll(own.clusters[0], &r)
 	if err != nil {
 		return r, err
 	}
 	if s.TLS {
 		secure, err := s.beginSecure(ctx)
-		defer func() { err = errors.Join(err, secure.cluster.close()) }()
+		defer func() { err = errors.Join(err, secure.close()) }()
 		if err != nil {
 			return r, err
 		}

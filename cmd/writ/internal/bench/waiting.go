@@ -116,7 +116,7 @@ func (w *Waiting) Run(ctx context.Context) (r WaitingReport, err error) {
 func (w *Waiting) fill(s *cluster, r *WaitingReport) error {
 	w.Note("signing %d submissions", w.Runs)
 	b := backlog{runs: w.Runs, note: w.Note}
-	if err := b.sign(&s.owner); err != nil {
+	if err := b.sign(s); err != nil {
 		return err
 	}
 	r.Runs, r.BehindSlots, r.BehindResources, r.BehindRevisions = b.runs, b.behindSlots(), b.behindResources, b.behindRevisions
@@ -124,7 +124,7 @@ func (w *Waiting) fill(s *cluster, r *WaitingReport) error {
 	if err != nil {
 		return err
 	}
-	accepted, all, err := b.fill(s.ctx, &s.coord)
+	accepted, all, err := b.fill(s.ctx, s.front)
 	if err != nil {
 		return err
 	}
@@ -219,12 +219,12 @@ func (w *Waiting) runOne(s *cluster) (time.Duration, error) {
 	order := client.Order{
 		Script: client.NewScript("more.tengo", []byte(moreScript)), Expires: identity.DefaultValidity, Deadline: time.Hour, MaxCalls: scripts.MaxCalls,
 	}
-	signed, err := s.owner.sign(order)
+	signed, err := s.sign(order)
 	if err != nil {
 		return 0, err
 	}
 	begun := time.Now()
-	if err := s.coord.carryOut(s.ctx, signed); err != nil {
+	if err := carryOut(s.ctx, s.front, signed); err != nil {
 		return 0, fmt.Errorf("one more run: %w", err)
 	}
 	return time.Since(begun), nil

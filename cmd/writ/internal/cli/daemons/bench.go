@@ -21,6 +21,7 @@ import (
 	"writ/cmd/writ/internal/cli"
 	"writ/cmd/writ/internal/cli/serve"
 	"writ/cmd/writ/internal/daemon"
+	"writ/cmd/writ/internal/daemon/coordinatord"
 	"writ/cmd/writ/internal/daemon/processes"
 	"writ/cmd/writ/internal/daemon/runnerd"
 	"writ/cmd/writ/internal/daemon/supervisord"
@@ -91,7 +92,8 @@ Packaged programs lack this command: build writ from source.`,
 		"directory for all files, which is kept; by default a temporary one, which is deleted")
 	f.StringVar(&s.Profiles, "profile", "", "directory for profiles of the CPU of supervisor and runner")
 	l.Add(c, "error")
-	c.AddCommand(benchGrowthCommand(env), benchWaitingCommand(env), benchSupervisorCommand(env), benchRunnerCommand(env), benchAsynqCommand(env))
+	c.AddCommand(benchGrowthCommand(env), benchWaitingCommand(env), benchSupervisorCommand(env), benchCoordinatorCommand(env),
+		benchRunnerCommand(env), benchAsynqCommand(env))
 	return c
 }
 
@@ -251,6 +253,30 @@ func benchSupervisorCommand(env *cli.Env) *cobra.Command {
 	f.StringVar(&s.Redis.URL, "redis", "", "")
 	cli.FromEnvironment(f, "redis")
 	f.StringVar(&s.RedisListen, "redis-listen", "", "")
+	f.StringVar(&listen, "listen", "", "")
+	return c
+}
+
+// benchCoordinatorCommand runs the coordinator of a benchmark, without a limit of submissions.
+func benchCoordinatorCommand(env *cli.Env) *cobra.Command {
+	var s coordinatord.Config
+	var listen string
+	c := benchDaemon(env, bench.CoordinatorName,
+		func(log *slog.Logger) (_ func(context.Context, func()) error, err error) {
+			if s.Rosters, s.Cluster, err = coordinatord.RostersFor(s.Data, nil); err != nil {
+				return nil, err
+			}
+			if s.Listener, err = daemon.Listen(listen); err != nil {
+				return nil, err
+			}
+			s.Version, s.Log = env.Version, log
+			return processes.Build(func(ready func()) (*coordinatord.Coordinator, error) {
+				s.Ready = ready
+				return coordinatord.New(s)
+			}), nil
+		})
+	f := c.Flags()
+	f.StringVar(&s.Data, "data", "", "")
 	f.StringVar(&listen, "listen", "", "")
 	return c
 }

@@ -16,8 +16,11 @@ import (
 	"writ/scripts"
 )
 
-// mostNodes limits the nodes of a measured site.
-const mostNodes = 10_000
+// Limits of a measured site.
+const (
+	mostNodes       = 10_000
+	mostDatacenters = 1000
+)
 
 func benchGrowthCommand(env *cli.Env) *cobra.Command {
 	var l cli.LogFlags
@@ -25,8 +28,9 @@ func benchGrowthCommand(env *cli.Env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "growth",
 		Short: "Measure how the cost of a call grows with the size of a site",
-		Long: `Measures sites of several sizes, each in a fresh datacenter with its own supervisor and redis-server. The
-nodes use the real protocol with simulated drivers. One process serves up to 50 of them.
+		Long: `Measures sites of several sizes. Each is a fresh coordinator with a datacenter that has a supervisor and a
+redis-server. The nodes use the real protocol with simulated drivers. One process serves up to 50 of them. With
+--datacenters it also measures sites with several datacenters.
 
 Each site is measured without work, with runs of ten sequential calls, and with runs of many calls at once. The
 table shows the CPU time, the Redis commands and the written bytes of a call. A value in brackets is the ratio to
@@ -36,9 +40,9 @@ With --backlog each site is also measured while other runs wait, as in "writ ben
 of their own.
 
 BUSY is the CPU time of a call without the part that the site uses when idle. All processes share this machine, so
-runs per second fall with the CPU time of all of them. The client is also the coordinator.`,
+runs per second fall with the CPU time of all of them.`,
 		Example: "  writ bench growth --nodes 1,50,200,1000\n  writ bench growth --nodes 1,5 -n 100 --idle 5s -o json\n" +
-			"  writ bench growth --nodes 1 --backlog 5000",
+			"  writ bench growth --nodes 1 --backlog 5000\n  writ bench growth --nodes 1 --datacenters 5,20",
 		Args: cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			log, err := cli.NewLog(env, l)
@@ -55,6 +59,8 @@ runs per second fall with the CPU time of all of them. The client is also the co
 	f := c.Flags()
 	f.IntSliceVar(&g.Nodes, "nodes", []int{1, 10, 50}, "numbers of nodes to measure, in this order")
 	f.Lookup("nodes").DefValue = "1,10,50"
+	f.IntSliceVar(&g.Datacenters, "datacenters", nil,
+		"numbers of datacenters to measure as well. Each datacenter has the first number of --nodes")
 	f.IntVar(&g.Slots, "slots", 64, "number of parallel calls of each node")
 	cli.InRange(f, "slots", &g.Slots, 1, 10_000)
 	f.IntVarP(&g.Runs, "runs", "n", 1000, "runs of ten sequential calls for each size; of the others a part")
@@ -85,6 +91,12 @@ func checkGrowth(g bench.Growth) error {
 		if n < 1 || n > mostNodes {
 			return writ.Errorf(writ.CodeUsage, "--nodes: %d is not between 1 and %d", n, mostNodes).
 				WithHint("for example --nodes 1,50,200")
+		}
+	}
+	for _, n := range g.Datacenters {
+		if n < 1 || n > mostDatacenters {
+			return writ.Errorf(writ.CodeUsage, "--datacenters: %d is not between 1 and %d", n, mostDatacenters).
+				WithHint("for example --nodes 1 --datacenters 5,20")
 		}
 	}
 	if _, err := exec.LookPath("redis-server"); err != nil {

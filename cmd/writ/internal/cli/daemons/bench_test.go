@@ -69,7 +69,7 @@ func TestGrowthTableComparesSizes(t *testing.T) {
 			CoresOf: map[string]float64{"redis": 0.01 * growth, "runner": 0.02 * growth}, NodeCores: 0.02 / growth, Commands: 30,
 			Most: []bench.CommandRate{{Command: "blmove", PerSecond: 4.2}, {Command: "xadd", PerSecond: 1}},
 		}
-		return bench.SizeReport{Nodes: nodes, Idle: idle, Together: load, FanOut: load}
+		return bench.SizeReport{Datacenters: 1, Nodes: nodes, Idle: idle, Together: load, FanOut: load}
 	}
 	report := bench.GrowthReport{
 		Redis: "redis-server 7.0.15", Slots: 64, Sizes: []bench.SizeReport{size(1, 1), size(50, 2.5)},
@@ -79,7 +79,7 @@ func TestGrowthTableComparesSizes(t *testing.T) {
 	for want, times := range map[string]int{
 		"NODES": 1, "200.0 (1.00)": 1, "80.0 (0.40)": 1, "400 µs (1.00)": 2, "1000 µs (2.50)": 2, "380 µs (1.00)": 2, "380 µs (–)": 1,
 		" 0 µs (–)": 1, "30.0 (2.50)": 1, "50.0 KB (2.50)": 1, "7.5 % (2.50)": 1, "2000 (1.00)": 1, "800 (0.40)": 1,
-		"\n50 nodes:": 1, "runner 5.0, redis 2.5; a node 0.80": 1, "30: blmove 4.2, xadd 1.0": 2,
+		"1 datacenter:": 2, "50 nodes each, ready": 1, "runner 5.0, redis 2.5; a node 0.80": 1, "30: blmove 4.2, xadd 1.0": 2,
 		"supervisor 750, redis 250": 2, "redis-server 7.0.15": 1, "SUPERVISOR": 0,
 	} {
 		if n := strings.Count(text, want); n != times {
@@ -90,10 +90,12 @@ func TestGrowthTableComparesSizes(t *testing.T) {
 		s := &report.Sizes[i]
 		s.Backlog = &bench.BacklogReport{Runs: 5000, BehindSlots: 3500, BehindResources: 1000, BehindRevisions: 500, Idle: s.Idle, Together: s.Together}
 	}
+	report.Sizes = append(report.Sizes, size(1, 4))
+	report.Sizes[2].Datacenters = 20
 	text = growthText(report, false)
 	for want, times := range map[string]int{
-		"BACKLOG RUNS/S": 1, "80.0 (0.40)": 2, "380 µs (1.00)": 4, "5000 (3500 for capacity of a node, 1000 for": 2,
-		"calls in a row:": 4,
+		"BACKLOG RUNS/S": 1, "80.0 (0.40)": 2, "380 µs (1.00)": 5, "5000 (3500 for capacity of a node, 1000 for": 2,
+		"calls in a row:": 5, "20   20     12.0 % (4.00)": 1, "380 µs (–)  –   ": 1, "\n20 datacenters:": 1,
 	} {
 		if n := strings.Count(text, want); n != times {
 			t.Errorf("with a backlog, %q stands there %d times, want %d:\n%s", want, n, times, text)
@@ -111,8 +113,12 @@ func TestGrowthNeedsSizesAndRedis(t *testing.T) {
 			t.Errorf("with %v nodes: %v", nodes, err)
 		}
 	}
+	err := checkGrowth(bench.Growth{Nodes: []int{1}, Datacenters: []int{1, mostDatacenters + 1}})
+	if writ.CodeOf(err) != writ.CodeUsage || !strings.Contains(err.Error(), "--datacenters") {
+		t.Errorf("with too many datacenters: %v", err)
+	}
 	t.Setenv("PATH", t.TempDir())
-	err := checkGrowth(bench.Growth{Nodes: []int{1}})
+	err = checkGrowth(bench.Growth{Nodes: []int{1}})
 	if writ.CodeOf(err) != writ.CodeUsage || !strings.Contains(err.Error(), "redis-server") {
 		t.Errorf("without redis-server: %v", err)
 	}

@@ -4,6 +4,7 @@ package daemons
 
 import (
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 
@@ -15,10 +16,16 @@ import (
 // growthRow is a row of the growth table: one size, and the first one to compare with.
 type growthRow struct{ size, first bench.SizeReport }
 
+// unknown is a figure that was not measured.
+var unknown = math.NaN()
+
 // growthColumn returns a column with a figure of each size and its ratio to the first size.
 func growthColumn(title, format string, of func(bench.SizeReport) float64) terminal.Column[growthRow] {
 	return cli.Column(title, func(r growthRow) string {
 		value, first := of(r.size), of(r.first)
+		if math.IsNaN(value) {
+			return "–"
+		}
 		ratio := "–"
 		if first > 0 {
 			ratio = fmt.Sprintf("%.2f", value/first)
@@ -34,14 +41,19 @@ func growthText(r bench.GrowthReport, wideTable bool) string {
 		rows = append(rows, growthRow{size, r.Sizes[0]})
 	}
 	columns := []terminal.Column[growthRow]{
-		cli.Column("NODES", func(r growthRow) string { return strconv.Itoa(r.size.Nodes) }),
+		cli.Column("DCS", func(r growthRow) string { return strconv.Itoa(r.size.Datacenters) }),
+		cli.Column("NODES", func(r growthRow) string { return strconv.Itoa(r.size.Datacenters * r.size.Nodes) }),
 		growthColumn("IDLE", "%.1f %%", func(s bench.SizeReport) float64 { return s.Idle.Cores() * 100 }),
 	}
-	columns = append(columns, loadColumns("", func(s bench.SizeReport) bench.LoadFigures { return s.Together })...)
-	columns = append(columns, loadColumns("FAN ", func(s bench.SizeReport) bench.LoadFigures { return s.FanOut })...)
+	columns = append(columns, loadColumns("", func(s bench.SizeReport) *bench.LoadFigures { return &s.Together })...)
+	columns = append(columns, loadColumns("FAN ", func(s bench.SizeReport) *bench.LoadFigures { return &s.FanOut })...)
 	if len(r.Sizes) > 0 && r.Sizes[0].Backlog != nil {
-		columns = append(columns,
-			loadColumns("BACKLOG ", func(s bench.SizeReport) bench.LoadFigures { return s.Backlog.Together })...)
+		columns = append(columns, loadColumns("BACKLOG ", func(s bench.SizeReport) *bench.LoadFigures {
+			if s.Backlog == nil {
+				return nil
+			}
+			return &s.Backlog.Together
+		})...)
 	}
 	var b strings.Builder
 	b.WriteString(terminal.List(nil, rows, func(growthRow) string { return "" }, columns...).Text(wideTable))
@@ -56,12 +68,17 @@ func growthText(r bench.GrowthReport, wideTable bool) string {
 	return b.String() + "\n" + terminal.Fields(fields, false)
 }
 
-// loadColumns returns the columns of a workload.
+// loadColumns returns the columns of a workload. of returns nil for a size without its measurement.
 func loadColumns(
-	prefix string, of func(bench.SizeReport) bench.LoadFigures,
+	prefix string, of func(bench.SizeReport) *bench.LoadFigures,
 ) (columns []terminal.Column[growthRow]) {
 	add := func(wide bool, title, format string, value func(bench.LoadFigures) float64) {
-		column := growthColumn(prefix+title, format, func(s bench.SizeReport) float64 { return value(of(s)) })
+		column := growthColumn(prefix+title, format, func(s bench.SizeReport) float64 {
+			if f := of(s); f != nil {
+				return value(*f)
+			}
+			return unknown
+		})
 		column.Wide = wide
 		columns = append(columns, column)
 	}
@@ -80,7 +97,10 @@ func loadColumns(
 
 // sizeFields returns the details of a size.
 func sizeFields(s bench.SizeReport) []terminal.Field {
-	fields := []terminal.Field{{Title: cli.Count(s.Nodes, "node"), Value: "ready after " + seconds(s.JoinSeconds)}}
+	fields := []terminal.Field{{
+		Title: cli.Count(s.Datacenters, "datacenter"),
+		Value: fmt.Sprintf("%s each, ready after %s", cli.Count(s.Nodes, "node"), seconds(s.JoinSeconds)),
+	}}
 	fields = append(fields, idleFields(s.Idle)...)
 	fields = append(fields, loadFields("calls in a row", s.Together)...)
 	fields = append(fields, loadFields("calls at once", s.FanOut)...)
