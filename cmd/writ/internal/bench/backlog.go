@@ -44,8 +44,8 @@ run.output({address: db.address})
 // All waiting runs use the busy node.
 const busyNode, busySlots = "busy", 64
 
-// sign signs the submissions for the datacenter of a cluster. Only the submissions of one submitter are ordered, so each submitter has its own resource
-// and deployment.
+// sign signs the submissions for the datacenter of a cluster. Only the submissions of one submitter are ordered, so each
+// submitter has its own resource and deployment.
 func (b *backlog) sign(s *cluster) error {
 	script := client.NewScript("waiting.tengo", []byte(slotsScript))
 	b.lists = make([][][]byte, min(submitters, max(b.runs/ofEach, 1)))

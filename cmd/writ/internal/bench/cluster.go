@@ -43,6 +43,7 @@ type cluster struct {
 	log      *slog.Logger
 	logs     io.Writer // log output of child processes
 
+	journal    string // file with the address of the journal's database, "" for a journal in a file
 	owner      *owner
 	datacenter *identity.Datacenter
 	front      front
@@ -146,6 +147,9 @@ func optional(flag, value string) []string {
 func (s *cluster) startSupervisor() (err error) {
 	flags := []string{"--data", filepath.Join(s.dir, supervisorDir), "--coordinator", s.front.address(), "--listen", s.nodeAPI}
 	flags = append(flags, optional("--redis-listen", s.redisAt)...)
+	if s.journal != "" {
+		flags = append(flags, "--journal", "@"+s.journal)
+	}
 	flags = append(flags, optional("--profile", s.profile)...)
 	s.supervisor, err = startChild(s.ctx, s.logs, new(memory), redisAt(s.redis.URL), SupervisorName, flags...)
 	if err != nil {

@@ -26,7 +26,8 @@ type Growth struct {
 	Runs        int           // runs of ten sequential calls, several in flight
 	InFlight    int           // concurrent runs of them
 	Fan         int           // calls of a run that makes them all at once
-	Backlog     int           // runs that wait while runs of sequential calls are measured again; 0 for no such measurement
+	Backlog     int           // waiting runs of a second measurement of sequential calls; 0 for none
+	Postgres    string        // address of a server for journals and ledger, "" for files
 	Idle        time.Duration // duration of the measurement without work
 	Within      time.Duration // time limit for submitting the runs of a measurement
 	Data        string        // data directory, which must be empty or missing
@@ -40,6 +41,7 @@ type Growth struct {
 type GrowthReport struct {
 	Machine Machine      `json:"machine"`
 	Redis   string       `json:"redis"`
+	Stores  string       `json:"stores"` // of the journals of supervisors and the ledger
 	Slots   int          `json:"slots"`
 	Sizes   []SizeReport `json:"sizes"`
 }
@@ -101,12 +103,15 @@ func (g *Growth) sizes() (all []SizeReport) {
 func (g *Growth) size(ctx context.Context, dir string, size *SizeReport, r *GrowthReport) (err error) {
 	g.Note("datacenters: %d, nodes of each: %d", size.Datacenters, size.Nodes)
 	like := cluster{dir: dir, version: g.Version, log: g.Log, logs: g.Errors}
-	o, err := beginSite(ctx, like, size.Datacenters)
+	o, err := beginSite(ctx, like, size.Datacenters, g.Postgres)
 	defer func() { err = errors.Join(err, o.close()) }()
 	if err != nil {
 		return err
 	}
-	r.Redis = o.redisAbout(ctx)
+	r.Redis, r.Stores = o.redisAbout(ctx), "files of SQLite"
+	if o.postgres != nil {
+		r.Stores = "PostgreSQL " + o.postgres.version
+	}
 	begun := time.Now()
 	var joins errgroup.Group
 	for i, c := range o.clusters {

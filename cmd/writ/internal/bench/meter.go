@@ -64,6 +64,9 @@ func (m *meter) now(ctx context.Context) (u used, err error) {
 			u.written[class] += n
 		}
 	}
+	if p := m.own.postgres; p != nil && p.pid != 0 {
+		u.written[classPostgres] = writtenByTree(p.pid)
+	}
 	u.commands = make(map[string]int64)
 	for _, queue := range m.redis {
 		counts, err := redisqueue.CommandCounts(ctx, queue)

@@ -40,7 +40,8 @@ for i := 0; i < run.params.calls; i++ {
 // coordinator in turns.
 type own struct {
 	clusters []*cluster
-	served   *served // coordinator; nil if this process is the coordinator
+	served   *served   // coordinator; nil if this process is the coordinator
+	postgres *postgres // server of their stores; nil for files
 	signed   [][]byte
 }
 
@@ -51,6 +52,9 @@ func (o *own) close() (err error) {
 	}
 	if o.served != nil {
 		err = errors.Join(err, o.served.close())
+	}
+	if o.postgres != nil {
+		err = errors.Join(err, o.postgres.drop())
 	}
 	return err
 }
@@ -136,14 +140,15 @@ const (
 	classEvaluators  = "evaluators"
 	classRunner      = RunnerName
 	classRedis       = "redis"
+	classPostgres    = "postgres" // a server of this machine with the stores
 )
 
-// Classes lists the classes of processes.
+// Classes lists the classes of processes. Not every benchmark has all of them.
 var Classes = []string{
-	classSupervisor, classEvaluators, classRedis, classRunner, classCoordinator, classClient,
+	classSupervisor, classEvaluators, classRedis, classRunner, classCoordinator, classPostgres, classClient,
 }
 
-// processes returns the processes of each class, without the evaluators, which come and go.
+// processes returns the processes of each class, without evaluators and PostgreSQL, which start and end processes.
 func (o *own) processes() map[string][]int {
 	all := map[string][]int{classClient: {os.Getpid()}}
 	add := func(class string, pid int) { all[class] = append(all[class], pid) }
@@ -171,6 +176,13 @@ func (o *own) cpu() (map[string]time.Duration, error) {
 			return nil, err
 		}
 		used[classEvaluators] += evaluators.CPU
+	}
+	if o.postgres != nil && o.postgres.pid != 0 {
+		all, err := cpuOfTree(o.postgres.pid)
+		if err != nil {
+			return nil, err
+		}
+		used[classPostgres] = all
 	}
 	for class, pids := range o.processes() {
 		for _, pid := range pids {

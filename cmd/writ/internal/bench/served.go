@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -25,6 +26,7 @@ const (
 
 // served is a coordinator in a child process. One event stream reports the ends of all runs. It implements front.
 type served struct {
+	ledger  string // file with the address of the ledger's database, "" for a ledger in a file
 	process *child
 	url     string
 	client  *client.Client
@@ -42,8 +44,11 @@ func (s *served) begin(ctx context.Context, dir string, of *owner, like *cluster
 		return fmt.Errorf("find a port for the coordinator: %w", err)
 	}
 	s.url, s.events = "http://"+address, newEvents()
-	s.process, err = startChild(ctx, like.logs, new(memory), nil, CoordinatorName, "--data",
-		filepath.Join(dir, coordinatorDir), "--listen", address)
+	flags := []string{"--data", filepath.Join(dir, coordinatorDir), "--listen", address}
+	if s.ledger != "" {
+		flags = append(flags, "--ledger", "@"+s.ledger)
+	}
+	s.process, err = startChild(ctx, like.logs, new(memory), nil, CoordinatorName, flags...)
 	if err != nil {
 		return err
 	}
@@ -147,9 +152,9 @@ func (s *served) awaitSupervisor(ctx context.Context, datacenter writ.Datacenter
 	}
 }
 
-// beginSite starts a coordinator and a number of datacenters without nodes. Each is like a cluster. The caller closes
-// the result even after an error.
-func beginSite(ctx context.Context, like cluster, datacenters int) (*own, error) {
+// beginSite starts a coordinator and a number of datacenters without nodes. Each is like a cluster. Their stores are in
+// databases of a PostgreSQL server, or in files if store is "". The caller closes the result even after an error.
+func beginSite(ctx context.Context, like cluster, datacenters int, store string) (*own, error) {
 	o := &own{served: &served{}}
 	var dirs []string
 	for i := range datacenters {
@@ -163,6 +168,11 @@ func beginSite(ctx context.Context, like cluster, datacenters int) (*own, error)
 	if err != nil {
 		return o, err
 	}
+	if store != "" {
+		if err := o.useDatabases(ctx, like.dir, store); err != nil {
+			return o, err
+		}
+	}
 	if err := o.served.begin(ctx, like.dir, &of, &like); err != nil {
 		return o, err
 	}
@@ -173,4 +183,28 @@ func beginSite(ctx context.Context, like cluster, datacenters int) (*own, error)
 		starts.Go(c.start)
 	}
 	return o, starts.Wait()
+}
+
+// useDatabases creates a database for the ledger and for each journal. Files pass their addresses to the processes,
+// because an address may have a password.
+func (o *own) useDatabases(ctx context.Context, dir, store string) (err error) {
+	if o.postgres, err = newPostgres(ctx, store); err != nil {
+		return err
+	}
+	o.served.ledger = filepath.Join(dir, "ledger.url")
+	files := []string{o.served.ledger}
+	for _, c := range o.clusters {
+		c.journal = filepath.Join(c.dir, "journal.url")
+		files = append(files, c.journal)
+	}
+	for _, file := range files {
+		address, err := o.postgres.database(ctx)
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(file, []byte(address), 0o600); err != nil {
+			return fmt.Errorf("write the address of a database: %w", err)
+		}
+	}
+	return nil
 }

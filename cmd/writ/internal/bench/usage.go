@@ -67,8 +67,24 @@ func childrenOf(pid int) (all []int, err error) {
 	return all, nil
 }
 
+// writtenByTree returns the bytes that a process and its children have written to disks. It leaves out processes of other
+// users, and those that have ended.
+func writtenByTree(pid int) (all int64) {
+	pids, err := childrenOf(pid)
+	if err != nil {
+		return 0
+	}
+	for _, one := range append(pids, pid) {
+		if n, err := procstat.Written(one); err == nil {
+			all += n
+		}
+	}
+	return all
+}
+
 // Fields of /proc/PID/stat, counted after the name.
 const (
+	statParent         = 1
 	statUser           = 11
 	statSystem         = 12
 	statChildrenUser   = 13

@@ -49,7 +49,7 @@ var wordsOfKind = map[string]string{
 
 // words maps each placeholder to the names of its flags.
 var words = map[string]string{
-	"ADDRESS":     "boot-server coordinator journal ledger nameserver public-url redis report-to server supervisor traces url",
+	"ADDRESS":     "boot-server coordinator journal ledger nameserver postgres public-url redis report-to server supervisor traces url",
 	"DATACENTER":  "dc",
 	"DEPLOYMENT":  "deployment uses",
 	"DIGEST":      "plan",

@@ -249,6 +249,7 @@ func benchSupervisorCommand(env *cli.Env) *cobra.Command {
 	})
 	f := c.Flags()
 	f.StringVar(&s.Data, "data", "", "")
+	f.StringVar(&s.Journal, "journal", "", "")
 	f.StringSliceVar(&s.Coordinators, "coordinator", nil, "")
 	f.StringVar(&s.Redis.URL, "redis", "", "")
 	cli.FromEnvironment(f, "redis")
@@ -277,6 +278,7 @@ func benchCoordinatorCommand(env *cli.Env) *cobra.Command {
 		})
 	f := c.Flags()
 	f.StringVar(&s.Data, "data", "", "")
+	f.StringVar(&s.Ledger, "ledger", "", "")
 	f.StringVar(&listen, "listen", "", "")
 	return c
 }

@@ -12,6 +12,7 @@ import (
 	"writ"
 	"writ/cmd/writ/internal/bench"
 	"writ/cmd/writ/internal/cli"
+	"writ/cmd/writ/internal/daemon"
 	"writ/cmd/writ/internal/terminal"
 	"writ/scripts"
 )
@@ -39,10 +40,15 @@ the first size. -o wide shows the CPU time of each kind of process.
 With --backlog each site is also measured while other runs wait, as in "writ bench waiting". They wait at a node
 of their own.
 
+With --postgres the journals and the ledger are in new databases of a PostgreSQL server. The user of the address
+needs the right to create databases, and psql, createdb and dropdb must be installed. If the server runs on this
+machine, its CPU time is measured as well.
+
 BUSY is the CPU time of a call without the part that the site uses when idle. All processes share this machine, so
 runs per second fall with the CPU time of all of them.`,
 		Example: "  writ bench growth --nodes 1,50,200,1000\n  writ bench growth --nodes 1,5 -n 100 --idle 5s -o json\n" +
-			"  writ bench growth --nodes 1 --backlog 5000\n  writ bench growth --nodes 1 --datacenters 5,20",
+			"  writ bench growth --nodes 1 --backlog 5000\n  writ bench growth --nodes 1 --datacenters 5,20\n" +
+			"  writ bench growth --postgres postgres:///postgres?host=/run/postgresql",
 		Args: cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			log, err := cli.NewLog(env, l)
@@ -51,6 +57,11 @@ runs per second fall with the CPU time of all of them.`,
 			}
 			if err := checkGrowth(g); err != nil {
 				return err
+			}
+			if g.Postgres != "" {
+				if g.Postgres, err = daemon.ServerAddress("postgres", g.Postgres); err != nil {
+					return err
+				}
 			}
 			g.Version, g.Log, g.Errors, g.Note = env.Version, log, env.Err, env.Note
 			return benchGrowth(cmd.Context(), env, g)
@@ -72,6 +83,8 @@ runs per second fall with the CPU time of all of them.`,
 	f.IntVar(&g.Backlog, "backlog", 0,
 		"number of runs that wait while runs of sequential calls are measured a second time. 0: no second time")
 	cli.InRange(f, "backlog", &g.Backlog, 0, cli.Most)
+	f.StringVar(&g.Postgres, "postgres", "",
+		"postgres:// address of a server for journals and ledger, in databases that are deleted; @FILE reads it from a file")
 	f.DurationVar(&g.Idle, "idle", 20*time.Second, "duration of the measurement without work")
 	cli.InRange(f, "idle", &g.Idle, time.Millisecond, cli.Longest)
 	f.DurationVar(&g.Within, "within", 20*time.Second, "time limit for the submissions of each measurement")

@@ -5,6 +5,7 @@ package daemons
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -34,21 +35,28 @@ func growthColumn(title, format string, of func(bench.SizeReport) float64) termi
 	})
 }
 
-// growthText formats the report of `writ bench growth`: the table and the details of each size below it.
+// growthText formats the report of `writ bench growth`, which has at least one size: the table and the details of each
+// size below it.
 func growthText(r bench.GrowthReport, wideTable bool) string {
 	var rows []growthRow
 	for _, size := range r.Sizes {
 		rows = append(rows, growthRow{size, r.Sizes[0]})
 	}
+	classes := slices.DeleteFunc(slices.Clone(bench.Classes), func(class string) bool {
+		_, measured := r.Sizes[0].Together.CPUOf[class]
+		return !measured
+	})
 	columns := []terminal.Column[growthRow]{
 		cli.Column("DCS", func(r growthRow) string { return strconv.Itoa(r.size.Datacenters) }),
 		cli.Column("NODES", func(r growthRow) string { return strconv.Itoa(r.size.Datacenters * r.size.Nodes) }),
 		growthColumn("IDLE", "%.1f %%", func(s bench.SizeReport) float64 { return s.Idle.Cores() * 100 }),
 	}
-	columns = append(columns, loadColumns("", func(s bench.SizeReport) *bench.LoadFigures { return &s.Together })...)
-	columns = append(columns, loadColumns("FAN ", func(s bench.SizeReport) *bench.LoadFigures { return &s.FanOut })...)
-	if len(r.Sizes) > 0 && r.Sizes[0].Backlog != nil {
-		columns = append(columns, loadColumns("BACKLOG ", func(s bench.SizeReport) *bench.LoadFigures {
+	together := func(s bench.SizeReport) *bench.LoadFigures { return &s.Together }
+	fanOut := func(s bench.SizeReport) *bench.LoadFigures { return &s.FanOut }
+	columns = append(columns, loadColumns("", classes, together)...)
+	columns = append(columns, loadColumns("FAN ", classes, fanOut)...)
+	if r.Sizes[0].Backlog != nil {
+		columns = append(columns, loadColumns("BACKLOG ", classes, func(s bench.SizeReport) *bench.LoadFigures {
 			if s.Backlog == nil {
 				return nil
 			}
@@ -63,14 +71,16 @@ func growthText(r bench.GrowthReport, wideTable bool) string {
 	}
 	fields = append(fields,
 		terminal.Field{Title: "Redis", Value: r.Redis},
+		terminal.Field{Title: "journals and ledger", Value: r.Stores},
 		terminal.Field{Title: "nodes", Value: fmt.Sprintf("%d slots each", r.Slots)},
 		terminal.Field{Title: "machine", Value: machineText(r.Machine)})
 	return b.String() + "\n" + terminal.Fields(fields, false)
 }
 
-// loadColumns returns the columns of a workload. of returns nil for a size without its measurement.
+// loadColumns returns the columns of a workload, with the CPU time of classes. of returns nil for a size without its
+// measurement.
 func loadColumns(
-	prefix string, of func(bench.SizeReport) *bench.LoadFigures,
+	prefix string, classes []string, of func(bench.SizeReport) *bench.LoadFigures,
 ) (columns []terminal.Column[growthRow]) {
 	add := func(wide bool, title, format string, value func(bench.LoadFigures) float64) {
 		column := growthColumn(prefix+title, format, func(s bench.SizeReport) float64 {
@@ -89,7 +99,7 @@ func loadColumns(
 	add(false, "BUSY", "%.0f µs", func(f bench.LoadFigures) float64 { return f.BusyPerCall })
 	add(further, "REDIS/CALL", "%.1f", func(f bench.LoadFigures) float64 { return f.CommandsPerCall })
 	add(further, "WRITTEN/CALL", "%.1f KB", func(f bench.LoadFigures) float64 { return f.WrittenPerCall / 1000 })
-	for _, class := range bench.Classes {
+	for _, class := range classes {
 		add(true, strings.ToUpper(class), "%.0f µs", func(f bench.LoadFigures) float64 { return f.CPUOf[class] })
 	}
 	return columns
