@@ -145,14 +145,14 @@ func TestBenchWaiting(t *testing.T) {
 	}
 }
 
-// TestBenchGrowthMeasuresSmallSites measures two small sites: every process is measured, idle and with each workload.
-func TestBenchGrowthMeasuresSmallSites(t *testing.T) {
-	t.Parallel()
+// growth runs `writ bench growth` with two nodes in each datacenter. It fails if arguments show a password.
+func growth(t *testing.T, more ...string) (r bench.GrowthReport) {
+	t.Helper()
 	testenv.Need(t, "redis-server")
 	bin := testcluster.Binary(t)
 	var out, words bytes.Buffer
-	cmd := exec.CommandContext(t.Context(), bin, "bench", "growth", "--nodes", "2", "--datacenters", "2", "-n", "3", "--in-flight", "2",
-		"--fan", "20", "--idle", "500ms", "--backlog", "50", "-o", "json")
+	args := append([]string{"bench", "growth", "--nodes", "2", "-n", "3", "--in-flight", "2", "--fan", "20", "-o", "json"}, more...)
+	cmd := exec.CommandContext(t.Context(), bin, args...)
 	var login string
 	cmd.Stdout, cmd.Stderr = &out, writerFunc(func(p []byte) (int, error) {
 		login = cmp.Or(login, shownLogin(t, bin))
@@ -164,15 +164,46 @@ func TestBenchGrowthMeasuresSmallSites(t *testing.T) {
 	if login != "" {
 		t.Errorf("a password is among the arguments of %s", login)
 	}
-	var r bench.GrowthReport
-	if err := json.Unmarshal(out.Bytes(), &r); err != nil || len(r.Sizes) != 2 {
+	if err := json.Unmarshal(out.Bytes(), &r); err != nil || len(r.Sizes) == 0 {
 		t.Fatalf("%v\n%s", err, &out)
+	}
+	return r
+}
+
+// TestBenchGrowthMeasuresTwoNodes measures a small site: every process is measured, idle and with each workload.
+func TestBenchGrowthMeasuresTwoNodes(t *testing.T) {
+	t.Parallel()
+	r := growth(t, "--idle", "500ms")
+	if len(r.Sizes) != 1 || r.Sizes[0].Datacenters != 1 || r.Sizes[0].Backlog != nil || r.Histories != nil {
+		t.Fatalf("%+v", r)
+	}
+	checkSize(t, r.Sizes[0])
+}
+
+// TestBenchGrowthMeasuresEveryPart measures a site with waiting runs, one with two datacenters, and a long history.
+func TestBenchGrowthMeasuresEveryPart(t *testing.T) {
+	t.Parallel()
+	testenv.Nightly(t, "TestBenchGrowthMeasuresTwoNodes")
+	r := growth(t, "--idle", "500ms", "--datacenters", "1,2", "--backlog", "50", "--history", "2000", "--requests", "3")
+	if len(r.Sizes) != 2 {
+		t.Fatalf("%+v", r)
 	}
 	for i, s := range r.Sizes {
 		if s.Datacenters != i+1 {
 			t.Errorf("size %d has %d datacenters", i+1, s.Datacenters)
 		}
 		checkSize(t, s)
+	}
+	if h := r.Histories; len(h) != 2 || h[0].Runs != 200 || h[1].Runs != 2000 || len(h[0].Lists) != len(h[1].Lists) {
+		t.Fatalf("the histories: %+v", h)
+	}
+	for _, l := range r.Histories[1].Lists {
+		none := strings.Contains(l.Address, "=signer-3&state=failed") || strings.Contains(l.Address, "=web-7.tengo&s") ||
+			strings.Contains(l.Address, "nothing")
+		if listed := l.Bytes > 1000 || strings.HasPrefix(l.Address, "/v1/runs/"); l.Time.P50 <= 0 ||
+			strings.HasPrefix(l.Address, "/v1/") && listed == none {
+			t.Errorf("%+v", l)
+		}
 	}
 	b := r.Sizes[0].Backlog
 	if b == nil || b.Runs != 50 || b.BehindSlots != 37 || b.BehindResources != 9 || b.BehindRevisions != 4 || b.Idle.Seconds < 0.5 {
@@ -216,22 +247,18 @@ func checkSize(t *testing.T, s bench.SizeReport) {
 // TestBenchGrowthUsesPostgreSQL measures a site with its stores in PostgreSQL, and deletes their databases.
 func TestBenchGrowthUsesPostgreSQL(t *testing.T) {
 	t.Parallel()
-	testenv.Nightly(t, "TestBenchGrowthMeasuresSmallSites")
-	testenv.Need(t, "redis-server")
+	testenv.Nightly(t, "TestBenchGrowthMeasuresTwoNodes")
 	server := testenv.Postgres(t)
-	var out, words bytes.Buffer
-	cmd := exec.CommandContext(t.Context(), testcluster.Binary(t), "bench", "growth", "--nodes", "1", "-n", "2", "--in-flight", "2",
-		"--fan", "5", "--idle", "100ms", "--postgres", server.URL("postgres"), "-o", "json")
-	cmd.Stdout, cmd.Stderr = &out, &words
-	if err := cmd.Run(); err != nil {
-		t.Fatalf("%v\n%s", err, &words)
+	file := filepath.Join(t.TempDir(), "address")
+	if err := os.WriteFile(file, []byte(server.URL("postgres")), 0o600); err != nil {
+		t.Fatal(err)
 	}
-	var r bench.GrowthReport
-	if err := json.Unmarshal(out.Bytes(), &r); err != nil || len(r.Sizes) != 1 {
-		t.Fatalf("%v\n%s", err, &out)
-	}
+	r := growth(t, "--idle", "100ms", "--postgres", "@"+file, "--history", "20", "--requests", "1")
 	if _, measured := r.Sizes[0].Together.CPUOf["postgres"]; !measured || !strings.HasPrefix(r.Stores, "PostgreSQL ") {
 		t.Errorf("stores in %s, CPU time %v", r.Stores, r.Sizes[0].Together.CPUOf)
+	}
+	if len(r.Histories) != 2 || r.Histories[1].Runs != 20 {
+		t.Errorf("the histories: %+v", r.Histories)
 	}
 	if left := server.SQL("select datname from pg_database where datname like 'writ_bench%'"); left != "" {
 		t.Errorf("databases are left: %s", left)

@@ -27,6 +27,8 @@ type Growth struct {
 	InFlight    int           // concurrent runs of them
 	Fan         int           // calls of a run that makes them all at once
 	Backlog     int           // waiting runs of a second measurement of sequential calls; 0 for none
+	History     int           // ended runs in the ledger of a coordinator whose lists are measured; 0 for none
+	Requests    int           // requests of each of these lists
 	Postgres    string        // address of a server for journals and ledger, "" for files
 	Idle        time.Duration // duration of the measurement without work
 	Within      time.Duration // time limit for submitting the runs of a measurement
@@ -44,6 +46,8 @@ type GrowthReport struct {
 	Stores  string       `json:"stores"` // of the journals of supervisors and the ledger
 	Slots   int          `json:"slots"`
 	Sizes   []SizeReport `json:"sizes"`
+	// The lists of a coordinator with a tenth of the runs of a history, and with all of them.
+	Histories []HistoryReport `json:"histories,omitempty"`
 }
 
 // SizeReport holds the results for a site of one size.
@@ -82,6 +86,11 @@ func (g *Growth) Run(ctx context.Context) (r GrowthReport, err error) {
 			return r, fmt.Errorf("datacenters: %d, nodes: %d: %w", size.Datacenters, size.Nodes, err)
 		}
 		r.Sizes = append(r.Sizes, size)
+	}
+	if g.History > 0 {
+		if err := g.history(ctx, filepath.Join(g.Data, "history"), &r); err != nil {
+			return r, fmt.Errorf("history: %w", err)
+		}
 	}
 	return r, nil
 }

@@ -68,7 +68,7 @@ func childrenOf(pid int) (all []int, err error) {
 }
 
 // writtenByTree returns the bytes that a process and its children have written to disks. It leaves out processes of other
-// users, and those that have ended.
+// users, and ended processes.
 func writtenByTree(pid int) (all int64) {
 	pids, err := childrenOf(pid)
 	if err != nil {

@@ -40,6 +40,9 @@ the first size. -o wide shows the CPU time of each kind of process.
 With --backlog each site is also measured while other runs wait, as in "writ bench waiting". They wait at a node
 of their own.
 
+With --history the lists and pages of a coordinator are measured last: with a tenth of the ended runs in its ledger,
+and then with all of them.
+
 With --postgres the journals and the ledger are in new databases of a PostgreSQL server. The user of the address
 needs the right to create databases, and psql, createdb and dropdb must be installed. If the server runs on this
 machine, its CPU time is measured as well.
@@ -48,6 +51,7 @@ BUSY is the CPU time of a call without the part that the site uses when idle. Al
 runs per second fall with the CPU time of all of them.`,
 		Example: "  writ bench growth --nodes 1,50,200,1000\n  writ bench growth --nodes 1,5 -n 100 --idle 5s -o json\n" +
 			"  writ bench growth --nodes 1 --backlog 5000\n  writ bench growth --nodes 1 --datacenters 5,20\n" +
+			"  writ bench growth --nodes 1 --history 1000000\n" +
 			"  writ bench growth --postgres postgres:///postgres?host=/run/postgresql",
 		Args: cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -83,6 +87,11 @@ runs per second fall with the CPU time of all of them.`,
 	f.IntVar(&g.Backlog, "backlog", 0,
 		"number of runs that wait while runs of sequential calls are measured a second time. 0: no second time")
 	cli.InRange(f, "backlog", &g.Backlog, 0, cli.Most)
+	f.IntVar(&g.History, "history", 0,
+		"number of ended runs in the ledger of a coordinator whose lists and pages are measured. 0: none")
+	cli.InRange(f, "history", &g.History, 0, cli.Most)
+	f.IntVar(&g.Requests, "requests", 50, "number of requests of each list and page")
+	cli.InRange(f, "requests", &g.Requests, 1, 1_000_000)
 	f.StringVar(&g.Postgres, "postgres", "",
 		"postgres:// address of a server for journals and ledger, in databases that are deleted; @FILE reads it from a file")
 	f.DurationVar(&g.Idle, "idle", 20*time.Second, "duration of the measurement without work")

@@ -101,6 +101,16 @@ func TestGrowthTableComparesSizes(t *testing.T) {
 			t.Errorf("with a backlog, %q stands there %d times, want %d:\n%s", want, n, times, text)
 		}
 	}
+	list := bench.ListReport{Address: "/v1/runs", Bytes: 2500, Time: bench.Spread{P50: 0.002, P99: 0.003}}
+	slow := list
+	slow.Time.P50 = 0.008
+	report.Histories = []bench.HistoryReport{
+		{Runs: 100, Lists: []bench.ListReport{list}}, {Runs: 1000, Lists: []bench.ListReport{slow}},
+	}
+	if text := growthText(report, false); !strings.Contains(text,
+		"LIST      KB   P50 OF 100 RUNS  P99 OF 100 RUNS  P50 OF 1000 RUNS  P99 OF 1000 RUNS\n/v1/runs  2.5  2ms (1.00)       3ms              8ms (4.00)        3ms") {
+		t.Errorf("the lists of a history:\n%s", text)
+	}
 	if text := growthText(report, true); strings.Count(text, "750 µs (2.50)") != 3 {
 		t.Errorf("the wide table lacks the CPU time of the supervisor:\n%s", text)
 	}

@@ -74,7 +74,35 @@ func growthText(r bench.GrowthReport, wideTable bool) string {
 		terminal.Field{Title: "journals and ledger", Value: r.Stores},
 		terminal.Field{Title: "nodes", Value: fmt.Sprintf("%d slots each", r.Slots)},
 		terminal.Field{Title: "machine", Value: machineText(r.Machine)})
-	return b.String() + "\n" + terminal.Fields(fields, false)
+	text := b.String() + "\n" + terminal.Fields(fields, false)
+	if len(r.Histories) > 0 {
+		text += "\n" + historyText(r.Histories)
+	}
+	return text
+}
+
+// historyText formats the times of the lists of a coordinator. The first history is the one to compare with.
+func historyText(all []bench.HistoryReport) string {
+	columns := []terminal.Column[int]{
+		cli.Column("LIST", func(i int) string { return all[0].Lists[i].Address }),
+		cli.Column("KB", func(i int) string {
+			return fmt.Sprintf("%.1f", float64(all[len(all)-1].Lists[i].Bytes)/1000)
+		}),
+	}
+	for _, h := range all {
+		runs := strconv.Itoa(h.Runs) + " RUNS"
+		columns = append(columns,
+			cli.Column("P50 OF "+runs, func(i int) string {
+				one, first := h.Lists[i].Time.P50, all[0].Lists[i].Time.P50
+				return fmt.Sprintf("%s (%.2f)", seconds(one), one/first)
+			}),
+			cli.Column("P99 OF "+runs, func(i int) string { return seconds(h.Lists[i].Time.P99) }))
+	}
+	rows := make([]int, len(all[0].Lists))
+	for i := range rows {
+		rows[i] = i
+	}
+	return terminal.List(nil, rows, func(int) string { return "" }, columns...).Text(false)
 }
 
 // loadColumns returns the columns of a workload, with the CPU time of classes. of returns nil for a size without its
