@@ -59,7 +59,7 @@ func TestLyingDatacenterHidesNoMetrics(t *testing.T) {
 // unresponsive datacenter hides no other.
 // How: Supervisors answer with the ages that their watch read; all datacenters are asked in parallel, within two
 // seconds.
-// Also: TestTheNumbersOfASupervisorFollowFromItsWork.
+// Also: TestSupervisorMetricsMatchItsWork.
 func TestMetricsReportQueuesAndReservations(t *testing.T) {
 	p := start(t, nil)
 	handled := func(answer link.Handler) func(s *supervisor) {

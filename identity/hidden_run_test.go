@@ -14,7 +14,7 @@ import (
 // Promise: Readers and roles: A statement reveals neither the content nor the existence of a run that its signer may
 // not read.
 // How: The supervisor checks the right in the signed project before it looks up the run.
-// Also: TestNoAnswerTellsOfARunOfAnotherProject.
+// Also: TestAnswersHideRunsOfOtherProjects.
 func TestStatementRevealsNoRunOfAnotherProject(t *testing.T) {
 	missing := writ.RunIDOf(writ.Digest{2})
 	for name, tt := range map[string]struct {

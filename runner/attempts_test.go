@@ -202,7 +202,7 @@ func TestPartialFailureEndsNonRepeatableJob(t *testing.T) {
 // and resumes.
 // How: A node compares all attempts of the call before it acts and remembers them until a day after the run's
 // deadline; only a warned person can order a repeat.
-// Also: TestEarlierAttemptsDecideExecution, TestAnAbandonedAttemptDoesNotActBesideTheNext,
+// Also: TestEarlierAttemptsDecideExecution, TestAbandonedAttemptDoesNotRunWithNext,
 // TestResumeRepeatsNoUncertainCall, TestReturningNodeRepeatsNoOldJob.
 func TestACallActsOnceForAnyOrderOfMessages(t *testing.T) {
 	testenv.CheckProperty(t, func(rt *rapid.T) {

@@ -52,7 +52,7 @@ func (n *node) answeredIn(j *writ.Job, most time.Duration, want writ.Code) {
 // after a restart of the node.
 // How: The node waits before it takes the lock of the resource.
 // Also: TestLogJobEndsWithDeadlineOrResource, TestAWaitForALogContinuesAfterARestart,
-// TestOnlySomeJobsOfANodeWaitForLogs, TestALogReaderBlocksNoOtherCall.
+// TestOnlySomeJobsOfANodeWaitForLogs, TestLogReaderBlocksNoOtherCall.
 func TestJobWaitingForLogBlocksNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, looks := following(t)

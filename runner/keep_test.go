@@ -200,7 +200,7 @@ func TestRecordsOfNetworksStay(t *testing.T) {
 // restarts.
 // How: Each report contains it until acknowledged; the transaction of the event stores the last number; repeated
 // breaks create at most ten events an hour.
-// Also: TestARepairIsOneEventOfItsResource, TestRunRestartsEndedContainers, TestAResourceSaysWhatItsNodeMended.
+// Also: TestRepairIsOneEventOfItsResource, TestRunRestartsEndedContainers, TestAResourceSaysWhatItsNodeMended.
 func TestARepairIsReportedUntilItIsAcknowledged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var broken []sal.Drift
@@ -265,7 +265,7 @@ func TestARepairIsReportedUntilItIsAcknowledged(t *testing.T) {
 // failed delete stay visible.
 // How: A change is reported until acknowledged, to each new supervisor, and after each operation.
 // Also: TestStatesBeyondOneReportFollowInOthers, TestALostResourceIsReportedOnce,
-// TestHowAResourceStandsBecomesPartOfIt, TestALateDeleteOfANodeIsRecorded, TestFindingsOfANodeReachPeople.
+// TestResourceStateIsStored, TestLateDeleteOfNodeIsRecorded, TestFindingsOfANodeReachPeople.
 func TestResourceStatusIsSentUntilAcknowledged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &watchful{

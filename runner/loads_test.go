@@ -49,7 +49,7 @@ func (g *gauged) Load(ctx context.Context, resource writ.ResourceID) (sal.Load, 
 // Promise: Repair and usage: A node reports the use of processors, the memory and the restarts of its containers and
 // machines every half minute.
 // How: The kernel counts per cgroup or process; the node reports the mean between two readings in a signed message.
-// Also: TestRealRunnerReportsLoads, TestLoadsAreThoseThatTheirNodeReports, TestSamplesCoverADay,
+// Also: TestRealRunnerReportsLoads, TestLoadsComeFromTheirNode, TestSamplesCoverADay,
 // TestListHasTheLoadOfItsResourcesOnly.
 func TestNodeReportsTheLoadOfItsResources(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -16,7 +16,7 @@ import (
 // How: Read without privileges from kernel files; a signed message on each change and every 10 minutes; no decision
 // depends on it.
 // Also: TestAnUnreadableMachineBlocksNoOtherWork, TestReportedFactsOfAMachineAreStored,
-// TestRestartsOfAMachineAreCounted, TestARealRunnerReportsItsMachine, TestANodeShowsWhatItsMachineIs,
+// TestRestartsOfAMachineAreCounted, TestRealRunnerReportsItsMachine, TestANodeShowsWhatItsMachineIs,
 // TestDisksAndNetworkCardsOfANodeAreListed, TestAMachineIsShownAsItsNodeSays,
 // TestAMachineIsReadFromTheFilesOfItsKernel.
 func TestFactsOfAMachineAreReportedWhenTheyChange(t *testing.T) {

@@ -58,7 +58,7 @@ func wide(s *fixture) *node {
 // quarters of the free slots.
 // Also: TestLongJobsLeaveSlotsToOtherProjects, TestSlotsAreSharedByTimeAndWeight,
 // TestAbsentCallsLeaveCapacityToOtherProjects, TestSpareCapacityGoesToProjectsWithTheLeast,
-// TestAProjectGetsMoreByItsWeight.
+// TestWeightGivesProjectLargerShare.
 func TestHangingFetchesHoldNoSlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := wide(newFixture(t))

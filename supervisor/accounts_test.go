@@ -18,14 +18,14 @@ import (
 	"writ/supervisor/nodes"
 )
 
-// memoryAccounts is the accounts of a queue, in memory.
+// memoryAccounts implements the accounts of a queue in memory.
 type memoryAccounts struct {
 	mu  sync.Mutex
 	has map[writ.NodeID]string
 	err error
 
-	found   []queue.Finding // of the next survey
-	failed  error           // likewise, of the rest of it
+	found   []queue.Finding // findings of the next survey
+	failed  error           // error of each survey
 	cleared []writ.NodeID
 }
 
@@ -55,14 +55,14 @@ func (d *memoryAccounts) Clear(_ context.Context, node writ.NodeID) error {
 	return nil
 }
 
-// finds has the next survey find something.
-func (d *memoryAccounts) finds(f queue.Finding) {
+// addFinding adds a finding to the next survey.
+func (d *memoryAccounts) addFinding(f queue.Finding) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.found = append(d.found, f)
 }
 
-// set makes the queue answer with an error, and forget everything.
+// set deletes all accounts and makes later calls of Apply return err.
 func (d *memoryAccounts) set(err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -75,8 +75,8 @@ func (d *memoryAccounts) password(node writ.NodeID) string {
 	return d.has[node]
 }
 
-// asks is what a node says when it asks for its account.
-func (s *sim) asks(n *testNode) []byte {
+// accountRequest returns the signed account request of a node.
+func (s *sim) accountRequest(n *testNode) []byte {
 	s.t.Helper()
 	asked, err := envelope.Sign(envelope.AccountRequest, n.key, nodes.AccountRequest{Node: n.id, Scripts: nodes.ScriptsLoaded})
 	if err != nil {
@@ -85,10 +85,10 @@ func (s *sim) asks(n *testNode) []byte {
 	return asked
 }
 
-// account asks at the node API as a node does.
+// account sends an account request to the node API and decrypts the answer.
 func (s *sim) account(n *testNode) (user, password string, err error) {
 	s.t.Helper()
-	signed, err := s.Account(s.t.Context(), n.id, s.asks(n))
+	signed, err := s.Account(s.t.Context(), n.id, s.accountRequest(n))
 	if err != nil {
 		return "", "", err
 	}
@@ -107,9 +107,9 @@ func TestAccountRequestNamesAndIsSignedByItsNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSimAt(t, filepath.Join(t.TempDir(), "journal.db"), &memoryAccounts{})
 		n, other := s.join("n1"), s.join("n2")
-		for name, asked := range map[string][]byte{"not signed": nil, "of another node": s.asks(other)} {
+		for name, asked := range map[string][]byte{"not signed": nil, "of another node": s.accountRequest(other)} {
 			if _, err := s.Account(t.Context(), n.id, asked); err == nil {
-				t.Errorf("a request that is %s is answered", name)
+				t.Errorf("request %s: got an account, want an error", name)
 			}
 		}
 		asked, err := envelope.Sign(envelope.AccountRequest, n.key, nodes.AccountRequest{Node: other.id, Scripts: nodes.ScriptsLoaded})
@@ -117,7 +117,7 @@ func TestAccountRequestNamesAndIsSignedByItsNode(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := s.Account(t.Context(), n.id, asked); writ.CodeOf(err) != writ.CodeBadRequest {
-			t.Errorf("a request that names another node: %v", err)
+			t.Errorf("request for another node: %v, want BAD_REQUEST", err)
 		}
 	})
 }
@@ -135,9 +135,9 @@ func TestOnlyApprovedNodeOpensItsAccount(t *testing.T) {
 			t.Fatalf("account = %q, %q, %v; the queue has %q", user, password, err, keeper.password(n.id))
 		}
 		if _, theirs, err := s.account(other); err != nil || theirs == password || theirs != keeper.password(other.id) {
-			t.Errorf("the other's password = %q, %v", theirs, err)
+			t.Errorf("password of the other node = %q, %v", theirs, err)
 		}
-		signed, err := s.Account(t.Context(), n.id, s.asks(n))
+		signed, err := s.Account(t.Context(), n.id, s.accountRequest(n))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -146,26 +146,26 @@ func TestOnlyApprovedNodeOpensItsAccount(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got, err := secret.Open(records[0].Secret, secret.AccountLabel(s.Pin, theDatacenter, n.id), other.age); err == nil {
-			t.Errorf("another node opens the password: %q", got)
+			t.Errorf("another node decrypted the password: %q", got)
 		}
 
-		keeper.set(nil) // Redis was started again, and knows nobody
+		keeper.set(nil) // Redis restarted without accounts
 		time.Sleep(2 * time.Second)
 		if got := keeper.password(n.id); got != password {
-			t.Errorf("after the queue forgot its accounts: %q, want %q again", got, password)
+			t.Errorf("password after the queue lost its accounts = %q, want %q", got, password)
 		}
 
 		s.halt()
 		s.start()
 		time.Sleep(2 * time.Second)
 		if _, again, err := s.account(n); err != nil || again == password || again != keeper.password(n.id) {
-			t.Errorf("after a new start of the supervisor: %q, %v; before it was %q, the queue has %q", again, err, password, keeper.password(n.id))
+			t.Errorf("password after a restart of the supervisor = %q, %v; before %q, the queue has %q", again, err, password, keeper.password(n.id))
 		}
 
 		if _, err := s.Decide(t.Context(), s.sign(s.statement("node/"+string(n.id), "remove"))); err != nil {
 			t.Fatal(err)
 		}
-		synctest.Wait() // not a moment later
+		synctest.Wait() // the account is removed without any delay
 		if got := keeper.password(n.id); got != "" {
 			t.Errorf("a removed node has the password %q", got)
 		}
@@ -173,7 +173,7 @@ func TestOnlyApprovedNodeOpensItsAccount(t *testing.T) {
 			t.Errorf("account of a removed node: %v", err)
 		}
 		if _, err := s.Account(t.Context(), "0192f6c2-0000-7000-8000-0000000000ff", nil); writ.CodeOf(err) != writ.CodeNotFound {
-			t.Errorf("account of a stranger: %v", err)
+			t.Errorf("account of an unknown node: %v", err)
 		}
 	})
 }
@@ -186,18 +186,18 @@ func TestNodesWithoutAccountsUseGivenAddress(t *testing.T) {
 		if user, _, err := s.account(n); err != nil || user != "" {
 			t.Errorf("account = %q, %v, want none", user, err)
 		}
-		keeper.set(nil) // somebody gave the supervisor the right to make some
+		keeper.set(nil) // an operator permits the supervisor to create accounts
 		time.Sleep(2 * time.Second)
 		if user, password, err := s.account(n); err != nil || user == "" || password != keeper.password(n.id) {
 			t.Errorf("account = %q, %q, %v", user, password, err)
 		}
 		keeper.set(writ.Errorf(writ.CodeQueueUnavailable, "Redis is away"))
 		if _, _, err := s.account(n); err != nil {
-			t.Errorf("while the queue is away: %v, want the account from before", err)
+			t.Errorf("while the queue is unavailable: %v, want the last account", err)
 		}
 		next := s.join("n2")
 		if _, _, err := s.account(next); writ.CodeOf(err) != writ.CodeQueueUnavailable {
-			t.Errorf("of a node that has none yet, while the queue is away: %v", err)
+			t.Errorf("new node while the queue is unavailable: %v, want QUEUE_UNAVAILABLE", err)
 		}
 	})
 }

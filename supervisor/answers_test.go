@@ -19,7 +19,7 @@ import (
 	"writ/supervisor/link"
 )
 
-// opened opens a proof of the sim's supervisor.
+// opened verifies a proof of the supervisor and returns its answer.
 func (s *sim) opened(proof []byte) writ.Answer {
 	s.t.Helper()
 	records, _, err := envelope.Open[writ.Answer](envelope.Answer, proof, envelope.Only(s.key.Public().(ed25519.PublicKey)))
@@ -29,7 +29,7 @@ func (s *sim) opened(proof []byte) writ.Answer {
 	return records[0]
 }
 
-// standingOf asks for the standing of a node, and opens it.
+// standingOf asks for the signed state of a node.
 func (s *sim) standingOf(n *testNode) link.NodeStanding {
 	s.t.Helper()
 	answer, err := s.Ask(s.t.Context(), link.VerbNodeStanding, link.StandingOfNode{Node: n.id, Nonce: make([]byte, writ.ClientNonce)})
@@ -43,7 +43,7 @@ func (s *sim) standingOf(n *testNode) link.NodeStanding {
 	return records[0]
 }
 
-func TestTheStateOfANodeIsSignedForEachReader(t *testing.T) {
+func TestNodeStateIsSignedForEachReader(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n := s.join("n1")
 		want := link.NodeStanding{
@@ -51,9 +51,9 @@ func TestTheStateOfANodeIsSignedForEachReader(t *testing.T) {
 			Admission: writ.AdmissionApproved, Nonce: make([]byte, writ.ClientNonce),
 		}
 		for _, step := range []struct {
-			decision  string
-			admission writ.Admission
-			stands    writ.Scheduling
+			decision   string
+			admission  writ.Admission
+			scheduling writ.Scheduling
 		}{
 			{"cordon", writ.AdmissionApproved, writ.SchedulingCordoned}, {"uncordon", writ.AdmissionApproved, writ.SchedulingOpen},
 			{"remove", writ.AdmissionRemoved, writ.SchedulingOpen},
@@ -61,7 +61,7 @@ func TestTheStateOfANodeIsSignedForEachReader(t *testing.T) {
 			revision := s.standingOf(n).Revision
 			s.decide(n.id, step.decision)
 			got := s.standingOf(n)
-			want.Admission, want.Scheduling, want.Revision, want.Time = step.admission, step.stands, revision+1, got.Time
+			want.Admission, want.Scheduling, want.Revision, want.Time = step.admission, step.scheduling, revision+1, got.Time
 			if diff := cmp.Diff(want, got); diff != "" || got.Time == 0 {
 				t.Errorf("after %s: %s", step.decision, diff)
 			}
@@ -93,7 +93,7 @@ func TestTokenListIsSignedForEachReader(t *testing.T) {
 			return records[0]
 		}
 		if none := list(); len(none.Tokens) != 0 {
-			t.Errorf("there is none, and it is signed that there are %+v", none.Tokens)
+			t.Errorf("got a signed list of %+v, want no tokens", none.Tokens)
 		}
 		token := s.tokenFor(3)
 		n := &testNode{sim: s, name: "n1", key: newKey(t)}
@@ -114,7 +114,8 @@ func TestTokenListIsSignedForEachReader(t *testing.T) {
 	})
 }
 
-// A reader gets what is on hold of the projects that were asked for, and of what belongs to none. The answer names these projects.
+// The signed list has the holds of the requested projects and the holds without a project. It names the requested
+// projects.
 func TestHoldListIsSignedForEachReader(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		nonce := bytes.Repeat([]byte{7}, writ.ClientNonce)
@@ -131,7 +132,7 @@ func TestHoldListIsSignedForEachReader(t *testing.T) {
 			return records[0]
 		}
 		if none := list(identity.AllProjects); len(none.Holds) != 0 {
-			t.Errorf("nothing is on hold, and it is signed that %+v are", none.Holds)
+			t.Errorf("got a signed list of %+v, want no holds", none.Holds)
 		}
 		for _, work := range []string{allWork, volumeWork, shopsWork, websWork} {
 			s.decideFor(work, identity.DecisionHold, "the disks fail")
@@ -143,11 +144,11 @@ func TestHoldListIsSignedForEachReader(t *testing.T) {
 		}{{nil, 2}, {[]writ.ProjectID{wiki}, 2}, {[]writ.ProjectID{wiki, theProject}, 4}, {[]writ.ProjectID{identity.AllProjects}, 4}} {
 			got := list(tt.projects...)
 			if len(got.Holds) != tt.want || got.Time == 0 {
-				t.Errorf("of %v are signed %+v, want %d", tt.projects, got, tt.want)
+				t.Errorf("holds of %v: %+v, want %d", tt.projects, got, tt.want)
 			}
 			for _, h := range got.Holds {
 				if last := h.Decided[0]; !h.Held || last.Signer != "alice" || last.Reason != "the disks fail" || tt.want == 2 && h.Project != "" {
-					t.Errorf("of %v is signed %+v", tt.projects, h)
+					t.Errorf("projects %v: unexpected hold %+v", tt.projects, h)
 				}
 			}
 			want := link.HoldStanding{Cluster: s.Pin, Datacenter: theDatacenter, Projects: tt.projects, Holds: got.Holds, Nonce: nonce, Time: got.Time}
@@ -161,7 +162,7 @@ func TestHoldListIsSignedForEachReader(t *testing.T) {
 	})
 }
 
-// wantRefused hands a submission in, wants it refused with a proof about it, and returns the proof.
+// wantRefused submits signed, checks that it is refused with want, and returns the proof of the refusal.
 func (s *sim) wantRefused(signed []byte, want writ.Code) []byte {
 	s.t.Helper()
 	_, err := s.Submit(s.t.Context(), signed)
@@ -173,7 +174,7 @@ func (s *sim) wantRefused(signed []byte, want writ.Code) []byte {
 	a := s.opened(e.Proof)
 	if a.Text != writ.DigestOf(text) || a.Subject != "run/"+string(writ.RunIDOf(a.Text)) || a.Datacenter != theDatacenter || a.Cluster != s.Pin ||
 		a.Done != "" || a.Refused == nil || a.Refused.Code != want || a.Refused.Message != e.Message || a.Roster != 1 || a.RosterDigest != s.firstRoster() {
-		s.t.Errorf("the proof says %+v", a)
+		s.t.Errorf("unexpected proof: %+v", a)
 	}
 	return e.Proof
 }
@@ -183,8 +184,8 @@ func (s *sim) wantRefused(signed []byte, want writ.Code) []byte {
 // How: The deciding transaction stores the answer until a day after the text expires; without space for a refusal the
 // answer is `RATE_LIMITED`, without proof.
 // Also: TestRefusedSubmissionStaysRefused, TestRefusalFloodAdmitsNoStatement,
-// TestOnlyItsAuthorsTextIsRefusedWithAProof, TestAnAcceptedSubmissionIsNeverRefused.
-func TestTheOutcomeOfAStatementIsSignedOnce(t *testing.T) {
+// TestOnlyAuthorGetsProofOfRefusal, TestAcceptedSubmissionIsNeverRefused.
+func TestStatementOutcomeIsSignedOnce(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		statement := s.change("db-password", 1, canary)
 		signed := s.sign(statement)
@@ -195,12 +196,12 @@ func TestTheOutcomeOfAStatementIsSignedOnce(t *testing.T) {
 		text, _, _ := sshsig.Split(signed)
 		a := s.opened(answer.Proof)
 		if a.Text != writ.DigestOf(text) || a.Subject != statement.Subject || a.Done != answer.Done || a.Refused != nil || a.Datacenter != theDatacenter || a.Roster != 1 {
-			t.Errorf("the proof says %+v", a)
+			t.Errorf("unexpected proof: %+v", a)
 		}
 		s.halt()
 		s.start()
 		if again, err := s.Decide(t.Context(), signed); err != nil || !bytes.Equal(again.Proof, answer.Proof) {
-			t.Errorf("the same statement again, after a restart: %v", err)
+			t.Errorf("repeated statement after a restart: %v, want the same proof", err)
 		}
 
 		refused := s.sign(s.change("db-password", 5, canary))
@@ -212,12 +213,13 @@ func TestTheOutcomeOfAStatementIsSignedOnce(t *testing.T) {
 		s.halt()
 		s.start()
 		if _, err := s.Decide(t.Context(), refused); !bytes.Equal(writ.AsError(err).Proof, first.Proof) || err.Error() != first.Error() {
-			t.Errorf("what was refused, again, after a restart: %v", err)
+			t.Errorf("repeated refused statement after a restart: %v, want the same proof", err)
 		}
 	})
 }
 
-// A refusal is signed again when another change of its commit fails: the proof of the first time is no part of the second one.
+// If another change in the same commit fails, the supervisor refuses and signs again. The second answer must not
+// contain the first proof.
 func TestRepeatedRefusalHasSameSignature(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		misnamed := s.payload("x := 1\n")
@@ -231,21 +233,21 @@ func TestRepeatedRefusalHasSameSignature(t *testing.T) {
 		}()
 		synctest.Wait()
 		go func() {
-			failed <- s.journal.Write(t.Context(), func(*journal.Tx) error { return errors.New("told to fail") })
+			failed <- s.journal.Write(t.Context(), func(*journal.Tx) error { return errors.New("injected failure") })
 		}()
 		synctest.Wait()
 		release()
 		err := <-refused
 		if <-failed == nil {
-			t.Error("what was told to fail did not")
+			t.Error("the write with an injected failure succeeded")
 		}
 		if a := s.opened(writ.AsError(err).Proof); a.Refused == nil || a.Refused.Code != writ.CodeOf(err) || a.Refused.Proof != nil {
-			t.Errorf("%v, with the proof %+v", err, a)
+			t.Errorf("%v, proof %+v", err, a)
 		}
 	})
 }
 
-// A coordinator could show the proof of a refusal that it brought about, and have the same text accepted later.
+// A malicious coordinator could cause a refusal, show its proof, and submit the same text successfully later.
 func TestRefusedSubmissionStaysRefused(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		later := s.payload("x := 1\n")
@@ -258,17 +260,17 @@ func TestRefusedSubmissionStaysRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 		if again := s.wantRefused(signed, writ.CodeConflict); !bytes.Equal(again, proof) {
-			t.Error("the same submission gets another proof")
+			t.Error("repeated submission: got a different proof")
 		}
 		later.Nonce = identity.NewNonce()
 		if _, err := s.Submit(t.Context(), s.signPayload(later)); err != nil {
-			t.Errorf("signed again: %v", err)
+			t.Errorf("same script with a new nonce: %v", err)
 		}
 	})
 }
 
-// Whoever has a lot refused makes nothing acceptable that was refused before. What there is no room for is told without a proof: it may be
-// accepted later.
+// A flood of refusals removes no earlier refusal. When the space for refusals is used up, a refusal has no proof,
+// because the text may be accepted later.
 func TestRefusalFloodAdmitsNoStatement(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		tooEarly := func() []byte {
@@ -278,34 +280,34 @@ func TestRefusalFloodAdmitsNoStatement(t *testing.T) {
 		}
 		kept, unkept := tooEarly(), tooEarly()
 		proof := s.wantRefused(kept, writ.CodeConflict)
-		time.Sleep(time.Second) // it is the oldest
+		time.Sleep(time.Second) // volumeScript it the oldest refusal
 		for n := range 32 {
 			flood := journal.Text{Digest: writ.DigestOf([]byte{byte(n)}), Signer: s.payload("").Signer, Expires: s.Now().Add(time.Hour)}
-			err := s.journal.Write(t.Context(), func(tx *journal.Tx) error { return tx.AddRefusal(flood, make([]byte, journal.MaxRefusalBytes/16-96)) }) // 16 leave room for one proof, which has about 1,100 bytes, and not for two
+			err := s.journal.Write(t.Context(), func(tx *journal.Tx) error { return tx.AddRefusal(flood, make([]byte, journal.MaxRefusalBytes/16-96)) }) // 16 rows leave room for one proof of about 1,100 bytes, not for two
 			if (err == nil) != (n < 16) {
-				t.Fatalf("refusal %d of a flood: %v", n, err)
+				t.Fatalf("add refusal %d of the flood: %v", n, err)
 			}
 		}
 		_, err := s.Submit(t.Context(), unkept)
 		if e := writ.AsError(err); e.Code != writ.CodeRateLimited || e.Proof != nil || !strings.Contains(e.Message, string(writ.CodeConflict)) {
-			t.Errorf("what there is no room for: %v, with a proof of %d bytes", err, len(e.Proof))
+			t.Errorf("refusal without space: %v with a proof of %d bytes, want RATE_LIMITED without proof", err, len(e.Proof))
 		}
 		first := s.payload("x := 1\n")
 		first.Deployment = identity.Deployment{Name: "web"}
 		if _, err := s.Submit(t.Context(), s.signPayload(first)); err != nil {
-			t.Fatalf("what need not be refused: %v", err)
+			t.Fatalf("valid submission during the flood: %v", err)
 		}
 		if again := s.wantRefused(kept, writ.CodeConflict); !bytes.Equal(again, proof) {
-			t.Error("the same submission gets another proof")
+			t.Error("repeated submission: got a different proof")
 		}
 		if _, err := s.Submit(t.Context(), unkept); err != nil {
-			t.Errorf("what was not refused for good: %v", err)
+			t.Errorf("submission that was refused without a proof: %v, want it accepted", err)
 		}
 	})
 }
 
-// Whoever joins somebody's text with another signature gets no proof about that text.
-func TestOnlyItsAuthorsTextIsRefusedWithAProof(t *testing.T) {
+// A person who joins another author's text with a different signature gets no proof about that text.
+func TestOnlyAuthorGetsProofOfRefusal(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		signed := s.signPayload(s.payload("x := 1\n"))
 		text, armored, err := sshsig.Split(signed)
@@ -324,17 +326,18 @@ func TestOnlyItsAuthorsTextIsRefusedWithAProof(t *testing.T) {
 			"a statement as a script": s.sign(s.change("db-password", 1, canary)),
 		} {
 			if _, err := s.Submit(t.Context(), lie); err == nil || writ.AsError(err).Proof != nil {
-				t.Errorf("%s: %v, with a proof of %d bytes", what, err, len(writ.AsError(err).Proof))
+				t.Errorf("%s: %v with a proof of %d bytes, want an error without proof", what, err, len(writ.AsError(err).Proof))
 			}
 		}
 		if _, err := s.Submit(t.Context(), signed); err != nil {
-			t.Errorf("the text itself: %v", err)
+			t.Errorf("submission with its own signature: %v", err)
 		}
 	})
 }
 
-// What was accepted is answered with its run, also when its signer may do nothing any more: a proof that it was refused would be false.
-func TestAnAcceptedSubmissionIsNeverRefused(t *testing.T) {
+// A repeated submission of an accepted text returns its run, even if the signer has lost all rights: a proof of a
+// refusal would be false.
+func TestAcceptedSubmissionIsNeverRefused(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		signed := s.signPayload(s.payload("x := 1\n"))
 		run, err := s.Submit(t.Context(), signed)
@@ -352,15 +355,15 @@ func TestAnAcceptedSubmissionIsNeverRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 		if again, err := s.Submit(t.Context(), signed); err != nil || again.ID != run.ID {
-			t.Errorf("handed in again: %+v, %v", again, err)
+			t.Errorf("repeated submission: %+v, %v", again, err)
 		}
 		if _, err := s.Submit(t.Context(), s.signPayload(s.payload("x := 2\n"))); writ.CodeOf(err) != writ.CodeRoleMissing || writ.AsError(err).Proof == nil {
-			t.Errorf("a new one: %v", err)
+			t.Errorf("new submission: %v, want ROLE_MISSING with a proof", err)
 		}
 	})
 }
 
-// BenchmarkRefusal measures what it costs to refuse a submission, with its proof and its row.
+// BenchmarkRefusal measures the refusal of a submission, including its proof and its row.
 func BenchmarkRefusal(b *testing.B) {
 	s := newSim(b)
 	var all [][]byte

@@ -16,7 +16,7 @@ import (
 	"writ/supervisor/link"
 )
 
-// lying makes a node answer with what change makes of an honest result.
+// lying makes a node send results that change has modified.
 func lying(change func(r *writ.Result)) func(n *testNode) {
 	return func(n *testNode) {
 		n.act = func(ctx context.Context, job writ.Job) writ.Result {
@@ -58,7 +58,7 @@ func TestDishonestResultsFailTheirCall(t *testing.T) {
 	}
 }
 
-func TestTheResultsOfARunAreBoundedInAll(t *testing.T) {
+func TestResultsOfRunAreBounded(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		s.join("n1", lying(func(r *writ.Result) { r.Values["path"] = strings.Repeat("x", scripts.MaxResult-200) }))
 		id := s.submit(`
@@ -75,7 +75,7 @@ for i := 0; i < 80; i++ { volume.create("v" + i, {size_gib: 1}).err }
 			}
 		}
 		if kept > scripts.MaxJournal || refused == 0 {
-			t.Errorf("%d bytes of results are kept, %d results were refused", kept, refused)
+			t.Errorf("stored %d bytes of results, refused %d results", kept, refused)
 		}
 	})
 }
@@ -99,13 +99,13 @@ func TestNodeCannotCauseOversizedEvents(t *testing.T) {
 		}
 		for _, e := range events {
 			if body, _ := json.Marshal(e); len(body) > link.MaxFrame/2 {
-				t.Errorf("event %d, a %s, has %d bytes", e.Seq, e.Topic(), len(body))
+				t.Errorf("event %d of topic %s has %d bytes", e.Seq, e.Topic(), len(body))
 			}
 		}
 	})
 }
 
-func TestANodeSpeaksForItsOwnJobsOnly(t *testing.T) {
+func TestNodeReportsOnlyItsOwnJobs(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		s.join("n1", slowly(20*time.Second), func(n *testNode) { n.slots = 1 })
 		liar := s.join("n2")
@@ -125,14 +125,14 @@ volume.create("b", {size_gib: 1}, {node: "n1"})
 		}
 		for _, e := range events {
 			if e.Call != nil && e.Call.Seq == 2 && e.Call.State == writ.CallRunning {
-				t.Error("the job of another node is running because it said so")
+				t.Error("a node marked a job of another node as running")
 			}
 		}
 		s.wantState(id, writ.RunSucceeded)
 	})
 }
 
-// TestLateResultRevivesNoResource lets a node answer, after its run was given up, what it did to a resource that is gone since.
+// A node sends the result of a resize after the run was cancelled and the volume was deleted.
 func TestLateResultRevivesNoResource(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		var late []writ.Result
@@ -153,13 +153,13 @@ func TestLateResultRevivesNoResource(t *testing.T) {
 		}
 		s.wantState(resize, writ.RunCancelled)
 		s.wantState(s.submit("volume := import(\"volume\")\nvolume.delete(\"v\")\n"), writ.RunSucceeded)
-		time.Sleep(2 * time.Minute) // the word on the resize comes
+		time.Sleep(2 * time.Minute) // the result of the resize arrives
 		n.mu.Lock()
 		for _, r := range n.done {
 			late = append(late, *r)
 		}
 		n.mu.Unlock()
-		for _, r := range late { // and every word once more
+		for _, r := range late { // send every result again
 			n.send(envelope.Result, r)
 		}
 		time.Sleep(5 * time.Second)
@@ -174,7 +174,7 @@ func TestStrangersCannotFillTheJournalWithNodes(t *testing.T) {
 				t.Fatalf("stranger %d got %+v, %v", i, w, err)
 			}
 		}
-		s.join("n1") // with a token
+		s.join("n1") // a node with a token still joins
 		err := s.journal.Read(t.Context(), func(tx *journal.Tx) error {
 			stored, err := tx.Nodes()
 			if len(stored) != 1 {
@@ -188,7 +188,7 @@ func TestStrangersCannotFillTheJournalWithNodes(t *testing.T) {
 	})
 }
 
-// wantResources fails the test unless the journal has just these resources.
+// wantResources fails the test unless the journal has exactly the resources want.
 func (s *sim) wantResources(want ...string) {
 	s.t.Helper()
 	var got []string
@@ -203,6 +203,6 @@ func (s *sim) wantResources(want ...string) {
 		s.t.Fatal(err)
 	}
 	if strings.Join(got, ", ") != strings.Join(want, ", ") {
-		s.t.Errorf("there are %q, want %q", got, want)
+		s.t.Errorf("resources = %q, want %q", got, want)
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"writ/identity/sshsig"
 )
 
-// certified returns a signer for the machine deploy with a certificate of an authority.
+// certified returns a signer for the machine deploy, with a certificate of authority.
 func certified(t *testing.T, authority sshsig.Signer, by ssh.Signer) sshsig.Signer {
 	t.Helper()
 	key := newKey(t)
@@ -30,7 +30,7 @@ func certified(t *testing.T, authority sshsig.Signer, by ssh.Signer) sshsig.Sign
 	return signer
 }
 
-// submitBy signs and hands in a script in the name of the machine deploy.
+// submitBy signs and submits a script as the machine deploy.
 func (s *sim) submitBy(signer sshsig.Signer) (writ.Run, error) {
 	s.t.Helper()
 	p := s.payload(webScript)
@@ -43,8 +43,8 @@ func (s *sim) submitBy(signer sshsig.Signer) (writ.Run, error) {
 	return s.Submit(s.t.Context(), signed)
 }
 
-// amended lets the datacenter adopt the next roster.
-func (s *sim) amended(how func(r *identity.Roster)) {
+// amendRoster changes the roster with how and makes the datacenter adopt it.
+func (s *sim) amendRoster(how func(r *identity.Roster)) {
 	s.t.Helper()
 	next, err := s.roster.Successor(time.Now())
 	if err != nil {
@@ -64,7 +64,7 @@ func (s *sim) amended(how func(r *identity.Roster)) {
 func TestAuthorityRunsContinueWithTheirRight(t *testing.T) {
 	for name, c := range map[string]struct {
 		change  func(a *identity.Authority)
-		refused writ.Code // of another run
+		refused writ.Code // for a new run
 		want    writ.RunState
 	}{
 		"removed":             {func(a *identity.Authority) { a.State = identity.Removed }, writ.CodeSignerUnknown, writ.RunSucceeded},
@@ -82,7 +82,7 @@ func TestAuthorityRunsContinueWithTheirRight(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				s.amended(func(r *identity.Roster) {
+				s.amendRoster(func(r *identity.Roster) {
 					r.Principals = append(r.Principals, identity.Principal{Name: "deploy", Kind: identity.CI, State: identity.Active})
 					r.Bindings = append(r.Bindings, identity.Binding{Principal: "deploy", Role: identity.Deployer, Project: theProject})
 					r.Authorities = []identity.Authority{{
@@ -94,10 +94,10 @@ func TestAuthorityRunsContinueWithTheirRight(t *testing.T) {
 					t.Fatal(err)
 				}
 				s.awaitCall(run.ID, 1, writ.CallRunning)
-				s.amended(func(r *identity.Roster) { c.change(&r.Authorities[0]) })
+				s.amendRoster(func(r *identity.Roster) { c.change(&r.Authorities[0]) })
 				time.Sleep(2 * time.Second)
 				if _, err := s.submitBy(certified(t, authority, by)); writ.CodeOf(err) != c.refused {
-					t.Errorf("another one: %v, want %s", err, c.refused)
+					t.Errorf("new run: %v, want %s", err, c.refused)
 				}
 				s.wantState(run.ID, c.want)
 			})

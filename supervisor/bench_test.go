@@ -21,7 +21,7 @@ import (
 	"writ/scripts/evaluator"
 )
 
-// stepsScript makes ten calls, each after the one before it has answered.
+// stepsScript makes ten sequential calls.
 const stepsScript = `
 node := import("node")
 for i := 0; i < 10; i++ {
@@ -42,20 +42,21 @@ node := import("node")
 node.ping()
 `
 
-// benchmarkSim is a datacenter as it is in earnest, in one process: what is measured is everything from the submission to the end of the run,
-// with every call and result on disk and signed.
+// benchmarkSim is a datacenter in one process. Benchmarks measure from the submission to the end of the run, with each
+// call and result signed and stored on disk.
 type benchmarkSim struct {
 	*sim
 	ends func(writ.RunID) <-chan struct{}
 }
 
-// The ways to have a datacenter measured.
+// benchWays lists the setups for newBenchmarkSim.
 var benchWays = []string{"memory", "redis", "children"}
 
-// newBenchmarkSim starts a datacenter with one node of 64 slots. On the way "memory" its queue is in memory, and passes take place in this
-// process; on "redis" there is a redis-server in between; on "children" the evaluator's processes work, too, as in earnest.
+// newBenchmarkSim starts a datacenter with one node of 64 slots. The setup "memory" has its queue in memory and
+// evaluates passes in this process. "redis" uses a redis-server instead. "children" also evaluates passes in child
+// processes, as in production.
 func newBenchmarkSim(b *testing.B, way string) *benchmarkSim {
-	s := found(b)
+	s := newCluster(b)
 	s.evaluator = new(evaluator.InProcess)
 	var there queue.Queue
 	if way != "memory" {
@@ -78,14 +79,14 @@ func newBenchmarkSim(b *testing.B, way string) *benchmarkSim {
 	s.start()
 	s.realNode("n1", func(n *realNode) { n.way = there })
 	bs := &benchmarkSim{sim: s, ends: s.watchEnds()}
-	for range 20 { // programs are compiled, connections open, queries prepared
-		bs.carryOut(stepsScript)
+	for range 20 { // warm up: compile programs, open connections, prepare queries
+		bs.runScript(stepsScript)
 	}
 	return bs
 }
 
-// carryOut submits a script and returns when its run has ended.
-func (s *benchmarkSim) carryOut(script string) {
+// runScript submits a script and waits until its run has ended.
+func (s *benchmarkSim) runScript(script string) {
 	p := s.payload(script)
 	p.MaxCalls = identity.MaxCalls
 	run, err := s.Submit(s.t.Context(), s.signPayload(p))
@@ -112,7 +113,7 @@ func BenchmarkRuns(b *testing.B) {
 					group.Go(func() {
 						for range next {
 							began := time.Now()
-							s.carryOut(stepsScript)
+							s.runScript(stepsScript)
 							mu.Lock()
 							took = append(took, time.Since(began))
 							mu.Unlock()
@@ -139,7 +140,7 @@ func BenchmarkSubmission(b *testing.B) {
 	var took []time.Duration
 	for b.Loop() {
 		began := time.Now()
-		s.carryOut(oneScript)
+		s.runScript(oneScript)
 		took = append(took, time.Since(began))
 	}
 	reportTimes(b, took)
@@ -152,7 +153,7 @@ func BenchmarkFanOut(b *testing.B) {
 			s := newBenchmarkSim(b, way)
 			before := usedCPU(b)
 			for b.Loop() {
-				s.carryOut(fanScript)
+				s.runScript(fanScript)
 			}
 			reportCPU(b, before, 1000*b.N)
 			b.ReportMetric(1000*float64(b.N)/b.Elapsed().Seconds(), "calls/s")
@@ -160,14 +161,14 @@ func BenchmarkFanOut(b *testing.B) {
 	}
 }
 
-// reportTimes reports how long the middle one took, and the slowest but one percent.
+// reportTimes reports the median and the 99th percentile.
 func reportTimes(b *testing.B, took []time.Duration) {
 	slices.Sort(took)
 	b.ReportMetric(float64(took[len(took)/2].Microseconds())/1000, "ms-p50")
 	b.ReportMetric(float64(took[len(took)*99/100].Microseconds())/1000, "ms-p99")
 }
 
-// reportCPU reports the CPU time since before of each of n calls: of all processes, and of those that are not this one.
+// reportCPU reports the CPU time per call since before: of all processes together, and of each other program.
 func reportCPU(b *testing.B, before map[string]time.Duration, n int) {
 	var all time.Duration
 	for name, used := range usedCPU(b) {
@@ -180,7 +181,7 @@ func reportCPU(b *testing.B, before map[string]time.Duration, n int) {
 	b.ReportMetric(float64(all.Microseconds())/float64(n), "cpu-µs/call")
 }
 
-// usedCPU returns the CPU time of this process, under "", and of those that it has started, under the name of their program.
+// usedCPU returns the CPU time of this process under "", and the CPU time of its children under their program names.
 func usedCPU(b *testing.B) map[string]time.Duration {
 	b.Helper()
 	var own syscall.Rusage
@@ -192,7 +193,7 @@ func usedCPU(b *testing.B) map[string]time.Duration {
 	for _, path := range stats {
 		text, err := os.ReadFile(path)
 		if err != nil {
-			continue // it is gone
+			continue // the process has ended
 		}
 		name, rest, _ := strings.Cut(string(text), ") ")
 		_, name, _ = strings.Cut(name, "(")
@@ -202,13 +203,13 @@ func usedCPU(b *testing.B) map[string]time.Duration {
 		}
 		var user, system int64
 		fmt.Sscan(f[11]+" "+f[12], &user, &system)
-		const tick = 10 * time.Millisecond // USER_HZ of every Linux that Go runs on
+		const tick = 10 * time.Millisecond // USER_HZ of each Linux architecture that Go supports
 		used[cmp.Or(strings.TrimSuffix(name, ".test"), "child")] += time.Duration(user+system) * tick
 	}
 	return used
 }
 
-// watchEnds reads all events from now on and returns a function that gives a channel which is closed when a run has ended.
+// watchEnds reads all new events. It returns a function that returns a channel per run, closed when the run has ended.
 func (s *sim) watchEnds() func(writ.RunID) <-chan struct{} {
 	var mu sync.Mutex
 	ended := make(map[writ.RunID]chan struct{})
@@ -241,7 +242,7 @@ func (s *sim) watchEnds() func(writ.RunID) <-chan struct{} {
 	return func(id writ.RunID) <-chan struct{} { return end(id) }
 }
 
-// BenchmarkPreview measures what comes of a plan of as many calls as there may be, each of which makes something.
+// BenchmarkPreview measures the preview of a plan with the maximum number of calls, each of which creates a resource.
 func BenchmarkPreview(b *testing.B) {
 	s := newBenchmarkSim(b, "memory")
 	p := writ.Proposal{Project: theProject}

@@ -7,9 +7,9 @@ import (
 	"writ"
 )
 
-// A run that ends because of a call with a failed need has the code, the number and the position of the call that
-// failed first: the author changes that line. The first entry of the trace is the place that needed it. Each call keeps
-// its own code, which the script may read.
+// A run that fails because of a failed dependency reports the code, number and position of the call that failed first,
+// because the author has to change that line. The first entry of the trace is the position of the call that needed it.
+// Each call keeps its own code, which the script may read.
 //
 // Promise: Failures: A run that ends because of a dependent call names the call that failed first, with its code.
 // How: The supervisor follows the calls to the first failure before it signs the summary; the summary, lists,
@@ -33,10 +33,10 @@ up := machine.start(m)
 				want := tt.needs + " needs volume.create v, which did not succeed: " + calls[0].Error.Message
 				if f.Code != writ.CodeQuotaExceeded || f.Seq != 1 || f.Message != want || f.Hint != calls[0].Error.Hint ||
 					f.Position != "test.tengo:3:9" || !slices.Equal(f.Trace, []string{tt.needed}) {
-					t.Errorf("the run ends with %+v", f)
+					t.Errorf("failure = %+v", f)
 				}
 				if calls[2].Error.Code != writ.CodeDependencyFailed {
-					t.Errorf("call 3 ends with %+v", calls[2].Error)
+					t.Errorf("error of call 3 = %+v", calls[2].Error)
 				}
 			})
 		})

@@ -17,7 +17,7 @@ import (
 	"writ/supervisor/nodes"
 )
 
-// bootToken has alice sign a token for a boot server.
+// bootToken signs a token for a boot server as alice.
 func (s *sim) bootToken(valid time.Duration) identity.Token {
 	s.t.Helper()
 	token, statement := s.grant(1, time.Minute)
@@ -29,13 +29,13 @@ func (s *sim) bootToken(valid time.Duration) identity.Token {
 	return token
 }
 
-// bootReport is a report of a boot server as it is sent.
+// bootReport is a report of a boot server before it is sent.
 type bootReport struct {
 	credential nodes.BootCredential
 	text       []byte
 }
 
-// reportWith returns the next report with a token, to a datacenter.
+// reportWith returns the next report to a datacenter, authenticated with token.
 func (s *sim) reportWith(token identity.Token, dc writ.DatacenterID, report any) bootReport {
 	s.t.Helper()
 	text, err := json.Marshal(report)
@@ -51,25 +51,25 @@ func (s *sim) reportWith(token identity.Token, dc writ.DatacenterID, report any)
 	return bootReport{c, text}
 }
 
-// send hands a report in, once the rate of reports allows one. read says whether its list was looked at.
+// send sends a report, after a pause for the rate limit. read reports whether the supervisor read the list.
 func (s *sim) send(r bootReport) (read bool, err error) {
 	s.t.Helper()
-	time.Sleep(time.Second) // of the simulation
+	time.Sleep(time.Second) // simulated time
 	err = s.ReportBoots(s.t.Context(), r.credential, func() ([]byte, error) { read = true; return r.text, nil })
 	return read, err
 }
 
-// booting returns what is listed of machines that start, all pages of it.
-func (s *sim) booting() (all link.BootList) {
+// startingMachines returns all pages of the list of starting machines.
+func (s *sim) startingMachines() (all link.BootList) {
 	s.t.Helper()
 	for {
-		said, err := s.Ask(s.t.Context(), link.VerbBoots, link.Boots{After: len(all.Machines)})
-		list, ok := said.(link.BootList)
+		answer, err := s.Ask(s.t.Context(), link.VerbBoots, link.Boots{After: len(all.Machines)})
+		list, ok := answer.(link.BootList)
 		if err != nil || !ok {
-			s.t.Fatalf("the machines are %v, %v", said, err)
+			s.t.Fatalf("list of machines = %v, %v", answer, err)
 		}
 		if text, err := json.Marshal(list); err != nil || len(text) > link.MaxFrame*3/4 {
-			s.t.Fatalf("an answer has %d bytes, %v", len(text), err)
+			s.t.Fatalf("one page has %d bytes, %v", len(text), err)
 		}
 		list.Machines = append(all.Machines, list.Machines...)
 		if len(list.Machines) == len(all.Machines) || len(list.Machines) == list.Total {
@@ -87,14 +87,14 @@ func reportOf(macs ...string) link.BootReport {
 	return r
 }
 
-// Only who has a token of this datacenter for boot servers reports machines, and each report counts once: strangers, nodes, boot servers of other
-// datacenters and who has recorded an earlier report change nothing.
+// A report needs a token for boot servers of this datacenter, and each report counts once. Strangers, nodes, boot
+// servers of other datacenters and replayed reports have no effect.
 //
 // Promise: Machines from an image: Operators see starting machines everywhere; rows come only from a boot server with
 // an admin's token, and a replayed report has no effect.
 // How: Each report has the whole list, proved over a nonce of the supervisor; no decision depends on it.
 // Also: TestReportedMachinesAreBoundedAndCanBeShown, TestInventedMachinesHideNoOthers,
-// TestRevokedBootServerAddsNoPendingReport, TestOneListOfABootServerIsReadAtATime,
+// TestRevokedBootServerAddsNoPendingReport, TestBootServerListsAreReadOneByOne,
 // TestTheListOfABootServerIsBoundedAndReadLast, TestABootServerTellsOnlyTheSupervisorOfItsToken,
 // TestThePageOfStartsShowsWhatBootServersSay, TestThePageOfStartsIsLive, TestMachinesThatStartAreListedToTheirEnd,
 // TestOperatorsSeeFromAnywhereWhichMachinesStart.
@@ -105,9 +105,9 @@ func TestOnlyOwnBootServersReportMachines(t *testing.T) {
 		if _, err := s.send(first); err != nil {
 			t.Fatal(err)
 		}
-		began := s.booting().Machines[0].Since
+		began := s.startingMachines().Machines[0].Since
 		if age := s.clock.now().Sub(began); age < 40*time.Second || age > 42*time.Second {
-			t.Errorf("the step is %s old", age)
+			t.Errorf("age of the step = %s, want 40 s", age)
 		}
 		stranger, err := identity.NewToken(s.Pin).For(theDatacenter, s.roster)
 		if err != nil {
@@ -126,61 +126,62 @@ func TestOnlyOwnBootServersReportMachines(t *testing.T) {
 			want writ.Code
 			read bool
 		}{
-			"a stranger":                   {s.reportWith(stranger, theDatacenter, evil), writ.CodeTokenInvalid, false},
-			"the token of a node":          {s.reportWith(s.token(), theDatacenter, evil), writ.CodeTokenInvalid, false},
-			"a report to another one":      {s.reportWith(token, writ.DatacenterID(writ.NewUUID()), evil), writ.CodeTokenInvalid, false},
-			"another list":                 {altered, writ.CodeTokenInvalid, true},
-			"the report again":             {first, writ.CodeConflict, false},
-			"the last report of all":       {last, writ.CodeConflict, false},
-			"the proof of another token":   {relabelled, writ.CodeTokenInvalid, false},
-			"more machines than there are": {s.reportWith(token, theDatacenter, manyMachines(10_000)), writ.CodeTooLarge, true},
-			"no list":                      {s.reportWith(token, theDatacenter, "x"), writ.CodeBadRequest, true},
+			"a stranger":                 {s.reportWith(stranger, theDatacenter, evil), writ.CodeTokenInvalid, false},
+			"the token of a node":        {s.reportWith(s.token(), theDatacenter, evil), writ.CodeTokenInvalid, false},
+			"a report to another one":    {s.reportWith(token, writ.DatacenterID(writ.NewUUID()), evil), writ.CodeTokenInvalid, false},
+			"another list":               {altered, writ.CodeTokenInvalid, true},
+			"the report again":           {first, writ.CodeConflict, false},
+			"the last report of all":     {last, writ.CodeConflict, false},
+			"the proof of another token": {relabelled, writ.CodeTokenInvalid, false},
+			"too many machines":          {s.reportWith(token, theDatacenter, manyMachines(10_000)), writ.CodeTooLarge, true},
+			"no list":                    {s.reportWith(token, theDatacenter, "x"), writ.CodeBadRequest, true},
 		} {
 			read, err := s.send(r.bootReport)
 			if e, ok := errors.AsType[*writ.Error](err); !ok || e.Code != r.want || read != r.read {
-				t.Errorf("%s: %v, and its list was read: %v", what, err, read)
+				t.Errorf("%s: %v, list read: %v", what, err, read)
 			}
 		}
-		if list := s.booting(); len(list.Machines) != 1 || list.Machines[0].MAC != "52:54:00:77:00:50" || len(list.Servers) != 1 {
-			t.Errorf("the list is %+v", list)
+		if list := s.startingMachines(); len(list.Machines) != 1 || list.Machines[0].MAC != "52:54:00:77:00:50" || len(list.Servers) != 1 {
+			t.Errorf("list = %+v", list)
 		}
 		again := reportOf("52:54:00:77:00:50")
-		again.Machines[0].AgeSeconds = int64(s.clock.now().Sub(began)/time.Second) + 2 // rounded otherwise
-		if _, err := s.send(s.reportWith(token, theDatacenter, again)); err != nil || !s.booting().Machines[0].Since.Equal(began) {
-			t.Errorf("what stays the same changes: %v, %s is not %s", err, s.booting().Machines[0].Since, began)
+		again.Machines[0].AgeSeconds = int64(s.clock.now().Sub(began)/time.Second) + 2 // the reported age is rounded
+		if _, err := s.send(s.reportWith(token, theDatacenter, again)); err != nil || !s.startingMachines().Machines[0].Since.Equal(began) {
+			t.Errorf("start of an unchanged step: %v, got %s, want %s", err, s.startingMachines().Machines[0].Since, began)
 		}
 
 		old := s.reportWith(token, theDatacenter, evil)
 		s.again(func() {})
-		if list := s.booting(); list.Total != 0 {
-			t.Errorf("a supervisor that was started again knows %+v", list)
+		if list := s.startingMachines(); list.Total != 0 {
+			t.Errorf("list after a restart = %+v, want none", list)
 		}
 		if _, err := s.send(old); writ.CodeOf(err) != writ.CodeConflict {
-			t.Errorf("a report to the supervisor before: %v", err)
+			t.Errorf("report to the supervisor before the restart: %v, want CONFLICT", err)
 		}
-		if _, err := s.send(s.reportWith(token, theDatacenter, again)); err != nil || s.booting().Total != 1 {
-			t.Errorf("after the supervisor was started again: %v, %+v", err, s.booting())
+		if _, err := s.send(s.reportWith(token, theDatacenter, again)); err != nil || s.startingMachines().Total != 1 {
+			t.Errorf("report after the restart: %v, %+v", err, s.startingMachines())
 		}
-		if _, err := s.send(s.reportWith(other, theDatacenter, evil)); err != nil || s.booting().Total != 2 {
-			t.Errorf("another boot server: %v, %+v", err, s.booting())
+		if _, err := s.send(s.reportWith(other, theDatacenter, evil)); err != nil || s.startingMachines().Total != 2 {
+			t.Errorf("report of another boot server: %v, %+v", err, s.startingMachines())
 		}
 		s.decideFor("token/"+token.ID, identity.DecisionRevoke, "")
-		if list := s.booting(); list.Total != 1 || list.Machines[0].MAC != "52:54:00:77:00:99" {
-			t.Errorf("after a token was revoked the list is %+v", list)
+		if list := s.startingMachines(); list.Total != 1 || list.Machines[0].MAC != "52:54:00:77:00:99" {
+			t.Errorf("list after one token was revoked = %+v", list)
 		}
 		time.Sleep(3 * time.Minute)
-		if list := s.booting(); list.Total != 0 || len(list.Servers) != 0 {
-			t.Errorf("after a token is over the list is %+v", list)
+		if list := s.startingMachines(); list.Total != 0 || len(list.Servers) != 0 {
+			t.Errorf("list after all tokens have expired = %+v", list)
 		}
 		for _, ended := range []identity.Token{token, other} {
 			if _, err := s.send(s.reportWith(ended, theDatacenter, evil)); writ.CodeOf(err) != writ.CodeTokenInvalid {
-				t.Errorf("with a token that has ended: %v", err)
+				t.Errorf("report with an ended token: %v, want TOKEN_INVALID", err)
 			}
 		}
 	})
 }
 
-// A list that is on its way while its token is revoked is not taken: it would be shown until the token had ended by itself.
+// If the token is revoked while the supervisor receives a list, the list is dropped: it would be shown until the token
+// expires.
 func TestRevokedBootServerAddsNoPendingReport(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		token := s.bootToken(time.Hour)
@@ -189,25 +190,26 @@ func TestRevokedBootServerAddsNoPendingReport(t *testing.T) {
 			s.decideFor("token/"+token.ID, identity.DecisionRevoke, "")
 			return r.text, nil
 		})
-		if list := s.booting(); writ.CodeOf(err) != writ.CodeTokenInvalid || list.Total != 0 || len(list.Servers) != 0 {
-			t.Errorf("%v, and the list is %+v", err, list)
+		if list := s.startingMachines(); writ.CodeOf(err) != writ.CodeTokenInvalid || list.Total != 0 || len(list.Servers) != 0 {
+			t.Errorf("%v, list = %+v", err, list)
 		}
 	})
 }
 
-// Of a token one list is read at a time: a thief of one could send many slowly, and each is kept until it is whole.
-func TestOneListOfABootServerIsReadAtATime(t *testing.T) {
+// The supervisor reads one list per token at a time. A thief of a token could otherwise send many lists slowly, and
+// each one needs memory until it is complete.
+func TestBootServerListsAreReadOneByOne(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		token := s.bootToken(time.Hour)
 		r := s.reportWith(token, theDatacenter, reportOf("52:54:00:77:00:50"))
 		err := s.ReportBoots(t.Context(), r.credential, func() ([]byte, error) {
 			if read, err := s.send(r); writ.CodeOf(err) != writ.CodeRateLimited || read {
-				t.Errorf("another list meanwhile: %v, it was read: %v", err, read)
+				t.Errorf("second list: %v, read: %v; want RATE_LIMITED, unread", err, read)
 			}
 			return r.text, nil
 		})
-		if err != nil || s.booting().Total != 1 {
-			t.Errorf("%v, and the list is %+v", err, s.booting())
+		if err != nil || s.startingMachines().Total != 1 {
+			t.Errorf("%v, list = %+v", err, s.startingMachines())
 		}
 		if _, err := s.send(s.reportWith(token, theDatacenter, reportOf("52:54:00:77:00:51"))); err != nil {
 			t.Error(err)
@@ -215,11 +217,10 @@ func TestOneListOfABootServerIsReadAtATime(t *testing.T) {
 	})
 }
 
-// A token of a boot server admits no node.
-func TestABootServerIsNoNode(t *testing.T) {
+func TestBootTokenAdmitsNoNode(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		if w, err := s.machine("n9", "").claim(s.bootToken(time.Hour)); writ.CodeOf(err) != writ.CodeTokenInvalid {
-			t.Errorf("it is %+v, %v", w, err)
+			t.Errorf("claim with a boot token = %+v, %v, want TOKEN_INVALID", w, err)
 		}
 	})
 }
@@ -232,7 +233,7 @@ func manyMachines(n int) link.BootReport {
 	return r
 }
 
-// An address that invents machines hides none of the others in a list that has no room for all.
+// If a list is too long for its limit, invented machines of one address do not hide the machines of other addresses.
 func TestInventedMachinesHideNoOthers(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		r := manyMachines(4000)
@@ -243,15 +244,15 @@ func TestInventedMachinesHideNoOthers(t *testing.T) {
 		if _, err := s.send(s.reportWith(s.bootToken(time.Hour), theDatacenter, r)); err != nil {
 			t.Fatal(err)
 		}
-		said, err := s.Ask(t.Context(), link.VerbBoots, link.Boots{Max: 20})
-		list, ok := said.(link.BootList)
+		answer, err := s.Ask(t.Context(), link.VerbBoots, link.Boots{Max: 20})
+		list, ok := answer.(link.BootList)
 		if err != nil || !ok || len(list.Machines) != 20 || !slices.ContainsFunc(list.Machines, func(m link.BootMachine) bool { return m.MAC == r.Machines[3999].MAC }) {
-			t.Errorf("the machine is not in %+v, %v", list.Machines, err)
+			t.Errorf("the machine is missing in %+v, %v", list.Machines, err)
 		}
 	})
 }
 
-// What machines make a boot server say is bounded and can be shown, and a list that is as long as can be comes in pieces that a link carries.
+// The texts in reports are bounded and printable, and the longest list is split into pages that fit into a frame.
 func TestReportedMachinesAreBoundedAndCanBeShown(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		token := s.bootToken(time.Hour)
@@ -270,14 +271,14 @@ func TestReportedMachinesAreBoundedAndCanBeShown(t *testing.T) {
 		if _, err := s.send(s.reportWith(token, theDatacenter, r)); err != nil {
 			t.Fatal(err)
 		}
-		list := s.booting()
+		list := s.startingMachines()
 		if list.Total != link.MaxBootMachines-3 || len(list.Machines) != list.Total || list.Steps["script"] != list.Total-1 || list.Steps[link.BootOther] != 1 {
-			t.Errorf("of %d machines %d are listed, and %d counted as %v", len(r.Machines), len(list.Machines), list.Total, list.Steps)
+			t.Errorf("%d machines reported, %d listed, %d counted as %v", len(r.Machines), len(list.Machines), list.Total, list.Steps)
 		}
 		for _, m := range append(list.Machines[:2:2], link.BootMachine{Advice: list.Servers[0].Name + list.Servers[0].Trouble}) {
 			text := fmt.Sprint(m)
 			if strings.ContainsFunc(text, hidden.IsControl) || strings.ContainsFunc(text, hidden.Is) || len(text) > 6000 || m.Node != "" {
-				t.Errorf("a machine is %d bytes: %.200q", len(text), text)
+				t.Errorf("machine of %d bytes: %.200q", len(text), text)
 			}
 		}
 		for i := range 2 * link.MaxBootServers {
@@ -287,8 +288,8 @@ func TestReportedMachinesAreBoundedAndCanBeShown(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if list := s.booting(); len(list.Servers) != link.MaxBootServers || list.Total != link.MaxBootServers {
-			t.Errorf("of many boot servers %d are known, with %d machines", len(list.Servers), list.Total)
+		if list := s.startingMachines(); len(list.Servers) != link.MaxBootServers || list.Total != link.MaxBootServers {
+			t.Errorf("%d boot servers with %d machines are listed", len(list.Servers), list.Total)
 		}
 		burst := 0
 		for range 20 {
@@ -298,7 +299,7 @@ func TestReportedMachinesAreBoundedAndCanBeShown(t *testing.T) {
 			}
 		}
 		if burst < 10 {
-			t.Errorf("of 20 reports at once %d are refused", burst)
+			t.Errorf("%d of 20 concurrent reports were refused, want at least 10", burst)
 		}
 	})
 }

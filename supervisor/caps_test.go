@@ -11,7 +11,7 @@ import (
 // Promise: Limits and shares: A project has a limit of open runs; further runs are refused with the numbers before
 // any record is written, and wait at their coordinator.
 // How: Open runs are counted from the journal at the start and updated with each run that opens or ends.
-func TestAProjectHasNoMoreOpenRunsThanItMay(t *testing.T) {
+func TestOpenRunsOfProjectAreLimited(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		s.halt()
 		s.maxOpen = 2
@@ -23,9 +23,9 @@ func TestAProjectHasNoMoreOpenRunsThanItMay(t *testing.T) {
 				t.Fatalf("Submit = %v", err)
 			}
 		}
-		first := s.submit(oneVolume) // no node: it stays open
+		first := s.submit(oneVolume) // without a node it stays open
 		signed := s.signPayload(s.payload(oneVolume))
-		for range 3 { // the same one again is no other run
+		for range 3 { // a repeated submission opens no run
 			if _, err := s.Submit(t.Context(), signed); err != nil {
 				t.Fatal(err)
 			}
@@ -35,7 +35,7 @@ func TestAProjectHasNoMoreOpenRunsThanItMay(t *testing.T) {
 		s.start()
 		refused()
 		if _, err := s.Submit(t.Context(), signed); err != nil {
-			t.Errorf("what was accepted is refused: %v", err)
+			t.Errorf("repeated submission of an accepted run: %v", err)
 		}
 		if _, err := s.cancel(first); err != nil {
 			t.Fatal(err)
@@ -46,7 +46,7 @@ func TestAProjectHasNoMoreOpenRunsThanItMay(t *testing.T) {
 	})
 }
 
-func TestAResumedRunCountsAsOpenAgain(t *testing.T) {
+func TestResumedRunCountsAsOpen(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		s.halt()
 		s.maxOpen = 1
@@ -66,7 +66,8 @@ func TestAResumedRunCountsAsOpenAgain(t *testing.T) {
 	})
 }
 
-// The script's own fan-out is more than the cap: whoever is in may go on, or runs would wait for each other for ever.
+// The fan-out of one script may exceed the limit. Open runs may add calls; otherwise they could wait for each other
+// forever.
 //
 // Promise: Limits and shares: A project with too many open calls gets no new run, while its open runs continue with
 // any number of calls.
@@ -88,7 +89,7 @@ for i := 0; i < 5; i++ { volume.create("v-" + i, {size_gib: 1}) }
 				t.Fatalf("Submit = %v, want %q", err, numbers)
 			}
 		}
-		id := s.submit(fanOut) // no node: its calls stay open
+		id := s.submit(fanOut) // without a node its calls stay open
 		time.Sleep(time.Second)
 		refused("5", "3", "200")
 		s.halt()
@@ -98,7 +99,7 @@ for i := 0; i < 5; i++ { volume.create("v-" + i, {size_gib: 1}) }
 		s.wantState(id, writ.RunSucceeded)
 		s.wantEffects(5)
 		if _, err := s.Submit(t.Context(), signed); err != nil {
-			t.Errorf("when all have ended: %v", err)
+			t.Errorf("submission after all calls have ended: %v", err)
 		}
 	})
 }

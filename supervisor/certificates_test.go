@@ -11,7 +11,7 @@ import (
 	"writ/supervisor/journal"
 )
 
-// issued are certificates that note how often they were replaced.
+// issued records each rotation of the certificates.
 type issued struct {
 	mu     sync.Mutex
 	floors []time.Time
@@ -33,8 +33,9 @@ func (i *issued) rotated() []time.Time {
 	return slices.Clone(i.floors)
 }
 
-// Whoever may admit nodes ends certificates. A supervisor that comes back, or stands in for the one that did it, knows of it.
-func TestCertificatesAreEndedForGood(t *testing.T) {
+// A person who may admit nodes ends certificates. A restarted supervisor, or the standby that replaces it, reads the
+// time from the journal.
+func TestEndedCertificatesStayEnded(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		first := new(issued)
 		s.halt()
@@ -53,30 +54,30 @@ func TestCertificatesAreEndedForGood(t *testing.T) {
 			}
 		}
 		if got := first.rotated(); len(got) > 0 {
-			t.Errorf("certificates were ended at %v", got)
+			t.Errorf("certificates ended at %v, want none", got)
 		}
 		st := s.statement(subject, identity.DecisionRotate)
 		signed := s.sign(st)
-		for range 2 { // the second is the same statement
+		for range 2 { // the second is a repeat
 			if _, err := s.Decide(t.Context(), signed); err != nil {
 				t.Fatal(err)
 			}
 		}
 		got := first.rotated()
 		if len(got) != 1 {
-			t.Fatalf("certificates were ended at %v", got)
+			t.Fatalf("certificates ended at %v, want once", got)
 		}
 		s.halt()
 		next := new(issued)
 		s.certificates = next
 		s.start()
 		if again := next.rotated(); len(again) != 1 || !again[0].Equal(got[0].Truncate(time.Microsecond)) {
-			t.Errorf("the next supervisor ends those before %v instead of %v", again, got)
+			t.Errorf("the next supervisor ends certificates before %v, want %v", again, got)
 		}
 		err := s.journal.Read(t.Context(), func(tx *journal.Tx) error {
 			floor, err := tx.CertificateFloor()
 			if !floor.Equal(got[0].Truncate(time.Microsecond)) {
-				t.Errorf("the journal has %v", floor)
+				t.Errorf("floor in the journal = %v", floor)
 			}
 			return err
 		})

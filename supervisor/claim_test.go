@@ -10,7 +10,7 @@ import (
 	"writ/scripts"
 )
 
-// lingering evaluates scripts that ping a node slowly once they have made calls.
+// lingering delays each pass of a script with a ping by 5 s, except the first.
 type lingering struct{ inProcess }
 
 func (e lingering) Pass(ctx context.Context, bundle scripts.Bundle, inputs scripts.Inputs, journal []scripts.Entry) (scripts.Outcome, error) {
@@ -20,8 +20,8 @@ func (e lingering) Pass(ctx context.Context, bundle scripts.Bundle, inputs scrip
 	return e.inProcess.Pass(ctx, bundle, inputs, journal)
 }
 
-// takes lets an operation take so long, and all others a second.
-func takes(times map[string]time.Duration) func(n *testNode) {
+// withDurations sets the duration of operations. Other operations take one second.
+func withDurations(times map[string]time.Duration) func(n *testNode) {
 	return func(n *testNode) {
 		n.slots = 16
 		n.act = func(ctx context.Context, job writ.Job) writ.Result {
@@ -31,10 +31,11 @@ func takes(times map[string]time.Duration) func(n *testNode) {
 	}
 }
 
-// goingAway makes b and lets a run delete it for ten seconds. A ping ends before that, and the pass for it after.
-func (s *sim) goingAway() writ.RunID {
+// deleteSlowly creates volume b and starts a run that deletes it, which takes ten seconds. A ping ends before that, and
+// the pass after the ping ends later.
+func (s *sim) deleteSlowly() writ.RunID {
 	s.t.Helper()
-	s.join("n1", takes(map[string]time.Duration{"volume.delete": 10 * time.Second, "node.ping": 9 * time.Second}))
+	s.join("n1", withDurations(map[string]time.Duration{"volume.delete": 10 * time.Second, "node.ping": 9 * time.Second}))
 	time.Sleep(3 * time.Second)
 	const volume = "volume := import(\"volume\")\n"
 	s.wantState(s.submit(volume+`volume.create("b", {size_gib: 1})`), writ.RunSucceeded)
@@ -43,8 +44,8 @@ func (s *sim) goingAway() writ.RunID {
 	return id
 }
 
-// Two runs want the same two volumes in the opposite order, and a third one deletes b. The first one came earlier; the other one has its
-// turn when b is free, because the first one is evaluated just then.
+// Two runs claim the same two volumes in opposite order, while a third run deletes b. The first run was submitted
+// earlier, but the other run gets b first, because the first one is in a pass when b becomes free.
 func TestOppositeOrdersCauseNoDeadlock(t *testing.T) {
 	for _, tt := range []struct{ name, first, other string }{
 		{"CopiedByHandle", `b := volume.create("b", {size_gib: 2}); volume.copy("a", {from: b, size_gib: 2})`,
@@ -56,10 +57,10 @@ func TestOppositeOrdersCauseNoDeadlock(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
-				s := found(t)
+				s := newCluster(t)
 				s.evaluator = lingering{}
 				s.start()
-				s.goingAway()
+				s.deleteSlowly()
 				const modules = "volume := import(\"volume\")\nmachine := import(\"machine\")\nnode := import(\"node\")\n" +
 					"make := func(name, disk) { machine.create(name, {cpus: 1, memory_mib: 512, disks: [disk]}) }\n"
 				first := s.submit(modules + "p := node.ping()\n" + strings.ReplaceAll(tt.first, "; ", "\n") + "\np.err\n")
@@ -69,17 +70,17 @@ func TestOppositeOrdersCauseNoDeadlock(t *testing.T) {
 				s.wantState(first, writ.RunSucceeded)
 				s.wantState(other, writ.RunSucceeded)
 				if took := time.Since(began); took > 2*time.Minute {
-					t.Errorf("it took %s", took)
+					t.Errorf("both runs took %s", took)
 				}
 			})
 		})
 	}
 }
 
-// What waits for another run keeps only those back that need it.
+// A claim that waits for another run holds back only the calls that depend on it.
 func TestCallsOutsideTheHoldContinue(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
-		works := s.goingAway()
+		works := s.deleteSlowly()
 		id := s.submit(`
 volume := import("volume")
 b := volume.create("b", {size_gib: 2})
@@ -96,17 +97,17 @@ volume.create("apart", {size_gib: 2})
 `))
 		for i, waits := range []bool{true, true, false} {
 			if c := preview.Calls[i]; c.Waits != waits || c.Error != nil {
-				t.Errorf("call %d is foreseen as %+v", c.Seq, c)
+				t.Errorf("preview of call %d = %+v", c.Seq, c)
 			}
 		}
 		s.awaitCall(id, 5, writ.CallSucceeded)
 		if run, _ := s.look(works); run.State.Ended() {
-			t.Error("the copy of what is free came only when the other run had ended")
+			t.Error("the copy of the free volume waited for the end of the other run")
 		}
 		_, calls := s.look(id)
 		for _, c := range calls[:4] {
 			if free := c.Seq == 2; c.Claimed != free || c.State.Ended() != free {
-				t.Errorf("call %d, %s %s, is %s: %q", c.Seq, c.Operation, c.Name, c.State, c.Why.String())
+				t.Errorf("call %d (%s %s) is %s: %q", c.Seq, c.Operation, c.Name, c.State, c.Why.String())
 			}
 		}
 		s.wantState(id, writ.RunSucceeded)

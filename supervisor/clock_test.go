@@ -11,37 +11,37 @@ import (
 	"writ/sal"
 )
 
-// clock is a wall clock that can be set. Time that passes is another matter.
+// clock is a wall clock with an adjustable offset. Monotonic time is not affected.
 type clock struct {
 	ahead atomic.Int64
-	at    atomic.Int64 // when it was set last
+	at    atomic.Int64 // time of the last change
 }
 
 func (c *clock) now() time.Time { return time.Now().Round(0).Add(time.Duration(c.ahead.Load())) }
 
-// set puts the clock so far ahead of what is right.
+// set sets the offset of the clock.
 func (c *clock) set(ahead time.Duration) {
 	c.ahead.Store(int64(ahead))
 	c.at.Store(time.Now().UnixNano())
 }
 
-// since returns how long ago it was set.
+// since returns the time since the last change.
 func (c *clock) since() time.Duration { return time.Duration(time.Now().UnixNano() - c.at.Load()) }
 
 // Promise: Recovery: Setting a clock ends no call early, delays no call and marks no node as silent.
 // How: Both sides measure silence and call time by monotonic clocks; a call with an implausible next check is checked
 // at once.
 // Also: TestClockSetBackDelaysNoRun, TestClockChangesMakeNoNodeSilent,
-// TestClockChangeCutsNoDriverTime, TestACancelledRunEndsEvenIfTheClockIsSetBack.
+// TestClockChangeCutsNoDriverTime, TestClockSetBackDelaysNoCancel.
 func TestClockSetForwardEndsNoCallEarly(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		s.join("n1", slowly(2*time.Minute))
 		id := s.submit(oneVolume)
 		s.awaitCall(id, 1, writ.CallRunning)
-		s.clock.set(50 * time.Minute) // past the end-by of the call, before the deadline of the run
+		s.clock.set(50 * time.Minute) // past the end-by time of the call, before the deadline of the run
 		_, calls := s.wantState(id, writ.RunSucceeded)
 		if calls[0].Delivery != 1 {
-			t.Errorf("the call was delivered %d times", calls[0].Delivery)
+			t.Errorf("the call was delivered %d times, want 1", calls[0].Delivery)
 		}
 	})
 }
@@ -55,12 +55,12 @@ func TestClockSetBackDelaysNoRun(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			inSim(t, func(t *testing.T, s *sim) {
-				s.clock.set(24 * time.Hour) // so that there is a way back
+				s.clock.set(24 * time.Hour) // leaves room to set the clock back
 				var broken atomic.Bool
 				n := s.join("n1", func(n *testNode) {
 					n.act = func(ctx context.Context, job writ.Job) writ.Result {
 						if broken.Load() {
-							return writ.Result{Error: writ.Errorf(writ.CodeInjected, "told to fail for now")}
+							return writ.Result{Error: writ.Errorf(writ.CodeInjected, "injected for now")}
 						}
 						time.Sleep(20 * time.Second)
 						return succeed(ctx, job)
@@ -83,7 +83,7 @@ func TestClockSetBackDelaysNoRun(t *testing.T) {
 				}
 				for began := time.Now(); !waits(); time.Sleep(100 * time.Millisecond) {
 					if run, calls := s.look(id); time.Since(began) > time.Minute {
-						t.Fatalf("the run is %s, its call %s in attempt %d: %q %v", run.State, calls[0].State, calls[0].Attempt, calls[0].Why.String(), calls[0].Error)
+						t.Fatalf("run %s, call %s in attempt %d: %q %v", run.State, calls[0].State, calls[0].Attempt, calls[0].Why.String(), calls[0].Error)
 					}
 				}
 				s.clock.set(18 * time.Hour)
@@ -95,7 +95,7 @@ func TestClockSetBackDelaysNoRun(t *testing.T) {
 				began := time.Now()
 				s.wantState(id, writ.RunSucceeded)
 				if took := time.Since(began); took > 90*time.Second {
-					t.Errorf("it took %s", took)
+					t.Errorf("the run took %s", took)
 				}
 			})
 		})
@@ -133,7 +133,7 @@ func TestClockChangesMakeNoNodeSilent(t *testing.T) {
 // Promise: Recovery: A node whose clock is off by more than 30 s gets no new work and reports the reason.
 // How: Beats carry the clock.
 func TestNodeWithWrongClockGetsNoNewWork(t *testing.T) {
-	for ahead, says := range map[time.Duration][]string{
+	for ahead, words := range map[time.Duration][]string{
 		31 * time.Second: {"31s", "ahead"}, -31 * time.Second: {"31s", "behind"}, 48 * time.Hour: {"48h0m0s", "ahead"},
 	} {
 		t.Run(ahead.String(), func(t *testing.T) {
@@ -145,7 +145,7 @@ func TestNodeWithWrongClockGetsNoNewWork(t *testing.T) {
 				time.Sleep(2 * time.Second)
 				id := s.submit(oneVolume)
 				time.Sleep(20 * time.Second)
-				if _, calls := s.look(id); calls[0].Delivery != 0 || !testenv.Mentions(calls[0].Why.String(), append(says, string(writ.CodeClockSkew))...) {
+				if _, calls := s.look(id); calls[0].Delivery != 0 || !testenv.Mentions(calls[0].Why.String(), append(words, string(writ.CodeClockSkew))...) {
 					t.Errorf("the call is %s: %q", calls[0].State, calls[0].Why.String())
 				}
 				off.set(0)
@@ -160,35 +160,35 @@ func TestNodeWithWrongClockGetsNoNewWork(t *testing.T) {
 // needed record.
 // How: Start-by and end-by are in the envelope; a node deletes records by the newest end-by that it received.
 // Also: TestPruneForgetsNothingBecauseTheClockIsAhead.
-func TestAJobExpiresByTheClockOfItsNode(t *testing.T) {
+func TestJobExpiresByClockOfItsNode(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s, q := tapped(t)
 		ahead := new(clock)
 		n := s.realNode("n1", func(n *realNode) { n.clock = ahead })
 		ahead.set(25 * time.Second)
 		time.Sleep(2 * time.Second)
-		q.keep(true)
+		q.withhold(true)
 		id := s.submit(oneVolume)
 		s.awaitCall(id, 1, writ.CallQueued)
 		began := time.Now()
 		time.Sleep(time.Millisecond)
 		first := q.jobs()[:1]
-		time.Sleep(40 * time.Second) // its start-by is in 20 s, and was 5 s ago at the node
+		time.Sleep(40 * time.Second) // its start-by time is in 20 s, but passed 5 s ago on the node
 		acted, dropped := n.counted("jobs"), n.counted("dropped")
 		if err := s.queue.Push(t.Context(), n.id(), first...); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Second)
 		if more, late := n.counted("jobs")-acted, n.counted("dropped")-dropped; more != 0 || late != 1 {
-			t.Errorf("the node acted %g times on a job of age %s and dropped %g messages, want 0 and 1", more, time.Since(began), late)
+			t.Errorf("acted %g times on a job of age %s and dropped %g messages, want 0 and 1", more, time.Since(began), late)
 		}
-		q.keep(false)
+		q.withhold(false)
 		s.wantState(id, writ.RunSucceeded)
 		n.wantEffectsOnce(1)
 	})
 }
 
-// patient is a driver of volumes that takes two minutes, if nobody tells it to stop.
+// patient is a volume driver that takes two minutes unless its context ends.
 type patient struct{ simDriver }
 
 func (d patient) Do(ctx context.Context, r sal.Request) (sal.Outcome, error) {
@@ -215,14 +215,14 @@ func TestClockChangeCutsNoDriverTime(t *testing.T) {
 		}
 		_, calls := s.wantState(id, writ.RunSucceeded)
 		if calls[0].Attempt != 1 {
-			t.Errorf("it took %d attempts", calls[0].Attempt)
+			t.Errorf("the call took %d attempts, want 1", calls[0].Attempt)
 		}
 	})
 }
 
-func TestADestructiveJobExpiresByTheClockOfItsNode(t *testing.T) {
+func TestDestructiveJobExpiresByClockOfNode(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
-		s.clock.set(rightTime) // of node, supervisor and client
+		s.clock.set(rightTime) // clock of node, supervisor and client
 		n := s.realNode("n1")
 		s.wantState(s.submit("volume := import(\"volume\")\nvolume.create(\"v\", {size_gib: 1}, {retries: 0}).uid\nvolume.delete(\"v\", {}, {retries: 0})\n"), writ.RunSucceeded)
 		n.wantEffectsOnce(2)

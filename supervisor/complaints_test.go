@@ -14,8 +14,8 @@ import (
 	"writ/supervisor/nodes"
 )
 
-// shown is how a node was told of last.
-func (s *sim) shown(id writ.NodeID) (last writ.Node) {
+// shownNode returns a node as its last event shows it.
+func (s *sim) shownNode(id writ.NodeID) (last writ.Node) {
 	s.t.Helper()
 	events, err := s.journal.Events(s.t.Context(), 0, 100_000)
 	if err != nil {
@@ -31,7 +31,7 @@ func (s *sim) shown(id writ.NodeID) (last writ.Node) {
 
 // Promise: Nodes and Redis: 100,000 bad messages of a node produce fewer than 100 log lines.
 // How: The supervisor logs each kind of fault once per node and then counts.
-func TestABadMessageIsLoggedOnceAndThenCounted(t *testing.T) {
+func TestBadMessagesAreLoggedOnce(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n := s.join("n1")
 		before := strings.Count(s.logs.String(), "\n")
@@ -48,10 +48,10 @@ func TestABadMessageIsLoggedOnceAndThenCounted(t *testing.T) {
 		time.Sleep(20 * time.Minute)
 		lines := strings.Count(s.logs.String(), "\n") - before
 		if lines == 0 || lines >= 100 {
-			t.Errorf("%d bad messages made %d lines", bad, lines)
+			t.Errorf("%d bad messages produced %d lines, want 1 to 99", bad, lines)
 		}
 		if !strings.Contains(s.logs.String(), "times=") {
-			t.Error("nobody is told how many there were")
+			t.Error("the log has no count of the bad messages")
 		}
 		s.wantState(s.submit(oneVolume), writ.RunSucceeded)
 	})
@@ -64,36 +64,36 @@ func TestQueueFillingSuspendsNode(t *testing.T) {
 		bad, good := s.join("n1"), s.join("n2")
 		time.Sleep(2 * time.Second)
 		off := func() bool { return keeper.password(bad.id) == "" }
-		shown := func() writ.Node { return s.shown(bad.id) }
+		shownNode := func() writ.Node { return s.shownNode(bad.id) }
 		for _, want := range []time.Duration{30 * time.Second, time.Minute} {
-			keeper.finds(queue.Finding{Node: bad.id, Offence: queue.OverBudget, Count: 50, Bytes: 800 << 20})
+			keeper.addFinding(queue.Finding{Node: bad.id, Offence: queue.OverBudget, Count: 50, Bytes: 800 << 20})
 			time.Sleep(3500 * time.Millisecond)
 			if !off() || keeper.password(good.id) == "" {
-				t.Errorf("the account of the bad node is off: %v; the good one has %q", off(), keeper.password(good.id))
+				t.Errorf("account of the bad node removed: %v; password of the good node: %q", off(), keeper.password(good.id))
 			}
-			if fault := shown().Fault; !strings.HasPrefix(fault, string(writ.CodeQueueBudget)) || !strings.Contains(fault, "800 MiB") {
-				t.Errorf("it is shown as %q", fault)
+			if fault := shownNode().Fault; !strings.HasPrefix(fault, string(writ.CodeQueueBudget)) || !strings.Contains(fault, "800 MiB") {
+				t.Errorf("fault of the bad node = %q", fault)
 			}
 			if _, _, err := s.account(bad); writ.CodeOf(err) != writ.CodeQueueBudget {
-				t.Errorf("at the node API: %v", err)
+				t.Errorf("account request of the bad node: %v, want QUEUE_BUDGET", err)
 			}
 			if _, _, err := s.account(good); err != nil {
-				t.Errorf("the good node at the node API: %v", err)
+				t.Errorf("account request of the good node: %v", err)
 			}
 			time.Sleep(want - 5*time.Second)
 			if !off() {
-				t.Errorf("it is back before %s", want)
+				t.Errorf("the account is back before %s", want)
 			}
 			time.Sleep(5 * time.Second)
-			if off() || shown().Fault != "" {
-				t.Errorf("after %s it is not back; shown as %q", want, shown().Fault)
+			if off() || shownNode().Fault != "" {
+				t.Errorf("the account is not back after %s; fault = %q", want, shownNode().Fault)
 			}
 		}
 		if len(keeper.cleared) != 2 || keeper.cleared[0] != bad.id {
-			t.Errorf("cleared %v", keeper.cleared)
+			t.Errorf("cleared %v, want the bad node twice", keeper.cleared)
 		}
 		if n := strings.Count(s.logs.String(), "is blocked from the queue"); n != 2 {
-			t.Errorf("it is logged %d times", n)
+			t.Errorf("logged %d times, want 2", n)
 		}
 	})
 }
@@ -104,18 +104,18 @@ func TestConnectionHoardingSuspendsNode(t *testing.T) {
 		s := newSimAt(t, filepath.Join(t.TempDir(), "journal.db"), keeper)
 		bad, good := s.join("n1"), s.join("n2")
 		time.Sleep(2 * time.Second)
-		keeper.finds(queue.Finding{Node: bad.id, Offence: queue.TooMany, Count: 500})
+		keeper.addFinding(queue.Finding{Node: bad.id, Offence: queue.TooMany, Count: 500})
 		time.Sleep(3500 * time.Millisecond)
 		if keeper.password(bad.id) != "" || keeper.password(good.id) == "" {
-			t.Errorf("the account of the bad node is %q; the good one has %q", keeper.password(bad.id), keeper.password(good.id))
+			t.Errorf("password of the bad node = %q, of the good node = %q", keeper.password(bad.id), keeper.password(good.id))
 		}
-		if fault := s.shown(bad.id).Fault; !strings.HasPrefix(fault, string(writ.CodeQueueBudget)) || !strings.Contains(fault, "500 connections") {
-			t.Errorf("it is shown as %q", fault)
+		if fault := s.shownNode(bad.id).Fault; !strings.HasPrefix(fault, string(writ.CodeQueueBudget)) || !strings.Contains(fault, "500 connections") {
+			t.Errorf("fault of the bad node = %q", fault)
 		}
 	})
 }
 
-// A node makes a look take longer than anybody waits: what it found until then counts.
+// A node can make a survey exceed its timeout. The findings before the timeout count.
 func TestUnfinishedScanKeepsItsFindings(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		keeper := &memoryAccounts{}
@@ -125,15 +125,16 @@ func TestUnfinishedScanKeepsItsFindings(t *testing.T) {
 		keeper.mu.Lock()
 		keeper.failed = writ.Errorf(writ.CodeQueueUnavailable, "i/o timeout")
 		keeper.mu.Unlock()
-		keeper.finds(queue.Finding{Node: n.id, Offence: queue.OverBudget, Count: 50, Bytes: 80 << 20})
+		keeper.addFinding(queue.Finding{Node: n.id, Offence: queue.OverBudget, Count: 50, Bytes: 80 << 20})
 		time.Sleep(2 * time.Second)
 		if keeper.password(n.id) != "" || len(keeper.cleared) != 1 {
-			t.Errorf("account %q, cleared %v", keeper.password(n.id), keeper.cleared)
+			t.Errorf("password %q, cleared %v; want no password, one node cleared", keeper.password(n.id), keeper.cleared)
 		}
 	})
 }
 
-// One look finds a node again and again that has many times its budget, and the next one what was on its way when the account was taken away.
+// One survey reports a node several times if it has many times its budget. The next survey reports messages that were
+// in transit when the account was removed.
 func TestRemainsOfABlockedNodeDoNotExtendItsBlock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		keeper := &memoryAccounts{}
@@ -142,43 +143,44 @@ func TestRemainsOfABlockedNodeDoNotExtendItsBlock(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		for range 3 {
 			for range 3 {
-				keeper.finds(queue.Finding{Node: n.id, Offence: queue.OverBudget, Count: 50, Bytes: 80 << 20})
+				keeper.addFinding(queue.Finding{Node: n.id, Offence: queue.OverBudget, Count: 50, Bytes: 80 << 20})
 			}
 			time.Sleep(2 * time.Second)
 		}
 		if keeper.password(n.id) != "" {
-			t.Error("the account is there")
+			t.Error("the blocked node has an account")
 		}
 		time.Sleep(suspendedFirst)
 		if keeper.password(n.id) == "" {
-			t.Errorf("after %s the node is not back", suspendedFirst)
+			t.Errorf("the account is not back after %s", suspendedFirst)
 		}
 		if len(keeper.cleared) != 9 {
-			t.Errorf("what it had was removed %d times, want 9", len(keeper.cleared))
+			t.Errorf("the node was cleared %d times, want 9", len(keeper.cleared))
 		}
 	})
 }
 
-// suspendedFirst is how long the account of a node is off for the first time.
+// suspendedFirst is the duration of a node's first suspension.
 const suspendedFirst = 30 * time.Second
 
-func TestABacklogFromAnAbsenceBlocksNoNode(t *testing.T) {
+func TestBacklogAfterOutageBlocksNoNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		keeper := &memoryAccounts{}
 		s := newSimAt(t, filepath.Join(t.TempDir(), "journal.db"), keeper)
 		n := s.join("n1")
 		s.halt()
-		keeper.finds(queue.Finding{Node: n.id, Offence: queue.OverBudget, Bytes: 100 << 20})
+		keeper.addFinding(queue.Finding{Node: n.id, Offence: queue.OverBudget, Bytes: 100 << 20})
 		s.start()
 		time.Sleep(2 * time.Second)
 		if keeper.password(n.id) == "" || len(keeper.cleared) != 1 {
-			t.Errorf("account %q, cleared %v", keeper.password(n.id), keeper.cleared)
+			t.Errorf("password %q, cleared %v; want a password, one node cleared", keeper.password(n.id), keeper.cleared)
 		}
 	})
 }
 
-// Results of runs that there are not, beats and reports without a pause cost the datacenter work and nobody gets anything from them. A node that sends
-// more of them than one can have whose supervisor was away, or was restored, is kept off the queue. Another node may send as many as that.
+// Results of unknown runs and needless beats and reports cost the datacenter work without any use. A node is blocked if
+// it sends more of them than it could have accumulated while its supervisor was away or was restored. Another node may
+// send exactly that number.
 //
 // Promise: Load and attackers: A node that sends too much is denied the queue: per minute 20,000 results of unknown
 // jobs, or 15,000 excess beats or 1,000 excess reports.
@@ -188,7 +190,7 @@ func TestUselessMessagesBlockNode(t *testing.T) {
 	for name, test := range map[string]struct {
 		kind        envelope.Kind
 		record      func(n *testNode, number int) any
-		most, heard int // of those beyond heard it may send most
+		most, heard int // maximum of excess messages, and number of useful ones before them
 	}{
 		"results of unknown runs": {envelope.Result, func(n *testNode, number int) any {
 			return writ.Result{JobKey: writ.JobKey{Run: writ.RunIDOf(writ.DigestOf(fmt.Appendf(nil, "%s %d", n.id, number))), Seq: 1, Attempt: 1}, Node: n.id}
@@ -244,10 +246,10 @@ func TestUselessMessagesBlockNode(t *testing.T) {
 				send(good, test.most)
 				time.Sleep(5 * time.Second)
 				if keeper.password(bad.id) != "" || keeper.password(good.id) == "" {
-					t.Errorf("accounts: the bad node has %q, the good one %q", keeper.password(bad.id), keeper.password(good.id))
+					t.Errorf("password of the bad node = %q, of the good node = %q", keeper.password(bad.id), keeper.password(good.id))
 				}
-				if !strings.HasPrefix(s.shown(bad.id).Fault, string(writ.CodeQueueBudget)) {
-					t.Errorf("the bad node is shown with the fault %q", s.shown(bad.id).Fault)
+				if !strings.HasPrefix(s.shownNode(bad.id).Fault, string(writ.CodeQueueBudget)) {
+					t.Errorf("fault of the bad node = %q", s.shownNode(bad.id).Fault)
 				}
 			})
 		})

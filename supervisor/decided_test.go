@@ -18,7 +18,7 @@ func (s *sim) decideNode(node writ.NodeID, decision, reason string) {
 	s.decideFor("node/"+string(node), decision, reason)
 }
 
-// decideFor decides about a subject for a reason.
+// decideFor signs a decision about subject with a reason, and submits it.
 func (s *sim) decideFor(subject, decision, reason string) {
 	s.t.Helper()
 	statement := s.statement(subject, decision)
@@ -28,14 +28,14 @@ func (s *sim) decideFor(subject, decision, reason string) {
 	}
 }
 
-// Who decided what about a node, when and why, is kept and told with it.
+// A decision about a node is stored and reported with its signer, time and reason.
 //
 // Promise: Operation: A decision about a node or run is stored with person, time and reason, and logged by the
 // supervisor.
 // How: It is part of an authenticated record; the last five are kept.
-// Also: TestTheReasonOfADecisionIsKeptWithItsRun, TestTheReasonOfEachDecisionIsLogged, TestScripts/refused,
+// Also: TestDecisionReasonIsStoredWithRun, TestDecisionReasonIsLogged, TestScripts/refused,
 // TestAFailedRunIsResumed, TestNodeShowsItsDecisions.
-func TestTheReasonOfADecisionIsKeptWithItsNode(t *testing.T) {
+func TestDecisionReasonIsStoredWithNode(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n := s.join("n1")
 		const hostile = "<img src=x> the disk is failing"
@@ -54,21 +54,22 @@ func TestTheReasonOfADecisionIsKeptWithItsNode(t *testing.T) {
 			t.Fatal(err)
 		}
 		if len(kept) != writ.MaxDecisions || kept[0].Decision != "cordon" || kept[0].Reason == "" {
-			t.Errorf("kept are %+v", kept)
+			t.Errorf("stored decisions = %+v", kept)
 		}
 		last := kept[len(kept)-1]
 		if last.Decision != "drain" || last.Reason != hostile || last.Signer != "alice" || s.clock.now().Sub(last.Time) > time.Minute {
-			t.Errorf("the last one is %+v", last)
+			t.Errorf("last decision = %+v", last)
 		}
 		events := s.eventsOf("node")
 		if diff := cmp.Diff(kept, events[len(events)-1].Node.Decided); diff != "" {
-			t.Errorf("told is (-want +got):\n%s", diff)
+			t.Errorf("decisions in the event (-want +got):\n%s", diff)
 		}
 	})
 }
 
-// A run that goes on waits for nothing any more, and who let it go on is known all the same; also after a restart, and from its end on.
-func TestTheReasonOfADecisionIsKeptWithItsRun(t *testing.T) {
+// A resumed run has no wait reason, but the signer of the resume is still stored: after a restart and after the run has
+// ended.
+func TestDecisionReasonIsStoredWithRun(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		s.join("n1", newBreaking(map[string]int{"v": -1}).join)
 		id := s.submit(oneVolume)
@@ -90,24 +91,24 @@ func TestTheReasonOfADecisionIsKeptWithItsRun(t *testing.T) {
 		for _, d := range run.Decided {
 			kept = append(kept, d.Decision+" by "+d.Signer+": "+d.Reason)
 			if d.Time.Before(run.Accepted) || d.Time.After(s.clock.now()) {
-				t.Errorf("it was decided at %s", d.Time)
+				t.Errorf("time of the decision = %s", d.Time)
 			}
 		}
 		want := []string{"resume by alice: the disk was replaced", "resume by alice: ", "resume by alice: once more", "cancel by alice: it does no good"}
 		if diff := cmp.Diff(want, kept); diff != "" {
-			t.Errorf("kept is (-want +got):\n%s", diff)
+			t.Errorf("stored decisions (-want +got):\n%s", diff)
 		}
 		events := s.eventsOf("run")
 		if diff := cmp.Diff(run.Decided, events[len(events)-1].Run.Decided); diff != "" {
-			t.Errorf("told is (-want +got):\n%s", diff)
+			t.Errorf("decisions in the event (-want +got):\n%s", diff)
 		}
 	})
 }
 
-// What keeps no reason, as a secret, has it in the log.
-func TestTheReasonOfEachDecisionIsLogged(t *testing.T) {
+// The log has the reason of each decision, also if no record stores it, as for a secret.
+func TestDecisionReasonIsLogged(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		s := found(t)
+		s := newCluster(t)
 		s.level = slog.LevelInfo
 		s.start()
 		set := s.change("named", 1, canary)
@@ -116,8 +117,8 @@ func TestTheReasonOfEachDecisionIsLogged(t *testing.T) {
 			t.Fatal(err)
 		}
 		const want = `caller=alice subject=secret/named decision=set reason="it was in a chat \\u202e"`
-		if said := s.logs.String(); strings.Count(said, want) != 1 {
-			t.Errorf("its log does not say %q once:\n%s", want, said)
+		if logs := s.logs.String(); strings.Count(logs, want) != 1 {
+			t.Errorf("log does not contain %q exactly once:\n%s", want, logs)
 		}
 	})
 }

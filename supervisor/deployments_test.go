@@ -11,7 +11,8 @@ import (
 	"writ/supervisor/journal"
 )
 
-// TestNamesOfDeploymentsAreBounded gives a project as many deployments as it may have. Runs of these go on, and another name is refused.
+// TestNamesOfDeploymentsAreBounded gives a project the maximum number of deployments. Existing deployments accept new
+// revisions, and a new name is refused.
 //
 // Promise: Limits and shares: A project has at most 10,000 deployment names in a datacenter; further names are
 // refused with `QUOTA_EXCEEDED`.
@@ -41,10 +42,10 @@ func TestNamesOfDeploymentsAreBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := submit("more", 0); writ.CodeOf(err) != writ.CodeQuotaExceeded {
-			t.Errorf("another name: %v, want %s", err, writ.CodeQuotaExceeded)
+			t.Errorf("new name: %v, want %s", err, writ.CodeQuotaExceeded)
 		}
 		if err := submit("first", 1); err != nil {
-			t.Errorf("a deployment that exists: %v", err)
+			t.Errorf("existing deployment: %v", err)
 		}
 	})
 }
@@ -83,7 +84,7 @@ func TestPruneDeletesOwnedResources(t *testing.T) {
 		s.wantResources("volume a", "volume c", "volume letters")
 		why := run("shop", creates("a"), []string{"volume/c", "volume/letters"}, writ.RunFailed)
 		if why.Code != writ.CodeNotOwner {
-			t.Errorf("it prunes a resource of another deployment: %+v", why)
+			t.Errorf("prune of another deployment's resource: %+v, want NOT_OWNER", why)
 		}
 		s.wantResources("volume a", "volume letters")
 	})
@@ -126,21 +127,21 @@ func TestUsedDeploymentKeepsItsResources(t *testing.T) {
 				have[r.Name] = r.Deployment
 			}
 			if !maps.Equal(have, want) {
-				t.Errorf("the owners are %v, want %v", have, want)
+				t.Errorf("owners = %v, want %v", have, want)
 			}
 		}
 		const job = `volume.resize("data", {size_gib: 2}); volume.create("data", {size_gib: 2}); volume.create("own", {size_gib: 1})`
 		run(payload("shop", `volume.create("data", {size_gib: 1})`), writ.RunSucceeded)
 		for name, uses := range map[string][]string{"none": nil, "another": {"mail"}} {
 			if seen := s.preview(payload("nightly", job, uses...)).Calls[0]; seen.Action != writ.ActionRefused || seen.Error.Code != writ.CodeNotOwner {
-				t.Errorf("%s: the preview is %+v", name, seen)
+				t.Errorf("%s: preview = %+v", name, seen)
 			}
 			if why := run(payload("nightly", job, uses...), writ.RunFailed); why.Code != writ.CodeNotOwner || !testenv.Mentions(why.Hint, "--uses shop") {
 				t.Errorf("%s: %+v", name, why)
 			}
 		}
 		if seen := s.preview(payload("nightly", job, "mail", "shop")).Calls[0]; seen.Action != writ.ActionUpdate && seen.Action != writ.ActionAct {
-			t.Errorf("the preview is %+v", seen)
+			t.Errorf("preview = %+v", seen)
 		}
 		run(payload("nightly", job, "mail", "shop"), writ.RunSucceeded)
 		owners(map[string]string{"data": "shop", "own": "nightly"})
@@ -148,7 +149,7 @@ func TestUsedDeploymentKeepsItsResources(t *testing.T) {
 		prunes := payload("nightly", `volume.create("own", {size_gib: 1})`, "shop")
 		prunes.Prune, prunes.Allow = []string{"volume/data"}, append(prunes.Allow, "volume.delete")
 		if why := run(prunes, writ.RunFailed); why.Code != writ.CodeNotOwner {
-			t.Errorf("it prunes a resource of a used deployment: %+v", why)
+			t.Errorf("prune of a used deployment's resource: %+v, want NOT_OWNER", why)
 		}
 		run(payload("shop", `volume.create("data", {size_gib: 2})`), writ.RunSucceeded)
 		run(payload("nightly", `volume.delete("data")`, "shop"), writ.RunSucceeded)

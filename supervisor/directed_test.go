@@ -19,62 +19,63 @@ import (
 	"writ/supervisor/takeover"
 )
 
-// What can come between two steps of a job, one test for each; TestSimulation finds them by chance.
+// The tests below each force one event between two steps of a job. TestSimulation finds such events by chance.
 
-// tap is a way to the queue on which a test decides what gets through.
+// tap is a queue whose messages a test can drop or delay.
 type tap struct {
 	queue.Queue
 
-	mu       sync.Mutex
-	sent     []queue.Task // jobs, also those that were not let through
-	keepJobs bool
-	deaf     bool          // messages to nodes are lost
-	result   func() bool   // whether a result gets through; all do if nil
-	still    chan struct{} // closed when who stands still goes on; nil while nobody does
+	mu        sync.Mutex
+	sent      []queue.Task // all jobs, also dropped ones
+	withheld  bool
+	deaf      bool          // drop messages to nodes
+	result    func() bool   // reports whether a result is delivered; nil delivers all
+	suspended chan struct{} // closed when a suspended process resumes; nil if it is not suspended
 }
 
-// Receive and Generation wait while their process stands still, whatever their time is; what Receive waited for is over then.
+// Receive and Generation block while their process is suspended, whatever their context says. The wait of Receive has
+// then timed out.
 func (q *tap) Receive(ctx context.Context, wait time.Duration, streams ...queue.Stream) ([]queue.Message, error) {
-	if q.stood() {
+	if q.wasSuspended() {
 		return nil, nil
 	}
 	return q.Queue.Receive(ctx, wait, streams...)
 }
 
 func (q *tap) Generation(ctx context.Context) (string, error) {
-	q.stood()
+	q.wasSuspended()
 	return q.Queue.Generation(context.WithoutCancel(ctx))
 }
 
-// stood waits while the process stands still, and reports whether it did.
-func (q *tap) stood() bool {
+// wasSuspended blocks while the process is suspended, and reports whether it was.
+func (q *tap) wasSuspended() bool {
 	q.mu.Lock()
-	still := q.still
+	suspended := q.suspended
 	q.mu.Unlock()
-	if still != nil {
-		<-still
+	if suspended != nil {
+		<-suspended
 	}
-	return still != nil
+	return suspended != nil
 }
 
-// stand lets the process stand still for so long.
-func (q *tap) stand(d time.Duration) {
+// suspend suspends the process for d.
+func (q *tap) suspend(d time.Duration) {
 	q.mu.Lock()
-	q.still = make(chan struct{})
+	q.suspended = make(chan struct{})
 	q.mu.Unlock()
 	time.Sleep(d)
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	close(q.still)
-	q.still = nil
+	close(q.suspended)
+	q.suspended = nil
 }
 
 func (q *tap) Push(ctx context.Context, node writ.NodeID, tasks ...queue.Task) error {
 	q.mu.Lock()
-	keep := q.keepJobs
+	withheld := q.withheld
 	q.sent = append(q.sent, tasks...)
 	q.mu.Unlock()
-	if keep {
+	if withheld {
 		return nil
 	}
 	return q.Queue.Push(ctx, node, tasks...)
@@ -93,21 +94,21 @@ func (q *tap) Send(ctx context.Context, stream queue.Stream, body []byte) error 
 	return q.Queue.Send(ctx, stream, body)
 }
 
-// keep lets jobs through, or holds them back.
-func (q *tap) keep(keep bool) {
+// withhold drops jobs if withhold is set, and delivers them otherwise.
+func (q *tap) withhold(withhold bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.keepJobs = keep
+	q.withheld = withhold
 }
 
-// deafen loses what is sent to nodes besides jobs, or does no more.
-func (q *tap) deafen(deaf bool) {
+// dropControls drops messages to nodes, except jobs, if deaf is set.
+func (q *tap) dropControls(deaf bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.deaf = deaf
 }
 
-// jobs returns what was sent, also what was held back.
+// jobs returns all sent jobs, including dropped ones.
 func (q *tap) jobs() []queue.Task {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -120,9 +121,9 @@ func (q *tap) results(through func() bool) {
 	q.result = through
 }
 
-// tapped starts a sim whose supervisor reaches the queue over a tap.
+// tapped starts a sim whose supervisor uses the queue through a tap.
 func tapped(t *testing.T) (*sim, *tap) {
-	s := found(t)
+	s := newCluster(t)
 	q := &tap{Queue: s.queue}
 	s.way = q
 	s.start()
@@ -143,7 +144,7 @@ func TestLostResultIsRequestedAgain(t *testing.T) {
 			case sent <- struct{}{}:
 			default:
 			}
-			s.queue.Flush() // with whatever was there besides
+			s.queue.Flush() // also drops everything else in the queue
 			return false
 		})
 		id := s.submit(oneVolume)
@@ -156,10 +157,10 @@ func TestLostResultIsRequestedAgain(t *testing.T) {
 		began := time.Now()
 		_, calls := s.wantState(id, writ.RunSucceeded)
 		if took := time.Since(began); took > 10*time.Second {
-			t.Errorf("it took %s after the node was back", took)
+			t.Errorf("the run ended %s after the node was back", took)
 		}
 		if calls[0].Change != writ.ChangeCreated {
-			t.Errorf("the answer is that of the first time no more: %q", calls[0].Change)
+			t.Errorf("change = %q, want the first result", calls[0].Change)
 		}
 		n.wantEffectsOnce(1)
 	})
@@ -171,13 +172,13 @@ func TestJobMissingInBeatIsDeliveredAgain(t *testing.T) {
 		q := &tap{Queue: s.queue}
 		n := s.realNode("n1", func(n *realNode) { n.way = q })
 		until := time.Now().Add(20 * time.Second)
-		q.results(func() bool { return time.Now().After(until) }) // beats go through: the job is done, and its result nowhere
+		q.results(func() bool { return time.Now().After(until) }) // beats pass: the job is done, its result lost
 		_, calls := s.wantState(s.submit(oneVolume), writ.RunSucceeded)
 		if d := calls[0].Delivery; d < 2 || d > 12 {
-			t.Errorf("it was delivered %d times in 20 s", d)
+			t.Errorf("the job was delivered %d times in 20 s, want 2 to 12", d)
 		}
 		if calls[0].Change != writ.ChangeCreated {
-			t.Errorf("the answer is that of the first time no more: %q", calls[0].Change)
+			t.Errorf("change = %q, want the first result", calls[0].Change)
 		}
 		n.wantEffectsOnce(1)
 	})
@@ -187,7 +188,7 @@ func TestJobMissingInBeatIsDeliveredAgain(t *testing.T) {
 // How: The supervisor lists the queue; a delivery has its start-by.
 func TestQueuedJobsAreDeliveredOnce(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
-		n := s.join("n1", slowly(10*time.Second), func(n *testNode) { n.slots = 500 }) // twice as many are out
+		n := s.join("n1", slowly(10*time.Second), func(n *testNode) { n.slots = 500 }) // twice the slots are delivered
 		time.Sleep(2 * time.Second)
 		p := s.payload("node := import(\"node\")\nfor i := 0; i < 1000; i++ { node.ping() }\n")
 		p.MaxCalls = 1000
@@ -198,12 +199,12 @@ func TestQueuedJobsAreDeliveredOnce(t *testing.T) {
 		_, calls := s.wantState(run.ID, writ.RunSucceeded)
 		for _, c := range calls {
 			if c.Delivery != 1 {
-				t.Errorf("call %d was delivered %d times", c.Seq, c.Delivery)
+				t.Errorf("call %d was delivered %d times, want 1", c.Seq, c.Delivery)
 			}
 		}
 		n.mu.Lock()
 		if len(n.jobs) != 1000 {
-			t.Errorf("the node got %d jobs for 1000 calls", len(n.jobs))
+			t.Errorf("the node received %d jobs for 1000 calls", len(n.jobs))
 		}
 		n.mu.Unlock()
 		s.wantEffects(1000)
@@ -226,14 +227,14 @@ func TestQueueOutageLosesNoNode(t *testing.T) {
 	})
 }
 
-// TestJobsBehindLongOnesDoNotAccumulate has a node whose slots are taken for hours by jobs of the same run.
+// TestJobsBehindLongOnesDoNotAccumulate occupies the slots of a node for hours with jobs of one run.
 //
 // Promise: Recovery: Jobs that wait behind long jobs are in Redis once and are resent at most every 15 min.
 // How: The next delivery withdraws the stale one; it may wait longer while the slots of the node are occupied.
 func TestJobsBehindLongOnesDoNotAccumulate(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s, q := tapped(t)
-		n := s.join("n1", slowly(6*time.Hour)) // 4 slots: 8 are out, and 2 wait in the journal
+		n := s.join("n1", slowly(6*time.Hour)) // 4 slots: 8 jobs are delivered, and 2 wait in the journal
 		time.Sleep(2 * time.Second)
 		p := s.payload("volume := import(\"volume\")\nfor i := 0; i < 10; i++ { volume.create(\"v\" + i, {size_gib: 1}, {timeout: \"20h\"}) }\n")
 		p.Deadline = 24 * time.Hour
@@ -252,12 +253,12 @@ func TestJobsBehindLongOnesDoNotAccumulate(t *testing.T) {
 				t.Fatal(err)
 			}
 			if held := len(ids) - len(gone); held != 8 {
-				t.Errorf("the queue holds %d jobs, want the 8 that are out", held)
+				t.Errorf("the queue has %d jobs, want 8", held)
 			}
 		}
 		_, calls := s.look(run.ID)
 		for _, c := range calls {
-			if c.Delivery > 5 { // that may wait for 1, 2, 4 and 8 min, and the next one
+			if c.Delivery > 5 { // deliveries that wait for 1, 2, 4 and 8 min, and the next one
 				t.Errorf("call %d was delivered %d times in 16 min", c.Seq, c.Delivery)
 			}
 		}
@@ -268,8 +269,8 @@ func TestJobsBehindLongOnesDoNotAccumulate(t *testing.T) {
 	})
 }
 
-// hourly is a driver of volumes that takes an hour for "long", if nobody tells it to stop, and a minute for others; ended is told how the
-// first ended.
+// hourly is a volume driver. A job on "long" takes an hour unless its context ends; the result is sent to ended. Other
+// jobs take a minute.
 type hourly struct {
 	simDriver
 	ended chan<- error
@@ -291,7 +292,7 @@ func (d hourly) Do(ctx context.Context, r sal.Request) (sal.Outcome, error) {
 	return sal.Outcome{Change: change, Values: answerOf(r)}, err
 }
 
-// TestReturningNodeStopsAbandonedJobs lets the script go on after it was told that the node is lost.
+// The script continues after its call failed with the loss of the node.
 //
 // Promise: Recovery: A lost node that returns stops the abandoned calls within 10 s, even if the script has
 // continued.
@@ -300,7 +301,7 @@ func (d hourly) Do(ctx context.Context, r sal.Request) (sal.Outcome, error) {
 func TestReturningNodeStopsAbandonedJobs(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
-		flush bool // what the node is told first is lost
+		flush bool // the first cancel is lost
 	}{{"Told", false}, {"ToldAgain", true}} {
 		t.Run(tt.name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
@@ -318,20 +319,20 @@ if long.err != undefined { volume.create("short", {size_gib: 1}, {node: "n1"}) }
 				s.awaitCall(id, 1, writ.CallRunning)
 				way.Cut(true)
 				s.awaitCall(id, 1, writ.CallFailed)
-				q.deafen(tt.flush)
+				q.dropControls(tt.flush)
 				way.Cut(false)
 				if tt.flush {
 					time.Sleep(10 * time.Second)
-					q.deafen(false)
+					q.dropControls(false)
 					s.queue.Flush()
 				}
 				select {
 				case err := <-ended:
 					if writ.CodeOf(err) != writ.CodeRunCancelled {
-						t.Errorf("the job ended with %v", err)
+						t.Errorf("the job ended with %v, want RUN_CANCELLED", err)
 					}
 				case <-time.After(10 * time.Second):
-					t.Error("the node still works on the job 10 s after it is back")
+					t.Error("the node still runs the job 10 s after its return")
 				}
 				s.wantState(id, writ.RunSucceeded)
 			})
@@ -339,17 +340,17 @@ if long.err != undefined { volume.create("short", {size_gib: 1}, {node: "n1"}) }
 	}
 }
 
-// noneLost fails the test if a node was ever given up.
+// noneLost fails the test if a node was ever lost.
 func (s *sim) noneLost() {
 	s.t.Helper()
 	for _, e := range s.events() {
 		if e.Node != nil && e.Node.Liveness == writ.LivenessLost {
-			s.t.Errorf("the node %s was given up", e.Node.Name)
+			s.t.Errorf("node %s was lost", e.Node.Name)
 		}
 	}
 }
 
-// events returns all that the journal has.
+// events returns all events of the journal.
 func (s *sim) events() []writ.Event {
 	s.t.Helper()
 	events, err := s.journal.Events(s.t.Context(), 0, 10_000)
@@ -369,19 +370,19 @@ func TestSuspendedSupervisorLosesNoNode(t *testing.T) {
 		id := s.submit(oneVolume)
 		s.awaitCall(id, 1, writ.CallRunning)
 		for range 2 {
-			q.stand(2 * time.Minute)
+			q.suspend(2 * time.Minute)
 			time.Sleep(3 * time.Second)
 		}
 		_, calls := s.wantState(id, writ.RunSucceeded)
 		if calls[0].Delivery != 1 {
-			t.Errorf("the job was delivered %d times", calls[0].Delivery)
+			t.Errorf("the job was delivered %d times, want 1", calls[0].Delivery)
 		}
 		s.noneLost()
 		s.wantEffects(1)
 	})
 }
 
-// TestHangingJournalLosesNoNode lets a report of the node wait for the journal, and with it whoever hears nodes.
+// A report of the node blocks on the journal, and so does the collector of all messages of nodes.
 func TestHangingJournalLosesNoNode(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		s.realNode("n1", func(n *realNode) { n.drivers = []sal.Driver{patient{simDriver{newSimHost(1), "volume"}}} })
@@ -394,21 +395,21 @@ func TestHangingJournalLosesNoNode(t *testing.T) {
 		_, calls := s.wantState(id, writ.RunSucceeded)
 		for _, e := range s.events() {
 			if e.Node != nil && e.Node.Liveness != writ.LivenessReady && e.Time.After(blocked) {
-				t.Errorf("the node was called %s", e.Node.Liveness)
+				t.Errorf("the node was %s, want ready", e.Node.Liveness)
 			}
 		}
 		if calls[0].Delivery != 1 {
-			t.Errorf("the job was delivered %d times", calls[0].Delivery)
+			t.Errorf("the job was delivered %d times, want 1", calls[0].Delivery)
 		}
 		s.noneLost()
 	})
 }
 
-// TestAnUnsentCallDoesNotExpire keeps the queue away for longer than a call may be out.
+// The queue is unavailable for longer than the time limit of the call.
 //
 // Promise: Recovery: A job that cannot be sent while the queue is down expires only with its run.
 // How: Silence and call time count only while the collector receives.
-func TestAnUnsentCallDoesNotExpire(t *testing.T) {
+func TestUnsentCallDoesNotExpire(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n := s.realNode("n1")
 		time.Sleep(2 * time.Second)
@@ -419,10 +420,10 @@ func TestAnUnsentCallDoesNotExpire(t *testing.T) {
 		back := time.Now()
 		s.wantState(id, writ.RunSucceeded)
 		if took := time.Since(back); took > 10*time.Second {
-			t.Errorf("the run ended %s after the queue was back", took)
+			t.Errorf("the run ended %s after the queue returned", took)
 		}
 		if acted := n.counted("jobs"); acted != 1 {
-			t.Errorf("the node acted %g times", acted)
+			t.Errorf("the node acted %g times, want 1", acted)
 		}
 		s.noneLost()
 	})
@@ -435,26 +436,26 @@ func TestLateJobOfOldSupervisorIsNotExecuted(t *testing.T) {
 		s, q := tapped(t)
 		n := s.realNode("n1")
 		time.Sleep(2 * time.Second)
-		q.keep(true)
+		q.withhold(true)
 		id := s.submit(oneVolume)
 		s.awaitCall(id, 1, writ.CallQueued)
 		time.Sleep(time.Millisecond)
 		old := q.jobs()
 		s.halt()
-		s.start() // under a higher epoch, of which the node hears
+		s.start() // the node receives its higher epoch
 		time.Sleep(3 * time.Second)
 		acted, dropped := n.counted("jobs"), n.counted("dropped")
 		if len(old) != 1 {
-			t.Fatalf("%d jobs were held back", len(old))
+			t.Fatalf("%d jobs were dropped, want 1", len(old))
 		}
 		if err := s.queue.Push(t.Context(), n.id(), old...); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(3 * time.Second)
 		if more, late := n.counted("jobs")-acted, n.counted("dropped")-dropped; more != 0 || late != 1 {
-			t.Errorf("the node acted %g times on the late job and dropped %g messages, want 0 and 1", more, late)
+			t.Errorf("acted %g times on the late job and dropped %g messages, want 0 and 1", more, late)
 		}
-		q.keep(false)
+		q.withhold(false)
 		s.wantState(id, writ.RunSucceeded)
 		n.wantEffectsOnce(1)
 	})
@@ -467,14 +468,14 @@ func TestEarlyCancelPreventsItsJob(t *testing.T) {
 		s, q := tapped(t)
 		n := s.realNode("n1")
 		time.Sleep(2 * time.Second)
-		q.keep(true)
+		q.withhold(true)
 		id := s.submit(oneVolume)
 		s.awaitCall(id, 1, writ.CallQueued)
 		time.Sleep(time.Millisecond)
 		if _, err := s.cancel(id); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(2 * time.Second) // the node knows
+		time.Sleep(2 * time.Second) // the node has received the cancel
 		if err := s.queue.Push(t.Context(), n.id(), q.jobs()...); err != nil {
 			t.Fatal(err)
 		}
@@ -483,7 +484,7 @@ func TestEarlyCancelPreventsItsJob(t *testing.T) {
 	})
 }
 
-// stuckDriver is a driver of volumes whose first job on "stuck" does not end for three minutes, or as long as it says, whatever its context says.
+// stuckDriver is a volume driver. Its first job on "stuck" ignores its context and takes three minutes, or lasts.
 type stuckDriver struct {
 	simDriver
 	lasts time.Duration
@@ -505,7 +506,7 @@ func (d *stuckDriver) Do(ctx context.Context, r sal.Request) (sal.Outcome, error
 // How: The lock of a resource ends with the driver; waiting jobs use up no attempts.
 func TestNextJobWaitsForOverdueDriver(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
-		const stuckFor = 20 * time.Minute // longer than all attempts of the next call take, if they count
+		const stuckFor = 20 * time.Minute // longer than all attempts of the next call, if the wait consumed attempts
 		h := newSimHost(1)
 		s.realNode("n1", func(n *realNode) {
 			n.drivers = []sal.Driver{&stuckDriver{simDriver: simDriver{h, "volume"}, lasts: stuckFor}}
@@ -517,18 +518,18 @@ func TestNextJobWaitsForOverdueDriver(t *testing.T) {
 			t.Fatalf("failure %+v after %s", run.Failure, time.Since(began))
 		}
 		next := s.submit(fmt.Sprintf(make, "stuck", "10m"))
-		s.wantState(s.submit(fmt.Sprintf(make, "other", "10m")), writ.RunSucceeded) // the node goes on meanwhile
+		s.wantState(s.submit(fmt.Sprintf(make, "other", "10m")), writ.RunSucceeded) // the node runs other work meanwhile
 		if _, calls := s.look(next); calls[0].State.Ended() {
-			t.Errorf("the next job is %s while the driver is not done", calls[0].State)
+			t.Errorf("the next job is %s while the driver is still running", calls[0].State)
 		}
 		s.wantState(next, writ.RunSucceeded)
 		if took := time.Since(began); took < stuckFor {
-			t.Errorf("the next job was done after %s", took)
+			t.Errorf("the next job ended after %s, before the driver", took)
 		}
 	})
 }
 
-// backup copies the journal as it is on disk now; restore puts that copy in its place, as `writ restore` does.
+// backup copies the journal on disk. restore replaces the journal with the copy, as `writ restore` does.
 func (s *sim) backup() (restore func()) {
 	s.t.Helper()
 	path := s.place
@@ -567,7 +568,7 @@ run.output({code: e.exit_code})
 `
 	for _, tt := range []struct {
 		name  string
-		state func(s *sim, id writ.RunID) // when the backup is made
+		state func(s *sim, id writ.RunID) // the state of the run at the time of the backup
 	}{
 		{"BeforeTheRun", nil},
 		{"WithTheFirstCallOut", func(s *sim, id writ.RunID) { s.awaitCall(id, 1, writ.CallRunning) }},
@@ -591,7 +592,7 @@ run.output({code: e.exit_code})
 					restore = s.backup()
 				}
 				s.wantState(first.ID, writ.RunSucceeded)
-				for range 2 { // later supervisors, of which the backup does not know
+				for range 2 { // later supervisors, which are missing in the backup
 					s.halt()
 					time.Sleep(time.Second)
 					s.start()
@@ -602,11 +603,11 @@ run.output({code: e.exit_code})
 				restore()
 				s.start()
 				if s.Epoch() <= epoch {
-					t.Errorf("the epoch is %d after %d", s.Epoch(), epoch)
+					t.Errorf("epoch = %d, want more than %d", s.Epoch(), epoch)
 				}
 				again, err := s.Submit(t.Context(), signed)
 				if err != nil || again.ID != first.ID {
-					t.Fatalf("the same submission is the run %s, it was %s; %v", again.ID, first.ID, err)
+					t.Fatalf("repeated submission = run %s, want %s; %v", again.ID, first.ID, err)
 				}
 				s.wantState(first.ID, writ.RunSucceeded)
 				n.wantEffectsOnce(3)
@@ -625,7 +626,7 @@ run.output({code: e.exit_code})
 	}
 }
 
-func TestANodeWithoutASupervisorIsLost(t *testing.T) {
+func TestRemovedNodeEndsItsRunningCall(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n := s.join("n1", slowly(time.Hour))
 		time.Sleep(2 * time.Second)

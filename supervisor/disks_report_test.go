@@ -31,14 +31,14 @@ volume.delete("old")
 			return all
 		}
 		if got := warnings(1, 5<<30); got[0] != "" {
-			t.Errorf("with a twentieth free it warns: %q", got)
+			t.Errorf("warning with 5%% free: %q, want none", got)
 		}
 		const want = "a disk of n1 is almost full: 4% of it is free"
 		if got := warnings(2, 5<<30-1); len(got) != 3 || got[0] != want || got[1] != "" || got[2] != "" {
-			t.Errorf("with less free it warns %q, want %q of the first call only", got, want)
+			t.Errorf("warnings below 5%% free: %q, want %q for the first call only", got, want)
 		}
 		if last := s.lastAbout(n.id); len(last.Disks) != 1 || last.Disks[0].Free != 5<<30-1 {
-			t.Errorf("the disks of the node are %+v", last.Disks)
+			t.Errorf("disks of the node = %+v", last.Disks)
 		}
 	})
 }

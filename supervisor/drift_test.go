@@ -12,7 +12,8 @@ import (
 	"writ/identity/envelope"
 )
 
-// What a node does not have any more, or not as it was asked for, is no match for what a script wants, whatever the journal has on record.
+// A resource that its node no longer has, or has in a different form, never counts as unchanged, whatever the journal
+// recorded.
 //
 // Promise: Plans, scripts and manuals: A plan never shows a missing or changed resource as unchanged.
 // How: The plan reads state and drift of the record; drivers inspect the resource; a guest that shut down stays off
@@ -50,7 +51,7 @@ volume.create("d", {size_gib: 1})
 		wants := func(script string, want []string) {
 			t.Helper()
 			preview := s.preview(s.payload(previewModules + script))
-			got := foreseen(preview)
+			got := previewLines(preview)
 			for i, c := range preview.Calls {
 				if len(c.Drift) > 0 {
 					got[i] += " because " + strings.Join(c.Drift, ", ")
@@ -70,7 +71,7 @@ volume.create("d", {size_gib: 1})
 		wants(script, differs)
 		wants(strings.ReplaceAll(script, "size_gib: 1", "size_gib: 2")[:strings.Index(script, "\nvolume.create(\"c\"")], differs[:2])
 		wants(`volume.resize("a", {size_gib: 1}); volume.get("b")`, []string{"act on n1 because its node no longer has it", "read on n1 because its content is gone"})
-		s.halt() // what is known is known to the next supervisor, too
+		s.halt() // the next supervisor has the same information
 		s.start()
 		time.Sleep(5 * time.Second)
 		wants(script, differs)

@@ -17,7 +17,7 @@ func TestUnknownEngineStopsSupervisorStart(t *testing.T) {
 	s := newSim(t)
 	var open []writ.RunID
 	for range 7 {
-		open = append(open, s.submit(`node := import("node"); node.facts().cpus`)) // there is no node: it waits
+		open = append(open, s.submit(`node := import("node"); node.facts().cpus`)) // waits for a node
 	}
 	s.halt()
 	needs := func(engine string) error {
@@ -40,12 +40,12 @@ func TestUnknownEngineStopsSupervisorStart(t *testing.T) {
 	const other = "tengo/1.0.0 api/1"
 	err := needs(other)
 	if writ.CodeOf(err) != writ.CodeEngineUnsupported || writ.AsError(err).Hint == "" || !strings.Contains(err.Error(), other) {
-		t.Fatalf("with open runs of %q: %v (%s), want %s", other, err, writ.CodeOf(err), writ.CodeEngineUnsupported)
+		t.Fatalf("open runs of engine %q: %v (%s), want %s", other, err, writ.CodeOf(err), writ.CodeEngineUnsupported)
 	}
 	if !strings.Contains(err.Error(), string(open[0])) || strings.Contains(err.Error(), string(open[6])) || !testenv.Mentions(err.Error(), "more") {
-		t.Errorf("the error names other runs than the oldest: %v", err)
+		t.Errorf("the error does not name the oldest runs: %v", err)
 	}
 	if own := scripts.Engine; needs(own) != nil {
-		t.Errorf("with open runs of %q: %v", own, needs(own))
+		t.Errorf("open runs of engine %q: %v", own, needs(own))
 	}
 }

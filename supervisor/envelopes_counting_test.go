@@ -4,8 +4,9 @@ package supervisor_test
 
 import "writ/identity/envelope"
 
-// checksumsOnly says that envelopes cost nothing, so that there is time for more.
+// checksumsOnly reports that envelopes have checksums instead of signatures. They cost almost no time, so tests may do
+// more work.
 const checksumsOnly = true
 
-// countEnvelopes returns how many envelopes were made and opened.
+// countEnvelopes returns the number of envelopes signed and opened.
 func countEnvelopes() (made, opened int64) { return envelope.Made.Load(), envelope.Opened.Load() }

@@ -12,10 +12,10 @@ import (
 	"writ/supervisor/journal"
 )
 
-// inProjects runs a test in virtual time with that many projects beside the one that all sims have.
+// inProjects runs a test in virtual time with n projects in addition to the one of each sim.
 func inProjects(t *testing.T, n int, test func(t *testing.T, s *sim, projects []identity.Project)) {
 	inBubble(t, func(t *testing.T) {
-		s := found(t)
+		s := newCluster(t)
 		next, err := s.roster.Successor(time.Now())
 		if err != nil {
 			t.Fatal(err)
@@ -30,7 +30,7 @@ func inProjects(t *testing.T, n int, test func(t *testing.T, s *sim, projects []
 	})
 }
 
-// submitTo is submit to another project.
+// submitTo submits a script to another project.
 func (s *sim) submitTo(p identity.Project, script string) writ.RunID {
 	s.t.Helper()
 	payload := s.payload(script)
@@ -42,12 +42,12 @@ func (s *sim) submitTo(p identity.Project, script string) writ.RunID {
 	return run.ID
 }
 
-// pings is a script that pings its node so often at once.
+// pings returns a script with n concurrent pings of its node.
 func pings(n int) string {
 	return fmt.Sprintf("node := import(\"node\")\nfor i := 0; i < %d; i++ { node.ping() }\n", n)
 }
 
-// endedCalls is how many calls of a run have ended.
+// endedCalls returns the number of ended calls of a run.
 func (s *sim) endedCalls(id writ.RunID) (n int) {
 	s.t.Helper()
 	_, calls := s.look(id)
@@ -63,7 +63,7 @@ func (s *sim) endedCalls(id writ.RunID) (n int) {
 // project.
 // How: A free slot serves the project with the fewest active calls; a node has at most two deliveries per slot.
 // Also: TestManyProjectsShareSmallCapacity, TestCapacityIsSharedBetweenProjects,
-// TestNoMoreThanTwoDeliveriesPerSlotAreOut.
+// TestDeliveriesPerSlotAreLimited.
 func TestSmallProjectDoesNotWaitForLargeOne(t *testing.T) {
 	inProjects(t, 1, func(t *testing.T, s *sim, projects []identity.Project) {
 		s.join("n1", slowly(10*time.Second), func(n *testNode) { n.slots = 2 })
@@ -72,8 +72,8 @@ func TestSmallProjectDoesNotWaitForLargeOne(t *testing.T) {
 		s.awaitCall(many, 1, writ.CallRunning)
 		more := s.submit(pings(60))
 		s.wantState(s.submitTo(projects[0], pings(6)), writ.RunSucceeded)
-		if n, least, most := s.endedCalls(many), 4, 14; n < least || n > most { // what was out before, and one for one
-			t.Errorf("%d calls of the project with many ended before the 6 of the other, want %d to %d", n, least, most)
+		if n, least, most := s.endedCalls(many), 4, 14; n < least || n > most { // earlier ones, and one each
+			t.Errorf("%d calls of the large project ended before the 6 of the small one, want %d to %d", n, least, most)
 		}
 		s.wantState(many, writ.RunSucceeded)
 		s.wantState(more, writ.RunSucceeded)
@@ -81,8 +81,8 @@ func TestSmallProjectDoesNotWaitForLargeOne(t *testing.T) {
 	})
 }
 
-// A supervisor sends more calls of a project with a weight, and tells nodes what it counts beside others.
-func TestAProjectGetsMoreByItsWeight(t *testing.T) {
+// A supervisor sends more calls of a project with a higher weight, and its jobs state that weight.
+func TestWeightGivesProjectLargerShare(t *testing.T) {
 	inProjects(t, 1, func(t *testing.T, s *sim, projects []identity.Project) {
 		s.halt()
 		s.weights = map[string]int{projects[0].Name: 3}
@@ -103,13 +103,13 @@ func TestAProjectGetsMoreByItsWeight(t *testing.T) {
 				others++
 			}
 		}
-		// A third of 60 is 20, and 8 jobs were delivered before. With equal weights it would be 60.
+		// A third of 60 is 20, and 8 jobs were delivered before. With equal weights there would be 60.
 		if last < 15 || last > 40 {
-			t.Errorf("the node got %d jobs of the other project between the 60 with the weight 3, want about 28", last)
+			t.Errorf("the node received %d jobs of the other project among the 60 with weight 3, want about 28", last)
 		}
 		for _, job := range n.given() {
 			if want := map[writ.ProjectID]int{projects[0].ID: 3}[job.Project]; job.Weight != want {
-				t.Fatalf("a job of the project %s has the weight %d, want %d", job.Project, job.Weight, want)
+				t.Fatalf("job of project %s has weight %d, want %d", job.Project, job.Weight, want)
 			}
 		}
 		s.wantState(many, writ.RunSucceeded)
@@ -128,7 +128,7 @@ func TestManyProjectsShareSmallCapacity(t *testing.T) {
 			s.awaitCall(id, 1, writ.CallSucceeded)
 			for _, other := range runs {
 				if n := s.endedCalls(other); n > 4 {
-					t.Errorf("%d calls of a project ended before the first of project %d", n, i)
+					t.Errorf("%d calls of another project ended before the first one of project %d, want at most 4", n, i)
 				}
 			}
 		}
@@ -138,7 +138,7 @@ func TestManyProjectsShareSmallCapacity(t *testing.T) {
 	})
 }
 
-// sentCalls is how many calls of a run are out at nodes.
+// sentCalls returns the number of delivered calls of a run.
 func (s *sim) sentCalls(id writ.RunID) (n int) {
 	s.t.Helper()
 	_, calls := s.look(id)
@@ -160,10 +160,10 @@ func TestAbsentCallsLeaveCapacityToOtherProjects(t *testing.T) {
 		more := s.submit(pings(6))
 		time.Sleep(3 * time.Second)
 		if n := s.sentCalls(many) + s.sentCalls(more); n != 4 {
-			t.Errorf("%d calls of the project with many are out, want two for each slot", n)
+			t.Errorf("%d calls of the large project are delivered, want 4: two per slot", n)
 		}
 		if n := s.sentCalls(few); n != 2 {
-			t.Errorf("%d calls of the other project are out, want the two places that are kept for others", n)
+			t.Errorf("%d calls of the small project are delivered, want 2: the places reserved for other projects", n)
 		}
 		for _, id := range []writ.RunID{many, few, more} {
 			s.wantState(id, writ.RunSucceeded)
@@ -172,8 +172,8 @@ func TestAbsentCallsLeaveCapacityToOtherProjects(t *testing.T) {
 	})
 }
 
-// What the scripts of one project log is written to two stores and told to everybody who follows: it has a bound for each project. A run waits
-// until its project may log what it adds, and if that takes long its log says what is missing.
+// Log lines of scripts are written to two stores and sent to all followers, so each project has a limit. A run waits
+// until its project may log its lines. If that takes too long, the log counts the missing lines.
 //
 // Promise: Load and attackers: The scripts of one project log at most 1 MiB a second in a datacenter, with a burst of
 // half of that.
@@ -204,14 +204,14 @@ for i := 0; i < 999; i++ { run.log(line) }
 			t.Helper()
 			began := time.Now()
 			if got := lines(s.submit(script)); len(got) != 999 || strings.Contains(got[998].Text, "dropped") {
-				t.Errorf("%s %d lines are kept of 999", when, len(got))
+				t.Errorf("%s: stored %d of 999 lines", when, len(got))
 			}
 			if took := time.Since(began); took < 3*time.Second || took > 7*time.Second {
-				t.Errorf("%s a run that logs 5 MiB takes %s", when, took)
+				t.Errorf("%s: a run that logs 5 MiB takes %s, want 3 s to 7 s", when, took)
 			}
 		}
-		whole("at first")
-		whole("at once after that")
+		whole("first run")
+		whole("second run")
 		ids := []writ.RunID{s.submit(script), s.submit(script)}
 		kept, complete := 0, 0
 		for _, id := range ids {
@@ -219,18 +219,18 @@ for i := 0; i < 999; i++ { run.log(line) }
 			if kept += len(got); len(got) == 999 {
 				complete++
 			} else if last := got[len(got)-1].Text; !strings.Contains(last, "dropped") {
-				t.Errorf("of two runs at a time, %d lines are kept of one, the last: %.80s", len(got), last)
+				t.Errorf("one of two concurrent runs: stored %d lines, last line %.80s", len(got), last)
 			}
 		}
 		if complete != 1 || kept > 1500 {
-			t.Errorf("of two runs at a time %d are kept whole, and %d lines", complete, kept)
+			t.Errorf("two concurrent runs: %d complete logs and %d lines", complete, kept)
 		}
 		time.Sleep(time.Minute)
-		whole("a minute later")
+		whole("one minute later")
 	})
 }
 
-// A short line costs everybody as much as a long one does.
+// A short line costs followers and stores as much as a long one.
 func TestShortLinesHaveABoundToo(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		began := time.Now()
@@ -242,7 +242,7 @@ func TestShortLinesHaveABoundToo(t *testing.T) {
 			s.wantState(id, writ.RunSucceeded)
 		}
 		if took := time.Since(began); took < 3*time.Second {
-			t.Errorf("4,000 lines are logged in %s", took)
+			t.Errorf("4,000 lines were logged in %s, want at least 3 s", took)
 		}
 	})
 }

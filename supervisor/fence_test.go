@@ -15,17 +15,17 @@ import (
 	"writ/supervisor/nodes"
 )
 
-// aMachine makes a machine with a volume.
-const aMachine = `
+// machineScript creates a machine with a volume.
+const machineScript = `
 volume := import("volume")
 machine := import("machine")
 root := volume.create("root", {size_gib: 1}, {on_loss: "replace"})
 machine.create("box", {cpus: 1, memory_mib: 256, disks: [root]}, {on_loss: "replace"})
 `
 
-var theBox = writ.ResourceID{Project: theProject, Kind: writ.KindMachine, Name: "box"}
+var machineBox = writ.ResourceID{Project: theProject, Kind: writ.KindMachine, Name: "box"}
 
-// power is what a simulated machine does on a node, "" if there is none.
+// power returns the state of a simulated machine on a node, or "" if it does not exist.
 func (n *realNode) power(resource writ.ResourceID) string {
 	t := n.sim.t
 	t.Helper()
@@ -40,19 +40,19 @@ func (n *realNode) power(resource writ.ResourceID) string {
 	return seen.State
 }
 
-// retired waits until the runner has ended as one does that was removed.
-func (n *realNode) retired() {
+// waitRetired waits until the runner of a removed node has ended.
+func (n *realNode) waitRetired() {
 	t := n.sim.t
 	t.Helper()
 	err := <-n.ended
 	n.stop()
 	n.stop = nil
 	if writ.CodeOf(err) != writ.CodeNodeRejected {
-		t.Errorf("the runner ended with %v", err)
+		t.Errorf("the runner ended with %v, want NODE_REJECTED", err)
 	}
 }
 
-// record returns a node as the journal has it.
+// record returns the journal's record of a node.
 func (s *sim) record(id writ.NodeID) (n *journal.Node) {
 	s.t.Helper()
 	err := s.journal.Read(s.t.Context(), func(tx *journal.Tx) (err error) { n, err = tx.Node(id); return err })
@@ -62,105 +62,108 @@ func (s *sim) record(id writ.NodeID) (n *journal.Node) {
 	return n
 }
 
-// The machine of a node that was lost is made elsewhere; the first one does not run when its node is back, and its volume is still there.
+// Another node creates the machine of a lost node. When the lost node returns, it stops its machine and keeps its
+// volume.
 func TestReturningLostNodeStopsItsMachine(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n1 := s.realNode("n1")
-		s.wantState(s.submit(aMachine), writ.RunSucceeded)
+		s.wantState(s.submit(machineScript), writ.RunSucceeded)
 		n1.halt()
 		time.Sleep(2 * time.Minute)
 		s.decide(n1.id(), "lost")
 		had := s.record(n1.id())
 		if had.Fence == nil || had.Fence.Superseded != 2 || len(had.Superseded) != 2 || had.Fence.Obeyed() {
-			t.Fatalf("of what it must not go on with the journal has %+v %+v", had.Fence, had.Superseded)
+			t.Fatalf("superseded work in the journal = %+v %+v", had.Fence, had.Superseded)
 		}
 		n2 := s.realNode("n2")
-		s.wantState(s.submit(aMachine), writ.RunSucceeded)
-		if n1.power(theBox) != "running" || n2.power(theBox) != "running" {
-			t.Fatal("the machine should run on both until the first node is heard of")
+		s.wantState(s.submit(machineScript), writ.RunSucceeded)
+		if n1.power(machineBox) != "running" || n2.power(machineBox) != "running" {
+			t.Fatal("the machine does not run on both nodes before the first one returns")
 		}
 		n1.start()
-		n1.retired()
-		if n1.power(theBox) != "stopped" || n2.power(theBox) != "running" {
-			t.Errorf("the machine is %s on the lost node and %s on the other one", n1.power(theBox), n2.power(theBox))
+		n1.waitRetired()
+		if n1.power(machineBox) != "stopped" || n2.power(machineBox) != "running" {
+			t.Errorf("machine is %s on the lost node, %s on the other node", n1.power(machineBox), n2.power(machineBox))
 		}
 		after := s.record(n1.id())
 		if !after.Fence.Obeyed() || after.Fence.Stopped == 0 || len(after.FenceAnswer) == 0 {
-			t.Errorf("it said %+v", after.Fence)
+			t.Errorf("fence answer = %+v", after.Fence)
 		}
 		kept := ""
 		for _, o := range after.Orphans {
 			kept += o.Kind + " " + o.Name + "; "
 		}
 		if !strings.Contains(kept, "superseded volume") || !strings.Contains(kept, "superseded machine") {
-			t.Errorf("it keeps %s", kept)
+			t.Errorf("orphans = %s", kept)
 		}
-		told := false
+		reported := false
 		for _, e := range s.eventsOf("node") {
-			told = told || e.Node.ID == n1.id() && e.Node.Fence.Obeyed()
+			reported = reported || e.Node.ID == n1.id() && e.Node.Fence.Obeyed()
 		}
-		if !told {
-			t.Error("nobody was told that it has stopped everything")
+		if !reported {
+			t.Error("no event reports that the node has stopped its resources")
 		}
-		n1.start() // it does nothing any more
-		n1.retired()
+		n1.start() // it has nothing left to do
+		n1.waitRetired()
 	})
 }
 
-// The removal of a node frees no names, and its machine works on. A signed loss frees them later, and the machine stops when the node is back.
+// Removing a node frees no names, and its machine keeps running. A signed loss frees them later, and the machine stops
+// when the node returns.
 func TestRemovedNodeCanBeDeclaredLost(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n1 := s.realNode("n1")
-		s.wantState(s.submit(aMachine), writ.RunSucceeded)
+		s.wantState(s.submit(machineScript), writ.RunSucceeded)
 		s.decide(n1.id(), "remove")
-		n1.retired()
+		n1.waitRetired()
 		n2 := s.realNode("n2")
-		run, _ := s.wantState(s.submit(aMachine), writ.RunFailed)
-		if run.Failure.Code != writ.CodeNodeLost || run.Failure.Node != n1.id() || !strings.Contains(run.Failure.Hint, "writ node lost n1") || n1.power(theBox) != "running" {
-			t.Errorf("failure = %+v, and the machine is %s", run.Failure, n1.power(theBox))
+		run, _ := s.wantState(s.submit(machineScript), writ.RunFailed)
+		if run.Failure.Code != writ.CodeNodeLost || run.Failure.Node != n1.id() || !strings.Contains(run.Failure.Hint, "writ node lost n1") || n1.power(machineBox) != "running" {
+			t.Errorf("failure = %+v, machine is %s", run.Failure, n1.power(machineBox))
 		}
 		s.decide(n1.id(), "lost")
-		s.wantState(s.submit(aMachine), writ.RunSucceeded)
+		s.wantState(s.submit(machineScript), writ.RunSucceeded)
 		n1.start()
-		n1.retired()
-		if n1.power(theBox) != "stopped" || n2.power(theBox) != "running" {
-			t.Errorf("the machine is %s on the lost node and %s on the other one", n1.power(theBox), n2.power(theBox))
+		n1.waitRetired()
+		if n1.power(machineBox) != "stopped" || n2.power(machineBox) != "running" {
+			t.Errorf("machine is %s on the lost node, %s on the other node", n1.power(machineBox), n2.power(machineBox))
 		}
 		if after := s.record(n1.id()); !after.Fence.Obeyed() || after.Fence.Superseded != 2 {
-			t.Errorf("it said %+v", after.Fence)
+			t.Errorf("fence answer = %+v", after.Fence)
 		}
 	})
 }
 
-// Whoever signs that a node is lost may be wrong: it works on behind a cut cable. What it answers then counts no more, and it stops what it has
-// as soon as it is heard.
+// A person who signs the loss of a node may be wrong: the node may run behind a cut cable. Its later results are
+// ignored, and it stops its resources as soon as it is connected again.
 func TestFalselyLostNodeStopsItsResources(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n1 := s.realNode("n1")
-		id := s.submit(strings.ReplaceAll(aMachine, "box", "slow-20-box"))
-		box := theBox
+		id := s.submit(strings.ReplaceAll(machineScript, "box", "slow-20-box"))
+		box := machineBox
 		box.Name = "slow-20-box"
 		s.awaitCall(id, 2, writ.CallRunning)
 		n2 := s.realNode("n2")
 		time.Sleep(2 * time.Second)
 		s.decide(n1.id(), "lost")
-		run, calls := s.wantState(id, writ.RunFailed) // its volume was there already, and what it holds is lost
+		run, calls := s.wantState(id, writ.RunFailed) // its volume existed before, and its content is lost
 		if run.Failure.Code != writ.CodeNodeLost || run.Failure.Node != n1.id() || !strings.Contains(run.Failure.Message, "volume root") || calls[1].NodeName == "n2" {
 			t.Errorf("failure = %+v", run.Failure)
 		}
-		n1.retired()
+		n1.waitRetired()
 		if power := n1.power(box); power == "running" {
-			t.Errorf("the machine is %s", power)
+			t.Errorf("machine is %s, want it stopped", power)
 		}
 		if after := s.record(n1.id()); !after.Fence.Obeyed() {
-			t.Errorf("it said %+v", after.Fence)
+			t.Errorf("fence answer = %+v", after.Fence)
 		}
-		s.wantState(s.submit(aMachine), writ.RunSucceeded)
+		s.wantState(s.submit(machineScript), writ.RunSucceeded)
 		n2.wantEffectsOnce(2)
 	})
 }
 
-// Calls that may have begun on the lost node are done by another one, together with what they need, and only once a person has signed.
+// After a person has signed the loss, another node repeats the calls that may have begun on the lost node, together
+// with the calls that they need.
 //
 // Promise: Failures: With `on_loss: "replace"`, another node repeats a possibly started call only after a person
 // signed the loss, never by a timeout.
@@ -171,41 +174,41 @@ func TestFalselyLostNodeStopsItsResources(t *testing.T) {
 func TestSignedLossReplacesUncertainCall(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n1 := s.realNode("n1")
-		id := s.submit(strings.NewReplacer(`"root"`, `"slow-90-root"`).Replace(aMachine))
+		id := s.submit(strings.NewReplacer(`"root"`, `"slow-90-root"`).Replace(machineScript))
 		s.awaitCall(id, 1, writ.CallRunning)
 		n1.halt()
 		n2 := s.realNode("n2")
 		time.Sleep(10 * time.Minute)
 		if run, calls := s.look(id); run.State.Ended() || calls[0].NodeName != "n1" || !strings.Contains(calls[0].Why.String(), "writ node lost n1") {
-			t.Fatalf("without a signature the run is %s, and its call on %s: %s", run.State, calls[0].NodeName, calls[0].Why.String())
+			t.Fatalf("without a signature: run is %s, call on %s: %s", run.State, calls[0].NodeName, calls[0].Why.String())
 		}
 		s.decide(n1.id(), "lost")
 		_, calls := s.wantState(id, writ.RunSucceeded)
 		for _, c := range calls {
 			if c.NodeName != "n2" {
-				t.Errorf("%s was done by %s", c.Operation, c.NodeName)
+				t.Errorf("%s ran on %s, want n2", c.Operation, c.NodeName)
 			}
 		}
 		if calls[0].Attempt != 2 || calls[1].Attempt != 1 {
-			t.Errorf("the attempts are %d and %d, want 2 and 1", calls[0].Attempt, calls[1].Attempt)
+			t.Errorf("attempts = %d and %d, want 2 and 1", calls[0].Attempt, calls[1].Attempt)
 		}
 		had := s.record(n1.id()).Superseded
 		if len(had) != 1 || had[0].Job == nil || *had[0].Job != (writ.JobKey{Run: id, Seq: 1, Attempt: 1}) || had[0].UID != calls[0].UID {
-			t.Errorf("of what n1 must not go on with the journal has %+v", had)
+			t.Errorf("superseded work of n1 = %+v", had)
 		}
 		n1.start()
-		n1.retired()
+		n1.waitRetired()
 		n2.wantEffectsOnce(2)
 	})
 }
 
-// A supervisor that ends right after the signature was recorded goes on with what follows from it.
+// If the supervisor ends right after it recorded the signature, the next one applies all consequences.
 func TestSignedLossSurvivesSupervisorRestart(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		s := found(t)
+		s := newCluster(t)
 		s.start()
 		n1 := s.realNode("n1")
-		id := s.submit(strings.NewReplacer(`"root"`, `"slow-90-root"`).Replace(aMachine))
+		id := s.submit(strings.NewReplacer(`"root"`, `"slow-90-root"`).Replace(machineScript))
 		s.awaitCall(id, 1, writ.CallRunning)
 		n1.halt()
 		time.Sleep(2 * time.Minute)
@@ -215,17 +218,17 @@ func TestSignedLossSurvivesSupervisorRestart(t *testing.T) {
 		s.realNode("n2")
 		s.wantState(id, writ.RunSucceeded)
 		n1.start()
-		n1.retired()
+		n1.waitRetired()
 		if after := s.record(n1.id()); !after.Fence.Obeyed() || len(after.Superseded) != 1 {
-			t.Errorf("it said %+v", after.Fence)
+			t.Errorf("fence answer = %+v", after.Fence)
 		}
 	})
 }
 
-// A node that is gone may be in wrong hands: it fills no journal with its answers, and one that comes again changes nothing.
+// An attacker may control a lost node. Its answers do not fill the journal, and a repeated answer changes nothing.
 func TestAnswersOfGoneNodeAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := found(t)
+		s := newCluster(t)
 		s.level = slog.LevelInfo
 		s.start()
 		n := s.join("n1")
@@ -246,15 +249,15 @@ func TestAnswersOfGoneNodeAreBounded(t *testing.T) {
 				t.Fatal(err)
 			}
 			if err := answer(1); err != nil {
-				t.Fatalf("the first one again: %v", err)
+				t.Fatalf("repeated first answer: %v", err)
 			}
 		}
 		if events := len(s.eventsOf("node")) - before; refused != 99 || events != 1 {
-			t.Errorf("of 100 answers within a moment %d were refused, and %d events tell of the rest", refused, events)
+			t.Errorf("100 answers at once: %d refused, %d events; want 99 and 1", refused, events)
 		}
 		time.Sleep(10 * time.Second)
 		if err := answer(101); err != nil || s.record(n.id).FenceRound != 101 {
-			t.Errorf("an answer after ten seconds: %v", err)
+			t.Errorf("answer after ten seconds: %v", err)
 		}
 		for round := range int64(30) {
 			time.Sleep(time.Second)
@@ -263,7 +266,7 @@ func TestAnswersOfGoneNodeAreBounded(t *testing.T) {
 			}
 		}
 		if n := s.logs.Lines("lost node returned"); n < 2 || n > 5 {
-			t.Errorf("its answers of 40 s are %d lines", n)
+			t.Errorf("the answers of 40 s produced %d lines, want 2 to 5", n)
 		}
 	})
 }
@@ -294,7 +297,7 @@ func TestLostNodeWithoutItsRecordIsRejected(t *testing.T) {
 					t.Fatal(err)
 				}
 				if err := s.Fenced(t.Context(), n.id, signed); writ.CodeOf(err) != writ.CodeNotFound {
-					t.Errorf("its answer: %v", err)
+					t.Errorf("fence answer: %v, want NOT_FOUND", err)
 				}
 			})
 		})

@@ -9,13 +9,13 @@ import (
 	"writ/identity"
 )
 
-// Both engines: the journal's own tests look at every table; this is what people see of it.
+// The tests of the journal check every table. This test checks the visible effects, with both database engines.
 func TestForgottenRunLeavesItsResources(t *testing.T) {
-	inSim(t, forgetsAndKeeps)
-	inSimOnPostgreSQL(t, forgetsAndKeeps)
+	inSim(t, testForgetting)
+	inSimOnPostgreSQL(t, testForgetting)
 }
 
-func forgetsAndKeeps(t *testing.T, s *sim) {
+func testForgetting(t *testing.T, s *sim) {
 	s.halt()
 	s.keep = time.Hour
 	s.start()
@@ -32,7 +32,7 @@ func forgetsAndKeeps(t *testing.T, s *sim) {
 		t.Fatal(err)
 	}
 	s.wantState(first.ID, writ.RunSucceeded)
-	later := func(d time.Duration) { // without a supervisor, which would look around every second of it
+	later := func(d time.Duration) { // with the supervisor halted, because it would scan every simulated second
 		s.halt()
 		s.nodes[0].setSilent(true)
 		time.Sleep(d)
@@ -43,32 +43,32 @@ func forgetsAndKeeps(t *testing.T, s *sim) {
 
 	later(5 * time.Hour)
 	if again, err := s.Submit(t.Context(), signed); err != nil || again.ID != first.ID || again.State != writ.RunSucceeded {
-		t.Errorf("within its validity, long after its end: %+v, %v", again, err)
+		t.Errorf("repeated submission within its validity: %+v, %v", again, err)
 	}
 	later(49 * time.Hour)
-	s.wantState(s.submit(webScript), writ.RunSucceeded) // so much time has passed, as its signature shows
+	s.wantState(s.submit(webScript), writ.RunSucceeded) // its signing time shows that the time has passed
 	later(0)
 	if _, err := s.Submit(t.Context(), signed); writ.CodeOf(err) != writ.CodeExpired {
-		t.Errorf("two days later: %v", err)
+		t.Errorf("repeated submission two days later: %v, want EXPIRED", err)
 	}
 	if run, calls := s.look(first.ID); run != nil || len(calls) > 0 {
-		t.Errorf("the run is still there: %+v, %d calls", run, len(calls))
+		t.Errorf("the run still exists: %+v, %d calls", run, len(calls))
 	}
 	next := s.payload(oneVolume)
 	next.Deployment = identity.Deployment{Name: "web", Base: 1}
-	synctest.Wait() // for what nodes say
+	synctest.Wait() // receive the messages of nodes
 	if plan, err := s.Preview(t.Context(), s.proposal(next)); err != nil || plan.Calls[0].Action != writ.ActionUnchanged {
-		t.Errorf("the volume is planned anew: %+v, %v", plan.Calls, err)
+		t.Errorf("plan = %+v, %v; want the volume unchanged", plan.Calls, err)
 	}
 	if _, err := s.Submit(t.Context(), revision(0)); writ.CodeOf(err) != writ.CodeConflict {
-		t.Errorf("against a revision that is gone: %v", err)
+		t.Errorf("submission against an old revision: %v, want CONFLICT", err)
 	}
 	second, err := s.Submit(t.Context(), revision(1))
 	if err != nil {
 		t.Fatal(err)
 	}
 	s.wantState(second.ID, writ.RunSucceeded)
-	s.wantEffects(2 + 2) // each asked for the volume once, and the one in between for two things
+	s.wantEffects(2 + 2) // each run requested the volume once, and the run between them two resources
 }
 
 // Promise: Limits and shares: A clock set far ahead causes no deletion in a journal, so no submission runs twice.
@@ -87,11 +87,11 @@ func TestClockFarAheadDeletesNoRecord(t *testing.T) {
 		s.halt()
 		s.clock.set(200 * 24 * time.Hour)
 		s.start()
-		time.Sleep(2 * time.Minute) // it forgets a minute after it began
+		time.Sleep(2 * time.Minute) // the first cleanup is one minute after the start
 		s.clock.set(0)
 		time.Sleep(time.Second)
 		if again, err := s.Submit(t.Context(), signed); err != nil || again.State != writ.RunSucceeded {
-			t.Errorf("the same submission, when the clock is right again: %+v, %v", again, err)
+			t.Errorf("repeated submission with the correct clock: %+v, %v", again, err)
 		}
 		s.wantEffects(1)
 	})

@@ -20,7 +20,7 @@ func TestFractionsOfCPUsAreReserved(t *testing.T) {
 			err := s.journal.Read(t.Context(), func(tx *journal.Tx) error {
 				l, err := tx.Load(n.id)
 				if l.Reserved.CPU() != want.CPU() {
-					t.Errorf("%s CPUs are reserved, want %s", l.Reserved.CPU(), want.CPU())
+					t.Errorf("reserved %s CPUs, want %s", l.Reserved.CPU(), want.CPU())
 				}
 				return err
 			})
@@ -45,9 +45,9 @@ func TestFractionsOfCPUsAreReserved(t *testing.T) {
 		if want := "n1 has 0 CPUs free, 0.01 more needed"; run.Failure.Error.Message != want {
 			t.Errorf("failure = %+v, want %q", run.Failure.Error, want)
 		}
-		// Another node is no remedy for an existing resource.
+		// A different node does not help an existing resource.
 		if want := "the container a stays on its node: request less"; !strings.HasPrefix(run.Failure.Error.Hint, want) {
-			t.Errorf("hint = %q, want %q at its beginning", run.Failure.Error.Hint, want)
+			t.Errorf("hint = %q, want the prefix %q", run.Failure.Error.Hint, want)
 		}
 		run, _ = s.wantState(s.submit(create("a", "1.5")), writ.RunFailed)
 		if want := "n1 is too small: has 1 CPU in all, 1.5 needed"; run.Failure.Error.Message != want {

@@ -13,7 +13,7 @@ import (
 	"writ/supervisor/journal"
 )
 
-// scopes are what can be held, by the subjects of statements about them.
+// Subjects of statements about holds.
 const (
 	allWork    = "datacenter/" + string(theDatacenter)
 	shopsWork  = "project/" + string(theProject)
@@ -21,7 +21,7 @@ const (
 	volumeWork = "operation/volume.create"
 )
 
-// seeHolds fills in what a person sees who decides about a scope.
+// seeHolds fills in the state of a scope that its signer has seen.
 func (s *sim) seeHolds(tx *journal.Tx, statement *identity.Statement) error {
 	if kind := statement.Kind(); kind == "project" || kind == "deployment" {
 		statement.Seen = identity.Seen{Project: theProject, ProjectName: "shop"}
@@ -31,40 +31,41 @@ func (s *sim) seeHolds(tx *journal.Tx, statement *identity.Statement) error {
 	return err
 }
 
-// signed is a statement about a scope, which may be handed in later.
+// signed returns a statement about a scope, to be submitted later.
 func (s *sim) signed(subject, decision string) []byte {
 	s.t.Helper()
 	return s.sign(s.statement(subject, decision))
 }
 
-// wantHeld fails the test unless a run waits because of a hold, and no node has any of it.
+// wantHeld fails the test unless a run waits for a hold that names words, and no node has a job of it.
 func (s *sim) wantHeld(id writ.RunID, words ...string) {
 	s.t.Helper()
 	time.Sleep(5 * time.Second)
 	run, calls := s.look(id)
-	said := run.Why.String()
+	reasons := run.Why.String()
 	for _, c := range calls {
-		said += "; " + c.Why.String()
+		reasons += "; " + c.Why.String()
 		if c.Delivery > 0 {
-			s.t.Errorf("call %d was sent: it is %s on %s", c.Seq, c.State, c.NodeName)
+			s.t.Errorf("call %d was sent: %s on %s", c.Seq, c.State, c.NodeName)
 		}
 		if c.Node != "" || c.Claimed {
-			s.t.Errorf("call %d has room on %q, and a claim: %v", c.Seq, c.NodeName, c.Claimed)
+			s.t.Errorf("call %d has capacity on %q, claim: %v", c.Seq, c.NodeName, c.Claimed)
 		}
 	}
-	if run.State.Ended() || !testenv.Mentions(said, words...) {
-		s.t.Errorf("the run is %s (%s), want one that waits and names %q", run.State, said, words)
+	if run.State.Ended() || !testenv.Mentions(reasons, words...) {
+		s.t.Errorf("run is %s (%s), want it waiting with %q", run.State, reasons, words)
 	}
 	s.wantAwake()
 }
 
-// From the answer to a hold on no job is sent of what it is about, and the datacenter takes submissions. The release lets all of them go on.
+// As soon as a hold is answered, no job of the held work is sent. The datacenter still accepts submissions. A release
+// resumes all held runs.
 //
 // Promise: Recovery: Held work does not start: from the answer to a hold on, no job of the held work is sent, while
 // running work, results and submissions continue.
 // How: One function creates jobs and checks holds first; waiting calls keep no claim and reserve no capacity; a
 // release wakes all runs.
-// Also: TestAHoldStopsItsPartOfTheWork, TestAHoldStopsFurtherAttempts, TestHeldDeploymentKeepsItsResources,
+// Also: TestHoldStopsOnlyItsScope, TestHoldStopsFurtherAttempts, TestHeldDeploymentKeepsItsResources,
 // TestCallsWaitForRelatedHeldCalls, TestSimulation.
 func TestHoldPreventsEveryStart(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
@@ -78,16 +79,16 @@ func TestHoldPreventsEveryStart(t *testing.T) {
 		time.Sleep(time.Minute)
 		run, calls := s.look(begun)
 		if calls[0].State != writ.CallSucceeded || calls[1].State != writ.CallPlanned || !testenv.Mentions(calls[1].Why.String(), "the disks fail") {
-			t.Errorf("of a run that had begun, call 1 is %s, and call 2 %s (%s)", calls[0].State, calls[1].State, calls[1].Why.String())
+			t.Errorf("started run: call 1 is %s, call 2 is %s (%s)", calls[0].State, calls[1].State, calls[1].Why.String())
 		}
 		if calls[1].Claimed || calls[1].Node != "" || calls[1].Need != (writ.Capacity{}) {
-			t.Errorf("call 2 keeps what it had: %+v on %s", calls[1].Need, calls[1].NodeName)
+			t.Errorf("call 2 still reserves %+v on %s", calls[1].Need, calls[1].NodeName)
 		}
 		if run.State != writ.RunRunning || len(n.given()) != 1 {
-			t.Errorf("the run is %s, and its node got %d jobs", run.State, len(n.given()))
+			t.Errorf("run is %s, node received %d jobs", run.State, len(n.given()))
 		}
 		if run, _ := s.look(accepted); run.State != writ.RunAccepted || !run.Started.IsZero() {
-			t.Errorf("the other run is %s", run.State)
+			t.Errorf("the other run is %s, want accepted", run.State)
 		}
 		s.decideFor(allWork, identity.DecisionRelease, "")
 		s.wantState(begun, writ.RunSucceeded)
@@ -96,12 +97,13 @@ func TestHoldPreventsEveryStart(t *testing.T) {
 	})
 }
 
-// The next supervisor holds what the one before held; what had been sent and got lost is not begun either, and does not run out of time.
+// The next supervisor keeps the holds of the previous one. A sent job that was lost is not started either, and its call
+// does not time out.
 //
 // Promise: Recovery: A hold survives its supervisor, and a held run expires at its deadline.
 // How: The journal stores all decisions in one authenticated row.
-// Also: TestARunOnHoldEndsAsAnyOther, TestHoldsAreKept.
-func TestAHoldOutlivesItsSupervisor(t *testing.T) {
+// Also: TestHeldRunCanEnd, TestHoldsAreKept.
+func TestHoldOutlivesItsSupervisor(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n := s.join("n1", slowly(30*time.Second), func(n *testNode) { n.slots = 1 })
 		time.Sleep(2 * time.Second)
@@ -117,10 +119,10 @@ func TestAHoldOutlivesItsSupervisor(t *testing.T) {
 		time.Sleep(50 * time.Minute)
 		run, calls := s.look(lost)
 		if c := calls[0]; c.State != writ.CallQueued || !c.KeptBack || !testenv.Mentions(c.Why.String(), "writ release --dc ams1 --project shop") || run.State != writ.RunRunning {
-			t.Errorf("the call is %s (%s), the run %s", c.State, c.Why.String(), run.State)
+			t.Errorf("call is %s (%s), run is %s", c.State, c.Why.String(), run.State)
 		}
 		if got := len(n.given()); got != 1 {
-			t.Errorf("the node got %d jobs", got)
+			t.Errorf("the node received %d jobs, want 1", got)
 		}
 		s.wantAwake()
 		s.decideFor(shopsWork, identity.DecisionRelease, "")
@@ -129,8 +131,8 @@ func TestAHoldOutlivesItsSupervisor(t *testing.T) {
 	})
 }
 
-// A run on hold can be cancelled, and a hold gives it no more time than its signer did.
-func TestARunOnHoldEndsAsAnyOther(t *testing.T) {
+// A held run can be cancelled, and a hold does not extend the deadline of its run.
+func TestHeldRunCanEnd(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		s.join("n1")
 		time.Sleep(2 * time.Second)
@@ -141,7 +143,7 @@ func TestARunOnHoldEndsAsAnyOther(t *testing.T) {
 		s.wantState(cancelled, writ.RunCancelled)
 		run, _ := s.wantState(expires, writ.RunExpired)
 		if !testenv.Mentions(run.Failure.Hint, "alice", "datacenter") {
-			t.Errorf("it expired with %+v", run.Failure)
+			t.Errorf("failure = %+v, want a hint about the hold", run.Failure)
 		}
 		s.wantEffects(0)
 		s.wantAwake()
@@ -156,8 +158,8 @@ volume.create("too", {size_gib: 1})
 image.fetch("free", {url: "https://images.example/i.tar", sha256: "0000000000000000000000000000000000000000000000000000000000000000", format: "oci"})
 `
 
-// A hold stops its part of the work and nothing else, also where parts of a run are held.
-func TestAHoldStopsItsPartOfTheWork(t *testing.T) {
+// A hold stops exactly the held work, also if only some calls of a run are held.
+func TestHoldStopsOnlyItsScope(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		s.join("n1")
 		time.Sleep(2 * time.Second)
@@ -184,29 +186,29 @@ func TestAHoldStopsItsPartOfTheWork(t *testing.T) {
 		_, calls := s.look(held)
 		for _, c := range calls[:2] {
 			if c.Delivery > 0 || !testenv.Mentions(c.Why.String(), "writ release --dc ams1 --operation volume.create", "alice") {
-				t.Errorf("call %d is %s (%s)", c.Seq, c.State, c.Why.String())
+				t.Errorf("call %d is %s (%s), want it held", c.Seq, c.State, c.Why.String())
 			}
 		}
 		s.wantAwake()
-		s.decideFor("operation/volume", identity.DecisionHold, "") // which has all of it
-		s.decideFor(volumeWork, identity.DecisionRelease, "")      // out of both
+		s.decideFor("operation/volume", identity.DecisionHold, "") // includes volume.create
+		s.decideFor(volumeWork, identity.DecisionRelease, "")      // releases it from both holds
 		s.wantState(held, writ.RunSucceeded)
 		s.wantHeld(s.submit("volume := import(\"volume\")\nvolume.resize(\"held\", {size_gib: 2})\n"), "writ release --dc ams1 --operation volume")
 	})
 }
 
-// A part that is released goes on while the rest stays on hold, until somebody holds the whole again.
+// A released part continues while the rest stays on hold, until a new hold covers everything.
 //
 // Promise: Recovery: A datacenter on hold can be released in parts.
 // How: A release excludes a part from the earlier, wider holds.
-func TestADatacenterIsLetGoPieceByPiece(t *testing.T) {
+func TestHeldDatacenterIsReleasedInParts(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		s.join("n1")
 		time.Sleep(2 * time.Second)
 		s.decideFor(allWork, identity.DecisionHold, "")
 		s.decideFor("operation/image", identity.DecisionRelease, "")
 		some := s.submit(twoKinds)
-		s.wantHeld(some, "writ release --dc ams1") // the run as a whole has not begun
+		s.wantHeld(some, "writ release --dc ams1") // the run itself has not started
 		answer, err := s.Decide(t.Context(), s.signed(shopsWork, identity.DecisionRelease))
 		if err != nil || !testenv.Mentions(answer.Done, "project shop", "alice", "datacenter") {
 			t.Errorf("%q, %v", answer.Done, err)
@@ -214,7 +216,7 @@ func TestADatacenterIsLetGoPieceByPiece(t *testing.T) {
 		s.wantState(some, writ.RunSucceeded)
 		s.decideFor(shopsWork, identity.DecisionHold, "")
 		if answer, err := s.Decide(t.Context(), s.signed(shopsWork, identity.DecisionRelease)); err != nil || !testenv.Mentions(answer.Done, "alice", "project shop") {
-			t.Errorf("a hold of its own: %q, %v", answer.Done, err)
+			t.Errorf("release of the hold of the project: %q, %v", answer.Done, err)
 		}
 		s.decideFor(allWork, identity.DecisionHold, "once more")
 		s.wantHeld(s.submit(oneVolume), "once more")
@@ -222,12 +224,12 @@ func TestADatacenterIsLetGoPieceByPiece(t *testing.T) {
 		s.start()
 		s.decideFor(allWork, identity.DecisionRelease, "")
 		if _, err := s.Decide(t.Context(), s.signed(shopsWork, identity.DecisionRelease)); writ.CodeOf(err) != writ.CodeConflict {
-			t.Errorf("what is not on hold is released: %v", err)
+			t.Errorf("release without a hold: %v, want CONFLICT", err)
 		}
 	})
 }
 
-// Who keeps decisions back, or hands them in again or in another order, changes nothing.
+// An attacker who delays, repeats or reorders decisions changes nothing.
 //
 // Promise: Signatures and rosters: A delayed or reordered hold or release has no effect.
 // How: It names the newest decision about the same or the enclosing work, as its signer saw it.
@@ -243,16 +245,16 @@ func TestDelayedHoldOrReleaseIsRejected(t *testing.T) {
 		for _, subject := range []string{allWork, shopsWork, websWork, volumeWork} {
 			early := s.signed(subject, identity.DecisionHold)
 			s.decideFor(subject, identity.DecisionHold, "")
-			refused("a hold of "+subject+" beside another one", early)
+			refused("a hold of "+subject+" next to another one", early)
 			kept, again := s.signed(subject, identity.DecisionRelease), s.signed(subject, identity.DecisionRelease)
 			s.decideFor(subject, identity.DecisionHold, "for another reason")
-			refused("a release of "+subject+" by somebody who did not see the newest hold", kept)
+			refused("a release of "+subject+" by a signer who has not seen the newest hold", kept)
 			late := s.signed(subject, identity.DecisionHold)
 			s.decideFor(subject, identity.DecisionRelease, "")
 			refused("a hold of "+subject+" from before its release", late)
-			refused("a release of "+subject+" once more", again)
+			refused("a release of "+subject+" again", again)
 		}
-		// A release of a part, signed under one hold of the whole, takes nothing out of the next one.
+		// A release of a part, signed under one hold of the datacenter, does not affect a later hold.
 		s.decideFor(allWork, identity.DecisionHold, "")
 		parts := make(map[string][]byte)
 		for _, subject := range []string{shopsWork, websWork, volumeWork} {
@@ -263,7 +265,7 @@ func TestDelayedHoldOrReleaseIsRejected(t *testing.T) {
 		for subject, kept := range parts {
 			refused("a release of "+subject+" from the last incident", kept)
 		}
-		// What is decided about a part keeps nobody from deciding about the whole.
+		// A decision about a part does not invalidate a decision about the whole.
 		whole := s.signed(allWork, identity.DecisionRelease)
 		s.decideFor(websWork, identity.DecisionHold, "")
 		if _, err := s.Decide(t.Context(), whole); err != nil {
@@ -272,13 +274,14 @@ func TestDelayedHoldOrReleaseIsRejected(t *testing.T) {
 		signed := s.signed(shopsWork, identity.DecisionHold)
 		for range 2 {
 			if _, err := s.Decide(t.Context(), signed); err != nil {
-				t.Errorf("the same statement again: %v", err)
+				t.Errorf("repeated statement: %v", err)
 			}
 		}
 	})
 }
 
-// A script of another deployment, or of none, does not get past a hold by taking over what the deployment has.
+// A script of another deployment, or without one, cannot bypass a hold by adopting the resources of the held
+// deployment.
 func TestHeldDeploymentKeepsItsResources(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		s.join("n1")
@@ -298,7 +301,7 @@ func TestHeldDeploymentKeepsItsResources(t *testing.T) {
 	})
 }
 
-// The people of a project hold and release their own work, and not what an operator of the datacenter holds.
+// Members of a project hold and release their own work, but cannot release the holds of an operator of the datacenter.
 //
 // Promise: Signatures and rosters: Members of a project can neither release the hold of a datacenter operator nor
 // prevent operators from holding.
@@ -306,7 +309,7 @@ func TestHeldDeploymentKeepsItsResources(t *testing.T) {
 // revision of the whole.
 func TestProjectCannotReleaseOperatorHold(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		s := found(t)
+		s := newCluster(t)
 		dora := sshsig.NewSigner(newKey(t))
 		r := *s.roster
 		r.Version++
@@ -345,7 +348,7 @@ func TestProjectCannotReleaseOperatorHold(t *testing.T) {
 		want("", "dora", websWork, identity.DecisionRelease)
 		want("", "alice", shopsWork, identity.DecisionHold)
 		want(writ.CodeRoleMissing, "dora", shopsWork, identity.DecisionRelease)
-		want("", "dora", shopsWork, identity.DecisionHold) // which makes it no weaker
+		want("", "dora", shopsWork, identity.DecisionHold) // leaves the operator's hold in force
 		want(writ.CodeRoleMissing, "dora", shopsWork, identity.DecisionRelease)
 		want(writ.CodeRoleMissing, "dora", websWork, identity.DecisionRelease)
 		want("", "alice", shopsWork, identity.DecisionRelease)
@@ -355,7 +358,7 @@ func TestProjectCannotReleaseOperatorHold(t *testing.T) {
 		want(writ.CodeRoleMissing, "dora", shopsWork, identity.DecisionRelease)
 		want("", "alice", "operation/volume", identity.DecisionRelease)
 		want(writ.CodeNotFound, "alice", "operation/volume.explode", identity.DecisionHold)
-		for i := range 40 { // a project cannot have so many decisions kept that there is no room for those of operators
+		for i := range 40 { // decisions of one project leave space for those of operators
 			_ = by(dora, "dora", "deployment/d"+string(rune('a'+i%26))+string(rune('a'+i/26)), identity.DecisionHold)
 		}
 		want(writ.CodeConflict, "dora", "deployment/one-more", identity.DecisionHold)
@@ -364,13 +367,14 @@ func TestProjectCannotReleaseOperatorHold(t *testing.T) {
 	})
 }
 
-// A supervisor that is started held sends nothing of what is open, whatever the journal says of it, until people release it piece by piece.
+// A supervisor started with --held sends no job of open runs, whatever the journal records, until people release the
+// work in parts.
 //
 // Promise: Recovery: A supervisor started with `--held`, or with a journal that lost a hold, sends no job of open
 // runs.
 // How: A mark beside the supervisor's key has the number of the newest decision.
 // Also: TestJournalWithLostHoldStartsHeld.
-func TestASupervisorStartsHeld(t *testing.T) {
+func TestSupervisorStartsHeld(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n := s.join("n1", slowly(time.Hour), func(n *testNode) { n.slots = 1 })
 		time.Sleep(2 * time.Second)
@@ -387,26 +391,27 @@ func TestASupervisorStartsHeld(t *testing.T) {
 		s.wantHeld(accepted, "writ release --dc ams1", "supervisor")
 		time.Sleep(20 * time.Minute)
 		if _, calls := s.look(queued); len(n.given()) != 1 || !calls[0].KeptBack {
-			t.Errorf("the node got %d jobs; %+v", len(n.given()), calls[0])
+			t.Errorf("the node received %d jobs; call %+v", len(n.given()), calls[0])
 		}
 		n.act = succeed
 		s.decideFor(shopsWork, identity.DecisionRelease, "")
 		s.wantState(accepted, writ.RunSucceeded)
 		s.halt()
-		s.start() // which is not started held
+		s.start() // without --held
 		s.wantState(queued, writ.RunSucceeded)
 	})
 }
 
-// A database that forgets a hold, and one that comes from a backup, let nothing start: the mark beside the key knows better.
+// If the database lost a hold, or was restored from a backup, no work starts: the mark beside the key has a higher
+// number.
 func TestJournalWithLostHoldStartsHeld(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		s := found(t)
+		s := newCluster(t)
 		s.marks = new(memoryMarks)
 		s.start()
 		s.join("n1")
 		s.decideFor(shopsWork, identity.DecisionHold, "")
-		time.Sleep(time.Minute) // the mark follows
+		time.Sleep(time.Minute) // until the mark is written
 		s.halt()
 		s.execOn("DELETE FROM holds")
 		s.start()
@@ -415,18 +420,19 @@ func TestJournalWithLostHoldStartsHeld(t *testing.T) {
 		late, later := s.signed(allWork, identity.DecisionRelease), s.signed(allWork, identity.DecisionHold)
 		s.execOn("UPDATE holds SET body = x'00'")
 		if _, err := s.Decide(t.Context(), late); writ.CodeOf(err) != writ.CodeRecordForged {
-			t.Errorf("a decision on a record that somebody else wrote: %v", err)
+			t.Errorf("decision on a forged record: %v, want RECORD_FORGED", err)
 		}
 		s.execOn("DELETE FROM holds")
 		if _, err := s.Decide(t.Context(), later); writ.CodeOf(err) != writ.CodeRecordForged {
-			t.Errorf("a decision on a record that was taken away: %v", err)
+			t.Errorf("decision on a deleted record: %v, want RECORD_FORGED", err)
 		}
-		s.wantHeld(held, "writ release --dc ams1", "supervisor") // which this process knows
+		s.wantHeld(held, "writ release --dc ams1", "supervisor") // this process still has it in memory
 		s.logs.Reset()
 	})
 }
 
-// What is placed with a call on hold waits for it, and says so: half of what a script wants is no good.
+// Calls that are placed together with a held call wait for it, and name it. Otherwise a script would get half of its
+// resources.
 func TestCallsWaitForRelatedHeldCalls(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		s.join("n1")
@@ -437,7 +443,7 @@ func TestCallsWaitForRelatedHeldCalls(t *testing.T) {
 		s.decideFor(shopsWork, identity.DecisionHold, "")
 		preview := s.preview(s.payload(strings.ReplaceAll(webScript, "web-0", "web-1")))
 		if c := preview.Calls[1]; !testenv.Mentions(preview.Reason, "writ release --dc ams1 --project shop") || !c.Waits || !testenv.Mentions(c.Reason, "writ release --dc ams1 --operation machine.create") {
-			t.Errorf("the preview says %q, and of call 2 %q", preview.Reason, c.Reason)
+			t.Errorf("reason of the preview = %q, of call 2 = %q", preview.Reason, c.Reason)
 		}
 		s.decideFor(shopsWork, identity.DecisionRelease, "")
 		s.decideFor("operation/machine", identity.DecisionHold, "")
@@ -446,15 +452,15 @@ func TestCallsWaitForRelatedHeldCalls(t *testing.T) {
 	})
 }
 
-// A further attempt is a new job: it waits for the release, also behind a call that has its node and its resource.
-func TestAHoldStopsFurtherAttempts(t *testing.T) {
+// A further attempt is a new job, so it waits for the release, even if the call has its node and its resource.
+func TestHoldStopsFurtherAttempts(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n := s.join("n1", func(n *testNode) {
 			n.act = func(ctx context.Context, job writ.Job) writ.Result {
 				if job.Attempt > 1 {
 					return succeed(ctx, job)
 				}
-				return writ.Result{Error: writ.Errorf(writ.CodeInjected, "told to fail")}
+				return writ.Result{Error: writ.Errorf(writ.CodeInjected, "injected failure")}
 			}
 		})
 		time.Sleep(2 * time.Second)
@@ -469,7 +475,7 @@ func TestAHoldStopsFurtherAttempts(t *testing.T) {
 		time.Sleep(5 * time.Minute)
 		_, calls := s.look(id)
 		if c := calls[0]; c.Attempt != 2 || c.Delivery > 0 || !testenv.Mentions(c.Why.String(), "writ release --dc ams1 --project shop") || len(n.given()) != 1 {
-			t.Errorf("it is in attempt %d, was sent %d times (%s); the node got %d jobs", c.Attempt, c.Delivery, c.Why.String(), len(n.given()))
+			t.Errorf("attempt %d, delivery %d (%s); the node received %d jobs", c.Attempt, c.Delivery, c.Why.String(), len(n.given()))
 		}
 		s.wantAwake()
 		s.decideFor(shopsWork, identity.DecisionRelease, "")

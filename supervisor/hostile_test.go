@@ -19,28 +19,28 @@ import (
 	"writ/supervisor/journal"
 )
 
-// said is what was logged.
-type said struct {
+// logCapture collects the log.
+type logCapture struct {
 	mu   sync.Mutex
 	text bytes.Buffer
 }
 
-// also returns a writer that keeps what it passes on; w itself if nothing is kept.
-func (s *said) also(w io.Writer) io.Writer {
+// also returns a writer that writes to w and to s, or just w if s is nil.
+func (s *logCapture) also(w io.Writer) io.Writer {
 	if s == nil {
 		return w
 	}
 	return io.MultiWriter(w, s)
 }
 
-func (s *said) Write(text []byte) (int, error) {
+func (s *logCapture) Write(text []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.text.Write(text)
 }
 
-// times counts the lines with one of these words.
-func (s *said) times(words ...string) (n int) {
+// times counts the lines that contain one of the words.
+func (s *logCapture) times(words ...string) (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for line := range strings.Lines(s.text.String()) {
@@ -51,25 +51,26 @@ func (s *said) times(words ...string) (n int) {
 	return n
 }
 
-// onBoth runs a test in virtual time with a journal in a file, and with one on PostgreSQL. In both the test writes what it likes.
+// onBoth runs a test in virtual time with a journal in a file, and with a journal on PostgreSQL. The test may write to
+// either database.
 func onBoth(t *testing.T, test func(t *testing.T, s *sim)) {
 	t.Helper()
 	in := func(place func(s *sim) string) func(t *testing.T) {
 		return func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := found(t)
-				s.place, s.said = place(s), new(said)
+				s := newCluster(t)
+				s.place, s.captured = place(s), new(logCapture)
 				s.start()
 				test(t, s)
 			})
 		}
 	}
 	t.Run("file", in(func(s *sim) string { return s.place }))
-	address := server.Store(t) // outside of the bubble: time goes on there
+	address := server.Store(t) // started outside of the bubble, in real time
 	t.Run("PostgreSQL", in(func(*sim) string { return address }))
 }
 
-// tamper changes the database as somebody who has it can.
+// tamper changes the database as an attacker with write access can.
 func (s *sim) tamper(query string, args ...any) {
 	s.t.Helper()
 	err := s.journal.Write(s.t.Context(), func(tx *journal.Tx) error {
@@ -81,7 +82,7 @@ func (s *sim) tamper(query string, args ...any) {
 	}
 }
 
-// again starts the supervisor on a journal that was changed while it did not run, with nothing in memory.
+// again changes the journal, and starts a new supervisor on it without any state in memory.
 func (s *sim) again(change func()) {
 	s.t.Helper()
 	change()
@@ -89,30 +90,30 @@ func (s *sim) again(change func()) {
 	s.start()
 }
 
-// wantForged fails the test unless the run has failed as one whose record was changed, was logged once, and had no more sent than before.
+// wantForged fails the test unless the run has failed with RECORD_FORGED, was logged once, and sent no further jobs.
 func (s *sim) wantForged(id writ.RunID) {
 	s.t.Helper()
 	run, _ := s.wantState(id, writ.RunFailed)
 	if run.Failure.Code != writ.CodeRecordForged || run.Failure.Hint == "" {
-		s.t.Errorf("the run failed with %+v", run.Failure)
+		s.t.Errorf("failure = %+v", run.Failure)
 	}
 	if summaries, _, err := envelope.Open[writ.Summary](envelope.Summary, run.Summary, envelope.Only(s.key.Public().(ed25519.PublicKey))); err != nil || len(summaries) != 1 || summaries[0].State != writ.RunFailed || summaries[0].Output != nil {
-		s.t.Errorf("what is signed: %+v, %v", summaries, err)
+		s.t.Errorf("signed summaries = %+v, %v", summaries, err)
 	}
-	if code, said := s.said.times("RECORD_FORGED"), s.said.times("no longer has its accepted"); code != 1 || said != 1 {
-		s.t.Errorf("it is logged %d times, and with its code %d times", said, code)
+	if code, lines := s.captured.times("RECORD_FORGED"), s.captured.times("no longer has its accepted"); code != 1 || lines != 1 {
+		s.t.Errorf("logged %d times, with its code %d times; want 1 and 1", lines, code)
 	}
 	s.wantSentAtMost(1)
 }
 
-// wantSentAtMost fails the test if a node got a job of a later call.
+// wantSentAtMost fails the test if a node received a job of a call after seq.
 func (s *sim) wantSentAtMost(seq int) {
 	s.t.Helper()
 	for _, n := range s.nodes {
 		n.mu.Lock()
 		for _, job := range n.jobs {
 			if job.Seq > seq {
-				s.t.Errorf("%s got the job of call %d", n.name, job.Seq)
+				s.t.Errorf("%s received the job of call %d", n.name, job.Seq)
 			}
 		}
 		n.mu.Unlock()
@@ -168,7 +169,7 @@ func TestSwappedScriptIsNotUsed(t *testing.T) {
 					s.tamper(`UPDATE payloads SET signed = $2 WHERE digest = $1`, run.Payload.String(), swap(s, p, signed))
 				})
 				if text, err := s.Payload(t.Context(), run.Payload); writ.CodeOf(err) != writ.CodeRecordForged {
-					t.Errorf("a node gets %q, %v", text, err)
+					t.Errorf("payload for a node = %q, %v; want RECORD_FORGED", text, err)
 				}
 				s.wantForged(run.ID)
 			})
@@ -196,16 +197,17 @@ func TestForgedRunsLogFewLines(t *testing.T) {
 		s.again(func() { s.execOn(`UPDATE payloads SET signed = x'00'`) })
 		for _, id := range ids {
 			if run, _ := s.wantState(id, writ.RunFailed); run.Failure.Code != writ.CodeRecordForged {
-				t.Errorf("a run failed with %+v", run.Failure)
+				t.Errorf("failure = %+v", run.Failure)
 			}
 		}
 		if n := s.logs.Lines("RECORD_FORGED"); n == 0 || n > 5 {
-			t.Errorf("%d runs made %d lines", runs, n)
+			t.Errorf("%d runs produced %d lines, want 1 to 5", runs, n)
 		}
 	})
 }
 
-// Who can write to the database may keep a run from being looked for; it is looked at all the same before anything follows from it.
+// An attacker with write access to the database can hide a run from the search for affected runs. The supervisor still
+// checks its signer before it acts for the run.
 func TestRevocationReachesHiddenRun(t *testing.T) {
 	onBoth(t, func(t *testing.T, s *sim) {
 		s.join("n1", slowly(30*time.Second))
@@ -231,7 +233,8 @@ func TestDatabaseCannotExpireRun(t *testing.T) {
 	})
 }
 
-// A submission costs one SHA-256 to give to a node again; the first time, and by another roster, it is verified.
+// BenchmarkGivePayload measures sending a submission to a node again, which costs one SHA-256. It is verified the first
+// time, and again under each new roster.
 func BenchmarkGivePayload(b *testing.B) {
 	for _, kib := range []int{1, 60} {
 		b.Run(fmt.Sprint(kib, "KiB"), func(b *testing.B) {

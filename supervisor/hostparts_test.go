@@ -7,8 +7,8 @@ import (
 	"writ"
 )
 
-// Promise: Plans, scripts and manuals: A container with `init` goes to a node with an init program. If no node has one, the plan
-// and the run refuse it.
+// Promise: Plans, scripts and manuals: A container with `init` goes to a node with an init program. If no node has one,
+// the plan and the run refuse it.
 // How: Nodes report whether they have one; each node checks again.
 // Also: TestNodeWithoutInitProgramRefuses.
 func TestInitChoosesTheNode(t *testing.T) {
@@ -48,14 +48,14 @@ func TestInitChoosesTheNode(t *testing.T) {
 				}
 			}
 			if found == nil || !strings.Contains(found.Message, says) || found.Hint == "" {
-				t.Errorf("it is planned as %v: %v", foreseen(preview), found)
+				t.Errorf("planned as %v: %v", previewLines(preview), found)
 			}
 			run, _ := s.wantState(s.submit(text), writ.RunFailed)
 			if e := run.Failure.Error; e.Code != writ.CodeNoCapacity || !strings.Contains(e.Message, says) || e.Hint == "" {
-				t.Errorf("it ends with %+v", run.Failure)
+				t.Errorf("failure = %+v", run.Failure)
 			}
 		}
-		refused(script("plain", ", init: true"), "n1 has no init program for containers") // it stays on its node
+		refused(script("plain", ", init: true"), "n1 has no init program for containers") // it stays on n1
 		with.halt()
 		with.about = func(d *writ.NodeDriver) { d.Simulated = false }
 		with.start()

@@ -17,7 +17,7 @@ import (
 	"writ/supervisor/link"
 )
 
-// blockWrites keeps the journal's writer busy until the test lets it go.
+// blockWrites blocks the journal's writer until release is called.
 func (s *sim) blockWrites() (release func()) {
 	gate := make(chan struct{})
 	done := make(chan error)
@@ -50,7 +50,7 @@ func TestLateCancelIsReported(t *testing.T) {
 		id := s.submit(oneVolume)
 		s.awaitCall(id, 1, writ.CallRunning)
 		release := s.blockWrites()
-		time.Sleep(5 * time.Second) // the result is there and waits to be written
+		time.Sleep(5 * time.Second) // the result has arrived and waits for the writer
 		answered := make(chan error)
 		go func() {
 			_, err := s.cancel(id)
@@ -59,13 +59,13 @@ func TestLateCancelIsReported(t *testing.T) {
 		synctest.Wait()
 		release()
 		if err := <-answered; writ.CodeOf(err) != writ.CodeConflict {
-			t.Errorf("cancel = %v", err)
+			t.Errorf("cancel = %v, want CONFLICT", err)
 		}
 		s.wantState(id, writ.RunSucceeded)
 	})
 }
 
-func TestAFailingRunCanBeCutShort(t *testing.T) {
+func TestFailingRunCanBeCancelled(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		s.join("n1", slowly(9*time.Minute))
 		time.Sleep(2 * time.Second)
@@ -83,12 +83,12 @@ run.fail("enough")
 		}
 		s.wantState(id, writ.RunFailed)
 		if took := time.Since(began); took > 35*time.Second {
-			t.Errorf("it took %s", took)
+			t.Errorf("the run ended after %s, want at most 35 s", took)
 		}
 	})
 }
 
-func TestTheSameStatementTwiceAtOnceHasOneAnswer(t *testing.T) {
+func TestConcurrentStatementHasOneAnswer(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n := s.join("n1")
 		signed := s.sign(s.statement("node/"+string(n.id), "cordon"))
@@ -123,7 +123,7 @@ func TestLostStopOrderIsRepeated(t *testing.T) {
 		select {
 		case <-n.stopped:
 		case <-time.After(20 * time.Second):
-			t.Error("the node was not told to stop")
+			t.Error("the node received no cancel")
 		}
 		s.wantState(id, writ.RunCancelled)
 	})
@@ -140,12 +140,12 @@ func TestReturningNodeLearnsAbandonedJobs(t *testing.T) {
 		select {
 		case <-n.stopped:
 		case <-time.After(20 * time.Second):
-			t.Error("the node was not told to stop")
+			t.Error("the node received no cancel")
 		}
 	})
 }
 
-func TestACallMayWaitForALostNode(t *testing.T) {
+func TestCallMayWaitForLostNode(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n := s.join("n1", slowly(10*time.Minute))
 		id := s.submit(`
@@ -153,13 +153,13 @@ volume := import("volume")
 volume.create("v", {size_gib: 1}, {on_loss: "wait", timeout: "1m"})
 `)
 		s.awaitCall(id, 1, writ.CallRunning)
-		n.setSilent(true) // past the call's end-by
+		n.setSilent(true) // past the end-by time of the call
 		s.wantState(id, writ.RunSucceeded)
 		s.wantEffects(1)
 	})
 }
 
-// A look for lost jobs and the first beat that names one of them may come to the run at once.
+// A scan for lost jobs and the first beat that names the job may reach the run at the same time.
 func TestRunningCallIsNotSentAgain(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n := s.join("n1", slowly(10*time.Minute))
@@ -169,7 +169,7 @@ func TestRunningCallIsNotSentAgain(t *testing.T) {
 		s.SendAgain(calls[0])
 		time.Sleep(5 * time.Second)
 		if _, calls = s.look(id); calls[0].State != writ.CallRunning || len(n.given()) != 1 {
-			t.Errorf("the call is %s, and its node got the jobs %v", calls[0].State, n.given())
+			t.Errorf("call is %s, node received %v", calls[0].State, n.given())
 		}
 	})
 }
@@ -184,19 +184,20 @@ func TestCallRunsWithoutItsStartMessage(t *testing.T) {
 		s.Miss(calls[0])
 		time.Sleep(4 * time.Second)
 		if _, calls = s.look(id); calls[0].State != writ.CallRunning {
-			t.Errorf("four seconds after its node began with it the call is %s", calls[0].State)
+			t.Errorf("call is %s four seconds after its start on the node", calls[0].State)
 		}
 	})
 }
 
-// A node that was lost has to end its call in time once it is back, and nobody says that the call waits for it any more.
+// A lost node that returns has to end its call in time, and the reason no longer reports that the call waits for the
+// node.
 func TestReturningNodeEndsWaitOfCall(t *testing.T) {
 	for _, loss := range []string{"wait", "replace"} {
-		t.Run(loss, func(t *testing.T) { testNodeIsBack(t, loss) })
+		t.Run(loss, func(t *testing.T) { testReturningNode(t, loss) })
 	}
 }
 
-func testNodeIsBack(t *testing.T, loss string) {
+func testReturningNode(t *testing.T, loss string) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n := s.join("n1", slowly(10*time.Hour))
 		id := s.submit(fmt.Sprintf(`
@@ -208,33 +209,33 @@ volume.create("v", {size_gib: 1}, {on_loss: %q, timeout: "10m"})
 		n.setSilent(true)
 		time.Sleep(20 * time.Minute)
 		if !testenv.Mentions(reason(), "n1", "lost") {
-			t.Errorf("of a call on a lost node it says %q", reason())
+			t.Errorf("reason with the node lost = %q", reason())
 		}
 		n.setSilent(false)
 		time.Sleep(5 * time.Second)
 		if reason() != "" {
-			t.Errorf("of a call whose node is back it says %q", reason())
+			t.Errorf("reason with the node back = %q, want none", reason())
 		}
 		run, calls := s.wantState(id, writ.RunFailed)
 		if run.Failure.Code != writ.CodeDeadlineExceeded || calls[0].Ended.Sub(calls[0].Started) < 25*time.Minute {
-			t.Errorf("the call ends after %s with %+v", calls[0].Ended.Sub(calls[0].Started), run.Failure)
+			t.Errorf("the call ended after %s with %+v", calls[0].Ended.Sub(calls[0].Started), run.Failure)
 		}
 	})
 }
 
-// What a node says of its progress does not give it more time.
+// The progress text of a node does not extend the time of its call.
 func TestNodeCannotSetWaitReasonOfCall(t *testing.T) {
-	for _, says := range []string{
+	for _, text := range []string{
 		"its node n1 is lost; the call waits for it (on_loss)",
 		"its node n1 is lost; another one does it once a person has signed that it never comes back (writ node lost n1)",
 	} {
-		t.Run(says, func(t *testing.T) { testNodeSays(t, says) })
+		t.Run(text, func(t *testing.T) { testProgressText(t, text) })
 	}
 }
 
-func testNodeSays(t *testing.T, says string) {
+func testProgressText(t *testing.T, text string) {
 	inSim(t, func(t *testing.T, s *sim) {
-		s.join("n1", slowly(10*time.Hour), func(n *testNode) { n.says = says })
+		s.join("n1", slowly(10*time.Hour), func(n *testNode) { n.progress = text })
 		id := s.submit(`
 volume := import("volume")
 volume.create("v", {size_gib: 1}, {timeout: "1m"})
@@ -245,7 +246,7 @@ volume.create("v", {size_gib: 1}, {timeout: "1m"})
 	})
 }
 
-func TestANodeIsDrainedWhenItsLastCallEnds(t *testing.T) {
+func TestNodeIsDrainedAfterItsLastCall(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n := s.join("n1", slowly(20*time.Second))
 		id := s.submit(oneVolume)
@@ -254,30 +255,31 @@ func TestANodeIsDrainedWhenItsLastCallEnds(t *testing.T) {
 		scheduling := func() writ.Scheduling { return s.standingOf(n).Scheduling }
 		time.Sleep(5 * time.Second)
 		if got := scheduling(); got != writ.SchedulingDraining {
-			t.Errorf("while it works the node is %s", got)
+			t.Errorf("while it runs a call the node is %s", got)
 		}
 		back := s.statement("node/"+string(n.id), "uncordon")
 		s.see(back)
 		s.wantState(id, writ.RunSucceeded)
 		time.Sleep(3 * time.Second)
 		if got := scheduling(); got != writ.SchedulingDrained {
-			t.Errorf("after that the node is %s", got)
+			t.Errorf("after its last call the node is %s", got)
 		}
 		if _, err := s.Decide(t.Context(), s.sign(back)); err != nil {
-			t.Errorf("what somebody signed while the node was being drained: %v", err)
+			t.Errorf("statement signed while the node was draining: %v", err)
 		}
 		s.decide(n.id, "drain")
 		time.Sleep(3 * time.Second)
 		s.decide(n.id, "drain")
 		if got := scheduling(); got != writ.SchedulingDrained {
-			t.Errorf("drained once more, it is %s", got)
+			t.Errorf("after a second drain the node is %s", got)
 		}
 		s.decide(n.id, "uncordon")
 		s.wantState(s.submit(oneVolume), writ.RunSucceeded)
 	})
 }
 
-// Of two decisions by people who saw the same revision of a node one counts, and the other is refused until they have looked again.
+// If two people decide about the same revision of a node, one decision is accepted. The other is refused until its
+// signer has seen the new revision.
 func TestDecisionsAboutANodeDoNotUndoEachOther(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n := &testNode{sim: s, name: "n1", key: newKey(t)}
@@ -317,7 +319,7 @@ func TestDecisionsAboutANodeDoNotUndoEachOther(t *testing.T) {
 		err = s.journal.Read(t.Context(), func(tx *journal.Tx) error {
 			n, err := tx.Node(welcome.Node)
 			if n.Admission != writ.AdmissionApproved || n.Scheduling != writ.SchedulingCordoned {
-				t.Errorf("the node is %s and %s", n.Admission, n.Scheduling)
+				t.Errorf("node is %s and %s", n.Admission, n.Scheduling)
 			}
 			return err
 		})
@@ -327,7 +329,7 @@ func TestDecisionsAboutANodeDoNotUndoEachOther(t *testing.T) {
 	})
 }
 
-// revoke signs a roster in which alice, who is the root, keeps her key but may not deploy any more.
+// revoke signs a roster that removes the roles deployer and admin from alice. She is the root and keeps her key.
 func (s *sim) revoke() {
 	s.t.Helper()
 	next, err := s.roster.Successor(time.Now())
@@ -366,7 +368,7 @@ func TestAdoptionAdmitsNoRevokedSigner(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := <-submitted; writ.CodeOf(err) != writ.CodeRoleMissing {
-			t.Errorf("Submit = %v", err)
+			t.Errorf("Submit = %v, want ROLE_MISSING", err)
 		}
 	})
 }
@@ -376,12 +378,12 @@ func TestRosterAdoptedBeforeCrashCancels(t *testing.T) {
 		id := s.submit(oneVolume)
 		s.revoke()
 		s.halt()
-		s.start() // adopts it before anything runs
+		s.start() // adopts the roster before any run continues
 		s.halt()
 		s.start()
 		run, _ := s.wantState(id, writ.RunCancelled)
 		if run.Failure.Code != writ.CodeSignerRevoked {
-			t.Errorf("failure = %+v", run.Failure)
+			t.Errorf("failure = %+v, want SIGNER_REVOKED", run.Failure)
 		}
 	})
 }

@@ -40,11 +40,11 @@ func TestResourceInUseIsNotDeleted(t *testing.T) {
 			t.Helper()
 			seen := s.preview(payload("store", fmt.Sprintf(remove, volume))).Calls[0]
 			if seen.Action != writ.ActionRefused || seen.Error.Code != writ.CodeResourceInUse {
-				t.Errorf("the preview of its deletion: %+v", seen)
+				t.Errorf("preview of the deletion = %+v", seen)
 			}
 			why := run("store", fmt.Sprintf(remove, volume), writ.RunFailed)
 			if why.Code != writ.CodeResourceInUse || !testenv.Mentions(why.Message, "machine web", "the deployment shop", "volume "+volume) {
-				t.Errorf("the %s is in use: %+v", volume, why)
+				t.Errorf("delete of the used volume %s: %+v", volume, why)
 			}
 		}
 		inUse("boot")
@@ -58,11 +58,11 @@ func TestResourceInUseIsNotDeleted(t *testing.T) {
 		run("store", fmt.Sprintf(remove, "boot"), writ.RunSucceeded)
 		s.wantResources()
 
-		// A user of the same deployment counts, unless the run deletes it.
+		// A user in the same deployment counts unless the run deletes it first.
 		run("store", `machine.create("web", {cpus: 1, memory_mib: 512, disks: [volume.create("boot", {size_gib: 1})]})`, writ.RunSucceeded)
 		why := run("store", `machine.get("web"); `+fmt.Sprintf(remove, "boot"), writ.RunFailed)
 		if why.Code != writ.CodeResourceInUse || !testenv.Mentions(why.Message, "machine web", "the deployment store", "volume boot") {
-			t.Errorf("the volume boot is in use: %+v", why)
+			t.Errorf("delete of the used volume boot: %+v", why)
 		}
 		run("store", `machine.delete("web"); `+fmt.Sprintf(remove, "boot"), writ.RunSucceeded)
 		s.wantResources()

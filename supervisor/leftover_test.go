@@ -14,7 +14,7 @@ import (
 	"writ/supervisor/journal"
 )
 
-// deaf is a driver of volumes whose first job on "stuck" does not hear that its time is over: it takes effect after three minutes.
+// deaf is a volume driver. Its first job on "stuck" ignores its context and takes effect after three minutes.
 type deaf struct {
 	stuckDriver
 }
@@ -23,12 +23,12 @@ func (d *deaf) Do(_ context.Context, r sal.Request) (sal.Outcome, error) {
 	return d.stuckDriver.Do(context.Background(), r)
 }
 
-// makes is a script that makes a volume.
-func makes(name, options string) string {
+// volumeScript returns a script that creates a volume.
+func volumeScript(name, options string) string {
 	return fmt.Sprintf("volume := import(\"volume\")\nvolume.create(%q, {size_gib: 1}, %s)\n", name, options)
 }
 
-// volume returns what the journal has under the name, nil if it has nothing.
+// volume returns the journal's record of a volume, or nil if it has none.
 func (s *sim) volume(name string) (have *journal.Resource) {
 	s.t.Helper()
 	err := s.journal.Read(s.t.Context(), func(tx *journal.Tx) (err error) {
@@ -41,7 +41,7 @@ func (s *sim) volume(name string) (have *journal.Resource) {
 	return have
 }
 
-// lastNode returns the newest event of a node.
+// lastNode returns the node of the last event about a node.
 func (s *sim) lastNode() (n writ.Node) {
 	s.t.Helper()
 	events, err := s.journal.Events(s.t.Context(), 0, 1000)
@@ -56,15 +56,15 @@ func (s *sim) lastNode() (n writ.Node) {
 	return n
 }
 
-func TestAStuckDriverEndsAsExpiredAndIsNamed(t *testing.T) {
+func TestStuckDriverExpiresAndIsNamed(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		h := newSimHost(1)
 		n := s.realNode("n1", func(n *realNode) { n.drivers = []sal.Driver{&deaf{stuckDriver{simDriver: simDriver{h, "volume"}}}} })
 		began := time.Now()
-		id := s.submit(makes("stuck", `{timeout: "5s"}`))
+		id := s.submit(volumeScript("stuck", `{timeout: "5s"}`))
 		run, calls := s.wantState(id, writ.RunFailed)
 		if run.Failure.Code != writ.CodeDeadlineExceeded || calls[0].State != writ.CallExpired || calls[0].EndBy.Add(10*time.Second).Before(calls[0].Ended) {
-			t.Errorf("call is %s at %s, %+v; its end-by was %s", calls[0].State, calls[0].Ended, run.Failure, calls[0].EndBy)
+			t.Errorf("call %s at %s, %+v; end-by %s", calls[0].State, calls[0].Ended, run.Failure, calls[0].EndBy)
 		}
 		if !testenv.Mentions(run.Failure.Message, "driver") {
 			t.Errorf("failure = %+v", run.Failure)
@@ -72,15 +72,15 @@ func TestAStuckDriverEndsAsExpiredAndIsNamed(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		if stuck := s.lastNode().Stuck; len(stuck) != 1 || stuck[0].JobKey != calls[0].Key() || stuck[0].Name != "stuck" ||
 			stuck[0].Operation != "volume.create" || !stuck[0].Since.After(began) {
-			t.Errorf("the node shows as stuck %+v", stuck)
+			t.Errorf("stuck jobs of the node = %+v", stuck)
 		}
-		s.wantState(s.submit(makes("other", `{}`)), writ.RunSucceeded)
+		s.wantState(s.submit(volumeScript("other", `{}`)), writ.RunSucceeded)
 		time.Sleep(3 * time.Minute)
 		if node := s.lastNode(); len(node.Stuck) != 0 || node.ID != n.id() {
-			t.Errorf("the node shows %+v when its driver is done", node.Stuck)
+			t.Errorf("stuck jobs after the driver has ended = %+v, want none", node.Stuck)
 		}
 		if have := s.volume("stuck"); have == nil || have.Run != id {
-			t.Errorf("what was made after all is %+v in the journal", have)
+			t.Errorf("late volume in the journal = %+v", have)
 		}
 	})
 }
@@ -93,25 +93,25 @@ func TestNextCallAdoptsStuckDriversResource(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		h := newSimHost(1)
 		s.realNode("n1", func(n *realNode) { n.drivers = []sal.Driver{&deaf{stuckDriver{simDriver: simDriver{h, "volume"}}}} })
-		first := s.submit(makes("stuck", `{timeout: "5s"}`))
+		first := s.submit(volumeScript("stuck", `{timeout: "5s"}`))
 		s.wantState(first, writ.RunFailed)
-		// It waits at the node while the driver is not done, and was told to make a thing of its own.
-		_, calls := s.wantState(s.submit(makes("stuck", `{timeout: "10m"}`)), writ.RunSucceeded)
+		// The job waits on the node for the driver. It was sent with an order to create a new volume.
+		_, calls := s.wantState(s.submit(volumeScript("stuck", `{timeout: "10m"}`)), writ.RunSucceeded)
 		have := s.volume("stuck")
 		if have == nil || calls[0].UID != have.UID || calls[0].Change != writ.ChangeUnchanged {
-			t.Errorf("the call made %s, %q; the journal has %+v", calls[0].UID, calls[0].Change, have)
+			t.Errorf("call returned %s, %q; journal has %+v", calls[0].UID, calls[0].Change, have)
 		}
-		s.wantState(s.submit(makes("stuck", `{timeout: "10m"}`)), writ.RunSucceeded)
+		s.wantState(s.submit(volumeScript("stuck", `{timeout: "10m"}`)), writ.RunSucceeded)
 	})
 }
 
-// gone is a driver of volumes whose runner dies when its first effect is there.
-type gone struct {
+// dyingDriver is a volume driver whose runner dies after its first effect.
+type dyingDriver struct {
 	simDriver
 	die func()
 }
 
-func (d *gone) Do(ctx context.Context, r sal.Request) (sal.Outcome, error) {
+func (d *dyingDriver) Do(ctx context.Context, r sal.Request) (sal.Outcome, error) {
 	change, err := d.host.effect(r, keyOf(r.Key))
 	if die := d.die; die != nil {
 		d.die = nil
@@ -134,7 +134,7 @@ func TestNextCallAdoptsLostNodesResource(t *testing.T) {
 		t.Run(tt.deployment+tt.options, func(t *testing.T) {
 			inSim(t, func(t *testing.T, s *sim) {
 				h := newSimHost(1)
-				d := &gone{simDriver: simDriver{h, "volume"}}
+				d := &dyingDriver{simDriver: simDriver{h, "volume"}}
 				n := s.realNode("n1", func(n *realNode) { n.drivers = []sal.Driver{d} })
 				made := make(chan struct{})
 				d.die = func() { close(made) }
@@ -145,20 +145,20 @@ func TestNextCallAdoptsLostNodesResource(t *testing.T) {
 					}
 					return run.ID
 				}
-				first := submit("web", 0, makes("v", `{}`))
+				first := submit("web", 0, volumeScript("v", `{}`))
 				<-made
 				n.halt()
 				if run, _ := s.wantState(first, writ.RunFailed); run.Failure.Code != writ.CodeNodeLost {
 					t.Fatalf("failure = %+v", run.Failure)
 				}
-				s.queue.Flush() // the next runner is not asked to go on with it
+				s.queue.Flush() // the next runner gets no delivery of the job
 				n.start()
 				base := 0
 				if tt.deployment == "web" {
 					base = 1
 				}
-				// the second one changes the thing, which later calls of a run must find, too
-				script := strings.Replace(makes("v", tt.options), "volume.create", "v := volume.create", 1) + "volume.resize(v, {size_gib: 2})\n"
+				// The second call resizes the volume, so it must find it in the journal.
+				script := strings.Replace(volumeScript("v", tt.options), "volume.create", "v := volume.create", 1) + "volume.resize(v, {size_gib: 2})\n"
 				run, calls := s.wantState(submit(tt.deployment, base, script), tt.want)
 				have := s.volume("v")
 				if tt.want == writ.RunFailed {
@@ -168,14 +168,14 @@ func TestNextCallAdoptsLostNodesResource(t *testing.T) {
 					return
 				}
 				if have == nil || have.UID != calls[0].UID || have.Deployment != tt.deployment || len(h.made) != 1 {
-					t.Errorf("the journal has %+v; %d things were made", have, len(h.made))
+					t.Errorf("journal has %+v; %d volumes created", have, len(h.made))
 				}
 			})
 		})
 	}
 }
 
-// deploying is a submission for a deployment that has a revision already.
+// deploying returns a submission against revision base of a deployment.
 func (s *sim) deploying(deployment string, base int, script string) *identity.Payload {
 	p := s.payload(script)
 	p.Deployment = identity.Deployment{Name: deployment, Base: base}

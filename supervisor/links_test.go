@@ -14,7 +14,7 @@ import (
 	"writ/identity"
 )
 
-// listener is a coordinator that only tells who comes and goes.
+// listener starts a coordinator that only reports when links open and close.
 func listener(t *testing.T, name string, came, went chan<- string) string {
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		came <- name
@@ -25,7 +25,7 @@ func listener(t *testing.T, name string, came, went chan<- string) string {
 	return strings.Replace(server.URL, "127.0.0.1", "localhost", 1)
 }
 
-// named makes coordinators of a roster, each with a key of its own, which stays the same.
+// named returns coordinators of a roster, each with its own fixed key.
 func named(t *testing.T, urls map[string]string) map[string]identity.Coordinator {
 	all := make(map[string]identity.Coordinator)
 	for name, url := range urls {
@@ -34,7 +34,7 @@ func named(t *testing.T, urls map[string]string) map[string]identity.Coordinator
 	return all
 }
 
-// nameCoordinators adopts a roster that has these coordinators and no others.
+// nameCoordinators adopts a roster with exactly the named coordinators.
 func (s *sim) nameCoordinators(all map[string]identity.Coordinator, names ...string) {
 	s.t.Helper()
 	next, err := s.roster.Successor(time.Now())
@@ -48,8 +48,6 @@ func (s *sim) nameCoordinators(all map[string]identity.Coordinator, names ...str
 	s.adopt(next)
 }
 
-// Coordinators come and go with the roster.
-//
 // Promise: Connections and certificates: Supervisors connect to every coordinator of the roster and disconnect from
 // removed ones; commands use another coordinator if theirs does not answer.
 // How: A supervisor with a configured address outside the roster connects to the configured addresses only.
@@ -57,7 +55,7 @@ func (s *sim) nameCoordinators(all map[string]identity.Coordinator, names ...str
 func TestSupervisorLinksToRosterCoordinators(t *testing.T) {
 	came, went := make(chan string, 10), make(chan string, 10)
 	one, two := listener(t, "one", came, went), listener(t, "two", came, went)
-	s := found(t)
+	s := newCluster(t)
 	all := named(t, map[string]string{"one": one, "two": two})
 	with := func(names ...string) {
 		t.Helper()
@@ -68,10 +66,10 @@ func TestSupervisorLinksToRosterCoordinators(t *testing.T) {
 		select {
 		case name := <-from:
 			if name != want {
-				t.Fatalf("%s instead of %s", name, want)
+				t.Fatalf("got %s, want %s", name, want)
 			}
 		case <-time.After(time.Minute):
-			t.Fatalf("not %s", want)
+			t.Fatalf("no event, want %s", want)
 		}
 	}
 	adopted := func() {
@@ -93,7 +91,7 @@ func TestSupervisorLinksToRosterCoordinators(t *testing.T) {
 	s.halt()
 	next(went, "one")
 
-	// One at an address that no roster ever had may be any of its coordinators: none is added.
+	// A configured address outside the roster may belong to any coordinator, so no coordinator of the roster is added.
 	three := listener(t, "three", came, went)
 	with("two")
 	s.coordinators = []string{three}
@@ -101,21 +99,22 @@ func TestSupervisorLinksToRosterCoordinators(t *testing.T) {
 	next(came, "three")
 	select {
 	case name := <-came:
-		t.Errorf("%s is linked as well", name)
+		t.Errorf("unexpected link to %s", name)
 	default:
 	}
 	if got := s.Links(); len(got) != 1 {
-		t.Errorf("links to %v", got)
+		t.Errorf("links = %v, want one", got)
 	}
 	s.halt()
 	next(went, "three")
 }
 
-// A link does not outlive the coordinator's place in the roster, also if the supervisor was told its address, and that of others does not end with it.
+// A link ends when its coordinator leaves the roster, even if its address was configured. Links to other coordinators
+// stay.
 func TestRemovedCoordinatorLosesItsLink(t *testing.T) {
 	came, went := make(chan string, 10), make(chan string, 10)
 	one, two := listener(t, "one", came, went), listener(t, "two", came, went)
-	s := found(t)
+	s := newCluster(t)
 	keys := named(t, map[string]string{"one": one, "two": two})
 	with := func(names ...string) {
 		t.Helper()
@@ -135,12 +134,12 @@ func TestRemovedCoordinatorLosesItsLink(t *testing.T) {
 			case name := <-from:
 				got = append(got, name)
 			case <-time.After(time.Minute):
-				t.Fatalf("%v instead of %v", got, want)
+				t.Fatalf("got %v, want %v", got, want)
 			}
 		}
 		slices.Sort(got)
 		if !slices.Equal(got, want) {
-			t.Fatalf("%v instead of %v", got, want)
+			t.Fatalf("got %v, want %v", got, want)
 		}
 	}
 	with("one", "two")
@@ -148,7 +147,8 @@ func TestRemovedCoordinatorLosesItsLink(t *testing.T) {
 	s.start()
 	expect(came, "one", "two")
 
-	// With another key there is another one at the address: the link is begun anew, and with that verified.
+	// A changed key means a different coordinator at the same address. The link is closed and opened again, with the new
+	// key verified.
 	replaced := keys["two"]
 	replaced.Key = newKey(t).Public().(ed25519.PublicKey)
 	keys["two"] = replaced
@@ -159,14 +159,14 @@ func TestRemovedCoordinatorLosesItsLink(t *testing.T) {
 	with("two")
 	expect(went, "one")
 	if got := s.Links(); !slices.Equal(got, []string{two}) {
-		t.Errorf("links to %v", got)
+		t.Errorf("links = %v, want only two", got)
 	}
 	s.halt()
 	expect(went, "two")
-	s.start() // which reads it from the journal
+	s.start() // openSecrets the links from the journal
 	expect(came, "two")
 	if got := s.Links(); !slices.Equal(got, []string{two}) {
-		t.Errorf("links to %v after a restart", got)
+		t.Errorf("links after a restart = %v, want only two", got)
 	}
 	s.halt()
 }

@@ -12,7 +12,7 @@ import (
 	"writ/supervisor/nodes"
 )
 
-// loadOf asks for the load of a resource of a node, with samples.
+// loadOf requests the load of a resource, with its samples.
 func (s *sim) loadOf(node writ.NodeID, uid writ.UID) *link.Load {
 	s.t.Helper()
 	answer, err := s.Ask(s.t.Context(), link.VerbLoads, link.Loads{Of: []link.LoadOf{{Node: node, UID: uid}}, Samples: true})
@@ -30,7 +30,7 @@ func (s *sim) loadOf(node writ.NodeID, uid writ.UID) *link.Load {
 // shown.
 // How: The report is signed and has a number; the reader of a load names the node that has the resource.
 // Also: TestHostileNodeIsLimited, TestReportsThatAreNotNewAreIgnored, TestUselessMessagesBlockNode.
-func TestLoadsAreThoseThatTheirNodeReports(t *testing.T) {
+func TestLoadsComeFromTheirNode(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n, other := s.join("n1"), s.join("n2")
 		const uid = "0192f6c2-0000-7000-8000-0000000000aa"
@@ -51,38 +51,38 @@ func TestLoadsAreThoseThatTheirNodeReports(t *testing.T) {
 			t.Helper()
 			l := s.loadOf(n.id, uid)
 			if l == nil || l.MilliCPUs != milliCPUs || l.MemoryBytes != 1<<20 || l.Restarts != 2 || !l.Running || len(l.Samples) == 0 || time.Since(l.At) > time.Minute {
-				t.Errorf("%s the load is %+v", what, l)
+				t.Errorf("load %s = %+v", what, l)
 			}
 		}
 		if l := s.loadOf(n.id, uid); l != nil {
-			t.Errorf("before a report the load is %+v", l)
+			t.Errorf("load before the first report = %+v, want none", l)
 		}
 		send(n, nodes.LoadReport{Count: 5}, 250)
 		want("after a report", 250)
 		send(n, nodes.LoadReport{Count: 6}, 300)
-		send(n, nodes.LoadReport{Count: 5}, 1)                 // repeated by Redis
-		send(n, nodes.LoadReport{Count: 7, Epoch: 1}, 2)       // for an earlier supervisor
-		send(other, nodes.LoadReport{Node: n.id, Count: 8}, 3) // of another node
-		send(other, nodes.LoadReport{Count: 1}, 4)             // for a resource that another node has
+		send(n, nodes.LoadReport{Count: 5}, 1)                 // replayed by Redis
+		send(n, nodes.LoadReport{Count: 7, Epoch: 1}, 2)       // sent to an earlier supervisor
+		send(other, nodes.LoadReport{Node: n.id, Count: 8}, 3) // sent by another node
+		send(other, nodes.LoadReport{Count: 1}, 4)             // about a resource of another node
 		l := s.loadOf(n.id, uid)
 		if l == nil || l.MilliCPUs != 300 {
-			t.Errorf("after reports that do not count the load is %+v", l)
+			t.Errorf("load after ignored reports = %+v", l)
 		}
 		if l := s.loadOf(other.id, uid); l == nil || l.MilliCPUs != 4 {
-			t.Errorf("as of the other node it is %+v", l)
+			t.Errorf("load as reported by the other node = %+v", l)
 		}
 		s.halt()
 		s.start()
 		time.Sleep(5 * time.Second)
 		if l := s.loadOf(n.id, uid); l != nil {
-			t.Errorf("the next supervisor knows %+v", l)
+			t.Errorf("load after a restart = %+v, want none", l)
 		}
 		send(n, nodes.LoadReport{Count: 9}, 70)
 		want("after a report to the next supervisor", 70)
 	})
 }
 
-// A runner with the simulated drivers measures a container, and the supervisor has its load.
+// A runner with simulated drivers measures a container and reports its load.
 func TestRealRunnerReportsLoads(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n := s.realNode("n1")
@@ -100,15 +100,15 @@ container.create("web", {image: i, cpus: 2, memory_mib: 64})
 			return err
 		})
 		if err != nil || len(resources) != 2 {
-			t.Fatalf("there are %d resources, %v", len(resources), err)
+			t.Fatalf("got %d resources, %v; want 2", len(resources), err)
 		}
 		for _, r := range resources {
 			l := s.loadOf(n.id(), r.UID)
 			switch {
 			case r.Kind != writ.KindContainer && l != nil:
-				t.Errorf("the %s has the load %+v", r.Kind, l)
+				t.Errorf("load of the %s = %+v, want none", r.Kind, l)
 			case r.Kind == writ.KindContainer && (l == nil || !l.Running || l.MilliCPUs != 200 || l.MemoryBytes != 32<<20 || len(l.Samples) == 0):
-				t.Errorf("the container has the load %+v", l)
+				t.Errorf("load of the container = %+v", l)
 			}
 		}
 	})

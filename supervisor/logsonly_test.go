@@ -6,7 +6,7 @@ import (
 	"writ/identity"
 )
 
-// The events of a run tell a coordinator that does not know its submission.
+// The events of a run contain this mark, because a coordinator may not have the submission.
 func TestRunHasTheMarkOfLogReaders(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		for name, tt := range map[string]struct {

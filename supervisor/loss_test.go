@@ -14,44 +14,45 @@ import (
 	"writ/runner/queue/memory"
 )
 
-// workingNode is realNode that has done something: the supervisor takes it for ready.
+// workingNode starts a realNode and completes one run on it, so that the supervisor sees it as ready.
 func (s *sim) workingNode(name string) *realNode {
 	n := s.realNode(name)
 	s.wantState(s.submit(`node := import("node")`+"\n"+`node.ping()`+"\n"), writ.RunSucceeded)
 	return n
 }
 
-// What has its node and was never sent there has not begun: when the node is lost, another one does it.
+// A call that was placed on a node but never sent there has not begun, so it moves when the node is lost.
 //
 // Promise: Failures: A call that a lost node never received moves to another node; a call that it may have started
 // does not.
 // How: The supervisor withdraws the jobs of a lost node from its queue and moves only calls whose every delivery it
 // withdrew.
-// Also: TestAnUndeliveredCallOfALostNodeMoves, TestFailedWithdrawalIsRetried,
-// TestADeliveredCallOfALostNodeDoesNotMove, TestCallForLostNodeWaitsForIt,
-// TestANonRepeatableCallMovesIfItNeverBegan, TestAnUndeliveredCallMovesRepeatedly.
-func TestAnUnsentCallOfALostNodeMoves(t *testing.T) {
+// Also: TestUndeliveredCallOfLostNodeMoves, TestFailedWithdrawalIsRetried,
+// TestDeliveredCallOfLostNodeStays, TestCallForLostNodeWaitsForIt,
+// TestUnstartedNonRepeatableCallMoves, TestUndeliveredCallMovesRepeatedly.
+func TestUnsentCallOfLostNodeMoves(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n1 := s.join("n1", slowly(time.Hour), func(n *testNode) { n.slots = 1 })
 		time.Sleep(2 * time.Second)
-		s.awaitCall(s.submit(pings(10)), 1, writ.CallRunning) // n1 has no room
+		s.awaitCall(s.submit(pings(10)), 1, writ.CallRunning) // n1 has no free slot
 		id := s.submit(oneVolume)
 		s.awaitCall(id, 1, writ.CallPlanned)
 		time.Sleep(5 * time.Second)
 		if _, calls := s.look(id); calls[0].Node != n1.id || calls[0].Delivery != 0 {
-			t.Fatalf("the call is %+v", calls[0])
+			t.Fatalf("call = %+v, want it placed on n1 and unsent", calls[0])
 		}
 		n2 := s.join("n2")
 		n1.setSilent(true)
 		s.wantState(id, writ.RunSucceeded)
 		if !slices.ContainsFunc(n2.given(), func(job writ.Job) bool { return job.Run == id }) {
-			t.Error("it was not done on the other node")
+			t.Error("n2 received no job of the run")
 		}
 	})
 }
 
-// A node that dies with jobs in its queue never took them: another one does them, and the first finds nothing when it is back.
-func TestAnUndeliveredCallOfALostNodeMoves(t *testing.T) {
+// A node that dies with jobs in its queue never received them. They move to another node, and the first node finds an
+// empty queue when it returns.
+func TestUndeliveredCallOfLostNodeMoves(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n1 := s.workingNode("n1")
 		n1.halt()
@@ -60,7 +61,7 @@ func TestAnUndeliveredCallOfALostNodeMoves(t *testing.T) {
 		n2 := s.realNode("n2")
 		_, calls := s.wantState(id, writ.RunSucceeded)
 		if calls[0].NodeName != "n2" || calls[0].Attempt != 2 {
-			t.Errorf("the call was done by %s in attempt %d, want n2 in attempt 2", calls[0].NodeName, calls[0].Attempt)
+			t.Errorf("call ran on %s in attempt %d, want n2 in attempt 2", calls[0].NodeName, calls[0].Attempt)
 		}
 		n1.start()
 		time.Sleep(2 * time.Minute)
@@ -69,8 +70,8 @@ func TestAnUndeliveredCallOfALostNodeMoves(t *testing.T) {
 	})
 }
 
-// That a call never began is known as long as each of its deliveries was taken back: the next supervisor sends what is out again, and a busy
-// node gets another delivery of what waited there too long.
+// A call is known to be unstarted while every delivery of it was withdrawn. There may be several deliveries: the next
+// supervisor sends it again, and a busy node gets another delivery of a job that waited too long.
 func TestUndeliveredCallLeavesLostNode(t *testing.T) {
 	t.Run("ByTheNextSupervisor", func(t *testing.T) {
 		inSim(t, func(t *testing.T, s *sim) {
@@ -78,7 +79,7 @@ func TestUndeliveredCallLeavesLostNode(t *testing.T) {
 			n1.halt()
 			id := s.submit(oneVolume)
 			s.awaitCall(id, 1, writ.CallQueued)
-			time.Sleep(time.Second) // it is in the queue
+			time.Sleep(time.Second) // until the job is in the queue
 			s.halt()
 			s.start()
 			time.Sleep(2 * time.Second)
@@ -87,7 +88,7 @@ func TestUndeliveredCallLeavesLostNode(t *testing.T) {
 			}
 			n2 := s.realNode("n2")
 			if _, calls := s.wantState(id, writ.RunSucceeded); calls[0].NodeName != "n2" || calls[0].Attempt != 2 {
-				t.Errorf("the call was done by %s in attempt %d, want n2 in attempt 2", calls[0].NodeName, calls[0].Attempt)
+				t.Errorf("call ran on %s in attempt %d, want n2 in attempt 2", calls[0].NodeName, calls[0].Attempt)
 			}
 			n1.start()
 			time.Sleep(2 * time.Minute)
@@ -107,24 +108,24 @@ func TestUndeliveredCallLeavesLostNode(t *testing.T) {
 			if _, calls := s.look(waits); calls[0].Delivery != 2 {
 				t.Fatalf("the call was delivered %d times, want 2", calls[0].Delivery)
 			}
-			s.halt() // what the supervisor knows of the first delivery is in its journal
+			s.halt() // the journal records the first delivery
 			s.start()
 			n1.setSilent(true)
 			s.join("n2")
 			if _, calls := s.wantState(waits, writ.RunSucceeded); calls[0].NodeName != "n2" {
-				t.Errorf("the call was done by %s, want n2", calls[0].NodeName)
+				t.Errorf("call ran on %s, want n2", calls[0].NodeName)
 			}
 			if run, _ := s.wantState(begun, writ.RunFailed); run.Failure.Code != writ.CodeNodeLost {
 				t.Errorf("failure = %+v", run.Failure)
 			}
 			if jobs := n1.given(); len(jobs) != 1 {
-				t.Errorf("n1 got %d jobs, want 1", len(jobs))
+				t.Errorf("n1 received %d jobs, want 1", len(jobs))
 			}
 		})
 	})
 }
 
-// stubborn is a way to the queue that takes nothing back for some time.
+// stubborn is a queue that refuses withdrawals while refuses is set.
 type stubborn struct {
 	*memory.Queue
 	refuses atomic.Bool
@@ -132,12 +133,13 @@ type stubborn struct {
 
 func (q *stubborn) Withdraw(ctx context.Context, node writ.NodeID, ids ...string) ([]string, error) {
 	if q.refuses.Load() {
-		return nil, writ.Errorf(writ.CodeQueueUnavailable, "told to be away")
+		return nil, writ.Errorf(writ.CodeQueueUnavailable, "injected failure")
 	}
 	return q.Queue.Withdraw(ctx, node, ids...)
 }
 
-// An error of the queue says nothing of what the node took: it is asked again. Until it answers, the run has not lost what wakes it.
+// If the queue fails, it is unknown whether the node received a job, so the withdrawal is retried. The run keeps its
+// waker until the queue answers.
 func TestFailedWithdrawalIsRetried(t *testing.T) {
 	for _, decision := range []string{"", "remove"} {
 		t.Run(decision, func(t *testing.T) {
@@ -157,11 +159,11 @@ func TestFailedWithdrawalIsRetried(t *testing.T) {
 				}
 				time.Sleep(70 * time.Second)
 				if run, calls := s.look(id); run.State.Ended() || calls[0].NodeName != "n1" {
-					t.Fatalf("the run is %s: %+v, its call on %s", run.State, run.Failure, calls[0].NodeName)
+					t.Fatalf("run is %s: %+v, call on %s", run.State, run.Failure, calls[0].NodeName)
 				}
 				way.refuses.Store(false)
 				if _, calls := s.wantState(id, writ.RunSucceeded); calls[0].NodeName != "n2" {
-					t.Errorf("the call was done by %s, want n2", calls[0].NodeName)
+					t.Errorf("call ran on %s, want n2", calls[0].NodeName)
 				}
 				n2.wantEffectsOnce(1)
 				if decision == "" {
@@ -174,12 +176,12 @@ func TestFailedWithdrawalIsRetried(t *testing.T) {
 	}
 }
 
-// What its node took may have begun: it is not done elsewhere by itself, whether the node told of it or not.
-func TestADeliveredCallOfALostNodeDoesNotMove(t *testing.T) {
+// A call whose job was received may have begun. It does not move by itself, whether its node reported it or not.
+func TestDeliveredCallOfLostNodeStays(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n1 := s.join("n1", slowly(time.Hour))
 		time.Sleep(5 * time.Second)
-		n1.setSilent(true) // before it says that it began
+		n1.setSilent(true) // before it reports the start
 		id := s.submit(oneVolume)
 		for len(n1.given()) == 0 {
 			time.Sleep(10 * time.Millisecond)
@@ -190,12 +192,12 @@ func TestADeliveredCallOfALostNodeDoesNotMove(t *testing.T) {
 			t.Errorf("failure = %+v", run.Failure)
 		}
 		if one, two := n1.given(), n2.given(); len(one) != 1 || len(two) != 0 {
-			t.Errorf("n1 got %d jobs and n2 %d", len(one), len(two))
+			t.Errorf("n1 received %d jobs and n2 %d, want 1 and 0", len(one), len(two))
 		}
 	})
 }
 
-// A call that asked for its node by name stays with it.
+// A call that names its node stays with it.
 func TestCallForLostNodeWaitsForIt(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n1 := s.workingNode("n1")
@@ -205,7 +207,7 @@ func TestCallForLostNodeWaitsForIt(t *testing.T) {
 		n2 := s.realNode("n2")
 		time.Sleep(2 * time.Minute)
 		if run, calls := s.look(id); run.State.Ended() || calls[0].State != writ.CallPlanned {
-			t.Fatalf("the run is %s, the call %s: %v", run.State, calls[0].State, calls[0].Error)
+			t.Fatalf("run is %s, call is %s: %v", run.State, calls[0].State, calls[0].Error)
 		}
 		n1.start()
 		s.wantState(id, writ.RunSucceeded)
@@ -224,35 +226,35 @@ func TestGoneNodeFreesItsResourceNames(t *testing.T) {
 		first := s.volume("v")
 		n1.halt()
 		time.Sleep(2 * time.Minute)
-		waiting := s.submit(oneVolume) // it is on n1, which may come back
+		waiting := s.submit(oneVolume) // its volume is on n1, which may return
 		n2 := s.realNode("n2")
 		time.Sleep(time.Minute)
 		if run, _ := s.look(waiting); run.State.Ended() {
-			t.Fatalf("the run is %s: %+v", run.State, run.Failure)
+			t.Fatalf("run is %s: %+v, want it waiting", run.State, run.Failure)
 		}
 		s.decide(n1.id(), "lost")
 		_, calls := s.wantState(waiting, writ.RunSucceeded)
 		if calls[0].NodeName != "n2" {
-			t.Errorf("the call was done by %s, want n2", calls[0].NodeName)
+			t.Errorf("call ran on %s, want n2", calls[0].NodeName)
 		}
 		n2.wantEffectsOnce(1)
-		told := false
+		reported := false
 		for _, e := range s.eventsOf("resource") {
-			told = told || e.Resource.Deleted && e.Resource.UID == first.UID
+			reported = reported || e.Resource.Deleted && e.Resource.UID == first.UID
 		}
-		if !told {
-			t.Error("nobody was told that the volume is gone")
+		if !reported {
+			t.Error("no event reports the deleted volume")
 		}
 		for _, e := range s.eventsOf("node") {
 			if e.Node.ID == n1.id() && e.Node.Admission == writ.AdmissionRemoved && !e.Node.Gone {
-				t.Error("nobody was told that the node is gone")
+				t.Error("the event of the removed node does not report it as gone")
 			}
 		}
 	})
 }
 
-// What must not be repeated was not done by a node that never took it: another one may do it.
-func TestANonRepeatableCallMovesIfItNeverBegan(t *testing.T) {
+// A non-repeatable call moves as well if its node never received it.
+func TestUnstartedNonRepeatableCallMoves(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n1 := s.workingNode("n1")
 		n1.halt()
@@ -261,33 +263,34 @@ func TestANonRepeatableCallMovesIfItNeverBegan(t *testing.T) {
 		n2 := s.realNode("n2")
 		_, calls := s.wantState(id, writ.RunSucceeded)
 		if calls[0].NodeName != "n2" || calls[0].KnownFailures != 1 {
-			t.Errorf("%s did the call, and knew of %d earlier attempts", calls[0].NodeName, calls[0].KnownFailures)
+			t.Errorf("call ran on %s with %d known failures, want n2 with 1", calls[0].NodeName, calls[0].KnownFailures)
 		}
 		n2.halt()
 	})
 }
 
-// A second node that dies before it took the call sends it on as well.
-func TestAnUndeliveredCallMovesRepeatedly(t *testing.T) {
+// If the second node also dies before it receives the call, the call moves again.
+func TestUndeliveredCallMovesRepeatedly(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n1 := s.workingNode("n1")
 		n1.halt()
 		id := s.submit(oneVolume)
 		s.awaitCall(id, 1, writ.CallQueued)
-		n2 := s.join("n2", func(n *testNode) { n.fault = "told not to work" })
+		n2 := s.join("n2", func(n *testNode) { n.fault = "injected fault" })
 		time.Sleep(90 * time.Second)
 		n2.setSilent(true)
 		time.Sleep(2 * time.Minute)
 		n3 := s.realNode("n3")
 		_, calls := s.wantState(id, writ.RunSucceeded)
 		if calls[0].NodeName != "n3" {
-			t.Errorf("the call was done by %s, want n3", calls[0].NodeName)
+			t.Errorf("call ran on %s, want n3", calls[0].NodeName)
 		}
 		n3.wantEffectsOnce(1)
 	})
 }
 
-// To remove a node says nothing of what runs there: its names stay taken, until a person signs that it never comes back.
+// The resources of a removed node may still run, so their names stay in use until a person signs that the node never
+// returns.
 func TestRemovedNodeKeepsItsResourceNames(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n1 := s.realNode("n1")
@@ -304,7 +307,8 @@ func TestRemovedNodeKeepsItsResourceNames(t *testing.T) {
 	})
 }
 
-// Runs that wait for a node do not wait for one that is gone: what makes things moves, everything else ends and says why.
+// Runs that wait for a node do not wait for a node that is gone. Calls that create resources move; others end with the
+// reason.
 func TestRunsOfGoneNodeMoveOrEnd(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n1 := s.realNode("n1")
@@ -327,9 +331,9 @@ machine.create("slow-90-m", {cpus: 1, memory_mib: 256, disks: [v]}, {on_loss: "w
 		time.Sleep(2 * time.Second)
 		s.decide(n1.id(), "lost")
 		if _, calls := s.wantState(making, writ.RunSucceeded); calls[0].NodeName != "n2" {
-			t.Errorf("the volume was made by %s, want n2", calls[0].NodeName)
+			t.Errorf("volume created on %s, want n2", calls[0].NodeName)
 		}
-		for name, id := range map[string]writ.RunID{"what acts": acting, "what needs a volume that is gone": needing} {
+		for name, id := range map[string]writ.RunID{"exec": acting, "call on a lost volume": needing} {
 			run, _ := s.wantState(id, writ.RunFailed)
 			if run.Failure.Code != writ.CodeNodeLost || !testenv.Mentions(run.Failure.Hint, "script") {
 				t.Errorf("%s: %+v", name, run.Failure)
@@ -339,8 +343,8 @@ machine.create("slow-90-m", {cpus: 1, memory_mib: 256, disks: [v]}, {on_loss: "w
 	})
 }
 
-// A run that failed because its node is lost goes on there when it is resumed, and elsewhere only if somebody has signed that the node never comes
-// back. Of a node that was only removed nobody knows what it still runs.
+// When a run that failed with NODE_LOST is resumed, it continues on that node. It continues elsewhere only after a
+// person signed that the node never returns. A removed node may still run its work.
 //
 // Promise: Recovery: A resume of a run that failed as `NODE_LOST` waits for the lost node and moves to another node
 // only after a signed loss.
@@ -349,8 +353,8 @@ func TestResumeStaysWithNodeUntilItIsGone(t *testing.T) {
 	const script = `volume := import("volume")` + "\n" + `volume.create("slow-90-v", {size_gib: 1})` + "\n"
 	for _, tt := range []struct {
 		name   string
-		before string // what is decided before the resume
-		after  string // and what after it
+		before string // decision before the resume
+		after  string // decision after the resume
 		want   writ.RunState
 	}{
 		{"WhileItIsLost", "", "lost", writ.RunSucceeded},
@@ -376,12 +380,12 @@ func TestResumeStaysWithNodeUntilItIsGone(t *testing.T) {
 				}
 				runs := []writ.RunID{id}
 				if tt.after != "" {
-					time.Sleep(2 * time.Second)           // it has the name again
-					runs = append(runs, s.submit(script)) // it wants the same name
+					time.Sleep(2 * time.Second)           // the resumed run claims the name again
+					runs = append(runs, s.submit(script)) // a second run for the same name
 					time.Sleep(5 * time.Minute)
 					for _, id := range runs {
 						if run, calls := s.look(id); run.State.Ended() || calls[0].NodeName == "n2" {
-							t.Fatalf("the run is %s: %+v, its call on %q", run.State, run.Failure, calls[0].NodeName)
+							t.Fatalf("run is %s: %+v, call on %q", run.State, run.Failure, calls[0].NodeName)
 						}
 					}
 					s.decide(n1.id(), tt.after)
@@ -394,7 +398,7 @@ func TestResumeStaysWithNodeUntilItIsGone(t *testing.T) {
 						}
 						n2.wantEffectsOnce(0)
 					} else if calls[0].NodeName != "n2" {
-						t.Errorf("the call was done by %s, want n2", calls[0].NodeName)
+						t.Errorf("call ran on %s, want n2", calls[0].NodeName)
 					}
 				}
 			})
@@ -402,7 +406,7 @@ func TestResumeStaysWithNodeUntilItIsGone(t *testing.T) {
 	}
 }
 
-// given returns the jobs that the node got.
+// given returns the jobs that the node received.
 func (n *testNode) given() []writ.Job {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -9,7 +9,7 @@ import (
 	"writ/scripts"
 )
 
-// losingEvaluator dies in its first pass, after the database lost the run.
+// losingEvaluator deletes the run and then fails in its first pass.
 type losingEvaluator struct {
 	inProcess
 	lose func()
@@ -21,12 +21,12 @@ func (e *losingEvaluator) Pass(
 	if lose := e.lose; lose != nil {
 		e.lose = nil
 		lose()
-		return scripts.Outcome{}, writ.Errorf(writ.CodeEvaluatorCrashed, "told to die")
+		return scripts.Outcome{}, writ.Errorf(writ.CodeEvaluatorCrashed, "injected crash")
 	}
 	return e.inProcess.Pass(ctx, b, in, past)
 }
 
-// A database that lost a run is not reported as a defect of the program.
+// If the database loses a run, the log must not report it as a bug of the program.
 func TestLossOfRunCausesNoPanic(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		s.halt()
@@ -42,7 +42,7 @@ func TestLossOfRunCausesNoPanic(t *testing.T) {
 		s.wantState(s.submit(pings(1)), writ.RunSucceeded)
 		s.halt()
 		if strings.Contains(s.logs.String(), "panicked") {
-			t.Error("the step of the lost run panicked: see the log")
+			t.Error("the step of the lost run panicked")
 		}
 	})
 }

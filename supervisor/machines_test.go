@@ -18,7 +18,7 @@ import (
 	"writ/supervisor/nodes"
 )
 
-// lastAbout returns what the last event about a node says.
+// lastAbout returns a node as its last event shows it.
 func (s *sim) lastAbout(id writ.NodeID) (last writ.Node) {
 	s.t.Helper()
 	for _, e := range s.eventsOf("node") {
@@ -29,7 +29,7 @@ func (s *sim) lastAbout(id writ.NodeID) (last writ.Node) {
 	return last
 }
 
-// describe sends what a node says of its machine, and waits until that was announced.
+// describe sends a report about the node's machine, and waits until its event is stored.
 func (n *testNode) describe(r nodes.HostReport) {
 	n.mu.Lock()
 	if r.Epoch == 0 {
@@ -40,7 +40,7 @@ func (n *testNode) describe(r nodes.HostReport) {
 		r.Node = n.id
 	}
 	n.send(envelope.Host, r)
-	time.Sleep(15 * time.Second) // one more may be heard then
+	time.Sleep(15 * time.Second) // another report is accepted then
 	synctest.Wait()
 }
 
@@ -59,23 +59,23 @@ func TestReportedFactsOfAMachineAreStored(t *testing.T) {
 			}
 		}
 		n.describe(nodes.HostReport{Incarnation: 1, Count: 2, Host: host})
-		wantHost("at first")
+		wantHost("first report")
 		n.describe(nodes.HostReport{Incarnation: 1, Count: 1, Host: writ.Host{Kernel: "an older word"}})
 		n.describe(nodes.HostReport{Incarnation: 1, Count: 3, Epoch: 1, Host: writ.Host{Kernel: "to an earlier supervisor"}})
 		other.describe(nodes.HostReport{Node: n.id, Incarnation: 9, Count: 9, Host: writ.Host{Kernel: "of another node"}})
-		wantHost("after words that do not count")
+		wantHost("after ignored reports")
 		if got := s.lastAbout(other.id).Host; got != nil {
-			t.Errorf("the other node has %+v", got)
+			t.Errorf("host of the other node = %+v, want none", got)
 		}
 		s.halt()
 		s.start()
 		time.Sleep(5 * time.Second)
 		synctest.Wait()
-		wantHost("by the next supervisor")
+		wantHost("after a restart of the supervisor")
 	})
 }
 
-// restart lets the machine of a node start again: its runner is another process then.
+// restart restarts the machine of a node, with a new runner process.
 func (n *testNode) restart(boot string) {
 	n.mu.Lock()
 	n.boot, n.incarnation, n.sequence = boot, n.incarnation+1, 0
@@ -90,12 +90,12 @@ func TestRestartsOfAMachineAreCounted(t *testing.T) {
 		want := func(boot string, restarts int) {
 			t.Helper()
 			if got := s.lastAbout(n.id); got.Boot != boot || got.Restarts != restarts {
-				t.Errorf("start %q after %d restarts, want %q after %d", got.Boot, got.Restarts, boot, restarts)
+				t.Errorf("boot %q after %d restarts, want %q after %d", got.Boot, got.Restarts, boot, restarts)
 			}
 		}
 		n.restart("b1")
 		want("b1", 0)
-		n.restart("b1") // the runner only
+		n.restart("b1") // the runner only, not the machine
 		want("b1", 0)
 		n.restart("b2")
 		want("b2", 1)
@@ -110,7 +110,7 @@ func TestRestartsOfAMachineAreCounted(t *testing.T) {
 	})
 }
 
-// hostTexts returns all texts about a machine.
+// hostTexts returns all texts in the description of a machine.
 func hostTexts(h *writ.Host) []string {
 	all := []string{h.OS, h.Image, h.Kernel, h.Vendor, h.Product, h.Serial, h.CPU}
 	for _, d := range h.Disks {
@@ -130,7 +130,7 @@ func hostTexts(h *writ.Host) []string {
 // disks, 64 network cards, 128 bytes per text.
 // How: The supervisor truncates and cleans it before storing and accepts one message per ten seconds.
 // Also: TestNodeReportsItsMachineRarely.
-func TestFactsFromAHostileNodeAreCutAndCleaned(t *testing.T) {
+func TestHostileHostFactsAreCleaned(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n := s.join("n1")
 		evil := "\x1b]0;owned\a\x1b[2J\u202e" + strings.Repeat("ä\u202e\n", 40)
@@ -143,25 +143,25 @@ func TestFactsFromAHostileNodeAreCutAndCleaned(t *testing.T) {
 		n.describe(nodes.HostReport{Incarnation: 1, Count: 1, Host: host})
 		got := s.lastAbout(n.id).Host
 		if got == nil {
-			t.Fatal("nothing is kept")
+			t.Fatal("no host stored")
 		}
 		for _, text := range hostTexts(got) {
 			if len(text) > nodes.MaxHostWord+len(" …") || strings.ContainsFunc(text, unicode.IsControl) || strings.ContainsFunc(text, hidden.Is) {
-				t.Fatalf("kept is %q, of %d bytes", text, len(text))
+				t.Fatalf("stored text %q of %d bytes", text, len(text))
 			}
 		}
 		parts := 0
 		for _, d := range got.Disks {
 			parts += len(d.Parts)
 			if d.Bytes != 0 {
-				t.Fatalf("a disk of %d bytes", d.Bytes)
+				t.Fatalf("stored a disk of %d bytes, want 0", d.Bytes)
 			}
 		}
 		if len(got.Disks) != nodes.MaxDisks || parts != nodes.MaxParts || len(got.NICs) != nodes.MaxNICs || len(got.NICs[0].Addresses) != nodes.MaxAddresses {
-			t.Errorf("%d disks with %d parts, %d cards with %d addresses", len(got.Disks), parts, len(got.NICs), len(got.NICs[0].Addresses))
+			t.Errorf("stored %d disks with %d parts, %d cards with %d addresses", len(got.Disks), parts, len(got.NICs), len(got.NICs[0].Addresses))
 		}
 		if got.MemoryMiB != 0 || !got.Booted.IsZero() {
-			t.Errorf("%d MiB of memory, started at %s", got.MemoryMiB, got.Booted)
+			t.Errorf("stored %d MiB of memory, booted at %s; want neither", got.MemoryMiB, got.Booted)
 		}
 	})
 }
@@ -180,35 +180,37 @@ func TestNodeReportsItsMachineRarely(t *testing.T) {
 		}
 		synctest.Wait()
 		if events := len(s.eventsOf("node")) - before; events < 5 || events > 20 {
-			t.Errorf("two minutes of news each second are %d events", events)
+			t.Errorf("120 reports in two minutes produced %d events, want 5 to 20", events)
 		}
 	})
 }
 
-// What a real runner reads of this machine reaches those who look at its node.
-func TestARealRunnerReportsItsMachine(t *testing.T) {
+// A real runner reads the description of this machine, and the supervisor shows it for the node.
+func TestRealRunnerReportsItsMachine(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n := s.realNode("n1")
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		got := s.lastAbout(n.id())
 		if got.Host == nil || got.Host.Kernel == "" || got.Host.MemoryMiB == 0 || got.Boot == "" || got.Restarts != 0 {
-			t.Errorf("the node has %+v, start %q, %d restarts", got.Host, got.Boot, got.Restarts)
+			t.Errorf("host = %+v, boot %q, %d restarts", got.Host, got.Boot, got.Restarts)
 		}
 	})
 }
 
-// A month has the time in which a node was heard, of that in which its supervisor listened. A supervisor that is away counts for nobody.
+// Each month stores how long a node was online and how long its supervisor observed it. Without a supervisor, neither
+// time increases.
 //
 // Promise: Commands and hosts: `writ usage --nodes` shows the online share of each node in a month, also across
 // restarts of the supervisor.
 // How: Added to the month every ten minutes and at shutdown; kept in the journal for 13 months.
 // Also: TestOnlyAllOfTheTimeIsShownAsAHundredPercent.
-func TestTheTimeInWhichANodeWasHeardIsKeptByMonth(t *testing.T) {
+func TestOnlineTimeIsStoredByMonth(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSimAt(t, filepath.Join(t.TempDir(), "journal.db"), nil)
-		n := s.join("n1")                                                                           // on the first of January 2000
-		about := func(got, want time.Duration) bool { return (got - want).Abs() <= 11*time.Minute } // what is not added yet: a supervisor that ends adds the rest
+		n := s.join("n1") // on 1 January 2000
+		// The tolerance covers time that is not stored yet: it is stored every ten minutes and at the end of a supervisor.
+		about := func(got, want time.Duration) bool { return (got - want).Abs() <= 11*time.Minute }
 		want := func(what string, months ...[2]time.Duration) {
 			t.Helper()
 			time.Sleep(time.Second)
@@ -224,7 +226,7 @@ func TestTheTimeInWhichANodeWasHeardIsKeptByMonth(t *testing.T) {
 			}
 		}
 		time.Sleep(time.Hour)
-		want("at first", [2]time.Duration{time.Hour, time.Hour})
+		want("first hour", [2]time.Duration{time.Hour, time.Hour})
 		n.setSilent(true)
 		time.Sleep(time.Hour)
 		want("silent", [2]time.Duration{time.Hour, 2 * time.Hour})
@@ -233,13 +235,13 @@ func TestTheTimeInWhichANodeWasHeardIsKeptByMonth(t *testing.T) {
 		n.setSilent(false)
 		s.start()
 		time.Sleep(time.Hour)
-		want("by the next supervisor", [2]time.Duration{2 * time.Hour, 3 * time.Hour})
-		for range 12 { // none of them lives for as long as it takes to add something
+		want("next supervisor", [2]time.Duration{2 * time.Hour, 3 * time.Hour})
+		for range 12 { // supervisors that end before they store any time
 			s.halt()
 			s.start()
 			time.Sleep(5 * time.Minute)
 		}
-		want("by short ones", [2]time.Duration{3 * time.Hour, 4 * time.Hour})
+		want("short-lived supervisors", [2]time.Duration{3 * time.Hour, 4 * time.Hour})
 		s.clock.set(31 * 24 * time.Hour)
 		time.Sleep(time.Hour)
 		want("in February", [2]time.Duration{3 * time.Hour, 4 * time.Hour}, [2]time.Duration{time.Hour, time.Hour})

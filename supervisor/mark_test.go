@@ -17,7 +17,7 @@ import (
 	"writ/supervisor/takeover"
 )
 
-// memoryMarks are marks that a test sees.
+// memoryMarks stores the mark in memory, where a test can read and change it.
 type memoryMarks struct {
 	mark  takeover.Mark
 	heard int
@@ -33,7 +33,7 @@ func (m *memoryMarks) Heard() error                 { m.mark.Restored = false; m
 // obey a newer epoch; nodes that joined later or were removed are not awaited.
 // Also: TestTheMarkOfARestoredJournalIsReadOnce, TestARestoredDirectoryWithoutAStoreIsMarked,
 // TestRestoredRunReturnsToItsNode, TestCallUnknownToBackupWaitsForNode,
-// TestCallOnSilentNodeWaitsForIt, TestTheNextSupervisorAsksAgain, TestNodeReportsItsPartOfRunOnce,
+// TestCallOnSilentNodeWaitsForIt, TestNextSupervisorReconcilesAgain, TestNodeReportsItsPartOfRunOnce,
 // TestAJournalThatIsRestoredKnowsIt.
 func TestStoredMarkStartsReconciliation(t *testing.T) {
 	for name, tt := range map[string]struct {
@@ -50,7 +50,7 @@ func TestStoredMarkStartsReconciliation(t *testing.T) {
 			h.Seq++
 			return takeover.Mark{Head: h}
 		}, true},
-		"an operator says so": {func(h journal.Head) takeover.Mark { return takeover.Mark{Head: h, Restored: true} }, true},
+		"declared by an operator": {func(h journal.Head) takeover.Mark { return takeover.Mark{Head: h, Restored: true} }, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inSim(t, func(t *testing.T, s *sim) {
@@ -61,25 +61,25 @@ func TestStoredMarkStartsReconciliation(t *testing.T) {
 				s.halt()
 				head.Epoch = s.Epoch()
 				marks := &memoryMarks{mark: tt.mark(head)}
-				said := marks.mark.Restored
+				declared := marks.mark.Restored
 				s.marks = marks
 				s.start()
 				if got := !s.journal.ReconcilesUntil().IsZero(); got != tt.want {
-					t.Errorf("reconciles: %v, want %v", got, tt.want)
+					t.Errorf("reconciling = %v, want %v", got, tt.want)
 				}
-				if said && (marks.heard != 1 || marks.mark.Restored) {
-					t.Errorf("what the operator said was taken %d times", marks.heard)
+				if declared && (marks.heard != 1 || marks.mark.Restored) {
+					t.Errorf("the mark of the operator was consumed %d times, want 1", marks.heard)
 				}
 				time.Sleep(time.Minute)
 				if now, err := s.journal.Head(t.Context()); err != nil || marks.mark.Head != now {
-					t.Errorf("the mark is %+v, the journal %+v, %v", marks.mark.Head, now, err)
+					t.Errorf("mark = %+v, journal = %+v, %v", marks.mark.Head, now, err)
 				}
 			})
 		})
 	}
 }
 
-// A node that says it has obeyed another supervisor may lie: it alone does not have the runs of others wait.
+// A single node may lie about obeying another supervisor. It cannot make the runs of other nodes wait.
 func TestOnlyMostNodesStartAReconciliation(t *testing.T) {
 	for liars, want := range map[int]bool{0: false, 1: false, 2: true, 3: true} {
 		inSim(t, func(t *testing.T, s *sim) {
@@ -97,13 +97,14 @@ func TestOnlyMostNodesStartAReconciliation(t *testing.T) {
 			}
 			time.Sleep(3 * time.Second)
 			if got := !s.journal.ReconcilesUntil().IsZero(); got != want || want != (s.journal.ID() != before) {
-				t.Errorf("with %d of 3: reconciles: %v", liars, got)
+				t.Errorf("%d of 3 nodes: reconciling = %v", liars, got)
 			}
 		})
 	}
 }
 
-// After `writ restore`, nodes and coordinators know more than the journal. Nobody is told to do again what was done.
+// After `writ restore`, nodes and coordinators have newer data than the journal. No message asks the operator to
+// declare the restore again.
 func TestKnownRestoreIsNotAskedForAgain(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		s.join("n1")
@@ -115,7 +116,7 @@ func TestKnownRestoreIsNotAskedForAgain(t *testing.T) {
 		s.marks = &memoryMarks{mark: takeover.Mark{Restored: true}}
 		s.start()
 		before := s.journal.ID()
-		time.Sleep(3 * time.Second) // the node is heard
+		time.Sleep(3 * time.Second) // the supervisor receives a beat
 		n := s.nodes[0]
 		n.mu.Lock()
 		n.sequence++
@@ -124,19 +125,19 @@ func TestKnownRestoreIsNotAskedForAgain(t *testing.T) {
 		n.send(envelope.Beat, b)
 		time.Sleep(3 * time.Second)
 		if s.journal.ID() != before {
-			t.Error("it counts as restored once more")
+			t.Error("the journal began another generation")
 		}
 		err := s.journal.Feed("coordinator").Agree(t.Context(), before, 1<<40, later)
 		if err == nil || strings.Contains(err.Error(), "restore") {
-			t.Errorf("a coordinator that knows more: %v", err)
+			t.Errorf("coordinator with newer events: %v", err)
 		}
 		if err := s.journal.Feed("liar").Agree(t.Context(), before, 1<<40, time.Now().Add(time.Second)); err == nil || !strings.Contains(err.Error(), "writ restore --mark") {
-			t.Errorf("a coordinator that knows what is newer than the restore: %v", err)
+			t.Errorf("coordinator with events from after the restore: %v", err)
 		}
 	})
 }
 
-// sink is the memory of a coordinator that claims what never happened.
+// sink is the event store of a coordinator that claims future events.
 type sink struct{}
 
 func (sink) LastEvent(context.Context, writ.DatacenterID, string) (int64, time.Time, error) {
@@ -144,12 +145,13 @@ func (sink) LastEvent(context.Context, writ.DatacenterID, string) (int64, time.T
 }
 func (sink) StoreEvents(context.Context, writ.DatacenterID, []writ.Event) error { return nil }
 
-// Over a real link, a coordinator acknowledges events of the future. With a node that is dead every open run would wait for it.
+// A coordinator acknowledges future events over a real link. If that started a reconciliation, a dead node would delay
+// every open run.
 //
 // Promise: Recovery: A coordinator that acknowledges future events delays no run and causes at most three new journal
 // generations per hour, for itself only.
 // How: Only the datacenter's own records and an operator start a reconciliation.
-// Also: TestOnlyMostNodesStartAReconciliation, TestANewGenerationReportsNodesAsTheyAre,
+// Also: TestOnlyMostNodesStartAReconciliation, TestNewGenerationReportsNodeStates,
 // TestNoCoordinatorStartsAReconciliation, TestLyingCoordinatorGetsFewGenerations,
 // TestJournalKnowsItsEpochs.
 func TestCoordinatorCannotDelayRuns(t *testing.T) {
@@ -174,11 +176,11 @@ func TestCoordinatorCannotDelayRuns(t *testing.T) {
 		Sign: func(link.Hello, []byte, string) ([]byte, error) { return []byte("any"), nil }, Events: feed, Log: log,
 	}
 	go func() { ended <- dialer.Run(ctx) }()
-	for feed.ID() == s.journal.ID() { // the claim was heard
+	for feed.ID() == s.journal.ID() { // until the claim was processed
 		time.Sleep(time.Millisecond)
 	}
 	if until := s.journal.ReconcilesUntil(); !until.IsZero() {
-		t.Errorf("the journal is reconciled until %s", until)
+		t.Errorf("the journal reconciles until %s, want no reconciliation", until)
 	}
 	cancel()
 	if err := <-ended; err != nil {
@@ -186,13 +188,13 @@ func TestCoordinatorCannotDelayRuns(t *testing.T) {
 	}
 }
 
-// A new generation begins with nodes as they joined. What is known of them now is told again.
-func TestANewGenerationReportsNodesAsTheyAre(t *testing.T) {
+// A new generation starts with the nodes as they joined, and then reports their current state.
+func TestNewGenerationReportsNodeStates(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n := s.join("n1")
 		time.Sleep(5 * time.Second)
 		if err := s.journal.Feed("liar").Agree(t.Context(), s.journal.ID(), 1<<60, time.Time{}); err == nil {
-			t.Fatal("the journal agreed with a lie")
+			t.Fatal("the journal accepted the false claim")
 		}
 		time.Sleep(5 * time.Second)
 		events, err := s.journal.Events(t.Context(), 0, 1000)
@@ -206,12 +208,13 @@ func TestANewGenerationReportsNodesAsTheyAre(t *testing.T) {
 			}
 		}
 		if last == nil || last.Liveness != writ.LivenessReady || last.Capacity.CPUs != 16 {
-			t.Errorf("the node was told last as %+v", last)
+			t.Errorf("node in the last event = %+v", last)
 		}
 	})
 }
 
-// Whoever has Redis keeps what a node said, and says it again when the node is dead and another supervisor has begun.
+// An attacker who controls Redis records messages of a node, and replays them to a later supervisor when the node is
+// dead.
 //
 // Promise: Recovery: Redis cannot replay messages that a node sent to an earlier supervisor or process.
 // How: A beat counts only with the supervisor's epoch, which is new to every node; a report also needs the newest
@@ -240,17 +243,17 @@ func TestOldBeatsKeepNoDeadNodeAlive(t *testing.T) {
 			time.Sleep(time.Second)
 			synctest.Wait()
 			if got := s.liveness(n.id); got == writ.LivenessReady {
-				t.Fatal("an old beat makes the dead node ready")
+				t.Fatal("a replayed beat made the dead node ready")
 			}
 		}
 		time.Sleep(time.Minute)
 		if got := s.liveness(n.id); got != writ.LivenessLost {
-			t.Errorf("the node is %s", got)
+			t.Errorf("node is %s, want lost", got)
 		}
 	})
 }
 
-// Each of them would be answered with a signed message, by the one who hears all nodes.
+// Each outdated beat could cause a signed answer, made by the collector of the messages of all nodes.
 func TestOldBeatsAreAnsweredSeldom(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n := s.join("n1")
@@ -277,17 +280,17 @@ func TestOldBeatsAreAnsweredSeldom(t *testing.T) {
 		}
 		synctest.Wait()
 		if got := n.heardControls() - before; got < 10 || got > 110 {
-			t.Errorf("%d old beats within 10 seconds got %d answers", 100*len(old), got)
+			t.Errorf("%d old beats within 10 seconds got %d answers, want 10 to 110", 100*len(old), got)
 		}
 		n.setSilent(false)
 		time.Sleep(5 * time.Second)
 		if got := s.liveness(n.id); got != writ.LivenessReady {
-			t.Errorf("the node is %s once it beats as it should", got)
+			t.Errorf("node is %s after a valid beat, want ready", got)
 		}
 	})
 }
 
-// liveness is what was told of a node last, silent if nothing was.
+// liveness returns the state of a node in its last event, or silent without an event.
 func (s *sim) liveness(id writ.NodeID) (l writ.Liveness) {
 	s.t.Helper()
 	events, err := s.journal.Events(s.t.Context(), 0, 10_000)

@@ -19,7 +19,7 @@ import (
 // An attacker who owns Redis changes the kind that messages name. Each changed message is rejected without an effect.
 func TestMessageWithWrongKindIsRejected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := found(t)
+		s := newCluster(t)
 		s.place, s.level = filepath.Join(t.TempDir(), "journal.db"), slog.LevelInfo
 		s.start()
 		n := s.join("n1")
@@ -45,16 +45,16 @@ func TestMessageWithWrongKindIsRejected(t *testing.T) {
 		for _, kind := range []envelope.Kind{envelope.Result, envelope.Report, envelope.Host, envelope.Load, envelope.Log, envelope.Control, "other", ""} {
 			send(kind)
 			if got := s.liveness(n.id); got != writ.LivenessSilent {
-				t.Errorf("after a beat with the kind %q the node is %s", kind, got)
+				t.Errorf("node after a beat of kind %q is %s, want silent", kind, got)
 			}
 		}
 		time.Sleep(5 * time.Second)
 		if lines, bad := s.refusals(); lines["open message of a node; it is discarded: SIGNATURE_INVALID"] == 0 || len(bad) > 0 {
-			t.Errorf("the rejected messages were logged as %v%s", lines, strings.Join(bad, ""))
+			t.Errorf("logged refusals = %v%s", lines, strings.Join(bad, ""))
 		}
 		send(envelope.Beat)
 		if got := s.liveness(n.id); got != writ.LivenessReady {
-			t.Errorf("after the unchanged beat the node is %s", got)
+			t.Errorf("node after the unchanged beat is %s, want ready", got)
 		}
 	})
 }

@@ -11,7 +11,7 @@ import (
 	"writ/supervisor/link"
 )
 
-// threeVolumes makes three calls that do not wait for each other.
+// threeVolumes makes three independent calls.
 const threeVolumes = `
 volume := import("volume")
 for name in ["a", "b", "c"] { volume.create(name, {size_gib: 1}) }
@@ -21,7 +21,7 @@ func (s *sim) metrics() metrics.Part {
 	return supervisor.Metrics("dc1", func() *supervisor.Supervisor { return s.Supervisor })
 }
 
-// What people read of a supervisor follows from what it did.
+// Metrics of a supervisor match its work.
 //
 // Promise: Events, traces and the API: Supervisors and runners expose work and backlog metrics, and a hanging
 // journal, disk or driver blocks no scrape.
@@ -30,7 +30,7 @@ func (s *sim) metrics() metrics.Part {
 // Also: TestTheNumbersOfARunnerFollowFromItsWork, TestResourcesAndRepairsOfNodeAreCounted,
 // TestUnconfirmedEventsAreCounted, TestNoQuestionReadsMoreThanItsAnswer,
 // TestEveryPartTellsWhatItDid, TestAPartThatHangsKeepsNoScrapeWaiting, TestADiskThatHangsIsLeftOut.
-func TestTheNumbersOfASupervisorFollowFromItsWork(t *testing.T) {
+func TestSupervisorMetricsMatchItsWork(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		var page metricspage.Page
 		scrape := func() { page = metricspage.Read(t, s.metrics()) }
@@ -38,13 +38,13 @@ func TestTheNumbersOfASupervisorFollowFromItsWork(t *testing.T) {
 		want := func(want float64, name string, labels ...string) {
 			t.Helper()
 			if got := value(name, labels...); got != want {
-				t.Errorf("%s %q is %g, want %g", name, labels, got, want)
+				t.Errorf("%s %q = %g, want %g", name, labels, got, want)
 			}
 		}
 		between := func(age, least, most time.Duration, what string) {
 			t.Helper()
 			if age < least || age > most {
-				t.Errorf("age of %s is %s, want %s to %s", what, age, least, most)
+				t.Errorf("age of %s = %s, want %s to %s", what, age, least, most)
 			}
 		}
 		oldest := func(state string, least, most time.Duration) {
@@ -65,7 +65,7 @@ func TestTheNumbersOfASupervisorFollowFromItsWork(t *testing.T) {
 		want(3, "calls", "state", "planned")
 		want(0, "oldest_call_seconds", "state", "planned")
 
-		s.join("n1", slowly(10*time.Minute), func(n *testNode) { n.slots = 1 }) // which gets two
+		s.join("n1", slowly(10*time.Minute), func(n *testNode) { n.slots = 1 }) // gets two jobs
 		s.awaitCall(id, 1, writ.CallRunning)
 		time.Sleep(time.Minute)
 		scrape()
@@ -79,7 +79,7 @@ func TestTheNumbersOfASupervisorFollowFromItsWork(t *testing.T) {
 		}
 		queues := answer.([]link.QueueDepth)
 		if len(queues) != 1 || queues[0].NodeName != "n1" || queues[0].Planned != 1 || queues[0].Queued != 1 {
-			t.Errorf("the answer to coordinators is %+v", queues)
+			t.Errorf("queues = %+v", queues)
 		}
 		between(queues[0].OldestPlanned, 85*time.Second, 2*time.Minute, "the planned call in the answer to coordinators")
 		between(queues[0].OldestQueued, 55*time.Second, 2*time.Minute, "the queued call in the answer to coordinators")
@@ -103,7 +103,7 @@ func TestTheNumbersOfASupervisorFollowFromItsWork(t *testing.T) {
 		want(0, "oldest_call_seconds", "state", "running")
 		want(1, "refusals_total", "what", "submission", "code", string(writ.CodeWrongDatacenter))
 		if n := page.Sum("writ_supervisor_refusals_total"); n != 1 {
-			t.Errorf("%g texts were refused, want one", n)
+			t.Errorf("refused %g texts, want 1", n)
 		}
 		want(1, "complaints_total", "what", "open message of a node; it is discarded",
 			"code", string(writ.CodeSignatureMalformed))
@@ -112,14 +112,14 @@ func TestTheNumbersOfASupervisorFollowFromItsWork(t *testing.T) {
 		want(0, "journal_failures_total")
 		want(-1, "pass_failures_total")
 		if value("journal_write_seconds") < 1 || value("pass_seconds") < 1 {
-			t.Errorf("%g writes and %g passes", value("journal_write_seconds"), value("pass_seconds"))
+			t.Errorf("counted %g writes and %g passes, want some", value("journal_write_seconds"), value("pass_seconds"))
 		}
 		want(float64(s.Epoch()), "epoch")
 		if got := page.Value("writ_roster_version"); got != float64(s.Roster().Version) {
-			t.Errorf("roster %g, want %d", got, s.Roster().Version)
+			t.Errorf("roster version = %g, want %d", got, s.Roster().Version)
 		}
 		if got := page.Value("writ_roster_expires_seconds"); got != float64(s.Roster().Expires.Unix()) {
-			t.Errorf("the roster expires at %g, want %s", got, s.Roster().Expires)
+			t.Errorf("roster expiry = %g, want %s", got, s.Roster().Expires)
 		}
 		s.queue.Cut(true)
 		time.Sleep(3 * time.Second)

@@ -16,37 +16,38 @@ import (
 )
 
 var (
-	simMutant    = flag.String("mutant", ".", "which mutants to try, a regular expression")
-	directedOnly = flag.Bool("directed", false, "try mutants with their directed tests only, without the simulation")
+	simMutant    = flag.String("mutant", ".", "regular expression of the mutants to test")
+	directedOnly = flag.Bool("directed", false, "run only the directed tests of mutants, not the simulation")
 )
 
-// mutants are the program without one of its mechanisms each. A simulation, or a directed test, that does not notice proves nothing.
+// Each mutant is the program without one of its mechanisms. A simulation or directed test that passes with a mutant
+// does not test that mechanism.
 var mutants = []struct {
 	name      string
 	edits     []mutant.Edit
-	directed  string // the test of this mechanism, "" if it has none in this package
-	unnoticed string // why no simulation has to notice
+	directed  string // the test of this mechanism; "" if this package has none
+	unnoticed string // why the simulation may pass
 }{
 	{
 		name: "NodesObeyEarlierEpochs", directed: "TestLateJobOfOldSupervisorIsNotExecuted",
 		edits:     []mutant.Edit{{In: "runner.jobs.handle", Node: mutant.If, Names: "Epoch", Becomes: mutant.Never}},
-		unnoticed: "the key of a job keeps it from being done twice, whoever sends it",
+		unnoticed: "the key of a job prevents a second execution, whichever supervisor sends it",
 	},
 	{
-		name:  "NodesForgetWhatTheyBegan",
+		name:  "NodesForgetStartedJobs",
 		edits: []mutant.Edit{{In: "runner.jobs.prepare", Node: mutant.Return, Names: "past", Becomes: "_ = $1; return nil, $2"}},
 	},
 	{
-		name:  "NodesTakeNoNoticeOfTheirOwnDeath",
+		name:  "NodesIgnoreTheirRestart",
 		edits: []mutant.Edit{{In: "runner.jobs.notAgain", Node: mutant.Compare, Names: "Incarnation", Becomes: "$1 > $2"}},
 	},
 	{
-		name: "ResourcesAreWorkedOnByManyAtATime", directed: "TestNextJobWaitsForOverdueDriver",
+		name: "ResourcesAreNotLocked", directed: "TestNextJobWaitsForOverdueDriver",
 		edits:     []mutant.Edit{{In: "hosted.Lock.Wait", Node: mutant.Receive, Names: "held", Becomes: "default"}},
-		unnoticed: "its hosts do not mind",
+		unnoticed: "simulated hosts allow concurrent jobs",
 	},
 	{
-		name: "NobodyLooksForJobsThatAreNowhere", directed: "TestJobMissingInBeatIsDeliveredAgain",
+		name: "MissingJobsAreNotDetected", directed: "TestJobMissingInBeatIsDeliveredAgain",
 		edits: []mutant.Edit{{In: "watch.deliveries.miss", Node: mutant.If, Becomes: mutant.Never}},
 	},
 	{
@@ -54,26 +55,26 @@ var mutants = []struct {
 		edits: []mutant.Edit{{In: "outbox.Outbox.acknowledge", Node: mutant.Call, Names: "append", Nth: 1, Becomes: "nil"}},
 	},
 	{
-		name: "AnyResultIsTaken", directed: "TestForgedResultsAreIgnored",
+		name: "AnyResultIsAccepted", directed: "TestForgedResultsAreIgnored",
 		edits:     []mutant.Edit{{In: "workflow.Advancer.reload", Node: mutant.Call, Names: "WasSent", Becomes: "true, nil"}},
-		unnoticed: "no node of a simulation lies",
+		unnoticed: "no node in a simulation lies",
 	},
 	{
-		name: "ResultsOfAnyTryAreTaken", directed: "TestOldResultDoesNotAnswerResumedCall",
+		name: "ResultsOfAnyAttemptAreAccepted", directed: "TestOldResultDoesNotAnswerResumedCall",
 		edits: []mutant.Edit{{In: "workflow.receiver.answer", Node: mutant.Case, Names: "Attempt", Nth: 2, Becomes: mutant.Never}},
 	},
 	{
-		name:      "CallsHaveNoEnd",
+		name:      "CallsDoNotExpire",
 		edits:     []mutant.Edit{{In: "watch.deadlines.endCalls", Node: mutant.If, Names: "endGrace", Becomes: mutant.Never}},
-		unnoticed: "nodes end calls themselves, and a lost node loses its own",
+		unnoticed: "nodes end their calls, and the calls of a lost node fail",
 	},
 	{
 		name: "LostNodesKeepTheirCalls", directed: "TestLostNodeEndsItsSentCalls",
 		edits:     []mutant.Edit{{In: "watch.lostNodes.inform", Node: mutant.Call, Names: "post", Becomes: "_ = $1"}},
-		unnoticed: "whatever is lost ends at its end-by, too",
+		unnoticed: "lost calls also end at their end-by time",
 	},
 	{
-		name: "NobodyIsToldThatANodeWasRemoved", directed: "TestRunsDoNotWaitForRemovedNode",
+		name: "RemovalOfNodeWakesNoRuns", directed: "TestRunsDoNotWaitForRemovedNode",
 		edits: []mutant.Edit{{In: "decision.Nodes.Decide", Node: mutant.Range, Becomes: "$0[:0]"}},
 	},
 	{
@@ -81,21 +82,21 @@ var mutants = []struct {
 		edits: []mutant.Edit{{In: "workflow.receiver.receive", Node: mutant.Call, Names: "lostNow", Becomes: "$1"}},
 	},
 	{
-		name: "WrongClocksGetWork", directed: "TestNodeWithWrongClockGetsNoNewWork",
+		name: "NodesWithWrongClockGetWork", directed: "TestNodeWithWrongClockGetsNoNewWork",
 		edits: []mutant.Edit{{In: "fleet.presence.fault", Node: mutant.Case, Names: "MaxSkew", Becomes: mutant.Never}},
 	},
 	{
-		name: "NobodyIsFenced", directed: "TestResumedOldSupervisorCannotWrite",
+		name: "OldSupervisorsMayWrite", directed: "TestResumedOldSupervisorCannotWrite",
 		edits:     []mutant.Edit{{In: "journal.reign.mustReign", Node: mutant.If, Names: "last", Becomes: mutant.Never}},
-		unnoticed: "an old supervisor is awake for seconds, nobody talks to it, and nodes do not obey it",
+		unnoticed: "an old supervisor runs for seconds, gets no requests, and nodes do not obey it",
 	},
 	{
-		name: "JobsThatWaitAreDeliveredAgain", directed: "TestQueuedJobsAreDeliveredOnce",
+		name: "QueuedJobsAreDeliveredAgain", directed: "TestQueuedJobsAreDeliveredOnce",
 		edits:     []mutant.Edit{{In: "watch.deliveries.findMissing", Node: mutant.Compare, Names: "gone", Becomes: mutant.Never}},
-		unnoticed: "a job that is delivered twice is done once",
+		unnoticed: "a job that is delivered twice is executed once",
 	},
 	{
-		name: "AQueueThatIsAwaySilencesNodes", directed: "TestQueueOutageLosesNoNode",
+		name: "QueueOutageSilencesNodes", directed: "TestQueueOutageLosesNoNode",
 		edits: []mutant.Edit{
 			{In: "watch.listening.count", Node: mutant.Case, Names: "queueWorks", Becomes: mutant.Never},
 			{In: "watch.listening.count", Node: mutant.Case, Names: "rounds", Becomes: mutant.Never},
@@ -103,24 +104,24 @@ var mutants = []struct {
 		unnoticed: "a run may fail because a node is lost",
 	},
 	{
-		name: "WhoStoodStillBlamesNodes", directed: "TestSuspendedSupervisorLosesNoNode",
+		name: "SuspendedSupervisorBlamesNodes", directed: "TestSuspendedSupervisorLosesNoNode",
 		edits:     []mutant.Edit{{In: "watch.listening.count", Node: mutant.Call, Names: "min", Becomes: "$1"}},
 		unnoticed: "a run may fail because a node is lost",
 	},
 	{
-		name: "ACollectorThatWaitsBlamesNodes", directed: "TestLateScanIsNoSilence",
+		name: "BlockedCollectorBlamesNodes", directed: "TestLateScanIsNoSilence",
 		edits:     []mutant.Edit{{In: "watch.listening.count", Node: mutant.Case, Names: "rounds", Becomes: mutant.Never}},
-		unnoticed: "no journal of a simulation hangs",
+		unnoticed: "no journal in a simulation hangs",
 	},
 	{
 		name: "NodesForgetCancelledRuns", directed: "TestEarlyCancelPreventsItsJob",
 		edits:     []mutant.Edit{{In: "runner.desk.enter", Node: mutant.Call, Names: "Before", Becomes: mutant.Never}},
-		unnoticed: "what a run did before its end is not held against it",
+		unnoticed: "a simulation accepts all effects of a run before its end",
 	},
 	{
-		name: "AResumeForgetsWhatTheScriptHasSeen", directed: "TestResumeRepeatsOnlyFailedCalls",
+		name: "ResumeForgetsReadResults", directed: "TestResumeRepeatsOnlyFailedCalls",
 		edits:     []mutant.Edit{{In: "workflow.resume", Node: mutant.Call, Names: "Contains", Becomes: mutant.Never}},
-		unnoticed: "nobody knows which way a simulated script should have gone",
+		unnoticed: "the correct path of a simulated script is unknown",
 	},
 	{
 		name: "EpochsFollowTheJournalOnly", directed: "TestRestoredJournalRepeatsNoJob",
@@ -128,57 +129,57 @@ var mutants = []struct {
 		unnoticed: "no journal is restored from a backup",
 	},
 	{
-		name: "ANewSupervisorDoesNotSaySo", directed: "TestANodeHearsOfASupervisorBeforeItsFirstJob",
+		name: "NewSupervisorIsNotAnnounced", directed: "TestNewSupervisorIsAnnouncedBeforeJobs",
 		edits:     []mutant.Edit{{In: "supervisor.Supervisor.Run", Node: mutant.Call, Names: "Announce", Becomes: "_ = $1"}},
-		unnoticed: "nodes learn the epoch from jobs and beats, too",
+		unnoticed: "nodes also receive the epoch with jobs and answers to beats",
 	},
 	{
-		name: "LookingTakesItsTime", directed: "TestReturningRunnerRepeatsItsJobSoon",
+		name: "ScansAreSlow", directed: "TestReturningRunnerRepeatsItsJobSoon",
 		edits:     []mutant.Edit{{In: "watch.missedScans", Node: mutant.Value, Becomes: "7"}},
-		unnoticed: "a simulation asks whether, and not how soon",
+		unnoticed: "a simulation does not check how soon",
 	},
 	{
-		name: "NodesGetAllAtOnce", directed: "TestNoMoreThanTwoDeliveriesPerSlotAreOut",
+		name: "NodesGetAllJobsAtOnce", directed: "TestDeliveriesPerSlotAreLimited",
 		edits:     []mutant.Edit{{In: "placement.windowPerSlot", Node: mutant.Value, Becomes: "2000"}},
-		unnoticed: "order is all that it costs",
+		unnoticed: "it changes only the order of calls",
 	},
 	{
-		name: "WhoWaitsBehindAStuckDriverLosesPatience", directed: "TestNextJobWaitsForOverdueDriver",
+		name: "WaitForStuckDriverConsumesAttempts", directed: "TestNextJobWaitsForOverdueDriver",
 		edits:     []mutant.Edit{{In: "workflow.receiver.behindStuck", Node: mutant.Return, Names: "Slots", Becomes: "return ($1) && false"}},
-		unnoticed: "a simulated run may fail because of that",
+		unnoticed: "a simulated run may fail for this reason",
 	},
 	{
-		name: "AnEndThatIsFarAwayIsWaitedFor", directed: "TestACancelledRunEndsEvenIfTheClockIsSetBack",
+		name: "DistantEndIsNotRebased", directed: "TestClockSetBackDelaysNoCancel",
 		edits:     []mutant.Edit{{In: "workflow.Step.rebase", Node: mutant.Call, Names: "After", Nth: 1, Becomes: mutant.Never}},
 		unnoticed: "clocks of simulated supervisors go back by minutes",
 	},
 	{
-		name: "AnyClockMakesOld", directed: "TestClockFarAheadDeletesNoRecord",
+		name: "AnyClockDeletesRecords", directed: "TestClockFarAheadDeletesNoRecord",
 		edits:     []mutant.Edit{{In: "expiry.Records.deleteOld", Node: mutant.If, Names: "Before", Becomes: mutant.Never}},
 		unnoticed: "clocks of simulated supervisors are a minute ahead at most",
 	},
 	{
-		name: "NodesAreNotAskedAfterARestore", directed: "TestRestoredRunReturnsToItsNode",
+		name: "RestoreAwaitsNoInventories", directed: "TestRestoredRunReturnsToItsNode",
 		edits:     []mutant.Edit{{In: "workflow.claimer.waitsForInventories", Node: mutant.If, Names: "IsZero", Becomes: mutant.Always}},
 		unnoticed: "no journal is restored from a backup",
 	},
 	{
-		name: "WhatNodesHaveBindsNobody", directed: "TestCallOnSilentNodeWaitsForIt",
+		name: "InventoriesBindNoCalls", directed: "TestCallOnSilentNodeWaitsForIt",
 		edits:     []mutant.Edit{{In: "workflow.reportingNodes", Node: mutant.Call, Names: "reconciles", Becomes: mutant.Negate}},
 		unnoticed: "no journal is restored from a backup",
 	},
 	{
-		name:  "ReservationsAreNotGivenBack",
+		name:  "ReservationsAreNotReleased",
 		edits: []mutant.Edit{{In: "journal.kept.load", Node: mutant.Return, Nth: 4, Becomes: "return Load{Reserved: k.need}"}},
 	},
 }
 
-// TestMutantsHaveTheirPlace finds the place of each mutant. Its errors say how to correct the table.
+// TestMutantsHaveTheirPlace finds the code of each mutant. Its errors explain how to correct the table.
 func TestMutantsHaveTheirPlace(t *testing.T) {
 	mutated(t)
 }
 
-// TestMutantsCompile builds all mutants, as many at once as change different places.
+// TestMutantsCompile builds all mutants. Mutants of different places share a build.
 func TestMutantsCompile(t *testing.T) {
 	testenv.Nightly(t, "TestMutantsHaveTheirPlace of supervisor")
 	var programs []*mutant.Mutant
@@ -186,7 +187,7 @@ func TestMutantsCompile(t *testing.T) {
 	for _, changed := range mutants {
 		m := found[changed.name]
 		if m == nil {
-			continue // mutated has reported it
+			continue // mutated has reported the error
 		}
 		if i := slices.IndexFunc(programs, func(p *mutant.Mutant) bool { return !p.Overlaps(m) }); i >= 0 {
 			programs[i] = programs[i].Join(m)
@@ -202,12 +203,12 @@ func TestMutantsCompile(t *testing.T) {
 		cmd := exec.CommandContext(t.Context(), "go", append([]string{"build", "-overlay", overlayOf(t, p)}, p.Packages()...)...)
 		cmd.Dir = root
 		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Errorf("mutants cannot be built, correct Becomes of the mutant whose code the compiler names: %v\n%s", err, out)
+			t.Errorf("build of mutants failed; correct Becomes of the mutant at the compiler's position: %v\n%s", err, out)
 		}
 	}
 }
 
-// mutated finds the places of all mutants, by name.
+// mutated finds the code of all mutants, and returns them by name.
 func mutated(t *testing.T) map[string]*mutant.Mutant {
 	t.Helper()
 	program, err := mutant.Load()
@@ -233,10 +234,10 @@ func overlayOf(t *testing.T, m *mutant.Mutant) string {
 	return path
 }
 
-// TestSimulationNoticesMutants tries the simulation on programs that lack something. It costs minutes.
+// TestSimulationNoticesMutants runs the simulation with each mutant. It takes minutes.
 func TestSimulationNoticesMutants(t *testing.T) {
 	if !testenv.IsLong() {
-		t.Skip("set WRIT_TEST_LONG=1 to try the simulation on programs that lack something")
+		t.Skip("set WRIT_TEST_LONG=1 to run the simulation with mutants")
 	}
 	chosen, err := regexp.Compile(*simMutant)
 	if err != nil {
@@ -257,7 +258,7 @@ func TestSimulationNoticesMutants(t *testing.T) {
 				if complaint, failed := runMutant(t, root, overlay, "^"+m.directed+"$"); failed {
 					t.Logf("%s: %s", m.directed, complaint)
 				} else {
-					t.Errorf("%s does not notice", m.directed)
+					t.Errorf("%s passes with the mutant", m.directed)
 				}
 			}
 			if *directedOnly {
@@ -276,13 +277,13 @@ func TestSimulationNoticesMutants(t *testing.T) {
 			case m.unnoticed != "":
 				t.Log("not noticed: " + m.unnoticed)
 			default:
-				t.Error("no simulation notices")
+				t.Error("all simulations pass with the mutant")
 			}
 		})
 	}
 }
 
-// runMutant runs tests on another program and returns the first complaint.
+// runMutant runs tests of a mutant and returns the first failure message.
 func runMutant(t *testing.T, root, overlay, tests string, flags ...string) (complaint string, failed bool) {
 	t.Helper()
 	args := []string{"test", "-vet=off", "-tags", "checksums", "-overlay", overlay, "-count=1", "-timeout", "10m", "./supervisor", "-run", tests}
@@ -291,7 +292,7 @@ func runMutant(t *testing.T, root, overlay, tests string, flags ...string) (comp
 	out, err := cmd.CombinedOutput()
 	switch {
 	case strings.Contains(string(out), "[build failed]"):
-		t.Fatalf("the mutant cannot be built:\n%s", out)
+		t.Fatalf("build of the mutant failed:\n%s", out)
 	case err == nil:
 		return "", false
 	}

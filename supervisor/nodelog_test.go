@@ -18,15 +18,15 @@ import (
 	"writ/supervisor/nodes"
 )
 
-// logOf asks for the log of a node.
+// logOf requests the log of a node.
 func (s *sim) logOf(p link.LogOfNode) (link.NodeLog, error) {
 	answer, err := s.Ask(s.t.Context(), link.VerbNodeLog, p)
 	log, _ := answer.(link.NodeLog)
 	return log, err
 }
 
-// tellLog sends a part of the log of a node, and waits until it has come.
-func (n *testNode) tellLog(r nodes.LogReport) {
+// sendLog sends a part of the log of a node, and waits until the supervisor has received it.
+func (n *testNode) sendLog(r nodes.LogReport) {
 	n.mu.Lock()
 	if r.Epoch == 0 {
 		r.Epoch = n.epoch
@@ -40,7 +40,7 @@ func (n *testNode) tellLog(r nodes.LogReport) {
 	synctest.Wait()
 }
 
-// answering lets a node answer each query with a change of a report.
+// answering makes a node answer each query with a report that change has modified.
 func answering(change func(r *nodes.LogReport)) func(n *testNode) {
 	return func(n *testNode) {
 		n.log = func(q nodes.LogQuery) nodes.LogReport {
@@ -53,10 +53,10 @@ func answering(change func(r *nodes.LogReport)) func(n *testNode) {
 	}
 }
 
-func TestANodeIsAskedForItsLog(t *testing.T) {
+func TestNodeLogIsQueried(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n := s.join("n1", answering(func(r *nodes.LogReport) { r.Lost, r.More = true, true }))
-		refusing := s.join("n2", answering(func(r *nodes.LogReport) { r.Refused, r.Lines = "it has none", nil }))
+		refusing := s.join("n2", answering(func(r *nodes.LogReport) { r.Refused, r.Lines = "no log", nil }))
 		time.Sleep(2 * time.Second)
 		got, err := s.logOf(link.LogOfNode{Node: n.id, Source: "runner", Level: "warn", Since: time.UnixMilli(7), After: "runner.3", Lines: 9})
 		if err != nil {
@@ -81,17 +81,18 @@ func TestANodeIsAskedForItsLog(t *testing.T) {
 		}
 		for i := range 100 {
 			if _, err = s.logOf(link.LogOfNode{Node: n.id}); err != nil {
-				t.Logf("refused after %d", i)
+				t.Logf("refused after %d queries", i)
 				break
 			}
 		}
 		if writ.CodeOf(err) != writ.CodeRateLimited {
-			t.Errorf("a node is asked as often as anybody likes: %v", err)
+			t.Errorf("100 queries: %v, want RATE_LIMITED", err)
 		}
 	})
 }
 
-// A node that is away, or whose runner does not know the question, has told its last warnings, and no other node can tell any in its name.
+// If a node is silent, or its runner does not support queries, the supervisor returns the last warnings that it sent.
+// No other node can send warnings in its name.
 func TestSilentNodeKeepsItsLastWarnings(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n, other := s.join("n1"), s.join("n2")
@@ -99,13 +100,13 @@ func TestSilentNodeKeepsItsLastWarnings(t *testing.T) {
 		warning := func(level, text string) nodes.LogLine {
 			return nodes.LogLine{Time: time.Now().UTC(), Boot: "b1", Source: "runner", Level: level, Text: text}
 		}
-		n.tellLog(nodes.LogReport{Incarnation: 2, Count: 2, Boot: "b1", Lines: []nodes.LogLine{warning("warn", "one"), warning("error", "two")}})
-		told := time.Now()
-		n.tellLog(nodes.LogReport{Incarnation: 2, Count: 1, Lines: []nodes.LogLine{warning("warn", "of before, which Redis gives again")}})
-		n.tellLog(nodes.LogReport{Incarnation: 1, Lines: []nodes.LogLine{warning("warn", "of an earlier runner")}})
-		n.tellLog(nodes.LogReport{Incarnation: 3, Epoch: 1, Lines: []nodes.LogLine{warning("warn", "to an earlier supervisor")}})
-		n.tellLog(nodes.LogReport{Incarnation: 3, Query: "nobody asked", Lines: []nodes.LogLine{warning("warn", "an answer")}})
-		other.tellLog(nodes.LogReport{Node: n.id, Incarnation: 9, Lines: []nodes.LogLine{warning("warn", "of another node")}})
+		n.sendLog(nodes.LogReport{Incarnation: 2, Count: 2, Boot: "b1", Lines: []nodes.LogLine{warning("warn", "one"), warning("error", "two")}})
+		sent := time.Now()
+		n.sendLog(nodes.LogReport{Incarnation: 2, Count: 1, Lines: []nodes.LogLine{warning("warn", "an old report, replayed by Redis")}})
+		n.sendLog(nodes.LogReport{Incarnation: 1, Lines: []nodes.LogLine{warning("warn", "of an earlier runner")}})
+		n.sendLog(nodes.LogReport{Incarnation: 3, Epoch: 1, Lines: []nodes.LogLine{warning("warn", "to an earlier supervisor")}})
+		n.sendLog(nodes.LogReport{Incarnation: 3, Query: "nobody asked", Lines: []nodes.LogLine{warning("warn", "an answer")}})
+		other.sendLog(nodes.LogReport{Node: n.id, Incarnation: 9, Lines: []nodes.LogLine{warning("warn", "of another node")}})
 		want := func(away string, query link.LogOfNode, texts ...string) {
 			t.Helper()
 			got, err := s.logOf(query)
@@ -116,8 +117,8 @@ func TestSilentNodeKeepsItsLastWarnings(t *testing.T) {
 			for _, l := range got.Lines {
 				all = append(all, l.Text)
 			}
-			if diff := cmp.Diff(texts, all); diff != "" || !strings.HasPrefix(got.Away, away) || told.Sub(got.Told).Abs() > 3*time.Second {
-				t.Errorf("away %q, told %s: %s", got.Away, got.Told, diff)
+			if diff := cmp.Diff(texts, all); diff != "" || !strings.HasPrefix(got.Away, away) || sent.Sub(got.Told).Abs() > 3*time.Second {
+				t.Errorf("away %q, last report %s: %s", got.Away, got.Told, diff)
 			}
 		}
 		want("does not answer", link.LogOfNode{Node: n.id}, "one", "two")
@@ -129,10 +130,10 @@ func TestSilentNodeKeepsItsLastWarnings(t *testing.T) {
 		want("is lost", link.LogOfNode{Node: n.id, Source: "kernel"})
 		n.setSilent(false)
 		for range 100 {
-			n.tellLog(nodes.LogReport{Incarnation: 4, Lines: make([]nodes.LogLine, 500)})
+			n.sendLog(nodes.LogReport{Incarnation: 4, Lines: make([]nodes.LogLine, 500)})
 		}
 		if got, err := s.logOf(link.LogOfNode{Node: n.id}); err != nil || len(got.Lines) != nodes.MaxLogWarnings {
-			t.Errorf("%d warnings are kept, %v", len(got.Lines), err)
+			t.Errorf("stored %d warnings, %v", len(got.Lines), err)
 		}
 	})
 }
@@ -140,7 +141,7 @@ func TestSilentNodeKeepsItsLastWarnings(t *testing.T) {
 // Promise: Commands and hosts: Log lines of a hostile node are bounded, send no terminal commands and contain no
 // deceptive characters.
 // How: 1,000 lines, 1 KiB each, 256 KiB in all; control and hidden characters are replaced.
-func TestLinesFromAHostileNodeAreCutAndCleaned(t *testing.T) {
+func TestHostileLogLinesAreCleaned(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		evil := "\x1b]0;owned\a\x1b[2J\u202e" + strings.Repeat("ä\u202e\n", 4000)
 		line := nodes.LogLine{Time: time.Date(1800, 1, 1, 0, 0, 0, 0, time.UTC), Boot: evil, Source: evil, Level: evil, Text: evil}
@@ -158,11 +159,11 @@ func TestLinesFromAHostileNodeAreCutAndCleaned(t *testing.T) {
 		clean := func(text string, most int) {
 			t.Helper()
 			if len(text) > most+len(" …") || strings.ContainsFunc(text, unicode.IsControl) || strings.ContainsFunc(text, hidden.Is) {
-				t.Fatalf("passed on is %q, of %d bytes", text, len(text))
+				t.Fatalf("returned text %q of %d bytes", text, len(text))
 			}
 		}
 		if got, err := s.logOf(link.LogOfNode{Node: n.id}); err != nil || got.Next != "" {
-			t.Errorf("the position is %q, %v", got.Next, err)
+			t.Errorf("position = %q, %v, want none", got.Next, err)
 		} else {
 			clean(got.Boot, nodes.MaxHostWord)
 		}
@@ -181,7 +182,7 @@ func TestLinesFromAHostileNodeAreCutAndCleaned(t *testing.T) {
 		if err != nil || len(got.Lines) < 20 || len(got.Lines) > nodes.MaxLogLines || size > nodes.MaxLogBytes || !got.Lost {
 			t.Errorf("%d lines of %d bytes, lost: %v, %v", len(got.Lines), size, got.Lost, err)
 		}
-		wide := s.join("n4", answering(func(r *nodes.LogReport) { // in JSON each character has six bytes
+		wide := s.join("n4", answering(func(r *nodes.LogReport) { // in JSON, each "<" needs six bytes
 			for range 200 {
 				r.Lines = append(r.Lines, nodes.LogLine{Text: strings.Repeat("<", 1000)})
 			}
@@ -189,7 +190,7 @@ func TestLinesFromAHostileNodeAreCutAndCleaned(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		got, err = s.logOf(link.LogOfNode{Node: wide.id})
 		if text, encode := json.Marshal(got); err != nil || encode != nil || len(text) > link.MaxFrame*3/4 || len(got.Lines) < 50 || !got.Lost {
-			t.Errorf("%d lines are an answer of %d bytes, lost: %v, %v", len(got.Lines), len(text), got.Lost, err)
+			t.Errorf("answer of %d lines and %d bytes, lost: %v, %v", len(got.Lines), len(text), got.Lost, err)
 		}
 	})
 }

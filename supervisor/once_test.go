@@ -12,7 +12,7 @@ import (
 	"writ/sal/simulated"
 )
 
-// execScript runs a program in a container, which must not be done twice.
+// execScript runs a program in a container, which is not repeatable.
 const execScript = `
 image := import("image")
 container := import("container")
@@ -23,7 +23,7 @@ e := container.exec(c, {command: ["work"]})
 run.output({code: e.exit_code})
 `
 
-// sabotage lets the node's journal refuse rows, as a full disk does, until the returned function is called.
+// sabotage makes the node's journal reject rows, like a full disk, until repair is called.
 func (n *realNode) sabotage(when string) (repair func()) {
 	t := n.sim.t
 	t.Helper()
@@ -42,10 +42,10 @@ func (n *realNode) sabotage(when string) (repair func()) {
 	return func() { t.Helper(); exec("DROP TRIGGER full") }
 }
 
-// executions counts how often programs were run, by their call.
+// executions counts the program executions of each call.
 func (n *realNode) executions() map[string]int { return n.effectsOf("container.exec") }
 
-// effectsOf counts the effects of an operation, by its call.
+// effectsOf counts the effects of an operation for each call.
 func (n *realNode) effectsOf(operation string) map[string]int {
 	t := n.sim.t
 	t.Helper()
@@ -62,7 +62,7 @@ func (n *realNode) effectsOf(operation string) map[string]int {
 	return calls
 }
 
-// wantExecutions fails the test unless the program of one call was run so often.
+// wantExecutions fails the test unless programs of at most one call ran, want times in total.
 func (n *realNode) wantExecutions(want int) {
 	n.sim.t.Helper()
 	got := n.executions()
@@ -71,11 +71,11 @@ func (n *realNode) wantExecutions(want int) {
 		total += times
 	}
 	if total != want || len(got) > 1 {
-		n.sim.t.Errorf("programs were run so often: %v, want %d times", got, want)
+		n.sim.t.Errorf("executions = %v, want %d of one call", got, want)
 	}
 }
 
-func TestAnAbandonedAttemptDoesNotActBesideTheNext(t *testing.T) {
+func TestAbandonedAttemptDoesNotRunWithNext(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s, q := tapped(t)
 		n := s.realNode("n1")
@@ -84,19 +84,19 @@ func TestAnAbandonedAttemptDoesNotActBesideTheNext(t *testing.T) {
 		id := s.submit(fmt.Sprintf(execScript, "c"))
 		_, calls := s.wantState(id, writ.RunSucceeded)
 		if calls[2].Attempt != 2 {
-			t.Fatalf("it was done by attempt %d, want the second", calls[2].Attempt)
+			t.Fatalf("succeeded in attempt %d, want 2", calls[2].Attempt)
 		}
 		repair()
-		time.Sleep(2 * time.Second) // the node finds out
+		time.Sleep(2 * time.Second) // until the node can write again
 		acted, refused := n.counted("jobs"), n.counted("refusals")
-		for _, task := range q.jobs() { // a queue may deliver whatever it had
+		for _, task := range q.jobs() { // a queue may redeliver any job
 			if err := s.queue.Push(t.Context(), n.id(), task); err != nil {
 				t.Fatal(err)
 			}
 		}
 		time.Sleep(5 * time.Second)
 		if more, late := n.counted("jobs")-acted, n.counted("refusals")-refused; more != 0 || late != 1 {
-			t.Errorf("the node acted %g times on the late deliveries and refused %g, want 0 and 1", more, late)
+			t.Errorf("acted on %g late deliveries and refused %g, want 0 and 1", more, late)
 		}
 		n.wantExecutions(1)
 	})
@@ -113,12 +113,12 @@ func TestResumeRepeatsNoUncertainCall(t *testing.T) {
 			t.Fatalf("failure = %+v", run.Failure)
 		}
 		n.start()
-		run, _ = s.mustResume(id, writ.RunFailed) // who resumes does not know yet what the node knows
+		run, _ = s.mustResume(id, writ.RunFailed) // the supervisor does not have the report of the node yet
 		if run.Failure.Code != writ.CodeOutcomeUnknown {
 			t.Fatalf("failure = %+v, want %s", run.Failure, writ.CodeOutcomeUnknown)
 		}
 		n.wantExecutions(0)
-		s.mustResume(id, writ.RunSucceeded) // and now does
+		s.mustResume(id, writ.RunSucceeded) // after the report
 		n.wantExecutions(1)
 	})
 }
@@ -134,7 +134,7 @@ func TestReturningNodeRepeatsNoOldJob(t *testing.T) {
 		}
 		s.awaitCall(accepted.ID, 3, writ.CallRunning)
 		n.halt()
-		s.halt() // only to spare two days of looks
+		s.halt() // avoids simulating two days of scans
 		time.Sleep(50 * time.Hour)
 		s.start()
 		n.start()

@@ -31,10 +31,10 @@ m := machine.create("m", {cpus: 1, memory_mib: 512, disks: [volume.get("a"), vol
 machine.start(m)
 `), writ.RunFailed)
 		if run.Failure.Code != writ.CodeResourceConflict || calls[3].Error.Code != writ.CodeDependencyFailed {
-			t.Errorf("failure %+v, then %+v", run.Failure, calls[3].Error)
+			t.Errorf("failure = %+v, error of call 4 = %+v", run.Failure, calls[3].Error)
 		}
 		if took := time.Since(began); took > time.Minute {
-			t.Errorf("it took %s", took)
+			t.Errorf("the run took %s", took)
 		}
 	})
 }
@@ -54,7 +54,7 @@ func TestResourceCallsFollowScriptOrder(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			inSim(t, func(t *testing.T, s *sim) {
-				s.join("n1", slowly(time.Second)) // 1000 GiB
+				s.join("n1", slowly(time.Second)) // the node has 1000 GiB
 				time.Sleep(2 * time.Second)
 				script := serviceModules + strings.ReplaceAll(tt.script, "; ", "\n") + "\n"
 				run, calls := s.wantState(s.submit(script), writ.RunSucceeded)
@@ -69,7 +69,7 @@ func TestResourceCallsFollowScriptOrder(t *testing.T) {
 	}
 }
 
-// slowThings makes jobs on resources take a while, and others a seventh of it.
+// slowThings delays jobs on resources by d, and other jobs by a seventh of d.
 func slowThings(d time.Duration) func(n *testNode) {
 	return func(n *testNode) {
 		n.act = func(ctx context.Context, job writ.Job) writ.Result {
@@ -96,20 +96,21 @@ root := volume.create("web-0", {size_gib: 10})
 machine.create("web-0", {cpus: 2, memory_mib: 512, disks: [root]})
 for i := 0; i < 8; i++ { node.ping().err }
 `
-		// The first has both. The last looks more often than the second until the volume is free, and the second comes first after that.
+		// The first run claims both resources. The third run checks more often than the second until the volume is free,
+		// but the second one is next in order.
 		ids := []writ.RunID{s.submit(webScript), s.submit(webScript), s.submit(restless)}
 		for _, id := range ids {
 			s.wantState(id, writ.RunSucceeded)
 		}
 		if took := time.Since(began); took > 2*time.Minute {
-			t.Errorf("it took %s", took)
+			t.Errorf("the runs took %s", took)
 		}
 	})
 }
 
-func TestAReservationIsCountedOnce(t *testing.T) {
+func TestReservationIsCountedOnce(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
-		s.join("n1", slowThings(5*time.Second)) // 1000 GiB
+		s.join("n1", slowThings(5*time.Second)) // the node has 1000 GiB
 		time.Sleep(2 * time.Second)
 		s.wantState(s.submit(`
 image := import("image")
@@ -132,10 +133,10 @@ func TestFaultyNodeGetsNoWork(t *testing.T) {
 		n.fault = "disk full"
 		n.mu.Unlock()
 		time.Sleep(2 * time.Second)
-		id := s.submit("volume := import(\"volume\")\nvolume.resize(\"v\", {size_gib: 2})\n") // bound to the node
+		id := s.submit("volume := import(\"volume\")\nvolume.resize(\"v\", {size_gib: 2})\n") // the volume is on this node
 		time.Sleep(10 * time.Second)
 		if _, calls := s.look(id); calls[0].State != writ.CallPlanned || !strings.Contains(calls[0].Why.String(), "disk full") {
-			t.Errorf("the call is %s: %q", calls[0].State, calls[0].Why.String())
+			t.Errorf("call is %s: %q", calls[0].State, calls[0].Why.String())
 		}
 		n.mu.Lock()
 		n.fault = ""
@@ -144,7 +145,7 @@ func TestFaultyNodeGetsNoWork(t *testing.T) {
 	})
 }
 
-// A host whose /dev/kvm went away keeps its machines, and is told to do with them what is left to do.
+// A host that lost /dev/kvm keeps its machines, and still runs those operations on them that need no KVM.
 func TestDegradedNodeGetsNoNewWork(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n := s.join("n1")
@@ -162,7 +163,7 @@ w := volume.create("w", {size_gib: 1})
 machine.create("new", {cpus: 1, memory_mib: 512, disks: [w]})
 `), writ.RunFailed)
 		if err := calls[1].Error; err == nil || err.Code != writ.CodeNoCapacity || !testenv.Mentions(err.Message, "machine", "KVM") {
-			t.Errorf("a new one: %v", err)
+			t.Errorf("create a machine: %v, want NO_CAPACITY", err)
 		}
 		s.wantState(s.submit(modules+`
 w := volume.create("w", {size_gib: 1}) // is new, and goes where the machine is
@@ -174,8 +175,8 @@ machine.stop(m)
 	})
 }
 
-// Two runs that both wait for a node to come back, for the same resource, once woke each other without a pause: thousands of steps and events a
-// second. In virtual time that shows as a test without an end.
+// Two runs waiting for the same resource on a silent node once woke each other in a loop, with thousands of steps and
+// events a second. In virtual time such a test does not end.
 func TestRunsWaitQuietlyForSilentNode(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n := s.join("n1")
@@ -183,14 +184,14 @@ func TestRunsWaitQuietlyForSilentNode(t *testing.T) {
 		s.wantState(s.submit("volume := import(\"volume\")\nvolume.create(\"v\", {size_gib: 1})\n"), writ.RunSucceeded)
 		n.setSilent(true)
 		s.halt()
-		s.start() // what the node has is not known now
+		s.start() // does not know the state of the node's resources yet
 		var runs []writ.RunID
 		for size := 2; size <= 4; size++ {
 			runs = append(runs, s.submit(fmt.Sprintf("volume := import(\"volume\")\nvolume.resize(\"v\", {size_gib: %d})\n", size)))
 		}
 		time.Sleep(20 * time.Second)
-		if told := len(s.eventsOf("call")); told > 20 {
-			t.Errorf("%d events about calls while nothing happens, each second anew", told)
+		if events := len(s.eventsOf("call")); events > 20 {
+			t.Errorf("%d events about idle calls, want at most 20", events)
 		}
 		n.setSilent(false)
 		for _, id := range runs {
@@ -199,35 +200,35 @@ func TestRunsWaitQuietlyForSilentNode(t *testing.T) {
 	})
 }
 
-// Who follows a log has a call open on its container nearly all the time. Whoever changes the container does not wait for that, nor does the
-// one who reads wait for others.
-func TestALogReaderBlocksNoOtherCall(t *testing.T) {
+// A reader that follows a log has a call open on the container nearly all the time. Changes of the container do not
+// wait for it, and a reader does not wait for other calls.
+func TestLogReaderBlocksNoOtherCall(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		s.realNode("n1")
 		time.Sleep(2 * time.Second)
-		const name = "slow-20-c" // everything but reading takes 20 s
+		const name = "slow-20-c" // every operation except reading takes 20 s
 		run := func(body string) writ.RunID {
 			return s.submit("image := import(\"image\")\ncontainer := import(\"container\")\nrun := import(\"run\")\n" + strings.ReplaceAll(body, "NAME", name))
 		}
 		s.wantState(run(`container.create("NAME", {image: image.fetch("i", {url: "https://images.example/i.tar", sha256: "`+strings.Repeat("0", 64)+`", format: "oci"})})`), writ.RunSucceeded)
-		reads := run(`
+		openSecrets := run(`
 first := container.logs("NAME")
 then := container.logs("NAME", {after: first.next, wait_seconds: 60})
 run.output({text: then.text, state: then.state, lost: then.lost})
 `)
-		s.awaitCall(reads, 2, writ.CallRunning)
+		s.awaitCall(openSecrets, 2, writ.CallRunning)
 		began := time.Now()
 		stops := run(`container.stop("NAME")`)
 		s.awaitCall(stops, 1, writ.CallRunning)
 		aside := run(`container.logs("NAME", {lines: 1})`)
 		s.awaitCall(aside, 1, writ.CallQueued)
 		if took := time.Since(began); took > 5*time.Second {
-			t.Errorf("to stop it, and to read of it besides, began after %s", took)
+			t.Errorf("the stop and a second read began after %s, want at most 5 s", took)
 		}
 		s.wantState(stops, writ.RunSucceeded)
-		ended, _ := s.wantState(reads, writ.RunSucceeded)
+		ended, _ := s.wantState(openSecrets, writ.RunSucceeded)
 		if took := time.Since(began); took > 30*time.Second {
-			t.Errorf("who waited for more had it after %s", took)
+			t.Errorf("the waiting reader got its lines after %s, want at most 30 s", took)
 		}
 		want := map[string]any{"text": "simulated: container " + name + " stopped\n", "state": "stopped", "lost": false}
 		if diff := cmp.Diff(want, ended.Output); diff != "" {

@@ -19,14 +19,14 @@ func TestEndedRunsHaveNoPayload(t *testing.T) {
 		id := run.ID
 		s.awaitCall(id, 1, writ.CallRunning)
 		if _, err := s.Payload(t.Context(), run.Payload); err != nil {
-			t.Errorf("the payload of an open run: %v", err)
+			t.Errorf("payload of an open run: %v", err)
 		}
 		if _, err := s.Decide(t.Context(), s.sign(s.statement("run/"+string(id), "cancel"))); err != nil {
 			t.Fatal(err)
 		}
 		s.wantState(id, writ.RunCancelled)
 		if _, err := s.Payload(t.Context(), run.Payload); writ.CodeOf(err) != writ.CodeRunCancelled {
-			t.Errorf("the payload of a cancelled run: %v", err)
+			t.Errorf("payload of a cancelled run: %v, want RUN_CANCELLED", err)
 		}
 	})
 }

@@ -16,8 +16,8 @@ func withoutDeployers(r *identity.Roster) {
 	r.Bindings = slices.DeleteFunc(r.Bindings, func(b identity.Binding) bool { return b.Role == identity.Deployer })
 }
 
-// Promise: Signatures and rosters: A run is cancelled if the newest roster rejects its submission for any reason, not only for a lost
-// role.
+// Promise: Signatures and rosters: A run is cancelled if the newest roster rejects its submission for any reason, not
+// only for a lost role.
 // How: Each error of the check is a stop, so an earlier check cannot hide that a right was lost.
 func TestRejectedSubmissionCancelsItsRun(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -36,7 +36,7 @@ func TestRejectedSubmissionCancelsItsRun(t *testing.T) {
 				s.join("n1", slowly(2*time.Minute))
 				id := s.submit(webScript)
 				s.awaitCall(id, 1, writ.CallRunning)
-				s.amended(c.change)
+				s.amendRoster(c.change)
 				run, _ := s.wantState(id, writ.RunCancelled)
 				if run.Failure.Code != c.want || run.Failure.Hint == "" {
 					t.Errorf("failure = %+v", run.Failure)
@@ -74,7 +74,7 @@ func TestLateStoredRunNeedsTheRight(t *testing.T) {
 				if err := <-submitted; err != nil {
 					t.Fatal(err)
 				}
-				s.amended(c.change)
+				s.amendRoster(c.change)
 				s.join("n1")
 				s.wantState(run.ID, c.want)
 			})

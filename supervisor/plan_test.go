@@ -12,7 +12,7 @@ import (
 	"writ/supervisor/journal"
 )
 
-// planned makes the plan of a payload as a client does.
+// planned returns the plan of a payload, as a client computes it.
 func (s *sim) planned(p *identity.Payload) scripts.Plan {
 	s.t.Helper()
 	plan, err := interpreter.PlanOf(s.t.Context(), scripts.Bundle{Main: scripts.Source{Name: p.Script.Name, Text: p.Script.Text}}, scripts.Inputs{
@@ -25,7 +25,7 @@ func (s *sim) planned(p *identity.Payload) scripts.Plan {
 	return plan
 }
 
-// submitBound hands in a script that is bound to the plan of another one.
+// submitBound submits script, bound to the plan of another script.
 func (s *sim) submitBound(script, planned string) writ.RunID {
 	s.t.Helper()
 	p := s.payload(script)
@@ -39,7 +39,7 @@ func (s *sim) submitBound(script, planned string) writ.RunID {
 	return run.ID
 }
 
-// boundScript has calls that nothing is unknown of, others, and an end that its plan does not see.
+// boundScript has calls without unknown values, calls with unknown values, and calls beyond the horizon of its plan.
 const boundScript = `
 volume := import("volume")
 machine := import("machine")
@@ -58,13 +58,13 @@ func TestBoundRunFollowsItsPlan(t *testing.T) {
 		for range 2 {
 			_, calls := s.wantState(s.submitBound(boundScript, boundScript), writ.RunSucceeded)
 			if len(calls) != 5 {
-				t.Errorf("%d calls", len(calls))
+				t.Errorf("got %d calls, want 5", len(calls))
 			}
 		}
 	})
 }
 
-func TestARunIsBoundToItsPlanAlsoAfterARestart(t *testing.T) {
+func TestPlanBindsRunAfterRestart(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		id := s.submitBound(waitingScript, waitingScript)
 		s.awaitCall(id, 1, writ.CallPlanned)
@@ -75,7 +75,7 @@ func TestARunIsBoundToItsPlanAlsoAfterARestart(t *testing.T) {
 		run, calls := s.wantState(id, writ.RunFailed)
 		wantDeviation(t, run, "call 2 is volume.create other; the plan has volume.create second", "test.tengo:5:1")
 		if len(calls) != 1 {
-			t.Errorf("%d calls", len(calls))
+			t.Errorf("got %d calls, want 1", len(calls))
 		}
 		s.wantEffects(1)
 	})
@@ -94,17 +94,17 @@ func TestForeignPlanIsRefusedBeforeFirstCall(t *testing.T) {
 		s.join("n1")
 		run, calls := s.wantState(s.submitBound(waitingScript, strings.Replace(waitingScript, "third", "fourth", 1)), writ.RunFailed)
 		if run.Failure.Code != writ.CodePlanMismatch || len(calls) != 0 {
-			t.Errorf("%d calls, failure %+v", len(calls), run.Failure)
+			t.Errorf("got %d calls, failure %+v; want none, PLAN_MISMATCH", len(calls), run.Failure)
 		}
 		s.wantEffects(0)
 	})
 }
 
-// strayEvaluator is one that something is wrong with, so that a run does not do what was planned.
+// strayEvaluator is a faulty evaluator, which makes runs deviate from their plans.
 type strayEvaluator struct {
 	inProcess
-	pass    string // the script that it evaluates in the place of any other, if set
-	crashes bool   // when it plans
+	pass    string // evaluated instead of the script of a run
+	crashes bool   // when it computes a plan
 }
 
 func (e *strayEvaluator) Pass(ctx context.Context, bundle scripts.Bundle, inputs scripts.Inputs, journal []scripts.Entry) (scripts.Outcome, error) {
@@ -114,7 +114,7 @@ func (e *strayEvaluator) Pass(ctx context.Context, bundle scripts.Bundle, inputs
 
 func (e *strayEvaluator) Plan(ctx context.Context, bundle scripts.Bundle, inputs scripts.Inputs) (scripts.Plan, error) {
 	if e.crashes {
-		return scripts.Plan{}, writ.Errorf(writ.CodeEvaluatorCrashed, "it died")
+		return scripts.Plan{}, writ.Errorf(writ.CodeEvaluatorCrashed, "injected crash")
 	}
 	return e.inProcess.Plan(ctx, bundle, inputs)
 }
@@ -122,7 +122,7 @@ func (e *strayEvaluator) Plan(ctx context.Context, bundle scripts.Bundle, inputs
 func wantDeviation(t *testing.T, run *journal.Run, message, position string) {
 	t.Helper()
 	if f := run.Failure; f.Code != writ.CodePlanDeviated || f.Message != message || f.Position != position {
-		t.Errorf("the run failed with %s %q at %s, want %q at %s", f.Code, f.Message, f.Position, message, position)
+		t.Errorf("failure = %s %q at %s, want %q at %s", f.Code, f.Message, f.Position, message, position)
 	}
 }
 
@@ -134,8 +134,8 @@ func TestRunStopsBeforeUnplannedCall(t *testing.T) {
 	for name, test := range map[string]struct {
 		replace, with     string
 		message, position string
-		calls             int // that the run still makes
-		sent              int // of them
+		calls             int // number of calls of the run
+		sent              int // number of sent calls
 	}{
 		"another operation": {`volume.create("second"`, `volume.resize("first"`, "call 2 is volume.resize first; the plan has volume.create second", "test.tengo:5:1", 1, 1},
 		"another name":      {`"third"`, `"fourth"`, "call 3 is volume.create fourth; the plan has volume.create third", "test.tengo:6:1", 2, 1},
@@ -143,12 +143,12 @@ func TestRunStopsBeforeUnplannedCall(t *testing.T) {
 		"other options":     {`"third", {size_gib: 1}`, `"third", {size_gib: 1}, {retries: 1}`, "call 3, volume.create third, has other options than planned", "test.tengo:6:1", 2, 1},
 		"one more":          {"(\"third\", {size_gib: 1})\n", "(\"third\", {size_gib: 1})\nvolume.create(\"fourth\", {size_gib: 1})\n", "call 4 is volume.create fourth; the plan ends after 3 calls", "test.tengo:7:1", 3, 1},
 		"one less":          {`volume.create("third", {size_gib: 1})`, ``, "the script ended after 2 calls; call 3 of the plan is volume.create third", "test.tengo:6:1", 2, 1},
-		"the first already": {`"first"`, `"one"`, "call 1 is volume.create one; the plan has volume.create first", "test.tengo:3:10", 0, 0},
+		"the first call":    {`"first"`, `"one"`, "call 1 is volume.create one; the plan has volume.create first", "test.tengo:3:10", 0, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inSim(t, func(t *testing.T, s *sim) {
 				if strings.Count(waitingScript, test.replace) != 1 {
-					t.Fatal("the script has no such place")
+					t.Fatal("the script has no such text")
 				}
 				s.halt()
 				s.evaluator = &strayEvaluator{pass: strings.Replace(waitingScript, test.replace, test.with, 1)}
@@ -164,7 +164,7 @@ func TestRunStopsBeforeUnplannedCall(t *testing.T) {
 				run, calls := s.wantState(accepted.ID, writ.RunFailed)
 				wantDeviation(t, run, test.message, test.position)
 				if len(calls) != test.calls {
-					t.Errorf("the run has %d calls, want %d", len(calls), test.calls)
+					t.Errorf("got %d calls, want %d", len(calls), test.calls)
 				}
 				s.wantEffects(test.sent)
 			})
@@ -179,7 +179,7 @@ func TestPlanKillingEvaluatorFailsRun(t *testing.T) {
 		s.start()
 		run, calls := s.wantState(s.submitBound(waitingScript, waitingScript), writ.RunFailed)
 		if run.Failure.Code != writ.CodeEvaluatorCrashed || len(calls) != 0 {
-			t.Errorf("%d calls, failure %+v", len(calls), run.Failure)
+			t.Errorf("got %d calls, failure %+v; want none, EVALUATOR_CRASHED", len(calls), run.Failure)
 		}
 	})
 }

@@ -11,8 +11,8 @@ import (
 	"writ/internal/test/testenv"
 )
 
-// Promise: Plans, scripts and manuals: Containers that publish the same port go to different nodes. If no node has the port open and
-// free, the plan and the run refuse it and name the user of the port, unless that is in another project.
+// Promise: Plans, scripts and manuals: Containers that publish the same port go to different nodes. If no node has the
+// port open and free, the plan and the run refuse it and name the user of the port, unless that is in another project.
 // How: The supervisor counts the ports of resources and of open calls; each node decides again.
 func TestPublishedPortsAreDistributed(t *testing.T) {
 	open, err := opening.ParseList([]string{"192.0.2.10:8080-8081"})
@@ -38,12 +38,12 @@ func TestPublishedPortsAreDistributed(t *testing.T) {
 			nodes[c.NodeName] = true
 		}
 		if len(nodes) != 2 {
-			t.Errorf("two containers with one port are on %v", nodes)
+			t.Errorf("nodes of two containers with one port = %v, want both nodes", nodes)
 		}
 		for _, tt := range []struct {
 			script string
 			code   writ.Code
-			says   []string
+			words  []string
 		}{
 			{script("c", 8080), writ.CodePortTaken, []string{"8080/tcp published by container a", "8080/tcp published by container b"}},
 			{script("c", 8082), writ.CodePortClosed, []string{"does not open port 8082", "192.0.2.10:8080-8081"}},
@@ -53,22 +53,22 @@ func TestPublishedPortsAreDistributed(t *testing.T) {
 			preview := s.preview(s.payload(previewModules + tt.script))
 			refused := 0
 			for _, c := range preview.Calls {
-				if c.Error != nil && c.Error.Code == tt.code && testenv.Mentions(c.Error.Message, tt.says...) {
+				if c.Error != nil && c.Error.Code == tt.code && testenv.Mentions(c.Error.Message, tt.words...) {
 					refused++
 				}
 			}
 			if refused == 0 {
-				t.Errorf("%s is planned as %v", tt.script, foreseen(preview))
+				t.Errorf("%s: preview = %v", tt.script, previewLines(preview))
 			}
 			run, _ := s.wantState(s.submit(previewModules+tt.script), writ.RunFailed)
-			if run.Failure.Error.Code != tt.code || !testenv.Mentions(run.Failure.Error.Message, tt.says...) {
-				t.Errorf("%s ends with %+v", tt.script, run.Failure)
+			if run.Failure.Error.Code != tt.code || !testenv.Mentions(run.Failure.Error.Message, tt.words...) {
+				t.Errorf("%s: failure = %+v", tt.script, run.Failure)
 			}
 		}
 		preview := s.preview(s.payload(previewModules + script("a", 8080) + script("e", 0) + script("f", 8081)))
 		for _, c := range preview.Calls {
 			if c.Error != nil {
-				t.Errorf("planned as %v: %v", foreseen(preview), c.Error)
+				t.Errorf("preview = %v: %v", previewLines(preview), c.Error)
 			}
 		}
 		s.wantState(s.submit(previewModules+`container.delete("a")`), writ.RunSucceeded)
@@ -76,8 +76,8 @@ func TestPublishedPortsAreDistributed(t *testing.T) {
 	})
 }
 
-// Promise: Plans, scripts and manuals: Containers that share a port are spread over the nodes, and several of them can be
-// on one node. The port stays taken for all others.
+// Promise: Plans, scripts and manuals: Containers that share a port are spread over the nodes, and several of them can
+// be on one node. The port stays taken for all others.
 // How: The supervisor prefers the node with the fewest containers that share the port.
 func TestSharedPortsAreSpread(t *testing.T) {
 	open, err := opening.ParseList([]string{"192.0.2.10:8080"})
@@ -104,7 +104,7 @@ func TestSharedPortsAreSpread(t *testing.T) {
 			nodes[c.NodeName]++ // the image and the container
 		}
 		if len(nodes) != 2 || nodes["n1"] != 4 {
-			t.Errorf("they are on %v", nodes)
+			t.Errorf("calls per node = %v, want 4 on each", nodes)
 		}
 		for _, share := range []string{"", `, share: "shop"`} {
 			run, _ := s.wantState(s.submit(script(share, "other")), writ.RunFailed)
@@ -115,7 +115,7 @@ func TestSharedPortsAreSpread(t *testing.T) {
 	})
 }
 
-// A call that waits for a node keeps the condition that its ports are free there.
+// A call that waits for a node is still placed only where its ports are free.
 func TestWaitingCallKeepsItsPorts(t *testing.T) {
 	open, err := opening.ParseList([]string{"192.0.2.10:8080-8081"})
 	if err != nil {
@@ -140,7 +140,7 @@ container.create("%[1]s", {image: i_%[1]s, publish: [{port: 8080, to: 80}]})
 		run := s.submit(script.String())
 		time.Sleep(time.Minute)
 		if _, calls := s.look(run); calls[0].Why.Code != writ.ReasonNoNode {
-			t.Fatalf("the run waits with %+v", calls[0].Why)
+			t.Fatalf("wait reason = %+v", calls[0].Why)
 		}
 		nodes[0].start()
 		time.Sleep(time.Minute)
@@ -151,7 +151,7 @@ container.create("%[1]s", {image: i_%[1]s, publish: [{port: 8080, to: 80}]})
 			on[c.NodeName] = true
 		}
 		if len(on) != 2 {
-			t.Errorf("two containers with one port are on %v", on)
+			t.Errorf("nodes of two containers with one port = %v, want both nodes", on)
 		}
 	})
 }

@@ -23,23 +23,23 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// server is the PostgreSQL of all tests of this package.
+// server is a PostgreSQL server for all tests of this package.
 var server testenv.SharedPostgres
 
 // inSimOnPostgreSQL is inSim with the journal on PostgreSQL.
 func inSimOnPostgreSQL(t *testing.T, test func(t *testing.T, s *sim)) {
 	t.Helper()
-	place := server.Store(t) // outside of the bubble: time goes on there
+	place := server.Store(t) // started outside of the bubble, in real time
 	synctest.Test(t, func(t *testing.T) { test(t, newSimAt(t, place, nil)) })
 }
 
-// The journal has its own tests on both engines; this is the supervisor's way of using it.
-func TestADatacenterWorksOnPostgreSQL(t *testing.T) {
-	inSimOnPostgreSQL(t, func(t *testing.T, s *sim) { comesBackAndGoesOn(t, s) })
+// The journal has its own tests on both engines. This test checks a supervisor on PostgreSQL.
+func TestDatacenterWorksOnPostgreSQL(t *testing.T) {
+	inSimOnPostgreSQL(t, func(t *testing.T, s *sim) { restartDuringRun(t, s) })
 }
 
-// The old supervisor is alive but was not heard of for longer than its lease, as after a pause of its machine. It wakes up, believes that it
-// serves, and goes on; the new one has taken over meanwhile.
+// The old supervisor was suspended for longer than its lease, and a new one has taken over. The old one resumes, and
+// suspended believes that it holds the lease.
 func TestResumedOldSupervisorCannotWrite(t *testing.T) {
 	inSimOnPostgreSQL(t, func(t *testing.T, s *sim) {
 		s.join("n1", slowly(5*time.Second))
@@ -52,10 +52,10 @@ func TestResumedOldSupervisorCannotWrite(t *testing.T) {
 		config := s.Config
 		config.Journal = records
 		if _, err := supervisor.Open(t.Context(), config, s.rosters); !errors.Is(err, journal.ErrHeld) {
-			t.Fatalf("a standby beside a living supervisor: %v", err)
+			t.Fatalf("open a standby beside an active supervisor: %v, want ErrHeld", err)
 		}
 
-		if err := s.journal.Release(t.Context()); err != nil { // what ten seconds by PostgreSQL's clock would do
+		if err := s.journal.Release(t.Context()); err != nil { // equals ten seconds without renewal
 			t.Fatal(err)
 		}
 		next, err := supervisor.Open(t.Context(), config, s.rosters)
@@ -63,13 +63,13 @@ func TestResumedOldSupervisorCannotWrite(t *testing.T) {
 			t.Fatal(err)
 		}
 		if next.Epoch() <= s.Epoch() {
-			t.Errorf("epoch %d after %d", next.Epoch(), s.Epoch())
+			t.Errorf("epoch = %d, want more than %d", next.Epoch(), s.Epoch())
 		}
 		if _, err := s.Submit(t.Context(), s.signPayload(s.payload("run := import(\"run\")\n"))); !errors.Is(err, journal.ErrFenced) {
-			t.Errorf("the old one takes a submission: %v", err)
+			t.Errorf("submission to the old supervisor: %v, want ErrFenced", err)
 		}
 		if err := <-s.ended; !errors.Is(err, journal.ErrFenced) {
-			t.Errorf("the old one ended with %v", err)
+			t.Errorf("the old supervisor ended with %v, want ErrFenced", err)
 		}
 		s.stop()
 		if err := s.journal.Close(); err != nil {

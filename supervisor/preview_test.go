@@ -23,7 +23,7 @@ import (
 	"writ/supervisor/link"
 )
 
-// proposal plans a script as a client does, and sends it over JSON as a link does.
+// proposal plans a script as a client does, and encodes the proposal as a link does.
 func (s *sim) proposal(p *identity.Payload) writ.Proposal {
 	s.t.Helper()
 	bundle := scripts.Bundle{Main: scripts.Source(p.Script)}
@@ -47,22 +47,22 @@ func (s *sim) proposal(p *identity.Payload) writ.Proposal {
 	return proposal
 }
 
-// preview asks what a payload would do, and fails the test if asking left a trace.
+// preview returns the preview of a payload. It fails the test if the preview changed the journal.
 func (s *sim) preview(p *identity.Payload) writ.Preview {
 	s.t.Helper()
-	synctest.Wait() // for what nodes say
+	synctest.Wait() // receive the messages of nodes
 	before := s.dump()
 	preview, err := s.Preview(s.t.Context(), s.proposal(p))
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	if diff := cmp.Diff(before, s.dump()); diff != "" {
-		s.t.Errorf("the preview left a trace:\n%s", diff)
+		s.t.Errorf("the preview changed the journal:\n%s", diff)
 	}
 	return preview
 }
 
-// dump returns all rows of the journal that a run could write.
+// dump returns all rows of the journal.
 func (s *sim) dump() map[string][]string {
 	s.t.Helper()
 	rows := make(map[string][]string)
@@ -105,8 +105,8 @@ func texts(ctx context.Context, tx *journal.Tx, query string) ([]string, error) 
 	return all, rows.Err()
 }
 
-// foreseen shows a preview in a line for each call: "create on n1", "refused NO_CAPACITY".
-func foreseen(p writ.Preview) []string {
+// previewLines formats a preview as one line per call: "create on n1", "refused NO_CAPACITY".
+func previewLines(p writ.Preview) []string {
 	var lines []string
 	for _, c := range p.Calls {
 		line := string(c.Action)
@@ -173,9 +173,9 @@ image.fetch("oci", {url: "https://images.example/oci", sha256: "` + strings.Repe
 			[]string{"read on n1", "refused QUOTA_EXCEEDED", "refused QUOTA_EXCEEDED", "create on n1"}},
 		{"MadeInAnotherWay", `volume.create("copy", {size_gib: 10})`, []string{"refused RESOURCE_CONFLICT"}},
 		{"Delete", `volume.delete("spare"); volume.delete("spare"); volume.delete("never")`, []string{"delete on n1", "unchanged", "unchanged"}},
-		{"MadeAnew", `volume.delete("spare"); v := volume.create("spare", {size_gib: 1}); volume.get("spare")`, []string{"delete on n1", "create on n1", "read on n1"}},
+		{"CreateAfterDelete", `volume.delete("spare"); v := volume.create("spare", {size_gib: 1}); volume.get("spare")`, []string{"delete on n1", "create on n1", "read on n1"}},
 		{"Find", `volume.get("disk"); volume.get("nothing")`, []string{"read on n1", "refused RESOURCE_UNKNOWN"}},
-		{"FindWhatIsMade", `volume.create("new", {size_gib: 1}); volume.get("new")`, []string{"create on n1", "read on n1"}},
+		{"FindNewResource", `volume.create("new", {size_gib: 1}); volume.get("new")`, []string{"create on n1", "read on n1"}},
 		{"Followers", `machine.start("nothing"); v := volume.get("nothing"); volume.clone("c", {from: v})`,
 			[]string{"refused RESOURCE_UNKNOWN", "refused RESOURCE_UNKNOWN", "refused DEPENDENCY_FAILED"}},
 		{"NotReached", `n := volume.get("nothing").size_gib; volume.create("new", {size_gib: 1})`, []string{"refused RESOURCE_UNKNOWN", "unreached"}},
@@ -196,11 +196,11 @@ image.fetch("oci", {url: "https://images.example/oci", sha256: "` + strings.Repe
 		{"UnknownName", `f := node.facts(); v := volume.create("v-" + f.cpus, {size_gib: 1}); volume.get("w-" + f.cpus)`, []string{"read on n1", "unknown on n1", "unknown"}},
 	}
 	inSim(t, func(t *testing.T, s *sim) {
-		s.realNode("n1") // 1000 GiB
+		s.realNode("n1") // the node has 1000 GiB
 		s.wantState(s.submit(previewModules+before), writ.RunSucceeded)
-		for _, tt := range tests { // all of the same: none leaves a trace
+		for _, tt := range tests { // all in one sim, because a preview leaves no trace
 			preview := s.preview(s.payload(previewModules + strings.ReplaceAll(tt.script, "; ", "\n") + "\n"))
-			if diff := cmp.Diff(tt.want, foreseen(preview)); diff != "" {
+			if diff := cmp.Diff(tt.want, previewLines(preview)); diff != "" {
 				t.Errorf("%s: %s", tt.name, diff)
 				for _, c := range preview.Calls {
 					t.Logf("%d: %+v", c.Seq, c)
@@ -210,13 +210,13 @@ image.fetch("oci", {url: "https://images.example/oci", sha256: "` + strings.Repe
 	})
 }
 
-// agree fails the test unless a run did to each call of a plan what was foreseen.
-func (s *sim) agree(preview writ.Preview, calls []*journal.Call) {
+// wantAsPreviewed fails the test unless each call of a run ended as the preview predicted.
+func (s *sim) wantAsPreviewed(preview writ.Preview, calls []*journal.Call) {
 	s.t.Helper()
 	for i, p := range preview.Calls {
 		if p.Action == writ.ActionUnreached {
 			if len(calls) > i {
-				s.t.Errorf("call %d was made", p.Seq)
+				s.t.Errorf("call %d exists, want it unreached", p.Seq)
 			}
 			continue
 		}
@@ -228,18 +228,18 @@ func (s *sim) agree(preview writ.Preview, calls []*journal.Call) {
 		}[p.Action]
 		switch {
 		case p.Action == writ.ActionRefused && (c.Error == nil || c.Error.Code != p.Error.Code || c.Error.Message != p.Error.Message && c.Error.Code != writ.CodeImmutableField):
-			s.t.Errorf("call %d: foreseen %+v, it ended with %+v", p.Seq, p.Error, c.Error)
+			s.t.Errorf("call %d: preview %+v, error %+v", p.Seq, p.Error, c.Error)
 		case p.Action != writ.ActionRefused && c.Error != nil && p.NodeName == "":
-			s.t.Errorf("call %d: foreseen was %s, it ended with %+v", p.Seq, p.Action, c.Error)
+			s.t.Errorf("call %d: preview %s, error %+v", p.Seq, p.Action, c.Error)
 		case c.Error == nil && !slices.Contains(may, c.Change):
-			s.t.Errorf("call %d, %s %s: foreseen was %s, it was %q", p.Seq, c.Operation, c.Name, p.Action, c.Change)
+			s.t.Errorf("call %d, %s %s: preview %s, change %q", p.Seq, c.Operation, c.Name, p.Action, c.Change)
 		case p.Action != writ.ActionRefused && p.Node != c.Node:
-			s.t.Errorf("call %d, %s %s: foreseen was %s, it went to %s", p.Seq, c.Operation, c.Name, p.NodeName, c.NodeName)
+			s.t.Errorf("call %d, %s %s: preview on %s, ran on %s", p.Seq, c.Operation, c.Name, p.NodeName, c.NodeName)
 		}
 	}
 }
 
-// What is foreseen is what happens: each example, and some that fail, on two nodes, twice.
+// Each example script, and some scripts that fail, are previewed and run twice on two nodes.
 //
 // Promise: Plans, scripts and manuals: A preview shows the change, node and error of each call of the later run.
 // How: It uses the claiming and placing of a real step on a read-only journal.
@@ -287,9 +287,9 @@ machine.start(m)
 				for time := range 2 {
 					preview := s.preview(s.payload(script))
 					_, calls := s.await(s.submit(script))
-					s.agree(preview, calls)
+					s.wantAsPreviewed(preview, calls)
 					if t.Failed() {
-						t.Fatalf("submission %d: %q", time+1, foreseen(preview))
+						t.Fatalf("submission %d: %q", time+1, previewLines(preview))
 					}
 				}
 			})
@@ -320,47 +320,47 @@ volume.create("c", {size_gib: 1}, {node: "n2"})
 		preview := s.preview(in("web", 1, `volume.create("a", {size_gib: 1}); machine.create("m", {cpus: 99, memory_mib: 512})`))
 		want := []writ.KeptResource{{Kind: writ.KindVolume, Name: "b", NodeName: "n2"}, {Kind: writ.KindVolume, Name: "c", NodeName: "n2"}}
 		if diff := cmp.Diff(want, preview.Kept); diff != "" || preview.Revision != 1 {
-			t.Errorf("revision %d, kept: %s", preview.Revision, diff)
+			t.Errorf("revision %d, kept resources: %s", preview.Revision, diff)
 		}
 		if string(preview.Calls[0].Values) == "" {
-			t.Error("what finds things as they are does not say how they are")
+			t.Error("the unchanged call has no values")
 		}
 		big := preview.Calls[1]
 		if big.Error.Code != writ.CodeNoCapacity || len(big.Nodes) != 2 || !testenv.Mentions(big.Nodes[1].Reason, "99") {
-			t.Errorf("the big machine: %+v", big)
+			t.Errorf("preview of the large machine = %+v", big)
 		}
 		if c := s.preview(in("shop", 0, `volume.create("b", {size_gib: 2})`)).Calls[0]; c.Error == nil || c.Error.Code != writ.CodeNotOwner {
-			t.Errorf("what others own: %+v", c)
+			t.Errorf("preview of another deployment's volume = %+v", c)
 		}
 		if c := s.preview(in("shop", 0, `volume.create("b", {size_gib: 2}, {adopt: true})`)).Calls[0]; c.Action != writ.ActionUpdate {
-			t.Errorf("what is adopted: %+v", c)
+			t.Errorf("preview of the adopted volume = %+v", c)
 		}
 		cruel := in("web", 1, `volume.delete("a")`)
 		for _, targets := range [][]string{nil, {"volume/b"}, {"image/a", "volume/abc*"}} {
 			cruel.Targets = targets
 			if c := s.preview(cruel).Calls[0]; c.Error == nil || c.Error.Code != writ.CodeDestructiveDenied {
-				t.Errorf("what is not meant to be destroyed, with %q: %+v", targets, c)
+				t.Errorf("delete with targets %q: preview = %+v", targets, c)
 			}
 		}
 		old := s.proposal(in("web", 0, ``))
 		old.Base = new(0)
 		if preview, err := s.Preview(t.Context(), old); err != nil || preview.Refused == nil || preview.Refused.Code != writ.CodeConflict {
-			t.Errorf("against an old revision: %+v, %v", preview, err)
+			t.Errorf("preview against an old revision: %+v, %v, want CONFLICT", preview, err)
 		}
 
 		n2.setSilent(true)
 		time.Sleep(10 * time.Second)
-		lines := foreseen(s.preview(in("web", 1, `volume.resize("b", {size_gib: 2}); volume.create("d", {size_gib: 1}, {node: "n2"}); volume.create("e", {size_gib: 1})`)))
+		lines := previewLines(s.preview(in("web", 1, `volume.resize("b", {size_gib: 2}); volume.create("d", {size_gib: 1}, {node: "n2"}); volume.create("e", {size_gib: 1})`)))
 		wantLines := []string{"update size_gib 1→2 on n2: waits for node n2, which is silent", "create: no node is ready: n2: is silent", "create on n1"}
 		if diff := cmp.Diff(wantLines, lines); diff != "" {
-			t.Errorf("a silent node: %s", diff)
+			t.Errorf("preview with a silent node: %s", diff)
 		}
 	})
 }
 
 func TestPreviewIncludesOtherRuns(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
-		s.join("n1", slowly(time.Minute)) // 1000 GiB
+		s.join("n1", slowly(time.Minute)) // the node has 1000 GiB
 		time.Sleep(2 * time.Second)
 		p := s.payload(previewModules + `volume.create("v", {size_gib: 600})`)
 		p.Deployment = identity.Deployment{Name: "web"}
@@ -373,11 +373,11 @@ func TestPreviewIncludesOtherRuns(t *testing.T) {
 		again.Deployment = p.Deployment
 		preview := s.preview(again)
 		want := []string{"create: another run, " + string(run.ID) + ", still works on the volume v", "refused NO_CAPACITY", "create on n1"}
-		if diff := cmp.Diff(want, foreseen(preview)); diff != "" {
+		if diff := cmp.Diff(want, previewLines(preview)); diff != "" {
 			t.Error(diff)
 		}
 		if !strings.Contains(preview.Reason, string(run.ID)) {
-			t.Errorf("the deployment is free: %q", preview.Reason)
+			t.Errorf("reason = %q, want the other run of the deployment", preview.Reason)
 		}
 		s.wantState(run.ID, writ.RunSucceeded)
 	})
@@ -385,7 +385,7 @@ func TestPreviewIncludesOtherRuns(t *testing.T) {
 
 // Promise: Plans, scripts and manuals: A preview leaves no trace and has a bounded cost.
 // How: A reading transaction, bounded in calls, time and answer; two at once.
-// Also: TestTheBiggestPlansArePreviewed.
+// Also: TestLargestPlansArePreviewed.
 func TestHostileProposalsAreRefused(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		s.join("n1")
@@ -421,14 +421,14 @@ func TestHostileProposalsAreRefused(t *testing.T) {
 		}
 		for _, p := range []writ.Proposal{{}, {Project: "x"}, {Project: theProject, Deployment: "No"}, {Project: theProject, Base: new(1)}, {Project: theProject, Deployment: "web", Base: new(-1)}} {
 			if _, err := s.Preview(t.Context(), p); err == nil {
-				t.Errorf("%+v was taken", p)
+				t.Errorf("preview of %+v succeeded", p)
 			}
 		}
 	})
 }
 
-// TestTheBiggestPlansArePreviewed asks for what costs the most: it must be answered, and its answer must fit into a frame.
-func TestTheBiggestPlansArePreviewed(t *testing.T) {
+// Each plan has the maximum number of calls and a high cost. Each preview must succeed and fit into a frame.
+func TestLargestPlansArePreviewed(t *testing.T) {
 	s := newSim(t)
 	s.join("n1")
 	s.join("large", func(n *testNode) { n.capacity = writ.Capacity{CPUs: 1 << 14, MemoryMiB: 1 << 24, DiskGiB: 1 << 14} })
@@ -449,8 +449,8 @@ func TestTheBiggestPlansArePreviewed(t *testing.T) {
 			}
 			return c
 		},
-		"on one thing": func(i int) writ.ProposedCall { return call("volume.create", nil, nil, size)(0) },
-		"made and unmade": func(i int) writ.ProposedCall {
+		"on one resource": func(i int) writ.ProposedCall { return call("volume.create", nil, nil, size)(0) },
+		"created and deleted": func(i int) writ.ProposedCall {
 			return call([]string{"volume.create", "volume.delete"}[i%2], nil, nil, map[string]any{"size_gib": int64(1)})(0)
 		},
 		"a chain of clones": func(i int) writ.ProposedCall {
@@ -485,13 +485,13 @@ func TestTheBiggestPlansArePreviewed(t *testing.T) {
 		}
 		text, err := json.Marshal(preview)
 		if err != nil || len(text) > link.MaxFrame-4<<10 {
-			t.Errorf("%s: the answer has %d bytes, %v", name, len(text), err)
+			t.Errorf("%s: preview of %d bytes, %v", name, len(text), err)
 		}
 		if last := preview.Calls[most-1]; name == "machines with disks" && last.Action != writ.ActionCreate {
-			t.Errorf("%s: the last one: %s %v", name, last.Action, last.Error)
+			t.Errorf("%s: last call = %s %v", name, last.Action, last.Error)
 		}
 		if i := slices.IndexFunc(preview.Calls, func(c writ.PreviewedCall) bool { return c.Action == "" }); i >= 0 {
-			t.Errorf("%s: nothing is said of call %d", name, i+1)
+			t.Errorf("%s: no action for call %d", name, i+1)
 		}
 	}
 }

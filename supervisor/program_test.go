@@ -12,7 +12,7 @@ import (
 	"writ/supervisor/journal"
 )
 
-// programScript runs a command in a container of its own, with further arguments and options.
+// programScript runs a command in its own container, with more arguments and options.
 func programScript(name, command, more string) string {
 	return fmt.Sprintf(`
 image := import("image")
@@ -31,13 +31,13 @@ func (s *sim) wantFree(when string) {
 		all, err := tx.Resources()
 		for _, r := range all {
 			if r.Kind == writ.KindContainer {
-				s.t.Errorf("%s: there is the %s", when, r.ResourceID)
+				s.t.Errorf("%s: the journal has the %s", when, r.ResourceID)
 			}
 		}
 		loads, e := tx.Loads()
 		for node, l := range loads {
 			if l.Reserved.MemoryMiB != 0 || l.Open() != 0 {
-				s.t.Errorf("%s: on %s, %+v is reserved", when, node, l)
+				s.t.Errorf("%s: node %s has %+v reserved", when, node, l)
 			}
 		}
 		if err == nil {
@@ -58,14 +58,14 @@ func TestProgramLeavesNoResource(t *testing.T) {
 		p := s.payload(programScript("slow-20-job", "work", "}"))
 		preview := s.preview(p)
 		if c := preview.Calls[1]; c.Action != writ.ActionAct || c.NodeName != "n1" {
-			t.Errorf("foreseen is %+v", c)
+			t.Errorf("preview = %+v", c)
 		}
 		id := s.submit(programScript("slow-20-job", "work", "}"))
 		s.awaitCall(id, 2, writ.CallRunning)
 		if err := s.journal.Read(t.Context(), func(tx *journal.Tx) error {
 			load, err := tx.Load(n.id())
 			if load.Reserved.MemoryMiB != 64 {
-				t.Errorf("while it runs, %+v is reserved", load)
+				t.Errorf("reserved during the call: %+v, want 64 MiB", load)
 			}
 			return err
 		}); err != nil {
@@ -76,9 +76,9 @@ func TestProgramLeavesNoResource(t *testing.T) {
 		s.wantReason(second, 2, "slow-20-job")
 		for _, id := range []writ.RunID{id, second} {
 			run, calls := s.wantState(id, writ.RunSucceeded)
-			s.agree(writ.Preview{Calls: preview.Calls[1:]}, calls[1:])
+			s.wantAsPreviewed(writ.Preview{Calls: preview.Calls[1:]}, calls[1:])
 			if run.Output["code"] != int64(0) || calls[1].UID == "" {
-				t.Errorf("%s: %v, %+v", id, run.Output, calls[1])
+				t.Errorf("%s: output %v, call %+v", id, run.Output, calls[1])
 			}
 		}
 		s.wantFree("after two runs")
@@ -86,7 +86,7 @@ func TestProgramLeavesNoResource(t *testing.T) {
 	})
 }
 
-// wantPrograms checks how often programs of container.run were executed.
+// wantPrograms checks how many programs of container.run were executed.
 func (n *realNode) wantPrograms(want int) {
 	n.sim.t.Helper()
 	total := 0
@@ -103,16 +103,16 @@ func TestProgramNeedsAFreeName(t *testing.T) {
 		n := s.realNode("n1")
 		time.Sleep(2 * time.Second)
 		conflict := programScript("web", "work", "}") + `container.create("web", {image: "i"})`
-		s.wantState(s.submit(conflict), writ.RunSucceeded) // one after the other
+		s.wantState(s.submit(conflict), writ.RunSucceeded) // sequentially
 		preview := s.preview(s.payload(conflict))
 		if c := preview.Calls[1]; c.Action != writ.ActionRefused || c.Error.Code != writ.CodeResourceConflict {
-			t.Errorf("foreseen is %+v", c)
+			t.Errorf("preview = %+v", c)
 		}
 		run, calls := s.wantState(s.submit(conflict), writ.RunFailed)
 		if e := run.Failure.Error; e.Code != writ.CodeResourceConflict || !strings.Contains(e.Hint, "container.exec") {
 			t.Errorf("failure = %+v", run.Failure)
 		}
-		s.agree(writ.Preview{Calls: preview.Calls[:2]}, calls[:2])
+		s.wantAsPreviewed(writ.Preview{Calls: preview.Calls[:2]}, calls[:2])
 		n.wantPrograms(1)
 
 		loop := strings.Replace(programScript("job", "work", "}"), "p := ", "for i in [1, 2, 3] { container.run(\"job\", {image: \"i\"}) }\np := ", 1)
@@ -139,7 +139,7 @@ func TestFailedProgramIsRunAgainAfterResume(t *testing.T) {
 		s.wantRest(id, writ.RunFailed)
 		run, _ := s.wantState(s.submit(programScript("other", "false", ", check: false}")), writ.RunSucceeded)
 		if run.Output["code"] != int64(1) {
-			t.Errorf("the output is %v", run.Output)
+			t.Errorf("output = %v", run.Output)
 		}
 		s.wantFree("after failures")
 	})
@@ -171,7 +171,7 @@ func TestProgramOfALostNodeDoesNotMove(t *testing.T) {
 	})
 }
 
-// A node may report the usage of a program, whose container was never a resource of the journal.
+// A node may report the usage of a program, although its container was never a resource in the journal.
 func TestUsageOfProgramIsCharged(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n, liar := s.join("n1"), s.join("n2")
@@ -182,7 +182,7 @@ func TestUsageOfProgramIsCharged(t *testing.T) {
 			time.Sleep(2 * time.Second)
 			synctest.Wait()
 			if charged := len(s.eventsOf("usage")); (charged == 1) != (from == n) {
-				t.Errorf("%d entries are charged", charged)
+				t.Errorf("charged %d entries", charged)
 			}
 		}
 	})

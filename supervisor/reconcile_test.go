@@ -9,16 +9,16 @@ import (
 	"writ/internal/test/testenv"
 )
 
-// wholeSim is a sim with two nodes, n1 and n2, of which n1 is chosen where nothing speaks for the other.
-func wholeSim(s *sim) (n1, n2 *realNode) {
+// twoNodes starts two nodes, n1 and n2. Placement prefers n1 in a tie.
+func twoNodes(s *sim) (n1, n2 *realNode) {
 	s.t.Helper()
 	n1, n2 = s.realNode("n1"), s.realNode("n2")
 	time.Sleep(2 * time.Second)
 	return n1, n2
 }
 
-// goBack lets the sim go on with a journal from a backup.
-func (s *sim) goBack(restore func()) {
+// restoreBackup replaces the journal by its backup and restarts the supervisor.
+func (s *sim) restoreBackup(restore func()) {
 	s.t.Helper()
 	s.halt()
 	time.Sleep(time.Second)
@@ -31,14 +31,14 @@ func (s *sim) wantReason(id writ.RunID, seq int, words ...string) {
 	s.t.Helper()
 	_, calls := s.look(id)
 	if len(calls) < seq {
-		s.t.Fatalf("the run has %d calls", len(calls))
+		s.t.Fatalf("the run has only %d calls", len(calls))
 	}
 	if c := calls[seq-1]; c.State != writ.CallPlanned || !testenv.Mentions(c.Why.String(), words...) {
-		s.t.Fatalf("call %d is %s, because %q; want that it waits for %q", seq, c.State, c.Why.String(), words)
+		s.t.Fatalf("call %d is %s (%q), want it waiting with %q", seq, c.State, c.Why.String(), words)
 	}
 }
 
-// submitSigned hands in what is signed.
+// submitSigned submits a signed payload.
 func (s *sim) submitSigned(signed []byte) writ.RunID {
 	s.t.Helper()
 	run, err := s.Submit(s.t.Context(), signed)
@@ -48,9 +48,9 @@ func (s *sim) submitSigned(signed []byte) writ.RunID {
 	return run.ID
 }
 
-// doneBehindItsBackup has a run done by the other node than idle, which ends. It returns the run, its submission, and what brings back the
-// journal of before.
-func (s *sim) doneBehindItsBackup(idle *realNode) (id writ.RunID, signed []byte, restore func()) {
+// completeAfterBackup stops idle, makes a backup, and completes a run on the other node. It returns the run, its
+// submission, and a function that restores the backup.
+func (s *sim) completeAfterBackup(idle *realNode) (id writ.RunID, signed []byte, restore func()) {
 	s.t.Helper()
 	idle.halt()
 	time.Sleep(10 * time.Second)
@@ -64,22 +64,22 @@ func (s *sim) doneBehindItsBackup(idle *realNode) (id writ.RunID, signed []byte,
 func TestRestoredRunReturnsToItsNode(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
-		silent bool // the node that has it, for a while
+		silent bool // whether the node of the run is silent for some time
 	}{
 		{"BothAreHeard", false},
-		{"TheOneThatHasItIsSilentAtFirst", true},
+		{"NodeOfTheRunIsSilent", true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			inSim(t, func(t *testing.T, s *sim) {
-				n1, n2 := wholeSim(s)
-				id, signed, restore := s.doneBehindItsBackup(n1)
+				n1, n2 := twoNodes(s)
+				id, signed, restore := s.completeAfterBackup(n1)
 				n1.start()
 				if tt.silent {
 					n2.halt()
 				}
-				s.goBack(restore)
+				s.restoreBackup(restore)
 				if again := s.submitSigned(signed); again != id {
-					t.Fatalf("the same submission is the run %s, it was %s", again, id)
+					t.Fatalf("repeated submission = run %s, want %s", again, id)
 				}
 				if tt.silent {
 					time.Sleep(2 * time.Minute)
@@ -89,7 +89,7 @@ func TestRestoredRunReturnsToItsNode(t *testing.T) {
 				_, calls := s.wantState(id, writ.RunSucceeded)
 				for _, c := range calls {
 					if c.NodeName != "n2" {
-						t.Errorf("call %d is on %s", c.Seq, c.NodeName)
+						t.Errorf("call %d ran on %s, want n2", c.Seq, c.NodeName)
 					}
 				}
 				n1.wantEffectsOnce(0)
@@ -111,16 +111,16 @@ if a.exit_code == 0 {
 }
 `
 	inSim(t, func(t *testing.T, s *sim) {
-		n1, n2 := wholeSim(s)
+		n1, n2 := twoNodes(s)
 		id := s.submit(script)
 		s.awaitCall(id, 3, writ.CallRunning)
 		restore := s.backup()
 		_, calls := s.wantState(id, writ.RunSucceeded)
 		if calls[2].NodeName != "n1" || calls[5].NodeName != "n2" {
-			t.Fatalf("the programs were run on %s and %s", calls[2].NodeName, calls[5].NodeName)
+			t.Fatalf("programs ran on %s and %s, want n1 and n2", calls[2].NodeName, calls[5].NodeName)
 		}
 		n2.halt()
-		s.goBack(restore)
+		s.restoreBackup(restore)
 		time.Sleep(2 * time.Minute)
 		s.wantReason(id, 6, "writ node list", "n2")
 		n2.start()
@@ -130,12 +130,12 @@ if a.exit_code == 0 {
 	})
 }
 
-// Its node has it and falls silent once it has said so: another one would do it a second time.
+// The node of the call falls silent after it has reported the call. Another node would repeat the call.
 func TestCallOnSilentNodeWaitsForIt(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
-		n1, n2 := wholeSim(s)
-		id, signed, restore := s.doneBehindItsBackup(n1)
-		s.goBack(restore)
+		n1, n2 := twoNodes(s)
+		id, signed, restore := s.completeAfterBackup(n1)
+		s.restoreBackup(restore)
 		s.submitSigned(signed)
 		time.Sleep(5 * time.Second)
 		n2.halt()
@@ -156,14 +156,14 @@ func TestCallOnSilentNodeWaitsForIt(t *testing.T) {
 // Also: TestRunsSignedAfterARestoreDoNotWait, TestRestoreWaitsForNodeUntilItsRemoval.
 func TestUnknownRunContinuesAfterNodeReports(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
-		n1, n2 := wholeSim(s)
+		n1, n2 := twoNodes(s)
 		signed := s.signPayload(s.payload(fmt.Sprintf(execScript, "c")))
-		s.goBack(s.backup())
+		s.restoreBackup(s.backup())
 		begun := time.Now()
 		id := s.submitSigned(signed)
 		s.wantState(id, writ.RunSucceeded)
 		if took := time.Since(begun); took > 10*time.Second {
-			t.Errorf("it took %s", took)
+			t.Errorf("the run took %s, want at most 10 s", took)
 		}
 		n1.wantEffectsOnce(3)
 		n2.wantEffectsOnce(0)
@@ -172,10 +172,10 @@ func TestUnknownRunContinuesAfterNodeReports(t *testing.T) {
 
 func TestRestoreWaitsForNodeUntilItsRemoval(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
-		n1, n2 := wholeSim(s)
+		n1, n2 := twoNodes(s)
 		n2.halt()
 		signed := s.signPayload(s.payload(fmt.Sprintf(execScript, "c")))
-		s.goBack(s.backup())
+		s.restoreBackup(s.backup())
 		id := s.submitSigned(signed)
 		time.Sleep(2 * time.Minute)
 		s.wantReason(id, 1, "writ node list", "n2")
@@ -187,23 +187,23 @@ func TestRestoreWaitsForNodeUntilItsRemoval(t *testing.T) {
 
 func TestRunsSignedAfterARestoreDoNotWait(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
-		n1, n2 := wholeSim(s)
+		n1, n2 := twoNodes(s)
 		n2.halt()
-		s.goBack(s.backup())
+		s.restoreBackup(s.backup())
 		time.Sleep(2 * time.Minute)
 		s.wantState(s.submit(fmt.Sprintf(execScript, "c")), writ.RunSucceeded)
 		n1.wantEffectsOnce(3)
 	})
 }
 
-// A supervisor that ends while it asks has forgotten what it heard.
-func TestTheNextSupervisorAsksAgain(t *testing.T) {
+// A supervisor that ends during a reconciliation loses the reports of nodes.
+func TestNextSupervisorReconcilesAgain(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
-		n1, n2 := wholeSim(s)
-		id, signed, restore := s.doneBehindItsBackup(n1)
-		s.goBack(restore)
+		n1, n2 := twoNodes(s)
+		id, signed, restore := s.completeAfterBackup(n1)
+		s.restoreBackup(restore)
 		s.submitSigned(signed)
-		time.Sleep(5 * time.Second) // n2 has answered, n1 has not
+		time.Sleep(5 * time.Second) // n2 has reported, n1 has not
 		s.halt()
 		n2.halt()
 		s.start()
@@ -217,18 +217,19 @@ func TestTheNextSupervisorAsksAgain(t *testing.T) {
 	})
 }
 
-// What a node says that nobody asked, or that no run can have, is not believed; and two nodes cannot both have done the same thing.
+// Two nodes report the same calls of a run, without being asked, and report impossible calls. Only one of them can have
+// executed the call.
 func TestCallClaimedByTwoNodesFails(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		s.join("n1", claiming)
 		s.join("n2", claiming)
 		time.Sleep(2 * time.Second)
 		signed := s.signPayload(s.payload(fmt.Sprintf(execScript, "c")))
-		s.goBack(s.backup())
+		s.restoreBackup(s.backup())
 		id := s.submitSigned(signed)
 		_, calls := s.wantState(id, writ.RunFailed)
 		if err := calls[0].Error; err == nil || err.Code != writ.CodeResourceConflict || !testenv.Mentions(err.Hint, "backup") {
-			t.Errorf("the first call failed with %+v", err)
+			t.Errorf("error of the first call = %+v", err)
 		}
 		s.wantEffects(0)
 	})

@@ -30,7 +30,7 @@ import (
 	"writ/supervisor/nodes"
 )
 
-// pipes is a listener whose connections are pipes: they work in virtual time.
+// pipes is a listener whose connections are pipes, which work in virtual time.
 type pipes struct {
 	dialed chan net.Conn
 	closed chan struct{}
@@ -67,7 +67,7 @@ func (p *pipes) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	}
 }
 
-// lastEvents is the memory of a coordinator that stores nothing but how far it was told.
+// lastEvents is the event store of a coordinator. It stores only the number of the last event.
 type lastEvents struct{ last atomic.Int64 }
 
 func (l *lastEvents) LastEvent(context.Context, writ.DatacenterID, string) (int64, time.Time, error) {
@@ -79,7 +79,7 @@ func (l *lastEvents) StoreEvents(_ context.Context, _ writ.DatacenterID, events 
 	return nil
 }
 
-// coordinator lets a coordinator that does what the test says run until the test ends, and returns a function that waits for its link.
+// coordinator runs a coordinator until the test ends. It returns a function that waits for the link of the supervisor.
 func (s *sim) coordinator() func() *link.Session {
 	wire, sessions := newPipes(), make(chan *link.Session, 1)
 	l := &link.Listener{
@@ -105,7 +105,7 @@ func (s *sim) coordinator() func() *link.Session {
 
 var logged = regexp.MustCompile(`msg=("(?:[^"\\]|\\.)*"|\S+)`)
 
-// refusals returns how many lines there are of each message and code, and those of them that name no code, or one that `writ explain` does not know.
+// refusals counts the lines of each message and code. bad holds lines with an error but without a known code.
 func (s *sim) refusals() (lines map[string]int, bad []string) {
 	lines = make(map[string]int)
 	code := regexp.MustCompile(` code=(\S+)`)
@@ -128,17 +128,18 @@ func (s *sim) refusals() (lines map[string]int, bad []string) {
 	return lines, bad
 }
 
-// Coordinators, nodes and strangers have a lot refused in one second. Each kind is one line, with a code that `writ explain` knows.
+// Coordinators, nodes and strangers cause many refusals in one second. Each kind of refusal is one line, with a code
+// that `writ explain` knows.
 //
 // Promise: Nodes and Redis: Each refusal to a coordinator, node or joiner is logged with its code, at most once in
 // ten seconds for each request and code.
 // How: The link logs unanswered requests, the node API logs node requests; a refusal with a proof names its signer.
-// Also: TestManyChangedRecordsAreAFewLines, TestFailingWatchLogsFewLines,
+// Also: TestManyChangedRecordsLogFewLines, TestFailingWatchLogsFewLines,
 // TestFailingRequestsLogFewLines, TestRefusalsOfEachCodeAreOneLine.
 func TestEachRefusalIsLoggedOnceWithItsCode(t *testing.T) {
 	const often = 50
 	synctest.Test(t, func(t *testing.T) {
-		s, keeper := found(t), &memoryAccounts{}
+		s, keeper := newCluster(t), &memoryAccounts{}
 		s.place, s.accounts, s.level = filepath.Join(t.TempDir(), "journal.db"), keeper, slog.LevelInfo
 		session := s.coordinator()
 		s.start()
@@ -179,7 +180,7 @@ func TestEachRefusalIsLoggedOnceWithItsCode(t *testing.T) {
 			t.Fatal(err)
 		}
 		refused(link.VerbRoster, link.Rosters{Signed: [][]byte{signed}}, writ.CodeRosterInvalid)
-		ask(link.VerbSubmit, link.Submit{Signed: s.signPayload(nameless)}, writ.CodeProjectUnknown) // it has an author
+		ask(link.VerbSubmit, link.Submit{Signed: s.signPayload(nameless)}, writ.CodeProjectUnknown) // has a known author
 		want["refused: PROJECT_UNKNOWN"] = 1
 		for range 5 * often {
 			_ = coordinator.Request(t.Context(), link.VerbStatement, link.Statement{Signed: []byte("nothing")}, nil)
@@ -204,7 +205,7 @@ func TestEachRefusalIsLoggedOnceWithItsCode(t *testing.T) {
 			send(message, code, signed, err)
 		}
 		send("open message of a node; it is discarded", writ.CodeSignatureMalformed, []byte("nothing"), nil)
-		for range 2 { // a node may have as many at once as after the queue was away
+		for range 2 { // a node may send one full burst after an outage of the queue
 			sign("node sends too many beats; some are dropped", writ.CodeRateLimited, envelope.Beat, writ.Beat{Node: n.id, Epoch: s.Epoch()})
 		}
 		sign("node sent the beat of another node", writ.CodeBadRequest, envelope.Beat, writ.Beat{Node: other.id})
@@ -216,9 +217,9 @@ func TestEachRefusalIsLoggedOnceWithItsCode(t *testing.T) {
 		sign("result without a sent job; it is ignored", writ.CodeNotFound, envelope.Result,
 			writ.Result{JobKey: writ.JobKey{Run: s.submit(waitsForOne), Seq: 1, Attempt: 9}, Node: n.id})
 		for range often {
-			keeper.finds(queue.Finding{Node: n.id, Offence: queue.Oversize, Count: 1, Bytes: 1 << 30})
-			keeper.finds(queue.Finding{Node: n.id, Offence: queue.WrongType, What: "a hash"})
-			keeper.finds(queue.Finding{Node: n.id, Offence: queue.TooFast})
+			keeper.addFinding(queue.Finding{Node: n.id, Offence: queue.Oversize, Count: 1, Bytes: 1 << 30})
+			keeper.addFinding(queue.Finding{Node: n.id, Offence: queue.WrongType, What: "a hash"})
+			keeper.addFinding(queue.Finding{Node: n.id, Offence: queue.TooFast})
 		}
 		want["messages of a node are too large; they are discarded unread: TOO_LARGE"] = 1
 		want["queue key of a node had a wrong type; it was replaced: QUEUE_BUDGET"] = 1
@@ -230,21 +231,21 @@ func TestEachRefusalIsLoggedOnceWithItsCode(t *testing.T) {
 				api.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, path, nil))
 			}
 		}
-		want["node refused: BAD_REQUEST"] = 2 // one of each route
+		want["node refused: BAD_REQUEST"] = 2 // one per route
 		time.Sleep(5 * time.Second)
 
 		lines, bad := s.refusals()
 		if len(bad) > 0 {
-			t.Errorf("lines without a code that is known:\n%s", strings.Join(bad, ""))
+			t.Errorf("lines without a known code:\n%s", strings.Join(bad, ""))
 		}
 		for what, n := range want {
 			if lines[what] != n {
-				t.Errorf("%d lines, want %d, of %q", lines[what], n, what)
+				t.Errorf("got %d lines, want %d, of %q", lines[what], n, what)
 			}
 			delete(lines, what)
 		}
 		if len(lines) > 0 {
-			t.Errorf("nobody expects %v", lines)
+			t.Errorf("unexpected lines: %v", lines)
 		}
 		if t.Failed() {
 			t.Log(s.logs.String())
@@ -252,10 +253,11 @@ func TestEachRefusalIsLoggedOnceWithItsCode(t *testing.T) {
 	})
 }
 
-// A coordinator that brings what was refused, or what nobody signed, again and again has a rate. Its supervisor does not look at the script each time.
+// A coordinator that repeatedly sends refused or unsigned texts is limited. The supervisor does not check the script
+// each time.
 func TestRepeatedRefusedTextsAreRateLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := found(t)
+		s := newCluster(t)
 		s.place = filepath.Join(t.TempDir(), "journal.db")
 		session := s.coordinator()
 		s.start()
@@ -270,29 +272,30 @@ func TestRepeatedRefusedTextsAreRateLimited(t *testing.T) {
 				}
 			}
 			if took := time.Since(began); took < 2*time.Second {
-				t.Errorf("%s was answered %d times within %s", what, often, took)
+				t.Errorf("%s: %d answers within %s, want at least 2 s", what, often, took)
 			}
 			time.Sleep(10 * time.Second)
 		}
 		p := s.payload("x := 1\n")
 		p.Script.Text = []byte("x := \n")
 		broken := s.signPayload(p)
-		again("a script that is broken", broken, writ.CodeScriptInvalid)
+		again("a broken script", broken, writ.CodeScriptInvalid)
 		done, err := s.Checking(t.Context(), p.Project)
 		if err != nil {
 			t.Fatal(err)
 		}
-		again("one of a project whose scripts cannot be checked now", broken, writ.CodeScriptInvalid)
+		again("a script of a project with a blocked check", broken, writ.CodeScriptInvalid)
 		done()
 		s.halt()
 		s.start()
 		coordinator = session()
-		again("one that was refused before a restart", broken, writ.CodeScriptInvalid)
-		again("one that nobody signed", s.signPayloadBy(sshsig.NewSigner(newKey(t)), s.payload("x := 1\n")), writ.CodeSignerUnknown)
+		again("a script refused before a restart", broken, writ.CodeScriptInvalid)
+		again("a script of an unknown signer", s.signPayloadBy(sshsig.NewSigner(newKey(t)), s.payload("x := 1\n")), writ.CodeSignerUnknown)
 	})
 }
 
-// A node that says as much of itself as fits into a message does not cut its datacenter off from the coordinators: less of it is told.
+// A node that reports as much data as fits into a message does not break the link to the coordinators: its events are
+// shortened.
 //
 // Promise: Load and attackers: A node with maximal self-descriptions does not disconnect its datacenter from the
 // coordinators.
@@ -301,14 +304,14 @@ func TestRepeatedRefusedTextsAreRateLimited(t *testing.T) {
 // Also: TestOversizedEventsAreShortened.
 func TestNodeReportsFitIntoLink(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := found(t)
+		s := newCluster(t)
 		s.place = filepath.Join(t.TempDir(), "journal.db")
 		session := s.coordinator()
 		s.start()
 		coordinator := session()
 		n := s.join("n1")
 		time.Sleep(2 * time.Second)
-		long := strings.Repeat("<", 4<<10) // six times as much in JSON
+		long := strings.Repeat("<", 4<<10) // six times as long in JSON
 		beat := writ.Beat{Node: n.id, Epoch: s.Epoch(), Incarnation: 1 << 30}
 		report := writ.Report{Node: n.id, Epoch: s.Epoch(), Incarnation: 1 << 30}
 		for range 256 {
@@ -317,7 +320,7 @@ func TestNodeReportsFitIntoLink(t *testing.T) {
 		}
 		for round := range 3 {
 			beat.Sequence, report.Round = int64(round+1), int64(round+1)
-			beat.Drivers[0].Name = fmt.Sprint(round) // so that there is news of it
+			beat.Drivers[0].Name = fmt.Sprint(round) // a changed value causes an event
 			for kind, record := range map[envelope.Kind]any{envelope.Beat: beat, envelope.Report: report} {
 				signed, err := envelope.Sign(kind, n.key, record)
 				if err != nil {
@@ -331,10 +334,10 @@ func TestNodeReportsFitIntoLink(t *testing.T) {
 		}
 		s.decide(n.id, "cordon")
 		if err := coordinator.Request(t.Context(), link.VerbQueues, link.Queues{}, nil); err != nil {
-			t.Errorf("the link is gone: %v", err)
+			t.Errorf("request over the link: %v", err)
 		}
 		if lines, _ := s.refusals(); lines["node report exceeds the size of an event; coordinators receive a shortened report: TOO_LARGE"] != 1 || s.logs.Lines("no link to the coordinator") > 0 {
-			t.Errorf("the log is\n%s", s.logs.String())
+			t.Errorf("unexpected log:\n%s", s.logs.String())
 		}
 		events, err := s.journal.Events(t.Context(), 0, 1000)
 		if err != nil {
@@ -342,30 +345,31 @@ func TestNodeReportsFitIntoLink(t *testing.T) {
 		}
 		last := events[len(events)-1].Node
 		if last == nil || last.ID != n.id || last.Scheduling != writ.SchedulingCordoned || last.Drivers != nil || last.Orphans != nil {
-			t.Errorf("told last was %+v", last)
+			t.Errorf("node in the last event = %+v", last)
 		}
 		if known := s.Known(n.id); len(known.Drivers) == 0 {
-			t.Error("the supervisor itself has forgotten what its node says")
+			t.Error("the supervisor has lost the drivers of the node")
 		}
 	})
 }
 
-// A claim that is refused is one line, which says by whom and with which token.
+// A refused claim is logged as one line with its sender and its token.
 func TestRefusedClaimLogsOneLine(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		token := s.token()
 		n := &testNode{sim: s, name: "n1", key: newKey(t), pretend: func(joiner *identity.Joiner) { joiner.Name = "n2" }}
 		_, err := n.claim(identity.Token{ID: token.ID})
 		if writ.CodeOf(err) != writ.CodeTokenInvalid || !strings.Contains(err.Error(), "n2") || !strings.Contains(err.Error(), token.ID) {
-			t.Errorf("the error for the log is %v", err)
+			t.Errorf("error for the log = %v", err)
 		}
 		if s.logs.String() != "" {
-			t.Errorf("it is logged, and returned: %s", s.logs.String())
+			t.Errorf("the error was logged and returned: %s", s.logs.String())
 		}
 	})
 }
 
-// A stranger who claims to have a token of an odd name learns that it is none, on PostgreSQL too. That is no fault of the supervisor.
+// A stranger sends a token with NUL bytes. It gets a refusal, on PostgreSQL too, and the log reports no bug of the
+// supervisor.
 //
 // Promise: Nodes and Redis: A text that a store cannot hold, for example with NUL, is refused as `BAD_REQUEST` and
 // never logged as a defect.
@@ -387,38 +391,38 @@ func TestUnstorableTokenIsRefused(t *testing.T) {
 			answer := httptest.NewRecorder()
 			api.ServeHTTP(answer, httptest.NewRequest(http.MethodPost, "/v1/join/claim", bytes.NewReader(claim)))
 			if answer.Code != http.StatusBadRequest {
-				t.Fatalf("the token %q: %d %s", odd, answer.Code, answer.Body)
+				t.Fatalf("claim with the token %q: %d %s", odd, answer.Code, answer.Body)
 			}
 		}
 		if s.logs.Lines("level=ERROR") > 0 {
-			t.Errorf("the log is\n%s", s.logs.String())
+			t.Errorf("unexpected errors:\n%s", s.logs.String())
 		}
 	})
 }
 
-// A database that answers with errors for a minute, to each look of the watch, is a few lines.
+// If each scan of the watch fails for a minute, the log gets a few lines.
 func TestFailingWatchLogsFewLines(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		s.submit(waitsForOne)
 		time.Sleep(time.Second)
 		s.tamper(`ALTER TABLE loads RENAME TO other`)
 		time.Sleep(time.Minute)
-		const said = `msg="watch the datacenter; trying again" code=`
-		if n := s.logs.Lines(said); n == 0 || n > 5 {
-			t.Errorf("%d lines within a minute:\n%s", n, s.logs.String())
+		const message = `msg="watch the datacenter; trying again" code=`
+		if n := s.logs.Lines(message); n == 0 || n > 5 {
+			t.Errorf("got %d lines within a minute, want 1 to 5:\n%s", n, s.logs.String())
 		}
 		s.tamper(`ALTER TABLE other RENAME TO loads`)
 	})
 }
 
-// The first of many records that the database changed is a line at once, and the others are counted: nobody has to read a line for each.
-func TestManyChangedRecordsAreAFewLines(t *testing.T) {
+// The first of many changed records is logged at once. The others are counted.
+func TestManyChangedRecordsLogFewLines(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		var ids []writ.RunID
 		for range 100 {
 			ids = append(ids, s.submit(waitsForOne))
 		}
-		time.Sleep(time.Second) // no step is under way
+		time.Sleep(time.Second) // until no step is in progress
 		s.tamper(`UPDATE runs SET body = x'00'`)
 		for _, id := range ids {
 			_ = s.journal.Read(t.Context(), func(tx *journal.Tx) error {
@@ -428,11 +432,11 @@ func TestManyChangedRecordsAreAFewLines(t *testing.T) {
 		}
 		const changed = `level=ERROR msg="record of the journal changed by another program; it is not used" code=RECORD_FORGED`
 		if n := s.logs.Lines(changed); n != 1 {
-			t.Errorf("%d lines at once:\n%s", n, s.logs.String())
+			t.Errorf("got %d lines at once, want 1:\n%s", n, s.logs.String())
 		}
 		time.Sleep(time.Minute)
 		if n := s.logs.Lines(changed); n != 2 || s.logs.Lines("times=99") != 1 {
-			t.Errorf("%d lines after a minute, or it is not said how many there were:\n%s", n, s.logs.String())
+			t.Errorf("got %d lines after a minute, want 2 with a count:\n%s", n, s.logs.String())
 		}
 	})
 }

@@ -60,12 +60,12 @@ func TestDriftBecomesPartOfItsResource(t *testing.T) {
 		report(n, 1, "an old word")
 		report(other, 1, "not mine")
 		if diff := cmp.Diff([]string{"its quota is gone"}, drift()); diff != "" {
-			t.Errorf("after an old report and one of another node (-want +got):\n%s", diff)
+			t.Errorf("after an old report and a report of another node (-want +got):\n%s", diff)
 		}
-		told := len(s.eventsOf("resource"))
+		earlier := len(s.eventsOf("resource"))
 		report(n, 3, "its quota is gone")
-		if again := len(s.eventsOf("resource")); again != told {
-			t.Errorf("the same again is told again: %d events, then %d", told, again)
+		if again := len(s.eventsOf("resource")); again != earlier {
+			t.Errorf("an unchanged report caused events: %d, then %d", earlier, again)
 		}
 		n.send(envelope.Report, writ.Report{Node: n.id, Incarnation: 1, Round: 4, Drifts: []writ.ResourceDrift{
 			{ResourceID: resource.ResourceID, Lasts: []string{"it cannot be looked after"}},
@@ -73,22 +73,23 @@ func TestDriftBecomesPartOfItsResource(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
 		if diff := cmp.Diff([]string{"it cannot be looked after"}, drift()); diff != "" {
-			t.Errorf("from a driver that does not know which one it is (-want +got):\n%s", diff)
+			t.Errorf("from a driver without the uid (-want +got):\n%s", diff)
 		}
 		report(n, 5)
 		if got := drift(); len(got) > 0 {
-			t.Errorf("what is mended stays: %q", got)
+			t.Errorf("drift after the repair = %q, want none", got)
 		}
 		if last := s.lastAbout(n.id); len(last.Orphans) != 1 {
-			t.Errorf("orphans of the node: %+v", last.Orphans)
+			t.Errorf("orphans of the node = %+v", last.Orphans)
 		} else if last.Network == nil || last.Network.Denied != 7 || !last.Network.Overlay.Connected || len(last.Network.Overlay.Peers) > 100 {
-			t.Errorf("networks of the node: %+v", last.Network)
+			t.Errorf("network of the node = %+v", last.Network)
 		}
 	})
 }
 
-// How a resource stands is what the last operation answered or its node saw last, and an event when that changes.
-func TestHowAResourceStandsBecomesPartOfIt(t *testing.T) {
+// The state of a resource is the result of the last operation or the last report of its node, whichever is newer. A
+// change is an event.
+func TestResourceStateIsStored(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n, other := s.join("n1"), s.join("n2")
 		s.wantState(s.submit(`machine := import("machine")`+"\n"+`machine.create("m", {cpus: 1, memory_mib: 64}, {node: "n1"})`), writ.RunSucceeded)
@@ -106,14 +107,14 @@ func TestHowAResourceStandsBecomesPartOfIt(t *testing.T) {
 		report(other, 1, made.UID, "not mine")
 		report(n, 3, "another", "of one that was there before")
 		if got := n.acknowledgedReport(); got == nil || got.Round != 3 {
-			t.Errorf("the node was told that %+v is on disk", got)
+			t.Errorf("acknowledged report = %+v, want round 3", got)
 		}
 		s.halt()
 		s.start()
 		time.Sleep(5 * time.Second)
 		report(n, 4, made.UID, "running")
 		exited := writ.Standing{State: "running", Address: "fd00::7", Exit: &writ.Exit{Code: 137, OutOfMemory: true}}
-		for round := range int64(2) { // said twice, it is one event
+		for round := range int64(2) { // two reports of one exit are one event
 			n.send(envelope.Report, writ.Report{Node: n.id, Incarnation: 1, Round: 5 + round, States: []writ.ResourceState{
 				{ResourceID: made.ResourceID, UID: made.UID, Standing: exited},
 			}})
@@ -136,15 +137,16 @@ func TestHowAResourceStandsBecomesPartOfIt(t *testing.T) {
 			}
 			states = append(states, text)
 		}
-		want := []string{"x", "paused fd00::7", "running fd00::7", "running fd00::7, " + exited.Exit.String(), "running fd00::7 unhealthy, " + exited.Exit.String(), "x"} // its operations answer "x"
+		want := []string{"x", "paused fd00::7", "running fd00::7", "running fd00::7, " + exited.Exit.String(), "running fd00::7 unhealthy, " + exited.Exit.String(), "x"} // operations return the state "x"
 		if diff := cmp.Diff(want, states); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
 	})
 }
 
-// A delete that failed is booked when its node says that it has done it after all; what went by itself stays, and says so.
-func TestALateDeleteOfANodeIsRecorded(t *testing.T) {
+// A failed delete is recorded when its node reports that the resource was deleted later. A resource that disappeared by
+// itself stays, with the state "gone".
+func TestLateDeleteOfNodeIsRecorded(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n := s.join("n1")
 		s.wantState(s.submit(`volume := import("volume")`+"\n"+`volume.create("a", {size_gib: 1}, {node: "n1"})`+"\n"+`volume.create("b", {size_gib: 1}, {node: "n1"})`), writ.RunSucceeded)
@@ -162,19 +164,19 @@ func TestALateDeleteOfANodeIsRecorded(t *testing.T) {
 		report(a, "another", "gone")
 		report(a, "", "gone")
 		report(b, b.UID, "gone")
-		var said []string
+		var got []string
 		for _, e := range s.eventsOf("resource")[2:] {
-			said = append(said, fmt.Sprintf("%s %s deleted=%t", e.Resource.Name, e.Resource.State, e.Resource.Deleted))
+			got = append(got, fmt.Sprintf("%s %s deleted=%t", e.Resource.Name, e.Resource.State, e.Resource.Deleted))
 		}
 		want := []string{a.Name + " deleting deleted=false", a.Name + " deleting deleted=true", b.Name + " gone deleted=false"}
-		if diff := cmp.Diff(want, said); diff != "" {
+		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
 	})
 }
 
-// What a node mended is an event once, however often its report comes and whoever was restarted meanwhile.
-func TestARepairIsOneEventOfItsResource(t *testing.T) {
+// A repair by a node is one event, whatever number of reports contain it and whichever process was restarted.
+func TestRepairIsOneEventOfItsResource(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n, other := s.join("n1"), s.join("n2")
 		s.wantState(s.submit(`volume := import("volume")`+"\n"+`volume.create("v", {size_gib: 1}, {node: "n1"})`), writ.RunSucceeded)
@@ -193,7 +195,7 @@ func TestARepairIsOneEventOfItsResource(t *testing.T) {
 			time.Sleep(2 * time.Second)
 			synctest.Wait()
 		}
-		// numbers are those of the last thing that was mended, in each event.
+		// numbers returns the number of the last repair in each event.
 		numbers := func() (all []int64) {
 			t.Helper()
 			for _, e := range s.eventsOf("resource")[before:] {
@@ -215,43 +217,44 @@ func TestARepairIsOneEventOfItsResource(t *testing.T) {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
 		if got := n.acknowledgedReport(); got == nil || *got != (writ.ReportID{Incarnation: 1, Round: 1}) {
-			t.Errorf("the node was told that %+v is on disk", got)
+			t.Errorf("acknowledged report = %+v", got)
 		}
-		report(other, 1, 1, 1, 2) // what is not on it
+		report(other, 1, 1, 1, 2) // about a resource of another node
 		report(n, 1, 2, 1)
-		want("told again, and by a stranger", 1)
+		want("a repeated and a foreign report", 1)
 		s.halt()
 		s.start()
 		time.Sleep(5 * time.Second)
-		report(n, 1, 1, 1) // out of a queue that came back from a snapshot
+		report(n, 1, 1, 1) // replayed by a queue that was restored from a snapshot
 		report(n, 1, 3, 1, 2)
-		want("told to the next supervisor, with another one", 1, 2)
-		report(n, 2, 1, 4) // the node was restarted, and tells of the last of four
-		want("of the node's next incarnation", 1, 2, 6)
+		want("a report to the next supervisor with another repair", 1, 2)
+		report(n, 2, 1, 4) // the node was restarted and reports the last of four repairs
+		want("a report of the next incarnation", 1, 2, 6)
 
 		for round := int64(2); round < 40; round++ {
 			report(n, 2, round, round+3)
 		}
 		if got := len(numbers()); got > 2*10 {
-			t.Errorf("what breaks again and again is told %d times within minutes", got)
+			t.Errorf("repeated repairs caused %d events within minutes, want at most 20", got)
 		}
 		time.Sleep(time.Hour)
 		report(n, 2, 40, 50)
 		got := numbers()
 		if got[len(got)-1] != 52 {
-			t.Errorf("the next hour tells of number %d, want 52", got[len(got)-1])
+			t.Errorf("last repair after an hour = %d, want 52", got[len(got)-1])
 		}
 		events := s.eventsOf("resource")
 		if mended := events[len(events)-1].Resource.Mended; len(mended) != 5 || mended[0].Number != 41 {
-			t.Errorf("it keeps %+v", mended)
+			t.Errorf("stored repairs = %+v", mended)
 		}
 		if got := s.lastAbout(n.id).Mended; got != 7 {
-			t.Errorf("its node has mended %d things", got)
+			t.Errorf("repairs of the node = %d, want 7", got)
 		}
 	})
 }
 
-// Some times of a node's clock are no JSON. What it mended then is told all the same, and no line of the log has an error without a code.
+// Some times of a node's clock cannot be encoded in JSON. The repair is reported anyway, and no error is logged without
+// a code.
 func TestRepairWithInvalidTimeIsReported(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n := s.join("n1")
@@ -267,11 +270,11 @@ func TestRepairWithInvalidTimeIsReported(t *testing.T) {
 			time.Sleep(2 * time.Second)
 			synctest.Wait()
 		}
-		if told := len(s.eventsOf("resource")) - before; told != len(times) {
-			t.Errorf("%d of %d repairs were told", told, len(times))
+		if reported := len(s.eventsOf("resource")) - before; reported != len(times) {
+			t.Errorf("reported %d of %d repairs", reported, len(times))
 		}
 		if _, bad := s.refusals(); len(bad) > 0 {
-			t.Errorf("lines without a code that is known:\n%s", strings.Join(bad, ""))
+			t.Errorf("lines without a known code:\n%s", strings.Join(bad, ""))
 		}
 	})
 }
@@ -284,28 +287,28 @@ func TestUsageIsAcknowledgedAfterItIsOnDisk(t *testing.T) {
 		n.send(envelope.Report, writ.Report{Node: n.id, Incarnation: 3, Round: 7, Usage: []writ.Usage{usage, {UID: "of no project"}}})
 		foreign := usage
 		foreign.Node = n.id
-		liar.send(envelope.Report, writ.Report{Node: n.id, Incarnation: 9, Round: 9, Usage: []writ.Usage{foreign}}) // in another's name: nothing
+		liar.send(envelope.Report, writ.Report{Node: n.id, Incarnation: 9, Round: 9, Usage: []writ.Usage{foreign}}) // in the name of another node: ignored
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
-		told := s.eventsOf("usage")
+		events := s.eventsOf("usage")
 		want := usage
 		want.Node, want.Sent = n.id, 0
-		if len(told) != 1 {
-			t.Fatalf("%d events about usage, want 1", len(told))
+		if len(events) != 1 {
+			t.Fatalf("got %d events about usage, want 1", len(events))
 		}
-		if diff := cmp.Diff(&want, told[0].Usage); diff != "" {
+		if diff := cmp.Diff(&want, events[0].Usage); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
 		if got := n.acknowledgedReport(); got == nil || *got != (writ.ReportID{Incarnation: 3, Round: 7}) {
-			t.Errorf("the node was told that %+v is on disk", got)
+			t.Errorf("acknowledged report = %+v", got)
 		}
 		if got := liar.acknowledgedReport(); got != nil {
-			t.Errorf("the liar was told %+v", got)
+			t.Errorf("acknowledged report of the liar = %+v, want none", got)
 		}
 	})
 }
 
-// make makes a machine on a node and returns it.
+// make creates a machine on a node and returns it.
 func (s *sim) make(name, node string) *writ.Resource {
 	s.t.Helper()
 	s.wantState(s.submit(`machine := import("machine")`+"\n"+`machine.create("`+name+`", {cpus: 1, memory_mib: 64}, {node: "`+node+`"})`), writ.RunSucceeded)
@@ -313,12 +316,13 @@ func (s *sim) make(name, node string) *writ.Resource {
 	return events[len(events)-1].Resource
 }
 
-// usageOf is what a resource may have used within this hour.
+// usageOf returns a plausible usage of a resource in this hour.
 func (s *sim) usageOf(r *writ.Resource) writ.Usage {
 	return writ.Usage{ResourceID: r.ResourceID, UID: r.UID, Hour: s.clock.now().UTC().Truncate(time.Hour), Used: writ.Used{CPUSeconds: 60}}
 }
 
-// What a node says that resources used becomes somebody's bill: only what it has counts, or had until of late, for hours in which that was there.
+// Projects are billed for the usage that nodes report. Usage counts only for resources that the node has, or had until
+// recently, in the hours of their existence.
 //
 // Promise: Nodes and Redis: A node charges a project only for resources that it holds or held within 31 days, and
 // only for the hours since their creation.
@@ -337,7 +341,7 @@ func TestNodeChargesOnlyItsResources(t *testing.T) {
 			with(made, func(u *writ.Usage) { u.Name = "another" }),
 			with(made, func(u *writ.Usage) { u.UID = "another" }),
 			with(made, func(u *writ.Usage) { u.Hour = u.Hour.Add(time.Minute) }),
-			with(made, func(u *writ.Usage) { u.Hour = u.Hour.Add(-24 * time.Hour) }), // before it was made
+			with(made, func(u *writ.Usage) { u.Hour = u.Hour.Add(-24 * time.Hour) }), // before its creation
 			with(made, func(u *writ.Usage) { u.Hour = u.Hour.Add(24 * time.Hour) }),
 			with(gone, func(u *writ.Usage) { u.Name = "m" }),
 		}
@@ -356,7 +360,7 @@ func TestNodeChargesOnlyItsResources(t *testing.T) {
 		}
 		for _, from := range []*testNode{n, liar} {
 			if got := from.acknowledgedReport(); got == nil {
-				t.Error("a node whose usage does not count was not told, and says it again for ever")
+				t.Error("a report with ignored usage was not acknowledged, so the node repeats it")
 			}
 		}
 		s.clock.set(journal.UsageGrace + 2*time.Hour)
@@ -364,19 +368,19 @@ func TestNodeChargesOnlyItsResources(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
 		if got := len(s.eventsOf("usage")); got > 2 {
-			t.Errorf("hours of long ago are charged: %d events", got)
+			t.Errorf("old hours were charged: %d events", got)
 		}
 	})
 }
 
-// A node that reports without a pause costs as much as one that does not: of all that come within a second the newest counts.
+// Continuous reports of a node cost no more than normal ones: the newest report of each second counts.
 //
 // Promise: Nodes and Redis: A node that sends reports or beats continuously costs a supervisor about as much as an
 // honest node.
 // How: Per node and second, the supervisor reads the newest report, four beats and five events; the rest waits for a
 // later report.
-// Also: TestOldBeatsAreAnsweredSeldom, TestANodeHasItsShareOfNews.
-func TestReportsWithoutAPauseAreTakenOnceASecond(t *testing.T) {
+// Also: TestOldBeatsAreAnsweredSeldom, TestEventsOfNodeAreLimited.
+func TestContinuousReportsCountOncePerSecond(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n := s.join("n1")
 		made := s.make("m", "n1")
@@ -392,16 +396,17 @@ func TestReportsWithoutAPauseAreTakenOnceASecond(t *testing.T) {
 		synctest.Wait()
 		events := s.eventsOf("resource")
 		if got := len(events) - before; got < seconds/2 || got > seconds+2 {
-			t.Errorf("%d reports within %d seconds became %d events", seconds*each, seconds, got)
+			t.Errorf("%d reports within %d seconds caused %d events", seconds*each, seconds, got)
 		}
 		if got, want := events[len(events)-1].Resource.State, fmt.Sprintf("s%d", seconds*each-1); got != want {
-			t.Errorf("it is told to be %s, and was %s last", got, want)
+			t.Errorf("state in the last event = %s, want %s", got, want)
 		}
 	})
 }
 
-// Of a node whose resources change without end more is told later, and it is told so: what is left comes with a later report.
-func TestANodeHasItsShareOfNews(t *testing.T) {
+// If the resources of a node change without end, some changes are not reported at once. The node gets no
+// acknowledgement for them, so a later report contains them again.
+func TestEventsOfNodeAreLimited(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n := s.join("n1")
 		made := s.make("m", "n1")
@@ -414,16 +419,16 @@ func TestANodeHasItsShareOfNews(t *testing.T) {
 		for len(usage) < cap(usage) {
 			usage = append(usage, s.usageOf(made))
 		}
-		for round := range int64(5) { // what may be told at once is used up
+		for round := range int64(5) { // uses up the burst
 			n.send(envelope.Report, writ.Report{Node: n.id, Incarnation: 1, Round: round + 1, Usage: usage})
 			time.Sleep(2 * time.Second)
 		}
 		synctest.Wait()
 		if got := len(s.eventsOf("usage")); got < 2000 || got > 2100 {
-			t.Errorf("%d events follow from the reports of one node within 10 seconds", got)
+			t.Errorf("the reports of one node caused %d events within 10 seconds, want 2000 to 2100", got)
 		}
 		if got := n.acknowledgedReport(); got == nil || got.Round != 4 {
-			t.Errorf("the node was told of %+v; the fifth report was too much", got)
+			t.Errorf("acknowledged report = %+v, want round 4", got)
 		}
 		state = "later"
 		report(6)
@@ -433,10 +438,10 @@ func TestANodeHasItsShareOfNews(t *testing.T) {
 		synctest.Wait()
 		events := s.eventsOf("resource")
 		if len(events) != before+1 || events[before].Resource.State != "later" {
-			t.Errorf("what was left is not told later: %d events", len(events)-before)
+			t.Errorf("changes that were left out: %d events, want 1", len(events)-before)
 		}
 		if got := n.acknowledgedReport(); got == nil || got.Round < 6 {
-			t.Errorf("the node was told of %+v", got)
+			t.Errorf("acknowledged report = %+v, want round 6 or later", got)
 		}
 	})
 }

@@ -38,7 +38,7 @@ func (s *sim) mustResume(id writ.RunID, want writ.RunState) (*journal.Run, []*jo
 	return s.wantRest(id, want)
 }
 
-// wantRest waits until a run is at rest and fails the test unless it is in a state then.
+// wantRest waits until a run has ended, and fails the test unless its state is want.
 func (s *sim) wantRest(id writ.RunID, want writ.RunState) (*journal.Run, []*journal.Call) {
 	s.t.Helper()
 	for {
@@ -53,11 +53,11 @@ func (s *sim) wantRest(id writ.RunID, want writ.RunState) (*journal.Run, []*jour
 	}
 }
 
-// breaking fails what is named as often as faults says, for ever if it is negative.
+// breaking fails jobs by name: faults holds the number of failures left, negative for permanent failures.
 type breaking struct {
 	mu     sync.Mutex
 	faults map[string]int
-	made   map[string]int // successes
+	made   map[string]int // number of successes
 }
 
 func (b *breaking) act(ctx context.Context, job writ.Job) writ.Result {
@@ -65,7 +65,7 @@ func (b *breaking) act(ctx context.Context, job writ.Job) writ.Result {
 	defer b.mu.Unlock()
 	if left := b.faults[job.Name]; left != 0 {
 		b.faults[job.Name]--
-		return writ.Result{Error: writ.Errorf(writ.CodeInjectedFinal, "told to fail")}
+		return writ.Result{Error: writ.Errorf(writ.CodeInjectedFinal, "injected failure")}
 	}
 	b.made[job.Name]++
 	return succeed(ctx, job)
@@ -77,7 +77,7 @@ func newBreaking(faults map[string]int) *breaking {
 
 func (b *breaking) join(n *testNode) { n.act = b.act }
 
-// states shows calls as "1:succeeded/2", state and attempt by seq.
+// states formats calls as "1:succeeded/2": the state and the attempt of each call.
 func states(calls []*journal.Call) string {
 	var all []string
 	for _, c := range calls {
@@ -86,7 +86,7 @@ func states(calls []*journal.Call) string {
 	return strings.Join(all, " ")
 }
 
-// branching goes on after the error of its first call, and fails by its third, which the fourth needs.
+// branching continues after the error of its first call. It fails by its third call, which the fourth call needs.
 const branching = `
 volume := import("volume")
 run := import("run")
@@ -127,7 +127,7 @@ func TestResumeRepeatsOnlyFailedCalls(t *testing.T) {
 					}
 					summaries, _, err := envelope.Open[writ.Summary](envelope.Summary, run.Summary, s.nodes[0].supervisorKey)
 					if err != nil || summaries[0].State != writ.RunSucceeded || summaries[0].Output["c"] != "c" {
-						t.Errorf("signed is %+v, %v", summaries, err)
+						t.Errorf("signed summaries = %+v, %v", summaries, err)
 					}
 				})
 			})
@@ -135,7 +135,7 @@ func TestResumeRepeatsOnlyFailedCalls(t *testing.T) {
 	}
 }
 
-// submitMaybeBound hands in a script, bound to the plan of another one unless that is "".
+// submitMaybeBound submits a script, bound to the plan of another one unless planned is "".
 func (s *sim) submitMaybeBound(script, planned string) writ.RunID {
 	s.t.Helper()
 	if planned == "" {
@@ -144,14 +144,14 @@ func (s *sim) submitMaybeBound(script, planned string) writ.RunID {
 	return s.submitBound(script, planned)
 }
 
-func TestAResumeMayBeRepeatedUntilTheFailureIsGone(t *testing.T) {
+func TestResumeMayBeRepeated(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		b := newBreaking(map[string]int{"v": 3})
 		s.join("n1", b.join)
 		id := s.submit(oneVolume)
 		s.wantRest(id, writ.RunFailed)
 		signed := s.sign(s.statement("run/"+string(id), "resume"))
-		for range 2 { // a statement counts once
+		for range 2 { // a repeated statement has no effect
 			if _, err := s.Decide(t.Context(), signed); err != nil {
 				t.Fatal(err)
 			}
@@ -165,14 +165,15 @@ func TestAResumeMayBeRepeatedUntilTheFailureIsGone(t *testing.T) {
 	})
 }
 
-// The end before a resume stays signed: the supervisor says which one is the last, to whoever asks now.
-func TestTheStateOfARunIsSignedForEachReader(t *testing.T) {
+// The summary from before a resume stays validly signed, so the supervisor signs which summary is the newest for each
+// reader.
+func TestRunStateIsSignedForEachReader(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		b := newBreaking(map[string]int{"v": 2})
 		s.join("n1", b.join)
 		id := s.submit(oneVolume)
 		nonce := make([]byte, writ.ClientNonce)
-		stands := func(run *journal.Run, resumes int) {
+		wantStanding := func(run *journal.Run, resumes int) {
 			t.Helper()
 			nonce[0]++
 			answer, err := s.Ask(t.Context(), link.VerbStanding, link.Standing{Run: id, Nonce: nonce})
@@ -191,22 +192,22 @@ func TestTheStateOfARunIsSignedForEachReader(t *testing.T) {
 			}
 		}
 		first, _ := s.wantRest(id, writ.RunFailed)
-		stands(first, 0)
+		wantStanding(first, 0)
 		again, _ := s.mustResume(id, writ.RunFailed)
-		stands(again, 1)
+		wantStanding(again, 1)
 		if bytes.Equal(first.Summary, again.Summary) {
-			t.Error("two ends have one signature")
+			t.Error("both summaries are equal")
 		}
 		if err := s.resume(id); err != nil {
 			t.Fatal(err)
 		}
 		open, _ := s.look(id)
 		if open.State.Ended() {
-			t.Fatalf("resumed, it is %s", open.State)
+			t.Fatalf("resumed run is %s", open.State)
 		}
-		stands(open, 2)
+		wantStanding(open, 2)
 		last, _ := s.wantRest(id, writ.RunSucceeded)
-		stands(last, 2)
+		wantStanding(last, 2)
 
 		for what, params := range map[writ.Code]link.Standing{
 			writ.CodeBadRequest: {Run: id, Nonce: []byte("short")},
@@ -219,11 +220,11 @@ func TestTheStateOfARunIsSignedForEachReader(t *testing.T) {
 	})
 }
 
-// A coordinator keeps a cancel back, and hands it in when the run was resumed by somebody who knows nothing of it.
+// A coordinator delays a cancel, and sends it after another person has resumed the run.
 //
 // Promise: Signatures and rosters: A delayed cancel does not end a run that was resumed after the cancel was signed.
 // How: The run stores the signing time of its newest resume.
-func TestACancelFromBeforeAResumeCountsNoMore(t *testing.T) {
+func TestResumeInvalidatesEarlierCancel(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		b := newBreaking(map[string]int{"v": 1})
 		node := s.join("n1", b.join)
@@ -237,12 +238,12 @@ func TestACancelFromBeforeAResumeCountsNoMore(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		schedule("cordon") // or the run could succeed before the cancel comes
+		schedule("cordon") // or the run could succeed before the cancel arrives
 		if err := s.resume(id); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := s.Decide(t.Context(), kept); writ.CodeOf(err) != writ.CodeConflict || !strings.Contains(err.Error(), "resumed") {
-			t.Errorf("the cancel from before counts: %v", err)
+			t.Errorf("delayed cancel: %v, want CONFLICT", err)
 		}
 		schedule("uncordon")
 		s.wantRest(id, writ.RunSucceeded)
@@ -264,19 +265,19 @@ func TestResumedRunSurvivesSupervisorRestart(t *testing.T) {
 		s.nodes[0].setSilent(false)
 		time.Sleep(time.Minute)
 		if run, _ := s.look(id); run.State != writ.RunSucceeded {
-			t.Errorf("a minute later the run is %s", run.State)
+			t.Errorf("run is %s after a minute", run.State)
 		}
 	})
 }
 
-func TestAResumedCallHasAllItsAttemptsAgain(t *testing.T) {
+func TestResumedCallHasAllAttemptsAgain(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		left := 4
 		s.join("n1", func(n *testNode) {
 			n.act = func(ctx context.Context, job writ.Job) writ.Result {
 				if left > 0 {
 					left--
-					return writ.Result{Error: writ.Errorf(writ.CodeInjected, "told to fail")}
+					return writ.Result{Error: writ.Errorf(writ.CodeInjected, "injected failure")}
 				}
 				return succeed(ctx, job)
 			}
@@ -308,7 +309,7 @@ run.fail("enough")
 			t.Errorf("calls are %s, failure = %+v", got, run.Failure)
 		}
 		if b.made["b"] != 0 {
-			t.Error("what was cancelled was done before the script had its say")
+			t.Error("the cancelled call was executed before the script was evaluated")
 		}
 	})
 }
@@ -403,7 +404,7 @@ func TestOnlyNewestFailedRunIsResumed(t *testing.T) {
 					return
 				}
 				if after, _ := s.look(id); before != nil && after.Resumes+len(after.Summary) != before.Resumes+len(before.Summary) {
-					t.Errorf("the refused resume left %+v", after)
+					t.Errorf("the refused resume changed the run: %+v", after)
 				}
 			})
 		})
@@ -412,7 +413,7 @@ func TestOnlyNewestFailedRunIsResumed(t *testing.T) {
 
 // Promise: Recovery: A success that arrives after its call was abandoned is reused by a resume.
 // How: The journal keeps it with the call.
-func TestALateSuccessNeedsNoOtherAttempt(t *testing.T) {
+func TestLateSuccessIsReused(t *testing.T) {
 	for name, at := range map[string]time.Duration{"BeforeTheResume": 3 * time.Minute, "AfterIt": 80 * time.Second} {
 		t.Run(name, func(t *testing.T) {
 			inSim(t, func(t *testing.T, s *sim) {
@@ -428,11 +429,11 @@ func TestALateSuccessNeedsNoOtherAttempt(t *testing.T) {
 				time.Sleep(at - time.Since(began))
 				_, calls := s.mustResume(id, writ.RunSucceeded)
 				if calls[0].Values["path"] == nil {
-					t.Errorf("the call has %+v", calls[0].Values)
+					t.Errorf("values of the call = %+v", calls[0].Values)
 				}
 				s.wantEffects(1)
 				if volumes, err := s.resources(t); err != nil || len(volumes) != 1 || volumes[0].UID != calls[0].UID {
-					t.Errorf("there are %+v, %v", volumes, err)
+					t.Errorf("resources = %+v, %v; want one volume", volumes, err)
 				}
 			})
 		})
@@ -453,7 +454,7 @@ func TestOldResultDoesNotAnswerResumedCall(t *testing.T) {
 			n.act = func(ctx context.Context, job writ.Job) writ.Result {
 				if job.Attempt == 1 {
 					time.Sleep(2 * time.Minute)
-					return writ.Result{Error: writ.Errorf(writ.CodeInjectedFinal, "told to fail, late")}
+					return writ.Result{Error: writ.Errorf(writ.CodeInjectedFinal, "injected late failure")}
 				}
 				time.Sleep(2 * time.Minute)
 				return succeed(ctx, job)
@@ -471,7 +472,7 @@ func TestOldResultDoesNotAnswerResumedCall(t *testing.T) {
 		}
 		job := n.jobs[len(n.jobs)-1]
 		if job.Resumes != 1 {
-			t.Errorf("the job says that the run was resumed %d times: a node that heard of its end refuses it", job.Resumes)
+			t.Errorf("job with %d resumes, want 1: a node that knows the end of the run refuses it", job.Resumes)
 		}
 	})
 }
@@ -488,7 +489,7 @@ func TestResumingRunCanBeCancelled(t *testing.T) {
 		}
 		time.Sleep(5 * time.Second)
 		if run, _ := s.look(id); run.State != writ.RunRunning || run.Failure != nil || len(run.Summary) > 0 || !run.Ended.IsZero() {
-			t.Errorf("the resumed run is %+v", run)
+			t.Errorf("resumed run = %+v", run)
 		}
 		if _, err := s.cancel(id); err != nil {
 			t.Fatal(err)
@@ -497,7 +498,7 @@ func TestResumingRunCanBeCancelled(t *testing.T) {
 	})
 }
 
-// dyingEvaluator dies in some passes.
+// dyingEvaluator crashes in left passes after the second call.
 type dyingEvaluator struct {
 	inProcess
 	left int
@@ -506,7 +507,7 @@ type dyingEvaluator struct {
 func (e *dyingEvaluator) Pass(ctx context.Context, b scripts.Bundle, in scripts.Inputs, past []scripts.Entry) (scripts.Outcome, error) {
 	if len(past) > 1 && e.left > 0 {
 		e.left--
-		return scripts.Outcome{}, writ.Errorf(writ.CodeEvaluatorCrashed, "told to die")
+		return scripts.Outcome{}, writ.Errorf(writ.CodeEvaluatorCrashed, "injected crash")
 	}
 	return e.inProcess.Pass(ctx, b, in, past)
 }
@@ -530,7 +531,8 @@ func TestResumeRestoresEvaluationAttempts(t *testing.T) {
 	})
 }
 
-// randomScript makes calls, reads them or not, needs them or not, and goes on after errors of those whose names begin with x.
+// randomScript makes a random script. Its calls may be read or needed by others. It continues after errors of calls
+// whose names begin with x.
 func randomScript(r *rand.Rand) (script string, names []string) {
 	var b strings.Builder
 	b.WriteString("volume := import(\"volume\")\nrun := import(\"run\")\nout := {}\n")
@@ -561,7 +563,7 @@ func randomScript(r *rand.Rand) (script string, names []string) {
 	return b.String(), names
 }
 
-// story is what a run came to, without what differs from run to run.
+// story holds the result of a run, without fields that differ between equal runs.
 type story struct {
 	Calls  []string
 	Logs   []string
@@ -588,7 +590,7 @@ func (s *sim) story(id writ.RunID, b *breaking) story {
 	return got
 }
 
-// withFaults says how often each call fails: those that a script knows how to go on without do always.
+// withFaults adds permanent failures for the calls whose errors the script handles.
 func withFaults(faults map[string]int) map[string]int {
 	for i := range 20 {
 		faults[fmt.Sprintf("x%d", i)] = -1
@@ -602,7 +604,7 @@ func withFaults(faults map[string]int) map[string]int {
 // any call is sent.
 // Also: TestResumedRunSurvivesSupervisorRestart,
 // TestResumeRepeatsOnlyFailedCalls.
-func TestAResumedRunEndsAsIfNoCallHadFailed(t *testing.T) {
+func TestResumedRunEqualsRunWithoutFailure(t *testing.T) {
 	seeds := uint64(11)
 	if testenv.IsLong() {
 		seeds = 300
@@ -653,7 +655,7 @@ func TestAResumedRunEndsAsIfNoCallHadFailed(t *testing.T) {
 				}
 				for name, times := range b.made {
 					if times != 1 {
-						t.Errorf("%s was made %d times", name, times)
+						t.Errorf("%s was created %d times, want 1", name, times)
 					}
 				}
 			})

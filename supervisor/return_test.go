@@ -12,13 +12,13 @@ import (
 	"writ/sal"
 )
 
-// noted is a driver of volumes that tells when it begins with something, which takes it half a minute.
-type noted struct {
+// notifyingDriver is a volume driver whose jobs take half a minute. It sends the start of each job to begins.
+type notifyingDriver struct {
 	simDriver
 	begins chan time.Time
 }
 
-func (d *noted) Do(ctx context.Context, r sal.Request) (sal.Outcome, error) {
+func (d *notifyingDriver) Do(ctx context.Context, r sal.Request) (sal.Outcome, error) {
 	d.begins <- time.Now()
 	select {
 	case <-time.After(30 * time.Second):
@@ -34,10 +34,10 @@ func (d *noted) Do(ctx context.Context, r sal.Request) (sal.Outcome, error) {
 // How: A node knows its started jobs, and a supervisor its sent jobs; two checks, a second apart, find lost jobs.
 // Also: TestReturningSupervisorContinuesWork, TestRecovery.
 func TestReturningRunnerRepeatsItsJobSoon(t *testing.T) {
-	for _, away := range []time.Duration{time.Second, 20 * time.Second} { // while the node counts as ready, and as silent
+	for _, away := range []time.Duration{time.Second, 20 * time.Second} { // the node still counts as ready, or as silent
 		t.Run(away.String(), func(t *testing.T) {
 			inSim(t, func(t *testing.T, s *sim) {
-				d := &noted{simDriver: simDriver{newSimHost(1), "volume"}, begins: make(chan time.Time, 10)}
+				d := &notifyingDriver{simDriver: simDriver{newSimHost(1), "volume"}, begins: make(chan time.Time, 10)}
 				n := s.realNode("n1", func(n *realNode) { n.drivers = []sal.Driver{d} })
 				id := s.submit(oneVolume)
 				<-d.begins
@@ -45,8 +45,8 @@ func TestReturningRunnerRepeatsItsJobSoon(t *testing.T) {
 				time.Sleep(away)
 				back := time.Now()
 				n.start()
-				if took := (<-d.begins).Sub(back); took > goesOnWithin {
-					t.Errorf("the job runs again %s after the return of its runner", took)
+				if took := (<-d.begins).Sub(back); took > continueLimit {
+					t.Errorf("the job restarted %s after the return of its runner", took)
 				}
 				s.wantState(id, writ.RunSucceeded)
 			})
@@ -54,34 +54,34 @@ func TestReturningRunnerRepeatsItsJobSoon(t *testing.T) {
 	}
 }
 
-// listed is a queue that notes what a supervisor does with it.
-type listed struct {
+// recordingQueue is a queue that records the calls of a supervisor.
+type recordingQueue struct {
 	queue.Queue
 	mu   sync.Mutex
 	done []string
 }
 
-func (q *listed) note(what string) {
+func (q *recordingQueue) note(what string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.done = append(q.done, what)
 }
 
-func (q *listed) Send(ctx context.Context, stream queue.Stream, body []byte) error {
+func (q *recordingQueue) Send(ctx context.Context, stream queue.Stream, body []byte) error {
 	q.note("tell")
 	return q.Queue.Send(ctx, stream, body)
 }
 
-func (q *listed) Push(ctx context.Context, node writ.NodeID, tasks ...queue.Task) error {
+func (q *recordingQueue) Push(ctx context.Context, node writ.NodeID, tasks ...queue.Task) error {
 	q.note("job")
 	return q.Queue.Push(ctx, node, tasks...)
 }
 
-// The node does not beat, so that nothing but the start of the supervisor is a reason to tell it something.
-func TestANodeHearsOfASupervisorBeforeItsFirstJob(t *testing.T) {
+// The node sends no beats, so only the start of the supervisor can cause a control message.
+func TestNewSupervisorIsAnnouncedBeforeJobs(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		s := found(t)
-		q := &listed{Queue: s.queue}
+		s := newCluster(t)
+		q := &recordingQueue{Queue: s.queue}
 		s.way = q
 		s.start()
 		n := s.join("n1", slowly(20*time.Minute))
@@ -94,8 +94,8 @@ func TestANodeHearsOfASupervisorBeforeItsFirstJob(t *testing.T) {
 		time.Sleep(time.Second)
 		q.mu.Lock()
 		defer q.mu.Unlock()
-		if told, sent := slices.Index(q.done, "tell"), slices.Index(q.done, "job"); told < 0 || sent < 0 || told > sent {
-			t.Errorf("the new supervisor did %v", q.done)
+		if announced, sent := slices.Index(q.done, "tell"), slices.Index(q.done, "job"); announced < 0 || sent < 0 || announced > sent {
+			t.Errorf("calls of the new supervisor = %v, want a message before the first job", q.done)
 		}
 	})
 }

@@ -14,10 +14,10 @@ import (
 	"writ/supervisor/journal"
 )
 
-// cutKey is where a context has what cuts its link.
+// cutKey is the context key of the function that cuts the link of a request.
 type cutKey struct{}
 
-// cutting is a queue where whoever tells a node something loses the link that he came by.
+// cutting is a queue that cuts the link of a request as soon as the request sends a message to a node.
 type cutting struct{ queue.Queue }
 
 func (q cutting) Send(ctx context.Context, stream queue.Stream, body []byte) error {
@@ -27,10 +27,11 @@ func (q cutting) Send(ctx context.Context, stream queue.Stream, body []byte) err
 	return q.Queue.Send(ctx, stream, body)
 }
 
-// The link on which a roster comes is cut as soon as the roster is on disk. When it comes again, it is known.
+// The link that delivers a roster is cut as soon as the roster is on disk. When the roster arrives again, it is already
+// known.
 func TestRevocationOutlivesItsLink(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		s := found(t)
+		s := newCluster(t)
 		s.way = cutting{s.queue}
 		s.start()
 		s.join("n1", slowly(2*time.Minute))
@@ -47,12 +48,12 @@ func TestRevocationOutlivesItsLink(t *testing.T) {
 		began := time.Now()
 		s.wantState(id, writ.RunCancelled)
 		if took := time.Since(began); took > time.Minute {
-			t.Errorf("it was cancelled after %s", took)
+			t.Errorf("the run was cancelled after %s", took)
 		}
 	})
 }
 
-// The journal loses all texts that a start does not need.
+// The journal loses all roster texts that a start does not need.
 func TestSupervisorStartReadsFewRosters(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		for _, version := range []int{2, 10, 2000} {
@@ -77,29 +78,29 @@ func TestSupervisorStartReadsFewRosters(t *testing.T) {
 			}
 			s.again(func() { s.tamper(`DELETE FROM rosters WHERE version NOT IN (1, $1)`, version) })
 			if r := s.Roster(); r.Version != version || len(r.Chain().Entries(0)) != version {
-				t.Errorf("with %d versions, the supervisor starts with version %d", version, r.Version)
+				t.Errorf("with %d versions, the supervisor started with version %d", version, r.Version)
 			}
 		}
 	})
 }
 
-// A datacenter that no coordinator reaches tells in its own log that its roster is about to end.
+// A datacenter without a reachable coordinator logs that its roster expires soon.
 func TestSupervisorLogsRosterExpiry(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		const warning = "version 1 of the roster expires on"
 		time.Sleep(time.Minute)
-		if said := s.logs.String(); strings.Contains(said, warning) {
-			t.Errorf("it is said too early: %s", said)
+		if logs := s.logs.String(); strings.Contains(logs, warning) {
+			t.Errorf("premature warning: %s", logs)
 		}
 		s.clock.set(identity.RosterValidity - 29*24*time.Hour)
 		time.Sleep(125 * time.Minute)
 		if n := strings.Count(s.logs.String(), warning); n != 1 {
-			t.Errorf("it is said %d times", n)
+			t.Errorf("warning logged %d times, want 1", n)
 		}
 	})
 }
 
-// setBody replaces what the journal has of a run, and returns what it had.
+// setBody replaces the row of a run in the journal, and returns the old row.
 func (s *sim) setBody(id writ.RunID, body []byte) (before []byte) {
 	s.t.Helper()
 	err := s.journal.Write(s.t.Context(), func(tx *journal.Tx) error {
@@ -131,7 +132,7 @@ func TestUnreadableRunBlocksNoOtherCheck(t *testing.T) {
 		began := time.Now()
 		s.wantState(unread, writ.RunCancelled)
 		if took := time.Since(began); took > time.Minute {
-			t.Errorf("it was cancelled after %s", took)
+			t.Errorf("the run was cancelled after %s", took)
 		}
 	})
 }

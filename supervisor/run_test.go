@@ -8,9 +8,9 @@ import (
 func TestSupervisorReportsUnreadableJournal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSim(t)
-		s.halt() // the journal is closed
+		s.halt() // closes the journal
 		if err := s.Supervisor.Run(t.Context()); err == nil {
-			t.Error("it ended as if all were well")
+			t.Error("Run returned nil with a closed journal")
 		}
 	})
 }

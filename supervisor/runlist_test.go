@@ -15,7 +15,7 @@ import (
 	"writ/scripts"
 )
 
-// listOf is a list of runs as a person sees them now.
+// listOf returns a list of runs in the state that a person sees now.
 func (s *sim) listOf(resume bool, ids ...writ.RunID) identity.RunList {
 	s.t.Helper()
 	l := identity.RunList{Project: theProject, ProjectName: "shop", Resume: resume}
@@ -35,7 +35,7 @@ func (s *sim) signRuns(l identity.RunList) []byte {
 	return s.sign(statement)
 }
 
-// wantCodes compares why a statement did nothing to runs; "" for those to which it did something.
+// wantCodes compares the outcome of each run of a list: an error code, or "" for success.
 func (s *sim) wantCodes(proof []byte, want map[writ.RunID]writ.Code) {
 	s.t.Helper()
 	got := map[writ.RunID]writ.Code{}
@@ -46,7 +46,7 @@ func (s *sim) wantCodes(proof []byte, want map[writ.RunID]writ.Code) {
 		}
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
-		s.t.Errorf("signed for each run (-want +got):\n%s", diff)
+		s.t.Errorf("signed outcome of each run (-want +got):\n%s", diff)
 	}
 }
 
@@ -63,7 +63,7 @@ func TestStatementCancelsOnlyListedRuns(t *testing.T) {
 		one, two, swapped := s.submit(webScript), s.submit(webScript), s.submit(webScript)
 		unknown := writ.RunIDOf(writ.Digest{1})
 		list := s.listOf(false, one, two, swapped, ended)
-		list.Runs[2].Script = "other.tengo" // what a coordinator showed in its place
+		list.Runs[2].Script = "other.tengo" // a coordinator showed a different script
 		list.Runs = append(list.Runs, identity.SawRun(unknown, "web.tengo", false, time.Time{}))
 		signed := s.signRuns(list)
 		answer, err := s.Decide(t.Context(), signed)
@@ -71,19 +71,19 @@ func TestStatementCancelsOnlyListedRuns(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !testenv.Mentions(answer.Done, "2", "5") {
-			t.Errorf("it says %q", answer.Done)
+			t.Errorf("answer = %q", answer.Done)
 		}
 		s.wantCodes(answer.Proof, map[writ.RunID]writ.Code{one: "", two: "", swapped: writ.CodeConflict, ended: writ.CodeConflict, unknown: writ.CodeNotFound})
 		run, _ := s.wantState(one, writ.RunCancelled)
 		if len(run.Decided) != 1 || run.Decided[0].Decision != "cancel" || run.Decided[0].Signer != "alice" {
-			t.Errorf("decided: %+v", run.Decided)
+			t.Errorf("decisions = %+v", run.Decided)
 		}
 		s.wantState(two, writ.RunCancelled)
 		s.wantState(swapped, writ.RunSucceeded)
 		s.wantState(spared, writ.RunSucceeded)
 		again, err := s.Decide(t.Context(), signed)
 		if diff := cmp.Diff(answer, again); diff != "" || err != nil {
-			t.Errorf("the same statement again: %v, %s", err, diff)
+			t.Errorf("repeated statement: %v, %s", err, diff)
 		}
 	})
 }
@@ -100,7 +100,7 @@ func TestStatementResumesRunsAsSignerSawThem(t *testing.T) {
 			ids = append(ids, id)
 		}
 		list := s.listOf(true, ids...)
-		if err := s.resume(ids[0]); err != nil { // meanwhile
+		if err := s.resume(ids[0]); err != nil { // after the signer saw the list
 			t.Fatal(err)
 		}
 		s.wantRest(ids[0], writ.RunFailed)
@@ -112,12 +112,12 @@ func TestStatementResumesRunsAsSignerSawThem(t *testing.T) {
 		s.wantRest(ids[1], writ.RunSucceeded)
 		s.wantRest(ids[2], writ.RunSucceeded)
 		if run, _ := s.look(ids[0]); run.Resumes != 1 || run.State != writ.RunFailed {
-			t.Errorf("the run that failed again was resumed %d times and is %s", run.Resumes, run.State)
+			t.Errorf("the run that failed again has %d resumes and is %s", run.Resumes, run.State)
 		}
 	})
 }
 
-// pondering evaluates each script for half a minute.
+// pondering takes half a minute for each pass.
 type pondering struct{ inProcess }
 
 func (e pondering) Pass(ctx context.Context, bundle scripts.Bundle, inputs scripts.Inputs, journal []scripts.Entry) (scripts.Outcome, error) {
@@ -125,19 +125,20 @@ func (e pondering) Pass(ctx context.Context, bundle scripts.Bundle, inputs scrip
 	return e.inProcess.Pass(ctx, bundle, inputs, journal)
 }
 
-// Who has the id of a run of another project does not learn whether it is there: of one that is not he is told the same.
-func TestNoAnswerTellsOfARunOfAnotherProject(t *testing.T) {
+// A person who has the id of a run in another project cannot find out whether it exists: the answer equals that for an
+// unknown run.
+func TestAnswersHideRunsOfOtherProjects(t *testing.T) {
 	const mail = writ.ProjectID("01920000-0000-7000-8000-0000000000aa")
 	inSim(t, func(t *testing.T, s *sim) {
 		there, absent := s.submit("// nothing\n"), writ.RunIDOf(writ.Digest{1})
 		bob := sshsig.NewSigner(newKey(t))
-		s.amended(func(r *identity.Roster) {
+		s.amendRoster(func(r *identity.Roster) {
 			r.Projects = append(r.Projects, identity.Project{ID: mail, Name: "mail"})
 			r.Principals = append(r.Principals, identity.Principal{Name: "bob", Kind: identity.Person, State: identity.Active, Keys: []identity.PrincipalKey{{Key: bob.PublicKey(), State: identity.Active}}})
 			r.Bindings = append(r.Bindings, identity.Binding{Principal: "bob", Role: identity.Deployer, Project: mail})
 		})
 		s.person = bob
-		told := func(id writ.RunID, change func(statement *identity.Statement)) string {
+		answerTo := func(id writ.RunID, change func(statement *identity.Statement)) string {
 			statement := s.statement("run/"+string(id), "cancel")
 			statement.Signer, statement.Seen = "bob", identity.SeenRun("test.tengo", mail, "mail", time.Time{})
 			statement.Format, statement.RosterDigest, statement.DatacenterName = identity.FormatV2, s.firstRoster(), s.roster.Datacenter(theDatacenter).Name
@@ -155,17 +156,18 @@ func TestNoAnswerTellsOfARunOfAnotherProject(t *testing.T) {
 				return identity.RunList{Project: mail, ProjectName: "mail", Runs: []identity.SeenOfRun{identity.SawRun(id, "test.tengo", false, time.Time{})}}.Statement
 			},
 		} {
-			if of, none := told(there, change(there)), told(absent, change(absent)); of != none || !strings.HasPrefix(of, "NOT_FOUND") {
-				t.Errorf("%s: of a run that is there %q, of one that is not %q", name, of, none)
+			if of, none := answerTo(there, change(there)), answerTo(absent, change(absent)); of != none || !strings.HasPrefix(of, "NOT_FOUND") {
+				t.Errorf("%s: answer for a run of another project %q, for an unknown run %q", name, of, none)
 			}
 		}
 	})
 }
 
-// A statement that comes again while what it began is still under way: each run has what it did, and no run is said to be as it was.
+// A list is sent again while its runs are still being cancelled. The second answer reports the outcome of each run, not
+// a conflict.
 func TestRepeatedRunListGetsSameAnswer(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		s := found(t)
+		s := newCluster(t)
 		s.evaluator = pondering{}
 		s.start()
 		defer s.halt()
@@ -174,7 +176,7 @@ func TestRepeatedRunListGetsSameAnswer(t *testing.T) {
 		soon, stop := context.WithTimeout(t.Context(), 5*time.Second)
 		defer stop()
 		if answer, err := s.Decide(soon, signed); err == nil {
-			t.Fatalf("it was not interrupted: %+v", answer)
+			t.Fatalf("the request was not interrupted: %+v", answer)
 		}
 		answer, err := s.Decide(t.Context(), signed)
 		if err != nil {
@@ -186,14 +188,15 @@ func TestRepeatedRunListGetsSameAnswer(t *testing.T) {
 	})
 }
 
-// A crash between the runs of a list: who hands the statement in again has the rest done, and nobody is told that nothing was.
+// A crash interrupts a list between two runs. Sending the statement again completes the list, and no answer reports a
+// refusal.
 //
 // Promise: CI certificates and batches: A statement about several runs that a crash interrupted is completed on
 // resubmission and never reported as refused.
 // How: It is recorded before the first run changes.
 func TestInterruptedRunListIsCompleted(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		s := found(t)
+		s := newCluster(t)
 		s.evaluator = pondering{}
 		s.start()
 		defer s.halt()
@@ -205,11 +208,11 @@ func TestInterruptedRunListIsCompleted(t *testing.T) {
 		for _, signed := range [][]byte{first, second} {
 			soon, stop := context.WithTimeout(t.Context(), 5*time.Second)
 			if answer, err := s.Decide(soon, signed); err == nil {
-				t.Fatalf("it was not interrupted: %+v", answer)
+				t.Fatalf("the request was not interrupted: %+v", answer)
 			}
 			stop()
 		}
-		s.halt() // what waited for the evaluator is gone
+		s.halt() // drops the steps that wait for the evaluator
 		s.start()
 		s.wantState(ready, writ.RunCancelled)
 		answer, err := s.Decide(t.Context(), first)
@@ -218,16 +221,16 @@ func TestInterruptedRunListIsCompleted(t *testing.T) {
 		}
 		s.wantCodes(answer.Proof, map[writ.RunID]writ.Code{ready: "", one: ""})
 		s.wantState(one, writ.RunCancelled)
-		time.Sleep(20 * time.Minute) // the other statement has expired
+		time.Sleep(20 * time.Minute) // until the second statement has expired
 		answer, err = s.Decide(t.Context(), second)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if a := s.opened(answer.Proof); a.Refused != nil || len(a.Runs) != 0 || !testenv.Mentions(a.Done, "1") {
-			t.Errorf("it says %+v", a)
+			t.Errorf("proof = %+v", a)
 		}
 		if run, _ := s.look(two); run.State == writ.RunCancelled || run.Stop != nil {
-			t.Errorf("an expired statement has cancelled a run: %s", run.State)
+			t.Errorf("an expired statement cancelled a run: %s", run.State)
 		}
 	})
 }

@@ -20,17 +20,17 @@ import (
 	"writ/sal/simulated"
 )
 
-// realNode is a node with a real runner and simulated drivers, on a directory that survives it.
+// realNode is a node with a real runner and simulated drivers. Its directory outlives the runner.
 type realNode struct {
 	sim     *sim
 	dir     string
 	name    string
 	token   string
-	way     queue.Queue              // to the sim's queue; straight there if nil
-	drivers []sal.Driver             // simulated ones if nil
-	clock   *clock                   // that of the sim if nil
+	way     queue.Queue              // queue of the runner; nil is the sim's queue
+	drivers []sal.Driver             // nil means simulated drivers
+	clock   *clock                   // nil means the clock of the sim
 	open    opening.List             // ports that simulated drivers open
-	about   func(d *writ.NodeDriver) // changes the descriptions of simulated drivers if it is not nil
+	about   func(d *writ.NodeDriver) // changes the descriptions of simulated drivers; nil keeps them
 	runner  *runner.Runner
 	stop    context.CancelFunc
 	ended   chan error
@@ -48,7 +48,7 @@ func (d describedAs) Describe() writ.NodeDriver {
 	return about
 }
 
-// realNode joins the sim and serves until the test ends.
+// realNode starts a node with a real runner, which serves until the test ends.
 func (s *sim) realNode(name string, change ...func(n *realNode)) *realNode {
 	n := &realNode{sim: s, dir: s.t.TempDir(), name: name, token: s.token().String()}
 	for _, c := range change {
@@ -98,7 +98,7 @@ func (n *realNode) start() {
 	n.runner = &runner.Runner{
 		Member: joined, API: &n.sim.api, Queue: cmp.Or[queue.Queue](n.way, n.sim.queue), Journal: journal, Drivers: drivers, Grace: time.Nanosecond,
 		Capacity: writ.Capacity{CPUs: 16, MemoryMiB: 65536, DiskGiB: 1000}, Now: cmp.Or(n.clock, n.sim.clock).now,
-		Host: func() writ.Host { // without the time of the start: the clock of a simulation is another
+		Host: func() writ.Host { // without the boot time, because simulated time differs from it
 			h := hardware.Here().Host()
 			h.Booted = time.Time{}
 			return h
@@ -117,7 +117,7 @@ func (n *realNode) start() {
 // id returns the node's id.
 func (n *realNode) id() writ.NodeID { return n.runner.Member.Node() }
 
-// halt cuts the runner off in whatever it does; start lets the next one go on with what is on disk.
+// halt stops the runner, whatever it is doing. start continues with the state on disk.
 func (n *realNode) halt() {
 	if n.stop == nil {
 		return
@@ -129,7 +129,7 @@ func (n *realNode) halt() {
 	n.stop = nil
 }
 
-// wantEffectsOnce fails the test unless so many jobs took effect, each once.
+// wantEffectsOnce fails the test unless exactly want jobs took effect, each once.
 func (n *realNode) wantEffectsOnce(want int) {
 	t := n.sim.t
 	t.Helper()
@@ -143,7 +143,7 @@ func (n *realNode) wantEffectsOnce(want int) {
 	}
 	for key, n := range times {
 		if n != 1 {
-			t.Errorf("%s took effect %d times", key, n)
+			t.Errorf("%s took effect %d times, want 1", key, n)
 		}
 	}
 	if len(times) != want {
@@ -167,27 +167,27 @@ node.ping()
 run.output({address: db.address, simulated: vm.simulated})
 `
 
-func TestTheWholeWayWithARealRunner(t *testing.T) {
+func TestRealRunnerExecutesScript(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n := s.realNode("n1")
 		run, calls := s.wantState(s.submit(wholeScript), writ.RunSucceeded)
 		if len(calls) != 5 || run.Output["address"] == "" || run.Output["simulated"] != true {
-			t.Errorf("%d calls, output %v", len(calls), run.Output)
+			t.Errorf("got %d calls, output %v", len(calls), run.Output)
 		}
 		n.wantEffectsOnce(4)
 
-		// the same again changes nothing
+		// A repeated run changes nothing.
 		_, calls = s.wantState(s.submit(wholeScript), writ.RunSucceeded)
 		for _, c := range calls[:4] {
 			if c.Change != writ.ChangeUnchanged || !c.Simulated {
-				t.Errorf("%s %s: %q by %s", c.Operation, c.Name, c.Change, c.Driver)
+				t.Errorf("%s %s: change %q by driver %s", c.Operation, c.Name, c.Change, c.Driver)
 			}
 		}
 		n.wantEffectsOnce(4)
 	})
 }
 
-func TestARunEndsWithAllEffectsAfterAnyKill(t *testing.T) {
+func TestKillsLoseNoEffectsOfRun(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		kill func(s *sim, n *realNode)
@@ -211,7 +211,7 @@ func TestARunEndsWithAllEffectsAfterAnyKill(t *testing.T) {
 				id := s.submit(wholeScript)
 				for seq := 1; seq <= 4; seq++ {
 					s.awaitCall(id, seq, writ.CallQueued)
-					time.Sleep(100 * time.Millisecond) // into the middle of the work
+					time.Sleep(100 * time.Millisecond) // in the middle of the work
 					tt.kill(s, n)
 				}
 				s.wantState(id, writ.RunSucceeded)

@@ -32,24 +32,24 @@ func TestSecretsOfAProjectAreBounded(t *testing.T) {
 			return err
 		}
 		if err := set("db-password", 2); writ.CodeOf(err) != writ.CodeQuotaExceeded {
-			t.Errorf("version %d of the project: %v", most+1, err)
+			t.Errorf("version %d of the project: %v, want QUOTA_EXCEEDED", most+1, err)
 		}
 		if _, err := s.Decide(t.Context(), s.sign(s.change("old", most-1, ""))); err != nil {
 			t.Fatal(err)
 		}
 		if err := set("db-password", 2); err != nil {
-			t.Errorf("after old versions were removed: %v", err)
+			t.Errorf("new version after a removal: %v", err)
 		}
 		s.wantVersions("db-password", 2)
 		if err := set("old", 1); writ.CodeOf(err) != writ.CodeConflict {
-			t.Errorf("a removed version is made again: %v", err)
+			t.Errorf("removed version again: %v, want CONFLICT", err)
 		}
 		if err := set("old", most); err != nil {
-			t.Errorf("the next version of a name whose old versions are gone: %v", err)
+			t.Errorf("next version of a secret without stored versions: %v", err)
 		}
 		add("another", most, func(i int) (string, int) { return fmt.Sprint("name-", i), 1 })
 		if err := set("db-password", 3); err != nil {
-			t.Errorf("beside another project: %v", err)
+			t.Errorf("next to a full project: %v", err)
 		}
 	})
 }

@@ -20,7 +20,7 @@ import (
 
 const canary = "canary-5f1d0c7b93e8"
 
-// change is a statement that sets a secret to a value, or removes it if there is none.
+// change returns a statement that sets a secret, or removes it if value is empty.
 func (s *sim) change(name string, version int, value string) *identity.Statement {
 	s.t.Helper()
 	statement := s.statement("", "")
@@ -53,7 +53,7 @@ func (s *sim) set(name string, version int, value string) {
 	}
 }
 
-// submitWith hands in a script whose header names secrets.
+// submitWith submits a script whose header names secrets.
 func (s *sim) submitWith(script string, secrets ...string) (writ.Run, error) {
 	s.t.Helper()
 	p := s.payload(script)
@@ -61,8 +61,8 @@ func (s *sim) submitWith(script string, secrets ...string) (writ.Run, error) {
 	return s.Submit(s.t.Context(), s.signPayload(p))
 }
 
-// reads returns the secrets of a job as its node reads them.
-func (n *testNode) reads(job writ.Job) (map[string]string, error) {
+// openSecrets decrypts the secrets of a job with the key of the node.
+func (n *testNode) openSecrets(job writ.Job) (map[string]string, error) {
 	values := map[string]string{}
 	for ref, ciphertext := range job.Secrets {
 		name, version, _ := strings.Cut(ref, "@")
@@ -89,13 +89,13 @@ func TestSecretReachesOnlyItsNode(t *testing.T) {
 		var seen []string
 		n = s.join("n1", func(n *testNode) {
 			n.act = func(ctx context.Context, job writ.Job) writ.Result {
-				values, err := n.reads(job)
+				values, err := n.openSecrets(job)
 				if err != nil {
 					t.Error(err)
 				}
 				seen = append(seen, values["db-password@2"])
 				if job.Attempt == 1 {
-					return writ.Result{Error: writ.Errorf(writ.CodeDriverFailed, "once more")}
+					return writ.Result{Error: writ.Errorf(writ.CodeDriverFailed, "try again")}
 				}
 				return succeed(ctx, job)
 			}
@@ -109,11 +109,11 @@ func TestSecretReachesOnlyItsNode(t *testing.T) {
 		}
 		s.wantState(run.ID, writ.RunSucceeded)
 		if !slices.Equal(seen, []string{canary, canary}) {
-			t.Errorf("the node read %q", seen)
+			t.Errorf("secrets read by the node = %q", seen)
 		}
 		mark := map[string]any{"secret": "db-password@2"}
 		if got, _ := n.jobs[0].Args["password"].(map[string]any); got["secret"] != mark["secret"] {
-			t.Errorf("the job has %v", n.jobs[0].Args)
+			t.Errorf("arguments of the job = %v", n.jobs[0].Args)
 		}
 		s.halt()
 		for _, file := range []string{"journal.db", "journal.db-wal"} {
@@ -122,20 +122,20 @@ func TestSecretReachesOnlyItsNode(t *testing.T) {
 				t.Fatal(err)
 			}
 			if bytes.Contains(text, []byte(canary)) {
-				t.Errorf("%s has the value", file)
+				t.Errorf("%s contains the secret", file)
 			}
 		}
 	})
 }
 
-func TestRunsWithoutSecretsAreAsTheyWere(t *testing.T) {
+func TestRunsWithoutSecretsCarryNone(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n := s.join("n1")
 		s.set("db-password", 1, canary)
 		s.wantState(s.submit(webScript), writ.RunSucceeded)
 		for _, job := range n.jobs {
 			if job.Secrets != nil {
-				t.Errorf("%s carries %d secrets", job.Operation, len(job.Secrets))
+				t.Errorf("job %s has %d secrets, want none", job.Operation, len(job.Secrets))
 			}
 		}
 	})
@@ -151,9 +151,9 @@ func TestMissingSecretsAreRefusedAtOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		for ref, want := range map[string]writ.Code{
-			"db-password@2": writ.CodeSecretUnknown, // never was
+			"db-password@2": writ.CodeSecretUnknown, // never existed
 			"db-passwort@1": writ.CodeSecretUnknown,
-			"api-key@1":     writ.CodeSecretUnknown, // was removed
+			"api-key@1":     writ.CodeSecretUnknown, // removed
 		} {
 			if _, err := s.submitWith(secretScript, ref); writ.CodeOf(err) != want {
 				t.Errorf("%s: %v, want %s", ref, err, want)
@@ -162,13 +162,13 @@ func TestMissingSecretsAreRefusedAtOnce(t *testing.T) {
 		other := s.payload(secretScript)
 		other.Project, other.Secrets = theProject, []string{"db-password@1"}
 		if _, err := s.Submit(t.Context(), s.signPayload(other)); err != nil {
-			t.Errorf("the one that is there: %v", err)
+			t.Errorf("existing version: %v", err)
 		}
 	})
 }
 
-// A coordinator tells signers which version is the newest, and may lie.
-func TestAnOldVersionIsNotTakenForTheNewest(t *testing.T) {
+// Coordinators report the newest version to signers, and may lie.
+func TestOldVersionOfSecretIsRefused(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		s.join("n1")
 		s.set("db-password", 1, "leaked long ago")
@@ -178,10 +178,10 @@ func TestAnOldVersionIsNotTakenForTheNewest(t *testing.T) {
 		s.set("db-password", 2, canary)
 		time.Sleep(2 * time.Second)
 		if _, err := s.submitWith(secretScript, "db-password@1"); writ.CodeOf(err) != writ.CodeConflict {
-			t.Errorf("signed with version 1 after version 2 was set: %v", err)
+			t.Errorf("version 1, signed after version 2 was set: %v, want CONFLICT", err)
 		}
 		if _, err := s.Submit(t.Context(), s.signPayload(before)); err != nil {
-			t.Errorf("signed with version 1 before version 2 was set: %v", err)
+			t.Errorf("version 1, signed before version 2 was set: %v", err)
 		}
 	})
 }
@@ -189,7 +189,7 @@ func TestAnOldVersionIsNotTakenForTheNewest(t *testing.T) {
 // Promise: Secrets: A secret cannot be swapped, moved or rolled back in transit.
 // How: Signature and ciphertext both contain project, name and version; only the next version is created and only the
 // newest is signed.
-// Also: TestAnOldVersionIsNotTakenForTheNewest.
+// Also: TestOldVersionOfSecretIsRefused.
 func TestOnlyAdminsSetSecrets(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		label := secret.Label{Cluster: s.Pin, Datacenter: theDatacenter, Project: theProject, Name: "db-password", Version: 1}
@@ -214,52 +214,52 @@ func TestOnlyAdminsSetSecrets(t *testing.T) {
 			statement *identity.Statement
 			want      writ.Code
 		}{
-			"of another secret":          {with(func(l *secret.Label) { l.Name = "api-key" }), writ.CodeSecretUnreadable},
-			"of another project":         {with(func(l *secret.Label) { l.Project = "01920000-0000-7000-8000-000000000003" }), writ.CodeSecretUnreadable},
-			"of another version":         {with(func(l *secret.Label) { l.Version = 2 }), writ.CodeSecretUnreadable},
-			"of another datacenter":      {with(func(l *secret.Label) { l.Datacenter = "01920000-0000-7000-8000-000000000003" }), writ.CodeSecretUnreadable},
-			"of another cluster":         {with(func(l *secret.Label) { l.Cluster = "c" }), writ.CodeSecretUnreadable},
-			"for another supervisor":     {stranger, writ.CodeSecretUnreadable},
-			"a version that is not next": {s.change("db-password", 2, canary), writ.CodeConflict},
-			"removing what is not there": {s.change("db-password", 1, ""), writ.CodeSecretUnknown},
+			"of another secret":         {with(func(l *secret.Label) { l.Name = "api-key" }), writ.CodeSecretUnreadable},
+			"of another project":        {with(func(l *secret.Label) { l.Project = "01920000-0000-7000-8000-000000000003" }), writ.CodeSecretUnreadable},
+			"of another version":        {with(func(l *secret.Label) { l.Version = 2 }), writ.CodeSecretUnreadable},
+			"of another datacenter":     {with(func(l *secret.Label) { l.Datacenter = "01920000-0000-7000-8000-000000000003" }), writ.CodeSecretUnreadable},
+			"of another cluster":        {with(func(l *secret.Label) { l.Cluster = "c" }), writ.CodeSecretUnreadable},
+			"for another supervisor":    {stranger, writ.CodeSecretUnreadable},
+			"a version out of order":    {s.change("db-password", 2, canary), writ.CodeConflict},
+			"removing a missing secret": {s.change("db-password", 1, ""), writ.CodeSecretUnknown},
 		} {
 			if _, err := s.Decide(t.Context(), s.sign(tt.statement)); writ.CodeOf(err) != tt.want {
 				t.Errorf("%s: %v, want %s", name, err, tt.want)
 			}
 		}
 
-		// The coordinator holds the first of two back, or hands them in again: neither chooses which is the newest. What was refused stays
-		// refused: its signer may have the proof of it by now.
+		// A coordinator may delay the first statement or repeat both, but cannot choose the newest version. A refused
+		// statement stays refused, because its signer may already have the proof.
 		later := s.change("db-password", 2, canary)
 		s.see(later)
 		later.Seen.Revision = 1
 		early := s.sign(later)
 		first := s.sign(s.change("db-password", 1, "first"))
 		if _, err := s.Decide(t.Context(), early); writ.CodeOf(err) != writ.CodeConflict {
-			t.Errorf("the second before the first: %v", err)
+			t.Errorf("second version before the first: %v, want CONFLICT", err)
 		}
 		later.Nonce = identity.NewNonce()
 		second := s.sign(later)
 		for _, signed := range [][]byte{first, first, second, first, second} {
 			if _, err := s.Decide(t.Context(), signed); err != nil {
-				t.Errorf("in order and again: %v", err)
+				t.Errorf("statements in order and repeated: %v", err)
 			}
 		}
 		if _, err := s.Decide(t.Context(), early); writ.CodeOf(err) != writ.CodeConflict || !testenv.Mentions(err.Error(), "0") {
-			t.Errorf("what was refused before: %v", err)
+			t.Errorf("statement that was refused before: %v, want CONFLICT", err)
 		}
 		if _, err := s.Decide(t.Context(), s.sign(s.change("db-password", 1, "late"))); writ.CodeOf(err) != writ.CodeConflict {
-			t.Errorf("the first version once more: %v", err)
+			t.Errorf("first version again: %v, want CONFLICT", err)
 		}
 		swapped := bytes.Replace(second, []byte("secret/db-password"), []byte("secret/db-passwort"), 1)
 		if _, err := s.Decide(t.Context(), swapped); writ.CodeOf(err) != writ.CodeSignatureInvalid {
-			t.Errorf("under another name: %v", err)
+			t.Errorf("statement under another name: %v, want SIGNATURE_INVALID", err)
 		}
 		s.wantVersions("db-password", 2)
 	})
 }
 
-// wantVersions fails the test unless a secret has so many versions.
+// wantVersions fails the test unless a secret has exactly want versions.
 func (s *sim) wantVersions(name string, want int) {
 	s.t.Helper()
 	var all []writ.Secret
@@ -272,11 +272,11 @@ func (s *sim) wantVersions(name string, want int) {
 	}
 	all = slices.DeleteFunc(all, func(v writ.Secret) bool { return v.Name != name })
 	if len(all) != want || all[want-1].Version != want || all[0].SetBy != "alice" || all[0].Set.IsZero() {
-		s.t.Errorf("there are %+v, want %d versions", all, want)
+		s.t.Errorf("versions = %+v, want %d", all, want)
 	}
 }
 
-func TestADeployerSetsNoSecret(t *testing.T) {
+func TestDeployerCannotSetSecrets(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		next, err := s.roster.Successor(time.Now())
 		if err != nil {
@@ -289,14 +289,14 @@ func TestADeployerSetsNoSecret(t *testing.T) {
 		}
 		for _, statement := range []*identity.Statement{s.change("db-password", 1, canary), s.change("db-password", 1, "")} {
 			if _, err := s.Decide(t.Context(), s.sign(statement)); writ.CodeOf(err) != writ.CodeRoleMissing {
-				t.Errorf("%s by a deployer: %v", statement.Decision, err)
+				t.Errorf("%s by a deployer: %v, want ROLE_MISSING", statement.Decision, err)
 			}
 		}
 	})
 }
 
-// What waits when a secret is removed does not get it, and what depends on that does not wait for ever.
-func TestARemovedSecretIsGone(t *testing.T) {
+// A secret is removed while a call waits for it. The call fails, and its dependents fail as well instead of waiting.
+func TestRemovedSecretReachesNoNode(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		release := make(chan struct{})
 		n := s.join("n1", func(n *testNode) {
@@ -326,23 +326,23 @@ herodb.backup(store, {backup: "b"})
 		close(release)
 		_, calls := s.wantState(run.ID, writ.RunFailed)
 		if calls[1].Error.Code != writ.CodeSecretUnknown || calls[2].Error.Code != writ.CodeDependencyFailed {
-			t.Errorf("the calls end with %+v and %+v", calls[1].Error, calls[2].Error)
+			t.Errorf("errors of the calls = %+v and %+v", calls[1].Error, calls[2].Error)
 		}
 		for _, job := range n.jobs {
 			if len(job.Secrets) > 0 {
-				t.Errorf("%s got the secret", job.Operation)
+				t.Errorf("job %s has the secret", job.Operation)
 			}
 		}
 		if _, err := s.Decide(t.Context(), s.sign(s.change("db-password", 1, canary))); writ.CodeOf(err) != writ.CodeConflict {
-			t.Errorf("version 1 is made again: %v", err)
+			t.Errorf("version 1 again: %v, want CONFLICT", err)
 		}
 		s.set("db-password", 2, canary)
 		s.wantVersions("db-password", 2)
 	})
 }
 
-// A node that named no proper key cannot get secrets: the call fails, and is not tried for ever.
-func TestANodeWithoutAKeyGetsNoSecret(t *testing.T) {
+// A node without a valid key cannot receive secrets: the call fails and is not retried.
+func TestNodeWithoutKeyGetsNoSecret(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n := s.join("n1")
 		s.halt()
@@ -375,7 +375,7 @@ func TestANodeWithoutAKeyGetsNoSecret(t *testing.T) {
 		}
 		_, calls := s.wantState(run.ID, writ.RunFailed)
 		if calls[0].Error.Code != writ.CodeSecretUnreadable || calls[0].Attempt != 1 {
-			t.Errorf("attempt %d ends with %+v", calls[0].Attempt, calls[0].Error)
+			t.Errorf("attempt %d failed with %+v", calls[0].Attempt, calls[0].Error)
 		}
 	})
 }

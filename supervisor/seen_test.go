@@ -11,7 +11,8 @@ import (
 	"writ/supervisor/journal"
 )
 
-// A decision counts only for the subject that its signer saw, as it was then: whatever a coordinator shows, the records of the datacenter decide.
+// A decision counts only for the subject as its signer saw it. The datacenter compares with its own records, whatever a
+// coordinator showed.
 func TestDecisionBindsToSeenState(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n1, n2 := s.join("n1"), s.join("n2")
@@ -27,37 +28,37 @@ func TestDecisionBindsToSeenState(t *testing.T) {
 			statement *identity.Statement
 			change    func(*identity.Statement)
 		}{
-			"cordon under another's id":      {s.statement("node/"+string(n2.id), "cordon"), func(st *identity.Statement) { st.Seen.Name = "n1" }},
-			"cordon of another key":          {s.statement("node/"+string(n1.id), "cordon"), func(st *identity.Statement) { st.Seen.Fingerprint = key }},
-			"cordon at an earlier revision":  {s.statement("node/"+string(n1.id), "cordon"), func(st *identity.Statement) { st.Seen.Revision += 3 }},
-			"uncordon under another's id":    {s.statement("node/"+string(n2.id), "uncordon"), func(st *identity.Statement) { st.Seen.Name = "n1" }},
-			"drain under another's id":       {s.statement("node/"+string(n2.id), "drain"), func(st *identity.Statement) { st.Seen.Name = "n1" }},
-			"remove under another's id":      {s.statement("node/"+string(n2.id), "remove"), func(st *identity.Statement) { st.Seen.Name = "n1" }},
-			"approve under another's id":     {s.statement("node/"+string(n2.id), "approve"), func(st *identity.Statement) { st.Seen.Name = "n1" }},
-			"reject under another's id":      {s.statement("node/"+string(n2.id), "reject"), func(st *identity.Statement) { st.Seen.Name = "n1" }},
-			"label of another key":           {label, func(st *identity.Statement) { st.Seen.Fingerprint = key }},
-			"cancel of another script":       {s.statement("run/"+string(failed), "cancel"), func(st *identity.Statement) { st.Seen.Name = "other.tengo" }},
-			"resume of another script":       {s.statement("run/"+string(failed), "resume"), func(st *identity.Statement) { st.Seen.Name = "other.tengo" }},
-			"resume after another end":       {s.statement("run/"+string(failed), "resume"), func(st *identity.Statement) { st.Seen.Revision-- }},
-			"resume of no end":               {s.statement("run/"+string(failed), "resume"), func(st *identity.Statement) { st.Seen.Revision = 0 }},
-			"another project":                {s.statement("run/"+string(failed), "cancel"), func(st *identity.Statement) { st.Seen.ProjectName = "other" }},
-			"another datacenter":             {s.statement("node/"+string(n1.id), "cordon"), func(st *identity.Statement) { st.DatacenterName = "other" }},
-			"setting what was not seen":      {s.change("named", 2, canary), func(st *identity.Statement) { st.Seen.Revision = 0 }},
-			"removing more than was seen":    {s.change("named", 1, ""), func(st *identity.Statement) { st.Seen.Revision = 0 }},
-			"removing less than is the last": {s.change("named", 1, ""), func(st *identity.Statement) { st.Seen.Revision = 2 }},
+			"cordon under another's id":          {s.statement("node/"+string(n2.id), "cordon"), func(st *identity.Statement) { st.Seen.Name = "n1" }},
+			"cordon of another key":              {s.statement("node/"+string(n1.id), "cordon"), func(st *identity.Statement) { st.Seen.Fingerprint = key }},
+			"cordon at an earlier revision":      {s.statement("node/"+string(n1.id), "cordon"), func(st *identity.Statement) { st.Seen.Revision += 3 }},
+			"uncordon under another's id":        {s.statement("node/"+string(n2.id), "uncordon"), func(st *identity.Statement) { st.Seen.Name = "n1" }},
+			"drain under another's id":           {s.statement("node/"+string(n2.id), "drain"), func(st *identity.Statement) { st.Seen.Name = "n1" }},
+			"remove under another's id":          {s.statement("node/"+string(n2.id), "remove"), func(st *identity.Statement) { st.Seen.Name = "n1" }},
+			"approve under another's id":         {s.statement("node/"+string(n2.id), "approve"), func(st *identity.Statement) { st.Seen.Name = "n1" }},
+			"reject under another's id":          {s.statement("node/"+string(n2.id), "reject"), func(st *identity.Statement) { st.Seen.Name = "n1" }},
+			"label of another key":               {label, func(st *identity.Statement) { st.Seen.Fingerprint = key }},
+			"cancel of another script":           {s.statement("run/"+string(failed), "cancel"), func(st *identity.Statement) { st.Seen.Name = "other.tengo" }},
+			"resume of another script":           {s.statement("run/"+string(failed), "resume"), func(st *identity.Statement) { st.Seen.Name = "other.tengo" }},
+			"resume after another end":           {s.statement("run/"+string(failed), "resume"), func(st *identity.Statement) { st.Seen.Revision-- }},
+			"resume of an open run":              {s.statement("run/"+string(failed), "resume"), func(st *identity.Statement) { st.Seen.Revision = 0 }},
+			"another project":                    {s.statement("run/"+string(failed), "cancel"), func(st *identity.Statement) { st.Seen.ProjectName = "other" }},
+			"another datacenter":                 {s.statement("node/"+string(n1.id), "cordon"), func(st *identity.Statement) { st.DatacenterName = "other" }},
+			"setting an unseen secret":           {s.change("named", 2, canary), func(st *identity.Statement) { st.Seen.Revision = 0 }},
+			"removing an unseen version":         {s.change("named", 1, ""), func(st *identity.Statement) { st.Seen.Revision = 0 }},
+			"removing fewer versions than exist": {s.change("named", 1, ""), func(st *identity.Statement) { st.Seen.Revision = 2 }},
 		} {
 			s.see(tt.statement)
 			tt.change(tt.statement)
 			_, err := s.Decide(t.Context(), s.sign(tt.statement))
 			if writ.CodeOf(err) != writ.CodeConflict || writ.AsError(err).Hint == "" {
-				t.Errorf("%s: %v", name, err)
+				t.Errorf("%s: %v, want CONFLICT with a hint", name, err)
 			}
 		}
 		err := s.journal.Read(t.Context(), func(tx *journal.Tx) error {
 			for _, id := range []writ.NodeID{n1.id, n2.id} {
 				n, err := tx.Node(id)
 				if err != nil || n.Scheduling != writ.SchedulingOpen || n.Admission != writ.AdmissionApproved || len(n.Labels) > 0 {
-					t.Errorf("%+v, %v", n, err)
+					t.Errorf("node = %+v, %v", n, err)
 				}
 			}
 			return nil
@@ -68,7 +69,7 @@ func TestDecisionBindsToSeenState(t *testing.T) {
 	})
 }
 
-// A decision that somebody keeps and hands in after another one about the same node does nothing.
+// A decision that is delayed until after another decision about the same node has no effect.
 func TestOutdatedDecisionIsRefused(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n := s.join("n1")
@@ -83,7 +84,7 @@ func TestOutdatedDecisionIsRefused(t *testing.T) {
 		refused := func(decision string, kept []byte) {
 			t.Helper()
 			if answer, err := s.Decide(t.Context(), kept); writ.CodeOf(err) != writ.CodeConflict {
-				t.Errorf("%s, after a later decision: %q, %v", decision, answer.Done, err)
+				t.Errorf("%s, after a later decision: %q, %v, want CONFLICT", decision, answer.Done, err)
 			}
 		}
 		every := []string{"approve", "reject", "cordon", "uncordon", "drain", identity.DecisionLabel, "remove", identity.DecisionLost}
@@ -102,7 +103,7 @@ func TestOutdatedDecisionIsRefused(t *testing.T) {
 		s.decide(n.id, "uncordon")
 		s.decide(n.id, "drain")
 		draining := keep("uncordon")
-		time.Sleep(time.Minute) // it is drained, which nobody has decided
+		time.Sleep(time.Minute) // until it is drained, which needs no decision
 		if _, err := s.Decide(t.Context(), draining); err != nil {
 			t.Errorf("uncordon before the node was drained: %v", err)
 		}

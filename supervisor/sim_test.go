@@ -40,36 +40,36 @@ import (
 	"writ/supervisor/takeover"
 )
 
-// sim is a datacenter with a real supervisor, a real journal and a memory queue. Its nodes are played by the test.
+// sim is a datacenter with a real supervisor, a real journal and a queue in memory. The test plays its nodes.
 type sim struct {
 	t       testing.TB
 	dir     string
-	place   string // of its journal
+	place   string // path or address of the journal
 	person  sshsig.Signer
 	key     ed25519.PrivateKey
 	roster  *identity.Roster
 	rosters [][]byte
 	queue   *memory.Queue
-	way     queue.Queue // to it, of the next supervisor that starts; straight there if nil
+	way     queue.Queue // queue of the next supervisor; nil is the sim's queue
 	nodes   []*testNode
-	api     nodeAPI // to the supervisor that began last; runners knock while one follows another
+	api     nodeAPI // forwards to the current supervisor; runners keep connecting while it is replaced
 
-	evaluator    scripts.Evaluator // of the next supervisor that starts
-	maxOpen      int               // runs of a project, of the next supervisor that starts
-	maxCalls     int               // open calls of a project, as well
-	weights      map[string]int    // of projects by name, as well
-	keep         time.Duration     // runs after their end, as well
+	evaluator    scripts.Evaluator // evaluator of the next supervisor
+	maxOpen      int               // MaxOpenRuns of the next supervisor
+	maxCalls     int               // MaxOpenCalls of the next supervisor
+	weights      map[string]int    // weights of projects by name, for the next supervisor
+	keep         time.Duration     // KeepRuns of the next supervisor
 	accounts     queue.Accounts
-	marks        takeover.Marks // of the next supervisor that starts
-	held         bool           // it starts so
-	coordinators []string       // of the next supervisor that starts
-	dialWith     *http.Client   // reaches them
-	// certificates are those of the next supervisor that starts.
+	marks        takeover.Marks // marks of the next supervisor
+	held         bool           // the next supervisor starts held
+	coordinators []string       // coordinators of the next supervisor
+	dialWith     *http.Client   // client for the coordinators
+	// certificates issues the certificates of the next supervisor.
 	certificates decision.CertificateIssuer
 	logs         testenv.Log
-	level        slog.Level // of what they log
-	clock        *clock     // of everybody, unless a node has its own
-	said         *said      // what supervisors log, if it is not nil
+	level        slog.Level  // log level of supervisors
+	clock        *clock      // clock of supervisors, and of nodes without their own
+	captured     *logCapture // if not nil, collects the log of supervisors
 
 	*supervisor.Supervisor
 	journal *journal.Journal
@@ -100,7 +100,7 @@ func newAge(t testing.TB) *age.X25519Identity {
 	return key
 }
 
-// inProcess evaluates here: child processes do not work in virtual time.
+// inProcess evaluates in this process, because child processes do not work in virtual time.
 type inProcess struct{}
 
 func (inProcess) Pass(ctx context.Context, bundle scripts.Bundle, inputs scripts.Inputs, journal []scripts.Entry) (scripts.Outcome, error) {
@@ -115,25 +115,25 @@ func (inProcess) Plan(ctx context.Context, bundle scripts.Bundle, inputs scripts
 	return interpreter.PlanOf(ctx, bundle, inputs)
 }
 
-// newSim founds a cluster of one datacenter and starts its supervisor. Nodes join with join.
+// newSim creates a cluster of one datacenter and starts its supervisor. Nodes join with join.
 func newSim(t testing.TB) *sim {
 	t.Helper()
-	s := found(t)
+	s := newCluster(t)
 	s.start()
 	return s
 }
 
-// newSimAt is newSim with its journal at a place, and a queue that may have accounts.
+// newSimAt is newSim with a journal at place and a queue with accounts.
 func newSimAt(t testing.TB, place string, accounts queue.Accounts) *sim {
 	t.Helper()
-	s := found(t)
+	s := newCluster(t)
 	s.place, s.accounts = place, accounts
 	s.start()
 	return s
 }
 
-// found founds a cluster of one datacenter that has no supervisor yet.
-func found(t testing.TB) *sim {
+// newCluster creates a cluster of one datacenter without a supervisor.
+func newCluster(t testing.TB) *sim {
 	t.Helper()
 	dir := t.TempDir()
 	s := &sim{
@@ -165,7 +165,7 @@ func found(t testing.TB) *sim {
 	return s
 }
 
-// emptyJournal is the file of a journal in which nothing was written: making its tables takes longer than most tests.
+// emptyJournal returns the file of an empty journal. Creating the tables each time would take longer than most tests.
 var emptyJournal = sync.OnceValues(func() ([]byte, error) {
 	dir, err := os.MkdirTemp("", "journal")
 	if err != nil {
@@ -206,7 +206,7 @@ func (s *sim) start() {
 		Datacenter: theDatacenter, Pin: identity.ClusterOf(s.person.PublicKey()), Key: s.key, Journal: s.journal,
 		Queue: cmp.Or[queue.Queue](s.way, s.queue), Accounts: s.accounts, Marks: s.marks, Certificates: s.certificates, Coordinators: s.coordinators, DialWith: s.dialWith,
 		Evaluator: s.evaluator, MaxOpenRuns: s.maxOpen, MaxOpenCalls: s.maxCalls, Weights: s.weights, KeepRuns: s.keep, Held: s.held, Now: s.clock.now,
-		Log: slog.New(slog.NewTextHandler(io.MultiWriter(s.said.also(s.t.Output()), &s.logs), &slog.HandlerOptions{Level: s.level})),
+		Log: slog.New(slog.NewTextHandler(io.MultiWriter(s.captured.also(s.t.Output()), &s.logs), &slog.HandlerOptions{Level: s.level})),
 	}, s.rosters)
 	if err != nil {
 		s.t.Fatal(err)
@@ -215,7 +215,7 @@ func (s *sim) start() {
 	s.run(s.Supervisor, s.journal)
 }
 
-// run lets a supervisor serve the sim until halt.
+// run runs a supervisor until halt.
 func (s *sim) run(sup *supervisor.Supervisor, records *journal.Journal) {
 	ctx, stop := context.WithCancel(s.t.Context())
 	ended := make(chan error, 1)
@@ -224,7 +224,7 @@ func (s *sim) run(sup *supervisor.Supervisor, records *journal.Journal) {
 	s.t.Cleanup(s.halt)
 }
 
-// halt ends the supervisor; start begins another on the same journal.
+// halt stops the supervisor. start starts another one on the same journal.
 func (s *sim) halt() {
 	if s.stop == nil {
 		return
@@ -238,14 +238,14 @@ func (s *sim) halt() {
 		s.t.Error(err)
 	}
 	if strings.Contains(s.logs.String(), supervisor.NoWakeUp) {
-		s.t.Error("only the watch woke a run: see the log")
+		s.t.Error("a run was woken only by the watch")
 	}
 }
 
-// token lets a statement make a join token for one node.
+// token creates a join token for one node.
 func (s *sim) token() identity.Token { return s.tokenFor(1) }
 
-// tokenFor lets a statement make a join token for some nodes.
+// tokenFor creates a join token for uses nodes.
 func (s *sim) tokenFor(uses int) identity.Token {
 	s.t.Helper()
 	token, statement := s.grant(uses, 5*time.Minute)
@@ -255,7 +255,7 @@ func (s *sim) tokenFor(uses int) identity.Token {
 	return token
 }
 
-// grant returns a token and the statement that makes it.
+// grant returns a token and the statement that creates it.
 func (s *sim) grant(uses int, valid time.Duration) (identity.Token, *identity.Statement) {
 	s.t.Helper()
 	token, err := identity.NewToken(s.Pin).For(theDatacenter, s.roster)
@@ -276,7 +276,7 @@ func (s *sim) statement(subject, decision string) *identity.Statement {
 	}
 }
 
-// see fills in what a person sees of the subject of a statement who looks at it now. What is not there looks as if it were new.
+// see fills in the state of a statement's subject as a person sees it now. A missing subject looks like a new one.
 func (s *sim) see(statement *identity.Statement) {
 	s.t.Helper()
 	if err := s.seeIn(s.Supervisor, statement); err != nil {
@@ -284,7 +284,7 @@ func (s *sim) see(statement *identity.Statement) {
 	}
 }
 
-// seeIn is see by what one life of the supervisor knows. The error is that of its journal, and the statement is as it was then.
+// seeIn is see with the state of a given supervisor. If its journal returns an error, the statement stays unchanged.
 func (s *sim) seeIn(sup *supervisor.Supervisor, statement *identity.Statement) error {
 	before := *statement
 	statement.Format, statement.RosterDigest = identity.FormatV2, s.firstRoster()
@@ -355,7 +355,7 @@ func (s *sim) sign(statement *identity.Statement) []byte {
 	return sshsig.Join(text, armored)
 }
 
-// payload is a submission of a script, to be changed and signed.
+// payload returns the payload of a script, unsigned.
 func (s *sim) payload(script string) *identity.Payload {
 	s.t.Helper()
 	now := s.clock.now().UTC().Truncate(time.Second)
@@ -386,7 +386,7 @@ func (s *sim) payload(script string) *identity.Payload {
 	return p
 }
 
-// firstRoster is the digest of version 1 of the roster.
+// firstRoster returns the digest of version 1 of the roster.
 func (s *sim) firstRoster() writ.Digest {
 	s.t.Helper()
 	text, _, err := sshsig.Split(s.rosters[0])
@@ -411,7 +411,7 @@ func (s *sim) signPayloadBy(signer sshsig.Signer, p *identity.Payload) []byte {
 	return sshsig.Join(text, armored)
 }
 
-// submit signs and hands in a script.
+// submit signs and submits a script.
 func (s *sim) submit(script string) writ.RunID {
 	s.t.Helper()
 	run, err := s.Submit(s.t.Context(), s.signPayload(s.payload(script)))
@@ -456,9 +456,9 @@ func (s *sim) awaitCall(id writ.RunID, seq int, state writ.CallState) {
 			if e.Run != nil && e.Run.ID == id && e.Run.State.Ended() {
 				run, calls := s.look(id)
 				for _, n := range s.nodes {
-					s.t.Logf("%s got the jobs %+v", n.name, n.given())
+					s.t.Logf("%s received the jobs %+v", n.name, n.given())
 				}
-				s.t.Fatalf("the run is %s (%+v) and its call %d was never %s: %+v", run.State, run.Failure, seq, state, *calls[seq-1])
+				s.t.Fatalf("run is %s (%+v), call %d was never %s: %+v", run.State, run.Failure, seq, state, *calls[seq-1])
 			}
 		}
 	}
@@ -489,48 +489,48 @@ func (s *sim) wantState(id writ.RunID, want writ.RunState) (*journal.Run, []*jou
 	return run, calls
 }
 
-// testNode is a node played by the test: it does what act says, once per key, and answers like a real one.
+// testNode is a node played by the test. It runs act once per job key, and answers like a real node.
 type testNode struct {
 	sim      *sim
 	id       writ.NodeID
 	name     string
 	key      ed25519.PrivateKey
 	age      *age.X25519Identity
-	serial   string // number of its machine, said when it asks to be a node
+	serial   string // serial number in the claim
 	slots    int
 	capacity writ.Capacity
-	fault    string            // said in beats
-	lacks    map[string]string // likewise, by module
-	// transfers is likewise.
+	fault    string            // reported in beats
+	lacks    map[string]string // missing requirements by module, reported in beats
+	// transfers is reported in beats.
 	transfers   string
-	engines     []writ.Engine // of databases, likewise
-	claims      []writ.JobKey // said to be active besides what is
-	says        string        // said of the progress of what is
-	inventories []int         // calls that it says it has of whatever run it is asked for
-	// log is what it answers when it is asked for its log; nothing if nil, as runners of earlier versions.
+	engines     []writ.Engine // engines of databases, reported in beats
+	claims      []writ.JobKey // additional active jobs in beats
+	progress    string        // progress text of active jobs
+	inventories []int         // calls reported for each requested inventory
+	// log answers queries of the log. If it is nil, the node does not answer, like runners of earlier versions.
 	log func(q nodes.LogQuery) nodes.LogReport
 	act func(ctx context.Context, job writ.Job) writ.Result
 
 	mu       sync.Mutex
 	silent   bool
 	sequence int64
-	// boot is the start of its machine, and incarnation how often its runner was started again: said in beats.
-	boot        string
-	incarnation int64
-	epoch       int64 // the highest that it was told
-	active      map[writ.JobKey]bool
-	done        map[writ.JobKey]*writ.Result
-	jobs        []writ.Job // each delivery
-	effects     map[writ.JobKey]int
-	acked       map[writ.JobKey]bool
-	told        *writ.ReportID                // the last
-	controls    int                           // that have come
-	asked       []writ.Inventory              // for the next beat
-	stopped     chan struct{}                 // closed when the supervisor cancelled something
-	pretend     func(joiner *identity.Joiner) // changes what it says of itself once it was greeted; may be nil
+	// boot identifies the start of the machine, and incarnation counts starts of the runner. Beats have both.
+	boot         string
+	incarnation  int64
+	epoch        int64 // highest epoch received
+	active       map[writ.JobKey]bool
+	done         map[writ.JobKey]*writ.Result
+	jobs         []writ.Job // one entry per delivery
+	effects      map[writ.JobKey]int
+	acked        map[writ.JobKey]bool
+	acknowledged *writ.ReportID                // last acknowledged report
+	controls     int                           // number of received controls
+	asked        []writ.Inventory              // inventories for the next beat
+	stopped      chan struct{}                 // closed at the first cancel
+	pretend      func(joiner *identity.Joiner) // changes the claim after the hello; may be nil
 }
 
-// join lets a node join with a token and serve until the test ends.
+// join starts a node with a token. It serves until the test ends.
 func (s *sim) join(name string, change ...func(n *testNode)) *testNode {
 	s.t.Helper()
 	n := &testNode{
@@ -559,7 +559,7 @@ func (s *sim) join(name string, change ...func(n *testNode)) *testNode {
 	return n
 }
 
-// claim goes through the join with a token.
+// claim sends a hello and a claim with token.
 func (n *testNode) claim(token identity.Token) (nodes.Welcome, error) {
 	claim, err := n.newClaim(token)
 	if err != nil {
@@ -568,7 +568,7 @@ func (n *testNode) claim(token identity.Token) (nodes.Welcome, error) {
 	return n.sim.Admit(n.sim.t.Context(), claim)
 }
 
-// newClaim greets the supervisor, and returns the claim that follows.
+// newClaim sends a hello, and returns the claim that follows.
 func (n *testNode) newClaim(token identity.Token) (nodes.Claim, error) {
 	if n.age == nil {
 		n.age = newAge(n.sim.t)
@@ -581,7 +581,7 @@ func (n *testNode) newClaim(token identity.Token) (nodes.Claim, error) {
 		return nodes.Claim{}, err
 	}
 	if _, err := identity.VerifyJoinProof(n.sim.Roster(), joiner, proof.Nonce, proof.Signature); err != nil {
-		n.sim.t.Errorf("the supervisor's proof: %v", err)
+		n.sim.t.Errorf("verify the join proof: %v", err)
 	}
 	joiner.Serial = n.serial
 	if n.pretend != nil {
@@ -596,7 +596,7 @@ func (n *testNode) newClaim(token identity.Token) (nodes.Claim, error) {
 	return claim, nil
 }
 
-// succeed is what a node does unless the test says otherwise.
+// succeed is the default act of a node.
 func succeed(_ context.Context, job writ.Job) writ.Result {
 	r := writ.Result{Simulated: true, Driver: "test", Values: map[string]any{}}
 	op, _ := catalog.Lookup(job.Operation)
@@ -616,11 +616,11 @@ func succeed(_ context.Context, job writ.Job) writ.Result {
 	return r
 }
 
-// failing answers the operations on a resource with an error.
+// failing returns an act that fails the operations on one resource.
 func failing(name string, code writ.Code) func(context.Context, writ.Job) writ.Result {
 	return func(ctx context.Context, job writ.Job) writ.Result {
 		if job.Name == name {
-			return writ.Result{Error: writ.Errorf(code, "told to fail")}
+			return writ.Result{Error: writ.Errorf(code, "injected failure")}
 		}
 		return succeed(ctx, job)
 	}
@@ -672,7 +672,7 @@ func (n *testNode) send(kind envelope.Kind, record any) {
 		n.sim.t.Error(err)
 		return
 	}
-	_ = n.sim.queue.Send(context.Background(), queue.Stream{Node: n.id, Direction: queue.Out}, signed) // a cut queue is part of tests
+	_ = n.sim.queue.Send(context.Background(), queue.Stream{Node: n.id, Direction: queue.Out}, signed) // the queue may be cut
 }
 
 func (n *testNode) beat(ctx context.Context) {
@@ -692,8 +692,8 @@ func (n *testNode) beat(ctx context.Context) {
 		}
 		for key := range n.active {
 			b.Active = append(b.Active, key)
-			if n.says != "" {
-				b.Progress = append(b.Progress, writ.Progress{JobKey: key, Text: n.says})
+			if n.progress != "" {
+				b.Progress = append(b.Progress, writ.Progress{JobKey: key, Text: n.progress})
 			}
 		}
 		slices.SortFunc(b.Active, func(a, b writ.JobKey) int { return strings.Compare(a.String(), b.String()) })
@@ -714,7 +714,7 @@ func (n *testNode) beat(ctx context.Context) {
 func (n *testNode) listen(ctx context.Context) {
 	for ctx.Err() == nil {
 		messages, err := n.sim.queue.Receive(ctx, time.Second, queue.Stream{Node: n.id, Direction: queue.In})
-		if err != nil { // away: who asks again at once keeps virtual time from passing
+		if err != nil { // the queue is cut; polling without a pause would stop virtual time
 			select {
 			case <-ctx.Done():
 			case <-time.After(time.Second):
@@ -735,7 +735,7 @@ func (n *testNode) listen(ctx context.Context) {
 					n.acked[key] = true
 				}
 				if c.Acknowledged != nil {
-					n.told = c.Acknowledged
+					n.acknowledged = c.Acknowledged
 				}
 				if len(c.Log) > 0 && n.log != nil {
 					var q nodes.LogQuery
@@ -761,7 +761,7 @@ func (n *testNode) listen(ctx context.Context) {
 	}
 }
 
-// inventory is what the node says it has of a run. The caller holds mu.
+// inventory returns the calls of a run that the node reports. The caller holds mu.
 func (n *testNode) inventory(run writ.RunID) []int {
 	calls := slices.Clone(n.inventories)
 	for key := range n.done {
@@ -777,14 +777,14 @@ func (n *testNode) inventory(run writ.RunID) []int {
 	return calls
 }
 
-// acknowledgedReport is the last report that the supervisor acknowledged.
+// acknowledgedReport returns the last report that the supervisor acknowledged.
 func (n *testNode) acknowledgedReport() *writ.ReportID {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.told
+	return n.acknowledged
 }
 
-// heardControls is how many messages of the supervisor have come.
+// heardControls returns the number of received controls.
 func (n *testNode) heardControls() int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -797,7 +797,7 @@ func (n *testNode) setSilent(silent bool) {
 	n.silent = silent
 }
 
-// wantEffects fails the test unless every key had exactly one effect, and there were so many keys on all nodes.
+// wantEffects fails the test unless the nodes have exactly want keys, each with one effect.
 func (s *sim) wantEffects(want int) {
 	s.t.Helper()
 	got := 0

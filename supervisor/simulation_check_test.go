@@ -16,11 +16,11 @@ import (
 	"writ/supervisor/journal"
 )
 
-// endsWithin is how long after the last fault every run must have ended: retries wait up to a minute, and a job that was lost on the way is
-// found after two looks.
+// endsWithin is the time limit of every run after the last fault: retries wait up to a minute, and a lost job is
+// detected after two scans.
 const endsWithin = 5 * time.Minute
 
-// observer reads the datacenter's events as a coordinator does, over every life of the supervisor.
+// observer reads the events of the datacenter like a coordinator, across all supervisors.
 type observer struct {
 	sim  *simulation
 	stop context.CancelFunc
@@ -28,13 +28,13 @@ type observer struct {
 
 	mu    sync.Mutex
 	last  int64
-	skews int // times that a node was said to have a wrong clock
+	skews int // number of events with a clock fault
 	runs  map[writ.RunID]writ.RunState
-	calls map[writ.JobKey]writ.CallState // of no attempt
+	calls map[writ.JobKey]writ.CallState // keys have no attempt
 	total int
 
-	moment time.Time // in virtual time
-	within int       // events since then, which is still now
+	moment time.Time // virtual time of the last events
+	within int       // number of events at moment
 }
 
 func newObserver(s *simulation) *observer {
@@ -48,7 +48,7 @@ func newObserver(s *simulation) *observer {
 	return o
 }
 
-// look takes the next events, if there are some soon.
+// look reads the next events, and waits up to 10 s for them.
 func (o *observer) look(ctx context.Context) {
 	_, j, err := o.sim.api.get()
 	var events []writ.Event
@@ -66,7 +66,7 @@ func (o *observer) look(ctx context.Context) {
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.holdStill(events)
+	o.panicOnLoop(events)
 	for _, e := range events {
 		if e.Seq != o.last+1 {
 			o.sim.t.Errorf("event %d follows event %d", e.Seq, o.last)
@@ -88,11 +88,12 @@ func (o *observer) look(ctx context.Context) {
 	}
 }
 
-// mostAtOnce is more than what can happen in a moment: every run has its steps, and none of them takes time.
+// mostAtOnce exceeds the possible number of events at one moment: every run may take steps, and no step takes virtual
+// time.
 const mostAtOnce = 50_000
 
-// holdStill ends the process if the datacenter runs in circles: virtual time stands still meanwhile, so nothing else would ever end it.
-func (o *observer) holdStill(events []writ.Event) {
+// panicOnLoop panics if the datacenter loops. Virtual time stops in a loop, so no timeout would end the test.
+func (o *observer) panicOnLoop(events []writ.Event) {
 	if now := time.Now(); !now.Equal(o.moment) {
 		o.moment, o.within = now, 0
 	}
@@ -113,7 +114,8 @@ func (o *observer) holdStill(events []writ.Event) {
 	panic(fmt.Sprintf("seed %d: %d events in a moment, the last of them:\n%s", o.sim.seed, o.within, &last))
 }
 
-// step fails the test unless the moves lead from one state to the other: what is told is where steps end, not each move in them.
+// step fails the test unless moves lead from one state to the other. An event reports the end of a step, which may make
+// several moves.
 func step[S ~string](s *simulation, what string, moves []writ.Move[S], from, to S) {
 	if from == "" || from == to {
 		return
@@ -128,11 +130,11 @@ func step[S ~string](s *simulation, what string, moves []writ.Move[S], from, to 
 		}
 	}
 	if !reached[to] {
-		s.t.Errorf("%s went from %s to %s", what, from, to)
+		s.t.Errorf("%s moved from %s to %s", what, from, to)
 	}
 }
 
-// open counts the runs that have not ended.
+// open returns the runs that have not ended.
 func (o *observer) open() (open []*simRun) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -146,7 +148,7 @@ func (o *observer) open() (open []*simRun) {
 	return open
 }
 
-// failed returns the runs that have failed last, in the order in which they were handed in.
+// failed returns the failed runs among the last 20 submissions, in the order of submission.
 func (o *observer) failed() (failed []writ.RunID) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -158,7 +160,7 @@ func (o *observer) failed() (failed []writ.RunID) {
 	return failed
 }
 
-// finish waits until every run has ended, and holds what is left to what was promised.
+// finish waits until every run has ended, and then checks the final state.
 func (s *simulation) finish() {
 	began := time.Now()
 	for len(s.watch.open()) > 0 && time.Since(began) < endsWithin {
@@ -171,9 +173,9 @@ func (s *simulation) finish() {
 		}
 	}
 	s.arrive()
-	s.until(time.Now().Add(time.Minute)) // late words arrive, stuck drivers end
+	s.until(time.Now().Add(time.Minute)) // late messages arrive, stuck drivers end
 	for _, n := range s.hosts {
-		s.takeAway(n.process) // what could not be written while a disk was full is said again
+		s.kill(n.process) // nodes send unsaved results of a full disk again
 	}
 	s.until(time.Now().Add(4 * time.Minute))
 	s.wantWakers()
@@ -181,7 +183,7 @@ func (s *simulation) finish() {
 	s.took = took
 }
 
-// end stops everything.
+// end stops all processes.
 func (s *simulation) end() {
 	s.calm.Store(true)
 	s.watch.stop()
@@ -205,24 +207,24 @@ func (s *simulation) end() {
 	s.late.Wait()
 }
 
-// explain says why a run has not ended.
+// explain logs the state of an open run.
 func (s *simulation) explain(r *simRun) {
 	id := r.id
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	_, j, err := s.api.get()
 	if err != nil {
-		s.t.Errorf("run %s has not ended, and there is no supervisor", id)
+		s.t.Errorf("run %s is open, without a supervisor", id)
 		return
 	}
 	err = j.Read(s.t.Context(), func(tx *journal.Tx) error {
 		run, err := tx.Run(id)
 		if err != nil || run == nil {
-			s.t.Errorf("run %s is not in the journal: %v; its submission was answered with %v", id, err, r.said)
+			s.t.Errorf("run %s is missing in the journal: %v; answer to its submission: %v", id, err, r.answer)
 			return err
 		}
 		calls, err := tx.Calls(id)
-		s.t.Errorf("run %s is %s (%s) since %s, waits for %v", id, run.State, run.Why.String(), run.Accepted, run.Waiting)
+		s.t.Errorf("run %s is %s (%s), accepted %s, waits for %v", id, run.State, run.Why.String(), run.Accepted, run.Waiting)
 		for _, c := range calls {
 			s.t.Logf("  %d %s %s: %s on %s, attempt %d delivery %d, start by %s, %q %v", c.Seq, c.Operation, c.Name, c.State, c.NodeName, c.Attempt, c.Delivery,
 				c.StartBy, c.Why.String(), c.Error)
@@ -234,11 +236,11 @@ func (s *simulation) explain(r *simRun) {
 	}
 }
 
-// check holds the journal, the nodes and their hosts against each other.
+// check compares the journal, the nodes and their hosts.
 func (s *simulation) check() {
 	_, j, err := s.api.get()
 	if err != nil {
-		s.t.Fatal("there is no supervisor")
+		s.t.Fatal("no supervisor")
 	}
 	s.makers = make(map[writ.UID]string)
 	hosts := make(map[writ.NodeID]*simHost)
@@ -250,13 +252,13 @@ func (s *simulation) check() {
 		hosts[n.number()] = n.host
 		left, err := n.journal.Unacknowledged(s.t.Context())
 		if err != nil || len(left) > 0 {
-			s.t.Errorf("%s has %d results that nobody acknowledged, %v", n.name, len(left), err)
+			s.t.Errorf("%s has %d unacknowledged results, %v", n.name, len(left), err)
 		}
 		s.checkEffects(n)
 	}
 	err = j.Read(s.t.Context(), func(tx *journal.Tx) error {
 		want := make(map[writ.NodeID]writ.Capacity)
-		unsure := make(map[writ.ResourceID]bool) // calls on them were sent and given up, or failed on the way
+		unsure := make(map[writ.ResourceID]bool) // resources with calls that were abandoned, or failed on the way
 		for _, r := range s.work {
 			calls, err := tx.Calls(r.id)
 			if err != nil {
@@ -281,14 +283,14 @@ func (s *simulation) check() {
 			h := hosts[r.Node]
 			h.mu.Lock()
 			if got := h.resources[r.ResourceID]; got != r.UID && !unsure[r.ResourceID] {
-				s.t.Errorf("the journal has the %s as %s on %s since run %s, its host has %q%s", r.ResourceID, r.UID, r.Node, r.Run, got, s.callsOn(tx, r.ResourceID))
+				s.t.Errorf("the journal has %s as %s on %s since run %s, the host has %q%s", r.ResourceID, r.UID, r.Node, r.Run, got, s.callsOn(tx, r.ResourceID))
 			}
 			h.mu.Unlock()
 		}
 		loads, err := tx.Loads()
 		for node, load := range loads {
 			if load.Reserved != want[node] {
-				s.t.Errorf("on %s %+v is reserved, what there is needs %+v", node, load.Reserved, want[node])
+				s.t.Errorf("node %s has %+v reserved, its resources need %+v", node, load.Reserved, want[node])
 			}
 		}
 		return err
@@ -298,10 +300,9 @@ func (s *simulation) check() {
 	}
 }
 
-// wantWakers holds the datacenter to its promise that every open run has something that wakes it: what the journal says or, where a pass is due, a
-// step.
+// wantWakers checks that every open run has a waker: an entry of the journal or, if a pass is due, a step.
 func (s *simulation) wantWakers() {
-	synctest.Wait() // between two moments: no step is half done, unless it waits
+	synctest.Wait() // no step is in progress now, except waiting ones
 	s.events++
 	sup, j, err := s.api.get()
 	if err != nil || s.process.dead.Load() {
@@ -312,7 +313,7 @@ func (s *simulation) wantWakers() {
 		sleepers, err := tx.AllSleepers()
 		for _, sleeper := range sleepers {
 			if !sup.IsAwaited(sleeper.Run) {
-				s.t.Errorf("seed %d: nothing wakes %s", s.seed, sleeper)
+				s.t.Errorf("seed %d: %s has no waker", s.seed, sleeper)
 			}
 		}
 		if err != nil {
@@ -325,7 +326,7 @@ func (s *simulation) wantWakers() {
 				return err
 			}
 			if !sup.HasStep(id) && !sup.MayNotBegin(run) {
-				s.t.Errorf("seed %d: a pass of run %s is due, and it gets no step", s.seed, id)
+				s.t.Errorf("seed %d: run %s has a due pass and no step", s.seed, id)
 			}
 		}
 		return err
@@ -335,7 +336,7 @@ func (s *simulation) wantWakers() {
 	}
 }
 
-// callsOn tells what runs did to a resource.
+// callsOn formats the calls on a resource.
 func (s *simulation) callsOn(tx *journal.Tx, id writ.ResourceID) string {
 	var text strings.Builder
 	for _, r := range s.work {
@@ -353,7 +354,8 @@ func (s *simulation) callsOn(tx *journal.Tx, id writ.ResourceID) string {
 	return text.String()
 }
 
-// checkPlacement fails the test if new work goes to a node whose clock has been wrong for so long that everybody must know.
+// checkPlacement fails the test if new work goes to a node whose clock was wrong for so long that the supervisor must
+// have detected it.
 func (s *simulation) checkPlacement(p *process, node writ.NodeID, tasks []queue.Task) {
 	const known = 20 * time.Second
 	life, ok := s.byID.Load(node)
@@ -366,13 +368,13 @@ func (s *simulation) checkPlacement(p *process, node writ.NodeID, tasks []queue.
 		return
 	}
 	for _, t := range tasks {
-		if strings.HasSuffix(t.ID, "-1-1") { // the first delivery of the first attempt
-			s.t.Errorf("%s is sent to %s, whose clock is off by %s", t.ID, n.name, apart)
+		if strings.HasSuffix(t.ID, "-1-1") { // first delivery of the first attempt
+			s.t.Errorf("%s was sent to %s, whose clock is off by %s", t.ID, n.name, apart)
 		}
 	}
 }
 
-// tally is what simulations did.
+// tally counts the events of simulations.
 type tally struct {
 	mu           sync.Mutex
 	seeds        int
@@ -380,14 +382,14 @@ type tally struct {
 	runs, calls  int
 	events       int
 	lives, skews int
-	moments      int // after which the open runs were to be checked for something that wakes them
-	looks        int // of these moments, those with a supervisor, which was checked
+	moments      int // number of moments at which wakers should be checked
+	looks        int // number of moments at which wakers were checked, because a supervisor was running
 	faults       map[string]int
 }
 
 var total = tally{faults: make(map[string]int)}
 
-// tally adds what this simulation did to what all have done, and says both.
+// tally adds this simulation to the total, and logs it.
 func (s *simulation) tally(faulty time.Duration) {
 	total.mu.Lock()
 	defer total.mu.Unlock()
@@ -395,7 +397,7 @@ func (s *simulation) tally(faulty time.Duration) {
 		seeds: 1, hours: faulty.Hours(), runs: len(s.work), calls: len(s.watch.calls), events: s.watch.total, lives: s.lives, skews: s.watch.skews,
 		faults: s.faults,
 	}
-	s.t.Logf("seed %d: %s; all had ended %s after the last fault", s.seed, &one, s.took)
+	s.t.Logf("seed %d: %s; all runs ended within %s after the last fault", s.seed, &one, s.took)
 	total.seeds++
 	total.hours += one.hours
 	total.runs += one.runs
@@ -410,24 +412,24 @@ func (s *simulation) tally(faulty time.Duration) {
 	}
 }
 
-// String says it in one line.
+// String formats the tally as one line.
 func (t *tally) String() string {
-	text := fmt.Sprintf("%.1f h, %d runs, %d calls, %d events, %d lives of processes, %d times said that a clock is wrong", t.hours, t.runs, t.calls, t.events, t.lives, t.skews)
+	text := fmt.Sprintf("%.1f h, %d runs, %d calls, %d events, %d lives of processes, %d clock faults", t.hours, t.runs, t.calls, t.events, t.lives, t.skews)
 	for _, kind := range slices.Sorted(maps.Keys(t.faults)) {
 		text += fmt.Sprintf(", %d %s", t.faults[kind], kind)
 	}
 	if made, opened := countEnvelopes(); checksumsOnly {
-		text += fmt.Sprintf(" (in all %d envelopes made and %d opened)", made, opened)
+		text += fmt.Sprintf(" (%d envelopes signed and %d opened in total)", made, opened)
 	}
 	return text
 }
 
-// checkEffects holds what happened on a host to what may happen once.
+// checkEffects checks that each effect on a host happened once.
 func (s *simulation) checkEffects(n *simNode) {
 	n.host.mu.Lock()
 	for uid := range n.host.made {
 		if other := s.makers[uid]; other != "" {
-			s.t.Errorf("%s was made on %s and on %s", uid, other, n.name)
+			s.t.Errorf("%s was created on %s and on %s", uid, other, n.name)
 		}
 		s.makers[uid] = n.name
 	}
@@ -435,20 +437,22 @@ func (s *simulation) checkEffects(n *simNode) {
 	s.checkOnce(n)
 }
 
-// checkOnce holds what must not be repeated to that. Of machines that are gone nobody asks more: what they had is made anew elsewhere.
+// checkOnce checks that non-repeatable operations were not repeated. It excludes lost machines, whose resources are
+// created again elsewhere.
 func (s *simulation) checkOnce(n *simNode) {
 	n.host.mu.Lock()
 	defer n.host.mu.Unlock()
 	attempts := make(map[writ.JobKey]int)
 	for key, times := range n.host.once {
 		call := writ.JobKey{Run: key.Run, Seq: key.Seq}
-		if attempts[call] += times; attempts[call] > 1+s.resumed[key.Run] { // who resumes a run has a job that may have been done done again
-			s.t.Errorf("call %d of run %s, which must not be repeated, took effect %d times on %s", key.Seq, key.Run, attempts[call], n.name)
+		// Each resume permits one repetition of a job with an unknown outcome.
+		if attempts[call] += times; attempts[call] > 1+s.resumed[key.Run] {
+			s.t.Errorf("non-repeatable call %d of run %s took effect %d times on %s", key.Seq, key.Run, attempts[call], n.name)
 		}
 	}
 }
 
-// checkCall holds a call that succeeded to what its host did.
+// checkCall checks that a successful call had its effect on the host.
 func (s *simulation) checkCall(c *journal.Call, h *simHost) {
 	op, _ := catalog.Lookup(c.Operation)
 	if c.State != writ.CallSucceeded || h == nil || c.Driver == "supervisor" {
@@ -457,7 +461,8 @@ func (s *simulation) checkCall(c *journal.Call, h *simHost) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	key := c.Key()
-	for key.Attempt > 1 && h.uids[key] == "" { // a success of an earlier attempt that was told late is taken, if the next one was not sent
+	// A late success of an earlier attempt counts if the next attempt was not sent.
+	for key.Attempt > 1 && h.uids[key] == "" {
 		key.Attempt--
 	}
 	out, ok := c.Values["stdout"].(string)
@@ -465,12 +470,12 @@ func (s *simulation) checkCall(c *journal.Call, h *simHost) {
 		key.Attempt = min(key.Attempt, max(keyOf(out).Attempt, 1))
 	}
 	if ok && out != key.String() {
-		s.t.Errorf("call %d of run %s took the result of %v for that of %s", c.Seq, c.Run, out, key)
+		s.t.Errorf("call %d of run %s accepted the result of %v for %s", c.Seq, c.Run, out, key)
 	}
 	if op.Repeat != catalog.Safe && h.once[key] != 1 {
-		s.t.Errorf("%s succeeded, and took effect %d times", key, h.once[key])
+		s.t.Errorf("%s succeeded and took effect %d times", key, h.once[key])
 	}
 	if uid, ok := h.uids[key]; op.Effect == catalog.Make && (!ok || uid != c.UID || !h.made[c.UID]) {
-		s.t.Errorf("%s %s succeeded as %s; its host did it to %q", c.Operation, c.Name, c.UID, uid)
+		s.t.Errorf("%s %s succeeded as %s, the host has %q", c.Operation, c.Name, c.UID, uid)
 	}
 }

@@ -9,9 +9,9 @@ import (
 	"writ/runner/queue"
 )
 
-// holdSome puts work on hold for a while, again and again until a time. What it does follows from the seed, and from nothing else that happens.
+// holdSome repeatedly holds and releases work until end. Its choices depend only on the seed.
 func (s *simulation) holdSome(end time.Time) {
-	luck := fate(s.seed, "holds")
+	luck := randomFor(s.seed, "holds")
 	subjects := []string{allWork, shopsWork, "operation/volume", "operation/container.exec"}
 	var next func()
 	next = func() {
@@ -34,18 +34,19 @@ func (s *simulation) holdSome(end time.Time) {
 	s.after(time.Duration(luck.Int64N(int64(5*time.Minute))), next)
 }
 
-// decideScope decides about work as a person does who looks again if there is another decision.
+// decideScope submits a decision, and signs again if another decision was recorded first.
 func (s *simulation) decideScope(subject, decision string) {
-	s.insist(func(ctx context.Context) error {
+	s.retryUntilDone(func(ctx context.Context) error {
 		err := s.decideNow(ctx, s.statement(subject, decision))
-		if err != nil && strings.Contains(err.Error(), "is not on hold") { // the answer to the last attempt got lost
+		if err != nil && strings.Contains(err.Error(), "is not on hold") { // the answer to the last attempt was lost
 			return nil
 		}
 		return err
 	})
 }
 
-// checkHold fails the test if a supervisor that serves sends jobs although all work is on hold for so long that it must know.
+// checkHold fails the test if the active supervisor sends jobs although all work has been on hold for so long that it
+// must have noticed.
 func (s *simulation) checkHold(p *process, tasks []queue.Task) {
 	const known = 20 * time.Second
 	since := s.heldAt.Load()
@@ -53,6 +54,6 @@ func (s *simulation) checkHold(p *process, tasks []queue.Task) {
 		return
 	}
 	for _, t := range tasks {
-		s.t.Errorf("%s is sent, and all work is on hold for %s", t.ID, time.Since(time.Unix(0, since)))
+		s.t.Errorf("%s was sent while all work has been on hold for %s", t.ID, time.Since(time.Unix(0, since)))
 	}
 }

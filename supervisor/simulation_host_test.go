@@ -15,24 +15,24 @@ import (
 	"writ/sal/catalog"
 )
 
-// simHost is the host under a simulated node: what operations have made there. It outlives every runner.
+// simHost is the host of a simulated node, with the effects of operations. It outlives the runners.
 type simHost struct {
 	seed uint64
-	calm func() bool           // faults are over
-	dies func(at string) error // kills the runner now and then; not nil if it did
+	calm func() bool           // reports whether the faults are over
+	dies func(at string) error // randomly kills the runner, and returns an error if it did
 
 	mu        sync.Mutex
 	resources map[writ.ResourceID]writ.UID
-	made      map[writ.UID]bool        // resources that came into being
-	once      map[writ.JobKey]int      // effects of operations that must not be repeated
-	uids      map[writ.JobKey]writ.UID // of effects on resources
+	made      map[writ.UID]bool        // resources that were created
+	once      map[writ.JobKey]int      // effects of non-repeatable operations
+	uids      map[writ.JobKey]writ.UID // resources of effects
 	programs  map[writ.UID]*simProgram
 }
 
-// simProgram is a program that ran for a call.
+// simProgram is a program that was run by a call.
 type simProgram struct {
-	key      writ.JobKey // of the job that ran it
-	returned int         // attempt that returned its result
+	key      writ.JobKey // job that ran it
+	returned int         // attempt that returned the result
 }
 
 func newSimHost(seed uint64) *simHost {
@@ -42,7 +42,7 @@ func newSimHost(seed uint64) *simHost {
 	}
 }
 
-// drivers serve every module that simulated scripts use.
+// drivers returns a driver for each module that simulated scripts use.
 func (h *simHost) drivers() []sal.Driver {
 	var all []sal.Driver
 	for _, module := range []string{"image", "volume", "container", "node"} {
@@ -69,8 +69,8 @@ func (d simDriver) Observe(_ context.Context, resource writ.ResourceID) (sal.Obs
 
 func (d simDriver) List(context.Context) ([]writ.ResourceID, error) { return nil, nil }
 
-// fate is what luck has for something, the same whenever the same seed asks.
-func fate(seed uint64, parts ...any) *rand.Rand {
+// randomFor returns a random source that depends only on the seed and the parts.
+func randomFor(seed uint64, parts ...any) *rand.Rand {
 	h := fnv.New64a()
 	fmt.Fprint(h, parts...)
 	return rand.New(rand.NewPCG(seed, h.Sum64()))
@@ -83,10 +83,10 @@ func keyOf(text string) (key writ.JobKey) {
 	return key
 }
 
-// Do takes effect in the middle of its time, once what can go wrong did not.
+// Do takes effect in the middle of its duration, unless a random fault comes first.
 func (d simDriver) Do(ctx context.Context, r sal.Request) (sal.Outcome, error) {
 	h, key := d.host, keyOf(r.Key)
-	luck := fate(h.seed, "do", r.Operation.Name(), r.Resource.Name, key.Seq, key.Attempt)
+	luck := randomFor(h.seed, "do", r.Operation.Name(), r.Resource.Name, key.Seq, key.Attempt)
 	took := time.Duration(luck.Int64N(int64(4 * time.Second)))
 	stuck := false
 	switch n := luck.IntN(100); {
@@ -102,7 +102,7 @@ func (d simDriver) Do(ctx context.Context, r sal.Request) (sal.Outcome, error) {
 	}
 	wait := func(d time.Duration) error {
 		if stuck {
-			time.Sleep(d) // whatever the runner says
+			time.Sleep(d) // ignores the context
 			return nil
 		}
 		select {
@@ -117,9 +117,9 @@ func (d simDriver) Do(ctx context.Context, r sal.Request) (sal.Outcome, error) {
 	}
 	switch n := luck.IntN(100); {
 	case n < 6 && key.Attempt <= 2:
-		return sal.Outcome{}, writ.Errorf(writ.CodeInjected, "told to fail for now")
+		return sal.Outcome{}, writ.Errorf(writ.CodeInjected, "injected for now")
 	case n < 8 && r.Operation.Effect != catalog.Remove:
-		return sal.Outcome{}, writ.Errorf(writ.CodeInjectedFinal, "told to fail")
+		return sal.Outcome{}, writ.Errorf(writ.CodeInjectedFinal, "injected failure")
 	}
 	if err := h.dies("before"); err != nil {
 		return sal.Outcome{}, err
@@ -141,7 +141,7 @@ func (d simDriver) Do(ctx context.Context, r sal.Request) (sal.Outcome, error) {
 	return sal.Outcome{Change: change, Values: values}, nil
 }
 
-// runs runs the program of a call, unless it has run.
+// runs executes the program of a call, unless it was executed before.
 func (h *simHost) runs(r sal.Request, key writ.JobKey) {
 	if p := h.programs[r.UID]; p == nil || p.returned != 0 && p.returned <= r.Call.Known {
 		h.once[key]++
@@ -149,7 +149,7 @@ func (h *simHost) runs(r sal.Request, key writ.JobKey) {
 	}
 }
 
-// resultOf returns the output of a program: the key of the job that ran it.
+// resultOf returns the output of a program: the key of its job.
 func (h *simHost) resultOf(r sal.Request) string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -158,7 +158,7 @@ func (h *simHost) resultOf(r sal.Request) string {
 	return p.key.String()
 }
 
-// effect does what the operation asks for, as package sal says.
+// effect applies an operation as package sal specifies.
 func (h *simHost) effect(r sal.Request, key writ.JobKey) (writ.Change, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -200,7 +200,7 @@ func (h *simHost) effect(r sal.Request, key writ.JobKey) (writ.Change, error) {
 	}
 }
 
-// answerOf fills in what the operation's result must have. A program's output is the key of the job that ran it.
+// answerOf returns the required result fields of an operation. The output of a program is the key of its job.
 func answerOf(r sal.Request) map[string]any {
 	values := map[string]any{}
 	for _, f := range r.Operation.Result {

@@ -12,28 +12,28 @@ import (
 	"writ/supervisor/journal"
 )
 
-// departure is a node that people remove. Its machine never comes back, and at the end they sign that.
+// departure is a node that people remove. Its machine never returns, and finally they sign its loss.
 type departure struct {
 	node *simNode
-	done chan identity.Token // with which the next machine of its name joins
+	done chan identity.Token // token for the next machine with its name
 }
 
-// number is the id of a node, "" if it never joined.
+// number returns the id of a node, or "" before it has joined.
 func (n *simNode) number() writ.NodeID {
 	id, _ := n.id.Load().(writ.NodeID)
 	return id
 }
 
-// part lets a node leave for good. Its machine dies first, or works until the loss is signed; before that it may be removed, while the supervisor
-// that has just decided so dies now and then.
-func (s *simulation) part(n *simNode, dies, removed, alone bool, signed time.Duration) {
+// depart makes a node leave permanently. Its machine dies first, or works until the loss is signed. The node may be
+// removed before that, and the supervisor may die right after that decision.
+func (s *simulation) depart(n *simNode, dies, removed, alone bool, signed time.Duration) {
 	if n.leaves || n.number() == "" {
 		return
 	}
 	n.leaves = true
 	if dies {
 		s.note("machines lost")
-		s.takeAway(n.process)
+		s.kill(n.process)
 	}
 	d := departure{n, make(chan identity.Token, 1)}
 	s.leaving = append(s.leaving, d)
@@ -51,14 +51,14 @@ func (s *simulation) part(n *simNode, dies, removed, alone bool, signed time.Dur
 		runner.die()
 		s.decideNode(n, identity.DecisionLost)
 		token, statement := s.grant(1, time.Hour)
-		s.insist(func(ctx context.Context) error { return s.decideNow(ctx, statement) })
+		s.retryUntilDone(func(ctx context.Context) error { return s.decideNow(ctx, statement) })
 		d.done <- token
 	})
 }
 
-// decideNode decides about a node, until it is as it was decided.
+// decideNode repeats a decision about a node until it is recorded.
 func (s *simulation) decideNode(n *simNode, decision string) {
-	s.insist(func(ctx context.Context) error {
+	s.retryUntilDone(func(ctx context.Context) error {
 		sup, j, err := s.api.get()
 		if err != nil {
 			return err
@@ -79,14 +79,14 @@ func (s *simulation) decideNode(n *simNode, decision string) {
 	})
 }
 
-// replaceGone lets new machines join under the names of those that have left.
+// replaceGone starts new machines with the names of the nodes that have left.
 func (s *simulation) replaceGone() {
 	var rest []departure
 	for _, d := range s.leaving {
 		select {
 		case token := <-d.done:
 			s.note("nodes replaced")
-			s.takeAway(d.node.process)
+			s.kill(d.node.process)
 			s.left = append(s.left, d.node)
 			i := slices.Index(s.hosts, d.node)
 			s.hosts[i] = s.newNode(d.node.name, filepath.Join(filepath.Dir(d.node.dir), fmt.Sprint(d.node.name, "-", len(s.left))), token)
@@ -97,11 +97,11 @@ func (s *simulation) replaceGone() {
 	s.leaving = rest
 }
 
-// replaceAll waits until all that leave have left.
+// replaceAll waits until all departures are complete.
 func (s *simulation) replaceAll() {
 	for began := time.Now(); len(s.leaving) > 0; s.replaceGone() {
-		if time.Since(began) > patience {
-			s.t.Fatalf("%s does not leave:\n%s", s.leaving[0].node.name, stacks())
+		if time.Since(began) > waitLimit {
+			s.t.Fatalf("%s has not left:\n%s", s.leaving[0].node.name, stacks())
 		}
 		s.until(time.Now().Add(time.Second))
 	}

@@ -12,30 +12,30 @@ import (
 	"writ/runner/queue/memory"
 )
 
-// process is one life of a supervisor or runner: between its start and the moment that it is killed.
+// process is one incarnation of a supervisor or runner, from its start until it is killed.
 type process struct {
-	sim   *simulation
-	name  string
-	node  *simNode // nil of a supervisor
-	queue *memory.Queue
-	stop  context.CancelFunc
-	ended chan error
-	gone  chan struct{} // closed when it is being taken away
-	dead  atomic.Bool
-	heard atomic.Int64                  // since when it can be heard, and hears, in unix nanoseconds of virtual time
-	still atomic.Pointer[chan struct{}] // closed when it goes on; nil if it never stood still
+	sim       *simulation
+	name      string
+	node      *simNode // nil for a supervisor
+	queue     *memory.Queue
+	stop      context.CancelFunc
+	ended     chan error
+	gone      chan struct{} // closed when the simulation removes the process
+	dead      atomic.Bool
+	heard     atomic.Int64                  // start of its connection to the queue, in unix nanoseconds of virtual time
+	suspended atomic.Pointer[chan struct{}] // closed when it resumes; nil if it was never suspended
 
 	mu   sync.Mutex
 	luck *rand.Rand
 }
 
-// over says that the process has ended, by itself or not.
-func (p *process) over(err error) {
+// reportEnd reports that the process has ended, by itself or because it was killed.
+func (p *process) reportEnd(err error) {
 	p.ended <- err
 	p.sim.crashed <- p
 }
 
-// chance reports whether something of that probability happens, never once faults are over.
+// chance returns true with the given probability, and false once the faults are over.
 func (p *process) chance(probability float64) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -48,7 +48,7 @@ func (p *process) upTo(d time.Duration) time.Duration {
 	return time.Duration(p.luck.Int64N(int64(d)))
 }
 
-// crash kills the process here, now and then: nothing of what it would do next happens.
+// crash kills the process with the given probability. A killed process does not continue.
 func (p *process) crash(ctx context.Context, probability float64) error {
 	if !p.chance(probability) && !p.dead.Load() {
 		return nil
@@ -61,7 +61,7 @@ func (p *process) crash(ctx context.Context, probability float64) error {
 	return context.Canceled
 }
 
-// die ends the process; the simulation takes it away.
+// die ends the process. The simulation removes it later.
 func (p *process) die() {
 	if p.dead.CompareAndSwap(false, true) {
 		p.queue.Close()
@@ -69,14 +69,14 @@ func (p *process) die() {
 	}
 }
 
-// hears reports whether the process is alive, and could hear and be heard for a while.
+// hears reports whether the process is alive and has been connected to the queue for a while.
 func (p *process) hears(since time.Duration) bool {
 	return !p.dead.Load() && time.Now().UnixNano()-p.heard.Load() > int64(since)
 }
 
-// stand waits while the process stands still.
-func (p *process) stand(ctx context.Context) error {
-	awake := p.still.Load()
+// waitIfSuspended blocks while the process is suspended.
+func (p *process) waitIfSuspended(ctx context.Context) error {
+	awake := p.suspended.Load()
 	if awake == nil {
 		return nil
 	}
@@ -89,7 +89,8 @@ func (p *process) stand(ctx context.Context) error {
 	return context.Canceled
 }
 
-// shakyQueue is a process's way to the transport: it loses, repeats, delays and refuses, and now and then the process dies there.
+// shakyQueue is the queue of one process. It randomly loses, repeats, delays and rejects messages, or kills the
+// process.
 type shakyQueue struct {
 	*memory.Queue
 	process *process
@@ -97,28 +98,28 @@ type shakyQueue struct {
 
 const (
 	crashes  = 0.0005
-	mishaps  = 0.01 // of each kind
+	mishaps  = 0.01 // of each kind of fault
 	mostLate = 8 * time.Second
 )
 
-var errAway = writ.Errorf(writ.CodeQueueUnavailable, "the transport is away for a moment")
+var errAway = writ.Errorf(writ.CodeQueueUnavailable, "the queue is temporarily unavailable")
 
-// change does something to the transport that may go wrong in every way.
+// change performs a write with random faults.
 func (q *shakyQueue) change(ctx context.Context, do func(ctx context.Context, again bool) error) error {
 	if err := q.process.crash(ctx, crashes); err != nil {
 		return err
 	}
-	if err := q.process.stand(ctx); err != nil {
+	if err := q.process.waitIfSuspended(ctx); err != nil {
 		return err
 	}
 	switch {
 	case q.process.chance(mishaps):
-		return errAway // it did not happen
+		return errAway // not written, error returned
 	case q.process.chance(mishaps):
-		return nil // nor this, and nobody knows
+		return nil // not written, success returned
 	case q.process.chance(mishaps):
 		do(ctx, false)
-		return errAway // it happened, and nobody knows
+		return errAway // written, error returned
 	case q.process.chance(mishaps):
 		late := q.process.upTo(mostLate)
 		q.process.sim.late.Go(func() {
@@ -137,12 +138,12 @@ func (q *shakyQueue) change(ctx context.Context, do func(ctx context.Context, ag
 }
 
 func (q *shakyQueue) Push(ctx context.Context, node writ.NodeID, tasks ...queue.Task) error {
-	if q.process.still.Load() == nil {
+	if q.process.suspended.Load() == nil {
 		q.process.sim.checkPlacement(q.process, node, tasks)
 		q.process.sim.checkHold(q.process, tasks)
 	}
 	return q.change(ctx, func(ctx context.Context, again bool) error {
-		if again { // as one that was taken and comes again: under the same name the queue would drop it
+		if again { // a redelivery; the queue would drop a second task with the same id
 			tasks = append([]queue.Task(nil), tasks...)
 			for i := range tasks {
 				tasks[i].ID += "-again"
@@ -161,7 +162,7 @@ func (q *shakyQueue) Acknowledge(ctx context.Context, messages ...queue.Message)
 }
 
 func (q *shakyQueue) Receive(ctx context.Context, wait time.Duration, streams ...queue.Stream) ([]queue.Message, error) {
-	if err := q.process.stand(ctx); err != nil {
+	if err := q.process.waitIfSuspended(ctx); err != nil {
 		return nil, err
 	}
 	messages, err := q.Queue.Receive(ctx, wait, streams...)

@@ -11,24 +11,24 @@ import (
 	"time"
 )
 
-// life is a datacenter to be simulated.
+// life describes one datacenter to simulate.
 type life struct {
 	seed    uint64
-	virtual time.Duration // how long faults happen
+	virtual time.Duration // duration of the faults
 	nodes   int
 }
 
-// String is the line of a life among those that are kept.
+// String formats a life as a line of the file of kept seeds.
 func (l life) String() string { return fmt.Sprintf("%d %s %d", l.seed, l.virtual, l.nodes) }
 
-// size is how much there is to simulate.
+// size returns the amount of simulation: duration times nodes.
 func (l life) size() time.Duration { return l.virtual * time.Duration(l.nodes) }
 
-// keptSeeds has the lives in which something was found. A seed decides on faults, and not on the order of goroutines: such a life does
-// not always show it again.
+// keptSeeds is the file of lives that found bugs. A seed determines the faults, but not the order of goroutines, so it
+// does not always reproduce the failure.
 const keptSeeds = "testdata/simulation.seeds"
 
-// keptLives returns what a file keeps, as far as none is bigger than most.
+// keptLives returns the lives in a file whose size is at most most.
 func keptLives(t *testing.T, file string, most time.Duration) (kept []life) {
 	t.Helper()
 	text, err := os.ReadFile(file)
@@ -57,7 +57,7 @@ func keptLives(t *testing.T, file string, most time.Duration) (kept []life) {
 	return kept
 }
 
-// keep adds a life to a file that does not have it.
+// keep adds a life to a file, unless the file has it.
 func (l life) keep(t *testing.T, file string) {
 	t.Helper()
 	if slices.Contains(keptLives(t, file, l.size()), l) {
@@ -71,10 +71,10 @@ func (l life) keep(t *testing.T, file string) {
 		err = f.Close()
 	}
 	if err != nil {
-		t.Errorf("the seed cannot be kept: %v", err)
+		t.Errorf("store the seed: %v", err)
 		return
 	}
-	t.Logf("the seed is kept in %s: say there what it was", file)
+	t.Logf("the seed was added to %s: describe the failure there", file)
 }
 
 func TestFailedSeedIsKept(t *testing.T) {
@@ -88,9 +88,9 @@ func TestFailedSeedIsKept(t *testing.T) {
 	found.keep(t, file)
 	want := []life{{7, time.Hour, 10}, found}
 	if got := keptLives(t, file, 10*time.Hour); !slices.Equal(got, want) {
-		t.Errorf("kept are %v, want %v", got, want)
+		t.Errorf("kept lives = %v, want %v", got, want)
 	}
 	if got := keptLives(t, file, 50*24*time.Hour); len(got) != 3 {
-		t.Errorf("kept are %v, want three", got)
+		t.Errorf("kept lives = %v, want three", got)
 	}
 }

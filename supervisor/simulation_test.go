@@ -32,23 +32,24 @@ import (
 )
 
 var (
-	simSeed  = flag.Uint64("seed", 0, "simulate this seed only, and log what happens")
-	simSeeds = flag.Int("seeds", 0, "how many seeds to simulate")
-	simFrom  = flag.Uint64("from", 1, "the first of them: who has not the time for all goes on from there")
-	simFor   = flag.Duration("virtual", 0, "how long faults happen, in virtual time")
-	simNodes = flag.Int("nodes", 0, "how many nodes the datacenter has")
+	simSeed  = flag.Uint64("seed", 0, "simulate only this seed, and log its events")
+	simSeeds = flag.Int("seeds", 0, "number of seeds to simulate")
+	simFrom  = flag.Uint64("from", 1, "first seed; allows continuing an earlier series")
+	simFor   = flag.Duration("virtual", 0, "duration of the faults, in virtual time")
+	simNodes = flag.Int("nodes", 0, "number of nodes in the datacenter")
 )
 
-// TestSimulation runs whole datacenters in virtual time, with real supervisors, runners, journals and envelopes, while everything around them
-// goes wrong: processes die at any step, nodes are removed and others join, the queue loses, repeats, delays and forgets, disks fill up, drivers
-// fail, hang and ignore their end. What must hold meanwhile and afterwards is in simulation_check_test.go.
+// TestSimulation runs whole datacenters in virtual time, with real supervisors, runners, journals and envelopes, under
+// constant faults: processes die at any step, nodes are removed and others join, the queue loses, repeats, delays and
+// forgets messages, disks fill up, drivers fail, hang and ignore their deadline. The checks are in
+// simulation_check_test.go.
 //
 // Promise: Failures: Each open run has a waker that survives its supervisor: a due pass, a time, or a member node.
 // How: The waker of a call is in indexed columns; a watch finds a run without a waker within minutes, wakes it and
 // logs a bug; `writ doctor --journal FILE` lists such runs.
 // Also: TestEveryRunHasAWakerOrIsNamed, TestDatabaseRestartInRecoveryLosesNoRun,
 // TestDrainingSupervisorStealsNoRun, TestStaleListChangesNoRecoveredRun,
-// TestTheNextSupervisorFinishesPendingWork, TestTheWatchWakesAStalledRun, TestDoctorFindsRunsThatNoEventWouldWake
+// TestNextSupervisorFinishesPendingWork, TestWatchWakesStalledRun, TestDoctorFindsRunsThatNoEventWouldWake
 //
 // Promise: Recovery: Every run ends within 5 minutes after the last fault, without a doubled or lost effect or a
 // foreign result.
@@ -62,7 +63,7 @@ func TestSimulation(t *testing.T) {
 	case raceEnabled || !checksumsOnly:
 		seeds, faulty, size = 2, 10*time.Minute, 5
 	}
-	was := debug.SetGCPercent(400) // little is kept, and what is thrown away is much
+	was := debug.SetGCPercent(400) // few objects survive, and most are garbage
 	t.Cleanup(func() { debug.SetGCPercent(was) })
 	if *simSeeds > 0 {
 		seeds = *simSeeds
@@ -76,7 +77,7 @@ func TestSimulation(t *testing.T) {
 	t.Cleanup(func() {
 		t.Logf("%d seeds: %s", total.seeds, &total)
 		if *simSeed == 0 && total.looks < total.moments*2/3 {
-			t.Errorf("only after %d of %d events, it was checked what wakes the open runs", total.looks, total.moments)
+			t.Errorf("wakers were checked after only %d of %d events", total.looks, total.moments)
 		}
 	})
 	var lives []life
@@ -93,7 +94,7 @@ func TestSimulation(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) { simulate(t, l) })
 			if t.Failed() {
-				t.Logf("again: go test ./supervisor -run 'TestSimulation$' -seed %d -virtual %s -nodes %d", l.seed, l.virtual, l.nodes)
+				t.Logf("repeat: go test ./supervisor -run 'TestSimulation$' -seed %d -virtual %s -nodes %d", l.seed, l.virtual, l.nodes)
 				if *simSeed == 0 {
 					l.keep(t, keptSeeds)
 				}
@@ -102,50 +103,50 @@ func TestSimulation(t *testing.T) {
 	}
 }
 
-// simulation is a datacenter whose parts die and come back.
+// simulation is a datacenter whose processes die and return.
 type simulation struct {
 	*sim
 	t       *testing.T
 	seed    uint64
-	luck    *rand.Rand // of the one goroutine that makes things happen
+	luck    *rand.Rand // used only by the goroutine that causes the events
 	calm    atomic.Bool
-	late    sync.WaitGroup // messages on their way
+	late    sync.WaitGroup // messages in transit
 	crashed chan *process
 	plan    []event
 	log     *slog.Logger
 	work    []*simRun
 	hosts   []*simNode
-	left    []*simNode  // that were removed for good
-	leaving []departure // under way
-	process *process    // the supervisor's
+	left    []*simNode  // permanently removed nodes
+	leaving []departure // departures in progress
+	process *process    // process of the supervisor
 	lives   int
-	makers  map[writ.UID]string // the node that made a resource
+	makers  map[writ.UID]string // node that created each resource
 	watch   *observer
-	wall    *clock         // of supervisors; that of the sim is right
-	faults  map[string]int // by kind
+	wall    *clock         // clock of supervisors; the clock of the sim is correct
+	faults  map[string]int // number of faults by kind
 	resumed map[writ.RunID]int
-	took    time.Duration // until all had ended
-	byID    sync.Map      // the process of each node
-	said    time.Time     // when it was said last how far it is
-	heldAt  atomic.Int64  // since when all work is on hold for certain, unix nanoseconds; 0 if it is not
-	events  int           // that happened
-	looks   int           // at what wakes the open runs, behind an event
+	took    time.Duration // time until all runs had ended
+	byID    sync.Map      // current process of each node
+	lastLog time.Time     // time of the last progress log
+	heldAt  atomic.Int64  // start of a hold of all work in unix nanoseconds; 0 without one
+	events  int           // number of events
+	looks   int           // number of events with checked wakers
 }
 
-// event is something that happens at a time.
+// event is a planned event.
 type event struct {
 	at time.Time
 	do func()
 }
 
-// nodeAPI is the supervisor's node API, and what people reach: closed while there is none.
+// nodeAPI is the node API and the API for people. It is unreachable without a supervisor.
 type nodeAPI struct {
 	mu  sync.Mutex
 	now *supervisor.Supervisor
 	on  *journal.Journal
 }
 
-// leave closes it behind a supervisor, unless another one is there.
+// leave makes the API unreachable, unless another supervisor has replaced s.
 func (d *nodeAPI) leave(s *supervisor.Supervisor) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -164,7 +165,7 @@ func (d *nodeAPI) get() (*supervisor.Supervisor, *journal.Journal, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.now == nil {
-		return nil, nil, writ.Errorf(writ.CodeUnreachable, "nobody answers")
+		return nil, nil, writ.Errorf(writ.CodeUnreachable, "no supervisor")
 	}
 	return d.now, d.on, nil
 }
@@ -201,29 +202,29 @@ func (d *nodeAPI) Payload(ctx context.Context, digest writ.Digest) ([]byte, erro
 	return s.Payload(ctx, digest)
 }
 
-// simNode is a node that dies and comes back on the same disk and host.
+// simNode is a node that dies and returns with the same disk and host.
 type simNode struct {
 	name    string
 	dir     string
 	token   string
 	host    *simHost
-	id      atomic.Value // writ.NodeID, once it has joined
+	id      atomic.Value // writ.NodeID, set when it has joined
 	clock   clock
-	drift   time.Duration // of its clock, while nothing else is wrong with it
-	leaves  bool          // it is being removed: its runner does not come back
+	drift   time.Duration // error of its clock without other faults
+	leaves  bool          // it is being removed, so its runner does not return
 	process *process
 	journal *runnerjournal.Journal
 }
 
 func simulate(t *testing.T, l life) {
 	s := &simulation{
-		sim: found(t), t: t, seed: l.seed, luck: fate(l.seed, "plan"), crashed: make(chan *process, 1000),
+		sim: newCluster(t), t: t, seed: l.seed, luck: randomFor(l.seed, "plan"), crashed: make(chan *process, 1000),
 		log: slog.New(&vigilant{slog.DiscardHandler, t}), wall: new(clock), faults: make(map[string]int), resumed: make(map[writ.RunID]int),
 	}
-	s.said = time.Now()
+	s.lastLog = time.Now()
 	s.clock.set(rightTime)
 	s.wall.set(rightTime)
-	home := testenv.HomeInMemory(t, "simulation") // what is lost with the power is nothing of this test
+	home := testenv.HomeInMemory(t, "simulation") // this test does not simulate power failures
 	s.place = filepath.Join(home, "journal.db")
 	next, err := s.roster.Successor(s.roster.Created)
 	if err != nil {
@@ -240,7 +241,7 @@ func simulate(t *testing.T, l life) {
 	s.startSupervisor()
 	s.watch = newObserver(s)
 	t.Cleanup(s.end)
-	s.sim.Supervisor, _, _ = s.api.get() // who signs looks there for the cluster
+	s.sim.Supervisor, _, _ = s.api.get() // signers read the cluster from it
 	for i := range l.nodes {
 		s.hosts = append(s.hosts, s.newNode(fmt.Sprint("n", i+1), filepath.Join(home, fmt.Sprint("n", i+1)), s.token()))
 	}
@@ -253,7 +254,7 @@ func simulate(t *testing.T, l life) {
 	s.tally(l.virtual)
 }
 
-// newNode lets a machine join that nobody knows.
+// newNode starts a new machine, which joins with token.
 func (s *simulation) newNode(name, dir string, token identity.Token) *simNode {
 	n := &simNode{name: name, dir: dir, token: token.String(), host: newSimHost(s.seed)}
 	if err := os.Mkdir(n.dir, 0o700); err != nil {
@@ -266,7 +267,7 @@ func (s *simulation) newNode(name, dir string, token identity.Token) *simNode {
 	return n
 }
 
-// vigilant is a log in which one message fails the test.
+// vigilant is a log that fails the test on one message.
 type vigilant struct {
 	slog.Handler
 	t *testing.T
@@ -285,15 +286,16 @@ func (v *vigilant) Handle(ctx context.Context, r slog.Record) error {
 	return v.Handler.Handle(ctx, r)
 }
 
-// rightTime is what clocks that are right are ahead of virtual time, so that they can be set back: nothing is signed before the year 2000.
+// rightTime is the offset of correct clocks from virtual time. It leaves room to set clocks back: no text is signed
+// before the year 2000.
 const rightTime = 1000 * time.Hour
 
-// after lets something happen in a while.
+// after plans an event.
 func (s *simulation) after(d time.Duration, do func()) {
 	s.plan = append(s.plan, event{time.Now().Add(d), do})
 }
 
-// often lets something happen again and again until a time, on average every so often.
+// often plans repeated events until end, with the given average pause.
 func (s *simulation) often(every time.Duration, end time.Time, do func()) {
 	var next func()
 	next = func() {
@@ -305,12 +307,12 @@ func (s *simulation) often(every time.Duration, end time.Time, do func()) {
 	s.after(time.Duration(s.luck.ExpFloat64()*float64(every)), next)
 }
 
-// until lets happen what is planned, in order, and takes away processes that died by themselves.
+// until runs planned events in order until end, and restarts processes that died.
 func (s *simulation) until(end time.Time) {
 	for {
-		if time.Now().After(s.said.Add(6 * time.Hour)) {
-			s.said = time.Now()
-			s.t.Logf("seed %d: %d runs so far, at %s", s.seed, len(s.work), s.said)
+		if time.Now().After(s.lastLog.Add(6 * time.Hour)) {
+			s.lastLog = time.Now()
+			s.t.Logf("seed %d: %d runs so far, at %s", s.seed, len(s.work), s.lastLog)
 		}
 		first := -1
 		for i, e := range s.plan {
@@ -326,7 +328,7 @@ func (s *simulation) until(end time.Time) {
 		select {
 		case p := <-s.crashed:
 			timer.Stop()
-			s.takeAway(p)
+			s.kill(p)
 			s.wantWakers()
 			continue
 		case <-timer.C:
@@ -342,25 +344,25 @@ func (s *simulation) until(end time.Time) {
 	}
 }
 
-// schedule plans work and faults.
+// schedule plans the work and the faults.
 func (s *simulation) schedule(end time.Time) {
 	pick := func() *simNode { return s.hosts[s.luck.IntN(len(s.hosts))] }
 	span := func(most time.Duration) time.Duration { return time.Duration(s.luck.Int64N(int64(most))) }
 	s.often(30*time.Second, end, s.submitSome)
 	s.often(2*time.Minute, end, s.resumeSome)
 	s.holdSome(end)
-	s.often(25*time.Minute, end, s.usurp)
+	s.often(25*time.Minute, end, s.takeOver)
 	s.often(15*time.Minute, end, func() { s.setClock("supervisor", s.wall, 0, span(3*time.Minute)) })
 	s.often(30*time.Minute/time.Duration(len(s.hosts)), end, func() { n := pick(); s.setClock(n.name, &n.clock, n.drift, span(3*time.Minute)) })
-	s.often(5*time.Minute, end, func() { s.takeAway(s.process) })
-	s.often(20*time.Minute/time.Duration(len(s.hosts)), end, func() { s.takeAway(pick().process) })
+	s.often(5*time.Minute, end, func() { s.kill(s.process) })
+	s.often(20*time.Minute/time.Duration(len(s.hosts)), end, func() { s.kill(pick().process) })
 	s.often(6*time.Minute, end, func() { s.note("queues lost"); s.queue.Flush() })
 	s.often(10*time.Minute, end, func() {
 		saved := s.queue.Save()
-		s.after(span(2*time.Minute), func() { s.note("queues that went back in time"); s.queue.Restore(saved) })
+		s.after(span(2*time.Minute), func() { s.note("queues restored from a snapshot"); s.queue.Restore(saved) })
 	})
 	s.often(8*time.Minute, end, func() {
-		s.part(pick(), s.luck.IntN(3) > 0, s.luck.IntN(3) > 0, s.luck.IntN(3) == 0, span(2*time.Minute))
+		s.depart(pick(), s.luck.IntN(3) > 0, s.luck.IntN(3) > 0, s.luck.IntN(3) == 0, span(2*time.Minute))
 	})
 	s.often(8*time.Minute, end, func() { s.cut(s.process, span(90*time.Second)) })
 	s.often(20*time.Minute/time.Duration(len(s.hosts)), end, func() { s.cut(pick().process, span(90*time.Second)) })
@@ -368,17 +370,18 @@ func (s *simulation) schedule(end time.Time) {
 	s.often(20*time.Minute/time.Duration(len(s.hosts)), end, func() { s.fill(filepath.Join(pick().dir, "runner.db"), span(20*time.Second)) })
 }
 
-// note counts a fault.
+// note logs and counts a fault.
 func (s *simulation) note(kind string, details ...any) {
 	s.log.Info(kind, details...)
 	s.faults[kind]++
 }
 
-// setClock lets a clock be wrong for a while: by little, by minutes, or by more than a day.
+// setClock sets a clock wrong for a while: by seconds, by minutes, or by more than a day.
 func (s *simulation) setClock(of string, c *clock, drift, wrong time.Duration) {
 	most := []time.Duration{20 * time.Second, 10 * time.Minute, 10 * time.Minute, 60 * time.Hour}[s.luck.IntN(4)]
 	ahead := time.Duration(s.luck.Int64N(int64(2*most))) - most
-	if c == s.wall { // a day later every submission has expired; and what a run destroys waits until nodes believe when it was accepted
+	// A day later all submissions have expired, and a run may destroy nothing until nodes accept its time of acceptance.
+	if c == s.wall {
 		ahead = max(min(ahead, time.Minute), -10*time.Minute)
 	}
 	s.note("clocks set", "of", of, "ahead", ahead, "for", wrong)
@@ -386,27 +389,28 @@ func (s *simulation) setClock(of string, c *clock, drift, wrong time.Duration) {
 	s.after(wrong, func() { c.set(rightTime + drift) })
 }
 
-// usurp lets another supervisor take over while the one before stands still. It wakes up later, and still believes that it serves.
-func (s *simulation) usurp() {
+// takeOver suspends the supervisor and starts another one. The old one resumes later and still believes that it holds the
+// lease.
+func (s *simulation) takeOver() {
 	old := s.process
 	select {
 	case <-old.gone:
-		return // nobody is there
+		return // no supervisor is running
 	default:
 	}
 	s.note("supervisors usurped")
 	awake := make(chan struct{})
-	old.still.Store(&awake)
+	old.suspended.Store(&awake)
 	s.startSupervisor()
 	s.after(time.Duration(s.luck.Int64N(int64(30*time.Second))), func() {
 		close(awake)
-		s.after(3*time.Second, func() { s.takeAway(old) })
+		s.after(3*time.Second, func() { s.kill(old) })
 	})
 }
 
-// cut lets a process lose its way to the queue for a while.
+// cut disconnects a process from the queue for a while.
 func (s *simulation) cut(p *process, away time.Duration) {
-	s.note("ways to the queue cut", "process", p.name, "for", away)
+	s.note("connections to the queue cut", "process", p.name, "for", away)
 	p.queue.Cut(true)
 	p.heard.Store(math.MaxInt64)
 	s.after(away, func() {
@@ -417,7 +421,7 @@ func (s *simulation) cut(p *process, away time.Duration) {
 
 const diskFull = "disk full"
 
-// fill lets writes to a store fail for a while, as a full disk does.
+// fill makes writes to a store fail for a while, like a full disk.
 func (s *simulation) fill(path string, full time.Duration) {
 	s.note("disks full", "path", path, "for", full)
 	s.exec(path, func(trigger, on string) string {
@@ -430,7 +434,7 @@ func (s *simulation) makeRoom(path string) {
 	s.exec(path, func(trigger, _ string) string { return "DROP TRIGGER IF EXISTS " + trigger })
 }
 
-// exec changes a store behind the back of whoever has it open: something for each way to write into each of its tables.
+// exec changes a store that another process has open. It runs one statement for each table and kind of write.
 func (s *simulation) exec(path string, text func(trigger, on string) string) {
 	tables := []string{"runs", "calls", "results", "events"}
 	if path != s.place {
@@ -456,13 +460,13 @@ func (s *simulation) newProcess(name string) *process {
 	s.lives++
 	p := &process{
 		sim: s, name: name, queue: s.queue.Attach(), gone: make(chan struct{}), ended: make(chan error, 1),
-		luck: fate(s.seed, "process", name, s.lives),
+		luck: randomFor(s.seed, "process", name, s.lives),
 	}
 	p.heard.Store(time.Now().UnixNano())
 	return p
 }
 
-// startSupervisor begins a life of the supervisor. If it cannot start it tries again, as what supervises processes does.
+// startSupervisor starts a supervisor. If its start fails, the simulation restarts it, like a service manager.
 func (s *simulation) startSupervisor() {
 	p := s.newProcess("supervisor")
 	s.process = p
@@ -483,11 +487,11 @@ func (s *simulation) startSupervisor() {
 	go func() {
 		err := sup.Run(ctx)
 		s.api.leave(sup)
-		p.over(errors.Join(err, j.Close()))
+		p.reportEnd(errors.Join(err, j.Close()))
 	}()
 }
 
-// startNode begins a life of a node's runner.
+// startNode starts the runner of a node.
 func (s *simulation) startNode(n *simNode) {
 	p := s.newProcess(n.name)
 	p.node, n.process = n, p
@@ -510,12 +514,12 @@ func (s *simulation) startNode(n *simNode) {
 			}
 			err = r.Run(ctx)
 		}
-		p.over(errors.Join(err, j.Close()))
+		p.reportEnd(errors.Join(err, j.Close()))
 	}()
 }
 
-// takeAway kills a process, unless that was done, and lets the next one begin after a while.
-func (s *simulation) takeAway(p *process) {
+// kill kills a process unless it is gone already, and schedules its restart.
+func (s *simulation) kill(p *process) {
 	select {
 	case <-p.gone:
 		return
@@ -536,21 +540,21 @@ func (s *simulation) takeAway(p *process) {
 	s.after(s.pauseOf(p), func() { s.startAgain(p) })
 }
 
-// patience is how long the simulation waits for what must not take long. In virtual time that costs nothing, and a wait without an end would
-// never be seen: everybody else goes on.
-const patience = 20 * time.Minute
+// waitLimit limits waits for events that should be quick. Virtual time costs nothing, and an endless wait would go
+// unnoticed, because other processes keep running.
+const waitLimit = 20 * time.Minute
 
-// endOf waits for the end of a process that was told to end.
+// endOf waits for the end of a stopped process.
 func (s *simulation) endOf(p *process) error {
 	select {
 	case err := <-p.ended:
 		return err
-	case <-time.After(patience):
-		return fmt.Errorf("it does not end:\n%s", stacks())
+	case <-time.After(waitLimit):
+		return fmt.Errorf("the process does not end:\n%s", stacks())
 	}
 }
 
-// arrive waits for the messages on their way.
+// arrive waits for the messages in transit.
 func (s *simulation) arrive() {
 	all := make(chan struct{})
 	go func() {
@@ -559,12 +563,12 @@ func (s *simulation) arrive() {
 	}()
 	select {
 	case <-all:
-	case <-time.After(patience):
-		s.t.Fatalf("somebody still has no answer:\n%s", stacks())
+	case <-time.After(waitLimit):
+		s.t.Fatalf("requests without an answer:\n%s", stacks())
 	}
 }
 
-// stacks says what all goroutines are at.
+// stacks returns the stacks of all goroutines.
 func stacks() []byte {
 	text := make([]byte, 8<<20)
 	return text[:runtime.Stack(text, true)]
@@ -578,7 +582,7 @@ func (s *simulation) pauseOf(p *process) time.Duration {
 	return time.Duration(s.luck.Int64N(int64(most)))
 }
 
-// startAgain begins the next life of whoever p was.
+// startAgain starts the next incarnation of a process.
 func (s *simulation) startAgain(p *process) {
 	s.log.Info("starts again", "process", p.name)
 	if p == s.process {
@@ -592,7 +596,7 @@ func (s *simulation) startAgain(p *process) {
 	}
 }
 
-// heal ends all faults: whoever is away comes back.
+// heal ends all faults and restarts all processes.
 func (s *simulation) heal() {
 	s.log.Info("calm")
 	s.calm.Store(true)
@@ -600,7 +604,7 @@ func (s *simulation) heal() {
 	for drained := false; !drained; {
 		select {
 		case p := <-s.crashed:
-			s.takeAway(p)
+			s.kill(p)
 		default:
 			drained = true
 		}
@@ -609,7 +613,8 @@ func (s *simulation) heal() {
 	for _, n := range s.hosts {
 		s.makeRoom(filepath.Join(n.dir, "runner.db"))
 	}
-	// What is still to come is an end of something, which may lead to another one; what would begin says that it is too late.
+	// The remaining events end faults, and may plan further ends. Events that would start a fault do nothing after the
+	// end.
 	for len(s.plan) > 0 {
 		e := s.plan[0]
 		s.plan = s.plan[1:]

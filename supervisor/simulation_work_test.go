@@ -12,17 +12,17 @@ import (
 	"writ/identity"
 )
 
-// simRun is a run that somebody asked for.
+// simRun is a submitted run.
 type simRun struct {
 	id     writ.RunID
 	script string
 
-	mu   sync.Mutex
-	said error // the answer to the submission, so far
-	lost bool  // it expired before anybody took it
+	mu     sync.Mutex
+	answer error // last answer to the submission
+	lost   bool  // expired before it was accepted
 }
 
-// submitSome hands in a script, and cancels its run now and then.
+// submitSome submits a script, and sometimes cancels its run later.
 func (s *simulation) submitSome() {
 	script := simScript(s.luck, len(s.work), len(s.hosts))
 	p := s.payload(script)
@@ -35,14 +35,14 @@ func (s *simulation) submitSome() {
 	run := &simRun{id: writ.RunIDOf(writ.DigestOf(text)), script: script}
 	s.work = append(s.work, run)
 	s.late.Go(func() {
-		s.insist(func(ctx context.Context) error {
+		s.retryUntilDone(func(ctx context.Context) error {
 			sup, _, err := s.api.get()
 			if err == nil {
 				_, err = sup.Submit(ctx, signed)
 			}
 			run.mu.Lock()
 			defer run.mu.Unlock()
-			if run.said = err; writ.CodeOf(err) == writ.CodeExpired {
+			if run.answer = err; writ.CodeOf(err) == writ.CodeExpired {
 				run.lost = true
 				return nil
 			}
@@ -53,10 +53,10 @@ func (s *simulation) submitSome() {
 		s.after(time.Duration(s.luck.Int64N(int64(30*time.Second))), func() {
 			statement := s.statement("run/"+string(run.id), "cancel")
 			s.late.Go(func() {
-				s.insist(func(ctx context.Context) error {
+				s.retryUntilDone(func(ctx context.Context) error {
 					err := s.decideNow(ctx, statement)
 					if code := writ.CodeOf(err); code == writ.CodeConflict || code == writ.CodeNotFound || code == writ.CodeExpired {
-						return nil // it had ended, or has not begun
+						return nil // the run has ended or is not accepted yet
 					}
 					return err
 				})
@@ -65,7 +65,7 @@ func (s *simulation) submitSome() {
 	}
 }
 
-// resumeSome resumes a run that failed.
+// resumeSome resumes a failed run.
 func (s *simulation) resumeSome() {
 	failed := s.watch.failed()
 	if len(failed) == 0 {
@@ -75,18 +75,18 @@ func (s *simulation) resumeSome() {
 	s.resumed[id]++
 	statement := s.statement("run/"+string(id), "resume")
 	s.late.Go(func() {
-		s.insist(func(ctx context.Context) error {
+		s.retryUntilDone(func(ctx context.Context) error {
 			err := s.decideNow(ctx, statement)
 			switch writ.CodeOf(err) {
 			case writ.CodeConflict, writ.CodeNotFound, writ.CodeRunExpired, writ.CodeExpired:
-				return nil // it cannot be resumed any more
+				return nil // the run can no longer be resumed
 			}
 			return err
 		})
 	})
 }
 
-// decideNow hands a statement in. What its signer sees is looked up once, in the first life of the supervisor that answers.
+// decideNow submits a statement. The state that its signer sees is read once, from the first supervisor that answers.
 func (s *simulation) decideNow(ctx context.Context, statement *identity.Statement) error {
 	sup, _, err := s.api.get()
 	if err == nil && statement.Format == 0 {
@@ -98,8 +98,8 @@ func (s *simulation) decideNow(ctx context.Context, statement *identity.Statemen
 	return err
 }
 
-// insist asks until there is an answer, as a client does.
-func (s *simulation) insist(ask func(ctx context.Context) error) {
+// retryUntilDone repeats a request until it succeeds, like a client.
+func (s *simulation) retryUntilDone(ask func(ctx context.Context) error) {
 	for !s.t.Failed() {
 		ctx, stop := context.WithTimeout(context.Background(), 10*time.Second)
 		err := ask(ctx)
@@ -111,7 +111,7 @@ func (s *simulation) insist(ask func(ctx context.Context) error) {
 	}
 }
 
-// simScript makes a few things, does something with them, and removes some. Some names are those of other scripts, too.
+// simScript creates, uses and removes a few resources. Some names are shared with other scripts.
 func simScript(luck *rand.Rand, number, nodes int) string {
 	var b strings.Builder
 	for _, module := range []string{"image", "volume", "container", "node", "run"} {

@@ -29,14 +29,14 @@ func TestSnapshotsCountForTheirNode(t *testing.T) {
 		s.wantState(s.submit(use+`machine.create("web", {cpus: 1, memory_mib: 512}); machine.snapshot("web", {snapshot: "s"})`), writ.RunSucceeded)
 		more := use + `volume.create("more", {size_gib: 5}, {timeout: "1m"})`
 		if run, _ := s.wantState(s.submit(more), writ.RunFailed); run.Failure.Error.Code != writ.CodeNoCapacity {
-			t.Errorf("beside 8 GiB of snapshots: %+v", run.Failure)
+			t.Errorf("create a volume with 8 GiB of snapshots: %+v, want NO_CAPACITY", run.Failure)
 		}
 		s.wantState(s.submit(use+`machine.delete_snapshot("web", {snapshot: "s"})`), writ.RunSucceeded)
 		s.wantState(s.submit(more), writ.RunSucceeded)
 	})
 }
 
-// TestFullNodeWritesNoMoreSnapshots fills a node with snapshots, whose size is known only afterwards.
+// A node fills up with snapshots, whose size is unknown before they are written.
 func TestFullNodeWritesNoMoreSnapshots(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		s.join("n1", func(n *testNode) {

@@ -20,7 +20,7 @@ run := import("run")
 volume := import("volume")
 `
 
-// natural is a service as people write it: the container gets the address of its database.
+// natural is a typical service: the container gets the address of its database.
 const natural = serviceModules + `net := network.create("shop")
 data := volume.create("data", {size_gib: 1})
 db := herodb.create("db", {memory_mib: 64, network: net})
@@ -45,7 +45,7 @@ for i := 0; i < 3; i++ {
 }
 machine.create("db", {cpus: 1, memory_mib: 64, disks: disks})
 `,
-		"a read of one": serviceModules + `a := volume.create("a", {size_gib: 1})
+		"a single read": serviceModules + `a := volume.create("a", {size_gib: 1})
 b := volume.create("b", {size_gib: 1})
 run.log(b.uid)
 machine.create("db", {cpus: 1, memory_mib: 64, disks: [a, b]})
@@ -67,10 +67,10 @@ machine.create("db", {cpus: 1, memory_mib: 64, disks: [a, b]})
 					for i := range nodes {
 						s.join(fmt.Sprintf("n%d", i), slowly(time.Second))
 					}
-					time.Sleep(2 * time.Second) // all beat
+					time.Sleep(2 * time.Second) // until all nodes are ready
 					preview := s.preview(s.payload(script))
 					if run, calls := s.await(s.submit(script)); run.State != writ.RunSucceeded {
-						t.Errorf("on %d nodes it has %s: %+v\n%+v\n%s", nodes, run.State, run.Failure, calls, script)
+						t.Errorf("on %d nodes, run is %s: %+v\n%+v\n%s", nodes, run.State, run.Failure, calls, script)
 					}
 					for _, c := range preview.Calls {
 						if c.Error != nil {
@@ -142,7 +142,7 @@ func randomService(r *rand.Rand) string {
 	return b.String()
 }
 
-// A read can still split resources if a node is full. Its line is named then.
+// A read can still split resources if a node is full. The error then names its line.
 func TestReadSplittingGroupIsNamed(t *testing.T) {
 	const script = serviceModules + `disks := []
 for i := 0; i < 2; i++ {
@@ -153,17 +153,17 @@ for i := 0; i < 2; i++ {
 machine.create("db", {cpus: 1, memory_mib: 64, disks: disks})
 `
 	inSim(t, func(t *testing.T, s *sim) {
-		s.join("n1", slowly(time.Second)) // passes follow each other in no virtual time otherwise, and cannot be told apart
+		s.join("n1", slowly(time.Second)) // separates the passes in virtual time
 		s.join("n2", slowly(time.Second))
-		time.Sleep(2 * time.Second) // both beat
+		time.Sleep(2 * time.Second) // until both nodes are ready
 		run, _ := s.wantState(s.submit(script), writ.RunFailed)
 		if f := run.Failure; f.Code != writ.CodeResourceConflict || !strings.Contains(f.Hint, ".tengo:11:") {
-			t.Errorf("failure = %+v, want one that names the line", f)
+			t.Errorf("failure = %+v, want the line of the read in its hint", f)
 		}
 	})
 }
 
-// A database binds no other resource to its node, but all calls on it go there.
+// A database does not bind other resources to its node, but all calls on the database run there.
 func TestCallsOnOneDatabaseShareItsNode(t *testing.T) {
 	const script = serviceModules + `machine.create("m", {cpus: 1, memory_mib: 64})
 db := herodb.create("db", {memory_mib: 4096})
@@ -172,9 +172,9 @@ herodb.backup(db, {backup: "first"})
 	inSim(t, func(t *testing.T, s *sim) {
 		s.realNode("n1")
 		s.realNode("n2")
-		time.Sleep(2 * time.Second) // both beat
+		time.Sleep(2 * time.Second) // until both nodes are ready
 		if run, calls := s.await(s.submit(script)); run.State != writ.RunSucceeded || calls[1].Node != calls[2].Node {
-			t.Errorf("run has %s: %+v, calls %+v", run.State, run.Failure, calls)
+			t.Errorf("run is %s: %+v, calls %+v", run.State, run.Failure, calls)
 		}
 	})
 }

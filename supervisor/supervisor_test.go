@@ -23,13 +23,13 @@ import (
 	"writ/supervisor/link"
 )
 
-// inSim runs a test in virtual time: waiting costs nothing, and nothing depends on the speed of the machine.
+// inSim runs a test in virtual time, so waiting costs nothing and the speed of the machine does not matter.
 func inSim(t *testing.T, test func(t *testing.T, s *sim)) {
 	t.Helper()
 	inBubble(t, func(t *testing.T) { test(t, newSim(t)) })
 }
 
-// inBubble runs a test in virtual time that makes its sim itself.
+// inBubble runs a test in virtual time that creates its own sim.
 func inBubble(t *testing.T, test func(t *testing.T)) {
 	t.Helper()
 	synctest.Test(t, test)
@@ -56,7 +56,7 @@ func TestSignedScriptRunsInHandleOrder(t *testing.T) {
 			t.Fatalf("calls = %+v", calls)
 		}
 		if calls[1].Queued.Before(calls[0].Ended) {
-			t.Error("the machine was sent before its disk was there")
+			t.Error("the machine was sent before its disk was created")
 		}
 		want := map[string]any{"name": "web-0", "disk": string(calls[0].UID)}
 		if diff := cmp.Diff(want, run.Output); diff != "" {
@@ -64,12 +64,12 @@ func TestSignedScriptRunsInHandleOrder(t *testing.T) {
 		}
 		disks := s.nodes[0].jobs[1].Args["disks"]
 		if diff := cmp.Diff([]any{map[string]any{"kind": "volume", "name": "web-0", "uid": string(calls[0].UID)}}, disks); diff != "" {
-			t.Errorf("the handle became (-want +got):\n%s", diff)
+			t.Errorf("disks of the job (-want +got):\n%s", diff)
 		}
 	})
 }
 
-// A module counts as it was signed, also if the binary that evaluates has another one of its name.
+// A run uses the signed text of a module, even if the binary that evaluates it contains another module of that name.
 //
 // Promise: Submissions: A run uses exactly the modules that were signed with its script.
 // How: Their bytes are part of the signed text; a published library module never changes.
@@ -94,7 +94,7 @@ func TestRunUsesSignedModules(t *testing.T) {
 	})
 }
 
-func TestTheSummaryOfARunIsSignedByItsSupervisor(t *testing.T) {
+func TestSupervisorSignsRunSummary(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		s.join("n1")
 		id := s.submit(webScript)
@@ -114,7 +114,7 @@ func TestTheSummaryOfARunIsSignedByItsSupervisor(t *testing.T) {
 
 // Promise: Submissions: A repeated submission returns the same run at any later time.
 // How: The payload's digest is unique in the journal; the run's id derives from it.
-func TestTheSameSubmissionAgainIsTheSameRun(t *testing.T) {
+func TestRepeatedSubmissionIsSameRun(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		s.join("n1")
 		signed := s.signPayload(s.payload(webScript))
@@ -123,14 +123,14 @@ func TestTheSameSubmissionAgainIsTheSameRun(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.wantState(first.ID, writ.RunSucceeded)
-		for _, wait := range []time.Duration{0, 17 * time.Minute} { // also when it may not be accepted any more
+		for _, wait := range []time.Duration{0, 17 * time.Minute} { // also after the submission has expired
 			time.Sleep(wait)
 			again, err := s.Submit(t.Context(), signed)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if again.ID != first.ID || again.State != writ.RunSucceeded {
-				t.Errorf("again = %s %s", again.ID, again.State)
+				t.Errorf("repeated submission = %s %s", again.ID, again.State)
 			}
 		}
 		s.wantEffects(2)
@@ -164,7 +164,7 @@ func TestRefusedSubmissionsHaveNoEffect(t *testing.T) {
 		if err := s.journal.Read(t.Context(), func(tx *journal.Tx) error {
 			open, err := tx.PendingRuns()
 			if len(open) > 0 {
-				t.Errorf("%d runs were recorded", len(open))
+				t.Errorf("%d runs recorded, want none", len(open))
 			}
 			return err
 		}); err != nil {
@@ -173,7 +173,7 @@ func TestRefusedSubmissionsHaveNoEffect(t *testing.T) {
 	})
 }
 
-// slowly makes every job take a while, so that something can happen meanwhile.
+// slowly makes every job take d.
 func slowly(d time.Duration) func(n *testNode) {
 	return func(n *testNode) {
 		n.act = func(ctx context.Context, job writ.Job) writ.Result {
@@ -194,16 +194,16 @@ func TestQueueLossOnlyDelaysRuns(t *testing.T) {
 		s.join("n1", slowly(2*time.Second))
 		id := s.submit(webScript)
 		s.awaitCall(id, 1, writ.CallQueued)
-		const promised = 10*time.Second + 2*time.Second // until it is delivered again, and what the job takes
+		const promised = 10*time.Second + 2*time.Second // until the redelivery, and the duration of the job
 		flushed := time.Now()
-		s.queue.Flush() // before or while the node has it
+		s.queue.Flush() // before or while the node has the job
 		s.awaitCall(id, 2, writ.CallQueued)
 		first := time.Since(flushed)
 		flushed = time.Now()
 		s.queue.Flush()
 		s.wantState(id, writ.RunSucceeded)
 		if second := time.Since(flushed); max(first, second) > promised {
-			t.Errorf("a job was done %s after it was lost, and the next one %s, want %s", first, second, promised)
+			t.Errorf("the first lost job ended after %s, the second after %s, want at most %s", first, second, promised)
 		}
 		s.wantEffects(2)
 	})
@@ -213,28 +213,28 @@ func TestQueueLossOnlyDelaysRuns(t *testing.T) {
 // How: Open runs wake up from the journal.
 func TestReturningSupervisorContinuesWork(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
-		if took := comesBackAndGoesOn(t, s); took > goesOnWithin+3*time.Second {
-			t.Errorf("a run whose last call takes 3 s ended %s after the return of its supervisor", took)
+		if took := restartDuringRun(t, s); took > continueLimit+3*time.Second {
+			t.Errorf("the run ended %s after the return of its supervisor, with a last call of 3 s", took)
 		}
 	})
 }
 
-// goesOnWithin is how long after the return of a runner or supervisor what it did goes on at the latest, as is promised.
-const goesOnWithin = 5 * time.Second
+// continueLimit is the promised time limit for continuing work after the return of a runner or supervisor.
+const continueLimit = 5 * time.Second
 
-// comesBackAndGoesOn ends the supervisor in the middle of a run and starts it again on its journal. It returns how long after that the run
-// has ended.
-func comesBackAndGoesOn(t *testing.T, s *sim) time.Duration {
+// restartDuringRun restarts the supervisor in the middle of a run. It returns the time from the restart to the end of
+// the run.
+func restartDuringRun(t *testing.T, s *sim) time.Duration {
 	s.join("n1", slowly(3*time.Second))
 	id := s.submit(webScript)
 	s.awaitCall(id, 1, writ.CallQueued)
 	epoch := s.Epoch()
 	s.halt()
-	time.Sleep(10 * time.Second) // the node finishes meanwhile
+	time.Sleep(10 * time.Second) // the node finishes its job meanwhile
 	s.start()
 	began := time.Now()
 	if s.Epoch() <= epoch {
-		t.Errorf("epoch %d after %d", s.Epoch(), epoch)
+		t.Errorf("epoch = %d, want more than %d", s.Epoch(), epoch)
 	}
 	s.wantState(id, writ.RunSucceeded)
 	s.wantEffects(2)
@@ -248,7 +248,7 @@ volume.create("v", {size_gib: 1}, {retries: 2})
 `
 	for _, tt := range []struct {
 		code writ.Code
-		want int // attempts
+		want int // number of attempts
 	}{{writ.CodeDriverFailed, 3}, {writ.CodeQuotaExceeded, 1}} {
 		t.Run(string(tt.code), func(t *testing.T) {
 			inSim(t, func(t *testing.T, s *sim) {
@@ -256,7 +256,7 @@ volume.create("v", {size_gib: 1}, {retries: 2})
 				id := s.submit(script)
 				run, calls := s.wantState(id, writ.RunFailed)
 				if calls[0].Attempt != tt.want || run.Failure.Code != tt.code || run.Failure.Seq != 1 {
-					t.Errorf("%d attempts, failure %+v", calls[0].Attempt, run.Failure)
+					t.Errorf("%d attempts, failure = %+v", calls[0].Attempt, run.Failure)
 				}
 				s.wantEffects(tt.want)
 			})
@@ -278,17 +278,17 @@ volume.create("w", {size_gib: 1})
 		s.join("n1", func(n *testNode) { n.act = failing("v", writ.CodeQuotaExceeded) })
 		id := s.submit(script)
 		run, calls := s.wantState(id, writ.RunFailed)
-		for _, c := range calls[1:3] { // the second needs the first, and both name the call that failed by itself
+		for _, c := range calls[1:3] { // machine.stop depends on machine.create, and both name the call that failed first
 			want := "call 1 (volume.create v) did not succeed: QUOTA_EXCEEDED: " + calls[0].Error.Message
 			if c.State != writ.CallFailed || c.Error.Code != writ.CodeDependencyFailed || c.Error.Message != want {
 				t.Errorf("%s: %s %+v", c.Operation, c.State, c.Error)
 			}
 		}
 		if calls[3].State != writ.CallSucceeded {
-			t.Errorf("what needs nothing of it is %s", calls[3].State)
+			t.Errorf("independent call is %s, want succeeded", calls[3].State)
 		}
 		if run.Failure.Seq != 1 {
-			t.Errorf("the run blames call %d", run.Failure.Seq)
+			t.Errorf("failure names call %d, want 1", run.Failure.Seq)
 		}
 		s.wantEffects(2)
 	})
@@ -333,7 +333,7 @@ run.fail("enough")
 		run, calls := s.wantState(s.submit(script), writ.RunFailed)
 		states := fmt.Sprintf("%s %s %s", calls[0].State, calls[1].State, calls[2].State)
 		if states != "succeeded succeeded cancelled" {
-			t.Errorf("calls are %s", states)
+			t.Errorf("calls = %s", states)
 		}
 		if !strings.Contains(run.Failure.Message, "enough") || run.Failure.Position == "" {
 			t.Errorf("failure = %+v", run.Failure)
@@ -342,7 +342,7 @@ run.fail("enough")
 	})
 }
 
-func TestACancelledRunEndsAndNotifiesItsNodes(t *testing.T) {
+func TestCancelledRunStopsItsJobs(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n := s.join("n1", func(n *testNode) {
 			n.act = func(ctx context.Context, job writ.Job) writ.Result {
@@ -359,14 +359,14 @@ func TestACancelledRunEndsAndNotifiesItsNodes(t *testing.T) {
 		}
 		run, calls := s.wantState(id, writ.RunCancelled)
 		if run.Failure.Code != writ.CodeRunCancelled || calls[0].State != writ.CallCancelled {
-			t.Errorf("failure %+v, call %s", run.Failure, calls[0].State)
+			t.Errorf("failure = %+v, call is %s", run.Failure, calls[0].State)
 		}
 		again, err := s.Decide(t.Context(), signed)
 		if err != nil || !reflect.DeepEqual(again, answer) {
-			t.Errorf("the same statement again: %+v, %v", again, err)
+			t.Errorf("repeated statement: %+v, %v", again, err)
 		}
 		if len(n.jobs) != 1 {
-			t.Errorf("%d jobs were sent", len(n.jobs))
+			t.Errorf("sent %d jobs, want 1", len(n.jobs))
 		}
 	})
 }
@@ -384,14 +384,14 @@ func TestCancelledRunEndsWithoutItsNode(t *testing.T) {
 		}
 		s.wantState(id, writ.RunCancelled)
 		if took := time.Since(began); took > 35*time.Second {
-			t.Errorf("it took %s", took)
+			t.Errorf("the run ended after %s, want at most 35 s", took)
 		}
 	})
 }
 
-func TestACancelledRunEndsEvenIfTheClockIsSetBack(t *testing.T) {
+func TestClockSetBackDelaysNoCancel(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
-		s.clock.set(24 * time.Hour) // so that there is a way back
+		s.clock.set(24 * time.Hour) // leaves room to set the clock back
 		s.join("n1", slowly(20*time.Hour))
 		id := s.submit("volume := import(\"volume\")\nvolume.create(\"v\", {size_gib: 1}, {timeout: \"20h\"})\n")
 		s.awaitCall(id, 1, writ.CallRunning)
@@ -403,15 +403,15 @@ func TestACancelledRunEndsEvenIfTheClockIsSetBack(t *testing.T) {
 		began := time.Now()
 		s.wantState(id, writ.RunCancelled)
 		if took := time.Since(began); took > 35*time.Second {
-			t.Errorf("it took %s", took)
+			t.Errorf("the run ended after %s, want at most 35 s", took)
 		}
 	})
 }
 
 // Promise: Limits and shares: A run ends at its deadline at the latest.
 // How: Every run and every job has a deadline.
-func TestARunNeverOutlivesItsDeadline(t *testing.T) {
-	inSim(t, func(t *testing.T, s *sim) { // no node at all
+func TestRunEndsAtItsDeadline(t *testing.T) {
+	inSim(t, func(t *testing.T, s *sim) { // without nodes
 		p := s.payload(webScript)
 		p.Deadline = 2 * time.Minute
 		run, err := s.Submit(t.Context(), s.signPayload(p))
@@ -421,10 +421,10 @@ func TestARunNeverOutlivesItsDeadline(t *testing.T) {
 		began := time.Now()
 		ended, calls := s.wantState(run.ID, writ.RunExpired)
 		if took := time.Since(began); took < 2*time.Minute || took > 3*time.Minute {
-			t.Errorf("it took %s", took)
+			t.Errorf("the run ended after %s, want 2 to 3 min", took)
 		}
 		if ended.Failure.Code != writ.CodeRunExpired || calls[0].State != writ.CallExpired {
-			t.Errorf("failure %+v, call %s", ended.Failure, calls[0].State)
+			t.Errorf("failure = %+v, call is %s", ended.Failure, calls[0].State)
 		}
 		if f := ended.Failure; !testenv.Mentions(f.Message, "call 1 volume.create web-0 waited at the end", "no nodes") ||
 			!testenv.Mentions(f.Hint, "cause of the wait") {
@@ -457,7 +457,7 @@ func TestLostNodeEndsItsSentCalls(t *testing.T) {
 			t.Errorf("failure = %+v", run.Failure)
 		}
 		if took := time.Since(began); took < 55*time.Second || took > 70*time.Second {
-			t.Errorf("it took %s", took)
+			t.Errorf("the run failed after %s, want 55 s to 70 s", took)
 		}
 	})
 }
@@ -465,10 +465,10 @@ func TestLostNodeEndsItsSentCalls(t *testing.T) {
 // Promise: Limits and shares: A silent node gets no work, and a lost node fails its possibly started calls after a
 // minute or after the times in the roster.
 // How: Beats are checked every second; a standby counts the same way.
-// Also: TestANodeGetsWorkUntilItIsSilent, TestLostNodeEndsItsSentCalls,
+// Also: TestNodeGetsWorkUntilItIsSilent, TestLostNodeEndsItsSentCalls,
 // TestLostNodesCallsEndAfterLossTimeout, TestSilentNodeIsLostOnce,
 // TestTimesOfSilentNodesHaveBounds, TestNodeSilencesHaveFormatThree.
-func TestASilentNodeGetsNoNewWork(t *testing.T) {
+func TestSilentNodeGetsNoNewWork(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n := s.join("n1")
 		time.Sleep(2 * time.Second)
@@ -477,7 +477,7 @@ func TestASilentNodeGetsNoNewWork(t *testing.T) {
 		id := s.submit(webScript)
 		time.Sleep(10 * time.Second)
 		if len(n.jobs) != 0 {
-			t.Error("a silent node got work")
+			t.Error("a silent node received work")
 		}
 		if _, calls := s.look(id); !strings.Contains(calls[0].Why.String(), "silent") {
 			t.Errorf("reason = %q", calls[0].Why.String())
@@ -500,19 +500,19 @@ func TestForgedResultsAreIgnored(t *testing.T) {
 		job := n.jobs[0]
 		n.mu.Unlock()
 		lie := writ.Result{JobKey: job.JobKey, Job: writ.DigestOf([]byte("another job")), Node: n.id, Change: writ.ChangeCreated}
-		n.send(envelope.Result, lie)     // the right node, but no job that was sent
-		other.send(envelope.Result, lie) // another node
+		n.send(envelope.Result, lie)     // right node, unknown job
+		other.send(envelope.Result, lie) // wrong node
 		stranger := &testNode{sim: s, id: n.id, key: newKey(t)}
-		stranger.send(envelope.Result, lie) // a key that nobody knows
+		stranger.send(envelope.Result, lie) // unknown key
 		time.Sleep(5 * time.Second)
 		if _, calls := s.look(id); calls[0].State != writ.CallRunning {
-			t.Errorf("a forged result was taken: the call is %s", calls[0].State)
+			t.Errorf("call after a forged result is %s, want running", calls[0].State)
 		}
 		s.wantState(id, writ.RunSucceeded)
 	})
 }
 
-func TestNoMoreThanTwoDeliveriesPerSlotAreOut(t *testing.T) {
+func TestDeliveriesPerSlotAreLimited(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n := s.join("n1", slowly(10*time.Second), func(n *testNode) { n.slots = 2 })
 		time.Sleep(2 * time.Second)
@@ -529,14 +529,14 @@ for i := 0; i < 20; i++ { node.ping() }
 			}
 		}
 		if out != 4 {
-			t.Errorf("%d are out at a node with %d slots", out, n.slots)
+			t.Errorf("%d calls delivered to a node with %d slots, want 4", out, n.slots)
 		}
 		s.wantState(id, writ.RunSucceeded)
 		s.wantEffects(20)
 	})
 }
 
-func TestConnectedThingsAreMadeOnOneNode(t *testing.T) {
+func TestConnectedResourcesShareOneNode(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		s.join("n1")
 		s.join("n2")
@@ -553,18 +553,18 @@ for i := 0; i < 6; i++ {
 		perNode := map[string]int{}
 		for i := 0; i < len(calls); i += 2 {
 			if calls[i].Node != calls[i+1].Node {
-				t.Errorf("%s is on %s, its disk on %s", calls[i+1].Name, calls[i+1].NodeName, calls[i].NodeName)
+				t.Errorf("machine %s is on %s, its disk on %s", calls[i+1].Name, calls[i+1].NodeName, calls[i].NodeName)
 			}
 			perNode[calls[i].NodeName]++
 		}
 		if diff := cmp.Diff(map[string]int{"n1": 3, "n2": 3}, perNode); diff != "" {
-			t.Errorf("machines are spread (-want +got):\n%s", diff)
+			t.Errorf("machines per node (-want +got):\n%s", diff)
 		}
 	})
 }
 
-// A network is a part of its node: on another one the database would find nothing under the handle.
-func TestADatabaseIsMadeWhereItsNetworkIs(t *testing.T) {
+// A network exists on one node. On another node the database could not use its handle.
+func TestDatabaseIsCreatedOnNodeOfNetwork(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		s.join("n1")
 		s.join("n2")
@@ -590,14 +590,14 @@ for i, lan in lans {
 		for i := range 4 {
 			for db, lan := range map[string]string{"a": "lan", "b": "own"} {
 				if db, lan := fmt.Sprint(db, i), fmt.Sprint(lan, i); on[db] != on[lan] {
-					t.Errorf("%s is on %s, its network on %s", db, on[db], on[lan])
+					t.Errorf("database %s is on %s, its network on %s", db, on[db], on[lan])
 				}
 			}
 		}
 	})
 }
 
-func TestADatabaseIsMadeWhereItsEngineIs(t *testing.T) {
+func TestDatabaseIsCreatedOnNodeWithEngine(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		for name, engine := range map[string]writ.Engine{"n1": {Name: "redis-server", Version: "7.0.15"}, "n2": {Name: "valkey-server", Version: "8.1.1"}} {
 			s.join(name, func(n *testNode) {
@@ -616,7 +616,7 @@ for i := 0; i < 3; i++ {
 		_, calls := s.wantState(id, writ.RunSucceeded)
 		for _, c := range calls {
 			if want := map[byte]string{'a': "n2", 'b': "n1", 'c': "n2"}[c.Name[0]]; c.NodeName != want {
-				t.Errorf("%s is on %s, not on %s", c.Name, c.NodeName, want)
+				t.Errorf("database %s is on %s, want %s", c.Name, c.NodeName, want)
 			}
 		}
 		id = s.submit(`import("herodb").create("d", {memory_mib: 32, engines: ["hero_redis"]})`)
@@ -666,7 +666,7 @@ machine.create("m", {cpus: 1, memory_mib: 512, disks: [d]})
 `
 		_, used := s.wantState(in("other", 0, use), writ.RunSucceeded)
 		if used[0].UID != made[0].UID || used[1].Node != made[0].Node {
-			t.Errorf("get found %s on %s, made was %s on %s", used[0].UID, used[1].Node, made[0].UID, made[0].Node)
+			t.Errorf("get found %s on %s, want %s on %s", used[0].UID, used[1].Node, made[0].UID, made[0].Node)
 		}
 		const remove = `
 volume := import("volume")
@@ -681,12 +681,12 @@ volume.delete("data", {}%s)
 		s.wantState(in("other", 2, fmt.Sprintf(remove, ", {adopt: true}")), writ.RunSucceeded)
 		run, _ = s.wantState(in("web", 1, use), writ.RunFailed)
 		if run.Failure.Code != writ.CodeResourceUnknown {
-			t.Errorf("after the delete: %+v", run.Failure)
+			t.Errorf("failure after the delete = %+v", run.Failure)
 		}
 	})
 }
 
-func TestRunsOfOneDeploymentComeOneAfterTheOther(t *testing.T) {
+func TestRunsOfOneDeploymentAreSequential(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		s.join("n1", slowly(5*time.Second))
 		var ids []writ.RunID
@@ -701,20 +701,20 @@ func TestRunsOfOneDeploymentComeOneAfterTheOther(t *testing.T) {
 		}
 		s.awaitCall(ids[0], 1, writ.CallRunning)
 		if blocked, _ := s.look(ids[1]); !testenv.Mentions(blocked.Why.String(), string(ids[0])) {
-			t.Errorf("the second run says %q", blocked.Why.String())
+			t.Errorf("reason of the second run = %q", blocked.Why.String())
 		}
 		first, _ := s.wantState(ids[0], writ.RunSucceeded)
 		second, _ := s.wantState(ids[1], writ.RunSucceeded)
 		if second.Why.String() != "" {
-			t.Errorf("it has ended and says %q", second.Why.String())
+			t.Errorf("reason of an ended run = %q, want none", second.Why.String())
 		}
 		if second.Started.Before(first.Ended) {
-			t.Error("both ran at the same time")
+			t.Error("the runs overlap")
 		}
 	})
 }
 
-func TestTwoRunsMakeOneResourceOnce(t *testing.T) {
+func TestConcurrentRunsCreateResourceOnce(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		s.join("n1", slowly(3*time.Second))
 		s.join("n2", slowly(3*time.Second))
@@ -727,7 +727,7 @@ v.name
 		_, callsA := s.wantState(a, writ.RunSucceeded)
 		_, callsB := s.wantState(b, writ.RunSucceeded)
 		if callsA[0].UID != callsB[0].UID || callsA[0].Node != callsB[0].Node {
-			t.Errorf("there are two: %s on %s, %s on %s", callsA[0].UID, callsA[0].NodeName, callsB[0].UID, callsB[0].NodeName)
+			t.Errorf("two resources: %s on %s, %s on %s; want one", callsA[0].UID, callsA[0].NodeName, callsB[0].UID, callsB[0].NodeName)
 		}
 	})
 }
@@ -735,8 +735,8 @@ v.name
 // Promise: Admission of nodes: A join token admits one machine, or the number that its maker signed, and the stored
 // form admits no machine.
 // How: The admitting transaction spends the token; stores keep a public key.
-// Also: TestATokenAdmitsAsManyAsItsMakerSigned, TestATokenAdmitsAsManyAsItSays, TestStoredTokenKeyCannotMakeProofs.
-func TestAJoinTokenAdmitsOneNode(t *testing.T) {
+// Also: TestTokenAdmitsSignedNumberOfNodes, TestATokenAdmitsAsManyAsItSays, TestStoredTokenKeyCannotMakeProofs.
+func TestJoinTokenAdmitsOneNode(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		token := s.token()
 		node := func(name string) *testNode { return &testNode{sim: s, name: name, key: newKey(t)} }
@@ -746,28 +746,29 @@ func TestAJoinTokenAdmitsOneNode(t *testing.T) {
 			t.Fatalf("join = %+v, %v", welcome, err)
 		}
 		if again, err := first.claim(token); err != nil || again.Node != welcome.Node || again.Admission != welcome.Admission {
-			t.Errorf("the same key again = %+v, %v", again, err)
+			t.Errorf("claim with the same key = %+v, %v", again, err)
 		}
 		if _, err := node("n2").claim(token); writ.CodeOf(err) != writ.CodeTokenSpent {
-			t.Errorf("another key = %v", err)
+			t.Errorf("claim with another key: %v, want TOKEN_SPENT", err)
 		}
 		wrong := s.token()
 		wrong.Secret[0] ^= 1
 		if _, err := node("n3").claim(wrong); writ.CodeOf(err) != writ.CodeTokenInvalid {
-			t.Errorf("a wrong secret = %v", err)
+			t.Errorf("claim with a wrong secret: %v, want TOKEN_INVALID", err)
 		}
 		if _, err := node("n4").claim(identity.NewToken(s.Pin)); writ.CodeOf(err) != writ.CodeTokenInvalid {
-			t.Errorf("an unknown token = %v", err)
+			t.Errorf("claim with an unknown token: %v, want TOKEN_INVALID", err)
 		}
 		late := s.token()
 		time.Sleep(6 * time.Minute)
 		if _, err := node("n5").claim(late); writ.CodeOf(err) != writ.CodeTokenInvalid {
-			t.Errorf("an expired token = %v", err)
+			t.Errorf("claim with an expired token: %v, want TOKEN_INVALID", err)
 		}
 	})
 }
 
-// joinAtOnce has twenty machines join with one token at the same time, and returns the names of those that it admits. The others are told that it is spent.
+// joinAtOnce makes twenty machines join concurrently with one token, and returns the names of the admitted ones. The
+// others must get TOKEN_SPENT.
 func (s *sim) joinAtOnce(token identity.Token, prefix string) (names []string) {
 	s.t.Helper()
 	var mu sync.Mutex
@@ -791,7 +792,7 @@ func (s *sim) joinAtOnce(token identity.Token, prefix string) (names []string) {
 	return names
 }
 
-func TestATokenAdmitsAsManyAsItsMakerSigned(t *testing.T) {
+func TestTokenAdmitsSignedNumberOfNodes(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		if names := s.joinAtOnce(s.token(), "one-"); len(names) != 1 {
 			t.Errorf("a token for one node admitted %v", names)
@@ -803,16 +804,16 @@ func TestATokenAdmitsAsManyAsItsMakerSigned(t *testing.T) {
 		s.halt()
 		s.start()
 		if _, err := (&testNode{sim: s, name: "late", key: newKey(t)}).claim(token); writ.CodeOf(err) != writ.CodeTokenSpent {
-			t.Errorf("after a restart: %v", err)
+			t.Errorf("claim with a spent token after a restart: %v", err)
 		}
-		said, err := s.Ask(t.Context(), link.VerbTokens, link.Tokens{})
-		list, _ := said.([]writ.JoinToken)
+		answer, err := s.Ask(t.Context(), link.VerbTokens, link.Tokens{})
+		list, _ := answer.([]writ.JoinToken)
 		if err != nil || len(list) != 1 || len(names) != 3 {
-			t.Fatalf("%d were admitted; listed are %+v, %v", len(names), list, err)
+			t.Fatalf("admitted %d nodes; list = %+v, %v", len(names), list, err)
 		}
 		got := list[0]
 		if got.ID != token.ID || got.Uses != 3 || got.Used != 3 || got.CreatedBy != "alice" || !slices.Equal(got.Nodes, names) {
-			t.Errorf("%v were admitted; listed is %+v", names, got)
+			t.Errorf("admitted %v; listed token = %+v", names, got)
 		}
 
 		over := s.tokenFor(3)
@@ -823,25 +824,25 @@ func TestATokenAdmitsAsManyAsItsMakerSigned(t *testing.T) {
 			_, err := s.Decide(t.Context(), s.sign(s.statement("token/"+id, identity.DecisionRevoke)))
 			return err
 		}
-		for range 2 { // the second changes nothing
+		for range 2 { // the second has no effect
 			if err := revoke(over.ID); err != nil {
 				t.Fatal(err)
 			}
 		}
 		if err := revoke("aaaaaaaaaaaaa"); writ.CodeOf(err) != writ.CodeNotFound {
-			t.Errorf("an unknown token was revoked: %v", err)
+			t.Errorf("revoke of an unknown token: %v, want NOT_FOUND", err)
 		}
 		if _, err := (&testNode{sim: s, name: "later", key: newKey(t)}).claim(over); writ.CodeOf(err) != writ.CodeTokenInvalid {
-			t.Errorf("a token that was revoked: %v", err)
+			t.Errorf("claim with a revoked token: %v, want TOKEN_INVALID", err)
 		}
-		s.clock.set(-10 * time.Minute) // before it was revoked
+		s.clock.set(-10 * time.Minute) // before the revocation
 		if _, err := (&testNode{sim: s, name: "later", key: newKey(t)}).claim(over); writ.CodeOf(err) != writ.CodeTokenInvalid {
-			t.Errorf("a token that was revoked, by a clock that went back: %v", err)
+			t.Errorf("claim with a revoked token and an earlier clock: %v, want TOKEN_INVALID", err)
 		}
 	})
 }
 
-func TestANodeWithoutATokenWaitsForAStatement(t *testing.T) {
+func TestNodeWithoutTokenAwaitsStatement(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n := &testNode{sim: s, name: "n1", key: newKey(t)}
 		welcome, err := n.claim(identity.Token{})
@@ -852,7 +853,7 @@ func TestANodeWithoutATokenWaitsForAStatement(t *testing.T) {
 			t.Fatal(err)
 		}
 		if again, err := n.claim(identity.Token{}); err != nil || again.Admission != writ.AdmissionApproved || again.Node != welcome.Node {
-			t.Errorf("after the statement = %+v, %v", again, err)
+			t.Errorf("claim after the statement = %+v, %v", again, err)
 		}
 	})
 }
@@ -863,7 +864,7 @@ func TestSupervisorRecoversFromExpiredRoster(t *testing.T) {
 		time.Sleep(identity.RosterValidity + 24*time.Hour)
 		s.start()
 		if _, err := s.Submit(t.Context(), s.signPayload(s.payload(webScript))); writ.CodeOf(err) != writ.CodeRosterTooOld {
-			t.Errorf("new work under an expired roster: %v", err)
+			t.Errorf("submission under an expired roster: %v, want ROSTER_TOO_OLD", err)
 		}
 		next, err := s.roster.Successor(time.Now())
 		if err != nil {
@@ -878,10 +879,10 @@ func TestSupervisorRecoversFromExpiredRoster(t *testing.T) {
 	})
 }
 
-func TestADecisionAboutANodeIsSentAtOnce(t *testing.T) {
+func TestNodeDecisionIsSentAtOnce(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n := s.join("n1")
-		time.Sleep(2500 * time.Millisecond) // between two looks of the watch, which tells of nodes, too
+		time.Sleep(2500 * time.Millisecond) // between two scans of the watch, which reports nodes as well
 		if _, err := s.Decide(t.Context(), s.sign(s.statement("node/"+string(n.id), "cordon"))); err != nil {
 			t.Fatal(err)
 		}
@@ -891,12 +892,12 @@ func TestADecisionAboutANodeIsSentAtOnce(t *testing.T) {
 		}
 		last := events[len(events)-1].Node
 		if last == nil || last.Scheduling != writ.SchedulingCordoned || last.Liveness != writ.LivenessReady || last.Slots != n.slots {
-			t.Errorf("the last event is %+v", last)
+			t.Errorf("node in the last event = %+v", last)
 		}
 	})
 }
 
-func TestARejectedNodeIsNotified(t *testing.T) {
+func TestRejectedNodeIsNotified(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n := &testNode{sim: s, name: "n1", key: newKey(t)}
 		welcome, err := n.claim(identity.Token{})
@@ -907,7 +908,7 @@ func TestARejectedNodeIsNotified(t *testing.T) {
 			t.Fatal(err)
 		}
 		if again, err := n.claim(identity.Token{}); err != nil || again.Admission != writ.AdmissionRejected { // signed in its welcome
-			t.Errorf("after the statement: %+v, %v", again, err)
+			t.Errorf("claim after the statement: %+v, %v", again, err)
 		}
 	})
 }
@@ -917,7 +918,7 @@ func TestARejectedNodeIsNotified(t *testing.T) {
 // a restart.
 // Also: TestRevocationOutlivesItsLink,
 // TestUnreadableRunBlocksNoOtherCheck, TestRosterAdoptedBeforeCrashCancels.
-func TestRevokingASignerCancelsHisOpenRuns(t *testing.T) {
+func TestRevokedSignerLosesOpenRuns(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		s.join("n1", slowly(2*time.Minute))
 		ci := sshsig.NewSigner(newKey(t))
@@ -971,7 +972,7 @@ func TestResultsAreAcknowledged(t *testing.T) {
 		defer n.mu.Unlock()
 		for key := range n.done {
 			if !n.acked[key] {
-				t.Errorf("%s was not acknowledged", key)
+				t.Errorf("result %s was not acknowledged", key)
 			}
 		}
 	})

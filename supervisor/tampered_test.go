@@ -15,7 +15,8 @@ import (
 	"writ/supervisor/journal"
 )
 
-// attack lets somebody who has the database, and this program, but not the supervisor's key, write what he likes while nobody serves.
+// attack stops the supervisor and writes to its journal as an attacker with the database and this program, but without
+// the supervisor's key.
 func (s *sim) attack(do func(tx *journal.Tx) error) {
 	s.t.Helper()
 	s.halt()
@@ -32,7 +33,7 @@ func (s *sim) attack(do func(tx *journal.Tx) error) {
 	s.start()
 }
 
-// awaitHeld waits until it is told of a run that it is held.
+// awaitHeld waits for the event that a run is held.
 func (s *sim) awaitHeld(id writ.RunID) {
 	s.t.Helper()
 	for after := int64(0); ; {
@@ -49,15 +50,15 @@ func (s *sim) awaitHeld(id writ.RunID) {
 	}
 }
 
-// wantRefusedOnce fails the test unless so many changed records were logged, each once, however long one waits.
+// wantRefusedOnce fails the test unless exactly records changed records were logged, each once, even after a long wait.
 func (s *sim) wantRefusedOnce(records int) {
 	s.t.Helper()
 	time.Sleep(30 * time.Second)
-	if n := s.said.times("changed by another program"); n != records {
-		s.t.Errorf("%d lines are logged of changed records, want %d", n, records)
+	if n := s.captured.times("changed by another program"); n != records {
+		s.t.Errorf("%d lines about changed records, want %d", n, records)
 	}
-	if n := s.said.times("RECORD_FORGED", "advance a run", "is not as the supervisor wrote it"); n > records {
-		s.t.Errorf("there are %d lines about it", n)
+	if n := s.captured.times("RECORD_FORGED", "advance a run", "is not as the supervisor wrote it"); n > records {
+		s.t.Errorf("%d lines about refused records in total", n)
 	}
 }
 
@@ -88,22 +89,22 @@ func TestForgedNodeGetsNoWork(t *testing.T) {
 		})
 		_, calls := s.wantState(s.submit(labelled), writ.RunSucceeded)
 		if calls[0].Node != honest.id {
-			t.Errorf("the call went to %s", calls[0].NodeName)
+			t.Errorf("call ran on %s, want n1", calls[0].NodeName)
 		}
 		if len(wrong.jobs) > 0 {
-			t.Errorf("a node whose record was changed got %d jobs", len(wrong.jobs))
+			t.Errorf("a node with a changed record received %d jobs", len(wrong.jobs))
 		}
 		s.wantRefusedOnce(2)
 	})
 }
 
-func TestASwappedSecretReachesNoNode(t *testing.T) {
+func TestSwappedSecretReachesNoNode(t *testing.T) {
 	onBoth(t, func(t *testing.T, s *sim) {
 		var mu sync.Mutex
 		var seen []string
 		s.join("n1", func(n *testNode) {
 			n.act = func(ctx context.Context, job writ.Job) writ.Result {
-				values, _ := n.reads(job)
+				values, _ := n.openSecrets(job)
 				mu.Lock()
 				defer mu.Unlock()
 				for _, v := range values {
@@ -112,7 +113,7 @@ func TestASwappedSecretReachesNoNode(t *testing.T) {
 				return succeed(ctx, job)
 			}
 		})
-		s.set("db-password", 1, "what it should be")
+		s.set("db-password", 1, "correct value")
 		s.set("other", 1, canary)
 		run, err := s.submitWith(secretScript, "db-password@1")
 		if err != nil {
@@ -124,12 +125,12 @@ func TestASwappedSecretReachesNoNode(t *testing.T) {
 			return err
 		})
 		if _, err := s.submitWith(secretScript, "db-password@1"); writ.CodeOf(err) != writ.CodeRecordForged {
-			t.Errorf("a submission that names it: %v", err)
+			t.Errorf("submission with the swapped secret: %v, want RECORD_FORGED", err)
 		}
 		mu.Lock()
 		defer mu.Unlock()
 		if slices.Contains(seen, canary) {
-			t.Error("the node got another secret")
+			t.Error("the node received another secret")
 		}
 		s.wantRefusedOnce(1)
 	})
@@ -174,14 +175,14 @@ func TestScriptReadsNoForgedResult(t *testing.T) {
 		s.wantSentAtMost(2)
 		s.wantRefusedOnce(1)
 		s.tamper(`UPDATE calls SET body = (SELECT body FROM kept WHERE kept.place = calls.place) WHERE seq = 1`)
-		s.wantState(id, writ.RunSucceeded) // put right, it goes on
+		s.wantState(id, writ.RunSucceeded) // continues once the record is restored
 		s.wantSentAtMost(2)
 	})
 }
 
 func TestForgedCallIsNotSent(t *testing.T) {
 	onBoth(t, func(t *testing.T, s *sim) {
-		id := s.submit(oneVolume) // no node is there yet
+		id := s.submit(oneVolume) // without a node
 		s.awaitCall(id, 1, writ.CallPlanned)
 		s.attack(func(tx *journal.Tx) error {
 			calls, err := tx.Calls(id)
@@ -219,13 +220,13 @@ func TestForgedRunIsNotExecuted(t *testing.T) {
 			return err
 		})
 		if writ.CodeOf(err) != writ.CodeRecordForged {
-			t.Errorf("it is read: %v", err)
+			t.Errorf("read of the run: %v, want RECORD_FORGED", err)
 		}
 	})
 }
 
-// The row of a token from before it was spent carries a code that is right. What the node's own record says counts.
-func TestASpentTokenStaysSpentInAChangedDatabase(t *testing.T) {
+// The old row of a spent token has a valid code. The record of the admitted node shows that the token is spent.
+func TestRestoredTokenRowStaysSpent(t *testing.T) {
 	onBoth(t, func(t *testing.T, s *sim) {
 		token := s.token()
 		s.tamper(`CREATE TABLE kept AS SELECT * FROM tokens`)
@@ -242,13 +243,13 @@ func TestASpentTokenStaysSpentInAChangedDatabase(t *testing.T) {
 			}
 			second := &testNode{sim: s, name: "n2", key: newKey(t)}
 			if _, err := second.claim(token); writ.CodeOf(err) != writ.CodeTokenSpent {
-				t.Errorf("restarted %v: a second node with the token: %v", restart, err)
+				t.Errorf("restarted %v: claim of a second node: %v, want TOKEN_SPENT", restart, err)
 			}
 		}
 	})
 }
 
-func TestAnAnswerToAStatementIsNotTheDatabases(t *testing.T) {
+func TestSwappedStatementAnswerIsRejected(t *testing.T) {
 	onBoth(t, func(t *testing.T, s *sim) {
 		n := s.join("n1")
 		statement := s.sign(s.statement("node/"+string(n.id), "cordon"))
@@ -257,12 +258,12 @@ func TestAnAnswerToAStatementIsNotTheDatabases(t *testing.T) {
 		}
 		s.tamper(`UPDATE statements SET answer = (SELECT answer FROM statements WHERE digest <> $1)`, writ.DigestOf(textOf(t, statement)).String())
 		if answer, err := s.Decide(t.Context(), statement); writ.CodeOf(err) != writ.CodeRecordForged {
-			t.Errorf("the statement again: %+v, %v", answer, err)
+			t.Errorf("repeated statement: %+v, %v, want RECORD_FORGED", answer, err)
 		}
 	})
 }
 
-// textOf is what was signed.
+// textOf returns the signed text.
 func textOf(t *testing.T, signed []byte) []byte {
 	t.Helper()
 	text, _, err := sshsig.Split(signed)
@@ -272,29 +273,30 @@ func textOf(t *testing.T, signed []byte) []byte {
 	return text
 }
 
-// A roster that nobody adopted stops new work, as an answer and not as a loop; the one in force stays in force.
-func TestAnUnadoptedRosterInTheJournalIsRefused(t *testing.T) {
+// A roster in the journal that was not adopted stops new work with an error, without a loop. The current roster stays
+// valid.
+func TestUnadoptedRosterInJournalIsRefused(t *testing.T) {
 	onBoth(t, func(t *testing.T, s *sim) {
 		s.join("n1")
 		s.tamper(`INSERT INTO rosters (version, signed) VALUES (99, $1)`, s.rosters[0])
 		if _, err := s.Submit(t.Context(), s.signPayload(s.payload(oneVolume))); writ.CodeOf(err) != writ.CodeRecordForged {
-			t.Errorf("a submission: %v", err)
+			t.Errorf("submission: %v, want RECORD_FORGED", err)
 		}
 		s.tamper(`DELETE FROM rosters WHERE version = 99`)
 		s.wantState(s.submit(oneVolume), writ.RunSucceeded)
 	})
 }
 
-// The rosters that somebody else keeps for the supervisor count as much as those of the journal.
+// A daemon also stores the rosters in its data directory. They count as much as the rosters in the journal.
 func TestRosterDeletedByDatabaseIsAdoptedAgain(t *testing.T) {
 	onBoth(t, func(t *testing.T, s *sim) {
 		s.revoke()
 		if _, err := s.AdoptRosters(t.Context(), s.rosters); err != nil {
 			t.Fatal(err)
 		}
-		s.again(func() { s.tamper(`DELETE FROM rosters WHERE version = 2`) }) // a daemon gives it those of its data directory
+		s.again(func() { s.tamper(`DELETE FROM rosters WHERE version = 2`) }) // the daemon passes its stored rosters
 		if _, err := s.Submit(t.Context(), s.signPayload(s.payload(oneVolume))); writ.CodeOf(err) != writ.CodeRoleMissing {
-			t.Errorf("a submission of somebody who lost the right: %v", err)
+			t.Errorf("submission without the right: %v, want ROLE_MISSING", err)
 		}
 	})
 }

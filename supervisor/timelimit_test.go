@@ -27,7 +27,7 @@ container.delete(web)
 		for _, c := range calls {
 			want := map[string]time.Duration{"container.create": 1200 + 900, "container.start": 900, "container.stop": 1800, "container.delete": 1200}[c.Operation]
 			if got := c.EndBy.Sub(c.StartBy); got <= want*time.Second {
-				t.Errorf("%s has %v, and may need %v", c.Operation, got, want*time.Second)
+				t.Errorf("time limit of %s = %v, want more than %v", c.Operation, got, want*time.Second)
 			}
 		}
 	})

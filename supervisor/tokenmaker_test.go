@@ -10,8 +10,8 @@ import (
 	"writ/supervisor/link"
 )
 
-// TestTokenEndsWithTheRightOfItsMaker takes the right to create tokens from a person whose tokens are open, as after the
-// theft of the key. The tokens admit no node and no boot server. Nodes that they have admitted stay.
+// TestTokenEndsWithTheRightOfItsMaker removes the right to create tokens from a person with open tokens, as after the
+// theft of a key. The tokens admit no node and no boot server. Nodes admitted before stay.
 func TestTokenEndsWithTheRightOfItsMaker(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		token, ofBoot := s.tokenFor(3), s.bootToken(time.Hour)
@@ -23,24 +23,24 @@ func TestTokenEndsWithTheRightOfItsMaker(t *testing.T) {
 		if _, err := waits.claim(identity.Token{}); err != nil {
 			t.Fatal(err)
 		}
-		s.inForce(func(r *identity.Roster) {
+		s.changeRoster(func(r *identity.Roster) {
 			r.Bindings = slices.DeleteFunc(r.Bindings, func(b identity.Binding) bool { return b.Principal == "alice" && b.Role == identity.Admin })
 		})
 		for _, thief := range []*testNode{waits, {sim: s, name: "n3", key: newKey(t)}} {
 			if _, err := thief.claim(token); writ.CodeOf(err) != writ.CodeTokenInvalid {
-				t.Errorf("%s joins: %v", thief.name, err)
+				t.Errorf("claim of %s: %v, want TOKEN_INVALID", thief.name, err)
 			}
 		}
 		if _, err := s.send(s.reportWith(ofBoot, theDatacenter, reportOf("52:54:00:77:00:50"))); writ.CodeOf(err) != writ.CodeTokenInvalid {
-			t.Errorf("a boot server reports: %v", err)
+			t.Errorf("report of a boot server: %v, want TOKEN_INVALID", err)
 		}
 		if again, err := admitted.claim(token); err != nil || again.Admission != writ.AdmissionApproved {
-			t.Errorf("the admitted node asks again: %+v, %v", again, err)
+			t.Errorf("claim of the admitted node: %+v, %v", again, err)
 		}
-		said, err := s.Ask(t.Context(), link.VerbTokens, link.Tokens{})
-		list, _ := said.([]writ.JoinToken)
+		answer, err := s.Ask(t.Context(), link.VerbTokens, link.Tokens{})
+		list, _ := answer.([]writ.JoinToken)
 		if err != nil || len(list) != 2 {
-			t.Fatalf("the tokens are %+v, %v", said, err)
+			t.Fatalf("list of tokens = %+v, %v", answer, err)
 		}
 		for _, one := range list {
 			if one.Expires.After(s.clock.now()) {

@@ -13,7 +13,7 @@ import (
 	"writ/supervisor/journal"
 )
 
-// copying makes a volume on one node and copies of it on others, found in each way.
+// copying creates a volume on one node, and copies it to two nodes by handle and by name.
 const copying = `
 volume := import("volume")
 data := volume.create("data", {size_gib: 1}, {node: "n1"})
@@ -24,7 +24,7 @@ far := volume.copy("far", {from: data, size_gib: 1, snapshot: "monday"}, {node: 
 volume.clone("near", {from: far})
 `
 
-// grants returns the transfer grants in the jobs that a node got, by the name of the resource.
+// grants returns the transfer grants in the jobs that a node received, by resource name.
 func (n *testNode) grants() map[string]*writ.TransferGrant {
 	n.sim.t.Helper()
 	n.mu.Lock()
@@ -44,8 +44,8 @@ func (n *testNode) grants() map[string]*writ.TransferGrant {
 	return all
 }
 
-// TestCopyJobHasTransferGrant holds the transfer grants against the calls.
-// What is copied does not bind a copy to its node; other handles do.
+// TestCopyJobHasTransferGrant compares the transfer grants with the calls. A copy need not be on the node of its
+// source, but handles of other calls bind a call to their node.
 func TestCopyJobHasTransferGrant(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n1 := s.join("n1", func(n *testNode) { n.transfers = "n1.example:7450" })
@@ -54,13 +54,13 @@ func TestCopyJobHasTransferGrant(t *testing.T) {
 		preview := s.preview(s.payload(copying))
 		id := s.submit(copying)
 		_, calls := s.wantState(id, writ.RunSucceeded)
-		s.agree(preview, calls)
+		s.wantAsPreviewed(preview, calls)
 		if got := n1.grants(); len(got) != 2 || got["here"] != nil || got["data"] != nil {
-			t.Errorf("the node that has the volume got %v", got)
+			t.Errorf("grants of the source node = %v", got)
 		}
 		got := n2.grants()
 		if len(got) != 4 || got["near"] != nil {
-			t.Errorf("the other node got %v", got)
+			t.Errorf("grants of the other node = %v", got)
 		}
 		for i, name := range []string{"", "by-handle", "by-name", "", "far"} {
 			if name == "" {
@@ -71,23 +71,23 @@ func TestCopyJobHasTransferGrant(t *testing.T) {
 			case w == nil:
 				t.Errorf("%s has no transfer grant", name)
 			case w.From != n1.id || w.FromName != "n1" || w.Address != "n1.example:7450" || !bytes.Equal(w.FromKey, n1.key.Public().(ed25519.PublicKey)):
-				t.Errorf("%s is to be fetched of %+v", name, w)
+				t.Errorf("source of %s = %+v", name, w)
 			case w.To != n2.id || !bytes.Equal(w.ToKey, n2.key.Public().(ed25519.PublicKey)):
-				t.Errorf("%s is for %+v", name, w)
+				t.Errorf("receiver of %s = %+v", name, w)
 			case w.Resource != calls[0].Resource() || w.UID != calls[0].UID || w.Cluster != s.Pin || w.Datacenter != theDatacenter:
-				t.Errorf("%s is about %+v", name, w)
+				t.Errorf("resource of %s = %+v", name, w)
 			case w.Snapshot != map[string]string{"far": "monday"}[name]:
-				t.Errorf("%s is of the snapshot %q", name, w.Snapshot)
+				t.Errorf("snapshot of %s = %q", name, w.Snapshot)
 			case w.Unheard:
-				t.Errorf("%s is to be fetched of a node that was not heard", name)
+				t.Errorf("grant of %s names an unheard node", name)
 			case w.Transfer != string(id)+"-"+string(rune('1'+i)) || w.Expires != c.EndBy.UnixMilli():
-				t.Errorf("%s is called %s and expires at %d", name, w.Transfer, w.Expires)
+				t.Errorf("grant of %s has id %s and expires at %d", name, w.Transfer, w.Expires)
 			}
 		}
 	})
 }
 
-// TestRetriedCopyHasNewTransferGrant moves the node's address between two attempts. The transfer is the same.
+// The source node changes its address between two attempts. The transfer keeps its id.
 func TestRetriedCopyHasNewTransferGrant(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n1 := s.join("n1", func(n *testNode) { n.transfers = "n1.example:7450" })
@@ -108,13 +108,13 @@ volume.copy("copy", {from: "data", size_gib: 1}, {node: "n2"})
 		s.wantState(id, writ.RunFailed)
 		last := *n2.grants()["copy"]
 		if first.Transfer != last.Transfer || first.Address == last.Address || last.Address != "n1.example:7451" {
-			t.Errorf("first %+v, last %+v", first, last)
+			t.Errorf("first grant %+v, last grant %+v", first, last)
 		}
 	})
 }
 
-// TestCopyDistinguishesSilentFromClosedNode starts the supervisor anew. Where the one node gives is not known until it beats; that the other gives
-// nothing is, since it has beaten.
+// After a restart, the supervisor does not know the transfer address of a silent node before its next beat. A node that
+// has sent a beat without an address serves no transfers.
 func TestCopyDistinguishesSilentFromClosedNode(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n1 := s.join("n1", func(n *testNode) { n.transfers = "n1.example:7450" })
@@ -129,10 +129,10 @@ func TestCopyDistinguishesSilentFromClosedNode(t *testing.T) {
 					return succeed(ctx, job)
 				}
 				if w.Address != "" {
-					t.Errorf("nobody said %s", w.Address)
+					t.Errorf("address of an unheard node = %s, want none", w.Address)
 				}
 				n1.setSilent(false)
-				return writ.Result{Error: writ.Errorf(writ.CodeUnreachable, "it has not said yet")}
+				return writ.Result{Error: writ.Errorf(writ.CodeUnreachable, "the source has not sent its address yet")}
 			}
 		})
 		time.Sleep(2 * time.Second)
@@ -149,22 +149,21 @@ volume.create("other", {size_gib: 1}, {node: "n2"})
 volume := import("volume")
 volume.copy("copy", {from: "data", size_gib: 1}, {node: "n2"})
 `), writ.RunSucceeded)
-		// The call may be sent again before the first beat of its source: how often is up to the random pause between attempts.
+		// Retries after random pauses may repeat the call several times before the first beat of its source.
 		if w := n2.grants()["copy"]; !slices.Equal(slices.Compact(heard), []bool{false, true}) || w.Address != "n1.example:7450" {
-			t.Errorf("the node was heard of: %v; last it was %+v", heard, w)
+			t.Errorf("source heard = %v, last grant = %+v", heard, w)
 		}
 		s.wantState(s.submit(`
 volume := import("volume")
 volume.copy("back", {from: "other", size_gib: 1}, {node: "n1"})
 `), writ.RunSucceeded)
 		if w := n1.grants()["back"]; w == nil || w.Unheard || w.Address != "" {
-			t.Errorf("of a node that gives nothing: %+v", w)
+			t.Errorf("grant from a node without transfers = %+v", w)
 		}
 	})
 }
 
-// TestACopyNeedsItsSource asks for copies of what is not there.
-func TestACopyNeedsItsSource(t *testing.T) {
+func TestCopyNeedsItsSource(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		s.join("n1")
 		time.Sleep(2 * time.Second)
@@ -173,7 +172,7 @@ volume := import("volume")
 volume.copy("copy", {from: "none", size_gib: 1})
 `), writ.RunFailed)
 		if !slices.ContainsFunc(calls, func(c *journal.Call) bool { return c.Error != nil && c.Error.Code == writ.CodeResourceUnknown }) {
-			t.Errorf("%+v", calls[0].Error)
+			t.Errorf("error of the copy = %+v, want RESOURCE_UNKNOWN", calls[0].Error)
 		}
 	})
 }

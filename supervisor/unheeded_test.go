@@ -8,11 +8,10 @@ import (
 	"writ/sal"
 )
 
-// slowVolume creates a volume on n1. The driver hourly takes an hour for it.
+// slowVolume creates a volume on n1. With the driver hourly, it takes an hour.
 const slowVolume = `import("volume").create("long", {size_gib: 1}, {node: "n1", timeout: "2h"})`
 
-// withHourly starts the node n1 with the driver hourly. The returned channel receives the end of each of its long
-// jobs.
+// withHourly starts node n1 with the driver hourly. The channel receives the end of each of its long jobs.
 func withHourly(s *sim) <-chan error {
 	ended := make(chan error, 1)
 	s.realNode("n1", func(n *realNode) {
@@ -30,7 +29,7 @@ func wantStopped(t *testing.T, ended <-chan error, d time.Duration) {
 			t.Errorf("the job ended with %v", err)
 		}
 	case <-time.After(d):
-		t.Errorf("the node still works on the job %s later", d)
+		t.Errorf("the job is still running %s later", d)
 	}
 }
 
@@ -44,11 +43,11 @@ func TestLostCancelStopsItsJob(t *testing.T) {
 		name  string
 		lose  func(s *sim, q *tap, lost bool)
 		lasts time.Duration
-		stops time.Duration // after the loss
+		stops time.Duration // after the end of the fault
 	}{
-		{"Swallowed", func(_ *sim, q *tap, lost bool) { q.deafen(lost) }, 5 * time.Second, 15 * time.Second},
-		{"SwallowedUntilTheRunEnded", func(_ *sim, q *tap, lost bool) { q.deafen(lost) }, 50 * time.Second, time.Minute},
-		{"SwallowedForLong", func(_ *sim, q *tap, lost bool) { q.deafen(lost) }, 20 * time.Minute, 2 * time.Minute},
+		{"Swallowed", func(_ *sim, q *tap, lost bool) { q.dropControls(lost) }, 5 * time.Second, 15 * time.Second},
+		{"SwallowedUntilTheRunEnded", func(_ *sim, q *tap, lost bool) { q.dropControls(lost) }, 50 * time.Second, time.Minute},
+		{"SwallowedForLong", func(_ *sim, q *tap, lost bool) { q.dropControls(lost) }, 20 * time.Minute, 2 * time.Minute},
 		{"QueueAway", func(s *sim, _ *tap, lost bool) { s.queue.Cut(lost) }, 5 * time.Second, 15 * time.Second},
 		{"QueueAwayUntilTheRunEnded", func(s *sim, _ *tap, lost bool) { s.queue.Cut(lost) }, 50 * time.Second, time.Minute},
 	} {
@@ -71,7 +70,7 @@ func TestLostCancelStopsItsJob(t *testing.T) {
 	}
 }
 
-// A run that fails lets its calls end. A cancel stops them, and none of them is sent again.
+// A failing run lets its calls end by themselves. A cancel stops them, and no call is sent again.
 func TestCancelOfFailingRunIsRepeated(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s, q := tapped(t)
@@ -82,14 +81,14 @@ import("run").fail("enough")
 `)
 		time.Sleep(2 * time.Minute)
 		if run, calls := s.look(id); run.Stop == nil || calls[0].State != writ.CallRunning {
-			t.Fatalf("the run stops because of %v, and its call is %s", run.Stop, calls[0].State)
+			t.Fatalf("stop of the run = %v, call is %s", run.Stop, calls[0].State)
 		}
-		q.deafen(true)
+		q.dropControls(true)
 		if _, err := s.cancel(id); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(5 * time.Second)
-		q.deafen(false)
+		q.dropControls(false)
 		wantStopped(t, ended, 15*time.Second)
 		if s.wantState(id, writ.RunFailed); len(q.jobs()) != 2 {
 			t.Errorf("%d jobs were sent, want 2", len(q.jobs()))
@@ -97,7 +96,7 @@ import("run").fail("enough")
 	})
 }
 
-// The queue is away while a run is cancelled whose job waits for a slot of its node.
+// The queue is unavailable while a run is cancelled whose job waits for a free slot.
 func TestUnsentWithdrawalIsRepeated(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n := s.join("n1", slowly(time.Hour), func(n *testNode) { n.slots = 1 })
@@ -119,13 +118,13 @@ func TestUnsentWithdrawalIsRepeated(t *testing.T) {
 		}
 		gone, err := s.queue.Missing(t.Context(), n.id, calls[0].Key().String()+"-1")
 		if err != nil || len(gone) != 1 {
-			t.Errorf("the queue still has the job: %v, %v", gone, err)
+			t.Errorf("missing jobs of the queue = %v, %v; want the cancelled job", gone, err)
 		}
 	})
 }
 
-// A node that was lost returns, and the order to stop its abandoned job is lost.
-func TestAbandonedJobIsGivenUpAgain(t *testing.T) {
+// A lost node returns, and the first cancel of its abandoned job is lost.
+func TestAbandonedJobIsStoppedAgain(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s, q := tapped(t)
 		ended := make(chan error, 1)
@@ -141,16 +140,16 @@ if long.err != undefined { volume.create("short", {size_gib: 1}, {node: "n1"}) }
 		s.awaitCall(id, 1, writ.CallRunning)
 		way.Cut(true)
 		s.awaitCall(id, 1, writ.CallFailed)
-		q.deafen(true)
+		q.dropControls(true)
 		way.Cut(false)
 		time.Sleep(20 * time.Second)
-		q.deafen(false)
+		q.dropControls(false)
 		wantStopped(t, ended, time.Minute)
 		s.wantState(id, writ.RunSucceeded)
 	})
 }
 
-// A driver that ignores its cancel is named in each beat. The order to stop it is repeated only now and then.
+// Each beat names a job that ignores its cancel. The cancel is repeated rarely.
 func TestIgnoredCancelIsRepeatedRarely(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n := s.join("n1", slowly(time.Hour))
@@ -163,7 +162,7 @@ func TestIgnoredCancelIsRepeatedRarely(t *testing.T) {
 		before := n.heardControls()
 		time.Sleep(30 * time.Minute)
 		if heard := n.heardControls() - before; heard < 25 || heard > 40 {
-			t.Errorf("the node was sent %d messages in 30 minutes, want one a minute", heard)
+			t.Errorf("the node received %d messages in 30 minutes, want one a minute", heard)
 		}
 	})
 }

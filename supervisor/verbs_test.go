@@ -7,8 +7,8 @@ import (
 	"writ/supervisor/link"
 )
 
-// A supervisor answers each verb that its hello names, and no other one.
-func TestASupervisorAnswersTheVerbsOfItsHello(t *testing.T) {
+// A supervisor answers exactly the verbs that its hello names.
+func TestSupervisorAnswersVerbsOfItsHello(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		for _, verb := range link.ToSupervisor {
 			if _, err := s.Ask(t.Context(), verb, struct{}{}); writ.CodeOf(err) == writ.CodeVerbUnsupported {
@@ -17,7 +17,7 @@ func TestASupervisorAnswersTheVerbsOfItsHello(t *testing.T) {
 		}
 		for _, verb := range []link.Verb{"", "shutdown", "Submit"} {
 			if _, err := s.Ask(t.Context(), verb, struct{}{}); writ.CodeOf(err) != writ.CodeVerbUnsupported {
-				t.Errorf("%q: %v", verb, err)
+				t.Errorf("%q: %v, want VERB_UNSUPPORTED", verb, err)
 			}
 		}
 	})

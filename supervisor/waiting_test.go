@@ -13,9 +13,9 @@ import (
 	"writ/internal/test/testenv"
 )
 
-// TestAResourceGoesFromHandToHand lets many runs wait for the same resource: each gets it as soon as the one before it is done with it, and
-// not when the watch looks.
-func TestAResourceGoesFromHandToHand(t *testing.T) {
+// TestReleasedResourceWakesNextRun makes many runs wait for one resource. Each run continues as soon as the previous one
+// releases it, not at the next scan of the watch.
+func TestReleasedResourceWakesNextRun(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		s.join("n1", slowly(100*time.Millisecond))
 		const runs = 40
@@ -28,17 +28,17 @@ func TestAResourceGoesFromHandToHand(t *testing.T) {
 			s.wantState(id, writ.RunSucceeded)
 		}
 		if took := time.Since(begun); took > runs/2*time.Second {
-			t.Errorf("%d runs that follow each other took %s: they waited for the watch", runs, took)
+			t.Errorf("%d sequential runs took %s: they waited for the watch", runs, took)
 		}
 	})
 }
 
-// leastHeap is how much memory is held for good: what is under way at a moment takes some, too, so it is the least of some looks.
+// leastHeap returns the minimum heap size of several samples, because work in progress adds to each sample.
 func leastHeap() uint64 {
 	least := uint64(math.MaxUint64)
 	for range 20 {
 		runtime.GC()
-		runtime.GC() // what the first one found to be finalized is gone after the second
+		runtime.GC() // frees the objects that the first collection finalized
 		var m runtime.MemStats
 		runtime.ReadMemStats(&m)
 		least = min(least, m.HeapAlloc)
@@ -47,16 +47,16 @@ func leastHeap() uint64 {
 	return least
 }
 
-// TestAWaitingRunNeedsNoMemory holds that what a run needs in memory is gone when it waits: its program, its mail and its step. What is
-// bounded and not by the number of runs is there before the first measure, which takes a thousand of them. What stays is 100 to 210 bytes: the
-// digests of what was verified.
+// TestWaitingRunNeedsNoMemory checks that a waiting run keeps no program, mail or step in memory. The first thousand
+// runs fill the bounded caches before the first measurement. Each further run keeps 100 to 210 bytes: the digests of
+// verified texts.
 //
 // Promise: Speed and storage: 100,000 waiting runs need less than 300 MB in their supervisor.
 // How: A run is in memory only during its step; every query about open runs has a covering index.
 // Also: TestBenchWaiting, TestNoQuestionReadsMoreThanItsAnswer.
-func TestAWaitingRunNeedsNoMemory(t *testing.T) {
+func TestWaitingRunNeedsNoMemory(t *testing.T) {
 	testenv.Nightly(t, "TestBenchWaiting of cmd/writ and TestNoQuestionReadsMoreThanItsAnswer of supervisor/journal")
-	const before, more, most = 1000, 4000, 400 // runs, and bytes for each of those that are more
+	const before, more, most = 1000, 4000, 400 // numbers of runs, and the limit of bytes per additional run
 	s := newSim(t)
 	busy := make(chan struct{})
 	s.join("n1", func(n *testNode) {
@@ -96,6 +96,6 @@ func TestAWaitingRunNeedsNoMemory(t *testing.T) {
 	first := wait(before)
 	second := wait(more)
 	if grown := int64(second) - int64(first); grown > more*most {
-		t.Errorf("%d more runs that wait need %d bytes each, want at most %d", more, grown/more, most)
+		t.Errorf("%d additional waiting runs need %d bytes each, want at most %d", more, grown/more, most)
 	}
 }

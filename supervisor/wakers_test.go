@@ -15,13 +15,13 @@ import (
 	"writ/supervisor/journal"
 )
 
-// wantAwake fails the test if nothing wakes an open run.
+// wantAwake fails the test if an open run has no waker.
 func (s *sim) wantAwake() {
 	s.t.Helper()
 	err := s.journal.Read(s.t.Context(), func(tx *journal.Tx) error {
 		sleepers, err := tx.AllSleepers()
 		for _, sleeper := range sleepers {
-			s.t.Errorf("nothing wakes %s", sleeper)
+			s.t.Errorf("%s has no waker", sleeper)
 		}
 		return err
 	})
@@ -30,7 +30,7 @@ func (s *sim) wantAwake() {
 	}
 }
 
-// execOn does something to the journal's file behind the supervisor's back.
+// execOn changes the file of the journal without the supervisor.
 func (s *sim) execOn(statement string) {
 	s.t.Helper()
 	db, err := sql.Open("sqlite", "file:"+s.place+"?_pragma=busy_timeout(5000)")
@@ -43,7 +43,7 @@ func (s *sim) execOn(statement string) {
 	}
 }
 
-// The database goes away between a supervisor's start and its look for what is open, and comes back.
+// The database fails between the start of a supervisor and its read of the open work, and then recovers.
 func TestDatabaseRestartInRecoveryLosesNoRun(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		s.join("n1", slowly(10*time.Second))
@@ -55,9 +55,9 @@ func TestDatabaseRestartInRecoveryLosesNoRun(t *testing.T) {
 		go func() { _, _ = s.Submit(context.WithoutCancel(t.Context()), s.signPayload(due)) }()
 		synctest.Wait()
 		go release()
-		s.halt() // the run is accepted and had no pass, or was not accepted
+		s.halt() // the run is accepted and has had no pass, or it was not accepted
 
-		s.queue.Flush() // so that only recovery brings the job back before the watch does
+		s.queue.Flush() // only recovery can send the job again before the watch
 		records, err := journal.Open(t.Context(), s.place)
 		if err != nil {
 			t.Fatal(err)
@@ -78,7 +78,7 @@ func TestDatabaseRestartInRecoveryLosesNoRun(t *testing.T) {
 		err = s.journal.Read(t.Context(), func(tx *journal.Tx) error {
 			open, err := tx.OpenRuns()
 			if len(open) > 0 {
-				t.Errorf("of some projects runs are open: %v", open)
+				t.Errorf("open runs by project = %v, want none", open)
 			}
 			return err
 		})
@@ -88,31 +88,31 @@ func TestDatabaseRestartInRecoveryLosesNoRun(t *testing.T) {
 	})
 }
 
-// slowEvaluator takes its passes only once it is let go.
+// slowEvaluator blocks its passes until proceed is closed.
 type slowEvaluator struct {
 	inProcess
-	asked, goOn chan struct{}
+	asked, proceed chan struct{}
 }
 
 func (e *slowEvaluator) Pass(ctx context.Context, bundle scripts.Bundle, inputs scripts.Inputs, entries []scripts.Entry) (scripts.Outcome, error) {
 	e.asked <- struct{}{}
-	<-e.goOn // also when it was told to end
+	<-e.proceed // even if the supervisor is stopping
 	return e.inProcess.Pass(context.WithoutCancel(ctx), bundle, inputs, entries)
 }
 
-// A supervisor that was told to end still carries out a step when its lease is over, and the next one takes the same run on.
+// A stopping supervisor completes a step after the end of its lease, while the next supervisor continues the same run.
 func TestDrainingSupervisorStealsNoRun(t *testing.T) {
 	place := server.Store(t)
 	synctest.Test(t, func(t *testing.T) {
-		s := found(t)
-		slow := &slowEvaluator{asked: make(chan struct{}), goOn: make(chan struct{})}
+		s := newCluster(t)
+		slow := &slowEvaluator{asked: make(chan struct{}), proceed: make(chan struct{})}
 		s.place, s.evaluator = place, slow
 		s.start()
 		s.join("n1")
 		id := s.submit(oneVolume)
 		<-slow.asked
 		oldEnded, oldJournal := s.ended, s.journal
-		s.stop() // it drains
+		s.stop() // starts draining
 		synctest.Wait()
 		records, err := journal.Open(t.Context(), place)
 		if err != nil {
@@ -121,19 +121,19 @@ func TestDrainingSupervisorStealsNoRun(t *testing.T) {
 		config := s.Config
 		config.Journal, config.Evaluator = records, inProcess{}
 		if _, err := supervisor.Open(t.Context(), config, s.rosters); !errors.Is(err, journal.ErrHeld) {
-			t.Fatalf("a new supervisor beside one that drains: %v", err)
+			t.Fatalf("open a supervisor next to a draining one: %v, want ErrHeld", err)
 		}
-		if err := s.journal.Release(t.Context()); err != nil { // what ten seconds by PostgreSQL's clock would do
+		if err := s.journal.Release(t.Context()); err != nil { // equals ten seconds without renewal
 			t.Fatal(err)
 		}
 		next, err := supervisor.Open(t.Context(), config, s.rosters)
 		if err != nil {
 			t.Fatal(err)
 		}
-		close(slow.goOn) // the old one's pass comes to its end while the new one recovers
+		close(slow.proceed) // the pass of the old supervisor ends during the recovery of the new one
 		s.run(next, records)
 		if err := <-oldEnded; err != nil && !errors.Is(err, journal.ErrFenced) {
-			t.Errorf("the old one ended with %v", err)
+			t.Errorf("the old supervisor ended with %v", err)
 		}
 		if err := oldJournal.Close(); err != nil {
 			t.Error(err)
@@ -144,7 +144,7 @@ func TestDrainingSupervisorStealsNoRun(t *testing.T) {
 	})
 }
 
-// What recovery read may be long over when it acts on it: an attempt that failed meanwhile is not sent again, and its run goes on.
+// Recovery may act on outdated data. An attempt that failed meanwhile is not sent again, and its run continues.
 func TestStaleListChangesNoRecoveredRun(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n := s.join("n1")
@@ -153,7 +153,7 @@ func TestStaleListChangesNoRecoveredRun(t *testing.T) {
 			switch {
 			case job.Attempt == 1:
 				<-first
-				return writ.Result{Error: writ.Errorf(writ.CodeTimeout, "told to fail")}
+				return writ.Result{Error: writ.Errorf(writ.CodeTimeout, "injected failure")}
 			default:
 				return succeed(ctx, job)
 			}
@@ -177,26 +177,26 @@ func TestStaleListChangesNoRecoveredRun(t *testing.T) {
 		}
 		for _, job := range n.given() {
 			if job.Attempt == 1 && job.Delivery > 1 {
-				t.Errorf("%s was sent again after it had failed", job.TaskID())
+				t.Errorf("%s was sent again after its failure", job.TaskID())
 			}
 		}
 		s.wantEffects(2)
 	})
 }
 
-// A supervisor that is told to end while it answers loses no wake-up: neither that of what it has accepted and could not say, nor that of runs
-// which wait for what has just ended.
-func TestTheNextSupervisorFinishesPendingWork(t *testing.T) {
+// A supervisor that is stopped during an answer loses no wake-up: neither of a run that it accepted without answering,
+// nor of runs that wait for a call that has just ended.
+func TestNextSupervisorFinishesPendingWork(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		s.join("n1", slowly(10*time.Second))
 		time.Sleep(2 * time.Second)
 		holds := s.submit(oneVolume)
 		s.awaitCall(holds, 1, writ.CallRunning)
-		waits := s.submit(oneVolume) // for the same volume
+		waits := s.submit(oneVolume) // waits for the same volume
 		s.awaitCall(waits, 1, writ.CallPlanned)
 		ordered := s.payload("run := import(\"run\")\nrun.log(\"hello\")\n")
 		release := s.blockWrites()
-		time.Sleep(10 * time.Second) // the result of the first is there, and is not written
+		time.Sleep(10 * time.Second) // the result of the first run has arrived, and is not written
 		var run writ.Run
 		answered := make(chan error, 1)
 		go func() {
@@ -208,10 +208,10 @@ func TestTheNextSupervisorFinishesPendingWork(t *testing.T) {
 		s.stop()
 		release()
 		s.halt()
-		said := <-answered
+		submitErr := <-answered
 		s.start()
 		s.wantAwake()
-		if said == nil {
+		if submitErr == nil {
 			s.wantState(run.ID, writ.RunSucceeded)
 		}
 		s.wantState(holds, writ.RunSucceeded)
@@ -220,7 +220,7 @@ func TestTheNextSupervisorFinishesPendingWork(t *testing.T) {
 	})
 }
 
-// Whatever a run waits for of a node, it does not wait for one that was removed.
+// No run waits for a removed node, whatever it waits for.
 //
 // Promise: Failures: No run waits for a removed node: untouched calls move at once, and possibly started calls end as
 // `NODE_LOST`.
@@ -229,14 +229,14 @@ func TestTheNextSupervisorFinishesPendingWork(t *testing.T) {
 func TestRunsDoNotWaitForRemovedNode(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
-		dies   bool // the node is lost before it is removed
+		dies   bool // whether the node is lost before its removal
 		script string
 		want   writ.RunState
 	}{
-		{"WhatIsOnIt", true, `volume := import("volume")` + "\n" + `volume.resize("v", {size_gib: 2})` + "\n", writ.RunFailed},
-		{"WhatMayHaveBegunAndWaits", true, `volume := import("volume")` + "\n" + `volume.create("slow-90-w", {size_gib: 1}, {on_loss: "wait"})` + "\n", writ.RunFailed},
-		{"WhatItWorksOn", false, `volume := import("volume")` + "\n" + `volume.create("slow-90-w", {size_gib: 1}, {on_loss: "wait"})` + "\n", writ.RunFailed},
-		{"WhatItNeverTook", true, `volume := import("volume")` + "\n" + `volume.create("w", {size_gib: 1})` + "\n", writ.RunSucceeded},
+		{"ResourceOfTheNode", true, `volume := import("volume")` + "\n" + `volume.resize("v", {size_gib: 2})` + "\n", writ.RunFailed},
+		{"PossiblyStarted", true, `volume := import("volume")` + "\n" + `volume.create("slow-90-w", {size_gib: 1}, {on_loss: "wait"})` + "\n", writ.RunFailed},
+		{"Running", false, `volume := import("volume")` + "\n" + `volume.create("slow-90-w", {size_gib: 1}, {on_loss: "wait"})` + "\n", writ.RunFailed},
+		{"NeverReceived", true, `volume := import("volume")` + "\n" + `volume.create("w", {size_gib: 1})` + "\n", writ.RunSucceeded},
 	} {
 		for name, restarts := range map[string]bool{"": false, "AndTheSupervisorRestarts": true} {
 			t.Run(tt.name+name, func(t *testing.T) {
@@ -256,13 +256,13 @@ func TestRunsDoNotWaitForRemovedNode(t *testing.T) {
 						id = s.submit(tt.script)
 					}
 					time.Sleep(2 * time.Second)
-					if tt.dies && tt.name != "WhatItNeverTook" {
+					if tt.dies && tt.name != "NeverReceived" {
 						time.Sleep(3 * time.Minute)
 					}
 					s.realNode("n2")
 					time.Sleep(2 * time.Second)
 					if run, _ := s.look(id); run.State.Ended() {
-						t.Fatalf("before it was removed, the run is %s: %+v", run.State, run.Failure)
+						t.Fatalf("run before the removal is %s: %+v", run.State, run.Failure)
 					}
 					s.decide(n1.id(), "remove")
 					if restarts {
@@ -272,7 +272,7 @@ func TestRunsDoNotWaitForRemovedNode(t *testing.T) {
 					removed := time.Now()
 					run, _ := s.wantState(id, tt.want)
 					if took := time.Since(removed); took > 2*time.Minute || !restarts && took > 5*time.Second {
-						t.Errorf("it took %s", took)
+						t.Errorf("the run ended %s after the removal", took)
 					}
 					if tt.want == writ.RunFailed && run.Failure.Code != writ.CodeNodeLost {
 						t.Errorf("failure = %+v", run.Failure)
@@ -284,7 +284,7 @@ func TestRunsDoNotWaitForRemovedNode(t *testing.T) {
 	}
 }
 
-// A step that binds a call to a node in the commit in which that is removed cannot know it.
+// A step may bind a call to a node in the same commit that removes the node. The step cannot see the removal.
 func TestBoundCallLeavesRemovedNode(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n1 := s.workingNode("n1")
@@ -306,7 +306,7 @@ volume.create("b", {size_gib: 1})
 			removed <- err
 		}()
 		synctest.Wait()
-		time.Sleep(4 * time.Second) // the result of the first call comes, and its step waits behind the decision
+		time.Sleep(4 * time.Second) // the first result arrives, and its step waits behind the decision
 		release()
 		if err := <-removed; err != nil {
 			t.Fatal(err)
@@ -318,8 +318,8 @@ volume.create("b", {size_gib: 1})
 	})
 }
 
-// A run that lost what wakes it, by a bug that nobody knows of yet, goes on all the same, and people are told.
-func TestTheWatchWakesAStalledRun(t *testing.T) {
+// A run that lost its waker through an unknown bug continues, and the log reports it.
+func TestWatchWakesStalledRun(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		id := s.submit(oneVolume)
 		s.awaitCall(id, 1, writ.CallPlanned)
@@ -327,13 +327,13 @@ func TestTheWatchWakesAStalledRun(t *testing.T) {
 		s.execOn("UPDATE calls SET retry_at = 0")
 		time.Sleep(5 * time.Second)
 		if !strings.Contains(s.logs.String(), supervisor.NoWakeUp+"\" run="+string(id)) {
-			t.Error("nobody was told")
+			t.Error("the log does not name the run")
 		}
 		s.join("n1")
 		began := time.Now()
 		s.wantState(id, writ.RunSucceeded)
 		if took := time.Since(began); took > 10*time.Second {
-			t.Errorf("it took %s", took)
+			t.Errorf("the run took %s, want at most 10 s", took)
 		}
 		s.logs.Reset()
 	})

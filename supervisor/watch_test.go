@@ -10,7 +10,7 @@ import (
 	"writ/runner/queue"
 )
 
-// blind is a queue that cannot tell of one node what it holds.
+// blind is a queue that cannot list the jobs of one node.
 type blind struct {
 	queue.Queue
 	node writ.NodeID
@@ -18,16 +18,16 @@ type blind struct {
 
 func (q *blind) Missing(ctx context.Context, node writ.NodeID, ids ...string) ([]string, error) {
 	if node == q.node {
-		return nil, writ.Errorf(writ.CodeQueueUnavailable, "this part of the queue is not what it should be")
+		return nil, writ.Errorf(writ.CodeQueueUnavailable, "this part of the queue is corrupted")
 	}
 	return q.Queue.Missing(ctx, node, ids...)
 }
 
 // Promise: Limits and shares: A node cannot disturb the queue of another node.
 // How: The supervisor reads one queue after the other; an error affects only its queue.
-func TestTheQueueOfOneNodeStopsNoOtherNode(t *testing.T) {
+func TestQueueOfOneNodeStopsNoOtherNode(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		s := found(t)
+		s := newCluster(t)
 		q := &blind{Queue: s.queue}
 		s.way = q
 		s.start()
@@ -45,16 +45,16 @@ func TestTheQueueOfOneNodeStopsNoOtherNode(t *testing.T) {
 		q.node = bad.id
 		const ping = "node := import(\"node\")\n"
 		s.submit(ping + "for i := 0; i < 2; i++ { node.ping({}, {node: \"bad\", timeout: \"10m\"}) }\n")
-		time.Sleep(3 * time.Second) // one of them waits in the queue
+		time.Sleep(3 * time.Second) // one job waits in the queue
 		began := time.Now()
 		s.wantState(s.submit(ping+"node.ping({}, {node: \"good\"})\n"), writ.RunSucceeded)
 		if took := time.Since(began); took > 10*time.Second {
-			t.Errorf("the second attempt on the other node came after %s", took)
+			t.Errorf("the run on the other node ended after %s, want at most 10 s", took)
 		}
 	})
 }
 
-// A supervisor that the backup does not know began while the clock was two hours ahead. It is right again.
+// A supervisor that is missing in the backup started while the clock was two hours ahead. Now the clock is correct.
 //
 // Promise: Limits and shares: A node that obeys a later supervisor gets no work, and `writ node show` gives the
 // reason.
@@ -77,10 +77,10 @@ func TestNodeOfLaterEpochGetsNoWork(t *testing.T) {
 		id := s.submit(ping)
 		time.Sleep(10 * time.Minute)
 		if fault := s.lastNode().Fault; !strings.Contains(fault, "EPOCH_AHEAD") {
-			t.Errorf("the node says %q", fault)
+			t.Errorf("fault of the node = %q", fault)
 		}
 		if run, calls := s.look(id); run.State.Ended() || calls[0].Delivery > 3 || !strings.Contains(calls[0].Why.String(), "EPOCH_AHEAD") {
-			t.Errorf("the run is %s, its call was delivered %d times: %q", run.State, calls[0].Delivery, calls[0].Why.String())
+			t.Errorf("run is %s, call delivered %d times: %q", run.State, calls[0].Delivery, calls[0].Why.String())
 		}
 		n.halt()
 		s.halt()

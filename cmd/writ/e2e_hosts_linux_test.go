@@ -475,7 +475,7 @@ func (p *page) copiesAVolume() {
 // rotations.
 // Also: TestNoRunFailsWhileCertificatesLastAMinute, TestANodeThatWasOffForMonthsComesBack,
 // TestRotationRevokesEarlierCertificates, TestStolenKeyDoesNotLockOutItsSuccessor,
-// TestFloorNeverRevokesNewCertificates, TestCertificatesAreEndedForGood.
+// TestFloorNeverRevokesNewCertificates, TestEndedCertificatesStayEnded.
 func TestHostsSpeakNothingButTLS(t *testing.T) {
 	t.Parallel()
 	if !testcluster.Alone(t, "") {

@@ -29,7 +29,7 @@ run.output({steps: 8})
 //
 // Promise: Failures: A run completes despite a kill at any point, and each effect happens once.
 // How: A step counts once it is in a journal; open calls are delivered again.
-// Also: TestARunEndsWithAllEffectsAfterAnyKill.
+// Also: TestKillsLoseNoEffectsOfRun.
 func TestKilledProcessesFinishTheRun(t *testing.T) {
 	t.Parallel()
 	broker := testenv.RedisWithPassword(t)

@@ -21,7 +21,7 @@ import (
 // Promise: Commands and hosts: `writ node logs` shows the last lines of a node, also of a killed runner, to operators
 // and admins of all projects.
 // How: Rings of 1 MiB in the data directory; a request in a signed control message.
-// Also: TestANodeAnswersWithLinesOfItsLog, TestANodeIsAskedForItsLog, TestEveryRoleAtEveryRoute,
+// Also: TestANodeAnswersWithLinesOfItsLog, TestNodeLogIsQueried, TestEveryRoleAtEveryRoute,
 // TestTheLogOfANodePassesThrough, TestTheLogOfANodeIsAPage, TestTheKeptLogOfARunnerHasNoSecret,
 // TestRingFileHasTheLastLinesInFixedSize, TestAQueryFindsItsLinesInTheirOrder.
 func TestTheLogOfANodeIsReadFromElsewhere(t *testing.T) {

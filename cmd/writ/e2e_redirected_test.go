@@ -427,7 +427,7 @@ func (r *redirected) lie(name string, pair [2]string) func(string, any) any {
 // that state after the command started.
 // How: The client requests the node state with a nonce; the supervisor signs id, name, key, admission and scheduling.
 // Subtest: what_no_supervisor_signed
-// Also: TestTheStateOfANodeIsSignedForEachReader
+// Also: TestNodeStateIsSignedForEachReader
 //
 // Promise: Signatures and rosters: A command that changes the roster lists the datacenters that have not adopted it.
 // How: Each datacenter signs its adoption; commands wait 30 s for all of them, then end with `NOT_ADOPTED`, exit code

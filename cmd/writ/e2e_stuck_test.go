@@ -15,10 +15,10 @@ import (
 // Promise: Recovery: A job whose driver does not stop ends as expired, and its node lists the driver until it returns
 // and reports its effect.
 // How: Beats name the drivers that ignore their deadline, with resource and start time.
-// Also: TestAStuckDriverEndsAsExpiredAndIsNamed, TestOverdueDriverBlocksOnlyItsResource.
+// Also: TestStuckDriverExpiresAndIsNamed, TestOverdueDriverBlocksOnlyItsResource.
 func TestAStuckDriverIsNamedAndBlocksNoOtherWork(t *testing.T) {
 	t.Parallel()
-	testenv.Nightly(t, "TestOverdueDriverBlocksOnlyItsResource of runner and TestAStuckDriverEndsAsExpiredAndIsNamed of supervisor, in virtual time")
+	testenv.Nightly(t, "TestOverdueDriverBlocksOnlyItsResource of runner and TestStuckDriverExpiresAndIsNamed of supervisor, in virtual time")
 	s := testcluster.New(t)
 	s.Add(testcluster.Datacenter{Name: "dc1", Redis: testenv.Redis(t).URL, Nodes: 1, Speed: "0"})
 	s.Script("stuck.tengo", "herodb := import(\"herodb\")\nherodb.create(\"stuck-30-db\", {memory_mib: 64})\n")

@@ -9,7 +9,7 @@ import (
 
 // Promise: Operation: A resume is offered only if it can end differently.
 // How: The supervisor reports whether the script handled its error; codes and the deadline decide the rest.
-// Also: TestFailureSaysThatItsErrorWasHandled.
+// Also: TestFailureReportsHandledError.
 func TestResumeIsOfferedWhereItHelps(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)

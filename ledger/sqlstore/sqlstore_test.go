@@ -62,7 +62,7 @@ func TestLedgerInFile(t *testing.T) {
 
 // Promise: Failures: Journal and ledger keep their promises on SQLite and on PostgreSQL.
 // How: Both use the same queries and the same test suite.
-// Also: TestADatacenterWorksOnPostgreSQL, TestRecordsComeBackAsTheyWereKept.
+// Also: TestDatacenterWorksOnPostgreSQL, TestRecordsComeBackAsTheyWereKept.
 func TestLedgerOnPostgreSQL(t *testing.T) {
 	server := testenv.Postgres(t)
 	ledgertest.Run(t, func(t testing.TB) ledger.Ledger { return open(t, server.Store()) })

@@ -46,7 +46,7 @@ func TestWeakEngineServesOnlyIfNamed(t *testing.T) {
 // Promise: Databases: A database is created on a node with an engine of its script's list, in that order, and on the
 // node of its network.
 // How: Nodes report their engines; placement compares as the driver does.
-// Also: TestDatabaseKeepsAWithdrawnEngine, TestADatabaseIsMadeWhereItsEngineIs, TestADatabaseIsMadeWhereItsNetworkIs.
+// Also: TestDatabaseKeepsAWithdrawnEngine, TestDatabaseIsCreatedOnNodeWithEngine, TestDatabaseIsCreatedOnNodeOfNetwork.
 func TestANodeOffersItsEnginesInItsOwnOrder(t *testing.T) {
 	b := newFixture(t)
 	redis := testenv.Need(t, "redis-server")

@@ -18,9 +18,9 @@ func TestHellosOfAStrangerBlockNoNode(t *testing.T) {
 		}
 	}
 	if g.valid(nonce(4), now) || len(g.made) > maxGreetings || len(g.order) > maxGreetings {
-		t.Errorf("%d hellos are remembered, %d are possible", len(g.made), maxGreetings)
+		t.Errorf("stored %d hellos, want at most %d", len(g.made), maxGreetings)
 	}
 	if g.valid(nonce(5), now.Add(greetingLife+time.Second)) {
-		t.Error("a hello counts for ever")
+		t.Error("an expired hello is still valid")
 	}
 }

@@ -35,7 +35,7 @@ func TestJoinFloodDisplacesOnlyItsNetwork(t *testing.T) {
 		}
 	}
 	if len(p.nodes) > maxPending || warnings != 1 {
-		t.Errorf("%d nodes wait, %d are possible; it was told %d times", len(p.nodes), maxPending, warnings)
+		t.Errorf("%d pending nodes, want at most %d; %d warnings, want 1", len(p.nodes), maxPending, warnings)
 	}
 	for _, n := range honest {
 		if p.Get(n.ID) == nil {

@@ -24,7 +24,7 @@ func TestAddressesAreListedInTurns(t *testing.T) {
 		t.Fatal(err)
 	}
 	if list := r.ListBoots(link.Boots{Max: perAddress + 1}); list.Machines[perAddress].Address != "quiet" {
-		t.Errorf("machine %d is %+v, want the one of the quiet address", perAddress, list.Machines[perAddress])
+		t.Errorf("machine %d = %+v, want the machine of the quiet address", perAddress, list.Machines[perAddress])
 	}
 	if err := r.apply(c, report, now.Add(time.Hour), now); writ.CodeOf(err) != writ.CodeConflict {
 		t.Errorf("a repeated report: %v, want %s", err, writ.CodeConflict)

@@ -88,7 +88,7 @@ func TestStoredBeatIsRecent(t *testing.T) {
 	}
 }
 
-// Nodes are silent or lost by the time for which this supervisor has listened. The stored time changes nothing.
+// A node is silent or lost by the time for which this supervisor has listened, not by the stored time of its last beat.
 func TestStoredBeatDecidesNoLiveness(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)

@@ -11,8 +11,8 @@ import (
 	"writ/supervisor/nodes"
 )
 
-// TestReportOfAnEarlierProcessComesTooLate delays a report while a newer process of its node sends a beat. What the
-// node shows right after the beat must not be replaced by the report.
+// TestReportOfAnEarlierProcessComesTooLate delays a report while a newer process of its node sends a beat. The report
+// must not replace the state after the beat.
 func TestReportOfAnEarlierProcessComesTooLate(t *testing.T) {
 	t.Parallel()
 	for name, apply := range map[string]func(*Fleet) (*sync.Mutex, func()){

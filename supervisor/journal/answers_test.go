@@ -76,7 +76,7 @@ func TestAllResultsOfARunAreDigested(t *testing.T) {
 				return err
 			}
 			if rest, err := tx.CallsAfter(run, 1); err != nil || len(rest) != len(calls)-1 || rest[0].Seq != 2 {
-				t.Errorf("after the first there are %d of %d calls, %v", len(rest), len(calls), err)
+				t.Errorf("calls after the first = %d of %d, %v", len(rest), len(calls), err)
 			}
 			for range 2 {
 				got, err := tx.ResultsDigest(run, calls)

@@ -47,9 +47,9 @@ func mustWrite(t *testing.T, j *Journal, do func(tx *Tx) error) {
 // Also: TestForgedRowIsRefusedAndLoggedOnce, TestCallsOfAnotherRunAreRefused,
 // TestASpentTokenIsProtected, TestEveryValueCarriesACodeOrDoesNoHarm, TestForgedMetaValueIsRefused,
 // TestForgedNodeGetsNoWork,
-// TestASwappedSecretReachesNoNode, TestScriptReadsNoForgedResult,
+// TestSwappedSecretReachesNoNode, TestScriptReadsNoForgedResult,
 // TestForgedCallIsNotSent, TestForgedRunIsNotExecuted,
-// TestASpentTokenStaysSpentInAChangedDatabase, TestAnAnswerToAStatementIsNotTheDatabases.
+// TestRestoredTokenRowStaysSpent, TestSwappedStatementAnswerIsRejected.
 func TestEveryColumnIsCoveredOrDoesNoHarm(t *testing.T) {
 	j, err := Open(t.Context(), ":memory:")
 	if err != nil {
@@ -70,11 +70,11 @@ func TestEveryColumnIsCoveredOrDoesNoHarm(t *testing.T) {
 			c, isCovered := known[table]
 			switch {
 			case !isCovered && freeTables[table] == "":
-				t.Errorf("nobody says whether rows of %s carry a code", table)
+				t.Errorf("table %s is in neither list of codes", table)
 			case isCovered && freeTables[table] != "":
-				t.Errorf("%s is covered, and is not", table)
+				t.Errorf("table %s is in both lists of codes", table)
 			case isCovered && column != "mac" && !slices.Contains(c.key, column) && !slices.Contains(c.columns, column) && c.free[column] == "":
-				t.Errorf("the code of %s does not cover %s, and nobody says why it need not", table, column)
+				t.Errorf("the code of %s does not cover %s, without a reason", table, column)
 			}
 		}
 		for table, c := range known {
@@ -91,7 +91,7 @@ func TestEveryColumnIsCoveredOrDoesNoHarm(t *testing.T) {
 		}
 		for table := range freeTables {
 			if seen[table] == nil {
-				t.Errorf("there is no table %s", table)
+				t.Errorf("unknown table %s", table)
 			}
 		}
 		return err
@@ -237,7 +237,7 @@ func TestForgedRowIsRefusedAndLoggedOnce(t *testing.T) {
 		}
 		fill(t, j)
 		if refused := readAll(t, j); refused != nil {
-			t.Fatalf("as it was written, %q are refused", refused)
+			t.Fatalf("unchanged rows of %q are refused", refused)
 		}
 		exec := func(query string, args ...any) {
 			t.Helper()
@@ -294,7 +294,7 @@ func TestForgedRowIsRefusedAndLoggedOnce(t *testing.T) {
 				}
 				readAll(t, j)
 				if now := told - before; now > 1 {
-					t.Errorf("%s: with %s, it is told %d times", c.table, change, now)
+					t.Errorf("%s: change of %s reported %d times, want at most 1", c.table, change, now)
 				}
 				for i, column := range columns {
 					exec(fmt.Sprintf("UPDATE %s SET %s = $1 WHERE %s", c.table, column, first[c.table]), was[i])
@@ -302,10 +302,10 @@ func TestForgedRowIsRefusedAndLoggedOnce(t *testing.T) {
 			}
 		}
 		if refused := readAll(t, j); refused != nil {
-			t.Errorf("all is as it was, and %q are refused", refused)
+			t.Errorf("restored rows of %q are refused", refused)
 		}
 		if told != len(coveredTables) {
-			t.Errorf("of %d rows something was told %d times", len(coveredTables), told)
+			t.Errorf("%d changed rows were reported %d times", len(coveredTables), told)
 		}
 	})
 }
@@ -358,7 +358,7 @@ func TestRowsWithoutACodeAreRefused(t *testing.T) {
 	})
 }
 
-// An attacker who deletes the mark gains nothing.
+// Deleting the mark of the key does not help an attacker.
 func TestAJournalWithoutItsMarkIsProtectedStill(t *testing.T) {
 	bothEngines(t, func(t *testing.T, path string) {
 		j, err := openProtected(t, path, Protection{Key: theKey})
@@ -402,7 +402,7 @@ func TestCallsOfAnotherRunAreRefused(t *testing.T) {
 	}
 }
 
-// A spent token stays spent, and an attacker with write access to the database cannot change who spent it.
+// Spending a token is permanent, and an attacker with write access to the database cannot change which node spent it.
 func TestASpentTokenIsProtected(t *testing.T) {
 	j, err := openProtected(t, ":memory:", Protection{Key: theKey})
 	if err != nil {
@@ -484,7 +484,7 @@ func TestTheListOfChangedRowsIsBounded(t *testing.T) {
 		}
 	}
 	if told != 3*maxRefusedRows || len(c.told) != maxRefusedRows {
-		t.Errorf("%d rows are told of and %d remembered, want %d and %d", told, len(c.told), 3*maxRefusedRows, maxRefusedRows)
+		t.Errorf("reported %d rows, remembered %d, want %d and %d", told, len(c.told), 3*maxRefusedRows, maxRefusedRows)
 	}
 }
 

@@ -27,7 +27,7 @@ func TestRestoredJournalStartsReconciling(t *testing.T) {
 		t.Fatal(err)
 	}
 	first := begun.Add(time.Hour)
-	for _, at := range []time.Time{first, first.Add(time.Hour)} { // a later start changes nothing
+	for _, at := range []time.Time{first, first.Add(time.Hour)} { // a later start keeps the first time
 		j := open(t, path)
 		if at.Equal(first) {
 			j.CameFromBackup()
@@ -99,13 +99,13 @@ func TestLyingCoordinatorGetsFewGenerations(t *testing.T) {
 			t.Errorf("%d new generations", len(ids))
 		}
 		if honest.ID() != j.ID() {
-			t.Error("another coordinator is told a new generation, too")
+			t.Error("an honest coordinator got a new generation as well")
 		}
 		if err := honest.Agree(t.Context(), honest.ID(), 0, time.Time{}); err != nil {
-			t.Errorf("one that does not lie: %v", err)
+			t.Errorf("agree with an honest coordinator: %v", err)
 		}
 		if err := j.MarkRestored(t.Context()); err != nil || liar.ID() != j.ID() || open(t, path).Feed("liar").ID() != j.ID() {
-			t.Errorf("%v; after a backup it is told generation %s, not %s", err, liar.ID(), j.ID())
+			t.Errorf("%v; generation after a restore = %s, want %s", err, liar.ID(), j.ID())
 		}
 	})
 }
@@ -123,7 +123,7 @@ func TestJournalKnowsItsEpochs(t *testing.T) {
 		gave = append(gave, epoch)
 		for _, e := range gave {
 			if !j.Gave(e) || j.Gave(e+1) {
-				t.Errorf("after %v: it gave %d: %v, the one after it: %v", gave, e, j.Gave(e), j.Gave(e+1))
+				t.Errorf("epochs %v: Gave(%d) = %v, of the next = %v", gave, e, j.Gave(e), j.Gave(e+1))
 			}
 		}
 		if err := j.Close(); err != nil {
@@ -151,7 +151,7 @@ func TestRunsFromBeforeARestoreAreReconciled(t *testing.T) {
 			t.Errorf("%s: %v", tt.name, got)
 		}
 		if run.Reconciles(time.Time{}, time.Minute) {
-			t.Errorf("%s: reconciles with a journal that never came from a backup", tt.name)
+			t.Errorf("%s: reconciles without a restore", tt.name)
 		}
 	}
 }

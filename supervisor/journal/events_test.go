@@ -13,8 +13,8 @@ import (
 	"writ/supervisor/journal"
 )
 
-// tell writes n events.
-func tell(t *testing.T, j *journal.Journal, name string, n int) {
+// writeEvents writes n events.
+func writeEvents(t *testing.T, j *journal.Journal, name string, n int) {
 	t.Helper()
 	const together = 100
 	for left := n; left > 0; left -= min(left, together) {
@@ -49,7 +49,7 @@ func TestCachedEventsEqualStoredEvents(t *testing.T) {
 	stores(t, func(t *testing.T, path string) {
 		j := open(t, path)
 		const all = journal.TailForTest + 50
-		tell(t, j, "r", all)
+		writeEvents(t, j, "r", all)
 		reader := open(t, path)
 		for _, at := range []struct {
 			after int64
@@ -57,17 +57,17 @@ func TestCachedEventsEqualStoredEvents(t *testing.T) {
 		}{{0, 10}, {49, 10}, {50, 10}, {all - 3, 1}, {all - 3, 10}, {0, all}} {
 			want := eventsAfter(t, reader, at.after, at.max)
 			if diff := cmp.Diff(want, eventsAfter(t, j, at.after, at.max)); diff != "" {
-				t.Errorf("after %d, at most %d (-journal +told):\n%s", at.after, at.max, diff)
+				t.Errorf("after %d, at most %d (-journal +got):\n%s", at.after, at.max, diff)
 			}
 			if want[0].Seq != at.after+1 || want[0].Journal != j.ID() {
-				t.Errorf("after %d the journal told %d of %s", at.after, want[0].Seq, want[0].Journal)
+				t.Errorf("event after %d = %d of journal %s", at.after, want[0].Seq, want[0].Journal)
 			}
 		}
 		if err := j.ExecForTest(t.Context(), "DELETE FROM events"); err != nil { // the store is not read
 			t.Fatal(err)
 		}
 		if events := eventsAfter(t, j, 50, all); len(events) != all-50 {
-			t.Errorf("%d events were told from memory", len(events))
+			t.Errorf("got %d events", len(events))
 		}
 	})
 }
@@ -79,9 +79,9 @@ func TestEventsOfAnotherProcessAreSent(t *testing.T) {
 		if _, err := first.BeginEpoch(t.Context(), time.Now()); err != nil {
 			t.Fatal(err)
 		}
-		tell(t, first, "of the first", 2)
+		writeEvents(t, first, "of the first", 2)
 		second := steal(t, path)
-		tell(t, second, "of the second", 2)
+		writeEvents(t, second, "of the second", 2)
 		if err := first.ExpireLeaseForTest(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -89,12 +89,12 @@ func TestEventsOfAnotherProcessAreSent(t *testing.T) {
 			t.Fatal(err)
 		}
 		if events := eventsAfter(t, first, 2, 10); len(events) != 2 || events[0].Seq != 3 {
-			t.Errorf("before it told anything: %+v", events)
+			t.Errorf("events before the first write = %+v", events)
 		}
-		tell(t, first, "of the first again", 1)
+		writeEvents(t, first, "of the first again", 1)
 		for after := range int64(5) {
 			if events := eventsAfter(t, first, after, 1); events[0].Seq != after+1 {
-				t.Errorf("after %d it told %d", after, events[0].Seq)
+				t.Errorf("event after %d = %d", after, events[0].Seq)
 			}
 		}
 	})
@@ -119,7 +119,7 @@ func TestOversizedEventsAreShortened(t *testing.T) {
 			}
 		}
 		if n.Fence.Open == nil || r.Drift == nil {
-			t.Error("what the events were made of has changed")
+			t.Error("Events changed the stored records")
 		}
 	})
 }

@@ -29,9 +29,9 @@ func TestAGenerationHasOneSequenceOfEvents(t *testing.T) {
 		{name: "something else in a commit", seq: 2, together: true, at: func(e writ.Event) time.Time { return e.Time.Add(time.Microsecond) }},
 		{name: "more than there was", seq: 5},
 		{name: "something else", seq: 2, at: func(e writ.Event) time.Time { return e.Time.Add(time.Microsecond) }},
-		{name: "just what was forgotten", seq: 2, after: 2, goOn: true},
-		{name: "less than was forgotten", seq: 1, after: 2},
-		{name: "nothing of what was forgotten", seq: 0, after: 2},
+		{name: "exactly the deleted events", seq: 2, after: 2, goOn: true},
+		{name: "fewer than the deleted events", seq: 1, after: 2},
+		{name: "none of the deleted events", seq: 0, after: 2},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			stores(t, func(t *testing.T, path string) {
@@ -82,19 +82,19 @@ func TestAGenerationHasOneSequenceOfEvents(t *testing.T) {
 					t.Fatalf("%v, generation %s of %s", err, feed.ID(), old)
 				}
 				if other.ID() != old || j.ID() != old {
-					t.Errorf("others are told the generations %s and %s, not %s", other.ID(), j.ID(), old)
+					t.Errorf("generations of other feeds = %s and %s, want %s", other.ID(), j.ID(), old)
 				}
 				if again := open(t, path).Feed("c"); again.ID() != feed.ID() {
-					t.Errorf("opened again it is %s, not %s", again.ID(), feed.ID())
+					t.Errorf("generation after reopening = %s, want %s", again.ID(), feed.ID())
 				}
 				if err := feed.Agree(t.Context(), old, tt.seq, at); err == nil {
-					t.Error("a session of the old name goes on")
+					t.Error("a session of the old generation continues")
 				}
 				if err := feed.Agree(t.Context(), feed.ID(), 0, time.Time{}); err != nil {
 					t.Errorf("the next session: %v", err)
 				}
 				if err := other.Agree(t.Context(), old, 4, told[3].Time); err != nil {
-					t.Errorf("another coordinator, which has what the journal has: %v", err)
+					t.Errorf("agree with a coordinator that has the same events: %v", err)
 				}
 				if id, _, err := feed.EncodedEvents(t.Context(), 0, 1); err != nil || id != feed.ID() {
 					t.Errorf("events of generation %s, %v", id, err)
@@ -109,7 +109,7 @@ func TestAGenerationHasOneSequenceOfEvents(t *testing.T) {
 					}
 				}
 				if last := all[len(all)-1]; last.Run == nil || last.Run.ID != run.ID || last.Run.Output != nil {
-					t.Errorf("the open run is told as %+v", last)
+					t.Errorf("open run in the last event = %+v", last)
 				}
 			})
 		})
@@ -126,8 +126,8 @@ func TestUnreadableEventsAreReplacedByTheState(t *testing.T) {
 			_, err := tx.AddRun(run, 1, []byte("signed"))
 			return err
 		})
-		tell(t, j, "a", 1)
-		tell(t, j, "b", 1)
+		writeEvents(t, j, "a", 1)
+		writeEvents(t, j, "b", 1)
 		if err := j.ExecForTest(t.Context(), `UPDATE events SET body = $1 WHERE seq = 2`, []byte(`{`)); err != nil {
 			t.Fatal(err)
 		}

@@ -227,7 +227,7 @@ func TestEventsHaveNoGapsAndWakeReaders(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		if _, err := j.Events(ctx, 2, 10); err == nil {
-			t.Error("Events returned nothing without an error")
+			t.Error("Events with a cancelled context returned no error")
 		}
 	})
 }
@@ -288,7 +288,7 @@ func TestATokenAdmitsAsManyAsItSays(t *testing.T) {
 					t.Errorf("revoked: %v, %v", was, err)
 				}
 				if spent, err := tx.SpendToken(fmt.Sprint("r", left), "key"); spent || err != nil {
-					t.Errorf("one that was revoked admits: %v, %v", spent, err)
+					t.Errorf("spend a revoked token: %v, %v", spent, err)
 				}
 			}
 			return nil

@@ -54,7 +54,7 @@ func TestASupervisorOfAnEarlierEpochCannotWrite(t *testing.T) {
 		err := next.Read(t.Context(), func(tx *journal.Tx) error {
 			version, err := tx.RosterVersion()
 			if version != 0 {
-				t.Error("the late write is there")
+				t.Error("the late write was committed")
 			}
 			return err
 		})

@@ -61,8 +61,8 @@ var firstWins = linear.Model[string, stored, kept]{
 // keeper stores a value in a journal.
 type keeper func(ctx context.Context, j *journal.Journal, in stored) (kept, error)
 
-// keepAll lets clients store different values under the same keys, each twice, on journals that are closed and reopened
-// deaths times.
+// keepAll makes clients store different values under the same keys, each twice, on journals that are closed and
+// reopened deaths times.
 func keepAll(t *testing.T, path string, deaths int, keep keeper) *linear.History[stored, kept] {
 	t.Helper()
 	h := new(linear.History[stored, kept])
@@ -218,7 +218,7 @@ func TestReplacedResultsAreDetected(t *testing.T) {
 	})
 }
 
-// The lease: a supervisor takes it, writes under its epoch, pauses for longer than the lease lasts, and continues.
+// The lease: a supervisor acquires it, writes under its epoch, pauses for longer than the lease lasts, and continues.
 
 type leaseAct string
 
@@ -284,7 +284,7 @@ func leases(shared bool) linear.Model[leaseState, leaseAsk, leaseAnswer] {
 	}
 }
 
-// reigns lets supervisors compete for a lease, write through write with their own connections, and die.
+// reigns makes supervisors compete for a lease, write through write with their own connections, and die.
 func reigns(t *testing.T, path string, write func(j *journal.Journal, value int) error) *linear.History[leaseAsk, leaseAnswer] {
 	t.Helper()
 	h := new(linear.History[leaseAsk, leaseAnswer])
@@ -326,7 +326,7 @@ func reigns(t *testing.T, path string, write func(j *journal.Journal, value int)
 				if err := mine.Dying(func() { h.Ask(id, in, ask) }); err != nil {
 					t.Error(err)
 				}
-				epoch = 0 // a restarted supervisor has none
+				epoch = 0 // a restarted supervisor has no epoch
 				continue
 			}
 			out, err := h.Ask(id, in, ask)

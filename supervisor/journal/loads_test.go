@@ -95,7 +95,7 @@ func loadsOf(r *rapid.T, tx *Tx) map[writ.NodeID]Load {
 	for node, l := range all {
 		one, err := tx.Load(node)
 		if err != nil || one != l {
-			r.Errorf("Load(%q) = %+v, %v; Loads says %+v", node, one, err, l)
+			r.Errorf("Load(%q) = %+v, %v; Loads has %+v", node, one, err, l)
 		}
 		if l == (Load{}) {
 			delete(all, node)

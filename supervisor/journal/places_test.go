@@ -41,7 +41,7 @@ func seqsOf(t *testing.T, j *journal.Journal, run writ.RunID) (seqs []int) {
 		calls, err := tx.Calls(run)
 		for _, c := range calls {
 			if c.Run != run {
-				t.Errorf("a call of %s is among those of %s", c.Run, run)
+				t.Errorf("call of run %s in the list of run %s", c.Run, run)
 			}
 			seqs = append(seqs, c.Seq)
 		}

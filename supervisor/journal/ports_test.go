@@ -23,7 +23,7 @@ import (
 
 var twoPorts = []placement.Port{{Protocol: "tcp", Number: 8080}, {Protocol: "udp", Number: 53}}
 
-// publishing returns a container on a node that asks for a TCP port and has a UDP port.
+// publishing returns a container on a node that requests a TCP port and has a UDP port.
 func publishing(name string, node writ.NodeID, tcp, udp int64) *journal.Resource {
 	r := &journal.Resource{Operation: "container.create"}
 	r.ResourceID = writ.ResourceID{Project: "p", Kind: writ.KindContainer, Name: name}
@@ -70,8 +70,8 @@ func checkPorts(tx *journal.Tx) error {
 
 var errUndone = errors.New("the change is undone")
 
-// TestUsersOfPortsEqualScan makes random changes in concurrent transactions, some of which fail, so that their commits are
-// repeated without them. Each transaction compares the users of two ports with a scan of all resources.
+// TestUsersOfPortsEqualScan makes random changes in concurrent transactions, some of which fail, so that their commits
+// are repeated without them. Each transaction compares the users of two ports with a scan of all resources.
 func TestUsersOfPortsEqualScan(t *testing.T) {
 	testenv.CheckProperty(t, func(r *rapid.T) {
 		j, err := journal.Open(t.Context(), ":memory:")
@@ -153,8 +153,8 @@ func TestNextEpochReadsPortsAgain(t *testing.T) {
 
 // A run that waits for a port is placed again every second, in the transaction of all projects.
 //
-// Promise: Speed and storage: A step reads only the users of the ports that its calls publish, and not all resources of all
-// nodes.
+// Promise: Speed and storage: A step reads only the users of the ports that its calls publish, and not all resources of
+// all nodes.
 // How: The writer of the journal keeps an index of published ports in memory. It reads the resources of failed writes
 // again, and all resources after a takeover.
 // Also: TestUsersOfPortsEqualScan, TestNextEpochReadsPortsAgain.
@@ -184,6 +184,6 @@ func TestUsersOfPortsAreReadOnce(t *testing.T) {
 		})
 	}
 	if few, many := cost(10), cost(1000); many > 2*few {
-		t.Errorf("the users of a port are read with %.0f allocations beside 10 resources, and with %.0f beside 1000", few, many)
+		t.Errorf("reading the users of a port takes %.0f allocations with 10 resources, %.0f with 1000", few, many)
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"writ/supervisor/journal"
 )
 
-// TestManyAreAskedForAsOneIs asks for more resources than fit into one query, and for each by itself.
+// TestManyAreAskedForAsOneIs reads more resources than fit into one query, and each one separately.
 func TestManyAreAskedForAsOneIs(t *testing.T) {
 	stores(t, func(t *testing.T, path string) {
 		j := open(t, path)

@@ -15,7 +15,7 @@ import (
 
 var longAgo = time.Now().Add(-100 * 24 * time.Hour)
 
-// sharers lists the runs with results in a frame, if there are several.
+// sharers lists the runs that share a frame of results.
 var sharers = map[string][]string{"shared": {"old", "young"}, "f": {"old", "open"}}
 
 // addOld adds a run that ended at the given time. Its calls have two deliveries, a result and a log line each. The
@@ -159,7 +159,7 @@ func TestOldRunsAreForgottenWholeInSmallSteps(t *testing.T) {
 		defer j.Close()
 		want := map[string]int{"runs": 3, "payloads": 3, "calls": 6, "deliveries": 6, "results": 3, "logs": 6, "frames": 3}
 		if diff := cmp.Diff(want, counts(t, j)); diff != "" {
-			t.Errorf("what is left (-want +got):\n%s", diff)
+			t.Errorf("remaining rows (-want +got):\n%s", diff)
 		}
 		for _, r := range kept {
 			if err := j.Read(t.Context(), func(tx *journal.Tx) error {
@@ -231,7 +231,7 @@ func TestConfirmedEventsStayAWeek(t *testing.T) {
 		}
 		all := together * commits
 		acknowledge("a", int64(all))
-		left(all, "one coordinator has nothing yet")
+		left(all, "one coordinator has no events yet")
 		weekAgo()
 		left(all, "nor after a week")
 		acknowledge("b", int64(all-2)) // in the middle of a commit
@@ -338,7 +338,7 @@ func TestRunsOfEarlierVersionsAreForgotten(t *testing.T) {
 		forgetAll(t, j, time.Now().Add(-90*24*time.Hour))
 		want := map[string]int{"runs": 1, "payloads": 1, "calls": 1, "deliveries": 1, "results": 1, "logs": 1, "frames": 1}
 		if diff := cmp.Diff(want, counts(t, j)); diff != "" {
-			t.Errorf("what is left (-want +got):\n%s", diff)
+			t.Errorf("remaining rows (-want +got):\n%s", diff)
 		}
 	})
 }
@@ -365,7 +365,7 @@ func TestOldFramesEndWithTheirLastResult(t *testing.T) {
 		const shared = `SELECT COUNT(*) FROM frames WHERE digest = 'sha256:shared'`
 		forgetAll(t, j, time.Now().Add(-time.Hour))
 		if n := number(t, j, shared); n != 1 {
-			t.Errorf("%d frames are kept for a run that is there", n)
+			t.Errorf("%d frames of an existing run, want 1", n)
 		}
 		forgetAll(t, j, time.Now().Add(time.Hour))
 		if n := number(t, j, `SELECT COUNT(*) FROM frames`); n != 0 {

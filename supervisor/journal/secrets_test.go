@@ -30,7 +30,7 @@ func TestRemovalEmptiesForgedSecrets(t *testing.T) {
 		mustWrite(t, j, func(tx *Tx) error {
 			n, err := tx.RemoveSecrets("p", "s", 3)
 			if n != 1 {
-				t.Errorf("%d versions were removed, want the one that is not forged", n)
+				t.Errorf("removed %d versions, want only the unforged one", n)
 			}
 			return err
 		})

@@ -59,7 +59,7 @@ func TestRecordsOfASignerAreBounded(t *testing.T) {
 			t.Errorf("bytes too many: %v", err)
 		}
 		if err := refuse(text("refused", "carol"), []byte("answer")); err != nil {
-			t.Errorf("a refusal of somebody else: %v", err)
+			t.Errorf("refusal of another signer: %v", err)
 		}
 
 		err = j.Write(t.Context(), func(tx *Tx) error { return tx.AddStatement(text("refused", "carol"), []byte("answer")) })

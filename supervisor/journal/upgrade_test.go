@@ -55,7 +55,7 @@ func TestAServedJournalIsNotUpgraded(t *testing.T) {
 	on(t, path, earlier, "UPDATE meta SET value = '0' WHERE name = 'lease'") // still of the earlier version
 	j, err := journal.Open(t.Context(), path)
 	if err != nil {
-		t.Fatalf("now that nobody serves: %v", err)
+		t.Fatalf("open an unserved journal: %v", err)
 	}
 	j.Close()
 }

@@ -54,14 +54,14 @@ func TestEveryValueCarriesACodeOrDoesNoHarm(t *testing.T) {
 		}
 		switch id, ok := name.(*ast.Ident); {
 		case !ok:
-			t.Errorf("a value has a name that is no constant: %#v", name)
+			t.Errorf("value without a constant name: %#v", name)
 		case id.Name != "name": // the parameter of meta, setMeta and number, which reject unlisted names
 			named[constants[id.Name]] = true
 		}
 	}
 	for name := range named {
 		if (codedValues[name] == "") == (freeValues[name] == "") {
-			t.Errorf("the value %q stands in none of the two tables, or in both", name)
+			t.Errorf("the value %q is in none of the two tables, or in both", name)
 		}
 	}
 	for _, table := range []map[string]string{codedValues, freeValues} {
@@ -77,7 +77,7 @@ func TestEveryValueCarriesACodeOrDoesNoHarm(t *testing.T) {
 	}
 	defer j.Close()
 	if err := j.Write(t.Context(), func(tx *Tx) error { return tx.setMeta("another", "x") }); err == nil {
-		t.Error("a value of which nobody says whether it carries a code is written")
+		t.Error("an unlisted value was written")
 	}
 }
 

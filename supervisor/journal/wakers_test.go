@@ -48,16 +48,16 @@ func TestEveryRunHasAWakerOrIsNamed(t *testing.T) {
 		{"one is out at a member", idle, []*journal.Call{sent("member", "")}, ""},
 		{"one is out at a node that was removed", idle, []*journal.Call{sent("removed", "")}, "removed"},
 		{"one waits for a node that was removed", idle, []*journal.Call{sent("removed", "wait")}, "removed"},
-		{"one waits for a person's word", idle, []*journal.Call{sent("removed", "replace")}, ""},
-		{"one waits for a person's word that was given", idle, []*journal.Call{sent("gone", "replace")}, "gone"},
-		{"one waits for a person's word about a node that nobody knows", idle, []*journal.Call{sent("nobody", "replace")}, "nobody"},
-		{"one is out at a node that nobody knows", idle, []*journal.Call{sent("nobody", "")}, "nobody"},
+		{"one waits for a signature", idle, []*journal.Call{sent("removed", "replace")}, ""},
+		{"one waits for an existing signature", idle, []*journal.Call{sent("gone", "replace")}, "gone"},
+		{"one waits for a signature about an unknown node", idle, []*journal.Call{sent("nobody", "replace")}, "nobody"},
+		{"one was sent to an unknown node", idle, []*journal.Call{sent("nobody", "")}, "nobody"},
 		{"one waits for room on a member", idle, []*journal.Call{planned(func(c *journal.Call) { c.Node, c.Claimed, c.Ready = "member", true, true })}, ""},
 		{"one waits for room on a node that was removed", idle,
 			[]*journal.Call{planned(func(c *journal.Call) { c.Node, c.NodeName, c.Claimed, c.Ready = "removed", "removed", true, true })}, "removed"},
 		{"one waits for a time", idle, []*journal.Call{planned(func(c *journal.Call) { c.Claimed, c.RetryAt = true, now })}, ""},
 		{"one waits for its resource", idle, []*journal.Call{planned(func(c *journal.Call) { c.RetryAt = now })}, ""},
-		{"one waits for nothing", idle, []*journal.Call{planned(func(c *journal.Call) { c.Claimed = true })}, "each other"},
+		{"one has no cause to wait", idle, []*journal.Call{planned(func(c *journal.Call) { c.Claimed = true })}, "each other"},
 		{"one follows another", idle, []*journal.Call{sent("member", ""), follows}, ""},
 		{"one follows another that has ended", idle, []*journal.Call{ended, follows, sent("member", "")}, "ended"},
 		{"two wait for each other", idle, []*journal.Call{planned(func(*journal.Call) {}), planned(func(*journal.Call) {})}, "each other"},
@@ -116,7 +116,7 @@ func TestEveryRunHasAWakerOrIsNamed(t *testing.T) {
 					}
 					looks = n
 					if byItself, other := tx.AllSleepers(); other != nil || !slices.Equal(byItself, some) {
-						t.Errorf("by the nodes in the journal nothing wakes %v, %v; want %v", byItself, other, some)
+						t.Errorf("sleepers by the nodes in the journal = %v, %v; want %v", byItself, other, some)
 					}
 					return err
 				})

@@ -183,7 +183,7 @@ func TestUnacknowledgedEventsStayWithinTheWindow(t *testing.T) {
 		time.Sleep(confirmEvery)
 		synctest.Wait()
 		if got := journal.acknowledged(); got != 3*Window {
-			t.Errorf("the journal knows of %d stored events, want %d", got, 3*Window)
+			t.Errorf("acknowledged %d events, want %d", got, 3*Window)
 		}
 	})
 }
@@ -275,10 +275,10 @@ func TestNewCoordinatorStartsAtOldestEvent(t *testing.T) {
 		ledger.mu.Lock()
 		defer ledger.mu.Unlock()
 		if n := len(ledger.all); n != last-first+1 || ledger.all[0] != first || ledger.all[n-1] != last {
-			t.Errorf("%d events came, want %d to %d", n, first, last)
+			t.Errorf("received %d events, want %d to %d", n, first, last)
 		}
 		if got := journal.acknowledged(); got != last {
-			t.Errorf("the journal knows of event %d, want %d", got, last)
+			t.Errorf("acknowledged event %d, want %d", got, last)
 		}
 	})
 }

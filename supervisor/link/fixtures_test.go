@@ -268,7 +268,7 @@ func coordinator(events EventSink) *Listener {
 	}
 }
 
-// proof stands for a signature: it depends on nonce and URL.
+// proof returns a fake signature that depends on nonce and URL.
 func proof(nonce []byte, url string) []byte {
 	sum := writ.DigestOf(append([]byte(url), nonce...))
 	return sum[:]
@@ -323,7 +323,7 @@ func connected(l *Listener) <-chan *Session {
 	return sessions
 }
 
-// within receives from c, or fails the test. It guards against hanging and measures nothing.
+// within receives from c, or fails the test after a timeout. The timeout is not a measurement.
 func within[T any](t *testing.T, c <-chan T, what string) T {
 	t.Helper()
 	select {

@@ -41,11 +41,11 @@ func FuzzFrame(f *testing.F) {
 		}
 		once, err := got.encode()
 		if err != nil {
-			t.Fatalf("encode what was decoded: %v", err)
+			t.Fatalf("encode the decoded frame: %v", err)
 		}
 		again, err := decodeFrame(once)
 		if err != nil {
-			t.Fatalf("decode what was encoded: %v", err)
+			t.Fatalf("decode the encoded frame: %v", err)
 		}
 		twice, err := again.encode()
 		if err != nil || !bytes.Equal(once, twice) {

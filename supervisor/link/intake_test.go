@@ -123,7 +123,7 @@ func TestFloodOfEventsIsSlowedDown(t *testing.T) {
 	})
 }
 
-// held is an event sink that stores nothing until it is released.
+// held is an event sink that blocks until it is released.
 type held struct {
 	EventSink
 	release chan struct{}

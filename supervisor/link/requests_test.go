@@ -84,7 +84,7 @@ func TestErrorsCrossTheLink(t *testing.T) {
 			says string
 		}{
 			{"the handler's own error", func() error { return s.Request(t.Context(), VerbPlan, 1, nil) }, writ.CodeScriptInvalid, "line 3 is wrong"},
-			{"an error that nobody chose", func() error { return s.Request(t.Context(), VerbValues, 1, nil) }, writ.CodeExecError, "log"},
+			{"an unexpected error", func() error { return s.Request(t.Context(), VerbValues, 1, nil) }, writ.CodeExecError, "log"},
 			{"a verb that hello did not name", func() error { return s.Request(t.Context(), VerbQueues, 1, nil) }, writ.CodeVerbUnsupported, `"queues"`},
 			{"a verb that the coordinator does not answer", func() error { return d.Request(t.Context(), "dance", 1, nil) }, writ.CodeVerbUnsupported, `"dance"`},
 			{"parameters that do not fit", func() error { return s.Request(t.Context(), VerbSubmit, make([]byte, MaxFrame), nil) }, writ.CodeTooLarge, "1048576"},
@@ -214,8 +214,8 @@ func TestHandlerPanicIsAnAnswer(t *testing.T) {
 	})
 }
 
-// The other side repeats a request elsewhere when the link is cut. An answer that only reports the shutdown would end
-// its request for good.
+// If the link is cut, the other side repeats a request elsewhere. An answer that reports only the shutdown would end
+// the request finally.
 func TestNoRequestIsAnsweredAfterAStop(t *testing.T) {
 	for range 64 { // a select would choose either case
 		ctx, cancel := context.WithCancel(t.Context())
@@ -383,7 +383,7 @@ func TestDecodeRefusesUnknownFields(t *testing.T) {
 	}
 }
 
-// Reading a coordinator's frames costs CPU, whatever their content, so the rate is limited.
+// Reading a coordinator's frames costs CPU for any content, so the rate is limited.
 //
 // Promise: Load and attackers: A supervisor reads at most 8 MiB a second from a coordinator, 32 MiB at once.
 // How: A rate for each link, which a new session does not reset.

@@ -36,7 +36,7 @@ func TestWrongSignatureIsRetriedWithBackoff(t *testing.T) {
 		for i := 1; i < len(net.dials); i++ {
 			base := min(time.Second<<min(i-1, 10), time.Minute)
 			if wait := net.dials[i].Sub(net.dials[i-1]); wait < base/2 || wait > base+time.Second {
-				t.Errorf("attempt %d came after %v, want %v to %v", i+1, wait, base/2, base)
+				t.Errorf("attempt %d after %v, want %v to %v", i+1, wait, base/2, base)
 			}
 		}
 		if n := len(net.dials); n < 60 || n > 130 {
@@ -171,7 +171,7 @@ func TestClosedListenerEndsItsSessions(t *testing.T) {
 		select {
 		case <-s.Done():
 		default:
-			t.Error("a session goes on after Close")
+			t.Error("a session continues after Close")
 		}
 		if err := s.Request(t.Context(), VerbSubmit, 1, nil); writ.CodeOf(err) != writ.CodeDatacenterAway {
 			t.Errorf("Request = %v, want DATACENTER_UNAVAILABLE", err)

@@ -76,14 +76,14 @@ func declaredVerbs(t *testing.T) (all []Verb) {
 	return all
 }
 
-// Each verb in both directions, and unknown verbs. A verb without a row fails the test. A forbidden request never
-// reaches a handler, whatever the other side's hello lists.
+// The test covers each verb in both directions, and unknown verbs. A verb without a row fails the test. A forbidden
+// request never reaches a handler, even if the hello of the other side lists the verb.
 //
 // Promise: Readers and roles: Each side of a link answers only its own verbs, an unknown peer gets no answer, and a
 // datacenter reports only its own data.
 // How: There are two lists of verbs; events are stored under the datacenter of the link; a verb without a row fails
 // the test.
-// Also: TestAStrangersFramesAreNotRead, TestASupervisorAnswersTheVerbsOfItsHello, TestSupervisorAsksForRostersOnly,
+// Also: TestAStrangersFramesAreNotRead, TestSupervisorAnswersVerbsOfItsHello, TestSupervisorAsksForRostersOnly,
 // TestDatacenterReportsOnlyForItself.
 func TestEachSideAnswersItsOwnVerbsOnly(t *testing.T) {
 	if diff := cmp.Diff(slices.Sorted(maps.Keys(verbRights)), declaredVerbs(t)); diff != "" {

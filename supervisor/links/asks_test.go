@@ -15,8 +15,9 @@ import (
 	"writ/supervisor/link"
 )
 
-// A coordinator that asks for more than it may makes nobody wait who asks another one, and of its own users those least who ask for little. Plans,
-// for which nobody needs a right, keep no roster and no statement back, and statements that somebody signed have a bound that one person does not reach.
+// A coordinator that exceeds its rates does not delay requests through other coordinators. Among its own users, small
+// requests are delayed least. Plans, which need no right, do not delay rosters and statements. Statements with a valid
+// signature have a rate that one person cannot reach.
 //
 // Promise: Load and attackers: A coordinator that sends requests continuously does not delay requests of another
 // coordinator.
@@ -92,10 +93,10 @@ func TestNoCoordinatorAsksForMoreThanItMay(t *testing.T) {
 		err       error
 		perSecond int
 	}{
-		"a signed statement":              {link.VerbStatement, nil, nil, statementAsks},
-		"an accepted submission":          {link.VerbSubmit, writ.Run{Accepted: time.Unix(0, 0)}, nil, idleAsks},
-		"a refused submission":            {link.VerbSubmit, writ.Run{}, answers.RefusedBefore{Refusal: decided}, idleAsks},
-		"a submission that nobody signed": {link.VerbSubmit, writ.Run{}, writ.Errorf(writ.CodeSignerUnknown, "nobody has this key"), idleAsks},
+		"a signed statement":                {link.VerbStatement, nil, nil, statementAsks},
+		"an accepted submission":            {link.VerbSubmit, writ.Run{Accepted: time.Unix(0, 0)}, nil, idleAsks},
+		"a refused submission":              {link.VerbSubmit, writ.Run{}, answers.RefusedBefore{Refusal: decided}, idleAsks},
+		"a submission of an unknown signer": {link.VerbSubmit, writ.Run{}, writ.Errorf(writ.CodeSignerUnknown, "nobody has this key"), idleAsks},
 	} {
 		t.Run(name+" again and again", func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -15,8 +15,8 @@ var start = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 // uid returns the UID of a number.
 func uid(n int) writ.UID { return writ.UID(fmt.Sprintf("0192f6c2-7d3a-7000-9000-%012d", n)) }
 
-// tell applies a report of a node with one load.
-func (b *Book) tell(node writ.NodeID, count int64, at time.Time, l nodes.Load) {
+// report applies a report of a node with one load.
+func (b *Book) report(node writ.NodeID, count int64, at time.Time, l nodes.Load) {
 	b.Apply(nodes.LoadReport{Node: node, Incarnation: 1, Count: count, Epoch: 1, Loads: []nodes.Load{l}}, 1, at)
 }
 
@@ -38,7 +38,7 @@ func TestSamplesCoverADay(t *testing.T) {
 		if i%10 == 9 {
 			cpus = 1100
 		}
-		b.tell("n", int64(i+1), now, nodes.Load{UID: uid(1), Running: true, MilliCPUs: cpus, Memory: int64(i%10) << 20, Restarts: 2})
+		b.report("n", int64(i+1), now, nodes.Load{UID: uid(1), Running: true, MilliCPUs: cpus, Memory: int64(i%10) << 20, Restarts: 2})
 		now = now.Add(30 * time.Second)
 	}
 	now = now.Add(-30 * time.Second)
@@ -47,7 +47,7 @@ func TestSamplesCoverADay(t *testing.T) {
 		t.Fatalf("%+v, %t", l, ok)
 	}
 	if n := len(l.Samples); n < maxSamples-1 || n > maxSamples+1 {
-		t.Fatalf("there are %d samples", n)
+		t.Fatalf("got %d samples", n)
 	}
 	for i, s := range l.Samples[:len(l.Samples)-1] {
 		if s.MilliCPUs != 200 || s.MemoryBytes != 9<<20 || i > 0 && s.At.Sub(l.Samples[i-1].At) != sampleEvery {
@@ -63,22 +63,22 @@ func TestSamplesCoverADay(t *testing.T) {
 func TestGapHasNoSamples(t *testing.T) {
 	t.Parallel()
 	b := New()
-	b.tell("n", 1, start, nodes.Load{UID: uid(1), MilliCPUs: 10})
+	b.report("n", 1, start, nodes.Load{UID: uid(1), MilliCPUs: 10})
 	later := start.Add(20 * time.Hour)
-	b.tell("n", 2, later, nodes.Load{UID: uid(1), MilliCPUs: 30})
+	b.report("n", 2, later, nodes.Load{UID: uid(1), MilliCPUs: 30})
 	if l, _ := b.of("n", 1, later); len(l.Samples) != 2 || l.Samples[1].MilliCPUs != 30 || !l.Samples[1].At.Equal(later) {
 		t.Errorf("%+v", l)
 	}
 	if l, _ := b.of("n", 1, later.Add(5*time.Hour)); len(l.Samples) != 1 {
 		t.Errorf("a sample is older than a day: %+v", l)
 	}
-	b.tell("n", 3, later.Add(25*time.Hour), nodes.Load{UID: uid(2)})
+	b.report("n", 3, later.Add(25*time.Hour), nodes.Load{UID: uid(2)})
 	if l, ok := b.of("n", 1, later.Add(25*time.Hour)); ok || b.histories != 1 {
 		t.Errorf("it is still known: %+v, %d histories", l, b.histories)
 	}
-	b.tell("other", 1, later.Add(80*time.Hour), nodes.Load{UID: uid(2)})
+	b.report("other", 1, later.Add(80*time.Hour), nodes.Load{UID: uid(2)})
 	if len(b.nodes) != 1 || b.histories != 1 {
-		t.Errorf("there are %d nodes and %d histories", len(b.nodes), b.histories)
+		t.Errorf("%d nodes and %d histories, want 1 and 1", len(b.nodes), b.histories)
 	}
 }
 
@@ -100,12 +100,12 @@ func TestReportsThatAreNotNewAreIgnored(t *testing.T) {
 	}
 }
 
-// A node reports what it wants. It speaks for its own resources only, and uses a limited amount of memory.
+// A node may report any data. Its reports count for its own resources only, and use a limited amount of memory.
 func TestHostileNodeIsLimited(t *testing.T) {
 	t.Parallel()
 	b := New()
-	b.tell("n", 1, start, nodes.Load{UID: uid(1), MilliCPUs: 1 << 62, Memory: -5, Restarts: -1})
-	b.tell("n", 2, start.Add(time.Second), nodes.Load{UID: uid(1), MilliCPUs: 1 << 62, Memory: 1 << 62})
+	b.report("n", 1, start, nodes.Load{UID: uid(1), MilliCPUs: 1 << 62, Memory: -5, Restarts: -1})
+	b.report("n", 2, start.Add(time.Second), nodes.Load{UID: uid(1), MilliCPUs: 1 << 62, Memory: 1 << 62})
 	l, _ := b.of("n", 1, start)
 	if l.MilliCPUs != mostMilliCPUs || l.MemoryBytes != mostMemory || l.Restarts != 0 || l.Samples[0].MilliCPUs != mostMilliCPUs {
 		t.Errorf("%+v", l)
@@ -127,7 +127,7 @@ func TestHostileNodeIsLimited(t *testing.T) {
 		}
 	}
 	if _, known := b.nodes["n"].resources["not a uid"]; known {
-		t.Error("a name that is no UID is stored")
+		t.Error("an invalid UID is stored")
 	}
 }
 

@@ -97,7 +97,7 @@ func TestStalledRunKeepsItsMail(t *testing.T) {
 
 		key := writ.JobKey{Run: "r", Seq: 1, Attempt: 1}
 		kept := 0
-		for range 100 { // as many looks of the watch, and as many times the node sends its result again
+		for range 100 { // 100 scans of the watch, and 100 repeated results of the node
 			if steps.PostResult(mail.Arrival{Result: writ.Result{JobKey: key}, Node: "n"}) {
 				kept++
 			}
@@ -114,7 +114,7 @@ func TestStalledRunKeepsItsMail(t *testing.T) {
 				kept, len(got.Results), len(got.Overdue), len(got.Resend), len(got.LostNodes))
 		}
 		if !steps.PostResult(mail.Arrival{Result: writ.Result{JobKey: key}, Node: "n"}) {
-			t.Error("a result that was written is not taken again: nobody would acknowledge it")
+			t.Error("a written result is rejected, so it would not be acknowledged")
 		}
 		stop()
 		if err := <-ended; err != nil {
@@ -123,8 +123,8 @@ func TestStalledRunKeepsItsMail(t *testing.T) {
 	})
 }
 
-// TestProjectSharesSteps posts many runs of a project while another project has a step, while a step of its own waits for a
-// rate limit, and after that.
+// TestProjectSharesSteps posts many runs of a project while another project has a step, then while its own step waits
+// for a rate limit, and then without either.
 func TestProjectSharesSteps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var busy atomic.Int32
@@ -148,13 +148,13 @@ func TestProjectSharesSteps(t *testing.T) {
 		}
 		synctest.Wait()
 		if got := busy.Load(); got != maxStepsBeside {
-			t.Errorf("beside another project it has %d steps, want %d", got, maxStepsBeside)
+			t.Errorf("with another project active it has %d steps, want %d", got, maxStepsBeside)
 		}
 		goesOn := steps.Slowed("busy")
 		close(other)
 		synctest.Wait()
 		if got := busy.Load(); got != maxStepsBeside {
-			t.Errorf("while one of them waits it has %d steps, want %d", got, maxStepsBeside)
+			t.Errorf("with a waiting step it has %d steps, want %d", got, maxStepsBeside)
 		}
 		goesOn()
 		synctest.Wait()
@@ -258,12 +258,12 @@ func TestManyResultsAreWrittenInParts(t *testing.T) {
 		}
 		d, ok := steps.next(steps.Owners != nil)
 		if !ok {
-			t.Fatalf("after %d of %d results there is no step", next, all)
+			t.Fatalf("no step after %d of %d results", next, all)
 		}
 		steps.serve(t.Context(), d)
 		if d.run == "one" {
 			if step > 1 {
-				t.Errorf("the result of another project came in turn %d", step)
+				t.Errorf("the result of another project arrived in step %d", step)
 			}
 			continue
 		}
@@ -272,12 +272,12 @@ func TestManyResultsAreWrittenInParts(t *testing.T) {
 		}
 		for _, a := range told.Results {
 			if a.Result.Seq != next {
-				t.Fatalf("result %d came instead of %d", a.Result.Seq, next)
+				t.Fatalf("got result %d, want %d", a.Result.Seq, next)
 			}
 			next++
 		}
 		if lost := len(told.LostNodes) > 0; lost != (next == all) {
-			t.Errorf("after %d results it is told that the node was lost: %t", next, lost)
+			t.Errorf("after %d results: loss of the node delivered: %t", next, lost)
 		}
 	}
 	if len(steps.all) > 0 {
@@ -285,8 +285,8 @@ func TestManyResultsAreWrittenInParts(t *testing.T) {
 	}
 }
 
-// TestResultsOfUnknownRunsDelayNoOtherNode lets a node send results of any number of runs that do not exist, each of which is looked up:
-// results of another node came behind all of them.
+// TestResultsOfUnknownRunsDelayNoOtherNode makes a node send results of many unknown runs. Each of them needs a lookup,
+// which must not delay the results of another node.
 //
 // Promise: Nodes and Redis: A node that names many unknown runs delays messages of other nodes by at most four
 // lookups.
@@ -321,7 +321,7 @@ func TestResultsOfUnknownRunsDelayNoOtherNode(t *testing.T) {
 			key := writ.JobKey{Run: writ.RunID(fmt.Sprint(kind, i)), Seq: 1, Attempt: 1}
 			return steps.PostResult(mail.Arrival{Result: writ.Result{JobKey: key}, Node: node})
 		}
-		for i := range maxSpokenOf { // all of them before the first is looked up, so that this finds as many as it may take
+		for i := range maxSpokenOf { // posts all of them before the first lookup, which finds as many as possible
 			if !post("hostile", "none", i) {
 				t.Fatalf("result %d was dropped", i)
 			}
@@ -343,7 +343,7 @@ func TestResultsOfUnknownRunsDelayNoOtherNode(t *testing.T) {
 		}
 		for i := range 2 * maxUnknown {
 			if kept := post("hostile", "more", i); kept != (i < maxUnknown) {
-				t.Errorf("result %d beyond those that may wait: kept is %v", i, kept)
+				t.Errorf("result %d: kept = %v, want only the results within the limit", i, kept)
 			}
 		}
 		stop()
@@ -364,7 +364,7 @@ func TestUnknownRunsGetNoStep(t *testing.T) {
 		exists := map[writ.RunID]writ.ProjectID{}
 		questions, dropped := 0, 0
 		steps.Owners = func(runs []writ.RunID) (map[writ.RunID]writ.ProjectID, error) {
-			if questions++; questions == 1 { // it is accepted while somebody looks for it
+			if questions++; questions == 1 { // the run is accepted during the lookup
 				steps.Begin("late", "project", func() {})
 				defer func() { exists["late"] = "project" }()
 			}

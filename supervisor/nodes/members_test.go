@@ -72,7 +72,7 @@ func as(t *testing.T, key ed25519.PrivateKey) *tls.Config {
 	return pki.Client(func([]*x509.Certificate) error { return nil }, shown)
 }
 
-// A client that knows a digest, or the ID of a node, gets nothing for it without the key of a node.
+// A client that knows a digest or a node id gets no data without the key of a node.
 //
 // Promise: Connections and certificates: Between hosts, only approved nodes read payloads and only a node reads its
 // own account; the connections of a removed node close within a second.
@@ -101,9 +101,9 @@ func TestPayloadsAndAccountsAreForMembers(t *testing.T) {
 		{"no certificate", as(t, nil), writ.CodeCertificateRole, writ.CodeCertificateRole},
 		{"a stranger", as(t, stranger), writ.CodeCertificateRole, writ.CodeCertificateRole},
 		{"a supervisor", supervisor(), writ.CodeCertificateRole, writ.CodeCertificateRole},
-		{"one that waits", as(t, waiting), writ.CodeConflict, writ.CodeCertificateRole},
-		{"one that was removed", as(t, removed), writ.CodeNodeRejected, writ.CodeCertificateRole},
-		{"one that was rejected", as(t, rejected), writ.CodeNodeRejected, writ.CodeCertificateRole},
+		{"a pending node", as(t, waiting), writ.CodeConflict, writ.CodeCertificateRole},
+		{"a removed node", as(t, removed), writ.CodeNodeRejected, writ.CodeCertificateRole},
+		{"a rejected node", as(t, rejected), writ.CodeNodeRejected, writ.CodeCertificateRole},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			transport := &http.Transport{TLSClientConfig: tt.config}

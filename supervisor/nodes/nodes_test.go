@@ -215,7 +215,7 @@ func TestAFloodOfRequestsIsBoundedAndLoggedOnce(t *testing.T) {
 		api.ServeHTTP(w, r)
 		codes[w.Code]++
 		if w.Code == http.StatusTooManyRequests && w.Header().Get("Retry-After") == "" {
-			t.Error("it does not say when to ask again")
+			t.Error("the answer has no Retry-After header")
 		}
 	}
 	for range 1000 {

@@ -66,8 +66,8 @@ func TestNodeFindsServingSupervisor(t *testing.T) {
 	}
 }
 
-// A node passes a hanging supervisor, and prefers the one that answered from then on. A slow one can still answer after
-// others were asked.
+// A node skips a hanging supervisor, and from then on prefers the supervisor that answered. A slow supervisor can still
+// answer after others were tried.
 func TestNodeSkipsHangingSupervisor(t *testing.T) {
 	log := slog.New(slog.DiscardHandler)
 	hangs, err := net.Listen("tcp", "127.0.0.1:0") // connections are never answered
@@ -91,7 +91,7 @@ func TestNodeSkipsHangingSupervisor(t *testing.T) {
 	}
 	s.Patience = time.Hour
 	if _, err := s.Rosters(ctx, 0); err != nil || asked != 2 || !s.Away().IsZero() {
-		t.Errorf("the one that answered was asked %d times: %v", asked, err)
+		t.Errorf("%d requests to the preferred supervisor: %v, want 2", asked, err)
 	}
 
 	others := make(chan struct{})

@@ -12,7 +12,7 @@ import (
 // A plan may be far bigger than the script that it is of, and 256 runs with big plans side by side are possible.
 func TestPlansCountAgainstTheMemoryOfPrograms(t *testing.T) {
 	programs := newCache()
-	plan := scripts.Plan{Logs: []string{"nobody is held to this"}}
+	plan := scripts.Plan{Logs: []string{"this plan is unused"}}
 	for seq := range 100 {
 		plan.Calls = append(plan.Calls, scripts.PlannedCall{Seq: seq + 1, Args: map[string]any{"cloud_init": strings.Repeat("x", 20_000)}})
 	}

@@ -106,8 +106,8 @@ var steps = map[string]struct {
 
 // TestCostOfStepGrowsWithItsCalls counts the reads of steps, and compares the CPU time of two sizes.
 //
-// Promise: Speed and storage: The time of a step grows with its calls and the resources of its project, and not with their
-// product.
+// Promise: Speed and storage: The time of a step grows with its calls and the resources of its project, and not with
+// their product.
 // How: Indexes of the calls by resource and of the resources by their use; groups are sets that share their paths.
 // Also: TestCostOfPreviewGrowsWithItsCalls.
 func TestCostOfStepGrowsWithItsCalls(t *testing.T) {
@@ -200,8 +200,8 @@ func TestCostOfPreviewGrowsWithItsCalls(t *testing.T) {
 	}
 }
 
-// growsWithCalls compares the CPU time of work with 250 calls and with the most calls of a run. Eight times as many calls
-// take eight times as long, and 64 times if each call is compared with all others.
+// growsWithCalls compares the CPU time of work with 250 calls and with the maximum of 2,000. With a linear cost it
+// takes eight times as long, and 64 times if each call is compared with all others.
 func growsWithCalls(t *testing.T, make func(n int) (work func())) {
 	t.Helper()
 	const few, many, most = 250, scripts.MaxCalls, 30

@@ -11,7 +11,7 @@ import (
 // Promise: Speed and storage: A run that waits for results is not read again for each result, and cached runs use at
 // most 32 MiB.
 // How: The cache holds runs with open calls in journal form, evicted by last use.
-// Also: TestAWaitingRunNeedsNoMemory.
+// Also: TestWaitingRunNeedsNoMemory.
 func TestRecentRunsStayWithinTheirBounds(t *testing.T) {
 	r := newRecent()
 	keep := func(i, bytes int) {

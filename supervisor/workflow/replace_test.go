@@ -29,13 +29,13 @@ func TestCallIsReplacedOnlyWithItsNeeds(t *testing.T) {
 		{"a machine and its volume, both under way", []stake{making(1, root), making(2, box, of(making(1, root)))}, nil},
 		{"a machine whose volume was made before", []stake{made(1, root), making(2, box, of(made(1, root)))}, map[int]writ.ResourceID{2: root}},
 		{"a machine with a volume of another run", []stake{making(1, box, need{0, root, "gone"})}, map[int]writ.ResourceID{1: root}},
-		{"what it needs is on another node", []stake{elsewhere, making(2, box, need{1, root, "here"})}, nil},
-		{"what it needs of another run is on another node", []stake{making(1, box, need{0, root, "here"})}, nil},
+		{"its volume is on another node", []stake{elsewhere, making(2, box, need{1, root, "here"})}, nil},
+		{"a volume of another run is on another node", []stake{making(1, box, need{0, root, "here"})}, nil},
 		{"one of two volumes is lost", []stake{making(1, root), made(2, other), making(3, box, of(making(1, root)), of(made(2, other)))},
 			map[int]writ.ResourceID{3: other}},
-		{"what needs what is lost is lost for the same cause", []stake{made(1, other), making(2, root, of(made(1, other))), making(3, box, of(making(2, root)))},
+		{"an indirect need is lost for the same cause", []stake{made(1, other), making(2, root, of(made(1, other))), making(3, box, of(making(2, root)))},
 			map[int]writ.ResourceID{2: other, 3: other}},
-		{"it needs what is only changed there", []stake{changing(1, root), making(2, box, of(changing(1, root)))}, map[int]writ.ResourceID{2: root}},
+		{"its volume is only changed there", []stake{changing(1, root), making(2, box, of(changing(1, root)))}, map[int]writ.ResourceID{2: root}},
 		{"it has ended", []stake{made(1, root), {seq: 2, resource: box, there: true, needs: []need{of(made(1, root))}}}, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -46,7 +46,7 @@ func TestCallIsReplacedOnlyWithItsNeeds(t *testing.T) {
 			if !maps.Equal(got, tt.want) && len(got)+len(tt.want) > 0 {
 				t.Errorf("lost: %v, want %v", got, tt.want)
 			}
-			slices.Reverse(tt.stakes) // the order in which they are looked at does not matter for which are lost
+			slices.Reverse(tt.stakes) // the result does not depend on the order
 			if again := withoutNeeds("gone", tt.stakes); len(again) != len(tt.want) {
 				t.Errorf("the other way round %v are lost", again)
 			}

@@ -299,7 +299,7 @@ func TestAStreamWithoutItsGroupCostsItsNodeOnly(t *testing.T) {
 // unaffected.
 // How: An incremental scan of all keys has a budget per node; the node shows `QUEUE_BUDGET`.
 // Also: TestALargeKeyIsFoundAmongVeryMany, TestANodeHasItsShareOfKeys, TestFloodingNodeDelaysOnlyItself,
-// TestQueueFillingSuspendsNode, TestABacklogFromAnAbsenceBlocksNoNode.
+// TestQueueFillingSuspendsNode, TestBacklogAfterOutageBlocksNoNode.
 func TestNodeFillingRedisIsFoundAndCleared(t *testing.T) {
 	t.Parallel()
 	for name, fill := range map[string]func(d *two) error{

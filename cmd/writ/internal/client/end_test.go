@@ -22,7 +22,7 @@ import (
 // datacenter is unreachable, they print the time of the last verified state.
 // How: The client requests the run state with a nonce; the supervisor signs state, resumes and the digest of the last
 // summary.
-// Also: TestTheStateOfARunIsSignedForEachReader, TestAHostileCoordinatorRedirectsNoDecision/what_no_supervisor_signed.
+// Also: TestRunStateIsSignedForEachReader, TestAHostileCoordinatorRedirectsNoDecision/what_no_supervisor_signed.
 func TestAnEarlierEndOfARunThatWasResumedIsNotVerified(t *testing.T) {
 	w := newFixture(t)
 	roster := w.alice.Roster

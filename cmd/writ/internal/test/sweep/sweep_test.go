@@ -115,7 +115,7 @@ func ends(t *testing.T) (all []end) {
 // How: Every commit, file and message has a name, at which a test build ends itself; afterwards every run ends and
 // stores are intact.
 func TestAProcessMayEndAtEveryWriteAndSend(t *testing.T) {
-	testenv.Nightly(t, "TestARunEndsWithAllEffectsAfterAnyKill of supervisor, and TestKilledProcessesFinishTheRun of cmd/writ with real processes")
+	testenv.Nightly(t, "TestKillsLoseNoEffectsOfRun of supervisor, and TestKilledProcessesFinishTheRun of cmd/writ with real processes")
 	all := ends(t)
 	long := testenv.IsLong()
 	if *only != "" {
