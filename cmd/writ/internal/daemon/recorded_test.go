@@ -64,7 +64,7 @@ func sorted[T any](all []T, text func(T) string) (texts []string) {
 	return texts
 }
 
-// Stores that an earlier program wrote are read by this one, with all that stands in them: nothing is forged, lost or of another form.
+// This program reads stores that an earlier program wrote. No record is rejected, lost or changed.
 //
 // Promise: Evaluation and resumes: Journal, ledger, node journal and Redis data of an earlier version remain
 // readable.
@@ -199,7 +199,7 @@ func wantRecordedJournal(t *testing.T, j *journal.Journal, runs []ledger.Run, ro
 	}
 }
 
-// wantRecordedNode reads what a node remembers, and what Redis had for it.
+// wantRecordedNode checks the journal of a node, and its data in Redis.
 func wantRecordedNode(t *testing.T, records *journal.Journal, runs []ledger.Run) {
 	t.Helper()
 	node, err := runnerjournal.Open(t.Context(), recordedFile(t, "node.db"))

@@ -12,7 +12,7 @@ import (
 	"writ/internal/tracing"
 )
 
-// A daemon ends without an error if its collector takes nothing or hangs, and its log says that traces are missing.
+// A daemon ends without an error if its collector rejects traces or hangs. Its log reports the missing traces.
 //
 // Promise: Events, traces and the API: A run is one trace from the command line to the driver, without tracing data
 // on the wire, and an unreachable collector delays no work.
@@ -31,7 +31,7 @@ func TestACollectorThatTakesNothingIsNoFailureOfADaemon(t *testing.T) {
 	traces.Record(tracing.Span{At: tracing.OfRun(writ.RunIDOf(writ.Digest{1})), Name: "x", From: time.Now(), Until: time.Now()})
 	end()
 	if !strings.Contains(said.String(), "some traces are not sent") {
-		t.Errorf("the log says %q", said)
+		t.Errorf("log = %q", said)
 	}
 	if _, end, err = OpenTraces(t.Context(), tracing.Settings{}, "writ-test", "test", said.Logger()); err != nil {
 		t.Error(err)

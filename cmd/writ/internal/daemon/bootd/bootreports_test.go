@@ -54,8 +54,8 @@ func (s *bootFixture) ReportBoots(_ context.Context, c nodes.BootCredential, rea
 	return err
 }
 
-// A boot server tells only the supervisor that the roster of its token names, from the second one on if the first is another one. What that has
-// forgotten it is told again.
+// A boot server sends reports only to the supervisor that the roster of its token names, at the second address if the
+// first one is another supervisor. After a restart of the supervisor it sends the whole list again.
 func TestABootServerTellsOnlyTheSupervisorOfItsToken(t *testing.T) {
 	newKey := func() ed25519.PrivateKey {
 		_, key, err := ed25519.GenerateKey(nil)
@@ -105,7 +105,7 @@ func TestABootServerTellsOnlyTheSupervisorOfItsToken(t *testing.T) {
 	}
 	list := bootserver.List{Image: "0a", Machines: []bootserver.Row{{Machine: bootserver.Machine{MAC: "52:54:00:77:00:50", Step: "script", Serial: "S1"}, AgeSeconds: 40, Advice: "see its screen"}}}
 	if err := b.report(t.Context(), list); writ.CodeOf(err) != writ.CodeUnreachable || len(other.told) != 0 {
-		t.Errorf("another supervisor: %v, and is told %v", err, other.told)
+		t.Errorf("report to another supervisor: %v, reports = %v", err, other.told)
 	}
 	for range 2 {
 		if err := b.report(t.Context(), list); err != nil {
@@ -114,13 +114,13 @@ func TestABootServerTellsOnlyTheSupervisorOfItsToken(t *testing.T) {
 	}
 	mine.next = 100 // as after another start
 	if err := b.report(t.Context(), list); err != nil || len(mine.told) != 3 {
-		t.Fatalf("after it was started again: %v, and is told %d reports", err, len(mine.told))
+		t.Fatalf("report after a restart: %v, received %d reports, want 3", err, len(mine.told))
 	}
 	if m := mine.told[2].Machines; len(m) != 1 || m[0].MAC != "52:54:00:77:00:50" || m[0].Serial != "S1" || m[0].AgeSeconds != 40 || m[0].Advice != "see its screen" {
-		t.Errorf("it is told %+v", m)
+		t.Errorf("machines in the report = %+v", m)
 	}
 	if len(other.told) != 0 {
-		t.Errorf("another supervisor is told %+v", other.told)
+		t.Errorf("another supervisor received %+v", other.told)
 	}
 	for _, client := range b.apis {
 		client.HTTP.CloseIdleConnections()
@@ -130,7 +130,7 @@ func TestABootServerTellsOnlyTheSupervisorOfItsToken(t *testing.T) {
 	}
 }
 
-// As many machines are reported as a supervisor reads, and those whose step is the newest.
+// A report has as many machines as a supervisor accepts: those with the newest steps.
 func TestAReportOfABootServerFits(t *testing.T) {
 	long := progress.Text(strings.Repeat("\"", 1000), progress.MaxText)
 	var list bootserver.List

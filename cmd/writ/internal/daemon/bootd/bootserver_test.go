@@ -15,7 +15,8 @@ import (
 	"writ/internal/test/testenv"
 )
 
-// With a certificate the script names https:// addresses, and machines that know its authority load the image from there.
+// With a certificate, the script has https:// addresses, and machines that trust its authority load the image from
+// there.
 func TestABootServerSpeaksTLS(t *testing.T) {
 	a := daemontest.NewAuthority(t)
 	a.Issue(time.Now().Add(time.Hour), "localhost")

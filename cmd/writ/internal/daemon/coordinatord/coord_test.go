@@ -26,7 +26,7 @@ func serving(c Config) func(ctx context.Context, ready func()) error {
 // refusal runs a coordinator that must not serve, and returns its error.
 func refusal(t *testing.T, c Config) error {
 	t.Helper()
-	return serving(c)(t.Context(), func() { t.Error("it says that it serves") })
+	return serving(c)(t.Context(), func() { t.Error("the coordinator reported ready") })
 }
 
 // newCoord returns a coordinator of a new cluster that listens at an address.
@@ -62,7 +62,7 @@ func TestSecondCoordinatorOfOneDirectoryIsRefused(t *testing.T) {
 	}
 }
 
-// Who waits for ready would otherwise go on, and wait for what depends on the coordinator.
+// A program that waits for ready would otherwise continue, and fail or wait without the coordinator.
 func TestCoordinatorIsNotReadyWhereItMayNotListen(t *testing.T) {
 	c := newCoord(t, t.TempDir(), "0.0.0.0:0")
 	if err := refusal(t, c); writ.CodeOf(err) != writ.CodeListenRefused {
@@ -70,7 +70,8 @@ func TestCoordinatorIsNotReadyWhereItMayNotListen(t *testing.T) {
 	}
 }
 
-// The first address of a coordinator that was founded on loopback has no TLS. With it as the own address, cookies would not be kept from plain text.
+// A coordinator that was created on loopback has a first address without TLS. If that were its own address, cookies
+// could be sent in plain text.
 func TestACoordinatorIsKnownByAnAddressWithTLS(t *testing.T) {
 	for want, urls := range map[string][]string{
 		"https://10.77.0.2:7440": {"http://127.0.0.1:7440", "https://10.77.0.2:7440", "https://front:7440"},

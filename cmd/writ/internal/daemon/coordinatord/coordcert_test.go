@@ -54,8 +54,8 @@ func newTLSCoord(t *testing.T) (Config, *identity.Roster) {
 	}, roster
 }
 
-// A browser gets the certificate that it knows, and a client of writ the one that follows from the roster, from one port. The client verifies by the
-// roster alone: it is told nothing of the authority.
+// On one port, a browser gets a certificate of its known authority, and a client of writ gets the certificate that
+// follows from the roster. The client verifies by the roster alone, without that authority.
 func TestACoordinatorShowsBrowsersACertificateThatTheyKnow(t *testing.T) {
 	a := daemontest.NewAuthority(t)
 	want := a.Issue(time.Now().Add(24*time.Hour), "writ.example.org")
@@ -101,7 +101,7 @@ func TestACoordinatorShowsBrowsersACertificateThatTheyKnow(t *testing.T) {
 		t.Errorf("a client of writ sees another certificate: %v", err)
 	}
 	if text, _ := get(by, "/v1/roster"); !strings.Contains(text, string(roster.Cluster)) {
-		t.Errorf("the coordinator says %s", text)
+		t.Errorf("answer of the coordinator = %s", text)
 	}
 	web.CloseIdleConnections()
 	by.CloseIdleConnections()
@@ -110,7 +110,7 @@ func TestACoordinatorShowsBrowsersACertificateThatTheyKnow(t *testing.T) {
 	}
 }
 
-// Metrics have names of nodes and people: they leave a machine with TLS or not at all.
+// Metrics contain names of nodes and people, so they leave a machine only over TLS.
 //
 // Promise: Connections and certificates: Metrics of a coordinator or supervisor leave the machine over TLS 1.3 only,
 // and metrics of a node never leave it.
@@ -149,7 +149,7 @@ func TestMetricsLeaveThisMachineWithTLSOnly(t *testing.T) {
 			t.Errorf("%s: %d", address, got)
 		}
 		if host, secure := strings.CutPrefix(address, "https://"); secure && get("http://"+host) == http.StatusOK {
-			t.Errorf("%s tells its metrics without TLS, too", address)
+			t.Errorf("%s serves its metrics without TLS as well", address)
 		}
 		monitor.CloseIdleConnections()
 		if err := p.Stop(); err != nil {
@@ -197,7 +197,7 @@ func TestFlagsOfTheCertificateForBrowsersThatCannotWorkAreRefused(t *testing.T) 
 	}
 }
 
-// One that has expired is no reason not to start: work goes on without browsers.
+// An expired certificate for browsers does not prevent the start: all other work continues.
 func TestACoordinatorStartsWithACertificateForBrowsersThatHasExpired(t *testing.T) {
 	a := daemontest.NewAuthority(t)
 	a.Issue(time.Now().Add(-time.Hour), "writ.example.org")

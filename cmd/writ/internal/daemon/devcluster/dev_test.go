@@ -15,8 +15,8 @@ import (
 	"writ/identity"
 )
 
-// TestADevelopmentClusterEndsWithinFiveSeconds adds up what it may wait for: jobs of all nodes at once, then requests of each of four supervisors
-// and of the coordinator. What else there is to do when it ends takes milliseconds.
+// TestADevelopmentClusterEndsWithinFiveSeconds adds up the waits at the end: the jobs of all nodes in parallel, then
+// the requests of four supervisors and of the coordinator in turn. All other work at the end takes milliseconds.
 //
 // Promise: Recovery: `writ dev` ends within seconds of Ctrl-C, also with open runs and requests; interrupted work
 // restarts at the next start.
@@ -28,7 +28,8 @@ func TestADevelopmentClusterEndsWithinFiveSeconds(t *testing.T) {
 	}
 }
 
-// A start with another number of datacenters makes others. Those of before stay in every list, so they are named.
+// A start with a different number of datacenters creates new ones. The earlier ones stay in every list, so the log
+// names them.
 func TestADevelopmentClusterNamesTheDatacentersThatItDoesNotStart(t *testing.T) {
 	roster := new(identity.Roster)
 	for _, name := range []string{"local", "dc1", "dc2", "dc3"} {

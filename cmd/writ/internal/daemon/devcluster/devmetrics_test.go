@@ -17,7 +17,8 @@ import (
 	"writ/identity/pki"
 )
 
-// TestMetricsOfASupervisorLeaveThisMachineWithTLSOnly asks a supervisor whose listener for metrics other machines reach.
+// TestMetricsOfASupervisorLeaveThisMachineWithTLSOnly reads the metrics of a supervisor whose listener is reachable
+// from other machines.
 func TestMetricsOfASupervisorLeaveThisMachineWithTLSOnly(t *testing.T) {
 	dev := New(Config{Data: t.TempDir(), Listener: daemontest.Listening(t), Datacenters: 1, Version: "test", Log: slog.New(slog.DiscardHandler), Note: t.Logf})
 	person, rosters, err := dev.govern()
@@ -68,7 +69,7 @@ func TestMetricsOfASupervisorLeaveThisMachineWithTLSOnly(t *testing.T) {
 		}
 	}
 	if status, text := get("http://", "/metrics"); status == http.StatusOK {
-		t.Errorf("it tells its metrics without TLS, too:\n%s", text)
+		t.Errorf("the supervisor serves its metrics without TLS as well:\n%s", text)
 	}
 	if status, text := get("https://", "/v1/rosters"); status != http.StatusNotFound {
 		t.Errorf("the listener for metrics serves more: %d %s", status, text)

@@ -55,7 +55,7 @@ func listeners(t *testing.T) (ports []int64) {
 	return ports
 }
 
-// ask sends a request to a port, and returns how it was answered; nil if nobody speaks HTTP there.
+// ask sends a request to a port and returns the response, or nil if the port does not speak HTTP.
 func ask(t *testing.T, port int64, lines ...string) *http.Response {
 	t.Helper()
 	conn, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", port))
@@ -80,8 +80,8 @@ func ask(t *testing.T, port int64, lines ...string) *http.Response {
 	return answer
 }
 
-// TestEveryListenerRefusesPagesOfStrangers runs a whole cluster in this process, finds out from the kernel where it listens, and asks there as a
-// browser does for a page of a stranger.
+// TestEveryListenerRefusesPagesOfStrangers runs a whole cluster in this process and reads its listeners from the
+// kernel. It sends each of them the requests that a browser makes for a page of another site.
 func TestEveryListenerRefusesPagesOfStrangers(t *testing.T) {
 	l, err := daemon.Listen("127.0.0.1:0")
 	if err != nil {
@@ -124,7 +124,7 @@ func TestEveryListenerRefusesPagesOfStrangers(t *testing.T) {
 		}
 	}
 	if http != 2 {
-		t.Errorf("%d listeners speak HTTP, want that of the coordinator and that of the supervisor", http)
+		t.Errorf("%d listeners speak HTTP, want 2: coordinator and supervisor", http)
 	}
 	stop()
 	if err := <-ended; err != nil {

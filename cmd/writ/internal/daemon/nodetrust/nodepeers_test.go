@@ -68,7 +68,7 @@ func newPeers(t *testing.T) *peers {
 	return p
 }
 
-// name is what the owner of a certificate says to be.
+// name returns the name in a certificate for a role.
 func (p *peers) name(role pki.Role, dc writ.DatacenterID) pki.Name {
 	n := pki.Name{Cluster: p.roster.Cluster, Role: role, Datacenter: dc}
 	switch role {
@@ -98,7 +98,7 @@ func (p *peers) by(t *testing.T, key string, name pki.Name) *tls.Certificate {
 	return &tls.Certificate{Certificate: chain, PrivateKey: leaf}
 }
 
-// peer is a server that answers a node, and the code with which the node refuses it.
+// peer is a server for a node, and the error code with which the node rejects it.
 type peer struct {
 	name  string
 	shows *tls.Certificate
@@ -129,7 +129,7 @@ func (p *peers) strangers(t *testing.T, as pki.Role) []peer {
 	}
 }
 
-// nodeTrust is that of a node with a token of the first datacenter.
+// nodeTrust returns the trust of a node with a token of the first datacenter.
 func (p *peers) nodeTrust(t *testing.T) *Trust {
 	t.Helper()
 	token, err := identity.NewToken(p.roster.Cluster).For(p.dc1, p.roster)
@@ -143,8 +143,8 @@ func (p *peers) nodeTrust(t *testing.T) *Trust {
 	return trust
 }
 
-// A node tells nothing to a server that is not the supervisor of its datacenter, also if that server has another key of the cluster. It asks for rosters
-// only.
+// A node sends only requests for rosters to a server that is not the supervisor of its datacenter, even if that server
+// has another key of the cluster.
 func TestANodeAsksItsSupervisorOnly(t *testing.T) {
 	p := newPeers(t)
 	for _, tt := range append([]peer{
@@ -191,7 +191,7 @@ func TestANodeAsksItsSupervisorOnly(t *testing.T) {
 	}
 }
 
-// A node says its password to no Redis but that of its datacenter.
+// A node sends its password only to the Redis of its datacenter.
 func TestANodeLogsInAtNoRedisButThatOfItsDatacenter(t *testing.T) {
 	p := newPeers(t)
 	trust := p.nodeTrust(t)

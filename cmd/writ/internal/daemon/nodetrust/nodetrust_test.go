@@ -28,8 +28,9 @@ import (
 	"writ/supervisor/nodes"
 )
 
-// A node was off for 200 days. Meanwhile its roster expired, its supervisor got another key and address, and made other authorities twice. While
-// the clock of the node is wrong it says so, with both clocks; then it is back, without a token.
+// A node was off for 200 days. Meanwhile its roster expired, and its supervisor got another key and address and made
+// new authorities twice. While the clock of the node is wrong, its error names both clocks. Then the node reconnects,
+// without a token.
 //
 // Promise: Connections and certificates: A node that was off for months rejoins without a token, even if its
 // supervisor changed key, address and authority.
@@ -124,7 +125,8 @@ func TestANodeThatWasOffForMonthsComesBack(t *testing.T) {
 	if account, err := api.Account(t.Context(), s.Node.ID, []byte("asked")); err != nil || string(account) != "account" {
 		t.Errorf("with the right clock: %q, %v", account, err)
 	}
-	// A Redis that shows what an authority from before issued is refused, although only the supervisor has shown that it ended.
+	// The node rejects a Redis with a certificate of an earlier authority, although only the supervisor has shown that
+	// this authority ended.
 	redis := func(by *pki.Issuer) error {
 		chain, err := by.Issue(pki.Name{Cluster: roster.Cluster, Role: pki.Redis, Datacenter: dc}, daemon.PublicKey(newKey()))
 		if err != nil {
@@ -150,7 +152,7 @@ func TestANodeThatWasOffForMonthsComesBack(t *testing.T) {
 		t.Errorf("the node has version %d of the roster", now.Version)
 	}
 
-	// It has seen that earlier certificates were ended, and does not forget that: one that was stolen is refused after the next start, too.
+	// The node stores that earlier certificates have ended. After a restart it still rejects a stolen one.
 	stolen := &pki.Issuer{Key: moved, Name: issuer.Name, Now: func() time.Time { return time.Now().Add(-time.Minute) }}
 	thief := httptest.NewUnstartedServer(nodes.Handler(s, s, slog.New(slog.DiscardHandler)))
 	thief.Config.ErrorLog = log.New(io.Discard, "", 0)

@@ -36,7 +36,7 @@ func TestProcessesEndInReverseOrder(t *testing.T) {
 	}
 }
 
-// Each peer ends only when the other has been told to end, so that one after the other would take for ever.
+// Each peer ends only after the other one was stopped, so stopping them in turn would never finish.
 func TestPeersEndAtTheSameTime(t *testing.T) {
 	var log []string
 	p, _ := New(t.Context())

@@ -14,7 +14,7 @@ import (
 	"writ/internal/test/testenv"
 )
 
-// opened is the certificate of the files, with a clock that stands still and a log.
+// opened returns the certificate in the files, with a fixed clock and a log.
 func opened(a *daemontest.Authority, hosts ...string) (*Certificate, *time.Time, *testenv.Log) {
 	a.T.Helper()
 	now, said := time.Now(), new(testenv.Log)
@@ -36,7 +36,7 @@ func serial(t *testing.T, p *Certificate) int64 {
 	return c.Leaf.SerialNumber.Int64()
 }
 
-// A connection that is open goes on with the certificate with which it began; the next one gets the new one.
+// An open connection keeps its certificate. The next connection uses the new one.
 //
 // Promise: Connections and certificates: A renewed browser certificate is used without a restart; if the new pair is
 // broken, the coordinator keeps the last valid pair and logs the fault once.
@@ -91,14 +91,14 @@ func TestARenewedCertificateIsShownWithoutARestart(t *testing.T) {
 		t.Errorf("the open connection: %v", err)
 	}
 	if _, until := p.Times(); time.Until(until) < 47*time.Hour {
-		t.Errorf("it is said to expire at %s", until)
+		t.Errorf("expires at %s", until)
 	}
 	if said.Lines("was read again") != 1 || said.Lines("level=WARN") != 0 {
 		t.Errorf("it logs\n%s", said)
 	}
 }
 
-// If a renewal is wrong in any way, the last pair that works is shown, and the log says so once until something else is wrong.
+// If a renewal is broken, the last valid pair stays in use. The log reports the fault once, until the fault changes.
 func TestABrokenRenewalKeepsTheLastGoodCertificate(t *testing.T) {
 	a := daemontest.NewAuthority(t)
 	want := a.Issue(time.Now().Add(24*time.Hour), "writ.example.org")
@@ -140,7 +140,7 @@ func TestABrokenRenewalKeepsTheLastGoodCertificate(t *testing.T) {
 	}
 }
 
-// A file that this process may read from now on has not changed, and is read all the same.
+// A file that becomes readable has not changed, but it must be read again.
 func TestAFaultThatLeavesNoTraceInTheFilesIsFoundToBeMended(t *testing.T) {
 	a := daemontest.NewAuthority(t)
 	a.Issue(time.Now().Add(24*time.Hour), "writ.example.org")
@@ -153,7 +153,7 @@ func TestAFaultThatLeavesNoTraceInTheFilesIsFoundToBeMended(t *testing.T) {
 	}
 }
 
-// What works but is not right is logged at the start, and again when another pair is read.
+// A certificate that works with a fault is logged at the start, and again when another pair is loaded.
 func TestACertificateForBrowsersThatIsNotRightIsLogged(t *testing.T) {
 	const readable, elsewhere = "others on this machine can use the key", "is for another host"
 	a := daemontest.NewAuthority(t)

@@ -7,7 +7,7 @@ import (
 )
 
 // alone runs a test again in a network namespace without another node, like testenv.OwnNetns: a node with host drivers
-// may run on this machine. Users who cannot create a namespace get none.
+// may run on this machine. Users without the right to create a namespace run it here.
 func alone(t *testing.T) bool {
 	t.Helper()
 	if testenv.Privileged() {

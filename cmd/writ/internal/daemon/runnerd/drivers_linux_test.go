@@ -13,7 +13,7 @@ import (
 	"writ/sal/needs"
 )
 
-// volumesOf is the name of the volume driver that a node gets.
+// volumesOf returns the name of the volume driver that a node gets.
 func volumesOf(t *testing.T, dir string) string {
 	t.Helper()
 	opened, err := openDrivers(t.Context(), driverConfig{Choice: DriversAuto, Dir: dir})
@@ -35,7 +35,7 @@ func volumesOf(t *testing.T, dir string) string {
 	return name
 }
 
-// bounded returns how it stands with btrfs for a node that keeps its data in a directory.
+// bounded returns the finding about btrfs for a node with its data in dir.
 func bounded(t *testing.T, dir string) needs.Finding {
 	t.Helper()
 	found, err := HostNeeds(t.Context(), dir, HostConfig{})
@@ -63,11 +63,12 @@ func TestANodeKeepsTheKindOfVolumesThatItHas(t *testing.T) {
 		t.Errorf("elsewhere it gets %s volumes", got)
 	}
 	if f := bounded(t, "/proc"); f.State != needs.Degraded || f.Use == "" || f.Fix == "" {
-		t.Errorf("of /proc it says %+v", f)
+		t.Errorf("finding about /proc = %+v", f)
 	}
 }
 
-// What was made needs care also while its tool is away: a daemon may start after the node, and a program may be replaced.
+// Existing resources are maintained even if their tool is unavailable: a daemon may start after the node, and a program
+// may be replaced.
 func TestANodeLooksAfterWhatItMadeWithoutItsTools(t *testing.T) {
 	if !alone(t) {
 		return
@@ -103,7 +104,7 @@ func TestANodeLooksAfterWhatItMadeWithoutItsTools(t *testing.T) {
 	}
 }
 
-// Two nodes in one network namespace would take each other's links and rules for what nobody has.
+// Two nodes in one network namespace would treat each other's links and rules as orphans.
 //
 // Promise: Volumes and images: Only one node changes a network namespace.
 // How: The kernel grants a name to one process at a time.
@@ -149,7 +150,7 @@ func TestSharesOfADiskNeedOneThatKeepsThem(t *testing.T) {
 			}
 			opened, err := openDrivers(t.Context(), c.driverConfig)
 			if writ.CodeOf(err) != c.code || c.code == "" && err != nil {
-				t.Fatalf("it says %v, want %s", err, c.code)
+				t.Fatalf("openDrivers = %v, want %s", err, c.code)
 			}
 			if err == nil {
 				_ = opened.close()
@@ -164,7 +165,8 @@ func TestSharesOfADiskNeedOneThatKeepsThem(t *testing.T) {
 	}
 }
 
-// TestMachineSnapshotsCountForTheirProject writes the record of a machine with a snapshot of 6 GiB, and asks for room beside it.
+// TestMachineSnapshotsCountForTheirProject writes the record of a machine with a snapshot of 6 GiB, and then requests
+// space for the same project.
 func TestMachineSnapshotsCountForTheirProject(t *testing.T) {
 	type kept struct {
 		Bytes int64 `json:"bytes"`

@@ -23,7 +23,7 @@ import (
 )
 
 func TestNameserversAreThoseThatWereNamed(t *testing.T) {
-	told := func(named ...string) []netip.Addr {
+	nameservers := func(named ...string) []netip.Addr {
 		t.Helper()
 		c := driverConfig{Host: HostConfig{Nameservers: named}}
 		if err := c.check(); err != nil {
@@ -35,14 +35,14 @@ func TestNameserversAreThoseThatWereNamed(t *testing.T) {
 		}
 		return servers()
 	}
-	if got := told("192.0.2.53", "400:1::53"); !slices.Equal(got, []netip.Addr{netip.MustParseAddr("192.0.2.53"), netip.MustParseAddr("400:1::53")}) {
-		t.Errorf("told are %v", got)
+	if got := nameservers("192.0.2.53", "400:1::53"); !slices.Equal(got, []netip.Addr{netip.MustParseAddr("192.0.2.53"), netip.MustParseAddr("400:1::53")}) {
+		t.Errorf("nameservers = %v", got)
 	}
-	if got, want := told(), netdev.HostNameservers(); !slices.Equal(got, want) {
-		t.Errorf("where none are named told are %v, and the host asks %v", got, want)
+	if got, want := nameservers(), netdev.HostNameservers(); !slices.Equal(got, want) {
+		t.Errorf("nameservers by default = %v, want those of the host, %v", got, want)
 	}
-	if got := told("none"); got != nil {
-		t.Errorf("where nobody is to be told any, told are %v", got)
+	if got := nameservers("none"); got != nil {
+		t.Errorf("nameservers with none = %v, want none", got)
 	}
 	for _, wrong := range [][]string{{"dns.example.org"}, {"192.0.2.53", "none"}, {"127.0.0.53"}, {"::"}, {"ff02::fb"}} {
 		c := driverConfig{Host: HostConfig{Nameservers: wrong}}
@@ -56,7 +56,8 @@ func TestNameserversAreThoseThatWereNamed(t *testing.T) {
 
 var update = flag.Bool("update", false, "write the tables of the manual that are made from the drivers")
 
-// TestManualSaysWhatHostsNeed compares the tables of the manual with what the drivers say, which is what runners and `writ doctor` look for.
+// TestManualSaysWhatHostsNeed compares the tables of the manual with the needs that the drivers declare. Runners and
+// `writ doctor` check the same needs.
 func TestManualSaysWhatHostsNeed(t *testing.T) {
 	t.Parallel()
 	const page, begin, end = "../../../../../docs/manual/hosts.md", "<!-- tables -->\n", "<!-- end -->\n"
@@ -77,7 +78,7 @@ func TestManualSaysWhatHostsNeed(t *testing.T) {
 		text = []byte(want)
 	}
 	if diff := cmp.Diff(want, string(text)); diff != "" {
-		t.Errorf("%s is not what the drivers say; run `go generate ./cmd/writ/internal/daemon` (-drivers +file):\n%s", page, diff)
+		t.Errorf("%s differs from the drivers; run `go generate ./cmd/writ/internal/daemon` (-drivers +file):\n%s", page, diff)
 	}
 }
 
@@ -96,7 +97,7 @@ func needsTables(h *hostDrivers) string {
 	return b.String() + "\n"
 }
 
-// A runner offers what `writ doctor` calls ok or degraded, and nothing else.
+// A runner offers exactly the modules that `writ doctor` reports as ok or degraded.
 //
 // Promise: Commands and hosts: `writ doctor`, a runner and the manual agree on the missing features of a host, with
 // effect and remedy.
@@ -131,7 +132,7 @@ func TestARunnerOffersWhatTheDoctorFindsHere(t *testing.T) {
 		}
 		asked := func(u sal.ImageUsers) bool { _, machines := u.(*cloudhypervisor.Driver); return machines }
 		if slices.Contains(users, nil) || slices.Contains(modules, "machine") != slices.ContainsFunc(users, asked) {
-			t.Errorf("a runner offers %v, and whoever deletes an image is told of those that %T have", modules, users)
+			t.Errorf("a runner offers %v, users of images = %T", modules, users)
 		}
 		return modules
 	}
@@ -144,17 +145,17 @@ func TestARunnerOffersWhatTheDoctorFindsHere(t *testing.T) {
 		missing := map[string]bool{}
 		for _, f := range found {
 			if f.State != needs.OK && (f.Use == "" || f.Fix == "") {
-				t.Errorf("nothing is said of what is lost or what to do: %+v", f)
+				t.Errorf("finding without a use or fix: %+v", f)
 			}
 			missing[f.Module] = missing[f.Module] || f.State == needs.Missing
 		}
 		modules := offered()
 		for module, here := range want {
 			if (lacking[module] == "") != here {
-				t.Errorf("a runner says of %s that it lacks %q", module, lacking[module])
+				t.Errorf("missing needs of module %s = %q", module, lacking[module])
 			}
 			if missing[module] == here || slices.Contains(modules, module) != here {
-				t.Errorf("%s: the doctor misses something of it: %t; a runner offers %v", module, missing[module], modules)
+				t.Errorf("%s: missing for the doctor: %t; a runner offers %v", module, missing[module], modules)
 			}
 		}
 	}
@@ -170,7 +171,7 @@ func TestARunnerOffersWhatTheDoctorFindsHere(t *testing.T) {
 		check(map[string]bool{"network": true, "machine": true})
 	}
 
-	// An engine that shows its secret serves if it is named, and those that are not named do not.
+	// An engine that exposes its secret is used only if it is named, and then no other engine is used.
 	if err := os.Rename(filepath.Join(bin, "redis-server"), filepath.Join(bin, "hero_redis")); err != nil {
 		t.Fatal(err)
 	}
@@ -188,7 +189,7 @@ func TestARunnerOffersWhatTheDoctorFindsHere(t *testing.T) {
 		_, runner := openDrivers(t.Context(), driverConfig{Choice: DriversHost, Dir: hostDir(dir), Host: config, Log: slog.New(slog.DiscardHandler)})
 		for who, err := range map[string]error{"the doctor": doctor, "a runner": runner} {
 			if writ.CodeOf(err) != writ.CodeUsage || !strings.Contains(fmt.Sprint(err), want) {
-				t.Errorf("%s says of --engines hero_redis,%s: %v", who, wrong, err)
+				t.Errorf("%s with --engines hero_redis,%s: %v", who, wrong, err)
 			}
 		}
 	}
@@ -198,12 +199,12 @@ func TestDiscoveryOfPeersIsSwitchedOff(t *testing.T) {
 	for _, off := range []bool{false, true} {
 		h := newHost(driverConfig{Choice: DriversHost, Host: HostConfig{OverlayNoDiscovery: off}, Log: slog.New(slog.DiscardHandler)}, t.TempDir())
 		if h.overlay.NoDiscovery != off {
-			t.Errorf("asked for %t, the overlay has %t", off, h.overlay.NoDiscovery)
+			t.Errorf("NoDiscovery = %t, want %t", off, h.overlay.NoDiscovery)
 		}
 	}
 }
 
-// TestAPeerOfNoUseIsRefusedBeforeAnythingStarts, with the one to name instead.
+// An unusable peer is refused with a hint, before any process starts.
 func TestAPeerOfNoUseIsRefusedBeforeAnythingStarts(t *testing.T) {
 	dir := t.TempDir()
 	for _, peer := range []string{"quic://192.0.2.7:9651", "tls://192.0.2.7:9651", "tcp://[fe80::1%eth0]:9651"} {
@@ -212,13 +213,14 @@ func TestAPeerOfNoUseIsRefusedBeforeAnythingStarts(t *testing.T) {
 		_, runner := openDrivers(t.Context(), driverConfig{Choice: DriversHost, Dir: hostDir(dir), Host: config, Log: slog.New(slog.DiscardHandler)})
 		for who, err := range map[string]error{"the doctor": doctor, "a runner": runner} {
 			if e := writ.AsError(err); writ.CodeOf(err) != writ.CodeUsage || e.Hint == "" {
-				t.Errorf("%s says of %s: %v", who, peer, err)
+				t.Errorf("%s with the peer %s: %v", who, peer, err)
 			}
 		}
 	}
 }
 
-// What was made while the host could is looked after when it cannot any more. Containers are made again once their daemon is there.
+// A runner maintains existing resources even if the host no longer meets the needs of their module. It creates
+// containers again as soon as their daemon is available.
 func TestARunnerLooksAfterWhatItCouldNotMakeNow(t *testing.T) {
 	if !alone(t) {
 		return
@@ -244,7 +246,7 @@ func TestARunnerLooksAfterWhatItCouldNotMakeNow(t *testing.T) {
 		has := slices.ContainsFunc(opened.all, func(d sal.Driver) bool { return d.Describe().Module == module })
 		lacking := slices.ContainsFunc(opened.lacking, func(d writ.NodeDriver) bool { return d.Module == module && d.Lacks != "" })
 		if !has || lacking != lacks {
-			t.Errorf("%s: there is a driver: %t; it says that it lacks something: %t", module, has, lacking)
+			t.Errorf("%s: has a driver: %t, reports missing needs: %t", module, has, lacking)
 		}
 	}
 }

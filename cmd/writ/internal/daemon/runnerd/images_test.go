@@ -14,7 +14,8 @@ import (
 	"writ/sal/image"
 )
 
-// TestImagesComeFromWhereTheOperatorSays, and from nowhere else if the operator says nothing.
+// TestImagesComeFromWhereTheOperatorSays checks that images come only from directories and servers that the operator
+// allows.
 func TestImagesComeFromWhereTheOperatorSays(t *testing.T) {
 	data, images := t.TempDir(), t.TempDir()
 	link := filepath.Join(images, "link")
@@ -32,7 +33,7 @@ func TestImagesComeFromWhereTheOperatorSays(t *testing.T) {
 	}
 	d, err := opened(HostConfig{})
 	if err != nil || len(d.Dirs) > 0 || len(d.Allow) > 0 || d.Log == nil {
-		t.Errorf("without a word of the operator it has %v and %v, %v", d.Dirs, d.Allow, err)
+		t.Errorf("defaults = %v and %v, %v", d.Dirs, d.Allow, err)
 	}
 	d, err = opened(HostConfig{ImageDirs: []string{images + "/"}, ImageAllow: []string{"10.1.2.3/16", "fd00::7"}})
 	want := []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16"), netip.MustParsePrefix("fd00::7/128")}
@@ -47,7 +48,7 @@ func TestImagesComeFromWhereTheOperatorSays(t *testing.T) {
 			t.Errorf("%v, %v: %v", host.ImageDirs, host.ImageAllow, err)
 		}
 		if _, err := HostNeeds(t.Context(), data, host); writ.CodeOf(err) != writ.CodeUsage {
-			t.Errorf("the doctor says of %v, %v: %v", host.ImageDirs, host.ImageAllow, err)
+			t.Errorf("doctor with %v, %v: %v", host.ImageDirs, host.ImageAllow, err)
 		}
 	}
 }

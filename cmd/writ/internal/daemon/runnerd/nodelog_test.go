@@ -9,7 +9,8 @@ import (
 	"writ/supervisor/nodes"
 )
 
-// What a runner logs is kept without passwords and tokens, and so is the error with which it ends. A level of its own for the log keeps nothing out.
+// The stored log of a runner contains no passwords and tokens, and neither does its final error. The level of the
+// terminal log does not filter the stored one.
 func TestTheKeptLogOfARunnerHasNoSecret(t *testing.T) {
 	t.Parallel()
 	log, kept, end, err := keepLog(t.Context(), t.TempDir(), slog.New(slog.DiscardHandler))

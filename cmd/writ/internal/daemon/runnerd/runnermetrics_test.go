@@ -17,7 +17,7 @@ func TestMetricsOfARunnerStayOnThisMachine(t *testing.T) {
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
-	r.Ready = func([]writ.NodeDriver) { t.Error("it says that it serves"); stop() }
+	r.Ready = func([]writ.NodeDriver) { t.Error("the runner reported ready"); stop() }
 	err = r.Run(ctx)
 	if writ.CodeOf(err) != writ.CodeListenRefused || writ.AsError(err).Hint == "" {
 		t.Errorf("beyond loopback: %v", err)

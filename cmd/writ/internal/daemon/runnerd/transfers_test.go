@@ -7,7 +7,7 @@ import (
 	"writ"
 )
 
-// TestWhereANodeGivesCopiesIsSaidInFull opens what flags say of transfers, and refuses what others could not reach or what bounds nothing.
+// The flags of transfers need an address that other nodes can reach and a positive rate.
 func TestWhereANodeGivesCopiesIsSaidInFull(t *testing.T) {
 	for _, tt := range []struct {
 		address, public string

@@ -12,7 +12,7 @@ import (
 	"writ/sal/saltest"
 )
 
-// Network namespaces keep two nodes of a host apart, and not what their processes run as.
+// Network namespaces separate two nodes of a host, but not the users of their processes.
 func TestTwoNodesOfAHostGiveTheirProcessesOtherUsers(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root starts processes as others")

@@ -15,14 +15,14 @@ import (
 func TestTheMarkOfARestoredJournalIsReadOnce(t *testing.T) {
 	dir := t.TempDir()
 	if err := backup.Mark(dir); writ.CodeOf(err) != writ.CodeUsage {
-		t.Errorf("of a directory that is nobody's: %v", err)
+		t.Errorf("mark a directory without a supervisor: %v, want USAGE", err)
 	}
 	if err := os.WriteFile(filepath.Join(dir, supervisorKeyFile), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	m := marks{dir}
 	if got, err := m.Read(); err != nil || got.Restored || got.Head != (journal.Head{}) {
-		t.Errorf("at first it is %+v, %v", got, err)
+		t.Errorf("first mark = %+v, %v", got, err)
 	}
 	head := journal.Head{Epoch: 7, Seq: 9}
 	if err := m.Keep(head); err != nil {
@@ -35,17 +35,17 @@ func TestTheMarkOfARestoredJournalIsReadOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, err := m.Read(); err != nil || !got.Restored || got.Head != head {
-		t.Errorf("said, it is %+v, %v", got, err)
+		t.Errorf("mark after the restore = %+v, %v", got, err)
 	}
 	if err := m.Heard(); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := m.Read(); err != nil || got.Restored || got.Head != head {
-		t.Errorf("heard, it is %+v, %v", got, err)
+		t.Errorf("mark after it was read = %+v, %v", got, err)
 	}
 }
 
-// A supervisor whose journal is on PostgreSQL has nothing in its directory that could be marked: the mark is beside its key.
+// The directory of a supervisor with a journal on PostgreSQL has no store to mark, so the mark is beside its key.
 func TestARestoredDirectoryWithoutAStoreIsMarked(t *testing.T) {
 	from, to := t.TempDir(), filepath.Join(t.TempDir(), "dc1")
 	if err := os.WriteFile(filepath.Join(from, supervisorKeyFile), []byte("key"), 0o600); err != nil {

@@ -22,7 +22,8 @@ import (
 	"writ/runner/queue/redisqueue"
 )
 
-// Redis listens with a certificate that its supervisor issued, again after a restart, and with the next one when it is time, also if Redis was away then.
+// Redis uses a certificate that its supervisor issued, also after a restart. It gets the next certificate in time, also
+// after an outage of Redis.
 //
 // Promise: Connections and certificates: Redis accepts node connections over TLS only, also after a restart, and
 // receives its next certificate even if it was down at the renewal time.
@@ -99,7 +100,7 @@ func TestRedisListensWithACertificateOfItsSupervisor(t *testing.T) {
 	_, port, _ := net.SplitHostPort(address)
 	if conn, err := net.Dial("tcp", "127.0.0.2:"+port); err == nil { // which is of this machine, too
 		conn.Close()
-		t.Error("Redis listens at an address that it was not told")
+		t.Error("Redis listens on an address outside its configuration")
 	}
 	stop()
 	start()
@@ -136,7 +137,8 @@ func TestRedisListensWithACertificateOfItsSupervisor(t *testing.T) {
 	}
 }
 
-// Redis reads the files as a member of their group, also if the supervisor was started with a umask that takes that away, as its unit does.
+// Redis reads the files by their group, even if the umask of the supervisor would remove that right, as in its systemd
+// unit.
 func TestRedisCanReadItsCertificateUnderAnyUmask(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "redis.key")
 	before := syscall.Umask(0o077)

@@ -21,7 +21,7 @@ import (
 	"writ/supervisor/nodes"
 )
 
-// TestASupervisorThatIsTakenInWhileItRegistersLooksAgain lets the roster name its key between its look at the roster and its registration.
+// The roster adds the supervisor's key between its check of the roster and its registration.
 func TestASupervisorThatIsTakenInWhileItRegistersLooksAgain(t *testing.T) {
 	coordinator := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var answer any = api.Rosters{Signed: [][]byte{}, Expires: time.Now().Add(time.Hour)}
@@ -44,7 +44,7 @@ func TestASupervisorThatIsTakenInWhileItRegistersLooksAgain(t *testing.T) {
 	}
 }
 
-// TestAStandbyWarnsAnewAfterItHasServed lets the journal go away in the same way before the supervisor serves and after.
+// The journal becomes unavailable in the same way before and after the supervisor serves.
 func TestAStandbyWarnsAnewAfterItHasServed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var said bytes.Buffer
@@ -63,10 +63,10 @@ func TestAStandbyWarnsAnewAfterItHasServed(t *testing.T) {
 			switch round++; round {
 			case 3:
 				ready()
-				at.set(nodes.Standby(journal.ErrHeld, log)) // as one that served leaves it
+				at.set(nodes.Standby(journal.ErrHeld, log)) // a supervisor that has served leaves this state
 			case 5:
 				if !strings.Contains(answer(), away.Message) {
-					t.Errorf("at the node API it says %s", answer())
+					t.Errorf("answer of the node API = %s", answer())
 				}
 				return nil
 			}
@@ -78,7 +78,7 @@ func TestAStandbyWarnsAnewAfterItHasServed(t *testing.T) {
 	})
 }
 
-// What is promised for a standby is its lease and a look, with a second for the rest; a lease outlives two renewals that fail.
+// The promised takeover time is the lease, one check and a second for the rest. A lease outlives two failed renewals.
 func TestALeaseEndsSoonEnoughForAStandby(t *testing.T) {
 	if most := journal.LeaseTime + lookForLease + time.Second; most > 12*time.Second {
 		t.Errorf("a standby may serve %s after the last sign of life", most)
