@@ -31,7 +31,7 @@ func TestAnAbandonedAttemptIsNotDoneLate(t *testing.T) {
 				room := n.fill()
 				n.push(first)
 				if got := n.await(first.JobKey); !unwritten(got) {
-					t.Fatalf("result = %+v, want one that is written down nowhere", got.Error)
+					t.Fatalf("result = %+v, want an unrecorded one", got.Error)
 				}
 				room()
 				quiet(2 * time.Second)
@@ -52,7 +52,7 @@ func TestAnAbandonedAttemptIsNotDoneLate(t *testing.T) {
 	}
 }
 
-// After a resume, a failure that the person was not told about may have had an effect, and a known effect stays known.
+// After a resume, a failure that was not reported to the person may have had an effect, and a known effect stays known.
 func TestAnAttemptAfterAResumeKnowsTheOneBefore(t *testing.T) {
 	for _, tt := range []struct {
 		step    string // the step at which the runner dies during the first attempt
@@ -172,7 +172,7 @@ func TestPartialFailureEndsNonRepeatableJob(t *testing.T) {
 		{operation: "container.exec", code: writ.CodeDriverRefused, want: writ.CodeOutcomeUnknown},
 		{operation: "volume.create", code: writ.CodeDriverRefused, want: writ.CodeDriverRefused},
 		{operation: "container.exec", code: writ.CodeDriverFailed, idempotent: true, want: writ.CodeDriverFailed},
-		{operation: "container.exec", code: writ.CodeDiskFull, want: writ.CodeDiskFull}, // nothing was done
+		{operation: "container.exec", code: writ.CodeDiskFull, want: writ.CodeDiskFull}, // no effect
 		{operation: "volume.create", code: writ.CodeDriverFailed, want: writ.CodeDriverFailed},
 	} {
 		t.Run(fmt.Sprintf("%s %v %s", tt.operation, tt.idempotent, tt.code), func(t *testing.T) {
@@ -194,9 +194,9 @@ func TestPartialFailureEndsNonRepeatableJob(t *testing.T) {
 	}
 }
 
-// TestACallActsOnceForAnyOrderOfMessages simulates a supervisor that gives up attempts and sends others, a queue that
+// TestACallActsOnceForAnyOrderOfMessages simulates a supervisor that abandons attempts and sends others, a queue that
 // delivers and repeats any of them at any time, a full disk, drivers that fail or are slow, and a runner that is
-// killed. A second effect is only allowed if a person was told that there may be a first one.
+// killed. A second effect is allowed only if the person was warned that a first one may exist.
 //
 // Promise: Failures: At most one attempt of a call performs unrepeatable work, across any order, kills, full disks
 // and resumes.
@@ -252,7 +252,7 @@ func newCallGame(t *testing.T, operation string) *callGame {
 	return g
 }
 
-// play runs the steps, lets the call end, and returns a violation, or "".
+// play runs the steps and completes the call. It returns a violation, or "".
 func (g *callGame) play(steps []string) string {
 	for _, step := range steps {
 		g.step(step)
@@ -374,7 +374,7 @@ func (g *callGame) wrong() string {
 			return fmt.Sprintf("%s was %q first and is %q now", r.JobKey, codeOf(f), codeOf(r))
 		}
 		if r.Error == nil && g.host.total() == 0 {
-			return fmt.Sprintf("%s succeeded, and there is no effect", r.JobKey)
+			return fmt.Sprintf("%s succeeded without an effect", r.JobKey)
 		}
 	}
 	return ""

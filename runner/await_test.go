@@ -63,7 +63,7 @@ func TestJobWaitingForLogBlocksNoOther(t *testing.T) {
 		n.push(other)
 		n.answeredIn(other, time.Second, "")
 		if got := n.got(waits.JobKey); len(got) > 0 || looks() > 0 || !n.active(waits.JobKey) {
-			t.Errorf("before there is more it answers %v", got)
+			t.Errorf("early answer %v", got)
 		}
 		n.host.becomes("there", true)
 		n.answeredIn(waits, time.Second, "")

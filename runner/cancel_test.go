@@ -60,7 +60,7 @@ func TestCancelEndsRunningAndRefusesNewJobs(t *testing.T) {
 			n = n.again()
 		}
 		if n.host.total() != 1 {
-			t.Errorf("%d effects, want that of the other run", n.host.total())
+			t.Errorf("%d effects, want 1: of the other run", n.host.total())
 		}
 	})
 }

@@ -16,8 +16,8 @@ import (
 
 // The steps of a job after which a process can be killed.
 const (
-	afterStarted  = "started"  // recorded, nothing done
-	afterActed    = "acted"    // the effect exists, the runner does not know
+	afterStarted  = "started"  // recorded, not executed
+	afterActed    = "acted"    // the effect exists, but the runner has not recorded it
 	afterFinished = "finished" // the result is recorded and not sent
 	afterSent     = "sent"     // the result is sent and not acknowledged
 )
@@ -48,7 +48,7 @@ func killedAt(t *testing.T, s *fixture, h *host, step string, job *writ.Job) (di
 	return dir
 }
 
-// silent is a queue that sends nothing.
+// silent is a queue that drops all sent messages.
 type silent struct{ queue.Queue }
 
 func (silent) Send(ctx context.Context, _ queue.Stream, _ []byte) error {
@@ -106,7 +106,7 @@ func TestAJobSurvivesTheDeathOfItsRunner(t *testing.T) {
 						t.Errorf("result = %+v, want %q", got.Error, tt.want[step])
 					}
 					if got.Error != nil && !testenv.Mentions(got.Error.Message, "container web") {
-						t.Errorf("message = %q, want one that says what is there now", got.Error.Message)
+						t.Errorf("message = %q, want the current state", got.Error.Message)
 					}
 					if got := h.count(job.JobKey.String()); got != tt.effects[step] {
 						t.Errorf("%d effects, want %d", got, tt.effects[step])
@@ -120,8 +120,8 @@ func TestAJobSurvivesTheDeathOfItsRunner(t *testing.T) {
 	}
 }
 
-// The outcome of a job that must not be repeated and that a crash interrupted stays unknown, whatever else prevents it
-// afterwards. An answer that invites another attempt would cause a second effect.
+// The outcome of an interrupted non-repeatable job stays unknown, also if another error prevents it afterwards. An
+// answer that invites another attempt would cause a second effect.
 func TestInterruptedJobIsNeverReportedUnstarted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, h := newFixture(t), newHost()
@@ -164,14 +164,14 @@ func TestShutdownLetsJobsEndWithinItsGrace(t *testing.T) {
 		late := n.job(2, "volume.create", "other", nil)
 		n.push(late)
 		if fault := n.lastBeat().Fault; fault == "" {
-			t.Error("a runner that stops does not say that it takes no work")
+			t.Error("a stopping runner reports no fault")
 		}
 		if got := n.await(job.JobKey); got.Error != nil {
 			t.Errorf("result = %+v, want success", got.Error)
 		}
 		n.stop()
 		if n.host.total() != 1 {
-			t.Errorf("%d effects, want that of the job that ran", n.host.total())
+			t.Errorf("%d effects, want 1: of the job that ran", n.host.total())
 		}
 	})
 }

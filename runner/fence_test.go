@@ -95,13 +95,13 @@ func TestGoneNodeStopsResourcesBeforeExit(t *testing.T) {
 			t.Errorf("its answers are numbered %d, %d and %d", all[0].Round, all[1].Round, all[2].Round)
 		}
 		if kept := all[2].Kept; len(kept) != 1 || kept[0].Kind != "superseded machine" {
-			t.Errorf("it says that it keeps %+v", kept)
+			t.Errorf("kept resources = %+v", kept)
 		}
 		n.stop()
 		again := s.start(n.dir, n.host, func(r *runner.Runner) { newFenceable(r, h) })
 		again.rejected()
 		if len(s.answers()) != 3 {
-			t.Error("it has said everything, and says it again")
+			t.Error("a complete answer was sent again")
 		}
 	})
 }
@@ -148,7 +148,7 @@ func TestIsolatedNodeStartsItsResources(t *testing.T) {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		if len(f.kept) == 0 {
-			t.Error("nothing is looked after")
+			t.Error("no resource is maintained")
 		}
 	})
 }
@@ -174,7 +174,7 @@ func TestKilledNodeContinuesToStopResources(t *testing.T) {
 		again := s.start(dir, h, func(r *runner.Runner) { f = newFenceable(r, h) })
 		again.rejected()
 		if last := s.answers(); len(last[len(last)-1].Open) != 0 || !slices.Contains(f.fenced, "web") {
-			t.Errorf("it fenced %v and said %+v", f.fenced, last)
+			t.Errorf("fenced %v, answers %+v", f.fenced, last)
 		}
 	})
 }
@@ -199,7 +199,7 @@ func TestOnlySignedLossStopsResources(t *testing.T) {
 			defer s.mu.Unlock()
 			s.spoil = func(m *nodes.Membership) { m.Lost = nil }
 		},
-		"by somebody without the right": misstated(func(s *identity.Statement) { s.Signer = "bob" }),
+		"by a signer without the right": misstated(func(s *identity.Statement) { s.Signer = "bob" }),
 		"of another node":               misstated(func(s *identity.Statement) { s.Subject = "node/0192f6c2-0000-7000-8000-0000000000aa" }),
 		"of another key": misstated(func(s *identity.Statement) {
 			s.Seen.Fingerprint = sshsig.Fingerprint(newKey().Public().(ed25519.PublicKey))

@@ -245,7 +245,7 @@ func (s *fixture) Standing(_ context.Context, node writ.NodeID, nonce []byte) ([
 			return s.membership(cmp.Or(s.standing, envelope.Standing), []byte(key), nonce)
 		}
 	}
-	return nil, writ.Errorf(writ.CodeNotFound, "there is no node %s", node)
+	return nil, writ.Errorf(writ.CodeNotFound, "unknown node %s", node)
 }
 
 // Fence orders a node to stop its resources once lost is set.
@@ -337,7 +337,7 @@ func (s *fixture) Payload(_ context.Context, digest writ.Digest) ([]byte, error)
 	s.asked++
 	signed, ok := s.payloads[digest]
 	if !ok {
-		return nil, writ.Errorf(writ.CodeNotFound, "there is no payload %s", digest)
+		return nil, writ.Errorf(writ.CodeNotFound, "unknown payload %s", digest)
 	}
 	return signed, nil
 }
@@ -379,7 +379,7 @@ func (s *fixture) join(dir string) *member.Member {
 	return m
 }
 
-// submission signs a script and returns its digest; writ.RunIDOf of the digest is its run.
+// submission signs a script and returns its digest. The id of its run is writ.RunIDOf of the digest.
 func (s *fixture) submission(signer sshsig.Signer, change func(p *identity.Payload)) writ.Digest {
 	s.Helper()
 	name := "alice"

@@ -30,7 +30,7 @@ func TestNodeReportsItsPartOfRunOnce(t *testing.T) {
 		}
 		quiet(time.Second)
 		if got := n.lastBeat().Inventories; got != nil {
-			t.Errorf("the next beat says it again: %+v", got)
+			t.Errorf("the next beat repeats the inventory: %+v", got)
 		}
 	})
 }

@@ -34,13 +34,13 @@ func TestATokenMakesAMemberThatSurvivesRestarts(t *testing.T) {
 		t.Fatalf("joined as %s node %q of %s", first.Admission(), first.Node(), first.Datacenter())
 	}
 	if len(s.claims) != 1 || len(s.claims[0].Proof) == 0 {
-		t.Errorf("claims = %+v, want one that proves the token", s.claims)
+		t.Errorf("claims = %+v, want one with a proof of the token", s.claims)
 	}
 
 	again, err := member.Join(t.Context(), member.Joining{Dir: dir, API: s})
 	must(t, err)
 	if again.Node() != first.Node() || !again.PublicKey().Equal(first.PublicKey()) || again.Roster().Version != 1 {
-		t.Error("the restarted node is somebody else")
+		t.Error("the restarted node has another identity")
 	}
 	if len(s.claims) != 1 {
 		t.Error("a member asked to be admitted again")
@@ -62,7 +62,7 @@ func TestJoinReportsSerialNumber(t *testing.T) {
 	}{
 		"it has one":           {true, "SN-0001", "SN-0001"},
 		"it has none":          {true, "", ""},
-		"one that is none":     {true, "Default string", ""},
+		"an invalid one":       {true, "Default string", ""},
 		"an earlier version":   {false, "SN-0001", ""},
 		"one of many machines": {true, "0123456789", ""},
 	} {
@@ -109,7 +109,7 @@ func TestTokenIsUsedAfterSupervisorProof(t *testing.T) {
 			},
 			want: writ.CodeSignatureInvalid,
 		},
-		"a roster of nobody's making": {
+		"a roster of an unknown root": {
 			token: token,
 			spoil: func(s *fixture) { s.rosters[0][200] ^= 1 },
 		},
@@ -126,7 +126,7 @@ func TestTokenIsUsedAfterSupervisorProof(t *testing.T) {
 				t.Errorf("Join = %v, want %s", err, tt.want)
 			}
 			if len(s.claims) != 0 {
-				t.Error("the node said something that its token made")
+				t.Error("the node sent a claim")
 			}
 			if _, err := os.Stat(filepath.Join(dir, "member.json")); err == nil {
 				t.Error("the node believes that it is a member")
@@ -313,10 +313,10 @@ func TestWithoutTokenANodeMustKnowItsCluster(t *testing.T) {
 	must(t, err)
 	want := member.Place{Admission: writ.AdmissionPending, Name: m.Name(), Datacenter: "home", Fingerprint: sshsig.Fingerprint(m.PublicKey())}
 	if got := member.PlaceOf(dir); got != want {
-		t.Errorf("the data directory is that of %+v, want %+v", got, want)
+		t.Errorf("place of the data directory = %+v, want %+v", got, want)
 	}
 	if got := member.PlaceOf(t.TempDir()); got != (member.Place{}) {
-		t.Errorf("an empty data directory is that of %+v", got)
+		t.Errorf("place of an empty data directory = %+v", got)
 	}
 	if m.Admission() != writ.AdmissionPending || s.claims[0].Proof != nil {
 		t.Errorf("admission %s with proof %x, want pending without one", m.Admission(), s.claims[0].Proof)
@@ -326,7 +326,7 @@ func TestWithoutTokenANodeMustKnowItsCluster(t *testing.T) {
 	}
 }
 
-// An attacker with an old key of a supervisor must not lead a node back to the roster in which the key was valid.
+// An attacker with an old key of a supervisor must not revert a node to the roster in which that key was valid.
 func TestANodeDoesNotGoBackToAnOlderRoster(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, dir := newFixture(t), t.TempDir()

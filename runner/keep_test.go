@@ -142,7 +142,7 @@ func TestANodeLooksAfterItsResources(t *testing.T) {
 			t.Errorf("drift (-want +got):\n%s", diff)
 		}
 		if got.Network == nil || got.Network.Spoofed != 3 {
-			t.Errorf("of networks it is told: %+v", got.Network)
+			t.Errorf("network in the report = %+v", got.Network)
 		}
 		if diff := cmp.Diff([]writ.Orphan{{Module: "volume", Kind: "tap", Name: "wt0"}}, got.Orphans); diff != "" {
 			t.Errorf("orphans (-want +got):\n%s", diff)
@@ -189,7 +189,7 @@ func TestRecordsOfNetworksStay(t *testing.T) {
 		before := n.lastReport().Round
 		quiet(time.Minute)
 		if got := n.lastReport(); got.Round == before || got.Network == nil || got.Network.Spoofed != 3 {
-			t.Errorf("while nobody can say how networks do it tells %+v", got.Network)
+			t.Errorf("network while its status is unavailable = %+v, want the last one", got.Network)
 		}
 	})
 }
@@ -223,7 +223,7 @@ func TestARepairIsReportedUntilItIsAcknowledged(t *testing.T) {
 		quiet(time.Minute)
 		got := n.lastReport()
 		if len(got.Mendings) != 1 || got.Mended != 1 {
-			t.Fatalf("two reports later it is told %+v, and that %d things were mended", got.Mendings, got.Mended)
+			t.Fatalf("repairs after two reports = %+v, total %d", got.Mendings, got.Mended)
 		}
 		at := time.UnixMilli(got.Mendings[0].Time)
 		if age := time.Since(at); age < time.Minute || age > 2*time.Minute {
@@ -240,12 +240,12 @@ func TestARepairIsReportedUntilItIsAcknowledged(t *testing.T) {
 		n.tell(writ.Control{Acknowledged: &writ.ReportID{Incarnation: got.Incarnation, Round: got.Round - 3}})
 		quiet(30 * time.Second)
 		if got = n.lastReport(); len(got.Mendings) != 1 {
-			t.Errorf("without an acknowledgement it is told %+v", got.Mendings)
+			t.Errorf("repairs without an acknowledgement = %+v", got.Mendings)
 		}
 		n.tell(writ.Control{Acknowledged: &writ.ReportID{Incarnation: got.Incarnation, Round: got.Round}})
 		quiet(30 * time.Second)
 		if got = n.lastReport(); len(got.Mendings) != 0 || got.Mended != 1 {
-			t.Errorf("what was acknowledged is told again: %+v", got.Mendings)
+			t.Errorf("acknowledged repairs are reported again: %+v", got.Mendings)
 		}
 
 		// The list of unacknowledged repairs is limited; their count stays exact.
@@ -253,7 +253,7 @@ func TestARepairIsReportedUntilItIsAcknowledged(t *testing.T) {
 		quiet(20 * 30 * time.Second)
 		got = n.lastReport()
 		if len(got.Mendings) != 10 || got.Mendings[9].Count != 21 || got.Mended != 21 {
-			t.Errorf("of 20 more it tells %d, the last as number %d of %d", len(got.Mendings), got.Mendings[len(got.Mendings)-1].Count, got.Mended)
+			t.Errorf("after 20 more repairs: reported %d, last number %d of %d", len(got.Mendings), got.Mendings[len(got.Mendings)-1].Count, got.Mended)
 		}
 	})
 }
@@ -293,7 +293,7 @@ func TestResourceStatusIsSentUntilAcknowledged(t *testing.T) {
 		}
 		quiet(time.Second)
 		want("when it was made", running)
-		want("as long as nobody has heard it", running)
+		want("without an acknowledgement", running)
 		epoch := n.lastBeat().Epoch
 		acknowledge(epoch)
 		want("when it was heard", nil)
@@ -347,7 +347,7 @@ func TestMaintenanceSkipsAResourceWithAJob(t *testing.T) {
 		n.await(long.JobKey)
 		quiet(31 * time.Second)
 		if looked.Load() == before {
-			t.Error("nobody looked when the job was done")
+			t.Error("no inspection after the end of the job")
 		}
 	})
 }
@@ -468,7 +468,7 @@ func TestUsageIsReportedUntilItIsAcknowledged(t *testing.T) {
 		n.host.remove(made)
 		quiet(6 * time.Minute)
 		if got := n.lastReport(); got.Usage != nil {
-			t.Errorf("what was acknowledged is told again: %+v", got.Usage)
+			t.Errorf("acknowledged usage is reported again: %+v", got.Usage)
 		}
 	})
 }

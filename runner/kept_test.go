@@ -13,7 +13,8 @@ import (
 // A node with the files of another node would ask its supervisor in vain, without an end.
 //
 // Promise: Failures: A node does not start with damaged files or with files of another node.
-// How: The record of the membership has the public keys. The journal and the directory of the drivers have the node's id.
+// How: The record of the membership has the public keys. The journal and the directory of the drivers have the node's
+// id.
 // Also: runner/journal.TestForeignJournalIsRefused, TestForeignDriverRecordsAreRefused.
 func TestForeignNodeFilesAreRefused(t *testing.T) {
 	s := newFixture(t)

@@ -64,7 +64,7 @@ func TestNodeReportsTheLoadOfItsResources(t *testing.T) {
 			n.push(job)
 			n.await(job.JobKey)
 		}
-		// told returns the loads of the next reports, by UID.
+		// reported returns the loads of the next reports, by UID.
 		told := func(busy sal.Load) map[writ.UID]nodes.Load {
 			t.Helper()
 			g.mu.Lock()

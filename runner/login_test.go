@@ -45,7 +45,7 @@ func TestANodeAsksForItsAccountWhenItNeedsOne(t *testing.T) {
 		began := time.Now()
 		get(true, "second")
 		if waited := time.Since(began); waited < time.Second {
-			t.Errorf("asked again after %s: who is refused hammers at the node API", waited)
+			t.Errorf("repeated the request after %s, want at least 1 s", waited)
 		}
 
 		// Accounts that are not from the supervisor, for this node and about this node are rejected.

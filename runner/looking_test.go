@@ -16,10 +16,10 @@ func TestASkippedInspectionKeepsNoLock(t *testing.T) {
 	k.keep(t.Context(), nil, volume)
 	lock := k.locks.Try(volume)
 	if lock == nil {
-		t.Fatal("the volume is busy, and nobody is at it")
+		t.Fatal("the volume is locked without an operation")
 	}
 	lock.Release()
 	if found := k.drifts[volume]; len(found.Lasts) != 1 {
-		t.Errorf("of a volume that could not be looked after it is told: %q", found.Lasts)
+		t.Errorf("drift of a failed inspection = %q", found.Lasts)
 	}
 }

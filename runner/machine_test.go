@@ -35,22 +35,22 @@ func TestFactsOfAMachineAreReportedWhenTheyChange(t *testing.T) {
 		}
 		first := told(2 * time.Minute)
 		if len(first) != 1 || first[0].Node != n.member.Node() || first[0].Count != 1 || len(first[0].Host.Disks) != 1 || !first[0].Host.Booted.Equal(began) {
-			t.Fatalf("at first it tells %+v", first)
+			t.Fatalf("first reports = %+v", first)
 		}
 		now.Store(&writ.Host{Kernel: "6.1.0", Booted: began.Add(time.Second), Disks: []writ.HostDisk{{Name: "vda", Bytes: 1 << 30}}})
 		if again := told(2 * time.Minute); len(again) != 0 {
-			t.Errorf("the clock was set a little, and it tells %+v", again)
+			t.Errorf("reports after a small change of the clock = %+v, want none", again)
 		}
 		now.Store(&writ.Host{Kernel: "6.1.0", Booted: began})
 		if news := told(time.Minute); len(news) != 1 || len(news[0].Host.Disks) != 0 || news[0].Count != 2 {
-			t.Errorf("a disk is gone, and it tells %+v", news)
+			t.Errorf("reports after a disk was removed = %+v", news)
 		}
 		n.tell(writ.Control{Epoch: 9})
 		if later := told(time.Minute); len(later) != 1 || later[0].Epoch != 9 {
-			t.Errorf("to the next supervisor it tells %+v", later)
+			t.Errorf("reports to the next supervisor = %+v", later)
 		}
 		if again := told(21 * time.Minute); len(again) != 2 {
-			t.Errorf("within 21 minutes it tells it %d times, for what may be lost", len(again))
+			t.Errorf("%d reports within 21 minutes, want 2", len(again))
 		}
 	})
 }
@@ -65,7 +65,7 @@ func TestAnUnreadableMachineBlocksNoOtherWork(t *testing.T) {
 		reports, hosts := len(n.reports), len(n.hosts)
 		n.mu.Unlock()
 		if reports < 3 || hosts != 0 {
-			t.Errorf("%d reports and %d words about the machine", reports, hosts)
+			t.Errorf("%d reports and %d reports about the machine, want at least 3 and 0", reports, hosts)
 		}
 		close(stuck)
 		quiet(time.Minute)

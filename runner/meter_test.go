@@ -30,7 +30,7 @@ func TestUseIsChargedToTheHourInWhichItWas(t *testing.T) {
 		{"over the hour", journal.Reading{At: noon.Add(-10 * time.Second), Received: 70}, noon.Add(20 * time.Second),
 			[]journal.Use{use(noon.Add(-time.Hour), 10*time.Second, 0), use(noon, 20*time.Second, 0)}},
 		{"on the hour", journal.Reading{At: noon.Add(-10 * time.Second), Received: 70}, noon, []journal.Use{use(noon.Add(-time.Hour), 10*time.Second, 0)}},
-		{"nobody looked for long", journal.Reading{At: noon.Add(-time.Hour)}, noon, []journal.Use{use(noon, 0, 70)}},
+		{"no reading for an hour", journal.Reading{At: noon.Add(-time.Hour)}, noon, []journal.Use{use(noon, 0, 70)}},
 		{"the clock was set back", journal.Reading{At: noon.Add(time.Minute)}, noon, []journal.Use{use(noon, 0, 70)}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -212,7 +212,7 @@ func (n *node) pushBytes(id string, body []byte) {
 	must(n.TB, n.queue.Push(n.Context(), n.member.Node(), queue.Task{ID: id, Body: body, EndBy: time.Now().Add(time.Hour)}))
 }
 
-// tell sends a control message.
+// tell sends a control message to the node.
 func (n *node) tell(c writ.Control) {
 	n.Helper()
 	c.Node = cmp.Or(c.Node, n.member.Node())
@@ -246,11 +246,11 @@ func (n *node) await(key writ.JobKey) writ.Result {
 		}
 		time.Sleep(100 * time.Millisecond)
 	}
-	n.Fatalf("no result of %s came", key)
+	n.Fatalf("no result of %s arrived", key)
 	return writ.Result{}
 }
 
-// quiet lets time pass, and waits until all goroutines are blocked.
+// quiet sleeps for d, and waits until all goroutines are blocked.
 func quiet(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
@@ -262,7 +262,7 @@ func (n *node) lastBeat() writ.Beat {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if len(n.beats) == 0 {
-		n.Fatal("the node never said that it lives")
+		n.Fatal("the node sent no beat")
 	}
 	beats, _, err := envelope.Open[writ.Beat](envelope.Beat, n.beats[len(n.beats)-1], envelope.Only(n.member.PublicKey()))
 	must(n.TB, err)

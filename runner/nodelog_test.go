@@ -59,7 +59,7 @@ func TestANodeAnswersWithLinesOfItsLog(t *testing.T) {
 			n.tell(writ.Control{Epoch: 9, Log: encoded(t, nodes.LogQuery{ID: "q2"})})
 		}
 		if got := n.tookLogs(time.Minute); len(got) == 0 {
-			t.Error("asked a hundred times at once, it answers nothing")
+			t.Error("no answer to a hundred concurrent queries")
 		}
 	})
 	synctest.Test(t, func(t *testing.T) {
@@ -81,7 +81,7 @@ func TestANodeTellsItsLastWarnings(t *testing.T) {
 		logged(t, l, "runner", "info", "one")
 		n := newFixture(t).fresh(func(r *runner.Runner) { r.NodeLog = l })
 		if got := n.tookLogs(2 * time.Minute); len(got) != 0 {
-			t.Errorf("without a warning it tells %+v", got)
+			t.Errorf("reports without a warning = %+v, want none", got)
 		}
 		var many []string
 		for range 50 {
@@ -90,14 +90,14 @@ func TestANodeTellsItsLastWarnings(t *testing.T) {
 		logged(t, l, "kernel", "warn", many...)
 		logged(t, l, "runner", "info", "two")
 		if got := n.tookLogs(2 * time.Minute); len(got) != 1 || got[0].Query != "" || len(got[0].Lines) != nodes.MaxLogWarnings || got[0].Lines[0].Text != "late" || got[0].Count != 1 {
-			t.Errorf("of warnings it tells %+v", got)
+			t.Errorf("reports of warnings = %+v", got)
 		}
 		n.tell(writ.Control{Epoch: 9})
 		if got := n.tookLogs(2 * time.Minute); len(got) != 1 || got[0].Epoch != 9 || got[0].Count != 2 {
-			t.Errorf("to the next supervisor it tells %+v", got)
+			t.Errorf("reports to the next supervisor = %+v", got)
 		}
 		if got := n.tookLogs(21 * time.Minute); len(got) != 2 {
-			t.Errorf("within 21 minutes it tells them %d times, for what may be lost", len(got))
+			t.Errorf("%d reports within 21 minutes, want 2", len(got))
 		}
 	})
 }

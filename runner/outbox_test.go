@@ -72,7 +72,7 @@ func TestAResultIsGivenUpWhenItsRowIs(t *testing.T) {
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		if m.size() != 0 || len(m.batches()) != sent {
-			t.Error("the result is sent although nobody asks for it any more")
+			t.Error("an abandoned result is still sent")
 		}
 	})
 }

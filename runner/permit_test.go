@@ -40,7 +40,7 @@ func TestOnlyASignatureDestroys(t *testing.T) {
 		want   writ.Code
 	}{
 		"signed for": {submit: func(s *fixture) writ.Digest { return s.submission(s.alice, nil) }},
-		"signed for nothing to be destroyed": {
+		"signed without targets": {
 			submit: func(s *fixture) writ.Digest {
 				return s.submission(s.alice, func(p *identity.Payload) { p.Targets = nil })
 			},
@@ -52,7 +52,7 @@ func TestOnlyASignatureDestroys(t *testing.T) {
 			},
 			want: writ.CodeDestructiveDenied,
 		},
-		"signed for what begins so": {
+		"signed for a prefix of the name": {
 			submit: func(s *fixture) writ.Digest {
 				return s.submission(s.alice, func(p *identity.Payload) { p.Targets = []string{"volume/dat*"} })
 			},
@@ -82,7 +82,7 @@ func TestOnlyASignatureDestroys(t *testing.T) {
 			},
 			want: writ.CodeSignerRevoked,
 		},
-		"signed by nobody we know": {
+		"signed by an unknown key": {
 			submit: func(s *fixture) writ.Digest { return s.submission(sshsig.NewSigner(newKey()), nil) },
 			want:   writ.CodeSignerUnknown,
 		},
@@ -113,7 +113,7 @@ func TestOnlyASignatureDestroys(t *testing.T) {
 			change: func(_ *fixture, j *writ.Job) { j.Accepted = time.Now().Add(-130 * time.Second).UnixMilli() },
 			want:   writ.CodeRunExpired,
 		},
-		"a payload that nobody has": {
+		"an unknown payload": {
 			submit: func(*fixture) writ.Digest { return writ.DigestOf([]byte("nothing")) },
 			want:   writ.CodeNotFound,
 		},
@@ -253,7 +253,7 @@ func TestCachedPermitExpires(t *testing.T) {
 			want: writ.CodeRoleMissing,
 		},
 		"the deadline passes": {meanwhile: func(*node) { quiet(200 * time.Second) }, want: writ.CodeRunExpired},
-		"the supervisor says that it accepted the run later": {
+		"the supervisor reports a later acceptance of the run": {
 			meanwhile: func(*node) { quiet(200 * time.Second) },
 			change:    func(j *writ.Job) { j.Accepted = time.Now().UnixMilli() },
 			want:      writ.CodeExpired,
@@ -282,7 +282,7 @@ func TestCachedPermitExpires(t *testing.T) {
 					t.Errorf("result = %+v, want %q", got.Error, tt.want)
 				}
 				if tt.want == "" && s.asked != asked {
-					t.Error("the payload was fetched again for nothing")
+					t.Error("the payload was fetched again")
 				}
 			})
 		})
@@ -347,7 +347,7 @@ func TestHangingNodeAPIBlocksNoJob(t *testing.T) {
 	})
 }
 
-// The reason why a job waits is in each beat, for people who ask why the call waits.
+// Each beat has the reason why a job waits, which people see as the reason of its call.
 //
 // Promise: Operation: A call that waits because its node cannot reach the node API shows the reason and its start
 // time.
@@ -364,7 +364,7 @@ func TestJobReportsMissingSignedScript(t *testing.T) {
 		quiet(5 * time.Second)
 		beat := n.lastBeat()
 		if len(beat.Progress) != 1 || !testenv.Mentions(beat.Progress[0].Text, "n1", "node API") {
-			t.Errorf("the node says %+v", beat.Progress)
+			t.Errorf("progress in the beat = %+v", beat.Progress)
 		}
 		s.closeAPI(0)
 		quiet(10 * time.Second)

@@ -68,7 +68,7 @@ func TestAJobActsOnceHoweverOftenItIsDelivered(t *testing.T) {
 			}
 		}
 		if len(answered) != 3 {
-			t.Errorf("%d deliveries were answered, want those that ended it and the two after", len(answered))
+			t.Errorf("answered %d deliveries, want 3", len(answered))
 		}
 		if got := n.host.count(job.JobKey.String()); got != 1 {
 			t.Errorf("%d effects, want 1", got)
@@ -215,7 +215,7 @@ func TestALowerEpochIsRefusedAlsoAfterARestart(t *testing.T) {
 		refused(n, 4, 6)
 		quiet(time.Second)
 		if got := n.lastBeat().Epoch; got != 7 {
-			t.Errorf("the beat says epoch %d, want 7", got)
+			t.Errorf("epoch in the beat = %d, want 7", got)
 		}
 
 		n = n.again()
@@ -274,7 +274,7 @@ func TestAResultIsSentAgainUntilItIsAcknowledged(t *testing.T) {
 		quiet(time.Hour)
 		got := len(n.got(job.JobKey))
 		if got > 70 {
-			t.Errorf("sent %d times in an hour in which nobody was there", got)
+			t.Errorf("sent %d times within an hour without a supervisor, want at most 70", got)
 		}
 		n.tell(writ.Control{Epoch: 2}) // a supervisor is available again
 		quiet(2 * time.Second)
@@ -296,7 +296,7 @@ func TestAResultIsSentAgainUntilItIsAcknowledged(t *testing.T) {
 		n = n.again()
 		quiet(time.Minute)
 		if got := len(n.got(job.JobKey)); got != 0 {
-			t.Errorf("sent %d times although an earlier incarnation was told that it came", got)
+			t.Errorf("sent %d times although an earlier incarnation received the acknowledgement", got)
 		}
 	})
 }
@@ -316,7 +316,7 @@ func TestResultsWaitForQueueAndShareSignatures(t *testing.T) {
 		n.queue.Cut(false)
 		quiet(1500 * time.Millisecond) // less than the resend delay
 		if len(n.results) != 130 || n.messages != 3 {
-			t.Errorf("%d results came in %d messages, want 130 in 3", len(n.results), n.messages)
+			t.Errorf("received %d results in %d messages, want 130 in 3", len(n.results), n.messages)
 		}
 	})
 }
@@ -341,7 +341,7 @@ func TestJobsOnOneResourceRunInOrderOfArrival(t *testing.T) {
 		n.push(other)
 		n.await(other.JobKey)
 		if got := n.host.total(); got != 2 {
-			t.Errorf("%d jobs had acted when the one on the other resource had, want 2", got)
+			t.Errorf("%d effects after the job on the other resource, want 2", got)
 		}
 		first := n.job(1, "container.exec", "web", func(j *writ.Job) { j.Delivery = 2 })
 		before := len(n.got(first.JobKey))
@@ -381,7 +381,7 @@ func TestOverdueDriverBlocksOnlyItsResource(t *testing.T) {
 		behind := n.job(2, "volume.create", "data", func(j *writ.Job) { j.StartBy = time.Now().Add(5 * time.Second).UnixMilli() })
 		elsewhere := []*writ.Job{n.job(3, "volume.create", "a", nil), n.job(4, "volume.create", "b", nil)}
 		n.push(behind)
-		for _, j := range elsewhere { // one of two slots waits for the resource, the stuck job has none
+		for _, j := range elsewhere { // one of two slots waits for the resource; the stuck job uses no slot
 			n.push(j)
 			if got := n.await(j.JobKey); got.Error != nil {
 				t.Errorf("a job on another resource: %+v", got.Error)
@@ -402,7 +402,7 @@ func TestOverdueDriverBlocksOnlyItsResource(t *testing.T) {
 
 		close(release)
 		if got := n.await(stuck.JobKey); got.Error != nil {
-			t.Errorf("what the driver did after its time is told as %+v", got)
+			t.Errorf("late result of the driver = %+v, want success", got)
 		}
 		quiet(2 * time.Second)
 		if n.active(stuck.JobKey) || len(n.lastBeat().Stuck) != 0 {
@@ -431,7 +431,7 @@ func TestNodeReportsStuckDrivers(t *testing.T) {
 		}
 		quiet(time.Second)
 		if fault := n.lastBeat().Fault; !strings.Contains(fault, stuck.JobKey.String()) {
-			t.Errorf("fault = %q, want one that names the stuck job", fault)
+			t.Errorf("fault = %q, want the stuck job", fault)
 		}
 		close(release)
 		quiet(time.Second)
@@ -546,7 +546,7 @@ func TestOutputOfAProgramDelaysNoBeat(t *testing.T) {
 		quiet(3*time.Second + 500*time.Millisecond)
 		told := n.lastBeat().Drivers
 		if len(told) < 2 || told[0].Detail != "v\uFFFD" || told[0].Engines[0].Version != "7\uFFFD" || len(told[0].Engines[0].Refused) > 5000 || told[1].Lacks != "\uFFFD" {
-			t.Errorf("the node tells of its drivers %+v", told)
+			t.Errorf("drivers in the beat = %+v", told)
 		}
 	})
 }
@@ -605,7 +605,7 @@ func TestAnExpiredRosterIsNotObeyed(t *testing.T) {
 		n.push(job)
 		quiet(2 * time.Second)
 		if len(n.got(job.JobKey)) != 0 {
-			t.Error("the node acted on the word of a roster that has expired")
+			t.Error("the node acted under an expired roster")
 		}
 		if fault := n.lastBeat().Fault; !strings.Contains(fault, "expired") {
 			t.Errorf("fault = %q", fault)

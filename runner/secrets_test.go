@@ -117,14 +117,14 @@ func TestASecretEndsAtTheDriver(t *testing.T) {
 			}
 		}
 		if told != canary {
-			t.Errorf("the driver was told %q", told)
+			t.Errorf("secret of the driver = %q", told)
 		}
 		if len(beat.Progress) != 1 || beat.Progress[0].Seq != 1 || !strings.HasPrefix(beat.Progress[0].Text, "typing <secret db-password>") {
-			t.Errorf("while it works the beat says %+v", beat.Progress)
+			t.Errorf("progress during the job = %+v", beat.Progress)
 		}
 		time.Sleep(2 * time.Second)
 		if beat := n.lastBeat(); len(beat.Progress) > 0 {
-			t.Errorf("after all jobs the beat says %+v", beat.Progress)
+			t.Errorf("progress after all jobs = %+v", beat.Progress)
 		}
 		n.stop()
 		if strings.Contains(log.String(), strings.TrimSpace(canary)) || !strings.Contains(log.String(), "typing <secret db-password>") {

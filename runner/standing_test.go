@@ -143,7 +143,7 @@ func TestOtherEnvelopeDecidesNoMembership(t *testing.T) {
 	})
 }
 
-// An epoch is obeyed forever, so an impossible one must not block a node, whoever signed it.
+// A node obeys an epoch forever, so an impossible epoch must not block it, even with a valid signature.
 //
 // Promise: Admission of nodes: A network attacker cannot change the join answer of a node, and the node verifies the
 // whole answer before it stores any part.

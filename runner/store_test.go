@@ -53,9 +53,9 @@ func TestNodeWithoutStoreRefusesAndRecovers(t *testing.T) {
 		n.push(comes)
 		got := n.await(comes.JobKey)
 		if codeOf(got) != writ.CodeStoreUnavailable || !got.Error.Retryable() || n.host.count(comes.JobKey.String()) != 1 {
-			t.Errorf("result = %+v, want a retryable %s that says it was carried out", got.Error, writ.CodeStoreUnavailable)
+			t.Errorf("result = %+v, want a retryable %s with the fact that it was carried out", got.Error, writ.CodeStoreUnavailable)
 		}
-		known := n.job(3, "volume.create", "other", nil) // the node knows of the failure, so it does not start the job
+		known := n.job(3, "volume.create", "other", nil) // the failure is known, so the node does not start the job
 		n.push(known)
 		if got := n.await(known.JobKey); codeOf(got) != writ.CodeNodeStore || n.host.count(known.JobKey.String()) != 0 {
 			t.Errorf("result = %+v after %d effects, want %s after none", got.Error, n.host.count(known.JobKey.String()), writ.CodeNodeStore)
@@ -66,7 +66,7 @@ func TestNodeWithoutStoreRefusesAndRecovers(t *testing.T) {
 			t.Error("a result was sent that is not recorded")
 		}
 		if !n.active(runs.JobKey) {
-			t.Error("a job whose result cannot be recorded is not active any more")
+			t.Error("a job with an unrecorded result is no longer active")
 		}
 		if fault := n.lastBeat().Fault; !strings.Contains(fault, "journal") {
 			t.Errorf("fault = %q", fault)
@@ -109,7 +109,7 @@ func TestFullDiskHidesNoInterruptedJob(t *testing.T) {
 			t.Errorf("fault = %q", fault)
 		}
 		room()
-		quiet(2 * time.Second) // no job writes now; the node must find out by itself
+		quiet(2 * time.Second) // no job writes now, so only the node itself can detect the free space
 		if fault := n.lastBeat().Fault; fault != "" {
 			t.Errorf("fault = %q with room again", fault)
 		}

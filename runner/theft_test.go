@@ -52,8 +52,8 @@ var (
 	grown    = map[string]any{"size_gib": int64(2)}
 )
 
-// attempts has at least one entry for each operation of the catalogue, including read-only ones, which must change
-// nothing.
+// attempts has at least one entry for each operation of the catalogue, including read-only ones, which must not change
+// any data.
 var attempts = map[string][]attempt{
 	"image.fetch":            {{"base", map[string]any{"url": "https://evil.example.com/base", "sha256": strings.Repeat("0a", 32), "format": "oci"}}, {"evil", map[string]any{"url": "https://evil.example.com/base", "sha256": strings.Repeat("0b", 32)}}},
 	"image.get":              {{"base", nil}},
@@ -118,7 +118,7 @@ func held(kind, name string) map[string]any {
 	return map[string]any{"kind": kind, "name": name, "uid": string(uidOf(kind, name))}
 }
 
-// uidOf returns a fixed UID for a resource: a thief of the supervisor's key knows it.
+// uidOf returns a fixed UID for a resource. A thief of the supervisor's key knows it.
 func uidOf(kind, name string) writ.UID {
 	digest := writ.DigestOf([]byte(kind + "/" + name)).String()
 	return writ.UID(digest[:8] + "-" + digest[8:12] + "-7" + digest[13:16] + "-8" + digest[17:20] + "-" + digest[20:32])
@@ -183,8 +183,8 @@ func (v *victim) state() map[string]sal.Observation {
 	return all
 }
 
-// The supervisor's key alone changes nothing on a node: neither data nor its owners, whatever the operation and
-// whatever payload a thief can get.
+// The supervisor's key alone does not change any data or owner on a node, with any operation and any payload that a
+// thief can get.
 //
 // Promise: Signatures and rosters: With a stolen supervisor key alone, a node performs only read operations.
 // How: Every operation declares its effect on data; the node verifies the payload of the other operations once per
@@ -208,7 +208,7 @@ func TestSupervisorKeyAloneChangesNoState(t *testing.T) {
 		quiet(3 * time.Hour)
 		before := v.state()
 		powers := map[string]func(operation string) (writ.Digest, time.Time){
-			"no payload at all": func(string) (writ.Digest, time.Time) { return writ.DigestOf([]byte("nothing")), time.Now() },
+			"without a payload": func(string) (writ.Digest, time.Time) { return writ.DigestOf([]byte("nothing")), time.Now() },
 			"a payload that the thief signed": func(string) (writ.Digest, time.Time) {
 				return v.submission(sshsig.NewSigner(newKey()), func(p *identity.Payload) { p.Allow, p.Targets = everything(), []string{target.Any} }), time.Now()
 			},
@@ -228,7 +228,7 @@ func TestSupervisorKeyAloneChangesNoState(t *testing.T) {
 		}
 		for _, op := range catalog.Operations() {
 			if len(attempts[op.Name()]) == 0 {
-				t.Errorf("nobody tries to destroy with %s: add an attempt", op.Name())
+				t.Errorf("no attempt to destroy with %s: add one", op.Name())
 			}
 			for _, a := range attempts[op.Name()] {
 				for name, power := range powers {
@@ -257,7 +257,7 @@ func TestSupervisorKeyAloneChangesNoState(t *testing.T) {
 				}
 			}
 		}
-		// With a payload that covers it, the same attempt succeeds. Otherwise the checks above would prove nothing.
+		// With a payload that covers it, the same attempt succeeds. This shows that the checks above can fail.
 		covers := without("", generous)
 		acted := 0
 		for _, op := range catalog.Operations() {
@@ -276,7 +276,7 @@ func TestSupervisorKeyAloneChangesNoState(t *testing.T) {
 		}
 		for name := range attempts {
 			if _, ok := catalog.Lookup(name); !ok {
-				t.Errorf("there is no %s", name)
+				t.Errorf("unknown operation %s", name)
 			}
 		}
 	})
@@ -311,7 +311,7 @@ func TestAPayloadIsFetchedOnceForARun(t *testing.T) {
 		})
 		n.push(ping)
 		if got := n.await(ping.JobKey); got.Error != nil || s.asked != 1 {
-			t.Errorf("a ping asks for a payload: %+v", got.Error)
+			t.Errorf("a ping fetched a payload: %+v", got.Error)
 		}
 	})
 }

@@ -152,7 +152,7 @@ func TestJobReportsCopyOfItsResource(t *testing.T) {
 	})
 }
 
-// nothing is an empty part.
+// nothing is an empty part of an archive.
 type nothing struct{ sal.Part }
 
 func (nothing) At() (string, int64) { return "", 0 }

@@ -20,6 +20,6 @@ func TestEachFileSystemIsMeasuredOnce(t *testing.T) {
 		t.Errorf("the disk of %s: %+v", dir, d)
 	}
 	if d := got[1]; d.AlmostFull() {
-		t.Errorf("/proc stores nothing and is almost full: %+v", d)
+		t.Errorf("/proc has no capacity and is almost full: %+v", d)
 	}
 }

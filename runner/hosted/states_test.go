@@ -37,13 +37,13 @@ func TestStatesBeyondOneReportFollowInOthers(t *testing.T) {
 		tell(round, true)
 	}
 	if len(told) != 11 {
-		t.Errorf("told are %v", told)
+		t.Errorf("reported states = %v", told)
 	}
 	if rest := s.Unacked(6, 1, 100); len(rest) > 0 {
-		t.Errorf("what was told is told again: %+v", rest)
+		t.Errorf("acknowledged states are reported again: %+v", rest)
 	}
 	if all := s.Unacked(7, 2, 100); len(all) != 11 {
-		t.Errorf("another supervisor is told of %d", len(all))
+		t.Errorf("%d states for another supervisor, want 11", len(all))
 	}
 }
 
@@ -64,13 +64,13 @@ func TestALostResourceIsReportedOnce(t *testing.T) {
 	s.Acknowledged(4)
 	s.MarkGone(nil)
 	if got := s.Unacked(5, 1, 10); len(got) > 0 || len(s.all) > 0 {
-		t.Errorf("it is told again: %+v, and remembered: %+v", got, s.all)
+		t.Errorf("reported again: %+v, stored: %+v", got, s.all)
 	}
 	s.Note(writ.ResourceState{ResourceID: id, UID: "w", Standing: writ.Standing{State: "ready"}})
 	s.Forget(id) // a delete removed it
 	s.MarkGone(nil)
 	if got := s.Unacked(6, 1, 10); len(got) > 0 {
-		t.Errorf("what was deleted is told: %+v", got)
+		t.Errorf("deleted resource is reported: %+v", got)
 	}
 }
 
@@ -83,7 +83,7 @@ func TestALostResourceWithARecordIsReportedOnce(t *testing.T) {
 		s.Note(writ.ResourceState{ResourceID: id, UID: "u", Standing: writ.Standing{State: "gone"}})
 		s.MarkGone(there)
 		if got := s.Unacked(round, 1, 10); (len(got) == 1) != (round == 1) {
-			t.Errorf("report %d tells %+v", round, got)
+			t.Errorf("report %d = %+v", round, got)
 		}
 		s.Acknowledged(round)
 	}

@@ -67,7 +67,7 @@ func TestAStartedJobIsKnownAfterTheProcessIsGone(t *testing.T) {
 		t.Fatalf("the second start found %+v, %v", again, err)
 	}
 	if e := again.Entry; e == nil || e.Incarnation != 7 || e.Result != nil || e.Started.IsZero() {
-		t.Errorf("entry = %+v, want one that incarnation 7 began and nobody ended", e)
+		t.Errorf("entry = %+v, want it started by incarnation 7, without a result", e)
 	}
 }
 
@@ -157,7 +157,7 @@ func TestRefusalEndsStartedJob(t *testing.T) {
 		})
 		must(t, err)
 		if started := before != nil && before.Incarnation == 1; started != (seq == 1) {
-			t.Errorf("seq %d: the refusal was told of %+v", seq, before)
+			t.Errorf("seq %d: entry before the refusal = %+v", seq, before)
 		}
 		entry, err := j.Find(t.Context(), one.JobKey)
 		must(t, err)
@@ -210,7 +210,7 @@ func TestManyAcknowledgementsAreRecordedInParts(t *testing.T) {
 	left, err := j.Unacknowledged(t.Context())
 	must(t, err)
 	if len(left) != 2 || left[0].Result.Seq+left[1].Result.Seq != 657 {
-		t.Errorf("%d results are not acknowledged, want those of the calls 257 and 400", len(left))
+		t.Errorf("%d unacknowledged results, want those of calls 257 and 400", len(left))
 	}
 }
 
@@ -261,7 +261,7 @@ func TestEpochAndIncarnationOnlyRise(t *testing.T) {
 			incarnation, err := j.Begin(t.Context(), "n1")
 			must(t, err)
 			if incarnation <= last {
-				t.Errorf("start %d has the number %d, the one before had %d", start, incarnation, last)
+				t.Errorf("start %d has number %d, the previous one %d", start, incarnation, last)
 			}
 			last = incarnation
 			must(t, j.RaiseEpoch(t.Context(), 40+start))
@@ -273,7 +273,7 @@ func TestEpochAndIncarnationOnlyRise(t *testing.T) {
 		}
 		time.Sleep(time.Second) // then the file is lost
 		if incarnation, err := open(t, ":memory:").Begin(t.Context(), "n1"); err != nil || incarnation <= last {
-			t.Errorf("the start after a loss has the number %d, %v; the one before had %d", incarnation, err, last)
+			t.Errorf("start after the loss has number %d, %v; the previous one %d", incarnation, err, last)
 		}
 	})
 }
@@ -371,18 +371,18 @@ func TestEarlierAttemptsDecideExecution(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		by    int64        // the incarnation that started the first attempt
-		end   *writ.Result // its result; nil if it has none
+		end   *writ.Result // its result, or nil
 		told  int
 		once  string // why the second attempt of a job with once is forbidden
 		later bool   // the attempt is not the second one, but an earlier one
 	}{
 		{name: "it succeeded", by: now, end: answer(job(1, time.Now()).JobKey, "x"), once: "done"},
 		{name: "it was interrupted", by: earlier, once: "unclear"},
-		{name: "it was interrupted and somebody knows", by: earlier, told: 1},
+		{name: "it was interrupted, and this is known", by: earlier, told: 1},
 		{name: "it was recorded and never began", by: now},
 		{name: "it failed and may be tried again", by: now, end: failed(job(1, time.Now()).JobKey, writ.CodeInjected)},
-		{name: "it failed and nobody knows", by: now, end: failed(job(1, time.Now()).JobKey, writ.CodeOutcomeUnknown), once: "unclear"},
-		{name: "it failed and somebody knows", by: now, end: failed(job(1, time.Now()).JobKey, writ.CodeOutcomeUnknown), told: 1},
+		{name: "it failed, and this is unknown", by: now, end: failed(job(1, time.Now()).JobKey, writ.CodeOutcomeUnknown), once: "unclear"},
+		{name: "it failed, and this is known", by: now, end: failed(job(1, time.Now()).JobKey, writ.CodeOutcomeUnknown), told: 1},
 		{name: "it is the later one", by: now, end: answer(job(1, time.Now()).JobKey, "x"), once: "later", later: true},
 	} {
 		for _, once := range []bool{true, false} {
@@ -418,7 +418,7 @@ func TestEarlierAttemptsDecideExecution(t *testing.T) {
 					want = ""
 				}
 				if got != want {
-					t.Errorf("what speaks against it is %q, want %q", got, want)
+					t.Errorf("objection = %q, want %q", got, want)
 				}
 				entry, err := j.Find(t.Context(), second.JobKey)
 				must(t, err)
@@ -464,6 +464,6 @@ func TestUseIsRoundedToTheNearestSecond(t *testing.T) {
 	told, _, err := j.Usage.Unacknowledged(t.Context(), 1)
 	must(t, err)
 	if want := (writ.Used{CPUSeconds: 50, MemoryMiBSeconds: 1, DiskGiBSeconds: 2}); len(told) != 1 || told[0].Used != want {
-		t.Errorf("told %+v, want %+v", told, want)
+		t.Errorf("reported usage = %+v, want %+v", told, want)
 	}
 }

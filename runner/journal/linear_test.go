@@ -67,7 +67,7 @@ func after(s claimState, in claimAsk) claimState {
 // begin is a way to start a job.
 type begin func(j *journal.Journal, one *writ.Job) (claimAnswer, error)
 
-// deliver lets clients handle deliveries of the same jobs.
+// deliver makes clients handle deliveries of the same jobs.
 func deliver(t *testing.T, deaths int, begin begin) *linear.History[claimAsk, claimAnswer] {
 	t.Helper()
 	const clients, jobs = 4, 12

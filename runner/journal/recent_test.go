@@ -68,7 +68,7 @@ func TestRunInWriteIsNotEvicted(t *testing.T) {
 	}
 	asks := j.recent.hold(one.Run)
 	if there, err := asks.mayHave(t.Context(), one.Seq, func(context.Context) ([]int, error) { return nil, nil }); err != nil || !there {
-		t.Errorf("what is being written may not be there: %v, %v", there, err)
+		t.Errorf("entry during its write: %v, %v, want true", there, err)
 	}
 	j.recent.release(asks)
 	j.recent.release(writes)
@@ -76,6 +76,6 @@ func TestRunInWriteIsNotEvicted(t *testing.T) {
 		j.recent.release(j.recent.hold(writ.RunID(fmt.Sprint(n))))
 	}
 	if j.recent.young[one.Run] != nil || j.recent.old[one.Run] != nil {
-		t.Error("a run that nobody holds any more is remembered for ever")
+		t.Error("a released run is never forgotten")
 	}
 }

@@ -89,7 +89,7 @@ func TestAQueryFindsItsLinesInTheirOrder(t *testing.T) {
 		}
 	}
 	if got := (&nodelog.Log{Dir: t.TempDir(), Redact: l.Redact}).Read(nodes.LogQuery{}); len(got.Lines) > 0 || got.Refused != "" {
-		t.Errorf("where nothing is kept there is %+v", got)
+		t.Errorf("empty log = %+v", got)
 	}
 }
 
@@ -113,10 +113,10 @@ func TestAFollowerMissesNoLineOfAnySource(t *testing.T) {
 		t.Error(diff)
 	}
 	if r := l.Read(q); len(r.Lines) > 0 || r.Lost || r.More || r.Next != q.After {
-		t.Errorf("there is nothing new: %+v", r)
+		t.Errorf("read without new lines = %+v", r)
 	}
 	if r := l.Read(nodes.LogQuery{After: "kernel.7,runner.3", Lines: 9}); !r.Lost || textsOf(r) != "k l x" {
-		t.Errorf("behind a position of a ring that was made anew: %+v", r)
+		t.Errorf("read after a position in a replaced ring = %+v", r)
 	}
 	var many []string
 	for i := range 500 {
@@ -126,7 +126,7 @@ func TestAFollowerMissesNoLineOfAnySource(t *testing.T) {
 		add(t, l, "runner", many...)
 	}
 	if r := l.Read(q); !r.Lost {
-		t.Errorf("1500 lines came, and none is lost")
+		t.Errorf("1500 new lines, and none reported as lost")
 	}
 }
 
@@ -160,7 +160,7 @@ func TestAnAnswerIsBounded(t *testing.T) {
 			size += len(line.Text)
 		}
 		if size > nodes.MaxLogBytes || size < nodes.MaxLogBytes/2 || r.More != (after != "") {
-			t.Errorf("behind %q there are %d lines of %d bytes, more: %v", after, len(r.Lines), size, r.More)
+			t.Errorf("after %q: %d lines of %d bytes, more: %v", after, len(r.Lines), size, r.More)
 		}
 	}
 }

@@ -95,6 +95,6 @@ func TestATransferDoesNotRevealOpenPorts(t *testing.T) {
 		said[strings.ReplaceAll(writ.AsError(err).Message+writ.AsError(err).Hint+strings.Join(progress, "\n"), address, "ADDRESS")] += name + "; "
 	}
 	if len(said) != 1 {
-		t.Errorf("it is told apart: %q", said)
+		t.Errorf("different answers: %q", said)
 	}
 }

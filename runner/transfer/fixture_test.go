@@ -104,7 +104,7 @@ type node struct {
 	turn    sync.Mutex // serialises operations on its volumes
 	holds   atomic.Int64
 	busy    atomic.Int64 // number of further holds that fail because another operation runs
-	behind  atomic.Int64 // number of further requests for which its supervisor's key is unknown
+	behind  atomic.Int64 // number of further requests with an unknown supervisor key
 	address string
 	stop    func()
 	sent    atomic.Int64 // encrypted bytes on its connections
@@ -157,7 +157,7 @@ func (n *node) give(shipper sal.Shipper) {
 		},
 		Hold: func(context.Context, sal.Shipment) (func(), error) {
 			if n.holds.Add(1); n.busy.Add(-1) >= 0 {
-				return nil, writ.Errorf(writ.CodeResourceBusy, "somebody works on it")
+				return nil, writ.Errorf(writ.CodeResourceBusy, "another operation runs")
 			}
 			n.turn.Lock()
 			return n.turn.Unlock, nil
@@ -233,7 +233,7 @@ func (n *node) do(ctx context.Context, operation, name string, args map[string]a
 	n.Helper()
 	o, ok := catalog.Lookup(operation)
 	if !ok {
-		n.Fatalf("there is no %s", operation)
+		n.Fatalf("unknown operation %s", operation)
 	}
 	decoded, err := o.Decode(args)
 	must(n, err)

@@ -26,7 +26,7 @@ func FuzzReceive(f *testing.F) {
 			t.Fatal(err)
 		}
 		if !bytes.HasPrefix(text, again.Bytes()) {
-			t.Errorf("%x was read as what is written %x", text, again.Bytes())
+			t.Errorf("%x was read, but encodes as %x", text, again.Bytes())
 		}
 	})
 }

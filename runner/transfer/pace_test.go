@@ -37,6 +37,6 @@ func TestArchivesShareTheRateLimit(t *testing.T) {
 		}
 	})
 	if newPace(0) != nil {
-		t.Error("without a bound there is one")
+		t.Error("a zero rate is limited")
 	}
 }

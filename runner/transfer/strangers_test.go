@@ -120,7 +120,7 @@ func TestATransferGrantIsShownToItsNodeOnly(t *testing.T) {
 		t.Errorf("with a stranger at the address: %v", err)
 	}
 	if n := <-got; n != 0 {
-		t.Errorf("the stranger was told %d bytes", n)
+		t.Errorf("the stranger received %d bytes", n)
 	}
 }
 
@@ -153,7 +153,7 @@ func TestRequestsOfStrangersLogFewLines(t *testing.T) {
 	}
 	from.kill() // waits until it is logged
 	if lines := from.log.Lines("another node was refused"); lines != 1 || from.log.Lines("code=DRIVER_MISSING") != 1 {
-		t.Errorf("what a node was refused makes %d lines", lines)
+		t.Errorf("refusals of a node produced %d lines", lines)
 	}
 }
 
@@ -237,10 +237,10 @@ func TestTheNetworkWithMostConnectionsLosesOne(t *testing.T) {
 	}
 	late := enter("192.0.2.3:1")
 	if !gone(crowd[0]) || gone(early) || gone(other) || gone(late) || gone(shown) || gone(crowd[1]) {
-		t.Error("another one had to go than the first of the crowd")
+		t.Error("the closed connection is not the oldest of the crowd")
 	}
 	if err := crowd[0].admit("run-2", false); !errors.Is(err, errCrowded) {
-		t.Errorf("who had to go shows a transfer grant: %v", err)
+		t.Errorf("the closed connection showed a transfer grant: %v", err)
 	}
 	for _, g := range append(crowd, early, other, late) {
 		g.leave()
@@ -255,10 +255,10 @@ func TestTheNetworkWithMostConnectionsLosesOne(t *testing.T) {
 		}
 	}
 	if err := enter("192.0.2.9:1").admit("run-one-too-many", false); writ.CodeOf(err) != writ.CodeResourceBusy {
-		t.Errorf("one too many: %v", err)
+		t.Errorf("connection over the limit: %v", err)
 	}
 	if err := enter("192.0.2.9:1").admit("run-one-too-many", true); err != nil {
-		t.Errorf("one that needs nothing any more: %v", err)
+		t.Errorf("connection without further needs: %v", err)
 	}
 }
 
@@ -291,10 +291,10 @@ func TestAStreamableSnapshotIsNotEvicted(t *testing.T) {
 	must(t, err)
 	defer conn.Close()
 	if a, _, err := readAnswer(conn); err != nil || a.Error != nil {
-		t.Fatalf("it gets %+v, %v", a, err)
+		t.Fatalf("answer = %+v, %v", a, err)
 	}
 	if due, until := driver.last.Load().Due, expires.Add(identity.Skew).Truncate(time.Millisecond); due.Before(until) {
-		t.Errorf("what is kept is due %s before the stream ends", until.Sub(due))
+		t.Errorf("the snapshot expires %s before the end of the stream", until.Sub(due))
 	}
 }
 

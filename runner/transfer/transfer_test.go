@@ -148,15 +148,15 @@ func TestInvalidArchiveMakesNoVolume(t *testing.T) {
 		archive sal.Archive
 		code    writ.Code
 	}{
-		"a way out":         {sal.Archive{Write: text(archiveOf(t, tar.Header{Name: "../../out"}, "out")), Bytes: int64(len(archiveOf(t, tar.Header{Name: "../../out"}, "out")))}, writ.CodeArgumentsInvalid},
-		"a link out":        {sal.Archive{Write: text(archiveOf(t, tar.Header{Name: "a", Typeflag: tar.TypeLink, Linkname: "../../../x"}, "")), Bytes: int64(len(archiveOf(t, tar.Header{Name: "a", Typeflag: tar.TypeLink, Linkname: "../../../x"}, "")))}, writ.CodeArgumentsInvalid},
-		"no archive":        {sal.Archive{Write: text(bytes.Repeat([]byte("x"), 4096)), Bytes: 4096}, writ.CodeArgumentsInvalid},
-		"nothing":           {sal.Archive{Write: text(nil), Bytes: 0}, writ.CodeArgumentsInvalid},
-		"half":              {sal.Archive{Write: text(fine[:1024]), Bytes: 1024}, writ.CodeArgumentsInvalid},
-		"more than it says": {sal.Archive{Write: text(fine), Bytes: int64(len(fine)) - 512}, writ.CodeUnreachable},
-		"less than it says": {sal.Archive{Write: text(fine), Bytes: int64(len(fine)) + 512}, writ.CodeChecksumMismatch},
-		"a panic":           {sal.Archive{Write: func(context.Context, io.Writer) error { panic("told to") }, Bytes: 512}, writ.CodeUnreachable},
-		"far too much":      {sal.Archive{Write: text(fine), Bytes: 5 << 30}, writ.CodeQuotaExceeded},
+		"a way out":           {sal.Archive{Write: text(archiveOf(t, tar.Header{Name: "../../out"}, "out")), Bytes: int64(len(archiveOf(t, tar.Header{Name: "../../out"}, "out")))}, writ.CodeArgumentsInvalid},
+		"a link out":          {sal.Archive{Write: text(archiveOf(t, tar.Header{Name: "a", Typeflag: tar.TypeLink, Linkname: "../../../x"}, "")), Bytes: int64(len(archiveOf(t, tar.Header{Name: "a", Typeflag: tar.TypeLink, Linkname: "../../../x"}, "")))}, writ.CodeArgumentsInvalid},
+		"no archive":          {sal.Archive{Write: text(bytes.Repeat([]byte("x"), 4096)), Bytes: 4096}, writ.CodeArgumentsInvalid},
+		"nothing":             {sal.Archive{Write: text(nil), Bytes: 0}, writ.CodeArgumentsInvalid},
+		"half":                {sal.Archive{Write: text(fine[:1024]), Bytes: 1024}, writ.CodeArgumentsInvalid},
+		"more than announced": {sal.Archive{Write: text(fine), Bytes: int64(len(fine)) - 512}, writ.CodeUnreachable},
+		"less than announced": {sal.Archive{Write: text(fine), Bytes: int64(len(fine)) + 512}, writ.CodeChecksumMismatch},
+		"a panic":             {sal.Archive{Write: func(context.Context, io.Writer) error { panic("told to") }, Bytes: 512}, writ.CodeUnreachable},
+		"far too much":        {sal.Archive{Write: text(fine), Bytes: 5 << 30}, writ.CodeQuotaExceeded},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -268,7 +268,7 @@ func TestSlowNodeCostsOnlyTheCallsTime(t *testing.T) {
 		ctx, over = context.WithCancel(t.Context())
 	}
 	if len(offsets) != 2 || offsets[0] != 0 || offsets[1] != 1 || to.partial() != 2 {
-		t.Errorf("it was asked for the bytes from %v on, and %d are there", offsets, to.partial())
+		t.Errorf("requested offsets = %v, stored %d bytes", offsets, to.partial())
 	}
 	over()
 }
@@ -357,7 +357,7 @@ func TestAnAbandonedCopyLeavesNoData(t *testing.T) {
 				}
 			}
 			if later == 0 && to.partial() < 0 {
-				t.Error("what had arrived was taken away at once")
+				t.Error("the received part was deleted at once")
 			}
 		}
 		from.clean()
@@ -443,7 +443,7 @@ func TestResumedCopyGetsKeepAlives(t *testing.T) {
 	}
 	a, lives, err := readAnswer(&wire)
 	if want := (answer{Edition: "e", Bytes: 20, Offset: 10}); err != nil || !lives || a != want {
-		t.Errorf("it was told %+v, %v, and that the other end lives: %v", a, err, lives)
+		t.Errorf("answer = %+v, %v, other end alive: %v", a, err, lives)
 	}
 	if wire.String() != "abcdefghij" {
 		t.Errorf("then came %q", wire.String())
@@ -478,7 +478,7 @@ func TestNodeWithOldRosterGetsTime(t *testing.T) {
 	}
 }
 
-// The supervisor does not know the address of a node yet. This error is retryable, and has no hint for a missing
+// The supervisor does not know the address of a node yet. The error is retryable, and has no hint about a missing
 // option.
 func TestNodeWithoutAddressIsRetried(t *testing.T) {
 	t.Parallel()
@@ -516,7 +516,7 @@ func TestCancelledCopyLeavesNoFiles(t *testing.T) {
 				t.Fatalf("%s: %v", tt.code, err)
 			}
 			if kept := to.partial() > before; kept != tt.kept {
-				t.Errorf("%s: what had arrived is kept: %v", tt.code, kept)
+				t.Errorf("%s: received part kept: %v", tt.code, kept)
 			}
 			from.cutAt.Store(1 << 20)
 		}

@@ -49,10 +49,10 @@ func TestEmbeddedRedisLivesAsLongAsRun(t *testing.T) {
 
 	second := embedded.New(options.Addr)
 	if err := second.Run(t.Context()); err == nil {
-		t.Error("a second one listens on the same port")
+		t.Error("a second server listens on the same port")
 	}
 	if _, err := second.URL(t.Context()); err == nil {
-		t.Error("one that cannot listen has a URL")
+		t.Error("a server without a port has a URL")
 	}
 	cancel()
 	if err := <-done; err != nil {

@@ -131,10 +131,10 @@ func TestApplyMakesExactlyTheAccounts(t *testing.T) {
 
 	apply(map[writ.NodeID]string{testNode: "a", otherNode: "b"})
 	if !works(testNode, "a") || !works(otherNode, "b") || works(testNode, "b") {
-		t.Error("accounts do not work as they were made")
+		t.Error("the accounts do not work with their passwords")
 	}
 
-	// A correct account is unchanged; one that is missing, disabled, changed, or from another version of this program
+	// A correct account is unchanged. A missing, disabled or changed account, or one of another version of this program,
 	// is repaired.
 	for name, harm := range map[string][]any{
 		"gone": {"ACL", "DELUSER", accounts.User(testNode)}, "off": {"ACL", "SETUSER", accounts.User(testNode), "off"},
@@ -168,7 +168,7 @@ func TestApplyMakesExactlyTheAccounts(t *testing.T) {
 		t.Errorf("accounts that are right were made again: %s, then %s", n, m)
 	}
 
-	// A removed account cannot execute commands any more, even over an existing connection.
+	// A removed account can execute no commands, even over an existing connection.
 	if err := conn.Ping(t.Context()).Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -181,7 +181,7 @@ func TestApplyMakesExactlyTheAccounts(t *testing.T) {
 	}
 	users := strings.Join(admin.ACLUsers(t.Context()).Val(), " ")
 	if !strings.Contains(users, "people") || !strings.Contains(users, elsewhere.User(otherNode)) {
-		t.Errorf("users are %s, and those of others were removed", users)
+		t.Errorf("users = %s, users of others were removed", users)
 	}
 	if err := accounts.Apply(t.Context(), map[writ.NodeID]string{"*": "x"}); err == nil {
 		t.Error("an id that is a pattern is taken")
@@ -280,7 +280,7 @@ func TestLoginIsAskedForAgainWhenItIsRefused(t *testing.T) {
 		t.Errorf("with the new password: %v", err)
 	}
 	if last := asked[len(asked)-1]; !last {
-		t.Errorf("asked %v: the last one was not told that Redis refused the one before", asked)
+		t.Errorf("requests %v: the last one does not report the refused password", asked)
 	}
 }
 

@@ -75,7 +75,7 @@ func BenchmarkTaskAlone(b *testing.B) {
 // BenchmarkMessages sends messages one by one from 8 goroutines, receives and acknowledges them.
 func BenchmarkMessages(b *testing.B) {
 	q := benchQueue(b)
-	q.readMessages = 1e9 // as if they came from many nodes
+	q.readMessages = 1e9 // as if the messages were of many nodes
 	stream := queue.Stream{Node: benchNode, Direction: queue.Out}
 	body := bytes.Repeat([]byte("x"), 256)
 	b.ResetTimer()

@@ -44,7 +44,7 @@ type bare struct {
 	conn net.Conn
 }
 
-// say sends a command.
+// say sends a command to Redis.
 func (c *bare) say(words ...string) {
 	c.t.Helper()
 	request := fmt.Sprintf("*%d\r\n", len(words))
@@ -77,7 +77,7 @@ func (c *bare) fails(words ...string) {
 // Also: TestANodeStaysWithinItsConnections.
 func TestNodeHoardingConnectionsIsFound(t *testing.T) {
 	t.Parallel()
-	for what, name := range map[string]string{"": "x", "under names that take longer than anybody reads": strings.Repeat("x", 100<<10)} {
+	for what, name := range map[string]string{"": "x", "under names that exceed the read limit": strings.Repeat("x", 100<<10)} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			d := newTwo(t)
@@ -94,7 +94,7 @@ func TestNodeHoardingConnectionsIsFound(t *testing.T) {
 			take(otherNode, 20)
 			taken := take(testNode, queue.BudgetConnections-10)
 			if got := d.findings(); len(got) > 0 {
-				t.Errorf("found %+v of what nodes may have", got)
+				t.Errorf("findings within the limits: %+v", got)
 			}
 			take(testNode, 11)
 			if got := d.findings()[queue.TooMany]; got.Count <= queue.BudgetConnections {

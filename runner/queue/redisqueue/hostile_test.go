@@ -163,7 +163,7 @@ func TestLargeMessagesDelayNoOthers(t *testing.T) {
 		}
 	}
 	if !slices.IsSorted(got) || len(got) != n {
-		t.Errorf("they came as %q", got)
+		t.Errorf("messages arrived as %q", got)
 	}
 }
 
@@ -198,7 +198,7 @@ func TestFloodingNodeDelaysOnlyItself(t *testing.T) {
 // Every key that a node may write, with every type that its account permits; other types are set by an administrator.
 //
 // Promise: Nodes and Redis: A broken Redis key or stream affects only the node that owns the key.
-// How: The supervisor repairs each stream by itself; it removes a key of the wrong type and reports it once.
+// How: The supervisor repairs each stream separately; it removes a key of the wrong type and reports it once.
 // Also: TestARepeatedlyCorruptedStreamDelaysNoOther, TestAStreamWithoutItsGroupCostsItsNodeOnly.
 func TestAKeyOfTheWrongTypeCostsItsNodeOnly(t *testing.T) {
 	t.Parallel()
@@ -312,7 +312,7 @@ func TestNodeFillingRedisIsFoundAndCleared(t *testing.T) {
 			}
 			return nil
 		},
-		"keys that nobody knows": func(d *two) error {
+		"unknown keys": func(d *two) error {
 			_, err := d.hostile.Pipelined(t.Context(), func(p redis.Pipeliner) error {
 				body := strings.Repeat("x", 1<<20)
 				for i := range queue.BudgetBytes/len(body) + 1 {
@@ -399,7 +399,7 @@ func TestALargeKeyIsFoundAmongVeryMany(t *testing.T) {
 			found = found || d.findings()[queue.OverBudget].Bytes > queue.BudgetBytes
 		}
 		if !found {
-			t.Fatalf("it is not found within %d looks at %d keys", looks, nodes*keys)
+			t.Fatalf("not found within %d scans of %d keys", looks, nodes*keys)
 		}
 		if err := d.admin.Del(t.Context(), key(testNode, "large")).Err(); err != nil {
 			t.Fatal(err)
@@ -448,14 +448,14 @@ func TestMemoryOutsideKeysIsFreed(t *testing.T) {
 	for i := range n {
 		name := fmt.Sprint(i) + strings.Repeat("x", size)
 		if err := d.hostile.XGroupCreate(t.Context(), streamKey(d.badIn), name, "$").Err(); err == nil {
-			t.Fatal("a node makes groups of its own, whose names nothing counts")
+			t.Fatal("a node created groups, whose names are not counted")
 		}
 		if err := d.hostile.HGet(t.Context(), name, "x").Err(); err == nil {
-			t.Fatal("a node reads what is not its own")
+			t.Fatal("a node read a foreign key")
 		}
 	}
 	if kept := d.used() - before; kept < n/2 {
-		t.Errorf("Redis keeps %d MiB of what it refused: this test says nothing", kept)
+		t.Errorf("Redis keeps only %d MiB of refused commands: the test proves too little", kept)
 	}
 	if got := d.findings()[queue.OverBudget]; got.Bytes < n*size || got.What == "" {
 		t.Errorf("found %+v", got)
@@ -464,10 +464,10 @@ func TestMemoryOutsideKeysIsFreed(t *testing.T) {
 		t.Errorf("Redis still keeps %d entries", left)
 	}
 	if _, err := d.honest.HGet(t.Context(), "small", "x").Result(); err == nil {
-		t.Fatal("a node reads what is not its own")
+		t.Fatal("a node read a foreign key")
 	}
 	if got := d.findings(); len(got) > 0 || len(d.admin.ACLLog(t.Context(), 10).Val()) == 0 {
-		t.Errorf("found %+v, and what an operator may want to see is gone", got)
+		t.Errorf("findings = %+v, or the log for operators is empty", got)
 	}
 }
 
@@ -492,12 +492,12 @@ func TestScriptsCopyABoundedNumberOfTimes(t *testing.T) {
 		}
 		_ = d.hostile.EvalSha(t.Context(), s.Hash(), []string{key(testNode, "stale")}, "1000000", key(testNode, "g"), "1000000").Err()
 		if n := d.admin.ZCard(t.Context(), key(testNode, "g")).Val(); n > 0 {
-			t.Errorf("%d entries came there by a chain of %d: %s", n, chain, s.text)
+			t.Errorf("%d entries written by a chain of %d: %s", n, chain, s.text)
 		}
 	}
 }
 
-// A client that fails to log in chose the name itself, which proves nothing about the node with that name.
+// A client that fails to log in chose its name itself, which proves no action of the node with that name.
 //
 // Promise: Nodes and Redis: A node cannot cause the suspension of another node by failed logins under its name.
 // How: The supervisor uses the user of the connection instead of the claimed name.
@@ -533,7 +533,7 @@ func TestLongNamesOfConnectionsAreFound(t *testing.T) {
 		connectAs(t, "redis://"+d.admin.Options().Addr, d.accounts.User(testNode), d.passwords[testNode], strings.Repeat("x", size))
 	}
 	if err := d.honest.XAdd(t.Context(), &redis.XAddArgs{Stream: streamKey(d.good), Values: []any{field, "x"}}).Err(); err == nil || !strings.Contains(err.Error(), "OOM") {
-		t.Fatalf("an honest node writes: %v; this test says nothing", err)
+		t.Fatalf("write of an honest node: %v; the test needs OOM", err)
 	}
 	if got := d.findings()[queue.OverBudget]; got.Count != n || got.Bytes < n*size || got.What == "" {
 		t.Errorf("found %+v", got)
@@ -542,7 +542,7 @@ func TestLongNamesOfConnectionsAreFound(t *testing.T) {
 		t.Errorf("Redis still keeps %d MiB", left)
 	}
 	if got := d.findings(); len(got) > 0 {
-		t.Errorf("found %+v of what nodes may have", got)
+		t.Errorf("findings within the limits: %+v", got)
 	}
 }
 
@@ -594,7 +594,7 @@ func TestLongEntriesOfListsAreFound(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := d.findings(); len(got) > 0 {
-		t.Errorf("found %+v of what nodes may have", got)
+		t.Errorf("findings within the limits: %+v", got)
 	}
 	for what, add := range map[string]func(entry string) error{
 		"a list": func(e string) error { return d.hostile.RPush(t.Context(), key(testNode, "any"), e).Err() },

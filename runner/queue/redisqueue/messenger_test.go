@@ -47,7 +47,7 @@ func TestStreamsDeliverOnceAndInOrder(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	if left := len(q.held); left != 1 {
-		t.Errorf("messages of %d streams are left, want those of the one that nobody asked for", left)
+		t.Errorf("messages of %d streams are left, want 1: of the unrequested stream", left)
 	}
 }
 
@@ -91,7 +91,7 @@ func TestAnUnremovableMessageIsNotAcknowledged(t *testing.T) {
 	must(t, redis.RPush(t.Context(), key, "no stream").Err())
 	must(t, redis.ConfigSet(t.Context(), "min-replicas-to-write", "1").Err())
 	if err := q.Acknowledge(t.Context(), messages...); writ.CodeOf(err) != writ.CodeQueueUnavailable {
-		t.Errorf("Redis takes no writes: %v", err)
+		t.Errorf("acknowledge while Redis rejects writes: %v", err)
 	}
 	must(t, redis.ConfigSet(t.Context(), "min-replicas-to-write", "0").Err())
 	must(t, q.Acknowledge(t.Context(), messages...))

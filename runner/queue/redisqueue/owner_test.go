@@ -53,7 +53,7 @@ func impostor(t *testing.T, reply string) string {
 	return "redis://" + listener.Addr().String() + "/0"
 }
 
-// A client that believes the announced length of a list or text reserves that much memory at once, and the process ends.
+// A client that trusts the announced length of a list or text reserves that much memory at once, and its process ends.
 //
 // Promise: Nodes and Redis: A server that pretends to be Redis cannot make a supervisor or node reserve memory or end.
 // How: A filter on each connection limits the lengths, the depth and the size of replies before go-redis sees them.
@@ -105,7 +105,8 @@ func TestLongReplyEndsItsConnection(t *testing.T) {
 	}
 }
 
-// Promise: Nodes and Redis: Values of any size and type that the owner of Redis puts into keys of writ never reach memory.
+// Promise: Nodes and Redis: Values of any size and type that the owner of Redis puts into keys of writ never reach
+// memory.
 // How: Replies of Redis are limited; a mark of another type counts as missing and is replaced.
 func TestLargeValuesNeverReachMemory(t *testing.T) {
 	redisURL := testenv.Redis(t).URL // not parallel, because it measures the heap
@@ -203,7 +204,7 @@ func TestSpoiledQueueIsRepaired(t *testing.T) {
 				case <-time.After(100 * time.Millisecond):
 				}
 				if time.Now().After(deadline) {
-					t.Fatalf("no task came; %d were sent", sent)
+					t.Fatalf("no task arrived; sent %d", sent)
 				}
 			}
 		})

@@ -33,7 +33,7 @@ func TestAnIdleNodeWaitsInsteadOfLooking(t *testing.T) {
 	before := w.called("evalsha")
 	w.untilCalled("blmove", w.called("blmove")+2)
 	if n := w.called("evalsha") - before; n > 3 { // asynq runs other scripts from time to time
-		t.Errorf("%d scripts in half a second in which there was nothing to do", n)
+		t.Errorf("%d scripts in half a second without tasks", n)
 	}
 	w.push("second")
 	w.next("second")
@@ -99,7 +99,7 @@ func TestReadOnlyRedisIsNotPolledFast(t *testing.T) {
 			full("1")
 			w.paused(false)
 			if looks, waits := w.whileTended(3); looks+waits > 60 { // about 24
-				t.Errorf("%d looks and %d waits in three seconds in which Redis could do nothing", looks, waits)
+				t.Errorf("%d polls and %d waits in three seconds with Redis unavailable", looks, waits)
 			}
 			full("0")
 			w.next("b")
@@ -116,7 +116,7 @@ func TestPausedQueueIsNotPolledFast(t *testing.T) {
 	w.paused(true)
 	w.push("b")
 	if looks, waits := w.whileTended(3); looks+waits > 60 { // about 24
-		t.Errorf("%d looks and %d waits in three seconds in which the queue was paused", looks, waits)
+		t.Errorf("%d polls and %d waits in three seconds with a paused queue", looks, waits)
 	}
 	w.paused(false)
 	w.next("b")

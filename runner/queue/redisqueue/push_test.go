@@ -46,7 +46,7 @@ func (p *pusher) scripts(ids ...string) int {
 	return w.called("evalsha") - before
 }
 
-// newest returns the last n tasks of the queue, in the order in which a node gets them.
+// newest returns the last n tasks of the queue, in the order of delivery.
 func (p *pusher) newest(n int) []string {
 	p.Helper()
 	waiting, err := p.redis.LRange(p.Context(), key(testNode, "pending"), 0, int64(n)-1).Result()
@@ -82,7 +82,7 @@ func TestPushKeepsOrderAfterScriptFlush(t *testing.T) {
 			t.Errorf("round %d (-want +got):\n%s", round, diff)
 		}
 	}
-	// Redis rejects writes: the common script fails after asynq was told that each task is added.
+	// Redis rejects writes: the common script fails after it has reported to asynq that each task is added.
 	if err := p.redis.ConfigSet(t.Context(), "maxmemory", "1").Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -107,7 +107,7 @@ func TestTasksOfAPushShareScripts(t *testing.T) {
 		ids = append(ids, strings.Repeat(string(rune('A'+i)), maxBurst/20))
 	}
 	if n := p.scripts(ids...); n != 3 {
-		t.Errorf("30 tasks of which ten fill a script took %d scripts, want 3", n)
+		t.Errorf("30 tasks with ten per script took %d scripts, want 3", n)
 	}
 	if diff := cmp.Diff(ids, p.newest(len(ids))); diff != "" {
 		t.Errorf("tasks (-want +got):\n%s", diff)

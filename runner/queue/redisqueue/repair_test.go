@@ -76,7 +76,7 @@ func (w *worker) next(want string) {
 	select {
 	case got := <-w.came:
 		if got != want {
-			w.t.Fatalf("task %q came, want %q", got, want)
+			w.t.Fatalf("got task %q, want %q", got, want)
 		}
 	case <-time.After(guard):
 		w.t.Fatalf("task %q did not come", want)
@@ -167,7 +167,7 @@ func TestTaskEndedDuringOutageIsRemoved(t *testing.T) {
 	w.gone("a", "b")
 	select {
 	case id := <-w.came:
-		t.Errorf("task %q came again", id)
+		t.Errorf("task %q was delivered again", id)
 	default:
 	}
 	w.push("c")
@@ -193,7 +193,7 @@ func TestUnrecordedEndRemovesTheTask(t *testing.T) {
 	}
 	select {
 	case id := <-w.came:
-		t.Errorf("task %q came again", id)
+		t.Errorf("task %q was delivered again", id)
 	default:
 	}
 }

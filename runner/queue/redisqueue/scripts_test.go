@@ -61,7 +61,7 @@ func TestLoadedScriptsAreThoseInUse(t *testing.T) {
 	}
 	for text := range used.texts {
 		if !loaded[text] {
-			t.Errorf("a node uses, and nobody loads: %s", text)
+			t.Errorf("a node uses a script that is not loaded: %s", text)
 		}
 	}
 	if len(used.texts) < len(loaded)/2 {

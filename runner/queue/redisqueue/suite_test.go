@@ -198,7 +198,7 @@ func TestURLIsCheckedWithoutTellingItsPassword(t *testing.T) {
 			continue
 		}
 		if strings.Contains(err.Error(), "hunter2") {
-			t.Errorf("Open(%q) tells the password: %v", bad, err)
+			t.Errorf("Open(%q) reveals the password: %v", bad, err)
 		}
 	}
 	for _, good := range []string{"redis://127.0.0.1:1/0", "rediss://u:p@host:1/2", "unix:///run/redis.sock?db=1"} {

@@ -66,7 +66,7 @@ func TestTasksWithoutAHandlerArePutBack(t *testing.T) {
 	w := startWorker(t, redisURL, handled)
 	release := sync.OnceFunc(func() { close(handled) })
 	t.Cleanup(release)
-	w.push("a", "b", "c", "d") // as many as slots
+	w.push("a", "b", "c", "d") // one per slot
 	for range 4 {
 		select {
 		case <-w.came:
@@ -111,7 +111,7 @@ func TestTasksWithoutAHandlerArePutBack(t *testing.T) {
 	waiting := w.redis.LRange(t.Context(), key(testNode, "pending"), 0, -1).Val()
 	slices.Reverse(waiting) // the next one is at the right end
 	if diff := cmp.Diff([]string{"first", "second"}, waiting); diff != "" {
-		t.Errorf("what waits (-want +got):\n%s", diff)
+		t.Errorf("waiting tasks (-want +got):\n%s", diff)
 	}
 }
 
@@ -134,7 +134,7 @@ func TestEndRemovesOnlyAnActiveTask(t *testing.T) {
 		there := admin.Exists(t.Context(), key(testNode, taskKey+id)).Val() == 1
 		known := q.deliveries.get(testNode, id) != nil
 		if stays := id == "b"; (err != nil) != stays || there != stays || known != stays {
-			t.Errorf("the end of %s: %v; it is there: %v, known: %v", id, err, there, known)
+			t.Errorf("end of %s: %v; exists: %v, known: %v", id, err, there, known)
 		}
 	}
 }

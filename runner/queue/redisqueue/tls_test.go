@@ -14,7 +14,7 @@ import (
 	"writ/runner/queue"
 )
 
-// issue writes a certificate for 127.0.0.1 and its key, under a name, beside the authority's certificate.
+// issue writes a certificate for 127.0.0.1 and its key under name, next to the authority's certificate.
 func issue(t *testing.T, by *testenv.Authority, name string, until time.Time) testenv.RedisTLS {
 	t.Helper()
 	certificate, key := by.Issue("127.0.0.1", until)
@@ -45,12 +45,12 @@ func TestTLSToRedisAuthenticatesBothSides(t *testing.T) {
 		want   string // of the hint; "" if it works
 	}{
 		{"trusted", Server{URL: server.URL, CA: valid.CA, Certificate: valid.Certificate, Key: valid.Key}, ""},
-		{"signed by somebody else", Server{URL: server.URL, CA: issue(t, strange, "x", later).CA, Certificate: valid.Certificate, Key: valid.Key}, "--redis-ca"},
+		{"signed by another authority", Server{URL: server.URL, CA: issue(t, strange, "x", later).CA, Certificate: valid.Certificate, Key: valid.Key}, "--redis-ca"},
 		{"the authorities of the system", Server{URL: server.URL, Certificate: valid.Certificate, Key: valid.Key}, "--redis-ca"},
 		{"another name", Server{URL: strings.Replace(server.URL, "127.0.0.1", "localhost", 1), CA: valid.CA, Certificate: valid.Certificate, Key: valid.Key}, "name"},
 		{"no certificate of ours", Server{URL: server.URL, CA: valid.CA}, "--redis-cert"},
 		{"ours has expired", Server{URL: server.URL, CA: valid.CA, Certificate: expired.Certificate, Key: expired.Key}, "--redis-cert"},
-		{"that of Redis has expired", Server{URL: old.URL, CA: valid.CA, Certificate: valid.Certificate, Key: valid.Key}, "renew"},
+		{"the certificate of Redis has expired", Server{URL: old.URL, CA: valid.CA, Certificate: valid.Certificate, Key: valid.Key}, "renew"},
 		{"an older TLS", Server{URL: older.URL, CA: valid.CA, Certificate: valid.Certificate, Key: valid.Key}, "tls-protocols"},
 		{"no TLS there", Server{URL: strings.Replace(plain.URL, "redis:", "rediss:", 1) + "?dial_timeout=300ms", CA: valid.CA}, "tls-port"},
 	} {
@@ -112,7 +112,7 @@ func TestLateHandshakeIsReportedAsLate(t *testing.T) {
 			defer q.Close()
 			e := writ.AsError(q.SetGeneration(t.Context(), "1"))
 			if text := e.Message + "; " + e.Hint; e.Code != writ.CodeQueueUnavailable || !testenv.Mentions(text, tt.want...) {
-				t.Errorf("error %s: %s, want QUEUE_UNAVAILABLE and the words %q", e.Code, text, tt.want)
+				t.Errorf("error %s: %s, want QUEUE_UNAVAILABLE with %q", e.Code, text, tt.want)
 			}
 		})
 	}
