@@ -12,7 +12,7 @@ import (
 	"writ/ledger/sqlstore"
 )
 
-// busyLedger is a ledger with so much work that every limited read of the datacenters ends without an answer.
+// busyLedger is an overloaded ledger: every limited read of the datacenters times out.
 type busyLedger struct{ ledger.Ledger }
 
 func (l busyLedger) Datacenters(ctx context.Context) ([]ledger.Datacenter, error) {

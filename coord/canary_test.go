@@ -27,7 +27,7 @@ import (
 	"writ/supervisor/link"
 )
 
-// hiddenThings is a project with one resource of every kind, in which every text contains the word canary.
+// hiddenThings is a project with one resource of each kind. All its texts contain the word canary.
 type hiddenThings struct {
 	subs     []writ.Submission // the first one has all calls and resources
 	canaries []string          // texts that only readers of the project may see, apart from the roster's
@@ -81,7 +81,7 @@ func hide(p *fixture, s *supervisor) *hiddenThings {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	p.await("the datacenter has told all", func() bool {
+	p.await("all events of the datacenter", func() bool {
 		list, err := p.Ledger.Usage(p.t.Context(), ledger.UsageFilter{Projects: []writ.ProjectID{blog}}, ledger.Page{})
 		return err == nil && len(list.Items) == 1
 	})
@@ -118,8 +118,9 @@ func (s *supervisor) tellHidden(ctx context.Context, verb link.Verb, params json
 	return s.tellAll(ctx, verb, params)
 }
 
-// told returns the complete response to a request: status line, headers and body. Of a stream it returns the beginning.
-func (p *fixture) told(r *http.Request) string {
+// response returns the complete response to a request: status line, headers and body. For a stream it returns the
+// beginning.
+func (p *fixture) response(r *http.Request) string {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(r.Context(), hang)
 	defer cancel()
@@ -220,7 +221,7 @@ func TestReaderSeesNoOtherProject(t *testing.T) {
 			} else {
 				r.Header.Set("Authorization", "Bearer "+token)
 			}
-			return p.told(r)
+			return p.response(r)
 		}
 		check := func(method, path, sent, answer string) {
 			t.Helper()
@@ -233,7 +234,7 @@ func TestReaderSeesNoOtherProject(t *testing.T) {
 			}
 			for _, canary := range append(slices.Clone(h.canaries), h.inRoster...) {
 				if strings.Contains(news, canary) {
-					t.Errorf("%s, who asks %s, is told %q:\n%.2000s", who, asked, canary, answer)
+					t.Errorf("%s, request %s: got %q:\n%.2000s", who, asked, canary, answer)
 				}
 			}
 		}
@@ -252,7 +253,7 @@ func TestReaderSeesNoOtherProject(t *testing.T) {
 				elsewhere, _, _ = strings.Cut(elsewhere, "?")
 				for i, query := range queries {
 					if i > 0 && who != "carol" && (who != "gina" || access.ScopeOf(route) != access.ForReaders) {
-						continue // one of them sends all requests
+						continue // one reader sends all requests
 					}
 					full := "?" + query.Encode()
 					if given != "" && len(query) == 0 {
@@ -279,7 +280,7 @@ func TestReaderSeesNoOtherProject(t *testing.T) {
 							answer = strings.NewReplacer(string(sub.Run), "ID", sub.Payload.String(), "ID").Replace(answer)
 							absent = strings.NewReplacer(string(never.Run), "ID", never.Payload.String(), "ID").Replace(absent)
 							if answer, absent = differing.ReplaceAllString(answer, ""), differing.ReplaceAllString(absent, ""); answer != absent {
-								t.Errorf("%s asks %s %s: of what is hidden\n%s\nof what never was\n%s", who, method, path+full, answer, absent)
+								t.Errorf("%s, request %s %s: for a hidden id\n%s\nfor an unknown id\n%s", who, method, path+full, answer, absent)
 							}
 						}
 					}
@@ -328,7 +329,7 @@ func TestReaderSeesNoOtherProject(t *testing.T) {
 	for _, text := range roster.Signed {
 		for _, canary := range h.canaries {
 			if strings.Contains(strings.ReplaceAll(string(text), "sam-canary", ""), canary) {
-				t.Errorf("the roster tells %q", canary)
+				t.Errorf("the roster contains %q", canary)
 			}
 		}
 	}
@@ -337,7 +338,7 @@ func TestReaderSeesNoOtherProject(t *testing.T) {
 // canaryWord matches a name with the canary.
 var canaryWord = regexp.MustCompile(`[a-z-]*canary[a-z0-9-]*`)
 
-// A watcher of one project receives no event of another, wherever it starts and whatever happens meanwhile: from the
+// A watcher of one project receives no event of another project, for every start position and during changes: from the
 // tail and from the ledger, through the API and on pages.
 func TestStreamOmitsOtherProjects(t *testing.T) {
 	p, s := startReading(t)
@@ -403,7 +404,7 @@ func TestStreamOmitsOtherProjects(t *testing.T) {
 		}
 		for _, canary := range append(h.canaries, h.inRoster...) {
 			if strings.Contains(text, canary) {
-				t.Errorf("%s tells %s, from %q on, %q: %.2000s", stream.path, stream.who, stream.from, canary, text)
+				t.Errorf("%s for %s, from %q: contains %q: %.2000s", stream.path, stream.who, stream.from, canary, text)
 			}
 		}
 	}
@@ -458,12 +459,12 @@ func TestReaderOfSomeProjectsResumesHisStream(t *testing.T) {
 		}
 		for _, last := range []int{0, lines / 2, lines - 2} {
 			if rest, _ := hear(who, ids[last], lines-last-1); !slices.Equal(rest, ids[last+1:]) {
-				t.Errorf("%s goes on after %d with %v, want %v", who, ids[last], rest, ids[last+1:])
+				t.Errorf("%s: after %d got %v, want %v", who, ids[last], rest, ids[last+1:])
 			}
 		}
 		for _, id := range ids {
 			if !slices.Contains(all, id) {
-				t.Errorf("%s hears event %d, which is no log line", who, id)
+				t.Errorf("%s: got event %d, want only log lines", who, id)
 			}
 		}
 	}

@@ -77,9 +77,8 @@ func operationOf(r *http.Request) *openapi3.Operation {
 	return nil
 }
 
-// told lists the headers that depend on the operation, and so must be described there. Other headers are common to all
-// responses.
-var told = []string{"Location", "Upgrade", "Sec-WebSocket-Accept", "Sec-WebSocket-Version", "Link", "Etag", "Content-Disposition"}
+// operationHeaders lists the headers that each operation must describe. All other headers are common to all responses.
+var operationHeaders = []string{"Location", "Upgrade", "Sec-WebSocket-Accept", "Sec-WebSocket-Version", "Link", "Etag", "Content-Disposition"}
 
 // compare checks a response against the description of its operation. It reads the body, except for a stream, which the
 // reader checks later.
@@ -91,7 +90,7 @@ func compare(op *openapi3.Operation, r *http.Request, answer *http.Response, dif
 	if ref == nil {
 		return errors.New("it has no such answer")
 	}
-	for _, name := range told {
+	for _, name := range operationHeaders {
 		header, is := ref.Value.Headers[name]
 		if !is && len(answer.Header.Values(name)) > 0 {
 			return fmt.Errorf("it has no header %s there", name)
@@ -102,7 +101,7 @@ func compare(op *openapi3.Operation, r *http.Request, answer *http.Response, dif
 			}
 		}
 	}
-	// As the response Problem describes. The 503 of a failed readiness check is no problem.
+	// As the response Problem describes. The 503 of a failed readiness check has no problem body.
 	later := answer.StatusCode == http.StatusTooManyRequests ||
 		answer.StatusCode == http.StatusServiceUnavailable && answer.Header.Get("Content-Type") == api.ProblemType
 	for name, want := range map[string]bool{"Retry-After": later, "WWW-Authenticate": answer.StatusCode == http.StatusUnauthorized} {
@@ -194,7 +193,7 @@ func (s *describedStream) end(line string) error {
 		s.message = nil
 		return schema.VisitJSON(message)
 	case property == nil:
-		return errors.New("there is no such field")
+		return errors.New("unknown field")
 	default:
 		if s.message == nil {
 			s.message = map[string]any{}
@@ -210,7 +209,7 @@ func (s *describedStream) end(line string) error {
 	}
 }
 
-// Handshakes that are refused, and one that opens a link.
+// The test makes handshakes that are refused, and one that opens a link.
 //
 // Promise: Events, traces and the API: Each answer of the coordinator matches the API description in status, headers,
 // media type and content.
@@ -311,7 +310,7 @@ func TestTheExampleOfAStreamIsOne(t *testing.T) {
 	}
 	events := description().Components.Schemas["StreamMessage"].Value.Properties["event"].Value.Enum
 	if want := append(slices.Clone(description().Components.Schemas["Topic"].Value.Enum), "reset"); !slices.Equal(events, want) {
-		t.Errorf("events are named %v, and there are %v", events, want)
+		t.Errorf("event names = %v, want %v", events, want)
 	}
 }
 

@@ -46,7 +46,7 @@ func TestFullDiskRefusesNewWorkAndGoesOn(t *testing.T) {
 	}
 	wantProblem(t, "disk full", status, body, writ.CodeStoreFull)
 	const said = "the ledger cannot be used"
-	p.await("the log and the metrics tell of it, although nobody asked whether the coordinator is ready", func() bool {
+	p.await("the full disk in the log and the metrics, without a readiness check", func() bool {
 		_, metrics := p.get("/metrics")
 		return strings.Contains(p.log.String(), said) && strings.Contains(metrics, "\nwrit_ledger_up 0\n")
 	})
@@ -54,7 +54,7 @@ func TestFullDiskRefusesNewWorkAndGoesOn(t *testing.T) {
 		t.Errorf("ready with a full disk: status %d, %s", status, body)
 	}
 	if run := p.run(before.Run); run.State != api.RunStateWaiting {
-		t.Errorf("reading does not go on: %+v", run)
+		t.Errorf("read with a full disk: %+v", run)
 	}
 	if err := os.Remove(ballast); err != nil {
 		t.Fatal(err)
@@ -63,14 +63,14 @@ func TestFullDiskRefusesNewWorkAndGoesOn(t *testing.T) {
 		t.Errorf("with room again: %v", err)
 	}
 	if err := l.Check(t.Context()); err != nil {
-		t.Errorf("not ready with room again: %v", err)
+		t.Errorf("readiness with free space: %v", err)
 	}
-	p.await("the log and the metrics tell of the room", func() bool {
+	p.await("the free space in the log and the metrics", func() bool {
 		_, metrics := p.get("/metrics")
 		return strings.Contains(p.log.String(), "the ledger can be used again") && strings.Contains(metrics, "\nwrit_ledger_up 1\n")
 	})
 	if n := strings.Count(p.log.String(), said); n != 1 {
-		t.Errorf("the log tells %d times that the ledger cannot be used", n)
+		t.Errorf("unusable ledger logged %d times, want 1", n)
 	}
 	p.stop()
 }

@@ -62,12 +62,12 @@ func TestCoordinatorReportsExpiringItems(t *testing.T) {
 		_, body := p.get(path)
 		for _, text := range says {
 			if !strings.Contains(body, text) {
-				t.Errorf("%s does not say %q", path, text)
+				t.Errorf("%s does not contain %q", path, text)
 			}
 		}
 	}
 	p.stop() // also waits for the first check
 	if n := p.log.Lines("the certificate for browsers has expired"); n != 1 {
-		t.Errorf("its log says %d times that something has ended:\n%s", n, p.log)
+		t.Errorf("expiry logged %d times, want 1:\n%s", n, p.log)
 	}
 }

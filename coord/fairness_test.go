@@ -32,6 +32,6 @@ func TestProjectsAreDeliveredRoundRobin(t *testing.T) {
 		return err == nil && counts.Total()["accepted"] == many+1
 	})
 	if before := slices.Index(dc.took(), s.Run); before < 0 || before > 100 {
-		t.Errorf("%d submissions of another project came first", before)
+		t.Errorf("%d submissions of another project were first", before)
 	}
 }

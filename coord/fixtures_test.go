@@ -285,7 +285,7 @@ func wantProblem(t testing.TB, what string, status int, body string, code writ.C
 	t.Helper()
 	var problem api.Problem
 	if err := json.Unmarshal([]byte(body), &problem); err != nil {
-		t.Errorf("%s: status %d with %q, which is no problem", what, status, body)
+		t.Errorf("%s: status %d with %q, want a problem", what, status, body)
 		return
 	}
 	if problem.Code != code || status != code.Info().Status || problem.Status != status || problem.RequestID == "" || problem.Hint == "" || problem.Type != "urn:writ:code:"+string(code) {
@@ -431,7 +431,7 @@ func (s *supervisor) nodesNow() []link.NodeNow {
 	return all
 }
 
-// tell records events of the datacenter.
+// tell sends events of the datacenter.
 func (s *supervisor) tell(events ...writ.Event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

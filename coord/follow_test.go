@@ -36,13 +36,13 @@ func TestCoordinatorsSharingALedgerWakeEachOther(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	far.await("what is handed in at one is brought by the other", func() bool { return len(datacenter.took()) == 1 })
+	far.await("delivery of the submission by the other coordinator", func() bool { return len(datacenter.took()) == 1 })
 	if got := datacenter.took()[0]; got != submission.Run {
 		t.Errorf("the datacenter took %s, want %s", got, submission.Run)
 	}
 
 	datacenter.tell(writ.Event{Log: &writ.LogLine{Run: submission.Run, Ordinal: 1, Text: "told at the other one"}})
-	near.await("what is told to one is heard at the other", func() bool {
+	near.await("the event at the other coordinator", func() bool {
 		seq, _, err := near.Ledger.LastEvent(t.Context(), vienna, datacenter.journal)
 		return err == nil && seq > 0
 	})
@@ -118,7 +118,7 @@ func TestForgedRosterLogsFewLines(t *testing.T) {
 	}
 	const said = "read the rosters of the ledger"
 	if n := log.Lines(said); n == 0 || n > often/4 || log.Lines("code=") < n {
-		t.Errorf("%d looks at a forged roster are %d lines:\n%s", often, n, log)
+		t.Errorf("%d reads of a forged roster produced %d lines:\n%s", often, n, log)
 	}
 	if got, err := p.rosters.Newest(t.Context()); err != nil || got.Version != roster.Version {
 		t.Errorf("the newest roster is %+v, %v", got, err)

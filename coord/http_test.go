@@ -228,7 +228,7 @@ func TestTooManyRequestsAreSlowedDown(t *testing.T) {
 	status, body := p.read(limited, nil)
 	wantProblem(t, "too many", status, body, writ.CodeRateLimited)
 	if limited.Header.Get("Retry-After") == "" {
-		t.Error("it does not say how long to wait")
+		t.Error("no Retry-After header")
 	}
 }
 
@@ -329,7 +329,7 @@ func TestValuesAndLogsComeFromTheDatacenter(t *testing.T) {
 	}
 	s.leave()
 	if _, err := api.Answer[api.LogPage](p.client.ListLogs(t.Context(), sub.Run, &api.ListLogsParams{})); writ.CodeOf(err) != writ.CodeDatacenterAway {
-		t.Errorf("logs of one that is away: %v", err)
+		t.Errorf("logs of a disconnected datacenter: %v", err)
 	}
 }
 
@@ -365,7 +365,7 @@ func TestDatacenterIsAskedWhatAPlanWouldDo(t *testing.T) {
 	}
 	s.leave()
 	if _, err := api.Answer[writ.Preview](p.client.PreviewPlan(t.Context(), "vienna", api.JSON(proper))); writ.CodeOf(err) != writ.CodeDatacenterAway {
-		t.Errorf("one that has left: %v", err)
+		t.Errorf("preview of a disconnected datacenter: %v", err)
 	}
 }
 
@@ -775,10 +775,10 @@ func TestSignedStandingPassesThrough(t *testing.T) {
 	}
 	s.leave()
 	if _, err := tokens("vienna", hex.EncodeToString(nonce)); writ.CodeOf(err) != writ.CodeDatacenterAway {
-		t.Errorf("nobody is asked: %v", err)
+		t.Errorf("tokens of a disconnected datacenter: %v", err)
 	}
 	if _, err := node("vienna", hex.EncodeToString(nonce)); writ.CodeOf(err) != writ.CodeDatacenterAway {
-		t.Errorf("nobody is asked: %v", err)
+		t.Errorf("node of a disconnected datacenter: %v", err)
 	}
 	if _, err := ask(sub.Run, hex.EncodeToString(nonce)); writ.CodeOf(err) != writ.CodeDatacenterAway {
 		t.Errorf("while the datacenter is away: %v", err)

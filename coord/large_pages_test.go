@@ -42,7 +42,7 @@ const (
 // minute, and it prints the memory of the process.
 func TestPagesOfALargeLedger(t *testing.T) {
 	if !testenv.IsLong() {
-		t.Skipf("it measures, and is no test: task pages (%s=1 runs it)", testenv.LongVar)
+		t.Skipf("a measurement: task pages (%s=1 runs it)", testenv.LongVar)
 	}
 	began := time.Now()
 	path := filepath.Join(t.TempDir(), "ledger.db")

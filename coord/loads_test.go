@@ -16,7 +16,7 @@ import (
 )
 
 // Promise: Readers and roles: A reader sees the load of resources of its projects only, as the datacenter reports it.
-// How: The coordinator asks for the loads of the resources that it lists, by node and UID, and drops all other answers.
+// How: The coordinator requests the loads of the resources that it lists, by node and UID, and drops all other answers.
 // Also: TestReaderSeesNoOtherProject.
 func TestListHasTheLoadOfItsResourcesOnly(t *testing.T) {
 	t.Parallel()
@@ -88,7 +88,7 @@ func TestListHasTheLoadOfItsResourcesOnly(t *testing.T) {
 	}
 	web := *loads["web"]
 	if n := len(web.Samples); n != 289 || web.Samples[0] != (api.LoadSample{At: at, MilliCPUs: 100}) {
-		t.Errorf("there are %d samples: %+v", n, web.Samples[0])
+		t.Errorf("got %d samples: %+v", n, web.Samples[0])
 	}
 	if !web.At.Equal(at) || !web.Running || web.MilliCPUs != 250 || web.MemoryBytes != 5<<20 || web.Restarts != 3 {
 		t.Errorf("%+v", web)

@@ -35,7 +35,7 @@ import (
 
 const frontID = "0192f6c2-0000-7000-8000-0000000000f1"
 
-// namedRoster is the first roster with the coordinator, and with carol, who may read web-shop.
+// namedRoster returns the first roster with the coordinator, and with carol as a reader of web-shop.
 func namedRoster(t *testing.T, address string, change func(r *identity.Roster)) *identity.Roster {
 	t.Helper()
 	r, err := firstRoster().Successor(time.Now())
@@ -175,8 +175,8 @@ func TestLoginIsValidOnceAtItsCoordinator(t *testing.T) {
 	refuses("of a newer roster", change(func(l *identity.Login) { l.Roster++ }), writ.CodeRosterTooOld)
 	refuses("of another roster", change(func(l *identity.Login) { l.RosterDigest[0]++ }), writ.CodeRosterFork)
 	refuses("of nobody", change(func(l *identity.Login) { l.Signer = "zoe" }), writ.CodeSignerUnknown)
-	refuses("of somebody without a role", change(func(l *identity.Login) { l.Signer = "dave" }), writ.CodeRoleMissing)
-	refuses("by somebody else", signed(t, "bob", sshsig.LoginNamespace, p.textFor("carol", p.challenge())), writ.CodeSignerUnknown)
+	refuses("of a person without a role", change(func(l *identity.Login) { l.Signer = "dave" }), writ.CodeRoleMissing)
+	refuses("by another person", signed(t, "bob", sshsig.LoginNamespace, p.textFor("carol", p.challenge())), writ.CodeSignerUnknown)
 	refuses("signed as a statement", signed(t, "carol", sshsig.StatementNamespace, p.textFor("carol", p.challenge())), writ.CodeSignatureNamespace)
 	refuses("cut off", good[:len(good)/2], writ.CodeSignatureMalformed)
 	old := change(func(*identity.Login) {})
@@ -512,7 +512,7 @@ func TestLogoutEndsOnlyThatBrowser(t *testing.T) {
 		t.Errorf("with a cookie that another login has replaced: status %d", status)
 	}
 	if status, page := get(one); status != http.StatusOK || !strings.Contains(page, "Logged in as bob until ") || !strings.Contains(page, ">Log out<") {
-		t.Errorf("status %d, and the page does not say who has logged in: %s", status, page)
+		t.Errorf("status %d, page without the name of the person: %s", status, page)
 	}
 	if response := post("/logout", "https://attacker.example", "", one); response.StatusCode != http.StatusForbidden || len(response.Cookies()) > 0 {
 		t.Errorf("for a page of a stranger: status %d, %v", response.StatusCode, response.Cookies())

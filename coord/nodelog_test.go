@@ -47,10 +47,10 @@ func TestTheLogOfANodePassesThrough(t *testing.T) {
 	}
 	s.leave()
 	if _, err := ask("vienna"); writ.CodeOf(err) != writ.CodeDatacenterAway {
-		t.Errorf("nobody is asked: %v", err)
+		t.Errorf("log of a disconnected datacenter: %v", err)
 	}
 	connect(p, vienna, nil) // of an earlier version
 	if _, err := ask("vienna"); writ.CodeOf(err) != writ.CodeVerbUnsupported {
-		t.Errorf("a supervisor that does not know it: %v", err)
+		t.Errorf("log of a supervisor without the verb: %v", err)
 	}
 }

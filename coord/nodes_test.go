@@ -10,7 +10,7 @@ import (
 	"writ/supervisor/link"
 )
 
-// Events report changes of a node. Its last heartbeat, and unknown nodes that ask for admission, are no events.
+// Changes of a node are events. Its last heartbeat and unknown nodes that wait for admission are not.
 //
 // Promise: Operation: Lists of nodes show the current beat, liveness and fault; while a datacenter is unreachable,
 // its nodes are shown as not ready.
@@ -56,7 +56,7 @@ func TestNodeListShowsLiveState(t *testing.T) {
 	s.nodes[0].Admission, s.nodes[0].Gone = writ.AdmissionRemoved, true
 	s.nodes[0].Decided = []writ.Decision{{Decision: "remove", Signer: "alice", Time: time.Now()}}
 	if got := list(); len(got) != 1 || got[0].ID != "n9" {
-		t.Errorf("after a node was removed there are %+v", got)
+		t.Errorf("nodes after a removal = %+v", got)
 	}
 	removed, err := api.Answer[api.NodePage](p.client.ListNodes(t.Context(), &api.ListNodesParams{Admission: new(writ.AdmissionRemoved)}))
 	if err != nil || len(removed.Items) != 1 || removed.Items[0].ID != "n1" || removed.Items[0].Admission != writ.AdmissionRemoved || !removed.Items[0].Gone {
@@ -72,7 +72,7 @@ func TestNodeListShowsLiveState(t *testing.T) {
 	})
 	other.tell(writ.Event{Node: &writ.Node{ID: "n7", Datacenter: graz, Name: "node-7", Admission: writ.AdmissionApproved}})
 	s = connect(p, vienna, func(again *supervisor) { again.nodes = s.nodes })
-	p.await("that of the other datacenter is listed", func() bool { return len(list()) == 3 })
+	p.await("the node of the other datacenter in the list", func() bool { return len(list()) == 3 })
 	if n := list()[slices.IndexFunc(list(), func(n writ.Node) bool { return n.ID == "n7" })]; n.Liveness != writ.LivenessReady || n.Fault != "" {
 		t.Errorf("another datacenter speaks for the node %+v", n)
 	}

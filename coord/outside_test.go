@@ -62,6 +62,6 @@ func TestCoordinatorSendsEventsToWebhooks(t *testing.T) {
 			t.Errorf("the address that it names answers %d", status)
 		}
 	case <-time.After(hang):
-		t.Fatalf("nothing came; the log:\n%s", p.log)
+		t.Fatalf("no request; the log:\n%s", p.log)
 	}
 }

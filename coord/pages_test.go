@@ -20,7 +20,7 @@ import (
 // Promise: Readers and roles: The dashboard shows an output only with the datacenter's signature, and a text only if
 // its digest matches the run.
 // How: The coordinator verifies the summary against the roster; the reader still trusts the coordinator that renders
-// the page, while `writ run show` verifies by itself.
+// the page, while `writ run show` itself verifies.
 // Also: TestRunPageShowsTheSignedOutput, TestRunPageReportsMissingText.
 func TestPagesShowOnlySignedOutput(t *testing.T) {
 	p := start(t, nil)
@@ -75,7 +75,7 @@ func TestCoordinatorSamplesItsQueues(t *testing.T) {
 			return
 		}
 		if time.Since(began) > hang {
-			t.Fatal("there is no sample")
+			t.Fatal("no sample")
 		}
 	}
 }
@@ -149,7 +149,7 @@ func TestLogOfLongLinesIsReadWhole(t *testing.T) {
 	for after, want := range map[int]int{0: most, most: all - most, all: 0} {
 		page, err := api.Answer[api.LogPage](p.client.ListLogs(t.Context(), sub.Run, &api.ListLogsParams{After: api.Given(after), Limit: api.Given(most)}))
 		if err != nil || len(page.Items) != want || want > 0 && (page.Items[0].Ordinal != after+1 || page.Items[want-1].Ordinal != after+want) {
-			t.Errorf("after line %d there are %d lines, want %d: %v", after, len(page.Items), want, err)
+			t.Errorf("after line %d: got %d lines, want %d: %v", after, len(page.Items), want, err)
 		}
 	}
 }

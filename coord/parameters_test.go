@@ -92,7 +92,7 @@ func itemOf(list *openapi3.Parameter) string {
 	return writ.NewUUID()
 }
 
-// beside returns a number next to a bound. The greatest int64 equals its neighbour as a float64.
+// beside returns the number step away from bound. The greatest int64 equals its neighbour as a float64.
 func beside(bound, step float64) string {
 	n, _ := big.NewFloat(bound).Int(nil)
 	return fmt.Sprint(n.Add(n, big.NewInt(int64(step))))

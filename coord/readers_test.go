@@ -105,7 +105,7 @@ func (s *supervisor) tellAll(ctx context.Context, verb link.Verb, params json.Ra
 	}
 }
 
-// runFor hands in a script for a project and returns its submission when the datacenter has it.
+// runFor submits a script of a project and returns its submission when the datacenter has it.
 func (p *fixture) runFor(project writ.ProjectID, name, script string) writ.Submission {
 	p.t.Helper()
 	text := payload()
@@ -166,8 +166,8 @@ func (r row) toViewers() string {
 
 func same(answer string) row { return row{answer, answer, answer, answer, answer} }
 
-// The rights to read, route by route, as in SECURITY.md ("Who may read"). They are written by hand, independent of the
-// table of the coordinator, so that a mistake in either shows.
+// readRights holds the rights of each route, as in SECURITY.md ("Who may read"). It is written by hand, independently
+// of the coordinator's table, so that a mistake in either one shows.
 var readRights = map[string]row{
 	// The body identifies its signer, and "x" is not signed.
 	"POST /v1/logins/challenges":         same("200"),
@@ -543,6 +543,6 @@ func TestPersonHasOneRateFromAllAddresses(t *testing.T) {
 		t.Errorf("another person: %d %s", w.Code, w.Body)
 	}
 	if p.log.Lines("signer=dave") == 0 {
-		t.Errorf("the log does not say who was refused:\n%s", p.log)
+		t.Errorf("the log does not name the refused signer:\n%s", p.log)
 	}
 }

@@ -78,21 +78,21 @@ func TestPublicRequestsLogFewLines(t *testing.T) {
 			}
 		})
 	}
-	t.Run("each is said once", func(t *testing.T) {
+	t.Run("each is logged once", func(t *testing.T) {
 		p := start(t, nil)
 		send(p, "POST", "/v1/statements", api.SignedType, []byte("nothing"), 0, nil)
 		if said := p.log.Lines("refused"); said != 1 {
 			t.Errorf("a statement that is refused is %d lines:\n%s", said, p.log)
 		}
 	})
-	t.Run("who asks for another host has an allowance too", func(t *testing.T) {
+	t.Run("requests for another host are limited too", func(t *testing.T) {
 		const rate = 100 // per second; the burst is twice the rate, and a busy machine must exceed it within a second
 		p, codes := start(t, func(c *Config) { c.RequestsPerSecond = rate }), map[int]int{}
 		for range 3 * rate {
 			codes[send(p, "POST", "/v1/statements", api.SignedType, nil, 0, foreign)]++
 		}
 		if codes[421] == 0 || codes[429] == 0 {
-			t.Errorf("so many at once are answered %v", codes)
+			t.Errorf("statuses of a burst = %v", codes)
 		}
 	})
 }

@@ -76,7 +76,7 @@ func TestManyStrangersCostBoundedMemory(t *testing.T) {
 	t.Logf("a command took %s, and %s meanwhile", quiet, loaded)
 }
 
-// addVersions adds versions of the roster. The coordinator gets those that lead to the newest one.
+// addVersions adds n versions of the roster. The coordinator gets the versions that lead to the newest one.
 func (p *fixture) addVersions(n int) {
 	p.t.Helper()
 	newest, err := p.rosters.Newest(p.t.Context())
@@ -206,7 +206,7 @@ func TestCallers(t *testing.T) {
 					refused.Add(1)
 				}
 				if answers.Add(1) == 10*manyCallers {
-					fmt.Printf("answers: %d in %v, of which %d refused\n", answers.Load(), time.Since(began), refused.Load())
+					fmt.Printf("answers: %d in %v, %d refused\n", answers.Load(), time.Since(began), refused.Load())
 				}
 			}
 		})
@@ -231,13 +231,13 @@ func strangersRequest(ctx context.Context, servers []string, i int, roster []byt
 	}
 	request, err := http.NewRequestWithContext(ctx, method, path, bytes.NewReader(body))
 	if err != nil {
-		panic(err) // the addresses are those of the test
+		panic(err) // the test uses only its own addresses
 	}
 	request.Header.Set("Content-Type", api.SignedType)
 	return request
 }
 
-// rosterBackend serves the rosters of a coordinator like those of a supervisor.
+// rosterBackend serves the rosters of a coordinator like a supervisor.
 type rosterBackend struct {
 	nodes.Backend
 	nodes.Members

@@ -32,7 +32,8 @@ func successor(t testing.TB, r *identity.Roster, change func(next *identity.Rost
 
 func nothing(*identity.Roster) {}
 
-// Without a version the answer is the newest roster as it was signed, whatever pages other callers requested.
+// A request without a version gets the newest roster as it was signed, regardless of pages that other callers
+// requested.
 func TestDefaultPageIsTheNewestRoster(t *testing.T) {
 	p := start(t, nil)
 	roster := firstRoster()
@@ -76,7 +77,7 @@ func TestRosterReachesEveryDatacenter(t *testing.T) {
 	}
 	p.await("the connected one has it", has(s, 2))
 	late := connect(p, graz, nil)
-	p.await("the one that comes later has it", has(late, 2))
+	p.await("the roster at the later datacenter", has(late, 2))
 	if status, _ := p.post("/v1/roster", text); status != 200 {
 		t.Errorf("the same again: status %d", status)
 	}
@@ -280,7 +281,7 @@ func TestStatementIsDecidedByItsDatacenter(t *testing.T) {
 	status, body = p.post("/v1/statements", signedScript(t, payload()))
 	wantProblem(t, "a script", status, body, writ.CodeSignatureNamespace)
 	if !strings.Contains(p.log.String(), `msg="statement refused"`) {
-		t.Error("the log says nothing of refusals")
+		t.Error("the log has no refusal")
 	}
 }
 

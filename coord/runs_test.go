@@ -61,7 +61,7 @@ func TestRunFiltersSelectByPropertyAndSilence(t *testing.T) {
 		writ.Event{Call: &writ.Call{Run: shops[0].Run, Seq: 3, Operation: "machine.create", Name: "m", State: writ.CallPlanned, NodeName: "n2", Reason: "has no room"}},
 		writ.Event{Call: &writ.Call{Run: blogs[0].Run, Seq: 1, State: writ.CallPlanned}},
 	)
-	p.await("the datacenter has told all", func() bool {
+	p.await("all events of the datacenter", func() bool {
 		list, err := p.Ledger.Calls(t.Context(), blogs[0].Run, ledger.Page{})
 		return err == nil && len(list.Items) == 1
 	})
@@ -94,7 +94,7 @@ func TestRunFiltersSelectByPropertyAndSilence(t *testing.T) {
 	later.Store(int64(3 * time.Minute))
 	stuck := p.listed(carol, url.Values{"stuck": {"100"}, "why": {"true"}})
 	if len(stuck) != 2 || stuck[shops[0].Run] != "call 3 (machine.create m) is planned on n2: has no room" || stuck[shops[1].Run] != "waits for its turn" {
-		t.Errorf("open runs of which nothing was heard: %q", stuck)
+		t.Errorf("open runs without news: %q", stuck)
 	}
 	if first := p.listed(carol, url.Values{"stuck": {"100"}, "limit": {"1"}}); len(first) != 1 || first[shops[0].Run] != "" {
 		t.Errorf("the first page without a reason: %q", first)
@@ -104,7 +104,7 @@ func TestRunFiltersSelectByPropertyAndSilence(t *testing.T) {
 		t.Errorf("of a datacenter that is away: %q", away)
 	}
 	if over := p.listed(carol, url.Values{"why": {"true"}, "script": {"db.tengo"}}); over[shops[2].Run] != "" {
-		t.Errorf("a run that has ended waits for nothing: %q", over)
+		t.Errorf("reason of an ended run = %q, want none", over)
 	}
 }
 
@@ -179,7 +179,7 @@ func TestWhyNamesTheFailingNode(t *testing.T) {
 		return []writ.Event{call(run, 2, writ.CallPlanned, "n1", "", 1)}
 	})
 	s.tell(events...)
-	p.await("the datacenter has told all", func() bool {
+	p.await("all events of the datacenter", func() bool {
 		list, err := p.Ledger.Calls(t.Context(), writ.RunID(last), ledger.Page{})
 		return err == nil && len(list.Items) == 1
 	})
@@ -190,7 +190,7 @@ func TestWhyNamesTheFailingNode(t *testing.T) {
 	}
 	for run, why := range want {
 		if got[run] != why {
-			t.Errorf("it says %q, want %q", got[run], why)
+			t.Errorf("reason = %q, want %q", got[run], why)
 		}
 	}
 }

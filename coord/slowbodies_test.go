@@ -52,7 +52,7 @@ func TestSlowBodiesTakeBoundedMemory(t *testing.T) {
 	for i := range 3 {
 		bodies[i].Close()
 		if got := <-statuses[i]; got != http.StatusBadRequest {
-			t.Errorf("a body that is no submission: %d", got)
+			t.Errorf("body without a submission: status %d", got)
 		}
 	}
 	if taken := p.front.Bodies.Taken(); taken != 0 {

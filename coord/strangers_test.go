@@ -31,7 +31,7 @@ func TestLoginsWaitForNoStranger(t *testing.T) {
 	}
 }
 
-// Bodies of strangers have a separate limit, so that their rosters take no memory from logged-in people.
+// Bodies of strangers have a separate limit, so that their rosters use no memory of logged-in people.
 func TestStrangersRostersTakeBoundedMemory(t *testing.T) {
 	p := startNamed(t, nil)
 	p.front.Strangers.Bodies.Size = 1 << 10

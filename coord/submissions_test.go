@@ -204,7 +204,7 @@ func TestBadSubmissionHasNoEffect(t *testing.T) {
 		status, body := p.post("/v1/submissions", bad.text)
 		wantProblem(t, name, status, body, bad.code)
 		if !strings.Contains(p.log.String(), `msg="submission refused" remote=127.0.0.1`) || !strings.Contains(p.log.String(), "code="+string(bad.code)) {
-			t.Errorf("%s: the log does not say %s and who it was", name, bad.code)
+			t.Errorf("%s: the log lacks the code %s or the address", name, bad.code)
 		}
 	}
 	if runs, err := p.Ledger.CountRuns(t.Context(), ledger.RunFilter{}); err != nil || len(runs) != 0 {

@@ -12,8 +12,7 @@ import (
 	"writ/supervisor/link"
 )
 
-// A supervisor may request rosters from a coordinator and nothing else: no data of others, and no verbs of a
-// coordinator.
+// A supervisor may request only rosters from a coordinator: neither data of others nor verbs of a coordinator.
 func TestSupervisorAsksForRostersOnly(t *testing.T) {
 	p := start(t, nil)
 	welcomed := make(chan struct{}, 1)
@@ -47,7 +46,7 @@ func TestDatacenterReportsOnlyForItself(t *testing.T) {
 	volume := writ.Resource{ResourceID: writ.ResourceID{Project: shop, Kind: writ.KindVolume, Name: "v"}, UID: "u", Datacenter: vienna}
 	node := writ.Node{ID: "n1", Name: "node-1", Datacenter: vienna, Admission: writ.AdmissionApproved}
 	s.tell(writ.Event{Node: &node}, writ.Event{Resource: &volume}, writ.Event{Call: &writ.Call{Run: sub.Run, Seq: 1, State: writ.CallRunning}})
-	p.await("all that vienna says is stored", func() bool {
+	p.await("all events of vienna", func() bool {
 		calls, err := p.Ledger.Calls(t.Context(), sub.Run, ledger.Page{})
 		return err == nil && len(calls.Items) > 0
 	})
@@ -64,7 +63,7 @@ func TestDatacenterReportsOnlyForItself(t *testing.T) {
 		writ.Event{Log: &writ.LogLine{Run: sub.Run, Ordinal: 1, Text: "forged"}}, writ.Event{Node: &removed}, writ.Event{Resource: &gone},
 		writ.Event{Usage: &writ.Usage{ResourceID: volume.ResourceID, UID: "u", Node: "n1", Hour: time.Now().Truncate(time.Hour), Used: writ.Used{Sent: 1}}}, writ.Event{Node: &last},
 	)
-	p.await("all that graz says is stored", func() bool {
+	p.await("all events of graz", func() bool {
 		list, err := p.Ledger.Nodes(t.Context(), ledger.NodeFilter{Datacenter: graz}, ledger.Page{})
 		return err == nil && len(list.Items) > 0 && list.Items[0].ID == "last"
 	})
@@ -90,11 +89,11 @@ func TestDatacenterReportsOnlyForItself(t *testing.T) {
 	var heard []string
 	for _, e := range events {
 		if e.Datacenter != vienna && e.Submission == nil {
-			t.Errorf("who watches the run hears %+v", e)
+			t.Errorf("watcher of the run received %+v", e)
 		}
 		heard = append(heard, e.Topic())
 	}
 	if diff := cmp.Diff([]string{"submission", "submission", "call"}, heard); diff != "" {
-		t.Errorf("who watches the run hears (-want +got):\n%s", diff)
+		t.Errorf("topics of the watcher (-want +got):\n%s", diff)
 	}
 }

@@ -18,7 +18,7 @@ func matched(pattern string) *chi.Context {
 	return at
 }
 
-// A gate without settings admits no reader, and no gate admits anybody to a route without a scope.
+// A gate without settings admits no reader, and no gate admits a request to a route without a scope.
 func TestGateIsClosedByDefault(t *testing.T) {
 	logins := NewLogins(Logins{Now: time.Now})
 	closed := &Gate{Logins: logins, Browsers: &Browsers{Logins: logins}}

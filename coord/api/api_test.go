@@ -82,7 +82,7 @@ func kindOf(s *openapi3.Schema) string {
 	return strings.Join(s.Type.Slice(), " or ")
 }
 
-// describe collects the JSON fields of a struct with their kinds, and the ones that are never omitted.
+// describe collects the JSON fields of a struct with their kinds, and the names of the fields that are never omitted.
 func describe(t reflect.Type, fields map[string]string, required *[]string) {
 	for f := range t.Fields() {
 		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
@@ -183,7 +183,7 @@ func TestErrorsCrossTheWire(t *testing.T) {
 	}
 	secret := api.ProblemOf(errors.New("password is hunter2"), "r-2")
 	if text, _ := json.Marshal(secret); bytes.Contains(text, []byte("hunter2")) || secret.Code != writ.CodeInternal {
-		t.Errorf("an internal error says %s", text)
+		t.Errorf("internal error = %s", text)
 	}
 	if e := secret.Err(); !strings.Contains(e.Hint, "r-2") {
 		t.Errorf("hint %q does not name the request", e.Hint)

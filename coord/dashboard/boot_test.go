@@ -12,7 +12,7 @@ import (
 	"writ/ledger"
 )
 
-// starting adds two boot servers with machines; one of them has been silent for a while.
+// starting adds two boot servers with machines. One server has been silent for a while.
 func (w *fixture) starting() {
 	now := time.Now()
 	ago := func(d time.Duration) time.Time { return now.Add(-d) }
@@ -37,7 +37,7 @@ func (w *fixture) starting() {
 }
 
 // The page has a row for each machine that boot servers report, and shows the age of outdated reports. A joined machine
-// links to the node with its name, if there is one.
+// links to the node with its name, if that node exists.
 func TestThePageOfStartsShowsWhatBootServersSay(t *testing.T) {
 	t.Parallel()
 	none, w := open(t), open(t)
@@ -64,7 +64,7 @@ func TestThePageOfStartsShowsWhatBootServersSay(t *testing.T) {
 	wants(t, row(body, "serial=SN-0060"), "s-unknown", "has not asked")
 	wants(t, row(body, "52:54:00:77:00:54"), fmt.Sprintf(`href="/nodes/%s/ams1-n9"`, ams), "the node reports no network card with this address")
 	if other := row(body, "52:54:00:77:00:55"); strings.Contains(other, "href=") {
-		t.Errorf("a machine that says it is a node which does not exist leads there:\n%s", other)
+		t.Errorf("machine with the name of an unknown node has a link:\n%s", other)
 	}
 	servers := regexp.MustCompile(`(?s)<ul id="servers".*?</ul>`).FindString(body)
 	wants(t, servers, "site-1", "s-ready", "writ.nmae", "site-2", "s-silent", "its rows are from then", "the datacenter fra1 is not connected", "image 0a0a0a0a0a0a…")
@@ -75,7 +75,7 @@ func TestThePageOfStartsShowsWhatBootServersSay(t *testing.T) {
 	wants(t, w.page("/"), "3 machines start, 1 cannot continue")
 }
 
-// A machine links to its node however many nodes there are: the ledger is read for the nodes on the page only.
+// A machine links to its node with any number of nodes: the ledger is read only for the nodes on the page.
 func TestMachineLinksToItsNode(t *testing.T) {
 	t.Parallel()
 	w := open(t)
@@ -112,7 +112,7 @@ func TestThePageOfStartsIsLive(t *testing.T) {
 			return false
 		}
 		if strings.Contains(data, "52:54:00:77:00:51") || strings.Contains(data, "site-1") {
-			t.Errorf("what has not changed is sent again:\n%s", data)
+			t.Errorf("an unchanged row was sent again:\n%s", data)
 		}
 		return true
 	})

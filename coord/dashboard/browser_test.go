@@ -21,7 +21,7 @@ import (
 	"writ/internal/test/testenv"
 )
 
-// patience limits the wait for a browser that hangs: each call of do gets the whole time, because a page has hundreds of
+// patience limits the wait for a hanging browser. Each call of do has the whole time, because a page has hundreds of
 // stops for Tab.
 const patience = 3 * time.Minute
 
@@ -194,7 +194,8 @@ func TestBrowserLeavesAnUnreadablePage(t *testing.T) {
 	do(t, tab, until(`document.querySelector("#main a").getAttribute("href") === "/login" && !document.getElementById("runs")`))
 }
 
-// complaints lists the obstacles on a page for people who use a screen reader or only the keyboard; "" for none.
+// complaints lists the obstacles on a page for people who use a screen reader or only the keyboard, "" if there are no
+// obstacles.
 const complaints = `(() => {
 	const bad = [], ids = new Set(), all = (selector) => document.querySelectorAll(selector);
 	for (const e of all("[id]")) { if (ids.has(e.id)) bad.push("two elements have the id " + e.id); ids.add(e.id); }

@@ -90,7 +90,7 @@ func TestNamesFromStrangersStayText(t *testing.T) {
 	}
 }
 
-// foreign returns an element, attribute or address of a page that the dashboard did not write, "" if there is none.
+// foreign returns an element, attribute or address in a page that is not from the dashboard, or "".
 func foreign(page string) string {
 	scripts := 0
 	for z := html.NewTokenizer(strings.NewReader(page)); z.Next() != html.ErrorToken; {
@@ -115,7 +115,8 @@ func foreign(page string) string {
 	return ""
 }
 
-// allNamed names everything on the pages, and returns the addresses of the pages. One of them shows the signed text.
+// allNamed adds all kinds of objects with a hostile name, and returns the addresses of the pages. One page shows the
+// signed text.
 func allNamed(w *fixture, hostile string) (paths []string, ofSigned string) {
 	run := w.submit(1, hostile, func(in *ledger.Incoming) { in.Signer, in.ProjectName, in.Deployment = hostile, hostile, hostile })
 	run.State = writ.RunFailed
@@ -268,7 +269,7 @@ func TestTheSearchTakesASignerAScriptAndARun(t *testing.T) {
 	w.readAs(ofShop)
 	for _, text := range []string{string(other.ID), string(other.ID[:5]), string(other.ID[:25])} {
 		if got := leads(text); got != "/?state=waiting&text="+text || strings.Contains(w.page(got), "canary.tengo") {
-			t.Errorf("%q leads somebody who must not see it to %q", text, got)
+			t.Errorf("%q leads a reader of another project to %q", text, got)
 		}
 	}
 }
@@ -281,7 +282,7 @@ func TestRunPageSaysWhyWhereAndHow(t *testing.T) {
 	wants(t, body, "NO_CAPACITY", "no open node has 64 CPUs", "shop.tengo:31:8", "call 6", "simulated", "writ run logs "+string(run.ID), "writ run resume "+string(run.ID), "sent 2×", run.Payload.String(),
 		"resume by alice at ", ": there is a new node")
 	if strings.Index(body, "no open node has 64 CPUs") > strings.Index(body, "<h1>") {
-		t.Error("the failure does not stand on top")
+		t.Error("the failure is not above the heading")
 	}
 	if strings.Contains(body, "run cancel") {
 		t.Error("a run that ended can be cancelled")
@@ -299,7 +300,7 @@ func TestRunPageSaysWhyWhereAndHow(t *testing.T) {
 	w.readAs(page.Reader{All: true, May: func(action identity.Action, _ writ.ProjectID) bool { return action != identity.ActionControlRuns }})
 	for _, id := range []writ.RunID{run.ID, open.ID} {
 		if body := w.page("/runs/" + string(id)); strings.Contains(body, "run resume") || strings.Contains(body, "run cancel") {
-			t.Error("a command is offered to somebody whose role does not allow it")
+			t.Error("a command is shown to a reader whose role forbids it")
 		}
 	}
 	w.readAs(page.Reader{All: true})
@@ -319,7 +320,7 @@ func TestNodesOfADatacenterThatIsAwayAreUnknown(t *testing.T) {
 	body := w.page("/nodes")
 	wants(t, body, "ams1-n1", "simulated", "unknown", "its datacenter is away", "disk is full", "2 orphans: <code>writ node show gent2-n2</code>")
 	if body := w.page("/nodes?datacenter=" + string(ams)); strings.Contains(body, "fra1-n1") {
-		t.Error("the filter lets others through")
+		t.Error("the filter shows other datacenters")
 	}
 	wants(t, w.page("/datacenters"), "eu-central", "gets no runs: its supervisor is not connected", "SHA256:")
 }
@@ -356,8 +357,8 @@ func frames(t *testing.T, w *fixture, path, lastID string, wanted func(id, data 
 	t.Fatalf("the stream ended: %v", lines.Err())
 }
 
-// told returns the contents of a frame for a part.
-func told(t *testing.T, data, part string) (keys []string, pieces map[string]string, any bool) {
+// frameContent returns the content of a frame for one part of the page.
+func frameContent(t *testing.T, data, part string) (keys []string, pieces map[string]string, any bool) {
 	t.Helper()
 	var f struct {
 		Parts []struct {
@@ -387,11 +388,11 @@ func TestStreamSendsOnlyChanges(t *testing.T) {
 	var third writ.Run
 	step := 0
 	frames(t, w, live, "", func(id, data string) bool {
-		keys, pieces, any := told(t, data, "runs")
+		keys, pieces, any := frameContent(t, data, "runs")
 		switch step {
 		case 0: // unchanged contents of the page are not sent again, depths are
-			if _, _, depths := told(t, data, "depth"); any || !depths {
-				t.Errorf("the first frame says %s", data)
+			if _, _, depths := frameContent(t, data, "depth"); any || !depths {
+				t.Errorf("first frame = %s", data)
 			}
 			w.run(first)
 			step++
@@ -400,7 +401,7 @@ func TestStreamSendsOnlyChanges(t *testing.T) {
 				return false
 			}
 			if len(pieces) != 1 || len(keys) != 0 || !strings.Contains(pieces[string(first.ID)], "accepted") {
-				t.Errorf("a change of one run says %s", data)
+				t.Errorf("frame of a changed run = %s", data)
 			}
 			third = w.submit(3, "third.tengo", nil)
 			w.wake()
@@ -410,7 +411,7 @@ func TestStreamSendsOnlyChanges(t *testing.T) {
 				return false
 			}
 			if want := []string{string(third.ID), string(second.ID), string(first.ID)}; len(pieces) != 1 || !slices.Equal(keys, want) {
-				t.Errorf("a new run says %s", data)
+				t.Errorf("frame of a new run = %s", data)
 			}
 			return true
 		}
@@ -427,7 +428,7 @@ func TestStreamResumesAfterTheLastEvent(t *testing.T) {
 	last := fmt.Sprint(newest)
 	w.submit(2, "second.tengo", nil) // while no client was connected
 	frames(t, w, "/live/", last, func(id, data string) bool {
-		keys, _, any := told(t, data, "runs")
+		keys, _, any := frameContent(t, data, "runs")
 		if !any || len(keys) != 2 || id == last {
 			t.Errorf("after a gap the first frame is %s %s", id, data)
 		}
@@ -435,7 +436,7 @@ func TestStreamResumesAfterTheLastEvent(t *testing.T) {
 		return true
 	})
 	frames(t, w, "/live/", last, func(_, data string) bool {
-		if _, _, any := told(t, data, "runs"); any {
+		if _, _, any := frameContent(t, data, "runs"); any {
 			t.Errorf("without a gap the first frame is %s", data)
 		}
 		return true
@@ -446,7 +447,7 @@ func TestDepthsFollowTheDatacenters(t *testing.T) {
 	t.Parallel()
 	w := open(t)
 	frames(t, w, "/live/", "", func(_, data string) bool {
-		_, pieces, any := told(t, data, "queues")
+		_, pieces, any := frameContent(t, data, "queues")
 		if any && strings.Contains(pieces[string(ams)+"/n1"], "<td class=\"n\">42</td>") {
 			return true
 		}
@@ -499,7 +500,7 @@ func TestNoticeIsOnEveryPage(t *testing.T) {
 	for _, path := range []string{"/", "/nodes", "/datacenters", "/runs/none"} {
 		w.notice.Store("")
 		if _, body := w.get(path); strings.Contains(body, "class=\"notice\"") {
-			t.Errorf("%s has a notice without words", path)
+			t.Errorf("%s has an empty notice", path)
 		}
 		w.notice.Store("renew <it>")
 		if _, body := w.get(path); !strings.Contains(body, `<p class="notice" role="status">renew &lt;it&gt;</p>`) {
@@ -583,14 +584,14 @@ func TestProjectReaderSeesNoOtherProject(t *testing.T) {
 		}
 	}
 	if len(w.asked) > 0 {
-		t.Errorf("datacenters were asked for what the reader must not see: %v", w.asked)
+		t.Errorf("requests to datacenters for hidden data: %v", w.asked)
 	}
 	w.readAs(page.Reader{Projects: []writ.ProjectID{shop, bank}})
 	wants(t, w.page("/"), "own.tengo", "canary.tengo")
 	w.readAs(page.Reader{})
 	for _, path := range []string{"/", "/live/", "/stuck", "/live/stuck", "/secrets", "/usage", "/runs/" + string(own.ID), "/runs/" + string(own.ID) + "/values", "/runs/" + string(own.ID) + "/log"} {
 		if response, body := w.get(path); response.StatusCode < 400 || strings.Contains(body, "own.tengo") {
-			t.Errorf("who reads nothing gets %s: %s", path, response.Status)
+			t.Errorf("reader without rights, %s: %s", path, response.Status)
 		}
 	}
 }
@@ -609,14 +610,14 @@ func TestProjectReaderSeesLiveRuns(t *testing.T) {
 	var second writ.Run
 	step := 0
 	frames(t, w, "/live/", "", func(_, data string) bool {
-		keys, pieces, any := told(t, data, "runs")
+		keys, pieces, any := frameContent(t, data, "runs")
 		if strings.Contains(data, "canary") || strings.Contains(data, string(other.ID)) || strings.Contains(data, `"parts":null`) {
-			t.Errorf("step %d: a frame says %s", step, data)
+			t.Errorf("step %d: frame = %s", step, data)
 		}
 		switch step {
 		case 0:
-			if _, counts, _ := told(t, data, "counts"); !slices.Equal(keys, []string{string(own.ID)}) || !strings.Contains(counts["waiting"], "<b>1</b>") {
-				t.Errorf("the first frame says %s", data)
+			if _, counts, _ := frameContent(t, data, "counts"); !slices.Equal(keys, []string{string(own.ID)}) || !strings.Contains(counts["waiting"], "<b>1</b>") {
+				t.Errorf("first frame = %s", data)
 			}
 			w.run(other, writ.Call{Operation: "volume.create", Name: "canary", State: writ.CallPlanned, Attempt: 1, Planned: time.Now()})
 			w.setQueues(api.DatacenterQueues{Datacenter: ams, Name: "ams1", Queues: []writ.QueueDepth{{Node: "n1", NodeName: "canary", Queued: 42}}})
@@ -625,27 +626,27 @@ func TestProjectReaderSeesLiveRuns(t *testing.T) {
 			step++
 		case 1:
 			if !any {
-				_, counts, any := told(t, data, "counts")
+				_, counts, any := frameContent(t, data, "counts")
 				if !any || !strings.Contains(counts["accepted"], "<b>1</b>") {
-					t.Errorf("before the news of the run a frame says %s", data)
+					t.Errorf("frame before the run changed = %s", data)
 				}
 				return false
 			}
 			if len(pieces) != 1 || len(keys) != 0 || !strings.Contains(pieces[string(own.ID)], "accepted") {
-				t.Errorf("a change of one run says %s", data)
+				t.Errorf("frame of a changed run = %s", data)
 			}
 			second = w.submit(3, "second.tengo", nil)
 			step++
 		default:
 			if any && !slices.Equal(keys, []string{string(second.ID), string(own.ID)}) {
-				t.Errorf("a new run says %s", data)
+				t.Errorf("frame of a new run = %s", data)
 			}
 			return any
 		}
 		return false
 	})
 	frames(t, w, "/live/runs/"+string(own.ID), "", func(_, data string) bool {
-		if _, pieces, _ := told(t, data, "calls"); strings.Contains(pieces["1"], "volume.create") {
+		if _, pieces, _ := frameContent(t, data, "calls"); strings.Contains(pieces["1"], "volume.create") {
 			return true
 		}
 		w.run(own, writ.Call{Operation: "volume.create", Name: "data", State: writ.CallPlanned, Attempt: 1, Planned: time.Now()})

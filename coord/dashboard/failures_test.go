@@ -61,7 +61,7 @@ func TestFailuresAreGroupedAndLeadToTheirRuns(t *testing.T) {
 				}
 			}
 			if !reader.All && strings.Contains(body, "canary") {
-				t.Errorf("%s %q tells of another project", name, query)
+				t.Errorf("%s %q shows another project", name, query)
 			}
 		}
 	}
@@ -75,12 +75,12 @@ func TestFailuresAreGroupedAndLeadToTheirRuns(t *testing.T) {
 	w.readAs(ofShop)
 	frames(t, w, "/live/failures", "", func(_, data string) bool {
 		if strings.Contains(data, "canary") {
-			t.Errorf("a frame tells %s", data)
+			t.Errorf("frame = %s", data)
 		}
 		return true
 	})
 	w.readAs(page.Reader{})
 	if response, _ := w.get("/failures"); response.StatusCode < 400 {
-		t.Errorf("who reads nothing gets %s", response.Status)
+		t.Errorf("reader without rights: %s", response.Status)
 	}
 }

@@ -45,7 +45,7 @@ const ci = "ci-release"
 // hang limits a wait.
 const hang = 30 * time.Second
 
-// fixture is a dashboard over a real ledger. It implements LiveView in place of a coordinator.
+// fixture is a dashboard with a real ledger. It implements LiveView instead of a coordinator.
 type fixture struct {
 	t      testing.TB
 	ledger *sqlstore.Store
@@ -254,7 +254,7 @@ func (w *fixture) setQueues(queues ...api.DatacenterQueues) {
 	w.queues = queues
 }
 
-// open serves the dashboard of an empty ledger with three datacenters, one of which is disconnected.
+// open serves the dashboard of an empty ledger with three datacenters. One of them is disconnected.
 func open(t testing.TB) *fixture {
 	t.Helper()
 	store, err := sqlstore.Open(t.Context(), ":memory:")

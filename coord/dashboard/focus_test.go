@@ -45,7 +45,7 @@ func TestStuckRunIsFoundByKeyboard(t *testing.T) {
 }
 
 // Updates keep the focus on its element: on the same link of a replaced row, and on the same command. If a command is
-// removed, its part of the page gets the focus, and Enter does nothing there.
+// removed, its part of the page gets the focus, and Enter has no effect there.
 //
 // Promise: Operation: Live updates of a dashboard page keep the focus on its link or command, or in its place when
 // the row is removed.

@@ -80,7 +80,7 @@ func TestFrozenCoordinatorIsShown(t *testing.T) {
 	)
 	do(t, tab, chromedp.Navigate(url+"/"), until(live))
 	if still, err := chromedp.Run(tab, chromedp.Evaluate[bool](quiet, chromedp.EvalAwaitPromise)); err != nil || !still {
-		t.Errorf("a coordinator at which nothing happens is live: %v, %v", still, err)
+		t.Errorf("idle coordinator: live = %v, %v", still, err)
 	}
 	signal(syscall.SIGSTOP)
 	began := time.Now()

@@ -13,7 +13,7 @@ import (
 )
 
 // Holds are shown above the lists of held work, with the command for readers who may use it. A reader of one project
-// sees nothing of another one.
+// does not see the holds of another project.
 //
 // Promise: Operation: Held work is shown with its release command at each run and call, above the dashboard lists,
 // and in `writ dc list`.
@@ -39,19 +39,19 @@ func TestPagesShowWhatIsOnHold(t *testing.T) {
 		body := w.page(path)
 		wants(t, body, append(all, "the project canary", "writ release --dc ams1 --project canary<")...)
 		if strings.Contains(body, "canary-released") || strings.Contains(body, "writ release --dc ams1 --project shop<") {
-			t.Errorf("%s shows what is not on hold, or offers to release what was", path)
+			t.Errorf("%s shows a released hold, or its command", path)
 		}
 		w.readAs(page.Reader{Projects: []writ.ProjectID{shop}, May: func(a identity.Action, _ writ.ProjectID) bool { return a == identity.ActionControlRuns }})
 		body = w.page(path)
 		wants(t, body, all[:4]...)
 		if strings.Contains(body, "canary") || strings.Contains(body, "writ release") {
-			t.Errorf("%s shows a reader of another project what that has on hold, or commands that are not for him", path)
+			t.Errorf("%s shows holds of another project, or forbidden commands", path)
 		}
 	}
 }
 
-// The command that releases a hold is shown once, next to the reason, where it can be copied. A reader who is not
-// offered the command reads it in the reason.
+// The command that releases a hold is shown once, next to the reason, with a button to copy it. A reader who gets no
+// button reads the command in the reason.
 func TestTheCommandOfAHoldStandsOnAPageOnce(t *testing.T) {
 	t.Parallel()
 	w := open(t)
@@ -69,7 +69,7 @@ func TestTheCommandOfAHoldStandsOnAPageOnce(t *testing.T) {
 		body = w.page(path)
 		wants(t, body, "is on hold ("+command+"): sam has held the project web-shop")
 		if strings.Contains(body, `data-copy="`+command) {
-			t.Errorf("%s offers the command to a reader who may not type it", path)
+			t.Errorf("%s shows the command to a reader who may not use it", path)
 		}
 	}
 }

@@ -89,7 +89,7 @@ func tabTo(t *testing.T, tab context.Context, expression string) {
 	t.Fatalf("Tab does not get to where %s", expression)
 }
 
-// A person who uses only keys can reach, see and do everything on each page, in wide and in narrow windows. The gate
+// A person who uses only keys can reach, see and use everything on each page, in wide and in narrow windows. The gate
 // checks one page.
 //
 // Promise: Operation: Each page of the dashboard works by keyboard alone, at 1280 and 390 pixels, with visible focus.
@@ -164,7 +164,7 @@ func TestTheManualListsTheKeysOfTheHelp(t *testing.T) {
 type stop struct {
 	End     bool     `json:"end"`
 	Wrong   []string `json:"wrong"`
-	Scrolls string   `json:"scrolls"` // what an arrow key scrolls, or ""
+	Scrolls string   `json:"scrolls"` // the element that an arrow key scrolls, or ""
 }
 
 // walk presses Tab until the focus leaves the page, and Shift+Tab until it leaves it at the top.
@@ -202,11 +202,11 @@ func skip(t *testing.T, tab context.Context) {
 		soon(`document.activeElement.id === "main"`), press(kb.Tab), soon(`!!document.activeElement.closest("main, footer") && document.activeElement.id !== "main"`))
 }
 
-// help opens the list of keys, which keeps the focus until Escape returns it. Other keys do nothing there.
+// help opens the list of keys, which keeps the focus until Escape returns it. Other keys have no effect there.
 func help(t *testing.T, tab context.Context) {
 	t.Helper()
 	do(t, tab, press(kb.Escape), evaluate(`window.before = document.activeElement`), press("?"), soon(`document.getElementById("help").open`))
-	for range 4 { // it has two stops, and the browser comes after the last one
+	for range 4 { // the list has two stops, and the browser follows the last one
 		do(t, tab, soon(`document.activeElement === document.body || !!document.activeElement.closest("#help")`), press("ju/"), press(kb.Tab))
 	}
 	do(t, tab, press(kb.Escape), soon(`!document.getElementById("help").open && document.activeElement === window.before`))
@@ -250,7 +250,7 @@ func search(t *testing.T, tab context.Context) {
 	do(t, tab, soon(`document.activeElement.matches(".filter :is(select, input)")`))
 }
 
-// up goes to the parent page, if there is one.
+// up goes to the parent page, if the page has one.
 func up(t *testing.T, tab context.Context) {
 	t.Helper()
 	leads(t, tab, "u", `document.querySelector("[data-up]")?.getAttribute("href") || location.pathname`)

@@ -44,6 +44,6 @@ func TestTheListOfRunsOffersOneCommandForItsFilter(t *testing.T) {
 	}
 	w.readAs(page.Reader{All: true, May: func(action identity.Action, _ writ.ProjectID) bool { return action != identity.ActionControlRuns }})
 	if page := w.page("/?" + project); strings.Contains(page, "run cancel --all") || strings.Contains(page, "run resume --all") {
-		t.Error("a reader who may not control runs is offered to")
+		t.Error("a reader who may not control runs gets the commands")
 	}
 }

@@ -46,10 +46,10 @@ func TestTheLogOfANodeIsAPage(t *testing.T) {
 	w.reader = page.Reader{All: true, May: func(identity.Action, writ.ProjectID) bool { return false }}
 	w.mu.Unlock()
 	if body := w.page(path + "/log"); !strings.Contains(body, "The node is lost. These are its last reported warnings") || !strings.Contains(body, "There are no lines.") {
-		t.Errorf("of a node that is away the page says\n%s", body)
+		t.Errorf("page of a lost node:\n%s", body)
 	}
 	if body := w.page(path); strings.Contains(body, "/log") {
-		t.Error("who may not read the log gets a link to it")
+		t.Error("a reader without the right gets a link to the log")
 	}
 	if response, _ := w.get("/nodes/" + string(ams) + "/n2/log"); response.StatusCode != http.StatusNotFound {
 		t.Errorf("of no node: %s", response.Status)

@@ -45,7 +45,7 @@ func TestQueuesHaveAHistoryThatTheServerSamples(t *testing.T) {
 	line := func(node string) string {
 		row := regexp.MustCompile(`(?s)<tr data-key="[^"]*/` + node + `".*?</tr>`).FindString(body)
 		if row == "" {
-			t.Fatalf("there is no queue of %s", node)
+			t.Fatalf("no queue of %s", node)
 		}
 		return row
 	}
@@ -77,7 +77,7 @@ func TestRunSamplesWithoutOpenPages(t *testing.T) {
 	go func() { done <- w.board.Run(ctx) }()
 	for began := time.Now(); strings.Contains(w.page("/"), `data-history="[]"`); {
 		if time.Since(began) > hang {
-			t.Fatal("there is no sample")
+			t.Fatal("no sample")
 		}
 	}
 	cancel()
@@ -107,18 +107,18 @@ func TestQueueWithoutRunnerShowsAdvice(t *testing.T) {
 		"These calls have no node yet", "writ run list --state running --why", "The datacenter does not answer", "writ dc list")
 	for _, fine := range []string{"writ node show ams1-n1", "writ node show ams1-n3", "writ node show gent2-n3"} {
 		if strings.Contains(body, fine) {
-			t.Errorf("help is offered where nothing is wrong: %s", fine)
+			t.Errorf("command for a healthy queue: %s", fine)
 		}
 	}
 	if strings.Index(body, "gent2-n1") > strings.Index(body, "ams1-n1") {
-		t.Error("a queue that nobody takes from stands below one that is only long")
+		t.Error("a blocked queue is below a queue that is only long")
 	}
 	w.readAs(page.Reader{All: true, May: func(action identity.Action, _ writ.ProjectID) bool { return action == identity.ActionRead }})
 	if body := w.page("/queues"); strings.Contains(body, "writ node lost") {
-		t.Error("a viewer is told to sign that a node is lost")
+		t.Error("a viewer gets the command for a lost node")
 	}
 	if body := w.page("/queues?datacenter=" + string(ams)); strings.Contains(body, "gent2-n1") {
-		t.Error("the filter lets others through")
+		t.Error("the filter shows other datacenters")
 	}
 }
 

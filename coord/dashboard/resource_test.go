@@ -19,8 +19,8 @@ const (
 	pageOfWeb  = "/deployments/" + string(ams) + "/" + string(shop) + "/web"
 )
 
-// Promise: Readers and roles: The pages of a deployment and of a resource show state, problems with their commands, load
-// of a day and events.
+// Promise: Readers and roles: The pages of a deployment and of a resource show state, problems with their commands,
+// load of a day and events.
 // How: The ledger has state and events, and the datacenter is asked for the load when a page is opened, never by a
 // stream.
 // Also: TestProjectReaderSeesOnlyItsResources, TestTroubleOfResourceHasItsCommand.
@@ -44,7 +44,7 @@ func TestPageOfResourceShowsStateLoadAndEvents(t *testing.T) {
 	wants(t, body, "machine/web-0", "0.25")
 	for _, text := range []string{"ams1-n2", `href="/nodes`, "canary"} {
 		if strings.Contains(body, text) {
-			t.Errorf("a reader of one project is told %q", text)
+			t.Errorf("a reader of one project sees %q", text)
 		}
 	}
 	viewer := ofShop
@@ -73,7 +73,7 @@ func TestPageOfDeploymentShowsProblemsResourcesAndRuns(t *testing.T) {
 		`href="/runs/`+string(running.ID)+`"`, "web.tengo", "All its runs", "All its resources", "writ status web --project web-shop --dc ams1", "writ logs web --follow", `<td class="rv n" data-label="revision">4</td>`)
 	for _, text := range []string{"canary", "shop-net", "cache"} {
 		if strings.Contains(body, text) {
-			t.Errorf("it tells %q of others", text)
+			t.Errorf("the page shows %q of others", text)
 		}
 	}
 	w.because(running.ID, heldBy("sam", "ams1", ""))

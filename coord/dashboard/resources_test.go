@@ -61,7 +61,7 @@ func TestNumbersOfResourcesAreThoseOfTheirLists(t *testing.T) {
 					continue // links back to all kinds
 				}
 				if got := w.listed(html.UnescapeString(tile[1])); fmt.Sprint(got) != tile[3] {
-					t.Errorf("%s %s says %s of %s, and the list has %d", name, at, tile[3], tile[2], got)
+					t.Errorf("%s %s: tile shows %s of %s, list has %d", name, at, tile[3], tile[2], got)
 				}
 			}
 		}
@@ -72,7 +72,7 @@ func TestNumbersOfResourcesAreThoseOfTheirLists(t *testing.T) {
 			}
 			for _, row := range rows {
 				if got := w.listed(html.UnescapeString(row[1])); fmt.Sprint(got) != row[2] {
-					t.Errorf("%s %s says %s, and %s has %d", name, at, row[2], row[1], got)
+					t.Errorf("%s %s: row shows %s, %s has %d", name, at, row[2], row[1], got)
 				}
 			}
 		}
@@ -87,7 +87,7 @@ func TestResourcesAndDeploymentsSayHowTheyStand(t *testing.T) {
 	body := w.page("/resources?deployment=web&project=" + string(shop))
 	wants(t, body, "web-0", `<code>[2001:db8::10]:8080</code> <code>10.0.0.7</code> <code>10.1.0.7</code>`, "simulated", "/runs/"+string(running.ID), `href="/nodes/`+string(ams)+`/ams1-n2"`, "Resources of web", `<span class="sub">unhealthy</span>`)
 	if strings.Contains(body, "shop-net") || strings.Contains(body, "canary") {
-		t.Error("the filter lets others through")
+		t.Error("the filter shows other deployments")
 	}
 	wants(t, w.page("/resources?kind=container"), "the container is not there any more", `data-state="gone"`)
 	body = w.page("/deployments?project=" + string(shop))
@@ -146,7 +146,7 @@ func TestProjectReaderSeesOnlyItsResources(t *testing.T) {
 	w.readAs(page.Reader{})
 	for _, at := range []string{"/resources", "/deployments", "/live/resources", "/live/deployments"} {
 		if response, body := w.get(at); response.StatusCode < 400 || strings.Contains(body, "web-0") {
-			t.Errorf("who reads nothing gets %s: %s", at, response.Status)
+			t.Errorf("reader without rights, %s: %s", at, response.Status)
 		}
 	}
 }
@@ -221,7 +221,7 @@ func TestCommandsContainNoUnsafeName(t *testing.T) {
 	}
 }
 
-// An empty list offers a command only to a reader who may sign it.
+// An empty list shows the submit command only to a reader who may sign it.
 func TestViewerGetsNoSubmitCommand(t *testing.T) {
 	t.Parallel()
 	w := open(t)

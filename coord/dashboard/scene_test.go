@@ -231,7 +231,7 @@ func (w *fixture) depths(step int) {
 	)
 }
 
-// remember gives the dashboard a history of five minutes, in which the queues filled and drained.
+// remember adds a history of five minutes, in which the queues filled and drained.
 func (w *fixture) remember() {
 	now := time.Now().UnixMilli()
 	var samples [][4]int64

@@ -66,7 +66,7 @@ func TestSecretListHasVersionsWithoutValues(t *testing.T) {
 			return may && action == identity.ActionManageSecrets && project == shop
 		}})
 		if strings.Contains(w.page("/secrets?project="+string(shop)), "writ secret set NAME --project web-shop") != may {
-			t.Errorf("the command is offered to somebody who may set a secret: %v", may)
+			t.Errorf("may set secrets: %v; want the command exactly then", may)
 		}
 	}
 	w.kept[0].Secrets = nil
@@ -125,6 +125,6 @@ func TestUsageIsSummedByProjectAndMonth(t *testing.T) {
 	wants(t, w.page("/usage?month=all&project="+string(bank)), html.EscapeString(`writ usage --month "" --project `+string(bank)))
 	wants(t, w.page("/usage?month=all&project="+string(shop)), html.EscapeString(`writ usage --month "" --project web-shop`), "62 resources")
 	if response, body := w.get("/usage?month=soon"); response.StatusCode != http.StatusBadRequest || !testenv.Mentions(body, "month", "soon") {
-		t.Errorf("a month that is none: %s", response.Status)
+		t.Errorf("invalid month: %s", response.Status)
 	}
 }

@@ -37,7 +37,7 @@ func TestRunPageMovesMarksOfOpenCallsLive(t *testing.T) {
 	wants(t, body, `id="line-0-16" class="at-running"`, `<a href="#call-4">call 4 is running</a>`, `id="line-0-19" class="at-queued"`, `id="line-0-22" class="at-planned"`,
 		"call 4 (container.create web-1) is running on ams1-n3")
 	frames(t, w, "/live/runs/"+string(run.ID), "", func(_, data string) bool {
-		_, pieces, any := told(t, data, "source")
+		_, pieces, any := frameContent(t, data, "source")
 		if row, changed := pieces["0-16"]; any && changed && len(pieces) == 1 && !strings.Contains(row, "at-running") {
 			return true // the frame has this line and no other
 		}

@@ -69,7 +69,7 @@ func TestPagesNameFilesUnderAVersionThatNeverChanges(t *testing.T) {
 		}
 		path, _, _ := strings.Cut(a[1], "?")
 		if old, _ := w.get(path + "?v=old"); strings.Contains(old.Header.Get("Cache-Control"), "immutable") {
-			t.Errorf("%s keeps another version for ever", path)
+			t.Errorf("%s caches another version as immutable", path)
 		}
 	}
 }

@@ -121,7 +121,7 @@ func TestStuckRunsAreListedWithWhatHelps(t *testing.T) {
 		w.readAs(page.Reader{All: allowed, Projects: []writ.ProjectID{shop, bank}, May: func(identity.Action, writ.ProjectID) bool { return allowed }})
 		for command, run := range map[string]writ.Run{release: oldest, show: banks, uncordon: waits} {
 			if strings.Contains(row(run), command) != allowed {
-				t.Errorf("%s is offered to somebody who may do it: %v", command, allowed)
+				t.Errorf("command %s: reader has the right: %v, want it exactly then", command, allowed)
 			}
 		}
 		if page := w.page("/runs/" + string(oldest.ID)); strings.Contains(page, release) != allowed {
@@ -148,7 +148,7 @@ func TestStuckRunOffersLostNodeByRole(t *testing.T) {
 		for _, page := range []string{"/stuck", "/runs/" + string(run.ID)} {
 			body := w.page(page)
 			if strings.Contains(body, lost) != admits || strings.Contains(body, does) != admits || strings.Contains(body, show) == admits {
-				t.Errorf("%s, read by somebody who admits nodes: %v, does not offer the command of that role", page, admits)
+				t.Errorf("%s, reader admits nodes: %v: wrong command for the role", page, admits)
 			}
 		}
 	}
@@ -187,7 +187,7 @@ func TestNumbersAreThoseOfTheListsBehindThem(t *testing.T) {
 					}
 				}
 				if fmt.Sprint(listed) != tile[3] {
-					t.Errorf("%s %q says that %s runs are %s, and %s lists %d", name, query, tile[3], tile[1], tile[2], listed)
+					t.Errorf("%s %q: tile shows %s runs %s, %s lists %d", name, query, tile[3], tile[1], tile[2], listed)
 				}
 			}
 		}
@@ -205,9 +205,9 @@ func TestLiveNumbersAreThoseOfTheFilterAndTheReader(t *testing.T) {
 			tile := regexp.MustCompile(`s-succeeded[^>]*><b>(\d+)</b>`)
 			want := tile.FindStringSubmatch(w.page("/?datacenter=" + string(ams)))
 			frames(t, w, "/live/?datacenter="+string(ams), "", func(_, data string) bool {
-				_, pieces, any := told(t, data, "counts")
+				_, pieces, any := frameContent(t, data, "counts")
 				if got := tile.FindStringSubmatch(pieces["succeeded"]); any && (got == nil || got[1] != want[1]) {
-					t.Errorf("%s: a frame says %v, the page says %v", name, got, want)
+					t.Errorf("%s: frame = %v, page = %v", name, got, want)
 				}
 				return any
 			})

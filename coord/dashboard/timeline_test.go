@@ -83,11 +83,11 @@ func TestTimelineShowsEachAttempt(t *testing.T) {
 		t.Errorf("the bars are %q", bars)
 	}
 	if strings.Contains(body, "Some attempts are missing") {
-		t.Error("attempts are said to be missing")
+		t.Error("the page reports missing attempts")
 	}
 	w.silence()
 	if body := w.page("/runs/" + string(run.ID) + "/timeline"); !strings.Contains(body, "Some attempts are missing") || len(attemptsOn(body)) != 1 {
-		t.Error("that events were forgotten is not said")
+		t.Error("the page does not report the deleted events")
 	}
 	wants(t, w.page("/runs/"+string(run.ID)), `href="/runs/`+string(run.ID)+`/timeline"`)
 }
@@ -107,11 +107,11 @@ func TestBarsDifferWithoutTheirColour(t *testing.T) {
 		}
 	}
 	if len(forms) < 4 {
-		t.Errorf("there are only %d forms: %v", len(forms), forms)
+		t.Errorf("got %d forms, want at least 4: %v", len(forms), forms)
 	}
 }
 
-// A run of 2,000 calls, each with many attempts, has pages of at most 100 KB, and each attempt is on one of them.
+// A run of 2,000 calls with many attempts each has pages of at most 100 KB. Each attempt is on one of them.
 func TestTheTimelineOfALargeRunIsBounded(t *testing.T) {
 	t.Parallel()
 	w := open(t)

@@ -56,15 +56,15 @@ func TestSilentNodeRunsNothing(t *testing.T) {
 	}
 	attempts := regexp.MustCompile(`<td>unknown</td>`)
 	if page := w.page(run + "/timeline"); !attempts.MatchString(page) || strings.Contains(page, "<td>running</td>") {
-		t.Error("the timeline says that a call on a silent node runs")
+		t.Error("the timeline shows a call on a silent node as running")
 	}
 	if page := w.page("/nodes/" + string(ams) + "/ams1-n3"); !strings.Contains(page, silent) || strings.Contains(page, "1 running") {
-		t.Error("the page of a silent node says that its calls run")
+		t.Error("the page of a silent node shows running calls")
 	}
 	wants(t, w.page(run), silent, "call 4 is unknown")
 	w.readAs(ofShop)
 	if page := w.page(run); !strings.Contains(page, "unknown: its node is silent since") {
-		t.Error("a reader of one project is told another reason")
+		t.Error("a reader of one project gets a different reason")
 	}
 }
 
@@ -75,7 +75,7 @@ func TestNodesThatAreHeardRun(t *testing.T) {
 	w.resources(running)
 	for page, want := range map[string]string{"/runs/" + string(running.ID): "s-running", "/resources?kind=machine": "s-running", "/nodes/" + string(ams) + "/ams1-n3": "1 running of 8 slots"} {
 		if body := w.page(page); !strings.Contains(body, want) || strings.Contains(body, "unknown: ") {
-			t.Errorf("%s: want %q, and nothing unknown", page, want)
+			t.Errorf("%s: want %q without unknown states", page, want)
 		}
 	}
 }
@@ -132,7 +132,7 @@ func TestExpiringThingsAreNamed(t *testing.T) {
 	wants(t, attentionItem.FindString(w.page("/")), want)
 	w.readAs(ofShop)
 	if line := attentionItem.FindString(w.page("/")); strings.Contains(line, "expire") {
-		t.Errorf("a reader of one project is told of %s", line)
+		t.Errorf("a reader of one project sees %s", line)
 	}
 }
 
@@ -153,7 +153,7 @@ func TestFirstPageNamesWhatNeedsAttention(t *testing.T) {
 	w.mu.Unlock()
 	w.board.Forget()
 	if page := w.page("/"); strings.Contains(page, "Needs attention: ") {
-		t.Errorf("nothing is wrong, but: %s", attentionItem.FindString(page))
+		t.Errorf("unexpected attention: %s", attentionItem.FindString(page))
 	}
 	fill(w)
 	w.setNode("ams1-n1", func(n *writ.Node) { n.Used.DiskGiB = n.Capacity.DiskGiB })
@@ -168,6 +168,6 @@ func TestFirstPageNamesWhatNeedsAttention(t *testing.T) {
 	line := attentionItem.FindString(w.page("/"))
 	wants(t, line, `href="#holds">1 hold<`, `href="/stuck">`)
 	if strings.Contains(line, "/nodes") || strings.Contains(line, "ledger") {
-		t.Errorf("a reader of one project is told of nodes: %s", line)
+		t.Errorf("a reader of one project sees nodes: %s", line)
 	}
 }

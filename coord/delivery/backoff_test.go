@@ -29,7 +29,7 @@ func TestRateLimitedProjectPausesAlone(t *testing.T) {
 	}
 	b.failed(writ.Submission{Payload: writ.Digest{2}, Project: blog}, writ.CodeStoreUnavailable)
 	if !b.paused() {
-		t.Error("a datacenter that can accept nothing gets further requests")
+		t.Error("a full datacenter gets further requests")
 	}
 }
 

@@ -32,7 +32,7 @@ func TestRosterWarnsFromHalfOfItsLife(t *testing.T) {
 	}
 }
 
-// withRoles is a roster of 90 days in which two roles end.
+// withRoles returns a roster of 90 days with two roles that end.
 func withRoles(made time.Time) *identity.Roster {
 	role := func(who string, role identity.Role, ends time.Duration) identity.Binding {
 		return identity.Binding{Principal: who, Role: role, Project: "*", Expires: made.Add(ends)}
@@ -106,12 +106,12 @@ func TestRosterExpiryIsLoggedOncePerStage(t *testing.T) {
 	w.warned, r = nil, first // restarted, long after a role has ended
 	now, got = begun.Add(41*day), nil
 	if look(); got != nil {
-		t.Errorf("of a role that ended as it was meant: %q", got)
+		t.Errorf("warning about a role that has ended: %q", got)
 	}
 }
 
 // The expiry of a certificate for browsers is logged 30, 7 and 1 days before, but only in the last third of its
-// validity, in which programs renew it. From then on the dashboard shows it, next to the notice about the roster.
+// validity, when programs renew it. From then on the dashboard shows it, next to the notice about the roster.
 //
 // Promise: Connections and certificates: The log and dashboard warn 30, 7 and 1 days before a browser certificate
 // expires, but only within the last third of its lifetime.
@@ -149,7 +149,7 @@ func TestBrowserCertificateExpiryIsLoggedPerStage(t *testing.T) {
 			}
 			shown := w.Notice(true)
 			if (told > 0) != strings.HasPrefix(shown, "The certificate for browsers expire") || (wantEnded > 0) != strings.Contains(shown, "browsers warn of this page") {
-				t.Fatalf("%s, at %s the dashboard says %q", name, now, shown)
+				t.Fatalf("%s, at %s: notice = %q", name, now, shown)
 			}
 		}
 		until = now.Add(tt.life)

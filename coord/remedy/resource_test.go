@@ -28,7 +28,7 @@ func TestTroubleOfResourceHasItsCommand(t *testing.T) {
 	const logs = "writ logs container/web --project shop --dc dc1"
 	for name, tt := range map[string]struct {
 		resource api.ListedResource
-		want     string // "what: next" of each, separated by "; "
+		want     string // "problem: command" of each, separated by "; "
 	}{
 		"Well":     {stands(writ.KindContainer, writ.Standing{State: "running", Health: catalog.HealthHealthy}), ""},
 		"Starting": {stands(writ.KindContainer, writ.Standing{State: "running", Health: catalog.HealthStarting}), ""},

@@ -13,9 +13,9 @@ import (
 	"writ/ledger"
 )
 
-// told returns a function that records an event some seconds after the start, and one that returns the spans with a
-// name.
-func told(r *Recorder, name ...string) (tell func(second int, e writ.Event), spans func() []string) {
+// recording returns a function that records an event at a second after the start, and a function that returns the spans with
+// the given names.
+func recording(r *Recorder, name ...string) (tell func(second int, e writ.Event), spans func() []string) {
 	var all []string
 	r.DatacenterName = func(writ.DatacenterID) string { return "vienna" }
 	r.Record = func(s tracing.Span) {
@@ -39,7 +39,7 @@ func at(second int) time.Time { return began.Add(time.Duration(second) * time.Se
 const one = writ.RunID("aaaaaaaaaaaaaaaaaaaaaaaaaa")
 
 func TestEachStepWithAPassIsASpan(t *testing.T) {
-	tell, spans := told(new(Recorder), "step")
+	tell, spans := recording(new(Recorder), "step")
 	run := writ.Run{ID: one, Script: "web.tengo", State: writ.RunAccepted, Accepted: at(0)}
 	first := writ.Call{Run: one, Seq: 1, Operation: "volume.create", State: writ.CallQueued, Planned: at(1), Queued: at(1)}
 	beside := first
@@ -66,7 +66,7 @@ func TestEachStepWithAPassIsASpan(t *testing.T) {
 }
 
 func TestLateRecorderRecordsNoOldStep(t *testing.T) {
-	tell, spans := told(new(Recorder), "step")
+	tell, spans := recording(new(Recorder), "step")
 	old := writ.Call{Run: one, Seq: 1, State: writ.CallRunning, Planned: at(1)}
 	tell(50, writ.Event{Call: &old})
 	tell(51, writ.Event{Run: &writ.Run{ID: one, State: writ.RunRunning, Accepted: at(0), Started: at(1)}})
@@ -84,7 +84,7 @@ func TestReasonsToWaitAreShownOfRunsAndCalls(t *testing.T) {
 	}
 	retry := writ.Reason{Code: writ.ReasonRetry, Until: at(20), Error: writ.Errorf(writ.CodeDriverFailed, "is on hold (no")}
 	r := new(Recorder)
-	tell, spans := told(r, "on hold", "no node is ready", "pause before the next attempt", "earlier run of the deployment", "waits")
+	tell, spans := recording(r, "on hold", "no node is ready", "pause before the next attempt", "earlier run of the deployment", "waits")
 	run := writ.Run{ID: one, Script: "web.tengo", State: writ.RunAccepted, Accepted: at(0), Why: writ.Reason{Code: writ.ReasonRun, Run: writ.RunID(strings.Repeat("b", 26)), Deployment: "w"}}
 	tell(0, writ.Event{Run: &run})
 	run.Why = hold
@@ -103,7 +103,7 @@ func TestReasonsToWaitAreShownOfRunsAndCalls(t *testing.T) {
 	record := r.Record
 	r.Record = func(s tracing.Span) { places[s.At] = true; record(s) }
 	call.State, call.Why, call.Queued = writ.CallRunning, writ.Reason{Code: writ.ReasonProgress, Text: "50 %"}, at(15)
-	tell(15, writ.Event{Call: &call}) // a node's progress report is no wait
+	tell(15, writ.Event{Call: &call}) // a progress report of a node is not a wait
 	if !places[tracing.OfCall(one, 1).Part(fmt.Sprintf("since %d", at(11).UnixMicro()))] {
 		t.Error("the last wait of the call is not a part of the call")
 	}
@@ -128,7 +128,7 @@ func TestReasonsToWaitAreShownOfRunsAndCalls(t *testing.T) {
 
 func TestMemoryOfOpenRunsIsBounded(t *testing.T) {
 	r := new(Recorder)
-	tell, _ := told(r)
+	tell, _ := recording(r)
 	why := writ.Reason{Code: writ.ReasonNoNode, Text: "none"}
 	for i := range 2 * maxOpen {
 		id := writ.RunIDOf(writ.DigestOf(fmt.Append(nil, i)))

@@ -139,7 +139,7 @@ func (r *reader) await(t *testing.T, n int) {
 		select {
 		case <-r.changed:
 		case <-late:
-			t.Fatalf("%d events came, want %d", len(r.ids()), n)
+			t.Fatalf("got %d events, want %d", len(r.ids()), n)
 		}
 	}
 }

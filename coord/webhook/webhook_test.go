@@ -111,7 +111,7 @@ func (r *receiver) next(t *testing.T, want Type) got {
 		}
 		return g
 	case <-time.After(hang):
-		t.Fatalf("nothing came; want %s", want)
+		t.Fatalf("no request, want %s", want)
 	}
 	return got{}
 }
@@ -177,7 +177,7 @@ func (f *fixture) looked() {
 	f.t.Helper()
 	for late := time.Now().Add(hang); len(f.news) > 0; time.Sleep(time.Millisecond) {
 		if time.Now().After(late) {
-			f.t.Fatal("the sender does not look at the news")
+			f.t.Fatal("the sender does not read the news")
 		}
 	}
 }
@@ -303,8 +303,8 @@ func TestReturnedNodeIsReportedAfterRestart(t *testing.T) {
 	}
 }
 
-// The event of a datacenter about a node with the id of another datacenter's node is about a different node, and does
-// not report the other one as back.
+// An event of a datacenter about a node with the id of another datacenter's node concerns a different node. It does not
+// report the other node as back.
 func TestDatacenterReportsNoForeignNode(t *testing.T) {
 	f := newFixture(t)
 	r := newReceiver(t, taken)
@@ -350,7 +350,7 @@ func TestEventsAreToldInTheirOrderAndOnce(t *testing.T) {
 		t.Errorf("%v", lost)
 	}
 	f.outcome(Taken, 2)
-	stop() // another process continues, and must know that the node was lost
+	stop() // another process continues, and must remember the lost node
 	f.start(r)
 	f.happens(node(writ.LivenessReady, epoch.Add(time.Hour)), run(2, writ.RunRunning, ""))
 	r.next(t, NodeBack)
@@ -522,22 +522,22 @@ func TestSettingsWithAnErrorAreRefused(t *testing.T) {
 		t.Fatalf("%+v, %v", all, err)
 	}
 	for name, tt := range map[string]struct{ text, want string }{
-		"nothing":             {"webhooks: []\n", "names no webhook"},
-		"an unknown field":    {one + "    token: x\n", "unknown field"},
-		"a name twice":        {one + strings.TrimPrefix(one, "webhooks:\n"), "twice"},
-		"a name that is none": {strings.Replace(one, "ops", "Ops room", 1), "not the name"},
-		"no address":          {strings.Replace(one, "https://hooks.example.org/writ", "hooks", 1), "no address"},
-		"a password in it":    {strings.Replace(one, "https://", "https://me:pass@", 1), "no address"},
-		"no TLS":              {strings.Replace(one, "https://", "http://", 1), "without https"},
-		"an unknown type":     {one + "    types: [run.began]\n", "run.began"},
-		"a type for people":   {one + "    types: [test]\n", "test"},
-		"an unknown state":    {one + "    states: [running]\n", "running"},
-		"no secret":           {strings.Replace(one, "    secret_file: good\n", "", 1), "no secret_file"},
-		"a missing secret":    {strings.Replace(one, "good", "gone", 1), "cannot be read"},
-		"a short secret":      {strings.Replace(one, "good", "short", 1), "another form"},
-		"a plain secret":      {strings.Replace(one, "good", "plain", 1), "another form"},
-		"an empty secret":     {strings.Replace(one, "good", "empty", 1), "has no secret"},
-		"an open secret":      {strings.Replace(one, "good", "open", 1), "others can read"},
+		"nothing":           {"webhooks: []\n", "names no webhook"},
+		"an unknown field":  {one + "    token: x\n", "unknown field"},
+		"a name twice":      {one + strings.TrimPrefix(one, "webhooks:\n"), "twice"},
+		"an invalid name":   {strings.Replace(one, "ops", "Ops room", 1), "not the name"},
+		"no address":        {strings.Replace(one, "https://hooks.example.org/writ", "hooks", 1), "no address"},
+		"a password in it":  {strings.Replace(one, "https://", "https://me:pass@", 1), "no address"},
+		"no TLS":            {strings.Replace(one, "https://", "http://", 1), "without https"},
+		"an unknown type":   {one + "    types: [run.began]\n", "run.began"},
+		"a type for people": {one + "    types: [test]\n", "test"},
+		"an unknown state":  {one + "    states: [running]\n", "running"},
+		"no secret":         {strings.Replace(one, "    secret_file: good\n", "", 1), "no secret_file"},
+		"a missing secret":  {strings.Replace(one, "good", "gone", 1), "cannot be read"},
+		"a short secret":    {strings.Replace(one, "good", "short", 1), "another form"},
+		"a plain secret":    {strings.Replace(one, "good", "plain", 1), "another form"},
+		"an empty secret":   {strings.Replace(one, "good", "empty", 1), "has no secret"},
+		"an open secret":    {strings.Replace(one, "good", "open", 1), "others can read"},
 	} {
 		if _, err := read(tt.text); writ.CodeOf(err) != writ.CodeUsage || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), secret[len(secretPrefix):]) {
 			t.Errorf("%s: %v; want USAGE with %q", name, err, tt.want)

@@ -16,7 +16,7 @@ func TestNodeShowsItsDecisions(t *testing.T) {
 		`drain by bob at 2026-03-01T12:00:00Z: a \u202eb`: {{Decision: "drain", Signer: "bob", Reason: "a \u202eb", Time: at}},
 	} {
 		if got := Decided(all); got != want {
-			t.Errorf("it says %q, want %q", got, want)
+			t.Errorf("Decided = %q, want %q", got, want)
 		}
 	}
 }
