@@ -19,7 +19,7 @@ import (
 	"writ/scripts/interpreter"
 )
 
-var update = flag.Bool("update", false, "write golden files anew")
+var update = flag.Bool("update", false, "rewrite golden files")
 
 // findings returns "W0101 2:5" for each diagnostic.
 func findings(r check.Report) []string {
@@ -211,9 +211,9 @@ func TestDiagnosticsHaveCodeAndPosition(t *testing.T) {
 		if strings.HasPrefix(info.Code, "W05") { // of test files: TestCheckUnderstandsTestFiles
 			continue
 		}
-		// A bundle cannot be big enough for W0007, and the compiler finds nothing new (W0008).
+		// A bundle cannot be large enough for W0007, and the compiler finds no further errors (W0008).
 		if !provoked[info.Code] && info.Code != "W0007" && info.Code != "W0008" {
-			t.Errorf("nothing above provokes %s (%s)", info.Code, info.Title)
+			t.Errorf("no script above provokes %s (%s)", info.Code, info.Title)
 		}
 	}
 }
@@ -299,7 +299,7 @@ func TestEveryCodeIsExplained(t *testing.T) {
 	seen := make(map[string]bool)
 	for _, info := range diagnostic.Codes {
 		if seen[info.Code] || info.Title == "" || len(info.Explain) < 40 {
-			t.Errorf("%s is there twice, or has no title or explanation", info.Code)
+			t.Errorf("%s is listed twice, or lacks a title or explanation", info.Code)
 		}
 		seen[info.Code] = true
 		if found, ok := diagnostic.Lookup(info.Code); !ok || found != info {
@@ -329,7 +329,7 @@ func TestEveryCodeIsExplained(t *testing.T) {
 		}
 	}
 	if _, ok := diagnostic.Lookup("W9999"); ok {
-		t.Error("LookupCode finds what is not there")
+		t.Error("Lookup finds an unknown code")
 	}
 }
 

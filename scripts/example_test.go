@@ -17,8 +17,8 @@ data := volume.create("data", {size_gib: 10})
 run.log("data is ready", data.node)
 `
 
-// A plan lists the calls of a script, as far as they are known before it runs. It ends where the script reads a result
-// to decide on the next call.
+// A plan lists the calls of a script that are known before it runs. It ends where the script reads a result to decide
+// on the next call.
 func ExamplePlanOf() {
 	bundle := scripts.Bundle{Main: scripts.Source{Name: "web.tengo", Text: []byte(web)}}
 	plan, err := interpreter.PlanOf(context.Background(), bundle, scripts.Inputs{Project: "shop", Allow: []string{"volume.create"}, MaxCalls: 10})

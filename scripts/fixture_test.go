@@ -30,7 +30,7 @@ func (w *fixture) take(t testing.TB, calls []scripts.NewCall) {
 		}
 		for _, seq := range c.After {
 			if seq < 1 || seq >= c.Seq {
-				t.Fatalf("call %d comes after call %d", c.Seq, seq)
+				t.Fatalf("call %d depends on call %d", c.Seq, seq)
 			}
 		}
 		w.open = append(w.open, len(w.journal))
@@ -101,8 +101,8 @@ func (w *fixture) ended(seqs []int) bool {
 	return false
 }
 
-// play runs a program to its end. Results arrive in random order if chance is set. A pass runs when a result arrives
-// for which the script waits.
+// play runs a program to its end. Results arrive in random order if chance is set. A pass runs when the script waits
+// for an arriving result.
 func play(t testing.TB, p *interpreter.Program, in scripts.Inputs, chance *rand.Rand) (scripts.Outcome, *fixture) {
 	t.Helper()
 	w := &fixture{}

@@ -212,7 +212,7 @@ func FuzzFormat(f *testing.F) {
 	})
 }
 
-// gap is the kind of text that may stand between two tokens.
+// gap is the kind of text between two tokens.
 type gap int
 
 const (
@@ -230,7 +230,7 @@ type wordWriter struct {
 
 func (w *wordWriter) pick(n int) int { return rapid.IntRange(0, n-1).Draw(w.t, "n") }
 
-// say writes tokens; before each is a gap without an end of a line.
+// say writes tokens, each after a gap without a line break.
 func (w *wordWriter) say(tokens ...string) {
 	for _, s := range tokens {
 		w.between(word)
@@ -238,7 +238,7 @@ func (w *wordWriter) say(tokens ...string) {
 	}
 }
 
-// then writes a token after one that does not end a statement.
+// then writes a token after a token that does not end a statement.
 func (w *wordWriter) then(s string) {
 	w.between(anywhere)
 	w.text.WriteString(s)

@@ -43,7 +43,7 @@ func TestMisleadingTextIsReported(t *testing.T) {
 			t.Errorf("%s: %q, want %q\n%s", name, got, tt.want, r)
 		}
 		if strings.ContainsAny(r.String(), "\u202e\u2066\u200b\ufeff") {
-			t.Errorf("%s: what is warned of is shown as it is", name)
+			t.Errorf("%s: the report contains hidden characters", name)
 		}
 	}
 	many := head + strings.Repeat("// \u202e\n", 1000)
@@ -65,14 +65,14 @@ func TestControlCharactersAreErrors(t *testing.T) {
 		script string
 		want   []string // line:column code
 	}{
-		"tabs and ends of lines":   {"\trun.log(1)\t// one\n\n", nil},
-		"ESC in a comment":         {"run.log(1) // \x1b[2K \x1b[1A\n", []string{"2:15 W0009"}},
-		"ESC in a text":            {"run.log(\"a\x1b[2Kb\")\n", []string{"2:11 W0009"}},
-		"CR in a comment":          {"// run.log(2)\rrun.log(1)\nrun.log(3)\n", []string{"2:14 W0009"}},
-		"lines of Windows":         {"run.log(1)\r\nrun.log(2)\r\n", []string{"2:11 W0009", "3:11 W0009"}},
-		"BEL, DEL and NEL":         {"// \a\n// \x7f\n// \u0085\nrun.log(1)\n", []string{"2:4 W0009", "3:4 W0009", "4:4 W0009"}},
-		"beside what is warned of": {"run.log(\"\u0430dmin\") // \u202e \x1b\n", []string{"2:10 W0414", "2:22 W0413", "2:26 W0009"}},
-		"behind many warnings":     {strings.Repeat("// \u202e\n", 10) + "run.log(1) // \x1b\n", append(slices.Repeat([]string{"W0413"}, 10), "12:15 W0009")},
+		"tabs and ends of lines": {"\trun.log(1)\t// one\n\n", nil},
+		"ESC in a comment":       {"run.log(1) // \x1b[2K \x1b[1A\n", []string{"2:15 W0009"}},
+		"ESC in a text":          {"run.log(\"a\x1b[2Kb\")\n", []string{"2:11 W0009"}},
+		"CR in a comment":        {"// run.log(2)\rrun.log(1)\nrun.log(3)\n", []string{"2:14 W0009"}},
+		"lines of Windows":       {"run.log(1)\r\nrun.log(2)\r\n", []string{"2:11 W0009", "3:11 W0009"}},
+		"BEL, DEL and NEL":       {"// \a\n// \x7f\n// \u0085\nrun.log(1)\n", []string{"2:4 W0009", "3:4 W0009", "4:4 W0009"}},
+		"next to warnings":       {"run.log(\"\u0430dmin\") // \u202e \x1b\n", []string{"2:10 W0414", "2:22 W0413", "2:26 W0009"}},
+		"behind many warnings":   {strings.Repeat("// \u202e\n", 10) + "run.log(1) // \x1b\n", append(slices.Repeat([]string{"W0413"}, 10), "12:15 W0009")},
 	} {
 		text := []byte(head + tt.script)
 		r := check.Check(scripts.Bundle{Main: scripts.Source{Name: "a.tengo", Text: text}})
@@ -84,7 +84,7 @@ func TestControlCharactersAreErrors(t *testing.T) {
 			t.Errorf("%s: %q, want %q\n%s", name, got, tt.want, r)
 		}
 		if strings.ContainsAny(r.String(), "\x1b\r\a\x7f") {
-			t.Errorf("%s: what is refused is shown as it is", name)
+			t.Errorf("%s: the report contains control characters", name)
 		}
 	}
 }

@@ -59,7 +59,7 @@ type recordedPass struct {
 	Outcome scripts.Outcome `json:"outcome"`
 }
 
-// recording is a recorded run, or one that could be recorded.
+// recording is a recorded run, or a run that can be recorded.
 type recording struct {
 	run    recordedRun
 	bundle scripts.Bundle
@@ -120,7 +120,7 @@ func replayed(t *testing.T, r *recording) {
 	}
 	p, err := interpreter.Compile(r.bundle)
 	if err != nil {
-		t.Errorf("it does not compile any more: %v", err)
+		t.Errorf("it no longer compiles: %v", err)
 		return
 	}
 	for n, want := range r.passes {
@@ -130,7 +130,7 @@ func replayed(t *testing.T, r *recording) {
 		}
 		for i, call := range calls {
 			if n+i >= len(r.calls) {
-				t.Errorf("after %d calls there is another one: %+v", n, call)
+				t.Errorf("extra call after %d calls: %+v", n, call)
 			} else if diff := cmp.Diff(r.calls[n+i].Call, asRecorded(call, r.calls[n+i].Call)); diff != "" {
 				t.Errorf("call %d is another one (-recorded +now):\n%s", call.Seq, diff)
 			}
@@ -138,7 +138,7 @@ func replayed(t *testing.T, r *recording) {
 	}
 }
 
-// asRecorded removes arguments that a later catalogue added: the hash covers only what the script gave.
+// asRecorded removes arguments that a later catalogue added: the hash covers only the arguments in the script.
 func asRecorded(call, recorded scripts.NewCall) scripts.NewCall {
 	call.Args = maps.Clone(call.Args)
 	maps.DeleteFunc(call.Args, func(key string, _ any) bool {
@@ -185,7 +185,7 @@ func TestRecordingsUseEverything(t *testing.T) {
 		}
 	}
 	if len(missing) > 0 {
-		t.Errorf("no recorded run uses %s; CONTRIBUTING.md says how to record one", strings.Join(slices.Sorted(maps.Keys(missing)), ", "))
+		t.Errorf("no recorded run uses %s; see CONTRIBUTING.md for recording one", strings.Join(slices.Sorted(maps.Keys(missing)), ", "))
 	}
 }
 
@@ -261,7 +261,7 @@ func (r *recording) write(t *testing.T, folder string) {
 		files[filepath.Join(moduleFiles, m.Name+".tengo")] = m.Text
 	}
 	if _, err := os.Stat(folder); !errors.Is(err, os.ErrNotExist) {
-		t.Fatalf("%s is there already, and a recording is never changed (%v)", folder, err)
+		t.Fatalf("%s exists, and a recording is never changed (%v)", folder, err)
 	}
 	for name, text := range files {
 		if err := os.MkdirAll(filepath.Dir(filepath.Join(folder, name)), 0o755); err != nil {
@@ -362,7 +362,7 @@ func integer(v any) any {
 	case json.Number:
 		n, err := v.Int64()
 		if err != nil {
-			return fmt.Errorf("%s is no value: %w", v, err)
+			return fmt.Errorf("%s is not a value: %w", v, err)
 		}
 		return n
 	case []any:

@@ -72,7 +72,7 @@ func TestWrongParameterShowsValueAndExample(t *testing.T) {
 		{map[string]any{"tags": "a"}, []string{`parameter "tags" must be a list, not the text "a"`, "`tags: [\"a\"]`"}},
 		{map[string]any{"tags": []any{map[string]any{}}}, []string{`has an invalid element 0: it must be a string, not a map`}},
 		{map[string]any{"tags": strings.Repeat("é", maxShown)}, []string{`not the text "é`, `…"`}},
-		// Without a certain example there is none: the pattern, the bound and the space forbid the usual ones.
+		// No valid example exists here: the pattern, the bound and the space forbid the usual ones.
 		{"name=A", []string{`must match [a-z]+, not "A"`, "!for example"}},
 		{"few=4", []string{"must be at most 0, not 4", "!for example"}},
 		{map[string]any{"image": []any{}}, []string{"must be a string, not a list", "!for example"}},

@@ -235,8 +235,8 @@ func TestFailureHasATrace(t *testing.T) {
 	}
 }
 
-// A panic of the VM and a call of a Go function have no position of their own. The position from the VM's private
-// fields must equal that of a script error.
+// A panic of the VM and a call of a Go function have no own position. The position from the VM's private fields must
+// equal the position of a script error.
 func TestPositionsAreReadFromTheVM(t *testing.T) {
 	o := first(t, imports+"\nf := func(x) {\n\tif x == 0 {\n\t\tnode.ping()\n\t\treturn [][0:\"\"]\n\t}\n\treturn 1 + f(x-1)\n}\nf(2)")
 	if o.Failure == nil || len(o.Calls) != 1 {
@@ -283,7 +283,7 @@ func TestJournalAnswersOnlyTheSameCalls(t *testing.T) {
 
 func TestNewRulesDoNotBreakJournaledCalls(t *testing.T) {
 	p := compile(t, bundleOf(imports+`volume.create("Not A Name", {size_gib: -1, unknown: true}, {nonsense: 1})`))
-	// Journaled by an older binary: the hash covers what the script gave, independent of the current rules.
+	// Journaled by an older binary: the hash covers the arguments in the script, independent of the current rules.
 	said, err := cbor.Marshal([]any{"volume.create", "Not A Name", map[string]any{"size_gib": int64(-1), "unknown": true}, map[string]any{"nonsense": int64(1)}})
 	if err != nil {
 		t.Fatal(err)

@@ -356,7 +356,7 @@ func FuzzPlan(f *testing.F) {
 		plan := planOf(t, bundle, in)
 		if err != nil {
 			if plan.Failure == nil {
-				t.Fatalf("planned what does not compile: %v", err)
+				t.Fatalf("plan of a script that does not compile: %v", err)
 			}
 			return
 		}

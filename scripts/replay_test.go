@@ -86,7 +86,7 @@ func replay(t *testing.T, number int) (scripts.Outcome, int) {
 	inOrder, _ := play(t, p, in, nil)
 	o.Calls, inOrder.Calls = nil, nil
 	if diff := cmp.Diff(inOrder, o); diff != "" {
-		fail("results in another order change what it does (-in order +by chance):\n%s", diff)
+		fail("a different order of results changes the run (-in order +by chance):\n%s", diff)
 	}
 	for n := range len(w.journal) + 1 {
 		again, err := p.Pass(t.Context(), in, w.journal[:n])
@@ -98,9 +98,9 @@ func replay(t *testing.T, number int) (scripts.Outcome, int) {
 		case len(again.Calls) > 0 && !reflect.DeepEqual(w.calls[n:n+len(again.Calls)], again.Calls):
 			fail("after %d calls it makes others (-before +now):\n%s", n, cmp.Diff(w.calls[n:n+len(again.Calls)], again.Calls))
 		case !slices.Equal(again.Logs, o.Logs[:min(len(again.Logs), len(o.Logs))]):
-			fail("after %d calls it logs something else (-at last +now):\n%s", n, cmp.Diff(o.Logs, again.Logs))
+			fail("different logs after %d calls (-at last +now):\n%s", n, cmp.Diff(o.Logs, again.Logs))
 		case len(again.Calls) == 0 && again.Status == scripts.Waiting && n == len(w.journal):
-			fail("it waits for what it has")
+			fail("it waits for an available result")
 		case n == len(w.journal):
 			again.Calls = nil
 			if diff := cmp.Diff(o, again); diff != "" {
@@ -111,7 +111,7 @@ func replay(t *testing.T, number int) (scripts.Outcome, int) {
 	return o, len(w.calls)
 }
 
-// FuzzScript passes any text through check, compiler and two passes. Nothing may panic, and a text that passes its
+// FuzzScript passes any text through check, compiler and two passes. No step may panic, and a text that passes its
 // check must compile.
 func FuzzScript(f *testing.F) {
 	f.Add("a := 1")

@@ -13,7 +13,7 @@ func TestEqualDiagnosticsFoldIntoOne(t *testing.T) {
 	report := check.Check(bundleOf("m := import(\"machine\")\n" + strings.Repeat("m.creat(\"a\")\n", 1_200) + "x := foo\nm.stop(x)"))
 	text := report.String()
 	if n := strings.Count(text, "has no \"creat\""); n != 1 {
-		t.Errorf("one error is there %d times:\n%.500s", n, text)
+		t.Errorf("one error is listed %d times:\n%.500s", n, text)
 	}
 	for _, want := range []string{"the same at 1199 more places: line 3, 4, 5, 6, 7, …", "unknown name \"foo\""} {
 		if !strings.Contains(text, want) {

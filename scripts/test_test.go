@@ -15,7 +15,7 @@ import (
 	"writ/scripts/scripttest"
 )
 
-// sim runs nothing: it returns the configured answer and records its arguments.
+// sim executes no script: it returns the configured answer and records its arguments.
 type sim struct {
 	answer scripttest.Rehearsed
 	err    error
@@ -110,7 +110,7 @@ func TestTesterMembersReportFailures(t *testing.T) {
 		{`t.contains(1, 2)`, "fail\n! 1:23: t.contains looks into a string, a list or a map, not into a int"},
 		{`if !t.equal(1, 2) { t.log("so") }`, "fail\n! 1:27: got 1, want 2\n  1:43: so"},
 
-		// Words.
+		// Logs and failures.
 		{`t.log("a", 1, {b: 2}); t.log("two\nlines")`, "pass\n  1:23: a 1 {b: 2}\n  1:46: two\nlines"},
 		{`t.fail("one", 1); t.fail("two")`, "fail\n! 1:23: one 1\n! 1:41: two"},
 		{`t.fatal("no"); t.log("never")`, "fail\n! 1:23: no"},
@@ -299,7 +299,7 @@ func TestOnlyTestFilesHaveTests(t *testing.T) {
 	if _, err := interpreter.CompileTests(scripts.Bundle{Main: scripts.Source{Name: "web.tengo", Text: text}}); writ.CodeOf(err) != writ.CodeScriptInvalid {
 		t.Errorf("%v", err)
 	}
-	// A test file that is run as a script does nothing.
+	// A test file that is run as a script has no effect.
 	p, err := interpreter.Compile(scripts.Bundle{Main: scripts.Source{Name: "web_test.tengo", Text: text}})
 	if err != nil {
 		t.Fatal(err)

@@ -61,7 +61,7 @@ func TestAWordThatIsWrongLeavesTheRestInForce(t *testing.T) {
 			t.Errorf("%s: %v, want %q", word, err, says)
 		}
 		if c.Redis == "" || c.Drivers == "" {
-			t.Errorf("%s: what stands beside it is not read: %+v", word, c)
+			t.Errorf("%s: the other settings are not read: %+v", word, c)
 		}
 	}
 }

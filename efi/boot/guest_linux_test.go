@@ -42,7 +42,7 @@ const (
 	insideVar  = "-test.run=^TestInside$"
 )
 
-// TestMain lets this test binary act as the program of an image: the first process, the kernel's modprobe, and the
+// TestMain makes this test binary act as the program of an image: the first process, the kernel's modprobe, and the
 // runner, which runs TestInside.
 func TestMain(m *testing.M) {
 	switch {
@@ -206,7 +206,7 @@ func TestInside(t *testing.T) {
 		t.Error("overlay is loaded before it is used")
 	}
 	if err := unix.Mount("overlay", "/tmp/merged", "overlay", 0, "lowerdir=/tmp/lower,upperdir=/tmp/upper,workdir=/tmp/work"); err != nil {
-		t.Errorf("the kernel does not get the module that it asks for: %v", err)
+		t.Errorf("the kernel does not get the requested module: %v", err)
 	}
 	if out, err := exec.Command(boot.Program, "contained").CombinedOutput(); err != nil || string(out) != "0\n" {
 		t.Errorf("a process cannot have another root directory, or sees more than that: %v, %s", err, out)
@@ -255,7 +255,7 @@ func awaitLine(t *testing.T, source, want string) {
 			}
 		}
 		if time.Now().After(late) {
-			t.Errorf("of %s there is no %q: %+v", source, want, all)
+			t.Errorf("%s has no %q: %+v", source, want, all)
 			return
 		}
 	}
@@ -421,7 +421,7 @@ func TestTheFirstProcessPreparesAMachine(t *testing.T) {
 		"-netdev", "socket,id=n2,connect="+wire, "-device", "virtio-net-pci,netdev=n2,romfile=,addr=7",
 		"-drive", "if=none,id=d0,format=raw,file="+disk, "-device", "virtio-blk-pci,drive=d0,serial=S-GUEST-1").CombinedOutput()
 	text := strings.ReplaceAll(string(said), "\r", "")
-	t.Logf("the guest ran for %.1f s and said:\n%s", time.Since(began).Seconds(), text)
+	t.Logf("output of the guest after %.1f s:\n%s", time.Since(began).Seconds(), text)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -436,19 +436,19 @@ func TestTheFirstProcessPreparesAMachine(t *testing.T) {
 		"eth1 fec0::5054:ff:fe12:3457/64, gateway fe80::2, advertised by a router for ", "eth2.7 " + vlanCard + ", by DHCP from 192.0.2.1", "service  faulty ended with exit code 3: no such (redacted); starts again in 1s",
 		"watchdog Software Watchdog restarts the machine if it hangs for 60 s", "service  slow is ready", "the runner says (redacted)", "--- PASS: TestInside", "shutdown requested", "bye"} {
 		if !strings.Contains(text, want) {
-			t.Errorf("the guest does not say %q", want)
+			t.Errorf("the output of the guest lacks %q", want)
 		}
 	}
 	if label, err := exec.Command(testenv.Need(t, "blkid"), "-p", "-s", "LABEL", "-o", "value", disk).Output(); err != nil || string(label) != "of-guest-1\n" {
 		t.Errorf("the disk has the label %q, %v", label, err)
 	}
 	reports, last := reported()
-	t.Logf("the boot server was told:\n%s", reports)
+	t.Logf("reports to the boot server:\n%s", reports)
 	at := 0
 	for _, want := range []string{`"start","text":"writ of a test on Linux 6.`, `"modules"`, `"network","text":"eth1 10.0.2.15/24`, `"data","text":"/dev/vda, btrfs`, `"clock"`, `"service","text":"slow is ready"`, `"runner","text":"started"`, `"joined"`, `"off","text":"shutdown requested"`} {
 		found := strings.Index(reports[at:], `{"stage":`+want)
 		if found < 0 {
-			t.Errorf("the boot server is not told %s, or not in its turn", want)
+			t.Errorf("report %s is missing or out of order", want)
 			continue
 		}
 		at += found
@@ -457,7 +457,7 @@ func TestTheFirstProcessPreparesAMachine(t *testing.T) {
 	for _, stage := range boot.StagesOf(guestWords+" writ.boot=http://10.0.2.2/", make([]boot.Service, 2)) {
 		found := strings.Index(reports[at:], `{"stage":"`+stage+`"`)
 		if found < 0 {
-			t.Errorf("the stage %s does not come when its page says that it does", stage)
+			t.Errorf("stage %s is not in the order of its page", stage)
 			continue
 		}
 		at += found
@@ -467,12 +467,12 @@ func TestTheFirstProcessPreparesAMachine(t *testing.T) {
 	}
 	for _, not := range []string{guestToken, "canary"} {
 		if strings.Contains(reports, not) {
-			t.Errorf("the boot server is told %q", not)
+			t.Errorf("the reports contain %q", not)
 		}
 	}
 	for _, not := range []string{guestToken, "canary", "error:", "--- FAIL", "did not exit", "watchdog did not stop"} {
 		if strings.Contains(text, not) {
-			t.Errorf("the guest says %q", not)
+			t.Errorf("the output of the guest contains %q", not)
 		}
 	}
 }

@@ -26,7 +26,7 @@ func breakMachine() {
 	switch {
 	case err != nil:
 	case len(left) > 0:
-		err = fmt.Errorf("the last words of a kernel are still there: %v", left)
+		err = fmt.Errorf("the last words of a kernel were not deleted: %v", left)
 	case strings.Contains(string(cmdline), "test.break=stop"):
 		err = errors.Join(os.Mkdir(frozen, 0o755), os.WriteFile(frozen+"/cgroup.procs", []byte("1"), 0), os.WriteFile(frozen+"/cgroup.freeze", []byte("1"), 0))
 	default:
@@ -107,14 +107,14 @@ func (b *broken) await(text string, not ...string) {
 			}
 			for _, other := range not {
 				if strings.Contains(line, other) {
-					b.t.Fatalf("the machine says %q before it says %q", line, text)
+					b.t.Fatalf("output %q before %q", line, text)
 				}
 			}
 			if !ok {
-				b.t.Fatalf("the machine ended before it said %q", text)
+				b.t.Fatalf("the machine ended before %q", text)
 			}
 		case <-late:
-			b.t.Fatalf("the machine does not say %q", text)
+			b.t.Fatalf("no output %q", text)
 		}
 	}
 }

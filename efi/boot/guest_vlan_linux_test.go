@@ -13,7 +13,7 @@ import (
 	"github.com/insomniacslk/dhcp/dhcpv4"
 )
 
-// The VLAN of the guest: its id, the address of its DHCP server and that of the card.
+// The VLAN of the guest: its id, the address of its DHCP server and the address of the card.
 const (
 	vlanID     = 7
 	vlanServer = "192.0.2.1"

@@ -43,7 +43,7 @@ func TestAStageThatFailsTwiceIsHeldOnThePageUntilItWorks(t *testing.T) {
 			"This machine is held at data: it failed twice in the same way.\n", "held data        0.0    6.0  see below\n",
 			"    trouble      no disk has the label writ-data\n    since        5 s after its start, for 1 s\n    next         attach the disk\n    goes on      it looks every second\n")
 		if len(*told) != 3 || (*told)[1].Held || !(*told)[2].Held || (*told)[2].Next != "attach the disk" {
-			t.Errorf("the boot server is told %+v", *told)
+			t.Errorf("reports = %+v", *told)
 		}
 		p.wait(time.Minute)
 		if shown := p.shows(); strings.Count(shown, "This machine is held at data") != 2 || !strings.Contains(shown, "for 61 s\n") {
@@ -64,7 +64,7 @@ func TestAStageThatOnlyAPersonCanMendIsHeldAtOnce(t *testing.T) {
 		m.stop(progress.StageConfig, writ.Errorf(writ.CodeUsage, "the token is missing").WithHint("make one"))
 		p.want(0, "config   error: the token is missing\n", "This machine is held at config: it needs a person.\n", "    next         make one\n    goes on      not by itself: when that is done, turn the machine off")
 		if len(*told) != 2 || !(*told)[1].Held || (*told)[1].Next != "make one" {
-			t.Errorf("the boot server is told %+v", *told)
+			t.Errorf("reports = %+v", *told)
 		}
 	})
 }
@@ -97,7 +97,7 @@ func TestARunnerThatEndsTwiceWithOneErrorIsHeld(t *testing.T) {
 			_ = awaitRetry(now, m.status, progress.Limit{Most: heldPause, Then: "the runner starts again"})
 			last := (*told)[len(*told)-1]
 			if last.Text != "ended with exit code 3: the token is spent" || last.Next != "make another one" || last.Held != held {
-				t.Errorf("after end %d the boot server is told %+v", i+1, last)
+				t.Errorf("after end %d: last report = %+v", i+1, last)
 			}
 		}
 		p.wait(2 * time.Second)
@@ -122,7 +122,7 @@ func TestARunnerThatCannotBeStartedIsHeld(t *testing.T) {
 		p.wait(quiet)
 		p.want(1, "runner   error: pass the token to the runner: no space left\n", "This machine is held: it failed twice in the same way.\n", "    trouble      pass the token to the runner: no space left\n")
 		if last := (*told)[len(*told)-1]; !last.Failed || !last.Held || last.Text != "pass the token to the runner: no space left" {
-			t.Errorf("the boot server is told %+v", last)
+			t.Errorf("last report = %+v", last)
 		}
 	})
 }
@@ -144,12 +144,12 @@ func TestADiskThatIsFullStaysKnownBesideOtherFaults(t *testing.T) {
 			m.node.unreachable(unknown)
 		}
 		if last := (*told)[len(*told)-1]; last.Text != "the disk is full; no nameserver answers; cannot join yet: connection refused" || last.Next != "delete files" {
-			t.Errorf("the boot server is told %+v", last)
+			t.Errorf("last report = %+v", last)
 		}
 		m.node.unreachable(nil)
 		m.node.reportEnd("exit code 1")
 		if last := (*told)[len(*told)-1]; last.Text != "ended with exit code 1: the disk is full; cannot join yet: connection refused" {
-			t.Errorf("the boot server is told %+v", last)
+			t.Errorf("last report = %+v", last)
 		}
 	})
 }
@@ -174,7 +174,7 @@ func TestAServerThatCannotBeReachedStaysKnown(t *testing.T) {
 		p.want(1, "reach    error: no nameserver answers\n", "    trouble      no nameserver answers: cannot join yet: connection refused\n", "    next         name others\n")
 		m.node.runnerSays("cannot join")
 		if last := (*told)[len(*told)-1]; len(*told) != 3 || last.Text != "no nameserver answers; cannot join yet: connection refused" || !last.Held {
-			t.Errorf("the boot server is told %+v", *told)
+			t.Errorf("reports = %+v", *told)
 		}
 		if m.status.fine() {
 			t.Error("it is fine")

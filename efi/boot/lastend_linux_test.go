@@ -35,7 +35,7 @@ func TestTheLastWordsOfAKernelAreShownWithoutTheToken(t *testing.T) {
 		p.want(0, "  kernel: Command line: quiet writ.join=(hidden)\n", "  kernel: Unknown parameters \"x=(redacted)\"\n", "  kernel: Kernel panic - not syncing: first\n",
 			"panic    error: the last start of this machine ended with: Kernel panic - not syncing: first\n", "panic    hint: ")
 		if len(*told) != 1 || !(*told)[0].Failed || (*told)[0].Held || !strings.HasSuffix((*told)[0].Text, ": Kernel panic - not syncing: first") {
-			t.Errorf("the boot server is told %+v", *told)
+			t.Errorf("reports = %+v", *told)
 		}
 	})
 }

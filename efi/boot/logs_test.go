@@ -38,7 +38,7 @@ func TestLinesFromBeforeTheDiskWasThereAreKept(t *testing.T) {
 	l.runner(`time=2026-11-27T00:00:00Z level=INFO msg=serving`) // the runner stores this line itself
 	l.runner("panic: canary")
 	l.end()
-	l.service("late", "what comes when the machine is off")
+	l.service("late", "a line after the end")
 	got := map[string][]string{}
 	for _, source := range logring.Sources(dir) {
 		got[source] = keptLines(t, dir, source)

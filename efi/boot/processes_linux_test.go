@@ -21,7 +21,7 @@ func TestALoopThatIsStuckGivesNoSignOfLife(t *testing.T) {
 	ticks <- time.Time{}
 	select {
 	case ticks <- time.Time{}:
-		t.Error("it goes on while it is stuck")
+		t.Error("the watchdog continues although it is stuck")
 	case signals <- unix.SIGCHLD:
 		t.Error("it hears a signal while it is stuck")
 	default:

@@ -84,7 +84,7 @@ func TestStagesAreReportedToABootServerWithoutWaiting(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		synctest.Wait()
 		if server.asked > 30 || time.Since(began) != 10*time.Minute {
-			t.Errorf("the boot server that is not there was asked %d times in %s", server.asked, time.Since(began))
+			t.Errorf("%d requests to an unreachable boot server in %s", server.asked, time.Since(began))
 		}
 		server.becomes(http.StatusTooManyRequests, nil)
 		time.Sleep(time.Minute)
@@ -97,7 +97,7 @@ func TestStagesAreReportedToABootServerWithoutWaiting(t *testing.T) {
 		c.report(progress.Report{Stage: progress.StageJoined, Node: "n1"})
 		time.Sleep(time.Second)
 		if got, want := server.stages(), "start data data clock runner joined"; got != want {
-			t.Errorf("it was told %s, want %s", got, want)
+			t.Errorf("reported stages = %s, want %s", got, want)
 		}
 		synctest.Wait()
 		if first := server.took[0].Text; !strings.HasPrefix(first, "a (redacted)  [2Jxxx") || len(first) > progress.MaxText {
@@ -113,7 +113,7 @@ func TestStagesAreReportedToABootServerWithoutWaiting(t *testing.T) {
 		c.Stage(progress.StageOff, "shutdown requested")
 		r.end(stop)
 		if got := server.stages(); !strings.HasSuffix(got, "joined off") {
-			t.Errorf("at the end it was told %s", got)
+			t.Errorf("stages at the end = %s", got)
 		}
 		stop()
 	})
@@ -134,7 +134,7 @@ func TestReportsSayWhatTheMachineWasStartedWith(t *testing.T) {
 		r.end(stop)
 		want := progress.SettingsOf("writ.name=n1")
 		if len(server.took) != 2 || server.took[0].Settings != want || server.took[1].Settings != want || !server.took[0].Valid() {
-			t.Errorf("the boot server was told %+v, want %s", server.took, want)
+			t.Errorf("reports = %+v, want settings %s", server.took, want)
 		}
 	})
 }

@@ -48,7 +48,7 @@ func TestAnImageMayHaveNoServices(t *testing.T) {
 		t.Fatal(err)
 	}
 	if all, err := readServices(file); err == nil {
-		t.Errorf("a file that is none: %v", all)
+		t.Errorf("invalid file: %v", all)
 	}
 }
 

@@ -70,7 +70,7 @@ func TestThePageOfAStartHasEachStageWithItsAgeAndItsLimit(t *testing.T) {
 	})
 }
 
-// After the runner has started, the page shows the stages until there is more to show.
+// After the runner has started, the page shows the stages until the runner reports more.
 func TestARegistrationThatTakesLongIsOnThePage(t *testing.T) {
 	onScreen(t, func(p *paged) {
 		p.starts(usualConfig, Service{Name: "containerd"})
@@ -134,7 +134,7 @@ func TestAStageThatFailedAndIsOverIsOnThePage(t *testing.T) {
 	})
 }
 
-// The stages have the order of the machine. With a boot server, the network comes first.
+// The stages are in the order of the machine. With a boot server, the network is first.
 func TestTheStagesOfAStartHaveAnOrder(t *testing.T) {
 	if got := StagesOf("", nil); !slices.Equal(got, []string{"start", "modules", "watchdog", "data", "network", "clock", "runner", "joined"}) {
 		t.Errorf("a machine goes through %q", got)

@@ -14,7 +14,7 @@ import (
 	"writ/efi/progress"
 )
 
-// screen collects output until the test takes it.
+// screen collects output until the test reads it.
 type screen struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -131,7 +131,7 @@ func (p *paged) want(pages int, texts ...string) {
 	for _, text := range texts {
 		_, after, found := strings.Cut(rest, text)
 		if !found {
-			p.t.Fatalf("it does not say %q, or not in its turn:\n%s", text, shown)
+			p.t.Fatalf("%q is missing or out of order:\n%s", text, shown)
 		}
 		rest = after
 	}
@@ -166,7 +166,7 @@ func TestAMachineThatWaitsShowsHowToApproveIt(t *testing.T) {
 		p.says("serving", time.Minute, joins)
 		p.want(1, "serving\n", "This machine serves as a node.\n", "writ node show n1\n")
 		if !slices.Equal(p.reported, []string{progress.StageWaits, progress.StageApprove}) {
-			t.Errorf("the boot server is told %q", p.reported)
+			t.Errorf("reports = %q", p.reported)
 		}
 	})
 }
@@ -202,7 +202,7 @@ func TestAMachineThatServesShowsItsPageOnceItIsCalm(t *testing.T) {
 		}
 		p.want(0, "took a job\n")
 		if p.looked() != looked {
-			t.Error("what the datacenter decided is looked for after each line")
+			t.Error("the decision is requested after each line")
 		}
 		p.wait(time.Hour)
 		p.want(1, "This machine serves as a node.\n")

@@ -23,18 +23,18 @@ func (p *paged) isOver(over *atomic.Bool, l progress.Limit) {
 	began := time.Now()
 	p.wait(l.Most - time.Second)
 	if over.Load() {
-		p.t.Fatalf("the wait is over after %s, and the page says %s", time.Since(began), l.Most)
+		p.t.Fatalf("the wait ended after %s, the page shows %s", time.Since(began), l.Most)
 	}
 	p.shows()
 	p.showStages()
 	synctest.Wait()
 	flat := strings.Join(strings.Fields(p.shows()), " ")
 	if want := fmt.Sprintf("%.0f s of %.0f s, then %s", (l.Most - time.Second).Seconds(), l.Most.Seconds(), l.Then); !strings.Contains(flat, want) {
-		p.t.Errorf("the page does not say %q:\n%s", want, flat)
+		p.t.Errorf("the page lacks %q:\n%s", want, flat)
 	}
 	p.wait(time.Second)
 	if !over.Load() {
-		p.t.Errorf("the wait goes on after its limit of %s", l.Most)
+		p.t.Errorf("the wait continues after its limit of %s", l.Most)
 	}
 }
 
@@ -85,7 +85,7 @@ func awaitTimeServers(t *testing.T, ways ...string) {
 		})
 		p.isOver(&over, c.Limit())
 		if p.node.hold.held() {
-			t.Error("the start goes on, and is held")
+			t.Error("the start continues although it is held")
 		}
 	})
 }
@@ -105,7 +105,7 @@ func TestAClockThatCannotBeRightWaitsWithoutALimitAndThePageSaysWhy(t *testing.T
 		p.want(0, "This machine is held at clock", "  held clock       2.4    1.0  asks for the time: ntp.example.org: no limit,\n                               without the time no certificate can be verified\n",
 			"    goes on      it asks every 30s\n")
 		if over.Load() {
-			t.Error("the start goes on with a clock that cannot be right")
+			t.Error("the start continues with an impossible clock")
 		}
 	})
 }
@@ -148,7 +148,7 @@ func TestTheEndOfAMachineHasALimit(t *testing.T) {
 		stop()
 		p.wait(time.Hour)
 		if ended.Load() {
-			t.Error("a machine that has come to its end is ended once more")
+			t.Error("an ended machine is ended again")
 		}
 		m.atLast(func() { ended.Store(true) })
 		p.wait(offWithin + showWithin)

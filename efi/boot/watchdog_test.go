@@ -35,7 +35,7 @@ func TestAWatchdogGetsSignsOfLifeUntilTheMachineShouldBeOff(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		w.alive() // the shutdown hangs
 		if got := d.String(); got != "\x00\x00\x00" || d.closed {
-			t.Errorf("the device was told %q", got)
+			t.Errorf("writes to the device = %q", got)
 		}
 	})
 }
@@ -48,11 +48,11 @@ func TestAWatchdogIsStoppedAtAnOrderlyEnd(t *testing.T) {
 	d := &device{}
 	w.arm(d)
 	if err := w.disarm(); err != nil || d.String() != "V" || !d.closed {
-		t.Errorf("the device was told %q, closed %v, %v", d.String(), d.closed, err)
+		t.Errorf("writes to the device = %q, closed %v, %v", d.String(), d.closed, err)
 	}
 	w.alive()
 	if d.Len() != 1 {
-		t.Error("a sign of life comes after the end")
+		t.Error("a sign of life after the end")
 	}
 }
 

@@ -42,7 +42,7 @@ type fixture struct {
 
 const requestNumber = "Test-Request"
 
-// untilEnded lets do wait for the handler: a client receives the last byte before the server counts it.
+// untilEnded makes do wait for the handler, because a client receives the last byte before the server counts it.
 func (f *fixture) untilEnded(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if ended, asked := f.ended.LoadAndDelete(r.Header.Get(requestNumber)); asked {
@@ -141,12 +141,12 @@ func (f *fixture) row() Row {
 	f.t.Helper()
 	all := f.rows()
 	if len(all) != 1 {
-		f.t.Fatalf("there are %d machines: %+v", len(all), all)
+		f.t.Fatalf("got %d machines: %+v", len(all), all)
 	}
 	return all[0]
 }
 
-// A machine is tracked from its first request until it is a node. If it is silent, the advice names a place to look at.
+// A machine is tracked from its first request until it is a node. If it is silent, the advice names a place to check.
 //
 // Promise: Machines from an image: An operator sees the progress of each start from a boot server, with times and
 // fault texts, from the first request on.
@@ -167,7 +167,7 @@ func TestEachStepOfAStartIsSeenFromTheOtherSide(t *testing.T) {
 		t.Errorf("the first script is %d\n%s", status, text)
 	}
 	if n := len(f.rows()); n != 0 {
-		t.Errorf("%d machines are known, and none has said its name", n)
+		t.Errorf("%d machines listed without a name, want none", n)
 	}
 
 	status, script, _ := f.get("/boot/ipxe?mac=" + macName + "&serial=S%20123&uuid=00000000-0000-0000-0000-000000000000&asset=rack%204")
@@ -230,7 +230,7 @@ func TestEachStepOfAStartIsSeenFromTheOtherSide(t *testing.T) {
 	f.get("/boot/ipxe?mac=" + macName)
 	see(StepScript, "asked for its script 0 s ago")
 	if r := f.row(); r.Node != "" || r.Sent != 0 || r.Starts != 1 {
-		t.Errorf("what was before the start is still there: %+v", r)
+		t.Errorf("data of the previous start: %+v", r)
 	}
 	for i, often := range []string{"once", "2 times", "3 times", "4 times"} { // visible even while iPXE retries
 		f.get(path)
@@ -248,7 +248,7 @@ func TestEachStepOfAStartIsSeenFromTheOtherSide(t *testing.T) {
 	f.report(macName, progress.Report{Stage: progress.StageStart})
 	see(progress.StageStart, "start 0 s ago")
 	if r := f.row(); r.Failures != 0 {
-		t.Errorf("the image was started, and is said to have failed %d times", r.Failures)
+		t.Errorf("%d failures of a started image, want none", r.Failures)
 	}
 }
 
@@ -302,7 +302,7 @@ func TestStartsFromADiskAreCountedAndSayHowTheLastOneEnded(t *testing.T) {
 	}
 	f.report(macName, progress.Report{Stage: progress.StageStart})
 	if r := f.row(); r.Ended != "" {
-		t.Errorf("what was said of a start before is still there: %s", r.Ended)
+		t.Errorf("end of the previous start: %s", r.Ended)
 	}
 	f.report(macName, progress.Report{Stage: progress.StagePanic, Text: "twice", Failed: true, Held: true, Next: "start another image"})
 	if r := f.row(); !strings.HasPrefix(r.Advice, "held at panic for 0 s: twice. Next: start another image") || r.Ended != "" {
@@ -338,7 +338,7 @@ func TestAStageBeginsWithItsFirstReport(t *testing.T) {
 		f.pass(10 * time.Second)
 	}
 	if r := f.row(); r.AgeSeconds != 100 || r.SilentSeconds != 10 {
-		t.Errorf("it is there for %d s and silent for %d s", r.AgeSeconds, r.SilentSeconds)
+		t.Errorf("age = %d s, silent for %d s", r.AgeSeconds, r.SilentSeconds)
 	}
 }
 
@@ -444,7 +444,7 @@ func TestAnAddressThatAsksTooOftenIsRefused(t *testing.T) {
 	for range 6 {
 		status, _, header := f.get("/boot/ipxe?mac=" + macName)
 		if statuses = append(statuses, status); status == http.StatusTooManyRequests && header.Get("Retry-After") == "" {
-			t.Error("it is not said when to come again")
+			t.Error("no Retry-After header")
 		}
 	}
 	if statuses[4] != http.StatusOK || statuses[5] != http.StatusTooManyRequests {
@@ -472,7 +472,7 @@ func TestRefusalsOfEachCodeAreOneLine(t *testing.T) {
 	}
 }
 
-// An address that invents machines displaces only its own, not those of other addresses.
+// An address that invents machines displaces only its own machines, not those of other addresses.
 func TestMachinesThatAreMadeUpPushOutNoOthers(t *testing.T) {
 	table, now := newTable(100), time.Now()
 	note := func(mac, remote string) {

@@ -36,7 +36,7 @@ func TestSlowNetworksKeepNoMachineOut(t *testing.T) {
 	dialer := func(host byte) *net.Dialer {
 		return &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, host)}, Timeout: 10 * time.Second}
 	}
-	for i, n := range []int{780, 200, 60, 20, 10, 5} { // each address takes what a fair share would leave it
+	for i, n := range []int{780, 200, 60, 20, 10, 5} { // each address uses its fair share of the rest
 		for range n {
 			conn, err := dialer(byte(2+i)).Dial("tcp", machines.Addr().String())
 			if err != nil {

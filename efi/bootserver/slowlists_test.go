@@ -26,7 +26,8 @@ func (s *slowReader) Write(b []byte) (int, error) {
 	return s.ResponseRecorder.Write(b)
 }
 
-// TestListsForSlowOperatorsAreBounded has machines fill the table, and one address read nothing of its lists. Another address gets the list.
+// TestListsForSlowOperatorsAreBounded fills the table with machines. One address does not read its lists, and another
+// address still gets the list.
 func TestListsForSlowOperatorsAreBounded(t *testing.T) {
 	f := newFixture(t, nil)
 	for n := range MaxMachines {

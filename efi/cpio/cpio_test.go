@@ -44,7 +44,7 @@ func read(t *testing.T, archive []byte) (lines []string) {
 	t.Helper()
 	for at := 0; ; {
 		if string(archive[at:at+6]) != "070701" {
-			t.Fatalf("at %d is no header: %q", at, archive[at:at+6])
+			t.Fatalf("no header at %d: %q", at, archive[at:at+6])
 		}
 		field := func(i int) int {
 			n, err := strconv.ParseUint(string(archive[at+6+8*i:at+14+8*i]), 16, 32)

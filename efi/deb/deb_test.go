@@ -146,7 +146,7 @@ func TestNoFileIsWrittenElsewhere(t *testing.T) {
 		t.Error("a name that leads out of the directory is written")
 	}
 	if _, err := os.Stat(filepath.Join(filepath.Dir(dir), "outside")); err == nil {
-		t.Error("the file is there")
+		t.Error("the file exists")
 	}
 	twice := pack(t, ".gz", "./a", "./a")
 	if _, err := Unpack(bytes.NewReader(twice), root, func(string) bool { return true }); err == nil {

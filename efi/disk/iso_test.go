@@ -24,7 +24,7 @@ func TestADiskIsAlsoACD(t *testing.T) {
 	out, err := exec.Command(testenv.Need(t, "blkid"), "-p", "-n", "iso9660", "-o", "export", file).CombinedOutput()
 	for _, want := range []string{"TYPE=iso9660", "LABEL=WRIT", "BOOT_SYSTEM_ID=EL\\ TORITO\\ SPECIFICATION"} {
 		if err != nil || !strings.Contains(string(out), want) {
-			t.Errorf("blkid does not say %s: %v\n%s", want, err, out)
+			t.Errorf("output of blkid lacks %s: %v\n%s", want, err, out)
 		}
 	}
 

@@ -116,7 +116,7 @@ func TestAnImageHasTheModulesAndTheProgram(t *testing.T) {
 		t.Error("the files are listed without an order")
 	}
 	if !slices.Contains(made.Firmware, "niscrb01.bin") {
-		t.Errorf("the firmware that a module may ask for is not named: %q", made.Firmware)
+		t.Errorf("firmware of a module is missing: %q", made.Firmware)
 	}
 	i := slices.IndexFunc(made.Modules, func(m Module) bool { return m.Name == "virtio_net" })
 	if i < 0 || made.Modules[i].License != "GPL" || names[made.Modules[i].File] == 0 {
@@ -139,17 +139,17 @@ func TestInputsThatMakeNoNodeAreRefused(t *testing.T) {
 		spoil func(r *Recipe)
 		says  string
 	}{
-		"a script as the program":    {func(r *Recipe) { r.Program = []byte("#!/bin/sh") }, "not a Linux program"},
-		"another architecture":       {func(r *Recipe) { r.Program = program(t, elf.EM_AARCH64, false) }, "not for amd64"},
-		"a program that wants libc":  {func(r *Recipe) { r.Program = program(t, elf.EM_X86_64, true) }, "libraries"},
-		"a setting that is none":     {func(r *Recipe) { r.Settings = []string{"writ.nam=n1"} }, "unknown setting"},
-		"a module that there is not": {func(r *Recipe) { r.Names = []string{"abacus"} }, "no module abacus"},
-		"modules that there are not": {func(r *Recipe) { r.Modules = os.DirFS(t.TempDir()) }, "directory of modules"},
-		"firmware that there is not": {func(r *Recipe) { r.FirmwareFiles = []string{"bnx2x/*.fw"} }, "bnx2x/*.fw"},
+		"a script as the program":   {func(r *Recipe) { r.Program = []byte("#!/bin/sh") }, "not a Linux program"},
+		"another architecture":      {func(r *Recipe) { r.Program = program(t, elf.EM_AARCH64, false) }, "not for amd64"},
+		"a program that wants libc": {func(r *Recipe) { r.Program = program(t, elf.EM_X86_64, true) }, "libraries"},
+		"an invalid setting":        {func(r *Recipe) { r.Settings = []string{"writ.nam=n1"} }, "unknown setting"},
+		"an unknown module":         {func(r *Recipe) { r.Names = []string{"abacus"} }, "no module abacus"},
+		"missing modules":           {func(r *Recipe) { r.Modules = os.DirFS(t.TempDir()) }, "directory of modules"},
+		"missing firmware":          {func(r *Recipe) { r.FirmwareFiles = []string{"bnx2x/*.fw"} }, "bnx2x/*.fw"},
 		"an extra with another loader": {func(r *Recipe) {
 			r.Extra = []Extra{{Name: "/usr/bin/tool", Program: true, Data: program(t, elf.EM_X86_64, true)}}
 		}, "/usr/bin/tool has the loader"},
-		"an extra that is no program": {func(r *Recipe) { r.Extra = []Extra{{Name: "/usr/bin/tool", Program: true, Data: []byte("#!/bin/sh")}} }, "not a Linux program"},
+		"an extra without a program": {func(r *Recipe) { r.Extra = []Extra{{Name: "/usr/bin/tool", Program: true, Data: []byte("#!/bin/sh")}} }, "not a Linux program"},
 		"an extra without its libraries": {func(r *Recipe) {
 			r.Extra, r.Packages = []Extra{{Name: "/usr/sbin/mkfs.btrfs", Program: true, Data: mkfs(t)}}, fstest.MapFS{}
 		}, "libc.so.6 for /usr/sbin/mkfs.btrfs"},
@@ -230,7 +230,7 @@ func TestFirmwareCertificatesAndProgramsAreTaken(t *testing.T) {
 			}
 		}
 		if slices.Contains(made.Firmware, "niscrb01.bin") == all || slices.Contains(made.Firmware, "niscrb02.bin") == all {
-			t.Errorf("firmware of modules %t: what is missing is %q", all, made.Firmware)
+			t.Errorf("firmware of modules %t: missing = %q", all, made.Firmware)
 		}
 	}
 }

@@ -115,7 +115,7 @@ func TestLibrariesAreFoundWhereTheLoaderLooks(t *testing.T) {
 			map[string]dynamic{"usr/lib/x86_64-linux-gnu/liba.so.1 -> liba.so.1.2.3": {}, "usr/lib/x86_64-linux-gnu/liba.so.1.2.3": {}},
 			[]string{"/usr/lib/x86_64-linux-gnu/liba.so.1 usr/lib/x86_64-linux-gnu/liba.so.1.2.3"},
 		},
-		"those of libraries, and in a circle": {
+		"libraries of libraries, in a circle": {
 			dynamic{needed: []string{"liba.so.1"}},
 			map[string]dynamic{"lib/x86_64-linux-gnu/liba.so.1": {needed: []string{"libb.so.2", "ld-linux-x86-64.so.2"}}, "usr/lib/libb.so.2": {needed: []string{"liba.so.1"}}},
 			[]string{"/usr/lib/x86_64-linux-gnu/liba.so.1 lib/x86_64-linux-gnu/liba.so.1", "/usr/lib/x86_64-linux-gnu/libb.so.2 usr/lib/libb.so.2"},
@@ -125,7 +125,7 @@ func TestLibrariesAreFoundWhereTheLoaderLooks(t *testing.T) {
 			map[string]dynamic{"lib/x86_64-linux-gnu/liba.so.1": {}, "usr/lib/x86_64-linux-gnu/liba.so.1": {}},
 			[]string{"/usr/lib/x86_64-linux-gnu/liba.so.1 lib/x86_64-linux-gnu/liba.so.1"},
 		},
-		"a path is no name": {
+		"a path is not a name": {
 			dynamic{needed: []string{"/opt/../opt/lib/liba.so.1"}, runpath: "/none"},
 			map[string]dynamic{"opt/lib/liba.so.1": {}, "usr/lib/x86_64-linux-gnu/opt/lib/liba.so.1": {}},
 			[]string{"/opt/lib/liba.so.1 opt/lib/liba.so.1"},
@@ -135,7 +135,7 @@ func TestLibrariesAreFoundWhereTheLoaderLooks(t *testing.T) {
 			map[string]dynamic{"lib/x86_64-linux-gnu/liba.so.1": {machine: elf.EM_AARCH64}, "usr/lib/liba.so.1": {}},
 			[]string{"/usr/lib/x86_64-linux-gnu/liba.so.1 usr/lib/liba.so.1"},
 		},
-		"in directories of the program, those of a library are for it alone": {
+		"directories of the program; the ones of a library are only for that library": {
 			dynamic{needed: []string{"liba.so.1", "libb.so.1"}, runpath: "$ORIGIN/../lib/tool:/opt/lib"},
 			map[string]dynamic{"usr/lib/tool/liba.so.1": {needed: []string{"libc.so.6"}, runpath: "${ORIGIN}/own"}, "opt/lib/libb.so.1": {}, "usr/lib/tool/own/libc.so.6": {}},
 			[]string{"/opt/lib/libb.so.1 opt/lib/libb.so.1", "/usr/lib/tool/liba.so.1 usr/lib/tool/liba.so.1", "/usr/lib/tool/own/libc.so.6 usr/lib/tool/own/libc.so.6"},
@@ -210,7 +210,7 @@ func TestLibrariesThatThereAreNotAreNamedTogether(t *testing.T) {
 	const want = "the packages lack libraries: ld-linux-x86-64.so.2 for /usr/bin/tool, libb-2.so.3 for /usr/bin/tool, libodd.so for /usr/bin/tool, libz.so.1 for /usr/lib/x86_64-linux-gnu/liba.so.1"
 	e, ok := errors.AsType[*writ.Error](err)
 	if !ok || e.Message != want || !strings.Contains(e.Hint, "apt-get download libc6 libb-2-3 zlib1g.") || !strings.Contains(e.Hint, "apt-file search libodd.so") {
-		t.Errorf("it says %v\nhint: %s", err, e.Hint)
+		t.Errorf("error = %v\nhint: %s", err, e.Hint)
 	}
 	_, err = set(t, map[string]dynamic{loaderLink: {}, fromLoader: {}, "usr/bin/writ": {}}, Program{"/usr/bin/tool", "usr/bin/tool", dynamic{interpreter: loader, needed: []string{"../../bin/writ"}}.file(t)})
 	if err == nil || !strings.Contains(err.Error(), "../../bin/writ for /usr/bin/tool") {
@@ -218,7 +218,7 @@ func TestLibrariesThatThereAreNotAreNamedTogether(t *testing.T) {
 	}
 	_, err = Closure(fstest.MapFS{}, []Program{{Name: "/usr/bin/tool", Data: dynamic{interpreter: "/lib/ld-musl-x86_64.so.1"}.file(t)}})
 	if err == nil || !strings.Contains(err.Error(), "ld-musl") || writ.AsError(err).Hint == "" {
-		t.Errorf("of another loader it says %v", err)
+		t.Errorf("error for another loader = %v", err)
 	}
 }
 

@@ -68,6 +68,6 @@ func TestCompressedModulesAreTheSame(t *testing.T) {
 		}
 	}
 	if _, err := Scan(fstest.MapFS{"modules.builtin": {}, name + ".xz": {Data: plain}}); err == nil {
-		t.Error("a module that is not compressed as its name says is read")
+		t.Error("a module with a wrong compression suffix was read")
 	}
 }

@@ -75,7 +75,7 @@ func TestListsThatCannotBeReadAreRefused(t *testing.T) {
 		}
 	}
 	if _, err := Scan(fstest.MapFS{"modules.builtin": {}, "kernel/a.ko": {Data: []byte("no module")}}); err == nil {
-		t.Error("a module that is none is read")
+		t.Error("an invalid module was read")
 	}
 }
 

@@ -18,7 +18,7 @@ func TestAReportIsBoundedAndCanBeShown(t *testing.T) {
 		clean := progress.Report{Stage: "data", Text: text, Next: text}.Clean()
 		got := clean.Text
 		if clean.Next != got {
-			t.Errorf("what to do becomes %q, and the text %q", clean.Next, got)
+			t.Errorf("cleaned next step = %q, cleaned text = %q", clean.Next, got)
 		}
 		if len(got) > progress.MaxText || !utf8.ValidString(got) || strings.ContainsFunc(got, unicode.IsControl) || strings.ContainsFunc(got, hidden.Is) {
 			t.Errorf("%.40q becomes %q, of %d bytes", text, got, len(got))
@@ -49,7 +49,7 @@ func TestTheDigestOfSettingsIsThatOfTheirWords(t *testing.T) {
 		"writ.name=n2 writ.data=x": false, "writ.data=x writ.name=n1": false, "writ.name=n1": false, "writ.name=n1writ.data=x": false, "": false,
 	} {
 		if got := progress.SettingsOf(text); (got == is) != same || !(progress.Report{Stage: "start", Settings: got}).Valid() {
-			t.Errorf("that of %q is %s, that of the first %s", text, got, is)
+			t.Errorf("digest of %q = %s, of the first settings = %s", text, got, is)
 		}
 	}
 	for _, text := range []string{"x", strings.Repeat("g", 16), strings.Repeat("a", 17), "\x1b"} {

@@ -37,7 +37,7 @@ func TestTheRecipesOfWritCanBeRead(t *testing.T) {
 		t.Errorf("the modules are %v", sizes)
 	}
 	if _, err := Text("../recipe"); err == nil || writ.AsError(err).Hint == "" {
-		t.Errorf("a recipe that there is not: %v", err)
+		t.Errorf("missing recipe: %v", err)
 	}
 	if For("6.1.0-56-cloud-amd64") != Cloud || For("6.1.0-56-amd64") != Metal {
 		t.Error("a kernel gets the recipe of another one")

@@ -51,7 +51,7 @@ var kinds = map[reflect.Kind]string{reflect.String: "string", reflect.Bool: "boo
 // optional lists fields that are optional in a recipe although JSON always contains them.
 var optional = []string{"at", "modules", "firmware", "certificates"}
 
-// fieldsOf returns the fields of a struct, including those of embedded structs.
+// fieldsOf returns the fields of a struct, including the fields of embedded structs.
 func fieldsOf(of reflect.Type) (all []reflect.StructField) {
 	for f := range of.Fields() {
 		if f.Anonymous {

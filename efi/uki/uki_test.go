@@ -60,7 +60,7 @@ func TestAnImageHasItsPartsAsSections(t *testing.T) {
 	for name, data := range want {
 		s := file.Section(name)
 		if s == nil {
-			t.Errorf("there is no section %s", name)
+			t.Errorf("no section %s", name)
 			continue
 		}
 		got, err := s.Data()
@@ -72,7 +72,7 @@ func TestAnImageHasItsPartsAsSections(t *testing.T) {
 		}
 	}
 	if len(file.Sections) != len(want) {
-		t.Errorf("there are %d sections, want %d", len(file.Sections), len(want))
+		t.Errorf("got %d sections, want %d", len(file.Sections), len(want))
 	}
 	end := uint32(0) // end of the previous section
 	for _, s := range slices.SortedFunc(slices.Values(file.Sections), func(a, b *pe.Section) int { return cmp.Compare(a.VirtualAddress, b.VirtualAddress) }) {

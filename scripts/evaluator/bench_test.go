@@ -77,7 +77,7 @@ node.facts().hostname
 }
 
 // BenchmarkSequentialWaits runs a script that waits for each of its calls, in a child and in this process. Each pass
-// replays all earlier calls. For a child, the CPU time is that of the evaluation alone.
+// replays all earlier calls. For a child, the CPU time covers only the evaluation.
 func BenchmarkSequentialWaits(b *testing.B) {
 	for _, calls := range []int{10, 100, 1000} {
 		for side, e := range sides(b) {

@@ -57,8 +57,8 @@ func finishRun(t testing.TB, e scripts.Evaluator, b scripts.Bundle, inputs scrip
 	}
 }
 
-// BenchmarkBigBundle evaluates 250 runs of one big program, 50 at a time, each with ten calls one after the other. The
-// CPU time is that of all children, including those that have ended.
+// BenchmarkBigBundle evaluates 250 runs of one big program, 50 at a time, each with ten sequential calls. The CPU time
+// covers all children, including ended ones.
 func BenchmarkBigBundle(b *testing.B) {
 	const runs, calls, together = 250, 10, 50
 	program := bigBundle(1, calls)

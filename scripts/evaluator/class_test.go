@@ -51,7 +51,7 @@ func TestCostsKeepCompilingApart(t *testing.T) {
 	}
 	c.record(p, 3*ms, 200*ms)
 	if got := c.pass(p, 300_000, true); got != 3*ms {
-		t.Errorf("a compiled program is expected to take %v, want what its pass took", got)
+		t.Errorf("expected time of a compiled program = %v, want the time of its pass", got)
 	}
 	if got := c.pass(p, 300_000, false); got != 203*ms {
 		t.Errorf("a program that is not compiled is expected to take %v, want compilation and pass", got)
@@ -90,7 +90,7 @@ func TestRecentProgramsFitTheirMemory(t *testing.T) {
 		r.find(writ.Digest{0})
 	}
 	if _, found := r.find(writ.Digest{0}); !found || len(r.list) != keptPrograms || r.has(writ.Digest{1}) || !r.has(writ.Digest{3}) {
-		t.Errorf("%d programs; the one that is used is held: %v", len(r.list), found)
+		t.Errorf("%d programs; used program is held: %v", len(r.list), found)
 	}
 	for i := range 5 {
 		r.add(writ.Digest{1, byte(i)}, keptSource/3, i)
@@ -100,6 +100,6 @@ func TestRecentProgramsFitTheirMemory(t *testing.T) {
 	}
 	r.add(writ.Digest{2}, 2*keptSource, 7)
 	if got, found := r.find(writ.Digest{2}); got != 7 || !found || len(r.list) != 1 {
-		t.Errorf("a program above the limit: %d, %v, beside %d others", got, found, len(r.list)-1)
+		t.Errorf("a program above the limit: %d, %v, with %d others", got, found, len(r.list)-1)
 	}
 }

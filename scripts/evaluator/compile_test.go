@@ -17,7 +17,7 @@ func hasChild(pool *evaluator.Pool, pid int) bool {
 	return slices.ContainsFunc(pool.Idle(), func(p *os.Process) bool { return p.Pid == pid })
 }
 
-// besides does work while passes of another project wait, and returns when both are done.
+// besides runs work while passes of another project wait, and returns when both are done.
 func besides(t *testing.T, pool *evaluator.Pool, work ...func()) {
 	t.Helper()
 	release := pool.Hold()
@@ -76,7 +76,7 @@ func TestSlowPassEndsNoChild(t *testing.T) {
 	}
 }
 
-// TestChildCannotStopPassesForEver has a child that claims at each request that it took too long.
+// TestChildCannotStopPassesForEver starts a child that claims a timeout for each request.
 func TestChildCannotStopPassesForEver(t *testing.T) {
 	pool := newPoolOf(t, "liar")
 	_, err := pool.Pass(t.Context(), bundle("// say it stopped."), everything, nil)

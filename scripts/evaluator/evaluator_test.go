@@ -279,12 +279,12 @@ func TestPoolLogsConfinementOnce(t *testing.T) {
 		t.Errorf("Confinement (-want +got), %v:\n%s", err, diff)
 	}
 	if n := len(pool.Idle()); n != 1 {
-		t.Errorf("%d children wait for work, want the one that was asked", n)
+		t.Errorf("%d idle children, want 1", n)
 	}
 	_, _ = pool.Pass(t.Context(), bundle("// please die"), everything, nil)
 	finish(t, pool, bundle(facts)) // in another child
 	if n := strings.Count(text.String(), "nobody built it"); n != 1 || !strings.Contains(text.String(), "air (thin)") {
-		t.Errorf("the log speaks %d times of what is missing, want once, and what is not:\n%s", n, &text)
+		t.Errorf("missing protections are logged %d times, want once with their names:\n%s", n, &text)
 	}
 }
 

@@ -91,7 +91,7 @@ func TestCPUTimeIsSharedByProject(t *testing.T) {
 			work("few", &few, 3)
 			group.Wait()
 			if got := int(until.Load()); got < test.least || got > test.most {
-				t.Errorf("the project with 3 runs had %d passes when the one with 20 had 6, want %d to %d", got, test.least, test.most)
+				t.Errorf("the project with 3 runs had %d passes when the project with 20 runs had 6, want %d to %d", got, test.least, test.most)
 			}
 		})
 	}

@@ -67,8 +67,8 @@ func FuzzFrame(f *testing.F) {
 	})
 }
 
-// FuzzJournal sends a journal of any entries, then its differences: passes must end, and the second must equal that of
-// the whole journal.
+// FuzzJournal sends a journal of any entries, then its differences. Passes must end, and the second result must equal
+// the result for the whole journal.
 func FuzzJournal(f *testing.F) {
 	script, inputs, open, ended, failed, other := fuzzed(f)
 	for _, journal := range [][]scripts.Entry{nil, {open}, {ended}, {failed}, {other}, {ended, ended}, {open, failed, open}} {

@@ -28,11 +28,11 @@ func TestEveryInputFieldIsCompared(t *testing.T) {
 		case reflect.Map:
 			v.Set(reflect.ValueOf(map[string]any{"a": []any{int64(2)}}))
 		default:
-			t.Fatalf("%s is of a kind that this test does not know", field.Name)
+			t.Fatalf("%s has a kind that this test does not support", field.Name)
 		}
 		if field.Name == "Logged" { // each request has its own value
 			if !kept.same(&other) {
-				t.Error("a run that has logged more is told all its inputs again")
+				t.Error("a run with more logs sends all its inputs again")
 			}
 			continue
 		}

@@ -118,15 +118,15 @@ func TestChildCannotEscapeConfinement(t *testing.T) {
 			says, by := runIntruder(t, "intruder", name)
 			switch {
 			case i.want == nil && by != syscall.SIGSYS:
-				t.Errorf("it ended by %v and said %q, want it killed", by, says)
+				t.Errorf("it ended by %v with output %q, want it killed", by, says)
 			case i.want != nil && says != i.want.Error()+"\n"+i.want.Error():
-				t.Errorf("it said %q (%v), want %q twice", says, by, i.want)
+				t.Errorf("output = %q (%v), want %q twice", says, by, i.want)
 			}
 			if i.privy {
 				return
 			}
 			if says, _ := runIntruder(t, "visitor", name); says == syscall.EPERM.Error() {
-				t.Errorf("a process without walls said %q: the attempt proves nothing", says)
+				t.Errorf("output of an unconfined process = %q: the attempt is not a test", says)
 			}
 		})
 	}

@@ -176,7 +176,7 @@ func TestLivingChildIsConfined(t *testing.T) {
 	environment, err := os.ReadFile(dir + "/environ")
 	if !testenv.Privileged() {
 		if !errors.Is(err, fs.ErrPermission) {
-			t.Errorf("somebody without rights read the child's environment: %v", err)
+			t.Errorf("an unprivileged process read the child's environment: %v", err)
 		}
 		return
 	}

@@ -22,26 +22,26 @@ type outcome = map[string]any
 
 // lies are answers of a hostile child, by name. All of them must be rejected.
 var lies = map[string]any{
-	"nothing":                 answered(nil, 0),
-	"no status":               said(outcome{}),
-	"an unknown status":       said(outcome{"status": "finished"}),
-	"an unknown field":        said(outcome{"status": "completed", "more": true}),
-	"a list":                  []any{"outcome"},
-	"a map":                   map[string]any{"outcome": outcome{"status": "completed"}},
-	"a short outcome":         answered([]any{"completed"}, 0),
-	"no call":                 said(outcome{"status": "completed", "calls": []any{nil}}),
-	"two ends":                said(outcome{"status": "completed", "waiting": []any{1}}),
-	"an output too early":     said(outcome{"status": "waiting", "waiting": []any{1}, "output": outcome{"a": 1}}),
-	"waits for nothing":       said(outcome{"status": "waiting"}),
-	"waits for what is there": said(outcome{"status": "waiting", "waiting": []any{1}}),
-	"waits for a call to be":  said(outcome{"status": "waiting", "waiting": []any{3}}),
-	"waits for call 0":        said(outcome{"status": "waiting", "waiting": []any{0}}),
-	"waits for a call before": said(outcome{"status": "waiting", "waiting": []any{-1}}),
-	"fails without a reason":  said(outcome{"status": "failed"}),
-	"fails with a code":       said(outcome{"status": "failed", "failure": outcome{"code": "MADE_UP", "message": "no"}}),
-	"fails at a call to be":   said(outcome{"status": "failed", "failure": outcome{"code": "SCRIPT_FAILED", "message": "no", "seq": 9}}),
-	"fails with an escape":    said(outcome{"status": "failed", "failure": outcome{"code": "SCRIPT_FAILED", "message": "\x1b[2J"}}),
-	"fails at an escape":      said(outcome{"status": "failed", "failure": outcome{"code": "SCRIPT_FAILED", "message": "no", "position": "a\n:1:1"}}),
+	"nothing":                       answered(nil, 0),
+	"no status":                     said(outcome{}),
+	"an unknown status":             said(outcome{"status": "finished"}),
+	"an unknown field":              said(outcome{"status": "completed", "more": true}),
+	"a list":                        []any{"outcome"},
+	"a map":                         map[string]any{"outcome": outcome{"status": "completed"}},
+	"a short outcome":               answered([]any{"completed"}, 0),
+	"no call":                       said(outcome{"status": "completed", "calls": []any{nil}}),
+	"two ends":                      said(outcome{"status": "completed", "waiting": []any{1}}),
+	"an output too early":           said(outcome{"status": "waiting", "waiting": []any{1}, "output": outcome{"a": 1}}),
+	"waits for nothing":             said(outcome{"status": "waiting"}),
+	"waits for an available result": said(outcome{"status": "waiting", "waiting": []any{1}}),
+	"waits for a call to be":        said(outcome{"status": "waiting", "waiting": []any{3}}),
+	"waits for call 0":              said(outcome{"status": "waiting", "waiting": []any{0}}),
+	"waits for a call before":       said(outcome{"status": "waiting", "waiting": []any{-1}}),
+	"fails without a reason":        said(outcome{"status": "failed"}),
+	"fails with a code":             said(outcome{"status": "failed", "failure": outcome{"code": "MADE_UP", "message": "no"}}),
+	"fails at a call to be":         said(outcome{"status": "failed", "failure": outcome{"code": "SCRIPT_FAILED", "message": "no", "seq": 9}}),
+	"fails with an escape":          said(outcome{"status": "failed", "failure": outcome{"code": "SCRIPT_FAILED", "message": "\x1b[2J"}}),
+	"fails at an escape":            said(outcome{"status": "failed", "failure": outcome{"code": "SCRIPT_FAILED", "message": "no", "position": "a\n:1:1"}}),
 	"fails at length": said(outcome{"status": "failed", "failure": outcome{"code": "SCRIPT_FAILED", "message": "no",
 		"trace": slices.Repeat([]any{"a:1:1"}, 1000)}}),
 	"handles call 0":                   said(outcome{"status": "completed", "handled": []any{0}}),
@@ -59,7 +59,7 @@ var lies = map[string]any{
 	"a call that is not next":          asks(outcome{"seq": 4}),
 	"a call that was made":             asks(outcome{"seq": 1}),
 	"a call before":                    asks(outcome{"seq": -3}),
-	"a call that is no call":           asks(outcome{"operation": "node.explode"}),
+	"an unknown call":                  asks(outcome{"operation": "node.explode"}),
 	"a call that is forbidden":         asks(outcome{"operation": "volume.delete"}),
 	"a call without a name":            asks(outcome{"name": ""}),
 	"a call with a bad name":           asks(outcome{"name": "../etc"}),
@@ -252,7 +252,7 @@ func TestSlowlyWritingChildTimesOut(t *testing.T) {
 	}
 }
 
-// TestPrematureAnswerIsRejected has a hostile child send the answer for the next run in advance.
+// TestPrematureAnswerIsRejected starts a hostile child that sends the answer for the next run in advance.
 func TestPrematureAnswerIsRejected(t *testing.T) {
 	pool := newPoolOf(t, "liar")
 	switch o, err := pool.Pass(t.Context(), bundle("// say the next answer too."), everything, nil); {

@@ -41,7 +41,7 @@ func crowd(t *testing.T, pool *evaluator.Pool, ctx func(text string) context.Con
 	release()
 	group.Wait()
 	if n := pool.Busy(); n != 0 {
-		t.Errorf("%d children are at work, and nobody waits", n)
+		t.Errorf("%d busy children, want none", n)
 	}
 	return all
 }
@@ -73,7 +73,7 @@ func TestWaitingPassesShareARound(t *testing.T) {
 		together[n]++
 	}
 	if together[5] != 5 || together[16] != 32 || together[3] != 3 {
-		t.Errorf("passes by how many went together: %v, want 5 of a program that nobody knows, 32 of 16 and 3 of 3", together)
+		t.Errorf("passes by size of their group: %v, want 5 of an unknown program, 32 of 16 and 3 of 3", together)
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 	"writ/internal/test/testenv"
 )
 
-// disks creates files with file systems in place of block devices.
+// disks creates files with file systems instead of block devices.
 func disks(t *testing.T, made map[string][]string) (class, dev string) {
 	t.Helper()
 	class, dev = t.TempDir(), t.TempDir()

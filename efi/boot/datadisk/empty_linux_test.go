@@ -210,11 +210,11 @@ func TestADiskIsFoundByItsSerialNumber(t *testing.T) {
 	there["vdd/ro"] = &fstest.MapFile{Data: []byte("1\n")}
 	for serial, want := range map[string]string{"S-1": "vdb", "S-3": "nvme0n1", "0x1": "mmcblk0", "WD_40_EZ": "vdc"} {
 		if name, err := withSerial(there, serial); name != want || err != nil {
-			t.Errorf("%s is that of %q, %v; want %s", serial, name, err, want)
+			t.Errorf("disk with serial number %s = %q, %v; want %s", serial, name, err, want)
 		}
 	}
 	if d, err := findEmpty(there, dev, "S-1"); err != nil || !d.empty || d.begun || filepath.Base(d.device) != "vdb" {
-		t.Errorf("of an empty disk there is %+v, %v", d, err)
+		t.Errorf("empty disk = %+v, %v", d, err)
 	}
 	for serial, tt := range map[string]struct {
 		code writ.Code

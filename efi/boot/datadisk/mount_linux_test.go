@@ -37,7 +37,7 @@ func leave(t *testing.T, name string) {
 	}
 }
 
-// A disk with the data label may belong to a machine that lost power, or to one that is using it. Unless it belongs to
+// A disk with the data label may belong to a machine that lost power, or to a running machine. Unless it belongs to
 // this node, not even its journal is replayed.
 func TestADiskIsLookedAtBeforeItsJournalIsWritten(t *testing.T) {
 	own := func(err error) func() error { return func() error { return err } }

@@ -46,7 +46,7 @@ func TestDevicesThatAppearWithADriverGetTheirs(t *testing.T) {
 		t.Errorf("%d are loaded: %s", n, got)
 	}
 	if err == nil || !strings.Contains(err.Error(), "broken") {
-		t.Errorf("a module that cannot be loaded is not told: %v", err)
+		t.Errorf("the error does not name the broken module: %v", err)
 	}
 	if n, err := l.All(); n != 0 || err != nil {
 		t.Errorf("a second time %d are loaded, %v", n, err)

@@ -18,7 +18,7 @@ import (
 func TestCardsWithACableComeFirstOnThePage(t *testing.T) {
 	n := New(nil, new(Settings), new(sync.WaitGroup), t.TempDir(), nil)
 	if got := n.Waiting(); len(got) != 1 || got[0].String() != "no network card was found: no limit, it looks for cards every 1 s" {
-		t.Errorf("without a card the page says %v", got)
+		t.Errorf("page without a card = %v", got)
 	}
 	for i, name := range []string{"eth0", "eth1", "eth2"} {
 		attrs := netlink.NewLinkAttrs()
@@ -58,7 +58,7 @@ func (d *deaf) ReadFrom([]byte) (int, net.Addr, error)    { <-d.closed; return 0
 func (d *deaf) WriteTo(b []byte, _ net.Addr) (int, error) { d.asked.Add(1); return len(b), nil }
 func (d *deaf) Close() error                              { close(d.closed); return nil }
 
-// The library's timeout, which follows from its options, equals the one that the page shows.
+// The timeout of the library, which follows from its options, equals the limit on the page.
 func TestADHCPServerIsAskedForAsLongAsThePageSays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		network := &deaf{closed: make(chan struct{})}
@@ -72,7 +72,7 @@ func TestADHCPServerIsAskedForAsLongAsThePageSays(t *testing.T) {
 			t.Error("it has a lease")
 		}
 		if took := time.Since(began); took != askLimit.Most || network.asked.Load() != askTimes {
-			t.Errorf("it asks %d times within %s, and the page says %s", network.asked.Load(), took, askLimit.Most)
+			t.Errorf("%d requests within %s, the page shows %s", network.asked.Load(), took, askLimit.Most)
 		}
 	})
 }

@@ -91,8 +91,8 @@ func managed() *ndp.RouterAdvertisement {
 	return &ndp.RouterAdvertisement{RouterLifetime: time.Hour, ManagedConfiguration: true}
 }
 
-// A card requests an address by DHCPv6 if its router says so. It skips a server without free addresses, renews its
-// address, accepts a new one, and asks all servers if its own does not answer. An expired address is lost.
+// A card requests an address by DHCPv6 if its router announces it. It skips a server without free addresses, renews its
+// address, accepts a new one, and asks all servers if its own does not answer. An expired address is removed.
 //
 // Promise: Machines from an image: A card gets an address by DHCPv6 if its router announces it, renews it, uses other
 // servers, and declines an occupied address.
@@ -139,7 +139,7 @@ func TestACardFollowsItsDHCPv6Server(t *testing.T) {
 	for _, m := range s.asked {
 		id, ok := m.Options.ClientID().(*dhcpv6.DUIDLL)
 		if !ok || !slices.Equal(id.LinkLayerAddr, l.card.link.Attrs().HardwareAddr) {
-			t.Errorf("the machine says that it is %s", m.Options.ClientID())
+			t.Errorf("client id of the machine = %s", m.Options.ClientID())
 		}
 		toAll := m.MessageType == dhcpv6.MessageTypeSolicit || m.MessageType == dhcpv6.MessageTypeRebind
 		if to := m.Options.ServerID(); toAll != (to == nil) || to != nil && !to.Equal(hostDUID) {

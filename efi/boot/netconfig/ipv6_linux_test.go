@@ -42,19 +42,19 @@ func TestACardFollowsItsRouter(t *testing.T) {
 	l.start()
 	l.gets("card 2001:db8:1:0:")
 	if got := l.seen[0]; !strings.Contains(got, "/64, gateway fe80::1, advertised by a router for ") {
-		t.Errorf("people are told %s", got)
+		t.Errorf("line on the console = %s", got)
 	}
 	all, err := netlink.AddrList(l.card.link, netlink.FAMILY_V6)
 	for _, one := range all {
 		if one.Flags&unix.IFA_F_TENTATIVE != 0 {
-			t.Errorf("people are told before it is known whether another machine has %s", one.IP)
+			t.Errorf("line on the console before the duplicate check of %s", one.IP)
 		}
 	}
 	if err != nil || len(all) != 2 {
 		t.Errorf("the card has the addresses %v, %v", all, err)
 	}
 	if text := l.Network.String(); !strings.Contains(text, " has 2001:db8:1:0:") {
-		t.Errorf("the page says %s", text)
+		t.Errorf("page = %s", text)
 	}
 	l.resolves("2001:db8:1::53", "fe80::1%card")
 	r.say(&ndp.RouterAdvertisement{Options: []ndp.Option{nameserver(time.Hour, "2001:db8::bad")}}, &ipv6.ControlMessage{HopLimit: 64, Src: hostLinkLocal.AsSlice(), IfIndex: l.host.Attrs().Index})
@@ -73,7 +73,7 @@ func TestAdvertisedNameserversAreBounded(t *testing.T) {
 		t.Errorf("they are %v", s)
 	}
 	if s.hear(said(nameserver(time.Minute, "2001:db8::1")), now) {
-		t.Error("what was known is new")
+		t.Error("a known nameserver counts as new")
 	}
 	if !s.forget(now.Add(2*time.Minute)) || len(s) != 2 {
 		t.Errorf("after a minute they are %v", s)
@@ -121,7 +121,7 @@ func TestACardHasTheAddressesOfTheSettings(t *testing.T) {
 		t.Errorf("the gateways are %v, %v", gateways, err)
 	}
 	if text := l.Network.String(); !strings.HasSuffix(text, " has 10.9.0.4/24, 2001:db8::4/64") {
-		t.Errorf("the page says %s", text)
+		t.Errorf("page = %s", text)
 	}
 	l.resolves("2001:db8::53")
 }
@@ -153,7 +153,7 @@ func TestAddressesThatOthersHaveAreBounded(t *testing.T) {
 		s.hasAnother(*ipNet(netip.PrefixFrom(netip.AddrFrom16([16]byte{0x20, 1, 14: byte(i >> 8), 15: byte(i)}), 64)))
 	}
 	if n := strings.Count(said.String(), "error: "); n != takenTold || len(s.twice) != takenTold {
-		t.Errorf("people are told of %d, and %d are remembered", n, len(s.twice))
+		t.Errorf("reported %d occupied addresses, remembered %d", n, len(s.twice))
 	}
 }
 
@@ -174,7 +174,7 @@ func TestASubscriptionReplacesTheOneBefore(t *testing.T) {
 				continue
 			}
 		case <-late:
-			t.Error("the first one goes on")
+			t.Error("the first one continues")
 		}
 		break
 	}

@@ -34,7 +34,7 @@ type lan struct {
 	seen  []string // addresses reported so far
 }
 
-// console shows what a network reports, like the consoles of a machine.
+// console collects the lines of a network, like the consoles of a machine.
 type console struct{ testenv.Log }
 
 func (c *console) Stage(name, format string, args ...any) {
@@ -146,7 +146,7 @@ func (l *lan) gets(want string) {
 			}
 			l.Errorf("the card got %s, want %s", got, want)
 		case <-late:
-			l.Fatalf("the card does not get %s; it got %q and said\n%s\n%s", want, l.seen, l.said, l.Network.String())
+			l.Fatalf("the card does not get %s, got %q; console:\n%s\n%s", want, l.seen, l.said, l.Network.String())
 		}
 	}
 }
@@ -156,7 +156,7 @@ func (l *lan) eventually(what string, is func() bool) {
 	l.Helper()
 	for late := time.Now().Add(patience); !is(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(late) {
-			l.Fatalf("%s: not so after %s; the machine said\n%s\n%s", what, patience, l.said, l.Network.String())
+			l.Fatalf("%s: not within %s; console:\n%s\n%s", what, patience, l.said, l.Network.String())
 		}
 	}
 }
@@ -177,7 +177,7 @@ func (l *lan) isCalled(want string) {
 // says waits for a line on the console.
 func (l *lan) says(want string) {
 	l.Helper()
-	l.eventually(fmt.Sprintf("the console says %q", want), func() bool { return strings.Contains(l.said.String(), want) })
+	l.eventually(fmt.Sprintf("line %q on the console", want), func() bool { return strings.Contains(l.said.String(), want) })
 }
 
 // resolves waits until resolv.conf has exactly these nameservers.

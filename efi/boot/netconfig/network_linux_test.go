@@ -100,7 +100,7 @@ func TestChangesOfAddressesAreToldNowAndThen(t *testing.T) {
 	}
 	close(n.up)
 	if got, lost := <-told, strings.Count(said.String(), "has lost"); got < changesAtOnce || got > 2*changesAtOnce || lost < changesAtOnce || lost > 2*changesAtOnce {
-		t.Errorf("of 10,000 changes of each kind %d and %d are told", got, lost)
+		t.Errorf("reported %d and %d of 10,000 changes of each kind", got, lost)
 	}
 }
 
@@ -189,7 +189,7 @@ func TestACardThatIsRefusedSaysWhyWhileItAsksAgain(t *testing.T) {
 		l.eventually(family, func() bool { return strings.Contains(<-said, family) })
 	}
 	if text := l.Network.String(); strings.Contains(text, "asks for an address") {
-		t.Errorf("while it asks again it says %s", text)
+		t.Errorf("page during a renewal = %s", text)
 	}
 }
 
@@ -208,7 +208,7 @@ func TestAnMTUThatACardCannotHaveCostsNoAddress(t *testing.T) {
 	l.hasOnly(v4, "10.9.0.7/24")
 	l.says("error: set the MTU 1048576 of card from DHCP: ")
 	if said := l.said.String(); strings.Count(said, "MTU") > 1 {
-		t.Errorf("it is said again and again:\n%s", said)
+		t.Errorf("the error is repeated:\n%s", said)
 	}
 }
 
@@ -243,7 +243,7 @@ func TestACardThatIsTakenOutIsForgotten(t *testing.T) {
 	l.says("card is gone")
 	l.resolves()
 	if text := l.Network.String(); text != "no network card was found" {
-		t.Errorf("the page says %s", text)
+		t.Errorf("page = %s", text)
 	}
 }
 

@@ -31,7 +31,7 @@ func TestACardIsInItsVLANOrSaysWhatItsImageLacks(t *testing.T) {
 		l.says("--module 8021q")
 		l.says("linux-image-amd64")
 		if hint := progress.HintOf(l.Network.noNetwork("card")); !strings.Contains(hint, "--module 8021q") {
-			t.Errorf("on its page the machine says %s", hint)
+			t.Errorf("hint on the page = %s", hint)
 		}
 		return
 	}

@@ -50,7 +50,7 @@ func TestTheLastWordsOfAKernelArePutTogether(t *testing.T) {
 	panicked(pstore, firstPanic, "first \x1b]0;owned\a"+strings.Repeat("x", 1000))
 	all := found(t, pstore)
 	if len(all) != 2 {
-		t.Fatalf("there are %d: %+v", len(all), all)
+		t.Fatalf("got %d panics: %+v", len(all), all)
 	}
 	if c := all[0]; !strings.HasPrefix(c.reason, "Kernel panic - not syncing: first  ]0;owned xxx") || len(c.reason) > maxReason || strings.ContainsAny(c.reason, "\x1b\a") {
 		t.Errorf("the reason is %q", c.reason)
@@ -71,7 +71,7 @@ func TestTheLastWordsOfAKernelArePutTogether(t *testing.T) {
 		t.Errorf("its files are %q", c.Files)
 	}
 	if words := c.LastWords(); len(words) != 5 || words[4] != "Kernel panic - not syncing: second" {
-		t.Errorf("the last words are %q", words)
+		t.Errorf("last words = %q", words)
 	}
 	if c.id == all[0].id {
 		t.Error("two panics are one")
@@ -152,7 +152,7 @@ func TestAKernelThatPanicsAtTheEndOfTwoStartsIsHeld(t *testing.T) {
 	clear(pstore)
 	start("after it was turned off and on again", false, false)
 	if count != (Count{}) {
-		t.Errorf("what is kept is %+v", count)
+		t.Errorf("count after a power cycle = %+v", count)
 	}
 }
 
@@ -186,7 +186,7 @@ func TestAMachineThatItsWatchdogRestartsTwiceIsHeld(t *testing.T) {
 		t.Errorf("the second time it is %+v: %v", p, p.Trouble())
 	}
 	if p = p.AfterReset(); p.Held() {
-		t.Errorf("one that is held does not start over: %+v", p)
+		t.Errorf("a held count after a reset = %+v", p)
 	}
 	early := Crash{id: "2", reason: "x", After: time.Minute}
 	if p = (Count{}).After([]Crash{early}).AfterReset(); p.Held() {

@@ -79,8 +79,8 @@ func TestAMachineSaysWhyAServerCannotBeReached(t *testing.T) {
 	}
 }
 
-// Silent servers are tried concurrently, so the diagnosis takes no longer with several of them. The name has as many
-// addresses as are tried.
+// Silent servers are tried concurrently, so the diagnosis takes no longer with several of them. The name has exactly
+// the number of addresses that are tried.
 func TestServersAreTriedAtOnce(t *testing.T) {
 	const names, dials = 3, 3*addressesTried + 1
 	var addresses []string
