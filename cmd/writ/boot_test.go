@@ -270,7 +270,7 @@ func TestOneMachineGetsSettingsOfItsOwn(t *testing.T) {
 		t.Fatal(err)
 	}
 	if script := fetch(t, s.url+"/boot/ipxe?mac=52:54:00:77:00:50&serial=S-1"); !strings.Contains(script, "writ.name=n1 ") {
-		t.Errorf("what it said before is not in force:\n%s", script)
+		t.Errorf("the earlier settings are not in force:\n%s", script)
 	}
 	cmd := exec.Command(s.cmd.Path, "boot", "list", "--boot-server", s.list)
 	cmd.Args[0] = "writ"

@@ -68,7 +68,7 @@ var forges = map[string]forgeKind{
 }
 
 // forgeAt implements the command `forge github|gitlab [COMMENTS]`. It starts a forge with COMMENTS comments of another
-// user who has copied the marker of a plan of web.tengo. It sets FORGE to the address of its API, and JOB_TOKEN to a
+// user, who has copied the marker of a plan of web.tengo. It sets FORGE to the address of its API, and JOB_TOKEN to a
 // token with write access.
 func forgeAt(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) == 0 {
@@ -151,7 +151,7 @@ func (f *forge) page(r *http.Request) (status int, answer any) {
 	page, err := strconv.Atoi(r.URL.Query().Get("page"))
 	size, serr := strconv.Atoi(r.URL.Query().Get("per_page"))
 	if err != nil || serr != nil || page < 1 || size < 1 || size > 100 || len(r.URL.Query()) != 2 || r.ContentLength > 0 {
-		return http.StatusUnprocessableEntity, "it is no list that is asked for"
+		return http.StatusUnprocessableEntity, "not a request for a list"
 	}
 	all := slices.Clone(f.comments)
 	if f.newestFirst {

@@ -68,8 +68,8 @@ func makeRelease(ts *testscript.TestScript, example string) {
 	ts.Setenv("SHA256", digest)
 }
 
-// goCaches returns the variables with the Go caches of the user who runs the test. HOME is empty in a script, so the
-// default caches would be empty, too.
+// goCaches returns the variables with the Go caches of the user of the test. HOME is empty in a script, so the default
+// caches would be empty as well.
 func goCaches(ts *testscript.TestScript) map[string]string {
 	env := map[string]string{}
 	for _, name := range []string{"GOCACHE", "GOMODCACHE", "GOPROXY", "GOSUMDB"} {
@@ -142,7 +142,7 @@ func runWorkflow(ts *testscript.TestScript, text, event string) {
 	for done := ""; len(w.Jobs) > 0; {
 		names := slices.DeleteFunc(slices.Sorted(maps.Keys(w.Jobs)), func(name string) bool { return w.Jobs[name].Needs != done })
 		if len(names) != 1 {
-			ts.Fatalf("after %q there are the jobs %q", done, names)
+			ts.Fatalf("jobs after %q: %q", done, names)
 		}
 		job := w.Jobs[names[0]]
 		delete(w.Jobs, names[0])

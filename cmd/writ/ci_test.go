@@ -146,7 +146,7 @@ func useComponent(ts *testscript.TestScript, neg bool, name string, given map[st
 			env[name] = insert(value)
 		}
 	}
-	for name := range env { // project variables override those of a job
+	for name := range env { // project variables override the variables of a job
 		if value := ts.Getenv(name); value != "" {
 			env[name] = value
 		}
@@ -196,7 +196,7 @@ func inputsOf(ts *testscript.TestScript, inputs map[string]ciInput, given map[st
 	}
 	for name, value := range given {
 		if _, known := inputs[name]; !known {
-			ts.Fatalf("there is no input %s", name)
+			ts.Fatalf("unknown input %s", name)
 		}
 		values[name] = value
 	}

@@ -12,7 +12,7 @@ import (
 	"writ/internal/test/testenv"
 )
 
-// TestNoDaemonLogsASecret logs values that a user could enter by mistake, like a token in place of a supervisor's
+// TestNoDaemonLogsASecret logs values that a user could enter by mistake, such as a token instead of a supervisor's
 // address.
 func TestNoDaemonLogsASecret(t *testing.T) {
 	token := identity.NewToken(writ.ClusterID(strings.Repeat("ab", 32))).String()

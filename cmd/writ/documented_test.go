@@ -48,8 +48,8 @@ func TestDocumentedCommandsAreKnown(t *testing.T) {
 func TestUnknownCommandsAreFoundInPages(t *testing.T) {
 	for line, want := range map[string]string{
 		"`writ demo --drivers host` makes all of them real":            "unknown flag: --drivers",
-		"    writ node shwo n1":                                        "there is no command shwo",
-		"    writ frob":                                                "there is no command frob",
+		"    writ node shwo n1":                                        "unknown command shwo",
+		"    writ frob":                                                "unknown command frob",
 		"    run=$(writ submit notes.tengo --dc fra --detached)":       "unknown flag: --detached",
 		"    ./writ dev    # --until Ctrl-C":                           "",
 		"    writ run list --stuck 5m  open --runs":                    "",
@@ -119,7 +119,7 @@ func argumentsIn(text string) (words []string) {
 	return words
 }
 
-// unknownIn returns the part of a command that the program does not know, or "".
+// unknownIn returns the part of a command that is unknown to the program, or "".
 func unknownIn(words []string) string {
 	env := newEnv(terminal.New(os.Stdin, nil, nil, nil))
 	root := newRoot(env)
@@ -130,7 +130,7 @@ func unknownIn(words []string) string {
 		return err.Error()
 	}
 	if c.HasSubCommands() && len(rest) > 0 && !strings.HasPrefix(rest[0], "-") {
-		return "there is no command " + rest[0]
+		return "unknown command " + rest[0]
 	}
 	if err := c.ParseFlags(rest); err != nil && strings.Contains(err.Error(), "unknown") {
 		return err.Error()

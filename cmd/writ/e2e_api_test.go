@@ -22,7 +22,7 @@ import (
 // Also: TestEveryErrorIsAProblem, TestInvalidParametersAreRefused, TestRoutesAreThoseOfTheSpec,
 // TestNoBodyHasAnUnknownField.
 func TestTheAPIIsAsItsDescriptionSays(t *testing.T) {
-	testenv.Nightly(t, "TestEveryErrorIsAProblem, TestRoutesAreThoseOfTheSpec and the tests of handlers ask for what people got wrong")
+	testenv.Nightly(t, "TestEveryErrorIsAProblem, TestRoutesAreThoseOfTheSpec and the tests of handlers make invalid requests")
 	t.Parallel()
 	schemathesis := testenv.Need(t, "schemathesis")
 	s := testcluster.New(t)

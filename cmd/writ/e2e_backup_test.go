@@ -11,8 +11,8 @@ import (
 	"writ/internal/test/testenv"
 )
 
-// TestLostStoresComeBackFromTheirBackups loses the data directory of a supervisor, then that of the coordinator, and
-// restores older ones. No job runs twice, no run stays open for ever, and later events are reported.
+// TestLostStoresComeBackFromTheirBackups deletes the data directory of a supervisor, then the one of the coordinator,
+// and restores older backups. No job runs twice, no run stays open, and later events are reported.
 //
 // Promise: Recovery: A store restored from a backup catches up, and no run stays open forever: a run unknown to its
 // datacenter restarts or ends as `RUN_LOST`.

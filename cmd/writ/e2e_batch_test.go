@@ -70,7 +70,7 @@ func TestNodesOfABatchJoinWithoutACommandForEach(t *testing.T) {
 	if list := s.Writ("batch", "list"); !strings.Contains(list, "revoked") {
 		t.Errorf("the batches are listed as\n%s", list)
 	}
-	s.Until("what was decided is shown with its node", func(context.Context) bool {
+	s.Until("the decision in the output of node show", func(context.Context) bool {
 		return strings.Contains(s.Writ("node", "show", "first"), "approve by alice")
 	})
 }

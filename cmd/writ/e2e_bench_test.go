@@ -56,7 +56,7 @@ func TestBenchMeasuresEveryWorkload(t *testing.T) {
 		name, _, _ := strings.Cut(s.Name, " ")
 		names = append(names, name)
 		if s.Durability == "" {
-			t.Errorf("%s says nothing of its durability", s.Name)
+			t.Errorf("%s has no durability", s.Name)
 		}
 		for _, w := range []struct {
 			figures               bench.Figures

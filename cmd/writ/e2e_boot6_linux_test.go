@@ -90,7 +90,7 @@ run.output({said: "pong"})
 	v.await("has " + boot6Node)
 	s.Until("the node is in the list", func(context.Context) bool { return strings.Contains(s.Writ("node", "list"), "six") })
 	if said := s.Writ("submit", "ping.tengo"); !strings.Contains(said, "pong") {
-		t.Errorf("the run says %s", said)
+		t.Errorf("output of the run = %s", said)
 	}
 	v.pressPower()
 	if strings.Contains(v.said(), "error:") {

@@ -221,10 +221,10 @@ func (v *vm) await(text string) {
 		case <-v.news:
 		case err := <-v.ended:
 			v.ended <- err
-			v.t.Fatalf("the machine ended before it said %q: %v", text, err)
+			v.t.Fatalf("the machine ended before %q: %v", text, err)
 		case <-tick.C:
 			if clock.elapsed() > testcluster.Patience {
-				v.t.Fatalf("the machine does not say %q within %s, %s with waits for a processor", text, testcluster.Patience,
+				v.t.Fatalf("no output %q within %s, %s with waits for a processor", text, testcluster.Patience,
 					time.Since(clock.began).Round(time.Second))
 			}
 		}
@@ -345,7 +345,7 @@ run.output({said: "pong"})
 			t.Errorf("%s is not in the list:\n%s", name, said)
 		}
 		if said := s.Writ("submit", "ping.tengo", "--param", "name="+name); !strings.Contains(said, "pong") {
-			t.Errorf("the run says %s", said)
+			t.Errorf("output of the run = %s", said)
 		}
 		done := time.Since(v.began)
 		kept := []string{" boot     INFO  start: writ ", " runner   INFO  msg=serving "}
@@ -380,7 +380,7 @@ run.output({said: "pong"})
 		s.Writ("node", "remove", "--yes", name, "--reason", "it forgets who it is")
 	}
 
-	// A machine without a token shows how to approve it, and continues by itself.
+	// A machine without a token shows how to approve it, and then continues without a restart.
 	cluster := strings.Split(token, ".")[3]
 	boots := serveBoot(t, "--listen", bootHost+":8080", "--image", image)
 	waits := startVM(t, tap, "-kernel", image, "-append", bootWords+"writ.boot=http://"+bootHost+":8080"+stages.Path+"52-54-00-77-00-50 writ.name=by-hand writ.cluster="+cluster+" writ.supervisor="+supervisor+" writ.redis="+redis)
@@ -402,7 +402,7 @@ run.output({said: "pong"})
 	waits.pressPower()
 	boots.awaitStep(stages.StageOff)
 	if said := boots.stop(); strings.Contains(said, fingerprint) {
-		t.Errorf("the boot server was told the fingerprint:\n%s", said)
+		t.Errorf("the boot server received the fingerprint:\n%s", said)
 	}
 	s.Writ("node", "remove", "--yes", "by-hand", "--reason", "it forgets who it is")
 
@@ -511,7 +511,7 @@ func TestAMachineStartsFromABootServer(t *testing.T) {
 		"-smbios", "type=1,serial=S-1,uuid=6c8b0a5e-0000-4000-8000-000000000001", "-smbios", "type=3,asset=rack 4")
 	m := s.await("a failure", func(r bootserver.Row) bool { return r.Failures > 0 })
 	if !strings.Contains(m.Advice, "iPXE could not load or start the image") || m.Serial != "S-1" || m.Asset != "rack 4" {
-		t.Errorf("of an image that is none the boot server has %+v", m)
+		t.Errorf("machine with an invalid image = %+v", m)
 	}
 	t.Log(s.stop())
 	s = serve(node)

@@ -307,7 +307,7 @@ func (f *fault) isNamed(t *testing.T, v *vm, boots *servedBoot) {
 	} else {
 		v.await(cmp.Or(f.page, "  trouble  "))
 	}
-	t.Logf("%s: said %.1f s after the first process began%s, on the page after %.1f s\n%s\n%s", f.name, shown.Seconds(), listed, time.Since(began).Seconds(), advice, v.said())
+	t.Logf("%s: on the console %.1f s after the first process began%s, on the page after %.1f s\n%s\n%s", f.name, shown.Seconds(), listed, time.Since(began).Seconds(), advice, v.said())
 }
 
 // diskDigest returns the digest of a file, or the zero value if path is "".

@@ -60,7 +60,7 @@ func (v *vm) picture(file string) {
 	}
 	defer taken.Close()
 	if shown, err := png.Decode(taken); err != nil || shown.Bounds().Dx() != 9*screenColumns || shown.Bounds().Dy() != 16*screenLines {
-		v.t.Errorf("%s is no picture of a screen with %d columns and %d lines: %v", file, screenColumns, screenLines, err)
+		v.t.Errorf("%s is not a picture of a screen with %d columns and %d lines: %v", file, screenColumns, screenLines, err)
 	}
 }
 

@@ -50,12 +50,12 @@ func TestOperatorsSeeFromAnywhereWhichMachinesStart(t *testing.T) {
 
 	s.Kill("dc1")
 	s.Restart("dc1")
-	lists("a supervisor that was started again is told all of it", func(list string) bool { return strings.Contains(list, "52:54:00:77:00:50") })
+	lists("the whole list at a restarted supervisor", func(list string) bool { return strings.Contains(list, "52:54:00:77:00:50") })
 	if list := s.Writ("boot", "list", "--dc", "dc1", "-o", "json"); strings.Contains(list, "52:54:00:77:00:99") || !strings.Contains(list, `"serial": "S1"`) {
 		t.Errorf("the list is\n%s", list)
 	}
 	if said := stranger.stop(); !strings.Contains(said, "TOKEN_INVALID") {
-		t.Errorf("the boot server with the token of a node says\n%s", said)
+		t.Errorf("output of the boot server with the token of a node:\n%s", said)
 	}
 
 	var id string

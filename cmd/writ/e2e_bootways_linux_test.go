@@ -14,7 +14,7 @@ import (
 )
 
 // A machine without a token starts in each of four ways: from a USB stick, from a CD, with iPXE over HTTP, and from a
-// kernel without firmware. It waits for its approval and then continues by itself.
+// kernel without firmware. It waits for its approval and then continues without a restart.
 //
 // Promise: Machines from an image: A machine without a token starts from a USB stick, a CD, iPXE over HTTP or a bare
 // kernel, and is ready after approval.

@@ -74,7 +74,7 @@ func TestACopyBetweenNodesOutlivesTheirEnds(t *testing.T) {
 		t.Errorf("the copy has %d bytes, %v", len(got), err)
 	}
 	if said := s.Procs["dc1-n1"].Said(); !strings.Contains(said, "archive sent") || strings.Contains(said, "offset=0") {
-		t.Errorf("it did not go on where it was:\n%s", said)
+		t.Errorf("the copy did not continue at its offset:\n%s", said)
 	}
 
 	// On its own node it is a clone.
@@ -104,7 +104,7 @@ func pathOf(t *testing.T, s *testcluster.Cluster, id writ.RunID) string {
 	summary := s.Succeeded(s.Follow(id, 0, func() {}))
 	path, _ := summary.Output["path"].(string)
 	if path == "" {
-		t.Fatalf("run %s says %v", id, summary.Output)
+		t.Fatalf("output of run %s = %v", id, summary.Output)
 	}
 	if !filepath.IsAbs(path) {
 		path = filepath.Join(s.Dir, path)
@@ -112,7 +112,7 @@ func pathOf(t *testing.T, s *testcluster.Cluster, id writ.RunID) string {
 	return path
 }
 
-// arrived returns the received size of an archive on a node, -1 if there is none.
+// arrived returns the received size of an archive on a node, or -1 without an archive.
 func arrived(t *testing.T, s *testcluster.Cluster, node string) int64 {
 	t.Helper()
 	all, err := filepath.Glob(filepath.Join(s.Dir, node, "host", "*", "arriving", "*"))

@@ -69,7 +69,7 @@ func TestJoiningWithoutTokens(t *testing.T) {
 	s.Writ("node", "approve", "n2", regexp.MustCompile(`SHA256:[A-Za-z0-9+/]{43}`).FindString(second.Said()))
 	s.Await(second, "msg=serving")
 	if _, said, code := s.Try("dc", "set", "elsewhere", "--manual-approval"); code != writ.ExitNotFound || !strings.Contains(said, "writ dc list") {
-		t.Errorf("of a datacenter that there is not: exit %d\n%s", code, said)
+		t.Errorf("unknown datacenter: exit %d\n%s", code, said)
 	}
 	// The timeouts of nodes are settings, too. A new value is validated together with the current values.
 	s.Writ("dc", "set", "dc1", "--silent-after", "20s")
@@ -137,7 +137,7 @@ run.output({datacenter: run.datacenter})
 	for i, name := range []string{"east", "west"} {
 		out := s.Writ("submit", "where.tengo", "--dc", name)
 		if !strings.Contains(out, name) {
-			t.Errorf("addressed to %s, it says %q", name, out)
+			t.Errorf("output of a run in %s = %q", name, out)
 		}
 		if here, there := len(s.Effects(both[i]...)), len(s.Effects(both[1-i]...)); here != 1 || there != i {
 			t.Errorf("after a script for %s: %d effects there, %d elsewhere", name, here, there)

@@ -58,7 +58,7 @@ func TestDaemonsRefuseIncompleteDataDirectories(t *testing.T) {
 		for _, file := range contents(t, dataOf(s, name)) {
 			want, known := files[file]
 			if !known {
-				t.Errorf("%s keeps %s: say in lostFiles what its loss does", name, file)
+				t.Errorf("%s stores %s: describe the effect of its loss in lostFiles", name, file)
 				continue
 			}
 			s.Kill(name)
@@ -89,7 +89,8 @@ func dataOf(s *testcluster.Cluster, name string) string {
 	return filepath.Join(s.Dir, name)
 }
 
-// contents lists the entries of a data directory that outlive its daemon. The files beside a store count as part of it.
+// contents lists the entries of a data directory that outlive its daemon. Files next to a store count as part of the
+// store.
 func contents(t *testing.T, dir string) (names []string) {
 	t.Helper()
 	entries, err := fs.ReadDir(os.DirFS(dir), ".")

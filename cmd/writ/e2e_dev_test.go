@@ -117,7 +117,7 @@ func TestDevSaysWhichRedisItUses(t *testing.T) {
 		s := testcluster.Empty(t)
 		p := s.Start("dev", "Ctrl-C ends it", "dev", "--data", "cluster", "--listen", "127.0.0.1:0", "--simulate-speed", "0")
 		if !strings.Contains(p.Said(), want) {
-			t.Errorf("%q is not said:\n%s", want, p.Said())
+			t.Errorf("the output lacks %q:\n%s", want, p.Said())
 		}
 		s.Script("x.tengo", "herodb := import(\"herodb\")\nrun := import(\"run\")\nrun.output({at: herodb.create(\"x\", {memory_mib: 64}).address})\n")
 		if out := s.Writ("submit", "x.tengo"); !strings.Contains(out, "at:") {
@@ -148,7 +148,7 @@ func TestDevGoesOnWhereItWas(t *testing.T) {
 	s.Start("dev", "Ctrl-C ends it", dev...)
 	out, said, code := s.Try("submit", "x.tengo")
 	if code != 0 || out != before || !strings.Contains(said, "unchanged") {
-		t.Errorf("the volume is not there any more: exit %d\n%s%s", code, said, out)
+		t.Errorf("the volume is missing: exit %d\n%s%s", code, said, out)
 	}
 	if after := s.Writ("node", "list", "-o", "json"); nodeID(t, node) != nodeID(t, after) {
 		t.Errorf("the node is another one:\n%s\n%s", node, after)
@@ -209,7 +209,7 @@ func TestInterruptedWatchSaysHowToGoOn(t *testing.T) {
 	}
 	id := strings.TrimSpace(s.Writ("run", "list", "--state", "running", "-o", "name"))
 	if want := "writ run watch " + id; id == "" || !strings.Contains(p.Said(), want) {
-		t.Errorf("%q is not said:\n%s", want, p.Said())
+		t.Errorf("the output lacks %q:\n%s", want, p.Said())
 	}
 	s.Writ("run", "cancel", id)
 	if _, said, code := s.Try("run", "watch", id); code != writ.ExitFailed || !strings.Contains(said, "cancelled by dev") {
@@ -242,7 +242,7 @@ run.output({name: db.name, address: db.address != "", first: first.name})
 	}
 	for _, command := range []string{"show", "explain"} {
 		if out := s.Writ("run", command, id); !strings.Contains(out, "resume by dev at ") || !strings.Contains(out, ": it works now\n") {
-			t.Errorf("run %s does not say who let it go on:\n%s", command, out)
+			t.Errorf("run %s does not show the signer of the resume:\n%s", command, out)
 		}
 	}
 	if _, said, code := s.Try("run", "resume", id); code != writ.ExitConflict || !strings.Contains(said, "only a failed run can be resumed") {
@@ -250,8 +250,8 @@ run.output({name: db.name, address: db.address != "", first: first.name})
 	}
 }
 
-// A command that is interrupted while a coordinator does not answer reports the interrupt and prints nothing. In
-// particular, it does not print a plan without a datacenter.
+// A command that is interrupted while a coordinator does not answer reports the interrupt and prints no other output.
+// In particular, it does not print a plan without a datacenter.
 func TestAnInterruptedCommandShowsNothing(t *testing.T) {
 	t.Parallel()
 	bin := testcluster.Binary(t)
@@ -285,7 +285,7 @@ func TestAnInterruptedCommandShowsNothing(t *testing.T) {
 			}
 			err = <-ended
 			if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != writ.ExitInterrupted || out.Len() > 0 || strings.Contains(said.String(), "error") {
-				t.Errorf("it ends with %v, want exit code 130 and nothing shown:\n%s%s", err, out.String(), said.String())
+				t.Errorf("it ends with %v, want exit code 130 without output:\n%s%s", err, out.String(), said.String())
 			}
 		})
 	}
@@ -380,7 +380,7 @@ func TestARemovedNodeEndsWithACodeOfItsOwn(t *testing.T) {
 		t.Errorf("it ended with %v", err)
 	}
 	if told := strings.Count(p.Said(), "node removed from its datacenter"); told != 1 {
-		t.Errorf("it said so %d times:\n%s", told, p.Said())
+		t.Errorf("removal logged %d times, want 1:\n%s", told, p.Said())
 	}
 	if said, code := s.RestartFails("dc1-n2"); code != writ.ExitRemoved || !strings.Contains(said, string(writ.CodeNodeRejected)) {
 		t.Errorf("started again it ends with %d:\n%s", code, said)
@@ -443,8 +443,8 @@ func TestACoordinatorOnLoopbackGetsTLS(t *testing.T) {
 		t.Errorf("without TLS: %s", answer.Status)
 	}
 
-	// Another coordinator replaces it. The command asks the new one, because the removed one does not hear who has
-	// adopted the roster.
+	// Another coordinator replaces it. The command asks the new one, because the removed one does not learn which
+	// datacenters have adopted the roster.
 	second := fmt.Sprintf("https://localhost:%d", testenv.FreePort(t))
 	s.Writ("coordinator", "add", "coord2", "--url", second, "--data", "coord2", "--server", secure)
 	s.Start("coord2", "is listening", "coord", "--data", "coord2", "--listen", "127.0.0.1:"+second[len("https://localhost:"):])

@@ -28,7 +28,7 @@ type sick struct {
 	store string // its database, or ""
 	// refuses is true if submissions are refused, because the fault is on the coordinator's disk. Otherwise they wait.
 	refuses bool
-	asked   []asked // RUN is an open run, WAITS one that was submitted during the fault
+	asked   []asked // RUN is an open run, and WAITS a run that was submitted during the fault
 }
 
 var parts = []sick{
@@ -68,14 +68,14 @@ func diskCluster(t *testing.T) (*testcluster.Cluster, map[string]*testenv.Disk) 
 }
 
 // TestAFullDiskLosesNoDataAndIsNamed fills the disk of each part in turn while runs are open: new work is refused or
-// waits, users see the reason, and work continues by itself when there is space again.
+// waits, users see the reason, and work continues without help as soon as there is free space.
 //
 // Promise: Failures: On a full disk of ledger, journal, node or Redis, new work is refused or waits, commands name
 // the disk, and later all runs continue.
 // How: Temporary errors are never final; a store is healthy again only after a probe larger than ordinary writes;
 // with space again runs continue within seconds.
 func TestAFullDiskLosesNoDataAndIsNamed(t *testing.T) {
-	testenv.Nightly(t, "TestAProcessOnAReadOnlyDiskSaysSoAndEnds starts each process on a disk that takes nothing, and internal/sqldb fills one")
+	testenv.Nightly(t, "TestAProcessOnAReadOnlyDiskSaysSoAndEnds starts each process on a read-only disk, and internal/sqldb fills one")
 	cluster, disks := diskCluster(t)
 	for _, p := range parts {
 		t.Run(p.name, func(t *testing.T) {
@@ -96,7 +96,7 @@ func TestAFullDiskLosesNoDataAndIsNamed(t *testing.T) {
 				s.Succeeded(s.Follow(id, 0, func() {}))
 				s.OnceEach(id, stepCount, "dc1-n1")
 			}
-			t.Logf("all runs ended %v after there was room again", time.Since(freed).Round(time.Millisecond))
+			t.Logf("all runs ended %v after space was freed", time.Since(freed).Round(time.Millisecond))
 			s.Runs("coord", "dc1", "dc1-n1")
 			s.Says(0, []string{"healthy"}, "dc", "list")
 			if out := s.Writ("dc", "list") + s.Writ("node", "list"); strings.Contains(out, "written") || strings.Contains(out, "away") {

@@ -25,7 +25,7 @@ func TestAPersonHoldsWorkAndReleasesIt(t *testing.T) {
 	release := func(id writ.RunID, why string, more ...string) {
 		t.Helper()
 		var said struct{ Why, Next string }
-		s.Until("the run says why it waits", func(context.Context) bool {
+		s.Until("the wait reason of the run", func(context.Context) bool {
 			out, _, _ := s.Try("run", "explain", string(id), "-o", "json")
 			return json.Unmarshal([]byte(out), &said) == nil && strings.Contains(said.Why, why)
 		})

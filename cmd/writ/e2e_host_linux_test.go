@@ -223,11 +223,11 @@ func (h *onHost) sharesASecret(image testenv.Archive) {
 	set("the-first-of-the-manual")
 	h.submit(script)
 	if said := asks("$REDIS_PASSWORD"); !strings.Contains(said, "+OK") || !strings.Contains(said, ":1") {
-		h.Errorf("the container logs in with what the script gave to both, and hears:\n%s", said)
+		h.Errorf("answer to the container's login with the shared secret:\n%s", said)
 	}
 	set("the-second-of-the-manual")
 	if said := h.submit(script); !strings.Contains(said, "updated") {
-		h.Errorf("with another value of the secret the same script says:\n%s", said)
+		h.Errorf("output of the script with a new value of the secret:\n%s", said)
 	}
 	if said := asks("$REDIS_PASSWORD"); !strings.Contains(said, "+OK") || !strings.Contains(said, ":2") {
 		h.Errorf("the container logs in with the next value, and hears:\n%s", said)

@@ -112,7 +112,7 @@ func listenAt(t *testing.T, cable string) *wiretap {
 
 func linkIndex(t *testing.T, name string) (int, error) {
 	text, err := os.ReadFile("/sys/class/net/" + name + "/ifindex")
-	if err != nil { // /sys may be that of the host
+	if err != nil { // /sys may be the one of the host
 		out, err := exec.Command(testenv.Need(t, "ip"), "-o", "link", "show", "dev", name).Output()
 		if err != nil {
 			return 0, err
@@ -328,7 +328,7 @@ func (p *page) start(machine, block string, waits bool) {
 		default:
 		}
 		if time.Now().After(late) {
-			p.t.Fatalf("on %s, %s does not say %q:\n%s", machine, block, until, said())
+			p.t.Fatalf("on %s, output of %s lacks %q:\n%s", machine, block, until, said())
 		}
 	}
 	if waits {
@@ -340,7 +340,7 @@ func (p *page) start(machine, block string, waits bool) {
 					p.t.Errorf("on %s, %s ended: %v\n%s", machine, block, err, said())
 				}
 			case <-time.After(testcluster.Patience):
-				p.t.Errorf("on %s, %s goes on:\n%s", machine, block, said())
+				p.t.Errorf("on %s, %s has not ended:\n%s", machine, block, said())
 			}
 		})
 	}
@@ -410,7 +410,7 @@ func (p *page) follow(until string) (said string) {
 	return said
 }
 
-// desk types a command on the workstation, as the user who founded the cluster.
+// desk types a command on the workstation, as the user who created the cluster.
 func (p *page) desk(commands string) string {
 	p.t.Helper()
 	return p.typed("desk", "export WRIT_CONFIG=cluster/client.yaml\n"+commands)
@@ -500,10 +500,10 @@ func TestHostsSpeakNothingButTLS(t *testing.T) {
 		t.Errorf("the run gave %q", out)
 	}
 	p.copiesAVolume()
-	// A client whose key is not in the roster can read nothing.
+	// A client whose key is not in the roster has no read rights.
 	out := p.typed("desk", "ssh-keygen -q -t ed25519 -N '' -f stranger\nWRIT_CONFIG=stranger.yaml writ context import work.yaml --key ./stranger\nWRIT_CONFIG=stranger.yaml writ run list || echo exit $?")
 	if !strings.Contains(out, "SIGNER_UNKNOWN") || !strings.Contains(out, fmt.Sprint("exit ", writ.ExitDenied)) {
-		t.Errorf("a stranger is told %s", out)
+		t.Errorf("output for a stranger = %s", out)
 	}
 	// Other processes of the cluster cannot act as a coordinator.
 	for _, address := range []string{"10.77.0.3:7441", "10.77.0.3:6379"} {
@@ -515,7 +515,7 @@ func TestHostsSpeakNothingButTLS(t *testing.T) {
 	web := p.desk("writ login --web 2>/dev/null\nwrit logout")
 	code, found := strings.CutPrefix(strings.TrimSpace(web), "https://10.77.0.2:7440/login#")
 	if !found || len(code) < 32 || len(reads) < 32 {
-		t.Errorf("writ login --web says %s, and --token %s", web, reads)
+		t.Errorf("writ login --web printed %s, and --token %s", web, reads)
 	}
 	// Certificates are replaced repeatedly while runs continue. No run fails or is delayed.
 	began := time.Now()
@@ -536,7 +536,7 @@ func TestHostsSpeakNothingButTLS(t *testing.T) {
 	seen := h.onlyTLS13(wireSecret, wireScript, wireArg, wireLog, wireResult, wireOutput, wireVolume, "LONG-AND-RANDOM", strings.TrimSpace(string(token))[:40], reads, code)
 	for _, address := range []string{"[10 77 0 2]:7440", "[10 77 0 5]:7440", "[10 77 0 3]:7441", "[10 77 0 3]:6379", "[10 77 0 6]:7450", "[10 77 0 9]:7441", "[10 77 0 9]:6379"} {
 		if !seen[address] {
-			t.Errorf("nothing was seen of connections to %s: %v", address, seen)
+			t.Errorf("no connections to %s: %v", address, seen)
 		}
 	}
 }
@@ -551,7 +551,7 @@ func (p *page) certificates() {
 		} `json:"items"`
 	}
 	if text := p.desk("writ pki show -o json 2>/dev/null"); json.Unmarshal([]byte(text), &shown) != nil || len(shown.Items) != 2 {
-		p.t.Fatalf("writ pki show says %s", text)
+		p.t.Fatalf("writ pki show printed %s", text)
 	}
 	for _, owner := range shown.Items {
 		for _, c := range owner.Certificates {

@@ -33,7 +33,7 @@ func TestTheLogOfANodeIsReadFromElsewhere(t *testing.T) {
 	follower := s.Start("follower", "msg=serving ", "node", "logs", "dc1-n1", "--follow", "-o", "json", "-n", "1")
 	s.Kill("dc1-n1")
 	s.Restart("dc1-n1")
-	s.Until("a follower is told what the next runner says", func(context.Context) bool {
+	s.Until("lines of the next runner at a follower", func(context.Context) bool {
 		return strings.Count(follower.Said(), "msg=serving ") == 2 && strings.Contains(follower.Said(), "node has joined")
 	})
 	if err := follower.Cmd.Process.Signal(os.Interrupt); err != nil {
@@ -53,6 +53,6 @@ func TestTheLogOfANodeIsReadFromElsewhere(t *testing.T) {
 		}
 	}
 	if out := s.Writ("node", "logs", "dc1-n1", "-n", "1", "--level", "error", "-o", "json"); strings.Contains(out, `"text"`) {
-		t.Errorf("there is an error: %s", out)
+		t.Errorf("unexpected error: %s", out)
 	}
 }

@@ -17,8 +17,8 @@ import (
 
 var blocksOfPage = regexp.MustCompile("(?ms)^```(\\w+)(?: ([^\n]*))?\n(.*?)^```$")
 
-// TestServicePageWorks types the commands of docs/manual/service.md on real drivers and compares their output. The
-// images of the page are those of a registry on this machine, with busybox as the web server.
+// TestServicePageWorks types the commands of docs/manual/service.md on real drivers and compares their output. A
+// registry on this machine serves the images of the page, with busybox as the web server.
 //
 // Promise: Plans, scripts and manuals: The page about a web service from A to Z is correct.
 // How: A test types its commands on real drivers and compares the output.
@@ -99,7 +99,7 @@ func (h *onHost) shown(text, said string) {
 	for _, piece := range strings.FieldsFunc(text, func(r rune) bool { return r == '…' || r == '\n' }) {
 		_, after, found := strings.Cut(rest, strings.TrimSpace(piece))
 		if !found {
-			h.Fatalf("%q is not shown; what is shown is:\n%s", piece, said)
+			h.Fatalf("the output lacks %q:\n%s", piece, said)
 		}
 		rest = after
 	}

@@ -19,8 +19,9 @@ import (
 
 // TestPublishedPortIsReachedFromHost publishes a port of a container on real drivers.
 //
-// Promise: Networks and containers: `writ dev` publishes a port of a container at each open IPv4 and IPv6 address, names
-// its user to a second claim, lists the addresses, and leaves neither listeners nor rules when the container is deleted.
+// Promise: Networks and containers: `writ dev` publishes a port of a container at each open IPv4 and IPv6 address,
+// names its user to a second claim, lists the addresses, and leaves neither listeners nor rules when the container is
+// deleted.
 // How: One runner with `--drivers host` and private containerd in its own network namespace.
 func TestPublishedPortIsReachedFromHost(t *testing.T) {
 	for _, tool := range []string{"nft", "busybox", "ctr"} {

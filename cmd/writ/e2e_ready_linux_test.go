@@ -48,7 +48,7 @@ func newReadyCluster(t *testing.T) *readyCluster {
 	return r
 }
 
-// becomes waits until a process is ready, or until the detail of a failed check contains words.
+// becomes waits until a process is ready, or until the detail of a failed check contains the given words.
 func (r *readyCluster) becomes(process string, ready bool, words string) {
 	r.T.Helper()
 	r.T.Logf("%s becomes ready: %v %s", process, ready, words)
@@ -76,8 +76,8 @@ func (r *readyCluster) becomes(process string, ready bool, words string) {
 	})
 }
 
-// TestReadinessNamesFaults gives running daemons full disks, a Redis that is away and a damaged store. /readyz names each
-// fault, and omits it afterwards.
+// TestReadinessNamesFaults runs daemons with full disks, an unreachable Redis and a damaged store. /readyz names each
+// fault, and omits it after its end.
 func TestReadinessNamesFaults(t *testing.T) {
 	testenv.Nightly(t, "TestReadinessSaysWhatIsMissing of package metrics and TestFullDiskRefusesNewWorkAndGoesOn of package coord")
 	t.Parallel()

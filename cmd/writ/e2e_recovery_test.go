@@ -67,7 +67,7 @@ for i := 0; i < 40; i++ {
 		before := s.Done(steps, "dc1-n1") + 1 // a call that is already running needs no supervisor
 		began := time.Now()
 		s.Launch("dc1")
-		s.Until("the run goes on", func(context.Context) bool { return s.Done(steps, "dc1-n1") > before })
+		s.Until("the next step of the run", func(context.Context) bool { return s.Done(steps, "dc1-n1") > before })
 		took := time.Since(began)
 		s.Says(0, []string{string(steps)}, "run", "cancel", string(steps))
 		return took

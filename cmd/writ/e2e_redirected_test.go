@@ -121,7 +121,7 @@ func (l *liar) lies(lie func(path string, answer any) any) {
 	l.lie = lie
 }
 
-// swap exchanges the fields of the object in which by is one and of the object in which by is other.
+// swap exchanges the fields of two objects: the object whose field by is one, and the object whose field by is other.
 func swap(by, one, other string, fields ...string) func(string, any) any {
 	return func(_ string, answer any) any {
 		var a, b map[string]any
@@ -142,7 +142,7 @@ func swap(by, one, other string, fields ...string) func(string, any) any {
 	}
 }
 
-// set changes a field of every object that has it.
+// set changes a field of every object that contains it.
 func set(field string, to func(before any) any) func(string, any) any {
 	return func(_ string, answer any) any {
 		each(answer, func(o map[string]any) {
@@ -176,7 +176,7 @@ func plus(by int) func(any) any {
 	}
 }
 
-// redirected is a cluster with two subjects for every kind of decision: one that the user names, and one that the
+// redirected is a cluster with two subjects for every kind of decision: one for the user to name, and one that the
 // coordinator prefers.
 type redirected struct {
 	*testcluster.Cluster
@@ -293,8 +293,8 @@ var decisions = map[string]typedDecision{
 	"secret remove":       {[]string{"secret", "remove", "named"}, "secret named", secretLies},
 }
 
-// byPrefix has decisions about runs for which the user types only a prefix of the id. Without a terminal, they sign
-// nothing.
+// byPrefix has decisions about runs for which the user types only a prefix of the id. Without a terminal, the commands
+// sign no statement.
 var byPrefix = map[string]typedDecision{
 	"run cancel prefix": {[]string{"run", "cancel", "PREFIX:named"}, "run RUN:named", prefixLies},
 	"run resume prefix": {[]string{"run", "resume", "PREFIX:named", "--detach"}, "run RUN:named", prefixLies},
@@ -332,7 +332,7 @@ func (r *redirected) lie(name string, pair [2]string) func(string, any) any {
 			})
 			return answer
 		}
-	// Of a hold that exists, or of one that does not; the supervisor seems to sign neither.
+	// The statement is about an existing or a missing hold. The supervisor seems to sign neither.
 	case "holds ahead", "holds behind":
 		by := map[string]int64{"holds ahead": 1, "holds behind": -1}[name]
 		return func(path string, answer any) any {
@@ -363,7 +363,7 @@ func (r *redirected) lie(name string, pair [2]string) func(string, any) any {
 			_ = json.Unmarshal(bytes.ReplaceAll(text, []byte(r.runs["named"]), []byte(r.runs["liked"])), &other)
 			return other
 		}
-	// A list contains another run in place of this one, or also reports this one as open.
+	// A list contains another run instead of this one, or also reports this one as open.
 	case "listed runs", "open runs":
 		return func(path string, answer any) any {
 			if path != "/v1/runs" {
@@ -609,7 +609,7 @@ func (r *redirected) reorder(t *testing.T, l *liar) {
 		in.Try(append(in.words(step.args), "--server", l.URL)...)
 		kept := l.keep(false)
 		if len(kept) == 0 {
-			t.Errorf("%v: nothing was kept", step.args)
+			t.Errorf("%v: no statement was withheld", step.args)
 			continue
 		}
 		in.again(step.exit, in.words(step.then)...)
@@ -637,7 +637,7 @@ func (r *redirected) again(exit int, args ...string) {
 }
 
 // twins adds a waiting node of a stranger with the name of another node. A coordinator that hides one of them, or swaps
-// their keys, cannot get the honest key rejected.
+// their keys, cannot cause a rejection of the honest key.
 func (r *redirected) twins(t *testing.T, l *liar) {
 	in := *r
 	in.Cluster = r.In(t)
@@ -681,7 +681,7 @@ func (r *redirected) twins(t *testing.T, l *liar) {
 	}
 	l.lies(set("admission", func(any) any { return writ.AdmissionRemoved }))
 	if out, said, code := in.Try("node", "lost", "--yes", "liked-n", "--server", l.URL); code != writ.ExitUsage || !strings.Contains(said, "is not known to be removed") {
-		t.Errorf("lost, and a node that works is said to be removed: exit %d\n%s%s", code, out, said)
+		t.Errorf("lost with a working node reported as removed: exit %d\n%s%s", code, out, said)
 	}
 	l.lies(hides(honest)) // a decision about the admitted node does not affect the other one
 	defer l.lies(nil)

@@ -13,9 +13,9 @@ import (
 	"writ/internal/test/testenv"
 )
 
-// TestEveryCommandThatSignsWarnsOfARoleThatEnds checks that each command warns once, whatever the result of its
-// statement. No statement is delivered, so each command finds the same nodes and runs. The same applies to a roster
-// past half of its validity.
+// TestEveryCommandThatSignsWarnsOfARoleThatEnds checks that each command warns once, for any result of its statement.
+// No statement is delivered, so each command finds the same nodes and runs. The same applies to a roster past half of
+// its validity.
 func TestEveryCommandThatSignsWarnsOfARoleThatEnds(t *testing.T) {
 	t.Parallel()
 	s := testcluster.New(t)
@@ -72,7 +72,7 @@ func TestEveryCommandThatSignsWarnsOfARoleThatEnds(t *testing.T) {
 	}
 	const aged = "of the roster expires on"
 	if _, said, _ := s.Try("payload", "fails.tengo"); strings.Contains(said, aged) {
-		t.Errorf("of a new roster is said\n%s", said)
+		t.Errorf("warning about a new roster:\n%s", said)
 	}
 	_, err = s.Client.Roster.Amend(t.Context(), func(next *identity.Roster) error {
 		next.Created = next.Created.Add(-identity.RosterValidity/2 - time.Hour)
@@ -84,7 +84,7 @@ func TestEveryCommandThatSignsWarnsOfARoleThatEnds(t *testing.T) {
 	}
 	for _, args := range [][]string{commands["payload"], commands["node cordon"], {"plan", "fails.tengo"}} {
 		if _, said, _ := s.Try(args...); strings.Count(said, aged) != 1 {
-			t.Errorf("%v says of a roster whose time is half over\n%s", args, said)
+			t.Errorf("%v with a roster past half of its validity:\n%s", args, said)
 		}
 	}
 	if add := s.Start("add west", "Start the supervisor", "dc", "add", "west", "--region", "here"); strings.Count(add.Said(), warning) != 1 {

@@ -95,8 +95,8 @@ func (r *rate) end() (count map[string]int, failed []string) {
 //
 // Promise: Plans, scripts and manuals: An update of a service of `lib/service@1` loses no request, at 1,000 requests a
 // second. A version that does not become healthy ends the run with the end of its log, and the others serve on.
-// How: The replicas share a port, and each is handed over after the previous one is healthy; the nightly form sends 60,000
-// requests.
+// How: The replicas share a port, and each is handed over after the previous one is healthy; the nightly form sends
+// 60,000 requests.
 func TestServiceIsUpdatedWithoutGap(t *testing.T) {
 	for _, tool := range []string{"nft", "busybox", "ctr"} {
 		testenv.Need(t, tool)

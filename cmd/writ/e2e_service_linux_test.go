@@ -19,8 +19,8 @@ import (
 )
 
 // TestServiceIsDeployedFromRegistry runs a service with real drivers from a registry with TLS: a tag becomes a signed
-// digest, the node pulls it, a moved tag replaces the container without a failed request, and nothing is left after the
-// deployment is destroyed.
+// digest, the node pulls it, a moved tag replaces the container without a failed request, and destroying the deployment
+// removes everything.
 //
 // Promise: Volumes and images: A tag is resolved once, when a person signs; nodes run the signed digest.
 // How: the client writes the digests into the signed header; evaluators and nodes use only those.
@@ -66,14 +66,14 @@ container.create("web", {image: "` + registry.Host + `/team/web:1", memory_mib: 
 		t.Errorf("containerd does not have the image %s:\n%s", first, said)
 	}
 	if said := version(); !strings.Contains(said, "first") {
-		t.Errorf("it says:\n%s", said)
+		t.Errorf("output:\n%s", said)
 	}
 	if said := h.ok("submit", file, "--deployment", "shop"); !strings.Contains(said, "unchanged") {
-		t.Errorf("with the same tag it says:\n%s", said)
+		t.Errorf("output with the same tag:\n%s", said)
 	}
 	registry.Push(t, "team/web:1", ociregistry.FromArchive(t, testenv.BusyboxThatSays(t, map[string]any{"Env": []string{"PATH=/bin", "VERSION=second"}}).Path))
 	if said := h.ok("submit", file, "--deployment", "shop"); !strings.Contains(said, "updated") {
-		t.Errorf("with a moved tag it says:\n%s", said)
+		t.Errorf("output with a moved tag:\n%s", said)
 	}
 	if said := version(); !strings.Contains(said, "second") {
 		t.Errorf("it says:\n%s", said)
@@ -86,8 +86,8 @@ container.create("web", {image: "` + registry.Host + `/team/web:1", memory_mib: 
 	}
 }
 
-// servesWithoutGap deploys three revisions of a web server, the last of which does not work, and requests its published
-// port meanwhile.
+// servesWithoutGap deploys three revisions of a web server while it requests the published port. The last revision does
+// not work.
 func (h *onHost) servesWithoutGap(registry *ociregistry.Server) {
 	h.Helper()
 	const port = 20080 // writ dev opens 20000 to 20999
@@ -109,17 +109,17 @@ func (h *onHost) servesWithoutGap(registry *ociregistry.Server) {
 	}
 	push("one", "version")
 	if said := h.ok("submit", file, "--deployment", "shop"); !strings.Contains(said, "container.create site") || !strings.Contains(said, "created") {
-		h.Errorf("the first revision says:\n%s", said)
+		h.Errorf("output for the first revision:\n%s", said)
 	}
 	stop := requests(fmt.Sprintf("http://127.0.0.1:%d/version", port))
 	push("two", "version")
 	if said := h.ok("submit", file, "--deployment", "shop"); !strings.Contains(said, "updated") {
-		h.Errorf("the second revision says:\n%s", said)
+		h.Errorf("output for the second revision:\n%s", said)
 	}
 	push("three", "elsewhere")
 	said, err := h.command("submit", file, "--deployment", "shop").CombinedOutput()
 	if err == nil || !strings.Contains(string(said), "UNHEALTHY") || !strings.Contains(string(said), "status 404") {
-		h.Errorf("the third revision says: %v\n%s", err, said)
+		h.Errorf("output for the third revision: %v\n%s", err, said)
 	}
 	time.Sleep(time.Second)
 	answers := stop()
@@ -134,8 +134,8 @@ func (h *onHost) servesWithoutGap(registry *ociregistry.Server) {
 	}
 }
 
-// requests requests an address with four clients until stop is called, which returns the number of answers by text. Each
-// request has a connection of its own.
+// requests sends requests to an address with four clients until stop is called, which returns the number of answers by
+// text. Each request uses a new connection.
 func requests(address string) (stop func() map[string]int) {
 	client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 	get := func() string {

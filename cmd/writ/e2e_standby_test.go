@@ -63,7 +63,7 @@ func TestAStandbyTakesOver(t *testing.T) {
 	s.Succeeded(run)
 	s.OnceEach(id, stepCount, "dc1-n1")
 	if said := s.Procs["dc1"].Said(); strings.Contains(said, "has taken over") {
-		t.Errorf("the one that serves was put out:\n%s", said)
+		t.Errorf("the serving supervisor was replaced:\n%s", said)
 	}
 
 	s.Kill("dc1")

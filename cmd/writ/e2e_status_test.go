@@ -32,7 +32,7 @@ func TestStatusHasTheAgeOfItsFacts(t *testing.T) {
 	s.Restart("coord")
 	s.Says(writ.ExitUnreachable, old, "status", "web")
 	if out, _, _ := s.Try("status", "web", "-o", "json"); !strings.Contains(out, `"verdict": "unknown"`) || !strings.Contains(out, `"as_of": "`) {
-		t.Errorf("as JSON it says\n%s", out)
+		t.Errorf("JSON output:\n%s", out)
 	}
 	s.Restart("dc1")
 	s.Says(0, []string{"all is well, 1 resource"}, "status", "web")

@@ -34,7 +34,7 @@ func TestAStuckDriverIsNamedAndBlocksNoOtherWork(t *testing.T) {
 	s.Says(0, []string{"on dc1-n1 the driver of herodb.create in call 1 of run " + string(stuck.ID)}, "run", "explain", string(next))
 	s.Succeeded(end("other.tengo"))
 	s.Succeeded(s.Follow(next, -1, func() {})) // with the resource that the driver created in the end
-	s.Until("the node names nothing any more", func(context.Context) bool {
+	s.Until("the node without stuck jobs", func(context.Context) bool {
 		return !strings.Contains(s.Writ("node", "show", "dc1-n1"), "stuck")
 	})
 }

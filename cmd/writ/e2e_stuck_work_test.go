@@ -37,7 +37,7 @@ func TestEachKindOfStuckWorkIsFoundWithItsCommand(t *testing.T) {
 	dateBack(s, 10*time.Minute)
 
 	for name, run := range stuck {
-		s.Until(name+": the page says why", func(context.Context) bool { return walk(s, run) })
+		s.Until(name+": the reason on the page", func(context.Context) bool { return walk(s, run) })
 		s.Says(writ.ExitDone, []string{run.why, run.command}, "run", "list", "--stuck", "1m")
 	}
 	for _, name := range []string{"no node fits", "on hold"} {
@@ -48,7 +48,7 @@ func TestEachKindOfStuckWorkIsFoundWithItsCommand(t *testing.T) {
 	s.Restart("dc1-n3")
 	for _, name := range []string{"the supervisor is gone", "the node is gone"} {
 		id := stuck[name].id
-		s.Until(name+": the work goes on", func(ctx context.Context) bool {
+		s.Until(name+": the next calls", func(ctx context.Context) bool {
 			calls, err := s.Client.Runs.Calls(ctx, id)
 			return err == nil && len(calls) == 1 && calls[0].State == writ.CallRunning && !strings.Contains(s.Writ("run", "explain", string(id)), "writ node")
 		})
@@ -101,7 +101,7 @@ func stuckWork(s *testcluster.Cluster) map[string]stuckRun {
 
 // dateBack moves the coordinator's records into the past and restarts it.
 func dateBack(s *testcluster.Cluster, by time.Duration) {
-	s.Until("all that waits says why", func(context.Context) bool {
+	s.Until("the wait reasons of all runs", func(context.Context) bool {
 		return strings.Count(s.Writ("run", "list", "--why"), "writ run explain") <= 2 && strings.Contains(s.Writ("run", "list", "--why"), "dc1-n3, which is")
 	})
 	s.Kill("coord")

@@ -78,12 +78,12 @@ func TestEventsAreToldToWebhooksAndTraced(t *testing.T) {
 					continue // a coordinator may repeat events that were sent before it was killed
 				}
 				if known[m.ID] = true; m.Type != want {
-					t.Fatalf("told of %s, %v; want %s", m.Type, m.Data, want)
+					t.Fatalf("got event %s, %v; want %s", m.Type, m.Data, want)
 				}
 				data, _ := m.Data.(map[string]any)
 				return data
 			case <-late:
-				t.Fatalf("not told of %s", want)
+				t.Fatalf("no event %s", want)
 			}
 		}
 	}
@@ -104,7 +104,7 @@ func TestEventsAreToldToWebhooksAndTraced(t *testing.T) {
 		case span := <-spans:
 			all[span.Name] = span
 		case <-late:
-			t.Fatalf("spans are missing; there are %v", all)
+			t.Fatalf("missing spans; got %v", all)
 		}
 	}
 	parents := map[string]string{
@@ -121,7 +121,7 @@ func TestEventsAreToldToWebhooksAndTraced(t *testing.T) {
 	if lost := next(webhook.NodeLost); lost["name"] != "dc1-n1" {
 		t.Errorf("%v", lost)
 	}
-	s.Kill("coord") // the next one knows that the node was lost
+	s.Kill("coord") // the next coordinator remembers the loss of the node
 	s.Restart("coord")
 	s.Restart("dc1-n1")
 	if back := next(webhook.NodeBack); back["name"] != "dc1-n1" {

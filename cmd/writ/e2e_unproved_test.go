@@ -172,9 +172,9 @@ func (r *redirected) unproved(t *testing.T, l *liar) {
 		return asBefore(path, answer)
 	}
 	const unknown = "; not known whether it was resumed since: "
-	wants("an earlier end of which nobody can be asked", withoutStanding, 0, "and verified as of ", "run", "show", flaky)
-	wants("an earlier end of which nobody can be asked", withoutStanding, writ.ExitFailed, unknown, "run", "watch", flaky)
-	wants("an earlier end of which nobody can be asked", withoutStanding, 0, unknown, "run", "explain", flaky)
+	wants("an earlier end without a signed state", withoutStanding, 0, "and verified as of ", "run", "show", flaky)
+	wants("an earlier end without a signed state", withoutStanding, writ.ExitFailed, unknown, "run", "watch", flaky)
+	wants("an earlier end without a signed state", withoutStanding, 0, unknown, "run", "explain", flaky)
 	for _, command := range []string{"show", "watch", "explain"} {
 		lied("an earlier end of a run that succeeded since", asBefore, "run", command, flaky)
 	}
@@ -198,7 +198,7 @@ func (r *redirected) unproved(t *testing.T, l *liar) {
 		})
 		return o
 	}), bound...)
-	lied("an expiry that nobody has signed", at(runs, func(o map[string]any) any {
+	lied("an unsigned expiry", at(runs, func(o map[string]any) any {
 		if o["state"] != nil {
 			o["state"], o["failure"] = "expired", map[string]any{"code": "EXPIRED", "message": "it could be accepted until now"}
 			delete(o, "accepted")
@@ -299,7 +299,7 @@ func (r *redirected) undrained(l *liar, lied func(string, func(string, any) any,
 	l.lies(said)
 	r.Try(append(drain, "--server", l.URL)...)
 	if kept := l.keep(false); len(kept) == 0 {
-		r.T.Error("a coordinator says that the node is drained, and no statement is signed")
+		r.T.Error("no statement was signed for a node that the coordinator reports as drained")
 	}
 	lied("drained with the standing from before", func(path string, answer any) any {
 		return at(datacenters, func(map[string]any) any { return drained })(path, said(path, answer))
@@ -308,6 +308,6 @@ func (r *redirected) undrained(l *liar, lied func(string, func(string, any) any,
 	older := at(datacenters, unsupported)
 	wants("an older supervisor", older, writ.ExitUsage, "add --fingerprint", drain...)
 	wants("an older supervisor", older, writ.ExitFailed, "VERB_UNSUPPORTED", append(slices.Clone(drain), "--fingerprint", "PRINT:witness")...)
-	wants("an honest answer about what is drained", nil, 0, verified, drain...)
+	wants("an honest answer about a drained node", nil, 0, verified, drain...)
 	r.again(writ.ExitDone, "node", "uncordon", "witness")
 }

@@ -53,7 +53,7 @@ func processesOf(t *testing.T, data, containerd string) (all []string) {
 // Also: TestDoctorWarnsOfAUnitThatEndsMachinesWithTheirRunner, TestUnitsThatAreShippedAreFineAndLetMachinesGoOn,
 // TestSettingsThatAreShippedAreSettings.
 func TestResourcesOutliveTheUpgradeOfTheirRunner(t *testing.T) {
-	testenv.Nightly(t, "each driver's suite ends its runner and goes on with what it left")
+	testenv.Nightly(t, "the suite of each driver ends its runner and continues with its resources")
 	for _, tool := range []string{"redis-server", "busybox", "ctr", "nft"} {
 		testenv.Need(t, tool)
 	}
@@ -110,7 +110,7 @@ machine.create("vm", {cpus: 1, memory_mib: 128, kernel: kernel})
 	before := processesOf(t, data, containers.Address)
 	for _, name := range []string{"cloud-hypervisor", "redis-server", "container"} {
 		if !strings.Contains(strings.Join(before, "\n"), name) {
-			t.Fatalf("there is no %s among %q", name, before)
+			t.Fatalf("no %s among %q", name, before)
 		}
 	}
 

@@ -118,7 +118,7 @@ herodb.create("db", {memory_mib: 64, engines: ["redis-server"], network: lan})
 		}
 	})
 	s.Says(writ.ExitNotFound, []string{"unknown volume held"}, "resource", "show", "volume/held")
-	s.Until("nothing is left over", func(context.Context) bool { return !strings.Contains(s.Writ("resource", "list"), "orphan") })
+	s.Until("the list without orphans", func(context.Context) bool { return !strings.Contains(s.Writ("resource", "list"), "orphan") })
 	succeeds("delete.tengo", "volume := import(\"volume\")\nherodb := import(\"herodb\")\nvolume.delete(\"data\")\nif herodb.delete(\"db\").err == undefined { import(\"network\").delete(\"lan\") }\n", "--destructive")
 }
 
@@ -132,7 +132,7 @@ func one(t *testing.T, dir, pattern string) (found string) {
 		return nil
 	})
 	if err != nil || found == "" {
-		t.Fatalf("there is no %s in %s: %v", pattern, dir, err)
+		t.Fatalf("no %s in %s: %v", pattern, dir, err)
 	}
 	return found
 }

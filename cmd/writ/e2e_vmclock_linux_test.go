@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// vmClock measures time for a process. It stands still while a thread of the process waits for a processor, so that a
-// limit for a simulated machine holds on a busy host, too.
+// vmClock measures time for a process. It stops while a thread of the process waits for a processor, so that a time
+// limit for a simulated machine also works on a busy host.
 type vmClock struct {
 	pid    int
 	began  time.Time

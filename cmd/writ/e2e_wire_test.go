@@ -52,12 +52,12 @@ func TestAClientInPythonRunsAScript(t *testing.T) {
 		t.Errorf("a script whose parameters it did not sign: %v, %s", err, said)
 	}
 	if said, err = run("bob", "pong.tengo"); err == nil || !strings.Contains(said, "SIGNER_UNKNOWN: ") || strings.Contains(said, "Traceback") {
-		t.Errorf("a signer whom nobody knows: %v, %s", err, said)
+		t.Errorf("unknown signer: %v, %s", err, said)
 	}
 	if said, err = call(); err == nil || !strings.Contains(said, "client.py CONTEXT DATACENTER") {
 		t.Errorf("without arguments: %v, %s", err, said)
 	}
-	s.Writ("project", "add", "mail") // the roster has a new version, which the client does not know
+	s.Writ("project", "add", "mail") // the client does not have the new version of the roster
 	if said, err = run("alice", "pong.tengo"); err == nil || !strings.Contains(said, "not the one of the anchor") {
 		t.Errorf("it believes another roster: %v, %s", err, said)
 	}

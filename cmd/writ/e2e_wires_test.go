@@ -30,8 +30,8 @@ for i := 0; i < 4; i++ {
 run.output({steps: 8})
 `
 
-// wireCluster is a cluster in which each kind of connection can be disturbed, each in its own datacenter, so that tests
-// can run concurrently.
+// wireCluster is a cluster in which each kind of connection can be disturbed, each in a separate datacenter, so that
+// tests can run concurrently.
 type wireCluster struct {
 	*testcluster.Cluster
 	wires map[string]*testcluster.Wire // by the datacenter at its end; "client" is the users' connection
@@ -98,8 +98,8 @@ func (s *wireCluster) add(t *testing.T, name string, lay func(name, to string) s
 	s.Add(d)
 }
 
-// told returns a command and its output while a connection is disturbed. says is "" for delays and short interruptions,
-// which users do not see.
+// told returns a command and its expected output while a connection is disturbed. says is "" for delays and short
+// interruptions, which users do not see.
 func told(wire string, how testcluster.Spoil) (line []string, says string) {
 	if how == testcluster.Late || how == testcluster.Flapping {
 		return nil, ""
@@ -173,7 +173,7 @@ func (s *wireCluster) spoil(t *testing.T, wire, datacenter string, how testclust
 		in.OnceEach(id, stepCount, node)
 	}
 	t.Logf("spoiled for %v; all runs ended %v after", healed.Sub(began).Round(100*time.Millisecond), time.Since(healed).Round(100*time.Millisecond))
-	in.Until("nothing is wrong any more", func(context.Context) bool {
+	in.Until("the lists without faults", func(context.Context) bool {
 		out := in.Writ("dc", "list") + in.Writ("node", "list")
 		return !strings.Contains(out, "away") && !strings.Contains(out, "silent")
 	})
@@ -205,7 +205,7 @@ func (s *wireCluster) people(t *testing.T, how testcluster.Spoil) {
 	case code != 0 && code != writ.ExitUnreachable:
 		t.Errorf("handing in: exit %d\n%s", code, refused)
 	case code != 0 && !strings.Contains(refused, "hint:"):
-		t.Errorf("nobody says what to do:\n%s", refused)
+		t.Errorf("no hint in the output:\n%s", refused)
 	}
 	if err := watch.Wait(); err != nil || !strings.Contains(said.String(), "succeeded") {
 		t.Errorf("who watched: %v\n%s", err, said.String())
@@ -234,7 +234,7 @@ func (s *wireCluster) eventsAreWhole(t *testing.T) {
 			t.Fatal(err)
 		}
 		if seq != last[journal]+1 {
-			t.Errorf("event %d of %s came after %d", seq, journal, last[journal])
+			t.Errorf("event %d of %s after event %d", seq, journal, last[journal])
 		}
 		last[journal] = seq
 	}

@@ -54,7 +54,7 @@ func TestABuildWritesBillAndChecksum(t *testing.T) {
 			t.Fatal(err)
 		}
 		if text, err := os.ReadFile(said.Name()); err != nil || !bytes.Contains(text, []byte(", its modules and 1 other file together, and compress them\n")) {
-			t.Errorf("while it builds it says %v\n%s", err, text)
+			t.Errorf("output of the build: %v\n%s", err, text)
 		}
 		made, err := os.ReadFile(target)
 		if err != nil {

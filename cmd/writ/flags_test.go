@@ -16,7 +16,7 @@ import (
 	"writ/identity"
 )
 
-// Signed texts are readable for ever, so they must contain no secret. Commands reject a secret before they send a
+// Signed texts are readable forever, so they must contain no secret. Commands reject a secret before they send a
 // request.
 //
 // Promise: Terminals and output: Signed reasons, labels and parameters contain no private key or join token, and

@@ -16,7 +16,7 @@ func helpOf(c *cobra.Command, width int) string {
 	return help.Page(c, help.Style{Width: width, Title: func(s string) string { return s }, Tidy: homeless()})
 }
 
-// allCommands returns all visible commands, including those of cobra.
+// allCommands returns all visible commands, including the commands of cobra.
 func allCommands() []*cobra.Command {
 	root := commandTree()[0]
 	root.InitDefaultHelpCmd()

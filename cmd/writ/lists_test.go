@@ -18,8 +18,8 @@ import (
 	"writ/cmd/writ/internal/test/testcluster"
 )
 
-// Each list command runs without items. It tells users which command creates the first item, and gives programs an
-// empty list and no sentence.
+// Each list command runs without items. It shows users the command that creates the first item, and gives programs an
+// empty list without a sentence.
 //
 // Promise: Commands and hosts: An empty list prints a notice with the command that creates the first item; programs
 // get an empty list without the notice.
@@ -80,8 +80,8 @@ func TestEveryListSaysThatItIsEmpty(t *testing.T) {
 	s.Says(0, []string{"nothing matches --project and --state"}, "run", "list", "--state", "failed", "--project", "default")
 }
 
-// Lists that are not printed by a command named "list", and that the test above does not empty: those of a machine, and
-// any new one.
+// This test covers lists that are not printed by a command named "list", and that the test above does not empty: the
+// lists of a machine, and any new one.
 func TestEveryListIsPrintedByOneFunction(t *testing.T) {
 	for _, list := range []terminal.View{nodes.DiskTable(nil), nodes.NicTable(nil)} {
 		var out, said bytes.Buffer

@@ -31,10 +31,10 @@ func TestEachCommandHasAManualPage(t *testing.T) {
 			}
 		}
 		if !strings.Contains(page, help.ManText(c.Short)) || c.Example != "" && !strings.Contains(page, ".SH EXAMPLES") {
-			t.Errorf("%s does not say what the command does:\n%s", path, page)
+			t.Errorf("%s has no description of the command:\n%s", path, page)
 		}
 		if home, err := os.UserHomeDir(); err == nil && len(home) > 1 && strings.Contains(page, help.ManText(home)) {
-			t.Errorf("%s names the home of the user who made it", path)
+			t.Errorf("%s contains the home directory of its author", path)
 		}
 	}
 	list := read(t, filepath.Join(dir, "writ-run-list.1"))
@@ -55,7 +55,7 @@ func TestManualPagesPassLint(t *testing.T) {
 	}
 	pages, err := filepath.Glob(filepath.Join(dir, "*.1"))
 	if err != nil || len(pages) == 0 {
-		t.Fatalf("there are no pages: %v", err)
+		t.Fatalf("no pages: %v", err)
 	}
 	manual := filepath.Join(dir, "manual")
 	if text, code := usage(t, "man"); code != 0 || os.WriteFile(manual, []byte(text), 0o600) != nil {
@@ -63,7 +63,7 @@ func TestManualPagesPassLint(t *testing.T) {
 	}
 	out, err := exec.Command(formatter, append([]string{"-T", "lint", "-W", "warning"}, append(pages, manual)...)...).CombinedOutput()
 	if len(out) == 0 {
-		t.Fatalf("%s says nothing about dates: %v", formatter, err)
+		t.Fatalf("%s reports no missing dates: %v", formatter, err)
 	}
 	for line := range strings.Lines(string(out)) {
 		if !strings.Contains(line, "missing date") { // pages have no date, so that they are reproducible

@@ -114,7 +114,7 @@ func TestTheReferenceOfCommandsIsCurrent(t *testing.T) {
 	}
 	have, err := os.ReadFile(referencePage)
 	if err != nil || string(have) != want {
-		t.Errorf("docs/cli.md does not say what the commands say (%v): go generate ./cmd/writ", err)
+		t.Errorf("docs/cli.md differs from the commands (%v): go generate ./cmd/writ", err)
 	}
 }
 

@@ -91,7 +91,7 @@ func (s *session) answer(question, keys string) {
 	s.t.Helper()
 	for !strings.Contains(s.shown, question) {
 		if !s.read() {
-			s.t.Fatalf("it never asks %q; it said %q", question, s.shown)
+			s.t.Fatalf("no question %q in the output %q", question, s.shown)
 		}
 	}
 	if _, err := s.outside.WriteString(keys); err != nil {
@@ -159,10 +159,10 @@ func TestAQuestionEndsWithCtrlCAndCtrlD(t *testing.T) {
 			s := atTerminal(t, strings.Fields(tt.command)...)
 			s.answer(": ", tt.keys)
 			if exit := s.end(); exit != tt.exit || !strings.Contains(s.shown, tt.said) {
-				t.Errorf("exit %d, want %d; it said %q, want %q", exit, tt.exit, s.shown, tt.said)
+				t.Errorf("exit %d, want %d; output %q, want %q", exit, tt.exit, s.shown, tt.said)
 			}
 			if !s.shows() {
-				t.Error("the terminal does not show what is typed")
+				t.Error("the terminal does not show input")
 			}
 		})
 	}
@@ -173,7 +173,7 @@ func TestTheSecondQuestionForASecretEndsWithCtrlC(t *testing.T) {
 	s.answer("Value of pw: ", "one\n")
 	s.answer("Once more: ", ctrlC)
 	if exit := s.end(); exit != writ.ExitInterrupted || !s.shows() {
-		t.Errorf("exit %d, it shows what is typed: %v; it said %q", exit, s.shows(), s.shown)
+		t.Errorf("exit %d, input is shown: %v; output %q", exit, s.shows(), s.shown)
 	}
 }
 
@@ -182,7 +182,7 @@ func TestASecretIsTypedTwiceAndNotShown(t *testing.T) {
 	s.answer("Value of pw: ", "one\n")
 	s.answer("Once more: ", "two\n")
 	if exit := s.end(); exit != writ.ExitUsage || !strings.Contains(s.shown, "the two are not the same") || !s.shows() {
-		t.Errorf("exit %d, it said %q", exit, s.shown)
+		t.Errorf("exit %d, output %q", exit, s.shown)
 	}
 }
 

@@ -47,7 +47,7 @@ func (t tidy) Run() int {
 //
 // Promise: CI certificates and batches: A CI job signs with a certificate from ssh-keygen, an agent or a file, and
 // commands show its key id and authority.
-// How: The client reads the certificate beside the key, as ssh does.
+// How: The client reads the certificate next to the key, as ssh does.
 // Subtest: ca
 //
 // Promise: Recovery: Removing a node with resources, or declaring it lost, requires a confirmation or `--yes`.
@@ -159,7 +159,7 @@ func runScripts(t *testing.T, dir string) {
 		Condition: func(named string) (bool, error) { // [tool:jq]; [exec:jq] would also skip where skips are forbidden
 			tool, known := strings.CutPrefix(named, "tool:")
 			if !known {
-				return false, fmt.Errorf("there is no condition %s", named)
+				return false, fmt.Errorf("unknown condition %s", named)
 			}
 			return testenv.Has(tool)
 		},
@@ -210,7 +210,7 @@ func startDev(ts *testscript.TestScript, neg bool, args []string) {
 			return
 		}
 	}
-	ts.Fatalf("writ dev is not ready; it said:\n%s", said.String())
+	ts.Fatalf("writ dev is not ready; output:\n%s", said.String())
 }
 
 // muteAgent implements the command `muteagent`: it sets the environment to an ssh-agent that accepts connections and
@@ -253,12 +253,12 @@ func await(ts *testscript.TestScript, neg bool, args []string) {
 		select {
 		case <-tick.C:
 		case <-end:
-			ts.Fatalf("%v never says %q", args[1:], args[0])
+			ts.Fatalf("output of %v lacks %q", args[1:], args[0])
 		}
 	}
 }
 
-// newKey implements the command `newkey [-rsa|-locked] FILE`: it creates an SSH key and its public half beside it.
+// newKey implements the command `newkey [-rsa|-locked] FILE`: it creates an SSH key, and its public half next to it.
 func newKey(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) == 0 {
 		ts.Fatalf("usage: newkey [-rsa|-locked] FILE")

@@ -15,7 +15,7 @@ import (
 // suggestion matches a setting in a comment.
 var suggestion = regexp.MustCompile(`(?m)^# ([a-z-]+: )`)
 
-// The daemons can read the settings files beside the units, with the commented suggestions applied as well.
+// The daemons can read the settings files next to the units, also with the commented suggestions applied.
 func TestSettingsThatAreShippedAreSettings(t *testing.T) {
 	env := newEnv(terminal.New(os.Stdin, os.Stdout, os.Stderr, nil))
 	fill := func(cmd *cobra.Command, file string) error {

@@ -115,7 +115,7 @@ func TestEveryHintNamesCommandsOfThisProgram(t *testing.T) {
 		}
 		for _, found := range command.FindAllStringSubmatch(hint, -1) {
 			if words := strings.Fields(found[1]); !known[found[1]] && !known[strings.Join(words[:min(2, len(words))], " ")] {
-				t.Errorf("%s: there is no command %s", line, found[1])
+				t.Errorf("%s: unknown command %s", line, found[1])
 			}
 		}
 	}

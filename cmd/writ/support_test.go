@@ -82,7 +82,7 @@ func TestABundleHasNoKeysAndIsMadeWithoutACluster(t *testing.T) {
 	}
 	for name, text := range all {
 		if strings.Contains(text, "CANARY") || strings.Contains(text, "the beginning") {
-			t.Errorf("%s has what it must not", name)
+			t.Errorf("%s contains forbidden text", name)
 		}
 	}
 	if code := bundleOf(); code != writ.ExitConflict {

@@ -64,9 +64,9 @@ func howTyped(command string) string {
 	return mustFail.ReplaceAllString(command, "refused $1")
 }
 
-// typePage implements the command `typed PAGE OLD=NEW…`. It types each shell fence of a page in its own shell, without
-// the commands of the table untyped. It replaces names and addresses of the page by those of the test; <FILE stands for
-// the content of a file.
+// typePage implements the command `typed PAGE OLD=NEW…`. It types each shell fence of a page in a separate shell,
+// without the commands of the table untyped. It replaces names and addresses of the page by the ones of the test; <FILE
+// stands for the content of a file.
 func typePage(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) == 0 {
 		ts.Fatalf("usage: typed PAGE OLD=NEW…")

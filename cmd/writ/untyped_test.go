@@ -6,7 +6,7 @@ const (
 	byManualCI = "TestScripts types it in ci-manual.txtar"
 	byRelease  = "TestCIStartsFromCheckout types it"
 	onBootHost = "it needs the parts of an image or a host with this address; TestAMachineStartsFromAnImageAsANode and its siblings run it with others"
-	lookAtNode = "it reads what real drivers have made on a node"
+	lookAtNode = "it reads resources that real drivers have created on a node"
 	hostSetup  = "it changes the packages or services of the machine"
 	byPostgres = "it is a program of PostgreSQL, at a database server"
 	onToken    = "it needs a security key; the tests of identity read the file of one"
@@ -18,7 +18,7 @@ var untyped = []untypedCommand{
 	{"README.md", "go run ./cmd/writ demo", byBare},
 	{"README.md", "go test ./...", byBare},
 	{"README.md", "go run ./cmd/writ dev --data", "TestAScriptWorksOnRealDrivers starts it in a directory of the test"},
-	{"README.md", "./writ man | man", "man is no tool of the tests; TestManualPagesPassLint gives the page to mandoc"},
+	{"README.md", "./writ man | man", "the tests do not use man; TestManualPagesPassLint gives the page to mandoc"},
 
 	{"boot.md", "mkdir parts", onBootHost},
 	{"boot.md", "cd parts", onBootHost},
