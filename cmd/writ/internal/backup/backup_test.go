@@ -102,7 +102,7 @@ func TestADirectoryWithANodeInsideIsNotBackedUp(t *testing.T) {
 			t.Errorf("with %s: %v", name, err)
 		}
 		if _, err := os.Stat(file); err == nil {
-			t.Errorf("with %s there is a backup", name)
+			t.Errorf("a backup exists with %s", name)
 		}
 		if err := os.Remove(path); err != nil {
 			t.Fatal(err)
@@ -136,7 +136,7 @@ func TestAJournalThatIsRestoredKnowsIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	if contents(t, restored)[RestoredMark] == "" || contents(t, dir)[RestoredMark] != "" {
-		t.Error("what is restored does not know it, or what was copied believes it")
+		t.Error("the mark is missing in the restored directory, or present in the original")
 	}
 	if got := begin(dir); !got.IsZero() {
 		t.Errorf("the journal that was copied is reconciled until %s", got)
@@ -350,7 +350,7 @@ func TestABackupLeavesFilesBesideItAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := Save(context.Background(), dir, filepath.Join(place, "dc1.tar"), "v1"); err == nil {
-		t.Error("a store that is none was copied")
+		t.Error("an invalid store was copied")
 	}
 	if diff := cmp.Diff(map[string]string{"dc1.tar.store": "precious"}, contents(t, place)); diff != "" {
 		t.Error(diff)

@@ -8,7 +8,7 @@ import (
 	"writ/cmd/writ/internal/terminal"
 )
 
-// An empty list would mean that there are no items, and exit code 0 that all datacenters answered.
+// An empty list would mean no items, and exit code 0 would mean that all datacenters answered.
 //
 // Promise: Terminals and output: A list collected from datacenters fails if all of them are unreachable and warns if
 // some are.

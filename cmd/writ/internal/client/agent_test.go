@@ -14,7 +14,7 @@ import (
 	"writ/internal/test/testenv"
 )
 
-// startMuteAgent listens as an ssh-agent that accepts connections and never answers. connected receives each connection.
+// startMuteAgent starts an ssh-agent that accepts connections and never answers. connected receives each connection.
 func startMuteAgent(t *testing.T) (socket string, connected <-chan struct{}) {
 	t.Helper()
 	accepted := make(chan struct{}, 100)

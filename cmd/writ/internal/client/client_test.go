@@ -159,7 +159,7 @@ func TestADatacenterWithoutCapacityIsNotChosen(t *testing.T) {
 		}
 	}
 	if got := lacks(nil, nil); got != "" {
-		t.Errorf("a script that needs nothing: %q", got)
+		t.Errorf("script without needs: %q", got)
 	}
 	graz, linz := w.alice.Roster.Datacenters.Named("graz"), w.alice.Roster.Datacenters.Named("linz")
 	full := map[writ.DatacenterID]string{linz.ID: "no node has 4 CPUs left"}
@@ -254,7 +254,7 @@ func TestOnlyTheSignatureOfTheDatacenterProvesHowARunEnded(t *testing.T) {
 		"a summary about another datacenter": func(r *api.Run) { r.Summary = signed(w.datacenters["graz"], envelope.Summary, elsewhere) },
 		"two summaries":                      func(r *api.Run) { r.Summary = signed(w.datacenters["graz"], envelope.Summary, summary, later) },
 		"another end than the signed one":    func(r *api.Run) { r.Summary = signed(w.datacenters["graz"], envelope.Summary, later) },
-		"a datacenter that nobody knows":     func(r *api.Run) { r.Datacenter = writ.DatacenterID(writ.NewUUID()) },
+		"an unknown datacenter":              func(r *api.Run) { r.Datacenter = writ.DatacenterID(writ.NewUUID()) },
 	} {
 		lie := run
 		change(&lie)
@@ -298,7 +298,7 @@ func TestNextCoordinatorIsAskedIfOneIsGone(t *testing.T) {
 	}
 }
 
-// An impostor in place of a coordinator is reported, even if the other coordinators are unreachable.
+// An impostor at the address of a coordinator is reported, even if the other coordinators are unreachable.
 func TestAFalseCoordinatorIsNotHiddenByOthersThatAreGone(t *testing.T) {
 	w, dir := newFixture(t), t.TempDir()
 	if _, err := config.RostersIn(dir, w.cluster).Add(w.signed...); err != nil {
@@ -321,7 +321,7 @@ func TestAFalseCoordinatorIsNotHiddenByOthersThatAreGone(t *testing.T) {
 	}
 }
 
-// The coordinators of the newest stored roster are used if those of the context are unreachable.
+// If the coordinators of the context are unreachable, the client uses the coordinators of the newest stored roster.
 //
 // Promise: Connections and certificates: The last coordinator of a roster cannot be removed.
 func TestAnotherCoordinatorOfTheRosterIsAsked(t *testing.T) {
@@ -473,7 +473,7 @@ func TestSuccessorNeedsARootOperatorAndAChange(t *testing.T) {
 	}
 	w.amend(t, addProject)
 	if signed, err := Successor(w.alice.Roster, w.alice, time.Now(), addProject); signed != nil || err != nil {
-		t.Errorf("what is there already made a new version: %v", err)
+		t.Errorf("an unchanged roster became a new version: %v", err)
 	}
 	if p, err := Project(w.alice.Roster, "web"); err != nil || p.Tenant == "" {
 		t.Errorf("%+v, %v", p, err)

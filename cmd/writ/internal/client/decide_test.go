@@ -34,7 +34,7 @@ func TestNewsOfANodeAreAwaitedAsLongAsTheyCanCome(t *testing.T) {
 			}
 			c.Nodes.AwaitNews(t.Context(), writ.Node{ID: "n1", Revision: 1}, decision)
 			if asked != len(lists) {
-				t.Errorf("it asked %d times, and the news came with the %d.", asked, len(lists))
+				t.Errorf("%d requests, and the news were in answer %d", asked, len(lists))
 			}
 		})
 	}

@@ -100,14 +100,14 @@ func TestKeyIsFound(t *testing.T) {
 		known func(ssh.PublicKey) bool
 		want  ssh.PublicKey // nil for KEY_UNUSABLE
 	}{
-		{"nothing said", Keys{}, nil, usual},
-		{"nothing said, with an agent that holds what the roster knows", Keys{AgentSocket: socket}, knowsOther, other},
-		{"nothing said, with an agent that holds other keys", Keys{AgentSocket: socket}, none, usual},
+		{"no key given", Keys{}, nil, usual},
+		{"no key given, with an agent that has a key of the roster", Keys{AgentSocket: socket}, knowsOther, other},
+		{"no key given, with an agent with other keys", Keys{AgentSocket: socket}, none, usual},
 		{"a file in the home directory", Keys{Spec: "~/.ssh/id_ed25519"}, knowsOther, usual},
-		{"a locked file and nobody to ask", Keys{Spec: "~/locked"}, nil, nil},
+		{"a locked file without a terminal", Keys{Spec: "~/locked"}, nil, nil},
 		{"a locked file that the agent has opened", Keys{Spec: "~/locked", AgentSocket: socket}, nil, locked},
 		{"the agent", Keys{Spec: "agent", AgentSocket: socket}, knowsOther, other},
-		{"the agent, with nothing useful", Keys{Spec: "agent", AgentSocket: socket}, none, nil},
+		{"the agent, without a usable key", Keys{Spec: "agent", AgentSocket: socket}, none, nil},
 		{"a key of the agent", Keys{Spec: "agent:" + ssh.FingerprintSHA256(other), AgentSocket: socket}, none, other},
 		{"no such key in the agent", Keys{Spec: "agent:" + ssh.FingerprintSHA256(usual), AgentSocket: socket}, nil, nil},
 		{"no agent", Keys{Spec: "agent"}, nil, nil},
@@ -326,7 +326,7 @@ func TestAnAuthorityHasMachinesAndAKeyOfItsOwn(t *testing.T) {
 		{"a new one", "forge", ca, AuthorityGrant{Principals: deploy, KeyIDs: []string{"ci-*"}, Life: time.Hour}, ""},
 		{"another key", "forge", other, AuthorityGrant{Principals: deploy}, writ.CodeConflict},
 		{"another name", "mint", ca, AuthorityGrant{Principals: deploy}, writ.CodeConflict},
-		{"key ids of nobody", "forge", nil, AuthorityGrant{KeyIDs: []string{"ci-1"}}, writ.CodeUsage},
+		{"key ids without principals", "forge", nil, AuthorityGrant{KeyIDs: []string{"ci-1"}}, writ.CodeUsage},
 		{"a longer time", "forge", nil, AuthorityGrant{Expires: time.Now().Add(time.Hour)}, ""},
 		{"all key ids", "forge", nil, AuthorityGrant{Principals: deploy, AnyKeyID: true}, ""},
 	} {

@@ -83,8 +83,8 @@ func TestOnlyAnAnswerToThisTextIsBelieved(t *testing.T) {
 		}
 	}
 	away := writ.Errorf(writ.CodeDatacenterAway, "it is away")
-	if err := to.refused(away); err != error(away) { //nolint:errorlint // it is this error, and not one that wraps it
-		t.Errorf("that nothing could be decided: %v", err)
+	if err := to.refused(away); err != error(away) { // exactly this error, not a wrapper
+		t.Errorf("error without a decision: %v", err)
 	}
 
 	// Errors that the client can find itself need no proof.

@@ -112,7 +112,7 @@ func TestTheLastRunIsThatOfTheLastSubmission(t *testing.T) {
 		}
 		return c
 	}
-	in("one", "").Orders.Remember([]byte("nothing that was signed"))
+	in("one", "").Orders.Remember([]byte("unsigned text"))
 	in("one", "").Orders.Remember(sshsig.Join(text, armored))
 	own := writ.RunIDOf(writ.DigestOf(text))
 	for _, tt := range []struct {

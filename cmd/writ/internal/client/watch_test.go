@@ -70,7 +70,7 @@ func TestWatchTellsAllOfARunThatHasEnded(t *testing.T) {
 	}
 }
 
-// A coordinator restored from a backup does not know the run or its events until the datacenter reports them.
+// A coordinator that was restored from a backup does not have the run or its events until the datacenter reports them.
 func TestWatchGoesOnWhenTheCoordinatorForgot(t *testing.T) {
 	run := api.Run{ID: writ.RunIDOf(writ.Digest{1}), State: api.RunStateRunning}
 	asked := 0
@@ -110,7 +110,7 @@ func TestWatchGoesOnWhenTheCoordinatorForgot(t *testing.T) {
 	}
 	asked = 1
 	if _, err := c.Streams.Watch(t.Context(), run.ID, Watcher{Event: func(api.Event) {}}); writ.CodeOf(err) != writ.CodeNotFound {
-		t.Errorf("a run that nobody ever knew: %v", err)
+		t.Errorf("unknown run: %v", err)
 	}
 }
 
@@ -140,7 +140,7 @@ func TestWatchTellsTheEndIfTheCoordinatorIsKilledMeanwhile(t *testing.T) {
 	ends := 0
 	_, err = c.Streams.Watch(t.Context(), run.ID, Watcher{Event: func(api.Event) { ends++ }})
 	if err != nil || ends != 1 || !cut {
-		t.Errorf("%d ends were told, %v", ends, err)
+		t.Errorf("reported %d ends, %v", ends, err)
 	}
 }
 

@@ -81,7 +81,7 @@ func TestADiskThatHangsIsLeftOut(t *testing.T) {
 		synctest.Wait()
 		close(hangs)
 		if first, second := <-counts, <-counts; first != 3 || second != 3 {
-			t.Errorf("a disk that answers has %d and %d metrics for two who ask at one time", first, second)
+			t.Errorf("metrics of an answering disk in two concurrent scrapes = %d and %d, want 3", first, second)
 		}
 	})
 }

@@ -97,7 +97,7 @@ func TestALikelyPasswordIsHiddenAndNotRefused(t *testing.T) {
 				t.Errorf("%s, %s is shown as %s", form, text, shown)
 			}
 			if _, err := strconv.Unquote(shown); form == "quoted" && err != nil {
-				t.Errorf("%s is shown as %s, which is no text in quotes", text, shown)
+				t.Errorf("%s is shown as %s, want a quoted text", text, shown)
 			}
 			if redact.Holds(text) {
 				t.Errorf("%s, %s counts as a secret", form, text)
@@ -155,7 +155,7 @@ func TestTextsWithoutSecretsStayUnredacted(t *testing.T) {
 	}
 }
 
-// TestNoPathHidesALineOfAKey puts key lines in place of a path, and next to path names.
+// TestNoPathHidesALineOfAKey puts lines of a key where a path could be, and next to path names.
 func TestNoPathHidesALineOfAKey(t *testing.T) {
 	random := rand.New(rand.NewPCG(testenv.Seed(t, 1), 0))
 	const lines = 3000
@@ -245,6 +245,6 @@ func TestNoLogShowsASecret(t *testing.T) {
 	said := new(testenv.Log)
 	slog.New(slog.NewTextHandler(said, &slog.HandlerOptions{ReplaceAttr: redact.Attr})).Info("m", "n", 5, "node", writ.NodeID("n1"), "list", []string{"a"})
 	if !strings.Contains(said.String(), "msg=m n=5 node=n1 list=[a]") {
-		t.Errorf("what is no secret is logged as %s", said)
+		t.Errorf("values without secrets are logged as %s", said)
 	}
 }

@@ -8,7 +8,8 @@ import (
 	"writ/sal/catalog"
 )
 
-// TestEveryNodeOperationIsSimulated executes each operation of the module node, and one that the catalogue lacks.
+// TestEveryNodeOperationIsSimulated executes each operation of the module node, and an operation that the catalogue
+// lacks.
 func TestEveryNodeOperationIsSimulated(t *testing.T) {
 	driver := &facts{node: "node-1", drivers: []writ.NodeDriver{{Module: "volume", Name: "simulated"}}}
 	for _, op := range catalog.Of("node") {

@@ -68,7 +68,7 @@ func TestNoErrorShowsASecret(t *testing.T) {
 	term, _, said := newTest(t)
 	term.Fail(writ.Errorf(writ.CodeUsage, "writ1.example is a token? AGE-SECRET is not one; -----BEGIN PUBLIC KEY-----"))
 	if strings.Contains(said(), "not shown") {
-		t.Errorf("what is no secret is taken out of %s", said())
+		t.Errorf("a text without secrets was redacted: %s", said())
 	}
 	var unmarshalled map[string]any
 	term, _, said = newTest(t)

@@ -168,7 +168,7 @@ func TestQuietSilencesProgressOnly(t *testing.T) {
 func TestWithoutATerminalNoQuestionIsAsked(t *testing.T) {
 	term, _, _ := newTest(t)
 	if term.Interactive() {
-		t.Error("a file is no person")
+		t.Error("a file counts as interactive")
 	}
 	if _, err := term.Passphrase("the key"); err == nil {
 		t.Error("no error")
@@ -189,7 +189,7 @@ func TestOnlyAYesConfirms(t *testing.T) {
 		out.Close()
 		term.In = in
 		if got, err := term.Confirm("cancel\x1b it?"); err != nil || got != want || strings.TrimSuffix(errs(), "\n") != "cancel\uFFFD it? [y/N] " {
-			t.Errorf("%q: %v, %v, want %v; it said %q", typed, got, err, want, errs())
+			t.Errorf("%q: %v, %v, want %v; output %q", typed, got, err, want, errs())
 		}
 	}
 }
@@ -209,7 +209,7 @@ func TestOnlyTheWordItselfConfirms(t *testing.T) {
 		term.In = in
 		got, err := Typed(term, "type\x1b the name", "web")
 		if err != nil || got != want || strings.TrimSuffix(errs(), "\n") != "type\uFFFD the name: " {
-			t.Errorf("%q: %v, %v, want %v; it said %q", typed, got, err, want, errs())
+			t.Errorf("%q: %v, %v, want %v; output %q", typed, got, err, want, errs())
 		}
 	}
 }

@@ -185,16 +185,16 @@ func TestAServerOutsideTheRostersGetsNoRequest(t *testing.T) {
 		code    writ.Code
 	}{
 		"the coordinator":                            {anchor, c.signed, by(front, c.roster), ""},
-		"with nothing but the id":                    {identity.Anchor{Cluster: c.roster.Cluster}, c.signed, by(front, c.roster), ""},
-		"somebody between who passes rosters on":     {anchor, c.signed, by(newKey(t), c.roster), writ.CodeCertificateUntrusted},
-		"somebody with a certificate of their own":   {anchor, c.signed, &tls.Config{Certificates: []tls.Certificate{selfSigned()}}, writ.CodeCertificateUntrusted},
+		"only the cluster id":                        {identity.Anchor{Cluster: c.roster.Cluster}, c.signed, by(front, c.roster), ""},
+		"an attacker that forwards rosters":          {anchor, c.signed, by(newKey(t), c.roster), writ.CodeCertificateUntrusted},
+		"an attacker with a self-signed certificate": {anchor, c.signed, &tls.Config{Certificates: []tls.Certificate{selfSigned()}}, writ.CodeCertificateUntrusted},
 		"a coordinator of another cluster":           {anchor, other.signed, by(otherKey, other.roster), writ.CodeWrongCluster},
 		"one of another cluster, with these rosters": {anchor, c.signed, by(otherKey, other.roster), writ.CodeWrongCluster},
 		"rosters that have all expired":              {identity.Anchor{Cluster: old.roster.Cluster}, old.signed, by(oldKey, old.roster), writ.CodeRosterInvalid},
 		"rosters that end before the anchor":         {later, c.signed, by(front, c.roster), writ.CodeRosterTooOld},
 		"rosters with another version of the anchor": {forked, c.signed, by(front, c.roster), writ.CodeRosterFork},
-		"no rosters":                                  {anchor, nil, by(front, c.roster), writ.CodeCertificateUntrusted},
-		"more rosters than anybody has":               {anchor, [][]byte{make([]byte, MaxRosters)}, by(front, c.roster), writ.CodeTooLarge},
+		"no rosters":             {anchor, nil, by(front, c.roster), writ.CodeCertificateUntrusted},
+		"rosters over the limit": {anchor, [][]byte{make([]byte, MaxRosters)}, by(front, c.roster), writ.CodeTooLarge},
 		"a coordinator that speaks TLS 1.2 and older": {anchor, c.signed, older(by(front, c.roster)), writ.CodeUnreachable},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -256,13 +256,13 @@ func TestAWrongCertificateGetsNoRequest(t *testing.T) {
 		code   writ.Code
 	}{
 		"its own":                        {shows(t, ofFront(), coordinator), ""},
-		"one that ended in winter":       {shows(t, at(-200*24*time.Hour, ofFront()), coordinator), writ.CodeCertificateExpired},
-		"one that ended 3 h ago":         {shows(t, at(-pki.Life-3*time.Hour, ofFront()), coordinator), writ.CodeCertificateExpired},
-		"one that begins in 2 h":         {shows(t, at(3*time.Hour, ofFront()), coordinator), writ.CodeCertificateNotYetValid},
+		"ended in winter":                {shows(t, at(-200*24*time.Hour, ofFront()), coordinator), writ.CodeCertificateExpired},
+		"ended 3 h ago":                  {shows(t, at(-pki.Life-3*time.Hour, ofFront()), coordinator), writ.CodeCertificateExpired},
+		"begins in 2 h":                  {shows(t, at(3*time.Hour, ofFront()), coordinator), writ.CodeCertificateNotYetValid},
 		"one by a replaced authority":    {shows(t, at(-time.Minute, ofFront()), coordinator), writ.CodeCertificateRevoked},
-		"that of a supervisor":           {shows(t, ofDatacenter(), supervisor), writ.CodeCertificateRole},
-		"that of a Redis":                {shows(t, ofDatacenter(), redis), writ.CodeCertificateRole},
-		"that of a node":                 {shows(t, ofDatacenter(), node), writ.CodeCertificateRole},
+		"a supervisor's certificate":     {shows(t, ofDatacenter(), supervisor), writ.CodeCertificateRole},
+		"a certificate of Redis":         {shows(t, ofDatacenter(), redis), writ.CodeCertificateRole},
+		"a node's certificate":           {shows(t, ofDatacenter(), node), writ.CodeCertificateRole},
 		"one by the key of a supervisor": {shows(t, &pki.Issuer{Key: super, Name: coordinator}, coordinator), writ.CodeCertificateUntrusted},
 		"one by no key of the roster":    {shows(t, &pki.Issuer{Key: newKey(t), Name: coordinator}, coordinator), writ.CodeCertificateUntrusted},
 		"a self-signed one":              {&tls.Config{Certificates: []tls.Certificate{selfSigned()}}, writ.CodeCertificateUntrusted},
@@ -294,7 +294,7 @@ func TestAWrongCertificateGetsNoRequest(t *testing.T) {
 }
 
 // A client that has only the cluster id, and reaches a supervisor at a coordinator's port or vice versa, gets an error
-// that identifies the server. If the server is neither, the error says so.
+// that identifies the server. If the server is neither of them, the error reports that.
 func TestAtTheFirstContactAnotherProcessOfTheClusterIsNamed(t *testing.T) {
 	c, front := found(t, time.Hour)
 	super := newKey(t)
@@ -385,7 +385,7 @@ func TestManyRostersComeInPages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, have := range map[string][][]byte{"a newcomer": nil, "one who has the first": first} {
+	for name, have := range map[string][][]byte{"a newcomer": nil, "a client with the first roster": first} {
 		tr := newTransport(t, anchor)
 		if len(have) > 0 {
 			tr.Anchor = identity.Anchor{Cluster: c.roster.Cluster}
@@ -496,7 +496,7 @@ func TestAnAddressOfTheRosterIsOneCoordinators(t *testing.T) {
 	swapped.Coordinators = []identity.Coordinator{*c.roster.Coordinators.Of(second.Public().(ed25519.PublicKey))}
 	thief := serve(t, &rosters, c.roster.Cluster, by(second, &swapped))
 	if err := tr.post(thief.URL); err != nil {
-		t.Errorf("a coordinator at an address that nobody has: %v", err)
+		t.Errorf("coordinator at an address outside the roster: %v", err)
 	}
 	c.change(func(r *identity.Roster) { r.Coordinator(id).URLs = []string{thief.URL} })
 	if _, err := tr.Rosters.Add(c.signed...); err != nil {
@@ -547,7 +547,7 @@ func TestAServerBehindAProxyIsVerified(t *testing.T) {
 		"the coordinator":     {by(front, c.roster), ""},
 		"another coordinator": {by(second, &swapped), writ.CodeCertificateRole},
 		"a stranger":          {by(newKey(t), c.roster), writ.CodeCertificateUntrusted},
-		"somebody with a certificate of their own": {&tls.Config{Certificates: []tls.Certificate{selfSigned()}}, writ.CodeCertificateUntrusted},
+		"an attacker with a self-signed certificate": {&tls.Config{Certificates: []tls.Certificate{selfSigned()}}, writ.CodeCertificateUntrusted},
 	} {
 		s := serve(t, &c.signed, c.roster.Cluster, tt.secure)
 		c.change(func(r *identity.Roster) { r.Coordinator(id).URLs = []string{s.URL} })

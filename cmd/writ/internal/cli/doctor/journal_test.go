@@ -41,12 +41,12 @@ func doctorFindsSleepers(t *testing.T, place string) {
 	}
 	add("one", false)
 	if found := examineJournal(t.Context(), place, func() {}); len(found) != 1 || found[0].State != healthy || !strings.HasPrefix(found[0].Detail, "1 open runs") {
-		t.Errorf("of a journal where a pass is due the doctor says %+v", found)
+		t.Errorf("journal with a due pass: findings = %+v", found)
 	}
 	stuck := add("two", true)
 	found := examineJournal(t.Context(), place, func() {})
 	if len(found) != 2 || found[0].State != ill || found[1].Check != "run "+string(stuck) {
-		t.Errorf("of a journal with a run that nothing wakes the doctor says %+v", found)
+		t.Errorf("journal with a run without a waker: findings = %+v", found)
 	}
 	goesOn := func() { // a step of the run is written while the doctor waits
 		err := j.Write(t.Context(), func(tx *journal.Tx) error {
@@ -62,11 +62,11 @@ func doctorFindsSleepers(t *testing.T, place string) {
 		}
 	}
 	if found := examineJournal(t.Context(), place, goesOn); len(found) != 1 || found[0].State != healthy {
-		t.Errorf("of a run that went on meanwhile the doctor says %+v", found)
+		t.Errorf("run that continued meanwhile: findings = %+v", found)
 	}
 	for _, none := range []string{filepath.Join(t.TempDir(), "none.db"), t.TempDir(), "postgres:///nothing?host=" + t.TempDir(), "postgres://u:p@127.0.0.1/x", "mysql://127.0.0.1/x", "@none"} {
 		if found := examineJournal(t.Context(), none, func() {}); len(found) != 1 || found[0].State != ill || found[0].Fix == "" {
-			t.Errorf("of %s the doctor says %+v", none, found)
+			t.Errorf("%s: findings = %+v", none, found)
 		}
 	}
 	if left, err := os.ReadDir(temp); err != nil || len(left) > 0 {

@@ -19,7 +19,7 @@ func TestCommandsWarnOfTheEndOfTheRoster(t *testing.T) {
 		what  string
 		now   time.Time
 		state string
-		says  []string // texts in both outputs besides the renewal command; nil means no output
+		says  []string // texts in both outputs, in addition to the renewal command; nil means no output
 	}{
 		{"it is new", created, healthy, nil},
 		{"half of its time is nearly over", roster.RenewFrom(), healthy, nil},
@@ -35,19 +35,19 @@ func TestCommandsWarnOfTheEndOfTheRoster(t *testing.T) {
 		}
 		for who, text := range map[string]string{"the doctor": f.Fix, "a command": said.String()} {
 			if tt.says == nil && text != "" {
-				t.Errorf("%s: %s says %q", tt.what, who, text)
+				t.Errorf("%s: output of %s = %q, want none", tt.what, who, text)
 			}
 			if tt.says == nil {
 				continue
 			}
 			for _, words := range append(tt.says, "a root operator", "`writ roster renew`") {
 				if !strings.Contains(text, words) {
-					t.Errorf("%s: %s says %q, without %q", tt.what, who, text, words)
+					t.Errorf("%s: output of %s = %q, without %q", tt.what, who, text, words)
 				}
 			}
 		}
 		if tt.says != nil && !strings.Contains(said.String(), "version 3 of the roster expire") {
-			t.Errorf("%s: a command says %q", tt.what, said)
+			t.Errorf("%s: output of a command = %q", tt.what, said)
 		}
 	}
 }

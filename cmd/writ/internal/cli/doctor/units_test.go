@@ -72,7 +72,7 @@ func TestDoctorWarnsOfAUnitThatEndsMachinesWithTheirRunner(t *testing.T) {
 func TestUnitsThatAreShippedAreFineAndLetMachinesGoOn(t *testing.T) {
 	found := examineUnits([]string{shippedUnits})
 	if len(found) != 1 || found[0].Check != "unit writ-runner.service" || found[0].State != healthy {
-		t.Errorf("of what is shipped the doctor says %+v", found)
+		t.Errorf("findings about the shipped units = %+v", found)
 	}
 	verify := testenv.Need(t, "systemd-analyze")
 	dir := t.TempDir()

@@ -37,7 +37,7 @@ func TestABootServerUnderstandsTheLogOfARunner(t *testing.T) {
 		got, ok := meaningOf(line)
 		// The hint is in the line after an error.
 		if got.Failed && got.Next == "" && !strings.HasPrefix(line, "error: ") {
-			t.Errorf("%s does not say what to do: %+v", line, got)
+			t.Errorf("%s has no hint: %+v", line, got)
 		}
 		if got.Next = ""; ok != (tt.want.Stage != "") || ok && got != tt.want {
 			t.Errorf("%s means %+v, %v", line, got, ok)

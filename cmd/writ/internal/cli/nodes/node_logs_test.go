@@ -34,7 +34,7 @@ func TestTheLogOfANodeShowsStartsOfItsMachine(t *testing.T) {
 		t.Error(diff)
 	}
 	if got := new(nodeLogReader).text(api.NodeLog{Boot: "b2", Lines: []api.NodeLine{line("b2", "runner", "info", "one")}}); got != "2026-11-27T01:02:03.004Z runner   INFO  one\n" {
-		t.Errorf("of one start it says\n%s", got)
+		t.Errorf("text of one start:\n%s", got)
 	}
 }
 

@@ -30,12 +30,12 @@ func TestANodeShowsHowItsNetworksDo(t *testing.T) {
 		"  dropped at its ports: 8 packets not allowed in, 1 packet under a false address\n    shop/container/web on front: 8 not allowed in, 1 under a false address\n",
 	} {
 		if !strings.Contains(text, want) {
-			t.Errorf("it does not say %q:\n%s", want, text)
+			t.Errorf("text lacks %q:\n%s", want, text)
 		}
 	}
 	n.Network = nil
 	if text := nodeText(n, why.Step{}); strings.Contains(text, "overlay") || strings.Contains(text, "dropped") {
-		t.Errorf("of a node without networks it says:\n%s", text)
+		t.Errorf("text of a node without networks:\n%s", text)
 	}
 }
 
@@ -60,7 +60,7 @@ func TestANodeShowsWhichEnginesItDoesNotUse(t *testing.T) {
 		{Name: "redis-server", Version: "7.0.15"}, {Name: "hero_redis", Version: "unknown", Refused: "it shows its secret"},
 	}}}}}, why.Step{})
 	if want := "  herodb=engines  redis-server 7.0.15; memory is bounded\n    not used: hero_redis unknown, it shows its secret\n"; !strings.Contains(text, want) {
-		t.Errorf("it does not say %q:\n%s", want, text)
+		t.Errorf("text lacks %q:\n%s", want, text)
 	}
 }
 
@@ -84,7 +84,7 @@ func TestANodeSaysWhatToDoAboutADamagedRecord(t *testing.T) {
 		"  damaged record: /data/records/vx.json (of volume); delete its resource and make it again", "  orphan: the tap p1-0 belongs to no resource", "last heard of just now\n",
 	} {
 		if !strings.Contains(text, want) {
-			t.Errorf("it does not say %q:\n%s", want, text)
+			t.Errorf("text lacks %q:\n%s", want, text)
 		}
 	}
 }
@@ -115,16 +115,16 @@ func TestANodeShowsWhatItsMachineIs(t *testing.T) {
 		"    Supermicro AS -1114S, serial S1, AMD EPYC 7302P, 131072 MiB of memory, 2 disks, 2 network cards\n",
 	} {
 		if !strings.Contains(text, want) {
-			t.Errorf("it does not say %q:\n%s", want, text)
+			t.Errorf("text lacks %q:\n%s", want, text)
 		}
 	}
 	n.Liveness = writ.LivenessLost
 	if text := nodeText(n, why.Step{}); !strings.Contains(text, "  machine: 2 restarts seen; boot id 5d0c\n") {
-		t.Errorf("of a machine of which nobody hears it says:\n%s", text)
+		t.Errorf("text of a lost machine:\n%s", text)
 	}
 	n.Host, n.Boot = nil, ""
 	if text := nodeText(n, why.Step{}); strings.Contains(text, "machine:") {
-		t.Errorf("of a node of an earlier version it says:\n%s", text)
+		t.Errorf("text of a node of an earlier version:\n%s", text)
 	}
 }
 
@@ -132,7 +132,7 @@ func TestANodeShowsWhatItsMachineIs(t *testing.T) {
 func TestTheAgeOfTheKeyOfANodeIsShown(t *testing.T) {
 	n := writ.Node{Name: "n1", Key: "SHA256:abc", Joined: time.Now().Add(-100 * 24 * time.Hour)}
 	if want, text := "  its key is in use since "+n.Joined.UTC().Format("2006-01-02")+" (100d); a node's key does not expire\n", nodeText(n, why.Step{}); !strings.Contains(text, want) {
-		t.Errorf("it does not say %q:\n%s", want, text)
+		t.Errorf("text lacks %q:\n%s", want, text)
 	}
 	var out bytes.Buffer
 	if err := (&terminal.Terminal{Out: &out, Format: terminal.Wide}).Print(nodeTable([]writ.Node{n}, nil)); err != nil {
@@ -142,7 +142,7 @@ func TestTheAgeOfTheKeyOfANodeIsShown(t *testing.T) {
 		t.Errorf("the list has no age of its key:\n%s", text)
 	}
 	if text := nodeText(writ.Node{Name: "n1"}, why.Step{}); strings.Contains(text, "its key") {
-		t.Errorf("of a node that is not known to have joined it says:\n%s", text)
+		t.Errorf("text of a node without a join time:\n%s", text)
 	}
 }
 

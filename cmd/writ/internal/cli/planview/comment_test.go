@@ -43,7 +43,7 @@ func TestALongPlanKeepsWhatASignerHasToKnow(t *testing.T) {
 		text := newPlanText(terminal.New(os.Stdin, nil, nil, nil).Plain(), plan, false).markdown()
 		for _, want := range []string{"\ndestroys volume/data", "\nplan " + plan.Digest.String() + "\n", "\n3 to create\n"} {
 			if !strings.Contains(text, want) {
-				t.Errorf("%s: it does not say %q: %.300s", name, want, text)
+				t.Errorf("%s: text lacks %q: %.300s", name, want, text)
 			}
 		}
 		if len(text) > 65_000 || name != "ticks" && !strings.Contains(text, "left out: it is too long for a comment\n") {

@@ -26,14 +26,14 @@ func TestAResourceSaysWhatItsNodeMended(t *testing.T) {
 		"  drift: its volume data is not as it was\n  mended 3m ago: its process had died,", "killed by the kernel\n  mended 5h ago: the host was started anew\n  and mended 7 times before that\n",
 	} {
 		if !strings.Contains(text, want) {
-			t.Errorf("it does not say %q:\n%s", want, text)
+			t.Errorf("text lacks %q:\n%s", want, text)
 		}
 	}
 	if strings.Contains(text, "\x1b") {
-		t.Errorf("what a driver says reaches the terminal: %q", text)
+		t.Errorf("the text has control characters of a driver: %q", text)
 	}
 	if r.Mended = nil; strings.Contains(resourceText(listed(r), nil, locations{}), "mended") {
-		t.Error("what was never mended says that it was")
+		t.Error("a resource without repairs shows repairs")
 	}
 }
 
@@ -53,7 +53,7 @@ func TestAResourceSaysHowItStandsAndWhatElseWasMadeForIt(t *testing.T) {
 		"  it is running, at fd00::7\n", "  on node n2, orphan: the process 77 belongs to no resource (found by machine); to remove it: kill 77",
 	} {
 		if !strings.Contains(text, want) {
-			t.Errorf("it does not say %q:\n%s", want, text)
+			t.Errorf("text lacks %q:\n%s", want, text)
 		}
 	}
 	if strings.Contains(text, "/d/v0") || strings.Contains(text, "\x1b") {
@@ -62,32 +62,32 @@ func TestAResourceSaysHowItStandsAndWhatElseWasMadeForIt(t *testing.T) {
 	table := resourceTable([]api.ListedResource{listed(r)}, all, where).Text(false)
 	for _, want := range []string{"KIND     NAME   STATE    ADDRESS  PROJECT", "machine  web-0  running  fd00::7  web-shop", "\n2 orphans on n2: `writ resource list --orphans`"} {
 		if !strings.Contains(table, want) {
-			t.Errorf("the table does not say %q:\n%s", want, table)
+			t.Errorf("table lacks %q:\n%s", want, table)
 		}
 	}
 	named := orphan.Table(all, nil).Text(false)
 	for _, want := range []string{"n2    machine   process  77     kill 77", "n2    volume    tree     /d/v0  make its resource again"} {
 		if !strings.Contains(named, want) {
-			t.Errorf("the table of orphans does not say %q:\n%s", want, named)
+			t.Errorf("table of orphans lacks %q:\n%s", want, named)
 		}
 	}
 
 	r.Node = "b" // its state is unknown
 	if text := resourceText(listed(r), nil, where); !strings.Contains(text, "it was running when its node was heard of last, at fd00::7") {
-		t.Errorf("on a lost node it says:\n%s", text)
+		t.Errorf("text on a lost node:\n%s", text)
 	}
 	if table := resourceTable([]api.ListedResource{listed(r)}, nil, where).Text(false); !strings.Contains(table, "unknown") || strings.Contains(table, "orphan") {
-		t.Errorf("on a lost node the table says:\n%s", table)
+		t.Errorf("table on a lost node:\n%s", table)
 	}
 
 	// A reader of some projects sees no nodes.
 	if text := resourceText(listed(r), nil, locations{}); !strings.Contains(text, "  it is running, at") {
-		t.Errorf("without nodes it says:\n%s", text)
+		t.Errorf("text without nodes:\n%s", text)
 	}
 	silent := listed(r)
 	silent.Unheard = &api.Unheard{State: api.UnheardStateSilent}
 	if text := resourceText(silent, nil, locations{}); !strings.Contains(text, "it was running when its node") {
-		t.Errorf("on a silent node it says:\n%s", text)
+		t.Errorf("text on a silent node:\n%s", text)
 	}
 }
 
@@ -150,7 +150,7 @@ func TestHealthOfContainerIsShown(t *testing.T) {
 	node.Liveness = writ.LivenessLost
 	where.nodes["a"] = node
 	if table := resourceTable([]api.ListedResource{listed(r)}, nil, where).Text(false); strings.Contains(table, "unhealthy") {
-		t.Errorf("on a lost node the table says:\n%s", table)
+		t.Errorf("table on a lost node:\n%s", table)
 	}
 }
 
@@ -170,7 +170,7 @@ func TestExitOfContainerIsShown(t *testing.T) {
 		r.Standing = writ.Standing{State: "stopped", Exit: c.exit}
 		text := resourceText(listed(r), nil, where)
 		if !strings.Contains(text, c.line) || c.exit == nil && strings.Contains(text, "ended") {
-			t.Errorf("of %v it says:\n%s", c.exit, text)
+			t.Errorf("text of %v:\n%s", c.exit, text)
 		}
 		if cell := exitCell(r); cell != c.cell {
 			t.Errorf("of %v the table has %q", c.exit, cell)

@@ -64,6 +64,6 @@ func TestPendingAdoptionIsAnInterrupt(t *testing.T) {
 	stop()
 	err := error(&client.AdoptionPending{Missing: []string{"east"}, Err: ctx.Err()})
 	if !cli.IsInterrupt(ctx, err) || !errors.Is(err, context.Canceled) {
-		t.Errorf("%v is no interrupt", err)
+		t.Errorf("%v is not an interrupt", err)
 	}
 }

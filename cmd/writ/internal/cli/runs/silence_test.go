@@ -28,7 +28,7 @@ func TestLookoutLooksOnlyWhileRunIsSilent(t *testing.T) {
 				}
 				l.run(ctx)
 				if !slices.Equal(looks, tt.want) {
-					t.Errorf("it looks at %v, want %v", looks, tt.want)
+					t.Errorf("checks at %v, want %v", looks, tt.want)
 				}
 			})
 		})

@@ -66,7 +66,7 @@ func TestUnheardNodeIsOneProblem(t *testing.T) {
 	a = assessorOf(true, all[0])
 	a.assessResources()
 	if got, want := problemsText(a), "the node of volume/a is silent since "+since+", and the state of 1 resource is as of then; next: \n"; got != want {
-		t.Errorf("without nodes it says %q, want %q", got, want)
+		t.Errorf("problems without nodes = %q, want %q", got, want)
 	}
 }
 
@@ -80,7 +80,7 @@ func TestDriftIsMendedBySubmission(t *testing.T) {
 	}
 }
 
-// A screen has the troubled resources first if there are many.
+// A screen shows the troubled resources first if there are many resources.
 func TestStatusFitsOneScreen(t *testing.T) {
 	t.Parallel()
 	var all []api.ListedResource

@@ -20,7 +20,7 @@ func TestOutputsOfProgramArePrinted(t *testing.T) {
 	}
 	want := "warning: the beginning of its output is missing: the last 24 KiB are kept\na \uFFFD[2Jwarning\n"
 	if got := said.String(); got != want {
-		t.Errorf("it says %q, want %q", got, want)
+		t.Errorf("output = %q, want %q", got, want)
 	}
 }
 

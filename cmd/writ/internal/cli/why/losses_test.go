@@ -39,7 +39,7 @@ func TestRunFailedWithLostNode(t *testing.T) {
 	lost := writ.Errorf(writ.CodeNodeLost, "n10 is lost")
 	lost.Node = "n1"
 	if run := (api.Run{Failure: &writ.Failure{Error: *lost}}); !failedWith(run, "n1") || failedWith(run, "n10") {
-		t.Error("the node is not the one that the failure names")
+		t.Error("failedWith does not match the node of the failure")
 	}
 	if failedWith(api.Run{Failure: &writ.Failure{Error: *writ.Errorf(writ.CodeDriverFailed, "n1 broke")}}, "n1") || failedWith(api.Run{}, "n1") {
 		t.Error("a run with another failure counts")

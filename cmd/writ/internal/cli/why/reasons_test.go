@@ -229,14 +229,14 @@ func TestEveryWaitAndFailureHasItsSentence(t *testing.T) {
 			tt.change(s)
 			got := s.Explain()
 			if !strings.Contains(got.Why, tt.why) || tt.next != "" && got.Next.Line != tt.next {
-				t.Errorf("it says %q, next %q; want %q, %q", got.Why, got.Next.Line, tt.why, tt.next)
+				t.Errorf("why = %q, next = %q; want %q, %q", got.Why, got.Next.Line, tt.why, tt.next)
 			}
 			var calls []string
 			for _, c := range got.Calls {
 				calls = append(calls, c.Why+" "+c.Next.Line)
 			}
 			if all := strings.Join(calls, "; "); !strings.Contains(all, tt.calls) {
-				t.Errorf("of the calls it says %q, want %q", all, tt.calls)
+				t.Errorf("calls = %q, want %q", all, tt.calls)
 			}
 			if text := got.Text(); !strings.Contains(text, got.Why) {
 				t.Errorf("as text:\n%s", text)
@@ -295,7 +295,7 @@ func TestAShellTakesWordsAsTheyAre(t *testing.T) {
 		line += " " + cli.ShellWord(w)
 	}
 	c := exec.Command("bash", "-c", line)
-	c.Env = append(c.Environ(), "LC_ALL=C.UTF-8") // bash reads the line with the locale in which it starts
+	c.Env = append(c.Environ(), "LC_ALL=C.UTF-8") // bash reads the line with the locale of its start
 	out, err := c.CombinedOutput()
 	if err != nil {
 		t.Fatal(err, string(out))

@@ -67,7 +67,7 @@ func TestWatcherShowsWaitsWithTheirCommand(t *testing.T) {
 			said := new(testenv.Log)
 			notes := WaitNotes{Term: &terminal.Terminal{Notices: terminal.Notices{Err: said}}}
 			notes.NoteAll(s.WaitReasons())
-			notes.NoteAll(s.WaitReasons()) // nothing is printed twice
+			notes.NoteAll(s.WaitReasons()) // no line is printed twice
 			if got := strings.TrimSuffix(said.String(), "\n"); got != tt.want {
 				t.Errorf("it shows\n%s\nwant\n%s", got, tt.want)
 			}

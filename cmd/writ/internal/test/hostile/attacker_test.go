@@ -193,7 +193,7 @@ func beHostile(in io.Reader, out io.Writer) error {
 	}
 }
 
-// underway waits up to a second for a first result of an attack. An attack whose node is suspended has none.
+// underway waits up to a second for the first result of an attack. An attack whose node is suspended has no result.
 func (a *attacker) underway() {
 	for late := time.Now().Add(time.Second); time.Now().Before(late); time.Sleep(time.Millisecond) {
 		a.mu.Lock()

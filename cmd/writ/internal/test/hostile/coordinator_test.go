@@ -20,15 +20,15 @@ import (
 
 // coordinatorAttacks lists the attacks of a compromised coordinator. The honest work uses another coordinator.
 var coordinatorAttacks = []attack{
-	{"coordinator", "frames", "pings, and frames of types that nobody knows", frames},
-	{"coordinator", "big", "submissions of as much as a frame holds, which nobody signed", asking(bigRequest)},
+	{"coordinator", "frames", "pings, and frames of unknown types", frames},
+	{"coordinator", "big", "unsigned submissions of the size of a frame", asking(bigRequest)},
 	{"coordinator", "repeats", "one submission that was accepted, again and again", repeats},
 	{"coordinator", "lists", "every list, and the values and logs of runs", asking(listRequest)},
 	{"coordinator", "previews", "previews of plans with 2,000 calls, for the honest project", asking(previewRequest)},
-	{"coordinator", "rosters", "rosters that the supervisor has, and such that nobody signed", asking(rosterRequest)},
-	{"coordinator", "statements", "statements that nobody signed", asking(statementRequest)},
-	{"coordinator", "deaf", "requests whose answers nobody reads, and no events are taken", deaf},
-	{"coordinator", "forgets", "the link cut as soon as it stands, and all events wanted again", forgets},
+	{"coordinator", "rosters", "known rosters, and unsigned ones", asking(rosterRequest)},
+	{"coordinator", "statements", "unsigned statements", asking(statementRequest)},
+	{"coordinator", "deaf", "requests without reading the answers or the events", deaf},
+	{"coordinator", "forgets", "the link cut as soon as it is open, and all events requested again", forgets},
 	{"coordinator", "future", "events acknowledged that never were", future},
 }
 

@@ -33,10 +33,10 @@ import (
 
 var (
 	only   = flag.String("only", "", "a pattern of the attacks to measure, like node/ or project/lists")
-	rounds = flag.Int("rounds", 3, "how often each attack is measured")
-	each   = flag.Duration("each", 10*time.Second, "how long each quiet time and each attack is measured")
-	pace   = flag.Float64("pace", 2000, "how much the attacker does in a second, at most")
-	share  = flag.Float64("share", 0.5, "the honest load, as a part of what the machine bears")
+	rounds = flag.Int("rounds", 3, "number of measurements of each attack")
+	each   = flag.Duration("each", 10*time.Second, "duration of each quiet and each attack measurement")
+	pace   = flag.Float64("pace", 2000, "maximum actions of the attacker per second")
+	share  = flag.Float64("share", 0.5, "honest load, as a fraction of the capacity of the machine")
 	asJSON = flag.String("json", "", "file for the figures")
 )
 
@@ -97,7 +97,7 @@ func TestHonestTimesBesideAttackers(t *testing.T) {
 			all[i].attack = one.String()
 			all[i].turns = append(all[i].turns, took.turn)
 			before = took.after
-			t.Logf("round %d, %-24s p99 %s quiet, %s beside it: %.2f and %.2f times; %s; %s", round+1, one, text(took.Quiet[0].P99), text(took.Beside[0].P99),
+			t.Logf("round %d, %-24s p99 %s quiet, %s with it: %.2f and %.2f times; %s; %s", round+1, one, text(took.Quiet[0].P99), text(took.Beside[0].P99),
 				took.ratio(0), took.ratio(1), countsText(took.Did), cpuText(took.turn))
 		}
 	}
@@ -119,7 +119,7 @@ func chosen(t *testing.T) []attack {
 	return slices.DeleteFunc(attacks(), func(one attack) bool { return !pattern.MatchString(one.String()) })
 }
 
-// cluster is a datacenter with honest projects and an honest node, and those of the attacker.
+// cluster is a datacenter with projects and nodes of honest people, and with a project and nodes of the attacker.
 type cluster struct {
 	*testcluster.Cluster
 	t        *testing.T
@@ -130,7 +130,7 @@ type cluster struct {
 }
 
 // newCluster starts all processes. Node n1 is honest and n2 belongs to the attacker. The supervisor dials two
-// coordinators, one of which is the attacker's.
+// coordinators, one of them of the attacker.
 //
 // most limits the submissions per attack; 0 means no limit. With several nodes of the attacker, each serves a different
 // attack, because an attack may get a node's account suspended.
@@ -267,7 +267,7 @@ func (s *cluster) rest(rate float64) {
 			return
 		}
 		if time.Now().After(late) {
-			s.t.Fatalf("what an attack began does not end: %v, %v", open.Items, err)
+			s.t.Fatalf("runs of an attack do not end: %v, %v", open.Items, err)
 		}
 	}
 }

@@ -22,8 +22,8 @@ import (
 
 // projectAttacks lists the attacks of a deployer of a project in the datacenter.
 var projectAttacks = []attack{
-	{"project", "runs", "runs of one call, as fast as they are taken", submitting(always(oneCall))},
-	{"project", "slow", "scripts that compute for as long as a pass may", submitting(always(slow))},
+	{"project", "runs", "runs of one call, as fast as they are accepted", submitting(always(oneCall))},
+	{"project", "slow", "scripts that use the whole time of a pass", submitting(always(slow))},
 	{"project", "big", "scripts of 200 KiB, each another one", submitting(big)},
 	{"project", "fan-out", "runs of 2,000 calls at once", submitting(always(fanOut))},
 	{"project", "waits", "runs that wait, with every slot of the node taken", submitting(waits)},
@@ -31,7 +31,7 @@ var projectAttacks = []attack{
 	{"project", "refused", "submissions that the datacenter refuses", submitting(wrong)},
 	{"project", "cancels", "runs that are cancelled at once", cancels},
 	{"project", "previews", "previews of plans with 2,000 calls", previews},
-	{"project", "watchers", "as many event streams as there may be, which read a byte now and then", watchers},
+	{"project", "watchers", "the maximum number of event streams, each read slowly", watchers},
 	{"project", "lists", "lists of runs, resources, nodes and queues asked for", lists},
 }
 

@@ -23,7 +23,7 @@ import (
 	"writ/internal/test/testenv"
 )
 
-// The load of people who watch the cluster.
+// Load of people who watch the cluster.
 const (
 	readers  = 1000            // logged in, each with their own key and address
 	askEvery = 5 * time.Second // per reader
@@ -58,7 +58,7 @@ func TestHonestTimesBesideReaders(t *testing.T) {
 	for round := range *rounds {
 		took := s.measure(reading, rate, before)
 		r.turns, before = append(r.turns, took.turn), took.after
-		t.Logf("round %d: p99 %s quiet, %s beside the readers: %.2f and %.2f times; %s; %s", round+1, text(took.Quiet[0].P99), text(took.Beside[0].P99),
+		t.Logf("round %d: p99 %s quiet, %s with the readers: %.2f and %.2f times; %s; %s", round+1, text(took.Quiet[0].P99), text(took.Beside[0].P99),
 			took.ratio(0), took.ratio(1), countsText(took.Did), cpuText(took.turn))
 	}
 	show(t, bears, rate, []result{r})

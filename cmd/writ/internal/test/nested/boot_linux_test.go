@@ -59,7 +59,7 @@ func TestGuestRunsOnCloudHypervisor(t *testing.T) {
 	for boot := 1; ; boot++ {
 		said, hung, err := start(t, qemu, program)
 		if hung && boot < boots {
-			t.Logf("start %d did not end within %s; it said:\n%s", boot, bootLimit, said)
+			t.Logf("start %d did not end within %s; output:\n%s", boot, bootLimit, said)
 			continue
 		}
 		if err != nil || !strings.Contains(said, guest.ProgramText+"\n") || strings.Contains(said, "--- SKIP") {

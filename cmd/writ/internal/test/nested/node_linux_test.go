@@ -154,15 +154,16 @@ func (n *node) console() string {
 	return n.read(files[0])
 }
 
-// says waits until the machine's console contains a text. It logs the console periodically, in case the guest hangs.
+// says waits until the console of the machine contains a text. It logs the console periodically, in case the guest
+// hangs.
 func (n *node) says(text string) {
 	n.Helper()
 	logged := time.Now()
-	n.until(fmt.Sprintf("the guest says %q", text), func() bool {
+	n.until(fmt.Sprintf("%q on the guest's console", text), func() bool {
 		said := n.console()
 		if time.Since(logged) > logEvery {
 			logged = time.Now()
-			n.Logf("the guest does not say %q; its console:\n%s", text, said)
+			n.Logf("the guest's console lacks %q:\n%s", text, said)
 		}
 		return strings.Contains(said, text)
 	})
@@ -190,7 +191,7 @@ func (n *node) digest(path string) string {
 	return fmt.Sprintf("%x", sha256.Sum256([]byte(n.read(path))))
 }
 
-// traces lists what exists on the host for machines, by kind.
+// traces lists the objects on the host that belong to machines, by kind.
 func (n *node) traces() map[string][]string {
 	n.Helper()
 	all := map[string][]string{}

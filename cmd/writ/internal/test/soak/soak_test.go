@@ -225,7 +225,7 @@ func (s *soak) look(began time.Time) {
 			s.series[name] = &series{}
 		}
 		if err := s.series[name].look(p, time.Since(began)); err != nil {
-			s.t.Errorf("look at %s: %v", name, err)
+			s.t.Errorf("measure %s: %v", name, err)
 		}
 	}
 }
@@ -277,7 +277,7 @@ func (l *series) look(p *testcluster.Proc, since time.Duration) error {
 	return nil
 }
 
-// lastReport returns the latest report that a process wrote, nil if there is none.
+// lastReport returns the latest report that a process wrote, or nil.
 func lastReport(p *testcluster.Proc) []string {
 	if all := reported.FindAllStringSubmatch(p.Said(), -1); len(all) > 0 {
 		return all[len(all)-1]
@@ -285,7 +285,7 @@ func lastReport(p *testcluster.Proc) []string {
 	return nil
 }
 
-// show prints the growth under load. It omits the first third, in which caches fill.
+// show prints the growth under load. It omits the first third, in which caches fill up.
 func (s *soak) show() {
 	for _, name := range slices.Sorted(maps.Keys(s.series)) {
 		l := s.series[name]

@@ -171,12 +171,12 @@ func (s *storm) checkLists(f *findings) {
 		e := want[r.ID]
 		delete(want, r.ID)
 		if e == nil {
-			s.t.Errorf("run %s is listed once more, or nobody handed it in", r.ID)
+			s.t.Errorf("run %s is listed twice, or was not submitted", r.ID)
 			continue
 		}
 		states[string(r.State)]++
 		if e.summary.Run != "" && string(r.State) != string(e.summary.State) {
-			s.t.Errorf("%s is listed as %s, its summary says %s", e, r.State, e.summary.State)
+			s.t.Errorf("%s is listed as %s, state in its summary = %s", e, r.State, e.summary.State)
 		}
 	}
 	for _, e := range want {
@@ -193,7 +193,7 @@ func (s *storm) checkLists(f *findings) {
 		}
 		for _, q := range d.Queues {
 			if q.Planned+q.Queued+q.Running > 0 {
-				s.t.Errorf("there is work open on %s: %+v", q.NodeName, q)
+				s.t.Errorf("open work on %s: %+v", q.NodeName, q)
 			}
 		}
 	}
@@ -214,7 +214,7 @@ func (s *storm) checkDashboard(states map[string]int) {
 	shown := countsShown(string(page))
 	for _, state := range []string{"waiting", "refused", "accepted", "running", "succeeded", "failed", "cancelled", "expired"} {
 		if shown[state] != states[state] {
-			s.t.Errorf("the dashboard counts %d runs that are %s, there are %d", shown[state], state, states[state])
+			s.t.Errorf("the dashboard counts %d runs %s, want %d", shown[state], state, states[state])
 		}
 	}
 }
@@ -266,7 +266,7 @@ func (s *storm) checkRun(tx *journal.Tx, f *findings, e *errand) error {
 		return nil // it could not be verified, which was reported
 	}
 	if run.State != e.summary.State || !bytes.Equal(run.Summary, e.run.Summary) {
-		s.t.Errorf("%s is %s in the journal, the summary of the client says %s", e, run.State, e.summary.State)
+		s.t.Errorf("%s is %s in the journal, state in the client's summary = %s", e, run.State, e.summary.State)
 	}
 	calls, err := tx.Calls(e.id)
 	if err != nil {
@@ -278,7 +278,7 @@ func (s *storm) checkRun(tx *journal.Tx, f *findings, e *errand) error {
 	}
 	// A cancelled run does not wait longer than 30 s for late results.
 	if results != e.summary.Results && run.State != writ.RunCancelled {
-		s.t.Errorf("%s: the digest of its results is %s in the journal, its summary says %s", e, results, e.summary.Results)
+		s.t.Errorf("%s: digest of its results = %s in the journal, %s in its summary", e, results, e.summary.Results)
 	}
 	listed, err := s.cluster.Client.Runs.Calls(s.t.Context(), e.id)
 	if err != nil {
@@ -309,7 +309,7 @@ func (s *storm) checkLoads(tx *journal.Tx) error {
 	loads, err := tx.Loads()
 	for node, load := range loads {
 		if load.Open() != 0 || load.Reserved != want[node] {
-			s.t.Errorf("on %s there are %d open calls, and %+v is reserved where what is there needs %+v", node, load.Open(), load.Reserved, want[node])
+			s.t.Errorf("node %s: %d open calls, reserved %+v, resources need %+v", node, load.Open(), load.Reserved, want[node])
 		}
 	}
 	return err
@@ -449,7 +449,7 @@ func (s *storm) checkProcesses() {
 			s.t.Fatal(err)
 		}
 		if !known[pid] && !known[parent] {
-			s.t.Errorf("process %d is left of one that was killed", pid)
+			s.t.Errorf("process %d outlived its killed parent", pid)
 		}
 	}
 }

@@ -29,8 +29,8 @@ type victim struct {
 	kill   func() string // returns the name under which the kill is counted
 	start  func()
 	pause  time.Duration // maximum downtime
-	gone   func() bool   // whether it exited by itself
-	same   *victim       // another way to disturb the same process, nil if there is none
+	gone   func() bool   // whether it exited without a kill
+	same   *victim       // another way to disturb the same process, or nil
 
 	back  func()    // start, or a function that resumes it; nil while it runs
 	until time.Time // when to restart it

@@ -24,10 +24,10 @@ import (
 
 // Flags for manual runs. In the gate the storm is short and has all fault modes that need no additional servers.
 var (
-	seedFlag    = flag.Uint64("seed", 0, "what luck follows from; the same each time if 0, another one in the long form")
-	killsFlag   = flag.Int("kills", 2000, "how often something is killed")
-	runsFlag    = flag.Int("runs", 1000, "how many runs there are, of ten calls each")
-	variantFlag = flag.String("variant", "plain,flushall,snapshot,standby", "what happens besides SIGKILL, as a list")
+	seedFlag    = flag.Uint64("seed", 0, "seed of random choices; if 0, a fixed one, or a new one in the long form")
+	killsFlag   = flag.Int("kills", 2000, "number of kills")
+	runsFlag    = flag.Int("runs", 1000, "number of runs, of ten calls each")
+	variantFlag = flag.String("variant", "plain,flushall,snapshot,standby", "list of faults in addition to SIGKILL")
 )
 
 const (
@@ -78,7 +78,7 @@ func TestStorm(t *testing.T) {
 	for name := range strings.SplitSeq(*variantFlag, ",") {
 		v, ok := variants[name]
 		if !ok {
-			t.Fatalf("there is no variant %q; there are %s", name, strings.Join(slices.Sorted(maps.Keys(variants)), ", "))
+			t.Fatalf("unknown variant %q; want one of %s", name, strings.Join(slices.Sorted(maps.Keys(variants)), ", "))
 		}
 		t.Run(name, func(t *testing.T) {
 			newStorm(t, v, *killsFlag, *runsFlag).rage()
@@ -132,7 +132,7 @@ func newStorm(t *testing.T, v variant, kills, runs int) *storm {
 	}
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Logf("seed %d; what the processes left is in %s", s.seed, dir)
+			t.Logf("seed %d; the files of the processes are in %s", s.seed, dir)
 		} else if err := os.RemoveAll(dir); err != nil {
 			t.Error(err)
 		}
@@ -203,7 +203,7 @@ func (s *storm) rage() {
 	}
 }
 
-// calm waits until all runs have ended and returns the number of those that have not.
+// calm waits until all runs have ended and returns the number of runs that have not.
 func (s *storm) calm() (stuck int) {
 	done := make(chan struct{})
 	go func() {

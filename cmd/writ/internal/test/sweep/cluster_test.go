@@ -21,7 +21,7 @@ import (
 	"writ/sal/simulated"
 )
 
-// The processes that always run, besides Redis.
+// Processes that always run, in addition to Redis.
 const (
 	coordinator = "coord"
 	supervisor  = "dc1"
@@ -56,7 +56,7 @@ volume.delete(data)
 	workEffects = 8 // maximum; one less if it is unknown whether the program ran
 )
 
-// slow has a job that takes a while, followed by one that must not be repeated.
+// slow has a job that takes a while, followed by a non-repeatable job.
 const slow = `
 run := import("run")
 container := import("container")
@@ -156,7 +156,7 @@ func (w *cluster) next() string {
 	return fmt.Sprintf("x%d", w.count)
 }
 
-// Until waits like that of testcluster, and restarts the victim if it has ended.
+// Until waits like Until of testcluster, and restarts the victim if it has ended.
 func (w *cluster) Until(what string, is func(ctx context.Context) bool) {
 	w.t.Helper()
 	w.Cluster.Until(what, func(ctx context.Context) bool {
@@ -370,8 +370,8 @@ func (w *cluster) newDatacenter(more ...string) string {
 	return name
 }
 
-// founded waits until a new datacenter serves, and stops it for good, because the next one needs its place. Other
-// datacenters therefore do not wait for it to have a new roster.
+// founded waits until a new datacenter serves, and then stops it permanently, because the next one needs its place.
+// Other datacenters therefore do not wait for its adoption of a roster.
 func (w *cluster) founded(name string) {
 	w.t.Helper()
 	w.Until(name+" is in the roster", func(context.Context) bool { return w.Procs["add "+name].Ended() })
@@ -399,7 +399,8 @@ func (w *cluster) postgres() string {
 	return w.server.Store()
 }
 
-// addMetered adds the datacenter whose node has real volumes, for which projects are charged, if it is missing.
+// addMetered adds the metered datacenter, if it is missing. Its node has real volumes, whose usage is charged to
+// projects.
 func (w *cluster) addMetered() {
 	w.t.Helper()
 	if w.Procs[metered] == nil {

@@ -15,8 +15,8 @@ import (
 	"writ/internal/test/testenv"
 )
 
-// deployment is the life of a service from a registry: two revisions, of which the second one deletes a volume, a
-// rollback, and the end.
+// deployment is the life of a service from a registry: two revisions, the second of which deletes a volume, a rollback,
+// and the end.
 func (h *hostCluster) deployment() tale {
 	for version := range 2 {
 		image := testenv.BusyboxThatSays(h.t, map[string]any{"Env": []string{"PATH=/bin", fmt.Sprintf("VERSION=%d", version+1)}})

@@ -33,7 +33,7 @@ type act struct {
 	name    string
 	text    string   // of the script
 	keep    bool     // complete only after the runner has reconciled its resources, as it does at its start
-	flags   []string // of `writ submit`, besides --destructive
+	flags   []string // of `writ submit`, in addition to --destructive
 	command []string // arguments of writ; no script is submitted
 }
 

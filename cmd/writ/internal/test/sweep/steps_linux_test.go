@@ -40,14 +40,14 @@ var notTaken = map[string]string{
 	"sal/mycelium: cut the log off":                       "it needs megabytes of a log",
 	"sal/btrfs: rescan the quotas":                        "it needs a pool whose quota counts are inconsistent",
 	"sal/btrfs: bound the project":                        "it needs a runner that is started with another share for each project",
-	"sal/btrfs: remove a nested subvolume":                "it needs somebody who makes subvolumes in a volume",
+	"sal/btrfs: remove a nested subvolume":                "it needs a subvolume in a volume",
 	"sal/herodb: cut off the log":                         "it needs megabytes of a log",
 	"sal/herodb: link the data":                           "no package has the engines that need it",
-	"sal/containerd: change the network namespace":        "it needs a host that was started anew",
-	"sal/containerd: resume the process":                  "it needs somebody who pauses a container by hand",
+	"sal/containerd: change the network namespace":        "it needs a restarted host",
+	"sal/containerd: resume the process":                  "it needs a container paused by hand",
 	"sal/containerd: signal the program":                  "it needs a program that handles SIGHUP; the driver's suite stops there",
 	"sal/containerd: write the secrets for logs":          "it needs a secret",
-	"sal/netdev: take an address from …":                  "it needs somebody who gives a link an address",
+	"sal/netdev: take an address from …":                  "it needs a link with an address set by hand",
 	"sal/netdev: remove a route":                          "no operation changes the order of an owner's networks",
 	"sal/netdev: remove a rule for routes":                "no operation changes the order of an owner's networks",
 	"sal/herodb: remove the dump":                         "it needs a database without persistence whose process died",
@@ -79,14 +79,14 @@ func everyStep(t *testing.T, taken, ended map[string]bool, long bool) {
 		switch {
 		case notTaken[step] != "":
 			if reached(taken, folder, name) || reached(ended, folder, name) {
-				t.Errorf("%s was taken, although none is said to lead to it", step)
+				t.Errorf("%s was reached, although it is listed as unreachable", step)
 			}
 		case onlyAfterAnEnd[step]:
 			if long && !reached(ended, folder, name) {
 				t.Errorf("no end was before %s", step)
 			}
 		case !reached(taken, folder, name) && !reached(ended, folder, name):
-			t.Errorf("nothing leads to %s: it needs an act, or a reason", step)
+			t.Errorf("no act reaches %s: add an act or a reason", step)
 		case long && !reached(ended, folder, name):
 			t.Errorf("no end was before %s", step)
 		}
@@ -94,13 +94,13 @@ func everyStep(t *testing.T, taken, ended map[string]bool, long bool) {
 	for _, list := range [][]string{slices.Collect(maps.Keys(notTaken)), slices.Collect(maps.Keys(onlyAfterAnEnd))} {
 		for _, step := range list {
 			if !known[step] {
-				t.Errorf("there is no %s any more", step)
+				t.Errorf("%s no longer exists", step)
 			}
 		}
 	}
 }
 
-// stepsOf finds the steps in the drivers' source, as "folder: name", where "…" stands for a variable part. Each value
+// stepsOf finds the steps in the drivers' source, as "folder: name", where "…" represents a variable part. Each value
 // matches the actual names of a step.
 func stepsOf(t *testing.T) map[string]*regexp.Regexp {
 	t.Helper()

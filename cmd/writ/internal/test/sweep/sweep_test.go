@@ -28,8 +28,8 @@ import (
 )
 
 var (
-	seed = flag.Uint64("seed", 0, "which places the short sweep takes; others each time if 0")
-	only = flag.String("only", "", "pattern of the ends to sweep, each NAME:MODE; those of the short form if empty, or all")
+	seed = flag.Uint64("seed", 0, "seed for the places of the short sweep; random if 0")
+	only = flag.String("only", "", "pattern of the ends to sweep, each NAME:MODE; if empty, the ends of the short form, or all")
 )
 
 func TestMain(m *testing.M) {
@@ -95,7 +95,7 @@ func ends(t *testing.T) (all []end) {
 	for _, place := range failpoint.Places {
 		s, ok := scenes[place.Point]
 		if !ok {
-			t.Errorf("nothing leads to %s", place.Point)
+			t.Errorf("no scene reaches %s", place.Point)
 			continue
 		}
 		for _, mode := range place.Kind.Modes() {
@@ -331,7 +331,7 @@ var (
 			_, _, code := w.try("node", "lost", "--yes", name, "--dc", supervisor)
 			return code == 0
 		})
-		w.Until(name+" has stopped what it had", func(context.Context) bool { return w.Procs[name].Ended() })
+		w.Until(name+" has stopped its resources", func(context.Context) bool { return w.Procs[name].Ended() })
 		w.nodes = w.nodes[:len(w.nodes)-1]
 	}
 	secretSet = func(w *cluster) {
@@ -389,11 +389,11 @@ var (
 		}
 		w.redis.Start()
 	}
-	// crashed kills the evaluators while there is work for them.
+	// crashed kills the evaluators while work is pending.
 	crashed = func(w *cluster) {
 		p := w.Procs[supervisor]
 		w.Until("it serves", func(context.Context) bool { return strings.Contains(p.Said(), "is listening") })
-		still := w.evaluators() // there is at least one, otherwise the supervisor is not ready
+		still := w.evaluators() // at least one, because the supervisor is ready
 		for _, pid := range still {
 			_ = syscall.Kill(pid, syscall.SIGSTOP)
 		}
@@ -418,7 +418,7 @@ var (
 	charges = func(w *cluster) {
 		w.addMetered()
 		id := w.submitTo(metered, "charged.tengo", 0, 0, writ.RunSucceeded)
-		w.Until("what is charged for was there", func(ctx context.Context) bool { return ended[string(w.run(ctx, id).State)] })
+		w.Until("the end of the charged run", func(ctx context.Context) bool { return ended[string(w.run(ctx, id).State)] })
 	}
 	// chargesReported also reports the charge at once, as a node does at its start.
 	chargesReported = func(w *cluster) {
@@ -435,7 +435,7 @@ var (
 	}
 )
 
-// killing lists the modes for a place that a process needs to start: with a full disk it exits by itself.
+// killing lists the modes for a place that a process needs to start: with a full disk it exits itself.
 var (
 	killing = []failpoint.Mode{failpoint.Before, failpoint.Torn, failpoint.After}
 )
@@ -577,13 +577,13 @@ func TestTheProgramHasNoPlacesUnlessItIsBuiltForTests(t *testing.T) {
 	}
 	for _, trace := range []string{failpoint.Variable, string(failpoint.EvaluatorDied), string(failpoint.JobFinished)} {
 		if strings.Contains(string(program), trace) {
-			t.Errorf("there is %q in the program", trace)
+			t.Errorf("the program contains %q", trace)
 		}
 	}
 	// Go records the source files of functions.
 	for _, file := range regexp.MustCompile(`internal/failpoint/\w+\.go`).FindAllString(string(program), -1) {
 		if file != "internal/failpoint/off.go" {
-			t.Errorf("there is code of %s in the program", file)
+			t.Errorf("the program contains code of %s", file)
 		}
 	}
 }
