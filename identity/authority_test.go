@@ -88,7 +88,7 @@ func TestAuthorityHasItsOwnKeyAndValidLimits(t *testing.T) {
 			_, err := r.Text()
 			wantCode(t, err, writ.CodePayloadMalformed)
 			if whose := owners[name]; !strings.Contains(writ.AsError(err).Message, whose) {
-				t.Errorf("%v does not say that the key is %s", err, whose)
+				t.Errorf("%v does not name the owner of the key: %s", err, whose)
 			}
 		})
 	}

@@ -122,7 +122,7 @@ func TestCertificatesAreHeldToTheirAuthority(t *testing.T) {
 			_, err := v.Submission(signText(t, by, sshsig.ScriptNamespace, p))
 			wantCode(t, err, tt.want)
 			if e := writ.AsError(err); !strings.Contains(e.Message+e.Hint, tt.says) {
-				t.Errorf("it says %q (%s), not %q", e.Message, e.Hint, tt.says)
+				t.Errorf("error = %q (%s), want %q", e.Message, e.Hint, tt.says)
 			}
 		})
 	}
@@ -274,7 +274,7 @@ func TestCertificateSizeIsLimited(t *testing.T) {
 	wantCode(t, err, writ.CodeKeyUnusable)
 }
 
-// Accepted runs continue after the end of the certificate or authority that admitted them, like those of a removed
+// Accepted runs continue after the end of the certificate or authority that admitted them, like runs of a removed
 // person. The clock of a node does not matter.
 func TestRunsOutliveTheirCertificate(t *testing.T) {
 	accepted := noon.Add(10 * time.Minute)

@@ -62,13 +62,13 @@ func TestTextSignedUnderAForkIsRejected(t *testing.T) {
 		verifier, seen *Roster
 		want           writ.Code
 	}{
-		"the newest":           {here[3], here[3], ""},
-		"an earlier one":       {here[3], here[1], ""},
-		"the first":            {here[3], here[0], ""},
-		"another newest":       {here[1], there[1], writ.CodeRosterFork},
-		"another earlier one":  {here[3], there[1], writ.CodeRosterFork},
-		"one that was skipped": {here[3], there[4], writ.CodeRosterFork},
-		"a newer one":          {here[1], there[2], writ.CodeRosterTooOld},
+		"the newest":          {here[3], here[3], ""},
+		"an earlier one":      {here[3], here[1], ""},
+		"the first":           {here[3], here[0], ""},
+		"another newest":      {here[1], there[1], writ.CodeRosterFork},
+		"another earlier one": {here[3], there[1], writ.CodeRosterFork},
+		"a skipped version":   {here[3], there[4], writ.CodeRosterFork},
+		"a newer one":         {here[1], there[2], writ.CodeRosterTooOld},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var told []error
@@ -97,7 +97,7 @@ func TestTextSignedUnderAForkIsRejected(t *testing.T) {
 		})
 	}
 	if !slices.Equal([]int{1, 2, 3, 6}, []int{here[0].Version, here[1].Version, here[2].Version, here[3].Version}) {
-		t.Error("the chain is not what this test is about")
+		t.Error("the chain has unexpected versions")
 	}
 }
 

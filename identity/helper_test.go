@@ -21,7 +21,7 @@ import (
 	"writ/identity/sshsig"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "rewrite the golden files")
 
 // noon is the current time of these tests.
 var noon = time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)

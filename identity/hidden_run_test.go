@@ -9,7 +9,7 @@ import (
 )
 
 // A signer without a right in the project that he claims to have seen, or without read access to the run's real
-// project, learns nothing about the run. The answer is the same whether the run exists or not.
+// project, gets no information about the run. The answer is the same for an existing and a missing run.
 //
 // Promise: Readers and roles: A statement reveals neither the content nor the existence of a run that its signer may
 // not read.
@@ -22,10 +22,10 @@ func TestStatementRevealsNoRunOfAnotherProject(t *testing.T) {
 		role Role           // of the signer, in mail only
 		want writ.Code
 	}{
-		"a guess, without a role":                {shopID, "", writ.CodeRoleMissing},
-		"a guess, with a role in another":        {shopID, Deployer, writ.CodeRoleMissing},
-		"in the own project, who may only look":  {mailID, Viewer, writ.CodeRoleMissing},
-		"in the own project, with all its right": {mailID, Deployer, writ.CodeNotFound},
+		"a guess, without a role":                   {shopID, "", writ.CodeRoleMissing},
+		"a guess, with a role in another":           {shopID, Deployer, writ.CodeRoleMissing},
+		"in the own project, with read rights only": {mailID, Viewer, writ.CodeRoleMissing},
+		"in the own project, with all its right":    {mailID, Deployer, writ.CodeNotFound},
 	} {
 		v := testVerifier(t)
 		v.Roster.Bindings, v.Roster.Operators = nil, []string{"alice"}
@@ -54,7 +54,7 @@ func TestStatementRevealsNoRunOfAnotherProject(t *testing.T) {
 		}
 		if hidden, absent := answer[testRun], answer[missing]; tt.want == writ.CodeRoleMissing && hidden != absent ||
 			tt.want == writ.CodeNotFound && hidden != strings.Replace(absent, string(missing), string(testRun), 1) {
-			t.Errorf("%s: of a run that is there %q, of one that is not %q", name, hidden, absent)
+			t.Errorf("%s: answer for an existing run %q, for a missing run %q", name, hidden, absent)
 		}
 	}
 

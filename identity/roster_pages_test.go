@@ -41,7 +41,7 @@ func TestPathComesInPages(t *testing.T) {
 			t.Fatalf("after %d: %d links in %d pages, %v", after, len(all), pages, err)
 		}
 		if after == 0 && pages < 2 {
-			t.Errorf("all came in %d page", pages)
+			t.Errorf("all links in %d page", pages)
 		}
 	}
 	if _, err := chain.CollectPages(0, func(int) ([][]byte, error) { return [][]byte{c.signed[9], c.signed[9], c.signed[9], c.signed[9]}, nil }); writ.CodeOf(err) != writ.CodeRosterInvalid {

@@ -82,8 +82,8 @@ func (c *signedChain) path(after int) [][]byte {
 	return path
 }
 
-// The chain has versions that do not change the signers, one that removes alice as an operator, and more that only the
-// others may sign.
+// The chain has versions that do not change the signers, a version that removes alice as an operator, and more versions
+// that only the other operators may sign.
 //
 // Promise: Signatures and rosters: A verifier that skips roster versions still detects a fork in any of them.
 // How: The signed history covers the digest of each version, and the verifier folds them.
@@ -96,7 +96,7 @@ func TestWaypointsLeadToTheNewestRoster(t *testing.T) {
 	}, "alice", "bob")
 	c.projects(5, "bob", "frank")
 	if n := len(c.path(0)); n != 3 {
-		t.Fatalf("12 versions, of which one changes the operators, have a path of %d, want 3", n)
+		t.Fatalf("path of 12 versions with one change of operators = %d, want 3", n)
 	}
 	for after := range 12 {
 		r := c.at(after)
@@ -240,7 +240,7 @@ func TestPathIsIndependentOfVersions(t *testing.T) {
 			t.Fatalf("version %d: %d reads, %d links, %v", c.newest.Version, reads, len(path), err)
 		}
 		if extra := len(path[1]) - len(chain.Signed(path[1])); extra > 32*c.newest.Version {
-			t.Errorf("version %d: the link has %d bytes besides its roster", c.newest.Version, extra)
+			t.Errorf("version %d: the link has %d bytes in addition to its roster", c.newest.Version, extra)
 		}
 	}
 }

@@ -227,7 +227,7 @@ func TestParseRosterRefusesWhatWritDoesNotWrite(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if bad == good {
-				t.Fatal("the case changes nothing")
+				t.Fatal("the case does not change the text")
 			}
 			_, err := ParseRoster([]byte(bad))
 			wantCode(t, err, writ.CodePayloadMalformed)
@@ -320,7 +320,7 @@ func TestSignRosterPassesErrorsOn(t *testing.T) {
 type removedKey struct{ sshsig.Signer }
 
 func (removedKey) Sign(sshsig.Namespace, []byte) ([]byte, error) {
-	return nil, writ.Errorf(writ.CodeKeyUnusable, "there is no token")
+	return nil, writ.Errorf(writ.CodeKeyUnusable, "no token")
 }
 
 func TestFirstRosterIsSignedByItsRoot(t *testing.T) {
@@ -333,7 +333,7 @@ func TestFirstRosterIsSignedByItsRoot(t *testing.T) {
 	_, err = VerifyRoster(nil, signRoster(t, testRoster(), "root"), testRoster().Expires.Add(time.Second))
 	wantCode(t, err, writ.CodeRosterInvalid)
 	if says := "the clock of this machine shows " + header.FormatTime(testRoster().Expires.Add(time.Second)); err != nil && !strings.Contains(err.Error(), says) {
-		t.Errorf("the clock by which it expired is not named: %v", err)
+		t.Errorf("the error does not name the clock: %v", err)
 	}
 	if _, err = VerifyRoster(nil, signRoster(t, testRoster(), "root"), time.Time{}); err != nil {
 		t.Errorf("reading back: %v", err)
@@ -396,7 +396,7 @@ func TestRosterFinds(t *testing.T) {
 		t.Errorf("ProjectsNamed = %v", p)
 	}
 	if r.Datacenters.Of(nil) != nil || r.Datacenters.Named("x") != nil || r.Datacenter("") != nil || r.Project("") != nil || r.Principal("") != nil {
-		t.Error("found what is not there")
+		t.Error("found a missing entry")
 	}
 }
 

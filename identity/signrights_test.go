@@ -61,7 +61,7 @@ var signRights = map[string]struct{ ofProject, ofAll []Role }{
 func TestEveryRoleAtEverySignedText(t *testing.T) {
 	roles := []Role{Viewer, Operator, Deployer, destroyer, Admin}
 	if len(roles) != len(RoleActions)+1 {
-		t.Fatalf("the test knows %v, there are %v", roles, slices.Collect(maps.Keys(RoleActions)))
+		t.Fatalf("roles of the test = %v, roles = %v", roles, slices.Collect(maps.Keys(RoleActions)))
 	}
 	texts := map[string]func(v *Verifier) error{
 		"writ-script-v1 that destroys": func(v *Verifier) error {
@@ -87,7 +87,7 @@ func TestEveryRoleAtEverySignedText(t *testing.T) {
 		}
 	}
 	if diff := cmp.Diff(slices.Sorted(maps.Keys(signRights)), slices.Sorted(maps.Keys(texts))); diff != "" {
-		t.Fatalf("texts with a row (-), texts that there are (+):\n%s", diff)
+		t.Fatalf("texts with a row (-), existing texts (+):\n%s", diff)
 	}
 	for name, by := range texts {
 		rights := signRights[name]
@@ -113,7 +113,7 @@ func TestEveryRoleAtEverySignedText(t *testing.T) {
 				b.Expires = noon
 				try(fmt.Sprintf("the %s of %s, until now", role, project), false, []Binding{b}, "alice")
 				b.Expires, b.Principal = time.Time{}, "frank"
-				try(fmt.Sprintf("somebody else than the %s of %s", role, project), false, []Binding{b}, "alice")
+				try(fmt.Sprintf("a person without the role %s of %s", role, project), false, []Binding{b}, "alice")
 			}
 		}
 	}

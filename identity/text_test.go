@@ -251,7 +251,7 @@ func TestPayloadRefusesWhatWritDoesNotWrite(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if bad == good {
-				t.Fatal("the case changes nothing")
+				t.Fatal("the case does not change the text")
 			}
 			_, err := ParsePayload([]byte(bad))
 			wantCode(t, err, writ.CodePayloadMalformed)
@@ -563,7 +563,7 @@ func TestStatementWithoutDecisionIsRejected(t *testing.T) {
 	for _, bad := range []string{"web-shop\nfingerprint: -\nrevision: 00\n", "web-shop x\nfingerprint: -\nrevision: 0\n", "web-shop\nfingerprint: -\nrevision: +0\n"} {
 		changed := strings.Replace(string(text), "web-shop\nfingerprint: -\nrevision: 0\n", bad, 1)
 		if changed == string(text) {
-			t.Fatal("the case changes nothing")
+			t.Fatal("the case does not change the text")
 		}
 		_, err := ParseStatement([]byte(changed))
 		wantCode(t, err, writ.CodePayloadMalformed)

@@ -56,7 +56,7 @@ func TestParseTokenRefuses(t *testing.T) {
 		_, err := ParseToken(bad)
 		wantCode(t, err, writ.CodeTokenInvalid)
 		if err != nil && strings.Contains(err.Error(), good[2]) {
-			t.Errorf("the error tells the secret: %v", err)
+			t.Errorf("the error contains the secret: %v", err)
 		}
 	}
 }
@@ -247,7 +247,7 @@ func TestKeyFileIsCreatedOnce(t *testing.T) {
 	_, err := sshsig.LoadOrCreateKey(path)
 	wantCode(t, err, writ.CodeKeyUnusable)
 	if text, _ := os.ReadFile(path); string(text) != "damaged" {
-		t.Error("a file that was there was replaced")
+		t.Error("an existing file was replaced")
 	}
 	for _, nowhere := range []string{filepath.Join(path, "below a file"), filepath.Join(filepath.Dir(path), "missing", "key")} {
 		if _, err := sshsig.LoadOrCreateKey(nowhere); err == nil || writ.CodeOf(err) == writ.CodeKeyUnusable {

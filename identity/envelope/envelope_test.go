@@ -92,7 +92,7 @@ func TestRecordsCanBeSentSeparately(t *testing.T) {
 	for i, s := range signed {
 		text, _ := cbor.Marshal(result(i + 1))
 		if digests[i] != writ.DigestOf(text) {
-			t.Errorf("digest %d is not that of the record's bytes", i)
+			t.Errorf("digest %d does not match the bytes of the record", i)
 		}
 		have, digest, err := OpenWith[writ.Result](o, Job, s)
 		if err != nil {

@@ -44,7 +44,7 @@ func TestKindOfReadsTheNamedKind(t *testing.T) {
 	}
 }
 
-// An attacker without the key gains nothing by a wrong kind: each change of the name makes the envelope invalid.
+// A wrong kind does not help an attacker without the key: each change of the name makes the envelope invalid.
 func TestChangedKindIsRejected(t *testing.T) {
 	keys := Only(public("node"))
 	signed, err := Sign(Result, testKey("node"), results(2)...)

@@ -11,7 +11,7 @@ import (
 	"writ"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "rewrite the golden files")
 
 // vector is a test vector for implementations in other languages.
 type vector struct {
@@ -44,7 +44,7 @@ func TestVectorForOtherLanguagesIsCurrent(t *testing.T) {
 		}
 	}
 	if golden, err := os.ReadFile(path); err != nil || !bytes.Equal(golden, text) {
-		t.Errorf("%s is not what is signed: %v", path, err)
+		t.Errorf("%s differs from the signed bytes: %v", path, err)
 	}
 	if got, _, err := Open[writ.Summary](Summary, want.Envelope, Only(want.Public)); err != nil || len(got) != 1 || got[0].Output["said"] != "pong é" {
 		t.Errorf("the vector opens as %+v, %v", got, err)

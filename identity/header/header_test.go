@@ -22,7 +22,7 @@ func TestDurationsUseTheirLargestWholeUnit(t *testing.T) {
 	}
 }
 
-// Other programs also write these texts. The form is that of RFC 8785, with U+007F to U+009F escaped as well.
+// Other programs also write these texts. The form is RFC 8785, with U+007F to U+009F escaped as well.
 func TestParamsHaveOneForm(t *testing.T) {
 	have, err := canonicalJSON(map[string]any{
 		"s": "\b\t\n\f\r\x00\x1f\x7f\u0085\"\\/<é\u2028", "b": true, "n": int64(-maxInt),

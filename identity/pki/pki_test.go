@@ -192,7 +192,7 @@ func TestCertificateNeedsItsOwnersDelegation(t *testing.T) {
 	other := Name{Cluster: identity.ClusterOf(sshsig.SSHKey(public("alice"))), Role: Supervisor, Datacenter: vienna}
 	shown := func(f forged, name Name) []*x509.Certificate { return f.make(t, r, name) }
 	if err := v.Is(supervisorOfVienna, shown(forged{root: "vienna"}, supervisorOfVienna)); err != nil {
-		t.Fatalf("what is forged here would be refused anyway: %v", err)
+		t.Fatalf("the unchanged certificate is refused: %v", err)
 	}
 	uri := func(text string) func(*x509.Certificate) {
 		return func(c *x509.Certificate) {
@@ -242,7 +242,7 @@ func TestCertificateNeedsItsOwnersDelegation(t *testing.T) {
 		"a URI with a user":                   {shown(forged{root: "vienna", leaf: uri(strings.Replace(self, "://", "://a@", 1))}, supervisorOfVienna), supervisorOfVienna, writ.CodeCertificateUntrusted},
 		"a URI in another spelling":           {shown(forged{root: "vienna", leaf: uri(strings.Replace(self, "/dc/", "/%64c/", 1))}, supervisorOfVienna), supervisorOfVienna, writ.CodeCertificateUntrusted},
 		"an authority as leaf":                {shown(forged{root: "vienna", leaf: func(c *x509.Certificate) { c.IsCA = true }}, supervisorOfVienna), supervisorOfVienna, writ.CodeCertificateUntrusted},
-		"an extension that nobody knows": {shown(forged{root: "vienna", leaf: func(c *x509.Certificate) {
+		"an unknown extension": {shown(forged{root: "vienna", leaf: func(c *x509.Certificate) {
 			c.ExtraExtensions = []pkix.Extension{{Id: []int{1, 2, 3}, Critical: true, Value: []byte{5, 0}}}
 		}}, supervisorOfVienna), supervisorOfVienna, writ.CodeCertificateUntrusted},
 		"the leaf alone":                          {shown(forged{root: "vienna"}, supervisorOfVienna)[:1], supervisorOfVienna, writ.CodeCertificateUntrusted},
@@ -418,12 +418,12 @@ func TestFloorOfAFastClockCounts(t *testing.T) {
 	ahead.Now = func() time.Time { return noon.Add(5 * time.Minute) }
 	ahead.Rotate(noon.Add(5 * time.Minute))
 	if err := peer.Is(supervisorOfVienna, own(t, ahead)); err != nil {
-		t.Errorf("the one that is ahead: %v", err)
+		t.Errorf("certificate of the fast clock: %v", err)
 	}
 	late := issuer(r, "vienna", supervisorOfVienna)
 	late.Rotate(noon.Add(5 * time.Minute)) // as read from the journal
 	if err := peer.Is(supervisorOfVienna, own(t, late)); err != nil {
-		t.Errorf("after the one that was ahead: %v", err)
+		t.Errorf("certificate after the one of the fast clock: %v", err)
 	}
 }
 
@@ -553,11 +553,11 @@ func TestClientsAndBrowsersGetSeparateCertificates(t *testing.T) {
 		protocol string
 		trusted  bool
 	}{
-		"a client of writ":                   {writClient, "http/1.1", true},
-		"a browser":                          {browser, "http/1.1", true},
-		"a tool without ALPN":                {changed(browser), "", true},
-		"a client of writ that hides it":     {changed(writClient, "http/1.1"), "http/1.1", false},
-		"a browser that says that it is one": {changed(browser, Marker, "http/1.1"), "http/1.1", false},
+		"a client of writ":                  {writClient, "http/1.1", true},
+		"a browser":                         {browser, "http/1.1", true},
+		"a tool without ALPN":               {changed(browser), "", true},
+		"a client of writ that hides it":    {changed(writClient, "http/1.1"), "http/1.1", false},
+		"a browser with the marker of writ": {changed(browser, Marker, "http/1.1"), "http/1.1", false},
 	} {
 		state, err := connect(t, server, tt.client)
 		if err == nil != tt.trusted || tt.trusted && state.NegotiatedProtocol != tt.protocol {

@@ -119,7 +119,7 @@ func TestInvalidSecretValuesAreRejected(t *testing.T) {
 	}
 }
 
-// FuzzOpen: what is inside of a ciphertext comes from whoever knows the reader's public key, which is everybody.
+// FuzzOpen decrypts arbitrary content: any attacker has the reader's public key, and so can encrypt any content.
 func FuzzOpen(f *testing.F) {
 	_, by := supervisor(f, "vienna")
 	f.Add([]byte{0, 0, 0, 1, 0xa0}, false)

@@ -7,7 +7,7 @@ import (
 	"writ/identity/sshsig"
 )
 
-// A signature is valid for one purpose only: the signature of a script never verifies as that of a statement.
+// A signature is valid for one purpose only: the signature of a script never verifies as the signature of a statement.
 func ExampleVerify() {
 	_, key, err := ed25519.GenerateKey(nil)
 	if err != nil {

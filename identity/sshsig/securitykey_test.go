@@ -110,7 +110,7 @@ func serveToken(t *testing.T, dir string) (socket string) {
 	return socket
 }
 
-// agentWithToken starts an ssh-agent that may use a token, lets add load the key, and returns its signer.
+// agentWithToken starts an ssh-agent that may use a token, runs add to load the key, and returns its signer.
 func agentWithToken(t *testing.T, program, dir, token string, key ssh.PublicKey, add func()) Signer {
 	t.Helper()
 	socket := filepath.Join(dir, "agent")

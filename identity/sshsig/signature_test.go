@@ -113,7 +113,7 @@ func TestLoadKeyNamesThePrivateKeyOfAPublicOne(t *testing.T) {
 	_, err := LoadKey(filepath.Join(t.TempDir(), "key.pub"), nil)
 	wantCode(t, err, writ.CodeKeyUnusable)
 	if hint := writ.AsError(err).Hint; !testenv.Mentions(hint, "--key agent") {
-		t.Errorf("it says %v, %s", err, hint)
+		t.Errorf("error = %v, hint = %s", err, hint)
 	}
 }
 
@@ -144,7 +144,7 @@ func TestLoadKeyRefuses(t *testing.T) {
 		"open to others":   open,
 		"cert of another":  keyWith("a", ssh.MarshalAuthorizedKey(cert)),
 		"no cert":          keyWith("b", ssh.MarshalAuthorizedKey(testPublic("alice"))),
-		"no cert at all":   keyWith("c", []byte("hello")),
+		"not a cert":       keyWith("c", []byte("hello")),
 		"cert of a token":  keyWith("d", tokenCert),
 		"cert without key": write(t, dir, "e-cert.pub", ssh.MarshalAuthorizedKey(cert)),
 		"missing cert":     filepath.Join(dir, "good-cert.pub"),
@@ -313,7 +313,7 @@ func TestCertificateHasOneEncoding(t *testing.T) {
 	bad := bytes.Replace(cert, []byte("\x00\x00\x00\x0f\x00\x00\x00\x02aa\x00\x00\x00\x05\x00\x00\x00\x01x"),
 		[]byte("\x00\x00\x00\x0e\x00\x00\x00\x02aa\x00\x00\x00\x04\x00\x00\x00\x00"), 1)
 	if _, err := ssh.ParsePublicKey(bad); err != nil || bytes.Equal(bad, cert) {
-		t.Fatalf("the case is none: %v", err)
+		t.Fatalf("the case is not a changed certificate: %v", err)
 	}
 	_, err := ParseKeyBlob(bad)
 	wantCode(t, err, writ.CodeSignatureMalformed)

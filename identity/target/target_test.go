@@ -20,7 +20,7 @@ func TestTargetsCoverOnlyTheirNames(t *testing.T) {
 		{"*", []string{"volume x", "herodb store"}, nil},
 	} {
 		if !Valid(tt.target) {
-			t.Errorf("%q is no target", tt.target)
+			t.Errorf("%q is not a valid target", tt.target)
 		}
 		targets := []string{"image/other", tt.target}
 		for _, all := range [][]string{tt.covers, tt.not} {

@@ -37,8 +37,8 @@ var (
 	shows = regexp.MustCompile(`^(Errorf|WithHint|HostError|Done|Note|(Debug|Info|Warn|Error)(Context)?)$`)
 )
 
-// bareCommand matches a command of docs/cli.md within a sentence that no backquotes mark. One after a colon needs none,
-// and neither does one that another command starts.
+// bareCommand matches a command of docs/cli.md within a sentence without backquotes. A command after a colon needs no
+// backquotes, and neither does a command inside another command.
 func bareCommand(t *testing.T) *regexp.Regexp {
 	t.Helper()
 	text, err := os.ReadFile("../../docs/cli.md")

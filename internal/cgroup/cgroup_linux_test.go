@@ -18,7 +18,7 @@ import (
 	"writ/internal/confine"
 )
 
-// roleVar has the role of this program in a child process, which uses as many resources as it can.
+// roleVar contains the role of this program in a child process, which uses the maximum of resources.
 const roleVar = "WRIT_TEST_CGROUP_ROLE"
 
 func TestMain(m *testing.M) {
@@ -98,7 +98,7 @@ func until(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); !is(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("it never comes that %s", what)
+			t.Fatalf("timeout: %s", what)
 		}
 	}
 }
@@ -121,13 +121,13 @@ func TestAProcessOverItsMemoryLimitIsKilledAlone(t *testing.T) {
 		t.Errorf("it ended with %v", err)
 	}
 	if s := g.Stat("hog"); s.OutOf != 1 {
-		t.Errorf("of the hog it is said: %+v", s)
+		t.Errorf("stat of the hog = %+v", s)
 	}
 	if in, err := g.Has("neighbour", neighbour.Process.Pid); !in || err != nil {
 		t.Errorf("its neighbour does not live: %v", err)
 	}
 	if s := g.Stat("neighbour"); s.OutOf != 0 || s.Memory == 0 || s.Processes == 0 {
-		t.Errorf("of its neighbour it is said: %+v", s)
+		t.Errorf("stat of its neighbour = %+v", s)
 	}
 }
 
@@ -140,7 +140,7 @@ func TestAForkBombEnds(t *testing.T) {
 		t.Errorf("it says %q", said)
 	}
 	if s := g.Stat("bomb"); s.Refused == 0 || s.Processes > 40 {
-		t.Errorf("of it is said: %+v", s)
+		t.Errorf("stat = %+v", s)
 	}
 	if err := g.Remove(t.Context(), "bomb"); err != nil {
 		t.Error(err)
@@ -181,7 +181,7 @@ func TestBoundsGrowAndShrinkUnderAProcess(t *testing.T) {
 	}
 	all, err := g.All()
 	if err != nil || len(all) != 1 {
-		t.Fatalf("there are %v, %v", all, err)
+		t.Fatalf("groups = %v, %v", all, err)
 	}
 	for _, name := range []string{"memory.max", "memory.limit_in_bytes"} { // of either version
 		text, err := os.ReadFile(filepath.Join(all["one"], name))
@@ -193,7 +193,7 @@ func TestBoundsGrowAndShrinkUnderAProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := cmd.Wait(); err == nil {
-		t.Error("what was in there lives on")
+		t.Error("the process of the group survived")
 	}
 	if all, err := g.All(); err != nil || len(all) > 0 {
 		t.Errorf("left are %v, %v", all, err)
@@ -237,9 +237,9 @@ func TestVersion2ControllersAreDelegated(t *testing.T) {
 		files map[string]string
 		want  []string
 	}{
-		"the host's own root can hand down": {map[string]string{"cgroup.controllers": "cpu memory pids io", "cgroup.subtree_control": ""}, nil},
-		"a container's has what it has":     {map[string]string{"cgroup.controllers": "cpu memory pids", "cgroup.subtree_control": "pids", "cgroup.type": "domain"}, []string{"memory", "cpu"}},
-		"one that has only some":            {map[string]string{"cgroup.controllers": "hugetlb", "cgroup.subtree_control": ""}, []string{"memory", "cpu", "pids"}},
+		"the host's own root can hand down":       {map[string]string{"cgroup.controllers": "cpu memory pids io", "cgroup.subtree_control": ""}, nil},
+		"a container's root has some controllers": {map[string]string{"cgroup.controllers": "cpu memory pids", "cgroup.subtree_control": "pids", "cgroup.type": "domain"}, []string{"memory", "cpu"}},
+		"a root without the needed controllers":   {map[string]string{"cgroup.controllers": "hugetlb", "cgroup.subtree_control": ""}, []string{"memory", "cpu", "pids"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			root := t.TempDir()
@@ -257,7 +257,7 @@ func TestVersion2ControllersAreDelegated(t *testing.T) {
 	}
 }
 
-// The last group may also be removed by hand, as the hint for operators says.
+// An operator may also remove the last group by hand, as the hint describes.
 //
 // Promise: Machines and the overlay: Deleted cgroups leave no directory.
 // How: The last cgroup removes its parent directory.

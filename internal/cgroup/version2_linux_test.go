@@ -11,7 +11,7 @@ import (
 	"writ/internal/test/vmmstub/guest"
 )
 
-// On a kernel whose controllers are in use by version 1, version 2 has none. So the tests above run again in a real
+// On a kernel with its controllers in version 1, version 2 has no controllers. So the tests above run again in a real
 // guest in QEMU, whose kernel uses version 2.
 //
 // Promise: Machines and the overlay: The process of a machine has limits of memory, processors and threads, and an

@@ -58,7 +58,7 @@ func TestAUserIsTheSameOneUnlessItIsTaken(t *testing.T) {
 			taken[user] = true
 		}
 		if user, err := a.Choose("one more", is); err == nil {
-			t.Fatalf("there was still %d", user)
+			t.Fatalf("got %d from an empty range", user)
 		}
 	})
 }
@@ -96,7 +96,7 @@ func TestOnlyTheUserCanPassTheDirectories(t *testing.T) {
 		t.Error("a link led away")
 	}
 	if err := a.Passable(); err == nil {
-		t.Errorf("whoever comes to %s came through a directory that is closed", top)
+		t.Errorf("%s is passable through a closed directory", top)
 	}
 	for _, d := range []string{filepath.Dir(top), filepath.Dir(filepath.Dir(top))} {
 		if err := os.Chmod(d, 0o711); err != nil {
@@ -110,10 +110,10 @@ func TestOnlyTheUserCanPassTheDirectories(t *testing.T) {
 
 func TestUserNumbersInUseAreDetected(t *testing.T) {
 	if err := (&confine.Accounts{SharedGroup: 2020000000, First: 2020000001, Last: 2020001000}).Strangers(); err != nil {
-		t.Errorf("nobody has these: %v", err)
+		t.Errorf("unused numbers: %v", err)
 	}
 	if err := (&confine.Accounts{SharedGroup: 0, First: 1, Last: 1000}).Strangers(); err == nil { // root, at least
-		t.Error("nobody has the numbers of the system")
+		t.Error("the numbers of the system count as unused")
 	}
 }
 

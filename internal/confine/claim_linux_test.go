@@ -59,10 +59,10 @@ func TestClaimedNumbersEndWithTheNode(t *testing.T) {
 		t.Fatal(err)
 	}
 	if line, err := bufio.NewReader(said).ReadString('\n'); line != "claimed\n" {
-		t.Errorf("the other process says %q, %v", line, err)
+		t.Errorf("output of the other process = %q, %v", line, err)
 	}
 	if _, err := numbers(t, "200000-265535").Claim(path); err != nil {
-		t.Errorf("those of a node that has ended: %v", err)
+		t.Errorf("claim the numbers of an ended node: %v", err)
 	}
 	if _, err := numbers(t, "300000-365535").Claim(path); err == nil {
 		t.Error("two nodes have the same")
@@ -70,7 +70,7 @@ func TestClaimedNumbersEndWithTheNode(t *testing.T) {
 	_ = other.Process.Kill()
 	_ = other.Wait()
 	if _, err := numbers(t, "300000-365535").Claim(path); err != nil {
-		t.Errorf("those of a node that was killed: %v", err)
+		t.Errorf("claim the numbers of a killed node: %v", err)
 	}
 }
 
@@ -78,7 +78,7 @@ func TestAlternativeNumbersAreValid(t *testing.T) {
 	for _, taken := range []confine.Taken{{First: confine.DefaultFirst, Last: confine.DefaultLast}, {First: 1<<31 - 70000, Last: 1<<31 - 2}, {First: 4294900000, Last: 4294967294}} {
 		a, err := confine.ParseAccounts(taken.Others())
 		if err != nil || a.SharedGroup <= taken.Last && a.Last >= taken.First {
-			t.Errorf("instead of %+v it says %s, %v", taken, taken.Others(), err)
+			t.Errorf("suggestion instead of %+v = %s, %v", taken, taken.Others(), err)
 		}
 	}
 }

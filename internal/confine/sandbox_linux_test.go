@@ -44,7 +44,7 @@ func TestMain(m *testing.M) {
 	}
 	given, err := os.ReadFile("/dev/fd/3")
 	if err != nil || string(given) != "given" {
-		said = append(said, "it does not read what it was given")
+		said = append(said, "it cannot read the given file")
 	}
 	if err := os.WriteFile("/dev/fd/4", []byte("made"), 0); err != nil {
 		said = append(said, err.Error())
@@ -110,7 +110,7 @@ func TestASandboxedProgramReachesOnlyItsFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := cmd.Wait(); err != nil || said.String() != "done" {
-			t.Errorf("as the user %d: %v; what succeeded:\n%s", user, err, said.String())
+			t.Errorf("user %d: %v; allowed:\n%s", user, err, said.String())
 		}
 		if made, _ := os.ReadFile(filepath.Join(dir, "made")); string(made) != "made" {
 			t.Errorf("it wrote %q", made)

@@ -52,11 +52,11 @@ func TestAProcessIsKnownByItsUser(t *testing.T) {
 	pid := waiting(t, someone).Process.Pid
 	for user, want := range map[uint32]bool{someone: true, another: false, 0: false} {
 		if confine.RunsAs(pid, user) != want {
-			t.Errorf("that it runs as %d is said: %t", user, !want)
+			t.Errorf("RunsAs(%d) = %t", user, !want)
 		}
 	}
 	if !confine.RunsAs(os.Getpid(), 0) || confine.RunsAs(os.Getpid(), someone) {
-		t.Error("we are not who we are")
+		t.Error("RunsAs is wrong about this process")
 	}
 }
 
@@ -67,7 +67,7 @@ func TestOnlyProcessesOfTheUserEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	if left, err := confine.Processes(someone); err != nil || len(left) > 0 {
-		t.Errorf("there are %v, %v", left, err)
+		t.Errorf("remaining processes = %v, %v", left, err)
 	}
 	for _, cmd := range []*exec.Cmd{his, alsoHis} {
 		if err := cmd.Wait(); err == nil || !strings.Contains(err.Error(), "killed") {
@@ -75,7 +75,7 @@ func TestOnlyProcessesOfTheUserEnd(t *testing.T) {
 		}
 	}
 	if left, err := confine.Processes(another); err != nil || len(left) != 1 || left[0] != others.Process.Pid {
-		t.Errorf("of the other one there are %v, %v", left, err)
+		t.Errorf("processes of the other user = %v, %v", left, err)
 	}
 	if err := confine.End(t.Context(), 0); err == nil {
 		t.Error("root's processes would end")
@@ -120,7 +120,7 @@ func TestNoProcessOfAContainerCountsAsAUser(t *testing.T) {
 				}
 			}()
 			if confine.RunsAs(cmd.Process.Pid, someone) != tt.known {
-				t.Errorf("that it is the user is said: %t", !tt.known)
+				t.Errorf("RunsAs = %t", !tt.known)
 			}
 			if all, err := confine.Processes(someone); len(all) > 0 != tt.known || err != nil {
 				t.Errorf("the user has %v, %v", all, err)
@@ -153,12 +153,12 @@ func TestAProcessInItsOwnNamespacesEnds(t *testing.T) {
 	}
 	all, err := confine.Processes(someone)
 	if err != nil || len(all) < 2 {
-		t.Fatalf("there are %v, %v", all, err)
+		t.Fatalf("processes = %v, %v", all, err)
 	}
 	if err := confine.End(t.Context(), someone); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := io.ReadAll(out); err != nil { // more output may come while one of them lives
+	if _, err := io.ReadAll(out); err != nil { // more output may follow while a process is alive
 		t.Error(err)
 	}
 }
@@ -195,7 +195,7 @@ func TestProcessesAreListedOnce(t *testing.T) {
 		t.Errorf("it was looked %d times for 6 names", *looks)
 	}
 	if _, err := r.Choose(a, "g", none, t.TempDir()); err == nil {
-		t.Error("there was a number more than there are")
+		t.Error("got a number from an exhausted range")
 	}
 }
 
@@ -226,13 +226,13 @@ func TestAnUnexecutableProgramNamesTheObstacle(t *testing.T) {
 		return barred
 	}
 	if b := start(exec.Command(program, "-c", "")); b == nil || b.At != closed || !strings.Contains(b.Error(), fmt.Sprint(someone)) {
-		t.Errorf("in a closed directory it says %v", b)
+		t.Errorf("error in a closed directory = %v", b)
 	}
 	if err := errors.Join(os.Chmod(closed, 0o710), os.Chown(closed, 0, another), os.Chmod(program, 0o640)); err != nil {
 		t.Fatal(err)
 	}
 	if b := start(exec.Command(program, "-c", "")); b == nil || b.At != program {
-		t.Errorf("that is no program, it says %v", b)
+		t.Errorf("error for a file without code = %v", b)
 	}
 	if err := errors.Join(os.Chmod(program, 0o750), os.Chown(program, 0, another)); err != nil {
 		t.Fatal(err)
@@ -246,6 +246,6 @@ func TestAnUnexecutableProgramNamesTheObstacle(t *testing.T) {
 		t.Fatal(err)
 	}
 	if b := start(elsewhere); b != nil {
-		t.Errorf("where it may not work it says %v", b)
+		t.Errorf("error in a forbidden working directory = %v", b)
 	}
 }

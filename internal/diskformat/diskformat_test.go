@@ -99,8 +99,8 @@ func TestFormatsOfRealToolsAreRecognised(t *testing.T) {
 	}
 }
 
-// TestOtherFormatsAreRecognised has the first bytes of files whose tools are rare, and of file systems, which a raw disk
-// may begin with.
+// TestOtherFormatsAreRecognised has the first bytes of files whose tools are rare, and of file systems, with which a
+// raw disk may begin.
 func TestOtherFormatsAreRecognised(t *testing.T) {
 	t.Parallel()
 	for start, want := range map[string]string{

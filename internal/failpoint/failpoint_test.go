@@ -63,7 +63,7 @@ func calls(body ast.Node, names ...string) (all []*ast.CallExpr) {
 }
 
 // TestEveryPlaceIsInTheCode compares the list with the code: every point with a constant is named in one function, or
-// in as many as its place lists.
+// in the number of functions that its place lists.
 func TestEveryPlaceIsInTheCode(t *testing.T) {
 	all, names := sources(t)
 	found := map[Point][]string{}
@@ -163,7 +163,7 @@ func unnamed(f gosource.Function, matched map[string]bool) (wrong []string) {
 		for _, call := range calls(f.Decl.Body, name) {
 			matched[name] = true
 			if len(call.Args) > 0 && len(calls(call.Args[0], "failpoint.At")) == 0 {
-				wrong = append(wrong, gosource.Dotted(call.Fun)+" does not say which write or send it is")
+				wrong = append(wrong, gosource.Dotted(call.Fun)+" does not name its write or send")
 			}
 		}
 	}
@@ -177,7 +177,7 @@ func unnamedChanges(f gosource.Function) (wrong []string) {
 	}
 	for _, call := range calls(f.Decl.Body, "Write") {
 		if len(call.Args) > 1 && len(calls(call, named...)) == 0 {
-			wrong = append(wrong, gosource.Dotted(call.Fun)+" does not say which write it is")
+			wrong = append(wrong, gosource.Dotted(call.Fun)+" does not name its write")
 		}
 	}
 	return wrong

@@ -126,7 +126,7 @@ func TestAProcessEndsOnceBeforeEveryStep(t *testing.T) {
 	for _, want := range []string{"make it 1", "make it 2", "name ab12cd 1", ""} {
 		l, ended := &ledger{path: path}, ""
 		if noted.fresh("make it") {
-			t.Error("who only notes has ended")
+			t.Error("a process that only records has ended")
 		}
 		for _, step := range []string{"make it", "make it", "name ab12cd"} {
 			if l.fresh(step) {

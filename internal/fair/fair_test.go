@@ -62,7 +62,7 @@ func TestNewTenantIsServedFirstWithoutCredit(t *testing.T) {
 	serve(&q, time.Hour, map[string]time.Duration{})
 	q.Push("new", time.Second)
 	if _, g, _ := q.Next(0, nil); g.Tenant != "new" {
-		t.Fatalf("%s goes first, want who has used nothing", g.Tenant)
+		t.Fatalf("%s is first, want new, which has used no time", g.Tenant)
 	}
 	var after fair.Queue[time.Duration]
 	after.Push("old", time.Second)
@@ -71,7 +71,7 @@ func TestNewTenantIsServedFirstWithoutCredit(t *testing.T) {
 	got := map[string]time.Duration{}
 	serve(&after, 100*time.Second, got)
 	if got["new"] > 52*time.Second {
-		t.Errorf("new got %s of 100 s: it makes up for an hour in which it asked for nothing", got["new"])
+		t.Errorf("new got %s of 100 s: it is compensated for an idle hour", got["new"])
 	}
 }
 
@@ -110,7 +110,7 @@ func TestNoTenantFallsBehind(t *testing.T) {
 			}
 		}
 		if least := now/time.Duration(tenants+1) - 2100*time.Millisecond; got["steady"] < least {
-			t.Errorf("who always waits got %s of %s among %d, want %s", got["steady"], now, tenants+1, least)
+			t.Errorf("steady got %s of %s among %d tenants, want %s", got["steady"], now, tenants+1, least)
 		}
 	}
 }

@@ -27,7 +27,7 @@ func TestSlowClientsHoldNoTurn(t *testing.T) {
 		slow, sender := io.Pipe()
 		go serve(httptest.NewRecorder(), slow) // waits for its body
 		reads := make(chan struct{})
-		go serve(slowWriter{httptest.NewRecorder(), reads}, strings.NewReader("")) // its client reads nothing
+		go serve(slowWriter{httptest.NewRecorder(), reads}, strings.NewReader("")) // its client does not read
 		synctest.Wait()
 		quick := httptest.NewRecorder()
 		serve(quick, strings.NewReader(""))
@@ -40,7 +40,7 @@ func TestSlowClientsHoldNoTurn(t *testing.T) {
 	})
 }
 
-// slowWriter is the response to a client that reads nothing until reads is closed.
+// slowWriter is the response to a client that does not read until reads is closed.
 type slowWriter struct {
 	http.ResponseWriter
 	reads <-chan struct{}
@@ -65,7 +65,7 @@ func TestWaitingRequestEndsItsTurn(t *testing.T) {
 		}
 		go serve("/waits")
 		synctest.Wait()
-		serve("/") // blocks for ever if the waiting request has the only turn
+		serve("/") // blocks forever if the waiting request has the only turn
 		close(answer)
 	})
 }

@@ -47,7 +47,7 @@ func TestCrowdKeepsPlacesForSmallNetworks(t *testing.T) {
 		timeout, ok := errors.AsType[net.Error](err)
 		return ok && timeout.Timeout()
 	}
-	refused := from("2") // the largest network displaces nobody
+	refused := from("2") // the largest network displaces no other connection
 	_ = refused.SetReadDeadline(time.Now().Add(10 * time.Second))
 	if _, err := refused.Read(make([]byte, 1)); err == nil {
 		t.Error("the largest network gets another place")

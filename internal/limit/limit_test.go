@@ -61,7 +61,7 @@ func TestThereIsAPlaceForOtherNetworks(t *testing.T) {
 	}
 	other, ok := s.Enter("192.0.2.2:1")
 	if !ok {
-		t.Fatal("there is no place for anybody else")
+		t.Fatal("no place for another address")
 	}
 	other()
 	for _, leave := range leaves {
@@ -86,7 +86,7 @@ func TestRepeatedLineIsLoggedOncePerInterval(t *testing.T) {
 		now = now.Add(25 * time.Millisecond)
 	}
 	if said != 6 || counted < 1500 {
-		t.Errorf("two kinds for 25 s were said %d times, of %d in all; want three times each", said, counted)
+		t.Errorf("two kinds in 25 s: logged %d times, %d in total; want 6, at least 1500", said, counted)
 	}
 }
 
@@ -100,7 +100,7 @@ func TestFirstLinesOfAKindMayBeSeveral(t *testing.T) {
 		now = now.Add(25 * time.Millisecond)
 	}
 	if said != 22 {
-		t.Errorf("in 25 s %d lines were said, want 20 and two more", said)
+		t.Errorf("%d lines in 25 s, want 22", said)
 	}
 }
 
@@ -167,7 +167,7 @@ func TestCallerOverItsRateWaits(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		if _, err := l.Wait(ctx, "busy", 1, time.Hour); !errors.Is(err, context.Canceled) {
-			t.Errorf("somebody who left: %v", err)
+			t.Errorf("cancelled wait: %v", err)
 		}
 	})
 }
@@ -182,7 +182,7 @@ func TestRefusedCallerUsesNoBudget(t *testing.T) {
 		}
 		synctest.Wait()
 		if again, err := l.Wait(t.Context(), "busy", 1, 3*time.Second); err != nil || again > 0 {
-			t.Errorf("after those that had their turns it is to wait %s, %v", again, err)
+			t.Errorf("wait after the queue was served = %s, %v", again, err)
 		}
 		all.Wait()
 	})

@@ -37,7 +37,7 @@ func TestListenerHasPlacesForOtherNetworks(t *testing.T) {
 	}
 	refused := from("127.0.0.2")
 	if n, err := refused.Read(make([]byte, 1)); err == nil { // must be closed
-		t.Errorf("%d bytes from a server that says nothing", n)
+		t.Errorf("%d bytes from a silent server", n)
 	}
 	from("127.0.0.3")
 	var taken int

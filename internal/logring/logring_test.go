@@ -92,7 +92,7 @@ func TestTornSlotLosesOnlyItsLine(t *testing.T) {
 		t.Fatal(err)
 	}
 	if all := texts(t, path); len(all) > 0 {
-		t.Errorf("of other bytes there are the lines %q", all)
+		t.Errorf("lines of other bytes = %q", all)
 	}
 }
 
@@ -110,7 +110,7 @@ func TestLongLineIsTruncated(t *testing.T) {
 		}
 	}
 	if !strings.HasSuffix(got[0].Text, "ä …") {
-		t.Errorf("it does not say that it was cut: %q", got[0].Text)
+		t.Errorf("no mark of the cut: %q", got[0].Text)
 	}
 }
 

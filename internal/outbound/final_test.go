@@ -39,7 +39,7 @@ func TestSwitchOfProtocolIsRefused(t *testing.T) {
 		if q.Header.Get("Upgrade") != "" {
 			return nil
 		}
-		_, err = io.ReadAll(answer.Body) // net/http would wait for ever
+		_, err = io.ReadAll(answer.Body) // net/http would wait forever
 		return err
 	}
 	if err := testenv.End(t, func() error { return ask(http.Header{}) }); !errors.Is(err, ErrSwitched) {

@@ -43,7 +43,7 @@ func TestCallersShareOnePage(t *testing.T) {
 	}
 }
 
-// reader is a slow caller: it reads nothing until a deadline ends its write.
+// reader is a slow caller: it does not read until a deadline ends its write.
 type reader struct {
 	net.Conn
 	other net.Conn

@@ -9,7 +9,7 @@ import (
 	"testing/fstest"
 )
 
-var lower = flag.Bool("lower", false, "write allowances.txt anew where figures fell")
+var lower = flag.Bool("lower", false, "rewrite allowances.txt where figures fell")
 
 const file = "allowances.txt"
 

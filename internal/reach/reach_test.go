@@ -57,7 +57,7 @@ func TestOnlyServersOnTheInternetArePublic(t *testing.T) {
 		}
 	}
 	if Public(netip.Addr{}) {
-		t.Error("no address at all is public")
+		t.Error("the zero address is public")
 	}
 }
 

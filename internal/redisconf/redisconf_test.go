@@ -51,7 +51,7 @@ func TestRedisReadsEveryByte(t *testing.T) {
 		_ = cmd.Process.Kill()
 		<-ended
 		if !strings.HasPrefix(answers, "+OK") || !strings.Contains(answers, dir) {
-			t.Errorf("dir %q: %q; it said:\n%s", dir, answers, log.String())
+			t.Errorf("dir %q: %q; log:\n%s", dir, answers, log.String())
 		}
 	}
 }

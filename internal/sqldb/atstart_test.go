@@ -10,7 +10,7 @@ import (
 // A daemon ends if it cannot open its store, so the hint must not promise that it continues.
 func TestUnopenedStoreNeedsAnotherStart(t *testing.T) {
 	t.Parallel()
-	_, err := Open(t.Context(), "postgres://writ@127.0.0.1:1/writ?sslmode=disable", schema) // nothing listens there
+	_, err := Open(t.Context(), "postgres://writ@127.0.0.1:1/writ?sslmode=disable", schema) // no server listens there
 	wantHint(t, err, writ.CodeStoreUnavailable, "check that it runs and has free space; then start writ again")
 }
 

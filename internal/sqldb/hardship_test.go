@@ -75,8 +75,8 @@ func TestReadOnlyStoreRejectsWritesAndRecovers(t *testing.T) {
 	}
 }
 
-// fullThenRoom fills a store until it rejects a write. It expects that the store is undamaged and works again once
-// there is free space.
+// fullThenRoom fills a store until it rejects a write. It expects that the store is undamaged and works again when
+// space is freed.
 func fullThenRoom(t *testing.T, db *DB, room func()) {
 	t.Helper()
 	if err := db.Write(t.Context(), insert("a")); err != nil {

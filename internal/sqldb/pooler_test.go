@@ -8,7 +8,7 @@ import (
 	"writ/internal/test/testenv"
 )
 
-// sessionParameters are the settings that writ sends at the start of a session and that PgBouncer does not know.
+// sessionParameters are the settings that writ sends at the start of a session and that PgBouncer rejects by default.
 const sessionParameters = "lock_timeout,statement_timeout,idle_in_transaction_session_timeout,synchronous_commit,client_connection_check_interval," +
 	"extra_float_digits,default_transaction_read_only,search_path"
 

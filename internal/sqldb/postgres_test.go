@@ -62,11 +62,11 @@ func TestAcknowledgedWritesSurvivePostgreSQLKill(t *testing.T) {
 		}
 		for name, err := range told {
 			if there[name] != (err == nil) {
-				t.Errorf("%s: told %v, there %v", name, err, there[name])
+				t.Errorf("%s: answer %v, stored %v", name, err, there[name])
 			}
 		}
 		if err := db.Write(t.Context(), func(tx *Tx) error { _, err := tx.Exec("DELETE FROM things"); return err }); err != nil {
-			t.Fatalf("the store does not go on by itself: %v", err)
+			t.Fatalf("the store does not recover: %v", err)
 		}
 	}
 }
@@ -80,7 +80,7 @@ func again(t *testing.T, db *DB) *DB {
 			return db
 		}
 	}
-	t.Fatal("reading does not go on by itself")
+	t.Fatal("reads do not recover")
 	return nil
 }
 
@@ -214,7 +214,7 @@ func TestManyMayOpenANewDatabaseAtOnce(t *testing.T) {
 	openers.Wait()
 }
 
-// A process that stops while it prepares a database does not block processes that have nothing to prepare.
+// A process that stops while it prepares a database does not block processes that need no preparation.
 func TestStoppedPreparationBlocksNoReadyDatabase(t *testing.T) {
 	path := server.Store(t)
 	open(t, path)
@@ -257,7 +257,7 @@ func TestDatabaseIsOnlyReadWithoutTheLock(t *testing.T) {
 		t.Errorf("of another kind: up to date %v, %v", is, err)
 	}
 	if newest, is, err := upToDate(t.Context(), pool, schema); newest != 1 || !is || err != nil || left("writ_commits") != 0 {
-		t.Errorf("with nothing to prepare: schema %d, up to date %v, %v; %d commits are left", newest, is, err, left("writ_commits"))
+		t.Errorf("prepared database: schema %d, up to date %v, %v; %d commits left", newest, is, err, left("writ_commits"))
 	}
 	if _, err := pool.Exec("DELETE FROM writ_store"); err != nil {
 		t.Fatal(err)
@@ -267,7 +267,7 @@ func TestDatabaseIsOnlyReadWithoutTheLock(t *testing.T) {
 	}
 	open(t, path)
 	if left("writ_store") != 1 {
-		t.Error("who prepares it does not claim it")
+		t.Error("the preparing process does not claim the database")
 	}
 }
 
@@ -287,7 +287,7 @@ func TestReadOnlyStoreIsNotChanged(t *testing.T) {
 	defer reads.Close()
 	var n int
 	if err := reads.QueryRow(t.Context(), "SELECT COUNT(*) FROM things").Scan(&n); err != nil || n != 1 {
-		t.Errorf("it has %d things, %v", n, err)
+		t.Errorf("got %d rows, %v", n, err)
 	}
 	if err := reads.Write(t.Context(), insert("b")); err == nil {
 		t.Error("it can be written to")
@@ -419,7 +419,7 @@ func TestClosedConnectionEndsItsStatement(t *testing.T) {
 	}
 	for deadline := time.Now().Add(time.Minute); is("active"); {
 		if time.Now().After(deadline) {
-			t.Fatal("the statement goes on")
+			t.Fatal("the statement is still active")
 		}
 	}
 }

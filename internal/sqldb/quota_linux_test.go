@@ -12,7 +12,7 @@ import (
 )
 
 // Promise: Databases: A used-up quota of the disk is named, and the store continues after it was raised.
-// How: After an I/O error and at each check, the store creates an unnamed file beside it.
+// How: After an I/O error and at each check, the store creates an unnamed file next to it.
 func TestUsedUpQuotaIsNamed(t *testing.T) {
 	t.Parallel()
 	disk := testenv.NewBtrfs(t, filepath.Join(t.TempDir(), "btrfs"), 256).Dir

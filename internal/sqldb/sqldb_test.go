@@ -240,7 +240,7 @@ func TestWriteWaitsForAStartedChange(t *testing.T) {
 			err := db.Write(ctx, func(tx *Tx) error {
 				<-goOn
 				if returned.Load() {
-					t.Error("the change goes on after Write has returned")
+					t.Error("the change is still running after Write has returned")
 				}
 				return insert("a")(tx)
 			})
@@ -298,7 +298,7 @@ func TestCloseAnswersEveryWrite(t *testing.T) {
 		}
 		slices.Sort(want)
 		if diff := cmp.Diff(want, names(t, open(t, path))); diff != "" {
-			t.Errorf("what was answered is not what is there: %s", diff)
+			t.Errorf("answered and stored changes differ: %s", diff)
 		}
 		if err := db.Write(t.Context(), insert("after")); writ.CodeOf(err) != writ.CodeStoreUnavailable {
 			t.Errorf("write after Close: %v", err)
@@ -453,7 +453,7 @@ func TestOpenNamesWhatIsMissing(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := Open(t.Context(), junk, schema); err == nil || !strings.Contains(err.Error(), "junk.db") {
-		t.Errorf("a file of somebody else: %v", err)
+		t.Errorf("file of another program: %v", err)
 	}
 }
 

@@ -37,7 +37,7 @@ func refusedAtOnce(t *testing.T, local localHosts, address string) {
 	}
 }
 
-// countedListener counts connections and sends nothing.
+// countedListener starts a listener that counts connections and never sends.
 func countedListener(t *testing.T) (address string, came *atomic.Int64) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -207,7 +207,7 @@ func TestPostgreSQLIsTrustedByItsCertificateOnly(t *testing.T) {
 	own.UseTLS(certificate, key, "ssl_max_protocol_version=TLSv1.2")
 	refused("an older TLS", at(ours.CA, "127.0.0.1"), "ssl_max_protocol_version")
 	own.UseTLS(certificate, key)
-	refused("signed by somebody else", at(strange.CA, "127.0.0.1"), "sslrootcert")
+	refused("signed by another authority", at(strange.CA, "127.0.0.1"), "sslrootcert")
 	refused("another name", at(ours.CA, "localhost"), "name")
 
 	db, err := openAs(t.Context(), nothingIsHere, at(ours.CA, "127.0.0.1"), schema, nil)

@@ -23,7 +23,7 @@ var run = writ.RunIDOf(writ.DigestOf([]byte("a payload")))
 func TestTraceIDIsTheRunID(t *testing.T) {
 	r := OfRun(run)
 	if id := writ.RunID(runEncoding.EncodeToString(r.trace[:])); !r.trace.IsValid() || OfRun(writ.RunID(strings.ToLower(string(id)))) != r || strings.ToLower(string(id)) != string(run) {
-		t.Errorf("the trace %x is that of %s", r.trace, id)
+		t.Errorf("trace %x belongs to %s", r.trace, id)
 	}
 	all := map[Place]bool{r: true}
 	for _, p := range []Place{OfCall(run, 1), OfCall(run, 2), OfAttempt(run, 1, 1), OfAttempt(run, 1, 2), OfAttempt(run, 1, 1).Part("job"), r.Part("delivery")} {
@@ -110,7 +110,7 @@ func TestUnreachableCollectorBlocksNothing(t *testing.T) {
 		t.Error(err)
 	}
 	if !strings.Contains(said.String(), "send traces") {
-		t.Errorf("the log says %q", said)
+		t.Errorf("log = %q", said)
 	}
 }
 

@@ -47,16 +47,16 @@ func TestTreeIsShownWithItsUsersOwnership(t *testing.T) {
 	defer unix.Unmount(to, unix.MNT_DETACH)
 	shown := filepath.Join(to, "file")
 	if u, g := owner(t, shown); u != first+33 || g != first+44 {
-		t.Errorf("it is shown as that of %d, %d", u, g)
+		t.Errorf("owner inside = %d, %d", u, g)
 	}
 	if err := os.Chown(shown, first+1000, first); err != nil {
 		t.Fatal(err)
 	}
 	if u, g := owner(t, file); u != 1000 || g != 0 {
-		t.Errorf("on the disk it is that of %d, %d", u, g)
+		t.Errorf("owner on the disk = %d, %d", u, g)
 	}
 	if err := os.Chown(shown, 0, 0); err == nil {
-		t.Error("a user of the host got a file among users that have none of the host's")
+		t.Error("a host user got a file in a namespace without host users")
 	}
 }
 
@@ -76,6 +76,6 @@ func TestNetworkBelongsToItsUsers(t *testing.T) {
 	}
 	defer user.Close()
 	if _, err := userns.OfNetwork("/proc/self/ns/net"); err == nil || !strings.Contains(err.Error(), "users of the host") {
-		t.Errorf("that of the host: %v", err)
+		t.Errorf("namespace of the host: %v", err)
 	}
 }

@@ -50,7 +50,7 @@ func incoming(in handedIn) ledger.Incoming {
 	}
 }
 
-// handIn lets clients submit the same payloads, each twice.
+// handIn makes clients submit the same payloads, each twice.
 func handIn(t *testing.T, path string, deaths int, add func(s *sqlstore.Store, in handedIn) (handedOut, error)) *linear.History[handedIn, handedOut] {
 	t.Helper()
 	const payloads = 12

@@ -44,7 +44,7 @@ func TestPagesEndBeforeTheyAreLarge(t *testing.T) {
 		t.Errorf("all pages have %d nodes, want %d", found, all)
 	}
 	if read := readEvents(t.Context(), t, store, most); read != all {
-		t.Errorf("there are %d events, want %d", read, all)
+		t.Errorf("got %d events, want %d", read, all)
 	}
 }
 

@@ -70,7 +70,7 @@ func TestCountsOfRunsReadNoRuns(t *testing.T) {
 	}
 }
 
-// The first page counts resources with a problem each second, and there are few of them.
+// The first page counts resources with a problem every second. Few resources have one.
 func TestTroubledResourcesAreReadByTheirIndex(t *testing.T) {
 	s, err := Open(t.Context(), ":memory:")
 	if err != nil {

@@ -68,7 +68,7 @@ func largeRuns(t *testing.T, store *sqlstore.Store, runs int) (all []writ.RunID)
 	return all
 }
 
-// What is read for the reasons of many runs, and for runs that a journal has not told of, is bounded in bytes.
+// Reads for the reasons of many runs, and for runs without events of a journal, are bounded in bytes.
 func TestRowsOfManyRunsAreBoundedTogether(t *testing.T) {
 	store := openMemory(t)
 	const runs, most = 8, 5 // the last one reaches 4 MiB

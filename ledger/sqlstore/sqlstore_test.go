@@ -68,7 +68,7 @@ func TestLedgerOnPostgreSQL(t *testing.T) {
 	ledgertest.Run(t, func(t testing.TB) ledger.Ledger { return open(t, server.Store()) })
 }
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "rewrite the golden files")
 
 // The golden file holds the schema after all migrations, so that a schema change is visible in a diff.
 func TestSchemaIsTheGoldenOne(t *testing.T) {
@@ -348,7 +348,7 @@ func TestEverythingIsThereAfterReopening(t *testing.T) {
 		t.Errorf("waiting: %v, %v", waiting, err)
 	}
 	if last, _, err := s.LastEvent(t.Context(), "dc", "j"); err != nil || last != 1 {
-		t.Errorf("the journal stands at %d, %v", last, err)
+		t.Errorf("last event of the journal = %d, %v", last, err)
 	}
 	if _, newest, err := s.EventRange(t.Context()); err != nil || newest != 2 {
 		t.Errorf("newest event %d, %v", newest, err)
@@ -398,7 +398,7 @@ func TestOldRejectedSubmissionsAreDeleted(t *testing.T) {
 		t.Errorf("%d are kept, %v", kept, err)
 	}
 	if text, err := s.Signed(t.Context(), waits.Payload); string(text) != "signed" || err != nil {
-		t.Errorf("what waits has the text %q, %v", text, err)
+		t.Errorf("text of a waiting submission = %q, %v", text, err)
 	}
 	for name, want := range map[string]bool{"the first of alice": false, "the first of bob": true, "the last": true, "waits": true} {
 		id := writ.DigestOf([]byte(name))

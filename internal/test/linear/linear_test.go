@@ -36,8 +36,8 @@ func TestHistoryIsLegalIfSomeOrderExplainsIt(t *testing.T) {
 	}{
 		{"one after the other", []step{{1, 1, nil}, {2, 1, nil}}, true},
 		{"two owners", []step{{1, 1, nil}, {2, 2, nil}}, false},
-		{"who lost the answer has it", []step{{1, 0, gone}, {2, 1, nil}, {3, 1, nil}}, true},
-		{"who lost the answer does not have it", []step{{1, 0, gone}, {2, 2, nil}, {3, 2, nil}}, true},
+		{"the client without an answer has it", []step{{1, 0, gone}, {2, 1, nil}, {3, 1, nil}}, true},
+		{"the client without an answer does not have it", []step{{1, 0, gone}, {2, 2, nil}, {3, 2, nil}}, true},
 		{"both", []step{{1, 0, gone}, {2, 1, nil}, {3, 3, nil}}, false},
 	} {
 		var h linear.History[int, int]

@@ -56,7 +56,7 @@ func TestKilledTestLeavesThis(t *testing.T) {
 	if err := os.WriteFile(named.Args[2], nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	start("one that names a file", named)
+	start("a program with a file argument", named)
 	for _, group := range []string{own, box} {
 		member := exec.Command("sleep", "60")
 		member.Env = []string{"PATH=/usr/bin:/bin"}
@@ -225,12 +225,12 @@ func TestOrphanIsKnownByTheLockInItsRoot(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !orphaned(proc) {
-		t.Error("a process whose maker has ended is no orphan")
+		t.Error("a process with an ended parent is not an orphan")
 	}
 	if err := os.Remove(lock); err != nil {
 		t.Fatal(err)
 	}
 	if !orphaned(proc) {
-		t.Error("a process whose lock was removed is no orphan")
+		t.Error("a process with a removed lock is not an orphan")
 	}
 }

@@ -26,9 +26,9 @@ func TestEveryAskedToolHasARow(t *testing.T) {
 		}
 		for _, m := range askedTools.FindAllStringSubmatch(string(text), -1) {
 			asked++
-			name := m[1] + m[2] // one of them is empty
+			name := m[1] + m[2] // one of the two is empty
 			if !slices.ContainsFunc(Tools, func(tool Tool) bool { return tool.Name == name }) {
-				t.Errorf("%s asks for %s, which has no row in the table", path, name)
+				t.Errorf("%s needs %s, which has no row in the table", path, name)
 			}
 		}
 		return nil
@@ -37,6 +37,6 @@ func TestEveryAskedToolHasARow(t *testing.T) {
 		t.Fatal(err)
 	}
 	if asked < 100 {
-		t.Errorf("found %d places that ask for tools, want at least 100", asked)
+		t.Errorf("found %d uses of tools, want at least 100", asked)
 	}
 }

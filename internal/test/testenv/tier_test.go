@@ -38,7 +38,7 @@ func TestNightlyTestsNameExistingGateTests(t *testing.T) {
 	for text, path := range kept {
 		for _, n := range name.FindAllString(text, -1) {
 			if !tests[n] {
-				t.Errorf("%s says that the gate keeps %s, which is not there", path, n)
+				t.Errorf("%s names the gate test %s, which does not exist", path, n)
 			}
 		}
 	}

@@ -34,7 +34,7 @@ func (p *process) says(text string) {
 	p.t.Helper()
 	for end := time.Now().Add(guestGuard); !strings.Contains(p.console(), text); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
-			p.t.Fatalf("the guest does not say %q; it said:\n%s\nand its program:\n%s", text, p.console(), p.stderr)
+			p.t.Fatalf("the guest's output lacks %q:\n%s\noutput of its program:\n%s", text, p.console(), p.stderr)
 		}
 	}
 }

@@ -65,7 +65,7 @@ func everyEnd(t *testing.T, program program) {
 		socket bool // the socket file is left
 	}{
 		{"the guest by itself", nil, guest.PowerOff, func(p *process) { p.act(vmmstub.GuestPowersOff) }, 0, down, false},
-		{"it is told so", nil, guest.Wait, func(p *process) { p.must("vmm.shutdown", "") }, 0, down, false},
+		{"by a request", nil, guest.Wait, func(p *process) { p.must("vmm.shutdown", "") }, 0, down, false},
 		{"SIGTERM", nil, guest.Wait, func(p *process) { p.signal(syscall.SIGTERM) }, 0, down, false},
 		{"SIGINT", nil, guest.Wait, func(p *process) { p.signal(syscall.SIGINT) }, 0, down, false},
 		{"SIGHUP", nil, guest.Wait, func(p *process) { p.signal(syscall.SIGHUP) }, -1, nil, true},
@@ -75,7 +75,7 @@ func everyEnd(t *testing.T, program program) {
 			p.event("vm", "rebooted")
 			p.signal(syscall.SIGTERM)
 		}, 0, append([]string{"vm/rebooting", "vm/rebooted"}, down...), false},
-		{"it goes on after the guest", []string{"--no-shutdown"}, guest.PowerOff, func(p *process) {
+		{"it outlives the guest", []string{"--no-shutdown"}, guest.PowerOff, func(p *process) {
 			p.act(vmmstub.GuestPowersOff)
 			p.event("vm", "shutdown")
 			if got := p.info().State; got != "Created" {
@@ -119,7 +119,7 @@ func TestTheButtonEndsTheProgram(t *testing.T) {
 	}
 }
 
-// act makes the stub's guest act. The guest of the real program acts by itself.
+// act makes the stub's guest act. The guest of the real program acts on its own.
 func (p *process) act(what syscall.Signal) {
 	if !p.genuine {
 		p.signal(what)
@@ -231,10 +231,10 @@ func TestEleventhConnectionIsRejected(t *testing.T) {
 		}
 		text, err := io.ReadAll(dial())
 		if err != nil || !strings.HasPrefix(string(text), "HTTP/1.1 503\r\n") {
-			t.Errorf("the eleventh is told %q, %v", text, err)
+			t.Errorf("answer to the eleventh connection = %q, %v", text, err)
 		}
 		if answer := ping(open[0]); answer.StatusCode != 200 {
-			t.Errorf("the first is told %d", answer.StatusCode)
+			t.Errorf("status of the first connection = %d", answer.StatusCode)
 		}
 	})
 }
@@ -285,7 +285,7 @@ func TestADiskIsLockedWhileTheMachineRuns(t *testing.T) {
 		disks := `,"disks":[{"id":"a","path":"` + p.disk("disk") + `"}]`
 		p.boot(disks)
 		if !p.locked(p.disk("disk")) {
-			t.Error("nobody has a lock")
+			t.Error("the disk is not locked")
 		}
 		other.must("vm.create", other.config(disks))
 		locked := `["Error from API","The VM could not boot","Error locking disk images: Another instance likely holds a lock","Cannot lock images of all block devices",`
@@ -294,17 +294,17 @@ func TestADiskIsLockedWhileTheMachineRuns(t *testing.T) {
 		}
 		p.must("vm.shutdown", "")
 		if p.locked(p.disk("disk")) {
-			t.Error("the lock is there after shutdown")
+			t.Error("the disk is locked after shutdown")
 		}
 		// The machine was built and waits for its shutdown.
 		if status, body := other.do("PUT", "vm.boot", ""); status != 500 || !strings.Contains(body, "VM is already created") || other.info().State != "Created" {
-			t.Errorf("once more = %d %s", status, body)
+			t.Errorf("second boot = %d %s", status, body)
 		}
 		other.must("vm.shutdown", "")
 		other.must("vm.boot", "")
 		other.kill()
 		if p.locked(p.disk("disk")) {
-			t.Error("the lock is there after SIGKILL")
+			t.Error("the disk is locked after SIGKILL")
 		}
 		read := `,"disks":[{"id":"a","path":"` + p.disk("disk") + `","readonly":true}]`
 		p.must("vm.delete", "")
