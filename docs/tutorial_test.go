@@ -21,7 +21,7 @@ import (
 	"writ/internal/test/testenv"
 )
 
-// guard limits a wait for an event that never comes. The slowest step takes a few seconds.
+// guard limits the wait for an event. The slowest step takes a few seconds.
 const guard = 2 * time.Minute
 
 // TestTutorial runs the commands of tutorial.md in order. The info string of a fence sets the terminal:
@@ -103,7 +103,7 @@ func (f fence) compare(t *testing.T, shown string) {
 	for _, piece := range strings.FieldsFunc(f.text, func(r rune) bool { return r == '…' || r == '\n' }) {
 		_, after, found := strings.Cut(rest, strings.TrimSpace(piece))
 		if !found {
-			t.Fatalf("tutorial.md:%d: %q is not shown; what is shown is:\n%s", f.line, piece, shown)
+			t.Fatalf("tutorial.md:%d: the output lacks %q:\n%s", f.line, piece, shown)
 		}
 		rest = after
 	}

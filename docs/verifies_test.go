@@ -54,7 +54,7 @@ type authority struct {
 	heading string
 	columns []string
 	has     map[string][]string // by the first cell of a row, the expected further names in that cell
-	made    map[string][]string // by the same key, the cells after the first one that are generated from the code
+	made    map[string][]string // by the same key, the cells after the first that are generated from the code
 }
 
 // authorities lists all kinds of objects that change or authorise something.
@@ -202,7 +202,7 @@ func valuesOf(t *testing.T, spec *ast.ValueSpec, typeName string) (all []string)
 		}
 		literal, ok := value.(*ast.BasicLit)
 		if !ok || literal.Kind != token.STRING {
-			t.Fatalf("the constant %s of the type %s is no plain string: this test cannot read it", spec.Names[0].Name, typeName)
+			t.Fatalf("the constant %s of type %s is not a plain string, so this test cannot read it", spec.Names[0].Name, typeName)
 		}
 		text, err := strconv.Unquote(literal.Value)
 		if err != nil {
@@ -418,7 +418,7 @@ func TestEverythingThatAuthorisesSaysWhoVerifiesIt(t *testing.T) {
 	all := authorities(t)
 	for _, a := range all {
 		if len(a.has) == 0 {
-			t.Errorf("%s: the code has none, or this test does not find them any more", a.heading)
+			t.Errorf("%s: none found in the code", a.heading)
 		}
 	}
 	if *update {

@@ -162,7 +162,7 @@ func TestGrammarAgreesWithTheScanner(t *testing.T) {
 		scopeOperation, scopeDestructive, scopeMember, scopeField, scopeKey, scopeFunction, scopeOperator, scopeVariable,
 	} {
 		if !seen[scope] {
-			t.Errorf("nothing is painted %s", scope)
+			t.Errorf("no text has the scope %s", scope)
 		}
 	}
 }

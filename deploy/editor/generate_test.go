@@ -48,7 +48,7 @@ func TestGeneratedFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(text.String(), string(got)); diff != "" {
-			t.Errorf("%s is not what the tables say; run `go generate ./deploy/editor` (-tables +file):\n%s", path, diff)
+			t.Errorf("%s differs from the tables; run `go generate ./deploy/editor` (-tables +file):\n%s", path, diff)
 		}
 	}
 }

@@ -114,7 +114,7 @@ func TestAPackageIsInstalledUpgradedAndRemoved(t *testing.T) {
 			h.do("echo 'slots: 3' >>/etc/writ/runner.yaml")
 			h.do(system.upgrade + " " + h.give("v1.2.3", system.format)) // a release candidate precedes its release
 			if text := h.do("writ; tail -n 1 /etc/writ/runner.yaml"); text != "version v1.2.3\nslots: 3" {
-				t.Errorf("after the upgrade there is %q", text)
+				t.Errorf("after the upgrade: %q", text)
 			}
 			if asked := h.asked(); !strings.Contains(asked, "try-restart "+units) || strings.Contains(asked, "disable") {
 				t.Errorf("the upgrade asked systemctl %q", asked)
@@ -132,7 +132,7 @@ func TestAPackageIsInstalledUpgradedAndRemoved(t *testing.T) {
 	}
 }
 
-// TestUpgradeGivesEachDaemonItsOwnUser upgrades twice from a version in which all daemons shared one user.
+// TestUpgradeGivesEachDaemonItsOwnUser upgrades twice from a version with one user for all daemons.
 //
 // Promise: Failures: A coordinator, supervisor or boot server reads no data of another daemon on its host.
 // How: Units and packages use one system user each; upgrades change the owner of the files.

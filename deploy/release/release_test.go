@@ -210,7 +210,7 @@ func TestAnImageHasAUserAndOneProgram(t *testing.T) {
 	var index struct{ Manifests []descriptor }
 	read("index.json", &index)
 	if len(index.Manifests) != 2 {
-		t.Fatalf("there are %d images, want one for each processor", len(index.Manifests))
+		t.Fatalf("got %d images, want one for each processor", len(index.Manifests))
 	}
 	for _, d := range index.Manifests {
 		var manifest struct {

@@ -226,7 +226,7 @@ func TestAJobGetsWritFromOneArchive(t *testing.T) {
 	}
 }
 
-// Another job of the runner may have put a program into a directory of the PATH. Its version proves nothing.
+// Another job of the runner may have put a program into a directory of the PATH. Its reported version is not trusted.
 //
 // Promise: Releases and CI: A job runs no writ that is on its PATH before the setup if it names a release.
 // How: The setup always verifies an archive by its digest and puts its program first.
@@ -472,7 +472,7 @@ func TestAJobInstallsNothingElse(t *testing.T) {
 			}
 			said := j.refused()
 			if !strings.Contains(said, tt.says) || !strings.Contains(said, "\n  hint: ") {
-				t.Errorf("it says %q, want %q", said, tt.says)
+				t.Errorf("output = %q, want %q", said, tt.says)
 			}
 			if kept := j.kept(); slices.ContainsFunc(kept, func(n string) bool { return n != sumsName && !strings.HasSuffix(n, ".tar.gz") }) {
 				t.Errorf("it leaves %q", kept)
@@ -524,7 +524,7 @@ func TestAReleaseHasOneArchiveForEachSystem(t *testing.T) {
 			t.Fatal(err)
 		}
 		if said := newJob(t, "WRIT_RELEASE="+p.url, "WRIT_SHA256="+p.digest(sumsName)).refused(); !strings.Contains(said, tt.says) {
-			t.Errorf("it says %q, want %q", said, tt.says)
+			t.Errorf("output = %q, want %q", said, tt.says)
 		}
 	}
 }

@@ -60,6 +60,6 @@ func rendersNoTemplates(t *testing.T, path string) {
 		t.Error("the program does not name its functions")
 	}
 	if bytes.Contains(program, []byte("\x00text/template.(*state).evalField\x00")) {
-		t.Error("the program renders templates; `go build -ldflags=-dumpdep` says what leads to text/template.(*state).evalField")
+		t.Error("the program renders templates; `go build -ldflags=-dumpdep` shows the path to text/template.(*state).evalField")
 	}
 }

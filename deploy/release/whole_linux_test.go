@@ -52,7 +52,7 @@ func TestAReleaseOfThisSourceRunsInEachForm(t *testing.T) {
 	command(t, unpacked, "tar", "-xzf", file("linux_amd64.tar.gz"))
 	writ := filepath.Join(unpacked, "writ_0.0.1-test_linux_amd64", "writ")
 	if text := command(t, unpacked, writ, "version", "-o", "name"); text != "v0.0.1-test" {
-		t.Errorf("the program says that it is %q", text)
+		t.Errorf("version of the program = %q", text)
 	}
 	size, err := os.Stat(writ)
 	if err != nil {
@@ -72,7 +72,7 @@ func TestAReleaseOfThisSourceRunsInEachForm(t *testing.T) {
 	command(t, made[0], "cp", name, filepath.Join(h.dir, "upper/var/tmp", name))
 	h.do(dpkgInstall + " /var/tmp/" + name)
 	if text := h.do("writ version -o name"); text != "v0.0.1-test" {
-		t.Errorf("the program of the package says that it is %q", text)
+		t.Errorf("version of the packaged program = %q", text)
 	}
 
 	c := testenv.Containerd(t, "")
@@ -80,6 +80,6 @@ func TestAReleaseOfThisSourceRunsInEachForm(t *testing.T) {
 	c.Uses(namespace)
 	command(t, made[0], ctr, "-a", c.Address, "-n", namespace, "images", "import", "--snapshotter", "native", "--index-name", "writ:0.0.1-test", file("image.tar"))
 	if text := command(t, made[0], ctr, "-a", c.Address, "-n", namespace, "run", "--rm", "--snapshotter", "native", "writ:0.0.1-test", "once", "/usr/bin/writ", "version", "-o", "name"); text != "v0.0.1-test" {
-		t.Errorf("the program of the image says that it is %q", text)
+		t.Errorf("version of the program in the image = %q", text)
 	}
 }

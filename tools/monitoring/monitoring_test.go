@@ -40,11 +40,11 @@ func check(t *testing.T, what, expression string, known []string) {
 	}
 	used := regexp.MustCompile(`writ_[a-z_]+`).FindAllString(expression, -1)
 	if len(used) == 0 {
-		t.Errorf("%s asks for nothing of writ: %s", what, expression)
+		t.Errorf("%s uses no metric of writ: %s", what, expression)
 	}
 	for _, name := range used {
 		if !slices.Contains(known, strings.TrimSuffix(name, "_bucket")) {
-			t.Errorf("%s asks for %s, which there is not", what, name)
+			t.Errorf("%s uses the unknown metric %s", what, name)
 		}
 	}
 }
@@ -54,11 +54,11 @@ func check(t *testing.T, what, expression string, known []string) {
 func checkRemedy(t *testing.T, alert, description string, reference []byte) {
 	t.Helper()
 	if !regexp.MustCompile("`[a-z]|systemctl |journalctl |--[a-z]|[Ll]og of").MatchString(description) {
-		t.Errorf("%s does not say where to look: %s", alert, description)
+		t.Errorf("%s names no command or log: %s", alert, description)
 	}
 	for _, command := range regexp.MustCompile("`(writ(?: [a-z]+)+)").FindAllStringSubmatch(description, -1) {
 		if !regexp.MustCompile("(?m)^#+ " + command[1] + "$").Match(reference) {
-			t.Errorf("%s names the command %q, which there is not", alert, command[1])
+			t.Errorf("%s names the unknown command %q", alert, command[1])
 		}
 	}
 }
@@ -90,13 +90,13 @@ func TestAlertsAreAboutMetricsThatThereAre(t *testing.T) {
 			rules++
 			check(t, r.Alert, r.Expr, known)
 			if r.For == "" || r.Labels["severity"] == "" || r.Annotations["summary"] == "" || r.Annotations["description"] == "" {
-				t.Errorf("%s lacks what a person needs: %+v", r.Alert, r)
+				t.Errorf("%s lacks a required field: %+v", r.Alert, r)
 			}
 			checkRemedy(t, r.Alert, r.Annotations["description"], reference)
 		}
 	}
 	if rules < 10 {
-		t.Errorf("there are %d rules", rules)
+		t.Errorf("got %d rules", rules)
 	}
 }
 
@@ -117,13 +117,13 @@ func TestTheGrafanaDashboardIsAboutMetricsThatThereAre(t *testing.T) {
 	known := metrics(t)
 	for _, p := range dashboard.Panels {
 		if p.Title == "" || len(p.Targets) == 0 {
-			t.Errorf("the panel %q shows nothing", p.Title)
+			t.Errorf("the panel %q is empty", p.Title)
 		}
 		for _, target := range p.Targets {
 			check(t, p.Title, target.Expr, known)
 		}
 	}
 	if len(dashboard.Panels) < 10 {
-		t.Errorf("there are %d panels", len(dashboard.Panels))
+		t.Errorf("got %d panels", len(dashboard.Panels))
 	}
 }
