@@ -49,16 +49,16 @@ func TestRowsOfCodesAgreeWithTheirKind(t *testing.T) {
 			t.Errorf("%s: status %d does not fit kind %s", row.Code, row.Status, row.Kind)
 		}
 		if !slices.Contains(exits, row.Exit) {
-			t.Errorf("%s: exit %d is none of the command line's", row.Code, row.Exit)
+			t.Errorf("%s: unknown exit code %d", row.Code, row.Exit)
 		}
 		if row.Kind == writ.Unavailable && row.Status >= 500 && !row.Retryable {
-			t.Errorf("%s: who gets %d tries again, so it must be retryable", row.Code, row.Status)
+			t.Errorf("%s: clients retry after status %d, so it must be retryable", row.Code, row.Status)
 		}
 		if row.Retryable && (row.Kind == writ.Invalid || row.Kind == writ.NotFound || row.Kind == writ.Internal) {
 			t.Errorf("%s: trying again does not help against %s", row.Code, row.Kind)
 		}
 		if !strings.HasSuffix(row.Explain(), ".") || strings.ContainsAny(row.Explain(), "\n|") {
-			t.Errorf("%s: %q is no line of explanation", row.Code, row.Explain())
+			t.Errorf("%s: %q is not a one-line explanation", row.Code, row.Explain())
 		}
 	}
 }
@@ -106,7 +106,7 @@ func TestExitCodesFollowFromKinds(t *testing.T) {
 		}
 	}
 	if reasons != 0 {
-		t.Error("a reason is that of a code with another exit code")
+		t.Error("a code in the list has its regular exit code")
 	}
 }
 

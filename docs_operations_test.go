@@ -203,7 +203,7 @@ func TestEveryOperationIsDocumented(t *testing.T) {
 		}
 		for _, code := range slices.Concat(catalog.CommonErrors(), op.Errors()) {
 			if code.Info().Code != code {
-				t.Errorf("there is no code %s", code)
+				t.Errorf("unknown code %s", code)
 			}
 		}
 	}

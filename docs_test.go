@@ -40,7 +40,7 @@ func TestDocuments(t *testing.T) {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(text, string(got)); diff != "" {
-			t.Errorf("%s is not what the tables say; run `go generate .` (-tables +file):\n%s", path, diff)
+			t.Errorf("%s differs from the tables; run `go generate .` (-tables +file):\n%s", path, diff)
 		}
 	}
 }

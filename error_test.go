@@ -32,7 +32,7 @@ func TestOtherErrorsAreInternalAndHidden(t *testing.T) {
 		t.Errorf("AsError = %+v", err)
 	}
 	if !errors.Is(err, cause) {
-		t.Error("the log cannot tell the cause")
+		t.Error("the cause is lost")
 	}
 	if writ.AsError(nil) != nil || writ.CodeOf(nil) != "" {
 		t.Error("nil is an error")

@@ -38,10 +38,10 @@ func checkMoves[S ~string](t *testing.T, typeName string, table []writ.Move[S], 
 		}
 		for i, m := range table {
 			if m.From == m.To || m.Cause == "" {
-				t.Errorf("%s → %s (%q) is no move", m.From, m.To, m.Cause)
+				t.Errorf("%s → %s (%q) is not a valid move", m.From, m.To, m.Cause)
 			}
 			if writ.CanMove(table[:i], m.From, m.To) {
-				t.Errorf("%s → %s stands twice", m.From, m.To)
+				t.Errorf("%s → %s appears twice", m.From, m.To)
 			}
 		}
 	})

@@ -40,7 +40,7 @@ func TestTruncatedRecordIsReported(t *testing.T) {
 		}
 		named = told
 		if _, err := records.Get(root); writ.CodeOf(err) != writ.CodeRecordDamaged {
-			t.Errorf("cut off at %d: Get says %v", n, err)
+			t.Errorf("cut off at %d: Get = %v", n, err)
 		}
 		lost, err := records.GetToRemove(asked)
 		if err != nil || !lost.Lost || lost.Resource != root || lost.UID != "u1" {
@@ -48,7 +48,7 @@ func TestTruncatedRecordIsReported(t *testing.T) {
 		}
 	}
 	if !named {
-		t.Error("it was never told whose the record is")
+		t.Error("no error names the owner of the record")
 	}
 	other := asked
 	other.UID = "u2"

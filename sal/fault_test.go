@@ -39,8 +39,8 @@ func TestPermanentFaultsAreNotRetried(t *testing.T) {
 	}
 }
 
-// retried gives a reason for each function of a driver that returns DRIVER_FAILED by itself. Faults covers the errors
-// of the operating system.
+// retried gives a reason for each function of a driver that itself returns DRIVER_FAILED. Faults covers the errors of
+// the operating system.
 var retried = map[string]string{
 	"btrfs.quotasOff":                  "the next call enables quotas",
 	"cloudhypervisor.job.requireState": "a guest may need longer on a busy node",
@@ -80,7 +80,7 @@ func TestRetriedErrorsHaveAReason(t *testing.T) {
 		}
 	}
 	if diff := cmp.Diff(slices.Sorted(maps.Keys(retried)), slices.Sorted(maps.Keys(found))); diff != "" {
-		t.Errorf("say in `retried` why waiting helps, or return DRIVER_REFUSED (- has no such function, + has no reason):\n%s", diff)
+		t.Errorf("explain in `retried` why waiting helps, or return DRIVER_REFUSED (- has no such function, + has no reason):\n%s", diff)
 	}
 	for name, why := range retried {
 		if why == "" {

@@ -57,7 +57,7 @@ func crashAt(t *testing.T, n int, do func(step func(string)) error) (whole bool)
 
 func quiet(string) {}
 
-// After any sequence of interruptions, the disk belongs to no user except the one who can reach it, and it can be
+// After any sequence of interruptions, the disk belongs to no user except the user who can reach it, and it can be
 // reclaimed.
 //
 // Promise: Speed and storage: A disk belongs to a user only while a record has that user and the disk's directory
@@ -109,7 +109,7 @@ func TestInterruptedHandoverIsReclaimed(t *testing.T) {
 	}
 }
 
-// safe fails the test if the disk belongs to a user other than the one who can reach it.
+// safe fails the test if the disk belongs to a user other than the user who can reach it.
 func safe(t *testing.T, at, dir, path string) {
 	t.Helper()
 	var uid, gid, group uint32
@@ -172,7 +172,7 @@ func TestDiskWithAHardLinkIsReclaimed(t *testing.T) {
 	err := sal.HandDisk(dir, another, false, quiet)
 	e := writ.AsError(err)
 	if e == nil || e.Code != writ.CodeResourceConflict || !strings.Contains(e.Hint, "-xdev -samefile "+path) {
-		t.Fatalf("another one gets it, or hears nothing of how to find the name: %v", err)
+		t.Fatalf("handover to another user: %v, want a conflict with the search command", err)
 	}
 	if disk := saltest.Looks(t, second); disk != "0:0 600" {
 		t.Errorf("it is %s now", disk)

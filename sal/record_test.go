@@ -21,7 +21,7 @@ func request(t *testing.T, operation string, uid writ.UID, args map[string]any) 
 	t.Helper()
 	o, ok := catalog.Lookup(operation)
 	if !ok {
-		t.Fatalf("there is no %s", operation)
+		t.Fatalf("unknown operation %s", operation)
 	}
 	decoded, err := o.Decode(args)
 	if err != nil {

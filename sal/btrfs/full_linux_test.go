@@ -13,7 +13,7 @@ import (
 	"writ/sal"
 )
 
-// A full tree has room for nothing, and its copies begin with its limit.
+// A full tree has no free space, and its copies start with its limit.
 func TestFullTreeIsCopiedAndRestored(t *testing.T) {
 	kinds(t, func(t *testing.T, p *Pool) {
 		ctx, bound := t.Context(), sal.Bound{Bytes: 2 * mib}

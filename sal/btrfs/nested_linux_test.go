@@ -34,7 +34,7 @@ func asUser(t testing.TB, dir, line string) (said string, err error) {
 	return string(text), err
 }
 
-// nest creates subvolumes in a tree: two side by side, one of them read-only, with one more in each.
+// nest creates subvolumes in a tree: two siblings, one of them read-only, each with another subvolume inside.
 func nest(t testing.TB, dir string) {
 	t.Helper()
 	testenv.Need(t, "btrfs")
@@ -105,7 +105,7 @@ func TestNestedSubvolumesAreReported(t *testing.T) {
 			t.Errorf("inside is %q, %v", text, err)
 		}
 		if _, err := p.Copy(ctx, "b", bound, "a", "before"); err != nil {
-			t.Errorf("a copy of what was before: %v", err)
+			t.Errorf("copy of an earlier snapshot: %v", err)
 		}
 
 		// The user who created them can follow the remedy.
@@ -113,7 +113,7 @@ func TestNestedSubvolumesAreReported(t *testing.T) {
 			t.Fatalf("%v: %s", err, said)
 		}
 		if drift := must[[]sal.Drift](t)(p.Keep(ctx, "a", bound)); len(drift) > 0 {
-			t.Errorf("then Keep says %+v", drift)
+			t.Errorf("drift after the remedy = %+v", drift)
 		}
 		if err := p.Snapshot(ctx, "a", "after"); err != nil {
 			t.Error(err)

@@ -115,7 +115,7 @@ func TestTreeSizeIsEnforced(t *testing.T) {
 		}
 		_, err := fill(t, dir, 200)
 		if got := writ.AsError(sal.HostError("write", err)); got.Code != writ.CodeQuotaExceeded || got.Hint == "" {
-			t.Errorf("that is told as %v", got)
+			t.Errorf("error = %v", got)
 		}
 		must[string](t)(p.Make(t.Context(), "a", sal.Bound{Bytes: 128 * mib}))
 		if n, err := fill(t, dir, 128); err != nil {
@@ -156,7 +156,7 @@ func TestKeepMendsTheQuota(t *testing.T) {
 			if drift := must[[]sal.Drift](t)(p.Keep(t.Context(), "a", bound)); !slices.EqualFunc(drift, want, func(a, b sal.Drift) bool {
 				return a.Mended == b.Mended && strings.Contains(a.What, b.What)
 			}) {
-				t.Errorf("it says %+v, want %+v", drift, want)
+				t.Errorf("drift = %+v, want %+v", drift, want)
 			}
 		}
 		keep(sal.Drift{What: "gone"})
@@ -167,12 +167,12 @@ func TestKeepMendsTheQuota(t *testing.T) {
 		}
 		keep(sal.Drift{What: "quota", Mended: true})
 		keep()
-		must[string](t)(p.Make(t.Context(), "a", sal.Bound{Bytes: 64 * mib})) // its record does not know this yet
+		must[string](t)(p.Make(t.Context(), "a", sal.Bound{Bytes: 64 * mib})) // without an update of its record
 		keep()
 	})
 }
 
-// A machine must be able to write its whole disk, whatever snapshots exist.
+// A machine must be able to write its whole disk, with any number of snapshots.
 func TestSnapshotsDoNotShrinkATree(t *testing.T) {
 	kinds(t, func(t *testing.T, p *Pool) {
 		dir := must[string](t)(p.Make(t.Context(), "a", sal.Bound{Bytes: 32 * mib}))
@@ -194,7 +194,7 @@ func TestSnapshotsDoNotShrinkATree(t *testing.T) {
 			t.Errorf("after it was put back: %d MiB, %v", n, err)
 		}
 		if n, err := fill(t, dir, 900); !errors.Is(err, unix.EDQUOT) || n > 200 {
-			t.Errorf("and it has no bound any more: %d MiB, %v", n, err)
+			t.Errorf("without a bound: %d MiB, %v", n, err)
 		}
 	})
 }
@@ -212,7 +212,7 @@ func TestVolumesOfAProjectShareItsBound(t *testing.T) {
 			t.Helper()
 			p.most = func(project writ.ProjectID) int64 { return map[writ.ProjectID]int64{"bounded": share}[project] }
 			if drift := must[[]sal.Drift](t)(p.Keep(t.Context(), "b", sal.Bound{Bytes: 80 * mib, Project: "bounded"})); len(drift) > 0 {
-				t.Errorf("that is told as %+v", drift)
+				t.Errorf("drift = %+v", drift)
 			}
 		}
 		keep(60 * mib)
@@ -246,14 +246,14 @@ func TestTreeCountsAreCached(t *testing.T) {
 			before := p.sums
 			for _, name := range names {
 				if drift := must[[]sal.Drift](t)(p.Keep(t.Context(), name, bound)); len(drift) > 0 {
-					t.Errorf("that is told as %+v", drift)
+					t.Errorf("drift = %+v", drift)
 				}
 			}
 			if p.sums-before != want {
 				t.Errorf("for %d trees they were added up %d times", len(names), p.sums-before)
 			}
 			if count := must[int](t)(p.count("p")); count != len(names) {
-				t.Errorf("%d trees are said to be %d", len(names), count)
+				t.Errorf("count of %d trees = %d", len(names), count)
 			}
 		}
 		for _, name := range names {

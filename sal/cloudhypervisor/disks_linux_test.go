@@ -61,7 +61,7 @@ func (u user) Users(_ context.Context, volume writ.UID) ([]sal.User, error) {
 // A container could replace the disk in a volume by a link to any file of the host.
 //
 // Promise: Volumes and images: A container cannot make a machine open a file of its node.
-// How: A volume serves one machine or containers; links in the place of disks are not followed.
+// How: A volume serves one machine or containers; links instead of disks are not followed.
 // Also: TestAFailedCreateOfAContainerLeavesNoTrace.
 func TestContainersVolumeIsForNoMachine(t *testing.T) {
 	b := newFixture(t)
@@ -305,7 +305,7 @@ func TestInterruptedResizeIsFinished(t *testing.T) {
 		t.Run(finish, func(t *testing.T) {
 			b := newFixture(t)
 			b.must("machine.create", "web", machineSpec)
-			// A crash came after this and before the request to the process.
+			// A crash happened after this change and before the request to the process.
 			b.change("web", func(o *own) { o.CPUs = 2 })
 			how(b)
 			b.keeps("web", "", false)

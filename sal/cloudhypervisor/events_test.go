@@ -18,7 +18,7 @@ func TestInvalidEventsAreSkippedInPieces(t *testing.T) {
 		reboots int
 	}{
 		"events":               {rebooted + rebooted, 2 * len(rebooted), 2},
-		"one that is cut off":  {rebooted + rebooted[:9], len(rebooted), 1},
+		"a truncated event":    {rebooted + rebooted[:9], len(rebooted), 1},
 		"a text without end":   {rebooted + `"` + strings.Repeat("a", 3*maxEvents), len(rebooted) + 3*maxEvents, 1},
 		"not yet much of that": {`"` + strings.Repeat("a", maxEvents/2), 0, 0},
 	} {
@@ -45,14 +45,14 @@ func TestGuestOffBeforeProcessEndStaysOff(t *testing.T) {
 		looks []string // events written between two runs of Keep
 		want  bool
 	}{
-		"it works":                                {[]string{booted}, false},
-		"it turned itself off":                    {[]string{booted + off}, true},
-		"its process was told to end":             {[]string{booted + off + gone}, false},
-		"it turned itself off, then that":         {[]string{booted + off + goneLater}, true},
-		"and it was looked at before":             {[]string{booted + off, goneLater}, true},
-		"it was off, and started again":           {[]string{booted + off, at(20, 0, "vm", "booted"), at(30, 0, "vm", "shutdown") + at(30, 1, "vm", "deleted")}, false},
-		"it was deleted without having been off":  {[]string{booted + at(75, 0, "vm", "deleted")}, false},
-		"it has times that no clock of ours says": {[]string{booted + off + at(-1, 0, "vm", "deleted")}, false},
+		"it works":                               {[]string{booted}, false},
+		"it turned itself off":                   {[]string{booted + off}, true},
+		"its process was stopped":                {[]string{booted + off + gone}, false},
+		"it turned itself off, then that":        {[]string{booted + off + goneLater}, true},
+		"and it was looked at before":            {[]string{booted + off, goneLater}, true},
+		"it was off, and started again":          {[]string{booted + off, at(20, 0, "vm", "booted"), at(30, 0, "vm", "shutdown") + at(30, 1, "vm", "deleted")}, false},
+		"it was deleted without having been off": {[]string{booted + at(75, 0, "vm", "deleted")}, false},
+		"it has impossible times":                {[]string{booted + off + at(-1, 0, "vm", "deleted")}, false},
 	} {
 		path := filepath.Join(t.TempDir(), "events")
 		var h heard
@@ -68,7 +68,7 @@ func TestGuestOffBeforeProcessEndStaysOff(t *testing.T) {
 			}
 		}
 		if got := (&process{Stays: true}).guestIsOff(h); got != tt.want {
-			t.Errorf("%s: off by itself %v", name, got)
+			t.Errorf("%s: guest is off = %v", name, got)
 		}
 	}
 }

@@ -30,7 +30,7 @@ func TestMachineProcessHasItsOwnCgroup(t *testing.T) {
 				t.Errorf("its process is not in its group: %v", err)
 			}
 			if s := b.groups().Stat(r.Resource.HostName()); s.Memory == 0 || s.Memory > boundsOf(r.Own).Memory || s.Processes == 0 || s.OutOf+s.Refused > 0 {
-				t.Errorf("of its group is said: %+v", s)
+				t.Errorf("stat of its group = %+v", s)
 			}
 		}
 		in()
@@ -84,6 +84,6 @@ func TestOversizeProcessIsKilledAlone(t *testing.T) {
 	b.signal("web", unix.SIGKILL, true)
 	drift, err := b.Keep(t.Context(), machine("web"))
 	if err != nil || len(drift) != 1 || strings.Contains(drift[0].What, "memory") {
-		t.Errorf("what killed the one before is said of the next: %+v, %v", drift, err)
+		t.Errorf("drift of the next process = %+v, %v", drift, err)
 	}
 }

@@ -29,7 +29,7 @@ func (b *fixture) says(name, text string) {
 			return
 		}
 		if time.Now().After(end) {
-			b.Fatalf("%s does not say %q; it said:\n%s", name, text, said)
+			b.Fatalf("console of %s lacks %q:\n%s", name, text, said)
 		}
 	}
 }

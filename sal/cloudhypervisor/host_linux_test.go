@@ -194,7 +194,7 @@ func TestLostTapIsReportedUntilRestart(t *testing.T) {
 	b.empty()
 }
 
-// A runner that ended before it recorded a start does not know the taps of the process. The taps of the previous start
+// A runner that ended before it recorded a start does not have the taps of the process. The taps of the previous start
 // disappeared with the reboot of the host.
 func TestTapsOfAnEarlierStartAreNotLost(t *testing.T) {
 	nets := networks(t)

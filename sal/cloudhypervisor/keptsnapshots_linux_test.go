@@ -103,7 +103,7 @@ func TestKeepSweepsInterruptedSnapshots(t *testing.T) {
 	})
 	b.keeps("web", "", false)
 	if _, err := os.Lstat(filepath.Join(b.dirOf(machine("web")), "work")); err == nil || len(b.snapshotFiles()) != 1 {
-		t.Errorf("there is %v still", b.snapshotFiles())
+		t.Errorf("remaining files = %v", b.snapshotFiles())
 	}
 	if bytes, err := b.SnapshotBytes(machine("web").Project); bytes < 8<<20 || bytes > 1<<30 || err != nil {
 		t.Errorf("its project is charged for %d bytes, %v", bytes, err)

@@ -184,7 +184,7 @@ func TestPoweredOffGuestStaysOff(t *testing.T) {
 				b.keeps("web", "turned itself off", false)
 			}
 			if left := processes(t, b.host); len(left) > 0 || b.state("web") != string(stopped) {
-				t.Errorf("it is %s, and there are %v", b.state("web"), left)
+				t.Errorf("state = %s, with processes %v", b.state("web"), left)
 			}
 			b.must("machine.start", "web", nil)
 			b.keeps("web", "", false)
@@ -222,10 +222,10 @@ func TestMachineRestartsAfterItsProcessEnds(t *testing.T) {
 				b.time = b.time.Add(time.Hour)
 				drift, err := b.Keep(t.Context(), machine("web"))
 				if err != nil || len(drift) != 1 || !drift[0].Mended || !strings.Contains(drift[0].What, tt.words) || !strings.Contains(drift[0].What, "restarted (restart 1)") {
-					t.Errorf("it found %+v, %v", drift, err)
+					t.Errorf("drift = %+v, %v", drift, err)
 				}
 				if strings.Contains(drift[0].What, "\n") {
-					t.Errorf("it is told in several lines: %q", drift[0].What)
+					t.Errorf("drift has several lines: %q", drift[0].What)
 				}
 				if got := b.state("web"); got != string(running) {
 					t.Errorf("it is %s", got)
@@ -335,7 +335,7 @@ func TestGuestRebootIsReportedOnce(t *testing.T) {
 	}
 	b.keeps("web", fmt.Sprintf("rebooted, %d times", 1+2*maxEvents/80), true)
 	if info, err := f.Stat(); err != nil || diskspace.Occupied(info) > 64<<10 {
-		t.Errorf("what was heard occupies %d bytes still, %v", diskspace.Occupied(info), err)
+		t.Errorf("events still occupy %d bytes, %v", diskspace.Occupied(info), err)
 	}
 	if _, err := f.WriteString(`nt": "rebooted"}`); err != nil {
 		t.Fatal(err)
@@ -367,7 +367,7 @@ func TestSilenceIsNotDeath(t *testing.T) {
 	}
 	vmmstub.Set(t, b.Program, vmmstub.Settings{Slow: map[string]int64{"vm.counters": (patience + time.Second).Milliseconds()}})
 	if used, err := b.Usage(t.Context(), machine("web")); err == nil {
-		t.Errorf("what it cannot tell is %+v", used)
+		t.Errorf("usage without counters = %+v, want an error", used)
 	}
 }
 
@@ -427,7 +427,7 @@ func TestAnUnresponsiveProcessIsKilled(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	if err := v.end(ctx, func(string) {}); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("one that stands still ended with %v", err)
+		t.Errorf("end of a stuck process = %v, want DeadlineExceeded", err)
 	}
 	if err := v.kill(); err != nil {
 		t.Error(err)

@@ -76,7 +76,7 @@ func TestConsoleKeepsBoundedHistory(t *testing.T) {
 		t.Errorf("trimmed it occupies %d of %d bytes, %v", diskspace.Occupied(info), info.Size(), err)
 	}
 	if text := said(); text != line+line {
-		t.Errorf("trimmed it says %q", text)
+		t.Errorf("console after the trim = %q", text)
 	}
 	// A reader with an old position is notified of the gap, and gets the rest in whole lines.
 	left := int64(0)
@@ -84,7 +84,7 @@ func TestConsoleKeepsBoundedHistory(t *testing.T) {
 		part := b.must("machine.console", "web", map[string]any{"after": next, "lines": int64(1000)})
 		text := part["text"].(string)
 		if part["lost"] != lost || strings.ReplaceAll(text, line, "") != "" {
-			t.Fatalf("lost: %v, it says %.100q", part["lost"], text)
+			t.Fatalf("lost = %v, text = %.100q", part["lost"], text)
 		}
 		left += int64(len(text))
 		next, more = part["next"].(string), part["more"].(bool)
@@ -170,7 +170,7 @@ func TestListenerReturnsTheProcess(t *testing.T) {
 	l.SetUnlinkOnClose(false)
 	l.Close()
 	if pid, err := listener(path); pid != 0 || err != nil {
-		t.Errorf("nobody any more: %d, %v", pid, err)
+		t.Errorf("listener of a closed socket = %d, %v, want none", pid, err)
 	}
 	if pid, err := listener(t.TempDir()); err == nil && pid != 0 {
 		t.Errorf("a directory: %d, %v", pid, err)

@@ -266,7 +266,7 @@ func forEachSetup(t *testing.T, test func(t *testing.T, s setup)) {
 		var g guest.Guest
 		if s.lame = !virtualises(); s.lame {
 			testenv.NeedKVM(t, processUser())
-			t.Log("kvm_intel or kvm_amd is not loaded: no distribution's guest runs here, and what one does is not tried")
+			t.Log("kvm_intel or kvm_amd is not loaded: guests of distributions are not tested")
 			g = guest.Guest{Kernel: guest.Tiny(t, guest.Wait)}
 		} else {
 			g = guest.Build(t)

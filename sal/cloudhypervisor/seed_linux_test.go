@@ -148,7 +148,7 @@ func TestAMachineGetsTheNameserversOfItsNetworks(t *testing.T) {
 			t.Fatal(err)
 		}
 		if told := bytes.Contains(seed, []byte(`"nameservers":{"addresses":["192.0.2.53"]}`)); told != c.told {
-			t.Errorf("with %q given, it is told nameservers: %t", c.cloudInit, told)
+			t.Errorf("%q: seed has nameservers: %t", c.cloudInit, told)
 		}
 		b.must("machine.delete", name, nil)
 	}
@@ -295,7 +295,7 @@ func TestWithoutKVMThereAreNoMachines(t *testing.T) {
 	}
 	b.kvm = filepath.Join(b.host, "none")
 	if err := look(); err != nil {
-		t.Errorf("a stub is said to need it: %v", err)
+		t.Errorf("a stub needs KVM: %v", err)
 	}
 	b.Program = filepath.Join(b.host, "cloud-hypervisor")
 	if err := os.WriteFile(b.Program, []byte("#!/bin/sh\necho cloud-hypervisor v53.0\n"), 0o700); err != nil {
@@ -306,7 +306,7 @@ func TestWithoutKVMThereAreNoMachines(t *testing.T) {
 	}
 	b.mshv = b.Program // any existing file
 	if err := look(); writ.CodeOf(err) != writ.CodeDriverMissing || !strings.Contains(err.Error(), "Microsoft's hypervisor (/dev/mshv), which writ does not support") {
-		t.Errorf("where there is another hypervisor it says: %v", err)
+		t.Errorf("with another hypervisor: %v", err)
 	}
 }
 
@@ -334,7 +334,7 @@ func TestRootOnlyKVMIsUnusableForAccounts(t *testing.T) {
 	}
 	for _, f := range needs.Examine(t.Context(), "machine", b.Needs()) {
 		if f.Need == "KVM" && f.State != needs.OK {
-			t.Errorf("everybody may open it, and it says: %+v", f)
+			t.Errorf("a device with open permissions: %+v", f)
 		}
 	}
 }

@@ -19,11 +19,11 @@ func TestProcessOfMachineIsWaitedFor(t *testing.T) {
 		t.Error(err)
 	}
 	if p, err := b.Process(t.Context(), machine("web")); p != nil || err != nil {
-		t.Errorf("of one that has died: %v, %v", p, err)
+		t.Errorf("Process of a dead machine = %v, %v", p, err)
 	}
 	b.keeps("web", "its process had died; it was restarted", true)
 	b.must("machine.delete", "web", nil)
 	if p, err := b.Process(t.Context(), machine("web")); p != nil || err != nil {
-		t.Errorf("of one that was deleted: %v, %v", p, err)
+		t.Errorf("Process of a deleted machine = %v, %v", p, err)
 	}
 }

@@ -71,7 +71,7 @@ func (b *fixture) do(operation, name string, args map[string]any) (sal.Outcome, 
 	b.Helper()
 	o, ok := catalog.Lookup(operation)
 	if !ok {
-		b.Fatalf("there is no %s", operation)
+		b.Fatalf("unknown operation %s", operation)
 	}
 	if b.lame && operation == "machine.stop" && args == nil {
 		args = atOnce
@@ -103,7 +103,7 @@ func (b *fixture) refuses(operation, name string, args map[string]any, code writ
 	}
 	for _, word := range words {
 		if !strings.Contains(err.Error(), word) {
-			b.Errorf("%s does not say %q: %v", operation, word, err)
+			b.Errorf("%s: error lacks %q: %v", operation, word, err)
 		}
 	}
 }
@@ -121,7 +121,7 @@ func (b *fixture) record(name string) *sal.Record[own] {
 	b.Helper()
 	r, err := b.records().Get(machine(name))
 	if err != nil || r == nil {
-		b.Fatalf("there is no record of %s: %v", name, err)
+		b.Fatalf("record of %s: %v", name, err)
 	}
 	return r
 }
@@ -174,7 +174,7 @@ func standsStill(t testing.TB, pid int) bool {
 	return true
 }
 
-// keeps runs Keep, which must report exactly one drift containing what; "" means none.
+// keeps runs Keep, which must report exactly one drift with a text that contains what; "" means no drift.
 func (b *fixture) keeps(name, what string, mended bool) {
 	b.Helper()
 	drift, err := b.Keep(b.Context(), machine(name))

@@ -145,14 +145,14 @@ func TestUserNumberInUseStaysReserved(t *testing.T) {
 		t.Errorf("a and b are %d", first)
 	}
 	if _, err := choose("c"); err == nil || !strings.Contains(err.Error(), "taken") {
-		t.Errorf("there is a third: %v", err)
+		t.Errorf("third choice: %v, want a refusal", err)
 	}
 	b.users = confine.Register{}
 	if err := b.records().Remove(machine("b")); err != nil { // as if its record were damaged
 		t.Fatal(err)
 	}
 	if third, err := choose("c"); err != nil || third == second {
-		t.Errorf("c is %d, as what is left of b: %v", third, err)
+		t.Errorf("c got %d, the user of b's files: %v", third, err)
 	}
 }
 
@@ -200,7 +200,7 @@ func TestUsersComeAndGoWithTheNextStart(t *testing.T) {
 		}
 		r := b.record("web").Own
 		if r.User != 0 != a.Used() || r.User != 0 && !a.Has(r.User) || !confine.RunsAs(r.Process.PID, r.User) {
-			t.Errorf("%d. its record says that it is the user %d", i, r.User)
+			t.Errorf("%d. record has user %d", i, r.User)
 		}
 		b.hasDisk(r.User)
 		if b.state("web") != string(running) {
@@ -292,7 +292,7 @@ func TestHardLinkedDiskAllowsDelete(t *testing.T) {
 	b.hasDisk(0)
 	_, err := b.do("machine.create", "other", with(machineSpec, "disks", root))
 	if e := writ.AsError(err); e == nil || e.Code != writ.CodeResourceConflict || !strings.Contains(e.Hint, "-samefile "+path) {
-		t.Errorf("who comes next hears %v", err)
+		t.Errorf("second machine: %v", err)
 	}
 	b.hasDisk(0)
 	b.empty()
@@ -415,7 +415,7 @@ func TestAConsoleReservesNoMoreThanItMayHave(t *testing.T) {
 	}
 	defer f.Close()
 	if err := unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_KEEP_SIZE, 0, 4*maxConsole); err != nil {
-		t.Skipf("nothing can be reserved here: %v", err)
+		t.Skipf("cannot reserve space here: %v", err)
 	}
 	before, err := f.Stat()
 	if err != nil || diskspace.Occupied(before) <= maxConsole {

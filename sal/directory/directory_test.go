@@ -66,7 +66,7 @@ func TestACopyHasNoFilesOfOtherTrees(t *testing.T) {
 		return err
 	})
 	if copied || walked != nil {
-		t.Errorf("the snapshot has what another tree holds: %t, %v", copied, walked)
+		t.Errorf("snapshot has content of another tree: %t, %v", copied, walked)
 	}
 }
 

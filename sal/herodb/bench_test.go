@@ -54,7 +54,7 @@ func (b *fixture) try(operation string, args map[string]any) (sal.Outcome, error
 	b.Helper()
 	o, ok := catalog.Lookup(operation)
 	if !ok {
-		b.Fatalf("there is no %s", operation)
+		b.Fatalf("unknown operation %s", operation)
 	}
 	decoded, err := o.DecodeWith(args, map[catalog.Secret]string{"db@1": givenPassword})
 	if err != nil {
@@ -71,7 +71,7 @@ func (b *fixture) do(operation string, args map[string]any, want writ.Change) ma
 		b.Fatalf("%s: %s: %v", operation, writ.CodeOf(err), err)
 	}
 	if outcome.Change != want {
-		b.Errorf("%s says %q, want %q", operation, outcome.Change, want)
+		b.Errorf("%s: change = %q, want %q", operation, outcome.Change, want)
 	}
 	return outcome.Values
 }

@@ -53,8 +53,8 @@ func driverOn(t testing.TB, host string, step func(string)) *Driver {
 	}
 }
 
-// onNetworks are the steps at which a database on a network is interrupted: those that differ from a database on the
-// host. Package sal tests the writes of records.
+// onNetworks are the steps that differ between a database on a network and a database on the host. The test interrupts
+// a database on a network only at these steps. Package sal tests the writes of records.
 var onNetworks = map[string]bool{
 	"make the namespace": true, "release the network": true, "start the process": true, "end the process": true,
 	"keep a snapshot": true, "delete a snapshot": true, "restore the tree": true, "remove the data": true,
@@ -141,7 +141,7 @@ func TestTheSecretIsOnlyInItsFile(t *testing.T) {
 		return err
 	})
 	if err != nil || len(seen) < 6 {
-		t.Fatalf("%d things seen, %v", len(seen), err)
+		t.Fatalf("%d entries seen, %v", len(seen), err)
 	}
 	for where, text := range seen {
 		for _, secret := range []string{a.Secret, a.Driver} {
@@ -355,7 +355,7 @@ func TestRestoreBringsBackTheBackup(t *testing.T) {
 				t.Errorf("restored it has %v", v)
 			}
 			if v := b.ask(c, "EXISTS", "after"); v != int64(0) {
-				t.Error("restored it has what came after the backup")
+				t.Error("restored database has a key written after the backup")
 			}
 			restored, _ := b.ask(c, "GET", "counter").(string)
 			n, _ := strconv.Atoi(restored)
@@ -398,7 +398,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	b.do("herodb.create", with(spec, "memory_mib", int64(128)), writ.ChangeUpdated)
 	b.ask(c, "SET", "more", value)
 	if b.pid() != process {
-		t.Error("it was started anew for more memory")
+		t.Error("a change of memory restarted the engine")
 	}
 	all, err := b.groups().All()
 	if err != nil {
@@ -443,7 +443,7 @@ func TestEngineOverItsLimitIsKilledAlone(t *testing.T) {
 	}
 	b.client()
 	if drift := b.keep(); len(drift) > 0 {
-		t.Errorf("later it says %+v", drift)
+		t.Errorf("drift later = %+v", drift)
 	}
 }
 
@@ -522,7 +522,7 @@ func TestAPortThatIsTakenBeforeTheStartIsReplaced(t *testing.T) {
 	b.do("herodb.create", spec, writ.ChangeCreated)
 	defer foreign.Close()
 	if taken := foreign.Addr().(*net.TCPAddr).Port; b.own().Port == int64(taken) {
-		t.Errorf("it has the port %d, and so has somebody else", taken)
+		t.Errorf("port %d is used by another process", taken)
 	}
 	b.client()
 	b.do("herodb.delete", nil, writ.ChangeDeleted)
@@ -567,7 +567,7 @@ func TestAReusedProcessNumberIsLeftAlone(t *testing.T) {
 	b.do("herodb.delete", nil, writ.ChangeDeleted)
 	select {
 	case <-ended:
-		t.Error("deleting the database ended a process of somebody else")
+		t.Error("deleting the database ended another process")
 	default:
 	}
 }
@@ -596,7 +596,7 @@ func TestFullDiskIsReportedAndRecovers(t *testing.T) {
 		return err == nil
 	})
 	if drift := b.keep(); len(drift) != 0 {
-		t.Errorf("with room it says %+v", drift)
+		t.Errorf("drift with free space = %+v", drift)
 	}
 	b.do("herodb.delete", nil, writ.ChangeDeleted)
 	disk.Fill()
@@ -649,10 +649,10 @@ func TestAnEngineIsUpgradedOnlyWhenAsked(t *testing.T) {
 	b.refuse("herodb.create", with(with(spec, "persist", true), "version", "98"), writ.CodeDriverMissing)
 	values = b.do("herodb.create", with(with(spec, "persist", true), "version", "99.1"), writ.ChangeUpdated)
 	if values["version"] != "99.1.0" || b.ask(b.client(), "GET", "a") != "old" {
-		t.Errorf("upgraded it is %v", values)
+		t.Errorf("values after the upgrade = %v", values)
 	}
 	if drift := b.keep(); len(drift) != 0 {
-		t.Errorf("upgraded it says %+v", drift)
+		t.Errorf("drift after the upgrade = %+v", drift)
 	}
 	b.do("herodb.delete", nil, writ.ChangeDeleted)
 	if left := must(os.ReadDir(filepath.Join(b.Dir, "engines"))); len(left) > 0 {
@@ -660,7 +660,7 @@ func TestAnEngineIsUpgradedOnlyWhenAsked(t *testing.T) {
 	}
 }
 
-// The driver ends at the last moment from which a retry still finds the database.
+// A retry finds the database until its record is removed. Everything else must be gone before that step.
 func TestADeleteRemovesTheRecordLast(t *testing.T) {
 	b := newFixture(t)
 	b.do("herodb.create", spec, writ.ChangeCreated)
@@ -672,13 +672,13 @@ func TestADeleteRemovesTheRecordLast(t *testing.T) {
 		reached = true
 		for _, dir := range []string{"databases", "engines"} {
 			if left, err := os.ReadDir(filepath.Join(b.Dir, dir)); len(left) > 0 || err != nil && !errors.Is(err, fs.ErrNotExist) {
-				t.Errorf("there is %v, %v in %s", left, err, dir)
+				t.Errorf("found %v, %v in %s", left, err, dir)
 			}
 		}
 	}
 	b.do("herodb.delete", nil, writ.ChangeDeleted)
 	if !reached {
-		t.Error("it never came there")
+		t.Error("the step was not reached")
 	}
 }
 
@@ -776,7 +776,7 @@ func TestAHintNamesALogThatIsThere(t *testing.T) {
 	names := func(failed *writ.Error, word string) {
 		t.Helper()
 		if said := string(must(os.ReadFile(log))); !strings.Contains(failed.Hint, log) || !strings.Contains(said, word) {
-			t.Errorf("%v (%s), and %s says %s", failed, failed.Hint, log, said)
+			t.Errorf("%v (%s), and %s contains %s", failed, failed.Hint, log, said)
 		}
 	}
 	names(b.refuse("herodb.backup", nightly, writ.CodeDiskFull), "Is a directory")
@@ -834,7 +834,7 @@ func TestAProcessLivesUntilItHasEnded(t *testing.T) {
 				for j.lives(p, o) {
 				}
 				if now, err := look(p.PID); err == nil && !now.dead {
-					t.Errorf("it is said to have ended, and is %+v", now)
+					t.Errorf("process reported as ended is %+v", now)
 				}
 			})
 		}
@@ -870,7 +870,7 @@ func TestChildOfKilledEngineIsNotTheEngine(t *testing.T) {
 		t.Errorf("the database is seen as %q, %v", seen.State, err)
 	}
 	if drift := b.keep(); len(drift) != 1 || !drift[0].Mended {
-		t.Errorf("what the child holds up: %+v", drift)
+		t.Errorf("drift with a child = %+v", drift)
 	}
 	if now := b.pid(); now == first || now.PID == child.Process.Pid {
 		t.Errorf("process %d serves; the child is %d", now.PID, child.Process.Pid)

@@ -47,10 +47,10 @@ func TestKeepRestoresTheQuotaOfADatabase(t *testing.T) {
 	drift := b.keep()
 	if len(drift) != 2 || !drift[0].Mended || !strings.Contains(drift[0].What, "quota was wrong") ||
 		!strings.Contains(drift[1].What, "quotas were off") {
-		t.Errorf("it says %+v", drift)
+		t.Errorf("drift = %+v", drift)
 	}
 	if drift := b.keep(); len(drift) > 0 {
-		t.Errorf("later it says %+v", drift)
+		t.Errorf("drift later = %+v", drift)
 	}
 }
 

@@ -83,7 +83,7 @@ func TestANodeOffersItsEnginesInItsOwnOrder(t *testing.T) {
 		}
 		// The supervisor decides by the node's description, with the same result.
 		if does := slices.ContainsFunc(b.Describe().Engines, func(e writ.Engine) bool { return e.Does(c.asked, c.version) }); does != (c.want != "") {
-			t.Errorf("of %v, with %v %s asked for, a supervisor takes the node for one that will do: %t", c.offered, c.asked, c.version, does)
+			t.Errorf("offered %v, asked for %v %s: supervisor accepts the node: %t", c.offered, c.asked, c.version, does)
 		}
 	}
 }

@@ -89,7 +89,8 @@ func TestIPv4EngineNeedsAnIPv4Network(t *testing.T) {
 }
 
 // The data is in a subvolume with a quota, and the process in a namespace on a bridge. A client elsewhere on the
-// network fills the database, a script gives it more space, and a backup restores its data. In the end nothing is left.
+// network fills the database, a script gives it more space, and a backup restores its data. Finally the database is
+// deleted and must leave nothing.
 func TestOnARealDiskAndNetwork(t *testing.T) {
 	b := newFixture(t)
 	disk := testenv.NewBtrfs(t, filepath.Join(b.host, "pool"), 512)
@@ -184,7 +185,7 @@ func TestOnARealDiskAndNetwork(t *testing.T) {
 		t.Errorf("it is not in its namespace: %v", err)
 	}
 	if v := b.ask(dial(), "GET", "a"); v != "before" {
-		t.Errorf("started anew it has %v", v)
+		t.Errorf("a = %v after a restart", v)
 	}
 
 	b.do("herodb.delete", nil, writ.ChangeDeleted)

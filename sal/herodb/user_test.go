@@ -90,7 +90,7 @@ func TestUsersOfEnginesComeAndGoWithTheNextStart(t *testing.T) {
 		}
 		user := b.own().User
 		if accounts.Used() != (user != 0) || user != 0 && !accounts.Has(user) || !confine.RunsAs(b.pid().PID, user) {
-			t.Errorf("%d. its record says %d, and it runs as %s", i, user, saltest.Looks(t, fmt.Sprintf("/proc/%d", b.pid().PID)))
+			t.Errorf("%d. record has user %d, process runs as %s", i, user, saltest.Looks(t, fmt.Sprintf("/proc/%d", b.pid().PID)))
 		}
 		for path, want := range map[string]string{jobOn(b.Driver, store).dir: fmt.Sprintf("0:%d 710", user), b.own().Tree: fmt.Sprintf("%[1]d:%[1]d 700", user)} {
 			if user == 0 {
@@ -159,7 +159,7 @@ func TestAnEngineIsNoProcessOfAContainer(t *testing.T) {
 		t.Errorf("it is served by process %d as %d", now.PID, b.own().User)
 	}
 	if err := impostor.Process.Signal(syscall.Signal(0)); err != nil {
-		t.Errorf("what is not the engine was ended: %v", err)
+		t.Errorf("a process that is not the engine was ended: %v", err)
 	}
 }
 
@@ -173,7 +173,7 @@ func TestEngineIsIdentifiedByItsUser(t *testing.T) {
 	b.end()
 	impostor := b.as(b.own().User+1, "redis-server", path)
 	if all, err := processesWith(path); err != nil || len(all) != 1 || all[0].PID != impostor.Process.Pid {
-		t.Fatalf("it cannot be seen that it says so: %v, %v", all, err)
+		t.Fatalf("processes with the path = %v, %v, want the impostor", all, err)
 	}
 	if found, err := jobOn(b.Driver, store).process(b.own()); err != nil || found != (pid{}) {
 		t.Fatalf("process %d is taken for the engine, %v", found.PID, err)
@@ -184,7 +184,7 @@ func TestEngineIsIdentifiedByItsUser(t *testing.T) {
 	}
 	b.do("herodb.delete", nil, writ.ChangeDeleted)
 	if err := impostor.Process.Signal(syscall.Signal(0)); err != nil {
-		t.Errorf("what is not the engine was ended: %v", err)
+		t.Errorf("a process that is not the engine was ended: %v", err)
 	}
 }
 

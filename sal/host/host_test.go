@@ -29,7 +29,7 @@ func do(t *testing.T, d *Driver, operation string) map[string]any {
 	t.Helper()
 	o, ok := catalog.Lookup(operation)
 	if !ok {
-		t.Fatalf("there is no %s", operation)
+		t.Fatalf("unknown operation %s", operation)
 	}
 	outcome, err := d.Do(t.Context(), sal.Request{Operation: o, Args: &catalog.Nothing{}, Progress: func(string) {}})
 	if err != nil {
@@ -57,7 +57,7 @@ func TestFactsAreThoseOfThisMachine(t *testing.T) {
 		}
 	}
 	if facts["disk_free_gib"].(int64) > facts["disk_gib"].(int64) {
-		t.Errorf("more is free than there is: %v", facts)
+		t.Errorf("free space exceeds the disk: %v", facts)
 	}
 }
 
@@ -84,10 +84,10 @@ func TestDriversAreThoseOfTheNode(t *testing.T) {
 func TestPingDoesNothing(t *testing.T) {
 	d := driver(t)
 	if values := do(t, d, "node.ping"); len(values) != 0 {
-		t.Errorf("it says %v", values)
+		t.Errorf("values = %v", values)
 	}
 	if all, err := d.List(t.Context()); all != nil || err != nil {
-		t.Errorf("there is %v, %v", all, err)
+		t.Errorf("List = %v, %v", all, err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -131,7 +131,7 @@ func TestErrorsDoNotRevealWhichFilesExist(t *testing.T) {
 	b.Step = nil
 	for _, heard := range all {
 		if heard.String() != all[0].String() {
-			t.Errorf("it can be told from others: %v\nand %v", heard, all[0])
+			t.Errorf("errors differ: %v\nand %v", heard, all[0])
 		}
 	}
 	for i, path := range []string{open, dir + "/in", dir + "/../" + filepath.Base(dir) + "/disk"} {
@@ -140,14 +140,14 @@ func TestErrorsDoNotRevealWhichFilesExist(t *testing.T) {
 		}
 	}
 	if _, heard := b.fetchAs(t.Context(), stranger, "long", "file://"+dir+"/long", sum(make([]byte, 65<<20))); heard.code != "" || !slices.Contains(heard.said, "64 of 65 MiB fetched") {
-		t.Errorf("who knows its digest hears how far it is: %v", heard)
+		t.Errorf("progress for a caller with the digest: %v", heard)
 	}
 	if said := log.String(); strings.Count(said, "\n") != 1 || !strings.Contains(said, "not below a directory") {
-		t.Errorf("the operator is told %q", said)
+		t.Errorf("operator's log = %q", said)
 	}
 	owner := saltest.Resource(writ.KindImage, "a").Project
 	if _, heard := b.fetchAs(t.Context(), owner, "a", "file://"+dir+"/huge", digest); heard.code != writ.CodeNotFound || !strings.Contains(log.String(), "8192.0 GiB") {
-		t.Errorf("%v, and what is in the way of another project the operator is not told: %q", heard, log.String())
+		t.Errorf("%v, operator's log = %q", heard, log.String())
 	}
 }
 
@@ -188,7 +188,7 @@ func TestDigestCannotTestBytesOfAnotherURL(t *testing.T) {
 			forged[0] = 'O' // otherwise the whole file would be the content
 			s.files["/own"][0] = 'O'
 			if _, heard := b.fetchAs(t.Context(), stranger, "a", s.URL+"/own", sum(forged)); heard.code != writ.CodeUnreachable {
-				t.Fatalf("nothing was broken off: %v", heard)
+				t.Fatalf("fetch was not interrupted: %v", heard)
 			}
 			if len(b.files()) < 2 {
 				t.Fatal("no part is kept")
@@ -292,11 +292,11 @@ func TestContentOfAnotherProjectStaysHidden(t *testing.T) {
 		s.files["/rest"] = rest
 		_, heard = b.fetchAs(t.Context(), stranger, "c", s.URL+"/rest", sum(rest))
 		if heard.code != writ.CodeQuotaExceeded {
-			t.Errorf("more than there is room for: %v", heard)
+			t.Errorf("fetch without free space: %v", heard)
 		}
 		all = append(all, heard)
 		if whole := slices.DeleteFunc(b.files(), func(name string) bool { return !strings.HasSuffix(name, ".raw") }); len(whole) != map[bool]int{true: 1, false: 2}[there] {
-			t.Errorf("there are the images %q", whole)
+			t.Errorf("images = %q", whole)
 		}
 		if _, err := b.do(t.Context(), "image.delete", "a", nil); err == nil {
 			t.Error("the owner has another UID")
@@ -308,11 +308,11 @@ func TestContentOfAnotherProjectStaysHidden(t *testing.T) {
 	without, valuesWithout := hear(false)
 	for i := range with {
 		if with[i].String() != without[i].String() {
-			t.Errorf("that another project has it is told: %v\nand otherwise %v", with[i], without[i])
+			t.Errorf("progress reveals another project's copy: %v\nand otherwise %v", with[i], without[i])
 		}
 	}
 	if fmt.Sprint(valuesWith) != fmt.Sprint(valuesWithout) {
-		t.Errorf("that another project has it is seen: %v and %v", valuesWith, valuesWithout)
+		t.Errorf("values reveal another project's copy: %v and %v", valuesWith, valuesWithout)
 	}
 }
 
@@ -346,7 +346,7 @@ func TestSharedFileStaysForItsLastProject(t *testing.T) {
 		t.Error(heard)
 	}
 	if got := b.files(); len(got) != 1 {
-		t.Errorf("two projects have one content, and there is %q", got)
+		t.Errorf("files for one content of two projects = %q", got)
 	}
 	o, _ := catalog.Lookup("image.delete")
 	for i, project := range []writ.ProjectID{owner, stranger} {
@@ -360,7 +360,7 @@ func TestSharedFileStaysForItsLastProject(t *testing.T) {
 		}
 	}
 	if got := b.files(); len(got) > 0 {
-		t.Errorf("nobody names it and there is %q", got)
+		t.Errorf("files without a name = %q", got)
 	}
 }
 
@@ -382,7 +382,7 @@ func TestPartsOfEarlierVersionsAreDiscarded(t *testing.T) {
 		t.Fatal(heard)
 	}
 	if got := b.files(); len(got) != 1 || !slices.Equal(s.got, []string{""}) {
-		t.Errorf("there is %q, and it asked for %q", got, s.got)
+		t.Errorf("files = %q, ranges = %q", got, s.got)
 	}
 	if _, err := hex.DecodeString(strings.TrimSuffix(b.files()[0], ".raw")); err != nil {
 		t.Error(err)

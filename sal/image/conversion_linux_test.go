@@ -97,10 +97,10 @@ func TestACompromisedConverterReachesOnlyItsDisk(t *testing.T) {
 		}
 		made, err := os.ReadFile(image.Path)
 		if err != nil || string(bytes.TrimRight(made, "\x00")) != "done" {
-			t.Errorf("%s, %v: what succeeded:\n%s", a.About(), err, made)
+			t.Errorf("%s, %v: successful actions:\n%s", a.About(), err, made)
 		}
 		if info, err := os.Stat(image.Path); err != nil || info.Sys().(*syscall.Stat_t).Uid != uint32(os.Geteuid()) {
-			t.Errorf("%s: the image belongs to somebody else: %v", a.About(), err)
+			t.Errorf("%s: the image has another owner: %v", a.About(), err)
 		}
 	}
 }
@@ -163,7 +163,7 @@ func TestADiskOfManyFilesIsReadAsOne(t *testing.T) {
 			t.Fatal(err)
 		}
 		if bytes.Contains(text, content[:32]) || len(text) > 1<<20 {
-			t.Errorf("%s: it has what is elsewhere, %d bytes (%v)", name, len(text), converted)
+			t.Errorf("%s: image contains another file, %d bytes (%v)", name, len(text), converted)
 		}
 		if converted != nil && (writ.CodeOf(converted) != writ.CodeArgumentsInvalid || strings.Contains(converted.Error(), "/")) {
 			t.Errorf("%s: %v", name, converted)

@@ -94,7 +94,7 @@ func TestNamesAndRedirectsCannotReachInside(t *testing.T) {
 	}
 	for _, heard := range named {
 		if heard.String() != named[0].String() {
-			t.Errorf("what a name leads to is told: %v\nand %v", heard, named[0])
+			t.Errorf("errors reveal the address of a name: %v\nand %v", heard, named[0])
 		}
 	}
 	for _, to := range n.dialled {
@@ -156,10 +156,10 @@ func TestErrorsInPrivateRangesAreEqual(t *testing.T) {
 	}
 	for i, heard := range all {
 		if heard.String() != all[0].String() {
-			t.Errorf("%d can be told from others: %v\nand %v", i, heard, all[0])
+			t.Errorf("error %d differs: %v\nand %v", i, heard, all[0])
 		}
 		if strings.Contains(fmt.Sprint(heard), sum(text)) {
-			t.Errorf("a digest is told: %v", heard)
+			t.Errorf("error contains a digest: %v", heard)
 		}
 	}
 }

@@ -37,7 +37,7 @@ func TestChangedImageIsFetchedAgain(t *testing.T) {
 		}
 		seen, err := b.Observe(t.Context(), saltest.Resource(writ.KindImage, "a"))
 		if err != nil || (seen.State == catalog.Gone) != (what == "gone") {
-			t.Errorf("what is %s is seen as %+v, %v", what, seen, err)
+			t.Errorf("%s: Observe = %+v, %v", what, seen, err)
 		}
 		fetch("a", writ.ChangeCreated)
 		fetch("a", writ.ChangeUnchanged)
@@ -102,10 +102,10 @@ func TestFileFetchedByAnotherProjectStays(t *testing.T) {
 		}
 	}
 	if heard := fetch(owner, "/a"); heard.code != writ.CodeNotFound {
-		t.Errorf("what its server does not have any more: %v", heard)
+		t.Errorf("content gone from its server: %v", heard)
 	}
 	if heard := <-again; heard.code != "" {
-		t.Errorf("what its server has: %v", heard)
+		t.Errorf("content on its server: %v", heard)
 	}
 	if now, err := os.ReadFile(path); !bytes.Equal(now, text) {
 		t.Errorf("it has %d bytes, %v", len(now), err)

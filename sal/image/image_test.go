@@ -190,7 +190,7 @@ func TestImagesAreLimited(t *testing.T) {
 			t.Errorf("%s: %v", url, err)
 		}
 		if orphans, err := d.Orphans(t.Context()); err != nil || len(orphans) > 0 {
-			t.Errorf("what was refused left %v, %v", orphans, err)
+			t.Errorf("orphans after a refusal = %v, %v", orphans, err)
 		}
 	}
 	if err := do(o, "same", s.URL+"/small", small); err != nil {
@@ -231,7 +231,7 @@ func TestConversionBeyondTheLimitIsStopped(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := c.withinLimit(t.Context(), func(context.Context) error { return ended }); !errors.Is(err, ended) {
-		t.Errorf("what failed says %v", err)
+		t.Errorf("error = %v, want that of the call", err)
 	}
 }
 
@@ -286,7 +286,7 @@ func newFixture(t testing.TB, s *imageServer) *fixture {
 	b := &fixture{TB: t, Driver: open(s, host, nil), host: host}
 	t.Cleanup(func() {
 		if n := len(b.locks.Users()); n != 0 {
-			t.Errorf("it remembers %d contents that nobody works on", n)
+			t.Errorf("%d locks left over", n)
 		}
 	})
 	return b
@@ -389,7 +389,7 @@ func TestNewAttemptResumesTheDownload(t *testing.T) {
 		t.Fatalf("%q, %v", o.Change, err)
 	}
 	if last := s.got[len(s.got)-1]; !strings.HasPrefix(last, "bytes=") || !strings.HasPrefix(again.said[0], "resuming after") {
-		t.Errorf("it asked for %q and said %q", last, again.said)
+		t.Errorf("range = %q, progress = %q", last, again.said)
 	}
 }
 
@@ -438,14 +438,14 @@ func TestDigestIsFetchedOncePerProject(t *testing.T) {
 	}
 	for i := range 8 {
 		if got := b.files(); len(got) != 1 || got[0] != sum(text)+".raw" {
-			t.Errorf("while %d names are left there is %q", 8-i, got)
+			t.Errorf("files with %d names left = %q", 8-i, got)
 		}
 		if _, err := b.do(t.Context(), "image.delete", fmt.Sprint("name-", i), nil); err != nil {
 			t.Error(err)
 		}
 	}
 	if got := b.files(); len(got) > 0 {
-		t.Errorf("nobody names it and there is %q", got)
+		t.Errorf("files without a name = %q", got)
 	}
 
 	stray := filepath.Join(b.host, "trees/trees/images/data", sum([]byte("stray"))+".raw")
@@ -459,7 +459,7 @@ func TestDigestIsFetchedOncePerProject(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := b.files(); len(got) != 1 || got[0] != sum([]byte("b"))+".raw" {
-		t.Errorf("after another fetch there is %q", got)
+		t.Errorf("files after another fetch = %q", got)
 	}
 }
 
@@ -535,17 +535,17 @@ func TestAnImageInUseStays(t *testing.T) {
 	func() {
 		defer func() { _ = recover() }()
 		_, err := b.do(t.Context(), "image.delete", "a", nil)
-		t.Errorf("it went on: %v", err)
+		t.Errorf("did not stop: %v", err)
 	}()
 	if drift, err := b.Keep(t.Context(), saltest.Resource(writ.KindImage, "a")); err != nil || len(drift) > 0 {
 		t.Errorf("after that: %v, %v", drift, err)
 	}
 	if _, err := b.Image(t.Context(), project, a); err != nil {
-		t.Errorf("nobody deleted it, and it is not there: %v", err)
+		t.Errorf("image is gone without a delete: %v", err)
 	}
 	b.Users = nil
 	if _, err := b.do(t.Context(), "image.delete", "a", nil); err != nil || len(b.files()) > 0 {
-		t.Errorf("nobody has it: %v, %q", err, b.files())
+		t.Errorf("unused image: %v, %q", err, b.files())
 	}
 }
 
@@ -563,11 +563,11 @@ func TestNextAttemptRemovesUnfinishedFiles(t *testing.T) {
 	func() {
 		defer func() { _ = recover() }()
 		_, err := b.fetch(t.Context(), "a", args)
-		t.Errorf("it went on: %v", err)
+		t.Errorf("did not stop: %v", err)
 	}()
 	b.Step = nil
 	if len(b.files()) < 2 {
-		t.Fatalf("nothing was left: %q", b.files())
+		t.Fatalf("files after the stop = %q, want at least 2", b.files())
 	}
 	if o, err := b.fetch(t.Context(), "a", args); err != nil || o.Change != writ.ChangeUnchanged {
 		t.Errorf("%v, %v", o.Change, err)
@@ -651,10 +651,10 @@ func TestAbsentServerLeavesNoPartOfDeletedImages(t *testing.T) {
 		t.Errorf("half of it is an image: %v", err)
 	}
 	if len(b.files()) == 0 {
-		t.Error("nothing is kept for the next attempt")
+		t.Error("no part is kept for the next attempt")
 	}
 	if _, err := b.do(t.Context(), "image.delete", "a", nil); err != nil || len(b.files()) > 0 {
-		t.Errorf("deleted, there is %q, %v", b.files(), err)
+		t.Errorf("files after the delete = %q, %v", b.files(), err)
 	}
 }
 
@@ -681,7 +681,7 @@ func TestLocalDiskIsConverted(t *testing.T) {
 		t.Fatal(err)
 	}
 	if drift, err := b.Keep(t.Context(), saltest.Resource(writ.KindImage, "a")); err != nil || len(drift) != 1 || drift[0].Mended {
-		t.Errorf("its file is gone and it says %v, %v", drift, err)
+		t.Errorf("drift without the file = %v, %v", drift, err)
 	}
 	t.Setenv("PATH", t.TempDir())
 	_, err = b.fetch(t.Context(), "b", map[string]any{"url": "file://" + path, "sha256": sum(text), "format": "qcow2"})
@@ -727,8 +727,8 @@ func qcow2(t testing.TB, qemu string, args ...string) []byte {
 	return text
 }
 
-// ociArchive returns an archive with one image of one layer, which has a file with a text. The config is for a layer with
-// another text, or with the same.
+// ociArchive returns an archive with one image of one layer, which has one file with the text layer. The config states
+// the digest of a layer whose file has the text config.
 func ociArchive(t testing.TB, layer, config string) []byte {
 	t.Helper()
 	o := testenv.NewOCI()

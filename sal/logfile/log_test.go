@@ -71,7 +71,7 @@ func whole(t testing.TB, l *logfile.Log, after string) (text string, lost bool) 
 func TestTheEndOfALogIsItsLastLines(t *testing.T) {
 	l := newLog(t)
 	if p := part(t, l, catalog.LogPart{}); p.Text != "" || p.More || p.Lost || p.Next == "" {
-		t.Errorf("of what was never written: %+v", p)
+		t.Errorf("part of an empty log = %+v", p)
 	}
 	say(t, l, "one\ntwo\n")
 	putAside(t, l)
@@ -114,7 +114,7 @@ func TestLogIsReadFromAPosition(t *testing.T) {
 	say(t, l, "one\ntwo\nthree\n")
 	next := part(t, l, catalog.LogPart{Lines: 1}).Next
 	if more, err := l.Written(next); more || err != nil {
-		t.Errorf("there is more than all: %v", err)
+		t.Errorf("Written at the end = true, %v", err)
 	}
 	if p := part(t, l, catalog.LogPart{After: next}); p.Text != "" || p.Next != next || p.Lost || p.More {
 		t.Errorf("behind all: %+v", p)
@@ -124,7 +124,7 @@ func TestLogIsReadFromAPosition(t *testing.T) {
 	say(t, l, "x\nseven")
 	for _, want := range []catalog.LogText{{Text: "four\nfive\n", More: true}, {Text: "six\nseven"}, {}} {
 		if more, err := l.Written(next); more != (want.Text != "") || err != nil {
-			t.Errorf("there is more: %t, %v", more, err)
+			t.Errorf("Written = %t, %v", more, err)
 		}
 		p := part(t, l, catalog.LogPart{After: next, Lines: 2})
 		next, p.Next = p.Next, ""
@@ -142,7 +142,7 @@ func TestLostPartsOfALogAreReported(t *testing.T) {
 	putAside(t, l)
 	say(t, l, "lf\nthree\n")
 	if p := part(t, l, catalog.LogPart{After: next}); p.Text != "two\nhalf\nthree\n" || p.Lost {
-		t.Errorf("nothing is gone yet: %+v", p)
+		t.Errorf("nothing is lost yet: %+v", p)
 	}
 	putAside(t, l)
 	say(t, l, "four\n")
@@ -202,7 +202,7 @@ func TestALogIsReadAsItWasWritten(t *testing.T) {
 				p := part(t, l, catalog.LogPart{After: next, Lines: rapid.Int64Range(1, 4).Draw(r, "lines"), MaxKiB: rapid.Int64Range(0, 2).Draw(r, "KiB")})
 				told.WriteString(p.Text)
 				if next = p.Next; p.Lost != gone {
-					r.Fatalf("it says lost: %t", p.Lost)
+					r.Fatalf("lost = %t", p.Lost)
 				}
 				if gone {
 					return
@@ -224,7 +224,7 @@ func TestALogIsReadAsItWasWritten(t *testing.T) {
 			return s
 		}
 		if got := told.String() + rest; squeeze(got) != squeeze(want) || lost {
-			r.Fatalf("it tells %q, lost %t, and it was written %q", got, lost, want)
+			r.Fatalf("read %q, lost %t, want %q", got, lost, want)
 		}
 	})
 }
@@ -236,7 +236,7 @@ func TestNoPositionRevealsASecret(t *testing.T) {
 		t.Helper()
 		p := part(t, l, catalog.LogPart{After: after, Lines: lines, MaxKiB: 1})
 		if strings.ContainsAny(p.Text, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789") {
-			t.Errorf("after %q it tells %q", after, p.Text)
+			t.Errorf("part after %q = %q", after, p.Text)
 		}
 	}
 	const text = "password is HUNTER2! ABXA\nABXAABXA\nK1\nK2\nK3\nK1\nK2\nK3 7\nend"
@@ -305,7 +305,7 @@ func TestWrittenZerosAreContent(t *testing.T) {
 	after := part(t, l, catalog.LogPart{}).Next
 	say(t, l, "\x00two\nthree\n")
 	if p := part(t, l, catalog.LogPart{After: after}); p.Text != "two\nthree\n" || p.Lost {
-		t.Errorf("it tells %q, lost %t", p.Text, p.Lost)
+		t.Errorf("text = %q, lost = %t", p.Text, p.Lost)
 	}
 }
 
@@ -338,7 +338,7 @@ func TestALogIsReadWhileItIsPutAside(t *testing.T) {
 		for line := range strings.Lines(p.Text) {
 			var n int
 			if _, err := fmt.Sscanf(line, "line %d\n", &n); err != nil || n < expect || n > expect && !p.Lost {
-				t.Fatalf("behind line %d comes %q, lost: %t", expect-1, line, p.Lost)
+				t.Fatalf("line %d is followed by %q, lost: %t", expect-1, line, p.Lost)
 			}
 			expect = n + 1
 		}

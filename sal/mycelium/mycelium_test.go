@@ -119,7 +119,7 @@ func TestTheDaemonDerivesTheSameAddress(t *testing.T) {
 			return cmd.Output()
 		}
 		if text, err := inspect(); err == nil {
-			t.Errorf("without a key it says %s", text)
+			t.Errorf("inspect without a key: %s", text)
 		}
 		want, err := n.Address(t.Context())
 		if err != nil {
@@ -131,7 +131,7 @@ func TestTheDaemonDerivesTheSameAddress(t *testing.T) {
 		}
 		var said struct{ Address netip.Addr }
 		if err := json.Unmarshal(text, &said); err != nil || said.Address != want {
-			t.Errorf("it says %s, want %s (%v)", text, want, err)
+			t.Errorf("got %s, want %s (%v)", text, want, err)
 		}
 	})
 }
@@ -139,7 +139,7 @@ func TestTheDaemonDerivesTheSameAddress(t *testing.T) {
 func TestStubAnnouncesThatItEncryptsNothing(t *testing.T) {
 	text, err := exec.Command(stub(t), "--help").Output()
 	if err != nil || !bytes.HasPrefix(text, []byte(myceliumstub.Warning)) {
-		t.Errorf("--help says %s, %v", text, err)
+		t.Errorf("--help: %s, %v", text, err)
 	}
 }
 
@@ -161,7 +161,7 @@ func TestKeyIsCreatedOnceAndPrivate(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := n.Subnet(t.Context()); writ.CodeOf(err) != writ.CodeKeyUnusable || writ.AsError(err).Hint == "" {
-		t.Errorf("of a damaged key it says %v", err)
+		t.Errorf("damaged key: %v", err)
 	}
 }
 
@@ -231,7 +231,7 @@ func TestBothFormsOfEndpointsAreRead(t *testing.T) {
 		t.Errorf("%v\n%s", err, diff)
 	}
 	if _, err := answering(t, map[string]string{"GET /api/v1/admin/peers": `[{"endpoint":{"proto":"carrier pigeon"}}]`}).Peers(t.Context()); err == nil {
-		t.Error("a form that nobody knows is taken for a peer")
+		t.Error("an unknown form is accepted as a peer")
 	}
 }
 
@@ -524,7 +524,7 @@ func TestDaemonIsAdoptedUnlessItsSettingsDiffer(t *testing.T) {
 			t.Error(err)
 		}
 		if p, err := daemonOf(n); p != nil || err != nil {
-			t.Errorf("after it was stopped there is %+v, %v", p, err)
+			t.Errorf("daemon after the stop = %+v, %v", p, err)
 		}
 	})
 }
@@ -578,7 +578,7 @@ func TestInvalidPeersAreRefused(t *testing.T) {
 		if err := n.Run(ended); (writ.CodeOf(err) != writ.CodeUsage) != ok || ok && err != nil {
 			t.Errorf("%q: %v", peer, err)
 		} else if !ok && writ.AsError(err).Hint == "" {
-			t.Errorf("%q: nothing is said of what to do", peer)
+			t.Errorf("%q: no hint", peer)
 		}
 	}
 }
@@ -643,7 +643,7 @@ func byHand(t *testing.T, n *Node, more ...string) {
 	}
 	const noQUIC = "--disable-quic"
 	if !slices.Contains(args, noQUIC) {
-		t.Error("a node lets others in by QUIC")
+		t.Error("the node accepts QUIC")
 	}
 	args = slices.DeleteFunc(args, func(arg string) bool { return arg == noQUIC })
 	l := launch{dir: n.Dir, netns: n.Netns, ready: n.checkPorts, log: logFile{filepath.Join(n.Dir, logName), n.step}, step: n.step}
@@ -789,7 +789,7 @@ func TestInvalidAnswerIsQuotedBriefly(t *testing.T) {
 	defer s.Close()
 	c := &Client{URL: s.URL, HTTP: s.Client()}
 	if _, err := c.Info(t.Context()); err == nil || len(err.Error()) > 1000 || !utf8.ValidString(err.Error()) {
-		t.Errorf("it says %d bytes", len(fmt.Sprint(err)))
+		t.Errorf("error of %d bytes", len(fmt.Sprint(err)))
 	}
 }
 
@@ -965,7 +965,7 @@ func TestForeignDaemonIsNotAdopted(t *testing.T) {
 			t.Errorf("another node stopped it: %+v, %v", s, err)
 		}
 		if told, err := other.Standing(t.Context()); err != nil || told.Running || told.PID != 0 || told.Detail == "" || told.Address == "" {
-			t.Errorf("of a node without a daemon it is told: %+v, %v", told, err)
+			t.Errorf("Standing without a daemon = %+v, %v", told, err)
 		}
 	})
 }

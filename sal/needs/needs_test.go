@@ -43,7 +43,7 @@ func TestFindingNamesLossAndFix(t *testing.T) {
 		t.Errorf("the refusal is %v (%s)", err, writ.AsError(err).Hint)
 	}
 	if err := Refusal(found[:2]); err != nil {
-		t.Errorf("what is only degraded is refused: %v", err)
+		t.Errorf("a degraded need is refused: %v", err)
 	}
 }
 
@@ -99,7 +99,7 @@ func TestRoomUsesTheNearestDirectory(t *testing.T) {
 		t.Errorf("%q, %v", found, err)
 	}
 	if _, err := Room(dir, 1<<62)(t.Context()); err == nil {
-		t.Error("there is room for everything")
+		t.Error("Room accepts 1<<62 bytes")
 	}
 }
 

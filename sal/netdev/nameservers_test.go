@@ -57,20 +57,20 @@ func TestNetworksGetReachableNameservers(t *testing.T) {
 		return both[0].Nameservers, both[1].Nameservers
 	}
 	if front, back := ports(); front != nil || back != nil {
-		t.Errorf("nobody named any, and told are %v and %v", front, back)
+		t.Errorf("nameservers without a setting = %v and %v", front, back)
 	}
 	servers := addresses("192.0.2.1", "127.0.0.1", "fe80::1", "2001:db8::53", "192.0.2.53", "::ffff:192.0.2.53", "400:bbbb::53", "192.0.2.54", "192.0.2.55")
 	x.Nameservers = func() []netip.Addr { return servers }
 	front, back := ports()
 	if want := addresses("192.0.2.53", "400:bbbb::53", "192.0.2.54"); !slices.Equal(front, want) {
-		t.Errorf("on a network with ipv4 told are %v, want %v", front, want)
+		t.Errorf("network with ipv4 has %v, want %v", front, want)
 	}
 	if want := addresses("400:bbbb::53"); !slices.Equal(back, want) {
-		t.Errorf("on one without told are %v, want %v", back, want)
+		t.Errorf("network without ipv4 has %v, want %v", back, want)
 	}
 	servers = addresses("192.0.2.99") // the host now asks another one
 	if front, back := ports(); !slices.Equal(front, servers) || len(back) > 0 {
-		t.Errorf("after a change told are %v and %v", front, back)
+		t.Errorf("after a change: %v and %v", front, back)
 	}
 }
 
@@ -88,7 +88,7 @@ func TestTheDoctorNamesUnreachableNameservers(t *testing.T) {
 		d := &Driver{Nameservers: func() []netip.Addr { return c.servers }}
 		for _, f := range needs.Examine(t.Context(), "network", slices.DeleteFunc(d.Needs(), func(n needs.Need) bool { return n.Name != "nameservers" })) {
 			if f.State != c.state || f.Detail != c.detail || f.State != needs.OK && !strings.Contains(f.Fix, "--nameserver") {
-				t.Errorf("of %v it says %+v", c.servers, f)
+				t.Errorf("%v: %+v", c.servers, f)
 			}
 		}
 	}

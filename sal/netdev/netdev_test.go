@@ -366,14 +366,14 @@ func TestIncomingTrafficNeedsARule(t *testing.T) {
 		t.Error("the gateway does not answer")
 	}
 	if !other.cutOff(web.address()) {
-		t.Error("something came into a network that is closed")
+		t.Error("a packet entered a closed network")
 	}
 	if d := web.dropped(); d.Denied == 0 {
-		t.Errorf("what was dropped was not counted: %+v", d)
+		t.Errorf("dropped packets were not counted: %+v", d)
 	}
 	x.must("network.allow", "front", map[string]any{"rules": []any{map[string]any{"protocol": "icmp", "from": []any{other.ports[0].IPv6.Masked().String()}}}})
 	if !other.reaches(web.address()) {
-		t.Error("what is allowed does not come in")
+		t.Error("allowed packets are dropped")
 	}
 	if !web.cutOff(other.address()) {
 		t.Error("an open network opens others")
@@ -445,7 +445,7 @@ func TestAGuestCannotSpoofAnAddress(t *testing.T) {
 		run(t, bad.netns, tt.forge...)
 		if tt.what == "its own again" {
 			if !bad.reaches(victim.address()) {
-				t.Error("with its own address it gets no answer any more")
+				t.Error("no answer with its own address")
 			}
 			continue
 		}

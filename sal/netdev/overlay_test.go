@@ -171,7 +171,7 @@ func reachEachOther(t *testing.T, binary string) {
 		t.Error("a port that is not open is reached")
 	}
 	if after := db.dropped().Denied; after <= denied {
-		t.Errorf("what was not let in was not counted: %d, then %d", denied, after)
+		t.Errorf("denied packets were not counted: %d, then %d", denied, after)
 	}
 
 	// A guest on one node claims the address of a guest on the other.
@@ -182,20 +182,20 @@ func reachEachOther(t *testing.T, binary string) {
 		t.Error("an address of another node gets an answer")
 	}
 	if after := web.dropped().Spoofed; after <= spoofed {
-		t.Errorf("what was sent under a false address was not counted: %d, then %d", spoofed, after)
+		t.Errorf("spoofed packets were not counted: %d, then %d", spoofed, after)
 	}
 	told, err := a.Network(t.Context())
 	if err != nil || told.Overlay == nil || !told.Overlay.Connected || told.Overlay.Selected == 0 {
-		t.Errorf("it is told of the overlay: %+v, %v", told, err)
+		t.Errorf("overlay = %+v, %v", told, err)
 	}
 	if len(told.Ports) != 1 || told.Ports[0].Owner != web.owner.Resource.String() || told.Ports[0].Network != "front" || told.Ports[0].Spoofed != told.Spoofed || told.Spoofed <= spoofed {
-		t.Errorf("it is told of packets: %+v", told)
+		t.Errorf("counters = %+v", told)
 	}
 
 	// A closed network accepts only replies.
 	b.must("network.allow", "front", map[string]any{"rules": []any{}})
 	if !db.reaches(web.address()) {
-		t.Error("what is in a closed network gets no replies")
+		t.Error("a guest in a closed network gets no replies")
 	}
 	if !web.cutOff(db.address()) {
 		t.Error("a closed network is open")
@@ -233,7 +233,7 @@ func carriesMuch(t *testing.T, from, to *guest) {
 		return errors.Join(err, c.Close())
 	})
 	if err := <-got; err != nil {
-		t.Errorf("of %d bytes not all came: %v", much, err)
+		t.Errorf("not all of %d bytes arrived: %v", much, err)
 	}
 }
 

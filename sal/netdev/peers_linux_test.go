@@ -12,7 +12,8 @@ import (
 
 // A network on the range of the supervisor would cut the node off, although only the default route leads there.
 //
-// Promise: Networks and containers: A network takes no range with a nameserver of its node or a host that the node is connected to.
+// Promise: Networks and containers: A network takes no range with a nameserver of its node or a host that the node is
+// connected to.
 // How: The driver compares the range of a new network with the nameservers and with the open TCP connections.
 func TestRangesOfNeededHostsAreRefused(t *testing.T) {
 	t.Parallel()

@@ -88,7 +88,7 @@ func TestPortsSurviveACrashAtAnyStep(t *testing.T) {
 			}
 			when := fmt.Sprintf("%s, at step %d", name, at)
 			if !crash(t, x, at, acts.do, release, &dead) {
-				t.Logf("%s: nothing to interrupt", when)
+				t.Logf("%s: no such step", when)
 				break
 			}
 			// Open a new driver: the old one holds its lock.
@@ -160,7 +160,7 @@ func TestPortsAreStable(t *testing.T) {
 	}
 	x.must("network.delete", "front", nil)
 	if alone := x.guest("alone"); len(alone.ports) != 0 || !strings.Contains(run(t, alone.netns, "ip", "-brief", "link"), "UNKNOWN") {
-		t.Errorf("without a network there is more or less than a loopback interface: %+v", alone.ports)
+		t.Errorf("interfaces without a network: %+v, want loopback only", alone.ports)
 	}
 	_, err := x.Taps(t.Context(), web.owner, nil)
 	if writ.CodeOf(err) != writ.CodeResourceConflict {
@@ -188,7 +188,7 @@ func TestRoutesFollowTheOrderOfNetworks(t *testing.T) {
 			}
 		}
 		if rules := strings.Count(run(t, web.netns, "ip", "-6", "rule"), "lookup 10"); rules != len(order)-1 {
-			t.Errorf("on %v there are %d rules", order, rules)
+			t.Errorf("%v: %d rules", order, rules)
 		}
 	}
 }
@@ -218,7 +218,7 @@ func TestPortsOfADamagedRecordAreReleased(t *testing.T) {
 	network := saltest.Resource(writ.KindNetwork, "front")
 	gone := sal.Request{Operation: o, Resource: network, UID: saltest.RefTo(writ.KindNetwork, "front").UID, Progress: func(string) {}}
 	if _, err := x.Do(t.Context(), gone); writ.CodeOf(err) != writ.CodeRecordDamaged {
-		t.Errorf("the network of nobody knows whom is deleted: %v", err)
+		t.Errorf("a network with a damaged record is deleted: %v", err)
 	}
 	if drift, err := x.Keep(t.Context(), network); err != nil || len(drift) > 0 {
 		t.Errorf("the network has drifted: %v, %v", drift, err)
@@ -228,7 +228,7 @@ func TestPortsOfADamagedRecordAreReleased(t *testing.T) {
 		t.Errorf("it gets other ports: %v\n%s", err, diff)
 	}
 	if diff := cmp.Diff(full, x.traces()); diff != "" {
-		t.Errorf("on the host there is something else:\n%s", diff)
+		t.Errorf("traces on the host differ:\n%s", diff)
 	}
 	damage()
 	if err := x.Release(t.Context(), ownerOf("vm")); err != nil {
@@ -280,7 +280,7 @@ func TestForeignInterfaceStaysUnchanged(t *testing.T) {
 		t.Errorf("a tap that is taken: %v", err)
 	}
 	if owners, err := x.Owners(t.Context()); err != nil || len(owners) > 0 {
-		t.Errorf("who got no port holds something: %v, %v", owners, err)
+		t.Errorf("owners after a refused port = %v, %v", owners, err)
 	}
 	if err := x.Release(t.Context(), vm); err != nil {
 		t.Error(err)
@@ -307,7 +307,7 @@ func TestForeignInterfaceStaysUnchanged(t *testing.T) {
 		t.Errorf("a bridge that is taken: %v", err)
 	}
 	if all, _ := x.List(t.Context()); len(all) != 1 {
-		t.Errorf("of a network that could not be made there is a record: %v", all)
+		t.Errorf("a failed network left a record: %v", all)
 	}
 }
 
@@ -369,7 +369,7 @@ func TestEverythingComesBackAfterAReboot(t *testing.T) {
 		t.Errorf("the second time it finds %+v, %v", drift, err)
 	}
 	if again := x.guest("web", "front"); comparable(t, web.ports, again.ports) != "" || !again.reaches(again.ports[0].Gateway.String()) {
-		t.Errorf("the port came back as %+v", again.ports)
+		t.Errorf("new port = %+v", again.ports)
 	}
 }
 
@@ -404,7 +404,7 @@ func TestRemovedPartsOfANetworkAreRepaired(t *testing.T) {
 		}
 	}
 	if !web.reaches(web.ports[0].Gateway.String()) {
-		t.Error("in the end it reaches nobody")
+		t.Error("the gateway does not answer at the end")
 	}
 }
 
@@ -482,7 +482,7 @@ func TestNeedsOfNetworksAreChecked(t *testing.T) {
 	}
 	d.Netns = filepath.Join(t.TempDir(), "nowhere")
 	if err := needs.Refusal(needs.Examine(t.Context(), "network", d.Needs())); writ.CodeOf(err) != writ.CodeDriverMissing || writ.AsError(err).Hint == "" {
-		t.Errorf("of a namespace that is not there it says %v", err)
+		t.Errorf("missing namespace: %v", err)
 	}
 }
 

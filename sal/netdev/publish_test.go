@@ -225,7 +225,7 @@ func TestPublishedPortOpensNothingElse(t *testing.T) {
 		t.Fatalf("the service of the host answers %q", got)
 	}
 	if x.ask(x.Netns, "tcp", "127.0.0.1", 8000) == "" {
-		t.Fatal("the published port is not reachable at all")
+		t.Fatal("the published port is not reachable")
 	}
 	for _, at := range []string{x.outside, x.Netns} {
 		run(t, x.outside, "ip", "route", "replace", guest+"/32", "via", hostIPv4)
@@ -733,7 +733,7 @@ func TestPublishedPortsSurviveACrashAtAnyStep(t *testing.T) {
 				return
 			}
 			if !reached {
-				t.Logf("%s: nothing to interrupt", when)
+				t.Logf("%s: no such step", when)
 				break
 			}
 		}

@@ -94,7 +94,7 @@ func TestLaterRoutesAreReportedAsDrift(t *testing.T) {
 	drift, err := x.Keep(t.Context(), network)
 	want := "its range 10.50.1.0/24 overlaps with 10.50.0.0/16, which is behind left and right on this node"
 	if err != nil || len(drift) != 1 || drift[0].Mended || drift[0].What != want {
-		t.Errorf("a route that came later: %+v, %v", drift, err)
+		t.Errorf("drift with a later route = %+v, %v", drift, err)
 	}
 	ip("route del 10.50.0.0/16")
 	if drift, err := x.Keep(t.Context(), network); err != nil || len(drift) > 0 {

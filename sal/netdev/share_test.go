@@ -49,7 +49,8 @@ func (x *publishing) served(n int) map[string]int {
 
 // Promise: Networks and containers: Containers of a project that share a port get equal parts of its new connections
 // while they are ready. If none is ready, containers of doubtful health get them.
-// How: A rule of nftables selects one of them by a random number, and each change of their readiness is one transaction.
+// How: A rule of nftables selects one of them by a random number, and each change of their readiness is one
+// transaction.
 func TestSharedPortLeadsToReadyOwners(t *testing.T) {
 	t.Parallel()
 	x := newPublishing(t)
@@ -230,7 +231,7 @@ func TestSharedPortIsRepaired(t *testing.T) {
 			said += len(drift)
 		}
 		if said == 0 {
-			t.Errorf("%s: there is no drift", what)
+			t.Errorf("%s: no drift", what)
 		}
 		if diff := cmp.Diff(full, x.fixture.traces()); diff != "" {
 			t.Errorf("%s: not repaired:\n%s", what, diff)
@@ -313,12 +314,12 @@ func TestSharedPortsMove(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := x.served(24); len(got) != 2 || got["third"] == 0 {
-		t.Errorf("beside another owner, %v answer", got)
+		t.Errorf("with another owner, %v answer", got)
 	}
 }
 
-// Promise: Networks and containers: A runner killed at any step of a change of a shared port leaves the other containers
-// with connections, and the next call completes or removes the change.
+// Promise: Networks and containers: A runner killed at any step of a change of a shared port leaves the other
+// containers with connections, and the next call completes or removes the change.
 // How: A container is removed from the rules of the port before its own rules, and added after them.
 func TestSharedPortsSurviveACrashAtAnyStep(t *testing.T) {
 	t.Parallel()
@@ -384,7 +385,8 @@ func TestSharedPortsSurviveACrashAtAnyStep(t *testing.T) {
 			}
 			when := fmt.Sprintf("%s, at step %d", acts.name, at)
 			reached := crash(t, x.fixture, at, acts.do, release, &dead)
-			if got := x.ask(x.outside, "tcp", hostIPv4, 8000); got != "peer "+clientIPv4 { // nothing listens in the others
+			// Nothing listens in the other namespaces.
+			if got := x.ask(x.outside, "tcp", hostIPv4, 8000); got != "peer "+clientIPv4 {
 				t.Errorf("%s: the port answers %q", when, got)
 			}
 			// a new driver, because the old one holds its lock
@@ -395,7 +397,7 @@ func TestSharedPortsSurviveACrashAtAnyStep(t *testing.T) {
 				}
 			}
 			if got := x.served(12); len(sal.Shared(claimsOf(t, x, ownerOf("web")))) == 0 && acts.name != "while it moves" && got["peer"] < 12 {
-				t.Errorf("%s: without the other one, %v answer", when, got)
+				t.Errorf("%s: answers = %v, want only peer", when, got)
 			}
 			if orphans, err := x.Orphans(t.Context()); err != nil || len(orphans) > 0 && acts.name != "while it joins" {
 				t.Errorf("%s: orphans are %v, %v", when, orphans, err)
@@ -426,7 +428,7 @@ func TestSharedPortsSurviveACrashAtAnyStep(t *testing.T) {
 				return
 			}
 			if !reached {
-				t.Logf("%s: nothing to interrupt", when)
+				t.Logf("%s: no such step", when)
 				break
 			}
 		}

@@ -206,7 +206,7 @@ func TestSuitesCoverEveryOperation(t *testing.T) {
 	for _, module := range Modules {
 		for _, o := range catalog.Of(module) {
 			if o.Effect != catalog.Find && o.Effect != catalog.Remove && !tried[o.Name()] {
-				t.Errorf("no suite tries %s: add it to the steps in suites, and to those of each driver of its module", o.Name())
+				t.Errorf("no suite runs %s: add it to the steps in suites, and to those of each driver of its module", o.Name())
 			}
 		}
 	}
@@ -226,7 +226,7 @@ func do(t testing.TB, ctx context.Context, d *Driver, operation, name string, ar
 	t.Helper()
 	o, ok := catalog.Lookup(operation)
 	if !ok {
-		t.Fatalf("there is no %s", operation)
+		t.Fatalf("unknown operation %s", operation)
 	}
 	decoded, err := o.Decode(args)
 	if err != nil {
@@ -328,12 +328,12 @@ func TestUnfinishedEffectIsDiscarded(t *testing.T) {
 		t.Fatal(err)
 	}
 	if effects, err := d.Effects(); err != nil || len(effects) != 1 {
-		t.Errorf("with half a line there are %d effects, %v", len(effects), err)
+		t.Errorf("with half a line: %d effects, %v", len(effects), err)
 	}
 	d = open(t, c)
 	must(t, d, "volume.resize", "root", map[string]any{"size_gib": int64(20)})
 	if effects, err := d.Effects(); err != nil || len(effects) != 2 {
-		t.Errorf("after the repair there are %d effects, %v", len(effects), err)
+		t.Errorf("after the repair: %d effects, %v", len(effects), err)
 	}
 }
 
@@ -354,7 +354,7 @@ func TestEffectsAreCountedAfterAFullDisk(t *testing.T) {
 	}
 	must(t, d, "volume.create", "second", volumeSpec)
 	if effects, err := d.Effects(); err != nil || len(effects) != 2 {
-		t.Errorf("there are %d effects, %v; two volumes were made", len(effects), err)
+		t.Errorf("%d effects, %v, want 2", len(effects), err)
 	}
 }
 
@@ -426,7 +426,7 @@ func TestTimeEndsWithTheContext(t *testing.T) {
 			t.Errorf("it ended with %v", err)
 		}
 		if all, err := d.List(t.Context()); len(all) != 0 || err != nil {
-			t.Errorf("there is %v, %v", all, err)
+			t.Errorf("List = %v, %v", all, err)
 		}
 	})
 }
@@ -502,7 +502,7 @@ func TestExistingSnapshotStaysUnchanged(t *testing.T) {
 	must(t, d, "machine.snapshot", "web", name)
 	must(t, d, "machine.stop", "web", nil)
 	if again := must(t, d, "machine.snapshot", "web", name); again.Change != writ.ChangeUnchanged {
-		t.Errorf("the second snapshot says %q", again.Change)
+		t.Errorf("second snapshot: change = %q", again.Change)
 	}
 	if back := must(t, d, "machine.restore", "web", name); back.Values["state"] != running {
 		t.Errorf("restored it is %v", back.Values["state"])
@@ -558,7 +558,7 @@ func TestSimulatedImageWritesAStandIn(t *testing.T) {
 	made := must(t, d, "image.fetch", "debian-12", imageSpec)
 	path := filepath.Join(images, writ.ResourceID{Project: "p", Kind: writ.KindImage, Name: "debian-12"}.HostName())
 	if text, err := os.ReadFile(path); err != nil || !strings.Contains(string(text), "only simulates") || made.Values["path"] != path {
-		t.Errorf("%s: %q, %v; the result says %v", path, text, err, made.Values["path"])
+		t.Errorf("%s: %q, %v; path in the result = %v", path, text, err, made.Values["path"])
 	}
 	must(t, d, "image.delete", "debian-12", nil)
 	if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {

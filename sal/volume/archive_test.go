@@ -125,11 +125,11 @@ func TestArchiveIsCompleteAndDeterministic(t *testing.T) {
 	}
 	size, err := packedSize(t.Context(), from)
 	if err != nil || size != int64(len(archive)) || size > 1<<20 {
-		t.Errorf("it has %d bytes and was told to have %d, %v", len(archive), size, err)
+		t.Errorf("archive has %d bytes, packedSize = %d, %v", len(archive), size, err)
 	}
 	to := unpackTo(t, archive)
 	if diff := cmp.Diff(shape(t, from), shape(t, to)); diff != "" {
-		t.Errorf("what comes out is not what went in:\n%s", diff)
+		t.Errorf("unpacked tree differs:\n%s", diff)
 	}
 }
 

@@ -94,7 +94,7 @@ func TestFailedCopyLeavesNoVolume(t *testing.T) {
 		t.Fatal(err)
 	}
 	if all, err := b.List(t.Context()); err != nil || len(all) > 0 {
-		t.Errorf("%v is there, %v", all, err)
+		t.Errorf("List = %v, %v", all, err)
 	}
 	if left, err := os.ReadDir(filepath.Join(b.Dir, "arriving")); err != nil || len(left) > 0 {
 		t.Errorf("%v has arrived, %v", left, err)

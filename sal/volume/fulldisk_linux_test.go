@@ -41,7 +41,7 @@ func TestKeepFreesAFullDisk(t *testing.T) {
 			writeFile(t, filepath.Join(b.host, c.left), strings.Repeat("x", 1<<20))
 			disk.Fill()
 			if drift, err := b.Keep(t.Context(), root); len(drift) > 0 || err != nil {
-				t.Errorf("it says %+v, %v", drift, err)
+				t.Errorf("drift = %+v, %v", drift, err)
 			}
 			if _, err := os.Lstat(filepath.Join(b.host, c.left)); !os.IsNotExist(err) {
 				t.Errorf("the unfinished file still exists: %v", err)

@@ -49,7 +49,7 @@ func TestVolumeWithoutContentIsMadeAgain(t *testing.T) {
 			t.Errorf("without its content it is %s", got)
 		}
 		if _, err := b.do("volume.resize", "root", map[string]any{"size_gib": int64(2)}); writ.CodeOf(err) != writ.CodeResourceUnknown {
-			t.Errorf("what is gone is made larger: %v", err)
+			t.Errorf("resize without content: %v", err)
 		}
 		web := user{"u1", sal.User{Owner: sal.Owner{Resource: saltest.Resource(writ.KindMachine, "web")}, Running: true}}
 		b.Users = []sal.Users{web}
@@ -65,7 +65,7 @@ func TestVolumeWithoutContentIsMadeAgain(t *testing.T) {
 			t.Errorf("its disk is %.20q, %v", text, err)
 		}
 		if again, err := b.do("volume.create", "root", spec); err != nil || again.Change != writ.ChangeUnchanged {
-			t.Errorf("once more: %+v, %v", again, err)
+			t.Errorf("repeated: %+v, %v", again, err)
 		}
 	})
 }

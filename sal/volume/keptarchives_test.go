@@ -118,7 +118,7 @@ func TestArchivesOfDeletedVolumesAreBounded(t *testing.T) {
 		writeFile(t, filepath.Join(b.Dir, "backups", project, fmt.Sprint(i, ".tar")), "")
 	}
 	if _, err := b.do("volume.send", "data", send("third")); writ.CodeOf(err) != writ.CodeQuotaExceeded {
-		t.Errorf("an archive beside %d small ones: %v", maxProjectArchives, err)
+		t.Errorf("an archive after %d small archives: %v", maxProjectArchives, err)
 	}
 }
 
@@ -216,7 +216,7 @@ func TestArchiveCountsForTheShareOfItsProject(t *testing.T) {
 	b.must("volume.create", "data", map[string]any{"size_gib": int64(1)})
 	b.must("volume.send", "data", backup)
 	if _, err := b.do("volume.create", "more", map[string]any{"size_gib": int64(1)}); writ.CodeOf(err) != writ.CodeQuotaExceeded {
-		t.Errorf("another volume beside the archive: %v", err)
+		t.Errorf("a second volume with the archive kept: %v", err)
 	}
 	share = gib
 	if _, err := b.do("volume.send", "data", send("second")); writ.CodeOf(err) != writ.CodeQuotaExceeded {

@@ -52,14 +52,14 @@ func TestVolumeWithSubvolumesIsNotCopied(t *testing.T) {
 		t.Errorf("it has %q, %v", text, err)
 	}
 	if all, err := b.List(t.Context()); err != nil || len(all) != 1 {
-		t.Errorf("there are %v, %v", all, err)
+		t.Errorf("List = %v, %v", all, err)
 	}
 	if drift, err := b.Keep(t.Context(), resource); err != nil || len(drift) != 1 || drift[0].Mended || !strings.Contains(drift[0].What, `"mine"`) {
-		t.Errorf("Keep says %+v, %v", drift, err)
+		t.Errorf("drift = %+v, %v", drift, err)
 	}
 	b.must("volume.clone", "other", with(from, "snapshot", "before"))
 	b.must("volume.delete", "data", nil)
 	if _, err := os.Lstat(data); !os.IsNotExist(err) {
-		t.Errorf("it is there: %v", err)
+		t.Errorf("directory exists after the delete: %v", err)
 	}
 }

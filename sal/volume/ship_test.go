@@ -61,7 +61,7 @@ func (b *fixture) kept() (transfers []string) {
 	}
 	all, err := b.Trees.Snapshots(b.Context(), r.Resource.HostName())
 	if err != nil || len(all) != len(r.Own.Shipments) {
-		b.Errorf("for %d copies there are %v, %v", len(r.Own.Shipments), all, err)
+		b.Errorf("%d copies with snapshots %v, %v", len(r.Own.Shipments), all, err)
 	}
 	for _, s := range r.Own.Shipments {
 		transfers = append(transfers, s.Transfer)
@@ -69,8 +69,8 @@ func (b *fixture) kept() (transfers []string) {
 	return transfers
 }
 
-// The refusal of a ninth transfer names the transfers of the others and their expiry. The one that expired first makes
-// room.
+// The refusal of a ninth transfer lists the other transfers and their expiry. After the first of them expired, a
+// transfer is accepted again.
 func TestCopiesOfAVolumeAreLimited(t *testing.T) {
 	onEach(t, func(t *testing.T, fresh func(t testing.TB) *fixture) {
 		b, now := fresh(t), time.Date(2031, 5, 1, 9, 0, 0, 0, time.UTC)
@@ -87,11 +87,11 @@ func TestCopiesOfAVolumeAreLimited(t *testing.T) {
 		}
 		for _, want := range []string{"8 copies", "run-0 until 2031-05-01 09:08:00", "run-7 until 2031-05-01 09:01:00"} {
 			if !strings.Contains(e.Message, want) {
-				t.Errorf("it does not say %q: %s", want, e.Message)
+				t.Errorf("message lacks %q: %s", want, e.Message)
 			}
 		}
 		if err := b.ship("run-7", now.Add(3*time.Minute)); err != nil {
-			t.Errorf("who has it already: %v", err)
+			t.Errorf("repeated transfer: %v", err)
 		}
 		now = now.Add(2*time.Minute + time.Second)
 		if err := b.ship("late", now.Add(time.Hour)); err != nil {

@@ -30,6 +30,6 @@ func TestRepeatedSnapshotSetsTheQuota(t *testing.T) {
 		t.Errorf("repeated: %s, %v", o.Change, err)
 	}
 	if drift, err := b.Keep(t.Context(), saltest.Resource(writ.KindVolume, "root")); err != nil || len(drift) > 0 {
-		t.Errorf("it says %+v, %v", drift, err)
+		t.Errorf("drift = %+v, %v", drift, err)
 	}
 }

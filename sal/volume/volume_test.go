@@ -220,7 +220,7 @@ func (b *fixture) request(operation, name string, args map[string]any) sal.Reque
 	b.Helper()
 	o, ok := catalog.Lookup(operation)
 	if !ok {
-		b.Fatalf("there is no %s", operation)
+		b.Fatalf("unknown operation %s", operation)
 	}
 	decoded, err := o.Decode(args)
 	if err != nil {
@@ -482,7 +482,7 @@ func TestSendIsFinishedWhereverItIsStopped(t *testing.T) {
 			kept := func() {
 				t.Helper()
 				if drift, err := b.Keep(t.Context(), saltest.Resource(writ.KindVolume, "root")); len(drift) > 0 || err != nil {
-					t.Errorf("stopped at step %d: keep says %v, %v", stop, drift, err)
+					t.Errorf("stopped at step %d: drift = %v, %v", stop, drift, err)
 				}
 			}
 			files := func() (n int) {
@@ -506,11 +506,11 @@ func TestSendIsFinishedWhereverItIsStopped(t *testing.T) {
 			kept()
 			archives, _ := filepath.Glob(filepath.Join(b.Dir, "backups", "*", "*"))
 			if now := files(); len(archives) != 1 || now != before+1 {
-				t.Fatalf("stopped at step %d there is %v, and %d files where there were %d", stop, archives, now, before)
+				t.Fatalf("stopped at step %d: archives = %v, %d files, want %d and one more", stop, archives, now, before)
 			}
 			text, err := os.ReadFile(archives[0])
 			if sum := fmt.Sprintf("%x", sha256.Sum256(text)); sent["sha256"] != sum || err != nil {
-				t.Errorf("stopped at step %d it has the sum %s and says %v, %v", stop, sum, sent["sha256"], err)
+				t.Errorf("stopped at step %d: sum = %s, result = %v, %v", stop, sum, sent["sha256"], err)
 			}
 		}
 	})
@@ -553,7 +553,7 @@ func TestTheNextOperationFinishesADelete(t *testing.T) {
 			}
 			content := tree(t, o.Values["path"].(string))
 			if o.Change != want || content["/"+sal.DiskName] == "" || begun && len(content) != 2 {
-				t.Errorf("stopped after %q, then made anew: %s, want %s, and it has %v", passed, o.Change, want, content)
+				t.Errorf("stopped after %q, then repeated: %s, want %s, with %v", passed, o.Change, want, content)
 			}
 		}
 	})
@@ -595,7 +595,7 @@ func TestAVolumeInUseIsNotDeleted(t *testing.T) {
 	refuses("volume.delete", nil)
 	refuses("volume.restore", before)
 	if text, err := os.ReadFile(filepath.Join(dir, "file")); string(text) != "since then" {
-		t.Errorf("what was refused was done: %q, %v", text, err)
+		t.Errorf("a refused operation took effect: %q, %v", text, err)
 	}
 	web.Running = false
 	b.Users = []sal.Users{web}
@@ -625,14 +625,14 @@ func TestVolumeInDeletionIsBusy(t *testing.T) {
 	b.Users = []sal.Users{comes}
 	b.must("volume.restore", "root", before)
 	if writ.CodeOf(comes.taken) != writ.CodeResourceBusy {
-		t.Errorf("while it is put back somebody may take it: %v", comes.taken)
+		t.Errorf("use during a restore: %v, want RESOURCE_BUSY", comes.taken)
 	}
 	if _, err := comes.Users(t.Context(), ""); err != nil || comes.taken != nil {
-		t.Errorf("afterwards nobody may take it: %v, %v", comes.taken, err)
+		t.Errorf("use after a restore: %v, %v", comes.taken, err)
 	}
 	b.must("volume.delete", "root", nil)
 	if writ.CodeOf(comes.taken) != writ.CodeResourceBusy {
-		t.Errorf("while it is deleted somebody may take it: %v", comes.taken)
+		t.Errorf("use during a delete: %v, want RESOURCE_BUSY", comes.taken)
 	}
 }
 
@@ -683,10 +683,10 @@ func TestVolumeRejectsInvalidRequests(t *testing.T) {
 			}
 		}
 		if all, err := b.List(t.Context()); err != nil || len(all) != 1 {
-			t.Errorf("what was refused has left %v, %v", all, err)
+			t.Errorf("volumes after a refusal = %v, %v", all, err)
 		}
 		if left, err := b.Trees.List(t.Context()); err != nil || !slices.Equal(left, trees) {
-			t.Errorf("what was refused has left the trees %v, and there were %v, %v", left, trees, err)
+			t.Errorf("trees after a refusal = %v, want %v, %v", left, trees, err)
 		}
 	})
 }
@@ -747,7 +747,7 @@ func TestKeepReportsMissingContent(t *testing.T) {
 		b.must("volume.create", "root", spec)
 		root := saltest.Resource(writ.KindVolume, "root")
 		if drift, err := b.Keep(t.Context(), root); err != nil || len(drift) > 0 {
-			t.Errorf("it says %+v, %v", drift, err)
+			t.Errorf("drift = %+v, %v", drift, err)
 		}
 		stray := writ.ResourceID{Kind: writ.KindVolume, Name: "nobody's"}.HostName()
 		for _, name := range []string{stray, "images"} { // the latter belongs to another driver
@@ -768,7 +768,7 @@ func TestKeepReportsMissingContent(t *testing.T) {
 		}
 		drift, err := b.Keep(t.Context(), root)
 		if err != nil || len(drift) != 1 || drift[0].Mended || !strings.Contains(drift[0].What, "gone") {
-			t.Errorf("without its content it says %+v, %v", drift, err)
+			t.Errorf("drift without content = %+v, %v", drift, err)
 		}
 		b.must("volume.delete", "root", nil)
 	})
@@ -812,9 +812,9 @@ func TestCopyReportsProgressAndStopsWithContext(t *testing.T) {
 		t.Errorf("it ended with %v", err)
 	}
 	if want := []string{"64 MiB of 160 MiB copied", "128 MiB of 160 MiB copied"}; !slices.Equal(told, want) {
-		t.Errorf("it told %q, want %q", told, want)
+		t.Errorf("progress = %q, want %q", told, want)
 	}
 	if seen, err := b.Observe(t.Context(), request.Resource); seen.Exists || err != nil {
-		t.Errorf("there is %+v, %v", seen, err)
+		t.Errorf("Observe = %+v, %v", seen, err)
 	}
 }
