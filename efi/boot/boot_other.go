@@ -5,5 +5,5 @@ package boot
 // Main panics: IsInit is true on Linux only.
 func (m *Machine) Main() { panic("the first process of a machine runs on Linux only") }
 
-// Modprobe fails: only a Linux kernel calls it.
+// Modprobe returns the exit code of a failure. Only a Linux kernel starts this program as modprobe.
 func Modprobe([]string) int { return 1 }

@@ -95,8 +95,8 @@ func (n *nodeState) end(how string, at time.Duration) {
 	}
 }
 
-// look applies the report that a line of the runner stands for. It returns true if the line is the same failure as the
-// previous one.
+// look applies the report that was parsed from a line of the runner. It returns true if the line is the same failure as
+// the previous line.
 func (n *nodeState) look(r progress.Report, at time.Duration) (again bool) {
 	switch {
 	case r.Text == "" && r.Next != "":

@@ -63,7 +63,7 @@ func (r *reporter) stop(stage string, err error) {
 	failure := progress.Failure(stage, err)
 	failure.Held = true
 	r.showFailure(stage, err)
-	r.status.failed(failure, "not by itself: when that is done, turn the machine off and on with its power button")
+	r.status.failed(failure, "not automatically: when the cause is removed, turn the machine off and on with its power button")
 	r.report(failure)
 }
 

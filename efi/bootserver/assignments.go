@@ -98,7 +98,7 @@ func AssignedTo(machine string) (string, error) {
 		}
 	}
 	return "", writ.Errorf(writ.CodeUsage, "%q does not name a machine", machine).
-		WithHint("name it by the address of its network card, as 52:54:00:77:00:50, or as serial=SN-0001; %%20 is a space")
+		WithHint("use the address of its network card, such as 52:54:00:77:00:50, or serial=SN-0001, where %%20 is a space")
 }
 
 // of returns the settings of a machine, "" if it has no assignment. The hardware address takes precedence over the

@@ -36,7 +36,7 @@ func (g *gate) guarded(next http.Handler) http.Handler {
 		}
 		if wait := g.rates.Take(r.RemoteAddr, 1, g.now()); wait > 0 {
 			w.Header().Set("Retry-After", strconv.Itoa(int(wait/time.Second)+1))
-			g.refuse(w, r, writ.Errorf(writ.CodeRateLimited, "too many requests of this address"))
+			g.refuse(w, r, writ.Errorf(writ.CodeRateLimited, "too many requests from this address"))
 			return
 		}
 		next.ServeHTTP(w, r)

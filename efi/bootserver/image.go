@@ -59,7 +59,7 @@ func (s *sending) Write(b []byte) (int, error) {
 func (s *Server) answerImage(w http.ResponseWriter, r *http.Request) {
 	if r.PathValue("name") != s.name {
 		s.refuse(w, r,
-			writ.Errorf(writ.CodeNotFound, "unknown image").WithHint("ask for the script again, which names the image"))
+			writ.Errorf(writ.CodeNotFound, "unknown image").WithHint("request the boot script again, which names the current image"))
 		return
 	}
 	w.Header().Set("Content-Type", "application/octet-stream")

@@ -83,7 +83,7 @@ func (c *callCounter) stmt(s parser.Stmt) (calls int) {
 	return calls
 }
 
-// body returns the calls of one round of a loop, or 0 if a round may end before it has made them.
+// body returns the number of calls in one round of a loop. It returns 0 if a round may end early.
 func (c *callCounter) body(b *parser.BlockStmt) int {
 	if leaves(b) || continues(b) {
 		return 0

@@ -84,7 +84,8 @@ func (o *orderer) node(n parser.Node) {
 	o.statement(n)
 }
 
-// branch follows a block that may be skipped. After it, its calls count as not made, and its reads count as done.
+// branch follows a block that may be skipped. Code after the block is checked as if the calls of the block were not
+// made, and as if its results were read.
 func (o *orderer) branch(n parser.Stmt) {
 	calls, parts, resets := len(o.calls), maps.Clone(o.parts), o.resets
 	o.statement(n)

@@ -113,7 +113,7 @@ func (a *admission) wait(ctx context.Context, w *waiter) (*slot, error) {
 		if s != nil {
 			a.leave(s)
 		}
-	default: // its round continues without it
+	default: // it has joined a round, which continues without it
 	}
 	return nil, context.Cause(ctx)
 }

@@ -26,7 +26,7 @@ type Pool struct {
 	Executable string // the program to start; this one if empty
 	// Size is the maximum number of working children; one per CPU if 0. Slow passes get half of them, and programs that
 	// take long to compile a quarter, but each at least one. If these occupy all children, there is one more for other
-	// work. Slow passes have their own children, so a pool keeps up to Size and half of it in idle ones.
+	// work. Slow passes have their own children, so the pool keeps up to one and a half times Size idle children.
 	Size int
 	// Weight returns the relative share of CPU time of a project while several projects compete. A result below 1
 	// counts as 1. If Weight is nil, all projects have equal shares.

@@ -19,7 +19,7 @@ type passing struct {
 	journal []scripts.Entry
 	waiter  *waiter // nil once it has a slot
 	alone   bool    // it shares no round
-	again   bool    // it was admitted before, and precedes others
+	again   bool    // it was admitted before, so it precedes new passes
 	along   bool    // it joined the round of another pass, under grant
 	grant   fair.Grant
 	stops   int // number of times that it was stopped because it took long

@@ -18,7 +18,7 @@ const (
 
 // slots counts the working children by class.
 type slots struct {
-	most int // limits the working children; one more works if slow passes have all of them
+	most int // maximum number of working children; quick passes get one more if the other classes use all of them
 	used [classes]int
 }
 

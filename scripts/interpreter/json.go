@@ -147,7 +147,7 @@ func jsonDecode(fuel *meter, args []tengo.Object) (tengo.Object, error) {
 	err := d.Decode(&v)
 	if err == nil {
 		if _, more := d.Token(); !errors.Is(more, io.EOF) {
-			err = errors.New("there is more behind the value")
+			err = errors.New("there is more text after the value")
 		}
 	}
 	if err != nil {

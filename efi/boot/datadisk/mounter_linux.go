@@ -29,7 +29,7 @@ const usuallyThere = 5 * time.Second
 // Limits of the waits for the disk.
 var (
 	diskLimit = progress.Limit{Then: "it looks for the disk " + everyDiskLook +
-		": in memory this machine would be another node"}
+		", because without the disk this machine would be another node"}
 	mountLimit = progress.Limit{Then: "the kernel reads the file system"}
 )
 

@@ -24,7 +24,7 @@ type ipv6Watch struct {
 	*Network
 	card      *card
 	asks      bool                 // whether to solicit addresses; otherwise the card has the addresses of the settings
-	routers   <-chan advertisement // nil unless asks
+	routers   <-chan advertisement // nil if asks is false
 	addresses chan netlink.AddrUpdate
 	done      chan struct{}
 

@@ -269,7 +269,7 @@ func (p Count) AfterReset() Count {
 
 // Trouble returns the error that describes how the last run ended.
 func (p Count) Trouble() error {
-	const mend = "start another image, or check the hardware%s; after it is turned off and on, the machine makes two more starts"
+	const mend = "start another image, or check the hardware%s; after a power cycle, the machine starts two more times"
 	switch {
 	case p.Reason == resetReason && p.Held():
 		return writ.Errorf(writ.CodeInternal, "%s at the end of two starts: it hung", p.Reason).WithHint(mend, "")
