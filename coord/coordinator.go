@@ -150,7 +150,7 @@ func (c *Coordinator) guard() {
 	c.front.Rates.PerSecond, c.front.Readers.PerSecond = c.RequestsPerSecond, c.RequestsPerSecond
 	c.front.Names = httpguard.Guard{
 		Names: slices.Concat([]string{c.PublicURL}, c.OtherURLs, c.AllowedHosts),
-		Hint:  "use its address, " + c.PublicURL + ", or have it started with --allowed-host",
+		Hint:  "use its address, " + c.PublicURL + ", or start the coordinator with --allowed-host",
 	}
 }
 

@@ -201,7 +201,7 @@ func (h workHandlers) PreviewPlan(
 	}
 	if roster.Datacenter(id) == nil {
 		return nil, writ.Errorf(writ.CodeDatacenterUnknown, "unknown datacenter %s", id).
-			WithHint("`writ dc list` shows them")
+			WithHint("`writ dc list` lists the datacenters")
 	}
 	var proposal writ.Proposal
 	if err := link.Decode(*r.Body, &proposal); err != nil {

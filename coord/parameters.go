@@ -61,7 +61,7 @@ func (h base) datacenter(ctx context.Context, text string) (writ.DatacenterID, e
 	return "", writ.Errorf(writ.CodeDatacenterUnknown, "unknown datacenter %q", text).
 		WithHint("%s",
 			meant.Among(text, roster.Datacenters, func(d identity.Datacenter) string { return d.Name },
-				"`writ dc list` shows them"))
+				"`writ dc list` lists the datacenters"))
 }
 
 // projects returns the projects of a list: the one with an id or name, if the viewer may read it, or all readable
@@ -103,7 +103,7 @@ func (h base) projects(ctx context.Context, text string) ([]writ.ProjectID, erro
 func noProject(text string, readable []identity.Project) error {
 	return writ.Errorf(writ.CodeNotFound, "unknown project %q", text).
 		WithHint("%s",
-			meant.Among(text, readable, func(p identity.Project) string { return p.Name }, "`writ project list` shows them"))
+			meant.Among(text, readable, func(p identity.Project) string { return p.Name }, "`writ project list` lists the projects"))
 }
 
 // checkAfter rejects a negative item number. 0 precedes the first item.

@@ -16,7 +16,7 @@ import (
 // challengeWithin is the validity of a challenge.
 const challengeWithin = time.Minute
 
-// challenges issues the nonces of logins. Issued nonces need no memory, used ones do until they expire.
+// challenges issues the nonces of logins. It does not store issued nonces. It stores used nonces until they expire.
 type challenges struct {
 	secret [32]byte // key of the nonces
 

@@ -149,8 +149,8 @@ func (g *Gate) admitScheduler(r *http.Request) (*Viewer, error) {
 	return who, nil
 }
 
-// isReadable returns nil if a viewer may read the run or submission in the path. Otherwise the error is the same as for
-// a missing one.
+// isReadable returns nil if a viewer may read the run or submission in the path. Otherwise it returns the same error as
+// for an unknown run or submission.
 func (g *Gate) isReadable(ctx context.Context, who *Viewer, at *chi.Context) error {
 	if digest := parameter(at, "digest"); digest != "" {
 		d, err := writ.ParseDigest(digest)

@@ -97,7 +97,7 @@ func (l *Logins) Login(ctx context.Context, signed []byte) (api.LoginToken, erro
 	if l.Self == nil || login.Coordinator != l.Self.ID || !slices.Contains(l.Addresses(), login.URL) {
 		return api.LoginToken{}, writ.Errorf(writ.CodeLoginRefused, "the login was signed for the coordinator %s at %s",
 			login.Coordinator, login.URL).
-			WithHint("log in at this one: writ login")
+			WithHint("log in at this coordinator: writ login")
 	}
 	if err := l.sessions.pace(login.Signer); err != nil {
 		return api.LoginToken{}, err

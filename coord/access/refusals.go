@@ -17,7 +17,8 @@ type Refusals struct {
 	Lines *limit.Lines           // bounds the log: any client can send any number of refused texts
 }
 
-// Record logs and counts a refusal. Only the first call for a request counts, because its caller knows most about it.
+// Record logs and counts a refusal. For each request only the first call has an effect: it comes from the code that
+// found the reason.
 func (f *Refusals) Record(ctx context.Context, log *slog.Logger, what string, err error) {
 	r := RequestOf(ctx)
 	if r.refused {

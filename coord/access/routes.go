@@ -13,9 +13,9 @@ const (
 	_ Scope = iota // rejects every request
 	// ForAll needs no login: the answer is public, or the handler verifies the request.
 	ForAll
-	// ForStrangers is like ForAll, but requests without a login take turns. So that a request does not delay the next
-	// ones, its answer should need neither a disk nor another server. Rosters are the exception: new ones with valid
-	// signatures are written, and earlier ones are read from the ledger.
+	// ForStrangers is like ForAll, but requests without a login take turns. A handler should use neither a disk nor
+	// another server, because it delays the next request. Rosters are the exception: new rosters with valid signatures
+	// are written, and earlier rosters are read from the ledger.
 	ForStrangers
 	// ForSigned needs no login: the signed body identifies and authenticates its signer.
 	ForSigned

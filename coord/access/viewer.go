@@ -30,7 +30,7 @@ func (v *Viewer) Reads(project writ.ProjectID) bool {
 	return v.All || slices.Contains(v.Projects, project)
 }
 
-// Login returns the login of the viewer, nil if reading needs none here.
+// Login returns the login of the viewer, or nil if this coordinator permits reading without a login.
 func (v *Viewer) Login() *identity.VerifiedLogin {
 	if v == nil || v.session == nil {
 		return nil

@@ -31,8 +31,8 @@ func ProblemOf(err error, requestID string) Problem {
 	}
 }
 
-// AsError is writ.AsError for the errors of a coordinator. If the time that a coordinator has for an answer is over,
-// the error is STORE_UNAVAILABLE: datacenters that do not answer have their own error, so only the ledger remains.
+// AsError is writ.AsError for the errors of a coordinator. An exceeded deadline becomes STORE_UNAVAILABLE, because only
+// the ledger returns it unchanged: requests to datacenters have their own error for a late answer.
 func AsError(err error) *writ.Error {
 	e := writ.AsError(err)
 	if e.Code != writ.CodeInternal || !errors.Is(err, context.DeadlineExceeded) {
@@ -54,8 +54,8 @@ func RetryAfter(code writ.Code) string {
 	return ""
 }
 
-// Err returns the error that the problem describes. An unknown code counts as INTERNAL in lookups, but is shown
-// unchanged.
+// Err returns the error that the problem describes. A code that this program does not know stays in the error, and is
+// treated like INTERNAL.
 func (p *Problem) Err() *writ.Error {
 	e := &writ.Error{Code: p.Code, Message: cmp.Or(p.Detail, p.Title), Hint: p.Hint, Proof: p.Proof}
 	if p.Code == writ.CodeInternal {
@@ -83,7 +83,7 @@ func Answer[T any](response *http.Response, err error) (T, error) {
 	}
 	if err := json.Unmarshal(body, &answer); err != nil {
 		return answer, &writ.Error{
-			Code: writ.CodeUnreachable, Message: "the answer is not one of a coordinator", Hint: "check the address", Err: err,
+			Code: writ.CodeUnreachable, Message: "the answer is not from a coordinator", Hint: "check the address", Err: err,
 		}
 	}
 	return answer, nil
@@ -107,7 +107,7 @@ func ErrorOf(response *http.Response, err error) error {
 	var problem Problem
 	body, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
 	if err != nil || kind != ProblemType || json.Unmarshal(body, &problem) != nil || problem.Code == "" {
-		return writ.Errorf(writ.CodeUnreachable, "the answer, %s, is not one of a coordinator", response.Status).
+		return writ.Errorf(writ.CodeUnreachable, "the answer, %s, is not from a coordinator", response.Status).
 			WithHint("check the address")
 	}
 	return problem.Err()

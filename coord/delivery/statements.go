@@ -36,8 +36,8 @@ func (s *Service) Forward(ctx context.Context, signed []byte, remote string) (li
 	return answer, nil
 }
 
-// awaitStatement limits the rate of statements of a person. Statements do not count for projects: cancelling the runs
-// of a project that submits too much must not wait for that project's rate.
+// awaitStatement limits the rate of statements of a person. Statements do not use the rate of a project: the cancel of
+// a run must not wait because its project submits too much.
 func (s *Service) awaitStatement(ctx context.Context, signer string) error {
 	again, err := s.Signers.Wait(ctx, signer, 1, submitWithin)
 	if err == nil && again > 0 {

@@ -9,7 +9,7 @@ import (
 	"writ/supervisor/link"
 )
 
-// loadKey identifies the resource of a load. A name may be of several resources, one after the other.
+// loadKey identifies the resource of a load by its UID, because several resources can have the same name over time.
 type loadKey struct {
 	datacenter writ.DatacenterID
 	link.LoadOf
@@ -42,7 +42,9 @@ func loadsOf(ctx context.Context, v *View, resources []writ.Resource, samples bo
 	for datacenter, params := range asked {
 		asking.Go(func() {
 			answer, err := Ask[link.LoadList](ctx, v, datacenter, link.VerbLoads, params)
-			if err != nil { // also of an earlier version; the state of the resources names a datacenter that is away
+			// The error is not reported: earlier versions do not know the verb, and the list of resources shows a
+			// disconnected datacenter.
+			if err != nil {
 				return
 			}
 			mu.Lock()

@@ -52,11 +52,11 @@ func Listed(
 // nodesNow holds the nodes of datacenters in their current state.
 type nodesNow struct {
 	byID     map[nodeKey]writ.Node
-	answered map[writ.DatacenterID]bool // datacenters that answered, or are of a version that cannot
+	answered map[writ.DatacenterID]bool // datacenters that answered, or whose version does not support the request
 }
 
-// nodesOf asks the datacenters of resources for their nodes. Nodes that an answer lacks, such as removed ones, are as in
-// the ledger.
+// nodesOf asks the datacenters of resources for their nodes. Nodes that are missing in an answer, such as removed
+// nodes, are read from the ledger.
 func nodesOf(ctx context.Context, v *View, resources []writ.Resource) (nodesNow, error) {
 	now := nodesNow{make(map[nodeKey]writ.Node), make(map[writ.DatacenterID]bool)}
 	missing := make(map[nodeKey]bool)

@@ -71,7 +71,7 @@ func (v *View) Output(ctx context.Context, run ledger.Run) (map[string]any, erro
 		return nil, err
 	}
 	if records[0].Run != run.ID {
-		return nil, errors.New("the summary is one of another run")
+		return nil, errors.New("the summary belongs to another run")
 	}
 	return records[0].Output, nil
 }

@@ -47,8 +47,8 @@ func newPages(rosters *Store) *Pages {
 // Bytes returns the size of all pages in memory, at most MaxPages.
 func (p *Pages) Bytes() int { return p.cache.Bytes() }
 
-// After returns the page of links that lead from a version towards the newest roster. The memory of the page counts for
-// caller, a remote address.
+// After returns the page of links that lead from a version towards the newest roster. caller is the remote address that
+// the memory of the page is charged to.
 func (p *Pages) After(ctx context.Context, caller string, after int) (Page, error) {
 	newest, err := p.rosters.Newest(ctx)
 	if err != nil {

@@ -65,7 +65,7 @@ func Read(path string) ([]Endpoint, error) {
 		e := &s.Webhooks[i]
 		if slices.ContainsFunc(s.Webhooks[:i], func(o Endpoint) bool { return o.Name == e.Name }) {
 			return nil, writ.Errorf(writ.CodeUsage, "%s names the webhook %q twice", path, e.Name).
-				WithHint("give each a name of its own")
+				WithHint("give each webhook a unique name")
 		}
 		if err := e.check(); err != nil {
 			return nil, err
@@ -94,13 +94,13 @@ func (e *Endpoint) check() error {
 	}
 	for _, t := range e.Types {
 		if !slices.Contains(Types, t) || t == Test {
-			return writ.Errorf(writ.CodeUsage, "the webhook %s wants messages of the type %q", e.Name, t).
+			return writ.Errorf(writ.CodeUsage, "the webhook %s has the unknown message type %q", e.Name, t).
 				WithHint("there are %s", typesText())
 		}
 	}
 	for _, state := range e.States {
 		if !slices.Contains(ended, state) {
-			return writ.Errorf(writ.CodeUsage, "the webhook %s wants runs that end as %q", e.Name, state).
+			return writ.Errorf(writ.CodeUsage, "the webhook %s has the unknown run state %q", e.Name, state).
 				WithHint("runs end as %v", ended)
 		}
 	}
@@ -111,7 +111,7 @@ func (e *Endpoint) check() error {
 func (e *Endpoint) readSecrets(dir string) error {
 	if e.SecretFile == "" {
 		return writ.Errorf(writ.CodeUsage, "the webhook %s has no secret_file", e.Name).
-			WithHint(`make one that only its owner reads: (umask 077; echo "whsec_$(openssl rand -base64 32)" > %s.secret)`,
+			WithHint(`create a file that only its owner can read: (umask 077; echo "whsec_$(openssl rand -base64 32)" > %s.secret)`,
 				e.Name)
 	}
 	path := e.SecretFile

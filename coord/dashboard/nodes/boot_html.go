@@ -19,7 +19,7 @@ func (b bootPage) HTML(p *page.Page) Node {
 		Ul(p.Part("servers"), Class("boot-servers"), Aria("label", "Boot servers")),
 		Table(Class("list boots"), Heads("State", "Machine", "Node", "Datacenter", "Step", "Settings", "#Since"),
 			TBody(p.Part("boots"))),
-		P(Class("empty"), Text("No machine has asked a boot server that reports here. "),
+		P(Class("empty"), Text("No machine has contacted a boot server that reports to this datacenter. "),
 			Code(Text("writ boot serve --report")), Text(" starts one.")),
 		Div(p.Part("total")))
 }
@@ -46,7 +46,7 @@ func (s bootServer) HTML() Node {
 		Sub(Plural(s.Machines, "machine", "machines")+", token "+s.Token+image),
 		When(s.Away, func() Node {
 			return Group{
-				Text(" "), Span(Class("why"), Text("It reported last "), Age(s.Heard), Text(": its rows are from then.")),
+				Text(" "), Span(Class("why"), Text("Its last report was "), Age(s.Heard), Text("; its rows show that time.")),
 			}
 		}),
 		With(s.Trouble,

@@ -14,7 +14,7 @@ import (
 	"writ/ledger"
 )
 
-// maxQueues limits the queues on a page. Those with problems, and then those with the most calls, come first.
+// maxQueues limits the queues on a page. Queues with problems come first, then queues with the most calls.
 const maxQueues = 40
 
 // queuesPage is the page of all queues: the depth of each now and before, and what helps if its node takes no calls.

@@ -109,7 +109,7 @@ func keysDialog() Node {
 			line("search or filter the list; without a list, search all runs", "/"),
 			line("next and previous row", "j", "k"),
 			line("open the row", "Enter"),
-			line("up, to the list, run or node that the page is of", "u"),
+			line("up, to the list, run or node of the page", "u"),
 			line("leave a field, close this help", "Esc"),
 			line("this help", "?"),
 		),

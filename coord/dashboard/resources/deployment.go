@@ -45,7 +45,8 @@ func (d *Pages) deployment(ctx context.Context, r *http.Request, _ bool) (*page.
 	if err != nil {
 		return nil, err
 	}
-	if len(owned.Items)+len(revisions.Items) == 0 { // a deployment of deleted runs without resources is unknown
+	// Deployments have no record of their own: without resources and after the deletion of all runs, it is unknown.
+	if len(owned.Items)+len(revisions.Items) == 0 {
 		return nil, missing
 	}
 	head, err := d.deploymentHeadOf(ctx, one, owned, now)
@@ -64,7 +65,7 @@ func (d *Pages) deployment(ctx context.Context, r *http.Request, _ bool) (*page.
 	rows := make([]ownedRow, len(owned.Items))
 	for i, res := range owned.Items {
 		rows[i] = ownedRow{resourceRowOf(res, now, reader)}
-		rows[i].Wrong = nil // the problems have these sentences
+		rows[i].Wrong = nil // already in the list of problems
 	}
 	page.Add(p, page.Part{ID: "resources"}, rows...)
 	runs := make([]revisionRow, len(revisions.Items))
@@ -118,8 +119,8 @@ func (d *Pages) deploymentHeadOf(
 	return h, nil
 }
 
-// addTroubles adds the problems of the resources. Reports of nodes count for all resources. Unheard nodes and datacenters
-// count for the first page of resources only.
+// addTroubles adds the problems of the resources. Problems that nodes report are found for all resources. The loss of
+// contact with a node or datacenter is found only for resources on the first page.
 func addTroubles(
 	ctx context.Context, d *Pages, h *deploymentHead, owned ledger.List[writ.Resource], now *snapshot.Snapshot,
 ) error {
@@ -150,7 +151,8 @@ func addTroubles(
 	return nil
 }
 
-// mergeUnheard returns one problem for all resources of an unheard node or datacenter.
+// mergeUnheard merges equal problems with the same start. These are lost contacts with a node or datacenter, which
+// would otherwise be listed once per resource. Count is the number of resources.
 func mergeUnheard(all []trouble) (merged []trouble) {
 	for _, t := range all {
 		i := slices.IndexFunc(merged, func(m trouble) bool {

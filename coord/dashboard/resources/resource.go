@@ -88,7 +88,7 @@ func (d *Pages) headOf(ctx context.Context, res writ.Resource, now *snapshot.Sna
 	h := resourceHead{
 		resourceRow: resourceRowOf(res, now, reader), Troubles: troublesOf(res, now, reader),
 	}
-	h.Wrong = nil // the problems have these sentences
+	h.Wrong = nil // already in the list of problems
 	if res.Deployment != "" {
 		h.Owner = page.DeploymentPage(res.Datacenter, res.Project, res.Deployment)
 	}

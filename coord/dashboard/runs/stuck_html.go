@@ -22,15 +22,15 @@ func (s stuckPage) HTML(p *page.Page) Node {
 			Div(p.Part("total")),
 			Table(Class("list stuck"), Heads("State", "Run", "Project", "Datacenter", "#Last heard", "#Submitted", "What helps"),
 				TBody(p.Part("stuck"))),
-			P(Class("empty"), Text("No open run was silent for so long.")),
+			P(Class("empty"), Text("No open run has been silent that long.")),
 			Div(p.Part("pager"))),
 	}
 }
 
 func (s stuckTotal) HTML() Node {
 	return P(page.Key(s), Class("sub"),
-		Text(Plural(s.N, "open run", "open runs")+" without an event for "+s.For+
-			" or longer, or that repeat a call. The oldest is first."))
+		Text(Plural(s.N, "open run", "open runs")+" with a repeated call, or without an event for "+s.For+
+			" or longer. The oldest is first."))
 }
 
 func (r stuckRow) HTML() Node {
@@ -44,7 +44,7 @@ func (r stuckRow) HTML() Node {
 		Cell("cmd", "", r.commands()))
 }
 
-// commands lists the command that ends the wait, and those that explain and cancel the run.
+// commands lists the command that ends the wait, and the commands that explain and cancel the run.
 func (r stuckRow) commands() Node {
 	about := func(verb string) Node { return Copyable("writ run " + verb + " " + string(r.ID)) }
 	return Group{

@@ -85,7 +85,7 @@ func (d Depth) HTML() Node {
 		H2(Text("Open calls")),
 		Dl(line("running", d.Running), line("queued", d.Queued), line("planned", d.Planned)),
 		If(d.Unheard > 0,
-			P(Class("note"), Text("without "+Plural(d.Unheard, "call", "calls")+" on nodes that are not heard"))),
+			P(Class("note"), Text("without "+Plural(d.Unheard, "call", "calls")+" on silent or lost nodes"))),
 		If(d.Unknown > 0,
 			P(Class("note"), Text("without "+Plural(d.Unknown, "datacenter that does", "datacenters that do")+" not answer"))))
 }
@@ -120,7 +120,7 @@ func (q Queue) cells() Node {
 // RunningCell shows the number of running calls. It is unknown while the node is unheard.
 func (q Queue) RunningCell() Node {
 	if q.Unheard != nil && q.Running > 0 {
-		return Span(Class("none"), Title(Digits(q.Running)+" ran when the node was heard last"), Text("unknown"))
+		return Span(Class("none"), Title(Digits(q.Running)+" ran at the last contact with the node"), Text("unknown"))
 	}
 	return Number(q.Running)
 }

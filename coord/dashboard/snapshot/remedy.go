@@ -8,8 +8,8 @@ import (
 	"writ/ledger"
 )
 
-// Remedy returns the command that helps a run which waits for a reason, the zero Command if none does or the reader's
-// role does not allow it.
+// Remedy returns the command that removes the reason why a run waits. It returns the zero Command if there is no such
+// command, or if the reader's role does not permit it.
 func (m *Snapshot) Remedy(reader page.Reader, run ledger.Run, why writ.Reason) remedy.Command {
 	if !run.Ended.IsZero() {
 		return remedy.Command{}
@@ -33,8 +33,8 @@ func (m *Snapshot) Remedy(reader page.Reader, run ledger.Run, why writ.Reason) r
 	return command
 }
 
-// SentenceBeside returns the sentence of a reason that is shown beside a command. If the command is set, the sentence
-// names no command itself.
+// SentenceBeside returns the sentence of a reason, for a place that shows command beside it. The sentence contains a
+// command only if command is zero.
 func SentenceBeside(why writ.Reason, command remedy.Command) string {
 	if command.IsZero() {
 		return why.String()
@@ -42,8 +42,8 @@ func SentenceBeside(why writ.Reason, command remedy.Command) string {
 	return why.Brief()
 }
 
-// mayRelease reports whether a page offers the command of a hold to a reader. The maker of a hold is unknown while its
-// datacenter does not list it; then only operators may release it.
+// mayRelease reports whether a page offers the command that releases a hold to a reader. The person who made a hold is
+// unknown while the datacenter does not list the hold; then only operators may release it.
 func (m *Snapshot) mayRelease(reader page.Reader, command string) bool {
 	for _, dc := range m.Holds {
 		for _, h := range dc.Holds {
