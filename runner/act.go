@@ -137,7 +137,7 @@ func (a *acts) abandon(ctx context.Context, w *work, started time.Time, done <-c
 	a.desk.markStuck(w, a.now())
 	go func() { // ends when the driver returns; shutdown does not wait for it
 		got := <-done
-		log.InfoContext(ctx, "stuck driver is done; its resource is free", "err", got.err)
+		log.InfoContext(ctx, "stuck driver has returned; its resource is free again", "err", got.err)
 		if result := a.conclude(ctx, w, started, got); result != nil {
 			a.outbox.post(result, w.job.Until())
 		}

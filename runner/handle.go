@@ -63,8 +63,8 @@ func (j *jobs) handle(accepting context.Context, task queue.Task) {
 			j.desk.leave(w)
 		}
 	}()
-	// Checked while the job is on the desk: either an inventory for a newer epoch includes this job, or this check
-	// drops it.
+	// The epoch is checked while the job is on the desk. Therefore either the inventory for a newer epoch includes this
+	// job, or this check drops it.
 	if epoch := j.epochs.highest(); job.Epoch < epoch {
 		j.drop(accepting, "delivery", task.ID,
 			writ.Errorf(writ.CodeConflict, "its epoch is %d, the node has seen %d", job.Epoch, epoch))

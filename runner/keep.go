@@ -81,8 +81,8 @@ func newKeeper(b *base, drivers map[string]sal.Driver, readings map[writ.UID]jou
 		drifts: make(map[writ.ResourceID]writ.ResourceDrift), repairs: newRepairs(),
 	}
 	k.meter = &meter{
-		base: b, calls: &k.calls, readings: readings, looked: make(map[writ.UID]journal.Reading),
-		begun: make(map[writ.UID]journal.Reading), over: make(map[writ.UID]bool),
+		base: b, calls: &k.calls, readings: readings, scanned: make(map[writ.UID]journal.Reading),
+		begun: make(map[writ.UID]journal.Reading), closed: make(map[writ.UID]bool),
 	}
 	order := func(d sal.Driver) int {
 		if i := slices.Index(keepOrder, d.Describe().Module); i >= 0 {
@@ -171,7 +171,7 @@ func (k *keeper) scan(ctx context.Context) {
 				k.keep(ctx, keeping, resource)
 			}
 			if meters {
-				used = append(used, k.meter.look(ctx, metered, resource)...)
+				used = append(used, k.meter.scan(ctx, metered, resource)...)
 			}
 		}
 	}
@@ -179,7 +179,7 @@ func (k *keeper) scan(ctx context.Context) {
 	k.repairs.keepOnly(there)
 	k.states.MarkGone(there)
 	k.remnants.measure(ctx, k)
-	k.meter.keep(ctx, used)
+	k.meter.commit(ctx, used)
 }
 
 // stillThere marks the known resources of a module as present, because they cannot be listed at the moment.

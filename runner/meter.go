@@ -22,9 +22,9 @@ import (
 // time.
 const maxUnseen = 10 * time.Minute
 
-// charge returns the use of a resource between two readings, per hour. The time is charged with the size that the
-// resource has at the later reading. The growth of the byte counters is charged to the last hour. Without an earlier
-// reading no time is charged.
+// charge returns the use of a resource between two readings, per hour. Its size at the later reading applies to the
+// whole time. The growth of the byte counters is charged to the last hour. Without an earlier reading no time is
+// charged.
 func charge(
 	resource writ.ResourceID, uid writ.UID, before journal.Reading, at time.Time, usage sal.Usage,
 ) []journal.Use {
@@ -72,27 +72,27 @@ type meter struct {
 	*base
 	calls *calls
 
-	mu       sync.Mutex                   // jobs that create and delete resources also meter
+	mu       sync.Mutex                   // guards the maps against jobs that create or delete resources during a scan
 	readings map[writ.UID]journal.Reading // last readings, as in the journal
-	looked   map[writ.UID]journal.Reading // readings of the current scan
+	scanned  map[writ.UID]journal.Reading // readings of the current scan
 	begun    map[writ.UID]journal.Reading // start readings of resources created since the last scan
-	over     map[writ.UID]bool            // resources deleted since the scan began, already charged for the last time
+	closed   map[writ.UID]bool            // resources deleted since the scan began, already charged for the last time
 }
 
-// look reads a resource's use and returns the use since the last reading. The reading takes effect in keep.
-func (m *meter) look(ctx context.Context, d sal.Metered, resource writ.ResourceID) []journal.Use {
+// scan reads a resource's use and returns the use since the last reading. commit makes the reading the last one.
+func (m *meter) scan(ctx context.Context, d sal.Metered, resource writ.ResourceID) []journal.Use {
 	uid, usage, ok := m.read(ctx, "usage", readFor, d, resource)
 	if !ok {
 		return nil // unknown; the next scan charges it
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.over[uid] {
+	if m.closed[uid] {
 		return nil
 	}
 	reading := journal.Reading{At: m.now(), Received: usage.Received, Sent: usage.Sent}
 	before := m.before(uid)
-	m.looked[uid] = reading
+	m.scanned[uid] = reading
 	return charge(resource, uid, before, reading.At, usage)
 }
 
@@ -119,7 +119,7 @@ func (m *meter) read(
 
 // before returns the last reading of a resource. The caller holds mu.
 func (m *meter) before(uid writ.UID) journal.Reading {
-	for _, readings := range []map[writ.UID]journal.Reading{m.looked, m.readings, m.begun} {
+	for _, readings := range []map[writ.UID]journal.Reading{m.scanned, m.readings, m.begun} {
 		if r, ok := readings[uid]; ok {
 			return r
 		}
@@ -127,25 +127,25 @@ func (m *meter) before(uid writ.UID) journal.Reading {
 	return journal.Reading{}
 }
 
-// keep stores the use and the readings of a scan. If that fails, the next scan charges the same use.
-func (m *meter) keep(ctx context.Context, used []journal.Use) {
+// commit stores the use and the readings of a scan. If that fails, the next scan charges the same use.
+func (m *meter) commit(ctx context.Context, used []journal.Use) {
 	m.mu.Lock()
-	looked := m.looked
+	scanned := m.scanned
 	m.mu.Unlock()
-	// No scan is running, so looked does not change.
-	err := m.store.note(ctx, m.journal.Usage.Add(context.WithoutCancel(ctx), used, looked))
+	// No scan is running, so the map does not change.
+	err := m.store.note(ctx, m.journal.Usage.Add(context.WithoutCancel(ctx), used, scanned))
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err == nil {
-		for uid, r := range looked {
+		for uid, r := range scanned {
 			delete(m.begun, uid)
-			if !m.over[uid] {
+			if !m.closed[uid] {
 				m.readings[uid] = r
 			}
 		}
 	}
-	m.looked = make(map[writ.UID]journal.Reading)
-	clear(m.over)
+	m.scanned = make(map[writ.UID]journal.Reading)
+	clear(m.closed)
 }
 
 // lastReadFor limits how long a delete waits for the final reading.
@@ -202,7 +202,7 @@ func (m *meter) close(ctx context.Context, w *work, usage sal.Usage) {
 	uid := w.job.UID
 	m.mu.Lock()
 	used := charge(w.resource(), uid, m.before(uid), m.now(), usage)
-	m.over[uid] = true
+	m.closed[uid] = true
 	delete(m.begun, uid)
 	delete(m.readings, uid)
 	m.mu.Unlock()
@@ -254,7 +254,7 @@ type loads struct {
 	drivers []sal.Gauged
 	calls   calls
 	count   int64
-	before  map[writ.ResourceID]reading // by the run goroutine only
+	before  map[writ.ResourceID]reading // readings of the last measurement; used by the run goroutine only
 
 	mu   sync.Mutex
 	last map[writ.ResourceID]nodes.Load // for metrics

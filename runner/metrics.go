@@ -91,7 +91,8 @@ func (l *loads) sendMetrics(to *metrics.Scrape) {
 		float64(max(len(measured)-maxMeasured, 0)))
 }
 
-// Ready reports whether the node accepts jobs, whether its queue responds, and why it refuses work, "" if it does not.
+// Ready reports whether the node accepts jobs and whether its queue responds. fault is the reason why the node refuses
+// new work, or "".
 func (r *Runner) Ready() (serving, queue bool, fault string) {
 	n := r.current.Load()
 	if n == nil {
@@ -109,7 +110,7 @@ type counts struct {
 	drops    *prometheus.CounterVec
 
 	sent     metrics.Moment // last beat
-	heard    metrics.Moment // last message of the supervisor from the queue
+	heard    metrics.Moment // last message from the supervisor through the queue
 	answered metrics.Moment // last answer of the supervisor's node API
 }
 
@@ -140,7 +141,8 @@ func (c *counts) recordJob(operation string, took time.Duration, result *writ.Re
 	c.took.WithLabelValues(operation).Observe(took.Seconds())
 }
 
-// recordRefusal counts a job that was answered without acting. The answer may be the result of an earlier attempt.
+// recordRefusal counts a job that was answered with an error and without acting. It does not count an answer that
+// repeats the successful result of an earlier attempt.
 func (c *counts) recordRefusal(result *writ.Result) {
 	if result.Error != nil {
 		c.refusals.WithLabelValues(string(result.Error.Code.Info().Code)).Inc()

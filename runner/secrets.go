@@ -27,7 +27,7 @@ func (j *jobs) reveal(job *writ.Job, operation *catalog.Operation) (map[catalog.
 	for _, name := range names {
 		ciphertext, ok := job.Secrets[string(name)]
 		if !ok {
-			return nil, writ.Errorf(writ.CodeSecretUnknown, "the secret %s did not come with the job", string(name)).
+			return nil, writ.Errorf(writ.CodeSecretUnknown, "the job does not contain the secret %s", string(name)).
 				WithHint("it was removed after the job was first sent; `writ secret list` shows the existing secrets")
 		}
 		value, err := secret.Open(ciphertext, labelOf(job, name), j.member.AgeKey())

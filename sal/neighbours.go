@@ -218,7 +218,7 @@ type Trees interface {
 	// snapshots instantly, the directory of the current content is a temporary snapshot of it. The caller releases the
 	// directory with done.
 	View(ctx context.Context, name, snapshot string) (dir string, done func() error, err error)
-	// Snapshots returns the sorted names of a tree's snapshots. A missing tree has none.
+	// Snapshots returns the sorted names of a tree's snapshots. For a missing tree it returns an empty list.
 	Snapshots(ctx context.Context, name string) ([]string, error)
 	// RemoveSnapshot removes a snapshot. It is not an error if it does not exist.
 	RemoveSnapshot(ctx context.Context, name, snapshot string) error
@@ -270,7 +270,7 @@ type Port struct {
 	IPv4    netip.Prefix // zero if the network has no IPv4
 	Router  netip.Addr   // gateway for IPv4; zero if the network has no IPv4
 	MTU     int          // bytes
-	// Nameservers are the DNS servers for this port. It is empty if the port can reach none.
+	// Nameservers are the DNS servers that this port can reach.
 	Nameservers []netip.Addr `json:",omitempty"`
 }
 

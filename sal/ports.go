@@ -166,7 +166,7 @@ func OpenHint(open []string) string {
 	if len(open) == 0 {
 		return "its operator opens ports with `writ runner --publish ADDRESS:PORTS`"
 	}
-	return fmt.Sprintf("it opens %s; its operator opens others with `writ runner --publish`", strings.Join(open, " and "))
+	return fmt.Sprintf("the node opens %s; its operator opens more ports with `writ runner --publish`", strings.Join(open, " and "))
 }
 
 // Published returns the ports as operations report them: at each address that opens them.

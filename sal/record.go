@@ -179,7 +179,7 @@ func (s *Records[T]) get(resource writ.ResourceID) (*Record[T], *Damaged, error)
 		return nil, nil, HostError("read the record of "+resource.String(), err)
 	case damaged == nil && r.Resource != resource:
 		return nil, nil, writ.Errorf(writ.CodeResourceConflict,
-			"%s and %s of another project have the same name on hosts", resource, r.Resource).
+			"%s and %s of another project would have the same name on this host", resource, r.Resource).
 			WithHint("use another name")
 	}
 	return r, damaged, nil

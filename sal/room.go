@@ -30,6 +30,6 @@ func RoomForResource[O any](resource writ.ResourceID, records []*Record[O], most
 	}
 	return writ.Errorf(writ.CodeQuotaExceeded, "the project already has %d %ss on this node, and the maximum is %d",
 		have, resource.Kind, most).
-		WithHint("delete one with %s.delete(NAME), or use another node; `writ resource list --kind %s` lists them",
+		WithHint("delete one with %s.delete(NAME), or use another node; `writ resource list --kind %s` lists the candidates",
 			resource.Kind, resource.Kind)
 }

@@ -32,9 +32,9 @@ type Accounts struct {
 // About describes the users of processes, as the end of a sentence.
 func (a *Accounts) About() string {
 	if a.Used() {
-		return "as users of their own"
+		return "as separate users"
 	}
-	return "as the runner does"
+	return "as the user of the runner"
 }
 
 // Used reports whether processes get users.

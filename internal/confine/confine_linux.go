@@ -76,11 +76,11 @@ func start(cmd *exec.Cmd, in Cell, namespace *os.File) error {
 	}
 	if in.User != 0 || in.Sandbox != nil {
 		if err := dropCapabilities(); err != nil {
-			return fmt.Errorf("give up capabilities: %w", err)
+			return fmt.Errorf("drop capabilities: %w", err)
 		}
 	}
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
-		return fmt.Errorf("give up new rights: %w", err)
+		return fmt.Errorf("prevent new rights (no_new_privs): %w", err)
 	}
 	if in.Sandbox != nil {
 		for _, f := range in.Sandbox.Files {

@@ -8,7 +8,7 @@ func (a *Accounts) MappedForTest(text string) bool { return a.mapped(text) }
 // CountLooksForTest replaces the process list by processes of the given users, and returns a counter of its reads.
 func (r *Register) CountLooksForTest(running ...uint32) *int {
 	looks := new(int)
-	r.look = func(of func(user uint32) bool) (map[uint32][]int, error) {
+	r.list = func(of func(user uint32) bool) (map[uint32][]int, error) {
 		*looks++
 		all := map[uint32][]int{}
 		for _, user := range running {

@@ -12,12 +12,12 @@ import (
 type Register struct {
 	mu     sync.Mutex
 	chosen map[uint32]string
-	look   func(of func(user uint32) bool) (map[uint32][]int, error) // replaces processes in tests
+	list   func(of func(user uint32) bool) (map[uint32][]int, error) // replaces the function processes in tests
 }
 
-// Choose returns a user for a name. It skips users that another name has in the records, by an earlier Choose, or as
-// the group of that name's directory in dir. It also skips users with running processes, except processes in
-// containers, because images choose their own uids.
+// Choose returns a user for a name. It skips every user that belongs to another name: in the records, from an earlier
+// call of Choose, or as the group of that name's directory in dir. It also skips users with running processes, except
+// processes in containers, because images choose their own uids.
 func (r *Register) Choose(
 	a *Accounts, name string, recorded func() (map[uint32]string, error), dir string,
 ) (uint32, error) {
@@ -36,11 +36,11 @@ func (r *Register) Choose(
 			used[groupOf(info)] = e.Name()
 		}
 	}
-	look := r.look
-	if look == nil {
-		look = processes
+	list := r.list
+	if list == nil {
+		list = processes
 	}
-	running, err := look(a.Has) // once for all users, because a host has thousands of processes
+	running, err := list(a.Has) // once for all users, because a host has thousands of processes
 	if err != nil {
 		return 0, err
 	}

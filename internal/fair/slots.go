@@ -6,9 +6,10 @@ import (
 	"time"
 )
 
-// reserve limits a tenant's slots to reserve times the free ones. A single tenant gets three quarters of all slots, and
-// the next one three quarters of the rest. A later tenant therefore finds a free slot even if all slots are held
-// forever. With fewer than four slots one tenant may hold all, and with fewer than sixteen two may.
+// reserve limits a tenant's slots to `reserve` times the number of free slots. A single tenant gets three quarters of
+// all slots, and the next tenant three quarters of the rest. A later tenant therefore finds a free slot even if tenants
+// never release theirs. With fewer than four slots, one tenant may hold all slots; with fewer than sixteen, two tenants
+// may.
 const reserve = 3
 
 // May reports whether a tenant with `has` slots may get another one while `free` slots are free.

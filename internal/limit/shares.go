@@ -35,8 +35,8 @@ type units struct {
 	taken int
 }
 
-// reserve takes n units until release is called, unless the name has too many for the `free` ones. The caller holds the
-// lock.
+// reserve takes n units until release is called. It fails if the name already has too many units in relation to the
+// free units. The caller holds the lock.
 func (u *units) reserve(name string, n, free int) (release func(), ok bool) {
 	if !u.take(name, n, free) {
 		return nil, false

@@ -14,7 +14,7 @@ type Handler struct {
 	to           *record
 }
 
-// record formats log records for the ring. All handlers derived from one share it.
+// record formats log records for the ring. A handler and the handlers derived from it share one record.
 type record struct {
 	ring *Ring
 	boot string

@@ -17,7 +17,8 @@ const (
 	shortLink = 59
 	// maxKnown limits the known paths of a layer, which take some MiB.
 	maxKnown = 64 << 10
-	// knownDepth is the depth below which missing directories count for each entry again.
+	// knownDepth is the depth up to which directories are remembered. A missing directory below it is counted again for
+	// each entry in it.
 	knownDepth = 16
 )
 

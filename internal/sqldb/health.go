@@ -15,9 +15,10 @@ const (
 	// minFree is the free space in bytes below which the disk counts as full. On a full disk SQLite still writes for a
 	// while, into the existing part of its write-ahead log.
 	minFree = 64 << 10
-	// openExamination limits how long Open examines a file. Larger files are examined further by Check.
+	// openExamination limits how long Open examines a file. Damage that is not found by then does not stop Open.
 	openExamination = 5 * time.Second
-	// checkExamination limits one examination by Check.
+	// checkExamination limits one examination by Check. Every examination begins anew, so the pages of a very large file
+	// that it does not reach in this time stay unexamined.
 	checkExamination = 2 * time.Second
 	// examinePause is the shortest pause between two examinations. After a long examination the pause is examineShare
 	// times as long as the examination.
@@ -34,9 +35,9 @@ type health struct {
 	next   time.Time
 }
 
-// Check returns STORE_DAMAGED, STORE_READ_ONLY or STORE_FULL if the store cannot be used. It examines the whole file
-// from time to time, so it also finds damage in pages that are never read. For a store that is not a file it returns
-// nil.
+// Check returns STORE_DAMAGED, STORE_READ_ONLY or STORE_FULL if the store cannot be used. From time to time it examines
+// the file for up to checkExamination, and so finds damage in pages that are never read. For a store that is not a file
+// it returns nil.
 func (db *DB) Check(ctx context.Context) error { return db.health.check(ctx) }
 
 func (h *health) check(ctx context.Context) error {
@@ -122,15 +123,15 @@ func named(path string) string {
 
 func damaged(path string, err error) error {
 	return writ.Errorf(writ.CodeStoreDamaged, "the store%s is damaged: %w", named(path), err).
-		WithHint("stop the daemon, move its data directory away and keep it, and run `writ restore --data DIR FILE`; docs/manual/runbook.md has the steps for nodes and without a backup")
+		WithHint("stop the daemon, move its data directory away and keep it, and run `writ restore --data DIR FILE`; docs/manual/runbook.md describes the repair of a node's store, and of a store without a backup")
 }
 
 func full(path string, err error, next nextStep) error {
-	return writ.Errorf(writ.CodeStoreFull, "the store%s cannot be written, its disk is full: %w", named(path), err).
+	return writ.Errorf(writ.CodeStoreFull, "cannot write the store%s because its disk is full: %w", named(path), err).
 		WithHint("free disk space; %s", next)
 }
 
 func readOnly(path string, err error, next nextStep) error {
-	return writ.Errorf(writ.CodeStoreReadOnly, "the store%s cannot be written, it is read-only: %w", named(path), err).
+	return writ.Errorf(writ.CodeStoreReadOnly, "cannot write the store%s because it is read-only: %w", named(path), err).
 		WithHint("make the file and its disk writable for the user of the daemon; %s", next)
 }

@@ -54,8 +54,8 @@ func checkDirect(ctx context.Context, config *pgx.ConnConfig) error {
 }
 
 // isPgpool reports whether Pgpool-II answers a statement that a server rejects. The other checks do not detect
-// Pgpool-II, because it keeps the session settings and the number of the server's process. It is unusable nevertheless:
-// a standby may answer reads and take locks.
+// Pgpool-II, because it keeps the session settings and reports the server's own process id. The store cannot use it,
+// because a standby may answer reads and take locks.
 func isPgpool(ctx context.Context, conn *pgx.Conn) bool {
 	var version string
 	return conn.QueryRow(ctx, "SHOW pool_version", pgx.QueryExecModeSimpleProtocol).Scan(&version) == nil
@@ -77,7 +77,7 @@ func checkOwnConnection(ctx context.Context, config *pgx.ConnConfig, one *pgx.Co
 	defer other.Close(context.WithoutCancel(ctx))
 	tx, err := other.Begin(ctx) // a pooler assigns a server connection to it
 	if err != nil {
-		return poolerError("it has no transactions of several statements", err)
+		return poolerError("it does not support transactions with several statements", err)
 	}
 	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }() // the transaction only reads
 	var seenByOther, seenByOwn string
@@ -100,8 +100,8 @@ func connectDirect(ctx context.Context, config *pgx.ConnConfig) (*pgx.Conn, erro
 	return pgx.ConnectConfig(ctx, c)
 }
 
-// decisive returns the most useful error of a connection attempt with several tries, such as with TLS and then without:
-// the last response of a server, or else the last error.
+// decisive returns the most useful error of a connection attempt. An attempt may consist of several tries, such as with
+// TLS and then without. The last response of a server wins; without a response, the last error does.
 func decisive(err error) error {
 	failed, ok := errors.AsType[*pgconn.ConnectError](err)
 	if !ok {

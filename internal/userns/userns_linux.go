@@ -19,7 +19,7 @@ func Open(first uint32) (*os.File, error) {
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("make a user namespace: %w", err)
+		return nil, fmt.Errorf("create a user namespace: %w", err)
 	}
 	return user, nil
 }
@@ -31,7 +31,7 @@ func KeepNetwork(first uint32, path string) error {
 		return unix.Mount(process+"/ns/net", path, "", unix.MS_BIND, "")
 	})
 	if err != nil {
-		return fmt.Errorf("make a network namespace for users of its own: %w", err)
+		return fmt.Errorf("create a network namespace in a separate user namespace: %w", err)
 	}
 	return nil
 }
@@ -46,13 +46,13 @@ func OfNetwork(path string) (*os.File, error) {
 	defer network.Close()
 	fd, err := unix.IoctlRetInt(int(network.Fd()), unix.NS_GET_USERNS)
 	if err != nil {
-		return nil, fmt.Errorf("look whose the network namespace %s is: %w", path, err)
+		return nil, fmt.Errorf("find the owner of the network namespace %s: %w", path, err)
 	}
 	user := os.NewFile(uintptr(fd), "user namespace of "+path)
 	is, err := user.Stat()
 	own, failed := os.Stat("/proc/self/ns/user")
 	if err = errors.Join(err, failed); err == nil && os.SameFile(is, own) {
-		err = fmt.Errorf("the network namespace %s belongs to the users of the host", path)
+		err = fmt.Errorf("the network namespace %s belongs to the host's user namespace", path)
 	}
 	if err != nil {
 		return nil, errors.Join(err, user.Close())
@@ -60,8 +60,8 @@ func OfNetwork(path string) (*os.File, error) {
 	return user, nil
 }
 
-// Show mounts the file tree `from` at the path `to`, with the ownership of the namespace: files of user n belong to the
-// user n of the namespace. It excludes mounts below `from`. Both paths must be directories, or both files.
+// Show mounts the file tree `from` at the path `to`, with mapped owners: a file of user n on the host belongs to user n
+// of the namespace at `to`. It excludes mounts below `from`. Both paths must be directories, or both files.
 func Show(user *os.File, from, to string) error {
 	tree, err := mapped(user, from)
 	if err != nil {
@@ -74,8 +74,8 @@ func Show(user *os.File, from, to string) error {
 	return nil
 }
 
-// Try returns nil if Show can mount the tree at a path for users from the number `first` on, or else the reason. It
-// leaves no mount.
+// Try returns the error that Show would return for the tree at a path, in a namespace whose user 0 is the host's user
+// `first`. It returns nil if Show would succeed, and leaves no mount.
 func Try(first uint32, path string) error {
 	user, err := Open(first)
 	if err != nil {
@@ -97,7 +97,7 @@ func mapped(user *os.File, path string) (tree int, err error) {
 	}
 	attr := &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_IDMAP, Userns_fd: uint64(user.Fd())}
 	if err := unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH, attr); err != nil {
-		return -1, errors.Join(fmt.Errorf("show %s as other users have it (an idmapped mount): %w", path, err),
+		return -1, errors.Join(fmt.Errorf("map the owners of %s in an idmapped mount: %w", path, err),
 			unix.Close(tree))
 	}
 	return tree, nil

@@ -48,9 +48,9 @@ func (p *Past) free(once bool) bool {
 	return p.Entry == nil && !p.Later && !(once && (p.Done != nil || p.Unclear))
 }
 
-// Start returns nil if the caller may execute the job, otherwise the past of its call, which forbids it. If once is
-// set, Start records the start before it returns, and the job never starts again. Otherwise only Finish records the
-// job: if the node stops before Finish, the job is repeated.
+// Start returns nil if the caller may execute the job. Otherwise it returns the recorded past of the job's call, which
+// forbids the execution. If once is set, Start records the start before it returns, and the job never starts again.
+// Otherwise only Finish records the job: if the node stops before Finish, the job is repeated.
 //
 // Only one caller at a time may be between Start and Finish of a job. If once is set, this applies to all attempts of
 // the call together, because Start assumes that an attempt has not acted if this incarnation started it and did not

@@ -65,7 +65,7 @@ func Open(ctx context.Context, path string) (*Journal, error) {
 const DamagedHint = "a node has no backup: remove it with `writ node remove NODE`, and let it join again from an empty data directory"
 
 // foreignHint is the next step if a data directory has the journal of another node.
-const foreignHint = "bring back the journal.db of this node; without it, remove the node with `writ node remove NODE`, and let it join again from an empty data directory"
+const foreignHint = "restore the journal.db of this node; without it, remove the node with `writ node remove NODE`, and let it join again from an empty data directory"
 
 // withoutBackup replaces the hint of a damaged journal: a node cannot be restored.
 func withoutBackup(err error) error {

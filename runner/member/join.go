@@ -61,7 +61,7 @@ func Join(ctx context.Context, j Joining) (*Member, error) {
 	if m.Node() != "" {
 		if pin != "" && pin != m.record.Cluster {
 			return nil, writ.Errorf(writ.CodeConflict, "%s belongs to a node of another cluster", j.Dir).
-				WithHint("use another --data for this one, or on a machine from an image the disk of its own node")
+				WithHint("use another --data for this node; on a machine that starts from an image, attach the disk of its own node")
 		}
 		return m, nil
 	}

@@ -208,7 +208,7 @@ func (g *Giver) paced(ctx context.Context, to io.Writer) io.Writer {
 }
 
 var errExpired = writ.Errorf(writ.CodeExpired, "the transfer grant has expired").
-	WithHint("the next attempt of the call has a new one")
+	WithHint("the next attempt of the call has a new transfer grant")
 
 // check returns the transfer grant of a request after verifying that the grant names this node as the source, and the
 // client, which shows its key, as the receiver.

@@ -26,7 +26,7 @@ type limits struct {
 }
 
 // set sets the limit of a subvolume that is, or is about to become, the named tree. The limit never decreases. If the
-// bound names a project, the tree counts for that project from then on.
+// bound names a project, the tree counts towards the share of that project from then on.
 func (l limits) set(name, subvolume string, bound sal.Bound) error {
 	if err := l.deny(subvolume); err != nil { // before the subvolume gets its place or any content
 		return err

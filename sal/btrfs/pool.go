@@ -24,7 +24,7 @@ type Config struct {
 	// ProjectBytes returns the maximum size of all trees of a project together; 0 means unlimited. It may be nil. A
 	// call fails if the limits of the project's trees would together exceed it. For snapshots, the kernel enforces it.
 	ProjectBytes func(writ.ProjectID) int64
-	// Besides returns the bytes of a project outside the pool. They count for its share. It may be nil.
+	// Besides returns the bytes of a project outside the pool, which also count towards its share. It may be nil.
 	Besides func(writ.ProjectID) (int64, error)
 	// Deny is a group whose members can pass Dir but must not read the trees of others; 0 means no group. See
 	// confine.Accounts.SharedGroup.

@@ -23,7 +23,7 @@ func (r Requirements) Needs() []needs.Need {
 			Look: r.look,
 		},
 		{
-			Name: "simple quotas", Use: "blocks shared by clones do not count for a project",
+			Name: "simple quotas", Use: "blocks shared by clones do not count towards the share of a project",
 			Fix:  "boot Linux 6.7 or newer; if full quotas are on: btrfs quota disable DIRECTORY, before the first volume",
 			Look: r.lookQuota,
 		},

@@ -37,9 +37,9 @@ func (s *shares) Room(ctx context.Context, name string, bound sal.Bound) error {
 	return err
 }
 
-// reserve is Room plus a reservation: the tree counts for the project until release is called. The caller calls it when
-// the tree has its limit, or could not be made. Without reservations, concurrent calls could exceed the share, and
-// machines would see failing disks.
+// reserve is Room plus a reservation: the tree counts towards the share of the project until release is called. The
+// caller calls release when the tree has its limit, or could not be made. Without reservations, concurrent calls could
+// exceed the share, and machines would see failing disks.
 func (s *shares) reserve(name string, bound sal.Bound) (release func(), err error) {
 	none := func() {}
 	had, err := boundOf(s.trees.Path(name))

@@ -39,7 +39,7 @@ func (p *Pool) createSnapshot(name, to string) error {
 		return err
 	}
 	p.step("take the snapshot")
-	return snapshotWhole(to, name, from, readOnly) // the kernel commits it
+	return snapshotWhole(to, name, from, readOnly) // needs no sync: the kernel commits the snapshot
 }
 
 // Restore resets a tree to a snapshot: it swaps the tree atomically with a copy of the snapshot.

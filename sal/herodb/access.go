@@ -87,7 +87,7 @@ func (j *job) openAccess(version int64) (access, error) {
 	}
 	a, err := j.readAccess("access.json")
 	if err == nil && a.Version != version {
-		err = fmt.Errorf("it is of version %d and not %d", a.Version, version)
+		err = fmt.Errorf("it has version %d, not %d", a.Version, version)
 	}
 	if err != nil {
 		return access{}, sal.HostError("read the secret", err)

@@ -1,7 +1,7 @@
-// Package herodb is the driver of databases that speak the Redis protocol. Each is served by its own process, of the
-// first engine that the script accepts and the host has. The package knows engines, their files and processes. It must
-// not know the content of databases, or where their disks and networks come from: it gets them through sal.Trees and
-// sal.Networks.
+// Package herodb is the driver of databases that speak the Redis protocol. Each database has its own process. The
+// process runs the first engine of the script's list that the host has. The package knows engines, their files and
+// processes. It must not know the content of databases, or where their disks and networks come from: it gets them
+// through sal.Trees and sal.Networks.
 //
 // Files below Dir: records/, in the format of package sal; databases/NAME/ with the configuration, the secret, the log
 // and a link to the data, where NAME is writ.ResourceID.HostName; engines/ with a copy of each program that serves a
@@ -45,8 +45,8 @@ type Driver struct {
 	FirstPort, LastPort int
 	// Engines are the names of the engines for new databases, in order of preference. If empty, all engines that
 	// protect their secret are used. herodb and hero_redis do not: they accept it only as an argument, which every user
-	// of the host can read, and listen on more addresses than necessary. They serve only if they are named here, and
-	// even then get no password of a script. Existing databases keep their engine.
+	// of the host can read, and listen on more addresses than necessary. They are used only if Engines names them, and
+	// even then not for a database whose script sets the password. Existing databases keep their engine.
 	Engines []string
 	// Accounts are the users for engines; each database gets its own. If nil, engines run as the user of the driver.
 	Accounts *confine.Accounts
@@ -93,7 +93,7 @@ const (
 	ready     phase = "ready"     // served as the record says, unless its process has ended
 	changing  phase = "changing"  // the process may not have applied the record yet
 	replacing phase = "replacing" // the process may still be of the previous engine version
-	restoring phase = "restoring" // the data may still be the old one; the backup will replace it
+	restoring phase = "restoring" // the data may still be from before the restore; the backup will replace it
 	deleting  phase = "deleting"  // partly deleted; after a crash, the rest is deleted
 )
 

@@ -59,8 +59,8 @@ func (j *job) tailLog(n int64) ([]byte, error) {
 	return io.ReadAll(io.NewSectionReader(f, max(0, info.Size()-n), n))
 }
 
-// saidLines is the number of log lines in an error. If the log is deleted with a database that could not be made, the
-// error has saidBytes of it.
+// saidLines is the number of log lines in an error. If a database could not be created, its log is deleted, so the
+// error then contains up to saidBytes of the log.
 const (
 	saidLines = 5
 	saidBytes = 4 << 10

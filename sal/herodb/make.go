@@ -253,7 +253,7 @@ func (j *job) grow(ctx context.Context, o *own, size int64) error {
 	if size < o.SizeGiB {
 		return writ.Errorf(writ.CodeImmutableField, "%s has %d GiB and cannot shrink to %d", j.Resource, o.SizeGiB,
 			size).
-			WithHint("make a smaller one under another name and copy its data")
+			WithHint("create a smaller database under another name, and copy the data")
 	}
 	j.step("let the tree grow")
 	if _, err := j.Trees.Make(ctx, j.tree(), j.room(size)); err != nil {

@@ -65,7 +65,7 @@ func (o *offer) choose(ctx context.Context, names []string, version string) (pro
 		case err != nil:
 			return program{}, err
 		case o.refused(p) != "":
-			why = append(why, fmt.Sprintf("%s %s, which does not serve here: %s", name, p.version, o.refused(p)))
+			why = append(why, fmt.Sprintf("%s %s, which is not usable here: %s", name, p.version, o.refused(p)))
 			if !slices.Contains(o.names(), name) {
 				where = append(where,
 					name+": enable it with writ runner --engines "+strings.Join(append(slices.Clone(o.names()), name), ","))

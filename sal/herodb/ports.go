@@ -50,7 +50,7 @@ func (p portRange) choose(r *sal.Record[own], records []*sal.Record[own]) (int64
 		}
 	}
 	return 0, writ.Errorf(writ.CodeQuotaExceeded, "no port from %d to %d is free on this node", p.first, p.last).
-		WithHint("give the databases networks, where each has an address of its own")
+		WithHint("give the databases networks, where each has its own address")
 }
 
 // listens returns an error if a process cannot listen on the address.

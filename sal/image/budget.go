@@ -36,7 +36,7 @@ func (b budget) most(dir string) (int64, error) {
 }
 
 // checkBytes returns QUOTA_EXCEEDED if images would exceed their limit once the unfinished file `begun` occupies
-// `bytes`. A file shared by several projects counts once for each of them. So the remaining space does not reveal that
+// `bytes`. A file that several projects share counts once per project. Otherwise the remaining space would reveal that
 // another project has the same content.
 func (b budget) checkBytes(begun string, bytes int64) error {
 	dir, begun := filepath.Dir(begun), filepath.Base(begun)

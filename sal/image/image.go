@@ -39,7 +39,7 @@ type Driver struct {
 	Trees sal.Trees // required: stores the images
 	// MaxBytes limits the disk space of all images together. 0 means a quarter of the disk.
 	MaxBytes int64
-	// Users list the resources that use an image. An image is deleted only if none does. It may be empty.
+	// Users list the resources that use an image. An image is deleted only if no resource uses it. The list may be empty.
 	Users []sal.ImageUsers
 	// Dirs are absolute paths of directories on this host. Any project may make images from files below them. It may be
 	// empty.

@@ -19,7 +19,7 @@ func (d *Driver) Needs() []needs.Need {
 	return []needs.Need{
 		{
 			Name: "disk space", Use: "images soon fail with DISK_FULL",
-			Fix: "free some, or give the runner a --data on a bigger disk", Look: needs.Room(d.Dir, roomForImages),
+			Fix: "free disk space, or give the runner a --data on a larger disk", Look: needs.Room(d.Dir, roomForImages),
 		},
 		{Name: "directories of images",
 			Use: "images cannot be made from files of the node, or not from files below the named directory",

@@ -12,7 +12,7 @@ import (
 	"writ/sal"
 )
 
-// treeName is the name of the tree. No writ.ResourceID.HostName equals it.
+// treeName is the name of the tree. It differs from every result of writ.ResourceID.HostName.
 const treeName = "images"
 
 // store holds the files of all images in one tree. A file stays while the record of an image needs it.

@@ -103,7 +103,7 @@ func subnetOf(ctx context.Context, overlay sal.Overlay) (netip.Prefix, error) {
 	}
 	subnet, err := overlay.Subnet(ctx)
 	if err == nil && (subnet.Bits() != 64 || !subnet.Addr().Is6()) {
-		err = fmt.Errorf("the overlay gives %s: networks need a /64", subnet)
+		err = fmt.Errorf("the overlay assigns %s, and networks need a /64", subnet)
 	}
 	if err != nil {
 		return netip.Prefix{}, failed("read the node's address range", err)

@@ -97,7 +97,8 @@ func (p publisher) publish(owner sal.Owner, wanted []catalog.Publish) ([]catalog
 }
 
 // move is publish for an owner that takes over ports of an earlier one. The rules of a port change in one transaction.
-// After a crash both may have a claim to it, and it leads to the owner whose rules were repaired last.
+// After a crash both owners may have a claim to a port. The port then leads to the owner whose rules were repaired
+// last.
 func (p publisher) move(from, to sal.Owner, wanted []catalog.Publish) ([]catalog.Published, error) {
 	r, err := p.published(to)
 	if err != nil {
@@ -110,7 +111,7 @@ func (p publisher) move(from, to sal.Owner, wanted []catalog.Publish) ([]catalog
 	if err != nil {
 		return nil, err
 	}
-	if r.Own.Link == nil { // ready before a port leads to it
+	if r.Own.Link == nil { // the link must exist before a port is forwarded to it
 		if err := p.addLink(r); err != nil {
 			return nil, failed("publish the ports of "+to.Resource.String(), err)
 		}
@@ -131,7 +132,7 @@ func (p publisher) published(owner sal.Owner) (*sal.Record[holding], error) {
 	return r, err
 }
 
-// publishAfter gives an owner exactly these ports. An earlier owner, unless it is nil, may have some of them.
+// publishAfter gives an owner exactly the wanted ports. It takes ports over from an earlier owner, which may be nil.
 func (p publisher) publishAfter(
 	r, earlier *sal.Record[holding], wanted []catalog.Publish,
 ) ([]catalog.Published, error) {

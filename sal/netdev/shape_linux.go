@@ -99,7 +99,7 @@ func (s links) setAddresses(l netlink.Link, want ...netip.Prefix) error {
 			have = append(have, p)
 		case p.Addr().IsLinkLocalUnicast():
 		default:
-			s.step("take an address from " + l.Attrs().Name)
+			s.step("remove an address from " + l.Attrs().Name)
 			s.repaired("%s had the address %s", l.Attrs().Name, p)
 			if err := ignoring(s.kernel.AddrDel(l, &a), unix.EADDRNOTAVAIL); err != nil {
 				return err
@@ -110,7 +110,7 @@ func (s links) setAddresses(l netlink.Link, want ...netip.Prefix) error {
 		if !p.IsValid() || slices.Contains(have, p) {
 			continue
 		}
-		s.step("give an address to " + l.Attrs().Name)
+		s.step("add an address to " + l.Attrs().Name)
 		s.repaired("%s lacked the address %s", l.Attrs().Name, p)
 		a := &netlink.Addr{IPNet: netOf(p)}
 		if p.Addr().Is6() {

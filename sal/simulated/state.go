@@ -79,7 +79,7 @@ func grow(request sal.Request, s *state, size int64) error {
 	if size < s.SizeGiB {
 		return writ.Errorf(writ.CodeImmutableField, "%s has %d GiB and cannot shrink to %d", request.Resource,
 			s.SizeGiB, size).
-			WithHint("create a smaller one under another name and copy the content")
+			WithHint("create a smaller resource under another name, and copy the content")
 	}
 	s.SizeGiB = size
 	return nil

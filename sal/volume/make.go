@@ -118,7 +118,7 @@ func (j *job) grow(ctx context.Context, r *record, size int64) error {
 	if size < r.Own.SizeGiB {
 		return writ.Errorf(writ.CodeImmutableField, "%s has %d GiB and cannot shrink to %d", j.Resource, r.Own.SizeGiB,
 			size).
-			WithHint("create a smaller one under another name and copy the content")
+			WithHint("create a smaller volume under another name, and copy the content")
 	}
 	dir, err := j.Trees.Make(ctx, j.name, j.bound(size))
 	if err == nil {

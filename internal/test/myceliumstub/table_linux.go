@@ -156,7 +156,8 @@ func (t *table) hear(at netip.AddrPort, proto string, message []byte) bool {
 	return true
 }
 
-// learn adds announced routes that are shorter than the known ones. The caller must hold mu.
+// learn applies the routes that a peer announces. A route replaces a longer one, and any earlier one by the same peer.
+// The caller must hold mu.
 func (t *table) learn(at netip.AddrPort, text []byte) {
 	for ; len(text) >= 10; text = text[10:] {
 		var a [16]byte

@@ -252,8 +252,8 @@ func (c *boundedConn) line(line []byte) error {
 	return nil
 }
 
-// replace replaces a string by a mark. The mark includes the users in the string: all of a list of connections, one of
-// an entry of the ACL log, and none of a message.
+// replace replaces a string by a mark. The mark includes the names of users that the string contains: all users in a
+// list of connections, the user of an entry in the ACL log, and no user for a message.
 func (c *boundedConn) replace(mark string, n int64) {
 	c.mark = strconv.AppendInt([]byte(mark), n, 10)
 	switch {

@@ -50,7 +50,7 @@ func (a *Accounts) named(ctx context.Context, used int64) (found []queue.Finding
 		}
 		if freed > namesMost {
 			found = append(found, queue.Finding{Node: node, Offence: queue.OverBudget, Count: closed, Bytes: freed,
-				What: fmt.Sprintf("its %d connections to the queue had names of %d MiB", closed, freed>>20)})
+				What: fmt.Sprintf("the names of its %d connections to the queue used %d MiB", closed, freed>>20)})
 		}
 	}
 	// Each entry of the slow log has a copy of the name. Without the right to reset the log, the entries remain until

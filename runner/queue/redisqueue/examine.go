@@ -42,7 +42,7 @@ func (q *Queue) Examine(ctx context.Context) (version string, found []Finding, e
 	if err != nil {
 		if redis.IsPermissionError(err) {
 			return "", []Finding{
-				{"its settings cannot be read", "let the supervisor's user at Redis read them: ACL SETUSER name +info"},
+				{"its settings cannot be read", "permit the supervisor's Redis user to read the information: ACL SETUSER name +info"},
 			}, nil
 		}
 		return "", nil, away(ctx, err)
@@ -106,19 +106,19 @@ func (q *Queue) Examine(ctx context.Context) (version string, found []Finding, e
 	if q.Login == nil && redis.HasErrorPrefix(q.reader.ACLLog(ctx, 1).Err(), "NOPERM") {
 		found = append(found, Finding{
 			"its log of refused users is not cleared, and a node can fill it with long names",
-			"let the supervisor's user at Redis do it: ACL SETUSER name +acl|log; or acllog-max-len 0 in redis.conf",
+			"permit this to the supervisor's Redis user: ACL SETUSER name +acl|log; or acllog-max-len 0 in redis.conf",
 		})
 	}
 	if q.Login == nil && redis.HasErrorPrefix(q.client.Do(ctx, "client", "list", "id", "1").Err(), "NOPERM") {
 		found = append(found, Finding{
-			"its connections cannot be counted, and a node can take all that it allows",
-			"let the supervisor's user at Redis list them: ACL SETUSER name +client|list",
+			"its connections cannot be counted, so one node can use all connections that it allows",
+			"permit the supervisor's Redis user to list connections: ACL SETUSER name +client|list",
 		})
 	}
 	if q.Login == nil && redis.HasErrorPrefix(q.client.ClientKillByFilter(ctx, "id", "0").Err(), "NOPERM") {
 		found = append(found, Finding{
 			"its connections cannot be closed, and a node can fill it with their names",
-			"let the supervisor's user at Redis close them: ACL SETUSER name +client|kill",
+			"permit the supervisor's Redis user to close connections: ACL SETUSER name +client|kill",
 		})
 	}
 	if o := q.client.Options(); o.Username == "" && o.Password == "" && q.Login == nil {

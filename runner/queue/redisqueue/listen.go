@@ -19,7 +19,7 @@ type Listening struct {
 	Key         string
 }
 
-// Listens reports whether Redis has this configuration. A restart of Redis loses it.
+// Listens reports whether Redis has this configuration. Redis does not keep the configuration over a restart.
 func (q *Queue) Listens(ctx context.Context, l Listening) (bool, error) {
 	have, err := q.settings(ctx, "tls-*", "bind")
 	if err != nil {
@@ -113,7 +113,7 @@ func refusedSetting(ctx context.Context, what string, err error) error {
 	switch {
 	case redis.IsPermissionError(err):
 		return writ.Errorf(writ.CodeUsage, "the supervisor may not %s: %v", what, err).
-			WithHint("let its user at Redis do it: ACL SETUSER name +config|get +config|set")
+			WithHint("permit this to the supervisor's Redis user: ACL SETUSER name +config|get +config|set")
 	case has[redis.Error](err): // Redis answered, and rejects the setting
 		return writ.Errorf(writ.CodeQueueUnavailable, "cannot %s: %v", what, err).
 			WithHint("Redis must be built with TLS, and its user must be able to read the files of --redis-tls-dir")

@@ -14,7 +14,7 @@ var remedies = []struct {
 	is     func(error) bool
 	remedy string
 }{
-	{tlsfault.Rejected, "Redis wants a certificate that its CA has signed and that is still valid: --redis-cert and --redis-key"},
+	{tlsfault.Rejected, "Redis requires a valid certificate that its CA has signed: --redis-cert and --redis-key"},
 	{
 		redis.IsReadOnlyError,
 		"this Redis is a replica: give the address of its primary in --redis, or make it a primary with REPLICAOF NO ONE",
@@ -22,7 +22,7 @@ var remedies = []struct {
 	{redis.IsMasterDownError, "this Redis is a replica without its primary: give the address of the primary in --redis"},
 	{isClusterError, "this Redis is part of a Redis Cluster: use one with `cluster-enabled no`"},
 	{redis.IsOOMError, "its memory is full: raise maxmemory in redis.conf, or find the cause with `writ doctor --redis URL`"},
-	{redis.IsNoReplicasError, "it waits for replicas that are away: start them, or set min-replicas-to-write 0"},
+	{redis.IsNoReplicasError, "it waits for missing replicas: start them, or set min-replicas-to-write 0"},
 	{redis.IsMaxClientsError, "it accepts no more connections: raise maxclients in redis.conf"},
 	{redis.IsLoadingError, "it loads its data after a start; writ continues by itself"},
 	{redis.IsAuthError, "check the user and the password in the address of --redis"},

@@ -91,7 +91,7 @@ func (t *Tables) Put(rulesets ...Ruleset) error {
 			return err
 		}
 	}
-	t.step("put rules in place")
+	t.step("install rules")
 	return c.conn.Flush()
 }
 
@@ -122,7 +122,7 @@ func (t *Tables) Withdraw(devices ...string) error {
 		for _, f := range c.families {
 			c.conn.DelTable(tableOf(f))
 		}
-		t.step("take the tables of rules away")
+		t.step("delete the tables of rules")
 		return c.conn.Flush()
 	}
 	changed := false

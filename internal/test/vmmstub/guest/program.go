@@ -11,12 +11,12 @@ import (
 	"writ/internal/test/testenv"
 )
 
-// ProgramText begins the line on the console that reports the end of a Program. The line ends there if the program
-// succeeded.
+// ProgramText is the line on the console that reports the end of a Program. If the program failed, the error follows on
+// the same line.
 const ProgramText = "guest: the program has ended"
 
-// Program is the only program of a guest, which powers off after it. The console shows its output, and version 2
-// control groups are mounted.
+// Program is the only program of a guest. The guest powers off when the program ends. The console shows its output, and
+// version 2 control groups are mounted.
 type Program struct {
 	Path string // on the host; libraries for the program must be in Files
 	Args []string

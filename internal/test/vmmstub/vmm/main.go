@@ -18,7 +18,8 @@ import (
 )
 
 const help = `cloud-hypervisor, simulated by vmmstub: THIS IS NOT A HYPERVISOR. It answers tests like
-cloud-hypervisor v53 or v54. It simulates guests, or runs them in QEMU if %s or %s beside it names a QEMU program.
+cloud-hypervisor v53 or v54. It simulates guests, or runs them in QEMU if a QEMU program is set: by the variable %s, or
+in the file %s beside this program.
 
   --api-socket PATH|path=PATH|fd=N   listen here
   --event-monitor path=PATH|fd=N     write events here

@@ -47,7 +47,7 @@ var notTaken = map[string]string{
 	"sal/containerd: resume the process":                  "it needs a container paused by hand",
 	"sal/containerd: signal the program":                  "it needs a program that handles SIGHUP; the driver's suite stops there",
 	"sal/containerd: write the secrets for logs":          "it needs a secret",
-	"sal/netdev: take an address from …":                  "it needs a link with an address set by hand",
+	"sal/netdev: remove an address from …":                "it needs a link with an address set by hand",
 	"sal/netdev: remove a route":                          "no operation changes the order of an owner's networks",
 	"sal/netdev: remove a rule for routes":                "no operation changes the order of an owner's networks",
 	"sal/herodb: remove the dump":                         "it needs a database without persistence whose process died",
