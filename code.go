@@ -327,7 +327,7 @@ var Codes = []CodeInfo{
 	},
 	{
 		CodeCertificateRole, Denied, false, 403, ExitDenied,
-		"The certificate belongs to another process than expected at this address: another role, datacenter or node.", "",
+		"The certificate belongs to a process that was not expected at this address: another role, datacenter or node.", "",
 	},
 	{
 		CodeListenRefused, Denied, false, 403, ExitDenied,
@@ -352,7 +352,7 @@ var Codes = []CodeInfo{
 	},
 	{
 		CodeDatacenterUnknown, NotFound, false, 404, ExitNotFound, "No datacenter has this id or name.",
-		"`writ dc list` shows them.",
+		"`writ dc list` lists the datacenters.",
 	},
 	{
 		CodeDatacenterAway, Unavailable, true, 503, ExitUnreachable,

@@ -61,7 +61,7 @@ type Node struct {
 	HostFacts
 	Findings
 	Used     Capacity   `json:"used"`               // reserved by the resources placed on the node
-	Revision int        `json:"revision,omitempty"` // number of decisions about the node; statements name it
+	Revision int        `json:"revision,omitempty"` // number of decisions about the node; a statement names the current one
 	Decided  []Decision `json:"decided,omitempty"`  // the latest decisions about the node, oldest first
 	Joined   time.Time  `json:"joined"`
 	LastBeat time.Time  `json:"last_beat,omitzero"`

@@ -43,7 +43,7 @@ type Preview struct {
 // Action is the effect of a call.
 type Action string
 
-// The actions. A call is unreached if the script reads the result of a refused call before it.
+// The actions. A call is unreached if the script reads the result of a refused call before it makes this call.
 const (
 	ActionCreate    Action = "create"
 	ActionUpdate    Action = "update"

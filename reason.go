@@ -17,7 +17,7 @@ const (
 	ReasonCall     ReasonCode = "call"     // Seq, Call: an earlier call of the run
 	ReasonResource ReasonCode = "resource" // Resource, Run: the open run that uses the resource
 	ReasonRun      ReasonCode = "run"      // Run, Deployment: an earlier run of the deployment
-	// Hold; with Seq and Call if another call is on hold that must start together with this one.
+	// Hold; and Seq and Call, if this call must start together with another call, which is on hold.
 	ReasonHold       ReasonCode = "hold"
 	ReasonNoNode     ReasonCode = "no_node"       // Nodes, More; or Text if no node is a candidate
 	ReasonNode       ReasonCode = "node"          // Node, State or Text: the call is bound to the node

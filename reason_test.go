@@ -27,7 +27,7 @@ func TestReasonBecomesASentence(t *testing.T) {
 			Code: writ.ReasonHold, Seq: 2, Call: "volume.create data", Hold: &writ.HoldReason{Datacenter: "ams1", Since: noon}},
 		"is on hold: alice has held the datacenter since 12:00:05 UTC": {
 			Code: writ.ReasonHold, Hold: &writ.HoldReason{Datacenter: "ams1;reboot", By: "alice", Since: noon}},
-		"no node is ready: n1, n2, n3 and 4 more: each is draining; n9: is silent; and 3 more nodes will not do for other causes": {
+		"no node is ready: n1, n2, n3 and 4 more: each is draining; n9: is silent; and 3 more nodes cannot run it for other reasons": {
 			Code: writ.ReasonNoNode, More: 3, Nodes: []writ.NodesReason{{Names: []string{"n1", "n2", "n3"}, More: 4, Text: "is draining"}, {Names: []string{"n9"}, Text: "is silent"}}},
 		"no node is ready: the datacenter has no nodes yet":                    {Code: writ.ReasonNoNode, Text: "the datacenter has no nodes yet"},
 		"waits for node n1, which is silent":                                   {Code: writ.ReasonNode, Node: "n1", State: "silent"},

@@ -47,8 +47,8 @@ func (s sentence) of(r Reason) string {
 	case ReasonLostNode:
 		return "its node " + r.Node + " is lost; the call waits for it (on_loss)"
 	case ReasonLostWord:
-		return "its node " + r.Node + " is lost; another one does it once a person has signed that it never comes back" +
-			s.command(r)
+		return "its node " + r.Node + " is lost; another node runs the call after a person has signed that the node " +
+			"never comes back" + s.command(r)
 	case ReasonNodeReport:
 		return s.nodeReport(r)
 	case ReasonRetry:
@@ -177,7 +177,7 @@ func (r Reason) Candidates() string {
 		why = append(why, strings.Join(n.Names, ", ")+more+": "+text)
 	}
 	if r.More > 0 {
-		why = append(why, fmt.Sprintf("and %d more nodes will not do for other causes", r.More))
+		why = append(why, fmt.Sprintf("and %d more nodes cannot run it for other reasons", r.More))
 	}
 	if len(why) == 0 {
 		return r.Text

@@ -14,7 +14,7 @@ const (
 	DecisionRelease = "release"
 )
 
-// Scope is a part of a datacenter's work. The zero value is all of it. A call is also a scope, with its project,
+// Scope is a part of a datacenter's work. The zero value is the whole work. A call is also a scope, with its project,
 // deployment and operation.
 type Scope struct {
 	Project    writ.ProjectID `json:"project,omitempty"`

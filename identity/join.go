@@ -11,14 +11,14 @@ import (
 // NonceSize is the length of the nonces of joins, links and registrations, in bytes.
 const NonceSize = 32
 
-// NewChallenge returns a random nonce of NonceSize bytes. The answer to it must be signed together with it.
+// NewChallenge returns a random nonce of NonceSize bytes. The other side must sign its answer together with the nonce.
 func NewChallenge() []byte {
 	nonce := make([]byte, NonceSize)
 	_, _ = rand.Read(nonce) // never fails
 	return nonce
 }
 
-// Joiner is the information that a machine sends when it joins. Every proof covers all of it.
+// Joiner is the information that a machine sends when it joins. Every proof covers all fields.
 type Joiner struct {
 	Token  string // id of the token; "" for a node that waits for an approval
 	Name   string
@@ -93,7 +93,7 @@ func VerifyJoinProof(roster *Roster, joiner Joiner, supervisorNonce, signature [
 		}
 	}
 	return nil, writ.Errorf(writ.CodeSignatureInvalid,
-		"the supervisor's key is not the one of any enabled datacenter in the roster").
+		"no enabled datacenter in the roster has the supervisor's key").
 		WithHint("check the address; `writ dc list` shows the datacenters")
 }
 
@@ -106,11 +106,11 @@ func VerifyJoinClaim(joiner Joiner, supervisorNonce []byte, key TokenKey, proof,
 	}
 	text := JoinClaimText(joiner, supervisorNonce)
 	if !ed25519.Verify(joiner.Key, text, signature) {
-		return writ.Errorf(writ.CodeSignatureInvalid, "the joiner does not have the key that it names")
+		return writ.Errorf(writ.CodeSignatureInvalid, "the joining process did not prove that it has the key in its request")
 	}
 	if joiner.Token != "" && !key.Verify(text, proof) {
 		return writ.Errorf(writ.CodeTokenInvalid, "the proof of the join token is wrong").
-			WithHint("make another token with `writ token create`")
+			WithHint("create another token with `writ token create`")
 	}
 	return nil
 }

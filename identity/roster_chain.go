@@ -16,13 +16,13 @@ type RosterChain struct {
 	Links  [][]byte
 }
 
-// Extend verifies links that follow the newest roster, and returns the longer chain without the texts that no verifier
-// needs. It skips links that the chain already has. The newest roster must not have expired at `now`; the zero time
-// disables this check.
+// Extend verifies links that follow the newest roster, and returns the extended chain. The chain keeps the texts of
+// waypoints and of the newest version, and only the digests of other versions. It skips links that the chain already
+// has. The resulting newest roster must not have expired at `now`; the zero time disables this check.
 func (c RosterChain) Extend(pin writ.ClusterID, links [][]byte, now time.Time) (RosterChain, error) {
 	newest := c.Newest
 	if newest == nil && len(links) == 0 {
-		return c, badRoster("there is none")
+		return c, badRoster("the chain is empty")
 	}
 	texts := make(map[int][]byte)
 	for _, link := range c.Links {
@@ -57,7 +57,7 @@ func (c RosterChain) Extend(pin writ.ClusterID, links [][]byte, now time.Time) (
 // roster, which must not have expired at `now`. Versions that a recovery skips may be missing.
 func VerifyRosters(pin writ.ClusterID, links [][]byte, now time.Time) (*Roster, error) {
 	if len(links) == 0 {
-		return nil, badRoster("there is none")
+		return nil, badRoster("the chain is empty")
 	}
 	var last *Roster
 	for i, link := range links {
@@ -119,8 +119,9 @@ func FollowRosters(
 	return last, nil
 }
 
-// Anchor leads a process without a roster to the right chain. It holds the cluster and, unless Version is 0, one known
-// version of the chain. It rejects any branch of the chain that was signed with stolen keys.
+// Anchor identifies the chain of rosters that a process without a roster must accept. It holds the cluster and, unless
+// Version is 0, one known version of the chain. A chain without that version is rejected, even if it was signed with
+// stolen keys of the cluster.
 type Anchor struct {
 	Cluster writ.ClusterID
 	Version int
@@ -134,8 +135,8 @@ func AnchorOf(r *Roster) (Anchor, error) {
 }
 
 // Verify verifies a chain of rosters, version 1 first, and returns the newest. The newest must not have expired at
-// `now`, and the chain must contain the anchor's version. The errors are those of VerifyRosters, ROSTER_TOO_OLD if the
-// chain ends before the anchor, and ROSTER_FORK.
+// `now`, and the chain must contain the anchor's version. In addition to the errors of VerifyRosters, it returns
+// ROSTER_TOO_OLD if the chain ends before the anchor, and ROSTER_FORK if it has another roster under that version.
 func (a Anchor) Verify(signed [][]byte, now time.Time) (*Roster, error) {
 	roster, err := VerifyRosters(a.Cluster, signed, now)
 	if err != nil {
@@ -152,8 +153,8 @@ func (a Anchor) Verify(signed [][]byte, now time.Time) (*Roster, error) {
 	return roster, roster.Chain().CheckSeen(a.Version, a.Digest)
 }
 
-// Holds returns ROSTER_FORK if the verified chain of r has another roster under the anchor's version. It does not check
-// versions that are not in the verified chain.
+// Holds returns ROSTER_FORK if the verified chain of r has another roster under the anchor's version. It returns nil if
+// that version is not in the chain.
 func (a Anchor) Holds(r *Roster) error {
 	if a.Version == 0 {
 		return nil

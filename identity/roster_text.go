@@ -91,7 +91,7 @@ func (w *rosterWriter) start() {
 }
 
 func (w *rosterWriter) operators() {
-	w.Check(len(w.roster.Operators) > 0, "operator", "there is none")
+	w.Check(len(w.roster.Operators) > 0, "operator", "is missing")
 	w.Lines("operator", w.roster.Operators)
 	for _, name := range w.roster.Operators {
 		p := w.known[name]

@@ -156,8 +156,7 @@ func verifySignatures(text []byte, armored [][]byte, counts func(key string) boo
 	return keys, nil
 }
 
-// signersAfter returns a function that reports whether a signature by a key, in its wire form, counts for the version
-// after r.
+// signersAfter returns a function that reports whether a key, in its wire form, may sign the version after r.
 func signersAfter(r *Roster) func(key string) bool {
 	root, owners := string(r.Root.Marshal()), r.owners()
 	return func(key string) bool {

@@ -73,7 +73,7 @@ func (v *Verifier) submission(signed []byte, m moment) (*Verified, error) {
 	if project := v.Roster.Project(p.Project); project == nil || project.Name != p.ProjectName {
 		return nil, writ.Errorf(writ.CodeProjectUnknown, "the roster has no project %s with the id %s", p.ProjectName,
 			p.Project).
-			WithHint("`writ project list` shows them; sign it again with one of them")
+			WithHint("`writ project list` lists the projects; sign it again with one of them")
 	}
 	if len(v.Engines) > 0 && !slices.Contains(v.Engines, p.Engine) {
 		return nil, writ.Errorf(writ.CodeEngineUnsupported, "the script was signed for the engine %q, not for one of %q",
@@ -206,18 +206,18 @@ func (v *Verifier) addressed(
 	if cluster != v.Roster.Cluster {
 		return writ.Errorf(writ.CodeWrongCluster, "the text was signed for the cluster %s, this is %s", cluster,
 			v.Roster.Cluster).
-			WithHint("submit it to its own cluster, or sign it again for this one")
+			WithHint("submit it to its own cluster, or sign it again for this cluster")
 	}
 	if v.Datacenter != "" && datacenter != v.Datacenter {
 		return writ.Errorf(writ.CodeWrongDatacenter, "the text was signed for the datacenter %s, this is %s",
 			header.OrDash(string(datacenter)), v.Datacenter).
-			WithHint("sign it again for this one")
+			WithHint("sign it again for this datacenter")
 	}
 	d := v.Roster.Datacenter(datacenter)
 	if d == nil {
 		return writ.Errorf(writ.CodeDatacenterUnknown, "the roster has no datacenter %s",
 			header.OrDash(string(datacenter))).
-			WithHint("`writ dc list` shows them; sign it again for one of them")
+			WithHint("`writ dc list` lists the datacenters; sign it again for one of them")
 	}
 	if !d.Enabled && !m.later {
 		return writ.Errorf(writ.CodeDatacenterAway, "the datacenter %s is disabled in the roster", d.Name).

@@ -121,7 +121,7 @@ func (v *Verifier) projectOf(rule Rule, s *Statement) (writ.ProjectID, error) {
 		project := rule.projectOf(s)
 		if v.Roster.Project(project) == nil {
 			return "", writ.Errorf(writ.CodeProjectUnknown, "the roster has no project with the id %s", project).
-				WithHint("`writ project list` shows them; sign it again with one of them")
+				WithHint("`writ project list` lists the projects; sign it again with one of them")
 		}
 		return project, nil
 	}

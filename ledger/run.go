@@ -10,7 +10,8 @@ import (
 // submission's state before.
 type State string
 
-// The states of a run before its datacenter accepts it. writ.RunState has the later states. Expired is in both.
+// The states of a run before its datacenter accepts it. writ.RunState has the later states, and also the state expired
+// of a submission that no datacenter accepted in time.
 const (
 	StateWaiting = State(writ.SubmissionWaiting)
 	StateRefused = State(writ.SubmissionRefused)

@@ -227,7 +227,7 @@ volume.create("v", {size_gib: 1}, {on_loss: %q, timeout: "10m"})
 func TestNodeCannotSetWaitReasonOfCall(t *testing.T) {
 	for _, text := range []string{
 		"its node n1 is lost; the call waits for it (on_loss)",
-		"its node n1 is lost; another one does it once a person has signed that it never comes back (writ node lost n1)",
+		"its node n1 is lost; another node runs the call after a person has signed that the node never comes back (writ node lost n1)",
 	} {
 		t.Run(text, func(t *testing.T) { testProgressText(t, text) })
 	}

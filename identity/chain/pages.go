@@ -34,7 +34,7 @@ func CollectPages(after int, read func(after int) ([][]byte, error)) (all [][]by
 			size += len(link)
 		}
 		if size > maxPath {
-			return nil, writ.Errorf(writ.CodeTooLarge, "the server gives more than %d bytes of rosters", maxPath)
+			return nil, writ.Errorf(writ.CodeTooLarge, "the server returned more than %d bytes of rosters", maxPath)
 		}
 		newest, _, err := Versions(page[len(page)-1])
 		if err != nil {
@@ -42,7 +42,7 @@ func CollectPages(after int, read func(after int) ([][]byte, error)) (all [][]by
 		}
 		if newest <= after {
 			return nil, writ.Errorf(writ.CodeRosterInvalid,
-				"the server was asked for rosters after version %d, and gives version %d", after, newest)
+				"the server was asked for rosters after version %d, and returned version %d", after, newest)
 		}
 		after = newest
 	}

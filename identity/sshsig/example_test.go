@@ -31,5 +31,5 @@ func ExampleVerify() {
 	// Output:
 	// <nil> true
 	// the text was signed for "writ-script-v1", not for "writ-statement-v1"
-	// the signature does not fit the text
+	// the signature does not match the text
 }

@@ -149,7 +149,7 @@ func (s *Signature) Verify(text []byte) error {
 	if err := s.Key.Verify(SignedBytes(s.namespace, text), s.Value); err != nil {
 		return &writ.Error{
 			Code:    writ.CodeSignatureInvalid,
-			Message: "the signature does not fit the text",
+			Message: "the signature does not match the text",
 			Hint:    "one of the two was changed after signing: sign again and do not edit the text",
 			Err:     err,
 		}

@@ -29,7 +29,7 @@ func testEventsOnce(t *testing.T, l ledger.Ledger) {
 	store(t, l, east, all[1:]) // sent again with more events
 	store(t, l, east, nil)
 	if last, at, err := l.LastEvent(ctx, east, journal); err != nil || last != 5 || !at.Equal(epoch) {
-		t.Errorf("the journal stands at %d of %v, %v; want 5", last, at, err)
+		t.Errorf("the last event of the journal is %d at %v, %v; want 5", last, at, err)
 	}
 	got, _, err := l.Events(ctx, 0, ledger.EventFilter{}, 100)
 	ok(t, err)
@@ -47,10 +47,10 @@ func testEventsOnce(t *testing.T, l ledger.Ledger) {
 		t.Errorf("third event: %+v", got[2])
 	}
 	if last, _, err := l.LastEvent(ctx, west, journal); err != nil || last != 0 {
-		t.Errorf("the journal of another datacenter stands at %d, %v", last, err)
+		t.Errorf("the last event of another datacenter's journal is %d, %v; want 0", last, err)
 	}
 	if last, err := l.LastEvents(ctx); err != nil || len(last) != 1 || !last[east].Equal(epoch) {
-		t.Errorf("the last events are of %v, %v", last, err)
+		t.Errorf("times of the last events: %v, %v", last, err)
 	}
 	next := events(6, runEvent(runOf(in, writ.RunRunning)))
 	next[0].Time = epoch.Add(time.Hour)
@@ -58,7 +58,7 @@ func testEventsOnce(t *testing.T, l ledger.Ledger) {
 	next[0].Journal, next[0].Seq, next[0].Time = "restored", 1, epoch.Add(time.Minute)
 	store(t, l, east, next)
 	if last, err := l.LastEvents(ctx); err != nil || !last[east].Equal(epoch.Add(time.Hour)) {
-		t.Errorf("after an event of another journal, the last events are of %v, %v", last, err)
+		t.Errorf("times of the last events after an event of another journal: %v, %v", last, err)
 	}
 }
 
@@ -91,7 +91,7 @@ func testEventsGap(t *testing.T, l ledger.Ledger) {
 	mixed[1].Journal = "another"
 	wantCode(t, "two journals", l.StoreEvents(ctx, east, mixed), writ.CodeConflict)
 	if last, _, err := l.LastEvent(ctx, east, journal); err != nil || last != 5 {
-		t.Errorf("the journal stands at %d, %v; want 5", last, err)
+		t.Errorf("the last event of the journal is %d, %v; want 5", last, err)
 	}
 	if got, err := l.Run(ctx, in.Run); err != nil || got.State != ledger.State(writ.RunAccepted) {
 		t.Errorf("run: %+v, %v; a refused batch changed it", got, err)
@@ -278,7 +278,7 @@ func testEventsOfProjects(t *testing.T, l ledger.Ledger) {
 	claimed := runOf(ofBank, writ.RunRunning)
 	claimed.Project = shop
 	told, last := runOf(early, writ.RunAccepted), runOf(early, writ.RunRunning)
-	last.Project = bank // the last event becomes the copy
+	last.Project = bank // the ledger's copy of the run has the owner in the last event
 	resource := func(project writ.ProjectID, run writ.RunID) writ.Event {
 		return writ.Event{Resource: &writ.Resource{
 			ResourceID: writ.ResourceID{Project: project, Kind: writ.KindVolume, Name: "data"}, Run: run,
@@ -408,7 +408,7 @@ func testShares(t *testing.T, l ledger.Ledger) {
 	tomorrow := time.Now().Add(25 * time.Hour)
 	ok(t, l.Prune(t.Context(), tomorrow, time.Time{}))
 	if got, err := l.Shares(t.Context()); err != nil || got[east] < 10_000 || got[east] > 15_000 {
-		t.Errorf("without the events that made no copies: %v, %v", got, err)
+		t.Errorf("after the deletion of events: %v, %v; want the copy of the run", got, err)
 	}
 	ok(t, l.Prune(t.Context(), tomorrow, tomorrow))
 	if got, err := l.Shares(t.Context()); err != nil || len(got) > 0 {
@@ -427,7 +427,7 @@ func testManyJournals(t *testing.T, l ledger.Ledger) {
 	}
 	for i, want := range map[int]int64{0: 0, many - 1: 1, many - 50: 1} {
 		if last, _, err := l.LastEvent(t.Context(), east, name(i)); err != nil || last != want {
-			t.Errorf("journal %d stands at %d, %v; want %d", i, last, err, want)
+			t.Errorf("the last event of journal %d is %d, %v; want %d", i, last, err, want)
 		}
 	}
 }

@@ -86,7 +86,7 @@ func displaceRegistration(ctx context.Context, tx *sqldb.Tx, newest ledger.Regis
 	}
 	if displaced == newest.ID().String() {
 		return writ.Errorf(writ.CodeRateLimited,
-			"%d supervisors already wait for a place in the roster, and all others of this network have a proof",
+			"%d supervisors already wait for a place in the roster, and all others in this network have proved their token",
 			ledger.MaxRegistrations).WithHint("start the supervisor with the token that `writ dc add` prints")
 	}
 	_, err = tx.ExecContext(ctx, `DELETE FROM registrations WHERE id = $1`, displaced)

@@ -29,7 +29,7 @@ func (o *Batches) mayReport(n *journal.Node, network string) bool {
 	}
 	_, may := o.reported.Reserve(network, 1, 0)
 	if times, say := o.site.Refusals.Say("serials", time.Now()); !may && say {
-		o.site.Log.Warn("a network reports many serial numbers; they are not looked for in batches", "network", network,
+		o.site.Log.Warn("a network reports many serial numbers; they are not compared with batches", "network", network,
 			"most", serialsAtOnce, "times", times)
 	}
 	return may

@@ -29,7 +29,7 @@ func (d *BatchDecisions) Create(ctx context.Context, v *identity.VerifiedStateme
 	}
 	if err == nil && d.Batches.Count(d.Site.Now()) >= MaxBatches {
 		err = writ.Errorf(writ.CodeConflict, "%d batches are open in this datacenter, which is the limit", MaxBatches).
-			WithHint("end one with `writ batch revoke`; `writ batch list` shows them")
+			WithHint("end one with `writ batch revoke`; `writ batch list` lists the batches")
 	}
 	if err != nil {
 		return link.StatementAnswer{}, err
@@ -71,7 +71,7 @@ func (d *BatchDecisions) Revoke(ctx context.Context, v *identity.VerifiedStateme
 		b, err := tx.NodeBatch(id)
 		if err == nil && b == nil {
 			err = writ.Errorf(writ.CodeNotFound, "batch %s is unknown in this datacenter", id).
-				WithHint("`writ batch list` shows them")
+				WithHint("`writ batch list` lists the batches")
 		}
 		if err != nil {
 			return err

@@ -61,7 +61,7 @@ func (d *Directory) Fenced(ctx context.Context, node writ.NodeID, signed []byte)
 		if n, err = tx.Node(node); err != nil {
 			return err
 		}
-		if n == nil || n.Fence == nil { // the database has lost the record, or returns an older one
+		if n == nil || n.Fence == nil { // the database has lost the record, or returns an older record
 			return writ.Errorf(writ.CodeNotFound, "the journal does not have the loss of the node %s", node)
 		}
 		before := n.Fence.Answered

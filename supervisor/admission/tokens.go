@@ -41,7 +41,7 @@ func checkMaker(roster *identity.Roster, token *journal.Token, now time.Time) er
 	}
 	return (&writ.Error{
 		Code:    writ.CodeTokenInvalid,
-		Message: "the join token " + token.ID + " has ended: its maker may not create tokens any more", Err: err,
+		Message: "the join token " + token.ID + " is not valid any more: its creator has lost the right to create tokens", Err: err,
 	}).
 		WithHint("have an admin make another one with `writ token create`")
 }

@@ -78,7 +78,7 @@ func (s *Standings) Node(ctx context.Context, p link.StandingOfNode) (link.Stand
 		return link.StandingAnswer{}, err
 	case n == nil:
 		return link.StandingAnswer{}, writ.Errorf(writ.CodeNotFound, "this datacenter has no node %s", p.Node).
-			WithHint("`writ node list` shows them")
+			WithHint("`writ node list` lists the nodes")
 	}
 	proof, err := envelope.Sign(envelope.NodeStanding, s.Key, link.NodeStanding{
 		Cluster: s.Cluster, Datacenter: s.Datacenter, Node: p.Node, Name: n.Name, Key: n.Key, Admission: n.Admission,

@@ -95,7 +95,7 @@ func (b *Reports) ReportBoots(ctx context.Context, c nodes.BootCredential, read 
 	done, ok := b.begin(c.Token)
 	if !ok {
 		return writ.Errorf(writ.CodeRateLimited, "a report with this token is on its way").
-			WithHint("each boot server needs a token of its own")
+			WithHint("each boot server needs its own token")
 	}
 	defer done()
 	text, err := read()
@@ -174,8 +174,8 @@ func (b *Reports) follows(c nodes.BootCredential) error {
 		return tokenEnded()
 	}
 	if last := b.counts[c.Token]; string(c.Nonce) != string(b.nonce) || c.Count <= last || c.Count > last+maxBootsAhead {
-		return writ.Errorf(writ.CodeConflict, "this report of a boot server is not the next one").
-			WithHint("ask which one is; each boot server needs a token of its own")
+		return writ.Errorf(writ.CodeConflict, "this report of a boot server does not follow its last report").
+			WithHint("request the expected number first; each boot server needs its own token")
 	}
 	return nil
 }

@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// MaxSkew limits the difference between the clocks of a node and the supervisor. A node beyond it gets no work,
-	// because its clock decides whether envelopes have expired.
+	// MaxSkew limits the difference between the clocks of a node and the supervisor. Above it the node gets no work,
+	// because the node's clock decides whether envelopes have expired.
 	MaxSkew = 30 * time.Second
 	// OnlineMonth is the time format of the month of an online entry.
 	OnlineMonth = "2006-01"

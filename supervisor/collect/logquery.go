@@ -30,7 +30,7 @@ func (l *Logs) Read(ctx context.Context, p link.LogOfNode) (link.NodeLog, error)
 	switch {
 	case !known:
 		return link.NodeLog{}, writ.Errorf(writ.CodeNotFound, "unknown node %s", p.Node).
-			WithHint("`writ node list` shows them")
+			WithHint("`writ node list` lists the nodes")
 	case p.Level != "" && !slices.Contains(nodes.LogLevels, p.Level):
 		return link.NodeLog{}, writ.Errorf(writ.CodeBadRequest, "level: %q is not one of %v", p.Level, nodes.LogLevels)
 	case p.Lines < 0 || p.Lines > nodes.MaxLogLines:

@@ -123,11 +123,11 @@ func (q *Reports) apply(ctx context.Context, r *writ.Report) {
 	case err != nil && ctx.Err() != nil:
 		return
 	case err != nil:
-		q.site.Warnings.Warn(r.Node, "store a report; its node sends the next one", "err", err)
+		q.site.Warnings.Warn(r.Node, "cannot store a report; the node will send a new one", "err", err)
 		return
 	case t.strange > 0:
 		q.site.Warnings.Refused(r.Node, "node reported usage of unknown resources; it is not charged",
-			writ.Errorf(writ.CodeResourceUnknown, "%d entries are of resources that are not on the node", t.strange))
+			writ.Errorf(writ.CodeResourceUnknown, "%d entries are about resources that are not on the node", t.strange))
 	}
 	if t.left {
 		q.site.Warnings.Refused(r.Node, "node reports too many changes; the rest waits",

@@ -38,7 +38,7 @@ func (c *Certificates) Rotate(ctx context.Context, v *identity.VerifiedStatement
 	switch {
 	case v.Statement.ID() != string(c.Datacenter) || v.Statement.Seen.Name != is:
 		return link.StatementAnswer{}, writ.Errorf(writ.CodeConflict,
-			"the decision is about the datacenter %s, and this one is %s", v.Statement.Seen.Name, is)
+			"the decision is about the datacenter %s, and this datacenter is %s", v.Statement.Seen.Name, is)
 	case c.Issuer == nil:
 		return link.StatementAnswer{}, writ.Errorf(writ.CodeConflict, "the supervisor of %s issues no certificates", is)
 	}

@@ -98,7 +98,7 @@ func (d *Holds) change(
 		if err := tx.PutHolds(all, next.Revision); err != nil {
 			return err
 		}
-		// before the next commit, whose step must see it
+		// Then runs before the next commit, whose step must see the decision.
 		tx.Then(func() { d.InForce.Set(all, next.Revision, d.InForce.Changes()+1) })
 		return nil
 	})
@@ -138,7 +138,7 @@ func (d *Holds) checkScope(v *identity.VerifiedStatement, scope identity.Scope) 
 	st := v.Statement
 	switch {
 	case st.Kind() == "datacenter" && (st.ID() != string(d.Datacenter) || st.Seen.Name != st.DatacenterName):
-		return writ.Errorf(writ.CodeConflict, "the decision is about the datacenter %s, and this one is %s", st.Seen.Name,
+		return writ.Errorf(writ.CodeConflict, "the decision is about the datacenter %s, and this datacenter is %s", st.Seen.Name,
 			st.DatacenterName)
 	case scope.Operation == "":
 		return nil
@@ -174,8 +174,8 @@ func (d *Holds) release(
 			continue
 		}
 		if err := v.Allows(identity.ActionScheduleNodes, d.Now()); err != nil {
-			return "", writ.Errorf(writ.CodeRoleMissing, "%s; an operator of the datacenter releases that", hold.Text(o)).
-				WithHint("it takes the role operator or admin in all projects")
+			return "", writ.Errorf(writ.CodeRoleMissing, "%s; only an operator of the datacenter can release that", hold.Text(o)).
+				WithHint("the release requires the role operator or admin in all projects")
 		}
 	}
 	for _, o := range over {

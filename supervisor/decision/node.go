@@ -19,12 +19,12 @@ func sameNode(n *journal.Node, seen identity.Seen) error {
 			seen.Name).WithHint("%s", is)
 	case n.Key != seen.Fingerprint:
 		return writ.Errorf(writ.CodeConflict,
-			"the decision is about the node %s with the key %s, and this one has another key",
+			"the decision is about the node %s with the key %s, and this node has another key",
 			seen.Name, seen.Fingerprint).WithHint("%s", is)
 	case int64(n.Decisions) != seen.Revision:
 		return writ.Errorf(writ.CodeConflict, "the decision was made at revision %d of the node %s", seen.Revision,
 			seen.Name).
-			WithHint("%s; look again, then decide", is)
+			WithHint("%s; inspect it again, then decide", is)
 	}
 	return nil
 }

@@ -37,7 +37,7 @@ func (d *Nodes) Decide(ctx context.Context, v *identity.VerifiedStatement) (link
 	err := d.Change(ctx, id, func(tx *journal.Tx, n *journal.Node) (err error) {
 		if n == nil {
 			return writ.Errorf(writ.CodeNotFound, "this datacenter has no node %s", v.Statement.ID()).
-				WithHint("`writ node list` shows them")
+				WithHint("`writ node list` lists the nodes")
 		}
 		if err := sameNode(n, v.Statement.Seen); err != nil {
 			return err

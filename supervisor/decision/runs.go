@@ -197,6 +197,6 @@ func sameRun(run writ.Run, seen identity.Seen) error {
 		return nil
 	}
 	return writ.Errorf(writ.CodeConflict, "the decision is about a run of %s", seen.Name).
-		WithHint("run %s is one of %s in the project %s, and is %s; look again, then decide", run.ID, run.Script,
+		WithHint("run %s is one of %s in the project %s, and is %s; inspect the run again, then decide", run.ID, run.Script,
 			run.ProjectName, run.State)
 }

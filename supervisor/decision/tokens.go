@@ -81,7 +81,7 @@ func (t *Tokens) Revoke(ctx context.Context, v *identity.VerifiedStatement) (lin
 		}
 		if err == nil && token == nil && ofBoot == nil {
 			err = writ.Errorf(writ.CodeNotFound, "this datacenter has no token %s", id).
-				WithHint("`writ token list` shows them")
+				WithHint("`writ token list` lists the tokens")
 		}
 		if err == nil && ofBoot != nil {
 			answer.Done = fmt.Sprintf("token %s, made by %s, is revoked; its boot server can report no more", id,

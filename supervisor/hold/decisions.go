@@ -138,7 +138,7 @@ func Superseded(all identity.Holds, about *identity.Hold, seen int64) error {
 	if over := all.Over(about.Scope); len(over) > 0 {
 		is = Text(over[0])
 	}
-	saw := "saw no earlier one"
+	saw := "saw no earlier decision"
 	if seen > 0 {
 		saw = "saw the decision of " + time.UnixMicro(seen).UTC().Format(time.DateTime) + " UTC as the newest"
 	}

@@ -82,7 +82,7 @@ func (x *Index) add(u used, id writ.ResourceID, user User) {
 // Users returns the users of a kind and name, by kind and name. The result is valid until the next Set.
 func (x *Index) Users(kind writ.ResourceKind, name string) []User { return x.users[used{kind, name}] }
 
-// UsersOfKind returns the users of a kind and name that are of the kind `by`.
+// UsersOfKind returns the resources of the kind `by` that use the resource with this kind and name.
 func (x *Index) UsersOfKind(kind writ.ResourceKind, name string, by writ.ResourceKind) []User {
 	all := x.Users(kind, name)
 	from, _ := slices.BinarySearchFunc(all, by, func(u User, by writ.ResourceKind) int {

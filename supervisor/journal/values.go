@@ -23,7 +23,7 @@ var codedValues = map[string]string{
 // freeValues lists the values without a code, each with the reason.
 var freeValues = map[string]string{
 	metaJournal: "it identifies events, which are only shown",
-	feedPrefix:  "the same; the rest of the name is the URL of a coordinator",
+	feedPrefix:  "like metaJournal, for one coordinator; the rest of the name is its URL",
 	metaHistory: "it only determines which events coordinators receive",
 	metaEpoch:   "nodes remember the highest epoch, and so does the mark beside the key",
 	metaEpochs:  "an added epoch hides that the journal came from a backup, which only withholds information; a deleted one makes runs wait",

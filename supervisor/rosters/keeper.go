@@ -180,7 +180,7 @@ func (k *Keeper) CheckKey() error {
 			WithHint("add it with `writ dc add`")
 	}
 	if !d.SupervisorKey.Equal(k.Key.Public().(ed25519.PublicKey)) {
-		return writ.Errorf(writ.CodeSignerUnknown, "the roster gives %s another supervisor key than the one here", d.Name).
+		return writ.Errorf(writ.CodeSignerUnknown, "the roster has another supervisor key for %s than this supervisor", d.Name).
 			WithHint("use the data directory that the datacenter was added with")
 	}
 	return nil

@@ -76,7 +76,7 @@ func roomForSecret(tx *journal.Tx, project writ.ProjectID) error {
 	}
 	return writ.Errorf(writ.CodeQuotaExceeded,
 		"the project has %d versions of secrets in this datacenter, and it may not have more", n).
-		WithHint("`writ secret remove NAME@VERSION` removes the versions up to one; `writ secret list` shows them. " +
+		WithHint("`writ secret remove NAME@VERSION` removes all versions up to VERSION; `writ secret list` lists the secrets. " +
 			"Use names again: the newest version of each stays")
 }
 

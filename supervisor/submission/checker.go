@@ -51,7 +51,7 @@ func (c *Checker) Check(ctx context.Context, p *identity.Payload) error {
 		return err
 	}
 	if !reflect.DeepEqual(filled, orEmpty(p.Params)) {
-		return writ.Errorf(writ.CodeArgumentsInvalid, "the signed parameters are not all that the script has").
+		return writ.Errorf(writ.CodeArgumentsInvalid, "the script has parameters that are not signed").
 			WithHint("sign it again with this version of writ")
 	}
 	for _, operation := range report.Operations {

@@ -9,7 +9,7 @@ import (
 	"writ/supervisor/journal"
 )
 
-// queueAwayAfter is the time after which an unavailable queue is reported. A restart takes less.
+// queueAwayAfter is the time after which an unavailable queue is reported. A restart of the queue takes less time.
 const queueAwayAfter = 3 * time.Second
 
 // Faults holds the faults that stop the work of the datacenter. They are reported to coordinators and logged.
@@ -19,7 +19,7 @@ type Faults struct {
 	mu      sync.Mutex
 	journal error
 	queue   error
-	since   time.Time // the queue is unavailable
+	since   time.Time // last check that found the queue available
 }
 
 // check updates the faults of journal and queue. queue is the current error of the queue, nil if it is available. If a
@@ -68,7 +68,7 @@ func (f *Faults) Text() string {
 	case f.journal != nil:
 		return "its journal cannot be written: " + f.journal.Error()
 	case f.queue != nil && time.Since(f.since) >= queueAwayAfter:
-		return "its queue is away: " + f.queue.Error()
+		return "its queue is unreachable: " + f.queue.Error()
 	}
 	return ""
 }

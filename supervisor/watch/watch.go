@@ -149,7 +149,7 @@ func (w *Watch) scan(ctx context.Context) error {
 func (w *Watch) applySilence() {
 	silence := w.Silence()
 	if w.Fleet.Presence.SetSilence(silence) {
-		w.Log.Info("nodes that are not heard count as silent, then as lost", "silent_after", silence.Silent,
+		w.Log.Info("nodes without heartbeats become silent, then lost", "silent_after", silence.Silent,
 			"lost_after", silence.Lost)
 	}
 }

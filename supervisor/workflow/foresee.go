@@ -165,7 +165,7 @@ func (p *ProposedCall) shrinks(
 		has, _ := have.Values[name].(int64)
 		if wanted, ok := args[name].(int64); ok && field.Uses == "disk_gib" && wanted < has {
 			return writ.Errorf(writ.CodeImmutableField, "%s has %d GiB and cannot shrink to %d", id, has, wanted).
-				WithHint("create a smaller one under another name and copy the content")
+				WithHint("create a smaller resource under another name, and copy the content")
 		}
 	}
 	return nil

@@ -133,7 +133,7 @@ func (t *loss) failBegun(c *journal.Call) error {
 	case n.Admission == writ.AdmissionRemoved:
 		err = err.WithHint("inspect its resources; if it never returns, sign that with `writ node lost %s`: then their names are free", c.NodeName)
 	default:
-		err = err.WithHint("if it returns, inspect the resource; if it never does, sign that with `writ node lost %s`; "+
+		err = err.WithHint("if the node comes back, inspect the resource; if it never does, sign that with `writ node lost %s`; "+
 			"with on_loss: \"wait\" the script waits, with \"replace\" until that is signed", c.NodeName)
 	}
 	return t.fail(c, writ.CallFailed, err)

@@ -48,7 +48,7 @@ func ReadProposal(p *writ.Proposal) ([]ProposedCall, error) {
 		c, err := readCall(&p.Calls[i], calls)
 		if err != nil {
 			return nil, writ.Errorf(writ.CodeBadRequest, "call %d: %v", i+1, err).
-				WithHint("a plan is made by the same version of writ as the datacenter's, or an older one")
+				WithHint("create the plan with the version of the datacenter or an earlier one")
 		}
 		calls = append(calls, c)
 	}

@@ -35,7 +35,7 @@ func resume(t *Step, r mail.Resume) error {
 		return err
 	}
 	if run.Ended.UnixMicro() != r.Seen {
-		return writ.Errorf(writ.CodeConflict, "the resume was signed for another end of run %s than its last one", run.ID).
+		return writ.Errorf(writ.CodeConflict, "the resume names an earlier end of run %s than its last one", run.ID).
 			WithHint("it ended at %s; inspect the run again, then decide", run.Ended.UTC().Format(time.RFC3339))
 	}
 	if err := curable(t); err != nil {
