@@ -47,7 +47,7 @@ func TestACopyBetweenNodesOutlivesTheirEnds(t *testing.T) {
 		Name: "dc1", Redis: broker.URL, Nodes: 2, Speed: "0", Node: []string{"--drivers", "auto", "--transfer-allow", "127.0.0.0/8"},
 		Own: [][]string{{"--transfers", listen, "--public-transfers", wire.Addr}},
 	})
-	s.Says(0, []string{"gives copies of its volumes to other nodes at " + wire.Addr}, "node", "show", "dc1-n1")
+	s.Says(0, []string{"serves copies of its volumes to other nodes at " + wire.Addr}, "node", "show", "dc1-n1")
 	for name, text := range map[string]string{"make.tengo": makesData, "copy.tengo": copiesData, "back.tengo": copiesBack} {
 		s.Script(name, text)
 	}

@@ -34,11 +34,11 @@ func TestALostNodesMachineRunsOnOneNodeAfterItsReturn(t *testing.T) {
 	s.Says(0, []string{"turn its machine off first"}, "node", "lost", "--yes", "dc1-n1")
 	s.Succeeded(s.Follow(id, -1, func() {}))
 	s.Succeeded(s.Follow(s.Submit("machine.tengo"), -1, func() {}))
-	s.Says(0, []string{"was not heard of since"}, "node", "show", "dc1-n1")
+	s.Says(0, []string{"has sent nothing since"}, "node", "show", "dc1-n1")
 	if said, code := s.RestartFails("dc1-n1"); code != writ.ExitRemoved {
 		t.Errorf("the runner ended with %d:\n%s", code, said)
 	}
-	s.Says(0, []string{"has stopped all that it ran", "superseded machine"}, "node", "show", "dc1-n1")
+	s.Says(0, []string{"has stopped all its resources", "superseded machine"}, "node", "show", "dc1-n1")
 	for node, want := range map[string]string{"dc1-n1": "stopped", "dc1-n2": "running"} {
 		d, err := simulated.Open(simulated.Config{Module: "machine", Dir: filepath.Join(s.Dir, node, "host", "simulated")})
 		if err != nil {

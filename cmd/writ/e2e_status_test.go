@@ -48,7 +48,7 @@ func TestStatusCountsResourcesOfSilentNode(t *testing.T) {
 	s.Script("web.tengo", "machine := import(\"machine\")\nmachine.create(\"a\", {cpus: 1, memory_mib: 64})\nmachine.create(\"b\", {cpus: 1, memory_mib: 64})\n")
 	s.Writ("submit", "web.tengo", "--deployment", "web")
 	s.Kill("dc1-n1")
-	s.Says(writ.ExitUnreachable, []string{"node dc1-n1 is silent since ", "and the state of 2 resources is as of then", "next: writ node show dc1-n1 --dc dc1"}, "status", "web")
+	s.Says(writ.ExitUnreachable, []string{"node dc1-n1 is silent since ", "so the state of 2 resources is outdated", "next: writ node show dc1-n1 --dc dc1"}, "status", "web")
 	s.Says(writ.ExitUnreachable, []string{"node dc1-n1 is lost since ", "next: writ node lost dc1-n1 --dc dc1"}, "status", "web")
 	s.Restart("dc1-n1")
 	s.Says(0, []string{"all is well"}, "status", "web")

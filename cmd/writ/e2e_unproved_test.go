@@ -222,7 +222,7 @@ func (r *redirected) unproved(t *testing.T, l *liar) {
 	wants("an honest adoption", take, 0, "in force in east", "user", "add", "bob", "--key", strings.TrimSpace(string(ssh.MarshalAuthorizedKey(key))), "--role", "viewer")
 	lied("an adoption from before", replay, soon("project", "add", "p1")...)
 	lied("an adoption without a proof", at(adoptions, stripped), soon("roster", "renew")...)
-	wants("an adoption that is withheld", withheld, writ.ExitTimeout, "until a datacenter has it, it still accepts signatures of bob", soon("user", "remove", "bob")...)
+	wants("an adoption that is withheld", withheld, writ.ExitTimeout, "until a datacenter has this version, it still accepts signatures of bob", soon("user", "remove", "bob")...)
 	l.lies(withheld)
 	if out, log, _ := in.Try(append(in.words(soon("user", "remove", "bob")), "--server", l.URL)...); strings.Contains(out+log, "accepted any more") || strings.Contains(log, "✓") {
 		t.Errorf("user remove reports success without a proof:\n%s%s", out, log)

@@ -181,7 +181,7 @@ func TestASecretIsTypedTwiceAndNotShown(t *testing.T) {
 	s := atTerminal(t, "secret", "set", "pw")
 	s.answer("Value of pw: ", "one\n")
 	s.answer("Once more: ", "two\n")
-	if exit := s.end(); exit != writ.ExitUsage || !strings.Contains(s.shown, "the two are not the same") || !s.shows() {
+	if exit := s.end(); exit != writ.ExitUsage || !strings.Contains(s.shown, "the two values differ") || !s.shows() {
 		t.Errorf("exit %d, output %q", exit, s.shown)
 	}
 }

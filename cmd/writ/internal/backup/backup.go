@@ -115,11 +115,11 @@ func Save(ctx context.Context, dir, file, version string) (m Manifest, err error
 	out, err := os.OpenFile(file, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if errors.Is(err, fs.ErrExist) {
 		return m, writ.Errorf(writ.CodeUsage, "%s is there already, and a backup never overwrites anything", file).
-			WithHint("choose another name, one with the date in it")
+			WithHint("choose another name, for example one with the date")
 	}
 	if err != nil {
 		return m, writ.Errorf(writ.CodeUsage, "make the backup: %v", err).
-			WithHint("FILE is where the backup goes, in a directory that you may write to")
+			WithHint("FILE is the backup to write; its directory must exist and be writable for you")
 	}
 	defer func() {
 		if err = errors.Join(err, out.Close()); err != nil {
@@ -168,8 +168,8 @@ func (w *writer) addText(name string, text []byte, at time.Time) error {
 	return err
 }
 
-// addStore adds a snapshot of the store. It makes the copy in a new directory inside beside, because beside itself may
-// contain files of the user. A store in PostgreSQL has no file and is skipped.
+// addStore adds a snapshot of the store. It writes the snapshot to a new subdirectory of the directory `beside`, which
+// may contain files of the user. A store in PostgreSQL has no file and is skipped.
 func (w *writer) addStore(ctx context.Context, r role, dir, beside string) (err error) {
 	from := filepath.Join(dir, r.store)
 	if _, err := os.Stat(from); errors.Is(err, fs.ErrNotExist) {
@@ -304,7 +304,7 @@ func Mark(dir string) error {
 	}
 	if r.name != Supervisor {
 		return writ.Errorf(writ.CodeUsage,
-			"%s is of a coordinator: whether its ledger came from a backup it finds out itself", dir).
+			"%s belongs to a coordinator, which detects by itself that its ledger came from a backup", dir).
 			WithHint("use the --data directory of the supervisor")
 	}
 	return writeMark(dir)

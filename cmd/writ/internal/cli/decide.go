@@ -19,7 +19,7 @@ func Agree(env *Env, what string, yes bool) error {
 	case yes:
 		return nil
 	case !env.Interactive():
-		return writ.Errorf(writ.CodeUsage, "cannot ask here whether to %s: nothing was signed", what).
+		return writ.Errorf(writ.CodeUsage, "no terminal to ask whether to %s: nothing was signed", what).
 			WithHint("--yes signs without asking")
 	}
 	return ConfirmSigning(env, what, "")

@@ -141,7 +141,7 @@ func hintIfAway(file *config.File, unconfigured bool, context string) string {
 		return "no cluster is configured, so the usual address was tried: set WRIT_CONFIG to the client.yaml that `writ init` or `writ dev` made, or use `writ context add`"
 	case len(file.Contexts) > 1 && context != "":
 		return fmt.Sprintf("the context %s names it: check the address and that it runs (`writ doctor`), or choose another context with --context; "+
-			"`writ context list` shows them", context)
+			"`writ context list` lists the contexts", context)
 	}
 	return ""
 }

@@ -155,7 +155,7 @@ func notTyped(from string, f *pflag.Flag, err error) error {
 func settingValues(f *pflag.Flag, value any) (texts []string, err error) {
 	all, isList := value.([]any)
 	if _, takesMany := f.Value.(pflag.SliceValue); isList && !takesMany && f.Value.Type() != "stringToInt" {
-		return nil, errors.New("has several values, and takes one")
+		return nil, errors.New("has several values instead of one")
 	}
 	if !isList {
 		all = []any{value}
@@ -167,7 +167,7 @@ func settingValues(f *pflag.Flag, value any) (texts []string, err error) {
 		case string, bool, json.Number:
 			texts = append(texts, fmt.Sprint(v))
 		default:
-			return nil, errors.New("has values with parts, and takes texts, numbers, true and false")
+			return nil, errors.New("has a list or map as a value, and must have texts, numbers, true or false")
 		}
 	}
 	return texts, nil

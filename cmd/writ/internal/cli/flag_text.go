@@ -36,7 +36,7 @@ func (r *ReasonFlag) String() string { return string(*r) }
 func (r *ReasonFlag) Set(reason string) error {
 	if reason == "-" || !utf8.ValidString(reason) || strings.ContainsFunc(reason, unicode.IsControl) {
 		return writ.Errorf(writ.CodeUsage, "--reason %q cannot be signed", reason).
-			WithHint("give one line of text, without control characters, which is not a lone hyphen")
+			WithHint("give one line of text without control characters; a hyphen alone is not enough")
 	}
 	if redact.Holds(reason) {
 		return HoldsSecret("--reason")
@@ -47,9 +47,9 @@ func (r *ReasonFlag) Set(reason string) error {
 
 // HoldsSecret returns the error for a secret in a field that other users can read.
 func HoldsSecret(what string) error {
-	return writ.Errorf(writ.CodeUsage, "%s holds a private key, a token or a password, and others can read it for ever",
+	return writ.Errorf(writ.CodeUsage, "%s contains a private key, a token or a password, and other people could read it permanently",
 		what).
-		WithHint("leave it out; `writ secret set NAME` keeps one for scripts, encrypted to the supervisor")
+		WithHint("remove it; `writ secret set NAME` stores a secret for scripts, encrypted to the supervisor")
 }
 
 // Pairs parses "name=value" words into a map. Values that contain a secret are rejected.

@@ -8,7 +8,9 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Habits has hints for command lines of other tools.
+const listHint = "use `writ resource list`, `writ run list` or `writ node list`"
+
+// Habits maps command lines of other tools to hints.
 var Habits = map[string]string{
 	"writ apply":    "`writ submit FILE` signs a script and runs it",
 	"writ deploy":   "`writ submit FILE` signs a script and runs it",
@@ -18,12 +20,12 @@ var Habits = map[string]string{
 	"writ diff":     "`writ plan FILE` previews a script",
 	"writ preview":  "`writ plan FILE` previews a script",
 	"writ delete":   "a script deletes resources: `writ explain volume.delete` shows an example, and `writ submit FILE --destructive` runs it",
-	"writ destroy":  "`writ deployment destroy NAME` deletes all that a deployment owns, and a script single resources: `writ explain volume.delete`",
-	"writ get":      "`writ resource list` lists resources, `writ run list` runs, and `writ node list` nodes",
-	"writ list":     "`writ resource list` lists resources, `writ run list` runs, and `writ node list` nodes",
-	"writ ls":       "`writ resource list` lists resources, `writ run list` runs, and `writ node list` nodes",
-	"writ ps":       "`writ resource list` lists resources, `writ run list` runs, and `writ node list` nodes",
-	"writ describe": "`writ resource show KIND/NAME` shows a resource, `writ run show RUN` a run, and `writ node show NODE` a node",
+	"writ destroy":  "`writ deployment destroy NAME` deletes all resources of a deployment; a script deletes single resources: `writ explain volume.delete`",
+	"writ get":      listHint,
+	"writ list":     listHint,
+	"writ ls":       listHint,
+	"writ ps":       listHint,
+	"writ describe": "use `writ resource show KIND/NAME`, `writ run show RUN` or `writ node show NODE`",
 	"writ config":   "`writ context list` lists the clusters that commands can use",
 
 	"writ secret get":  "no command prints the value of a secret: `writ secret list` lists names and versions",
@@ -63,7 +65,8 @@ func habitHint(cmd *cobra.Command, word string) string {
 	return ""
 }
 
-// otherOrder returns the hint for words in the order of another tool, "node n1 show" or "show node n1", or "".
+// otherOrder returns the hint for a command with its words in the order of another tool: "node n1 show" or
+// "show node n1". It returns "" for other commands.
 func otherOrder(cmd *cobra.Command, args []string) string {
 	if len(args) < 2 {
 		return ""

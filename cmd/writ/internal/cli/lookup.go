@@ -40,7 +40,7 @@ func AskEach[T any](roster *identity.Roster, name string, ask func(d *identity.D
 func NoNode(nameOrID string, nodes []writ.Node) error {
 	return writ.Errorf(writ.CodeNotFound, "unknown node %q", nameOrID).
 		WithHint("%s",
-			meant.Among(nameOrID, nodes, func(n writ.Node) string { return n.Name }, "`writ node list` shows them"))
+			meant.Among(nameOrID, nodes, func(n writ.Node) string { return n.Name }, "`writ node list` lists the nodes"))
 }
 
 // SeveralNodes returns the error for a name that several nodes have.

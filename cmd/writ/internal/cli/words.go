@@ -154,7 +154,7 @@ func Clock(t time.Time) string {
 // Unheard formats the state of a node that is not ready, with the time of its last beat: "is lost since …".
 func Unheard(n writ.Node) string {
 	if n.LastBeat.IsZero() {
-		return "is " + string(n.Liveness) + ": its supervisor has received no beat of it"
+		return "is " + string(n.Liveness) + ": its supervisor has received no heartbeat from it"
 	}
 	return fmt.Sprintf("is %s since %s", n.Liveness, Clock(n.LastBeat))
 }

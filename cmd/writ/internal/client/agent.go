@@ -166,8 +166,8 @@ func noUsableKey(socket string, n int) error {
 // isAgentAway reports whether the agent could not be asked.
 func isAgentAway(err error) bool { return errors.Is(err, errAgentMute) || errors.Is(err, errAgentGone) }
 
-// unknownBesideAgent returns the error for an unknown key in the default file. The agent that could not be asked may
-// hold a known one.
+// unknownBesideAgent returns the error for an unknown key in the default file while the ssh-agent does not answer. It
+// includes agentErr, because the agent may hold a key that the roster knows.
 func unknownBesideAgent(key *Key, agentErr error) error {
 	return writ.Errorf(writ.CodeSignerUnknown, "the roster does not know the key %s, and %w", key.Spec, agentErr).
 		WithHint("%s", writ.AsError(agentErr).Hint)

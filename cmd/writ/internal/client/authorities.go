@@ -38,17 +38,17 @@ func AddAuthority(r *identity.Roster, name string, key ssh.PublicKey, g Authorit
 		a = r.Authorities.Named(name)
 	case a.State != identity.Active:
 		return writ.Errorf(writ.CodeConflict, "the authority %s is %s in the roster", name, a.State).
-			WithHint("names are never given again: choose another one, and another key if this one may be in wrong hands")
+			WithHint("a removed name is never used again: choose another name, and another key if this key may be stolen")
 	case key != nil && !same(a.Key, key):
 		return writ.Errorf(writ.CodeConflict, "the authority %s has another key", name).
-			WithHint("add one of another name, and then remove this one")
+			WithHint("add an authority with another name, and then remove this one")
 	case len(g.Principals) == 0 && (len(g.KeyIDs) > 0 || g.AnyKeyID):
 		return writ.Errorf(writ.CodeUsage, "--key-id needs the machine of the key ids").WithHint("--user NAME")
 	}
 	for _, other := range r.Authorities {
 		if other.Name != name && same(other.Key, a.Key) {
 			return writ.Errorf(writ.CodeConflict, "the authority %s has this key", other.Name).
-				WithHint("change that one: writ ca add %s", other.Name)
+				WithHint("change that authority: writ ca add %s", other.Name)
 		}
 	}
 	if owner := PrincipalOf(r, a.Key); owner != "" {
@@ -79,7 +79,7 @@ func certify(r *identity.Roster, a *identity.Authority, principal string, g Auth
 				"add it first: writ user add "+principal+" --ci --role deployer --project PROJECT"))
 	case p.Kind != identity.CI:
 		return writ.Errorf(writ.CodeUsage, "%s is a person: certificates are for machines", principal).
-			WithHint("add one: writ user add NAME --ci")
+			WithHint("add a machine: writ user add NAME --ci")
 	}
 	if !slices.Contains(a.Principals, principal) {
 		a.Principals = append(a.Principals, principal)
@@ -109,7 +109,7 @@ func RemoveAuthority(r *identity.Roster, name string, state identity.State) erro
 	if a == nil {
 		return writ.Errorf(writ.CodeNotFound, "the roster has no authority %q", name).
 			WithHint("%s",
-				meant.Among(name, r.Authorities, func(a identity.Authority) string { return a.Name }, "`writ ca list` shows them"))
+				meant.Among(name, r.Authorities, func(a identity.Authority) string { return a.Name }, "`writ ca list` lists the authorities"))
 	}
 	a.State = later(a.State, state)
 	return nil

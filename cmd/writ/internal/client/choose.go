@@ -20,7 +20,7 @@ type Candidate struct {
 	Open   int    // calls that are planned, queued or running there
 	Reason string // why it cannot be chosen; "" if it can
 	away   bool   // it is not connected
-	full   bool   // only its capacity speaks against it
+	full   bool   // lack of capacity is the only reason
 }
 
 // Choice holds the chosen datacenter and all candidates, best first.

@@ -212,7 +212,8 @@ func (s *servers) Do(r *http.Request) (*http.Response, error) {
 		}
 	}
 	if refusal != nil {
-		// A certificate or roster error: nothing was sent. Unreachable coordinators must not hide it.
+		// This is a certificate or roster error, returned before anything was sent. It takes precedence over the errors of
+		// unreachable coordinators.
 		return nil, refusal
 	}
 	var addresses []string
@@ -296,7 +297,7 @@ func (p *Person) SignStatement(s identity.Statement) ([]byte, error) {
 	d := p.Roster.Datacenter(s.Datacenter)
 	if d == nil {
 		return nil, writ.Errorf(writ.CodeDatacenterUnknown, "the roster has no datacenter %s", s.Datacenter).
-			WithHint("`writ dc list` shows them")
+			WithHint("`writ dc list` lists the datacenters")
 	}
 	s.Certificate = identity.CertificateDigest(p.PublicKey())
 	s.Format, s.RosterDigest, s.DatacenterName = identity.FormatFor(s.Certificate), digest, d.Name
@@ -326,7 +327,8 @@ func unknownKey(r *identity.Roster, key *Key) error {
 			AuthorizedKey(key.PublicKey()))
 }
 
-// certificateFor returns the certificate that is the key, or that is in the file beside the key, or nil.
+// certificateFor returns the certificate of a key: the key itself if it is a certificate, else the one in the file
+// SPEC-cert.pub. It returns nil if there is no certificate for this key.
 func certificateFor(key *Key) *ssh.Certificate {
 	if cert, ok := key.PublicKey().(*ssh.Certificate); ok {
 		return cert

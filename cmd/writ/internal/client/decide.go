@@ -73,8 +73,8 @@ func (c Statements) CreateToken(
 	return token, expires, err
 }
 
-// NodeName identifies a node in a user's command. The client trusts only these values: the coordinator looks up the id
-// for them, and the supervisor compares both.
+// NodeName identifies a node in a user's command. Only these values come from the user. The coordinator supplies the
+// node's id, and the supervisor rejects an id that does not belong to these values.
 type NodeName struct {
 	Datacenter  string // name or id; may be "" if the roster has only one datacenter
 	Node        string // name or id
@@ -137,7 +137,7 @@ func (c Nodes) find(
 	}
 	return writ.Node{}, writ.Errorf(writ.CodeNotFound, "unknown node %q in %s", name.Node, dc.Name).
 		WithHint("%s",
-			meant.Among(name.Node, nodes, func(n writ.Node) string { return n.Name }, "`writ node list` shows them"))
+			meant.Among(name.Node, nodes, func(n writ.Node) string { return n.Name }, "`writ node list` lists the nodes"))
 }
 
 // TheDatacenter returns the datacenter with a name or id, or the only datacenter of the roster. It uses only the

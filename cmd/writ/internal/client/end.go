@@ -14,7 +14,7 @@ import (
 type End struct {
 	writ.Summary
 	Refused bool  // the datacenter signed a refusal and no summary, so it may never have accepted the text
-	Unsure  error // why a later resume is possible; nil if there was none
+	Unsure  error // why a later resume may have gone unnoticed; nil if there was certainly no resume
 }
 
 const (

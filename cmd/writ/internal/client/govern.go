@@ -126,13 +126,13 @@ func AddPrincipal(r *identity.Roster, name string, kind identity.PrincipalKind, 
 		p = r.Principal(name)
 	case p.State != identity.Active:
 		return writ.Errorf(writ.CodeConflict, "%s is %s in the roster", name, p.State).
-			WithHint("names are never given again: choose another one, like %s-2, and another key if this one may be in wrong hands", name)
+			WithHint("a removed name is never used again: choose another name, such as %s-2, and another key if this key may be stolen", name)
 	}
 	if key != nil {
 		if owner := PrincipalOf(r, key); owner != "" && owner != name {
 			if o := r.Principal(owner); o != nil && o.State != identity.Active {
 				return writ.Errorf(writ.CodeConflict, "the key belongs to the %s user %s", o.State, owner).
-					WithHint("a key is never accepted again after its owner was removed: make another one with ssh-keygen -t ed25519")
+					WithHint("a key is never accepted again after its owner was removed: create another key with ssh-keygen -t ed25519")
 			}
 			return writ.Errorf(writ.CodeConflict, "the key belongs to %s already", owner).
 				WithHint("another name needs another key: ssh-keygen -t ed25519; to give %s a role: writ user add %s --role ROLE --project PROJECT", owner, owner)
@@ -150,7 +150,7 @@ func AddPrincipal(r *identity.Roster, name string, kind identity.PrincipalKind, 
 		case p.Keys[i].State != identity.Active:
 			return writ.Errorf(writ.CodeConflict, "the key %s of %s is %s in the roster", ssh.FingerprintSHA256(key), name,
 				p.Keys[i].State).
-				WithHint("a key is never used again: make another one with ssh-keygen -t ed25519")
+				WithHint("a removed key is never used again: create another key with ssh-keygen -t ed25519")
 		}
 	}
 	for _, role := range g.Roles {
@@ -167,13 +167,13 @@ func AddPrincipal(r *identity.Roster, name string, kind identity.PrincipalKind, 
 // MeantPrincipal returns the hint for an unknown principal name.
 func MeantPrincipal(r *identity.Roster, name string) string {
 	return meant.Among(name, r.Principals, func(p identity.Principal) string { return p.Name },
-		"`writ user list` shows them")
+		"`writ user list` lists the users")
 }
 
 // meantDatacenter returns the hint for an unknown datacenter name.
 func meantDatacenter(r *identity.Roster, name string) string {
 	return meant.Among(name, r.Datacenters, func(d identity.Datacenter) string { return d.Name },
-		"`writ dc list` shows them")
+		"`writ dc list` lists the datacenters")
 }
 
 // RemovePrincipal disables a principal, or the key with this fingerprint; "" means the whole principal. State Removed
@@ -198,7 +198,7 @@ func RemovePrincipal(r *identity.Roster, name, fingerprint string, state identit
 		func(k identity.PrincipalKey) bool { return ssh.FingerprintSHA256(k.Key) == fingerprint })
 	if i < 0 {
 		return writ.Errorf(writ.CodeNotFound, "%s has no key %s", name, fingerprint).
-			WithHint("`writ user list -o wide` shows them")
+			WithHint("`writ user list -o wide` lists the users")
 	}
 	p.Keys[i].State = later(p.Keys[i].State, state)
 	if slices.Contains(r.Operators, name) &&
@@ -303,7 +303,7 @@ func FindDatacenter(r *identity.Roster, name string) (*identity.Datacenter, erro
 
 func addressTaken(c *identity.Coordinator, address string) error {
 	return writ.Errorf(writ.CodeConflict, "the coordinator %s is at %s already", c.Name, address).
-		WithHint("each coordinator has addresses of its own")
+		WithHint("two coordinators cannot share an address")
 }
 
 // AddCoordinator adds a coordinator to a roster, or adds addresses to the existing coordinator with this name and key.
@@ -338,7 +338,7 @@ func AddCoordinator(r *identity.Roster, name string, key ed25519.PublicKey, urls
 // RemoveCoordinator removes a coordinator from a roster.
 func RemoveCoordinator(r *identity.Roster, name string) error {
 	hint := meant.Among(name, r.Coordinators, func(c identity.Coordinator) string { return c.Name },
-		"`writ coordinator list` shows them")
+		"`writ coordinator list` lists the coordinators")
 	before := len(r.Coordinators)
 	r.Coordinators = slices.DeleteFunc(r.Coordinators,
 		func(c identity.Coordinator) bool { return c.Name == name || c.ID == name })
@@ -365,10 +365,10 @@ func Project(r *identity.Roster, nameOrID string) (identity.Project, error) {
 		return identity.Project{}, writ.Errorf(writ.CodeProjectUnknown, "the roster has no project %q", nameOrID).
 			WithHint("%s",
 				meant.Among(nameOrID, r.Projects, func(p identity.Project) string { return p.Name },
-					"`writ project list` shows them, and `writ project add NAME` adds one"))
+					"`writ project list` lists the projects, and `writ project add NAME` adds one"))
 	default:
 		return identity.Project{}, writ.Errorf(writ.CodeConflict, "%d tenants have a project %q", len(named), nameOrID).
-			WithHint("name it by its id; `writ project list` shows them")
+			WithHint("name it by its id; `writ project list` lists the projects")
 	}
 }
 
@@ -381,7 +381,7 @@ func Datacenter(r *identity.Roster, nameOrID string) (*identity.Datacenter, erro
 	if d == nil {
 		err := writ.Errorf(writ.CodeDatacenterUnknown, "the roster has no datacenter %q", nameOrID)
 		if strings.Contains(nameOrID, ",") {
-			return nil, err.WithHint("name one; for several, give the command once for each")
+			return nil, err.WithHint("name one project, and repeat the command for other projects")
 		}
 		return nil, err.WithHint("%s", meantDatacenter(r, nameOrID))
 	}

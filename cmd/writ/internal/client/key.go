@@ -104,11 +104,11 @@ func (k Keys) search(ctx context.Context, known func(ssh.PublicKey) bool) (*Key,
 		return nil, err
 	}
 	return nil, writ.Errorf(writ.CodeKeyUnusable, "missing SSH key: neither %s nor an ssh-agent has one", path).
-		WithHint("make one with `ssh-keygen -t ed25519`, or name one with --key")
+		WithHint("create a key with `ssh-keygen -t ed25519`, or name one with --key")
 }
 
 func keyInsteadOfName() *writ.Error {
-	return writ.Errorf(writ.CodeKeyUnusable, "--key or WRIT_KEY holds a private key, and should name one").
+	return writ.Errorf(writ.CodeKeyUnusable, "--key or WRIT_KEY contains a private key instead of the name of its file").
 		WithHint("write the key to a file that only you can read, and give the name of that file; or load it with ssh-add and give \"agent\"")
 }
 

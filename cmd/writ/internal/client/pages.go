@@ -42,11 +42,11 @@ func allWithin[T any](size int, page func(cursor string) (items []T, next string
 		}
 		cursor = next
 	}
-	return nil, writ.Errorf(writ.CodeTooLarge, "the coordinator gives %d pages of the list, and it has no end", maxPages).
+	return nil, writ.Errorf(writ.CodeTooLarge, "the list does not end after %d pages", maxPages).
 		WithHint("%s", hintOfLargeList)
 }
 
-const hintOfLargeList = "select less with the flags of the command, or ask another coordinator with --server"
+const hintOfLargeList = "select fewer items with the flags of the command, or use another coordinator with --server"
 
 // sizeOf returns the size of a page as JSON, in bytes.
 func sizeOf[T any](items []T) int {

@@ -22,10 +22,10 @@ import (
 func unverified(d *identity.Datacenter, format string, args ...any) *writ.Error {
 	e := writ.Errorf(writ.CodeUnverified, format, args...)
 	if d == nil {
-		return e.WithHint("ask another coordinator with --server")
+		return e.WithHint("use another coordinator with --server")
 	}
-	return e.WithHint("ask another coordinator with --server, or look at the log of the supervisor of %s; one of an earlier version signs no "+
-		"answers: upgrade it", d.Name)
+	return e.WithHint("use another coordinator with --server, or read the log of the supervisor of %s; supervisors of earlier versions sign no "+
+		"answers", d.Name)
 }
 
 // openSigned verifies a proof by the supervisor of d and returns its only record.
@@ -37,7 +37,7 @@ func openSigned[T any](d *identity.Datacenter, kind envelope.Kind, proof []byte)
 	records, _, err := envelope.Open[T](kind, proof, envelope.Only(d.SupervisorKey))
 	switch {
 	case err != nil:
-		return none, fmt.Errorf("its proof is not one of the supervisor of %s: %w", d.Name, err)
+		return none, fmt.Errorf("its proof is not from the supervisor of %s: %w", d.Name, err)
 	case len(records) != 1:
 		return none, fmt.Errorf("its proof holds %d records", len(records))
 	}
@@ -51,7 +51,7 @@ func openAnswer(roster *identity.Roster, d *identity.Datacenter, text writ.Diges
 	case err != nil:
 		return writ.Answer{}, err
 	case a.Cluster != roster.Cluster || a.Datacenter != d.ID:
-		return writ.Answer{}, errors.New("its proof is one of another datacenter")
+		return writ.Answer{}, errors.New("its proof is from another datacenter")
 	case a.Text != text:
 		return writ.Answer{}, errors.New("its proof is about another text")
 	case (a.Refused == nil) == (a.Done == ""):
@@ -108,8 +108,8 @@ func (a *answerTo) done(said api.StatementAnswer) (api.StatementAnswer, writ.Ans
 
 // refused returns the verified reason for the refusal of a text. Either the supervisor signed the refusal, or this
 // client finds the same error by the newest roster, as a coordinator does before it forwards a text. Any other refusal
-// is UNVERIFIED. An error that decides nothing is returned without proof, because a coordinator can withhold texts
-// anyway.
+// is UNVERIFIED. An error that is not a refusal is returned without proof: a false one has the same effect as
+// withholding the text, which a coordinator can always do.
 func (a *answerTo) refused(said *writ.Error) error {
 	if !isRefusal(said) {
 		return said
@@ -340,7 +340,7 @@ func (c Roster) AwaitAdoption(
 		return writ.Errorf(writ.CodeNotAdopted,
 			"version %d of the roster is signed, and after %s it is not proved to be in force in: %s",
 			roster.Version, within, strings.Join(missing, "; ")).
-			WithHint("`writ roster show` asks again; until a datacenter has it, it goes by the roster before")
+			WithHint("`writ roster show` asks again; until a datacenter has this version, it uses the previous one")
 	}
 }
 

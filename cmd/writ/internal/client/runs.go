@@ -55,7 +55,7 @@ func (c Runs) Find(ctx context.Context, text string) (id writ.RunID, sure bool, 
 			WithHint("did you mean %s? Ids have small letters and no spaces", plain)
 	}
 	return "", false, writ.Errorf(writ.CodeUsage, "%q is not the id of a run", text).
-		WithHint("give its 26 letters and digits, or the first %d or more, or %s; `writ run list` shows them", MinPrefix,
+		WithHint("give its 26 letters and digits, or the first %d or more, or %s; `writ run list` lists the runs", MinPrefix,
 			LastRun)
 }
 

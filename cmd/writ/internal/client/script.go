@@ -83,7 +83,7 @@ func ReadScript(path string, own Modules) (Script, error) {
 func ReadScriptAs(path string, text []byte, own Modules) (Script, error) {
 	if bytes.IndexByte(text, 0) >= 0 { // otherwise each byte of a binary would be an error
 		return Script{}, writ.Errorf(writ.CodeUsage, "%s is a binary file and not a script", path).
-			WithHint("give a script, a text that ends in .tengo, or a file of `writ sign`")
+			WithHint("give a script, whose name ends in .tengo, or a file that `writ sign` wrote")
 	}
 	beside, err := os.OpenRoot(filepath.Dir(path))
 	if err != nil {

@@ -155,7 +155,7 @@ func aboutSecret(
 	p := by.Roster.Project(project)
 	if p == nil {
 		return identity.Statement{}, writ.Errorf(writ.CodeProjectUnknown, "the roster has no project %s", project).
-			WithHint("`writ project list` shows them")
+			WithHint("`writ project list` lists the projects")
 	}
 	return identity.Statement{Datacenter: datacenter, Seen: identity.SeenSecret(project, p.Name, newest)}, nil
 }

@@ -36,7 +36,7 @@ func (c Runs) standing(ctx context.Context, roster *identity.Roster, run api.Run
 		&api.GetStandingParams{Nonce: hex.EncodeToString(nonce)}))
 	if writ.CodeOf(err) == writ.CodeVerbUnsupported {
 		return link.RunStanding{}, writ.Errorf(writ.CodeVerbUnsupported,
-			"its supervisor is of an earlier version, which does not sign how a run stands: upgrade it")
+			"its supervisor has an earlier version, which does not sign the state of runs: upgrade it")
 	}
 	if err != nil {
 		return link.RunStanding{}, err
@@ -48,7 +48,7 @@ func (c Runs) standing(ctx context.Context, roster *identity.Roster, run api.Run
 		return link.RunStanding{}, unverified(d, "the coordinator reports an answer of %s on the state of run %s: %v", d.Name,
 			run.ID, err)
 	case stands.Cluster != roster.Cluster || stands.Datacenter != d.ID || stands.Run != run.ID:
-		return link.RunStanding{}, unverified(d, "the coordinator shows how another run stands, for run %s", run.ID)
+		return link.RunStanding{}, unverified(d, "the coordinator returned the state of another run for run %s", run.ID)
 	case !bytes.Equal(stands.Nonce, nonce):
 		return link.RunStanding{}, unverified(d, "the coordinator shows how run %s stood earlier", run.ID)
 	}
@@ -65,8 +65,8 @@ func (c Nodes) Standing(ctx context.Context, roster *identity.Roster, n writ.Nod
 		&api.GetNodeStandingParams{Nonce: hex.EncodeToString(nonce)}))
 	if writ.CodeOf(err) == writ.CodeVerbUnsupported {
 		return link.NodeStanding{}, writ.Errorf(writ.CodeVerbUnsupported,
-			"the supervisor of node %s is of an earlier version, which does not sign how a node stands", n.Name).
-			WithHint("upgrade it; until then, check the machine itself")
+			"the supervisor of node %s has an earlier version, which does not sign the state of nodes", n.Name).
+			WithHint("upgrade the supervisor; until then, check the machine itself")
 	}
 	if err != nil {
 		return link.NodeStanding{}, err
@@ -80,7 +80,7 @@ func (c Nodes) Standing(ctx context.Context, roster *identity.Roster, n writ.Nod
 			n.Name, err)
 	case stands.Cluster != roster.Cluster || stands.Datacenter != d.ID || stands.Node != n.ID || stands.Name != n.Name ||
 		stands.Key != n.Key:
-		return link.NodeStanding{}, unverified(d, "the coordinator shows how another node stands, for node %s", n.Name)
+		return link.NodeStanding{}, unverified(d, "the coordinator returned the state of another node for node %s", n.Name)
 	case !bytes.Equal(stands.Nonce, nonce):
 		return link.NodeStanding{}, unverified(d, "the coordinator shows how node %s stood earlier", n.Name)
 	}
@@ -99,7 +99,7 @@ func (c Statements) Tokens(
 		&api.GetTokenStandingParams{Nonce: hex.EncodeToString(nonce)}))
 	if writ.CodeOf(err) == writ.CodeVerbUnsupported {
 		return nil, writ.Errorf(writ.CodeVerbUnsupported,
-			"its supervisor is of an earlier version, which does not sign its tokens: upgrade it, or take the id from the token itself")
+			"its supervisor has an earlier version, which does not sign its tokens: upgrade it, or take the id from the token itself")
 	}
 	if err != nil {
 		return nil, err
@@ -111,7 +111,7 @@ func (c Statements) Tokens(
 	case stands.Cluster != roster.Cluster || stands.Datacenter != d.ID:
 		return nil, unverified(d, "the coordinator shows the tokens of another datacenter, for %s", d.Name)
 	case !bytes.Equal(stands.Nonce, nonce):
-		return nil, unverified(d, "the coordinator shows which tokens %s had earlier", d.Name)
+		return nil, unverified(d, "the coordinator returned an earlier list of the tokens of %s", d.Name)
 	}
 	tokens := []writ.JoinToken{}
 	for _, t := range stands.Tokens {
@@ -135,7 +135,7 @@ func (c Holds) List(
 		&api.GetHoldStandingParams{Nonce: hex.EncodeToString(nonce), Project: projects}))
 	if writ.CodeOf(err) == writ.CodeVerbUnsupported {
 		return nil, writ.Errorf(writ.CodeVerbUnsupported,
-			"its supervisor is of an earlier version, which does not sign its holds: upgrade it")
+			"its supervisor has an earlier version, which does not sign its holds: upgrade it")
 	}
 	if err != nil {
 		return nil, err
@@ -145,11 +145,11 @@ func (c Holds) List(
 	case err != nil:
 		return nil, unverified(d, "the coordinator reports an answer of %s with its holds: %v", d.Name, err)
 	case stands.Cluster != roster.Cluster || stands.Datacenter != d.ID:
-		return nil, unverified(d, "the coordinator shows the holds of another datacenter for %s", d.Name)
+		return nil, unverified(d, "the coordinator returned the holds of another datacenter for %s", d.Name)
 	case !slices.Equal(stands.Projects, projects):
-		return nil, unverified(d, "the coordinator has asked %s about other projects than you did", d.Name)
+		return nil, unverified(d, "the coordinator has asked %s about other projects than the requested ones", d.Name)
 	case !bytes.Equal(stands.Nonce, nonce):
-		return nil, unverified(d, "the coordinator shows earlier holds of %s", d.Name)
+		return nil, unverified(d, "the coordinator returned an earlier list of the holds of %s", d.Name)
 	}
 	holds := []api.Hold{}
 	for _, h := range stands.Holds {

@@ -126,8 +126,8 @@ func withoutCovered(targets []string) []string {
 	})
 }
 
-// Batches orders resources for their deletion and divides them, so that one header can list each part together with the
-// targets `taken`. The first part is empty if there is no room.
+// Batches orders resources for their deletion and divides them into batches that each fit into one header. The first
+// header also lists the targets `taken`. The first batch is empty if these leave no room.
 func Batches(resources []deletion.Resource, taken []string) [][]deletion.Resource {
 	const room = header.MaxLine - 64 // without the key of the line
 	batches, count, bytes := make([][]deletion.Resource, 1), len(taken), len(strings.Join(taken, " "))

@@ -10,7 +10,7 @@ import (
 // Unbind removes bindings of a principal from a roster: each role in each project. A missing binding is an error.
 func Unbind(r *identity.Roster, name string, roles []identity.Role, projects []writ.ProjectID) error {
 	if r.Principal(name) == nil {
-		return writ.Errorf(writ.CodeNotFound, "the roster has no principal %q", name).WithHint("`writ user list` shows them")
+		return writ.Errorf(writ.CodeNotFound, "the roster has no principal %q", name).WithHint("`writ user list` lists the users")
 	}
 	for _, role := range roles {
 		for _, project := range projects {

@@ -105,7 +105,7 @@ func (c *Context) check() error {
 // contexts in full.
 func (c *Context) checkKept() error {
 	if slices.ContainsFunc(append([]string{c.Name, string(c.Cluster), c.Project, c.Key}, c.Servers...), redact.HoldsKey) {
-		return writ.Errorf(writ.CodeUsage, "it holds a private key or a token, where only the name of one belongs").
+		return writ.Errorf(writ.CodeUsage, "it contains a private key or a token instead of a name").
 			WithHint("give the name of the file with the key, or \"agent\"; if others could read the key here, use another one from now on")
 	}
 	return c.check()
@@ -153,7 +153,7 @@ func (f *File) Add(c Context) error {
 
 // Meant returns the hint for an unknown context name.
 func (f *File) Meant(name string) string {
-	return meant.Among(name, f.Contexts, func(c Context) string { return c.Name }, "`writ context list` shows them")
+	return meant.Among(name, f.Contexts, func(c Context) string { return c.Name }, "`writ context list` lists the contexts")
 }
 
 // Choose returns the context for a command: the context called name, else the current one, else the only one. Fields
@@ -224,7 +224,8 @@ func WriteFile(path string, text []byte) error {
 			return err
 		}
 	}
-	// also for a file with the same text: its writer may have been killed before this
+	// The directory is synced even if the text is unchanged, because the previous writer may have been killed before its
+	// own sync.
 	dir, err := os.Open(filepath.Dir(path))
 	if err != nil {
 		return err

@@ -30,13 +30,13 @@ func MakeData(data string) error {
 func Unwritable(data string, err error) error {
 	switch {
 	case writ.CodeOf(err) == writ.CodeStoreFull || errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT):
-		return writ.Errorf(writ.CodeStoreFull, "%w", err).WithHint("free space on the disk of %s, or raise its quota; start it again then", data)
+		return writ.Errorf(writ.CodeStoreFull, "%w", err).WithHint("free space on the disk of %s, or raise its quota; then start the program again", data)
 	case errors.Is(err, fs.ErrPermission):
 		return writ.Errorf(writ.CodeStoreReadOnly, "%w", err).
 			WithHint("user %d may not write to %s: change its owner, or name another directory with --data", os.Geteuid(), data)
 	case writ.CodeOf(err) == writ.CodeStoreReadOnly || errors.Is(err, unix.EROFS):
 		return writ.Errorf(writ.CodeStoreReadOnly, "%w", err).
-			WithHint("%s must be on a writable disk with free space; start it again then", data)
+			WithHint("%s must be on a writable disk with free space; then start the program again", data)
 	case errors.Is(err, unix.ENOTDIR):
 		return writ.Errorf(writ.CodeUsage, "%w", err).
 			WithHint("%s is a file, or is below one: name a directory with --data", data)

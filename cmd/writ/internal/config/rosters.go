@@ -135,7 +135,7 @@ func (r Rosters) chain() (identity.RosterChain, error) {
 // damaged returns DATA_INCOMPLETE for stored rosters that do not prove themselves.
 func (r Rosters) damaged(path string, err error) *writ.Error {
 	return writ.Errorf(writ.CodeDataIncomplete, "%s is damaged: %w", path, err).
-		WithHint("move %s away: the rosters come again from a coordinator, or from `writ restore`", r.Dir)
+		WithHint("move %s away: a coordinator or `writ restore` provides the rosters again", r.Dir)
 }
 
 // Add verifies links that follow the newest roster, oldest first, and stores the links needed for the proof. It skips

@@ -34,8 +34,8 @@ func Mark(flags *pflag.FlagSet, scope Scope, names ...string) {
 	}
 }
 
-// Unused declares the flags of a scope that a command and its subcommands do not read. It replaces the declaration of
-// their parent.
+// Unused declares the shared flags that a command and its subcommands do not read. It replaces the declaration of the
+// command's parent.
 func Unused(c *cobra.Command, names ...string) {
 	if c.Annotations == nil {
 		c.Annotations = map[string]string{}
@@ -86,7 +86,7 @@ func scopeOf(f *pflag.Flag) Scope {
 	return Own
 }
 
-// ClientFlags returns the flags that the clients below root share. Some clients do not read all of them.
+// ClientFlags returns the flags with scope Client, taken from the subcommand of root that has most of them.
 func ClientFlags(root *cobra.Command) (all []*pflag.Flag) {
 	for _, c := range root.Commands() {
 		if flags := Flags(c, Client); len(flags) > len(all) {

@@ -6,7 +6,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// otherText is the placeholder for a text flag that words lacks. No visible flag has it.
+// otherText is the placeholder for a text flag that is missing in words. Tests ensure that no visible flag needs it.
 const otherText = "STRING"
 
 // Word returns the placeholder for the value of a flag, as "FILE". It is "" for a flag without a value.

@@ -22,7 +22,7 @@ type Suite struct {
 // Case is one test. It passed if Failure, Error and Skipped are all nil.
 type Case struct {
 	Name    string
-	Class   string // group of the test, parts separated by dots
+	Class   string // group of the test, such as the path of its script; see ClassOf
 	File    string // path
 	Line    int    // 0 if unknown
 	Took    time.Duration
@@ -32,7 +32,7 @@ type Case struct {
 	Output  string // text printed by the test
 }
 
-// ClassOf returns the class of the tests of a script.
+// ClassOf returns the class of a script's tests: its path with slashes and without the extension.
 func ClassOf(script string) string { return strings.TrimSuffix(filepath.ToSlash(script), ".tengo") }
 
 // Problem describes why a test did not pass.

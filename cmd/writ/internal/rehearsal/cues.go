@@ -73,7 +73,7 @@ func (c *cues) replace(target scripttest.Target, values map[string]any) map[stri
 	defer c.mu.Unlock()
 	all := make(map[string]any, len(values))
 	maps.Copy(all, values)
-	// A cue for the resource comes last and overrides.
+	// A cue for the resource is applied last, so it overrides a cue for the operation.
 	for _, want := range []scripttest.Target{{Operation: target.Operation}, target} {
 		for _, r := range c.results {
 			if r.Target == want {

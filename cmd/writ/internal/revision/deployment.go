@@ -92,8 +92,8 @@ func (d Deployment) List(
 	return runs, more, err
 }
 
-// each calls show for each run that made a revision, newest first, as long as show returns true. Runs that the
-// datacenter did not accept made none. It requests size runs at a time.
+// each calls show for each run that made a revision, newest first, as long as show returns true. It skips runs that the
+// datacenter did not accept, because they made no revision. It requests size runs at a time.
 func (d Deployment) each(ctx context.Context, c *client.Client, size int, show func(api.Run) bool) error {
 	params := d.Runs()
 	params.Limit = api.Given(size)

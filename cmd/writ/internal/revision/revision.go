@@ -65,13 +65,13 @@ func (d Deployment) ReadSucceeded(
 	}
 	if found == nil {
 		return nil, writ.Errorf(writ.CodeNotFound, "the coordinator has no revision of %s before %d that succeeded", d.Name,
-			before).WithHint("choose one with --to: `writ deployment history %s` lists them", d.Name)
+			before).WithHint("choose one with --to: `writ deployment history %s` lists the revisions", d.Name)
 	}
 	return d.ReadRun(ctx, c, roster, *found)
 }
 
-// run returns the run of a revision. After a supervisor's restore from a backup, two runs can have the same revision: a
-// run that the datacenter has lost counts only without another one.
+// run returns the run of a revision. After a supervisor's restore from a backup, two runs can have the same revision.
+// It then prefers the run that the datacenter still knows.
 func (d Deployment) run(ctx context.Context, c *client.Client, number int) (found api.Run, err error) {
 	size := client.PageSize
 	if number == Newest {
@@ -98,7 +98,7 @@ func (d Deployment) run(ctx context.Context, c *client.Client, number int) (foun
 			WithHint("its ledger may be new: use another coordinator with --server, or submit the script again")
 	case number > newest:
 		return api.Run{}, writ.Errorf(writ.CodeNotFound, "the deployment %s has no revision %d: the newest one is %d", d.Name,
-			number, newest).WithHint("`writ deployment history %s` lists them", d.Name)
+			number, newest).WithHint("`writ deployment history %s` lists the revisions", d.Name)
 	}
 	return api.Run{}, writ.Errorf(writ.CodeNotFound, "the coordinator has no revision %d of the deployment %s", number,
 		d.Name).WithHint("`writ deployment history %s` lists its revisions", d.Name)

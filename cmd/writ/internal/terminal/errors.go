@@ -28,12 +28,12 @@ func (e *ExitError) Error() string {
 // Unwrap returns the wrapped error.
 func (e *ExitError) Unwrap() error { return e.Err }
 
-// Interrupted returns the error of a command interrupted by the user. The text in then explains how to continue.
-func Interrupted(then string) error {
-	return &ExitError{Err: &interrupted{then}, Exit: writ.ExitInterrupted}
+// Interrupted returns the error of a command interrupted by the user. next is the text that explains how to continue.
+func Interrupted(next string) error {
+	return &ExitError{Err: &interrupted{next}, Exit: writ.ExitInterrupted}
 }
 
-type interrupted struct{ then string }
+type interrupted struct{ next string }
 
 func (e *interrupted) Error() string { return "interrupted" }
 
@@ -54,8 +54,8 @@ func (t *Terminal) Fail(err error) {
 		return
 	}
 	if e, ok := errors.AsType[*interrupted](err); ok {
-		if e.then != "" {
-			fmt.Fprintln(t.Err, CleanLines(e.then))
+		if e.next != "" {
+			fmt.Fprintln(t.Err, CleanLines(e.next))
 		}
 		return
 	}

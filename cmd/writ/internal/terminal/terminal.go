@@ -2,8 +2,8 @@
 // questions to the user. It must not know the meaning of the data.
 //
 // Only data goes to standard output. Progress, questions and errors go to standard error. Without a terminal on
-// standard error, or with NO_COLOR or CI=true, all output is plain lines. Untrusted text is shown without control
-// characters, and in CI jobs without the start of CI commands.
+// standard error, or with NO_COLOR or CI=true, all output is plain lines. Control characters in untrusted text are
+// replaced. In CI jobs, output is changed so that the CI system does not execute it as a command.
 package terminal
 
 import (

@@ -320,7 +320,7 @@ func (t *Transport) refresh(ctx context.Context, server *url.URL) (bool, error) 
 	}
 	signed, err := t.fetchAll(ctx, &url.URL{Scheme: server.Scheme, Host: server.Host}, after)
 	if err != nil {
-		return false, fmt.Errorf("ask for the rosters of the cluster: %w", err)
+		return false, fmt.Errorf("request the rosters of the cluster: %w", err)
 	}
 	if len(signed) == 0 {
 		return false, nil
@@ -405,16 +405,16 @@ func get[T any](
 		return answer, err
 	case response.StatusCode == http.StatusNotFound:
 		return answer, &writ.Error{
-			Code: writ.CodeUnreachable, Message: fmt.Sprintf("%s gives no rosters: %s", server.Host, response.Status),
+			Code: writ.CodeUnreachable, Message: fmt.Sprintf("%s returns no rosters: %s", server.Host, response.Status),
 			Hint: "check the address and the port: another program answers there", Err: errNotThere,
 		}
 	case response.StatusCode != http.StatusOK:
-		return answer, writ.Errorf(writ.CodeUnreachable, "%s gives no rosters: %s", server.Host, response.Status)
+		return answer, writ.Errorf(writ.CodeUnreachable, "%s returns no rosters: %s", server.Host, response.Status)
 	case len(body) > MaxRosters:
-		return answer, writ.Errorf(writ.CodeTooLarge, "%s gives more than %d bytes of rosters", server.Host, MaxRosters)
+		return answer, writ.Errorf(writ.CodeTooLarge, "%s returned more than %d bytes of rosters", server.Host, MaxRosters)
 	}
 	if err := json.Unmarshal(body, &answer); err != nil {
-		return answer, writ.Errorf(writ.CodeUnreachable, "%s gives no rosters: %v", server.Host, err)
+		return answer, writ.Errorf(writ.CodeUnreachable, "%s returns no rosters: %v", server.Host, err)
 	}
 	return answer, nil
 }

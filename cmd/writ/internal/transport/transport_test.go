@@ -333,7 +333,7 @@ func TestAtTheFirstContactAnotherProcessOfTheClusterIsNamed(t *testing.T) {
 	}{
 		"a supervisor":  {gives("/v1/rosters", c.signed, ofSupervisor), Coordinator, FromCoordinator, writ.CodeCertificateRole, "the supervisor of dc1"},
 		"a coordinator": {gives("/v1/roster", ofCoordinator, by(front, c.roster)), wantsSupervisor, FromSupervisor, writ.CodeCertificateRole, "the coordinator front"},
-		"neither":       {gives("/", nil, ofSupervisor), Coordinator, FromCoordinator, writ.CodeUnreachable, "gives no rosters: 404"},
+		"neither":       {gives("/", nil, ofSupervisor), Coordinator, FromCoordinator, writ.CodeUnreachable, "returns no rosters: 404"},
 		"no TLS":        {plain.URL, Coordinator, FromCoordinator, writ.CodeUnreachable, "does not speak TLS"},
 		"an older TLS":  {serve(t, &c.signed, c.roster.Cluster, older(by(front, c.roster))).URL, Coordinator, FromCoordinator, writ.CodeUnreachable, "does not speak TLS 1.3"},
 	} {

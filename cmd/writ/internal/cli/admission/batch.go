@@ -89,7 +89,7 @@ func (flags batchFlags) batch(in *terminal.Terminal) (identity.Batch, error) {
 	}
 	if flags.most > len(serials) {
 		return none, writ.Errorf(writ.CodeUsage, "--max %d is not possible", flags.most).
-			WithHint("the list has %s, and each admits one node", cli.Count(len(serials), "serial number"))
+			WithHint("the list has only %s, and each number admits one node", cli.Count(len(serials), "serial number"))
 	}
 	b := identity.Batch{
 		ID: identity.NewBatchID(), Serials: serials, Most: flags.most,
@@ -105,7 +105,7 @@ func (flags batchFlags) batch(in *terminal.Terminal) (identity.Batch, error) {
 func readSerials(name string, in *terminal.Terminal) ([]string, error) {
 	if name == "" {
 		return nil, writ.Errorf(writ.CodeUsage, "--serials is missing").
-			WithHint("give a file with a serial number a line, as `writ node show` or the machine's label has it")
+			WithHint("give a file with one serial number per line; `writ node show` and the label of the machine show it")
 	}
 	text, err := readListed(name, in)
 	if err != nil {
@@ -123,7 +123,7 @@ func readSerials(name string, in *terminal.Terminal) ([]string, error) {
 			return nil, cli.HoldsSecret(fmt.Sprintf("line %d of %s", n, name))
 		case !identity.ValidSerial(serial):
 			return nil, writ.Errorf(writ.CodeUsage, "%s, line %d: %q is not a serial number of one machine", name, n, serial).
-				WithHint("one has %d to %d visible characters; texts such as \"Default string\" stand on many machines",
+				WithHint("a serial number has %d to %d visible characters; texts such as \"Default string\" are the same on many machines",
 					identity.MinSerial, identity.MaxSerial)
 		case listed[serial]:
 			return nil, writ.Errorf(writ.CodeUsage, "%s, line %d: %q is listed twice", name, n, serial)

@@ -96,7 +96,7 @@ func handOver(ctx context.Context, env *cli.Env, t newToken) error {
 			WithHint("writ token revoke %s --dc %s", t.ID, t.Datacenter)
 	}
 	return writ.Errorf(writ.CodeUsage, "the token %s cannot be printed (%v), so it was revoked", t.ID, err).
-		WithHint("print another one to a place that can be written")
+		WithHint("create another token, with an output that can be written")
 }
 
 // revokeUnseen revokes a token. It prints no result, because the output is broken.

@@ -66,5 +66,5 @@ func findModule(name string) (library.Module, error) {
 	if closest := meant.Closest(full, library.Names()); closest != "" {
 		return library.Module{}, err.WithHint("did you mean %q?", closest)
 	}
-	return library.Module{}, err.WithHint("`writ library list` lists them")
+	return library.Module{}, err.WithHint("`writ library list` lists the modules")
 }

@@ -132,7 +132,7 @@ trust. "writ init" prints that id and writes it to client.yaml. Get the id from 
 			}
 			if c.Cluster == "" {
 				return writ.Errorf(writ.CodeUsage, "--cluster is missing").
-					WithHint("client.yaml of the founder of the cluster has its id")
+					WithHint("pass the id of the cluster: its founder finds it in client.yaml, which `writ init` wrote")
 			}
 			if err := file.Add(c); err != nil {
 				return err
@@ -191,10 +191,10 @@ it from changes.`,
 	}
 }
 
-// exportedServers returns the addresses for the context of another person: the context's addresses that the roster
-// names, the roster's other addresses, and the context's unnamed HTTPS addresses, such as a proxy's. Unnamed HTTP
-// addresses are on loopback. If the roster names an HTTPS address, they belong to a removed coordinator and are
-// omitted.
+// exportedServers returns the addresses for the context of another person, in this order: the context's addresses that
+// are also in the roster, the roster's other addresses, and the context's addresses that are not in the roster, such as
+// the address of a proxy. If the roster has an HTTPS address, it omits HTTP addresses that are not in the roster:
+// clients use HTTP only on loopback, so these addresses are useless on another machine.
 func exportedServers(servers []string, latest *identity.Roster) []string {
 	if latest == nil {
 		return slices.Clone(servers)
@@ -242,8 +242,8 @@ for the same cluster. The first context becomes the current one. --project overr
 				return err
 			}
 			if len(in.Contexts) != 1 || in.Contexts[0].Cluster == "" || len(in.Contexts[0].Servers) == 0 {
-				return writ.Errorf(writ.CodeUsage, "%s holds no exported context", args[0]).
-					WithHint("`writ context export` on a machine that has it writes one")
+				return writ.Errorf(writ.CodeUsage, "%s does not contain an exported context", args[0]).
+					WithHint("write the file with `writ context export` on a machine that has the context")
 			}
 			one := in.Contexts[0]
 			one.Name, one.Project = cmp.Or(name, one.Name), cmp.Or(env.Flags.Project, one.Project)
@@ -251,15 +251,15 @@ for the same cluster. The first context becomes the current one. --project overr
 				return err
 			}
 			if !writ.ValidName(one.Name) {
-				return writ.Errorf(writ.CodeUsage, "%q is not a valid name", one.Name).WithHint("give it another one with --as")
+				return writ.Errorf(writ.CodeUsage, "%q is not a valid name", one.Name).WithHint("choose another name with --as")
 			}
 			file, err := config.Load(env.Flags.Config)
 			if err != nil {
 				return err
 			}
 			if have := file.Context(one.Name); have != nil && have.Cluster != one.Cluster {
-				return writ.Errorf(writ.CodeConflict, "the context %q is of another cluster", one.Name).
-					WithHint("give this one another name with --as")
+				return writ.Errorf(writ.CodeConflict, "a context %q of another cluster exists", one.Name).
+					WithHint("import this context under another name with --as")
 			}
 			if err := file.Add(one); err != nil {
 				return err

@@ -72,7 +72,7 @@ Packaged programs lack this command: build writ from source.`,
 		},
 	}
 	f := c.Flags()
-	f.IntVarP(&s.Runs, "runs", "n", 1000, "runs of the measurement with many runs, per round; the others make fewer")
+	f.IntVarP(&s.Runs, "runs", "n", 1000, "runs per round in the measurement with many runs in flight; the other measurements use fewer runs")
 	cli.InRange(f, "runs", &s.Runs, 1, 1_000_000)
 	f.IntVar(&s.InFlight, "in-flight", 50, "number of runs in flight")
 	cli.InRange(f, "in-flight", &s.InFlight, 1, 10_000)
@@ -84,8 +84,8 @@ Packaged programs lack this command: build writ from source.`,
 	cli.InRange(f, "rounds", &s.Rounds, 1, 1000)
 	f.DurationVar(&s.Within, "within", 20*time.Second, "maximum duration for which a measurement submits runs")
 	cli.InRange(f, "within", &s.Within, time.Millisecond, cli.Longest)
-	f.StringSliceVar(&s.Beside, "beside", nil, "programs with more systems to measure, like the one of `task peers`")
-	f.BoolVar(&s.TLS, "tls", false, "measure writ with TLS, as between hosts, beside writ without")
+	f.StringSliceVar(&s.Beside, "beside", nil, "program with more systems to measure, which `task peers` builds (repeatable)")
+	f.BoolVar(&s.TLS, "tls", false, "also measure writ with TLS, which it uses between hosts")
 	f.DurationVar(&s.AsynqPoll, "asynq-poll", minAsynqPoll, "mean interval at which bare asynq polls its empty queue")
 	cli.InRange(f, "asynq-poll", &s.AsynqPoll, minAsynqPoll, cli.Longest)
 	f.StringVar(&s.Data, "data", "",
@@ -187,7 +187,7 @@ func benchWaiting(ctx context.Context, env *cli.Env, w bench.Waiting, limit int6
 			return err
 		}
 		if peak := report.Peak(); peak >= limit<<20 {
-			env.Warn("the supervisor had %d MiB at its most, the limit is %d MiB", peak>>20, limit)
+			env.Warn("the supervisor used up to %d MiB of memory, and the limit is %d MiB", peak>>20, limit)
 			return &terminal.ExitError{Exit: writ.ExitFailed}
 		}
 		return nil

@@ -47,7 +47,7 @@ all. It reports for each webhook whether the receiver accepted the message. It d
 				name := endpoints[i].Name
 				if err := sender.SendTest(cmd.Context(), &endpoints[i]); err != nil {
 					failed = append(failed,
-						writ.Errorf(writ.CodeUnreachable, "the webhook %s did not take the message: %v", name, err).
+						writ.Errorf(writ.CodeUnreachable, "the webhook %s did not accept the message: %v", name, err).
 							WithHint("compare the address, the secret and the certificate with the settings of the receiver"))
 					continue
 				}

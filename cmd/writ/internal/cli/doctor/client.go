@@ -63,7 +63,7 @@ func examineConfig(env *cli.Env) (*client.Client, finding) {
 	f.Detail = fmt.Sprintf("%s, context %q, %s", file.Path, c.Context.Name, strings.Join(c.Context.Servers, " "))
 	if c.Context.Cluster == "" {
 		f.State, f.Detail = suspect, fmt.Sprintf("%s names no cluster to trust", file.Path)
-		f.Fix = "export WRIT_CONFIG=DIR/client.yaml as `writ init` or `writ dev` made it, or writ context add"
+		f.Fix = "set WRIT_CONFIG to the client.yaml that `writ init` or `writ dev` wrote, or use `writ context add`"
 	}
 	return c, f
 }

@@ -33,8 +33,8 @@ func examineNodes(ctx context.Context, c *client.Client) []finding {
 	return findNodes(nodes, names)
 }
 
-// findNodes returns a finding for each admitted node that is lost, silent, faulty or full, and one for the nodes of
-// datacenters that are away. If all nodes are healthy, it returns one finding for all of them.
+// findNodes returns a finding for each admitted node that is lost, silent, faulty or full, and a single finding for all
+// nodes of disconnected datacenters. If all nodes are healthy, it returns a single finding.
 func findNodes(nodes []writ.Node, datacenters map[writ.DatacenterID]string) (found []finding) {
 	admitted, unknown := 0, 0
 	for _, n := range nodes {

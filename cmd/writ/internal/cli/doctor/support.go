@@ -116,7 +116,7 @@ If one of the commands fails, the file contains its error.`,
 			for _, p := range parts {
 				views = append(views, partView{p.name, len(p.text), "writ " + strings.Join(p.command, " "), p.exit})
 			}
-			env.Note("%s is written; look through it before you give it away", file)
+			env.Note("wrote %s; check its content before you share it", file)
 			return env.Print(terminal.List(views, views, func(v partView) string { return v.File },
 				cli.Column("FILE", func(v partView) string { return v.File }),
 				cli.Column("BYTES", func(v partView) string { return fmt.Sprint(v.Bytes) }),

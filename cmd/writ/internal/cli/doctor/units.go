@@ -28,7 +28,7 @@ func examineUnits(dirs []string) []finding {
 		if u.killMode != "process" && u.killMode != "none" {
 			f.State = suspect
 			f.Lost = "systemd ends machines, databases and the overlay with the runner"
-			f.Fix = fmt.Sprintf("systemctl edit %s, and type [Service] and KillMode=process in two lines", name)
+			f.Fix = fmt.Sprintf("run `systemctl edit %s`, and add two lines: [Service] and KillMode=process", name)
 		}
 		found = append(found, f)
 	}

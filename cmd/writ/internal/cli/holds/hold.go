@@ -255,7 +255,7 @@ func (s *scopeFlags) scope(
 		return scope, "", writ.Errorf(writ.CodeUsage, "nodes have no operation %q", s.operation).
 			WithHint("%s",
 				meant.Hint(s.operation, operationNames(),
-					"use one like machine.create, or a module like machine; docs/operations.md has all"))
+					"name an operation such as machine.create, or a module such as machine; docs/operations.md lists all"))
 	}
 	var project identity.Project
 	switch {

@@ -11,8 +11,8 @@ import (
 	"writ/coord/api"
 )
 
-// bootServerAway is the silence after which a boot server counts as away. With very many machines it still reports
-// every few seconds.
+// bootServerAway is how old the last report of a boot server may be before its rows count as outdated. Even with very
+// many machines a boot server reports every few seconds.
 const bootServerAway = 30 * time.Second
 
 // listReportedBoots lists the machines that the boot servers of a datacenter have reported.
@@ -28,14 +28,14 @@ func listReportedBoots(env *cli.Env, cmd *cobra.Command, datacenter string) erro
 	}
 	if len(list.Items) != 1 {
 		return writ.Errorf(writ.CodeNotFound, "the coordinator knows no datacenter %s", datacenter).
-			WithHint("`writ dc list` shows them")
+			WithHint("`writ dc list` lists the datacenters")
 	}
 	dc := list.Items[0]
 	if dc.Error != nil {
 		return dc.Error
 	}
 	now := time.Now()
-	none := "no machine has asked: `writ boot serve --help` explains how machines find the server"
+	none := "no machine has requested a boot file: `writ boot serve --help` explains how machines find the server"
 	if len(dc.Servers) == 0 {
 		none = "no boot server reports to " + dc.Name + ": start one with `writ boot serve --report`"
 	}
@@ -45,7 +45,7 @@ func listReportedBoots(env *cli.Env, cmd *cobra.Command, datacenter string) erro
 	}
 	for _, s := range dc.Servers {
 		if silent := now.Sub(s.Heard); silent > bootServerAway {
-			env.Warn("the boot server %s has not reported since %s: its rows are from then",
+			env.Warn("the boot server %s has not reported since %s: its rows show that time",
 				bootServerName(s), cli.Clock(s.Heard))
 		}
 		if s.Trouble != "" {
@@ -53,7 +53,7 @@ func listReportedBoots(env *cli.Env, cmd *cobra.Command, datacenter string) erro
 		}
 	}
 	if more := dc.Total - len(dc.Machines); more > 0 {
-		env.Note("%s are left out", cli.Count(more, "machine"))
+		env.Note("%s not shown", cli.Count(more, "more machine"))
 	}
 	return nil
 }

@@ -115,7 +115,7 @@ again.`,
 	f.StringVar(&report, "report", "",
 		"token of writ token create --role boot-server, to report the machines that start to the supervisor. @FILE reads it from a file")
 	f.StringSliceVar(&reportTo, "report-to", nil,
-		"address of the supervisor's node API for these reports; by default the one for machines")
+		"address of the supervisor's node API for these reports; by default the address for machines")
 	machine.addShared(c)
 	cli.FromEnvironment(f, "listen", "list-listen", "tls-cert", "tls-key", "report", "report-to")
 	return c
@@ -174,7 +174,7 @@ in its script. used or ignored: the machine reports that it has started with the
 			if err != nil {
 				return err
 			}
-			none := "no machine has asked since " + list.Began.Local().Format(time.DateTime) +
+			none := "no machine has requested a boot file since " + list.Began.Local().Format(time.DateTime) +
 				": `writ boot serve --help` explains how machines find the server"
 			if err := env.PrintList(bootTable(list, bootRows(list)), none); err != nil {
 				return err
@@ -251,7 +251,7 @@ func fetchBootList(ctx context.Context, server string) (*bootserver.List, error)
 	defer stop()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, base+bootserver.ListPath, nil)
 	if err != nil {
-		return nil, fmt.Errorf("ask the boot server: %w", err)
+		return nil, fmt.Errorf("request the list from the boot server: %w", err)
 	}
 	answer, err := (&http.Client{Transport: outbound.Final(http.DefaultTransport)}).Do(request)
 	if err != nil {

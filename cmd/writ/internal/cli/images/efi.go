@@ -26,7 +26,7 @@ import (
 	"writ/runner/member"
 )
 
-// AsInit returns the machine that this program manages as its first process.
+// AsInit returns the machine in which this program is the first process.
 func AsInit(version string) *boot.Machine {
 	return &boot.Machine{
 		Version: version,
@@ -78,12 +78,12 @@ func meaningOf(line string) (report stages.Report, ok bool) {
 		_, pause, _ := strings.Cut(settings, " again=")
 		return stages.Report{
 			Stage: stages.StageRunner, Text: "cannot join yet, tries again in " + pause + ": " + unquoted(why), Failed: true,
-			Next: "look whether the supervisor runs, whether its address is right, and whether this network reaches it",
+			Next: "check that the supervisor runs, that its address is right, and that this network reaches it",
 		}, true
 	case runner.LogNoQueue:
 		return stages.Report{
 			Stage: stages.StageRunner, Text: "the node gets no work: " + unquoted(why), Failed: true,
-			Next: "look whether Redis runs, whether its address is right, and whether this network reaches it",
+			Next: "check that Redis runs, that its address is right, and that this network reaches it",
 		}, true
 	}
 	return report, false
@@ -153,7 +153,7 @@ approve", and shows the fingerprint of its key.`,
 			}
 			parts.Settings = words
 			if from.packages != "" {
-				env.Note("unpack the packages of %s", from.packages)
+				env.Note("unpacking the packages in %s", from.packages)
 			}
 			done, err := from.unpack()
 			if err != nil {
@@ -163,7 +163,7 @@ approve", and shows the fingerprint of its key.`,
 			if _, err := from.read(&parts); err != nil {
 				return err
 			}
-			env.Note("put %s, its modules and %s together, and compress them", filepath.Base(from.kernel),
+			env.Note("packing and compressing %s, its modules and %s", filepath.Base(from.kernel),
 				cli.Count(1+len(parts.Extra), "other file"))
 			made, err := parts.Build()
 			if err != nil {

@@ -172,7 +172,7 @@ func (m *machineFlags) words() ([]string, error) {
 	}
 	if c.Join != "" {
 		return nil, writ.Errorf(writ.CodeUsage, "a token must not be an argument: others on this machine can read it").
-			WithHint("write it to a file and give `writ efi disk --join @FILE`; make another token instead of this one")
+			WithHint("create another token, write it to a file and pass --join @FILE; revoke this one with `writ token revoke`")
 	}
 	return words, nil
 }
@@ -210,8 +210,8 @@ func checkAddresses(flag, list, scheme string) error {
 			return writ.Errorf(writ.CodeUsage, "--%s must be an address that begins with %s://", flag, scheme).
 				WithHint("nodes use TLS to other machines: docs/manual/sites.md")
 		case at.User != nil:
-			return writ.Errorf(writ.CodeUsage, "--%s has a password, and arguments can be read by others", flag).
-				WithHint("leave it out: the supervisor gives each node an account of its own")
+			return writ.Errorf(writ.CodeUsage, "--%s has a password, and other users can read arguments", flag).
+				WithHint("omit the password: the supervisor gives each node its own account")
 		}
 	}
 	return nil

@@ -117,7 +117,7 @@ func nodeImage(source string) (image []byte, cmdline []string, err error) {
 	if cmdline = strings.Fields(text); boot.Redacted(text) != strings.Join(cmdline, " ") {
 		return nil, nil, writ.Errorf(writ.CodeUsage,
 			"the command line in --image has a token, which every machine in the network could read").
-			WithHint("build the image without it, and make another token instead of this one")
+			WithHint("build the image without the token, and replace the token: `writ token create` makes a new one")
 	}
 	return image, cmdline, nil
 }

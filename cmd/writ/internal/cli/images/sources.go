@@ -72,8 +72,8 @@ func (s *efiSources) unpack() (done func(), err error) {
 		return func() {}, nil
 	}
 	if s.kernel+s.modules+s.stub != "" {
-		return nil, writ.Errorf(writ.CodeUsage, "--packages brings the kernel, the modules and the stub").
-			WithHint("leave --kernel, --modules and --stub out, or --packages")
+		return nil, writ.Errorf(writ.CodeUsage, "--packages already contains the kernel, the modules and the stub").
+			WithHint("omit --kernel, --modules and --stub, or omit --packages")
 	}
 	dir, err := os.MkdirTemp("", "writ-efi-")
 	if err != nil {
@@ -262,7 +262,7 @@ func (s *efiSources) file(file recipe.File) (data []byte, from string, err error
 		}
 		if data, err = os.ReadFile(name); err != nil {
 			err = writ.Errorf(writ.CodeUsage, "cannot read a file of the recipe: %v", err).
-				WithHint("a relative name is looked for beside the recipe")
+				WithHint("a relative path starts at the directory of the recipe")
 		}
 	}
 	if err != nil {
@@ -329,7 +329,7 @@ func (s *efiSources) authorities(r *recipe.Recipe) (all []byte, err error) {
 		for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
 			if _, err := x509.ParseCertificate(block.Bytes); err != nil || block.Type != "CERTIFICATE" {
 				return writ.Errorf(writ.CodeUsage, "%s has a block that is not a certificate: %s", name, block.Type).
-					WithHint("put certificates alone there; keys have no place in an image")
+					WithHint("the file must contain certificates only; a private key must not be in an image")
 			}
 			all, n = append(all, pem.EncodeToMemory(&pem.Block{Type: block.Type, Bytes: block.Bytes})...), n+1
 		}

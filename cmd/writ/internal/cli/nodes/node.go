@@ -128,7 +128,7 @@ func nodeText(n writ.Node, next why.Step) string {
 		fmt.Fprintf(&b, "  its key is in use since %s (%s); a node's key does not expire\n",
 			n.Joined.UTC().Format(time.DateOnly), cli.Age(n.Joined))
 	}
-	fmt.Fprintf(&b, "  %s of %s CPUs, %d of %d MiB of memory and %d of %d GiB of disk are given away; %s at a time\n",
+	fmt.Fprintf(&b, "  %s of %s CPUs, %d of %d MiB of memory and %d of %d GiB of disk are reserved; %s at a time\n",
 		n.Used.CPU(), n.Capacity.CPU(),
 		n.Used.MemoryMiB, n.Capacity.MemoryMiB, n.Used.DiskGiB, n.Capacity.DiskGiB, cli.Count(n.Slots, "job"))
 	for _, d := range n.Disks {
@@ -140,10 +140,10 @@ func nodeText(n writ.Node, next why.Step) string {
 	for _, d := range n.Decided {
 		fmt.Fprintf(&b, "  %s\n", cli.DecisionText(d))
 	}
-	fmt.Fprintf(&b, "  joined %s, last heard of %s\n", n.Joined.UTC().Format(time.RFC3339), heardOf(n))
+	fmt.Fprintf(&b, "  joined %s, last heard from %s\n", n.Joined.UTC().Format(time.RFC3339), heardOf(n))
 	hostText(&b, n)
 	if n.Transfers != "" {
-		fmt.Fprintf(&b, "  gives copies of its volumes to other nodes at %s\n", terminal.Clean(n.Transfers))
+		fmt.Fprintf(&b, "  serves copies of its volumes to other nodes at %s\n", terminal.Clean(n.Transfers))
 	}
 	for _, d := range n.Drivers {
 		if d.Lacks != "" {
@@ -151,7 +151,7 @@ func nodeText(n writ.Node, next why.Step) string {
 			if d.Detail != "" { // the driver is missing, but existing resources are managed
 				none = "no new"
 			}
-			fmt.Fprintf(&b, "  %s %s, for want of %s\n", none, terminal.Clean(d.Module), terminal.Clean(d.Lacks))
+			fmt.Fprintf(&b, "  %s %s: missing %s\n", none, terminal.Clean(d.Module), terminal.Clean(d.Lacks))
 			continue
 		}
 		fmt.Fprintf(&b, "  %s\n", terminal.Clean(strings.TrimSuffix(driverList([]writ.NodeDriver{d})+"  "+d.Detail, "  ")))
@@ -180,13 +180,13 @@ func nodeText(n writ.Node, next why.Step) string {
 func fenceText(b *strings.Builder, f *writ.Fence) {
 	switch {
 	case f == nil || f.Answered.IsZero():
-		b.WriteString("  it is gone and was not heard of since: if its machine still runs, resources that were made again elsewhere run twice\n")
+		b.WriteString("  it is lost and has sent nothing since: if its machine still runs, resources that were made again elsewhere run twice\n")
 	case f.Obeyed():
-		fmt.Fprintf(b, "  it is gone; it came back %s and has stopped all that it ran, %s\n",
+		fmt.Fprintf(b, "  it is lost; it came back %s and has stopped all its resources: %s\n",
 			f.Answered.UTC().Format(time.RFC3339),
 			cli.Count(f.Stopped, "resource"))
 	default:
-		fmt.Fprintf(b, "  it is gone; it came back %s and has stopped %s, but not everything:\n",
+		fmt.Fprintf(b, "  it is lost; it came back %s and has stopped %s, but not everything:\n",
 			f.Answered.UTC().Format(time.RFC3339),
 			cli.Count(f.Stopped, "resource"))
 		for _, what := range f.Open {
@@ -213,7 +213,7 @@ func networkText(b *strings.Builder, n *writ.NodeNetwork) {
 		for _, r := range o.Routes {
 			metric := fmt.Sprintf("metric %d", r.Metric)
 			if r.Metric < 0 {
-				metric = "no way any more"
+				metric = "unreachable"
 			}
 			fmt.Fprintf(b, "    route %s via %s, %s\n", terminal.Clean(r.Subnet), terminal.Clean(r.NextHop), metric)
 		}

@@ -111,20 +111,19 @@ func (n *nodeFlags) check() error {
 	return nil
 }
 
-// standsAs returns nil if the supervisor of a node has signed that the node has this admission. Such a signature
-// identifies the node: only an approved node has its name exclusively, and a removed node has only the resources that
-// it had before.
-func standsAs(
+// checkAdmission returns nil if the supervisor of a node has signed that the node has this admission. Such a signature
+// identifies the node: no two approved nodes of a datacenter share a name, and a removed node gets no new resources.
+func checkAdmission(
 	ctx context.Context, c *client.Client, roster *identity.Roster, n writ.Node, admission writ.Admission,
 ) error {
-	stands, err := c.Nodes.Standing(ctx, roster, n)
+	standing, err := c.Nodes.Standing(ctx, roster, n)
 	switch code := writ.CodeOf(err); {
-	case err == nil && stands.Admission == admission:
+	case err == nil && standing.Admission == admission:
 		return nil
 	case err != nil && code != writ.CodeNotFound && code != writ.CodeVerbUnsupported:
 		return err
 	}
-	return writ.Errorf(writ.CodeUsage, "node %s is not known to be %s, and others may wait under its name", n.Name,
+	return writ.Errorf(writ.CodeUsage, "node %s is not known to be %s, and other nodes with this name may be waiting", n.Name,
 		map[writ.Admission]string{writ.AdmissionApproved: "admitted", writ.AdmissionRemoved: "removed"}[admission]).
 		WithHint("add --fingerprint SHA256:… as the machine itself shows it")
 }
@@ -155,7 +154,7 @@ func decideNode(ctx context.Context, env *cli.Env, name nodeFlags, fill func(*id
 	return decideAbout(ctx, env, c, roster, n, name, fill)
 }
 
-// decideAbout signs and submits a decision about a node, after it has checked that it is the node that the user means.
+// decideAbout checks that n is the node that the user means, and then signs and submits a decision about it.
 func decideAbout(
 	ctx context.Context, env *cli.Env, c *client.Client, roster *identity.Roster, n writ.Node, name nodeFlags,
 	fill func(*identity.Statement),
@@ -174,9 +173,9 @@ func isMeant(ctx context.Context, c *client.Client, roster *identity.Roster, n w
 	case name.Fingerprint != "":
 		return nil
 	case name.removed && n.Admission == writ.AdmissionRemoved:
-		return standsAs(ctx, c, roster, n, writ.AdmissionRemoved)
+		return checkAdmission(ctx, c, roster, n, writ.AdmissionRemoved)
 	}
-	return standsAs(ctx, c, roster, n, writ.AdmissionApproved)
+	return checkAdmission(ctx, c, roster, n, writ.AdmissionApproved)
 }
 
 // signAbout signs and submits a decision about a node.
@@ -228,7 +227,7 @@ cannot attract work to it.`,
 func labelChange(words []string) (identity.LabelChange, error) {
 	change := identity.LabelChange{Set: make(map[string]string)}
 	if len(words) > writ.MaxLabels {
-		return change, writ.Errorf(writ.CodeUsage, "%d labels are too many: a node has %d at the most", len(words),
+		return change, writ.Errorf(writ.CodeUsage, "%d labels are too many: a node can have at most %d", len(words),
 			writ.MaxLabels)
 	}
 	seen := make(map[string]bool)
@@ -240,8 +239,8 @@ func labelChange(words []string) (identity.LabelChange, error) {
 		}
 		switch {
 		case !set && !remove || !writ.ValidLabel(name, value):
-			return change, writ.Errorf(writ.CodeUsage, "%q is not a change of a label", word).
-				WithHint("write disk=ssd to set one and disk- to remove it; names have lower-case letters, digits and hyphens, values up to 63 letters, digits and . _ / -")
+			return change, writ.Errorf(writ.CodeUsage, "invalid label change %q", word).
+				WithHint("disk=ssd sets the label disk, and disk- removes it; names have lower-case letters, digits and hyphens, values up to 63 letters, digits and . _ / -")
 		case redact.Holds(value):
 			return change, cli.HoldsSecret("the label " + name)
 		case seen[name]:

@@ -22,10 +22,10 @@ type ending struct {
 }
 
 var (
-	removing = ending{"remove", "remove node %s of %s permanently", "left there, with the names taken", false}
+	removing = ending{"remove", "remove node %s of %s permanently", "left there, and their names stay in use", false}
 	losing   = ending{
 		identity.DecisionLost, "sign that node %s of %s is permanently lost",
-		"stopped when the node hears of this, with the names free at once", true,
+		"stopped when the node learns of the loss, and their names are free at once", true,
 	}
 )
 
@@ -114,11 +114,11 @@ func agreeToEnd(
 	ready := n.Liveness == writ.LivenessReady && n.Admission != writ.AdmissionRemoved
 	switch {
 	case ready:
-		env.Warn("node %s is ready, and was last heard of %s: it works", n.Name, heardOf(n))
+		env.Warn("node %s is ready, and was last heard from %s: it works", n.Name, heardOf(n))
 	case n.Admission == writ.AdmissionRemoved:
-		env.Note("node %s was removed before; it was last heard of %s", n.Name, heardOf(n))
+		env.Note("node %s was removed before; it was last heard from %s", n.Name, heardOf(n))
 	default:
-		env.Note("node %s is %s; it was last heard of %s", n.Name, why.NodeStates(n), heardOf(n))
+		env.Note("node %s is %s; it was last heard from %s", n.Name, why.NodeStates(n), heardOf(n))
 	}
 	has, err := noteResources(ctx, env, c, n, resources)
 	if err != nil || !ready && has == 0 {

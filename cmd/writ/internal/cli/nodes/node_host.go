@@ -53,7 +53,7 @@ func hostCommand(env *cli.Env, c *cobra.Command, view func(h writ.Host) terminal
 		}
 		if n.Host == nil {
 			return writ.Errorf(writ.CodeNotFound, "the node %s has not described its machine", n.Name).
-				WithHint("a node does so within a minute after its start; if this one does not, upgrade its runner and its supervisor")
+				WithHint("a node reports its machine within a minute after its start; if the report stays missing, upgrade its runner and its supervisor")
 		}
 		return env.PrintList(view(*n.Host),
 			n.Name+" has reported none: `writ node show "+n.Name+"` shows the report about its machine")

@@ -130,7 +130,7 @@ func (r *nodeLogReader) read(ctx context.Context, params api.GetNodeLogParams) (
 		if writ.CodeOf(err) == writ.CodeVerbUnsupported {
 			return log, writ.Errorf(writ.CodeVerbUnsupported,
 				"the supervisor of node %s has an earlier version, which cannot request the log of a node", r.node.Name).
-				WithHint("upgrade it; until then look on the machine itself")
+				WithHint("upgrade the node; until then, read the log on the machine itself")
 		}
 		if !r.follow || err != nil && !writ.AsError(err).Retryable() {
 			return log, err

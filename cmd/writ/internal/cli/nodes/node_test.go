@@ -26,7 +26,7 @@ func TestANodeShowsHowItsNetworksDo(t *testing.T) {
 		"  overlay: 400:1::2 in 400:1::/64; 1 of 30 peers alive, 1 routes\n",
 		"    mycelium 0.7.10, process 42, for 1h; 3.0 MiB sent to peers, 700 B received\n",
 		"    peer tcp://192.0.2.7:9651, static, alive; 3.0 MiB sent, 700 B received\n    and 29 more peers\n",
-		"    route 400:2::/64 via TCP a <-> b, no way any more\n",
+		"    route 400:2::/64 via TCP a <-> b, unreachable\n",
 		"  dropped at its ports: 8 packets not allowed in, 1 packet under a false address\n    shop/container/web on front: 8 not allowed in, 1 under a false address\n",
 	} {
 		if !strings.Contains(text, want) {
@@ -81,7 +81,7 @@ func TestANodeSaysWhatToDoAboutADamagedRecord(t *testing.T) {
 		{Module: "volume", Kind: writ.OrphanDamaged, Name: "/data/records/vx.json"}, {Module: "network", Kind: "tap", Name: "p1-0"},
 	}}}, why.Step{})
 	for _, want := range []string{
-		"  damaged record: /data/records/vx.json (of volume); delete its resource and make it again", "  orphan: the tap p1-0 belongs to no resource", "last heard of just now\n",
+		"  damaged record: /data/records/vx.json (of volume); delete its resource and make it again", "  orphan: the tap p1-0 belongs to no resource", "last heard from just now\n",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("text lacks %q:\n%s", want, text)

@@ -186,7 +186,7 @@ func makePlan(
 	}
 	if p.order.Prune.Said && len(order.Prune) == 0 && view.Preview == nil {
 		return nil, writ.Errorf(writ.CodeUsage, "--prune needs the list of resources, which only the datacenter has: %s",
-			view.Unasked).WithHint("name them with --prune=KIND/NAME, or plan it when the datacenter answers")
+			view.Unasked).WithHint("name the resources with --prune=KIND/NAME, or plan the script when the datacenter answers")
 	}
 	view.Conclude()
 	if view.Failed() == nil {

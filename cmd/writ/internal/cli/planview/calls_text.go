@@ -100,8 +100,8 @@ func isMap(op *catalog.Operation, field string) bool {
 	return slices.ContainsFunc(op.Args, func(f catalog.Field) bool { return f.Name == field && f.Type == catalog.Map })
 }
 
-// entries writes the entries of a map that differ, because an environment may have many and lines are short. It reports
-// false if no entry looks different.
+// entries writes only the entries of a map that differ, because a map such as the environment of a container may have
+// many entries. It reports false if no entry looks different.
 func (t callsText) entries(field string, from, to any) (shown bool) {
 	had, _ := from.(map[string]any)
 	gets, _ := to.(map[string]any)

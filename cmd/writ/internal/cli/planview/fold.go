@@ -36,7 +36,7 @@ func (t callsText) equalPreviews(i, j int) bool {
 	return reflect.DeepEqual(shown(t.Preview.Calls[i]), shown(t.Preview.Calls[j]))
 }
 
-// calls writes all calls. Equal ones in a row are shown once.
+// calls writes all calls. It folds a sequence of equal calls into the first call and their number.
 func (t callsText) calls(width int) {
 	calls := t.seen().Calls
 	for i := 0; i < len(calls); {
@@ -46,7 +46,7 @@ func (t callsText) calls(width int) {
 		}
 		t.call(i, width)
 		if n > 1 {
-			t.line("      calls %d to %d are equal to it", calls[i+1].Seq, calls[i+n-1].Seq)
+			t.line("      calls %d to %d are the same", calls[i+1].Seq, calls[i+n-1].Seq)
 		}
 		i += n
 	}

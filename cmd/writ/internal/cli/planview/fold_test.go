@@ -32,7 +32,7 @@ func TestPlanFoldsEqualCalls(t *testing.T) {
 		if lines := strings.Count(got, "\n"); lines != want {
 			t.Errorf("wide %v: %d lines, want %d", wide, lines, want)
 		}
-		if !wide && !strings.Contains(got, "\n      calls 2 to 2000 are equal to it\n= 2001 node.ping") {
+		if !wide && !strings.Contains(got, "\n      calls 2 to 2000 are the same\n= 2001 node.ping") {
 			t.Errorf("it shows\n%s", got)
 		}
 	}

@@ -35,7 +35,7 @@ func (p *View) Failed() error {
 	first := refused[0]
 	e := writ.Errorf(first.Error.Code, "%s would fail: %s", p.title(first.Seq), first.Error.Message)
 	if len(refused) > 1 {
-		e.Message = fmt.Sprintf("%s would fail, %s first: %s", cli.Count(len(refused), "call"), p.title(first.Seq),
+		e.Message = fmt.Sprintf("%s would fail; the first is %s: %s", cli.Count(len(refused), "call"), p.title(first.Seq),
 			first.Error.Message)
 	}
 	e.Hint = orExplain(first.Error.Hint, first.Error.Code)
@@ -73,7 +73,7 @@ func (p *View) Unplaced() error {
 	if first.Reason != "" {
 		e.Message += ": " + first.Reason
 	}
-	e.Hint = "a run of it would wait; `writ node list` shows the nodes"
+	e.Hint = "a run of this script would wait; `writ node list` lists the nodes"
 	return &terminal.ExitError{Err: e, Exit: writ.ExitPlanUnplaced}
 }
 

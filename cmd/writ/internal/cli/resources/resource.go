@@ -64,7 +64,7 @@ func resourceListCommand(env *cli.Env) *cobra.Command {
 			})
 			if orphaned {
 				return env.PrintList(orphan.Table(orphans, where.datacenters),
-					cli.UnlessSelected(cmd, "all that the nodes have belongs to resources: `writ resource list` shows these"))
+					cli.UnlessSelected(cmd, "no orphans: every object on a node belongs to a resource. `writ resource list` lists the resources"))
 			}
 			resources, err := c.Listed(cmd.Context(), api.ListResourcesParams{
 				Kind: api.Given(writ.ResourceKind(kind)), Project: api.Given(env.Flags.Project), Datacenter: api.Given(datacenter),
@@ -256,7 +256,7 @@ func noResource(
 	if len(left) == 0 {
 		return err
 	}
-	return writ.Errorf(writ.CodeNotFound, "unknown %s %s, but objects of one with that name are left: %s", kind, name,
+	return writ.Errorf(writ.CodeNotFound, "unknown %s %s, but objects of a former resource with that name are left: %s", kind, name,
 		strings.Join(left, ", ")).
 		WithHint("`writ resource list --orphans` shows how to remove them")
 }
@@ -270,7 +270,7 @@ func resourceText(r api.ListedResource, orphans []orphan.Orphan, where locations
 	if r.State != "" {
 		stands := "it is " + terminal.Clean(cli.StateText(r.Standing))
 		if !where.heard(r) {
-			stands = "it was " + terminal.Clean(cli.StateText(r.Standing)) + " when its node was heard of last"
+			stands = "it was " + terminal.Clean(cli.StateText(r.Standing)) + " at the last contact with its node"
 		}
 		if at := strings.TrimSpace(r.Address + " " + r.IPv4); at != "" {
 			stands += ", at " + terminal.Clean(at)

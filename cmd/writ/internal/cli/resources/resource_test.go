@@ -73,7 +73,7 @@ func TestAResourceSaysHowItStandsAndWhatElseWasMadeForIt(t *testing.T) {
 	}
 
 	r.Node = "b" // its state is unknown
-	if text := resourceText(listed(r), nil, where); !strings.Contains(text, "it was running when its node was heard of last, at fd00::7") {
+	if text := resourceText(listed(r), nil, where); !strings.Contains(text, "it was running at the last contact with its node, at fd00::7") {
 		t.Errorf("text on a lost node:\n%s", text)
 	}
 	if table := resourceTable([]api.ListedResource{listed(r)}, nil, where).Text(false); !strings.Contains(table, "unknown") || strings.Contains(table, "orphan") {

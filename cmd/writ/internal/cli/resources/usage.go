@@ -34,7 +34,7 @@ after the --silent-after of its datacenter (` + "`writ dc show`" + `). Time with
 		Args:    cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !slices.Contains([]string{byResource, byProject, byTenant}, by) {
-				return writ.Errorf(writ.CodeUsage, "usage is not added up by %q", by).
+				return writ.Errorf(writ.CodeUsage, "cannot group usage by %q", by).
 					WithHint("use --by %s, %s or %s", byResource, byProject, byTenant)
 			}
 			month, err := cli.UsageMonth(month, time.Now())
@@ -53,7 +53,7 @@ after the --silent-after of its datacenter (` + "`writ dc show`" + `). Time with
 			if ofNodes {
 				return printOnline(cmd.Context(), env, c, month, datacenter,
 					cli.UnlessSelected(cmd,
-						"no online time is counted this month: the first entry of a node appears after a minute. `writ node list` shows the nodes"))
+						"no online time this month: the first entry of a node appears after a minute. `writ node list` shows the nodes"))
 			}
 			params := api.ListUsageParams{
 				Project: api.Given(env.Flags.Project), Datacenter: api.Given(datacenter), Month: api.Given(month),
@@ -71,7 +71,7 @@ after the --silent-after of its datacenter (` + "`writ dc show`" + `). Time with
 				usage = slices.DeleteFunc(usage, func(u api.Usage) bool { return u.Tenant != tenant })
 			}
 			none := cli.UnlessSelected(cmd,
-				"no usage is counted this month: it begins when a resource is made, and is shown five minutes later. Simulated resources use nothing. `writ resource list` shows the resources")
+				"no usage this month: the usage of a new resource appears after five minutes. Simulated resources have no usage. `writ resource list` shows the resources")
 			if by != byResource {
 				return printUsageBy(env, usage, by, none)
 			}

@@ -97,7 +97,7 @@ func awaitAdoption(
 		return terminal.Interrupted(m.unproved(roster, pending.Missing))
 	case writ.CodeOf(err) == writ.CodeNotAdopted && m.before != "":
 		e := *writ.AsError(err)
-		return e.WithHint("until a datacenter has it, it %s; `writ roster show` shows which have it", m.before)
+		return e.WithHint("until a datacenter has this version, it %s; `writ roster show` lists the datacenters that have it", m.before)
 	case err != nil:
 		return err
 	}
@@ -118,7 +118,7 @@ func (m amendment) unproved(roster *identity.Roster, missing []string) string {
 	text := fmt.Sprintf("version %d of the roster is signed (%s), and not proved to be in force in: %s", roster.Version,
 		m.change, strings.Join(missing, "; "))
 	if m.before != "" {
-		text += "\nuntil a datacenter has it, it " + m.before
+		text += "\nuntil a datacenter has this version, it " + m.before
 	}
 	return text + "\n`writ roster show` shows which datacenters have it"
 }

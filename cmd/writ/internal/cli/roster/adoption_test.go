@@ -18,7 +18,7 @@ func TestUnprovedChangeNamesItsRisk(t *testing.T) {
 	m := amendment{change: "bob is removed", effect: "signatures of bob are rejected from now on", before: "still accepts signatures of bob"}
 	text := m.unproved(&identity.Roster{Version: 7}, []string{"east: version 6"})
 	for _, want := range []string{"version 7 of the roster is signed (bob is removed)", "not proved to be in force in: east: version 6",
-		"until a datacenter has it, it still accepts signatures of bob", "writ roster show"} {
+		"until a datacenter has this version, it still accepts signatures of bob", "writ roster show"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q lacks %q", text, want)
 		}

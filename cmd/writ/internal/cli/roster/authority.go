@@ -17,7 +17,7 @@ import (
 	"writ/sal/catalog"
 )
 
-// certificateLife is the default limit of the validity of a certificate. A root operator may set another one.
+// certificateLife is the default maximum validity of a certificate. A root operator may set another maximum.
 const certificateLife = time.Hour
 
 func authorityCommand(env *cli.Env) *cobra.Command {

@@ -36,15 +36,15 @@ func checkPublished(u *url.URL) error {
 	case u.Port() != "" && (err != nil || port == 0):
 		why = "its port must be 1 to 65535"
 	case notIP == nil && ip.IsUnspecified():
-		why = "a server listens there, and no other machine reaches it"
+		why = "a server can listen at this address, but no other machine can reach it"
 	case u.Scheme == "http" && !reach.Loopback(u.Hostname()):
 		why = "without TLS only loopback is possible"
 	case notIP == nil && (ip.IsMulticast() || ip.IsLinkLocalUnicast()):
-		why = "other networks do not reach it"
+		why = "it cannot be reached from other networks"
 	}
 	if why == "" {
 		return nil
 	}
-	return writ.Errorf(writ.CodeUsage, "the roster cannot have the address %s: %s", u.Redacted(), why).
+	return writ.Errorf(writ.CodeUsage, "invalid address %s for the roster: %s", u.Redacted(), why).
 		WithHint("it looks like https://writ.example.org:7440")
 }

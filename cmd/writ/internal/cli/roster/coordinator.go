@@ -132,7 +132,7 @@ func addCoordinator(
 			WithHint("name a new directory, which you copy to the host of the coordinator, or its own if it is here")
 	case len(addresses) == 0:
 		return nil, client.Amended{}, writ.Errorf(writ.CodeUsage, "--url is missing").
-			WithHint("it is where others reach the coordinator, like https://10.0.0.6:7440")
+			WithHint("--url is the address at which other machines reach the coordinator, such as https://10.0.0.6:7440")
 	}
 	for i, address := range addresses {
 		u, err := transport.Address("coordinator", address)
@@ -177,7 +177,7 @@ func addCoordinator(
 	}
 	if err != nil {
 		return nil, client.Amended{}, writ.Errorf(writ.CodeUsage,
-			"the roster has the coordinator, and the rosters cannot be put into %s: %v", data, err).
+			"the coordinator is in the roster, but the rosters cannot be written to %s: %v", data, err).
 			WithHint("do it again with a directory that you can write to")
 	}
 	return c, roster, nil

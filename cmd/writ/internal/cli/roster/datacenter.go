@@ -81,7 +81,8 @@ func sinceOf(d api.Datacenter) string {
 	return cli.Age(d.Heard)
 }
 
-// nextOf returns the step that helps a datacenter which is away. Only its own host knows the other arguments.
+// nextOf returns the command that reconnects a disconnected datacenter. It is incomplete, because only the host of the
+// supervisor has the other arguments.
 func nextOf(d api.Datacenter) string {
 	if !d.Enabled || d.IsConnected() {
 		return ""

@@ -95,7 +95,7 @@ and --lost-after between 15s and 24h and at least twice --silent-after. A standb
 				settings.LostAfter = &lost
 			}
 			if settings == (client.DatacenterSettings{}) {
-				return writ.Errorf(writ.CodeUsage, "no setting is given").WithHint("`writ dc set --help` lists them")
+				return writ.Errorf(writ.CodeUsage, "no setting is given").WithHint("`writ dc set --help` lists the settings")
 			}
 			c, err := env.Client()
 			if err != nil {
@@ -106,7 +106,7 @@ and --lost-after between 15s and 24h and at least twice --silent-after. A standb
 				func(r client.Amended) (amendment, error) {
 					m := amendment{
 						change: fmt.Sprintf("in %s %s", args[0], settingsText(r.Datacenters.Named(args[0]))),
-						before: "goes by its earlier settings",
+						before: "uses its earlier settings",
 					}
 					showSigned(env, r, m)
 					return m, nil

@@ -107,7 +107,7 @@ func found(ctx context.Context, env *cli.Env, data, name string, coordinator *ur
 	}
 	if _, err := config.FindRosters(data); writ.CodeOf(err) != writ.CodeNotFound {
 		if err == nil {
-			err = writ.Errorf(writ.CodeConflict, "%s holds a cluster already", data).WithHint("use another --data for a new one")
+			err = writ.Errorf(writ.CodeConflict, "%s holds a cluster already", data).WithHint("use another --data for a new cluster")
 		}
 		return founding{}, err
 	}

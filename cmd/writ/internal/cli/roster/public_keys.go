@@ -39,10 +39,10 @@ func publicKey(env *cli.Env, s string) (ssh.PublicKey, error) {
 		return key, nil
 	case ssh.CertAlgoED25519v01, ssh.CertAlgoSKED25519v01, ssh.CertAlgoRSAv01, ssh.CertAlgoECDSA256v01:
 		return nil, writ.Errorf(writ.CodeUsage, "this is a certificate (%s), and not a public key", t).
-			WithHint("name the key that it is for, in the file without -cert; or let the roster accept the certificates of its authority: writ ca add")
+			WithHint("name the key of the certificate: the file without -cert; or add the authority of the certificate to the roster: writ ca add")
 	default:
-		return nil, writ.Errorf(writ.CodeUsage, "this is a public key of the type %s; the roster takes ed25519 keys only", t).
-			WithHint("their owner makes one with `ssh-keygen -t ed25519`, or with `ssh-keygen -t ed25519-sk` on a security key")
+		return nil, writ.Errorf(writ.CodeUsage, "the type of this public key is %s, and the roster accepts only ed25519 keys", t).
+			WithHint("the owner creates one with `ssh-keygen -t ed25519`, or with `ssh-keygen -t ed25519-sk` on a security key")
 	}
 }
 
@@ -60,12 +60,12 @@ func isPath(s string) bool {
 
 // notOneKey returns the error for a text that is not exactly one public key.
 func notOneKey(s string, text []byte, reason error) *writ.Error {
-	e := writ.Errorf(writ.CodeUsage, "this is not one public key of SSH: %v", reason)
+	e := writ.Errorf(writ.CodeUsage, "this is not a single SSH public key: %v", reason)
 	switch {
 	case redact.HoldsKey(s):
-		return e.WithHint("it is a private one, which no other person should see; name the file of its public half, which ends in .pub")
+		return e.WithHint("this is a private key, which no other person should see; name the file of its public key, which ends in .pub")
 	case strings.Contains(string(text), "PRIVATE KEY"):
-		return e.WithHint("it is a private one, which no other person should see; its public half is %s.pub", s)
+		return e.WithHint("this is a private key, which no other person should see; its public key is %s.pub", s)
 	case strings.Contains(string(text), "BEGIN "):
 		return e.WithHint("convert it to OpenSSH's format: ssh-keygen -i -f FILE")
 	}

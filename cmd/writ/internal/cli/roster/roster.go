@@ -95,7 +95,7 @@ notice. The metric writ_roster_renew_seconds gives the time of renewal.`,
 			}
 			m := amendment{
 				change: "it is valid until " + roster.Expires.Format(time.DateOnly),
-				before: "goes by the version before, until that expires",
+				before: "uses the previous version, until that expires",
 			}
 			showSigned(env, roster, m)
 			waited := awaitAdoption(cmd.Context(), env, c, roster, adopt, m)
@@ -144,7 +144,7 @@ func showRoster(ctx context.Context, env *cli.Env, c *client.Client, r *identity
 	}
 	adopted, err := c.Roster.Adopted(ctx, r)
 	if err != nil {
-		env.Warn("which datacenters have it is not known: %v", err)
+		env.Warn("cannot find out which datacenters have it: %v", err)
 	}
 	var lie error
 	var lines []string

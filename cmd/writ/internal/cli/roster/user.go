@@ -328,7 +328,7 @@ func showUser(env *cli.Env, r client.Amended, name string) (amendment, error) {
 	case u.State != identity.Active:
 		m = amendment{
 			change: fmt.Sprintf("%s is %s", name, u.State),
-			effect: fmt.Sprintf("signatures of %[1]s are rejected from now on; the name %[1]s is never used again, so add a successor under another one, like %[1]s-2", name),
+			effect: fmt.Sprintf("signatures of %[1]s are rejected from now on; the name %[1]s is never used again, so add a successor under another name, such as %[1]s-2", name),
 			before: "still accepts signatures of " + name,
 		}
 	case len(u.Roles) == 0:

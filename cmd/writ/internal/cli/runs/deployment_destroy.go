@@ -86,7 +86,7 @@ func destroy(ctx context.Context, env *cli.Env, name string, f destroyFlags) err
 			return nil
 		case left == before:
 			return writ.Errorf(writ.CodeConflict, "%s still owns %s", what, cli.Count(left, "resource")).
-				WithHint("`writ resource list --deployment %s` lists them", name)
+				WithHint("`writ resource list --deployment %s` lists the resources", name)
 		}
 		before, d.order.Deployment.Base = left, preview.Revision
 		batches, err := d.plan(ctx, preview.Kept)

@@ -53,7 +53,7 @@ func revisionNumber(text string) (int, error) {
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 1 || n > client.MostListed {
 		return 0, writ.Errorf(writ.CodeUsage, "%q is not the number of a revision", text).
-			WithHint("`writ deployment history NAME` lists them")
+			WithHint("`writ deployment history NAME` lists the revisions")
 	}
 	return n, nil
 }

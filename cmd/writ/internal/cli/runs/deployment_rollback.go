@@ -185,11 +185,11 @@ func (r *rollback) choose(ctx context.Context) error {
 	switch {
 	case r.flags.to == preview.Revision:
 		return writ.Errorf(writ.CodeUsage, "revision %d is the newest revision: no text was signed", r.flags.to).
-			WithHint("choose an earlier one: `writ deployment history %s` lists them", r.deployment.Name)
+			WithHint("choose an earlier one: `writ deployment history %s` lists the revisions", r.deployment.Name)
 	case r.flags.to > preview.Revision:
 		return writ.Errorf(writ.CodeNotFound, "the deployment %s has no revision %d: the newest one is %d",
 			r.deployment.Name, r.flags.to, preview.Revision).
-			WithHint("`writ deployment history %s` lists them", r.deployment.Name)
+			WithHint("`writ deployment history %s` lists the revisions", r.deployment.Name)
 	}
 	if r.newest, err = r.deployment.Read(ctx, r.client, r.roster, preview.Revision); err != nil {
 		return err
@@ -237,7 +237,7 @@ func (r *rollback) makeOrder(ctx context.Context) error {
 		return writ.Errorf(writ.CodeDestructiveDenied,
 			"revision %d, the newest earlier success, may delete or overwrite data: %s", r.old.Number,
 			strings.Join(targets, " ")).
-			WithHint("choose a revision with --to: `writ deployment history %s` lists them", r.deployment.Name)
+			WithHint("choose a revision with --to: `writ deployment history %s` lists the revisions", r.deployment.Name)
 	}
 	if destruction.Said && len(destruction.Named) == 0 { // the script may compute them
 		destruction.Named = targets
@@ -317,8 +317,9 @@ func (r *rollback) show(v *planview.View) error {
 	return nil
 }
 
-// imagesPresent returns IMAGE_GONE if a registry no longer has an image that a call of the plan may fetch. An image of
-// the newest revision does not count: nodes have it. If a registry does not answer, it warns.
+// imagesPresent returns IMAGE_GONE if a registry no longer has an image that a call of the plan may fetch. It only
+// warns if the newest revision uses the image, because the nodes of that revision have it, or if a registry does not
+// answer.
 func (r *rollback) imagesPresent(ctx context.Context, v *planview.View) error {
 	silent := make(map[string]bool) // registries
 	for _, text := range r.order.Images {
@@ -335,7 +336,7 @@ func (r *rollback) imagesPresent(ctx context.Context, v *planview.View) error {
 		case ctx.Err() != nil:
 			return terminal.Interrupted("nothing was signed")
 		case code == writ.CodeImageGone && slices.Contains(r.newest.Payload.Images, text):
-			r.Warn("%v; nodes that run revision %d have it", err, r.newest.Number)
+			r.Warn("%v; the nodes of revision %d still have the image", err, r.newest.Number)
 		case code == writ.CodeImageGone:
 			return err
 		default:

@@ -52,7 +52,8 @@ func onRun(
 	}
 }
 
-// findRun creates the client and finds the run of an argument. The run is sure if the argument alone identifies it.
+// findRun creates the client and finds the run of an argument. sure reports whether the argument alone identifies the
+// run, without an answer of the coordinator.
 func findRun(env *cli.Env, cmd *cobra.Command, run string) (c *client.Client, id writ.RunID, sure bool, err error) {
 	if c, err = env.Client(); err != nil {
 		return nil, "", false, err

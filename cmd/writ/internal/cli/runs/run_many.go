@@ -84,7 +84,7 @@ func decideMany(ctx context.Context, env *cli.Env, m *manyFlags, v verb, reason 
 	}
 	if len(runs) > m.most {
 		return writ.Errorf(writ.CodeUsage, "more than %d runs are selected: nothing was signed", m.most).
-			WithHint("select fewer, or take more with --max; one statement has %d at most", identity.MaxRuns)
+			WithHint("select fewer runs, or allow more with --max; one statement names at most %d runs", identity.MaxRuns)
 	}
 	if err := c.Runs.ProveSelected(ctx, runs, params); err != nil {
 		return err

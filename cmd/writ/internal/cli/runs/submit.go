@@ -282,7 +282,7 @@ func conclude(env *cli.Env, roster *identity.Roster, run api.Run, end client.End
 	if ended := time.UnixMilli(end.Ended); ended.Before(w.since) && end.Ended > 0 {
 		return writ.Errorf(writ.CodeUnverified, "the coordinator shows how run %s ended at %s, before it was resumed", run.ID,
 			cli.Clock(ended)).
-			WithHint("ask again with `writ run watch %s`, or another coordinator with --server", run.ID)
+			WithHint("try again with `writ run watch %s`, or use another coordinator with --server", run.ID)
 	}
 	if end.State != writ.RunSucceeded {
 		noteUnsure(env, end)

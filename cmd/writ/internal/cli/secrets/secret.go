@@ -110,7 +110,7 @@ func valueInArgument(name string) error {
 		name = "NAME"
 	}
 	return writ.Errorf(writ.CodeUsage, "the argument is the name alone, without a value").
-		WithHint("give the value with --file or on standard input: `writ secret set %s --file FILE`. Choose a new one: the history of the shell has this one", name)
+		WithHint("give the value with --file or on standard input: `writ secret set %s --file FILE`. Choose a new value, because this one is in the history of the shell", name)
 }
 
 // secretValue reads the value of a secret from a file, the terminal or standard input.
@@ -141,7 +141,7 @@ func secretValue(env *cli.Env, name, file string) (string, error) {
 		return "", writ.Errorf(writ.CodeUsage, "nothing was set")
 	case err != nil:
 		return "", writ.Errorf(writ.CodeUsage, "cannot read the secret: %v", err).
-			WithHint("give it in a file with --file, or by the standard input")
+			WithHint("pass the value in a file with --file, or on standard input")
 	}
 	if err := secret.Check(string(value)); err != nil {
 		e := *writ.AsError(err)
@@ -164,7 +164,7 @@ func askTwice(env *cli.Env, name string) ([]byte, error) {
 		return nil, err
 	}
 	if !bytes.Equal(first, second) {
-		return nil, writ.Errorf(writ.CodeUsage, "the two are not the same")
+		return nil, writ.Errorf(writ.CodeUsage, "the two values differ")
 	}
 	return first, nil
 }

@@ -106,9 +106,9 @@ const MostSpeed = 1_000_000
 // ProcessUsers is the help text of the flag for the users of machine and database processes.
 const ProcessUsers = "with --drivers host: range of unused user and group ids, such as 200000-265535. " +
 	"The process of each machine and database gets one. " +
-	"none: they run as the runner does. By default, where the runner is root: a range that is rarely used"
+	"none: they run as the user of the runner. The default is a rarely used range if the runner is root"
 
 // ContainerIDs is the help text of the flag for the user namespaces of containers.
 const ContainerIDs = "with --drivers host: range of unused user and group ids, such as 2011000000-2056875199. " +
 	"Each container gets 65536. " +
-	"none: containers have the users of the host. By default, where the host can: a range that is rarely used"
+	"none: containers use the ids of the host. The default is a rarely used range if the host supports it"

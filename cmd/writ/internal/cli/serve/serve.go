@@ -93,7 +93,7 @@ func HostName() string {
 func RedisFlags(c *cobra.Command, s *redisqueue.Server) {
 	f := c.Flags()
 	f.StringVar(&s.URL, "redis", "",
-		"address of the datacenter's Redis; rediss:// for TLS. @FILE reads it from a file, as is right for one with a password")
+		"address of the datacenter's Redis; rediss:// for TLS. @FILE reads it from a file, which keeps a password secret")
 	f.StringVar(&s.CA, "redis-ca", "", "file with the CA of Redis; by default the CAs of the system")
 	f.StringVar(&s.Certificate, "redis-cert", "", "file with the certificate to show to Redis")
 	f.StringVar(&s.Key, "redis-key", "", "file with the key of that certificate")
@@ -109,7 +109,7 @@ func FindRedis(s *redisqueue.Server) error {
 	s.URL = url
 	if s.URL == "" {
 		return writ.Errorf(writ.CodeUsage, "--redis is missing").
-			WithHint("a Redis of the datacenter, like redis://127.0.0.1:6379/0; `writ dev` brings its own")
+			WithHint("give the Redis of the datacenter, such as redis://127.0.0.1:6379/0; `writ dev` includes one")
 	}
 	return nil
 }
@@ -118,7 +118,7 @@ func FindRedis(s *redisqueue.Server) error {
 func TrustedCluster(id string) (writ.ClusterID, error) {
 	if _, err := writ.ParseDigest(id); id != "" && err != nil {
 		return "", writ.Errorf(writ.CodeUsage, "%q is not the id of a cluster: it has 64 hex digits", id).
-			WithHint("`writ context list -o wide` shows it where you work with the cluster")
+			WithHint("`writ context list -o wide` shows the id on a machine that uses the cluster")
 	}
 	return writ.ClusterID(id), nil
 }

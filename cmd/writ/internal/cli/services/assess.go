@@ -296,7 +296,7 @@ func (a *assessor) unheardNode(r api.ListedResource) problem {
 	p := problem{About: "the node of " + string(r.Kind) + "/" + r.Name, outdated: true}
 	p.What = fmt.Sprintf("is %s, and the state of %s is not current", r.Unheard.State, cli.Count(n, "resource"))
 	if !r.Unheard.Since.IsZero() {
-		p.What = fmt.Sprintf("is %s since %s, and the state of %s is as of then", r.Unheard.State,
+		p.What = fmt.Sprintf("is %s since %s, so the state of %s is outdated", r.Unheard.State,
 			cli.Clock(r.Unheard.Since), cli.Count(n, "resource"))
 	}
 	if node, known := a.nodes[r.Node]; known {

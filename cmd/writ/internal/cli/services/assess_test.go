@@ -53,8 +53,8 @@ func TestUnheardNodeIsOneProblem(t *testing.T) {
 	a := assessorOf(true, all...)
 	a.nodes = map[writ.NodeID]writ.Node{"n": {ID: "n", Name: "n1"}, "m": {ID: "m", Name: "n2"}, "o": {ID: "o", Name: "n3"}}
 	a.assessResources()
-	want := "node n1 is silent since " + since + ", and the state of 2 resources is as of then; next: writ node show n1 --dc dc1\n" +
-		"node n3 is lost since " + since + ", and the state of 1 resource is as of then; next: writ node lost n3 --dc dc1\n"
+	want := "node n1 is silent since " + since + ", so the state of 2 resources is outdated; next: writ node show n1 --dc dc1\n" +
+		"node n3 is lost since " + since + ", so the state of 1 resource is outdated; next: writ node lost n3 --dc dc1\n"
 	if got := problemsText(a); got != want {
 		t.Errorf("it says\n%swant\n%s", got, want)
 	}
@@ -65,7 +65,7 @@ func TestUnheardNodeIsOneProblem(t *testing.T) {
 	// A reader of one project sees no nodes.
 	a = assessorOf(true, all[0])
 	a.assessResources()
-	if got, want := problemsText(a), "the node of volume/a is silent since "+since+", and the state of 1 resource is as of then; next: \n"; got != want {
+	if got, want := problemsText(a), "the node of volume/a is silent since "+since+", so the state of 1 resource is outdated; next: \n"; got != want {
 		t.Errorf("problems without nodes = %q, want %q", got, want)
 	}
 }

@@ -35,7 +35,8 @@ p := run.params
 run.output({exit_code: container.exec(p.name, {command: p.command}, {timeout: p.timeout}).exit_code})
 `
 
-// maxExecOutput is the size at which the node drops the beginning of an output, less the rest of a cut character.
+// maxExecOutput is the minimum size of an output whose beginning the node has dropped: the node keeps 24 KiB, and the
+// cut may remove up to 3 more bytes of a character.
 const maxExecOutput = 24<<10 - 3
 
 // moreThanProgram is the time that a run may wait before and after its program.
@@ -287,7 +288,7 @@ func containerOf(
 		return found, "", writ.Errorf(writ.CodeNotFound, "project %s has no container %s in %s", project.Name, name,
 			datacenter.Name).
 			WithHint("%s", meant.Among(name, all, func(r writ.Resource) string { return r.Name },
-				"`writ resource list --kind container` shows them"))
+				"`writ resource list --kind container` lists the containers"))
 	case len(names) == 0:
 		return found, "", writ.Errorf(writ.CodeNotFound, "project %s has no deployment %s with a container in %s",
 			project.Name, what, datacenter.Name).

@@ -238,7 +238,7 @@ func (l *deploymentLogs) follow(ctx context.Context, r api.ListedResource, f rea
 	reader, log := l.reader(r, f)
 	l.running.Go(func() {
 		err := reader.read(ctx)
-		_ = log.finish() // an error means that no one reads the output: the next line has it, too
+		_ = log.finish() // an error means that the output is closed; writing the next line returns it again
 		select {
 		case l.ended <- endedReader{r.UID, reader.next, err}:
 		case <-ctx.Done():
@@ -252,7 +252,7 @@ func (l *deploymentLogs) restartable(e endedReader) error {
 	log.reads, log.next = false, e.next
 	known := writ.AsError(e.err)
 	switch kind := known.Code.Info().Kind; {
-	case known.Code == writ.CodeResourceUnknown: // the next list lacks it
+	case known.Code == writ.CodeResourceUnknown: // the next list does not contain the resource
 		log.notice = time.Now().Add(lookEvery)
 		return nil
 	case kind == writ.Denied, kind == writ.Internal:

@@ -88,7 +88,7 @@ type WaitReason struct {
 // line formats the reason for the screen.
 func (r WaitReason) line() string { return "… " + strings.TrimPrefix(r.Call+": ", ": ") + r.Why }
 
-// nextLines formats the command to type next. It is empty if the reason has none, or names it itself.
+// nextLines formats the command to type next. It returns "" if the reason has no command, or its text contains it.
 func (r WaitReason) nextLines() string {
 	if r.Next.IsZero() || r.named {
 		return ""

@@ -93,7 +93,7 @@ func (b *Reports) note(ctx context.Context, err error) {
 	switch {
 	case ctx.Err() != nil:
 	case err == nil && b.away:
-		b.Log.InfoContext(ctx, "the supervisor takes reports again")
+		b.Log.InfoContext(ctx, "the supervisor accepts reports again")
 	case err != nil:
 		if times, say := b.lines.Say(string(writ.CodeOf(err)), time.Now()); say {
 			b.Log.WarnContext(ctx, "report the starting machines; trying again", "code", writ.CodeOf(err),
@@ -153,7 +153,7 @@ func encodeBootList(name string, said bootserver.List) ([]byte, error) {
 	for {
 		var b bytes.Buffer
 		e := json.NewEncoder(&b)
-		e.SetEscapeHTML(false) // an escape needs six bytes for one
+		e.SetEscapeHTML(false) // an escaped character needs six bytes instead of one
 		if err := e.Encode(report); err != nil {
 			return nil, fmt.Errorf("encode the report: %w", err)
 		}

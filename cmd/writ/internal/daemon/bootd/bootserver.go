@@ -70,7 +70,7 @@ func (b *Server) Run(ctx context.Context) error {
 	if b.Assigned != nil {
 		config.Assigned = b.Assigned.Read
 		if _, err := os.Stat(b.Assigned.Path); errors.Is(err, fs.ErrNotExist) {
-			b.Log.InfoContext(ctx, "no machine has settings of its own: the file is not there yet",
+			b.Log.InfoContext(ctx, "no machine has individual settings, because the file does not exist yet",
 				"file", b.Assigned.Path)
 		}
 	}

@@ -249,7 +249,7 @@ func (c *Coordinator) Run(ctx context.Context) (err error) {
 		return err
 	}
 	if public.misleads() {
-		c.Log.WarnContext(ctx, "--public-url leads other machines to themselves", "url", c.PublicURL,
+		c.Log.WarnContext(ctx, "other machines would contact themselves at --public-url", "url", c.PublicURL,
 			"listen", c.Listener.Addr(),
 			"fix", "name this host in --public-url as other machines do")
 	}

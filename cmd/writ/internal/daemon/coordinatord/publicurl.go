@@ -42,7 +42,7 @@ func (p publicAddress) check(own func(netip.Addr) bool) error {
 			WithHint("use https:// in --public-url, or leave it out")
 	case u.Scheme == "https" && !p.secure:
 		return writ.Errorf(writ.CodeUsage,
-			"--public-url %s is where the coordinator listens, and it speaks no TLS there: the roster names no https:// address of it", p.url).
+			"the coordinator listens at --public-url %s without TLS, because the roster has no https:// address for it", p.url).
 			WithHint("use http:// in --public-url, or give the coordinator an address with TLS: `writ coordinator add`")
 	}
 	return nil

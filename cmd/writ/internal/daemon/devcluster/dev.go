@@ -163,7 +163,7 @@ func (d *Cluster) start(ctx context.Context, all *processes.Group) (Running, err
 	}
 	d.Note("coordinator and dashboard at %s", url)
 	for _, name := range d.notStarted(person.Roster) {
-		d.Note("datacenter %s is of an earlier start with another --dcs: it is not started, and stays away", name)
+		d.Note("datacenter %s is from an earlier start with another --dcs and stays offline", name)
 	}
 	var nodes []devNode
 	for i := range d.Datacenters {

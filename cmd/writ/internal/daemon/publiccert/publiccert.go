@@ -85,7 +85,7 @@ func (p *Certificate) look() {
 	}
 	if p.fault != err.Error() {
 		p.fault = err.Error()
-		p.Log.WarnContext(ctx, "the files of "+p.What+" have changed and cannot be used: the last certificate is shown on",
+		p.Log.WarnContext(ctx, "the files of "+p.What+" have changed and cannot be used: the server keeps the previous certificate",
 			"err", err,
 			"expires", p.current.Load().Leaf.NotAfter, "fix", err.Hint)
 	}

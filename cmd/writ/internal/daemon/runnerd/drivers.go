@@ -142,13 +142,13 @@ type storage struct {
 // shares rejects disk shares that cannot be enforced.
 func shares(c driverConfig, dir string) error {
 	if c.Host.ImageGiB < 0 {
-		return writ.Errorf(writ.CodeUsage, "images cannot have %d GiB of the disk", c.Host.ImageGiB)
+		return writ.Errorf(writ.CodeUsage, "the limit of images cannot be %d GiB of the disk", c.Host.ImageGiB)
 	}
 	if c.Host.ProjectGiB == 0 {
 		return nil
 	}
 	if c.Host.ProjectGiB < 0 {
-		return writ.Errorf(writ.CodeUsage, "a project cannot have %d GiB of the disk", c.Host.ProjectGiB)
+		return writ.Errorf(writ.CodeUsage, "the limit of a project cannot be %d GiB of the disk", c.Host.ProjectGiB)
 	}
 	_, bounded := openStorage(dir, driverConfig{}).trees.(*btrfs.Pool)
 	if c.Choice != DriversSimulated && bounded {

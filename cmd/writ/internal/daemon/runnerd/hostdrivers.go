@@ -47,10 +47,10 @@ type HostConfig struct {
 	ImageAllow        []string // address ranges of image servers outside the internet. Also used with DriversAuto
 	Registries        []string // registries of container images, with mirrors; see registry.ParsePolicy
 	// ProcessUsers is the range of user numbers for processes of drivers, "200000-265535"; "none" means the runner's
-	// user. If empty, rarely used numbers are chosen where that is possible.
+	// user. If empty, it is the default range of package confine, or the runner's user if that range is unusable.
 	ProcessUsers string
 	// ContainerIDs is the range of user numbers for containers, userns.Many for each; "none" means the host's users. If
-	// empty, rarely used numbers are chosen where that is possible.
+	// empty, it is a default range, or the host's users if that range is unusable.
 	ContainerIDs string
 	// ContainerInit is the path of the init program for containers. If empty, it is one of initprogram.Packaged.
 	ContainerInit string
@@ -63,10 +63,12 @@ type HostConfig struct {
 	// Publish lists the ports of the node that containers may publish, in the form of opening.Parse; "none" means no
 	// port. Also used by simulated drivers.
 	Publish []string
-	Above   string // parent directory that also belongs to writ; "" for none
+	// Above is an ancestor of the data directory. The runner makes all directories from Above down traversable for the
+	// users of driver processes. "" means that the data directory is the topmost.
+	Above string
 }
 
-// hostDrivers holds all drivers that change a host, even if their requirements are missing.
+// hostDrivers holds all drivers that change a host, including drivers whose requirements are not met.
 type hostDrivers struct {
 	storage    storage
 	pool       btrfs.Requirements // requirements of btrfs for volumes; if they are not met, storage uses plain directories
@@ -77,7 +79,7 @@ type hostDrivers struct {
 	databases  *herodb.Driver
 }
 
-// newHost returns the drivers. It does not touch the host.
+// newHost returns the drivers. It does not change the host.
 func newHost(c driverConfig, dir string) *hostDrivers {
 	h := &hostDrivers{storage: openStorage(dir, c)}
 	h.pool = btrfs.Requirements{Dir: filepath.Join(dir, "pool")}
@@ -100,7 +102,8 @@ func newHost(c driverConfig, dir string) *hostDrivers {
 		Log: c.Log, Step: failpoint.Step("container"),
 	}
 	machines, databases := c.accounts(filepath.Dir(dir)).Halves()
-	if c.Host.ProcessUsers == "" && machines.Off == nil { // an explicit choice stays; the start of a process then fails
+	// An explicit --process-users stays in force. If its users cannot execute the program, the program fails to start.
+	if c.Host.ProcessUsers == "" && machines.Off == nil {
 		machines.Off = confine.Usable([]string{"cloud-hypervisor"}, []string{"/dev/kvm", "/dev/net/tun"})
 	}
 	if c.Host.ProcessUsers == "" && databases.Off == nil {
@@ -126,7 +129,7 @@ func (c driverConfig) overlay(dir string) *mycelium.Node {
 	}
 }
 
-// Engines returns the names of the engines of databases.
+// Engines returns the names of all database engines.
 func Engines() []string { return herodb.EngineNames() }
 
 // Registries returns the registries of container images that a node may use by default.
@@ -163,8 +166,8 @@ func (c driverConfig) check() error {
 			err = netdev.CheckNameserver(server)
 		}
 		if err != nil {
-			return writ.Errorf(writ.CodeUsage, "%q is not a nameserver that others can reach: %w", text, err).
-				WithHint("--nameserver takes an address that networks reach, as 192.0.2.53; or only: none")
+			return writ.Errorf(writ.CodeUsage, "%q is not a usable nameserver: %w", text, err).
+				WithHint("pass an address that containers and machines can reach, such as --nameserver 192.0.2.53, or --nameserver none alone")
 		}
 	}
 	return nil
@@ -196,7 +199,7 @@ func (c driverConfig) nameservers() func() []netip.Addr {
 	return func() []netip.Addr { return named }
 }
 
-// accounts returns the users of driver processes. They must be able to enter the data directory.
+// accounts returns the users of driver processes. Off is set if they cannot reach the data directory.
 func (c driverConfig) accounts(data string) *confine.Accounts {
 	a := c.numbers(data)
 	if a.Used() {
@@ -207,13 +210,13 @@ func (c driverConfig) accounts(data string) *confine.Accounts {
 
 // numbers returns the users of driver processes, without a check of the data directory.
 func (c driverConfig) numbers(data string) *confine.Accounts {
-	a := own("process-users",
+	a := parseUsers("process-users",
 		cmp.Or(c.Host.ProcessUsers, fmt.Sprintf("%d-%d", confine.DefaultFirst, confine.DefaultLast)))
 	a.Top = cmp.Or(c.Host.Above, data)
 	return a
 }
 
-// The default range of user numbers for containers has room for 700 of them. It follows the range for processes.
+// The default range of user numbers for containers. It has room for 700 containers and follows the range for processes.
 const (
 	firstContainerID = 2011000000
 	lastContainerID  = firstContainerID + 700*userns.Many - 1
@@ -221,16 +224,16 @@ const (
 
 // containerIDs returns the users of containers.
 func (c driverConfig) containerIDs() *confine.Accounts {
-	a := own("container-ids", cmp.Or(c.Host.ContainerIDs, fmt.Sprintf("%d-%d", firstContainerID, lastContainerID)))
+	a := parseUsers("container-ids", cmp.Or(c.Host.ContainerIDs, fmt.Sprintf("%d-%d", firstContainerID, lastContainerID)))
 	if a.Used() && a.Last-a.SharedGroup+1 < userns.Many {
 		a.Off = fmt.Errorf("%s are fewer than the %d user numbers that a container gets", a.Numbers(), userns.Many)
 	}
 	return a
 }
 
-// own parses the value of a flag with user numbers. It sets Off, with a hint, if the numbers cannot be used, for example
-// because a user of this host has one of them.
-func own(flag, text string) *confine.Accounts {
+// parseUsers parses the value of a flag with user numbers. It sets Off, with a hint, if the numbers cannot be used, for
+// example because a user of this host has one of them.
+func parseUsers(flag, text string) *confine.Accounts {
 	off := func(hint string, err error) error {
 		return writ.Errorf(writ.CodeDriverMissing, "%w", err).WithHint("%s", hint)
 	}
@@ -238,19 +241,19 @@ func own(flag, text string) *confine.Accounts {
 	case text == noUsers:
 		return &confine.Accounts{Off: off("omit --"+flag+" none", fmt.Errorf("--%s none", flag))}
 	case os.Geteuid() != 0:
-		return &confine.Accounts{Off: off("run the node as root", errors.New("only root starts processes as others"))}
+		return &confine.Accounts{Off: off("run the node as root", errors.New("only root can start processes as other users"))}
 	}
 	a, err := confine.ParseAccounts(text)
 	if err != nil {
 		return &confine.Accounts{Off: err}
 	}
 	if err := errors.Join(a.Strangers(), a.Mapped()); err != nil {
-		a.Off = off("name other numbers with --"+flag, err)
+		a.Off = off("choose other numbers with --"+flag, err)
 	}
 	return a
 }
 
-// noUsers is the value of a flag that runs processes as the runner's user.
+// noUsers is the value of --process-users and --container-ids that reserves no user numbers.
 const noUsers = "none"
 
 // checkUsers rejects explicit user numbers that cannot be used, because running processes as root instead would be
@@ -260,17 +263,17 @@ func (c driverConfig) checkUsers(data string) error {
 	users, ids := c.accounts(data), c.containerIDs()
 	switch {
 	case asked(c.Host.ProcessUsers) && users.Off != nil:
-		return writ.Errorf(writ.CodeUsage, "processes cannot have the users --process-users %s: %w",
+		return writ.Errorf(writ.CodeUsage, "cannot start processes as the users --process-users %s: %w",
 			c.Host.ProcessUsers, users.Off).
 			WithHint("%s", needs.AccountsFix)
 	case asked(c.Host.ContainerIDs) && ids.Off != nil:
-		return writ.Errorf(writ.CodeUsage, "containers cannot have the users --container-ids %s: %w",
+		return writ.Errorf(writ.CodeUsage, "cannot give containers the users --container-ids %s: %w",
 			c.Host.ContainerIDs, ids.Off).
-			WithHint("run the node as root, and name numbers that no program uses; --container-ids none: containers have the users of the host")
+			WithHint("run the node as root, and choose numbers that no other program uses; with --container-ids none, containers use the host's user numbers")
 	case users.Used() && ids.Used() && users.SharedGroup <= ids.Last && ids.SharedGroup <= users.Last:
-		return writ.Errorf(writ.CodeUsage, "processes and containers would have the same users, %s and %s",
+		return writ.Errorf(writ.CodeUsage, "the user numbers of processes and of containers overlap: %s and %s",
 			users.Numbers(), ids.Numbers()).
-			WithHint("name others with --process-users or --container-ids")
+			WithHint("choose another range with --process-users or --container-ids")
 	}
 	return nil
 }
@@ -283,22 +286,22 @@ const usersFile = "/run/writ-users"
 // separate ones share the host's users.
 func (c driverConfig) claimUsers(ctx context.Context, data string) (io.Closer, error) {
 	var claims closers
-	for _, what := range []struct {
-		who, flag string
+	for _, users := range []struct {
+		owners, flag string
 		*confine.Accounts
 	}{{"processes", "process-users", c.accounts(data)}, {"containers", "container-ids", c.containerIDs()}} {
-		if !what.Used() {
+		if !users.Used() {
 			continue
 		}
-		claim, err := what.Claim(usersFile)
+		claim, err := users.Claim(usersFile)
 		if taken, ok := errors.AsType[*confine.Taken](err); ok {
-			return nil, errors.Join(writ.Errorf(writ.CodeUsage, "%s cannot have the users %s: %w", what.who,
-				what.Numbers(), taken).
-				WithHint("give this node numbers of its own, with --%s %s", what.flag, taken.Others()), claims.Close())
+			return nil, errors.Join(writ.Errorf(writ.CodeUsage, "the user numbers %s for %s are not free: %w",
+				users.Numbers(), users.owners, taken).
+				WithHint("choose another range for this node: --%s %s", users.flag, taken.Others()), claims.Close())
 		}
 		if err != nil {
-			c.Log.WarnContext(ctx, "user numbers are not reserved against other nodes of this host",
-				"users", what.Numbers(), "err", err)
+			c.Log.WarnContext(ctx, "cannot reserve user numbers: another node on this host may use the same",
+				"users", users.Numbers(), "err", err)
 			continue
 		}
 		claims = append(claims, claim)
@@ -322,8 +325,8 @@ func (h *hostDrivers) withNetworks() {
 	h.databases.Networks, h.containers.Networks, h.machines.Networks = h.networks, h.networks, h.networks
 }
 
-// needs lists every driver by module, in order of dependency. Their needs are read later, because the needs of a driver
-// may include another driver.
+// needs lists every driver by module, in order of dependency. It does not read the requirements: the requirements of
+// databases, containers and machines depend on the networks, which examine connects before it reads them.
 func (h *hostDrivers) needs() []moduleNeeds {
 	return []moduleNeeds{
 		{"image", h.storage.images},
@@ -385,8 +388,8 @@ func claimHost() (io.Closer, error) {
 	mark, err := net.Listen("unix", hostMark)
 	if errors.Is(err, syscall.EADDRINUSE) {
 		return nil, writ.Errorf(writ.CodeUsage,
-			"another node with --drivers host runs in this network namespace: two would take each other's things away").
-			WithHint("end it first, or start this one in a namespace of its own: ip netns exec NAME writ runner …")
+			"another node with --drivers host runs in this network namespace: two nodes would delete each other's networks").
+			WithHint("stop that node first, or start this one in a separate network namespace: ip netns exec NAME writ runner …")
 	}
 	return mark, err
 }

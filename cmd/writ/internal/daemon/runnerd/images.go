@@ -46,7 +46,7 @@ func parseRanges(flag string, texts []string) (all []netip.Prefix, err error) {
 		p, err := parseRange(text)
 		if err != nil {
 			return nil, writ.Errorf(writ.CodeUsage, "--%s %s is not a range of addresses", flag, text).
-				WithHint("it looks like 10.1.0.0/16 or fd00:1::/64; one address is a range too")
+				WithHint("write a range such as 10.1.0.0/16 or fd00:1::/64, or a single address")
 		}
 		all = append(all, p)
 	}

@@ -15,7 +15,7 @@ func (h HostConfig) openings() (opening.List, error) {
 	open, err := opening.ParseList(h.Publish)
 	if err != nil {
 		return nil, writ.Errorf(writ.CodeUsage, "--publish: %w", err).
-			WithHint("--publish takes an address of the node and ports, as 192.0.2.10:80,443,8000-8999; or only: none")
+			WithHint("pass an address of the node with ports, such as --publish 192.0.2.10:80,443,8000-8999, or --publish none alone")
 	}
 	return open, nil
 }

@@ -213,7 +213,7 @@ func openTransfers(address, public string, rateMiB int64) (*runner.Transfers, er
 	if !namesHost(address) && public == "" {
 		return nil, writ.Errorf(writ.CodeUsage,
 			"--transfers %s is not an address that other nodes can reach", address).
-			WithHint("name the host as the others do, like 10.0.0.5:7450, or add --public-transfers HOST:PORT")
+			WithHint("use an address that other nodes can reach, such as 10.0.0.5:7450, or add --public-transfers HOST:PORT")
 	}
 	if public != "" && !namesHost(public) {
 		return nil, writ.Errorf(writ.CodeUsage, "--public-transfers %q is not the address of a host", public).

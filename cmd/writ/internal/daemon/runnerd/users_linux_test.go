@@ -73,7 +73,7 @@ func TestTwoNodesOfAHostGiveTheirContainersOtherUsers(t *testing.T) {
 			t.Errorf("%s: %v", text, err)
 		}
 	}
-	if hint := writ.AsError(own("container-ids", noUsers).Off).Hint; hint != "omit --container-ids none" {
+	if hint := writ.AsError(parseUsers("container-ids", noUsers).Off).Hint; hint != "omit --container-ids none" {
 		t.Errorf("writ doctor advises %q", hint)
 	}
 	if err := node(ids, ids).checkUsers(host); err == nil || !strings.Contains(err.Error(), "the same users") {

@@ -41,7 +41,7 @@ func Joined(data string) bool {
 	return err == nil && latest != nil && latest.Datacenters.Of(daemon.PublicKey(key)) != nil
 }
 
-// trustedRosters returns the rosters of the trusted cluster. A flag, the token or the data directory names it.
+// trustedRosters returns the rosters of the trusted cluster. A flag, the token or the data directory names the cluster.
 func (s *Supervisor) trustedRosters(ctx context.Context, store daemon.Store) (config.Rosters, error) {
 	pin := s.Cluster
 	if s.Token != nil {
@@ -55,7 +55,7 @@ func (s *Supervisor) trustedRosters(ctx context.Context, store daemon.Store) (co
 	switch {
 	case err == nil && pin != "" && kept.Cluster != pin:
 		return kept, writ.Errorf(writ.CodeConflict, "%s belongs to the cluster %s", s.Data, kept.Cluster).
-			WithHint("use another --data for this one")
+			WithHint("use another --data for this cluster")
 	case err == nil:
 		return kept, nil
 	case writ.CodeOf(err) != writ.CodeNotFound:
@@ -183,7 +183,7 @@ func askOne(
 		}
 	}
 	_, err = api.Answer[api.Registration](client.Register(ctx, registration))
-	if writ.CodeOf(err) == writ.CodeConflict { // the key is in the roster since then: the next check finds it
+	if writ.CodeOf(err) == writ.CodeConflict { // the key was added to the roster meanwhile: the next check finds it
 		return nil, nil
 	}
 	return nil, err

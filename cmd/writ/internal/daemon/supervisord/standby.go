@@ -43,7 +43,7 @@ func (s *Supervisor) standBy(
 			ready()
 		case s.Journal != "" && err != nil && writ.AsError(err).Code.IsStoreUnavailable():
 			if news {
-				log.WarnContext(ctx, "the journal does not answer; looking again", "err", err)
+				log.WarnContext(ctx, "the journal does not answer; trying again", "err", err)
 				api.set(nodes.Standby(err, log))
 			}
 		default:
