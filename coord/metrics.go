@@ -122,7 +122,7 @@ func sendRuns(ctx context.Context, c *Coordinator, to *metrics.Scrape) {
 	}
 }
 
-// holdsWithin limits the wait for the holds of datacenters. Late ones are omitted.
+// holdsWithin limits the wait for the holds of datacenters. Datacenters that answer later are omitted.
 const holdsWithin = 2 * time.Second
 
 // sendHolds asks the datacenters for their holds.

@@ -11,8 +11,8 @@ import (
 	"writ/supervisor/link"
 )
 
-// sendDatacenters sends the metrics of datacenters and of the last reports of their nodes. A counter of a node restarts
-// at zero with the runner, daemon or port that counts.
+// sendDatacenters sends the metrics of datacenters and of the last reports of their nodes. A counter of a node starts
+// at zero again when the counting runner, overlay daemon or port is replaced.
 func sendDatacenters(ctx context.Context, c *Coordinator, to *metrics.Scrape) {
 	connected := to.Gauge("writ_datacenter_connected", "Whether the datacenter's supervisor is connected.",
 		"datacenter", "region")
@@ -41,7 +41,7 @@ func sendDatacenters(ctx context.Context, c *Coordinator, to *metrics.Scrape) {
 type nodeSender func(n *writ.Node, datacenter string)
 
 func nodeState(to *metrics.Scrape) nodeSender {
-	ready := to.Gauge("writ_node_ready", "Whether an approved node is heard and has no fault: 1 or 0.",
+	ready := to.Gauge("writ_node_ready", "Whether an approved node is ready and has no fault: 1 or 0.",
 		"datacenter", "node")
 	mended := to.Counter("writ_node_mended_total",
 		"Number of resources that the node has repaired since its runner started.", "datacenter", "node")
@@ -57,7 +57,7 @@ func nodeRoom(to *metrics.Scrape) nodeSender {
 	reserved := to.Gauge("writ_node_reserved_bytes",
 		"Disk and memory of the node that its resources and open calls have reserved.", "datacenter", "node", "of")
 	size := to.Gauge("writ_node_disk_bytes", "Size of a disk of the node.", "datacenter", "node", "path")
-	free := to.Gauge("writ_node_disk_free_bytes", "Free space of a disk of the node, as its datacenter knows it.",
+	free := to.Gauge("writ_node_disk_free_bytes", "Free space of a disk in the last report of its node.",
 		"datacenter", "node", "path")
 	return func(n *writ.Node, datacenter string) {
 		capacity(float64(n.Capacity.DiskGiB<<30), datacenter, n.Name, "disk")
@@ -112,7 +112,7 @@ func nodeNetwork(to *metrics.Scrape) nodeSender {
 	}
 }
 
-// queuesWithin limits the wait for the queues of datacenters. Late ones are omitted.
+// queuesWithin limits the wait for the queues of datacenters. Datacenters that answer later are omitted.
 const queuesWithin = 2 * time.Second
 
 // sendQueues asks the datacenters for the calls that wait for each node, and for their ages.

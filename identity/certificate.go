@@ -195,7 +195,7 @@ func certified(r *Roster, cert *ssh.Certificate, m moment) (*Authority, error) {
 	case !a.Expires.IsZero() && !m.counts(a.Expires):
 		return nil, writ.Errorf(writ.CodeExpired, "certificates of the authority %s counted until %s", a.Name,
 			header.FormatTime(a.Expires)).
-			WithHint("a root operator prolongs that: writ ca add %s --valid 2160h", a.Name)
+			WithHint("a root operator extends its validity: writ ca add %s --valid 2160h", a.Name)
 	}
 	if len(cert.CriticalOptions) > 0 { // writ supports no critical options, and an unknown option must not be ignored
 		return nil, badCertificate("the certificate has the unsupported critical option %s",

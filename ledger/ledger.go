@@ -31,11 +31,11 @@ type Ledger interface {
 	// Check returns nil if the ledger can be written now. It returns STORE_UNAVAILABLE if the disk is full, read-only
 	// or missing.
 	Check(ctx context.Context) error
-	// Prune deletes the events that were stored before the time events, and the runs that ended before the time runs,
-	// with their calls and submissions. It keeps an accepted run of a deployment whose submission is stored, until a
-	// newer run of the deployment replaces it. The newer run must also have ended before the time runs. A run that
-	// succeeded is replaced only by a success. So each deployment keeps its newest revision and its newest successful
-	// revision, up to KeptRevisions for each project in each datacenter.
+	// Prune deletes the events that were stored before `events`, and the runs that ended before `runs`, with their calls
+	// and submissions. It keeps an accepted run of a deployment whose submission is stored, until a newer run of the
+	// deployment replaces it. The newer run must also have ended before `runs`. Only a successful run replaces a
+	// successful one. So each deployment keeps its newest revision and its newest successful revision, up to
+	// KeptRevisions for each project in each datacenter.
 	Prune(ctx context.Context, events, runs time.Time) error
 	// Close releases the resources of the ledger. No method may be called afterwards.
 	Close() error

@@ -66,7 +66,7 @@ const (
 )
 
 // Entry is a journaled call in the form that a pass reads. Every pass sends its entries to a child of package
-// evaluator, and receives NewCall and Outcome. Their CBOR has the fields in order, without names.
+// evaluator, and receives an Outcome with values of NewCall. All three types are encoded as CBOR lists of their fields.
 type Entry struct {
 	_      struct{}       `cbor:",toarray"`
 	Seq    int            `json:"seq"`

@@ -31,7 +31,7 @@ type Quota struct {
 }
 
 // reserve counts a new submission, or returns an error if a limit is reached. If the submission turns out to be
-// recorded already, the caller releases it.
+// recorded already, the caller must call release.
 func (q *Quota) reserve(ctx context.Context, records ledger.Ledger, signer string, bytes int) error {
 	if q.mustCount(time.Now()) {
 		if err := q.count(ctx, records); err != nil {
@@ -50,7 +50,7 @@ func (q *Quota) reserve(ctx context.Context, records ledger.Ledger, signer strin
 			return writ.Errorf(writ.CodeRateLimited,
 				"%d submissions (%d MiB) of %s wait for datacenters; the limit is %d (%d MiB)",
 				have.Submissions, have.Bytes>>20, bound.who, bound.most.Submissions, bound.most.Bytes>>20).
-				WithHint("wait until datacenters have taken some (`writ run list --state waiting`), then submit again; they are counted again every %s", recountEvery)
+				WithHint("wait until datacenters have accepted some submissions (`writ run list --state waiting`), then submit again; the count is updated every %s", recountEvery)
 		}
 	}
 	q.add(signer, one)

@@ -75,7 +75,7 @@ func (w *Watch) Notice(everything bool) string {
 	return strings.TrimSpace(text + " " + w.certificateNotice(now)) // both, so that neither hides the other
 }
 
-// renewalNotice asks for a renewal of the roster, from half of its validity on.
+// renewalNotice asks for a renewal of the roster, as soon as half of its validity is over.
 func renewalNotice(r *identity.Roster, now time.Time) string {
 	switch {
 	case r == nil || now.Before(r.RenewFrom()):
@@ -98,7 +98,7 @@ func rolesNotice(r *identity.Roster, now time.Time) string {
 	if len(roles) == 0 {
 		return ""
 	}
-	text := fmt.Sprintf("A role ends soon: %s. A root operator prolongs it with %s.", roles[0], roles[0].Renew)
+	text := fmt.Sprintf("A role ends soon: %s. A root operator extends it with %s.", roles[0], roles[0].Renew)
 	if more := len(roles) - 1; more > 0 {
 		text += fmt.Sprintf(" %d more expire within 30 days: see writ user list.", more)
 	}

@@ -49,9 +49,9 @@ func TestTheDashboardSaysWhichRoleEndsNext(t *testing.T) {
 	r := withRoles(made)
 	for after, want := range map[time.Duration]string{
 		9 * day:   "",
-		10 * day:  "A role ends soon: the role deployer of alice on all projects expires on 2026-02-10. A root operator prolongs it with writ user add alice --role deployer --project '*'.",
-		11 * day:  "A role ends soon: the role deployer of alice on all projects expires on 2026-02-10. A root operator prolongs it with writ user add alice --role deployer --project '*'. 1 more expire within 30 days: see writ user list.",
-		40 * day:  "A role ends soon: the role operator of bob on all projects expires on 2026-02-11. A root operator prolongs it with writ user add bob --role operator --project '*'.",
+		10 * day:  "A role ends soon: the role deployer of alice on all projects expires on 2026-02-10. A root operator extends it with writ user add alice --role deployer --project '*'.",
+		11 * day:  "A role ends soon: the role deployer of alice on all projects expires on 2026-02-10. A root operator extends it with writ user add alice --role deployer --project '*'. 1 more expire within 30 days: see writ user list.",
+		40 * day:  "A role ends soon: the role operator of bob on all projects expires on 2026-02-11. A root operator extends it with writ user add bob --role operator --project '*'.",
 		100 * day: "",
 	} {
 		if got := rolesNotice(r, made.Add(after)); got != want {

@@ -96,7 +96,7 @@ func testSilent(t *testing.T, l ledger.Ledger) {
 	counts, err := l.CountRuns(t.Context(), ledger.RunFilter{Silent: later, Projects: []writ.ProjectID{shop}})
 	if diff := cmp.Diff(ledger.RunCounts{shop: {"running": 1, "accepted": 1, "waiting": 1}}, counts); err != nil ||
 		diff != "" {
-		t.Errorf("counts of the silent ones: %v\n%s", err, diff)
+		t.Errorf("counts of the silent runs: %v\n%s", err, diff)
 	}
 	heard, err := l.LastHeard(t.Context(), in[0].Run, in[4].Run, writ.RunIDOf(writ.Digest{9}))
 	for _, n := range []int{0, 4} {

@@ -29,9 +29,10 @@ type phase string
 const (
 	making   phase = "making"   // a tree may exist, but is incomplete
 	ready    phase = "ready"    // the tree is complete
-	deleting phase = "deleting" // the tree may be partly removed, and the rest must be
-	// The tree is complete, but no resource may start to use the volume until the driver has checked for users. A user
-	// first records its use and then looks up the volume, so that one of the two sees the other.
+	deleting phase = "deleting" // the tree may be partly removed; the next operation removes the rest
+	// In the next two phases the tree is complete, but no resource may start to use the volume until the driver has
+	// checked for users. A user records its use before it looks up the volume. So either the driver finds the user, or
+	// the user finds the phase.
 	leaving   phase = "leaving"   // deleted if the volume has no users
 	restoring phase = "restoring" // restored to a snapshot if no user is running
 )

@@ -127,8 +127,8 @@ func (o *object) take(text []byte, err error) {
 	}
 }
 
-// MaxSaid limits the size of an event with data from a node, in bytes. A link sends events whole and in order, so an
-// event that exceeds a frame would cut the datacenter off from its coordinators for as long as the journal has it.
+// MaxSaid limits the size of an event with data from a node, in bytes. A link sends events in order and never splits
+// one. An event that is larger than a frame would therefore block all later events.
 const MaxSaid = 256 << 10
 
 // Shorten removes most data of a node from an event if it is too large for a link. It reports whether it did.

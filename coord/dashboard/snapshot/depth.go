@@ -33,7 +33,7 @@ func DepthOf(now *Snapshot) (sum Depth) {
 	return sum
 }
 
-// Add counts the running calls of a queue.
+// Add adds the calls of a queue. Running calls on an unheard node are added to Unheard.
 func (d *Depth) Add(now *Snapshot, datacenter writ.DatacenterID, q writ.QueueDepth) {
 	d.Queued += q.Queued
 	d.Planned += q.Planned
@@ -52,7 +52,7 @@ type Queue struct {
 	Unheard    *Unheard // the node if it is unheard, otherwise nil
 	Error      *writ.Error
 	Idle       int // omitted idle nodes
-	Busy       int // omitted nodes with fewer calls than others
+	Busy       int // omitted nodes with calls, but fewer than the listed nodes
 }
 
 // Key identifies the row. Calls that were not placed yet have no node.
@@ -75,7 +75,7 @@ func QueueOf(now *Snapshot, dc api.DatacenterQueues, q writ.QueueDepth) Queue {
 	return line
 }
 
-// HTML returns a bar with the jobs by state.
+// HTML returns the number of open calls by state.
 func (d Depth) HTML() Node {
 	line := func(state string, n int) Node {
 		return Div(Class("b-"+state), Dt(Text(state)), Dd(Number(n)))

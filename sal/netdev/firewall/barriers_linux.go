@@ -16,9 +16,9 @@ import (
 // packet must pass the chains of all tables.
 type barrier struct {
 	chain *nftables.Chain
-	user  string            // chain of its table for the rules of operators
-	rules []*nftables.Rule  // of all chains in its table
-	names map[string][]byte // interfaces in the sets of its table, NUL-terminated and concatenated, by set
+	user  string            // name of the chain in the same table that is reserved for rules of the operator
+	rules []*nftables.Rule  // of all chains in the same table
+	names map[string][]byte // interfaces in the sets of the same table, NUL-terminated and concatenated, by set
 }
 
 // chainsOfUsers lists the chains that firewalls leave to operators.
@@ -138,8 +138,8 @@ func (b *barrier) readSets(conn *nftables.Conn) error {
 	return nil
 }
 
-// mentions reports whether a rule of the firewall is about packets of this device, so that its operator has decided
-// about them.
+// mentions reports whether a rule of the firewall matches packets of this device. Then the operator of the firewall has
+// already decided about these packets.
 func (b *barrier) mentions(device string) bool {
 	for _, r := range b.rules {
 		named := false // the register holds the name of an interface
@@ -170,7 +170,7 @@ func matches(operand []byte, device string) bool {
 	return len(name) > 0 && bytes.HasPrefix([]byte(device), name)
 }
 
-// String returns the name of the chain as nft has it.
+// String returns the family, table and name of the chain, as arguments of nft.
 func (b *barrier) String() string { return b.table() + " " + b.chain.Name }
 
 func (b *barrier) table() string {

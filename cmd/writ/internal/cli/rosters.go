@@ -46,7 +46,7 @@ func (e *Env) WarnOfAge(r *identity.Roster, now time.Time) {
 func (e *Env) WarnOfRoles(r *identity.Roster, who string) {
 	for _, role := range expiring.Roles(r, time.Now()) {
 		if role.Principal == who {
-			e.WarnOnce("%s: a root operator prolongs it with `%s`", role, role.Renew)
+			e.WarnOnce("%s: a root operator extends it with `%s`", role, role.Renew)
 		}
 	}
 }

@@ -56,7 +56,7 @@ func plain(do func(v *vmm) error) func(*vmm, []byte) (any, error) {
 	return func(v *vmm, _ []byte) (any, error) { return nil, do(v) }
 }
 
-// onMachine is plain for an action on the booted machine.
+// onMachine is like plain. It returns errNotRunning if no machine is booted.
 func onMachine(do func(vm *machine) error) func(*vmm, []byte) (any, error) {
 	return plain(func(v *vmm) error {
 		if v.vm == nil {

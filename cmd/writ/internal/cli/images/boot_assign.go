@@ -59,11 +59,11 @@ labels of a node.`,
 				env.Done("%s has no settings of its own", to)
 				return nil
 			}
-			env.Done("%s has %s from its next start on", to, strings.Join(words, " "))
+			env.Done("%s gets %s at its next start", to, strings.Join(words, " "))
 			return nil
 		},
 	}
-	c.Flags().StringVar(&file, "machines", "", "the file")
+	c.Flags().StringVar(&file, "machines", "", "file of `writ boot serve --machines`")
 	c.Flags().BoolVar(&none, "none", false, "remove the settings of the machine")
 	machine.add(c)
 	_ = c.MarkFlagRequired("machines")
