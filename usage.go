@@ -2,9 +2,9 @@ package writ
 
 import "time"
 
-// Usage is the use of a node by one resource within an hour, as counted so far. The numbers only grow: of two reports
-// for the same resource, node and hour, the larger value of each number is correct. Runners sample it; see package
-// runner.
+// Usage is the use of a node by one resource within an hour, up to the last report. The numbers only grow: of two
+// reports for the same resource, node and hour, the larger value of each number is correct. Runners sample it; see
+// package runner.
 type Usage struct {
 	ResourceID
 	UID  UID       `json:"uid"`

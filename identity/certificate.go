@@ -193,7 +193,7 @@ func certified(r *Roster, cert *ssh.Certificate, m moment) (*Authority, error) {
 		return nil, writ.Errorf(writ.CodeExpired, "the certificate has expired").
 			WithHint("get a new one and sign again")
 	case !a.Expires.IsZero() && !m.counts(a.Expires):
-		return nil, writ.Errorf(writ.CodeExpired, "certificates of the authority %s counted until %s", a.Name,
+		return nil, writ.Errorf(writ.CodeExpired, "the authority %s was valid until %s", a.Name,
 			header.FormatTime(a.Expires)).
 			WithHint("a root operator extends its validity: writ ca add %s --valid 2160h", a.Name)
 	}

@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// maxLogAsked limits the pending queries. Further ones are dropped, because a client does not wait long for an
+	// maxLogAsked limits the pending queries. Further queries are dropped, because a client does not wait long for an
 	// answer.
 	maxLogAsked = 4
 	// resendWarnings is the interval at which the last warnings are sent again: a message may be lost, and the

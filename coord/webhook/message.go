@@ -64,7 +64,7 @@ type Run struct {
 	URL        string         `json:"url"` // page of the dashboard
 }
 
-// Node is a node that was lost, or is heard again.
+// Node is a node that was lost, or that has sent a heartbeat again.
 type Node struct {
 	ID         writ.NodeID `json:"node"`
 	Name       string      `json:"name"`

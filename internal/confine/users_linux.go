@@ -148,7 +148,7 @@ func contained(pid int) bool {
 // between is the poll interval of End.
 const between = 2 * time.Millisecond
 
-// End kills all processes of a user. If it returns nil, none is left.
+// End kills all processes of a user. If it returns nil, no process is left.
 func End(ctx context.Context, user uint32) error {
 	if user == 0 {
 		return errors.New("the processes of root must not be ended")

@@ -40,8 +40,8 @@ type Settings struct {
 	Log     *slog.Logger
 }
 
-// Exporter sends spans. It queues up to 2,048 spans while the collector is slow, and drops further ones. A nil Exporter
-// drops all spans.
+// Exporter sends spans. It queues up to 2,048 spans while the collector is slow, and drops further spans. A nil
+// Exporter drops all spans.
 type Exporter struct {
 	provider *sdktrace.TracerProvider
 	tracer   trace.Tracer

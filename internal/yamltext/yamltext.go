@@ -229,7 +229,7 @@ func (e *keyError) Error() string { return e.key + ": " + e.err.Error() }
 
 func (e *keyError) Unwrap() error { return e.err }
 
-// scalar returns the value of a node as its text has it.
+// scalar returns the value of a node as its text in the file.
 func scalar(n *yaml.Node) (any, error) {
 	tag := n.ShortTag()
 	if n.Style&yaml.TaggedStyle != 0 && tag != "!!str" {

@@ -67,8 +67,8 @@ func (r *recent) release(one *recentRun) {
 	one.holders--
 }
 
-// mark records that a call may have a record from now on. A writer must call mark before it writes, and hold the run
-// until the write is complete. A concurrent reader that does not find the record in the journal then sees the mark.
+// mark records that the journal may now have a record of a call. A writer must call mark before it writes, and hold the
+// run until the write is complete. A concurrent reader that does not find the record in the journal then sees the mark.
 func (r *recentRun) mark(seq int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -18,7 +18,7 @@ import (
 // cleaning limits the cleanup after a failure, which does not end with the context of the operation.
 const cleaning = 40 * time.Second
 
-// create makes the machine and starts it. If it fails, nothing of the machine is left.
+// create makes the machine and starts it. If it fails, it removes everything that it created.
 func (j *job) create(ctx context.Context) (*sal.Record[own], error) {
 	args := j.Args.(*catalog.MachineCreate)
 	r := sal.NewRecord[own](j.Request)

@@ -32,7 +32,7 @@ func (j *job) make(ctx context.Context, r *sal.Record[own]) (sal.Outcome, error)
 // check and start.
 const maxAttempts = 3
 
-// create makes the database. If it fails, nothing is left.
+// create makes the database. If it fails, it removes everything that it created.
 func (j *job) create(ctx context.Context) (*sal.Record[own], error) {
 	for attempt := 1; ; attempt++ {
 		r, err := j.attempt(ctx)

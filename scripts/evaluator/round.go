@@ -95,7 +95,7 @@ func (a *admission) join(c *child, first *passing, class class) (all []*passing)
 }
 
 // retry puts unfinished passes at the front of the queue, except the first one, whose caller enters the queue again by
-// itself. One of the blamed passes may have ended the child, so each of them runs alone from now on.
+// itself. One of the blamed passes may have ended the child, so each of them runs alone afterwards.
 func (a *admission) retry(left []*passing, first *passing, blamed []*passing) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

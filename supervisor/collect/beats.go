@@ -79,7 +79,7 @@ func (r *Beats) accept(node writ.NodeID, b *writ.Beat) bool {
 		return false
 	}
 	if r.site.Fleet.Presence.IsCopied(*b, r.site.Now(), time.Now()) {
-		r.site.Warnings.Refused(node, "two machines speak as one node", fleet.ErrCopied)
+		r.site.Warnings.Refused(node, "two machines act as one node", fleet.ErrCopied)
 		r.site.Misuse.Block(node, fleet.ErrCopied)
 		return false
 	}

@@ -19,8 +19,8 @@ const (
 
 // ErrCopied is the fault of a node whose identity two machines use.
 var ErrCopied = writ.Errorf(writ.CodeNodeCopied,
-	"two machines speak as this node: one has a copy of the other's data directory").
-	WithHint("turn the copy off and empty its data directory; the other one gets work again by itself")
+	"two machines act as this node: one has a copy of the other's data directory").
+	WithHint("turn the copy off and empty its data directory; the other machine then gets work again")
 
 // fault returns the fault that the supervisor sees in the last beat of a node, "" if it sees none. It replaces the
 // fault that the node reports.

@@ -47,7 +47,7 @@ type Call struct {
 	// Late is the success of the last attempt if it arrived after the call had been given up. A resume then need not
 	// repeat the call.
 	Late *writ.Result `json:"late,omitempty"`
-	// Sent is the newest delivery, nil if there was none. Earlier ones have their own rows.
+	// Sent is the newest delivery, nil if there was none. Earlier deliveries have their own rows.
 	Sent *Delivery `json:"sent,omitempty"`
 	// Answered is the result that ended the newest attempt, nil if none did. All others have their own rows.
 	Answered *Answer `json:"answered,omitempty"`

@@ -116,7 +116,7 @@ func (tx *Tx) SpendToken(id string, key envelope.KeyID) (bool, error) {
 	return tx.putToken(t)
 }
 
-// useToken counts a use of a token for several nodes. It returns false if none is left.
+// useToken counts a use of a token for several nodes. It returns false if the token has no use left.
 func (tx *Tx) useToken(t *Token) (bool, error) {
 	if t.Used >= t.Uses {
 		return false, nil

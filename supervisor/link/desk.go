@@ -17,8 +17,8 @@ import (
 
 // Limits of a desk.
 const (
-	maxRunning       = 128     // requests without a sent answer; further ones are refused with RATE_LIMITED
-	maxRepeats       = 1024    // repeated answers and refusals that wait to be sent; further ones are dropped
+	maxRunning       = 128     // requests without a sent answer; further requests are refused with RATE_LIMITED
+	maxRepeats       = 1024    // repeated answers and refusals that wait to be sent; further answers are dropped
 	maxAnswers       = 1024    // remembered IDs
 	maxAnswerBytes   = 8 << 20 // total size of remembered answers
 	uncountedPerItem = 128     // added to each answer, so that empty answers count too

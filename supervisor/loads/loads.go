@@ -17,7 +17,8 @@ const (
 	sampleEvery = 5 * time.Minute
 	keepFor     = 24 * time.Hour
 	maxSamples  = int(keepFor / sampleEvery)
-	// maxHistories limits the resources with samples of a day, some 4 KiB each. Further ones have only their last load.
+	// maxHistories limits the resources with samples of a day, some 4 KiB each. Further resources have only their last
+	// load.
 	maxHistories = 20_000
 	// maxOfNode limits the resources of a node, including resources that ended less than a day ago. Beyond it, the
 	// loads of resources that the last report lacks are dropped.

@@ -144,7 +144,7 @@ func (t *receiver) tooEarly(s mail.Stop) bool {
 }
 
 // answer applies the result of a call. A late success, for a call that was cancelled or given up, still changes its
-// resource. left is the resource of an earlier call that was in the way of this call, nil if there was none.
+// resource. left is the leftover resource of an earlier call that blocked this call, or nil.
 func (t *receiver) answer(a mail.Arrival, left *leftover) error {
 	c := t.calls.at(a.Result.Seq)
 	switch {

@@ -79,7 +79,7 @@ type leftover struct {
 	by         string // description of the earlier call, for messages
 }
 
-// leftoverOf returns the resource of an earlier call that was in the way of call c, nil if there was none.
+// leftoverOf returns the leftover resource of an earlier call that blocked call c, or nil.
 func leftoverOf(tx *journal.Tx, c *journal.Call, a mail.Arrival) (*leftover, error) {
 	if a.Result.Found == "" || a.Result.Error == nil || a.Result.Error.Code != writ.CodeResourceConflict || c == nil ||
 		c.Node != a.Node {

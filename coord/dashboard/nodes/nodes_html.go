@@ -99,7 +99,7 @@ func (n nodeRow) reserved(unknown Node) Node {
 		line(used.DiskGiB, all.DiskGiB, Digits(used.DiskGiB)+" of "+Digits(all.DiskGiB)+" GiB disk"))
 }
 
-// meter draws a share as a bar: red if it is full, in the warning colour from 90 percent on.
+// meter draws a share as a bar: red if it is full, and in the warning colour at 90 percent or more.
 func meter(percent int64, full bool) Node {
 	class := "b-running"
 	if !full {

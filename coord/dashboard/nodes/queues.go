@@ -17,7 +17,8 @@ import (
 // maxQueues limits the queues on a page. Queues with problems come first, then queues with the most calls.
 const maxQueues = 40
 
-// queuesPage is the page of all queues: the depth of each now and before, and what helps if its node takes no calls.
+// queuesPage is the page of all queues: the current and earlier depth of each, and the remedy if its node gets no
+// calls.
 func (d *Pages) queuesPage(ctx context.Context, r *http.Request, _ bool) (*page.Page, error) {
 	only := writ.DatacenterID(r.URL.Query().Get("datacenter"))
 	now, err := d.Now(ctx)

@@ -203,7 +203,7 @@ func RemovePrincipal(r *identity.Roster, name, fingerprint string, state identit
 	p.Keys[i].State = later(p.Keys[i].State, state)
 	if slices.Contains(r.Operators, name) &&
 		!slices.ContainsFunc(p.Keys, func(k identity.PrincipalKey) bool { return k.State == identity.Active }) {
-		return writ.Errorf(writ.CodeConflict, "%s is a root operator, and this is the only key that is left", name).
+		return writ.Errorf(writ.CodeConflict, "%s is a root operator, and this is the last key", name).
 			WithHint("give %s another key first: writ user add %s --key FILE.pub", name, name)
 	}
 	return nil

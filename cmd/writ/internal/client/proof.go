@@ -191,7 +191,7 @@ func refusalOf(roster *identity.Roster, run api.Run) (*writ.Error, error) {
 	case err != nil:
 		return nil, unverified(d, "the coordinator reports that run %s is %s (%s): %v", run.ID, run.State, said.Message, err)
 	case writ.RunIDOf(answer.Text) != run.ID || answer.Refused == nil:
-		return nil, unverified(d, "the coordinator reports that run %s is %s, and its proof is about something else", run.ID,
+		return nil, unverified(d, "the coordinator reports that run %s is %s, and its proof does not refuse this run", run.ID,
 			run.State)
 	}
 	return proven(answer, said.Proof), nil

@@ -110,7 +110,7 @@ In another shell:
 			len(words), strings.Join(words, " "))
 	}
 	if len(words) > 0 && cluster.Nodes == 0 {
-		env.Bad("no nodes are left, so scripts cannot run: replace the removed ones, or start with another --data. Ctrl-C ends this command")
+		env.Bad("no nodes are left, so scripts cannot run: replace the removed nodes, or start with another --data. Ctrl-C ends this command")
 		return
 	}
 	env.Done("ready; Ctrl-C ends it")

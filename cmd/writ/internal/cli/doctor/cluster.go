@@ -17,8 +17,8 @@ import (
 // does.
 const stuckAfter = 5 * time.Minute
 
-// examineNodes reports the nodes that need attention, as the coordinator knows them. It returns no finding if the user
-// may read only some projects.
+// examineNodes reports the nodes that need attention, from the coordinator's list of nodes. It returns no finding if
+// the user may read only some projects.
 func examineNodes(ctx context.Context, c *client.Client) []finding {
 	ctx, stop := context.WithTimeout(ctx, doctorPatience)
 	defer stop()

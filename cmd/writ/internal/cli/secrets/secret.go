@@ -120,7 +120,7 @@ func secretValue(env *cli.Env, name, file string) (string, error) {
 	}
 	if !writ.ValidName(name) {
 		return "", writ.Errorf(writ.CodeUsage, "%q is not a valid name", name).
-			WithHint("use lower-case letters, digits and hyphens; the version is counted by itself")
+			WithHint("use lower-case letters, digits and hyphens; the version number is set automatically")
 	}
 	var value []byte
 	var err error

@@ -206,7 +206,8 @@ func (l *deploymentLogs) followAll(ctx context.Context, all []api.ListedResource
 	}
 }
 
-// start starts a reader for each log without one. The first readers print the end of their log, later ones all of it.
+// start starts a reader for each log without one. The first readers print the end of their log, and later readers print
+// the whole log.
 func (l *deploymentLogs) start(ctx context.Context, all []api.ListedResource, first bool) {
 	for uid, log := range l.logs {
 		if !slices.ContainsFunc(all, func(r api.ListedResource) bool { return r.UID == uid }) && !log.reads {

@@ -309,7 +309,7 @@ func (c driverConfig) claimUsers(ctx context.Context, data string) (io.Closer, e
 	return claims, nil
 }
 
-// closers closes several things together.
+// closers closes several closers.
 type closers []io.Closer
 
 func (all closers) Close() error {

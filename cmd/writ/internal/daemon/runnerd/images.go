@@ -14,7 +14,7 @@ func (h HostConfig) checkImages(data string) error {
 	for _, dir := range h.imageDirs() {
 		if !filepath.IsAbs(dir) {
 			return writ.Errorf(writ.CodeUsage, "--image-dir %s does not begin with /", dir).
-				WithHint("name the directory from the root on, as /srv/images")
+				WithHint("name the directory by an absolute path, such as /srv/images")
 		}
 		if within(withoutLinks(data), withoutLinks(dir)) {
 			return writ.Errorf(writ.CodeUsage, "--image-dir %s would open the node's own files in %s to scripts", dir,
