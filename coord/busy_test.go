@@ -22,9 +22,9 @@ func (l busyLedger) Datacenters(ctx context.Context) ([]ledger.Datacenter, error
 	return l.Ledger.Datacenters(ctx)
 }
 
-// TestBusyLedgerIsNoInternalError reads from a coordinator whose ledger is slow. The limit for the answers of
+// TestBusyLedgerIsNotAnInternalError reads from a coordinator whose ledger is slow. The limit for the answers of
 // datacenters does not end the read of the ledger. A page that cannot wait asks the reader to try again.
-func TestBusyLedgerIsNoInternalError(t *testing.T) {
+func TestBusyLedgerIsNotAnInternalError(t *testing.T) {
 	store, err := sqlstore.Open(t.Context(), ":memory:")
 	if err != nil {
 		t.Fatal(err)

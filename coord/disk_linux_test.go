@@ -13,7 +13,7 @@ import (
 	"writ/ledger/sqlstore"
 )
 
-func TestFullDiskRefusesNewWorkAndGoesOn(t *testing.T) {
+func TestFullDiskRefusesNewWorkAndContinues(t *testing.T) {
 	dir := t.TempDir()
 	if err := syscall.Mount("writ-test", dir, "tmpfs", 0, "size=2m"); err != nil {
 		t.Skipf("mounting a small disk needs root: %v", err)

@@ -11,7 +11,7 @@ import (
 //
 // Promise: Load and attackers: A flood of submissions of one project delays another project by one round of 64 only.
 // How: The delivery loop serves projects in turn; a refused project pauses alone.
-// Also: TestRateLimitedProjectPausesAlone.
+// Also: TestRateLimitPausesOneProject.
 func TestProjectsAreDeliveredRoundRobin(t *testing.T) {
 	p := start(t, nil)
 	const many = 300

@@ -333,7 +333,7 @@ func TestValuesAndLogsComeFromTheDatacenter(t *testing.T) {
 	}
 }
 
-func TestDatacenterIsAskedWhatAPlanWouldDo(t *testing.T) {
+func TestPlanIsPreviewedByItsDatacenter(t *testing.T) {
 	p := start(t, nil)
 	s := connect(p, vienna, nil)
 	const proper = `{"project": "` + string(shop) + `", "calls": [{"operation": "volume.create", "name": "v", "args": {"size_gib": 9007199254740993}}]}`
@@ -546,7 +546,7 @@ func TestRunIsWatchedFromItsBeginning(t *testing.T) {
 	}
 }
 
-func TestWatchersResumeAndLearnWhatIsGone(t *testing.T) {
+func TestWatchersResumeAndSeeRemovals(t *testing.T) {
 	p := start(t, nil)
 	dc := connect(p, vienna, nil)
 	node := func(name string) writ.Event { return writ.Event{Node: &writ.Node{ID: writ.NodeID(name), Name: name}} }
@@ -650,7 +650,7 @@ func TestSlowReaderDelaysNoOther(t *testing.T) {
 	}
 }
 
-func TestProblemsHideWhatIsInternal(t *testing.T) {
+func TestProblemsHideInternalErrors(t *testing.T) {
 	p := start(t, nil)
 	w := &answer{header: http.Header{}}
 	r, _ := http.NewRequest("GET", "/v1/runs", nil)

@@ -18,7 +18,7 @@ import (
 // id, also after restarts of coordinator and receiver.
 // How: The ledger stores the position of each webhook; messages have the form of Standard Webhooks; the test verifies
 // with its library.
-// Also: TestEventsAreToldInTheirOrderAndOnce, TestMessageWithLostAnswerIsResent.
+// Also: TestEventsAreReportedInOrderAndOnce, TestMessageWithLostAnswerIsResent.
 func TestCoordinatorSendsEventsToWebhooks(t *testing.T) {
 	got := make(chan webhook.Message, 10)
 	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

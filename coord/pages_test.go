@@ -55,7 +55,7 @@ func TestPagesShowOnlySignedOutput(t *testing.T) {
 // Promise: Readers and roles: The dashboard offers a command only to people whose role allows it.
 // How: Each page checks the newest roster.
 // Also: TestNodePageShowsStateAndCommands.
-func TestPagesKnowWhatAReaderMayDo(t *testing.T) {
+func TestPagesMatchTheRightsOfAReader(t *testing.T) {
 	p, _ := startReading(t)
 	sub := p.runFor(shop, "web-shop", "hello.tengo")
 	for name, may := range map[string]bool{"carol": false, "dora": true, "otto": true, "adam": false, "gina": false} {
@@ -84,7 +84,7 @@ func TestCoordinatorSamplesItsQueues(t *testing.T) {
 //
 // Promise: Operation: The page of a node shows its current last beat, state and slots.
 // How: The datacenter is asked, as for `writ node show`.
-func TestThePageOfANodeIsAsItsDatacenterKnowsIt(t *testing.T) {
+func TestNodePageMatchesItsDatacenter(t *testing.T) {
 	p, s := startReading(t)
 	beat := time.Now().UTC().Add(-3 * time.Second).Truncate(time.Millisecond)
 	s.mu.Lock()

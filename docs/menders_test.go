@@ -10,9 +10,9 @@ import (
 	"writ/sal/catalog"
 )
 
-// TestRunbookSaysWhoMendsEachCode compares the runbook's table with the error codes of calls. Each code has one row,
+// TestRunbookCoversEachCallCode compares the runbook's table with the error codes of calls. Each code has one row,
 // and the row states whether the call is retried.
-func TestRunbookSaysWhoMendsEachCode(t *testing.T) {
+func TestRunbookCoversEachCallCode(t *testing.T) {
 	text, err := os.ReadFile("manual/runbook.md")
 	if err != nil {
 		t.Fatal(err)

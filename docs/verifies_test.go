@@ -37,7 +37,7 @@ import (
 
 const verifiesFile = "verifies.md"
 
-//go:generate go test . -run ^TestEverythingThatAuthorisesSaysWhoVerifiesIt$ -update
+//go:generate go test . -run ^TestEveryAuthorisationNamesItsVerifiers$ -update
 
 var update = flag.Bool("update", false, "write the cells that are made from the code")
 
@@ -410,7 +410,7 @@ func flaws(document string, all []authority) (flaws []string) {
 // Promise: Signatures and rosters: A table lists the verifier of every text and request that changes or authorises
 // state.
 // How: A test compares the rows of verifies.md with the code.
-func TestEverythingThatAuthorisesSaysWhoVerifiesIt(t *testing.T) {
+func TestEveryAuthorisationNamesItsVerifiers(t *testing.T) {
 	document, err := os.ReadFile(verifiesFile)
 	if err != nil {
 		t.Fatal(err)

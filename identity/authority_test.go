@@ -98,7 +98,7 @@ func TestAuthorityHasItsOwnKeyAndValidLimits(t *testing.T) {
 	wantCode(t, err, writ.CodePayloadMalformed)
 }
 
-func TestPatternsOfKeyIDsMatchWhatTheyName(t *testing.T) {
+func TestKeyIDPatternsMatch(t *testing.T) {
 	for pattern, ok := range map[string]bool{
 		"ci-1234": true, "ci-*": true, "repo:acme/shop:*": true, "a": true, "vault/x/*": true,
 		"": false, "*": false, "a*": false, ":*": false, "::*": false, ":::*": true, "repo:acme/shop*": false, "repo:*/shop": false, "repo:acme/**": false, "job 7": false, "é": false,

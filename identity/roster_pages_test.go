@@ -10,7 +10,7 @@ import (
 )
 
 // Rosters that fill several pages are sent page by page, and all of them are read.
-func TestPathComesInPages(t *testing.T) {
+func TestPathIsPaged(t *testing.T) {
 	c := newSignedChain(t)
 	names := 0
 	for range 8 { // each is a waypoint of 300 KB

@@ -40,7 +40,7 @@ func TestRosterKeepsItsValues(t *testing.T) {
 }
 
 // Each case violates one rule of rosters.
-func TestRosterRefusesWhatDoesNotFitTogether(t *testing.T) {
+func TestRosterRefusesContradictions(t *testing.T) {
 	for name, change := range map[string]func(r *Roster){
 		"cluster":             func(r *Roster) { r.Cluster = ClusterOf(testPublic("alice")) },
 		"version 0":           func(r *Roster) { r.Version = 0 },
@@ -200,7 +200,7 @@ func TestManualApprovalsHaveFormatTwo(t *testing.T) {
 	}
 }
 
-func TestParseRosterRefusesWhatWritDoesNotWrite(t *testing.T) {
+func TestParseRosterRefusesMalformedText(t *testing.T) {
 	text, _ := testRoster().Text()
 	good := string(text)
 	vienna := string(ssh.MarshalAuthorizedKey(testPublic("vienna")))

@@ -151,7 +151,7 @@ func TestPayloadIgnoresTheOrderOfItsLists(t *testing.T) {
 }
 
 // Each case violates one rule of the format, in a text that the writer would never create.
-func TestPayloadRefusesWhatWritDoesNotWrite(t *testing.T) {
+func TestPayloadRefusesMalformedText(t *testing.T) {
 	text, err := testPayload().Text()
 	if err != nil {
 		t.Fatal(err)
@@ -275,7 +275,7 @@ func manySecrets(n int) (all []string) {
 	return all
 }
 
-func TestPayloadTextRefusesWhatCannotBeSigned(t *testing.T) {
+func TestPayloadTextRefusesUnsignableValues(t *testing.T) {
 	long := strings.Repeat("x", header.MaxLine)
 	for name, tt := range map[string]struct {
 		change func(p *Payload)

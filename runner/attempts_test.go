@@ -94,7 +94,7 @@ func TestAnAttemptAfterAResumeKnowsTheOneBefore(t *testing.T) {
 }
 
 // A later attempt of a program that runs once returns the earlier result, unless the supervisor knew its failure.
-func TestLaterAttemptOfProgramKnowsTheOneBefore(t *testing.T) {
+func TestLaterAttemptOfProgramHasThePreviousResult(t *testing.T) {
 	for _, tt := range []struct {
 		step    string // the step at which the runner dies during the first attempt
 		fails   bool   // the program

@@ -97,7 +97,7 @@ func (d doomed) Close() {
 // Promise: Repair and usage: writ reacts to the death of a machine's or database's process within a second.
 // How: The runner waits for each process by a pidfd; drivers keep their growing pauses.
 // Also: TestDeathDuringJobIsPostponed, TestEndOfProcessIsNoticed, TestProcessOfMachineIsWaitedFor.
-func TestDeadProcessIsMendedAtOnce(t *testing.T) {
+func TestDeadProcessIsRepairedAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &mortal{alive: map[string]chan struct{}{}, kept: map[string]int{}}
 		n := newFixture(t).fresh(func(r *runner.Runner) {

@@ -107,7 +107,7 @@ func (w *watchful) put(r *runner.Runner) {
 // Also: TestMaintenanceSkipsAResourceWithAJob, TestHangingInspectionBlocksNoOtherWork,
 // TestFailingMeasurementBlocksNoOtherWork, TestOverdueDriverBlocksOnlyItsResource,
 // TestDriftBecomesPartOfItsResource.
-func TestANodeLooksAfterItsResources(t *testing.T) {
+func TestNodeMaintainsItsResources(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		broken := map[string][]sal.Drift{}
 		w := &watchful{orphans: []sal.Orphan{{Kind: "tap", Name: "wt0"}}}
@@ -200,7 +200,7 @@ func TestRecordsOfNetworksStay(t *testing.T) {
 // restarts.
 // How: Each report contains it until acknowledged; the transaction of the event stores the last number; repeated
 // breaks create at most ten events an hour.
-// Also: TestRepairIsOneEventOfItsResource, TestRunRestartsEndedContainers, TestAResourceSaysWhatItsNodeMended.
+// Also: TestRepairIsOneEventOfItsResource, TestRunRestartsEndedContainers, TestResourceListsRepairsOfItsNode.
 func TestARepairIsReportedUntilItIsAcknowledged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var broken []sal.Drift

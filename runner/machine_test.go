@@ -16,8 +16,8 @@ import (
 // How: Read without privileges from kernel files; a signed message on each change and every 10 minutes; no decision
 // depends on it.
 // Also: TestAnUnreadableMachineBlocksNoOtherWork, TestReportedFactsOfAMachineAreStored,
-// TestRestartsOfAMachineAreCounted, TestRealRunnerReportsItsMachine, TestANodeShowsWhatItsMachineIs,
-// TestDisksAndNetworkCardsOfANodeAreListed, TestAMachineIsShownAsItsNodeSays,
+// TestRestartsOfAMachineAreCounted, TestRealRunnerReportsItsMachine, TestNodeShowsItsMachine,
+// TestDisksAndNetworkCardsOfANodeAreListed, TestMachineIsShownAsItsNodeReports,
 // TestAMachineIsReadFromTheFilesOfItsKernel.
 func TestFactsOfAMachineAreReportedWhenTheyChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

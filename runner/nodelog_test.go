@@ -75,7 +75,7 @@ func TestANodeAnswersWithLinesOfItsLog(t *testing.T) {
 // warnings of another, and Redis cannot replay old ones.
 // How: The node sends the last 20 within 30 s; the supervisor keeps them in memory.
 // Also: TestSilentNodeKeepsItsLastWarnings.
-func TestANodeTellsItsLastWarnings(t *testing.T) {
+func TestNodeReportsItsLastWarnings(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &nodelog.Log{Dir: t.TempDir(), Redact: func(text string) string { return text }}
 		logged(t, l, "runner", "info", "one")

@@ -28,7 +28,7 @@ import (
 // recorded on disk before the node acts.
 // Also: TestARepeatableJobIsRecordedWhenItIsDone, TestEvictedRunsAreReadFromTheJournal,
 // TestRunInWriteIsNotEvicted.
-func TestAJobActsOnceHoweverOftenItIsDelivered(t *testing.T) {
+func TestRepeatedlyDeliveredJobActsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newFixture(t).fresh(nil)
 		working := make(chan struct{})
@@ -618,7 +618,7 @@ func TestAnExpiredRosterIsNotObeyed(t *testing.T) {
 	})
 }
 
-func TestANodeServesOnceItIsApproved(t *testing.T) {
+func TestApprovedNodeServes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, dir := newFixture(t), t.TempDir()
 		s.setAdmission(writ.AdmissionPending)

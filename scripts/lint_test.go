@@ -127,7 +127,7 @@ func TestLintsFindLikelyMistakes(t *testing.T) {
 	}
 }
 
-func TestLintsAreSilentBesideErrors(t *testing.T) {
+func TestErrorsSuppressLints(t *testing.T) {
 	if got := findings(check.Check(bundleOf("count := 1\nx := conut\n"))); !slices.Equal(got, []string{"W0201 2:6"}) {
 		t.Errorf("%v", got)
 	}

@@ -95,8 +95,8 @@ func reportOf(macs ...string) link.BootReport {
 // How: Each report has the whole list, proved over a nonce of the supervisor; no decision depends on it.
 // Also: TestReportedMachinesAreBoundedAndCanBeShown, TestInventedMachinesHideNoOthers,
 // TestRevokedBootServerAddsNoPendingReport, TestBootServerListsAreReadOneByOne,
-// TestTheListOfABootServerIsBoundedAndReadLast, TestABootServerTellsOnlyTheSupervisorOfItsToken,
-// TestThePageOfStartsShowsWhatBootServersSay, TestThePageOfStartsIsLive, TestMachinesThatStartAreListedToTheirEnd,
+// TestTheListOfABootServerIsBoundedAndReadLast, TestBootServerSendsItsTokenToTheSupervisorOnly,
+// TestStartsPageShowsReportsOfBootServers, TestThePageOfStartsIsLive, TestMachinesThatStartAreListedToTheirEnd,
 // TestOperatorsSeeFromAnywhereWhichMachinesStart.
 func TestOnlyOwnBootServersReportMachines(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {

@@ -159,7 +159,7 @@ func TestNodeWithWrongClockGetsNoNewWork(t *testing.T) {
 // Promise: Recovery: A job expires by the clock of its node, and a clock that runs years ahead makes a node forget no
 // needed record.
 // How: Start-by and end-by are in the envelope; a node deletes records by the newest end-by that it received.
-// Also: TestPruneForgetsNothingBecauseTheClockIsAhead.
+// Also: TestClockAheadPrunesNothing.
 func TestJobExpiresByClockOfItsNode(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s, q := tapped(t)

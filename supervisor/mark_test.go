@@ -34,7 +34,7 @@ func (m *memoryMarks) Heard() error                 { m.mark.Restored = false; m
 // Also: TestTheMarkOfARestoredJournalIsReadOnce, TestARestoredDirectoryWithoutAStoreIsMarked,
 // TestRestoredRunReturnsToItsNode, TestCallUnknownToBackupWaitsForNode,
 // TestCallOnSilentNodeWaitsForIt, TestNextSupervisorReconcilesAgain, TestNodeReportsItsPartOfRunOnce,
-// TestAJournalThatIsRestoredKnowsIt.
+// TestRestoredJournalIsMarked.
 func TestStoredMarkStartsReconciliation(t *testing.T) {
 	for name, tt := range map[string]struct {
 		mark func(h journal.Head) takeover.Mark

@@ -29,7 +29,7 @@ func (s *sim) metrics() metrics.Part {
 // has eight seconds, a disk one.
 // Also: TestTheNumbersOfARunnerFollowFromItsWork, TestResourcesAndRepairsOfNodeAreCounted,
 // TestUnconfirmedEventsAreCounted, TestNoQuestionReadsMoreThanItsAnswer,
-// TestEveryPartTellsWhatItDid, TestAPartThatHangsKeepsNoScrapeWaiting, TestADiskThatHangsIsLeftOut.
+// TestEveryPartReportsItsWork, TestAPartThatHangsKeepsNoScrapeWaiting, TestADiskThatHangsIsLeftOut.
 func TestSupervisorMetricsMatchItsWork(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		var page metricspage.Page

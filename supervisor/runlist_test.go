@@ -54,7 +54,7 @@ func (s *sim) wantCodes(proof []byte, want map[writ.RunID]writ.Code) {
 // the outcome of each run is signed.
 // How: The text contains ids, scripts and ends instead of a filter; each run is decided in its own transaction.
 // Also: TestStatementResumesRunsAsSignerSawThem, TestRepeatedRunListGetsSameAnswer,
-// TestAListHasNoRunThatWasNotAskedFor.
+// TestListOmitsUnrequestedRuns.
 func TestStatementCancelsOnlyListedRuns(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		s.join("n1", slowly(2*time.Minute))

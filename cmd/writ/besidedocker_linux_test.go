@@ -23,10 +23,10 @@ import (
 // roundsBesideDocker is the number of measurements of each kind.
 const roundsBesideDocker = 7
 
-// TestTimesBesideDocker prints how long a container takes with writ and with docker on the same machine, in turns: the
+// TestLatencyWithDocker prints how long a container takes with writ and with docker on the same machine, in turns: the
 // first start with a pull from a registry on loopback, a start of a present image, and an update. It measures commands
 // as people type them, so the times of writ include the plan, the signature and the verified result.
-func TestTimesBesideDocker(t *testing.T) {
+func TestLatencyWithDocker(t *testing.T) {
 	if !testenv.IsLong() {
 		t.Skip("it only prints times (" + testenv.LongVar + "=1 runs it)")
 	}

@@ -218,7 +218,7 @@ func TestABootServerServesASiteAndListsItsMachines(t *testing.T) {
 }
 
 // An operator sets the settings of one machine while the server runs, and the list shows whether the machine uses them.
-func TestOneMachineGetsSettingsOfItsOwn(t *testing.T) {
+func TestOneMachineGetsItsOwnSettings(t *testing.T) {
 	dir := t.TempDir()
 	file, machines := filepath.Join(dir, "node.efi"), filepath.Join(dir, "machines")
 	if err := os.WriteFile(file, imageOf(t, "quiet"), 0o600); err != nil {

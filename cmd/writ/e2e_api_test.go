@@ -21,7 +21,7 @@ import (
 // coord/api/testdata/schemathesis.toml with their reasons.
 // Also: TestEveryErrorIsAProblem, TestInvalidParametersAreRefused, TestRoutesAreThoseOfTheSpec,
 // TestNoBodyHasAnUnknownField.
-func TestTheAPIIsAsItsDescriptionSays(t *testing.T) {
+func TestAPIMatchesItsDescription(t *testing.T) {
 	testenv.Nightly(t, "TestEveryErrorIsAProblem, TestRoutesAreThoseOfTheSpec and the tests of handlers make invalid requests")
 	t.Parallel()
 	schemathesis := testenv.Need(t, "schemathesis")

@@ -140,7 +140,7 @@ type fault struct {
 
 // A machine shows each fault of itself and its environment within seconds, on its console and in the list of starts,
 // with a remedy. It neither restarts nor retries forever: after two equal failures it is held. It formats no disk.
-func TestAMachineNamesWhatHoldsUpItsStart(t *testing.T) {
+func TestMachineReportsStartFaults(t *testing.T) {
 	testenv.Nightly(t, "the tests of package efi/boot have each of these faults without a machine")
 	testenv.Need(t, "redis-server")
 	testenv.Need(t, "qemu-system-x86_64")

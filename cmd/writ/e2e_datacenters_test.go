@@ -89,8 +89,8 @@ func TestJoiningWithoutTokens(t *testing.T) {
 	}
 }
 
-// TestAStrangerTakesNoPlaceOfASupervisor registers with the id of a token before the supervisor that has the token.
-func TestAStrangerTakesNoPlaceOfASupervisor(t *testing.T) {
+// TestStrangersUseNoSupervisorSlots registers with the id of a token before the supervisor that has the token.
+func TestStrangersUseNoSupervisorSlots(t *testing.T) {
 	t.Parallel()
 	s := testcluster.New(t)
 	adding := s.Start("add", "waiting until it registers", "dc", "add", "dc1", "--region", "here", "--token-file", "token")

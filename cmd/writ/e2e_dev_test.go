@@ -126,13 +126,13 @@ func TestDevSaysWhichRedisItUses(t *testing.T) {
 	}
 }
 
-// TestDevGoesOnWhereItWas kills a development cluster and starts it again in the same directory.
+// TestDevResumes kills a development cluster and starts it again in the same directory.
 //
 // Promise: Connections and certificates: Clusters on loopback require a login from readers, as other clusters do: the
 // clusters of `writ init`, `writ dev` and `writ demo`.
 // How: The roster names their coordinator.
 // Also: TestACoordinatorOnLoopbackGetsTLS.
-func TestDevGoesOnWhereItWas(t *testing.T) {
+func TestDevResumes(t *testing.T) {
 	t.Parallel()
 	s := testcluster.Empty(t)
 	dev := []string{"dev", "--data", "cluster", "--listen", "127.0.0.1:0", "--nodes", "1"}
@@ -193,8 +193,8 @@ func TestDevEndsSoonWithRunsOpen(t *testing.T) {
 	}
 }
 
-// TestInterruptedWatchSaysHowToGoOn interrupts `writ submit`, which does not affect the run.
-func TestInterruptedWatchSaysHowToGoOn(t *testing.T) {
+// TestInterruptedWatchShowsHowToContinue interrupts `writ submit`, which does not affect the run.
+func TestInterruptedWatchShowsHowToContinue(t *testing.T) {
 	t.Parallel()
 	s := testcluster.Empty(t)
 	s.Start("dev", "Ctrl-C ends it", "dev", "--data", "cluster", "--listen", "127.0.0.1:0", "--nodes", "1", "--simulate-speed", "0")
@@ -300,9 +300,9 @@ func nodeID(t *testing.T, list string) string {
 	return string(page.Items[0].ID)
 }
 
-// TestDevGoesOnWithoutANodeThatWasRemoved removes one of two nodes while the cluster works, and starts the cluster
+// TestDevResumesWithoutARemovedNode removes one of two nodes while the cluster works, and starts the cluster
 // again.
-func TestDevGoesOnWithoutANodeThatWasRemoved(t *testing.T) {
+func TestDevResumesWithoutARemovedNode(t *testing.T) {
 	t.Parallel()
 	s := testcluster.Empty(t)
 	dev := []string{"dev", "--data", "cluster", "--listen", "127.0.0.1:0", "--nodes", "2", "--simulate-speed", "0"}
@@ -316,12 +316,12 @@ func TestDevGoesOnWithoutANodeThatWasRemoved(t *testing.T) {
 	s.Runs("dev")
 }
 
-// TestDevWithoutANodeSaysHowOneComesBack removes the only node, starts the cluster again, and follows its hint.
+// TestDevWithoutANodeShowsHowToAddOne removes the only node, starts the cluster again, and follows its hint.
 //
 // Promise: Commands and hosts: `writ dev` lists the directories of removed nodes with the steps to replace them, and
 // is not ready without a node.
 // How: It asks the coordinator for the removed nodes.
-func TestDevWithoutANodeSaysHowOneComesBack(t *testing.T) {
+func TestDevWithoutANodeShowsHowToAddOne(t *testing.T) {
 	t.Parallel()
 	s := testcluster.Empty(t)
 	dev := []string{"dev", "--data", "cluster", "--listen", "127.0.0.1:0", "--nodes", "1", "--simulate-speed", "0"}
@@ -343,7 +343,7 @@ func TestDevWithoutANodeSaysHowOneComesBack(t *testing.T) {
 	s.Writ("submit", "x.tengo")
 }
 
-// TestARemovedNodeEndsWithACodeOfItsOwn removes a node whose Redis then disconnects it. Its process ends, and so does
+// TestRemovedNodeEndsWithItsOwnCode removes a node whose Redis then disconnects it. Its process ends, and so does
 // the next start. The first of the two supervisors that its nodes know is absent.
 //
 // Promise: Admission of nodes: A node stops permanently, within a minute, only on its supervisor's signed removal,
@@ -353,7 +353,7 @@ func TestDevWithoutANodeSaysHowOneComesBack(t *testing.T) {
 // Also: TestRemovedNodeExitsAndStaysDown, TestOnlyTheSignatureOfItsSupervisorEndsANode,
 // TestRefusedNodeChecksItsMembership, TestNodeWithoutAccountAsksMoreOften,
 // TestOtherEnvelopeDecidesNoMembership.
-func TestARemovedNodeEndsWithACodeOfItsOwn(t *testing.T) {
+func TestRemovedNodeEndsWithItsOwnCode(t *testing.T) {
 	t.Parallel()
 	broker := testenv.RedisWithPassword(t)
 	s := testcluster.New(t)

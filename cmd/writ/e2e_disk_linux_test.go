@@ -75,7 +75,7 @@ func diskCluster(t *testing.T) (*testcluster.Cluster, map[string]*testenv.Disk) 
 // How: Temporary errors are never final; a store is healthy again only after a probe larger than ordinary writes;
 // with space again runs continue within seconds.
 func TestAFullDiskLosesNoDataAndIsNamed(t *testing.T) {
-	testenv.Nightly(t, "TestAProcessOnAReadOnlyDiskSaysSoAndEnds starts each process on a read-only disk, and internal/sqldb fills one")
+	testenv.Nightly(t, "TestProcessOnReadOnlyDiskReportsItAndEnds starts each process on a read-only disk, and internal/sqldb fills one")
 	cluster, disks := diskCluster(t)
 	for _, p := range parts {
 		t.Run(p.name, func(t *testing.T) {
@@ -136,9 +136,9 @@ func (p *sick) isWhole(t *testing.T, dir string) {
 	}
 }
 
-// TestAProcessOnAReadOnlyDiskSaysSoAndEnds starts each process on a read-only disk: it reports that and ends. When the
+// TestProcessOnReadOnlyDiskReportsItAndEnds starts each process on a read-only disk: it reports that and ends. When the
 // disk is writable again, the process continues the open run.
-func TestAProcessOnAReadOnlyDiskSaysSoAndEnds(t *testing.T) {
+func TestProcessOnReadOnlyDiskReportsItAndEnds(t *testing.T) {
 	s, disks := diskCluster(t)
 	for _, p := range []struct{ process, disk string }{{"coord", "cluster"}, {"dc1", "dc1"}, {"dc1-n1", "dc1-n1"}} {
 		id := s.Submit("steps.tengo", "-p", "name="+p.process)

@@ -473,7 +473,7 @@ func (p *page) copiesAVolume() {
 // a peer that has seen a new certificate refuses them.
 // How: The time of the signed statement is stored in the journal and in each delegation; runs continue during 20
 // rotations.
-// Also: TestNoRunFailsWhileCertificatesLastAMinute, TestANodeThatWasOffForMonthsComesBack,
+// Also: TestNoRunFailsWhileCertificatesLastAMinute, TestNodeReturnsAfterMonths,
 // TestRotationRevokesEarlierCertificates, TestStolenKeyDoesNotLockOutItsSuccessor,
 // TestFloorNeverRevokesNewCertificates, TestEndedCertificatesStayEnded.
 func TestHostsSpeakNothingButTLS(t *testing.T) {

@@ -10,8 +10,8 @@ import (
 	"writ/runner/hardware"
 )
 
-// TestAMachineIsShownAsItsNodeSays makes a runner report this machine through Redis, a supervisor and a coordinator.
-func TestAMachineIsShownAsItsNodeSays(t *testing.T) {
+// TestMachineIsShownAsItsNodeReports makes a runner report this machine through Redis, a supervisor and a coordinator.
+func TestMachineIsShownAsItsNodeReports(t *testing.T) {
 	t.Parallel()
 	s := testcluster.New(t)
 	s.Add(testcluster.Datacenter{Name: "dc1", Redis: testenv.Redis(t).URL, Nodes: 1, Speed: "0"})

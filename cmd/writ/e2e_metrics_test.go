@@ -33,8 +33,8 @@ type wanted struct {
 	labels []string
 }
 
-// TestEveryPartTellsWhatItDid scrapes a coordinator, a supervisor and a runner after a run with two calls.
-func TestEveryPartTellsWhatItDid(t *testing.T) {
+// TestEveryPartReportsItsWork scrapes a coordinator, a supervisor and a runner after a run with two calls.
+func TestEveryPartReportsItsWork(t *testing.T) {
 	t.Parallel()
 	s := testcluster.New(t, "WRIT_METRICS_LISTEN=127.0.0.1:0")
 	s.Add(testcluster.Datacenter{Name: "dc1", Redis: testenv.Redis(t).URL, Nodes: 1, Speed: "0"})

@@ -79,7 +79,7 @@ func (r *readyCluster) becomes(process string, ready bool, words string) {
 // TestReadinessNamesFaults runs daemons with full disks, an unreachable Redis and a damaged store. /readyz names each
 // fault, and omits it after its end.
 func TestReadinessNamesFaults(t *testing.T) {
-	testenv.Nightly(t, "TestReadinessSaysWhatIsMissing of package metrics and TestFullDiskRefusesNewWorkAndGoesOn of package coord")
+	testenv.Nightly(t, "TestReadinessReportsChecks of package metrics and TestFullDiskRefusesNewWorkAndContinues of package coord")
 	t.Parallel()
 	r := newReadyCluster(t)
 	for process := range r.at {

@@ -24,7 +24,7 @@ import (
 
 // A webhook receives events about a failed run and a lost node, and a run is one trace from the command line to the
 // driver.
-func TestEventsAreToldToWebhooksAndTraced(t *testing.T) {
+func TestEventsAreSentToWebhooksAndTraced(t *testing.T) {
 	testenv.Nightly(t, "TestCoordinatorSendsEventsToWebhooks and TestRunIsATraceOfItsParts of coord, TestEachAttemptOfAJobIsASpanOfItsCall of runner")
 	t.Parallel()
 	told := make(chan webhook.Message, 100)

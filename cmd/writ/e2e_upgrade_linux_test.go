@@ -50,7 +50,7 @@ func processesOf(t *testing.T, data, containerd string) (all []string) {
 // Promise: Machines and the overlay: An upgrade of a runner stops no resource: the next program adopts machines,
 // containers and databases.
 // How: They have their own sessions; the shipped unit has `KillMode=process`, and `writ doctor` warns of other units.
-// Also: TestDoctorWarnsOfAUnitThatEndsMachinesWithTheirRunner, TestUnitsThatAreShippedAreFineAndLetMachinesGoOn,
+// Also: TestDoctorWarnsOfAUnitThatEndsMachinesWithTheirRunner, TestShippedUnitsAreValidAndKeepMachinesRunning,
 // TestSettingsThatAreShippedAreSettings.
 func TestResourcesOutliveTheUpgradeOfTheirRunner(t *testing.T) {
 	testenv.Nightly(t, "the suite of each driver ends its runner and continues with its resources")

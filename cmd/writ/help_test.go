@@ -45,7 +45,7 @@ func TestHelpFitsItsWidth(t *testing.T) {
 }
 
 // An example with line breaks is equal to a shell.
-func TestExamplesInHelpAreWhole(t *testing.T) {
+func TestExamplesInHelpAreComplete(t *testing.T) {
 	for _, c := range allCommands() {
 		page := strings.ReplaceAll(helpOf(c, 80), " \\\n", " ")
 		have := strings.Join(strings.Fields(page), " ")
@@ -60,7 +60,7 @@ func TestExamplesInHelpAreWhole(t *testing.T) {
 	}
 }
 
-func TestFlagsHaveWordsForTheirValues(t *testing.T) {
+func TestFlagsNameTheirValues(t *testing.T) {
 	for _, c := range allCommands() {
 		for _, f := range help.Flags(c, help.Own) {
 			word := help.Word(f)

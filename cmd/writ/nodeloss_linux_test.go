@@ -10,7 +10,7 @@ import (
 )
 
 // At a terminal, a user must confirm before a working node is removed or signed as lost.
-func TestANodeThatWorksIsEndedIfAPersonSaysSo(t *testing.T) {
+func TestWorkingNodeEndsAtAPersonsCommand(t *testing.T) {
 	s := testcluster.Empty(t)
 	s.Start("dev", "Ctrl-C ends it", "dev", "--data", "cluster", "--listen", "127.0.0.1:0", "--nodes", "2", "--simulate-speed", "0")
 	t.Setenv("WRIT_CONFIG", filepath.Join(s.Dir, "cluster", "client.yaml"))

@@ -140,7 +140,7 @@ const (
 // Promise: Terminals and output: Ctrl-C and Ctrl-D end each prompt of a command without signing or setting anything,
 // and the terminal echoes input again.
 // How: A goroutine reads the terminal; the prompt ends with the context of the command.
-// Also: TestTheSecondQuestionForASecretEndsWithCtrlC, TestAnInterruptedConfirmationSignsNothing,
+// Also: TestTheSecondQuestionForASecretEndsWithCtrlC, TestInterruptedConfirmationSignsNothing,
 // TestAReadEndsWithItsCommand.
 func TestAQuestionEndsWithCtrlCAndCtrlD(t *testing.T) {
 	for _, tt := range []struct {
@@ -186,7 +186,7 @@ func TestASecretIsTypedTwiceAndNotShown(t *testing.T) {
 	}
 }
 
-func TestAnInterruptedConfirmationSignsNothing(t *testing.T) {
+func TestInterruptedConfirmationSignsNothing(t *testing.T) {
 	_, inside := newTerminal(t)
 	interrupted, stop := context.WithCancel(t.Context())
 	stop()

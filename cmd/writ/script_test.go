@@ -54,7 +54,7 @@ func (t tidy) Run() int {
 // How: The command shows the node's state and resources, as the coordinator reports them; without a terminal and
 // `--yes` it signs no statement.
 // Subtest: lost
-// Also: TestANodeThatWorksIsEndedIfAPersonSaysSo
+// Also: TestWorkingNodeEndsAtAPersonsCommand
 //
 // Promise: Recovery: The names of a removed node's resources are free after `writ node lost`, and its resources stop
 // when it returns.
@@ -71,7 +71,7 @@ func (t tidy) Run() int {
 // gets a suggestion.
 // How: One function compares it with the readable names.
 // Subtest: operator
-// Also: TestClosestGuessesWhatWasMeant
+// Also: TestClosestFindsTheNearestName
 //
 // Promise: Plans, scripts and manuals: `writ plan` reports in text and exit code that a script would change no
 // resource.
@@ -103,7 +103,7 @@ func (t tidy) Run() int {
 // scripts.
 // How: Both are blocks of code with fences that their text cannot close.
 // Subtest: ci
-// Also: TestAPlanInACommentIsNoMarkup
+// Also: TestPlanInACommentIsEscaped
 //
 // Promise: Releases and CI: The examples of ci.md for GitHub, GitLab and other runners work as printed.
 // How: The test runs the page.

@@ -70,5 +70,5 @@ var untyped = []untypedCommand{
 	{"sites.md", "writ coord --data ./cluster", elsewhere},
 	{"sites.md", "writ coord --data coord --listen 10.77.0.2:7440 --public-url", elsewhere},
 	{"sites.md", "install -m 0640", "it is a hook of certbot"},
-	{"webhooks.md", "writ webhook test", "it sends to the address of the example; TestEventsAreToldToWebhooksAndTraced sends to a receiver of the test"},
+	{"webhooks.md", "writ webhook test", "it sends to the address of the example; TestEventsAreSentToWebhooksAndTraced sends to a receiver of the test"},
 }

@@ -38,7 +38,7 @@ func (w *fixture) starting() {
 
 // The page has a row for each machine that boot servers report, and shows the age of outdated reports. A joined machine
 // links to the node with its name, if that node exists.
-func TestThePageOfStartsShowsWhatBootServersSay(t *testing.T) {
+func TestStartsPageShowsReportsOfBootServers(t *testing.T) {
 	t.Parallel()
 	none, w := open(t), open(t)
 	w.store(ams, writ.Event{Node: &writ.Node{ID: "ams1-n9", Datacenter: ams, Name: "ams1-n9", Admission: writ.AdmissionApproved, HostFacts: writ.HostFacts{Host: &writ.Host{NICs: []writ.HostNIC{{Name: "eth0", MAC: "52:54:00:77:00:99"}}}}}})

@@ -27,7 +27,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func TestEveryAnswerTellsBrowsersWhatNotToDo(t *testing.T) {
+func TestEveryAnswerRestrictsBrowsers(t *testing.T) {
 	t.Parallel()
 	w := open(t)
 	const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
@@ -232,7 +232,7 @@ func TestOverviewFilters(t *testing.T) {
 	}
 }
 
-func TestTheSearchTakesASignerAScriptAndARun(t *testing.T) {
+func TestSearchAcceptsSignerScriptAndRun(t *testing.T) {
 	t.Parallel()
 	w := open(t)
 	own := w.submit(1, "own.tengo", nil)

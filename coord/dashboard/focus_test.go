@@ -50,7 +50,7 @@ func TestStuckRunIsFoundByKeyboard(t *testing.T) {
 // Promise: Operation: Live updates of a dashboard page keep the focus on its link or command, or in its place when
 // the row is removed.
 // How: The equivalent element of the new row gets the focus, or else the row, on which Enter has no effect.
-// Also: TestRowsThatMoveOrGoAwayKeepThePlaceOfTheFocus.
+// Also: TestFocusSurvivesMovedAndRemovedRows.
 func TestNewsLeaveTheFocusWhereItIs(t *testing.T) {
 	t.Parallel()
 	w := open(t)
@@ -95,7 +95,7 @@ func TestNewsLeaveTheFocusWhereItIs(t *testing.T) {
 }
 
 // In a list, updates keep the focus on a row that moves. When the row disappears, the keys continue at its place.
-func TestRowsThatMoveOrGoAwayKeepThePlaceOfTheFocus(t *testing.T) {
+func TestFocusSurvivesMovedAndRemovedRows(t *testing.T) {
 	t.Parallel()
 	testenv.Nightly(t, "TestNewsLeaveTheFocusWhereItIs of package coord/dashboard keeps the focus in rows that are replaced")
 	w := open(t)

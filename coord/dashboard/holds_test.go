@@ -19,7 +19,7 @@ import (
 // and in `writ dc list`.
 // How: Supervisors are asked each time; reasons come with runs and calls; readers of a project see only its holds.
 // Also: TestAPersonHoldsWorkAndReleasesIt, TestValuesAndLogsComeFromTheDatacenter.
-func TestPagesShowWhatIsOnHold(t *testing.T) {
+func TestPagesShowHolds(t *testing.T) {
 	t.Parallel()
 	w := open(t)
 	by := func(signer, reason string) []writ.Decision {
@@ -52,7 +52,7 @@ func TestPagesShowWhatIsOnHold(t *testing.T) {
 
 // The command that releases a hold is shown once, next to the reason, with a button to copy it. A reader who gets no
 // button reads the command in the reason.
-func TestTheCommandOfAHoldStandsOnAPageOnce(t *testing.T) {
+func TestCommandOfAHoldAppearsOnce(t *testing.T) {
 	t.Parallel()
 	w := open(t)
 	run := w.submit(1, "x.tengo", func(in *ledger.Incoming) { in.Received = time.Now().Add(-time.Hour) })

@@ -79,7 +79,7 @@ func TestNumbersOfResourcesAreThoseOfTheirLists(t *testing.T) {
 	}
 }
 
-func TestResourcesAndDeploymentsSayHowTheyStand(t *testing.T) {
+func TestResourcesAndDeploymentsShowTheirState(t *testing.T) {
 	t.Parallel()
 	w := open(t)
 	_, running := fill(w)

@@ -21,7 +21,7 @@ func TestFailedDeliveryIsRetriedAfterAnotherSucceeds(t *testing.T) {
 	}
 }
 
-func TestRateLimitedProjectPausesAlone(t *testing.T) {
+func TestRateLimitPausesOneProject(t *testing.T) {
 	b := newBackoff()
 	b.failed(writ.Submission{Payload: writ.Digest{1}, Project: shop}, writ.CodeRateLimited)
 	if b.paused() || b.projectPaused(blog) || !b.projectPaused(shop) || !b.pending() {
@@ -34,7 +34,7 @@ func TestRateLimitedProjectPausesAlone(t *testing.T) {
 }
 
 // The ledger lacks the text of a submission, or names another run for it.
-func TestSubmissionWithWrongRowPausesAlone(t *testing.T) {
+func TestWrongRowPausesOneSubmission(t *testing.T) {
 	for _, code := range []writ.Code{writ.CodeNotFound, writ.CodeExecError} {
 		b := newBackoff()
 		b.failed(writ.Submission{Payload: writ.Digest{1}, Project: shop}, code)

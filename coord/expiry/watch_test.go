@@ -44,7 +44,7 @@ func withRoles(made time.Time) *identity.Roster {
 	}
 }
 
-func TestTheDashboardSaysWhichRoleEndsNext(t *testing.T) {
+func TestDashboardShowsWhichRoleEndsNext(t *testing.T) {
 	made := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	r := withRoles(made)
 	for after, want := range map[time.Duration]string{

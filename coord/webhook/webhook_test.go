@@ -323,7 +323,7 @@ func TestDatacenterReportsNoForeignNode(t *testing.T) {
 	}
 }
 
-func TestEventsAreToldInTheirOrderAndOnce(t *testing.T) {
+func TestEventsAreReportedInOrderAndOnce(t *testing.T) {
 	f := newFixture(t)
 	f.happens(run(1, writ.RunFailed, writ.CodeNotFound)) // before the endpoint was configured
 	r := newReceiver(t, func(n int, _ got) int { return map[int]int{1: 503, 2: 429}[n] + map[bool]int{true: 200}[n > 2] })

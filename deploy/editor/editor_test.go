@@ -235,7 +235,7 @@ func TestSnippetsPassTheCheck(t *testing.T) {
 }
 
 // The folder is a complete extension: it contains all files that package.json names.
-func TestExtensionIsWhole(t *testing.T) {
+func TestExtensionIsComplete(t *testing.T) {
 	var manifest struct {
 		Contributes struct {
 			Languages []struct{ ID, Configuration string }

@@ -129,7 +129,7 @@ func TestAnArchiveHasAllThatAPersonNeeds(t *testing.T) {
 	}
 }
 
-func TestASourceThatIsNoReleaseIsRefused(t *testing.T) {
+func TestUnreleasableSourceIsRefused(t *testing.T) {
 	program := testenv.Need(t, "git")
 	clone := t.TempDir()
 	git := func(args ...string) {

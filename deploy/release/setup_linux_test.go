@@ -178,8 +178,8 @@ const archiveHere = "writ_1.2.3-rc.1_linux_amd64.tar.gz"
 
 // Promise: Releases and CI: A CI job uses only the writ release with the configured digest.
 // How: Deploy/ci verifies the archive each time before it unpacks the program; a failed step leaves no file.
-// Also: TestAJobGetsWritFromOneArchive, TestATamperedArchiveIsRefused, TestAJobInstallsNothingElse,
-// TestAJobThatIsCancelledLeavesNothing, TestScripts/ci-setup
+// Also: TestAJobGetsWritFromOneArchive, TestATamperedArchiveIsRefused, TestJobInstallsNothingElse,
+// TestCancelledJobLeavesNothing, TestScripts/ci-setup
 func TestAJobGetsWritFromARelease(t *testing.T) {
 	testenv.Need(t, "busybox")
 	for _, shell := range [][]string{{"sh"}, {"bash", "--posix"}, {"busybox", "sh"}} {
@@ -434,7 +434,7 @@ func TestJobInstallsFromFileShare(t *testing.T) {
 	}
 }
 
-func TestAJobInstallsNothingElse(t *testing.T) {
+func TestJobInstallsNothingElse(t *testing.T) {
 	p := newPlace(t)
 	sums := p.digest(sumsName)
 	s := fixture(t, "#!/bin/sh\necho v6.6.6 # ")
@@ -529,7 +529,7 @@ func TestAReleaseHasOneArchiveForEachSystem(t *testing.T) {
 	}
 }
 
-func TestAJobThatIsCancelledLeavesNothing(t *testing.T) {
+func TestCancelledJobLeavesNothing(t *testing.T) {
 	begun := make(chan struct{})
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = w.Write([]byte("the beginning")) // checked below

@@ -26,7 +26,7 @@ func clockOf(ask func() (time.Duration, error)) *clock.Clock {
 
 // The clock of a machine may be wrong by hours if its time servers answer late. The page shows the reason and the
 // remedy.
-func TestThePageSaysWhyTheClockIsNotCorrected(t *testing.T) {
+func TestPageShowsWhyTheClockIsNotCorrected(t *testing.T) {
 	onScreen(t, func(p *paged) {
 		m, _ := heldMachine(p)
 		ctx, stop := context.WithCancel(p.t.Context())
@@ -64,7 +64,7 @@ func TestThePageSaysWhyTheClockIsNotCorrected(t *testing.T) {
 }
 
 // A start that waits for time servers shows this before they could answer.
-func TestAStartSaysThatItAsksForTheTime(t *testing.T) {
+func TestStartShowsTheTimeRequest(t *testing.T) {
 	onScreen(t, func(p *paged) {
 		m, _ := heldMachine(p)
 		ctx, stop := context.WithCancel(p.t.Context())

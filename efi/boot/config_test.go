@@ -12,7 +12,7 @@ import (
 	"writ/efi/boot/clock"
 )
 
-func TestWordsOfTheCommandLineAreRead(t *testing.T) {
+func TestCommandLineIsRead(t *testing.T) {
 	c := Config{}
 	for _, text := range []string{
 		"writ.supervisor=https://10.0.0.1:7441\nwrit.redis=rediss://10.0.0.1:6379/0\nwrit.name=of-the-image\n",
@@ -37,7 +37,7 @@ func TestWordsOfTheCommandLineAreRead(t *testing.T) {
 	}
 }
 
-func TestAWordThatIsWrongLeavesTheRestInForce(t *testing.T) {
+func TestInvalidSettingKeepsTheOthers(t *testing.T) {
 	for word, says := range map[string]string{
 		"writ.nmae=n1":              "unknown setting writ.nmae",
 		"writ.name":                 "has no value",
@@ -101,7 +101,7 @@ func TestNoTextHasTheToken(t *testing.T) {
 	}
 }
 
-func TestAClockThatWasNeverSetIsRefused(t *testing.T) {
+func TestUnsetClockIsRefused(t *testing.T) {
 	for text, ok := range map[string]bool{"1970-01-01T00:00:10Z": false, "2025-12-31T23:59:59Z": false, "2026-11-26T05:00:00Z": true, "2126-01-02T00:00:00Z": false} {
 		now, err := time.Parse(time.RFC3339, text)
 		if err != nil {

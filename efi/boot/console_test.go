@@ -18,7 +18,7 @@ func (s stuck) Write([]byte) (int, error) { <-s; return 0, nil }
 // Promise: Machines from an image: A stuck serial line or a card without a cable delays no start.
 // How: Each console has its own queue; all cards are asked at once.
 // Also: TestTheFirstProcessPreparesAMachine.
-func TestAConsoleThatIsStuckDelaysNothing(t *testing.T) {
+func TestStuckConsoleDelaysNothing(t *testing.T) {
 	var screen bytes.Buffer
 	line := make(stuck)
 	c := &consoles{since: func() time.Duration { return 1500 * time.Millisecond }}
@@ -40,7 +40,7 @@ func TestAConsoleThatIsStuckDelaysNothing(t *testing.T) {
 	}
 }
 
-func TestLinesAreShownWhole(t *testing.T) {
+func TestLinesAreShownInFull(t *testing.T) {
 	var shown []string
 	w := &lineWriter{show: func(line string) { shown = append(shown, line) }}
 	for _, part := range []string{"one\ntw", "o\n", strings.Repeat("x", longest+1), "\n"} {

@@ -384,7 +384,7 @@ func guestImage(t *testing.T, kernel testenv.KernelFiles, services []boot.Servic
 // Promise: Machines from an image: With `writ.vlan` a card sends only frames of its VLAN and has its addresses there;
 // if the kernel lacks the module, the console names it.
 // How: netlink; the card itself has no address.
-// Also: TestACardIsInItsVLANOrSaysWhatItsImageLacks
+// Also: TestCardJoinsItsVLANOrReportsMissingSupport
 //
 // Promise: Commands and hosts: A machine from a node image keeps the log lines of its first process, services and
 // kernel warnings, without secrets.

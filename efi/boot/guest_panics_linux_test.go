@@ -162,7 +162,7 @@ func (b *broken) turnOff() {
 // The watchdog restarts a machine whose first process is stopped. The next start shows the kernel's log. After the same
 // failure again, the machine is held and starts no service until it is turned off and on.
 func TestAMachineThatHangsIsRestartedAndHeldTheSecondTime(t *testing.T) {
-	testenv.Nightly(t, "TestAKernelThatPanicsAtTheEndOfTwoStartsIsHeld, TestAWatchdogGetsSignsOfLifeUntilTheMachineShouldBeOff and others have each part without a machine")
+	testenv.Nightly(t, "TestKernelThatPanicsAfterTwoStartsIsHeld, TestAWatchdogGetsSignsOfLifeUntilTheMachineShouldBeOff and others have each part without a machine")
 	node, vars := brokenImage(t, testenv.Kernel(t))
 	b := startBroken(t, node, vars, "test.break=stop")
 	b.await("watchdog Software Watchdog restarts the machine if it hangs for 10 s", "error:")

@@ -57,7 +57,7 @@ func TestAStageThatFailsTwiceIsHeldOnThePageUntilItWorks(t *testing.T) {
 	})
 }
 
-func TestAStageThatOnlyAPersonCanMendIsHeldAtOnce(t *testing.T) {
+func TestStageThatNeedsAPersonIsHeldAtOnce(t *testing.T) {
 	onScreen(t, func(p *paged) {
 		m, told := heldMachine(p)
 		m.Stage("start", "writ v1.0.0")
@@ -128,7 +128,7 @@ func TestARunnerThatCannotBeStartedIsHeld(t *testing.T) {
 }
 
 // The problem of a full disk stays on the page and in reports while the servers are diagnosed, and is not repeated.
-func TestADiskThatIsFullStaysKnownBesideOtherFaults(t *testing.T) {
+func TestFullDiskIsReportedAmongOtherFaults(t *testing.T) {
 	onScreen(t, func(p *paged) {
 		m, told := heldMachine(p)
 		m.Means = func(string) (progress.Report, bool) { return cannot, true }

@@ -10,10 +10,10 @@ import (
 // Promise: Machines from an image: After the same failure twice in a row the machine retries rarely, does not
 // restart, and shows the reason, time and next step.
 // How: The stages and the ends of the runner are compared without their numbers.
-// Also: TestARunnerThatIsHeldIsStartedSeldom, TestAStageThatFailsTwiceIsHeldOnThePageUntilItWorks,
-// TestAStageThatOnlyAPersonCanMendIsHeldAtOnce, TestARunnerThatEndsTwiceWithOneErrorIsHeld,
-// TestARunnerThatCannotBeStartedIsHeld, TestADiskThatIsFullStaysKnownBesideOtherFaults,
-// TestAStageFailsSinceItsFirstFailure, TestACardThatIsRefusedSaysWhyWhileItAsksAgain,
+// Also: TestHeldRunnerIsStartedRarely, TestAStageThatFailsTwiceIsHeldOnThePageUntilItWorks,
+// TestStageThatNeedsAPersonIsHeldAtOnce, TestARunnerThatEndsTwiceWithOneErrorIsHeld,
+// TestARunnerThatCannotBeStartedIsHeld, TestFullDiskIsReportedAmongOtherFaults,
+// TestAStageFailsSinceItsFirstFailure, TestRefusedCardShowsTheReasonWhileItRetries,
 // TestFailedJoinIsRetriedRarely.
 func TestTheSameFailureTwiceInARowIsHeld(t *testing.T) {
 	failing := func(stage, text string) progress.Report {
@@ -63,7 +63,7 @@ func TestAStageFailsSinceItsFirstFailure(t *testing.T) {
 	}
 }
 
-func TestARunnerThatIsHeldIsStartedSeldom(t *testing.T) {
+func TestHeldRunnerIsStartedRarely(t *testing.T) {
 	wait := time.Duration(0)
 	for _, tt := range []struct {
 		held bool

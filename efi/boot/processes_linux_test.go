@@ -10,7 +10,7 @@ import (
 )
 
 // If the loop that collects exits and restarts programs is stuck, the watchdog gets no signs of life.
-func TestALoopThatIsStuckGivesNoSignOfLife(t *testing.T) {
+func TestStuckLoopSendsNoHeartbeat(t *testing.T) {
 	signals, ticks, free := make(chan os.Signal), make(chan time.Time), make(chan struct{})
 	var did []string
 	ended := make(chan struct{})

@@ -69,7 +69,7 @@ func (s *bootServer) becomes(status int, err error) {
 // Promise: Machines from an image: An unreachable boot server delays no start and delays a shutdown by two seconds at
 // most; it receives no token and no fingerprint.
 // How: Reports wait in a queue of 32, and secrets are removed.
-// Also: TestABootServerThatIsAwayDelaysTheEndForAMomentOnly, TestTheFirstProcessPreparesAMachine.
+// Also: TestUnreachableBootServerBarelyDelaysTheEnd, TestTheFirstProcessPreparesAMachine.
 func TestStagesAreReportedToABootServerWithoutWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := new(bootServer)
@@ -120,7 +120,7 @@ func TestStagesAreReportedToABootServerWithoutWaiting(t *testing.T) {
 }
 
 // Each report contains the digest of the settings, even a report made before the settings were read.
-func TestReportsSayWhatTheMachineWasStartedWith(t *testing.T) {
+func TestReportsContainTheSettingsDigest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := new(bootServer)
 		server.becomes(http.StatusNoContent, nil)
@@ -139,7 +139,7 @@ func TestReportsSayWhatTheMachineWasStartedWith(t *testing.T) {
 	})
 }
 
-func TestABootServerThatIsAwayDelaysTheEndForAMomentOnly(t *testing.T) {
+func TestUnreachableBootServerBarelyDelaysTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := new(bootServer)
 		server.becomes(0, errors.New("no route"))

@@ -27,11 +27,11 @@ var usualConfig = Config{Supervisors: []string{"https://10.77.0.3:7441"}, TimeSe
 // Promise: Machines from an image: A start of more than 3 s shows all of its stages, and the current one with its
 // age, limit and consequence.
 // How: The waiting code and the page read the limit from one value; a wait without a limit gives a reason.
-// Also: TestARegistrationThatTakesLongIsOnThePage, TestTheLongestPageFitsOnAScreen,
+// Also: TestSlowRegistrationIsOnThePage, TestTheLongestPageFitsOnAScreen,
 // TestAStageThatFailedAndIsOverIsOnThePage, TestStagesOfAStartAreShownAgainWithTheirAge,
-// TestCardsWithACableComeFirstOnThePage, TestADHCPServerIsAskedForAsLongAsThePageSays,
-// TestARunnerIsLeftAloneForAsLongAsThePageSays, TestAServiceIsAwaitedForAsLongAsThePageSays,
-// TestTimeServersAreAwaitedForAsLongAsThePageSays, TestAClockThatCannotBeRightWaitsWithoutALimitAndThePageSaysWhy,
+// TestCardsWithACableComeFirstOnThePage, TestDHCPIsTriedForTheTimeOnThePage,
+// TestHeldRunnerRestartsAtTheTimeOnThePage, TestServiceIsAwaitedForTheTimeOnThePage,
+// TestTimeServersAreAwaitedForTheTimeOnThePage, TestImplausibleClockWaitsWithoutLimitAndThePageSaysWhy,
 // TestTheManualHasTheLimits, TestTheFirstProcessPreparesAMachine.
 func TestThePageOfAStartHasEachStageWithItsAgeAndItsLimit(t *testing.T) {
 	onScreen(t, func(p *paged) {
@@ -71,7 +71,7 @@ func TestThePageOfAStartHasEachStageWithItsAgeAndItsLimit(t *testing.T) {
 }
 
 // After the runner has started, the page shows the stages until the runner reports more.
-func TestARegistrationThatTakesLongIsOnThePage(t *testing.T) {
+func TestSlowRegistrationIsOnThePage(t *testing.T) {
 	onScreen(t, func(p *paged) {
 		p.starts(usualConfig, Service{Name: "containerd"})
 		p.Stage(progress.StageNetwork, "eth0 10.77.0.50/24")

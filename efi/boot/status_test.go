@@ -188,9 +188,9 @@ func TestTheCommandOfAnApprovalFitsOnAScreen(t *testing.T) {
 // Promise: Machines from an image: The console of a machine from an image ends with a page of 80 columns that shows
 // its name, its fault, and the next step.
 // How: One page covers all conditions; a new page appears after a second of quiet, an unchanged one after a minute.
-// Also: TestAMachineThatCannotJoinSaysWhyAndWhatToDo, TestAMachineThatWasRefusedSaysSo,
+// Also: TestMachineThatCannotJoinShowsReasonAndRemedy, TestRefusedMachineShowsIt,
 // TestNoPageIsShownOnceTheMachineIsTurnedOff, TestPicturesOfTheConsole, TestAMachineStartsFromAnImageAsANode.
-func TestAMachineThatServesShowsItsPageOnceItIsCalm(t *testing.T) {
+func TestServingMachineShowsItsPageWhenTheConsoleIsQuiet(t *testing.T) {
 	onScreen(t, func(p *paged) {
 		p.is(Admission{State: writ.AdmissionApproved, Name: "n1", Fingerprint: "SHA256:abc"})
 		p.begin()
@@ -209,7 +209,7 @@ func TestAMachineThatServesShowsItsPageOnceItIsCalm(t *testing.T) {
 	})
 }
 
-func TestAMachineThatCannotJoinSaysWhyAndWhatToDo(t *testing.T) {
+func TestMachineThatCannotJoinShowsReasonAndRemedy(t *testing.T) {
 	onScreen(t, func(p *paged) {
 		p.begin()
 		p.says("level=WARN cannot join", 5*time.Second, cannot)
@@ -236,7 +236,7 @@ func TestAMachineThatCannotJoinSaysWhyAndWhatToDo(t *testing.T) {
 	})
 }
 
-func TestAClockThatIsNotCorrectedIsOnThePage(t *testing.T) {
+func TestUncorrectedClockIsOnThePage(t *testing.T) {
 	onScreen(t, func(p *paged) {
 		p.reporter().clockIs("not corrected: no answer")
 		p.is(Admission{State: writ.AdmissionApproved, Name: "n1"})
@@ -251,7 +251,7 @@ func TestAClockThatIsNotCorrectedIsOnThePage(t *testing.T) {
 	})
 }
 
-func TestAMachineThatWasRefusedSaysSo(t *testing.T) {
+func TestRefusedMachineShowsIt(t *testing.T) {
 	for _, state := range []writ.Admission{writ.AdmissionRejected, writ.AdmissionRemoved} {
 		onScreen(t, func(p *paged) {
 			p.begin()

@@ -38,7 +38,7 @@ func (p *paged) isOver(over *atomic.Bool, l progress.Limit) {
 	}
 }
 
-func TestAServiceIsAwaitedForAsLongAsThePageSays(t *testing.T) {
+func TestServiceIsAwaitedForTheTimeOnThePage(t *testing.T) {
 	onScreen(t, func(p *paged) {
 		m, _ := heldMachine(p)
 		p.starts(usualConfig, Service{Name: "containerd"})
@@ -57,7 +57,7 @@ func TestAServiceIsAwaitedForAsLongAsThePageSays(t *testing.T) {
 
 // Slow time servers delay a start at most as long as the page shows, even if each attempt fails in another way. The
 // start continues, so it is not held.
-func TestTimeServersAreAwaitedForAsLongAsThePageSays(t *testing.T) {
+func TestTimeServersAreAwaitedForTheTimeOnThePage(t *testing.T) {
 	awaitTimeServers(t, "i/o timeout")
 	awaitTimeServers(t, "no route", "i/o timeout", "refused")
 }
@@ -90,7 +90,7 @@ func awaitTimeServers(t *testing.T, ways ...string) {
 	})
 }
 
-func TestAClockThatCannotBeRightWaitsWithoutALimitAndThePageSaysWhy(t *testing.T) {
+func TestImplausibleClockWaitsWithoutLimitAndThePageSaysWhy(t *testing.T) {
 	onScreen(t, func(p *paged) {
 		m, _ := heldMachine(p)
 		ctx, stop := context.WithCancel(p.t.Context())
@@ -110,7 +110,7 @@ func TestAClockThatCannotBeRightWaitsWithoutALimitAndThePageSaysWhy(t *testing.T
 	})
 }
 
-func TestARunnerIsLeftAloneForAsLongAsThePageSays(t *testing.T) {
+func TestHeldRunnerRestartsAtTheTimeOnThePage(t *testing.T) {
 	onScreen(t, func(p *paged) {
 		m, _ := heldMachine(p)
 		p.begin()

@@ -18,7 +18,7 @@ func (d *device) Close() error { d.closed = true; return nil }
 // Promise: Machines from an image: A machine whose first process is stuck is restarted by its watchdog, and a hanging
 // shutdown after two more minutes.
 // How: Signs of life come from the loop that reaps programs; without a hardware watchdog the kernel's is used.
-// Also: TestAWatchdogIsStoppedAtAnOrderlyEnd, TestALoopThatIsStuckGivesNoSignOfLife,
+// Also: TestAWatchdogIsStoppedAtAnOrderlyEnd, TestStuckLoopSendsNoHeartbeat,
 // TestAMachineThatHangsIsRestartedAndHeldTheSecondTime, TestAMachineThatHangsIsRestartedByItsHardware.
 func TestAWatchdogGetsSignsOfLifeUntilTheMachineShouldBeOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

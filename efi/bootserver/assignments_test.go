@@ -28,7 +28,7 @@ func assignments(t *testing.T, text string) *Assignments {
 // How: They are only in its script; it reports a digest of its settings; an error names the line, and an invalid file
 // keeps the earlier settings.
 // Also: TestSettingsThatNoMachineCouldHaveAreRefused, TestAnAssignmentChangesItsLineOnly,
-// TestReportsSayWhatTheMachineWasStartedWith, TestOneMachineGetsSettingsOfItsOwn.
+// TestReportsContainTheSettingsDigest, TestOneMachineGetsItsOwnSettings.
 func TestAMachineGetsItsOwnSettingsAndOperatorsSeeWhetherItUsesThem(t *testing.T) {
 	text, trouble := "", error(nil)
 	f := newFixture(t, func(c *Config) { c.Assigned = func() (*Assignments, error) { return assignments(t, text), trouble } })

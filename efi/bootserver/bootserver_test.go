@@ -311,7 +311,7 @@ func TestStartsFromADiskAreCountedAndSayHowTheLastOneEnded(t *testing.T) {
 }
 
 // A failure is listed with its remedy and whether it is held, until the next report.
-func TestAMachineThatIsHeldIsListedWithWhatToDo(t *testing.T) {
+func TestHeldMachineIsListedWithItsRemedy(t *testing.T) {
 	f := newFixture(t, nil)
 	failing := progress.Report{Stage: progress.StageRunner, Failed: true, Text: "the token is spent", Next: "make another one"}
 	f.report(macName, failing)

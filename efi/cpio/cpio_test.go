@@ -69,7 +69,7 @@ func read(t *testing.T, archive []byte) (lines []string) {
 	}
 }
 
-func TestAnArchiveHasWhatWasAddedAndTheDirectoriesAbove(t *testing.T) {
+func TestArchiveHasAddedFilesAndTheirDirectories(t *testing.T) {
 	got := strings.Join(read(t, sample(t, false)), "\n")
 	want := strings.Join([]string{
 		"040755 etc ", "100644 etc/hosts ", "120777 init usr/bin/writ", "040777 tmp ", "040755 usr ", "040755 usr/bin ", "100755 usr/bin/writ program",

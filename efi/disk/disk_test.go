@@ -61,7 +61,7 @@ func TestOtherProgramsReadTheDisk(t *testing.T) {
 	}
 }
 
-func TestBothTablesOfPartitionsAreWhole(t *testing.T) {
+func TestBothPartitionTablesAreComplete(t *testing.T) {
 	image, err := Build(sample(), 0)
 	if err != nil {
 		t.Fatal(err)

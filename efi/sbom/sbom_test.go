@@ -20,7 +20,7 @@ func sample() (Component, []Component) {
 }
 
 // The fields that the schema of CycloneDX 1.6 requires are present. The schema is not part of this repository.
-func TestABillHasWhatCycloneDXRequires(t *testing.T) {
+func TestBillHasTheRequiredCycloneDXFields(t *testing.T) {
 	text, err := Encode(sample())
 	if err != nil {
 		t.Fatal(err)
@@ -95,7 +95,7 @@ func TestEqualComponentsMakeEqualBills(t *testing.T) {
 	}
 }
 
-func TestAGoProgramTellsItsModules(t *testing.T) {
+func TestModulesOfAGoProgramAreRead(t *testing.T) {
 	own, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)

@@ -13,7 +13,7 @@ import (
 // Promise: Signatures and rosters: Commands, dashboard, metrics and logs warn before a roster or role expires: 30, 7
 // and 1 days before, at the end, and for a roster from half of its life on.
 // How: `expiring.InRoster` lists the expiring roles, keys and rosters.
-// Also: TestRosterWarnsFromHalfOfItsLife, TestTheDashboardSaysWhichRoleEndsNext,
+// Also: TestRosterWarnsFromHalfOfItsLife, TestDashboardShowsWhichRoleEndsNext,
 // TestRosterExpiryIsLoggedOncePerStage, TestRolesThatEndAreMetrics, TestCoordinatorReportsExpiringItems,
 // TestHealthReadinessMetricsAndSpec, TestSupervisorLogsRosterExpiry, TestNoticeIsOnEveryPage,
 // TestScripts/refused, TestCommandsWarnOfTheEndOfTheRoster, TestEveryCommandThatSignsWarnsOfARoleThatEnds.

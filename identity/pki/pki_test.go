@@ -184,7 +184,7 @@ func (f forged) make(t *testing.T, r *identity.Roster, name Name) []*x509.Certif
 // at one datacenter or coordinator.
 // How: The verifier requires one URI, the owner's key in the roster, and the expected role.
 // Also: TestIssuerIssuesOnlyForItsOwner, TestANodeAsksItsSupervisorOnly,
-// TestANodeLogsInAtNoRedisButThatOfItsDatacenter.
+// TestNodeLogsInAtTheRedisOfItsDatacenterOnly.
 func TestCertificateNeedsItsOwnersDelegation(t *testing.T) {
 	r := testRoster(t)
 	v := &Verifier{Roster: r, Now: noon}

@@ -351,7 +351,7 @@ func TestSignaturesAgreeWithTheOracle(t *testing.T) {
 	})
 }
 
-func TestSplitTakesJoinApart(t *testing.T) {
+func TestSplitReversesJoin(t *testing.T) {
 	armored, _ := testSigner("alice").Sign(ScriptNamespace, []byte("x"))
 	for _, text := range [][]byte{[]byte("no line feed"), []byte("line\n"), Join([]byte("quoting a signature\n"), armored), {}} {
 		haveText, haveArmored, err := Split(Join(text, armored))

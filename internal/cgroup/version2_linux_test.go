@@ -17,7 +17,7 @@ import (
 // Promise: Machines and the overlay: The process of a machine has limits of memory, processors and threads, and an
 // excess of memory kills only this process.
 // How: Each has its own cgroup, version 1 or 2, from its start until its deletion; the kill is reported.
-// Also: TestMachineProcessHasItsOwnCgroup, TestOversizeProcessIsKilledAlone, TestAProcessWithoutAGroupGetsIntoOne,
+// Also: TestMachineProcessHasItsOwnCgroup, TestOnlyTheOversizeProcessIsKilled, TestAProcessWithoutAGroupGetsIntoOne,
 // TestAProcessOverItsMemoryLimitIsKilledAlone, TestAForkBombEnds, TestABusyProcessGetsItsShareOfProcessors.
 func TestGroupsOfVersion2BoundAsWell(t *testing.T) {
 	t.Parallel()

@@ -89,7 +89,7 @@ func TestOnlyProcessesOfTheUserEnd(t *testing.T) {
 // starting machine.
 // How: A process is identified by its user, which it cannot choose; processes with their own process numbers or root
 // directory are never a driver's.
-// Also: TestAProcessInItsOwnNamespacesEnds, TestEngineIsIdentifiedByItsUser, TestAnEngineIsNoProcessOfAContainer,
+// Also: TestAProcessInItsOwnNamespacesEnds, TestEngineIsIdentifiedByItsUser, TestEngineIsNotAContainerProcess,
 // TestStartIsIdentifiedByItsUser.
 func TestNoProcessOfAContainerCountsAsAUser(t *testing.T) {
 	testenv.NeedRoot(t)

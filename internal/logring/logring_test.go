@@ -114,7 +114,7 @@ func TestLongLineIsTruncated(t *testing.T) {
 	}
 }
 
-func TestLinesForWhichThereIsNoRoomAreCounted(t *testing.T) {
+func TestLostLinesAreCounted(t *testing.T) {
 	r := New() // without a file
 	for i := range maxWaiting + 5 {
 		r.Add(Line{Text: fmt.Sprint(i)})

@@ -2,7 +2,7 @@ package meant
 
 import "testing"
 
-func TestClosestGuessesWhatWasMeant(t *testing.T) {
+func TestClosestFindsTheNearestName(t *testing.T) {
 	t.Parallel()
 	fields := []string{"cpus", "memory_mib", "disks", "networks", "image", "kernel", "cmdline", "initramfs", "cloud_init", "ssh_keys", "env"}
 	for name, want := range map[string]string{

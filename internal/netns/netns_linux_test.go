@@ -10,7 +10,7 @@ import (
 )
 
 // A thread left in another namespace would do later work there.
-func TestAsideComesBackWithEveryThread(t *testing.T) {
+func TestAsideRestoresEveryThread(t *testing.T) {
 	testenv.NeedRoot(t)
 	home, err := os.Readlink("/proc/self/ns/net")
 	if err != nil {

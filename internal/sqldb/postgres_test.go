@@ -320,7 +320,7 @@ func TestReadOnlyPostgreSQLRejectsAndRecovers(t *testing.T) {
 	}
 }
 
-func TestPostgreSQLIsRefusedWithWhatToDo(t *testing.T) {
+func TestPostgreSQLIsRefusedWithAHint(t *testing.T) {
 	own := testenv.Postgres(t)
 	own.SQL("CREATE DATABASE latin TEMPLATE template0 ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C'")
 	used := own.Store()

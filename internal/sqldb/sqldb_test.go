@@ -443,7 +443,7 @@ func TestAnyPathWillDo(t *testing.T) {
 	}
 }
 
-func TestOpenNamesWhatIsMissing(t *testing.T) {
+func TestOpenErrorsNameTheFile(t *testing.T) {
 	_, err := Open(t.Context(), filepath.Join(t.TempDir(), "no", "such", "things.db"), schema)
 	if !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "such") {
 		t.Errorf("missing directory: %v", err)

@@ -36,7 +36,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // Promise: Operation: A list of deployments names the revision that the datacenter accepted last.
 // How: The revision is in the events of the datacenter; a run page names its revision and the verified certificate of
 // its signer.
-// Also: TestScripts/submit, TestRunPageMarksTheFailedLine, TestResourcesAndDeploymentsSayHowTheyStand.
+// Also: TestScripts/submit, TestRunPageMarksTheFailedLine, TestResourcesAndDeploymentsShowTheirState.
 func TestLedgerInMemory(t *testing.T) {
 	ledgertest.Run(t, func(t testing.TB) ledger.Ledger { return open(t, ":memory:") })
 }
@@ -49,7 +49,7 @@ func TestLedgerInMemory(t *testing.T) {
 // Promise: Operation: Runs are found by a text in their names, parameters and errors, and by prefixes of their
 // resource names.
 // How: The search reads each run; parameters come with the submission.
-// Also: TestOldRunsAreFoundByScriptAndDeployment, TestTheSearchTakesASignerAScriptAndARun.
+// Also: TestOldRunsAreFoundByScriptAndDeployment, TestSearchAcceptsSignerScriptAndRun.
 func TestLedgerInFile(t *testing.T) {
 	ledgertest.Run(t, func(t testing.TB) ledger.Ledger {
 		dir, err := os.MkdirTemp(t.TempDir(), "") // one test may open several

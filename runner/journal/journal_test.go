@@ -443,7 +443,7 @@ func TestARefusedAttemptBlocksNoOther(t *testing.T) {
 	}
 }
 
-func TestPruneForgetsNothingBecauseTheClockIsAhead(t *testing.T) {
+func TestClockAheadPrunesNothing(t *testing.T) {
 	j := open(t, ":memory:")
 	now := time.Now()
 	_, err := j.Start(t.Context(), job(1, now), writ.Digest{}, 1, true)

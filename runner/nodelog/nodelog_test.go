@@ -132,7 +132,7 @@ func TestAFollowerMissesNoLineOfAnySource(t *testing.T) {
 
 // A clock that is set back, for example by a time server, makes later lines look earlier. A follower gets each of them
 // once.
-func TestAFollowerGoesOnAfterTheClockWasSetBack(t *testing.T) {
+func TestFollowerContinuesAfterTheClockWasSetBack(t *testing.T) {
 	l := kept(t, map[string][]string{"runner": {"900 now info a", "1 now info b", "2 now info c"}, "boot": {"3 now info x"}})
 	var all []string
 	q := nodes.LogQuery{After: "runner.0", Lines: 1}

@@ -30,7 +30,7 @@ import (
 // How: A hidden snapshot per call; equal archives to the byte; the received length is recorded.
 // Also: TestCutCopyResumes, TestACopyOutlivesBothEnds, TestACopyBetweenNodesOutlivesTheirEnds,
 // sal/volume.TestConformance, TestACopyOutlivesACrashAtEachStepOfEitherEnd.
-func TestAVolumeArrivesAsItIs(t *testing.T) {
+func TestVolumeArrivesUnchanged(t *testing.T) {
 	onEach(t, func(t *testing.T, from, to *node) {
 		from.made("data", 2)
 		from.give(nil)
@@ -139,7 +139,7 @@ func archiveOf(t *testing.T, h tar.Header, content string) []byte {
 // Promise: Volumes and images: A node that lies or delays during a copy creates no volume, writes only inside the
 // volume, and stays within the call's limits.
 // How: Sizes and times are agreed before the first byte; digests; one directory for names.
-// Also: TestAWrongDigestIsTheEnd, TestSlowNodeCostsOnlyTheCallsTime, TestConcurrentArchivesAreLimited,
+// Also: TestWrongDigestIsPermanent, TestSlowNodeCostsOnlyTheCallsTime, TestConcurrentArchivesAreLimited,
 // TestCopyRespectsTheProjectQuota.
 func TestInvalidArchiveMakesNoVolume(t *testing.T) {
 	t.Parallel()
@@ -182,7 +182,7 @@ func TestInvalidArchiveMakesNoVolume(t *testing.T) {
 }
 
 // Received data is corrupted on disk. The digest detects this, and the archive is fetched again.
-func TestOneWrongByteIsFetchedAnewOnce(t *testing.T) {
+func TestOneWrongByteIsFetchedAgainOnce(t *testing.T) {
 	t.Parallel()
 	from, to := plain(t)
 	from.made("data", 2)
@@ -212,7 +212,7 @@ func TestOneWrongByteIsFetchedAnewOnce(t *testing.T) {
 }
 
 // A node repeatedly sends a digest that does not match its data.
-func TestAWrongDigestIsTheEnd(t *testing.T) {
+func TestWrongDigestIsPermanent(t *testing.T) {
 	t.Parallel()
 	from, to := plain(t)
 	fine := archiveOf(t, tar.Header{Name: "file"}, "fine")
@@ -230,7 +230,7 @@ func TestAWrongDigestIsTheEnd(t *testing.T) {
 }
 
 // A node answers with another part than requested.
-func TestWrongPartOfAnArchiveIsTheEnd(t *testing.T) {
+func TestWrongPartOfAnArchiveIsPermanent(t *testing.T) {
 	t.Parallel()
 	from, to := plain(t)
 	connections := from.fake(func(conn net.Conn, _ request) {

@@ -65,7 +65,7 @@ func TestAProcessWithoutAGroupGetsIntoOne(t *testing.T) {
 	}
 }
 
-func TestOversizeProcessIsKilledAlone(t *testing.T) {
+func TestOnlyTheOversizeProcessIsKilled(t *testing.T) {
 	b := newFixture(t)
 	b.needGroups()
 	b.must("machine.create", "neighbour", machineSpec)

@@ -281,8 +281,8 @@ func TestOversizedUserDataIsRefused(t *testing.T) {
 // report the missing feature.
 // How: writ checks before it offers the driver; each beat lists missing features; existing machines can be stopped
 // and deleted.
-// Also: TestARunnerOffersWhatTheDoctorFindsHere, TestChooseTakesTheBestNodeAndExplainsOthers,
-// TestDegradedNodeGetsNoNewWork, TestARunnerLooksAfterWhatItCouldNotMakeNow,
+// Also: TestRunnerOffersModulesThatTheDoctorAccepts, TestChooseTakesTheBestNodeAndExplainsOthers,
+// TestDegradedNodeGetsNoNewWork, TestRunnerMaintainsResourcesItCannotCreate,
 // TestMissingToolsAreReportedOncePerModule.
 func TestWithoutKVMThereAreNoMachines(t *testing.T) {
 	b := newFixture(t)

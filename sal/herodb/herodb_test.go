@@ -252,7 +252,7 @@ func must[T any](v T, err error) T {
 //
 // Promise: Databases: A database survives its runner, and a process that ends is restarted with growing pauses.
 // How: Its own session, and a check every half minute.
-// Also: TestAKilledProcessComesBack, TestRestartDelaysGrowToALimit.
+// Also: TestKilledProcessIsRestarted, TestRestartDelaysGrowToALimit.
 func TestRestartedRunnerFindsItsDatabase(t *testing.T) {
 	b := newFixture(t)
 	b.do("herodb.create", spec, writ.ChangeCreated)
@@ -273,7 +273,7 @@ func TestRestartedRunnerFindsItsDatabase(t *testing.T) {
 }
 
 // A database that persists has its data; another one is empty. The delay grows each time.
-func TestAKilledProcessComesBack(t *testing.T) {
+func TestKilledProcessIsRestarted(t *testing.T) {
 	for persist, want := range map[bool]any{true: "kept", false: nil} {
 		t.Run(fmt.Sprintf("persist=%t", persist), func(t *testing.T) {
 			b := newFixture(t)
@@ -510,7 +510,7 @@ func TestAForeignProcessOnThePortIsNotOurs(t *testing.T) {
 }
 
 // Another process may listen on the port between its check and the start of the engine.
-func TestAPortThatIsTakenBeforeTheStartIsReplaced(t *testing.T) {
+func TestPortTakenBeforeTheStartIsReplaced(t *testing.T) {
 	b := newFixture(t)
 	var foreign net.Listener
 	b.Step = func(name string) {
@@ -534,7 +534,7 @@ func TestAPortThatIsTakenBeforeTheStartIsReplaced(t *testing.T) {
 // an empty database.
 // How: It adopts only processes with its program and path.
 // Also: TestAForeignProcessOnThePortIsNotOurs, TestMissingDataIsNotReplaced.
-func TestAReusedProcessNumberIsLeftAlone(t *testing.T) {
+func TestReusedPIDIsNotSignalled(t *testing.T) {
 	b := newFixture(t)
 	b.do("herodb.create", spec, writ.ChangeCreated)
 	bystander := exec.Command("sleep", "600")
@@ -743,7 +743,7 @@ func TestALogIsCutOff(t *testing.T) {
 }
 
 // The log of a database that cannot be made is deleted, so the error quotes it.
-func TestAHintNamesALogThatIsThere(t *testing.T) {
+func TestHintNamesAnExistingLog(t *testing.T) {
 	b := newFixture(t)
 	program := filepath.Join(b.host, "bin", "redis-server")
 	if err := os.Mkdir(filepath.Dir(program), 0o755); err != nil {

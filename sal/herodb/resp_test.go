@@ -17,7 +17,7 @@ func answerOf(text string) (any, error) {
 }
 
 // A list of many values that are each short enough is rejected, because it could use any amount of memory.
-func TestAnAnswerIsBoundedAsAWhole(t *testing.T) {
+func TestWholeAnswerIsBounded(t *testing.T) {
 	one := "$65536\r\n" + strings.Repeat("x", 65536) + "\r\n"
 	for _, text := range []string{"*1000\r\n" + strings.Repeat(one, 1000), "*100000\r\n" + strings.Repeat("*0\r\n", 100000)} {
 		if _, err := answerOf(text); !errors.Is(err, errLong) {

@@ -133,7 +133,7 @@ func (b *fixture) as(user uint32, arguments ...string) *exec.Cmd {
 }
 
 // Root in a container can use any user and any arguments.
-func TestAnEngineIsNoProcessOfAContainer(t *testing.T) {
+func TestEngineIsNotAContainerProcess(t *testing.T) {
 	b := newFixture(t)
 	needUsers(t, b)
 	b.do("herodb.create", spec, writ.ChangeCreated)

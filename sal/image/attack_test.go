@@ -71,7 +71,7 @@ func (t try) String() string { return fmt.Sprintf("%s %q, said %q", t.code, t.te
 // with its SHA-256.
 // How: `os.Root` below `--image-dir`, regular files only; the file is hashed first, and every obstacle gives the same
 // error.
-// Also: TestImagesComeFromWhereTheOperatorSays.
+// Also: TestImagesComeFromTheOperatorsSources.
 func TestErrorsDoNotRevealWhichFilesExist(t *testing.T) {
 	dir, outside := t.TempDir(), t.TempDir()
 	secret, open := filepath.Join(outside, "key"), filepath.Join(dir, "disk")

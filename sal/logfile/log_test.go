@@ -68,7 +68,7 @@ func whole(t testing.TB, l *logfile.Log, after string) (text string, lost bool) 
 	return "", false
 }
 
-func TestTheEndOfALogIsItsLastLines(t *testing.T) {
+func TestEndOfALogIsItsLastLines(t *testing.T) {
 	l := newLog(t)
 	if p := part(t, l, catalog.LogPart{}); p.Text != "" || p.More || p.Lost || p.Next == "" {
 		t.Errorf("part of an empty log = %+v", p)

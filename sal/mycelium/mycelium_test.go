@@ -136,7 +136,7 @@ func TestTheDaemonDerivesTheSameAddress(t *testing.T) {
 	})
 }
 
-func TestStubAnnouncesThatItEncryptsNothing(t *testing.T) {
+func TestStubWarnsThatItDoesNotEncrypt(t *testing.T) {
 	text, err := exec.Command(stub(t), "--help").Output()
 	if err != nil || !bytes.HasPrefix(text, []byte(myceliumstub.Warning)) {
 		t.Errorf("--help: %s, %v", text, err)

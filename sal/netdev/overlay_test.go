@@ -113,7 +113,7 @@ func join(t *testing.T, binary string) (a, b joined) {
 // Promise: Commands and hosts: `writ node show` and `/metrics` show overlay state and dropped packets, at most half a
 // minute old.
 // How: Part of the signed report of a node; lists are bounded on both sides.
-// Also: TestTwoHostsReachEachOther, TestANodeLooksAfterItsResources, TestDriftBecomesPartOfItsResource,
+// Also: TestTwoHostsReachEachOther, TestNodeMaintainsItsResources, TestDriftBecomesPartOfItsResource,
 // TestANodeShowsHowItsNetworksDo.
 func TestGuestsReachEachOtherOverTheOverlay(t *testing.T) {
 	t.Run("stub", func(t *testing.T) { reachEachOther(t, stub(t)) })

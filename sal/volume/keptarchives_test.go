@@ -74,7 +74,7 @@ func TestArchiveMustFitTheBoundOfItsVolume(t *testing.T) {
 // Promise: Volumes and images: Archives of volumes are limited, counted and deletable: 16 per volume, 256 per project
 // and node, together twice the size of the volumes.
 // How: The record lists the archive before its first byte; `volume.discard` deletes an archive.
-// Also: TestArchiveCountsForTheShareOfItsProject, TestArchiveIsCompleteAndDeterministic,
+// Also: TestArchiveCountsTowardsItsProjectsShare, TestArchiveIsCompleteAndDeterministic,
 // TestArchiveLengthIsLimitedByItsVolume, TestArchiveMustFitTheBoundOfItsVolume, TestArchiveOutOfOrderIsRefused,
 // TestArchivesOfAVolumeAreBounded, TestArchivesOfDeletedVolumesAreBounded, TestArchivesOfDeletedVolumesAreRemnants,
 // TestCrashedSendLosesNoArchive, TestArchivesCountForTheirNode, TestNodeOffersNoDiskOfRemnants.
@@ -202,7 +202,7 @@ func TestVolumeMadeAgainKeepsItsArchives(t *testing.T) {
 	}
 }
 
-func TestArchiveCountsForTheShareOfItsProject(t *testing.T) {
+func TestArchiveCountsTowardsItsProjectsShare(t *testing.T) {
 	t.Parallel()
 	b := &fixture{TB: t, kind: kinds["btrfs"], host: kinds["btrfs"].hosts(t).New(t)}
 	share := int64(2 * gib)

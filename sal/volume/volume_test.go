@@ -447,7 +447,7 @@ func TestDiskHasTheSizeOfItsVolume(t *testing.T) {
 	})
 }
 
-func TestInterruptedRestoreIsWhole(t *testing.T) {
+func TestInterruptedRestoreIsNeverPartial(t *testing.T) {
 	onEach(t, func(t *testing.T, fresh func(testing.TB) *fixture) {
 		for stop, stopped := 0, true; stopped; stop++ {
 			b := fresh(t)
@@ -475,7 +475,7 @@ func TestInterruptedRestoreIsWhole(t *testing.T) {
 // Promise: Networks and containers: An interrupted backup of a volume is completed by the next call or leaves no
 // file.
 // How: The archive and its temporary file share one record until completion.
-func TestSendIsFinishedWhereverItIsStopped(t *testing.T) {
+func TestSendCompletesAfterAnyInterruption(t *testing.T) {
 	onEach(t, func(t *testing.T, fresh func(testing.TB) *fixture) {
 		for stop, stopped := 0, true; stopped; stop++ {
 			b := fresh(t)

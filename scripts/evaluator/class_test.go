@@ -39,7 +39,7 @@ func TestSlotsLimitEachClass(t *testing.T) {
 	}
 }
 
-func TestCostsKeepCompilingApart(t *testing.T) {
+func TestCostsSeparateCompiling(t *testing.T) {
 	const ms = time.Millisecond
 	p := writ.Digest{1}
 	var c costs

@@ -14,7 +14,7 @@ import (
 
 // Promise: Machines from an image: A time server cannot move the clock of a running node by more than a minute.
 // How: Larger errors and impossible years are reported and not corrected.
-// Also: TestThePageSaysWhyTheClockIsNotCorrected.
+// Also: TestPageShowsWhyTheClockIsNotCorrected.
 func TestAClockIsCorrectedByTheFirstServerThatAnswers(t *testing.T) {
 	now := time.Date(2026, 11, 26, 5, 0, 0, 0, time.UTC)
 	for name, tt := range map[string]struct {

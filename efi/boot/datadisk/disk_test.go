@@ -9,7 +9,7 @@ import (
 	"writ/efi/progress"
 )
 
-func TestAPersonLearnsWhatIsOnADisk(t *testing.T) {
+func TestContentOfADiskIsReported(t *testing.T) {
 	disk := func(parts map[int64]string) []byte {
 		b := make([]byte, 1<<17)
 		for at, text := range parts {
@@ -38,9 +38,9 @@ func TestAPersonLearnsWhatIsOnADisk(t *testing.T) {
 // written.
 // How: The kernel refuses writes during the inspection, without the journal; marks of other file systems are known;
 // `writ.name` is compared.
-// Also: TestADiskIsLookedAtBeforeItsJournalIsWritten, TestALinkIsNoDirectoryOfANode, TestAPersonLearnsWhatIsOnADisk,
-// TestAMachineNamesWhatHoldsUpItsStart.
-func TestADiskThatIsNotOfThisNodeIsRefused(t *testing.T) {
+// Also: TestADiskIsLookedAtBeforeItsJournalIsWritten, TestLinkIsRefusedAsNodeDirectory, TestContentOfADiskIsReported,
+// TestMachineReportsStartFaults.
+func TestDiskOfAnotherNodeIsRefused(t *testing.T) {
 	for _, tt := range []struct {
 		err  error
 		says string // "" if the disk is accepted

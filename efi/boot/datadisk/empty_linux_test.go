@@ -169,7 +169,7 @@ func TestTheContentOfADiskIsNamed(t *testing.T) {
 // the next start.
 // How: The file system has a temporary label until complete and gets the data label last, in a transaction.
 // Also: TestAMachineFromAnImageRunsContainers.
-func TestAFileSystemThatWasBegunIsMadeAgain(t *testing.T) {
+func TestIncompleteFileSystemIsRecreated(t *testing.T) {
 	made := func() *os.File { return madeBy(t, "mkfs.btrfs", "-q", "-L", makingLabel) }
 	for name, tt := range map[string]struct {
 		disk  io.ReaderAt

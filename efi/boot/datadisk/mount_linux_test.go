@@ -87,7 +87,7 @@ func TestADiskIsLookedAtBeforeItsJournalIsWritten(t *testing.T) {
 }
 
 // If the node's directory were a symbolic link, the runner would write to another place.
-func TestALinkIsNoDirectoryOfANode(t *testing.T) {
+func TestLinkIsRefusedAsNodeDirectory(t *testing.T) {
 	dir, d := t.TempDir(), dataDisk{device: "/dev/vda"}
 	if err := os.Symlink("/etc", filepath.Join(dir, filepath.Base(nodeDir))); err != nil {
 		t.Fatal(err)

@@ -21,7 +21,7 @@ func TestTheManualHasTheFaultsOfNetworks(t *testing.T) {
 	)
 }
 
-func TestAMachineWithoutAnAddressSaysWhatToDo(t *testing.T) {
+func TestMachineWithoutAddressShowsARemedy(t *testing.T) {
 	for _, tt := range []struct {
 		machine    addressless
 		text, hint string

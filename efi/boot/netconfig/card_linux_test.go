@@ -59,7 +59,7 @@ func (d *deaf) WriteTo(b []byte, _ net.Addr) (int, error) { d.asked.Add(1); retu
 func (d *deaf) Close() error                              { close(d.closed); return nil }
 
 // The timeout of the library, which follows from its options, equals the limit on the page.
-func TestADHCPServerIsAskedForAsLongAsThePageSays(t *testing.T) {
+func TestDHCPIsTriedForTheTimeOnThePage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		network := &deaf{closed: make(chan struct{})}
 		client, err := nclient4.NewWithConn(network, net.HardwareAddr{0x52, 0x54, 0, 0x77, 0, 0x50}, asking...)

@@ -97,8 +97,8 @@ func managed() *ndp.RouterAdvertisement {
 // Promise: Machines from an image: A card gets an address by DHCPv6 if its router announces it, renews it, uses other
 // servers, and declines an occupied address.
 // How: DHCPv6 with renew, rebind and decline.
-// Also: TestAnAddressOfDHCPv6ThatIsTakenIsGivenBack, TestNameserversAreAskedForByDHCPv6,
-// TestALeaseByDHCPv6IsReadAndOneThatIsNoneRefused.
+// Also: TestDuplicateDHCPv6AddressIsDeclined, TestNameserversAreAskedForByDHCPv6,
+// TestDHCPv6LeaseIsReadAndAnInvalidOneRefused.
 func TestACardFollowsItsDHCPv6Server(t *testing.T) {
 	t.Parallel()
 	if !testenv.OwnNetns(t) {
@@ -149,7 +149,7 @@ func TestACardFollowsItsDHCPv6Server(t *testing.T) {
 }
 
 // An address that another machine uses is declined, and the next one is used.
-func TestAnAddressOfDHCPv6ThatIsTakenIsGivenBack(t *testing.T) {
+func TestDuplicateDHCPv6AddressIsDeclined(t *testing.T) {
 	t.Parallel()
 	if !testenv.OwnNetns(t) {
 		return
@@ -236,7 +236,7 @@ func TestAnswersForOthersProlongNoWait(t *testing.T) {
 	}
 }
 
-func TestALeaseByDHCPv6IsReadAndOneThatIsNoneRefused(t *testing.T) {
+func TestDHCPv6LeaseIsReadAndAnInvalidOneRefused(t *testing.T) {
 	read := func(options ...dhcpv6.Option) (lease6, error) {
 		return readLease6(answerTo(&dhcpv6.Message{MessageType: dhcpv6.MessageTypeRequest, Options: dhcpv6.MessageOptions{Options: dhcpv6.Options{dhcpv6.OptClientID(hostDUID)}}}, options...))
 	}

@@ -31,7 +31,7 @@ import (
 // How: Hop limit and source of each packet are checked as the kernel does; each query has a limit; log lines are
 // limited.
 // Also: TestAdvertisedNameserversAreBounded, TestAddressesThatOthersHaveAreBounded,
-// TestChangesOfAddressesAreToldNowAndThen, TestAnswersForOthersProlongNoWait.
+// TestFrequentAddressChangesAreReportedRarely, TestAnswersForOthersProlongNoWait.
 func TestACardFollowsItsRouter(t *testing.T) {
 	t.Parallel()
 	if !testenv.OwnNetns(t) {
@@ -88,7 +88,7 @@ func TestAdvertisedNameserversAreBounded(t *testing.T) {
 // Promise: Machines from an image: A card with `writ.address` has exactly these addresses, also when routers
 // advertise others; an occupied address is shown on the console.
 // How: The kernel ignores router advertisements.
-// Also: TestThePageSaysThatAnotherMachineHasTheAddress.
+// Also: TestPageReportsADuplicateAddress.
 func TestACardHasTheAddressesOfTheSettings(t *testing.T) {
 	t.Parallel()
 	if !testenv.OwnNetns(t) {
@@ -127,7 +127,7 @@ func TestACardHasTheAddressesOfTheSettings(t *testing.T) {
 }
 
 // If the only address of a card is a duplicate, the page shows that.
-func TestThePageSaysThatAnotherMachineHasTheAddress(t *testing.T) {
+func TestPageReportsADuplicateAddress(t *testing.T) {
 	t.Parallel()
 	if !testenv.OwnNetns(t) {
 		return

@@ -31,7 +31,7 @@ func acknowledge(t *testing.T, more ...dhcpv4.Modifier) *dhcpv4.DHCPv4 {
 	return ack
 }
 
-func TestALeaseIsReadAndOneThatIsNoneRefused(t *testing.T) {
+func TestLeaseIsReadAndAnInvalidOneRefused(t *testing.T) {
 	l, err := readLease(acknowledge(t, dhcpv4.WithRouter(net.ParseIP("10.9.0.1")), dhcpv4.WithDNS(net.ParseIP("10.9.0.2")),
 		dhcpv4.WithOption(dhcpv4.OptHostName("Rack-7")), dhcpv4.WithGeneric(dhcpv4.OptionInterfaceMTU, []byte{0x05, 0xaa})))
 	if err != nil || l.String() != "10.9.0.7/24, gateway 10.9.0.1" || l.nameservers[0].String() != "10.9.0.2" || l.hostname != "rack-7" || l.mtu != 1450 || l.valid != time.Minute {
@@ -66,7 +66,7 @@ func TestNameserversOfTheConfigurationComeFirst(t *testing.T) {
 	}
 }
 
-func TestAListIsReadAgainWhenTheKernelChangedItMeanwhile(t *testing.T) {
+func TestListIsReadAgainAfterAKernelChange(t *testing.T) {
 	calls := 0
 	all, err := listed(func() ([]int, error) {
 		if calls++; calls < 3 {
@@ -83,7 +83,7 @@ func TestAListIsReadAgainWhenTheKernelChangedItMeanwhile(t *testing.T) {
 }
 
 // Frequent address changes, which a stranger can cause, flood neither the console nor the log.
-func TestChangesOfAddressesAreToldNowAndThen(t *testing.T) {
+func TestFrequentAddressChangesAreReportedRarely(t *testing.T) {
 	said := new(console)
 	n := New(said, new(Settings), new(sync.WaitGroup), t.TempDir(), nil)
 	told := make(chan int)
@@ -108,8 +108,8 @@ func TestChangesOfAddressesAreToldNowAndThen(t *testing.T) {
 //
 // Promise: Machines from an image: A network card keeps its DHCP lease and follows its server to another address.
 // How: It renews after half of the time.
-// Also: TestACardHasTheGatewayOfItsLeaseOrNothingOfIt, TestAnMTUThatACardCannotHaveCostsNoAddress,
-// TestACardThatIsTakenOutIsForgotten.
+// Also: TestCardAppliesItsWholeLeaseOrNothing, TestUnsupportedMTUKeepsTheAddress,
+// TestRemovedCardIsForgotten.
 func TestACardFollowsItsDHCPServer(t *testing.T) {
 	t.Parallel()
 	if !testenv.OwnNetns(t) {
@@ -148,7 +148,7 @@ func TestACardFollowsItsDHCPServer(t *testing.T) {
 }
 
 // While servers refuse a card, its reason keeps the same text, so that the repeated failure counts as one.
-func TestACardThatIsRefusedSaysWhyWhileItAsksAgain(t *testing.T) {
+func TestRefusedCardShowsTheReasonWhileItRetries(t *testing.T) {
 	t.Parallel()
 	if !testenv.OwnNetns(t) {
 		return
@@ -194,7 +194,7 @@ func TestACardThatIsRefusedSaysWhyWhileItAsksAgain(t *testing.T) {
 }
 
 // An MTU that the card does not support does not cost the address.
-func TestAnMTUThatACardCannotHaveCostsNoAddress(t *testing.T) {
+func TestUnsupportedMTUKeepsTheAddress(t *testing.T) {
 	t.Parallel()
 	if !testenv.OwnNetns(t) {
 		return
@@ -213,7 +213,7 @@ func TestAnMTUThatACardCannotHaveCostsNoAddress(t *testing.T) {
 }
 
 // An unplugged card is removed, with its nameservers.
-func TestACardThatIsTakenOutIsForgotten(t *testing.T) {
+func TestRemovedCardIsForgotten(t *testing.T) {
 	t.Parallel()
 	if !testenv.OwnNetns(t) {
 		return
@@ -248,7 +248,7 @@ func TestACardThatIsTakenOutIsForgotten(t *testing.T) {
 }
 
 // Some clouds assign a /32 with a gateway outside it. If a lease cannot be applied, no part of it remains.
-func TestACardHasTheGatewayOfItsLeaseOrNothingOfIt(t *testing.T) {
+func TestCardAppliesItsWholeLeaseOrNothing(t *testing.T) {
 	t.Parallel()
 	if !testenv.OwnNetns(t) {
 		return

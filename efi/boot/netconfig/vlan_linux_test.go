@@ -14,7 +14,7 @@ import (
 
 // A card is in the configured VLAN and has no address outside it. If the kernel lacks VLANs, the console names the
 // missing module and its package.
-func TestACardIsInItsVLANOrSaysWhatItsImageLacks(t *testing.T) {
+func TestCardJoinsItsVLANOrReportsMissingSupport(t *testing.T) {
 	t.Parallel()
 	if !testenv.OwnNetns(t) {
 		return

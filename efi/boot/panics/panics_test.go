@@ -111,8 +111,8 @@ func TestLastWordsAreBounded(t *testing.T) {
 // and no runner until a power cycle.
 // How: A firmware variable has the count, beside the id of the last counted words; a restart by the watchdog has the
 // same effect.
-// Also: TestAPanicOfAMachineThatRanForLongSaysNothingOfItsStart, TestAMachineThatItsWatchdogRestartsTwiceIsHeld.
-func TestAKernelThatPanicsAtTheEndOfTwoStartsIsHeld(t *testing.T) {
+// Also: TestLatePanicIsNoFailedStart, TestAMachineThatItsWatchdogRestartsTwiceIsHeld.
+func TestKernelThatPanicsAfterTwoStartsIsHeld(t *testing.T) {
 	at, pstore, count := firstPanic, fstest.MapFS{}, Count{}
 	start := func(what string, held, still bool) {
 		t.Helper()
@@ -156,7 +156,7 @@ func TestAKernelThatPanicsAtTheEndOfTwoStartsIsHeld(t *testing.T) {
 	}
 }
 
-func TestAPanicOfAMachineThatRanForLongSaysNothingOfItsStart(t *testing.T) {
+func TestLatePanicIsNoFailedStart(t *testing.T) {
 	late := Crash{id: "1", reason: "x", After: 2 * LateAfter}
 	early := func(id string) Crash { return Crash{id: id, reason: "x", After: time.Minute} }
 	p := Count{}.After([]Crash{late})

@@ -21,11 +21,11 @@ import (
 // How: Each wait has a limit, after which it is shown; the first process diagnoses unreachable servers, missing
 // drivers and missing firmware; the list needs a reachable boot server.
 // Also: TestServersAreTriedAtOnce, TestAServerThatCannotBeReachedStaysKnown, TestDevicesWithoutADriverAreNamed,
-// TestFirmwareThatTheKernelDoesNotFindIsNamed, TestAMachineWithoutAnAddressSaysWhatToDo,
-// TestAStartSaysThatItAsksForTheTime, TestATimeServerWithANameIsAskedWithinItsTime,
-// TestTheManualHasTheFaultsOfServers, TestAMachineThatIsHeldIsListedWithWhatToDo,
-// TestAMachineNamesWhatHoldsUpItsStart.
-func TestAMachineSaysWhyAServerCannotBeReached(t *testing.T) {
+// TestFirmwareThatTheKernelDoesNotFindIsNamed, TestMachineWithoutAddressShowsARemedy,
+// TestStartShowsTheTimeRequest, TestATimeServerWithANameIsAskedWithinItsTime,
+// TestTheManualHasTheFaultsOfServers, TestHeldMachineIsListedWithItsRemedy,
+// TestMachineReportsStartFaults.
+func TestMachineShowsWhyAServerIsUnreachable(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

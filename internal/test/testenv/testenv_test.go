@@ -201,7 +201,7 @@ func say(t *testing.T, r *RedisServer, command, want string) {
 	}
 }
 
-func TestPostgresComesBackWhenKilled(t *testing.T) {
+func TestKilledPostgresIsRestarted(t *testing.T) {
 	p := Postgres(t)
 	p.Store()
 	for range 2 {

@@ -314,7 +314,7 @@ func TestADiskIsLockedWhileTheMachineRuns(t *testing.T) {
 	})
 }
 
-func TestARemovedDeviceIsGoneWhenTheGuestSaysSo(t *testing.T) {
+func TestRemovedDeviceIsGoneAfterTheGuestConfirms(t *testing.T) {
 	for _, release := range vmmstub.Releases {
 		t.Run(release.String(), func(t *testing.T) { removedDevice(t, start(t, stub(t, release))) })
 	}

@@ -199,8 +199,8 @@ func TestFloodingNodeDelaysOnlyItself(t *testing.T) {
 //
 // Promise: Nodes and Redis: A broken Redis key or stream affects only the node that owns the key.
 // How: The supervisor repairs each stream separately; it removes a key of the wrong type and reports it once.
-// Also: TestARepeatedlyCorruptedStreamDelaysNoOther, TestAStreamWithoutItsGroupCostsItsNodeOnly.
-func TestAKeyOfTheWrongTypeCostsItsNodeOnly(t *testing.T) {
+// Also: TestARepeatedlyCorruptedStreamDelaysNoOther, TestStreamWithoutGroupAffectsOneNode.
+func TestKeyOfWrongTypeAffectsOneNode(t *testing.T) {
 	t.Parallel()
 	d := newTwo(t)
 	kinds := map[string]func(c *redis.Client, key string) error{
@@ -273,7 +273,7 @@ func TestARepeatedlyCorruptedStreamDelaysNoOther(t *testing.T) {
 	}
 }
 
-func TestAStreamWithoutItsGroupCostsItsNodeOnly(t *testing.T) {
+func TestStreamWithoutGroupAffectsOneNode(t *testing.T) {
 	t.Parallel()
 	d := newTwo(t)
 	for _, spoil := range []func() error{

@@ -110,7 +110,7 @@ func TestADirectoryWithANodeInsideIsNotBackedUp(t *testing.T) {
 	}
 }
 
-func TestAJournalThatIsRestoredKnowsIt(t *testing.T) {
+func TestRestoredJournalIsMarked(t *testing.T) {
 	dir, _ := directory(t)
 	begin := func(dir string) time.Time {
 		t.Helper()
@@ -144,7 +144,7 @@ func TestAJournalThatIsRestoredKnowsIt(t *testing.T) {
 }
 
 // A tar file truncated between two of its files looks complete to a reader.
-func TestABackupThatIsCutOffAnywhereIsRefusedAndLeavesNothing(t *testing.T) {
+func TestTruncatedBackupIsRefusedWithoutTrace(t *testing.T) {
 	file, _ := saved(t)
 	whole, err := os.ReadFile(file)
 	if err != nil {
@@ -182,7 +182,7 @@ func refused(t *testing.T, file string) {
 	}
 }
 
-func TestABackupWithAnotherByteIsRefusedAndLeavesNothing(t *testing.T) {
+func TestChangedBackupIsRefusedWithoutTrace(t *testing.T) {
 	file, _ := saved(t)
 	whole, err := os.ReadFile(file)
 	if err != nil {
@@ -339,7 +339,7 @@ func header(t *testing.T, kind byte, name string, size int) []byte {
 	return block
 }
 
-func TestABackupLeavesFilesBesideItAlone(t *testing.T) {
+func TestBackupKeepsOtherFiles(t *testing.T) {
 	dir, _ := directory(t)
 	if err := os.WriteFile(filepath.Join(dir, "journal.db"), []byte("no database"), 0o600); err != nil {
 		t.Fatal(err)

@@ -176,7 +176,7 @@ func TestADatacenterWithoutCapacityIsNotChosen(t *testing.T) {
 }
 
 // A resource that the script already made, or makes twice, counts once.
-func TestAScriptNeedsWhatItsDatacenterHasNotYet(t *testing.T) {
+func TestPlanNeedsCapacityForNewResourcesOnly(t *testing.T) {
 	order := Order{MaxCalls: 10, Script: NewScript("a.tengo", []byte(`
 machine := import("machine")
 node := import("node")
@@ -211,7 +211,7 @@ node.ping()
 	}
 }
 
-func TestDatacenterThatOnlyTheCoordinatorKnowsIsNeverChosen(t *testing.T) {
+func TestDatacenterOutsideTheRosterIsNeverChosen(t *testing.T) {
 	w := newFixture(t)
 	lie := []api.Datacenter{{ID: writ.DatacenterID(writ.NewUUID()), Name: "graz", Health: api.DatacenterHealthHealthy}}
 	if choice, err := choose(w.alice.Roster, nil, lie, nil, nil); err == nil {
@@ -401,7 +401,7 @@ func newPublic(t *testing.T) ed25519.PublicKey {
 	return public
 }
 
-func TestCoordinatorThatKnowsLessThanWasSeenIsRefused(t *testing.T) {
+func TestCoordinatorBehindTheSeenRosterIsRefused(t *testing.T) {
 	w, dir := newFixture(t), t.TempDir()
 	ask := func(version int, signed ...[]byte) (*identity.Roster, error) {
 		c, err := New(config.Context{Servers: []string{coordinator(t, version, signed...).URL}, Cluster: w.cluster}, dir, Keys{})
@@ -484,7 +484,7 @@ func TestSuccessorNeedsARootOperatorAndAChange(t *testing.T) {
 	}
 }
 
-func TestGrantAddsWhatIsMissing(t *testing.T) {
+func TestGrantAddsMissingRights(t *testing.T) {
 	w := newFixture(t)
 	_, public := newKey(t, "", "")
 	project := w.alice.Roster.Projects[0].ID

@@ -23,7 +23,7 @@ import (
 // How: The client requests the run state with a nonce; the supervisor signs state, resumes and the digest of the last
 // summary.
 // Also: TestRunStateIsSignedForEachReader, TestAHostileCoordinatorRedirectsNoDecision/what_no_supervisor_signed.
-func TestAnEarlierEndOfARunThatWasResumedIsNotVerified(t *testing.T) {
+func TestEarlierEndOfAResumedRunIsNotVerified(t *testing.T) {
 	w := newFixture(t)
 	roster := w.alice.Roster
 	graz := roster.Datacenters.Named("graz")

@@ -147,8 +147,8 @@ func TestKeyIsFound(t *testing.T) {
 	}
 }
 
-// TestAKeyInPlaceOfItsNameIsNotShown passes a key's text as the file name, as a CI variable easily does.
-func TestAKeyInPlaceOfItsNameIsNotShown(t *testing.T) {
+// TestKeyInsteadOfItsNameIsNotShown passes a key's text as the file name, as a CI variable easily does.
+func TestKeyInsteadOfItsNameIsNotShown(t *testing.T) {
 	home := t.TempDir()
 	newKey(t, filepath.Join(home, "key"), "")
 	text, err := os.ReadFile(filepath.Join(home, "key"))
@@ -216,9 +216,9 @@ func TestFounderMayDoEverything(t *testing.T) {
 	}
 }
 
-// TestTheCertificateBesideAKeyIsTaken checks that keys are chosen as by ssh: a certificate next to a key file if the
+// TestCertificateNextToAKeyIsUsed checks that keys are chosen as by ssh: a certificate next to a key file if the
 // roster accepts it, and certificates of an agent.
-func TestTheCertificateBesideAKeyIsTaken(t *testing.T) {
+func TestCertificateNextToAKeyIsUsed(t *testing.T) {
 	home := t.TempDir()
 	private, public := newKey(t, filepath.Join(home, "job"), "")
 	ca, authority := newKey(t, "", "")
@@ -301,7 +301,7 @@ func addToAgent(t *testing.T, socket string, key agent.AddedKey) {
 	}
 }
 
-func TestAnAuthorityHasMachinesAndAKeyOfItsOwn(t *testing.T) {
+func TestAuthorityHasItsOwnMachinesAndKey(t *testing.T) {
 	private, public := newKey(t, "", "")
 	roster, _, err := Found(sshsig.NewSigner(private), "alice", time.Now())
 	if err != nil {

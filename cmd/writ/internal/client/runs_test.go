@@ -135,7 +135,7 @@ func TestTheLastRunIsThatOfTheLastSubmission(t *testing.T) {
 }
 
 // A coordinator supplies the runs for one statement. Runs that do not match the request are rejected.
-func TestAListHasNoRunThatWasNotAskedFor(t *testing.T) {
+func TestListOmitsUnrequestedRuns(t *testing.T) {
 	script, deployment, since := "web.tengo", "web", time.Date(2026, 11, 27, 0, 0, 0, 0, time.UTC)
 	asked := api.ListRunsParams{
 		Project: api.Given("shop"), Datacenter: api.Given("vienna"), Signer: api.Given("alice"), State: []api.RunState{api.RunStateRunning}, Script: &script, Deployment: &deployment, Since: &since,

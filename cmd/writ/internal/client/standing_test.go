@@ -12,7 +12,7 @@ import (
 )
 
 // The status of a node is accepted only with a fresh signature of the supervisor for the named node.
-func TestOnlyTheSignatureOfTheDatacenterSaysHowANodeStands(t *testing.T) {
+func TestNodeStateNeedsTheSignatureOfTheDatacenter(t *testing.T) {
 	w := newFixture(t)
 	roster := w.alice.Roster
 	graz := roster.Datacenters.Named("graz")
@@ -124,7 +124,7 @@ func TestOnlyTheSignatureOfTheDatacenterListsItsTokens(t *testing.T) {
 // How: The supervisor signs the list over a nonce of the client and the names of the projects.
 // Also: TestSignedHoldsContainOnlyReadableProjects,
 // TestAHostileCoordinatorRedirectsNoDecision/what_no_supervisor_signed, TestScripts/hold.
-func TestOnlyTheSignatureOfTheDatacenterListsWhatIsOnHold(t *testing.T) {
+func TestHoldsNeedTheSignatureOfTheDatacenter(t *testing.T) {
 	w := newFixture(t)
 	roster := w.alice.Roster
 	graz, shop := roster.Datacenters.Named("graz"), roster.Projects[0].ID

@@ -19,7 +19,7 @@ import (
 )
 
 // A run may end between its submission and the first query.
-func TestWatchTellsAllOfARunThatHasEnded(t *testing.T) {
+func TestWatchShowsAllOfAFinishedRun(t *testing.T) {
 	id, began := writ.RunIDOf(writ.Digest{1}), time.Now().UTC()
 	after := func(d time.Duration) time.Time { return began.Add(d * time.Second) }
 	run := api.Run{ID: id, State: api.RunStateSucceeded, Accepted: began, Ended: after(9)}
@@ -71,7 +71,7 @@ func TestWatchTellsAllOfARunThatHasEnded(t *testing.T) {
 }
 
 // A coordinator that was restored from a backup does not have the run or its events until the datacenter reports them.
-func TestWatchGoesOnWhenTheCoordinatorForgot(t *testing.T) {
+func TestWatchContinuesAfterTheCoordinatorForgot(t *testing.T) {
 	run := api.Run{ID: writ.RunIDOf(writ.Digest{1}), State: api.RunStateRunning}
 	asked := 0
 	coordinator := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -115,7 +115,7 @@ func TestWatchGoesOnWhenTheCoordinatorForgot(t *testing.T) {
 }
 
 // A coordinator may be killed between two responses about the end of a run.
-func TestWatchTellsTheEndIfTheCoordinatorIsKilledMeanwhile(t *testing.T) {
+func TestWatchReportsTheEndAfterACoordinatorKill(t *testing.T) {
 	run := api.Run{ID: writ.RunIDOf(writ.Digest{1}), State: api.RunStateSucceeded}
 	cut := false
 	coordinator := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -9,7 +9,7 @@ import (
 	"writ"
 )
 
-func TestAPasswordIsNoPartOfAFlag(t *testing.T) {
+func TestPasswordInAFlagIsRefusedAndHidden(t *testing.T) {
 	for _, address := range []string{"postgres://writ:s3cret@db/writ", "postgres://writ@db/writ?password=s3cret", "mysql://db/writ", "journal.db"} {
 		_, err := ClaimStore(t.TempDir(), KeptFile{Name: "journal.db"}, "journal", address)
 		if e := writ.AsError(err); e == nil || e.Code != writ.CodeUsage || e.Hint == "" || strings.Contains(err.Error(), "s3cret") {

@@ -17,9 +17,9 @@ import (
 // Promise: Events, traces and the API: A run is one trace from the command line to the driver, without tracing data
 // on the wire, and an unreachable collector delays no work.
 // How: Ids derive from the run; spans wait in a queue that drops.
-// Also: TestEachAttemptOfAJobIsASpanOfItsCall, TestEventsAreToldToWebhooksAndTraced,
+// Also: TestEachAttemptOfAJobIsASpanOfItsCall, TestEventsAreSentToWebhooksAndTraced,
 // TestSpansReachTheCollectorAsTheyWere, TestUnreachableCollectorBlocksNothing, TestRunIsATraceOfItsParts.
-func TestACollectorThatTakesNothingIsNoFailureOfADaemon(t *testing.T) {
+func TestFailingCollectorDoesNotFailTheDaemon(t *testing.T) {
 	t.Parallel() // the last traces are tried for some seconds
 	collector := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) }))
 	defer collector.Close()

@@ -86,7 +86,7 @@ func TestADiskThatHangsIsLeftOut(t *testing.T) {
 	})
 }
 
-func TestReadinessSaysWhatIsMissing(t *testing.T) {
+func TestReadinessReportsChecks(t *testing.T) {
 	broken := []api.Check{Check("journal", true, "it cannot be written"), Check("redis", false, "Redis does not answer")}
 	for _, tt := range []struct {
 		checks []api.Check

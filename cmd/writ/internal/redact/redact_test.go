@@ -106,14 +106,14 @@ func TestALikelyPasswordIsHiddenAndNotRefused(t *testing.T) {
 	}
 }
 
-func TestAPasswordWithoutItsEndHidesNothingBehindItsText(t *testing.T) {
+func TestUnterminatedPasswordHidesNoLaterText(t *testing.T) {
 	const line = `{"msg":"password='abc","next":"x"}`
 	if shown := redact.Text(line); shown != strings.Replace(line, "'abc", "(secret, not shown)", 1) {
 		t.Errorf("%s is shown as %s", line, shown)
 	}
 }
 
-func TestAPasswordWithoutItsEndIsHiddenWhole(t *testing.T) {
+func TestUnterminatedPasswordIsHidden(t *testing.T) {
 	for _, text := range []string{"password='a\nhunter", "password='a\nhunter'", `password='a"hunter`, `password='a\hunter`, "password=(secret,hunter"} {
 		if shown := redact.Text(text); strings.Contains(shown, "hunter") || !redact.Holds(text) {
 			t.Errorf("%q is shown as %q; it holds a password: %v", text, shown, redact.Holds(text))
@@ -199,7 +199,7 @@ func TestTextsWithSecretsAreDetected(t *testing.T) {
 	}
 }
 
-func TestASecretIsNoNameOfOne(t *testing.T) {
+func TestHoldsKeyFindsSecretsAndAcceptsNames(t *testing.T) {
 	for name, secret := range secrets(t) {
 		whole := !strings.Contains(name, "password") && !strings.HasSuffix(name, "line") // names may contain the others
 		if holds := redact.HoldsKey(secret[0]); holds != whole {

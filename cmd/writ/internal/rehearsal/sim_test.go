@@ -78,7 +78,7 @@ func wantEnds(t *testing.T, done scripttest.Rehearsed, want ...string) {
 	}
 }
 
-func TestTheSecondRunOfAScriptFindsWhatTheFirstMade(t *testing.T) {
+func TestLaterRunFindsResourcesOfTheFirst(t *testing.T) {
 	s := newSim(t, map[string]string{"two.tengo": two})
 	first := play(t, s, scripttest.Rehearsal{Script: "two.tengo"})
 	if first.State != "succeeded" || first.Failure != nil || len(first.Logs) != 1 || first.Logs[0] != "made m" || first.Output["project"] != "default" {
@@ -96,7 +96,7 @@ func TestTheSecondRunOfAScriptFindsWhatTheFirstMade(t *testing.T) {
 }
 
 // Retries are delayed by a second or more in other datacenters. Five delayed retries would exceed this test's timeout.
-func TestACallFailsAsOftenAsTheTestSays(t *testing.T) {
+func TestCallFailsTheConfiguredNumberOfTimes(t *testing.T) {
 	fault := func(target scripttest.Target, code writ.Code, times int) scripttest.Rehearsal {
 		return scripttest.Rehearsal{Script: "two.tengo", Faults: []scripttest.Fault{{Target: target, Code: code, Message: "told to", Times: times}}}
 	}
@@ -132,7 +132,7 @@ func TestACallFailsAsOftenAsTheTestSays(t *testing.T) {
 	}
 }
 
-func TestAFaultThatNamesTheResourceTakesPrecedence(t *testing.T) {
+func TestFaultNamingTheResourceTakesPrecedence(t *testing.T) {
 	s := newSim(t, map[string]string{"a.tengo": `
 volume := import("volume"); run := import("run"); node := import("node")
 for name in ["a", "b"] { run.log(volume.create(name, {size_gib: 1}).err) }
@@ -164,7 +164,7 @@ run.output({path: volume.get("a").path, cpus: node.facts().cpus, host: node.fact
 	}
 }
 
-func TestARefusalIsWhatCameOfARun(t *testing.T) {
+func TestRefusalIsTheResultOfARun(t *testing.T) {
 	s := newSim(t, map[string]string{"two.tengo": two})
 	for name, params := range map[string]map[string]any{
 		`parameter "size" must be 1 to 10, not 11`: {"size": int64(11)},
@@ -190,7 +190,7 @@ func TestAnImpossibleFaultIsAnError(t *testing.T) {
 	}
 }
 
-func TestARunThatDoesNotEndSaysWhatItWaitsFor(t *testing.T) {
+func TestUnfinishedRunShowsWhatItWaitsFor(t *testing.T) {
 	s := newSim(t, map[string]string{"slow.tengo": "import(\"volume\").create(\"slow-100-a\", {size_gib: 1})\n", "two.tengo": two})
 	play(t, s, scripttest.Rehearsal{Script: "two.tengo"})
 	ctx, stop := context.WithTimeoutCause(t.Context(), 200*time.Millisecond, writ.Errorf(writ.CodeTimeout, "its time is over"))

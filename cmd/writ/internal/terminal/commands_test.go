@@ -11,7 +11,7 @@ import (
 // Promise: Terminals and output: Command output contains no workflow command for GitHub Actions, Azure Pipelines or
 // TeamCity.
 // How: In their jobs writ breaks each marker with a space, in JSON with an escape.
-// Also: TestOtherTextIsLeftAsItIsInCIJobs, TestScripts/ci.
+// Also: TestOtherTextInCIJobsIsUnchanged, TestScripts/ci.
 func TestNoTextIsACommandToACISystem(t *testing.T) {
 	commands := []string{"::add-mask::x", "##[add-mask]x", "##vso[task.setvariable variable=PATH]/x", "##teamcity[buildStop]", "###[group]x", "#\u00a0##[group]x"}
 	is := func(line string) bool { // as the runners of these systems parse it
@@ -49,7 +49,7 @@ func TestNoTextIsACommandToACISystem(t *testing.T) {
 	}
 }
 
-func TestOtherTextIsLeftAsItIsInCIJobs(t *testing.T) {
+func TestOtherTextInCIJobsIsUnchanged(t *testing.T) {
 	text := "### writ plan: 1 to create\n  at a:1:2: x::y\n # a [b] ##\n[c]\n\U0001f600 1::2\n"
 	term, out, _ := newTest(t, "GITHUB_ACTIONS=true")
 	fmt.Fprint(term.Out, text)

@@ -22,7 +22,7 @@ import (
 // of an address.
 // How: A filter removes secrets from every error, hint, note and log attribute; a key in place of a name is refused
 // unread.
-// Also: TestAKeyInPlaceOfItsNameIsNotShown, TestAKeyIsNotKept, TestNoDaemonLogsASecret, TestNoTextShowsASecret,
+// Also: TestKeyInsteadOfItsNameIsNotShown, TestAKeyIsNotKept, TestNoDaemonLogsASecret, TestNoTextShowsASecret,
 // TestNoLogShowsASecret, TestInvalidAddressKeepsItsPassword.
 func TestNoErrorShowsASecret(t *testing.T) {
 	_, key, err := ed25519.GenerateKey(nil)
@@ -79,7 +79,7 @@ func TestNoErrorShowsASecret(t *testing.T) {
 	}
 }
 
-func TestAnErrorWithoutAHintSaysWhatToDo(t *testing.T) {
+func TestErrorWithoutHintGetsThatOfItsCode(t *testing.T) {
 	for _, tt := range []struct {
 		err  error
 		hint string

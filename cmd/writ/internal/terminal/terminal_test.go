@@ -94,7 +94,7 @@ func TestNoCellOfCSVIsAFormula(t *testing.T) {
 }
 
 // encoding/json does not escape these characters, and a terminal executes them.
-func TestJSONTakesNoTerminalOver(t *testing.T) {
+func TestJSONEscapesTerminalControls(t *testing.T) {
 	term, out, errs := newTest(t)
 	term.Format = JSON
 	evil := "\u009b31m\u007f\u202e\x1b[2Jä"
@@ -194,7 +194,7 @@ func TestOnlyAYesConfirms(t *testing.T) {
 	}
 }
 
-func TestOnlyTheWordItselfConfirms(t *testing.T) {
+func TestOnlyTheExactWordConfirms(t *testing.T) {
 	for typed, want := range map[string]bool{
 		"web\n": true, " web\r\n": true, "web": true, "Web\n": false, "we\n": false, "yes\n": false, "\n": false, "": false, "\nweb\n": false,
 	} {

@@ -32,7 +32,7 @@ func mixed(random *rand.Rand) string {
 	return b.String()
 }
 
-func TestPyYAMLReadsEachTextAsItIs(t *testing.T) {
+func TestPyYAMLReadsEachTextUnchanged(t *testing.T) {
 	texts, random := ambiguous, rand.New(rand.NewPCG(1, 2))
 	for range 500 {
 		texts = append(texts, mixed(random))

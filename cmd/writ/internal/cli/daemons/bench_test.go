@@ -23,9 +23,9 @@ func TestABenchmarkOfTLSNeedsRedis(t *testing.T) {
 	}
 }
 
-// TestTheTableOfSpeedsShowsEveryFigureAndWhereItHolds checks that the table has every system in every workload, and the
+// TestSpeedTableShowsEveryFigureAndItsContext checks that the table has every system in every workload, and the
 // context of the numbers.
-func TestTheTableOfSpeedsShowsEveryFigureAndWhereItHolds(t *testing.T) {
+func TestSpeedTableShowsEveryFigureAndItsContext(t *testing.T) {
 	figures := func(rate float64) bench.Figures {
 		return bench.Figures{InFlight: 50, Calls: 10, RunsPerSecond: rate / 10, CallsPerSecond: rate, CPUPerCall: 400, WritToThis: 2000 / rate,
 			CPUOf: map[string]float64{"redis": 100, "worker": 300}, Time: bench.Spread{P50: 0.0285, P99: 0.0357}}

@@ -69,7 +69,7 @@ func TestDoctorWarnsOfAUnitThatEndsMachinesWithTheirRunner(t *testing.T) {
 // runner's unit.
 // How: systemd's own score is bounded; real drivers run with the unit's capabilities and `no_new_privs`.
 // Also: TestUnitsThatAreShippedExposeLittle, TestAScriptWorksOnRealDrivers.
-func TestUnitsThatAreShippedAreFineAndLetMachinesGoOn(t *testing.T) {
+func TestShippedUnitsAreValidAndKeepMachinesRunning(t *testing.T) {
 	found := examineUnits([]string{shippedUnits})
 	if len(found) != 1 || found[0].Check != "unit writ-runner.service" || found[0].State != healthy {
 		t.Errorf("findings about the shipped units = %+v", found)

@@ -16,7 +16,7 @@ import (
 //
 // Promise: Machines from an image: Equal images have equal component lists, with each module below its package.
 // How: The list contains no time, and its id derives from its content.
-// Also: TestABuildWritesBillAndChecksum, TestEqualComponentsMakeEqualBills, TestAGoProgramTellsItsModules.
+// Also: TestABuildWritesBillAndChecksum, TestEqualComponentsMakeEqualBills, TestModulesOfAGoProgramAreRead.
 func TestTheBillOfAnImageNamesWhereEachPartIsFrom(t *testing.T) {
 	root, err := os.OpenRoot(t.TempDir())
 	if err != nil {

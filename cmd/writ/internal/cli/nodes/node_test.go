@@ -76,7 +76,7 @@ func TestNodeShowsItsPartsForContainers(t *testing.T) {
 	}
 }
 
-func TestANodeSaysWhatToDoAboutADamagedRecord(t *testing.T) {
+func TestDamagedRecordIsReportedWithARemedy(t *testing.T) {
 	text := nodeText(writ.Node{Name: "n1", Liveness: writ.LivenessReady, LastBeat: time.Now(), Findings: writ.Findings{Orphans: []writ.Orphan{
 		{Module: "volume", Kind: writ.OrphanDamaged, Name: "/data/records/vx.json"}, {Module: "network", Kind: "tap", Name: "p1-0"},
 	}}}, why.Step{})
@@ -106,7 +106,7 @@ func aHost() *writ.Host {
 	}
 }
 
-func TestANodeShowsWhatItsMachineIs(t *testing.T) {
+func TestNodeShowsItsMachine(t *testing.T) {
 	n := writ.Node{Name: "n1", Health: writ.Health{Version: "v1.0.0"}, Liveness: writ.LivenessReady, LastBeat: time.Now(), HostFacts: writ.HostFacts{Boot: "5d0c", Restarts: 2, Host: aHost(),
 		Online: []writ.Online{{Month: "2026-10", Seconds: 5, Of: 10}, {Month: "2026-11", Seconds: 999_999, Of: 1_000_000}}}}
 	text := nodeText(n, why.Step{})

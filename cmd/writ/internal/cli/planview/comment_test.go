@@ -16,8 +16,8 @@ import (
 // Promise: Terminals and output: A plan in a comment contains no markup and mentions no person; a truncated plan
 // keeps its deletions, digest and counts.
 // How: The plan is one code block with a fence that its text cannot close; the calls are truncated first.
-// Also: TestALongPlanKeepsWhatASignerHasToKnow.
-func TestAPlanInACommentIsNoMarkup(t *testing.T) {
+// Also: TestLongPlanKeepsEverythingASignerNeeds.
+func TestPlanInACommentIsEscaped(t *testing.T) {
 	term := terminal.New(os.Stdin, nil, nil, nil)
 	plan := &View{Script: "web.tengo", Project: "shop", Plan: scripts.Plan{Logs: []string{"````", "@everybody", "\n```\n# Approved\n", strings.Repeat("é", 50_000)}}, Preview: &writ.Preview{}}
 	text := newPlanText(term.Plain(), plan, false).markdown()
@@ -31,7 +31,7 @@ func TestAPlanInACommentIsNoMarkup(t *testing.T) {
 }
 
 // A truncated plan retains the targets for the signer and the digest for the job.
-func TestALongPlanKeepsWhatASignerHasToKnow(t *testing.T) {
+func TestLongPlanKeepsEverythingASignerNeeds(t *testing.T) {
 	long := strings.Repeat("machine/web,", 10_000)
 	for name, plan := range map[string]*View{
 		"many lines": {Plan: scripts.Plan{Logs: slices.Repeat([]string{"a line of the log"}, 10_000)}, Targets: []string{"volume/data"}},

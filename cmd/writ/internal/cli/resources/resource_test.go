@@ -13,7 +13,7 @@ import (
 
 func listed(r writ.Resource) api.ListedResource { return api.ListedResource{Resource: r} }
 
-func TestAResourceSaysWhatItsNodeMended(t *testing.T) {
+func TestResourceListsRepairsOfItsNode(t *testing.T) {
 	r := writ.Resource{
 		ResourceID: writ.ResourceID{Kind: writ.KindMachine, Name: "web-0"}, Drift: []string{"its volume data is not as it was"},
 		Mended: []writ.Mending{
@@ -37,7 +37,7 @@ func TestAResourceSaysWhatItsNodeMended(t *testing.T) {
 	}
 }
 
-func TestAResourceSaysHowItStandsAndWhatElseWasMadeForIt(t *testing.T) {
+func TestResourceShowsStateAndOrphans(t *testing.T) {
 	web := writ.ResourceID{Project: "p", Kind: writ.KindMachine, Name: "web-0"}
 	r := writ.Resource{ResourceID: web, Node: "a", Standing: writ.Standing{State: "running", Address: "fd00::7"}}
 	nodes := map[writ.NodeID]writ.Node{

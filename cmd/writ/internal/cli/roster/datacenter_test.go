@@ -7,7 +7,7 @@ import (
 	"writ/coord/api"
 )
 
-func TestAwayDatacenterHasItsTimeAndItsStep(t *testing.T) {
+func TestDatacenterShowsSinceAndNextStep(t *testing.T) {
 	t.Parallel()
 	ago := func(d time.Duration) time.Time { return time.Now().Add(-d - time.Second) }
 	const start = "on its host: writ supervisor --data DIR"

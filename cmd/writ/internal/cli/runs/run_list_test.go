@@ -38,7 +38,7 @@ func TestTimesInThePastAreReadAsPeopleWriteThem(t *testing.T) {
 }
 
 // Unset filters are not sent, because an earlier coordinator rejects unknown parameters.
-func TestAListOfRunsAsksOnlyForWhatWasSaid(t *testing.T) {
+func TestRunListSendsOnlyGivenFilters(t *testing.T) {
 	plain, err := (&runFilterFlags{datacenter: "east"}).params(time.Now())
 	if err != nil || plain.Prefix != nil || plain.Script != nil || plain.Deployment != nil || plain.Since != nil || plain.Stuck != nil || plain.Why != nil {
 		t.Errorf("%+v, %v", plain, err)

@@ -25,7 +25,7 @@ func TestProgressShortensLongFailures(t *testing.T) {
 
 // The stream of a run repeats earlier events. Events that the user has seen, or that precede a resume, are not shown
 // again.
-func TestProgressShowsNothingTwiceAndNothingOfBeforeAResume(t *testing.T) {
+func TestProgressOmitsRepeatsAndTheTimeBeforeAResume(t *testing.T) {
 	ended := time.Now()
 	run := func(state api.RunState, why writ.Reason) api.Event {
 		r := &api.Run{ID: "r", Datacenter: "dc1", State: state, Why: why, Reason: why.String()}

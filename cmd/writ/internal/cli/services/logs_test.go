@@ -14,9 +14,9 @@ func quietEnv(out, err *bytes.Buffer) *cli.Env {
 	return &cli.Env{Terminal: &terminal.Terminal{Notices: terminal.Notices{Err: err}, Out: out}}
 }
 
-// TestALineThatABreakEndedIsEndedOnce stops a container in the middle of a line, and changes its state again without
+// TestLineEndedByABreakEndsOnce stops a container in the middle of a line, and changes its state again without
 // output.
-func TestALineThatABreakEndedIsEndedOnce(t *testing.T) {
+func TestLineEndedByABreakEndsOnce(t *testing.T) {
 	var out, err bytes.Buffer
 	r := &logPrinter{Env: quietEnv(&out, &err), what: "web", follow: true}
 	for _, part := range []logPart{{Text: "half a li", State: "running"}, {State: "stopped"}, {State: "running"}} {

@@ -23,7 +23,7 @@ import (
 // Promise: Operation: The advised command for another submission uses the same place and parameters, with any
 // characters.
 // How: Parameters come from the signed text, whose digest forms the run's id; each word is quoted for the shell.
-// Also: TestAShellTakesWordsAsTheyAre, TestScripts/submit.
+// Also: TestShellReadsQuotedWordsUnchanged, TestScripts/submit.
 func TestEveryWaitAndFailureHasItsSentence(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -287,7 +287,7 @@ func TestAResumeIsAdvisedOnlyWhereItCanHelp(t *testing.T) {
 	}
 }
 
-func TestAShellTakesWordsAsTheyAre(t *testing.T) {
+func TestShellReadsQuotedWordsUnchanged(t *testing.T) {
 	t.Parallel()
 	words := []string{"plain", "", "it's", `a\b "c" $HOME`, "two\nlines\t'and' \\ more", "\u202eback", "*", "~"}
 	line := "printf '%s\\0'"

@@ -56,7 +56,7 @@ func (s *bootFixture) ReportBoots(_ context.Context, c nodes.BootCredential, rea
 
 // A boot server sends reports only to the supervisor that the roster of its token names, at the second address if the
 // first one is another supervisor. After a restart of the supervisor it sends the whole list again.
-func TestABootServerTellsOnlyTheSupervisorOfItsToken(t *testing.T) {
+func TestBootServerSendsItsTokenToTheSupervisorOnly(t *testing.T) {
 	newKey := func() ed25519.PrivateKey {
 		_, key, err := ed25519.GenerateKey(nil)
 		if err != nil {

@@ -161,8 +161,8 @@ func TestMetricsLeaveThisMachineWithTLSOnly(t *testing.T) {
 // Promise: Connections and certificates: An unusable browser certificate stops the start; an expired or mismatched
 // one, or one with a key readable by other users, is logged.
 // How: The coordinator fails with `USAGE` and a hint.
-// Also: TestACertificateForBrowsersThatIsNotRightIsLogged,
-// TestACoordinatorStartsWithACertificateForBrowsersThatHasExpired.
+// Also: TestInvalidBrowserCertificateIsLogged,
+// TestCoordinatorStartsWithExpiredBrowserCertificate.
 func TestFlagsOfTheCertificateForBrowsersThatCannotWorkAreRefused(t *testing.T) {
 	a := daemontest.NewAuthority(t)
 	a.Issue(time.Now().Add(time.Hour), "writ.example.org")
@@ -198,7 +198,7 @@ func TestFlagsOfTheCertificateForBrowsersThatCannotWorkAreRefused(t *testing.T) 
 }
 
 // An expired certificate for browsers does not prevent the start: all other work continues.
-func TestACoordinatorStartsWithACertificateForBrowsersThatHasExpired(t *testing.T) {
+func TestCoordinatorStartsWithExpiredBrowserCertificate(t *testing.T) {
 	a := daemontest.NewAuthority(t)
 	a.Issue(time.Now().Add(-time.Hour), "writ.example.org")
 	c, _ := newTLSCoord(t)

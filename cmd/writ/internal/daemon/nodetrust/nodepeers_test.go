@@ -192,7 +192,7 @@ func TestANodeAsksItsSupervisorOnly(t *testing.T) {
 }
 
 // A node sends its password only to the Redis of its datacenter.
-func TestANodeLogsInAtNoRedisButThatOfItsDatacenter(t *testing.T) {
+func TestNodeLogsInAtTheRedisOfItsDatacenterOnly(t *testing.T) {
 	p := newPeers(t)
 	trust := p.nodeTrust(t)
 	if _, err := trust.Add(p.signed...); err != nil {

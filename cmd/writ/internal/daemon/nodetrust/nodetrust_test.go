@@ -36,7 +36,7 @@ import (
 // supervisor changed key, address and authority.
 // How: The supervisor gives rosters to every caller and recognises the node by its key; an error about a wrong clock
 // names both clocks.
-func TestANodeThatWasOffForMonthsComesBack(t *testing.T) {
+func TestNodeReturnsAfterMonths(t *testing.T) {
 	const day = 24 * time.Hour
 	newKey := func() ed25519.PrivateKey {
 		_, key, err := ed25519.GenerateKey(nil)

@@ -86,7 +86,7 @@ func TestProcessThatDoesNotStartIsNamedAndOthersAreStopped(t *testing.T) {
 	}
 }
 
-func TestProcessThatDiesEndsWhatWaits(t *testing.T) {
+func TestDeadProcessEndsItsWaiters(t *testing.T) {
 	p, serving := New(t.Context())
 	die := make(chan struct{})
 	err := p.Start(t.Context(), "a", func(_ context.Context, ready func()) error {

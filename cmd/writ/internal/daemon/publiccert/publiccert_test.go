@@ -154,7 +154,7 @@ func TestAFaultThatLeavesNoTraceInTheFilesIsFoundToBeMended(t *testing.T) {
 }
 
 // A certificate that works with a fault is logged at the start, and again when another pair is loaded.
-func TestACertificateForBrowsersThatIsNotRightIsLogged(t *testing.T) {
+func TestInvalidBrowserCertificateIsLogged(t *testing.T) {
 	const readable, elsewhere = "others on this machine can use the key", "is for another host"
 	a := daemontest.NewAuthority(t)
 	a.Issue(time.Now().Add(-time.Hour), "writ.example.org")

@@ -69,7 +69,7 @@ func TestANodeKeepsTheKindOfVolumesThatItHas(t *testing.T) {
 
 // Existing resources are maintained even if their tool is unavailable: a daemon may start after the node, and a program
 // may be replaced.
-func TestANodeLooksAfterWhatItMadeWithoutItsTools(t *testing.T) {
+func TestNodeMaintainsResourcesWithoutTheirTools(t *testing.T) {
 	if !alone(t) {
 		return
 	}

@@ -103,7 +103,7 @@ func needsTables(h *hostDrivers) string {
 // effect and remedy.
 // How: Drivers declare their needs once, each with its check.
 // Also: TestManualSaysWhatHostsNeed, TestScripts/doctor, TestNeedsOfNetworksAreChecked.
-func TestARunnerOffersWhatTheDoctorFindsHere(t *testing.T) {
+func TestRunnerOffersModulesThatTheDoctorAccepts(t *testing.T) {
 	if !alone(t) {
 		return
 	}
@@ -221,7 +221,7 @@ func TestAPeerOfNoUseIsRefusedBeforeAnythingStarts(t *testing.T) {
 
 // A runner maintains existing resources even if the host no longer meets the needs of their module. It creates
 // containers again as soon as their daemon is available.
-func TestARunnerLooksAfterWhatItCouldNotMakeNow(t *testing.T) {
+func TestRunnerMaintainsResourcesItCannotCreate(t *testing.T) {
 	if !alone(t) {
 		return
 	}

@@ -14,9 +14,9 @@ import (
 	"writ/sal/image"
 )
 
-// TestImagesComeFromWhereTheOperatorSays checks that images come only from directories and servers that the operator
+// TestImagesComeFromTheOperatorsSources checks that images come only from directories and servers that the operator
 // allows.
-func TestImagesComeFromWhereTheOperatorSays(t *testing.T) {
+func TestImagesComeFromTheOperatorsSources(t *testing.T) {
 	data, images := t.TempDir(), t.TempDir()
 	link := filepath.Join(images, "link")
 	if err := os.Symlink(filepath.Dir(data), link); err != nil {

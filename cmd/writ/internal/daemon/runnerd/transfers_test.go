@@ -8,7 +8,7 @@ import (
 )
 
 // The flags of transfers need an address that other nodes can reach and a positive rate.
-func TestWhereANodeGivesCopiesIsSaidInFull(t *testing.T) {
+func TestTransferFlagsMustBeComplete(t *testing.T) {
 	for _, tt := range []struct {
 		address, public string
 		rate            int64

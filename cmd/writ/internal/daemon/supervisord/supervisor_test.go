@@ -22,7 +22,7 @@ import (
 )
 
 // The roster adds the supervisor's key between its check of the roster and its registration.
-func TestASupervisorThatIsTakenInWhileItRegistersLooksAgain(t *testing.T) {
+func TestSupervisorAcceptedWhileRegisteringChecksAgain(t *testing.T) {
 	coordinator := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var answer any = api.Rosters{Signed: [][]byte{}, Expires: time.Now().Add(time.Hour)}
 		if r.Method == http.MethodPost {
@@ -45,7 +45,7 @@ func TestASupervisorThatIsTakenInWhileItRegistersLooksAgain(t *testing.T) {
 }
 
 // The journal becomes unavailable in the same way before and after the supervisor serves.
-func TestAStandbyWarnsAnewAfterItHasServed(t *testing.T) {
+func TestStandbyWarnsAgainAfterServing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var said bytes.Buffer
 		log := slog.New(slog.NewTextHandler(&said, nil))

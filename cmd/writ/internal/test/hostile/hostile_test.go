@@ -46,13 +46,13 @@ const most = 2
 // gateEvery is the fraction of attacks that the gate runs: one in gateEvery, because each takes a second.
 const gateEvery = 6
 
-// TestHonestWorkGoesOnBesideAttackers counts: all honest runs succeed under every attack, and repeated actions of the
+// TestHonestWorkContinuesUnderAttack counts: all honest runs succeed under every attack, and repeated actions of the
 // attacker are not logged each time.
 //
 // Promise: Load and attackers: Honest runs succeed beside a hostile node, project or coordinator with any of 32
 // attacks.
 // How: All limits and shares together, between real processes; answers to the attacker stay within its limits.
-func TestHonestWorkGoesOnBesideAttackers(t *testing.T) {
+func TestHonestWorkContinuesUnderAttack(t *testing.T) {
 	t.Parallel()
 	*pace = min(*pace, 500) // the effects of an attack outlast it
 	s := newCluster(t, 1, 100)
@@ -77,9 +77,9 @@ func TestHonestWorkGoesOnBesideAttackers(t *testing.T) {
 	}
 }
 
-// TestHonestTimesBesideAttackers measures the slowdown of honest runs under each attack, alternating with quiet
+// TestHonestLatencyUnderAttack measures the slowdown of honest runs under each attack, alternating with quiet
 // periods.
-func TestHonestTimesBesideAttackers(t *testing.T) {
+func TestHonestLatencyUnderAttack(t *testing.T) {
 	if !testenv.IsLong() {
 		t.Skip("it measures for half an hour: task neighbours")
 	}

@@ -40,8 +40,8 @@ var (
 // readerName returns the name of a reader, which is also the name of the key file.
 func readerName(n int) string { return fmt.Sprintf("reader-%d", n) }
 
-// TestHonestTimesBesideReaders measures the slowdown of honest runs with many readers, alternating with quiet periods.
-func TestHonestTimesBesideReaders(t *testing.T) {
+// TestHonestLatencyWithReaders measures the slowdown of honest runs with many readers, alternating with quiet periods.
+func TestHonestLatencyWithReaders(t *testing.T) {
 	if !testenv.IsLong() {
 		t.Skip("it measures for minutes: task readers")
 	}
