@@ -57,7 +57,6 @@ type history struct {
 	owner      owner
 	dir        string
 	ledger     string // path or address of the ledger
-	served     *served
 	datacenter *identity.Datacenter
 	seq        int64 // number of the last stored event
 	stored     int   // runs
