@@ -37,7 +37,7 @@ func TestPortsAreChosen(t *testing.T) {
 	}{
 		{"nothing", nil, had, "[]", ""},
 		{"an open port", []catalog.Publish{at(8000, 80)}, nil, "[{tcp 8000 80 false }]", ""},
-		{"a closed port", []catalog.Publish{at(79, 80)}, nil, "it opens 192.0.2.10:80,8000-8002 and 127.0.0.1:80", writ.CodePortClosed},
+		{"a closed port", []catalog.Publish{at(79, 80)}, nil, "the node opens 192.0.2.10:80,8000-8002 and 127.0.0.1:80", writ.CodePortClosed},
 		{"a taken port", []catalog.Publish{at(8001, 80)}, nil, "container shop publishes it", writ.CodePortTaken},
 		{"a shared port", []catalog.Publish{shared(8001)}, nil, "[{tcp 8001 80 false shop}]", ""},
 		{"any port, shared", []catalog.Publish{shared(0)}, nil, "share a port by its number", writ.CodeArgumentsInvalid},

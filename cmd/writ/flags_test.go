@@ -63,7 +63,7 @@ x := run.params.key
 	refused := func(args ...string) {
 		t.Helper()
 		text, code := try(args...)
-		if code != writ.ExitUsage || !strings.Contains(text, "holds a private key, a token or a password") || !strings.Contains(text, "writ secret set") {
+		if code != writ.ExitUsage || !strings.Contains(text, "contains a private key, a token or a password") || !strings.Contains(text, "writ secret set") {
 			t.Errorf("writ %q: exit %d\n%s", args, code, text)
 		}
 	}

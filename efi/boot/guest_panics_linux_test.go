@@ -174,7 +174,7 @@ func TestAMachineThatHangsIsRestartedAndHeldTheSecondTime(t *testing.T) {
 	b.await("] start ")
 	b.await("panic    error: the kernel panicked in the same way at the end of two starts: Kernel panic - not syncing: Software Watchdog Timer expired", "] service ")
 	b.await("This machine is held at panic", "] service ")
-	b.await("    goes on      not by itself: when that is done, turn the machine off", "] service ")
+	b.await("    goes on      not automatically: when the cause is removed, turn the machine", "] service ")
 	b.do("inject-nmi")
 	b.await("] start ")
 	b.await("modules  button and evdev only", "] service ", "] network ")

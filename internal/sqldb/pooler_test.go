@@ -27,7 +27,7 @@ func TestPoolerIsRefused(t *testing.T) {
 		{"ignores settings", "?sslmode=prefer", []string{"pool_mode = transaction", ignore}, "ignores the settings of a session"},
 		{"ignores settings by session", "?sslmode=disable", []string{"pool_mode = session", ignore}, "ignores the settings of a session"},
 		{"shares connections", "?sslmode=disable", []string{"pool_mode = transaction", ignore, applied}, "seen in another"},
-		{"shares statements", "?sslmode=disable", []string{"pool_mode = statement", ignore, applied}, "no transactions"},
+		{"shares statements", "?sslmode=disable", []string{"pool_mode = statement", ignore, applied}, "does not support transactions"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			address := own.Pooler(t, c.settings...) + c.mode

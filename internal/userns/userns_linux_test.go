@@ -75,7 +75,7 @@ func TestNetworkBelongsToItsUsers(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer user.Close()
-	if _, err := userns.OfNetwork("/proc/self/ns/net"); err == nil || !strings.Contains(err.Error(), "users of the host") {
+	if _, err := userns.OfNetwork("/proc/self/ns/net"); err == nil || !strings.Contains(err.Error(), "host's user namespace") {
 		t.Errorf("namespace of the host: %v", err)
 	}
 }

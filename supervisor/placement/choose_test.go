@@ -107,7 +107,7 @@ func TestReasonIsShort(t *testing.T) {
 		}
 		against = append(against, writ.NodeVerdict{Name: fmt.Sprintf("n%03d", i), Reason: reason})
 	}
-	if got := reasonOf(against).Candidates(); !strings.HasPrefix(got, "n001, n002, n004 and 326 more: each is silent; n007, n107, n207 and 2 more: each is cordoned; ") || !strings.HasSuffix(got, "more nodes will not do for other causes") || len(got) > 400 {
+	if got := reasonOf(against).Candidates(); !strings.HasPrefix(got, "n001, n002, n004 and 326 more: each is silent; n007, n107, n207 and 2 more: each is cordoned; ") || !strings.HasSuffix(got, "more nodes cannot run it for other reasons") || len(got) > 400 {
 		t.Errorf("it says %q, %d bytes", got, len(got))
 	}
 	if got, want := reasonOf(against[:5]).Candidates(), "n000: has 0 CPUs free, 900 needed; n001, n002, n004: each is silent; n003: has 3 CPUs free, 900 needed"; got != want {

@@ -29,8 +29,8 @@ func (s stuckPage) HTML(p *page.Page) Node {
 
 func (s stuckTotal) HTML() Node {
 	return P(page.Key(s), Class("sub"),
-		Text(Plural(s.N, "open run", "open runs")+" with a repeated call, or without an event for "+s.For+
-			" or longer. The oldest is first."))
+		Text(Plural(s.N, "open run", "open runs")+" without an event for "+s.For+
+			" or longer, or with a repeated call. The oldest is first."))
 }
 
 func (r stuckRow) HTML() Node {

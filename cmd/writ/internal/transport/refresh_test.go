@@ -31,7 +31,7 @@ func TestRejectedRosterIsReported(t *testing.T) {
 		says    string
 	}{
 		"damaged":   {[][]byte{known[0], damaged}, "newer rosters from this server: "},
-		"too large": {[][]byte{known[0], make([]byte, MaxRosters)}, "gives more than"},
+		"too large": {[][]byte{known[0], make([]byte, MaxRosters)}, "returned more than"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := serve(t, &tt.offered, c.roster.Cluster, by(next, c.roster))

@@ -72,7 +72,7 @@ Packaged programs lack this command: build writ from source.`,
 		},
 	}
 	f := c.Flags()
-	f.IntVarP(&s.Runs, "runs", "n", 1000, "runs per round in the measurement with many runs in flight; the other measurements use fewer runs")
+	f.IntVarP(&s.Runs, "runs", "n", 1000, "runs per round with many runs in flight; other measurements use fewer")
 	cli.InRange(f, "runs", &s.Runs, 1, 1_000_000)
 	f.IntVar(&s.InFlight, "in-flight", 50, "number of runs in flight")
 	cli.InRange(f, "in-flight", &s.InFlight, 1, 10_000)

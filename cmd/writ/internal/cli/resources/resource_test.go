@@ -86,7 +86,7 @@ func TestResourceShowsStateAndOrphans(t *testing.T) {
 	}
 	silent := listed(r)
 	silent.Unheard = &api.Unheard{State: api.UnheardStateSilent}
-	if text := resourceText(silent, nil, locations{}); !strings.Contains(text, "it was running when its node") {
+	if text := resourceText(silent, nil, locations{}); !strings.Contains(text, "it was running at the last contact") {
 		t.Errorf("text on a silent node:\n%s", text)
 	}
 }

@@ -23,7 +23,7 @@ func TestPublishedAddressCanBeReached(t *testing.T) {
 	for address, why := range map[string]string{
 		"https://writ.example.org:7440": "", "https://10.0.0.6": "", "http://127.0.0.1:7440": "", "https://[2001:db8::1]:7440": "",
 		"https://alice:secret@writ.example.org": "user and password", "https://:7440": "no host", "https://writ.example.org:0": "1 to 65535",
-		"https://writ.example.org:70000": "1 to 65535", "https://0.0.0.0:7440": "listens", "https://[::]:7440": "listens",
+		"https://writ.example.org:70000": "1 to 65535", "https://0.0.0.0:7440": "can listen", "https://[::]:7440": "can listen",
 		"https://169.254.1.1:7440": "other networks", "https://[ff02::1]:7440": "other networks",
 		"http://10.0.0.6:7440": "only loopback", "http://writ.example.org": "only loopback", "http://[::1]:7440": "", "http://localhost:7440": "",
 	} {

@@ -76,7 +76,7 @@ func TestTwoNodesOfAHostGiveTheirContainersOtherUsers(t *testing.T) {
 	if hint := writ.AsError(parseUsers("container-ids", noUsers).Off).Hint; hint != "omit --container-ids none" {
 		t.Errorf("writ doctor advises %q", hint)
 	}
-	if err := node(ids, ids).checkUsers(host); err == nil || !strings.Contains(err.Error(), "the same users") {
+	if err := node(ids, ids).checkUsers(host); err == nil || !strings.Contains(err.Error(), "overlap") {
 		t.Errorf("processes and containers with the same: %v", err)
 	}
 }
