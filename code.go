@@ -127,6 +127,7 @@ const (
 	CodeResourceBusy           Code = "RESOURCE_BUSY"
 	CodePortClosed             Code = "PORT_CLOSED"
 	CodePortTaken              Code = "PORT_TAKEN"
+	CodeDeviceForbidden        Code = "DEVICE_FORBIDDEN"
 	CodeRecordDamaged          Code = "RECORD_DAMAGED"
 	CodeRecordForged           Code = "RECORD_FORGED"
 	CodeNotOwner               Code = "NOT_OWNER"
@@ -520,6 +521,10 @@ var Codes = []CodeInfo{
 		CodePortTaken, Conflict, false, 409, ExitFailed,
 		"Another resource publishes this port of the node, or a process of the node listens on it.",
 		"Publish another port, or port 0 for any free one.",
+	},
+	{
+		CodeDeviceForbidden, Denied, false, 403, ExitFailed, "The operator of the node does not offer this device.",
+		"Use a device that the message names. `writ runner --device` offers others; `writ doctor` finds missing ones.",
 	},
 	{
 		CodeRecordDamaged, Failed, false, 422, ExitFailed,

@@ -86,7 +86,7 @@ func TestExitCodesFollowFromKinds(t *testing.T) {
 			writ.CodeArgumentsInvalid: ofCalls, writ.CodeResourceUnknown: ofCalls, writ.CodeResourceConflict: ofCalls, writ.CodeResourceBusy: ofCalls,
 			writ.CodeImmutableField: ofCalls, writ.CodeNotOwner: ofCalls, writ.CodeDriverMissing: ofCalls, writ.CodeNoCapacity: ofCalls, writ.CodeDiskFull: ofCalls,
 			writ.CodeInjected: ofCalls, writ.CodeNodeStore: ofCalls, writ.CodeAttemptGivenUp: ofCalls, writ.CodeClockSkew: ofCalls, writ.CodeEpochAhead: ofCalls,
-			writ.CodeNodeCopied: ofCalls, writ.CodeResourceInUse: ofCalls, writ.CodePortClosed: ofCalls, writ.CodePortTaken: ofCalls,
+			writ.CodeNodeCopied: ofCalls, writ.CodeResourceInUse: ofCalls, writ.CodePortClosed: ofCalls, writ.CodePortTaken: ofCalls, writ.CodeDeviceForbidden: ofCalls,
 			writ.CodeFileTooLarge: ofCalls,
 		},
 	}

@@ -20,8 +20,9 @@ type NodeDriver struct {
 	Engines []Engine `json:"engines,omitempty"`
 	// Opens lists the ports that resources may publish, by address: "192.0.2.10:80,8000-8999". Only the driver of
 	// networks has them.
-	Opens []string `json:"opens,omitempty"`
-	Init  bool     `json:"init,omitempty"` // has an init program for containers
+	Opens   []string `json:"opens,omitempty"`
+	Init    bool     `json:"init,omitempty"`    // has an init program for containers
+	Devices []string `json:"devices,omitempty"` // names of the devices that containers may have
 }
 
 // Engine is a program that a driver can use, as installed on one node.

@@ -103,6 +103,7 @@ const (
 	VerdictFull        VerdictCode = "full"
 	VerdictPortClosed  VerdictCode = "port_closed" // the operator does not open a port that the call publishes
 	VerdictPortTaken   VerdictCode = "port_taken"  // another resource publishes it there
+	VerdictNoDevice    VerdictCode = "no_device"
 )
 
 // IsZero reports whether there is no reason.

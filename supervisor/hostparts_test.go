@@ -63,3 +63,50 @@ func TestInitChoosesTheNode(t *testing.T) {
 		s.wantState(s.submit(script("web", ", init: true")), writ.RunSucceeded) // it has one
 	})
 }
+
+// Promise: Plans, scripts and manuals: A container with `devices` goes to a node that offers all of them. If no node does, the plan and
+// the run refuse it and name the devices of each node.
+// How: Nodes report the devices that exist; each node checks again.
+// Also: TestOtherDeviceIsRefused.
+func TestDevicesChooseTheNode(t *testing.T) {
+	script := func(name, operation, devices string) string {
+		return previewModules + `container.` + operation + `("` + name + `", {
+	image: image.fetch("i-` + name + `", {url: "https://images.example/i", sha256: "` + strings.Repeat("a", 64) + `", format: "oci"}), devices: [` + devices + `]
+}).name
+`
+	}
+	inSim(t, func(t *testing.T, s *sim) {
+		offers := func(devices ...string) func(n *realNode) { return func(n *realNode) { n.devices = devices } }
+		s.realNode("n1", offers("tpm"))
+		s.realNode("n2", offers("kvm", "tpm"))
+		for _, operation := range []string{"create", "run"} {
+			_, calls := s.wantState(s.submit(script("web-"+operation, operation, `"kvm", "tpm"`)), writ.RunSucceeded)
+			for _, c := range calls {
+				if c.NodeName != "n2" {
+					t.Errorf("%s is on %s", c.Operation, c.NodeName)
+				}
+			}
+		}
+		s.wantState(s.submit(script("old", "create", "")), writ.RunSucceeded) // on n1, which is not busier
+		for text, says := range map[string]string{
+			script("other", "create", `"kvm", "ttyUSB0"`): "n1: does not offer the devices kvm, ttyUSB0, it offers tpm; n2: does not offer the device ttyUSB0, it offers kvm, tpm",
+			script("other", "run", `"ttyUSB0"`):           "it offers kvm, tpm",
+			script("old", "create", `"kvm"`):              "n1 does not offer the device kvm, it offers tpm", // it stays on its node
+		} {
+			preview := s.preview(s.payload(text))
+			var found *writ.Error
+			for _, c := range preview.Calls {
+				if c.Error != nil && c.Error.Code == writ.CodeDeviceForbidden {
+					found = c.Error
+				}
+			}
+			if found == nil || !strings.Contains(found.Message, says) || !strings.Contains(found.Hint, "--device") {
+				t.Errorf("it is planned as %v: %v, want %q", previewLines(preview), found, says)
+			}
+			run, _ := s.wantState(s.submit(text), writ.RunFailed)
+			if e := run.Failure.Error; e.Code != writ.CodeDeviceForbidden || !strings.Contains(e.Message, says) {
+				t.Errorf("it ends with %+v, want %q", run.Failure, says)
+			}
+		}
+	})
+}

@@ -30,6 +30,7 @@ type realNode struct {
 	drivers []sal.Driver             // nil means simulated drivers
 	clock   *clock                   // nil means the clock of the sim
 	open    opening.List             // ports that simulated drivers open
+	devices []string                 // devices that simulated drivers offer; any if empty
 	about   func(d *writ.NodeDriver) // changes the descriptions of simulated drivers; nil keeps them
 	runner  *runner.Runner
 	stop    context.CancelFunc
@@ -74,7 +75,7 @@ func (n *realNode) start() {
 		if n.drivers != nil {
 			break
 		}
-		d, err := simulated.Open(simulated.Config{Module: module, Dir: filepath.Join(n.dir, "sim"), Speed: 1, Open: n.open})
+		d, err := simulated.Open(simulated.Config{Module: module, Dir: filepath.Join(n.dir, "sim"), Speed: 1, Open: n.open, Devices: n.devices})
 		if err != nil {
 			t.Fatal(err)
 		}

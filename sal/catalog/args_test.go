@@ -352,7 +352,7 @@ const loginKey = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIDwUdFwEreDQth3W4mW2Geh6e6
 var examples = map[string]string{
 	"name": "web-0", "sha256": strings.Repeat("0a", 32), "source": "https://example.com/a", "prefix": "400::/7", "prefix4": "10.1.0.0/24",
 	"path": "/data", "urlpath": "/healthz", "account": "ci", "sshkey": loginKey, "variable": "A", "cmdline": "quiet", "program": "sh", "value": "a", "version": "7.2", "userdata": "#cloud-config",
-	"mode": "0640", "directory": "/app", "owner": "app",
+	"mode": "0640", "directory": "/app", "owner": "app", "device": "kvm",
 }
 
 func drawArgs(t *rapid.T, s Schema) map[string]any {

@@ -50,6 +50,9 @@ type ContainerSettings struct {
 	Ulimits Ulimits `writ:"ulimits,mutable" help:"limits of each of its processes"`
 
 	Init bool `writ:"init,mutable" help:"runs its program below an init process, which reaps zombies"`
+
+	// Devices are names, because a path would let authors reach any device of the node.
+	Devices []string `writ:"devices,mutable,max=16,form=device,distinct=elements" help:"devices that its node offers"`
 }
 
 // InitPath is the path of the init process in a container. It is in a directory that the runtime makes, so the image

@@ -151,3 +151,23 @@ func TestChangedFilesReplaceTheirContainer(t *testing.T) {
 		}
 	}
 }
+
+func TestDevicesAreNames(t *testing.T) {
+	o := operation(t, "container.run")
+	for name, want := range map[string]string{
+		"kvm": "", "ttyUSB0": "", "tpm.0_a-b": "",
+		"/dev/kvm": "must be the name of a device such as kvm, without a path", "..": "must be the name", "": "must be the name", "a b": "must be the name",
+		"tun": "devices[1] must differ from devices[0]",
+	} {
+		problems := o.Args.Check(map[string]any{"image": "web", "devices": []any{"tun", name}}, nil)
+		switch {
+		case want == "" && len(problems) > 0:
+			t.Errorf("%s: %v", name, problems)
+		case want != "" && (len(problems) != 1 || !strings.Contains(problems[0].String(), want)):
+			t.Errorf("%s: %v, want %q", name, problems, want)
+		}
+		if _, err := o.Decode(map[string]any{"image": map[string]any{"kind": "image", "name": "web", "uid": "u"}, "devices": []any{name}}); strings.HasPrefix(want, "must") && err == nil {
+			t.Errorf("a node accepts the device %q", name)
+		}
+	}
+}

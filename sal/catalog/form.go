@@ -88,6 +88,11 @@ var forms = map[string]form{
 		sample:  `1000:1000`,
 		pattern: regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]*(:[A-Za-z0-9_][A-Za-z0-9_.-]*)?$`),
 	},
+	"device": {
+		text:    "the name of a device such as kvm, without a path",
+		sample:  `kvm`,
+		pattern: regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`),
+	},
 	"urlpath": {
 		text:    "a path such as /healthz",
 		sample:  `/healthz`,
@@ -156,3 +161,6 @@ func private(p netip.Prefix) bool {
 }
 
 var dotted = regexp.MustCompile(`/\.\.?(/|$)`)
+
+// IsDevice reports whether a text has the form of the name of a device.
+func IsDevice(name string) bool { return forms["device"].matches(name) }

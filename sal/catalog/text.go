@@ -56,6 +56,9 @@ func (o *Operation) Errors() []writ.Code {
 	if _, ok := o.Args.Field("files"); ok {
 		codes = append(codes, writ.CodeFileTooLarge)
 	}
+	if _, ok := o.Args.Field("devices"); ok {
+		codes = append(codes, writ.CodeDeviceForbidden)
+	}
 	if _, ok := o.Args.Field("health"); ok || o.AwaitsHealth {
 		codes = append(codes, writ.CodeUnhealthy)
 	}

@@ -30,6 +30,7 @@ import (
 	"writ/internal/confine"
 	"writ/sal"
 	"writ/sal/catalog"
+	"writ/sal/containerd/device"
 	"writ/sal/containerd/health"
 	"writ/sal/containerd/imagestore"
 	"writ/sal/containerd/initprogram"
@@ -60,6 +61,7 @@ type Driver struct {
 	IDsAsked bool // IDs were requested explicitly: no container is made without
 	// InitProgram is the path of the init program for containers; "" selects one of initprogram.Packaged.
 	InitProgram string
+	Devices     device.List   // devices of the host that containers may have
 	Grace       time.Duration // time limit for a container to end when it is deleted or replaced; 0 means 10 s
 	Log         *slog.Logger  // used by Run, which requires it
 	// Step is called before every single change of the host. Tests use it to stop the driver there. May be nil.
@@ -137,11 +139,13 @@ var (
 	_ sal.Gauged  = (*Driver)(nil)
 )
 
-// Describe names the driver, and reports whether the host has an init program.
+// Describe names the driver, and reports its init program and the devices that exist.
 func (d *Driver) Describe() writ.NodeDriver {
 	_, err := initprogram.Find(d.InitProgram)
+	present, _ := d.Devices.Present()
 	return writ.NodeDriver{
 		Module: "container", Name: "containerd", Detail: "containerd at " + d.address(), Init: err == nil,
+		Devices: present.Names(),
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 )
 
 // A replacement is a handover if both containers publish ports, the new one has a health check, and neither writes to a
-// volume. Then the old container runs until the new one is healthy. The new one has a network namespace of its own, so
+// volume or has a device. Then the old container runs until the new one is healthy. The new one has a network namespace of its own, so
 // its addresses on networks differ. The published ports move in one transaction of the packet filter. The old container
 // ends when it has no open connections, or after drainLimit. A failure before the move leaves the old container unchanged.
 //
@@ -71,7 +71,7 @@ func ownersOf(r *record) []sal.Owner {
 // check.
 func canHandOver(old, next *catalog.ContainerCreate) bool {
 	writes := func(m catalog.Mount) bool { return !m.ReadOnly }
-	return len(old.Publish) > 0 && len(next.Publish) > 0 &&
+	return len(old.Publish) > 0 && len(next.Publish) > 0 && len(old.Devices) == 0 && len(next.Devices) == 0 &&
 		!slices.ContainsFunc(slices.Concat(old.Volumes, next.Volumes), writes)
 }
 

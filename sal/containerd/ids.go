@@ -106,12 +106,12 @@ func stageOf(d *Driver, id string) stage.Stage {
 }
 
 // onStage fills the stage of a container, calls `do`, and clears the stage. root is the root mount for the process, if
-// the daemon does not mount it. A container without its own users has no stage.
+// the daemon does not mount it. The stage of a container without its own users only has device nodes.
 func onStage(
 	ctx context.Context, j *job, r *record, id string, args *catalog.ContainerCreate,
 	do func(root []mounting.Mount) error,
 ) (err error) {
-	if r.Own.IDs == 0 {
+	if r.Own.IDs == 0 && len(args.Devices) == 0 {
 		return do(nil)
 	}
 	s := stageOf(j.Driver, id)
@@ -119,6 +119,16 @@ func onStage(
 		return err
 	}
 	defer func() { err = errors.Join(err, s.Clear()) }()
+	devices, err := j.Devices.FindAll(args.Devices)
+	if err == nil {
+		err = s.MakeDevices(devices, r.Own.IDs)
+	}
+	if err != nil {
+		return sal.HostError("make the device nodes of "+r.Resource.String(), err)
+	}
+	if r.Own.IDs == 0 {
+		return do(nil)
+	}
 	if err := fillStage(ctx, j, r, s, id, args); err != nil {
 		return sal.HostError("map the files of "+r.Resource.String()+" to its users", err)
 	}

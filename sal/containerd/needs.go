@@ -47,6 +47,11 @@ func (d *Driver) Needs() []needs.Need {
 			Look: func(context.Context) (string, error) { return initprogram.Find(d.InitProgram) },
 		},
 		{
+			Name: "the devices named", Use: "containers with missing devices are refused",
+			Fix:  "plug them in or load their kernel modules, and restart the runner; or omit them from writ runner --device",
+			Look: func(context.Context) (string, error) { return findDevices(d) },
+		},
+		{
 			Name: "networks on this host", Use: "containers are on no network", Fix: "see the needs of networks",
 			Look: needs.Given(d.Networks != nil),
 		},
@@ -72,4 +77,15 @@ func checkControllers(context.Context) (string, error) {
 		return "", fmt.Errorf("%s missing below %s", strings.Join(missing, ", "), groups)
 	}
 	return version, nil
+}
+
+// findDevices lists the devices that the driver offers. It returns an error if one of them is missing.
+func findDevices(d *Driver) (string, error) {
+	if _, missing := d.Devices.Present(); missing != nil {
+		return "", missing
+	}
+	if len(d.Devices) == 0 {
+		return "none are named", nil
+	}
+	return strings.Join(d.Devices.Names(), ", "), nil
 }

@@ -1,7 +1,9 @@
 package containerd
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -23,6 +25,7 @@ import (
 	"writ/internal/imageref"
 	"writ/sal"
 	"writ/sal/catalog"
+	"writ/sal/containerd/device"
 	"writ/sal/containerd/health"
 	"writ/sal/containerd/imagestore"
 	"writ/sal/containerd/initprogram"
@@ -56,6 +59,7 @@ type plan struct {
 	mounts   []specs.Mount
 	files    []*runtimespec.File // in the order of their paths
 	init     string              // path of the init program on the host; "" for none
+	devices  []device.Device     // in the order of the arguments
 
 	imageCheck []string // command of the image's health check, if the request asks for it; known when it is unpacked
 }
@@ -84,6 +88,9 @@ func (j *job) plan(ctx context.Context) (*plan, error) {
 		if p.init, err = initprogram.Require(j.InitProgram); err != nil {
 			return nil, err
 		}
+	}
+	if p.devices, err = j.Devices.FindAll(args.Devices); err != nil {
+		return nil, err
 	}
 	p.env, err = variables(args.Env)
 	return p, err
@@ -274,6 +281,7 @@ func (j *job) spec(r *record, p *plan, image client.Image) []oci.SpecOpts {
 	if p.init != "" {
 		mounts = append(mounts, runtimespec.InitMount(p.init))
 	}
+	mounts = append(mounts, runtimespec.DeviceMounts(p.devices, stageOf(j.Driver, r.Own.Other).Device)...)
 	over := runtimespec.Overrides{User: p.args.User, Dir: p.args.Workdir}
 	options := []oci.SpecOpts{runtimespec.WithImageConfig(image, over, r.Own.IDs != 0)}
 	if len(p.args.Command) > 0 {
@@ -296,6 +304,7 @@ func (j *job) spec(r *record, p *plan, image client.Image) []oci.SpecOpts {
 		runtimespec.WithLimits(p.args.Ulimits),
 		runtimespec.WithLowPorts,
 		runtimespec.WithoutCmdline,
+		runtimespec.WithDevices(p.devices),
 		runtimespec.WithSeccomp, // last, because it depends on the capabilities
 	)
 	if p.args.ReadOnly {
@@ -326,13 +335,13 @@ func (j *job) volumes(r *record, p *plan) []specs.Mount {
 	return all
 }
 
-// renewInit updates the init program in the spec of a container before a start, because the program of the host may have
-// another path. A container without an init process is unchanged.
-func renewInit(ctx context.Context, j *job, r *record, args *catalog.ContainerCreate) error {
-	if !args.Init {
+// renew updates the parts of a container's spec that depend on the host, before a start: the path of its init program, and
+// the paths and numbers of its devices. It returns an error if the host does not have them any more.
+func renew(ctx context.Context, j *job, r *record, args *catalog.ContainerCreate) error {
+	if !args.Init && len(args.Devices) == 0 {
 		return nil
 	}
-	program, err := initprogram.Require(j.InitProgram)
+	devices, err := j.Devices.FindAll(args.Devices)
 	if err != nil {
 		return err
 	}
@@ -344,13 +353,24 @@ func renewInit(ctx context.Context, j *job, r *record, args *catalog.ContainerCr
 	if err != nil {
 		return failed("inspect the container", err)
 	}
-	i := slices.IndexFunc(spec.Mounts, func(m specs.Mount) bool { return m.Destination == catalog.InitPath })
-	if i < 0 || spec.Mounts[i].Source == program {
-		return nil
+	before, err := json.Marshal(spec)
+	if err != nil {
+		return err
 	}
-	spec.Mounts[i].Source = program
-	j.Step.step("change the init program")
-	return failed("change the init program", c.Update(ctx, client.UpdateContainerOpts(client.WithSpec(spec))))
+	if args.Init {
+		program, err := initprogram.Require(j.InitProgram)
+		if err != nil {
+			return err
+		}
+		runtimespec.ReplaceMount(spec, runtimespec.InitMount(program))
+	}
+	runtimespec.ReplaceDevices(spec, devices, stageOf(j.Driver, r.Own.Container).Device)
+	after, err := json.Marshal(spec)
+	if err != nil || bytes.Equal(before, after) {
+		return err
+	}
+	j.Step.step("change the init program or the devices")
+	return failed("change the spec of the container", c.Update(ctx, client.UpdateContainerOpts(client.WithSpec(spec))))
 }
 
 // reconnect updates the network namespace in the spec of a container if its path has changed.

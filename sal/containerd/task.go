@@ -108,7 +108,7 @@ func (j *job) run(ctx context.Context, r *record) error {
 		if err := j.hasVolumes(ctx, args); err != nil {
 			return err
 		}
-		if err := renewInit(ctx, j, r, args); err != nil {
+		if err := renew(ctx, j, r, args); err != nil {
 			return err
 		}
 		if err := demote(ctx, j, r); err != nil {

@@ -173,6 +173,17 @@ func makeContainer(d *Driver, request sal.Request, s *state) (err error) {
 	return err
 }
 
+// checkDevices rejects devices that the node does not offer.
+func checkDevices(d *Driver, names []string) error {
+	for _, name := range names {
+		if offers := d.config.Devices; len(offers) > 0 && !slices.Contains(offers, name) {
+			return writ.Errorf(writ.CodeDeviceForbidden, "this node does not offer the device %s", name).
+				WithHint("it offers %s", strings.Join(offers, ", "))
+		}
+	}
+	return nil
+}
+
 // updateContainer replaces the container if necessary; the new one runs.
 func updateContainer(request sal.Request, fields []string, s *state) error {
 	args := request.Args.(*catalog.ContainerCreate)

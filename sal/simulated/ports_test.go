@@ -89,3 +89,17 @@ func TestSimulatedPortIsClaimed(t *testing.T) {
 		t.Errorf("the port of a deleted container is %s", got)
 	}
 }
+
+func TestSimulatedNodeOffersItsDevices(t *testing.T) {
+	for _, offers := range [][]string{nil, {"kvm"}} {
+		d := open(t, Config{Module: "container", Dir: t.TempDir(), Devices: offers})
+		if got := d.Describe().Devices; len(got) != len(offers) {
+			t.Errorf("it reports %v, want %v", got, offers)
+		}
+		must(t, d, "container.create", "web", values(containerSpec, "devices", []any{"kvm"}))
+		_, err := do(t, t.Context(), d, "container.create", "web", values(containerSpec, "devices", []any{"kvm", "tpm"}))
+		if refused := writ.CodeOf(err) == writ.CodeDeviceForbidden; refused != (offers != nil) {
+			t.Errorf("with %v: %v", offers, err)
+		}
+	}
+}

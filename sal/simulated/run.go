@@ -39,6 +39,9 @@ func runProgram(ctx context.Context, d *Driver, r *sal.Record[own], request sal.
 	if err := d.checkFormats(ctx, request); err != nil {
 		return sal.Outcome{}, err
 	}
+	if err := checkDevices(d, args.Devices); err != nil {
+		return sal.Outcome{}, err
+	}
 	defer using.drop(node(d.config.Dir), request.Resource)
 	if err := using.claim(node(d.config.Dir), request.Resource, mounted(args.Volumes)); err != nil {
 		return sal.Outcome{}, err

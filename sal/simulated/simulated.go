@@ -34,6 +34,8 @@ type Config struct {
 	// image; "" means no files.
 	Images string
 	Open   opening.List // ports of the node that containers may publish
+	// Devices are the names of the devices that containers may have; any device if it is empty.
+	Devices []string
 	// Fetched provides the images if a real driver fetches them; nil if they are simulated in Dir.
 	Fetched sal.Images
 	Speed   float64 // factor for realistic durations: 1 is realistic, 0 is immediate
@@ -83,8 +85,11 @@ func Open(c Config) (*Driver, error) {
 // Describe returns the name and module of the driver, marked as simulated.
 func (d *Driver) Describe() writ.NodeDriver {
 	about := writ.NodeDriver{Module: d.config.Module, Name: "simulated", Simulated: true, Detail: d.config.Detail}
-	if d.config.Module == "network" {
+	switch d.config.Module {
+	case "network":
 		about.Opens = d.config.Open.Texts()
+	case "container":
+		about.Devices = d.config.Devices
 	}
 	return about
 }
@@ -143,6 +148,11 @@ func (d *Driver) make(ctx context.Context, r *sal.Record[own], request sal.Reque
 	if change != writ.ChangeUnchanged {
 		if err := d.checkFormats(ctx, request); err != nil {
 			return sal.Outcome{}, err
+		}
+		if args, ok := request.Args.(*catalog.ContainerCreate); ok {
+			if err := checkDevices(d, args.Devices); err != nil {
+				return sal.Outcome{}, err
+			}
 		}
 	}
 	defer choosing.drop(node(d.config.Dir), request.Resource)

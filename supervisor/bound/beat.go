@@ -9,6 +9,7 @@ import (
 	"writ"
 	"writ/internal/clip"
 	"writ/internal/opening"
+	"writ/sal/catalog"
 	"writ/scripts"
 )
 
@@ -27,6 +28,8 @@ const (
 	maxEngines = 16
 	// maxOpens limits the addresses of a driver with open ports.
 	maxOpens = 16
+	// maxDevices limits the devices of a driver.
+	maxDevices = 64
 )
 
 // Beat limits a beat to values that an honest node can send. It removes the inventories and changes the lists in place.
@@ -75,6 +78,8 @@ func limitDriver(d *writ.NodeDriver) {
 		_, err := opening.Parse(text)
 		return err != nil || len(text) > MaxText
 	})
+	d.Devices = slices.DeleteFunc(d.Devices[:min(len(d.Devices), maxDevices)],
+		func(name string) bool { return !catalog.IsDevice(name) })
 	for i, e := range d.Engines {
 		d.Engines[i] = writ.Engine{
 			Name: clip.Text(e.Name, MaxWord), Version: clip.Text(e.Version, MaxWord),

@@ -40,3 +40,15 @@ func TestOneLineEscapesControlCharacters(t *testing.T) {
 		}
 	}
 }
+
+func TestNodeCannotInventNamesOfDevices(t *testing.T) {
+	devices := []string{"kvm", "../kvm", "\x1b[2J", "", strings.Repeat("x", 64), "tpm.0_a-b"}
+	for range 1000 {
+		devices = append(devices, "tun")
+	}
+	b := Beat(writ.Beat{Health: writ.Health{Drivers: []writ.NodeDriver{{Module: "container", Devices: devices}}}})
+	got := b.Health.Drivers[0].Devices
+	if len(got) != maxDevices-4 || !slices.Equal(got[:3], []string{"kvm", "tpm.0_a-b", "tun"}) {
+		t.Errorf("%d devices, which begin with %q", len(got), got[:min(len(got), 6)])
+	}
+}

@@ -85,8 +85,8 @@ func refuse(r Request, c Candidate) (against writ.NodeVerdict, later bool) {
 			return unsuitable(writ.VerdictNoEngine, reason), false
 		}
 	}
-	if r.Init && c.LacksInit() {
-		return unsuitable(writ.VerdictNoDriver, noInit), false
+	if against := refuseParts(r.Init, r.Devices, c); against.Code != "" {
+		return against, false
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.Labels)) {
 		if has, ok := c.Labels[name]; !ok || has != r.Labels[name] {

@@ -16,10 +16,12 @@ const (
 )
 
 // NoCapacity returns the error of a call without a suitable node, with a hint that fits the causes. It is PORT_CLOSED or
-// PORT_TAKEN if all nodes only lack the ports.
+// PORT_TAKEN if all nodes only lack the ports, and DEVICE_FORBIDDEN if all only lack the devices.
 func NoCapacity(r Request, d Decision) *writ.Error {
-	if err := portError(d.Unsuitable, "no node will do: "+d.Why.Candidates()); err != nil {
-		return err
+	for _, lacking := range []func([]writ.NodeVerdict, string) *writ.Error{portError, deviceError} {
+		if err := lacking(d.Unsuitable, "no node will do: "+d.Why.Candidates()); err != nil {
+			return err
+		}
 	}
 	err := writ.Errorf(writ.CodeNoCapacity, "no node will do: %s", d.Why.Candidates())
 	for _, a := range d.Unsuitable {
@@ -27,6 +29,8 @@ func NoCapacity(r Request, d Decision) *writ.Error {
 		case writ.VerdictNoDriver, writ.VerdictNoEngine:
 			return err.WithHint("`writ node show NODE` lists the drivers of a node; " +
 				"`writ doctor` on the node shows why others are missing")
+		case writ.VerdictNoDevice:
+			return err.WithHint("%s", deviceHint)
 		case writ.VerdictNoLabel:
 			return err.WithHint("`writ node list -o wide` shows the labels of nodes; `writ node label NODE %s` gives a node this one", a.Label)
 		}
@@ -43,18 +47,6 @@ func NoCapacity(r Request, d Decision) *writ.Error {
 		return err.WithHint("`writ node list` shows the free capacity of nodes; " +
 			"request less, delete unused resources, or add a node")
 	}
-}
-
-// noInit is the reason against a node without an init program.
-const noInit = "has no init program for containers"
-
-// InitError returns the error of a call whose container is on a node and cannot have an init process there, or nil.
-func InitError(c Candidate) *writ.Error {
-	if !c.LacksInit() {
-		return nil
-	}
-	return writ.Errorf(writ.CodeNoCapacity, "%s %s", c.Name, noInit).
-		WithHint("omit init, or ask the operator of the node to install the package catatonit and to restart the runner")
 }
 
 // reasonOf returns the reason why all of these nodes are unsuitable. It groups the nodes by cause. If there are too

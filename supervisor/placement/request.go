@@ -17,6 +17,7 @@ type Request struct {
 	Need    writ.Capacity // of all calls together
 	Ports   []PortRequest // published ports that the node has to provide
 	Init    bool          // the node needs an init program for containers
+	Devices []string      // devices that the node needs for containers
 	Labels  map[string]string
 	Node    string      // name or ID of the only suitable node, "" for any
 	Prefer  writ.NodeID // goes first among the suitable nodes with equal use of Ports, "" for none
@@ -142,10 +143,4 @@ func offered(engines []writ.Engine) (names []string) {
 		}
 	}
 	return names
-}
-
-// LacksInit reports whether the containers of a node cannot have an init process. A simulated driver needs no program.
-func (c Candidate) LacksInit() bool {
-	return slices.ContainsFunc(c.Drivers,
-		func(d writ.NodeDriver) bool { return d.Module == "container" && !d.Init && !d.Simulated })
 }

@@ -388,7 +388,7 @@ func (d *Draft) close(c *journal.Call) {
 			out.Error = writ.Errorf(c.Error.Code, "%s", c.Error.Message) // without its hint, which names a run
 		}
 		switch c.Error.Code {
-		case writ.CodeNoCapacity, writ.CodePortClosed, writ.CodePortTaken:
+		case writ.CodeNoCapacity, writ.CodePortClosed, writ.CodePortTaken, writ.CodeDeviceForbidden:
 			out.Nodes = d.step.verdicts[c.Seq].Unsuitable
 		}
 	case out.Action != "":

@@ -191,7 +191,8 @@ func (t *placer) addTo(w *groupRequest, c *journal.Call) error {
 			return err
 		}
 		w.Ports = append(w.Ports, portsOf(op, c, have)...)
-		w.Init = w.Init || needsInit(c, have)
+		init, devices := partsOf(c, have)
+		w.Init, w.Devices = w.Init || init, append(w.Devices, devices...)
 		w.Need = w.Need.Plus(c.Need)
 	}
 	w.Node = cmp.Or(c.Options.Node, w.Node)
@@ -346,8 +347,8 @@ func failGrowth(t *placer, c *journal.Call, on placement.Candidate) error {
 		WithHint("the %s stays on its node: %s", c.Resource(), hint))
 }
 
-// refuseOn fails a call that asks for ports or an init process that its resource cannot have on its node, and reports
-// whether it did.
+// refuseOn fails a call that asks for ports, an init process or devices that its resource cannot have on its node, and
+// reports whether it did.
 func (t *placer) refuseOn(c *journal.Call, on placement.Candidate) (bool, error) {
 	op, _ := catalog.Lookup(c.Operation)
 	have, err := t.records.Resource(c.Resource())
@@ -355,8 +356,9 @@ func (t *placer) refuseOn(c *journal.Call, on placement.Candidate) (bool, error)
 		return false, err
 	}
 	refused := placement.PortError(portsOf(op, c, have), on)
-	if refused == nil && needsInit(c, have) {
-		refused = placement.InitError(on)
+	if refused == nil {
+		init, devices := partsOf(c, have)
+		refused = placement.PartError(init, devices, on)
 	}
 	if refused == nil {
 		return false, nil

@@ -81,9 +81,30 @@ func portsOf(op *catalog.Operation, c *journal.Call, have *journal.Resource) []p
 	return slices.DeleteFunc(published.In(c.Args["publish"]), func(p placement.PortRequest) bool { return held[p.Port] })
 }
 
-// needsInit reports whether a call asks for an init process that its container does not have yet.
-func needsInit(c *journal.Call, have *journal.Resource) bool {
-	return c.Kind == writ.KindContainer && c.Args["init"] == true && (have == nil || have.Args["init"] != true)
+// partsOf returns the parts of a node that a call asks for and its container does not have yet: an init process, and
+// devices.
+func partsOf(c *journal.Call, have *journal.Resource) (init bool, devices []string) {
+	if c.Kind != writ.KindContainer {
+		return false, nil
+	}
+	var old map[string]any
+	if have != nil {
+		old = have.Args
+	}
+	held := textsIn(old["devices"])
+	return c.Args["init"] == true && old["init"] != true, slices.DeleteFunc(textsIn(c.Args["devices"]),
+		func(name string) bool { return slices.Contains(held, name) })
+}
+
+// textsIn returns the texts of a list.
+func textsIn(list any) (texts []string) {
+	all, _ := list.([]any)
+	for _, each := range all {
+		if text, ok := each.(string); ok {
+			texts = append(texts, text)
+		}
+	}
+	return texts
 }
 
 // addPorts sets the published ports of the candidates that the calls to place may publish, too.

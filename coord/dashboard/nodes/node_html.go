@@ -102,6 +102,7 @@ func (r driverRow) HTML() Node {
 		Cell("", "detail", Text(r.Detail),
 			With(r.Lacks, func(lacks string) Node { return Why("creates no new resources: it lacks " + lacks) }),
 			If(r.Init, Span(Class("sub"), Text(" has an init program"))),
+			Each(r.Devices, func(name string) Node { return Span(Class("sub"), Text(" offers the device "+name)) }),
 			Each(r.Opens, func(open string) Node { return Span(Class("sub"), Text(" opens "+open)) }),
 			Each(r.Engines, func(e writ.Engine) Node {
 				refused := ""

@@ -1,11 +1,12 @@
 // Package stage makes mounts with mapped IDs for a container that has users of its own: of its layer, its volumes and
-// its user namespace. It knows no records and no daemon.
+// its user namespace. It also makes device nodes. It knows no records and no daemon.
 package stage
 
 import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 
 	mounting "github.com/containerd/containerd/v2/core/mount"
 )
@@ -24,6 +25,11 @@ func (s Stage) Volume(i int) string { return filepath.Join(s.Dir, fmt.Sprintf("v
 
 // Files returns the path of the directory with the container's files.
 func (s Stage) Files() string { return filepath.Join(s.Dir, "files") }
+
+// Device returns the path of the node of a device of the container.
+func (s Stage) Device(i int) string { return filepath.Join(s.devices(), strconv.Itoa(i)) }
+
+func (s Stage) devices() string { return filepath.Join(s.Dir, "devices") }
 
 // User returns the path of the user namespace file.
 func (s Stage) User() string { return filepath.Join(s.Dir, "user") }

@@ -15,6 +15,7 @@ import (
 
 	"writ/internal/userns"
 	"writ/sal"
+	"writ/sal/containerd/device"
 	"writ/sal/needs"
 )
 
@@ -44,6 +45,39 @@ func (s Stage) Fill(c Content) error {
 		}
 	}
 	return (&scene{dir: s.Dir, user: c.User, ids: c.IDs}).root(c.Layer)
+}
+
+// MakeDevices makes device nodes in memory, before Fill. They belong to the user and group `owner`, because the users of
+// the host's own nodes are unknown in a user namespace. Other users of the host cannot enter the directory.
+func (s Stage) MakeDevices(devices []device.Device, owner uint32) error {
+	if len(devices) == 0 {
+		return nil
+	}
+	s.Step("make the device nodes")
+	dir := s.devices()
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	if err := unix.Mount("writ", dir, "tmpfs", unix.MS_NOSUID|unix.MS_NOEXEC, "mode=0700,size=64k"); err != nil {
+		return fmt.Errorf("mount the device nodes at %s: %w", dir, err)
+	}
+	for i, d := range devices {
+		kind, path := uint32(unix.S_IFCHR), s.Device(i)
+		if d.Block {
+			kind = unix.S_IFBLK
+		}
+		err := unix.Mknod(path, kind, int(unix.Mkdev(d.Major, d.Minor)))
+		if err == nil {
+			err = os.Lchown(path, int(owner), int(owner))
+		}
+		if err == nil {
+			err = os.Chmod(path, d.Mode())
+		}
+		if err != nil {
+			return fmt.Errorf("make the node of the device %s: %w", d.Name, err)
+		}
+	}
+	return nil
 }
 
 // Lstat inspects a path below a root directory, such as the root of a process, without following any symbolic link.

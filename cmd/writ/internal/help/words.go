@@ -71,6 +71,7 @@ var words = map[string]string{
 	"MONTH":       "month",
 	"NAME":        "as context name",
 	"NAME=N":      "project-weight",
+	"NAME=PATH":   "device",
 	"NAME=VALUE":  "label param select setting",
 	"NODE":        "node",
 	"OPERATION":   "operation",

@@ -169,6 +169,7 @@ and the supervisor may keep running. Every supervisor also searches for such run
 	serve.ImageFlags(c, &host)
 	serve.EnginesFlag(c, &host)
 	serve.InitFlag(c, &host)
+	serve.DeviceFlag(c, &host)
 	serve.NameserverFlag(c, &host)
 	cli.FromEnvironment(c.Flags(), "data", "containerd", "firmware", "process-users", "container-ids")
 	return c

@@ -165,6 +165,9 @@ func nodeText(n writ.Node, next why.Step) string {
 		if d.Init {
 			b.WriteString("  containers can have an init process\n")
 		}
+		if len(d.Devices) > 0 {
+			fmt.Fprintf(&b, "  devices that containers may have: %s\n", terminal.Clean(strings.Join(d.Devices, ", ")))
+		}
 		for _, open := range d.Opens {
 			fmt.Fprintf(&b, "  ports that may be published: %s\n", terminal.Clean(open))
 		}

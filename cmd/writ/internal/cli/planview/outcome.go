@@ -42,7 +42,8 @@ func (p *View) Failed() error {
 	exit := writ.ExitPlanUnplaced
 	for _, c := range refused {
 		switch c.Error.Code {
-		case writ.CodeNoCapacity, writ.CodePortClosed, writ.CodePortTaken, writ.CodeDependencyFailed:
+		case writ.CodeNoCapacity, writ.CodePortClosed, writ.CodePortTaken, writ.CodeDeviceForbidden,
+			writ.CodeDependencyFailed:
 		default:
 			exit = writ.ExitFailed
 		}

@@ -1,6 +1,7 @@
 package planview
 
 import (
+	"encoding/json"
 	"slices"
 
 	"writ"
@@ -14,11 +15,14 @@ func replacement(c *scripts.PlannedCall, p *writ.PreviewedCall) string {
 		return ""
 	}
 	verb := "may replace" // depends on texts of files, which are not in a preview
-	published := c.Args["publish"]
+	published, exclusive := c.Args["publish"], isGiven(c.Args["devices"])
 	for _, f := range p.Fields {
+		if f.Field == "devices" && !isEmpty(f.From) {
+			exclusive = true
+		}
 		switch {
 		case f.Field == "publish":
-			if from := string(f.From); from == "" || from == "null" || from == "[]" {
+			if isEmpty(f.From) {
 				published = nil
 			}
 		case catalog.ReplacesContainer(f.Field):
@@ -28,7 +32,8 @@ func replacement(c *scripts.PlannedCall, p *writ.PreviewedCall) string {
 	if verb != "replaces" && !restartsForFile(c, p) {
 		return ""
 	}
-	if isGiven(published) && isGiven(c.Args["publish"]) && isGiven(c.Args["health"]) && !writesToVolume(c.Args["volumes"]) {
+	if isGiven(published) && isGiven(c.Args["publish"]) && isGiven(c.Args["health"]) && !exclusive &&
+		!writesToVolume(c.Args["volumes"]) {
 		return verb + " the container without a gap: the old one serves until the new one is healthy"
 	}
 	return verb + " the container: the old one stops before the new one starts"
@@ -47,6 +52,11 @@ func restartsForFile(c *scripts.PlannedCall, p *writ.PreviewedCall) bool {
 		}
 	}
 	return len(files) == 0 // all are removed, or unknown
+}
+
+// isEmpty reports whether the JSON of an argument is missing, null or an empty list.
+func isEmpty(text json.RawMessage) bool {
+	return slices.Contains([]string{"", "null", "[]"}, string(text))
 }
 
 // isGiven reports whether an argument has a value other than an empty list.

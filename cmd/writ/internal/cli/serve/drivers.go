@@ -35,6 +35,7 @@ func DriverFlags(c *cobra.Command, drivers *runnerd.Drivers, speed *float64, hos
 	c.Flags().StringVar(&host.ProcessUsers, "process-users", "", ProcessUsers)
 	c.Flags().StringVar(&host.ContainerIDs, "container-ids", "", ContainerIDs)
 	InitFlag(c, host)
+	DeviceFlag(c, host)
 	ImageFlags(c, host)
 	EnginesFlag(c, host)
 	NameserverFlag(c, host)
@@ -65,6 +66,14 @@ func InitFlag(c *cobra.Command, host *runnerd.HostConfig) {
 		"with --drivers host: static program that is the first process of containers with init. "+
 			"By default: catatonit, tini-static or docker-init of a package")
 	cli.FromEnvironment(c.Flags(), "container-init")
+}
+
+// DeviceFlag adds the flag for the devices of the host that containers may have.
+func DeviceFlag(c *cobra.Command, host *runnerd.HostConfig) {
+	c.Flags().StringSliceVar(&host.Devices, "device", nil,
+		"device that every project may use in containers, by a name, such as kvm=/dev/kvm (repeatable). "+
+			"With :r at the end, containers only read. By default: none")
+	cli.FromEnvironment(c.Flags(), "device")
 }
 
 // NameserverFlag adds the flag for the nameservers of containers and machines.

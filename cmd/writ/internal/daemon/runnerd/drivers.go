@@ -16,6 +16,7 @@ import (
 	"writ/sal"
 	"writ/sal/btrfs"
 	"writ/sal/cloudhypervisor"
+	"writ/sal/containerd/device"
 	"writ/sal/directory"
 	"writ/sal/host"
 	"writ/sal/image"
@@ -54,12 +55,13 @@ func (d *Drivers) Type() string { return "string" }
 
 // driverConfig holds the settings of drivers.
 type driverConfig struct {
-	Choice Drivers
-	Dir    string  // parent directory of all drivers' data
-	Speed  float64 // of simulated drivers: factor of realistic durations
-	Host   HostConfig
-	Log    *slog.Logger
-	open   opening.List // the ports that Host.Publish opens
+	Choice  Drivers
+	Dir     string  // parent directory of all drivers' data
+	Speed   float64 // of simulated drivers: factor of realistic durations
+	Host    HostConfig
+	Log     *slog.Logger
+	open    opening.List // the ports that Host.Publish opens
+	devices device.List  // Host.Devices
 }
 
 // drivers holds the drivers of a node and their background work.
@@ -92,6 +94,9 @@ func openDrivers(ctx context.Context, c driverConfig) (*drivers, error) {
 	if c.open, err = c.Host.openings(); err != nil {
 		return nil, err
 	}
+	if c.devices, err = c.Host.devices(); err != nil {
+		return nil, err
+	}
 	d := &drivers{close: func() error { return nil }}
 	switch c.Choice {
 	case DriversAuto:
@@ -122,7 +127,7 @@ func (d *drivers) simulate(c driverConfig, dir string, fetched sal.Images, why s
 		}
 		one, err := simulated.Open(simulated.Config{
 			Module: module, Dir: filepath.Join(dir, "simulated"), Images: filepath.Join(dir, "images"), Speed: c.Speed,
-			Open: c.open, Fetched: fetched, Detail: why, Step: failpoint.Step(module),
+			Open: c.open, Devices: c.devices.Names(), Fetched: fetched, Detail: why, Step: failpoint.Step(module),
 		})
 		if err != nil {
 			return fmt.Errorf("open the simulated driver of %s: %w", module, err)

@@ -54,6 +54,9 @@ type HostConfig struct {
 	ContainerIDs string
 	// ContainerInit is the path of the init program for containers. If empty, it is one of initprogram.Packaged.
 	ContainerInit string
+	// Devices lists the devices that containers may have, in the form of device.Parse. Simulated drivers only use the
+	// names; without any, they offer every device.
+	Devices []string
 	// Engines lists the engines for new databases, best first. If empty, all engines of the host that protect their
 	// secret are used.
 	Engines []string
@@ -99,7 +102,8 @@ func newHost(c driverConfig, dir string) *hostDrivers {
 		Registries: registry.Source{Policy: c.registries(), Allow: c.Host.imageRanges(), Log: c.Log},
 		Budget:     imagestore.Budget{Dir: dir, Max: c.Host.ImageGiB << 30},
 		IDs:        c.containerIDs(), IDsAsked: c.Host.ContainerIDs != "", InitProgram: c.Host.ContainerInit,
-		Log: c.Log, Step: failpoint.Step("container"),
+		Devices: c.devices,
+		Log:     c.Log, Step: failpoint.Step("container"),
 	}
 	machines, databases := c.accounts(filepath.Dir(dir)).Halves()
 	// An explicit --process-users stays in force. If its users cannot execute the program, the program fails to start.
@@ -367,6 +371,9 @@ func HostNeeds(ctx context.Context, data string, host HostConfig) (found []needs
 	c := driverConfig{Host: host, Log: slog.New(slog.DiscardHandler)}
 	if err := errors.Join(c.check(), host.checkImages(filepath.Dir(dir)),
 		c.overlay("").CheckDiscovery(ctx)); err != nil {
+		return nil, err
+	}
+	if c.devices, err = host.devices(); err != nil {
 		return nil, err
 	}
 	h := newHost(c, dir)
