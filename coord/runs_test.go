@@ -198,19 +198,19 @@ func TestWhyNamesTheFailingNode(t *testing.T) {
 // A report about a call from before the queue failed is not the reason why the run waits.
 func TestWhyNamesTheFaultOfTheDatacenter(t *testing.T) {
 	p := start(t, nil)
-	s := connect(p, vienna, func(s *supervisor) { s.dialer.Fault = func() string { return "its queue is away" } })
+	s := connect(p, vienna, func(s *supervisor) { s.dialer.Fault = func() string { return "its queue is unreachable" } })
 	run := ledger.Run{Run: writ.Run{ID: writ.RunIDOf(writ.Digest{1}), Datacenter: vienna, Reason: "call 1 (node.ping) is queued"}, State: ledger.State(writ.RunRunning)}
 	p.await("the run names the fault", func() bool {
 		why, err := p.explain.Why(t.Context(), run)
 		s.tell(writ.Event{Node: &writ.Node{ID: "n1", Name: "n1"}}) // stored events wake the test, a fault does not
-		return err == nil && why[run.ID].String() == "its datacenter cannot continue: its queue is away"
+		return err == nil && why[run.ID].String() == "its datacenter cannot continue: its queue is unreachable"
 	})
 	all, err := p.live.Datacenters(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, d := range all {
-		if d.ID == vienna && (d.Health != api.DatacenterHealthFaulty || !d.IsConnected() || d.Placeable || d.Reason != "its queue is away") {
+		if d.ID == vienna && (d.Health != api.DatacenterHealthFaulty || !d.IsConnected() || d.Placeable || d.Reason != "its queue is unreachable") {
 			t.Errorf("the datacenter with a fault: %+v", d)
 		}
 	}

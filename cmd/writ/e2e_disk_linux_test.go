@@ -47,7 +47,7 @@ var parts = []sick{
 		{[]string{"run", "explain", "RUN"}, 0, []string{"the node's journal cannot be written", "writ node show dc1-n1"}},
 	}},
 	{"redis", "", false, []asked{
-		{[]string{"dc", "list"}, 0, []string{"its queue is away", "MISCONF", "No space left"}},
+		{[]string{"dc", "list"}, 0, []string{"its queue is unreachable", "MISCONF", "No space left"}},
 		{[]string{"run", "explain", "RUN"}, 0, []string{"its datacenter dc1 cannot continue", "MISCONF"}},
 	}},
 }

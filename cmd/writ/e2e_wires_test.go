@@ -106,7 +106,7 @@ func told(wire string, how testcluster.Spoil) (line []string, says string) {
 	}
 	switch wire {
 	case "redis":
-		return []string{"dc", "list"}, "its queue is away"
+		return []string{"dc", "list"}, "its queue is unreachable"
 	case "node":
 		return []string{"node", "list", "--dc", "node"}, "silent"
 	}
