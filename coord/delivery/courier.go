@@ -47,7 +47,10 @@ func (s *Service) Attend(ctx context.Context, session *link.Session) {
 		roster: session.Hello.Roster, free: make(chan struct{}, carriedAtOnce),
 	}
 	s.News.Wake() // clients must see that runs no longer wait for a connection
-	k.busy.Go(func() { k.clearUnreported(ctx) })
+	// The ledger is asked before the first delivery: it lists new runs as well, until their first event arrives.
+	if unreported, err := k.unreported(ctx, ""); err != nil || len(unreported) > 0 {
+		k.busy.Go(func() { k.clearUnreported(ctx) })
+	}
 	k.run(ctx)
 	k.busy.Wait()
 }

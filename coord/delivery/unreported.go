@@ -19,7 +19,7 @@ const pageOfUnreported = 100
 func (k *courier) clearUnreported(ctx context.Context) {
 	var after writ.RunID
 	for ctx.Err() == nil {
-		unreported, err := k.Ledger.Unreported(ctx, k.dc, k.session.Hello.Journal, after, pageOfUnreported)
+		unreported, err := k.unreported(ctx, after)
 		for i := 0; err == nil && i < len(unreported); i++ {
 			if err = k.resubmit(ctx, unreported[i]); err == nil {
 				after = unreported[i].ID
@@ -39,6 +39,11 @@ func (k *courier) clearUnreported(ctx context.Context) {
 		}
 		_ = sleep.For(ctx, retryOne) // the loop ends with ctx
 	}
+}
+
+// unreported returns the next open runs that the journal of the session has not reported, in the order of their ids.
+func (k *courier) unreported(ctx context.Context, after writ.RunID) ([]ledger.Run, error) {
+	return k.Ledger.Unreported(ctx, k.dc, k.session.Hello.Journal, after, pageOfUnreported)
 }
 
 // resubmit asks for one run by submitting it again.

@@ -83,7 +83,7 @@ func TestOnlyAnAnswerToThisTextIsBelieved(t *testing.T) {
 		}
 	}
 	away := writ.Errorf(writ.CodeDatacenterAway, "it is away")
-	if err := to.refused(away); err != error(away) { // exactly this error, not a wrapper
+	if err := to.refused(away); err != error(away) { //nolint:errorlint // it must be this error, not a wrapper
 		t.Errorf("error without a decision: %v", err)
 	}
 

@@ -40,8 +40,8 @@ the first size. -o wide shows the CPU time of each kind of process.
 With --backlog each site is also measured while other runs wait, as in "writ bench waiting". They wait at a node
 of their own.
 
-With --history the lists and pages of a coordinator are measured last: with a tenth of the ended runs in its ledger,
-and then with all of them.
+With --history the lists and pages of a coordinator are measured last. The first time its ledger has a tenth of the
+ended runs, the second time all of them.
 
 With --postgres the journals and the ledger are in new databases of a PostgreSQL server. The user of the address
 needs the right to create databases, and psql, createdb and dropdb must be installed. If the server runs on this
