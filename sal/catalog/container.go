@@ -160,6 +160,13 @@ const (
 // process of the runtime on the node.
 const LeastCommandInterval = 5
 
+// longestHandover is the longest check in a replacement without a gap: both containers run for that time, and the
+// supervisor reserves the memory of one.
+const longestHandover = 15 * time.Minute
+
+// AllowsHandover reports whether the check ends soon enough for a replacement without a gap.
+func (h Health) AllowsHandover() bool { return h.Limit() <= longestHandover }
+
 // Limit returns the longest time that a call waits for a healthy container; 0 without a check.
 func (h Health) Limit() time.Duration {
 	seconds := func(n int64) time.Duration { return time.Duration(n) * time.Second }

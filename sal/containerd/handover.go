@@ -11,10 +11,11 @@ import (
 	"writ/sal/catalog"
 )
 
-// A replacement is a handover if both containers publish ports, the new one has a health check, and neither writes to a
-// volume or has a device. Then the old container runs until the new one is healthy. The new one has a network namespace of its own, so
-// its addresses on networks differ. The published ports move in one transaction of the packet filter. The old container
-// ends when it has no open connections, or after drainLimit. A failure before the move leaves the old container unchanged.
+// A replacement is a handover if both containers publish ports, the new one has a short health check, and neither writes to
+// a volume or has a device. Then the old container runs until the new one is healthy. The new one has a network namespace
+// of its own, so its addresses on networks differ. The published ports move in one transaction of the packet filter. The
+// old container ends when it has no open connections, or after drainLimit. A failure before the move leaves the old
+// container unchanged.
 //
 // Both run at the same time, so the node needs memory for both. The supervisor does not reserve it.
 
@@ -72,6 +73,7 @@ func ownersOf(r *record) []sal.Owner {
 func canHandOver(old, next *catalog.ContainerCreate) bool {
 	writes := func(m catalog.Mount) bool { return !m.ReadOnly }
 	return len(old.Publish) > 0 && len(next.Publish) > 0 && len(old.Devices) == 0 && len(next.Devices) == 0 &&
+		next.Health.AllowsHandover() &&
 		!slices.ContainsFunc(slices.Concat(old.Volumes, next.Volumes), writes)
 }
 

@@ -140,7 +140,10 @@ func TestHandoverKeepsOpenConnections(t *testing.T) {
 	b.must("container.delete", "web", nil)
 }
 
-// A replacement is no handover if both containers would write to a volume, or if a port is not published by both.
+// Promise: Limits and shares: The two containers of a replacement without a gap run side by side for at most 15 minutes.
+// How: A longer health check leads to a replacement with a gap.
+//
+// A replacement is no handover either if both containers would write to a volume, or if a port is not published by both.
 func TestHandoverHasConditions(t *testing.T) {
 	t.Parallel()
 	ports := []catalog.Publish{{Port: 8080, To: 80}}
@@ -149,10 +152,16 @@ func TestHandoverHasConditions(t *testing.T) {
 	with := func(volumes []catalog.Mount) catalog.ContainerCreate {
 		return catalog.ContainerCreate{Publish: ports, ContainerProgram: catalog.ContainerProgram{Volumes: volumes}}
 	}
+	checked := func(retries int64) catalog.ContainerCreate {
+		return catalog.ContainerCreate{Publish: ports, Health: catalog.Health{IntervalSeconds: 85, TimeoutSeconds: 5, Retries: retries}}
+	}
 	for name, c := range map[string]struct {
 		old, next catalog.ContainerCreate
 		want      bool
 	}{
+		"check of 15 minutes":   {checked(11), checked(10), true},
+		"check of 16.5 minutes": {checked(10), checked(11), false},
+
 		"both publish":   {catalog.ContainerCreate{Publish: ports}, catalog.ContainerCreate{Publish: ports}, true},
 		"only the new":   {catalog.ContainerCreate{}, catalog.ContainerCreate{Publish: ports}, false},
 		"only the old":   {catalog.ContainerCreate{Publish: ports}, catalog.ContainerCreate{}, false},

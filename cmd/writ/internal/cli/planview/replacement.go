@@ -32,7 +32,7 @@ func replacement(c *scripts.PlannedCall, p *writ.PreviewedCall) string {
 	if verb != "replaces" && !restartsForFile(c, p) {
 		return ""
 	}
-	if isGiven(published) && isGiven(c.Args["publish"]) && isGiven(c.Args["health"]) && !exclusive &&
+	if isGiven(published) && isGiven(c.Args["publish"]) && isQuickCheck(c.Args["health"]) && !exclusive &&
 		!writesToVolume(c.Args["volumes"]) {
 		return verb + " the container without a gap: the old one serves until the new one is healthy"
 	}
@@ -63,6 +63,29 @@ func isEmpty(text json.RawMessage) bool {
 func isGiven(v any) bool {
 	list, isList := v.([]any)
 	return v != nil && (!isList || len(list) > 0)
+}
+
+// isQuickCheck reports whether a health check ends soon enough for a replacement without a gap. It is false if that is
+// unknown.
+func isQuickCheck(v any) bool {
+	check, _ := v.(map[string]any)
+	isKind := func(name string) bool { return check[name] != nil }
+	if !slices.ContainsFunc([]string{"http", "tcp", "command", "image"}, isKind) {
+		return false
+	}
+	var h catalog.Health
+	for name, seconds := range map[string]*int64{
+		"interval_seconds": &h.IntervalSeconds, "timeout_seconds": &h.TimeoutSeconds, "retries": &h.Retries,
+		"start_seconds": &h.StartSeconds, "healthy_seconds": &h.HealthySeconds,
+	} {
+		if n := check[name]; n != nil {
+			known := false
+			if *seconds, known = n.(int64); !known {
+				return false
+			}
+		}
+	}
+	return h.AllowsHandover()
 }
 
 // writesToVolume reports whether a container may write to one of its volumes. It is true if that is unknown.
