@@ -15,8 +15,9 @@ import (
 // Members holds the nodes that a decision or a token has made known, with the state that coordinators are shown.
 // Removed nodes stay.
 type Members struct {
-	mu    sync.Mutex
-	nodes map[writ.NodeID]*journal.Node
+	mu     sync.Mutex
+	nodes  map[writ.NodeID]*member
+	byName []*member
 	// keys maps signing keys to nodes. The key of a node never changes. Strangers may ask for any number of keys, so a
 	// lookup must be cheap.
 	keys map[string]writ.NodeID
@@ -24,9 +25,15 @@ type Members struct {
 	earlier map[writ.NodeID]journal.LastBeat
 }
 
+// member is a node.
+type member struct {
+	journal.Node
+	shared *writ.Node // a copy that is never changed, for readers; nil after a change of the node
+}
+
 func newMembers(nodes []*journal.Node) *Members {
 	m := &Members{
-		nodes: make(map[writ.NodeID]*journal.Node), keys: make(map[string]writ.NodeID),
+		nodes: make(map[writ.NodeID]*member), keys: make(map[string]writ.NodeID),
 		earlier: make(map[writ.NodeID]journal.LastBeat),
 	}
 	for _, n := range nodes {
@@ -39,8 +46,16 @@ func newMembers(nodes []*journal.Node) *Members {
 // add adds a node, which is silent until its first beat. The caller holds mu.
 func (m *Members) add(n journal.Node) {
 	n.Liveness = writ.LivenessSilent
-	m.nodes[n.ID] = &n
+	added := &member{Node: n}
+	m.nodes[n.ID] = added
+	at, _ := slices.BinarySearchFunc(m.byName, added, compareNames)
+	m.byName = slices.Insert(m.byName, at, added)
 	m.keys[string(n.PublicKey)] = n.ID
+}
+
+// compareNames orders nodes by name, then by ID. A node keeps both.
+func compareNames(a, b *member) int {
+	return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID))
 }
 
 // Put adds or updates a node after its commit to the journal. It ignores a record with fewer decisions than the current
@@ -53,7 +68,8 @@ func (m *Members) Put(n journal.Node) {
 	case known == nil:
 		m.add(n)
 	case n.Decisions >= known.Decisions:
-		applyDecisions(known, n)
+		applyDecisions(&known.Node, n)
+		known.shared = nil
 	}
 }
 
@@ -79,7 +95,7 @@ func (m *Members) Get(id writ.NodeID) (writ.Node, bool) {
 	if !ok {
 		return writ.Node{ID: id, Liveness: writ.LivenessLost}, false
 	}
-	return n.Node, true
+	return n.Node.Node, true
 }
 
 // IsMember reports whether a node is approved, so that jobs may be sent to it.
@@ -106,27 +122,30 @@ func (m *Members) Away(id writ.NodeID) (n writ.Node, why writ.Reason) {
 func (m *Members) Record(id writ.NodeID) *journal.Node {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return copyOf(m.nodes[id])
+	return recordOf(m.nodes[id])
 }
 
 // ByKey returns the node with this signing key, or nil.
 func (m *Members) ByKey(key ed25519.PublicKey) *journal.Node {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return copyOf(m.nodes[m.keys[string(key)]])
+	return recordOf(m.nodes[m.keys[string(key)]])
 }
 
-func copyOf(n *journal.Node) *journal.Node {
+// recordOf returns a copy of the record of a node, or nil for nil.
+func recordOf(n *member) *journal.Node {
 	if n == nil {
 		return nil
 	}
-	found := *n
+	found := n.Node
 	return &found
 }
 
 // Name returns the name of a node, or the id of an unknown node.
 func (m *Members) Name(id writ.NodeID) string {
-	if n, ok := m.Get(id); ok {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if n, ok := m.nodes[id]; ok {
 		return n.Name
 	}
 	return string(id)
@@ -136,11 +155,26 @@ func (m *Members) Name(id writ.NodeID) string {
 func (m *Members) List() []writ.Node {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	nodes := make([]writ.Node, 0, len(m.nodes))
-	for _, n := range m.nodes {
-		nodes = append(nodes, n.Node)
+	nodes := make([]writ.Node, len(m.byName))
+	for i, n := range m.byName {
+		nodes[i] = n.Node.Node
 	}
-	slices.SortFunc(nodes, func(a, b writ.Node) int { return cmp.Compare(a.Name, b.Name) })
+	return nodes
+}
+
+// Shared returns all nodes, sorted by name. Nobody may change them. A call copies the nodes that have changed since the
+// last call, and no others, because each step of a run needs all nodes.
+func (m *Members) Shared() []*writ.Node {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	nodes := make([]*writ.Node, len(m.byName))
+	for i, n := range m.byName {
+		if n.shared == nil {
+			shared := n.Node.Node
+			n.shared = &shared
+		}
+		nodes[i] = n.shared
+	}
 	return nodes
 }
 
@@ -210,8 +244,8 @@ func (m *Members) Select(match func(*journal.Node) bool) []journal.Node {
 	defer m.mu.Unlock()
 	var found []journal.Node
 	for _, n := range m.nodes {
-		if match(n) {
-			found = append(found, *n)
+		if match(&n.Node) {
+			found = append(found, n.Node)
 		}
 	}
 	slices.SortFunc(found,
@@ -225,7 +259,9 @@ func (m *Members) SetReserved(loads map[writ.NodeID]journal.Load) {
 }
 
 func (m *Members) isKnown(id writ.NodeID) bool {
-	return m.update(id, func(*journal.Node) {})
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.nodes[id] != nil
 }
 
 // update changes the reported state of a node. It reports whether the node is known.
@@ -234,7 +270,8 @@ func (m *Members) update(id writ.NodeID, change func(*journal.Node)) bool {
 	defer m.mu.Unlock()
 	n := m.nodes[id]
 	if n != nil {
-		change(n)
+		change(&n.Node)
+		n.shared = nil
 	}
 	return n != nil
 }
@@ -244,6 +281,7 @@ func (m *Members) forEach(do func(*journal.Node)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, n := range m.nodes {
-		do(n)
+		do(&n.Node)
+		n.shared = nil
 	}
 }

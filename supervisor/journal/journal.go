@@ -38,6 +38,7 @@ type Journal struct {
 	*eventLog
 	known *newest // recently stored frames: signed messages of nodes with results
 	ports *published.Index
+	loads *keptLoads
 }
 
 // Tx is a transaction on the journal. Its methods compose: either all of their changes are written, or none.
@@ -53,8 +54,9 @@ type batch struct {
 	events []writ.Event         // without numbers
 	told   []writ.EncodedEvent  // with numbers
 	then   []func()             // see Then
-	loads  map[writ.NodeID]Load // as in the journal; nil if not read
+	loads  map[writ.NodeID]Load // with the changes of this batch; nil if not read
 	shifts map[writ.NodeID]Load // changes of loads
+	kept   *keptLoads           // of the journal; nil without an epoch, because other processes may write too
 	frames []writ.Digest        // frames that it adds
 	known  *newest              // recent frames on disk
 	ports  *published.Index     // of the journal; nil without an epoch, because other processes may write too
@@ -111,7 +113,7 @@ func OpenToRead(ctx context.Context, address string) (*Journal, error) {
 func newJournal(db *sqldb.DB) *Journal {
 	return &Journal{
 		db: db, health: newHealth(), reign: reign{db: db}, eventLog: &eventLog{db: db, tail: new(tail)}, known: new(newest),
-		ports: new(published.Index),
+		ports: new(published.Index), loads: new(keptLoads),
 	}
 }
 
@@ -119,7 +121,7 @@ func newJournal(db *sqldb.DB) *Journal {
 func newBatch(j *Journal) *batch {
 	b := &batch{known: j.known}
 	if j.epoch.Load() != 0 {
-		b.ports = j.ports
+		b.ports, b.kept = j.ports, j.loads
 	}
 	return b
 }
@@ -249,6 +251,7 @@ func (j *Journal) join(tx *Tx) error {
 	tx.Batch.Done = func() {
 		j.known.add(b.frames)
 		j.ports.Stored(b)
+		j.loads.stored(b)
 		for _, do := range b.then {
 			do()
 		}

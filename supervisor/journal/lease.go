@@ -87,7 +87,8 @@ func (j *Journal) BeginEpoch(ctx context.Context, now time.Time) (int64, error) 
 		return tx.lease(clock.Add(LeaseTime))
 	})
 	if err == nil {
-		j.ports.Forget() // another process may have changed resources
+		j.ports.Forget() // another process may have changed resources and loads
+		j.loads.take()
 		j.epoch.Store(epoch)
 		j.reconcileUntil.Store(reconcileUntil)
 		j.epochs.Store(&epochs)

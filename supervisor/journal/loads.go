@@ -2,7 +2,6 @@ package journal
 
 import (
 	"database/sql"
-	"maps"
 
 	"writ/internal/sqldb"
 
@@ -67,14 +66,48 @@ func (tx *Tx) shift(node writ.NodeID, by Load) {
 	if by == (Load{}) {
 		return
 	}
+	if tx.loads != nil {
+		tx.loads[node] = tx.loads[node].plus(by)
+	}
 	if tx.shifts == nil {
 		tx.shifts = make(map[writ.NodeID]Load)
 	}
 	tx.shifts[node] = tx.shifts[node].plus(by)
 }
 
+// keptLoads holds the loads of all nodes as on disk, so that a step does not read them. Only write transactions of an
+// epoch use it, one at a time. A batch that changes loads takes the map, and returns it after its commit: after a failed
+// commit, the loads are unknown.
+type keptLoads struct {
+	loads map[writ.NodeID]Load // nil if unknown
+}
+
+// take returns the loads, which are then unknown.
+func (k *keptLoads) take() map[writ.NodeID]Load {
+	loads := k.loads
+	k.loads = nil
+	return loads
+}
+
+// stored returns the loads of a batch after its commit.
+func (k *keptLoads) stored(b *batch) {
+	switch {
+	case b.loads != nil:
+		k.loads = b.loads
+	case k.loads != nil: // an earlier batch of the same commit had them
+		for node, l := range b.shifts {
+			k.loads[node] = k.loads[node].plus(l)
+		}
+	}
+}
+
 // writeLoads writes the recorded changes.
 func (tx *Tx) writeLoads() error {
+	if tx.kept != nil && tx.loads == nil && len(tx.shifts) > 0 && tx.kept.loads != nil {
+		if _, err := tx.Loads(); err != nil {
+			return err
+		}
+	}
 	for node, l := range tx.shifts {
 		if l == (Load{}) {
 			continue
@@ -88,42 +121,53 @@ func (tx *Tx) writeLoads() error {
 			return err
 		}
 	}
-	clear(tx.shifts)
-	tx.loads = nil
 	return nil
 }
 
 // Load returns the load of a node; "" stands for calls without a node.
 func (tx *Tx) Load(node writ.NodeID) (Load, error) {
-	if err := tx.readLoads(); err != nil {
-		return Load{}, err
+	if tx.loads != nil || tx.keeps() {
+		loads, err := tx.Loads()
+		return loads[node], err
 	}
-	return tx.loads[node].plus(tx.shifts[node]), nil
+	loads, err := tx.readLoads("WHERE node = $1", string(node))
+	return loads[node].plus(tx.shifts[node]), err
 }
 
-// Loads returns the load of every node that has or had one.
+// keeps reports whether the loads of this transaction are kept for the next one.
+func (tx *Tx) keeps() bool { return tx.kept != nil && tx.Batch != nil }
+
+// Loads returns the load of every node that has or had one. The caller must not change the map. In a write transaction,
+// the next change of a call or resource changes it.
 func (tx *Tx) Loads() (map[writ.NodeID]Load, error) {
-	if err := tx.readLoads(); err != nil {
-		return nil, err
+	if tx.loads != nil {
+		return tx.loads, nil
 	}
-	loads := maps.Clone(tx.loads)
+	var loads map[writ.NodeID]Load
+	if tx.keeps() {
+		loads = tx.kept.take()
+	}
+	if loads == nil {
+		var err error
+		if loads, err = tx.readLoads(""); err != nil {
+			return nil, err
+		}
+	}
 	for node, l := range tx.shifts {
 		loads[node] = loads[node].plus(l)
 	}
+	tx.loads = loads
 	return loads, nil
 }
 
-// readLoads reads the loads of all nodes, once per commit.
-func (tx *Tx) readLoads() error {
-	if tx.loads != nil {
-		return nil
-	}
-	rows, err := tx.QueryContext(tx.ctx, `SELECT node, planned, queued, running, cpu_hundredths, memory_mib, disk_gib FROM loads`)
-	tx.loads, err = sqldb.Map(rows, err, func(row *sql.Rows) (node writ.NodeID, l Load, err error) {
+// readLoads reads the loads of the nodes that match a condition.
+func (tx *Tx) readLoads(where string, args ...any) (map[writ.NodeID]Load, error) {
+	rows, err := tx.QueryContext(tx.ctx, `SELECT node, planned, queued, running, cpu_hundredths, memory_mib, disk_gib
+		FROM loads `+where, args...)
+	return sqldb.Map(rows, err, func(row *sql.Rows) (node writ.NodeID, l Load, err error) {
 		var cpu int64
 		err = row.Scan(&node, &l.Planned, &l.Queued, &l.Running, &cpu, &l.Reserved.MemoryMiB, &l.Reserved.DiskGiB)
 		l.Reserved = l.Reserved.WithCPU(writ.Hundredths(cpu))
 		return node, l, err
 	})
-	return err
 }

@@ -2,14 +2,19 @@ package journal
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"sync"
 	"testing"
 	"time"
-	"writ/internal/test/testenv"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
 	"writ"
+	"writ/internal/test/testenv"
 )
 
 // TestLoadsEqualCountedCalls makes random changes to calls and resources, several per transaction, some of which
@@ -92,6 +97,7 @@ func loadsOf(r *rapid.T, tx *Tx) map[writ.NodeID]Load {
 	if err != nil {
 		r.Fatal(err)
 	}
+	all = maps.Clone(all)
 	for node, l := range all {
 		one, err := tx.Load(node)
 		if err != nil || one != l {
@@ -127,4 +133,69 @@ func counted(r *rapid.T, tx *Tx) map[writ.NodeID]Load {
 		}
 	}
 	return all
+}
+
+// The loads in memory are those on disk, whichever changes share a commit and whichever fail.
+func TestKeptLoadsAreThoseOnDisk(t *testing.T) {
+	j, err := Open(t.Context(), ":memory:")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer j.Close()
+	if _, err := j.BeginEpoch(t.Context(), time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	refused := errors.New("refused")
+	change := func(tx *Tx, draw *rand.Rand, worker int) error {
+		if draw.IntN(2) == 0 {
+			if _, err := tx.Loads(); err != nil {
+				return err
+			}
+		}
+		for range draw.IntN(3) {
+			id := writ.ResourceID{Project: "p", Kind: writ.KindVolume, Name: fmt.Sprintf("%d-%d", worker, draw.IntN(3))}
+			node := writ.NodeID(fmt.Sprint("n", draw.IntN(4)))
+			err := tx.PutResource(&Resource{Resource: writ.Resource{ResourceID: id, Node: node}, Need: writ.Capacity{DiskGiB: draw.Int64N(5)}})
+			if err != nil {
+				return err
+			}
+		}
+		if draw.IntN(8) == 0 {
+			return refused
+		}
+		return nil
+	}
+	for round := range 10 {
+		var group sync.WaitGroup
+		for worker := range 8 {
+			group.Go(func() {
+				draw := rand.New(rand.NewPCG(uint64(round), uint64(worker)))
+				for range 10 {
+					seed := draw.Uint64()
+					err := j.Write(t.Context(), func(tx *Tx) error { return change(tx, rand.New(rand.NewPCG(seed, 0)), worker) })
+					if err != nil && !errors.Is(err, refused) {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		group.Wait()
+		err := j.Write(t.Context(), func(tx *Tx) error {
+			kept, err := tx.Loads()
+			if err != nil {
+				return err
+			}
+			stored, err := tx.readLoads("")
+			if diff := cmp.Diff(stored, kept); diff != "" {
+				t.Errorf("round %d (-on disk +kept):\n%s", round, diff)
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if j.loads.loads == nil {
+			t.Error("no loads are kept")
+		}
+	}
 }

@@ -13,34 +13,37 @@ import (
 // the request, then the node Prefer, then the fewest open calls, then the most free memory, then the most free disk,
 // then the first name.
 func Choose(r Request, nodes []Candidate) Decision {
-	r.twice = repeated(r.Ports)
-	var fit []Candidate
-	var d Decision
-	for _, c := range nodes {
-		against, later := refuse(r, c)
-		if against.Code == "" {
-			fit = append(fit, c)
+	r.twice, r.labels, r.explain = repeated(r.Ports), slices.Sorted(maps.Keys(r.Labels)), false
+	best, fit := -1, 0
+	for i := range nodes {
+		if against, _ := refuse(&r, &nodes[i]); against.Code != "" {
 			continue
 		}
-		d.Later = d.Later || later
-		against.Node, against.Name = c.ID, c.Name
-		d.Unsuitable = append(d.Unsuitable, against)
+		if fit++; best < 0 || compare(&r, &nodes[i], &nodes[best]) < 0 {
+			best = i
+		}
 	}
-	if len(fit) > 0 {
-		best := slices.MinFunc(fit, func(a, b Candidate) int {
-			return cmp.Or(cmp.Compare(a.sharers(r.Ports), b.sharers(r.Ports)), preferring(r.Prefer, a, b),
-				cmp.Compare(a.Open, b.Open), cmp.Compare(b.Free.MemoryMiB, a.Free.MemoryMiB),
-				cmp.Compare(b.Free.DiskGiB, a.Free.DiskGiB), cmp.Compare(a.Name, b.Name))
-		})
-		return Decision{Node: best.ID, Fit: len(fit), Unsuitable: d.Unsuitable, Preferred: best.ID == r.Prefer}
+	if best >= 0 {
+		return Decision{Node: nodes[best].ID, Fit: fit, Preferred: nodes[best].ID == r.Prefer}
 	}
+	r.explain = true
+	return none(&r, nodes)
+}
+
+// none is Choose if no node is suitable.
+func none(r *Request, nodes []Candidate) (d Decision) {
 	if len(nodes) == 0 {
 		d.Later, d.Why = true, writ.Reason{Code: writ.ReasonNoNode, Text: "the datacenter has no nodes yet"}
 		return d
 	}
-	if r.Node != "" { // nodes other than the requested one are not a reason
-		d.Unsuitable = slices.DeleteFunc(d.Unsuitable,
-			func(a writ.NodeVerdict) bool { return a.Code == writ.VerdictOtherNode })
+	for i := range nodes {
+		against, later := refuse(r, &nodes[i])
+		d.Later = d.Later || later
+		if r.Node != "" && against.Code == writ.VerdictOtherNode { // other nodes than the requested one are not a reason
+			continue
+		}
+		against.Node, against.Name = nodes[i].ID, nodes[i].Name
+		d.Unsuitable = append(d.Unsuitable, against)
 	}
 	d.Why = reasonOf(d.Unsuitable)
 	if len(d.Unsuitable) == 0 {
@@ -49,8 +52,15 @@ func Choose(r Request, nodes []Candidate) Decision {
 	return d
 }
 
+// compare orders suitable nodes, the best one first.
+func compare(r *Request, a, b *Candidate) int {
+	return cmp.Or(cmp.Compare(a.sharers(r.Ports), b.sharers(r.Ports)), preferring(r.Prefer, a, b),
+		cmp.Compare(a.Open, b.Open), cmp.Compare(b.Free.MemoryMiB, a.Free.MemoryMiB),
+		cmp.Compare(b.Free.DiskGiB, a.Free.DiskGiB), cmp.Compare(a.Name, b.Name))
+}
+
 // preferring compares two nodes: the preferred one is less than any other.
-func preferring(prefer writ.NodeID, a, b Candidate) int {
+func preferring(prefer writ.NodeID, a, b *Candidate) int {
 	switch {
 	case a.ID == b.ID:
 		return 0
@@ -64,34 +74,40 @@ func preferring(prefer writ.NodeID, a, b Candidate) int {
 
 // refuse returns the reason why a node is unsuitable, or an empty code for a suitable node. `later` is set if the
 // obstacle may pass by itself.
-func refuse(r Request, c Candidate) (against writ.NodeVerdict, later bool) {
+func refuse(r *Request, c *Candidate) (against writ.NodeVerdict, later bool) {
 	if r.Node != "" && r.Node != c.Name && r.Node != string(c.ID) {
 		return unsuitable(writ.VerdictOtherNode, "is not the node that was asked for"), false
 	}
 	if c.Admission != writ.AdmissionApproved {
-		return unsuitable(writ.VerdictNotApproved, "is "+string(c.Admission)), c.Admission == writ.AdmissionPending
+		return r.unsuitable(writ.VerdictNotApproved, func() string { return "is " + string(c.Admission) }),
+			c.Admission == writ.AdmissionPending
 	}
 	for _, module := range r.Modules {
-		i := slices.IndexFunc(c.Drivers, func(d writ.NodeDriver) bool { return d.Module == module })
+		driver := driverOf(c, module)
 		switch {
-		case i < 0 && len(c.Drivers) > 0:
-			return unsuitable(writ.VerdictNoDriver, "has no driver for "+module), false
-		case i >= 0 && c.Drivers[i].Lacks != "":
-			return unsuitable(writ.VerdictNoDriver, "has no driver for "+module+", for want of "+c.Drivers[i].Lacks), false
+		case driver == nil && len(c.Drivers) > 0:
+			return r.unsuitable(writ.VerdictNoDriver, func() string { return "has no driver for " + module }), false
+		case driver != nil && driver.Lacks != "":
+			return r.unsuitable(writ.VerdictNoDriver,
+				func() string { return "has no driver for " + module + ", for want of " + driver.Lacks }), false
 		}
 	}
 	for _, e := range r.Engines {
-		if reason := e.refusal(c); reason != "" {
-			return unsuitable(writ.VerdictNoEngine, reason), false
+		if !e.isOffered(c) {
+			return r.unsuitable(writ.VerdictNoEngine, func() string { return e.refusal(c) }), false
 		}
 	}
 	if against := refuseParts(r.Init, r.Devices, c); against.Code != "" {
 		return against, false
 	}
-	for _, name := range slices.Sorted(maps.Keys(r.Labels)) {
+	for _, name := range r.labels {
 		if has, ok := c.Labels[name]; !ok || has != r.Labels[name] {
-			label := name + "=" + r.Labels[name]
-			return writ.NodeVerdict{Code: writ.VerdictNoLabel, Label: label, Reason: "has no label " + label}, false
+			against := writ.NodeVerdict{Code: writ.VerdictNoLabel}
+			if r.explain {
+				against.Label = name + "=" + r.Labels[name]
+				against.Reason = "has no label " + against.Label
+			}
+			return against, false
 		}
 	}
 	if against := refuseClosed(r.Ports, c); against.Code != "" {
@@ -100,24 +116,43 @@ func refuse(r Request, c Candidate) (against writ.NodeVerdict, later bool) {
 	return refuseNow(r, c)
 }
 
+// driverOf returns the driver of a node for a module, or nil.
+func driverOf(c *Candidate, module string) *writ.NodeDriver {
+	for i := range c.Drivers {
+		if c.Drivers[i].Module == module {
+			return &c.Drivers[i]
+		}
+	}
+	return nil
+}
+
 // refuseNow returns the reason why the size or the present state of a node makes it unsuitable.
-func refuseNow(r Request, c Candidate) (against writ.NodeVerdict, later bool) {
+func refuseNow(r *Request, c *Candidate) (against writ.NodeVerdict, later bool) {
 	taken := refuseTaken(r.Ports, r.twice, c)
 	switch {
 	case c.NeverFits(r.Need):
-		return unsuitable(writ.VerdictTooSmall, "is too small: "+shortage(r.Need, c.Capacity, "in all", "needed")), false
+		return r.unsuitable(writ.VerdictTooSmall,
+			func() string { return "is too small: " + shortage(r.Need, c.Capacity, "in all", "needed") }), false
 	case taken.Code != "":
 		return taken, false
 	case c.Liveness != writ.LivenessReady:
-		return unsuitable(writ.VerdictNotReady, "is "+string(c.Liveness)), true
+		return r.unsuitable(writ.VerdictNotReady, func() string { return "is " + string(c.Liveness) }), true
 	case c.Fault != "":
-		return unsuitable(writ.VerdictFaulty, "takes no work: "+c.Fault), true
+		return r.unsuitable(writ.VerdictFaulty, func() string { return "takes no work: " + c.Fault }), true
 	case c.Scheduling != writ.SchedulingOpen && !r.Bound:
-		return unsuitable(writ.VerdictClosed, "is "+string(c.Scheduling)), true
+		return r.unsuitable(writ.VerdictClosed, func() string { return "is " + string(c.Scheduling) }), true
 	case !Fits(r.Need, c.Free):
-		return unsuitable(writ.VerdictFull, Shortage(r.Need, c.Free)), false
+		return r.unsuitable(writ.VerdictFull, func() string { return Shortage(r.Need, c.Free) }), false
 	}
 	return writ.NodeVerdict{}, false
+}
+
+// unsuitable returns a refusal, with its reason if the request explains.
+func (r *Request) unsuitable(code writ.VerdictCode, reason func() string) writ.NodeVerdict {
+	if !r.explain {
+		return writ.NodeVerdict{Code: code}
+	}
+	return unsuitable(code, reason())
 }
 
 func unsuitable(code writ.VerdictCode, reason string) writ.NodeVerdict {

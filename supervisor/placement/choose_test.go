@@ -11,7 +11,7 @@ import (
 func TestChooseTakesTheBestNodeAndExplainsOthers(t *testing.T) {
 	node := func(name string, change ...func(*Candidate)) Candidate {
 		s := Candidate{
-			Node: writ.Node{
+			Node: &writ.Node{
 				ID: writ.NodeID(name + "-id"), Name: name, Admission: writ.AdmissionApproved, Scheduling: writ.SchedulingOpen,
 				Liveness: writ.LivenessReady, Health: writ.Health{Drivers: []writ.NodeDriver{{Module: "machine"}, {Module: "volume"}}},
 			},
@@ -117,7 +117,7 @@ func TestReasonIsShort(t *testing.T) {
 
 func TestCapacityErrorNamesTheRemedy(t *testing.T) {
 	wanted := Request{Need: writ.Capacity{CPUs: 9, MemoryMiB: 512, DiskGiB: 5000}}
-	full := Candidate{Node: writ.Node{ID: "a-id", Name: "a", Admission: writ.AdmissionApproved, Scheduling: writ.SchedulingOpen, Liveness: writ.LivenessReady}}
+	full := Candidate{Node: &writ.Node{ID: "a-id", Name: "a", Admission: writ.AdmissionApproved, Scheduling: writ.SchedulingOpen, Liveness: writ.LivenessReady}}
 	full.Free = writ.Capacity{CPUs: 8, MemoryMiB: 8192, DiskGiB: -3}
 	err := NoCapacity(wanted, Choose(wanted, []Candidate{full}))
 	if want := "no node will do: a: has 8 CPUs free, 9 needed; has 0 GiB of disk free, 5000 needed"; err.Message != want {

@@ -16,7 +16,7 @@ const noInit = "has no init program for containers"
 
 // containers returns the driver of containers of a node, or nil. A simulated driver has an init program, and all devices
 // unless it reports some.
-func (c Candidate) containers() *writ.NodeDriver {
+func (c *Candidate) containers() *writ.NodeDriver {
 	i := slices.IndexFunc(c.Drivers, func(d writ.NodeDriver) bool { return d.Module == "container" })
 	if i < 0 {
 		return nil
@@ -26,7 +26,7 @@ func (c Candidate) containers() *writ.NodeDriver {
 
 // refuseParts returns the reason why a node lacks the init program or devices of a request, or an empty code. The parts
 // of a node that has not reported yet are unknown.
-func refuseParts(init bool, devices []string, c Candidate) writ.NodeVerdict {
+func refuseParts(init bool, devices []string, c *Candidate) writ.NodeVerdict {
 	d := c.containers()
 	if d == nil {
 		return writ.NodeVerdict{}
@@ -61,7 +61,7 @@ func refuseParts(init bool, devices []string, c Candidate) writ.NodeVerdict {
 }
 
 // PartError returns the error of a call whose container is on a node that lacks these parts, or nil.
-func PartError(init bool, devices []string, c Candidate) *writ.Error {
+func PartError(init bool, devices []string, c *Candidate) *writ.Error {
 	against := refuseParts(init, devices, c)
 	why := c.Name + " " + against.Reason
 	switch against.Code {

@@ -10,7 +10,7 @@ import (
 func TestDevicesChooseTheNode(t *testing.T) {
 	t.Parallel()
 	node := func(name string, devices ...string) Candidate {
-		return Candidate{Node: writ.Node{
+		return Candidate{Node: &writ.Node{
 			ID: writ.NodeID(name), Name: name, Admission: writ.AdmissionApproved, Scheduling: writ.SchedulingOpen, Liveness: writ.LivenessReady,
 			Health: writ.Health{Drivers: []writ.NodeDriver{{Module: "network"}, {Module: "container", Devices: devices}}},
 		}}
@@ -53,7 +53,8 @@ func TestDevicesChooseTheNode(t *testing.T) {
 			t.Errorf("%s: %q, %v, hint %q", tt.name, d.Node, err, err.Hint)
 		}
 	}
-	on := node("a", "tpm")
+	here := node("a", "tpm")
+	on := &here
 	if err := PartError(false, []string{"tpm"}, on); err != nil {
 		t.Error(err)
 	}

@@ -36,7 +36,7 @@ func (p PortRequest) conflictsWith(o PortRequest) bool {
 }
 
 // sharers returns the number of containers of a node that share ports of a request.
-func (c Candidate) sharers(ports []PortRequest) (n int) {
+func (c *Candidate) sharers(ports []PortRequest) (n int) {
 	for _, p := range ports {
 		if p.Share != "" {
 			n += c.Ports[p.Port].Containers
@@ -46,19 +46,21 @@ func (c Candidate) sharers(ports []PortRequest) (n int) {
 }
 
 // opens returns the open ports of a node.
-func (c Candidate) opens() opening.List {
-	for _, d := range c.Drivers {
-		if d.Module == "network" {
-			open, _ := opening.ParseList(d.Opens) // a node with an invalid opening opens no ports
-			return open
-		}
+func (c *Candidate) opens() opening.List {
+	driver := driverOf(c, "network")
+	if driver == nil {
+		return nil
 	}
-	return nil
+	open, _ := opening.ParseList(driver.Opens) // a node with an invalid opening opens no ports
+	return open
 }
 
 // refuseClosed returns the reason why the operator of a node excludes a request with these ports, or an empty code. The
 // openings of a node that has not reported yet are unknown.
-func refuseClosed(ports []PortRequest, c Candidate) writ.NodeVerdict {
+func refuseClosed(ports []PortRequest, c *Candidate) writ.NodeVerdict {
+	if len(ports) == 0 {
+		return writ.NodeVerdict{}
+	}
 	open := c.opens()
 	for _, p := range ports {
 		switch {
@@ -90,7 +92,7 @@ func repeated(ports []PortRequest) Port {
 
 // refuseTaken returns the reason why a node has other users of these ports, or an empty code. The port `twice` is the one
 // that they have twice, zero if none.
-func refuseTaken(ports []PortRequest, twice Port, c Candidate) writ.NodeVerdict {
+func refuseTaken(ports []PortRequest, twice Port, c *Candidate) writ.NodeVerdict {
 	for _, p := range ports {
 		use := c.Ports[p.Port]
 		if use.User != "" && p.conflictsWith(PortRequest{p.Port, use.Share}) {
@@ -104,7 +106,7 @@ func refuseTaken(ports []PortRequest, twice Port, c Candidate) writ.NodeVerdict 
 }
 
 // PortError returns the error of a call whose resource is on a node and cannot have these ports there, or nil.
-func PortError(ports []PortRequest, c Candidate) *writ.Error {
+func PortError(ports []PortRequest, c *Candidate) *writ.Error {
 	for _, against := range []writ.NodeVerdict{refuseClosed(ports, c), refuseTaken(ports, repeated(ports), c)} {
 		if against.Code != "" {
 			against.Name = c.Name

@@ -10,7 +10,7 @@ import (
 func TestPortsChooseTheNode(t *testing.T) {
 	node := func(name string, open []string, taken map[Port]PortUse) Candidate {
 		return Candidate{
-			Node: writ.Node{
+			Node: &writ.Node{
 				ID: writ.NodeID(name), Name: name, Admission: writ.AdmissionApproved, Scheduling: writ.SchedulingOpen, Liveness: writ.LivenessReady,
 				Health: writ.Health{Drivers: []writ.NodeDriver{{Module: "container"}, {Module: "network", Opens: open}}},
 			}, Ports: taken,
@@ -64,10 +64,12 @@ func TestPortsChooseTheNode(t *testing.T) {
 			t.Errorf("%s: %s %s", tt.name, err.Code, err.Message)
 		}
 	}
-	if err := PortError([]PortRequest{web}, node("a", open, taken)); err == nil || err.Code != writ.CodePortTaken || err.Message != "a has port 8080/tcp published by container web" {
+	if err := PortError([]PortRequest{web}, of(node("a", open, taken))); err == nil || err.Code != writ.CodePortTaken || err.Message != "a has port 8080/tcp published by container web" {
 		t.Errorf("on its node: %v", err)
 	}
-	if err := PortError([]PortRequest{web}, node("a", open, nil)); err != nil {
+	if err := PortError([]PortRequest{web}, of(node("a", open, nil))); err != nil {
 		t.Errorf("a free port on its node: %v", err)
 	}
 }
+
+func of(c Candidate) *Candidate { return &c }

@@ -23,7 +23,10 @@ type Request struct {
 	Prefer  writ.NodeID // goes first among the suitable nodes with equal use of Ports, "" for none
 	Bound   bool        // a resource of the group is on Node already, so Node may be closed to new work
 
-	twice Port // the first port that Ports has twice, zero if none; see Choose
+	// Set by Choose.
+	twice   Port     // the first port that Ports has twice, zero if none
+	labels  []string // the names in Labels, sorted
+	explain bool     // whether refusals have reasons; most are not read
 }
 
 // EngineRequest describes the engine that a call requests from the driver of a module.
@@ -35,10 +38,10 @@ type EngineRequest struct {
 
 // Candidate is a node with its present load.
 type Candidate struct {
-	writ.Node
-	Free  writ.Capacity
-	Open  int // planned and sent calls
-	Ports map[Port]PortUse
+	*writ.Node // never changed
+	Free       writ.Capacity
+	Open       int // planned and sent calls
+	Ports      map[Port]PortUse
 }
 
 // Decision is the answer to a request.
@@ -48,14 +51,14 @@ type Decision struct {
 	Later      bool
 	Why        writ.Reason        // ReasonNoNode if no node is suitable
 	Fit        int                // number of suitable nodes
-	Unsuitable []writ.NodeVerdict // the other nodes
+	Unsuitable []writ.NodeVerdict // all nodes, if none is suitable, except those that the request excludes by its Node
 	Preferred  bool               // Node is Request.Prefer
 	Bound      bool               // a resource of the group was on the node before
 }
 
 // NeverFits reports whether the need exceeds the whole capacity of the node. The capacity of a node that has not
 // reported yet is unknown.
-func (c Candidate) NeverFits(need writ.Capacity) bool {
+func (c *Candidate) NeverFits(need writ.Capacity) bool {
 	return c.Capacity != (writ.Capacity{}) && !Fits(need, c.Capacity)
 }
 
@@ -82,7 +85,7 @@ func Shortage(need, free writ.Capacity) string { return shortage(need, free, "fr
 
 // Growth describes why a resource that has the capacity `before` cannot get `more` on its node: the node has too little
 // in all, or too little free. The capacity of a new resource is zero.
-func (c Candidate) Growth(before, more writ.Capacity) string {
+func (c *Candidate) Growth(before, more writ.Capacity) string {
 	verb := "needed"
 	if all := before.Plus(more); c.NeverFits(all) {
 		return "is too small: " + shortage(all, c.Capacity, "in all", verb)
@@ -115,19 +118,21 @@ func shortage(need, free writ.Capacity, scope, verb string) string {
 	return strings.Join(all, "; ")
 }
 
-// refusal returns the reason why no engine of a node is suitable, "" if one is. A node that reports no engines of the
-// module may have any.
-func (e EngineRequest) refusal(c Candidate) string {
-	i := slices.IndexFunc(c.Drivers, func(d writ.NodeDriver) bool { return d.Module == e.Module && len(d.Engines) > 0 })
-	if i < 0 ||
-		slices.ContainsFunc(c.Drivers[i].Engines, func(has writ.Engine) bool { return has.Does(e.Names, e.Version) }) {
-		return ""
-	}
+// isOffered reports whether an engine of a node is suitable. A node that reports no engines of the module may have any.
+func (e EngineRequest) isOffered(c *Candidate) bool {
+	driver := driverOf(c, e.Module)
+	return driver == nil || len(driver.Engines) == 0 ||
+		slices.ContainsFunc(driver.Engines, func(has writ.Engine) bool { return has.Does(e.Names, e.Version) })
+}
+
+// refusal returns the reason why no engine of a node is suitable.
+func (e EngineRequest) refusal(c *Candidate) string {
+	engines := driverOf(c, e.Module).Engines
 	has, refused := "none", ""
-	if names := offered(c.Drivers[i].Engines); len(names) > 0 {
+	if names := offered(engines); len(names) > 0 {
 		has = strings.Join(names, ", ")
 	}
-	for _, engine := range c.Drivers[i].Engines {
+	for _, engine := range engines {
 		if engine.Refused != "" && slices.Contains(e.Names, engine.Name) {
 			refused += "; it does not use " + engine.Name + ": " + engine.Refused
 		}

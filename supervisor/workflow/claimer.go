@@ -25,7 +25,7 @@ import (
 type placementReader interface {
 	resourceReader
 	OpenCallOn(id writ.ResourceID, except writ.RunID) (writ.RunID, error)
-	Loads() (map[writ.NodeID]journal.Load, error)
+	Loads() (map[writ.NodeID]journal.Load, error) // must not be changed
 	// UsersOfPorts returns the resources that publish one of these ports.
 	UsersOfPorts(ports []placement.Port) ([]published.User, error)
 	// Users returns the users of the resources of a project.

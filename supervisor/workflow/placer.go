@@ -87,8 +87,9 @@ func candidatesFor(t *Step, records placementReader) ([]placement.Candidate, err
 	if err != nil {
 		return nil, err
 	}
-	var candidates []placement.Candidate
-	for _, n := range t.Nodes.List() {
+	nodes := t.Nodes.Shared()
+	candidates := make([]placement.Candidate, 0, len(nodes))
+	for _, n := range nodes {
 		if n.Admission == writ.AdmissionRemoved || n.Admission == writ.AdmissionRejected {
 			continue
 		}
@@ -301,7 +302,7 @@ func (t *placer) checkGrowth(group []*journal.Call) error {
 		if !known || !t.isClaimed(c) {
 			continue
 		}
-		if refused, err := t.refuseOn(c, t.candidates[i]); refused || err != nil {
+		if refused, err := t.refuseOn(c, &t.candidates[i]); refused || err != nil {
 			if err != nil {
 				return err
 			}
@@ -317,7 +318,7 @@ func (t *placer) checkGrowth(group []*journal.Call) error {
 			t.waitOn(c, before, writ.Reason{Code: writ.ReasonNode, Node: c.NodeName, State: string(t.candidates[i].Liveness)})
 			continue
 		default:
-			if err := failGrowth(t, c, t.candidates[i]); err != nil {
+			if err := failGrowth(t, c, &t.candidates[i]); err != nil {
 				return err
 			}
 			continue
@@ -329,7 +330,7 @@ func (t *placer) checkGrowth(group []*journal.Call) error {
 }
 
 // failGrowth fails a call that needs more capacity than its node has.
-func failGrowth(t *placer, c *journal.Call, on placement.Candidate) error {
+func failGrowth(t *placer, c *journal.Call, on *placement.Candidate) error {
 	have, err := t.records.Resource(c.Resource())
 	if err != nil {
 		return err
@@ -349,7 +350,7 @@ func failGrowth(t *placer, c *journal.Call, on placement.Candidate) error {
 
 // refuseOn fails a call that asks for ports, an init process or devices that its resource cannot have on its node, and
 // reports whether it did.
-func (t *placer) refuseOn(c *journal.Call, on placement.Candidate) (bool, error) {
+func (t *placer) refuseOn(c *journal.Call, on *placement.Candidate) (bool, error) {
 	op, _ := catalog.Lookup(c.Operation)
 	have, err := t.records.Resource(c.Resource())
 	if err != nil {

@@ -45,7 +45,7 @@ func (n oneNode) Get(id writ.NodeID) (writ.Node, bool)         { return n.Node, 
 func (n oneNode) Away(id writ.NodeID) (writ.Node, writ.Reason) { return n.Node, writ.Reason{} }
 func (n oneNode) Record(writ.NodeID) *journal.Node             { return nil }
 func (n oneNode) Name(writ.NodeID) string                      { return n.Node.Name }
-func (n oneNode) List() []writ.Node                            { return []writ.Node{n.Node} }
+func (n oneNode) Shared() []*writ.Node                         { return []*writ.Node{&n.Node} }
 
 // complete is a datacenter whose journal was never restored.
 type complete struct{}

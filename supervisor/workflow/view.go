@@ -42,8 +42,8 @@ type Nodes interface {
 	Record(id writ.NodeID) *journal.Node
 	// Name returns the name of a node, its ID if it is unknown.
 	Name(id writ.NodeID) string
-	// List returns all nodes by name.
-	List() []writ.Node
+	// Shared returns all nodes by name. They are never changed.
+	Shared() []*writ.Node
 }
 
 // Presence reports facts from the last beats of nodes.
