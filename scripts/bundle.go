@@ -17,8 +17,18 @@ import (
 	"writ/scripts/library"
 )
 
+// Sealed returns the bundle with its digest computed, for programs that are evaluated many times. Nobody may change its
+// sources afterwards.
+func (b Bundle) Sealed() Bundle {
+	b.digest = b.Digest()
+	return b
+}
+
 // Digest identifies the bundle: equal digests mean equal programs.
 func (b Bundle) Digest() writ.Digest {
+	if !b.digest.IsZero() {
+		return b.digest
+	}
 	h := sha256.New()
 	var size [binary.MaxVarintLen64]byte
 	write := func(part []byte) {

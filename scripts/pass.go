@@ -21,6 +21,8 @@ const PrunePosition = "prune"
 type Bundle struct {
 	Main    Source   `json:"main"`
 	Modules []Source `json:"modules,omitempty"`
+
+	digest writ.Digest // zero unless the bundle is sealed
 }
 
 // Inputs holds all inputs of a pass other than bundle and journal.

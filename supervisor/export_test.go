@@ -64,3 +64,9 @@ func (s *Supervisor) Links() []string { return s.links.Addresses() }
 
 // NoWakeUp is the log message about a run that was woken only by the watch.
 const NoWakeUp = watch.NoWakeUp
+
+// Trim gives back the memory of runs and programs that were not used since its last call.
+func (s *Supervisor) Trim() {
+	s.advancer.Trim()
+	s.programs.Trim()
+}

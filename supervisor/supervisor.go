@@ -23,6 +23,7 @@ import (
 	"writ/identity"
 	"writ/internal/failpoint"
 	"writ/internal/limit"
+	"writ/internal/sleep"
 	"writ/runner/queue"
 	"writ/scripts"
 	"writ/supervisor/admission"
@@ -297,6 +298,18 @@ func (s *Supervisor) rosterInForce(ctx context.Context, roster *identity.Roster)
 	}
 }
 
+// trimEvery is the interval at which the memory of runs without a step is given back.
+const trimEvery = time.Minute
+
+// trim gives back the memory of runs and programs that were not used for trimEvery or longer.
+func (s *Supervisor) trim(ctx context.Context) error {
+	for sleep.For(ctx, trimEvery) == nil {
+		s.advancer.Trim()
+		s.programs.Trim()
+	}
+	return nil
+}
+
 // Run serves the datacenter until ctx ends; then it releases the lease and returns nil. It returns journal.ErrFenced if
 // another supervisor has taken over. Open work continues at the next start.
 func (s *Supervisor) Run(ctx context.Context) error {
@@ -305,7 +318,7 @@ func (s *Supervisor) Run(ctx context.Context) error {
 	for _, run := range []func(context.Context) error{
 		s.lease.Run, s.steps.Run, s.outbox.Run, s.outbox.RunAcks, s.offers.Run, s.takeover.Run, s.recheck.Run,
 		s.collector.Run, s.reports.Run, s.watch.Run, s.accounts.Run, s.expiry.Run, s.marker.Run, s.rosters.WarnOfEnds,
-		s.links.Run,
+		s.links.Run, s.trim,
 	} {
 		group.Go(func() error { return run(working) })
 	}

@@ -22,7 +22,7 @@ import (
 )
 
 // idleConnections limits the idle connections for readers. Opening a connection costs more than most queries.
-const idleConnections = 8
+const idleConnections = maxReaders
 
 // Tx is a transaction. All changes of a group share Now.
 type Tx struct {

@@ -28,7 +28,41 @@ func TestPlansCountAgainstTheMemoryOfPrograms(t *testing.T) {
 		}
 		programs.forget(id)
 	}
-	if programs.bytes != 0 {
-		t.Errorf("%d bytes are left of no programs", programs.bytes)
+	if programs.bytes != 0 || len(programs.bundles) != 0 {
+		t.Errorf("%d bytes and %d bundles are left of no programs", programs.bytes, len(programs.bundles))
+	}
+}
+
+// Thousands of runs of one script take the memory of one script.
+func TestRunsOfOneScriptShareItsSources(t *testing.T) {
+	programs := newCache()
+	bundle := func(text string) scripts.Bundle {
+		return scripts.Bundle{Main: scripts.Source{Name: "a.tengo", Text: []byte(text + strings.Repeat(" ", 500_000))}}.Sealed()
+	}
+	for i := range 5_000 {
+		programs.put(writ.RunID(fmt.Sprint(i)), &program{bundle: bundle("one"), size: fixedSize})
+	}
+	if len(programs.kept) != 5_000 || programs.bytes > 6<<20 {
+		t.Errorf("%d programs are kept as %d bytes", len(programs.kept), programs.bytes)
+	}
+	if a, b := programs.get("0").bundle.Main.Text, programs.get("4999").bundle.Main.Text; &a[0] != &b[0] {
+		t.Error("two runs of one script have their own sources")
+	}
+	for i := range 200 {
+		programs.put(writ.RunID(fmt.Sprint("other ", i)), &program{bundle: bundle(fmt.Sprint(i)), size: fixedSize})
+	}
+	if programs.bytes > maxProgramBytes || programs.get("other 199") == nil {
+		t.Errorf("%d programs with %d scripts are kept as %d bytes", len(programs.kept), len(programs.bundles), programs.bytes)
+	}
+	programs.trim()
+	programs.get("other 199")
+	if programs.trim(); len(programs.kept) != 1 || len(programs.bundles) != 1 {
+		t.Errorf("%d unused programs are kept", len(programs.kept)-1)
+	}
+	for id := range programs.kept {
+		programs.forget(id)
+	}
+	if programs.bytes != 0 || len(programs.bundles) != 0 {
+		t.Errorf("%d bytes and %d bundles are left of no programs", programs.bytes, len(programs.bundles))
 	}
 }

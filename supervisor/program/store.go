@@ -16,11 +16,15 @@ import (
 	"writ/supervisor/journal"
 )
 
-// Limits of the programs in memory. Other programs are read and planned again for each pass. The sources of a program
-// have up to 512 KiB, its plan about 16 MiB.
+// maxProgramBytes limits the programs in memory. Other programs are read and planned again for each pass. The sources of
+// a program have up to 512 KiB, its plan about 16 MiB.
+const maxProgramBytes = 32 << 20
+
+// Estimates of the memory of a program.
 const (
-	maxPrograms     = 256
-	maxProgramBytes = 32 << 20
+	inMemory  = 4       // factor of a value's size in memory to its encoding
+	fixedSize = 1 << 10 // bytes without values
+	nameSize  = 64      // bytes of a name
 )
 
 // program is the input of a pass that does not change during a run.
@@ -29,12 +33,13 @@ type program struct {
 	inputs scripts.Inputs
 	bound  writ.Digest   // digest of the signed plan, zero without one
 	plan   *scripts.Plan // the plan as computed here, to compare with bound; nil until computed
-	size   int           // approximate size in memory, in bytes
+	size   int           // approximate size in memory without the bundle, in bytes
+	round  int           // of the cache, when it was used last
 }
 
 // bind returns a copy of the program with its plan. Parts of the plan that do not bind the run are left out.
 func (p *program) bind(plan *scripts.Plan) *program {
-	const inMemory, call = 4, 300 // factor of a value's size in memory to its encoding; size of a call without arguments
+	const call = 300 // bytes of a call without arguments
 	planned := *p
 	planned.plan = &scripts.Plan{Digest: plan.Digest, Calls: plan.Calls, Horizon: plan.Horizon}
 	for i := range plan.Calls {
@@ -43,33 +48,81 @@ func (p *program) bind(plan *scripts.Plan) *program {
 	return &planned
 }
 
-// cache keeps programs of active runs, up to its limits.
+// cache keeps programs of active runs, up to its limit. Runs of one script share its sources.
 type cache struct {
-	mu    sync.Mutex
-	kept  map[writ.RunID]*program
-	bytes int // of kept
+	mu      sync.Mutex
+	kept    map[writ.RunID]*program
+	bundles map[writ.Digest]*sharedBundle
+	bytes   int // of kept and bundles
+	round   int // number of calls of trim
 }
 
-func newCache() *cache { return &cache{kept: make(map[writ.RunID]*program)} }
+// sharedBundle is the sources of programs.
+type sharedBundle struct {
+	scripts.Bundle
+	size, users int
+}
+
+func newCache() *cache {
+	return &cache{kept: make(map[writ.RunID]*program), bundles: make(map[writ.Digest]*sharedBundle)}
+}
 
 func (p *cache) get(id writ.RunID) *program {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.kept[id]
+	found := p.kept[id]
+	if found != nil {
+		found.round = p.round
+	}
+	return found
 }
 
+// trim removes the programs that were not used since its last call.
+func (p *cache) trim() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for id, program := range p.kept {
+		if program.round < p.round {
+			p.drop(id)
+		}
+	}
+	p.round++
+}
+
+// put adds a program. Its caller does not use it before.
 func (p *cache) put(id writ.RunID, program *program) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.drop(id)
-	for other := range p.kept { // drop any other program; it can be read again
-		if len(p.kept) < maxPrograms && p.bytes+program.size <= maxProgramBytes {
-			break
-		}
-		p.drop(other)
+	digest := program.bundle.Digest()
+	shared := p.bundles[digest]
+	if shared == nil {
+		shared = &sharedBundle{Bundle: program.bundle, size: sizeOf(program.bundle)}
+		p.bundles[digest] = shared
+		p.bytes += shared.size
 	}
+	program.bundle = shared.Bundle
+	shared.users++
+	program.round = p.round
 	p.kept[id] = program
 	p.bytes += program.size
+	for other := range p.kept { // drop any other program; it can be read again
+		if p.bytes <= maxProgramBytes {
+			break
+		}
+		if other != id {
+			p.drop(other)
+		}
+	}
+}
+
+// sizeOf returns the size of the sources of a bundle, in bytes.
+func sizeOf(b scripts.Bundle) int {
+	size := len(b.Main.Text)
+	for _, m := range b.Modules {
+		size += len(m.Text)
+	}
+	return size
 }
 
 func (p *cache) forget(id writ.RunID) {
@@ -80,9 +133,18 @@ func (p *cache) forget(id writ.RunID) {
 
 // drop removes a program. The caller holds the lock.
 func (p *cache) drop(id writ.RunID) {
-	if have := p.kept[id]; have != nil {
-		p.bytes -= have.size
-		delete(p.kept, id)
+	have := p.kept[id]
+	if have == nil {
+		return
+	}
+	p.bytes -= have.size
+	delete(p.kept, id)
+	digest := have.bundle.Digest()
+	if shared := p.bundles[digest]; shared.users > 1 {
+		shared.users--
+	} else {
+		p.bytes -= shared.size
+		delete(p.bundles, digest)
 	}
 }
 
@@ -109,20 +171,16 @@ func (s *Store) program(ctx context.Context, run *journal.Run) (*program, error)
 
 // programOf returns the program of a run.
 func programOf(run *journal.Run, payload *identity.Payload) *program {
-	p := &program{
-		bundle: BundleOf(payload),
+	return &program{
+		bundle: BundleOf(payload).Sealed(),
 		bound:  payload.Plan,
 		inputs: scripts.Inputs{
 			Params: payload.Params, Run: run.ID, Project: run.ProjectName, Datacenter: run.Datacenter,
 			DatacenterName: run.DatacenterName, Allow: payload.Allow, MaxCalls: payload.MaxCalls,
 			Secrets: payload.Secrets, Images: payload.Images, Prune: payload.Prune,
 		},
-		size: len(payload.Script.Text),
+		size: fixedSize + inMemory*bound.Size(payload.Params) + nameSize*len(payload.Prune),
 	}
-	for _, m := range payload.Modules {
-		p.size += len(m.Text)
-	}
-	return p
 }
 
 // Pass evaluates the script of a run, given its calls and the number of its log lines.
@@ -198,6 +256,9 @@ func (s *Store) Accepted(run *journal.Run, p *identity.Payload, signed []byte) {
 func (s *Store) IsAccepted(run writ.RunID, signed []byte) bool {
 	return s.verified.get(run).signed == ShortDigestOf(signed)
 }
+
+// Trim removes the programs that were not used since the last call of Trim from memory.
+func (s *Store) Trim() { s.kept.trim() }
 
 // Forget removes a run that has ended from memory.
 func (s *Store) Forget(run writ.RunID) {

@@ -76,17 +76,16 @@ func (a *Advancer) reload(tx *journal.Tx, id writ.RunID, m mail.Mail) (*Step, er
 	return t, nil
 }
 
-// remember keeps a run in memory if a result will bring its next step soon. The caller has written the step to the
-// journal.
+// remember keeps an open run in memory for its next step. The caller has written the step to the journal.
 func (a *Advancer) remember(t *Step) {
-	if !t.calls.anySent() {
+	if t.run.State.Ended() {
 		return
 	}
 	t.run.Committed()
 	for seq := range t.touched {
 		t.calls.at(seq).Committed()
 	}
-	a.recent.put(&recentRun{t.run, t.calls.all})
+	a.recent.put(&recentRun{run: t.run, calls: t.calls.all})
 }
 
 // Owners returns the projects of runs. Unknown runs are omitted.
@@ -121,17 +120,18 @@ func (a *Advancer) Owners(runs []writ.RunID) (map[writ.RunID]writ.ProjectID, err
 	return owners, err
 }
 
-// Limits of the runs in memory between two of their steps. Other runs are read again from the journal. Consecutive
-// steps of a run follow each other closely, so a few runs suffice, and runs that wait for long are soon evicted.
-const (
-	maxRecent      = 512
-	maxRecentBytes = 32 << 20
-)
+// Trim removes the runs that had no step since the last call of Trim from memory.
+func (a *Advancer) Trim() { a.recent.trim() }
+
+// maxRecentBytes limits the runs in memory between two of their steps. Other runs are read again from the journal. It
+// holds about 3,000 runs of ten calls: with a backlog of that many, each of them has a step in turn.
+const maxRecentBytes = 32 << 20
 
 // recentRun is a run with its calls, equal to their state in the journal.
 type recentRun struct {
 	run   *journal.Run
 	calls []*journal.Call
+	round int // of recent, when it was put there
 }
 
 // size estimates the memory of a run.
@@ -147,6 +147,7 @@ type recent struct {
 	runs  map[writ.RunID]*list.Element // of *recentRun
 	order *list.List                   // most recently used first
 	bytes int
+	round int // number of calls of trim
 }
 
 func newRecent() *recent { return &recent{runs: make(map[writ.RunID]*list.Element), order: list.New()} }
@@ -176,11 +177,22 @@ func (r *recent) projectOf(id writ.RunID) writ.ProjectID {
 func (r *recent) put(run *recentRun) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	run.round = r.round
 	r.runs[run.run.ID] = r.order.PushFront(run)
 	r.bytes += run.size()
-	for r.order.Len() > maxRecent || r.bytes > maxRecentBytes {
+	for r.bytes > maxRecentBytes {
 		r.remove(r.order.Back())
 	}
+}
+
+// trim removes the runs that were put before its last call.
+func (r *recent) trim() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for e := r.order.Back(); e != nil && e.Value.(*recentRun).round < r.round; e = r.order.Back() {
+		r.remove(e)
+	}
+	r.round++
 }
 
 func (r *recent) remove(e *list.Element) *recentRun {

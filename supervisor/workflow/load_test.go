@@ -10,18 +10,20 @@ import (
 
 // Promise: Speed and storage: A run that waits for results is not read again for each result, and cached runs use at
 // most 32 MiB.
-// How: The cache holds runs with open calls in journal form, evicted by last use.
+// How: The cache holds open runs in journal form, evicted by last use, and a minute or two after it.
 // Also: TestWaitingRunNeedsNoMemory.
 func TestRecentRunsStayWithinTheirBounds(t *testing.T) {
 	r := newRecent()
 	keep := func(i, bytes int) {
 		r.put(&recentRun{run: &journal.Run{Run: writ.Run{ID: writ.RunID(fmt.Sprint(i))}, Bytes: bytes}})
 	}
-	for i := range 2 * maxRecent {
+	small := (&recentRun{run: new(journal.Run)}).size()
+	most := maxRecentBytes / small
+	for i := range 2 * most {
 		keep(i, 0)
 	}
-	if len(r.runs) != maxRecent || r.order.Len() != maxRecent || r.take("0") != nil || r.take(writ.RunID(fmt.Sprint(2*maxRecent-1))) == nil {
-		t.Errorf("%d of %d runs are kept, or the wrong ones", len(r.runs), 2*maxRecent)
+	if len(r.runs) != most || r.order.Len() != most || r.take("0") != nil || r.take(writ.RunID(fmt.Sprint(2*most-1))) == nil {
+		t.Errorf("%d of %d runs are kept, or the wrong ones", len(r.runs), 2*most)
 	}
 	for i := range 10 {
 		keep(-1-i, maxRecentBytes/20)
@@ -34,5 +36,17 @@ func TestRecentRunsStayWithinTheirBounds(t *testing.T) {
 	}
 	if r.bytes != 0 || r.order.Len() != 0 || r.take("-2") != nil {
 		t.Errorf("%d bytes of %d runs are left when all are taken", r.bytes, r.order.Len())
+	}
+	keep(1, 100)
+	keep(2, 100)
+	r.trim()
+	r.put(r.take("2"))
+	keep(3, 100)
+	r.trim()
+	if len(r.runs) != 2 || r.take("1") != nil {
+		t.Errorf("%d runs are kept, want those that were put between two calls of trim", len(r.runs))
+	}
+	if r.trim(); r.bytes != 0 || len(r.runs) != 0 {
+		t.Errorf("%d unused runs are kept, as %d bytes", len(r.runs), r.bytes)
 	}
 }
